@@ -1,0 +1,141 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Plans: verified graphs, immutable once made
+ *
+ * plan_new() turns a hostile description (shm/plan-wire.h) into a struct plan in which every index
+ * is in range, every shape known, every byte count computed without overflow, and every node
+ * preceded by the writers of what it reads. Executors and the dispatcher read it without checks,
+ * from any thread, as long as the session that owns it keeps it.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <ringbroker/abi.h>
+
+#include "plan/op.h"
+
+struct exec_arena;
+
+enum {
+	PLAN_E_INVALID = 1, /* the description is impossible; the message says why */
+	PLAN_MESSAGE_BYTES = 512,
+	PLAN_SCRATCH_ALIGN = 256, /* of every scratch tensor, in bytes */
+	PLAN_NO_TENSOR = 0xffff,
+};
+
+struct tensor {
+	char name[RBK_NAME_BYTES];
+	uint8_t kind;  /* enum rbk_tensor_kind */
+	uint8_t dtype; /* enum rbk_dtype */
+	struct shape shape;
+	uint64_t fixed_bytes;    /* bytes at count c are fixed_bytes + c * row_bytes; */
+	uint64_t row_bytes;      /* one of the two is 0 */
+	uint64_t max_bytes;      /* at max_count */
+	uint16_t binding;        /* input, output, state: which of the task's references */
+	uint16_t constant;       /* constant: index into plan->constants */
+	uint64_t scratch_offset; /* scratch: within the plan's scratch block, at any count */
+};
+
+struct node {
+	const struct op *op;
+	char name[RBK_NAME_BYTES];
+	uint8_t n_in, n_out;
+	uint16_t in[OP_MAX_INPUTS]; /* tensor index, or PLAN_NO_TENSOR where absent */
+	uint16_t out[OP_MAX_OUTPUTS];
+	union op_params params;
+	struct cost cost;
+};
+
+/* A constant: bytes of an immutable arena. (dev, ino, offset, bytes) identifies them for sharing
+ * between plans of one session. */
+struct plan_constant {
+	uint16_t tensor;
+	struct exec_arena *arena; /* kept alive by the session as long as the plan is */
+	uint64_t offset;
+	uint64_t bytes;
+};
+
+/* One reference of a task: what dispatch checks, in binding order. */
+struct plan_binding {
+	uint64_t fixed_bytes;
+	uint64_t row_bytes;
+	uint16_t tensor;
+	bool written; /* output or state */
+};
+
+enum plan_device_state {
+	PLAN_DEVICE_UNSUPPORTED = 0, /* the device cannot run one of the operators */
+	PLAN_DEVICE_READY,
+	PLAN_DEVICE_NO_MEMORY, /* does not fit */
+	PLAN_DEVICE_FAILED,    /* the device is gone or refused the plan */
+};
+
+struct plan {
+	char name[RBK_NAME_BYTES];
+	uint32_t max_count;
+	uint16_t n_tensors, n_nodes, n_constants, n_bindings;
+	struct tensor *tensors;
+	struct node *nodes;
+	struct plan_constant *constants;
+	struct plan_binding bindings[RBK_MAX_REFS];
+	uint64_t constant_bytes; /* sum over constants */
+	uint64_t scratch_bytes;  /* one run at max_count */
+	struct cost cost;        /* sum over nodes */
+	uint64_t touched_fixed;  /* bytes of bound tensors and constants: fixed + count * row */
+	uint64_t touched_row;
+	uint8_t ops_devices; /* OP_ON_*: devices that have every operator */
+	bool pinned;         /* runs on pinned_device only */
+	uint8_t pinned_device;
+	bool data_independent; /* every operator is */
+	bool has_state;
+	bool splits_rows; /* every node and output can be computed row by row */
+
+	/*
+	 * Per device, written by the setup thread before the plan can be named by a task: what the
+	 * executor keeps for it, whether it can run there, and what that costs.
+	 */
+	void *exec[RBK_MAX_DEVICES];
+	uint8_t device_state[RBK_MAX_DEVICES]; /* enum plan_device_state */
+	uint64_t host_bytes[RBK_MAX_DEVICES];  /* host memory held by that executor for it */
+	uint64_t device_bytes[RBK_MAX_DEVICES];
+};
+
+/*
+ * How plan_new() finds constants: looks up the arena of a reference.
+ * Return: the arena if it exists and is immutable, else NULL with *ret_why set to a phrase such as
+ * "arena 3 is not sealed against writing".
+ */
+struct plan_arena_lookup {
+	struct exec_arena *(*find)(void *context, uint16_t arena_id, const char **ret_why);
+	void *context;
+};
+
+/*
+ * Verifies @desc (private memory, @desc_bytes long) and makes a plan of it. Allocates in proportion
+ * to the description. Any thread.
+ * Return: 0; PLAN_E_INVALID with a sentence in @message naming node, tensor and what was expected;
+ * negative errno.
+ */
+int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup *lookup,
+	     char message[PLAN_MESSAGE_BYTES], struct plan **ret);
+
+/* The executors must have released it. Return: NULL. */
+struct plan *plan_free(struct plan *plan);
+
+static inline uint64_t tensor_bytes(const struct tensor *tensor, uint32_t count)
+{
+	return tensor->fixed_bytes + tensor->row_bytes * count;
+}
+
+/* Bytes of everything that one task reads and writes outside scratch: the size of the task. */
+static inline uint64_t plan_touched_bytes(const struct plan *plan, uint32_t count)
+{
+	return plan->touched_fixed + plan->touched_row * count;
+}
+
+static inline uint64_t plan_flops(const struct plan *plan, uint32_t count)
+{
+	return plan->cost.flops_fixed + plan->cost.flops_row * count;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* Choosing and calibrating the hot path's counter. */
+#include "util/clock.h"
+
+#include <time.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+struct clock clock_state_ = {.ns_mult = 1ull << 32, .tick_mult = 1ull << 32, .use_tsc = 0};
+
+uint64_t clock_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+#if defined(__x86_64__)
+/* CPUID 80000007h EDX bit 8: the counter runs at one rate in every power state (AMD APM 3). */
+static int tsc_is_invariant(void)
+{
+	unsigned int a, b, c, d;
+
+	return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d & (1u << 8));
+}
+
+void clock_init(void)
+{
+	uint64_t start_ns, end_ns, start, end;
+
+	if (!tsc_is_invariant())
+		return;
+
+	start_ns = clock_now_ns();
+	start = __rdtsc();
+	do {
+		end_ns = clock_now_ns();
+		end = __rdtsc();
+	} while (end_ns - start_ns < 10000000u);
+
+	if (end <= start)
+		return;
+	clock_state_.ns_mult =
+		(uint64_t)(((unsigned __int128)(end_ns - start_ns) << 32) / (end - start));
+	clock_state_.tick_mult =
+		(uint64_t)(((unsigned __int128)(end - start) << 32) / (end_ns - start_ns));
+	clock_state_.use_tsc = clock_state_.ns_mult != 0;
+}
+#else
+void clock_init(void)
+{
+}
+#endif

@@ -1,0 +1,52 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Time for the hot path
+ *
+ * Ticks of a counter that reads in a few nanoseconds: the time stamp counter where the processor
+ * says that it is invariant, else CLOCK_MONOTONIC in nanoseconds. Ticks of different threads
+ * compare. clock_init() runs once before any thread starts.
+ */
+#include <stdint.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+struct clock {
+	uint64_t ns_mult;   /* nanoseconds = ticks * ns_mult >> 32 */
+	uint64_t tick_mult; /* ticks = nanoseconds * tick_mult >> 32 */
+	int use_tsc;
+};
+
+extern struct clock clock_state_;
+
+/* Measures the counter against CLOCK_MONOTONIC for about 10 ms. */
+void clock_init(void);
+
+/* CLOCK_MONOTONIC in nanoseconds: for timers and anything shown to people. */
+uint64_t clock_now_ns(void);
+
+static inline uint64_t clock_ticks(void)
+{
+#if defined(__x86_64__)
+	if (__builtin_expect(clock_state_.use_tsc, 1))
+		return __rdtsc();
+#endif
+	return clock_now_ns();
+}
+
+static inline uint64_t clock_ticks_to_ns(uint64_t ticks)
+{
+	return (uint64_t)(((unsigned __int128)ticks * clock_state_.ns_mult) >> 32);
+}
+
+static inline uint64_t clock_ns_to_ticks(uint64_t ns)
+{
+	return (uint64_t)(((unsigned __int128)ns * clock_state_.tick_mult) >> 32);
+}
+
+/* Time between two readings, 0 if the counters of two processors are a little apart. */
+static inline uint64_t clock_elapsed_ns(uint64_t from_ticks, uint64_t to_ticks)
+{
+	return to_ticks > from_ticks ? clock_ticks_to_ns(to_ticks - from_ticks) : 0;
+}

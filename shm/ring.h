@@ -1,0 +1,62 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Moving entries through a ring
+ *
+ * The few atomic accesses that both sides make on struct rbk_sq_area and struct rbk_cq_area, so
+ * that each pairing is written once. The indices that a side owns are private to it and are only
+ * ever published, never read back. Every access to the other side's memory is an atomic load:
+ * the compiler may repeat plain ones, and the other side may write while we read.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <ringbroker/abi.h>
+
+/* Pairs with rbk_ring_publish() of the other side: the entries before the index are visible. */
+static inline uint32_t rbk_ring_observe(const uint32_t *index)
+{
+	return __atomic_load_n(index, __ATOMIC_ACQUIRE);
+}
+
+/* Pairs with rbk_ring_observe(): everything written so far is visible to who sees @value. */
+static inline void rbk_ring_publish(uint32_t *index, uint32_t value)
+{
+	__atomic_store_n(index, value, __ATOMIC_RELEASE);
+}
+
+/*
+ * After publishing: must the other side be woken? The fence pairs with the one in
+ * rbk_ring_announce_sleep(), see "Sleeping" in abi.h.
+ */
+static inline bool rbk_ring_must_wake(const uint32_t *wait_flag)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return __atomic_load_n(wait_flag, __ATOMIC_RELAXED) != 0;
+}
+
+/* Before sleeping; look at the other side's index once more after it. */
+static inline void rbk_ring_announce_sleep(uint32_t *wait_flag)
+{
+	__atomic_store_n(wait_flag, 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline void rbk_ring_announce_awake(uint32_t *wait_flag)
+{
+	__atomic_store_n(wait_flag, 0, __ATOMIC_RELAXED);
+}
+
+/* Copies an entry out of memory that its writer may be changing. The copy is what is validated. */
+static inline void rbk_sqe_load(struct rbk_sqe *to, const struct rbk_sqe *from)
+{
+	const uint64_t *source = (const uint64_t *)from;
+	uint64_t *target = (uint64_t *)to;
+
+	for (unsigned int i = 0; i < sizeof(*to) / sizeof(*target); i++)
+		target[i] = __atomic_load_n(source + i, __ATOMIC_RELAXED);
+}
+
+static inline bool rbk_is_power_of_two(uint32_t n)
+{
+	return n != 0 && (n & (n - 1)) == 0;
+}

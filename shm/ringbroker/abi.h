@@ -1,0 +1,269 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * The ringbroker ABI: entries, rings and constants
+ *
+ * Everything that a client and brokerd exchange through shared memory, and every constant that both
+ * sides and the control protocol (shm/wire.h) name. Fixed-width, little endian, every offset
+ * asserted below; installed as <ringbroker/abi.h>.
+ *
+ * Rules of this file, as of a kernel uapi header: fields never move and never change meaning;
+ * reserved bytes are zero on submission (brokerd answers -EINVAL otherwise) and are zero on
+ * completion; a new capability gets a feature bit, an incompatible change a new RBK_ABI_MAJOR.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+/* A broker serves a client of the same major and of any minor up to its own. */
+#define RBK_ABI_MAJOR 1
+#define RBK_ABI_MINOR 0
+
+/*
+ * Feature bits: offered by the broker in its handshake, never required by this ABI's base set.
+ * A client must not use what was not offered.
+ */
+#define RBK_FEAT_RESIDENCY  (1ull << 0) /* RBK_OP_PREFETCH and RBK_OP_EVICT do something */
+#define RBK_FEAT_PARTITION  (1ull << 1) /* RBK_SQE_PARTITION is acted upon */
+#define RBK_FEAT_PRIORITY   (1ull << 2) /* struct rbk_sqe.priority is acted upon */
+#define RBK_FEAT_STATE_ROWS (1ull << 3) /* struct rbk_sqe.state_rows is acted upon */
+
+/* Limits of the ABI; a broker may set lower ones (see struct rbk_wire_welcome). */
+#define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */
+#define RBK_MAX_RANK         8u     /* dimensions of one tensor */
+#define RBK_MAX_REFS         64u    /* buffer references of one task, through a table */
+#define RBK_SQE_REFS         5u     /* buffer references that fit into an entry */
+#define RBK_NAME_BYTES       32u    /* names of tensors, nodes and operators, with the NUL */
+#define RBK_REF_ALIGN        64u    /* alignment of every buffer reference, in bytes */
+#define RBK_MAX_PLAN_TENSORS 4096u
+#define RBK_MAX_PLAN_NODES   4096u
+
+/* struct rbk_sqe.opcode */
+enum rbk_op {
+	RBK_OP_NOP = 0,      /* completes with 0; takes the same path as a RUN of nothing */
+	RBK_OP_RUN = 1,      /* runs plan_id over count rows */
+	RBK_OP_PREFETCH = 2, /* RBK_FEAT_RESIDENCY: bring plan_id's constants to the device */
+	RBK_OP_EVICT = 3,    /* RBK_FEAT_RESIDENCY: give plan_id's device memory back */
+	RBK_OP_CANCEL = 4,   /* cancels the oldest task of this ring whose user_data is target */
+	RBK_OP_BARRIER = 5,  /* completes after all earlier entries; later ones start after it */
+};
+#define RBK_OP_COUNT 6
+
+/* struct rbk_sqe.flags */
+#define RBK_SQE_LINK      (1u << 0) /* the next entry starts after this one succeeded */
+#define RBK_SQE_PARTITION (1u << 1) /* this task may be split over devices */
+#define RBK_SQE_ARG_TABLE (1u << 2) /* references are in a table, see struct rbk_sqe.table */
+#define RBK_SQE_FLAGS     (RBK_SQE_LINK | RBK_SQE_PARTITION | RBK_SQE_ARG_TABLE)
+
+/*
+ * struct rbk_sqe.strategy: where a task should run.
+ *
+ * PREFER_* and a named device fall back to the other device, and the completion says why; ONLY_*
+ * completes with -ENODEV instead of running elsewhere.
+ */
+enum rbk_strategy {
+	RBK_STRATEGY_AUTO = 0,
+	RBK_STRATEGY_PREFER_GPU = 1,
+	RBK_STRATEGY_PREFER_CPU = 2,
+	RBK_STRATEGY_ONLY_GPU = 3,
+	RBK_STRATEGY_ONLY_CPU = 4,
+};
+#define RBK_STRATEGY_COUNT     5
+#define RBK_STRATEGY_NAMED     0x80u /* or-ed with a device index below 16 */
+#define RBK_STRATEGY_DEVICE(i) (RBK_STRATEGY_NAMED | (i))
+
+/* struct rbk_sqe.priority: a class within the tenant's own share. */
+enum rbk_priority {
+	RBK_PRIORITY_NORMAL = 0,
+	RBK_PRIORITY_LOW = 1,
+	RBK_PRIORITY_HIGH = 2,
+	RBK_PRIORITY_URGENT = 3,
+};
+#define RBK_PRIORITY_COUNT 4
+
+/* struct rbk_cqe.device; also the index of a named device. 0 is always the CPU. */
+#define RBK_DEVICE_CPU  0u
+#define RBK_DEVICE_GPU  1u   /* the first GPU; further ones follow */
+#define RBK_DEVICE_NONE 255u /* the entry ran nowhere (NOP, CANCEL, BARRIER, refused) */
+#define RBK_MAX_DEVICES 16u
+
+/* struct rbk_cqe.reason: why the task ran where it ran. */
+enum rbk_reason {
+	RBK_REASON_NONE = 0,              /* nothing was placed */
+	RBK_REASON_GPU_AVAILABLE = 1,     /* large enough, and a GPU can run it */
+	RBK_REASON_GPU_UNAVAILABLE = 2,   /* no GPU, or none that can run this plan */
+	RBK_REASON_CPU_FALLBACK = 3,      /* failed on a GPU, then ran on the CPU */
+	RBK_REASON_COST_MODEL = 4,        /* the earlier predicted completion */
+	RBK_REASON_MEMORY_CONSTRAINT = 5, /* does not fit into device memory or budget */
+	RBK_REASON_USER_PREFERENCE = 6,   /* as the entry's strategy or the plan asked */
+	RBK_REASON_BELOW_THRESHOLD = 7,   /* too small to be worth a transfer */
+	RBK_REASON_CONTENTION = 8,        /* the CPU has no time */
+	RBK_REASON_BREAKER_OPEN = 9,      /* the GPU failed too often */
+};
+#define RBK_REASON_COUNT 10
+
+/* struct rbk_cqe.flags */
+#define RBK_CQE_DEADLINE_MISSED (1u << 0) /* completed after the entry's deadline */
+
+/*
+ * A buffer reference: where a tensor lies in an arena of this session.
+ * Bits 63..48: arena id. Bits 47..0: offset in bytes, a multiple of RBK_REF_ALIGN.
+ */
+#define RBK_REF_OFFSET_BITS 48
+#define RBK_REF(arena_id, offset) \
+	(((uint64_t)(uint16_t)(arena_id) << RBK_REF_OFFSET_BITS) | (uint64_t)(offset))
+#define RBK_REF_ARENA(ref)  ((uint16_t)((ref) >> RBK_REF_OFFSET_BITS))
+#define RBK_REF_OFFSET(ref) ((ref) & ((1ull << RBK_REF_OFFSET_BITS) - 1))
+
+/*
+ * Submission entry: 64 bytes, one cache line. Written by the client, copied once by the broker.
+ *
+ * Errors, as struct rbk_cqe.res; the session goes on after each of them:
+ *   -EINVAL      unknown opcode, flag, strategy or priority; reserved bits set; a misaligned
+ *                reference; an unused reference that is not 0; an output overlapping another
+ *                reference; the number of references is not the plan's
+ *   -ENOENT      no such plan; CANCEL: no such task
+ *   -EBADF       no such arena
+ *   -EFAULT      a reference reaches beyond its arena
+ *   -EACCES      an output or a state in an immutable arena
+ *   -ERANGE      count is 0 or above the plan's maximum
+ *   -ENODEV      RBK_STRATEGY_ONLY_GPU and no GPU can run the plan
+ *   -EOPNOTSUPP  needs a feature that was not offered
+ *   -EALREADY    CANCEL: the task is running and cannot be stopped
+ *   -ECANCELED   cancelled, or an earlier task of its chain failed
+ *   -EIO         every device that may run the task failed
+ *   -ENOMEM      out of memory while running it
+ */
+struct rbk_sqe {
+	uint8_t opcode;       /* enum rbk_op */
+	uint8_t flags;        /* RBK_SQE_* */
+	uint8_t strategy;     /* enum rbk_strategy or RBK_STRATEGY_DEVICE(index) */
+	uint8_t priority;     /* enum rbk_priority */
+	uint32_t plan_id;     /* RUN, PREFETCH, EVICT; else 0 */
+	uint64_t user_data;   /* returned in the completion, never looked at (but see target) */
+	uint32_t count;       /* RUN: rows of the dynamic leading dimension, 1 if there is none */
+	uint32_t deadline_us; /* relative to admission, in microseconds; 0: none */
+	union {
+		/*
+		 * RUN: inputs, outputs and states in the order in which the plan declares them;
+		 * those beyond the plan's number are 0.
+		 */
+		uint64_t refs[RBK_SQE_REFS];
+		/* RUN with RBK_SQE_ARG_TABLE. */
+		struct {
+			uint64_t table;  /* reference to uint64_t[n_refs], copied at admission */
+			uint32_t n_refs; /* 1..RBK_MAX_REFS */
+			uint32_t state_rows; /* RBK_FEAT_STATE_ROWS: valid rows of states; else 0 */
+			uint64_t table_reserved[3];
+		};
+		/* CANCEL */
+		struct {
+			uint64_t target; /* user_data of the task to cancel */
+			uint64_t cancel_reserved[4];
+		};
+	};
+};
+
+/* Completion entry: 32 bytes, two per cache line. Written by the broker only. */
+struct rbk_cqe {
+	uint64_t user_data; /* of the submission entry */
+	int32_t res;        /* 0, or -errno as above */
+	uint8_t device;     /* where it ran, RBK_DEVICE_* */
+	uint8_t reason;     /* enum rbk_reason */
+	uint16_t flags;     /* RBK_CQE_* */
+	uint64_t queue_ns;  /* from admission to the start of execution */
+	uint64_t exec_ns;   /* from the start of execution to its end */
+};
+
+/*
+ * A ring is two memfds.
+ *
+ * The submission area is mapped read-write by the client and read-only by the broker: everything
+ * that the client says. The completion area is the other way round, and sealed so that the client
+ * cannot map it writable: everything that the broker says. Indices count entries since set-up,
+ * wrap at 2^32 and are masked on access. Each line has one writer; 128 bytes apart, because
+ * processors prefetch lines in pairs.
+ *
+ * Sleeping: whoever is about to sleep sets its flag, executes a sequentially consistent fence and
+ * looks once more; whoever publishes stores its index with release, executes such a fence and
+ * reads the other's flag. So either the sleeper sees the entry or the publisher sees the flag.
+ * Both are woken by one byte through the ring's bell, a socket pair: end of file on it means that
+ * the other side is gone.
+ */
+struct rbk_sq_area {
+	uint32_t sq_tail; /* entries published by the client */
+	uint32_t pad0[31];
+	uint32_t cq_head; /* completions consumed by the client */
+	uint32_t pad1[31];
+	uint32_t cq_wait; /* non-zero: the client sleeps, ring the bell on the next completion */
+	uint32_t pad2[63];
+	struct rbk_sqe sqes[];
+};
+
+struct rbk_cq_area {
+	uint32_t cq_tail; /* completions published by the broker */
+	uint32_t pad0[31];
+	uint32_t sq_head; /* entries consumed by the broker */
+	uint32_t pad1[31];
+	uint32_t sq_wait; /* non-zero: the broker sleeps, ring the bell on the next entry */
+	uint32_t closed;  /* non-zero: the broker ended this ring, no entry will be consumed */
+	uint32_t pad2[62];
+	struct rbk_cqe cqes[];
+};
+
+/* What an area of @n entries occupies, in bytes; the memfd is this rounded up to a page. */
+#define RBK_SQ_AREA_BYTES(n) (sizeof(struct rbk_sq_area) + (size_t)(n) * sizeof(struct rbk_sqe))
+#define RBK_CQ_AREA_BYTES(n) (sizeof(struct rbk_cq_area) + (size_t)(n) * sizeof(struct rbk_cqe))
+
+/* Element types. */
+enum rbk_dtype {
+	RBK_DTYPE_F32 = 1, /* IEEE 754 binary32 */
+	RBK_DTYPE_I64 = 7, /* two's complement; the numbers are those of ONNX's TensorProto */
+};
+
+/* How a plan uses a tensor. */
+enum rbk_tensor_kind {
+	RBK_TENSOR_INPUT = 0,    /* read; given with each task */
+	RBK_TENSOR_OUTPUT = 1,   /* written completely; given with each task */
+	RBK_TENSOR_CONSTANT = 2, /* read; in an immutable arena, named when the plan is prepared */
+	RBK_TENSOR_STATE = 3,    /* read, then updated in place; given with each task */
+	RBK_TENSOR_SCRATCH = 4,  /* between nodes; owned by the broker, shape inferred */
+};
+#define RBK_TENSOR_KIND_COUNT 5
+
+#ifndef __cplusplus
+_Static_assert(sizeof(struct rbk_sqe) == 64, "a submission entry is one cache line");
+_Static_assert(offsetof(struct rbk_sqe, opcode) == 0, "abi");
+_Static_assert(offsetof(struct rbk_sqe, flags) == 1, "abi");
+_Static_assert(offsetof(struct rbk_sqe, strategy) == 2, "abi");
+_Static_assert(offsetof(struct rbk_sqe, priority) == 3, "abi");
+_Static_assert(offsetof(struct rbk_sqe, plan_id) == 4, "abi");
+_Static_assert(offsetof(struct rbk_sqe, user_data) == 8, "abi");
+_Static_assert(offsetof(struct rbk_sqe, count) == 16, "abi");
+_Static_assert(offsetof(struct rbk_sqe, deadline_us) == 20, "abi");
+_Static_assert(offsetof(struct rbk_sqe, refs) == 24, "abi");
+_Static_assert(offsetof(struct rbk_sqe, table) == 24, "abi");
+_Static_assert(offsetof(struct rbk_sqe, n_refs) == 32, "abi");
+_Static_assert(offsetof(struct rbk_sqe, state_rows) == 36, "abi");
+_Static_assert(offsetof(struct rbk_sqe, table_reserved) == 40, "abi");
+_Static_assert(offsetof(struct rbk_sqe, target) == 24, "abi");
+_Static_assert(offsetof(struct rbk_sqe, cancel_reserved) == 32, "abi");
+_Static_assert(sizeof(struct rbk_cqe) == 32, "two completion entries per cache line");
+_Static_assert(offsetof(struct rbk_cqe, user_data) == 0, "abi");
+_Static_assert(offsetof(struct rbk_cqe, res) == 8, "abi");
+_Static_assert(offsetof(struct rbk_cqe, device) == 12, "abi");
+_Static_assert(offsetof(struct rbk_cqe, reason) == 13, "abi");
+_Static_assert(offsetof(struct rbk_cqe, flags) == 14, "abi");
+_Static_assert(offsetof(struct rbk_cqe, queue_ns) == 16, "abi");
+_Static_assert(offsetof(struct rbk_cqe, exec_ns) == 24, "abi");
+_Static_assert(sizeof(struct rbk_sq_area) == 512, "abi");
+_Static_assert(offsetof(struct rbk_sq_area, sq_tail) == 0, "abi");
+_Static_assert(offsetof(struct rbk_sq_area, cq_head) == 128, "abi");
+_Static_assert(offsetof(struct rbk_sq_area, cq_wait) == 256, "abi");
+_Static_assert(offsetof(struct rbk_sq_area, sqes) == 512, "abi");
+_Static_assert(sizeof(struct rbk_cq_area) == 512, "abi");
+_Static_assert(offsetof(struct rbk_cq_area, cq_tail) == 0, "abi");
+_Static_assert(offsetof(struct rbk_cq_area, sq_head) == 128, "abi");
+_Static_assert(offsetof(struct rbk_cq_area, sq_wait) == 256, "abi");
+_Static_assert(offsetof(struct rbk_cq_area, closed) == 260, "abi");
+_Static_assert(offsetof(struct rbk_cq_area, cqes) == 512, "abi");
+#endif

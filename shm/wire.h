@@ -1,0 +1,206 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * The control protocol
+ *
+ * Cold traffic between a client and brokerd, over a SOCK_SEQPACKET Unix socket: one message per
+ * packet, little endian, fixed layout. The client sends a request with a cookie of its choice; the
+ * broker answers each request exactly once, with the same type and cookie, in any order. The first
+ * request must be RBK_WIRE_HELLO. A request that this file does not allow (length, reserved bytes,
+ * number of descriptors, order) ends the session; one that merely cannot be fulfilled is answered
+ * with a negative errno in res and a sentence in text.
+ *
+ * Descriptors travel as SCM_RIGHTS and are received with MSG_CMSG_CLOEXEC. Nobody closes the
+ * other's: a received descriptor belongs to the receiver.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <ringbroker/abi.h>
+
+#define RBK_WIRE_MAGIC          0x4b425252u /* "RRBK" */
+#define RBK_WIRE_MAX_BYTES      65536u      /* of one message, its header included */
+#define RBK_WIRE_MAX_FDS        4u
+#define RBK_WIRE_TEXT_BYTES     512u /* of a sentence for people, with the NUL */
+#define RBK_WIRE_NAME_BYTES     64u
+#define RBK_WIRE_PLAN_MAX_BYTES (16u << 20) /* of a plan description in a memfd */
+
+enum rbk_wire_type {
+	RBK_WIRE_HELLO = 1,        /* rbk_wire_hello -> rbk_wire_welcome */
+	RBK_WIRE_RING_ADD = 2,     /* rbk_wire_ring_add -> rbk_wire_ring, fds: sq, cq, bell */
+	RBK_WIRE_RING_REMOVE = 3,  /* rbk_wire_id -> rbk_wire_reply */
+	RBK_WIRE_ARENA_ADD = 4,    /* rbk_wire_arena_add, fd: memfd -> rbk_wire_id_reply */
+	RBK_WIRE_ARENA_REMOVE = 5, /* rbk_wire_id -> rbk_wire_reply */
+	RBK_WIRE_PLAN_ADD = 6,     /* rbk_wire_plan_add, description or fd -> rbk_wire_plan */
+	RBK_WIRE_PLAN_REMOVE = 7,  /* rbk_wire_id -> rbk_wire_reply */
+	RBK_WIRE_DEVICES = 8,      /* rbk_wire_request -> rbk_wire_devices */
+	RBK_WIRE_STATS = 9,        /* rbk_wire_request -> rbk_wire_stats */
+};
+
+/* Every request begins with it. */
+struct rbk_wire_request {
+	uint32_t type;   /* enum rbk_wire_type */
+	uint32_t cookie; /* returned in the answer */
+};
+
+/* Every answer begins with it. text is empty unless res is negative. */
+struct rbk_wire_reply {
+	uint32_t type;
+	uint32_t cookie;
+	int32_t res; /* 0 or -errno */
+	uint32_t reserved;
+	char text[RBK_WIRE_TEXT_BYTES]; /* NUL-terminated, printable ASCII or UTF-8 */
+};
+
+/* Requests that name one object: RING_REMOVE, ARENA_REMOVE, PLAN_REMOVE. */
+struct rbk_wire_id {
+	struct rbk_wire_request request;
+	uint32_t id;
+	uint32_t reserved;
+};
+
+struct rbk_wire_id_reply {
+	struct rbk_wire_reply reply;
+	uint32_t id;
+	uint32_t reserved;
+};
+
+/*
+ * HELLO. The broker answers with -EPROTONOSUPPORT, naming both versions in text, and closes, if the
+ * major differs or the client's minor is above its own.
+ */
+struct rbk_wire_hello {
+	struct rbk_wire_request request;
+	uint32_t magic; /* RBK_WIRE_MAGIC */
+	uint16_t abi_major;
+	uint16_t abi_minor;
+	uint64_t features; /* RBK_FEAT_* that the client wants; unknown bits are fine */
+	char name[RBK_WIRE_NAME_BYTES]; /* of the client, for listings; NUL-terminated */
+};
+
+struct rbk_wire_welcome {
+	struct rbk_wire_reply reply;
+	uint16_t abi_major;
+	uint16_t abi_minor;
+	uint32_t n_devices;
+	uint64_t features; /* those of the client's that the broker offers */
+	uint32_t max_ring_entries;
+	uint32_t max_rings;
+	uint32_t max_arenas;
+	uint32_t max_plans;
+	uint64_t max_arena_bytes; /* all arenas of the session together */
+	char broker[RBK_WIRE_NAME_BYTES];
+};
+
+/* RING_ADD: a submission and completion ring of n_entries each (a power of two). */
+struct rbk_wire_ring_add {
+	struct rbk_wire_request request;
+	uint32_t n_entries;
+	uint32_t reserved;
+};
+
+/*
+ * Descriptors: [0] submission area, to be mapped read-write; [1] completion area, to be mapped
+ * read-only; [2] the client's end of the bell, a socket pair of its own.
+ */
+struct rbk_wire_ring {
+	struct rbk_wire_reply reply;
+	uint32_t id;
+	uint32_t n_entries;
+	uint64_t sq_bytes; /* of the memfds, to map whole */
+	uint64_t cq_bytes;
+};
+
+/*
+ * ARENA_ADD: a memfd of exactly bytes (a multiple of the page size), sealed with F_SEAL_SHRINK and
+ * F_SEAL_GROW, every page allocated, not hugetlb. Sealed with F_SEAL_WRITE as well it is immutable
+ * and may hold constants. -EINVAL says which of these is not so.
+ */
+struct rbk_wire_arena_add {
+	struct rbk_wire_request request;
+	uint64_t bytes;
+};
+
+/*
+ * PLAN_ADD: a description (shm/plan-wire.h) of desc_bytes follows in this message, or, with
+ * RBK_WIRE_PLAN_FD, lies at the start of a memfd sealed with F_SEAL_SHRINK. Prepared in the
+ * background: other requests may be answered before.
+ *   -EINVAL  the description is impossible; text names node, tensor and what was expected
+ *   -ENOMEM, -EDQUOT  no memory, or above a limit
+ */
+#define RBK_WIRE_PLAN_FD (1u << 0)
+struct rbk_wire_plan_add {
+	struct rbk_wire_request request;
+	uint32_t desc_bytes;
+	uint32_t flags; /* RBK_WIRE_PLAN_FD */
+};
+
+struct rbk_wire_plan {
+	struct rbk_wire_reply reply;
+	uint32_t id;
+	uint32_t devices;        /* bit i: device i can run it */
+	uint64_t constant_bytes; /* read from arenas, once mirrored on each device */
+	uint64_t scratch_bytes;
+	uint64_t flops_fixed; /* floating-point operations of one task: fixed + count * row */
+	uint64_t flops_row;
+	uint64_t bytes_fixed; /* bytes of inputs, outputs, states and constants, likewise */
+	uint64_t bytes_row;
+};
+
+enum rbk_wire_device_kind {
+	RBK_WIRE_DEVICE_CPU = 0,
+	RBK_WIRE_DEVICE_GPU = 1,
+	RBK_WIRE_DEVICE_SOFTWARE_GPU = 2,
+};
+
+struct rbk_wire_device {
+	uint32_t index; /* RBK_DEVICE_* */
+	uint32_t kind;  /* enum rbk_wire_device_kind */
+	uint64_t memory_bytes;
+	char name[RBK_WIRE_NAME_BYTES];
+	char driver[RBK_WIRE_NAME_BYTES];
+	char paths[RBK_WIRE_NAME_BYTES]; /* memory paths, comma separated; CPU: SIMD level */
+};
+
+struct rbk_wire_devices {
+	struct rbk_wire_reply reply;
+	uint32_t n_devices;
+	uint32_t reserved;
+	struct rbk_wire_device devices[RBK_MAX_DEVICES];
+};
+
+/* STATS: counters since start. "session" is the caller's own; the rest is the whole broker's. */
+struct rbk_wire_stats {
+	struct rbk_wire_reply reply;
+	uint64_t session_tasks[RBK_MAX_DEVICES];    /* completed, by device */
+	uint64_t session_reasons[RBK_REASON_COUNT]; /* completed, by reason */
+	uint64_t session_errors;                    /* completed with a negative result */
+	uint64_t session_copied_bytes;              /* tensor bytes copied by a CPU */
+	uint64_t session_transferred_bytes; /* tensor bytes moved by a device's own engine */
+	uint64_t sessions;                  /* now */
+	uint64_t rings;
+	uint64_t arenas;
+	uint64_t plans;
+	uint64_t tasks_in_flight;
+	uint64_t host_bytes;   /* charged now: arenas, rings, packed weights, scratch */
+	uint64_t device_bytes; /* charged now: constants, scratch, staging */
+	uint64_t tasks_completed;
+	uint64_t copied_bytes;
+	uint64_t transferred_bytes;
+	uint64_t sessions_ended_hostile; /* closed for breaking a rule */
+};
+
+_Static_assert(sizeof(struct rbk_wire_request) == 8, "wire");
+_Static_assert(sizeof(struct rbk_wire_reply) == 528, "wire");
+_Static_assert(sizeof(struct rbk_wire_id) == 16, "wire");
+_Static_assert(sizeof(struct rbk_wire_id_reply) == 536, "wire");
+_Static_assert(sizeof(struct rbk_wire_hello) == 88, "wire");
+_Static_assert(offsetof(struct rbk_wire_hello, features) == 16, "wire");
+_Static_assert(sizeof(struct rbk_wire_welcome) == 632, "wire");
+_Static_assert(sizeof(struct rbk_wire_ring_add) == 16, "wire");
+_Static_assert(sizeof(struct rbk_wire_ring) == 552, "wire");
+_Static_assert(sizeof(struct rbk_wire_arena_add) == 16, "wire");
+_Static_assert(sizeof(struct rbk_wire_plan_add) == 16, "wire");
+_Static_assert(sizeof(struct rbk_wire_plan) == 584, "wire");
+_Static_assert(sizeof(struct rbk_wire_device) == 208, "wire");
+_Static_assert(sizeof(struct rbk_wire_devices) == 3864, "wire");
+_Static_assert(sizeof(struct rbk_wire_stats) == 848, "wire");
