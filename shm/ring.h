@@ -25,25 +25,29 @@ static inline void rbk_ring_publish(uint32_t *index, uint32_t value)
 }
 
 /*
- * After publishing: must the other side be woken? The fence pairs with the one in
+ * After publishing: the other side's sleep token, 0 if it is awake. Who sees a token that it has
+ * not rung for before rings the bell, once per token. The fence pairs with the one in
  * rbk_ring_announce_sleep(), see "Sleeping" in abi.h.
  */
-static inline bool rbk_ring_must_wake(const uint32_t *wait_flag)
+static inline uint32_t rbk_ring_sleep_token(const uint32_t *wait)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	return __atomic_load_n(wait_flag, __ATOMIC_RELAXED) != 0;
+	return __atomic_load_n(wait, __ATOMIC_RELAXED);
 }
 
-/* Before sleeping; look at the other side's index once more after it. */
-static inline void rbk_ring_announce_sleep(uint32_t *wait_flag)
+/*
+ * Before sleeping, with a non-zero @token that differs from the one of the last sleep; look at the
+ * other side's index once more after it.
+ */
+static inline void rbk_ring_announce_sleep(uint32_t *wait, uint32_t token)
 {
-	__atomic_store_n(wait_flag, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(wait, token, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-static inline void rbk_ring_announce_awake(uint32_t *wait_flag)
+static inline void rbk_ring_announce_awake(uint32_t *wait)
 {
-	__atomic_store_n(wait_flag, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(wait, 0, __ATOMIC_RELAXED);
 }
 
 /* Copies an entry out of memory that its writer may be changing. The copy is what is validated. */

@@ -183,18 +183,19 @@ struct rbk_cqe {
  * wrap at 2^32 and are masked on access. Each line has one writer; 128 bytes apart, because
  * processors prefetch lines in pairs.
  *
- * Sleeping: whoever is about to sleep sets its flag, executes a sequentially consistent fence and
- * looks once more; whoever publishes stores its index with release, executes such a fence and
- * reads the other's flag. So either the sleeper sees the entry or the publisher sees the flag.
- * Both are woken by one byte through the ring's bell, a socket pair: end of file on it means that
- * the other side is gone.
+ * Sleeping: whoever is about to sleep writes a token (non-zero, another one for each sleep) into
+ * its wait word, executes a sequentially consistent fence and looks once more; whoever publishes
+ * stores its index with release, executes such a fence and reads the other's wait word. So either
+ * the sleeper sees the entry or the publisher sees the token, and because tokens differ it rings
+ * once per sleep, not once per entry. Both are woken by one byte through the ring's bell, a socket
+ * pair: end of file on it means that the other side is gone.
  */
 struct rbk_sq_area {
 	uint32_t sq_tail; /* entries published by the client */
 	uint32_t pad0[31];
 	uint32_t cq_head; /* completions consumed by the client */
 	uint32_t pad1[31];
-	uint32_t cq_wait; /* non-zero: the client sleeps, ring the bell on the next completion */
+	uint32_t cq_wait; /* the client's sleep token, 0: awake; rung for at the next completion */
 	uint32_t pad2[63];
 	struct rbk_sqe sqes[];
 };
@@ -204,7 +205,7 @@ struct rbk_cq_area {
 	uint32_t pad0[31];
 	uint32_t sq_head; /* entries consumed by the broker */
 	uint32_t pad1[31];
-	uint32_t sq_wait; /* non-zero: the broker sleeps, ring the bell on the next entry */
+	uint32_t sq_wait; /* the broker's sleep token, 0: awake; ring the bell at the next entry */
 	uint32_t closed;  /* non-zero: the broker ended this ring, no entry will be consumed */
 	uint32_t pad2[62];
 	struct rbk_cqe cqes[];
