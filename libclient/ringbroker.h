@@ -1,0 +1,561 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * libringbroker: run ONNX operators on whatever this machine has, through brokerd
+ *
+ * A program connects, fills arenas (shared memory), describes its computation once as a plan, and
+ * then runs it by writing one entry into a ring. Names and habits are liburing's:
+ *
+ *	struct rbk_sqe *sqe = rbk_get_sqe(ring);
+ *
+ *	rbk_prep_run(sqe, rbk_plan_id(plan), 1, refs, 3);
+ *	rbk_sqe_set_data64(sqe, 42);
+ *	rbk_submit_and_wait(ring, 1);
+ *	while (!rbk_peek_cqe(ring, &cqe)) {
+ *		use(rbk_cqe_get_data64(cqe), cqe->res);
+ *		rbk_cqe_seen(ring, cqe);
+ *	}
+ *
+ * Errors. Functions that can fail return 0 (or a count) or a negative errno. Those that take a
+ * struct rbk_error fill it with a sentence for people when they fail; it may be NULL. Results are
+ * written on success only. Everywhere:
+ *   -EINVAL      the arguments are impossible
+ *   -ECHILD      the connection was made by another process: a fork()ed child must connect anew
+ *   -ECONNRESET  the broker is gone, or it ended this session
+ *   -EPROTO      the broker said something that the protocol does not allow; as if it were gone
+ *   -ETIME       the broker did not answer a request within the connection's time-out
+ *   -ENOMEM      no memory
+ *
+ * Threads. The library keeps no global state. Functions on a connection (struct rbk) may be called
+ * from any thread at any time. A ring, an arena and a builder are each used by one thread at a
+ * time; different ones are independent, so that each thread has a ring of its own. Nothing here is
+ * for signal handlers. SIGPIPE is never raised.
+ *
+ * fork(). The child shares the parent's memory, but not its rings: every call there returns
+ * -ECHILD (rbk_get_sqe() NULL, counts 0), except that the free functions release what the child
+ * has inherited without disturbing the parent. Arena memory stays readable and is still shared. A
+ * child that neither calls exec() nor frees keeps the broker from noticing its parent's death.
+ *
+ * Lifetime. Rings, arenas and plans may be freed in any order, also after rbk_disconnect(), which
+ * ends the session at once: what still exists then answers -ECONNRESET until it is freed.
+ * Destructors take NULL and return NULL.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <ringbroker/abi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rbk;         /* a connection: one session at the broker */
+struct rbk_arena;   /* memory that devices read and write in place */
+struct rbk_builder; /* a plan being described */
+struct rbk_plan;    /* a prepared computation */
+struct rbk_ring;    /* a submission and a completion ring */
+
+#define RBK_ERROR_BYTES 512
+
+/* A sentence that says what went wrong, NUL-terminated, without a newline. */
+struct rbk_error {
+	char text[RBK_ERROR_BYTES];
+};
+
+/* ---- Connections ------------------------------------------------------------------------- */
+
+/*
+ * How to connect. Zero-initialise it and set size to sizeof(struct rbk_options); what is 0 has its
+ * default, so that members can be added.
+ */
+struct rbk_options {
+	size_t size;
+	/*
+	 * Of the broker's socket. Default: $RINGBROKER_SOCKET; else, if it exists,
+	 * $XDG_RUNTIME_DIR/ringbroker/brokerd.sock; else /run/ringbroker/brokerd.sock.
+	 */
+	const char *socket_path;
+	const char *name;    /* of this client, for listings, < 64 bytes. Default: the program's */
+	uint64_t timeout_ns; /* for each request to the broker. Default: 30 s */
+};
+
+/*
+ * Connects to the broker and agrees on a version. @options may be NULL.
+ * Return: 0 and the connection, owned by the caller;
+ *   -ENOENT, -ECONNREFUSED  no broker listens there
+ *   -EACCES                 no permission for the socket
+ *   -EPROTONOSUPPORT        the broker speaks another version; the sentence names both
+ *   -ENAMETOOLONG           the path does not fit a socket address
+ *   or another errno of the socket functions, or what the broker refuses with.
+ * Any thread.
+ */
+int rbk_connect(const struct rbk_options *options, struct rbk **ret, struct rbk_error *error);
+
+/* Ends the session: tasks in flight are abandoned. Return: NULL. Once, when no other call on
+ * @rbk itself is running. */
+struct rbk *rbk_disconnect(struct rbk *rbk);
+
+/* Features (RBK_FEAT_*) that the broker offers and this library knows. Any thread. */
+uint64_t rbk_features(const struct rbk *rbk);
+
+enum rbk_device_kind {
+	RBK_DEVICE_KIND_CPU = 0,
+	RBK_DEVICE_KIND_GPU = 1,
+	RBK_DEVICE_KIND_SOFTWARE_GPU = 2, /* Vulkan on the CPU, for tests */
+};
+
+struct rbk_device {
+	uint32_t index;        /* RBK_DEVICE_CPU, RBK_DEVICE_GPU, ...: as in rbk_cqe.device */
+	uint32_t kind;         /* enum rbk_device_kind */
+	uint64_t memory_bytes; /* of its own */
+	char name[64];         /* NUL-terminated, as the next two */
+	char driver[64];
+	char paths[64]; /* memory paths in use, comma separated; CPU: the SIMD level */
+};
+
+/*
+ * Lists the broker's devices: the first @max_devices into @devices, how many there are into
+ * @ret_n_devices (may be more). There are at most RBK_MAX_DEVICES. Asks the broker.
+ * Return: 0; errors as above. Any thread.
+ */
+int rbk_devices(struct rbk *rbk, struct rbk_device *devices, unsigned int max_devices,
+		unsigned int *ret_n_devices);
+
+/* Counters since start. "session" is the caller's own; the rest is the whole broker's. */
+struct rbk_stats {
+	uint64_t session_tasks[RBK_MAX_DEVICES];    /* completed, by device */
+	uint64_t session_reasons[RBK_REASON_COUNT]; /* completed, by reason (enum rbk_reason) */
+	uint64_t session_errors;                    /* completed with a negative result */
+	uint64_t session_copied_bytes;              /* tensor bytes copied by a CPU */
+	uint64_t session_transferred_bytes; /* tensor bytes moved by a device's own engine */
+	uint64_t sessions;                  /* now */
+	uint64_t rings;
+	uint64_t arenas;
+	uint64_t plans;
+	uint64_t tasks_in_flight;
+	uint64_t host_bytes;   /* charged now: arenas, rings, packed weights, scratch */
+	uint64_t device_bytes; /* charged now: constants, scratch, staging */
+	uint64_t tasks_completed;
+	uint64_t copied_bytes;
+	uint64_t transferred_bytes;
+	uint64_t sessions_ended_hostile; /* closed for breaking a rule */
+};
+
+/* Reads the counters. Asks the broker. Return: 0; errors as above. Any thread. */
+int rbk_stats(struct rbk *rbk, struct rbk_stats *ret);
+
+/* The name of a selection reason, "cost-model"; "unknown" for others. Static. Any thread. */
+const char *rbk_reason_name(unsigned int reason);
+
+/* ---- Arenas ------------------------------------------------------------------------------ */
+
+/* A reference that no arena has: a task that uses it completes with -EBADF. */
+#define RBK_REF_INVALID RBK_REF(0xffffu, 0)
+
+/*
+ * Makes an arena of @bytes (rounded up to whole pages), zeroed, all of its memory allocated, and
+ * shares it with the broker. Devices read and write it in place.
+ * Return: 0 and the arena, owned by the caller;
+ *   -ENOSPC, -ENOMEM  no memory
+ *   -EDQUOT           above the broker's limit; the sentence says which
+ *   or the above. Any thread.
+ */
+int rbk_arena_new(struct rbk *rbk, size_t bytes, struct rbk_arena **ret, struct rbk_error *error);
+
+/*
+ * Unmaps the arena and takes it from the broker, where tasks in flight may still use its memory
+ * until they complete. Pointers into it are invalid afterwards. Return: NULL.
+ */
+struct rbk_arena *rbk_arena_free(struct rbk_arena *arena);
+
+/* Its first byte, page-aligned; the same address for its whole life. Read-only once sealed. */
+void *rbk_arena_data(const struct rbk_arena *arena);
+
+/* Its size, whole pages. */
+size_t rbk_arena_bytes(const struct rbk_arena *arena);
+
+/*
+ * Takes @bytes from the arena, aligned to RBK_REF_ALIGN as tensors must be, one after the other.
+ * There is no function to give them back but rbk_arena_reset(). The memory holds what it held.
+ * Return: NULL if they do not fit, or if the arena is sealed.
+ */
+void *rbk_arena_alloc(struct rbk_arena *arena, size_t bytes);
+
+/* Gives everything back that rbk_arena_alloc() took. */
+void rbk_arena_reset(struct rbk_arena *arena);
+
+/*
+ * Makes the arena immutable for everybody, for ever, as constants must be: takes it from the
+ * broker, maps it read-only at the same address, seals it, and shares it again. References made
+ * before are invalid; make them anew. Nothing happens if it is sealed already.
+ * Return: 0;
+ *   -EBUSY  tasks of this session still use it, or another process (a fork()ed child, perhaps)
+ *           maps it writable; it is unchanged
+ *   or the above. If it can be sealed but not be shared again, references are RBK_REF_INVALID
+ *   and another call tries to share it again.
+ */
+int rbk_arena_seal(struct rbk_arena *arena, struct rbk_error *error);
+
+/*
+ * The reference of a place in the arena, for entries and tables: by @offset in bytes, or by
+ * @pointer into its memory. It must be a multiple of RBK_REF_ALIGN, which the broker checks.
+ * Return: RBK_REF_INVALID outside the arena.
+ */
+uint64_t rbk_arena_ref(const struct rbk_arena *arena, uint64_t offset);
+uint64_t rbk_ref(const struct rbk_arena *arena, const void *pointer);
+
+/* ---- Describing plans -------------------------------------------------------------------- */
+
+/*
+ * A builder collects tensors and nodes. Its functions check what they can at once. The first
+ * mistake sticks: later calls do nothing and rbk_plan_new() returns it, so that it is enough to
+ * look once. Names of tensors are distinct, not empty, printable ASCII below RBK_NAME_BYTES.
+ */
+
+/* The leading dimension that is each task's count, as dims[0]. */
+#define RBK_DIM_COUNT 0xffffffffu
+/* As rank, with dims NULL, of outputs and scratch: the shape is inferred. */
+#define RBK_RANK_INFERRED (-1)
+/* As a node's input or output: an optional one that is absent. Also returned on mistakes. */
+#define RBK_TENSOR_NONE 0xffffu
+
+/* Return: a builder, owned by the caller; NULL without memory. @name is for listings. Any thread.
+ */
+struct rbk_builder *rbk_builder_new(const char *name);
+struct rbk_builder *rbk_builder_free(struct rbk_builder *builder);
+
+/* The first mistake, a sentence that lives as long as the builder; NULL if there is none. */
+const char *rbk_builder_error(const struct rbk_builder *builder);
+
+/*
+ * Declares a tensor of @rank dimensions @dims, outermost first, elements in C order. Inputs,
+ * outputs and states are bound per task, in the order in which they are declared:
+ *   input    read
+ *   output   written completely; the shape may be RBK_RANK_INFERRED
+ *   state    read, then updated in place: a node may read it, and one may write it
+ *   scratch  between nodes, owned by the broker; the shape may be RBK_RANK_INFERRED
+ * Return: its id for rbk_builder_node(), or RBK_TENSOR_NONE on a mistake.
+ */
+unsigned int rbk_builder_input(struct rbk_builder *builder, const char *name, enum rbk_dtype dtype,
+			       int rank, const uint32_t *dims);
+unsigned int rbk_builder_output(struct rbk_builder *builder, const char *name, enum rbk_dtype dtype,
+				int rank, const uint32_t *dims);
+unsigned int rbk_builder_state(struct rbk_builder *builder, const char *name, enum rbk_dtype dtype,
+			       int rank, const uint32_t *dims);
+unsigned int rbk_builder_scratch(struct rbk_builder *builder, const char *name,
+				 enum rbk_dtype dtype, int rank, const uint32_t *dims);
+
+/*
+ * Declares a constant, which lies at @offset (a multiple of RBK_REF_ALIGN) in @arena. The arena
+ * must be sealed when a plan is made, and stay until then; the plan keeps the memory afterwards.
+ */
+unsigned int rbk_builder_constant(struct rbk_builder *builder, const char *name,
+				  enum rbk_dtype dtype, int rank, const uint32_t *dims,
+				  const struct rbk_arena *arena, uint64_t offset);
+
+/*
+ * Adds a node: the ONNX operator @op ("MatMul") reads @inputs and writes @outputs, by tensor id.
+ * Nodes run in the order in which they are added: what one reads is given or was written before.
+ * @name is for messages, may be NULL and need not be unique.
+ * Return: the node for rbk_builder_attr_*(); after a mistake some number, which those ignore.
+ */
+unsigned int rbk_builder_node(struct rbk_builder *builder, const char *op, const char *name,
+			      const unsigned int *inputs, unsigned int n_inputs,
+			      const unsigned int *outputs, unsigned int n_outputs);
+
+/* rbk_builder_node() for the many operators with one or two inputs and one output. */
+unsigned int rbk_builder_unary(struct rbk_builder *builder, const char *op, unsigned int input,
+			       unsigned int output);
+unsigned int rbk_builder_binary(struct rbk_builder *builder, const char *op, unsigned int left,
+				unsigned int right, unsigned int output);
+
+/* Sets an attribute of a node, once. Values are copied; ints and floats may be none at all. */
+void rbk_builder_attr_int(struct rbk_builder *builder, unsigned int node, const char *name,
+			  int64_t value);
+void rbk_builder_attr_float(struct rbk_builder *builder, unsigned int node, const char *name,
+			    float value);
+void rbk_builder_attr_ints(struct rbk_builder *builder, unsigned int node, const char *name,
+			   const int64_t *values, unsigned int n_values);
+void rbk_builder_attr_floats(struct rbk_builder *builder, unsigned int node, const char *name,
+			     const float *values, unsigned int n_values);
+void rbk_builder_attr_string(struct rbk_builder *builder, unsigned int node, const char *name,
+			     const char *value);
+
+/* The plan runs on @device only (RBK_DEVICE_*), so that its results are always the same bits. */
+void rbk_builder_pin_device(struct rbk_builder *builder, unsigned int device);
+
+/* ---- Plans ------------------------------------------------------------------------------- */
+
+/*
+ * Has the broker prepare what @builder describes, for tasks of 1..@max_count rows (1 if no tensor
+ * has RBK_DIM_COUNT). May take long: devices compile and pack. The builder stays the caller's.
+ * Return: 0 and the plan, owned by the caller;
+ *   -EINVAL  the description is impossible; the sentence names node, tensor and what was expected
+ *   -E2BIG   the description is larger than 16 MiB
+ *   -EDQUOT  above the broker's limit
+ *   or the above. Any thread, as long as no other one uses the builder.
+ */
+int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, uint32_t max_count,
+		 struct rbk_plan **ret, struct rbk_error *error);
+
+/* Takes the plan from the broker; tasks of it that are in flight complete. Return: NULL. */
+struct rbk_plan *rbk_plan_free(struct rbk_plan *plan);
+
+/* For rbk_prep_run(). Any thread. */
+uint32_t rbk_plan_id(const struct rbk_plan *plan);
+
+struct rbk_plan_info {
+	uint32_t id;
+	uint32_t devices;        /* bit i: device i can run it */
+	uint32_t n_refs;         /* references of a task: inputs, outputs and states */
+	uint32_t max_count;      /* of a task */
+	uint64_t constant_bytes; /* read from arenas, mirrored once on each device */
+	uint64_t scratch_bytes;
+	uint64_t flops_fixed; /* floating-point operations of one task: fixed + count * row */
+	uint64_t flops_row;
+	uint64_t bytes_fixed; /* bytes of inputs, outputs, states and constants, likewise */
+	uint64_t bytes_row;
+};
+
+/* What the broker found out about the plan; makes no request. Any thread. */
+void rbk_plan_info(const struct rbk_plan *plan, struct rbk_plan_info *ret);
+
+/* ---- Rings ------------------------------------------------------------------------------- */
+
+/*
+ * Makes a submission and a completion ring of @entries each (rounded up to a power of two, at
+ * most RBK_MAX_RING_ENTRIES). Any thread; the ring is then used by one thread at a time.
+ * Return: 0 and the ring, owned by the caller; -EDQUOT: above the broker's limit; or the above.
+ */
+int rbk_ring_new(struct rbk *rbk, unsigned int entries, struct rbk_ring **ret,
+		 struct rbk_error *error);
+
+/* Gives the ring back. Tasks in flight are finished without a completion. Return: NULL. */
+struct rbk_ring *rbk_ring_free(struct rbk_ring *ring);
+
+/*
+ * How long a wait spins before it sleeps. By default this follows recent waits (50 us at most, not
+ * at all on one processor); after this call it is @spin_ns. A sleep costs 5 to 50 us of latency,
+ * spinning costs the processor.
+ */
+void rbk_ring_set_spin_ns(struct rbk_ring *ring, uint64_t spin_ns);
+
+/*
+ * The next free entry, to be filled by one of the rbk_prep_*() functions, which are needed
+ * because it holds old contents. The broker sees it after rbk_submit().
+ * Return: NULL if the ring is full (submit, and consume completions), if the broker is gone, or in
+ * a fork()ed child; rbk_submit() says which.
+ */
+struct rbk_sqe *rbk_get_sqe(struct rbk_ring *ring);
+
+/*
+ * Publishes the entries taken since the last call and wakes the broker if it sleeps.
+ * Return: how many; -ECONNRESET, -EPROTO or -ECHILD as above, and the entries will not run.
+ * Whether a broker that was killed is noticed here or by the next wait depends on the moment.
+ */
+int rbk_submit(struct rbk_ring *ring);
+
+/*
+ * rbk_submit(), then waits until @wait_n completions can be consumed. If fewer tasks than that
+ * are in flight, it waits for ever; above the ring's entries it is -EINVAL.
+ * Return: the number submitted, also if the wait was interrupted or the broker lost (the next
+ * wait says so); if that is 0, what rbk_wait_cqe() would return; or as rbk_submit().
+ */
+int rbk_submit_and_wait(struct rbk_ring *ring, unsigned int wait_n);
+
+/*
+ * The oldest completion that was not consumed. It stays valid until rbk_cqe_seen() or
+ * rbk_cq_advance(). Completions that arrived before the broker was lost are still returned.
+ * Return:
+ *   peek  0; -EAGAIN if there is none
+ *   wait  0; -EINTR if a signal was handled while sleeping
+ *   wait_cqe_timeout  likewise; -ETIME after @timeout_ns without one
+ *   -ECONNRESET, -EPROTO, -ECHILD as above. Peeking alone notices a killed broker within 100 ms
+ *   if done at least once a millisecond; waiting notices at once.
+ */
+int rbk_peek_cqe(struct rbk_ring *ring, const struct rbk_cqe **ret);
+int rbk_wait_cqe(struct rbk_ring *ring, const struct rbk_cqe **ret);
+int rbk_wait_cqe_timeout(struct rbk_ring *ring, const struct rbk_cqe **ret, uint64_t timeout_ns);
+
+/*
+ * Up to @max_cqes completions, oldest first, without consuming them. Return: how many, 0 if there
+ * are none; errors as rbk_peek_cqe().
+ */
+int rbk_peek_batch_cqe(struct rbk_ring *ring, const struct rbk_cqe **cqes, unsigned int max_cqes);
+
+/* Consumes the @n oldest completions; more than there are is cut down to those. */
+void rbk_cq_advance(struct rbk_ring *ring, unsigned int n);
+
+/* Entries taken but not consumed by the broker; entries that can be taken; completions to consume.
+ */
+unsigned int rbk_sq_ready(const struct rbk_ring *ring);
+unsigned int rbk_sq_space_left(const struct rbk_ring *ring);
+unsigned int rbk_cq_ready(const struct rbk_ring *ring);
+
+/* The completion @index after the oldest one, without consuming it; NULL if there is none yet. */
+const struct rbk_cqe *rbk_cq_at(struct rbk_ring *ring, unsigned int index);
+
+/*
+ * For event loops: a descriptor that becomes readable at the next completion after
+ * rbk_ring_arm(), or when the broker is lost. Owned by the ring; only ever polled by the caller,
+ * never read, written or made to do anything else. With epoll:
+ *
+ *	epoll_ctl(epoll, EPOLL_CTL_ADD, rbk_ring_fd(ring), &event);
+ *	for (;;) {
+ *		while (!(r = rbk_peek_cqe(ring, &cqe))) {
+ *			use(cqe);
+ *			rbk_cqe_seen(ring, cqe);
+ *		}
+ *		if (r != -EAGAIN)
+ *			break;
+ *		if (rbk_ring_arm(ring) == 0)
+ *			epoll_wait(epoll, &event, 1, -1);
+ *	}
+ *
+ * Peeking and waiting disarm it. Return: the descriptor; -ECHILD in a fork()ed child.
+ */
+int rbk_ring_fd(const struct rbk_ring *ring);
+
+/* Return: 0, now armed: sleep; 1, completions are there: do not; errors as rbk_peek_cqe(). */
+int rbk_ring_arm(struct rbk_ring *ring);
+
+/* ---- Entries: inline, on memory of the ring ---------------------------------------------- */
+
+/*
+ * Each rbk_prep_*() overwrites the whole entry; what the rbk_sqe_set_*() functions set is set
+ * after it. See struct rbk_sqe for the meaning of everything and the errors of completions.
+ */
+
+/* Completes with 0. */
+static inline void rbk_prep_nop(struct rbk_sqe *sqe)
+{
+	memset(sqe, 0, sizeof(*sqe));
+}
+
+/*
+ * Runs a plan over @count rows (1 if no tensor has RBK_DIM_COUNT), with @n_refs references in the
+ * order in which inputs, outputs and states were declared, at most RBK_SQE_REFS.
+ */
+static inline void rbk_prep_run(struct rbk_sqe *sqe, uint32_t plan_id, uint32_t count,
+				const uint64_t *refs, unsigned int n_refs)
+{
+	unsigned int i;
+
+	memset(sqe, 0, sizeof(*sqe));
+	sqe->opcode = RBK_OP_RUN;
+	sqe->plan_id = plan_id;
+	sqe->count = count;
+	for (i = 0; i < RBK_SQE_REFS && i < n_refs; i++)
+		sqe->refs[i] = refs[i];
+}
+
+/*
+ * Likewise for up to RBK_MAX_REFS references, which lie in an arena as uint64_t[n_refs] at
+ * @table_ref. They are copied when the broker takes the entry: leave them until it completes.
+ */
+static inline void rbk_prep_run_table(struct rbk_sqe *sqe, uint32_t plan_id, uint32_t count,
+				      uint64_t table_ref, uint32_t n_refs)
+{
+	memset(sqe, 0, sizeof(*sqe));
+	sqe->opcode = RBK_OP_RUN;
+	sqe->flags = RBK_SQE_ARG_TABLE;
+	sqe->plan_id = plan_id;
+	sqe->count = count;
+	sqe->table = table_ref;
+	sqe->n_refs = n_refs;
+}
+
+/* Cancels the oldest task of this ring whose user_data is @target. */
+static inline void rbk_prep_cancel(struct rbk_sqe *sqe, uint64_t target)
+{
+	memset(sqe, 0, sizeof(*sqe));
+	sqe->opcode = RBK_OP_CANCEL;
+	sqe->target = target;
+}
+
+/* Completes after all earlier entries; later ones start after it. */
+static inline void rbk_prep_barrier(struct rbk_sqe *sqe)
+{
+	memset(sqe, 0, sizeof(*sqe));
+	sqe->opcode = RBK_OP_BARRIER;
+}
+
+/* Brings a plan's constants to the device. Needs RBK_FEAT_RESIDENCY. */
+static inline void rbk_prep_prefetch(struct rbk_sqe *sqe, uint32_t plan_id)
+{
+	memset(sqe, 0, sizeof(*sqe));
+	sqe->opcode = RBK_OP_PREFETCH;
+	sqe->plan_id = plan_id;
+}
+
+/* Gives a plan's device memory back. Needs RBK_FEAT_RESIDENCY. */
+static inline void rbk_prep_evict(struct rbk_sqe *sqe, uint32_t plan_id)
+{
+	memset(sqe, 0, sizeof(*sqe));
+	sqe->opcode = RBK_OP_EVICT;
+	sqe->plan_id = plan_id;
+}
+
+/* What the completion returns as user_data: a number or a pointer. */
+static inline void rbk_sqe_set_data64(struct rbk_sqe *sqe, uint64_t data)
+{
+	sqe->user_data = data;
+}
+
+static inline void rbk_sqe_set_data(struct rbk_sqe *sqe, void *data)
+{
+	sqe->user_data = (uint64_t)(uintptr_t)data;
+}
+
+/* Adds RBK_SQE_* flags, such as RBK_SQE_LINK: the next entry starts after this one succeeded. */
+static inline void rbk_sqe_set_flags(struct rbk_sqe *sqe, unsigned int flags)
+{
+	sqe->flags = (uint8_t)(sqe->flags | flags);
+}
+
+/* Where to run: enum rbk_strategy, or RBK_STRATEGY_DEVICE(index). */
+static inline void rbk_sqe_set_strategy(struct rbk_sqe *sqe, unsigned int strategy)
+{
+	sqe->strategy = (uint8_t)strategy;
+}
+
+/* enum rbk_priority, among the caller's own tasks. */
+static inline void rbk_sqe_set_priority(struct rbk_sqe *sqe, unsigned int priority)
+{
+	sqe->priority = (uint8_t)priority;
+}
+
+/* Relative to when the broker takes the entry; 0: none. */
+static inline void rbk_sqe_set_deadline_us(struct rbk_sqe *sqe, uint32_t deadline_us)
+{
+	sqe->deadline_us = deadline_us;
+}
+
+static inline uint64_t rbk_cqe_get_data64(const struct rbk_cqe *cqe)
+{
+	return cqe->user_data;
+}
+
+static inline void *rbk_cqe_get_data(const struct rbk_cqe *cqe)
+{
+	return (void *)(uintptr_t)cqe->user_data;
+}
+
+/* Consumes the oldest completion, which is @cqe. Nothing happens if it is NULL. */
+static inline void rbk_cqe_seen(struct rbk_ring *ring, const struct rbk_cqe *cqe)
+{
+	if (cqe)
+		rbk_cq_advance(ring, 1);
+}
+
+/*
+ * Walks over the completions that are there, without consuming them; then call
+ * rbk_cq_advance(ring, head). @head is an unsigned int, @cqe a const struct rbk_cqe pointer.
+ */
+#define rbk_for_each_cqe(ring, head, cqe) \
+	for ((head) = 0; ((cqe) = rbk_cq_at((ring), (head))) != NULL; (head)++)
+
+#ifdef __cplusplus
+}
+#endif
