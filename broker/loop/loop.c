@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The event loop on io_uring
+ *
+ * A watch is one multishot poll request, a walk through few states. What the kernel is to be told
+ * is not told at once: the watch joins the list of changes, and the next turn turns that list into
+ * submission entries, as many as fit, and enters the kernel once. So loop_watch(), loop_rewatch()
+ * and loop_unwatch() cost no system call, and a full submission queue cannot make them fail.
+ *
+ *	IDLE -> ADD -> ARMED -> CANCEL -> CANCELLING -> IDLE
+ *	         ^      |                     |
+ *	         +------+---------------------+  the kernel ended the request and we still want it
+ *
+ * Invariants:
+ *  - A watch has at most one request in the kernel, whose user_data is the watch's address. The
+ *    completion without IORING_CQE_F_MORE is that request's last, so the memory is freed there and
+ *    nowhere else (or at once when the kernel has no request).
+ *  - The kernel takes submission entries in order. A cancellation that was queued before the last
+ *    completion was seen thus runs before any request of a later watch at the same address, and
+ *    finds nothing.
+ *  - Cancelling is done with ASYNC_CANCEL, which always ends a poll; POLL_REMOVE answers -EALREADY
+ *    and leaves it armed if an event is being delivered at that moment.
+ *  - A kernel that is out of completion entries ends a multishot poll (-ECANCELED up to 6.1, the
+ *    events themselves later); it is added again, and adding checks the descriptor's state, so no
+ *    event is lost.
+ *
+ * Timers are a binary heap; one TIMEOUT request stands for the nearest deadline. It is moved when
+ * an earlier one comes and otherwise left alone: one that fires too early runs nothing.
+ */
+#include "loop/loop.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <liburing.h>
+#include <poll.h>
+#include <stdlib.h>
+
+#include "util/clock.h"
+#include "util/error.h"
+
+enum {
+	LOOP_SQ_ENTRIES = 256,
+	LOOP_CQ_ENTRIES = 4096,
+};
+
+enum watch_state {
+	WATCH_IDLE,       /* the kernel has no request */
+	WATCH_ADD,        /* in the list of changes: to be added */
+	WATCH_ARMED,      /* the kernel has a request */
+	WATCH_CANCEL,     /* in the list of changes: to be cancelled */
+	WATCH_CANCELLING, /* the cancellation is queued, the last completion to come */
+};
+
+struct loop_watch {
+	struct loop *loop;
+	loop_watch_fn fn;
+	void *data;
+	int fd;
+	uint32_t events;
+	enum watch_state state;
+	bool is_closed; /* unwatched: freed with the last completion */
+	struct loop_watch *change_prev, *change_next;
+	struct loop_watch *all_prev, *all_next;
+};
+
+struct loop_timer {
+	struct loop *loop;
+	loop_timer_fn fn;
+	void *data;
+	uint64_t deadline_ns;
+	size_t position; /* in the heap; SIZE_MAX: not armed */
+};
+
+struct loop {
+	struct io_uring ring;
+	struct loop_watch *changes_first, *changes_last;
+	struct loop_watch *all;
+	size_t n_watches; /* not closed */
+
+	struct loop_timer **heap; /* has room for every timer there is */
+	size_t heap_used, heap_room, n_timers;
+	struct __kernel_timespec timeout;
+	uint64_t timeout_ns; /* deadline of the kernel's request */
+	bool timeout_armed;
+};
+
+/* user_data of what has no watch; watches are aligned pointers. */
+static const uint64_t loop_data_ignore = 0;
+static const uint64_t loop_data_timeout = 1;
+
+/* list of changes */
+
+static void change_link(struct loop_watch *watch, enum watch_state state)
+{
+	struct loop *loop = watch->loop;
+
+	assert(watch->state != WATCH_ADD && watch->state != WATCH_CANCEL);
+	watch->state = state;
+	watch->change_prev = loop->changes_last;
+	watch->change_next = NULL;
+	if (loop->changes_last)
+		loop->changes_last->change_next = watch;
+	else
+		loop->changes_first = watch;
+	loop->changes_last = watch;
+}
+
+static void change_unlink(struct loop_watch *watch, enum watch_state state)
+{
+	struct loop *loop = watch->loop;
+
+	assert(watch->state == WATCH_ADD || watch->state == WATCH_CANCEL);
+	watch->state = state;
+	if (watch->change_prev)
+		watch->change_prev->change_next = watch->change_next;
+	else
+		loop->changes_first = watch->change_next;
+	if (watch->change_next)
+		watch->change_next->change_prev = watch->change_prev;
+	else
+		loop->changes_last = watch->change_prev;
+}
+
+static void watch_destroy(struct loop_watch *watch)
+{
+	assert(watch->is_closed);
+	if (watch->all_prev)
+		watch->all_prev->all_next = watch->all_next;
+	else
+		watch->loop->all = watch->all_next;
+	if (watch->all_next)
+		watch->all_next->all_prev = watch->all_prev;
+	free(watch);
+}
+
+/* timer heap */
+
+static void heap_place(struct loop *loop, size_t position, struct loop_timer *timer)
+{
+	loop->heap[position] = timer;
+	timer->position = position;
+}
+
+/* Moves @timer, whose place is free, from @position to where it belongs. */
+static void heap_sift(struct loop *loop, size_t position, struct loop_timer *timer)
+{
+	size_t other;
+
+	while (position > 0) {
+		other = (position - 1) / 2;
+		if (loop->heap[other]->deadline_ns <= timer->deadline_ns)
+			break;
+		heap_place(loop, position, loop->heap[other]);
+		position = other;
+	}
+	for (;;) {
+		other = 2 * position + 1;
+		if (other >= loop->heap_used)
+			break;
+		if (other + 1 < loop->heap_used &&
+		    loop->heap[other + 1]->deadline_ns < loop->heap[other]->deadline_ns)
+			other++;
+		if (loop->heap[other]->deadline_ns >= timer->deadline_ns)
+			break;
+		heap_place(loop, position, loop->heap[other]);
+		position = other;
+	}
+	heap_place(loop, position, timer);
+}
+
+static void heap_remove(struct loop *loop, struct loop_timer *timer)
+{
+	size_t position = timer->position;
+	struct loop_timer *last = loop->heap[--loop->heap_used];
+
+	timer->position = SIZE_MAX;
+	if (last != timer)
+		heap_sift(loop, position, last);
+}
+
+/* loop */
+
+int loop_new(struct loop **ret)
+{
+	struct io_uring_params params = {
+		.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_SINGLE_ISSUER |
+			 IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
+		.cq_entries = LOOP_CQ_ENTRIES,
+	};
+	_cleanup_(freep) struct loop *loop = NULL;
+	int r;
+
+	loop = calloc(1, sizeof(*loop));
+	if (!loop)
+		return error_origin(-ENOMEM);
+
+	r = io_uring_queue_init_params(LOOP_SQ_ENTRIES, &loop->ring, &params);
+	if (r == -EINVAL) {
+		/* A kernel before 6.0: the same, with an interrupt for each completion. */
+		params = (struct io_uring_params){
+			.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
+			.cq_entries = LOOP_CQ_ENTRIES,
+		};
+		r = io_uring_queue_init_params(LOOP_SQ_ENTRIES, &loop->ring, &params);
+	}
+	if (r < 0)
+		return error_origin(r);
+
+	/* Programs that brokerd starts must not inherit the ring. */
+	io_uring_ring_dontfork(&loop->ring);
+	*ret = steal_ptr(loop);
+	return 0;
+}
+
+struct loop *loop_free(struct loop *loop)
+{
+	if (!loop)
+		return NULL;
+
+	assert(loop->n_watches == 0);
+	assert(loop->n_timers == 0);
+	/* The kernel knows closed watches by their number only. */
+	io_uring_queue_exit(&loop->ring);
+	while (loop->all)
+		watch_destroy(loop->all);
+	free(loop->heap);
+	free(loop);
+	return NULL;
+}
+
+/* watches */
+
+int loop_watch(struct loop *loop, int fd, uint32_t events, loop_watch_fn fn, void *data,
+	       struct loop_watch **ret)
+{
+	struct loop_watch *watch;
+
+	assert(fd >= 0);
+	watch = calloc(1, sizeof(*watch));
+	if (!watch)
+		return error_origin(-ENOMEM);
+
+	*watch = (struct loop_watch){
+		.loop = loop,
+		.fn = fn,
+		.data = data,
+		.fd = fd,
+		.events = events,
+		.all_next = loop->all,
+	};
+	if (loop->all)
+		loop->all->all_prev = watch;
+	loop->all = watch;
+	loop->n_watches++;
+	change_link(watch, WATCH_ADD);
+	*ret = watch;
+	return 0;
+}
+
+void loop_rewatch(struct loop_watch *watch)
+{
+	assert(!watch->is_closed);
+	switch (watch->state) {
+	case WATCH_IDLE:
+		change_link(watch, WATCH_ADD);
+		break;
+	case WATCH_ARMED:
+		change_link(watch, WATCH_CANCEL);
+		break;
+	case WATCH_ADD:
+	case WATCH_CANCEL:
+	case WATCH_CANCELLING:
+		/* Is going to be added, which looks at the descriptor. */
+		break;
+	}
+}
+
+struct loop_watch *loop_unwatch(struct loop_watch *watch)
+{
+	if (!watch)
+		return NULL;
+
+	assert(!watch->is_closed);
+	watch->is_closed = true;
+	watch->loop->n_watches--;
+	switch (watch->state) {
+	case WATCH_ADD:
+		change_unlink(watch, WATCH_IDLE);
+		watch_destroy(watch);
+		break;
+	case WATCH_IDLE:
+		watch_destroy(watch);
+		break;
+	case WATCH_ARMED:
+		change_link(watch, WATCH_CANCEL);
+		break;
+	case WATCH_CANCEL:
+	case WATCH_CANCELLING:
+		break;
+	}
+	return NULL;
+}
+
+/* A completion of @watch's request. Return: 1 if the handler ran. */
+static int watch_complete(struct loop_watch *watch, int32_t res, uint32_t flags)
+{
+	bool is_last = !(flags & IORING_CQE_F_MORE);
+	uint32_t events = 0;
+
+	if (is_last) {
+		if (watch->state == WATCH_CANCEL)
+			change_unlink(watch, WATCH_IDLE);
+		watch->state = WATCH_IDLE;
+	}
+	if (watch->is_closed) {
+		if (is_last)
+			watch_destroy(watch);
+		return 0;
+	}
+
+	if (res > 0)
+		events = (uint32_t)res;
+	else if (res < 0 && res != -ECANCELED)
+		events = res == -EBADF ? POLLNVAL : POLLERR;
+
+	/*
+	 * Before the handler, which may unwatch: then the change is taken back. Not after an
+	 * error, which would come again for ever.
+	 */
+	if (is_last && (res >= 0 || res == -ECANCELED))
+		change_link(watch, WATCH_ADD);
+	if (!events)
+		return 0;
+	watch->fn(watch->data, events);
+	return 1;
+}
+
+/* timers */
+
+int loop_timer_new(struct loop *loop, loop_timer_fn fn, void *data, struct loop_timer **ret)
+{
+	struct loop_timer *timer, **heap;
+	size_t room;
+
+	/* Room in the heap is made here, so that arming cannot fail. */
+	if (loop->n_timers == loop->heap_room) {
+		room = loop->heap_room ? 2 * loop->heap_room : 16;
+		heap = reallocarray(loop->heap, room, sizeof(struct loop_timer *));
+		if (!heap)
+			return error_origin(-ENOMEM);
+		loop->heap = heap;
+		loop->heap_room = room;
+	}
+
+	timer = calloc(1, sizeof(*timer));
+	if (!timer)
+		return error_origin(-ENOMEM);
+
+	*timer = (struct loop_timer){
+		.loop = loop,
+		.fn = fn,
+		.data = data,
+		.position = SIZE_MAX,
+	};
+	loop->n_timers++;
+	*ret = timer;
+	return 0;
+}
+
+void loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns)
+{
+	struct loop *loop = timer->loop;
+	uint64_t now_ns = clock_now_ns();
+
+	if (timer->position != SIZE_MAX)
+		heap_remove(loop, timer);
+	/* The kernel takes seconds as a signed number: past INT64_MAX is as good as never. */
+	timer->deadline_ns = delay_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + delay_ns;
+	heap_sift(loop, loop->heap_used++, timer);
+}
+
+void loop_timer_disarm(struct loop_timer *timer)
+{
+	if (timer->position != SIZE_MAX)
+		heap_remove(timer->loop, timer);
+}
+
+struct loop_timer *loop_timer_free(struct loop_timer *timer)
+{
+	if (!timer)
+		return NULL;
+
+	loop_timer_disarm(timer);
+	timer->loop->n_timers--;
+	free(timer);
+	return NULL;
+}
+
+/* Return: the number of handlers run. */
+static int timers_expire(struct loop *loop)
+{
+	uint64_t now_ns = clock_now_ns();
+	struct loop_timer *timer;
+	int n = 0;
+
+	/* A handler that arms a timer gives it a later deadline: this ends. */
+	while (loop->heap_used && loop->heap[0]->deadline_ns <= now_ns) {
+		timer = loop->heap[0];
+		heap_remove(loop, timer);
+		timer->fn(timer->data);
+		n++;
+	}
+	return n;
+}
+
+/* turns */
+
+static struct io_uring_sqe *loop_sqe(struct loop *loop)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&loop->ring);
+
+	if (sqe)
+		return sqe;
+	/* The kernel takes them all, or the rest of the changes waits for the next turn. */
+	io_uring_submit(&loop->ring);
+	return io_uring_get_sqe(&loop->ring);
+}
+
+static void loop_push_timeout(struct loop *loop)
+{
+	uint64_t nearest_ns = loop->heap[0]->deadline_ns;
+	struct io_uring_sqe *sqe;
+
+	if (loop->timeout_armed && loop->timeout_ns <= nearest_ns)
+		return;
+	sqe = loop_sqe(loop);
+	if (!sqe)
+		return;
+
+	/* The kernel reads this when the entry is submitted, and the newest is what we want. */
+	loop->timeout.tv_sec = (int64_t)(nearest_ns / 1000000000u);
+	loop->timeout.tv_nsec = (long long)(nearest_ns % 1000000000u);
+	loop->timeout_ns = nearest_ns;
+	if (loop->timeout_armed) {
+		/* Not found: it has fired, and its completion brings us back here. */
+		io_uring_prep_timeout_update(sqe, &loop->timeout, loop_data_timeout,
+					     IORING_TIMEOUT_ABS);
+		io_uring_sqe_set_data64(sqe, loop_data_ignore);
+		return;
+	}
+	io_uring_prep_timeout(sqe, &loop->timeout, 0, IORING_TIMEOUT_ABS);
+	io_uring_sqe_set_data64(sqe, loop_data_timeout);
+	loop->timeout_armed = true;
+}
+
+/* Turns what changed into submission entries, as many as fit. */
+static void loop_push_changes(struct loop *loop)
+{
+	struct loop_watch *watch;
+	struct io_uring_sqe *sqe;
+
+	while (loop->changes_first) {
+		sqe = loop_sqe(loop);
+		if (!sqe)
+			return;
+		watch = loop->changes_first;
+		if (watch->state == WATCH_ADD) {
+			change_unlink(watch, WATCH_ARMED);
+			io_uring_prep_poll_multishot(sqe, watch->fd, watch->events);
+			io_uring_sqe_set_data(sqe, watch);
+		} else {
+			change_unlink(watch, WATCH_CANCELLING);
+			io_uring_prep_cancel64(sqe, (uint64_t)(uintptr_t)watch, 0);
+			io_uring_sqe_set_data64(sqe, loop_data_ignore);
+			io_uring_sqe_set_flags(sqe, IOSQE_CQE_SKIP_SUCCESS);
+		}
+	}
+}
+
+/* Runs the handlers of the completions that are there now. Return: how many. */
+static int loop_reap(struct loop *loop)
+{
+	unsigned int n_ready = io_uring_cq_ready(&loop->ring);
+	struct io_uring_cqe *at, cqe;
+	int n = 0;
+
+	for (; n_ready > 0; n_ready--) {
+		if (io_uring_peek_cqe(&loop->ring, &at) < 0)
+			break;
+		cqe = *at;
+		io_uring_cqe_seen(&loop->ring, at);
+		if (cqe.user_data == loop_data_ignore)
+			continue;
+		if (cqe.user_data == loop_data_timeout) {
+			loop->timeout_armed = false;
+			n += timers_expire(loop);
+			continue;
+		}
+		n += watch_complete((struct loop_watch *)(uintptr_t)cqe.user_data, cqe.res,
+				    cqe.flags);
+	}
+	return n;
+}
+
+int loop_turn(struct loop *loop, bool block)
+{
+	int r = 0;
+
+	if (loop->changes_first)
+		loop_push_changes(loop);
+	if (loop->heap_used)
+		loop_push_timeout(loop);
+
+	if (block && io_uring_cq_ready(&loop->ring) == 0)
+		r = io_uring_submit_and_wait(&loop->ring, 1);
+	else if (io_uring_sq_ready(&loop->ring) > 0)
+		r = io_uring_submit(&loop->ring);
+	/* Interrupted, or short of memory or completion entries: what is there is handled first. */
+	if (r < 0 && r != -EINTR && r != -EAGAIN && r != -EBUSY)
+		return error_origin(r);
+
+	/* The kernel has completions for us that it can only deliver when it is entered. */
+	if (__atomic_load_n(loop->ring.sq.kflags, __ATOMIC_RELAXED) &
+	    (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) {
+		r = io_uring_get_events(&loop->ring);
+		if (r < 0 && r != -EINTR && r != -EAGAIN && r != -EBUSY)
+			return error_origin(r);
+	}
+
+	return io_uring_cq_ready(&loop->ring) ? loop_reap(loop) : 0;
+}

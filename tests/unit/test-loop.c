@@ -1,0 +1,672 @@
+/* SPDX-License-Identifier: MIT */
+/* The event loop on real descriptors: pipes, sockets, eventfds, and thousands of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "loop/loop.h"
+#include "util/checked.h"
+#include "util/clock.h"
+
+#define MS 1000000ull
+
+struct probe {
+	struct loop *loop;
+	struct loop_watch *watch;
+	struct loop_timer *timer;
+	struct probe *victim;
+	int fd;
+	unsigned int n_calls;
+	uint32_t events;
+	uint64_t at_ns;
+	char order;
+};
+
+static char order[64];
+
+static int test_setup(void **state)
+{
+	struct loop *loop = NULL;
+	int r = loop_new(&loop);
+
+	if (r == -ENOSYS || r == -EPERM) {
+		print_message("io_uring is not available: %s\n", strerror(-r));
+		exit(77);
+	}
+	order[0] = 0;
+	*state = loop;
+	return r;
+}
+
+static int test_teardown(void **state)
+{
+	loop_free(*state);
+	return 0;
+}
+
+/* Turns until nothing comes any more. Return: handlers run. */
+static int drain(struct loop *loop)
+{
+	int n = 0, r;
+
+	for (int idle = 0; idle < 4; idle++) {
+		r = loop_turn(loop, false);
+		assert_true(r >= 0);
+		n += r;
+		if (r)
+			idle = -1;
+	}
+	return n;
+}
+
+/* Sleeps in turns until @probe was called @n times; the test's time limit ends a hang. */
+static void turn_until(struct loop *loop, const struct probe *probe, unsigned int n)
+{
+	while (probe->n_calls < n)
+		assert_true(loop_turn(loop, true) >= 0);
+}
+
+static void on_event(void *data, uint32_t events)
+{
+	struct probe *probe = data;
+
+	probe->n_calls++;
+	probe->events = events;
+}
+
+static void on_event_read(void *data, uint32_t events)
+{
+	struct probe *probe = data;
+	char buffer[4096];
+
+	on_event(data, events);
+	while (read(probe->fd, buffer, sizeof(buffer)) > 0)
+		;
+}
+
+static void on_timer(void *data)
+{
+	struct probe *probe = data;
+
+	probe->n_calls++;
+	probe->at_ns = clock_now_ns();
+	if (probe->order)
+		strncat(order, &probe->order, 1);
+}
+
+static void make_pipe(int fds[2])
+{
+	assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+}
+
+static void put(int fd)
+{
+	assert_int_equal(write(fd, "x", 1), 1);
+}
+
+static void test_watch__each_new_event(void **state)
+{
+	struct loop *loop = *state;
+	struct probe probe = {.loop = loop};
+	int fds[2];
+
+	make_pipe(fds);
+	probe.fd = fds[0];
+	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event_read, &probe, &probe.watch), 0);
+	assert_int_equal(drain(loop), 0);
+
+	for (unsigned int i = 1; i <= 10000; i++) {
+		put(fds[1]);
+		assert_int_equal(drain(loop), 1);
+		assert_int_equal(probe.n_calls, i);
+		assert_true(probe.events & POLLIN);
+	}
+
+	/* Not drained, nothing new: no further call. */
+	loop_unwatch(probe.watch);
+	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event, &probe, &probe.watch), 0);
+	probe.n_calls = 0;
+	put(fds[1]);
+	assert_int_equal(drain(loop), 1);
+	assert_int_equal(drain(loop), 0);
+	put(fds[1]);
+	assert_int_equal(drain(loop), 1);
+	loop_unwatch(probe.watch);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void test_watch__ready_before(void **state)
+{
+	struct loop *loop = *state;
+	struct probe probe = {.loop = loop};
+	int fds[2];
+
+	make_pipe(fds);
+	put(fds[1]);
+	probe.fd = fds[0];
+	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event_read, &probe, &probe.watch), 0);
+	turn_until(loop, &probe, 1);
+	loop_unwatch(probe.watch);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void test_watch__hangup(void **state)
+{
+	struct loop *loop = *state;
+	struct probe probe = {.loop = loop};
+	int fds[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
+	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event, &probe, &probe.watch), 0);
+	drain(loop);
+	assert_int_equal(probe.n_calls, 0);
+	close(fds[1]);
+	turn_until(loop, &probe, 1);
+	assert_true(probe.events & POLLHUP);
+	loop_unwatch(probe.watch);
+	close(fds[0]);
+}
+
+static void test_watch__bad_descriptor(void **state)
+{
+	struct loop *loop = *state;
+	struct probe probe = {.loop = loop};
+	int fds[2];
+
+	make_pipe(fds);
+	close(fds[0]);
+	close(fds[1]);
+	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event, &probe, &probe.watch), 0);
+	/* Told once, not for ever. */
+	assert_int_equal(drain(loop), 1);
+	assert_int_equal(probe.events, POLLNVAL);
+	loop_unwatch(probe.watch);
+}
+
+static void test_watch__two_on_one_descriptor(void **state)
+{
+	struct loop *loop = *state;
+	struct probe in = {.loop = loop}, out = {.loop = loop};
+	int fds[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds),
+			 0);
+	in.fd = fds[0];
+	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event_read, &in, &in.watch), 0);
+	assert_int_equal(loop_watch(loop, fds[0], POLLOUT, on_event, &out, &out.watch), 0);
+	drain(loop);
+	assert_int_equal(in.n_calls, 0);
+	assert_int_equal(out.n_calls, 1);
+	loop_unwatch(out.watch);
+	put(fds[1]);
+	drain(loop);
+	assert_int_equal(in.n_calls, 1);
+	assert_int_equal(out.n_calls, 1);
+	loop_unwatch(in.watch);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void test_rewatch__leftover(void **state)
+{
+	struct loop *loop = *state;
+	struct probe probe = {.loop = loop};
+	int fds[2];
+
+	make_pipe(fds);
+	put(fds[1]);
+	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event, &probe, &probe.watch), 0);
+	assert_int_equal(drain(loop), 1);
+
+	/* The byte is still there: told again, once for each call. */
+	for (unsigned int i = 2; i < 100; i++) {
+		loop_rewatch(probe.watch);
+		loop_rewatch(probe.watch);
+		turn_until(loop, &probe, i);
+		assert_int_equal(drain(loop), 0);
+	}
+
+	/* Emptied: not told, but watched on. */
+	assert_int_equal(read(fds[0], (char[8]){0}, 8), 1);
+	probe.n_calls = 0;
+	loop_rewatch(probe.watch);
+	assert_int_equal(drain(loop), 0);
+	put(fds[1]);
+	assert_int_equal(drain(loop), 1);
+
+	/* Taken back at each stage of the way. */
+	loop_rewatch(probe.watch);
+	loop_unwatch(probe.watch);
+	assert_int_equal(drain(loop), 0);
+	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event, &probe, &probe.watch), 0);
+	loop_rewatch(probe.watch);
+	assert_int_equal(drain(loop), 1);
+	loop_rewatch(probe.watch);
+	loop_turn(loop, false);
+	loop_unwatch(probe.watch);
+	assert_int_equal(drain(loop), 0);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void on_event_unwatch(void *data, uint32_t events)
+{
+	struct probe *probe = data;
+
+	on_event(data, events);
+	probe->watch = loop_unwatch(probe->watch);
+	if (probe->victim)
+		probe->victim->watch = loop_unwatch(probe->victim->watch);
+}
+
+static void test_unwatch__self_in_handler(void **state)
+{
+	struct loop *loop = *state;
+	struct probe probe = {.loop = loop};
+	int fds[2];
+
+	make_pipe(fds);
+	put(fds[1]);
+	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event_unwatch, &probe, &probe.watch),
+			 0);
+	assert_int_equal(drain(loop), 1);
+	put(fds[1]);
+	assert_int_equal(drain(loop), 0);
+	assert_null(probe.watch);
+	close(fds[0]);
+	close(fds[1]);
+
+	/* After an error the kernel holds nothing, and the memory goes at once. */
+	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event_unwatch, &probe, &probe.watch),
+			 0);
+	assert_int_equal(drain(loop), 1);
+}
+
+static void test_unwatch__other_in_handler(void **state)
+{
+	struct loop *loop = *state;
+	struct probe a = {.loop = loop}, b = {.loop = loop};
+	int fds_a[2], fds_b[2];
+
+	a.victim = &b;
+	b.victim = &a;
+	make_pipe(fds_a);
+	make_pipe(fds_b);
+	assert_int_equal(loop_watch(loop, fds_a[0], POLLIN, on_event_unwatch, &a, &a.watch), 0);
+	assert_int_equal(loop_watch(loop, fds_b[0], POLLIN, on_event_unwatch, &b, &b.watch), 0);
+	drain(loop);
+	put(fds_a[1]);
+	put(fds_b[1]);
+	/* Both completions are there; whoever is first takes the other's call away. */
+	assert_int_equal(drain(loop), 1);
+	assert_int_equal(a.n_calls + b.n_calls, 1);
+	close(fds_a[0]);
+	close(fds_a[1]);
+	close(fds_b[0]);
+	close(fds_b[1]);
+}
+
+static void test_unwatch__close_after(void **state)
+{
+	struct loop *loop = *state;
+	struct probe probe = {.loop = loop}, next = {.loop = loop};
+	int fds[2], fds_next[2];
+
+	for (int i = 0; i < 1000; i++) {
+		make_pipe(fds);
+		assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event, &probe, &probe.watch),
+				 0);
+		if (i & 1)
+			loop_turn(loop, false);
+		put(fds[1]);
+		if (i & 2)
+			loop_turn(loop, false);
+		probe.n_calls = 0;
+		loop_unwatch(probe.watch);
+		close(fds[0]);
+		close(fds[1]);
+
+		/* The same number, perhaps the same memory: only the new one's events arrive. */
+		make_pipe(fds_next);
+		assert_int_equal(fds_next[0], fds[0]);
+		next.n_calls = 0;
+		assert_int_equal(
+			loop_watch(loop, fds_next[0], POLLIN, on_event, &next, &next.watch), 0);
+		assert_int_equal(drain(loop), 0);
+		put(fds_next[1]);
+		assert_int_equal(drain(loop), 1);
+		assert_int_equal(probe.n_calls, 0);
+		assert_int_equal(next.n_calls, 1);
+		loop_unwatch(next.watch);
+		close(fds_next[0]);
+		close(fds_next[1]);
+	}
+}
+
+/* The file must be gone once the loop had a turn: the peer sees the end of it. */
+static void test_unwatch__releases_file(void **state)
+{
+	struct loop *loop = *state;
+	struct probe probe = {.loop = loop};
+	int fds[2];
+
+	make_pipe(fds);
+	assert_int_equal(loop_watch(loop, fds[1], POLLERR, on_event, &probe, &probe.watch), 0);
+	drain(loop);
+	loop_unwatch(probe.watch);
+	close(fds[1]);
+	drain(loop);
+	assert_int_equal(read(fds[0], (char[8]){0}, 8), 0);
+	close(fds[0]);
+}
+
+static void test_watch__thousands(void **state)
+{
+	enum { N_WATCHES = 10000 };
+	struct loop *loop = *state;
+	struct probe *probes = calloc(N_WATCHES, sizeof(*probes));
+	struct rlimit limit;
+	int n_watches = N_WATCHES, n;
+
+	assert_non_null(probes);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = limit.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	if (limit.rlim_cur < N_WATCHES + 64)
+		n_watches = (int)limit.rlim_cur - 64;
+	assert_true(n_watches >= 2000);
+
+	for (int i = 0; i < n_watches; i++) {
+		probes[i].loop = loop;
+		probes[i].fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		assert_true(probes[i].fd >= 0);
+		assert_int_equal(loop_watch(loop, probes[i].fd, POLLIN, on_event_read, &probes[i],
+					    &probes[i].watch),
+				 0);
+	}
+	assert_int_equal(drain(loop), 0);
+
+	/* More events at once than the completion queue has entries: none is lost. */
+	for (unsigned int round = 1; round <= 3; round++) {
+		for (int i = 0; i < n_watches; i++)
+			assert_int_equal(eventfd_write(probes[i].fd, 1), 0);
+		n = drain(loop);
+		assert_true(n >= n_watches);
+		for (int i = 0; i < n_watches; i++)
+			assert_true(probes[i].n_calls >= round);
+	}
+
+	/* One among many. */
+	for (int i = 0; i < n_watches; i += 997) {
+		probes[i].n_calls = 0;
+		assert_int_equal(eventfd_write(probes[i].fd, 1), 0);
+		turn_until(loop, &probes[i], 1);
+		assert_int_equal(drain(loop), 0);
+	}
+
+	/* All at once, with events underway. */
+	for (int i = 0; i < n_watches; i++) {
+		eventfd_write(probes[i].fd, 1);
+		probes[i].n_calls = 0;
+		loop_unwatch(probes[i].watch);
+		close(probes[i].fd);
+	}
+	assert_int_equal(drain(loop), 0);
+	for (int i = 0; i < n_watches; i++)
+		assert_int_equal(probes[i].n_calls, 0);
+	free(probes);
+}
+
+static void test_free__closed_in_flight(void **state)
+{
+	struct loop *loop = NULL;
+	struct probe probe = {.fd = -1};
+	int fds[2];
+
+	/* The leak checker and valgrind see it if such a watch stays behind. */
+	assert_int_equal(loop_new(&loop), 0);
+	make_pipe(fds);
+	for (int i = 0; i < 600; i++) {
+		assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event, &probe, &probe.watch),
+				 0);
+		if (i % 3)
+			loop_turn(loop, false);
+		loop_unwatch(probe.watch);
+	}
+	assert_null(loop_free(loop));
+	assert_null(loop_free(NULL));
+	assert_null(loop_unwatch(NULL));
+	assert_null(loop_timer_free(NULL));
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void test_turn__sleeps(void **state)
+{
+	struct loop *loop = *state;
+	struct probe timer = {.loop = loop};
+	struct timespec cpu_0, cpu_1;
+	uint64_t start_ns, cpu_ns;
+	int n_turns = 0;
+
+	assert_int_equal(loop_timer_new(loop, on_timer, &timer, &timer.timer), 0);
+	start_ns = clock_now_ns();
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu_0);
+	loop_timer_arm(timer.timer, 300 * MS);
+	while (!timer.n_calls) {
+		assert_true(loop_turn(loop, true) >= 0);
+		n_turns++;
+	}
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu_1);
+	cpu_ns =
+		(uint64_t)(cpu_1.tv_sec - cpu_0.tv_sec) * 1000 * MS + cpu_1.tv_nsec - cpu_0.tv_nsec;
+	assert_true(timer.at_ns - start_ns >= 300 * MS);
+	assert_true(cpu_ns < 30 * MS);
+	assert_true(n_turns <= 4);
+	loop_timer_free(timer.timer);
+}
+
+/* A turn with nothing to do makes no system call: far more of them fit than kernel entries. */
+static void test_turn__idle_is_cheap(void **state)
+{
+	struct loop *loop = *state;
+	struct probe probe = {.loop = loop};
+	struct rusage before, after;
+	uint64_t system_us;
+	int fds[2];
+
+	make_pipe(fds);
+	assert_int_equal(loop_watch(loop, fds[0], POLLIN, on_event, &probe, &probe.watch), 0);
+	assert_int_equal(loop_timer_new(loop, on_timer, &probe, &probe.timer), 0);
+	loop_timer_arm(probe.timer, 3600 * 1000 * MS);
+	drain(loop);
+	getrusage(RUSAGE_THREAD, &before);
+	for (int i = 0; i < 2000000; i++)
+		assert_int_equal(loop_turn(loop, false), 0);
+	getrusage(RUSAGE_THREAD, &after);
+	system_us = (uint64_t)(after.ru_stime.tv_sec - before.ru_stime.tv_sec) * 1000000 +
+		    after.ru_stime.tv_usec - before.ru_stime.tv_usec;
+	/* Two million of the cheapest calls take the kernel more than 100 ms. */
+	assert_true(system_us < 50000);
+	loop_timer_free(probe.timer);
+	loop_unwatch(probe.watch);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void test_timer__order(void **state)
+{
+	struct loop *loop = *state;
+	static const struct {
+		uint64_t delay_ns;
+		char name;
+	} cases[] = {
+		{30 * MS, 'c'}, {10 * MS, 'a'}, {50 * MS, 'e'}, {20 * MS, 'b'}, {40 * MS, 'd'},
+	};
+	struct probe probes[ARRAY_SIZE(cases)] = {{.fd = -1}};
+	uint64_t start_ns = clock_now_ns();
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		probes[i].order = cases[i].name;
+		assert_int_equal(loop_timer_new(loop, on_timer, &probes[i], &probes[i].timer), 0);
+		loop_timer_arm(probes[i].timer, cases[i].delay_ns);
+		/* The kernel already waits for a later one when an earlier one comes. */
+		assert_int_equal(loop_turn(loop, false), 0);
+	}
+	turn_until(loop, &probes[2], 1);
+	assert_string_equal(order, "abcde");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_int_equal(probes[i].n_calls, 1);
+		assert_true(probes[i].at_ns - start_ns >= cases[i].delay_ns);
+		loop_timer_free(probes[i].timer);
+	}
+}
+
+static void test_timer__rearm_and_disarm(void **state)
+{
+	struct loop *loop = *state;
+	struct probe a = {.order = 'a'}, b = {.order = 'b'}, c = {.order = 'c'};
+	uint64_t start_ns = clock_now_ns();
+
+	assert_int_equal(loop_timer_new(loop, on_timer, &a, &a.timer), 0);
+	assert_int_equal(loop_timer_new(loop, on_timer, &b, &b.timer), 0);
+	assert_int_equal(loop_timer_new(loop, on_timer, &c, &c.timer), 0);
+	loop_timer_disarm(a.timer);
+
+	loop_timer_arm(a.timer, 5 * MS);
+	loop_timer_arm(b.timer, 10 * MS);
+	loop_timer_arm(c.timer, 3600 * 1000 * MS);
+	loop_turn(loop, false);
+	loop_timer_arm(a.timer, 30 * MS); /* later */
+	loop_timer_arm(c.timer, 1 * MS);  /* earlier */
+	loop_timer_disarm(b.timer);
+	loop_timer_disarm(b.timer);
+	turn_until(loop, &a, 1);
+	assert_string_equal(order, "ca");
+	assert_true(a.at_ns - start_ns >= 30 * MS);
+	assert_int_equal(b.n_calls, 0);
+
+	/* One-shot; and freed while armed. */
+	loop_timer_arm(b.timer, 1 * MS);
+	loop_timer_arm(c.timer, UINT64_MAX);
+	turn_until(loop, &b, 1);
+	assert_string_equal(order, "cab");
+	loop_timer_arm(a.timer, 1 * MS);
+	loop_turn(loop, false);
+	loop_timer_free(a.timer);
+	loop_timer_arm(b.timer, 5 * MS);
+	turn_until(loop, &b, 2);
+	assert_int_equal(a.n_calls, 1);
+	loop_timer_free(b.timer);
+	loop_timer_free(c.timer);
+}
+
+static void on_timer_again(void *data)
+{
+	struct probe *probe = data;
+
+	on_timer(data);
+	if (probe->n_calls < 50)
+		loop_timer_arm(probe->timer, 0);
+	else
+		probe->timer = loop_timer_free(probe->timer);
+}
+
+static void test_timer__in_handler(void **state)
+{
+	struct loop *loop = *state;
+	struct probe probe = {.loop = loop};
+	int n;
+
+	assert_int_equal(loop_timer_new(loop, on_timer_again, &probe, &probe.timer), 0);
+	loop_timer_arm(probe.timer, 0);
+	while (probe.timer) {
+		n = loop_turn(loop, true);
+		assert_in_range(n, 0, 1);
+	}
+	assert_int_equal(probe.n_calls, 50);
+}
+
+static void test_timer__thousands(void **state)
+{
+	enum { N_TIMERS = 3000 };
+	struct loop *loop = *state;
+	struct probe *probes = calloc(N_TIMERS, sizeof(*probes));
+	uint64_t *due_ns = calloc(N_TIMERS, sizeof(*due_ns));
+	unsigned int seed = 1, n_left = 0;
+
+	assert_non_null(probes);
+	assert_non_null(due_ns);
+	for (int i = 0; i < N_TIMERS; i++)
+		assert_int_equal(loop_timer_new(loop, on_timer, &probes[i], &probes[i].timer), 0);
+	for (int i = 0; i < 4 * N_TIMERS; i++) {
+		int at = rand_r(&seed) % N_TIMERS;
+		uint64_t delay_ns = rand_r(&seed) % 50 * MS;
+
+		if (rand_r(&seed) % 4 == 0) {
+			loop_timer_disarm(probes[at].timer);
+			due_ns[at] = 0;
+		} else {
+			due_ns[at] = clock_now_ns() + delay_ns;
+			loop_timer_arm(probes[at].timer, delay_ns);
+		}
+	}
+	for (int i = 0; i < N_TIMERS; i++)
+		n_left += due_ns[i] != 0;
+	assert_true(n_left > 1000);
+	while (n_left > 0) {
+		int n = loop_turn(loop, true);
+
+		assert_in_range(n, 0, n_left);
+		n_left -= (unsigned int)n;
+	}
+	for (int i = 0; i < N_TIMERS; i++) {
+		assert_int_equal(probes[i].n_calls, due_ns[i] != 0);
+		if (due_ns[i])
+			assert_true(probes[i].at_ns >= due_ns[i]);
+		loop_timer_free(probes[i].timer);
+	}
+	free(due_ns);
+	free(probes);
+}
+
+int main(void)
+{
+#define LOOP_TEST(name) cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
+	const struct CMUnitTest tests[] = {
+		LOOP_TEST(test_watch__each_new_event),
+		LOOP_TEST(test_watch__ready_before),
+		LOOP_TEST(test_watch__hangup),
+		LOOP_TEST(test_watch__bad_descriptor),
+		LOOP_TEST(test_watch__two_on_one_descriptor),
+		LOOP_TEST(test_watch__thousands),
+		LOOP_TEST(test_rewatch__leftover),
+		LOOP_TEST(test_unwatch__self_in_handler),
+		LOOP_TEST(test_unwatch__other_in_handler),
+		LOOP_TEST(test_unwatch__close_after),
+		LOOP_TEST(test_unwatch__releases_file),
+		LOOP_TEST(test_free__closed_in_flight),
+		LOOP_TEST(test_turn__sleeps),
+		LOOP_TEST(test_turn__idle_is_cheap),
+		LOOP_TEST(test_timer__order),
+		LOOP_TEST(test_timer__rearm_and_disarm),
+		LOOP_TEST(test_timer__in_handler),
+		LOOP_TEST(test_timer__thousands),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
