@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/* Accounts: limits to the unit, sums that overflow, ownership, and ledgers that do not balance. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fail-alloc.h"
+#include "tenant/account.h"
+#include "util/checked.h"
+
+static struct account_book *book_make(uint64_t host_bytes)
+{
+	struct account_book *book = NULL;
+	struct account_limits limits;
+
+	for (int slot = 0; slot < ACCOUNT_SLOT_COUNT; slot++)
+		limits.max[slot] = UINT64_MAX;
+	limits.max[ACCOUNT_HOST_BYTES] = host_bytes;
+	limits.max[ACCOUNT_PLANS] = 2;
+	assert_int_equal(account_book_new(&limits, &book), 0);
+	return book;
+}
+
+/* Does @function end its process with SIGABRT, which is what a failed assertion does? */
+static bool aborts(void (*function)(void))
+{
+	pid_t pid = fork();
+	int status;
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+		dup2(null, STDERR_FILENO);
+		signal(SIGABRT, SIG_DFL);
+		function();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+static void test_charge__exact_limit(void **state)
+{
+	struct account_book *book = book_make(1000);
+	struct account *account = NULL;
+	struct charge a = CHARGE_INIT, b = CHARGE_INIT, c = CHARGE_INIT;
+
+	assert_int_equal(account_open(book, 1, &account), 0);
+	assert_int_equal(account_limit(account, ACCOUNT_HOST_BYTES), 1000);
+	assert_int_equal(account_charge(account, &a, ACCOUNT_HOST_BYTES, 999), 0);
+	assert_int_equal(account_charge(account, &b, ACCOUNT_HOST_BYTES, 2), ACCOUNT_E_QUOTA);
+	assert_null(b.account);
+	assert_int_equal(account_used(account, ACCOUNT_HOST_BYTES), 999);
+	assert_int_equal(account_charge(account, &b, ACCOUNT_HOST_BYTES, 1), 0);
+	assert_int_equal(account_used(account, ACCOUNT_HOST_BYTES), 1000);
+	assert_int_equal(account_charge(account, &c, ACCOUNT_HOST_BYTES, 1), ACCOUNT_E_QUOTA);
+	assert_int_equal(account_charge(account, &c, ACCOUNT_HOST_BYTES, 0), 0);
+	charge_deinit(&c);
+
+	/* Slots are independent. */
+	assert_int_equal(account_charge(account, &c, ACCOUNT_DEVICE_BYTES, 5000), 0);
+	assert_int_equal(account_used(account, ACCOUNT_DEVICE_BYTES), 5000);
+
+	charge_deinit(&a);
+	charge_deinit(&a);
+	assert_int_equal(account_used(account, ACCOUNT_HOST_BYTES), 1);
+	assert_int_equal(account_charge(account, &a, ACCOUNT_HOST_BYTES, 999), 0);
+	charge_deinit(&a);
+	charge_deinit(&b);
+	charge_deinit(&c);
+	for (int slot = 0; slot < ACCOUNT_SLOT_COUNT; slot++) {
+		assert_int_equal(account_used(account, slot), 0);
+		assert_int_equal(account_book_total(book, slot), 0);
+	}
+	account_unref(account);
+	assert_null(account_book_free(book));
+}
+
+static void test_charge__overflow(void **state)
+{
+	struct account_book *book = book_make(UINT64_MAX);
+	struct account *a = NULL, *b = NULL;
+	struct charge charge_a = CHARGE_INIT, charge_b = CHARGE_INIT;
+
+	assert_int_equal(account_open(book, 1, &a), 0);
+	assert_int_equal(account_open(book, 2, &b), 0);
+	assert_int_equal(account_charge(a, &charge_a, ACCOUNT_HOST_BYTES, UINT64_MAX - 1), 0);
+	/* Of the account, and of the book alone. */
+	assert_int_equal(account_charge(a, &charge_b, ACCOUNT_HOST_BYTES, 2), ACCOUNT_E_QUOTA);
+	assert_int_equal(account_charge(a, &charge_b, ACCOUNT_HOST_BYTES, UINT64_MAX),
+			 ACCOUNT_E_QUOTA);
+	assert_int_equal(account_charge(b, &charge_b, ACCOUNT_HOST_BYTES, 2), ACCOUNT_E_QUOTA);
+	assert_int_equal(account_used(b, ACCOUNT_HOST_BYTES), 0);
+	assert_int_equal(account_charge(b, &charge_b, ACCOUNT_HOST_BYTES, 1), 0);
+	assert_int_equal(account_book_total(book, ACCOUNT_HOST_BYTES), UINT64_MAX);
+	charge_deinit(&charge_b);
+	charge_deinit(&charge_a);
+	account_unref(a);
+	account_unref(b);
+	account_book_free(book);
+}
+
+static void test_account__identity(void **state)
+{
+	struct account_book *book = book_make(UINT64_MAX);
+	struct account *a = NULL, *again = NULL, *b = NULL;
+	struct charge charge = CHARGE_INIT, moved;
+	uint32_t id;
+
+	assert_int_equal(account_open(book, 1000, &a), 0);
+	assert_int_equal(account_open(book, 1000, &again), 0);
+	assert_int_equal(account_open(book, 0, &b), 0);
+	assert_ptr_equal(a, again);
+	assert_ptr_not_equal(a, b);
+	assert_int_not_equal(account_id(a), account_id(b));
+	assert_int_not_equal(account_id(a), 0);
+	id = account_id(a);
+
+	/* Two sessions of one user share a limit; another user has one of his own. */
+	assert_int_equal(account_charge(a, &charge, ACCOUNT_PLANS, 2), 0);
+	moved = CHARGE_INIT;
+	assert_int_equal(account_charge(again, &moved, ACCOUNT_PLANS, 1), ACCOUNT_E_QUOTA);
+	assert_int_equal(account_charge(b, &moved, ACCOUNT_PLANS, 1), 0);
+	assert_int_equal(account_book_total(book, ACCOUNT_PLANS), 3);
+	charge_deinit(&moved);
+
+	/* A charge keeps its account; stolen, it is undone once. */
+	account_unref(a);
+	account_unref(again);
+	moved = charge_steal(&charge);
+	assert_null(charge.account);
+	charge_deinit(&charge);
+	assert_int_equal(account_book_total(book, ACCOUNT_PLANS), 2);
+	assert_int_equal(account_open(book, 1000, &a), 0);
+	assert_int_equal(account_id(a), id);
+	assert_int_equal(account_used(a, ACCOUNT_PLANS), 2);
+	account_unref(a);
+	charge_deinit(&moved);
+
+	/* Gone and back: a new number. */
+	assert_int_equal(account_open(book, 1000, &a), 0);
+	assert_int_not_equal(account_id(a), id);
+	assert_int_not_equal(account_id(a), account_id(b));
+	account_unref(a);
+	account_unref(b);
+	assert_null(account_unref(NULL));
+	assert_null(account_book_free(book));
+	assert_null(account_book_free(NULL));
+}
+
+static void test_account__many(void **state)
+{
+	enum { N_USERS = 300 };
+	struct account_book *book = book_make(100);
+	struct account *accounts[N_USERS];
+	struct charge charges[N_USERS];
+	unsigned int seed = 7;
+	uint64_t total = 0;
+
+	for (int i = 0; i < N_USERS; i++) {
+		charges[i] = CHARGE_INIT;
+		assert_int_equal(account_open(book, 1000 + i, &accounts[i]), 0);
+	}
+	for (int round = 0; round < 20000; round++) {
+		int i = rand_r(&seed) % N_USERS;
+		uint64_t amount = rand_r(&seed) % 150;
+
+		if (charges[i].account) {
+			total -= charges[i].amount;
+			charge_deinit(&charges[i]);
+		} else if (amount > 100) {
+			assert_int_equal(account_charge(accounts[i], &charges[i],
+							ACCOUNT_HOST_BYTES, amount),
+					 ACCOUNT_E_QUOTA);
+		} else {
+			assert_int_equal(account_charge(accounts[i], &charges[i],
+							ACCOUNT_HOST_BYTES, amount),
+					 0);
+			total += amount;
+		}
+		assert_int_equal(account_book_total(book, ACCOUNT_HOST_BYTES), total);
+	}
+	for (int i = 0; i < N_USERS; i++) {
+		account_unref(accounts[i]);
+		charge_deinit(&charges[i]);
+	}
+	assert_int_equal(account_book_total(book, ACCOUNT_HOST_BYTES), 0);
+	account_book_free(book);
+}
+
+static void leave_account(void)
+{
+	struct account_book *book = book_make(100);
+	struct account *account;
+
+	if (account_open(book, 1, &account) == 0)
+		account_book_free(book);
+}
+
+static void leave_charge(void)
+{
+	struct account_book *book = book_make(100);
+	struct charge charge = CHARGE_INIT;
+	struct account *account;
+
+	if (account_open(book, 1, &account) || account_charge(account, &charge, ACCOUNT_ARENAS, 1))
+		return;
+	account_unref(account);
+	account_book_free(book);
+}
+
+static void unref_too_often(void)
+{
+	struct account_book *book = book_make(100);
+	struct charge charge = CHARGE_INIT;
+	struct account *account;
+
+	if (account_open(book, 1, &account) || account_charge(account, &charge, ACCOUNT_ARENAS, 1))
+		return;
+	account_unref(account);
+	account_unref(account);
+}
+
+static void charge_twice(void)
+{
+	struct account_book *book = book_make(100);
+	struct charge charge = CHARGE_INIT;
+	struct account *account;
+
+	if (account_open(book, 1, &account) || account_charge(account, &charge, ACCOUNT_ARENAS, 1))
+		return;
+	(void)account_charge(account, &charge, ACCOUNT_ARENAS, 1);
+}
+
+static void undo_copy(void)
+{
+	struct account_book *book = book_make(100);
+	struct charge charge = CHARGE_INIT, copy;
+	struct account *account;
+
+	if (account_open(book, 1, &account) || account_charge(account, &charge, ACCOUNT_ARENAS, 1))
+		return;
+	copy = charge;
+	charge_deinit(&charge);
+	charge_deinit(&copy);
+}
+
+static void balanced(void)
+{
+	struct account_book *book = book_make(100);
+	struct charge charge = CHARGE_INIT;
+	struct account *account;
+
+	if (account_open(book, 1, &account) || account_charge(account, &charge, ACCOUNT_ARENAS, 1))
+		abort();
+	account_unref(account);
+	charge_deinit(&charge);
+	account_book_free(book);
+}
+
+static void test_ledger__imbalance_is_fatal(void **state)
+{
+	assert_true(aborts(leave_account));
+	assert_true(aborts(leave_charge));
+	assert_true(aborts(unref_too_often));
+	assert_true(aborts(charge_twice));
+	assert_true(aborts(undo_copy));
+	assert_false(aborts(balanced));
+}
+
+static void test_new__allocation(void **state)
+{
+	struct account_limits limits = {{0}};
+	struct account_book *book = NULL;
+	struct account *account = NULL;
+	int r;
+
+	fail_alloc_at(1);
+	r = account_book_new(&limits, &book);
+	assert_true(fail_alloc_stop());
+	assert_int_equal(r, -ENOMEM);
+	assert_null(book);
+
+	book = book_make(1);
+	fail_alloc_at(1);
+	r = account_open(book, 1, &account);
+	assert_true(fail_alloc_stop());
+	assert_int_equal(r, -ENOMEM);
+	assert_null(account);
+	account_book_free(book);
+}
+
+static void test_slot_name__all(void **state)
+{
+	for (int a = 0; a < ACCOUNT_SLOT_COUNT; a++) {
+		assert_true(strlen(account_slot_name(a)) > 0);
+		for (int b = 0; b < a; b++)
+			assert_string_not_equal(account_slot_name(a), account_slot_name(b));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_charge__exact_limit),
+		cmocka_unit_test(test_charge__overflow),
+		cmocka_unit_test(test_account__identity),
+		cmocka_unit_test(test_account__many),
+		cmocka_unit_test(test_ledger__imbalance_is_fatal),
+		cmocka_unit_test(test_new__allocation),
+		cmocka_unit_test(test_slot_name__all),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* Ticks against CLOCK_MONOTONIC, and conversions that must not overflow. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/clock.h"
+
+static uint64_t distance(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+static void test_ticks__agree_with_monotonic(void **state)
+{
+	uint64_t ns_0, ns_1, ticks_0, ticks_1, elapsed_ns, error_ns = UINT64_MAX;
+
+	/* Being pre-empted between two readings spoils a round, never all of them. */
+	for (int round = 0; round < 20 && error_ns > 200000; round++) {
+		ns_0 = clock_now_ns();
+		ticks_0 = clock_ticks();
+		usleep(50000);
+		ns_1 = clock_now_ns();
+		ticks_1 = clock_ticks();
+		elapsed_ns = clock_elapsed_ns(ticks_0, ticks_1);
+		error_ns = distance(elapsed_ns, ns_1 - ns_0);
+	}
+	/* 0.4 per cent of 50 ms. */
+	assert_true(error_ns <= 200000);
+}
+
+static void test_ticks__never_run_backwards(void **state)
+{
+	uint64_t last = clock_ticks(), now;
+
+	for (int i = 0; i < 1000000; i++) {
+		now = clock_ticks();
+		assert_true(now >= last);
+		last = now;
+	}
+}
+
+static void test_conversion__round_trip(void **state)
+{
+	static const uint64_t year_ns = 365ull * 86400 * 1000000000;
+
+	for (uint64_t ns = 1; ns < year_ns; ns = ns * 3 + 1) {
+		uint64_t back = clock_ticks_to_ns(clock_ns_to_ticks(ns));
+
+		/* Both factors are exact to 2^-32, relative to themselves times the rate. */
+		assert_true(distance(back, ns) <= 2 + (ns >> 28));
+	}
+	assert_int_equal(clock_ticks_to_ns(0), 0);
+	assert_int_equal(clock_ns_to_ticks(0), 0);
+}
+
+static void test_elapsed__other_processor_behind(void **state)
+{
+	assert_int_equal(clock_elapsed_ns(1000, 999), 0);
+	assert_int_equal(clock_elapsed_ns(1000, 1000), 0);
+	assert_true(clock_elapsed_ns(0, clock_ns_to_ticks(1000000)) > 990000);
+}
+
+static _Atomic uint64_t mailbox;
+
+static void *answer(void *data)
+{
+	uint64_t seen = 0;
+
+	for (int i = 0; i < 1000; i++) {
+		while ((seen = atomic_load(&mailbox)) == 0 || (seen & 1) == 0)
+			sched_yield();
+		assert_true(seen <= (clock_ticks() | 1));
+		atomic_store(&mailbox, 2);
+	}
+	return NULL;
+}
+
+/* What one thread reads before it sends, another never finds in its future. */
+static void test_ticks__compare_between_threads(void **state)
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, answer, NULL), 0);
+	for (int i = 0; i < 1000; i++) {
+		atomic_store(&mailbox, clock_ticks() | 1);
+		while (atomic_load(&mailbox) != 2)
+			sched_yield();
+	}
+	pthread_join(thread, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ticks__agree_with_monotonic),
+		cmocka_unit_test(test_ticks__never_run_backwards),
+		cmocka_unit_test(test_conversion__round_trip),
+		cmocka_unit_test(test_elapsed__other_processor_behind),
+		cmocka_unit_test(test_ticks__compare_between_threads),
+	};
+	int n_failed;
+
+	/* Before clock_init() ticks are nanoseconds, which must work just as well. */
+	n_failed = cmocka_run_group_tests_name("monotonic", tests, NULL, NULL);
+	clock_init();
+	return n_failed + cmocka_run_group_tests_name("calibrated", tests, NULL, NULL);
+}
