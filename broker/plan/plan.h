@@ -15,8 +15,12 @@
 #include <ringbroker/abi.h>
 
 #include "plan/op.h"
+#include "util/cleanup.h"
 
 struct exec_arena;
+
+/* Of one tensor at max_count, and of the scratch block. */
+#define PLAN_MAX_BYTES (1ull << 47)
 
 enum {
 	PLAN_E_INVALID = 1, /* the description is impossible; the message says why */
@@ -113,8 +117,21 @@ struct plan_arena_lookup {
 };
 
 /*
- * Verifies @desc (private memory, @desc_bytes long) and makes a plan of it. Allocates in proportion
- * to the description. Any thread.
+ * Verifies @desc (private memory, aligned to 8 bytes, @desc_bytes long) and makes a plan of it,
+ * which does not refer to it any more. Allocates in proportion to the description. Any thread.
+ *
+ * What a plan may be, beyond shm/plan-wire.h:
+ *   - nodes stand in execution order; each output and scratch tensor has one writer, before all its
+ *     readers; inputs and constants have none; something bound is written
+ *   - a state has at most one writer. Nodes before it, and itself, read the old value, later ones
+ *     the new. Only operators that work in place (struct op) may read and write the same state
+ *   - only dims[0] may be the task's count, all others are 1..2^31-1, and so is max_count; tensors
+ *     have at most PLAN_MAX_BYTES; a constant's dimensions are fixed
+ *   - at most RBK_MAX_REFS inputs, outputs and states
+ *
+ * Scratch tensors share bytes of the scratch block where no node needs both: whoever runs two nodes
+ * at once must treat overlapping bytes as a dependency.
+ *
  * Return: 0; PLAN_E_INVALID with a sentence in @message naming node, tensor and what was expected;
  * negative errno.
  */
@@ -123,6 +140,8 @@ int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup
 
 /* The executors must have released it. Return: NULL. */
 struct plan *plan_free(struct plan *plan);
+
+DEFINE_CLEANUP(struct plan *, plan_free)
 
 static inline uint64_t tensor_bytes(const struct tensor *tensor, uint32_t count)
 {

@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Plans: verified graphs, immutable once made
+ *
+ * The description's bytes have been checked by plan-parse.c; here the graph gets its meaning, in
+ * one pass over the nodes in execution order:
+ *
+ *   - a node reads only what has a value by then: inputs, constants and states always do, outputs
+ *     and scratch tensors once a node before it wrote them;
+ *   - every output and scratch tensor is written by exactly one node, a state by at most one,
+ *     inputs and constants by none;
+ *   - a state's old value is seen by the nodes before its writer and by the writer, the new one by
+ *     those after it. It is updated in place, so a writer that reads it as well must be an operator
+ *     whose element i depends on elements i only (struct op: in_place);
+ *   - the operator's shape rule turns the inputs' shapes into the outputs', which are compared with
+ *     what was declared or, where the client left it open, become the tensor's shape.
+ *
+ * No tensor exceeds PLAN_MAX_BYTES, and so no sum over the at most 4,096 tensors overflows 64 bits;
+ * costs are products of more than shapes and saturate until they are compared with MAX_WORK.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/executor.h"
+#include "plan/op-call.h"
+#include "plan/plan-layout.h"
+#include "plan/plan-parse.h"
+#include "util/checked.h"
+#include "util/cleanup.h"
+#include "util/error.h"
+
+/* Operations and bytes of one task: far beyond what any device does in a lifetime. */
+#define MAX_WORK (1ull << 62)
+
+enum { NO_NODE = 0xffff };
+
+/* What is needed while a plan is made. */
+struct maker {
+	struct plan_parsed parsed;
+	const struct plan_arena_lookup *lookup;
+	char *message;
+	struct plan *plan;
+	uint16_t *writers;       /* by tensor; NO_NODE: none yet */
+	struct plan_life *lives; /* by tensor */
+	bool has_count;          /* some tensor is dynamic */
+	bool mixes_rows;         /* some node computes rows from other rows */
+};
+
+static void maker_deinit(struct maker *maker)
+{
+	free(maker->writers);
+	free(maker->lives);
+	plan_free(maker->plan);
+}
+
+static const char *kind_name(uint8_t kind)
+{
+	static const char *const names[RBK_TENSOR_KIND_COUNT] = {
+		[RBK_TENSOR_INPUT] = "an input",           [RBK_TENSOR_OUTPUT] = "an output",
+		[RBK_TENSOR_CONSTANT] = "a constant",      [RBK_TENSOR_STATE] = "a state",
+		[RBK_TENSOR_SCRATCH] = "a scratch tensor",
+	};
+
+	return names[kind];
+}
+
+/* Gives a tensor its shape. */
+static int set_shape(struct maker *maker, unsigned int index, const struct shape *shape)
+{
+	struct tensor *tensor = &maker->plan->tensors[index];
+	uint64_t unit = dtype_bytes(tensor->dtype), total;
+	bool fits = true;
+
+	for (unsigned int i = shape->dynamic; i < shape->rank; i++)
+		fits = fits && checked_mul(unit, shape->dims[i], &unit);
+	fits = fits && checked_mul(unit, shape->dynamic ? shape->dims[0] : 1, &total);
+	if (!fits || total > PLAN_MAX_BYTES)
+		return plan_refuse(
+			maker->message, "tensor %u \"%s\" %s would have more than %llu bytes",
+			index, tensor->name, SHAPE_TEXT(shape), (unsigned long long)PLAN_MAX_BYTES);
+	tensor->shape = *shape;
+	tensor->fixed_bytes = shape->dynamic ? 0 : unit;
+	tensor->row_bytes = shape->dynamic ? unit : 0;
+	tensor->max_bytes = total;
+	maker->has_count |= shape->dynamic;
+	return 0;
+}
+
+static int make_tensor(struct maker *maker, unsigned int index)
+{
+	const struct rbk_plan_tensor *wire = &maker->parsed.tensors[index];
+	struct tensor *tensor = &maker->plan->tensors[index];
+	struct shape shape = {.rank = wire->rank};
+
+	memcpy(tensor->name, wire->name, sizeof(tensor->name));
+	tensor->kind = wire->kind;
+	tensor->dtype = wire->dtype;
+	maker->writers[index] = NO_NODE;
+	if (wire->flags & RBK_PLAN_TENSOR_INFER)
+		return 0;
+	memcpy(shape.dims, wire->dims, sizeof(shape.dims));
+	if (wire->flags & RBK_PLAN_TENSOR_DYNAMIC) {
+		shape.dynamic = true;
+		shape.dims[0] = maker->plan->max_count;
+	}
+	return set_shape(maker, index, &shape);
+}
+
+static int make_constant(struct maker *maker, unsigned int index)
+{
+	uint64_t ref = maker->parsed.tensors[index].constant_ref;
+	struct tensor *tensor = &maker->plan->tensors[index];
+	struct plan_constant *constant;
+	struct exec_arena *arena;
+	const char *why = "there is no such arena";
+
+	if (tensor->shape.dynamic)
+		return plan_refuse(maker->message,
+				   "constant %u \"%s\" is %s, expected fixed dimensions", index,
+				   tensor->name, SHAPE_TEXT(&tensor->shape));
+	if (RBK_REF_OFFSET(ref) % RBK_REF_ALIGN)
+		return plan_refuse(maker->message,
+				   "constant %u \"%s\" is at offset %llu of its arena, expected a "
+				   "multiple of %u",
+				   index, tensor->name, (unsigned long long)RBK_REF_OFFSET(ref),
+				   RBK_REF_ALIGN);
+	arena = maker->lookup->find(maker->lookup->context, RBK_REF_ARENA(ref), &why);
+	if (!arena)
+		return plan_refuse(maker->message,
+				   "constant %u \"%s\" is in arena %u, expected an immutable one: "
+				   "%s",
+				   index, tensor->name, RBK_REF_ARENA(ref), why);
+	if (!checked_range(RBK_REF_OFFSET(ref), tensor->max_bytes, arena->bytes))
+		return plan_refuse(
+			maker->message,
+			"constant %u \"%s\" has %llu bytes at offset %llu, expected them "
+			"within the %llu bytes of arena %u",
+			index, tensor->name, (unsigned long long)tensor->max_bytes,
+			(unsigned long long)RBK_REF_OFFSET(ref), (unsigned long long)arena->bytes,
+			RBK_REF_ARENA(ref));
+	constant = &maker->plan->constants[maker->plan->n_constants];
+	constant->tensor = (uint16_t)index;
+	constant->arena = arena;
+	constant->offset = RBK_REF_OFFSET(ref);
+	constant->bytes = tensor->max_bytes;
+	tensor->constant = maker->plan->n_constants++;
+	maker->plan->constant_bytes += constant->bytes;
+	return 0;
+}
+
+static int make_tensors(struct maker *maker)
+{
+	struct plan *plan = maker->plan;
+	unsigned int n_constants = 0;
+	int r;
+
+	for (unsigned int i = 0; i < plan->n_tensors; i++) {
+		r = make_tensor(maker, i);
+		if (r)
+			return r;
+		n_constants += plan->tensors[i].kind == RBK_TENSOR_CONSTANT;
+	}
+	if (!maker->has_count && plan->max_count != 1)
+		return plan_refuse(maker->message,
+				   "max_count is %u, expected 1 as no tensor has count as its "
+				   "leading dimension",
+				   plan->max_count);
+	if (n_constants == 0)
+		return 0;
+	plan->constants = calloc(n_constants, sizeof(*plan->constants));
+	if (!plan->constants)
+		return error_origin(-ENOMEM);
+	for (unsigned int i = 0; i < plan->n_tensors; i++) {
+		if (plan->tensors[i].kind != RBK_TENSOR_CONSTANT)
+			continue;
+		r = make_constant(maker, i);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+/* Attributes are known to the operator, of its type, not repeated, and complete. */
+static int check_attrs(struct op_call *call)
+{
+	const struct op_attr *known;
+
+	for (unsigned int i = 0; i < call->n_attrs; i++) {
+		const struct rbk_plan_attr *attr = &call->attrs[i];
+
+		for (known = call->op->attrs; known->name; known++) {
+			if (!strcmp(known->name, attr->name))
+				break;
+		}
+		if (!known->name) {
+			char list[128] = "none";
+			size_t used = 0;
+
+			for (known = call->op->attrs; known->name && used < sizeof(list); known++)
+				used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
+							 used ? ", " : "", known->name);
+			return op_call_refuse(call, "unknown attribute \"%s\", expected %s%s",
+					      attr->name, used ? "one of " : "", list);
+		}
+		if (attr->type != known->type)
+			return op_call_refuse(call,
+					      "attribute \"%s\" has type %u, expected %u (1 int, 2 "
+					      "float, 3 ints, 4 floats, 5 string)",
+					      attr->name, attr->type, known->type);
+		for (unsigned int j = 0; j < i; j++) {
+			if (!strcmp(call->attrs[j].name, attr->name))
+				return op_call_refuse(call, "attribute \"%s\" is given twice",
+						      attr->name);
+		}
+	}
+	for (known = call->op->attrs; known->name; known++) {
+		unsigned int i = 0;
+
+		while (i < call->n_attrs && strcmp(call->attrs[i].name, known->name))
+			i++;
+		if (known->required && i == call->n_attrs)
+			return op_call_refuse(call, "attribute \"%s\" is missing", known->name);
+	}
+	return 0;
+}
+
+/* Numbers of inputs and outputs, after absent ones at the end were dropped. */
+static int check_arity(struct op_call *call, const struct node *node)
+{
+	const struct op *op = call->op;
+
+	if (node->n_in < op->min_in)
+		return op_call_refuse(call, "%u inputs, expected at least %u", node->n_in,
+				      op->min_in);
+	if (node->n_out < op->min_out)
+		return op_call_refuse(call, "%u outputs, expected at least %u", node->n_out,
+				      op->min_out);
+	for (unsigned int i = 0; i < op->min_in; i++) {
+		if (node->in[i] == PLAN_NO_TENSOR)
+			return op_call_refuse(call, "input %u is absent, but required", i);
+	}
+	for (unsigned int i = 0; i < op->min_out; i++) {
+		if (node->out[i] == PLAN_NO_TENSOR)
+			return op_call_refuse(call, "output %u is absent, but required", i);
+	}
+	return 0;
+}
+
+static int check_reads(struct maker *maker, struct op_call *call, const struct node *node)
+{
+	for (unsigned int i = 0; i < node->n_in; i++) {
+		const struct tensor *tensor;
+		uint16_t t = node->in[i];
+
+		if (t == PLAN_NO_TENSOR)
+			continue;
+		tensor = &maker->plan->tensors[t];
+		if ((tensor->kind == RBK_TENSOR_OUTPUT || tensor->kind == RBK_TENSOR_SCRATCH) &&
+		    maker->writers[t] == NO_NODE)
+			return op_call_refuse(call,
+					      "input \"%s\" is %s without a value, expected an "
+					      "earlier node to write it",
+					      tensor->name, kind_name(tensor->kind));
+		maker->lives[t].last = (uint16_t)call->node_index;
+		call->in[i] = tensor;
+	}
+	return 0;
+}
+
+static int check_writes(struct maker *maker, struct op_call *call, const struct node *node)
+{
+	for (unsigned int i = 0; i < node->n_out; i++) {
+		const struct tensor *tensor;
+		uint16_t t = node->out[i];
+
+		if (t == PLAN_NO_TENSOR)
+			continue;
+		tensor = &maker->plan->tensors[t];
+		if (tensor->kind == RBK_TENSOR_INPUT || tensor->kind == RBK_TENSOR_CONSTANT)
+			return op_call_refuse(call,
+					      "output \"%s\" is %s of the plan, expected an "
+					      "output, a state or a scratch tensor",
+					      tensor->name, kind_name(tensor->kind));
+		if (maker->writers[t] != NO_NODE)
+			return op_call_refuse(call,
+					      "output \"%s\" is written by node %u already, "
+					      "expected one writer",
+					      tensor->name, maker->writers[t]);
+		for (unsigned int j = 0; j < node->n_in; j++) {
+			if (node->in[j] == t && !call->op->in_place)
+				return op_call_refuse(call,
+						      "state \"%s\" is both read and written, "
+						      "expected another tensor: %s does not work "
+						      "in place",
+						      tensor->name, call->op->name);
+		}
+		maker->writers[t] = (uint16_t)call->node_index;
+		maker->lives[t].first = (uint16_t)call->node_index;
+		maker->lives[t].last = (uint16_t)call->node_index;
+		call->out[i] = tensor;
+	}
+	return 0;
+}
+
+/* Compares what the rule inferred with what was declared, or declares it. */
+static int check_outputs(struct maker *maker, struct op_call *call, const struct node *node)
+{
+	for (unsigned int i = 0; i < node->n_out; i++) {
+		const struct shape *shape = &call->out_shape[i];
+		const struct tensor *tensor;
+		uint16_t t = node->out[i];
+		int r;
+
+		if (t == PLAN_NO_TENSOR)
+			continue;
+		tensor = &maker->plan->tensors[t];
+		if (tensor->dtype != call->out_dtype[i])
+			return op_call_refuse(call, "output \"%s\" is declared as %s, expected %s",
+					      tensor->name, dtype_name(tensor->dtype),
+					      dtype_name(call->out_dtype[i]));
+		if (maker->parsed.tensors[t].flags & RBK_PLAN_TENSOR_INFER) {
+			r = set_shape(maker, t, shape);
+			if (r)
+				return r;
+		} else if (!shape_equal(&tensor->shape, shape)) {
+			return op_call_refuse(call, "output \"%s\" is declared as %s, expected %s",
+					      tensor->name, SHAPE_TEXT(&tensor->shape),
+					      SHAPE_TEXT(shape));
+		}
+	}
+	return 0;
+}
+
+/* Does the node compute a row of its outputs from other rows, too? */
+static bool node_mixes_rows(const struct op_call *call)
+{
+	bool in_dynamic = false, out_dynamic = true;
+
+	for (unsigned int i = 0; i < call->n_in; i++)
+		in_dynamic |= call->in[i] && call->in[i]->shape.dynamic;
+	for (unsigned int i = 0; i < call->n_out; i++)
+		out_dynamic &= !call->out[i] || call->out[i]->shape.dynamic;
+	return in_dynamic && (!out_dynamic || call->mixes_rows || !call->op->splits_rows);
+}
+
+static int find_op(struct maker *maker, unsigned int index, const struct op **ret)
+{
+	const struct rbk_plan_node *wire = &maker->parsed.nodes[index];
+	const struct op *op = op_by_name(wire->op);
+	char list[256] = "";
+	size_t used = 0;
+
+	if (op) {
+		*ret = op;
+		return 0;
+	}
+	for (unsigned int i = 0; i < OP_KIND_COUNT && used < sizeof(list); i++)
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "",
+					 op_by_kind((enum op_kind)i)->name);
+	return plan_refuse(maker->message,
+			   "node %u \"%s\": unknown operator \"%s\", expected one of %s", index,
+			   wire->name, wire->op, list);
+}
+
+/* Copies up to @max edges, without absent ones at the end. Return: how many, @max + 1 if more. */
+static unsigned int copy_edges(const uint16_t *edges, unsigned int n, unsigned int max,
+			       uint16_t *ret)
+{
+	while (n > 0 && edges[n - 1] == RBK_PLAN_NO_TENSOR)
+		n--;
+	for (unsigned int i = 0; i < max; i++)
+		ret[i] = i < n ? edges[i] : PLAN_NO_TENSOR;
+	return n <= max ? n : max + 1;
+}
+
+static int make_node(struct maker *maker, unsigned int index)
+{
+	const struct rbk_plan_node *wire = &maker->parsed.nodes[index];
+	struct plan *plan = maker->plan;
+	struct node *node = &plan->nodes[index];
+	struct op_call call = {
+		.node_index = index,
+		.node_name = node->name,
+		.attrs = maker->parsed.attrs + wire->first_attr,
+		.n_attrs = wire->n_attrs,
+		.blob = maker->parsed.blob,
+		.message = maker->message,
+	};
+	unsigned int n_in, n_out;
+	int r;
+
+	r = find_op(maker, index, &node->op);
+	if (r)
+		return r;
+	call.op = node->op;
+	memcpy(node->name, wire->name, sizeof(node->name));
+	memset(node->in, 0xff, sizeof(node->in));
+	memset(node->out, 0xff, sizeof(node->out));
+	n_in = copy_edges(maker->parsed.edges + wire->first_in, wire->n_in, node->op->max_in,
+			  node->in);
+	n_out = copy_edges(maker->parsed.edges + wire->first_out, wire->n_out, node->op->max_out,
+			   node->out);
+	if (n_in > node->op->max_in)
+		return op_call_refuse(&call, "%u inputs, expected at most %u", wire->n_in,
+				      node->op->max_in);
+	if (n_out > node->op->max_out)
+		return op_call_refuse(&call, "%u outputs, expected at most %u", wire->n_out,
+				      node->op->max_out);
+	node->n_in = (uint8_t)n_in;
+	node->n_out = (uint8_t)n_out;
+	call.n_in = n_in;
+	call.n_out = n_out;
+
+	r = check_arity(&call, node);
+	if (!r)
+		r = check_attrs(&call);
+	if (!r)
+		r = check_reads(maker, &call, node);
+	if (!r)
+		r = check_writes(maker, &call, node);
+	if (!r)
+		r = node->op->infer(&call);
+	if (!r)
+		r = check_outputs(maker, &call, node);
+	if (r)
+		return r;
+	node->params = call.params;
+	node->op->cost(&call, &node->cost);
+	cost_add(&plan->cost, &node->cost);
+	plan->ops_devices &= node->op->devices;
+	plan->data_independent &= node->op->data_independent;
+	maker->mixes_rows |= node_mixes_rows(&call);
+	return 0;
+}
+
+static bool work_fits(uint64_t fixed, uint64_t row, uint32_t count)
+{
+	uint64_t total;
+
+	return checked_mul(row, count, &total) && checked_add(total, fixed, &total) &&
+	       total <= MAX_WORK;
+}
+
+/* Numbers the bindings and sums up, once every tensor has its shape. */
+static int finish(struct maker *maker)
+{
+	struct plan *plan = maker->plan;
+	bool writes_fixed = false, has_result = false;
+
+	for (unsigned int i = 0; i < plan->n_tensors; i++) {
+		struct tensor *tensor = &plan->tensors[i];
+		struct plan_binding *binding;
+
+		if ((tensor->kind == RBK_TENSOR_OUTPUT || tensor->kind == RBK_TENSOR_SCRATCH) &&
+		    maker->writers[i] == NO_NODE)
+			return plan_refuse(maker->message,
+					   "tensor %u \"%s\" is %s, but no node writes it", i,
+					   tensor->name, kind_name(tensor->kind));
+		if (tensor->kind == RBK_TENSOR_SCRATCH)
+			continue;
+		plan->touched_fixed += tensor->fixed_bytes;
+		plan->touched_row += tensor->row_bytes;
+		if (tensor->kind == RBK_TENSOR_CONSTANT)
+			continue;
+		if (plan->n_bindings == RBK_MAX_REFS)
+			return plan_refuse(maker->message,
+					   "tensor %u \"%s\" is %s, but the plan has %u inputs, "
+					   "outputs and states before it, expected at most %u",
+					   i, tensor->name, kind_name(tensor->kind), RBK_MAX_REFS,
+					   RBK_MAX_REFS);
+		tensor->binding = plan->n_bindings++;
+		binding = &plan->bindings[tensor->binding];
+		binding->fixed_bytes = tensor->fixed_bytes;
+		binding->row_bytes = tensor->row_bytes;
+		binding->tensor = (uint16_t)i;
+		binding->written = tensor->kind != RBK_TENSOR_INPUT;
+		has_result |= binding->written && maker->writers[i] != NO_NODE;
+		writes_fixed |= binding->written && !tensor->shape.dynamic;
+		plan->has_state |= tensor->kind == RBK_TENSOR_STATE;
+	}
+	if (!has_result)
+		return plan_refuse(maker->message,
+				   "the plan has no result, expected a node that writes an output "
+				   "or a state");
+	if (!work_fits(plan->cost.flops_fixed, plan->cost.flops_row, plan->max_count) ||
+	    !work_fits(plan->cost.bytes_fixed, plan->cost.bytes_row, plan->max_count))
+		return plan_refuse(maker->message,
+				   "one task would take more than %llu operations or bytes",
+				   (unsigned long long)MAX_WORK);
+	plan->splits_rows = maker->has_count && !maker->mixes_rows && !writes_fixed;
+	return plan_layout(plan, maker->lives, maker->message);
+}
+
+int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup *lookup,
+	     char message[PLAN_MESSAGE_BYTES], struct plan **ret)
+{
+	_cleanup_(maker_deinit) struct maker maker = {.lookup = lookup, .message = message};
+	const struct rbk_plan_header *header;
+	struct plan *plan;
+	int r;
+
+	r = plan_parse(desc, desc_bytes, message, &maker.parsed);
+	if (r)
+		return r > 0 ? PLAN_E_INVALID : error_fold(r);
+	header = maker.parsed.header;
+
+	plan = maker.plan = calloc(1, sizeof(*plan));
+	if (!plan)
+		return error_origin(-ENOMEM);
+	plan->tensors = calloc(header->n_tensors, sizeof(*plan->tensors));
+	plan->nodes = calloc(header->n_nodes, sizeof(*plan->nodes));
+	maker.writers = calloc(header->n_tensors, sizeof(*maker.writers));
+	maker.lives = calloc(header->n_tensors, sizeof(*maker.lives));
+	if (!plan->tensors || !plan->nodes || !maker.writers || !maker.lives)
+		return error_origin(-ENOMEM);
+	memcpy(plan->name, header->name, sizeof(plan->name));
+	plan->max_count = header->max_count;
+	plan->n_tensors = header->n_tensors;
+	plan->n_nodes = header->n_nodes;
+	plan->pinned = header->flags & RBK_PLAN_PINNED;
+	plan->pinned_device = header->pinned_device;
+	plan->ops_devices = UINT8_MAX;
+	plan->data_independent = true;
+
+	r = make_tensors(&maker);
+	for (unsigned int i = 0; !r && i < plan->n_nodes; i++)
+		r = make_node(&maker, i);
+	if (!r)
+		r = finish(&maker);
+	if (r)
+		return r > 0 ? PLAN_E_INVALID : error_fold(r);
+	*ret = steal_ptr(maker.plan);
+	return 0;
+}
+
+struct plan *plan_free(struct plan *plan)
+{
+	if (!plan)
+		return NULL;
+	free(plan->tensors);
+	free(plan->nodes);
+	free(plan->constants);
+	free(plan);
+	return NULL;
+}

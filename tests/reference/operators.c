@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The plain reference: operators
+ *
+ * Every operator goes over its output element by element. An element is known by its coordinates,
+ * and an input is read at coordinates; nothing here computes an address any other way than
+ * at() does. Sums are in double precision.
+ */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reference/reference.h"
+
+/* An array with its shape at the count of this run. */
+struct array {
+	unsigned int rank;
+	uint32_t dims[RBK_MAX_RANK];
+	const float *data;
+};
+
+struct coords {
+	uint32_t at[RBK_MAX_RANK];
+};
+
+static struct array array_of(const struct plan *plan, uint16_t tensor, uint32_t count,
+			     const void *data)
+{
+	const struct shape *shape = &plan->tensors[tensor].shape;
+	struct array array = {.rank = shape->rank, .data = data};
+
+	for (unsigned int i = 0; i < shape->rank; i++)
+		array.dims[i] = shape_dim(shape, i, count);
+	return array;
+}
+
+static uint64_t n_elems(const struct array *array)
+{
+	uint64_t n = 1;
+
+	for (unsigned int i = 0; i < array->rank; i++)
+		n *= array->dims[i];
+	return n;
+}
+
+static uint64_t offset(const struct array *array, const struct coords *coords)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < array->rank; i++) {
+		assert(coords->at[i] < array->dims[i]);
+		sum = sum * array->dims[i] + coords->at[i];
+	}
+	return sum;
+}
+
+static double at(const struct array *array, const struct coords *coords)
+{
+	return (double)array->data[offset(array, coords)];
+}
+
+/* The coordinates of element @i in C order. */
+static struct coords coords_of(const struct array *array, uint64_t i)
+{
+	struct coords coords = {{0}};
+
+	for (unsigned int d = array->rank; d-- > 0; i /= array->dims[d])
+		coords.at[d] = (uint32_t)(i % array->dims[d]);
+	return coords;
+}
+
+/*
+ * Sets all but the last @skip of the coordinates that @array is read at, given the first @out_rank
+ * coordinates of an output that these dimensions were broadcast to.
+ */
+static void broadcast(struct coords *coords, const struct array *array, unsigned int skip,
+		      const struct coords *out, unsigned int out_rank)
+{
+	unsigned int rank = array->rank > skip ? array->rank - skip : 0;
+
+	for (unsigned int i = 0; i < rank; i++)
+		coords->at[i] = array->dims[i] == 1 ? 0 : out->at[out_rank - rank + i];
+}
+
+static void run_matmul(const struct array *a, const struct array *b, const struct array *y,
+		       float *out)
+{
+	uint32_t n_inner = a->dims[a->rank - 1];
+	unsigned int batch_rank = y->rank - (a->rank > 1) - (b->rank > 1);
+
+	for (uint64_t i = 0; i < n_elems(y); i++) {
+		struct coords to = coords_of(y, i), from_a = {{0}}, from_b = {{0}};
+		double sum = 0;
+
+		broadcast(&from_a, a, 2, &to, batch_rank);
+		broadcast(&from_b, b, 2, &to, batch_rank);
+		if (a->rank > 1)
+			from_a.at[a->rank - 2] = to.at[batch_rank];
+		if (b->rank > 1)
+			from_b.at[b->rank - 1] = to.at[y->rank - 1];
+		for (uint32_t k = 0; k < n_inner; k++) {
+			from_a.at[a->rank - 1] = k;
+			from_b.at[b->rank > 1 ? b->rank - 2 : 0] = k;
+			sum += at(a, &from_a) * at(b, &from_b);
+		}
+		out[i] = (float)sum;
+	}
+}
+
+static void run_gemm(const union op_params *params, const struct array *a, const struct array *b,
+		     const struct array *c, const struct array *y, float *out)
+{
+	bool trans_a = params->gemm.trans_a, trans_b = params->gemm.trans_b;
+	uint32_t n_inner = a->dims[trans_a ? 0 : 1];
+
+	for (uint64_t i = 0; i < n_elems(y); i++) {
+		struct coords to = coords_of(y, i), from = {{0}};
+		double sum = 0;
+
+		for (uint32_t k = 0; k < n_inner; k++) {
+			struct coords row = {{to.at[0], k}}, row_t = {{k, to.at[0]}};
+			struct coords column = {{k, to.at[1]}}, column_t = {{to.at[1], k}};
+
+			sum += at(a, trans_a ? &row_t : &row) *
+			       at(b, trans_b ? &column_t : &column);
+		}
+		sum *= (double)params->gemm.alpha;
+		if (c) {
+			broadcast(&from, c, 0, &to, y->rank);
+			sum += (double)params->gemm.beta * at(c, &from);
+		}
+		out[i] = (float)sum;
+	}
+}
+
+static void run_binary(enum op_kind kind, const struct array *a, const struct array *b,
+		       const struct array *y, float *out)
+{
+	for (uint64_t i = 0; i < n_elems(y); i++) {
+		struct coords to = coords_of(y, i), from_a = {{0}}, from_b = {{0}};
+
+		broadcast(&from_a, a, 0, &to, y->rank);
+		broadcast(&from_b, b, 0, &to, y->rank);
+		if (kind == OP_ADD)
+			out[i] = (float)(at(a, &from_a) + at(b, &from_b));
+		else
+			out[i] = (float)(at(a, &from_a) * at(b, &from_b));
+	}
+}
+
+/* What is not a number stays so. */
+static void run_relu(const struct array *x, float *out)
+{
+	for (uint64_t i = 0; i < n_elems(x); i++)
+		out[i] = x->data[i] < 0 ? 0 : x->data[i];
+}
+
+static void run_softmax(const union op_params *params, const struct array *x, float *out)
+{
+	unsigned int axis = params->softmax.axis;
+
+	for (uint64_t i = 0; i < n_elems(x); i++) {
+		struct coords from = coords_of(x, i);
+		double value = at(x, &from), max = -INFINITY, sum = 0;
+
+		for (from.at[axis] = 0; from.at[axis] < x->dims[axis]; from.at[axis]++)
+			max = fmax(max, at(x, &from));
+		for (from.at[axis] = 0; from.at[axis] < x->dims[axis]; from.at[axis]++)
+			sum += exp(at(x, &from) - max);
+		out[i] = (float)(exp(value - max) / sum);
+	}
+}
+
+static void run_reduce_sum(const union op_params *params, const struct array *x,
+			   const struct array *y, float *out)
+{
+	uint64_t n = n_elems(y);
+	double *sums = reference_alloc(n * sizeof(*sums));
+
+	for (uint64_t i = 0; i < n_elems(x); i++) {
+		struct coords from = coords_of(x, i), to = {{0}};
+		unsigned int d = 0;
+
+		for (unsigned int j = 0; j < x->rank; j++) {
+			if (!(params->reduce.axes & 1u << j))
+				to.at[d++] = from.at[j];
+			else if (params->reduce.keepdims)
+				to.at[d++] = 0;
+		}
+		sums[offset(y, &to)] += at(x, &from);
+	}
+	for (uint64_t i = 0; i < n; i++)
+		out[i] = (float)sums[i];
+	free(sums);
+}
+
+static void run_transpose(const union op_params *params, const struct array *x,
+			  const struct array *y, float *out)
+{
+	for (uint64_t i = 0; i < n_elems(y); i++) {
+		struct coords to = coords_of(y, i), from = {{0}};
+
+		for (unsigned int j = 0; j < y->rank; j++)
+			from.at[params->transpose.perm[j]] = to.at[j];
+		out[i] = x->data[offset(x, &from)];
+	}
+}
+
+/* A 1-D operator as a 2-D one of height 1. */
+static struct array with_height(const struct array *x)
+{
+	struct array tall = *x;
+
+	if (x->rank == 3) {
+		tall.rank = 4;
+		tall.dims[2] = 1;
+		tall.dims[3] = x->dims[2];
+	}
+	return tall;
+}
+
+/* Where tap @tap of output coordinate @to falls along spatial dimension @d; false: outside. */
+static bool window_at(const union op_params *params, unsigned int d, uint32_t to, uint32_t tap,
+		      uint32_t limit, uint32_t *ret)
+{
+	int64_t position = (int64_t)to * params->window.stride[d] +
+			   (int64_t)tap * params->window.dilation[d] - params->window.pad_begin[d];
+
+	*ret = (uint32_t)position;
+	return position >= 0 && position < limit;
+}
+
+static void run_conv(const union op_params *params, const struct array *x_any,
+		     const struct array *w_any, const struct array *bias, const struct array *y_any,
+		     float *out)
+{
+	struct array x = with_height(x_any), w = with_height(w_any), y = with_height(y_any);
+	uint32_t per_group = y.dims[1] / params->window.group;
+
+	for (uint64_t i = 0; i < n_elems(&y); i++) {
+		struct coords to = coords_of(&y, i), from = {{to.at[0]}}, tap = {{to.at[1]}};
+		uint32_t first_channel = to.at[1] / per_group * w.dims[1];
+		double sum = bias ? (double)bias->data[to.at[1]] : 0;
+
+		for (tap.at[1] = 0; tap.at[1] < w.dims[1]; tap.at[1]++) {
+			for (tap.at[2] = 0; tap.at[2] < w.dims[2]; tap.at[2]++) {
+				for (tap.at[3] = 0; tap.at[3] < w.dims[3]; tap.at[3]++) {
+					from.at[1] = first_channel + tap.at[1];
+					if (window_at(params, 0, to.at[2], tap.at[2], x.dims[2],
+						      &from.at[2]) &&
+					    window_at(params, 1, to.at[3], tap.at[3], x.dims[3],
+						      &from.at[3]))
+						sum += at(&x, &from) * at(&w, &tap);
+				}
+			}
+		}
+		out[i] = (float)sum;
+	}
+}
+
+static void run_max_pool(const union op_params *params, const struct array *x_any,
+			 const struct array *y_any, float *out)
+{
+	struct array x = with_height(x_any), y = with_height(y_any);
+
+	for (uint64_t i = 0; i < n_elems(&y); i++) {
+		struct coords to = coords_of(&y, i), from = {{to.at[0], to.at[1]}};
+		double max = -INFINITY;
+
+		for (uint32_t r = 0; r < params->window.kernel[0]; r++) {
+			for (uint32_t s = 0; s < params->window.kernel[1]; s++) {
+				if (window_at(params, 0, to.at[2], r, x.dims[2], &from.at[2]) &&
+				    window_at(params, 1, to.at[3], s, x.dims[3], &from.at[3]))
+					max = fmax(max, at(&x, &from));
+			}
+		}
+		out[i] = (float)max;
+	}
+}
+
+/* Does element @i come before element @j? Numbers before what is none, then the lower index. */
+static bool top_k_before(const float *line, bool largest, uint32_t i, uint32_t j)
+{
+	float a = line[i], b = line[j];
+
+	if (isnan(a) || isnan(b))
+		return isnan(a) == isnan(b) ? i < j : isnan(b);
+	if (a != b)
+		return largest ? a > b : a < b;
+	return i < j;
+}
+
+static void run_top_k(const union op_params *params, const struct array *x, const struct array *y,
+		      float *values, int64_t *indices)
+{
+	unsigned int axis = params->top_k.axis;
+	uint32_t n = x->dims[axis];
+	float *line = reference_alloc(n * sizeof(*line));
+
+	for (uint64_t i = 0; i < n_elems(y); i++) {
+		struct coords to = coords_of(y, i), from = to;
+		uint32_t rank = to.at[axis];
+
+		if (rank > 0)
+			continue;
+		for (uint32_t j = 0; j < n; j++) {
+			from.at[axis] = j;
+			line[j] = x->data[offset(x, &from)];
+		}
+		/* Element j comes at the position that is the number of those before it. */
+		for (uint32_t j = 0; j < n; j++) {
+			uint32_t position = 0;
+
+			for (uint32_t other = 0; other < n && position < params->top_k.k; other++)
+				position += top_k_before(line, params->top_k.largest, other, j);
+			if (position >= params->top_k.k)
+				continue;
+			to.at[axis] = position;
+			values[offset(y, &to)] = line[j];
+			indices[offset(y, &to)] = j;
+		}
+	}
+	free(line);
+}
+
+void reference_node(const struct plan *plan, const struct node *node, uint32_t count,
+		    const void *const *in, void *const *out)
+{
+	struct array inputs[OP_MAX_INPUTS] = {{0}}, y;
+
+	for (unsigned int i = 0; i < node->n_in; i++) {
+		if (in[i])
+			inputs[i] = array_of(plan, node->in[i], count, in[i]);
+	}
+	y = array_of(plan, node->out[0], count, NULL);
+	switch (node->op->kind) {
+	case OP_MATMUL:
+		run_matmul(&inputs[0], &inputs[1], &y, out[0]);
+		return;
+	case OP_GEMM:
+		run_gemm(&node->params, &inputs[0], &inputs[1], in[2] ? &inputs[2] : NULL, &y,
+			 out[0]);
+		return;
+	case OP_ADD:
+	case OP_MUL:
+		run_binary(node->op->kind, &inputs[0], &inputs[1], &y, out[0]);
+		return;
+	case OP_RELU:
+		run_relu(&inputs[0], out[0]);
+		return;
+	case OP_SOFTMAX:
+		run_softmax(&node->params, &inputs[0], out[0]);
+		return;
+	case OP_REDUCE_SUM:
+		run_reduce_sum(&node->params, &inputs[0], &y, out[0]);
+		return;
+	case OP_TRANSPOSE:
+		run_transpose(&node->params, &inputs[0], &y, out[0]);
+		return;
+	case OP_CONV:
+		run_conv(&node->params, &inputs[0], &inputs[1], in[2] ? &inputs[2] : NULL, &y,
+			 out[0]);
+		return;
+	case OP_MAX_POOL:
+		run_max_pool(&node->params, &inputs[0], &y, out[0]);
+		return;
+	case OP_TOP_K:
+		run_top_k(&node->params, &inputs[0], &y, out[0], out[1]);
+		return;
+	case OP_KIND_COUNT:
+		break;
+	}
+	abort();
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The plain reference: running plans, memory, comparison
+ *
+ * The operators themselves are in operators.c.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/executor.h"
+#include "reference/reference.h"
+
+enum { ALIGN = 64, UNWRITTEN = 0xa5 };
+
+void *reference_alloc(size_t bytes)
+{
+	size_t rounded = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+	void *memory = aligned_alloc(ALIGN, rounded ? rounded : ALIGN);
+
+	if (!memory) {
+		fprintf(stderr, "reference: out of memory (%zu bytes)\n", bytes);
+		abort();
+	}
+	memset(memory, 0, rounded ? rounded : ALIGN);
+	return memory;
+}
+
+void reference_arena_init(struct exec_arena *arena, size_t bytes, uint64_t seed)
+{
+	static ino_t next_ino = 1;
+
+	*arena = (struct exec_arena){
+		.base = reference_alloc(bytes),
+		.bytes = bytes,
+		.immutable = true,
+		.dev = 1,
+		.ino = next_ino++,
+	};
+	reference_fill((void *)arena->base, bytes / sizeof(float), seed);
+}
+
+void reference_arena_deinit(struct exec_arena *arena)
+{
+	free(arena->base);
+	arena->base = NULL;
+}
+
+static struct exec_arena *find_arena(void *context, uint16_t arena_id, const char **ret_why)
+{
+	if (context && arena_id == REFERENCE_ARENA)
+		return context;
+	*ret_why = "no such arena";
+	return NULL;
+}
+
+struct plan_arena_lookup reference_arena_lookup(struct exec_arena *arena)
+{
+	return (struct plan_arena_lookup){.find = find_arena, .context = arena};
+}
+
+struct plan *reference_plan(struct describe *describe, struct exec_arena *arena)
+{
+	struct plan_arena_lookup lookup = reference_arena_lookup(arena);
+	char message[PLAN_MESSAGE_BYTES] = "";
+	struct plan *plan = NULL;
+	size_t bytes;
+	void *desc;
+	int r;
+
+	desc = describe_finish(describe, &bytes);
+	r = plan_new(desc, bytes, &lookup, message, &plan);
+	free(desc);
+	if (r) {
+		fprintf(stderr, "reference: plan_new: %d: %s\n", r, message);
+		abort();
+	}
+	return plan;
+}
+
+static void *locate(const struct plan *plan, unsigned int t, void *const *bindings, void **scratch)
+{
+	const struct tensor *tensor = &plan->tensors[t];
+	const struct plan_constant *constant;
+
+	switch (tensor->kind) {
+	case RBK_TENSOR_CONSTANT:
+		constant = &plan->constants[tensor->constant];
+		return constant->arena->base + constant->offset;
+	case RBK_TENSOR_SCRATCH:
+		return scratch[t];
+	default:
+		return bindings[tensor->binding];
+	}
+}
+
+void reference_run(const struct plan *plan, uint32_t count, void *const *bindings)
+{
+	void **scratch = calloc(plan->n_tensors, sizeof(*scratch));
+
+	if (!scratch)
+		abort();
+	for (unsigned int t = 0; t < plan->n_tensors; t++) {
+		if (plan->tensors[t].kind == RBK_TENSOR_SCRATCH)
+			scratch[t] = reference_alloc(tensor_bytes(&plan->tensors[t], count));
+	}
+	for (unsigned int i = 0; i < plan->n_nodes; i++) {
+		const struct node *node = &plan->nodes[i];
+		const void *in[OP_MAX_INPUTS] = {NULL};
+		void *out[OP_MAX_OUTPUTS] = {NULL};
+
+		for (unsigned int j = 0; j < node->n_in; j++) {
+			if (node->in[j] != PLAN_NO_TENSOR)
+				in[j] = locate(plan, node->in[j], bindings, scratch);
+		}
+		for (unsigned int j = 0; j < node->n_out; j++) {
+			if (node->out[j] != PLAN_NO_TENSOR)
+				out[j] = reference_alloc(
+					tensor_bytes(&plan->tensors[node->out[j]], count));
+		}
+		reference_node(plan, node, count, in, out);
+		for (unsigned int j = 0; j < node->n_out; j++) {
+			if (node->out[j] != PLAN_NO_TENSOR)
+				memcpy(locate(plan, node->out[j], bindings, scratch), out[j],
+				       tensor_bytes(&plan->tensors[node->out[j]], count));
+			free(out[j]);
+		}
+	}
+	for (unsigned int t = 0; t < plan->n_tensors; t++)
+		free(scratch[t]);
+	free(scratch);
+}
+
+uint64_t reference_random(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+void reference_fill(float *data, uint64_t n, uint64_t seed)
+{
+	uint64_t state = seed * 0x9e3779b97f4a7c15ull + 0x2545f4914f6cdd1dull;
+
+	if (!state)
+		state = 1;
+	for (uint64_t i = 0; i < n; i++)
+		data[i] =
+			(float)(int64_t)(reference_random(&state) >> 40) / (float)(1 << 23) - 1.0f;
+}
+
+void reference_buffers_init(struct reference_buffers *buffers, const struct plan *plan,
+			    uint32_t count, uint64_t seed)
+{
+	*buffers = (struct reference_buffers){.n = plan->n_bindings};
+	for (unsigned int i = 0; i < plan->n_bindings; i++) {
+		const struct tensor *tensor = &plan->tensors[plan->bindings[i].tensor];
+
+		buffers->bytes[i] = tensor_bytes(tensor, count);
+		buffers->bindings[i] = reference_alloc(buffers->bytes[i]);
+		if (tensor->kind == RBK_TENSOR_OUTPUT)
+			memset(buffers->bindings[i], UNWRITTEN, buffers->bytes[i]);
+		else if (tensor->dtype == RBK_DTYPE_F32)
+			reference_fill(buffers->bindings[i], buffers->bytes[i] / sizeof(float),
+				       seed + i);
+	}
+}
+
+void reference_buffers_copy(struct reference_buffers *buffers, const struct reference_buffers *from)
+{
+	*buffers = *from;
+	for (unsigned int i = 0; i < from->n; i++) {
+		buffers->bindings[i] = reference_alloc(from->bytes[i]);
+		memcpy(buffers->bindings[i], from->bindings[i], from->bytes[i]);
+	}
+}
+
+void reference_buffers_deinit(struct reference_buffers *buffers)
+{
+	for (unsigned int i = 0; i < buffers->n; i++)
+		free(buffers->bindings[i]);
+	buffers->n = 0;
+}
+
+bool reference_close(const char *what, const float *got, const float *want, uint64_t n, double rtol,
+		     double atol)
+{
+	uint64_t n_bad = 0, first = 0;
+	double worst = 0;
+
+	for (uint64_t i = 0; i < n; i++) {
+		double g = (double)got[i], w = (double)want[i], difference = fabs(g - w);
+
+		if (g == w || (isnan(g) && isnan(w)) ||
+		    (isfinite(w) && difference <= atol + rtol * fabs(w)))
+			continue;
+		if (n_bad++ == 0)
+			first = i;
+		if (!(difference <= worst))
+			worst = difference;
+	}
+	if (n_bad)
+		fprintf(stderr,
+			"%s: %llu of %llu elements differ, by up to %g; the first is %llu: got "
+			"%.9g, "
+			"expected %.9g\n",
+			what, (unsigned long long)n_bad, (unsigned long long)n, worst,
+			(unsigned long long)first, (double)got[first], (double)want[first]);
+	return n_bad == 0;
+}
+
+bool reference_equal(const char *what, const int64_t *got, const int64_t *want, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		if (got[i] != want[i]) {
+			fprintf(stderr, "%s: element %llu of %llu: got %lld, expected %lld\n", what,
+				(unsigned long long)i, (unsigned long long)n, (long long)got[i],
+				(long long)want[i]);
+			return false;
+		}
+	}
+	return true;
+}
+
+bool reference_buffers_close(const struct plan *plan, uint32_t count,
+			     const struct reference_buffers *got,
+			     const struct reference_buffers *want, double rtol, double atol)
+{
+	bool close = true;
+
+	for (unsigned int i = 0; i < plan->n_bindings; i++) {
+		const struct tensor *tensor = &plan->tensors[plan->bindings[i].tensor];
+		uint64_t n = shape_elems(&tensor->shape, count);
+
+		if (!plan->bindings[i].written)
+			continue;
+		if (tensor->dtype == RBK_DTYPE_I64)
+			close &= reference_equal(tensor->name, got->bindings[i], want->bindings[i],
+						 n);
+		else
+			close &= reference_close(tensor->name, got->bindings[i], want->bindings[i],
+						 n, rtol, atol);
+	}
+	return close;
+}
