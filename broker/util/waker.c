@@ -31,7 +31,7 @@ void waker_disarm(struct waker *waker)
 {
 	uint64_t count;
 
-	/* Whoever took the flag writes the eventfd; if it is about to, one spurious wake follows. */
+	/* Who took the flag writes the eventfd; if it is yet to, one spurious wake follows. */
 	if (atomic_exchange_explicit(&waker->armed, 0, memory_order_acq_rel) == 0)
 		while (read(waker->fd, &count, sizeof(count)) < 0 && errno == EINTR)
 			;

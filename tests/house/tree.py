@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""What the house tests share: the files of the source tree, and how a test reports."""
+import os
+import subprocess
+import sys
+import tempfile
+
+
+def files(root):
+    """Paths below root, relative and sorted: what git tracks or would add, else what is there."""
+    if os.path.exists(os.path.join(root, '.git')):
+        try:
+            out = subprocess.run(
+                ['git', '-c', 'safe.directory=*', '-C', root, 'ls-files', '-z', '--cached',
+                 '--others', '--exclude-standard'],
+                check=True, stdout=subprocess.PIPE).stdout.decode()
+            return sorted({path for path in out.split('\0')
+                           if path and os.path.isfile(os.path.join(root, path))})
+        except (OSError, subprocess.CalledProcessError):
+            pass
+    found = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [f for f in folders if not f.startswith(('build', '.git'))
+                      and not os.path.exists(os.path.join(folder, f, 'build.ninja'))]
+        found += [os.path.relpath(os.path.join(folder, name), root) for name in names]
+    return sorted(found)
+
+
+def read(root, path):
+    with open(os.path.join(root, path), encoding='utf-8', errors='replace', newline='') as file:
+        return file.read()
+
+
+def without_comments(text):
+    """C text with comments and the insides of literals blanked, lines kept; and where // began."""
+    out, slashes, line, at, n = [], [], 1, 0, len(text)
+    while at < n:
+        two = text[at:at + 2]
+        if two == '/*':
+            end = text.find('*/', at + 2)
+            end = n if end < 0 else end + 2
+            out.append('\n' * text.count('\n', at, end) or ' ')
+            line += text.count('\n', at, end)
+            at = end
+        elif two == '//':
+            slashes.append(line)
+            end = text.find('\n', at)
+            at = n if end < 0 else end
+        elif text[at] in '"\'':
+            quote, end = text[at], at + 1
+            while end < n and text[end] not in (quote, '\n'):
+                end += 2 if text[end] == '\\' else 1
+            # The name of an included file stays.
+            start = text.rfind('\n', 0, at) + 1
+            is_include = text[start:at].replace(' ', '').startswith('#include')
+            out.append(text[at:end + 1] if is_include else quote + quote)
+            line += text.count('\n', at, end)
+            at = end + 1
+        else:
+            line += text[at] == '\n'
+            out.append(text[at])
+            at += 1
+    return ''.join(out), slashes
+
+
+def report(problems, n_checked, what):
+    """Prints the problems and ends the process; nothing to check is a failure too."""
+    for problem in problems:
+        print(problem)
+    if n_checked == 0:
+        print(f'found no {what} to check')
+    print(f'{n_checked} {what} checked, {len(problems)} problems')
+    sys.exit(1 if problems or n_checked == 0 else 0)
+
+
+def self_test(check, cases):
+    """Runs check(root) on small trees. A case is (name, {path: text}, expected part or None)."""
+    n_failed = 0
+    for name, tree, expected in cases:
+        with tempfile.TemporaryDirectory() as root:
+            for path, text in tree.items():
+                os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+                with open(os.path.join(root, path), 'w', encoding='utf-8', newline='') as file:
+                    file.write(text)
+            problems = check(root)
+        if expected is None:
+            good = not problems
+        else:
+            good = len(problems) == 1 and expected in problems[0]
+        if not good:
+            n_failed += 1
+            print(f'{name}: expected {expected!r}, got {problems}')
+    print(f'{len(cases)} cases, {n_failed} failed')
+    sys.exit(1 if n_failed or not cases else 0)
