@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connections
+ *
+ * A connection is counted: arenas, plans and rings hold it, so that they can be freed in any order
+ * and after rbk_disconnect(), which ends the session but leaves the memory. A page that fork()
+ * wipes tells a child apart from the process that connected, without a system call; a child
+ * releases what it has inherited and says nothing to the broker, because the socket is still its
+ * parent's.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "libclient/private.h"
+
+#define CONNECT_TIMEOUT_NS 30000000000u
+#define SYSTEM_SOCKET_PATH "/run/ringbroker/brokerd.sock"
+#define KNOWN_FEATURES \
+	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_STATE_ROWS)
+
+struct rbk *client_ref(struct rbk *rbk)
+{
+	__atomic_fetch_add(&rbk->refs, 1, __ATOMIC_RELAXED);
+	return rbk;
+}
+
+struct rbk *client_unref(struct rbk *rbk)
+{
+	if (!rbk || __atomic_sub_fetch(&rbk->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return NULL;
+	client_close(&rbk->fd);
+	client_requests_free(rbk);
+	/* In a child the lock may be held for ever by a thread that does not exist. */
+	if (rbk->alive && !client_is_child(rbk)) {
+		pthread_cond_destroy(&rbk->changed);
+		pthread_mutex_destroy(&rbk->lock);
+	}
+	if (rbk->alive)
+		munmap((void *)rbk->alive, client_page_bytes());
+	free(rbk);
+	return NULL;
+}
+
+static void client_unrefp(struct rbk **rbk)
+{
+	client_unref(*rbk);
+}
+
+/* A connection without a socket. */
+static int connection_new(struct rbk **ret, struct rbk_error *error)
+{
+	client_cleanup(client_unrefp) struct rbk *rbk = NULL;
+	pthread_condattr_t attr;
+	uint32_t *alive;
+
+	rbk = calloc(1, sizeof(*rbk));
+	if (!rbk)
+		return client_error(error, -ENOMEM, "out of memory");
+	rbk->refs = 1;
+	rbk->fd = -1;
+	alive = mmap(NULL, client_page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		     -1, 0);
+	if (alive == MAP_FAILED)
+		return client_error(error, -ENOMEM, "out of memory");
+	rbk->alive = alive;
+	*alive = 1;
+	pthread_mutex_init(&rbk->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&rbk->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	if (madvise(alive, client_page_bytes(), MADV_WIPEONFORK))
+		return client_error(error, -errno, "cannot tell fork()ed children apart: %m");
+	*ret = rbk;
+	rbk = NULL;
+	return 0;
+}
+
+/* Return: 0; -ENAMETOOLONG. */
+static int default_path(struct sockaddr_un *address)
+{
+	const char *path = secure_getenv("RINGBROKER_SOCKET");
+	const char *directory = secure_getenv("XDG_RUNTIME_DIR");
+	int n;
+
+	if (path && path[0]) {
+		n = snprintf(address->sun_path, sizeof(address->sun_path), "%s", path);
+		return (size_t)n < sizeof(address->sun_path) ? 0 : -ENAMETOOLONG;
+	}
+	if (directory && directory[0]) {
+		n = snprintf(address->sun_path, sizeof(address->sun_path),
+			     "%s/ringbroker/brokerd.sock", directory);
+		if ((size_t)n < sizeof(address->sun_path) && !access(address->sun_path, F_OK))
+			return 0;
+	}
+	strcpy(address->sun_path, SYSTEM_SOCKET_PATH);
+	return 0;
+}
+
+static int open_socket(struct rbk *rbk, const char *path, struct rbk_error *error)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct timeval timeout = {(time_t)(rbk->timeout_ns / 1000000000u),
+				  (suseconds_t)(rbk->timeout_ns % 1000000000u / 1000u)};
+	int r = 0;
+
+	if (!path)
+		r = default_path(&address);
+	else if (strlen(path) >= sizeof(address.sun_path))
+		r = -ENAMETOOLONG;
+	else
+		strcpy(address.sun_path, path);
+	if (r)
+		return client_error(error, r, "the socket path is longer than %zu bytes",
+				    sizeof(address.sun_path) - 1);
+
+	rbk->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (rbk->fd < 0)
+		return client_error(error, -errno, "cannot make a socket: %m");
+	/* Bounds sending, and connecting to a broker that does not accept. 0 would be for ever. */
+	if (timeout.tv_sec == 0 && timeout.tv_usec == 0)
+		timeout.tv_usec = 1;
+	if (setsockopt(rbk->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)))
+		return client_error(error, -errno, "cannot set the time-out of the socket: %m");
+	do
+		r = connect(rbk->fd, (struct sockaddr *)&address, sizeof(address));
+	while (r && errno == EINTR);
+	if (r && errno == EAGAIN)
+		return client_error(error, -ETIME, "the broker at %s accepts no connection",
+				    address.sun_path);
+	if (r)
+		return client_error(error, -errno, "cannot connect to a broker at %s: %m",
+				    address.sun_path);
+	return 0;
+}
+
+static int say_hello(struct rbk *rbk, const char *name, struct rbk_error *error)
+{
+	struct rbk_wire_hello hello = {
+		.request.type = RBK_WIRE_HELLO,
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+		.abi_minor = RBK_ABI_MINOR,
+		.features = KNOWN_FEATURES,
+	};
+	struct client_message message = {&hello.request, sizeof(hello), NULL, 0, -1};
+	struct client_answer answer;
+	int r;
+
+	snprintf(hello.name, sizeof(hello.name), "%s", name);
+	r = client_request(rbk, &message, &answer, error);
+	if (r)
+		return r;
+	rbk->features = answer.reply.welcome.features & KNOWN_FEATURES;
+	rbk->max_ring_entries = answer.reply.welcome.max_ring_entries;
+	return 0;
+}
+
+RBK_EXPORT int rbk_connect(const struct rbk_options *options, struct rbk **ret,
+			   struct rbk_error *error)
+{
+	client_cleanup(client_unrefp) struct rbk *rbk = NULL;
+	struct rbk_options defaults = {.size = sizeof(defaults)};
+	const char *name;
+	int r;
+
+	if (!options)
+		options = &defaults;
+	if (!ret || options->size < sizeof(*options))
+		return client_error(error, -EINVAL, "rbk_options.size is not set");
+	name = options->name ? options->name : program_invocation_short_name;
+	if (options->name && strlen(name) >= RBK_WIRE_NAME_BYTES)
+		return client_error(error, -EINVAL, "the client's name is longer than %u bytes",
+				    RBK_WIRE_NAME_BYTES - 1);
+
+	r = connection_new(&rbk, error);
+	if (r)
+		return r;
+	rbk->timeout_ns = options->timeout_ns ? options->timeout_ns : CONNECT_TIMEOUT_NS;
+	r = open_socket(rbk, options->socket_path, error);
+	if (r)
+		return r;
+	r = say_hello(rbk, name, error);
+	if (r)
+		return r;
+	*ret = rbk;
+	rbk = NULL;
+	return 0;
+}
+
+RBK_EXPORT struct rbk *rbk_disconnect(struct rbk *rbk)
+{
+	if (rbk && !client_is_child(rbk))
+		client_lose(rbk, -ECONNRESET);
+	return client_unref(rbk);
+}
+
+RBK_EXPORT uint64_t rbk_features(const struct rbk *rbk)
+{
+	return rbk->features;
+}
+
+_Static_assert(sizeof(struct rbk_device) == sizeof(struct rbk_wire_device), "mirrored");
+_Static_assert(offsetof(struct rbk_device, kind) == offsetof(struct rbk_wire_device, kind), "");
+_Static_assert(offsetof(struct rbk_device, memory_bytes) ==
+		       offsetof(struct rbk_wire_device, memory_bytes),
+	       "mirrored");
+_Static_assert(offsetof(struct rbk_device, paths) == offsetof(struct rbk_wire_device, paths), "");
+_Static_assert((int)RBK_DEVICE_KIND_CPU == (int)RBK_WIRE_DEVICE_CPU, "mirrored");
+_Static_assert((int)RBK_DEVICE_KIND_GPU == (int)RBK_WIRE_DEVICE_GPU, "mirrored");
+_Static_assert((int)RBK_DEVICE_KIND_SOFTWARE_GPU == (int)RBK_WIRE_DEVICE_SOFTWARE_GPU, "mirrored");
+
+RBK_EXPORT int rbk_devices(struct rbk *rbk, struct rbk_device *devices, unsigned int max_devices,
+			   unsigned int *ret_n_devices)
+{
+	struct rbk_wire_request request = {.type = RBK_WIRE_DEVICES};
+	struct client_message message = {&request, sizeof(request), NULL, 0, -1};
+	struct client_answer answer;
+	unsigned int n;
+	int r;
+
+	r = client_request(rbk, &message, &answer, NULL);
+	if (r)
+		return r;
+	n = answer.reply.devices.n_devices;
+	if (max_devices > 0)
+		memcpy(devices, answer.reply.devices.devices,
+		       (n < max_devices ? n : max_devices) * sizeof(*devices));
+	*ret_n_devices = n;
+	return 0;
+}
+
+#define STATS_OFFSET sizeof(struct rbk_wire_reply)
+_Static_assert(sizeof(struct rbk_stats) == sizeof(struct rbk_wire_stats) - STATS_OFFSET, "");
+_Static_assert(offsetof(struct rbk_stats, session_reasons) ==
+		       offsetof(struct rbk_wire_stats, session_reasons) - STATS_OFFSET,
+	       "mirrored");
+_Static_assert(offsetof(struct rbk_stats, host_bytes) ==
+		       offsetof(struct rbk_wire_stats, host_bytes) - STATS_OFFSET,
+	       "mirrored");
+_Static_assert(offsetof(struct rbk_stats, sessions_ended_hostile) ==
+		       offsetof(struct rbk_wire_stats, sessions_ended_hostile) - STATS_OFFSET,
+	       "mirrored");
+
+RBK_EXPORT int rbk_stats(struct rbk *rbk, struct rbk_stats *ret)
+{
+	struct rbk_wire_request request = {.type = RBK_WIRE_STATS};
+	struct client_message message = {&request, sizeof(request), NULL, 0, -1};
+	struct client_answer answer;
+	int r;
+
+	r = client_request(rbk, &message, &answer, NULL);
+	if (r)
+		return r;
+	memcpy(ret, (const char *)&answer.reply.stats + STATS_OFFSET, sizeof(*ret));
+	return 0;
+}
+
+RBK_EXPORT const char *rbk_reason_name(unsigned int reason)
+{
+	static const char *const names[RBK_REASON_COUNT] = {
+		[RBK_REASON_NONE] = "none",
+		[RBK_REASON_GPU_AVAILABLE] = "gpu-available",
+		[RBK_REASON_GPU_UNAVAILABLE] = "gpu-unavailable",
+		[RBK_REASON_CPU_FALLBACK] = "cpu-fallback",
+		[RBK_REASON_COST_MODEL] = "cost-model",
+		[RBK_REASON_MEMORY_CONSTRAINT] = "memory-constraint",
+		[RBK_REASON_USER_PREFERENCE] = "user-preference",
+		[RBK_REASON_BELOW_THRESHOLD] = "below-threshold",
+		[RBK_REASON_CONTENTION] = "contention",
+		[RBK_REASON_BREAKER_OPEN] = "breaker-open",
+	};
+
+	return reason < RBK_REASON_COUNT ? names[reason] : "unknown";
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Plans
+ *
+ * A description travels in the request itself, or, if it is larger than a message, in a memfd that
+ * nobody can change any more.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "libclient/private.h"
+
+struct rbk_plan {
+	struct rbk *rbk;
+	struct rbk_plan_info info;
+};
+
+static void free_pointer(void *pointer)
+{
+	free(*(void **)pointer);
+}
+
+/* Return: 0 and a sealed memfd that holds @desc; negative errno. */
+static int memfd_of(const void *desc, size_t bytes, int *ret_fd)
+{
+	client_cleanup(client_close) int fd = -1;
+	size_t done = 0;
+	int r;
+
+	r = client_memfd_new("ringbroker-plan", bytes, &fd);
+	if (r)
+		return r;
+	while (done < bytes) {
+		ssize_t n = pwrite(fd, (const char *)desc + done, bytes - done, (off_t)done);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n > 0)
+			done += (size_t)n;
+	}
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SEAL))
+		return -errno;
+	*ret_fd = fd;
+	fd = -1;
+	return 0;
+}
+
+RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, uint32_t max_count,
+			    struct rbk_plan **ret, struct rbk_error *error)
+{
+	client_cleanup(free_pointer) struct rbk_plan *plan = NULL;
+	client_cleanup(free_pointer) void *desc = NULL;
+	client_cleanup(client_close) int fd = -1;
+	struct rbk_wire_plan_add request = {.request.type = RBK_WIRE_PLAN_ADD};
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct client_answer answer;
+	size_t desc_bytes;
+	int r;
+
+	r = client_check(rbk, error);
+	if (r)
+		return r;
+	if (!builder)
+		return client_error(error, -EINVAL, "there is no builder");
+	r = client_describe(builder, rbk, max_count, &desc, &desc_bytes, error);
+	if (r)
+		return r;
+	plan = calloc(1, sizeof(*plan));
+	if (!plan)
+		return client_error(error, -ENOMEM, "out of memory");
+
+	request.desc_bytes = (uint32_t)desc_bytes;
+	if (desc_bytes <= RBK_WIRE_MAX_BYTES - sizeof(request)) {
+		message.tail = desc;
+		message.tail_bytes = desc_bytes;
+	} else {
+		r = memfd_of(desc, desc_bytes, &fd);
+		if (r)
+			return client_error(error, r, "cannot make a description of %zu bytes: %m",
+					    desc_bytes);
+		request.flags = RBK_WIRE_PLAN_FD;
+		message.fd = fd;
+	}
+	r = client_request(rbk, &message, &answer, error);
+	if (r)
+		return r;
+
+	plan->rbk = client_ref(rbk);
+	plan->info = (struct rbk_plan_info){
+		.id = answer.reply.plan.id,
+		.devices = answer.reply.plan.devices,
+		.n_refs = builder->n_refs,
+		.max_count = max_count,
+		.constant_bytes = answer.reply.plan.constant_bytes,
+		.scratch_bytes = answer.reply.plan.scratch_bytes,
+		.flops_fixed = answer.reply.plan.flops_fixed,
+		.flops_row = answer.reply.plan.flops_row,
+		.bytes_fixed = answer.reply.plan.bytes_fixed,
+		.bytes_row = answer.reply.plan.bytes_row,
+	};
+	*ret = plan;
+	plan = NULL;
+	return 0;
+}
+
+RBK_EXPORT struct rbk_plan *rbk_plan_free(struct rbk_plan *plan)
+{
+	if (!plan)
+		return NULL;
+	client_request_id(plan->rbk, RBK_WIRE_PLAN_REMOVE, plan->info.id, NULL);
+	client_unref(plan->rbk);
+	free(plan);
+	return NULL;
+}
+
+RBK_EXPORT uint32_t rbk_plan_id(const struct rbk_plan *plan)
+{
+	return plan->info.id;
+}
+
+RBK_EXPORT void rbk_plan_info(const struct rbk_plan *plan, struct rbk_plan_info *ret)
+{
+	*ret = plan->info;
+}

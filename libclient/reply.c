@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Checking what the broker answers
+ *
+ * The broker is trusted with the client's data, but not with the client's memory safety: a broken
+ * or foreign program behind the socket must lead to -EPROTO and not to a crash. Everything is
+ * checked here, once, before anybody else looks at an answer; the callers then rely on it.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "libclient/private.h"
+
+struct reply_shape {
+	size_t bytes;
+	unsigned int n_fds;
+};
+
+static const struct reply_shape reply_shapes[] = {
+	[RBK_WIRE_HELLO] = {sizeof(struct rbk_wire_welcome), 0},
+	[RBK_WIRE_RING_ADD] = {sizeof(struct rbk_wire_ring), 3},
+	[RBK_WIRE_RING_REMOVE] = {sizeof(struct rbk_wire_reply), 0},
+	[RBK_WIRE_ARENA_ADD] = {sizeof(struct rbk_wire_id_reply), 0},
+	[RBK_WIRE_ARENA_REMOVE] = {sizeof(struct rbk_wire_reply), 0},
+	[RBK_WIRE_PLAN_ADD] = {sizeof(struct rbk_wire_plan), 0},
+	[RBK_WIRE_PLAN_REMOVE] = {sizeof(struct rbk_wire_reply), 0},
+	[RBK_WIRE_DEVICES] = {sizeof(struct rbk_wire_devices), 0},
+	[RBK_WIRE_STATS] = {sizeof(struct rbk_wire_stats), 0},
+};
+
+/* Areas are page multiples; no page is larger than this. */
+#define REPLY_PAGE_BYTES_MAX (2u << 20)
+
+static bool text_ends(const char *text, size_t bytes)
+{
+	return memchr(text, '\0', bytes) != NULL;
+}
+
+static int check_welcome(const struct rbk_wire_welcome *welcome, struct rbk_error *error)
+{
+	if (welcome->abi_major != RBK_ABI_MAJOR)
+		return client_error(error, -EPROTO,
+				    "the broker accepted version %d.%d, but answered with %u.%u",
+				    RBK_ABI_MAJOR, RBK_ABI_MINOR, welcome->abi_major,
+				    welcome->abi_minor);
+	if (!text_ends(welcome->broker, sizeof(welcome->broker)))
+		return client_error(error, -EPROTO, "the broker's name does not end");
+	return 0;
+}
+
+static int check_ring(const struct rbk_wire_ring *ring, struct rbk_error *error)
+{
+	uint32_t n = ring->n_entries;
+
+	if (n == 0 || (n & (n - 1)) != 0 || n > RBK_MAX_RING_ENTRIES)
+		return client_error(error, -EPROTO, "the broker made a ring of %u entries", n);
+	if (ring->sq_bytes < RBK_SQ_AREA_BYTES(n) ||
+	    ring->sq_bytes - RBK_SQ_AREA_BYTES(n) >= REPLY_PAGE_BYTES_MAX ||
+	    ring->cq_bytes < RBK_CQ_AREA_BYTES(n) ||
+	    ring->cq_bytes - RBK_CQ_AREA_BYTES(n) >= REPLY_PAGE_BYTES_MAX)
+		return client_error(error, -EPROTO,
+				    "the broker made areas of %" PRIu64 " and %" PRIu64
+				    " bytes for a ring of %u entries",
+				    ring->sq_bytes, ring->cq_bytes, n);
+	return 0;
+}
+
+static int check_devices(const struct rbk_wire_devices *devices, struct rbk_error *error)
+{
+	if (devices->n_devices > RBK_MAX_DEVICES)
+		return client_error(error, -EPROTO, "the broker listed %u devices",
+				    devices->n_devices);
+	for (uint32_t i = 0; i < devices->n_devices; i++) {
+		const struct rbk_wire_device *device = &devices->devices[i];
+
+		if (!text_ends(device->name, sizeof(device->name)) ||
+		    !text_ends(device->driver, sizeof(device->driver)) ||
+		    !text_ends(device->paths, sizeof(device->paths)))
+			return client_error(error, -EPROTO, "a name of device %u does not end", i);
+	}
+	return 0;
+}
+
+int client_reply_check(const union client_reply *reply, size_t bytes, unsigned int n_fds,
+		       uint32_t type, struct rbk_error *error)
+{
+	const struct reply_shape *shape;
+
+	if (bytes < sizeof(reply->head))
+		return client_error(error, -EPROTO, "the broker's answer has %zu bytes only",
+				    bytes);
+	if (type == 0 || type >= sizeof(reply_shapes) / sizeof(reply_shapes[0]) ||
+	    reply->head.type != type)
+		return client_error(error, -EPROTO,
+				    "the broker answered a request of type %u with type %u", type,
+				    reply->head.type);
+	shape = &reply_shapes[type];
+	if (!text_ends(reply->head.text, sizeof(reply->head.text)))
+		return client_error(error, -EPROTO, "the broker's sentence does not end");
+	if (reply->head.res > 0 || reply->head.res < -4095)
+		return client_error(error, -EPROTO, "the broker answered with result %d",
+				    reply->head.res);
+
+	/* A no may be shorter than a yes; it comes without descriptors. */
+	if (bytes != shape->bytes && (reply->head.res == 0 || bytes != sizeof(reply->head)))
+		return client_error(error, -EPROTO,
+				    "the broker's answer of type %u has %zu bytes instead of %zu",
+				    type, bytes, shape->bytes);
+	if (n_fds != (reply->head.res == 0 ? shape->n_fds : 0))
+		return client_error(error, -EPROTO,
+				    "the broker's answer of type %u came with %u descriptors", type,
+				    n_fds);
+	if (reply->head.res < 0)
+		return 0;
+
+	switch (type) {
+	case RBK_WIRE_HELLO:
+		return check_welcome(&reply->welcome, error);
+	case RBK_WIRE_RING_ADD:
+		return check_ring(&reply->ring, error);
+	case RBK_WIRE_ARENA_ADD:
+		if (reply->id.id >= RBK_REF_ARENA(RBK_REF_INVALID))
+			return client_error(error, -EPROTO, "the broker named an arena %u",
+					    reply->id.id);
+		return 0;
+	case RBK_WIRE_DEVICES:
+		return check_devices(&reply->devices, error);
+	default:
+		return 0;
+	}
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests on the control socket
+ *
+ * Any number of threads make requests at the same time and the broker answers in any order: a plan
+ * takes long to prepare, and nobody else should wait for it. There is no thread of our own, so one
+ * of those who wait reads for all: it receives an answer, gives it to the request with that
+ * cookie, wakes everybody, and when its own has come, another one takes over. Sending needs no
+ * lock, because a packet is sent whole.
+ *
+ * A request that nobody waits for any more, because its time was up, stays in the list: its late
+ * answer is not a mistake of the broker, and what it made must be given back.
+ *
+ * Whatever goes wrong on the socket ends the connection for everybody: client_lose() stores why,
+ * wakes all who wait for answers, and shuts the bells so that those who sleep in a ring wake up.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libclient/private.h"
+
+/* More late answers than that, and the broker is taken for lost. */
+#define REQUESTS_ABANDONED_MAX 256
+
+struct client_request {
+	struct client_request *next;
+	uint32_t type;
+	uint32_t cookie;
+	bool done;
+	bool abandoned;
+	struct client_answer *answer; /* of who waits */
+	int r;
+	struct rbk_error error;
+};
+
+/* What recvmsg() filled in; one byte more than any answer, to see those that are longer. */
+struct packet {
+	union {
+		union client_reply reply;
+		unsigned char bytes[sizeof(union client_reply) + 1];
+	};
+	size_t n_bytes;
+	int fds[RBK_WIRE_MAX_FDS];
+	unsigned int n_fds;
+};
+
+static void packet_close(struct packet *packet)
+{
+	while (packet->n_fds > 0)
+		client_close(&packet->fds[--packet->n_fds]);
+}
+
+/* Under the lock. */
+static void lose(struct rbk *rbk, int r)
+{
+	if (rbk->lost)
+		return;
+	__atomic_store_n(&rbk->lost, r, __ATOMIC_RELEASE);
+	shutdown(rbk->fd, SHUT_RDWR);
+	for (struct client_ring_cold *ring = rbk->rings; ring; ring = ring->next)
+		shutdown(ring->bell, SHUT_RDWR);
+	pthread_cond_broadcast(&rbk->changed);
+}
+
+void client_lose(struct rbk *rbk, int r)
+{
+	pthread_mutex_lock(&rbk->lock);
+	lose(rbk, r);
+	pthread_mutex_unlock(&rbk->lock);
+}
+
+int client_check(const struct rbk *rbk, struct rbk_error *error)
+{
+	int r;
+
+	if (client_is_child(rbk))
+		return client_error(error, -ECHILD,
+				    "the connection belongs to the parent process: connect anew");
+	r = __atomic_load_n(&rbk->lost, __ATOMIC_ACQUIRE);
+	if (r == -EPROTO)
+		return client_error(error, r, "the broker broke the protocol");
+	if (r)
+		return client_error(error, r, "the broker is gone, or it ended this session");
+	return 0;
+}
+
+static void request_unlink(struct rbk *rbk, struct client_request *request)
+{
+	struct client_request **link = &rbk->requests;
+
+	while (*link != request)
+		link = &(*link)->next;
+	*link = request->next;
+	rbk->n_abandoned -= request->abandoned;
+}
+
+/* Return: 0; negative errno, if the message cannot be sent. A broker that hung up is not noticed
+ * here: what it said before doing so is still to be read. */
+static int send_message(struct rbk *rbk, const struct client_message *message, int flags)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec parts[2] = {
+		{message->request, message->request_bytes},
+		{(void *)message->tail, message->tail_bytes},
+	};
+	struct msghdr header = {.msg_iov = parts, .msg_iovlen = message->tail_bytes ? 2 : 1};
+	ssize_t n;
+
+	if (message->fd >= 0) {
+		header.msg_control = control.bytes;
+		header.msg_controllen = sizeof(control.bytes);
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.header), &message->fd, sizeof(int));
+	}
+	do
+		n = sendmsg(rbk->fd, &header, MSG_NOSIGNAL | flags);
+	while (n < 0 && errno == EINTR);
+	if (n < 0 && errno != EPIPE && errno != ECONNRESET)
+		return errno == EAGAIN ? -ETIME : -errno;
+	return 0;
+}
+
+/* Return: 0; -EAGAIN if there is no answer; -ECONNRESET, -EPROTO: the connection is lost. */
+static int receive_packet(int fd, struct packet *packet)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(RBK_WIRE_MAX_FDS * sizeof(int))];
+	} control;
+	struct iovec part = {packet->bytes, sizeof(packet->bytes)};
+	struct msghdr header = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	ssize_t n;
+	int n_resets = 0;
+
+	packet->n_fds = 0;
+	do
+		n = recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	/* A reset is told before what was sent before it: read on once. */
+	while (n < 0 && (errno == EINTR || (errno == ECONNRESET && n_resets++ == 0)));
+	if (n < 0)
+		return errno == EAGAIN ? -EAGAIN : -ECONNRESET;
+
+	for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(&header); cmsg; cmsg = CMSG_NXTHDR(&header, cmsg))
+		if (cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_RIGHTS) {
+			packet->n_fds = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+			memcpy(packet->fds, CMSG_DATA(cmsg), packet->n_fds * sizeof(int));
+		}
+	if (n == 0 || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
+	    (size_t)n > sizeof(union client_reply)) {
+		packet_close(packet);
+		return n == 0 ? -ECONNRESET : -EPROTO;
+	}
+	packet->n_bytes = (size_t)n;
+	return 0;
+}
+
+/* Waits until the socket can be read. Return: 0; -ETIME; -ECONNRESET if that is impossible. */
+static int wait_readable(int fd, uint64_t deadline_ns)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+
+	for (;;) {
+		uint64_t now_ns = client_now_ns(), left_ns;
+		struct timespec left;
+		int n;
+
+		left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+		left.tv_sec = (time_t)(left_ns / 1000000000u);
+		left.tv_nsec = (long)(left_ns % 1000000000u);
+		n = ppoll(&poll_fd, 1, deadline_ns == CLIENT_NEVER ? NULL : &left, NULL);
+		if (n > 0)
+			return 0;
+		if (n == 0 && left_ns == 0)
+			return -ETIME;
+		if (n < 0 && errno != EINTR)
+			return -ECONNRESET;
+	}
+}
+
+/* Something was made for a request that nobody waits for: gives it back. Under the lock; neither
+ * waits nor fails, the session's end will clean up too. */
+static void give_back(struct rbk *rbk, uint32_t type, uint32_t id)
+{
+	struct rbk_wire_id remove = {.request.type = type + 1, .id = id};
+	struct client_message message = {&remove.request, sizeof(remove), NULL, 0, -1};
+	struct client_request *request;
+
+	request = calloc(1, sizeof(*request));
+	if (!request)
+		return;
+	request->type = remove.request.type;
+	request->cookie = remove.request.cookie = rbk->next_cookie++;
+	if (send_message(rbk, &message, MSG_DONTWAIT)) {
+		free(request);
+		return;
+	}
+	request->abandoned = true;
+	request->next = rbk->requests;
+	rbk->requests = request;
+	rbk->n_abandoned++;
+}
+
+_Static_assert(RBK_WIRE_RING_REMOVE == RBK_WIRE_RING_ADD + 1, "give_back() relies on it");
+_Static_assert(RBK_WIRE_ARENA_REMOVE == RBK_WIRE_ARENA_ADD + 1, "give_back() relies on it");
+_Static_assert(RBK_WIRE_PLAN_REMOVE == RBK_WIRE_PLAN_ADD + 1, "give_back() relies on it");
+
+/* The id that an answer names, for give_back(). */
+static bool reply_names(const union client_reply *reply, uint32_t type, uint32_t *ret_id)
+{
+	switch (reply->head.res == 0 ? type : 0) {
+	case RBK_WIRE_RING_ADD:
+		*ret_id = reply->ring.id;
+		return true;
+	case RBK_WIRE_ARENA_ADD:
+		*ret_id = reply->id.id;
+		return true;
+	case RBK_WIRE_PLAN_ADD:
+		*ret_id = reply->plan.id;
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Gives a packet to the request that it answers. Under the lock. Takes over its descriptors. */
+static void deliver(struct rbk *rbk, struct packet *packet)
+{
+	struct client_request *request;
+	struct rbk_error error;
+	uint32_t id;
+
+	for (request = rbk->requests; request; request = request->next)
+		if (!request->done && packet->n_bytes >= sizeof(struct rbk_wire_reply) &&
+		    request->cookie == packet->reply.head.cookie)
+			break;
+	if (!request || client_reply_check(&packet->reply, packet->n_bytes, packet->n_fds,
+					   request->type, &error)) {
+		packet_close(packet);
+		if (request && !request->abandoned) {
+			request->done = true;
+			request->r = -EPROTO;
+			request->error = error;
+		}
+		lose(rbk, -EPROTO);
+		return;
+	}
+	if (request->abandoned) {
+		packet_close(packet);
+		if (reply_names(&packet->reply, request->type, &id))
+			give_back(rbk, request->type, id);
+		request_unlink(rbk, request);
+		free(request);
+		return;
+	}
+
+	request->done = true;
+	request->r = packet->reply.head.res;
+	if (request->r)
+		client_error(&request->error, request->r, "%s",
+			     packet->reply.head.text[0] ? packet->reply.head.text
+							: "the broker refused without a reason");
+	memcpy(&request->answer->reply, &packet->reply, packet->n_bytes);
+	memcpy(request->answer->fds, packet->fds, sizeof(packet->fds));
+	request->answer->n_fds = packet->n_fds;
+}
+
+/* Waits for the answer to @request, reading for everybody or while somebody else does. Under the
+ * lock. Return: 0 if it is done or lost; -ETIME. */
+static int wait_done(struct rbk *rbk, struct client_request *request, uint64_t deadline_ns)
+{
+	struct timespec deadline = {(time_t)(deadline_ns / 1000000000u),
+				    (long)(deadline_ns % 1000000000u)};
+	struct packet packet;
+	int r = 0;
+
+	while (!request->done && !rbk->lost && r != -ETIME) {
+		if (rbk->reading) {
+			r = pthread_cond_timedwait(&rbk->changed, &rbk->lock, &deadline) ? -ETIME
+											 : 0;
+			continue;
+		}
+
+		rbk->reading = true;
+		pthread_mutex_unlock(&rbk->lock);
+		r = wait_readable(rbk->fd, deadline_ns);
+		if (!r)
+			r = receive_packet(rbk->fd, &packet);
+		pthread_mutex_lock(&rbk->lock);
+		rbk->reading = false;
+
+		if (!r)
+			deliver(rbk, &packet);
+		else if (r != -ETIME && r != -EAGAIN)
+			lose(rbk, r);
+		pthread_cond_broadcast(&rbk->changed);
+	}
+	return request->done || rbk->lost ? 0 : -ETIME;
+}
+
+int client_request(struct rbk *rbk, const struct client_message *message, struct client_answer *ret,
+		   struct rbk_error *error)
+{
+	struct client_request *request;
+	uint64_t deadline_ns;
+	int r;
+
+	r = client_check(rbk, error);
+	if (r)
+		return r;
+	request = calloc(1, sizeof(*request));
+	if (!request)
+		return client_error(error, -ENOMEM, "out of memory");
+	ret->n_fds = 0;
+	request->answer = ret;
+	request->type = message->request->type;
+	deadline_ns = client_deadline_ns(rbk->timeout_ns);
+
+	pthread_mutex_lock(&rbk->lock);
+	request->cookie = message->request->cookie = rbk->next_cookie++;
+	request->next = rbk->requests;
+	rbk->requests = request;
+	pthread_mutex_unlock(&rbk->lock);
+
+	r = send_message(rbk, message, 0);
+
+	pthread_mutex_lock(&rbk->lock);
+	if (r) {
+		client_error(&request->error, r, "cannot send to the broker: %m");
+	} else if (wait_done(rbk, request, deadline_ns)) {
+		r = client_error(error, -ETIME, "the broker did not answer within %.3g s",
+				 (double)rbk->timeout_ns / 1e9);
+		request->abandoned = true;
+		if (++rbk->n_abandoned > REQUESTS_ABANDONED_MAX)
+			lose(rbk, -ECONNRESET);
+		pthread_mutex_unlock(&rbk->lock);
+		return r;
+	} else if (request->done) {
+		r = request->r;
+	} else {
+		r = client_check(rbk, &request->error);
+	}
+	request_unlink(rbk, request);
+	pthread_mutex_unlock(&rbk->lock);
+
+	if (r && error)
+		*error = request->error;
+	free(request);
+	return r;
+}
+
+int client_request_id(struct rbk *rbk, uint32_t type, uint32_t id, struct rbk_error *error)
+{
+	struct rbk_wire_id request = {.request.type = type, .id = id};
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct client_answer answer;
+
+	return client_request(rbk, &message, &answer, error);
+}
+
+void client_requests_free(struct rbk *rbk)
+{
+	while (rbk->requests) {
+		struct client_request *request = rbk->requests;
+
+		rbk->requests = request->next;
+		free(request);
+	}
+}

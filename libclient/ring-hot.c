@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Using rings
+ *
+ * Indices of our own are private and only published; the broker's are read with acquire, checked
+ * against ours, and remembered, so that most entries touch no line that the broker writes.
+ *
+ * Waiting has three steps. A few hundred looks without a clock, which is all that a small task
+ * takes; then spinning with a budget that follows recent waits, because spinning pays only if it
+ * ends before a sleep and its wake-up would; then the sleep of abi.h: announce a token, look once
+ * more, and wait for a byte through the bell.
+ *
+ * A broker that dies says nothing. Whoever sleeps sees the end of file of the bell; whoever only
+ * peeks or submits would not, so that every now and then ring_tick() looks at the clock, and when
+ * enough time has passed, at the bell. Completions that were published before are still returned:
+ * after the loss is noticed, the index is read once more.
+ *
+ * In a fork()ed child the struct is all zero. No entry is free, nothing was taken and no completion
+ * is there, so that each function ends in its slow path, which looks for the missing ring->cold.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "libclient/private.h"
+#include "shm/ring.h"
+
+#define likely(x)           __builtin_expect(!!(x), 1)
+#define unlikely(x)         __builtin_expect(!!(x), 0)
+#define cold_path           __attribute__((__cold__, __noinline__))
+
+#define LOOKS_WITHOUT_CLOCK 256u      /* before spinning: 0.1 to 0.3 us */
+#define LOOKS_PER_CLOCK     16u       /* while spinning */
+#define PROBE_EVERY_MAX     64u       /* calls between two looks at the clock */
+#define PROBE_CLOCK_NS      10000000u /* no longer than that between two looks, if possible */
+#define PROBE_BELL_NS       20000000u /* between two looks at the bell */
+#define BELL_DRAIN_MAX      64        /* bytes taken from the bell at once */
+#define SPIN_TRY_AFTER      16u       /* waits without spinning until one tries again */
+#define SPIN_MARGIN_NS      2000u
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* ---- Losing the broker ---- */
+
+/* Takes what is in the bell. It must not be needed: nobody sleeps. */
+static void bell_drain(struct rbk_ring *ring)
+{
+	char bytes[64];
+
+	for (int i = 0; i < BELL_DRAIN_MAX; i++) {
+		ssize_t n = recv(ring->cold->bell, bytes, sizeof(bytes), MSG_DONTWAIT);
+
+		if (n > 0 || (n < 0 && errno == EINTR))
+			continue;
+		/* A reset is an end too: the broker died before it read our last byte. */
+		if ((n == 0 || errno != EAGAIN) && !ring->lost)
+			ring->lost = -ECONNRESET;
+		return;
+	}
+}
+
+/* Is the ring over? Sets ring->lost. The bell is looked at only if @and_bell. */
+static bool ring_is_over(struct rbk_ring *ring, bool and_bell)
+{
+	if (ring->lost)
+		return true;
+	ring->lost = __atomic_load_n(&ring->cold->rbk->lost, __ATOMIC_ACQUIRE);
+	if (!ring->lost && __atomic_load_n(&ring->cq->closed, __ATOMIC_ACQUIRE))
+		ring->lost = -ECONNRESET;
+	if (!ring->lost && and_bell)
+		bell_drain(ring);
+	return ring->lost != 0;
+}
+
+/*
+ * Looks at the clock after at most PROBE_EVERY_MAX calls, more often if calls are rare, and at the
+ * bell each PROBE_BELL_NS.
+ */
+static cold_path void ring_probe(struct rbk_ring *ring)
+{
+	uint64_t now_ns = client_now_ns();
+
+	if (now_ns - ring->probe_clock_ns > PROBE_CLOCK_NS)
+		ring->probe_every = 1;
+	else if (ring->probe_every < PROBE_EVERY_MAX)
+		ring->probe_every *= 2;
+	ring->probe_in = ring->probe_every;
+	ring->probe_clock_ns = now_ns;
+	if (now_ns - ring->probe_bell_ns > PROBE_BELL_NS) {
+		ring->probe_bell_ns = now_ns;
+		ring_is_over(ring, !ring->armed);
+	}
+}
+
+static inline void ring_tick(struct rbk_ring *ring)
+{
+	if (unlikely(--ring->probe_in == 0))
+		ring_probe(ring);
+}
+
+/* Wakes the broker if it sleeps, once per sleep. */
+static inline void wake_broker(struct rbk_ring *ring)
+{
+	uint32_t token = rbk_ring_sleep_token(&ring->cq->sq_wait);
+
+	if (likely(token == 0 || token == ring->sq_rung))
+		return;
+	ring->sq_rung = token;
+	/* EAGAIN: bytes are on their way already. */
+	if (send(ring->cold->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN &&
+	    errno != EINTR && !ring->lost)
+		ring->lost = -ECONNRESET;
+}
+
+/* ---- Submitting ---- */
+
+static cold_path struct rbk_sqe *get_sqe_slow(struct rbk_ring *ring)
+{
+	uint32_t n_used;
+
+	if (!ring->cold)
+		return NULL;
+	/* Pairs with the broker's publication after it copied the entries. */
+	ring->sq_head = rbk_ring_observe(&ring->cq->sq_head);
+	n_used = ring->sq_tail - ring->sq_head;
+	if (n_used > ring->n_entries && !ring->lost)
+		ring->lost = -EPROTO;
+	if (n_used >= ring->n_entries)
+		return NULL;
+	return &ring->sq->sqes[ring->sq_tail++ & ring->mask];
+}
+
+RBK_EXPORT struct rbk_sqe *rbk_get_sqe(struct rbk_ring *ring)
+{
+	if (unlikely(ring->sq_tail - ring->sq_head >= ring->n_entries))
+		return get_sqe_slow(ring);
+	return &ring->sq->sqes[ring->sq_tail++ & ring->mask];
+}
+
+static cold_path int submit_nothing(struct rbk_ring *ring)
+{
+	if (!ring->cold)
+		return -ECHILD;
+	ring_tick(ring);
+	return ring->lost;
+}
+
+RBK_EXPORT int rbk_submit(struct rbk_ring *ring)
+{
+	uint32_t n = ring->sq_tail - ring->sq_published;
+
+	if (unlikely(n == 0))
+		return submit_nothing(ring);
+	if (unlikely(ring->lost))
+		return ring->lost;
+	/* Pairs with the broker's acquire load: the entries are complete. */
+	rbk_ring_publish(&ring->sq->sq_tail, ring->sq_tail);
+	ring->sq_published = ring->sq_tail;
+	wake_broker(ring);
+	if (unlikely(__atomic_load_n(&ring->cq->closed, __ATOMIC_RELAXED)) && !ring->lost)
+		ring->lost = -ECONNRESET;
+	ring_tick(ring);
+	return unlikely(ring->lost) ? ring->lost : (int)n;
+}
+
+RBK_EXPORT unsigned int rbk_sq_ready(const struct rbk_ring *ring)
+{
+	return ring->cold ? ring->sq_tail - rbk_ring_observe(&ring->cq->sq_head) : 0;
+}
+
+RBK_EXPORT unsigned int rbk_sq_space_left(const struct rbk_ring *ring)
+{
+	unsigned int n_used = rbk_sq_ready(ring);
+
+	return n_used < ring->n_entries ? ring->n_entries - n_used : 0;
+}
+
+/* ---- Consuming ---- */
+
+/* An event loop's sleep is over. */
+static cold_path void disarm(struct rbk_ring *ring)
+{
+	ring->armed = false;
+	rbk_ring_announce_awake(&ring->sq->cq_wait);
+	bell_drain(ring);
+}
+
+/* Reads the broker's index. Return: completions that can be consumed; 0 with ring->lost set if the
+ * index is impossible. */
+static inline uint32_t look(struct rbk_ring *ring)
+{
+	/* Pairs with the broker's publication after it wrote the completions. */
+	uint32_t tail = rbk_ring_observe(&ring->cq->cq_tail);
+
+	if (unlikely(tail - ring->cq_head > ring->n_entries)) {
+		ring->lost = -EPROTO;
+		return 0;
+	}
+	ring->cq_tail = tail;
+	return tail - ring->cq_head;
+}
+
+/* There was none at the last look. Return: 0 if there is now; as rbk_peek_cqe(). */
+static __attribute__((__noinline__)) int refill(struct rbk_ring *ring)
+{
+	if (unlikely(!ring->cold))
+		return -ECHILD;
+	if (unlikely(ring->armed))
+		disarm(ring);
+	if (look(ring) > 0)
+		return 0;
+	ring_tick(ring);
+	if (likely(!ring->lost && !__atomic_load_n(&ring->cq->closed, __ATOMIC_RELAXED)))
+		return -EAGAIN;
+	/* What was published before the loss was noticed. */
+	ring_is_over(ring, false);
+	return ring->lost != -EPROTO && look(ring) > 0 ? 0 : ring->lost;
+}
+
+RBK_EXPORT int rbk_peek_cqe(struct rbk_ring *ring, const struct rbk_cqe **ret)
+{
+	if (ring->cq_head == ring->cq_tail) {
+		int r = refill(ring);
+
+		if (r)
+			return r;
+	}
+	*ret = &ring->cq->cqes[ring->cq_head & ring->mask];
+	return 0;
+}
+
+RBK_EXPORT int rbk_peek_batch_cqe(struct rbk_ring *ring, const struct rbk_cqe **cqes,
+				  unsigned int max_cqes)
+{
+	uint32_t n = ring->cq_tail - ring->cq_head;
+
+	if (n < max_cqes) {
+		int r = refill(ring);
+
+		if (r && n == 0)
+			return r == -EAGAIN ? 0 : r;
+		n = ring->cq_tail - ring->cq_head;
+	}
+	if (n > max_cqes)
+		n = max_cqes;
+	for (uint32_t i = 0; i < n; i++)
+		cqes[i] = &ring->cq->cqes[(ring->cq_head + i) & ring->mask];
+	return (int)n;
+}
+
+RBK_EXPORT const struct rbk_cqe *rbk_cq_at(struct rbk_ring *ring, unsigned int index)
+{
+	if (unlikely(index >= ring->cq_tail - ring->cq_head)) {
+		if (refill(ring) || index >= ring->cq_tail - ring->cq_head)
+			return NULL;
+	}
+	return &ring->cq->cqes[(ring->cq_head + index) & ring->mask];
+}
+
+RBK_EXPORT void rbk_cq_advance(struct rbk_ring *ring, unsigned int n)
+{
+	uint32_t n_ready = ring->cq_tail - ring->cq_head;
+	bool was_full = ring->sq_published - ring->cq_head > ring->n_entries;
+
+	if (unlikely(n > n_ready))
+		n = n_ready;
+	if (unlikely(n == 0))
+		return;
+	ring->cq_head += n;
+	/* Pairs with the broker's acquire load: the slots are its own again. */
+	rbk_ring_publish(&ring->sq->cq_head, ring->cq_head);
+	/* More entries than completions have room: it may sleep until there is some. */
+	if (unlikely(was_full))
+		wake_broker(ring);
+}
+
+RBK_EXPORT unsigned int rbk_cq_ready(const struct rbk_ring *ring)
+{
+	uint32_t n;
+
+	if (!ring->cold)
+		return 0;
+	n = rbk_ring_observe(&ring->cq->cq_tail) - ring->cq_head;
+	return n <= ring->n_entries ? n : 0;
+}
+
+/* ---- Waiting ---- */
+
+/* A token that differs from the last sleep's and is not 0. */
+static uint32_t next_token(struct rbk_ring *ring)
+{
+	if (++ring->sleep_token == 0)
+		ring->sleep_token = 1;
+	return ring->sleep_token;
+}
+
+/* How long this wait may spin. */
+static uint64_t spin_budget_ns(struct rbk_ring *ring)
+{
+	uint64_t budget_ns;
+
+	if (ring->spin_is_fixed)
+		return ring->spin_ns;
+	budget_ns = 2 * ring->wait_mean_ns + SPIN_MARGIN_NS;
+	if (ring->wait_mean_ns < ring->spin_ns)
+		return budget_ns < ring->spin_ns ? budget_ns : ring->spin_ns;
+	/* Waits that slept were measured with their wake-up: see whether they would be shorter. */
+	if (++ring->spin_skipped >= SPIN_TRY_AFTER) {
+		ring->spin_skipped = 0;
+		return ring->spin_ns;
+	}
+	return 0;
+}
+
+/* A mean over some eight waits; one that is much too long counts as twice the limit only, so that
+ * it is forgotten soon. */
+static void learn_wait(struct rbk_ring *ring, uint64_t wait_ns)
+{
+	if (wait_ns > 2 * (uint64_t)ring->spin_ns)
+		wait_ns = 2 * (uint64_t)ring->spin_ns;
+	ring->wait_mean_ns = (7 * ring->wait_mean_ns + wait_ns) / 8;
+}
+
+/* Waits for a byte. Return: 0 to look again; -ETIME; -EINTR. Sets ring->lost at the end of file. */
+static int sleep_on_bell(struct rbk_ring *ring, uint64_t deadline_ns)
+{
+	struct pollfd poll_fd = {.fd = ring->cold->bell, .events = POLLIN};
+	struct timespec left, *timeout = NULL;
+	char bytes[64];
+	ssize_t n;
+
+	/* Without a deadline one system call is enough, unless the socket does not block. */
+	if (deadline_ns == CLIENT_NEVER) {
+		n = recv(ring->cold->bell, bytes, sizeof(bytes), 0);
+		if (n > 0)
+			return 0;
+		if (n < 0 && errno == EINTR)
+			return -EINTR;
+		if (n == 0 || errno != EAGAIN) {
+			ring->lost = -ECONNRESET;
+			return 0;
+		}
+	} else {
+		uint64_t now_ns = client_now_ns();
+		uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+
+		if (left_ns == 0)
+			return -ETIME;
+		left.tv_sec = (time_t)(left_ns / 1000000000u);
+		left.tv_nsec = (long)(left_ns % 1000000000u);
+		timeout = &left;
+	}
+	if (ppoll(&poll_fd, 1, timeout, NULL) < 0)
+		return errno == EINTR ? -EINTR : -errno;
+	if (poll_fd.revents)
+		bell_drain(ring);
+	return 0;
+}
+
+/* Return: 0 once @n completions are there; as rbk_wait_cqe_timeout(). */
+static cold_path int wait_asleep(struct rbk_ring *ring, uint32_t n, uint64_t deadline_ns)
+{
+	int r = 0;
+
+	while (!r) {
+		rbk_ring_announce_sleep(&ring->sq->cq_wait, next_token(ring));
+		if (look(ring) >= n)
+			break;
+		if (ring_is_over(ring, false)) {
+			r = ring->lost != -EPROTO && look(ring) >= n ? 0 : ring->lost;
+			break;
+		}
+		/* It may sleep on entries that had no room for their completions. */
+		wake_broker(ring);
+		r = sleep_on_bell(ring, deadline_ns);
+	}
+	rbk_ring_announce_awake(&ring->sq->cq_wait);
+	/* One that arrived together with the signal or the end of time is not missed. */
+	if ((r == -ETIME || r == -EINTR) && look(ring) >= n)
+		r = 0;
+	return r;
+}
+
+static int wait_n(struct rbk_ring *ring, uint32_t n, uint64_t timeout_ns)
+{
+	uint64_t budget_ns, start_ns, now_ns, deadline_ns;
+	int r;
+
+	if (ring->cq_tail - ring->cq_head >= n)
+		return 0;
+	r = refill(ring);
+	if (r && r != -EAGAIN)
+		return r;
+
+	budget_ns = spin_budget_ns(ring);
+	if (!ring->spin_is_fixed || budget_ns > 0)
+		for (unsigned int i = 0; i < LOOKS_WITHOUT_CLOCK; i++)
+			if (look(ring) >= n) {
+				learn_wait(ring, 0);
+				return 0;
+			}
+
+	start_ns = now_ns = client_now_ns();
+	deadline_ns = timeout_ns > CLIENT_NEVER - now_ns ? CLIENT_NEVER : now_ns + timeout_ns;
+	while (now_ns - start_ns < budget_ns && now_ns < deadline_ns) {
+		for (unsigned int i = 0; i < LOOKS_PER_CLOCK; i++) {
+			if (look(ring) >= n) {
+				learn_wait(ring, now_ns - start_ns);
+				return 0;
+			}
+			relax();
+		}
+		now_ns = client_now_ns();
+		if (now_ns - ring->probe_bell_ns > PROBE_BELL_NS) {
+			ring->probe_bell_ns = now_ns;
+			ring_is_over(ring, true);
+		}
+		if (ring->lost || __atomic_load_n(&ring->cq->closed, __ATOMIC_RELAXED))
+			break;
+	}
+	r = wait_asleep(ring, n, deadline_ns);
+	learn_wait(ring, client_now_ns() - start_ns);
+	return r;
+}
+
+RBK_EXPORT int rbk_wait_cqe_timeout(struct rbk_ring *ring, const struct rbk_cqe **ret,
+				    uint64_t timeout_ns)
+{
+	int r = wait_n(ring, 1, timeout_ns);
+
+	if (r)
+		return r;
+	*ret = &ring->cq->cqes[ring->cq_head & ring->mask];
+	return 0;
+}
+
+RBK_EXPORT int rbk_wait_cqe(struct rbk_ring *ring, const struct rbk_cqe **ret)
+{
+	return rbk_wait_cqe_timeout(ring, ret, CLIENT_NEVER);
+}
+
+RBK_EXPORT int rbk_submit_and_wait(struct rbk_ring *ring, unsigned int wait_number)
+{
+	int n, r;
+
+	if (wait_number > ring->n_entries && ring->cold)
+		return -EINVAL;
+	n = rbk_submit(ring);
+	if (n < 0 || wait_number == 0)
+		return n;
+	r = wait_n(ring, wait_number, CLIENT_NEVER);
+	return n > 0 || !r ? n : r;
+}
+
+RBK_EXPORT int rbk_ring_arm(struct rbk_ring *ring)
+{
+	int r;
+
+	if (ring->cq_head != ring->cq_tail)
+		return 1;
+	r = refill(ring);
+	if (r != -EAGAIN)
+		return r ? r : 1;
+	if (ring_is_over(ring, false))
+		return look(ring) > 0 ? 1 : ring->lost;
+	ring->armed = true;
+	rbk_ring_announce_sleep(&ring->sq->cq_wait, next_token(ring));
+	if (look(ring) == 0 && !ring_is_over(ring, false)) {
+		wake_broker(ring);
+		return 0;
+	}
+	disarm(ring);
+	return look(ring) > 0 ? 1 : ring->lost;
+}
