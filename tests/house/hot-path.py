@@ -6,7 +6,8 @@
     hot-path.py --self-test CC... -- ALLOW   compiles small files and checks what is caught
 
 What such an object does not define itself it may only take from another hot object or from the
-allow-list ALLOW: one symbol a line, # starts a comment.
+allow-list ALLOW. One symbol a line, for every hot object, or "PATH: SYMBOL" for one source; #
+starts a comment.
 """
 import os
 import subprocess
@@ -17,8 +18,15 @@ import tree
 
 
 def read_allowed(path):
+    """Return: symbols by source; those for every source under ''."""
+    allowed = {'': set()}
     with open(path, encoding='utf-8') as file:
-        return {line.split('#')[0].strip() for line in file} - {''}
+        for line in file:
+            line = line.split('#')[0].strip()
+            source, _, symbol = line.rpartition(':')
+            if symbol:
+                allowed.setdefault(source.strip(), set()).add(symbol.strip())
+    return allowed
 
 
 def symbols(path, *options):
@@ -27,24 +35,28 @@ def symbols(path, *options):
 
 
 def check_objects(objects, allowed):
+    """objects: (source, object) pairs. Return: problems, a permission that nobody needs included."""
     problems = []
     defined = set()
-    for path in objects:
+    for _, path in objects:
         defined |= symbols(path, '--defined-only', '-g')
-    for path in objects:
-        for symbol in sorted(symbols(path, '-u') - defined - allowed):
-            problems.append(f'{os.path.basename(path)}: uses {symbol}, '
-                            'which tests/house/hot-path.allow does not list')
+    for source, path in objects:
+        used = symbols(path, '-u') - defined - allowed['']
+        problems += [f'{source}: uses {symbol}, which tests/house/hot-path.allow does not list'
+                     for symbol in sorted(used - allowed.get(source, set()))]
+    for source in sorted(allowed.keys() - {''}):
+        if source not in {pair[0] for pair in objects}:
+            problems.append(f'{source}: listed in tests/house/hot-path.allow, but not there')
     return problems
 
 
 def objects_of(build, source):
+    """Objects lie below the build folder of the meson.build that names the source."""
     name = os.path.basename(source) + '.o'
+    top = os.path.join(build, os.path.dirname(source))
     found = []
-    for folder, folders, names in os.walk(build):
-        folders[:] = [f for f in folders if f not in ('meson-private', 'meson-logs')]
-        # meson flattens a path into the name: "src_x-hot.c.o".
-        found += [os.path.join(folder, n) for n in names if n == name or n.endswith('_' + name)]
+    for folder, _, names in os.walk(top):
+        found += [os.path.join(folder, n) for n in sorted(names) if n == name]
     return found
 
 
@@ -60,7 +72,7 @@ def main():
         found = objects_of(build, source)
         if not found:
             problems.append(f'{source} was not compiled')
-        objects += found
+        objects += [(source, path) for path in found]
     problems += check_objects(objects, read_allowed(allow))
     tree.report(problems, len(objects), 'hot objects')
 
@@ -80,6 +92,7 @@ CASES = [
     ('print', '#include <stdio.h>\nvoid f(int a) { printf("%d", a); }', 'printf'),
     ('other', 'int somewhere_else(void);\nint f(void) { return somewhere_else(); }',
      'somewhere_else'),
+    ('allowed elsewhere', '#include <stdlib.h>\nvoid f(void) { abort(); }', 'abort'),
     ('hot to hot', 'int hot_friend(void);\nint f(void) { return hot_friend(); }', None),
 ]
 
@@ -94,7 +107,9 @@ def self_test(compiler, allowed):
             path = os.path.join(folder, 'case-hot.c.o')
             subprocess.run([*compiler, '-O2', '-fPIC', '-x', 'c', '-c', '-o', path, '-'],
                            check=True, input=text.encode() + b'\n')
-            problems = check_objects([path, friend], allowed)
+            # Only what is allowed everywhere, and for one source of another name.
+            here = {'': allowed[''], 'friend-hot.c': {'abort'}}
+            problems = check_objects([('case-hot.c', path), ('friend-hot.c', friend)], here)
             good = not problems if expected is None else \
                 len(problems) == 1 and f'uses {expected},' in problems[0]
             if not good:
