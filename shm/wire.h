@@ -22,7 +22,7 @@
 #define RBK_WIRE_MAX_FDS        4u
 #define RBK_WIRE_TEXT_BYTES     512u /* of a sentence for people, with the NUL */
 #define RBK_WIRE_NAME_BYTES     64u
-#define RBK_WIRE_PLAN_MAX_BYTES (16u << 20) /* of a plan description in a memfd */
+#define RBK_WIRE_PLAN_MAX_BYTES (2u << 20) /* of a plan description in a memfd */
 
 enum rbk_wire_type {
 	RBK_WIRE_HELLO = 1,        /* rbk_wire_hello -> rbk_wire_welcome */

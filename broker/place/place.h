@@ -1,0 +1,41 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Placement: where a task runs, and why
+ *
+ * The first rules, in order: the plan's pin; the entry's explicit wish, falling back with the
+ * reason where the device is not there; below the transfer threshold, the CPU; no usable GPU, the
+ * CPU; does not fit into device memory, the CPU; else the GPU. Pure functions of the plan's cached
+ * numbers: no allocation, no clock, no walk. Reactor thread only.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <ringbroker/abi.h>
+
+struct plan;
+
+/* Tasks that touch fewer bytes stay on the CPU, unless asked otherwise. */
+#define PLACE_THRESHOLD_BYTES (1ull << 20)
+
+/* A device that failed this many tasks in a row gets no more. */
+#define PLACE_MAX_FAILURES 3
+
+struct placer {
+	uint64_t threshold_bytes;
+	uint32_t n_devices;                   /* device 0 is the CPU */
+	uint32_t n_failures[RBK_MAX_DEVICES]; /* in a row, by place_report() */
+};
+
+struct place_decision {
+	uint8_t device; /* RBK_DEVICE_NONE: the task is refused with -ENODEV */
+	uint8_t reason; /* enum rbk_reason */
+};
+
+void placer_init(struct placer *placer, uint32_t n_devices, uint64_t threshold_bytes);
+
+/* @strategy has been validated. */
+struct place_decision place_task(const struct placer *placer, const struct plan *plan,
+				 uint32_t count, uint8_t strategy);
+
+/* What became of a task on @device: failures in a row take the device out. */
+void place_report(struct placer *placer, uint8_t device, bool is_failure);

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Checking and mapping arenas
+ *
+ * The seals come first: once F_SEAL_SHRINK and F_SEAL_GROW are seen on a memfd they cannot be
+ * removed, so the size that is read afterwards is final. Holes can still be punched; reading one
+ * later allocates a zero page, which was charged to the tenant with the arena's full size.
+ *
+ * An immutable arena is mapped private and read-only: kernels before 6.7 refuse a shared mapping of
+ * a memfd with F_SEAL_WRITE, and a private one that nobody writes shows the same pages.
+ */
+#include "session/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "util/error.h"
+
+static int refuse(char message[ARENA_MESSAGE_BYTES], const char *why)
+{
+	snprintf(message, ARENA_MESSAGE_BYTES, "the arena %s", why);
+	return ARENA_E_UNSUITABLE;
+}
+
+int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA_MESSAGE_BYTES])
+{
+	const int wanted_seals = F_SEAL_SHRINK | F_SEAL_GROW;
+	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct statfs fs;
+	struct stat status;
+	bool immutable;
+	void *base;
+	int seals;
+
+	seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0)
+		return refuse(message, "is not a memfd");
+	if ((seals & wanted_seals) != wanted_seals)
+		return refuse(message, "is not sealed with F_SEAL_SHRINK and F_SEAL_GROW");
+	if (fstatfs(fd, &fs) < 0 || fstat(fd, &status) < 0)
+		return error_origin(-errno);
+	if (fs.f_type != TMPFS_MAGIC)
+		return refuse(message, "is not an ordinary memfd (hugetlb is refused)");
+	if (bytes == 0 || bytes % page_bytes != 0)
+		return refuse(message,
+			      "has a size that is not a positive multiple of the page size");
+	if ((uint64_t)status.st_size != bytes)
+		return refuse(message, "has another size than announced");
+	if (bytes > (1ull << RBK_REF_OFFSET_BITS))
+		return refuse(message, "is larger than a reference can reach");
+	if ((uint64_t)status.st_blocks * 512 < bytes)
+		return refuse(message, "is sparse: allocate its pages first, with fallocate()");
+
+	/* The open file description is the client's too: its access mode must allow our mapping. */
+	immutable = (seals & F_SEAL_WRITE) != 0;
+	base = immutable ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0)
+			 : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd,
+				0);
+	if (base == MAP_FAILED) {
+		if (errno == EACCES || errno == EPERM)
+			return refuse(message,
+				      "cannot be mapped: it is not open for reading and writing, "
+				      "or sealed with F_SEAL_FUTURE_WRITE only");
+		return error_origin(-errno);
+	}
+
+	*ret = (struct exec_arena){
+		.base = base,
+		.bytes = bytes,
+		.immutable = immutable,
+		.dev = status.st_dev,
+		.ino = status.st_ino,
+	};
+	return 0;
+}
+
+void arena_unmap(struct exec_arena *arena)
+{
+	if (arena->base)
+		munmap(arena->base, arena->bytes);
+	arena->base = NULL;
+}

@@ -1,0 +1,27 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Arenas: clients' memfds, checked and mapped
+ *
+ * Whether a descriptor can be trusted as an arena is decided here, on receipt: it is a memfd, not
+ * hugetlb, of exactly the announced size, sealed against shrinking and growing, with every page
+ * allocated. Sealed against writing as well it is immutable. See design.md §3.
+ */
+#include <stdint.h>
+
+#include "plan/executor.h"
+
+enum {
+	ARENA_E_UNSUITABLE = 1, /* the client's doing; the message says what is wrong */
+	ARENA_MESSAGE_BYTES = 256,
+};
+
+/*
+ * Checks @fd and maps it into @ret (base, bytes, immutable, dev, ino; the rest is zeroed).
+ * @fd stays the caller's and may be closed afterwards.
+ * Return: 0; ARENA_E_UNSUITABLE; negative errno (out of memory or mappings).
+ */
+int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA_MESSAGE_BYTES]);
+
+/* Accepts what was never mapped. Any thread. */
+void arena_unmap(struct exec_arena *arena);

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests: bytes from a client's control connection
+ *
+ * The form of a message is judged here and nowhere else: its length is that of its type, reserved
+ * fields are zero, names end within their field, it carries as many descriptors as its type has.
+ * Whatever breaks the form ends the session. What has the form and cannot be done is answered.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "session/server-private.h"
+#include "util/error.h"
+#include "util/log.h"
+
+struct request {
+	struct session *session;
+	const void *bytes;
+	size_t n_bytes;
+	int *fds;
+	unsigned int n_fds;
+	const char *why; /* a rule that the client broke */
+};
+
+static int hostile(struct request *request, const char *why)
+{
+	request->why = why;
+	return SESSION_E_HOSTILE;
+}
+
+static bool is_terminated(const char *text, size_t bytes)
+{
+	return memchr(text, '\0', bytes) != NULL;
+}
+
+/* Control characters never reach a log or a listing. */
+static void copy_printable(char *to, const char *from, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++) {
+		unsigned char c = (unsigned char)from[i];
+
+		to[i] = c != '\0' && (c < ' ' || c >= 0x7f) ? '?' : (char)c;
+		if (c == '\0')
+			return;
+	}
+}
+
+static int handle_hello(struct request *request)
+{
+	struct session *session = request->session;
+	const struct server_options *options = &session->server->options;
+	const struct rbk_wire_hello *hello = request->bytes;
+	struct rbk_wire_welcome welcome = {
+		.reply = {.type = RBK_WIRE_HELLO, .cookie = hello->request.cookie},
+		.abi_major = RBK_ABI_MAJOR,
+		.abi_minor = RBK_ABI_MINOR,
+		.n_devices = options->n_executors,
+		.max_ring_entries = options->limits.max_ring_entries,
+		.max_rings = options->limits.max_rings,
+		.max_arenas = options->limits.max_arenas,
+		.max_plans = options->limits.max_plans,
+		.max_arena_bytes = options->limits.max_arena_bytes,
+		.broker = "ringbroker " RINGBROKER_VERSION,
+	};
+
+	if (session->is_greeted)
+		return hostile(request, "it said hello twice");
+	if (hello->magic != RBK_WIRE_MAGIC)
+		return hostile(request, "its hello has a wrong magic number");
+	if (!is_terminated(hello->name, sizeof(hello->name)))
+		return hostile(request, "its name does not end");
+	copy_printable(session->name, hello->name, sizeof(session->name));
+	if (hello->abi_major != RBK_ABI_MAJOR || hello->abi_minor > RBK_ABI_MINOR) {
+		session_reply_result(
+			session, RBK_WIRE_HELLO, hello->request.cookie, -EPROTONOSUPPORT,
+			"the client speaks version %u.%u of the protocol, this broker "
+			"%u.%u",
+			hello->abi_major, hello->abi_minor, RBK_ABI_MAJOR, RBK_ABI_MINOR);
+		return hostile(request, "it speaks another version of the protocol");
+	}
+
+	session->is_greeted = true;
+	session->features = 0;
+	welcome.features = session->features;
+	session_reply(session, &welcome.reply, sizeof(welcome), NULL, 0);
+	return 0;
+}
+
+static int handle_ring_add(struct request *request)
+{
+	const struct rbk_wire_ring_add *add = request->bytes;
+
+	if (add->reserved)
+		return hostile(request, "reserved bytes of its ring request are set");
+	return session_ring_add(request->session, add->request.cookie, add->n_entries);
+}
+
+static int handle_arena_add(struct request *request)
+{
+	const struct rbk_wire_arena_add *add = request->bytes;
+
+	return session_arena_add(request->session, add->request.cookie, steal_fd(&request->fds[0]),
+				 add->bytes);
+}
+
+/* RING_REMOVE, ARENA_REMOVE, PLAN_REMOVE */
+static int handle_remove(struct request *request)
+{
+	const struct rbk_wire_id *remove = request->bytes;
+	uint32_t cookie = remove->request.cookie;
+
+	if (remove->reserved)
+		return hostile(request, "reserved bytes of its removal are set");
+	switch (remove->request.type) {
+	case RBK_WIRE_RING_REMOVE:
+		return session_ring_remove(request->session, cookie, remove->id);
+	case RBK_WIRE_ARENA_REMOVE:
+		return session_arena_remove(request->session, cookie, remove->id);
+	default:
+		return session_plan_remove(request->session, cookie, remove->id);
+	}
+}
+
+/* Copies a description out of a memfd, once. */
+static int read_description(struct request *request, uint32_t desc_bytes, void **ret)
+{
+	int seals = fcntl(request->fds[0], F_GET_SEALS);
+	_cleanup_(freep) char *copy = NULL;
+	struct stat status;
+	ssize_t n;
+
+	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+		return hostile(request, "its plan description is not in a memfd sealed against "
+					"shrinking");
+	if (fstat(request->fds[0], &status) < 0 || status.st_size < (off_t)desc_bytes)
+		return hostile(request, "its plan description is shorter than announced");
+	copy = malloc(desc_bytes);
+	if (!copy)
+		return error_origin(-ENOMEM);
+	for (size_t done = 0; done < desc_bytes; done += (size_t)n) {
+		n = pread(request->fds[0], copy + done, desc_bytes - done, (off_t)done);
+		if (n <= 0)
+			return hostile(request, "its plan description cannot be read");
+	}
+	*ret = steal_ptr(copy);
+	return 0;
+}
+
+static int handle_plan_add(struct request *request)
+{
+	const struct rbk_wire_plan_add *add = request->bytes;
+	size_t inline_bytes = request->n_bytes - sizeof(*add);
+	_cleanup_(freep) void *copy = NULL;
+	int r;
+
+	if (add->flags & ~RBK_WIRE_PLAN_FD)
+		return hostile(request, "its plan request has unknown flags");
+	if (!(add->flags & RBK_WIRE_PLAN_FD)) {
+		if (request->n_fds != 0 || inline_bytes != add->desc_bytes)
+			return hostile(request, "its plan description has another length than "
+						"announced");
+		return session_plan_add(request->session, add->request.cookie, add + 1,
+					inline_bytes);
+	}
+
+	if (request->n_fds != 1 || inline_bytes != 0 || add->desc_bytes == 0 ||
+	    add->desc_bytes > RBK_WIRE_PLAN_MAX_BYTES)
+		return hostile(request, "its plan request names a descriptor wrongly");
+	r = read_description(request, add->desc_bytes, &copy);
+	if (r < 0) {
+		session_reply_result(request->session, RBK_WIRE_PLAN_ADD, add->request.cookie, r,
+				     "the broker is out of memory");
+		return 0;
+	}
+	if (r)
+		return r;
+	return session_plan_add(request->session, add->request.cookie, copy, add->desc_bytes);
+}
+
+static int handle_devices(struct request *request)
+{
+	const struct rbk_wire_request *header = request->bytes;
+	const struct server_options *options = &request->session->server->options;
+	struct rbk_wire_devices reply = {
+		.reply = {.type = RBK_WIRE_DEVICES, .cookie = header->cookie},
+		.n_devices = options->n_executors,
+	};
+
+	for (uint32_t i = 0; i < options->n_executors; i++) {
+		const struct executor_info *info = &options->executors[i]->info;
+		struct rbk_wire_device *device = &reply.devices[i];
+
+		device->index = i;
+		device->kind = info->kind == EXECUTOR_CPU   ? RBK_WIRE_DEVICE_CPU
+			       : info->kind == EXECUTOR_GPU ? RBK_WIRE_DEVICE_GPU
+							    : RBK_WIRE_DEVICE_SOFTWARE_GPU;
+		device->memory_bytes = info->memory_bytes;
+		snprintf(device->name, sizeof(device->name), "%s", info->name);
+		snprintf(device->driver, sizeof(device->driver), "%s", info->driver);
+		snprintf(device->paths, sizeof(device->paths), "%s", info->paths);
+	}
+	session_reply(request->session, &reply.reply, sizeof(reply), NULL, 0);
+	return 0;
+}
+
+static int handle_stats(struct request *request)
+{
+	const struct rbk_wire_request *header = request->bytes;
+	const struct session *session = request->session;
+	const struct server *server = session->server;
+	const struct server_hooks *hooks = &server->options.hooks;
+	struct rbk_wire_stats reply = {
+		.reply = {.type = RBK_WIRE_STATS, .cookie = header->cookie},
+		.session_errors = session->stats.errors,
+		.session_copied_bytes = session->stats.copied_bytes,
+		.session_transferred_bytes = session->stats.transferred_bytes,
+		.sessions = server->n_sessions,
+		.rings = server->n_rings,
+		.arenas = server->n_arenas,
+		.plans = server->n_plans,
+		.tasks_in_flight = hooks->tasks_in_flight(hooks->context),
+		.host_bytes = account_book_total(server->options.book, ACCOUNT_HOST_BYTES),
+		.device_bytes = account_book_total(server->options.book, ACCOUNT_DEVICE_BYTES),
+		.tasks_completed = server->stats.tasks_completed,
+		.copied_bytes = server->stats.copied_bytes,
+		.transferred_bytes = server->stats.transferred_bytes,
+		.sessions_ended_hostile = server->stats.sessions_ended_hostile,
+	};
+
+	memcpy(reply.session_tasks, session->stats.tasks, sizeof(reply.session_tasks));
+	memcpy(reply.session_reasons, session->stats.reasons, sizeof(reply.session_reasons));
+	session_reply(request->session, &reply.reply, sizeof(reply), NULL, 0);
+	return 0;
+}
+
+/* The form of each request; PLAN_ADD checks its variable part itself. */
+static const struct request_type {
+	int (*handle)(struct request *request);
+	size_t bytes;
+	unsigned int n_fds;
+	bool is_variable;
+} request_types[] = {
+	[RBK_WIRE_HELLO] = {handle_hello, sizeof(struct rbk_wire_hello), 0, false},
+	[RBK_WIRE_RING_ADD] = {handle_ring_add, sizeof(struct rbk_wire_ring_add), 0, false},
+	[RBK_WIRE_RING_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false},
+	[RBK_WIRE_ARENA_ADD] = {handle_arena_add, sizeof(struct rbk_wire_arena_add), 1, false},
+	[RBK_WIRE_ARENA_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false},
+	[RBK_WIRE_PLAN_ADD] = {handle_plan_add, sizeof(struct rbk_wire_plan_add), 0, true},
+	[RBK_WIRE_PLAN_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false},
+	[RBK_WIRE_DEVICES] = {handle_devices, sizeof(struct rbk_wire_request), 0, false},
+	[RBK_WIRE_STATS] = {handle_stats, sizeof(struct rbk_wire_request), 0, false},
+};
+
+int request_handle(struct session *session, const void *message, size_t n_bytes, int *fds,
+		   unsigned int n_fds, const char **ret_why)
+{
+	const struct rbk_wire_request *header = message;
+	struct request request = {
+		.session = session,
+		.bytes = message,
+		.n_bytes = n_bytes,
+		.fds = fds,
+		.n_fds = n_fds,
+	};
+	const struct request_type *type;
+	int r;
+
+	if (n_bytes < sizeof(*header) || header->type >= ARRAY_SIZE(request_types) ||
+	    !request_types[header->type].handle) {
+		*ret_why = "it sent a request of unknown type";
+		return SESSION_E_HOSTILE;
+	}
+	type = &request_types[header->type];
+	if (type->is_variable ? n_bytes < type->bytes
+			      : n_bytes != type->bytes || n_fds != type->n_fds) {
+		*ret_why = "it sent a request of the wrong length or number of descriptors";
+		return SESSION_E_HOSTILE;
+	}
+	if (!session->is_greeted && header->type != RBK_WIRE_HELLO) {
+		*ret_why = "it did not say hello first";
+		return SESSION_E_HOSTILE;
+	}
+
+	r = type->handle(&request);
+	if (r)
+		*ret_why = request.why;
+	return r;
+}

@@ -1,0 +1,69 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/* What server.c, session.c and request.c share; nobody outside session/ includes it. */
+#include "session/server.h"
+#include "session/session.h"
+#include "util/list.h"
+
+struct loop_timer;
+
+struct server {
+	struct server_options options;
+	struct server_stats stats;
+	struct list_node sessions;
+	uint64_t n_sessions;
+	uint64_t n_rings, n_arenas, n_plans; /* of all sessions, now */
+	uint32_t next_number;
+	int fd;      /* listening; -1: no more sessions */
+	int lock_fd; /* held for as long as the socket's path is ours */
+	struct loop_watch *watch;
+	struct loop_timer *retry; /* accepting again after running out of descriptors */
+	bool needs_settling;      /* a session is ending and may be able to go on */
+};
+
+/* session.c, for request.c */
+
+/* An answer: @reply heads a structure of @bytes. Ends the session where it does not read them. */
+void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
+		   const int *fds, unsigned int n_fds);
+/* An answer that is a result and a sentence; @format may be NULL. */
+void session_reply_result(struct session *session, uint32_t type, uint32_t cookie, int res,
+			  const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* A job was given to the setup thread, or came back from it. */
+void session_job_started(struct session *session);
+void session_job_done(struct session *session);
+
+/* For server_settle(): goes on with an end, which may free the session. */
+void session_settle(struct session *session);
+/* Ends the session if one of its arenas faulted. */
+void session_check_faults(struct session *session);
+
+/*
+ * session-plan.c, session-arena.c, session-ring.c: requests, already checked for their form. Each
+ * answers the client, at once or when the setup thread is done.
+ * Return: 0; SESSION_E_HOSTILE.
+ */
+int session_plan_add(struct session *session, uint32_t cookie, const void *desc, size_t desc_bytes);
+int session_plan_remove(struct session *session, uint32_t cookie, uint32_t id);
+/* Takes over @fd. */
+int session_arena_add(struct session *session, uint32_t cookie, int fd, uint64_t bytes);
+int session_arena_remove(struct session *session, uint32_t cookie, uint32_t id);
+int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entries);
+int session_ring_remove(struct session *session, uint32_t cookie, uint32_t id);
+
+/* For the end of a session: no task is in flight, no job under way; nobody is answered. */
+void session_plan_discard(struct session_plan *slot);
+void session_arena_discard(struct session_arena *slot);
+
+/* Stops a ring: nothing is admitted any more. */
+void session_ring_close(struct session_ring *ring);
+/* Frees a drained ring and answers who asked for its removal. */
+void session_ring_discard(struct session_ring *ring);
+
+/*
+ * request.c: handles one message of @n_bytes with @n_fds descriptors; those it takes are set to -1,
+ * the caller closes the rest. Return: 0; SESSION_E_HOSTILE with *ret_why set.
+ */
+int request_handle(struct session *session, const void *message, size_t n_bytes, int *fds,
+		   unsigned int n_fds, const char **ret_why);

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Arenas of a session
+ *
+ * Mapping populates every page and importing may pin them, so both happen on the setup thread. A
+ * slot is PREPARING meanwhile and cannot be named by a task; it becomes READY when the client is
+ * answered. Removal waits for the tasks that use it (REMOVING), then for the setup thread to undo
+ * what it did (RELEASING); the client is answered after that, so that it can seal the memfd.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "session/server-private.h"
+#include "session/sigbus.h"
+#include "util/error.h"
+#include "util/log.h"
+
+static struct session_arena *arena_of_job(struct offload_job *job)
+{
+	return container_of(job, struct session_arena, job);
+}
+
+static void arena_forget(struct session_arena *slot)
+{
+	struct session *session = slot->session;
+
+	session->arena_slots[slot->id] = NULL;
+	session->arenas[slot->id] = NULL;
+	session->arena_bytes -= slot->bytes;
+	session->server->n_arenas--;
+	close_fd(slot->fd);
+	for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
+		charge_deinit(&slot->charges[i]);
+	free(slot);
+}
+
+static void arena_release_run(struct offload_job *job)
+{
+	struct session_arena *slot = arena_of_job(job);
+	const struct server_options *options = &slot->session->server->options;
+
+	for (unsigned int i = 0; i < options->n_executors; i++)
+		options->executors[i]->ops->arena_release(options->executors[i], &slot->exec);
+	sigbus_remove(slot->fault_slot);
+	arena_unmap(&slot->exec);
+}
+
+static void arena_release_done(struct offload_job *job)
+{
+	struct session_arena *slot = arena_of_job(job);
+	struct session *session = slot->session;
+
+	if (slot->wants_reply)
+		session_reply_result(session, RBK_WIRE_ARENA_REMOVE, slot->cookie, 0, NULL);
+	arena_forget(slot);
+	session_job_done(session);
+}
+
+static void arena_release(struct session_arena *slot)
+{
+	slot->state = SLOT_RELEASING;
+	slot->job = (struct offload_job){.run = arena_release_run, .done = arena_release_done};
+	session_job_started(slot->session);
+	offload_submit(slot->session->server->options.offload, &slot->job);
+}
+
+static void arena_prepare_run(struct offload_job *job)
+{
+	struct session_arena *slot = arena_of_job(job);
+	const struct server_options *options = &slot->session->server->options;
+	uint32_t owner = account_id(slot->session->account);
+
+	slot->map_result = arena_map(slot->fd, slot->bytes, &slot->exec, slot->map_message);
+	slot->fd = close_fd(slot->fd);
+	if (slot->map_result)
+		return;
+	slot->exec.owner = owner;
+	for (unsigned int i = 0; i < options->n_executors; i++)
+		options->executors[i]->ops->arena_import(options->executors[i], &slot->exec);
+}
+
+static void arena_prepare_done(struct offload_job *job)
+{
+	struct session_arena *slot = arena_of_job(job);
+	struct session *session = slot->session;
+	uint32_t cookie = slot->cookie;
+	int r = slot->map_result;
+	struct rbk_wire_id_reply reply = {
+		.reply = {.type = RBK_WIRE_ARENA_ADD, .cookie = cookie},
+		.id = slot->id,
+	};
+
+	if (r) {
+		if (r == ARENA_E_UNSUITABLE) {
+			session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, -EINVAL, "%s",
+					     slot->map_message);
+			session_end(session, true, slot->map_message);
+		} else {
+			session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, r,
+					     "the broker cannot map the arena: %s", strerror(-r));
+		}
+		arena_forget(slot);
+		session_job_done(session);
+		return;
+	}
+
+	/* Before any task can touch it. */
+	r = sigbus_add(slot->exec.base, slot->exec.bytes, &slot->is_faulted, &slot->fault_slot);
+	if (r) {
+		session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, r,
+				     "the broker has too many arenas");
+		arena_release(slot);
+		session_job_done(session);
+		return;
+	}
+	slot->state = SLOT_READY;
+	session->arenas[slot->id] = slot;
+	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+	session_job_done(session);
+}
+
+static int arena_charge(struct session_arena *slot)
+{
+	struct account *account = slot->session->account;
+
+	if (account_charge(account, &slot->charges[0], ACCOUNT_ARENAS, 1) ||
+	    account_charge(account, &slot->charges[1], ACCOUNT_HOST_BYTES, slot->bytes) ||
+	    account_charge(account, &slot->charges[2], ACCOUNT_MAPPINGS, 1))
+		return ACCOUNT_E_QUOTA;
+	return 0;
+}
+
+int session_arena_add(struct session *session, uint32_t cookie, int fd, uint64_t bytes)
+{
+	const struct server_limits *limits = &session->server->options.limits;
+	_cleanup_(close_fdp) int owned_fd = fd;
+	struct session_arena *slot;
+	uint32_t id;
+
+	for (id = 0; id < session->n_arenas && session->arena_slots[id]; id++)
+		;
+	if (id == session->n_arenas) {
+		session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, -EDQUOT,
+				     "the session already has %u arenas, the most allowed", id);
+		return 0;
+	}
+	if (bytes > limits->max_arena_bytes ||
+	    session->arena_bytes > limits->max_arena_bytes - bytes) {
+		session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, -EDQUOT,
+				     "the session's arenas would exceed %llu bytes",
+				     (unsigned long long)limits->max_arena_bytes);
+		return 0;
+	}
+
+	slot = calloc(1, sizeof(*slot));
+	if (!slot) {
+		session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, -ENOMEM,
+				     "the broker is out of memory");
+		return 0;
+	}
+	slot->session = session;
+	slot->id = (uint16_t)id;
+	slot->fd = -1;
+	slot->fault_slot = -1;
+	slot->bytes = bytes;
+	slot->cookie = cookie;
+	slot->state = SLOT_PREPARING;
+	if (arena_charge(slot)) {
+		for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
+			charge_deinit(&slot->charges[i]);
+		free(slot);
+		session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, -EDQUOT,
+				     "an arena of %llu bytes exceeds this user's limits",
+				     (unsigned long long)bytes);
+		return 0;
+	}
+
+	slot->fd = steal_fd(&owned_fd);
+	session->arena_slots[id] = slot;
+	session->arena_bytes += bytes;
+	session->server->n_arenas++;
+	slot->job = (struct offload_job){.run = arena_prepare_run, .done = arena_prepare_done};
+	session_job_started(session);
+	offload_submit(session->server->options.offload, &slot->job);
+	return 0;
+}
+
+int session_arena_remove(struct session *session, uint32_t cookie, uint32_t id)
+{
+	struct session_arena *slot = id < session->n_arenas ? session->arenas[id] : NULL;
+
+	if (!slot) {
+		session_reply_result(session, RBK_WIRE_ARENA_REMOVE, cookie, -ENOENT,
+				     "there is no arena %u", id);
+		return 0;
+	}
+	if (slot->n_plans > 0) {
+		session_reply_result(session, RBK_WIRE_ARENA_REMOVE, cookie, -EBUSY,
+				     "arena %u holds constants of %u plans: remove them first", id,
+				     slot->n_plans);
+		return 0;
+	}
+
+	session->arenas[id] = NULL;
+	slot->state = SLOT_REMOVING;
+	slot->cookie = cookie;
+	slot->wants_reply = true;
+	if (slot->n_in_flight == 0)
+		arena_release(slot);
+	return 0;
+}
+
+void session_arena_idle(struct session_arena *slot)
+{
+	if (slot->state == SLOT_REMOVING && !slot->session->is_ending)
+		arena_release(slot);
+}
+
+void session_arena_discard(struct session_arena *slot)
+{
+	slot->wants_reply = false;
+	slot->session->arenas[slot->id] = NULL;
+	arena_release(slot);
+}

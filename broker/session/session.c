@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sessions: a connection from its first byte to its last charge
+ *
+ * A session is never freed where its end is found. session_end() closes what the client can reach
+ * and marks the session; once per turn server_settle() goes on with every session that is ending,
+ * in order: rings whose tasks have drained, then, with nothing in flight and no job on the setup
+ * thread, plans and arenas, then the session itself. So whoever holds a pointer to a session, a
+ * ring or a task during a turn may keep it until the turn is over.
+ */
+#include "session/session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "loop/loop.h"
+#include "session/server-private.h"
+#include "util/error.h"
+#include "util/log.h"
+
+enum {
+	/* Messages handled before the next session has its turn. */
+	SESSION_MESSAGE_BATCH = 8,
+	SESSION_FDS = 1,
+};
+
+union session_control {
+	struct cmsghdr header;
+	char bytes[CMSG_SPACE(sizeof(int) * RBK_WIRE_MAX_FDS)];
+};
+
+/* Takes the descriptors out of a received message. */
+static unsigned int take_fds(struct msghdr *message, int fds[RBK_WIRE_MAX_FDS])
+{
+	unsigned int n = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+		const int *received = (const int *)CMSG_DATA(c);
+		size_t n_received = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < n_received; i++) {
+			if (n < RBK_WIRE_MAX_FDS)
+				fds[n++] = received[i];
+			else
+				close(received[i]);
+		}
+	}
+	return n;
+}
+
+/*
+ * Return: 1 if a message was handled; 0 if there is none; negative if the session is over, with
+ * *ret_why set where the client broke a rule.
+ */
+static int session_receive(struct session *session, const char **ret_why)
+{
+	static _Alignas(8) char buffer[RBK_WIRE_MAX_BYTES];
+	int fds[RBK_WIRE_MAX_FDS] = {-1, -1, -1, -1};
+	union session_control control;
+	struct iovec iov = {.iov_base = buffer, .iov_len = sizeof(buffer)};
+	struct msghdr message = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	unsigned int n_fds;
+	ssize_t n;
+	int r;
+
+	n = recvmsg(session->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0)
+		return -1;
+
+	n_fds = take_fds(&message, fds);
+	if (message.msg_flags & MSG_CTRUNC) {
+		*ret_why = "it sent more descriptors than a message may have";
+		r = SESSION_E_HOSTILE;
+	} else if (message.msg_flags & MSG_TRUNC) {
+		*ret_why = "it sent a message longer than the protocol's";
+		r = SESSION_E_HOSTILE;
+	} else {
+		r = request_handle(session, buffer, (size_t)n, fds, n_fds, ret_why);
+	}
+	for (unsigned int i = 0; i < n_fds; i++)
+		close_fd(fds[i]);
+	return r ? -1 : 1;
+}
+
+static void on_readable(void *data, uint32_t events)
+{
+	struct session *session = data;
+	const char *why = NULL;
+	int r = 1;
+
+	for (unsigned int i = 0; i < SESSION_MESSAGE_BATCH && r > 0; i++) {
+		r = session_receive(session, &why);
+		if (session->is_ending)
+			return;
+	}
+	if (r < 0)
+		session_end(session, why != NULL, why ? why : "it disconnected");
+	else if (r > 0)
+		loop_rewatch(session->watch);
+}
+
+void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
+		   const int *fds, unsigned int n_fds)
+{
+	union session_control control = {.header = {0}};
+	struct iovec iov = {.iov_base = reply, .iov_len = bytes};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct cmsghdr *header;
+
+	if (session->is_ending)
+		return;
+	if (n_fds > 0) {
+		message.msg_control = &control;
+		message.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+		header = CMSG_FIRSTHDR(&message);
+		header->cmsg_level = SOL_SOCKET;
+		header->cmsg_type = SCM_RIGHTS;
+		header->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+		memcpy(CMSG_DATA(header), fds, sizeof(int) * n_fds);
+	}
+	if (sendmsg(session->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+		return;
+	if (errno == EAGAIN)
+		session_end(session, true, "it does not read its answers");
+	else
+		session_end(session, false, "it cannot be answered");
+}
+
+void session_reply_result(struct session *session, uint32_t type, uint32_t cookie, int res,
+			  const char *format, ...)
+{
+	struct rbk_wire_reply reply = {.type = type, .cookie = cookie, .res = res};
+	va_list args;
+
+	if (format) {
+		va_start(args, format);
+		vsnprintf(reply.text, sizeof(reply.text), format, args);
+		va_end(args);
+	}
+	session_reply(session, &reply, sizeof(reply), NULL, 0);
+}
+
+void session_job_started(struct session *session)
+{
+	session->n_jobs++;
+}
+
+void session_job_done(struct session *session)
+{
+	session->n_jobs--;
+	if (session->is_ending)
+		session->server->needs_settling = true;
+}
+
+/* What session_allocate() takes. */
+static uint64_t session_host_bytes(const struct server *server)
+{
+	const struct server_limits *limits = &server->options.limits;
+
+	return sizeof(struct session) + limits->max_arenas * 2 * sizeof(void *) +
+	       limits->max_plans * (2 * sizeof(void *) + sizeof(uint16_t)) +
+	       limits->max_rings * sizeof(void *);
+}
+
+static int session_allocate(struct session *session)
+{
+	const struct server_limits *limits = &session->server->options.limits;
+
+	session->n_arenas = limits->max_arenas;
+	session->n_plans = limits->max_plans;
+	session->arenas = calloc(session->n_arenas, sizeof(*session->arenas));
+	session->arena_slots = calloc(session->n_arenas, sizeof(*session->arena_slots));
+	session->plans = calloc(session->n_plans, sizeof(*session->plans));
+	session->plan_slots = calloc(session->n_plans, sizeof(*session->plan_slots));
+	session->plan_generations = calloc(session->n_plans, sizeof(*session->plan_generations));
+	session->rings = calloc(limits->max_rings, sizeof(*session->rings));
+	if (!session->arenas || !session->arena_slots || !session->plans || !session->plan_slots ||
+	    !session->plan_generations || !session->rings)
+		return error_origin(-ENOMEM);
+	return 0;
+}
+
+static void session_deallocate(struct session *session)
+{
+	free(session->arenas);
+	free(session->arena_slots);
+	free(session->plans);
+	free(session->plan_slots);
+	free(session->plan_generations);
+	free(session->rings);
+	for (unsigned int i = 0; i < ARRAY_SIZE(session->charges); i++)
+		charge_deinit(&session->charges[i]);
+	account_unref(session->account);
+	loop_unwatch(session->watch);
+	close_fd(session->fd);
+	free(session);
+}
+
+static int session_identify(struct session *session)
+{
+	struct ucred peer;
+	socklen_t peer_bytes = sizeof(peer);
+
+	if (getsockopt(session->fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_bytes) < 0)
+		return error_origin(-errno);
+	session->pid = peer.pid;
+	session->uid = peer.uid;
+	session->gid = peer.gid;
+	return 0;
+}
+
+int session_new(struct server *server, int fd, struct session **ret)
+{
+	struct session *session = calloc(1, sizeof(*session));
+	int r;
+
+	if (!session) {
+		close(fd);
+		return error_origin(-ENOMEM);
+	}
+	session->server = server;
+	session->fd = fd;
+	session->number = ++server->next_number;
+	list_init(&session->link);
+
+	r = session_identify(session);
+	if (r == 0)
+		r = account_open(server->options.book, session->uid, &session->account);
+	if (r == 0)
+		r = account_charge(session->account, &session->charges[0], ACCOUNT_SESSIONS, 1);
+	if (r == 0)
+		r = account_charge(session->account, &session->charges[1], ACCOUNT_FDS,
+				   SESSION_FDS);
+	if (r == 0)
+		r = account_charge(session->account, &session->charges[2], ACCOUNT_HOST_BYTES,
+				   session_host_bytes(server));
+	if (r == 0)
+		r = session_allocate(session);
+	if (r == 0)
+		r = loop_watch(server->options.loop, fd, POLLIN, on_readable, session,
+			       &session->watch);
+	if (r) {
+		session_deallocate(session);
+		return r;
+	}
+
+	list_append(&server->sessions, &session->link);
+	server->n_sessions++;
+	log_debug("session %u: connected, pid %d, uid %u", session->number, (int)session->pid,
+		  (unsigned int)session->uid);
+	*ret = session;
+	return 0;
+}
+
+void session_end(struct session *session, bool is_hostile, const char *why)
+{
+	struct server *server = session->server;
+
+	if (session->is_ending)
+		return;
+	session->is_ending = true;
+	if (is_hostile) {
+		server->stats.sessions_ended_hostile++;
+		log_warning("session %u (\"%s\", pid %d, uid %u) closed: %s", session->number,
+			    session->name, (int)session->pid, (unsigned int)session->uid, why);
+	} else {
+		log_debug("session %u ended: %s", session->number, why);
+	}
+
+	session->watch = loop_unwatch(session->watch);
+	session->fd = close_fd(session->fd);
+	for (uint32_t i = 0; i < server->options.limits.max_rings; i++)
+		if (session->rings[i])
+			session_ring_close(session->rings[i]);
+	server->needs_settling = true;
+}
+
+/* Frees rings that have drained. Return: is one left that has not? */
+static bool session_settle_rings(struct session *session)
+{
+	bool is_busy = false;
+
+	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++) {
+		if (!session->rings[i] || !session->rings[i]->is_closing)
+			continue;
+		if (session->rings[i]->is_drained)
+			session_ring_discard(session->rings[i]);
+		else
+			is_busy = true;
+	}
+	return is_busy;
+}
+
+void session_settle(struct session *session)
+{
+	if (session_settle_rings(session) || !session->is_ending || session->n_jobs > 0)
+		return;
+
+	if (!session->is_released) {
+		session->is_released = true;
+		for (uint32_t i = 0; i < session->n_plans; i++)
+			if (session->plan_slots[i])
+				session_plan_discard(session->plan_slots[i]);
+		for (uint32_t i = 0; i < session->n_arenas; i++)
+			if (session->arena_slots[i])
+				session_arena_discard(session->arena_slots[i]);
+		if (session->n_jobs > 0)
+			return;
+	}
+
+	list_remove(&session->link);
+	session->server->n_sessions--;
+	session_deallocate(session);
+}
+
+void session_check_faults(struct session *session)
+{
+	if (session->is_ending)
+		return;
+	for (uint32_t i = 0; i < session->n_arenas; i++) {
+		struct session_arena *slot = session->arena_slots[i];
+
+		if (slot && atomic_load_explicit(&slot->is_faulted, memory_order_acquire)) {
+			session_end(session, true, "a page of its arena could not be read");
+			return;
+		}
+	}
+}
