@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Admission: from the submission ring to a completion or a task
+ *
+ * A ring is polled in bounded batches. Each entry is copied once; the copy is judged, and the copy
+ * is used. Most entries complete here and now, without a task slot: NOPs, refusals, tiny CPU tasks
+ * that run inline. Only what has to wait takes a slot.
+ *
+ * Chains: an entry with RBK_SQE_LINK opens a chain, or goes on with one; the first without it is
+ * the last. While an entry of the open chain has not completed (chain_last) the next is held; once
+ * one has failed (chain_broken) the rest complete with -ECANCELED.
+ */
+#include <errno.h>
+
+#include "dispatch/task.h"
+#include "shm/ring.h"
+#include "util/clock.h"
+
+/*
+ * A leaky bucket per plan: each inline run that took this long pours INLINE_OVERRUN_COST in, each
+ * that did not lets one out, and when it is full the plan is inlined no more. A preempted reactor
+ * now and then is forgiven; a plan whose estimate is wrong is found out within a few runs.
+ */
+static const uint64_t inline_overrun_ns = 20000;
+enum { INLINE_OVERRUN_COST = 64, INLINE_OVERRUN_LIMIT = 512 };
+
+/* The completion of an entry that ran on no device. */
+static void post_bare(struct dispatch *dispatch, struct dispatch_ring *ring,
+		      const struct rbk_sqe *sqe, int res)
+{
+	const struct outcome outcome = {.res = res, .device = RBK_DEVICE_NONE};
+
+	ring_post(dispatch, ring, sqe->user_data, &outcome);
+}
+
+/* Takes a slot for an entry whose references, if any, are in dispatch->inline_refs. */
+static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
+				    const struct rbk_sqe *sqe, struct session_plan *plan,
+				    uint64_t now_ticks, enum task_phase phase)
+{
+	struct task *task = task_take(ring);
+	struct exec_ref *refs = ring->refs + (size_t)(task - ring->tasks) * RBK_MAX_REFS;
+
+	task->plan = plan;
+	task->chain_next = NULL;
+	task->user_data = sqe->user_data;
+	task->target = sqe->target;
+	task->admit_ticks = now_ticks;
+	task->deadline_ticks = UINT64_MAX;
+	task->opcode = sqe->opcode;
+	task->phase = phase;
+	task->strategy = sqe->strategy;
+	task->device = RBK_DEVICE_NONE;
+	task->reason = RBK_REASON_NONE;
+	task->is_cancelled = false;
+	task->exec.start_ticks = 0;
+	if (sqe->opcode == RBK_OP_RUN) {
+		task->exec.plan = plan->plan;
+		task->exec.count = sqe->count;
+		task->exec.copied_bytes = 0;
+		task->exec.transferred_bytes = 0;
+		if (sqe->deadline_us)
+			task->deadline_ticks =
+				now_ticks + clock_ns_to_ticks(sqe->deadline_us * 1000ull);
+		for (uint32_t i = 0; i < plan->plan->n_bindings; i++) {
+			refs[i] = dispatch->inline_refs[i];
+			container_of(refs[i].arena, struct session_arena, exec)->n_in_flight++;
+		}
+		plan->n_in_flight++;
+	}
+	list_append(&ring->in_flight, &task->link);
+	ring->ring->n_in_flight++;
+	return task;
+}
+
+static int run_inline(struct dispatch *dispatch, struct dispatch_ring *ring,
+		      const struct rbk_sqe *sqe, struct session_plan *plan, uint8_t reason,
+		      uint64_t now_ticks)
+{
+	struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
+	struct exec_task *task = &dispatch->inline_task;
+	struct outcome outcome = {.device = RBK_DEVICE_CPU, .reason = reason};
+
+	task->plan = plan->plan;
+	task->count = sqe->count;
+	cpu->ops->run_inline(cpu, task);
+
+	outcome.res = task->res;
+	outcome.queue_ns = clock_elapsed_ns(now_ticks, task->start_ticks);
+	outcome.exec_ns = clock_elapsed_ns(task->start_ticks, task->end_ticks);
+	if (__builtin_expect(outcome.exec_ns > inline_overrun_ns, 0)) {
+		plan->inline_overruns += INLINE_OVERRUN_COST;
+		if (plan->inline_overruns >= INLINE_OVERRUN_LIMIT)
+			plan->inline_max_count = 0;
+	} else if (plan->inline_overruns > 0) {
+		plan->inline_overruns--;
+	}
+	if (sqe->deadline_us &&
+	    outcome.queue_ns + outcome.exec_ns > (uint64_t)sqe->deadline_us * 1000)
+		outcome.flags = RBK_CQE_DEADLINE_MISSED;
+	ring_post(dispatch, ring, sqe->user_data, &outcome);
+	return outcome.res;
+}
+
+/*
+ * Starts a validated entry that waits for nothing. Return: its result if it completed; 0 with
+ * *ret_task set if it has not.
+ */
+static int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
+		       const struct rbk_sqe *sqe, struct session_plan *plan, uint64_t now_ticks,
+		       struct task **ret_task)
+{
+	struct place_decision decision;
+	struct task *task;
+	int res = 0;
+
+	switch (sqe->opcode) {
+	case RBK_OP_RUN:
+		if (sqe->count > plan->inline_max_count)
+			break;
+		decision = place_task(&dispatch->placer, plan->plan, sqe->count, sqe->strategy);
+		if (decision.device != RBK_DEVICE_CPU)
+			break;
+		return run_inline(dispatch, ring, sqe, plan, decision.reason, now_ticks);
+	case RBK_OP_CANCEL:
+		res = dispatch_cancel(ring, sqe->target);
+		post_bare(dispatch, ring, sqe, res);
+		return res;
+	case RBK_OP_BARRIER:
+		if (ring->ring->n_in_flight > 0) {
+			ring->barrier =
+				task_from_entry(dispatch, ring, sqe, NULL, now_ticks, TASK_BARRIER);
+			return 0;
+		}
+		__attribute__((fallthrough));
+	default:
+		post_bare(dispatch, ring, sqe, 0);
+		return 0;
+	}
+
+	task = task_from_entry(dispatch, ring, sqe, plan, now_ticks, TASK_HELD);
+	/* It may complete at once, refused: then chain_last is reset and chain_broken set. */
+	ring->chain_last = task;
+	ring->chain_broken = false;
+	task_start(dispatch, task);
+	*ret_task = ring->chain_last;
+	return ring->chain_broken ? -ECANCELED : 0;
+}
+
+/* The entry belongs to an open chain whose earlier part has not completed, or has failed. */
+static void admit_waiting(struct dispatch *dispatch, struct dispatch_ring *ring,
+			  const struct rbk_sqe *sqe, struct session_plan *plan, int res,
+			  uint64_t now_ticks)
+{
+	struct task *task;
+
+	if (res || ring->chain_broken) {
+		/* A refused entry says what is wrong with it, and those after it are cancelled. */
+		post_bare(dispatch, ring, sqe, res ? res : -ECANCELED);
+		ring->chain_last = NULL;
+		ring->chain_broken = true;
+	} else {
+		task = task_from_entry(dispatch, ring, sqe, plan, now_ticks, TASK_HELD);
+		ring->chain_last->chain_next = task;
+		ring->chain_last = task;
+	}
+}
+
+static void admit_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
+			const struct rbk_sqe *sqe, uint64_t now_ticks)
+{
+	struct session_plan *plan = NULL;
+	struct task *task = NULL;
+	int res;
+
+	res = validate_entry(ring->ring->session, sqe, dispatch->inline_refs, &plan);
+	if (ring->chain_open) {
+		if (sqe->opcode == RBK_OP_BARRIER)
+			res = -EINVAL;
+		if (ring->chain_last || ring->chain_broken) {
+			admit_waiting(dispatch, ring, sqe, plan, res, now_ticks);
+			goto linked;
+		}
+	}
+
+	if (res)
+		post_bare(dispatch, ring, sqe, res);
+	else
+		res = start_entry(dispatch, ring, sqe, plan, now_ticks, &task);
+	ring->chain_last = task;
+	ring->chain_broken = res < 0;
+linked:
+	ring->chain_open = sqe->flags & RBK_SQE_LINK;
+	if (!ring->chain_open) {
+		ring->chain_last = NULL;
+		ring->chain_broken = false;
+	}
+}
+
+bool dispatch_ring_has_work(const struct dispatch_ring *dispatch_ring)
+{
+	const struct session_ring *ring = dispatch_ring->ring;
+	uint32_t used = ring->cq_tail - rbk_ring_observe(&ring->sq->cq_head) + ring->n_in_flight;
+
+	return !ring->is_closing && !dispatch_ring->barrier && used < ring->n_entries &&
+	       rbk_ring_observe(&ring->sq->sq_tail) != ring->sq_head;
+}
+
+int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring)
+{
+	struct session_ring *ring = dispatch_ring->ring;
+	uint32_t n, unread, room, i;
+	struct rbk_sqe sqe;
+	uint64_t now_ticks;
+
+	/* Pairs with the client's publication: the entries before it are complete. */
+	n = rbk_ring_observe(&ring->sq->sq_tail) - ring->sq_head;
+	if (n == 0 || dispatch_ring->barrier)
+		return 0;
+	if (n > ring->n_entries)
+		return ADMIT_E_PROTOCOL;
+	if (n > ADMIT_BATCH)
+		n = ADMIT_BATCH;
+
+	/* Completions are never dropped: each entry's has room before it is admitted. */
+	room = ring->n_entries - (ring->cq_tail - ring->cq_head_seen) - ring->n_in_flight;
+	if (room < n) {
+		ring->cq_head_seen = rbk_ring_observe(&ring->sq->cq_head);
+		unread = ring->cq_tail - ring->cq_head_seen;
+		if (unread > ring->n_entries)
+			return ADMIT_E_PROTOCOL;
+		if (unread + ring->n_in_flight >= ring->n_entries) {
+			ring->cq_head_seen = ring->cq_tail - (ring->n_entries - ring->n_in_flight);
+			return 0;
+		}
+		room = ring->n_entries - unread - ring->n_in_flight;
+		if (n > room)
+			n = room;
+	}
+
+	now_ticks = clock_ticks();
+	for (i = 0; i < n && !dispatch_ring->barrier; i++) {
+		rbk_sqe_load(&sqe, &ring->sq->sqes[ring->sq_head & ring->mask]);
+		ring->sq_head++;
+		admit_entry(dispatch, dispatch_ring, &sqe, now_ticks);
+	}
+	dispatch_ring->last_work_ticks = now_ticks;
+	ring_publish(dispatch, dispatch_ring);
+	return (int)i;
+}
+
+unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile)
+{
+	unsigned int n_total = 0;
+	int n;
+
+	for (uint32_t i = 0; i < dispatch->n_active; i++) {
+		n = dispatch_poll_ring(dispatch, dispatch->active[i]);
+		if (n < 0) {
+			*ret_hostile = dispatch->active[i];
+			return n_total + 1;
+		}
+		n_total += (unsigned int)n;
+	}
+	if (dispatch->n_submitted > 0)
+		n_total += dispatch_reap(dispatch);
+	if (dispatch->n_pending > 0)
+		dispatch_resubmit(dispatch);
+	if (dispatch->dirty)
+		dispatch_publish_dirty(dispatch);
+	return n_total;
+}

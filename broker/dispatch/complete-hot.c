@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Completions
+ *
+ * Posted into memory that only the broker writes, shown to the client once per batch. The client's
+ * wait word is looked at after each publication, and the bell, a system call, is left to the end
+ * of the turn.
+ */
+#include "dispatch/task.h"
+#include "shm/ring.h"
+#include "util/clock.h"
+
+void ring_post(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring, uint64_t user_data,
+	       const struct outcome *outcome)
+{
+	struct session_ring *ring = dispatch_ring->ring;
+	struct session_stats *stats = &ring->session->stats;
+	struct rbk_cqe *cqe;
+
+	if (ring->is_closing)
+		return;
+
+	cqe = &ring->cq->cqes[ring->cq_tail++ & ring->mask];
+	cqe->user_data = user_data;
+	cqe->res = outcome->res;
+	cqe->device = outcome->device;
+	cqe->reason = outcome->reason;
+	cqe->flags = outcome->flags;
+	cqe->queue_ns = outcome->queue_ns;
+	cqe->exec_ns = outcome->exec_ns;
+
+	if (outcome->device < RBK_MAX_DEVICES)
+		stats->tasks[outcome->device]++;
+	stats->reasons[outcome->reason]++;
+	stats->errors += outcome->res < 0;
+	dispatch->stats->tasks_completed++;
+}
+
+void ring_publish(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring)
+{
+	struct session_ring *ring = dispatch_ring->ring;
+	uint32_t token;
+
+	if (ring->is_closing)
+		return;
+
+	rbk_ring_publish(&ring->cq->cq_tail, ring->cq_tail);
+	rbk_ring_publish(&ring->cq->sq_head, ring->sq_head);
+	token = rbk_ring_sleep_token(&ring->sq->cq_wait);
+	if (token == 0 || token == dispatch_ring->rung_token)
+		return;
+
+	dispatch_ring->rung_token = token;
+	if (!dispatch_ring->wants_bell) {
+		dispatch_ring->wants_bell = true;
+		dispatch_ring->next_bell = dispatch->bells;
+		dispatch->bells = dispatch_ring;
+	}
+}
+
+void dispatch_publish_dirty(struct dispatch *dispatch)
+{
+	struct dispatch_ring *ring;
+
+	while ((ring = dispatch->dirty)) {
+		dispatch->dirty = ring->next_dirty;
+		ring->is_dirty = false;
+		ring_publish(dispatch, ring);
+		/* A barrier that has completed, say: its successors wait in the ring. */
+		if (!ring->is_active && dispatch_ring_has_work(ring))
+			ring_activate(dispatch, ring, clock_ticks());
+	}
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Running tasks
+ *
+ * A task goes to one executor at a time and comes back from it. Completing one may free its
+ * successor in a chain, which may complete at once, and so on: that is a loop here, not a
+ * recursion, because a client decides how long its chains are.
+ */
+#include <errno.h>
+
+#include "dispatch/task.h"
+#include "util/clock.h"
+
+enum { REAP_BATCH = 64 };
+
+static void task_submit(struct dispatch *dispatch, struct task *task)
+{
+	struct executor *executor = dispatch->executors[task->device];
+	struct pending *pending = &dispatch->pending[task->device];
+
+	atomic_store_explicit(&task->exec.state, EXEC_QUEUED, memory_order_relaxed);
+	if (!pending->first && executor->ops->submit(executor, &task->exec) == 0) {
+		task->phase = TASK_SUBMITTED;
+		dispatch->n_submitted++;
+		dispatch->flush_mask |= 1u << task->device;
+		return;
+	}
+	task->phase = TASK_PENDING;
+	task->next = NULL;
+	*pending->end = task;
+	pending->end = &task->next;
+	dispatch->n_pending++;
+}
+
+/* Return: true if the task has completed with *ret_res; false if an executor has it. */
+static bool task_begin(struct dispatch *dispatch, struct task *task, int *ret_res)
+{
+	struct place_decision decision;
+
+	*ret_res = 0;
+	if (task->is_cancelled || task->ring->ring->is_closing) {
+		*ret_res = -ECANCELED;
+		return true;
+	}
+	switch (task->opcode) {
+	case RBK_OP_RUN:
+		decision = place_task(&dispatch->placer, task->plan->plan, task->exec.count,
+				      task->strategy);
+		task->device = decision.device;
+		task->reason = decision.reason;
+		if (decision.device == RBK_DEVICE_NONE) {
+			*ret_res = -ENODEV;
+			return true;
+		}
+		task_submit(dispatch, task);
+		return false;
+	case RBK_OP_CANCEL:
+		*ret_res = dispatch_cancel(task->ring, task->target);
+		return true;
+	default:
+		return true;
+	}
+}
+
+/* Gives back what a RUN held on to. */
+static void task_release_refs(struct task *task)
+{
+	struct session_plan *plan = task->plan;
+	struct session_arena *arena;
+
+	for (uint32_t i = 0; i < plan->plan->n_bindings; i++) {
+		arena = container_of(task->exec.refs[i].arena, struct session_arena, exec);
+		if (--arena->n_in_flight == 0 && arena->state == SLOT_REMOVING)
+			session_arena_idle(arena);
+	}
+	if (--plan->n_in_flight == 0 && plan->state == SLOT_REMOVING)
+		session_plan_idle(plan);
+}
+
+static void task_post(struct dispatch *dispatch, struct task *task, int res)
+{
+	struct outcome outcome = {
+		.res = res,
+		.device = RBK_DEVICE_NONE,
+		.reason = task->reason,
+	};
+
+	/* start_ticks is 0 unless an executor ran it. */
+	if (task->opcode == RBK_OP_RUN && task->exec.start_ticks) {
+		outcome.device = task->device;
+		outcome.queue_ns = clock_elapsed_ns(task->admit_ticks, task->exec.start_ticks);
+		outcome.exec_ns = clock_elapsed_ns(task->exec.start_ticks, task->exec.end_ticks);
+		if (task->exec.end_ticks > task->deadline_ticks)
+			outcome.flags = RBK_CQE_DEADLINE_MISSED;
+	}
+	ring_post(dispatch, task->ring, task->user_data, &outcome);
+}
+
+/* Completes @task and frees its slot. Return: the successor whose turn has come, or NULL. */
+static struct task *task_complete(struct dispatch *dispatch, struct task *task, int res)
+{
+	struct dispatch_ring *ring = task->ring;
+	struct task *successor = task->chain_next;
+
+	task_post(dispatch, task, res);
+	ring_mark_dirty(dispatch, ring);
+
+	if (successor)
+		successor->is_cancelled |= res < 0;
+	if (ring->chain_last == task) {
+		ring->chain_last = NULL;
+		ring->chain_broken = res < 0;
+	}
+	if (task->opcode == RBK_OP_RUN)
+		task_release_refs(task);
+	list_remove(&task->link);
+	task->next = ring->free_tasks;
+	ring->free_tasks = task;
+	ring->ring->n_in_flight--;
+	return successor;
+}
+
+/* After completions: a barrier has nothing left before it; a closing ring has drained. */
+static void ring_after_completion(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	struct task *barrier = ring->barrier;
+
+	if (barrier && ring->ring->n_in_flight == 1) {
+		ring->barrier = NULL;
+		task_complete(dispatch, barrier, 0);
+	}
+	if (ring->ring->is_closing && ring->ring->n_in_flight == 0)
+		session_ring_drained(ring->ring);
+}
+
+void task_start(struct dispatch *dispatch, struct task *task)
+{
+	struct dispatch_ring *ring = task->ring;
+	int res;
+
+	while (task && task_begin(dispatch, task, &res))
+		task = task_complete(dispatch, task, res);
+	ring_after_completion(dispatch, ring);
+}
+
+void task_finish(struct dispatch *dispatch, struct task *task, int res)
+{
+	struct dispatch_ring *ring = task->ring;
+	struct task *successor = task_complete(dispatch, task, res);
+
+	if (successor)
+		task_start(dispatch, successor);
+	else
+		ring_after_completion(dispatch, ring);
+}
+
+/*
+ * May a task that failed on its device run again on the CPU? Outputs are out of place, so a second
+ * run is harmless; a state may be half updated, and is never run again blindly.
+ */
+static bool task_may_fall_back(const struct task *task)
+{
+	const struct plan *plan = task->plan->plan;
+
+	return task->device != RBK_DEVICE_CPU && task->strategy != RBK_STRATEGY_ONLY_GPU &&
+	       !plan->pinned && !plan->has_state && !task->ring->ring->is_closing &&
+	       plan->device_state[RBK_DEVICE_CPU] == PLAN_DEVICE_READY;
+}
+
+static void task_returned(struct dispatch *dispatch, struct task *task)
+{
+	struct session_stats *stats = &task->ring->ring->session->stats;
+	int res = task->exec.res;
+
+	dispatch->n_submitted--;
+	stats->copied_bytes += task->exec.copied_bytes;
+	stats->transferred_bytes += task->exec.transferred_bytes;
+	dispatch->stats->copied_bytes += task->exec.copied_bytes;
+	dispatch->stats->transferred_bytes += task->exec.transferred_bytes;
+
+	if (res != -ECANCELED)
+		place_report(&dispatch->placer, task->device, res == -EIO);
+	if ((res == -EIO || res == -ENOMEM) && task_may_fall_back(task)) {
+		task->device = RBK_DEVICE_CPU;
+		task->reason = RBK_REASON_CPU_FALLBACK;
+		task_submit(dispatch, task);
+		return;
+	}
+	task_finish(dispatch, task, res);
+}
+
+unsigned int dispatch_reap(struct dispatch *dispatch)
+{
+	struct exec_task *done[REAP_BATCH];
+	struct executor *executor;
+	unsigned int n, n_total = 0;
+
+	for (uint32_t i = 0; i < dispatch->n_executors; i++) {
+		executor = dispatch->executors[i];
+		n = executor->ops->reap(executor, done, REAP_BATCH);
+		for (unsigned int k = 0; k < n; k++)
+			task_returned(dispatch, container_of(done[k], struct task, exec));
+		n_total += n;
+	}
+	return n_total;
+}
+
+void dispatch_resubmit(struct dispatch *dispatch)
+{
+	struct executor *executor;
+	struct pending *pending;
+	struct task *task;
+
+	for (uint32_t i = 0; i < dispatch->n_executors; i++) {
+		pending = &dispatch->pending[i];
+		executor = dispatch->executors[i];
+		while ((task = pending->first)) {
+			if (!task->is_cancelled &&
+			    executor->ops->submit(executor, &task->exec) != 0)
+				break;
+
+			pending->first = task->next;
+			if (!pending->first)
+				pending->end = &pending->first;
+			dispatch->n_pending--;
+			if (task->is_cancelled) {
+				task_finish(dispatch, task, -ECANCELED);
+				continue;
+			}
+			task->phase = TASK_SUBMITTED;
+			dispatch->n_submitted++;
+			dispatch->flush_mask |= 1u << i;
+		}
+	}
+}
+
+int dispatch_cancel(struct dispatch_ring *ring, uint64_t user_data)
+{
+	uint8_t expected = EXEC_QUEUED;
+	struct task *task;
+
+	list_for_each (node, &ring->in_flight) {
+		task = container_of(node, struct task, link);
+		if (task->user_data != user_data || task->is_cancelled)
+			continue;
+
+		switch (task->phase) {
+		case TASK_HELD:
+		case TASK_PENDING:
+			task->is_cancelled = true;
+			return 0;
+		case TASK_SUBMITTED:
+			/* Pairs with exec_task_begin(): one of the two wins. */
+			if (!atomic_compare_exchange_strong_explicit(
+				    &task->exec.state, &expected, EXEC_CANCELLED,
+				    memory_order_acq_rel, memory_order_acquire))
+				return -EALREADY;
+			task->is_cancelled = true;
+			return 0;
+		default:
+			return -EALREADY;
+		}
+	}
+	return -ENOENT;
+}

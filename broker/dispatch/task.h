@@ -1,0 +1,215 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * The dispatcher's structures: tasks, the state of a ring, the dispatcher itself
+ *
+ * Private to dispatch/. Reactor thread only, but for the parts of struct exec_task that an executor
+ * borrows.
+ *
+ * A task slot is taken for an entry that cannot complete while it is looked at: it goes to an
+ * executor, waits for its predecessor in a chain, or is a barrier. There are as many slots as
+ * entries, so admission never fails for want of one.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dispatch/dispatch.h"
+#include "place/place.h"
+#include "plan/executor.h"
+#include "session/session.h"
+#include "shm/ring.h"
+#include "util/list.h"
+
+enum task_phase {
+	TASK_HELD,    /* waits for its predecessor in a chain */
+	TASK_PENDING, /* waits for room in an executor's queue */
+	TASK_SUBMITTED,
+	TASK_BARRIER, /* waits for everything before it */
+};
+
+struct task {
+	struct exec_task exec;
+	struct dispatch_ring *ring;
+	struct session_plan *plan; /* RUN */
+	struct task *next;         /* in the free list, or in an executor's pending queue */
+	struct task *chain_next;   /* held until this one has succeeded */
+	struct list_node link;     /* in dispatch_ring.in_flight, oldest first */
+	uint64_t user_data;
+	uint64_t target; /* CANCEL */
+	uint64_t admit_ticks;
+	uint64_t deadline_ticks; /* UINT64_MAX: none */
+	uint8_t opcode;
+	uint8_t phase; /* enum task_phase */
+	uint8_t strategy;
+	uint8_t device;
+	uint8_t reason;
+	bool is_cancelled; /* completes with -ECANCELED when its turn comes */
+};
+
+struct dispatch_ring {
+	/* Hot. */
+	struct session_ring *ring;
+	struct task *chain_last; /* the open chain's last entry, if it has not completed */
+	struct task *barrier;    /* entries are not consumed while there is one */
+	bool chain_open;         /* the last entry admitted had RBK_SQE_LINK */
+	bool chain_broken;       /* the open chain has failed */
+	bool is_active;          /* in dispatch.active */
+	bool is_dirty;           /* in dispatch.dirty: completions to publish */
+	bool wants_bell;         /* in dispatch.bells */
+	uint32_t sleep_token;    /* of our last sleep */
+	uint32_t rung_token;     /* the client's sleep that we have rung for */
+	uint64_t last_work_ticks;
+	uint64_t spin_ticks; /* how long an empty ring stays active */
+	uint64_t slept_at_ticks;
+	struct dispatch_ring *next_dirty;
+	struct dispatch_ring *next_bell;
+
+	/* Task slots: slot i has references [i * RBK_MAX_REFS, +RBK_MAX_REFS). */
+	struct task *free_tasks;
+	struct task *tasks;
+	struct exec_ref *refs;
+	uint32_t n_tasks_touched; /* slots beyond it were never used, and cost no memory */
+	struct list_node in_flight;
+
+	/* Cold. */
+	struct list_node link; /* in dispatch.rings */
+	struct list_node muted_link;
+	uint32_t n_empty_bells;
+	uint64_t empty_bells_since_ns;
+};
+
+/* Tasks waiting for room in an executor's queue, oldest first. */
+struct pending {
+	struct task *first, **end;
+};
+
+struct dispatch {
+	/* Hot. */
+	struct executor *const *executors;
+	uint32_t n_executors;
+	uint32_t n_active;
+	struct dispatch_ring **active; /* as long as there are rings */
+	uint32_t n_submitted;          /* tasks that executors hold */
+	uint32_t n_pending;
+	uint32_t flush_mask; /* executors that were given tasks this turn */
+	struct dispatch_ring *dirty;
+	struct dispatch_ring *bells;
+	struct placer placer;
+	struct exec_task inline_task; /* for entries that run without a slot */
+	struct server_stats *stats;
+	struct pending pending[RBK_MAX_DEVICES];
+	struct exec_ref inline_refs[RBK_MAX_REFS];
+
+	/* Cold. */
+	struct dispatch_options options;
+	struct server *server;
+	struct list_node rings;
+	struct list_node muted;
+	uint32_t n_rings;
+	uint32_t active_capacity;
+	uint64_t min_spin_ticks, max_spin_ticks;
+	struct loop_watch *waker_watch;
+	struct loop_timer *mute_timer;
+	struct loop_timer *drain_timer;
+	bool is_stopping;
+	bool drain_expired;
+};
+
+/* validate-hot.c */
+
+/*
+ * Judges a private copy of an entry of @session. RUN: resolves its references into @refs
+ * (RBK_MAX_REFS) and sets *ret_plan.
+ * Return: 0, or the negative errno that the entry completes with (struct rbk_sqe lists them).
+ */
+int validate_entry(const struct session *session, const struct rbk_sqe *sqe, struct exec_ref *refs,
+		   struct session_plan **ret_plan);
+
+/* admit-hot.c */
+
+/* Consumes up to a batch of entries. Return: how many; ADMIT_E_PROTOCOL: the session must end. */
+enum { ADMIT_BATCH = 64, ADMIT_E_PROTOCOL = -1 };
+int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *ring);
+
+/* Could dispatch_poll_ring() do something now? */
+bool dispatch_ring_has_work(const struct dispatch_ring *ring);
+
+/* Polls every active ring and takes finished tasks back. Return: entries and tasks handled. */
+unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile);
+
+/* run-hot.c */
+
+/* Starts a task whose turn has come, and its successors as far as they complete at once. */
+void task_start(struct dispatch *dispatch, struct task *task);
+
+/* Completes a task that is not with an executor, and goes on with its chain. */
+void task_finish(struct dispatch *dispatch, struct task *task, int res);
+
+/* Takes finished tasks back from the executors. Return: how many. */
+unsigned int dispatch_reap(struct dispatch *dispatch);
+
+/* Gives pending tasks to executors that have room again. */
+void dispatch_resubmit(struct dispatch *dispatch);
+
+/*
+ * Cancels the oldest task of @ring with that user_data.
+ * Return: 0; -ENOENT; -EALREADY.
+ */
+int dispatch_cancel(struct dispatch_ring *ring, uint64_t user_data);
+
+/* complete-hot.c */
+
+/* What a completion says beyond its task's user_data. */
+struct outcome {
+	int32_t res;
+	uint8_t device;
+	uint8_t reason;
+	uint16_t flags;
+	uint64_t queue_ns;
+	uint64_t exec_ns;
+};
+
+/* Puts a completion into the ring's memory, not yet visible. Its room was made sure of. */
+void ring_post(struct dispatch *dispatch, struct dispatch_ring *ring, uint64_t user_data,
+	       const struct outcome *outcome);
+
+/* Shows entries consumed and completions posted to the client; notes that it must be woken. */
+void ring_publish(struct dispatch *dispatch, struct dispatch_ring *ring);
+
+/* Publishes every ring that completions were posted to since the last call. */
+void dispatch_publish_dirty(struct dispatch *dispatch);
+
+static inline struct task *task_take(struct dispatch_ring *ring)
+{
+	struct task *task = ring->free_tasks;
+	uint32_t i;
+
+	if (task) {
+		ring->free_tasks = task->next;
+		return task;
+	}
+	i = ring->n_tasks_touched++;
+	task = &ring->tasks[i];
+	task->ring = ring;
+	task->exec.refs = ring->refs + (size_t)i * RBK_MAX_REFS;
+	return task;
+}
+
+/* Polls the ring from now on. Room in dispatch->active was made when the ring was added. */
+static inline void ring_activate(struct dispatch *dispatch, struct dispatch_ring *ring,
+				 uint64_t now_ticks)
+{
+	ring->is_active = true;
+	ring->last_work_ticks = now_ticks;
+	dispatch->active[dispatch->n_active++] = ring;
+	rbk_ring_announce_awake(&ring->ring->cq->sq_wait);
+}
+
+static inline void ring_mark_dirty(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	if (ring->is_dirty)
+		return;
+	ring->is_dirty = true;
+	ring->next_dirty = dispatch->dirty;
+	dispatch->dirty = ring;
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Judging entries
+ *
+ * The only code that looks at what a client wrote into an entry, and it looks at a private copy.
+ * Every check names the errno that the client gets; none of them can harm anybody but the entry's
+ * sender. What passes is in range: plan, arenas, offsets, lengths, count.
+ */
+#include <errno.h>
+
+#include "dispatch/task.h"
+#include "util/checked.h"
+
+enum { PLAN_ID_SLOT_MASK = 0xffff };
+
+/* The plan of an id; NULL if there is none, or none any more. */
+static inline struct session_plan *find_plan(const struct session *session, uint32_t id)
+{
+	uint32_t slot = id & PLAN_ID_SLOT_MASK;
+	struct session_plan *plan;
+
+	if (slot >= session->n_plans)
+		return NULL;
+	plan = session->plans[slot];
+	return plan && plan->id == id ? plan : NULL;
+}
+
+static inline int resolve_ref(const struct session *session, uint64_t ref,
+			      const struct plan_binding *binding, uint32_t count,
+			      struct exec_ref *ret)
+{
+	uint64_t bytes = binding->fixed_bytes + binding->row_bytes * count;
+	uint64_t offset = RBK_REF_OFFSET(ref);
+	uint32_t id = RBK_REF_ARENA(ref);
+	struct session_arena *arena;
+
+	if (id >= session->n_arenas)
+		return -EBADF;
+	arena = session->arenas[id];
+	if (!arena)
+		return -EBADF;
+	if (offset % RBK_REF_ALIGN != 0)
+		return -EINVAL;
+	if (!checked_range(offset, bytes, arena->exec.bytes))
+		return -EFAULT;
+	if (binding->written && arena->exec.immutable)
+		return -EACCES;
+	ret->arena = &arena->exec;
+	ret->offset = offset;
+	return 0;
+}
+
+static inline uint64_t binding_bytes(const struct plan_binding *binding, uint32_t count)
+{
+	return binding->fixed_bytes + binding->row_bytes * count;
+}
+
+/* Does what binding @w writes overlap any other reference? Two ids may name one memfd. */
+static bool output_overlaps(const struct plan *plan, uint32_t count, const struct exec_ref *refs,
+			    uint32_t w)
+{
+	uint64_t w_end = refs[w].offset + binding_bytes(&plan->bindings[w], count);
+
+	for (uint32_t i = 0; i < plan->n_bindings; i++) {
+		if (i == w || refs[i].arena->ino != refs[w].arena->ino ||
+		    refs[i].arena->dev != refs[w].arena->dev)
+			continue;
+		if (refs[i].offset < w_end &&
+		    refs[w].offset < refs[i].offset + binding_bytes(&plan->bindings[i], count))
+			return true;
+	}
+	return false;
+}
+
+static int resolve_all(const struct session *session, const struct plan *plan, uint32_t count,
+		       const uint64_t *given, struct exec_ref *refs)
+{
+	int r;
+
+	for (uint32_t i = 0; i < plan->n_bindings; i++) {
+		r = resolve_ref(session, given[i], &plan->bindings[i], count, &refs[i]);
+		if (r)
+			return r;
+	}
+	for (uint32_t i = 0; i < plan->n_bindings; i++)
+		if (plan->bindings[i].written && output_overlaps(plan, count, refs, i))
+			return -EINVAL;
+	return 0;
+}
+
+/* Copies the references out of the client's table, each once. */
+static int load_table(const struct session *session, const struct rbk_sqe *sqe,
+		      uint64_t table[RBK_MAX_REFS])
+{
+	const struct plan_binding whole = {
+		.fixed_bytes = sqe->n_refs * sizeof(uint64_t),
+	};
+	const uint64_t *shared;
+	struct exec_ref ref;
+	int r;
+
+	r = resolve_ref(session, sqe->table, &whole, 0, &ref);
+	if (r)
+		return r;
+	shared = (const uint64_t *)(ref.arena->base + ref.offset);
+	for (uint32_t i = 0; i < sqe->n_refs; i++)
+		table[i] = __atomic_load_n(shared + i, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static int validate_run(const struct session *session, const struct rbk_sqe *sqe,
+			struct exec_ref *refs, struct session_plan **ret_plan)
+{
+	struct session_plan *slot = find_plan(session, sqe->plan_id);
+	uint64_t table[RBK_MAX_REFS];
+	const struct plan *plan;
+	int r;
+
+	if (!slot)
+		return -ENOENT;
+	plan = slot->plan;
+	if (sqe->count == 0 || sqe->count > plan->max_count)
+		return -ERANGE;
+	*ret_plan = slot;
+
+	if (sqe->flags & RBK_SQE_ARG_TABLE) {
+		if (sqe->n_refs != plan->n_bindings || sqe->n_refs == 0 || sqe->state_rows ||
+		    (sqe->table_reserved[0] | sqe->table_reserved[1] | sqe->table_reserved[2]))
+			return -EINVAL;
+		r = load_table(session, sqe, table);
+		return r ? r : resolve_all(session, plan, sqe->count, table, refs);
+	}
+
+	if (plan->n_bindings > RBK_SQE_REFS)
+		return -EINVAL;
+	for (uint32_t i = plan->n_bindings; i < RBK_SQE_REFS; i++)
+		if (sqe->refs[i])
+			return -EINVAL;
+	return resolve_all(session, plan, sqe->count, sqe->refs, refs);
+}
+
+/* NOP and BARRIER have no operands. */
+static inline int validate_bare(const struct rbk_sqe *sqe)
+{
+	if (sqe->plan_id | sqe->count | sqe->refs[0] | sqe->refs[1] | sqe->refs[2] | sqe->refs[3] |
+	    sqe->refs[4])
+		return -EINVAL;
+	return 0;
+}
+
+static inline bool strategy_is_valid(uint8_t strategy)
+{
+	if (strategy & RBK_STRATEGY_NAMED)
+		return (strategy & ~RBK_STRATEGY_NAMED) < RBK_MAX_DEVICES;
+	return strategy < RBK_STRATEGY_COUNT;
+}
+
+int validate_entry(const struct session *session, const struct rbk_sqe *sqe, struct exec_ref *refs,
+		   struct session_plan **ret_plan)
+{
+	if ((sqe->flags & ~RBK_SQE_FLAGS) || !strategy_is_valid(sqe->strategy) ||
+	    sqe->priority >= RBK_PRIORITY_COUNT)
+		return -EINVAL;
+	if (sqe->opcode != RBK_OP_RUN && (sqe->flags & (RBK_SQE_ARG_TABLE | RBK_SQE_PARTITION)))
+		return -EINVAL;
+
+	switch (sqe->opcode) {
+	case RBK_OP_NOP:
+		return validate_bare(sqe);
+	case RBK_OP_RUN:
+		return validate_run(session, sqe, refs, ret_plan);
+	case RBK_OP_BARRIER:
+		/* In a chain it would wait for its own predecessor and hold back its successor. */
+		return sqe->flags & RBK_SQE_LINK ? -EINVAL : validate_bare(sqe);
+	case RBK_OP_CANCEL:
+		if (sqe->plan_id | sqe->count | sqe->cancel_reserved[0] | sqe->cancel_reserved[1] |
+		    sqe->cancel_reserved[2] | sqe->cancel_reserved[3])
+			return -EINVAL;
+		return 0;
+	case RBK_OP_PREFETCH:
+	case RBK_OP_EVICT:
+		return find_plan(session, sqe->plan_id) ? -EOPNOTSUPP : -ENOENT;
+	default:
+		return -EINVAL;
+	}
+}
