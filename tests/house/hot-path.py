@@ -35,7 +35,7 @@ def symbols(path, *options):
 
 
 def check_objects(objects, allowed):
-    """objects: (source, object) pairs. Return: problems, a permission that nobody needs included."""
+    """objects: (source, object) pairs. Return: problems."""
     problems = []
     defined = set()
     for _, path in objects:
