@@ -119,6 +119,8 @@ RBK_EXPORT struct rbk_builder *rbk_builder_free(struct rbk_builder *builder)
 
 RBK_EXPORT const char *rbk_builder_error(const struct rbk_builder *builder)
 {
+	if (!builder)
+		return "out of memory";
 	return builder->error ? builder->text : NULL;
 }
 
@@ -199,7 +201,7 @@ static unsigned int add_tensor(struct rbk_builder *builder, enum rbk_tensor_kind
 	struct builder_tensor *place;
 	const char *trouble;
 
-	if (builder->error)
+	if (!builder || builder->error)
 		return RBK_TENSOR_NONE;
 	trouble = name_trouble(name, false);
 	if (trouble) {
@@ -272,7 +274,7 @@ RBK_EXPORT unsigned int rbk_builder_constant(struct rbk_builder *builder, const 
 	unsigned int id;
 
 	id = add_tensor(builder, RBK_TENSOR_CONSTANT, name, dtype, rank, dims, arena, offset);
-	if (builder->error)
+	if (!builder || builder->error)
 		return RBK_TENSOR_NONE;
 	tensor = &tensors_of(builder)[id];
 	if (!arena)
@@ -361,15 +363,16 @@ RBK_EXPORT unsigned int rbk_builder_node(struct rbk_builder *builder, const char
 					 unsigned int n_inputs, const unsigned int *outputs,
 					 unsigned int n_outputs)
 {
-	size_t index = builder->nodes.n;
 	struct builder_node *node;
 	struct node_title title;
 	const char *trouble;
 	uint16_t *edges;
 	bool writes = false;
+	size_t index;
 
-	if (builder->error)
+	if (!builder || builder->error)
 		return 0;
+	index = builder->nodes.n;
 	trouble = name_trouble(op, false);
 	if (trouble) {
 		builder_fail(builder, -EINVAL, "node %zu: the operator's name %s", index, trouble);
@@ -445,16 +448,18 @@ RBK_EXPORT unsigned int rbk_builder_binary(struct rbk_builder *builder, const ch
 static void add_attr(struct rbk_builder *builder, unsigned int node, const char *name,
 		     enum rbk_plan_attr_type type, const void *values, size_t n, size_t value_bytes)
 {
-	const struct builder_node *nodes = builder->nodes.items;
-	const struct builder_attr *attrs = builder->attrs.items;
+	const struct builder_node *nodes;
+	const struct builder_attr *attrs;
 	struct builder_attr *attr;
 	struct node_title title;
 	size_t blob_bytes;
 	const char *trouble;
 	uint8_t *blob;
 
-	if (builder->error)
+	if (!builder || builder->error)
 		return;
+	nodes = builder->nodes.items;
+	attrs = builder->attrs.items;
 	if (node >= builder->nodes.n) {
 		builder_fail(builder, -EINVAL, "attribute \"%s\": there is no node %u",
 			     name ? name : "", node);
@@ -541,6 +546,8 @@ RBK_EXPORT void rbk_builder_attr_string(struct rbk_builder *builder, unsigned in
 
 RBK_EXPORT void rbk_builder_pin_device(struct rbk_builder *builder, unsigned int device)
 {
+	if (!builder || builder->error)
+		return;
 	if (device >= RBK_MAX_DEVICES) {
 		builder_fail(builder, -EINVAL, "a plan cannot be pinned to device %u", device);
 		return;

@@ -63,7 +63,7 @@ RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, 
 	if (r)
 		return r;
 	if (!builder)
-		return client_error(error, -EINVAL, "there is no builder");
+		return client_error(error, -ENOMEM, "out of memory");
 	r = client_describe(builder, rbk, max_count, &desc, &desc_bytes, error);
 	if (r)
 		return r;

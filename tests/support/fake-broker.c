@@ -1,0 +1,720 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A broker for tests of the client library
+ *
+ * One thread owns everything; the test's calls are commands that it executes between two turns. A
+ * turn serves the sockets, then the rings; when neither had anything to do, it announces its sleep
+ * in every ring, looks once more, and polls. What it is told to do wrong is applied to the answer
+ * just before it is sent, so that everything else about it is right.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "shm/ring.h"
+#include "shm/wire.h"
+#include "support/fake-broker.h"
+
+#define FAKE_RINGS    16
+#define FAKE_SESSIONS 8
+#define FAKE_HELD_MAX 512
+#define FAKE_SEND_FDS 8
+
+/* What goes wrong in the fake broker itself is a bug of the test. */
+#define CHECK(condition)                                                                   \
+	do {                                                                               \
+		if (!(condition)) {                                                        \
+			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, \
+				strerror(errno));                                          \
+			abort();                                                           \
+		}                                                                          \
+	} while (0)
+
+enum fake_command {
+	COMMAND_NONE,
+	COMMAND_KILL,
+	COMMAND_RELEASE,
+	COMMAND_CLOSE_RINGS,
+	COMMAND_SPOIL_RINGS,
+	COMMAND_RING_BELLS,
+};
+
+struct fake_ring {
+	bool used;
+	int session;
+	int bell;
+	uint32_t n;
+	struct rbk_sq_area *sq;
+	struct rbk_cq_area *cq;
+	uint32_t sq_head;
+	uint32_t cq_tail;
+	uint32_t token;      /* of our last sleep */
+	uint32_t rung_token; /* of the client's last sleep that we rang for */
+};
+
+union fake_answer {
+	struct rbk_wire_reply head;
+	struct rbk_wire_welcome welcome;
+	struct rbk_wire_ring ring;
+	struct rbk_wire_id_reply id;
+	struct rbk_wire_plan plan;
+	struct rbk_wire_devices devices;
+	struct rbk_wire_stats stats;
+	unsigned char bytes[8192];
+};
+
+struct fake_held {
+	int session;
+	union fake_answer answer;
+	size_t bytes;
+};
+
+struct fake_broker {
+	struct fake_options options;
+	char directory[64];
+	char path[96];
+	pthread_t thread;
+	bool running;
+
+	/* Between the test and the thread. */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int wake; /* eventfd */
+	enum fake_command command;
+	uint32_t arguments[2];
+	bool paused;                 /* atomic */
+	unsigned int n_requests[16]; /* atomic, as the next ones */
+	unsigned int n_objects;
+	unsigned int n_wakeups;
+	unsigned int n_wakeups_sent;
+
+	/* The thread's. */
+	int listener;
+	int sessions[FAKE_SESSIONS];
+	struct fake_ring rings[FAKE_RINGS];
+	struct fake_held *held;
+	unsigned int n_held;
+	uint32_t next_id;
+};
+
+static void count(unsigned int *counter, unsigned int n)
+{
+	__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+/* ---- Rings ---- */
+
+static void *map_memfd(const char *name, size_t bytes, size_t file_bytes, int *ret_fd)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	void *map;
+
+	CHECK(fd >= 0);
+	CHECK(!ftruncate(fd, (off_t)bytes));
+	map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(map != MAP_FAILED);
+	if (file_bytes != bytes)
+		CHECK(!ftruncate(fd, (off_t)file_bytes));
+	*ret_fd = fd;
+	return map;
+}
+
+static size_t round_page(size_t bytes)
+{
+	return (bytes + 4095) / 4096 * 4096;
+}
+
+static void ring_make(struct fake_broker *fake, int session, uint32_t n, enum fake_fault fault,
+		      struct rbk_wire_ring *answer, int fds[3])
+{
+	struct fake_ring *ring = fake->rings;
+	bool is_short = fault == FAKE_FILE_SHORT;
+	int pair[2];
+
+	while (ring->used)
+		CHECK(++ring < fake->rings + FAKE_RINGS);
+	memset(ring, 0, sizeof(*ring));
+	answer->sq_bytes = round_page(RBK_SQ_AREA_BYTES(n));
+	answer->cq_bytes = round_page(RBK_CQ_AREA_BYTES(n));
+	ring->sq = map_memfd("sq", answer->sq_bytes, is_short ? 0 : answer->sq_bytes, &fds[0]);
+	ring->cq = map_memfd("cq", answer->cq_bytes, is_short ? 0 : answer->cq_bytes, &fds[1]);
+	if (!is_short) {
+		ring->sq->sq_tail = ring->cq->sq_head = ring->sq_head = fake->options.sq_start;
+		ring->sq->cq_head = ring->cq->cq_tail = ring->cq_tail = fake->options.cq_start;
+	}
+	CHECK(!fcntl(fds[1], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE));
+	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
+	ring->bell = pair[0];
+	fds[2] = pair[1];
+	ring->session = session;
+	ring->n = n;
+	ring->used = !is_short;
+	answer->n_entries = n;
+	answer->id = (uint32_t)(ring - fake->rings);
+	if (is_short)
+		close(ring->bell);
+}
+
+static void ring_drop(struct fake_ring *ring)
+{
+	if (ring->bell >= 0)
+		close(ring->bell);
+	munmap(ring->sq, round_page(RBK_SQ_AREA_BYTES(ring->n)));
+	munmap(ring->cq, round_page(RBK_CQ_AREA_BYTES(ring->n)));
+	ring->used = false;
+}
+
+/* Completes what is there and has room. Return: did it do anything? */
+static bool ring_serve(struct fake_broker *fake, struct fake_ring *ring)
+{
+	uint32_t tail = rbk_ring_observe(&ring->sq->sq_tail);
+	uint32_t head = rbk_ring_observe(&ring->sq->cq_head);
+	uint32_t token, n_done = 0;
+
+	if (__atomic_load_n(&fake->paused, __ATOMIC_ACQUIRE))
+		return false;
+	while (ring->sq_head != tail && ring->cq_tail - head < ring->n) {
+		struct rbk_cqe *cqe = &ring->cq->cqes[ring->cq_tail++ & (ring->n - 1)];
+		struct rbk_sqe sqe;
+
+		rbk_sqe_load(&sqe, &ring->sq->sqes[ring->sq_head++ & (ring->n - 1)]);
+		/* The opcode, so that tests see what arrived. */
+		*cqe = (struct rbk_cqe){.user_data = sqe.user_data,
+					.device = RBK_DEVICE_NONE,
+					.queue_ns = sqe.opcode,
+					.exec_ns = sqe.plan_id};
+		n_done++;
+	}
+	if (n_done == 0)
+		return false;
+	rbk_ring_publish(&ring->cq->sq_head, ring->sq_head);
+	rbk_ring_publish(&ring->cq->cq_tail, ring->cq_tail);
+	token = rbk_ring_sleep_token(&ring->sq->cq_wait);
+	if (token != 0 && token != ring->rung_token && ring->bell >= 0) {
+		ring->rung_token = token;
+		count(&fake->n_wakeups_sent, 1);
+		send(ring->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+	return true;
+}
+
+static bool ring_has_work(struct fake_ring *ring)
+{
+	return rbk_ring_observe(&ring->sq->sq_tail) != ring->sq_head &&
+	       ring->cq_tail - rbk_ring_observe(&ring->sq->cq_head) < ring->n;
+}
+
+/* ---- Requests ---- */
+
+static void send_packet(int fd, const void *bytes, size_t n_bytes, const int *fds,
+			unsigned int n_fds)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(FAKE_SEND_FDS * sizeof(int))];
+	} control = {0};
+	struct iovec part = {(void *)bytes, n_bytes};
+	struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+
+	if (n_fds > 0) {
+		header.msg_control = control.bytes;
+		header.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+		memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(int));
+	}
+	sendmsg(fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* A right answer to a request. Return: its length. */
+static size_t answer_right(struct fake_broker *fake, int session, const void *request,
+			   enum fake_fault fault, union fake_answer *answer, int *fds,
+			   unsigned int *ret_n_fds)
+{
+	const struct rbk_wire_request *head = request;
+	uint32_t n;
+
+	*ret_n_fds = 0;
+	switch (head->type) {
+	case RBK_WIRE_HELLO:
+		answer->welcome.abi_major = RBK_ABI_MAJOR;
+		answer->welcome.n_devices = 1;
+		answer->welcome.features = RBK_FEAT_RESIDENCY | 1ull << 60;
+		answer->welcome.max_ring_entries = fake->options.max_ring_entries
+							   ? fake->options.max_ring_entries
+							   : RBK_MAX_RING_ENTRIES;
+		strcpy(answer->welcome.broker, "fake");
+		return sizeof(answer->welcome);
+	case RBK_WIRE_RING_ADD:
+		n = ((const struct rbk_wire_ring_add *)request)->n_entries;
+		ring_make(fake, session, fault == FAKE_ENTRIES_OTHER ? 2 * n : n, fault,
+			  &answer->ring, fds);
+		*ret_n_fds = 3;
+		count(&fake->n_objects, 1);
+		return sizeof(answer->ring);
+	case RBK_WIRE_ARENA_ADD:
+		answer->id.id = fake->next_id++;
+		count(&fake->n_objects, 1);
+		return sizeof(answer->id);
+	case RBK_WIRE_PLAN_ADD:
+		answer->plan.id = fake->next_id++;
+		answer->plan.devices = 1;
+		answer->plan.flops_row = ((const struct rbk_wire_plan_add *)request)->desc_bytes;
+		answer->plan.flops_fixed = ((const struct rbk_wire_plan_add *)request)->flags;
+		count(&fake->n_objects, 1);
+		return sizeof(answer->plan);
+	case RBK_WIRE_RING_REMOVE:
+		ring_drop(&fake->rings[((const struct rbk_wire_id *)request)->id]);
+		count(&fake->n_objects, -1u);
+		return sizeof(answer->head);
+	case RBK_WIRE_ARENA_REMOVE:
+	case RBK_WIRE_PLAN_REMOVE:
+		count(&fake->n_objects, -1u);
+		return sizeof(answer->head);
+	case RBK_WIRE_DEVICES:
+		answer->devices.n_devices = 2;
+		answer->devices.devices[1].index = 1;
+		answer->devices.devices[1].kind = RBK_WIRE_DEVICE_GPU;
+		answer->devices.devices[1].memory_bytes = 1 << 30;
+		strcpy(answer->devices.devices[0].name, "cpu");
+		strcpy(answer->devices.devices[1].paths, "staged");
+		return sizeof(answer->devices);
+	case RBK_WIRE_STATS:
+		answer->stats.session_tasks[0] = 11;
+		answer->stats.session_reasons[RBK_REASON_COUNT - 1] = 22;
+		answer->stats.host_bytes = 33;
+		answer->stats.sessions_ended_hostile = 44;
+		return sizeof(answer->stats);
+	default:
+		CHECK(!"a known request");
+		return 0;
+	}
+}
+
+/* Makes the answer wrong. Return: its length then. */
+static size_t answer_spoil(enum fake_fault fault, union fake_answer *answer, size_t bytes, int *fds,
+			   unsigned int *n_fds)
+{
+	switch (fault) {
+	case FAKE_REFUSE:
+		answer->head.res = -EDQUOT;
+		strcpy(answer->head.text, "that is too much");
+		break;
+	case FAKE_REFUSE_BARE:
+		answer->head.res = -EBUSY;
+		bytes = sizeof(answer->head);
+		break;
+	case FAKE_SHORT:
+		return bytes - 4;
+	case FAKE_EMPTY:
+		return 4;
+	case FAKE_LONG:
+		return bytes + 8;
+	case FAKE_HUGE:
+		return sizeof(*answer);
+	case FAKE_COOKIE:
+		answer->head.cookie += 1000;
+		break;
+	case FAKE_TYPE:
+		answer->head.type =
+			answer->head.type == RBK_WIRE_STATS ? RBK_WIRE_HELLO : RBK_WIRE_STATS;
+		break;
+	case FAKE_POSITIVE:
+		answer->head.res = 1;
+		break;
+	case FAKE_ENDLESS:
+		answer->head.res = -EINVAL;
+		memset(answer->head.text, 'x', sizeof(answer->head.text));
+		break;
+	case FAKE_VERSION:
+		answer->welcome.abi_major = RBK_ABI_MAJOR + 1;
+		break;
+	case FAKE_ENTRIES_0:
+		answer->ring.n_entries = 0;
+		break;
+	case FAKE_ENTRIES_3:
+		answer->ring.n_entries = 3;
+		break;
+	case FAKE_AREA_SMALL:
+		answer->ring.cq_bytes = 512;
+		break;
+	case FAKE_AREA_HUGE:
+		answer->ring.sq_bytes = 1ull << 40;
+		break;
+	case FAKE_ID:
+		answer->id.id = 0xffff;
+		break;
+	case FAKE_DEVICES_17:
+		answer->devices.n_devices = 17;
+		break;
+	case FAKE_NAME_ENDLESS:
+		memset(answer->devices.devices[1].driver, 'x', 64);
+		break;
+	case FAKE_FDS_WRONG:
+		for (unsigned int i = 0; i < *n_fds; i++) {
+			close(fds[i]);
+			fds[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
+		}
+		break;
+	case FAKE_FDS_MISSING:
+		while (*n_fds > 0)
+			close(fds[--*n_fds]);
+		break;
+	case FAKE_FDS_TOO_MANY:
+	case FAKE_FDS_FLOOD:
+		do
+			fds[(*n_fds)++] = open("/dev/null", O_RDWR | O_CLOEXEC);
+		while (fault == FAKE_FDS_FLOOD && *n_fds < FAKE_SEND_FDS);
+		break;
+	default:
+		break;
+	}
+	return bytes;
+}
+
+static void fake_close_all(struct fake_broker *fake)
+{
+	for (int i = 0; i < FAKE_RINGS; i++)
+		if (fake->rings[i].used)
+			ring_drop(&fake->rings[i]);
+	for (int i = 0; i < FAKE_SESSIONS; i++) {
+		if (fake->sessions[i] >= 0)
+			close(fake->sessions[i]);
+		fake->sessions[i] = -1;
+	}
+	if (fake->listener >= 0)
+		close(fake->listener);
+	fake->listener = -1;
+	unlink(fake->path);
+}
+
+static void answer_request(struct fake_broker *fake, int session, const void *request)
+{
+	const struct rbk_wire_request *head = request;
+	enum fake_fault fault = FAKE_OK;
+	union fake_answer answer;
+	int fds[FAKE_SEND_FDS];
+	unsigned int n_fds, number;
+	size_t bytes;
+
+	CHECK(head->type < 16);
+	number = __atomic_fetch_add(&fake->n_requests[head->type], 1, __ATOMIC_RELAXED);
+	if (head->type == fake->options.fault_type && number == fake->options.fault_at)
+		fault = fake->options.fault;
+	if (fault == FAKE_SILENT)
+		return;
+	if (fault == FAKE_DIE) {
+		fake_close_all(fake);
+		return;
+	}
+
+	memset(&answer, 0, sizeof(answer));
+	answer.head.type = head->type;
+	answer.head.cookie = head->cookie;
+	bytes = answer_right(fake, session, request, fault, &answer, fds, &n_fds);
+	bytes = answer_spoil(fault, &answer, bytes, fds, &n_fds);
+	if (answer.head.res < 0)
+		while (n_fds > 0)
+			close(fds[--n_fds]);
+	if (fault == FAKE_HELD) {
+		CHECK(n_fds == 0 && fake->n_held < FAKE_HELD_MAX);
+		fake->held[fake->n_held++] = (struct fake_held){session, answer, bytes};
+		return;
+	}
+	send_packet(fake->sessions[session], &answer, bytes, fds, n_fds);
+	if (fault == FAKE_TWICE)
+		send_packet(fake->sessions[session], &answer, bytes, fds, n_fds);
+	while (n_fds > 0)
+		close(fds[--n_fds]);
+	if (fault == FAKE_DIE_AFTER)
+		fake_close_all(fake);
+}
+
+static void session_end(struct fake_broker *fake, int session)
+{
+	for (int i = 0; i < FAKE_RINGS; i++)
+		if (fake->rings[i].used && fake->rings[i].session == session)
+			ring_drop(&fake->rings[i]);
+	close(fake->sessions[session]);
+	fake->sessions[session] = -1;
+}
+
+/* Return: did it do anything? */
+static bool session_serve(struct fake_broker *fake, int session)
+{
+	static __thread uint64_t request[RBK_WIRE_MAX_BYTES / 8];
+	char control[CMSG_SPACE(RBK_WIRE_MAX_FDS * sizeof(int))] __attribute__((aligned(8)));
+	struct iovec part = {request, sizeof(request)};
+	struct msghdr header = {.msg_iov = &part,
+				.msg_iovlen = 1,
+				.msg_control = control,
+				.msg_controllen = sizeof(control)};
+	ssize_t n = recvmsg(fake->sessions[session], &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	for (struct cmsghdr *cmsg = n > 0 ? CMSG_FIRSTHDR(&header) : NULL; cmsg;
+	     cmsg = CMSG_NXTHDR(&header, cmsg))
+		for (size_t at = CMSG_LEN(0); at + sizeof(int) <= cmsg->cmsg_len; at += sizeof(int))
+			close(*(int *)((char *)cmsg + at));
+	if (n <= 0)
+		session_end(fake, session);
+	else
+		answer_request(fake, session, request);
+	return true;
+}
+
+/* ---- The thread ---- */
+
+static bool fake_turn(struct fake_broker *fake)
+{
+	bool did = false;
+	int fd;
+
+	fd = accept4(fake->listener, NULL, NULL, SOCK_CLOEXEC);
+	if (fd >= 0) {
+		int i = 0;
+
+		while (fake->sessions[i] >= 0)
+			CHECK(++i < FAKE_SESSIONS);
+		fake->sessions[i] = fd;
+		did = true;
+	}
+	for (int i = 0; i < FAKE_SESSIONS; i++)
+		if (fake->sessions[i] >= 0)
+			did |= session_serve(fake, i);
+	for (int i = 0; i < FAKE_RINGS; i++)
+		if (fake->rings[i].used)
+			did |= ring_serve(fake, &fake->rings[i]);
+	return did;
+}
+
+static void fake_sleep(struct fake_broker *fake)
+{
+	struct pollfd fds[2 + FAKE_SESSIONS + FAKE_RINGS];
+	bool has_work = false, paused = __atomic_load_n(&fake->paused, __ATOMIC_ACQUIRE);
+	nfds_t n = 0;
+	char bytes[64];
+
+	for (int i = 0; i < FAKE_RINGS; i++) {
+		struct fake_ring *ring = &fake->rings[i];
+
+		if (!ring->used)
+			continue;
+		if (++ring->token == 0)
+			ring->token = 1;
+		rbk_ring_announce_sleep(&ring->cq->sq_wait, ring->token);
+		has_work |= ring_has_work(ring);
+		if (ring->bell >= 0)
+			fds[n++] = (struct pollfd){.fd = ring->bell, .events = POLLIN};
+	}
+	fds[n++] = (struct pollfd){.fd = fake->wake, .events = POLLIN};
+	if (fake->listener >= 0)
+		fds[n++] = (struct pollfd){.fd = fake->listener, .events = POLLIN};
+	for (int i = 0; i < FAKE_SESSIONS; i++)
+		if (fake->sessions[i] >= 0)
+			fds[n++] = (struct pollfd){.fd = fake->sessions[i], .events = POLLIN};
+	if (!has_work || paused)
+		poll(fds, n, -1);
+	for (int i = 0; i < FAKE_RINGS; i++) {
+		struct fake_ring *ring = &fake->rings[i];
+		ssize_t got = 0;
+
+		if (!ring->used)
+			continue;
+		rbk_ring_announce_awake(&ring->cq->sq_wait);
+		while (ring->bell >= 0 &&
+		       (got = recv(ring->bell, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
+			count(&fake->n_wakeups, 1);
+		if (ring->bell >= 0 && (got == 0 || errno != EAGAIN)) {
+			close(ring->bell);
+			ring->bell = -1;
+		}
+	}
+}
+
+static void fake_obey(struct fake_broker *fake)
+{
+	for (unsigned int i = 0; fake->command == COMMAND_RELEASE && i < fake->n_held; i++)
+		send_packet(fake->sessions[fake->held[i].session], &fake->held[i].answer,
+			    fake->held[i].bytes, NULL, 0);
+	if (fake->command == COMMAND_RELEASE)
+		fake->n_held = 0;
+	for (int i = 0; i < FAKE_RINGS; i++) {
+		struct fake_ring *ring = &fake->rings[i];
+
+		if (!ring->used)
+			continue;
+		switch (fake->command) {
+		case COMMAND_CLOSE_RINGS:
+			if (fake->arguments[0])
+				__atomic_store_n(&ring->cq->closed, 1, __ATOMIC_RELEASE);
+			if (fake->arguments[1] && ring->bell >= 0) {
+				close(ring->bell);
+				ring->bell = -1;
+			}
+			break;
+		case COMMAND_SPOIL_RINGS:
+			rbk_ring_publish(&ring->cq->cq_tail, ring->cq_tail + fake->arguments[0]);
+			rbk_ring_publish(&ring->cq->sq_head, ring->sq_head + fake->arguments[1]);
+			break;
+		case COMMAND_RING_BELLS:
+			for (uint32_t n = 0; n < fake->arguments[0]; n++)
+				send(ring->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+			break;
+		default:
+			break;
+		}
+	}
+}
+
+static void *fake_main(void *argument)
+{
+	struct fake_broker *fake = argument;
+	bool dead = false;
+	uint64_t value;
+
+	while (!dead) {
+		if (!fake_turn(fake))
+			fake_sleep(fake);
+		if (read(fake->wake, &value, sizeof(value)) < 0)
+			continue;
+		pthread_mutex_lock(&fake->lock);
+		dead = fake->command == COMMAND_KILL;
+		if (dead)
+			fake_close_all(fake);
+		else
+			fake_obey(fake);
+		fake->command = COMMAND_NONE;
+		pthread_cond_broadcast(&fake->changed);
+		pthread_mutex_unlock(&fake->lock);
+	}
+	return NULL;
+}
+
+static void fake_do(struct fake_broker *fake, enum fake_command command, uint32_t a, uint32_t b)
+{
+	uint64_t one = 1;
+
+	pthread_mutex_lock(&fake->lock);
+	fake->command = command;
+	fake->arguments[0] = a;
+	fake->arguments[1] = b;
+	CHECK(write(fake->wake, &one, sizeof(one)) == sizeof(one));
+	while (fake->command != COMMAND_NONE)
+		pthread_cond_wait(&fake->changed, &fake->lock);
+	pthread_mutex_unlock(&fake->lock);
+}
+
+struct fake_broker *fake_broker_new(const struct fake_options *options)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct fake_broker *fake = calloc(1, sizeof(*fake));
+
+	CHECK(fake);
+	fake->held = calloc(FAKE_HELD_MAX, sizeof(*fake->held));
+	CHECK(fake->held);
+	if (options)
+		fake->options = *options;
+	for (int i = 0; i < FAKE_SESSIONS; i++)
+		fake->sessions[i] = -1;
+	strcpy(fake->directory, "/tmp/fake-broker-XXXXXX");
+	CHECK(mkdtemp(fake->directory));
+	snprintf(fake->path, sizeof(fake->path), "%s/brokerd.sock", fake->directory);
+	strcpy(address.sun_path, fake->path);
+	fake->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	fake->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	CHECK(fake->wake >= 0 && fake->listener >= 0);
+	CHECK(!bind(fake->listener, (struct sockaddr *)&address, sizeof(address)));
+	CHECK(!listen(fake->listener, 16));
+	pthread_mutex_init(&fake->lock, NULL);
+	pthread_cond_init(&fake->changed, NULL);
+	CHECK(!pthread_create(&fake->thread, NULL, fake_main, fake));
+	fake->running = true;
+	return fake;
+}
+
+void fake_broker_kill(struct fake_broker *fake)
+{
+	if (!fake->running)
+		return;
+	fake_do(fake, COMMAND_KILL, 0, 0);
+	pthread_join(fake->thread, NULL);
+	fake->running = false;
+}
+
+struct fake_broker *fake_broker_free(struct fake_broker *fake)
+{
+	if (!fake)
+		return NULL;
+	fake_broker_kill(fake);
+	rmdir(fake->directory);
+	close(fake->wake);
+	pthread_cond_destroy(&fake->changed);
+	pthread_mutex_destroy(&fake->lock);
+	free(fake->held);
+	free(fake);
+	return NULL;
+}
+
+const char *fake_broker_path(const struct fake_broker *fake)
+{
+	return fake->path;
+}
+
+void fake_broker_release(struct fake_broker *fake)
+{
+	fake_do(fake, COMMAND_RELEASE, 0, 0);
+}
+
+void fake_broker_pause(struct fake_broker *fake, bool paused)
+{
+	__atomic_store_n(&fake->paused, paused, __ATOMIC_RELEASE);
+	fake_do(fake, COMMAND_RING_BELLS, 0, 0);
+}
+
+void fake_broker_close_rings(struct fake_broker *fake, bool set_closed, bool close_bells)
+{
+	fake_do(fake, COMMAND_CLOSE_RINGS, set_closed, close_bells);
+}
+
+void fake_broker_spoil_rings(struct fake_broker *fake, uint32_t cq_tail_ahead,
+			     uint32_t sq_head_ahead)
+{
+	fake_do(fake, COMMAND_SPOIL_RINGS, cq_tail_ahead, sq_head_ahead);
+}
+
+void fake_broker_ring_bells(struct fake_broker *fake, unsigned int n)
+{
+	fake_do(fake, COMMAND_RING_BELLS, n, 0);
+}
+
+unsigned int fake_broker_requests(struct fake_broker *fake, uint32_t type)
+{
+	return __atomic_load_n(&fake->n_requests[type], __ATOMIC_RELAXED);
+}
+
+unsigned int fake_broker_objects(struct fake_broker *fake)
+{
+	return __atomic_load_n(&fake->n_objects, __ATOMIC_RELAXED);
+}
+
+unsigned int fake_broker_wakeups(struct fake_broker *fake)
+{
+	return __atomic_load_n(&fake->n_wakeups, __ATOMIC_RELAXED);
+}
+
+unsigned int fake_broker_wakeups_sent(struct fake_broker *fake)
+{
+	return __atomic_load_n(&fake->n_wakeups_sent, __ATOMIC_RELAXED);
+}
