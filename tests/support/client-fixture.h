@@ -1,0 +1,78 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * What tests of the client library begin and end with
+ *
+ * Each makes its own fake broker, and ends with no more descriptors than it began with.
+ */
+#include <dirent.h>
+#include <time.h>
+
+#include "libclient/private.h"
+#include "support/fake-broker.h"
+
+struct fixture {
+	int n_fds;
+	struct fake_broker *fake;
+	struct rbk *rbk;
+	struct rbk_error error;
+};
+
+static inline int count_fds(void)
+{
+	DIR *directory = opendir("/proc/self/fd");
+	int n = 0;
+
+	assert_non_null(directory);
+	while (readdir(directory))
+		n++;
+	closedir(directory);
+	return n;
+}
+
+static inline int fixture_connect(struct fixture *fixture, uint64_t timeout_ns)
+{
+	struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = fake_broker_path(fixture->fake),
+		.name = "test",
+		.timeout_ns = timeout_ns,
+	};
+
+	fixture->error.text[0] = '\0';
+	return rbk_connect(&options, &fixture->rbk, &fixture->error);
+}
+
+/* A fake broker; requests to it time out after ten seconds unless the test connects itself. */
+static inline void fixture_begin(struct fixture *fixture, const struct fake_options *options)
+{
+	*fixture = (struct fixture){.n_fds = count_fds()};
+	fixture->fake = fake_broker_new(options);
+}
+
+static inline void fixture_begin_connected(struct fixture *fixture,
+					   const struct fake_options *options)
+{
+	fixture_begin(fixture, options);
+	assert_int_equal(fixture_connect(fixture, 10000000000u), 0);
+}
+
+static inline void fixture_end(struct fixture *fixture)
+{
+	rbk_disconnect(fixture->rbk);
+	fake_broker_free(fixture->fake);
+	assert_int_equal(count_fds(), fixture->n_fds);
+}
+
+/* Milliseconds since @start_ns. */
+static inline double since_ms(uint64_t start_ns)
+{
+	return (double)(client_now_ns() - start_ns) / 1e6;
+}
+
+static inline void sleep_ms(long ms)
+{
+	struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+
+	nanosleep(&time, NULL);
+}

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: MIT */
+/* Connections: defaults, versions, requests of several threads, and every way to answer wrongly. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/client-fixture.h"
+
+static void test_connect__answers(void **state)
+{
+	struct rbk_device devices[RBK_MAX_DEVICES] = {0};
+	struct rbk_stats stats;
+	struct fixture fixture;
+	unsigned int n;
+
+	fixture_begin_connected(&fixture, NULL);
+	/* The fake offers one feature that is known and one that is not. */
+	assert_int_equal(rbk_features(fixture.rbk), RBK_FEAT_RESIDENCY);
+
+	assert_int_equal(rbk_devices(fixture.rbk, devices, RBK_MAX_DEVICES, &n), 0);
+	assert_int_equal(n, 2);
+	assert_string_equal(devices[0].name, "cpu");
+	assert_int_equal(devices[1].kind, RBK_DEVICE_KIND_GPU);
+	assert_int_equal(devices[1].memory_bytes, 1 << 30);
+	assert_string_equal(devices[1].paths, "staged");
+	memset(devices, 0, sizeof(devices));
+	assert_int_equal(rbk_devices(fixture.rbk, devices, 1, &n), 0);
+	assert_int_equal(n, 2);
+	assert_int_equal(devices[1].index, 0);
+	assert_int_equal(rbk_devices(fixture.rbk, NULL, 0, &n), 0);
+
+	assert_int_equal(rbk_stats(fixture.rbk, &stats), 0);
+	assert_int_equal(stats.session_tasks[0], 11);
+	assert_int_equal(stats.session_reasons[RBK_REASON_COUNT - 1], 22);
+	assert_int_equal(stats.host_bytes, 33);
+	assert_int_equal(stats.sessions_ended_hostile, 44);
+	fixture_end(&fixture);
+}
+
+static void test_connect__where(void **state)
+{
+	struct rbk_options options = {.size = sizeof(options)};
+	struct rbk *rbk = NULL;
+	struct rbk_error error;
+	struct fixture fixture;
+	char path[256], directory[128];
+
+	fixture_begin(&fixture, NULL);
+	/* The variable comes first. */
+	setenv("RINGBROKER_SOCKET", fake_broker_path(fixture.fake), 1);
+	setenv("XDG_RUNTIME_DIR", "/nonexistent", 1);
+	assert_int_equal(rbk_connect(NULL, &rbk, NULL), 0);
+	rbk_disconnect(rbk);
+	/* Then the runtime directory, if the socket is there. */
+	unsetenv("RINGBROKER_SOCKET");
+	assert_int_not_equal(rbk_connect(NULL, &rbk, &error), 0);
+	assert_non_null(strstr(error.text, "/run/ringbroker/brokerd.sock"));
+	snprintf(directory, sizeof(directory), "/tmp/test-client-XXXXXX");
+	assert_non_null(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s/ringbroker", directory);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/ringbroker/brokerd.sock", directory);
+	assert_int_equal(symlink(fake_broker_path(fixture.fake), path), 0);
+	setenv("XDG_RUNTIME_DIR", directory, 1);
+	assert_int_equal(rbk_connect(&options, &rbk, NULL), 0);
+	rbk_disconnect(rbk);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/ringbroker", directory);
+	rmdir(path);
+	rmdir(directory);
+	fixture_end(&fixture);
+}
+
+static void test_connect__impossible(void **state)
+{
+	struct rbk_options options = {.size = sizeof(options),
+				      .socket_path = "/nonexistent/socket"};
+	struct rbk *rbk = (struct rbk *)1;
+	struct rbk_error error;
+	char text[256];
+	int n_fds = count_fds();
+
+	assert_int_equal(rbk_connect(&options, &rbk, &error), -ENOENT);
+	assert_string_equal(error.text, "cannot connect to a broker at /nonexistent/socket: "
+					"No such file or directory");
+	assert_int_equal(rbk_connect(&options, &rbk, NULL), -ENOENT);
+	memset(text, 'x', 255);
+	text[255] = '\0';
+	options.socket_path = text;
+	assert_int_equal(rbk_connect(&options, &rbk, &error), -ENAMETOOLONG);
+	options.socket_path = "/nonexistent/socket";
+	options.name = text;
+	assert_int_equal(rbk_connect(&options, &rbk, &error), -EINVAL);
+	options.name = NULL;
+	options.size = 0;
+	assert_int_equal(rbk_connect(&options, &rbk, &error), -EINVAL);
+	assert_ptr_equal(rbk, (struct rbk *)1);
+	assert_int_equal(count_fds(), n_fds);
+	assert_null(rbk_disconnect(NULL));
+}
+
+/* A broker that listens but does not accept, with connections ahead of ours. */
+static void test_connect__nobody_accepts(void **state)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct rbk_options options = {.size = sizeof(options), .timeout_ns = 50000000};
+	struct rbk *rbk;
+	struct rbk_error error;
+	uint64_t start_ns;
+	int listener, first, r = 0;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/test-client-%d.sock", getpid());
+	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	first = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(listener, 0), 0);
+	assert_int_equal(connect(first, (struct sockaddr *)&address, sizeof(address)), 0);
+
+	options.socket_path = address.sun_path;
+	start_ns = client_now_ns();
+	r = rbk_connect(&options, &rbk, &error);
+	assert_int_equal(r, -ETIME);
+	assert_true(since_ms(start_ns) >= 45 && since_ms(start_ns) < 5000);
+	assert_non_null(strstr(error.text, "accepts no connection"));
+	close(first);
+	close(listener);
+	unlink(address.sun_path);
+}
+
+/* One wrong answer, at a request that the fault suits, and what must come of it. */
+struct fault_case {
+	enum fake_fault fault;
+	uint32_t type;
+	int expected;
+	const char *sentence;
+};
+
+static int do_request(struct fixture *fixture, uint32_t type)
+{
+	struct rbk_device devices[RBK_MAX_DEVICES];
+	struct rbk_arena *arena;
+	struct rbk_ring *ring;
+	struct rbk_stats stats;
+	unsigned int n;
+	int r = -ENOTRECOVERABLE;
+
+	switch (type) {
+	case RBK_WIRE_RING_ADD:
+		r = rbk_ring_new(fixture->rbk, 4, &ring, &fixture->error);
+		if (!r)
+			rbk_ring_free(ring);
+		break;
+	case RBK_WIRE_ARENA_ADD:
+		r = rbk_arena_new(fixture->rbk, 4096, &arena, &fixture->error);
+		if (!r)
+			rbk_arena_free(arena);
+		break;
+	case RBK_WIRE_DEVICES:
+		r = rbk_devices(fixture->rbk, devices, RBK_MAX_DEVICES, &n);
+		break;
+	case RBK_WIRE_STATS:
+		r = rbk_stats(fixture->rbk, &stats);
+		break;
+	}
+	return r;
+}
+
+static void test_request__wrong_answers(void **state)
+{
+	static const struct fault_case cases[] = {
+		{FAKE_SHORT, RBK_WIRE_HELLO, -EPROTO, "628 bytes instead of 632"},
+		{FAKE_EMPTY, RBK_WIRE_HELLO, -EPROTO, "protocol"},
+		{FAKE_LONG, RBK_WIRE_HELLO, -EPROTO, "640 bytes instead of 632"},
+		{FAKE_HUGE, RBK_WIRE_HELLO, -EPROTO, "protocol"},
+		{FAKE_COOKIE, RBK_WIRE_HELLO, -EPROTO, "protocol"},
+		{FAKE_TYPE, RBK_WIRE_HELLO, -EPROTO, "with type 9"},
+		{FAKE_POSITIVE, RBK_WIRE_HELLO, -EPROTO, "result 1"},
+		{FAKE_ENDLESS, RBK_WIRE_HELLO, -EPROTO, "does not end"},
+		{FAKE_VERSION, RBK_WIRE_HELLO, -EPROTO, "answered with 2.0"},
+		{FAKE_FDS_TOO_MANY, RBK_WIRE_HELLO, -EPROTO, "1 descriptors"},
+		{FAKE_FDS_FLOOD, RBK_WIRE_HELLO, -EPROTO, "protocol"},
+		{FAKE_REFUSE, RBK_WIRE_HELLO, -EDQUOT, "that is too much"},
+		{FAKE_REFUSE_BARE, RBK_WIRE_HELLO, -EBUSY, "without a reason"},
+		{FAKE_DIE, RBK_WIRE_HELLO, -ECONNRESET, "gone"},
+		{FAKE_SHORT, RBK_WIRE_RING_ADD, -EPROTO, "548 bytes instead of 552"},
+		{FAKE_FDS_MISSING, RBK_WIRE_RING_ADD, -EPROTO, "0 descriptors"},
+		{FAKE_FDS_TOO_MANY, RBK_WIRE_RING_ADD, -EPROTO, "4 descriptors"},
+		{FAKE_FDS_FLOOD, RBK_WIRE_RING_ADD, -EPROTO, "protocol"},
+		{FAKE_FDS_WRONG, RBK_WIRE_RING_ADD, -EPROTO, "cannot map the submission area"},
+		{FAKE_COOKIE, RBK_WIRE_RING_ADD, -EPROTO, "protocol"},
+		{FAKE_ENTRIES_0, RBK_WIRE_RING_ADD, -EPROTO, "ring of 0 entries"},
+		{FAKE_ENTRIES_3, RBK_WIRE_RING_ADD, -EPROTO, "ring of 3 entries"},
+		{FAKE_ENTRIES_OTHER, RBK_WIRE_RING_ADD, -EPROTO, "of 8 entries, not of 4"},
+		{FAKE_AREA_SMALL, RBK_WIRE_RING_ADD, -EPROTO, "and 512 bytes"},
+		{FAKE_AREA_HUGE, RBK_WIRE_RING_ADD, -EPROTO, "areas of 1099511627776"},
+		{FAKE_FILE_SHORT, RBK_WIRE_RING_ADD, -EPROTO, "cannot map"},
+		{FAKE_REFUSE, RBK_WIRE_RING_ADD, -EDQUOT, "that is too much"},
+		{FAKE_DIE, RBK_WIRE_RING_ADD, -ECONNRESET, "gone"},
+		{FAKE_ID, RBK_WIRE_ARENA_ADD, -EPROTO, "arena 65535"},
+		{FAKE_FDS_TOO_MANY, RBK_WIRE_ARENA_ADD, -EPROTO, "1 descriptors"},
+		{FAKE_REFUSE, RBK_WIRE_ARENA_ADD, -EDQUOT, "that is too much"},
+		{FAKE_DIE, RBK_WIRE_ARENA_ADD, -ECONNRESET, "gone"},
+		{FAKE_DEVICES_17, RBK_WIRE_DEVICES, -EPROTO, NULL},
+		{FAKE_NAME_ENDLESS, RBK_WIRE_DEVICES, -EPROTO, NULL},
+		{FAKE_TYPE, RBK_WIRE_STATS, -EPROTO, NULL},
+		{FAKE_DIE, RBK_WIRE_STATS, -ECONNRESET, NULL},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct fault_case *c = &cases[i];
+		struct fake_options options = {.fault = c->fault, .fault_type = c->type};
+		struct fixture fixture;
+		uint64_t start_ns;
+		int r;
+
+		fixture_begin(&fixture, &options);
+		if (c->type != RBK_WIRE_HELLO)
+			assert_int_equal(fixture_connect(&fixture, 0), 0);
+		start_ns = client_now_ns();
+		r = c->type == RBK_WIRE_HELLO ? fixture_connect(&fixture, 0)
+					      : do_request(&fixture, c->type);
+		if (r != c->expected)
+			fail_msg("case %zu: %d (%s) instead of %d", i, r, fixture.error.text,
+				 c->expected);
+		assert_true(since_ms(start_ns) < 100);
+		if (c->sentence && !strstr(fixture.error.text, c->sentence))
+			fail_msg("case %zu: \"%s\" does not say \"%s\"", i, fixture.error.text,
+				 c->sentence);
+		/* A refusal is no loss; everything else ends the connection for good. */
+		if (fixture.rbk && (r == -EDQUOT || r == -EBUSY))
+			assert_int_equal(do_request(&fixture, c->type), 0);
+		else if (fixture.rbk)
+			assert_int_equal(do_request(&fixture, RBK_WIRE_STATS), r);
+		fixture_end(&fixture);
+	}
+}
+
+/* The second answer to one request belongs to nobody. */
+static void test_request__answered_twice(void **state)
+{
+	struct fake_options options = {.fault = FAKE_TWICE, .fault_type = RBK_WIRE_STATS};
+	struct fixture fixture;
+
+	fixture_begin_connected(&fixture, &options);
+	assert_int_equal(do_request(&fixture, RBK_WIRE_STATS), 0);
+	assert_int_equal(do_request(&fixture, RBK_WIRE_STATS), -EPROTO);
+	fixture_end(&fixture);
+}
+
+static void test_request__dies_after_answer(void **state)
+{
+	struct fake_options options = {.fault = FAKE_DIE_AFTER, .fault_type = RBK_WIRE_ARENA_ADD};
+	struct fixture fixture;
+	struct rbk_arena *arena;
+
+	fixture_begin_connected(&fixture, &options);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 100, &arena, NULL), 0);
+	/* Its memory outlives the broker. */
+	memset(rbk_arena_data(arena), 1, rbk_arena_bytes(arena));
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), -ECONNRESET);
+	assert_int_equal(do_request(&fixture, RBK_WIRE_ARENA_ADD), -ECONNRESET);
+	assert_null(rbk_arena_free(arena));
+	fixture_end(&fixture);
+}
+
+/* An answer that comes too late is no mistake, and what it made is given back. */
+static void test_request__late_answer(void **state)
+{
+	struct fake_options options = {.fault = FAKE_HELD, .fault_type = RBK_WIRE_ARENA_ADD};
+	struct fixture fixture;
+	struct rbk_arena *arena;
+	uint64_t start_ns;
+
+	fixture_begin(&fixture, &options);
+	assert_int_equal(fixture_connect(&fixture, 50000000), 0);
+	start_ns = client_now_ns();
+	assert_int_equal(rbk_arena_new(fixture.rbk, 100, &arena, &fixture.error), -ETIME);
+	assert_true(since_ms(start_ns) >= 49 && since_ms(start_ns) < 1000);
+	assert_string_equal(fixture.error.text, "the broker did not answer within 0.05 s");
+	assert_int_equal(fake_broker_objects(fixture.fake), 1);
+
+	fake_broker_release(fixture.fake);
+	assert_int_equal(do_request(&fixture, RBK_WIRE_STATS), 0);
+	assert_int_equal(do_request(&fixture, RBK_WIRE_STATS), 0);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 1);
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	fixture_end(&fixture);
+}
+
+static void test_request__silence(void **state)
+{
+	struct fake_options options = {.fault = FAKE_SILENT, .fault_type = RBK_WIRE_HELLO};
+	struct fixture fixture;
+	uint64_t start_ns = client_now_ns();
+
+	fixture_begin(&fixture, &options);
+	assert_int_equal(fixture_connect(&fixture, 30000000), -ETIME);
+	assert_true(since_ms(start_ns) < 1000);
+	fixture_end(&fixture);
+}
+
+struct thread_argument {
+	struct fixture *fixture;
+	struct rbk_plan *plan;
+	int r;
+	bool done; /* atomic */
+};
+
+static void *make_plan(void *data)
+{
+	struct thread_argument *argument = data;
+	struct rbk_builder *builder = rbk_builder_new("slow");
+	unsigned int x = rbk_builder_input(builder, "x", RBK_DTYPE_F32, 0, NULL);
+	unsigned int y = rbk_builder_output(builder, "y", RBK_DTYPE_F32, RBK_RANK_INFERRED, NULL);
+
+	rbk_builder_unary(builder, "Relu", x, y);
+	argument->r = rbk_plan_new(argument->fixture->rbk, builder, 1, &argument->plan, NULL);
+	rbk_builder_free(builder);
+	__atomic_store_n(&argument->done, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* A plan that takes long keeps nobody else waiting, whoever happens to read for all. */
+static void test_request__out_of_order(void **state)
+{
+	struct fake_options options = {.fault = FAKE_HELD, .fault_type = RBK_WIRE_PLAN_ADD};
+	struct thread_argument argument = {0};
+	struct fixture fixture;
+	pthread_t thread;
+
+	fixture_begin_connected(&fixture, &options);
+	argument.fixture = &fixture;
+	assert_int_equal(pthread_create(&thread, NULL, make_plan, &argument), 0);
+	while (fake_broker_requests(fixture.fake, RBK_WIRE_PLAN_ADD) == 0)
+		sleep_ms(1);
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(do_request(&fixture, RBK_WIRE_STATS), 0);
+	assert_false(__atomic_load_n(&argument.done, __ATOMIC_ACQUIRE));
+	fake_broker_release(fixture.fake);
+	pthread_join(thread, NULL);
+	assert_int_equal(argument.r, 0);
+	assert_null(rbk_plan_free(argument.plan));
+	fixture_end(&fixture);
+}
+
+/* Whoever waits for an answer when another thread disconnects is told so. */
+static void test_request__disconnect_meanwhile(void **state)
+{
+	struct fake_options options = {.fault = FAKE_SILENT, .fault_type = RBK_WIRE_PLAN_ADD};
+	struct thread_argument argument = {0};
+	struct fixture fixture;
+	struct rbk_arena *arena;
+	pthread_t thread;
+
+	fixture_begin_connected(&fixture, &options);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 1, &arena, NULL), 0);
+	argument.fixture = &fixture;
+	assert_int_equal(pthread_create(&thread, NULL, make_plan, &argument), 0);
+	while (fake_broker_requests(fixture.fake, RBK_WIRE_PLAN_ADD) == 0)
+		sleep_ms(1);
+	client_lose(fixture.rbk, -ECONNRESET);
+	pthread_join(thread, NULL);
+	assert_int_equal(argument.r, -ECONNRESET);
+	/* Objects outlive the connection. */
+	fixture.rbk = rbk_disconnect(fixture.rbk);
+	memset(rbk_arena_data(arena), 1, 1);
+	assert_int_equal(rbk_arena_seal(arena, NULL), -ECONNRESET);
+	assert_null(rbk_arena_free(arena));
+	fixture_end(&fixture);
+}
+
+static void *make_many(void *data)
+{
+	struct thread_argument *argument = data;
+
+	for (int i = 0; i < 200 && !argument->r; i++)
+		argument->r = do_request(argument->fixture,
+					 i % 2 ? RBK_WIRE_ARENA_ADD : RBK_WIRE_RING_ADD);
+	return NULL;
+}
+
+static void test_request__threads(void **state)
+{
+	struct thread_argument arguments[4];
+	struct fixture fixture, copies[4];
+	pthread_t threads[4];
+
+	fixture_begin_connected(&fixture, NULL);
+	for (int i = 0; i < 4; i++) {
+		copies[i] = fixture;
+		arguments[i] = (struct thread_argument){.fixture = &copies[i]};
+		assert_int_equal(pthread_create(&threads[i], NULL, make_many, &arguments[i]), 0);
+	}
+	for (int i = 0; i < 4; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(arguments[i].r, 0);
+	}
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_RING_REMOVE), 400);
+	fixture_end(&fixture);
+}
+
+static void on_signal(int number)
+{
+}
+
+/* Signals do not disturb requests. */
+static void *send_signals(void *data)
+{
+	pthread_t *target = data;
+
+	for (int i = 0; i < 50; i++) {
+		sleep_ms(1);
+		pthread_kill(*target, SIGUSR1);
+	}
+	return NULL;
+}
+
+static void test_request__interrupted(void **state)
+{
+	struct fake_options options = {.fault = FAKE_SILENT, .fault_type = RBK_WIRE_STATS};
+	struct sigaction action = {.sa_handler = on_signal};
+	pthread_t self = pthread_self(), thread;
+	struct fixture fixture;
+	uint64_t start_ns;
+
+	sigaction(SIGUSR1, &action, NULL);
+	fixture_begin(&fixture, &options);
+	assert_int_equal(fixture_connect(&fixture, 100000000), 0);
+	assert_int_equal(pthread_create(&thread, NULL, send_signals, &self), 0);
+	start_ns = client_now_ns();
+	assert_int_equal(do_request(&fixture, RBK_WIRE_STATS), -ETIME);
+	assert_true(since_ms(start_ns) >= 99);
+	pthread_join(thread, NULL);
+	fixture_end(&fixture);
+}
+
+static void test_reason__names(void **state)
+{
+	for (unsigned int i = 0; i < RBK_REASON_COUNT; i++)
+		for (unsigned int j = 0; j < i; j++)
+			assert_string_not_equal(rbk_reason_name(i), rbk_reason_name(j));
+	assert_string_equal(rbk_reason_name(RBK_REASON_COST_MODEL), "cost-model");
+	assert_string_equal(rbk_reason_name(RBK_REASON_COUNT), "unknown");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_connect__answers),
+		cmocka_unit_test(test_connect__where),
+		cmocka_unit_test(test_connect__impossible),
+		cmocka_unit_test(test_connect__nobody_accepts),
+		cmocka_unit_test(test_request__wrong_answers),
+		cmocka_unit_test(test_request__answered_twice),
+		cmocka_unit_test(test_request__dies_after_answer),
+		cmocka_unit_test(test_request__late_answer),
+		cmocka_unit_test(test_request__silence),
+		cmocka_unit_test(test_request__out_of_order),
+		cmocka_unit_test(test_request__disconnect_meanwhile),
+		cmocka_unit_test(test_request__threads),
+		cmocka_unit_test(test_request__interrupted),
+		cmocka_unit_test(test_reason__names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
