@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The CPU executor: set-up
+ *
+ * Options are resolved here, workers started and ended, plans prepared and released. What runs per
+ * task is in pool-hot.c and run-hot.c; both find everything that they need allocated.
+ */
+#include "cpu/cpu.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu/internal.h"
+#include "util/checked.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/error.h"
+
+enum { DEFAULT_MAX_TASKS = 4096, DEFAULT_SPIN_NS = 20000, SCRATCH_ALIGN = 4096 };
+
+static void cpu_plan_free(struct cpu_executor *cpu, struct cpu_plan *compiled)
+{
+	if (!compiled)
+		return;
+	for (unsigned int i = 0; i < compiled->n_packs; i++)
+		cpu_pack_unref(&cpu->packs, compiled->packs[i]);
+	cpu_unmap(compiled->scratch, compiled->scratch_map_bytes);
+	free(compiled->packs);
+	free(compiled->steps);
+	free(compiled);
+}
+
+/* One block per worker, and one for the inline caller of plans that may run there. */
+static int scratch_map(struct cpu_executor *cpu, const struct plan *plan, struct cpu_plan *compiled)
+{
+	const uint64_t n_blocks = (uint64_t)cpu->n_workers + 1;
+	uint64_t stride, bytes;
+
+	if (plan->scratch_bytes == 0)
+		return 0;
+	if (!checked_align(plan->scratch_bytes, SCRATCH_ALIGN, &stride) ||
+	    !checked_mul(stride, n_blocks, &bytes))
+		return error_origin(-ENOMEM);
+	compiled->scratch = cpu_map(bytes, &compiled->scratch_map_bytes);
+	if (!compiled->scratch)
+		return error_origin(-ENOMEM);
+	compiled->scratch_stride = stride;
+	return 0;
+}
+
+static int cpu_plan_prepare(struct executor *executor, struct plan *plan)
+{
+	struct cpu_executor *cpu = cpu_executor_from(executor);
+	const unsigned int index = executor->index;
+	struct cpu_plan *compiled;
+	int r;
+
+	if (!(plan->ops_devices & OP_ON_CPU)) {
+		plan->device_state[index] = PLAN_DEVICE_UNSUPPORTED;
+		return EXECUTOR_E_UNSUPPORTED;
+	}
+	plan->device_state[index] = PLAN_DEVICE_NO_MEMORY;
+	compiled = calloc(1, sizeof(*compiled));
+	if (!compiled)
+		return error_origin(-ENOMEM);
+	compiled->n_bindings = plan->n_bindings;
+	r = cpu_compile(cpu, plan, compiled);
+	if (!r)
+		r = scratch_map(cpu, plan, compiled);
+	if (r) {
+		cpu_plan_free(cpu, compiled);
+		return error_fold(r);
+	}
+
+	plan->host_bytes[index] = sizeof(*compiled) + compiled->n_steps * sizeof(*compiled->steps) +
+				  plan->n_constants * sizeof(*compiled->packs) +
+				  compiled->scratch_map_bytes;
+	for (unsigned int i = 0; i < compiled->n_packs; i++)
+		plan->host_bytes[index] += compiled->packs[i]->map_bytes;
+	plan->exec[index] = compiled;
+	plan->device_state[index] = PLAN_DEVICE_READY;
+	return 0;
+}
+
+static void cpu_plan_release(struct executor *executor, struct plan *plan)
+{
+	cpu_plan_free(cpu_executor_from(executor), plan->exec[executor->index]);
+	plan->exec[executor->index] = NULL;
+	plan->host_bytes[executor->index] = 0;
+	plan->device_state[executor->index] = PLAN_DEVICE_UNSUPPORTED;
+}
+
+/* Arenas are in this address space already. */
+static void cpu_arena_import(struct executor *executor, struct exec_arena *arena)
+{
+	arena->import[executor->index] = arena->base;
+}
+
+static void cpu_arena_release(struct executor *executor, struct exec_arena *arena)
+{
+	arena->import[executor->index] = NULL;
+}
+
+static struct executor *cpu_free(struct executor *executor)
+{
+	struct cpu_executor *cpu;
+
+	if (!executor)
+		return NULL;
+	cpu = cpu_executor_from(executor);
+	atomic_store_explicit(&cpu->stop, true, memory_order_relaxed);
+	/* Pairs with the fence in worker_sleep(). */
+	atomic_thread_fence(memory_order_seq_cst);
+	cpu_pool_wake(cpu, cpu->n_workers);
+	for (unsigned int i = 0; cpu->workers && i < cpu->n_workers; i++) {
+		struct cpu_worker *worker = &cpu->workers[i];
+
+		if (worker->started)
+			pthread_join(worker->thread, NULL);
+		spsc_deinit(&worker->done);
+		free(worker->queue.slots);
+		free(worker->workspace);
+	}
+	free(cpu->inline_workspace);
+	free(cpu->workers);
+	free(cpu);
+	return NULL;
+}
+
+static void cpu_freep(struct cpu_executor **cpu)
+{
+	if (*cpu)
+		cpu_free(&(*cpu)->executor);
+}
+
+static const struct executor_ops cpu_ops = {
+	.arena_import = cpu_arena_import,
+	.arena_release = cpu_arena_release,
+	.plan_prepare = cpu_plan_prepare,
+	.plan_release = cpu_plan_release,
+	.run_inline = cpu_pool_run_inline,
+	.submit = cpu_pool_submit,
+	.flush = cpu_pool_flush,
+	.reap = cpu_pool_reap,
+	.free = cpu_free,
+};
+
+/* The best level that the processor has, the build has, and the options allow. */
+static const struct cpu_kernels *choose_kernels(enum cpu_simd cap)
+{
+	const struct cpu_kernels *kernels = NULL;
+
+	if (cap == CPU_SIMD_AUTO)
+		return cpu_kernels_get(CPU_SIMD_AUTO);
+	for (int level = (int)cap; !kernels && level > CPU_SIMD_AUTO; level--)
+		kernels = cpu_kernels_get((enum cpu_simd)level);
+	return kernels;
+}
+
+static int worker_init(struct cpu_executor *cpu, struct cpu_worker *worker, unsigned int index,
+		       int processor)
+{
+	worker->cpu = cpu;
+	worker->index = index;
+	worker->processor = processor;
+	worker->queue.mask = cpu->max_tasks - 1;
+	worker->queue.slots = calloc(cpu->max_tasks, sizeof(*worker->queue.slots));
+	worker->workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
+	if (!spsc_init(&worker->done, cpu->max_tasks) || !worker->queue.slots || !worker->workspace)
+		return error_origin(-ENOMEM);
+	return 0;
+}
+
+static int worker_start(struct cpu_worker *worker)
+{
+	sigset_t blocked, old;
+	int r;
+
+	/* The new thread inherits the mask. What a fault raises must reach the daemon's handler. */
+	sigfillset(&blocked);
+	sigdelset(&blocked, SIGBUS);
+	sigdelset(&blocked, SIGSEGV);
+	sigdelset(&blocked, SIGFPE);
+	sigdelset(&blocked, SIGILL);
+	sigdelset(&blocked, SIGTRAP);
+	sigdelset(&blocked, SIGABRT);
+	pthread_sigmask(SIG_SETMASK, &blocked, &old);
+	r = pthread_create(&worker->thread, NULL, cpu_worker_main, worker);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r)
+		return error_origin(-r);
+	worker->started = true;
+
+	if (worker->processor >= 0) {
+		cpu_set_t set;
+
+		/* Only a preference: a processor may have been taken away meanwhile. */
+		CPU_ZERO(&set);
+		CPU_SET(worker->processor, &set);
+		pthread_setaffinity_np(worker->thread, sizeof(set), &set);
+	}
+	return 0;
+}
+
+/* The processors that this process may use. Return: how many, at least 1. */
+static unsigned int list_processors(cpu_set_t *ret)
+{
+	CPU_ZERO(ret);
+	if (sched_getaffinity(0, sizeof(*ret), ret) < 0 || CPU_COUNT(ret) == 0)
+		CPU_SET(0, ret);
+	return (unsigned int)CPU_COUNT(ret);
+}
+
+int cpu_executor_new(const struct cpu_options *options, struct waker *waker, struct executor **ret)
+{
+	_cleanup_(cpu_freep) struct cpu_executor *cpu = NULL;
+	const uint32_t max_tasks = options->max_tasks ? options->max_tasks : DEFAULT_MAX_TASKS;
+	unsigned int n_processors, n_workers;
+	cpu_set_t processors;
+	int processor = -1, r;
+
+	n_processors = list_processors(&processors);
+	n_workers = options->n_workers ? options->n_workers : n_processors;
+	if (n_workers > CPU_MAX_WORKERS && !options->n_workers)
+		n_workers = CPU_MAX_WORKERS;
+	if (n_workers > CPU_MAX_WORKERS || (unsigned int)options->simd >= CPU_SIMD_COUNT ||
+	    (max_tasks & (max_tasks - 1)) || max_tasks > 1u << 20)
+		return error_origin(-EINVAL);
+
+	cpu = aligned_alloc(alignof(struct cpu_executor), sizeof(*cpu));
+	if (!cpu)
+		return error_origin(-ENOMEM);
+	memset(cpu, 0, sizeof(*cpu));
+	cpu->executor.ops = &cpu_ops;
+	cpu->executor.waker = waker;
+	cpu->kernels = choose_kernels(options->simd);
+	cpu->max_tasks = max_tasks;
+	cpu->n_workers = n_workers;
+	cpu->spin_ticks = clock_ns_to_ticks(options->spin_ns    ? options->spin_ns
+					    : n_processors <= 2 ? 0
+								: DEFAULT_SPIN_NS);
+	cpu->inline_workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
+	cpu->workers = aligned_alloc(alignof(struct cpu_worker), n_workers * sizeof(*cpu->workers));
+	if (!cpu->inline_workspace || !cpu->workers) {
+		free(cpu->workers);
+		cpu->workers = NULL;
+		return error_origin(-ENOMEM);
+	}
+	memset(cpu->workers, 0, n_workers * sizeof(*cpu->workers));
+
+	for (unsigned int i = 0; i < n_workers; i++) {
+		if (!options->no_pin && n_workers <= n_processors)
+			do
+				processor++;
+			while (!CPU_ISSET(processor, &processors));
+		r = worker_init(cpu, &cpu->workers[i], i, processor);
+		if (r)
+			return error_fold(r);
+	}
+	for (unsigned int i = 0; i < n_workers; i++) {
+		r = worker_start(&cpu->workers[i]);
+		if (r)
+			return error_fold(r);
+	}
+
+	snprintf(cpu->name, sizeof(cpu->name), "CPU, %u worker%s", n_workers,
+		 n_workers == 1 ? "" : "s");
+	cpu->executor.info = (struct executor_info){
+		.kind = EXECUTOR_CPU,
+		.name = cpu->name,
+		.driver = "ringbroker",
+		.paths = cpu->kernels->name,
+		.n_threads = n_workers,
+	};
+	*ret = &steal_ptr(cpu)->executor;
+	return 0;
+}

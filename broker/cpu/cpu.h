@@ -1,0 +1,47 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * The CPU executor
+ *
+ * Runs plans on worker threads of its own and, where tiny, in the caller. See plan/executor.h for
+ * the interface and cpu/kernels.h for the kernels.
+ *
+ * Results are the same bits for every number of workers, every split, and whether constants were
+ * packed; and the same on AVX2 and AVX-512. Workers flush denormals; whoever calls run_inline calls
+ * cpu_flush_denormals() once before, else results on denormal data differ between the two.
+ *
+ * submit() itself sets the task's state to EXEC_QUEUED. host_bytes of a plan counts its scratch
+ * (one block per worker and, if it may run inline, one for the caller), its compiled form, and
+ * every packed constant in full, also those that it shares with other plans of the same owner: so
+ * what stays after a plan is released is always covered by the plans that stay.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cpu/kernels.h"
+
+struct executor;
+struct waker;
+
+enum { CPU_MAX_WORKERS = 256 };
+
+/* All zero: the defaults. */
+struct cpu_options {
+	unsigned int n_workers; /* 0: one per processor that this process may use */
+	enum cpu_simd simd;     /* the highest level to use; lower where the processor has less */
+	bool no_pin;            /* else workers are pinned if there is a processor for each */
+	/*
+	 * How long a worker without work looks for some before it sleeps, in nanoseconds.
+	 * 0: 20 us, or nothing where there are no more than two processors, since there spinning
+	 * takes time from whoever would bring the work.
+	 */
+	uint32_t spin_ns;
+	/* Tasks submitted and not yet reaped, a power of two; 0: 4096. More are EXECUTOR_E_BUSY. */
+	uint32_t max_tasks;
+};
+
+/*
+ * Starts the workers. @waker is borrowed and rung after a task can be reaped. The caller sets
+ * executor->index. Return: 0; -EINVAL for options out of range; -ENOMEM, -EAGAIN (threads).
+ */
+int cpu_executor_new(const struct cpu_options *options, struct waker *waker, struct executor **ret);

@@ -1,0 +1,232 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * CPU kernels
+ *
+ * Pure functions over float32 arrays, one build of each per SIMD level. No kernel allocates, locks,
+ * starts a thread or keeps state; every one computes the part [begin, end) of its units, and the
+ * result does not depend on how the units are split. AVX2 and AVX-512 give the same bits; SSE2 and
+ * the generic build round the products of sums separately.
+ *
+ * Any thread may call any kernel. Kernels judge denormals as the calling thread's control register
+ * says: see cpu_flush_denormals(). Sizes are counts of floats; strides, too. Pointers must be
+ * aligned to a float, outputs must not overlap inputs unless said.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum cpu_simd {
+	CPU_SIMD_AUTO = 0, /* the best that the processor has */
+	CPU_SIMD_SSE2,     /* the generic build where the processor is no x86 */
+	CPU_SIMD_AVX2,     /* with FMA */
+	CPU_SIMD_AVX512,   /* F, BW, DQ, VL */
+	CPU_SIMD_COUNT,
+};
+
+enum {
+	/* Depth of one block of a matrix product: part of its rounding, so equal at all levels. */
+	CPU_GEMM_KC = 384,
+	/* What a kernel may need beside its operands; each calling thread brings its own. */
+	CPU_WORKSPACE_BYTES = 1 << 20,
+	CPU_WORKSPACE_ALIGN = 64,
+};
+
+/*
+ * A matrix product, y[m][n] = alpha * sum over k of a[m][k] * b[k][n] + beta * c[m][n].
+ * The sum is a chain of fused multiply-adds over each block of CPU_GEMM_KC terms; the blocks are
+ * added in order. So packed, unpacked, and every split of m and n give the same bits.
+ */
+struct cpu_gemm {
+	size_t m, n, k;
+	const float *a;
+	size_t a_rs, a_cs; /* strides of a row and a column */
+	const float *b;    /* not read where b_packed is given */
+	size_t b_rs, b_cs;
+	const float *b_packed; /* from pack_b() of the same level, or NULL */
+	float *y;
+	size_t y_rs;       /* columns are adjacent */
+	const float *c;    /* NULL: none */
+	size_t c_rs, c_cs; /* 0 where broadcast */
+	float alpha, beta; /* 1 and 0 for a plain product */
+};
+
+/* A tile of the result, all of the depth. n_begin is a multiple of gemm_nr. */
+struct cpu_gemm_tile {
+	size_t m_begin, m_end, n_begin, n_end;
+};
+
+/*
+ * Add and Mul with broadcasting: output rows of @inner elements, enumerated by the @n_outer
+ * dimensions (the last one fastest). Strides are 0 where an operand repeats.
+ */
+enum { CPU_MAX_DIMS = 8 };
+struct cpu_broadcast {
+	const float *a, *b;
+	float *y; /* may be a or b where that one does not repeat */
+	size_t inner;
+	size_t a_step, b_step; /* along inner: 0 or 1 */
+	unsigned int n_outer;
+	size_t extent[CPU_MAX_DIMS];
+	size_t a_stride[CPU_MAX_DIMS], b_stride[CPU_MAX_DIMS];
+};
+
+/* Softmax and TopK: element i of a column is x[(outer * len + i) * inner + its inner index]. */
+struct cpu_softmax {
+	const float *x;
+	float *y; /* may be x */
+	size_t outer, len, inner;
+};
+
+/*
+ * The k best of each column, best first; of equal values the one with the lower index. A NaN comes
+ * after every number, whether the largest or the smallest are wanted.
+ */
+struct cpu_top_k {
+	const float *x;
+	float *values;    /* [outer][k][inner] */
+	int64_t *indices; /* [outer][k][inner], 0..len - 1 */
+	size_t outer, len, inner;
+	size_t k; /* 1..len */
+	bool largest;
+};
+
+/*
+ * Sums over some dimensions. The output's elements are enumerated by the kept dimensions; each is
+ * the sum over the reduced ones. Neighbours are merged and dimensions of 1 dropped, so at most one
+ * of the last two strides is 1; inner_kept says which kind has it.
+ */
+struct cpu_reduce {
+	const float *x;
+	float *y;
+	unsigned int n_kept, n_reduced;
+	size_t kept[CPU_MAX_DIMS], kept_stride[CPU_MAX_DIMS];
+	size_t reduced[CPU_MAX_DIMS], reduced_stride[CPU_MAX_DIMS];
+	bool inner_kept;
+};
+
+/* y in C order over extent[]; element strides in x. */
+struct cpu_transpose {
+	const float *x;
+	float *y;
+	unsigned int n_dims;
+	size_t extent[CPU_MAX_DIMS], x_stride[CPU_MAX_DIMS];
+};
+
+/* A sliding window over [batch][channels][height][width]; see union op_params.window. */
+struct cpu_window {
+	size_t batch, channels, height, width;
+	size_t out_channels, out_height, out_width;
+	size_t kernel[2], stride[2], dilation[2], pad_begin[2];
+	size_t group;
+	const float *x;
+	const float *weights;        /* Conv: [out_channels][channels / group][kh][kw] */
+	const float *weights_packed; /* Conv: from pack_conv() of the same level, or NULL */
+	const float *bias;           /* Conv: NULL: none */
+	float *y;
+};
+
+struct cpu_kernels {
+	enum cpu_simd level;
+	const char *name; /* "avx512" */
+	size_t gemm_mr, gemm_nr;
+
+	/* Floats of pack_b()'s result for a k by n matrix. */
+	size_t (*pack_b_size)(size_t k, size_t n);
+	/* Rearranges b for gemm(). @to is aligned to 64 bytes. */
+	void (*pack_b)(size_t k, size_t n, const float *b, size_t b_rs, size_t b_cs, float *to);
+	/* ONNX MatMul and Gemm, one matrix. */
+	void (*gemm)(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile,
+		     void *workspace);
+
+	/* ONNX Add, Mul: n elements; a step of 0 repeats one. y may be an operand of step 1. */
+	void (*add)(size_t n, const float *a, size_t a_step, const float *b, size_t b_step,
+		    float *y);
+	void (*mul)(size_t n, const float *a, size_t a_step, const float *b, size_t b_step,
+		    float *y);
+	/* Units: rows of inner elements. */
+	void (*add_broadcast)(const struct cpu_broadcast *args, size_t begin, size_t end);
+	void (*mul_broadcast)(const struct cpu_broadcast *args, size_t begin, size_t end);
+	/* ONNX Relu: n elements; a NaN stays. y may be x. */
+	void (*relu)(size_t n, const float *x, float *y);
+
+	/* ONNX Softmax. Units: cpu_softmax_units(). A column with a NaN or +inf gives NaN. */
+	void (*softmax)(const struct cpu_softmax *args, size_t begin, size_t end);
+	/* ONNX TopK. Units: columns, outer * inner. */
+	void (*top_k)(const struct cpu_top_k *args, size_t begin, size_t end);
+	/* ONNX ReduceSum. Units: cpu_reduce_units(). */
+	void (*reduce_sum)(const struct cpu_reduce *args, size_t begin, size_t end);
+	/* ONNX Transpose. Units: cpu_transpose_units(). */
+	void (*transpose)(const struct cpu_transpose *args, size_t begin, size_t end);
+
+	/* Floats of pack_conv()'s result. */
+	size_t (*pack_conv_size)(const struct cpu_window *args);
+	void (*pack_conv)(const struct cpu_window *args, float *to);
+	/* ONNX Conv. Units: cpu_conv_units(). */
+	void (*conv)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
+	/* ONNX MaxPool; windows are clipped, an empty one gives -inf. Units: batch * channels. */
+	void (*max_pool)(const struct cpu_window *args, size_t begin, size_t end);
+};
+
+/* Lanes of one unit where neighbouring columns are computed together. */
+enum { CPU_COLUMN_BLOCK = 64 };
+
+/* Output pixels of one unit of a convolution. */
+enum { CPU_CONV_PIXELS = 192 };
+
+static inline size_t cpu_softmax_units(const struct cpu_softmax *args)
+{
+	return args->outer * ((args->inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK);
+}
+
+static inline size_t cpu_reduce_units(const struct cpu_reduce *args)
+{
+	size_t units = 1;
+
+	for (unsigned int i = 0; i < args->n_kept; i++) {
+		if (args->inner_kept && i + 1 == args->n_kept)
+			units *= (args->kept[i] + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+		else
+			units *= args->kept[i];
+	}
+	return units;
+}
+
+static inline size_t cpu_transpose_units(const struct cpu_transpose *args)
+{
+	size_t units = 1;
+
+	for (unsigned int i = 0; i + 2 < args->n_dims; i++)
+		units *= args->extent[i];
+	if (args->n_dims >= 2)
+		units *= (args->extent[args->n_dims - 2] + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+	return units;
+}
+
+/* Is every channel convolved on its own? */
+static inline bool cpu_conv_is_depthwise(const struct cpu_window *args)
+{
+	return args->group == args->channels && args->out_channels == args->channels;
+}
+
+static inline size_t cpu_conv_units(const struct cpu_window *args)
+{
+	const size_t pixels = args->out_height * args->out_width;
+
+	if (cpu_conv_is_depthwise(args))
+		return args->batch * args->channels;
+	return args->batch * args->group * ((pixels + CPU_CONV_PIXELS - 1) / CPU_CONV_PIXELS);
+}
+
+/* Return: the kernels of @level; NULL if this processor or this build has none. */
+const struct cpu_kernels *cpu_kernels_get(enum cpu_simd level);
+
+/* "avx512"; "auto" for CPU_SIMD_AUTO. */
+const char *cpu_simd_name(enum cpu_simd level);
+
+/*
+ * Makes the calling thread treat denormals as zero, in operands and results, as the executor's
+ * workers do: otherwise data full of them slows a task down a hundredfold. The thread that calls
+ * executor_ops.run_inline must call it once, too. Affects all floating-point work of the thread.
+ */
+void cpu_flush_denormals(void);

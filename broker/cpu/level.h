@@ -1,0 +1,41 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kernels of the level being compiled: what table.c collects. See kernels.h for each.
+ */
+#include "cpu/kernels.h"
+#include "cpu/vec.h"
+
+size_t CPU_FN(pack_b_size)(size_t k, size_t n);
+void CPU_FN(pack_b)(size_t k, size_t n, const float *b, size_t b_rs, size_t b_cs, float *to);
+void CPU_FN(gemm)(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile, void *workspace);
+void CPU_FN(add)(size_t n, const float *a, size_t a_step, const float *b, size_t b_step, float *y);
+void CPU_FN(mul)(size_t n, const float *a, size_t a_step, const float *b, size_t b_step, float *y);
+void CPU_FN(add_broadcast)(const struct cpu_broadcast *args, size_t begin, size_t end);
+void CPU_FN(mul_broadcast)(const struct cpu_broadcast *args, size_t begin, size_t end);
+void CPU_FN(relu)(size_t n, const float *x, float *y);
+void CPU_FN(softmax)(const struct cpu_softmax *args, size_t begin, size_t end);
+void CPU_FN(top_k)(const struct cpu_top_k *args, size_t begin, size_t end);
+void CPU_FN(reduce_sum)(const struct cpu_reduce *args, size_t begin, size_t end);
+void CPU_FN(transpose)(const struct cpu_transpose *args, size_t begin, size_t end);
+size_t CPU_FN(pack_conv_size)(const struct cpu_window *args);
+void CPU_FN(pack_conv)(const struct cpu_window *args, float *to);
+void CPU_FN(conv)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
+void CPU_FN(max_pool)(const struct cpu_window *args, size_t begin, size_t end);
+
+/*
+ * gemm-hot.c, for the convolution: y[m][n] (+)= a * b over one block of the depth.
+ * @a: rows in panels of GEMM_MR, see gemm_pack_a(); @b: one panel of GEMM_NR columns.
+ */
+void CPU_FN(gemm_pack_a)(size_t m, size_t k, const float *a, size_t a_rs, size_t a_cs, float *to);
+void CPU_FN(gemm_panel)(size_t m, size_t n, size_t k, const float *a, const float *b, float *y,
+			size_t y_rs, bool accumulate);
+
+#if VW == 16
+#define GEMM_MR 12
+#else
+#define GEMM_MR 6
+#endif
+#define GEMM_NR (2 * VW)
+
+extern const struct cpu_kernels CPU_FN(kernels);

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernels of one level, by name: compiled once per level as they are. */
+#include "cpu/kernels.h"
+#include "cpu/level.h"
+
+const struct cpu_kernels CPU_FN(kernels) = {
+#if VW == 16
+	.level = CPU_SIMD_AVX512,
+	.name = "avx512",
+#elif VW == 8
+	.level = CPU_SIMD_AVX2,
+	.name = "avx2",
+#elif defined(__SSE2__)
+	.level = CPU_SIMD_SSE2,
+	.name = "sse2",
+#else
+	.level = CPU_SIMD_SSE2,
+	.name = "generic",
+#endif
+	.gemm_mr = GEMM_MR,
+	.gemm_nr = GEMM_NR,
+	.pack_b_size = CPU_FN(pack_b_size),
+	.pack_b = CPU_FN(pack_b),
+	.gemm = CPU_FN(gemm),
+	.add = CPU_FN(add),
+	.mul = CPU_FN(mul),
+	.add_broadcast = CPU_FN(add_broadcast),
+	.mul_broadcast = CPU_FN(mul_broadcast),
+	.relu = CPU_FN(relu),
+	.top_k = CPU_FN(top_k),
+};

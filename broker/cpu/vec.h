@@ -1,0 +1,178 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Vectors of one SIMD level
+ *
+ * Included by the kernel sources only. They are compiled once per level: the compiler's flags
+ * decide the width, CPU_LEVEL names the level, and CPU_FN(name) gives the symbols of each build
+ * names of their own. Kernels are written against VW and hold nothing else that depends on the
+ * level, except the shape of the register tile of the matrix product.
+ *
+ * Two levels with fused multiply-add (AVX2 and AVX-512) give the same bits: every output element is
+ * a chain of operations whose order does not depend on VW. Sums across lanes therefore use a fixed
+ * number of VEC_LANES partial sums, however many registers that takes.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#ifndef CPU_LEVEL
+#error "kernel sources are compiled once per level, with CPU_LEVEL"
+#endif
+
+#define CPU_FN_PASTE(name, level)  cpu_##name##_##level
+#define CPU_FN_EXPAND(name, level) CPU_FN_PASTE(name, level)
+#define CPU_FN(name)               CPU_FN_EXPAND(name, CPU_LEVEL)
+
+#if defined(__AVX512F__)
+#define VW 16
+#elif defined(__AVX2__)
+#define VW 8
+#else
+#define VW 4
+#endif
+
+#define VEC_LANES 32
+#define VEC_REGS  (VEC_LANES / VW)
+
+#if defined(__clang__)
+#define VEC_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define VEC_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+#define VEC_INLINE static inline __attribute__((always_inline))
+
+typedef float vf __attribute__((vector_size(VW * 4)));
+typedef int32_t vi __attribute__((vector_size(VW * 4)));
+typedef float vf_unaligned __attribute__((vector_size(VW * 4), aligned(4), may_alias));
+typedef float v4 __attribute__((vector_size(16)));
+typedef float v4_unaligned __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* A difference, because value - 0 is value even for a negative zero: the compiler only copies. */
+VEC_INLINE vf vf_set(float value)
+{
+	return value - (vf){0};
+}
+
+VEC_INLINE vf vf_load(const float *from)
+{
+	return *(const vf_unaligned *)from;
+}
+
+VEC_INLINE void vf_store(float *to, vf value)
+{
+	*(vf_unaligned *)to = value;
+}
+
+/* Lane by lane: where @mask (all ones or zero) is set, @a, else @b. */
+VEC_INLINE vf vf_select(vi mask, vf a, vf b)
+{
+	return (vf)((mask & (vi)a) | (~mask & (vi)b));
+}
+
+#if VW == 16
+
+/* The first @n (0..VW) elements; the other lanes are 0 and their memory is not touched. */
+VEC_INLINE vf vf_load_partial(const float *from, size_t n)
+{
+	return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), from);
+}
+
+VEC_INLINE void vf_store_partial(float *to, vf value, size_t n)
+{
+	_mm512_mask_storeu_ps(to, (__mmask16)((1u << n) - 1), (__m512)value);
+}
+
+VEC_INLINE bool vi_any(vi mask)
+{
+	return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+}
+
+#elif VW == 8
+
+VEC_INLINE __m256i vf_partial_mask(size_t n)
+{
+	const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+
+	return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lane);
+}
+
+VEC_INLINE vf vf_load_partial(const float *from, size_t n)
+{
+	return (vf)_mm256_maskload_ps(from, vf_partial_mask(n));
+}
+
+VEC_INLINE void vf_store_partial(float *to, vf value, size_t n)
+{
+	_mm256_maskstore_ps(to, vf_partial_mask(n), (__m256)value);
+}
+
+VEC_INLINE bool vi_any(vi mask)
+{
+	return !_mm256_testz_si256((__m256i)mask, (__m256i)mask);
+}
+
+#else
+
+VEC_INLINE vf vf_load_partial(const float *from, size_t n)
+{
+	vf value = {0};
+
+	if (n >= VW)
+		return vf_load(from);
+	for (size_t i = 0; i < n; i++)
+		value[i] = from[i];
+	return value;
+}
+
+VEC_INLINE void vf_store_partial(float *to, vf value, size_t n)
+{
+	if (n >= VW) {
+		vf_store(to, value);
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		to[i] = value[i];
+}
+
+VEC_INLINE bool vi_any(vi mask)
+{
+#if defined(__SSE2__)
+	return _mm_movemask_epi8((__m128i)mask) != 0;
+#else
+	return (mask[0] | mask[1] | mask[2] | mask[3]) != 0;
+#endif
+}
+
+#endif
+
+/* Transposes four rows of four: out[i][j] = in[j][i]. */
+VEC_INLINE void v4_transpose(const v4 in[4], v4 out[4])
+{
+	const v4 a = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
+	const v4 b = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
+	const v4 c = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
+	const v4 d = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
+
+	out[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+	out[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+	out[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+	out[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+}
+
+/* Sums VEC_LANES partial sums, in one order at every level. */
+VEC_INLINE float vec_sum(const vf acc[VEC_REGS])
+{
+	float lanes[VEC_LANES];
+
+	memcpy(lanes, acc, sizeof(lanes));
+	for (size_t width = VEC_LANES / 2; width > 0; width /= 2)
+		for (size_t i = 0; i < width; i++)
+			lanes[i] += lanes[i + width];
+	return lanes[0];
+}
