@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,37 +174,6 @@ static int worker_init(struct cpu_executor *cpu, struct cpu_worker *worker, unsi
 	return 0;
 }
 
-static int worker_start(struct cpu_worker *worker)
-{
-	sigset_t blocked, old;
-	int r;
-
-	/* The new thread inherits the mask. What a fault raises must reach the daemon's handler. */
-	sigfillset(&blocked);
-	sigdelset(&blocked, SIGBUS);
-	sigdelset(&blocked, SIGSEGV);
-	sigdelset(&blocked, SIGFPE);
-	sigdelset(&blocked, SIGILL);
-	sigdelset(&blocked, SIGTRAP);
-	sigdelset(&blocked, SIGABRT);
-	pthread_sigmask(SIG_SETMASK, &blocked, &old);
-	r = pthread_create(&worker->thread, NULL, cpu_worker_main, worker);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r)
-		return error_origin(-r);
-	worker->started = true;
-
-	if (worker->processor >= 0) {
-		cpu_set_t set;
-
-		/* Only a preference: a processor may have been taken away meanwhile. */
-		CPU_ZERO(&set);
-		CPU_SET(worker->processor, &set);
-		pthread_setaffinity_np(worker->thread, sizeof(set), &set);
-	}
-	return 0;
-}
-
 /* The processors that this process may use. Return: how many, at least 1. */
 static unsigned int list_processors(cpu_set_t *ret)
 {
@@ -262,7 +230,7 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 			return error_fold(r);
 	}
 	for (unsigned int i = 0; i < n_workers; i++) {
-		r = worker_start(&cpu->workers[i]);
+		r = cpu_worker_start(&cpu->workers[i]);
 		if (r)
 			return error_fold(r);
 	}

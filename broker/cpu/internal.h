@@ -74,11 +74,18 @@ static inline struct cpu_executor *cpu_executor_from(struct executor *executor)
 	return (struct cpu_executor *)executor; /* its first member */
 }
 
-/* pool-hot.c */
-void *cpu_worker_main(void *worker);
+/* worker.c: starts the thread. Return: 0, negative errno. */
+int cpu_worker_start(struct cpu_worker *worker);
+/* Wakes up to @n sleeping workers. Any thread. */
+void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n);
+
+/* pool-hot.c: does one piece of work, whoever it was for. Return: whether there was any. */
+bool cpu_worker_work(struct cpu_worker *worker);
+/* Is there something that a worker should stay awake for? */
+bool cpu_worker_sees_work(struct cpu_worker *worker);
+
+/* pool-hot.c: struct executor_ops */
 int cpu_pool_submit(struct executor *executor, struct exec_task *task);
 void cpu_pool_flush(struct executor *executor);
 unsigned int cpu_pool_reap(struct executor *executor, struct exec_task **ret, unsigned int max);
 void cpu_pool_run_inline(struct executor *executor, struct exec_task *task);
-/* Wakes up to @n sleeping workers. Any thread. */
-void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n);

@@ -13,22 +13,12 @@
  * left. The leader then closes the team and waits for those inside only: a worker that never came
  * is not waited for. Steps follow each other, so the closing is the barrier between nodes.
  *
- * A worker without work looks around for a while and then sleeps on a futex of its own. It says so
- * first (asleep = 1, then a fence, then a last look); whoever brings work publishes it, fences, and
- * reads the flag: one of the two sees the other. Finished tasks return to the reactor through a
- * queue per worker that is as large as the number of tasks in flight, so it is never full.
- *
- * Signals are blocked in workers, except those that a thread causes itself: SIGBUS above all, which
- * the daemon answers when a client has punched a hole into an arena.
+ * Finished tasks return to the reactor through a queue per worker that is as large as the number of
+ * tasks in flight, so it is never full. How workers sleep and are woken is in worker.c.
  */
 #include <errno.h>
-#include <linux/futex.h>
-#include <stdio.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "cpu/internal.h"
-#include "util/checked.h"
 #include "util/clock.h"
 #include "util/waker.h"
 
@@ -42,16 +32,6 @@ static void pause_briefly(void)
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
 #endif
-}
-
-static void futex_wait(_Atomic uint32_t *word, uint32_t value)
-{
-	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
-}
-
-static void futex_wake(_Atomic uint32_t *word)
-{
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 /* Reactor. Return: false if full. */
@@ -96,23 +76,6 @@ static uint32_t queue_length(struct cpu_queue *queue)
 	return tail > head ? (uint32_t)(tail - head) : 0;
 }
 
-static bool worker_rouse(struct cpu_worker *worker)
-{
-	if (atomic_load_explicit(&worker->asleep, memory_order_relaxed) == 0)
-		return false;
-	if (atomic_exchange_explicit(&worker->asleep, 0, memory_order_acq_rel) == 0)
-		return false;
-	futex_wake(&worker->asleep);
-	return true;
-}
-
-void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n)
-{
-	for (unsigned int i = 0; n > 0 && i < cpu->n_workers; i++)
-		if (worker_rouse(&cpu->workers[i]))
-			n--;
-}
-
 /* Takes chunks of a step until none is left. */
 static void team_work(struct cpu_team *team, void *workspace)
 {
@@ -143,7 +106,7 @@ static void team_lead(struct cpu_worker *worker, const struct cpu_step *step,
 	atomic_store_explicit(&team->state, CPU_TEAM_OPEN, memory_order_release);
 	atomic_fetch_add_explicit(&cpu->n_teams, 1, memory_order_seq_cst);
 	if (worth_waking) {
-		/* Pairs with the fence in worker_sleep(). */
+		/* Pairs with the fence in worker_sleep() of worker.c. */
 		atomic_thread_fence(memory_order_seq_cst);
 		if (atomic_load_explicit(&cpu->n_sleeping, memory_order_relaxed) > 0)
 			cpu_pool_wake(cpu, (unsigned int)n_chunks - 1);
@@ -257,7 +220,7 @@ static void worker_run(struct cpu_worker *worker, struct exec_task *task)
 }
 
 /* Own work first, then anybody's, then a step to help with. Return: whether there was any. */
-static bool worker_work(struct cpu_worker *worker)
+bool cpu_worker_work(struct cpu_worker *worker)
 {
 	struct cpu_executor *cpu = worker->cpu;
 
@@ -275,7 +238,7 @@ static bool worker_work(struct cpu_worker *worker)
 	return team_help(worker);
 }
 
-static bool worker_sees_work(struct cpu_worker *worker)
+bool cpu_worker_sees_work(struct cpu_worker *worker)
 {
 	struct cpu_executor *cpu = worker->cpu;
 
@@ -286,53 +249,6 @@ static bool worker_sees_work(struct cpu_worker *worker)
 		if (queue_length(&cpu->workers[i].queue) > 0)
 			return true;
 	return false;
-}
-
-static void worker_sleep(struct cpu_worker *worker)
-{
-	struct cpu_executor *cpu = worker->cpu;
-
-	atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&cpu->n_sleeping, 1, memory_order_relaxed);
-	atomic_store_explicit(&worker->asleep, 1, memory_order_relaxed);
-	/* Pairs with the fences in cpu_pool_flush(), team_lead() and free: see above. */
-	atomic_thread_fence(memory_order_seq_cst);
-	if (!worker_sees_work(worker)) {
-		/* Pairs with the exchange in worker_rouse(). */
-		while (atomic_load_explicit(&worker->asleep, memory_order_acquire) == 1)
-			futex_wait(&worker->asleep, 1);
-	}
-	atomic_store_explicit(&worker->asleep, 0, memory_order_relaxed);
-	atomic_fetch_sub_explicit(&cpu->n_sleeping, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
-}
-
-void *cpu_worker_main(void *data)
-{
-	struct cpu_worker *worker = data;
-	struct cpu_executor *cpu = worker->cpu;
-	uint64_t idle_since = clock_ticks();
-	char name[16];
-
-	snprintf(name, sizeof(name), "rb-cpu-%u", worker->index);
-	pthread_setname_np(pthread_self(), name);
-	cpu_flush_denormals();
-
-	atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
-	while (!atomic_load_explicit(&cpu->stop, memory_order_relaxed)) {
-		if (worker_work(worker)) {
-			idle_since = clock_ticks();
-			continue;
-		}
-		if (clock_ticks() - idle_since < cpu->spin_ticks) {
-			pause_briefly();
-			continue;
-		}
-		worker_sleep(worker);
-		idle_since = clock_ticks();
-	}
-	atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
-	return NULL;
 }
 
 int cpu_pool_submit(struct executor *executor, struct exec_task *task)
@@ -361,7 +277,7 @@ void cpu_pool_flush(struct executor *executor)
 	if (!cpu->submitted)
 		return;
 	cpu->submitted = false;
-	/* Pairs with the fence in worker_sleep(). */
+	/* Pairs with the fence in worker_sleep() of worker.c. */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&cpu->n_sleeping, memory_order_relaxed) == 0)
 		return;

@@ -21,7 +21,7 @@
 #endif
 
 #ifndef CPU_LEVEL
-#error "kernel sources are compiled once per level, with CPU_LEVEL"
+#define CPU_LEVEL generic
 #endif
 
 #define CPU_FN_PASTE(name, level)  cpu_##name##_##level
