@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Shape rules: Add, Mul and Relu
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "support/one-op.h"
+
+static void test_add__broadcast(void **state)
+{
+	expect_infers("Add", "[2,3] [2,3]", "", "[2,3]");
+	expect_infers("Add", "[2,3] [3]", "", "[2,3]");
+	expect_infers("Add", "[3] [2,3]", "", "[2,3]");
+	expect_infers("Add", "[] [2,3]", "", "[2,3]");
+	expect_infers("Add", "[] []", "", "[]");
+	expect_infers("Add", "[2,1] [1,3]", "", "[2,3]");
+	expect_infers("Mul", "[4,1,3] [2,1]", "", "[4,2,3]");
+	expect_infers("Mul", "[1,1,1,1,1,1,1,1] [2]", "", "[1,1,1,1,1,1,1,2]");
+}
+
+static void test_add__count(void **state)
+{
+	expect_infers("Add", "[count,3] [3]", "", "[count,3]");
+	expect_infers("Add", "[1,3] [count,3]", "", "[count,3]");
+	expect_infers("Add", "[count,3] [count,1]", "", "[count,3]");
+	expect_infers("Add", "[count] [1]", "", "[count]");
+	expect_infers("Add", "[count] []", "", "[count]");
+}
+
+static void test_add__refused(void **state)
+{
+	expect_refuses("Add", "[2,3] [2]", "", "inputs \"a\" [2,3] and \"b\" [2] do not broadcast",
+		       "dimension 1 would be 3 and 2", NULL);
+	expect_refuses("Mul", "[count,3] [2,3]", "", "dimension 0 would be count and 2", NULL);
+	expect_refuses("Mul", "[count,3] [100,3]", "", "dimension 0 would be count and 100", NULL);
+	expect_refuses("Add", "[count] [4,1]", "", "would make count dimension 1 of the output",
+		       NULL);
+	expect_refuses("Add", "[count] [4,3]", "", "dimension 1 would be count and 3", NULL);
+	expect_refuses("Add", "[count,3] [1,1,3]", "", "count dimension 1", NULL);
+	expect_refuses("Add", "[count,3] [count,1,3]", "", "count dimension 1", NULL);
+	expect_refuses("Add", "[2]", "", "1 inputs, expected at least 2", NULL);
+	expect_refuses("Add", "[2] [2]", "axis=1", "unknown attribute \"axis\"", NULL);
+}
+
+static void test_relu__shapes(void **state)
+{
+	expect_infers("Relu", "[2,3]", "", "[2,3]");
+	expect_infers("Relu", "[]", "", "[]");
+	expect_infers("Relu", "[count]", "", "[count]");
+	expect_refuses("Relu", "[2] [2]", "", "2 inputs, expected at most 1", NULL);
+}
+
+static void test_elementwise__cost(void **state)
+{
+	struct plan *plan = expect_plan(one_op("Add", "[count,3] [3]", ""));
+
+	assert_int_equal(plan->cost.flops_row, 3);
+	assert_int_equal(plan->cost.flops_fixed, 0);
+	assert_int_equal(plan->cost.bytes_row, 4 * 6);
+	assert_int_equal(plan->cost.bytes_fixed, 4 * 3);
+	assert_true(plan->splits_rows);
+	plan_free(plan);
+}
+
+static void test_elementwise__int64_refused(void **state)
+{
+	struct describe *d = describe_new("", 1);
+
+	describe_tensor(d, "indices", RBK_TENSOR_INPUT, RBK_DTYPE_I64, 0, DESCRIBE_DIMS(4));
+	describe_output(d, "y", DESCRIBE_DIMS(4));
+	describe_node(d, "Relu", "r", "indices", "y");
+	expect_refused(d, "node 0 \"r\" (Relu)", "input \"indices\" is int64, expected float32",
+		       NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_add__broadcast),
+		cmocka_unit_test(test_add__count),
+		cmocka_unit_test(test_add__refused),
+		cmocka_unit_test(test_relu__shapes),
+		cmocka_unit_test(test_elementwise__cost),
+		cmocka_unit_test(test_elementwise__int64_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Shape rules: Softmax
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "support/one-op.h"
+
+static unsigned int axis_of(const char *inputs, const char *attrs)
+{
+	struct plan *plan = expect_plan(one_op("Softmax", inputs, attrs));
+	unsigned int axis = plan->nodes[0].params.softmax.axis;
+
+	plan_free(plan);
+	return axis;
+}
+
+static void test_softmax__axis(void **state)
+{
+	expect_infers("Softmax", "[2,3,4]", "", "[2,3,4]");
+	expect_infers("Softmax", "[count,4]", "", "[count,4]");
+	assert_int_equal(axis_of("[2,3,4]", ""), 2);
+	assert_int_equal(axis_of("[2,3,4]", "axis=1"), 1);
+	assert_int_equal(axis_of("[2,3,4]", "axis=-3"), 0);
+}
+
+static void test_softmax__along_count(void **state)
+{
+	struct plan *plan = expect_plan(one_op("Softmax", "[count,4]", "axis=0"));
+
+	assert_false(plan->splits_rows);
+	plan_free(plan);
+	plan = expect_plan(one_op("Softmax", "[count,4]", "axis=1"));
+	assert_true(plan->splits_rows);
+	assert_int_equal(plan->cost.flops_row, 5 * 4);
+	plan_free(plan);
+	plan = expect_plan(one_op("Softmax", "[count]", ""));
+	assert_false(plan->splits_rows);
+	plan_free(plan);
+}
+
+static void test_softmax__refused(void **state)
+{
+	expect_refuses("Softmax", "[2,3]", "axis=2",
+		       "attribute \"axis\" is 2, expected a number from -2 to 1", NULL);
+	expect_refuses("Softmax", "[2,3]", "axis=-3", "attribute \"axis\" is -3", NULL);
+	expect_refuses("Softmax", "[]", "", "input \"a\" is a scalar", "\"axis\"", NULL);
+	expect_refuses("Softmax", "[2,3]", "axis=[1]", "\"axis\" has type 3, expected 1", NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_softmax__axis),
+		cmocka_unit_test(test_softmax__along_count),
+		cmocka_unit_test(test_softmax__refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Shape rules: Transpose
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "support/one-op.h"
+
+static void test_transpose__shapes(void **state)
+{
+	struct plan *plan;
+
+	expect_infers("Transpose", "[2,3,4]", "", "[4,3,2]");
+	expect_infers("Transpose", "[2,3,4]", "perm=[1,2,0]", "[3,4,2]");
+	expect_infers("Transpose", "[]", "", "[]");
+	expect_infers("Transpose", "[]", "perm=[]", "[]");
+	expect_infers("Transpose", "[5]", "", "[5]");
+	expect_infers("Transpose", "[count,3,4]", "perm=[0,2,1]", "[count,4,3]");
+	expect_infers("Transpose", "[count]", "", "[count]");
+
+	plan = expect_plan(one_op("Transpose", "[2,3,4]", "perm=[1,2,0]"));
+	assert_int_equal(plan->nodes[0].params.transpose.perm[0], 1);
+	assert_int_equal(plan->nodes[0].params.transpose.perm[1], 2);
+	assert_int_equal(plan->nodes[0].params.transpose.perm[2], 0);
+	assert_int_equal(plan->cost.flops_fixed, 0);
+	assert_int_equal(plan->cost.bytes_fixed, 2 * 4 * 24);
+	plan_free(plan);
+}
+
+static void test_transpose__refused(void **state)
+{
+	expect_refuses("Transpose", "[2,3,4]", "perm=[0,1]",
+		       "attribute \"perm\" has 2 values, expected 3", NULL);
+	expect_refuses("Transpose", "[2,3]", "perm=[0,2]",
+		       "\"perm\" has the value 2, expected numbers from 0 to 1", NULL);
+	expect_refuses("Transpose", "[2,3]", "perm=[0,-1]", "\"perm\" has the value -1", NULL);
+	expect_refuses("Transpose", "[2,3]", "perm=[1,1]", "names dimension 1 twice", NULL);
+}
+
+static void test_transpose__count_refused(void **state)
+{
+	expect_refuses("Transpose", "[count,3]", "",
+		       "input \"a\" [count,3] would lose count as its leading dimension", NULL);
+	expect_refuses("Transpose", "[count,3,4]", "perm=[1,0,2]",
+		       "expected \"perm\" to begin "
+		       "with 0",
+		       NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_transpose__shapes),
+		cmocka_unit_test(test_transpose__refused),
+		cmocka_unit_test(test_transpose__count_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
