@@ -199,14 +199,12 @@ int op_conv_infer(struct op_call *call)
 void op_conv_cost(const struct op_call *call, struct cost *ret)
 {
 	const struct shape *weight = &call->in[1]->shape;
-	uint64_t flops = call->in[2] ? 1 : 0, taps = 2;
+	uint64_t bias = call->in[2] ? 1 : 0, taps = 1;
 
-	for (unsigned int i = 1; i < weight->rank; i++) {
-		/* A product that overflows is beyond any limit: see plan_new(). */
-		if (__builtin_mul_overflow(taps, weight->dims[i], &taps))
-			taps = UINT64_MAX / 2;
-	}
-	cost_elems(ret, &call->out_shape[0], flops + taps);
+	/* Cannot overflow: no more than the weight's elements, see PLAN_MAX_BYTES. */
+	for (unsigned int i = 1; i < weight->rank; i++)
+		taps *= weight->dims[i];
+	cost_elems(ret, &call->out_shape[0], 2 * taps + bias);
 	cost_tensors(ret, call);
 }
 

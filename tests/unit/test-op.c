@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The operator table: every row is complete and can be found
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "plan/op.h"
+#include "shm/plan-wire.h"
+
+static void test_op__rows(void **state)
+{
+	for (unsigned int i = 0; i < OP_KIND_COUNT; i++) {
+		const struct op *op = op_by_kind((enum op_kind)i);
+
+		assert_non_null(op);
+		assert_int_equal(op->kind, i);
+		assert_ptr_equal(op_by_name(op->name), op);
+		assert_in_range(op->min_in, 1, op->max_in);
+		assert_in_range(op->max_in, 1, OP_MAX_INPUTS);
+		assert_in_range(op->min_out, 1, op->max_out);
+		assert_in_range(op->max_out, 1, OP_MAX_OUTPUTS);
+		assert_int_equal(op->devices, OP_ON_CPU | OP_ON_VULKAN);
+		assert_non_null(op->infer);
+		assert_non_null(op->cost);
+		assert_non_null(op->attrs);
+		for (const struct op_attr *attr = op->attrs; attr->name; attr++) {
+			assert_in_range(attr->type, RBK_ATTR_INT, RBK_ATTR_STRING);
+			assert_in_range(strlen(attr->name), 1, RBK_NAME_BYTES - 1);
+		}
+	}
+}
+
+static void test_op__unknown(void **state)
+{
+	assert_null(op_by_name(""));
+	assert_null(op_by_name("matmul"));
+	assert_null(op_by_name("MatMulInteger"));
+	assert_null(op_by_kind(OP_KIND_COUNT));
+	assert_null(op_by_kind((enum op_kind) - 1));
+}
+
+static void test_op__in_place(void **state)
+{
+	for (unsigned int i = 0; i < OP_KIND_COUNT; i++)
+		assert_int_equal(op_by_kind((enum op_kind)i)->in_place,
+				 i == OP_ADD || i == OP_MUL || i == OP_RELU);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_op__rows),
+		cmocka_unit_test(test_op__unknown),
+		cmocka_unit_test(test_op__in_place),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

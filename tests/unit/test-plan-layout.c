@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Scratch layout: tensors that live at the same time never share bytes
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "plan/executor.h"
+#include "reference/reference.h"
+#include "support/one-op.h"
+
+/* Does node @i need tensor @t: as an output, or as a value that a later node still reads? */
+static bool is_live(const struct plan *plan, unsigned int t, unsigned int i)
+{
+	bool written = false, needed = false;
+
+	for (unsigned int n = 0; n < plan->n_nodes; n++) {
+		for (unsigned int j = 0; j < plan->nodes[n].n_out; j++) {
+			written |= n <= i && plan->nodes[n].out[j] == t;
+			needed |= n == i && plan->nodes[n].out[j] == t;
+		}
+		for (unsigned int j = 0; j < plan->nodes[n].n_in; j++)
+			needed |= n >= i && plan->nodes[n].in[j] == t;
+	}
+	return written && needed;
+}
+
+/* Return: the most bytes that are alive at once, which no layout can do without. */
+static uint64_t check_layout(const struct plan *plan)
+{
+	uint64_t most = 0;
+
+	for (unsigned int i = 0; i < plan->n_nodes; i++) {
+		uint64_t sum = 0;
+
+		for (unsigned int t = 0; t < plan->n_tensors; t++) {
+			const struct tensor *a = &plan->tensors[t];
+
+			if (a->kind != RBK_TENSOR_SCRATCH)
+				continue;
+			assert_int_equal(a->scratch_offset % PLAN_SCRATCH_ALIGN, 0);
+			assert_true(a->scratch_offset + a->max_bytes <= plan->scratch_bytes);
+			if (!is_live(plan, t, i))
+				continue;
+			sum += (a->max_bytes + PLAN_SCRATCH_ALIGN - 1) / PLAN_SCRATCH_ALIGN *
+			       PLAN_SCRATCH_ALIGN;
+			for (unsigned int u = 0; u < t; u++) {
+				const struct tensor *b = &plan->tensors[u];
+
+				if (b->kind != RBK_TENSOR_SCRATCH || !is_live(plan, u, i))
+					continue;
+				if (a->scratch_offset < b->scratch_offset + b->max_bytes &&
+				    b->scratch_offset < a->scratch_offset + a->max_bytes)
+					fail_msg("\"%s\" and \"%s\" overlap in node %u", a->name,
+						 b->name, i);
+			}
+		}
+		if (sum > most)
+			most = sum;
+	}
+	return most;
+}
+
+/* Relu of a random earlier tensor, or the outer sum of two, over and over. */
+static struct plan *random_plan(uint64_t *random)
+{
+	struct describe *d = describe_new("", 7);
+	unsigned int n = 4 + reference_random(random) % 40, rows[64];
+	char in[32], out[16];
+
+	describe_input(d, "t0", DESCRIBE_DIMS(DESCRIBE_COUNT, 64));
+	rows[0] = 64;
+	for (unsigned int i = 1; i < n; i++) {
+		unsigned int a = (unsigned int)(reference_random(random) % i);
+		unsigned int b = (unsigned int)(reference_random(random) % i);
+
+		snprintf(out, sizeof(out), "t%u", i);
+		if (i + 1 == n)
+			describe_inferred(d, out, RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		else
+			describe_scratch(d, out);
+		if (reference_random(random) % 4 == 0 && rows[a] < 4096) {
+			/* [count,r] x [r,k] with a constant changes the size. */
+			char constant[16];
+			uint32_t width = 1 + (uint32_t)(reference_random(random) % 200);
+
+			snprintf(constant, sizeof(constant), "c%u", i);
+			describe_constant(d, constant, RBK_REF(1, 0),
+					  DESCRIBE_DIMS(rows[a], width));
+			snprintf(in, sizeof(in), "t%u,%s", a, constant);
+			describe_node(d, "MatMul", "", in, out);
+			rows[i] = width;
+		} else if (rows[a] == rows[b]) {
+			snprintf(in, sizeof(in), "t%u,t%u", a, b);
+			describe_node(d, "Add", "", in, out);
+			rows[i] = rows[a];
+		} else {
+			snprintf(in, sizeof(in), "t%u", a);
+			describe_node(d, "Relu", "", in, out);
+			rows[i] = rows[a];
+		}
+	}
+	return expect_plan(d);
+}
+
+static void test_layout__random_graphs(void **state)
+{
+	uint64_t random = 42, total = 0, least = 0, separate = 0;
+
+	for (unsigned int i = 0; i < 300; i++) {
+		struct plan *plan = random_plan(&random);
+
+		least += check_layout(plan);
+		total += plan->scratch_bytes;
+		for (unsigned int t = 0; t < plan->n_tensors; t++) {
+			if (plan->tensors[t].kind == RBK_TENSOR_SCRATCH)
+				separate += plan->tensors[t].max_bytes;
+		}
+		plan_free(plan);
+	}
+	/* Sharing works: near what must be alive at once, far from a place for each. */
+	assert_true(total >= least);
+	assert_true(total < least + least / 10);
+	assert_true(total < separate * 7 / 10);
+}
+
+static void test_layout__two_outputs_of_one_node(void **state)
+{
+	struct describe *d = describe_new("", 1);
+	struct plan *plan;
+
+	describe_input(d, "x", DESCRIBE_DIMS(64));
+	describe_scratch(d, "values");
+	describe_inferred(d, "indices", RBK_TENSOR_SCRATCH, RBK_DTYPE_I64);
+	describe_output(d, "y", DESCRIBE_DIMS(64));
+	describe_node(d, "TopK", "", "x", "values,indices");
+	describe_attr_int(d, "k", 64);
+	describe_node(d, "Relu", "", "values", "y");
+	plan = expect_plan(d);
+	/* Nobody reads the indices, yet they are written beside the values. */
+	check_layout(plan);
+	assert_int_equal(plan->scratch_bytes, 256 + 512);
+	plan_free(plan);
+}
+
+/* A small tensor goes into the smallest gap that holds it, not behind everything. */
+static void test_layout__best_fit(void **state)
+{
+	struct describe *d = describe_new("", 1);
+	struct plan *plan;
+
+	describe_input(d, "x", DESCRIBE_DIMS(1024));
+	describe_input(d, "y", DESCRIBE_DIMS(64));
+	describe_scratch(d, "big");
+	describe_scratch(d, "big2");
+	describe_scratch(d, "small");
+	describe_scratch(d, "small2");
+	describe_output(d, "out", DESCRIBE_DIMS(1));
+	describe_output(d, "out2", DESCRIBE_DIMS(1024));
+	describe_node(d, "Relu", "", "x", "big");
+	describe_node(d, "Relu", "", "big", "big2");
+	describe_node(d, "Relu", "", "big2", "out2");
+	describe_node(d, "Relu", "", "y", "small");
+	describe_node(d, "Relu", "", "small", "small2");
+	describe_node(d, "ReduceSum", "", "small2", "out");
+	plan = expect_plan(d);
+	check_layout(plan);
+	assert_int_equal(plan->scratch_bytes, 2 * 4096);
+	plan_free(plan);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_layout__random_graphs),
+		cmocka_unit_test(test_layout__two_outputs_of_one_node),
+		cmocka_unit_test(test_layout__best_fit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Plans: what a graph means, and when it means nothing
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "plan/executor.h"
+#include "support/one-op.h"
+
+/* Allocation failure: --wrap=malloc and --wrap=calloc point here; see meson.build. */
+static int fail_after = -1; /* this many more allocations succeed; -1: all */
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+
+static bool allocation_fails(void)
+{
+	if (fail_after < 0)
+		return false;
+	return fail_after-- == 0;
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+	return allocation_fails() ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+	return allocation_fails() ? NULL : __real_calloc(n, bytes);
+}
+
+/* The nearest neighbours of x: -|b|^2/2 + x * b', then the k best. */
+static struct describe *describe_neighbours(void)
+{
+	struct describe *d = describe_new("neighbours", 256);
+
+	describe_constant(d, "b", RBK_REF(1, 0), DESCRIBE_DIMS(16, 40));
+	describe_output(d, "values", DESCRIBE_DIMS(DESCRIBE_COUNT, 5));
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 16));
+	describe_scratch(d, "products");
+	describe_constant(d, "norms", RBK_REF(2, 4096), DESCRIBE_DIMS(40));
+	describe_scratch(d, "scores");
+	describe_tensor(d, "indices", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64, 0,
+			DESCRIBE_DIMS(DESCRIBE_COUNT, 5));
+	describe_node(d, "MatMul", "multiply", "x,b", "products");
+	describe_node(d, "Add", "subtract", "products,norms", "scores");
+	describe_node(d, "TopK", "select", "scores", "values,indices");
+	describe_attr_int(d, "k", 5);
+	return d;
+}
+
+static void test_plan__neighbours(void **state)
+{
+	struct plan *plan = expect_plan(describe_neighbours());
+	struct tensor *tensor;
+
+	assert_int_equal(plan->n_bindings, 3);
+	assert_string_equal(plan->tensors[plan->bindings[0].tensor].name, "values");
+	assert_string_equal(plan->tensors[plan->bindings[1].tensor].name, "x");
+	assert_string_equal(plan->tensors[plan->bindings[2].tensor].name, "indices");
+	assert_true(plan->bindings[0].written);
+	assert_false(plan->bindings[1].written);
+	assert_true(plan->bindings[2].written);
+	assert_int_equal(plan->bindings[1].fixed_bytes, 0);
+	assert_int_equal(plan->bindings[1].row_bytes, 64);
+	assert_int_equal(plan->bindings[2].row_bytes, 40);
+	assert_int_equal(expect_tensor(plan, "x")->binding, 1);
+
+	assert_int_equal(plan->n_constants, 2);
+	assert_int_equal(plan->constants[0].offset, 0);
+	assert_int_equal(plan->constants[0].bytes, 16 * 40 * 4);
+	assert_int_equal(plan->constants[0].arena->ino, 1);
+	assert_int_equal(plan->constants[1].offset, 4096);
+	assert_int_equal(plan->constants[1].bytes, 160);
+	assert_int_equal(plan->constants[1].arena->ino, 2);
+	assert_int_equal(plan->constant_bytes, 16 * 40 * 4 + 160);
+	tensor = expect_tensor(plan, "norms");
+	assert_int_equal(tensor->constant, 1);
+	assert_string_equal(plan->tensors[plan->constants[1].tensor].name, "norms");
+
+	tensor = expect_tensor(plan, "scores");
+	assert_int_equal(tensor->shape.rank, 2);
+	assert_true(tensor->shape.dynamic);
+	assert_int_equal(tensor->row_bytes, 160);
+	assert_int_equal(tensor->fixed_bytes, 0);
+	assert_int_equal(tensor->max_bytes, 160 * 256);
+	assert_int_equal(tensor_bytes(tensor, 3), 480);
+	assert_int_equal(plan->scratch_bytes, 2 * 160 * 256);
+
+	assert_int_equal(plan->cost.flops_row, 2 * 16 * 40 + 40 + 3 * 40);
+	assert_int_equal(plan->touched_fixed, plan->constant_bytes);
+	assert_int_equal(plan->touched_row, 64 + 20 + 40);
+	assert_int_equal(plan_touched_bytes(plan, 10), plan->constant_bytes + 1240);
+	assert_int_equal(plan->ops_devices, OP_ON_CPU | OP_ON_VULKAN);
+	assert_true(plan->splits_rows);
+	assert_false(plan->data_independent);
+	assert_false(plan->has_state);
+	plan_free(plan);
+}
+
+static void test_plan__free_null(void **state)
+{
+	assert_null(plan_free(NULL));
+}
+
+static void test_plan__order(void **state)
+{
+	struct describe *d = describe_new("", 1);
+
+	describe_input(d, "x", DESCRIBE_DIMS(4));
+	describe_scratch(d, "t");
+	describe_output(d, "y", DESCRIBE_DIMS(4));
+	describe_node(d, "Relu", "second", "t", "y");
+	describe_node(d, "Relu", "first", "x", "t");
+	expect_refused(d, "node 0 \"second\" (Relu)",
+		       "input \"t\" is a scratch tensor without a value",
+		       "expected an earlier node to write it", NULL);
+
+	d = describe_new("", 1);
+	describe_output(d, "y", DESCRIBE_DIMS(4));
+	describe_node(d, "Relu", "", "y", "y");
+	expect_refused(d, "node 0 (Relu): input \"y\" is an output without a value", NULL);
+}
+
+static void test_plan__writers(void **state)
+{
+	struct describe *d = describe_new("", 1);
+
+	describe_input(d, "x", DESCRIBE_DIMS(4));
+	describe_input(d, "x2", DESCRIBE_DIMS(4));
+	describe_output(d, "y", DESCRIBE_DIMS(4));
+	describe_node(d, "Relu", "n", "x", "y");
+	describe_node(d, "Relu", "m", "x", "x2");
+	expect_refused(d, "node 1 \"m\" (Relu): output \"x2\" is an input of the plan", NULL);
+
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(4));
+	describe_constant(d, "c", RBK_REF(1, 0), DESCRIBE_DIMS(4));
+	describe_node(d, "Relu", "n", "x", "c");
+	expect_refused(d, "node 0 \"n\" (Relu): output \"c\" is a constant of the plan", NULL);
+
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(4));
+	describe_output(d, "y", DESCRIBE_DIMS(4));
+	describe_node(d, "Relu", "n", "x", "y");
+	describe_node(d, "Add", "m", "x,x", "y");
+	expect_refused(d, "node 1 \"m\" (Add): output \"y\" is written by node 0 already", NULL);
+
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(4));
+	describe_output(d, "y", DESCRIBE_DIMS(2));
+	describe_node(d, "TopK", "n", "x", "y,y");
+	describe_attr_int(d, "k", 2);
+	expect_refused(d, "output \"y\" is written by node 0 already", NULL);
+
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(4));
+	describe_output(d, "y", DESCRIBE_DIMS(4));
+	describe_output(d, "z", DESCRIBE_DIMS(4));
+	describe_node(d, "Relu", "n", "x", "y");
+	expect_refused(d, "tensor 2 \"z\" is an output, but no node writes it", NULL);
+
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(4));
+	describe_output(d, "y", DESCRIBE_DIMS(4));
+	describe_scratch(d, "t");
+	describe_node(d, "Relu", "n", "x", "y");
+	expect_refused(d, "tensor 2 \"t\" is a scratch tensor, but no node writes it", NULL);
+
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(4));
+	describe_scratch(d, "t");
+	describe_node(d, "Relu", "n", "x", "t");
+	expect_refused(d, "the plan has no result", NULL);
+}
+
+/* An output may be read by later nodes. */
+static void test_plan__output_read(void **state)
+{
+	struct describe *d = describe_new("", 1);
+	struct plan *plan;
+
+	describe_input(d, "x", DESCRIBE_DIMS(4));
+	describe_output(d, "y", DESCRIBE_DIMS(4));
+	describe_output(d, "z", DESCRIBE_DIMS(4));
+	describe_node(d, "Relu", "", "x", "y");
+	describe_node(d, "Add", "", "x,y", "z");
+	plan = expect_plan(d);
+	assert_int_equal(plan->scratch_bytes, 0);
+	assert_false(plan->splits_rows);
+	plan_free(plan);
+}
+
+static void test_plan__state(void **state)
+{
+	struct describe *d = describe_new("", 8);
+	struct plan *plan;
+
+	describe_state(d, "s", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
+	describe_node(d, "Add", "", "s,x", "s");
+	plan = expect_plan(d);
+	assert_true(plan->has_state);
+	assert_true(plan->splits_rows);
+	assert_int_equal(plan->n_bindings, 2);
+	assert_true(plan->bindings[0].written);
+	plan_free(plan);
+
+	/* Written without being read by the same node: any operator will do. */
+	d = describe_new("", 1);
+	describe_state(d, "s", DESCRIBE_DIMS(4, 4));
+	describe_scratch(d, "t");
+	describe_node(d, "Transpose", "", "s", "t");
+	describe_node(d, "MatMul", "", "t,t", "s");
+	plan_free(expect_plan(d));
+
+	d = describe_new("", 1);
+	describe_state(d, "s", DESCRIBE_DIMS(4, 4));
+	describe_node(d, "Transpose", "turn", "s", "s");
+	expect_refused(d, "node 0 \"turn\" (Transpose): state \"s\" is both read and written",
+		       "Transpose does not work in place", NULL);
+
+	d = describe_new("", 1);
+	describe_state(d, "s", DESCRIBE_DIMS(4, 4));
+	describe_node(d, "Relu", "", "s", "s");
+	describe_node(d, "Relu", "", "s", "s");
+	expect_refused(d, "node 1 (Relu): output \"s\" is written by node 0 already", NULL);
+
+	/* In place through broadcasting would change the shape. */
+	d = describe_new("", 1);
+	describe_state(d, "s", DESCRIBE_DIMS(4));
+	describe_input(d, "x", DESCRIBE_DIMS(4, 4));
+	describe_node(d, "Add", "", "s,x", "s");
+	expect_refused(d, "output \"s\" is declared as [4], expected [4,4]", NULL);
+
+	/* A state of fixed shape cannot be split by rows; one that nobody writes is no result. */
+	d = describe_new("", 8);
+	describe_state(d, "s", DESCRIBE_DIMS(4));
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
+	describe_node(d, "Add", "", "s,x", "y");
+	plan = expect_plan(d);
+	assert_false(plan->splits_rows);
+	plan_free(plan);
+	d = describe_new("", 1);
+	describe_state(d, "s", DESCRIBE_DIMS(4));
+	describe_scratch(d, "t");
+	describe_node(d, "Relu", "", "s", "t");
+	expect_refused(d, "the plan has no result", NULL);
+}
+
+static void test_plan__declared_shapes(void **state)
+{
+	struct describe *d = describe_new("", 10);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 3));
+	describe_input(d, "w", DESCRIBE_DIMS(3, 4));
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 5));
+	describe_node(d, "MatMul", "n", "x,w", "y");
+	expect_refused(d,
+		       "node 0 \"n\" (MatMul): output \"y\" is declared as [count,5], expected "
+		       "[count,4]",
+		       NULL);
+
+	d = describe_new("", 10);
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 3));
+	describe_output(d, "y", DESCRIBE_DIMS(10, 3));
+	describe_node(d, "Relu", "n", "x", "y");
+	expect_refused(d, "\"y\" is declared as [10,3], expected [count,3]", NULL);
+
+	d = describe_new("", 10);
+	describe_input(d, "x", DESCRIBE_DIMS(10, 3));
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 3));
+	describe_node(d, "Relu", "n", "x", "y");
+	expect_refused(d, "\"y\" is declared as [count,3], expected [10,3]", NULL);
+
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(3));
+	describe_output(d, "y", DESCRIBE_DIMS(1, 3));
+	describe_node(d, "Relu", "n", "x", "y");
+	expect_refused(d, "\"y\" is declared as [1,3], expected [3]", NULL);
+
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(3));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
+	describe_node(d, "Relu", "n", "x", "y");
+	expect_refused(d, "output \"y\" is declared as int64, expected float32", NULL);
+}
+
+static void test_plan__max_count(void **state)
+{
+	struct describe *d = describe_new("", 2);
+	struct plan *plan;
+
+	describe_input(d, "x", DESCRIBE_DIMS(3));
+	describe_output(d, "y", DESCRIBE_DIMS(3));
+	describe_node(d, "Relu", "", "x", "y");
+	expect_refused(d, "max_count is 2, expected 1 as no tensor has count", NULL);
+
+	/* One row at most is still a count, and no fixed dimension of 1. */
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 3));
+	describe_input(d, "w", DESCRIBE_DIMS(2, 3));
+	describe_output(d, "y", DESCRIBE_DIMS(2, 3));
+	describe_node(d, "Add", "", "x,w", "y");
+	expect_refused(d, "dimension 0 would be count and 2", NULL);
+
+	d = describe_new("", 0x7fffffff);
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 3));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Relu", "", "x", "y");
+	plan = expect_plan(d);
+	assert_int_equal(expect_tensor(plan, "y")->max_bytes, 12 * 0x7fffffffull);
+	plan_free(plan);
+}
+
+static void test_plan__constants(void **state)
+{
+	const struct {
+		uint64_t ref;
+		const char *words[2];
+	} cases[] = {
+		{RBK_REF(1, 32), {"\"c\" is at offset 32 of its arena", "multiple of 64"}},
+		{RBK_REF(1, 1), {"at offset 1", "multiple of 64"}},
+		{RBK_REF(3, 0), {"in arena 3", "arena 3 is not sealed against writing"}},
+		{RBK_REF(9, 0), {"in arena 9, expected an immutable one", "no such arena"}},
+		{RBK_REF(1, ONE_OP_ARENA_BYTES), {"has 16 bytes at offset 1048576", "of arena 1"}},
+		{RBK_REF(0xffff, 0), {"in arena 65535", "no such arena"}},
+		{RBK_REF(1, 0xffffffffffc0ull),
+		 {"at offset 281474976710592", "within the 1048576"}},
+	};
+	struct describe *d;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		d = describe_new("", 1);
+		describe_input(d, "x", DESCRIBE_DIMS(4));
+		describe_constant(d, "c", cases[i].ref, DESCRIBE_DIMS(4));
+		describe_output(d, "y", DESCRIBE_DIMS(4));
+		describe_node(d, "Add", "", "x,c", "y");
+		expect_refused(d, "constant 1 \"c\"", cases[i].words[0], cases[i].words[1], NULL);
+	}
+
+	/* The last byte of the arena, and one element more. */
+	for (uint32_t extra = 0; extra < 2; extra++) {
+		d = describe_new("", 1);
+		describe_constant(d, "c", RBK_REF(1, ONE_OP_ARENA_BYTES - 64),
+				  DESCRIBE_DIMS(16 + extra));
+		describe_output(d, "y", DESCRIBE_DIMS(16 + extra));
+		describe_node(d, "Relu", "", "c", "y");
+		if (extra)
+			expect_refused(d, "constant 0 \"c\" has 68 bytes", NULL);
+		else
+			plan_free(expect_plan(d));
+	}
+
+	d = describe_new("", 4);
+	describe_constant(d, "c", RBK_REF(1, 0), DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
+	describe_node(d, "Relu", "", "c", "y");
+	expect_refused(d, "constant 0 \"c\" is [count,4], expected fixed dimensions", NULL);
+}
+
+static void test_plan__bindings_limit(void **state)
+{
+	for (unsigned int n_in = RBK_MAX_REFS - 1; n_in <= RBK_MAX_REFS; n_in++) {
+		struct describe *d = describe_new("", 1);
+		char name[16];
+
+		for (unsigned int i = 0; i < n_in; i++) {
+			snprintf(name, sizeof(name), "x%u", i);
+			describe_input(d, name, DESCRIBE_DIMS(2));
+		}
+		describe_output(d, "y", DESCRIBE_DIMS(2));
+		describe_node(d, "Relu", "", "x0", "y");
+		if (n_in < RBK_MAX_REFS)
+			plan_free(expect_plan(d));
+		else
+			expect_refused(d, "tensor 64 \"y\" is an output", "expected at most 64",
+				       NULL);
+	}
+}
+
+static void test_plan__too_large(void **state)
+{
+	struct describe *d;
+	struct plan *plan;
+
+	expect_refused(one_op("Relu", "[2147483647,2147483647,2147483647]", ""),
+		       "tensor 0 \"a\" [2147483647,2147483647,2147483647] would have more than "
+		       "140737488355328 bytes",
+		       NULL);
+	expect_refused(one_op("Relu", "[65536,65536,65536,65536]", ""), "tensor 0 \"a\"", NULL);
+	expect_refused(one_op("Relu", "[65536,65536,8193]", ""), "tensor 0 \"a\"", NULL);
+	/* 2^47 exactly, both as an input and as an output */
+	plan_free(expect_plan(one_op("Relu", "[65536,65536,8192]", "")));
+	/* A fixed part that fits, times the count that does not */
+	expect_refused(one_op("Relu", "[count,65536,65536,4096]", ""), "tensor 0 \"a\" [count,",
+		       NULL);
+
+	/* Inputs that fit, an output that does not */
+	expect_refused(one_op("MatMul", "[33554432,1] [1,33554432]", ""), "tensor 2 \"y\"",
+		       "would have more than", NULL);
+	expect_refused(one_op("Add", "[2147483647,1] [1,2147483647]", ""), "tensor 2 \"y\"", NULL);
+	expect_refused(one_op("Add", "[2147483647,1,1,1] [2147483647,1,1]", ""), "tensor 2 \"y\"",
+		       NULL);
+
+	/* Tensors that fit, work that does not: 2 * 2^21 * 2^21 * 2^21 */
+	plan = expect_plan(one_op("MatMul", "[1048576,1048576] [1048576,1048576]", ""));
+	assert_true(plan->cost.flops_fixed == 1ull << 61);
+	plan_free(plan);
+	expect_refused(one_op("MatMul", "[2097152,2097152] [2097152,2097152]", ""),
+		       "more than 4611686018427387904 operations or bytes", NULL);
+	/* A sum that wraps around 64 bits to something small */
+	expect_refused(one_op("MaxPool", "[1,1,1048576,1048576]",
+			      "kernel_shape=[1073741824,1073741824] "
+			      "pads=[1073741823,1073741823,0,0]"),
+		       "operations or bytes", NULL);
+	expect_refused(one_op("Conv", "[1024,1,1048576,1] [32768,1,1048576,1]",
+			      "pads=[524288,0,524287,0]"),
+		       "operations or bytes", NULL);
+
+	/* Scratch tensors that fit, a block that does not */
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(65536, 65536, 8192));
+	describe_scratch(d, "t");
+	describe_scratch(d, "u");
+	describe_output(d, "y", DESCRIBE_DIMS(65536, 65536, 8192));
+	describe_node(d, "Relu", "", "x", "t");
+	describe_node(d, "Relu", "", "t", "u");
+	describe_node(d, "Relu", "", "u", "y");
+	expect_refused(d, "281474976710656 bytes of scratch memory, expected at most", NULL);
+}
+
+/* Rows of the output that need other rows, somewhere in the middle. */
+static void test_plan__splits_rows(void **state)
+{
+	struct describe *d = describe_new("", 8);
+	struct plan *plan;
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
+	describe_scratch(d, "total");
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
+	describe_node(d, "ReduceSum", "", "x", "total");
+	describe_attr_ints(d, "axes", DESCRIBE_INTS(0));
+	describe_node(d, "Add", "", "x,total", "y");
+	plan = expect_plan(d);
+	assert_false(plan->splits_rows);
+	plan_free(plan);
+
+	/* A fixed part that both halves can compute for themselves does not matter. */
+	d = describe_new("", 8);
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
+	describe_constant(d, "c", RBK_REF(1, 0), DESCRIBE_DIMS(4));
+	describe_scratch(d, "positive");
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
+	describe_node(d, "Relu", "", "c", "positive");
+	describe_node(d, "Add", "", "x,positive", "y");
+	plan = expect_plan(d);
+	assert_true(plan->splits_rows);
+	assert_true(plan->data_independent);
+	plan_free(plan);
+
+	/* An output of fixed shape does: both halves would write it. */
+	d = describe_new("", 8);
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
+	describe_constant(d, "c", RBK_REF(1, 0), DESCRIBE_DIMS(4));
+	describe_output(d, "positive", DESCRIBE_DIMS(4));
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
+	describe_node(d, "Relu", "", "c", "positive");
+	describe_node(d, "Add", "", "x,positive", "y");
+	plan = expect_plan(d);
+	assert_false(plan->splits_rows);
+	plan_free(plan);
+}
+
+/* Every limit at once: 4,096 nodes in a chain over 4,096 tensors. */
+static void test_plan__largest(void **state)
+{
+	struct describe *d = describe_new("", 1);
+	char from[16] = "x", to[16];
+	struct plan *plan;
+
+	describe_input(d, "x", DESCRIBE_DIMS(2));
+	for (unsigned int i = 0; i < RBK_MAX_PLAN_TENSORS - 2; i++) {
+		snprintf(to, sizeof(to), "t%u", i);
+		describe_scratch(d, to);
+		describe_node(d, "Relu", "", from, to);
+		memcpy(from, to, sizeof(from));
+	}
+	describe_output(d, "y", DESCRIBE_DIMS(2));
+	describe_node(d, "Relu", "", from, "y");
+	plan = expect_plan(d);
+	assert_int_equal(plan->n_tensors, RBK_MAX_PLAN_TENSORS);
+	/* A chain needs two places, whatever its length. */
+	assert_int_equal(plan->scratch_bytes, 2 * PLAN_SCRATCH_ALIGN);
+	plan_free(plan);
+}
+
+static void test_plan__allocation_failure(void **state)
+{
+	char message[PLAN_MESSAGE_BYTES];
+	struct plan *plan = NULL;
+	size_t bytes;
+	void *desc = describe_finish(describe_neighbours(), &bytes);
+	int n, r = -ENOMEM;
+
+	for (n = 0; r; n++) {
+		assert_in_range(n, 0, 100);
+		fail_after = n;
+		r = plan_new(desc, bytes, &one_op_arenas, message, &plan);
+		fail_after = -1;
+		if (r) {
+			assert_int_equal(r, -ENOMEM);
+			assert_null(plan);
+		}
+	}
+	/* The parser's, six of the plan's, two of the layout's: more than a few have failed. */
+	assert_in_range(n, 9, 100);
+	plan_free(plan);
+	free(desc);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plan__neighbours),
+		cmocka_unit_test(test_plan__free_null),
+		cmocka_unit_test(test_plan__order),
+		cmocka_unit_test(test_plan__writers),
+		cmocka_unit_test(test_plan__output_read),
+		cmocka_unit_test(test_plan__state),
+		cmocka_unit_test(test_plan__declared_shapes),
+		cmocka_unit_test(test_plan__max_count),
+		cmocka_unit_test(test_plan__constants),
+		cmocka_unit_test(test_plan__bindings_limit),
+		cmocka_unit_test(test_plan__too_large),
+		cmocka_unit_test(test_plan__splits_rows),
+		cmocka_unit_test(test_plan__largest),
+		cmocka_unit_test(test_plan__allocation_failure),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
