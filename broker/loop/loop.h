@@ -35,7 +35,9 @@ struct loop *loop_free(struct loop *loop);
 /*
  * Watches @fd (borrowed: must stay open until unwatched) for @events (POLLIN, ...). The handler
  * runs in loop_turn() each time that the descriptor becomes ready anew (multishot poll), so it has
- * to drain it, or call loop_rewatch() to be told again if it left something behind.
+ * to drain it, or call loop_rewatch() to be told again if it left something behind. If polling
+ * fails the handler is called with POLLERR (POLLNVAL if @fd is no descriptor), and not again.
+ * Return: 0 and the watch, owned by the caller; -ENOMEM.
  */
 int loop_watch(struct loop *loop, int fd, uint32_t events, loop_watch_fn fn, void *data,
 	       struct loop_watch **ret);
@@ -46,14 +48,20 @@ void loop_rewatch(struct loop_watch *watch);
 /* Return: NULL. */
 struct loop_watch *loop_unwatch(struct loop_watch *watch);
 
-/* One-shot timers on CLOCK_MONOTONIC. Arming an armed timer moves it. */
+/*
+ * One-shot timers on CLOCK_MONOTONIC. Arming an armed timer moves it; arming and disarming cannot
+ * fail. They run in the order of their deadlines, not before them, and only one that is armed runs.
+ * loop_timer_new() returns 0 and the timer, owned by the caller; -ENOMEM. loop_timer_free() disarms
+ * and returns NULL.
+ */
 int loop_timer_new(struct loop *loop, loop_timer_fn fn, void *data, struct loop_timer **ret);
 void loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns);
 void loop_timer_disarm(struct loop_timer *timer);
 struct loop_timer *loop_timer_free(struct loop_timer *timer);
 
 /*
- * Runs the handlers of everything that is ready. With @block, sleeps until something is.
+ * Runs the handlers of everything that is ready; what becomes ready meanwhile waits for the next
+ * turn. With @block, sleeps until something is. A handler must not call it.
  * Return: the number of handlers run (0 is possible also with @block); negative errno.
  */
 int loop_turn(struct loop *loop, bool block);

@@ -19,9 +19,13 @@ struct offload_job {
 	struct offload_job *next;
 };
 
+/*
+ * Starts the thread. It blocks all signals but those that its own faults raise. @loop must outlive
+ * it. Reactor. Return: 0; -ENOMEM, -EMFILE, -EAGAIN (no more threads).
+ */
 int offload_new(struct loop *loop, struct offload **ret);
 
-/* Waits until every submitted job has run and calls its done(). Return: NULL. */
+/* Waits until every submitted job has run and calls its done(). Reactor. Return: NULL. */
 struct offload *offload_free(struct offload *offload);
 
 /* Reactor. Never fails, never blocks. */

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <liburing.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,25 @@ struct probe {
 };
 
 static char order[64];
+
+/* The kernel of a test: this one, or one that knows none of the flags, or has no io_uring. */
+static int kernel_answer;
+static bool kernel_is_old;
+
+int __real_io_uring_queue_init_params(unsigned int entries, struct io_uring *ring,
+				      struct io_uring_params *params);
+int __wrap_io_uring_queue_init_params(unsigned int entries, struct io_uring *ring,
+				      struct io_uring_params *params);
+
+int __wrap_io_uring_queue_init_params(unsigned int entries, struct io_uring *ring,
+				      struct io_uring_params *params)
+{
+	if (kernel_answer)
+		return kernel_answer;
+	if (kernel_is_old && params->flags & IORING_SETUP_SINGLE_ISSUER)
+		return -EINVAL;
+	return __real_io_uring_queue_init_params(entries, ring, params);
+}
 
 static int test_setup(void **state)
 {
@@ -431,6 +451,19 @@ static void test_watch__thousands(void **state)
 	free(probes);
 }
 
+static void test_new__no_io_uring(void **state)
+{
+	static const int answers[] = {-ENOSYS, -EPERM, -ENOMEM, -EINVAL};
+	struct loop *loop = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+		kernel_answer = answers[i];
+		assert_int_equal(loop_new(&loop), answers[i]);
+		kernel_answer = 0;
+		assert_null(loop);
+	}
+}
+
 static void test_free__closed_in_flight(void **state)
 {
 	struct loop *loop = NULL;
@@ -659,6 +692,7 @@ int main(void)
 		LOOP_TEST(test_unwatch__other_in_handler),
 		LOOP_TEST(test_unwatch__close_after),
 		LOOP_TEST(test_unwatch__releases_file),
+		LOOP_TEST(test_new__no_io_uring),
 		LOOP_TEST(test_free__closed_in_flight),
 		LOOP_TEST(test_turn__sleeps),
 		LOOP_TEST(test_turn__idle_is_cheap),
@@ -668,5 +702,9 @@ int main(void)
 		LOOP_TEST(test_timer__thousands),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int n_failed;
+
+	n_failed = cmocka_run_group_tests_name("this kernel", tests, NULL, NULL);
+	kernel_is_old = true;
+	return n_failed + cmocka_run_group_tests_name("old kernel", tests, NULL, NULL);
 }
