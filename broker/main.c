@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerd: making the parts, in the order of their dependencies, and unmaking them
+ *
+ * Nothing here is needed but io_uring: without a GPU, without privilege, without configuration the
+ * broker starts, does what it can, and says in three lines what it found and what it could not.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "cpu/cpu.h"
+#include "cpu/kernels.h"
+#include "dispatch/dispatch.h"
+#include "loop/loop.h"
+#include "loop/offload.h"
+#include "options.h"
+#include "session/server.h"
+#include "session/sigbus.h"
+#include "tenant/account.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/log.h"
+#include "util/waker.h"
+#include "vulkan/vulkan.h"
+
+struct broker {
+	struct options options;
+	struct waker waker;
+	struct loop *loop;
+	struct offload *offload;
+	struct account_book *book;
+	struct vulkan *vulkan;
+	struct executor *executors[RBK_MAX_DEVICES];
+	uint32_t n_executors;
+	struct dispatch *dispatch;
+	struct server *server;
+	int signal_fd;
+	struct loop_watch *signal_watch;
+	bool is_stopping;
+};
+
+static void on_signal(void *data, uint32_t events)
+{
+	struct signalfd_siginfo info;
+	struct broker *broker = data;
+
+	while (read(broker->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if (broker->is_stopping) {
+			log_warning("stopping at once");
+			_exit(OPTIONS_EXIT_FAILURE);
+		}
+		log_info("stopping: finishing the tasks in flight");
+		broker->is_stopping = true;
+		dispatch_stop(broker->dispatch);
+	}
+}
+
+static int watch_signals(struct broker *broker)
+{
+	sigset_t set;
+
+	/* Before any thread starts, so that every thread has them blocked. */
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return error_origin(-errno);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	broker->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (broker->signal_fd < 0)
+		return error_origin(-errno);
+	return loop_watch(broker->loop, broker->signal_fd, POLLIN, on_signal, broker,
+			  &broker->signal_watch);
+}
+
+/* One session takes two descriptors; the soft limit of 1,024 is for programs that use select(). */
+static uint64_t raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return 1024;
+	limit.rlim_cur = limit.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+		getrlimit(RLIMIT_NOFILE, &limit);
+	return limit.rlim_cur;
+}
+
+static int make_accounts(struct broker *broker)
+{
+	const struct options *options = &broker->options;
+	uint64_t n_fds = raise_descriptor_limit();
+	struct account_limits limits;
+
+	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+		limits.max[i] = UINT64_MAX;
+	limits.max[ACCOUNT_SESSIONS] = options->user_sessions;
+	limits.max[ACCOUNT_RINGS] = options->user_sessions * 4;
+	limits.max[ACCOUNT_ARENAS] = 65536;
+	limits.max[ACCOUNT_PLANS] = 65536;
+	/* Some are kept back: for ourselves, for drivers, and for accepting others. */
+	limits.max[ACCOUNT_FDS] = n_fds > 256 ? n_fds - 128 : n_fds / 2;
+	/* vm.max_map_count is 65,530 by default; a ring also has two allocations that are mappings.
+	 */
+	limits.max[ACCOUNT_MAPPINGS] = 24000;
+	limits.max[ACCOUNT_HOST_BYTES] = options->user_host_bytes;
+	limits.max[ACCOUNT_DEVICE_BYTES] = options->user_device_bytes;
+	return account_book_new(&limits, &broker->book);
+}
+
+static int make_executors(struct broker *broker)
+{
+	int r;
+
+	r = cpu_executor_new(&broker->options.cpu, &broker->waker, &broker->executors[0]);
+	if (r)
+		return error_fold(r);
+	broker->n_executors = 1;
+
+	r = vulkan_open(&broker->options.vulkan, &broker->waker, &broker->vulkan);
+	if (r)
+		return error_fold(r);
+	for (unsigned int i = 0;
+	     i < vulkan_n_executors(broker->vulkan) && broker->n_executors < RBK_MAX_DEVICES; i++)
+		broker->executors[broker->n_executors++] = vulkan_executor(broker->vulkan, i);
+	for (uint32_t i = 0; i < broker->n_executors; i++)
+		broker->executors[i]->index = (uint8_t)i;
+
+	/* Inline tasks run on this thread, with the same results as on a worker. */
+	cpu_flush_denormals();
+	return 0;
+}
+
+static uint32_t count_processors(void)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set) < 0)
+		return (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+	return (uint32_t)CPU_COUNT(&set);
+}
+
+static int make_server(struct broker *broker)
+{
+	const struct dispatch_options dispatch_options = {
+		.loop = broker->loop,
+		.waker = &broker->waker,
+		.executors = broker->executors,
+		.n_executors = broker->n_executors,
+		.threshold_bytes = broker->options.threshold_bytes,
+		.spin_ns = broker->options.spin_ns,
+		.n_processors = count_processors(),
+	};
+	struct server_options server_options = {
+		.socket_path = broker->options.socket_path,
+		.socket_mode = broker->options.socket_mode,
+		.limits = SERVER_LIMITS_DEFAULT,
+		.loop = broker->loop,
+		.offload = broker->offload,
+		.book = broker->book,
+		.executors = broker->executors,
+		.n_executors = broker->n_executors,
+	};
+	int r;
+
+	r = dispatch_new(&dispatch_options, &broker->dispatch);
+	if (r)
+		return error_fold(r);
+	server_options.hooks = dispatch_hooks(broker->dispatch);
+	return server_new(&server_options, &broker->server);
+}
+
+/* Three lines: the devices, what is missing and what that costs, where to find us. */
+static void say_what_was_found(const struct broker *broker)
+{
+	char line[800];
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < broker->n_executors && n < sizeof(line); i++) {
+		const struct executor_info *info = &broker->executors[i]->info;
+
+		n += (size_t)snprintf(line + n, sizeof(line) - n, "%sdevice %u: %s (%s)",
+				      i ? "; " : "", i, info->name, info->paths);
+	}
+	log_info("%s", line);
+
+	n = 0;
+	line[0] = '\0';
+	for (unsigned int i = 0; i < vulkan_n_sentences(broker->vulkan) && n < sizeof(line); i++)
+		n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%s", i ? " " : "",
+				      vulkan_sentence(broker->vulkan, i));
+	log_info("%s", line[0] ? line : "nothing is missing");
+	log_info("listening on %s", broker->options.socket_path);
+}
+
+static int explain_server(const struct broker *broker, int r)
+{
+	const char *path = broker->options.socket_path;
+
+	switch (r) {
+	case SERVER_E_IN_USE:
+		log_error("another brokerd listens on %s; give this one its own --socket", path);
+		return OPTIONS_EXIT_USAGE;
+	case SERVER_E_PERMISSION:
+		log_error("no permission to make a socket at %s; choose another --socket", path);
+		return OPTIONS_EXIT_USAGE;
+	case SERVER_E_PATH:
+		log_error("cannot make a socket at %s: its folder does not exist, or the path is "
+			  "too long",
+			  path);
+		return OPTIONS_EXIT_USAGE;
+	default:
+		log_error("cannot listen on %s: %s", path, strerror(-r));
+		return OPTIONS_EXIT_FAILURE;
+	}
+}
+
+static int broker_run(struct broker *broker)
+{
+	int r;
+
+	clock_init();
+	r = loop_new(&broker->loop);
+	if (r) {
+		log_error("the kernel offers no io_uring (%s): Linux 6.1 or later is needed, with "
+			  "io_uring allowed in this container",
+			  strerror(-r));
+		return OPTIONS_EXIT_USAGE;
+	}
+	r = watch_signals(broker);
+	if (r == 0)
+		r = sigbus_init();
+	if (r == 0)
+		r = waker_init(&broker->waker);
+	if (r == 0)
+		r = offload_new(broker->loop, &broker->offload);
+	if (r == 0)
+		r = make_accounts(broker);
+	if (r == 0)
+		r = make_executors(broker);
+	if (r) {
+		log_error("cannot start: %s", strerror(-r));
+		return OPTIONS_EXIT_FAILURE;
+	}
+	r = make_server(broker);
+	if (r)
+		return explain_server(broker, r);
+
+	say_what_was_found(broker);
+	r = dispatch_run(broker->dispatch, broker->server);
+	if (r) {
+		/* Something is still running on a device: memory that it uses must not be freed. */
+		log_error("stopped with tasks in flight: %s", strerror(-r));
+		_exit(OPTIONS_EXIT_FAILURE);
+	}
+	log_info("stopped");
+	return 0;
+}
+
+static void broker_deinit(struct broker *broker)
+{
+	server_free(broker->server);
+	dispatch_free(broker->dispatch);
+	offload_free(broker->offload);
+	if (broker->executors[0])
+		broker->executors[0]->ops->free(broker->executors[0]);
+	vulkan_free(broker->vulkan);
+	account_book_free(broker->book);
+	loop_unwatch(broker->signal_watch);
+	close_fd(broker->signal_fd);
+	waker_deinit(&broker->waker);
+	loop_free(broker->loop);
+}
+
+int main(int argc, char **argv)
+{
+	struct broker broker = {.signal_fd = -1, .waker = {.fd = -1}};
+	int r;
+
+	r = options_parse(argc, argv, &broker.options);
+	if (r >= 0)
+		return r;
+	log_set_level(broker.options.log_level);
+	r = broker_run(&broker);
+	broker_deinit(&broker);
+	return r;
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerd's command line
+ *
+ * Everything has a default that works without configuration. The socket's place follows
+ * $RINGBROKER_SOCKET, then the user's runtime directory, then /run/ringbroker, as the client
+ * library does, so that a broker and a client of one user meet without being told.
+ */
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "place/place.h"
+#include "util/size.h"
+
+static const char usage_text[] =
+	"Usage: brokerd [OPTION...]\n"
+	"Owns this machine's GPU and runs clients' tasks on it and on the CPU.\n"
+	"\n"
+	"  --socket PATH         listen there (default: $RINGBROKER_SOCKET, else\n"
+	"                        $XDG_RUNTIME_DIR/ringbroker/brokerd.sock, else\n"
+	"                        /run/ringbroker/brokerd.sock)\n"
+	"  --socket-mode MODE    permissions of the socket, octal (default: 0666 in "
+	"/run/ringbroker,\n"
+	"                        0600 elsewhere)\n"
+	"  --gpu auto|software|none\n"
+	"                        use real GPUs (the default), a software Vulkan device, or "
+	"neither\n"
+	"  --memory-path auto|staged\n"
+	"                        how devices reach arenas: probed (the default), or always by "
+	"copies\n"
+	"  --gpu-timeout SECONDS a task that a GPU has not finished by then loses the GPU "
+	"(default: 10)\n"
+	"  --device-memory SIZE  use no more device memory than that\n"
+	"  --cache DIR           keep compiled pipelines there (default: "
+	"$XDG_CACHE_HOME/ringbroker,\n"
+	"                        ~/.cache/ringbroker, or /var/cache/ringbroker); 'none' for "
+	"nowhere\n"
+	"  --workers N           CPU worker threads (default: one per processor)\n"
+	"  --no-pin              do not pin workers to processors\n"
+	"  --simd auto|sse2|avx2|avx512\n"
+	"                        the highest instruction set to use (default: what there is)\n"
+	"  --threshold SIZE      tasks that touch less stay on the CPU (default: 1MiB)\n"
+	"  --spin auto|MICROSECONDS\n"
+	"                        how long an empty ring is polled before sleeping (default: auto)\n"
+	"  --user-memory SIZE    host memory that one user's clients may have held for them\n"
+	"                        (default: three quarters of this machine's)\n"
+	"  --user-device-memory SIZE\n"
+	"                        the same for device memory (default: no limit)\n"
+	"  --user-sessions N     sessions that one user may have (default: 16384)\n"
+	"  --log-level error|warning|info|debug\n"
+	"  --help, --version\n"
+	"\n"
+	"Signals: SIGTERM and SIGINT finish the tasks in flight and stop; a second one stops at "
+	"once.\n"
+	"Exit status: 0 after a requested stop, 1 if something broke, 2 for a wrong option or if "
+	"it\n"
+	"cannot start (socket in use, no permission).\n";
+
+enum {
+	OPTION_SOCKET = 256,
+	OPTION_SOCKET_MODE,
+	OPTION_GPU,
+	OPTION_MEMORY_PATH,
+	OPTION_GPU_TIMEOUT,
+	OPTION_DEVICE_MEMORY,
+	OPTION_CACHE,
+	OPTION_WORKERS,
+	OPTION_NO_PIN,
+	OPTION_SIMD,
+	OPTION_THRESHOLD,
+	OPTION_SPIN,
+	OPTION_USER_MEMORY,
+	OPTION_USER_DEVICE_MEMORY,
+	OPTION_USER_SESSIONS,
+	OPTION_LOG_LEVEL,
+	OPTION_HELP,
+	OPTION_VERSION,
+};
+
+static const struct option long_options[] = {
+	{"socket", required_argument, NULL, OPTION_SOCKET},
+	{"socket-mode", required_argument, NULL, OPTION_SOCKET_MODE},
+	{"gpu", required_argument, NULL, OPTION_GPU},
+	{"memory-path", required_argument, NULL, OPTION_MEMORY_PATH},
+	{"gpu-timeout", required_argument, NULL, OPTION_GPU_TIMEOUT},
+	{"device-memory", required_argument, NULL, OPTION_DEVICE_MEMORY},
+	{"cache", required_argument, NULL, OPTION_CACHE},
+	{"workers", required_argument, NULL, OPTION_WORKERS},
+	{"no-pin", no_argument, NULL, OPTION_NO_PIN},
+	{"simd", required_argument, NULL, OPTION_SIMD},
+	{"threshold", required_argument, NULL, OPTION_THRESHOLD},
+	{"spin", required_argument, NULL, OPTION_SPIN},
+	{"user-memory", required_argument, NULL, OPTION_USER_MEMORY},
+	{"user-device-memory", required_argument, NULL, OPTION_USER_DEVICE_MEMORY},
+	{"user-sessions", required_argument, NULL, OPTION_USER_SESSIONS},
+	{"log-level", required_argument, NULL, OPTION_LOG_LEVEL},
+	{"help", no_argument, NULL, OPTION_HELP},
+	{"version", no_argument, NULL, OPTION_VERSION},
+	{NULL, 0, NULL, 0},
+};
+
+/* A word of a fixed choice and its value. */
+struct choice {
+	const char *word;
+	int value;
+};
+
+static const struct choice gpu_choices[] = {
+	{"auto", VULKAN_AUTO}, {"software", VULKAN_SOFTWARE}, {"none", VULKAN_NONE}, {NULL, 0}};
+static const struct choice path_choices[] = {
+	{"auto", 0}, {"staged", VULKAN_FORCE_STAGED}, {NULL, 0}};
+static const struct choice simd_choices[] = {{"auto", CPU_SIMD_AUTO},
+					     {"sse2", CPU_SIMD_SSE2},
+					     {"avx2", CPU_SIMD_AVX2},
+					     {"avx512", CPU_SIMD_AVX512},
+					     {NULL, 0}};
+static const struct choice level_choices[] = {{"error", LOG_LEVEL_ERROR},
+					      {"warning", LOG_LEVEL_WARNING},
+					      {"info", LOG_LEVEL_INFO},
+					      {"debug", LOG_LEVEL_DEBUG},
+					      {NULL, 0}};
+
+static int refuse(const char *option, const char *value, const char *wanted)
+{
+	fprintf(stderr, "brokerd: --%s wants %s, not '%s'\n", option, wanted, value);
+	return OPTIONS_EXIT_USAGE;
+}
+
+static int parse_choice(const char *option, const char *value, const struct choice *choices,
+			int *ret)
+{
+	char wanted[128] = "one of";
+
+	for (const struct choice *c = choices; c->word; c++) {
+		if (strcmp(value, c->word) == 0) {
+			*ret = c->value;
+			return -1;
+		}
+		strncat(wanted, " ", sizeof(wanted) - strlen(wanted) - 1);
+		strncat(wanted, c->word, sizeof(wanted) - strlen(wanted) - 1);
+	}
+	return refuse(option, value, wanted);
+}
+
+static int parse_number(const char *option, const char *value, uint64_t min, uint64_t max, int base,
+			uint64_t *ret)
+{
+	char wanted[64], *end;
+	unsigned long long number;
+
+	errno = 0;
+	number = strtoull(value, &end, base);
+	if (errno || end == value || *end || value[0] == '-' || number < min || number > max) {
+		snprintf(wanted, sizeof(wanted),
+			 base == 8 ? "an octal number from %llo to %llo"
+				   : "a number from %llu to %llu",
+			 (unsigned long long)min, (unsigned long long)max);
+		return refuse(option, value, wanted);
+	}
+	*ret = number;
+	return -1;
+}
+
+static int parse_size(const char *option, const char *value, uint64_t *ret)
+{
+	return size_parse(value, ret) ? -1 : refuse(option, value, "a size such as 64MiB");
+}
+
+static int parse_spin(const char *value, int64_t *ret)
+{
+	uint64_t us;
+	int r;
+
+	if (strcmp(value, "auto") == 0) {
+		*ret = -1;
+		return -1;
+	}
+	r = parse_number("spin", value, 0, 1000000, 10, &us);
+	if (r < 0)
+		*ret = (int64_t)us * 1000;
+	return r;
+}
+
+static int parse_path(const char *option, const char *value, char *ret, size_t bytes)
+{
+	if (strlen(value) >= bytes || value[0] == '\0') {
+		fprintf(stderr, "brokerd: --%s wants a path of at most %zu characters\n", option,
+			bytes - 1);
+		return OPTIONS_EXIT_USAGE;
+	}
+	strcpy(ret, value);
+	return -1;
+}
+
+static void default_socket_path(struct options *options)
+{
+	const char *path = getenv("RINGBROKER_SOCKET");
+	const char *runtime_dir = getenv("XDG_RUNTIME_DIR");
+	size_t bytes = sizeof(options->socket_path);
+
+	if (path && path[0]) {
+		snprintf(options->socket_path, bytes, "%s", path);
+	} else if (runtime_dir && runtime_dir[0]) {
+		snprintf(options->socket_path, bytes, "%s/ringbroker", runtime_dir);
+		mkdir(options->socket_path, 0700);
+		snprintf(options->socket_path, bytes, "%s/ringbroker/brokerd.sock", runtime_dir);
+	} else {
+		mkdir("/run/ringbroker", 0755);
+		snprintf(options->socket_path, bytes, "/run/ringbroker/brokerd.sock");
+	}
+}
+
+static void default_cache_dir(struct options *options)
+{
+	const char *cache_home = getenv("XDG_CACHE_HOME");
+	const char *home = getenv("HOME");
+	size_t bytes = sizeof(options->cache_dir);
+
+	if (geteuid() == 0) {
+		snprintf(options->cache_dir, bytes, "/var/cache/ringbroker");
+	} else if (cache_home && cache_home[0]) {
+		snprintf(options->cache_dir, bytes, "%s/ringbroker", cache_home);
+	} else if (home && home[0]) {
+		snprintf(options->cache_dir, bytes, "%s/.cache/ringbroker", home);
+	}
+}
+
+static void set_defaults(struct options *options)
+{
+	uint64_t memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+	*options = (struct options){
+		.threshold_bytes = PLACE_THRESHOLD_BYTES,
+		.spin_ns = -1,
+		.user_host_bytes = memory_bytes / 4 * 3,
+		.user_device_bytes = UINT64_MAX,
+		.user_sessions = 16384,
+		.log_level = LOG_LEVEL_INFO,
+	};
+}
+
+/* What depends on other options, or makes folders, only when they are known. */
+static void complete(struct options *options, bool has_mode)
+{
+	if (!options->socket_path[0])
+		default_socket_path(options);
+	if (!has_mode)
+		options->socket_mode =
+			strncmp(options->socket_path, "/run/ringbroker/", 16) == 0 ? 0666 : 0600;
+	if (!options->cache_dir[0])
+		default_cache_dir(options);
+	else if (strcmp(options->cache_dir, "none") == 0)
+		options->cache_dir[0] = '\0';
+	if (options->cache_dir[0] && mkdir(options->cache_dir, 0700) < 0 && errno != EEXIST)
+		options->cache_dir[0] = '\0';
+	options->vulkan.cache_dir = options->cache_dir[0] ? options->cache_dir : NULL;
+}
+
+/* Return: as options_parse(), for one option. */
+static int parse_one(int option, const char *value, struct options *options, bool *ret_has_mode)
+{
+	uint64_t number = 0;
+	int choice = 0, r;
+
+	switch (option) {
+	case OPTION_SOCKET:
+		return parse_path("socket", value, options->socket_path,
+				  sizeof(options->socket_path));
+	case OPTION_SOCKET_MODE:
+		r = parse_number("socket-mode", value, 0, 0777, 8, &number);
+		options->socket_mode = (unsigned int)number;
+		*ret_has_mode = true;
+		return r;
+	case OPTION_GPU:
+		r = parse_choice("gpu", value, gpu_choices, &choice);
+		options->vulkan.mode = (enum vulkan_mode)choice;
+		return r;
+	case OPTION_MEMORY_PATH:
+		r = parse_choice("memory-path", value, path_choices, &choice);
+		options->vulkan.force |= (uint32_t)choice;
+		return r;
+	case OPTION_GPU_TIMEOUT:
+		r = parse_number("gpu-timeout", value, 1, 3600, 10, &number);
+		options->vulkan.timeout_ns = number * 1000000000;
+		return r;
+	case OPTION_DEVICE_MEMORY:
+		return parse_size("device-memory", value, &options->vulkan.memory_cap_bytes);
+	case OPTION_CACHE:
+		return parse_path("cache", value, options->cache_dir, sizeof(options->cache_dir));
+	case OPTION_WORKERS:
+		r = parse_number("workers", value, 1, CPU_MAX_WORKERS, 10, &number);
+		options->cpu.n_workers = (unsigned int)number;
+		return r;
+	case OPTION_NO_PIN:
+		options->cpu.no_pin = true;
+		return -1;
+	case OPTION_SIMD:
+		r = parse_choice("simd", value, simd_choices, &choice);
+		options->cpu.simd = (enum cpu_simd)choice;
+		return r;
+	case OPTION_THRESHOLD:
+		return parse_size("threshold", value, &options->threshold_bytes);
+	case OPTION_SPIN:
+		return parse_spin(value, &options->spin_ns);
+	case OPTION_USER_MEMORY:
+		return parse_size("user-memory", value, &options->user_host_bytes);
+	case OPTION_USER_DEVICE_MEMORY:
+		return parse_size("user-device-memory", value, &options->user_device_bytes);
+	case OPTION_USER_SESSIONS:
+		return parse_number("user-sessions", value, 1, 1000000, 10,
+				    &options->user_sessions);
+	case OPTION_LOG_LEVEL:
+		r = parse_choice("log-level", value, level_choices, &choice);
+		options->log_level = (enum log_level)choice;
+		return r;
+	case OPTION_HELP:
+		fputs(usage_text, stdout);
+		return 0;
+	case OPTION_VERSION:
+		puts("brokerd " RINGBROKER_VERSION);
+		return 0;
+	default:
+		/* getopt has said what was wrong. */
+		fputs("brokerd: see 'brokerd --help'\n", stderr);
+		return OPTIONS_EXIT_USAGE;
+	}
+}
+
+int options_parse(int argc, char **argv, struct options *ret)
+{
+	bool has_mode = false;
+	int option, r;
+
+	set_defaults(ret);
+	while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+		r = parse_one(option, optarg, ret, &has_mode);
+		if (r >= 0)
+			return r;
+	}
+	if (optind < argc) {
+		fprintf(stderr, "brokerd: unexpected argument '%s'; see 'brokerd --help'\n",
+			argv[optind]);
+		return OPTIONS_EXIT_USAGE;
+	}
+	complete(ret, has_mode);
+	return -1;
+}

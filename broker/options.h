@@ -1,0 +1,37 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerd's command line
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cpu/cpu.h"
+#include "util/log.h"
+#include "vulkan/vulkan.h"
+
+/* Exit statuses of brokerd. */
+enum {
+	OPTIONS_EXIT_FAILURE = 1, /* something broke while it ran */
+	OPTIONS_EXIT_USAGE = 2,   /* wrong option, or it cannot start as asked */
+};
+
+struct options {
+	char socket_path[108];
+	unsigned int socket_mode;
+	char cache_dir[256]; /* empty: none */
+	struct cpu_options cpu;
+	struct vulkan_options vulkan;
+	uint64_t threshold_bytes;
+	int64_t spin_ns; /* -1: adaptive */
+	uint64_t user_host_bytes;
+	uint64_t user_device_bytes;
+	uint64_t user_sessions;
+	enum log_level log_level;
+};
+
+/*
+ * Reads the command line over the defaults. Prints help or version to standard output, errors, one
+ * line each, to standard error. Return: -1 to go on; else the status to exit with.
+ */
+int options_parse(int argc, char **argv, struct options *ret);

@@ -1,0 +1,102 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * The Vulkan executor
+ *
+ * Runs plans on GPUs, or on a software device where that was asked for. vulkan_open() looks for
+ * devices and gives one struct executor (plan/executor.h) per usable one, together with sentences
+ * for people: what was found, what is missing and what that costs. Having no Vulkan at all is a
+ * result, not an error. Only this room uses volk; libvulkan is loaded at run time.
+ *
+ * What the executors promise beyond plan/executor.h:
+ *  - Constants are mirrored in device memory once and shared by plans of one owner over the same
+ *    bytes; device_bytes of each of these plans holds them in full, so that the charge never
+ *    depends on which plan leaves first.
+ *  - Tensors of 2^32 or more elements, element types other than float32 (TopK's indices are
+ *    int64), and TopK with k above 256 are PLAN_DEVICE_UNSUPPORTED.
+ *  - A task whose arena could not be imported, on a device that otherwise imports arenas, for a
+ *    plan prepared before that arena was registered, completes with -EIO, to be run elsewhere.
+ *  - When a wait outlasts the timeout, or the driver reports a lost device, the device is marked
+ *    lost: later tasks complete with -EIO, later prepares set PLAN_DEVICE_FAILED. A task that the
+ *    device has begun completes only once the device has finished it or is known to be lost,
+ *    so nothing that it may still touch is reused before.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan/executor.h"
+#include "util/cleanup.h"
+
+struct vulkan;
+struct waker;
+
+enum vulkan_mode {
+	VULKAN_AUTO,     /* real GPUs only */
+	VULKAN_SOFTWARE, /* software devices only */
+	VULKAN_NONE,     /* does not even load libvulkan */
+};
+
+/* For tests: what a device would otherwise decide by itself. */
+enum {
+	VULKAN_FORCE_STAGED = 1u << 0, /* no import of arenas, constants uploaded by copies */
+	VULKAN_FORCE_UPLOAD = 1u << 1, /* bound tensors copied into device memory and back */
+	VULKAN_FORCE_SHARED = 1u << 2, /* shader variants for GPUs (shared memory, subgroups) */
+	VULKAN_FORCE_PLAIN = 1u << 3,  /* shader variants for software devices */
+};
+
+/* Where vulkan_options.fault is asked; what it may answer. */
+enum vulkan_fault_point { VULKAN_FAULT_SUBMIT, VULKAN_FAULT_WAIT };
+enum vulkan_fault { VULKAN_FAULT_NONE, VULKAN_FAULT_LOST, VULKAN_FAULT_TIMEOUT };
+
+struct vulkan_options {
+	enum vulkan_mode mode;
+	const char *cache_dir;     /* of compiled pipelines; must exist; NULL: none on disk */
+	uint64_t timeout_ns;       /* of one wait for a device; 0: ten seconds */
+	uint64_t memory_cap_bytes; /* of device memory to use at most; 0: the device's own size */
+	uint32_t force;            /* VULKAN_FORCE_* */
+	/*
+	 * Simulates failures, or NULL. Called by the device's threads before each submission and
+	 * each wait; LOST answers for the driver, TIMEOUT (waits only) pretends that time is up.
+	 */
+	enum vulkan_fault (*fault)(void *context, enum vulkan_fault_point point);
+	void *fault_context;
+};
+
+/*
+ * Opens every usable device, at most RBK_MAX_DEVICES - 1. @waker is borrowed and rung after a
+ * finished task can be reaped; @options is copied but for what it points to, which must outlive
+ * the call (fault_context: the result). Who calls sets executor->index of each executor before
+ * using it. Setup thread or before there are threads.
+ * Return: 0, also when nothing was found; negative errno when out of memory or threads.
+ */
+int vulkan_open(const struct vulkan_options *options, struct waker *waker, struct vulkan **ret);
+
+unsigned int vulkan_n_executors(const struct vulkan *vulkan);
+/* Owned by @vulkan until its own ops->free() is called. NULL once that happened. */
+struct executor *vulkan_executor(struct vulkan *vulkan, unsigned int i);
+
+/* Sentences for people, in the order in which things were found out. Live as long as @vulkan. */
+unsigned int vulkan_n_sentences(const struct vulkan *vulkan);
+const char *vulkan_sentence(const struct vulkan *vulkan, unsigned int i);
+
+/* Frees the executors that are left, then itself. Return: NULL. */
+struct vulkan *vulkan_free(struct vulkan *vulkan);
+
+DEFINE_CLEANUP(struct vulkan *, vulkan_free)
+
+/* What an executor of this room holds now, for tests and listings. Setup thread. */
+struct vulkan_usage {
+	uint64_t device_bytes; /* mirrors, scratch, bounce copies */
+	uint64_t host_bytes;   /* parameter blocks, staging */
+	uint32_t n_mirrors;
+	uint32_t n_imports;
+	bool lost;
+};
+void vulkan_usage(struct executor *executor, struct vulkan_usage *ret);
+
+/*
+ * Compiles every pipeline, both variants, for every device of any kind without starting it: also
+ * on drivers that can compile but run nothing. For tests.
+ * Return: 0, with the number of pipelines compiled and of those refused; negative errno.
+ */
+int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused);
