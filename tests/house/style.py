@@ -67,7 +67,8 @@ def check_c(path, text, lines, problems):
     for number in slashes:
         problems.append(f'{path}:{number}: a // comment; only /* */ is committed')
     for number, line in enumerate(lines, 1):
-        if re.match(r'^ +[^ *]', line):
+        # Not an empty line of a macro, whose continuation mark clang-format aligns.
+        if re.match(r'^ +[^ *\\]', line):
             problems.append(f'{path}:{number}: indented with spaces')
     for match in re.finditer(r'\btypedef\s+(struct|union|enum)\b', code):
         number = code.count('\n', 0, match.start()) + 1
@@ -147,6 +148,7 @@ CASES = [
     ('purpose of .c', {'a/b.c': f'/* {SPDX} */\nint a;\n'}, 'what the file is about'),
     ('purpose of .h', {'a/b.h': f'#pragma once\n/* {SPDX} */\nint a;\n'}, 'what the header is'),
     ('spaces', {'a/b.c': C + '    int a;\n'}, 'b.c:3: indented with spaces'),
+    ('empty line of a macro', {'a/b.c': C + '#define A \\\n       \\\n\tb\n'}, None),
     ('trailing space', {'a/b.c': C + 'int a; \n'}, 'b.c:3: white space'),
     ('trailing tab in meson', {'meson.build': 'a = 1\t\n'}, 'meson.build:1: white space'),
     ('no end', {'a/b.c': C + 'int a;'}, 'no end'),
