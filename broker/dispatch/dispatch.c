@@ -376,14 +376,16 @@ static int dispatch_sleep(struct dispatch *dispatch)
 	return r;
 }
 
-/*
- * While stopping, no ring is active: what is in flight completes, then the sessions end.
- * Return: is everything gone?
- */
-static bool dispatch_drain(struct dispatch *dispatch)
+/* While stopping no ring is polled, whatever rang: else a busy client would keep us. */
+static void stop_polling(struct dispatch *dispatch)
 {
 	while (dispatch->n_active > 0)
 		remove_active(dispatch, dispatch->active[0]);
+}
+
+/* What is in flight completes, then the sessions end. Return: is everything gone? */
+static bool dispatch_drain(struct dispatch *dispatch)
+{
 	if (dispatch->n_submitted + dispatch->n_pending > 0 && !dispatch->drain_expired)
 		return false;
 	server_end_sessions(dispatch->server, "the broker is stopping");
@@ -400,6 +402,8 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 	dispatch->stats = server_stats(server);
 	while (r >= 0) {
 		n = 0;
+		if (dispatch->is_stopping)
+			stop_polling(dispatch);
 		for (unsigned int i = 0; i < TURN_POLLS && n == 0 && dispatch->n_active > 0; i++) {
 			n = dispatch_turn(dispatch);
 			if (n == 0)
@@ -408,8 +412,11 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 		if (n == 0 || dispatch->n_active > 1)
 			sleep_idle_rings(dispatch);
 		server_settle(server);
-		if (dispatch->is_stopping && dispatch_drain(dispatch))
-			break;
+		if (dispatch->is_stopping) {
+			if (dispatch_drain(dispatch))
+				break;
+			stop_polling(dispatch);
+		}
 		if (dispatch->n_active == 0)
 			r = dispatch_sleep(dispatch);
 		else

@@ -48,7 +48,15 @@ enum rbk_op {
 };
 #define RBK_OP_COUNT 6
 
-/* struct rbk_sqe.flags */
+/*
+ * struct rbk_sqe.flags
+ *
+ * Chains: an entry with RBK_SQE_LINK and the entry after it belong to one chain, which ends with
+ * the first entry without the flag, however many submissions it takes. Each starts after the one
+ * before it succeeded; once one has failed, been refused or been cancelled, the rest of the chain
+ * completes with -ECANCELED. Entries that are not in one chain are unordered. A BARRIER cannot be
+ * in a chain.
+ */
 #define RBK_SQE_LINK      (1u << 0) /* the next entry starts after this one succeeded */
 #define RBK_SQE_PARTITION (1u << 1) /* this task may be split over devices */
 #define RBK_SQE_ARG_TABLE (1u << 2) /* references are in a table, see struct rbk_sqe.table */
@@ -189,6 +197,10 @@ struct rbk_cqe {
  * the sleeper sees the entry or the publisher sees the token, and because tokens differ it rings
  * once per sleep, not once per entry. Both are woken by one byte through the ring's bell, a socket
  * pair: end of file on it means that the other side is gone.
+ *
+ * An entry is consumed only if its completion has room, so the broker may also sleep on entries
+ * that wait for the client to consume completions. A client that has published more entries than
+ * the completion ring has room for publishes cq_head like sq_tail: fence, look, ring.
  */
 struct rbk_sq_area {
 	uint32_t sq_tail; /* entries published by the client */
