@@ -1,0 +1,26 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Between library.c and the files that each know one library
+ */
+#include <stdint.h>
+
+#include "library.h"
+
+struct library_ops {
+	int (*matmul_new)(struct library *library, uint32_t m, uint32_t k, uint32_t n,
+			  const float *a, const float *b, float *c, struct library_matmul **ret);
+	int (*matmul_run)(struct library_matmul *matmul);
+	void (*matmul_free)(struct library_matmul *matmul);
+	void (*free)(struct library *library);
+};
+
+/* The head of each library's own. */
+struct library {
+	const struct library_ops *ops;
+	char name[48];
+};
+
+struct library_matmul {
+	struct library *library;
+};

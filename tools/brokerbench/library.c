@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Math libraries as baselines: the common part. */
+#include "library-ops.h"
+
+#include <stddef.h>
+
+struct library *library_free(struct library *library)
+{
+	if (library)
+		library->ops->free(library);
+	return NULL;
+}
+
+const char *library_name(const struct library *library)
+{
+	return library->name;
+}
+
+int library_matmul_new(struct library *library, uint32_t m, uint32_t k, uint32_t n, const float *a,
+		       const float *b, float *c, struct library_matmul **ret)
+{
+	return library->ops->matmul_new(library, m, k, n, a, b, c, ret);
+}
+
+struct library_matmul *library_matmul_free(struct library_matmul *matmul)
+{
+	if (matmul)
+		matmul->library->ops->matmul_free(matmul);
+	return NULL;
+}
+
+int library_matmul_run(struct library_matmul *matmul)
+{
+	return matmul->library->ops->matmul_run(matmul);
+}

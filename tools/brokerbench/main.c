@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerbench: what the broker costs, beside what there is without it
+ *
+ * Exit status: 0, every row was measured or skipped with a reason; 1, something failed; 2, the
+ * command line is wrong.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "broker-process.h"
+#include "util/checked.h"
+#include "util/clock.h"
+
+#define DEFAULT_SECONDS 1.0
+#define QUICK_SECONDS   0.2
+#define MAX_SECONDS     3600.0
+
+static const struct bench *const benches[] = {
+	&bench_nop_round_trip, &bench_nop_throughput, &bench_wake_latency,   &bench_task_overhead,
+	&bench_sessions,       &bench_matmul_cpu,     &bench_matmul_library, &bench_matmul_vulkan,
+	&bench_copied_bytes,   &bench_starpu,
+};
+
+static const char help[] =
+	"Usage: brokerbench [OPTION...] [NAME...]\n"
+	"\n"
+	"Measures what the broker costs, each figure beside a baseline that is measured in the\n"
+	"same run by turns. Without NAME every bench is run; --list names them.\n"
+	"\n"
+	"  -l, --list         list the benches and their baselines, then exit\n"
+	"  -j, --json         one JSON object per row and line instead of a table\n"
+	"  -q, --quick        0.2 seconds per row: for a look, not for a record\n"
+	"  -t, --seconds=N    measuring time of one row, both sides together (default 1)\n"
+	"  -s, --socket=PATH  measure the broker that listens there; by default a private brokerd\n"
+	"                     is started as each bench needs it and stopped afterwards\n"
+	"  -h, --help         show this text, then exit\n"
+	"  -V, --version      show the version, then exit\n"
+	"\n"
+	"Columns and JSON fields: bench; params; unit; p50 and p99 of ours; baseline, its name;\n"
+	"baseline_p50 and baseline_p99; ratio, which is p50 / baseline_p50 in the row's unit, so\n"
+	"that below 1 is better for times and above 1 is better for rates (\"/s\"). p99 is the\n"
+	"value that 99 of 100 samples are at least as good as. What this machine cannot measure\n"
+	"is a line on standard error that says why, and no row.\n"
+	"\n"
+	"brokerd is looked for in the build tree and beside this program, then in $PATH.\n"
+	"\n"
+	"Exit status: 0, all rows were measured or skipped; 1, something failed; 2, the command\n"
+	"line is wrong.\n";
+
+static const struct option long_options[] = {
+	{"list", no_argument, NULL, 'l'},         {"json", no_argument, NULL, 'j'},
+	{"quick", no_argument, NULL, 'q'},        {"seconds", required_argument, NULL, 't'},
+	{"socket", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0},
+};
+
+static const struct bench *find_bench(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(benches); i++)
+		if (strcmp(benches[i]->name, name) == 0)
+			return benches[i];
+	return NULL;
+}
+
+static void list_benches(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(benches); i++)
+		printf("%-15s %s\n%-15s   beside %s\n", benches[i]->name, benches[i]->summary, "",
+		       benches[i]->baseline);
+}
+
+static int parse_seconds(const char *text, double *ret)
+{
+	char *end;
+	double value;
+
+	errno = 0;
+	value = strtod(text, &end);
+	if (errno || end == text || *end || !isfinite(value) || value < 0.01 || value > MAX_SECONDS)
+		return -EINVAL;
+	*ret = value;
+	return 0;
+}
+
+/* The first two processors that this process may use. */
+static void find_cpus(struct bench_env *env)
+{
+	cpu_set_t cpus;
+	int cpu;
+
+	CPU_ZERO(&cpus);
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	env->n_cpus = CPU_COUNT(&cpus);
+	env->client_cpu = env->peer_cpu = -1;
+	for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &cpus))
+			continue;
+		if (env->client_cpu < 0) {
+			env->client_cpu = env->peer_cpu = cpu;
+		} else {
+			env->peer_cpu = cpu;
+			break;
+		}
+	}
+}
+
+/* Return: the exit status. */
+static int run(struct bench_env *env, const struct bench *bench)
+{
+	int r;
+
+	env->bench = bench->name;
+	r = bench->run(env);
+	bench_pin(env, -1);
+	return r < 0 ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct bench_env env = {.seconds = DEFAULT_SECONDS};
+	bool has_seconds = false;
+	int option, status = 0;
+
+	/* getopt's own messages are not always one line that names the program. */
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, ":ljqt:s:hV", long_options, NULL)) != -1) {
+		switch (option) {
+		case 'l':
+			list_benches();
+			return 0;
+		case 'j':
+			env.json = true;
+			break;
+		case 'q':
+			env.quick = true;
+			break;
+		case 't':
+			if (parse_seconds(optarg, &env.seconds) < 0) {
+				fprintf(stderr,
+					"brokerbench: --seconds takes a number from 0.01 to %.0f, "
+					"not '%s'\n",
+					MAX_SECONDS, optarg);
+				return 2;
+			}
+			has_seconds = true;
+			break;
+		case 's':
+			env.socket = optarg;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return 0;
+		case 'V':
+			puts("brokerbench " RINGBROKER_VERSION);
+			return 0;
+		case ':':
+			fprintf(stderr, "brokerbench: option '%s' needs a value\n",
+				argv[optind - 1]);
+			return 2;
+		default:
+			fprintf(stderr, "brokerbench: unknown option '%s', try --help\n",
+				argv[optind - 1]);
+			return 2;
+		}
+	}
+	for (int i = optind; i < argc; i++)
+		if (!find_bench(argv[i])) {
+			fprintf(stderr, "brokerbench: unknown bench '%s', try --list\n", argv[i]);
+			return 2;
+		}
+	if (env.quick && !has_seconds)
+		env.seconds = QUICK_SECONDS;
+
+	clock_init();
+	find_cpus(&env);
+	bench_pin(&env, -1);
+	broker_process_init();
+
+	if (optind == argc) {
+		for (size_t i = 0; i < ARRAY_SIZE(benches); i++)
+			status |= run(&env, benches[i]);
+	} else {
+		for (int i = optind; i < argc; i++)
+			status |= run(&env, find_bench(argv[i]));
+	}
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		fprintf(stderr, "brokerbench: cannot write the report: %s\n", strerror(errno));
+		return 1;
+	}
+	return status;
+}

@@ -1,0 +1,30 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * The report: one JSON object per line, or a table for people
+ */
+#include <stdbool.h>
+#include <stdio.h>
+
+struct report_row {
+	const char *bench;
+	const char *params;
+	const char *unit;
+	double p50;
+	double p99;
+	const char *baseline;
+	double baseline_p50;
+	double baseline_p99;
+};
+
+/*
+ * Ours over the baseline, from p50. Not a number where the baseline's is 0, which JSON writes as
+ * null.
+ */
+double report_ratio(const struct report_row *row);
+
+/* Writes the row as one line of JSON with the fields of struct report_row and ratio. */
+void report_json(FILE *file, const struct report_row *row);
+
+/* Writes the row as one line of the table; @is_first: under its heading. */
+void report_table(FILE *file, const struct report_row *row, bool is_first);

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The broker that a bench measures
+ *
+ * The loops here are those of bare-ring.c, through the library: the same number of entries in
+ * flight, the same order of publishing and consuming. Every completion's result is looked at, so
+ * that nothing that failed is ever counted as fast.
+ */
+#include "target.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "broker-process.h"
+#include "util/clock.h"
+
+#define RING_ENTRIES 1024u
+
+/* As in bare-ring.c. */
+#define ROUND_SAMPLES 8192u
+#define WARM_UP       512u
+#define SLICE_ENTRIES (RING_ENTRIES * 16)
+
+/* Likewise where tasks may take long. */
+#define WARM_UP_WAITS 2u
+
+static bool is_gpu(const struct rbk_device *device)
+{
+	return device->kind == RBK_DEVICE_KIND_GPU || device->kind == RBK_DEVICE_KIND_SOFTWARE_GPU;
+}
+
+static int find_gpu(struct rbk *rbk, struct rbk_device *ret)
+{
+	struct rbk_device devices[RBK_MAX_DEVICES];
+	unsigned int n = 0;
+	int r;
+
+	r = rbk_devices(rbk, devices, RBK_MAX_DEVICES, &n);
+	if (r)
+		return r;
+	for (unsigned int i = 0; i < n && i < RBK_MAX_DEVICES; i++)
+		if (is_gpu(&devices[i])) {
+			*ret = devices[i];
+			return 0;
+		}
+	return -ENODEV;
+}
+
+static int connect_to(struct target *target, struct bench_env *env, const char *socket)
+{
+	struct rbk_options options = {.size = sizeof(options), .socket_path = socket};
+	struct rbk_error error;
+	int r;
+
+	options.name = "brokerbench";
+	r = rbk_connect(&options, &target->rbk, &error);
+	if (r)
+		return bench_refused(env, r, error.text);
+	r = rbk_ring_new(target->rbk, RING_ENTRIES, &target->ring, &error);
+	if (r)
+		return bench_refused(env, r, error.text);
+	return 0;
+}
+
+static int start_private(struct target *target, struct bench_env *env, enum target_kind kind,
+			 const char *gpu)
+{
+	const char *arguments[3];
+	unsigned int n = 0;
+	int r;
+
+	arguments[n++] = gpu;
+	if (kind == TARGET_ONE_WORKER)
+		arguments[n++] = "--cpu-threads=1";
+	arguments[n] = NULL;
+	r = broker_process_new(arguments, kind == TARGET_PINNED ? env->peer_cpu : -1,
+			       &target->process);
+	if (r == -ENOENT)
+		return bench_refused(env, r, "there is no brokerd beside this program or in PATH");
+	if (r)
+		return bench_fail(env, r, "the private brokerd did not start");
+	return connect_to(target, env, broker_process_socket(target->process));
+}
+
+int target_init(struct target *target, struct bench_env *env, enum target_kind kind)
+{
+	int r;
+
+	*target = (struct target)TARGET_INIT;
+	if (kind == TARGET_PINNED && env->n_cpus < 2)
+		return bench_skip(env, NULL, "two spinning sides need two processors");
+	bench_pin(env, kind == TARGET_PINNED ? env->client_cpu : -1);
+
+	if (env->socket)
+		r = connect_to(target, env, env->socket);
+	else
+		r = start_private(target, env, kind,
+				  kind == TARGET_GPU ? "--gpu=auto" : "--gpu=off");
+	if (r)
+		goto error;
+	if (kind != TARGET_GPU)
+		return 0;
+
+	r = find_gpu(target->rbk, &target->gpu);
+	if (r == -ENODEV && !env->socket) {
+		target_deinit(target);
+		r = start_private(target, env, kind, "--gpu=software");
+		if (r)
+			goto error;
+		r = find_gpu(target->rbk, &target->gpu);
+	}
+	if (r == -ENODEV) {
+		r = bench_skip(env, NULL, "the broker has no GPU, nor a software one");
+		goto error;
+	}
+	if (r) {
+		bench_fail(env, r, "cannot list the devices");
+		goto error;
+	}
+	return 0;
+
+error:
+	target_deinit(target);
+	return r;
+}
+
+void target_deinit(struct target *target)
+{
+	target->ring = rbk_ring_free(target->ring);
+	target->rbk = rbk_disconnect(target->rbk);
+	target->process = broker_process_free(target->process);
+}
+
+const char *target_socket(const struct target *target, const struct bench_env *env)
+{
+	return target->process ? broker_process_socket(target->process) : env->socket;
+}
+
+static inline void prepare(const struct target_task *task, struct rbk_sqe *sqe)
+{
+	if (task->count == 0) {
+		rbk_prep_nop(sqe);
+		return;
+	}
+	rbk_prep_run(sqe, task->plan_id, task->count, task->refs, task->n_refs);
+	rbk_sqe_set_strategy(sqe, task->strategy);
+}
+
+/* @output_offset: added to the last reference. */
+static int submit_one(const struct target_task *task, uint64_t output_offset)
+{
+	struct rbk_sqe *sqe;
+	int r;
+
+	sqe = rbk_get_sqe(task->ring);
+	if (!sqe) {
+		r = rbk_submit(task->ring);
+		return r < 0 ? r : -ENOBUFS;
+	}
+	prepare(task, sqe);
+	sqe->refs[task->n_refs - (task->n_refs > 0)] += output_offset;
+	r = rbk_submit(task->ring);
+	return r < 0 ? r : 0;
+}
+
+static int round_trip(const struct target_task *task)
+{
+	const struct rbk_cqe *cqe;
+	int r;
+
+	r = submit_one(task, 0);
+	if (r)
+		return r;
+	do {
+		r = rbk_peek_cqe(task->ring, &cqe);
+	} while (r == -EAGAIN);
+	if (r)
+		return r;
+	r = cqe->res;
+	rbk_cqe_seen(task->ring, cqe);
+	return r;
+}
+
+/* Waits as programs do, for one completion. */
+static int wait_one(const struct target_task *task)
+{
+	const struct rbk_cqe *cqe;
+	int r;
+
+	do {
+		r = rbk_wait_cqe(task->ring, &cqe);
+	} while (r == -EINTR);
+	if (r)
+		return r;
+	r = cqe->res;
+	rbk_cqe_seen(task->ring, cqe);
+	return r;
+}
+
+int target_run_once(const struct target_task *task)
+{
+	int r;
+
+	r = submit_one(task, 0);
+	return r ? r : wait_one(task);
+}
+
+int target_round_trips(void *data, uint64_t budget_ns, struct samples *samples)
+{
+	const struct target_task *task = data;
+	uint64_t start, last, now, budget;
+	unsigned int i;
+	int r;
+
+	r = samples_reserve(samples, ROUND_SAMPLES);
+	if (r)
+		return r;
+	for (i = 0; i < WARM_UP; i++) {
+		r = round_trip(task);
+		if (r)
+			return r;
+	}
+	budget = clock_ns_to_ticks(budget_ns);
+	start = last = clock_ticks();
+	for (i = 0; i < ROUND_SAMPLES && (i == 0 || last - start < budget); i++) {
+		r = round_trip(task);
+		if (r)
+			return r;
+		now = clock_ticks();
+		samples_add(samples, (double)clock_elapsed_ns(last, now));
+		last = now;
+	}
+	return 0;
+}
+
+/* With several in flight, the outputs are used in turn; completions may overtake each other. */
+static int wait_and_submit(const struct target_task *task, unsigned int *turn)
+{
+	int r;
+
+	r = wait_one(task);
+	if (r)
+		return r;
+	*turn = *turn + 1 == task->depth ? 0 : *turn + 1;
+	return submit_one(task, *turn * task->output_stride);
+}
+
+static int waits_deep(const struct target_task *task, uint64_t budget, struct samples *samples)
+{
+	unsigned int i, n_ahead, turn = 0;
+	uint64_t start, last, now;
+	int r = 0;
+
+	for (n_ahead = 0; n_ahead < task->depth && !r; n_ahead++)
+		r = submit_one(task, n_ahead * task->output_stride);
+	turn = n_ahead - 1;
+	for (i = 0; i < task->depth && !r; i++)
+		r = wait_and_submit(task, &turn);
+	start = last = clock_ticks();
+	for (i = 0; !r && i < ROUND_SAMPLES && (i == 0 || last - start < budget); i++) {
+		r = wait_and_submit(task, &turn);
+		now = clock_ticks();
+		if (!r)
+			samples_add(samples, (double)clock_elapsed_ns(last, now));
+		last = now;
+	}
+	for (; n_ahead > 0 && !r; n_ahead--)
+		r = wait_one(task);
+	return r;
+}
+
+int target_waits(void *data, uint64_t budget_ns, struct samples *samples)
+{
+	const struct target_task *task = data;
+	uint64_t start, last, now, budget;
+	unsigned int i;
+	int r;
+
+	r = samples_reserve(samples, ROUND_SAMPLES);
+	if (r)
+		return r;
+	budget = clock_ns_to_ticks(budget_ns);
+	if (task->depth > 1)
+		return waits_deep(task, budget, samples);
+
+	for (i = 0; i < WARM_UP_WAITS && !r; i++)
+		r = target_run_once(task);
+	start = last = clock_ticks();
+	for (i = 0; !r && i < ROUND_SAMPLES && (i == 0 || last - start < budget); i++) {
+		r = target_run_once(task);
+		now = clock_ticks();
+		if (!r)
+			samples_add(samples, (double)clock_elapsed_ns(last, now));
+		last = now;
+	}
+	return r;
+}
+
+/* Consumes every completion that has arrived. Return: how many; negative errno. */
+static int take_completions(const struct target_task *task)
+{
+	const struct rbk_cqe *cqes[64];
+	int32_t failed = 0;
+	int n, i;
+
+	n = rbk_peek_batch_cqe(task->ring, cqes, 64);
+	if (n <= 0)
+		return n == -EAGAIN ? 0 : n;
+	for (i = 0; i < n; i++)
+		failed |= cqes[i]->res;
+	rbk_cq_advance(task->ring, (unsigned int)n);
+	return failed ? -EIO : n;
+}
+
+/* As stream() of bare-ring.c. */
+static int stream(const struct target_task *task, uint32_t n)
+{
+	uint32_t sent = 0, got = 0, i;
+	struct rbk_sqe *sqe;
+	int r;
+
+	while (got < n) {
+		while (sent < n && sent - got + task->batch <= RING_ENTRIES) {
+			for (i = 0; i < task->batch; i++) {
+				sqe = rbk_get_sqe(task->ring);
+				if (!sqe)
+					break;
+				prepare(task, sqe);
+			}
+			r = rbk_submit(task->ring);
+			if (r < 0)
+				return r;
+			sent += i;
+			if (i < task->batch)
+				break;
+		}
+		r = take_completions(task);
+		if (r < 0)
+			return r;
+		got += (uint32_t)r;
+	}
+	return 0;
+}
+
+int target_throughput(void *data, uint64_t budget_ns, struct samples *samples)
+{
+	const struct target_task *task = data;
+	uint64_t start, last, now, budget;
+	unsigned int i;
+	int r;
+
+	r = samples_reserve(samples, ROUND_SAMPLES);
+	if (r)
+		return r;
+	r = stream(task, SLICE_ENTRIES);
+	if (r)
+		return r;
+	budget = clock_ns_to_ticks(budget_ns);
+	start = last = clock_ticks();
+	for (i = 0; i < ROUND_SAMPLES && (i == 0 || last - start < budget); i++) {
+		r = stream(task, SLICE_ENTRIES);
+		if (r)
+			return r;
+		now = clock_ticks();
+		samples_add(samples, SLICE_ENTRIES * 1e3 / (double)clock_elapsed_ns(last, now));
+		last = now;
+	}
+	return 0;
+}
