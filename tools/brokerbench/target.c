@@ -65,13 +65,14 @@ static int connect_to(struct target *target, struct bench_env *env, const char *
 static int start_private(struct target *target, struct bench_env *env, enum target_kind kind,
 			 const char *gpu)
 {
-	const char *arguments[3];
+	const char *arguments[4];
 	unsigned int n = 0;
 	int r;
 
 	arguments[n++] = gpu;
+	arguments[n++] = "--cache=none";
 	if (kind == TARGET_ONE_WORKER)
-		arguments[n++] = "--cpu-threads=1";
+		arguments[n++] = "--workers=1";
 	arguments[n] = NULL;
 	r = broker_process_new(arguments, kind == TARGET_PINNED ? env->peer_cpu : -1,
 			       &target->process);
@@ -95,7 +96,7 @@ int target_init(struct target *target, struct bench_env *env, enum target_kind k
 		r = connect_to(target, env, env->socket);
 	else
 		r = start_private(target, env, kind,
-				  kind == TARGET_GPU ? "--gpu=auto" : "--gpu=off");
+				  kind == TARGET_GPU ? "--gpu=auto" : "--gpu=none");
 	if (r)
 		goto error;
 	if (kind != TARGET_GPU)
