@@ -35,7 +35,8 @@ void client_close(int *fd);
 
 /*
  * A memfd of @bytes with all its pages allocated, sealed against shrinking and growing.
- * Return: 0 and a descriptor that is close-on-exec; negative errno.
+ * Return: 0 and a descriptor that is close-on-exec; -ENOMEM if the machine does not have as much
+ * memory; negative errno.
  */
 int client_memfd_new(const char *name, size_t bytes, int *ret_fd);
 

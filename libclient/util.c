@@ -52,6 +52,9 @@ int client_memfd_new(const char *name, size_t bytes, int *ret_fd)
 	client_cleanup(client_close) int fd = -1;
 	int r;
 
+	/* The kernel would try, and kill somebody. */
+	if (bytes / client_page_bytes() > (size_t)sysconf(_SC_PHYS_PAGES))
+		return -ENOMEM;
 	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;

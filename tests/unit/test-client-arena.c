@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* Arenas: memory, allocation, references, sealing and everything that can prevent it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fail-alloc.h"
+#include "support/client-fixture.h"
+
+static void test_arena__memory(void **state)
+{
+	struct rbk_arena *arena = NULL;
+	struct fixture fixture;
+	struct stat stat;
+	unsigned char *data;
+
+	fixture_begin_connected(&fixture, NULL);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 0, &arena, &fixture.error), -EINVAL);
+	assert_int_equal(rbk_arena_new(fixture.rbk, SIZE_MAX, &arena, &fixture.error), -EINVAL);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 1ull << 47, &arena, &fixture.error), -ENOMEM);
+	assert_non_null(strstr(fixture.error.text, "140737488355328 bytes"));
+	assert_int_equal(rbk_arena_new(fixture.rbk, 10000, &arena, &fixture.error), 0);
+	assert_int_equal(rbk_arena_bytes(arena), 12288);
+	data = rbk_arena_data(arena);
+	for (size_t i = 0; i < 12288; i++)
+		assert_int_equal(data[i], 0);
+	memset(data, 1, 12288);
+
+	/* As the broker demands it: sealed, not sparse, not inherited over exec(). */
+	assert_int_equal(fcntl(arena->fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW);
+	assert_int_equal(fcntl(arena->fd, F_GETFD), FD_CLOEXEC);
+	assert_int_equal(fstat(arena->fd, &stat), 0);
+	assert_int_equal(stat.st_size, 12288);
+	assert_int_equal(stat.st_blocks, 24);
+	assert_null(rbk_arena_free(arena));
+	assert_null(rbk_arena_free(NULL));
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	fixture_end(&fixture);
+}
+
+static void test_arena__alloc(void **state)
+{
+	struct rbk_arena *arena = NULL;
+	struct fixture fixture;
+	unsigned char *data;
+
+	fixture_begin_connected(&fixture, NULL);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
+	data = rbk_arena_data(arena);
+	assert_ptr_equal(rbk_arena_alloc(arena, 1), data);
+	assert_ptr_equal(rbk_arena_alloc(arena, 64), data + 64);
+	assert_ptr_equal(rbk_arena_alloc(arena, 65), data + 128);
+	assert_null(rbk_arena_alloc(arena, 4096 - 256 + 1));
+	assert_null(rbk_arena_alloc(arena, SIZE_MAX));
+	assert_ptr_equal(rbk_arena_alloc(arena, 4096 - 256), data + 256);
+	assert_null(rbk_arena_alloc(arena, 1));
+	rbk_arena_reset(arena);
+	assert_ptr_equal(rbk_arena_alloc(arena, 4096), data);
+
+	assert_int_equal(rbk_arena_ref(arena, 128), RBK_REF(arena->id, 128));
+	assert_int_equal(rbk_ref(arena, data + 128), RBK_REF(arena->id, 128));
+	assert_int_equal(rbk_arena_ref(arena, 4096), RBK_REF_INVALID);
+	assert_int_equal(rbk_ref(arena, data - 64), RBK_REF_INVALID);
+	assert_int_equal(rbk_ref(arena, data + 4096), RBK_REF_INVALID);
+	rbk_arena_free(arena);
+	fixture_end(&fixture);
+}
+
+/* Does writing there end a process with SIGSEGV? */
+static bool write_faults(volatile unsigned char *at)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		signal(SIGSEGV, SIG_DFL);
+		*at = 1;
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
+}
+
+static void test_seal__immutable(void **state)
+{
+	struct rbk_arena *arena = NULL;
+	struct fixture fixture;
+	unsigned char *data;
+	uint64_t ref;
+
+	fixture_begin_connected(&fixture, NULL);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
+	data = rbk_arena_alloc(arena, 100);
+	memset(data, 42, 100);
+	ref = rbk_ref(arena, data);
+	assert_false(write_faults(data));
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), 0);
+
+	assert_ptr_equal(rbk_arena_data(arena), data);
+	assert_int_equal(data[99], 42);
+	assert_true(write_faults(data));
+	assert_true(fcntl(arena->fd, F_GET_SEALS) & F_SEAL_WRITE);
+	assert_ptr_equal(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, arena->fd, 0), MAP_FAILED);
+	assert_null(rbk_arena_alloc(arena, 1));
+	/* Taken from the broker and shared again, so references are new ones. */
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 1);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_ADD), 2);
+	assert_int_not_equal(rbk_ref(arena, data), ref);
+	/* Once is enough. */
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), 0);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_ADD), 2);
+	rbk_arena_free(arena);
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	fixture_end(&fixture);
+}
+
+/* The broker says that tasks still use it: nothing has changed. */
+static void test_seal__in_use(void **state)
+{
+	struct fake_options options = {.fault = FAKE_REFUSE_BARE,
+				       .fault_type = RBK_WIRE_ARENA_REMOVE};
+	struct rbk_arena *arena = NULL;
+	struct fixture fixture;
+	unsigned char *data;
+	uint64_t ref;
+
+	fixture_begin_connected(&fixture, &options);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
+	data = rbk_arena_alloc(arena, 1);
+	ref = rbk_ref(arena, data);
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), -EBUSY);
+	*data = 1;
+	assert_int_equal(rbk_ref(arena, data), ref);
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), 0);
+	rbk_arena_free(arena);
+	fixture_end(&fixture);
+}
+
+/* Somebody else maps it writable: it is shared again as it was. */
+static void test_seal__mapped_elsewhere(void **state)
+{
+	struct rbk_arena *arena = NULL;
+	struct fixture fixture;
+	unsigned char *data;
+	void *other;
+
+	fixture_begin_connected(&fixture, NULL);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
+	data = rbk_arena_alloc(arena, 1);
+	*data = 7;
+	other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
+	assert_ptr_not_equal(other, MAP_FAILED);
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), -EBUSY);
+	assert_non_null(strstr(fixture.error.text, "another process still maps it"));
+	assert_int_equal(*data, 7);
+	*data = 8;
+	assert_int_equal(*(unsigned char *)other, 8);
+	assert_int_not_equal(rbk_ref(arena, data), RBK_REF_INVALID);
+	munmap(other, 4096);
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), 0);
+	assert_int_equal(*data, 8);
+	rbk_arena_free(arena);
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	fixture_end(&fixture);
+}
+
+/* Sealed, but the broker does not take it back: the next call tries again. */
+static void test_seal__not_shared_again(void **state)
+{
+	struct fake_options options = {
+		.fault = FAKE_REFUSE, .fault_type = RBK_WIRE_ARENA_ADD, .fault_at = 1};
+	struct rbk_arena *arena = NULL;
+	struct fixture fixture;
+	unsigned char *data;
+
+	fixture_begin_connected(&fixture, &options);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
+	data = rbk_arena_alloc(arena, 1);
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), -EDQUOT);
+	assert_int_equal(rbk_ref(arena, data), RBK_REF_INVALID);
+	assert_int_equal(*data, 0);
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), 0);
+	assert_int_not_equal(rbk_ref(arena, data), RBK_REF_INVALID);
+	rbk_arena_free(arena);
+	fixture_end(&fixture);
+}
+
+/* Whatever allocation fails: -ENOMEM, nothing left behind. */
+static void test_arena__no_memory(void **state)
+{
+	struct rbk_arena *arena = NULL;
+	struct fixture fixture;
+	struct rbk_ring *ring;
+	unsigned int n_failures = 0;
+	int r;
+
+	fixture_begin_connected(&fixture, NULL);
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		r = rbk_arena_new(fixture.rbk, 4096, &arena, &fixture.error);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+		n_failures++;
+	}
+	assert_int_equal(r, 0);
+	assert_true(n_failures >= 2);
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		r = rbk_arena_seal(arena, &fixture.error);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+	}
+	assert_int_equal(r, 0);
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		r = rbk_ring_new(fixture.rbk, 8, &ring, &fixture.error);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+	}
+	assert_int_equal(r, 0);
+	rbk_ring_free(ring);
+	rbk_arena_free(arena);
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	fixture_end(&fixture);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_arena__memory),
+		cmocka_unit_test(test_arena__alloc),
+		cmocka_unit_test(test_seal__immutable),
+		cmocka_unit_test(test_seal__in_use),
+		cmocka_unit_test(test_seal__mapped_elsewhere),
+		cmocka_unit_test(test_seal__not_shared_again),
+		cmocka_unit_test(test_arena__no_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

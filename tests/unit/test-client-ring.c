@@ -1,0 +1,767 @@
+/* SPDX-License-Identifier: MIT */
+/* Rings: wrap-around, full rings, waiting with and without sleep, event loops, lost brokers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/client-fixture.h"
+
+static struct rbk_ring *ring_make(struct fixture *fixture, unsigned int entries)
+{
+	struct rbk_ring *ring = NULL;
+
+	assert_int_equal(rbk_ring_new(fixture->rbk, entries, &ring, &fixture->error), 0);
+	return ring;
+}
+
+static void submit_nops(struct rbk_ring *ring, unsigned int n, uint64_t first)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		struct rbk_sqe *sqe = rbk_get_sqe(ring);
+
+		assert_non_null(sqe);
+		rbk_prep_nop(sqe);
+		rbk_sqe_set_data64(sqe, first + i);
+	}
+	assert_int_equal(rbk_submit(ring), n);
+}
+
+static void expect_nops(struct rbk_ring *ring, unsigned int n, uint64_t first)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		const struct rbk_cqe *cqe;
+
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 5000000000u), 0);
+		assert_int_equal(rbk_cqe_get_data64(cqe), first + i);
+		assert_int_equal(cqe->res, 0);
+		rbk_cqe_seen(ring, cqe);
+	}
+}
+
+static void test_prep__overwrites_everything(void **state)
+{
+	const uint64_t refs[] = {1, 2, 3, 4, 5, 6};
+	const struct rbk_sqe zero = {0};
+	struct rbk_sqe sqe, expected;
+
+	memset(&sqe, 0xff, sizeof(sqe));
+	rbk_prep_nop(&sqe);
+	assert_memory_equal(&sqe, &zero, sizeof(sqe));
+
+	memset(&sqe, 0xff, sizeof(sqe));
+	rbk_prep_run(&sqe, 7, 8, refs, 3);
+	rbk_sqe_set_flags(&sqe, RBK_SQE_LINK);
+	rbk_sqe_set_flags(&sqe, RBK_SQE_PARTITION);
+	rbk_sqe_set_strategy(&sqe, RBK_STRATEGY_DEVICE(2));
+	rbk_sqe_set_priority(&sqe, RBK_PRIORITY_HIGH);
+	rbk_sqe_set_deadline_us(&sqe, 99);
+	rbk_sqe_set_data(&sqe, &sqe);
+	expected = (struct rbk_sqe){.opcode = RBK_OP_RUN,
+				    .flags = RBK_SQE_LINK | RBK_SQE_PARTITION,
+				    .strategy = RBK_STRATEGY_NAMED | 2,
+				    .priority = RBK_PRIORITY_HIGH,
+				    .plan_id = 7,
+				    .user_data = (uintptr_t)&sqe,
+				    .count = 8,
+				    .deadline_us = 99,
+				    .refs = {1, 2, 3, 0, 0}};
+	assert_memory_equal(&sqe, &expected, sizeof(sqe));
+	rbk_prep_run(&sqe, 7, 8, refs, 6);
+	assert_int_equal(sqe.refs[4], 5);
+
+	memset(&sqe, 0xff, sizeof(sqe));
+	rbk_prep_run_table(&sqe, 7, 8, 640, 9);
+	expected = (struct rbk_sqe){.opcode = RBK_OP_RUN,
+				    .flags = RBK_SQE_ARG_TABLE,
+				    .plan_id = 7,
+				    .count = 8,
+				    .refs = {640, 9}};
+	assert_memory_equal(&sqe, &expected, sizeof(sqe));
+
+	memset(&sqe, 0xff, sizeof(sqe));
+	rbk_prep_cancel(&sqe, 5);
+	expected = (struct rbk_sqe){.opcode = RBK_OP_CANCEL, .refs = {5}};
+	assert_memory_equal(&sqe, &expected, sizeof(sqe));
+	rbk_prep_barrier(&sqe);
+	expected = (struct rbk_sqe){.opcode = RBK_OP_BARRIER};
+	assert_memory_equal(&sqe, &expected, sizeof(sqe));
+	rbk_prep_prefetch(&sqe, 3);
+	expected = (struct rbk_sqe){.opcode = RBK_OP_PREFETCH, .plan_id = 3};
+	assert_memory_equal(&sqe, &expected, sizeof(sqe));
+	rbk_prep_evict(&sqe, 3);
+	expected.opcode = RBK_OP_EVICT;
+	assert_memory_equal(&sqe, &expected, sizeof(sqe));
+}
+
+static void test_ring__sizes(void **state)
+{
+	struct fake_options options = {.max_ring_entries = 64};
+	struct fixture fixture;
+	struct rbk_ring *ring;
+
+	fixture_begin_connected(&fixture, &options);
+	assert_int_equal(rbk_ring_new(fixture.rbk, 0, &ring, &fixture.error), -EINVAL);
+	assert_int_equal(rbk_ring_new(fixture.rbk, 32769, &ring, &fixture.error), -EINVAL);
+	assert_int_equal(rbk_ring_new(fixture.rbk, 65, &ring, &fixture.error), -EDQUOT);
+	assert_string_equal(fixture.error.text,
+			    "the broker allows rings of 64 entries, not of 128");
+	ring = ring_make(&fixture, 5);
+	assert_int_equal(rbk_sq_space_left(ring), 8);
+	assert_int_equal(rbk_sq_ready(ring), 0);
+	assert_null(rbk_ring_free(ring));
+	ring = ring_make(&fixture, 1);
+	for (uint64_t i = 0; i < 10; i++) {
+		submit_nops(ring, 1, i);
+		expect_nops(ring, 1, i);
+	}
+	rbk_ring_free(ring);
+	assert_null(rbk_ring_free(NULL));
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	fixture_end(&fixture);
+}
+
+static void test_ring__wrap_around(void **state)
+{
+	static const uint32_t starts[][2] = {
+		{UINT32_MAX - 5, UINT32_MAX - 5}, {UINT32_MAX, 3}, {17, UINT32_MAX - 2}};
+
+	for (int c = 0; c < 3; c++) {
+		struct fake_options options = {.sq_start = starts[c][0], .cq_start = starts[c][1]};
+		struct fixture fixture;
+		struct rbk_ring *ring;
+		uint64_t n = 0;
+
+		fixture_begin_connected(&fixture, &options);
+		ring = ring_make(&fixture, 8);
+		client_ring_start_at(ring, starts[c][0], starts[c][1]);
+		for (unsigned int round = 0; round < 40; round++) {
+			unsigned int batch = round % 8 + 1;
+
+			assert_int_equal(rbk_sq_space_left(ring), 8);
+			submit_nops(ring, batch, n);
+			expect_nops(ring, batch, n);
+			n += batch;
+			assert_int_equal(rbk_cq_ready(ring), 0);
+		}
+		rbk_ring_free(ring);
+		fixture_end(&fixture);
+	}
+}
+
+static void test_ring__full(void **state)
+{
+	struct fixture fixture;
+	struct rbk_ring *ring;
+	const struct rbk_cqe *cqes[16], *cqe;
+	unsigned int head;
+
+	fixture_begin_connected(&fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	fake_broker_pause(fixture.fake, true);
+	submit_nops(ring, 3, 0);
+	assert_int_equal(rbk_sq_ready(ring), 3);
+	submit_nops(ring, 1, 3);
+	assert_null(rbk_get_sqe(ring));
+	assert_int_equal(rbk_submit(ring), 0);
+	assert_int_equal(rbk_sq_space_left(ring), 0);
+	assert_int_equal(rbk_peek_cqe(ring, &cqe), -EAGAIN);
+	assert_int_equal(rbk_peek_batch_cqe(ring, cqes, 16), 0);
+	assert_int_equal(rbk_submit_and_wait(ring, 5), -EINVAL);
+	fake_broker_pause(fixture.fake, false);
+
+	/* Four completions that nobody consumes, four entries that have no room for theirs. */
+	assert_int_equal(rbk_submit_and_wait(ring, 4), 0);
+	submit_nops(ring, 4, 4);
+	sleep_ms(20);
+	assert_null(rbk_get_sqe(ring));
+	assert_int_equal(rbk_cq_ready(ring), 4);
+	assert_int_equal(rbk_peek_batch_cqe(ring, cqes, 16), 4);
+	assert_int_equal(cqes[3]->user_data, 3);
+	assert_int_equal(rbk_peek_batch_cqe(ring, cqes, 2), 2);
+	rbk_for_each_cqe (ring, head, cqe)
+		assert_int_equal(cqe->user_data, head);
+	assert_int_equal(head, 4);
+	assert_null(rbk_cq_at(ring, 4));
+
+	/* Consuming one lets the broker, which sleeps by now, go on with one. */
+	rbk_cq_advance(ring, 1);
+	expect_nops(ring, 7, 1);
+	rbk_cq_advance(ring, 100);
+	assert_int_equal(rbk_cq_ready(ring), 0);
+	submit_nops(ring, 4, 50);
+	expect_nops(ring, 4, 50);
+	rbk_ring_free(ring);
+	fixture_end(&fixture);
+}
+
+/* Peeking alone is enough when completions had no room: consuming wakes the broker. */
+static void test_ring__room_wakes_broker(void **state)
+{
+	struct fixture fixture;
+	struct rbk_ring *ring;
+	const struct rbk_cqe *cqe;
+	uint64_t start_ns;
+	unsigned int n = 0;
+
+	fixture_begin_connected(&fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	submit_nops(ring, 4, 0);
+	while (rbk_cq_ready(ring) < 4)
+		sleep_ms(1);
+	submit_nops(ring, 4, 4);
+	sleep_ms(20);
+	start_ns = client_now_ns();
+	while (n < 8 && since_ms(start_ns) < 5000)
+		if (!rbk_peek_cqe(ring, &cqe)) {
+			assert_int_equal(cqe->user_data, n++);
+			rbk_cqe_seen(ring, cqe);
+		}
+	assert_int_equal(n, 8);
+	rbk_cqe_seen(ring, NULL);
+	rbk_ring_free(ring);
+	fixture_end(&fixture);
+}
+
+static void test_ring__many(void **state)
+{
+	static const uint64_t spins_ns[] = {UINT64_MAX, 0, 50000};
+
+	for (int c = 0; c < 3; c++) {
+		const struct rbk_cqe *cqes[64];
+		struct fixture fixture;
+		struct rbk_ring *ring;
+		uint64_t n_sent = 0, n_seen = 0;
+
+		fixture_begin_connected(&fixture, NULL);
+		ring = ring_make(&fixture, 64);
+		if (spins_ns[c] != UINT64_MAX)
+			rbk_ring_set_spin_ns(ring, spins_ns[c]);
+		while (n_seen < 20000) {
+			struct rbk_sqe *sqe;
+			uint64_t batch = n_sent % 61 + 1;
+			int n;
+
+			while (batch-- > 0 && (sqe = rbk_get_sqe(ring))) {
+				rbk_prep_nop(sqe);
+				rbk_sqe_set_data64(sqe, n_sent++);
+			}
+			assert_true(rbk_submit_and_wait(ring, 1) >= 0);
+			n = rbk_peek_batch_cqe(ring, cqes, 64);
+			assert_true(n > 0);
+			for (int i = 0; i < n; i++)
+				assert_int_equal(cqes[i]->user_data, n_seen++);
+			rbk_cq_advance(ring, (unsigned int)n);
+		}
+		rbk_ring_free(ring);
+		fixture_end(&fixture);
+	}
+}
+
+/* ---- Sleeping ---- */
+
+static void *release_later(void *data)
+{
+	sleep_ms(30);
+	fake_broker_pause(data, false);
+	return NULL;
+}
+
+static void test_wait__sleeps(void **state)
+{
+	for (int with_timeout = 0; with_timeout < 2; with_timeout++) {
+		struct fixture fixture;
+		struct rbk_ring *ring;
+		const struct rbk_cqe *cqe;
+		struct timespec cpu;
+		pthread_t thread;
+
+		fixture_begin_connected(&fixture, NULL);
+		ring = ring_make(&fixture, 4);
+		for (int i = 0; i < 3; i++) {
+			uint64_t start_ns = client_now_ns(), cpu_ns;
+
+			fake_broker_pause(fixture.fake, true);
+			pthread_create(&thread, NULL, release_later, fixture.fake);
+			clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+			cpu_ns = (uint64_t)cpu.tv_nsec + (uint64_t)cpu.tv_sec * 1000000000u;
+			submit_nops(ring, 2, 0);
+			/* Two bytes in the bell for nothing do not end the wait. */
+			fake_broker_ring_bells(fixture.fake, 2);
+			if (with_timeout)
+				assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 5000000000u), 0);
+			else
+				assert_int_equal(rbk_wait_cqe(ring, &cqe), 0);
+			assert_true(since_ms(start_ns) >= 25);
+			clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+			cpu_ns =
+				(uint64_t)cpu.tv_nsec + (uint64_t)cpu.tv_sec * 1000000000u - cpu_ns;
+			assert_true(cpu_ns < 10000000);
+			pthread_join(thread, NULL);
+			assert_int_equal(rbk_cq_ready(ring), 2);
+			rbk_cq_advance(ring, 2);
+		}
+		/* One byte for each sleep. */
+		assert_in_range(fake_broker_wakeups_sent(fixture.fake), 3, 9);
+		rbk_ring_free(ring);
+		fixture_end(&fixture);
+	}
+}
+
+static void test_wait__several(void **state)
+{
+	struct fixture fixture;
+	struct rbk_ring *ring;
+	pthread_t thread;
+
+	fixture_begin_connected(&fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	rbk_ring_set_spin_ns(ring, 0);
+	fake_broker_pause(fixture.fake, true);
+	pthread_create(&thread, NULL, release_later, fixture.fake);
+	for (int i = 0; i < 4; i++)
+		rbk_prep_nop(rbk_get_sqe(ring));
+	assert_int_equal(rbk_submit_and_wait(ring, 4), 4);
+	assert_int_equal(rbk_cq_ready(ring), 4);
+	assert_int_equal(rbk_submit_and_wait(ring, 4), 0);
+	pthread_join(thread, NULL);
+	rbk_ring_free(ring);
+	fixture_end(&fixture);
+}
+
+static void test_wait__time_out(void **state)
+{
+	struct fixture fixture;
+	struct rbk_ring *ring;
+	const struct rbk_cqe *cqe = NULL;
+	uint64_t start_ns;
+
+	fixture_begin_connected(&fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	for (int spin = 0; spin < 2; spin++) {
+		rbk_ring_set_spin_ns(ring, spin ? 1000000000 : 0);
+		start_ns = client_now_ns();
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 0), -ETIME);
+		assert_true(since_ms(start_ns) < 20);
+		start_ns = client_now_ns();
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 30000000), -ETIME);
+		assert_true(since_ms(start_ns) >= 29.9 && since_ms(start_ns) < 500);
+	}
+	assert_null(cqe);
+	submit_nops(ring, 1, 1);
+	expect_nops(ring, 1, 1);
+	rbk_ring_free(ring);
+	fixture_end(&fixture);
+}
+
+static void on_signal(int number)
+{
+}
+
+static void *signal_later(void *data)
+{
+	sleep_ms(20);
+	pthread_kill(*(pthread_t *)data, SIGUSR1);
+	return NULL;
+}
+
+static void test_wait__interrupted(void **state)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+	pthread_t self = pthread_self(), thread;
+	struct fixture fixture;
+	struct rbk_ring *ring;
+	const struct rbk_cqe *cqe;
+
+	sigaction(SIGUSR1, &action, NULL);
+	fixture_begin_connected(&fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	for (int i = 0; i < 3; i++) {
+		int r;
+
+		pthread_create(&thread, NULL, signal_later, &self);
+		if (i == 0)
+			r = rbk_wait_cqe(ring, &cqe);
+		else if (i == 1)
+			r = rbk_wait_cqe_timeout(ring, &cqe, 5000000000u);
+		else
+			r = rbk_submit_and_wait(ring, 1);
+		assert_int_equal(r, -EINTR);
+		pthread_join(thread, NULL);
+	}
+	submit_nops(ring, 1, 1);
+	expect_nops(ring, 1, 1);
+	rbk_ring_free(ring);
+	fixture_end(&fixture);
+}
+
+/* The broker is woken once for each of its sleeps, not once for each entry. */
+static void test_submit__wakes_once(void **state)
+{
+	struct fixture fixture;
+	struct rbk_ring *ring;
+	unsigned int n_before;
+
+	fixture_begin_connected(&fixture, NULL);
+	ring = ring_make(&fixture, 64);
+	fake_broker_pause(fixture.fake, true);
+	sleep_ms(20);
+	n_before = fake_broker_wakeups(fixture.fake);
+	for (int i = 0; i < 20; i++) {
+		submit_nops(ring, 1, (uint64_t)i);
+		sleep_ms(1);
+	}
+	/* While paused, the fake broker goes back to sleep with a new token each time. */
+	assert_in_range(fake_broker_wakeups(fixture.fake) - n_before, 1, 21);
+	fake_broker_pause(fixture.fake, false);
+	expect_nops(ring, 20, 0);
+	rbk_ring_free(ring);
+	fixture_end(&fixture);
+}
+
+/* ---- Event loops ---- */
+
+static void test_arm__epoll(void **state)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	struct fixture fixture;
+	struct rbk_ring *ring;
+	const struct rbk_cqe *cqe;
+	int epoll, r;
+
+	fixture_begin_connected(&fixture, NULL);
+	ring = ring_make(&fixture, 8);
+	epoll = epoll_create1(EPOLL_CLOEXEC);
+	assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, rbk_ring_fd(ring), &event), 0);
+	assert_int_equal(rbk_ring_arm(ring), 0);
+	assert_int_equal(epoll_wait(epoll, &event, 1, 20), 0);
+	for (uint64_t i = 0; i < 50; i++) {
+		unsigned int n_seen = 0;
+
+		submit_nops(ring, 3, i);
+		while (n_seen < 3) {
+			while (!(r = rbk_peek_cqe(ring, &cqe))) {
+				assert_int_equal(cqe->user_data, i + n_seen++);
+				rbk_cqe_seen(ring, cqe);
+			}
+			assert_int_equal(r, -EAGAIN);
+			if (n_seen < 3 && rbk_ring_arm(ring) == 0)
+				assert_int_equal(epoll_wait(epoll, &event, 1, 5000), 1);
+		}
+		/* Consumed: nothing left in the bell. */
+		assert_int_equal(rbk_peek_cqe(ring, &cqe), -EAGAIN);
+		assert_int_equal(rbk_ring_arm(ring), 0);
+		assert_int_equal(epoll_wait(epoll, &event, 1, 0), 0);
+	}
+	/* Completions that are there already: do not sleep. */
+	submit_nops(ring, 1, 0);
+	while (rbk_cq_ready(ring) == 0)
+		sleep_ms(1);
+	assert_int_equal(rbk_ring_arm(ring), 1);
+	expect_nops(ring, 1, 0);
+
+	assert_int_equal(rbk_ring_arm(ring), 0);
+	fake_broker_kill(fixture.fake);
+	assert_int_equal(epoll_wait(epoll, &event, 1, 100), 1);
+	assert_int_equal(rbk_peek_cqe(ring, &cqe), -ECONNRESET);
+	assert_int_equal(rbk_ring_arm(ring), -ECONNRESET);
+	close(epoll);
+	rbk_ring_free(ring);
+	fixture_end(&fixture);
+}
+
+/* ---- Losing the broker ---- */
+
+enum loss { LOSS_KILL, LOSS_BELL, LOSS_CLOSED, LOSS_CLOSED_AND_BELL, LOSS_DISCONNECT, LOSS_COUNT };
+
+static void lose(struct fixture *fixture, enum loss loss)
+{
+	if (loss == LOSS_KILL)
+		fake_broker_kill(fixture->fake);
+	else if (loss == LOSS_DISCONNECT)
+		fixture->rbk = rbk_disconnect(fixture->rbk);
+	else
+		fake_broker_close_rings(fixture->fake, loss != LOSS_BELL, loss != LOSS_CLOSED);
+}
+
+/* Before anything is called: each call tells, within 100 ms. */
+static void test_lost__before(void **state)
+{
+	for (int loss = 0; loss < LOSS_COUNT; loss++)
+		for (int how = 0; how < 6; how++) {
+			struct fixture fixture;
+			struct rbk_ring *ring;
+			const struct rbk_cqe *cqe, *cqes[4];
+			uint64_t start_ns;
+			int r = 0;
+
+			fixture_begin_connected(&fixture, NULL);
+			ring = ring_make(&fixture, 4);
+			submit_nops(ring, 2, 0);
+			while (rbk_cq_ready(ring) < 2)
+				sleep_ms(1);
+			lose(&fixture, (enum loss)loss);
+			start_ns = client_now_ns();
+			/* What was completed can still be read. */
+			assert_int_equal(rbk_peek_batch_cqe(ring, cqes, 4), 2);
+			rbk_cq_advance(ring, 2);
+			while (!r && since_ms(start_ns) < 1000)
+				switch (how) {
+				case 0:
+					r = rbk_wait_cqe(ring, &cqe);
+					break;
+				case 1:
+					r = rbk_wait_cqe_timeout(ring, &cqe, 500000000);
+					break;
+				case 2:
+					r = rbk_submit_and_wait(ring, 1);
+					break;
+				case 3: /* submitting only */
+					if (rbk_sq_space_left(ring))
+						rbk_prep_nop(rbk_get_sqe(ring));
+					r = rbk_submit(ring);
+					r = r > 0 ? 0 : r;
+					break;
+				case 4: /* peeking as fast as possible */
+					r = rbk_peek_cqe(ring, &cqe);
+					r = r == -EAGAIN ? 0 : r;
+					break;
+				case 5: /* peeking now and then */
+					r = rbk_peek_batch_cqe(ring, cqes, 4);
+					sleep_ms(1);
+					break;
+				}
+			if (r != -ECONNRESET || since_ms(start_ns) > 100)
+				fail_msg("loss %d, how %d: %d after %g ms", loss, how, r,
+					 since_ms(start_ns));
+			assert_int_equal(rbk_submit(ring), -ECONNRESET);
+			/* What was submitted before it was noticed may have completed. */
+			while (!rbk_peek_cqe(ring, &cqe))
+				rbk_cqe_seen(ring, cqe);
+			assert_int_equal(rbk_peek_cqe(ring, &cqe), -ECONNRESET);
+			assert_int_equal(rbk_ring_arm(ring), -ECONNRESET);
+			assert_int_equal(rbk_wait_cqe(ring, &cqe), -ECONNRESET);
+			rbk_ring_free(ring);
+			fixture_end(&fixture);
+		}
+}
+
+struct loss_argument {
+	struct fixture *fixture;
+	enum loss loss;
+	uint64_t at_ns;
+};
+
+static void *lose_later(void *data)
+{
+	struct loss_argument *argument = data;
+
+	sleep_ms(20);
+	argument->at_ns = client_now_ns();
+	if (argument->loss == LOSS_DISCONNECT)
+		client_lose(argument->fixture->rbk, -ECONNRESET);
+	else
+		lose(argument->fixture, argument->loss);
+	return NULL;
+}
+
+/* In the middle of a wait that spins or sleeps, with and without a time-out. */
+static void test_lost__while_waiting(void **state)
+{
+	for (int loss = 0; loss < LOSS_COUNT; loss++)
+		for (int how = 0; how < 4; how++) {
+			struct loss_argument argument;
+			struct fixture fixture;
+			struct rbk_ring *ring;
+			const struct rbk_cqe *cqe;
+			pthread_t thread;
+			double ms;
+			int r;
+
+			/* A broker that sets the word without a byte finds spinners only. */
+			if (loss == LOSS_CLOSED && how < 2)
+				continue;
+			fixture_begin_connected(&fixture, NULL);
+			argument = (struct loss_argument){&fixture, (enum loss)loss, 0};
+			ring = ring_make(&fixture, 4);
+			rbk_ring_set_spin_ns(ring, how < 2 ? 0 : UINT64_MAX);
+			fake_broker_pause(fixture.fake, true);
+			submit_nops(ring, 1, 0);
+			pthread_create(&thread, NULL, lose_later, &argument);
+			r = how % 2 ? rbk_wait_cqe_timeout(ring, &cqe, 2000000000)
+				    : rbk_wait_cqe(ring, &cqe);
+			pthread_join(thread, NULL);
+			ms = since_ms(argument.at_ns);
+			if (r != -ECONNRESET || ms > 100)
+				fail_msg("loss %d, how %d: %d after %g ms", loss, how, r, ms);
+			rbk_ring_free(ring);
+			fixture_end(&fixture);
+		}
+}
+
+/* A broker in a process of its own that is killed with SIGKILL. */
+static void test_lost__sigkill(void **state)
+{
+	struct fixture fixture = {.n_fds = count_fds()};
+	struct rbk_options options = {.size = sizeof(options)};
+	char path[128];
+	struct rbk_ring *ring;
+	const struct rbk_cqe *cqe;
+	uint64_t start_ns;
+	int pipe_fds[2];
+	pid_t pid;
+
+	assert_int_equal(pipe(pipe_fds), 0);
+	pid = fork();
+	if (pid == 0) {
+		struct fake_broker *fake = fake_broker_new(NULL);
+
+		if (write(pipe_fds[1], fake_broker_path(fake), sizeof(path)) < 0)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(pipe_fds[0], path, sizeof(path)), sizeof(path));
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+	options.socket_path = path;
+	assert_int_equal(rbk_connect(&options, &fixture.rbk, NULL), 0);
+	ring = ring_make(&fixture, 4);
+	submit_nops(ring, 1, 0);
+	expect_nops(ring, 1, 0);
+	start_ns = client_now_ns();
+	kill(pid, SIGKILL);
+	assert_int_equal(rbk_wait_cqe(ring, &cqe), -ECONNRESET);
+	assert_true(since_ms(start_ns) < 100);
+	waitpid(pid, NULL, 0);
+	unlink(path);
+	*strrchr(path, '/') = '\0';
+	rmdir(path);
+	rbk_ring_free(ring);
+	rbk_disconnect(fixture.rbk);
+	assert_int_equal(count_fds(), fixture.n_fds);
+}
+
+static void test_lost__impossible_indices(void **state)
+{
+	for (int how = 0; how < 3; how++) {
+		struct fixture fixture;
+		struct rbk_ring *ring;
+		const struct rbk_cqe *cqe;
+
+		fixture_begin_connected(&fixture, NULL);
+		ring = ring_make(&fixture, 4);
+		fake_broker_pause(fixture.fake, true);
+		if (how == 0) {
+			fake_broker_spoil_rings(fixture.fake, 5, 0);
+			assert_int_equal(rbk_peek_cqe(ring, &cqe), -EPROTO);
+			assert_int_equal(rbk_cq_ready(ring), 0);
+		} else if (how == 1) {
+			fake_broker_spoil_rings(fixture.fake, UINT32_MAX, 0);
+			assert_int_equal(rbk_wait_cqe(ring, &cqe), -EPROTO);
+		} else {
+			submit_nops(ring, 4, 0);
+			fake_broker_spoil_rings(fixture.fake, 0, 5);
+			assert_null(rbk_get_sqe(ring));
+			assert_int_equal(rbk_sq_space_left(ring), 0);
+		}
+		assert_int_equal(rbk_submit(ring), -EPROTO);
+		assert_int_equal(rbk_wait_cqe(ring, &cqe), -EPROTO);
+		rbk_ring_free(ring);
+		fixture_end(&fixture);
+	}
+}
+
+/* ---- Threads ---- */
+
+struct worker {
+	struct rbk *rbk;
+	unsigned int number;
+	bool failed;
+};
+
+static void *work(void *data)
+{
+	struct worker *worker = data;
+	uint64_t first = (uint64_t)worker->number << 32;
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+
+	if (rbk_ring_new(worker->rbk, 32, &ring, NULL)) {
+		worker->failed = true;
+		return NULL;
+	}
+	for (uint64_t i = 0; i < 500 && !worker->failed; i++) {
+		unsigned int batch = (unsigned int)(i % 32 + 1);
+
+		for (unsigned int k = 0; k < batch; k++) {
+			struct rbk_sqe *sqe = rbk_get_sqe(ring);
+
+			rbk_prep_nop(sqe);
+			rbk_sqe_set_data64(sqe, first + i + k);
+		}
+		if (rbk_submit(ring) != (int)batch)
+			worker->failed = true;
+		for (unsigned int k = 0; k < batch && !worker->failed; k++) {
+			if (rbk_wait_cqe(ring, &cqe) || cqe->user_data != first + i + k)
+				worker->failed = true;
+			else
+				rbk_cqe_seen(ring, cqe);
+		}
+	}
+	rbk_ring_free(ring);
+	return NULL;
+}
+
+static void test_ring__threads(void **state)
+{
+	struct worker workers[4];
+	struct fixture fixture;
+	pthread_t threads[4];
+
+	fixture_begin_connected(&fixture, NULL);
+	for (unsigned int i = 0; i < 4; i++) {
+		workers[i] = (struct worker){fixture.rbk, i, false};
+		pthread_create(&threads[i], NULL, work, &workers[i]);
+	}
+	for (int i = 0; i < 4; i++) {
+		pthread_join(threads[i], NULL);
+		assert_false(workers[i].failed);
+	}
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	fixture_end(&fixture);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_prep__overwrites_everything),
+		cmocka_unit_test(test_ring__sizes),
+		cmocka_unit_test(test_ring__wrap_around),
+		cmocka_unit_test(test_ring__full),
+		cmocka_unit_test(test_ring__room_wakes_broker),
+		cmocka_unit_test(test_ring__many),
+		cmocka_unit_test(test_wait__sleeps),
+		cmocka_unit_test(test_wait__several),
+		cmocka_unit_test(test_wait__time_out),
+		cmocka_unit_test(test_wait__interrupted),
+		cmocka_unit_test(test_submit__wakes_once),
+		cmocka_unit_test(test_arm__epoll),
+		cmocka_unit_test(test_lost__before),
+		cmocka_unit_test(test_lost__while_waiting),
+		cmocka_unit_test(test_lost__sigkill),
+		cmocka_unit_test(test_lost__impossible_indices),
+		cmocka_unit_test(test_ring__threads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
