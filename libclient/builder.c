@@ -139,17 +139,18 @@ static unsigned int element_bytes(enum rbk_dtype dtype)
 }
 
 /* Fills in the shape and the size. Return: false after a mistake. */
-static bool tensor_set_shape(struct rbk_builder *builder, struct builder_tensor *tensor, int rank,
-			     const uint32_t *dims)
+static bool tensor_set_shape(struct rbk_builder *builder, struct builder_tensor *tensor,
+			     enum rbk_dtype dtype, int rank, const uint32_t *dims)
 {
-	unsigned int n_bytes = element_bytes((enum rbk_dtype)tensor->dtype);
+	unsigned int n_bytes = element_bytes(dtype);
 	bool may_infer = tensor->kind == RBK_TENSOR_OUTPUT || tensor->kind == RBK_TENSOR_SCRATCH;
 
 	if (n_bytes == 0) {
 		builder_fail(builder, -EINVAL, "tensor \"%s\": there is no element type %u",
-			     tensor->name, tensor->dtype);
+			     tensor->name, (unsigned int)dtype);
 		return false;
 	}
+	tensor->dtype = (uint8_t)dtype;
 	if (rank == RBK_RANK_INFERRED && may_infer) {
 		tensor->inferred = true;
 		return true;
@@ -228,9 +229,7 @@ static unsigned int add_tensor(struct rbk_builder *builder, enum rbk_tensor_kind
 			     name, RBK_MAX_REFS);
 		return RBK_TENSOR_NONE;
 	}
-	/* Kept in a byte: what does not fit one is no element type. */
-	tensor.dtype = (unsigned int)dtype <= UINT8_MAX ? (uint8_t)dtype : 0;
-	if (!tensor_set_shape(builder, &tensor, rank, dims))
+	if (!tensor_set_shape(builder, &tensor, dtype, rank, dims))
 		return RBK_TENSOR_NONE;
 
 	place = array_add(builder, &builder->tensors, 1, sizeof(*place));

@@ -292,7 +292,7 @@ void rbk_builder_pin_device(struct rbk_builder *builder, unsigned int device);
  * has RBK_DIM_COUNT). May take long: devices compile and pack. The builder stays the caller's.
  * Return: 0 and the plan, owned by the caller;
  *   -EINVAL  the description is impossible; the sentence names node, tensor and what was expected
- *   -E2BIG   the description is larger than 16 MiB
+ *   -E2BIG   the description is larger than 2 MiB
  *   -EDQUOT  above the broker's limit
  *   or the above. Any thread, as long as no other one uses the builder.
  */
