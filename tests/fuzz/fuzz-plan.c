@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fuzzing plan_new()
+ *
+ * The input is a description. What is refused must be refused with a sentence; what is accepted
+ * must be a plan as plan/plan.h promises it, which is checked here field by field, and small ones
+ * are run by the plain reference, whose reads and writes the sanitizer watches.
+ */
+#undef NDEBUG /* assertions are the point of this file */
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/executor.h"
+#include "reference/reference.h"
+
+/* Above these a plan is checked, but not run. */
+#define MAX_RUN_WORK  (1u << 14)
+#define MAX_RUN_BYTES (1u << 16)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+/* Arena 1 has memory; arena 2 is not immutable; there are no others. */
+static struct exec_arena arena;
+
+static struct exec_arena *find_arena(void *context, uint16_t arena_id, const char **ret_why)
+{
+	if (!arena.base)
+		reference_arena_init(&arena, 1 << 16, 1);
+	if (arena_id == 1)
+		return &arena;
+	*ret_why = arena_id == 2 ? "arena 2 is not sealed against writing" : "no such arena";
+	return NULL;
+}
+
+static void check_shape(const struct plan *plan, const struct shape *shape)
+{
+	assert(shape->rank <= RBK_MAX_RANK);
+	assert(!shape->dynamic || (shape->rank > 0 && shape->dims[0] == plan->max_count));
+	for (unsigned int i = 0; i < shape->rank; i++)
+		assert(shape->dims[i] >= 1 && shape->dims[i] <= INT32_MAX);
+}
+
+static void check_tensor(const struct plan *plan, const struct tensor *tensor)
+{
+	uint64_t elem = tensor->dtype == RBK_DTYPE_F32 ? 4 : 8, max;
+
+	assert(tensor->name[0] && strnlen(tensor->name, RBK_NAME_BYTES) < RBK_NAME_BYTES);
+	assert(tensor->kind < RBK_TENSOR_KIND_COUNT);
+	assert(tensor->dtype == RBK_DTYPE_F32 || tensor->dtype == RBK_DTYPE_I64);
+	check_shape(plan, &tensor->shape);
+	max = elem * shape_elems(&tensor->shape, plan->max_count);
+	assert(max == tensor->max_bytes && max >= elem && max <= PLAN_MAX_BYTES);
+	assert(tensor_bytes(tensor, plan->max_count) == max);
+	assert(tensor_bytes(tensor, 1) == elem * shape_elems(&tensor->shape, 1));
+	assert((tensor->fixed_bytes == 0) == tensor->shape.dynamic);
+	assert((tensor->row_bytes != 0) == tensor->shape.dynamic);
+	if (tensor->kind == RBK_TENSOR_SCRATCH) {
+		assert(tensor->scratch_offset % PLAN_SCRATCH_ALIGN == 0);
+		assert(tensor->scratch_offset + max <= plan->scratch_bytes);
+	} else if (tensor->kind == RBK_TENSOR_CONSTANT) {
+		const struct plan_constant *constant = &plan->constants[tensor->constant];
+
+		assert(tensor->constant < plan->n_constants);
+		assert(&plan->tensors[constant->tensor] == tensor);
+		assert(constant->arena == &arena && constant->offset % RBK_REF_ALIGN == 0);
+		assert(constant->bytes == max && constant->offset + max <= arena.bytes);
+	} else {
+		const struct plan_binding *binding = &plan->bindings[tensor->binding];
+
+		assert(tensor->binding < plan->n_bindings);
+		assert(&plan->tensors[binding->tensor] == tensor);
+		assert(binding->fixed_bytes == tensor->fixed_bytes);
+		assert(binding->row_bytes == tensor->row_bytes);
+		assert(binding->written == (tensor->kind != RBK_TENSOR_INPUT));
+	}
+}
+
+static void check_node(const struct plan *plan, unsigned int index, unsigned int *writers)
+{
+	const struct node *node = &plan->nodes[index];
+	unsigned int n_in = 0, n_out = 0;
+
+	assert(node->op && op_by_kind(node->op->kind) == node->op);
+	assert(node->n_in >= node->op->min_in && node->n_in <= node->op->max_in);
+	assert(node->n_out >= node->op->min_out && node->n_out <= node->op->max_out);
+	for (unsigned int i = 0; i < OP_MAX_INPUTS; i++) {
+		uint16_t t = node->in[i];
+
+		if (t == PLAN_NO_TENSOR)
+			continue;
+		n_in = i + 1;
+		assert(t < plan->n_tensors);
+		assert((plan->tensors[t].kind != RBK_TENSOR_OUTPUT &&
+			plan->tensors[t].kind != RBK_TENSOR_SCRATCH) ||
+		       writers[t]);
+	}
+	for (unsigned int i = 0; i < OP_MAX_OUTPUTS; i++) {
+		uint16_t t = node->out[i];
+
+		if (t == PLAN_NO_TENSOR)
+			continue;
+		n_out = i + 1;
+		assert(t < plan->n_tensors && !writers[t]);
+		assert(plan->tensors[t].kind != RBK_TENSOR_INPUT);
+		assert(plan->tensors[t].kind != RBK_TENSOR_CONSTANT);
+		writers[t] = index + 1;
+	}
+	assert(n_in == node->n_in && n_out == node->n_out);
+}
+
+/* Scratch tensors that overlap in the block must not overlap in time. */
+static void check_layout(const struct plan *plan, const unsigned int *writers,
+			 const unsigned int *last)
+{
+	for (unsigned int i = 0; i < plan->n_tensors; i++) {
+		const struct tensor *a = &plan->tensors[i];
+
+		for (unsigned int j = 0; a->kind == RBK_TENSOR_SCRATCH && j < i; j++) {
+			const struct tensor *b = &plan->tensors[j];
+
+			if (b->kind == RBK_TENSOR_SCRATCH &&
+			    a->scratch_offset < b->scratch_offset + b->max_bytes &&
+			    b->scratch_offset < a->scratch_offset + a->max_bytes)
+				assert(last[i] < writers[j] || last[j] < writers[i]);
+		}
+	}
+}
+
+static void check_plan(const struct plan *plan)
+{
+	unsigned int *writers = calloc(plan->n_tensors, sizeof(*writers));
+	unsigned int *last = calloc(plan->n_tensors, sizeof(*last));
+	uint64_t fixed = 0, row = 0;
+
+	assert(writers && last && plan->n_nodes >= 1 && plan->max_count >= 1);
+	assert(plan->n_bindings >= 1 && plan->n_bindings <= RBK_MAX_REFS);
+	assert(!plan->pinned || plan->pinned_device < RBK_MAX_DEVICES);
+	for (unsigned int i = 0; i < plan->n_tensors; i++) {
+		check_tensor(plan, &plan->tensors[i]);
+		if (plan->tensors[i].kind != RBK_TENSOR_SCRATCH) {
+			fixed += plan->tensors[i].fixed_bytes;
+			row += plan->tensors[i].row_bytes;
+		}
+	}
+	assert(plan->touched_fixed == fixed && plan->touched_row == row);
+	for (unsigned int i = 0; i < plan->n_nodes; i++) {
+		const struct node *node = &plan->nodes[i];
+
+		check_node(plan, i, writers);
+		for (unsigned int j = 0; j < node->n_in; j++) {
+			if (node->in[j] != PLAN_NO_TENSOR)
+				last[node->in[j]] = i + 1;
+		}
+		for (unsigned int j = 0; j < node->n_out; j++) {
+			if (node->out[j] != PLAN_NO_TENSOR)
+				last[node->out[j]] = i + 1;
+		}
+	}
+	for (unsigned int i = 0; i < plan->n_tensors; i++)
+		assert(writers[i] || (plan->tensors[i].kind != RBK_TENSOR_OUTPUT &&
+				      plan->tensors[i].kind != RBK_TENSOR_SCRATCH));
+	check_layout(plan, writers, last);
+	assert(plan_flops(plan, plan->max_count) >= plan_flops(plan, 1));
+	free(writers);
+	free(last);
+}
+
+static void run_plan(const struct plan *plan, uint32_t count)
+{
+	struct reference_buffers buffers;
+	uint64_t bytes = plan_touched_bytes(plan, count);
+
+	for (unsigned int i = 0; i < plan->n_tensors; i++) {
+		if (plan->tensors[i].kind == RBK_TENSOR_SCRATCH)
+			bytes += tensor_bytes(&plan->tensors[i], count);
+	}
+	if (bytes > MAX_RUN_BYTES || plan_flops(plan, count) > MAX_RUN_WORK)
+		return;
+	reference_buffers_init(&buffers, plan, count, 1);
+	reference_run(plan, count, buffers.bindings);
+	reference_buffers_deinit(&buffers);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	struct plan_arena_lookup lookup = {.find = find_arena};
+	char message[PLAN_MESSAGE_BYTES];
+	struct plan *plan = NULL;
+	void *aligned;
+	int r;
+
+	/* The parser asks for 8-byte alignment; engines do not promise it. */
+	aligned = malloc(bytes ? bytes : 1);
+	assert(aligned);
+	if (bytes)
+		memcpy(aligned, data, bytes);
+	memset(message, 0xff, sizeof(message));
+	r = plan_new(aligned, bytes, &lookup, message, &plan);
+	free(aligned);
+	if (r) {
+		size_t n = strnlen(message, sizeof(message));
+
+		assert(r == PLAN_E_INVALID && !plan && n > 0 && n < sizeof(message));
+		for (size_t i = 0; i < n; i++)
+			assert(message[i] >= 0x20 && message[i] <= 0x7e);
+		return 0;
+	}
+	check_plan(plan);
+	run_plan(plan, 1);
+	run_plan(plan, plan->max_count);
+	plan_free(plan);
+	return 0;
+}

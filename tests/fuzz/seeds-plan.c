@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Writes the seeds of corpus/plan: one description for each operator and a few graphs
+ *
+ *	seeds-plan DIRECTORY
+ *
+ * To be run again when shm/plan-wire.h changes.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support/one-op.h"
+
+static const char *directory;
+
+static void save(const char *name, struct describe *describe)
+{
+	char path[4096];
+	size_t bytes;
+	void *desc = describe_finish(describe, &bytes);
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	file = fopen(path, "wb");
+	if (!file || fwrite(desc, 1, bytes, file) != bytes || fclose(file)) {
+		perror(path);
+		exit(1);
+	}
+	free(desc);
+}
+
+/* Constants, scratch, three operators, three bindings. */
+static struct describe *neighbours(void)
+{
+	struct describe *d = describe_new("neighbours", 16);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 8));
+	describe_constant(d, "b", RBK_REF(1, 0), DESCRIBE_DIMS(8, 12));
+	describe_constant(d, "norms", RBK_REF(1, 4096), DESCRIBE_DIMS(12));
+	describe_scratch(d, "products");
+	describe_scratch(d, "scores");
+	describe_output(d, "values", DESCRIBE_DIMS(DESCRIBE_COUNT, 5));
+	describe_inferred(d, "indices", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
+	describe_node(d, "MatMul", "multiply", "x,b", "products");
+	describe_node(d, "Add", "subtract", "products,norms", "scores");
+	describe_node(d, "TopK", "select", "scores", "values,indices");
+	describe_attr_int(d, "k", 5);
+	return d;
+}
+
+/* A state between its old and its new value. */
+static struct describe *accumulate(void)
+{
+	struct describe *d = describe_new("accumulate", 4);
+
+	describe_state(d, "s", DESCRIBE_DIMS(DESCRIBE_COUNT, 3));
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 3));
+	describe_output(d, "old", DESCRIBE_DIMS(DESCRIBE_COUNT, 3));
+	describe_output(d, "new", DESCRIBE_DIMS(DESCRIBE_COUNT, 3));
+	describe_node(d, "Relu", "before", "s", "old");
+	describe_node(d, "Add", "update", "s,x", "s");
+	describe_node(d, "Softmax", "after", "s", "new");
+	describe_pin(d, 1);
+	return d;
+}
+
+/* Scratch tensors that share memory. */
+static struct describe *chain(void)
+{
+	struct describe *d = describe_new("chain", 1);
+	char from[16] = "x", to[16];
+
+	describe_input(d, "x", DESCRIBE_DIMS(4, 4));
+	for (unsigned int i = 0; i < 8; i++) {
+		snprintf(to, sizeof(to), "t%u", i);
+		describe_scratch(d, to);
+		describe_node(d, i % 3 ? "Relu" : "Transpose", "", from, to);
+		snprintf(from, sizeof(from), "t%u", i);
+	}
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "MatMul", "last", "t6,t7", "y");
+	return d;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 2) {
+		fprintf(stderr, "usage: %s DIRECTORY\n", argv[0]);
+		return 2;
+	}
+	directory = argv[1];
+	save("neighbours", neighbours());
+	save("accumulate", accumulate());
+	save("chain", chain());
+	save("matmul", one_op("MatMul", "[count,1,2,3] [5,3,4]", ""));
+	save("matmul-vector", one_op("MatMul", "[3] [2,3,4]", ""));
+	save("gemm", one_op("Gemm", "[3,2] [4,3] [2,1]", "alpha=0.5 beta=2.0 transA=1 transB=1"));
+	save("mul", one_op("Mul", "[count,1,4] [3,1]", ""));
+	save("softmax", one_op("Softmax", "[count,4,2]", "axis=-2"));
+	save("reduce-sum", one_op("ReduceSum", "[count,4,2]", "axes=[0,-1] keepdims=0"));
+	save("reduce-noop", one_op("ReduceSum", "[4,2]", "noop_with_empty_axes=1"));
+	save("transpose", one_op("Transpose", "[count,3,2,4]", "perm=[0,3,1,2]"));
+	save("conv", one_op("Conv", "[2,4,5,6] [6,2,3,2] [6]",
+			    "group=2 pads=[1,0,1,1] strides=[2,1] dilations=[1,2] "
+			    "kernel_shape=[3,2]"));
+	save("conv-1d", one_op("Conv", "[count,2,9] [3,2,3]", "auto_pad=SAME_UPPER strides=[2]"));
+	save("max-pool", one_op("MaxPool", "[count,2,7,7]",
+				"kernel_shape=[2,3] strides=[2,2] ceil_mode=1 storage_order=0"));
+	save("max-pool-1d", one_op("MaxPool", "[1,2,7]", "kernel_shape=[3] auto_pad=VALID"));
+	save("top-k", one_op("TopK", "[count,6,3]", "k=2 axis=1 largest=0 sorted=0"));
+	return 0;
+}
