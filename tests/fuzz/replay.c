@@ -136,7 +136,7 @@ static void edit(const struct corpus *corpus, uint8_t *data, size_t *bytes, size
 	size_t at = *bytes ? random_below(*bytes) : 0, width, n;
 	uint64_t value = 0;
 
-	switch (*bytes ? random_below(16) : 15) {
+	switch (*bytes ? random_below(32) : 31) {
 	case 0: /* cut the end off */
 		*bytes = at;
 		return;
@@ -170,7 +170,7 @@ static void edit(const struct corpus *corpus, uint8_t *data, size_t *bytes, size
 	case 7: /* any byte */
 		data[at] = (uint8_t)random_below(256);
 		return;
-	case 15: /* append */
+	case 31: /* append */
 		if (*bytes < capacity)
 			data[(*bytes)++] = (uint8_t)random_below(256);
 		return;
@@ -226,7 +226,8 @@ int main(int argc, char **argv)
 		size_t bytes = input->bytes;
 
 		memcpy(data, input->data, bytes);
-		for (uint64_t n_edits = 1 + random_below(MAX_EDITS); n_edits > 0; n_edits--)
+		for (uint64_t n_edits = 1 + random_below(2) * random_below(MAX_EDITS); n_edits > 0;
+		     n_edits--)
 			edit(&corpus, data, &bytes, MAX_BYTES);
 		run(data, bytes);
 	}
