@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Installs into a folder, builds the README's program against that, and runs it with that brokerd.
+
+    installed.py BUILD FIRST_PROGRAM CC...
+
+Also looks at what is installed, and that the library exports its own names only. Exit status 77
+where pkg-config is missing.
+"""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+EXPECTED = '0 11 22 33 on device 0\n'
+
+
+def run(command, **options):
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,
+                            check=False, **options)
+    output = result.stdout.decode(errors='replace')
+    if result.returncode:
+        print(f'{" ".join(command)}: status {result.returncode}\n{output}')
+        sys.exit(1)
+    return output
+
+
+def installed_files(top):
+    return {os.path.relpath(os.path.join(folder, name), top): os.path.join(folder, name)
+            for folder, _, names in os.walk(top) for name in names}
+
+
+def find(files, end):
+    found = [path for name, path in files.items() if name.endswith(end)]
+    if not found:
+        print(f'{end} is not installed; there are: {" ".join(sorted(files))}')
+        sys.exit(1)
+    return found[0]
+
+
+def wait_for(path, process):
+    for _ in range(500):
+        if os.path.exists(path):
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.02)
+    print('brokerd does not listen')
+    sys.exit(1)
+
+
+def main():
+    build, program, compiler = sys.argv[1], sys.argv[2], sys.argv[3:]
+    if not shutil.which('pkg-config'):
+        print('pkg-config is not installed')
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as top:
+        run(['meson', 'install', '-C', build, '--no-rebuild', '--destdir', top])
+        files = installed_files(top)
+        library = find(files, '/libringbroker.so.0')
+        brokerd = find(files, 'bin/brokerd')
+        for name in ('/ringbroker.h', '/ringbroker/abi.h', '/libringbroker.so'):
+            find(files, name)
+
+        exported = {line.split()[-1].split('@')[0] for line in
+                    run(['nm', '-D', '--defined-only', library]).splitlines()}
+        foreign = sorted(name for name in exported if not name.startswith(('rbk_', 'RINGBROKER_')))
+        if foreign or 'rbk_connect' not in exported:
+            print(f'{len(exported)} symbols are exported, which are not ours: {foreign}')
+            sys.exit(1)
+
+        env = dict(os.environ, PKG_CONFIG_SYSROOT_DIR=top, LC_ALL='C',
+                   PKG_CONFIG_PATH=os.path.dirname(find(files, '/ringbroker.pc')),
+                   LD_LIBRARY_PATH=os.path.dirname(library), RINGBROKER_SOCKET=f'{top}/socket')
+        flags = run(['pkg-config', '--cflags', '--libs', 'ringbroker'], env=env).split()
+        shutil.copy(program, f'{top}/first-program.c')
+        run([*compiler, '-std=c17', '-Wall', '-Wextra', '-Werror', 'first-program.c', '-o', 'first',
+             *flags], cwd=top, env=env)
+
+        # Without a broker: one line, no hang.
+        result = subprocess.run([f'{top}/first'], env=env, timeout=20, check=False,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if result.returncode == 0 or result.stderr.count(b'\n') != 1 or result.stdout:
+            print(f'without a broker: status {result.returncode}, {result.stderr}')
+            sys.exit(1)
+
+        with open(f'{top}/log', 'wb') as log:
+            broker = subprocess.Popen([brokerd, '--gpu=none', '--cache=none'], env=env, stderr=log)
+            try:
+                wait_for(f'{top}/socket', broker)
+                output = run([f'{top}/first'], env=env)
+            finally:
+                broker.send_signal(signal.SIGTERM)
+                try:
+                    status = broker.wait(20)
+                except subprocess.TimeoutExpired:
+                    broker.kill()
+                    status = 'killed: it did not stop'
+        with open(f'{top}/log', encoding='utf-8') as log:
+            print(log.read(), end='')
+        print(output, end='')
+        if output != EXPECTED or status != 0:
+            print(f'expected {EXPECTED!r}, and brokerd to end with 0: {status}')
+            sys.exit(1)
+        if os.path.exists(f'{top}/socket'):
+            print('brokerd left its socket behind')
+            sys.exit(1)
+
+
+if __name__ == '__main__':
+    main()
