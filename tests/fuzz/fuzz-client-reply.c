@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fuzzing client_reply_check()
+ *
+ * The input is a byte that says what was asked, a byte with the number of descriptors, and what
+ * the broker answered. What is refused must be refused with a sentence; what is accepted must be
+ * safe to use as the library uses it: strings end, areas hold their entries, numbers are in range.
+ */
+#undef NDEBUG /* assertions are the point of this file */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "libclient/private.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static void check_ring(const struct rbk_wire_ring *ring)
+{
+	assert(ring->n_entries >= 1 && ring->n_entries <= RBK_MAX_RING_ENTRIES);
+	assert((ring->n_entries & (ring->n_entries - 1)) == 0);
+	assert(ring->sq_bytes >= RBK_SQ_AREA_BYTES(ring->n_entries));
+	assert(ring->cq_bytes >= RBK_CQ_AREA_BYTES(ring->n_entries));
+	/* No more than the largest ring and a page: mapping it cannot take everything. */
+	assert(ring->sq_bytes < 8u << 20 && ring->cq_bytes < 8u << 20);
+}
+
+static void check_devices(const struct rbk_wire_devices *devices)
+{
+	assert(devices->n_devices <= RBK_MAX_DEVICES);
+	for (uint32_t i = 0; i < devices->n_devices; i++) {
+		const struct rbk_wire_device *device = &devices->devices[i];
+
+		assert(strnlen(device->name, sizeof(device->name)) < sizeof(device->name));
+		assert(strnlen(device->driver, sizeof(device->driver)) < sizeof(device->driver));
+		assert(strnlen(device->paths, sizeof(device->paths)) < sizeof(device->paths));
+	}
+}
+
+static size_t yes_bytes(uint32_t type)
+{
+	switch (type) {
+	case RBK_WIRE_HELLO:
+		return sizeof(struct rbk_wire_welcome);
+	case RBK_WIRE_RING_ADD:
+		return sizeof(struct rbk_wire_ring);
+	case RBK_WIRE_ARENA_ADD:
+		return sizeof(struct rbk_wire_id_reply);
+	case RBK_WIRE_PLAN_ADD:
+		return sizeof(struct rbk_wire_plan);
+	case RBK_WIRE_DEVICES:
+		return sizeof(struct rbk_wire_devices);
+	case RBK_WIRE_STATS:
+		return sizeof(struct rbk_wire_stats);
+	default:
+		return sizeof(struct rbk_wire_reply);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	struct rbk_error error = {""};
+	union client_reply reply;
+	unsigned int n_fds;
+	uint32_t type;
+	int r;
+
+	if (bytes < 2 || bytes - 2 > sizeof(reply))
+		return 0;
+	type = data[0];
+	n_fds = data[1];
+	bytes -= 2;
+	/* What was not received is poison, so that looking at it makes a difference. */
+	memset(&reply, 0xa5, sizeof(reply));
+	memcpy(&reply, data + 2, bytes);
+
+	r = client_reply_check(&reply, bytes, n_fds, type, &error);
+	assert(client_reply_check(&reply, bytes, n_fds, type, NULL) == r);
+	if (r) {
+		assert(r == -EPROTO);
+		assert(error.text[0]);
+		return 0;
+	}
+	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_STATS && reply.head.type == type);
+	assert(strnlen(reply.head.text, sizeof(reply.head.text)) < sizeof(reply.head.text));
+	assert(reply.head.res <= 0 && reply.head.res >= -4095);
+	if (reply.head.res) {
+		assert(n_fds == 0);
+		assert(bytes == sizeof(reply.head) || bytes == yes_bytes(type));
+		return 0;
+	}
+	assert(n_fds == (type == RBK_WIRE_RING_ADD ? 3 : 0));
+	assert(bytes == yes_bytes(type));
+	if (type == RBK_WIRE_RING_ADD)
+		check_ring(&reply.ring);
+	if (type == RBK_WIRE_DEVICES)
+		check_devices(&reply.devices);
+	if (type == RBK_WIRE_ARENA_ADD)
+		assert(RBK_REF(reply.id.id, 0) != RBK_REF_INVALID && reply.id.id <= UINT16_MAX);
+	if (type == RBK_WIRE_HELLO)
+		assert(reply.welcome.abi_major == RBK_ABI_MAJOR);
+	return 0;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Writes the seeds of corpus/client-reply: a yes to each request, a long and a short no
+ *
+ *	seeds-client-reply DIRECTORY
+ *
+ * To be run again when shm/wire.h changes.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/private.h"
+
+static const char *directory;
+
+static void save(const char *name, uint8_t n_fds, const void *reply, size_t bytes)
+{
+	uint8_t head[2] = {(uint8_t)((const struct rbk_wire_reply *)reply)->type, n_fds};
+	char path[4096];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	file = fopen(path, "wb");
+	if (!file || fwrite(head, 1, 2, file) != 2 || fwrite(reply, 1, bytes, file) != bytes ||
+	    fclose(file)) {
+		perror(path);
+		exit(1);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct rbk_wire_welcome welcome = {.reply.type = RBK_WIRE_HELLO,
+					   .abi_major = RBK_ABI_MAJOR,
+					   .n_devices = 2,
+					   .max_ring_entries = RBK_MAX_RING_ENTRIES,
+					   .broker = "brokerd"};
+	struct rbk_wire_ring ring = {.reply.type = RBK_WIRE_RING_ADD,
+				     .id = 1,
+				     .n_entries = 64,
+				     .sq_bytes = 8192,
+				     .cq_bytes = 4096};
+	struct rbk_wire_reply removed = {.type = RBK_WIRE_RING_REMOVE};
+	struct rbk_wire_id_reply arena = {.reply.type = RBK_WIRE_ARENA_ADD, .id = 3};
+	struct rbk_wire_plan plan = {.reply.type = RBK_WIRE_PLAN_ADD, .id = 1, .devices = 3};
+	struct rbk_wire_devices devices = {
+		.reply.type = RBK_WIRE_DEVICES,
+		.n_devices = 2,
+		.devices = {{.name = "AMD EPYC", .paths = "avx512"},
+			    {.index = 1, .kind = RBK_WIRE_DEVICE_GPU, .driver = "radv"}}};
+	struct rbk_wire_stats stats = {.reply.type = RBK_WIRE_STATS, .sessions = 1};
+
+	if (argc != 2) {
+		fprintf(stderr, "seeds-client-reply DIRECTORY\n");
+		return 2;
+	}
+	directory = argv[1];
+	save("welcome", 0, &welcome, sizeof(welcome));
+	save("ring", 3, &ring, sizeof(ring));
+	save("removed", 0, &removed, sizeof(removed));
+	save("arena", 0, &arena, sizeof(arena));
+	save("plan", 0, &plan, sizeof(plan));
+	save("devices", 0, &devices, sizeof(devices));
+	save("stats", 0, &stats, sizeof(stats));
+	plan.reply.res = -EINVAL;
+	strcpy(plan.reply.text, "node 3 (MatMul): inputs do not agree");
+	save("refused", 0, &plan, sizeof(plan));
+	removed.res = -EBUSY;
+	save("refused-short", 0, &removed, sizeof(removed));
+	return 0;
+}
