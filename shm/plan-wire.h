@@ -14,7 +14,8 @@
  *   uint16_t               [n_edges]       padded to a multiple of 8 bytes: tensor indices
  *   uint8_t                [blob_bytes]    attribute values, each 8-byte aligned
  *
- * The sum must be the description's length exactly. All numbers are little endian.
+ * The sum must be the description's length exactly. All numbers are little endian. Names are
+ * printable ASCII, NUL-terminated, and zeros from there on. Nodes may share edges and attributes.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -30,7 +31,7 @@ struct rbk_plan_header {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t flags;     /* RBK_PLAN_* */
-	uint32_t max_count; /* largest count of a task; 1 if no tensor is dynamic */
+	uint32_t max_count; /* largest count of a task, below 2^31; 1 if no tensor is dynamic */
 	uint16_t n_tensors;
 	uint16_t n_nodes;
 	uint32_t n_attrs;
@@ -50,7 +51,7 @@ struct rbk_plan_header {
  * Elements lie in C order without gaps. The names of one plan are distinct and not empty.
  */
 struct rbk_plan_tensor {
-	char name[RBK_NAME_BYTES];   /* NUL-terminated, printable ASCII */
+	char name[RBK_NAME_BYTES];   /* see above */
 	uint8_t kind;                /* enum rbk_tensor_kind */
 	uint8_t dtype;               /* enum rbk_dtype */
 	uint8_t rank;                /* 0..RBK_MAX_RANK */

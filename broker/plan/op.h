@@ -77,7 +77,13 @@ union op_params {
 		uint8_t perm[RBK_MAX_RANK];
 	} transpose;
 	struct {
-		/* A 1-D operator has kernel[0] = stride[0] = dilation[0] = 1 and no pads there. */
+		/*
+		 * A 1-D operator has kernel[0] = stride[0] = dilation[0] = 1 and no pads there.
+		 * Tap t of output o is at o * stride + t * dilation - pad_begin of the input; taps
+		 * outside count as 0 (Conv) or not at all (MaxPool, whose windows without any tap
+		 * inside give minus infinity). With ceil_mode windows may reach beyond pad_end.
+		 * (kernel - 1) * dilation + 1 and input + pad_begin + pad_end are below 2^31.
+		 */
 		uint32_t kernel[OP_MAX_SPATIAL];
 		uint32_t stride[OP_MAX_SPATIAL];
 		uint32_t dilation[OP_MAX_SPATIAL];

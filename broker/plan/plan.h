@@ -45,7 +45,7 @@ struct tensor {
 struct node {
 	const struct op *op;
 	char name[RBK_NAME_BYTES];
-	uint8_t n_in, n_out;
+	uint8_t n_in, n_out;        /* absent ones at the end are not counted */
 	uint16_t in[OP_MAX_INPUTS]; /* tensor index, or PLAN_NO_TENSOR where absent */
 	uint16_t out[OP_MAX_OUTPUTS];
 	union op_params params;

@@ -227,6 +227,30 @@ static void test_parse__edges(void **state)
 	EXPECT_DAMAGE(edges[7], 1, "the padding behind the edges");
 }
 
+/* 32 characters leave no room for the NUL. */
+static void test_parse__names_without_end(void **state)
+{
+	size_t bytes;
+	void *desc = make(&bytes);
+	struct describe_view view = describe_view(desc);
+
+	memset(view.nodes[1].op, 'x', RBK_NAME_BYTES);
+	expect_bytes_refused(desc, bytes, "node 1 \"best\" has no operator or one", NULL);
+	memset(view.nodes[1].name, 'x', RBK_NAME_BYTES);
+	expect_bytes_refused(desc, bytes, "the name of node 1", NULL);
+	memset(view.tensors[4].name, 'x', RBK_NAME_BYTES);
+	expect_bytes_refused(desc, bytes, "tensor 4 has no name or one", NULL);
+	memset(view.header->name, 'x', RBK_NAME_BYTES);
+	expect_bytes_refused(desc, bytes, "the plan's name", NULL);
+	free(desc);
+
+	desc = make(&bytes);
+	view = describe_view(desc);
+	memset(view.attrs[1].name, 'x', RBK_NAME_BYTES);
+	expect_bytes_refused(desc, bytes, "attribute 1 has no name or one", NULL);
+	free(desc);
+}
+
 /* A string attribute is shown only in a form that can be printed. */
 static void test_parse__unprintable_string(void **state)
 {
@@ -242,7 +266,7 @@ static void test_parse__unprintable_string(void **state)
 	expect_refuses("MaxPool", "[1,1,8]", "kernel_shape=[2] auto_pad=VALI", "\"VALI\"", NULL);
 }
 
-/* A thousand nodes that point at the same edges and attributes cost no more than they are. */
+/* Nodes may point at the same edges. */
 static void test_parse__shared_ranges(void **state)
 {
 	size_t bytes;
@@ -285,6 +309,7 @@ int main(void)
 		cmocka_unit_test(test_parse__attributes),
 		cmocka_unit_test(test_parse__attribute_overflow),
 		cmocka_unit_test(test_parse__edges),
+		cmocka_unit_test(test_parse__names_without_end),
 		cmocka_unit_test(test_parse__unprintable_string),
 		cmocka_unit_test(test_parse__shared_ranges),
 		cmocka_unit_test(test_parse__longest_names),

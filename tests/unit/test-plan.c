@@ -12,33 +12,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "fail-alloc.h"
 #include "plan/executor.h"
 #include "support/one-op.h"
-
-/* Allocation failure: --wrap=malloc and --wrap=calloc point here; see meson.build. */
-static int fail_after = -1; /* this many more allocations succeed; -1: all */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t n, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t n, size_t bytes);
-
-static bool allocation_fails(void)
-{
-	if (fail_after < 0)
-		return false;
-	return fail_after-- == 0;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-	return allocation_fails() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t n, size_t bytes)
-{
-	return allocation_fails() ? NULL : __real_calloc(n, bytes);
-}
 
 /* The nearest neighbours of x: -|b|^2/2 + x * b', then the k best. */
 static struct describe *describe_neighbours(void)
@@ -107,6 +83,62 @@ static void test_plan__neighbours(void **state)
 	assert_false(plan->data_independent);
 	assert_false(plan->has_state);
 	plan_free(plan);
+}
+
+/* Every operator takes float32 only, whichever of its inputs it is. */
+static void test_plan__int64_inputs(void **state)
+{
+	static const char *const nodes[OP_KIND_COUNT][3] = {
+		[OP_MATMUL] = {"[2,2] [2,2]"},
+		[OP_GEMM] = {"[2,2] [2,2] [2]"},
+		[OP_ADD] = {"[2] [2]"},
+		[OP_MUL] = {"[2] [2]"},
+		[OP_RELU] = {"[2]"},
+		[OP_SOFTMAX] = {"[2]"},
+		[OP_REDUCE_SUM] = {"[2]"},
+		[OP_TRANSPOSE] = {"[2]"},
+		[OP_CONV] = {"[1,1,2] [1,1,1] [1]"},
+		[OP_MAX_POOL] = {"[1,1,2]", "kernel_shape=[1]"},
+		[OP_TOP_K] = {"[2]", "k=1"},
+	};
+
+	for (unsigned int kind = 0; kind < OP_KIND_COUNT; kind++) {
+		const struct op *op = op_by_kind((enum op_kind)kind);
+		const char *attrs = nodes[kind][1] ? nodes[kind][1] : "";
+		size_t bytes;
+
+		plan_free(expect_plan(one_op(op->name, nodes[kind][0], attrs)));
+		for (unsigned int i = 0; i < op->max_in; i++) {
+			void *desc =
+				describe_finish(one_op(op->name, nodes[kind][0], attrs), &bytes);
+			char words[64];
+
+			describe_view(desc).tensors[i].dtype = RBK_DTYPE_I64;
+			snprintf(words, sizeof(words), "input \"%c\" is int64, expected float32",
+				 'a' + (char)i);
+			expect_bytes_refused(desc, bytes, op->name, words, NULL);
+			free(desc);
+		}
+	}
+}
+
+/* Absent in the middle and everywhere. */
+static void test_plan__absent(void **state)
+{
+	struct describe *d;
+
+	expect_refuses("Gemm", "[2,2] - [2]", "", "input 1 is absent, but required", NULL);
+	expect_refuses("Gemm", "- - -", "", "0 inputs, expected at least 2", NULL);
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(2));
+	describe_output(d, "y", DESCRIBE_DIMS(2));
+	describe_node(d, "Relu", "", "x", "-");
+	expect_refused(d, "node 0 (Relu): 0 outputs, expected at least 1", NULL);
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(2));
+	describe_output(d, "y", DESCRIBE_DIMS(2));
+	describe_node(d, "Relu", "", "", "");
+	expect_refused(d, "node 0 (Relu): 0 inputs", NULL);
 }
 
 static void test_plan__free_null(void **state)
@@ -510,23 +542,24 @@ static void test_plan__largest(void **state)
 static void test_plan__allocation_failure(void **state)
 {
 	char message[PLAN_MESSAGE_BYTES];
+	void *desc;
 	struct plan *plan = NULL;
+	unsigned int n;
 	size_t bytes;
-	void *desc = describe_finish(describe_neighbours(), &bytes);
-	int n, r = -ENOMEM;
+	int r;
 
-	for (n = 0; r; n++) {
-		assert_in_range(n, 0, 100);
-		fail_after = n;
+	desc = describe_finish(describe_neighbours(), &bytes);
+	for (n = 1;; n++) {
+		fail_alloc_at(n);
 		r = plan_new(desc, bytes, &one_op_arenas, message, &plan);
-		fail_after = -1;
-		if (r) {
-			assert_int_equal(r, -ENOMEM);
-			assert_null(plan);
-		}
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+		assert_null(plan);
 	}
-	/* The parser's, six of the plan's, two of the layout's: more than a few have failed. */
-	assert_in_range(n, 9, 100);
+	assert_int_equal(r, 0);
+	/* The parser's one, six of the plan's, two of the layout's. */
+	assert_in_range(n - 1, 9, 100);
 	plan_free(plan);
 	free(desc);
 }
@@ -535,6 +568,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_plan__neighbours),
+		cmocka_unit_test(test_plan__int64_inputs),
+		cmocka_unit_test(test_plan__absent),
 		cmocka_unit_test(test_plan__free_null),
 		cmocka_unit_test(test_plan__order),
 		cmocka_unit_test(test_plan__writers),
