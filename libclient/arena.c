@@ -7,6 +7,10 @@
  * broker gives it up first, then a read-only private mapping replaces ours in place, then it is
  * sealed and shared again. Private, because kernels before 6.7 refuse shared mappings of such a
  * file, and without a difference, because nobody can write it any more.
+ *
+ * The broker does not give up an arena while plans have constants in it. So plans hold it here,
+ * and it is taken from the broker when the last of them is gone, whatever the order in which a
+ * program frees its objects.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,6 +62,7 @@ RBK_EXPORT int rbk_arena_new(struct rbk *rbk, size_t bytes, struct rbk_arena **r
 	arena = calloc(1, sizeof(*arena));
 	if (!arena)
 		return client_error(error, -ENOMEM, "out of memory");
+	arena->refs = 1;
 	arena->rbk = client_ref(rbk);
 	arena->fd = -1;
 	arena->id = ARENA_NO_ID;
@@ -81,18 +86,32 @@ RBK_EXPORT int rbk_arena_new(struct rbk *rbk, size_t bytes, struct rbk_arena **r
 	return 0;
 }
 
+struct rbk_arena *client_arena_ref(struct rbk_arena *arena)
+{
+	__atomic_fetch_add(&arena->refs, 1, __ATOMIC_RELAXED);
+	return arena;
+}
+
+struct rbk_arena *client_arena_unref(struct rbk_arena *arena)
+{
+	if (!arena || __atomic_sub_fetch(&arena->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return NULL;
+	if (arena->id != ARENA_NO_ID)
+		client_request_id(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id, NULL);
+	client_unref(arena->rbk);
+	free(arena);
+	return NULL;
+}
+
 RBK_EXPORT struct rbk_arena *rbk_arena_free(struct rbk_arena *arena)
 {
 	if (!arena)
 		return NULL;
-	if (arena->id != ARENA_NO_ID)
-		client_request_id(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id, NULL);
 	if (arena->data)
 		munmap(arena->data, arena->bytes);
+	arena->data = NULL;
 	client_close(&arena->fd);
-	client_unref(arena->rbk);
-	free(arena);
-	return NULL;
+	return client_arena_unref(arena);
 }
 
 RBK_EXPORT void *rbk_arena_data(const struct rbk_arena *arena)
@@ -142,9 +161,11 @@ RBK_EXPORT int rbk_arena_seal(struct rbk_arena *arena, struct rbk_error *error)
 
 	if (arena->id != ARENA_NO_ID) {
 		r = client_request_id(arena->rbk, RBK_WIRE_ARENA_REMOVE, arena->id, error);
+		/* Too late is not never: the broker will give it up. */
+		if (!r || r == -ETIME)
+			arena->id = ARENA_NO_ID;
 		if (r)
 			return r;
-		arena->id = ARENA_NO_ID;
 	}
 	r = arena_map_again(arena, PROT_READ, MAP_PRIVATE);
 	if (r) {

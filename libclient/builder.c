@@ -197,7 +197,8 @@ static unsigned int add_tensor(struct rbk_builder *builder, enum rbk_tensor_kind
 			       const char *name, enum rbk_dtype dtype, int rank,
 			       const uint32_t *dims, const struct rbk_arena *arena, uint64_t offset)
 {
-	struct builder_tensor tensor = {.kind = (uint8_t)kind, .arena = arena, .offset = offset};
+	struct builder_tensor tensor = {
+		.kind = (uint8_t)kind, .arena = (struct rbk_arena *)arena, .offset = offset};
 	bool is_bound = kind != RBK_TENSOR_CONSTANT && kind != RBK_TENSOR_SCRATCH;
 	struct builder_tensor *place;
 	const char *trouble;

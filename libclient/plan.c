@@ -3,7 +3,7 @@
  * Plans
  *
  * A description travels in the request itself, or, if it is larger than a message, in a memfd that
- * nobody can change any more.
+ * nobody can change any more. A plan holds the arenas of its constants, see arena.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,8 @@
 struct rbk_plan {
 	struct rbk *rbk;
 	struct rbk_plan_info info;
+	unsigned int n_arenas;
+	struct rbk_arena *arenas[];
 };
 
 static void free_pointer(void *pointer)
@@ -47,6 +49,15 @@ static int memfd_of(const void *desc, size_t bytes, int *ret_fd)
 	return 0;
 }
 
+static void plan_hold_arenas(struct rbk_plan *plan, const struct rbk_builder *builder)
+{
+	const struct builder_tensor *tensors = builder->tensors.items;
+
+	for (size_t i = 0; i < builder->tensors.n; i++)
+		if (tensors[i].arena)
+			plan->arenas[plan->n_arenas++] = client_arena_ref(tensors[i].arena);
+}
+
 RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, uint32_t max_count,
 			    struct rbk_plan **ret, struct rbk_error *error)
 {
@@ -67,7 +78,8 @@ RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, 
 	r = client_describe(builder, rbk, max_count, &desc, &desc_bytes, error);
 	if (r)
 		return r;
-	plan = calloc(1, sizeof(*plan));
+	/* No tensor is more than one constant. */
+	plan = calloc(1, sizeof(*plan) + builder->tensors.n * sizeof(plan->arenas[0]));
 	if (!plan)
 		return client_error(error, -ENOMEM, "out of memory");
 
@@ -88,6 +100,7 @@ RBK_EXPORT int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, 
 		return r;
 
 	plan->rbk = client_ref(rbk);
+	plan_hold_arenas(plan, builder);
 	plan->info = (struct rbk_plan_info){
 		.id = answer.reply.plan.id,
 		.devices = answer.reply.plan.devices,
@@ -110,6 +123,8 @@ RBK_EXPORT struct rbk_plan *rbk_plan_free(struct rbk_plan *plan)
 	if (!plan)
 		return NULL;
 	client_request_id(plan->rbk, RBK_WIRE_PLAN_REMOVE, plan->info.id, NULL);
+	for (unsigned int i = 0; i < plan->n_arenas; i++)
+		client_arena_unref(plan->arenas[i]);
 	client_unref(plan->rbk);
 	free(plan);
 	return NULL;

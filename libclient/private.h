@@ -131,14 +131,20 @@ struct rbk *client_unref(struct rbk *rbk);
 /* ---- arena.c ---- */
 
 struct rbk_arena {
+	uint32_t refs; /* atomic: the caller's, and one per constant of a plan */
 	struct rbk *rbk;
 	int fd;
-	unsigned char *data;
+	unsigned char *data; /* NULL: the caller has freed it */
 	size_t bytes;
 	size_t used;
 	uint32_t id; /* RBK_REF_ARENA(RBK_REF_INVALID): the broker does not have it */
 	bool sealed;
 };
+
+struct rbk_arena *client_arena_ref(struct rbk_arena *arena);
+
+/* The last one takes it from the broker, which keeps what plans use. Return: NULL. */
+struct rbk_arena *client_arena_unref(struct rbk_arena *arena);
 
 /* ---- builder.c, describe.c ---- */
 
@@ -155,7 +161,7 @@ struct builder_tensor {
 	bool written; /* by a node so far */
 	uint32_t dims[RBK_MAX_RANK];
 	uint64_t bytes; /* at a count of 1; 0 if inferred */
-	const struct rbk_arena *arena;
+	struct rbk_arena *arena;
 	uint64_t offset;
 };
 

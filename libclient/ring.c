@@ -7,6 +7,7 @@
  * it, so that a child can still unmap what it has inherited.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -87,7 +88,7 @@ static int ring_map(struct rbk_ring *ring, const struct rbk_wire_ring *wire,
 {
 	struct client_ring_cold *cold = ring->cold;
 	struct stat stat;
-	int r;
+	int flags, r;
 
 	r = map_area(answer->fds[0], wire->sq_bytes, PROT_READ | PROT_WRITE, &cold->sq_map);
 	if (r)
@@ -101,6 +102,10 @@ static int ring_map(struct rbk_ring *ring, const struct rbk_wire_ring *wire,
 		return client_error(error, -EPROTO, "the bell is not a socket");
 	cold->bell = answer->fds[2];
 	answer->fds[2] = -1;
+	/* A wait without a time-out then takes one system call; all else asks not to block. */
+	flags = fcntl(cold->bell, F_GETFL);
+	if (flags < 0 || fcntl(cold->bell, F_SETFL, flags & ~O_NONBLOCK))
+		return client_error(error, -errno, "cannot set up the bell: %m");
 
 	ring->sq = cold->sq_map;
 	ring->cq = cold->cq_map;

@@ -164,8 +164,9 @@ const char *rbk_reason_name(unsigned int reason);
 int rbk_arena_new(struct rbk *rbk, size_t bytes, struct rbk_arena **ret, struct rbk_error *error);
 
 /*
- * Unmaps the arena and takes it from the broker, where tasks in flight may still use its memory
- * until they complete. Pointers into it are invalid afterwards. Return: NULL.
+ * Unmaps the arena and takes it from the broker, once no plan has constants in it and its tasks in
+ * flight have completed, for which the last of them waits. Pointers into it are invalid
+ * afterwards. Return: NULL.
  */
 struct rbk_arena *rbk_arena_free(struct rbk_arena *arena);
 
@@ -188,10 +189,11 @@ void rbk_arena_reset(struct rbk_arena *arena);
 /*
  * Makes the arena immutable for everybody, for ever, as constants must be: takes it from the
  * broker, maps it read-only at the same address, seals it, and shares it again. References made
- * before are invalid; make them anew. Nothing happens if it is sealed already.
+ * before are invalid, also if it fails; make them anew. Waits for tasks in flight that use it.
+ * Nothing happens if it is sealed already.
  * Return: 0;
- *   -EBUSY  tasks of this session still use it, or another process (a fork()ed child, perhaps)
- *           maps it writable; it is unchanged
+ *   -EBUSY  another process (a fork()ed child, perhaps) maps it writable; it is as it was
+ *   -ETIME  tasks use it for longer than the connection's time-out
  *   or the above. If it can be sealed but not be shared again, references are RBK_REF_INVALID
  *   and another call tries to share it again.
  */
@@ -299,7 +301,7 @@ void rbk_builder_pin_device(struct rbk_builder *builder, unsigned int device);
 int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, uint32_t max_count,
 		 struct rbk_plan **ret, struct rbk_error *error);
 
-/* Takes the plan from the broker; tasks of it that are in flight complete. Return: NULL. */
+/* Takes the plan from the broker, once its tasks in flight have completed. Return: NULL. */
 struct rbk_plan *rbk_plan_free(struct rbk_plan *plan);
 
 /* For rbk_prep_run(). Any thread. */

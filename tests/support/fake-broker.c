@@ -152,7 +152,7 @@ static void ring_make(struct fake_broker *fake, int session, uint32_t n, enum fa
 		ring->sq->cq_head = ring->cq->cq_tail = ring->cq_tail = fake->options.cq_start;
 	}
 	CHECK(!fcntl(fds[1], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE));
-	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
+	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
 	ring->bell = pair[0];
 	fds[2] = pair[1];
 	ring->session = session;

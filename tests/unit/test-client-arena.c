@@ -146,6 +146,29 @@ static void test_seal__in_use(void **state)
 	fixture_end(&fixture);
 }
 
+/* Tasks use it for too long: the broker will give it up, so references are gone; then as usual. */
+static void test_seal__too_late(void **state)
+{
+	struct fake_options options = {.fault = FAKE_HELD, .fault_type = RBK_WIRE_ARENA_REMOVE};
+	struct rbk_arena *arena = NULL;
+	struct fixture fixture;
+	unsigned char *data;
+
+	fixture_begin(&fixture, &options);
+	assert_int_equal(fixture_connect(&fixture, 50000000), 0);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
+	data = rbk_arena_alloc(arena, 1);
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), -ETIME);
+	*data = 1;
+	assert_int_equal(rbk_ref(arena, data), RBK_REF_INVALID);
+	fake_broker_release(fixture.fake);
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), 0);
+	assert_int_not_equal(rbk_ref(arena, data), RBK_REF_INVALID);
+	rbk_arena_free(arena);
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	fixture_end(&fixture);
+}
+
 /* Somebody else maps it writable: it is shared again as it was. */
 static void test_seal__mapped_elsewhere(void **state)
 {
@@ -244,6 +267,7 @@ int main(void)
 		cmocka_unit_test(test_arena__alloc),
 		cmocka_unit_test(test_seal__immutable),
 		cmocka_unit_test(test_seal__in_use),
+		cmocka_unit_test(test_seal__too_late),
 		cmocka_unit_test(test_seal__mapped_elsewhere),
 		cmocka_unit_test(test_seal__not_shared_again),
 		cmocka_unit_test(test_arena__no_memory),

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fail-alloc.h"
+#include "plan/executor.h"
 #include "plan/plan.h"
 #include "shm/plan-wire.h"
 #include "support/client-fixture.h"
@@ -454,7 +455,7 @@ static struct exec_arena *find_arena(void *context, uint16_t id, const char **re
 
 static void test_describe__broker_reads_it(void **state)
 {
-	int arena;
+	struct exec_arena arena = {.bytes = 4096, .immutable = true};
 	const struct plan_arena_lookup lookup = {find_arena, &arena};
 	char message[PLAN_MESSAGE_BYTES] = "";
 	struct rbk_builder *b = example();
@@ -608,6 +609,37 @@ static void test_plan__too_large(void **state)
 	rbk_builder_free(b);
 }
 
+/* The broker does not give up an arena that plans use: it is taken when the last plan is gone. */
+static void test_plan__outlives_arena(void **state)
+{
+	struct rbk_builder *b = rbk_builder_new("constants");
+	struct rbk_plan *plans[2];
+	struct rbk_arena *arena;
+	struct fixture fixture;
+	unsigned int w, v, y;
+
+	fixture_begin_connected(&fixture, NULL);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
+	assert_int_equal(rbk_arena_seal(arena, NULL), 0);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 1);
+	w = rbk_builder_constant(b, "w", F32, 1, dims_4, arena, 0);
+	v = rbk_builder_constant(b, "v", F32, 1, dims_4, arena, 64);
+	y = rbk_builder_output(b, "y", F32, 1, dims_4);
+	rbk_builder_binary(b, "Add", w, v, y);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(rbk_plan_new(fixture.rbk, b, 1, &plans[i], NULL), 0);
+	rbk_builder_free(b);
+	rbk_arena_free(arena);
+	/* Its memory is gone here, but not there. */
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 1);
+	rbk_plan_free(plans[0]);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 1);
+	rbk_plan_free(plans[1]);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 2);
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	fixture_end(&fixture);
+}
+
 static void test_plan__refused(void **state)
 {
 	struct fake_options options = {.fault = FAKE_REFUSE, .fault_type = RBK_WIRE_PLAN_ADD};
@@ -666,6 +698,7 @@ int main(void)
 		cmocka_unit_test(test_describe__attributes),
 		cmocka_unit_test(test_plan__large),
 		cmocka_unit_test(test_plan__too_large),
+		cmocka_unit_test(test_plan__outlives_arena),
 		cmocka_unit_test(test_plan__refused),
 		cmocka_unit_test(test_builder__no_memory),
 	};

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -116,6 +117,9 @@ static void test_ring__sizes(void **state)
 	assert_string_equal(fixture.error.text,
 			    "the broker allows rings of 64 entries, not of 128");
 	ring = ring_make(&fixture, 5);
+	/* The broker's end does not block; ours does, so that a sleep is one system call. */
+	assert_int_equal(fcntl(rbk_ring_fd(ring), F_GETFL) & O_NONBLOCK, 0);
+	assert_int_equal(fcntl(rbk_ring_fd(ring), F_GETFD), FD_CLOEXEC);
 	assert_int_equal(rbk_sq_space_left(ring), 8);
 	assert_int_equal(rbk_sq_ready(ring), 0);
 	assert_null(rbk_ring_free(ring));
