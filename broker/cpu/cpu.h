@@ -7,11 +7,12 @@
  * the interface and cpu/kernels.h for the kernels.
  *
  * Results are the same bits for every number of workers, every split, and whether constants were
- * packed; and the same on AVX2 and AVX-512. Workers flush denormals; whoever calls run_inline calls
- * cpu_flush_denormals() once before, else results on denormal data differ between the two.
+ * packed; and the same on AVX2 and AVX-512, except for which NaN a NaN is. Workers flush denormals;
+ * whoever calls run_inline calls cpu_flush_denormals() once before, else results on denormal data
+ * differ between the two.
  *
  * submit() itself sets the task's state to EXEC_QUEUED. host_bytes of a plan counts its scratch
- * (one block per worker and, if it may run inline, one for the caller), its compiled form, and
+ * (one block per worker and one for the inline caller), its compiled form, and
  * every packed constant in full, also those that it shares with other plans of the same owner: so
  * what stays after a plan is released is always covered by the plans that stay.
  */

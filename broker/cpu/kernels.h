@@ -5,8 +5,8 @@
  *
  * Pure functions over float32 arrays, one build of each per SIMD level. No kernel allocates, locks,
  * starts a thread or keeps state; every one computes the part [begin, end) of its units, and the
- * result does not depend on how the units are split. AVX2 and AVX-512 give the same bits; SSE2 and
- * the generic build round the products of sums separately.
+ * result does not depend on how the units are split. AVX2 and AVX-512 give the same bits (save
+ * those of a NaN); SSE2 and the generic build round the products of sums separately.
  *
  * Any thread may call any kernel. Kernels judge denormals as the calling thread's control register
  * says: see cpu_flush_denormals(). Sizes are counts of floats; strides, too. Pointers must be

@@ -239,3 +239,129 @@ void cpu_run_top_k(const struct cpu_step *step, const struct cpu_frame *frame, s
 
 	step->kernels->top_k(&args, begin, min_size(end, args.outer * args.inner));
 }
+
+static struct cpu_softmax softmax_args(const struct cpu_step *step, uint32_t count)
+{
+	return (struct cpu_softmax){
+		.outer = cpu_extent_at(&step->columns.outer, count),
+		.len = cpu_extent_at(&step->columns.len, count),
+		.inner = cpu_extent_at(&step->columns.inner, count),
+	};
+}
+
+size_t cpu_units_softmax(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_softmax args = softmax_args(step, count);
+
+	return cpu_softmax_units(&args);
+}
+
+void cpu_run_softmax(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		     size_t end, void *workspace)
+{
+	struct cpu_softmax args = softmax_args(step, frame->count);
+
+	args.x = cpu_operand_at(&step->in[0], frame);
+	args.y = cpu_operand_at(&step->out[0], frame);
+	step->kernels->softmax(&args, begin, min_size(end, cpu_softmax_units(&args)));
+}
+
+static struct cpu_reduce reduce_args(const struct cpu_step *step, uint32_t count)
+{
+	struct cpu_reduce args = step->reduce.args;
+
+	if (step->reduce.count_kept)
+		args.kept[0] *= count;
+	if (step->reduce.count_reduced)
+		args.reduced[0] *= count;
+	return args;
+}
+
+size_t cpu_units_reduce(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_reduce args = reduce_args(step, count);
+
+	return cpu_reduce_units(&args);
+}
+
+void cpu_run_reduce(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		    size_t end, void *workspace)
+{
+	struct cpu_reduce args = reduce_args(step, frame->count);
+
+	args.x = cpu_operand_at(&step->in[0], frame);
+	args.y = cpu_operand_at(&step->out[0], frame);
+	step->kernels->reduce_sum(&args, begin, min_size(end, cpu_reduce_units(&args)));
+}
+
+static struct cpu_transpose transpose_args(const struct cpu_step *step, uint32_t count)
+{
+	struct cpu_transpose args = step->transpose.args;
+
+	if (step->transpose.dynamic)
+		args.extent[0] *= count;
+	return args;
+}
+
+size_t cpu_units_transpose(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_transpose args = transpose_args(step, count);
+
+	return cpu_transpose_units(&args);
+}
+
+void cpu_run_transpose(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		       size_t end, void *workspace)
+{
+	struct cpu_transpose args = transpose_args(step, frame->count);
+
+	args.x = cpu_operand_at(&step->in[0], frame);
+	args.y = cpu_operand_at(&step->out[0], frame);
+	step->kernels->transpose(&args, begin, min_size(end, cpu_transpose_units(&args)));
+}
+
+static struct cpu_window window_args(const struct cpu_step *step, uint32_t count)
+{
+	struct cpu_window args = step->window.args;
+
+	args.batch = cpu_extent_at(&step->window.batch, count);
+	return args;
+}
+
+size_t cpu_units_conv(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_window args = window_args(step, count);
+
+	return cpu_conv_units(&args);
+}
+
+void cpu_run_conv(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		  size_t end, void *workspace)
+{
+	struct cpu_window args = window_args(step, frame->count);
+	const float *weights = cpu_operand_at(&step->in[1], frame);
+
+	args.x = cpu_operand_at(&step->in[0], frame);
+	args.weights = weights;
+	args.weights_packed = step->window.weights_are_packed ? weights : NULL;
+	args.bias = step->in[2].present ? cpu_operand_at(&step->in[2], frame) : NULL;
+	args.y = cpu_operand_at(&step->out[0], frame);
+	step->kernels->conv(&args, begin, min_size(end, cpu_conv_units(&args)), workspace);
+}
+
+size_t cpu_units_max_pool(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_window args = window_args(step, count);
+
+	return args.batch * args.channels;
+}
+
+void cpu_run_max_pool(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		      size_t end, void *workspace)
+{
+	struct cpu_window args = window_args(step, frame->count);
+
+	args.x = cpu_operand_at(&step->in[0], frame);
+	args.y = cpu_operand_at(&step->out[0], frame);
+	step->kernels->max_pool(&args, begin, min_size(end, args.batch * args.channels));
+}

@@ -85,8 +85,8 @@ struct cpu_step_columns {
 };
 
 struct cpu_step_reduce {
-	struct cpu_reduce args;        /* pointers unset, extents at count 1 */
-	int count_kept, count_reduced; /* which extent is to be multiplied by the count, or -1 */
+	struct cpu_reduce args;         /* pointers unset, extents at count 1 */
+	bool count_kept, count_reduced; /* the first of which is to be multiplied by the count */
 };
 
 struct cpu_step_transpose {
@@ -97,7 +97,7 @@ struct cpu_step_transpose {
 struct cpu_step_window {
 	struct cpu_window args;
 	struct cpu_extent batch;
-	const float *packed;
+	bool weights_are_packed;
 };
 
 struct cpu_step {
@@ -129,7 +129,10 @@ struct cpu_plan {
 	size_t scratch_map_bytes;
 };
 
-/* compile.c: translates the nodes; packs what is constant. Return: 0, -ENOMEM. */
+/*
+ * compile.c: translates the nodes; packs what is constant. The caller frees what is there even on
+ * failure. Return: 0, -ENOMEM.
+ */
 int cpu_compile(struct cpu_executor *executor, const struct plan *plan, struct cpu_plan *compiled);
 
 /* run-hot.c: one per operator. */

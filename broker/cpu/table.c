@@ -27,5 +27,12 @@ const struct cpu_kernels CPU_FN(kernels) = {
 	.add_broadcast = CPU_FN(add_broadcast),
 	.mul_broadcast = CPU_FN(mul_broadcast),
 	.relu = CPU_FN(relu),
+	.softmax = CPU_FN(softmax),
 	.top_k = CPU_FN(top_k),
+	.reduce_sum = CPU_FN(reduce_sum),
+	.transpose = CPU_FN(transpose),
+	.pack_conv_size = CPU_FN(pack_conv_size),
+	.pack_conv = CPU_FN(pack_conv),
+	.conv = CPU_FN(conv),
+	.max_pool = CPU_FN(max_pool),
 };

@@ -49,6 +49,7 @@
 
 typedef float vf __attribute__((vector_size(VW * 4)));
 typedef int32_t vi __attribute__((vector_size(VW * 4)));
+typedef uint32_t vu __attribute__((vector_size(VW * 4)));
 typedef float vf_unaligned __attribute__((vector_size(VW * 4), aligned(4), may_alias));
 typedef float v4 __attribute__((vector_size(16)));
 typedef float v4_unaligned __attribute__((vector_size(16), aligned(4), may_alias));
@@ -67,6 +68,16 @@ VEC_INLINE vf vf_load(const float *from)
 VEC_INLINE void vf_store(float *to, vf value)
 {
 	*(vf_unaligned *)to = value;
+}
+
+/* a * b + c, rounded once where the level's vectors do. */
+VEC_INLINE float f_muladd(float a, float b, float c)
+{
+#if defined(__FMA__)
+	return __builtin_fmaf(a, b, c);
+#else
+	return a * b + c;
+#endif
 }
 
 /* Lane by lane: where @mask (all ones or zero) is set, @a, else @b. */

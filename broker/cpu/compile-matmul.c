@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * MatMul and Gemm
+ *
+ * A batch that shares its b is only a taller a. Constant right-hand sides are packed, if that makes
+ * reading them faster; the results are the same bits either way.
+ */
+#include "cpu/compile.h"
+
+#include <errno.h>
+
+#include "cpu/internal.h"
+#include "util/error.h"
+
+/* Up to this size the product reads b in place as fast: see gemm-hot.c. */
+enum { PACK_MIN_ELEMS = 16384 };
+
+/* Packs the constant b of a product, if it is one and large enough. */
+static int pack_matrix(struct compiler *c, const struct tensor *b, size_t n_matrices)
+{
+	const struct cpu_kernels *kernels = c->cpu->kernels;
+	struct cpu_step_gemm *step = &c->step->gemm;
+	const size_t n = step->n.fixed, k = step->k;
+	const size_t packed = kernels->pack_b_size(k, n);
+	const uint64_t params[] = {k, n, n_matrices, step->trans_b};
+	struct cpu_pack *pack;
+	const float *from;
+	size_t floats;
+	bool is_new;
+	int r;
+
+	if (b->kind != RBK_TENSOR_CONSTANT || k * n <= PACK_MIN_ELEMS)
+		return 0;
+	/* A column is read as it is: a panel would be mostly padding. */
+	if (n < kernels->gemm_nr / 2)
+		return 0;
+	if (__builtin_mul_overflow(packed, n_matrices, &floats))
+		return error_origin(-ENOMEM);
+	from = (const float *)c->step->in[1].offset;
+	r = compile_pack(c, 1, PACK_MATRIX, params, 4, floats, &pack, &is_new);
+	if (r)
+		return error_fold(r);
+	for (size_t i = 0; is_new && i < n_matrices; i++)
+		kernels->pack_b(k, n, from + i * k * n, step->trans_b ? 1 : n,
+				step->trans_b ? k : 1, pack->data + i * packed);
+	step->b_is_packed = true;
+	step->b_matrix = packed;
+	return 0;
+}
+
+/* Dimensions of a batch, outermost first, merged where both operands allow. */
+static void gemm_add_batch(struct cpu_step_gemm *step, struct cpu_extent extent, size_t a, size_t b)
+{
+	const unsigned int last = step->n_batch - 1;
+
+	if (extent_is_one(extent))
+		return;
+	if (step->n_batch > 0 && extent.row == 0 && step->a_batch[last] == a * extent.fixed &&
+	    step->b_batch[last] == b * extent.fixed) {
+		step->batch[last] = extent_mul(step->batch[last], extent);
+		step->a_batch[last] = a;
+		step->b_batch[last] = b;
+		return;
+	}
+	step->batch[step->n_batch] = extent;
+	step->a_batch[step->n_batch] = a;
+	step->b_batch[step->n_batch] = b;
+	step->n_batch++;
+}
+
+/* The shape without its last @n dimensions. */
+static struct shape shape_front(const struct shape *shape, unsigned int n)
+{
+	struct shape front = *shape;
+
+	front.rank = shape->rank > n ? (uint8_t)(shape->rank - n) : 0;
+	front.dynamic = shape->dynamic && front.rank > 0;
+	return front;
+}
+
+int compile_matmul(struct compiler *c)
+{
+	const struct tensor *a = node_in(c, 0), *b = node_in(c, 1);
+	const struct shape *as = &a->shape, *bs = &b->shape;
+	const struct shape a_front = shape_front(as, 2), b_front = shape_front(bs, 2);
+	const unsigned int rank = a_front.rank > b_front.rank ? a_front.rank : b_front.rank;
+	const struct cpu_extent b_batch = extent_range(&b_front, 0, b_front.rank);
+	struct cpu_step_gemm *step = &c->step->gemm;
+
+	c->step->run = cpu_run_gemm;
+	c->step->units = cpu_units_gemm;
+	step->alpha = 1;
+	step->k = as->dims[as->rank - 1];
+	step->m = as->rank > 1 ? extent_aligned(as, as->rank, as->rank - 2u)
+			       : (struct cpu_extent){.fixed = 1};
+	step->n = bs->rank > 1 ? extent_aligned(bs, bs->rank, bs->rank - 1u)
+			       : (struct cpu_extent){.fixed = 1};
+	step->a_matrix = step->m.fixed * step->k;
+	step->b_matrix = step->n.fixed * step->k;
+
+	/* One b for all: the batch only means more rows. */
+	if (extent_is_one(b_batch)) {
+		step->m = extent_mul(extent_range(&a_front, 0, a_front.rank), step->m);
+		return pack_matrix(c, b, 1);
+	}
+	for (unsigned int i = 0; i < rank; i++) {
+		const struct cpu_extent x = extent_aligned(&a_front, rank, i);
+		const struct cpu_extent y = extent_aligned(&b_front, rank, i);
+
+		gemm_add_batch(step, extent_is_one(x) ? y : x, stride_aligned(&a_front, rank, i),
+			       stride_aligned(&b_front, rank, i));
+	}
+	return pack_matrix(c, b, b_batch.fixed);
+}
+
+int compile_gemm(struct compiler *c)
+{
+	const struct tensor *a = node_in(c, 0), *b = node_in(c, 1), *addend = node_in(c, 2);
+	struct cpu_step_gemm *step = &c->step->gemm;
+
+	c->step->run = cpu_run_gemm;
+	c->step->units = cpu_units_gemm;
+	step->alpha = c->node->params.gemm.alpha;
+	step->beta = c->node->params.gemm.beta;
+	step->trans_a = c->node->params.gemm.trans_a;
+	step->trans_b = c->node->params.gemm.trans_b;
+	step->k = a->shape.dims[step->trans_a ? 0 : 1];
+	step->m = extent_aligned(&a->shape, 2, step->trans_a ? 1 : 0);
+	step->n = extent_aligned(&b->shape, 2, step->trans_b ? 0 : 1);
+	step->a_matrix = step->m.fixed * step->k;
+	step->b_matrix = step->n.fixed * step->k;
+	/* ONNX: without beta the addend is not looked at. */
+	if (addend && step->beta == 0)
+		c->step->in[2].present = false;
+	if (addend) {
+		step->c_rs = stride_aligned(&addend->shape, 2, 0);
+		step->c_cs = stride_aligned(&addend->shape, 2, 1);
+	}
+	return pack_matrix(c, b, 1);
+}

@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every operator at every SIMD level, through the executor: against the plain reference over odd
+ * and random shapes, broadcasts, axes and counts; constants packed and not; AVX2 and AVX-512 bit by
+ * bit.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cpu/cpu.h"
+#include "plan/executor.h"
+#include "reference/reference.h"
+#include "support/describe.h"
+#include "util/clock.h"
+#include "util/waker.h"
+
+enum { ARENA_BYTES = 2 << 20, MAX_COUNT = 9 };
+
+static struct waker waker;
+static struct executor *executors[CPU_SIMD_COUNT]; /* NULL where the processor has no such level */
+static struct exec_arena arena;
+static uint64_t seed = 42;
+
+static uint32_t pick(uint32_t from, uint32_t to)
+{
+	return from + (uint32_t)(reference_random(&seed) % (to - from + 1));
+}
+
+static int set_up(void **state)
+{
+	clock_init();
+	cpu_flush_denormals();
+	assert_int_equal(waker_init(&waker), 0);
+	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
+		if (!cpu_kernels_get((enum cpu_simd)level)) {
+			fprintf(stderr, "no %s here: not tested\n",
+				cpu_simd_name((enum cpu_simd)level));
+			continue;
+		}
+		assert_int_equal(
+			cpu_executor_new(
+				&(struct cpu_options){.n_workers = 1, .simd = (enum cpu_simd)level},
+				&waker, &executors[level]),
+			0);
+		assert_int_equal(cpu_kernels_get((enum cpu_simd)level)->level, level);
+	}
+	reference_arena_init(&arena, ARENA_BYTES, 3);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++)
+		if (executors[level])
+			executors[level]->ops->free(executors[level]);
+	waker_deinit(&waker);
+	reference_arena_deinit(&arena);
+	return 0;
+}
+
+static void run_level(struct executor *executor, struct plan *plan, uint32_t count,
+		      struct reference_buffers *buffers)
+{
+	struct exec_arena arenas[RBK_MAX_REFS];
+	struct exec_ref refs[RBK_MAX_REFS];
+	struct exec_task task = {.plan = plan, .refs = refs, .count = count, .res = 1};
+
+	for (unsigned int i = 0; i < buffers->n; i++) {
+		arenas[i] = (struct exec_arena){.base = buffers->bindings[i],
+						.bytes = buffers->bytes[i]};
+		refs[i] = (struct exec_ref){.arena = &arenas[i]};
+	}
+	executor->ops->run_inline(executor, &task);
+	assert_int_equal(task.res, 0);
+}
+
+/* Bit by bit, except that one NaN is as good as another. All outputs of these tests are 32 bits a
+ * piece or compared as such. */
+static void assert_same_bits(const struct reference_buffers *a, const struct reference_buffers *b)
+{
+	for (unsigned int i = 0; i < a->n; i++) {
+		const float *x = a->bindings[i], *y = b->bindings[i];
+
+		for (size_t j = 0; j < a->bytes[i] / sizeof(float); j++)
+			if (memcmp(&x[j], &y[j], sizeof(float)) && !(isnan(x[j]) && isnan(y[j])))
+				fail_msg("binding %u, element %zu: %a and %a", i, j, (double)x[j],
+					 (double)y[j]);
+	}
+}
+
+/* @data: what to start from instead of random numbers, or NULL. */
+static void check_plan(struct plan *plan, double tolerance, const struct reference_buffers *data,
+		       uint32_t only_count)
+{
+	const uint32_t counts[] = {1, 2, 5, MAX_COUNT};
+
+	for (unsigned int c = 0; c < 4 && counts[c] <= plan->max_count; c++) {
+		const uint32_t count = only_count ? only_count : counts[c];
+		struct reference_buffers start, want, got[CPU_SIMD_COUNT] = {0};
+
+		if (data)
+			reference_buffers_copy(&start, data);
+		else
+			reference_buffers_init(&start, plan, count, pick(1, 1000));
+		reference_buffers_copy(&want, &start);
+		reference_run(plan, count, want.bindings);
+		for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
+			struct executor *executor = executors[level];
+
+			if (!executor)
+				continue;
+			reference_buffers_copy(&got[level], &start);
+			assert_int_equal(executor->ops->plan_prepare(executor, plan), 0);
+			run_level(executor, plan, count, &got[level]);
+			executor->ops->plan_release(executor, plan);
+			if (!reference_buffers_close(plan, count, &got[level], &want, tolerance,
+						     tolerance))
+				fail_msg("%s at %s, count %u", plan->nodes[0].op->name,
+					 cpu_simd_name((enum cpu_simd)level), count);
+		}
+		if (executors[CPU_SIMD_AVX2] && executors[CPU_SIMD_AVX512])
+			assert_same_bits(&got[CPU_SIMD_AVX2], &got[CPU_SIMD_AVX512]);
+		for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++)
+			reference_buffers_deinit(&got[level]);
+		reference_buffers_deinit(&want);
+		reference_buffers_deinit(&start);
+		if (only_count)
+			break;
+	}
+}
+
+/* MAX_COUNT is taken back where no tensor turned out to have the count. */
+static struct plan *make_plan(struct describe *d)
+{
+	const struct plan_arena_lookup lookup = reference_arena_lookup(&arena);
+	char message[PLAN_MESSAGE_BYTES];
+	struct describe_view view;
+	struct plan *plan;
+	bool dynamic = false;
+	size_t bytes;
+	void *desc = describe_finish(d, &bytes);
+
+	view = describe_view(desc);
+	for (unsigned int i = 0; i < view.header->n_tensors; i++)
+		dynamic |= (view.tensors[i].flags & RBK_PLAN_TENSOR_DYNAMIC) != 0;
+	if (!dynamic)
+		view.header->max_count = 1;
+	if (plan_new(desc, bytes, &lookup, message, &plan))
+		fail_msg("%s", message);
+	free(desc);
+	return plan;
+}
+
+static void check(struct describe *d, double tolerance)
+{
+	struct plan *plan = make_plan(d);
+
+	check_plan(plan, tolerance, NULL, 0);
+	plan_free(plan);
+}
+
+/* An input or a constant, the latter somewhere in the arena. */
+static void describe_operand(struct describe *d, const char *name, bool constant, unsigned int rank,
+			     const uint32_t *dims)
+{
+	if (constant)
+		describe_constant(d, name, RBK_REF(REFERENCE_ARENA, pick(0, 8) * RBK_REF_ALIGN),
+				  rank, dims);
+	else
+		describe_input(d, name, rank, dims);
+}
+
+static void matmul_case(uint32_t m, uint32_t k, uint32_t n, bool constant)
+{
+	struct describe *d = describe_new("", MAX_COUNT);
+
+	describe_input(d, "a", DESCRIBE_DIMS(m, k));
+	describe_operand(d, "b", constant, DESCRIBE_DIMS(k, n));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "MatMul", "", "a,b", "y");
+	check(d, 1e-4);
+}
+
+static void test_matmul__odd_sizes(void **state)
+{
+	const uint32_t sizes[] = {1, 2, 5, 6, 7, 12, 13, 24, 25};
+	const uint32_t widths[] = {1, 3, 8, 15, 16, 17, 31, 32, 33, 64, 100};
+
+	for (unsigned int i = 0; i < 9; i++)
+		for (unsigned int j = 0; j < 11; j++)
+			matmul_case(sizes[i], pick(1, 40), widths[j], (i + j) & 1);
+	/* Deeper than one block, packed and not, plain and not. */
+	matmul_case(DESCRIBE_COUNT, 385, 50, true);
+	matmul_case(DESCRIBE_COUNT, 900, 37, true);
+	matmul_case(DESCRIBE_COUNT, 900, 37, false);
+	matmul_case(30, 400, 70, false);
+	matmul_case(30, 400, 70, true);
+	matmul_case(250, 65, 300, true);
+	matmul_case(250, 65, 300, false);
+	matmul_case(3, 20, 1100, true);
+}
+
+static void test_matmul__batches(void **state)
+{
+	for (unsigned int round = 0; round < 60; round++) {
+		const unsigned int a_rank = pick(1, 5), b_rank = pick(1, 5);
+		const unsigned int rank = a_rank > b_rank ? a_rank : b_rank;
+		uint32_t out[8], a[8], b[8];
+		const uint32_t k = pick(1, 9);
+		struct describe *d = describe_new("", MAX_COUNT);
+
+		/* Aligned at the end: position i of rank. */
+		for (unsigned int i = 0; i < rank; i++)
+			out[i] = pick(1, 4);
+		for (unsigned int i = 0; i < a_rank; i++)
+			a[i] = pick(0, 2) ? out[rank - a_rank + i] : 1;
+		for (unsigned int i = 0; i < b_rank; i++)
+			b[i] = pick(0, 2) ? out[rank - b_rank + i] : 1;
+		a[a_rank - 1] = k;
+		if (a_rank > 1)
+			a[a_rank - 2] = pick(1, 15);
+		b[b_rank > 1 ? b_rank - 2 : 0] = k;
+		if (b_rank > 1)
+			b[b_rank - 1] = pick(1, 40);
+		/* The count in front of one or both batches. */
+		if (rank > 2 && round & 1) {
+			if (a_rank == rank)
+				a[0] = DESCRIBE_COUNT;
+			if (b_rank == rank)
+				b[0] = pick(0, 1) || a_rank != rank ? DESCRIBE_COUNT : 1;
+		}
+		describe_input(d, "a", a_rank, a);
+		describe_operand(d, "b", b[0] != DESCRIBE_COUNT && pick(0, 1), b_rank, b);
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "MatMul", "", "a,b", "y");
+		check(d, 1e-5);
+	}
+}
+
+static void test_matmul__packed_batch(void **state)
+{
+	struct describe *d = describe_new("", MAX_COUNT);
+
+	describe_input(d, "a", DESCRIBE_DIMS(2, 1, 3, 150));
+	describe_constant(d, "b", RBK_REF(REFERENCE_ARENA, 128), DESCRIBE_DIMS(3, 150, 140));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "MatMul", "", "a,b", "y");
+	check(d, 1e-4);
+}
+
+static void test_gemm__attributes(void **state)
+{
+	for (unsigned int round = 0; round < 64; round++) {
+		const bool trans_a = round & 1, trans_b = round & 2, deep = round % 16 == 5;
+		const uint32_t k = deep ? 400 : pick(1, 30), n = pick(1, 70);
+		const uint32_t m = trans_a ? pick(1, 30) : round & 4 ? DESCRIBE_COUNT : pick(1, 30);
+		const unsigned int c_form = pick(0, 5);
+		struct describe *d = describe_new("", MAX_COUNT);
+
+		if (trans_a)
+			describe_input(d, "a", DESCRIBE_DIMS(k, m));
+		else
+			describe_input(d, "a", DESCRIBE_DIMS(m, k));
+		if (trans_b)
+			describe_operand(d, "b", round & 8, DESCRIBE_DIMS(n, k));
+		else
+			describe_operand(d, "b", round & 8, DESCRIBE_DIMS(k, n));
+		switch (c_form) {
+		case 0:
+			break;
+		case 1:
+			describe_input(d, "c", DESCRIBE_SCALAR);
+			break;
+		case 2:
+			describe_input(d, "c", DESCRIBE_DIMS(n));
+			break;
+		case 3:
+			describe_input(d, "c", DESCRIBE_DIMS(m, 1));
+			break;
+		case 4:
+			describe_input(d, "c", DESCRIBE_DIMS(1, n));
+			break;
+		case 5:
+			describe_input(d, "c", DESCRIBE_DIMS(m, n));
+			break;
+		}
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "Gemm", "", c_form ? "a,b,c" : "a,b", "y");
+		describe_attr_int(d, "transA", trans_a);
+		describe_attr_int(d, "transB", trans_b);
+		if (round & 16)
+			describe_attr_float(d, "alpha", 0.75f);
+		if (round & 32)
+			describe_attr_float(d, "beta", pick(0, 1) ? -2.5f : 0);
+		check(d, 1e-4);
+	}
+}
+
+static void test_gemm__packed_transposed(void **state)
+{
+	struct describe *d = describe_new("", MAX_COUNT);
+
+	describe_input(d, "a", DESCRIBE_DIMS(DESCRIBE_COUNT, 401));
+	describe_constant(d, "b", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(201, 401));
+	describe_constant(d, "c", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(201));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Gemm", "", "a,b,c", "y");
+	describe_attr_int(d, "transB", 1);
+	check(d, 1e-4);
+}
+
+static void test_binary__broadcasts(void **state)
+{
+	for (unsigned int round = 0; round < 120; round++) {
+		const unsigned int a_rank = pick(0, 5), b_rank = pick(0, 5);
+		const unsigned int rank = a_rank > b_rank ? a_rank : b_rank;
+		uint32_t out[8], a[8], b[8];
+		struct describe *d = describe_new("", MAX_COUNT);
+
+		for (unsigned int i = 0; i < rank; i++)
+			out[i] = i + 1 == rank ? pick(1, 70) : pick(1, 5);
+		if (rank > 0 && round & 1)
+			out[0] = DESCRIBE_COUNT;
+		for (unsigned int i = 0; i < a_rank; i++)
+			a[i] = pick(0, 3) ? out[rank - a_rank + i] : 1;
+		for (unsigned int i = 0; i < b_rank; i++)
+			b[i] = pick(0, 3) ? out[rank - b_rank + i] : 1;
+		describe_input(d, "a", a_rank, a);
+		describe_operand(d, "b", !b_rank || b[0] != DESCRIBE_COUNT, b_rank, b);
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, round & 2 ? "Add" : "Mul", "", "a,b", "y");
+		check(d, 1e-6);
+	}
+}
+
+static void test_relu__sizes(void **state)
+{
+	for (uint32_t n = 1; n < 70; n += pick(1, 6)) {
+		struct describe *d = describe_new("", MAX_COUNT);
+
+		describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, n));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "Relu", "", "x", "y");
+		check(d, 0);
+	}
+}
+
+/* Dimensions with a preference for small ones and the last one longer. */
+static void pick_dims(unsigned int rank, uint32_t *dims, uint32_t longest, bool dynamic)
+{
+	for (unsigned int i = 0; i < rank; i++)
+		dims[i] = pick(0, 4) ? pick(1, i + 1 == rank || !pick(0, 2) ? longest : 6) : 1;
+	if (dynamic)
+		dims[0] = DESCRIBE_COUNT;
+}
+
+static void test_softmax__axes(void **state)
+{
+	for (unsigned int round = 0; round < 60; round++) {
+		const unsigned int rank = pick(1, 4);
+		uint32_t dims[8];
+		struct describe *d = describe_new("", MAX_COUNT);
+
+		pick_dims(rank, dims, 90, round & 1);
+		describe_input(d, "x", rank, dims);
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "Softmax", "", "x", "y");
+		describe_attr_int(d, "axis", pick(0, rank - 1));
+		check(d, 2e-6);
+	}
+}
+
+static void test_reduce_sum__axes(void **state)
+{
+	for (unsigned int round = 0; round < 120; round++) {
+		const unsigned int rank = pick(1, 5);
+		const uint32_t mask = pick(0, (1u << rank) - 1);
+		int64_t axes[8];
+		unsigned int n = 0;
+		uint32_t dims[8];
+		struct describe *d = describe_new("", MAX_COUNT);
+
+		pick_dims(rank, dims, rank < 4 ? 150 : 12, round & 1);
+		for (unsigned int i = 0; i < rank; i++)
+			if (mask & 1u << i)
+				axes[n++] = i;
+		describe_input(d, "x", rank, dims);
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "ReduceSum", "", "x", "y");
+		if (n > 0)
+			describe_attr_ints(d, "axes", n, axes);
+		else
+			describe_attr_int(d, "noop_with_empty_axes", pick(0, 1));
+		describe_attr_int(d, "keepdims", pick(0, 1));
+		check(d, 1e-5);
+	}
+}
+
+static void test_transpose__perms(void **state)
+{
+	for (unsigned int round = 0; round < 100; round++) {
+		const bool dynamic = round & 1;
+		const unsigned int rank = pick(1, 5);
+		int64_t perm[8];
+		uint32_t dims[8];
+		struct describe *d = describe_new("", MAX_COUNT);
+
+		pick_dims(rank, dims, rank < 4 ? 80 : 12, dynamic);
+		for (unsigned int i = 0; i < rank; i++)
+			perm[i] = i;
+		for (unsigned int i = rank - 1; i > dynamic; i--) {
+			const unsigned int j = pick(dynamic, i);
+			const int64_t t = perm[i];
+
+			perm[i] = perm[j];
+			perm[j] = t;
+		}
+		describe_input(d, "x", rank, dims);
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "Transpose", "", "x", "y");
+		describe_attr_ints(d, "perm", rank, perm);
+		check(d, 0);
+	}
+}
+
+static void test_conv__windows(void **state)
+{
+	for (unsigned int round = 0; round < 110; round++) {
+		const bool flat = round % 5 == 0, bias = pick(0, 1);
+		const uint32_t group = round % 3 ? 1 : pick(1, 4);
+		const uint32_t per_group = round % 9 == 0 ? 1 : pick(1, 5);
+		const uint32_t channels = group * per_group;
+		/* Every third is depthwise. */
+		const uint32_t out = group * (round % 9 == 0 ? 1 : pick(1, 20));
+		const uint32_t kh = pick(1, 4), kw = pick(1, 4);
+		const uint32_t dh = pick(1, 2), dw = pick(1, 2);
+		const uint32_t h = (kh - 1) * dh + pick(1, 9), w = (kw - 1) * dw + pick(1, 40);
+		struct describe *d = describe_new("", MAX_COUNT);
+
+		if (flat) {
+			describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, channels, w));
+			describe_operand(d, "w", pick(0, 1), DESCRIBE_DIMS(out, per_group, kw));
+		} else {
+			describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, channels, h, w));
+			describe_operand(d, "w", pick(0, 1), DESCRIBE_DIMS(out, per_group, kh, kw));
+		}
+		if (bias)
+			describe_input(d, "b", DESCRIBE_DIMS(out));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "Conv", "", bias ? "x,w,b" : "x,w", "y");
+		describe_attr_int(d, "group", group);
+		if (flat) {
+			describe_attr_ints(d, "strides", DESCRIBE_INTS(pick(1, 3)));
+			describe_attr_ints(d, "dilations", DESCRIBE_INTS(dw));
+			describe_attr_ints(d, "pads", DESCRIBE_INTS(pick(0, 6), pick(0, 6)));
+		} else {
+			describe_attr_ints(d, "strides", DESCRIBE_INTS(pick(1, 3), pick(1, 3)));
+			describe_attr_ints(d, "dilations", DESCRIBE_INTS(dh, dw));
+			describe_attr_ints(
+				d, "pads",
+				DESCRIBE_INTS(pick(0, 5), pick(0, 6), pick(0, 5), pick(0, 6)));
+		}
+		check(d, 1e-5);
+	}
+}
+
+/* Deeper than a block, more out channels than are fetched at a time, a pointwise kernel. */
+static void test_conv__large(void **state)
+{
+	struct describe *d = describe_new("", 1);
+
+	describe_input(d, "x", DESCRIBE_DIMS(1, 45, 7, 9));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 64), DESCRIBE_DIMS(247, 45, 3, 3));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Conv", "", "x,w", "y");
+	check(d, 1e-4);
+
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(1, 400, 5, 41));
+	describe_input(d, "w", DESCRIBE_DIMS(250, 400, 1, 1));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Conv", "", "x,w", "y");
+	check(d, 1e-4);
+}
+
+static void test_max_pool__windows(void **state)
+{
+	for (unsigned int round = 0; round < 80; round++) {
+		const uint32_t kh = pick(1, 4), kw = pick(1, 5), dh = pick(1, 2), dw = pick(1, 3);
+		const uint32_t h = (kh - 1) * dh + pick(1, 7), w = (kw - 1) * dw + pick(1, 40);
+		struct describe *d = describe_new("", MAX_COUNT);
+
+		describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 3, h, w));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "MaxPool", "", "x", "y");
+		describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(kh, kw));
+		describe_attr_ints(d, "strides", DESCRIBE_INTS(pick(1, 3), pick(1, 3)));
+		describe_attr_ints(d, "dilations", DESCRIBE_INTS(dh, dw));
+		/* Beyond the window, too: it may lie in the padding entirely. */
+		describe_attr_ints(d, "pads",
+				   DESCRIBE_INTS(pick(0, 6), pick(0, 9), pick(0, 6), pick(0, 9)));
+		describe_attr_int(d, "ceil_mode", pick(0, 1));
+		check(d, 0);
+	}
+}
+
+static void test_top_k__axes(void **state)
+{
+	for (unsigned int round = 0; round < 80; round++) {
+		const bool dynamic = round & 1;
+		const unsigned int rank = pick(1 + dynamic, 3), axis = pick(dynamic, rank - 1);
+		uint32_t dims[8];
+		struct describe *d = describe_new("", MAX_COUNT);
+
+		pick_dims(rank, dims, rank < 3 ? 400 : 40, dynamic);
+		describe_input(d, "x", rank, dims);
+		describe_inferred(d, "values", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_inferred(d, "indices", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
+		describe_node(d, "TopK", "", "x", "values,indices");
+		describe_attr_int(d, "axis", axis);
+		describe_attr_int(d, "k", pick(1, pick(0, 2) && dims[axis] > 5 ? 5 : dims[axis]));
+		describe_attr_int(d, "largest", pick(0, 1));
+		check(d, 0);
+	}
+}
+
+/* Ties, rising and falling values, NaN and infinities: every element one of a few. */
+static void test_top_k__ties_and_nans(void **state)
+{
+	const float few[] = {1, 2, 2, NAN, -INFINITY, INFINITY, 0, -0.0f};
+
+	for (unsigned int round = 0; round < 60; round++) {
+		const uint32_t n = pick(1, 700), k = pick(1, n < 20 ? n : 20);
+		struct describe *d = describe_new("", 3);
+		struct reference_buffers data;
+		struct plan *plan;
+		float *x;
+
+		describe_input(d, "x", DESCRIBE_DIMS(3, n));
+		describe_inferred(d, "values", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_inferred(d, "indices", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
+		describe_node(d, "TopK", "", "x", "values,indices");
+		describe_attr_int(d, "k", k);
+		describe_attr_int(d, "largest", round & 1);
+		plan = make_plan(d);
+		reference_buffers_init(&data, plan, 1, 1);
+		x = data.bindings[0];
+		for (uint32_t i = 0; i < n; i++) {
+			x[i] = few[pick(0, round % 3 ? 7 : 4)];
+			x[n + i] = round % 4 ? (float)i : (float)(i / 3);
+			x[2 * n + i] = round % 5 ? -(float)i : NAN;
+		}
+		check_plan(plan, 0, &data, 1);
+		reference_buffers_deinit(&data);
+		plan_free(plan);
+	}
+}
+
+/* One operator over special values; the reference is told to agree on what is no number. */
+static void check_special(const char *op, double tolerance)
+{
+	const float special[] = {NAN, INFINITY, -INFINITY, 0, -0.0f, 1e30f, -1e30f, 1};
+
+	for (uint32_t n = 1; n < 80; n += 13) {
+		struct describe *d = describe_new("", 1);
+		struct reference_buffers data;
+		struct plan *plan;
+
+		describe_input(d, "x", DESCRIBE_DIMS(8, n));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, op, "", "x", "y");
+		plan = make_plan(d);
+		reference_buffers_init(&data, plan, 1, n);
+		/* Row i has one kind of special value in one place; the first row everywhere. */
+		for (uint32_t i = 0; i < 8; i++) {
+			float *row = (float *)data.bindings[0] + i * n;
+
+			row[pick(0, n - 1)] = special[i];
+			for (uint32_t j = 0; i == 0 && j < n; j++)
+				row[j] = special[pick(0, 7)];
+		}
+		check_plan(plan, tolerance, &data, 1);
+		reference_buffers_deinit(&data);
+		plan_free(plan);
+	}
+}
+
+static void test_relu__special_values(void **state)
+{
+	check_special("Relu", 0);
+}
+
+static void test_softmax__special_values(void **state)
+{
+	check_special("Softmax", 1e-5);
+}
+
+static void test_matmul__special_values(void **state)
+{
+	struct describe *d = describe_new("", 1);
+	struct reference_buffers data;
+	struct plan *plan;
+	float *a;
+
+	describe_input(d, "a", DESCRIBE_DIMS(7, 50));
+	describe_input(d, "b", DESCRIBE_DIMS(50, 37));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "MatMul", "", "a,b", "y");
+	plan = make_plan(d);
+	reference_buffers_init(&data, plan, 1, 5);
+	/* A row without a number, two with an infinity; none may reach another. */
+	a = data.bindings[0];
+	a[3] = NAN;
+	a[50 + 49] = INFINITY;
+	a[5 * 50] = -INFINITY;
+	check_plan(plan, 1e-4, &data, 1);
+	reference_buffers_deinit(&data);
+	plan_free(plan);
+}
+
+/* Denormals are zero in operands and results, at every level and in every lane. */
+static void test_denormals__flushed(void **state)
+{
+	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
+		const struct cpu_kernels *kernels = cpu_kernels_get((enum cpu_simd)level);
+		float x[37], one[37], y[37];
+
+		if (!kernels)
+			continue;
+		for (unsigned int i = 0; i < 37; i++) {
+			x[i] = 1e-40f;
+			one[i] = 1e-30f;
+		}
+		kernels->add(37, x, 1, x, 1, y);
+		for (unsigned int i = 0; i < 37; i++)
+			assert_true(y[i] == 0);
+		kernels->mul(37, one, 1, one, 1, y);
+		for (unsigned int i = 0; i < 37; i++)
+			assert_true(y[i] == 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_matmul__odd_sizes),
+		cmocka_unit_test(test_matmul__batches),
+		cmocka_unit_test(test_matmul__packed_batch),
+		cmocka_unit_test(test_matmul__special_values),
+		cmocka_unit_test(test_gemm__attributes),
+		cmocka_unit_test(test_gemm__packed_transposed),
+		cmocka_unit_test(test_binary__broadcasts),
+		cmocka_unit_test(test_relu__sizes),
+		cmocka_unit_test(test_relu__special_values),
+		cmocka_unit_test(test_softmax__axes),
+		cmocka_unit_test(test_softmax__special_values),
+		cmocka_unit_test(test_reduce_sum__axes),
+		cmocka_unit_test(test_transpose__perms),
+		cmocka_unit_test(test_conv__windows),
+		cmocka_unit_test(test_conv__large),
+		cmocka_unit_test(test_max_pool__windows),
+		cmocka_unit_test(test_top_k__axes),
+		cmocka_unit_test(test_top_k__ties_and_nans),
+		cmocka_unit_test(test_denormals__flushed),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
