@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Built instead of the room where the meson feature 'vulkan' is disabled: no device, and why. */
+/* The Vulkan executor where it was left out of the build: finds nothing and says so. */
 #include "vulkan/vulkan.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include "util/error.h"
 
 struct vulkan {
-	int unused;
+	char unused;
 };
 
 int vulkan_open(const struct vulkan_options *options, struct waker *waker, struct vulkan **ret)
@@ -38,11 +38,23 @@ unsigned int vulkan_n_sentences(const struct vulkan *vulkan)
 
 const char *vulkan_sentence(const struct vulkan *vulkan, unsigned int i)
 {
-	return "built without Vulkan: every task runs on the CPU.";
+	return i == 0 ? "built without Vulkan: everything runs on the CPU" : NULL;
 }
 
 struct vulkan *vulkan_free(struct vulkan *vulkan)
 {
 	free(vulkan);
 	return NULL;
+}
+
+void vulkan_usage(struct executor *executor, struct vulkan_usage *ret)
+{
+	*ret = (struct vulkan_usage){0};
+}
+
+int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
+{
+	*ret_n_compiled = 0;
+	*ret_n_refused = 0;
+	return 0;
 }

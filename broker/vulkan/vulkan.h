@@ -13,7 +13,9 @@
  *    bytes; device_bytes of each of these plans holds them in full, so that the charge never
  *    depends on which plan leaves first.
  *  - Tensors of 2^32 or more elements, element types other than float32 (TopK's indices are
- *    int64), and TopK with k above 256 are PLAN_DEVICE_UNSUPPORTED.
+ *    int64), and TopK with k above 256 are PLAN_DEVICE_UNSUPPORTED; so are, on a software device,
+ * sums and selections over so many elements that its limit on loops would cut them short (about
+ *    260,000 for MatMul, more for the others).
  *  - A task whose arena could not be imported, on a device that otherwise imports arenas, for a
  *    plan prepared before that arena was registered, completes with -EIO, to be run elsewhere.
  *  - When a wait outlasts the timeout, or the driver reports a lost device, the device is marked

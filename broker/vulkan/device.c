@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One Vulkan device: see device.h.
+ *
+ * Required are Vulkan 1.2 with buffer device addresses, timeline semaphores and 64-bit integers in
+ * shaders, and subgroup arithmetic: what every GCN card under RADV has, and lavapipe. Nothing newer
+ * is used, so that no card is lost to convenience.
+ */
+#include "vulkan/device.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/error.h"
+#include "util/log.h"
+
+int vk_result(VkResult result, const char *what)
+{
+	if (result == VK_SUCCESS)
+		return 0;
+	log_debug("%s failed: VkResult %d", what, result);
+	if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
+		return error_origin(-ENOMEM);
+	return error_origin(-EIO);
+}
+
+/* Return: the family to use, -1 if none computes. Prefers one that does nothing else. */
+static int compute_family(VkPhysicalDevice physical)
+{
+	VkQueueFamilyProperties families[16];
+	uint32_t n = 16;
+	int best = -1;
+
+	vkGetPhysicalDeviceQueueFamilyProperties(physical, &n, families);
+	for (uint32_t i = 0; i < n; i++) {
+		if (!(families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) || families[i].queueCount == 0)
+			continue;
+		if (best < 0 || !(families[i].queueFlags & VK_QUEUE_GRAPHICS_BIT)) {
+			best = i;
+			if (!(families[i].queueFlags & VK_QUEUE_GRAPHICS_BIT))
+				break;
+		}
+	}
+	return best;
+}
+
+bool vk_physical_is_software(VkPhysicalDevice physical)
+{
+	VkPhysicalDeviceProperties properties;
+
+	vkGetPhysicalDeviceProperties(physical, &properties);
+	return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+}
+
+const char *vk_device_missing(VkPhysicalDevice physical)
+{
+	const VkSubgroupFeatureFlags subgroups =
+		VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
+	VkPhysicalDeviceVulkan12Features vulkan12 = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+	};
+	VkPhysicalDeviceFeatures2 features = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+		.pNext = &vulkan12,
+	};
+	VkPhysicalDeviceSubgroupProperties subgroup = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES,
+	};
+	VkPhysicalDeviceProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+		.pNext = &subgroup,
+	};
+
+	vkGetPhysicalDeviceProperties2(physical, &properties);
+	if (properties.properties.apiVersion < VK_API_VERSION_1_2)
+		return "Vulkan 1.2";
+	vkGetPhysicalDeviceFeatures2(physical, &features);
+	if (!vulkan12.bufferDeviceAddress)
+		return "bufferDeviceAddress";
+	if (!vulkan12.timelineSemaphore)
+		return "timelineSemaphore";
+	if (!features.features.shaderInt64)
+		return "shaderInt64";
+	if (!(subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) ||
+	    (subgroup.supportedOperations & subgroups) != subgroups)
+		return "subgroup arithmetic";
+	if (properties.properties.limits.maxComputeWorkGroupInvocations < 256)
+		return "workgroups of 256 invocations";
+	if (compute_family(physical) < 0)
+		return "a compute queue";
+	return NULL;
+}
+
+static bool has_extension(VkPhysicalDevice physical, const char *name)
+{
+	_cleanup_(freep) VkExtensionProperties *extensions = NULL;
+	uint32_t n = 0;
+
+	if (vkEnumerateDeviceExtensionProperties(physical, NULL, &n, NULL) || n == 0)
+		return false;
+	extensions = calloc(n, sizeof(*extensions));
+	if (!extensions || vkEnumerateDeviceExtensionProperties(physical, NULL, &n, extensions) < 0)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (strcmp(extensions[i].extensionName, name) == 0)
+			return true;
+	return false;
+}
+
+static void describe(struct vk_device *device)
+{
+	VkPhysicalDeviceExternalMemoryHostPropertiesEXT host = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT,
+	};
+	VkPhysicalDeviceVulkan12Properties vulkan12 = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES,
+	};
+	VkPhysicalDeviceVulkan11Properties vulkan11 = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES,
+		.pNext = &vulkan12,
+	};
+	VkPhysicalDeviceProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+		.pNext = &vulkan11,
+	};
+	bool imports = has_extension(device->physical, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+
+	if (imports)
+		vulkan12.pNext = &host;
+	vkGetPhysicalDeviceProperties2(device->physical, &properties);
+	vkGetPhysicalDeviceMemoryProperties(device->physical, &device->heaps);
+
+	snprintf(device->name, sizeof(device->name), "%s", properties.properties.deviceName);
+	snprintf(device->driver, sizeof(device->driver), "%s%s%s", vulkan12.driverName,
+		 vulkan12.driverInfo[0] ? ", " : "", vulkan12.driverInfo);
+	memcpy(device->device_uuid, properties.properties.pipelineCacheUUID, VK_UUID_SIZE);
+	memcpy(device->driver_uuid, vulkan11.driverUUID, VK_UUID_SIZE);
+	device->import_align_bytes = imports ? host.minImportedHostPointerAlignment : 0;
+	device->is_software = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+	device->bounces = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+	device->max_buffer_bytes = UINT64_MAX;
+	for (uint32_t i = 0; i < device->heaps.memoryHeapCount; i++)
+		if ((device->heaps.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) &&
+		    device->heaps.memoryHeaps[i].size > device->memory_bytes)
+			device->memory_bytes = device->heaps.memoryHeaps[i].size;
+
+	device->variant = device->is_software ? VK_VARIANT_PLAIN : VK_VARIANT_SHARED;
+	if (device->options.force & VULKAN_FORCE_PLAIN)
+		device->variant = VK_VARIANT_PLAIN;
+	if (device->options.force & VULKAN_FORCE_SHARED)
+		device->variant = VK_VARIANT_SHARED;
+	if (device->options.force & VULKAN_FORCE_UPLOAD)
+		device->bounces = true;
+}
+
+int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *options,
+		  struct vk_device **ret)
+{
+	static const char *const host_extension = VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME;
+	_cleanup_(vk_device_freep) struct vk_device *device = NULL;
+	const float priority = 1.0f;
+	VkDeviceQueueCreateInfo queue = {
+		.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+		.queueCount = 1,
+		.pQueuePriorities = &priority,
+	};
+	VkPhysicalDeviceVulkan12Features vulkan12 = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+		.bufferDeviceAddress = VK_TRUE,
+		.timelineSemaphore = VK_TRUE,
+	};
+	const VkPhysicalDeviceFeatures2 features = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+		.pNext = &vulkan12,
+		.features = {.shaderInt64 = VK_TRUE},
+	};
+	VkDeviceCreateInfo info = {
+		.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+		.pNext = &features,
+		.queueCreateInfoCount = 1,
+		.pQueueCreateInfos = &queue,
+		.ppEnabledExtensionNames = &host_extension,
+	};
+	uint64_t cap;
+	int r;
+
+	device = calloc(1, sizeof(*device));
+	if (!device)
+		return error_origin(-ENOMEM);
+	device->physical = physical;
+	device->options = *options;
+	describe(device);
+	device->queue_family = compute_family(physical);
+	queue.queueFamilyIndex = device->queue_family;
+	info.enabledExtensionCount = device->import_align_bytes ? 1 : 0;
+	r = vk_result(vkCreateDevice(physical, &info, NULL, &device->handle), "vkCreateDevice");
+	if (r) {
+		device->handle = VK_NULL_HANDLE;
+		return error_fold(r);
+	}
+	volkLoadDeviceTable(&device->vk, device->handle);
+	device->vk.vkGetDeviceQueue(device->handle, device->queue_family, 0, &device->queue);
+
+	cap = device->memory_bytes;
+	if (options->memory_cap_bytes && options->memory_cap_bytes < cap)
+		cap = options->memory_cap_bytes;
+	r = vk_memory_init(device, cap);
+	if (r)
+		return error_fold(r);
+	r = vk_pipelines_init(device, options->cache_dir);
+	if (r)
+		return error_fold(r);
+	*ret = steal_ptr(device);
+	return 0;
+}
+
+struct vk_device *vk_device_free(struct vk_device *device)
+{
+	if (!device)
+		return NULL;
+	if (device->handle) {
+		vk_queue_stop(device);
+		assert(!device->mirrors.first);
+		assert(device->n_imports == 0);
+		vk_pipelines_deinit(device);
+		vk_memory_deinit(device);
+		device->vk.vkDestroyDevice(device->handle, NULL);
+	}
+	free(device);
+	return NULL;
+}

@@ -1,0 +1,85 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * One Vulkan device, as the files of this room share it
+ *
+ * vk_device_new() makes the logical device and what belongs to it; queue.h starts the threads that
+ * run it. Everything here is used by the setup thread unless a function says otherwise.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <volk.h>
+
+#include "util/cleanup.h"
+#include "vulkan/memory.h"
+#include "vulkan/mirror.h"
+#include "vulkan/pipeline.h"
+#include "vulkan/queue.h"
+#include "vulkan/vulkan.h"
+
+/* Which shader variants a device gets. */
+enum vk_variant {
+	VK_VARIANT_PLAIN,  /* software: registers only, one subgroup per workgroup */
+	VK_VARIANT_SHARED, /* GPUs: tiles in shared memory, subgroup reductions */
+	VK_VARIANT_COUNT,
+};
+
+struct vk_device {
+	struct executor executor; /* what the dispatcher sees */
+	struct vulkan *vulkan;    /* NULL for a device that only compiles */
+	unsigned int slot;        /* in vulkan->devices */
+
+	VkPhysicalDevice physical;
+	VkDevice handle;
+	VkQueue queue; /* the submitting thread's alone once that runs */
+	uint32_t queue_family;
+	struct VolkDeviceTable vk;
+
+	VkPhysicalDeviceMemoryProperties heaps;
+	uint64_t memory_bytes;       /* of the largest device-local heap */
+	uint64_t import_align_bytes; /* VK_EXT_external_memory_host; 0: absent */
+	uint64_t max_buffer_bytes;
+	enum vk_variant variant;
+	bool is_software;
+	bool imports; /* arenas are imported: the probe passed */
+	bool bounces; /* bound tensors are copied into device memory and back by the device */
+	uint32_t n_imports;
+	uint32_t n_refused_imports; /* arenas alive that could not be imported */
+
+	struct vulkan_options options;
+	_Atomic bool lost;
+
+	struct vk_memory memory;
+	struct vk_mirrors mirrors;
+	struct vk_pipelines pipelines;
+	struct vk_queue submit;
+
+	char name[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE];
+	char driver[VK_MAX_DRIVER_NAME_SIZE + VK_MAX_DRIVER_INFO_SIZE + 4];
+	uint8_t device_uuid[VK_UUID_SIZE];
+	uint8_t driver_uuid[VK_UUID_SIZE];
+};
+
+/*
+ * Translates a VkResult, once, logging it at debug level with what was called.
+ * Return: 0 for success; -ENOMEM; -EIO for everything else.
+ */
+int vk_result(VkResult result, const char *what);
+
+/* Is anything missing for this room? Return: NULL if usable, else what is missing. */
+const char *vk_device_missing(VkPhysicalDevice physical);
+
+bool vk_physical_is_software(VkPhysicalDevice physical);
+
+/*
+ * Makes the logical device with its memory, mirrors and pipelines, no thread.
+ * Return: 0 or negative errno.
+ */
+int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *options,
+		  struct vk_device **ret);
+
+/* Everything that was allocated from it is gone; asserts so. Return: NULL. */
+struct vk_device *vk_device_free(struct vk_device *device);
+
+DEFINE_CLEANUP(struct vk_device *, vk_device_free)

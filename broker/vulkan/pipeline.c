@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pipelines: see pipeline.h.
+ *
+ * The file on disk is "vulkan-DEVICE-DRIVER.cache", the two being UUIDs, so that another driver
+ * never reads it; in front of the driver's bytes stand a magic number, their length and a checksum,
+ * because drivers check only the header of what they are given. It is written to a temporary
+ * name and renamed, so that a reader sees the whole of one version.
+ */
+#include "vulkan/pipeline.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "util/checked.h"
+#include "util/cleanup.h"
+#include "util/error.h"
+#include "util/log.h"
+#include "vulkan/device.h"
+#include "vulkan/shaders.h"
+
+enum { CACHE_MAX_BYTES = 64 << 20 };
+
+struct cache_header {
+	char magic[8];
+	uint64_t bytes;
+	uint64_t checksum;
+};
+static const char cache_magic[8] = "rbkvkc1";
+
+#define SHADER(shader) .code = shader, .code_bytes = sizeof(shader)
+
+enum { PLAIN = VK_VARIANT_PLAIN, SHARED = VK_VARIANT_SHARED };
+
+/* Constant 0 is always the workgroup's size; the others are the shader's own. */
+static const struct vk_pipe_info pipe_infos[VK_PIPE_COUNT][VK_VARIANT_COUNT] = {
+#define MATMUL(pipe, trans_a, trans_b)                   \
+	[pipe][PLAIN] = {"MatMul, registers",            \
+			 SHADER(shader_matmul_register), \
+			 3,                              \
+			 {8, trans_a, trans_b},          \
+			 8,                              \
+			 32},                            \
+	[pipe][SHARED] = {                               \
+		"MatMul, tiles", SHADER(shader_matmul_tiled), 3, {256, trans_a, trans_b}, 64, 64}
+	MATMUL(VK_PIPE_MATMUL, 0, 0),
+	MATMUL(VK_PIPE_MATMUL_T_A, 1, 0),
+	MATMUL(VK_PIPE_MATMUL_T_B, 0, 1),
+	MATMUL(VK_PIPE_MATMUL_T_AB, 1, 1),
+#undef MATMUL
+	[VK_PIPE_CONV][PLAIN] = {"Conv, registers", SHADER(shader_conv_register), 2, {8, 8}, 8, 32},
+	[VK_PIPE_CONV][SHARED] = {"Conv, tiles", SHADER(shader_conv_tiled), 1, {256}, 64, 64},
+	[VK_PIPE_CONV_NARROW][PLAIN] =
+		{"Conv, narrow", SHADER(shader_conv_register), 2, {8, 1}, 1, 32},
+	[VK_PIPE_CONV_NARROW][SHARED] =
+		{"Conv, narrow", SHADER(shader_conv_register), 2, {64, 1}, 1, 256},
+#define ELEMENTWISE(pipe, label, operation)                                                 \
+	[pipe][PLAIN] = {label, SHADER(shader_elementwise), 3, {8, operation, 16}, 1, 512}, \
+	[pipe][SHARED] = {label, SHADER(shader_elementwise), 3, {256, operation, 2}, 1, 2048}
+	ELEMENTWISE(VK_PIPE_ADD, "Add", 0),
+	ELEMENTWISE(VK_PIPE_MUL, "Mul", 1),
+	ELEMENTWISE(VK_PIPE_RELU, "Relu", 2),
+#undef ELEMENTWISE
+	[VK_PIPE_TRANSPOSE][PLAIN] = {"Transpose", SHADER(shader_transpose), 2, {8, 16}, 1, 512},
+	[VK_PIPE_TRANSPOSE][SHARED] = {"Transpose", SHADER(shader_transpose), 2, {256, 2}, 1, 2048},
+	[VK_PIPE_SOFTMAX][PLAIN] = {"Softmax", SHADER(shader_softmax), 1, {8}, 1, 8},
+	[VK_PIPE_SOFTMAX][SHARED] = {"Softmax", SHADER(shader_softmax), 1, {64}, 1, 64},
+	[VK_PIPE_SOFTMAX_ROWS][PLAIN] =
+		{"Softmax, subgroups", SHADER(shader_softmax_rows), 1, {8}, 1, 1},
+	[VK_PIPE_SOFTMAX_ROWS][SHARED] =
+		{"Softmax, subgroups", SHADER(shader_softmax_rows), 1, {256}, 1, 1},
+	[VK_PIPE_REDUCE][PLAIN] = {"ReduceSum", SHADER(shader_reduce), 1, {8}, 1, 8},
+	[VK_PIPE_REDUCE][SHARED] = {"ReduceSum", SHADER(shader_reduce), 1, {64}, 1, 64},
+	[VK_PIPE_REDUCE_ROWS][PLAIN] =
+		{"ReduceSum, subgroups", SHADER(shader_reduce_rows), 1, {8}, 1, 1},
+	[VK_PIPE_REDUCE_ROWS][SHARED] =
+		{"ReduceSum, subgroups", SHADER(shader_reduce_rows), 1, {256}, 1, 1},
+	[VK_PIPE_MAX_POOL][PLAIN] = {"MaxPool", SHADER(shader_max_pool), 1, {8}, 1, 8},
+	[VK_PIPE_MAX_POOL][SHARED] = {"MaxPool", SHADER(shader_max_pool), 1, {64}, 1, 64},
+	[VK_PIPE_TOP_K][PLAIN] = {"TopK", SHADER(shader_top_k), 2, {8, 1}, 1, 1},
+	[VK_PIPE_TOP_K][SHARED] = {"TopK", SHADER(shader_top_k), 2, {256, 1}, 1, 1},
+	[VK_PIPE_TOP_K_LARGE][PLAIN] = {"TopK, large k", SHADER(shader_top_k), 2, {64, 0}, 1, 1},
+	[VK_PIPE_TOP_K_LARGE][SHARED] = {"TopK, large k", SHADER(shader_top_k), 2, {256, 0}, 1, 1},
+	[VK_PIPE_COPY][PLAIN] = {"copy", SHADER(shader_copy), 2, {8, 64}, 1, 2048},
+	[VK_PIPE_COPY][SHARED] = {"copy", SHADER(shader_copy), 2, {256, 4}, 1, 4096},
+	[VK_PIPE_NAIVE_MATMUL][PLAIN] =
+		{"MatMul, naive", SHADER(shader_naive_matmul), 1, {8}, 1, 8},
+	[VK_PIPE_NAIVE_MATMUL][SHARED] =
+		{"MatMul, naive", SHADER(shader_naive_matmul), 1, {64}, 1, 64},
+};
+
+const struct vk_pipe_info *vk_pipe_info(enum vk_pipe pipe, int variant)
+{
+	const struct vk_pipe_info *info = &pipe_infos[pipe][variant];
+
+	return info->code ? info : NULL;
+}
+
+/* The cache on disk */
+
+/* FNV-1a over 64-bit words and the rest: finds damage, not intent. */
+static uint64_t checksum(const uint8_t *bytes, size_t n_bytes)
+{
+	uint64_t sum = 0xcbf29ce484222325ull, word;
+
+	for (size_t i = 0; i < n_bytes; i += sizeof(word)) {
+		word = 0;
+		memcpy(&word, bytes + i, n_bytes - i < sizeof(word) ? n_bytes - i : sizeof(word));
+		sum = (sum ^ word) * 0x100000001b3ull;
+	}
+	return sum;
+}
+
+static char *cache_path(struct vk_device *device, const char *dir)
+{
+	char hex[2][2 * VK_UUID_SIZE + 1], *path;
+
+	for (unsigned int i = 0; i < VK_UUID_SIZE; i++) {
+		sprintf(hex[0] + 2 * i, "%02x", device->device_uuid[i]);
+		sprintf(hex[1] + 2 * i, "%02x", device->driver_uuid[i]);
+	}
+	if (asprintf(&path, "%s/vulkan-%s-%s.cache", dir, hex[0], hex[1]) < 0)
+		return NULL;
+	return path;
+}
+
+static bool read_all(int fd, void *buffer, size_t n_bytes)
+{
+	ssize_t n;
+
+	for (size_t at = 0; at < n_bytes; at += n) {
+		n = read(fd, (char *)buffer + at, n_bytes - at);
+		if (n <= 0)
+			return false;
+	}
+	return true;
+}
+
+static bool write_all(int fd, const void *buffer, size_t n_bytes)
+{
+	ssize_t n;
+
+	for (size_t at = 0; at < n_bytes; at += n) {
+		n = write(fd, (const char *)buffer + at, n_bytes - at);
+		if (n <= 0)
+			return false;
+	}
+	return true;
+}
+
+/* Return: the driver's bytes, NULL if there are none that are whole. */
+static void *cache_read(const char *path, size_t *ret_bytes)
+{
+	_cleanup_(close_fdp) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	_cleanup_(freep) void *data = NULL;
+	struct cache_header header;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+	    st.st_size <= (off_t)sizeof(header) || st.st_size > CACHE_MAX_BYTES)
+		return NULL;
+	if (!read_all(fd, &header, sizeof(header)) ||
+	    memcmp(header.magic, cache_magic, sizeof(cache_magic)) != 0 ||
+	    header.bytes != (uint64_t)st.st_size - sizeof(header))
+		return NULL;
+	data = malloc(header.bytes);
+	if (!data || !read_all(fd, data, header.bytes) ||
+	    checksum(data, header.bytes) != header.checksum)
+		return NULL;
+	*ret_bytes = header.bytes;
+	return steal_ptr(data);
+}
+
+static bool cache_write(const char *path, const void *data, size_t n_bytes)
+{
+	struct cache_header header = {.bytes = n_bytes, .checksum = checksum(data, n_bytes)};
+	_cleanup_(close_fdp) int fd = -1;
+	_cleanup_(freep) char *temporary = NULL;
+
+	memcpy(header.magic, cache_magic, sizeof(cache_magic));
+	if (asprintf(&temporary, "%s.XXXXXX", path) < 0) {
+		temporary = NULL;
+		return false;
+	}
+	fd = mkostemp(temporary, O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	if (!write_all(fd, &header, sizeof(header)) || !write_all(fd, data, n_bytes) ||
+	    fsync(fd) < 0 || rename(temporary, path) < 0) {
+		unlink(temporary);
+		return false;
+	}
+	return true;
+}
+
+static void cache_save(struct vk_device *device)
+{
+	struct vk_pipelines *pipelines = &device->pipelines;
+	_cleanup_(freep) void *data = NULL;
+	size_t n_bytes = 0;
+
+	if (device->vk.vkGetPipelineCacheData(device->handle, pipelines->cache, &n_bytes, NULL) ||
+	    n_bytes == 0 || n_bytes > CACHE_MAX_BYTES - sizeof(struct cache_header))
+		return;
+	data = malloc(n_bytes);
+	if (!data ||
+	    device->vk.vkGetPipelineCacheData(device->handle, pipelines->cache, &n_bytes, data))
+		return;
+	if (!cache_write(pipelines->path, data, n_bytes))
+		log_debug("cannot write %s", pipelines->path);
+}
+
+/* Pipelines */
+
+int vk_pipelines_init(struct vk_device *device, const char *cache_dir)
+{
+	struct vk_pipelines *pipelines = &device->pipelines;
+	const VkPushConstantRange push = {
+		.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT,
+		.size = sizeof(VkDeviceAddress),
+	};
+	const VkPipelineLayoutCreateInfo layout = {
+		.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+		.pushConstantRangeCount = 1,
+		.pPushConstantRanges = &push,
+	};
+	VkPipelineCacheCreateInfo cache = {
+		.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO,
+	};
+	_cleanup_(freep) void *data = NULL;
+	size_t n_bytes = 0;
+	VkResult result;
+	int r;
+
+	r = vk_result(device->vk.vkCreatePipelineLayout(device->handle, &layout, NULL,
+							&pipelines->layout),
+		      "vkCreatePipelineLayout");
+	if (r)
+		return error_fold(r);
+	if (cache_dir) {
+		pipelines->path = cache_path(device, cache_dir);
+		if (!pipelines->path)
+			return error_origin(-ENOMEM);
+		data = cache_read(pipelines->path, &n_bytes);
+		pipelines->dirty = !data;
+	}
+	cache.initialDataSize = data ? n_bytes : 0;
+	cache.pInitialData = data;
+	result = device->vk.vkCreatePipelineCache(device->handle, &cache, NULL, &pipelines->cache);
+	if (result != VK_SUCCESS && data) {
+		cache.initialDataSize = 0;
+		result = device->vk.vkCreatePipelineCache(device->handle, &cache, NULL,
+							  &pipelines->cache);
+	}
+	return vk_result(result, "vkCreatePipelineCache");
+}
+
+void vk_pipelines_deinit(struct vk_device *device)
+{
+	struct vk_pipelines *pipelines = &device->pipelines;
+
+	if (pipelines->path && pipelines->cache && pipelines->dirty)
+		cache_save(device);
+	for (int i = 0; i < VK_PIPE_COUNT; i++)
+		if (pipelines->pipelines[i])
+			device->vk.vkDestroyPipeline(device->handle, pipelines->pipelines[i], NULL);
+	if (pipelines->cache)
+		device->vk.vkDestroyPipelineCache(device->handle, pipelines->cache, NULL);
+	if (pipelines->layout)
+		device->vk.vkDestroyPipelineLayout(device->handle, pipelines->layout, NULL);
+	free(pipelines->path);
+	*pipelines = (struct vk_pipelines){0};
+}
+
+int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info, VkPipeline *ret)
+{
+	const VkShaderModuleCreateInfo module_info = {
+		.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+		.codeSize = info->code_bytes,
+		.pCode = info->code,
+	};
+	VkSpecializationMapEntry entries[VK_SPEC_MAX];
+	const VkSpecializationInfo spec = {
+		.mapEntryCount = info->n_spec,
+		.pMapEntries = entries,
+		.dataSize = info->n_spec * sizeof(info->spec[0]),
+		.pData = info->spec,
+	};
+	VkComputePipelineCreateInfo pipeline = {
+		.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+		.layout = device->pipelines.layout,
+		.stage =
+			{
+				.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+				.stage = VK_SHADER_STAGE_COMPUTE_BIT,
+				.pName = "main",
+				.pSpecializationInfo = &spec,
+			},
+	};
+	VkResult result;
+	int r;
+
+	for (uint32_t i = 0; i < info->n_spec; i++)
+		entries[i] = (VkSpecializationMapEntry){i, i * sizeof(uint32_t), sizeof(uint32_t)};
+	r = vk_result(device->vk.vkCreateShaderModule(device->handle, &module_info, NULL,
+						      &pipeline.stage.module),
+		      "vkCreateShaderModule");
+	if (r)
+		return error_fold(r);
+	result = device->vk.vkCreateComputePipelines(device->handle, device->pipelines.cache, 1,
+						     &pipeline, NULL, ret);
+	device->vk.vkDestroyShaderModule(device->handle, pipeline.stage.module, NULL);
+	return vk_result(result, info->name);
+}
+
+int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, VkPipeline *ret)
+{
+	struct vk_pipelines *pipelines = &device->pipelines;
+	const struct vk_pipe_info *info = vk_pipe_info(pipe, device->variant);
+	int r;
+
+	if (!info)
+		return error_origin(-EINVAL);
+	if (!pipelines->pipelines[pipe]) {
+		r = vk_pipeline_compile(device, info, &pipelines->pipelines[pipe]);
+		if (r) {
+			pipelines->pipelines[pipe] = VK_NULL_HANDLE;
+			return error_fold(r);
+		}
+		pipelines->dirty = true;
+	}
+	*ret = pipelines->pipelines[pipe];
+	return 0;
+}

@@ -1,0 +1,78 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * A device's queue and its two threads
+ *
+ * The submitting thread ("rb-vk-N") takes tasks from the reactor, loads them into recorded slots
+ * and submits them, several at once where several wait. The waiting thread ("rb-vkw-N") waits for
+ * them in order and hands them back. Two, because a thread that waits for the device could not
+ * give it its next work meanwhile. Only the submitting thread touches the VkQueue.
+ */
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <volk.h>
+
+#include "util/spsc.h"
+
+struct exec_task;
+struct vk_device;
+
+enum {
+	VK_QUEUE_TASKS = 256, /* between submit and reap */
+	VK_QUEUE_BATCH = 16,  /* tasks in one vkQueueSubmit() */
+};
+
+struct vk_queue {
+	struct spsc in;       /* reactor -> submitting thread: struct exec_task */
+	struct spsc setup_in; /* setup thread -> submitting thread: struct vk_queue */
+	struct spsc begun;    /* submitting -> waiting thread: struct exec_task or vk_queue */
+	struct spsc out;      /* waiting thread -> reactor: struct exec_task */
+	sem_t work;           /* the submitting thread sleeps on it */
+	sem_t begun_work;     /* the waiting thread */
+	pthread_t submitter, waiter;
+	bool has_submitter, has_waiter, has_semaphores;
+	_Atomic bool stop, stop_waiter;
+	_Atomic bool dead;        /* the driver said that the device is lost */
+	_Atomic bool awaits_slot; /* the submitting thread wants to know of freed slots */
+	VkSemaphore timeline;
+	uint64_t submitted;          /* submitting thread: last value promised to the timeline */
+	struct exec_task *held_back; /* submitting thread: waits for a slot of its plan */
+	uint64_t last_end_ticks;     /* waiting thread */
+
+	uint32_t n_in_flight; /* reactor */
+	bool unflushed;       /* reactor */
+
+	/* Setup thread: one command buffer for uploads and the like. */
+	VkCommandPool setup_pool;
+	VkCommandBuffer setup_commands;
+	uint64_t setup_value;
+	int setup_result;
+	sem_t setup_done;
+};
+
+/* Starts the threads. Return: 0 or negative errno. */
+int vk_queue_start(struct vk_device *device);
+/* Ends them; nothing is in flight. Accepts a queue that was never started. */
+void vk_queue_stop(struct vk_device *device);
+
+/* Reactor: as in struct executor_ops. */
+int vk_queue_submit(struct vk_device *device, struct exec_task *task);
+void vk_queue_flush(struct vk_device *device);
+unsigned int vk_queue_reap(struct vk_device *device, struct exec_task **ret, unsigned int max);
+
+/*
+ * Setup thread: begins the setup command buffer; runs it and waits for it.
+ * Return: 0; negative errno, -EIO if the device is lost.
+ */
+int vk_setup_begin(struct vk_device *device, VkCommandBuffer *ret);
+int vk_setup_run(struct vk_device *device);
+
+/* Any thread: no new work for this device. */
+void vk_device_lose(struct vk_device *device, const char *why);
+static inline bool vk_queue_is_dead(const struct vk_queue *queue)
+{
+	return atomic_load_explicit(&queue->dead, memory_order_acquire);
+}

@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Plans on a device: see record.h.
+ *
+ * No descriptor sets: a step's push constant is the address of its parameter block, fixed when
+ * recorded; the block holds the tensors' addresses and sizes and, at its beginning, the
+ * numbers of workgroups that the indirect dispatch reads. So a recorded command buffer runs any
+ * count over any bound tensors, and shaders see bounds that only the broker wrote.
+ *
+ * Memory of a slot: parameter blocks and staging (host), scratch and bounce copies (device). What
+ * another owner may have left in it is cleared when the plan is prepared; later only this plan uses
+ * it. Slots never share any of it: tasks of one plan may overlap on the device.
+ *
+ * Barriers: a step waits for earlier ones only where it reads what they write, or writes what they
+ * read or write (scratch tensors share memory where their lives do not overlap). Bound tensors of
+ * a task are ordered the same way; those of different tasks are the client's to order.
+ *
+ * Drivers may compile at the first dispatch: the recorded commands are run once at the end of
+ * preparing, with parameter blocks full of zeros, on which every shader returns at once.
+ */
+#include "vulkan/record.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/executor.h"
+#include "util/error.h"
+#include "vulkan/arena-import.h"
+#include "vulkan/device.h"
+#include "vulkan/lower.h"
+
+enum {
+	MAX_SLOTS = 4,
+	SOFTWARE_MAX_TURNS = 65000, /* see lower.c */
+	MANY_SLOTS_BYTES = 8 << 20, /* slots of plans that need more than this are two */
+};
+
+struct vk_slot {
+	struct vk_plan *plan;
+	VkCommandBuffer commands;
+	struct vk_piece params, scratch, bounce, staging;
+	uint32_t count; /* that the parameter blocks are filled for; 0: none */
+	_Atomic bool busy;
+};
+
+struct vk_plan {
+	struct vk_device *device;
+	const struct plan *plan;
+	struct vk_step *steps;
+	uint32_t n_steps;
+	struct vk_mirror **mirrors; /* plan->n_constants */
+	VkCommandPool pool;
+	uint64_t bound_bytes; /* all bound tensors, each rounded up */
+	uint64_t bound_offset[RBK_MAX_REFS];
+	bool stages;  /* slots have staging */
+	bool bounces; /* slots have bounce copies */
+	uint32_t n_slots;
+	struct vk_slot slots[MAX_SLOTS];
+};
+
+static bool is_bound(const struct tensor *tensor)
+{
+	return tensor->kind == RBK_TENSOR_INPUT || tensor->kind == RBK_TENSOR_OUTPUT ||
+	       tensor->kind == RBK_TENSOR_STATE;
+}
+
+static bool is_read(const struct tensor *tensor)
+{
+	return tensor->kind != RBK_TENSOR_OUTPUT;
+}
+
+static struct vk_params *slot_params(const struct vk_slot *slot, uint32_t step)
+{
+	return (struct vk_params *)slot->params.host + step;
+}
+
+/* Recording */
+
+/* May @a and @b be the same memory? Distinct operands of one task never overlap otherwise. */
+static bool may_alias(const struct plan *plan, struct vk_operand a, struct vk_operand b)
+{
+	const struct tensor *ta = &plan->tensors[a.tensor], *tb = &plan->tensors[b.tensor];
+
+	if (a.tensor == b.tensor)
+		return a.bound == b.bound;
+	return ta->kind == RBK_TENSOR_SCRATCH && tb->kind == RBK_TENSOR_SCRATCH &&
+	       ta->scratch_offset < tb->scratch_offset + tb->max_bytes &&
+	       tb->scratch_offset < ta->scratch_offset + ta->max_bytes;
+}
+
+/* Must @step wait for one of the steps [@from, @step)? Without bounces both places are one. */
+static bool has_hazard(const struct vk_plan *plan, uint32_t from, uint32_t step)
+{
+	const struct vk_operand *mine = plan->steps[step].operands;
+
+	for (uint32_t other = from; other < step; other++)
+		for (int i = 0; i < PARAM_ADDRESSES; i++)
+			for (int j = 0; j < PARAM_ADDRESSES; j++) {
+				struct vk_operand theirs = plan->steps[other].operands[j];
+
+				if ((i < VK_OUT && j < VK_OUT) ||
+				    mine[i].tensor == PLAN_NO_TENSOR ||
+				    theirs.tensor == PLAN_NO_TENSOR)
+					continue;
+				if (may_alias(plan->plan, mine[i], theirs))
+					return true;
+			}
+	return false;
+}
+
+static void barrier(struct vk_device *device, VkCommandBuffer commands, VkAccessFlags to,
+		    VkPipelineStageFlags stage)
+{
+	const VkMemoryBarrier memory = {
+		.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+		.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT,
+		.dstAccessMask = to,
+	};
+
+	device->vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, stage, 0, 1,
+					&memory, 0, NULL, 0, NULL);
+}
+
+static int record(struct vk_plan *plan, struct vk_slot *slot)
+{
+	struct vk_device *device = plan->device;
+	const VkCommandBufferBeginInfo begin = {
+		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+	};
+	VkPipeline pipeline, last = VK_NULL_HANDLE;
+	VkDeviceAddress address;
+	uint32_t since = 0;
+	int r;
+
+	r = vk_result(device->vk.vkBeginCommandBuffer(slot->commands, &begin),
+		      "vkBeginCommandBuffer");
+	if (r)
+		return error_fold(r);
+	for (uint32_t i = 0; i < plan->n_steps; i++) {
+		r = vk_pipeline_get(device, plan->steps[i].pipe, &pipeline);
+		if (r)
+			return error_fold(r);
+		if (has_hazard(plan, since, i)) {
+			barrier(device, slot->commands,
+				VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT,
+				VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
+			since = i;
+		}
+		if (pipeline != last)
+			device->vk.vkCmdBindPipeline(slot->commands, VK_PIPELINE_BIND_POINT_COMPUTE,
+						     pipeline);
+		last = pipeline;
+		address = slot->params.address + i * sizeof(struct vk_params);
+		device->vk.vkCmdPushConstants(slot->commands, device->pipelines.layout,
+					      VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(address),
+					      &address);
+		device->vk.vkCmdDispatchIndirect(slot->commands, slot->params.buffer,
+						 slot->params.offset +
+							 i * sizeof(struct vk_params));
+	}
+	barrier(device, slot->commands, VK_ACCESS_HOST_READ_BIT, VK_PIPELINE_STAGE_HOST_BIT);
+	r = vk_result(device->vk.vkEndCommandBuffer(slot->commands), "vkEndCommandBuffer");
+	return r ? error_fold(r) : 0;
+}
+
+/* Fills in the addresses that no task changes. */
+static void set_addresses(struct vk_plan *plan, struct vk_slot *slot)
+{
+	for (uint32_t i = 0; i < plan->n_steps; i++) {
+		struct vk_params *params = slot_params(slot, i);
+
+		for (int j = 0; j < PARAM_ADDRESSES; j++) {
+			struct vk_operand operand = plan->steps[i].operands[j];
+			const struct tensor *tensor;
+
+			if (operand.tensor == PLAN_NO_TENSOR)
+				continue;
+			tensor = &plan->plan->tensors[operand.tensor];
+			if (tensor->kind == RBK_TENSOR_CONSTANT)
+				params->address[j] =
+					vk_mirror_address(plan->mirrors[tensor->constant]);
+			else if (tensor->kind == RBK_TENSOR_SCRATCH)
+				params->address[j] = slot->scratch.address + tensor->scratch_offset;
+			else if (plan->bounces && !operand.bound)
+				params->address[j] =
+					slot->bounce.address + plan->bound_offset[tensor->binding];
+		}
+	}
+}
+
+/* Preparing */
+
+static void slot_deinit(struct vk_plan *plan, struct vk_slot *slot)
+{
+	assert(!atomic_load_explicit(&slot->busy, memory_order_acquire));
+	vk_memory_free(plan->device, &slot->params);
+	vk_memory_free(plan->device, &slot->scratch);
+	vk_memory_free(plan->device, &slot->bounce);
+	vk_memory_free(plan->device, &slot->staging);
+}
+
+static void vk_plan_free(struct vk_plan *plan)
+{
+	struct vk_device *device = plan->device;
+
+	if (plan->pool)
+		device->vk.vkDestroyCommandPool(device->handle, plan->pool, NULL);
+	for (uint32_t i = 0; i < MAX_SLOTS; i++)
+		slot_deinit(plan, &plan->slots[i]);
+	for (uint16_t i = 0; plan->mirrors && i < plan->plan->n_constants; i++)
+		vk_mirror_unref(device, plan->mirrors[i]);
+	free(plan->mirrors);
+	free(plan->steps);
+	free(plan);
+}
+
+/* Return: 0; VK_MEMORY_E_FULL; negative errno. */
+static int slot_alloc(struct vk_plan *plan, struct vk_slot *slot)
+{
+	struct vk_device *device = plan->device;
+	int r;
+
+	slot->plan = plan;
+	r = vk_memory_alloc(device, VK_MEMORY_HOST, plan->n_steps * sizeof(struct vk_params),
+			    &slot->params);
+	if (!r)
+		r = vk_memory_alloc(device, VK_MEMORY_DEVICE, plan->plan->scratch_bytes,
+				    &slot->scratch);
+	if (!r && plan->bounces)
+		r = vk_memory_alloc(device, VK_MEMORY_DEVICE, plan->bound_bytes, &slot->bounce);
+	if (!r && plan->stages)
+		r = vk_memory_alloc(device, VK_MEMORY_HOST, plan->bound_bytes, &slot->staging);
+	return r;
+}
+
+/* As many slots as wanted; one is enough if more do not fit. */
+static int alloc_slots(struct vk_plan *plan)
+{
+	uint64_t bytes = plan->plan->scratch_bytes;
+	uint32_t n_wanted;
+	int r;
+
+	bytes += plan->bounces ? plan->bound_bytes : 0;
+	bytes += plan->stages ? plan->bound_bytes : 0;
+	n_wanted = bytes <= MANY_SLOTS_BYTES ? MAX_SLOTS : 2;
+	while (plan->n_slots < n_wanted) {
+		r = slot_alloc(plan, &plan->slots[plan->n_slots]);
+		if (r) {
+			slot_deinit(plan, &plan->slots[plan->n_slots]);
+			if (r == VK_MEMORY_E_FULL && plan->n_slots > 0)
+				break;
+			return r == VK_MEMORY_E_FULL ? r : error_fold(r);
+		}
+		plan->n_slots++;
+	}
+	return 0;
+}
+
+static int record_slots(struct vk_plan *plan)
+{
+	struct vk_device *device = plan->device;
+	const VkCommandPoolCreateInfo pool = {
+		.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+		.queueFamilyIndex = device->queue_family,
+	};
+	VkCommandBufferAllocateInfo info = {
+		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+		.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+		.commandBufferCount = 1,
+	};
+	int r;
+
+	r = vk_result(device->vk.vkCreateCommandPool(device->handle, &pool, NULL, &plan->pool),
+		      "vkCreateCommandPool");
+	if (r)
+		return error_fold(r);
+	info.commandPool = plan->pool;
+	for (uint32_t i = 0; i < plan->n_slots; i++) {
+		r = vk_result(device->vk.vkAllocateCommandBuffers(device->handle, &info,
+								  &plan->slots[i].commands),
+			      "vkAllocateCommandBuffers");
+		if (!r)
+			r = record(plan, &plan->slots[i]);
+		if (r)
+			return error_fold(r);
+	}
+	return 0;
+}
+
+/* Clears what others may have left, and has the driver compile what it puts off. */
+static int warm_up(struct vk_plan *plan)
+{
+	struct vk_device *device = plan->device;
+	VkCommandBuffer commands;
+	VkPipeline pipeline;
+	VkDeviceAddress address = plan->slots[0].params.address;
+	int r;
+
+	r = vk_setup_begin(device, &commands);
+	if (r)
+		return error_fold(r);
+	for (uint32_t i = 0; i < plan->n_slots; i++) {
+		struct vk_slot *slot = &plan->slots[i];
+
+		vk_memory_clear(device, &slot->params, commands);
+		vk_memory_clear(device, &slot->scratch, commands);
+		vk_memory_clear(device, &slot->bounce, commands);
+		vk_memory_clear(device, &slot->staging, commands);
+	}
+	for (uint32_t i = 0; i < plan->n_steps; i++) {
+		r = vk_pipeline_get(device, plan->steps[i].pipe, &pipeline);
+		if (r)
+			break;
+		device->vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+		device->vk.vkCmdPushConstants(commands, device->pipelines.layout,
+					      VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(address),
+					      &address);
+		device->vk.vkCmdDispatch(commands, 1, 1, 1);
+	}
+	if (!r)
+		r = vk_setup_run(device);
+	return r ? error_fold(r) : 0;
+}
+
+/* Return: 0; VK_MEMORY_E_FULL; EXECUTOR_E_UNSUPPORTED; negative errno. */
+static int plan_make(struct vk_device *device, const struct plan *source, struct vk_plan **ret)
+{
+	const struct vk_target target = {
+		.variant = device->variant,
+		.bounces = device->bounces,
+		.max_turns = device->is_software ? SOFTWARE_MAX_TURNS : 0,
+	};
+	struct vk_plan *plan;
+	int r = 0;
+
+	plan = calloc(1, sizeof(*plan));
+	if (!plan)
+		return error_origin(-ENOMEM);
+	plan->device = device;
+	plan->plan = source;
+	plan->bounces = device->bounces;
+	plan->stages = !device->imports || device->n_refused_imports > 0;
+	plan->steps = calloc(vk_lower_max_steps(source), sizeof(*plan->steps));
+	plan->mirrors = calloc(source->n_constants + 1u, sizeof(*plan->mirrors));
+	if (!plan->steps || !plan->mirrors) {
+		r = error_origin(-ENOMEM);
+		goto error;
+	}
+	if (!vk_lower(source, &target, plan->steps, &plan->n_steps)) {
+		r = EXECUTOR_E_UNSUPPORTED;
+		goto error;
+	}
+	for (uint16_t i = 0; i < source->n_bindings; i++) {
+		plan->bound_offset[i] = plan->bound_bytes;
+		plan->bound_bytes +=
+			vk_memory_rounded(source->tensors[source->bindings[i].tensor].max_bytes);
+	}
+
+	/* Scratch first: if that does not fit, nothing was uploaded in vain. */
+	r = alloc_slots(plan);
+	for (uint16_t i = 0; !r && i < source->n_constants; i++)
+		r = vk_mirror_get(device, &source->constants[i], &plan->mirrors[i]);
+	if (r == VK_MEMORY_E_FULL && plan->n_slots > 1) {
+		/* Fewer slots may leave room for the constants. */
+		while (plan->n_slots > 1)
+			slot_deinit(plan, &plan->slots[--plan->n_slots]);
+		r = 0;
+		for (uint16_t i = 0; !r && i < source->n_constants; i++)
+			if (!plan->mirrors[i])
+				r = vk_mirror_get(device, &source->constants[i], &plan->mirrors[i]);
+	}
+	if (!r)
+		r = record_slots(plan);
+	if (!r)
+		r = warm_up(plan);
+	if (r)
+		goto error;
+	for (uint32_t i = 0; i < plan->n_slots; i++)
+		set_addresses(plan, &plan->slots[i]);
+	*ret = plan;
+	return 0;
+
+error:
+	vk_plan_free(plan);
+	return r;
+}
+
+int vk_plan_prepare(struct vk_device *device, struct plan *plan)
+{
+	unsigned int index = device->executor.index;
+	struct vk_plan *made = NULL;
+	int r;
+
+	plan->exec[index] = NULL;
+	plan->host_bytes[index] = 0;
+	plan->device_bytes[index] = 0;
+	plan->device_state[index] = PLAN_DEVICE_FAILED;
+	if (atomic_load_explicit(&device->lost, memory_order_acquire))
+		return EXECUTOR_E_UNSUPPORTED;
+
+	r = plan_make(device, plan, &made);
+	if (r == VK_MEMORY_E_FULL) {
+		plan->device_state[index] = PLAN_DEVICE_NO_MEMORY;
+		return EXECUTOR_E_UNSUPPORTED;
+	}
+	if (r == EXECUTOR_E_UNSUPPORTED) {
+		plan->device_state[index] = PLAN_DEVICE_UNSUPPORTED;
+		return EXECUTOR_E_UNSUPPORTED;
+	}
+	if (r == -EIO)
+		return EXECUTOR_E_UNSUPPORTED;
+	if (r)
+		return error_fold(r);
+
+	for (uint32_t i = 0; i < made->n_slots; i++) {
+		plan->host_bytes[index] +=
+			made->slots[i].params.bytes + made->slots[i].staging.bytes;
+		plan->device_bytes[index] +=
+			made->slots[i].scratch.bytes + made->slots[i].bounce.bytes;
+	}
+	for (uint16_t i = 0; i < plan->n_constants; i++)
+		plan->device_bytes[index] += vk_mirror_bytes(made->mirrors[i]);
+	plan->exec[index] = made;
+	plan->device_state[index] = PLAN_DEVICE_READY;
+	return 0;
+}
+
+void vk_plan_release(struct vk_device *device, struct plan *plan)
+{
+	unsigned int index = device->executor.index;
+
+	if (plan->exec[index])
+		vk_plan_free(plan->exec[index]);
+	plan->exec[index] = NULL;
+	plan->host_bytes[index] = 0;
+	plan->device_bytes[index] = 0;
+	plan->device_state[index] = PLAN_DEVICE_UNSUPPORTED;
+}
+
+/* Running */
+
+struct vk_slot *vk_plan_find_slot(struct vk_plan *plan)
+{
+	for (uint32_t i = 0; i < plan->n_slots; i++)
+		/* Pairs with the store in vk_slot_put(). */
+		if (!atomic_load_explicit(&plan->slots[i].busy, memory_order_seq_cst))
+			return &plan->slots[i];
+	return NULL;
+}
+
+VkCommandBuffer vk_slot_commands(const struct vk_slot *slot)
+{
+	return slot->commands;
+}
+
+static uint8_t *bound_host(const struct exec_task *task, uint16_t binding)
+{
+	return task->refs[binding].arena->base + task->refs[binding].offset;
+}
+
+/* Finds every bound tensor's address, copying those that the device cannot reach. */
+static int find_bound(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *task,
+		      VkDeviceAddress addresses[RBK_MAX_REFS])
+{
+	unsigned int index = plan->device->executor.index;
+
+	for (uint16_t i = 0; i < plan->plan->n_bindings; i++) {
+		const struct tensor *tensor = &plan->plan->tensors[plan->plan->bindings[i].tensor];
+		const struct exec_ref *ref = &task->refs[i];
+		const struct vk_import *import = ref->arena->import[index];
+
+		if (import) {
+			addresses[i] = import->address + ref->offset;
+			continue;
+		}
+		if (!plan->stages)
+			return -EIO;
+		addresses[i] = slot->staging.address + plan->bound_offset[i];
+		if (is_read(tensor)) {
+			uint64_t bytes = tensor_bytes(tensor, task->count);
+
+			memcpy(slot->staging.host + plan->bound_offset[i], bound_host(task, i),
+			       bytes);
+			task->copied_bytes += bytes;
+		}
+	}
+	return 0;
+}
+
+int vk_slot_load(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *task)
+{
+	VkDeviceAddress addresses[RBK_MAX_REFS];
+	int r;
+
+	r = find_bound(plan, slot, task, addresses);
+	if (r)
+		return r;
+	for (uint32_t i = 0; i < plan->n_steps; i++) {
+		const struct vk_step *step = &plan->steps[i];
+		struct vk_params *params = slot_params(slot, i);
+
+		if (slot->count != task->count)
+			step->fill(step, plan->plan, task->count, params);
+		for (int j = 0; j < PARAM_ADDRESSES; j++) {
+			const struct tensor *tensor;
+
+			if (step->operands[j].tensor == PLAN_NO_TENSOR)
+				continue;
+			tensor = &plan->plan->tensors[step->operands[j].tensor];
+			if (!is_bound(tensor) || (plan->bounces && !step->operands[j].bound))
+				continue;
+			params->address[j] = addresses[tensor->binding];
+		}
+		if (step->pipe == VK_PIPE_COPY)
+			task->transferred_bytes += 4ull * params->w[COPY_WORDS];
+	}
+	slot->count = task->count;
+	atomic_store_explicit(&slot->busy, true, memory_order_relaxed);
+	return 0;
+}
+
+void vk_slot_store(struct vk_slot *slot, struct exec_task *task)
+{
+	const struct vk_plan *plan = slot->plan;
+	unsigned int index = plan->device->executor.index;
+
+	if (!plan->stages)
+		return;
+	for (uint16_t i = 0; i < plan->plan->n_bindings; i++) {
+		const struct plan_binding *binding = &plan->plan->bindings[i];
+		uint64_t bytes = tensor_bytes(&plan->plan->tensors[binding->tensor], task->count);
+
+		if (!binding->written || task->refs[i].arena->import[index])
+			continue;
+		memcpy(bound_host(task, i), slot->staging.host + plan->bound_offset[i], bytes);
+		task->copied_bytes += bytes;
+	}
+}
+
+void vk_slot_put(struct vk_slot *slot)
+{
+	/* Pairs with the load in vk_plan_find_slot(). */
+	atomic_store_explicit(&slot->busy, false, memory_order_seq_cst);
+}

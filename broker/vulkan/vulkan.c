@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The Vulkan executor: see vulkan.h. Finds devices, says what it found, and is the table of
+ * functions through which the dispatcher reaches each of them.
+ */
+#include "vulkan/vulkan.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "util/checked.h"
+#include "util/error.h"
+#include "vulkan/arena-import.h"
+#include "vulkan/device.h"
+#include "vulkan/record.h"
+
+enum {
+	MAX_DEVICES = RBK_MAX_DEVICES - 1,
+	MAX_SENTENCES = 2 * MAX_DEVICES + 2,
+};
+
+struct vulkan {
+	VkInstance instance;
+	struct vk_device *devices[MAX_DEVICES];
+	unsigned int n_devices;
+	char *sentences[MAX_SENTENCES];
+	unsigned int n_sentences;
+};
+
+static struct vk_device *device_of(struct executor *executor)
+{
+	return container_of(executor, struct vk_device, executor);
+}
+
+static void say(struct vulkan *vulkan, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* A sentence that does not fit into memory is lost: it is for people. */
+static void say(struct vulkan *vulkan, const char *format, ...)
+{
+	va_list args;
+
+	if (vulkan->n_sentences == MAX_SENTENCES)
+		return;
+	va_start(args, format);
+	if (vasprintf(&vulkan->sentences[vulkan->n_sentences], format, args) >= 0)
+		vulkan->n_sentences++;
+	va_end(args);
+}
+
+/* The executor's functions */
+
+static void op_arena_import(struct executor *executor, struct exec_arena *arena)
+{
+	vk_arena_import(device_of(executor), arena);
+}
+
+static void op_arena_release(struct executor *executor, struct exec_arena *arena)
+{
+	vk_arena_release(device_of(executor), arena);
+}
+
+static int op_plan_prepare(struct executor *executor, struct plan *plan)
+{
+	return vk_plan_prepare(device_of(executor), plan);
+}
+
+static void op_plan_release(struct executor *executor, struct plan *plan)
+{
+	vk_plan_release(device_of(executor), plan);
+}
+
+static int op_submit(struct executor *executor, struct exec_task *task)
+{
+	return vk_queue_submit(device_of(executor), task);
+}
+
+static void op_flush(struct executor *executor)
+{
+	vk_queue_flush(device_of(executor));
+}
+
+static unsigned int op_reap(struct executor *executor, struct exec_task **ret, unsigned int max)
+{
+	return vk_queue_reap(device_of(executor), ret, max);
+}
+
+static struct executor *op_free(struct executor *executor)
+{
+	struct vk_device *device = device_of(executor);
+
+	device->vulkan->devices[device->slot] = NULL;
+	vk_device_free(device);
+	return NULL;
+}
+
+static const struct executor_ops vulkan_ops = {
+	.arena_import = op_arena_import,
+	.arena_release = op_arena_release,
+	.plan_prepare = op_plan_prepare,
+	.plan_release = op_plan_release,
+	.submit = op_submit,
+	.flush = op_flush,
+	.reap = op_reap,
+	.free = op_free,
+};
+
+/* Opening */
+
+/* Return: 0, also if the device turned out to be of no use; negative errno. */
+static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
+		       const struct vulkan_options *options, struct waker *waker)
+{
+	_cleanup_(vk_device_freep) struct vk_device *device = NULL;
+	VkPhysicalDeviceProperties properties;
+	const char *missing, *why = NULL;
+	int r;
+
+	vkGetPhysicalDeviceProperties(physical, &properties);
+	missing = vk_device_missing(physical);
+	if (missing) {
+		say(vulkan, "%s lacks %s: not used", properties.deviceName, missing);
+		return 0;
+	}
+	r = vk_device_new(physical, options, &device);
+	if (r == 0) {
+		device->vulkan = vulkan;
+		device->slot = vulkan->n_devices;
+		r = vk_queue_start(device);
+	}
+	if (r == 0)
+		r = vk_import_probe(device, &why);
+	if (r == -ENOMEM || r == -EAGAIN)
+		return error_fold(r);
+	if (r) {
+		say(vulkan, "%s cannot be opened: not used", properties.deviceName);
+		return 0;
+	}
+
+	device->executor = (struct executor){
+		.ops = &vulkan_ops,
+		.info =
+			{
+				.kind = device->is_software ? EXECUTOR_SOFTWARE_GPU : EXECUTOR_GPU,
+				.name = device->name,
+				.driver = device->driver,
+				.paths = device->imports ? "host-import,staged" : "staged",
+				.memory_bytes = device->memory.cap_bytes,
+			},
+		.waker = waker,
+	};
+	say(vulkan, "%s (%s): %.1f GiB, memory path %s", device->name, device->driver,
+	    device->memory.cap_bytes / (double)(1 << 30),
+	    device->imports ? "host-import" : "staged");
+	if (why)
+		say(vulkan, "%s: %s, so every tensor is copied once each way", device->name, why);
+	vulkan->devices[vulkan->n_devices++] = steal_ptr(device);
+	return 0;
+}
+
+static int open_instance(struct vulkan *vulkan)
+{
+	const VkApplicationInfo application = {
+		.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
+		.pApplicationName = "brokerd",
+		.apiVersion = VK_API_VERSION_1_2,
+	};
+	const VkInstanceCreateInfo info = {
+		.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+		.pApplicationInfo = &application,
+	};
+	VkResult result;
+
+	if (volkInitialize() != VK_SUCCESS) {
+		say(vulkan, "libvulkan is not installed: everything runs on the CPU");
+		return 0;
+	}
+	result = volkGetInstanceVersion() < VK_API_VERSION_1_2
+			 ? VK_ERROR_INCOMPATIBLE_DRIVER
+			 : vkCreateInstance(&info, NULL, &vulkan->instance);
+	if (result == VK_ERROR_OUT_OF_HOST_MEMORY)
+		return error_origin(-ENOMEM);
+	if (result != VK_SUCCESS) {
+		vulkan->instance = VK_NULL_HANDLE;
+		say(vulkan, "no usable Vulkan driver: everything runs on the CPU");
+		return 0;
+	}
+	volkLoadInstanceOnly(vulkan->instance);
+	return 0;
+}
+
+static uint32_t list_physical(struct vulkan *vulkan, VkPhysicalDevice physical[MAX_DEVICES])
+{
+	uint32_t n = MAX_DEVICES;
+
+	if (vkEnumeratePhysicalDevices(vulkan->instance, &n, physical) < 0)
+		return 0;
+	return n;
+}
+
+int vulkan_open(const struct vulkan_options *options, struct waker *waker, struct vulkan **ret)
+{
+	_cleanup_(vulkan_freep) struct vulkan *vulkan = NULL;
+	VkPhysicalDevice physical[MAX_DEVICES];
+	bool want_software = options->mode == VULKAN_SOFTWARE;
+	unsigned int n_ignored = 0;
+	uint32_t n;
+	int r;
+
+	vulkan = calloc(1, sizeof(*vulkan));
+	if (!vulkan)
+		return error_origin(-ENOMEM);
+	if (options->mode == VULKAN_NONE) {
+		say(vulkan, "Vulkan is switched off: everything runs on the CPU");
+		*ret = steal_ptr(vulkan);
+		return 0;
+	}
+	r = open_instance(vulkan);
+	if (r)
+		return error_fold(r);
+	if (!vulkan->instance) {
+		*ret = steal_ptr(vulkan);
+		return 0;
+	}
+
+	n = list_physical(vulkan, physical);
+	for (uint32_t i = 0; i < n; i++) {
+		if (vk_physical_is_software(physical[i]) != want_software) {
+			n_ignored++;
+			continue;
+		}
+		r = open_device(vulkan, physical[i], options, waker);
+		if (r)
+			return error_fold(r);
+	}
+	if (vulkan->n_devices == 0 && n_ignored > 0 && !want_software)
+		say(vulkan, "only a software Vulkan device, which is used if asked for with "
+			    "--gpu=software: everything runs on the CPU");
+	else if (vulkan->n_devices == 0 && vulkan->n_sentences == 0)
+		say(vulkan, "no Vulkan device%s: everything runs on the CPU",
+		    want_software ? " in software" : "");
+	*ret = steal_ptr(vulkan);
+	return 0;
+}
+
+unsigned int vulkan_n_executors(const struct vulkan *vulkan)
+{
+	return vulkan->n_devices;
+}
+
+struct executor *vulkan_executor(struct vulkan *vulkan, unsigned int i)
+{
+	return i < vulkan->n_devices && vulkan->devices[i] ? &vulkan->devices[i]->executor : NULL;
+}
+
+unsigned int vulkan_n_sentences(const struct vulkan *vulkan)
+{
+	return vulkan->n_sentences;
+}
+
+const char *vulkan_sentence(const struct vulkan *vulkan, unsigned int i)
+{
+	return i < vulkan->n_sentences ? vulkan->sentences[i] : NULL;
+}
+
+struct vulkan *vulkan_free(struct vulkan *vulkan)
+{
+	if (!vulkan)
+		return NULL;
+	for (unsigned int i = 0; i < vulkan->n_devices; i++)
+		vk_device_free(vulkan->devices[i]);
+	if (vulkan->instance)
+		vkDestroyInstance(vulkan->instance, NULL);
+	for (unsigned int i = 0; i < vulkan->n_sentences; i++)
+		free(vulkan->sentences[i]);
+	free(vulkan);
+	return NULL;
+}
+
+void vulkan_usage(struct executor *executor, struct vulkan_usage *ret)
+{
+	struct vk_device *device = device_of(executor);
+
+	*ret = (struct vulkan_usage){
+		.device_bytes = device->memory.used_bytes[VK_MEMORY_DEVICE],
+		.host_bytes = device->memory.used_bytes[VK_MEMORY_HOST],
+		.n_mirrors = device->mirrors.n,
+		.n_imports = device->n_imports,
+		.lost = atomic_load_explicit(&device->lost, memory_order_acquire),
+	};
+}
+
+int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
+{
+	_cleanup_(vulkan_freep) struct vulkan *vulkan = NULL;
+	const struct vulkan_options options = {0};
+	VkPhysicalDevice physical[MAX_DEVICES];
+	uint32_t n, n_compiled = 0, n_refused = 0;
+	int r;
+
+	vulkan = calloc(1, sizeof(*vulkan));
+	if (!vulkan)
+		return error_origin(-ENOMEM);
+	r = open_instance(vulkan);
+	if (r)
+		return error_fold(r);
+	n = vulkan->instance ? list_physical(vulkan, physical) : 0;
+	for (uint32_t i = 0; i < n; i++) {
+		_cleanup_(vk_device_freep) struct vk_device *device = NULL;
+
+		if (vk_device_missing(physical[i]))
+			continue;
+		r = vk_device_new(physical[i], &options, &device);
+		if (r)
+			return error_fold(r);
+		for (int pipe = 0; pipe < VK_PIPE_COUNT; pipe++)
+			for (int variant = 0; variant < VK_VARIANT_COUNT; variant++) {
+				const struct vk_pipe_info *info = vk_pipe_info(pipe, variant);
+				VkPipeline pipeline;
+
+				if (!info)
+					continue;
+				if (vk_pipeline_compile(device, info, &pipeline)) {
+					n_refused++;
+					continue;
+				}
+				n_compiled++;
+				device->vk.vkDestroyPipeline(device->handle, pipeline, NULL);
+			}
+	}
+	*ret_n_compiled = n_compiled;
+	*ret_n_refused = n_refused;
+	return 0;
+}

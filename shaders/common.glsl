@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What every shader shares: the parameter block, loads and stores.
+ *
+ * Tensors are reached through addresses, which no robustness feature checks. So each shader compares
+ * every index with sizes from the parameter block, which only the broker writes, and
+ * a block of zeros makes every shader return without touching memory. Element indices fit into 32
+ * bits, byte offsets need not: addresses are computed in 64.
+ *
+ * A driver in the field (lavapipe of Mesa 22) silently ends every loop of an invocation once all of
+ * them together have taken 65,535 turns. Loops over elements are unrolled by hand for that reason,
+ * and broker/vulkan/lower.c counts turns before it lets a plan onto such a device.
+ */
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#extension GL_EXT_control_flow_attributes : require
+#include "params.glsl"
+
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Params
+{
+	uvec4 groups;
+	uint64_t address[PARAM_ADDRESSES];
+	uint w[PARAM_WORDS];
+};
+
+layout(push_constant) uniform Push
+{
+	uint64_t params;
+} push;
+
+layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer In1 { float v; };
+layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer Out1 { float v; };
+layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer In4 { vec4 v; };
+layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer Out4 { vec4 v; };
+
+uint64_t at(uint64_t base, uint index)
+{
+	return base + uint64_t(index) * 4ul;
+}
+
+float load1(uint64_t base, uint index)
+{
+	return In1(at(base, index)).v;
+}
+
+vec4 load4(uint64_t base, uint index)
+{
+	return In4(at(base, index)).v;
+}
+
+void store1(uint64_t base, uint index, float value)
+{
+	Out1(at(base, index)).v = value;
+}
+
+void store4(uint64_t base, uint index, vec4 value)
+{
+	Out4(at(base, index)).v = value;
+}
+
+/* The number of this workgroup in a grid that is folded over x and y. */
+uint linear_group(Params p)
+{
+	return gl_WorkGroupID.y * p.groups.x + gl_WorkGroupID.x;
+}

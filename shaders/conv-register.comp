@@ -1,0 +1,83 @@
+#version 460
+/* SPDX-License-Identifier: MIT */
+/*
+ * Conv without shared memory: each invocation computes ROWS output channels at four consecutive
+ * positions. For software devices, and everywhere for few channels per group.
+ */
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "window.glsl"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint ROWS = 8;
+
+void main()
+{
+	Params p = Params(push.params);
+	uint group = linear_group(p), tiles = p.w[CONV_COL_TILES];
+
+	if (group >= p.w[CONV_TILES])
+		return;
+
+	uint in_h = p.w[WINDOW_IN_H], in_w = p.w[WINDOW_IN_W], out_w = p.w[WINDOW_OUT_W];
+	uint kernel_h = p.w[WINDOW_KERNEL_H], kernel_w = p.w[WINDOW_KERNEL_W];
+	uint channels = p.w[CONV_IN_CHANNELS], filters = p.w[CONV_OUT_CHANNELS];
+	uint pixels = p.w[WINDOW_OUT_H] * out_w;
+	uint row = group / tiles * ROWS;
+	uint col = (group % tiles * gl_WorkGroupSize.x + gl_LocalInvocationID.x) * 4;
+
+	if (col >= pixels)
+		return;
+
+	uvec4 pixel = min(col + uvec4(0, 1, 2, 3), uvec4(pixels - 1));
+	uvec4 oy = pixel / out_w, ox = pixel % out_w;
+
+	for (uint z = gl_WorkGroupID.z; z < p.w[CONV_BATCH]; z += p.groups.z) {
+		uint part = z % p.w[CONV_GROUPS];
+		uint64_t image = p.address[0] + uint64_t(z) * channels * in_h * in_w * 4ul;
+		uint64_t weights[ROWS];
+		vec4 sum[ROWS];
+
+		[[unroll]] for (uint r = 0; r < ROWS; r++) {
+			uint filter_at = part * filters + min(row + r, filters - 1);
+
+			weights[r] = p.address[1] +
+				     uint64_t(filter_at) * channels * kernel_h * kernel_w * 4ul;
+			sum[r] = vec4(p.w[CONV_HAS_BIAS] != 0 ? load1(p.address[2], filter_at) : 0.0);
+		}
+		for (uint c = 0; c < channels; c++) {
+			for (uint ky = 0; ky < kernel_h; ky++) {
+				uvec4 iy = oy * p.w[WINDOW_STRIDE_H] +
+					   ky * p.w[WINDOW_DILATION_H] - p.w[WINDOW_PAD_H];
+				uvec4 line = (c * in_h + iy) * in_w;
+
+				for (uint kx = 0; kx < kernel_w; kx++) {
+					uvec4 ix = ox * p.w[WINDOW_STRIDE_W] +
+						   kx * p.w[WINDOW_DILATION_W] - p.w[WINDOW_PAD_W];
+					bvec4 inside = bvec4(uvec4(lessThan(iy, uvec4(in_h))) &
+							     uvec4(lessThan(ix, uvec4(in_w))));
+					uint tap = (c * kernel_h + ky) * kernel_w + kx;
+					vec4 v = vec4(0.0);
+
+					if (inside.x)
+						v.x = load1(image, line.x + ix.x);
+					if (inside.y)
+						v.y = load1(image, line.y + ix.y);
+					if (inside.z)
+						v.z = load1(image, line.z + ix.z);
+					if (inside.w)
+						v.w = load1(image, line.w + ix.w);
+					[[unroll]] for (uint r = 0; r < ROWS; r++)
+						sum[r] += load1(weights[r], tap) * v;
+				}
+			}
+		}
+
+		uint64_t o = p.address[3] + uint64_t(z) * filters * pixels * 4ul;
+
+		[[unroll]] for (uint r = 0; r < ROWS; r++)
+			[[unroll]] for (uint i = 0; i < 4; i++)
+				if (row + r < filters && col + i < pixels)
+					store1(o, (row + r) * pixels + col + i, sum[r][i]);
+	}
+}

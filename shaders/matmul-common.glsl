@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* Where a batch of a MatMul begins, and how it ends: alpha * sum + beta * C. */
+
+/* Element offsets of A and B of batch @z. */
+void batch_offsets(Params p, uint z, out uint a, out uint b)
+{
+	uint rest = z, coordinate;
+
+	a = 0;
+	b = 0;
+	for (uint d = p.w[MATMUL_BATCH_DIMS]; d > 0; d--) {
+		coordinate = rest % p.w[MATMUL_DIMS + d - 1];
+		rest /= p.w[MATMUL_DIMS + d - 1];
+		a += coordinate * p.w[MATMUL_A_STRIDES + d - 1];
+		b += coordinate * p.w[MATMUL_B_STRIDES + d - 1];
+	}
+}
+
+float finish(Params p, float sum, uint row, uint col)
+{
+	float beta = uintBitsToFloat(p.w[MATMUL_BETA]);
+	float result = uintBitsToFloat(p.w[MATMUL_ALPHA]) * sum;
+
+	if (beta != 0.0)
+		result += beta * load1(p.address[2], row * p.w[MATMUL_C_ROW] +
+							     col * p.w[MATMUL_C_COL]);
+	return result;
+}

@@ -1,0 +1,145 @@
+#version 460
+/* SPDX-License-Identifier: MIT */
+/*
+ * MatMul and Gemm without shared memory, for software devices: each invocation computes 8 rows by 4
+ * columns in registers.
+ *
+ * Edges cost no branch in the loop: rows beyond the last read the last one, and the columns of
+ * the last invocation begin early enough to end at N, so that they are computed twice, with the same
+ * bits. Fewer than four columns take a path of their own.
+ */
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "matmul-common.glsl"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint TRANS_A = 0;
+layout(constant_id = 2) const uint TRANS_B = 0;
+
+const uint ROWS = 8;
+
+/* Columns [col, col + 4) of rows [k, k + 4) of B. */
+void load_b(uint64_t b, uint k, uint col, uint ldb, out vec4 b0, out vec4 b1, out vec4 b2,
+	    out vec4 b3)
+{
+	if (TRANS_B == 0) {
+		uint64_t base = b + (uint64_t(k) * ldb + col) * 4ul;
+		uint64_t step = uint64_t(ldb) * 4ul;
+
+		b0 = In4(base).v;
+		b1 = In4(base + step).v;
+		b2 = In4(base + 2ul * step).v;
+		b3 = In4(base + 3ul * step).v;
+	} else {
+		uint64_t base = b + (uint64_t(col) * ldb + k) * 4ul;
+		uint64_t step = uint64_t(ldb) * 4ul;
+		mat4 t = transpose(mat4(In4(base).v, In4(base + step).v, In4(base + 2ul * step).v,
+					In4(base + 3ul * step).v));
+
+		b0 = t[0];
+		b1 = t[1];
+		b2 = t[2];
+		b3 = t[3];
+	}
+}
+
+float element_a(uint64_t a, uint row, uint k, uint lda)
+{
+	return In1(a + (TRANS_A == 0 ? uint64_t(row) * lda + k : uint64_t(k) * lda + row) * 4ul).v;
+}
+
+float element_b(uint64_t b, uint k, uint col, uint ldb)
+{
+	return In1(b + (TRANS_B == 0 ? uint64_t(k) * ldb + col : uint64_t(col) * ldb + k) * 4ul).v;
+}
+
+void main()
+{
+	Params p = Params(push.params);
+	uint M = p.w[MATMUL_M], N = p.w[MATMUL_N], K = p.w[MATMUL_K];
+	uint lda = p.w[MATMUL_LDA], ldb = p.w[MATMUL_LDB];
+	uint group = linear_group(p), tiles = p.w[MATMUL_COL_TILES];
+
+	if (group >= p.w[MATMUL_TILES])
+		return;
+
+	uint row = group / tiles * ROWS;
+	uint col = (group % tiles * gl_WorkGroupSize.x + gl_LocalInvocationID.x) * 4;
+	uint rows[ROWS];
+
+	if (col >= N)
+		return;
+	[[unroll]] for (uint r = 0; r < ROWS; r++)
+		rows[r] = min(row + r, M - 1);
+
+	for (uint z = gl_WorkGroupID.z; z < p.w[MATMUL_BATCH]; z += p.groups.z) {
+		uint a_at, b_at;
+		vec4 sum[ROWS];
+
+		batch_offsets(p, z, a_at, b_at);
+		uint64_t a = at(p.address[0], a_at), b = at(p.address[1], b_at);
+		uint64_t o = p.address[3] + uint64_t(z) * M * N * 4ul;
+
+		[[unroll]] for (uint r = 0; r < ROWS; r++)
+			sum[r] = vec4(0.0);
+
+		if (N >= 4) {
+			uint c = min(col, N - 4), k4 = K & ~3u;
+			uint64_t a_row[ROWS];
+
+			[[unroll]] for (uint r = 0; r < ROWS; r++)
+				a_row[r] = a + uint64_t(rows[r]) * lda * 4ul;
+
+			for (uint k = 0; k < k4; k += 4) {
+				vec4 b0, b1, b2, b3;
+
+				load_b(b, k, c, ldb, b0, b1, b2, b3);
+				[[unroll]] for (uint r = 0; r < ROWS; r++) {
+					vec4 v;
+
+					if (TRANS_A == 0)
+						v = In4(a_row[r] + uint64_t(k) * 4ul).v;
+					else
+						v = vec4(element_a(a, rows[r], k, lda),
+							 element_a(a, rows[r], k + 1, lda),
+							 element_a(a, rows[r], k + 2, lda),
+							 element_a(a, rows[r], k + 3, lda));
+					sum[r] += v.x * b0 + v.y * b1 + v.z * b2 + v.w * b3;
+				}
+			}
+			for (uint k = k4; k < K; k++) {
+				vec4 v = vec4(element_b(b, k, c, ldb), element_b(b, k, c + 1, ldb),
+					      element_b(b, k, c + 2, ldb), element_b(b, k, c + 3, ldb));
+
+				[[unroll]] for (uint r = 0; r < ROWS; r++)
+					sum[r] += element_a(a, rows[r], k, lda) * v;
+			}
+			[[unroll]] for (uint r = 0; r < ROWS; r++)
+				if (row + r < M)
+					store4(o, (row + r) * N + c,
+					       vec4(finish(p, sum[r].x, row + r, c),
+						    finish(p, sum[r].y, row + r, c + 1),
+						    finish(p, sum[r].z, row + r, c + 2),
+						    finish(p, sum[r].w, row + r, c + 3)));
+		} else {
+			/* One to three columns, all in this invocation. */
+			for (uint k = 0; k < K; k += 4) {
+				[[unroll]] for (uint j = 0; j < 4; j++) {
+					uint kj = min(k + j, K - 1);
+					vec4 v = vec4(element_b(b, kj, 0, ldb),
+						      element_b(b, kj, min(1, N - 1), ldb),
+						      element_b(b, kj, min(2, N - 1), ldb), 0.0);
+
+					[[unroll]] for (uint r = 0; r < ROWS; r++)
+						if (k + j < K)
+							sum[r] += element_a(a, rows[r], kj, lda) * v;
+				}
+			}
+			[[unroll]] for (uint r = 0; r < ROWS; r++)
+				for (uint c = 0; c < N && row + r < M; c++)
+					store1(o, (row + r) * N + c,
+					       finish(p, c == 0 ? sum[r].x : c == 1 ? sum[r].y : sum[r].z,
+						      row + r, c));
+		}
+	}
+}

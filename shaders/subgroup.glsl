@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* Sums and maxima over a workgroup: within subgroups, then over them through shared memory. */
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+
+shared float subgroup_parts[256];
+
+float group_add(float value)
+{
+	float part = subgroupAdd(value), sum = 0.0;
+
+	if (subgroupElect())
+		subgroup_parts[gl_SubgroupID] = part;
+	barrier();
+	for (uint i = 0; i < gl_NumSubgroups; i++)
+		sum += subgroup_parts[i];
+	barrier();
+	return sum;
+}
+
+float group_max(float value)
+{
+	float most = subgroupMax(value);
+
+	if (subgroupElect())
+		subgroup_parts[gl_SubgroupID] = most;
+	barrier();
+	for (uint i = 0; i < gl_NumSubgroups; i++)
+		most = max(most, subgroup_parts[i]);
+	barrier();
+	return most;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/* See vulkan-rig.h. */
+#include "unit/vulkan-rig.h"
+
+#include <dlfcn.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "util/clock.h"
+#include "util/cleanup.h"
+
+enum { PAGE = 4096, GUARD = 0xa5 };
+
+bool rig_available(void)
+{
+	const struct vulkan_options options = {.mode = VULKAN_SOFTWARE};
+	struct vulkan *vulkan = NULL;
+	struct waker waker;
+	bool available;
+
+	if (waker_init(&waker) || vulkan_open(&options, &waker, &vulkan))
+		return false;
+	available = vulkan_n_executors(vulkan) > 0;
+	if (!available)
+		printf("skipped: %s\n", vulkan_sentence(vulkan, 0));
+	vulkan_free(vulkan);
+	waker_deinit(&waker);
+	return available;
+}
+
+void rig_init(struct rig *rig, const struct vulkan_options *options)
+{
+	struct vulkan_options software = *options;
+
+	software.mode = VULKAN_SOFTWARE;
+	assert_int_equal(waker_init(&rig->waker), 0);
+	assert_int_equal(vulkan_open(&software, &rig->waker, &rig->vulkan), 0);
+	assert_true(vulkan_n_executors(rig->vulkan) > 0);
+	rig->executor = vulkan_executor(rig->vulkan, 0);
+	rig->executor->index = RBK_DEVICE_GPU;
+}
+
+void rig_deinit(struct rig *rig)
+{
+	struct vulkan_usage usage;
+
+	vulkan_usage(rig->executor, &usage);
+	assert_int_equal(usage.device_bytes, 0);
+	assert_int_equal(usage.host_bytes, 0);
+	assert_int_equal(usage.n_mirrors, 0);
+	assert_int_equal(usage.n_imports, 0);
+	assert_null(rig->executor->ops->free(rig->executor));
+	assert_null(vulkan_executor(rig->vulkan, 0));
+	vulkan_free(rig->vulkan);
+	waker_deinit(&rig->waker);
+}
+
+void rig_arena_init(struct rig *rig, struct exec_arena *arena, uint64_t bytes)
+{
+	_cleanup_(close_fdp) int fd = memfd_create("arena", MFD_CLOEXEC);
+	static ino_t next_ino = 1000;
+	uint8_t *base;
+
+	bytes = (bytes + PAGE - 1) / PAGE * PAGE;
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, bytes), 0);
+	/* The page behind stays inaccessible. */
+	base = mmap(NULL, bytes + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(base, MAP_FAILED);
+	assert_ptr_equal(mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0),
+			 base);
+	memset(base, GUARD, bytes);
+	*arena = (struct exec_arena){.base = base, .bytes = bytes, .dev = 2, .ino = next_ino++};
+	if (rig)
+		rig->executor->ops->arena_import(rig->executor, arena);
+}
+
+void rig_arena_deinit(struct rig *rig, struct exec_arena *arena)
+{
+	if (rig)
+		rig->executor->ops->arena_release(rig->executor, arena);
+	munmap(arena->base, arena->bytes + PAGE);
+}
+
+void *job_binding(struct job *job, unsigned int binding)
+{
+	return job->refs[binding].arena->base + job->refs[binding].offset;
+}
+
+void job_reset(struct job *job)
+{
+	for (unsigned int i = 0; i < job->want.n; i++) {
+		memset(job->arenas[i].base, GUARD, job->arenas[i].bytes);
+		memcpy(job_binding(job, i), job->want.bindings[i], job->want.bytes[i]);
+	}
+	job->task.res = 1;
+	job->task.copied_bytes = UINT64_MAX;
+	job->task.transferred_bytes = UINT64_MAX;
+	atomic_store(&job->task.state, EXEC_QUEUED);
+}
+
+void job_init(struct rig *rig, struct job *job, struct plan *plan, uint32_t count, uint64_t seed)
+{
+	memset(job, 0, sizeof(*job));
+	reference_buffers_init(&job->want, plan, count, seed);
+	for (unsigned int i = 0; i < job->want.n; i++) {
+		uint64_t bytes = (job->want.bytes[i] + RBK_REF_ALIGN - 1) & ~(RBK_REF_ALIGN - 1ul);
+
+		rig_arena_init(rig, &job->arenas[i], PAGE + bytes);
+		job->refs[i].arena = &job->arenas[i];
+		job->refs[i].offset = job->arenas[i].bytes - bytes;
+	}
+	job->task.plan = plan;
+	job->task.refs = job->refs;
+	job->task.count = count;
+	job_reset(job);
+}
+
+void job_deinit(struct rig *rig, struct job *job)
+{
+	for (unsigned int i = 0; i < job->want.n; i++)
+		rig_arena_deinit(rig, &job->arenas[i]);
+	reference_buffers_deinit(&job->want);
+}
+
+static bool guards_untouched(struct job *job)
+{
+	for (unsigned int i = 0; i < job->want.n; i++) {
+		const struct exec_arena *arena = &job->arenas[i];
+		uint64_t from = job->refs[i].offset, to = from + job->want.bytes[i];
+
+		for (uint64_t at = 0; at < arena->bytes; at++)
+			if ((at < from || at >= to) && arena->base[at] != GUARD) {
+				fprintf(stderr, "binding %u: byte %lld from its begin written\n", i,
+					(long long)(at - from));
+				return false;
+			}
+	}
+	return true;
+}
+
+bool job_check(struct job *job, double rtol, double atol)
+{
+	const struct plan *plan = job->task.plan;
+	struct reference_buffers got = {.n = job->want.n}, want;
+	bool good;
+
+	reference_buffers_copy(&want, &job->want);
+	reference_run(plan, job->task.count, want.bindings);
+	for (unsigned int i = 0; i < got.n; i++)
+		got.bindings[i] = job_binding(job, i);
+	good = reference_buffers_close(plan, job->task.count, &got, &want, rtol, atol);
+	/* Inputs are as they were. */
+	for (unsigned int i = 0; i < got.n; i++)
+		if (!plan->bindings[i].written &&
+		    memcmp(got.bindings[i], want.bindings[i], want.bytes[i]) != 0) {
+			fprintf(stderr, "binding %u: an input was written\n", i);
+			good = false;
+		}
+	reference_buffers_deinit(&want);
+	return guards_untouched(job) && good;
+}
+
+void rig_submit(struct rig *rig, struct exec_task *task)
+{
+	assert_int_equal(rig->executor->ops->submit(rig->executor, task), 0);
+	rig->executor->ops->flush(rig->executor);
+}
+
+struct exec_task *rig_reap(struct rig *rig)
+{
+	uint64_t deadline_ns = clock_now_ns() + 120ull * 1000 * 1000 * 1000;
+	struct exec_task *task = NULL;
+
+	for (;;) {
+		struct pollfd pollfd = {.fd = rig->waker.fd, .events = POLLIN};
+
+		waker_arm(&rig->waker);
+		if (rig->executor->ops->reap(rig->executor, &task, 1) == 1) {
+			waker_disarm(&rig->waker);
+			return task;
+		}
+		poll(&pollfd, 1, 1000);
+		waker_disarm(&rig->waker);
+		assert_true(clock_now_ns() < deadline_ns);
+	}
+}
+
+void rig_run(struct rig *rig, struct job *job)
+{
+	rig_submit(rig, &job->task);
+	assert_ptr_equal(rig_reap(rig), &job->task);
+}
+
+void rig_prepare(struct rig *rig, struct plan *plan)
+{
+	assert_int_equal(rig->executor->ops->plan_prepare(rig->executor, plan), 0);
+	assert_int_equal(plan->device_state[RBK_DEVICE_GPU], PLAN_DEVICE_READY);
+}
+
+void rig_release(struct rig *rig, struct plan *plan)
+{
+	rig->executor->ops->plan_release(rig->executor, plan);
+	assert_null(plan->exec[RBK_DEVICE_GPU]);
+	plan_free(plan);
+}

@@ -1,0 +1,60 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * A rig for tests of the Vulkan executor
+ *
+ * A software device, a fake reactor, and tasks whose tensors each lie at the very end of an arena
+ * of their own, with unmapped memory behind and a guarded stretch in front: reading or writing
+ * beyond a tensor either faults or shows.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan/executor.h"
+#include "reference/reference.h"
+#include "util/waker.h"
+#include "vulkan/vulkan.h"
+
+struct rig {
+	struct waker waker;
+	struct vulkan *vulkan;
+	struct executor *executor;
+};
+
+/* Is there a software device? Says so on standard output if not: the test then exits with 77. */
+bool rig_available(void);
+
+/* Opens a software device with these options; mode is set here. Asserts success. */
+void rig_init(struct rig *rig, const struct vulkan_options *options);
+/* Asserts that nothing is left on the device. */
+void rig_deinit(struct rig *rig);
+
+/* An arena over a new memfd of @bytes, rounded up to a page. Imported if @rig is not NULL. */
+void rig_arena_init(struct rig *rig, struct exec_arena *arena, uint64_t bytes);
+void rig_arena_deinit(struct rig *rig, struct exec_arena *arena);
+
+struct job {
+	struct exec_task task;
+	struct exec_ref refs[RBK_MAX_REFS];
+	struct exec_arena arenas[RBK_MAX_REFS];
+	struct reference_buffers want; /* inputs, and after job_check() the right results */
+};
+
+void job_init(struct rig *rig, struct job *job, struct plan *plan, uint32_t count, uint64_t seed);
+void job_deinit(struct rig *rig, struct job *job);
+/* Fills the arenas anew from job->want and makes the task submittable. */
+void job_reset(struct job *job);
+/* Compares outputs with the reference, and the guards with what they were. */
+bool job_check(struct job *job, double rtol, double atol);
+/* The host address of a binding. */
+void *job_binding(struct job *job, unsigned int binding);
+
+/* Submits and flushes; waits for one task to come back, at most some seconds. */
+void rig_submit(struct rig *rig, struct exec_task *task);
+struct exec_task *rig_reap(struct rig *rig);
+void rig_run(struct rig *rig, struct job *job);
+
+/* Prepares @plan, which must succeed. */
+void rig_prepare(struct rig *rig, struct plan *plan);
+/* Releases and frees it. */
+void rig_release(struct rig *rig, struct plan *plan);
