@@ -38,7 +38,7 @@ unsigned int vulkan_n_sentences(const struct vulkan *vulkan)
 
 const char *vulkan_sentence(const struct vulkan *vulkan, unsigned int i)
 {
-	return i == 0 ? "built without Vulkan: everything runs on the CPU" : NULL;
+	return i == 0 ? "built without Vulkan: everything runs on the CPU." : NULL;
 }
 
 struct vulkan *vulkan_free(struct vulkan *vulkan)

@@ -122,7 +122,7 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 	vkGetPhysicalDeviceProperties(physical, &properties);
 	missing = vk_device_missing(physical);
 	if (missing) {
-		say(vulkan, "%s lacks %s: not used", properties.deviceName, missing);
+		say(vulkan, "%s lacks %s: not used.", properties.deviceName, missing);
 		return 0;
 	}
 	r = vk_device_new(physical, options, &device);
@@ -136,7 +136,7 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 	if (r == -ENOMEM || r == -EAGAIN)
 		return error_fold(r);
 	if (r) {
-		say(vulkan, "%s cannot be opened: not used", properties.deviceName);
+		say(vulkan, "%s cannot be opened: not used.", properties.deviceName);
 		return 0;
 	}
 
@@ -152,11 +152,8 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 			},
 		.waker = waker,
 	};
-	say(vulkan, "%s (%s): %.1f GiB, memory path %s", device->name, device->driver,
-	    device->memory.cap_bytes / (double)(1 << 30),
-	    device->imports ? "host-import" : "staged");
 	if (why)
-		say(vulkan, "%s: %s, so every tensor is copied once each way", device->name, why);
+		say(vulkan, "%s: %s, so every tensor is copied once each way.", device->name, why);
 	vulkan->devices[vulkan->n_devices++] = steal_ptr(device);
 	return 0;
 }
@@ -175,7 +172,7 @@ static int open_instance(struct vulkan *vulkan)
 	VkResult result;
 
 	if (volkInitialize() != VK_SUCCESS) {
-		say(vulkan, "libvulkan is not installed: everything runs on the CPU");
+		say(vulkan, "libvulkan is not installed: everything runs on the CPU.");
 		return 0;
 	}
 	result = volkGetInstanceVersion() < VK_API_VERSION_1_2
@@ -185,7 +182,7 @@ static int open_instance(struct vulkan *vulkan)
 		return error_origin(-ENOMEM);
 	if (result != VK_SUCCESS) {
 		vulkan->instance = VK_NULL_HANDLE;
-		say(vulkan, "no usable Vulkan driver: everything runs on the CPU");
+		say(vulkan, "no usable Vulkan driver: everything runs on the CPU.");
 		return 0;
 	}
 	volkLoadInstanceOnly(vulkan->instance);
@@ -214,7 +211,7 @@ int vulkan_open(const struct vulkan_options *options, struct waker *waker, struc
 	if (!vulkan)
 		return error_origin(-ENOMEM);
 	if (options->mode == VULKAN_NONE) {
-		say(vulkan, "Vulkan is switched off: everything runs on the CPU");
+		say(vulkan, "Vulkan is switched off: everything runs on the CPU.");
 		*ret = steal_ptr(vulkan);
 		return 0;
 	}
@@ -238,9 +235,9 @@ int vulkan_open(const struct vulkan_options *options, struct waker *waker, struc
 	}
 	if (vulkan->n_devices == 0 && n_ignored > 0 && !want_software)
 		say(vulkan, "only a software Vulkan device, which is used if asked for with "
-			    "--gpu=software: everything runs on the CPU");
+			    "--gpu=software: everything runs on the CPU.");
 	else if (vulkan->n_devices == 0 && vulkan->n_sentences == 0)
-		say(vulkan, "no Vulkan device%s: everything runs on the CPU",
+		say(vulkan, "no Vulkan device%s: everything runs on the CPU.",
 		    want_software ? " in software" : "");
 	*ret = steal_ptr(vulkan);
 	return 0;

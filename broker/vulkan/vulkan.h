@@ -5,7 +5,7 @@
  *
  * Runs plans on GPUs, or on a software device where that was asked for. vulkan_open() looks for
  * devices and gives one struct executor (plan/executor.h) per usable one, together with sentences
- * for people: what was found, what is missing and what that costs. Having no Vulkan at all is a
+ * for people: what is missing and what that costs. Having no Vulkan at all is a
  * result, not an error. Only this room uses volk; libvulkan is loaded at run time.
  *
  * What the executors promise beyond plan/executor.h:
@@ -77,7 +77,10 @@ unsigned int vulkan_n_executors(const struct vulkan *vulkan);
 /* Owned by @vulkan until its own ops->free() is called. NULL once that happened. */
 struct executor *vulkan_executor(struct vulkan *vulkan, unsigned int i);
 
-/* Sentences for people, in the order in which things were found out. Live as long as @vulkan. */
+/*
+ * Sentences for people about what is missing and what that costs; none if nothing is. They live as
+ * long as @vulkan.
+ */
 unsigned int vulkan_n_sentences(const struct vulkan *vulkan);
 const char *vulkan_sentence(const struct vulkan *vulkan, unsigned int i);
 
