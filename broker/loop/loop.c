@@ -426,16 +426,17 @@ static struct io_uring_sqe *loop_sqe(struct loop *loop)
 	return io_uring_get_sqe(&loop->ring);
 }
 
-static void loop_push_timeout(struct loop *loop)
+/* Return: false if there was no room. */
+static bool loop_push_timeout(struct loop *loop)
 {
 	uint64_t nearest_ns = loop->heap[0]->deadline_ns;
 	struct io_uring_sqe *sqe;
 
 	if (loop->timeout_armed && loop->timeout_ns <= nearest_ns)
-		return;
+		return true;
 	sqe = loop_sqe(loop);
 	if (!sqe)
-		return;
+		return false;
 
 	/* The kernel reads this when the entry is submitted, and the newest is what we want. */
 	loop->timeout.tv_sec = (int64_t)(nearest_ns / 1000000000u);
@@ -446,15 +447,16 @@ static void loop_push_timeout(struct loop *loop)
 		io_uring_prep_timeout_update(sqe, &loop->timeout, loop_data_timeout,
 					     IORING_TIMEOUT_ABS);
 		io_uring_sqe_set_data64(sqe, loop_data_ignore);
-		return;
+		return true;
 	}
 	io_uring_prep_timeout(sqe, &loop->timeout, 0, IORING_TIMEOUT_ABS);
 	io_uring_sqe_set_data64(sqe, loop_data_timeout);
 	loop->timeout_armed = true;
+	return true;
 }
 
-/* Turns what changed into submission entries, as many as fit. */
-static void loop_push_changes(struct loop *loop)
+/* Turns what changed into submission entries. Return: false if there was no room for all. */
+static bool loop_push_changes(struct loop *loop)
 {
 	struct loop_watch *watch;
 	struct io_uring_sqe *sqe;
@@ -462,7 +464,7 @@ static void loop_push_changes(struct loop *loop)
 	while (loop->changes_first) {
 		sqe = loop_sqe(loop);
 		if (!sqe)
-			return;
+			return false;
 		watch = loop->changes_first;
 		if (watch->state == WATCH_ADD) {
 			change_unlink(watch, WATCH_ARMED);
@@ -475,6 +477,7 @@ static void loop_push_changes(struct loop *loop)
 			io_uring_sqe_set_flags(sqe, IOSQE_CQE_SKIP_SUCCESS);
 		}
 	}
+	return true;
 }
 
 /* Runs the handlers of the completions that are there now. Return: how many. */
@@ -506,10 +509,11 @@ int loop_turn(struct loop *loop, bool block)
 {
 	int r = 0;
 
-	if (loop->changes_first)
-		loop_push_changes(loop);
-	if (loop->heap_used)
-		loop_push_timeout(loop);
+	/* What the kernel does not know of yet cannot wake us: then this turn does not sleep. */
+	if (loop->changes_first && !loop_push_changes(loop))
+		block = false;
+	if (loop->heap_used && !loop_push_timeout(loop))
+		block = false;
 
 	if (block && io_uring_cq_ready(&loop->ring) == 0)
 		r = io_uring_submit_and_wait(&loop->ring, 1);

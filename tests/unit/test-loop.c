@@ -56,6 +56,41 @@ int __wrap_io_uring_queue_init_params(unsigned int entries, struct io_uring *rin
 	return __real_io_uring_queue_init_params(entries, ring, params);
 }
 
+/* What entering the kernel answers instead, for so many calls. */
+static int enter_answer;
+static unsigned int n_enter_answers, n_enters_refused;
+
+static bool is_refusing(void)
+{
+	if (n_enter_answers == 0)
+		return false;
+	n_enter_answers--;
+	n_enters_refused++;
+	return true;
+}
+
+int __real_io_uring_submit(struct io_uring *ring);
+int __wrap_io_uring_submit(struct io_uring *ring);
+int __real_io_uring_submit_and_wait(struct io_uring *ring, unsigned int n);
+int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned int n);
+int __real_io_uring_get_events(struct io_uring *ring);
+int __wrap_io_uring_get_events(struct io_uring *ring);
+
+int __wrap_io_uring_submit(struct io_uring *ring)
+{
+	return is_refusing() ? enter_answer : __real_io_uring_submit(ring);
+}
+
+int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned int n)
+{
+	return is_refusing() ? enter_answer : __real_io_uring_submit_and_wait(ring, n);
+}
+
+int __wrap_io_uring_get_events(struct io_uring *ring)
+{
+	return is_refusing() ? enter_answer : __real_io_uring_get_events(ring);
+}
+
 static int test_setup(void **state)
 {
 	struct loop *loop = NULL;
@@ -214,7 +249,18 @@ static void test_watch__bad_descriptor(void **state)
 	/* Told once, not for ever. */
 	assert_int_equal(drain(loop), 1);
 	assert_int_equal(probe.events, POLLNVAL);
+
+	/* Asked again, and now it is one. */
+	make_pipe(fds);
+	assert_int_equal(drain(loop), 0);
+	loop_rewatch(probe.watch);
+	assert_int_equal(drain(loop), 0);
+	put(fds[1]);
+	assert_int_equal(drain(loop), 1);
+	assert_int_equal(probe.events, POLLIN);
 	loop_unwatch(probe.watch);
+	close(fds[0]);
+	close(fds[1]);
 }
 
 static void test_watch__two_on_one_descriptor(void **state)
@@ -488,6 +534,55 @@ static void test_free__closed_in_flight(void **state)
 	close(fds[1]);
 }
 
+/* Short of memory, of completion entries, or interrupted: later, but nothing is lost. */
+static void test_turn__kernel_busy(void **state)
+{
+	enum { N_WATCHES = 700 };
+	static const int answers[] = {-EBUSY, -EAGAIN, -EINTR};
+	struct loop *loop = *state;
+	struct probe probes[N_WATCHES];
+	struct probe timer = {.loop = loop};
+
+	for (size_t a = 0; a < ARRAY_SIZE(answers); a++) {
+		enter_answer = answers[a];
+		n_enters_refused = 0;
+		assert_int_equal(loop_timer_new(loop, on_timer, &timer, &timer.timer), 0);
+		for (int i = 0; i < N_WATCHES; i++) {
+			probes[i] = (struct probe){.loop = loop};
+			probes[i].fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+			assert_true(probes[i].fd >= 0);
+			assert_int_equal(loop_watch(loop, probes[i].fd, POLLIN, on_event_read,
+						    &probes[i], &probes[i].watch),
+					 0);
+		}
+		/* More changes than submission entries, and none is taken. */
+		n_enter_answers = 5;
+		loop_timer_arm(timer.timer, 1 * MS);
+		assert_int_equal(loop_turn(loop, false), 0);
+		assert_int_equal(loop_turn(loop, true), 0);
+		for (int i = 0; i < N_WATCHES; i++)
+			assert_int_equal(eventfd_write(probes[i].fd, 1), 0);
+		timer.n_calls = 0;
+		turn_until(loop, &timer, 1);
+		for (int i = 0; i < N_WATCHES; i++)
+			turn_until(loop, &probes[i], 1);
+		assert_int_equal(n_enters_refused, 5);
+
+		n_enter_answers = 3;
+		for (int i = 0; i < N_WATCHES; i++) {
+			probes[i].watch = loop_unwatch(probes[i].watch);
+			close(probes[i].fd);
+		}
+		loop_timer_free(timer.timer);
+		drain(loop);
+	}
+
+	/* Anything else is not ours to hide. */
+	enter_answer = -EFAULT;
+	n_enter_answers = 1;
+	assert_int_equal(loop_turn(loop, true), -EFAULT);
+}
+
 static void test_turn__sleeps(void **state)
 {
 	struct loop *loop = *state;
@@ -694,6 +789,7 @@ int main(void)
 		LOOP_TEST(test_unwatch__releases_file),
 		LOOP_TEST(test_new__no_io_uring),
 		LOOP_TEST(test_free__closed_in_flight),
+		LOOP_TEST(test_turn__kernel_busy),
 		LOOP_TEST(test_turn__sleeps),
 		LOOP_TEST(test_turn__idle_is_cheap),
 		LOOP_TEST(test_timer__order),

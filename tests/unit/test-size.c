@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* Sizes as people write them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "util/checked.h"
+#include "util/size.h"
+
+static void test_parse__accepted(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t bytes;
+	} cases[] = {
+		{"0", 0},
+		{"4096", 4096},
+		{"7B", 7},
+		{"64KiB", 65536},
+		{"64k", 65536},
+		{"2m", 2097152},
+		{"1MiB", 1048576},
+		{"1.5GiB", 1610612736},
+		{"2G", 2147483648},
+		{"3TiB", 3298534883328},
+		{"0.5K", 512},
+		{"0.0001K", 0},
+		{"18446744073709551615", UINT64_MAX},
+		{"16777215T", 16777215ull << 40},
+		{"1e3", 1000},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint64_t bytes = 42;
+
+		if (!size_parse(cases[i].text, &bytes))
+			fail_msg("%s was refused", cases[i].text);
+		if (bytes != cases[i].bytes)
+			fail_msg("%s: %llu", cases[i].text, (unsigned long long)bytes);
+	}
+}
+
+static void test_parse__refused(void **state)
+{
+	static const char *const cases[] = {
+		"",          " 1",
+		"1 ",        "1 K",
+		"-1",        "+1",
+		"K",         ".5K",
+		"1.5",       "1.5B",
+		"0x10",      "0X10",
+		"1Q",        "1Kb",
+		"1KiBs",     "inf",
+		"nan",       "1,5G",
+		"1-",        "1_0",
+		"1KK",       "18446744073709551616",
+		"16777216T", "1e30",
+		"1e999999",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint64_t bytes = 42;
+
+		if (size_parse(cases[i], &bytes))
+			fail_msg("'%s' was taken for %llu", cases[i], (unsigned long long)bytes);
+		assert_int_equal(bytes, 42);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_parse__accepted),
+		cmocka_unit_test(test_parse__refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
