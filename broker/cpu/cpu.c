@@ -114,7 +114,8 @@ static struct executor *cpu_free(struct executor *executor)
 	atomic_store_explicit(&cpu->stop, true, memory_order_relaxed);
 	/* Pairs with the fence in worker_sleep(). */
 	atomic_thread_fence(memory_order_seq_cst);
-	cpu_pool_wake(cpu, cpu->n_workers);
+	if (cpu->workers)
+		cpu_pool_wake(cpu, cpu->n_workers);
 	for (unsigned int i = 0; cpu->workers && i < cpu->n_workers; i++) {
 		struct cpu_worker *worker = &cpu->workers[i];
 

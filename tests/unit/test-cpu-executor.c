@@ -3,7 +3,9 @@
  * The CPU executor: whole plans against the reference, inline and through the workers; a fake
  * reactor under load; cancellation; limits; failing allocations.
  */
+#include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -11,11 +13,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "cpu/cpu.h"
+#include "cpu/internal.h"
 #include "plan/executor.h"
 #include "reference/reference.h"
 #include "support/describe.h"
@@ -159,10 +165,579 @@ static void test_run__knn_inline_and_queued(void **state)
 	reference_arena_deinit(&arena);
 }
 
+/* Steps that are long enough to be shared, several in one plan. */
+static struct plan *long_plan(struct exec_arena *arena)
+{
+	struct describe *d = describe_new("long", 130);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 390));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(390, 500));
+	describe_constant(d, "b", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(500));
+	describe_scratch(d, "xw");
+	describe_scratch(d, "sum");
+	describe_scratch(d, "positive");
+	describe_inferred(d, "square", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_inferred(d, "soft", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_inferred(d, "total", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "MatMul", "", "x,w", "xw");
+	describe_node(d, "Add", "", "xw,b", "sum");
+	describe_node(d, "Relu", "", "sum", "positive");
+	describe_node(d, "Mul", "", "positive,positive", "square");
+	describe_node(d, "Softmax", "", "sum", "soft");
+	describe_node(d, "ReduceSum", "", "soft", "total");
+	describe_attr_ints(d, "axes", DESCRIBE_INTS(0));
+	return reference_plan(d, arena);
+}
+
+static void test_run__same_bits_for_any_workers(void **state)
+{
+	struct exec_arena arena;
+	struct job want;
+
+	reference_arena_init(&arena, 390 * 500 * sizeof(float), 11);
+	for (unsigned int n_workers = 1; n_workers <= 5; n_workers++) {
+		struct plan *plan = long_plan(&arena);
+		struct rig rig;
+
+		rig_init(&rig, &(struct cpu_options){.n_workers = n_workers, .spin_ns = 50000});
+		prepare(&rig, plan);
+		if (n_workers == 1) {
+			job_init(&want, plan, 130, 5);
+			rig.executor->ops->run_inline(rig.executor, &want.task);
+		}
+		for (unsigned int round = 0; round < 10; round++) {
+			struct job job;
+
+			job_init(&job, plan, 130, 5);
+			run_queued(&rig, &job);
+			for (unsigned int i = 0; i < want.buffers.n; i++)
+				assert_memory_equal(job.buffers.bindings[i],
+						    want.buffers.bindings[i],
+						    want.buffers.bytes[i]);
+			job_deinit(&job);
+		}
+		release(&rig, plan);
+		rig_deinit(&rig);
+	}
+	job_deinit(&want);
+	reference_arena_deinit(&arena);
+}
+
+enum { N_SLOTS = 48, N_PLANS = 4 };
+
+static struct plan *small_plan(unsigned int kind, struct exec_arena *arena)
+{
+	struct describe *d;
+
+	if (kind == 0)
+		return knn_plan(arena, 20, 300);
+	if (kind == 1)
+		return long_plan(arena);
+	d = describe_new("", 64);
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 60));
+	describe_input(d, "z", DESCRIBE_DIMS(DESCRIBE_COUNT, 60));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, kind == 2 ? "Add" : "Mul", "", "x,z", "y");
+	return reference_plan(d, NULL);
+}
+
+struct load {
+	struct rig rig;
+	struct job jobs[N_SLOTS];
+	struct reference_buffers want[N_SLOTS];
+	struct exec_task *idle[N_SLOTS];
+	unsigned int n_idle;
+	unsigned int n_done, n_cancelled, n_too_late;
+	bool asked[N_SLOTS]; /* to be cancelled, in vain */
+};
+
+static struct job *job_of(struct exec_task *task)
+{
+	return (struct job *)task;
+}
+
+static void load_reap(struct load *load)
+{
+	struct exec_task *tasks[7];
+	const unsigned int n = load->rig.executor->ops->reap(load->rig.executor, tasks, 7);
+
+	assert_true(n <= 7);
+	for (unsigned int i = 0; i < n; i++) {
+		struct job *job = job_of(tasks[i]);
+		const size_t slot = (size_t)(job - load->jobs);
+		const uint8_t state = atomic_load(&job->task.state);
+
+		if (state == EXEC_CANCELLED) {
+			assert_int_equal(job->task.res, -ECANCELED);
+			load->n_cancelled++;
+		} else {
+			assert_int_equal(state, EXEC_RUNNING);
+			assert_int_equal(job->task.res, 0);
+			for (unsigned int b = 0; b < job->buffers.n; b++)
+				assert_memory_equal(job->buffers.bindings[b],
+						    load->want[slot].bindings[b],
+						    job->buffers.bytes[b]);
+			load->n_done++;
+			load->n_too_late += load->asked[slot];
+		}
+		load->asked[slot] = false;
+		load->idle[load->n_idle++] = tasks[i];
+	}
+}
+
+static void load_submit(struct load *load)
+{
+	struct exec_task *task = load->idle[--load->n_idle];
+	struct job *job = job_of(task);
+
+	for (unsigned int b = 0; b < job->buffers.n; b++)
+		if (task->plan->bindings[b].written)
+			memset(job->buffers.bindings[b], 0x5a, job->buffers.bytes[b]);
+	task->res = 1;
+	assert_int_equal(load->rig.executor->ops->submit(load->rig.executor, task), 0);
+}
+
+/* 10,000 tasks of several plans and counts; some are taken back, and some of those too late. */
+static void test_load__random_plans_and_cancels(void **state)
+{
+	struct plan *plans[N_PLANS];
+	struct exec_arena arena;
+	struct load *load = calloc(1, sizeof(*load));
+	uint64_t random = 99;
+
+	reference_arena_init(&arena, 390 * 500 * sizeof(float), 11);
+	rig_init(&load->rig,
+		 &(struct cpu_options){.n_workers = 3, .spin_ns = 2000, .no_pin = true});
+	for (unsigned int i = 0; i < N_PLANS; i++) {
+		plans[i] = small_plan(i, &arena);
+		prepare(&load->rig, plans[i]);
+	}
+	for (unsigned int i = 0; i < N_SLOTS; i++) {
+		struct plan *plan = plans[i % 12 == 1 ? 1 : (i % 3 + 2) % N_PLANS];
+
+		job_init(&load->jobs[i], plan, i % plan->max_count + 1, i);
+		load->rig.executor->ops->run_inline(load->rig.executor, &load->jobs[i].task);
+		reference_buffers_copy(&load->want[i], &load->jobs[i].buffers);
+		load->idle[load->n_idle++] = &load->jobs[i].task;
+	}
+
+	for (unsigned int n = 0; n < 10000;) {
+		for (uint64_t burst = reference_random(&random) % 20; burst > 0 && load->n_idle > 0;
+		     burst--, n++)
+			load_submit(load);
+		load->rig.executor->ops->flush(load->rig.executor);
+		for (uint64_t tries = reference_random(&random) % 4; tries > 0; tries--) {
+			const size_t slot = reference_random(&random) % N_SLOTS;
+			uint8_t expected = EXEC_QUEUED;
+
+			if (!atomic_compare_exchange_strong(&load->jobs[slot].task.state, &expected,
+							    EXEC_CANCELLED) &&
+			    expected == EXEC_RUNNING)
+				load->asked[slot] = true;
+		}
+		load_reap(load);
+	}
+	while (load->n_idle < N_SLOTS)
+		load_reap(load);
+	print_message("%u done, %u cancelled, %u too late\n", load->n_done, load->n_cancelled,
+		      load->n_too_late);
+	assert_true(load->n_done > 0);
+	assert_true(load->n_cancelled > 0);
+	assert_true(load->n_too_late > 0);
+
+	for (unsigned int i = 0; i < N_SLOTS; i++) {
+		reference_buffers_deinit(&load->want[i]);
+		job_deinit(&load->jobs[i]);
+	}
+	for (unsigned int i = 0; i < N_PLANS; i++)
+		release(&load->rig, plans[i]);
+	rig_deinit(&load->rig);
+	reference_arena_deinit(&arena);
+	free(load);
+}
+
+static void test_submit__full_is_busy(void **state)
+{
+	struct plan *plan = small_plan(2, NULL);
+	struct exec_task *tasks[8];
+	struct job jobs[5];
+	struct rig rig;
+	unsigned int n = 0;
+
+	rig_init(&rig, &(struct cpu_options){.n_workers = 2, .max_tasks = 4});
+	prepare(&rig, plan);
+	for (unsigned int i = 0; i < 5; i++)
+		job_init(&jobs[i], plan, 3, i);
+	/* What is finished but not reaped still counts. */
+	for (unsigned int i = 0; i < 4; i++)
+		assert_int_equal(rig.executor->ops->submit(rig.executor, &jobs[i].task), 0);
+	assert_int_equal(rig.executor->ops->submit(rig.executor, &jobs[4].task), EXECUTOR_E_BUSY);
+	assert_int_equal(atomic_load(&jobs[4].task.state), EXEC_IDLE);
+	rig.executor->ops->flush(rig.executor);
+	while (n == 0)
+		n = rig.executor->ops->reap(rig.executor, tasks, 8);
+	assert_int_equal(rig.executor->ops->submit(rig.executor, &jobs[4].task), 0);
+	rig.executor->ops->flush(rig.executor);
+	while (n < 5)
+		n += rig.executor->ops->reap(rig.executor, tasks, 8);
+	assert_int_equal(rig.executor->ops->reap(rig.executor, tasks, 8), 0);
+	for (unsigned int i = 0; i < 5; i++) {
+		assert_int_equal(jobs[i].task.res, 0);
+		job_deinit(&jobs[i]);
+	}
+	release(&rig, plan);
+	rig_deinit(&rig);
+}
+
+/* The reactor, asleep on the waker, is rung for what is finished. */
+static void test_reap__waker_rings(void **state)
+{
+	struct plan *plan = small_plan(3, NULL);
+	struct job job;
+	struct rig rig;
+
+	rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	prepare(&rig, plan);
+	for (unsigned int round = 0; round < 50; round++) {
+		struct exec_task *task;
+		struct pollfd poll_fd = {.fd = rig.waker.fd, .events = POLLIN};
+
+		job_init(&job, plan, 64, round);
+		assert_int_equal(rig.executor->ops->submit(rig.executor, &job.task), 0);
+		rig.executor->ops->flush(rig.executor);
+		waker_arm(&rig.waker);
+		if (rig.executor->ops->reap(rig.executor, &task, 1) == 0) {
+			assert_int_equal(poll(&poll_fd, 1, 10000), 1);
+			assert_int_equal(rig.executor->ops->reap(rig.executor, &task, 1), 1);
+		}
+		waker_disarm(&rig.waker);
+		assert_ptr_equal(task, &job.task);
+		job_deinit(&job);
+	}
+	release(&rig, plan);
+	rig_deinit(&rig);
+}
+
+/* A product with a constant large enough to be packed. */
+static struct plan *packed_plan(struct exec_arena *arena, uint64_t offset, bool trans_b)
+{
+	struct describe *d = describe_new("", 10);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 200));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, offset), DESCRIBE_DIMS(200, 200));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Gemm", "", "x,w", "y");
+	describe_attr_int(d, "transB", trans_b);
+	return reference_plan(d, arena);
+}
+
+static uint64_t packed_bytes(struct rig *rig)
+{
+	return cpu_executor_from(rig->executor)->packs.bytes;
+}
+
+static void test_pack__shared_and_freed(void **state)
+{
+	const uint64_t bytes = 200 * 200 * sizeof(float);
+	struct plan *same[2], *other_form, *other_offset, *other_owner;
+	struct exec_arena arena, theirs;
+	struct rig rig;
+	uint64_t one;
+
+	reference_arena_init(&arena, 2 * bytes, 1);
+	theirs = arena;
+	theirs.owner = arena.owner + 1;
+	rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	same[0] = packed_plan(&arena, 0, false);
+	same[1] = packed_plan(&arena, 0, false);
+	other_form = packed_plan(&arena, 0, true);
+	other_offset = packed_plan(&arena, 64, false);
+	other_owner = packed_plan(&theirs, 0, false);
+
+	assert_int_equal(packed_bytes(&rig), 0);
+	prepare(&rig, same[0]);
+	one = packed_bytes(&rig);
+	assert_true(one >= bytes);
+	assert_true(same[0]->host_bytes[RBK_DEVICE_CPU] >= one);
+	prepare(&rig, same[1]);
+	assert_int_equal(packed_bytes(&rig), one);
+	assert_int_equal(same[1]->host_bytes[RBK_DEVICE_CPU], same[0]->host_bytes[RBK_DEVICE_CPU]);
+	prepare(&rig, other_form);
+	assert_int_equal(packed_bytes(&rig), 2 * one);
+	prepare(&rig, other_offset);
+	assert_int_equal(packed_bytes(&rig), 3 * one);
+	prepare(&rig, other_owner);
+	assert_int_equal(packed_bytes(&rig), 4 * one);
+
+	release(&rig, same[0]);
+	assert_int_equal(packed_bytes(&rig), 4 * one);
+	release(&rig, same[1]);
+	assert_int_equal(packed_bytes(&rig), 3 * one);
+	release(&rig, other_owner);
+	release(&rig, other_form);
+	release(&rig, other_offset);
+	assert_int_equal(packed_bytes(&rig), 0);
+	rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+/* A plan that was never prepared can be released, too. */
+static void test_release__never_prepared(void **state)
+{
+	struct plan *plan = small_plan(2, NULL);
+	struct rig rig;
+
+	rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	release(&rig, plan);
+	rig_deinit(&rig);
+}
+
+static void test_prepare__unsupported(void **state)
+{
+	struct plan *plan = small_plan(2, NULL);
+	struct rig rig;
+
+	rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	plan->ops_devices = OP_ON_VULKAN;
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan),
+			 EXECUTOR_E_UNSUPPORTED);
+	assert_int_equal(plan->device_state[RBK_DEVICE_CPU], PLAN_DEVICE_UNSUPPORTED);
+	release(&rig, plan);
+	rig_deinit(&rig);
+}
+
+/* Mappings and threads fail when told to, as allocations do. Files are large everywhere, so mmap()
+ * is mmap64(). */
+static unsigned int mmap_fails_at, thread_fails_at;
+
+void *__real_mmap64(void *at, size_t bytes, int prot, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t bytes, int prot, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	if (mmap_fails_at > 0 && --mmap_fails_at == 0) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	return __real_mmap64(at, bytes, prot, flags, fd, offset);
+}
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+			  void *data);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+			  void *data);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+			  void *data)
+{
+	if (thread_fails_at > 0 && --thread_fails_at == 0)
+		return EAGAIN;
+	return __real_pthread_create(thread, attr, start, data);
+}
+
+static void test_prepare__out_of_memory(void **state)
+{
+	struct exec_arena arena;
+	struct plan *plan;
+	struct rig rig;
+	unsigned int n;
+
+	reference_arena_init(&arena, 390 * 500 * sizeof(float), 7);
+	rig_init(&rig, &(struct cpu_options){.n_workers = 2});
+	plan = long_plan(&arena);
+	for (n = 1;; n++) {
+		int r;
+
+		fail_alloc_at(n);
+		r = rig.executor->ops->plan_prepare(rig.executor, plan);
+		if (!fail_alloc_stop()) {
+			assert_int_equal(r, 0);
+			break;
+		}
+		assert_int_equal(r, -ENOMEM);
+		assert_int_equal(plan->device_state[RBK_DEVICE_CPU], PLAN_DEVICE_NO_MEMORY);
+		assert_null(plan->exec[RBK_DEVICE_CPU]);
+		assert_int_equal(packed_bytes(&rig), 0);
+	}
+	assert_true(n > 3);
+	rig.executor->ops->plan_release(rig.executor, plan);
+	/* The packed constant and the scratch. */
+	for (n = 1; n <= 2; n++) {
+		mmap_fails_at = n;
+		assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan), -ENOMEM);
+		assert_int_equal(mmap_fails_at, 0);
+		assert_null(plan->exec[RBK_DEVICE_CPU]);
+		assert_int_equal(packed_bytes(&rig), 0);
+	}
+	prepare(&rig, plan);
+	release(&rig, plan);
+	rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+static void test_new__out_of_memory_or_threads(void **state)
+{
+	struct executor *executor = NULL;
+	struct waker waker;
+	unsigned int n;
+
+	assert_int_equal(waker_init(&waker), 0);
+	for (n = 1;; n++) {
+		int r;
+
+		fail_alloc_at(n);
+		r = cpu_executor_new(&(struct cpu_options){.n_workers = 2}, &waker, &executor);
+		if (!fail_alloc_stop()) {
+			assert_int_equal(r, 0);
+			break;
+		}
+		assert_int_equal(r, -ENOMEM);
+		assert_null(executor);
+	}
+	assert_true(n > 6);
+	executor = executor->ops->free(executor);
+	assert_null(executor);
+	for (n = 1; n <= 3; n++) {
+		thread_fails_at = n;
+		assert_int_equal(
+			cpu_executor_new(&(struct cpu_options){.n_workers = 3}, &waker, &executor),
+			-EAGAIN);
+		assert_null(executor);
+	}
+	waker_deinit(&waker);
+}
+
+static void test_new__options(void **state)
+{
+	struct executor *executor;
+	struct waker waker;
+
+	assert_int_equal(waker_init(&waker), 0);
+	assert_int_equal(cpu_executor_new(&(struct cpu_options){.n_workers = CPU_MAX_WORKERS + 1},
+					  &waker, &executor),
+			 -EINVAL);
+	assert_int_equal(cpu_executor_new(&(struct cpu_options){.max_tasks = 3}, &waker, &executor),
+			 -EINVAL);
+	assert_int_equal(
+		cpu_executor_new(&(struct cpu_options){.simd = CPU_SIMD_COUNT}, &waker, &executor),
+		-EINVAL);
+	assert_int_equal(cpu_executor_new(&(struct cpu_options){0}, &waker, &executor), 0);
+	assert_int_equal(executor->info.kind, EXECUTOR_CPU);
+	assert_true(executor->info.n_threads >= 1);
+	assert_string_equal(executor->info.paths, cpu_kernels_get(CPU_SIMD_AUTO)->name);
+	executor->ops->free(executor);
+	assert_int_equal(
+		cpu_executor_new(&(struct cpu_options){.simd = CPU_SIMD_SSE2}, &waker, &executor),
+		0);
+	assert_string_equal(executor->info.paths, cpu_kernels_get(CPU_SIMD_SSE2)->name);
+	executor->ops->free(executor);
+	waker_deinit(&waker);
+}
+
+/* Reads a hexadecimal field such as SigBlk of one thread of this process. */
+static uint64_t status_field(const char *thread, const char *field)
+{
+	char path[300], line[300];
+	uint64_t value = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/status", thread);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file))
+		if (!strncmp(line, field, strlen(field)))
+			value = strtoull(line + strlen(field) + 1, NULL, 16);
+	fclose(file);
+	return value;
+}
+
+static bool status_is_worker(const char *thread)
+{
+	char path[300], name[32] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/comm", thread);
+	file = fopen(path, "r");
+	if (!file)
+		return false;
+	if (!fgets(name, sizeof(name), file))
+		name[0] = 0;
+	fclose(file);
+	return !strncmp(name, "rb-cpu-", 7);
+}
+
+static void test_workers__signals_and_names(void **state)
+{
+	unsigned int n_workers = 0;
+	struct dirent *entry;
+	struct job job;
+	struct plan *plan = small_plan(2, NULL);
+	struct rig rig;
+	DIR *dir;
+
+	rig_init(&rig, &(struct cpu_options){.n_workers = 3});
+	/* Names are given by the threads themselves, which have run once a task is back. */
+	prepare(&rig, plan);
+	for (unsigned int tries = 0; tries < 1000 && n_workers < 3; tries++) {
+		usleep(1000);
+		n_workers = 0;
+		dir = opendir("/proc/self/task");
+		assert_non_null(dir);
+		while ((entry = readdir(dir)))
+			n_workers += status_is_worker(entry->d_name);
+		closedir(dir);
+	}
+	assert_int_equal(n_workers, 3);
+	dir = opendir("/proc/self/task");
+	assert_non_null(dir);
+	while ((entry = readdir(dir))) {
+		uint64_t blocked;
+
+		if (!status_is_worker(entry->d_name))
+			continue;
+		blocked = status_field(entry->d_name, "SigBlk:");
+		assert_false(blocked & 1ull << (SIGBUS - 1));
+		assert_true(blocked & 1ull << (SIGTERM - 1));
+		assert_true(blocked & 1ull << (SIGINT - 1));
+	}
+	closedir(dir);
+	job_init(&job, plan, 1, 1);
+	run_queued(&rig, &job);
+	job_deinit(&job);
+	release(&rig, plan);
+	rig_deinit(&rig);
+}
+
+/* Idle workers sleep: the process uses next to no processor time. */
+static void test_workers__idle_costs_nothing(void **state)
+{
+	struct timespec before, after;
+	struct rig rig;
+
+	rig_init(&rig, &(struct cpu_options){.n_workers = 4, .spin_ns = 1000});
+	usleep(20000);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+	usleep(200000);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+	assert_true((after.tv_sec - before.tv_sec) * 1000000000ll + after.tv_nsec - before.tv_nsec <
+		    20000000);
+	rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_run__knn_inline_and_queued),
+		cmocka_unit_test(test_run__same_bits_for_any_workers),
+		cmocka_unit_test(test_load__random_plans_and_cancels),
+		cmocka_unit_test(test_submit__full_is_busy),
+		cmocka_unit_test(test_reap__waker_rings),
+		cmocka_unit_test(test_pack__shared_and_freed),
+		cmocka_unit_test(test_release__never_prepared),
+		cmocka_unit_test(test_prepare__unsupported),
+		cmocka_unit_test(test_prepare__out_of_memory),
+		cmocka_unit_test(test_new__out_of_memory_or_threads),
+		cmocka_unit_test(test_new__options),
+		cmocka_unit_test(test_workers__signals_and_names),
+		cmocka_unit_test(test_workers__idle_costs_nothing),
 	};
 
 	clock_init();
