@@ -120,6 +120,14 @@ static inline void wake_broker(struct rbk_ring *ring)
 		ring->lost = -ECONNRESET;
 }
 
+/* Before going to sleep: the broker may sleep on entries that had no room for their completions.
+ * Without such entries a bell would only disturb it. */
+static inline void wake_broker_for_rest(struct rbk_ring *ring)
+{
+	if (rbk_ring_observe(&ring->cq->sq_head) != ring->sq_published)
+		wake_broker(ring);
+}
+
 /* ---- Submitting ---- */
 
 static cold_path struct rbk_sqe *get_sqe_slow(struct rbk_ring *ring)
@@ -378,8 +386,7 @@ static cold_path int wait_asleep(struct rbk_ring *ring, uint32_t n, uint64_t dea
 			r = ring->lost != -EPROTO && look(ring) >= n ? 0 : ring->lost;
 			break;
 		}
-		/* It may sleep on entries that had no room for their completions. */
-		wake_broker(ring);
+		wake_broker_for_rest(ring);
 		r = sleep_on_bell(ring, deadline_ns);
 	}
 	rbk_ring_announce_awake(&ring->sq->cq_wait);
@@ -474,7 +481,7 @@ RBK_EXPORT int rbk_ring_arm(struct rbk_ring *ring)
 	ring->armed = true;
 	rbk_ring_announce_sleep(&ring->sq->cq_wait, next_token(ring));
 	if (look(ring) == 0 && !ring_is_over(ring, false)) {
-		wake_broker(ring);
+		wake_broker_for_rest(ring);
 		return 0;
 	}
 	disarm(ring);

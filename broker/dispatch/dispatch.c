@@ -207,6 +207,14 @@ static void on_mute_over(void *data)
 	}
 }
 
+/* Work that came before the client could see the token is not rung for: look once more after it. */
+static void ring_announce_sleep(struct dispatch_ring *ring)
+{
+	/* The token is not 0 and differs from the last one. */
+	ring->sleep_token += ring->sleep_token == UINT32_MAX ? 2 : 1;
+	rbk_ring_announce_sleep(&ring->ring->cq->sq_wait, ring->sleep_token);
+}
+
 static void on_ring_bell(void *context, struct session_ring *session_ring)
 {
 	struct dispatch_ring *ring = session_ring->dispatch;
@@ -220,6 +228,9 @@ static void on_ring_bell(void *context, struct session_ring *session_ring)
 	if (n > 0)
 		loop_rewatch(session_ring->bell_watch);
 
+	/* The client rings once per sleep: this one's bell is spent, so another sleep begins. */
+	if (!ring->is_active && !dispatch_ring_has_work(ring))
+		ring_announce_sleep(ring);
 	if (ring->is_active || !dispatch_ring_has_work(ring)) {
 		ring_complain(dispatch, ring);
 		return;
@@ -326,9 +337,7 @@ static void sleep_idle_rings(struct dispatch *dispatch)
 			continue;
 		}
 
-		/* The token is not 0 and differs from the last one. */
-		ring->sleep_token += ring->sleep_token == UINT32_MAX ? 2 : 1;
-		rbk_ring_announce_sleep(&ring->ring->cq->sq_wait, ring->sleep_token);
+		ring_announce_sleep(ring);
 		if (dispatch_ring_has_work(ring)) {
 			rbk_ring_announce_awake(&ring->ring->cq->sq_wait);
 			ring->last_work_ticks = now_ticks;

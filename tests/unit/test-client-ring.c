@@ -432,6 +432,28 @@ static void test_submit__wakes_once(void **state)
 	fixture_end(&fixture);
 }
 
+/* Going to sleep is no reason to wake the broker, unless entries wait there. */
+static void test_wait__lets_broker_sleep(void **state)
+{
+	const struct rbk_cqe *cqe;
+	struct fixture fixture;
+	struct rbk_ring *ring;
+	unsigned int n_before;
+
+	fixture_begin_connected(&fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	rbk_ring_set_spin_ns(ring, 0);
+	sleep_ms(20);
+	n_before = fake_broker_wakeups(fixture.fake);
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 2000000), -ETIME);
+	assert_int_equal(rbk_ring_arm(ring), 0);
+	sleep_ms(20);
+	assert_int_equal(fake_broker_wakeups(fixture.fake), n_before);
+	rbk_ring_free(ring);
+	fixture_end(&fixture);
+}
+
 /* ---- Event loops ---- */
 
 static void test_arm__epoll(void **state)
@@ -759,6 +781,7 @@ int main(void)
 		cmocka_unit_test(test_wait__time_out),
 		cmocka_unit_test(test_wait__interrupted),
 		cmocka_unit_test(test_submit__wakes_once),
+		cmocka_unit_test(test_wait__lets_broker_sleep),
 		cmocka_unit_test(test_arm__epoll),
 		cmocka_unit_test(test_lost__before),
 		cmocka_unit_test(test_lost__while_waiting),
