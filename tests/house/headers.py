@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: MIT
 """Each header compiles alone.
 
-    headers.py ROOT CXX CC...        CXX may be empty: then C++ is not tried
+    headers.py ROOT CXX CC... [-- OPTION...]     CXX may be empty: then C++ is not tried
     headers.py --self-test CXX CC...
+
+OPTIONs go to the compiler for our own headers; --skip=FOLDER leaves those in FOLDER out, whose
+library is not there.
 
 Installed headers compile as C17 and C++17, with the warnings that a strict user may have on; all
 others as the project's own C. C++ goes without two: -Wpedantic refuses unnamed structs, and -Wshadow a
@@ -41,14 +44,15 @@ def compiles(compiler, flags, root, header, brackets, folders):
     return next((text for text in lines if 'error' in text), ' '.join(lines) or 'failed')
 
 
-def headers(root):
+def headers(root, skipped=()):
     return [path for path in tree.files(root) if path.endswith('.h')
-            and path.split('/')[0] in ('shm', 'libclient', 'broker')]
+            and path.split('/')[0] in ('shm', 'libclient', 'broker')
+            and os.path.dirname(path) not in skipped]
 
 
-def check(root, cc, cxx):
+def check(root, cc, cxx, options=(), skipped=()):
     problems = []
-    for path in headers(root):
+    for path in headers(root, skipped):
         attempts = []
         if path in INSTALLED:
             name = INSTALLED[path]
@@ -56,7 +60,8 @@ def check(root, cc, cxx):
             if cxx:
                 attempts.append(('C++17', cxx, CXX17, name, True, ['shm', 'libclient']))
         else:
-            attempts.append(('C', cc, GNU17, path, False, ['.', 'shm', 'broker', 'libclient']))
+            attempts.append(('C', cc, [*GNU17, *options], path, False,
+                             ['.', 'shm', 'broker', 'libclient']))
         for language, compiler, flags, name, brackets, folders in attempts:
             error = compiles(compiler, flags, root, name, brackets, folders)
             if error:
@@ -67,14 +72,20 @@ def check(root, cc, cxx):
 def main():
     is_self_test = sys.argv[1] == '--self-test'
     cxx = [sys.argv[2]] if sys.argv[2] else []
-    cc = sys.argv[3:]
+    cc, options = sys.argv[3:], []
+    if '--' in cc:
+        cc, options = cc[:cc.index('--')], cc[cc.index('--') + 1:]
+    skipped = [option[len('--skip='):] for option in options if option.startswith('--skip=')]
+    options = [option for option in options if not option.startswith('--skip=')]
     if is_self_test:
         tree.self_test(lambda root: check(root, cc, cxx),
                        [case for case in CASES if cxx or 'C++' not in case[0]])
     root = sys.argv[1]
     if not cxx:
         print('no C++ compiler: installed headers checked as C only')
-    tree.report(check(root, cc, cxx), len(headers(root)), 'headers')
+    for folder in skipped:
+        print(f'not checked: {folder}')
+    tree.report(check(root, cc, cxx, options, skipped), len(headers(root, skipped)), 'headers')
 
 
 ABI = 'shm/ringbroker/abi.h'

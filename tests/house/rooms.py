@@ -62,8 +62,10 @@ def target_of(root, path, name, is_quoted):
             return room_of(candidate)
     if is_quoted and '/' in name:
         # Made at build time: its folder tells.
-        first = name.split('/')[0]
-        return first if first in ROOMS else name
+        parts = name.split('/')
+        if parts[0] == 'broker' and len(parts) > 2:
+            parts = parts[1:]
+        return parts[0] if parts[0] in ROOMS else name
     return None
 
 
@@ -118,6 +120,8 @@ CASES = [
         ('broker/dispatch/a.c', '#include "broker/cpu/cpu.h"', 'which is in cpu'),
         ('broker/dispatch/a.c', '#include <cpu/cpu.h>', 'which is in cpu'),
         ('broker/dispatch/a.c', '#include "vulkan/generated.h"', 'which is in vulkan'),
+        ('broker/cpu/a.c', '#include "broker/vulkan/generated.h"', 'which is in vulkan'),
+        ('broker/vulkan/a.c', '#include "broker/vulkan/generated.h"', None),
         ('broker/dispatch/a.c', '#include "tests/unit/help.h"', 'which is in tests'),
         ('broker/cpu/a.c', '#include "session/session.h"', 'which is in session'),
         ('broker/cpu/a.c', '#include "cpu.h"', None),
