@@ -77,8 +77,8 @@ void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, si
 		  size_t end, void *workspace)
 {
 	const struct cpu_step_gemm *s = &step->gemm;
-	const struct gemm_grid grid = gemm_grid(s, frame->count);
-	const size_t units = grid.m_units * grid.n_units;
+	struct gemm_grid grid;
+	size_t units;
 	struct cpu_gemm gemm = {
 		.m = cpu_extent_at(&s->m, frame->count),
 		.n = cpu_extent_at(&s->n, frame->count),
@@ -95,6 +95,17 @@ void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, si
 	gemm.b_rs = s->trans_b ? 1 : gemm.n;
 	gemm.b_cs = s->trans_b ? gemm.k : 1;
 	gemm.y_rs = gemm.n;
+
+	/* All of one matrix, which may be tiny: nothing to work out. */
+	if (end == SIZE_MAX && begin == 0 && s->n_batch == 0) {
+		gemm_batch(step, frame, 0, &gemm);
+		step->kernels->gemm(&gemm,
+				    &(struct cpu_gemm_tile){.m_end = gemm.m, .n_end = gemm.n},
+				    workspace);
+		return;
+	}
+	grid = gemm_grid(s, frame->count);
+	units = grid.m_units * grid.n_units;
 	end = min_size(end, units * grid.batches);
 
 	while (begin < end) {

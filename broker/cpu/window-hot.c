@@ -194,6 +194,9 @@ static void conv_unit(const struct cpu_window *args, size_t batch, size_t group,
 
 enum slide { SLIDE_CONV, SLIDE_MAX };
 
+/* Vectors that are computed side by side, to hide the latency of one sum. */
+enum { SLIDE_REGS = 4 };
+
 /* One output pixel, its window clipped. */
 VEC_INLINE float slide_pixel(const enum slide what, const struct cpu_window *args,
 			     const float *plane, const float *weights, size_t oy, size_t ox,
@@ -222,46 +225,89 @@ VEC_INLINE float slide_pixel(const enum slide what, const struct cpu_window *arg
 	return value;
 }
 
-/* @n <= VW neighbouring pixels, stride 1, every tap inside horizontally. */
-VEC_INLINE vf slide_vector(const enum slide what, const struct cpu_window *args, const float *plane,
-			   const float *weights, size_t oy, size_t ox, size_t r_begin, size_t r_end,
-			   size_t n)
+#if VW == 16
+#define SLIDE_EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#elif VW == 8
+#define SLIDE_EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#else
+#define SLIDE_EVEN 0, 2, 4, 6
+#endif
+
+/* @n <= VW elements that are @stride (1 or 2) apart; none behind the last is read. */
+VEC_INLINE vf slide_load(const float *from, const size_t stride, size_t n)
 {
-	vf value = vf_set(what == SLIDE_CONV ? 0 : -INFINITY);
+	if (stride == 1)
+		return n == VW ? vf_load(from) : vf_load_partial(from, n);
+	if (2 * n <= VW)
+		return __builtin_shufflevector(vf_load_partial(from, 2 * n - 1), (vf){0},
+					       SLIDE_EVEN);
+	return __builtin_shufflevector(vf_load(from), vf_load_partial(from + VW, 2 * n - 1 - VW),
+				       SLIDE_EVEN);
+}
 
+/*
+ * @regs vectors of neighbouring pixels, or @n <= VW of them where @regs is 1, all of whose taps are
+ * inside horizontally.
+ */
+VEC_INLINE void slide_vectors(const enum slide what, const size_t stride, const size_t regs,
+			      const struct cpu_window *args, const float *plane,
+			      const float *weights, float bias, size_t oy, size_t ox,
+			      size_t r_begin, size_t r_end, size_t n, float *y)
+{
+	const float *row = plane + ox * stride - args->pad_begin[1];
+	vf value[SLIDE_REGS];
+
+	VEC_UNROLL
+	for (size_t v = 0; v < regs; v++)
+		value[v] = vf_set(what == SLIDE_CONV ? 0 : -INFINITY);
 	for (size_t r = r_begin; r < r_end; r++) {
-		const float *row =
-			plane +
-			(oy * args->stride[0] + r * args->dilation[0] - args->pad_begin[0]) *
-				args->width +
-			ox - args->pad_begin[1];
+		const float *from =
+			row + (oy * args->stride[0] + r * args->dilation[0] - args->pad_begin[0]) *
+				      args->width;
+		const float *weight = what == SLIDE_CONV ? weights + r * args->kernel[1] : NULL;
 
-		for (size_t s = 0; s < args->kernel[1]; s++) {
-			const float *from = row + s * args->dilation[1];
-			const vf x = n == VW ? vf_load(from) : vf_load_partial(from, n);
+		for (size_t s = 0; s < args->kernel[1]; s++, from += args->dilation[1]) {
+			VEC_UNROLL
+			for (size_t v = 0; v < regs; v++) {
+				const vf x = slide_load(from + v * VW * stride, stride,
+							regs == 1 ? n : VW);
 
-			if (what == SLIDE_CONV)
-				value += vf_set(weights[r * args->kernel[1] + s]) * x;
-			else
-				value = vf_select((vi)(x > value), x, value);
+				if (what == SLIDE_CONV)
+					value[v] += vf_set(weight[s]) * x;
+				else
+					value[v] = vf_select((vi)(x > value[v]), x, value[v]);
+			}
 		}
 	}
-	return value;
+	VEC_UNROLL
+	for (size_t v = 0; v < regs; v++)
+		vf_store_partial(y + ox + v * VW, value[v] + vf_set(bias), regs == 1 ? n : VW);
+}
+
+VEC_INLINE void slide_row(const enum slide what, const size_t stride, const struct cpu_window *args,
+			  const float *plane, const float *weights, float bias, size_t oy,
+			  size_t ox, size_t end, size_t r_begin, size_t r_end, float *y)
+{
+	for (; ox + SLIDE_REGS * VW <= end; ox += SLIDE_REGS * VW)
+		slide_vectors(what, stride, SLIDE_REGS, args, plane, weights, bias, oy, ox, r_begin,
+			      r_end, VW, y);
+	for (; ox < end; ox += VW)
+		slide_vectors(what, stride, 1, args, plane, weights, bias, oy, ox, r_begin, r_end,
+			      conv_min(VW, end - ox), y);
 }
 
 VEC_INLINE void slide_plane(const enum slide what, const struct cpu_window *args,
 			    const float *plane, const float *weights, float bias, float *y)
 {
-	size_t inner_begin = 0, inner_end = 0;
+	size_t inner_begin = 0, inner_end = 0, ignored;
 
 	/* Where even the first and the last tap are inside. */
-	if (args->stride[1] == 1) {
-		size_t ignored;
-
-		window_positions(0, 1, args->pad_begin[1], args->dilation[1], args->out_width,
-				 args->width, &inner_begin, &inner_end);
-		window_positions(args->kernel[1] - 1, 1, args->pad_begin[1], args->dilation[1],
-				 args->out_width, args->width, &ignored, &inner_end);
+	if (args->stride[1] <= 2) {
+		window_positions(0, args->stride[1], args->pad_begin[1], args->dilation[1],
+				 args->out_width, args->width, &inner_begin, &ignored);
+		window_positions(args->kernel[1] - 1, args->stride[1], args->pad_begin[1],
+				 args->dilation[1], args->out_width, args->width, &ignored,
+				 &inner_end);
 		if (inner_end < inner_begin)
 			inner_end = inner_begin;
 	}
@@ -273,17 +319,13 @@ VEC_INLINE void slide_plane(const enum slide what, const struct cpu_window *args
 		for (; ox < inner_begin; ox++)
 			y[ox] = slide_pixel(what, args, plane, weights, oy, ox, r_begin, r_end) +
 				bias;
-		while (ox < inner_end) {
-			const size_t n = conv_min(VW, inner_end - ox);
-
-			vf_store_partial(y + ox,
-					 slide_vector(what, args, plane, weights, oy, ox, r_begin,
-						      r_end, n) +
-						 vf_set(bias),
-					 n);
-			ox += n;
-		}
-		for (; ox < args->out_width; ox++)
+		if (args->stride[1] == 1)
+			slide_row(what, 1, args, plane, weights, bias, oy, ox, inner_end, r_begin,
+				  r_end, y);
+		else
+			slide_row(what, 2, args, plane, weights, bias, oy, ox, inner_end, r_begin,
+				  r_end, y);
+		for (ox = inner_end > ox ? inner_end : ox; ox < args->out_width; ox++)
 			y[ox] = slide_pixel(what, args, plane, weights, oy, ox, r_begin, r_end) +
 				bias;
 	}

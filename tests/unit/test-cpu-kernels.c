@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kernels called directly: every split of the work gives the same bits, at every SIMD level;
+ * packed and unpacked operands do; nothing beyond the operands is read or written.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "cpu/kernels.h"
+#include "reference/reference.h"
+
+static uint64_t seed = 4711;
+
+static size_t pick(size_t from, size_t to)
+{
+	return from + reference_random(&seed) % (to - from + 1);
+}
+
+/*
+ * Memory that ends where a page begins that may not be touched: reading one element too many is a
+ * fault. Freed with guarded_free().
+ */
+struct guarded {
+	float *data;
+	void *map;
+	size_t map_bytes;
+};
+
+static struct guarded guarded_new(size_t n)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	const size_t bytes = n * sizeof(float), rounded = (bytes + page - 1) / page * page;
+	struct guarded g = {.map_bytes = rounded + page};
+
+	g.map = mmap(NULL, g.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(g.map != MAP_FAILED);
+	assert_int_equal(mprotect((char *)g.map + rounded, page, PROT_NONE), 0);
+	g.data = (float *)((char *)g.map + rounded - bytes);
+	reference_fill(g.data, n, pick(1, 1000));
+	return g;
+}
+
+static void guarded_free(struct guarded *g)
+{
+	munmap(g->map, g->map_bytes);
+}
+
+/* What a kernel is called through: units [begin, end) of something, into @y. */
+struct call {
+	const struct cpu_kernels *kernels;
+	void (*run)(const struct call *call, size_t begin, size_t end, float *y);
+	const void *args;
+	size_t units;
+	size_t n_out;
+	void *workspace;
+};
+
+/* The whole, and three random ways to cut it, in random order of the pieces. */
+static void check_splits(const struct call *call)
+{
+	struct guarded want = guarded_new(call->n_out);
+
+	call->run(call, 0, call->units, want.data);
+	for (unsigned int round = 0; round < 3; round++) {
+		struct guarded got = guarded_new(call->n_out);
+		size_t cuts[6] = {0}, order[5] = {0, 1, 2, 3, 4};
+
+		for (unsigned int i = 1; i < 5; i++)
+			cuts[i] = pick(cuts[i - 1], call->units);
+		cuts[5] = call->units;
+		for (unsigned int i = 0; i < 5; i++) {
+			const size_t j = pick(i, 4), t = order[i];
+
+			order[i] = order[j];
+			order[j] = t;
+			call->run(call, cuts[order[i]], cuts[order[i] + 1], got.data);
+		}
+		assert_memory_equal(got.data, want.data, call->n_out * sizeof(float));
+		guarded_free(&got);
+	}
+	guarded_free(&want);
+}
+
+static void for_each_level(void (*check)(const struct cpu_kernels *kernels, void *workspace))
+{
+	void *workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
+
+	assert_non_null(workspace);
+	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
+		const struct cpu_kernels *kernels = cpu_kernels_get((enum cpu_simd)level);
+
+		if (kernels)
+			check(kernels, workspace);
+	}
+	free(workspace);
+}
+
+/* Units of the product: columns in steps of 32 (every gemm_nr divides it), then rows. */
+struct gemm_call {
+	struct cpu_gemm gemm;
+	size_t n_columns;
+};
+
+static void run_gemm(const struct call *call, size_t begin, size_t end, float *y)
+{
+	const struct gemm_call *args = call->args;
+	struct cpu_gemm gemm = args->gemm;
+
+	gemm.y = y;
+	for (size_t unit = begin; unit < end; unit++) {
+		const size_t m = unit / args->n_columns, n = unit % args->n_columns * 32;
+
+		call->kernels->gemm(
+			&gemm,
+			&(struct cpu_gemm_tile){m, m + 1, n, n + 32 < gemm.n ? n + 32 : gemm.n},
+			call->workspace);
+	}
+}
+
+/* In one go against tiles of one row by 32 columns, packed against not, straight and transposed. */
+static void check_gemm(const struct cpu_kernels *kernels, void *workspace)
+{
+	for (unsigned int round = 0; round < 24; round++) {
+		const size_t m = pick(1, 40), n = pick(1, 200), k = round % 3 ? pick(1, 60) : 500;
+		const bool trans_b = round & 1, trans_a = round & 2;
+		struct guarded a = guarded_new(m * k), b = guarded_new(k * n);
+		struct guarded c = guarded_new(n), whole = guarded_new(m * n);
+		struct guarded again = guarded_new(m * n);
+		float *packed = aligned_alloc(64, (kernels->pack_b_size(k, n) * 4 + 63) / 64 * 64);
+		struct gemm_call args = {
+			.gemm = {.m = m,
+				 .n = n,
+				 .k = k,
+				 .a = a.data,
+				 .a_rs = trans_a ? 1 : k,
+				 .a_cs = trans_a ? m : 1,
+				 .b = b.data,
+				 .b_rs = trans_b ? 1 : n,
+				 .b_cs = trans_b ? k : 1,
+				 .y = whole.data,
+				 .y_rs = n,
+				 .c = round & 4 ? c.data : NULL,
+				 .c_cs = 1,
+				 .alpha = round & 4 ? 0.3f : 1,
+				 .beta = 1.7f},
+			.n_columns = (n + 31) / 32,
+		};
+		const struct cpu_gemm_tile all = {0, m, 0, n};
+
+		assert_non_null(packed);
+		kernels->gemm(&args.gemm, &all, workspace);
+		for (unsigned int form = 0; form < 2; form++) {
+			check_splits(&(struct call){.kernels = kernels,
+						    .run = run_gemm,
+						    .args = &args,
+						    .units = m * args.n_columns,
+						    .n_out = m * n,
+						    .workspace = workspace});
+			run_gemm(&(struct call){.kernels = kernels,
+						.args = &args,
+						.workspace = workspace},
+				 0, m * args.n_columns, again.data);
+			assert_memory_equal(again.data, whole.data, m * n * sizeof(float));
+			kernels->pack_b(k, n, b.data, args.gemm.b_rs, args.gemm.b_cs, packed);
+			args.gemm.b_packed = packed;
+			args.gemm.b = NULL;
+			kernels->gemm(&args.gemm, &all, workspace);
+			assert_memory_equal(again.data, whole.data, m * n * sizeof(float));
+		}
+		free(packed);
+		guarded_free(&a);
+		guarded_free(&b);
+		guarded_free(&c);
+		guarded_free(&whole);
+		guarded_free(&again);
+	}
+}
+
+static void test_gemm__splits_and_packing(void **state)
+{
+	for_each_level(check_gemm);
+}
+
+static void run_softmax(const struct call *call, size_t begin, size_t end, float *y)
+{
+	struct cpu_softmax args = *(const struct cpu_softmax *)call->args;
+
+	args.y = y;
+	call->kernels->softmax(&args, begin, end);
+}
+
+static void run_reduce(const struct call *call, size_t begin, size_t end, float *y)
+{
+	struct cpu_reduce args = *(const struct cpu_reduce *)call->args;
+
+	args.y = y;
+	call->kernels->reduce_sum(&args, begin, end);
+}
+
+static void run_transpose(const struct call *call, size_t begin, size_t end, float *y)
+{
+	struct cpu_transpose args = *(const struct cpu_transpose *)call->args;
+
+	args.y = y;
+	call->kernels->transpose(&args, begin, end);
+}
+
+static void check_columns(const struct cpu_kernels *kernels, void *workspace)
+{
+	for (unsigned int round = 0; round < 12; round++) {
+		const size_t outer = pick(1, 9), len = pick(1, 70);
+		const size_t inner = round & 1 ? 1 : pick(1, 150);
+		struct guarded x = guarded_new(outer * len * inner);
+		const struct cpu_softmax softmax = {x.data, NULL, outer, len, inner};
+		struct cpu_reduce reduce = {.x = x.data, .n_kept = 1, .n_reduced = 1};
+		struct cpu_transpose transpose = {.x = x.data,
+						  .n_dims = 3,
+						  .extent = {inner, len, outer},
+						  .x_stride = {1, inner, inner * len}};
+
+		check_splits(&(struct call){.kernels = kernels,
+					    .run = run_softmax,
+					    .args = &softmax,
+					    .units = cpu_softmax_units(&softmax),
+					    .n_out = outer * len * inner});
+		/* Rows, then columns. */
+		reduce.kept[0] = outer;
+		reduce.kept_stride[0] = len * inner;
+		reduce.reduced[0] = len * inner;
+		reduce.reduced_stride[0] = 1;
+		check_splits(&(struct call){.kernels = kernels,
+					    .run = run_reduce,
+					    .args = &reduce,
+					    .units = cpu_reduce_units(&reduce),
+					    .n_out = outer});
+		reduce.inner_kept = true;
+		reduce.reduced[0] = outer;
+		reduce.reduced_stride[0] = len * inner;
+		reduce.kept[0] = len * inner;
+		reduce.kept_stride[0] = 1;
+		check_splits(&(struct call){.kernels = kernels,
+					    .run = run_reduce,
+					    .args = &reduce,
+					    .units = cpu_reduce_units(&reduce),
+					    .n_out = len * inner});
+		check_splits(&(struct call){.kernels = kernels,
+					    .run = run_transpose,
+					    .args = &transpose,
+					    .units = cpu_transpose_units(&transpose),
+					    .n_out = outer * len * inner});
+		guarded_free(&x);
+	}
+}
+
+static void test_columns__splits(void **state)
+{
+	for_each_level(check_columns);
+}
+
+static void run_conv(const struct call *call, size_t begin, size_t end, float *y)
+{
+	struct cpu_window args = *(const struct cpu_window *)call->args;
+
+	args.y = y;
+	call->kernels->conv(&args, begin, end, call->workspace);
+}
+
+static void run_max_pool(const struct call *call, size_t begin, size_t end, float *y)
+{
+	struct cpu_window args = *(const struct cpu_window *)call->args;
+
+	args.y = y;
+	call->kernels->max_pool(&args, begin, end);
+}
+
+static void check_windows(const struct cpu_kernels *kernels, void *workspace)
+{
+	for (unsigned int round = 0; round < 16; round++) {
+		const bool depthwise = round % 4 == 1;
+		struct cpu_window args = {
+			.batch = pick(1, 3),
+			.height = pick(4, 20),
+			.width = pick(4, 60),
+			.kernel = {pick(1, 3), pick(1, 4)},
+			.stride = {pick(1, 3), pick(1, 3)},
+			.dilation = {1, 1},
+			.pad_begin = {pick(0, 2), pick(0, 3)},
+		};
+		struct guarded x, weights, bias;
+		size_t n_out;
+		float *packed;
+
+		args.group = depthwise ? pick(1, 6) : pick(1, 2);
+		args.channels = depthwise ? args.group : args.group * pick(1, 4);
+		args.out_channels = depthwise ? args.group : args.group * pick(1, 30);
+		args.out_height =
+			(args.height + 2 * args.pad_begin[0] - args.kernel[0]) / args.stride[0] + 1;
+		args.out_width =
+			(args.width + 2 * args.pad_begin[1] - args.kernel[1]) / args.stride[1] + 1;
+		n_out = args.batch * args.out_channels * args.out_height * args.out_width;
+		x = guarded_new(args.batch * args.channels * args.height * args.width);
+		weights = guarded_new(args.out_channels * args.channels / args.group *
+				      args.kernel[0] * args.kernel[1]);
+		bias = guarded_new(args.out_channels);
+		args.x = x.data;
+		args.weights = weights.data;
+		args.bias = round & 1 ? bias.data : NULL;
+		check_splits(&(struct call){.kernels = kernels,
+					    .run = run_conv,
+					    .args = &args,
+					    .units = cpu_conv_units(&args),
+					    .n_out = n_out,
+					    .workspace = workspace});
+		if (!depthwise) {
+			struct guarded plain = guarded_new(n_out), got = guarded_new(n_out);
+			const struct call call = {kernels, run_conv, &args, 0, n_out, workspace};
+
+			run_conv(&call, 0, cpu_conv_units(&args), plain.data);
+			packed = malloc(kernels->pack_conv_size(&args) * sizeof(float));
+			assert_non_null(packed);
+			kernels->pack_conv(&args, packed);
+			args.weights = NULL;
+			args.weights_packed = packed;
+			run_conv(&call, 0, cpu_conv_units(&args), got.data);
+			assert_memory_equal(got.data, plain.data, n_out * sizeof(float));
+			free(packed);
+			guarded_free(&plain);
+			guarded_free(&got);
+		}
+		args.out_channels = args.channels;
+		check_splits(&(struct call){.kernels = kernels,
+					    .run = run_max_pool,
+					    .args = &args,
+					    .units = args.batch * args.channels,
+					    .n_out = args.batch * args.channels * args.out_height *
+						     args.out_width});
+		guarded_free(&x);
+		guarded_free(&weights);
+		guarded_free(&bias);
+	}
+}
+
+static void test_windows__splits_and_packing(void **state)
+{
+	for_each_level(check_windows);
+}
+
+/* Every length and both ends: nothing beyond is touched, and in place is fine. */
+static void check_flat(const struct cpu_kernels *kernels, void *workspace)
+{
+	for (size_t n = 1; n < 150; n++) {
+		struct guarded a = guarded_new(n), b = guarded_new(n), y = guarded_new(n);
+
+		kernels->add(n, a.data, 1, b.data, 1, y.data);
+		for (size_t i = 0; i < n; i++)
+			assert_true(y.data[i] == a.data[i] + b.data[i]);
+		kernels->mul(n, a.data + n - 1, 0, b.data, 1, y.data);
+		for (size_t i = 0; i < n; i++)
+			assert_true(y.data[i] == a.data[n - 1] * b.data[i]);
+		kernels->relu(n, a.data, y.data);
+		kernels->relu(n, a.data, a.data);
+		assert_memory_equal(a.data, y.data, n * sizeof(float));
+		kernels->add(n, a.data, 1, b.data, 1, y.data);
+		kernels->add(n, a.data, 1, b.data, 1, a.data);
+		assert_memory_equal(a.data, y.data, n * sizeof(float));
+		guarded_free(&a);
+		guarded_free(&b);
+		guarded_free(&y);
+	}
+}
+
+static void test_flat__ends_and_in_place(void **state)
+{
+	for_each_level(check_flat);
+}
+
+/* Columns end where memory does; every k. */
+static void check_top_k(const struct cpu_kernels *kernels, void *workspace)
+{
+	for (size_t len = 1; len < 400; len += pick(1, 40)) {
+		struct guarded x = guarded_new(len), values = guarded_new(len);
+		int64_t *indices = malloc(len * sizeof(*indices));
+
+		assert_non_null(indices);
+		for (size_t k = 1; k <= len; k += k < 8 ? 1 : pick(1, 60)) {
+			const struct cpu_top_k args = {
+				.x = x.data,
+				.values = values.data,
+				.indices = indices,
+				.outer = 1,
+				.len = len,
+				.inner = 1,
+				.k = k,
+				.largest = true,
+			};
+
+			kernels->top_k(&args, 0, 1);
+			for (size_t i = 0; i < k; i++) {
+				assert_in_range(indices[i], 0, len - 1);
+				assert_true(values.data[i] == x.data[indices[i]]);
+				assert_true(i == 0 || values.data[i] <= values.data[i - 1]);
+			}
+		}
+		free(indices);
+		guarded_free(&x);
+		guarded_free(&values);
+	}
+}
+
+static void test_top_k__every_k(void **state)
+{
+	for_each_level(check_top_k);
+}
+
+static void test_levels__names(void **state)
+{
+	assert_non_null(cpu_kernels_get(CPU_SIMD_AUTO));
+	assert_non_null(cpu_kernels_get(CPU_SIMD_SSE2));
+	assert_null(cpu_kernels_get(CPU_SIMD_COUNT));
+	assert_string_equal(cpu_simd_name(CPU_SIMD_AVX512), "avx512");
+	assert_string_equal(cpu_simd_name(CPU_SIMD_COUNT), "unknown");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_gemm__splits_and_packing),
+		cmocka_unit_test(test_columns__splits),
+		cmocka_unit_test(test_windows__splits_and_packing),
+		cmocka_unit_test(test_flat__ends_and_in_place),
+		cmocka_unit_test(test_top_k__every_k),
+		cmocka_unit_test(test_levels__names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
