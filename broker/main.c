@@ -217,6 +217,9 @@ static int explain_server(const struct broker *broker, int r)
 			  "too long",
 			  path);
 		return OPTIONS_EXIT_USAGE;
+	case SERVER_E_NO_SOCKET:
+		log_error("%s is there and is no socket; choose another --socket", path);
+		return OPTIONS_EXIT_USAGE;
 	default:
 		log_error("cannot listen on %s: %s", path, strerror(-r));
 		return OPTIONS_EXIT_FAILURE;

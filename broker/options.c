@@ -327,10 +327,17 @@ static int parse_one(int option, const char *value, struct options *options, boo
 		puts("brokerd " RINGBROKER_VERSION);
 		return 0;
 	default:
-		/* getopt has said what was wrong. */
-		fputs("brokerd: see 'brokerd --help'\n", stderr);
-		return OPTIONS_EXIT_USAGE;
+		return -1;
 	}
+}
+
+/* getopt_long() found no option in @argument, or not one that can stand so. */
+static int refuse_argument(int option, const char *argument)
+{
+	const char *what = option == ':' ? "is missing its value" : "is no option of brokerd's";
+
+	fprintf(stderr, "brokerd: %s %s; see 'brokerd --help'\n", argument, what);
+	return OPTIONS_EXIT_USAGE;
 }
 
 int options_parse(int argc, char **argv, struct options *ret)
@@ -339,7 +346,11 @@ int options_parse(int argc, char **argv, struct options *ret)
 	int option, r;
 
 	set_defaults(ret);
-	while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+	/* One line says what is wrong, and it is ours. */
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
+		if (option == '?' || option == ':')
+			return refuse_argument(option, argv[optind - 1]);
 		r = parse_one(option, optarg, ret, &has_mode);
 		if (r >= 0)
 			return r;

@@ -101,11 +101,15 @@ static int server_listen(struct server *server)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	const char *path = server->options.socket_path;
+	struct stat status;
 	int r;
 
 	if (strlen(path) >= sizeof(address.sun_path))
 		return SERVER_E_PATH;
 	strcpy(address.sun_path, path);
+	/* Only a socket is removed to make room for ours. */
+	if (lstat(path, &status) == 0 && !S_ISSOCK(status.st_mode))
+		return SERVER_E_NO_SOCKET;
 
 	r = take_path(server);
 	if (r)

@@ -24,6 +24,7 @@ enum {
 	SERVER_E_IN_USE = 1,     /* another broker listens there */
 	SERVER_E_PERMISSION = 2, /* may not make the socket there */
 	SERVER_E_PATH = 3,       /* too long, or its folder does not exist */
+	SERVER_E_NO_SOCKET = 4,  /* something else than a socket is there */
 };
 
 /* Limits of one session; what a tenant's sessions hold together is the account's affair. */
