@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Starting, watching and ending brokers
+ *
+ * Every wait is bounded. A broker is a child with a parent-death signal, so a test that fails or
+ * is killed leaves none behind; it is only ever signalled by its process id, and only while it
+ * has not been waited for.
+ */
+#include "integration/harness.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	MAX_ARGS = 32,
+	START_MS = 30000,
+	STOP_MS = 20000,
+};
+
+void harness_limit_seconds(unsigned int seconds)
+{
+	const char *factor = getenv("RBK_TEST_SLOW");
+
+	alarm(seconds * (factor ? (unsigned int)atoi(factor) : 1));
+}
+
+uint64_t harness_scaled(uint64_t n)
+{
+	const char *percent = getenv("RBK_TEST_SCALE");
+	uint64_t scaled = percent ? n * strtoull(percent, NULL, 10) / 100 : n;
+
+	return scaled ? scaled : 1;
+}
+
+void harness_sleep_ms(unsigned int ms)
+{
+	const struct timespec time = {ms / 1000, (long)(ms % 1000) * 1000000};
+
+	nanosleep(&time, NULL);
+}
+
+uint64_t harness_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t harness_random(uint64_t *state)
+{
+	uint64_t x = *state;
+
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	return *state = x;
+}
+
+/* Does somebody accept connections there? */
+static bool accepts(const char *socket_path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	bool is_there;
+
+	assert_true(fd >= 0);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", socket_path);
+	is_there = connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0;
+	close(fd);
+	return is_there;
+}
+
+static void exec_broker(const struct broker *broker, const struct broker_options *options)
+{
+	const char *args[MAX_ARGS] = {"brokerd", "--socket", broker->socket_path, "--cache",
+				      broker->cache_path};
+	const char *program = getenv("BROKERD");
+	unsigned int n = 5;
+	int log_fd;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	log_fd = open(broker->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (log_fd < 0 || dup2(log_fd, STDERR_FILENO) < 0 || dup2(log_fd, STDOUT_FILENO) < 0)
+		_exit(126);
+	for (unsigned int i = 0; options && options->args && options->args[i] && n + 1 < MAX_ARGS;
+	     i++)
+		args[n++] = options->args[i];
+	if (options && options->in_child)
+		options->in_child();
+	execv(program ? program : BROKERD_PATH, (char *const *)args);
+	_exit(127);
+}
+
+bool broker_try_start(struct broker *broker, const struct broker_options *options, int *ret_status)
+{
+	*broker = (struct broker){.dir = "/tmp/rbk-test-XXXXXX"};
+	assert_non_null(mkdtemp(broker->dir));
+	snprintf(broker->socket_path, sizeof(broker->socket_path), "%s/sock", broker->dir);
+	if (options && options->socket_path)
+		snprintf(broker->socket_path, sizeof(broker->socket_path), "%s",
+			 options->socket_path);
+	snprintf(broker->log_path, sizeof(broker->log_path), "%s/log", broker->dir);
+	snprintf(broker->cache_path, sizeof(broker->cache_path), "%s/cache", broker->dir);
+
+	broker->pid = fork();
+	assert_true(broker->pid >= 0);
+	if (broker->pid == 0)
+		exec_broker(broker, options);
+
+	for (unsigned int i = 0; i < START_MS / 2; i++) {
+		if (waitpid(broker->pid, ret_status, WNOHANG) == broker->pid) {
+			broker->pid = 0;
+			return false;
+		}
+		if (broker_log_has(broker, "listening on") && accepts(broker->socket_path))
+			return true;
+		harness_sleep_ms(2);
+	}
+	broker_show_log(broker);
+	broker_kill(broker);
+	fail_msg("brokerd accepts no connections after %d s", START_MS / 1000);
+	return false;
+}
+
+void broker_start(struct broker *broker, const struct broker_options *options)
+{
+	int status = 0;
+
+	if (broker_try_start(broker, options, &status))
+		return;
+	broker_show_log(broker);
+	broker_remove(broker);
+	fail_msg("brokerd ended with wait status 0x%x instead of starting", status);
+}
+
+int broker_wait(struct broker *broker)
+{
+	int status = 0;
+
+	for (unsigned int i = 0; i < STOP_MS / 2; i++) {
+		if (waitpid(broker->pid, &status, WNOHANG) == broker->pid) {
+			broker->pid = 0;
+			return status;
+		}
+		harness_sleep_ms(2);
+	}
+	broker_show_log(broker);
+	broker_kill(broker);
+	fail_msg("brokerd did not end within %d s", STOP_MS / 1000);
+	return -1;
+}
+
+void broker_stop(struct broker *broker)
+{
+	int status;
+
+	assert_true(broker->pid > 0);
+	kill(broker->pid, SIGTERM);
+	status = broker_wait(broker);
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || broker_log_has(broker, "Sanitizer") ||
+	    broker_log_has(broker, "runtime error:")) {
+		broker_show_log(broker);
+		fail_msg("brokerd ended badly: wait status 0x%x", status);
+	}
+	assert_int_not_equal(access(broker->socket_path, F_OK), 0);
+	broker_remove(broker);
+}
+
+void broker_kill(struct broker *broker)
+{
+	int status;
+
+	if (broker->pid <= 0)
+		return;
+	kill(broker->pid, SIGKILL);
+	while (waitpid(broker->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	broker->pid = 0;
+}
+
+static void remove_tree(const char *path)
+{
+	DIR *directory = opendir(path);
+	struct dirent *entry;
+	char child[512];
+
+	while (directory && (entry = readdir(directory))) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		snprintf(child, sizeof(child), "%s/%s", path, entry->d_name);
+		if (unlink(child) < 0)
+			remove_tree(child);
+	}
+	if (directory)
+		closedir(directory);
+	rmdir(path);
+}
+
+void broker_remove(struct broker *broker)
+{
+	if (broker->dir[0])
+		remove_tree(broker->dir);
+	broker->dir[0] = '\0';
+}
+
+/* The whole file as a string for free(), NULL without one. */
+static char *read_file(const char *path)
+{
+	size_t used = 0, size = 65536;
+	char *text = malloc(size);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	assert_non_null(text);
+	while (fd >= 0 && (n = read(fd, text + used, size - used - 1)) > 0) {
+		used += (size_t)n;
+		if (size - used > 1)
+			continue;
+		size *= 2;
+		text = realloc(text, size);
+		assert_non_null(text);
+	}
+	text[used] = '\0';
+	if (fd >= 0)
+		close(fd);
+	return text;
+}
+
+bool broker_log_has(const struct broker *broker, const char *text)
+{
+	char *log = read_file(broker->log_path);
+	bool has = strstr(log, text) != NULL;
+
+	free(log);
+	return has;
+}
+
+unsigned int broker_log_lines(const struct broker *broker)
+{
+	char *log = read_file(broker->log_path);
+	unsigned int n = 0;
+
+	for (const char *c = log; *c; c++)
+		n += *c == '\n';
+	free(log);
+	return n;
+}
+
+void broker_show_log(const struct broker *broker)
+{
+	char *log = read_file(broker->log_path);
+	size_t length = strlen(log);
+
+	print_message("--- log of brokerd%s\n%s---\n", length > 8192 ? " (its end)" : "",
+		      length > 8192 ? log + length - 8192 : log);
+	free(log);
+}
+
+static uint64_t status_number(const char *status, const char *key)
+{
+	const char *at = strstr(status, key);
+
+	assert_non_null(at);
+	return strtoull(at + strlen(key), NULL, 10);
+}
+
+void broker_usage(const struct broker *broker, struct broker_usage *ret)
+{
+	unsigned long user_ticks = 0, system_ticks = 0;
+	struct dirent *entry;
+	char path[64], *text;
+	DIR *directory;
+
+	*ret = (struct broker_usage){0};
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)broker->pid);
+	directory = opendir(path);
+	assert_non_null(directory);
+	while ((entry = readdir(directory)))
+		ret->n_fds += entry->d_name[0] != '.';
+	closedir(directory);
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)broker->pid);
+	text = read_file(path);
+	for (const char *c = text; *c; c++)
+		ret->n_mappings += *c == '\n';
+	free(text);
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)broker->pid);
+	text = read_file(path);
+	ret->n_threads = (unsigned int)status_number(text, "Threads:");
+	ret->rss_bytes = status_number(text, "VmRSS:") * 1024;
+	free(text);
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)broker->pid);
+	text = read_file(path);
+	/* Fields 14 and 15; the second ends with the only ')' that a blank and a letter follow. */
+	assert_int_equal(sscanf(strrchr(text, ')'),
+				") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+				&user_ticks, &system_ticks),
+			 2);
+	free(text);
+	ret->cpu_ns = (user_ticks + system_ticks) * (1000000000 / (uint64_t)sysconf(_SC_CLK_TCK));
+}
+
+struct rbk *broker_connect(const struct broker *broker, const char *name)
+{
+	struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = broker->socket_path,
+		.name = name,
+		.timeout_ns = 60000000000,
+	};
+	struct rbk_error error = {"no sentence"};
+	struct rbk *rbk = NULL;
+	int r;
+
+	r = rbk_connect(&options, &rbk, &error);
+	if (r)
+		fail_msg("cannot connect: %s (%s)", error.text, strerror(-r));
+	return rbk;
+}
+
+void broker_wait_sessions(struct rbk *rbk, uint64_t n_sessions)
+{
+	struct rbk_stats stats = {0};
+
+	for (unsigned int i = 0; i < 2000; i++) {
+		assert_int_equal(rbk_stats(rbk, &stats), 0);
+		if (stats.sessions == n_sessions)
+			return;
+		harness_sleep_ms(5);
+	}
+	fail_msg("the broker has %llu sessions, expected %llu", (unsigned long long)stats.sessions,
+		 (unsigned long long)n_sessions);
+}
+
+bool broker_has_gpu(struct rbk *rbk)
+{
+	unsigned int n_devices = 0;
+
+	assert_int_equal(rbk_devices(rbk, NULL, 0, &n_devices), 0);
+	return n_devices > 1;
+}

@@ -1,0 +1,108 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Private brokers for integration tests
+ *
+ * Starts a real brokerd in a folder of its own, looks at it from outside (/proc), and ends it. Its
+ * log goes to a file that is shown if the test fails. A broker dies with the test that started it.
+ * For cmocka tests: what goes wrong in here fails the running test. Main thread only, but for
+ * neighbours, which have a thread of their own.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <ringbroker.h>
+
+/* Ends the test program by SIGALRM if it takes longer. Multiplied for slow builds. */
+void harness_limit_seconds(unsigned int seconds);
+
+/*
+ * @n times $RBK_TEST_SCALE percent (default 100), at least 1: sanitized runs are smaller, soak runs
+ * larger.
+ */
+uint64_t harness_scaled(uint64_t n);
+
+void harness_sleep_ms(unsigned int ms);
+uint64_t harness_now_ns(void);
+
+/* A reproducible random number; *state must not be 0. */
+uint64_t harness_random(uint64_t *state);
+
+/* ---- Brokers ------------------------------------------------------------------------------ */
+
+struct broker {
+	pid_t pid; /* 0: not running */
+	char dir[64];
+	char socket_path[96];
+	char log_path[96];
+	char cache_path[96];
+};
+
+struct broker_options {
+	const char *const *args; /* beside --socket and --cache, NULL-terminated; may be NULL */
+	void (*in_child)(void);  /* before exec; may be NULL */
+	const char *socket_path; /* NULL: in a folder of its own */
+};
+
+/* Starts brokerd and waits until it accepts connections. @options may be NULL. */
+void broker_start(struct broker *broker, const struct broker_options *options);
+
+/* For brokers that may not start. Return: true if it accepts; false with its wait status. */
+bool broker_try_start(struct broker *broker, const struct broker_options *options, int *ret_status);
+
+/* SIGTERM: must end with status 0 within 20 s and without complaints of a sanitizer. */
+void broker_stop(struct broker *broker);
+
+/* Waits for its end. Return: its wait status. */
+int broker_wait(struct broker *broker);
+
+/* SIGKILL. */
+void broker_kill(struct broker *broker);
+
+/* Removes its folder; nothing happens twice. Not running. */
+void broker_remove(struct broker *broker);
+
+/* Does the log contain @text? */
+bool broker_log_has(const struct broker *broker, const char *text);
+unsigned int broker_log_lines(const struct broker *broker);
+void broker_show_log(const struct broker *broker);
+
+/* What the process holds, from /proc. */
+struct broker_usage {
+	unsigned int n_fds;
+	unsigned int n_threads;
+	unsigned int n_mappings;
+	uint64_t rss_bytes;
+	uint64_t cpu_ns; /* user and system time; of clock ticks of 10 ms */
+};
+void broker_usage(const struct broker *broker, struct broker_usage *ret);
+
+/* Connects, or fails the test. */
+struct rbk *broker_connect(const struct broker *broker, const char *name);
+
+/* Waits until so many sessions are left, ten seconds at most. */
+void broker_wait_sessions(struct rbk *rbk, uint64_t n_sessions);
+
+/* Is a Vulkan device there? */
+bool broker_has_gpu(struct rbk *rbk);
+
+/* ---- Neighbours --------------------------------------------------------------------------- */
+
+/*
+ * A well-behaved client in a thread of the test, with a constant, an arena and a ring: computes
+ * x * W + b over changing counts, inline and on workers, without a pause, and checks every result.
+ */
+struct neighbour;
+
+struct neighbour *neighbour_start(const struct broker *broker);
+
+/* How many results were right so far. */
+uint64_t neighbour_results(const struct neighbour *neighbour);
+
+/* The longest that one result took since the start or the last call. */
+uint64_t neighbour_take_longest_ns(struct neighbour *neighbour);
+
+/* Ends it. Fails the test if a result was wrong or missing, or there was none. Return: NULL. */
+struct neighbour *neighbour_stop(struct neighbour *neighbour);

@@ -1,0 +1,700 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of a broker: how it starts, what it says when it cannot, that it sleeps, how it ends,
+ * and what its clients notice of that.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "integration/harness.h"
+
+/* A plan of a product that takes a while: [count,n] x [n,n]. */
+struct work {
+	struct rbk_arena *arena;
+	struct rbk_plan *plan;
+	uint64_t refs[3];
+};
+
+enum { WORK_N = 128, WORK_COUNT = 2048 };
+
+static void work_make(struct work *work, struct rbk *rbk)
+{
+	const uint32_t left[] = {RBK_DIM_COUNT, WORK_N}, right[] = {WORK_N, WORK_N};
+	struct rbk_builder *b = rbk_builder_new("work");
+	unsigned int x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, left);
+	unsigned int w = rbk_builder_input(b, "w", RBK_DTYPE_F32, 2, right);
+	unsigned int y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, left);
+
+	rbk_builder_binary(b, "MatMul", x, w, y);
+	assert_int_equal(rbk_plan_new(rbk, b, WORK_COUNT, &work->plan, NULL), 0);
+	rbk_builder_free(b);
+	assert_int_equal(rbk_arena_new(rbk, 8 << 20, &work->arena, NULL), 0);
+	work->refs[0] = rbk_arena_ref(work->arena, 0);
+	work->refs[1] = rbk_arena_ref(work->arena, 2 << 20);
+	work->refs[2] = rbk_arena_ref(work->arena, 4 << 20);
+}
+
+static void work_submit(const struct work *work, struct rbk_ring *ring, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		struct rbk_sqe *sqe = rbk_get_sqe(ring);
+
+		assert_non_null(sqe);
+		rbk_prep_run(sqe, rbk_plan_id(work->plan), WORK_COUNT, work->refs, 3);
+		rbk_sqe_set_data64(sqe, i);
+	}
+	assert_int_equal(rbk_submit(ring), n);
+}
+
+static void work_free(struct work *work)
+{
+	rbk_plan_free(work->plan);
+	rbk_arena_free(work->arena);
+}
+
+/* ---- Starting ---- */
+
+static void test_start__three_lines(void **state)
+{
+	struct broker broker;
+
+	broker_start(&broker, NULL);
+	assert_int_equal(broker_log_lines(&broker), 3);
+	assert_true(broker_log_has(&broker, "device 0: "));
+	assert_true(broker_log_has(&broker, "listening on "));
+	assert_true(broker_log_has(&broker, broker.socket_path));
+	broker_stop(&broker);
+}
+
+static void test_start__socket_is_private(void **state)
+{
+	struct broker broker;
+	struct stat status;
+
+	broker_start(&broker, NULL);
+	assert_int_equal(stat(broker.socket_path, &status), 0);
+	assert_int_equal(status.st_mode & 0777, 0600);
+	broker_stop(&broker);
+	broker_start(&broker, &(struct broker_options){.args = (const char *const[]){
+							       "--socket-mode", "0660", NULL}});
+	assert_int_equal(stat(broker.socket_path, &status), 0);
+	assert_int_equal(status.st_mode & 0777, 0660);
+	broker_stop(&broker);
+}
+
+/* Must say one line with @text and end with @exit_status. */
+static void expect_refusal(const struct broker_options *options, int exit_status,
+			   unsigned int n_lines, const char *text)
+{
+	struct broker broker;
+	int status = 0;
+
+	assert_false(broker_try_start(&broker, options, &status));
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != exit_status ||
+	    broker_log_lines(&broker) != n_lines || !broker_log_has(&broker, text)) {
+		broker_show_log(&broker);
+		fail_msg("wait status 0x%x, expected exit status %d, %u lines and \"%s\"", status,
+			 exit_status, n_lines, text);
+	}
+	broker_remove(&broker);
+}
+
+static void test_start__unknown_option(void **state)
+{
+	static const char *const wrong[][3] = {
+		{"--gpu=purple", NULL, "--gpu wants"},
+		{"--spin=-3", NULL, "--spin wants"},
+		{"--workers=0", NULL, "--workers wants"},
+		{"--socket-mode=999", NULL, "--socket-mode wants"},
+		{"--threshold=lots", NULL, "--threshold wants"},
+		{"--user-sessions=0", NULL, "--user-sessions wants"},
+		{"surplus", NULL, "unexpected argument 'surplus'"},
+	};
+	const struct broker_options unknown = {.args = (const char *const[]){"--fast", NULL}};
+	const struct broker_options missing = {.args = (const char *const[]){"--gpu", NULL}};
+
+	for (unsigned int i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		const struct broker_options options = {.args = wrong[i]};
+
+		expect_refusal(&options, 2, 1, wrong[i][2]);
+	}
+	expect_refusal(&unknown, 2, 1, "--fast is no option");
+	expect_refusal(&missing, 2, 1, "--gpu is missing its value");
+}
+
+static void test_start__socket_in_use(void **state)
+{
+	struct broker broker;
+	struct rbk *rbk;
+
+	broker_start(&broker, NULL);
+	expect_refusal(&(struct broker_options){.socket_path = broker.socket_path}, 2, 1,
+		       "another brokerd listens on");
+	/* The one that is there has lost nothing. */
+	rbk = broker_connect(&broker, "after");
+	rbk_disconnect(rbk);
+	broker_stop(&broker);
+}
+
+static void test_start__socket_left_behind(void **state)
+{
+	struct broker killed, next;
+	struct rbk *rbk;
+	int status = 0;
+
+	broker_start(&killed, NULL);
+	broker_kill(&killed);
+	assert_int_equal(access(killed.socket_path, F_OK), 0);
+	assert_true(broker_try_start(
+		&next, &(struct broker_options){.socket_path = killed.socket_path}, &status));
+	rbk = broker_connect(&next, "next");
+	rbk_disconnect(rbk);
+	broker_stop(&next);
+	broker_remove(&killed);
+}
+
+static void test_start__path_is_a_file(void **state)
+{
+	char path[] = "/tmp/rbk-test-file-XXXXXX", lock_path[64];
+	char text[16] = "";
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, "precious", 8), 8);
+	expect_refusal(&(struct broker_options){.socket_path = path}, 2, 1, path);
+	/* Nobody's file is removed to make room for a socket. */
+	assert_int_equal(access(path, F_OK), 0);
+	assert_int_equal(pread(fd, text, sizeof(text), 0), 8);
+	assert_string_equal(text, "precious");
+	close(fd);
+	unlink(path);
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
+	unlink(lock_path);
+}
+
+static void test_start__path_is_impossible(void **state)
+{
+	expect_refusal(&(struct broker_options){.socket_path = "/nonexistent/folder/sock"}, 2, 1,
+		       "its folder does not exist");
+}
+
+static void become_nobody(void)
+{
+	if (setgid(65534) < 0 || setuid(65534) < 0)
+		_exit(125);
+}
+
+static void test_start__no_permission(void **state)
+{
+	char dir[] = "/tmp/rbk-test-XXXXXX", path[64];
+
+	if (geteuid() != 0) {
+		print_message("needs root to become another user\n");
+		skip();
+	}
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/sock", dir);
+	expect_refusal(&(struct broker_options){.socket_path = path, .in_child = become_nobody}, 2,
+		       1, "no permission");
+	rmdir(dir);
+}
+
+static void allow_no_threads(void)
+{
+	const struct rlimit none = {0, 0};
+
+	if (setrlimit(RLIMIT_NPROC, &none) < 0)
+		_exit(125);
+	/* The limit does not hold for root. */
+	become_nobody();
+}
+
+static void test_start__no_threads(void **state)
+{
+	char dir[] = "/tmp/rbk-test-XXXXXX", path[64];
+	const struct broker_options options = {.socket_path = path, .in_child = allow_no_threads};
+
+	if (geteuid() != 0) {
+		print_message("needs root to become another user\n");
+		skip();
+	}
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(chmod(dir, 0777), 0);
+	snprintf(path, sizeof(path), "%s/sock", dir);
+	expect_refusal(&options, 1, 1, "cannot start");
+	rmdir(dir);
+}
+
+/* ---- Sleeping ---- */
+
+static void test_idle__uses_no_cpu(void **state)
+{
+	enum { N_SESSIONS = 50 };
+	struct rbk *sessions[N_SESSIONS];
+	struct rbk_ring *rings[N_SESSIONS];
+	struct broker_usage before, after;
+	const struct rbk_cqe *cqe;
+	struct broker broker;
+
+	broker_start(&broker, NULL);
+	for (unsigned int i = 0; i < N_SESSIONS; i++) {
+		sessions[i] = broker_connect(&broker, "idle");
+		assert_int_equal(rbk_ring_new(sessions[i], 64, &rings[i], NULL), 0);
+		rbk_prep_nop(rbk_get_sqe(rings[i]));
+		assert_int_equal(rbk_submit_and_wait(rings[i], 1), 1);
+		assert_int_equal(rbk_peek_cqe(rings[i], &cqe), 0);
+		rbk_cqe_seen(rings[i], cqe);
+	}
+	harness_sleep_ms(200);
+	broker_usage(&broker, &before);
+	harness_sleep_ms(2000);
+	broker_usage(&broker, &after);
+	assert_int_equal(after.cpu_ns - before.cpu_ns, 0);
+
+	for (unsigned int i = 0; i < N_SESSIONS; i++) {
+		rbk_ring_free(rings[i]);
+		rbk_disconnect(sessions[i]);
+	}
+	broker_stop(&broker);
+}
+
+/* ---- Ending ---- */
+
+static void test_stop__finishes_tasks_in_flight(void **state)
+{
+	enum { N_TASKS = 64 };
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	struct broker broker;
+	unsigned int n = 0;
+	struct work work;
+	struct rbk *rbk;
+	int r;
+
+	broker_start(&broker,
+		     &(struct broker_options){.args = (const char *const[]){"--workers=1", NULL}});
+	rbk = broker_connect(&broker, "stopped");
+	work_make(&work, rbk);
+	assert_int_equal(rbk_ring_new(rbk, N_TASKS, &ring, NULL), 0);
+	work_submit(&work, ring, N_TASKS);
+	while (rbk_sq_ready(ring) > 0)
+		harness_sleep_ms(1);
+	kill(broker.pid, SIGTERM);
+	/* All were admitted, so each completes, rightly; only then is the session over. */
+	while ((r = rbk_wait_cqe_timeout(ring, &cqe, 20000000000)) == 0) {
+		assert_int_equal(cqe->res, 0);
+		rbk_cqe_seen(ring, cqe);
+		n++;
+	}
+	assert_int_equal(r, -ECONNRESET);
+	assert_int_equal(n, N_TASKS);
+	assert_int_equal(rbk_submit(ring), -ECONNRESET);
+
+	assert_int_equal(broker_wait(&broker), 0);
+	work_free(&work);
+	rbk_ring_free(ring);
+	rbk_disconnect(rbk);
+	broker_remove(&broker);
+}
+
+struct pusher {
+	struct rbk_ring *ring;
+	const struct work *work;
+	uint64_t n_done;
+	int result;
+	bool wrong;
+};
+
+/*
+ * Always has some tasks under way, until the broker is gone. Not as many as the ring has room for:
+ * there is always an entry that the broker could take.
+ */
+static void *push(void *data)
+{
+	struct pusher *pusher = data;
+	const struct rbk_cqe *cqe;
+	uint64_t n_submitted = 0;
+
+	do {
+		for (; n_submitted < pusher->n_done + 8; n_submitted++)
+			rbk_prep_run(rbk_get_sqe(pusher->ring), rbk_plan_id(pusher->work->plan),
+				     WORK_COUNT, pusher->work->refs, 3);
+		pusher->result = rbk_submit(pusher->ring);
+		while (pusher->result >= 0 && rbk_peek_cqe(pusher->ring, &cqe) == 0) {
+			pusher->wrong |= cqe->res != 0;
+			rbk_cqe_seen(pusher->ring, cqe);
+			pusher->n_done++;
+		}
+		if (pusher->result >= 0)
+			pusher->result = rbk_wait_cqe_timeout(pusher->ring, &cqe, 20000000000);
+	} while (pusher->result >= 0);
+	return NULL;
+}
+
+/* A client that always has more to do does not keep the broker from stopping. */
+static void test_stop__under_load(void **state)
+{
+	struct pusher pusher = {0};
+	struct broker broker;
+	struct work work;
+	struct rbk *rbk;
+	pthread_t thread;
+	uint64_t start_ns;
+
+	broker_start(&broker,
+		     &(struct broker_options){.args = (const char *const[]){"--workers=1", NULL}});
+	rbk = broker_connect(&broker, "pusher");
+	work_make(&work, rbk);
+	assert_int_equal(rbk_ring_new(rbk, 32, &pusher.ring, NULL), 0);
+	pusher.work = &work;
+	assert_int_equal(pthread_create(&thread, NULL, push, &pusher), 0);
+	harness_sleep_ms(200);
+	start_ns = harness_now_ns();
+	kill(broker.pid, SIGTERM);
+	assert_int_equal(broker_wait(&broker), 0);
+	assert_true(harness_now_ns() - start_ns < 5000000000);
+	pthread_join(thread, NULL);
+	assert_int_equal(pusher.result, -ECONNRESET);
+	assert_false(pusher.wrong);
+	assert_true(pusher.n_done > 0);
+
+	work_free(&work);
+	rbk_ring_free(pusher.ring);
+	rbk_disconnect(rbk);
+	broker_remove(&broker);
+}
+
+static void test_stop__twice_at_once(void **state)
+{
+	struct rbk_ring *ring;
+	struct broker broker;
+	struct work work;
+	struct rbk *rbk;
+	int status;
+
+	broker_start(&broker,
+		     &(struct broker_options){.args = (const char *const[]){"--workers=1", NULL}});
+	rbk = broker_connect(&broker, "stopped");
+	work_make(&work, rbk);
+	assert_int_equal(rbk_ring_new(rbk, 1024, &ring, NULL), 0);
+	work_submit(&work, ring, 1024);
+	while (rbk_sq_ready(ring) > 0)
+		harness_sleep_ms(1);
+	kill(broker.pid, SIGTERM);
+	while (!broker_log_has(&broker, "finishing the tasks"))
+		harness_sleep_ms(1);
+	kill(broker.pid, SIGINT);
+	status = broker_wait(&broker);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 1);
+
+	work_free(&work);
+	rbk_ring_free(ring);
+	rbk_disconnect(rbk);
+	broker_remove(&broker);
+}
+
+/* ---- A broker that is lost ---- */
+
+struct waiter {
+	struct broker *broker;
+	atomic_int is_waiting;
+	int result;
+	uint64_t ended_ns;
+	int (*wait)(struct rbk *rbk, struct rbk_ring *ring);
+};
+
+static int wait_for_completion(struct rbk *rbk, struct rbk_ring *ring)
+{
+	const struct rbk_cqe *cqe;
+
+	rbk_ring_set_spin_ns(ring, 0);
+	return rbk_wait_cqe(ring, &cqe);
+}
+
+static int wait_with_timeout(struct rbk *rbk, struct rbk_ring *ring)
+{
+	const struct rbk_cqe *cqe;
+
+	return rbk_wait_cqe_timeout(ring, &cqe, 60000000000);
+}
+
+static int spin_for_completion(struct rbk *rbk, struct rbk_ring *ring)
+{
+	const struct rbk_cqe *cqe;
+	int r;
+
+	while ((r = rbk_peek_cqe(ring, &cqe)) == -EAGAIN)
+		;
+	return r;
+}
+
+static int submit_for_ever(struct rbk *rbk, struct rbk_ring *ring)
+{
+	const struct rbk_cqe *cqe;
+	struct rbk_sqe *sqe;
+	int r;
+
+	for (;;) {
+		if ((sqe = rbk_get_sqe(ring)))
+			rbk_prep_nop(sqe);
+		r = rbk_submit(ring);
+		if (r < 0)
+			return r;
+		while ((r = rbk_peek_cqe(ring, &cqe)) == 0)
+			rbk_cqe_seen(ring, cqe);
+		if (r != -EAGAIN)
+			return r;
+	}
+}
+
+static int make_arenas(struct rbk *rbk, struct rbk_ring *ring)
+{
+	struct rbk_arena *arena = NULL;
+	int r;
+
+	while ((r = rbk_arena_new(rbk, 1 << 20, &arena, NULL)) == 0)
+		rbk_arena_free(arena);
+	return r;
+}
+
+static int ask_for_stats(struct rbk *rbk, struct rbk_ring *ring)
+{
+	struct rbk_stats stats;
+	int r;
+
+	while ((r = rbk_stats(rbk, &stats)) == 0)
+		;
+	return r;
+}
+
+static void *run_waiter(void *data)
+{
+	struct waiter *waiter = data;
+	struct rbk_ring *ring = NULL;
+	struct rbk *rbk = NULL;
+	struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = waiter->broker->socket_path,
+		.timeout_ns = 60000000000,
+	};
+
+	waiter->result = rbk_connect(&options, &rbk, NULL);
+	if (waiter->result == 0)
+		waiter->result = rbk_ring_new(rbk, 8, &ring, NULL);
+	waiter->is_waiting = 1;
+	if (waiter->result == 0)
+		waiter->result = waiter->wait(rbk, ring);
+	waiter->ended_ns = harness_now_ns();
+	rbk_ring_free(ring);
+	rbk_disconnect(rbk);
+	return NULL;
+}
+
+/* Whatever a client does when its broker is killed, it is told at once. */
+static void test_kill__every_client_is_told(void **state)
+{
+	static int (*const waits[])(struct rbk * rbk, struct rbk_ring * ring) = {
+		wait_for_completion, wait_with_timeout, spin_for_completion,
+		submit_for_ever,     make_arenas,       ask_for_stats,
+	};
+	enum { N = sizeof(waits) / sizeof(*waits) };
+	struct waiter waiters[N] = {0};
+	struct broker broker;
+	uint64_t killed_ns;
+	pthread_t threads[N];
+
+	broker_start(&broker, NULL);
+	for (unsigned int i = 0; i < N; i++) {
+		waiters[i].broker = &broker;
+		waiters[i].wait = waits[i];
+		assert_int_equal(pthread_create(&threads[i], NULL, run_waiter, &waiters[i]), 0);
+	}
+	for (unsigned int i = 0; i < N; i++)
+		while (!waiters[i].is_waiting)
+			harness_sleep_ms(1);
+	harness_sleep_ms(100);
+	broker_kill(&broker);
+	killed_ns = harness_now_ns();
+	for (unsigned int i = 0; i < N; i++) {
+		pthread_join(threads[i], NULL);
+		if (waiters[i].result != -ECONNRESET)
+			fail_msg("client %u was told %d, not -ECONNRESET", i, waiters[i].result);
+		assert_true(waiters[i].ended_ns < killed_ns + 2000000000);
+	}
+	broker_remove(&broker);
+}
+
+/* ---- Running out ---- */
+
+enum { FEW_FDS = 80 };
+
+static void allow_few_fds(void)
+{
+	const struct rlimit few = {FEW_FDS, FEW_FDS};
+
+	setrlimit(RLIMIT_NOFILE, &few);
+}
+
+static void test_descriptors__refused_and_recovers(void **state)
+{
+	enum { N = 200 };
+	struct rbk_options options = {.size = sizeof(options), .timeout_ns = 300000000};
+	struct rbk *sessions[N] = {NULL}, *first;
+	struct rbk_ring *rings[N] = {NULL}, *ring;
+	struct rbk_stats stats;
+	unsigned int n_sessions = 0, n_rings = 0;
+	struct neighbour *neighbour;
+	struct broker_usage usage;
+	struct broker broker;
+	int r;
+
+	broker_start(&broker, &(struct broker_options){.in_child = allow_few_fds});
+	neighbour = neighbour_start(&broker);
+	first = broker_connect(&broker, "first");
+	options.socket_path = broker.socket_path;
+	for (unsigned int i = 0; i < N; i++) {
+		r = rbk_ring_new(first, 8, &rings[i], NULL);
+		if (r) {
+			assert_true(r == -EDQUOT || r == -EMFILE);
+			break;
+		}
+		n_rings++;
+	}
+	assert_true(n_rings > 0 && n_rings < N);
+	for (unsigned int i = 0; i < 30; i++) {
+		if (rbk_connect(&options, &sessions[i], NULL) == 0)
+			n_sessions++;
+	}
+	broker_usage(&broker, &usage);
+	assert_true(usage.n_fds <= FEW_FDS);
+	/* Who is there can go on. */
+	assert_int_equal(rbk_stats(first, &stats), 0);
+
+	for (unsigned int i = 0; i < N; i++) {
+		rbk_ring_free(rings[i]);
+		rbk_disconnect(sessions[i]);
+	}
+	broker_wait_sessions(first, 2);
+	assert_int_equal(rbk_ring_new(first, 8, &ring, NULL), 0);
+	rbk_ring_free(ring);
+	sessions[0] = broker_connect(&broker, "again");
+	rbk_disconnect(sessions[0]);
+	rbk_disconnect(first);
+	neighbour_stop(neighbour);
+	broker_stop(&broker);
+}
+
+static void allow_little_memory(void)
+{
+	const struct rlimit little = {512ul << 20, 512ul << 20};
+
+	setrlimit(RLIMIT_AS, &little);
+}
+
+static void test_memory__refused_and_recovers(void **state)
+{
+	struct rbk_arena *arenas[32] = {NULL};
+	struct neighbour *neighbour;
+	struct rbk_ring *ring = NULL;
+	struct broker broker;
+	struct rbk_error error;
+	unsigned int n = 0;
+	struct rbk *rbk;
+	int r = 0;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	print_message("sanitizers need more address space than this test allows\n");
+	skip();
+#endif
+	broker_start(&broker, &(struct broker_options){.in_child = allow_little_memory});
+	neighbour = neighbour_start(&broker);
+	rbk = broker_connect(&broker, "greedy");
+	for (n = 0; n < 32; n++) {
+		r = rbk_arena_new(rbk, 64 << 20, &arenas[n], &error);
+		if (r)
+			break;
+	}
+	assert_int_equal(r, -ENOMEM);
+	assert_true(n > 0);
+	/* Rings of the largest size do not fit either; small things do. */
+	r = rbk_ring_new(rbk, RBK_MAX_RING_ENTRIES, &ring, &error);
+	assert_true(r == 0 || r == -ENOMEM);
+	rbk_ring_free(ring);
+	for (unsigned int i = 0; i < n; i++)
+		rbk_arena_free(arenas[i]);
+	assert_int_equal(rbk_arena_new(rbk, 64 << 20, &arenas[0], &error), 0);
+	rbk_arena_free(arenas[0]);
+	rbk_disconnect(rbk);
+	neighbour_stop(neighbour);
+	broker_stop(&broker);
+}
+
+static void test_quota__sessions_of_a_user(void **state)
+{
+	const struct broker_options options = {
+		.args = (const char *const[]){"--user-sessions=3", NULL}};
+	struct rbk_options connect = {.size = sizeof(connect), .timeout_ns = 5000000000};
+	struct rbk *sessions[3], *more = NULL;
+	struct broker broker;
+
+	broker_start(&broker, &options);
+	connect.socket_path = broker.socket_path;
+	/* The harness's look whether somebody listens was a session too. */
+	harness_sleep_ms(50);
+	for (unsigned int i = 0; i < 3; i++)
+		sessions[i] = broker_connect(&broker, "one of three");
+	/* Closed when it is accepted, which the client may notice first. */
+	assert_true(rbk_connect(&connect, &more, NULL) < 0);
+	for (unsigned int i = 0; i < 2000 && !broker_log_has(&broker, "refused a conn"); i++)
+		harness_sleep_ms(1);
+	assert_true(broker_log_has(&broker, "refused a connection"));
+	rbk_disconnect(sessions[0]);
+	broker_wait_sessions(sessions[1], 2);
+	sessions[0] = broker_connect(&broker, "the next");
+	for (unsigned int i = 0; i < 3; i++)
+		rbk_disconnect(sessions[i]);
+	broker_stop(&broker);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_start__three_lines),
+		cmocka_unit_test(test_start__socket_is_private),
+		cmocka_unit_test(test_start__unknown_option),
+		cmocka_unit_test(test_start__socket_in_use),
+		cmocka_unit_test(test_start__socket_left_behind),
+		cmocka_unit_test(test_start__path_is_a_file),
+		cmocka_unit_test(test_start__path_is_impossible),
+		cmocka_unit_test(test_start__no_permission),
+		cmocka_unit_test(test_start__no_threads),
+		cmocka_unit_test(test_idle__uses_no_cpu),
+		cmocka_unit_test(test_stop__finishes_tasks_in_flight),
+		cmocka_unit_test(test_stop__under_load),
+		cmocka_unit_test(test_stop__twice_at_once),
+		cmocka_unit_test(test_kill__every_client_is_told),
+		cmocka_unit_test(test_descriptors__refused_and_recovers),
+		cmocka_unit_test(test_memory__refused_and_recovers),
+		cmocka_unit_test(test_quota__sessions_of_a_user),
+	};
+
+	harness_limit_seconds(55);
+	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
