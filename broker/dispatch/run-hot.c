@@ -85,8 +85,8 @@ static void task_post(struct dispatch *dispatch, struct task *task, int res)
 		.reason = task->reason,
 	};
 
-	/* start_ticks is 0 unless an executor ran it. */
-	if (task->opcode == RBK_OP_RUN && task->exec.start_ticks) {
+	/* start_ticks is 0 unless an executor had it; one that began can no longer be cancelled. */
+	if (task->opcode == RBK_OP_RUN && task->exec.start_ticks && res != -ECANCELED) {
 		outcome.device = task->device;
 		outcome.queue_ns = clock_elapsed_ns(task->admit_ticks, task->exec.start_ticks);
 		outcome.exec_ns = clock_elapsed_ns(task->exec.start_ticks, task->exec.end_ticks);
