@@ -79,6 +79,14 @@ bool vk_physical_is_software(VkPhysicalDevice physical);
 int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *options,
 		  struct vk_device **ret);
 
+/*
+ * Opens the first device that @options allow, without threads, and an instance for it alone, to be
+ * freed after it with vulkan_free(). Implemented in vulkan.c.
+ * Return: 0, *ret is NULL if there is no device; negative errno.
+ */
+int vk_open_alone(const struct vulkan_options *options, struct vulkan **ret_vulkan,
+		  struct vk_device **ret);
+
 /* Everything that was allocated from it is gone; asserts so. Return: NULL. */
 struct vk_device *vk_device_free(struct vk_device *device);
 

@@ -243,6 +243,35 @@ int vulkan_open(const struct vulkan_options *options, struct waker *waker, struc
 	return 0;
 }
 
+int vk_open_alone(const struct vulkan_options *options, struct vulkan **ret_vulkan,
+		  struct vk_device **ret)
+{
+	_cleanup_(vulkan_freep) struct vulkan *vulkan = NULL;
+	VkPhysicalDevice physical[MAX_DEVICES];
+	struct vk_device *device = NULL;
+	uint32_t n;
+	int r;
+
+	vulkan = calloc(1, sizeof(*vulkan));
+	if (!vulkan)
+		return error_origin(-ENOMEM);
+	r = options->mode == VULKAN_NONE ? 0 : open_instance(vulkan);
+	if (r)
+		return error_fold(r);
+	n = vulkan->instance ? list_physical(vulkan, physical) : 0;
+	for (uint32_t i = 0; i < n && !device; i++) {
+		if (vk_physical_is_software(physical[i]) != (options->mode == VULKAN_SOFTWARE) ||
+		    vk_device_missing(physical[i]))
+			continue;
+		r = vk_device_new(physical[i], options, &device);
+		if (r)
+			return error_fold(r);
+	}
+	*ret_vulkan = steal_ptr(vulkan);
+	*ret = device;
+	return 0;
+}
+
 unsigned int vulkan_n_executors(const struct vulkan *vulkan)
 {
 	return vulkan->n_devices;

@@ -1,0 +1,41 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * A bare Vulkan loop, for brokerbench
+ *
+ * c = a * b over n by n matrices, driven by the shortest possible loop: the commands are recorded
+ * once, a run is one vkQueueSubmit() and one wait by the caller. What the broker adds to that is
+ * what brokerbench measures. No thread, no queue, no checks; not part of brokerd.
+ */
+#include <stdint.h>
+
+#include "util/cleanup.h"
+#include "vulkan/vulkan.h"
+
+struct vulkan_bare;
+struct exec_arena;
+
+enum vulkan_bare_shader {
+	VULKAN_BARE_SAME,  /* what the executor uses for MatMul on this device */
+	VULKAN_BARE_NAIVE, /* one output per invocation: shaders/naive-matmul.comp */
+};
+
+enum { VULKAN_BARE_E_NO_DEVICE = 1 };
+
+/*
+ * Opens the first device that @options allow, with an instance of its own. The matrices lie in
+ * @arena, page-aligned memory that outlives the result, at these offsets in bytes, multiples of
+ * RBK_REF_ALIGN. Where the device imports arenas it works in place; else a run copies a and b in
+ * and c out, as the executor does. Return: 0; VULKAN_BARE_E_NO_DEVICE; negative errno.
+ */
+int vulkan_bare_new(const struct vulkan_options *options, enum vulkan_bare_shader shader,
+		    uint32_t n, struct exec_arena *arena, uint64_t a_offset, uint64_t b_offset,
+		    uint64_t c_offset, struct vulkan_bare **ret);
+
+/* One product, to the end. Return: 0 or negative errno. */
+int vulkan_bare_run(struct vulkan_bare *bare);
+
+/* Return: NULL. */
+struct vulkan_bare *vulkan_bare_free(struct vulkan_bare *bare);
+
+DEFINE_CLEANUP(struct vulkan_bare *, vulkan_bare_free)
