@@ -3,10 +3,14 @@
 /*
  * Conv without shared memory: each invocation computes ROWS output channels at four consecutive
  * positions. For software devices, and everywhere for few channels per group.
+ *
+ * With more than one row the workgroup is one subgroup of ROWS invocations: each loads the weights of
+ * one row and hands them around, as in matmul-register.comp. So none may leave early.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "window.glsl"
+#extension GL_KHR_shader_subgroup_ballot : require
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ROWS = 8;
@@ -26,23 +30,20 @@ void main()
 	uint row = group / tiles * ROWS;
 	uint col = (group % tiles * gl_WorkGroupSize.x + gl_LocalInvocationID.x) * 4;
 
-	if (col >= pixels)
-		return;
-
 	uvec4 pixel = min(col + uvec4(0, 1, 2, 3), uvec4(pixels - 1));
 	uvec4 oy = pixel / out_w, ox = pixel % out_w;
 
 	for (uint z = gl_WorkGroupID.z; z < p.w[CONV_BATCH]; z += p.groups.z) {
 		uint part = z % p.w[CONV_GROUPS];
 		uint64_t image = p.address[0] + uint64_t(z) * channels * in_h * in_w * 4ul;
-		uint64_t weights[ROWS];
+		uint mine = min(row + gl_LocalInvocationID.x % ROWS, filters - 1);
+		uint64_t weights = p.address[1] + uint64_t(part * filters + mine) * channels * kernel_h *
+							  kernel_w * 4ul;
 		vec4 sum[ROWS];
 
 		[[unroll]] for (uint r = 0; r < ROWS; r++) {
 			uint filter_at = part * filters + min(row + r, filters - 1);
 
-			weights[r] = p.address[1] +
-				     uint64_t(filter_at) * channels * kernel_h * kernel_w * 4ul;
 			sum[r] = vec4(p.w[CONV_HAS_BIAS] != 0 ? load1(p.address[2], filter_at) : 0.0);
 		}
 		for (uint c = 0; c < channels; c++) {
@@ -67,8 +68,14 @@ void main()
 						v.z = load1(image, line.z + ix.z);
 					if (inside.w)
 						v.w = load1(image, line.w + ix.w);
-					[[unroll]] for (uint r = 0; r < ROWS; r++)
-						sum[r] += load1(weights[r], tap) * v;
+
+					float ours = load1(weights, tap);
+
+					if (ROWS == 1)
+						sum[0] += ours * v;
+					else
+						[[unroll]] for (uint r = 0; r < ROWS; r++)
+							sum[r] += subgroupBroadcast(ours, r) * v;
 				}
 			}
 		}

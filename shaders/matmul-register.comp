@@ -4,19 +4,24 @@
  * MatMul and Gemm without shared memory, for software devices: each invocation computes 8 rows by 4
  * columns in registers.
  *
- * Edges cost no branch in the loop: rows beyond the last read the last one, and the columns of
- * the last invocation begin early enough to end at N, so that they are computed twice, with the same
+ * There a load through an address is done invocation by invocation, so loads are what costs. All
+ * invocations of a workgroup need the same elements of A: each loads those of one row, and the
+ * subgroup, which is the workgroup, hands them around. So none may leave early.
+ *
+ * Edges cost no branch in the loop: rows beyond the last read the last one, and the columns of the
+ * last invocations begin early enough to end at N, so that some are computed twice, with the same
  * bits. Fewer than four columns take a path of their own.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul-common.glsl"
+#extension GL_KHR_shader_subgroup_ballot : require
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint TRANS_A = 0;
 layout(constant_id = 2) const uint TRANS_B = 0;
 
-const uint ROWS = 8;
+const uint ROWS = 8; /* the workgroup's and the subgroup's size, too */
 
 /* Columns [col, col + 4) of rows [k, k + 4) of B. */
 void load_b(uint64_t b, uint k, uint col, uint ldb, out vec4 b0, out vec4 b1, out vec4 b2,
@@ -65,12 +70,7 @@ void main()
 
 	uint row = group / tiles * ROWS;
 	uint col = (group % tiles * gl_WorkGroupSize.x + gl_LocalInvocationID.x) * 4;
-	uint rows[ROWS];
-
-	if (col >= N)
-		return;
-	[[unroll]] for (uint r = 0; r < ROWS; r++)
-		rows[r] = min(row + r, M - 1);
+	uint mine = min(row + gl_LocalInvocationID.x, M - 1);
 
 	for (uint z = gl_WorkGroupID.z; z < p.w[MATMUL_BATCH]; z += p.groups.z) {
 		uint a_at, b_at;
@@ -85,34 +85,32 @@ void main()
 
 		if (N >= 4) {
 			uint c = min(col, N - 4), k4 = K & ~3u;
-			uint64_t a_row[ROWS];
-
-			[[unroll]] for (uint r = 0; r < ROWS; r++)
-				a_row[r] = a + uint64_t(rows[r]) * lda * 4ul;
+			uint64_t a_mine = a + uint64_t(mine) * lda * 4ul;
 
 			for (uint k = 0; k < k4; k += 4) {
-				vec4 b0, b1, b2, b3;
+				vec4 b0, b1, b2, b3, ours;
 
 				load_b(b, k, c, ldb, b0, b1, b2, b3);
+				if (TRANS_A == 0)
+					ours = In4(a_mine + uint64_t(k) * 4ul).v;
+				else
+					ours = vec4(element_a(a, mine, k, lda),
+						    element_a(a, mine, k + 1, lda),
+						    element_a(a, mine, k + 2, lda),
+						    element_a(a, mine, k + 3, lda));
 				[[unroll]] for (uint r = 0; r < ROWS; r++) {
-					vec4 v;
+					vec4 v = subgroupBroadcast(ours, r);
 
-					if (TRANS_A == 0)
-						v = In4(a_row[r] + uint64_t(k) * 4ul).v;
-					else
-						v = vec4(element_a(a, rows[r], k, lda),
-							 element_a(a, rows[r], k + 1, lda),
-							 element_a(a, rows[r], k + 2, lda),
-							 element_a(a, rows[r], k + 3, lda));
 					sum[r] += v.x * b0 + v.y * b1 + v.z * b2 + v.w * b3;
 				}
 			}
 			for (uint k = k4; k < K; k++) {
 				vec4 v = vec4(element_b(b, k, c, ldb), element_b(b, k, c + 1, ldb),
 					      element_b(b, k, c + 2, ldb), element_b(b, k, c + 3, ldb));
+				float ours = element_a(a, mine, k, lda);
 
 				[[unroll]] for (uint r = 0; r < ROWS; r++)
-					sum[r] += element_a(a, rows[r], k, lda) * v;
+					sum[r] += subgroupBroadcast(ours, r) * v;
 			}
 			[[unroll]] for (uint r = 0; r < ROWS; r++)
 				if (row + r < M)
@@ -122,24 +120,24 @@ void main()
 						    finish(p, sum[r].z, row + r, c + 2),
 						    finish(p, sum[r].w, row + r, c + 3)));
 		} else {
-			/* One to three columns, all in this invocation. */
+			/* One to three columns: each invocation has one row. */
+			vec4 total = vec4(0.0);
+
 			for (uint k = 0; k < K; k += 4) {
 				[[unroll]] for (uint j = 0; j < 4; j++) {
 					uint kj = min(k + j, K - 1);
-					vec4 v = vec4(element_b(b, kj, 0, ldb),
-						      element_b(b, kj, min(1, N - 1), ldb),
-						      element_b(b, kj, min(2, N - 1), ldb), 0.0);
 
-					[[unroll]] for (uint r = 0; r < ROWS; r++)
-						if (k + j < K)
-							sum[r] += element_a(a, rows[r], kj, lda) * v;
+					if (k + j < K)
+						total += element_a(a, mine, kj, lda) *
+							 vec4(element_b(b, kj, 0, ldb),
+							      element_b(b, kj, min(1, N - 1), ldb),
+							      element_b(b, kj, min(2, N - 1), ldb), 0.0);
 				}
 			}
-			[[unroll]] for (uint r = 0; r < ROWS; r++)
-				for (uint c = 0; c < N && row + r < M; c++)
-					store1(o, (row + r) * N + c,
-					       finish(p, c == 0 ? sum[r].x : c == 1 ? sum[r].y : sum[r].z,
-						      row + r, c));
+			for (uint c = 0; c < N && row + gl_LocalInvocationID.x < M; c++)
+				store1(o, mine * N + c,
+				       finish(p, c == 0 ? total.x : c == 1 ? total.y : total.z, mine,
+					      c));
 		}
 	}
 }

@@ -120,6 +120,7 @@ void vk_arena_release(struct vk_device *device, struct exec_arena *arena)
 {
 	struct vk_import *import = arena->import[device->executor.index];
 
+	vk_device_settle(device);
 	if (import)
 		device->n_imports--;
 	else

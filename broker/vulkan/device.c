@@ -3,8 +3,8 @@
  * One Vulkan device: see device.h.
  *
  * Required are Vulkan 1.2 with buffer device addresses, timeline semaphores and 64-bit integers in
- * shaders, and subgroup arithmetic: what every GCN card under RADV has, and lavapipe. Nothing newer
- * is used, so that no card is lost to convenience.
+ * shaders, and subgroup arithmetic and ballots: what every GCN card under RADV has, and lavapipe.
+ * Nothing newer is used, so that no card is lost to convenience.
  */
 #include "vulkan/device.h"
 
@@ -57,8 +57,9 @@ bool vk_physical_is_software(VkPhysicalDevice physical)
 
 const char *vk_device_missing(VkPhysicalDevice physical)
 {
-	const VkSubgroupFeatureFlags subgroups =
-		VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
+	const VkSubgroupFeatureFlags subgroups = VK_SUBGROUP_FEATURE_BASIC_BIT |
+						 VK_SUBGROUP_FEATURE_ARITHMETIC_BIT |
+						 VK_SUBGROUP_FEATURE_BALLOT_BIT;
 	VkPhysicalDeviceVulkan12Features vulkan12 = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
 	};
@@ -86,7 +87,7 @@ const char *vk_device_missing(VkPhysicalDevice physical)
 		return "shaderInt64";
 	if (!(subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) ||
 	    (subgroup.supportedOperations & subgroups) != subgroups)
-		return "subgroup arithmetic";
+		return "subgroup arithmetic and ballots";
 	if (properties.properties.limits.maxComputeWorkGroupInvocations < 256)
 		return "workgroups of 256 invocations";
 	if (compute_family(physical) < 0)
@@ -147,7 +148,9 @@ static void describe(struct vk_device *device)
 		    device->heaps.memoryHeaps[i].size > device->memory_bytes)
 			device->memory_bytes = device->heaps.memoryHeaps[i].size;
 
-	device->variant = device->is_software ? VK_VARIANT_PLAIN : VK_VARIANT_SHARED;
+	/* Plain variants pass values around among eight invocations of one subgroup. */
+	device->variant = device->is_software && vulkan11.subgroupSize >= 8 ? VK_VARIANT_PLAIN
+									    : VK_VARIANT_SHARED;
 	if (device->options.force & VULKAN_FORCE_PLAIN)
 		device->variant = VK_VARIANT_PLAIN;
 	if (device->options.force & VULKAN_FORCE_SHARED)
@@ -157,7 +160,7 @@ static void describe(struct vk_device *device)
 }
 
 int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *options,
-		  struct vk_device **ret)
+		  bool only_compiles, struct vk_device **ret)
 {
 	static const char *const host_extension = VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME;
 	_cleanup_(vk_device_freep) struct vk_device *device = NULL;
@@ -207,7 +210,7 @@ int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *option
 	cap = device->memory_bytes;
 	if (options->memory_cap_bytes && options->memory_cap_bytes < cap)
 		cap = options->memory_cap_bytes;
-	r = vk_memory_init(device, cap);
+	r = only_compiles ? 0 : vk_memory_init(device, cap);
 	if (r)
 		return error_fold(r);
 	r = vk_pipelines_init(device, options->cache_dir);

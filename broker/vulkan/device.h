@@ -73,11 +73,12 @@ const char *vk_device_missing(VkPhysicalDevice physical);
 bool vk_physical_is_software(VkPhysicalDevice physical);
 
 /*
- * Makes the logical device with its memory, mirrors and pipelines, no thread.
+ * Makes the logical device with its memory, mirrors and pipelines, no thread. With @only_compiles
+ * there is no memory either: drivers that run nothing have none.
  * Return: 0 or negative errno.
  */
 int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *options,
-		  struct vk_device **ret);
+		  bool only_compiles, struct vk_device **ret);
 
 /*
  * Opens the first device that @options allow, without threads, and an instance for it alone, to be

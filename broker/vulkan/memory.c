@@ -344,6 +344,20 @@ void vk_memory_free(struct vk_device *device, struct vk_piece *piece)
 	*piece = (struct vk_piece){.kind = piece->kind};
 }
 
+bool vk_memory_find(const struct vk_memory *memory, const void *bytes, size_t n)
+{
+	for (int kind = 0; kind < VK_MEMORY_KIND_COUNT; kind++)
+		for (const struct vk_block *block = memory->blocks[kind]; block;
+		     block = block->next)
+			for (const struct vk_range *range = block->ranges; range;
+			     range = range->next)
+				for (uint64_t at = 0;
+				     block->host && range->used && at + n <= range->bytes; at += 4)
+					if (memcmp(block->host + range->offset + at, bytes, n) == 0)
+						return true;
+	return false;
+}
+
 void vk_memory_clear(struct vk_device *device, struct vk_piece *piece, VkCommandBuffer commands)
 {
 	const VkMemoryBarrier barrier = {

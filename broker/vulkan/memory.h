@@ -7,6 +7,8 @@
  * coherent). Small pieces share blocks, large ones get blocks of their own, and an empty block goes
  * back to the driver at once. Every block is one buffer with a device address. Setup thread only.
  */
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <volk.h>
 
@@ -62,6 +64,9 @@ void vk_memory_free(struct vk_device *device, struct vk_piece *piece);
  * command recorded into @commands, with what runs later in the same submission ordered after it.
  */
 void vk_memory_clear(struct vk_device *device, struct vk_piece *piece, VkCommandBuffer commands);
+
+/* Do these @n bytes stand in a used piece that is mapped, at a multiple of 4? For tests. */
+bool vk_memory_find(const struct vk_memory *memory, const void *bytes, size_t n);
 
 /* Makes a buffer of @bytes over @memory, with its device address. Return: 0 or negative errno. */
 int vk_buffer_new(struct vk_device *device, uint64_t bytes, const void *next, VkBuffer *ret);

@@ -55,6 +55,12 @@ static enum vulkan_fault ask_fault(struct vk_device *device, enum vulkan_fault_p
 	return device->options.fault(device->options.fault_context, point);
 }
 
+void vk_device_settle(struct vk_device *device)
+{
+	if (vk_queue_is_dead(&device->submit))
+		device->vk.vkDeviceWaitIdle(device->handle);
+}
+
 /* The submitting thread */
 
 struct batch {
@@ -490,6 +496,7 @@ void vk_queue_stop(struct vk_device *device)
 	struct vk_queue *queue = &device->submit;
 
 	assert(queue->n_in_flight == 0);
+	vk_device_settle(device);
 	if (queue->has_submitter) {
 		atomic_store_explicit(&queue->stop, true, memory_order_release);
 		sem_post(&queue->work);
@@ -502,9 +509,6 @@ void vk_queue_stop(struct vk_device *device)
 		pthread_join(queue->waiter, NULL);
 		queue->has_waiter = false;
 	}
-	/* A device that only pretended to be lost may still be at work. */
-	if (device->handle)
-		device->vk.vkDeviceWaitIdle(device->handle);
 	if (queue->setup_pool)
 		device->vk.vkDestroyCommandPool(device->handle, queue->setup_pool, NULL);
 	if (queue->timeline)

@@ -72,6 +72,14 @@ int vk_setup_run(struct vk_device *device);
 
 /* Any thread: no new work for this device. */
 void vk_device_lose(struct vk_device *device, const char *why);
+
+/*
+ * Setup thread, before anything is freed that tasks used: tasks of a lost device are handed back
+ * without waiting, and some drivers declare a device lost while it still works. Returns at once
+ * otherwise.
+ */
+void vk_device_settle(struct vk_device *device);
+
 static inline bool vk_queue_is_dead(const struct vk_queue *queue)
 {
 	return atomic_load_explicit(&queue->dead, memory_order_acquire);

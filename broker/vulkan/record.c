@@ -432,8 +432,10 @@ void vk_plan_release(struct vk_device *device, struct plan *plan)
 {
 	unsigned int index = device->executor.index;
 
-	if (plan->exec[index])
+	if (plan->exec[index]) {
+		vk_device_settle(device);
 		vk_plan_free(plan->exec[index]);
+	}
 	plan->exec[index] = NULL;
 	plan->host_bytes[index] = 0;
 	plan->device_bytes[index] = 0;

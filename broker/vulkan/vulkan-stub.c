@@ -52,6 +52,11 @@ void vulkan_usage(struct executor *executor, struct vulkan_usage *ret)
 	*ret = (struct vulkan_usage){0};
 }
 
+bool vulkan_find_bytes(struct executor *executor, const void *bytes, size_t n)
+{
+	return false;
+}
+
 int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
 {
 	*ret_n_compiled = 0;

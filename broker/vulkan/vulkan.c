@@ -125,7 +125,7 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 		say(vulkan, "%s lacks %s: not used.", properties.deviceName, missing);
 		return 0;
 	}
-	r = vk_device_new(physical, options, &device);
+	r = vk_device_new(physical, options, false, &device);
 	if (r == 0) {
 		device->vulkan = vulkan;
 		device->slot = vulkan->n_devices;
@@ -263,7 +263,7 @@ int vk_open_alone(const struct vulkan_options *options, struct vulkan **ret_vulk
 		if (vk_physical_is_software(physical[i]) != (options->mode == VULKAN_SOFTWARE) ||
 		    vk_device_missing(physical[i]))
 			continue;
-		r = vk_device_new(physical[i], options, &device);
+		r = vk_device_new(physical[i], options, false, &device);
 		if (r)
 			return error_fold(r);
 	}
@@ -319,6 +319,11 @@ void vulkan_usage(struct executor *executor, struct vulkan_usage *ret)
 	};
 }
 
+bool vulkan_find_bytes(struct executor *executor, const void *bytes, size_t n)
+{
+	return vk_memory_find(&device_of(executor)->memory, bytes, n);
+}
+
 int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
 {
 	_cleanup_(vulkan_freep) struct vulkan *vulkan = NULL;
@@ -339,7 +344,7 @@ int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
 
 		if (vk_device_missing(physical[i]))
 			continue;
-		r = vk_device_new(physical[i], &options, &device);
+		r = vk_device_new(physical[i], &options, true, &device);
 		if (r)
 			return error_fold(r);
 		for (int pipe = 0; pipe < VK_PIPE_COUNT; pipe++)

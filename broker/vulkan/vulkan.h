@@ -24,6 +24,7 @@
  *    so nothing that it may still touch is reused before.
  */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "plan/executor.h"
@@ -98,6 +99,12 @@ struct vulkan_usage {
 	bool lost;
 };
 void vulkan_usage(struct executor *executor, struct vulkan_usage *ret);
+
+/*
+ * For tests of isolation: do these @n bytes stand, at a multiple of 4, in any memory that plans
+ * hold and the processor can read? Setup thread, while no task runs.
+ */
+bool vulkan_find_bytes(struct executor *executor, const void *bytes, size_t n);
 
 /*
  * Compiles every pipeline, both variants, for every device of any kind without starting it: also

@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The Vulkan executor as the dispatcher sees it: accounting, mirrors, memory that does not fit,
+ * many tasks at once, cancellation, lost devices, the cache on disk.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "unit/vulkan-rig.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define N DESCRIBE_COUNT
+#define D DESCRIBE_DIMS
+
+enum { GPU = RBK_DEVICE_GPU, MAX = 8 };
+
+/* y = x * w: a constant of @rows x @cols at @offset. */
+static struct plan *product_plan(struct exec_arena *arena, uint64_t offset, uint32_t rows,
+				 uint32_t cols)
+{
+	struct describe *d = describe_new("product", MAX);
+
+	describe_input(d, "x", D(N, rows));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, offset), D(rows, cols));
+	describe_output(d, "y", D(N, cols));
+	describe_node(d, "MatMul", "", "x,w", "y");
+	return reference_plan(d, arena);
+}
+
+/* z = (x + x) * x, through scratch. */
+static struct plan *scratch_plan(uint32_t cols)
+{
+	struct describe *d = describe_new("scratch", MAX);
+
+	describe_input(d, "x", D(N, cols));
+	describe_scratch(d, "twice");
+	describe_output(d, "z", D(N, cols));
+	describe_node(d, "Add", "", "x,x", "twice");
+	describe_node(d, "Mul", "", "twice,x", "z");
+	return reference_plan(d, NULL);
+}
+
+/* Mirrors are shared by plans of one owner over the same bytes, and by nobody else. */
+static void test_mirror__shared_and_freed(void **state)
+{
+	struct exec_arena arena;
+	struct vulkan_usage usage;
+	struct plan *a, *b, *c, *d;
+	struct rig rig;
+	struct job job;
+
+	rig_init(&rig, &(struct vulkan_options){0});
+	reference_arena_init(&arena, 64 * 64 * 4 + 256, 3);
+	a = product_plan(&arena, 0, 64, 64);
+	b = product_plan(&arena, 0, 32, 128);
+	c = product_plan(&arena, 256, 64, 64);
+	rig_prepare(&rig, a);
+	rig_prepare(&rig, b);
+	vulkan_usage(rig.executor, &usage);
+	assert_int_equal(usage.n_mirrors, 1);
+	assert_int_equal(usage.device_bytes, 64 * 64 * 4);
+	assert_int_equal(a->device_bytes[GPU], 64 * 64 * 4);
+	assert_int_equal(b->device_bytes[GPU], 64 * 64 * 4);
+	rig_prepare(&rig, c);
+	arena.owner = 7;
+	d = product_plan(&arena, 0, 64, 64);
+	rig_prepare(&rig, d);
+	vulkan_usage(rig.executor, &usage);
+	assert_int_equal(usage.n_mirrors, 3);
+
+	rig_release(&rig, a);
+	job_init(&rig, &job, b, 5, 1);
+	rig_run(&rig, &job);
+	assert_int_equal(job.task.res, 0);
+	assert_true(job_check(&job, 1e-5, 1e-5));
+	job_deinit(&rig, &job);
+	rig_release(&rig, b);
+	vulkan_usage(rig.executor, &usage);
+	assert_int_equal(usage.n_mirrors, 2);
+	rig_release(&rig, c);
+	rig_release(&rig, d);
+	rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+/* What is charged is what is held, and comes back. */
+static void test_bytes__balance(void **state)
+{
+	static const uint32_t forces[] = {0, VULKAN_FORCE_STAGED, VULKAN_FORCE_UPLOAD};
+
+	for (int i = 0; i < 3; i++) {
+		struct vulkan_usage usage;
+		struct plan *plan = scratch_plan(1000);
+		struct rig rig;
+
+		rig_init(&rig, &(struct vulkan_options){.force = forces[i]});
+		rig_prepare(&rig, plan);
+		vulkan_usage(rig.executor, &usage);
+		assert_int_equal(plan->device_bytes[GPU], usage.device_bytes);
+		assert_int_equal(plan->host_bytes[GPU], usage.host_bytes);
+		assert_true(usage.device_bytes >= plan->scratch_bytes);
+		rig_release(&rig, plan);
+		rig_deinit(&rig);
+	}
+}
+
+static void test_memory__does_not_fit(void **state)
+{
+	struct vulkan_usage usage;
+	struct exec_arena arena;
+	struct plan *plan, *small;
+	struct rig rig;
+	struct job job;
+
+	rig_init(&rig, &(struct vulkan_options){.memory_cap_bytes = 100000});
+	assert_int_equal(rig.executor->info.memory_bytes, 100000);
+	reference_arena_init(&arena, 200 * 200 * 4, 3);
+
+	/* A constant, then scratch, beyond the cap. */
+	plan = product_plan(&arena, 0, 200, 200);
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan),
+			 EXECUTOR_E_UNSUPPORTED);
+	assert_int_equal(plan->device_state[GPU], PLAN_DEVICE_NO_MEMORY);
+	assert_null(plan->exec[GPU]);
+	rig.executor->ops->plan_release(rig.executor, plan);
+	plan_free(plan);
+	plan = scratch_plan(4000);
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan),
+			 EXECUTOR_E_UNSUPPORTED);
+	assert_int_equal(plan->device_state[GPU], PLAN_DEVICE_NO_MEMORY);
+	plan_free(plan);
+	vulkan_usage(rig.executor, &usage);
+	assert_int_equal(usage.device_bytes, 0);
+
+	/* One slot fits where two do not: it still works. */
+	small = scratch_plan(2000);
+	rig_prepare(&rig, small);
+	job_init(&rig, &job, small, MAX, 1);
+	rig_run(&rig, &job);
+	assert_int_equal(job.task.res, 0);
+	assert_true(job_check(&job, 1e-6, 1e-6));
+	job_deinit(&rig, &job);
+	rig_release(&rig, small);
+	rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+static void test_plan__unsupported(void **state)
+{
+	struct describe *d = describe_new("large k", 1);
+	struct plan *plan;
+	struct rig rig;
+
+	describe_input(d, "x", D(1, 1000));
+	describe_output(d, "y", D(1, 300));
+	describe_inferred(d, "i", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
+	describe_node(d, "TopK", "", "x", "y,i");
+	describe_attr_int(d, "k", 300);
+	plan = reference_plan(d, NULL);
+	rig_init(&rig, &(struct vulkan_options){0});
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan),
+			 EXECUTOR_E_UNSUPPORTED);
+	assert_int_equal(plan->device_state[GPU], PLAN_DEVICE_UNSUPPORTED);
+	plan_free(plan);
+
+	/* More turns of a loop than a software device takes: refused, not wrong. */
+	d = describe_new("long", 1);
+	describe_input(d, "x", D(1, 1000000));
+	describe_input(d, "w", D(1000000, 1));
+	describe_output(d, "y", D(1, 1));
+	describe_node(d, "MatMul", "", "x,w", "y");
+	plan = reference_plan(d, NULL);
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan),
+			 EXECUTOR_E_UNSUPPORTED);
+	assert_int_equal(plan->device_state[GPU], PLAN_DEVICE_UNSUPPORTED);
+	plan_free(plan);
+	rig_deinit(&rig);
+}
+
+/* Other owners' bytes are gone from what a plan gets. */
+static void test_scratch__cleared(void **state)
+{
+	struct plan *first = scratch_plan(500), *second = scratch_plan(500);
+	struct plan *neighbour = scratch_plan(7);
+	struct rig rig;
+	struct job job;
+
+	/* The neighbour keeps the blocks alive that the two others take their memory from. */
+	rig_init(&rig, &(struct vulkan_options){.force = VULKAN_FORCE_STAGED});
+	rig_prepare(&rig, neighbour);
+	rig_prepare(&rig, first);
+	job_init(&rig, &job, first, MAX, 1);
+	rig_run(&rig, &job);
+	assert_true(job.task.copied_bytes == 2ull * MAX * 500 * 4);
+	assert_true(vulkan_find_bytes(rig.executor, job.want.bindings[0], 64));
+	rig_release(&rig, first);
+	rig_prepare(&rig, second);
+	assert_false(vulkan_find_bytes(rig.executor, job.want.bindings[0], 64));
+	job_deinit(&rig, &job);
+	rig_release(&rig, second);
+	rig_release(&rig, neighbour);
+	rig_deinit(&rig);
+}
+
+/* More tasks than slots and than a batch; BUSY when the queue is full; nothing lost. */
+static void test_submit__many(void **state)
+{
+	static struct job jobs[300];
+	unsigned int n_done = 0, n_submitted = 0;
+	struct plan *plan = scratch_plan(33);
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){0});
+	rig_prepare(&rig, plan);
+	for (unsigned int i = 0; i < 300; i++)
+		job_init(&rig, &jobs[i], plan, 1 + i % MAX, i + 1);
+	while (rig.executor->ops->submit(rig.executor, &jobs[n_submitted].task) == 0)
+		n_submitted++;
+	assert_int_equal(n_submitted, 256);
+	assert_int_equal(rig.executor->ops->submit(rig.executor, &jobs[n_submitted].task),
+			 EXECUTOR_E_BUSY);
+	rig.executor->ops->flush(rig.executor);
+	for (; n_done < 300; n_done++) {
+		struct exec_task *task = rig_reap(&rig);
+
+		assert_ptr_equal(task, &jobs[n_done].task);
+		assert_int_equal(task->res, 0);
+		assert_true(task->end_ticks >= task->start_ticks);
+		assert_int_equal(task->copied_bytes, 0);
+		assert_int_equal(task->transferred_bytes, 0);
+		if (n_submitted < 300)
+			rig_submit(&rig, &jobs[n_submitted++].task);
+	}
+	for (unsigned int i = 0; i < 300; i++) {
+		assert_true(job_check(&jobs[i], 1e-6, 1e-6));
+		job_deinit(&rig, &jobs[i]);
+	}
+	rig_release(&rig, plan);
+	rig_deinit(&rig);
+}
+
+/* Cancelled before it ran: -ECANCELED and no output; else it ran. Both must have happened. */
+static void test_cancel__race(void **state)
+{
+	unsigned int n_cancelled = 0, n_ran = 0;
+	struct plan *plan = scratch_plan(33);
+	struct rig rig;
+	struct job job;
+
+	rig_init(&rig, &(struct vulkan_options){0});
+	rig_prepare(&rig, plan);
+	job_init(&rig, &job, plan, 3, 1);
+	for (int i = 0; i < 2000 && (i < 50 || !n_cancelled || !n_ran); i++) {
+		uint8_t queued = EXEC_QUEUED;
+		bool cancelled;
+
+		job_reset(&job);
+		rig_submit(&rig, &job.task);
+		for (volatile int spin = 0; spin < i % 100 * 500; spin++)
+			;
+		cancelled =
+			atomic_compare_exchange_strong(&job.task.state, &queued, EXEC_CANCELLED);
+		assert_ptr_equal(rig_reap(&rig), &job.task);
+		assert_int_equal(job.task.res, cancelled ? -ECANCELED : 0);
+		if (cancelled)
+			assert_memory_equal(job_binding(&job, 1), job.want.bindings[1],
+					    job.want.bytes[1]);
+		else
+			assert_true(job_check(&job, 1e-6, 1e-6));
+		n_cancelled += cancelled;
+		n_ran += !cancelled;
+	}
+	assert_true(n_cancelled > 0);
+	assert_true(n_ran > 0);
+	job_deinit(&rig, &job);
+	rig_release(&rig, plan);
+	rig_deinit(&rig);
+}
+
+struct fault_script {
+	_Atomic int submit, wait; /* what to answer, enum vulkan_fault */
+	_Atomic int n_waits;
+};
+
+static enum vulkan_fault fault(void *context, enum vulkan_fault_point point)
+{
+	struct fault_script *script = context;
+
+	if (point == VULKAN_FAULT_SUBMIT)
+		return atomic_load(&script->submit);
+	atomic_fetch_add(&script->n_waits, 1);
+	return atomic_load(&script->wait);
+}
+
+/* A lost device: what is on it fails, what comes later fails too, memory comes back. */
+static void lose(bool at_submit)
+{
+	struct fault_script script = {0};
+	struct vulkan_usage usage;
+	struct plan *plan = scratch_plan(33), *late = scratch_plan(7);
+	struct job jobs[10];
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){.fault = fault, .fault_context = &script});
+	rig_prepare(&rig, plan);
+	for (int i = 0; i < 10; i++)
+		job_init(&rig, &jobs[i], plan, 3, 1);
+	rig_run(&rig, &jobs[0]);
+	assert_int_equal(jobs[0].task.res, 0);
+	atomic_store(at_submit ? &script.submit : &script.wait, VULKAN_FAULT_LOST);
+	for (int i = 0; i < 10; i++) {
+		job_reset(&jobs[i]);
+		assert_int_equal(rig.executor->ops->submit(rig.executor, &jobs[i].task), 0);
+	}
+	rig.executor->ops->flush(rig.executor);
+	for (int i = 0; i < 10; i++) {
+		assert_ptr_equal(rig_reap(&rig), &jobs[i].task);
+		assert_int_equal(jobs[i].task.res, -EIO);
+	}
+	vulkan_usage(rig.executor, &usage);
+	assert_true(usage.lost);
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, late),
+			 EXECUTOR_E_UNSUPPORTED);
+	assert_int_equal(late->device_state[GPU], PLAN_DEVICE_FAILED);
+	plan_free(late);
+	for (int i = 0; i < 10; i++)
+		job_deinit(&rig, &jobs[i]);
+	rig_release(&rig, plan);
+	rig_deinit(&rig);
+}
+
+static void test_lost__at_submit(void **state)
+{
+	lose(true);
+}
+
+static void test_lost__at_wait(void **state)
+{
+	lose(false);
+}
+
+/* After a timeout nothing completes before the device has finished with it. */
+static void test_lost__timeout(void **state)
+{
+	struct fault_script script = {0};
+	struct plan *plan = scratch_plan(33);
+	struct exec_task *none;
+	struct vulkan_usage usage;
+	struct job job, later;
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){.fault = fault, .fault_context = &script});
+	rig_prepare(&rig, plan);
+	job_init(&rig, &job, plan, 3, 1);
+	job_init(&rig, &later, plan, 3, 1);
+	atomic_store(&script.n_waits, 0);
+	atomic_store(&script.wait, VULKAN_FAULT_TIMEOUT);
+	rig_submit(&rig, &job.task);
+	while (atomic_load(&script.n_waits) < 3)
+		usleep(100);
+	assert_int_equal(rig.executor->ops->reap(rig.executor, &none, 1), 0);
+	vulkan_usage(rig.executor, &usage);
+	assert_true(usage.lost);
+
+	/* It comes to an end after all: the result counts, but the device is not trusted again. */
+	atomic_store(&script.wait, VULKAN_FAULT_NONE);
+	assert_ptr_equal(rig_reap(&rig), &job.task);
+	assert_int_equal(job.task.res, 0);
+	assert_true(job_check(&job, 1e-6, 1e-6));
+	rig_run(&rig, &later);
+	assert_int_equal(later.task.res, -EIO);
+	job_deinit(&rig, &job);
+	job_deinit(&rig, &later);
+	rig_release(&rig, plan);
+	rig_deinit(&rig);
+}
+
+/* An arena that cannot be imported: -EIO for plans without staging, staged by later plans. */
+static void test_arena__refused(void **state)
+{
+	struct plan *before = scratch_plan(33), *after = scratch_plan(33);
+	struct exec_arena odd;
+	struct rig rig;
+	struct job job;
+
+	rig_init(&rig, &(struct vulkan_options){0});
+	rig_prepare(&rig, before);
+	job_init(&rig, &job, before, 3, 1);
+	rig_run(&rig, &job);
+	assert_int_equal(job.task.res, 0);
+
+	/* Not aligned to a page. */
+	odd = job.arenas[0];
+	odd.base += 64;
+	odd.bytes -= 64;
+	odd.import[GPU] = NULL;
+	rig.executor->ops->arena_import(rig.executor, &odd);
+	assert_null(odd.import[GPU]);
+	job.refs[0].arena = &odd;
+	job.refs[0].offset -= 64;
+	atomic_store(&job.task.state, EXEC_QUEUED);
+	rig_run(&rig, &job);
+	assert_int_equal(job.task.res, -EIO);
+	rig_prepare(&rig, after);
+	job.task.plan = after;
+	atomic_store(&job.task.state, EXEC_QUEUED);
+	rig_run(&rig, &job);
+	assert_int_equal(job.task.res, 0);
+	assert_int_equal(job.task.copied_bytes, job.want.bytes[0]);
+	job.refs[0].arena = &job.arenas[0];
+	job.refs[0].offset += 64;
+	assert_true(job_check(&job, 1e-6, 1e-6));
+	rig.executor->ops->arena_release(rig.executor, &odd);
+	job_deinit(&rig, &job);
+	rig_release(&rig, before);
+	rig_release(&rig, after);
+	rig_deinit(&rig);
+}
+
+static void run_once(const struct vulkan_options *options)
+{
+	struct plan *plan = scratch_plan(33);
+	struct rig rig;
+	struct job job;
+
+	rig_init(&rig, options);
+	rig_prepare(&rig, plan);
+	job_init(&rig, &job, plan, 3, 1);
+	rig_run(&rig, &job);
+	assert_int_equal(job.task.res, 0);
+	assert_true(job_check(&job, 1e-6, 1e-6));
+	job_deinit(&rig, &job);
+	rig_release(&rig, plan);
+	rig_deinit(&rig);
+}
+
+/* The cache on disk: written whole; damaged, cut or foreign ones are replaced. */
+static void test_cache__damaged(void **state)
+{
+	char dir[] = "/tmp/test-vulkan-cache-XXXXXX", pattern[64], *path;
+	struct vulkan_options options = {.cache_dir = dir};
+	struct stat st;
+	glob_t found;
+	int fd;
+
+	assert_non_null(mkdtemp(dir));
+	run_once(&options);
+	snprintf(pattern, sizeof(pattern), "%s/*", dir);
+	assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+	assert_int_equal(found.gl_pathc, 1);
+	path = found.gl_pathv[0];
+	assert_non_null(strstr(path, "/vulkan-"));
+	assert_int_equal(stat(path, &st), 0);
+	run_once(&options);
+
+	for (int damage = 0; damage < 4; damage++) {
+		struct stat after;
+
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		assert_true(fd >= 0);
+		switch (damage) {
+		case 0:
+			assert_int_equal(pwrite(fd, "\xff\xff", 2, st.st_size - 3), 2);
+			break;
+		case 1:
+			assert_int_equal(ftruncate(fd, st.st_size / 2), 0);
+			break;
+		case 2:
+			assert_int_equal(ftruncate(fd, 0), 0);
+			break;
+		case 3:
+			assert_int_equal(pwrite(fd, "other", 5, 0), 5);
+			break;
+		}
+		close(fd);
+		run_once(&options);
+		assert_int_equal(stat(path, &after), 0);
+		assert_int_equal(after.st_size, st.st_size);
+	}
+	assert_int_equal(unlink(path), 0);
+	globfree(&found);
+	assert_int_equal(rmdir(dir), 0);
+
+	/* Nowhere to write: no cache, no failure. */
+	options.cache_dir = "/proc/self/no-such-folder";
+	run_once(&options);
+}
+
+/* What is missing is said; a software device is used only if asked for. */
+static void test_open__modes(void **state)
+{
+	struct vulkan_options options = {.mode = VULKAN_NONE};
+	struct vulkan *vulkan;
+	struct waker waker;
+
+	assert_int_equal(waker_init(&waker), 0);
+	assert_int_equal(vulkan_open(&options, &waker, &vulkan), 0);
+	assert_int_equal(vulkan_n_executors(vulkan), 0);
+	assert_int_equal(vulkan_n_sentences(vulkan), 1);
+	assert_null(vulkan_executor(vulkan, 0));
+	assert_null(vulkan_sentence(vulkan, 1));
+	assert_null(vulkan_free(vulkan));
+
+	options.mode = VULKAN_AUTO;
+	assert_int_equal(vulkan_open(&options, &waker, &vulkan), 0);
+	for (unsigned int i = 0; i < vulkan_n_executors(vulkan); i++)
+		assert_int_equal(vulkan_executor(vulkan, i)->info.kind, EXECUTOR_GPU);
+	if (vulkan_n_executors(vulkan) == 0)
+		assert_non_null(strstr(vulkan_sentence(vulkan, 0), "--gpu=software"));
+	vulkan_free(vulkan);
+
+	options.mode = VULKAN_SOFTWARE;
+	options.force = VULKAN_FORCE_STAGED;
+	assert_int_equal(vulkan_open(&options, &waker, &vulkan), 0);
+	assert_int_equal(vulkan_executor(vulkan, 0)->info.kind, EXECUTOR_SOFTWARE_GPU);
+	assert_string_equal(vulkan_executor(vulkan, 0)->info.paths, "staged");
+	assert_null(vulkan_executor(vulkan, 0)->ops->run_inline);
+	assert_true(vulkan_n_sentences(vulkan) > 0);
+	vulkan_free(vulkan);
+	waker_deinit(&waker);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_mirror__shared_and_freed),
+		cmocka_unit_test(test_bytes__balance),
+		cmocka_unit_test(test_memory__does_not_fit),
+		cmocka_unit_test(test_plan__unsupported),
+		cmocka_unit_test(test_scratch__cleared),
+		cmocka_unit_test(test_submit__many),
+		cmocka_unit_test(test_cancel__race),
+		cmocka_unit_test(test_lost__at_submit),
+		cmocka_unit_test(test_lost__at_wait),
+		cmocka_unit_test(test_lost__timeout),
+		cmocka_unit_test(test_arena__refused),
+		cmocka_unit_test(test_cache__damaged),
+		cmocka_unit_test(test_open__modes),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	clock_init();
+	log_set_level(LOG_LEVEL_ERROR);
+	if (!rig_available())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
