@@ -12,8 +12,8 @@
 #include "cpu/internal.h"
 #include "util/error.h"
 
-/* Up to this size the product reads b in place as fast: see gemm-hot.c. */
-enum { PACK_MIN_ELEMS = 16384 };
+/* Up to this size the product reads b in place as fast, and a page would be much for it. */
+enum { PACK_MIN_ELEMS = 512 };
 
 /* Packs the constant b of a product, if it is one and large enough. */
 static int pack_matrix(struct compiler *c, const struct tensor *b, size_t n_matrices)

@@ -305,8 +305,37 @@ static void gemm_block(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *
 		gemm_finish(gemm, tile);
 }
 
+/* A narrow tile that neither packing nor blocks would help. Return: false if it is none. */
+VEC_INLINE bool gemm_narrow(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile)
+{
+	const size_t n = tile->n_end - tile->n_begin;
+	gemm_micro_fn *const *micros;
+	const float *a = gemm->a + tile->m_begin * gemm->a_rs, *b;
+	float *y = gemm->y + tile->m_begin * gemm->y_rs + tile->n_begin;
+	size_t m = tile->m_end - tile->m_begin;
+
+	if (n > GEMM_NR || gemm->k > CPU_GEMM_KC || gemm->c || gemm->alpha != 1)
+		return false;
+	if (gemm->b_packed) {
+		b = gemm->b_packed + tile->n_begin * gemm->k;
+		micros = gemm_micros[GEMM_B_PACKED][n > VW];
+	} else {
+		if (gemm->b_cs != 1)
+			return false;
+		b = gemm->b + tile->n_begin;
+		micros = gemm_micros[GEMM_UNPACKED][n > VW];
+	}
+	for (; m > GEMM_MR; m -= GEMM_MR, a += GEMM_MR * gemm->a_rs, y += GEMM_MR * gemm->y_rs)
+		micros[GEMM_MR - 1](gemm->k, a, gemm->a_rs, gemm->a_cs, b, gemm->b_rs, y,
+				    gemm->y_rs, n, false);
+	micros[m - 1](gemm->k, a, gemm->a_rs, gemm->a_cs, b, gemm->b_rs, y, gemm->y_rs, n, false);
+	return true;
+}
+
 void CPU_FN(gemm)(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile, void *workspace)
 {
+	if (gemm_narrow(gemm, tile))
+		return;
 	for (size_t j = tile->n_begin; j < tile->n_end; j += GEMM_NC)
 		for (size_t i = tile->m_begin; i < tile->m_end; i += GEMM_MC)
 			gemm_block(gemm,
