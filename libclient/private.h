@@ -262,4 +262,4 @@ struct client_ring_cold {
 void client_ring_link(struct rbk_ring *ring);
 
 /* Where all indices start: at set-up 0; tests choose others to see them wrap. Both sides must. */
-void client_ring_start_at(struct rbk_ring *ring, uint32_t sq_index, uint32_t cq_index);
+void client_ring_start_at(struct rbk_ring *ring, uint32_t index);

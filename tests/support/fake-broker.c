@@ -148,8 +148,8 @@ static void ring_make(struct fake_broker *fake, int session, uint32_t n, enum fa
 	ring->sq = map_memfd("sq", answer->sq_bytes, is_short ? 0 : answer->sq_bytes, &fds[0]);
 	ring->cq = map_memfd("cq", answer->cq_bytes, is_short ? 0 : answer->cq_bytes, &fds[1]);
 	if (!is_short) {
-		ring->sq->sq_tail = ring->cq->sq_head = ring->sq_head = fake->options.sq_start;
-		ring->sq->cq_head = ring->cq->cq_tail = ring->cq_tail = fake->options.cq_start;
+		ring->sq->sq_tail = ring->cq->sq_head = ring->sq_head = fake->options.start;
+		ring->sq->cq_head = ring->cq->cq_tail = ring->cq_tail = fake->options.start;
 	}
 	CHECK(!fcntl(fds[1], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE));
 	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));

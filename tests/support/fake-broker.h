@@ -52,10 +52,9 @@ struct fake_broker;
 
 struct fake_options {
 	enum fake_fault fault;
-	uint32_t fault_type; /* enum rbk_wire_type */
-	uint32_t fault_at;   /* the n-th request of that type, from 0 */
-	uint32_t sq_start;   /* first indices of rings */
-	uint32_t cq_start;
+	uint32_t fault_type;       /* enum rbk_wire_type */
+	uint32_t fault_at;         /* the n-th request of that type, from 0 */
+	uint32_t start;            /* all indices of rings begin there */
 	uint32_t max_ring_entries; /* 0: RBK_MAX_RING_ENTRIES */
 };
 

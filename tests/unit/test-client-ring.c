@@ -136,18 +136,17 @@ static void test_ring__sizes(void **state)
 
 static void test_ring__wrap_around(void **state)
 {
-	static const uint32_t starts[][2] = {
-		{UINT32_MAX - 5, UINT32_MAX - 5}, {UINT32_MAX, 3}, {17, UINT32_MAX - 2}};
+	static const uint32_t starts[] = {UINT32_MAX - 5, UINT32_MAX, INT32_MAX - 3u};
 
 	for (int c = 0; c < 3; c++) {
-		struct fake_options options = {.sq_start = starts[c][0], .cq_start = starts[c][1]};
+		struct fake_options options = {.start = starts[c]};
 		struct fixture fixture;
 		struct rbk_ring *ring;
 		uint64_t n = 0;
 
 		fixture_begin_connected(&fixture, &options);
 		ring = ring_make(&fixture, 8);
-		client_ring_start_at(ring, starts[c][0], starts[c][1]);
+		client_ring_start_at(ring, starts[c]);
 		for (unsigned int round = 0; round < 40; round++) {
 			unsigned int batch = round % 8 + 1;
 

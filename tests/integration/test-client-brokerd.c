@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The client library beside a real brokerd
+ *
+ *	test-client-brokerd BROKERD
+ *
+ * What the fake broker of the unit tests cannot tell: that both sides' sleeping fits together, in
+ * which order objects may be freed, and how fast a killed broker is noticed.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libclient/private.h"
+
+static const char *brokerd_path;
+
+struct broker {
+	pid_t pid;
+	char directory[64];
+	char path[128];
+	struct rbk *rbk;
+	struct rbk_error error;
+};
+
+static void sleep_us(long us)
+{
+	struct timespec time = {us / 1000000, us % 1000000 * 1000};
+
+	nanosleep(&time, NULL);
+}
+
+static double since_ms(uint64_t start_ns)
+{
+	return (double)(client_now_ns() - start_ns) / 1e6;
+}
+
+/* A broker of its own, and a connection to it. @spin is its --spin. */
+static void broker_begin(struct broker *broker, const char *spin)
+{
+	struct rbk_options options = {.size = sizeof(options), .socket_path = broker->path};
+	uint64_t start_ns = client_now_ns();
+
+	*broker = (struct broker){.pid = -1};
+	strcpy(broker->directory, "/tmp/test-client-brokerd-XXXXXX");
+	assert_non_null(mkdtemp(broker->directory));
+	snprintf(broker->path, sizeof(broker->path), "%s/socket", broker->directory);
+	broker->pid = fork();
+	if (broker->pid == 0) {
+		int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+		/* A test that fails leaves no broker behind that holds its output open. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(null, STDOUT_FILENO);
+		dup2(null, STDERR_FILENO);
+		execl(brokerd_path, "brokerd", "--gpu=none", "--cache=none", "--socket",
+		      broker->path, "--spin", spin, (char *)NULL);
+		_exit(127);
+	}
+	assert_true(broker->pid > 0);
+	while (rbk_connect(&options, &broker->rbk, &broker->error)) {
+		if (since_ms(start_ns) > 20000 || waitpid(broker->pid, NULL, WNOHANG))
+			fail_msg("%s", broker->error.text);
+		sleep_us(5000);
+	}
+}
+
+static void broker_end(struct broker *broker, int signal, int expected)
+{
+	int status;
+
+	rbk_disconnect(broker->rbk);
+	kill(broker->pid, signal);
+	assert_int_equal(waitpid(broker->pid, &status, 0), broker->pid);
+	assert_int_equal(WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), expected);
+	unlink(broker->path);
+	strcat(broker->path, ".lock");
+	unlink(broker->path);
+	assert_int_equal(rmdir(broker->directory), 0);
+}
+
+static struct rbk_ring *ring_make(struct broker *broker, unsigned int entries, uint64_t spin_ns)
+{
+	struct rbk_ring *ring = NULL;
+
+	assert_int_equal(rbk_ring_new(broker->rbk, entries, &ring, &broker->error), 0);
+	if (spin_ns != UINT64_MAX)
+		rbk_ring_set_spin_ns(ring, spin_ns);
+	return ring;
+}
+
+/* Rows of eight numbers times an identity, whose arena is freed at once. */
+static struct rbk_plan *plan_make(struct broker *broker, uint32_t max_count)
+{
+	const uint32_t dims[] = {8, 8}, rows[] = {RBK_DIM_COUNT, 8};
+	struct rbk_builder *b = rbk_builder_new("identity");
+	struct rbk_plan *plan = NULL;
+	struct rbk_arena *arena;
+	unsigned int x, w, y;
+	float *identity;
+
+	assert_int_equal(rbk_arena_new(broker->rbk, 4096, &arena, &broker->error), 0);
+	identity = rbk_arena_alloc(arena, 8 * 8 * sizeof(float));
+	for (int i = 0; i < 8; i++)
+		identity[i * 9] = 1;
+	assert_int_equal(rbk_arena_seal(arena, &broker->error), 0);
+	x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, rows);
+	w = rbk_builder_constant(b, "w", RBK_DTYPE_F32, 2, dims, arena, 0);
+	y = rbk_builder_output(b, "y", RBK_DTYPE_F32, RBK_RANK_INFERRED, NULL);
+	rbk_builder_binary(b, "MatMul", x, w, y);
+	if (rbk_plan_new(broker->rbk, b, max_count, &plan, &broker->error))
+		fail_msg("%s", broker->error.text);
+	rbk_builder_free(b);
+	rbk_arena_free(arena);
+	return plan;
+}
+
+/* ---- Sleeping ---- */
+
+/*
+ * Both sides sleep, at once or after a while, and pauses are chosen so that they fall asleep at
+ * all moments of each other's work. A wake-up that is lost shows as a time-out.
+ */
+static void test_sleep__no_wakeup_is_lost(void **state)
+{
+	static const char *const spins[] = {"0", "20", "auto"};
+
+	for (int c = 0; c < 3; c++) {
+		struct rbk_plan *plan;
+		struct rbk_arena *arena;
+		struct rbk_ring *ring;
+		struct broker broker;
+		uint64_t refs[2];
+		float *x, *y;
+
+		broker_begin(&broker, spins[c]);
+		ring = ring_make(&broker, 8, c == 0 ? 0 : UINT64_MAX);
+		plan = plan_make(&broker, 1024);
+		assert_int_equal(rbk_arena_new(broker.rbk, 1 << 17, &arena, &broker.error), 0);
+		x = rbk_arena_alloc(arena, 1024 * 32);
+		y = rbk_arena_alloc(arena, 1024 * 32);
+		refs[0] = rbk_ref(arena, x);
+		refs[1] = rbk_ref(arena, y);
+
+		for (unsigned int i = 0; i < 1500; i++) {
+			uint32_t count = i % 3 ? 1 : 1 + i % 1024;
+			const struct rbk_cqe *cqe;
+			int r;
+
+			for (uint32_t k = 0; k < count * 8; k++)
+				x[k] = (float)(i + k);
+			rbk_prep_run(rbk_get_sqe(ring), rbk_plan_id(plan), count, refs, 2);
+			assert_int_equal(rbk_submit(ring), 1);
+			r = rbk_wait_cqe_timeout(ring, &cqe, 5000000000u);
+			if (r)
+				fail_msg("--spin %s, task %u: %d", spins[c], i, r);
+			assert_int_equal(cqe->res, 0);
+			rbk_cqe_seen(ring, cqe);
+			for (uint32_t k = 0; k < count * 8; k++)
+				assert_true(y[k] == (float)(i + k));
+			if (i % 7 == 0)
+				sleep_us(i % 5 * 30);
+		}
+		rbk_plan_free(plan);
+		rbk_arena_free(arena);
+		rbk_ring_free(ring);
+		broker_end(&broker, SIGTERM, 0);
+	}
+}
+
+/* The token of the broker's sleep; waits until it sleeps. */
+static uint32_t sleep_token(struct rbk_ring *ring)
+{
+	uint64_t start_ns = client_now_ns();
+	uint32_t token;
+
+	while (!(token = __atomic_load_n(&ring->cq->sq_wait, __ATOMIC_ACQUIRE)) &&
+	       since_ms(start_ns) < 5000)
+		sleep_us(1000);
+	assert_int_not_equal(token, 0);
+	return token;
+}
+
+/*
+ * A client that is held up between publishing and looking rings for nothing, for a sleep that
+ * began after the work was done. It does not ring for that sleep again, so there must be another.
+ */
+static void test_sleep__rung_for_nothing(void **state)
+{
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	struct broker broker;
+
+	broker_begin(&broker, "auto");
+	ring = ring_make(&broker, 8, UINT64_MAX);
+	for (int i = 0; i < 5; i++) {
+		ring->sq_rung = sleep_token(ring);
+		assert_int_equal(send(rbk_ring_fd(ring), "", 1, MSG_NOSIGNAL), 1);
+		sleep_us(20000);
+		rbk_prep_nop(rbk_get_sqe(ring));
+		assert_int_equal(rbk_submit(ring), 1);
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 2000000000), 0);
+		rbk_cqe_seen(ring, cqe);
+	}
+	rbk_ring_free(ring);
+	broker_end(&broker, SIGTERM, 0);
+}
+
+/* More entries than completions have room for: consuming them is announced. */
+static void test_sleep__room(void **state)
+{
+	struct rbk_ring *ring;
+	struct broker broker;
+	uint64_t n_sent = 0, n_seen = 0;
+
+	broker_begin(&broker, "0");
+	ring = ring_make(&broker, 4, 0);
+	for (int i = 0; i < 300; i++) {
+		const struct rbk_cqe *cqe;
+		struct rbk_sqe *sqe;
+		unsigned int head;
+
+		while ((sqe = rbk_get_sqe(ring))) {
+			rbk_prep_nop(sqe);
+			rbk_sqe_set_data64(sqe, n_sent++);
+		}
+		assert_true(rbk_submit(ring) >= 0);
+		if (i % 8 == 0)
+			sleep_us(2000);
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 5000000000u), 0);
+		rbk_for_each_cqe (ring, head, cqe) {
+			assert_int_equal(cqe->user_data, n_seen + head);
+			if (head == (unsigned int)i % 3)
+				break;
+		}
+		head += cqe != NULL;
+		rbk_cq_advance(ring, head);
+		n_seen += head;
+	}
+	while (n_seen < n_sent) {
+		const struct rbk_cqe *cqe;
+
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 5000000000u), 0);
+		assert_int_equal(cqe->user_data, n_seen++);
+		rbk_cqe_seen(ring, cqe);
+	}
+	rbk_ring_free(ring);
+	broker_end(&broker, SIGTERM, 0);
+}
+
+/* ---- Objects ---- */
+
+/* In whatever order they are freed, nothing stays at the broker. */
+static void test_objects__any_order(void **state)
+{
+	struct rbk_stats before, stats;
+	struct rbk_arena *arena;
+	struct rbk_ring *ring;
+	struct rbk_plan *plan;
+	struct broker broker;
+
+	broker_begin(&broker, "auto");
+	assert_int_equal(rbk_stats(broker.rbk, &before), 0);
+	for (int i = 0; i < 10; i++) {
+		plan = plan_make(&broker, 16);
+		assert_int_equal(rbk_arena_new(broker.rbk, 1 << 16, &arena, &broker.error), 0);
+		ring = ring_make(&broker, 8, UINT64_MAX);
+		assert_int_equal(rbk_stats(broker.rbk, &stats), 0);
+		/* The constants' arena was freed already, but its plan uses it. */
+		assert_int_equal(stats.arenas, before.arenas + 2);
+		assert_int_equal(stats.plans, before.plans + 1);
+		if (i % 2)
+			rbk_plan_free(plan);
+		rbk_arena_free(arena);
+		rbk_ring_free(ring);
+		if (i % 2 == 0)
+			rbk_plan_free(plan);
+	}
+	assert_int_equal(rbk_stats(broker.rbk, &stats), 0);
+	assert_int_equal(stats.arenas, before.arenas);
+	assert_int_equal(stats.plans, before.plans);
+	assert_int_equal(stats.rings, before.rings);
+	assert_int_equal(stats.host_bytes, before.host_bytes);
+	broker_end(&broker, SIGTERM, 0);
+}
+
+/* Sealing waits for the tasks that use the arena, and they all complete. */
+static void test_seal__with_tasks_in_flight(void **state)
+{
+	struct rbk_plan *plan;
+	struct rbk_arena *arena;
+	struct rbk_ring *ring;
+	struct broker broker;
+	uint64_t refs[2];
+	float *x, *y;
+
+	broker_begin(&broker, "auto");
+	ring = ring_make(&broker, 64, UINT64_MAX);
+	plan = plan_make(&broker, 4096);
+	assert_int_equal(rbk_arena_new(broker.rbk, 1 << 18, &arena, &broker.error), 0);
+	x = rbk_arena_alloc(arena, 4096 * 32);
+	y = rbk_arena_alloc(arena, 4096 * 32 - 4096);
+	assert_non_null(y);
+	for (int i = 0; i < 4096 * 8; i++)
+		x[i] = (float)i;
+	refs[0] = rbk_ref(arena, x);
+	refs[1] = rbk_ref(arena, y);
+	for (int i = 0; i < 64; i++)
+		rbk_prep_run(rbk_get_sqe(ring), rbk_plan_id(plan), 3968, refs, 2);
+	assert_int_equal(rbk_submit(ring), 64);
+	/* So that all are admitted: those that are not would find no such arena. */
+	while (rbk_sq_ready(ring) > 0)
+		sleep_us(100);
+	assert_int_equal(rbk_arena_seal(arena, &broker.error), 0);
+	for (int i = 0; i < 64; i++) {
+		const struct rbk_cqe *cqe;
+
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 5000000000u), 0);
+		assert_int_equal(cqe->res, 0);
+		rbk_cqe_seen(ring, cqe);
+	}
+	for (int i = 0; i < 3968 * 8; i++)
+		assert_true(y[i] == x[i]);
+	/* What was sealed can be read, but not written, by tasks too. */
+	refs[0] = rbk_ref(arena, x);
+	refs[1] = rbk_ref(arena, y);
+	for (int i = 0; i < 2; i++) {
+		const struct rbk_cqe *cqe;
+
+		rbk_prep_run(rbk_get_sqe(ring), rbk_plan_id(plan), 1, refs, 2);
+		assert_int_equal(rbk_submit_and_wait(ring, 1), 1);
+		assert_int_equal(rbk_peek_cqe(ring, &cqe), 0);
+		assert_int_equal(cqe->res, -EACCES);
+		rbk_cqe_seen(ring, cqe);
+	}
+	rbk_ring_free(ring);
+	rbk_plan_free(plan);
+	rbk_arena_free(arena);
+	broker_end(&broker, SIGTERM, 0);
+}
+
+/* ---- Losing it ---- */
+
+/* Asleep, spinning, or in the middle of a request: told within 100 ms. */
+static void test_lost__killed(void **state)
+{
+	for (int how = 0; how < 4; how++) {
+		const struct rbk_cqe *cqe;
+		struct rbk_arena *arena;
+		struct rbk_ring *ring;
+		struct broker broker;
+		uint64_t start_ns;
+		pid_t killer;
+		int r = 0;
+
+		broker_begin(&broker, "auto");
+		ring = ring_make(&broker, 8, how == 1 ? UINT64_MAX / 2 : 0);
+		killer = fork();
+		if (killer == 0) {
+			sleep_us(50000);
+			kill(broker.pid, SIGKILL);
+			_exit(0);
+		}
+		switch (how) {
+		case 0:
+		case 1:
+			r = rbk_wait_cqe(ring, &cqe);
+			break;
+		case 2:
+			r = rbk_wait_cqe_timeout(ring, &cqe, 10000000000u);
+			break;
+		case 3:
+			while (!(r = rbk_arena_new(broker.rbk, 4096, &arena, &broker.error)))
+				rbk_arena_free(arena);
+			break;
+		}
+		assert_int_equal(r, -ECONNRESET);
+		waitpid(killer, NULL, 0);
+		start_ns = client_now_ns();
+		assert_int_equal(rbk_wait_cqe(ring, &cqe), -ECONNRESET);
+		assert_int_equal(rbk_arena_new(broker.rbk, 4096, &arena, NULL), -ECONNRESET);
+		rbk_ring_free(ring);
+		assert_true(since_ms(start_ns) < 100);
+		broker_end(&broker, SIGKILL, SIGKILL);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sleep__no_wakeup_is_lost),
+		cmocka_unit_test(test_sleep__rung_for_nothing),
+		cmocka_unit_test(test_sleep__room),
+		cmocka_unit_test(test_objects__any_order),
+		cmocka_unit_test(test_seal__with_tasks_in_flight),
+		cmocka_unit_test(test_lost__killed),
+	};
+
+	if (argc != 2) {
+		fprintf(stderr, "test-client-brokerd BROKERD\n");
+		return 2;
+	}
+	brokerd_path = argv[1];
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
