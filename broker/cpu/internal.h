@@ -79,6 +79,9 @@ int cpu_worker_start(struct cpu_worker *worker);
 /* Wakes up to @n sleeping workers. Any thread. */
 void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n);
 
+/* Waits until the helpers of a closed team have left it. Its leader only. */
+void cpu_team_wait(struct cpu_team *team);
+
 /* pool-hot.c: does one piece of work, whoever it was for. Return: whether there was any. */
 bool cpu_worker_work(struct cpu_worker *worker);
 /* Is there something that a worker should stay awake for? */

@@ -10,8 +10,8 @@
  *
  * A step that is long enough is shared: its leader opens its team, idle workers join by counting
  * themselves in, and everybody including the leader takes chunks from one counter until none is
- * left. The leader then closes the team and waits for those inside only: a worker that never came
- * is not waited for. Steps follow each other, so the closing is the barrier between nodes.
+ * left. The last chunk closes the team, and the leader waits for those inside only: a worker that
+ * never came is not waited for. Steps follow each other, so this is the barrier between nodes.
  *
  * Finished tasks return to the reactor through a queue per worker that is as large as the number of
  * tasks in flight, so it is never full. How workers sleep and are woken is in worker.c.
@@ -26,13 +26,6 @@
 static const double share_min_ns = 60000, chunk_ns = 20000;
 /* Sleeping workers are woken for a step that takes longer: waking one costs several us. */
 static const double wake_min_ns = 200000;
-
-static void pause_briefly(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#endif
-}
 
 /* Reactor. Return: false if full. */
 static bool queue_push(struct cpu_queue *queue, struct exec_task *task)
@@ -76,8 +69,11 @@ static uint32_t queue_length(struct cpu_queue *queue)
 	return tail > head ? (uint32_t)(tail - head) : 0;
 }
 
-/* Takes chunks of a step until none is left. */
-static void team_work(struct cpu_team *team, void *workspace)
+/*
+ * Takes chunks of a step until none is left. Who takes the last one closes the team, so that nobody
+ * joins in vain while it is being computed.
+ */
+static void team_work(struct cpu_executor *cpu, struct cpu_team *team, void *workspace)
 {
 	for (;;) {
 		const size_t chunk =
@@ -85,6 +81,11 @@ static void team_work(struct cpu_team *team, void *workspace)
 
 		if (chunk >= team->n_chunks)
 			return;
+		if (chunk + 1 == team->n_chunks) {
+			atomic_fetch_sub_explicit(&cpu->n_teams, 1, memory_order_relaxed);
+			atomic_fetch_and_explicit(&team->state, ~(uint32_t)CPU_TEAM_OPEN,
+						  memory_order_relaxed);
+		}
 		team->step->run(team->step, team->frame, team->n_units * chunk / team->n_chunks,
 				team->n_units * (chunk + 1) / team->n_chunks, workspace);
 	}
@@ -102,9 +103,9 @@ static void team_lead(struct cpu_worker *worker, const struct cpu_step *step,
 	team->n_units = n_units;
 	team->n_chunks = n_chunks;
 	atomic_store_explicit(&team->next_chunk, 0, memory_order_relaxed);
+	atomic_fetch_add_explicit(&cpu->n_teams, 1, memory_order_relaxed);
 	/* Pairs with the acquire in team_help(): the fields are visible. */
 	atomic_store_explicit(&team->state, CPU_TEAM_OPEN, memory_order_release);
-	atomic_fetch_add_explicit(&cpu->n_teams, 1, memory_order_seq_cst);
 	if (worth_waking) {
 		/* Pairs with the fence in worker_sleep() of worker.c. */
 		atomic_thread_fence(memory_order_seq_cst);
@@ -112,13 +113,10 @@ static void team_lead(struct cpu_worker *worker, const struct cpu_step *step,
 			cpu_pool_wake(cpu, (unsigned int)n_chunks - 1);
 	}
 
-	team_work(team, worker->workspace);
-
-	atomic_fetch_sub_explicit(&cpu->n_teams, 1, memory_order_relaxed);
-	atomic_fetch_and_explicit(&team->state, ~(uint32_t)CPU_TEAM_OPEN, memory_order_relaxed);
+	team_work(cpu, team, worker->workspace);
 	/* Pairs with the release in team_help(): what the helpers computed is visible. */
-	while (atomic_load_explicit(&team->state, memory_order_acquire) != 0)
-		pause_briefly();
+	if (atomic_load_explicit(&team->state, memory_order_acquire) != 0)
+		cpu_team_wait(team);
 }
 
 /* Return: whether the worker helped somebody. */
@@ -138,7 +136,7 @@ static bool team_help(struct cpu_worker *worker)
 								   memory_order_relaxed))
 				continue;
 			atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
-			team_work(team, worker->workspace);
+			team_work(cpu, team, worker->workspace);
 			atomic_fetch_sub_explicit(&team->state, 1, memory_order_release);
 			atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
 			return true;

@@ -20,6 +20,9 @@
 #include "util/clock.h"
 #include "util/error.h"
 
+/* Pauses, some ten microseconds of them, before a leader offers its processor to others. */
+enum { TEAM_SPINS = 500 };
+
 static void pause_briefly(void)
 {
 #if defined(__x86_64__)
@@ -52,6 +55,19 @@ void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n)
 	for (unsigned int i = 0; n > 0 && i < cpu->n_workers; i++)
 		if (worker_rouse(&cpu->workers[i]))
 			n--;
+}
+
+void cpu_team_wait(struct cpu_team *team)
+{
+	/* Pairs with the release in team_help(): what the helpers computed is visible. */
+	for (unsigned int spins = 0; atomic_load_explicit(&team->state, memory_order_acquire) != 0;
+	     spins++) {
+		/* A helper may have lost its processor, perhaps to this very loop. */
+		if (spins < TEAM_SPINS)
+			pause_briefly();
+		else
+			sched_yield();
+	}
 }
 
 static void worker_sleep(struct cpu_worker *worker)
