@@ -34,9 +34,8 @@ static int run_round_trip(struct bench_env *env)
 	r = bare_ring_new(RING_ENTRIES, env->peer_cpu, &bare);
 	if (!r) {
 		task.ring = target.ring;
-		r = bench_compare(
-			env, &row, (struct bench_side){target_round_trips, &task},
-			(struct bench_side){bare_ring_round_trips, bare, BENCH_ASLEEP_NS});
+		r = bench_compare(env, &row, (struct bench_side){target_round_trips, &task},
+				  (struct bench_side){bare_ring_round_trips, bare});
 	}
 	if (r)
 		bench_fail(env, r, "measuring failed");
@@ -71,9 +70,8 @@ static int run_throughput(struct bench_env *env)
 
 		snprintf(params, sizeof(params), "batch=%u", batches[i]);
 		row.params = params;
-		r = bench_compare(
-			env, &row, (struct bench_side){target_throughput, &task},
-			(struct bench_side){bare_ring_throughput, &bare_batch, BENCH_ASLEEP_NS});
+		r = bench_compare(env, &row, (struct bench_side){target_throughput, &task},
+				  (struct bench_side){bare_ring_throughput, &bare_batch});
 	}
 	if (r)
 		bench_fail(env, r, "measuring failed");
@@ -245,10 +243,8 @@ static int run_sessions(struct bench_env *env)
 			break;
 		snprintf(params, sizeof(params), "idle=%u", counts[i]);
 		row.params = params;
-		r = bench_compare(
-			env, &row,
-			(struct bench_side){target_round_trips, &our_task, BENCH_ASLEEP_NS},
-			(struct bench_side){target_round_trips, &alone_task, BENCH_ASLEEP_NS});
+		r = bench_compare(env, &row, (struct bench_side){target_round_trips, &our_task},
+				  (struct bench_side){target_round_trips, &alone_task});
 		if (r)
 			bench_fail(env, r, "measuring failed");
 	}

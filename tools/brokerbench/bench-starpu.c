@@ -107,9 +107,8 @@ static int compare(struct bench_env *env, const struct target *target, struct st
 	for (size_t i = 0; i < ARRAY_SIZE(batches) && !r; i++) {
 		ours.batch = batches[i];
 		snprintf(params, sizeof(params), "buffers=%u batch=%u", n_buffers, batches[i]);
-		r = bench_compare(
-			env, &row, (struct bench_side){ours_round, &ours},
-			(struct bench_side){starpu_tasks_round, &baseline, BENCH_ASLEEP_NS});
+		r = bench_compare(env, &row, (struct bench_side){ours_round, &ours},
+				  (struct bench_side){starpu_tasks_round, &baseline});
 		if (r)
 			bench_fail(env, r, "measuring failed (%s)", params);
 	}

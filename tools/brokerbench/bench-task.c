@@ -99,9 +99,8 @@ static int run(struct bench_env *env)
 	if (!r)
 		r = bare_ring_new(RING_ENTRIES, env->peer_cpu, &bare);
 	if (!r)
-		r = bench_compare(
-			env, &round_trip, (struct bench_side){target_round_trips, &task},
-			(struct bench_side){bare_ring_round_trips, bare, BENCH_ASLEEP_NS});
+		r = bench_compare(env, &round_trip, (struct bench_side){target_round_trips, &task},
+				  (struct bench_side){bare_ring_round_trips, bare});
 	if (!r)
 		r = bench_compare(env, &rate, (struct bench_side){target_throughput, &task},
 				  (struct bench_side){kernel_round, &kernel});

@@ -72,10 +72,12 @@ typedef int (*bench_round_fn)(void *data, uint64_t budget_ns, struct samples *sa
 struct bench_side {
 	bench_round_fn round;
 	void *data;
-	uint64_t settle_ns; /* to sleep before each round */
 };
 
-/* Longer than a broker or a library spins before it sleeps, as whoever is not measured must. */
+/*
+ * Longer than a broker or a library spins before it sleeps. There is such a pause before each
+ * round: who is not measured sleeps, and who is has slept, so that the scheduler owes it time.
+ */
 #define BENCH_ASLEEP_NS 3000000u
 
 /* What a row is called in the report. */

@@ -19,8 +19,12 @@
 #include "report.h"
 #include "util/clock.h"
 
-/* Pairs of rounds in the time of a row, and the fewest whatever they take. */
-#define ROUND_PAIRS     64
+/*
+ * A round is shorter than the time that a scheduler gives a thread at once: one that has slept
+ * before is rarely interrupted in it, also on a machine that others use.
+ */
+#define ROUND_NS_MAX    2000000u
+#define ROUND_PAIRS     32
 #define ROUND_PAIRS_MIN 4
 
 void bench_settle(uint64_t duration_ns)
@@ -54,8 +58,7 @@ void bench_pin(const struct bench_env *env, int cpu)
 
 static int run_round(const struct bench_side *side, uint64_t budget_ns, struct samples *samples)
 {
-	if (side->settle_ns)
-		bench_settle(side->settle_ns);
+	bench_settle(BENCH_ASLEEP_NS);
 	return side->round(side->data, budget_ns, samples);
 }
 
@@ -64,22 +67,24 @@ int bench_compare(struct bench_env *env, const struct bench_row *row, struct ben
 {
 	const struct bench_side sides[2] = {ours, baseline};
 	struct samples samples[2] = {SAMPLES_INIT, SAMPLES_INIT};
-	uint64_t budget_ns, start_ns, end_ns;
+	uint64_t budget_ns, round_ns, end_ns;
 	unsigned int pair, turn, side;
 	int r = 0;
 
 	budget_ns = (uint64_t)(env->seconds * 1e9);
+	round_ns = budget_ns / (2 * ROUND_PAIRS);
+	if (round_ns > ROUND_NS_MAX)
+		round_ns = ROUND_NS_MAX;
 	for (side = 0; side < 2 && !r; side++)
-		r = run_round(&sides[side], budget_ns / (2 * ROUND_PAIRS), &samples[side]);
+		r = run_round(&sides[side], round_ns, &samples[side]);
 	samples_clear(&samples[0]);
 	samples_clear(&samples[1]);
 
-	start_ns = clock_now_ns();
-	end_ns = start_ns + budget_ns;
+	end_ns = clock_now_ns() + budget_ns;
 	for (pair = 0; !r && (pair < ROUND_PAIRS_MIN || clock_now_ns() < end_ns); pair++)
 		for (turn = 0; turn < 2 && !r; turn++) {
 			side = turn ^ (pair & 1);
-			r = run_round(&sides[side], budget_ns / (2 * ROUND_PAIRS), &samples[side]);
+			r = run_round(&sides[side], round_ns, &samples[side]);
 		}
 	if (!r)
 		bench_report(env, row, &samples[0], &samples[1]);
