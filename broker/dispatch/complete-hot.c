@@ -10,32 +10,6 @@
 #include "shm/ring.h"
 #include "util/clock.h"
 
-void ring_post(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring, uint64_t user_data,
-	       const struct outcome *outcome)
-{
-	struct session_ring *ring = dispatch_ring->ring;
-	struct session_stats *stats = &ring->session->stats;
-	struct rbk_cqe *cqe;
-
-	if (ring->is_closing)
-		return;
-
-	cqe = &ring->cq->cqes[ring->cq_tail++ & ring->mask];
-	cqe->user_data = user_data;
-	cqe->res = outcome->res;
-	cqe->device = outcome->device;
-	cqe->reason = outcome->reason;
-	cqe->flags = outcome->flags;
-	cqe->queue_ns = outcome->queue_ns;
-	cqe->exec_ns = outcome->exec_ns;
-
-	if (outcome->device < RBK_MAX_DEVICES)
-		stats->tasks[outcome->device]++;
-	stats->reasons[outcome->reason]++;
-	stats->errors += outcome->res < 0;
-	dispatch->stats->tasks_completed++;
-}
-
 void ring_publish(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring)
 {
 	struct session_ring *ring = dispatch_ring->ring;

@@ -7,10 +7,11 @@
  * nothing; its bell brings it back. When no ring is active the reactor arms the waker, looks
  * once more, and sleeps in the loop.
  *
- * Spin budgets adapt per ring between a floor and a ceiling: doubled when the bell rings soon after
- * the ring was put to sleep (a longer spin would have caught the entry), halved when a spin ends
- * in vain. While executors compute on the processors that the reactor would spin on, it spins
- * for the floor only.
+ * Spin budgets adapt per ring between a floor, which is about what a sleep and its wake-up take,
+ * and a ceiling: doubled when the bell rings soon after the last work (a longer spin would have
+ * caught the entry), halved when it does not (the spin was in vain). A client that pauses for a few
+ * microseconds in the middle of a stream must not find its broker asleep each time. While executors
+ * compute on the processors that the reactor would spin on, it hardly spins at all.
  */
 #include "dispatch/dispatch.h"
 
@@ -34,7 +35,8 @@ enum {
 	MAX_EMPTY_BELLS = 64,
 };
 
-static const uint64_t spin_floor_ns = 2000;
+static const uint64_t spin_crowded_ns = 2000;
+static const uint64_t spin_floor_ns = 20000;
 static const uint64_t spin_start_ns = 50000;
 static const uint64_t spin_ceiling_ns = 200000;
 static const uint64_t mute_window_ns = 10000000;
@@ -215,6 +217,23 @@ static void ring_announce_sleep(struct dispatch_ring *ring)
 	rbk_ring_announce_sleep(&ring->ring->cq->sq_wait, ring->sleep_token);
 }
 
+/* A sleep is over: would a longer spin have caught the entry, or was it long enough to be worth it?
+ */
+static void learn_spin(const struct dispatch *dispatch, struct dispatch_ring *ring,
+		       uint64_t now_ticks)
+{
+	uint64_t idle_ticks = now_ticks - ring->last_work_ticks;
+
+	if (idle_ticks < dispatch->max_spin_ticks)
+		ring->spin_ticks = ring->spin_ticks * 2;
+	else
+		ring->spin_ticks /= 2;
+	if (ring->spin_ticks < dispatch->min_spin_ticks)
+		ring->spin_ticks = dispatch->min_spin_ticks;
+	if (ring->spin_ticks > dispatch->max_spin_ticks)
+		ring->spin_ticks = dispatch->max_spin_ticks;
+}
+
 static void on_ring_bell(void *context, struct session_ring *session_ring)
 {
 	struct dispatch_ring *ring = session_ring->dispatch;
@@ -235,12 +254,8 @@ static void on_ring_bell(void *context, struct session_ring *session_ring)
 		ring_complain(dispatch, ring);
 		return;
 	}
-	if (dispatch->options.spin_ns < 0 &&
-	    now_ticks - ring->slept_at_ticks < dispatch->max_spin_ticks) {
-		ring->spin_ticks *= 2;
-		if (ring->spin_ticks > dispatch->max_spin_ticks)
-			ring->spin_ticks = dispatch->max_spin_ticks;
-	}
+	if (dispatch->options.spin_ns < 0)
+		learn_spin(dispatch, ring, now_ticks);
 	ring_activate(dispatch, ring, now_ticks);
 }
 
@@ -330,8 +345,8 @@ static void sleep_idle_rings(struct dispatch *dispatch)
 	for (uint32_t i = 0; i < dispatch->n_active;) {
 		ring = dispatch->active[i];
 		budget = ring->spin_ticks;
-		if (is_crowded && budget > dispatch->min_spin_ticks)
-			budget = dispatch->min_spin_ticks;
+		if (is_crowded && budget > dispatch->crowded_spin_ticks)
+			budget = dispatch->crowded_spin_ticks;
 		if ((int64_t)(now_ticks - ring->last_work_ticks) < (int64_t)budget) {
 			i++;
 			continue;
@@ -345,13 +360,7 @@ static void sleep_idle_rings(struct dispatch *dispatch)
 			continue;
 		}
 		ring->is_active = false;
-		ring->slept_at_ticks = now_ticks;
 		dispatch->active[i] = dispatch->active[--dispatch->n_active];
-		if (dispatch->options.spin_ns < 0 && !is_crowded) {
-			ring->spin_ticks /= 2;
-			if (ring->spin_ticks < dispatch->min_spin_ticks)
-				ring->spin_ticks = dispatch->min_spin_ticks;
-		}
 	}
 }
 
@@ -480,6 +489,8 @@ static void set_spin(struct dispatch *dispatch)
 	/* On one processor whoever spins keeps the other from answering. */
 	if (dispatch->options.n_processors < 2)
 		spin_ns = dispatch->options.spin_ns = 0;
+	dispatch->crowded_spin_ticks =
+		clock_ns_to_ticks(spin_ns < 0 ? spin_crowded_ns : (uint64_t)spin_ns);
 	dispatch->min_spin_ticks =
 		clock_ns_to_ticks(spin_ns < 0 ? spin_floor_ns : (uint64_t)spin_ns);
 	dispatch->max_spin_ticks =

@@ -60,7 +60,6 @@ struct dispatch_ring {
 	uint32_t rung_token;     /* the client's sleep that we have rung for */
 	uint64_t last_work_ticks;
 	uint64_t spin_ticks; /* how long an empty ring stays active */
-	uint64_t slept_at_ticks;
 	struct dispatch_ring *next_dirty;
 	struct dispatch_ring *next_bell;
 
@@ -107,7 +106,7 @@ struct dispatch {
 	struct list_node muted;
 	uint32_t n_rings;
 	uint32_t active_capacity;
-	uint64_t min_spin_ticks, max_spin_ticks;
+	uint64_t crowded_spin_ticks, min_spin_ticks, max_spin_ticks;
 	struct loop_watch *waker_watch;
 	struct loop_timer *mute_timer;
 	struct loop_timer *drain_timer;
@@ -169,9 +168,37 @@ struct outcome {
 	uint64_t exec_ns;
 };
 
-/* Puts a completion into the ring's memory, not yet visible. Its room was made sure of. */
-void ring_post(struct dispatch *dispatch, struct dispatch_ring *ring, uint64_t user_data,
-	       const struct outcome *outcome);
+/*
+ * Puts a completion into the ring's memory, not yet visible. Its room was made sure of.
+ *
+ * Inline, so that the outcome never lies in memory: loads that straddle two recent stores wait
+ * until these have left the store buffer, behind the stores to the client's lines before them.
+ */
+static inline void ring_post(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring,
+			     uint64_t user_data, const struct outcome *outcome)
+{
+	struct session_ring *ring = dispatch_ring->ring;
+	struct session_stats *stats = &ring->session->stats;
+	struct rbk_cqe *cqe;
+
+	if (ring->is_closing)
+		return;
+
+	cqe = &ring->cq->cqes[ring->cq_tail++ & ring->mask];
+	cqe->user_data = user_data;
+	cqe->res = outcome->res;
+	cqe->device = outcome->device;
+	cqe->reason = outcome->reason;
+	cqe->flags = outcome->flags;
+	cqe->queue_ns = outcome->queue_ns;
+	cqe->exec_ns = outcome->exec_ns;
+
+	if (outcome->device < RBK_MAX_DEVICES)
+		stats->tasks[outcome->device]++;
+	stats->reasons[outcome->reason]++;
+	stats->errors += outcome->res < 0;
+	dispatch->stats->tasks_completed++;
+}
 
 /* Shows entries consumed and completions posted to the client; notes that it must be woken. */
 void ring_publish(struct dispatch *dispatch, struct dispatch_ring *ring);
