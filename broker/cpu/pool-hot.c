@@ -162,7 +162,6 @@ void cpu_pool_run_inline(struct executor *executor, struct exec_task *task)
 	const struct cpu_plan *plan = task->plan->exec[executor->index];
 	struct cpu_frame frame;
 
-	task->start_ticks = clock_ticks();
 	frame_init(&frame, plan, task, cpu->n_workers);
 	for (unsigned int i = 0; i < plan->n_steps; i++)
 		plan->steps[i].run(&plan->steps[i], &frame, 0, SIZE_MAX, cpu->inline_workspace);

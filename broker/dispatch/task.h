@@ -95,6 +95,7 @@ struct dispatch {
 	struct dispatch_ring *bells;
 	struct placer placer;
 	struct exec_task inline_task; /* for entries that run without a slot */
+	uint64_t inline_clock_ticks;  /* when the last of this batch ended, or the batch began */
 	struct server_stats *stats;
 	struct pending pending[RBK_MAX_DEVICES];
 	struct exec_ref inline_refs[RBK_MAX_REFS];

@@ -97,7 +97,8 @@ struct executor_ops {
 
 	/*
 	 * reactor: runs a task to completion in the caller, or NULL if this device cannot.
-	 * Only for plans that are data-independent and predicted to be tiny.
+	 * Only for plans that are data-independent and predicted to be tiny. The caller has set
+	 * start_ticks, so that tasks run one after the other share a reading of the clock.
 	 */
 	void (*run_inline)(struct executor *executor, struct exec_task *task);
 
