@@ -9,6 +9,7 @@
 #include "vulkan/device.h"
 
 #include <assert.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +160,18 @@ static void describe(struct vk_device *device)
 		device->bounces = true;
 }
 
+/*
+ * Keeps the driver in memory after its last instance: drivers leave threads and thread-local
+ * destructors behind that must not lose their code, and what their globals hold must not look lost.
+ */
+static void pin_driver(struct vk_device *device)
+{
+	Dl_info info;
+
+	if (dladdr((void *)device->vk.vkQueueSubmit, &info) && info.dli_fname)
+		(void)dlopen(info.dli_fname, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
 int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *options,
 		  bool only_compiles, struct vk_device **ret)
 {
@@ -205,6 +218,7 @@ int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *option
 		return error_fold(r);
 	}
 	volkLoadDeviceTable(&device->vk, device->handle);
+	pin_driver(device);
 	device->vk.vkGetDeviceQueue(device->handle, device->queue_family, 0, &device->queue);
 
 	cap = device->memory_bytes;

@@ -34,7 +34,9 @@
 #include "vulkan/device.h"
 #include "vulkan/record.h"
 
-static const uint64_t default_timeout_ns = 10ull * 1000 * 1000 * 1000;
+static const uint64_t gpu_timeout_ns = 10ull * 1000 * 1000 * 1000;
+/* A software device shares the processor with everybody: slow is not stuck. */
+static const uint64_t software_timeout_ns = 300ull * 1000 * 1000 * 1000;
 
 void vk_device_lose(struct vk_device *device, const char *why)
 {
@@ -240,10 +242,12 @@ static int wait_for(struct vk_device *device, uint64_t value)
 		.pSemaphores = &queue->timeline,
 		.pValues = &value,
 	};
-	uint64_t timeout_ns = device->options.timeout_ns ?: default_timeout_ns;
+	uint64_t timeout_ns = device->is_software ? software_timeout_ns : gpu_timeout_ns;
 	enum vulkan_fault fault;
 	VkResult result;
 
+	if (device->options.timeout_ns)
+		timeout_ns = device->options.timeout_ns;
 	for (;;) {
 		if (vk_queue_is_dead(queue))
 			return -EIO;

@@ -54,7 +54,7 @@ enum vulkan_fault { VULKAN_FAULT_NONE, VULKAN_FAULT_LOST, VULKAN_FAULT_TIMEOUT }
 struct vulkan_options {
 	enum vulkan_mode mode;
 	const char *cache_dir;     /* of compiled pipelines; must exist; NULL: none on disk */
-	uint64_t timeout_ns;       /* of one wait for a device; 0: ten seconds */
+	uint64_t timeout_ns;       /* of one wait; 0: 10 s, 300 s for software */
 	uint64_t memory_cap_bytes; /* of device memory to use at most; 0: the device's own size */
 	uint32_t force;            /* VULKAN_FORCE_* */
 	/*

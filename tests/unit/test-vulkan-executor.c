@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "unit/fail-alloc.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -497,6 +499,124 @@ static void test_cache__damaged(void **state)
 	run_once(&options);
 }
 
+/* Out of memory at any allocation while preparing: a clean failure, and nothing stays behind. */
+static void test_prepare__failing_allocations(void **state)
+{
+	struct vulkan_usage usage;
+	struct exec_arena arena;
+	struct plan *plan;
+	struct rig rig;
+	unsigned int n;
+	int r;
+
+	rig_init(&rig, &(struct vulkan_options){0});
+	reference_arena_init(&arena, 64 * 64 * 4, 3);
+	plan = product_plan(&arena, 0, 64, 64);
+	for (n = 1;; n++) {
+		fail_alloc_at(n);
+		r = rig.executor->ops->plan_prepare(rig.executor, plan);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+		assert_null(plan->exec[GPU]);
+		vulkan_usage(rig.executor, &usage);
+		assert_int_equal(usage.device_bytes, 0);
+		assert_int_equal(usage.host_bytes, 0);
+		assert_int_equal(usage.n_mirrors, 0);
+	}
+	assert_int_equal(r, 0);
+	assert_true(n > 5);
+	rig_release(&rig, plan);
+	rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+static void test_open__failing_allocations(void **state)
+{
+	const struct vulkan_options options = {.mode = VULKAN_SOFTWARE, .cache_dir = "/proc/self"};
+	struct vulkan *vulkan;
+	struct waker waker;
+	unsigned int n;
+	int r;
+
+	assert_int_equal(waker_init(&waker), 0);
+	for (n = 1;; n++) {
+		vulkan = NULL;
+		fail_alloc_at(n);
+		r = vulkan_open(&options, &waker, &vulkan);
+		if (!fail_alloc_stop())
+			break;
+		/* Looking for extensions may fail quietly: then arenas are staged. */
+		assert_true(r == -ENOMEM || r == 0);
+		vulkan_free(vulkan);
+	}
+	assert_int_equal(r, 0);
+	assert_int_equal(vulkan_n_executors(vulkan), 1);
+	assert_true(n > 5);
+	vulkan_free(vulkan);
+	waker_deinit(&waker);
+}
+
+struct preparer {
+	struct rig *rig;
+	struct exec_arena *arena;
+	_Atomic bool stop;
+	unsigned int n;
+};
+
+static void *prepare_and_release(void *argument)
+{
+	struct preparer *preparer = argument;
+	struct rig *rig = preparer->rig;
+
+	while (!atomic_load(&preparer->stop) || preparer->n < 3) {
+		struct plan *plan = product_plan(preparer->arena, 0, 32, 64);
+		struct exec_arena arena;
+
+		rig_prepare(rig, plan);
+		rig_arena_init(rig, &arena, 10000);
+		rig_release(rig, plan);
+		rig_arena_deinit(rig, &arena);
+		preparer->n++;
+	}
+	return NULL;
+}
+
+/* Setup functions run beside tasks. */
+static void test_prepare__beside_tasks(void **state)
+{
+	struct plan *plan = scratch_plan(333);
+	struct preparer preparer = {0};
+	struct exec_arena arena;
+	pthread_t thread;
+	struct rig rig;
+	struct job job;
+
+	rig_init(&rig, &(struct vulkan_options){.force = VULKAN_FORCE_STAGED});
+	reference_arena_init(&arena, 64 * 64 * 4, 3);
+	rig_prepare(&rig, plan);
+	job_init(&rig, &job, plan, 3, 1);
+	preparer.rig = &rig;
+	preparer.arena = &arena;
+	assert_int_equal(pthread_create(&thread, NULL, prepare_and_release, &preparer), 0);
+	for (int i = 0; i < 200; i++) {
+		job_reset(&job);
+		job.task.count = 1 + i % 3;
+		rig_run(&rig, &job);
+		assert_int_equal(job.task.res, 0);
+	}
+	atomic_store(&preparer.stop, true);
+	pthread_join(thread, NULL);
+	job.task.count = 3;
+	job_reset(&job);
+	rig_run(&rig, &job);
+	assert_true(job_check(&job, 1e-6, 1e-6));
+	job_deinit(&rig, &job);
+	rig_release(&rig, plan);
+	rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
 /* What is missing is said; a software device is used only if asked for. */
 static void test_open__modes(void **state)
 {
@@ -546,6 +666,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_lost__timeout),
 		cmocka_unit_test(test_arena__refused),
 		cmocka_unit_test(test_cache__damaged),
+		cmocka_unit_test(test_prepare__failing_allocations),
+		cmocka_unit_test(test_prepare__beside_tasks),
+		cmocka_unit_test(test_open__failing_allocations),
 		cmocka_unit_test(test_open__modes),
 	};
 

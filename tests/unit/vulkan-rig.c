@@ -2,7 +2,6 @@
 /* See vulkan-rig.h. */
 #include "unit/vulkan-rig.h"
 
-#include <dlfcn.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
