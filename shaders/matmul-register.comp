@@ -68,8 +68,10 @@ void main()
 	if (group >= p.w[MATMUL_TILES])
 		return;
 
-	uint row = group / tiles * ROWS;
-	uint col = (group % tiles * gl_WorkGroupSize.x + gl_LocalInvocationID.x) * 4;
+	/* Down the columns first: a strip of B stays in the cache while all of A passes by. */
+	uint row_tiles = p.w[MATMUL_TILES] / tiles;
+	uint row = group % row_tiles * ROWS;
+	uint col = (group / row_tiles * gl_WorkGroupSize.x + gl_LocalInvocationID.x) * 4;
 	uint mine = min(row + gl_LocalInvocationID.x, M - 1);
 
 	for (uint z = gl_WorkGroupID.z; z < p.w[MATMUL_BATCH]; z += p.groups.z) {
