@@ -26,21 +26,39 @@ static int tsc_is_invariant(void)
 	return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d & (1u << 8));
 }
 
+/*
+ * Reads both clocks at one moment: the pair of several that took the least time, because whoever is
+ * interrupted in between sees two moments, and the factors are for good.
+ */
+static void read_both(uint64_t *ret_ns, uint64_t *ret_ticks)
+{
+	uint64_t best = UINT64_MAX, before, after, ns;
+
+	for (int i = 0; i < 32; i++) {
+		before = __rdtsc();
+		ns = clock_now_ns();
+		after = __rdtsc();
+		if (after - before >= best)
+			continue;
+		best = after - before;
+		*ret_ns = ns;
+		*ret_ticks = before + best / 2;
+	}
+}
+
 void clock_init(void)
 {
-	uint64_t start_ns, end_ns, start, end;
+	uint64_t start_ns = 0, end_ns = 0, start = 0, end = 0;
 
 	if (!tsc_is_invariant())
 		return;
 
-	start_ns = clock_now_ns();
-	start = __rdtsc();
-	do {
-		end_ns = clock_now_ns();
-		end = __rdtsc();
-	} while (end_ns - start_ns < 10000000u);
+	read_both(&start_ns, &start);
+	while (clock_now_ns() - start_ns < 10000000u)
+		;
+	read_both(&end_ns, &end);
 
-	if (end <= start)
+	if (end <= start || end_ns <= start_ns)
 		return;
 	clock_state_.ns_mult =
 		(uint64_t)(((unsigned __int128)(end_ns - start_ns) << 32) / (end - start));

@@ -22,8 +22,8 @@ static void test_ticks__agree_with_monotonic(void **state)
 {
 	uint64_t ns_0, ns_1, ticks_0, ticks_1, elapsed_ns, error_ns = UINT64_MAX;
 
-	/* Being pre-empted between two readings spoils a round, never all of them. */
-	for (int round = 0; round < 20 && error_ns > 200000; round++) {
+	/* Being interrupted between two readings spoils a round, not all of them. */
+	for (int round = 0; round < 40 && error_ns > 200000; round++) {
 		ns_0 = clock_now_ns();
 		ticks_0 = clock_ticks();
 		usleep(50000);
@@ -69,21 +69,27 @@ static void test_elapsed__other_processor_behind(void **state)
 }
 
 static _Atomic uint64_t mailbox;
+static uint64_t furthest_ahead; /* read after the thread has ended */
 
 static void *answer(void *data)
 {
-	uint64_t seen = 0;
+	uint64_t seen = 0, now;
 
 	for (int i = 0; i < 1000; i++) {
 		while ((seen = atomic_load(&mailbox)) == 0 || (seen & 1) == 0)
 			sched_yield();
-		assert_true(seen <= (clock_ticks() | 1));
+		now = clock_ticks();
+		if (seen > now && seen - now > furthest_ahead)
+			furthest_ahead = seen - now;
 		atomic_store(&mailbox, 2);
 	}
 	return NULL;
 }
 
-/* What one thread reads before it sends, another never finds in its future. */
+/*
+ * What one thread reads before it sends, another hardly finds in its future: the counter is read
+ * out of order with the load that brought the message, and clock_elapsed_ns() makes that 0.
+ */
 static void test_ticks__compare_between_threads(void **state)
 {
 	pthread_t thread;
@@ -95,6 +101,7 @@ static void test_ticks__compare_between_threads(void **state)
 			sched_yield();
 	}
 	pthread_join(thread, NULL);
+	assert_true(clock_ticks_to_ns(furthest_ahead) < 10000);
 }
 
 int main(void)
