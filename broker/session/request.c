@@ -104,7 +104,13 @@ static int handle_arena_add(struct request *request)
 {
 	const struct rbk_wire_arena_add *add = request->bytes;
 
-	return session_arena_add(request->session, add->request.cookie, steal_fd(&request->fds[0]),
+	/* Here already, because the setup thread closes it: closing a memfd waits for nobody. */
+	if (fcntl(request->fds[0], F_GET_SEALS) < 0) {
+		session_reply_result(request->session, RBK_WIRE_ARENA_ADD, add->request.cookie,
+				     -EINVAL, "the arena is not a memfd");
+		return hostile(request, "its arena is not a memfd");
+	}
+	return session_arena_add(request->session, add->request.cookie, &request->fds[0],
 				 add->bytes);
 }
 
@@ -255,6 +261,16 @@ static const struct request_type {
 	[RBK_WIRE_DEVICES] = {handle_devices, sizeof(struct rbk_wire_request), 0, false},
 	[RBK_WIRE_STATS] = {handle_stats, sizeof(struct rbk_wire_request), 0, false},
 };
+
+int request_refuse(struct session *session, const void *message, size_t n_bytes, int res)
+{
+	const struct rbk_wire_request *header = message;
+
+	if (n_bytes >= sizeof(*header))
+		session_reply_result(session, header->type, header->cookie, res,
+				     "the broker cannot take this request: %s", strerror(-res));
+	return 0;
+}
 
 int request_handle(struct session *session, const void *message, size_t n_bytes, int *fds,
 		   unsigned int n_fds, const char **ret_why)

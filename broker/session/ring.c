@@ -19,6 +19,7 @@
 
 #include "session/server.h"
 #include "session/server-private.h"
+#include "session/sigbus.h"
 #include "shm/ring.h"
 #include "util/error.h"
 
@@ -90,6 +91,7 @@ int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct ri
 		.n_entries = n_entries,
 		.mask = n_entries - 1,
 		.bell_fd = -1,
+		.fault_slot = -1,
 		.sq_bytes = round_to_pages(RBK_SQ_AREA_BYTES(n_entries)),
 		.cq_bytes = round_to_pages(RBK_CQ_AREA_BYTES(n_entries)),
 	};
@@ -108,6 +110,10 @@ int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct ri
 	if (area == MAP_FAILED)
 		return error_origin(-errno);
 	ring->sq = area;
+	/* The client can take its pages away, and they may not come back when we read. */
+	r = sigbus_add(area, ring->sq_bytes, &ring->is_faulted, &ring->fault_slot);
+	if (r)
+		return error_fold(r);
 	area = mmap(NULL, ring->cq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, cq_fd,
 		    0);
 	if (area == MAP_FAILED)
@@ -142,6 +148,7 @@ struct session_ring *ring_free(struct session_ring *ring)
 {
 	if (!ring)
 		return NULL;
+	sigbus_remove(ring->fault_slot);
 	if (ring->sq)
 		munmap((void *)ring->sq, ring->sq_bytes);
 	if (ring->cq)

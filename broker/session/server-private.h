@@ -19,7 +19,17 @@ struct server {
 	struct loop_watch *watch;
 	struct loop_timer *retry; /* accepting again after running out of descriptors */
 	bool needs_settling;      /* a session is ending and may be able to go on */
+	struct offload *closer;   /* see discard.c */
+	uint64_t n_discards;
 };
+
+/*
+ * discard.c: closes, on a thread of its own, a descriptor that came from a client and that nobody
+ * keeps. Charged to @account until it is closed.
+ * Return: 0; SESSION_E_HOSTILE if that exceeds the account's limit, -ENOMEM: it is closed all the
+ * same, and the session must end.
+ */
+int discard_fd(struct server *server, struct account *account, int fd);
 
 /* session.c, for request.c */
 
@@ -46,8 +56,8 @@ void session_check_faults(struct session *session);
  */
 int session_plan_add(struct session *session, uint32_t cookie, const void *desc, size_t desc_bytes);
 int session_plan_remove(struct session *session, uint32_t cookie, uint32_t id);
-/* Takes over @fd. */
-int session_arena_add(struct session *session, uint32_t cookie, int fd, uint64_t bytes);
+/* Takes *fd if it is to be mapped, and sets it to -1. It is a memfd. */
+int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes);
 int session_arena_remove(struct session *session, uint32_t cookie, uint32_t id);
 int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entries);
 int session_ring_remove(struct session *session, uint32_t cookie, uint32_t id);
@@ -67,3 +77,6 @@ void session_ring_discard(struct session_ring *ring);
  */
 int request_handle(struct session *session, const void *message, size_t n_bytes, int *fds,
 		   unsigned int n_fds, const char **ret_why);
+
+/* Answers the request at @message, if it has a head, with @res. Return: 0. */
+int request_refuse(struct session *session, const void *message, size_t n_bytes, int res);

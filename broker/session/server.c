@@ -19,6 +19,7 @@
 #include <sys/un.h>
 
 #include "loop/loop.h"
+#include "loop/offload.h"
 #include "session/server-private.h"
 #include "session/sigbus.h"
 #include "util/error.h"
@@ -141,6 +142,9 @@ int server_new(const struct server_options *options, struct server **ret)
 	r = server_listen(server);
 	if (r)
 		return r;
+	r = offload_new(options->loop, &server->closer);
+	if (r)
+		return error_fold(r);
 	r = loop_timer_new(options->loop, on_retry, server, &server->retry);
 	if (r)
 		return error_fold(r);
@@ -171,6 +175,11 @@ bool server_is_empty(const struct server *server)
 	return server->n_sessions == 0;
 }
 
+uint64_t server_n_discards(const struct server *server)
+{
+	return server->n_discards;
+}
+
 void server_settle(struct server *server)
 {
 	if (sigbus_happened())
@@ -195,6 +204,7 @@ struct server *server_free(struct server *server)
 		return NULL;
 	server_stop_accepting(server);
 	close_fd(server->lock_fd);
+	offload_free(server->closer);
 	free(server);
 	return NULL;
 }

@@ -103,6 +103,12 @@ void server_settle(struct server *server);
 
 struct server_stats *server_stats(struct server *server);
 
+/*
+ * Descriptors that clients sent and that are being closed. How long that takes is up to the
+ * clients: server_free() waits for it.
+ */
+uint64_t server_n_discards(const struct server *server);
+
 /* Must be empty. Removes the socket. Return: NULL. */
 struct server *server_free(struct server *server);
 

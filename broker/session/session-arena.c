@@ -90,6 +90,8 @@ static void arena_prepare_done(struct offload_job *job)
 		.id = slot->id,
 	};
 
+	/* It was closed when the memory was mapped. */
+	charge_deinit(&slot->charges[3]);
 	if (r) {
 		if (r == ARENA_E_UNSUITABLE) {
 			session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, -EINVAL, "%s",
@@ -125,15 +127,15 @@ static int arena_charge(struct session_arena *slot)
 
 	if (account_charge(account, &slot->charges[0], ACCOUNT_ARENAS, 1) ||
 	    account_charge(account, &slot->charges[1], ACCOUNT_HOST_BYTES, slot->bytes) ||
-	    account_charge(account, &slot->charges[2], ACCOUNT_MAPPINGS, 1))
+	    account_charge(account, &slot->charges[2], ACCOUNT_MAPPINGS, 1) ||
+	    account_charge(account, &slot->charges[3], ACCOUNT_FDS, 1))
 		return ACCOUNT_E_QUOTA;
 	return 0;
 }
 
-int session_arena_add(struct session *session, uint32_t cookie, int fd, uint64_t bytes)
+int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes)
 {
 	const struct server_limits *limits = &session->server->options.limits;
-	_cleanup_(close_fdp) int owned_fd = fd;
 	struct session_arena *slot;
 	uint32_t id;
 
@@ -175,7 +177,7 @@ int session_arena_add(struct session *session, uint32_t cookie, int fd, uint64_t
 		return 0;
 	}
 
-	slot->fd = steal_fd(&owned_fd);
+	slot->fd = steal_fd(fd);
 	session->arena_slots[id] = slot;
 	session->arena_bytes += bytes;
 	session->server->n_arenas++;

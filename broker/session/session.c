@@ -75,14 +75,19 @@ static int session_receive(struct session *session, const char **ret_why)
 	int r;
 
 	n = recvmsg(session->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
-	if (n <= 0)
-		return -1;
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -1;
 
+	/* Also without a byte: an empty message can carry them. */
 	n_fds = take_fds(&message, fds);
-	if (message.msg_flags & MSG_CTRUNC) {
+	if (message.msg_flags & MSG_CTRUNC && n_fds == RBK_WIRE_MAX_FDS) {
 		*ret_why = "it sent more descriptors than a message may have";
+		r = SESSION_E_HOSTILE;
+	} else if (message.msg_flags & MSG_CTRUNC) {
+		/* Our limit, not the client's fault. */
+		r = request_refuse(session, buffer, (size_t)n, -EMFILE);
+	} else if (n == 0) {
+		*ret_why = n_fds > 0 ? "it sent an empty message" : NULL;
 		r = SESSION_E_HOSTILE;
 	} else if (message.msg_flags & MSG_TRUNC) {
 		*ret_why = "it sent a message longer than the protocol's";
@@ -91,7 +96,8 @@ static int session_receive(struct session *session, const char **ret_why)
 		r = request_handle(session, buffer, (size_t)n, fds, n_fds, ret_why);
 	}
 	for (unsigned int i = 0; i < n_fds; i++)
-		close_fd(fds[i]);
+		if (fds[i] >= 0 && discard_fd(session->server, session->account, fds[i]))
+			r = SESSION_E_HOSTILE;
 	return r ? -1 : 1;
 }
 
@@ -288,25 +294,27 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 	server->needs_settling = true;
 }
 
-/* Frees rings that have drained. Return: is one left that has not? */
+/*
+ * Frees rings that have drained. That answers whoever asked for it, which may be what ends the
+ * session and closes its other rings. Return: is one left?
+ */
 static bool session_settle_rings(struct session *session)
 {
 	bool is_busy = false;
 
-	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++) {
-		if (!session->rings[i] || !session->rings[i]->is_closing)
-			continue;
-		if (session->rings[i]->is_drained)
+	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++)
+		if (session->rings[i] && session->rings[i]->is_drained)
 			session_ring_discard(session->rings[i]);
-		else
-			is_busy = true;
-	}
+	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++)
+		is_busy |= session->rings[i] != NULL;
 	return is_busy;
 }
 
 void session_settle(struct session *session)
 {
-	if (session_settle_rings(session) || !session->is_ending || session->n_jobs > 0)
+	bool has_rings = session_settle_rings(session);
+
+	if (!session->is_ending || has_rings || session->n_jobs > 0)
 		return;
 
 	if (!session->is_released) {
@@ -330,6 +338,14 @@ void session_check_faults(struct session *session)
 {
 	if (session->is_ending)
 		return;
+	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++) {
+		struct session_ring *ring = session->rings[i];
+
+		if (ring && atomic_load_explicit(&ring->is_faulted, memory_order_acquire)) {
+			session_end(session, true, "a page of its ring could not be read");
+			return;
+		}
+	}
 	for (uint32_t i = 0; i < session->n_arenas; i++) {
 		struct session_arena *slot = session->arena_slots[i];
 

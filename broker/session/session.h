@@ -44,7 +44,7 @@ struct session_arena {
 	struct exec_arena exec; /* what tasks and plans point to */
 	struct session *session;
 	struct offload_job job;
-	struct charge charges[3];
+	struct charge charges[4];
 	uint16_t id;
 	uint8_t state; /* enum slot_state */
 	bool wants_reply;
@@ -94,7 +94,9 @@ struct session_ring {
 	uint32_t id;
 	int bell_fd;
 	bool is_closing;
-	bool is_drained; /* closing, and nothing in flight */
+	bool is_drained;        /* closing, and nothing in flight */
+	int fault_slot;         /* of the submission area, in the SIGBUS table; -1: not in it */
+	atomic_bool is_faulted; /* set by the SIGBUS handler */
 	uint32_t remove_cookie;
 	bool wants_reply;
 	size_t sq_bytes, cq_bytes;
