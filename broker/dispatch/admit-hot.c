@@ -126,7 +126,7 @@ static int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 			break;
 		return run_inline(dispatch, ring, sqe, plan, decision.reason, now_ticks);
 	case RBK_OP_CANCEL:
-		res = dispatch_cancel(ring, sqe->target);
+		res = dispatch_cancel(ring, NULL, sqe->target);
 		post_bare(dispatch, ring, sqe, res);
 		return res;
 	case RBK_OP_BARRIER:

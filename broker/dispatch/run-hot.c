@@ -55,7 +55,7 @@ static bool task_begin(struct dispatch *dispatch, struct task *task, int *ret_re
 		task_submit(dispatch, task);
 		return false;
 	case RBK_OP_CANCEL:
-		*ret_res = dispatch_cancel(task->ring, task->target);
+		*ret_res = dispatch_cancel(task->ring, task, task->target);
 		return true;
 	default:
 		return true;
@@ -234,14 +234,14 @@ void dispatch_resubmit(struct dispatch *dispatch)
 	}
 }
 
-int dispatch_cancel(struct dispatch_ring *ring, uint64_t user_data)
+int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_t user_data)
 {
 	uint8_t expected = EXEC_QUEUED;
 	struct task *task;
 
 	list_for_each (node, &ring->in_flight) {
 		task = container_of(node, struct task, link);
-		if (task->user_data != user_data || task->is_cancelled)
+		if (task == self || task->user_data != user_data || task->is_cancelled)
 			continue;
 
 		switch (task->phase) {

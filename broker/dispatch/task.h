@@ -152,10 +152,10 @@ unsigned int dispatch_reap(struct dispatch *dispatch);
 void dispatch_resubmit(struct dispatch *dispatch);
 
 /*
- * Cancels the oldest task of @ring with that user_data.
+ * Cancels the oldest task of @ring with that user_data, but for @self, who asks (NULL: no task).
  * Return: 0; -ENOENT; -EALREADY.
  */
-int dispatch_cancel(struct dispatch_ring *ring, uint64_t user_data);
+int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_t user_data);
 
 /* complete-hot.c */
 
