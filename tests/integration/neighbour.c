@@ -173,6 +173,8 @@ struct neighbour *neighbour_start(const struct broker *broker)
 	prepare_plan(n, weight_at, bias_at);
 	assert_int_equal(rbk_ring_new(n->rbk, 16, &n->ring, NULL), 0);
 	assert_int_equal(pthread_create(&n->thread, NULL, run, n), 0);
+	for (unsigned int i = 0; i < 10000 && n->n_results == 0 && !n->failure[0]; i++)
+		harness_sleep_ms(1);
 	return n;
 }
 
