@@ -221,6 +221,7 @@ static int count_right(struct classifier *c, const struct slot *slot)
 			if (nearest[k] < 0 || (uint64_t)nearest[k] >= c->train->n)
 				return fail(c, -EBADMSG, "image %zu: neighbour %u is number %lld",
 					    slot->first + i, k, (long long)nearest[k]);
+		c->result.fingerprint += neighbours_fingerprint(slot->first + i, nearest, K);
 		c->result.n_right += neighbours_vote(nearest, K, c->train->labels) == label;
 		c->result.n_right_nearest += c->train->labels[nearest[0]] == label;
 	}

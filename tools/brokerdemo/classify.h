@@ -28,6 +28,7 @@ struct classify_options {
 struct classify_result {
 	size_t n_right;         /* by CLASSIFY_NEIGHBOURS neighbours */
 	size_t n_right_nearest; /* by the nearest neighbour alone */
+	uint64_t fingerprint;   /* of all neighbours: see neighbours_fingerprint() */
 	unsigned int n_tasks;
 	unsigned int tasks[RBK_MAX_DEVICES][RBK_REASON_COUNT]; /* by device and reason */
 	uint64_t prepare_ns;       /* making the arena of constants and the plan */

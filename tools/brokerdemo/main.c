@@ -122,6 +122,7 @@ static void say_result(const struct options *options, const struct classify_resu
 {
 	say(options, "right", result->n_right);
 	say(options, "right-nearest", result->n_right_nearest);
+	say(options, "neighbours", result->fingerprint);
 	say(options, "tasks", result->n_tasks);
 	say(options, "prepare-ns", result->prepare_ns);
 	say(options, "run-ns", result->run_ns);
@@ -166,12 +167,14 @@ static int compute_reference(const struct options *options, const struct images 
 			     const struct images *test)
 {
 	size_t n_right = 0, n_right_nearest = 0;
+	uint64_t fingerprint = 0;
 
 	for (size_t i = 0; i < test->n; i++) {
 		int64_t nearest[CLASSIFY_NEIGHBOURS];
 
 		neighbours_find(train, test->pixels + i * IMAGE_PIXELS, CLASSIFY_NEIGHBOURS,
 				nearest);
+		fingerprint += neighbours_fingerprint(i, nearest, CLASSIFY_NEIGHBOURS);
 		n_right += neighbours_vote(nearest, CLASSIFY_NEIGHBOURS, train->labels) ==
 			   test->labels[i];
 		n_right_nearest += train->labels[nearest[0]] == test->labels[i];
@@ -180,6 +183,7 @@ static int compute_reference(const struct options *options, const struct images 
 	}
 	say(options, "right", n_right);
 	say(options, "right-nearest", n_right_nearest);
+	say(options, "neighbours", fingerprint);
 	return EXIT_SUCCESS;
 }
 

@@ -59,3 +59,15 @@ void neighbours_find(const struct images *train, const uint8_t *image, unsigned 
 		ret_nearest[at] = (int64_t)i;
 	}
 }
+
+uint64_t neighbours_fingerprint(size_t image, const int64_t *nearest, unsigned int n)
+{
+	uint64_t hash = 0xcbf29ce484222325u ^ image;
+
+	/* FNV-1a over words, and its high half folded in: against mistakes, not against intent. */
+	for (unsigned int i = 0; i < n; i++) {
+		hash = (hash ^ (uint64_t)nearest[i]) * 0x100000001b3u;
+		hash ^= hash >> 32;
+	}
+	return hash;
+}

@@ -23,3 +23,9 @@ unsigned int neighbours_vote(const int64_t *nearest, unsigned int n, const uint8
  */
 void neighbours_find(const struct images *train, const uint8_t *image, unsigned int n,
 		     int64_t *ret_nearest);
+
+/*
+ * A number for the neighbours of image @image, in their order. The sum over all images, in whatever
+ * order, tells whether two runs found the same ones.
+ */
+uint64_t neighbours_fingerprint(size_t image, const int64_t *nearest, unsigned int n);
