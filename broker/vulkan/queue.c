@@ -111,6 +111,8 @@ static void skip(struct vk_queue *queue, struct exec_task *task, int res)
 {
 	task->res = res;
 	task->start_ticks = clock_ticks();
+	task->copied_bytes = 0;
+	task->transferred_bytes = 0;
 	task->executor_private[0] = NULL;
 	task->executor_private[1] = NULL;
 	begun(queue, task);

@@ -275,6 +275,7 @@ static void test_cancel__race(void **state)
 			atomic_compare_exchange_strong(&job.task.state, &queued, EXEC_CANCELLED);
 		assert_ptr_equal(rig_reap(&rig), &job.task);
 		assert_int_equal(job.task.res, cancelled ? -ECANCELED : 0);
+		assert_int_equal(job.task.copied_bytes, 0);
 		if (cancelled)
 			assert_memory_equal(job_binding(&job, 1), job.want.bindings[1],
 					    job.want.bytes[1]);
