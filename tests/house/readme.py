@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""README.md and HACKING.md say what is there.
+
+    readme.py ROOT          checks both
+    readme.py --self-test   checks that a lie is caught
+
+The first program is the file that the build compiles; what is named as a file of the tree exists;
+brokerd's options are in its usage; the rooms drawn are the folders there are.
+"""
+import os
+import re
+import sys
+
+import tree
+
+FIRST = 'tools/first-program.c'
+TOPS = ('.ci', 'broker', 'doc', 'libclient', 'shaders', 'shm', 'tests', 'tools')
+
+
+def mentioned_paths(text):
+    """Files of this tree that the text names; code blocks of commands included."""
+    found = set(re.findall(r'\]\(([A-Za-z][^):#]*)\)', text))
+    for match in re.finditer(r'(?<![\w/.$-])((?:%s)/[\w./*-]*\w)' % '|'.join(map(re.escape, TOPS)),
+                             text):
+        found.add(match.group(1))
+    return sorted(found)
+
+
+def check(root):
+    problems = []
+    files = set(tree.files(root))
+    folders = {os.path.dirname(path) for path in files}
+    folders |= {os.path.dirname(folder) for folder in folders}
+    for name in ('README.md', 'HACKING.md'):
+        text = tree.read(root, name) if name in files else ''
+        for path in mentioned_paths(text):
+            # A program is named where its source is.
+            if '*' not in path and path.rstrip('/') not in folders and \
+                    path not in files and path + '.c' not in files:
+                problems.append(f'{name}: {path} does not exist')
+        text = re.sub(r'```c\n.*?```', '', text, flags=re.DOTALL)
+        usage = tree.read(root, 'broker/options.c') if 'broker/options.c' in files else ''
+        for option in sorted(set(re.findall(r'brokerd[^\n`]* (--[a-z-]+)', text))
+                             | set(re.findall(r'`(--[a-z-]+)[=`]', text))):
+            if f'  {option} ' not in usage and f' {option}\\n' not in usage and \
+                    f'{option},' not in usage:
+                problems.append(f'{name}: brokerd has no option {option}')
+
+    readme = tree.read(root, 'README.md') if 'README.md' in files else ''
+    blocks = re.findall(r'```c\n(.*?)```', readme, re.DOTALL)
+    if not blocks or FIRST not in files:
+        problems.append('README.md: no first program')
+    elif blocks[0] != tree.read(root, FIRST):
+        problems.append(f'README.md: the first program is not {FIRST}')
+
+    drawn = set(re.findall(r'^  ([a-z]+)/ ', readme, re.MULTILINE))
+    there = {path.split('/')[1] for path in files if re.match(r'broker/[a-z]+/', path)}
+    for room in sorted(drawn ^ there):
+        problems.append(f'README.md: broker/{room} is ' + (
+            'drawn but not there' if room in drawn else 'there but not drawn'))
+    return problems
+
+
+def main():
+    if sys.argv[1:] == ['--self-test']:
+        tree.self_test(check, CASES)
+    tree.report(check(sys.argv[1]), len(mentioned_paths(tree.read(sys.argv[1], 'README.md'))),
+                'files named in README.md')
+
+
+GOOD = {
+    'README.md': '`tools/demo` and `--gpu=none`\n```c\n/* brokerd --x */\n```\n  cpu/   kernels\n'
+                 'brokerd --help\n[x](LICENSE) https://a.b/tools/none\n',
+    'HACKING.md': 'meson test -C build --suite unit\n', FIRST: '/* brokerd --x */\n', 'tools/demo': '',
+    'LICENSE': '', 'broker/cpu/a.c': '',
+    'broker/options.c': '"  --gpu auto|none\\n"\n"  --help, --version\\n"\n',
+}
+README = GOOD['README.md']
+
+CASES = [
+    ('good', GOOD, None),
+    ('program', {**GOOD, FIRST: 'int b;\n'}, 'first program is not'),
+    ('no program', {**GOOD, 'README.md': README.replace('```c\n/* brokerd --x */\n```\n', '')},
+     'no first program'),
+    ('path', {**GOOD, 'README.md': README + '`tools/nothing`\n'}, 'tools/nothing does not exist'),
+    ('link', {**GOOD, 'README.md': README + '[x](NOTHING.md)\n'}, 'NOTHING.md does not exist'),
+    ('option', {**GOOD, 'README.md': README + '`--gpus=none`\n'}, 'no option --gpus'),
+    ('command', {**GOOD, 'HACKING.md': 'brokerd --gpu none --frob\n'}, 'no option --frob'),
+    ('room drawn', {**GOOD, 'README.md': README + '  attic/   things\n'}, 'drawn but not there'),
+    ('room not drawn', {**GOOD, 'broker/attic/a.c': ''}, 'there but not drawn'),
+]
+
+if __name__ == '__main__':
+    main()
