@@ -29,9 +29,20 @@
 
 typedef int(run_fn)(void *data);
 
+/* A product computed in this thread. */
 struct direct {
+	const struct bench_env *env;
+	int cpu; /* where to; below 0: anywhere */
 	run_fn *run;
 	void *data;
+};
+
+/* A product through the broker. */
+struct through {
+	const struct bench_env *env;
+	int cpu; /* of the waiting thread */
+	bool spins;
+	struct target_task task;
 };
 
 static int run_kernel(void *data)
@@ -56,6 +67,7 @@ static int direct_round(void *data, uint64_t budget_ns, struct samples *samples)
 	r = samples_reserve(samples, ROUND_SAMPLES);
 	if (r)
 		return r;
+	bench_pin(direct->env, direct->cpu);
 	/* What the other side did to the caches; then how long one takes. */
 	r = direct->run(direct->data);
 	if (r)
@@ -79,12 +91,17 @@ static int direct_round(void *data, uint64_t budget_ns, struct samples *samples)
 	return 0;
 }
 
-static int ours_round(void *data, uint64_t budget_ns, struct samples *samples)
+static int through_round(void *data, uint64_t budget_ns, struct samples *samples)
 {
+	struct through *through = data;
 	size_t first = samples->n;
 	int r;
 
-	r = target_waits(data, budget_ns, samples);
+	bench_pin(through->env, through->cpu);
+	if (through->spins)
+		r = target_round_trips(&through->task, budget_ns, samples);
+	else
+		r = target_waits(&through->task, budget_ns, samples);
 	for (size_t i = first; i < samples->n; i++)
 		samples->values[i] /= 1e3;
 	return r;
@@ -157,6 +174,7 @@ static int compare_kernel(struct bench_env *env, const struct target *target, ui
 			  unsigned int n_threads)
 {
 	static const unsigned int depths[] = {1, PLANS_MATMUL_OUTPUTS};
+	const int waiter_cpu = n_threads == 1 ? env->peer_cpu : -1;
 	struct plans_matmul matmul;
 	struct kernel_matmul *kernel = NULL;
 	struct direct direct;
@@ -169,18 +187,19 @@ static int compare_kernel(struct bench_env *env, const struct target *target, ui
 	r = kernel_matmul_new(n, n, n, matmul.a, matmul.b, matmul.c, n_threads, &kernel);
 	if (r)
 		bench_fail(env, r, "cannot prepare the kernel");
-	direct = (struct direct){run_kernel, kernel};
+	/* The one worker's processor; see target.h. */
+	direct = (struct direct){env, n_threads == 1 ? env->client_cpu : -1, run_kernel, kernel};
 
 	for (size_t i = 0; i < ARRAY_SIZE(depths) && !r; i++) {
-		struct target_task task = task_of(target, &matmul, depths[i]);
+		struct through ours = {env, waiter_cpu, false, task_of(target, &matmul, depths[i])};
 		const struct bench_row row = {params, "us", false, "kernel"};
 
 		snprintf(params, sizeof(params), "n=%u threads=%u in-flight=%u", n, n_threads,
 			 depths[i]);
-		r = run_and_check(env, &matmul, run_target, &task, &direct);
+		r = run_and_check(env, &matmul, run_target, &ours.task, &direct);
 		if (r)
 			break;
-		r = bench_compare(env, &row, (struct bench_side){ours_round, &task},
+		r = bench_compare(env, &row, (struct bench_side){through_round, &ours},
 				  (struct bench_side){direct_round, &direct});
 		if (r)
 			bench_fail(env, r, "measuring failed (%s)", params);
@@ -225,10 +244,13 @@ const struct bench bench_matmul_cpu = {
 
 #define N_LIBRARIES 2
 
+/* Up to here tasks run on the reactor, while the client spins; above, on a worker. */
+#define TINY_N 32u
+
 /* The smallest of a few rounds of the library: which one to stand beside. */
-static double trial_us(struct library_matmul *matmul)
+static double trial_us(const struct bench_env *env, struct library_matmul *matmul)
 {
-	struct direct direct = {run_library, matmul};
+	struct direct direct = {env, env->client_cpu, run_library, matmul};
 	struct samples samples = SAMPLES_INIT;
 	double us = HUGE_VAL;
 
@@ -242,13 +264,14 @@ static int compare_library(struct bench_env *env, const struct target *target,
 			   struct library *libraries[N_LIBRARIES], uint32_t m, uint32_t k,
 			   uint32_t n)
 {
+	const bool is_tiny = n <= TINY_N;
 	struct library_matmul *prepared[N_LIBRARIES] = {NULL, NULL}, *best = NULL;
 	struct kernel_matmul *kernel = NULL;
 	struct plans_matmul matmul;
 	struct bench_row row = {.unit = "us"};
 	double us, best_us = HUGE_VAL;
-	struct target_task task;
 	struct direct direct, ours;
+	struct through through;
 	char params[48], size[24];
 	int r;
 
@@ -259,7 +282,7 @@ static int compare_library(struct bench_env *env, const struct target *target,
 		if (!libraries[i] || library_matmul_new(libraries[i], m, k, n, matmul.a, matmul.b,
 							matmul.c, &prepared[i]))
 			continue;
-		us = trial_us(prepared[i]);
+		us = trial_us(env, prepared[i]);
 		if (us < best_us) {
 			best_us = us;
 			best = prepared[i];
@@ -270,7 +293,7 @@ static int compare_library(struct bench_env *env, const struct target *target,
 		r = bench_fail(env, -EIO, "no library computes %u x %u x %u", m, k, n);
 		goto out;
 	}
-	direct = (struct direct){run_library, best};
+	direct = (struct direct){env, env->client_cpu, run_library, best};
 	row.params = params;
 	if (m == k && k == n)
 		snprintf(size, sizeof(size), "n=%u", n);
@@ -283,7 +306,7 @@ static int compare_library(struct bench_env *env, const struct target *target,
 		bench_fail(env, r, "cannot prepare the kernel");
 		goto out;
 	}
-	ours = (struct direct){run_kernel, kernel};
+	ours = (struct direct){env, env->client_cpu, run_kernel, kernel};
 	r = run_and_check(env, &matmul, run_kernel, kernel, &direct);
 	if (!r)
 		r = bench_compare(env, &row, (struct bench_side){direct_round, &ours},
@@ -292,10 +315,11 @@ static int compare_library(struct bench_env *env, const struct target *target,
 		goto out;
 
 	snprintf(params, sizeof(params), "%s broker", size);
-	task = task_of(target, &matmul, 1);
-	r = run_and_check(env, &matmul, run_target, &task, &direct);
+	through = (struct through){env, is_tiny ? env->client_cpu : env->peer_cpu, is_tiny,
+				   task_of(target, &matmul, 1)};
+	r = run_and_check(env, &matmul, run_target, &through.task, &direct);
 	if (!r)
-		r = bench_compare(env, &row, (struct bench_side){ours_round, &task},
+		r = bench_compare(env, &row, (struct bench_side){through_round, &through},
 				  (struct bench_side){direct_round, &direct});
 out:
 	for (unsigned int i = 0; i < N_LIBRARIES; i++)
@@ -310,7 +334,7 @@ static int run_library_bench(struct bench_env *env)
 	static const uint32_t sizes[] = {8, 16, 32, 64, 128, 256, 512, 1024, 2048};
 	struct library *libraries[N_LIBRARIES] = {NULL, NULL};
 	const char *reasons[N_LIBRARIES] = {NULL, NULL};
-	struct target target;
+	struct target tiny, large = TARGET_INIT;
 	int r;
 
 	/* Before there is a session: OpenBLAS's trials are children of ours. */
@@ -323,15 +347,16 @@ static int run_library_bench(struct bench_env *env)
 			fprintf(stderr, "brokerbench: %s: beside one library only: %s\n",
 				env->bench, reasons[i]);
 
-	r = target_init(&target, env, TARGET_ONE_WORKER);
-	if (r)
-		goto out;
-	for (size_t i = 0; i < ARRAY_SIZE(sizes) && !r; i++)
-		r = compare_library(env, &target, libraries, sizes[i], sizes[i], sizes[i]);
+	r = target_init(&tiny, env, TARGET_INLINE);
 	if (!r)
-		r = compare_library(env, &target, libraries, 64, 768, 10000);
-	target_deinit(&target);
-out:
+		r = target_init(&large, env, TARGET_ONE_WORKER);
+	for (size_t i = 0; i < ARRAY_SIZE(sizes) && !r; i++)
+		r = compare_library(env, sizes[i] <= TINY_N ? &tiny : &large, libraries, sizes[i],
+				    sizes[i], sizes[i]);
+	if (!r)
+		r = compare_library(env, &large, libraries, 64, 768, 10000);
+	target_deinit(&large);
+	target_deinit(&tiny);
 	for (unsigned int i = 0; i < N_LIBRARIES; i++)
 		library_free(libraries[i]);
 	return r;

@@ -62,6 +62,11 @@ static int connect_to(struct target *target, struct bench_env *env, const char *
 	return 0;
 }
 
+static bool is_pinned(enum target_kind kind)
+{
+	return kind == TARGET_PINNED || kind == TARGET_INLINE || kind == TARGET_ONE_WORKER;
+}
+
 static int start_private(struct target *target, struct bench_env *env, enum target_kind kind,
 			 const char *gpu)
 {
@@ -71,11 +76,10 @@ static int start_private(struct target *target, struct bench_env *env, enum targ
 
 	arguments[n++] = gpu;
 	arguments[n++] = "--cache=none";
-	if (kind == TARGET_ONE_WORKER)
+	if (kind == TARGET_ONE_WORKER || kind == TARGET_INLINE)
 		arguments[n++] = "--workers=1";
 	arguments[n] = NULL;
-	r = broker_process_new(arguments, kind == TARGET_PINNED ? env->peer_cpu : -1,
-			       &target->process);
+	r = broker_process_new(arguments, is_pinned(kind) ? env->peer_cpu : -1, &target->process);
 	if (r == -ENOENT)
 		return bench_refused(env, r, "there is no brokerd beside this program or in PATH");
 	if (r)
@@ -88,9 +92,11 @@ int target_init(struct target *target, struct bench_env *env, enum target_kind k
 	int r;
 
 	*target = (struct target)TARGET_INIT;
-	if (kind == TARGET_PINNED && env->n_cpus < 2)
-		return bench_skip(env, NULL, "two spinning sides need two processors");
-	bench_pin(env, kind == TARGET_PINNED ? env->client_cpu : -1);
+	if (is_pinned(kind) && env->n_cpus < 2)
+		return bench_skip(env, NULL, "two sides need two processors");
+	bench_pin(env, !is_pinned(kind)            ? -1
+		       : kind == TARGET_ONE_WORKER ? env->peer_cpu
+						   : env->client_cpu);
 
 	if (env->socket)
 		r = connect_to(target, env, env->socket);

@@ -20,8 +20,13 @@ enum target_kind {
 	TARGET_PINNED,
 	/* Workers compute: nobody is pinned. */
 	TARGET_WORKERS,
-	/* Like that, and with one worker only. */
+	/*
+	 * One worker, which the broker pins to the first processor; the reactor and the measuring
+	 * thread are on the second one, and one of them sleeps while the other has something to do.
+	 */
 	TARGET_ONE_WORKER,
+	/* One worker, which sleeps: tiny tasks run on the reactor. Pinned like TARGET_PINNED. */
+	TARGET_INLINE,
 	/* Like TARGET_WORKERS, with a GPU: a real one, or else a software one. */
 	TARGET_GPU,
 };
