@@ -3,8 +3,8 @@
  * starpu: 1,000 tasks of next to nothing, beside StarPU running the same
  *
  * A task names 0, 1 or 3 buffers of 16 floats. Both sides make each task runnable as soon as it
- * is described and then wait for all of them; one worker of StarPU's stands on the processor that
- * the reactor has. A second row of ours publishes 64 entries at a time, which StarPU cannot.
+ * is described (ours publishes each entry by itself) and then wait for all of them; one worker of
+ * StarPU's stands on the processor that the reactor has.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +22,6 @@ struct ours {
 	struct rbk_ring *ring;
 	uint32_t plan_id;
 	unsigned int n_buffers;
-	unsigned int batch;
 	uint64_t refs[STARPU_TASKS_SETS][3]; /* those of the plan, in its order */
 };
 
@@ -43,8 +42,6 @@ static int run_tasks(const struct ours *ours)
 		else
 			rbk_prep_run(sqe, ours->plan_id, 1, ours->refs[i % STARPU_TASKS_SETS],
 				     ours->n_buffers);
-		if ((i + 1) % ours->batch && i + 1 < STARPU_TASKS_N)
-			continue;
 		r = rbk_submit(ours->ring);
 		if (r < 0)
 			return r;
@@ -91,10 +88,10 @@ static int compare(struct bench_env *env, const struct target *target, struct st
 	struct starpu_tasks_round baseline = {starpu, n_buffers};
 	struct bench_row row = {.unit = "ns", .baseline = "starpu-1.3"};
 	struct ours ours = {.ring = target->ring, .n_buffers = n_buffers};
-	static const unsigned int batches[] = {1, 64};
 	char params[32];
 	int r = 0;
 
+	snprintf(params, sizeof(params), "tasks=1000 buffers=%u", n_buffers);
 	row.params = params;
 	if (n_buffers > 0) {
 		r = plans_add_init(&add, env, target->rbk, 16, n_buffers == 1, STARPU_TASKS_SETS);
@@ -104,14 +101,10 @@ static int compare(struct bench_env *env, const struct target *target, struct st
 		for (unsigned int i = 0; i < STARPU_TASKS_SETS; i++)
 			plans_add_refs(&add, i, ours.refs[i]);
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(batches) && !r; i++) {
-		ours.batch = batches[i];
-		snprintf(params, sizeof(params), "buffers=%u batch=%u", n_buffers, batches[i]);
-		r = bench_compare(env, &row, (struct bench_side){ours_round, &ours},
-				  (struct bench_side){starpu_tasks_round, &baseline});
-		if (r)
-			bench_fail(env, r, "measuring failed (%s)", params);
-	}
+	r = bench_compare(env, &row, (struct bench_side){ours_round, &ours},
+			  (struct bench_side){starpu_tasks_round, &baseline});
+	if (r)
+		bench_fail(env, r, "measuring failed (%s)", params);
 	return r;
 }
 

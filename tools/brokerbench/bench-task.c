@@ -108,7 +108,6 @@ static int run(struct bench_env *env)
 		bench_fail(env, r, "measuring failed");
 	bare_ring_free(bare);
 	plans_add_deinit(&add);
-	add = (struct plans_add)PLANS_ADD_INIT;
 out:
 	target_deinit(&target);
 	return r;

@@ -254,7 +254,7 @@ static int wait_and_submit(const struct target_task *task, unsigned int *turn)
 
 static int waits_deep(const struct target_task *task, uint64_t budget, struct samples *samples)
 {
-	unsigned int i, n_ahead, turn = 0;
+	unsigned int i, n, n_ahead, turn;
 	uint64_t start, last, now;
 	int r = 0;
 
@@ -263,12 +263,14 @@ static int waits_deep(const struct target_task *task, uint64_t budget, struct sa
 	turn = n_ahead - 1;
 	for (i = 0; i < task->depth && !r; i++)
 		r = wait_and_submit(task, &turn);
+	/* A sample is as many completions as are in flight: they tend to arrive together. */
 	start = last = clock_ticks();
 	for (i = 0; !r && i < ROUND_SAMPLES && (i == 0 || last - start < budget); i++) {
-		r = wait_and_submit(task, &turn);
+		for (n = 0; n < task->depth && !r; n++)
+			r = wait_and_submit(task, &turn);
 		now = clock_ticks();
 		if (!r)
-			samples_add(samples, (double)clock_elapsed_ns(last, now));
+			samples_add(samples, (double)clock_elapsed_ns(last, now) / task->depth);
 		last = now;
 	}
 	for (; n_ahead > 0 && !r; n_ahead--)

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What brokerbench promises, whatever the figures are.
+
+    brokerbench.py BROKERBENCH
+
+Its command line, the fields of its report, and that no broker and no file is left behind, also
+when it is stopped or killed.
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', 'baseline_p99',
+          'ratio']
+BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
+           'matmul-cpu', 'matmul-library', 'matmul-vulkan', 'copied-bytes', 'starpu']
+
+# What no command line may take, however slow the machine.
+LIMIT = 120
+
+
+def run(program, *arguments, **kwargs):
+    return subprocess.run([program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, timeout=LIMIT, check=False, **kwargs)
+
+
+def expect(condition, what):
+    if not condition:
+        sys.exit(f'brokerbench.py: {what}')
+
+
+def brokers(folder):
+    """The processes whose socket is in the folder."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            with open(f'/proc/{pid}/comm', encoding='utf-8') as file:
+                name = file.read().strip()
+            with open(f'/proc/{pid}/environ', 'rb') as file:
+                environment = file.read()
+        except OSError:
+            continue
+        if name == 'brokerd' and folder.encode() in environment:
+            found.append(int(pid))
+    return found
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + 30
+    while not condition():
+        expect(time.monotonic() < deadline, what)
+        time.sleep(0.02)
+
+
+def test_command_line(program):
+    listed = run(program, '--list')
+    expect(listed.returncode == 0, '--list fails')
+    names = [line.split()[0] for line in listed.stdout.splitlines() if not line.startswith(' ')]
+    expect(names == BENCHES, f'--list names {names}')
+
+    wrong = [['--frobnicate'], ['-x'], ['no-such-bench'], ['nop-round-trip', 'no-such-bench'],
+             ['--seconds'], ['--seconds=x'], ['--seconds=0'], ['--seconds=-1'], ['--seconds=inf'],
+             ['--seconds=1e9'], ['--seconds='], ['--json=yes'], ['']]
+    for arguments in wrong:
+        result = run(program, *arguments)
+        expect(result.returncode == 2, f'{arguments}: exit status {result.returncode}, not 2')
+        expect(result.stdout == '', f'{arguments}: output')
+        expect(result.stderr.count('\n') == 1 and result.stderr.startswith('brokerbench: '),
+               f'{arguments}: not one line: {result.stderr!r}')
+
+    result = run(program, '--socket', '/nonexistent/socket', 'nop-round-trip')
+    expect(result.returncode == 1, 'no broker, and no failure')
+    expect(result.stderr.count('\n') == 1 and '/nonexistent/socket' in result.stderr,
+           f'no broker: {result.stderr!r}')
+    for option in ['--help', '--version']:
+        result = run(program, option)
+        expect(result.returncode == 0 and result.stdout and not result.stderr, option)
+
+
+def test_report(program, folder):
+    result = run(program, '--json', '--seconds=0.05', 'nop-round-trip', 'wake-latency')
+    expect(result.returncode == 0, f'failed: {result.stderr}')
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    if not rows:
+        expect('skipped' in result.stderr, 'neither a row nor a reason')
+    for row in rows:
+        expect(list(row) == FIELDS, f'fields {list(row)}')
+        expect(row['bench'] in ('nop-round-trip', 'wake-latency'), row['bench'])
+        expect(0 < row['p50'] <= row['p99'], f'{row}: percentiles')
+        expect(0 < row['baseline_p50'] <= row['baseline_p99'], f'{row}: percentiles')
+        expect(abs(row['ratio'] * row['baseline_p50'] / row['p50'] - 1) < 1e-4, f'{row}: ratio')
+    table = run(program, '--seconds=0.05', 'nop-round-trip')
+    expect(table.returncode == 0 and len(table.stdout.splitlines()) in (0, 2), table.stdout)
+    expect(not brokers(folder) and not os.listdir(folder), 'something is left behind')
+
+
+def test_stopped(program, folder, number):
+    """A signal in the middle of a measurement; SIGKILL cannot be handled, but the broker ends."""
+    with subprocess.Popen([program, '--seconds=60', 'nop-throughput'], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True) as process:
+        def has_broker_or_ended():
+            return brokers(folder) or process.poll() is not None
+        wait_for(has_broker_or_ended, 'no broker is started')
+        if process.poll() is not None:
+            expect('skipped' in process.stderr.read(), 'ended by itself')
+            return
+        time.sleep(0.3)
+        process.send_signal(number)
+        expect(process.wait(30) == -number, f'signal {number}: exit {process.returncode}')
+    wait_for(lambda: not brokers(folder), f'signal {number}: a broker is left behind')
+    if number != signal.SIGKILL:
+        expect(not os.listdir(folder), f'signal {number}: files are left behind')
+
+
+def main():
+    program = os.path.abspath(sys.argv[1])
+    with tempfile.TemporaryDirectory(prefix='bb-', dir='/tmp') as folder:
+        os.environ['TMPDIR'] = folder
+        os.environ.pop('RINGBROKER_SOCKET', None)
+        test_command_line(program)
+        test_report(program, folder)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+            test_stopped(program, folder, number)
+
+
+main()
