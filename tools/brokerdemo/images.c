@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 enum { IDX_BYTE = 8, IDX_MAX_DIMS = 3 };
@@ -50,6 +51,16 @@ static int read_header(gzFile file, unsigned int n_dims, size_t *ret_dims)
 	return 0;
 }
 
+/* How many bytes a file can hold at most: deflate makes one of 1032, if all goes well. */
+static size_t bytes_possible(const char *path)
+{
+	struct stat stat_;
+
+	if (stat(path, &stat_) < 0 || stat_.st_size <= 0)
+		return 0;
+	return (size_t)stat_.st_size > SIZE_MAX / 1032 ? SIZE_MAX : (size_t)stat_.st_size * 1032;
+}
+
 /* Reads up to @max items of @item_bytes. Return: 0, the items and how many; as images_read(). */
 static int read_file(const char *path, unsigned int n_dims, size_t item_bytes, size_t max,
 		     uint8_t **ret, size_t *ret_n)
@@ -67,7 +78,8 @@ static int read_file(const char *path, unsigned int n_dims, size_t item_bytes, s
 	for (unsigned int i = 1; i < n_dims; i++)
 		bytes *= dims[i];
 	n = dims[0] < max ? dims[0] : max;
-	if (r == 0 && (bytes != item_bytes || n == 0 || n > SIZE_MAX / bytes))
+	/* Memory is only taken for what can be there. */
+	if (r == 0 && (bytes != item_bytes || n == 0 || n > bytes_possible(path) / bytes))
 		r = -EBADMSG;
 	if (r == 0) {
 		items = malloc(n * bytes);
