@@ -1,0 +1,911 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Entries and indices from a hostile client, against a live broker
+ *
+ * Millions of entries, most of them valid ones with one field changed, each of which must complete
+ * exactly once with the result that abi.h documents: predict() is a second reading of that page and
+ * shares no code with the broker. A neighbour computes all the while and must not notice.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "integration/raw.h"
+#include "shm/ring.h"
+#include "support/describe.h"
+
+enum {
+	SHRINK_GROW = F_SEAL_SHRINK | F_SEAL_GROW,
+	IMMUTABLE = SHRINK_GROW | F_SEAL_WRITE,
+	N_ENTRIES = 4096,
+	ARENA_BYTES = 1 << 20,
+	SMALL_BYTES = 8192,
+	MAX_COUNT = 64,
+	ROW_BYTES = 64, /* of every tensor */
+	N_TABLES = 64,
+	TABLE_BYTES = 512,
+	TABLES_BYTES = N_TABLES * TABLE_BYTES,
+	TABLES_ID = 5, /* an arena that no task writes; 4 does not exist */
+	NO_ID = 4,
+	N_IDS = 6,
+	N_PLANS = 4,
+	BATCH = 1024,
+};
+
+static struct broker broker;
+static struct neighbour *neighbour;
+static struct rbk *observer;
+
+static int begin(void **state)
+{
+	broker_start(&broker, NULL);
+	neighbour = neighbour_start(&broker);
+	observer = broker_connect(&broker, "observer");
+	return 0;
+}
+
+static int end(void **state)
+{
+	struct rbk_stats stats;
+
+	broker_wait_sessions(observer, 2);
+	assert_int_equal(rbk_stats(observer, &stats), 0);
+	assert_int_equal(stats.rings, 1);
+	assert_int_equal(stats.arenas, 2);
+	assert_int_equal(stats.plans, 1);
+	neighbour = neighbour_stop(neighbour);
+	observer = rbk_disconnect(observer);
+	broker_stop(&broker);
+	return 0;
+}
+
+/* ---- The client and what it owns ---- */
+
+/* A plan as the oracle knows it. */
+struct known_plan {
+	uint32_t id;
+	uint32_t max_count;
+	uint32_t n_refs;
+	uint64_t fixed_bytes, row_bytes; /* of each of its tensors */
+	uint64_t written;                /* bit i: reference i is */
+};
+
+/* An arena as the oracle knows it. Those with the same memory overlap. */
+struct known_arena {
+	bool exists, immutable;
+	uint64_t bytes;
+	int memory;
+};
+
+struct hostile {
+	int fd, memfd, tables_fd;
+	uint8_t *base;
+	uint8_t *tables;
+	struct raw_ring ring;
+	struct known_plan plans[N_PLANS];
+	struct known_arena arenas[N_IDS];
+	uint64_t seed;
+	/* The oracle's idea of the open chain. */
+	bool chain_open, chain_broken;
+	/* By sequence number modulo BATCH * 2. */
+	int32_t wanted[N_ENTRIES * 2];
+	uint8_t is_due[N_ENTRIES * 2];
+	struct rbk_sqe sent[N_ENTRIES * 2];
+};
+
+static uint32_t finish_plan(struct hostile *h, struct describe *d)
+{
+	size_t desc_bytes;
+	void *desc = describe_finish(d, &desc_bytes);
+	uint32_t id = 0;
+
+	assert_int_equal(raw_plan_add(h->fd, desc, desc_bytes, &id), 0);
+	free(desc);
+	return id;
+}
+
+static void make_plans(struct hostile *h)
+{
+	struct describe *d = describe_new("fixed", 1);
+
+	describe_input(d, "x", DESCRIBE_DIMS(16));
+	describe_input(d, "y", DESCRIBE_DIMS(16));
+	describe_output(d, "z", DESCRIBE_DIMS(16));
+	describe_node(d, "Add", "add", "x,y", "z");
+	h->plans[0] = (struct known_plan){finish_plan(h, d), 1, 3, ROW_BYTES, 0, 4};
+
+	d = describe_new("rows", MAX_COUNT);
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 16));
+	describe_input(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 16));
+	describe_output(d, "z", DESCRIBE_DIMS(DESCRIBE_COUNT, 16));
+	describe_node(d, "Mul", "mul", "x,y", "z");
+	h->plans[1] = (struct known_plan){finish_plan(h, d), MAX_COUNT, 3, 0, ROW_BYTES, 4};
+
+	d = describe_new("many", MAX_COUNT);
+	for (unsigned int i = 0; i < 4; i++) {
+		char name[2] = {(char)('a' + i)};
+
+		describe_input(d, name, DESCRIBE_DIMS(DESCRIBE_COUNT, 16));
+	}
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 16));
+	describe_output(d, "z", DESCRIBE_DIMS(DESCRIBE_COUNT, 16));
+	describe_node(d, "Add", "left", "a,b", "y");
+	describe_node(d, "Add", "right", "c,d", "z");
+	h->plans[2] = (struct known_plan){finish_plan(h, d), MAX_COUNT, 6, 0, ROW_BYTES, 48};
+
+	d = describe_new("state", MAX_COUNT);
+	describe_state(d, "s", DESCRIBE_DIMS(DESCRIBE_COUNT, 16));
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 16));
+	describe_node(d, "Mul", "update", "s,x", "s");
+	h->plans[3] = (struct known_plan){finish_plan(h, d), MAX_COUNT, 2, 0, ROW_BYTES, 1};
+}
+
+static uint32_t pick(struct hostile *h, uint32_t n)
+{
+	return (uint32_t)(harness_random(&h->seed) >> 33) % n;
+}
+
+/* References that a plan of @n accepts: no two in the same slot of 4 KiB. */
+static void good_refs(struct hostile *h, uint64_t *refs, uint32_t n)
+{
+	uint32_t at = pick(h, 128);
+
+	for (uint32_t i = 0; i < n; i++)
+		refs[i] = RBK_REF(0, ((at + i) % 128) * 4096);
+}
+
+/* Any reference but one to the tables, which must stay what they are. */
+static uint64_t not_tables(uint64_t ref)
+{
+	return RBK_REF_ARENA(ref) == TABLES_ID ? RBK_REF(NO_ID, RBK_REF_OFFSET(ref)) : ref;
+}
+
+/* A reference that may be anything. */
+static uint64_t any_ref(struct hostile *h)
+{
+	uint64_t offset = (uint64_t)pick(h, ARENA_BYTES / 64) * 64;
+
+	switch (pick(h, 8)) {
+	case 0:
+		offset += 1 + pick(h, 63);
+		break;
+	case 1:
+		offset = ARENA_BYTES - 64 + (uint64_t)pick(h, 3) * 64;
+		break;
+	case 2:
+		offset = ((1ull << 48) - 1) & harness_random(&h->seed);
+		break;
+	case 3:
+		offset = (1ull << 48) - 64;
+		break;
+	case 4:
+		return not_tables(harness_random(&h->seed));
+	default:
+		break;
+	}
+	return RBK_REF(pick(h, 6) < 5 ? pick(h, 5) : 65535 - pick(h, 3), offset);
+}
+
+static void hostile_begin(struct hostile *h, uint64_t seed)
+{
+	int constant = raw_memfd(ARENA_BYTES, false, IMMUTABLE);
+	int small = raw_memfd(SMALL_BYTES, false, SHRINK_GROW);
+	uint32_t id;
+
+	memset(h, 0, sizeof(*h));
+	h->seed = seed;
+	h->fd = raw_connect(&broker);
+	raw_hello(h->fd);
+	h->memfd = raw_memfd(ARENA_BYTES, false, SHRINK_GROW);
+	h->base = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, h->memfd, 0);
+	assert_ptr_not_equal(h->base, MAP_FAILED);
+	assert_int_equal(raw_arena_add(h->fd, h->memfd, ARENA_BYTES, NULL, NULL), 0);
+	assert_int_equal(raw_arena_add(h->fd, constant, ARENA_BYTES, NULL, NULL), 0);
+	assert_int_equal(raw_arena_add(h->fd, h->memfd, ARENA_BYTES, NULL, NULL), 0);
+	assert_int_equal(raw_arena_add(h->fd, small, SMALL_BYTES, NULL, NULL), 0);
+	close(constant);
+	close(small);
+	/* The id between them is given back. */
+	h->tables_fd = raw_memfd(TABLES_BYTES, false, SHRINK_GROW);
+	h->tables = mmap(NULL, TABLES_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, h->tables_fd, 0);
+	assert_ptr_not_equal(h->tables, MAP_FAILED);
+	assert_int_equal(raw_arena_add(h->fd, h->tables_fd, TABLES_BYTES, &id, NULL), 0);
+	assert_int_equal(id, NO_ID);
+	assert_int_equal(raw_arena_add(h->fd, h->tables_fd, TABLES_BYTES, &id, NULL), 0);
+	assert_int_equal(id, TABLES_ID);
+	assert_int_equal(raw_remove(h->fd, RBK_WIRE_ARENA_REMOVE, NO_ID), 0);
+	h->arenas[0] = (struct known_arena){true, false, ARENA_BYTES, 0};
+	h->arenas[1] = (struct known_arena){true, true, ARENA_BYTES, 1};
+	h->arenas[2] = (struct known_arena){true, false, ARENA_BYTES, 0};
+	h->arenas[3] = (struct known_arena){true, false, SMALL_BYTES, 2};
+	h->arenas[TABLES_ID] = (struct known_arena){true, false, TABLES_BYTES, 3};
+	make_plans(h);
+	raw_ring_add(h->fd, N_ENTRIES, &h->ring);
+	/* Tables: good ones first, then some with one bad reference. */
+	for (uint32_t i = 0; i < N_TABLES; i++) {
+		uint64_t *table = (uint64_t *)(h->tables + i * TABLE_BYTES);
+
+		good_refs(h, table, 6);
+		if (i >= N_TABLES / 2)
+			table[pick(h, 6)] = any_ref(h);
+	}
+}
+
+static void hostile_end(struct hostile *h)
+{
+	raw_ring_close(&h->ring);
+	munmap(h->base, ARENA_BYTES);
+	munmap(h->tables, TABLES_BYTES);
+	close(h->memfd);
+	close(h->tables_fd);
+	close(h->fd);
+}
+
+/* ---- Making entries ---- */
+
+static void make_good(struct hostile *h, struct rbk_sqe *sqe)
+{
+	const struct known_plan *plan;
+	uint32_t kind = pick(h, 16);
+
+	memset(sqe, 0, sizeof(*sqe));
+	sqe->strategy = (uint8_t)(pick(h, 4) ? RBK_STRATEGY_AUTO : RBK_STRATEGY_ONLY_CPU);
+	sqe->priority = (uint8_t)pick(h, RBK_PRIORITY_COUNT);
+	if (pick(h, 8) == 0)
+		sqe->flags = RBK_SQE_LINK;
+	switch (kind) {
+	case 0:
+	case 1:
+		sqe->opcode = RBK_OP_NOP;
+		return;
+	case 2:
+		sqe->opcode = RBK_OP_CANCEL;
+		sqe->target = harness_random(&h->seed) | 1ull << 63;
+		return;
+	case 3:
+		sqe->opcode = RBK_OP_BARRIER;
+		sqe->flags = 0;
+		return;
+	case 4:
+		sqe->opcode = (uint8_t)(RBK_OP_PREFETCH + pick(h, 2));
+		sqe->plan_id = h->plans[pick(h, N_PLANS)].id;
+		return;
+	default:
+		break;
+	}
+
+	plan = &h->plans[pick(h, N_PLANS)];
+	sqe->opcode = RBK_OP_RUN;
+	sqe->plan_id = plan->id;
+	sqe->count = 1 + pick(h, plan->max_count);
+	sqe->deadline_us = pick(h, 4) ? 0 : pick(h, 1000000);
+	if (plan->n_refs <= RBK_SQE_REFS && pick(h, 4)) {
+		good_refs(h, sqe->refs, plan->n_refs);
+		return;
+	}
+	sqe->flags |= RBK_SQE_ARG_TABLE;
+	sqe->table = RBK_REF(TABLES_ID, (uint64_t)pick(h, N_TABLES) * TABLE_BYTES);
+	sqe->n_refs = plan->n_refs;
+}
+
+static uint32_t odd_number(struct hostile *h)
+{
+	static const uint32_t odd[] = {0,  1,   2,   3,     5,     63,        64,       65,
+				       66, 255, 256, 65535, 65536, INT32_MAX, 1u << 31, UINT32_MAX};
+
+	return pick(h, 2) ? odd[pick(h, sizeof(odd) / sizeof(*odd))]
+			  : (uint32_t)harness_random(&h->seed);
+}
+
+/* Changes one field. */
+static void mutate(struct hostile *h, struct rbk_sqe *sqe)
+{
+	switch (pick(h, 12)) {
+	case 0:
+		sqe->opcode = (uint8_t)(pick(h, 2) ? pick(h, 8) : odd_number(h));
+		break;
+	case 1:
+		sqe->flags = (uint8_t)(pick(h, 2) ? pick(h, 8) : odd_number(h));
+		break;
+	case 2:
+		sqe->strategy = (uint8_t)(pick(h, 2) ? pick(h, 8) : odd_number(h));
+		break;
+	case 3:
+		sqe->priority = (uint8_t)odd_number(h);
+		break;
+	case 4:
+		sqe->plan_id = pick(h, 2) ? sqe->plan_id ^ 1u << pick(h, 32) : odd_number(h);
+		break;
+	case 5:
+		sqe->count = odd_number(h);
+		break;
+	case 6:
+		sqe->deadline_us = odd_number(h);
+		break;
+	case 7:
+		sqe->n_refs = odd_number(h);
+		break;
+	case 8:
+		sqe->state_rows = odd_number(h);
+		break;
+	default:
+		sqe->refs[pick(h, RBK_SQE_REFS)] =
+			pick(h, 8) ? any_ref(h)
+				   : not_tables((uint64_t)odd_number(h) << pick(h, 33));
+		break;
+	}
+	/* The result of a CANCEL must be known: its target is nobody. */
+	if (sqe->opcode == RBK_OP_CANCEL)
+		sqe->target |= 1ull << 63;
+}
+
+/* ---- The oracle ---- */
+
+static int predict_ref(const struct hostile *h, uint64_t ref, uint64_t bytes, bool written)
+{
+	uint32_t id = (uint32_t)(ref >> 48);
+	uint64_t offset = ref & 0xffffffffffffull;
+
+	if (id >= N_IDS || !h->arenas[id].exists)
+		return -EBADF;
+	if (offset & 63)
+		return -EINVAL;
+	if (offset + bytes > h->arenas[id].bytes)
+		return -EFAULT;
+	return written && h->arenas[id].immutable ? -EACCES : 0;
+}
+
+static int predict_run(const struct hostile *h, const struct rbk_sqe *sqe)
+{
+	const struct known_plan *plan = NULL;
+	const uint64_t *refs = sqe->refs;
+	uint64_t bytes;
+	int res;
+
+	for (unsigned int i = 0; i < N_PLANS; i++)
+		if (h->plans[i].id == sqe->plan_id)
+			plan = &h->plans[i];
+	if (!plan)
+		return -ENOENT;
+	if (sqe->count < 1 || sqe->count > plan->max_count)
+		return -ERANGE;
+
+	if (sqe->flags & RBK_SQE_ARG_TABLE) {
+		if (sqe->n_refs != plan->n_refs || sqe->state_rows)
+			return -EINVAL;
+		for (unsigned int i = 0; i < 3; i++)
+			if (sqe->table_reserved[i])
+				return -EINVAL;
+		res = predict_ref(h, sqe->table, plan->n_refs * 8ull, false);
+		if (res)
+			return res;
+		/* What lies elsewhere may be changing. */
+		assert_int_equal(sqe->table >> 48, TABLES_ID);
+		refs = (const uint64_t *)(h->tables + (sqe->table & 0xffffffffffffull));
+	} else {
+		if (plan->n_refs > RBK_SQE_REFS)
+			return -EINVAL;
+		for (unsigned int i = plan->n_refs; i < RBK_SQE_REFS; i++)
+			if (refs[i])
+				return -EINVAL;
+	}
+
+	bytes = plan->fixed_bytes + plan->row_bytes * sqe->count;
+	for (unsigned int i = 0; i < plan->n_refs; i++) {
+		res = predict_ref(h, refs[i], bytes, plan->written >> i & 1);
+		if (res)
+			return res;
+	}
+	for (unsigned int i = 0; i < plan->n_refs; i++) {
+		for (unsigned int k = 0; k < plan->n_refs; k++) {
+			uint64_t a = refs[i] & 0xffffffffffffull, b = refs[k] & 0xffffffffffffull;
+
+			if (i != k && plan->written >> i & 1 && a < b + bytes && b < a + bytes &&
+			    h->arenas[refs[i] >> 48].memory == h->arenas[refs[k] >> 48].memory)
+				return -EINVAL;
+		}
+	}
+	/* There is no GPU. */
+	return sqe->strategy == RBK_STRATEGY_ONLY_GPU ? -ENODEV : 0;
+}
+
+static bool rest_is_zero(const struct rbk_sqe *sqe, unsigned int first_ref)
+{
+	for (unsigned int i = first_ref; i < RBK_SQE_REFS; i++)
+		if (sqe->refs[i])
+			return false;
+	return sqe->plan_id == 0 && sqe->count == 0;
+}
+
+static int predict_alone(const struct hostile *h, const struct rbk_sqe *sqe)
+{
+	bool named = sqe->strategy & 0x80;
+
+	if (sqe->flags > 7 || sqe->priority > 3 || (named && (sqe->strategy & 0x7f) > 15) ||
+	    (!named && sqe->strategy > 4))
+		return -EINVAL;
+	if (sqe->opcode != RBK_OP_RUN && sqe->flags & 6)
+		return -EINVAL;
+	switch (sqe->opcode) {
+	case RBK_OP_NOP:
+		return rest_is_zero(sqe, 0) ? 0 : -EINVAL;
+	case RBK_OP_RUN:
+		return predict_run(h, sqe);
+	case RBK_OP_CANCEL:
+		return rest_is_zero(sqe, 1) ? -ENOENT : -EINVAL;
+	case RBK_OP_BARRIER:
+		return rest_is_zero(sqe, 0) && !(sqe->flags & RBK_SQE_LINK) ? 0 : -EINVAL;
+	case RBK_OP_PREFETCH:
+	case RBK_OP_EVICT:
+		for (unsigned int i = 0; i < N_PLANS; i++)
+			if (h->plans[i].id == sqe->plan_id)
+				return -EOPNOTSUPP;
+		return -ENOENT;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* With its chain: the oracle follows the entries in order. */
+static int predict(struct hostile *h, const struct rbk_sqe *sqe)
+{
+	int res = predict_alone(h, sqe);
+	/* What only shows when it starts does not show if it never does. */
+	bool is_refused = res && res != -ENOENT && res != -ENODEV;
+
+	is_refused |= res == -ENOENT && sqe->opcode != RBK_OP_CANCEL;
+	if (h->chain_open && sqe->opcode == RBK_OP_BARRIER) {
+		res = -EINVAL;
+		is_refused = true;
+	}
+	if (h->chain_open && h->chain_broken && !is_refused)
+		res = -ECANCELED;
+	h->chain_broken = res < 0;
+	h->chain_open = sqe->flags & RBK_SQE_LINK;
+	return res;
+}
+
+/* ---- The millions ---- */
+
+static void fail_entry(const struct hostile *h, uint32_t slot, int res)
+{
+	const struct rbk_sqe *sqe = &h->sent[slot];
+
+	for (unsigned int i = 0; i < RBK_SQE_REFS; i++)
+		print_message("reference %u: arena %u, offset 0x%llx\n", i,
+			      RBK_REF_ARENA(sqe->refs[i]),
+			      (unsigned long long)RBK_REF_OFFSET(sqe->refs[i]));
+	fail_msg("opcode %u flags 0x%x strategy 0x%x priority %u plan 0x%x count %u: result %d, "
+		 "expected %d",
+		 sqe->opcode, sqe->flags, sqe->strategy, sqe->priority, sqe->plan_id, sqe->count,
+		 res, h->wanted[slot]);
+}
+
+/* Takes what has completed. Return: how many. */
+static unsigned int collect(struct hostile *h, uint64_t n_sent)
+{
+	uint32_t tail = rbk_ring_observe(&h->ring.cq->cq_tail), n = tail - h->ring.head;
+	struct rbk_cqe cqe;
+	uint32_t slot;
+
+	assert_true(n <= N_ENTRIES);
+	for (uint32_t i = 0; i < n; i++) {
+		cqe = h->ring.cq->cqes[h->ring.head++ & (N_ENTRIES - 1)];
+		slot = cqe.user_data % (N_ENTRIES * 2);
+		if (cqe.user_data >= n_sent || cqe.user_data + N_ENTRIES * 2 < n_sent ||
+		    !h->is_due[slot])
+			fail_msg("a completion of entry %llu, which is not due",
+				 (unsigned long long)cqe.user_data);
+		h->is_due[slot] = 0;
+		if (cqe.res != h->wanted[slot])
+			fail_entry(h, slot, cqe.res);
+		if (cqe.res && cqe.device != RBK_DEVICE_NONE)
+			fail_msg("a refused entry ran on device %u", cqe.device);
+	}
+	rbk_ring_publish(&h->ring.sq->cq_head, h->ring.head);
+	return n;
+}
+
+static void test_entries__millions(void **state)
+{
+	uint64_t n_total = harness_scaled(10000000), n_sent = 0, n_done = 0, n_mutated = 0;
+	uint64_t n_refused = 0, progress_ns, results_before = neighbour_results(neighbour);
+	static struct hostile hostile;
+	struct hostile *h = &hostile;
+	struct rbk_sqe sqe;
+	unsigned int n;
+
+	hostile_begin(h, 0x9e3779b97f4a7c15u);
+	progress_ns = harness_now_ns();
+	while (n_done < n_total) {
+		while (n_sent < n_total && n_sent - n_done < BATCH) {
+			make_good(h, &sqe);
+			if (pick(h, 4)) {
+				mutate(h, &sqe);
+				n_mutated++;
+			}
+			/* A table elsewhere, which may be changing, cannot be predicted. */
+			if (sqe.flags & RBK_SQE_ARG_TABLE &&
+			    RBK_REF_ARENA(sqe.table) != TABLES_ID &&
+			    RBK_REF_ARENA(sqe.table) < N_IDS)
+				sqe.table = RBK_REF(pick(h, 2) ? TABLES_ID : NO_ID, 0);
+			sqe.user_data = n_sent;
+			h->wanted[n_sent % (N_ENTRIES * 2)] = predict(h, &sqe);
+			n_refused += h->wanted[n_sent % (N_ENTRIES * 2)] != 0;
+			h->is_due[n_sent % (N_ENTRIES * 2)] = 1;
+			h->sent[n_sent % (N_ENTRIES * 2)] = sqe;
+			*raw_ring_next(&h->ring) = sqe;
+			n_sent++;
+			if (n_sent % 64 == 0)
+				raw_ring_publish(&h->ring);
+		}
+		raw_ring_publish(&h->ring);
+		n = collect(h, n_sent);
+		n_done += n;
+		if (n)
+			progress_ns = harness_now_ns();
+		else if (harness_now_ns() - progress_ns > 20000000000)
+			fail_msg("no completion for 20 s after %llu of %llu",
+				 (unsigned long long)n_done, (unsigned long long)n_sent);
+	}
+	for (unsigned int i = 0; i < N_ENTRIES * 2; i++)
+		assert_int_equal(h->is_due[i], 0);
+	/* The mixture is one of good and bad. */
+	assert_true(n_mutated > n_total / 2);
+	assert_true(n_refused > n_total / 4 && n_refused < n_total * 3 / 4);
+	assert_true(neighbour_results(neighbour) > results_before);
+	print_message("%llu entries, %llu mutated, %llu refused; the neighbour got %llu results, "
+		      "one round took %.1f ms at most\n",
+		      (unsigned long long)n_total, (unsigned long long)n_mutated,
+		      (unsigned long long)n_refused,
+		      (unsigned long long)(neighbour_results(neighbour) - results_before),
+		      (double)neighbour_take_longest_ns(neighbour) / 1e6);
+	hostile_end(h);
+}
+
+/* ---- Memory that changes while it is read ---- */
+
+struct scribbler {
+	struct hostile *h;
+	atomic_bool stop;
+};
+
+static void *scribble_entries(void *data)
+{
+	struct scribbler *s = data;
+	uint64_t seed = 4711, *words = (uint64_t *)s->h->ring.sq->sqes;
+
+	while (!s->stop) {
+		uint64_t random = harness_random(&seed);
+
+		__atomic_store_n(&words[random % (64 * 8)],
+				 random & 1 ? harness_random(&seed) : random >> 40,
+				 __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void *scribble_tables(void *data)
+{
+	struct scribbler *s = data;
+	uint64_t seed = 4712, *words = (uint64_t *)s->h->tables;
+
+	while (!s->stop) {
+		uint64_t random = harness_random(&seed), slot = random >> 8 & 0x7f;
+
+		__atomic_store_n(&words[random % 6],
+				 random & 1ull << 60 ? random : RBK_REF(0, slot * 4096),
+				 __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/* Each entry completes once, whatever it was when it was copied. */
+static void race(void *(*scribble)(void *), uint64_t n_rounds)
+{
+	static struct hostile hostile;
+	struct hostile *h = &hostile;
+	struct scribbler scribbler = {.h = h};
+	struct rbk_cqe cqe;
+	pthread_t thread;
+
+	hostile_begin(h, 31);
+	assert_int_equal(pthread_create(&thread, NULL, scribble, &scribbler), 0);
+	for (uint64_t round = 0; round < n_rounds; round++) {
+		for (unsigned int i = 0; i < 32; i++) {
+			struct rbk_sqe *sqe = raw_ring_next(&h->ring), good;
+
+			make_good(h, &good);
+			good.flags &= (uint8_t)~RBK_SQE_LINK;
+			if (good.flags & RBK_SQE_ARG_TABLE)
+				good.table = RBK_REF(TABLES_ID, 0);
+			*sqe = good;
+		}
+		raw_ring_publish(&h->ring);
+		for (unsigned int i = 0; i < 32; i++) {
+			if (!raw_ring_take(&h->ring, &cqe))
+				fail_msg("completion %u of round %llu is missing", i,
+					 (unsigned long long)round);
+			assert_true(cqe.res <= 0 && cqe.res > -4096);
+		}
+		assert_int_equal(rbk_ring_observe(&h->ring.cq->cq_tail), h->ring.head);
+	}
+	scribbler.stop = true;
+	pthread_join(thread, NULL);
+	hostile_end(h);
+}
+
+static void test_entries__changing_while_read(void **state)
+{
+	race(scribble_entries, harness_scaled(20000));
+}
+
+static void test_tables__changing_while_read(void **state)
+{
+	race(scribble_tables, harness_scaled(20000));
+}
+
+/* ---- Indices ---- */
+
+static void nudge(struct raw_ring *ring)
+{
+	send(ring->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* A session with a ring on which @n NOPs have completed. */
+static int begin_nops(struct raw_ring *ring, unsigned int n)
+{
+	int fd = raw_connect(&broker);
+	struct rbk_cqe cqe;
+
+	raw_hello(fd);
+	raw_ring_add(fd, 64, ring);
+	for (unsigned int i = 0; i < n; i++) {
+		memset(raw_ring_next(ring), 0, sizeof(struct rbk_sqe));
+		raw_ring_publish(ring);
+		assert_true(raw_ring_take(ring, &cqe));
+	}
+	return fd;
+}
+
+static void test_indices__impossible_tail(void **state)
+{
+	static const int32_t tails[] = {65, 1000, INT32_MAX, INT32_MIN, -1, -64};
+	struct raw_ring ring;
+	int fd;
+
+	for (unsigned int i = 0; i < sizeof(tails) / sizeof(*tails); i++) {
+		fd = begin_nops(&ring, 100);
+		rbk_ring_publish(&ring.sq->sq_tail, ring.tail + (uint32_t)tails[i]);
+		nudge(&ring);
+		raw_expect_closed(fd);
+		assert_int_not_equal(ring.cq->closed, 0);
+		raw_ring_close(&ring);
+		close(fd);
+	}
+	assert_true(broker_log_has(&broker, "its ring indices make no sense"));
+}
+
+static void test_indices__impossible_head(void **state)
+{
+	static const int32_t heads[] = {1, 64, 65, 1000, INT32_MAX};
+	struct raw_ring ring;
+	int fd;
+
+	for (unsigned int i = 0; i < sizeof(heads) / sizeof(*heads); i++) {
+		fd = begin_nops(&ring, 100);
+		rbk_ring_publish(&ring.sq->cq_head, ring.head + (uint32_t)heads[i]);
+		/* Enough entries for it to look; a ring that seems full sleeps instead. */
+		for (unsigned int k = 0; k < 64; k++)
+			memset(raw_ring_next(&ring), 0, sizeof(struct rbk_sqe));
+		raw_ring_publish(&ring);
+		nudge(&ring);
+		harness_sleep_ms(20);
+		assert_true(ring.cq->closed || ring.cq->cq_tail - 100 <= 64);
+		raw_ring_close(&ring);
+		close(fd);
+	}
+}
+
+/* Completions taken back: the client's own affair, and the ring goes on. */
+static void test_indices__head_moving_back(void **state)
+{
+	struct raw_ring ring;
+	struct rbk_cqe cqe;
+	int fd = begin_nops(&ring, 100);
+
+	rbk_ring_publish(&ring.sq->cq_head, ring.head - 60);
+	for (unsigned int i = 0; i < 64; i++)
+		memset(raw_ring_next(&ring), 0, sizeof(struct rbk_sqe));
+	raw_ring_publish(&ring);
+	harness_sleep_ms(20);
+	assert_false(ring.cq->closed);
+	rbk_ring_publish(&ring.sq->cq_head, ring.head);
+	nudge(&ring);
+	for (unsigned int i = 0; i < 64; i++)
+		assert_true(raw_ring_take(&ring, &cqe));
+	raw_ring_close(&ring);
+	close(fd);
+}
+
+struct spinner {
+	struct raw_ring *ring;
+	atomic_bool stop;
+};
+
+static void *scribble_indices(void *data)
+{
+	struct spinner *s = data;
+	uint64_t seed = 99;
+
+	while (!s->stop) {
+		uint64_t random = harness_random(&seed);
+
+		__atomic_store_n(&s->ring->sq->cq_wait, (uint32_t)random, __ATOMIC_RELAXED);
+		if (random % 64 == 0)
+			__atomic_store_n(&s->ring->sq->cq_head, (uint32_t)(random >> 32),
+					 __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void test_indices__changing_for_ever(void **state)
+{
+	for (unsigned int round = 0; round < 20; round++) {
+		struct raw_ring ring;
+		struct spinner spinner = {.ring = &ring};
+		int fd = begin_nops(&ring, 10);
+		pthread_t thread;
+
+		assert_int_equal(pthread_create(&thread, NULL, scribble_indices, &spinner), 0);
+		for (unsigned int i = 0; i < 200; i++) {
+			memset(raw_ring_next(&ring), 0, sizeof(struct rbk_sqe));
+			raw_ring_publish(&ring);
+			nudge(&ring);
+		}
+		spinner.stop = true;
+		pthread_join(thread, NULL);
+		raw_ring_close(&ring);
+		close(fd);
+	}
+}
+
+/* ---- Bells ---- */
+
+static void *flood_bell(void *data)
+{
+	struct spinner *s = data;
+	char bytes[64];
+
+	while (!s->stop) {
+		if (send(s->ring->bell, "xxxxxxxxxxxxxxxxxxxx", 20, MSG_DONTWAIT | MSG_NOSIGNAL) <
+		    0)
+			recv(s->ring->bell, bytes, sizeof(bytes), MSG_DONTWAIT);
+		send(s->ring->bell, "", 0, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+	return NULL;
+}
+
+/* Who rings for nothing is not listened to for a while, but is served. */
+static void test_bell__flood(void **state)
+{
+	struct broker_usage before, after;
+	struct raw_ring ring;
+	struct spinner spinner = {.ring = &ring};
+	int fd = begin_nops(&ring, 10);
+	struct rbk_cqe cqe;
+	pthread_t thread;
+	uint64_t until_ns;
+
+	neighbour_take_longest_ns(neighbour);
+	assert_int_equal(pthread_create(&thread, NULL, flood_bell, &spinner), 0);
+	broker_usage(&broker, &before);
+	until_ns = harness_now_ns() + 1000000000;
+	while (harness_now_ns() < until_ns) {
+		memset(raw_ring_next(&ring), 0, sizeof(struct rbk_sqe));
+		raw_ring_publish(&ring);
+		assert_true(raw_ring_take(&ring, &cqe));
+		harness_sleep_ms(5);
+	}
+	broker_usage(&broker, &after);
+	spinner.stop = true;
+	pthread_join(thread, NULL);
+	assert_true(neighbour_take_longest_ns(neighbour) < 2000000000);
+	raw_ring_close(&ring);
+	close(fd);
+}
+
+static void test_bell__closed(void **state)
+{
+	struct raw_ring ring;
+	int fd = begin_nops(&ring, 10);
+	struct rbk_stats stats;
+
+	close(ring.bell);
+	ring.bell = -1;
+	for (unsigned int i = 0; i < 20; i++) {
+		rbk_ring_announce_sleep(&ring.sq->cq_wait, i + 1);
+		memset(raw_ring_next(&ring), 0, sizeof(struct rbk_sqe));
+		raw_ring_publish(&ring);
+	}
+	harness_sleep_ms(20);
+	assert_int_equal(rbk_stats(observer, &stats), 0);
+	assert_int_equal(stats.sessions, 3);
+	raw_ring_close(&ring);
+	close(fd);
+}
+
+/* ---- Work that one entry can make ---- */
+
+/* Thousands of waiting tasks, and CANCELs that look through all of them. */
+static void test_cancel__through_thousands(void **state)
+{
+	static struct hostile hostile;
+	struct hostile *h = &hostile;
+	struct raw_ring ring;
+	uint64_t longest_ns;
+
+	hostile_begin(h, 5);
+	raw_ring_add(h->fd, 16384, &ring);
+	neighbour_take_longest_ns(neighbour);
+	for (unsigned int round = 0; round < 5; round++) {
+		/* A chain behind a task on a worker. */
+		for (unsigned int i = 0; i < 8192; i++) {
+			struct rbk_sqe sqe = {.opcode = RBK_OP_RUN,
+					      .flags = RBK_SQE_LINK,
+					      .plan_id = h->plans[1].id,
+					      .count = MAX_COUNT};
+
+			good_refs(h, sqe.refs, 3);
+			*raw_ring_next(&ring) = sqe;
+		}
+		for (unsigned int i = 0; i < 8192; i++)
+			*raw_ring_next(&ring) =
+				(struct rbk_sqe){.opcode = RBK_OP_CANCEL, .target = 1ull << 63};
+		raw_ring_publish(&ring);
+		for (unsigned int i = 0; i < 16384; i++) {
+			struct rbk_cqe cqe;
+
+			assert_true(raw_ring_take(&ring, &cqe));
+		}
+	}
+	longest_ns = neighbour_take_longest_ns(neighbour);
+	print_message("the neighbour's longest round: %.1f ms\n", (double)longest_ns / 1e6);
+	assert_true(longest_ns < 2000000000);
+	raw_ring_close(&ring);
+	hostile_end(h);
+}
+
+#define HOSTILE_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		HOSTILE_TEST(test_entries__millions),
+		HOSTILE_TEST(test_entries__changing_while_read),
+		HOSTILE_TEST(test_tables__changing_while_read),
+		HOSTILE_TEST(test_indices__impossible_tail),
+		HOSTILE_TEST(test_indices__impossible_head),
+		HOSTILE_TEST(test_indices__head_moving_back),
+		HOSTILE_TEST(test_indices__changing_for_ever),
+		HOSTILE_TEST(test_bell__flood),
+		HOSTILE_TEST(test_bell__closed),
+		HOSTILE_TEST(test_cancel__through_thousands),
+	};
+
+	harness_limit_seconds(170);
+	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
