@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Control messages from hostile clients, against a live broker
+ *
+ * A hundred thousand messages, valid ones with something changed: bytes, length, order, number and
+ * kind of descriptors. Whether each is answered or ends its session is the broker's choice here
+ * (the unit tests know which); it must do one of the two, at once, and keep nothing.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "integration/raw.h"
+#include "shm/plan-wire.h"
+#include "support/describe.h"
+
+enum {
+	SHRINK_GROW = F_SEAL_SHRINK | F_SEAL_GROW,
+	IMMUTABLE = SHRINK_GROW | F_SEAL_WRITE,
+	ARENA_BYTES = 16384,
+	MAX_MESSAGE = 4096,
+	N_FDS = 14,
+};
+
+static struct broker broker;
+static struct neighbour *neighbour;
+static struct rbk *observer;
+static struct rbk_stats stats_before;
+static struct broker_usage usage_before;
+
+static int begin(void **state)
+{
+	broker_start(&broker, NULL);
+	neighbour = neighbour_start(&broker);
+	observer = broker_connect(&broker, "observer");
+	assert_int_equal(rbk_stats(observer, &stats_before), 0);
+	broker_usage(&broker, &usage_before);
+	return 0;
+}
+
+static int end(void **state)
+{
+	struct broker_usage usage;
+	struct rbk_stats stats;
+
+	broker_wait_sessions(observer, 2);
+	assert_int_equal(rbk_stats(observer, &stats), 0);
+	assert_int_equal(stats.rings, stats_before.rings);
+	assert_int_equal(stats.arenas, stats_before.arenas);
+	assert_int_equal(stats.plans, stats_before.plans);
+	assert_int_equal(stats.host_bytes, stats_before.host_bytes);
+	assert_int_equal(stats.device_bytes, stats_before.device_bytes);
+	for (unsigned int i = 0; i < 1000; i++) {
+		broker_usage(&broker, &usage);
+		if (usage.n_fds == usage_before.n_fds)
+			break;
+		harness_sleep_ms(5);
+	}
+	assert_int_equal(usage.n_fds, usage_before.n_fds);
+	assert_int_equal(usage.n_threads, usage_before.n_threads);
+	neighbour = neighbour_stop(neighbour);
+	observer = rbk_disconnect(observer);
+	broker_stop(&broker);
+	return 0;
+}
+
+/* ---- Messages ---- */
+
+struct message {
+	_Alignas(8) uint8_t bytes[MAX_MESSAGE];
+	size_t n_bytes;
+	int fds[RBK_WIRE_MAX_FDS + 2];
+	unsigned int n_fds;
+};
+
+/* Descriptors of every kind, and what good messages need. */
+struct kit {
+	int fds[N_FDS];
+	int arena, constants, description;
+	uint8_t *plan; /* a description with constants in arena 1 */
+	size_t plan_bytes;
+	uint64_t seed;
+};
+
+static uint32_t pick(struct kit *kit, uint32_t n)
+{
+	return n ? (uint32_t)(harness_random(&kit->seed) >> 33) % n : 0;
+}
+
+static int reopened(int fd, int flags)
+{
+	char path[64];
+	int again;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = open(path, flags | O_CLOEXEC);
+	close(fd);
+	return again;
+}
+
+static void kit_init(struct kit *kit)
+{
+	struct describe *d = describe_new("plan", 64);
+	int pipes[2], huge;
+
+	memset(kit, 0, sizeof(*kit));
+	kit->seed = 0x2545f4914f6cdd1du;
+	kit->arena = raw_memfd(ARENA_BYTES, false, SHRINK_GROW);
+	kit->constants = raw_memfd(ARENA_BYTES, false, IMMUTABLE);
+	assert_int_equal(pipe(pipes), 0);
+	huge = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+	kit->fds[0] = pipes[0];
+	kit->fds[1] = pipes[1];
+	kit->fds[2] = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	kit->fds[3] = socket(AF_INET, SOCK_STREAM, 0);
+	kit->fds[4] = open("/", O_RDONLY | O_DIRECTORY);
+	kit->fds[5] = reopened(raw_memfd(ARENA_BYTES, false, SHRINK_GROW), O_PATH);
+	kit->fds[6] = reopened(raw_memfd(ARENA_BYTES, false, SHRINK_GROW), O_RDONLY);
+	kit->fds[7] = raw_memfd(ARENA_BYTES, false, 0);
+	kit->fds[8] = raw_memfd(ARENA_BYTES, false, SHRINK_GROW | F_SEAL_FUTURE_WRITE);
+	kit->fds[9] = raw_memfd(1 << 30, true, SHRINK_GROW);
+	kit->fds[10] = raw_memfd(0, true, SHRINK_GROW);
+	kit->fds[11] = huge >= 0 ? huge : open("/dev/null", O_RDWR);
+	kit->fds[12] = eventfd(0, 0);
+	kit->fds[13] = reopened(raw_memfd(ARENA_BYTES, false, SHRINK_GROW), O_WRONLY);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 8));
+	describe_constant(d, "w", RBK_REF(1, 0), DESCRIBE_DIMS(8, 4));
+	describe_constant(d, "b", RBK_REF(1, 128), DESCRIBE_DIMS(4));
+	describe_scratch(d, "s");
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
+	describe_node(d, "Gemm", "one", "x,w,b", "s");
+	describe_attr_float(d, "alpha", 0.5f);
+	describe_node(d, "Softmax", "two", "s", "y");
+	describe_attr_int(d, "axis", -1);
+	kit->plan = describe_finish(d, &kit->plan_bytes);
+	kit->description = raw_memfd(ARENA_BYTES, false, 0);
+	assert_int_equal(pwrite(kit->description, kit->plan, kit->plan_bytes, 0), kit->plan_bytes);
+	assert_int_equal(fcntl(kit->description, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+}
+
+static void kit_deinit(struct kit *kit)
+{
+	for (unsigned int i = 0; i < N_FDS; i++)
+		close(kit->fds[i]);
+	close(kit->arena);
+	close(kit->constants);
+	close(kit->description);
+	free(kit->plan);
+}
+
+#define PUT(message, ...)                                                      \
+	do {                                                                   \
+		(message)->n_bytes = sizeof(__VA_ARGS__);                      \
+		memcpy((message)->bytes, &(__VA_ARGS__), sizeof(__VA_ARGS__)); \
+	} while (0)
+
+/* A good message of @type. Arena 0 is writable, arena 1 immutable, if there are any. */
+static void make_good(struct kit *kit, enum rbk_wire_type type, struct message *m)
+{
+	const struct rbk_wire_request head = {.type = type, .cookie = pick(kit, 1000)};
+
+	memset(m, 0, sizeof(*m));
+	switch (type) {
+	case RBK_WIRE_HELLO:
+		PUT(m, (struct rbk_wire_hello){.request = head,
+					       .magic = RBK_WIRE_MAGIC,
+					       .abi_major = RBK_ABI_MAJOR,
+					       .abi_minor = RBK_ABI_MINOR,
+					       .features = harness_random(&kit->seed),
+					       .name = "hostile\n\x1b[2J"});
+		break;
+	case RBK_WIRE_RING_ADD:
+		PUT(m,
+		    (struct rbk_wire_ring_add){.request = head, .n_entries = 1u << pick(kit, 9)});
+		break;
+	case RBK_WIRE_ARENA_ADD:
+		PUT(m, (struct rbk_wire_arena_add){.request = head, .bytes = ARENA_BYTES});
+		m->fds[m->n_fds++] = pick(kit, 2) ? kit->arena : kit->constants;
+		break;
+	case RBK_WIRE_PLAN_ADD:
+		if (pick(kit, 4) == 0) {
+			PUT(m, (struct rbk_wire_plan_add){.request = head,
+							  .desc_bytes = (uint32_t)kit->plan_bytes,
+							  .flags = RBK_WIRE_PLAN_FD});
+			m->fds[m->n_fds++] = kit->description;
+			break;
+		}
+		PUT(m, (struct rbk_wire_plan_add){.request = head,
+						  .desc_bytes = (uint32_t)kit->plan_bytes});
+		memcpy(m->bytes + m->n_bytes, kit->plan, kit->plan_bytes);
+		m->n_bytes += kit->plan_bytes;
+		break;
+	case RBK_WIRE_RING_REMOVE:
+	case RBK_WIRE_ARENA_REMOVE:
+		PUT(m, (struct rbk_wire_id){.request = head, .id = pick(kit, 4)});
+		break;
+	case RBK_WIRE_PLAN_REMOVE:
+		PUT(m, (struct rbk_wire_id){.request = head,
+					    .id = (1 + pick(kit, 3)) << 16 | pick(kit, 3)});
+		break;
+	default:
+		PUT(m, head);
+		break;
+	}
+}
+
+static uint32_t odd_number(struct kit *kit)
+{
+	static const uint32_t odd[] = {0,
+				       1,
+				       2,
+				       3,
+				       7,
+				       8,
+				       63,
+				       64,
+				       255,
+				       4096,
+				       65535,
+				       65536,
+				       (2u << 20) + 1,
+				       INT32_MAX,
+				       1u << 31,
+				       UINT32_MAX};
+
+	return pick(kit, 3) ? odd[pick(kit, sizeof(odd) / sizeof(*odd))]
+			    : (uint32_t)harness_random(&kit->seed);
+}
+
+static void mutate(struct kit *kit, struct message *m)
+{
+	uint32_t number, at;
+
+	switch (pick(kit, 8)) {
+	case 0:
+		m->bytes[pick(kit, (uint32_t)m->n_bytes)] ^= (uint8_t)(1u << pick(kit, 8));
+		break;
+	case 1:
+	case 2:
+		number = odd_number(kit);
+		at = pick(kit, (uint32_t)(m->n_bytes / 4)) * 4;
+		memcpy(m->bytes + at, &number, sizeof(number));
+		break;
+	case 3:
+		m->n_bytes = pick(kit, (uint32_t)m->n_bytes + 1);
+		break;
+	case 4:
+		m->n_bytes += 1 + pick(kit, (uint32_t)(MAX_MESSAGE - m->n_bytes));
+		break;
+	case 5:
+		if (m->n_fds)
+			m->n_fds--;
+		else
+			m->fds[m->n_fds++] = kit->fds[pick(kit, N_FDS)];
+		break;
+	case 6:
+		if (!m->n_fds)
+			m->n_fds = 1;
+		m->fds[0] = kit->fds[pick(kit, N_FDS)];
+		break;
+	case 7:
+		while (m->n_fds < RBK_WIRE_MAX_FDS + 2 && pick(kit, 3))
+			m->fds[m->n_fds++] = kit->fds[pick(kit, N_FDS)];
+		break;
+	}
+}
+
+/* ---- The hundred thousand ---- */
+
+/* A session that has a few objects, so that later messages can mean something. */
+static int victim(struct kit *kit)
+{
+	int fd = raw_connect(&broker);
+
+	raw_hello(fd);
+	if (pick(kit, 2)) {
+		assert_int_equal(raw_arena_add(fd, kit->arena, ARENA_BYTES, NULL, NULL), 0);
+		assert_int_equal(raw_arena_add(fd, kit->constants, ARENA_BYTES, NULL, NULL), 0);
+	}
+	if (pick(kit, 8) == 0) {
+		struct raw_ring ring;
+
+		raw_ring_add(fd, 8, &ring);
+		raw_ring_close(&ring);
+	}
+	return fd;
+}
+
+static void test_messages__hundred_thousand(void **state)
+{
+	uint64_t n_total = harness_scaled(100000), n_closed = 0, n_answered = 0;
+	uint64_t results_before = neighbour_results(neighbour), longest_ns = 0, start_ns;
+	struct rbk_wire_devices answer;
+	struct message m;
+	struct kit kit;
+	ssize_t n;
+	int fd;
+
+	kit_init(&kit);
+	fd = victim(&kit);
+	for (uint64_t i = 0; i < n_total; i++) {
+		/* HELLO is good once only. */
+		make_good(&kit, RBK_WIRE_HELLO + pick(&kit, RBK_WIRE_STATS + 1), &m);
+		mutate(&kit, &m);
+		if (pick(&kit, 8) == 0)
+			mutate(&kit, &m);
+		start_ns = harness_now_ns();
+		n = raw_send(fd, m.bytes, m.n_bytes, m.fds, m.n_fds);
+		if (n >= 0)
+			n = raw_receive(fd, &answer, sizeof(answer), NULL, NULL, 20000);
+		if (n == -ETIME) {
+			struct rbk_wire_request head;
+
+			memcpy(&head, m.bytes, sizeof(head));
+			fail_msg("message %llu, type %u, %zu bytes, %u descriptors: no answer",
+				 (unsigned long long)i, head.type, m.n_bytes, m.n_fds);
+		}
+		if (harness_now_ns() - start_ns > longest_ns)
+			longest_ns = harness_now_ns() - start_ns;
+		n_answered += n > 0;
+		if (n > 0 && answer.reply.res == 0)
+			assert_int_equal(answer.reply.text[0], 0);
+		if (n > 0 && answer.reply.res != 0)
+			assert_int_not_equal(answer.reply.text[0], 0);
+		if (n > 0 && pick(&kit, 50))
+			continue;
+		n_closed += n <= 0;
+		close(fd);
+		/* Now and then nothing was said before. */
+		fd = pick(&kit, 10) ? victim(&kit) : raw_connect(&broker);
+	}
+	close(fd);
+	kit_deinit(&kit);
+	print_message(
+		"%llu messages: %llu answered, %llu sessions ended; the longest took %.1f ms; "
+		"the neighbour got %llu results\n",
+		(unsigned long long)n_total, (unsigned long long)n_answered,
+		(unsigned long long)n_closed, (double)longest_ns / 1e6,
+		(unsigned long long)(neighbour_results(neighbour) - results_before));
+	assert_true(n_closed > n_total / 10);
+	assert_true(n_answered > n_total / 10);
+	assert_true(neighbour_results(neighbour) > results_before);
+}
+
+/* ---- One rule at a time, with its reason in the log ---- */
+
+static void expect_closed_because(const struct message *m, bool greeted, const char *reason)
+{
+	int fd = raw_connect(&broker);
+
+	if (greeted)
+		raw_hello(fd);
+	assert_int_equal(raw_send(fd, m->bytes, m->n_bytes, m->fds, m->n_fds), m->n_bytes);
+	raw_expect_closed(fd);
+	close(fd);
+	for (unsigned int i = 0; i < 1000 && !broker_log_has(&broker, reason); i++)
+		harness_sleep_ms(1);
+	if (!broker_log_has(&broker, reason)) {
+		broker_show_log(&broker);
+		fail_msg("the log does not say \"%s\"", reason);
+	}
+}
+
+static void test_rules__reason_in_the_log(void **state)
+{
+	struct rbk_stats stats;
+	struct message m;
+	struct kit kit;
+
+	kit_init(&kit);
+	make_good(&kit, RBK_WIRE_STATS, &m);
+	expect_closed_because(&m, false, "it did not say hello first");
+	make_good(&kit, RBK_WIRE_HELLO, &m);
+	expect_closed_because(&m, true, "it said hello twice");
+	m.bytes[offsetof(struct rbk_wire_hello, magic)] ^= 1;
+	expect_closed_because(&m, false, "its hello has a wrong magic number");
+	make_good(&kit, RBK_WIRE_HELLO, &m);
+	m.bytes[offsetof(struct rbk_wire_hello, abi_major)]++;
+	expect_closed_because(&m, false, "it speaks another version of the protocol");
+	make_good(&kit, RBK_WIRE_HELLO, &m);
+	memset(m.bytes + offsetof(struct rbk_wire_hello, name), 'x', RBK_WIRE_NAME_BYTES);
+	expect_closed_because(&m, false, "its name does not end");
+	make_good(&kit, 4711, &m);
+	expect_closed_because(&m, true, "a request of unknown type");
+	make_good(&kit, RBK_WIRE_STATS, &m);
+	m.n_bytes++;
+	expect_closed_because(&m, true, "a request of the wrong length or number of descriptors");
+	make_good(&kit, RBK_WIRE_STATS, &m);
+	m.n_fds = RBK_WIRE_MAX_FDS + 1;
+	for (unsigned int i = 0; i < m.n_fds; i++)
+		m.fds[i] = kit.arena;
+	expect_closed_because(&m, true, "it sent more descriptors than a message may have");
+	make_good(&kit, RBK_WIRE_RING_ADD, &m);
+	m.bytes[offsetof(struct rbk_wire_ring_add, reserved)] = 1;
+	expect_closed_because(&m, true, "reserved bytes of its ring request are set");
+	make_good(&kit, RBK_WIRE_PLAN_REMOVE, &m);
+	m.bytes[offsetof(struct rbk_wire_id, reserved)] = 1;
+	expect_closed_because(&m, true, "reserved bytes of its removal are set");
+	PUT(&m, (struct rbk_wire_plan_add){.request.type = RBK_WIRE_PLAN_ADD, .flags = 2});
+	expect_closed_because(&m, true, "its plan request has unknown flags");
+	PUT(&m, (struct rbk_wire_plan_add){.request.type = RBK_WIRE_PLAN_ADD, .desc_bytes = 1});
+	expect_closed_because(&m, true, "another length than announced");
+	PUT(&m, (struct rbk_wire_plan_add){.request.type = RBK_WIRE_PLAN_ADD,
+					   .desc_bytes = 64,
+					   .flags = RBK_WIRE_PLAN_FD});
+	expect_closed_because(&m, true, "names a descriptor wrongly");
+	m.n_fds = 1;
+	m.fds[0] = kit.fds[7];
+	expect_closed_because(&m, true, "not in a memfd sealed against shrinking");
+	m.fds[0] = kit.fds[10];
+	expect_closed_because(&m, true, "is shorter than announced");
+	m.fds[0] = kit.fds[13];
+	expect_closed_because(&m, true, "cannot be read");
+	m.n_fds = 0;
+	m.n_bytes = 0;
+	m.fds[m.n_fds++] = kit.arena;
+	expect_closed_because(&m, true, "it sent an empty message");
+	kit_deinit(&kit);
+	assert_int_equal(rbk_stats(observer, &stats), 0);
+	assert_int_equal(stats.sessions_ended_hostile, 17);
+	/* What a client calls itself shows nowhere unfiltered. */
+	assert_false(broker_log_has(&broker, "\x1b"));
+}
+
+static void test_rules__message_too_long(void **state)
+{
+	size_t n_bytes = RBK_WIRE_MAX_BYTES + 1;
+	uint8_t *bytes = calloc(1, n_bytes);
+	int fd = raw_connect(&broker);
+
+	assert_non_null(bytes);
+	raw_hello(fd);
+	bytes[0] = RBK_WIRE_PLAN_ADD;
+	assert_int_equal(raw_send(fd, bytes, n_bytes, NULL, 0), n_bytes);
+	raw_expect_closed(fd);
+	assert_true(broker_log_has(&broker, "a message longer than the protocol's"));
+	close(fd);
+	free(bytes);
+}
+
+static void test_answers__never_read(void **state)
+{
+	const struct rbk_wire_request stats = {.type = RBK_WIRE_STATS};
+	int fd = raw_connect(&broker);
+	unsigned int n = 0;
+
+	raw_hello(fd);
+	while (raw_send(fd, &stats, sizeof(stats), NULL, 0) > 0)
+		assert_true(n++ < 1000000);
+	close(fd);
+	assert_true(broker_log_has(&broker, "it does not read its answers"));
+}
+
+/* ---- Many ---- */
+
+static void test_connections__thousands(void **state)
+{
+	enum { N = 3000 };
+	static int fds[N];
+	struct rlimit old;
+	struct rbk_stats stats;
+
+	getrlimit(RLIMIT_NOFILE, &old);
+	if (old.rlim_max < N + 500) {
+		print_message("needs %d descriptors\n", N + 500);
+		skip();
+	}
+	setrlimit(RLIMIT_NOFILE, &(struct rlimit){N + 500, old.rlim_max});
+	for (unsigned int round = 0; round < 2; round++) {
+		for (unsigned int i = 0; i < N; i++) {
+			fds[i] = raw_connect(&broker);
+			if (i % 10 == 0)
+				raw_hello(fds[i]);
+		}
+		broker_wait_sessions(observer, N + 2);
+		assert_int_equal(rbk_stats(observer, &stats), 0);
+		for (unsigned int i = 0; i < N; i++)
+			close(fds[i]);
+		broker_wait_sessions(observer, 2);
+	}
+}
+
+/* The largest descriptions there can be, over and over: parsing them must not stop the others. */
+static void test_plans__largest_descriptions(void **state)
+{
+	struct describe *d = describe_new("largest", 1);
+	const unsigned int n_tensors = RBK_MAX_PLAN_TENSORS;
+	uint64_t longest_ns, start_ns;
+	struct rbk_wire_plan_add add;
+	struct rbk_wire_plan reply;
+	char name[32], previous[32];
+	size_t desc_bytes;
+	int memfd, fd;
+	void *desc;
+
+	describe_input(d, "x", DESCRIBE_DIMS(16));
+	snprintf(previous, sizeof(previous), "x");
+	for (unsigned int i = 1; i < n_tensors; i++) {
+		snprintf(name, sizeof(name), "tensor-%u", i);
+		describe_tensor(d, name, i + 1 < n_tensors ? RBK_TENSOR_SCRATCH : RBK_TENSOR_OUTPUT,
+				RBK_DTYPE_F32, 0, DESCRIBE_DIMS(16));
+		describe_node(d, "Relu", name, previous, name);
+		snprintf(previous, sizeof(previous), "%s", name);
+	}
+	desc = describe_finish(d, &desc_bytes);
+	assert_true(desc_bytes > 65536);
+	memfd = raw_memfd((desc_bytes + 4095) & ~4095ul, false, 0);
+	assert_int_equal(pwrite(memfd, desc, desc_bytes, 0), desc_bytes);
+	assert_int_equal(fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	fd = raw_connect(&broker);
+	raw_hello(fd);
+	add = (struct rbk_wire_plan_add){.request.type = RBK_WIRE_PLAN_ADD,
+					 .desc_bytes = (uint32_t)desc_bytes,
+					 .flags = RBK_WIRE_PLAN_FD};
+	neighbour_take_longest_ns(neighbour);
+	start_ns = harness_now_ns();
+	for (unsigned int i = 0; i < 50; i++) {
+		raw_ask(fd, &add, sizeof(add), &memfd, 1, &reply, sizeof(reply));
+		assert_int_equal(reply.reply.res, 0);
+		assert_int_equal(raw_remove(fd, RBK_WIRE_PLAN_REMOVE, reply.id), 0);
+	}
+	longest_ns = neighbour_take_longest_ns(neighbour);
+	print_message("a plan of %u nodes takes %.1f ms; the neighbour's longest round %.1f ms\n",
+		      n_tensors - 1, (double)(harness_now_ns() - start_ns) / 50e6,
+		      (double)longest_ns / 1e6);
+	assert_true(longest_ns < 1000000000);
+	close(fd);
+	close(memfd);
+	free(desc);
+}
+
+#define HOSTILE_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		HOSTILE_TEST(test_messages__hundred_thousand),
+		HOSTILE_TEST(test_rules__reason_in_the_log),
+		HOSTILE_TEST(test_rules__message_too_long),
+		HOSTILE_TEST(test_answers__never_read),
+		HOSTILE_TEST(test_connections__thousands),
+		HOSTILE_TEST(test_plans__largest_descriptions),
+	};
+
+	harness_limit_seconds(110);
+	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

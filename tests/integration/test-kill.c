@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Clients that are killed
+ *
+ * Hundreds of client processes at different work, each killed with SIGKILL at a random moment, some
+ * before they have connected, some asleep, some in the middle of a request. Afterwards the broker
+ * holds what it held before, and a neighbour, which computed all the while, has noticed nothing.
+ *
+ * "soak" as the argument runs ten times as many.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "integration/harness.h"
+
+enum { AT_A_TIME = 12, MAX_LIFE_US = 240000 };
+
+static unsigned int n_clients = 300;
+
+/* ---- What clients do, each for ever ---- */
+
+struct client {
+	const struct broker *broker;
+	struct rbk *rbk;
+	uint64_t seed;
+};
+
+static void client_connect(struct client *client)
+{
+	struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = client->broker->socket_path,
+		.name = "mortal",
+	};
+
+	/* May meet a limit while others are being killed: then it tries again. */
+	while (rbk_connect(&options, &client->rbk, NULL))
+		usleep(1000);
+}
+
+static void be_connecting(struct client *client)
+{
+	for (;;) {
+		client_connect(client);
+		rbk_disconnect(client->rbk);
+	}
+}
+
+static void be_registering(struct client *client)
+{
+	struct rbk_arena *arenas[4] = {NULL};
+
+	client_connect(client);
+	for (unsigned int i = 0;; i++) {
+		rbk_arena_free(arenas[i % 4]);
+		arenas[i % 4] = NULL;
+		if (rbk_arena_new(client->rbk, 1 + harness_random(&client->seed) % (4 << 20),
+				  &arenas[i % 4], NULL) == 0 &&
+		    i % 3 == 0)
+			rbk_arena_seal(arenas[i % 4], NULL);
+	}
+}
+
+/* A product of [count, n] with a constant of [n, n]. */
+static struct rbk_plan *product_plan(struct client *client, uint32_t n, struct rbk_arena **ret)
+{
+	const uint32_t in[] = {RBK_DIM_COUNT, n}, weight[] = {n, n};
+	struct rbk_builder *b = rbk_builder_new("product");
+	struct rbk_plan *plan = NULL;
+	unsigned int x, w, y;
+
+	if (rbk_arena_new(client->rbk, (size_t)n * n * 4, ret, NULL) || rbk_arena_seal(*ret, NULL))
+		_exit(1);
+	x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, in);
+	w = rbk_builder_constant(b, "w", RBK_DTYPE_F32, 2, weight, *ret, 0);
+	y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, in);
+	rbk_builder_binary(b, "MatMul", x, w, y);
+	if (rbk_plan_new(client->rbk, b, 256, &plan, NULL))
+		_exit(1);
+	rbk_builder_free(b);
+	return plan;
+}
+
+static void be_preparing(struct client *client)
+{
+	struct rbk_arena *arena;
+
+	client_connect(client);
+	for (;;) {
+		rbk_plan_free(product_plan(client, 256 + client->seed % 256, &arena));
+		rbk_arena_free(arena);
+	}
+}
+
+static void be_running(struct client *client)
+{
+	struct rbk_arena *constants, *arena;
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+	struct rbk_plan *plan;
+	struct rbk_sqe *sqe;
+
+	client_connect(client);
+	plan = product_plan(client, 256, &constants);
+	if (rbk_arena_new(client->rbk, 1 << 20, &arena, NULL) ||
+	    rbk_ring_new(client->rbk, 64, &ring, NULL))
+		_exit(1);
+	const uint64_t refs[] = {rbk_arena_ref(arena, 0), rbk_arena_ref(arena, 512 << 10)};
+
+	for (unsigned int i = 0;; i++) {
+		while ((sqe = rbk_get_sqe(ring))) {
+			rbk_prep_run(sqe, rbk_plan_id(plan), 1 + i % 256, refs, 2);
+			rbk_sqe_set_strategy(sqe,
+					     i % 3 ? RBK_STRATEGY_AUTO : RBK_STRATEGY_PREFER_GPU);
+			if (i++ % 5 == 0)
+				rbk_sqe_set_flags(sqe, RBK_SQE_LINK);
+		}
+		rbk_submit(ring);
+		while (rbk_peek_cqe(ring, &cqe) == 0)
+			rbk_cqe_seen(ring, cqe);
+	}
+}
+
+static void be_sleeping(struct client *client)
+{
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+
+	client_connect(client);
+	if (rbk_ring_new(client->rbk, 8, &ring, NULL))
+		_exit(1);
+	rbk_ring_set_spin_ns(ring, 0);
+	for (;;)
+		rbk_wait_cqe(ring, &cqe);
+}
+
+static void be_large(struct client *client)
+{
+	struct rbk_ring *rings[3] = {NULL};
+
+	client_connect(client);
+	for (unsigned int i = 0;; i++) {
+		rbk_ring_free(rings[i % 3]);
+		rings[i % 3] = NULL;
+		if (rbk_ring_new(client->rbk, RBK_MAX_RING_ENTRIES, &rings[i % 3], NULL))
+			continue;
+		for (unsigned int k = 0; k < 5000; k++)
+			rbk_prep_nop(rbk_get_sqe(rings[i % 3]));
+		rbk_submit(rings[i % 3]);
+	}
+}
+
+static void (*const lives[])(struct client *client) = {
+	be_connecting, be_registering, be_preparing, be_running, be_running, be_sleeping, be_large,
+};
+
+static pid_t client_start(const struct broker *broker, unsigned int number)
+{
+	struct client client = {.broker = broker, .seed = number * 2654435761u + 1};
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid > 0)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(60);
+	lives[number % (sizeof(lives) / sizeof(*lives))](&client);
+	_exit(0);
+}
+
+/* ---- The killing ---- */
+
+/* Starts and kills @n clients, some at a time. */
+static void kill_clients(const struct broker *broker, unsigned int n, uint64_t *seed)
+{
+	pid_t pids[AT_A_TIME] = {0};
+	unsigned int slot;
+	int status;
+
+	for (unsigned int i = 0; i < n + AT_A_TIME; i++) {
+		slot = i % AT_A_TIME;
+		if (pids[slot]) {
+			usleep((unsigned int)(harness_random(seed) % (MAX_LIFE_US / AT_A_TIME)));
+			kill(pids[slot], SIGKILL);
+			assert_int_equal(waitpid(pids[slot], &status, 0), pids[slot]);
+			/* None may have ended on its own. */
+			assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+			pids[slot] = 0;
+		}
+		if (i < n)
+			pids[slot] = client_start(broker, i);
+	}
+}
+
+static void test_kill__everything_comes_back(void **state)
+{
+	struct broker_usage before, after;
+	struct rbk_stats stats_before, stats;
+	struct neighbour *neighbour;
+	uint64_t seed = 20261120, results;
+	struct broker broker;
+	struct rbk *observer;
+
+	broker_start(&broker, &(struct broker_options){
+				      .args = (const char *const[]){"--gpu=software", NULL}});
+	neighbour = neighbour_start(&broker);
+	observer = broker_connect(&broker, "observer");
+	assert_int_equal(rbk_stats(observer, &stats_before), 0);
+	/* What the allocator keeps for the next time is not counted twice. */
+	kill_clients(&broker, n_clients / 5 + 7, &seed);
+	broker_wait_sessions(observer, 2);
+	harness_sleep_ms(100);
+	broker_usage(&broker, &before);
+
+	results = neighbour_results(neighbour);
+	kill_clients(&broker, n_clients, &seed);
+	broker_wait_sessions(observer, 2);
+	assert_true(neighbour_results(neighbour) > results);
+
+	/* Charges: exactly those of the neighbour and the observer. */
+	assert_int_equal(rbk_stats(observer, &stats), 0);
+	assert_int_equal(stats.rings, stats_before.rings);
+	assert_int_equal(stats.arenas, stats_before.arenas);
+	assert_int_equal(stats.plans, stats_before.plans);
+	assert_int_equal(stats.host_bytes, stats_before.host_bytes);
+	assert_int_equal(stats.device_bytes, stats_before.device_bytes);
+	assert_int_equal(stats.sessions_ended_hostile, 0);
+
+	/* The allocator may keep some arenas and pages, but no more with every client. */
+	for (unsigned int i = 0; i < 1000; i++) {
+		broker_usage(&broker, &after);
+		if (after.n_fds == before.n_fds)
+			break;
+		harness_sleep_ms(5);
+	}
+	print_message("%u killed: descriptors %u -> %u, threads %u -> %u, mappings %u -> %u, "
+		      "resident %llu -> %llu KiB; the neighbour got %llu results\n",
+		      n_clients, before.n_fds, after.n_fds, before.n_threads, after.n_threads,
+		      before.n_mappings, after.n_mappings,
+		      (unsigned long long)before.rss_bytes / 1024,
+		      (unsigned long long)after.rss_bytes / 1024,
+		      (unsigned long long)(neighbour_results(neighbour) - results));
+	assert_int_equal(after.n_fds, before.n_fds);
+	assert_int_equal(after.n_threads, before.n_threads);
+	assert_true(after.n_mappings <= before.n_mappings + 16);
+	assert_true(after.rss_bytes <= before.rss_bytes + (16 << 20));
+
+	neighbour_stop(neighbour);
+	rbk_disconnect(observer);
+	broker_stop(&broker);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_kill__everything_comes_back),
+	};
+
+	if (argc > 1 && strcmp(argv[1], "soak") == 0)
+		n_clients = 3000;
+	n_clients = (unsigned int)harness_scaled(n_clients);
+	harness_limit_seconds(argc > 1 ? 170 : 110);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
