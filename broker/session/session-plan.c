@@ -78,6 +78,9 @@ static void plan_prepare_run(struct offload_job *job)
 	int r;
 
 	for (unsigned int i = 0; i < options->n_executors; i++) {
+		/* Another device would pack or mirror constants that no task could use. */
+		if (slot->plan->pinned && i != slot->plan->pinned_device)
+			continue;
 		executor = options->executors[i];
 		r = executor->ops->plan_prepare(executor, slot->plan);
 		if (r == 0 || r == EXECUTOR_E_UNSUPPORTED)

@@ -159,6 +159,9 @@ static int make_plan(struct classifier *c)
 	rbk_builder_binary(b, "Add", products, norms, scores);
 	node = rbk_builder_node(b, "TopK", "nearest", &scores, 1, top, 2);
 	rbk_builder_attr_int(b, node, "k", K);
+	/* The other device would keep a copy of the training images that this client never uses. */
+	rbk_builder_pin_device(b, c->options->strategy == RBK_STRATEGY_ONLY_GPU ? RBK_DEVICE_GPU
+										: RBK_DEVICE_CPU);
 	return rbk_plan_new(c->rbk, b, c->options->batch, &c->plan, c->error);
 }
 
