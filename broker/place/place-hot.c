@@ -50,13 +50,17 @@ static struct place_decision on_gpu_or_cpu(const struct placer *placer, const st
 static struct place_decision on_named(const struct placer *placer, const struct plan *plan,
 				      uint32_t device)
 {
+	bool has_no_memory =
+		device < placer->n_devices && plan->device_state[device] == PLAN_DEVICE_NO_MEMORY;
+
 	if (device_can_run(placer, plan, device))
 		return (struct place_decision){(uint8_t)device, RBK_REASON_USER_PREFERENCE};
 	if (device == RBK_DEVICE_CPU)
-		return on_gpu_or_cpu(placer, plan, RBK_REASON_CPU_FALLBACK);
-	if (device < placer->n_devices && plan->device_state[device] == PLAN_DEVICE_NO_MEMORY)
-		return on_cpu(placer, plan, RBK_REASON_MEMORY_CONSTRAINT);
-	return on_cpu(placer, plan, RBK_REASON_GPU_UNAVAILABLE);
+		return on_gpu_or_cpu(placer, plan,
+				     has_no_memory ? RBK_REASON_MEMORY_CONSTRAINT
+						   : RBK_REASON_GPU_AVAILABLE);
+	return on_cpu(placer, plan,
+		      has_no_memory ? RBK_REASON_MEMORY_CONSTRAINT : RBK_REASON_GPU_UNAVAILABLE);
 }
 
 static struct place_decision only_gpu(const struct placer *placer, const struct plan *plan)
