@@ -24,6 +24,9 @@
 static const uint64_t inline_overrun_ns = 20000;
 enum { INLINE_OVERRUN_COST = 64, INLINE_OVERRUN_LIMIT = 512 };
 
+/* See claim_lines(): below it nothing is gained, and a single round trip loses. */
+enum { CLAIM_MIN = 8 };
+
 /* The completion of an entry that ran on no device. */
 static void post_bare(struct dispatch *dispatch, struct dispatch_ring *ring,
 		      const struct rbk_sqe *sqe, int res)
@@ -209,6 +212,24 @@ bool dispatch_ring_has_work(const struct dispatch_ring *dispatch_ring)
 	       rbk_ring_observe(&ring->sq->sq_tail) != ring->sq_head;
 }
 
+/*
+ * Gets the lines of @n entries and of their completions, all at once. Working through a batch, the
+ * store buffer is full of our own stores behind the one or two completions whose lines are on their
+ * way from the client's processor, so that each line would be waited for. Completions are touched
+ * by stores, which the client cannot see before they are published: a prefetch for writing
+ * (prefetchw) was measured to do nothing on Zen 4.
+ */
+static inline void claim_lines(const struct session_ring *ring, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 1; i < n; i++)
+		__builtin_prefetch(&ring->sq->sqes[(ring->sq_head + i) & ring->mask]);
+	for (i = 0; i < n; i += 2)
+		__atomic_store_n(&ring->cq->cqes[(ring->cq_tail + i) & ring->mask].user_data, 0,
+				 __ATOMIC_RELAXED);
+}
+
 int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring)
 {
 	struct session_ring *ring = dispatch_ring->ring;
@@ -241,6 +262,8 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 			n = room;
 	}
 
+	if (n >= CLAIM_MIN)
+		claim_lines(ring, n);
 	now_ticks = clock_ticks();
 	dispatch->inline_clock_ticks = now_ticks;
 	for (i = 0; i < n && !dispatch_ring->barrier; i++) {
