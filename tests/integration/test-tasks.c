@@ -1,0 +1,763 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tasks through a real broker: chains, cancelling, barriers, argument tables, states, what is
+ * removed while it is in use, deadlines, and rings that are full.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "integration/harness.h"
+
+enum {
+	N = 256, /* of the slow plan's matrices */
+	MAX_ROWS = 1024,
+	SMALL = 16,
+	ARENA_BYTES = 16 << 20,
+};
+
+static struct broker broker;
+static struct rbk *rbk;
+static struct rbk_arena *arena;
+static struct rbk_plan *slow, *fast; /* slow: [count,N] x [N,N]; fast: [16] + [16] */
+
+static struct rbk_plan *make_slow(void)
+{
+	const uint32_t left[] = {RBK_DIM_COUNT, N}, right[] = {N, N};
+	struct rbk_builder *b = rbk_builder_new("slow");
+	unsigned int x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, left);
+	unsigned int w = rbk_builder_input(b, "w", RBK_DTYPE_F32, 2, right);
+	unsigned int y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, left);
+	struct rbk_plan *plan = NULL;
+
+	rbk_builder_binary(b, "MatMul", x, w, y);
+	assert_int_equal(rbk_plan_new(rbk, b, MAX_ROWS, &plan, NULL), 0);
+	rbk_builder_free(b);
+	return plan;
+}
+
+static struct rbk_plan *make_fast(const char *op)
+{
+	const uint32_t dims[] = {SMALL};
+	struct rbk_builder *b = rbk_builder_new("fast");
+	unsigned int x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 1, dims);
+	unsigned int y = rbk_builder_input(b, "y", RBK_DTYPE_F32, 1, dims);
+	unsigned int z = rbk_builder_output(b, "z", RBK_DTYPE_F32, 1, dims);
+	struct rbk_plan *plan = NULL;
+
+	rbk_builder_binary(b, op, x, y, z);
+	assert_int_equal(rbk_plan_new(rbk, b, 1, &plan, NULL), 0);
+	rbk_builder_free(b);
+	return plan;
+}
+
+static int begin(void **state)
+{
+	/* One worker: tasks wait for each other. */
+	broker_start(&broker,
+		     &(struct broker_options){.args = (const char *const[]){"--workers=1", NULL}});
+	rbk = broker_connect(&broker, "tasks");
+	assert_int_equal(rbk_arena_new(rbk, ARENA_BYTES, &arena, NULL), 0);
+	slow = make_slow();
+	fast = make_fast("Add");
+	return 0;
+}
+
+static int end(void **state)
+{
+	struct rbk_stats stats;
+
+	fast = rbk_plan_free(fast);
+	slow = rbk_plan_free(slow);
+	arena = rbk_arena_free(arena);
+	assert_int_equal(rbk_stats(rbk, &stats), 0);
+	assert_int_equal(stats.tasks_in_flight, 0);
+	assert_int_equal(stats.arenas, 0);
+	assert_int_equal(stats.plans, 0);
+	assert_int_equal(stats.rings, 0);
+	rbk = rbk_disconnect(rbk);
+	broker_stop(&broker);
+	return 0;
+}
+
+static struct rbk_ring *make_ring(unsigned int entries)
+{
+	struct rbk_ring *ring = NULL;
+
+	assert_int_equal(rbk_ring_new(rbk, entries, &ring, NULL), 0);
+	return ring;
+}
+
+static float *at(uint64_t offset)
+{
+	return (float *)((char *)rbk_arena_data(arena) + offset);
+}
+
+/* A task of some milliseconds. */
+static struct rbk_sqe *put_slow(struct rbk_ring *ring, uint64_t user_data, unsigned int flags)
+{
+	const uint64_t refs[] = {rbk_arena_ref(arena, 0), rbk_arena_ref(arena, 2 << 20),
+				 rbk_arena_ref(arena, 4 << 20)};
+	struct rbk_sqe *sqe = rbk_get_sqe(ring);
+
+	assert_non_null(sqe);
+	rbk_prep_run(sqe, rbk_plan_id(slow), MAX_ROWS, refs, 3);
+	rbk_sqe_set_flags(sqe, flags);
+	rbk_sqe_set_data64(sqe, user_data);
+	return sqe;
+}
+
+/* z = x + y, each 64 bytes at its offset. */
+static struct rbk_sqe *put_fast(struct rbk_ring *ring, uint64_t user_data, unsigned int flags,
+				uint64_t x, uint64_t y, uint64_t z)
+{
+	const uint64_t refs[] = {rbk_arena_ref(arena, x), rbk_arena_ref(arena, y),
+				 rbk_arena_ref(arena, z)};
+	struct rbk_sqe *sqe = rbk_get_sqe(ring);
+
+	assert_non_null(sqe);
+	rbk_prep_run(sqe, rbk_plan_id(fast), 1, refs, 3);
+	rbk_sqe_set_flags(sqe, flags);
+	rbk_sqe_set_data64(sqe, user_data);
+	return sqe;
+}
+
+static void put_cancel(struct rbk_ring *ring, uint64_t user_data, uint64_t target)
+{
+	struct rbk_sqe *sqe = rbk_get_sqe(ring);
+
+	assert_non_null(sqe);
+	rbk_prep_cancel(sqe, target);
+	rbk_sqe_set_data64(sqe, user_data);
+}
+
+static struct rbk_cqe take(struct rbk_ring *ring)
+{
+	const struct rbk_cqe *cqe = NULL;
+	struct rbk_cqe copy;
+
+	assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 20000000000), 0);
+	copy = *cqe;
+	rbk_cqe_seen(ring, cqe);
+	return copy;
+}
+
+/* Takes @n completions. Their results go to @results by user_data, each exactly once. */
+static void take_all(struct rbk_ring *ring, unsigned int n, int *results)
+{
+	struct rbk_cqe cqe;
+
+	for (unsigned int i = 0; i < n; i++)
+		results[i] = 1;
+	for (unsigned int i = 0; i < n; i++) {
+		cqe = take(ring);
+		assert_true(cqe.user_data < n);
+		assert_int_equal(results[cqe.user_data], 1);
+		results[cqe.user_data] = cqe.res;
+	}
+}
+
+/* ---- Chains ---- */
+
+static void test_chain__in_order(void **state)
+{
+	enum { LENGTH = 40 };
+	struct rbk_ring *ring = make_ring(64);
+	int results[LENGTH];
+
+	/* Each adds the first to the result of the one before: wrong in any other order. */
+	for (unsigned int i = 0; i < SMALL; i++)
+		at(0)[i] = at(64)[i] = 1.0f;
+	for (unsigned int i = 0; i < LENGTH; i++)
+		put_fast(ring, i, i + 1 < LENGTH ? RBK_SQE_LINK : 0, 0, 64 + i * 64ull,
+			 128 + i * 64ull);
+	assert_int_equal(rbk_submit(ring), LENGTH);
+	take_all(ring, LENGTH, results);
+	for (unsigned int i = 0; i < LENGTH; i++) {
+		assert_int_equal(results[i], 0);
+		assert_true(at(128 + i * 64ull)[0] == (float)(i + 2));
+	}
+	rbk_ring_free(ring);
+}
+
+static void test_chain__behind_a_worker(void **state)
+{
+	struct rbk_ring *ring = make_ring(64);
+	int results[6];
+
+	/* Held tasks read what the slow one writes. */
+	for (unsigned int i = 0; i < N * N; i++)
+		at(2 << 20)[i] = i % (N + 1) == 0 ? 2.0f : 0.0f;
+	for (unsigned int i = 0; i < MAX_ROWS * N; i++)
+		at(0)[i] = 3.0f;
+	memset(at(8 << 20), 0, 4096);
+	for (unsigned int round = 0; round < 20; round++) {
+		memset(at(4 << 20), 0, (size_t)MAX_ROWS * N * 4);
+		put_slow(ring, 0, RBK_SQE_LINK);
+		for (unsigned int i = 1; i < 6; i++)
+			put_fast(ring, i, i < 5 ? RBK_SQE_LINK : 0, 4 << 20,
+				 (8 << 20) + (i - 1) * 64ull, (8 << 20) + i * 64ull);
+		assert_int_equal(rbk_submit(ring), 6);
+		take_all(ring, 6, results);
+		for (unsigned int i = 0; i < 6; i++)
+			assert_int_equal(results[i], 0);
+		for (unsigned int i = 1; i < 6; i++)
+			assert_true(at((8 << 20) + i * 64ull)[3] == 6.0f * (float)i);
+	}
+	rbk_ring_free(ring);
+}
+
+/* The third of five fails: two succeed, two are cancelled. Then a new chain begins. */
+static void test_chain__failure_in_the_middle(void **state)
+{
+	static const bool slow_head[] = {false, true};
+	struct rbk_ring *ring = make_ring(64);
+	int results[7];
+
+	for (unsigned int k = 0; k < 2; k++) {
+		if (slow_head[k])
+			put_slow(ring, 0, RBK_SQE_LINK);
+		else
+			put_fast(ring, 0, RBK_SQE_LINK, 0, 64, 128);
+		put_fast(ring, 1, RBK_SQE_LINK, 0, 64, 128);
+		put_fast(ring, 2, RBK_SQE_LINK, 0, 64, 64);
+		put_fast(ring, 3, RBK_SQE_LINK, 0, 64, 128);
+		put_fast(ring, 4, 0, 0, 64, 128);
+		put_fast(ring, 5, RBK_SQE_LINK, 0, 64, 192);
+		put_fast(ring, 6, 0, 0, 64, 256);
+		assert_int_equal(rbk_submit(ring), 7);
+		take_all(ring, 7, results);
+		assert_int_equal(results[0], 0);
+		assert_int_equal(results[1], 0);
+		assert_int_equal(results[2], -EINVAL);
+		assert_int_equal(results[3], -ECANCELED);
+		assert_int_equal(results[4], -ECANCELED);
+		assert_int_equal(results[5], 0);
+		assert_int_equal(results[6], 0);
+	}
+	rbk_ring_free(ring);
+}
+
+/* Longer than the ring: the open chain goes on over many fills of it. */
+static void test_chain__longer_than_the_ring(void **state)
+{
+	enum { LENGTH = 300, FAILS_AT = 200 };
+	struct rbk_ring *ring = make_ring(8);
+	unsigned int n_put = 0, n_done = 0;
+	static int results[LENGTH];
+	struct rbk_cqe cqe;
+
+	for (unsigned int i = 0; i < SMALL; i++)
+		at(0)[i] = at(64)[i] = 1.0f;
+	while (n_done < LENGTH) {
+		while (n_put < LENGTH && n_put - n_done < 8) {
+			if (n_put == FAILS_AT)
+				put_fast(ring, n_put, RBK_SQE_LINK, 0, 64, 0);
+			else if (n_put % 50 == 0)
+				put_slow(ring, n_put, RBK_SQE_LINK);
+			else
+				put_fast(ring, n_put, n_put + 1 < LENGTH ? RBK_SQE_LINK : 0, 0, 64,
+					 128);
+			n_put++;
+		}
+		assert_true(rbk_submit(ring) >= 0);
+		cqe = take(ring);
+		results[cqe.user_data] = cqe.res;
+		n_done++;
+	}
+	for (unsigned int i = 0; i < LENGTH; i++)
+		assert_int_equal(results[i], i < FAILS_AT    ? 0
+					     : i == FAILS_AT ? -EINVAL
+							     : -ECANCELED);
+	rbk_ring_free(ring);
+}
+
+/* ---- CANCEL ---- */
+
+static void test_cancel__every_state(void **state)
+{
+	struct rbk_ring *ring = make_ring(1024);
+	unsigned int n_cancelled = 0, n_already = 0;
+	int results[12];
+
+	/* Until both ends of the race were seen; each time the outcome must be consistent. */
+	for (unsigned int round = 0; round < 300 && !(n_cancelled && n_already); round++) {
+		put_slow(ring, 0, 0);
+		assert_int_equal(rbk_submit(ring), 1);
+		if (round % 2)
+			while (rbk_sq_ready(ring))
+				usleep(50);
+		put_slow(ring, 1, 0);                        /* queued behind it */
+		put_slow(ring, 2, RBK_SQE_LINK);             /* queued */
+		put_fast(ring, 3, RBK_SQE_LINK, 0, 64, 128); /* held */
+		put_fast(ring, 4, 0, 0, 64, 128);            /* held */
+		put_cancel(ring, 5, 0);
+		put_cancel(ring, 6, 1);
+		put_cancel(ring, 7, 3);
+		put_cancel(ring, 8, 3);
+		put_cancel(ring, 9, 4711);
+		put_fast(ring, 10, 0, 0, 64, 192);
+		put_cancel(ring, 11, 10);
+		assert_int_equal(rbk_submit(ring), 11);
+		take_all(ring, 12, results);
+		assert_true(results[5] == 0 || results[5] == -EALREADY || results[5] == -ENOENT);
+		assert_int_equal(results[0], results[5] == 0 ? -ECANCELED : 0);
+		n_cancelled += results[5] == 0;
+		n_already += results[5] == -EALREADY;
+		assert_true(results[6] == 0 || results[6] == -EALREADY || results[6] == -ENOENT);
+		assert_int_equal(results[1], results[6] == 0 ? -ECANCELED : 0);
+		assert_int_equal(results[2], 0);
+		assert_int_equal(results[7], 0);
+		assert_int_equal(results[3], -ECANCELED);
+		assert_int_equal(results[4], -ECANCELED);
+		assert_int_equal(results[8], -ENOENT);
+		assert_int_equal(results[9], -ENOENT);
+		assert_int_equal(results[10], 0);
+		assert_int_equal(results[11], -ENOENT);
+	}
+	assert_true(n_cancelled > 0);
+	assert_true(n_already > 0);
+	rbk_ring_free(ring);
+}
+
+/* A CANCEL in a chain waits for its turn, and does not find itself. */
+static void test_cancel__in_a_chain(void **state)
+{
+	struct rbk_ring *ring = make_ring(64);
+	int results[3];
+
+	put_slow(ring, 0, RBK_SQE_LINK);
+	put_cancel(ring, 1, 1);
+	put_fast(ring, 2, 0, 0, 64, 128);
+	assert_int_equal(rbk_submit(ring), 3);
+	take_all(ring, 3, results);
+	assert_int_equal(results[0], 0);
+	assert_int_equal(results[1], -ENOENT);
+	assert_int_equal(results[2], 0);
+	rbk_ring_free(ring);
+}
+
+/* ---- BARRIER ---- */
+
+static void test_barrier__orders(void **state)
+{
+	struct rbk_ring *ring = make_ring(64);
+	unsigned int n_before = 0;
+	struct rbk_cqe cqe;
+	struct rbk_sqe *sqe;
+
+	for (unsigned int round = 0; round < 10; round++) {
+		for (unsigned int i = 0; i < 8; i++)
+			put_slow(ring, i, 0);
+		sqe = rbk_get_sqe(ring);
+		rbk_prep_barrier(sqe);
+		rbk_sqe_set_data64(sqe, 100);
+		for (unsigned int i = 0; i < 8; i++)
+			put_fast(ring, 200 + i, 0, 0, 64, 128);
+		assert_int_equal(rbk_submit(ring), 17);
+		n_before = 0;
+		for (unsigned int i = 0; i < 17; i++) {
+			cqe = take(ring);
+			assert_int_equal(cqe.res, 0);
+			if (i < 8)
+				assert_true(cqe.user_data < 8);
+			else if (i == 8)
+				assert_int_equal(cqe.user_data, 100);
+			else
+				assert_true(cqe.user_data >= 200);
+			n_before += cqe.user_data < 8;
+		}
+		assert_int_equal(n_before, 8);
+	}
+	rbk_ring_free(ring);
+}
+
+/* ---- Argument tables ---- */
+
+static void test_table__up_to_64_references(void **state)
+{
+	static const unsigned int counts[] = {6, 17, 64};
+	const uint32_t dims[] = {SMALL};
+	struct rbk_ring *ring = make_ring(16);
+
+	for (unsigned int k = 0; k < 3; k++) {
+		unsigned int n = counts[k], in[64], out;
+		struct rbk_builder *b = rbk_builder_new("table");
+		struct rbk_plan *plan = NULL;
+		uint64_t *table = (uint64_t *)at(1 << 20);
+		char name[16];
+
+		for (unsigned int i = 0; i + 1 < n; i++) {
+			snprintf(name, sizeof(name), "in%u", i);
+			in[i] = rbk_builder_input(b, name, RBK_DTYPE_F32, 1, dims);
+			for (unsigned int e = 0; e < SMALL; e++)
+				at(i * 64ull)[e] = (float)(i + e);
+			table[i] = rbk_arena_ref(arena, i * 64ull);
+		}
+		out = rbk_builder_output(b, "out", RBK_DTYPE_F32, 1, dims);
+		table[n - 1] = rbk_arena_ref(arena, 8192);
+		/* in0 + in1 + in2 + ... */
+		for (unsigned int i = 1, sum = in[0], next; i + 1 < n; i++) {
+			snprintf(name, sizeof(name), "sum%u", i);
+			next = i + 2 < n ? rbk_builder_scratch(b, name, RBK_DTYPE_F32, 1, dims)
+					 : out;
+			rbk_builder_binary(b, "Add", sum, in[i], next);
+			sum = next;
+		}
+		assert_int_equal(rbk_plan_new(rbk, b, 1, &plan, NULL), 0);
+		rbk_builder_free(b);
+		memset(at(8192), 0x7f, 64);
+		rbk_prep_run_table(rbk_get_sqe(ring), rbk_plan_id(plan), 1,
+				   rbk_arena_ref(arena, 1 << 20), n);
+		assert_int_equal(rbk_submit(ring), 1);
+		assert_int_equal(take(ring).res, 0);
+		for (unsigned int e = 0; e < SMALL; e++)
+			assert_true(at(8192)[e] == (float)((n - 1) * (n - 2) / 2 + (n - 1) * e));
+		rbk_prep_run_table(rbk_get_sqe(ring), rbk_plan_id(plan), 1,
+				   rbk_arena_ref(arena, 1 << 20), n - 1);
+		assert_int_equal(rbk_submit(ring), 1);
+		assert_int_equal(take(ring).res, -EINVAL);
+		rbk_plan_free(plan);
+	}
+	rbk_ring_free(ring);
+}
+
+/* ---- States ---- */
+
+static void test_state__in_place(void **state)
+{
+	const uint32_t dims[] = {SMALL};
+	struct rbk_builder *b = rbk_builder_new("accumulate");
+	unsigned int s = rbk_builder_state(b, "s", RBK_DTYPE_F32, 1, dims);
+	unsigned int x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 1, dims);
+	struct rbk_ring *ring = make_ring(64);
+	struct rbk_plan *plan = NULL;
+	const uint64_t refs[] = {rbk_arena_ref(arena, 0), rbk_arena_ref(arena, 64)};
+
+	rbk_builder_binary(b, "Add", s, x, s);
+	assert_int_equal(rbk_plan_new(rbk, b, 1, &plan, NULL), 0);
+	rbk_builder_free(b);
+	for (unsigned int i = 0; i < SMALL; i++) {
+		at(0)[i] = 0.0f;
+		at(64)[i] = (float)i;
+	}
+	for (unsigned int i = 0; i < 50; i++) {
+		rbk_prep_run(rbk_get_sqe(ring), rbk_plan_id(plan), 1, refs, 2);
+		assert_int_equal(rbk_submit(ring), 1);
+		assert_int_equal(take(ring).res, 0);
+	}
+	for (unsigned int i = 0; i < SMALL; i++)
+		assert_true(at(0)[i] == 50.0f * (float)i);
+	rbk_plan_free(plan);
+	rbk_ring_free(ring);
+}
+
+/* ---- Removed while in use ---- */
+
+static void test_remove__plan_in_use(void **state)
+{
+	struct rbk_ring *ring = make_ring(64);
+	struct rbk_plan *plan = make_slow();
+	uint32_t id = rbk_plan_id(plan);
+	const uint64_t refs[] = {rbk_arena_ref(arena, 0), rbk_arena_ref(arena, 2 << 20),
+				 rbk_arena_ref(arena, 4 << 20)};
+	int results[32];
+
+	for (unsigned int i = 0; i < 32; i++) {
+		struct rbk_sqe *sqe = rbk_get_sqe(ring);
+
+		rbk_prep_run(sqe, id, MAX_ROWS, refs, 3);
+		rbk_sqe_set_data64(sqe, i);
+	}
+	assert_int_equal(rbk_submit(ring), 32);
+	while (rbk_sq_ready(ring))
+		usleep(50);
+	/* Answered when the last of its tasks has ended; those complete as if nothing was. */
+	rbk_plan_free(plan);
+	take_all(ring, 32, results);
+	for (unsigned int i = 0; i < 32; i++)
+		assert_int_equal(results[i], 0);
+	rbk_prep_run(rbk_get_sqe(ring), id, 1, refs, 3);
+	assert_int_equal(rbk_submit(ring), 1);
+	assert_int_equal(take(ring).res, -ENOENT);
+	rbk_ring_free(ring);
+}
+
+static void test_remove__arena_in_use(void **state)
+{
+	struct rbk_ring *ring = make_ring(64);
+	struct rbk_arena *other = NULL;
+	uint64_t out, refs[3];
+	int results[32];
+
+	assert_int_equal(rbk_arena_new(rbk, 2 << 20, &other, NULL), 0);
+	out = rbk_arena_ref(other, 0);
+	refs[0] = rbk_arena_ref(arena, 0);
+	refs[1] = rbk_arena_ref(arena, 2 << 20);
+	refs[2] = out;
+	for (unsigned int i = 0; i < 32; i++) {
+		struct rbk_sqe *sqe = rbk_get_sqe(ring);
+
+		rbk_prep_run(sqe, rbk_plan_id(slow), MAX_ROWS, refs, 3);
+		rbk_sqe_set_data64(sqe, i);
+	}
+	assert_int_equal(rbk_submit(ring), 32);
+	while (rbk_sq_ready(ring))
+		usleep(50);
+	rbk_arena_free(other);
+	take_all(ring, 32, results);
+	for (unsigned int i = 0; i < 32; i++)
+		assert_int_equal(results[i], 0);
+	rbk_prep_run(rbk_get_sqe(ring), rbk_plan_id(slow), 1, refs, 3);
+	assert_int_equal(rbk_submit(ring), 1);
+	assert_int_equal(take(ring).res, -EBADF);
+	rbk_ring_free(ring);
+}
+
+static void test_remove__ring_in_use(void **state)
+{
+	struct rbk_ring *ring = make_ring(64), *other = make_ring(64);
+	int results[4];
+
+	for (unsigned int i = 0; i < 64; i++)
+		put_slow(ring, i, i % 2 ? 0 : RBK_SQE_LINK);
+	assert_int_equal(rbk_submit(ring), 64);
+	rbk_ring_free(ring);
+	/* The other ring goes on. */
+	for (unsigned int i = 0; i < 4; i++)
+		put_slow(other, i, 0);
+	assert_int_equal(rbk_submit(other), 4);
+	take_all(other, 4, results);
+	for (unsigned int i = 0; i < 4; i++)
+		assert_int_equal(results[i], 0);
+	rbk_ring_free(other);
+}
+
+/* ---- Deadlines ---- */
+
+static void test_deadline__missed(void **state)
+{
+	struct rbk_ring *ring = make_ring(64);
+	struct rbk_cqe cqe;
+
+	for (unsigned int i = 0; i < 8; i++)
+		rbk_sqe_set_deadline_us(put_slow(ring, i, 0), i == 7 ? 1 : 3600000000u);
+	assert_int_equal(rbk_submit(ring), 8);
+	for (unsigned int i = 0; i < 8; i++) {
+		cqe = take(ring);
+		assert_int_equal(cqe.res, 0);
+		assert_int_equal(cqe.flags, cqe.user_data == 7 ? RBK_CQE_DEADLINE_MISSED : 0);
+		assert_true(cqe.exec_ns > 0);
+	}
+	rbk_ring_free(ring);
+}
+
+/* ---- Full rings ---- */
+
+/* A hundred times more than fits, none consumed before the ring is full: each completes once. */
+static void test_full__completions_are_never_dropped(void **state)
+{
+	enum { ENTRIES = 16, TOTAL = 1600 };
+	struct rbk_ring *ring = make_ring(ENTRIES);
+	unsigned int n_put = 0, n_done = 0;
+	static uint8_t seen[TOTAL];
+	struct rbk_cqe cqe;
+
+	memset(seen, 0, sizeof(seen));
+	while (n_done < TOTAL) {
+		struct rbk_sqe *sqe;
+
+		/* As many as the ring takes: 16 completed and unread, and 16 more in the ring. */
+		for (unsigned int idle = 0; idle < 3 && n_put < TOTAL;) {
+			sqe = rbk_get_sqe(ring);
+			if (!sqe) {
+				rbk_submit(ring);
+				usleep(200);
+				idle++;
+				continue;
+			}
+			rbk_prep_nop(sqe);
+			rbk_sqe_set_data64(sqe, n_put++);
+		}
+		assert_true(rbk_submit(ring) >= 0);
+		assert_true(n_put - n_done <= 2 * ENTRIES);
+		assert_true(rbk_cq_ready(ring) <= ENTRIES);
+		for (unsigned int i = 0; i < 1 + n_done % 40 && n_done < n_put; i++) {
+			cqe = take(ring);
+			assert_true(cqe.user_data < TOTAL);
+			assert_int_equal(seen[cqe.user_data]++, 0);
+			n_done++;
+		}
+	}
+	rbk_ring_free(ring);
+}
+
+static void test_full__saturated(void **state)
+{
+	enum { ENTRIES = 128, TOTAL = 2000 };
+	struct rbk_ring *ring = make_ring(ENTRIES);
+	unsigned int n_put = 0, n_done = 0;
+	static uint8_t seen[TOTAL];
+	struct rbk_sqe *sqe;
+	struct rbk_cqe cqe;
+	const uint64_t refs[] = {rbk_arena_ref(arena, 0), rbk_arena_ref(arena, 2 << 20),
+				 rbk_arena_ref(arena, 4 << 20)};
+
+	memset(seen, 0, sizeof(seen));
+	while (n_done < TOTAL) {
+		while (n_put < TOTAL && (sqe = rbk_get_sqe(ring))) {
+			rbk_prep_run(sqe, rbk_plan_id(slow), 32, refs, 3);
+			rbk_sqe_set_data64(sqe, n_put++);
+		}
+		assert_true(rbk_submit(ring) >= 0);
+		cqe = take(ring);
+		assert_int_equal(cqe.res, 0);
+		assert_int_equal(seen[cqe.user_data]++, 0);
+		n_done++;
+	}
+	rbk_ring_free(ring);
+}
+
+/* ---- Threads, event loops, processes ---- */
+
+struct worker {
+	unsigned int number;
+	bool failed;
+};
+
+static void *use_own_ring(void *data)
+{
+	struct worker *worker = data;
+	uint64_t base = (8ull << 20) + worker->number * 4096ull;
+	struct rbk_ring *ring = NULL;
+	const struct rbk_cqe *cqe;
+
+	worker->failed = rbk_ring_new(rbk, 32, &ring, NULL) != 0;
+	for (unsigned int i = 0; i < 2000 && !worker->failed; i++) {
+		const uint64_t refs[] = {rbk_arena_ref(arena, base),
+					 rbk_arena_ref(arena, base + 64),
+					 rbk_arena_ref(arena, base + 128)};
+
+		at(base)[5] = (float)i;
+		at(base + 64)[5] = (float)worker->number;
+		rbk_prep_run(rbk_get_sqe(ring), rbk_plan_id(fast), 1, refs, 3);
+		worker->failed |= rbk_submit_and_wait(ring, 1) != 1;
+		worker->failed |= rbk_peek_cqe(ring, &cqe) != 0 || cqe->res != 0;
+		if (!worker->failed)
+			rbk_cqe_seen(ring, cqe);
+		worker->failed |= at(base + 128)[5] != (float)(i + worker->number);
+	}
+	rbk_ring_free(ring);
+	return NULL;
+}
+
+static void test_threads__a_ring_each(void **state)
+{
+	enum { N_THREADS = 6 };
+	struct worker workers[N_THREADS];
+	pthread_t threads[N_THREADS];
+
+	for (unsigned int i = 0; i < N_THREADS; i++) {
+		workers[i] = (struct worker){.number = i};
+		assert_int_equal(pthread_create(&threads[i], NULL, use_own_ring, &workers[i]), 0);
+	}
+	for (unsigned int i = 0; i < N_THREADS; i++) {
+		pthread_join(threads[i], NULL);
+		assert_false(workers[i].failed);
+	}
+}
+
+static void test_event_loop__epoll(void **state)
+{
+	struct rbk_ring *ring = make_ring(32);
+	int epoll = epoll_create1(EPOLL_CLOEXEC), r;
+	struct epoll_event event = {.events = EPOLLIN};
+	unsigned int n_done = 0, n_put = 0;
+	const struct rbk_cqe *cqe;
+
+	assert_true(epoll >= 0);
+	assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, rbk_ring_fd(ring), &event), 0);
+	while (n_done < 200) {
+		while ((r = rbk_peek_cqe(ring, &cqe)) == 0) {
+			assert_int_equal(cqe->res, 0);
+			rbk_cqe_seen(ring, cqe);
+			n_done++;
+		}
+		assert_int_equal(r, -EAGAIN);
+		for (; n_put < 200 && n_put - n_done < 3; n_put++) {
+			put_slow(ring, n_put, 0);
+			assert_int_equal(rbk_submit(ring), 1);
+		}
+		if (n_done < 200 && rbk_ring_arm(ring) == 0)
+			assert_int_equal(epoll_wait(epoll, &event, 1, 20000), 1);
+	}
+	close(epoll);
+	rbk_ring_free(ring);
+}
+
+static void test_fork__child_is_told(void **state)
+{
+	struct rbk_ring *ring = make_ring(32);
+	const struct rbk_cqe *cqe;
+	struct rbk_stats stats;
+	int status;
+	pid_t pid;
+
+	put_fast(ring, 7, 0, 0, 64, 128);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		bool told = rbk_submit(ring) == -ECHILD && rbk_get_sqe(ring) == NULL &&
+			    rbk_peek_cqe(ring, &cqe) == -ECHILD &&
+			    rbk_stats(rbk, &stats) == -ECHILD;
+
+		rbk_ring_free(ring);
+		_exit(told ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(rbk_submit(ring), 1);
+	assert_int_equal(take(ring).user_data, 7);
+	rbk_ring_free(ring);
+}
+
+#define TASK_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TASK_TEST(test_chain__in_order),
+		TASK_TEST(test_chain__behind_a_worker),
+		TASK_TEST(test_chain__failure_in_the_middle),
+		TASK_TEST(test_chain__longer_than_the_ring),
+		TASK_TEST(test_cancel__every_state),
+		TASK_TEST(test_cancel__in_a_chain),
+		TASK_TEST(test_barrier__orders),
+		TASK_TEST(test_table__up_to_64_references),
+		TASK_TEST(test_state__in_place),
+		TASK_TEST(test_remove__plan_in_use),
+		TASK_TEST(test_remove__arena_in_use),
+		TASK_TEST(test_remove__ring_in_use),
+		TASK_TEST(test_deadline__missed),
+		TASK_TEST(test_full__completions_are_never_dropped),
+		TASK_TEST(test_full__saturated),
+		TASK_TEST(test_threads__a_ring_each),
+		TASK_TEST(test_event_loop__epoll),
+		TASK_TEST(test_fork__child_is_told),
+	};
+
+	harness_limit_seconds(110);
+	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
