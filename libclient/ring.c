@@ -184,12 +184,13 @@ void client_ring_link(struct rbk_ring *ring)
 
 static void ring_unlink(struct client_ring_cold *cold)
 {
-	if (!cold->link)
-		return;
+	/* Our neighbours in the list, other threads' rings, write the link too. */
 	pthread_mutex_lock(&cold->rbk->lock);
-	*cold->link = cold->next;
-	if (cold->next)
-		cold->next->link = cold->link;
+	if (cold->link) {
+		*cold->link = cold->next;
+		if (cold->next)
+			cold->next->link = cold->link;
+	}
 	pthread_mutex_unlock(&cold->rbk->lock);
 }
 
