@@ -38,7 +38,8 @@ struct neighbour {
 	_Atomic bool stop;
 	_Atomic uint64_t n_results;
 	_Atomic uint64_t longest_ns;
-	char failure[256]; /* empty unless something went wrong */
+	_Atomic bool is_over; /* the thread writes no more */
+	char failure[256];    /* empty unless something went wrong */
 };
 
 static void fill(float *data, size_t n, uint64_t seed)
@@ -100,10 +101,9 @@ static bool check(struct neighbour *n, const struct rbk_cqe *cqe)
 	return true;
 }
 
-static void *run(void *data)
+static void run(struct neighbour *n)
 {
 	uint64_t seed = 88172645463325252u, took_ns, started_ns;
-	struct neighbour *n = data;
 	const struct rbk_cqe *cqe;
 	int r;
 
@@ -115,19 +115,27 @@ static void *run(void *data)
 		for (unsigned int i = 0; i < IN_FLIGHT && r >= 0; i++) {
 			r = rbk_wait_cqe_timeout(n->ring, &cqe, 60000000000);
 			if (r == 0 && !check(n, cqe))
-				return NULL;
+				return;
 			if (r == 0)
 				rbk_cqe_seen(n->ring, cqe);
 		}
 		if (r < 0) {
 			snprintf(n->failure, sizeof(n->failure), "a wait ended with: %s",
 				 strerror(-r));
-			return NULL;
+			return;
 		}
 		took_ns = harness_now_ns() - started_ns;
 		if (took_ns > n->longest_ns)
 			n->longest_ns = took_ns;
 	}
+}
+
+static void *run_thread(void *data)
+{
+	struct neighbour *n = data;
+
+	run(n);
+	n->is_over = true;
 	return NULL;
 }
 
@@ -172,8 +180,8 @@ struct neighbour *neighbour_start(const struct broker *broker)
 	}
 	prepare_plan(n, weight_at, bias_at);
 	assert_int_equal(rbk_ring_new(n->rbk, 16, &n->ring, NULL), 0);
-	assert_int_equal(pthread_create(&n->thread, NULL, run, n), 0);
-	for (unsigned int i = 0; i < 10000 && n->n_results == 0 && !n->failure[0]; i++)
+	assert_int_equal(pthread_create(&n->thread, NULL, run_thread, n), 0);
+	for (unsigned int i = 0; i < 10000 && n->n_results == 0 && !n->is_over; i++)
 		harness_sleep_ms(1);
 	return n;
 }
