@@ -206,10 +206,15 @@ linked:
 bool dispatch_ring_has_work(const struct dispatch_ring *dispatch_ring)
 {
 	const struct session_ring *ring = dispatch_ring->ring;
-	uint32_t used = ring->cq_tail - rbk_ring_observe(&ring->sq->cq_head) + ring->n_in_flight;
+	uint32_t n = rbk_ring_observe(&ring->sq->sq_tail) - ring->sq_head;
+	uint32_t unread;
 
-	return !ring->is_closing && !dispatch_ring->barrier && used < ring->n_entries &&
-	       rbk_ring_observe(&ring->sq->sq_tail) != ring->sq_head;
+	if (n == 0 || ring->is_closing || dispatch_ring->barrier)
+		return false;
+	/* Indices that make no sense are work, too: the poll ends the session. */
+	unread = ring->cq_tail - rbk_ring_observe(&ring->sq->cq_head);
+	return n > ring->n_entries || unread > ring->n_entries ||
+	       unread + ring->n_in_flight < ring->n_entries;
 }
 
 /*
