@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fuzzing validate_entry()
+ *
+ * The input is a run of submission entries, judged over a session with plans and arenas of several
+ * kinds. What passes must be in range by a reading of its own; the arenas have no memory but the
+ * one that tables may lie in, so that any other access is a crash.
+ */
+#undef NDEBUG /* assertions are the point of this file */
+#include <assert.h>
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "dispatch/task.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+enum { N_ARENAS = 4, N_PLANS = 3, TABLE_BYTES = 4096 };
+
+static _Alignas(64) uint8_t tables[TABLE_BYTES];
+static struct session_arena arenas[N_ARENAS];
+static struct session_arena *arena_pointers[N_ARENAS];
+static struct session_plan slots[N_PLANS];
+static struct session_plan *slot_pointers[N_PLANS];
+static struct plan plans[N_PLANS];
+static struct session session;
+
+static void prepare(void)
+{
+	/* Arena 1 is immutable, 2 the memory of 0 again, 3 not there. */
+	for (unsigned int i = 0; i < N_ARENAS - 1; i++) {
+		arenas[i].exec = (struct exec_arena){
+			.base = tables,
+			.bytes = TABLE_BYTES,
+			.immutable = i == 1,
+			.ino = i == 1 ? 1 : 0,
+		};
+		arena_pointers[i] = &arenas[i];
+	}
+	for (unsigned int i = 0; i < N_PLANS; i++) {
+		plans[i].max_count = 1 + i * 7;
+		plans[i].n_bindings = (uint16_t)(i == 2 ? RBK_MAX_REFS : 1 + i * 2);
+		for (unsigned int k = 0; k < plans[i].n_bindings; k++)
+			plans[i].bindings[k] = (struct plan_binding){
+				.fixed_bytes = k % 2 ? 16 : 0,
+				.row_bytes = k % 2 ? 0 : 8,
+				.written = k + 1 == plans[i].n_bindings,
+			};
+		slots[i] = (struct session_plan){.plan = &plans[i], .id = (i + 1) << 16 | i};
+		slot_pointers[i] = &slots[i];
+	}
+	session.arenas = arena_pointers;
+	session.n_arenas = N_ARENAS;
+	session.plans = slot_pointers;
+	session.n_plans = N_PLANS;
+	/* Table 0 is good for the widest plan: inputs from 0 on, the output at the end. */
+	for (unsigned int i = 0; i < RBK_MAX_REFS; i++)
+		((uint64_t *)tables)[i] = RBK_REF(0, i * 64 % (TABLE_BYTES - 64));
+	((uint64_t *)tables)[RBK_MAX_REFS - 1] = RBK_REF(0, TABLE_BYTES - 64);
+}
+
+static bool is_documented(int res)
+{
+	return res == 0 || res == -EINVAL || res == -ENOENT || res == -EBADF || res == -EFAULT ||
+	       res == -EACCES || res == -ERANGE || res == -EOPNOTSUPP;
+}
+
+/* What a task would touch lies within its arenas, and nothing that is written is shared. */
+static void check_run(const struct rbk_sqe *sqe, const struct session_plan *slot,
+		      const struct exec_ref *refs)
+{
+	const struct plan *plan = slot->plan;
+	uint64_t n_bytes, n_other;
+
+	assert(slot->id == sqe->plan_id);
+	assert(sqe->count >= 1 && sqe->count <= plan->max_count);
+	for (unsigned int i = 0; i < plan->n_bindings; i++) {
+		n_bytes = plan->bindings[i].fixed_bytes + plan->bindings[i].row_bytes * sqe->count;
+		assert(refs[i].offset % 64 == 0 && refs[i].offset <= TABLE_BYTES - n_bytes);
+		assert(!plan->bindings[i].written || !refs[i].arena->immutable);
+		for (unsigned int k = 0; k < plan->n_bindings && plan->bindings[i].written; k++) {
+			n_other = plan->bindings[k].fixed_bytes +
+				  plan->bindings[k].row_bytes * sqe->count;
+			assert(k == i || refs[i].arena->ino != refs[k].arena->ino ||
+			       refs[i].offset + n_bytes <= refs[k].offset ||
+			       refs[k].offset + n_other <= refs[i].offset);
+		}
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	struct exec_ref refs[RBK_MAX_REFS];
+	struct session_plan *slot;
+	struct rbk_sqe sqe;
+	int res;
+
+	if (!session.n_plans)
+		prepare();
+	for (; bytes >= sizeof(sqe); bytes -= sizeof(sqe), data += sizeof(sqe)) {
+		memcpy(&sqe, data, sizeof(sqe));
+		slot = NULL;
+		memset(refs, 0xa5, sizeof(refs));
+		res = validate_entry(&session, &sqe, refs, &slot);
+		assert(is_documented(res));
+		if (res == 0 && sqe.opcode == RBK_OP_RUN)
+			check_run(&sqe, slot, refs);
+		if (res == 0)
+			assert(sqe.opcode < RBK_OP_COUNT && !(sqe.flags & ~RBK_SQE_FLAGS) &&
+			       sqe.priority < RBK_PRIORITY_COUNT);
+	}
+	return 0;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fuzzing request_handle()
+ *
+ * The input is a series of messages: a byte with the number of descriptors and their kind, two with
+ * the length, then the message, and so on, to one session of a server without a socket to listen
+ * on. At the end the session is gone and so is every charge.
+ */
+#undef NDEBUG /* assertions are the point of this file */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "loop/loop.h"
+#include "loop/offload.h"
+#include "session/server-private.h"
+#include "session/sigbus.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+enum { MAX_MESSAGES = 32, PAGE = 4096 };
+
+static struct loop *loop;
+static struct offload *offload;
+static struct account_book *book;
+static int memfds[3]; /* writable, immutable, unsealed */
+
+/* ---- An executor and a dispatcher that do nothing ---- */
+
+static void no_arena(struct executor *executor, struct exec_arena *arena)
+{
+}
+
+static int no_prepare(struct executor *executor, struct plan *plan)
+{
+	plan->device_state[0] = PLAN_DEVICE_READY;
+	return 0;
+}
+
+static void no_release(struct executor *executor, struct plan *plan)
+{
+}
+
+static const struct executor_ops no_ops = {
+	.arena_import = no_arena,
+	.arena_release = no_arena,
+	.plan_prepare = no_prepare,
+	.plan_release = no_release,
+};
+static struct executor no_executor = {.ops = &no_ops,
+				      .info = {.name = "none", .driver = "", .paths = ""}};
+static struct executor *const executors[] = {&no_executor};
+
+static uint64_t no_bytes(uint32_t n_entries)
+{
+	return n_entries;
+}
+
+static int no_added(void *context, struct session_ring *ring)
+{
+	return 0;
+}
+
+static void no_ring(void *context, struct session_ring *ring)
+{
+}
+
+static void no_plan(void *context, struct session_plan *plan)
+{
+}
+
+static uint64_t no_tasks(void *context)
+{
+	return 0;
+}
+
+static const struct server_hooks no_hooks = {
+	.ring_bytes = no_bytes,
+	.ring_added = no_added,
+	.ring_closing = no_ring,
+	.ring_freed = no_ring,
+	.ring_bell = no_ring,
+	.plan_ready = no_plan,
+	.tasks_in_flight = no_tasks,
+};
+
+static int make_memfd(int seals)
+{
+	int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert(fd >= 0 && ftruncate(fd, PAGE) == 0 && fallocate(fd, 0, 0, PAGE) == 0);
+	assert(fcntl(fd, F_ADD_SEALS, seals) == 0);
+	return fd;
+}
+
+static void prepare(void)
+{
+	struct account_limits limits;
+
+	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+		limits.max[i] = 1 << 30;
+	clock_init();
+	log_set_level(LOG_LEVEL_ERROR);
+	assert(sigbus_init() == 0);
+	assert(loop_new(&loop) == 0);
+	assert(offload_new(loop, &offload) == 0);
+	assert(account_book_new(&limits, &book) == 0);
+	memfds[0] = make_memfd(F_SEAL_SHRINK | F_SEAL_GROW);
+	memfds[1] = make_memfd(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+	memfds[2] = make_memfd(0);
+}
+
+/* Handles one message. Return: how many bytes of the input it took; 0: the end. */
+static size_t one_message(struct session *session, int peer, const uint8_t *data, size_t bytes,
+			  bool *ret_over)
+{
+	static _Alignas(8) uint8_t message[RBK_WIRE_MAX_BYTES];
+	int fds[RBK_WIRE_MAX_FDS] = {-1, -1, -1, -1};
+	unsigned int n_fds;
+	const char *why = NULL;
+	size_t n_bytes;
+	char answer[8192];
+	int r;
+
+	if (bytes < 3)
+		return 0;
+	n_bytes = (size_t)(data[1] | data[2] << 8);
+	if (n_bytes > bytes - 3)
+		n_bytes = bytes - 3;
+	memcpy(message, data + 3, n_bytes);
+	n_fds = data[0] % (RBK_WIRE_MAX_FDS + 1);
+	for (unsigned int i = 0; i < n_fds; i++) {
+		fds[i] = fcntl(memfds[data[0] / 8 % 3], F_DUPFD_CLOEXEC, 0);
+		assert(fds[i] >= 0);
+	}
+	r = request_handle(session, message, n_bytes, fds, n_fds, &why);
+	assert(r == 0 || (r == SESSION_E_HOSTILE && why && why[0]));
+	for (unsigned int i = 0; i < n_fds; i++)
+		close_fd(fds[i]);
+	/* What went to the setup thread comes back, and the answers are read. */
+	while (session->n_jobs > 0)
+		assert(loop_turn(loop, true) >= 0);
+	while (recv(peer, answer, sizeof(answer), MSG_DONTWAIT) > 0)
+		;
+	*ret_over = r != 0 || session->is_ending;
+	return n_bytes + 3;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	struct server server = {
+		.options =
+			{
+				.limits = SERVER_LIMITS_DEFAULT,
+				.executors = executors,
+				.n_executors = 1,
+				.hooks = no_hooks,
+			},
+		.fd = -1,
+	};
+	struct session *session = NULL;
+	bool is_over = false;
+	int pair[2];
+	size_t n = 1;
+
+	if (!loop)
+		prepare();
+	/* Small, so that inputs meet these limits. */
+	server.options.limits.max_rings = 3;
+	server.options.limits.max_arenas = 4;
+	server.options.limits.max_plans = 3;
+	server.options.limits.max_arena_bytes = 3 * PAGE;
+	server.options.limits.max_ring_entries = 64;
+	server.options.loop = loop;
+	server.options.offload = offload;
+	server.options.book = book;
+	list_init(&server.sessions);
+	assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+	assert(session_new(&server, pair[0], &session) == 0);
+	for (unsigned int i = 0; i < MAX_MESSAGES && n > 0 && !is_over; i++) {
+		n = one_message(session, pair[1], data, bytes, &is_over);
+		data += n;
+		bytes -= n;
+	}
+
+	session_end(session, false, "the input ended");
+	for (unsigned int i = 0; server.n_sessions > 0; i++) {
+		server_settle(&server);
+		if (server.n_sessions > 0)
+			assert(loop_turn(loop, true) >= 0);
+		assert(i < 1000);
+	}
+	close(pair[1]);
+	assert(server.n_rings == 0 && server.n_arenas == 0 && server.n_plans == 0);
+	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+		assert(account_book_total(book, (enum account_slot)i) == 0);
+	return 0;
+}

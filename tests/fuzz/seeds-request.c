@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* seeds-request FOLDER: writes the corpora "entry" and "request" below FOLDER. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shm/wire.h"
+#include "support/describe.h"
+
+static uint8_t input[65536];
+static size_t n_input;
+
+static void add(uint8_t fds, const void *bytes, size_t n_bytes)
+{
+	input[n_input++] = fds;
+	input[n_input++] = (uint8_t)n_bytes;
+	input[n_input++] = (uint8_t)(n_bytes >> 8);
+	memcpy(input + n_input, bytes, n_bytes);
+	n_input += n_bytes;
+}
+
+static void save(const char *folder, const char *corpus, const char *name)
+{
+	char path[512];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s/%s.seed", folder, corpus, name);
+	file = fopen(path, "wb");
+	if (!file || fwrite(input, 1, n_input, file) != n_input || fclose(file))
+		abort();
+	n_input = 0;
+}
+
+static void add_hello(void)
+{
+	const struct rbk_wire_hello hello = {
+		.request = {.type = RBK_WIRE_HELLO},
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+		.name = "seed",
+	};
+
+	add(0, &hello, sizeof(hello));
+}
+
+static void add_arena(uint8_t fds)
+{
+	const struct rbk_wire_arena_add arena = {.request = {.type = RBK_WIRE_ARENA_ADD},
+						 .bytes = 4096};
+
+	add(fds, &arena, sizeof(arena));
+}
+
+static void add_id(uint32_t type, uint32_t id)
+{
+	const struct rbk_wire_id remove = {.request = {.type = type}, .id = id};
+
+	add(0, &remove, sizeof(remove));
+}
+
+static void add_plan(void)
+{
+	struct describe *d = describe_new("seed", 4);
+	struct rbk_wire_plan_add *plan;
+	size_t desc_bytes;
+	void *desc;
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
+	describe_constant(d, "w", RBK_REF(1, 0), DESCRIBE_DIMS(4, 2));
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 2));
+	describe_node(d, "MatMul", "", "x,w", "y");
+	desc = describe_finish(d, &desc_bytes);
+	plan = calloc(1, sizeof(*plan) + desc_bytes);
+	if (!plan)
+		abort();
+	plan->request.type = RBK_WIRE_PLAN_ADD;
+	plan->desc_bytes = (uint32_t)desc_bytes;
+	memcpy(plan + 1, desc, desc_bytes);
+	add(0, plan, sizeof(*plan) + desc_bytes);
+	free(plan);
+	free(desc);
+}
+
+int main(int argc, char **argv)
+{
+	const struct rbk_wire_ring_add ring = {.request = {.type = RBK_WIRE_RING_ADD},
+					       .n_entries = 8};
+	const struct rbk_wire_request stats = {.type = RBK_WIRE_STATS};
+	const struct rbk_wire_request devices = {.type = RBK_WIRE_DEVICES};
+	const struct rbk_sqe entries[] = {
+		{.opcode = RBK_OP_NOP},
+		{.opcode = RBK_OP_BARRIER},
+		{.opcode = RBK_OP_CANCEL, .target = 1},
+		{.opcode = RBK_OP_PREFETCH, .plan_id = 1 << 16},
+		{.opcode = RBK_OP_RUN, .plan_id = 1 << 16, .count = 1, .refs = {RBK_REF(0, 64)}},
+		{.opcode = RBK_OP_RUN,
+		 .flags = RBK_SQE_LINK,
+		 .plan_id = 2 << 16 | 1,
+		 .count = 8,
+		 .refs = {RBK_REF(0, 0), RBK_REF(1, 64), RBK_REF(2, 128)}},
+		{.opcode = RBK_OP_RUN,
+		 .flags = RBK_SQE_ARG_TABLE,
+		 .plan_id = 3 << 16 | 2,
+		 .count = 2,
+		 .table = RBK_REF(0, 0),
+		 .n_refs = RBK_MAX_REFS},
+	};
+
+	if (argc != 2)
+		return 2;
+	memcpy(input, entries, n_input = sizeof(entries));
+	save(argv[1], "entry", "each-opcode");
+	add_hello();
+	add(0, &stats, sizeof(stats));
+	add(0, &devices, sizeof(devices));
+	save(argv[1], "request", "questions");
+	add_hello();
+	add(0, &ring, sizeof(ring));
+	add(0, &ring, sizeof(ring));
+	add_id(RBK_WIRE_RING_REMOVE, 0);
+	save(argv[1], "request", "rings");
+	add_hello();
+	add_arena(1);
+	add_arena(9);
+	add_plan();
+	add_id(RBK_WIRE_ARENA_REMOVE, 1);
+	add_id(RBK_WIRE_PLAN_REMOVE, 1 << 16);
+	add_id(RBK_WIRE_ARENA_REMOVE, 1);
+	add_arena(17);
+	save(argv[1], "request", "arenas-and-plans");
+	return 0;
+}
