@@ -94,9 +94,8 @@ int target_init(struct target *target, struct bench_env *env, enum target_kind k
 	*target = (struct target)TARGET_INIT;
 	if (is_pinned(kind) && env->n_cpus < 2)
 		return bench_skip(env, NULL, "two sides need two processors");
-	bench_pin(env, !is_pinned(kind)            ? -1
-		       : kind == TARGET_ONE_WORKER ? env->peer_cpu
-						   : env->client_cpu);
+	/* The broker inherits what the caller may use. */
+	bench_pin(env, -1);
 
 	if (env->socket)
 		r = connect_to(target, env, env->socket);
@@ -105,6 +104,9 @@ int target_init(struct target *target, struct bench_env *env, enum target_kind k
 				  kind == TARGET_GPU ? "--gpu=auto" : "--gpu=none");
 	if (r)
 		goto error;
+	bench_pin(env, !is_pinned(kind)            ? -1
+		       : kind == TARGET_ONE_WORKER ? env->peer_cpu
+						   : env->client_cpu);
 	if (kind != TARGET_GPU)
 		return 0;
 
