@@ -254,10 +254,10 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	/* Completions are never dropped: each entry's has room before it is admitted. */
 	room = ring->n_entries - (ring->cq_tail - ring->cq_head_seen) - ring->n_in_flight;
 	if (room < n) {
-		ring->cq_head_seen = rbk_ring_observe(&ring->sq->cq_head);
-		unread = ring->cq_tail - ring->cq_head_seen;
+		unread = ring->cq_tail - rbk_ring_observe(&ring->sq->cq_head);
 		if (unread > ring->n_entries)
 			return ADMIT_E_PROTOCOL;
+		ring->cq_head_seen = ring->cq_tail - unread;
 		if (unread + ring->n_in_flight >= ring->n_entries) {
 			ring->cq_head_seen = ring->cq_tail - (ring->n_entries - ring->n_in_flight);
 			return 0;

@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A session on the bench
+ *
+ * The server is made as brokerd makes it, but nobody connects to its socket: the session is given
+ * one end of a socket pair, as if it had been accepted. Requests go straight to the functions that
+ * handle them, answers are read from the other end.
+ */
+#include "support/session-rig.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "loop/loop.h"
+#include "loop/offload.h"
+#include "util/clock.h"
+
+static void check(bool is_fine, const char *what, int line)
+{
+	if (is_fine)
+		return;
+	fprintf(stderr, "session-rig.c:%d: %s: %s\n", line, what, strerror(errno));
+	abort();
+}
+
+#define CHECK(condition) check(condition, #condition, __LINE__)
+
+/* --- fakes --- */
+
+static struct fake *fake_of(struct executor *executor)
+{
+	return container_of(executor, struct fake, executor);
+}
+
+static void fake_arena_nothing(struct executor *executor, struct exec_arena *arena)
+{
+}
+
+static int fake_plan_prepare(struct executor *executor, struct plan *plan)
+{
+	plan->device_state[executor->index] = fake_of(executor)->prepare_state;
+	return 0;
+}
+
+static void fake_plan_release(struct executor *executor, struct plan *plan)
+{
+}
+
+static void fake_run_inline(struct executor *executor, struct exec_task *task)
+{
+	struct fake *fake = fake_of(executor);
+
+	fake->n_inline++;
+	task->res = fake->inline_res;
+	task->end_ticks = task->start_ticks + clock_ns_to_ticks(fake->inline_ns);
+}
+
+static int fake_submit(struct executor *executor, struct exec_task *task)
+{
+	struct fake *fake = fake_of(executor);
+
+	if (fake->n_tasks + fake->n_done >= fake->capacity)
+		return EXECUTOR_E_BUSY;
+	fake->tasks[fake->n_tasks++] = task;
+	fake->n_submitted++;
+	return 0;
+}
+
+static void fake_flush(struct executor *executor)
+{
+	fake_of(executor)->n_flushed++;
+}
+
+static unsigned int fake_reap(struct executor *executor, struct exec_task **ret, unsigned int max)
+{
+	struct fake *fake = fake_of(executor);
+	unsigned int n = fake->n_done < max ? fake->n_done : max;
+
+	memcpy(ret, fake->done, n * sizeof(*ret));
+	memmove(fake->done, fake->done + n, (fake->n_done - n) * sizeof(*ret));
+	fake->n_done -= n;
+	return n;
+}
+
+static struct executor *fake_free(struct executor *executor)
+{
+	return NULL;
+}
+
+static void fake_init(struct fake *fake, uint8_t index)
+{
+	*fake = (struct fake){
+		.ops =
+			{
+				.arena_import = fake_arena_nothing,
+				.arena_release = fake_arena_nothing,
+				.plan_prepare = fake_plan_prepare,
+				.plan_release = fake_plan_release,
+				.run_inline = index == RBK_DEVICE_CPU ? fake_run_inline : NULL,
+				.submit = fake_submit,
+				.flush = fake_flush,
+				.reap = fake_reap,
+				.free = fake_free,
+			},
+		.executor =
+			{
+				.info =
+					{
+						.kind = index == RBK_DEVICE_CPU ? EXECUTOR_CPU
+										: EXECUTOR_GPU,
+						.name = "fake",
+						.driver = "fake",
+						.paths = "",
+					},
+				.index = index,
+			},
+		.prepare_state = PLAN_DEVICE_READY,
+		.capacity = FAKE_MAX_TASKS,
+		.inline_ns = 100,
+	};
+	fake->executor.ops = &fake->ops;
+}
+
+uint64_t fake_user_data(const struct exec_task *task)
+{
+	return container_of(task, struct task, exec)->user_data;
+}
+
+static int fake_find(const struct fake *fake, uint64_t user_data)
+{
+	for (unsigned int i = 0; i < fake->n_tasks; i++)
+		if (fake_user_data(fake->tasks[i]) == user_data)
+			return (int)i;
+	return -1;
+}
+
+bool fake_begin(struct fake *fake, uint64_t user_data)
+{
+	int i = fake_find(fake, user_data);
+
+	return i >= 0 && exec_task_begin(fake->tasks[i]);
+}
+
+void fake_finish(struct fake *fake, uint64_t user_data, int32_t res)
+{
+	int i = fake_find(fake, user_data);
+	struct exec_task *task;
+
+	CHECK(i >= 0);
+	task = fake->tasks[i];
+	memmove(fake->tasks + i, fake->tasks + i + 1,
+		(fake->n_tasks - (unsigned int)i - 1) * sizeof(*fake->tasks));
+	fake->n_tasks--;
+	if (atomic_load(&task->state) != EXEC_RUNNING && !exec_task_begin(task)) {
+		res = -ECANCELED;
+	} else {
+		task->start_ticks = clock_ticks();
+		task->end_ticks = task->start_ticks + clock_ns_to_ticks(1000);
+	}
+	task->res = res;
+	fake->done[fake->n_done++] = task;
+}
+
+void fake_finish_all(struct fake *fake, int32_t res)
+{
+	while (fake->n_tasks > 0)
+		fake_finish(fake, fake_user_data(fake->tasks[0]), res);
+}
+
+/* --- beginning and end --- */
+
+static void make_dispatch(struct rig *rig, uint32_t n_devices)
+{
+	const struct dispatch_options options = {
+		.loop = rig->loop,
+		.waker = &rig->waker,
+		.executors = rig->executors,
+		.n_executors = n_devices,
+		.threshold_bytes = 1 << 20,
+		.spin_ns = 0,
+		.n_processors = 4,
+	};
+
+	CHECK(dispatch_new(&options, &rig->dispatch) == 0);
+}
+
+static void make_server(struct rig *rig, uint32_t n_devices)
+{
+	struct server_options options = {
+		.socket_path = rig->socket_path,
+		.socket_mode = 0600,
+		.limits = SERVER_LIMITS_DEFAULT,
+		.loop = rig->loop,
+		.offload = rig->offload,
+		.book = rig->book,
+		.executors = rig->executors,
+		.n_executors = n_devices,
+		.hooks = dispatch_hooks(rig->dispatch),
+	};
+
+	strcpy(rig->directory, "/tmp/session-rig-XXXXXX");
+	CHECK(mkdtemp(rig->directory) != NULL);
+	snprintf(rig->socket_path, sizeof(rig->socket_path), "%s/socket", rig->directory);
+	CHECK(server_new(&options, &rig->server) == 0);
+	rig->dispatch->server = rig->server;
+	rig->dispatch->stats = server_stats(rig->server);
+}
+
+void rig_init(struct rig *rig, uint32_t n_devices)
+{
+	struct account_limits limits;
+	int ends[2];
+
+	memset(rig, 0, sizeof(*rig));
+	memset(&limits, 0xff, sizeof(limits));
+	clock_init();
+	for (uint32_t i = 0; i < n_devices; i++) {
+		fake_init(&rig->fakes[i], (uint8_t)i);
+		rig->fakes[i].executor.waker = &rig->waker;
+		rig->executors[i] = &rig->fakes[i].executor;
+	}
+	CHECK(loop_new(&rig->loop) == 0);
+	CHECK(waker_init(&rig->waker) == 0);
+	CHECK(offload_new(rig->loop, &rig->offload) == 0);
+	CHECK(account_book_new(&limits, &rig->book) == 0);
+	make_dispatch(rig, n_devices);
+	make_server(rig, n_devices);
+	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+	CHECK(session_new(rig->server, ends[0], &rig->session) == 0);
+	rig->fd = ends[1];
+}
+
+void rig_settle(struct rig *rig)
+{
+	do {
+		server_settle(rig->server);
+		CHECK(loop_turn(rig->loop, false) >= 0);
+	} while (rig->server->needs_settling);
+}
+
+void rig_deinit(struct rig *rig)
+{
+	char lock_path[sizeof(rig->socket_path) + sizeof(".lock")];
+
+	server_end_sessions(rig->server, "the test is over");
+	for (unsigned int i = 0; i < 10000 && !server_is_empty(rig->server); i++) {
+		for (unsigned int k = 0; k < rig->dispatch->n_executors; k++)
+			fake_finish_all(&rig->fakes[k], 0);
+		rig_work(rig);
+		rig_settle(rig);
+		if (!server_is_empty(rig->server))
+			usleep(100);
+	}
+	CHECK(server_is_empty(rig->server));
+	CHECK(rig->dispatch->n_submitted == 0 && rig->dispatch->n_pending == 0);
+	CHECK(rig->dispatch->n_rings == 0 && rig->dispatch->n_active == 0);
+
+	close(rig->fd);
+	rig->server = server_free(rig->server);
+	rig->dispatch = dispatch_free(rig->dispatch);
+	rig->offload = offload_free(rig->offload);
+	rig->book = account_book_free(rig->book);
+	rig->loop = loop_free(rig->loop);
+	waker_deinit(&rig->waker);
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", rig->socket_path);
+	unlink(lock_path);
+	rmdir(rig->directory);
+}
+
+/* --- requests --- */
+
+static ssize_t receive(struct rig *rig, void *buffer, size_t bytes, int fds[3])
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int) * 3)];
+	} control;
+	struct iovec iov = {.iov_base = buffer, .iov_len = bytes};
+	struct msghdr message = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *header;
+	ssize_t n = recvmsg(rig->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	header = n >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
+	if (header && fds)
+		memcpy(fds, CMSG_DATA(header), sizeof(int) * 3);
+	return n;
+}
+
+static int answer(struct rig *rig, uint32_t type, void *reply, size_t bytes, int fds[3])
+{
+	struct rbk_wire_reply *head;
+	char buffer[8192];
+	ssize_t n;
+
+	while ((n = receive(rig, buffer, sizeof(buffer), fds)) < 0)
+		CHECK(errno == EAGAIN && loop_turn(rig->loop, true) >= 0);
+	head = (struct rbk_wire_reply *)buffer;
+	CHECK((size_t)n >= sizeof(*head) && head->type == type);
+	if (head->res == 0 && reply) {
+		CHECK((size_t)n == bytes);
+		memcpy(reply, buffer, bytes);
+	}
+	return head->res;
+}
+
+int rig_answer(struct rig *rig, uint32_t type, void *reply, size_t bytes)
+{
+	return answer(rig, type, reply, bytes, NULL);
+}
+
+bool rig_has_answer(struct rig *rig)
+{
+	struct pollfd poll_fd = {.fd = rig->fd, .events = POLLIN};
+
+	for (unsigned int i = 0; i < 20; i++) {
+		rig_settle(rig);
+		if (poll(&poll_fd, 1, 0) > 0)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+void rig_ring_new(struct rig *rig, uint32_t n_entries, struct rig_ring *ret)
+{
+	struct rbk_wire_ring reply;
+	int fds[3];
+	void *area;
+
+	CHECK(session_ring_add(rig->session, ++rig->next_cookie, n_entries) == 0);
+	CHECK(answer(rig, RBK_WIRE_RING_ADD, &reply, sizeof(reply), fds) == 0);
+	*ret = (struct rig_ring){
+		.ring = rig->session->rings[reply.id],
+		.n_entries = n_entries,
+		.sq_bytes = reply.sq_bytes,
+		.cq_bytes = reply.cq_bytes,
+		.bell = fds[2],
+	};
+	area = mmap(NULL, reply.sq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
+	CHECK(area != MAP_FAILED);
+	ret->sq = area;
+	area = mmap(NULL, reply.cq_bytes, PROT_READ, MAP_SHARED, fds[1], 0);
+	CHECK(area != MAP_FAILED);
+	ret->cq = area;
+	close(fds[0]);
+	close(fds[1]);
+}
+
+void rig_ring_deinit(struct rig_ring *ring)
+{
+	munmap(ring->sq, ring->sq_bytes);
+	munmap((void *)ring->cq, ring->cq_bytes);
+	close(ring->bell);
+}
+
+void rig_ring_set_index(struct rig_ring *ring, uint32_t index)
+{
+	ring->sq_tail = ring->cq_head = index;
+	ring->sq->sq_tail = ring->sq->cq_head = index;
+	ring->ring->sq_head = ring->ring->cq_tail = ring->ring->cq_head_seen = index;
+	ring->ring->cq->sq_head = ring->ring->cq->cq_tail = index;
+}
+
+int rig_memfd(uint64_t bytes, bool immutable)
+{
+	int fd = memfd_create("arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int seals = F_SEAL_SHRINK | F_SEAL_GROW | (immutable ? F_SEAL_WRITE : 0);
+
+	CHECK(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
+	CHECK(fallocate(fd, 0, 0, (off_t)bytes) == 0);
+	CHECK(fcntl(fd, F_ADD_SEALS, seals) == 0);
+	return fd;
+}
+
+struct session_arena *rig_arena_of(struct rig *rig, int fd, uint64_t bytes)
+{
+	struct rbk_wire_id_reply reply;
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+	CHECK(copy >= 0);
+	CHECK(session_arena_add(rig->session, ++rig->next_cookie, &copy, bytes) == 0);
+	CHECK(answer(rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply), NULL) == 0);
+	return rig->session->arenas[reply.id];
+}
+
+struct session_arena *rig_arena_new(struct rig *rig, uint64_t bytes, bool immutable)
+{
+	int fd = rig_memfd(bytes, immutable);
+	struct session_arena *arena = rig_arena_of(rig, fd, bytes);
+
+	close(fd);
+	return arena;
+}
+
+struct session_plan *rig_plan_new(struct rig *rig, struct describe *describe)
+{
+	struct rbk_wire_plan reply;
+	size_t bytes;
+	void *desc = describe_finish(describe, &bytes);
+
+	CHECK(session_plan_add(rig->session, ++rig->next_cookie, desc, bytes) == 0);
+	free(desc);
+	CHECK(answer(rig, RBK_WIRE_PLAN_ADD, &reply, sizeof(reply), NULL) == 0);
+	return rig->session->plans[reply.id & 0xffff];
+}
+
+struct session_plan *rig_relu(struct rig *rig, bool queued)
+{
+	struct describe *describe = describe_new("relu", 64);
+	struct session_plan *plan;
+
+	describe_input(describe, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 16));
+	describe_output(describe, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 16));
+	describe_node(describe, "Relu", "it", "x", "y");
+	plan = rig_plan_new(rig, describe);
+	CHECK(plan->inline_max_count > 0);
+	if (queued)
+		plan->inline_max_count = 0;
+	return plan;
+}
+
+/* --- entries --- */
+
+void rig_put(struct rig_ring *ring, const struct rbk_sqe *sqe)
+{
+	CHECK(ring->sq_tail - rbk_ring_observe(&ring->cq->sq_head) < ring->n_entries);
+	ring->sq->sqes[ring->sq_tail & (ring->n_entries - 1)] = *sqe;
+	rbk_ring_publish(&ring->sq->sq_tail, ++ring->sq_tail);
+}
+
+bool rig_take(struct rig_ring *ring, struct rbk_cqe *ret)
+{
+	if (rbk_ring_observe(&ring->cq->cq_tail) == ring->cq_head)
+		return false;
+	*ret = ring->cq->cqes[ring->cq_head & (ring->n_entries - 1)];
+	rbk_ring_publish(&ring->sq->cq_head, ++ring->cq_head);
+	return true;
+}
+
+/* --- the dispatcher --- */
+
+unsigned int rig_work(struct rig *rig)
+{
+	struct dispatch_ring *hostile = NULL;
+	unsigned int n, n_total = 0;
+
+	do {
+		n = dispatch_work(rig->dispatch, &hostile);
+		CHECK(!hostile);
+		n_total += n;
+	} while (n > 0);
+	return n_total;
+}
+
+struct dispatch_ring *rig_dispatch_ring(const struct rig_ring *ring)
+{
+	return ring->ring->dispatch;
+}
+
+static void on_stop(void *data, uint32_t events)
+{
+	struct rig *rig = data;
+
+	rig->stop_watch = loop_unwatch(rig->stop_watch);
+	dispatch_stop(rig->dispatch);
+}
+
+static void *run_client(void *data)
+{
+	struct rig *rig = data;
+
+	rig->client(rig->client_data);
+	CHECK(eventfd_write(rig->stop_fd, 1) == 0);
+	return NULL;
+}
+
+void rig_run(struct rig *rig, void (*client)(void *data), void *data)
+{
+	pthread_t thread;
+
+	rig->client = client;
+	rig->client_data = data;
+	rig->stop_fd = eventfd(0, EFD_CLOEXEC);
+	CHECK(rig->stop_fd >= 0);
+	CHECK(loop_watch(rig->loop, rig->stop_fd, POLLIN, on_stop, rig, &rig->stop_watch) == 0);
+	CHECK(pthread_create(&thread, NULL, run_client, rig) == 0);
+	CHECK(dispatch_run(rig->dispatch, rig->server) == 0);
+	CHECK(pthread_join(thread, NULL) == 0);
+	rig->stop_fd = close_fd(rig->stop_fd);
+}

@@ -1,0 +1,684 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The dispatcher and a ring: its indices and its room, sleeping and bells, what runs inline,
+ * deadlines, and what is counted. test-dispatch-tasks.c has what happens to tasks.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "loop/loop.h"
+#include "unit/dispatch-bench.h"
+#include "util/clock.h"
+
+/* --- indices --- */
+
+/* Every way of completing, across the point where 32 bits wrap. */
+static void run_wrap(void (*round)(struct bench *bench, uint64_t user_data))
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	rig_ring_set_index(&bench.ring, UINT32_MAX - 5);
+	for (uint64_t i = 0; i < 3ull * N_ENTRIES; i++) {
+		round(&bench, i);
+		expect_none(&bench);
+		assert_int_equal(bench.ring.ring->n_in_flight, 0);
+		assert_int_equal(bench.ring.cq->sq_head, bench.ring.sq_tail);
+	}
+	assert_int_equal(bench.ring.sq_tail, UINT32_MAX - 5 + 3 * N_ENTRIES);
+	bench_end(&bench);
+}
+
+static void round_inline(struct bench *bench, uint64_t user_data)
+{
+	put_run(bench, bench->tiny, user_data, 0);
+	assert_int_equal(rig_work(&bench->rig), 1);
+	assert_int_equal(expect_cqe(bench, user_data, 0).device, CPU);
+	assert_int_equal(bench->cpu->n_inline, user_data + 1);
+}
+
+static void round_queued(struct bench *bench, uint64_t user_data)
+{
+	put_run(bench, bench->queued, user_data, 0);
+	assert_int_equal(rig_work(&bench->rig), 1);
+	expect_none(bench);
+	finish(bench, bench->cpu, user_data, 0);
+	expect_cqe(bench, user_data, 0);
+}
+
+static void test_wrap__inline(void **state)
+{
+	run_wrap(round_inline);
+}
+
+static void test_wrap__queued(void **state)
+{
+	run_wrap(round_queued);
+}
+
+/* --- room --- */
+
+/* An entry is consumed only if its completion has room: nothing is ever dropped. */
+static void test_room__full_of_completions(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	rig_ring_set_index(&bench.ring, UINT32_MAX - 5);
+	for (uint64_t i = 0; i < N_ENTRIES; i++)
+		put_bare(&bench, RBK_OP_NOP, i, 0);
+	assert_int_equal(rig_work(&bench.rig), N_ENTRIES);
+	for (uint64_t i = 0; i < N_ENTRIES; i++)
+		put_bare(&bench, RBK_OP_NOP, 100 + i, 0);
+	assert_int_equal(rig_work(&bench.rig), 0);
+	assert_false(dispatch_ring_has_work(rig_dispatch_ring(&bench.ring)));
+	/* One consumed, one admitted. */
+	for (uint64_t i = 0; i < N_ENTRIES; i++) {
+		expect_cqe(&bench, i, 0);
+		assert_true(dispatch_ring_has_work(rig_dispatch_ring(&bench.ring)));
+		assert_int_equal(rig_work(&bench.rig), 1);
+	}
+	for (uint64_t i = 0; i < N_ENTRIES; i++)
+		expect_cqe(&bench, 100 + i, 0);
+	expect_none(&bench);
+	bench_end(&bench);
+}
+
+static void test_room__batch_is_bounded(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, 4 * ADMIT_BATCH);
+	for (uint64_t i = 0; i < 3 * ADMIT_BATCH; i++)
+		put_bare(&bench, RBK_OP_NOP, i, 0);
+	assert_int_equal(dispatch_poll_ring(bench.rig.dispatch, rig_dispatch_ring(&bench.ring)),
+			 ADMIT_BATCH);
+	assert_int_equal(bench.ring.cq->cq_tail, ADMIT_BATCH);
+	assert_int_equal(rig_work(&bench.rig), 2 * ADMIT_BATCH);
+	for (uint64_t i = 0; i < 3 * ADMIT_BATCH; i++)
+		expect_cqe(&bench, i, 0);
+	bench_end(&bench);
+}
+
+/* --- indices that make no sense --- */
+
+static void expect_protocol(struct bench *bench)
+{
+	struct dispatch_ring *ring = rig_dispatch_ring(&bench->ring), *hostile = NULL;
+
+	assert_int_equal(dispatch_poll_ring(bench->rig.dispatch, ring), ADMIT_E_PROTOCOL);
+	dispatch_work(bench->rig.dispatch, &hostile);
+	assert_ptr_equal(hostile, ring);
+}
+
+/* Looked at when the room is used up: a head before the oldest completion, or after the newest. */
+static void test_hostile__cq_head(void **state)
+{
+	static const uint32_t starts[] = {1000, UINT32_MAX - 5};
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	for (unsigned int i = 0; i < 2; i++) {
+		const uint32_t heads[] = {starts[i] - 1, starts[i] - 100, starts[i] + N_ENTRIES + 1,
+					  starts[i] + (1u << 31)};
+
+		for (unsigned int k = 0; k < 4; k++) {
+			rig_ring_set_index(&bench.ring, starts[i]);
+			for (uint64_t n = 0; n < N_ENTRIES; n++)
+				put_bare(&bench, RBK_OP_NOP, n, 0);
+			rig_work(&bench.rig);
+			put_bare(&bench, RBK_OP_NOP, 0, 0);
+			bench.ring.sq->cq_head = heads[k];
+			expect_protocol(&bench);
+		}
+	}
+	rig_ring_set_index(&bench.ring, 0);
+	bench_end(&bench);
+}
+
+/* A head that goes back within the ring makes less room, not more. */
+static void test_hostile__cq_head_goes_back(void **state)
+{
+	struct dispatch_ring *ring;
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	ring = rig_dispatch_ring(&bench.ring);
+	rig_ring_set_index(&bench.ring, 16);
+	put_run(&bench, bench.queued, 20, 0);
+	put_run(&bench, bench.queued, 21, 0);
+	for (uint64_t i = 0; i < N_ENTRIES - 2; i++)
+		put_bare(&bench, RBK_OP_NOP, i, 0);
+	assert_int_equal(rig_work(&bench.rig), N_ENTRIES);
+	put_bare(&bench, RBK_OP_NOP, 99, 0);
+	/* 14 completions are there; now 15 are said to be unread, beside 2 tasks in flight. */
+	bench.ring.sq->cq_head = 15;
+	assert_false(dispatch_ring_has_work(ring));
+	assert_int_equal(dispatch_poll_ring(bench.rig.dispatch, ring), 0);
+	assert_int_equal(dispatch_poll_ring(bench.rig.dispatch, ring), 0);
+	bench.ring.sq->cq_head = 16;
+	assert_int_equal(dispatch_poll_ring(bench.rig.dispatch, ring), 0);
+	bench.ring.sq->cq_head = 17;
+	assert_int_equal(dispatch_poll_ring(bench.rig.dispatch, ring), 1);
+	/* More than the ring holds. */
+	put_bare(&bench, RBK_OP_NOP, 99, 0);
+	bench.ring.sq->cq_head = 14;
+	assert_int_equal(dispatch_poll_ring(bench.rig.dispatch, ring), ADMIT_E_PROTOCOL);
+	bench_end(&bench);
+}
+
+/* --- running inline --- */
+
+static void test_inline__bounds(void **state)
+{
+	struct bench bench;
+	struct rbk_sqe sqe;
+
+	bench_begin(&bench, 2, N_ENTRIES);
+	bench.tiny->inline_max_count = 8;
+	sqe = run_entry(&bench, bench.tiny, 1);
+	sqe.count = 8;
+	rig_put(&bench.ring, &sqe);
+	sqe.user_data = 2;
+	sqe.count = 9;
+	rig_put(&bench.ring, &sqe);
+	/* A tiny one that wants the GPU gets it. */
+	sqe.user_data = 3;
+	sqe.count = 1;
+	sqe.strategy = RBK_STRATEGY_PREFER_GPU;
+	rig_put(&bench.ring, &sqe);
+	assert_int_equal(rig_work(&bench.rig), 3);
+	assert_int_equal(expect_cqe(&bench, 1, 0).reason, RBK_REASON_BELOW_THRESHOLD);
+	expect_none(&bench);
+	assert_int_equal(bench.cpu->n_inline, 1);
+	assert_int_equal(bench.cpu->n_tasks, 1);
+	assert_int_equal(fake_user_data(bench.cpu->tasks[0]), 2);
+	assert_int_equal(bench.cpu->tasks[0]->count, 9);
+	assert_int_equal(bench.gpu->n_tasks, 1);
+	bench_end(&bench);
+}
+
+/* What an executor that cannot run inline, or a plan whose time its data decides, gets: 0. */
+static void test_inline__which_plans(void **state)
+{
+	struct bench bench;
+	struct server_hooks hooks;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	hooks = dispatch_hooks(bench.rig.dispatch);
+	assert_in_range(bench.tiny->inline_max_count, 1, 64);
+	bench.tiny->plan->data_independent = false;
+	hooks.plan_ready(hooks.context, bench.tiny);
+	assert_int_equal(bench.tiny->inline_max_count, 0);
+	bench.tiny->plan->data_independent = true;
+	bench.tiny->plan->device_state[CPU] = PLAN_DEVICE_NO_MEMORY;
+	hooks.plan_ready(hooks.context, bench.tiny);
+	assert_int_equal(bench.tiny->inline_max_count, 0);
+	bench.tiny->plan->device_state[CPU] = PLAN_DEVICE_READY;
+	bench.tiny->plan->nodes[0].cost.bytes_row = 1ull << 40;
+	hooks.plan_ready(hooks.context, bench.tiny);
+	assert_int_equal(bench.tiny->inline_max_count, 0);
+	/* 16000 bytes at 8 bytes per nanosecond are the whole budget of 2000 ns. */
+	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_row = 1600};
+	hooks.plan_ready(hooks.context, bench.tiny);
+	assert_int_equal(bench.tiny->inline_max_count, 10);
+	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_fixed = 16000};
+	hooks.plan_ready(hooks.context, bench.tiny);
+	assert_int_equal(bench.tiny->inline_max_count, 64);
+	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_fixed = 16001};
+	hooks.plan_ready(hooks.context, bench.tiny);
+	assert_int_equal(bench.tiny->inline_max_count, 0);
+	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_fixed = 8};
+	bench.cpu->ops.run_inline = NULL;
+	hooks.plan_ready(hooks.context, bench.tiny);
+	assert_int_equal(bench.tiny->inline_max_count, 0);
+	bench_end(&bench);
+}
+
+static void run_tiny(struct bench *bench, uint64_t inline_ns)
+{
+	bench->cpu->inline_ns = inline_ns;
+	put_run(bench, bench->tiny, 1, 0);
+	rig_work(&bench->rig);
+	if (bench->cpu->n_tasks > 0)
+		finish(bench, bench->cpu, 1, 0);
+	expect_cqe(bench, 1, 0);
+}
+
+/* Eight runs that were too long, one after the other, and the plan leaves the reactor. */
+static void test_overrun__in_a_row(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	for (unsigned int i = 0; i < 7; i++)
+		run_tiny(&bench, 30000);
+	assert_int_equal(bench.cpu->n_inline, 7);
+	assert_int_not_equal(bench.tiny->inline_max_count, 0);
+	run_tiny(&bench, 30000);
+	assert_int_equal(bench.tiny->inline_max_count, 0);
+	run_tiny(&bench, 100);
+	assert_int_equal(bench.cpu->n_inline, 8);
+	assert_int_equal(bench.cpu->n_submitted, 1);
+	bench_end(&bench);
+}
+
+/* The bucket leaks: one in a hundred is forgiven for ever, one in thirty is not. */
+static void test_overrun__now_and_then(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	for (unsigned int i = 0; i < 2000; i++)
+		run_tiny(&bench, i % 100 ? 19000 : 30000);
+	assert_int_not_equal(bench.tiny->inline_max_count, 0);
+	assert_int_equal(bench.cpu->n_inline, 2000);
+	for (unsigned int i = 0; i < 2000; i++)
+		run_tiny(&bench, i % 30 ? 19000 : 30000);
+	assert_int_equal(bench.tiny->inline_max_count, 0);
+	bench_end(&bench);
+}
+
+/* --- deadlines --- */
+
+static void test_deadline__inline(void **state)
+{
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	sqe = run_entry(&bench, bench.tiny, 1);
+	sqe.deadline_us = 1000;
+	bench.cpu->inline_ns = 900000;
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	assert_int_equal(expect_cqe(&bench, 1, 0).flags, 0);
+	bench.cpu->inline_ns = 1100000;
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	assert_int_equal(expect_cqe(&bench, 1, 0).flags, RBK_CQE_DEADLINE_MISSED);
+	/* Waiting counts: the second of a batch starts when the first ends. */
+	sqe.deadline_us = 1500;
+	rig_put(&bench.ring, &sqe);
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	assert_int_equal(expect_cqe(&bench, 1, 0).flags, 0);
+	assert_int_equal(expect_cqe(&bench, 1, 0).flags, RBK_CQE_DEADLINE_MISSED);
+	sqe.deadline_us = 0;
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	assert_int_equal(expect_cqe(&bench, 1, 0).flags, 0);
+	bench_end(&bench);
+}
+
+static void test_deadline__queued(void **state)
+{
+	static const struct {
+		uint32_t deadline_us, sleep_us;
+		uint16_t flags;
+	} cases[] = {
+		{0, 2000, 0},
+		{UINT32_MAX, 2000, 0},
+		{10000000, 0, 0},
+		{1000, 2000, RBK_CQE_DEADLINE_MISSED},
+	};
+	struct rbk_sqe sqe;
+	struct rbk_cqe cqe;
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		sqe = run_entry(&bench, bench.queued, i);
+		sqe.deadline_us = cases[i].deadline_us;
+		rig_put(&bench.ring, &sqe);
+		rig_work(&bench.rig);
+		usleep(cases[i].sleep_us);
+		finish(&bench, bench.cpu, i, 0);
+		cqe = expect_cqe(&bench, i, 0);
+		assert_int_equal(cqe.flags, cases[i].flags);
+		assert_true(cqe.queue_ns >= cases[i].sleep_us * 990ull);
+		assert_in_range(cqe.exec_ns, 990, 1010);
+	}
+	bench_end(&bench);
+}
+
+/* --- what is counted --- */
+
+static void test_stats__counted(void **state)
+{
+	struct session_stats *stats;
+	struct server_stats *totals;
+	struct server_hooks hooks;
+	struct exec_task *task;
+	struct bench bench;
+
+	bench_begin(&bench, 2, N_ENTRIES);
+	stats = &bench.rig.session->stats;
+	totals = server_stats(bench.rig.server);
+	hooks = dispatch_hooks(bench.rig.dispatch);
+
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	put_run(&bench, bench.tiny, 2, 0);
+	put_bad(&bench, 3, 0);
+	put_run(&bench, bench.queued, 4, 0);
+	put_strategy(&bench, 5, RBK_STRATEGY_ONLY_GPU);
+	rig_work(&bench.rig);
+	assert_int_equal(hooks.tasks_in_flight(hooks.context), 2);
+	assert_int_equal(totals->tasks_completed, 3);
+	assert_int_equal(stats->tasks[CPU], 1);
+	assert_int_equal(stats->tasks[GPU], 0);
+	assert_int_equal(stats->errors, 1);
+
+	task = bench.gpu->tasks[0];
+	task->copied_bytes = 11;
+	task->transferred_bytes = 13;
+	finish(&bench, bench.gpu, 5, 0);
+	task = bench.cpu->tasks[0];
+	task->copied_bytes = 100;
+	finish(&bench, bench.cpu, 4, 0);
+	assert_int_equal(hooks.tasks_in_flight(hooks.context), 0);
+	assert_int_equal(stats->tasks[CPU], 2);
+	assert_int_equal(stats->tasks[GPU], 1);
+	assert_int_equal(stats->reasons[RBK_REASON_NONE], 2);
+	assert_int_equal(stats->reasons[RBK_REASON_BELOW_THRESHOLD], 2);
+	assert_int_equal(stats->reasons[RBK_REASON_USER_PREFERENCE], 1);
+	assert_int_equal(stats->errors, 1);
+	assert_int_equal(stats->copied_bytes, 111);
+	assert_int_equal(stats->transferred_bytes, 13);
+	assert_int_equal(totals->copied_bytes, 111);
+	assert_int_equal(totals->transferred_bytes, 13);
+	assert_int_equal(totals->tasks_completed, 5);
+	bench_end(&bench);
+}
+
+/* --- sleeping --- */
+
+/* Takes the ring out of the list of active ones, as the end of a turn does. */
+static struct dispatch_ring *put_to_sleep(struct bench *bench, uint32_t token)
+{
+	struct dispatch_ring *ring = rig_dispatch_ring(&bench->ring);
+
+	assert_int_equal(bench->rig.dispatch->n_active, 1);
+	bench->rig.dispatch->n_active = 0;
+	ring->is_active = false;
+	ring->sleep_token = token;
+	rbk_ring_announce_sleep(&ring->ring->cq->sq_wait, token);
+	return ring;
+}
+
+static void ring_the_bell(struct bench *bench)
+{
+	struct server_hooks hooks = dispatch_hooks(bench->rig.dispatch);
+
+	assert_int_equal(send(bench->ring.bell, "", 1, MSG_DONTWAIT), 1);
+	hooks.ring_bell(hooks.context, bench->ring.ring);
+}
+
+static unsigned int count_bells(const struct bench *bench)
+{
+	unsigned int n = 0;
+	char byte;
+
+	while (recv(bench->ring.bell, &byte, 1, MSG_DONTWAIT) == 1)
+		n++;
+	return n;
+}
+
+static void test_sleep__bell_wakes(void **state)
+{
+	struct dispatch_ring *ring;
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	ring = put_to_sleep(&bench, 7);
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	assert_int_equal(rig_work(&bench.rig), 0);
+	ring_the_bell(&bench);
+	assert_true(ring->is_active);
+	assert_int_equal(bench.ring.cq->sq_wait, 0);
+	assert_int_equal(rig_work(&bench.rig), 1);
+	expect_cqe(&bench, 1, 0);
+	/* Once only, however often it rings. */
+	ring_the_bell(&bench);
+	assert_int_equal(bench.rig.dispatch->n_active, 1);
+	bench_end(&bench);
+}
+
+/* 64 bells for nothing, and nobody listens for 10 ms. */
+static void test_sleep__flood_is_muted(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	put_to_sleep(&bench, 7);
+	for (unsigned int i = 0; i < 63; i++) {
+		rig_dispatch_ring(&bench.ring)->empty_bells_since_ns = clock_now_ns();
+		ring_the_bell(&bench);
+		assert_non_null(bench.ring.ring->bell_watch);
+	}
+	ring_the_bell(&bench);
+	assert_null(bench.ring.ring->bell_watch);
+	rig_settle(&bench.rig);
+	assert_null(bench.ring.ring->bell_watch);
+	/* Its next entry and bell are found when it is over. */
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	assert_int_equal(send(bench.ring.bell, "", 1, MSG_DONTWAIT), 1);
+	for (unsigned int i = 0; i < 1000 && !rig_dispatch_ring(&bench.ring)->is_active; i++) {
+		rig_settle(&bench.rig);
+		usleep(1000);
+	}
+	assert_non_null(bench.ring.ring->bell_watch);
+	assert_int_equal(rig_work(&bench.rig), 1);
+	expect_cqe(&bench, 1, 0);
+	bench_end(&bench);
+}
+
+/* 63 each 10 ms are not a flood. */
+static void test_sleep__slow_bells_are_forgiven(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	put_to_sleep(&bench, 7);
+	for (unsigned int i = 0; i < 1000; i++) {
+		if (i % 60 == 0)
+			rig_dispatch_ring(&bench.ring)->empty_bells_since_ns = 0;
+		ring_the_bell(&bench);
+		assert_non_null(bench.ring.ring->bell_watch);
+	}
+	bench_end(&bench);
+}
+
+/* The broker's side: the client sleeps with a token, and is rung for once. */
+static void test_sleep__client_is_rung_once(void **state)
+{
+	struct dispatch_ring *ring;
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	ring = rig_dispatch_ring(&bench.ring);
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	rig_work(&bench.rig);
+	assert_false(ring->wants_bell);
+	bench.ring.sq->cq_wait = 5;
+	for (uint64_t i = 0; i < 3; i++) {
+		put_bare(&bench, RBK_OP_NOP, i, 0);
+		rig_work(&bench.rig);
+	}
+	assert_true(ring->wants_bell);
+	assert_ptr_equal(bench.rig.dispatch->bells, ring);
+	assert_null(ring->next_bell);
+	/* As if it had been rung: the same sleep wants no second bell, the next one does. */
+	bench.rig.dispatch->bells = NULL;
+	ring->wants_bell = false;
+	put_bare(&bench, RBK_OP_NOP, 4, 0);
+	rig_work(&bench.rig);
+	assert_false(ring->wants_bell);
+	bench.ring.sq->cq_wait = 6;
+	put_bare(&bench, RBK_OP_NOP, 5, 0);
+	rig_work(&bench.rig);
+	assert_true(ring->wants_bell);
+	bench_end(&bench);
+}
+
+/* --- the turn, beside a client --- */
+
+/* Waits, for ten seconds at most, until *word is not @value. Return: what it is. */
+static uint32_t wait_change(const uint32_t *word, uint32_t value)
+{
+	uint32_t now = value;
+
+	for (unsigned int i = 0; i < 100000 && now == value; i++) {
+		now = rbk_ring_observe(word);
+		usleep(now == value ? 100 : 0);
+	}
+	return now;
+}
+
+struct client {
+	struct bench bench;
+	uint32_t tokens[4];
+	uint32_t completed[4];
+	unsigned int n_bells;
+};
+
+static uint32_t sleep_token(const struct client *client, uint32_t last)
+{
+	uint32_t token = last;
+
+	do {
+		token = wait_change(&client->bench.ring.cq->sq_wait, token);
+	} while (token == 0);
+	return token;
+}
+
+static void client_bell(struct client *client)
+{
+	if (send(client->bench.ring.bell, "", 1, MSG_DONTWAIT) != 1)
+		abort();
+}
+
+/* Idle: asleep. A bell for nothing: another sleep. An entry, rung for: completed, asleep again. */
+static void client_sleeps(void *data)
+{
+	struct client *client = data;
+	struct bench *bench = &client->bench;
+
+	client->tokens[0] = sleep_token(client, 0);
+	client_bell(client);
+	client->tokens[1] = sleep_token(client, client->tokens[0]);
+	put_bare(bench, RBK_OP_NOP, 1, 0);
+	client_bell(client);
+	client->completed[0] = wait_change(&bench->ring.cq->cq_tail, 0);
+	client->tokens[2] = sleep_token(client, client->tokens[1]);
+	/* Entries that wait for room, and the bell when there is some. */
+	for (uint64_t i = 0; i < N_ENTRIES; i++)
+		put_bare(bench, RBK_OP_NOP, i, 0);
+	client_bell(client);
+	while (rbk_ring_observe(&bench->ring.cq->cq_tail) != N_ENTRIES)
+		usleep(100);
+	client->tokens[3] = sleep_token(client, client->tokens[2]);
+	/* And asleep ourselves. */
+	rbk_ring_announce_sleep(&bench->ring.sq->cq_wait, 77);
+	rbk_ring_publish(&bench->ring.sq->cq_head, bench->ring.cq_head = 1);
+	client_bell(client);
+	client->completed[1] = wait_change(&bench->ring.cq->cq_tail, N_ENTRIES);
+	poll(&(struct pollfd){.fd = bench->ring.bell, .events = POLLIN}, 1, 10000);
+	client->n_bells = count_bells(bench);
+}
+
+static void test_turn__sleeps_and_wakes(void **state)
+{
+	struct client client = {.n_bells = 0};
+
+	bench_begin(&client.bench, 1, N_ENTRIES);
+	rig_run(&client.bench.rig, client_sleeps, &client);
+	for (unsigned int i = 0; i < 4; i++)
+		assert_int_not_equal(client.tokens[i], 0);
+	assert_int_not_equal(client.tokens[1], client.tokens[0]);
+	assert_int_not_equal(client.tokens[2], client.tokens[1]);
+	assert_int_not_equal(client.tokens[3], client.tokens[2]);
+	assert_int_equal(client.completed[0], 1);
+	assert_int_equal(client.completed[1], N_ENTRIES + 1);
+	assert_int_equal(client.n_bells, 1);
+	bench_end(&client.bench);
+}
+
+/* Each executor that was given tasks in a turn is flushed once. */
+static void client_submits(void *data)
+{
+	struct client *client = data;
+	struct bench *bench = &client->bench;
+
+	sleep_token(client, 0);
+	/* Published at once, or a turn might find some of them. */
+	for (uint64_t i = 0; i < 5; i++)
+		bench->ring.sq->sqes[i] = run_entry(bench, bench->queued, i);
+	rbk_ring_publish(&bench->ring.sq->sq_tail, bench->ring.sq_tail = 5);
+	client_bell(client);
+	while (rbk_ring_observe(&bench->ring.cq->sq_head) != 5)
+		usleep(100);
+	client->tokens[0] = sleep_token(client, 0);
+}
+
+static void on_flush(struct executor *executor)
+{
+	struct fake *fake = container_of(executor, struct fake, executor);
+
+	fake->n_flushed++;
+	assert_int_equal(fake->n_tasks, 5);
+	fake_finish_all(fake, 0);
+	waker_ring(executor->waker);
+}
+
+static void test_turn__flushes(void **state)
+{
+	struct client client = {.n_bells = 0};
+	struct rbk_cqe cqe;
+
+	bench_begin(&client.bench, 2, N_ENTRIES);
+	client.bench.cpu->ops.flush = on_flush;
+	rig_run(&client.bench.rig, client_submits, &client);
+	assert_int_equal(client.bench.cpu->n_flushed, 1);
+	assert_int_equal(client.bench.gpu->n_flushed, 0);
+	for (uint64_t i = 0; i < 5; i++) {
+		assert_true(rig_take(&client.bench.ring, &cqe));
+		assert_int_equal(cqe.res, 0);
+	}
+	bench_end(&client.bench);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_wrap__inline),
+		cmocka_unit_test(test_wrap__queued),
+		cmocka_unit_test(test_room__full_of_completions),
+		cmocka_unit_test(test_room__batch_is_bounded),
+		cmocka_unit_test(test_hostile__cq_head),
+		cmocka_unit_test(test_hostile__cq_head_goes_back),
+		cmocka_unit_test(test_inline__bounds),
+		cmocka_unit_test(test_inline__which_plans),
+		cmocka_unit_test(test_overrun__in_a_row),
+		cmocka_unit_test(test_overrun__now_and_then),
+		cmocka_unit_test(test_deadline__inline),
+		cmocka_unit_test(test_deadline__queued),
+		cmocka_unit_test(test_stats__counted),
+		cmocka_unit_test(test_sleep__bell_wakes),
+		cmocka_unit_test(test_sleep__flood_is_muted),
+		cmocka_unit_test(test_sleep__slow_bells_are_forgiven),
+		cmocka_unit_test(test_sleep__client_is_rung_once),
+		cmocka_unit_test(test_turn__sleeps_and_wakes),
+		cmocka_unit_test(test_turn__flushes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
