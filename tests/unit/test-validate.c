@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Judging entries: every errno that struct rbk_sqe documents, on both sides of its boundary. What
+ * fits in all but one respect must fail for that one.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "dispatch/task.h"
+#include "util/checked.h"
+
+enum {
+	PAGE = 4096,
+	/* Arenas. */
+	FIRST = 0,
+	SEALED = 1,
+	TWIN = 2,  /* the memory of FIRST once more */
+	OTHER = 3, /* the inode number of FIRST on another device */
+	GAP = 4,   /* none */
+	TABLES = 5,
+	N_ARENAS = 6,
+	/* Plans: so many bindings. */
+	TWO = 0,
+	FIVE = 1,
+	SIX = 2,
+	WIDEST = 3,
+	HOLE = 4, /* none */
+	N_PLANS = 5,
+	MAX_COUNT = 8,
+	ROW_BYTES = 64,
+};
+
+#define PLAN_ID(slot) ((3u << 16) | (slot))
+
+struct bench {
+	_Alignas(64) uint64_t tables[PAGE / sizeof(uint64_t)];
+	struct session session;
+	struct session_arena arenas[N_ARENAS], *arena_slots[N_ARENAS];
+	struct session_plan slots[N_PLANS], *plan_slots[N_PLANS];
+	struct plan plans[N_PLANS];
+	struct exec_ref refs[RBK_MAX_REFS];
+	struct session_plan *plan;
+};
+
+/* Only TABLES has memory: whatever else were read would crash. */
+static void bench_init(struct bench *bench)
+{
+	static const uint16_t n_bindings[] = {2, 5, 6, RBK_MAX_REFS};
+
+	memset(bench, 0, sizeof(*bench));
+	for (unsigned int i = 0; i < N_ARENAS; i++) {
+		bench->arenas[i].exec =
+			(struct exec_arena){.bytes = PAGE, .dev = 7, .ino = 100 + i};
+		bench->arena_slots[i] = i == GAP ? NULL : &bench->arenas[i];
+	}
+	bench->arenas[SEALED].exec.immutable = true;
+	bench->arenas[TWIN].exec.ino = bench->arenas[FIRST].exec.ino;
+	bench->arenas[OTHER].exec.ino = bench->arenas[FIRST].exec.ino;
+	bench->arenas[OTHER].exec.dev = 8;
+	bench->arenas[TABLES].exec.base = (uint8_t *)bench->tables;
+	for (unsigned int i = 0; i < HOLE; i++) {
+		bench->plans[i].max_count = MAX_COUNT;
+		bench->plans[i].n_bindings = n_bindings[i];
+		for (unsigned int k = 0; k < n_bindings[i]; k++)
+			bench->plans[i].bindings[k].fixed_bytes = 1;
+		bench->plans[i].bindings[n_bindings[i] - 1].written = true;
+		bench->slots[i] = (struct session_plan){.plan = &bench->plans[i], .id = PLAN_ID(i)};
+		bench->plan_slots[i] = &bench->slots[i];
+	}
+	bench->plans[TWO].bindings[0] = (struct plan_binding){.row_bytes = ROW_BYTES};
+	bench->plans[TWO].bindings[1] =
+		(struct plan_binding){.row_bytes = ROW_BYTES, .written = true};
+	bench->session.arenas = bench->arena_slots;
+	bench->session.n_arenas = N_ARENAS;
+	bench->session.plans = bench->plan_slots;
+	bench->session.n_plans = N_PLANS;
+}
+
+/* A good entry of the plan of two: reads from @x, writes to @y. */
+static struct rbk_sqe run(uint32_t count, uint64_t x, uint64_t y)
+{
+	return (struct rbk_sqe){
+		.opcode = RBK_OP_RUN, .plan_id = PLAN_ID(TWO), .count = count, .refs = {x, y}};
+}
+
+/* A good one of the others: reference i at i * 64 in FIRST. */
+static struct rbk_sqe run_wide(struct bench *bench, unsigned int slot)
+{
+	struct rbk_sqe sqe = {.opcode = RBK_OP_RUN, .plan_id = PLAN_ID(slot), .count = 1};
+	unsigned int n = bench->plans[slot].n_bindings;
+
+	for (unsigned int i = 0; i < n; i++)
+		bench->tables[i] = RBK_REF(FIRST, i * 64 % PAGE);
+	if (n > RBK_SQE_REFS) {
+		sqe.flags = RBK_SQE_ARG_TABLE;
+		sqe.table = RBK_REF(TABLES, 0);
+		sqe.n_refs = n;
+	} else {
+		memcpy(sqe.refs, bench->tables, n * sizeof(uint64_t));
+	}
+	return sqe;
+}
+
+#define expect_judged(bench, res, ...) expect_judged_(bench, res, __VA_ARGS__, __LINE__)
+static void expect_judged_(struct bench *bench, int res, struct rbk_sqe sqe, int line)
+{
+	int got = validate_entry(&bench->session, &sqe, bench->refs, &bench->plan);
+
+	if (got != res)
+		fail_msg("line %d: %d, not %d", line, got, res);
+}
+
+/* --- what all entries have in common --- */
+
+static void test_opcode__unknown(void **state)
+{
+	struct bench bench;
+
+	bench_init(&bench);
+	for (unsigned int i = RBK_OP_COUNT; i < 256; i++)
+		expect_judged(&bench, -EINVAL, (struct rbk_sqe){.opcode = (uint8_t)i});
+	expect_judged(&bench, 0, (struct rbk_sqe){.opcode = RBK_OP_NOP});
+	expect_judged(&bench, 0, (struct rbk_sqe){.opcode = RBK_OP_BARRIER});
+	expect_judged(&bench, 0, (struct rbk_sqe){.opcode = RBK_OP_CANCEL});
+}
+
+static void test_flags__unknown_or_out_of_place(void **state)
+{
+	static const uint8_t bare[] = {RBK_OP_NOP, RBK_OP_CANCEL, RBK_OP_BARRIER, RBK_OP_PREFETCH,
+				       RBK_OP_EVICT};
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_init(&bench);
+	for (unsigned int flags = 0; flags < 256; flags++) {
+		if (flags & RBK_SQE_ARG_TABLE)
+			continue;
+		sqe = run(1, RBK_REF(FIRST, 0), RBK_REF(FIRST, 64));
+		sqe.flags = (uint8_t)flags;
+		expect_judged(&bench, flags & ~(unsigned int)RBK_SQE_FLAGS ? -EINVAL : 0, sqe);
+	}
+	for (unsigned int i = 0; i < ARRAY_SIZE(bare); i++) {
+		sqe = (struct rbk_sqe){.opcode = bare[i], .flags = RBK_SQE_ARG_TABLE};
+		expect_judged(&bench, -EINVAL, sqe);
+		sqe.flags = RBK_SQE_PARTITION;
+		expect_judged(&bench, -EINVAL, sqe);
+	}
+	sqe = (struct rbk_sqe){.opcode = RBK_OP_NOP, .flags = RBK_SQE_LINK};
+	expect_judged(&bench, 0, sqe);
+	sqe.opcode = RBK_OP_CANCEL;
+	expect_judged(&bench, 0, sqe);
+	sqe.opcode = RBK_OP_BARRIER;
+	expect_judged(&bench, -EINVAL, sqe);
+}
+
+static void test_strategy__each(void **state)
+{
+	struct rbk_sqe sqe = run(1, RBK_REF(FIRST, 0), RBK_REF(FIRST, 64));
+	struct bench bench;
+
+	bench_init(&bench);
+	for (unsigned int i = 0; i < 256; i++) {
+		sqe.strategy = (uint8_t)i;
+		expect_judged(&bench,
+			      i < RBK_STRATEGY_COUNT || (i >= 0x80 && i < 0x80 + RBK_MAX_DEVICES)
+				      ? 0
+				      : -EINVAL,
+			      sqe);
+	}
+}
+
+static void test_priority__each(void **state)
+{
+	struct rbk_sqe sqe = run(1, RBK_REF(FIRST, 0), RBK_REF(FIRST, 64));
+	struct bench bench;
+
+	bench_init(&bench);
+	for (unsigned int i = 0; i < 256; i++) {
+		sqe.priority = (uint8_t)i;
+		expect_judged(&bench, i < RBK_PRIORITY_COUNT ? 0 : -EINVAL, sqe);
+	}
+}
+
+/* --- entries without operands --- */
+
+static void test_bare__reserved(void **state)
+{
+	static const uint8_t bare[] = {RBK_OP_NOP, RBK_OP_BARRIER};
+	struct bench bench;
+
+	bench_init(&bench);
+	for (unsigned int i = 0; i < ARRAY_SIZE(bare); i++) {
+		struct rbk_sqe sqe = {.opcode = bare[i], .user_data = UINT64_MAX};
+
+		expect_judged(&bench, 0, sqe);
+		sqe.plan_id = 1;
+		expect_judged(&bench, -EINVAL, sqe);
+		sqe.plan_id = 0;
+		sqe.count = 1;
+		expect_judged(&bench, -EINVAL, sqe);
+		sqe.count = 0;
+		for (unsigned int k = 0; k < RBK_SQE_REFS; k++) {
+			sqe.refs[k] = 1ull << 63;
+			expect_judged(&bench, -EINVAL, sqe);
+			sqe.refs[k] = 0;
+		}
+	}
+}
+
+static void test_cancel__reserved(void **state)
+{
+	struct rbk_sqe sqe = {.opcode = RBK_OP_CANCEL, .target = UINT64_MAX};
+	struct bench bench;
+
+	bench_init(&bench);
+	expect_judged(&bench, 0, sqe);
+	sqe.plan_id = 1;
+	expect_judged(&bench, -EINVAL, sqe);
+	sqe.plan_id = 0;
+	sqe.count = 1;
+	expect_judged(&bench, -EINVAL, sqe);
+	sqe.count = 0;
+	for (unsigned int k = 0; k < 4; k++) {
+		sqe.cancel_reserved[k] = 1;
+		expect_judged(&bench, -EINVAL, sqe);
+		sqe.cancel_reserved[k] = 0;
+	}
+}
+
+/* RBK_FEAT_RESIDENCY is not offered. */
+static void test_residency__not_offered(void **state)
+{
+	struct rbk_sqe sqe = {.opcode = RBK_OP_PREFETCH, .plan_id = PLAN_ID(TWO)};
+	struct bench bench;
+
+	bench_init(&bench);
+	expect_judged(&bench, -EOPNOTSUPP, sqe);
+	sqe.opcode = RBK_OP_EVICT;
+	expect_judged(&bench, -EOPNOTSUPP, sqe);
+	sqe.plan_id = PLAN_ID(HOLE);
+	expect_judged(&bench, -ENOENT, sqe);
+}
+
+/* --- the plan --- */
+
+static void test_plan__which(void **state)
+{
+	struct rbk_sqe sqe = run(1, RBK_REF(FIRST, 0), RBK_REF(FIRST, 64));
+	static const uint32_t wrong[] = {(2u << 16) | TWO, (4u << 16) | TWO, TWO,
+					 PLAN_ID(HOLE),    PLAN_ID(N_PLANS), PLAN_ID(0xffff),
+					 UINT32_MAX,       1u << 31};
+	struct bench bench;
+
+	bench_init(&bench);
+	expect_judged(&bench, 0, sqe);
+	assert_ptr_equal(bench.plan, &bench.slots[TWO]);
+	for (unsigned int i = 0; i < ARRAY_SIZE(wrong); i++) {
+		sqe.plan_id = wrong[i];
+		expect_judged(&bench, -ENOENT, sqe);
+	}
+	/* The slot's next plan: the old name means nothing any more. */
+	bench.slots[TWO].id = (4u << 16) | TWO;
+	sqe.plan_id = PLAN_ID(TWO);
+	expect_judged(&bench, -ENOENT, sqe);
+	sqe.plan_id = (4u << 16) | TWO;
+	expect_judged(&bench, 0, sqe);
+}
+
+static void test_count__bounds(void **state)
+{
+	static const uint32_t counts[] = {0, 1, MAX_COUNT, MAX_COUNT + 1, UINT32_MAX};
+	static const int results[] = {-ERANGE, 0, 0, -ERANGE, -ERANGE};
+	struct bench bench;
+
+	bench_init(&bench);
+	for (unsigned int i = 0; i < ARRAY_SIZE(counts); i++)
+		expect_judged(&bench, results[i],
+			      run(counts[i], RBK_REF(FIRST, 0), RBK_REF(FIRST, 2048)));
+}
+
+/* --- references --- */
+
+static void test_ref__resolved(void **state)
+{
+	struct bench bench;
+
+	bench_init(&bench);
+	expect_judged(&bench, 0, run(2, RBK_REF(SEALED, 64), RBK_REF(OTHER, 128)));
+	assert_ptr_equal(bench.refs[0].arena, &bench.arenas[SEALED].exec);
+	assert_int_equal(bench.refs[0].offset, 64);
+	assert_ptr_equal(bench.refs[1].arena, &bench.arenas[OTHER].exec);
+	assert_int_equal(bench.refs[1].offset, 128);
+}
+
+static void test_ref__no_arena(void **state)
+{
+	static const uint16_t ids[] = {GAP, N_ARENAS, 0x8000, 0xffff};
+	struct bench bench;
+
+	bench_init(&bench);
+	for (unsigned int i = 0; i < ARRAY_SIZE(ids); i++) {
+		expect_judged(&bench, -EBADF, run(1, RBK_REF(ids[i], 0), RBK_REF(FIRST, 64)));
+		expect_judged(&bench, -EBADF, run(1, RBK_REF(FIRST, 0), RBK_REF(ids[i], 64)));
+	}
+}
+
+static void test_ref__misaligned(void **state)
+{
+	static const uint64_t offsets[] = {1, 4, 32, 63, 65, 96, (1ull << 48) - 1};
+	struct bench bench;
+
+	bench_init(&bench);
+	for (unsigned int i = 0; i < ARRAY_SIZE(offsets); i++) {
+		expect_judged(&bench, -EINVAL,
+			      run(1, RBK_REF(FIRST, offsets[i]), RBK_REF(OTHER, 0)));
+		expect_judged(&bench, -EINVAL,
+			      run(1, RBK_REF(OTHER, 0), RBK_REF(FIRST, offsets[i])));
+	}
+}
+
+/* To the last byte of the arena, and not one further. */
+static void test_ref__beyond_the_arena(void **state)
+{
+	static const uint64_t offsets[] = {PAGE - 64, PAGE, PAGE + 64, 1ull << 47,
+					   (1ull << 48) - 64};
+	struct bench bench;
+
+	bench_init(&bench);
+	for (unsigned int side = 0; side < 2; side++) {
+		uint64_t last = RBK_REF(FIRST, PAGE - MAX_COUNT * ROW_BYTES);
+		uint64_t over = RBK_REF(FIRST, PAGE - MAX_COUNT * ROW_BYTES + 64);
+		uint64_t other = RBK_REF(OTHER, 0);
+
+		expect_judged(&bench, 0, run(MAX_COUNT, side ? other : last, side ? last : other));
+		expect_judged(&bench, -EFAULT,
+			      run(MAX_COUNT, side ? other : over, side ? over : other));
+		expect_judged(&bench, 0,
+			      run(MAX_COUNT - 1, side ? other : over, side ? over : other));
+		for (unsigned int i = 0; i < ARRAY_SIZE(offsets); i++) {
+			uint64_t ref = RBK_REF(FIRST, offsets[i]);
+
+			expect_judged(&bench, i ? -EFAULT : 0,
+				      run(1, side ? other : ref, side ? ref : other));
+		}
+		bench.plans[TWO].bindings[side].row_bytes = 0;
+		bench.plans[TWO].bindings[side].fixed_bytes = PAGE;
+		expect_judged(
+			&bench, 0,
+			run(1, RBK_REF(side ? OTHER : FIRST, 0), RBK_REF(side ? FIRST : OTHER, 0)));
+		bench.plans[TWO].bindings[side].fixed_bytes = PAGE + 1;
+		expect_judged(
+			&bench, -EFAULT,
+			run(1, RBK_REF(side ? OTHER : FIRST, 0), RBK_REF(side ? FIRST : OTHER, 0)));
+		bench.plans[TWO].bindings[side] =
+			(struct plan_binding){.row_bytes = ROW_BYTES, .written = side};
+	}
+}
+
+/* The largest plan that there can be, at the largest count: no sum wraps. */
+static void test_ref__largest_plan(void **state)
+{
+	uint64_t bytes;
+	struct bench bench;
+
+	bench_init(&bench);
+	bench.plans[TWO].max_count = INT32_MAX;
+	bench.plans[TWO].bindings[0].row_bytes = PLAN_MAX_BYTES / INT32_MAX;
+	bytes = bench.plans[TWO].bindings[0].row_bytes * INT32_MAX;
+	bench.plans[TWO].bindings[1] = (struct plan_binding){.fixed_bytes = 64, .written = true};
+	bench.arenas[FIRST].exec.bytes = (bytes + 63) & ~63ull;
+	expect_judged(&bench, 0, run(INT32_MAX, RBK_REF(FIRST, 0), RBK_REF(OTHER, 0)));
+	expect_judged(&bench, -EFAULT, run(INT32_MAX, RBK_REF(FIRST, 64), RBK_REF(OTHER, 0)));
+	expect_judged(&bench, -EFAULT,
+		      run(INT32_MAX, RBK_REF(FIRST, (1ull << 48) - 64), RBK_REF(OTHER, 0)));
+	/* An output in its last bytes overlaps it. */
+	expect_judged(&bench, -EINVAL,
+		      run(INT32_MAX, RBK_REF(FIRST, 0),
+			  RBK_REF(FIRST, bench.arenas[FIRST].exec.bytes - 64)));
+}
+
+static void test_ref__immutable_output(void **state)
+{
+	struct bench bench;
+
+	bench_init(&bench);
+	expect_judged(&bench, 0, run(1, RBK_REF(SEALED, 0), RBK_REF(FIRST, 0)));
+	expect_judged(&bench, -EACCES, run(1, RBK_REF(FIRST, 0), RBK_REF(SEALED, 0)));
+	expect_judged(&bench, -EFAULT, run(1, RBK_REF(FIRST, 0), RBK_REF(SEALED, PAGE)));
+}
+
+static void test_ref__unused(void **state)
+{
+	struct rbk_sqe sqe = run(1, RBK_REF(FIRST, 0), RBK_REF(FIRST, 64));
+	struct bench bench;
+
+	bench_init(&bench);
+	for (unsigned int i = 2; i < RBK_SQE_REFS; i++) {
+		sqe.refs[i] = RBK_REF(FIRST, 128);
+		expect_judged(&bench, -EINVAL, sqe);
+		sqe.refs[i] = 0;
+	}
+	expect_judged(&bench, 0, sqe);
+}
+
+/* --- overlaps --- */
+
+/* Side by side is fine; one byte in common is not. */
+static void test_overlap__by_one_byte(void **state)
+{
+	static const struct {
+		uint64_t in_bytes, out_bytes, in, out;
+		int res;
+	} cases[] = {
+		{64, 64, 0, 64, 0},        {65, 64, 0, 64, -EINVAL}, {64, 64, 64, 0, 0},
+		{64, 65, 64, 0, -EINVAL},  {64, 64, 0, 0, -EINVAL},  {256, 1, 0, 192, -EINVAL},
+		{1, 256, 192, 0, -EINVAL}, {256, 64, 0, 256, 0},     {193, 64, 0, 192, -EINVAL},
+		{192, 64, 0, 192, 0},
+	};
+	struct bench bench;
+
+	bench_init(&bench);
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		bench.plans[TWO].bindings[0] =
+			(struct plan_binding){.fixed_bytes = cases[i].in_bytes};
+		bench.plans[TWO].bindings[1] =
+			(struct plan_binding){.fixed_bytes = cases[i].out_bytes, .written = true};
+		expect_judged(&bench, cases[i].res,
+			      run(1, RBK_REF(FIRST, cases[i].in), RBK_REF(FIRST, cases[i].out)));
+	}
+}
+
+static void test_overlap__grows_with_count(void **state)
+{
+	struct bench bench;
+
+	bench_init(&bench);
+	for (uint32_t count = 1; count <= MAX_COUNT; count++)
+		expect_judged(&bench, count <= 4 ? 0 : -EINVAL,
+			      run(count, RBK_REF(FIRST, 0), RBK_REF(FIRST, 4 * ROW_BYTES)));
+}
+
+/* Memory is told apart by device and inode, not by the arena's id. */
+static void test_overlap__two_arenas_of_one_memfd(void **state)
+{
+	struct bench bench;
+
+	bench_init(&bench);
+	expect_judged(&bench, -EINVAL, run(1, RBK_REF(FIRST, 0), RBK_REF(TWIN, 0)));
+	expect_judged(&bench, -EINVAL, run(2, RBK_REF(TWIN, 0), RBK_REF(FIRST, 64)));
+	expect_judged(&bench, 0, run(1, RBK_REF(TWIN, 0), RBK_REF(FIRST, 64)));
+	expect_judged(&bench, 0, run(1, RBK_REF(FIRST, 0), RBK_REF(OTHER, 0)));
+	expect_judged(&bench, 0, run(1, RBK_REF(SEALED, 0), RBK_REF(FIRST, 0)));
+}
+
+/* Inputs may be one and the same; outputs and states may not. */
+static void test_overlap__who_with_whom(void **state)
+{
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_init(&bench);
+	for (unsigned int i = 0; i < 5; i++) {
+		for (unsigned int k = 0; k < 5; k++) {
+			sqe = run_wide(&bench, FIVE);
+			bench.plans[FIVE].bindings[3].written = true;
+			sqe.refs[i] = sqe.refs[k];
+			expect_judged(&bench, i != k && (i >= 3 || k >= 3) ? -EINVAL : 0, sqe);
+		}
+	}
+}
+
+/* --- argument tables --- */
+
+static void test_table__five_and_six(void **state)
+{
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_init(&bench);
+	expect_judged(&bench, 0, run_wide(&bench, FIVE));
+	expect_judged(&bench, 0, run_wide(&bench, SIX));
+	/* Six do not fit into an entry. */
+	sqe = run_wide(&bench, FIVE);
+	sqe.plan_id = PLAN_ID(SIX);
+	expect_judged(&bench, -EINVAL, sqe);
+	/* Five may be in a table. */
+	sqe = run_wide(&bench, SIX);
+	sqe.plan_id = PLAN_ID(FIVE);
+	sqe.n_refs = 5;
+	expect_judged(&bench, 0, sqe);
+}
+
+static void test_table__widest(void **state)
+{
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_init(&bench);
+	sqe = run_wide(&bench, WIDEST);
+	expect_judged(&bench, 0, sqe);
+	for (unsigned int i = 0; i < RBK_MAX_REFS; i++) {
+		assert_ptr_equal(bench.refs[i].arena, &bench.arenas[FIRST].exec);
+		assert_int_equal(bench.refs[i].offset, i * 64);
+	}
+	/* Its last entry is looked at as well. */
+	bench.tables[RBK_MAX_REFS - 1] = RBK_REF(GAP, 0);
+	expect_judged(&bench, -EBADF, sqe);
+	bench.tables[RBK_MAX_REFS - 1] = RBK_REF(SEALED, 0);
+	expect_judged(&bench, -EACCES, sqe);
+	bench.tables[RBK_MAX_REFS - 1] = RBK_REF(FIRST, PAGE);
+	expect_judged(&bench, -EFAULT, sqe);
+	bench.tables[RBK_MAX_REFS - 1] = RBK_REF(FIRST, 32);
+	expect_judged(&bench, -EINVAL, sqe);
+	bench.tables[RBK_MAX_REFS - 1] = RBK_REF(FIRST, 0);
+	expect_judged(&bench, -EINVAL, sqe);
+	bench.tables[RBK_MAX_REFS - 1] = RBK_REF(OTHER, 0);
+	expect_judged(&bench, 0, sqe);
+}
+
+static void test_table__wrong_number(void **state)
+{
+	static const uint32_t wrong[] = {0, 1, 5, 7, 64, 65, UINT32_MAX, 6u | 1u << 31};
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_init(&bench);
+	sqe = run_wide(&bench, SIX);
+	for (unsigned int i = 0; i < ARRAY_SIZE(wrong); i++) {
+		sqe.n_refs = wrong[i];
+		expect_judged(&bench, -EINVAL, sqe);
+	}
+	/* A plan without bindings needs no table. */
+	bench.plans[SIX].n_bindings = 0;
+	sqe.n_refs = 0;
+	expect_judged(&bench, -EINVAL, sqe);
+}
+
+static void test_table__reserved(void **state)
+{
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_init(&bench);
+	sqe = run_wide(&bench, SIX);
+	sqe.state_rows = 1;
+	expect_judged(&bench, -EINVAL, sqe);
+	sqe.state_rows = 0;
+	for (unsigned int i = 0; i < 3; i++) {
+		sqe.table_reserved[i] = 1;
+		expect_judged(&bench, -EINVAL, sqe);
+		sqe.table_reserved[i] = 0;
+	}
+	expect_judged(&bench, 0, sqe);
+}
+
+/* The table is a reference like any other, read to its last byte and no further. */
+static void test_table__where_it_lies(void **state)
+{
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_init(&bench);
+	sqe = run_wide(&bench, WIDEST);
+	memcpy((char *)bench.tables + PAGE - 512, bench.tables, 512);
+	sqe.table = RBK_REF(TABLES, PAGE - 512);
+	expect_judged(&bench, 0, sqe);
+	sqe.table = RBK_REF(TABLES, PAGE - 448);
+	expect_judged(&bench, -EFAULT, sqe);
+	sqe.table = RBK_REF(TABLES, (1ull << 48) - 64);
+	expect_judged(&bench, -EFAULT, sqe);
+	sqe.table = RBK_REF(TABLES, 8);
+	expect_judged(&bench, -EINVAL, sqe);
+	sqe.table = RBK_REF(GAP, 0);
+	expect_judged(&bench, -EBADF, sqe);
+	sqe.table = RBK_REF(N_ARENAS, 0);
+	expect_judged(&bench, -EBADF, sqe);
+	/* It is only read. */
+	bench.arenas[TABLES].exec.immutable = true;
+	sqe.table = RBK_REF(TABLES, 0);
+	expect_judged(&bench, 0, sqe);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_opcode__unknown),
+		cmocka_unit_test(test_flags__unknown_or_out_of_place),
+		cmocka_unit_test(test_strategy__each),
+		cmocka_unit_test(test_priority__each),
+		cmocka_unit_test(test_bare__reserved),
+		cmocka_unit_test(test_cancel__reserved),
+		cmocka_unit_test(test_residency__not_offered),
+		cmocka_unit_test(test_plan__which),
+		cmocka_unit_test(test_count__bounds),
+		cmocka_unit_test(test_ref__resolved),
+		cmocka_unit_test(test_ref__no_arena),
+		cmocka_unit_test(test_ref__misaligned),
+		cmocka_unit_test(test_ref__beyond_the_arena),
+		cmocka_unit_test(test_ref__largest_plan),
+		cmocka_unit_test(test_ref__immutable_output),
+		cmocka_unit_test(test_ref__unused),
+		cmocka_unit_test(test_overlap__by_one_byte),
+		cmocka_unit_test(test_overlap__grows_with_count),
+		cmocka_unit_test(test_overlap__two_arenas_of_one_memfd),
+		cmocka_unit_test(test_overlap__who_with_whom),
+		cmocka_unit_test(test_table__five_and_six),
+		cmocka_unit_test(test_table__widest),
+		cmocka_unit_test(test_table__wrong_number),
+		cmocka_unit_test(test_table__reserved),
+		cmocka_unit_test(test_table__where_it_lies),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
