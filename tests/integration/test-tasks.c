@@ -25,6 +25,7 @@ enum {
 	MAX_ROWS = 1024,
 	SMALL = 16,
 	ARENA_BYTES = 16 << 20,
+	SLOW_AT = 9 << 20, /* what the slow plan reads, and nothing writes */
 };
 
 static struct broker broker;
@@ -107,7 +108,7 @@ static float *at(uint64_t offset)
 /* A task of some milliseconds. */
 static struct rbk_sqe *put_slow(struct rbk_ring *ring, uint64_t user_data, unsigned int flags)
 {
-	const uint64_t refs[] = {rbk_arena_ref(arena, 0), rbk_arena_ref(arena, 2 << 20),
+	const uint64_t refs[] = {rbk_arena_ref(arena, SLOW_AT), rbk_arena_ref(arena, 2 << 20),
 				 rbk_arena_ref(arena, 4 << 20)};
 	struct rbk_sqe *sqe = rbk_get_sqe(ring);
 
@@ -200,7 +201,7 @@ static void test_chain__behind_a_worker(void **state)
 	for (unsigned int i = 0; i < N * N; i++)
 		at(2 << 20)[i] = i % (N + 1) == 0 ? 2.0f : 0.0f;
 	for (unsigned int i = 0; i < MAX_ROWS * N; i++)
-		at(0)[i] = 3.0f;
+		at(SLOW_AT)[i] = 3.0f;
 	memset(at(8 << 20), 0, 4096);
 	for (unsigned int round = 0; round < 20; round++) {
 		memset(at(4 << 20), 0, (size_t)MAX_ROWS * N * 4);
@@ -470,7 +471,7 @@ static void test_remove__plan_in_use(void **state)
 	struct rbk_ring *ring = make_ring(64);
 	struct rbk_plan *plan = make_slow();
 	uint32_t id = rbk_plan_id(plan);
-	const uint64_t refs[] = {rbk_arena_ref(arena, 0), rbk_arena_ref(arena, 2 << 20),
+	const uint64_t refs[] = {rbk_arena_ref(arena, SLOW_AT), rbk_arena_ref(arena, 2 << 20),
 				 rbk_arena_ref(arena, 4 << 20)};
 	int results[32];
 
@@ -503,7 +504,7 @@ static void test_remove__arena_in_use(void **state)
 
 	assert_int_equal(rbk_arena_new(rbk, 2 << 20, &other, NULL), 0);
 	out = rbk_arena_ref(other, 0);
-	refs[0] = rbk_arena_ref(arena, 0);
+	refs[0] = rbk_arena_ref(arena, SLOW_AT);
 	refs[1] = rbk_arena_ref(arena, 2 << 20);
 	refs[2] = out;
 	for (unsigned int i = 0; i < 32; i++) {
@@ -611,7 +612,7 @@ static void test_full__saturated(void **state)
 	static uint8_t seen[TOTAL];
 	struct rbk_sqe *sqe;
 	struct rbk_cqe cqe;
-	const uint64_t refs[] = {rbk_arena_ref(arena, 0), rbk_arena_ref(arena, 2 << 20),
+	const uint64_t refs[] = {rbk_arena_ref(arena, SLOW_AT), rbk_arena_ref(arena, 2 << 20),
 				 rbk_arena_ref(arena, 4 << 20)};
 
 	memset(seen, 0, sizeof(seen));
