@@ -647,6 +647,8 @@ static void test_answers__full_at_the_end_of_a_ring(void **state)
 		for (unsigned int i = 0; i < 64; i++)
 			*raw_ring_next(&busy) = (struct rbk_sqe){
 				.opcode = RBK_OP_RUN,
+				/* One after the other: they write the same tensor. */
+				.flags = RBK_SQE_LINK,
 				.plan_id = plan,
 				.count = 1,
 				.refs = {RBK_REF(arena, 0), RBK_REF(arena, 2 << 20),
