@@ -277,24 +277,30 @@ static void ring_bells(struct dispatch *dispatch)
 
 /* --- plans --- */
 
+/* What the estimates below are multiples of: sixty-fourths of a nanosecond. */
+enum { ESTIMATE_UNITS_PER_NS = 64 };
+
 /*
- * How long a node takes, at the pessimistic end: 16 floating-point operations per nanosecond where
- * the kernel is blocked, 2 elsewhere, 8 bytes per nanosecond.
+ * How long a node takes, at the pessimistic end: 2 floating-point operations per nanosecond, or
+ * what the executor promises where its kernels are blocked, and 16 bytes per nanosecond.
  */
-static uint64_t node_ns_x16(const struct node *node, uint64_t flops, uint64_t bytes)
+static uint64_t node_estimate(const struct node *node, uint64_t flops, uint64_t bytes,
+			      uint32_t blocked_flops_per_ns)
 {
 	bool is_blocked = node->op->kind == OP_MATMUL || node->op->kind == OP_GEMM ||
 			  node->op->kind == OP_CONV;
+	uint32_t flops_per_ns = is_blocked && blocked_flops_per_ns > 2 ? blocked_flops_per_ns : 2;
 
-	return (is_blocked ? flops : flops * 8) + bytes * 2;
+	return flops * ESTIMATE_UNITS_PER_NS / flops_per_ns + bytes * ESTIMATE_UNITS_PER_NS / 16;
 }
 
 /* The largest count whose task is predicted to fit the inline budget; 0: none. */
 static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan *plan)
 {
-	uint64_t fixed = 0, row = 0, budget = inline_budget_ns * 16;
+	const struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
+	uint64_t fixed = 0, row = 0, budget = inline_budget_ns * ESTIMATE_UNITS_PER_NS;
 
-	if (!dispatch->executors[RBK_DEVICE_CPU]->ops->run_inline || !plan->data_independent ||
+	if (!cpu->ops->run_inline || !plan->data_independent ||
 	    plan->device_state[RBK_DEVICE_CPU] != PLAN_DEVICE_READY)
 		return 0;
 	for (uint32_t i = 0; i < plan->n_nodes; i++) {
@@ -305,8 +311,10 @@ static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan 
 		     node->cost.bytes_row) >>
 		    40)
 			return 0;
-		fixed += node_ns_x16(node, node->cost.flops_fixed, node->cost.bytes_fixed);
-		row += node_ns_x16(node, node->cost.flops_row, node->cost.bytes_row);
+		fixed += node_estimate(node, node->cost.flops_fixed, node->cost.bytes_fixed,
+				       cpu->info.blocked_flops_per_ns);
+		row += node_estimate(node, node->cost.flops_row, node->cost.bytes_row,
+				     cpu->info.blocked_flops_per_ns);
 	}
 	if (fixed > budget)
 		return 0;

@@ -70,6 +70,11 @@ struct executor_info {
 	const char *paths;  /* "host-import,staged"; for the CPU its SIMD level */
 	uint64_t memory_bytes;
 	uint32_t n_threads; /* that compute, for the spin policy; a GPU: 0 */
+	/*
+	 * Floating-point operations per nanosecond that one thread surely reaches in MatMul, Gemm
+	 * and Conv on data in cache; 0: unknown. For predicting what may run inline.
+	 */
+	uint32_t blocked_flops_per_ns;
 };
 
 enum {

@@ -26,7 +26,11 @@
 enum {
 	/* What waits in the bell for a client that never reads is bounded by this. */
 	BELL_BUFFER_BYTES = 4096,
-	RING_FDS = 1, /* kept open by the broker: its end of the bell */
+	/*
+	 * Our end of the bell, and the three that travel to the client: without privilege these
+	 * count against our own limit until it has received them, which it may never do.
+	 */
+	RING_FDS = 4,
 	RING_MAPPINGS = 2,
 };
 

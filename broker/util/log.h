@@ -5,7 +5,8 @@
  *
  * One line per event to standard error, prefixed with the level in the form that the journal
  * understands ("<3>") when standard error is not a terminal. Whoever stops an error logs it, once;
- * library-like rooms log at debug level only; the hot path never logs. Any thread may call.
+ * library-like rooms log at debug level only; the hot path never logs. Any thread may call. A line
+ * that standard error cannot take at once is lost and counted; the next one that it takes says so.
  * Control characters in the formatted text are replaced: it may hold names that a client chose.
  */
 

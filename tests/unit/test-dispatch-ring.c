@@ -226,14 +226,14 @@ static void test_inline__which_plans(void **state)
 	bench.tiny->plan->nodes[0].cost.bytes_row = 1ull << 40;
 	hooks.plan_ready(hooks.context, bench.tiny);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
-	/* 16000 bytes at 8 bytes per nanosecond are the whole budget of 2000 ns. */
-	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_row = 1600};
+	/* 32000 bytes at 16 bytes per nanosecond are the whole budget of 2000 ns. */
+	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_row = 3200};
 	hooks.plan_ready(hooks.context, bench.tiny);
 	assert_int_equal(bench.tiny->inline_max_count, 10);
-	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_fixed = 16000};
+	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_fixed = 32000};
 	hooks.plan_ready(hooks.context, bench.tiny);
 	assert_int_equal(bench.tiny->inline_max_count, 64);
-	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_fixed = 16001};
+	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_fixed = 32001};
 	hooks.plan_ready(hooks.context, bench.tiny);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_fixed = 8};

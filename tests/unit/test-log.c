@@ -186,17 +186,36 @@ static void test_error__trace(void **state)
 	assert_non_null(strstr(captured(), "unconsumed outcome (3)"));
 }
 
+/* A reader that has stopped must not stop the daemon; it is told how much it missed. */
+static void test_line__reader_stopped(void **state)
+{
+	char byte = 0;
+	int flags = fcntl(capture_fds[1], F_GETFL);
+
+	log_info("whatever earlier tests lost is said now");
+	captured();
+	while (write(capture_fds[1], &byte, 1) == 1)
+		;
+	assert_int_equal(errno, EAGAIN);
+	fcntl(capture_fds[1], F_SETFL, flags & ~O_NONBLOCK);
+	alarm(10);
+	log_info("first");
+	log_info("second");
+	alarm(0);
+	while (*captured() || read(capture_fds[0], &byte, 1) == 1)
+		;
+	log_info("third");
+	assert_string_equal(captured(), "<4>brokerd: 2 log lines were lost\n<6>brokerd: third\n");
+}
+
 int main(void)
 {
 #define LOG_TEST(name) cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
 	const struct CMUnitTest tests[] = {
-		LOG_TEST(test_line__level_prefix),
-		LOG_TEST(test_level__filters),
-		LOG_TEST(test_line__control_characters),
-		LOG_TEST(test_line__long),
-		LOG_TEST(test_line__broken_stderr),
-		LOG_TEST(test_line__threads_do_not_mix),
-		LOG_TEST(test_error__trace),
+		LOG_TEST(test_line__level_prefix),       LOG_TEST(test_level__filters),
+		LOG_TEST(test_line__control_characters), LOG_TEST(test_line__long),
+		LOG_TEST(test_line__broken_stderr),      LOG_TEST(test_line__reader_stopped),
+		LOG_TEST(test_line__threads_do_not_mix), LOG_TEST(test_error__trace),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
