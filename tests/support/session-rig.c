@@ -306,8 +306,11 @@ static int answer(struct rig *rig, uint32_t type, void *reply, size_t bytes, int
 	char buffer[8192];
 	ssize_t n;
 
-	while ((n = receive(rig, buffer, sizeof(buffer), fds)) < 0)
+	server_settle(rig->server);
+	while ((n = receive(rig, buffer, sizeof(buffer), fds)) < 0) {
 		CHECK(errno == EAGAIN && loop_turn(rig->loop, true) >= 0);
+		server_settle(rig->server);
+	}
 	head = (struct rbk_wire_reply *)buffer;
 	CHECK((size_t)n >= sizeof(*head) && head->type == type);
 	if (head->res == 0 && reply) {

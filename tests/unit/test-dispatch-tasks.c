@@ -1,0 +1,900 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The dispatcher and tasks: chains, barriers, cancelling, executors that are full or fail, and the
+ * end of what tasks use. test-dispatch-ring.c has what happens to rings.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "unit/dispatch-bench.h"
+
+enum { LINK = RBK_SQE_LINK };
+
+/* What a fake has, and in which order. */
+#define expect_held(fake, ...)                              \
+	expect_held_(fake, (const uint64_t[]){__VA_ARGS__}, \
+		     sizeof((const uint64_t[]){__VA_ARGS__}) / 8, __LINE__)
+static void expect_held_(const struct fake *fake, const uint64_t *user_data, unsigned int n,
+			 int line)
+{
+	if (fake->n_tasks != n)
+		fail_msg("line %d: %u tasks, not %u", line, fake->n_tasks, n);
+	for (unsigned int i = 0; i < n; i++)
+		if (fake_user_data(fake->tasks[i]) != user_data[i])
+			fail_msg("line %d: task %u is %llu, not %llu", line, i,
+				 (unsigned long long)fake_user_data(fake->tasks[i]),
+				 (unsigned long long)user_data[i]);
+}
+
+/* --- chains --- */
+
+static void test_chain__one_after_the_other(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, LINK);
+	put_run(&bench, bench.tiny, 2, LINK);
+	put_bare(&bench, RBK_OP_NOP, 3, LINK);
+	put_run(&bench, bench.queued, 4, 0);
+	put_run(&bench, bench.queued, 5, 0);
+	rig_work(&bench.rig);
+	expect_held(bench.cpu, 1, 5);
+	finish(&bench, bench.cpu, 5, 0);
+	expect_cqe(&bench, 5, 0);
+	expect_none(&bench);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	/* Whatever had to wait goes through the executor's queue, tiny or not. */
+	expect_held(bench.cpu, 2);
+	finish(&bench, bench.cpu, 2, 0);
+	expect_cqe(&bench, 2, 0);
+	expect_cqe(&bench, 3, 0);
+	expect_held(bench.cpu, 4);
+	finish(&bench, bench.cpu, 4, 0);
+	expect_cqe(&bench, 4, 0);
+	bench_end(&bench);
+}
+
+static void test_chain__fails_in_the_middle(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	for (uint64_t i = 1; i <= 5; i++)
+		put_run(&bench, bench.queued, i, i < 5 ? LINK : 0);
+	put_run(&bench, bench.queued, 6, 0);
+	rig_work(&bench.rig);
+	finish(&bench, bench.cpu, 1, 0);
+	finish(&bench, bench.cpu, 2, -EIO);
+	expect_cqe(&bench, 1, 0);
+	expect_cqe(&bench, 2, -EIO);
+	for (uint64_t i = 3; i <= 5; i++)
+		assert_int_equal(expect_cqe(&bench, i, -ECANCELED).device, RBK_DEVICE_NONE);
+	expect_held(bench.cpu, 6);
+	assert_int_equal(bench.cpu->n_submitted, 3);
+	bench_end(&bench);
+}
+
+static void test_chain__fails_inline(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	bench.cpu->inline_res = -ENOMEM;
+	put_run(&bench, bench.tiny, 1, LINK);
+	put_run(&bench, bench.tiny, 2, LINK);
+	put_bare(&bench, RBK_OP_NOP, 3, 0);
+	put_bare(&bench, RBK_OP_NOP, 4, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 1, -ENOMEM);
+	expect_cqe(&bench, 2, -ECANCELED);
+	expect_cqe(&bench, 3, -ECANCELED);
+	expect_cqe(&bench, 4, 0);
+	assert_int_equal(bench.cpu->n_inline, 1);
+	bench_end(&bench);
+}
+
+/* A refused entry says what is wrong with it; those after it are cancelled, those before go on. */
+static void test_chain__has_a_refused_entry(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	put_bad(&bench, 1, LINK);
+	put_run(&bench, bench.queued, 2, LINK);
+	put_bad(&bench, 3, LINK);
+	put_run(&bench, bench.queued, 4, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 1, -ERANGE);
+	expect_cqe(&bench, 2, -ECANCELED);
+	expect_cqe(&bench, 3, -ERANGE);
+	expect_cqe(&bench, 4, -ECANCELED);
+
+	put_run(&bench, bench.queued, 5, LINK);
+	put_run(&bench, bench.queued, 6, LINK);
+	put_bad(&bench, 7, LINK);
+	put_run(&bench, bench.queued, 8, 0);
+	put_bare(&bench, RBK_OP_NOP, 9, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 7, -ERANGE);
+	expect_cqe(&bench, 8, -ECANCELED);
+	expect_cqe(&bench, 9, 0);
+	expect_held(bench.cpu, 5);
+	finish(&bench, bench.cpu, 5, 0);
+	expect_held(bench.cpu, 6);
+	finish(&bench, bench.cpu, 6, 0);
+	expect_cqe(&bench, 5, 0);
+	expect_cqe(&bench, 6, 0);
+	expect_none(&bench);
+	bench_end(&bench);
+}
+
+/* No device: found out when the turn comes, also by the first. */
+static void test_chain__has_no_device(void **state)
+{
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	for (uint64_t i = 0; i < 2; i++) {
+		sqe = run_entry(&bench, bench.queued, i);
+		sqe.flags = LINK;
+		sqe.strategy = i == 1 ? RBK_STRATEGY_ONLY_GPU : RBK_STRATEGY_AUTO;
+		rig_put(&bench.ring, &sqe);
+	}
+	put_bare(&bench, RBK_OP_NOP, 2, 0);
+	rig_work(&bench.rig);
+	finish(&bench, bench.cpu, 0, 0);
+	expect_cqe(&bench, 0, 0);
+	assert_int_equal(expect_cqe(&bench, 1, -ENODEV).device, RBK_DEVICE_NONE);
+	expect_cqe(&bench, 2, -ECANCELED);
+
+	sqe.user_data = 3;
+	rig_put(&bench.ring, &sqe);
+	put_bare(&bench, RBK_OP_NOP, 4, LINK);
+	put_bare(&bench, RBK_OP_NOP, 5, 0);
+	put_bare(&bench, RBK_OP_NOP, 6, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(expect_cqe(&bench, 3, -ENODEV).reason, RBK_REASON_GPU_UNAVAILABLE);
+	expect_cqe(&bench, 4, -ECANCELED);
+	expect_cqe(&bench, 5, -ECANCELED);
+	expect_cqe(&bench, 6, 0);
+	bench_end(&bench);
+}
+
+/* The chain goes on where the last submission left it, whatever became of that meanwhile. */
+static void test_chain__over_submissions(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, LINK);
+	rig_work(&bench.rig);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	put_run(&bench, bench.queued, 2, LINK);
+	rig_work(&bench.rig);
+	put_run(&bench, bench.queued, 3, LINK);
+	rig_work(&bench.rig);
+	expect_held(bench.cpu, 2);
+	finish(&bench, bench.cpu, 2, 0);
+	finish(&bench, bench.cpu, 3, -EIO);
+	put_bare(&bench, RBK_OP_NOP, 4, LINK);
+	rig_work(&bench.rig);
+	put_bare(&bench, RBK_OP_NOP, 5, 0);
+	rig_work(&bench.rig);
+	put_bare(&bench, RBK_OP_NOP, 6, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 2, 0);
+	expect_cqe(&bench, 3, -EIO);
+	expect_cqe(&bench, 4, -ECANCELED);
+	expect_cqe(&bench, 5, -ECANCELED);
+	expect_cqe(&bench, 6, 0);
+	bench_end(&bench);
+}
+
+/* Ten times the ring, refilled as it empties; with or without a failure half way. */
+static void run_long_chain(uint64_t fails_at)
+{
+	const uint64_t n = 10ull * N_ENTRIES;
+	uint64_t n_put = 0, n_taken = 0, n_run = 0;
+	struct rbk_cqe cqe;
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	rig_ring_set_index(&bench.ring, UINT32_MAX - 5);
+	while (n_taken < n) {
+		while (n_put < n && n_put - n_taken < N_ENTRIES) {
+			put_run(&bench, bench.queued, n_put, n_put + 1 < n ? LINK : 0);
+			n_put++;
+		}
+		rig_work(&bench.rig);
+		assert_true(bench.cpu->n_tasks <= 1);
+		if (bench.cpu->n_tasks > 0) {
+			assert_int_equal(fake_user_data(bench.cpu->tasks[0]), n_run);
+			finish(&bench, bench.cpu, n_run, n_run == fails_at ? -EIO : 0);
+			n_run++;
+		}
+		while (rig_take(&bench.ring, &cqe)) {
+			assert_int_equal(cqe.user_data, n_taken);
+			assert_int_equal(cqe.res, n_taken < fails_at    ? 0
+						  : n_taken == fails_at ? -EIO
+									: -ECANCELED);
+			n_taken++;
+		}
+	}
+	assert_int_equal(n_run, fails_at < n ? fails_at + 1 : n);
+	bench_end(&bench);
+}
+
+static void test_chain__longer_than_the_ring(void **state)
+{
+	run_long_chain(UINT64_MAX);
+	run_long_chain(0);
+	run_long_chain(N_ENTRIES - 1);
+	run_long_chain(77);
+}
+
+/* 20,000 that complete in one go: no stack holds that many calls. */
+static void test_chain__long_and_held(void **state)
+{
+	enum { N = 20000 };
+	struct bench bench;
+
+	bench_begin(&bench, 1, RBK_MAX_RING_ENTRIES);
+	for (unsigned int fails = 0; fails < 2; fails++) {
+		put_run(&bench, bench.queued, 0, LINK);
+		for (uint64_t i = 1; i < N; i++)
+			put_bare(&bench, RBK_OP_NOP, i, i < N - 1 ? LINK : 0);
+		assert_int_equal(rig_work(&bench.rig), N);
+		expect_none(&bench);
+		finish(&bench, bench.cpu, 0, fails ? -EIO : 0);
+		expect_cqe(&bench, 0, fails ? -EIO : 0);
+		for (uint64_t i = 1; i < N; i++)
+			expect_cqe(&bench, i, fails ? -ECANCELED : 0);
+	}
+	bench_end(&bench);
+}
+
+static void test_chain__barrier_in_it(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, LINK);
+	put_bare(&bench, RBK_OP_BARRIER, 2, 0);
+	put_bare(&bench, RBK_OP_BARRIER, 3, LINK);
+	put_bare(&bench, RBK_OP_NOP, 4, 0);
+	put_bare(&bench, RBK_OP_NOP, 5, LINK);
+	put_bare(&bench, RBK_OP_BARRIER, 6, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 2, -EINVAL);
+	expect_cqe(&bench, 3, -EINVAL);
+	expect_cqe(&bench, 4, -ECANCELED);
+	expect_cqe(&bench, 5, 0);
+	expect_cqe(&bench, 6, -EINVAL);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	bench_end(&bench);
+}
+
+/* --- barriers --- */
+
+static void test_barrier__nothing_before_it(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	put_bare(&bench, RBK_OP_BARRIER, 1, 0);
+	put_run(&bench, bench.tiny, 2, 0);
+	put_bare(&bench, RBK_OP_BARRIER, 3, 0);
+	put_bare(&bench, RBK_OP_BARRIER, 4, 0);
+	assert_int_equal(rig_work(&bench.rig), 4);
+	for (uint64_t i = 1; i <= 4; i++)
+		expect_cqe(&bench, i, 0);
+	bench_end(&bench);
+}
+
+/* Held, pending and submitted tasks are before it; what is behind it stays in the ring. */
+static void test_barrier__waits_for_all(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	bench.cpu->capacity = 1;
+	put_run(&bench, bench.queued, 1, LINK);
+	put_run(&bench, bench.queued, 2, 0);
+	put_run(&bench, bench.queued, 3, 0);
+	put_bare(&bench, RBK_OP_BARRIER, 4, 0);
+	put_bare(&bench, RBK_OP_NOP, 5, 0);
+	put_run(&bench, bench.queued, 6, 0);
+	put_bare(&bench, RBK_OP_BARRIER, 7, 0);
+	put_bare(&bench, RBK_OP_NOP, 8, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.ring.cq->sq_head, 4);
+	assert_false(dispatch_ring_has_work(rig_dispatch_ring(&bench.ring)));
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	finish(&bench, bench.cpu, 3, 0);
+	expect_cqe(&bench, 3, 0);
+	expect_none(&bench);
+	assert_int_equal(bench.ring.cq->sq_head, 4);
+	finish(&bench, bench.cpu, 2, -EIO);
+	expect_cqe(&bench, 2, -EIO);
+	expect_cqe(&bench, 4, 0);
+	expect_cqe(&bench, 5, 0);
+	expect_none(&bench);
+	expect_held(bench.cpu, 6);
+	assert_int_equal(bench.ring.cq->sq_head, 7);
+	finish(&bench, bench.cpu, 6, 0);
+	expect_cqe(&bench, 6, 0);
+	expect_cqe(&bench, 7, 0);
+	expect_cqe(&bench, 8, 0);
+	bench_end(&bench);
+}
+
+/* A ring that fell asleep behind its barrier is woken by the barrier, not by a bell. */
+static void test_barrier__wakes_its_ring(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, 0);
+	put_bare(&bench, RBK_OP_BARRIER, 2, 0);
+	put_bare(&bench, RBK_OP_NOP, 3, 0);
+	rig_work(&bench.rig);
+	bench.rig.dispatch->n_active = 0;
+	rig_dispatch_ring(&bench.ring)->is_active = false;
+	rbk_ring_announce_sleep(&bench.ring.ring->cq->sq_wait, 7);
+	finish(&bench, bench.cpu, 1, 0);
+	assert_true(rig_dispatch_ring(&bench.ring)->is_active);
+	assert_int_equal(bench.ring.cq->sq_wait, 0);
+	for (uint64_t i = 1; i <= 3; i++)
+		expect_cqe(&bench, i, 0);
+	bench_end(&bench);
+}
+
+/* --- cancelling --- */
+
+static void test_cancel__unknown(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	put_cancel(&bench, 1, 99, 0);
+	put_cancel(&bench, 2, 2, 0); /* not itself */
+	put_run(&bench, bench.tiny, 3, 0);
+	put_cancel(&bench, 4, 3, 0); /* done already */
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 1, -ENOENT);
+	expect_cqe(&bench, 2, -ENOENT);
+	expect_cqe(&bench, 3, 0);
+	expect_cqe(&bench, 4, -ENOENT);
+	/* Nor itself when it had to wait. */
+	put_run(&bench, bench.queued, 5, LINK);
+	put_cancel(&bench, 6, 6, 0);
+	rig_work(&bench.rig);
+	finish(&bench, bench.cpu, 5, 0);
+	expect_cqe(&bench, 5, 0);
+	expect_cqe(&bench, 6, -ENOENT);
+	bench_end(&bench);
+}
+
+static void test_cancel__queued(void **state)
+{
+	struct rbk_cqe cqe;
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, 0);
+	put_cancel(&bench, 2, 1, 0);
+	put_cancel(&bench, 3, 1, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 2, 0);
+	expect_cqe(&bench, 3, -ENOENT);
+	expect_none(&bench);
+	assert_false(fake_begin(bench.cpu, 1));
+	finish(&bench, bench.cpu, 1, 0);
+	cqe = expect_cqe(&bench, 1, -ECANCELED);
+	assert_int_equal(cqe.device, RBK_DEVICE_NONE);
+	assert_int_equal(cqe.queue_ns, 0);
+	assert_int_equal(cqe.exec_ns, 0);
+	bench_end(&bench);
+}
+
+static void test_cancel__running(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, 0);
+	rig_work(&bench.rig);
+	assert_true(fake_begin(bench.cpu, 1));
+	put_cancel(&bench, 2, 1, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 2, -EALREADY);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	bench_end(&bench);
+}
+
+/* In a chain: what follows it is cancelled as well, what precedes it is not. */
+static void test_cancel__held(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, LINK);
+	put_run(&bench, bench.queued, 2, LINK);
+	put_run(&bench, bench.queued, 3, 0);
+	put_cancel(&bench, 4, 2, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 4, 0);
+	expect_none(&bench);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	expect_cqe(&bench, 2, -ECANCELED);
+	expect_cqe(&bench, 3, -ECANCELED);
+	assert_int_equal(bench.cpu->n_submitted, 1);
+	bench_end(&bench);
+}
+
+/* As a member of a chain it runs when its turn comes, and may cut its own chain. */
+static void test_cancel__in_a_chain(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, LINK);
+	put_cancel(&bench, 2, 3, LINK);
+	put_run(&bench, bench.queued, 3, 0);
+	put_run(&bench, bench.queued, 4, LINK);
+	put_cancel(&bench, 5, 99, LINK);
+	put_run(&bench, bench.queued, 6, 0);
+	rig_work(&bench.rig);
+	expect_none(&bench);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	expect_cqe(&bench, 2, 0);
+	expect_cqe(&bench, 3, -ECANCELED);
+	/* Not finding anything is a failure, too. */
+	finish(&bench, bench.cpu, 4, 0);
+	expect_cqe(&bench, 4, 0);
+	expect_cqe(&bench, 5, -ENOENT);
+	expect_cqe(&bench, 6, -ECANCELED);
+	bench_end(&bench);
+}
+
+/* The oldest of that name that is not cancelled yet. */
+static void test_cancel__same_name(void **state)
+{
+	struct bench bench;
+	struct rbk_cqe cqe;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	for (unsigned int i = 0; i < 3; i++)
+		put_run(&bench, bench.queued, 7, 0);
+	put_cancel(&bench, 1, 7, 0);
+	put_cancel(&bench, 2, 7, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 1, 0);
+	expect_cqe(&bench, 2, 0);
+	assert_int_equal(atomic_load(&bench.cpu->tasks[0]->state), EXEC_CANCELLED);
+	assert_int_equal(atomic_load(&bench.cpu->tasks[1]->state), EXEC_CANCELLED);
+	assert_int_equal(atomic_load(&bench.cpu->tasks[2]->state), EXEC_QUEUED);
+	fake_finish_all(bench.cpu, 0);
+	rig_work(&bench.rig);
+	for (unsigned int i = 0; i < 3; i++) {
+		assert_true(rig_take(&bench.ring, &cqe));
+		assert_int_equal(cqe.res, i < 2 ? -ECANCELED : 0);
+	}
+	bench_end(&bench);
+}
+
+/* Out of the middle of a queue in front of an executor: the others keep their order. */
+static void test_cancel__pending(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	bench.cpu->capacity = 1;
+	for (uint64_t i = 1; i <= 5; i++)
+		put_run(&bench, bench.queued, i, 0);
+	put_cancel(&bench, 6, 3, 0);
+	put_cancel(&bench, 7, 5, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 6, 0);
+	expect_cqe(&bench, 7, 0);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_held(bench.cpu, 2);
+	finish(&bench, bench.cpu, 2, 0);
+	expect_held(bench.cpu, 4);
+	finish(&bench, bench.cpu, 4, 0);
+	expect_cqe(&bench, 1, 0);
+	expect_cqe(&bench, 3, -ECANCELED);
+	expect_cqe(&bench, 2, 0);
+	expect_cqe(&bench, 5, -ECANCELED);
+	expect_cqe(&bench, 4, 0);
+	assert_int_equal(bench.rig.dispatch->n_pending, 0);
+	/* The queue is whole: more go in and out. */
+	for (uint64_t i = 10; i < 14; i++)
+		put_run(&bench, bench.queued, i, 0);
+	rig_work(&bench.rig);
+	for (uint64_t i = 10; i < 14; i++) {
+		finish(&bench, bench.cpu, i, 0);
+		expect_cqe(&bench, i, 0);
+	}
+	bench_end(&bench);
+}
+
+/* --- executors --- */
+
+/* In the order of admission, also past tasks that come when there is room again. */
+static void test_busy__in_order(void **state)
+{
+	uint64_t next = 0, n_put = 0;
+	struct bench bench;
+
+	bench_begin(&bench, 2, N_ENTRIES);
+	bench.gpu->capacity = 3;
+	while (next < 50) {
+		while (n_put < 50 && n_put - next < N_ENTRIES)
+			put_strategy(&bench, n_put++, RBK_STRATEGY_ONLY_GPU);
+		/* Reaped after the new ones were admitted. */
+		if (bench.gpu->n_tasks > 0)
+			fake_finish(bench.gpu, next, 0);
+		rig_work(&bench.rig);
+		assert_true(bench.gpu->n_tasks <= 3);
+		for (unsigned int i = 1; i < bench.gpu->n_tasks; i++)
+			assert_int_equal(fake_user_data(bench.gpu->tasks[i]),
+					 fake_user_data(bench.gpu->tasks[0]) + i);
+		if (bench.ring.cq->cq_tail != bench.ring.cq_head)
+			expect_cqe(&bench, next++, 0);
+	}
+	assert_int_equal(bench.gpu->n_submitted, 50);
+	assert_int_equal(bench.cpu->n_submitted, 0);
+	bench_end(&bench);
+}
+
+/* One device's queue does not hold up another's. */
+static void test_busy__one_device(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 2, N_ENTRIES);
+	bench.gpu->capacity = 0;
+	put_strategy(&bench, 1, RBK_STRATEGY_ONLY_GPU);
+	put_strategy(&bench, 2, RBK_STRATEGY_ONLY_CPU);
+	rig_work(&bench.rig);
+	finish(&bench, bench.cpu, 2, 0);
+	expect_cqe(&bench, 2, 0);
+	bench.gpu->capacity = 1;
+	rig_work(&bench.rig);
+	finish(&bench, bench.gpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	bench_end(&bench);
+}
+
+static void test_fallback__both_errors(void **state)
+{
+	static const int errors[] = {-EIO, -ENOMEM};
+	struct rbk_cqe cqe;
+	struct bench bench;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		bench_begin(&bench, 2, N_ENTRIES);
+		put_strategy(&bench, 1, RBK_STRATEGY_DEVICE(GPU));
+		rig_work(&bench.rig);
+		bench.gpu->tasks[0]->transferred_bytes = 5;
+		finish(&bench, bench.gpu, 1, errors[i]);
+		expect_none(&bench);
+		expect_held(bench.cpu, 1);
+		finish(&bench, bench.cpu, 1, 0);
+		cqe = expect_cqe(&bench, 1, 0);
+		assert_int_equal(cqe.device, CPU);
+		assert_int_equal(cqe.reason, RBK_REASON_CPU_FALLBACK);
+		/* One task, by whichever device completed it. */
+		assert_int_equal(bench.rig.session->stats.tasks[CPU], 1);
+		assert_int_equal(bench.rig.session->stats.tasks[GPU], 0);
+		assert_int_equal(bench.rig.session->stats.reasons[RBK_REASON_CPU_FALLBACK], 1);
+		bench_end(&bench);
+	}
+}
+
+/* The CPU is full: it waits there. The CPU fails as well: that is the result. */
+static void test_fallback__waits_and_fails(void **state)
+{
+	struct rbk_cqe cqe;
+	struct bench bench;
+
+	bench_begin(&bench, 2, N_ENTRIES);
+	bench.cpu->capacity = 1;
+	put_strategy(&bench, 1, RBK_STRATEGY_ONLY_CPU);
+	put_strategy(&bench, 2, RBK_STRATEGY_PREFER_GPU);
+	rig_work(&bench.rig);
+	finish(&bench, bench.gpu, 2, -EIO);
+	assert_int_equal(bench.rig.dispatch->n_pending, 1);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	finish(&bench, bench.cpu, 2, -ENOMEM);
+	cqe = expect_cqe(&bench, 2, -ENOMEM);
+	assert_int_equal(cqe.device, CPU);
+	assert_int_equal(cqe.reason, RBK_REASON_CPU_FALLBACK);
+	bench_end(&bench);
+}
+
+static void expect_no_fallback(struct bench *bench, uint8_t strategy)
+{
+	struct rbk_cqe cqe;
+
+	bench->rig.dispatch->placer.n_failures[GPU] = 0;
+	put_strategy(bench, 1, strategy);
+	rig_work(&bench->rig);
+	finish(bench, bench->gpu, 1, -EIO);
+	cqe = expect_cqe(bench, 1, -EIO);
+	assert_int_equal(cqe.device, GPU);
+	assert_int_equal(cqe.reason, RBK_REASON_USER_PREFERENCE);
+	assert_int_equal(bench->cpu->n_submitted, 0);
+}
+
+static void test_fallback__where_it_must_not(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 2, N_ENTRIES);
+	expect_no_fallback(&bench, RBK_STRATEGY_ONLY_GPU);
+	bench.queued->plan->has_state = true;
+	expect_no_fallback(&bench, RBK_STRATEGY_PREFER_GPU);
+	bench.queued->plan->has_state = false;
+	bench.queued->plan->device_state[CPU] = PLAN_DEVICE_NO_MEMORY;
+	expect_no_fallback(&bench, RBK_STRATEGY_PREFER_GPU);
+	bench.queued->plan->device_state[CPU] = PLAN_DEVICE_READY;
+	bench.queued->plan->pinned = true;
+	bench.queued->plan->pinned_device = GPU;
+	expect_no_fallback(&bench, RBK_STRATEGY_AUTO);
+	bench_end(&bench);
+}
+
+static void run_gpu(struct bench *bench, int res)
+{
+	struct rbk_cqe cqe;
+
+	put_strategy(bench, 1, RBK_STRATEGY_ONLY_GPU);
+	rig_work(&bench->rig);
+	finish(bench, bench->gpu, 1, res);
+	assert_true(rig_take(&bench->ring, &cqe));
+	assert_int_equal(cqe.device, GPU);
+}
+
+/* Only -EIO is the device's fault, and only a task that ran says anything about it. */
+static void test_failures__take_a_device_out(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 2, N_ENTRIES);
+	for (unsigned int i = 0; i < 5; i++)
+		run_gpu(&bench, -ENOMEM);
+	for (unsigned int i = 0; i < 5; i++) {
+		run_gpu(&bench, -EIO);
+		run_gpu(&bench, -EIO);
+		run_gpu(&bench, 0);
+	}
+	run_gpu(&bench, -EIO);
+	run_gpu(&bench, -EIO);
+	put_strategy(&bench, 1, RBK_STRATEGY_ONLY_GPU);
+	put_cancel(&bench, 2, 1, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 2, 0);
+	finish(&bench, bench.gpu, 1, 0);
+	expect_cqe(&bench, 1, -ECANCELED);
+	run_gpu(&bench, -EIO);
+	put_strategy(&bench, 3, RBK_STRATEGY_ONLY_GPU);
+	put_strategy(&bench, 4, RBK_STRATEGY_PREFER_GPU);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 3, -ENODEV);
+	finish(&bench, bench.cpu, 4, 0);
+	assert_int_equal(expect_cqe(&bench, 4, 0).reason, RBK_REASON_GPU_UNAVAILABLE);
+	bench_end(&bench);
+}
+
+/* --- the end of what tasks use --- */
+
+/* A ring with a task in every state there is; another ring must not notice. */
+static void test_close__drains(void **state)
+{
+	struct rig_ring closing;
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	bench_begin(&bench, 2, N_ENTRIES);
+	bench.cpu->capacity = 3;
+	put_run(&bench, bench.queued, 1, 0);
+	rig_work(&bench.rig);
+	closing = bench.ring;
+	rig_ring_new(&bench.rig, N_ENTRIES, &bench.ring);
+	/* 10 runs, 11 is queued, 12 is held behind it, 13 and 14 are pending, 15 fails on the GPU,
+	 * 16 is a barrier and 17 behind it. */
+	for (uint64_t i = 10; i <= 15; i++) {
+		sqe = run_entry(&bench, bench.queued, i);
+		sqe.flags = i == 11 ? LINK : 0;
+		sqe.strategy = i == 15 ? RBK_STRATEGY_PREFER_GPU : RBK_STRATEGY_AUTO;
+		rig_put(&bench.ring, &sqe);
+	}
+	put_bare(&bench, RBK_OP_BARRIER, 16, 0);
+	put_bare(&bench, RBK_OP_NOP, 17, 0);
+	rig_work(&bench.rig);
+	assert_true(fake_begin(bench.cpu, 10));
+	expect_held(bench.cpu, 1, 10, 11);
+	expect_held(bench.gpu, 15);
+	assert_int_equal(bench.rig.dispatch->n_pending, 2);
+	assert_int_equal(bench.ring.ring->n_in_flight, 7);
+
+	assert_int_equal(session_ring_remove(bench.rig.session, 5, bench.ring.ring->id), 0);
+	assert_int_not_equal(bench.ring.cq->closed, 0);
+	rig_work(&bench.rig);
+	assert_false(rig_has_answer(&bench.rig));
+	fake_finish(bench.gpu, 15, -EIO);
+	fake_finish(bench.cpu, 11, 0);
+	rig_work(&bench.rig);
+	assert_false(rig_has_answer(&bench.rig));
+	finish(&bench, bench.cpu, 10, 0);
+	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	assert_int_equal(bench.ring.cq->cq_tail, 0);
+	/* 13 and 14 were dropped, 15 was not run again. */
+	expect_held(bench.cpu, 1);
+	assert_int_equal(bench.cpu->n_submitted, 3);
+	assert_int_equal(bench.rig.dispatch->n_pending, 0);
+
+	rig_ring_deinit(&bench.ring);
+	bench.ring = closing;
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	assert_int_equal(bench.arena->n_in_flight, 0);
+	assert_int_equal(bench.queued->n_in_flight, 0);
+	bench_end(&bench);
+}
+
+/* A barrier alone, its tasks gone, does not keep a ring. */
+static void test_close__barrier(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	put_run(&bench, bench.queued, 1, LINK);
+	put_run(&bench, bench.queued, 2, 0);
+	put_bare(&bench, RBK_OP_BARRIER, 3, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(session_ring_remove(bench.rig.session, 5, bench.ring.ring->id), 0);
+	finish(&bench, bench.cpu, 1, 0);
+	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	assert_int_equal(bench.cpu->n_submitted, 1);
+	bench_end(&bench);
+}
+
+/* New tasks are refused at once; the plan stays until the last of the old ones, held or not. */
+static void test_remove__plan_in_use(void **state)
+{
+	struct bench bench;
+	uint32_t id;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	id = bench.queued->id;
+	put_run(&bench, bench.queued, 1, LINK);
+	put_run(&bench, bench.queued, 2, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(session_plan_remove(bench.rig.session, 5, id), 0);
+	put_run(&bench, bench.queued, 3, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 3, -ENOENT);
+	assert_false(rig_has_answer(&bench.rig));
+	finish(&bench, bench.cpu, 1, 0);
+	assert_false(rig_has_answer(&bench.rig));
+	finish(&bench, bench.cpu, 2, 0);
+	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
+	expect_cqe(&bench, 1, 0);
+	expect_cqe(&bench, 2, 0);
+	/* The slot's next plan has another name. */
+	bench.queued = rig_relu(&bench.rig, true);
+	assert_int_equal(bench.queued->id & 0xffff, id & 0xffff);
+	assert_int_not_equal(bench.queued->id, id);
+	bench_end(&bench);
+}
+
+static void test_remove__arena_in_use(void **state)
+{
+	struct session_arena *other;
+	struct bench bench;
+	struct rbk_sqe sqe;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	other = rig_arena_new(&bench.rig, 65536, false);
+	sqe = run_entry(&bench, bench.queued, 1);
+	sqe.refs[1] = RBK_REF(other->id, 0);
+	sqe.flags = LINK;
+	rig_put(&bench.ring, &sqe);
+	sqe.flags = 0;
+	sqe.user_data = 2;
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	assert_int_equal(other->n_in_flight, 2);
+	assert_int_equal(bench.arena->n_in_flight, 2);
+	assert_int_equal(session_arena_remove(bench.rig.session, 5, other->id), 0);
+	sqe.user_data = 3;
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 3, -EBADF);
+	assert_false(rig_has_answer(&bench.rig));
+	/* The failure of the first ends the second, and with that the use. */
+	finish(&bench, bench.cpu, 1, -EIO);
+	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), 0);
+	expect_cqe(&bench, 1, -EIO);
+	expect_cqe(&bench, 2, -ECANCELED);
+	assert_int_equal(bench.arena->n_in_flight, 0);
+	bench_end(&bench);
+}
+
+/* The session ends with everything under way; the rig asserts that all of it is given back. */
+static void test_remove__session_with_all(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 2, N_ENTRIES);
+	bench.cpu->capacity = 2;
+	put_run(&bench, bench.queued, 1, LINK);
+	put_run(&bench, bench.queued, 2, 0);
+	for (uint64_t i = 3; i < 8; i++)
+		put_run(&bench, bench.queued, i, 0);
+	put_strategy(&bench, 8, RBK_STRATEGY_ONLY_GPU);
+	put_bare(&bench, RBK_OP_BARRIER, 9, 0);
+	put_bare(&bench, RBK_OP_NOP, 10, 0);
+	rig_work(&bench.rig);
+	assert_true(fake_begin(bench.gpu, 8));
+	assert_int_equal(session_plan_remove(bench.rig.session, 5, bench.queued->id), 0);
+	assert_int_equal(session_arena_remove(bench.rig.session, 6, bench.arena->id), 0);
+	session_end(bench.rig.session, false, "the client is gone");
+	bench_end(&bench);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_chain__one_after_the_other),
+		cmocka_unit_test(test_chain__fails_in_the_middle),
+		cmocka_unit_test(test_chain__fails_inline),
+		cmocka_unit_test(test_chain__has_a_refused_entry),
+		cmocka_unit_test(test_chain__has_no_device),
+		cmocka_unit_test(test_chain__over_submissions),
+		cmocka_unit_test(test_chain__longer_than_the_ring),
+		cmocka_unit_test(test_chain__long_and_held),
+		cmocka_unit_test(test_chain__barrier_in_it),
+		cmocka_unit_test(test_barrier__nothing_before_it),
+		cmocka_unit_test(test_barrier__waits_for_all),
+		cmocka_unit_test(test_barrier__wakes_its_ring),
+		cmocka_unit_test(test_cancel__unknown),
+		cmocka_unit_test(test_cancel__queued),
+		cmocka_unit_test(test_cancel__running),
+		cmocka_unit_test(test_cancel__held),
+		cmocka_unit_test(test_cancel__in_a_chain),
+		cmocka_unit_test(test_cancel__same_name),
+		cmocka_unit_test(test_cancel__pending),
+		cmocka_unit_test(test_busy__in_order),
+		cmocka_unit_test(test_busy__one_device),
+		cmocka_unit_test(test_fallback__both_errors),
+		cmocka_unit_test(test_fallback__waits_and_fails),
+		cmocka_unit_test(test_fallback__where_it_must_not),
+		cmocka_unit_test(test_failures__take_a_device_out),
+		cmocka_unit_test(test_close__drains),
+		cmocka_unit_test(test_close__barrier),
+		cmocka_unit_test(test_remove__plan_in_use),
+		cmocka_unit_test(test_remove__arena_in_use),
+		cmocka_unit_test(test_remove__session_with_all),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
