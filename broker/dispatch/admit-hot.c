@@ -77,8 +77,7 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 }
 
 static int run_inline(struct dispatch *dispatch, struct dispatch_ring *ring,
-		      const struct rbk_sqe *sqe, struct session_plan *plan, uint8_t reason,
-		      uint64_t now_ticks)
+		      const struct rbk_sqe *sqe, struct session_plan *plan, uint8_t reason)
 {
 	struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
 	struct exec_task *task = &dispatch->inline_task;
@@ -92,8 +91,9 @@ static int run_inline(struct dispatch *dispatch, struct dispatch_ring *ring,
 	dispatch->inline_clock_ticks = task->end_ticks;
 
 	outcome.res = task->res;
-	outcome.queue_ns = clock_elapsed_ns(now_ticks, task->start_ticks);
+	outcome.queue_ns = dispatch->inline_queue_ns;
 	outcome.exec_ns = clock_elapsed_ns(task->start_ticks, task->end_ticks);
+	dispatch->inline_queue_ns += outcome.exec_ns;
 	if (__builtin_expect(outcome.exec_ns > inline_overrun_ns, 0)) {
 		plan->inline_overruns += INLINE_OVERRUN_COST;
 		if (plan->inline_overruns >= INLINE_OVERRUN_LIMIT)
@@ -124,10 +124,13 @@ static int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 	case RBK_OP_RUN:
 		if (sqe->count > plan->inline_max_count)
 			break;
+		/* What place_task() would say, and said when the plan became ready. */
+		if (sqe->strategy == RBK_STRATEGY_AUTO && plan->inline_is_below_threshold)
+			return run_inline(dispatch, ring, sqe, plan, RBK_REASON_BELOW_THRESHOLD);
 		decision = place_task(&dispatch->placer, plan->plan, sqe->count, sqe->strategy);
 		if (decision.device != RBK_DEVICE_CPU)
 			break;
-		return run_inline(dispatch, ring, sqe, plan, decision.reason, now_ticks);
+		return run_inline(dispatch, ring, sqe, plan, decision.reason);
 	case RBK_OP_CANCEL:
 		res = dispatch_cancel(ring, NULL, sqe->target);
 		post_bare(dispatch, ring, sqe, res);
@@ -271,6 +274,7 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 		claim_lines(ring, n);
 	now_ticks = clock_ticks();
 	dispatch->inline_clock_ticks = now_ticks;
+	dispatch->inline_queue_ns = 0;
 	for (i = 0; i < n && !dispatch_ring->barrier; i++) {
 		rbk_sqe_load(&sqe, &ring->sq->sqes[ring->sq_head & ring->mask]);
 		ring->sq_head++;

@@ -325,7 +325,15 @@ static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan 
 
 static void on_plan_ready(void *context, struct session_plan *plan)
 {
-	plan->inline_max_count = inline_limit(context, plan->plan);
+	struct dispatch *dispatch = context;
+	struct place_decision decision;
+
+	plan->inline_max_count = inline_limit(dispatch, plan->plan);
+	/* Fewer rows touch fewer bytes: what holds for the largest count holds below it. */
+	decision = place_task(&dispatch->placer, plan->plan, plan->inline_max_count,
+			      RBK_STRATEGY_AUTO);
+	plan->inline_is_below_threshold =
+		decision.device == RBK_DEVICE_CPU && decision.reason == RBK_REASON_BELOW_THRESHOLD;
 }
 
 /* --- the turn --- */

@@ -96,6 +96,7 @@ struct dispatch {
 	struct placer placer;
 	struct exec_task inline_task; /* for entries that run without a slot */
 	uint64_t inline_clock_ticks;  /* when the last of this batch ended, or the batch began */
+	uint64_t inline_queue_ns;     /* how long the next of this batch has waited */
 	struct server_stats *stats;
 	struct pending pending[RBK_MAX_DEVICES];
 	struct exec_ref inline_refs[RBK_MAX_REFS];

@@ -64,11 +64,12 @@ struct session_plan {
 	struct plan *plan;
 	struct session *session;
 	uint32_t id;
-	uint32_t inline_max_count; /* counts up to it run on the reactor; the dispatcher's */
-	uint32_t inline_overruns;  /* the dispatcher's: fill of a leaky bucket */
-	uint32_t n_in_flight;      /* the dispatcher's */
-	uint8_t state;             /* enum slot_state */
-	bool wants_reply;          /* a remove request waits */
+	uint32_t inline_max_count;      /* counts up to it run on the reactor; the dispatcher's */
+	bool inline_is_below_threshold; /* these are placed so unless asked otherwise; likewise */
+	uint32_t inline_overruns;       /* the dispatcher's: fill of a leaky bucket */
+	uint32_t n_in_flight;           /* the dispatcher's */
+	uint8_t state;                  /* enum slot_state */
+	bool wants_reply;               /* a remove request waits */
 	uint32_t cookie;
 	int prepare_result;
 	struct charge charges[3];
