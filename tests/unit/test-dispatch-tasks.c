@@ -730,6 +730,7 @@ static void test_close__drains(void **state)
 	put_bare(&bench, RBK_OP_NOP, 17, 0);
 	rig_work(&bench.rig);
 	assert_true(fake_begin(bench.cpu, 10));
+	assert_true(fake_begin(bench.gpu, 15));
 	expect_held(bench.cpu, 1, 10, 11);
 	expect_held(bench.gpu, 15);
 	assert_int_equal(bench.rig.dispatch->n_pending, 2);
@@ -760,7 +761,7 @@ static void test_close__drains(void **state)
 	bench_end(&bench);
 }
 
-/* A barrier alone, its tasks gone, does not keep a ring. */
+/* The task that runs succeeds, but its successor has nobody left to run for. */
 static void test_close__barrier(void **state)
 {
 	struct bench bench;
@@ -770,6 +771,7 @@ static void test_close__barrier(void **state)
 	put_run(&bench, bench.queued, 2, 0);
 	put_bare(&bench, RBK_OP_BARRIER, 3, 0);
 	rig_work(&bench.rig);
+	assert_true(fake_begin(bench.cpu, 1));
 	assert_int_equal(session_ring_remove(bench.rig.session, 5, bench.ring.ring->id), 0);
 	finish(&bench, bench.cpu, 1, 0);
 	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
