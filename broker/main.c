@@ -197,7 +197,12 @@ static void say_what_was_found(const struct broker *broker)
 	for (unsigned int i = 0; i < vulkan_n_sentences(broker->vulkan) && n < sizeof(line); i++)
 		n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%s", i ? " " : "",
 				      vulkan_sentence(broker->vulkan, i));
-	log_info("%s", line[0] ? line : "nothing is missing");
+	if (broker->options.cache_error && n < sizeof(line))
+		snprintf(line + n, sizeof(line) - n,
+			 "%spipelines are compiled anew at each start: no cache in %s (%s).",
+			 n ? " " : "", broker->options.cache_dir,
+			 strerror(broker->options.cache_error));
+	log_info("%s", line[0] ? line : "everything that was looked for is there");
 	log_info("listening on %s", broker->options.socket_path);
 }
 

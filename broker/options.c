@@ -191,8 +191,8 @@ static int parse_spin(const char *value, int64_t *ret)
 static int parse_path(const char *option, const char *value, char *ret, size_t bytes)
 {
 	if (strlen(value) >= bytes || value[0] == '\0') {
-		fprintf(stderr, "brokerd: --%s wants a path of at most %zu characters\n", option,
-			bytes - 1);
+		fprintf(stderr, "brokerd: --%s wants a path of 1 to %zu characters, not %zu\n",
+			option, bytes - 1, strlen(value));
 		return OPTIONS_EXIT_USAGE;
 	}
 	strcpy(ret, value);
@@ -258,9 +258,14 @@ static void complete(struct options *options, bool has_mode)
 		default_cache_dir(options);
 	else if (strcmp(options->cache_dir, "none") == 0)
 		options->cache_dir[0] = '\0';
-	if (options->cache_dir[0] && mkdir(options->cache_dir, 0700) < 0 && errno != EEXIST)
-		options->cache_dir[0] = '\0';
-	options->vulkan.cache_dir = options->cache_dir[0] ? options->cache_dir : NULL;
+	if (options->cache_dir[0]) {
+		options->vulkan.cache_dir = options->cache_dir;
+		if ((mkdir(options->cache_dir, 0700) < 0 && errno != EEXIST) ||
+		    access(options->cache_dir, R_OK | W_OK | X_OK) < 0) {
+			options->cache_error = errno;
+			options->vulkan.cache_dir = NULL;
+		}
+	}
 }
 
 /* Return: as options_parse(), for one option. */

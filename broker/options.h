@@ -20,6 +20,7 @@ struct options {
 	char socket_path[108];
 	unsigned int socket_mode;
 	char cache_dir[256]; /* empty: none */
+	int cache_error;     /* errno: why cache_dir is not used; 0: it is */
 	struct cpu_options cpu;
 	struct vulkan_options vulkan;
 	uint64_t threshold_bytes;

@@ -135,8 +135,11 @@ static int open_socket(struct rbk *rbk, const char *path, struct rbk_error *erro
 		return client_error(error, -ETIME, "the broker at %s accepts no connection",
 				    address.sun_path);
 	if (r)
-		return client_error(error, -errno, "cannot connect to a broker at %s: %m",
-				    address.sun_path);
+		return client_error(error, -errno, "cannot connect to a broker at %s: %m%s",
+				    address.sun_path,
+				    errno == ENOENT || errno == ECONNREFUSED
+					    ? "; is brokerd running, and does it listen there?"
+					    : "");
 	return 0;
 }
 

@@ -30,8 +30,10 @@ int main(void)
 	const uint64_t refs[] = {rbk_ref(arena, x), rbk_ref(arena, y), rbk_ref(arena, z)};
 
 	rbk_prep_run(rbk_get_sqe(ring), rbk_plan_id(plan), 1, refs, 3);
-	if (rbk_submit_and_wait(ring, 1) < 0 || rbk_peek_cqe(ring, &cqe) || cqe->res)
-		return fprintf(stderr, "the task failed\n"), 1;
+	if (rbk_submit_and_wait(ring, 1) < 0 || rbk_wait_cqe(ring, &cqe))
+		return fprintf(stderr, "the broker is gone\n"), 1;
+	if (cqe->res) /* a negative errno; <ringbroker/abi.h> says what each means */
+		return fprintf(stderr, "the task failed: %d\n", cqe->res), 1;
 	printf("%g %g %g %g on device %u\n", z[0], z[1], z[2], z[3], cqe->device);
 	return 0; /* exiting ends the session; long-lived programs free what they made */
 }

@@ -301,7 +301,7 @@ unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret
 	if (dispatch->n_submitted > 0)
 		n_total += dispatch_reap(dispatch);
 	if (dispatch->n_pending > 0)
-		dispatch_resubmit(dispatch);
+		n_total += dispatch_resubmit(dispatch);
 	if (dispatch->dirty)
 		dispatch_publish_dirty(dispatch);
 	return n_total;

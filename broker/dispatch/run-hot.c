@@ -205,10 +205,11 @@ unsigned int dispatch_reap(struct dispatch *dispatch)
 	return n_total;
 }
 
-void dispatch_resubmit(struct dispatch *dispatch)
+unsigned int dispatch_resubmit(struct dispatch *dispatch)
 {
 	struct executor *executor;
 	struct pending *pending;
+	unsigned int n = 0;
 	struct task *task;
 
 	for (uint32_t i = 0; i < dispatch->n_executors; i++) {
@@ -223,6 +224,7 @@ void dispatch_resubmit(struct dispatch *dispatch)
 			if (!pending->first)
 				pending->end = &pending->first;
 			dispatch->n_pending--;
+			n++;
 			if (task->is_cancelled) {
 				task_finish(dispatch, task, -ECANCELED);
 				continue;
@@ -232,6 +234,7 @@ void dispatch_resubmit(struct dispatch *dispatch)
 			dispatch->flush_mask |= 1u << i;
 		}
 	}
+	return n;
 }
 
 int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_t user_data)

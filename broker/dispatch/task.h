@@ -149,8 +149,8 @@ void task_finish(struct dispatch *dispatch, struct task *task, int res);
 /* Takes finished tasks back from the executors. Return: how many. */
 unsigned int dispatch_reap(struct dispatch *dispatch);
 
-/* Gives pending tasks to executors that have room again. */
-void dispatch_resubmit(struct dispatch *dispatch);
+/* Gives pending tasks to executors that have room again. Return: how many left the queues. */
+unsigned int dispatch_resubmit(struct dispatch *dispatch);
 
 /*
  * Cancels the oldest task of @ring with that user_data, but for @self, who asks (NULL: no task).

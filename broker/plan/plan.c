@@ -359,9 +359,9 @@ static int find_op(struct maker *maker, unsigned int index, const struct op **re
 	for (unsigned int i = 0; i < OP_KIND_COUNT && used < sizeof(list); i++)
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "",
 					 op_by_kind((enum op_kind)i)->name);
-	return plan_refuse(maker->message,
-			   "node %u \"%s\": unknown operator \"%s\", expected one of %s", index,
-			   wire->name, wire->op, list);
+	return plan_refuse(
+		maker->message, "node %u%s%s%s: unknown operator \"%s\", expected one of %s", index,
+		wire->name[0] ? " \"" : "", wire->name, wire->name[0] ? "\"" : "", wire->op, list);
 }
 
 /* Copies up to @max edges, without absent ones at the end. Return: how many, @max + 1 if more. */

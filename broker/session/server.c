@@ -54,9 +54,8 @@ static void on_connection(void *data, uint32_t events)
 		if (fd < 0)
 			continue; /* that connection is gone already */
 		r = session_new(server, fd, &session);
-		if (r)
-			log_warning("refused a connection: %s",
-				    r > 0 ? "this user has too many sessions" : strerror(-r));
+		if (r < 0)
+			log_warning("refused a connection: %s", strerror(-r));
 	}
 	loop_rewatch(server->watch);
 }

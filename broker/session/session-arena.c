@@ -136,14 +136,16 @@ static int arena_charge(struct session_arena *slot)
 int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes)
 {
 	const struct server_limits *limits = &session->server->options.limits;
+	char why[ACCOUNT_TEXT_BYTES];
 	struct session_arena *slot;
 	uint32_t id;
 
-	for (id = 0; id < session->n_arenas && session->arena_slots[id]; id++)
+	/* Not 0: a reference that somebody forgot to set must name no arena. */
+	for (id = 1; id < session->n_arenas && session->arena_slots[id]; id++)
 		;
 	if (id == session->n_arenas) {
 		session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, -EDQUOT,
-				     "the session already has %u arenas, the most allowed", id);
+				     "the session already has %u arenas, the most allowed", id - 1);
 		return 0;
 	}
 	if (bytes > limits->max_arena_bytes ||
@@ -172,8 +174,9 @@ int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_
 			charge_deinit(&slot->charges[i]);
 		free(slot);
 		session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, -EDQUOT,
-				     "an arena of %llu bytes exceeds this user's limits",
-				     (unsigned long long)bytes);
+				     "no room for an arena of %llu bytes: %s",
+				     (unsigned long long)bytes,
+				     account_explain(session->account, why));
 		return 0;
 	}
 

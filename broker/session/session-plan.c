@@ -100,6 +100,7 @@ static int plan_accept(struct session_plan *slot, uint32_t *ret_devices)
 	struct session *session = slot->session;
 	const struct plan *plan = slot->plan;
 	uint64_t host_bytes = 0, device_bytes = 0;
+	char why[ACCOUNT_TEXT_BYTES];
 	uint32_t devices = 0;
 	int r = 0;
 
@@ -125,10 +126,8 @@ static int plan_accept(struct session_plan *slot, uint32_t *ret_devices)
 				  device_bytes)) {
 		r = -EDQUOT;
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, r,
-				     "the plan needs %llu host and %llu device bytes, above this "
-				     "user's limits",
-				     (unsigned long long)host_bytes,
-				     (unsigned long long)device_bytes);
+				     "no room for the plan: %s",
+				     account_explain(session->account, why));
 	}
 	*ret_devices = devices;
 	return r;
@@ -184,13 +183,13 @@ static int plan_make(struct session *session, uint32_t cookie, const void *desc,
 {
 	const struct plan_arena_lookup lookup = {.find = find_arena, .context = session};
 	char message[PLAN_MESSAGE_BYTES];
+	char why[ACCOUNT_TEXT_BYTES];
 	int r;
 
 	if (account_charge(session->account, &slot->charges[0], ACCOUNT_PLANS, 1)) {
-		session_reply_result(
-			session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
-			"this user already has %llu plans, the most allowed",
-			(unsigned long long)account_used(session->account, ACCOUNT_PLANS));
+		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
+				     "no room for the plan: %s",
+				     account_explain(session->account, why));
 		return -EDQUOT;
 	}
 	r = plan_new(desc, desc_bytes, &lookup, message, &slot->plan);

@@ -50,6 +50,7 @@ int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entrie
 {
 	const struct server_limits *limits = &session->server->options.limits;
 	struct rbk_wire_ring reply = {.reply = {.type = RBK_WIRE_RING_ADD, .cookie = cookie}};
+	char why[ACCOUNT_TEXT_BYTES];
 	struct session_ring *ring;
 	struct ring_fds fds;
 	uint32_t id;
@@ -72,7 +73,8 @@ int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entrie
 	}
 	if (r == RING_E_QUOTA) {
 		session_reply_result(session, RBK_WIRE_RING_ADD, cookie, -EDQUOT,
-				     "a ring of %u entries exceeds this user's limits", n_entries);
+				     "no room for a ring of %u entries: %s", n_entries,
+				     account_explain(session->account, why));
 		return 0;
 	}
 	if (r == 0) {

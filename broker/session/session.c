@@ -176,7 +176,7 @@ static uint64_t session_host_bytes(const struct server *server)
 {
 	const struct server_limits *limits = &server->options.limits;
 
-	return sizeof(struct session) + limits->max_arenas * 2 * sizeof(void *) +
+	return sizeof(struct session) + (limits->max_arenas + 1) * 2 * sizeof(void *) +
 	       limits->max_plans * (2 * sizeof(void *) + sizeof(uint16_t)) +
 	       limits->max_rings * sizeof(void *);
 }
@@ -185,7 +185,7 @@ static int session_allocate(struct session *session)
 {
 	const struct server_limits *limits = &session->server->options.limits;
 
-	session->n_arenas = limits->max_arenas;
+	session->n_arenas = limits->max_arenas + 1; /* 0 is never used */
 	session->n_plans = limits->max_plans;
 	session->arenas = calloc(session->n_arenas, sizeof(*session->arenas));
 	session->arena_slots = calloc(session->n_arenas, sizeof(*session->arena_slots));
@@ -231,6 +231,7 @@ static int session_identify(struct session *session)
 int session_new(struct server *server, int fd, struct session **ret)
 {
 	struct session *session = calloc(1, sizeof(*session));
+	char why[ACCOUNT_TEXT_BYTES];
 	int r;
 
 	if (!session) {
@@ -259,6 +260,9 @@ int session_new(struct server *server, int fd, struct session **ret)
 		r = loop_watch(server->options.loop, fd, POLLIN, on_readable, session,
 			       &session->watch);
 	if (r) {
+		if (r == ACCOUNT_E_QUOTA)
+			log_warning("refused a connection of pid %d: %s", (int)session->pid,
+				    account_explain(session->account, why));
 		session_deallocate(session);
 		return r;
 	}

@@ -15,6 +15,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "util/checked.h"
@@ -25,6 +26,8 @@ struct account {
 	struct account *prev, *next;
 	uint64_t used[ACCOUNT_SLOT_COUNT];
 	uint64_t n_refs;
+	enum account_slot refused_slot; /* of the last charge that was refused */
+	uint64_t refused_amount;
 	uint32_t id;
 	uid_t uid;
 };
@@ -174,8 +177,11 @@ int account_charge(struct account *account, struct charge *charge, enum account_
 
 	if (!checked_add(account->used[slot], amount, &used) ||
 	    used > account_limit(account, slot) ||
-	    !checked_add(account->book->total[slot], amount, &total))
+	    !checked_add(account->book->total[slot], amount, &total)) {
+		account->refused_slot = slot;
+		account->refused_amount = amount;
 		return ACCOUNT_E_QUOTA;
+	}
 
 	account->used[slot] = used;
 	account->book->total[slot] = total;
@@ -185,6 +191,18 @@ int account_charge(struct account *account, struct charge *charge, enum account_
 		.amount = amount,
 	};
 	return 0;
+}
+
+const char *account_explain(const struct account *account, char text[ACCOUNT_TEXT_BYTES])
+{
+	enum account_slot slot = account->refused_slot;
+
+	snprintf(text, ACCOUNT_TEXT_BYTES,
+		 "user %u may have %llu %s held by the broker, has %llu, and asks for %llu more",
+		 (unsigned int)account->uid, (unsigned long long)account_limit(account, slot),
+		 account_slot_name(slot), (unsigned long long)account->used[slot],
+		 (unsigned long long)account->refused_amount);
+	return text;
 }
 
 void charge_deinit(struct charge *charge)

@@ -28,7 +28,10 @@ enum account_slot {
 	ACCOUNT_SLOT_COUNT,
 };
 
-enum { ACCOUNT_E_QUOTA = 1 };
+enum {
+	ACCOUNT_E_QUOTA = 1,
+	ACCOUNT_TEXT_BYTES = 192, /* of account_explain() */
+};
 
 /* Limits of one account, by slot; UINT64_MAX: none. */
 struct account_limits {
@@ -61,6 +64,9 @@ uint32_t account_id(const struct account *account);
 /* Adds to an empty @charge. Return: 0; ACCOUNT_E_QUOTA, nothing charged. */
 int account_charge(struct account *account, struct charge *charge, enum account_slot slot,
 		   uint64_t amount);
+/* A sentence about the last charge that was refused: which limit, how much is used, how much was
+ * asked for. Return: @text. */
+const char *account_explain(const struct account *account, char text[ACCOUNT_TEXT_BYTES]);
 /* Undoes it; an empty one is fine. */
 void charge_deinit(struct charge *charge);
 /* Moves a charge out of @charge, which is empty afterwards. */

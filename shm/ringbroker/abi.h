@@ -20,7 +20,8 @@
 
 /*
  * Feature bits: offered by the broker in its handshake, never required by this ABI's base set.
- * A client must not use what was not offered.
+ * Where a feature was not offered, entries that ask for an action complete with -EOPNOTSUPP, and
+ * wishes (a priority, leave to split) are checked for their form and otherwise ignored.
  */
 #define RBK_FEAT_RESIDENCY  (1ull << 0) /* RBK_OP_PREFETCH and RBK_OP_EVICT do something */
 #define RBK_FEAT_PARTITION  (1ull << 1) /* RBK_SQE_PARTITION is acted upon */
@@ -114,7 +115,8 @@ enum rbk_reason {
 
 /*
  * A buffer reference: where a tensor lies in an arena of this session.
- * Bits 63..48: arena id. Bits 47..0: offset in bytes, a multiple of RBK_REF_ALIGN.
+ * Bits 63..48: arena id, from 1: no arena has id 0, so a reference that was never set is refused.
+ * Bits 47..0: offset in bytes, a multiple of RBK_REF_ALIGN.
  */
 #define RBK_REF_OFFSET_BITS 48
 #define RBK_REF(arena_id, offset) \

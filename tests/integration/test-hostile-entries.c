@@ -37,9 +37,9 @@ enum {
 	N_TABLES = 64,
 	TABLE_BYTES = 512,
 	TABLES_BYTES = N_TABLES * TABLE_BYTES,
-	TABLES_ID = 5, /* an arena that no task writes; 4 does not exist */
-	NO_ID = 4,
-	N_IDS = 6,
+	TABLES_ID = 6, /* an arena that no task writes; 0 and 5 do not exist */
+	NO_ID = 5,
+	N_IDS = 7,
 	N_PLANS = 4,
 	BATCH = 1024,
 };
@@ -163,7 +163,7 @@ static void good_refs(struct hostile *h, uint64_t *refs, uint32_t n)
 	uint32_t at = pick(h, 128);
 
 	for (uint32_t i = 0; i < n; i++)
-		refs[i] = RBK_REF(0, ((at + i) % 128) * 4096);
+		refs[i] = RBK_REF(1, ((at + i) % 128) * 4096);
 }
 
 /* Any reference but one to the tables, which must stay what they are. */
@@ -195,7 +195,7 @@ static uint64_t any_ref(struct hostile *h)
 	default:
 		break;
 	}
-	return RBK_REF(pick(h, 6) < 5 ? pick(h, 5) : 65535 - pick(h, 3), offset);
+	return RBK_REF(pick(h, 6) < 5 ? pick(h, 6) : 65535 - pick(h, 3), offset);
 }
 
 static void hostile_begin(struct hostile *h, uint64_t seed)
@@ -226,10 +226,10 @@ static void hostile_begin(struct hostile *h, uint64_t seed)
 	assert_int_equal(raw_arena_add(h->fd, h->tables_fd, TABLES_BYTES, &id, NULL), 0);
 	assert_int_equal(id, TABLES_ID);
 	assert_int_equal(raw_remove(h->fd, RBK_WIRE_ARENA_REMOVE, NO_ID), 0);
-	h->arenas[0] = (struct known_arena){true, false, ARENA_BYTES, 0};
-	h->arenas[1] = (struct known_arena){true, true, ARENA_BYTES, 1};
-	h->arenas[2] = (struct known_arena){true, false, ARENA_BYTES, 0};
-	h->arenas[3] = (struct known_arena){true, false, SMALL_BYTES, 2};
+	h->arenas[1] = (struct known_arena){true, false, ARENA_BYTES, 0};
+	h->arenas[2] = (struct known_arena){true, true, ARENA_BYTES, 1};
+	h->arenas[3] = (struct known_arena){true, false, ARENA_BYTES, 0};
+	h->arenas[4] = (struct known_arena){true, false, SMALL_BYTES, 2};
 	h->arenas[TABLES_ID] = (struct known_arena){true, false, TABLES_BYTES, 3};
 	make_plans(h);
 	raw_ring_add(h->fd, N_ENTRIES, &h->ring);
@@ -606,7 +606,7 @@ static void *scribble_tables(void *data)
 		uint64_t random = harness_random(&seed), slot = random >> 8 & 0x7f;
 
 		__atomic_store_n(&words[random % 6],
-				 random & 1ull << 60 ? random : RBK_REF(0, slot * 4096),
+				 random & 1ull << 60 ? random : RBK_REF(1, slot * 4096),
 				 __ATOMIC_RELAXED);
 	}
 	return NULL;

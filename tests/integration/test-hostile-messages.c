@@ -139,8 +139,8 @@ static void kit_init(struct kit *kit)
 	kit->fds[13] = reopened(raw_memfd(ARENA_BYTES, false, SHRINK_GROW), O_WRONLY);
 
 	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 8));
-	describe_constant(d, "w", RBK_REF(1, 0), DESCRIBE_DIMS(8, 4));
-	describe_constant(d, "b", RBK_REF(1, 128), DESCRIBE_DIMS(4));
+	describe_constant(d, "w", RBK_REF(2, 0), DESCRIBE_DIMS(8, 4));
+	describe_constant(d, "b", RBK_REF(2, 128), DESCRIBE_DIMS(4));
 	describe_scratch(d, "s");
 	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 4));
 	describe_node(d, "Gemm", "one", "x,w,b", "s");

@@ -97,6 +97,18 @@ static void test_start__socket_is_private(void **state)
 	broker_stop(&broker);
 }
 
+/* It starts all the same, and says so in the line about what is missing. */
+static void test_start__no_cache(void **state)
+{
+	struct broker broker;
+
+	broker_start(&broker, &(struct broker_options){.args = (const char *const[]){
+							       "--cache", "/proc/nowhere", NULL}});
+	assert_int_equal(broker_log_lines(&broker), 3);
+	assert_true(broker_log_has(&broker, "no cache in /proc/nowhere"));
+	broker_stop(&broker);
+}
+
 /* Must say one line with @text and end with @exit_status. */
 static void expect_refusal(const struct broker_options *options, int exit_status,
 			   unsigned int n_lines, const char *text)
@@ -681,6 +693,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_start__three_lines),
 		cmocka_unit_test(test_start__socket_is_private),
+		cmocka_unit_test(test_start__no_cache),
 		cmocka_unit_test(test_start__unknown_option),
 		cmocka_unit_test(test_start__socket_in_use),
 		cmocka_unit_test(test_start__socket_left_behind),

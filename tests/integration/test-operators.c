@@ -48,7 +48,7 @@ static int begin(void **state)
 	base = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
 	assert_ptr_not_equal(base, MAP_FAILED);
 	assert_int_equal(raw_arena_add(fd, memfd, ARENA_BYTES, &id, NULL), 0);
-	assert_int_equal(id, 0);
+	assert_int_equal(id, 1);
 	raw_ring_add(fd, 16, &ring);
 	return 0;
 }
@@ -80,7 +80,7 @@ static void compare(const char *what, const struct plan *plan, uint32_t plan_id,
 	reference_buffers_init(&given, plan, count, 11);
 	for (unsigned int i = 0; i < given.n; i++) {
 		memcpy(base + at, given.bindings[i], given.bytes[i]);
-		refs[i] = RBK_REF(0, at);
+		refs[i] = RBK_REF(1, at);
 		at = (at + given.bytes[i] + 63) & ~63ull;
 		assert_true(at <= ARENA_BYTES);
 	}

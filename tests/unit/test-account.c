@@ -54,12 +54,16 @@ static void test_charge__exact_limit(void **state)
 	struct account_book *book = book_make(1000);
 	struct account *account = NULL;
 	struct charge a = CHARGE_INIT, b = CHARGE_INIT, c = CHARGE_INIT;
+	char why[ACCOUNT_TEXT_BYTES];
 
 	assert_int_equal(account_open(book, 1, &account), 0);
 	assert_int_equal(account_limit(account, ACCOUNT_HOST_BYTES), 1000);
 	assert_int_equal(account_charge(account, &a, ACCOUNT_HOST_BYTES, 999), 0);
 	assert_int_equal(account_charge(account, &b, ACCOUNT_HOST_BYTES, 2), ACCOUNT_E_QUOTA);
 	assert_null(b.account);
+	assert_string_equal(account_explain(account, why),
+			    "user 1 may have 1000 host bytes held by the broker, has 999, and asks "
+			    "for 2 more");
 	assert_int_equal(account_used(account, ACCOUNT_HOST_BYTES), 999);
 	assert_int_equal(account_charge(account, &b, ACCOUNT_HOST_BYTES, 1), 0);
 	assert_int_equal(account_used(account, ACCOUNT_HOST_BYTES), 1000);

@@ -94,7 +94,8 @@ static void test_connect__impossible(void **state)
 
 	assert_int_equal(rbk_connect(&options, &rbk, &error), -ENOENT);
 	assert_string_equal(error.text, "cannot connect to a broker at /nonexistent/socket: "
-					"No such file or directory");
+					"No such file or directory; is brokerd running, and "
+					"does it listen there?");
 	assert_int_equal(rbk_connect(&options, &rbk, NULL), -ENOENT);
 	memset(text, 'x', 255);
 	text[255] = '\0';
