@@ -111,6 +111,7 @@ static int plan_accept(struct session_plan *slot, uint32_t *ret_devices)
 			devices |= 1u << i;
 	}
 
+	charge_deinit(&slot->charges[1]);
 	if (plan->pinned && !(devices & 1u << plan->pinned_device)) {
 		r = -ENODEV;
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, r,
@@ -178,6 +179,24 @@ static struct exec_arena *find_arena(void *context, uint16_t arena_id, const cha
 	return &slot->exec;
 }
 
+/*
+ * The scratch that the CPU executor will hold, a block per thread and one for the reactor, charged
+ * before anything is prepared: a description of a few bytes can ask for terabytes of it.
+ * plan_accept() replaces the charge by what all executors took.
+ */
+static int plan_charge_scratch(const struct session *session, struct session_plan *slot)
+{
+	const struct executor *cpu = session->server->options.executors[RBK_DEVICE_CPU];
+	const struct plan *plan = slot->plan;
+	uint64_t bytes;
+
+	if (plan->pinned && plan->pinned_device != RBK_DEVICE_CPU)
+		return 0;
+	if (!checked_mul(plan->scratch_bytes, cpu->info.n_threads + 1, &bytes))
+		bytes = UINT64_MAX;
+	return account_charge(session->account, &slot->charges[1], ACCOUNT_HOST_BYTES, bytes);
+}
+
 static int plan_make(struct session *session, uint32_t cookie, const void *desc, size_t desc_bytes,
 		     struct session_plan *slot)
 {
@@ -197,10 +216,19 @@ static int plan_make(struct session *session, uint32_t cookie, const void *desc,
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EINVAL, "%s", message);
 		return -EINVAL;
 	}
-	if (r)
+	if (r) {
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, r,
 				     "the broker cannot hold the plan: %s", strerror(-r));
-	return r;
+		return r;
+	}
+	if (plan_charge_scratch(session, slot)) {
+		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
+				     "no room for the plan's scratch tensors: %s",
+				     account_explain(session->account, why));
+		slot->plan = plan_free(slot->plan);
+		return -EDQUOT;
+	}
+	return 0;
 }
 
 int session_plan_add(struct session *session, uint32_t cookie, const void *desc, size_t desc_bytes)
