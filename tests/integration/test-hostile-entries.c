@@ -631,7 +631,10 @@ static void race(void *(*scribble)(void *), uint64_t n_rounds)
 			good.flags &= (uint8_t)~RBK_SQE_LINK;
 			if (good.flags & RBK_SQE_ARG_TABLE)
 				good.table = RBK_REF(TABLES_ID, 0);
-			*sqe = good;
+			/* The scribbler writes the same slots: both by atomic stores. */
+			for (unsigned int k = 0; k < sizeof(good) / sizeof(uint64_t); k++)
+				__atomic_store_n((uint64_t *)sqe + k, ((uint64_t *)&good)[k],
+						 __ATOMIC_RELAXED);
 		}
 		raw_ring_publish(&h->ring);
 		for (unsigned int i = 0; i < 32; i++) {

@@ -103,32 +103,44 @@ static void be_preparing(struct client *client)
 	}
 }
 
+/* Each task has an output of its own: two that write one tensor would be a race of the client's. */
 static void be_running(struct client *client)
 {
+	enum { ENTRIES = 64, SLOTS = 2 * ENTRIES, MAX_ROWS = 64, SLOT_BYTES = MAX_ROWS * 256 * 4 };
+	unsigned int n_free = SLOTS, round = 0;
 	struct rbk_arena *constants, *arena;
 	const struct rbk_cqe *cqe;
 	struct rbk_ring *ring;
 	struct rbk_plan *plan;
 	struct rbk_sqe *sqe;
+	uint64_t free_slots[SLOTS];
 
 	client_connect(client);
 	plan = product_plan(client, 256, &constants);
-	if (rbk_arena_new(client->rbk, 1 << 20, &arena, NULL) ||
-	    rbk_ring_new(client->rbk, 64, &ring, NULL))
+	if (rbk_arena_new(client->rbk, (SLOTS + 1) * SLOT_BYTES, &arena, NULL) ||
+	    rbk_ring_new(client->rbk, ENTRIES, &ring, NULL))
 		_exit(1);
-	const uint64_t refs[] = {rbk_arena_ref(arena, 0), rbk_arena_ref(arena, 512 << 10)};
+	for (unsigned int i = 0; i < SLOTS; i++)
+		free_slots[i] = i + 1;
 
-	for (unsigned int i = 0;; i++) {
-		while ((sqe = rbk_get_sqe(ring))) {
-			rbk_prep_run(sqe, rbk_plan_id(plan), 1 + i % 256, refs, 2);
-			rbk_sqe_set_strategy(sqe,
-					     i % 3 ? RBK_STRATEGY_AUTO : RBK_STRATEGY_PREFER_GPU);
-			if (i++ % 5 == 0)
+	for (;;) {
+		while (n_free > 0 && (sqe = rbk_get_sqe(ring))) {
+			const uint64_t slot = free_slots[--n_free];
+			const uint64_t refs[] = {rbk_arena_ref(arena, 0),
+						 rbk_arena_ref(arena, slot * SLOT_BYTES)};
+
+			rbk_prep_run(sqe, rbk_plan_id(plan), 1 + round % MAX_ROWS, refs, 2);
+			rbk_sqe_set_data64(sqe, slot);
+			rbk_sqe_set_strategy(sqe, round % 3 ? RBK_STRATEGY_AUTO
+							    : RBK_STRATEGY_PREFER_GPU);
+			if (round++ % 5 == 0)
 				rbk_sqe_set_flags(sqe, RBK_SQE_LINK);
 		}
 		rbk_submit(ring);
-		while (rbk_peek_cqe(ring, &cqe) == 0)
+		while (rbk_peek_cqe(ring, &cqe) == 0) {
+			free_slots[n_free++] = rbk_cqe_get_data64(cqe);
 			rbk_cqe_seen(ring, cqe);
+		}
 	}
 }
 
