@@ -192,9 +192,11 @@ static void ring_complain(struct dispatch *dispatch, struct dispatch_ring *ring)
 	if (++ring->n_empty_bells < MAX_EMPTY_BELLS)
 		return;
 	session_ring_mute(ring->ring, true);
+	/* One timer for all, never moved back: a later ring's silence is the shorter one. */
+	if (list_is_empty(&dispatch->muted))
+		loop_timer_arm(dispatch->mute_timer, mute_window_ns);
 	list_remove(&ring->muted_link);
 	list_append(&dispatch->muted, &ring->muted_link);
-	loop_timer_arm(dispatch->mute_timer, mute_window_ns);
 }
 
 static void on_mute_over(void *data)
