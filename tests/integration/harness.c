@@ -40,6 +40,13 @@ void harness_limit_seconds(unsigned int seconds)
 	alarm(seconds * (factor ? (unsigned int)atoi(factor) : 1));
 }
 
+uint64_t harness_slow_ns(uint64_t ns)
+{
+	const char *factor = getenv("RBK_TEST_SLOW");
+
+	return ns * (factor ? strtoull(factor, NULL, 10) : 1);
+}
+
 uint64_t harness_scaled(uint64_t n)
 {
 	const char *percent = getenv("RBK_TEST_SCALE");

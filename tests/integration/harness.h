@@ -18,6 +18,9 @@
 /* Ends the test program by SIGALRM if it takes longer. Multiplied for slow builds. */
 void harness_limit_seconds(unsigned int seconds);
 
+/* A bound on how long something may take, multiplied for slow builds likewise. */
+uint64_t harness_slow_ns(uint64_t ns);
+
 /*
  * @n times $RBK_TEST_SCALE percent (default 100), at least 1: sanitized runs are smaller, soak runs
  * larger.
