@@ -133,7 +133,6 @@ static void on_ring_closing(void *context, struct session_ring *session_ring)
 {
 	struct dispatch_ring *ring = session_ring->dispatch;
 	struct dispatch *dispatch = context;
-	struct task *barrier = ring->barrier;
 
 	remove_active(dispatch, ring);
 	/* What waits for an executor need not run; held tasks are cancelled by their predecessor.
@@ -148,10 +147,6 @@ static void on_ring_closing(void *context, struct session_ring *session_ring)
 			atomic_compare_exchange_strong_explicit(
 				&task->exec.state, &expected, EXEC_CANCELLED, memory_order_acq_rel,
 				memory_order_acquire);
-	}
-	if (barrier && session_ring->n_in_flight == 1) {
-		ring->barrier = NULL;
-		task_finish(dispatch, barrier, -ECANCELED);
 	}
 }
 
