@@ -78,7 +78,11 @@ struct broker_usage {
 	unsigned int n_threads;
 	unsigned int n_mappings;
 	uint64_t rss_bytes;
-	uint64_t cpu_ns; /* user and system time; of clock ticks of 10 ms */
+	/*
+	 * How often one of its threads stopped running: a broker that does nothing leaves it as it
+	 * is, which clock ticks of 10 ms are too coarse to tell.
+	 */
+	uint64_t n_switches;
 };
 void broker_usage(const struct broker *broker, struct broker_usage *ret);
 

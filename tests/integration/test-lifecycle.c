@@ -280,7 +280,7 @@ static void test_idle__uses_no_cpu(void **state)
 	broker_usage(&broker, &before);
 	harness_sleep_ms(2000);
 	broker_usage(&broker, &after);
-	assert_int_equal(after.cpu_ns - before.cpu_ns, 0);
+	assert_int_equal(after.n_switches, before.n_switches);
 
 	for (unsigned int i = 0; i < N_SESSIONS; i++) {
 		rbk_ring_free(rings[i]);
