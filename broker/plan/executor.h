@@ -9,12 +9,20 @@
  * Threads: "setup" functions run on the setup thread (they may take long: packing, compiling,
  * uploading), "reactor" functions on the reactor, which they must never block. Setup functions of
  * one executor never run concurrently with each other; they do run beside tasks.
+ *
+ * Device memory: an executor allocates what it was told to and nothing else, so that the ledger is
+ * charged first and in full. Preparing a plan takes no device memory; it says what running will
+ * need (struct exec_footprint). The reactor then decides what is resident: blocks of constants
+ * (exec-block.h), shared by plans of one tenant, and the working memory of a plan. Loading and
+ * unloading them are setup functions. Executors whose memory is the processor's (the CPU) have no
+ * such functions: what they prepared is ready.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "plan/exec-block.h"
 #include "plan/plan.h"
 
 struct executor;
@@ -29,6 +37,7 @@ struct exec_arena {
 	ino_t ino;
 	uint32_t owner;                /* opaque id of the tenant, for isolation */
 	void *import[RBK_MAX_DEVICES]; /* executor's, set by arena_import; NULL: not imported */
+	int fd;                        /* the memfd while arena_import runs, borrowed; else -1 */
 };
 
 struct exec_ref {
@@ -51,7 +60,11 @@ struct exec_task {
 	_Atomic uint8_t state; /* enum exec_state */
 
 	/* Set by the executor before it hands the task back. */
-	int32_t res;          /* 0, -ECANCELED, -EIO (may be re-run elsewhere), -ENOMEM */
+	/*
+	 * 0; -ECANCELED; -EIO, the device failed; -ENOMEM; -EXDEV, a tensor lies where this device
+	 * cannot reach it. After all but the first two the task may be run elsewhere.
+	 */
+	int32_t res;
 	uint64_t start_ticks; /* clock_ticks() */
 	uint64_t end_ticks;
 	uint64_t copied_bytes;      /* of tensors, by a CPU, beyond the operators themselves */
@@ -62,6 +75,16 @@ struct exec_task {
 
 enum executor_kind { EXECUTOR_CPU, EXECUTOR_GPU, EXECUTOR_SOFTWARE_GPU };
 
+/* Which piece of hardware an executor drives, for matching it with what the kernel says of it. */
+struct exec_identity {
+	bool has_pci; /* VK_EXT_pci_bus_info */
+	uint32_t pci_domain;
+	uint8_t pci_bus, pci_device, pci_function;
+	bool has_render; /* VK_EXT_physical_device_drm: the render node */
+	uint32_t render_major, render_minor;
+	uint8_t uuid[16]; /* of the device; all 0: none */
+};
+
 /* For listings; strings live as long as the executor. */
 struct executor_info {
 	enum executor_kind kind;
@@ -69,6 +92,12 @@ struct executor_info {
 	const char *driver; /* "Mesa 22.3.6 (LLVM 15.0.6)" */
 	const char *paths;  /* "host-import,staged"; for the CPU its SIMD level */
 	uint64_t memory_bytes;
+	/* How the memory is handed out: sizes are rounded up to the page, offsets to the align. */
+	uint64_t memory_page_bytes; /* 0: the executor has no memory of its own */
+	uint64_t memory_align_bytes;
+	uint64_t gtt_bytes; /* host memory that the device can use as EXEC_TIER_GTT; 0: none */
+	bool is_integrated; /* VRAM is a part of the host's memory */
+	struct exec_identity identity;
 	uint32_t n_threads; /* that compute, for the spin policy; a GPU: 0 */
 	/*
 	 * Floating-point operations per nanosecond that one thread surely reaches in MatMul, Gemm
@@ -80,6 +109,25 @@ struct executor_info {
 enum {
 	EXECUTOR_E_BUSY = 1,        /* submit: the queue is full, try again after a reap */
 	EXECUTOR_E_UNSUPPORTED = 2, /* plan_prepare: not on this device, see device_state */
+	EXECUTOR_E_MORE = 3,        /* block_load: not done yet, call again */
+	EXECUTOR_E_NO_MEMORY = 4,   /* the driver has no memory left, although it was charged */
+	EXECUTOR_E_CANCELLED = 5,   /* block_load: somebody set is_cancelled */
+};
+
+/* What the driver says of a device's memory (VK_EXT_memory_budget), in bytes. */
+struct exec_memory {
+	bool has_budget;
+	uint64_t budget_bytes; /* what this process may use before the driver moves things */
+	uint64_t usage_bytes;  /* what this process uses, by the driver's count */
+};
+
+/* Working memory of a plan on a device: what plan_load() is told to allocate. */
+struct exec_load {
+	enum exec_tier tier;
+	uint32_t n_slots; /* 1..footprint.max_slots: tasks of the plan that can be on their way */
+	/* By constant, plan->n_constants: a loaded block of this device and the offset within. */
+	const struct exec_block **blocks;
+	const uint64_t *offsets;
 };
 
 struct executor_ops {
@@ -91,14 +139,51 @@ struct executor_ops {
 	void (*arena_release)(struct executor *executor, struct exec_arena *arena);
 
 	/*
-	 * setup: compiles, packs, uploads; sets plan->exec[index], device_state[index],
-	 * host_bytes[index], device_bytes[index]. Return: 0; EXECUTOR_E_UNSUPPORTED, with
-	 * device_state saying why; negative errno.
+	 * setup: compiles and packs; sets plan->exec[index], device_state[index],
+	 * host_bytes[index] and footprint[index]. Takes no device memory. On an executor with
+	 * memory of its own (memory_page_bytes > 0) device_state becomes PLAN_DEVICE_EVICTED, and
+	 * READY only by whoever loads it; on others READY.
+	 * Return: 0; EXECUTOR_E_UNSUPPORTED, with device_state saying why; negative errno.
 	 */
 	int (*plan_prepare)(struct executor *executor, struct plan *plan);
 
-	/* setup: the reverse; no task of the plan is in flight. Accepts a plan never prepared. */
+	/* setup: the reverse; the plan is unloaded. Accepts a plan never prepared. */
 	void (*plan_release)(struct executor *executor, struct plan *plan);
+
+	/*
+	 * setup: allocates exactly block->bytes in block->tier and fills them from the arenas, a
+	 * bounded part at each call, so that others get in between. The first call finds
+	 * block->memory NULL. Anything but 0 and EXECUTOR_E_MORE leaves nothing behind.
+	 * Return: 0 when all is there; EXECUTOR_E_MORE; EXECUTOR_E_NO_MEMORY; EXECUTOR_E_CANCELLED;
+	 * -EIO, the device is lost; other negative errno. NULL: no memory of its own.
+	 */
+	int (*block_load)(struct executor *executor, struct exec_block *block);
+	/* setup: frees a block, also one of a lost device or half loaded; no plan uses it. */
+	void (*block_unload)(struct executor *executor, struct exec_block *block);
+
+	/*
+	 * setup: allocates the working memory of a prepared plan, cleared, and gets everything
+	 * ready for tasks: exec_footprint_device_bytes() and exec_footprint_host_bytes() of
+	 * load->n_slots are what it takes, exactly. @load is borrowed for the call, its blocks
+	 * until plan_unload(). Return: 0; EXECUTOR_E_NO_MEMORY; -EIO; other negative errno.
+	 */
+	int (*plan_load)(struct executor *executor, struct plan *plan,
+			 const struct exec_load *load);
+	/* setup: the reverse; no task of the plan is in flight here. Accepts one never loaded. */
+	void (*plan_unload)(struct executor *executor, struct plan *plan);
+
+	/*
+	 * setup: opens a lost device anew. Nothing is loaded and no arena is imported; prepared
+	 * plans stay prepared. Return: 0; -EIO, try later; other negative errno.
+	 */
+	int (*reopen)(struct executor *executor);
+	/* any thread: has the device been lost, and not been reopened since? */
+	bool (*is_lost)(struct executor *executor);
+
+	/* any thread: asks the driver. May take some microseconds. NULL: nobody to ask. */
+	void (*memory_sample)(struct executor *executor, struct exec_memory *ret);
+	/* any thread: bytes allocated now by block_load() and plan_load(), of @tier. */
+	uint64_t (*memory_used)(struct executor *executor, enum exec_tier tier);
 
 	/*
 	 * reactor: runs a task to completion in the caller, or NULL if this device cannot.

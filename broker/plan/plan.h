@@ -14,6 +14,7 @@
 #include <sys/types.h>
 #include <ringbroker/abi.h>
 
+#include "plan/exec-block.h"
 #include "plan/op.h"
 #include "util/cleanup.h"
 
@@ -72,8 +73,9 @@ struct plan_binding {
 enum plan_device_state {
 	PLAN_DEVICE_UNSUPPORTED = 0, /* the device cannot run one of the operators */
 	PLAN_DEVICE_READY,
-	PLAN_DEVICE_NO_MEMORY, /* does not fit */
+	PLAN_DEVICE_NO_MEMORY, /* does not fit into the device or the tenant's budget, ever */
 	PLAN_DEVICE_FAILED,    /* the device is gone or refused the plan */
+	PLAN_DEVICE_EVICTED,   /* prepared, but its memory is not there now */
 };
 
 struct plan {
@@ -98,12 +100,14 @@ struct plan {
 
 	/*
 	 * Per device, written by the setup thread before the plan can be named by a task: what the
-	 * executor keeps for it, whether it can run there, and what that costs.
+	 * executor keeps for it, whether it can run there, and what that costs. Later the reactor
+	 * alone changes device_state, as memory comes and goes.
 	 */
 	void *exec[RBK_MAX_DEVICES];
 	uint8_t device_state[RBK_MAX_DEVICES]; /* enum plan_device_state */
 	uint64_t host_bytes[RBK_MAX_DEVICES];  /* host memory held by that executor for it */
 	uint64_t device_bytes[RBK_MAX_DEVICES];
+	struct exec_footprint footprint[RBK_MAX_DEVICES];
 };
 
 /*

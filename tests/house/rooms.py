@@ -22,6 +22,7 @@ ROOMS = {
     'loop': {'shm', 'util'},
     'tenant': {'shm', 'util'},
     'plan': {'shm', 'util'},
+    'telemetry': {'shm', 'util'},
     'place': {'shm', 'util', 'plan'},
     'cpu': {'shm', 'util', 'plan'},
     'vulkan': {'shm', 'util', 'plan'},
@@ -37,6 +38,9 @@ LIBRARIES = [
     (re.compile(r'^liburing(\.h$|/)'), 'liburing', {'loop'} | {'tests', 'tools'}),
     (re.compile(r'^(volk\.h|volk\.c)$|^vulkan/|^vk_video/'), 'Vulkan',
      {'vulkan'} | {'tests', 'tools'}),
+    (re.compile(r'^(libdrm/.*|xf86drm\.h|amdgpu\.h|amdgpu_drm\.h|drm\.h|drm/.*)$'), 'libdrm',
+     {'telemetry'} | {'tests', 'tools'}),
+    (re.compile(r'^ini\.h$'), 'inih', {'tenant'} | {'tests', 'tools'}),
 ]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\n]+)[">]', re.MULTILINE)
@@ -106,7 +110,8 @@ def main():
 
 
 HOUSE = {'broker/util/log.h': '', 'broker/plan/plan.h': '', 'broker/vulkan/device.h': '',
-         'broker/cpu/cpu.h': '', 'broker/session/session.h': '', 'shm/ring.h': '',
+         'broker/cpu/cpu.h': '',
+         'broker/telemetry/telemetry.h': '', 'broker/session/session.h': '', 'shm/ring.h': '',
          'shm/ringbroker/abi.h': '', 'libclient/ringbroker.h': '', 'tests/unit/help.h': ''}
 
 CASES = [
@@ -138,6 +143,10 @@ CASES = [
         ('broker/vulkan/a.c', '#include <volk.h>', None),
         ('broker/dispatch/a.c', '#include <volk.h>', 'only vulkan may use Vulkan'),
         ('broker/plan/a.c', '#include <vulkan/vulkan_core.h>', 'only vulkan may use Vulkan'),
+        ('broker/telemetry/a.c', '#include <amdgpu.h>', None),
+        ('broker/vulkan/a.c', '#include <xf86drm.h>', 'only telemetry may use libdrm'),
+        ('broker/tenant/a.c', '#include <ini.h>', None),
+        ('broker/session/a.c', '#include <ini.h>', 'only tenant may use inih'),
         ('broker/attic/a.c', 'int a;', 'attic is not a room'),
         ('broker/main.c', '#include "vulkan/device.h"', None),
         ('tests/unit/a.c', '#include "vulkan/device.h"', None),
