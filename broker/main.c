@@ -23,7 +23,7 @@
 #include "options.h"
 #include "session/server.h"
 #include "session/sigbus.h"
-#include "tenant/account.h"
+#include "tenant/tenant.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -36,6 +36,7 @@ struct broker {
 	struct loop *loop;
 	struct offload *offload;
 	struct account_book *book;
+	struct tenants *tenants;
 	struct vulkan *vulkan;
 	struct executor *executors[RBK_MAX_DEVICES];
 	uint32_t n_executors;
@@ -94,26 +95,34 @@ static uint64_t raise_descriptor_limit(void)
 	return limit.rlim_cur;
 }
 
-static int make_accounts(struct broker *broker)
+/* After the devices, of which budgets are parts. */
+static int make_tenants(struct broker *broker)
 {
-	const struct options *options = &broker->options;
+	_cleanup_(policy_freep) struct policy *policy = NULL;
+	_cleanup_(freep) char *errors = NULL;
 	uint64_t n_fds = raise_descriptor_limit();
-	struct account_limits limits;
+	struct tenants_machine machine = {
+		.host_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE),
+		.n_devices = broker->n_executors,
+		/* Some are kept back: for ourselves, for drivers, and for accepting others. */
+		.n_fds = n_fds > 256 ? n_fds - 128 : n_fds / 2,
+		/* vm.max_map_count is 65,530 by default; a ring also has two allocations that are
+		 * mappings. */
+		.n_mappings = 24000,
+	};
+	int r;
 
-	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
-		limits.max[i] = UINT64_MAX;
-	limits.max[ACCOUNT_SESSIONS] = options->user_sessions;
-	limits.max[ACCOUNT_RINGS] = options->user_sessions * 4;
-	limits.max[ACCOUNT_ARENAS] = 65536;
-	limits.max[ACCOUNT_PLANS] = 65536;
-	/* Some are kept back: for ourselves, for drivers, and for accepting others. */
-	limits.max[ACCOUNT_FDS] = n_fds > 256 ? n_fds - 128 : n_fds / 2;
-	/* vm.max_map_count is 65,530 by default; a ring also has two allocations that are mappings.
-	 */
-	limits.max[ACCOUNT_MAPPINGS] = 24000;
-	limits.max[ACCOUNT_HOST_BYTES] = options->user_host_bytes;
-	limits.max[ACCOUNT_DEVICE_BYTES] = options->user_device_bytes;
-	return account_book_new(&limits, &broker->book);
+	for (uint32_t i = 0; i < broker->n_executors; i++)
+		machine.vram_bytes[i] = broker->executors[i]->info.memory_bytes;
+	r = policy_defaults(&policy);
+	if (r == 0)
+		r = account_book_new(&broker->book);
+	if (r == 0)
+		r = tenants_new(broker->book, &machine, policy, &broker->tenants, &errors);
+	if (r)
+		return error_fold(r);
+	policy = NULL;
+	return 0;
 }
 
 static int make_executors(struct broker *broker)
@@ -165,7 +174,7 @@ static int make_server(struct broker *broker)
 		.limits = SERVER_LIMITS_DEFAULT,
 		.loop = broker->loop,
 		.offload = broker->offload,
-		.book = broker->book,
+		.tenants = broker->tenants,
 		.executors = broker->executors,
 		.n_executors = broker->n_executors,
 	};
@@ -251,9 +260,9 @@ static int broker_run(struct broker *broker)
 	if (r == 0)
 		r = offload_new(broker->loop, &broker->offload);
 	if (r == 0)
-		r = make_accounts(broker);
-	if (r == 0)
 		r = make_executors(broker);
+	if (r == 0)
+		r = make_tenants(broker);
 	if (r) {
 		log_error("cannot start: %s", strerror(-r));
 		return OPTIONS_EXIT_FAILURE;
@@ -281,6 +290,7 @@ static void broker_deinit(struct broker *broker)
 	if (broker->executors[0])
 		broker->executors[0]->ops->free(broker->executors[0]);
 	vulkan_free(broker->vulkan);
+	tenants_free(broker->tenants);
 	account_book_free(broker->book);
 	loop_unwatch(broker->signal_watch);
 	close_fd(broker->signal_fd);

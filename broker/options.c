@@ -50,11 +50,6 @@ static const char usage_text[] =
 	"  --threshold SIZE      tasks that touch less stay on the CPU (default: 1MiB)\n"
 	"  --spin auto|MICROSECONDS\n"
 	"                        how long an empty ring is polled before sleeping (default: auto)\n"
-	"  --user-memory SIZE    host memory that one user's clients may have held for them\n"
-	"                        (default: three quarters of this machine's)\n"
-	"  --user-device-memory SIZE\n"
-	"                        the same for device memory (default: no limit)\n"
-	"  --user-sessions N     sessions that one user may have (default: 16384)\n"
 	"  --log-level error|warning|info|debug\n"
 	"  --help, --version\n"
 	"\n"
@@ -77,9 +72,6 @@ enum {
 	OPTION_SIMD,
 	OPTION_THRESHOLD,
 	OPTION_SPIN,
-	OPTION_USER_MEMORY,
-	OPTION_USER_DEVICE_MEMORY,
-	OPTION_USER_SESSIONS,
 	OPTION_LOG_LEVEL,
 	OPTION_HELP,
 	OPTION_VERSION,
@@ -98,9 +90,6 @@ static const struct option long_options[] = {
 	{"simd", required_argument, NULL, OPTION_SIMD},
 	{"threshold", required_argument, NULL, OPTION_THRESHOLD},
 	{"spin", required_argument, NULL, OPTION_SPIN},
-	{"user-memory", required_argument, NULL, OPTION_USER_MEMORY},
-	{"user-device-memory", required_argument, NULL, OPTION_USER_DEVICE_MEMORY},
-	{"user-sessions", required_argument, NULL, OPTION_USER_SESSIONS},
 	{"log-level", required_argument, NULL, OPTION_LOG_LEVEL},
 	{"help", no_argument, NULL, OPTION_HELP},
 	{"version", no_argument, NULL, OPTION_VERSION},
@@ -235,14 +224,9 @@ static void default_cache_dir(struct options *options)
 
 static void set_defaults(struct options *options)
 {
-	uint64_t memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-
 	*options = (struct options){
 		.threshold_bytes = PLACE_THRESHOLD_BYTES,
 		.spin_ns = -1,
-		.user_host_bytes = memory_bytes / 4 * 3,
-		.user_device_bytes = UINT64_MAX,
-		.user_sessions = 16384,
 		.log_level = LOG_LEVEL_INFO,
 	};
 }
@@ -315,13 +299,6 @@ static int parse_one(int option, const char *value, struct options *options, boo
 		return parse_size("threshold", value, &options->threshold_bytes);
 	case OPTION_SPIN:
 		return parse_spin(value, &options->spin_ns);
-	case OPTION_USER_MEMORY:
-		return parse_size("user-memory", value, &options->user_host_bytes);
-	case OPTION_USER_DEVICE_MEMORY:
-		return parse_size("user-device-memory", value, &options->user_device_bytes);
-	case OPTION_USER_SESSIONS:
-		return parse_number("user-sessions", value, 1, 1000000, 10,
-				    &options->user_sessions);
 	case OPTION_LOG_LEVEL:
 		r = parse_choice("log-level", value, level_choices, &choice);
 		options->log_level = (enum log_level)choice;

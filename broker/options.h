@@ -25,9 +25,6 @@ struct options {
 	struct vulkan_options vulkan;
 	uint64_t threshold_bytes;
 	int64_t spin_ns; /* -1: adaptive */
-	uint64_t user_host_bytes;
-	uint64_t user_device_bytes;
-	uint64_t user_sessions;
 	enum log_level log_level;
 };
 

@@ -35,7 +35,7 @@ struct exec_arena {
 	bool immutable;
 	dev_t dev; /* of the memfd: (dev, ino) identifies the bytes for sharing */
 	ino_t ino;
-	uint32_t owner;                /* opaque id of the tenant, for isolation */
+	uint64_t owner;                /* opaque id of tenant and user, for isolation */
 	void *import[RBK_MAX_DEVICES]; /* executor's, set by arena_import; NULL: not imported */
 	int fd;                        /* the memfd while arena_import runs, borrowed; else -1 */
 };

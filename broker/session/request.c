@@ -214,6 +214,22 @@ static int handle_devices(struct request *request)
 	return 0;
 }
 
+/* What is charged to tenants on devices; what drivers take for themselves is the broker's. */
+static uint64_t clients_device_bytes(const struct server *server)
+{
+	struct tenants *tenants = server->options.tenants;
+	const struct account_book *book = tenants_book(tenants);
+	const struct account *broker = tenants_broker_account(tenants);
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < server->options.n_executors; i++)
+		bytes += account_book_total(book, account_vram(i)) -
+			 account_used(broker, account_vram(i)) +
+			 account_book_total(book, account_gtt(i)) -
+			 account_used(broker, account_gtt(i));
+	return bytes;
+}
+
 static int handle_stats(struct request *request)
 {
 	const struct rbk_wire_request *header = request->bytes;
@@ -230,8 +246,9 @@ static int handle_stats(struct request *request)
 		.arenas = server->n_arenas,
 		.plans = server->n_plans,
 		.tasks_in_flight = hooks->tasks_in_flight(hooks->context),
-		.host_bytes = account_book_total(server->options.book, ACCOUNT_HOST_BYTES),
-		.device_bytes = account_book_total(server->options.book, ACCOUNT_DEVICE_BYTES),
+		.host_bytes = account_book_total(tenants_book(server->options.tenants),
+						 ACCOUNT_HOST_BYTES),
+		.device_bytes = clients_device_bytes(server),
 		.tasks_completed = server->stats.tasks_completed,
 		.copied_bytes = server->stats.copied_bytes,
 		.transferred_bytes = server->stats.transferred_bytes,

@@ -62,13 +62,14 @@ static int area_seal(int fd, int seals)
 static int ring_charge(struct session_ring *ring)
 {
 	const struct server_hooks *hooks = &ring->session->server->options.hooks;
-	struct account *account = ring->session->account;
+	struct account *account = ring->session->tenant->account;
 
 	if (account_charge(account, &ring->charges[0], ACCOUNT_RINGS, 1) ||
 	    account_charge(account, &ring->charges[1], ACCOUNT_HOST_BYTES,
 			   ring->sq_bytes + ring->cq_bytes + hooks->ring_bytes(ring->n_entries)) ||
 	    account_charge(account, &ring->charges[2], ACCOUNT_FDS, RING_FDS) ||
-	    account_charge(account, &ring->charges[3], ACCOUNT_MAPPINGS, RING_MAPPINGS))
+	    account_charge(account, &ring->charges[3], ACCOUNT_MAPPINGS, RING_MAPPINGS) ||
+	    account_charge(account, &ring->charges[4], ACCOUNT_TASKS, ring->n_entries))
 		return RING_E_QUOTA;
 	return 0;
 }

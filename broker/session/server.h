@@ -4,7 +4,7 @@
  * The server: what all sessions share
  *
  * Owns the listening socket and the list of sessions; borrows the loop, the setup thread, the
- * accounts and the executors, which main() makes first and frees last. Reactor thread only.
+ * tenants and the executors, which main() makes first and frees last. Reactor thread only.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,13 +12,13 @@
 #include "plan/executor.h"
 #include "util/cleanup.h"
 
-struct account_book;
 struct loop;
 struct offload;
 struct server;
 struct session;
 struct session_plan;
 struct session_ring;
+struct tenants;
 
 enum {
 	SERVER_E_IN_USE = 1,     /* another broker listens there */
@@ -27,7 +27,7 @@ enum {
 	SERVER_E_NO_SOCKET = 4,  /* something else than a socket is there */
 };
 
-/* Limits of one session; what a tenant's sessions hold together is the account's affair. */
+/* Limits of one session; what a tenant's sessions hold together is its account's affair. */
 struct server_limits {
 	uint32_t max_ring_entries;
 	uint32_t max_rings;
@@ -76,7 +76,7 @@ struct server_options {
 	struct server_limits limits;
 	struct loop *loop;
 	struct offload *offload;
-	struct account_book *book;
+	struct tenants *tenants;
 	struct executor *const *executors; /* by device index; [0] is the CPU */
 	uint32_t n_executors;
 	struct server_hooks hooks;

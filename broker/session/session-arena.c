@@ -67,14 +67,14 @@ static void arena_release(struct session_arena *slot)
 static void arena_prepare_run(struct offload_job *job)
 {
 	struct session_arena *slot = arena_of_job(job);
-	const struct server_options *options = &slot->session->server->options;
-	uint32_t owner = account_id(slot->session->account);
+	const struct session *session = slot->session;
+	const struct server_options *options = &session->server->options;
 
 	slot->map_result = arena_map(slot->fd, slot->bytes, &slot->exec, slot->map_message);
 	slot->fd = close_fd(slot->fd);
 	if (slot->map_result)
 		return;
-	slot->exec.owner = owner;
+	slot->exec.owner = tenant_owner(session->tenant, session->uid);
 	for (unsigned int i = 0; i < options->n_executors; i++)
 		options->executors[i]->ops->arena_import(options->executors[i], &slot->exec);
 }
@@ -123,9 +123,10 @@ static void arena_prepare_done(struct offload_job *job)
 
 static int arena_charge(struct session_arena *slot)
 {
-	struct account *account = slot->session->account;
+	struct account *account = slot->session->tenant->account;
 
 	if (account_charge(account, &slot->charges[0], ACCOUNT_ARENAS, 1) ||
+	    account_charge(account, &slot->charges[4], ACCOUNT_ARENA_BYTES, slot->bytes) ||
 	    account_charge(account, &slot->charges[1], ACCOUNT_HOST_BYTES, slot->bytes) ||
 	    account_charge(account, &slot->charges[2], ACCOUNT_MAPPINGS, 1) ||
 	    account_charge(account, &slot->charges[3], ACCOUNT_FDS, 1))
@@ -176,7 +177,7 @@ int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_
 		session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, -EDQUOT,
 				     "no room for an arena of %llu bytes: %s",
 				     (unsigned long long)bytes,
-				     account_explain(session->account, why));
+				     account_explain(session->tenant->account, why));
 		return 0;
 	}
 

@@ -36,6 +36,8 @@ static void plan_forget(struct session_plan *slot)
 	session->server->n_plans--;
 	for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
 		charge_deinit(&slot->charges[i]);
+	for (unsigned int i = 0; i < ARRAY_SIZE(slot->device_charges); i++)
+		charge_deinit(&slot->device_charges[i]);
 	free(slot);
 }
 
@@ -93,20 +95,32 @@ static void plan_prepare_run(struct offload_job *job)
 	}
 }
 
+/* Return: 0; ACCOUNT_E_QUOTA. */
+static int plan_charge_devices(struct session_plan *slot)
+{
+	const struct server_options *options = &slot->session->server->options;
+	struct account *account = slot->session->tenant->account;
+	int r = 0;
+
+	for (unsigned int i = 0; i < options->n_executors && r == 0; i++)
+		r = account_charge(account, &slot->device_charges[i], account_vram(i),
+				   slot->plan->device_bytes[i]);
+	return r;
+}
+
 /* Return: 0, or a negative errno with the sentence sent. */
 static int plan_accept(struct session_plan *slot, uint32_t *ret_devices)
 {
 	const struct server_options *options = &slot->session->server->options;
 	struct session *session = slot->session;
 	const struct plan *plan = slot->plan;
-	uint64_t host_bytes = 0, device_bytes = 0;
+	uint64_t host_bytes = 0;
 	char why[ACCOUNT_TEXT_BYTES];
 	uint32_t devices = 0;
 	int r = 0;
 
 	for (unsigned int i = 0; i < options->n_executors; i++) {
 		host_bytes += plan->host_bytes[i];
-		device_bytes += plan->device_bytes[i];
 		if (plan->device_state[i] == PLAN_DEVICE_READY)
 			devices |= 1u << i;
 	}
@@ -121,14 +135,13 @@ static int plan_accept(struct session_plan *slot, uint32_t *ret_devices)
 		r = plan->device_state[RBK_DEVICE_CPU] == PLAN_DEVICE_NO_MEMORY ? -ENOMEM : -ENODEV;
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, r,
 				     "no device can run the plan: %s", strerror(-r));
-	} else if (account_charge(session->account, &slot->charges[1], ACCOUNT_HOST_BYTES,
+	} else if (account_charge(session->tenant->account, &slot->charges[1], ACCOUNT_HOST_BYTES,
 				  host_bytes) ||
-		   account_charge(session->account, &slot->charges[2], ACCOUNT_DEVICE_BYTES,
-				  device_bytes)) {
+		   plan_charge_devices(slot)) {
 		r = -EDQUOT;
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, r,
 				     "no room for the plan: %s",
-				     account_explain(session->account, why));
+				     account_explain(session->tenant->account, why));
 	}
 	*ret_devices = devices;
 	return r;
@@ -194,7 +207,8 @@ static int plan_charge_scratch(const struct session *session, struct session_pla
 		return 0;
 	if (!checked_mul(plan->scratch_bytes, cpu->info.n_threads + 1, &bytes))
 		bytes = UINT64_MAX;
-	return account_charge(session->account, &slot->charges[1], ACCOUNT_HOST_BYTES, bytes);
+	return account_charge(session->tenant->account, &slot->charges[1], ACCOUNT_HOST_BYTES,
+			      bytes);
 }
 
 static int plan_make(struct session *session, uint32_t cookie, const void *desc, size_t desc_bytes,
@@ -205,10 +219,10 @@ static int plan_make(struct session *session, uint32_t cookie, const void *desc,
 	char why[ACCOUNT_TEXT_BYTES];
 	int r;
 
-	if (account_charge(session->account, &slot->charges[0], ACCOUNT_PLANS, 1)) {
+	if (account_charge(session->tenant->account, &slot->charges[0], ACCOUNT_PLANS, 1)) {
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
 				     "no room for the plan: %s",
-				     account_explain(session->account, why));
+				     account_explain(session->tenant->account, why));
 		return -EDQUOT;
 	}
 	r = plan_new(desc, desc_bytes, &lookup, message, &slot->plan);
@@ -224,7 +238,7 @@ static int plan_make(struct session *session, uint32_t cookie, const void *desc,
 	if (plan_charge_scratch(session, slot)) {
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
 				     "no room for the plan's scratch tensors: %s",
-				     account_explain(session->account, why));
+				     account_explain(session->tenant->account, why));
 		slot->plan = plan_free(slot->plan);
 		return -EDQUOT;
 	}

@@ -74,7 +74,7 @@ int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entrie
 	if (r == RING_E_QUOTA) {
 		session_reply_result(session, RBK_WIRE_RING_ADD, cookie, -EDQUOT,
 				     "no room for a ring of %u entries: %s", n_entries,
-				     account_explain(session->account, why));
+				     account_explain(session->tenant->account, why));
 		return 0;
 	}
 	if (r == 0) {

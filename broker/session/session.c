@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 
 #include "loop/loop.h"
+#include "session/peer.h"
 #include "session/server-private.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -96,7 +97,7 @@ static int session_receive(struct session *session, const char **ret_why)
 		r = request_handle(session, buffer, (size_t)n, fds, n_fds, ret_why);
 	}
 	for (unsigned int i = 0; i < n_fds; i++)
-		if (fds[i] >= 0 && discard_fd(session->server, session->account, fds[i]))
+		if (fds[i] >= 0 && discard_fd(session->server, session->tenant->account, fds[i]))
 			r = SESSION_E_HOSTILE;
 	return r ? -1 : 1;
 }
@@ -209,7 +210,7 @@ static void session_deallocate(struct session *session)
 	free(session->rings);
 	for (unsigned int i = 0; i < ARRAY_SIZE(session->charges); i++)
 		charge_deinit(&session->charges[i]);
-	account_unref(session->account);
+	tenant_unref(session->tenant);
 	loop_unwatch(session->watch);
 	close_fd(session->fd);
 	free(session);
@@ -217,21 +218,23 @@ static void session_deallocate(struct session *session)
 
 static int session_identify(struct session *session)
 {
-	struct ucred peer;
-	socklen_t peer_bytes = sizeof(peer);
+	struct peer_identity identity = PEER_IDENTITY_INIT;
+	int r = peer_identity_init(&identity, session->fd);
 
-	if (getsockopt(session->fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_bytes) < 0)
-		return error_origin(-errno);
-	session->pid = peer.pid;
-	session->uid = peer.uid;
-	session->gid = peer.gid;
-	return 0;
+	if (r == 0) {
+		session->pid = identity.peer.pid;
+		session->uid = identity.peer.uid;
+		session->tenant = tenants_find(session->server->options.tenants, &identity.peer);
+	}
+	peer_identity_deinit(&identity);
+	return r ? error_fold(r) : 0;
 }
 
 int session_new(struct server *server, int fd, struct session **ret)
 {
 	struct session *session = calloc(1, sizeof(*session));
 	char why[ACCOUNT_TEXT_BYTES];
+	struct account *account;
 	int r;
 
 	if (!session) {
@@ -244,15 +247,13 @@ int session_new(struct server *server, int fd, struct session **ret)
 	list_init(&session->link);
 
 	r = session_identify(session);
+	account = r ? NULL : session->tenant->account;
 	if (r == 0)
-		r = account_open(server->options.book, session->uid, &session->account);
+		r = account_charge(account, &session->charges[0], ACCOUNT_SESSIONS, 1);
 	if (r == 0)
-		r = account_charge(session->account, &session->charges[0], ACCOUNT_SESSIONS, 1);
+		r = account_charge(account, &session->charges[1], ACCOUNT_FDS, SESSION_FDS);
 	if (r == 0)
-		r = account_charge(session->account, &session->charges[1], ACCOUNT_FDS,
-				   SESSION_FDS);
-	if (r == 0)
-		r = account_charge(session->account, &session->charges[2], ACCOUNT_HOST_BYTES,
+		r = account_charge(account, &session->charges[2], ACCOUNT_HOST_BYTES,
 				   session_host_bytes(server));
 	if (r == 0)
 		r = session_allocate(session);
@@ -262,15 +263,15 @@ int session_new(struct server *server, int fd, struct session **ret)
 	if (r) {
 		if (r == ACCOUNT_E_QUOTA)
 			log_warning("refused a connection of pid %d: %s", (int)session->pid,
-				    account_explain(session->account, why));
+				    account_explain(account, why));
 		session_deallocate(session);
 		return r;
 	}
 
 	list_append(&server->sessions, &session->link);
 	server->n_sessions++;
-	log_debug("session %u: connected, pid %d, uid %u", session->number, (int)session->pid,
-		  (unsigned int)session->uid);
+	log_debug("session %u: connected, pid %d, uid %u, tenant %s", session->number,
+		  (int)session->pid, (unsigned int)session->uid, tenant_name(session->tenant));
 	*ret = session;
 	return 0;
 }
@@ -284,8 +285,9 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 	session->is_ending = true;
 	if (is_hostile) {
 		server->stats.sessions_ended_hostile++;
-		log_warning("session %u (\"%s\", pid %d, uid %u) closed: %s", session->number,
-			    session->name, (int)session->pid, (unsigned int)session->uid, why);
+		log_warning("session %u (\"%s\", pid %d, uid %u, tenant %s) closed: %s",
+			    session->number, session->name, (int)session->pid,
+			    (unsigned int)session->uid, tenant_name(session->tenant), why);
 	} else {
 		log_debug("session %u ended: %s", session->number, why);
 	}

@@ -19,7 +19,7 @@
 #include "plan/plan.h"
 #include "session/arena.h"
 #include "shm/wire.h"
-#include "tenant/account.h"
+#include "tenant/tenant.h"
 #include "util/list.h"
 
 struct dispatch_ring;
@@ -44,7 +44,7 @@ struct session_arena {
 	struct exec_arena exec; /* what tasks and plans point to */
 	struct session *session;
 	struct offload_job job;
-	struct charge charges[4];
+	struct charge charges[5];
 	uint16_t id;
 	uint8_t state; /* enum slot_state */
 	bool wants_reply;
@@ -72,7 +72,8 @@ struct session_plan {
 	bool wants_reply;               /* a remove request waits */
 	uint32_t cookie;
 	int prepare_result;
-	struct charge charges[3];
+	struct charge charges[2];
+	struct charge device_charges[RBK_MAX_DEVICES]; /* in VRAM */
 	struct offload_job job;
 };
 
@@ -102,7 +103,7 @@ struct session_ring {
 	bool wants_reply;
 	size_t sq_bytes, cq_bytes;
 	struct loop_watch *bell_watch;
-	struct charge charges[4];
+	struct charge charges[5];
 	struct offload_job job;
 };
 
@@ -128,14 +129,13 @@ struct session {
 	struct session_arena **arena_slots; /* by id, in any state but FREE */
 	struct session_plan **plan_slots;
 	uint16_t *plan_generations; /* by slot */
-	struct account *account;
+	struct tenant *tenant;
 	struct charge charges[3];
 	int fd;
 	struct loop_watch *watch;
 	uint32_t number; /* for log lines */
 	pid_t pid;       /* of the peer, from SO_PEERCRED */
 	uid_t uid;
-	gid_t gid;
 	uint64_t features;
 	uint64_t arena_bytes;
 	uint32_t n_jobs; /* on the setup thread */

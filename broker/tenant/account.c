@@ -1,64 +1,89 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Accounts and charges
+ * The ledger
  *
- * A book holds one account per user id for as long as somebody refers to it: sessions do, and so
- * does every charge. A charge can therefore outlive the session that made it (a device buffer whose
+ * An account lives for as long as somebody refers to it: its tenant does, and so does every charge.
+ * A charge can therefore outlive the session and the tenant that made it (a device buffer whose
  * last submission is still in flight) and is still undone against the right account.
  *
- * Invariants: an account's slot is the sum of its charges and never above the limit; the book's
- * total is the sum over its accounts, and fits 64 bits because a charge that would not is refused.
- * Accounts are few (one per user), so they are a list.
+ * Invariants: an account's slot is the sum of its charges; no charge but the broker's own, which
+ * follows what a driver says (account_charge_set()), takes it above its limit; the book's total is
+ * the sum over its accounts, and fits 64 bits because a charge that would not is refused.
  */
 #include "tenant/account.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "util/checked.h"
 #include "util/error.h"
 
 struct account {
 	struct account_book *book;
-	struct account *prev, *next;
+	struct account_limits limits;
 	uint64_t used[ACCOUNT_SLOT_COUNT];
 	uint64_t n_refs;
 	enum account_slot refused_slot; /* of the last charge that was refused */
 	uint64_t refused_amount;
-	uint32_t id;
-	uid_t uid;
+	char name[ACCOUNT_NAME_BYTES];
 };
 
 struct account_book {
-	struct account_limits limits;
 	uint64_t total[ACCOUNT_SLOT_COUNT];
-	struct account *accounts;
-	uint32_t last_id;
+	uint64_t n_accounts;
 };
 
-static const char *const account_slot_names[ACCOUNT_SLOT_COUNT] = {
-	[ACCOUNT_SESSIONS] = "sessions",     [ACCOUNT_RINGS] = "rings",
-	[ACCOUNT_ARENAS] = "arenas",         [ACCOUNT_PLANS] = "plans",
-	[ACCOUNT_FDS] = "descriptors",       [ACCOUNT_MAPPINGS] = "mappings",
-	[ACCOUNT_HOST_BYTES] = "host bytes", [ACCOUNT_DEVICE_BYTES] = "device bytes",
+/* What messages call a slot, and the key of the policy file that limits it, if there is one. */
+static const struct {
+	const char *name, *key;
+} account_slots[ACCOUNT_SLOT_COUNT] = {
+	[ACCOUNT_SESSIONS] = {"sessions", "sessions-max"},
+	[ACCOUNT_RINGS] = {"rings", NULL},
+	[ACCOUNT_ARENAS] = {"arenas", "arenas-max"},
+	[ACCOUNT_PLANS] = {"plans", "plans-max"},
+	[ACCOUNT_FDS] = {"descriptors", NULL},
+	[ACCOUNT_MAPPINGS] = {"mappings", NULL},
+	[ACCOUNT_TASKS] = {"entries of rings", "tasks-max"},
+	[ACCOUNT_ARENA_BYTES] = {"arena bytes", "arena-bytes-max"},
+	[ACCOUNT_HOST_BYTES] = {"host bytes", "host-max"},
+#define DEVICE(i)                                                         \
+	[ACCOUNT_VRAM + i] = {"bytes of VRAM on device " #i, "vram-max"}, \
+			[ACCOUNT_GTT + i] = {"bytes of GTT of device " #i, "gtt-max"}
+	DEVICE(0),
+	DEVICE(1),
+	DEVICE(2),
+	DEVICE(3),
+	DEVICE(4),
+	DEVICE(5),
+	DEVICE(6),
+	DEVICE(7),
+	DEVICE(8),
+	DEVICE(9),
+	DEVICE(10),
+	DEVICE(11),
+	DEVICE(12),
+	DEVICE(13),
+	DEVICE(14),
+	DEVICE(15),
+#undef DEVICE
 };
+_Static_assert(RBK_MAX_DEVICES == 16, "a name for each device's slots");
 
 const char *account_slot_name(enum account_slot slot)
 {
 	assert(slot < ACCOUNT_SLOT_COUNT);
-	return account_slot_names[slot];
+	return account_slots[slot].name;
 }
 
-int account_book_new(const struct account_limits *limits, struct account_book **ret)
+int account_book_new(struct account_book **ret)
 {
 	struct account_book *book = calloc(1, sizeof(*book));
 
 	if (!book)
 		return error_origin(-ENOMEM);
-	book->limits = *limits;
 	*ret = book;
 	return 0;
 }
@@ -68,7 +93,7 @@ struct account_book *account_book_free(struct account_book *book)
 	if (!book)
 		return NULL;
 
-	assert(!book->accounts);
+	assert(book->n_accounts == 0);
 	for (int slot = 0; slot < ACCOUNT_SLOT_COUNT; slot++)
 		assert(book->total[slot] == 0);
 	free(book);
@@ -81,43 +106,19 @@ uint64_t account_book_total(const struct account_book *book, enum account_slot s
 	return book->total[slot];
 }
 
-static bool book_has_id(const struct account_book *book, uint32_t id)
+int account_new(struct account_book *book, const char *name, const struct account_limits *limits,
+		struct account **ret)
 {
-	for (const struct account *account = book->accounts; account; account = account->next)
-		if (account->id == id)
-			return true;
-	return false;
-}
+	struct account *account = calloc(1, sizeof(*account));
 
-int account_open(struct account_book *book, uid_t uid, struct account **ret)
-{
-	struct account *account;
-
-	for (account = book->accounts; account; account = account->next) {
-		if (account->uid == uid) {
-			*ret = account_ref(account);
-			return 0;
-		}
-	}
-
-	account = calloc(1, sizeof(*account));
 	if (!account)
 		return error_origin(-ENOMEM);
-
-	/* Counted on, so that what remembers a gone account's number does not take this one for it.
-	 */
-	do
-		book->last_id++;
-	while (book->last_id == 0 || book_has_id(book, book->last_id));
-
+	assert(strlen(name) < sizeof(account->name));
+	strcpy(account->name, name);
 	account->book = book;
+	account->limits = *limits;
 	account->n_refs = 1;
-	account->id = book->last_id;
-	account->uid = uid;
-	account->next = book->accounts;
-	if (account->next)
-		account->next->prev = account;
-	book->accounts = account;
+	book->n_accounts++;
 	*ret = account;
 	return 0;
 }
@@ -140,14 +141,15 @@ struct account *account_unref(struct account *account)
 
 	for (int slot = 0; slot < ACCOUNT_SLOT_COUNT; slot++)
 		assert(account->used[slot] == 0);
-	if (account->prev)
-		account->prev->next = account->next;
-	else
-		account->book->accounts = account->next;
-	if (account->next)
-		account->next->prev = account->prev;
+	assert(account->book->n_accounts > 0);
+	account->book->n_accounts--;
 	free(account);
 	return NULL;
+}
+
+const char *account_name(const struct account *account)
+{
+	return account->name;
 }
 
 uint64_t account_used(const struct account *account, enum account_slot slot)
@@ -159,12 +161,12 @@ uint64_t account_used(const struct account *account, enum account_slot slot)
 uint64_t account_limit(const struct account *account, enum account_slot slot)
 {
 	assert(slot < ACCOUNT_SLOT_COUNT);
-	return account->book->limits.max[slot];
+	return account->limits.max[slot];
 }
 
-uint32_t account_id(const struct account *account)
+void account_set_limits(struct account *account, const struct account_limits *limits)
 {
-	return account->id;
+	account->limits = *limits;
 }
 
 int account_charge(struct account *account, struct charge *charge, enum account_slot slot,
@@ -175,8 +177,9 @@ int account_charge(struct account *account, struct charge *charge, enum account_
 	assert(slot < ACCOUNT_SLOT_COUNT);
 	assert(!charge->account);
 
+	/* Nothing fits always: a limit may have been lowered below what is used. */
 	if (!checked_add(account->used[slot], amount, &used) ||
-	    used > account_limit(account, slot) ||
+	    (amount > 0 && used > account->limits.max[slot]) ||
 	    !checked_add(account->book->total[slot], amount, &total)) {
 		account->refused_slot = slot;
 		account->refused_amount = amount;
@@ -193,14 +196,35 @@ int account_charge(struct account *account, struct charge *charge, enum account_
 	return 0;
 }
 
+void account_charge_set(struct account *account, struct charge *charge, enum account_slot slot,
+			uint64_t amount)
+{
+	uint64_t others;
+
+	assert(slot < ACCOUNT_SLOT_COUNT);
+	if (!charge->account)
+		*charge = (struct charge){.account = account_ref(account), .slot = slot};
+	assert(charge->account == account && charge->slot == slot);
+
+	/* Sums stay sums, whatever a driver says. */
+	others = account->book->total[slot] - charge->amount;
+	if (amount > UINT64_MAX - others)
+		amount = UINT64_MAX - others;
+	account->used[slot] += amount - charge->amount;
+	account->book->total[slot] = others + amount;
+	charge->amount = amount;
+}
+
 const char *account_explain(const struct account *account, char text[ACCOUNT_TEXT_BYTES])
 {
 	enum account_slot slot = account->refused_slot;
+	const char *key = account_slots[slot].key;
 
 	snprintf(text, ACCOUNT_TEXT_BYTES,
-		 "user %u may have %llu %s held by the broker, has %llu, and asks for %llu more",
-		 (unsigned int)account->uid, (unsigned long long)account_limit(account, slot),
-		 account_slot_name(slot), (unsigned long long)account->used[slot],
+		 "tenant %s may have %llu %s%s%s%s, has %llu, and asks for %llu more",
+		 account->name, (unsigned long long)account->limits.max[slot],
+		 account_slots[slot].name, key ? " (" : "", key ? key : "", key ? ")" : "",
+		 (unsigned long long)account->used[slot],
 		 (unsigned long long)account->refused_amount);
 	return text;
 }

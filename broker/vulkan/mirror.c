@@ -22,7 +22,7 @@ enum { CHUNK_BYTES = 4 << 20 };
 struct vk_mirror {
 	struct vk_mirror *next;
 	uint32_t n_refs;
-	uint32_t owner;
+	uint64_t owner;
 	dev_t dev;
 	ino_t ino;
 	uint64_t offset, bytes;

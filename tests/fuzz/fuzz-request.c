@@ -30,6 +30,7 @@ enum { MAX_MESSAGES = 32, PAGE = 4096 };
 static struct loop *loop;
 static struct offload *offload;
 static struct account_book *book;
+static struct tenants *tenants;
 static int memfds[3]; /* writable, immutable, unsealed */
 
 /* ---- An executor and a dispatcher that do nothing ---- */
@@ -102,16 +103,23 @@ static int make_memfd(int seals)
 
 static void prepare(void)
 {
-	struct account_limits limits;
+	const struct tenants_machine machine = {
+		.host_bytes = 1 << 30,
+		.n_devices = 1,
+		.n_fds = 1 << 20,
+		.n_mappings = 1 << 20,
+	};
+	struct policy *policy = NULL;
+	char *errors = NULL;
 
-	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
-		limits.max[i] = 1 << 30;
 	clock_init();
 	log_set_level(LOG_LEVEL_ERROR);
 	assert(sigbus_init() == 0);
 	assert(loop_new(&loop) == 0);
 	assert(offload_new(loop, &offload) == 0);
-	assert(account_book_new(&limits, &book) == 0);
+	assert(account_book_new(&book) == 0);
+	assert(policy_defaults(&policy) == 0);
+	assert(tenants_new(book, &machine, policy, &tenants, &errors) == 0);
 	memfds[0] = make_memfd(F_SEAL_SHRINK | F_SEAL_GROW);
 	memfds[1] = make_memfd(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
 	memfds[2] = make_memfd(0);
@@ -180,7 +188,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	server.options.limits.max_ring_entries = 64;
 	server.options.loop = loop;
 	server.options.offload = offload;
-	server.options.book = book;
+	server.options.tenants = tenants;
 	list_init(&server.sessions);
 	assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
 	assert(session_new(&server, pair[0], &session) == 0);

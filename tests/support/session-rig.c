@@ -193,6 +193,25 @@ static void make_dispatch(struct rig *rig, uint32_t n_devices)
 	CHECK(dispatch_new(&options, &rig->dispatch) == 0);
 }
 
+/* One tenant for all, with limits that no test meets. */
+static void make_tenants(struct rig *rig, uint32_t n_devices)
+{
+	struct tenants_machine machine = {
+		.host_bytes = 1ull << 50,
+		.n_devices = n_devices,
+		.n_fds = UINT64_MAX,
+		.n_mappings = UINT64_MAX,
+	};
+	struct policy *policy = NULL;
+	char *errors = NULL;
+
+	for (uint32_t i = 1; i < n_devices; i++)
+		machine.vram_bytes[i] = 1ull << 50;
+	CHECK(account_book_new(&rig->book) == 0);
+	CHECK(policy_defaults(&policy) == 0);
+	CHECK(tenants_new(rig->book, &machine, policy, &rig->tenants, &errors) == 0);
+}
+
 static void make_server(struct rig *rig, uint32_t n_devices)
 {
 	struct server_options options = {
@@ -201,7 +220,7 @@ static void make_server(struct rig *rig, uint32_t n_devices)
 		.limits = SERVER_LIMITS_DEFAULT,
 		.loop = rig->loop,
 		.offload = rig->offload,
-		.book = rig->book,
+		.tenants = rig->tenants,
 		.executors = rig->executors,
 		.n_executors = n_devices,
 		.hooks = dispatch_hooks(rig->dispatch),
@@ -217,11 +236,9 @@ static void make_server(struct rig *rig, uint32_t n_devices)
 
 void rig_init(struct rig *rig, uint32_t n_devices)
 {
-	struct account_limits limits;
 	int ends[2];
 
 	memset(rig, 0, sizeof(*rig));
-	memset(&limits, 0xff, sizeof(limits));
 	clock_init();
 	for (uint32_t i = 0; i < n_devices; i++) {
 		fake_init(&rig->fakes[i], (uint8_t)i);
@@ -231,7 +248,7 @@ void rig_init(struct rig *rig, uint32_t n_devices)
 	CHECK(loop_new(&rig->loop) == 0);
 	CHECK(waker_init(&rig->waker) == 0);
 	CHECK(offload_new(rig->loop, &rig->offload) == 0);
-	CHECK(account_book_new(&limits, &rig->book) == 0);
+	make_tenants(rig, n_devices);
 	make_dispatch(rig, n_devices);
 	make_server(rig, n_devices);
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
@@ -268,6 +285,7 @@ void rig_deinit(struct rig *rig)
 	rig->server = server_free(rig->server);
 	rig->dispatch = dispatch_free(rig->dispatch);
 	rig->offload = offload_free(rig->offload);
+	rig->tenants = tenants_free(rig->tenants);
 	rig->book = account_book_free(rig->book);
 	rig->loop = loop_free(rig->loop);
 	waker_deinit(&rig->waker);

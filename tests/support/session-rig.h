@@ -15,7 +15,7 @@
 #include "dispatch/task.h"
 #include "session/server-private.h"
 #include "support/describe.h"
-#include "tenant/account.h"
+#include "tenant/tenant.h"
 #include "util/waker.h"
 
 enum { RIG_MAX_DEVICES = 3, FAKE_MAX_TASKS = 4096 };
@@ -58,6 +58,7 @@ struct rig {
 	struct waker waker;
 	struct offload *offload;
 	struct account_book *book;
+	struct tenants *tenants;
 	struct server *server;
 	struct session *session;
 	struct dispatch *dispatch;

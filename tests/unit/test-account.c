@@ -17,17 +17,35 @@
 #include "tenant/account.h"
 #include "util/checked.h"
 
-static struct account_book *book_make(uint64_t host_bytes)
+static struct account_book *book_make(void)
 {
 	struct account_book *book = NULL;
+
+	assert_int_equal(account_book_new(&book), 0);
+	return book;
+}
+
+/* Limited in host bytes, and to two plans. */
+static struct account_limits limits_make(uint64_t host_bytes)
+{
 	struct account_limits limits;
 
 	for (int slot = 0; slot < ACCOUNT_SLOT_COUNT; slot++)
 		limits.max[slot] = UINT64_MAX;
 	limits.max[ACCOUNT_HOST_BYTES] = host_bytes;
 	limits.max[ACCOUNT_PLANS] = 2;
-	assert_int_equal(account_book_new(&limits, &book), 0);
-	return book;
+	return limits;
+}
+
+static struct account *account_make(struct account_book *book, const char *name,
+				    uint64_t host_bytes)
+{
+	const struct account_limits limits = limits_make(host_bytes);
+	struct account *account = NULL;
+
+	assert_int_equal(account_new(book, name, &limits, &account), 0);
+	assert_string_equal(account_name(account), name);
+	return account;
 }
 
 /* Does @function end its process with SIGABRT, which is what a failed assertion does? */
@@ -51,19 +69,18 @@ static bool aborts(void (*function)(void))
 
 static void test_charge__exact_limit(void **state)
 {
-	struct account_book *book = book_make(1000);
-	struct account *account = NULL;
+	struct account_book *book = book_make();
+	struct account *account = account_make(book, "web", 1000);
 	struct charge a = CHARGE_INIT, b = CHARGE_INIT, c = CHARGE_INIT;
 	char why[ACCOUNT_TEXT_BYTES];
 
-	assert_int_equal(account_open(book, 1, &account), 0);
 	assert_int_equal(account_limit(account, ACCOUNT_HOST_BYTES), 1000);
 	assert_int_equal(account_charge(account, &a, ACCOUNT_HOST_BYTES, 999), 0);
 	assert_int_equal(account_charge(account, &b, ACCOUNT_HOST_BYTES, 2), ACCOUNT_E_QUOTA);
 	assert_null(b.account);
 	assert_string_equal(account_explain(account, why),
-			    "user 1 may have 1000 host bytes held by the broker, has 999, and asks "
-			    "for 2 more");
+			    "tenant web may have 1000 host bytes (host-max), has 999, and asks for "
+			    "2 more");
 	assert_int_equal(account_used(account, ACCOUNT_HOST_BYTES), 999);
 	assert_int_equal(account_charge(account, &b, ACCOUNT_HOST_BYTES, 1), 0);
 	assert_int_equal(account_used(account, ACCOUNT_HOST_BYTES), 1000);
@@ -72,8 +89,8 @@ static void test_charge__exact_limit(void **state)
 	charge_deinit(&c);
 
 	/* Slots are independent. */
-	assert_int_equal(account_charge(account, &c, ACCOUNT_DEVICE_BYTES, 5000), 0);
-	assert_int_equal(account_used(account, ACCOUNT_DEVICE_BYTES), 5000);
+	assert_int_equal(account_charge(account, &c, account_vram(3), 5000), 0);
+	assert_int_equal(account_used(account, account_vram(3)), 5000);
 
 	charge_deinit(&a);
 	charge_deinit(&a);
@@ -92,12 +109,11 @@ static void test_charge__exact_limit(void **state)
 
 static void test_charge__overflow(void **state)
 {
-	struct account_book *book = book_make(UINT64_MAX);
-	struct account *a = NULL, *b = NULL;
+	struct account_book *book = book_make();
+	struct account *a = account_make(book, "a", UINT64_MAX);
+	struct account *b = account_make(book, "b", UINT64_MAX);
 	struct charge charge_a = CHARGE_INIT, charge_b = CHARGE_INIT;
 
-	assert_int_equal(account_open(book, 1, &a), 0);
-	assert_int_equal(account_open(book, 2, &b), 0);
 	assert_int_equal(account_charge(a, &charge_a, ACCOUNT_HOST_BYTES, UINT64_MAX - 1), 0);
 	/* Of the account, and of the book alone. */
 	assert_int_equal(account_charge(a, &charge_b, ACCOUNT_HOST_BYTES, 2), ACCOUNT_E_QUOTA);
@@ -114,25 +130,16 @@ static void test_charge__overflow(void **state)
 	account_book_free(book);
 }
 
-static void test_account__identity(void **state)
+/* Two of one name are two, as a tenant that a policy dropped and its successor are. */
+static void test_account__lifetime(void **state)
 {
-	struct account_book *book = book_make(UINT64_MAX);
-	struct account *a = NULL, *again = NULL, *b = NULL;
-	struct charge charge = CHARGE_INIT, moved;
-	uint32_t id;
+	struct account_book *book = book_make();
+	struct account *a = account_make(book, "web", UINT64_MAX);
+	struct account *b = account_make(book, "web", UINT64_MAX);
+	struct account *again = account_ref(a);
+	struct charge charge = CHARGE_INIT, moved = CHARGE_INIT;
 
-	assert_int_equal(account_open(book, 1000, &a), 0);
-	assert_int_equal(account_open(book, 1000, &again), 0);
-	assert_int_equal(account_open(book, 0, &b), 0);
-	assert_ptr_equal(a, again);
-	assert_ptr_not_equal(a, b);
-	assert_int_not_equal(account_id(a), account_id(b));
-	assert_int_not_equal(account_id(a), 0);
-	id = account_id(a);
-
-	/* Two sessions of one user share a limit; another user has one of his own. */
 	assert_int_equal(account_charge(a, &charge, ACCOUNT_PLANS, 2), 0);
-	moved = CHARGE_INIT;
 	assert_int_equal(account_charge(again, &moved, ACCOUNT_PLANS, 1), ACCOUNT_E_QUOTA);
 	assert_int_equal(account_charge(b, &moved, ACCOUNT_PLANS, 1), 0);
 	assert_int_equal(account_book_total(book, ACCOUNT_PLANS), 3);
@@ -144,28 +151,103 @@ static void test_account__identity(void **state)
 	moved = charge_steal(&charge);
 	assert_null(charge.account);
 	charge_deinit(&charge);
+	assert_int_equal(account_used(moved.account, ACCOUNT_PLANS), 2);
 	assert_int_equal(account_book_total(book, ACCOUNT_PLANS), 2);
-	assert_int_equal(account_open(book, 1000, &a), 0);
-	assert_int_equal(account_id(a), id);
-	assert_int_equal(account_used(a, ACCOUNT_PLANS), 2);
-	account_unref(a);
 	charge_deinit(&moved);
-
-	/* Gone and back: a new number. */
-	assert_int_equal(account_open(book, 1000, &a), 0);
-	assert_int_not_equal(account_id(a), id);
-	assert_int_not_equal(account_id(a), account_id(b));
-	account_unref(a);
+	assert_int_equal(account_book_total(book, ACCOUNT_PLANS), 0);
 	account_unref(b);
 	assert_null(account_unref(NULL));
 	assert_null(account_book_free(book));
 	assert_null(account_book_free(NULL));
 }
 
+/* What is there stays; nothing is added until enough of it is undone. */
+static void test_limits__lowered(void **state)
+{
+	struct account_book *book = book_make();
+	struct account *account = account_make(book, "web", 1000);
+	struct charge a = CHARGE_INIT, b = CHARGE_INIT, c = CHARGE_INIT;
+	struct account_limits lower = limits_make(100);
+
+	assert_int_equal(account_charge(account, &a, ACCOUNT_HOST_BYTES, 600), 0);
+	assert_int_equal(account_charge(account, &b, ACCOUNT_HOST_BYTES, 90), 0);
+	account_set_limits(account, &lower);
+	assert_int_equal(account_limit(account, ACCOUNT_HOST_BYTES), 100);
+	assert_int_equal(account_used(account, ACCOUNT_HOST_BYTES), 690);
+	assert_int_equal(account_charge(account, &c, ACCOUNT_HOST_BYTES, 1), ACCOUNT_E_QUOTA);
+	assert_int_equal(account_charge(account, &c, ACCOUNT_HOST_BYTES, 0), 0);
+	charge_deinit(&c);
+	charge_deinit(&a);
+	assert_int_equal(account_charge(account, &c, ACCOUNT_HOST_BYTES, 11), ACCOUNT_E_QUOTA);
+	assert_int_equal(account_charge(account, &c, ACCOUNT_HOST_BYTES, 10), 0);
+	charge_deinit(&b);
+	charge_deinit(&c);
+	account_unref(account);
+	account_book_free(book);
+}
+
+static void test_charge_set__follows(void **state)
+{
+	struct account_book *book = book_make();
+	struct account *broker = account_make(book, "broker", UINT64_MAX);
+	struct account *web = account_make(book, "web", UINT64_MAX);
+	struct charge driver = CHARGE_INIT, plan = CHARGE_INIT;
+	enum account_slot slot = account_vram(1);
+
+	account_charge_set(broker, &driver, slot, 500);
+	assert_int_equal(account_charge(web, &plan, slot, 40), 0);
+	assert_int_equal(account_used(broker, slot), 500);
+	assert_int_equal(account_book_total(book, slot), 540);
+	account_charge_set(broker, &driver, slot, 30);
+	assert_int_equal(account_used(broker, slot), 30);
+	assert_int_equal(account_book_total(book, slot), 70);
+	account_charge_set(broker, &driver, slot, 0);
+	assert_int_equal(account_book_total(book, slot), 40);
+	/* Limit or not; only sums that cannot be are cut off. */
+	account_set_limits(broker, &(struct account_limits){{0}});
+	account_charge_set(broker, &driver, slot, 1000);
+	assert_int_equal(account_used(broker, slot), 1000);
+	account_charge_set(broker, &driver, slot, UINT64_MAX);
+	assert_int_equal(account_used(broker, slot), UINT64_MAX - 40);
+	assert_int_equal(account_book_total(book, slot), UINT64_MAX);
+	charge_deinit(&driver);
+	charge_deinit(&plan);
+	account_unref(broker);
+	account_unref(web);
+	account_book_free(book);
+}
+
+/* The longest there can be. */
+static void test_explain__fits(void **state)
+{
+	struct account_book *book = book_make();
+	char name[ACCOUNT_NAME_BYTES], why[ACCOUNT_TEXT_BYTES];
+	struct charge charge = CHARGE_INIT, more = CHARGE_INIT;
+	struct account_limits limits;
+	struct account *account;
+
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	account = account_make(book, name, 0);
+	for (int slot = 0; slot < ACCOUNT_SLOT_COUNT; slot++) {
+		for (int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+			limits.max[i] = UINT64_MAX;
+		account_set_limits(account, &limits);
+		assert_int_equal(account_charge(account, &charge, slot, UINT64_MAX), 0);
+		assert_int_equal(account_charge(account, &more, slot, UINT64_MAX), ACCOUNT_E_QUOTA);
+		account_explain(account, why);
+		assert_non_null(strstr(why, account_slot_name(slot)));
+		assert_non_null(strstr(why, ", and asks for 18446744073709551615 more"));
+		charge_deinit(&charge);
+	}
+	account_unref(account);
+	account_book_free(book);
+}
+
 static void test_account__many(void **state)
 {
 	enum { N_USERS = 300 };
-	struct account_book *book = book_make(100);
+	struct account_book *book = book_make();
 	struct account *accounts[N_USERS];
 	struct charge charges[N_USERS];
 	unsigned int seed = 7;
@@ -173,7 +255,7 @@ static void test_account__many(void **state)
 
 	for (int i = 0; i < N_USERS; i++) {
 		charges[i] = CHARGE_INIT;
-		assert_int_equal(account_open(book, 1000 + i, &accounts[i]), 0);
+		accounts[i] = account_make(book, "one of many", 100);
 	}
 	for (int round = 0; round < 20000; round++) {
 		int i = rand_r(&seed) % N_USERS;
@@ -204,20 +286,19 @@ static void test_account__many(void **state)
 
 static void leave_account(void)
 {
-	struct account_book *book = book_make(100);
-	struct account *account;
+	struct account_book *book = book_make();
 
-	if (account_open(book, 1, &account) == 0)
+	if (account_make(book, "left", 100))
 		account_book_free(book);
 }
 
 static void leave_charge(void)
 {
-	struct account_book *book = book_make(100);
+	struct account_book *book = book_make();
+	struct account *account = account_make(book, "web", 100);
 	struct charge charge = CHARGE_INIT;
-	struct account *account;
 
-	if (account_open(book, 1, &account) || account_charge(account, &charge, ACCOUNT_ARENAS, 1))
+	if (account_charge(account, &charge, ACCOUNT_ARENAS, 1))
 		return;
 	account_unref(account);
 	account_book_free(book);
@@ -225,11 +306,11 @@ static void leave_charge(void)
 
 static void unref_too_often(void)
 {
-	struct account_book *book = book_make(100);
+	struct account_book *book = book_make();
+	struct account *account = account_make(book, "web", 100);
 	struct charge charge = CHARGE_INIT;
-	struct account *account;
 
-	if (account_open(book, 1, &account) || account_charge(account, &charge, ACCOUNT_ARENAS, 1))
+	if (account_charge(account, &charge, ACCOUNT_ARENAS, 1))
 		return;
 	account_unref(account);
 	account_unref(account);
@@ -237,35 +318,47 @@ static void unref_too_often(void)
 
 static void charge_twice(void)
 {
-	struct account_book *book = book_make(100);
+	struct account_book *book = book_make();
+	struct account *account = account_make(book, "web", 100);
 	struct charge charge = CHARGE_INIT;
-	struct account *account;
 
-	if (account_open(book, 1, &account) || account_charge(account, &charge, ACCOUNT_ARENAS, 1))
+	if (account_charge(account, &charge, ACCOUNT_ARENAS, 1))
 		return;
 	(void)account_charge(account, &charge, ACCOUNT_ARENAS, 1);
 }
 
 static void undo_copy(void)
 {
-	struct account_book *book = book_make(100);
+	struct account_book *book = book_make();
+	struct account *account = account_make(book, "web", 100);
 	struct charge charge = CHARGE_INIT, copy;
-	struct account *account;
 
-	if (account_open(book, 1, &account) || account_charge(account, &charge, ACCOUNT_ARENAS, 1))
+	if (account_charge(account, &charge, ACCOUNT_ARENAS, 1))
 		return;
 	copy = charge;
 	charge_deinit(&charge);
 	charge_deinit(&copy);
 }
 
+static void set_others(void)
+{
+	struct account_book *book = book_make();
+	struct account *account = account_make(book, "web", 100);
+	struct account *other = account_make(book, "other", 100);
+	struct charge charge = CHARGE_INIT;
+
+	if (account_charge(account, &charge, ACCOUNT_ARENAS, 1))
+		return;
+	account_charge_set(other, &charge, ACCOUNT_ARENAS, 2);
+}
+
 static void balanced(void)
 {
-	struct account_book *book = book_make(100);
+	struct account_book *book = book_make();
+	struct account *account = account_make(book, "web", 100);
 	struct charge charge = CHARGE_INIT;
-	struct account *account;
 
-	if (account_open(book, 1, &account) || account_charge(account, &charge, ACCOUNT_ARENAS, 1))
+	if (account_charge(account, &charge, ACCOUNT_ARENAS, 1))
 		abort();
 	account_unref(account);
 	charge_deinit(&charge);
@@ -279,6 +372,7 @@ static void test_ledger__imbalance_is_fatal(void **state)
 	assert_true(aborts(unref_too_often));
 	assert_true(aborts(charge_twice));
 	assert_true(aborts(undo_copy));
+	assert_true(aborts(set_others));
 	assert_false(aborts(balanced));
 }
 
@@ -290,14 +384,14 @@ static void test_new__allocation(void **state)
 	int r;
 
 	fail_alloc_at(1);
-	r = account_book_new(&limits, &book);
+	r = account_book_new(&book);
 	assert_true(fail_alloc_stop());
 	assert_int_equal(r, -ENOMEM);
 	assert_null(book);
 
-	book = book_make(1);
+	book = book_make();
 	fail_alloc_at(1);
-	r = account_open(book, 1, &account);
+	r = account_new(book, "web", &limits, &account);
 	assert_true(fail_alloc_stop());
 	assert_int_equal(r, -ENOMEM);
 	assert_null(account);
@@ -318,7 +412,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_charge__exact_limit),
 		cmocka_unit_test(test_charge__overflow),
-		cmocka_unit_test(test_account__identity),
+		cmocka_unit_test(test_account__lifetime),
+		cmocka_unit_test(test_limits__lowered),
+		cmocka_unit_test(test_charge_set__follows),
+		cmocka_unit_test(test_explain__fits),
 		cmocka_unit_test(test_account__many),
 		cmocka_unit_test(test_ledger__imbalance_is_fatal),
 		cmocka_unit_test(test_new__allocation),

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Identifying clients
+ *
+ * The danger is the process id: it names a process only while that lives, and a client that
+ * connects, hands its socket to another process and ends would be taken for whoever gets its id
+ * next. So /proc/PID is opened first, as a descriptor that means one process for good; then it is
+ * shown that the process that connected is still alive, hence is the one that was opened: by its
+ * pidfd where the kernel gives it with the socket (Linux 6.5), else by its user and by the socket
+ * not being closed, which leaves processes of one user able to be taken for each other. Everything
+ * else is read through the descriptor. A process that may not be looked at (another user's, to a
+ * broker without privilege; one that is not dumpable) has neither cgroup nor executable.
+ *
+ * The executable may lie on a file system that the client serves itself: it is only asked what the
+ * kernel knows without asking there (AT_STATX_DONT_SYNC, and only the inode's number).
+ */
+#include "session/peer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "util/error.h"
+
+/* Linux 6.5; not in Debian 12's headers. */
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+/* /proc/PID/cgroup: a line for each hierarchy, paths shorter than PATH_MAX. */
+enum { PEER_CGROUP_BYTES = 65536 };
+
+static int read_groups(struct peer_identity *identity, int fd)
+{
+	socklen_t bytes = 0;
+
+	/* Asked for no room, it says how much there should be; they do not change any more. */
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &bytes) == 0 || errno != ERANGE ||
+	    bytes == 0)
+		return 0;
+	identity->groups = malloc(bytes);
+	if (!identity->groups)
+		return error_origin(-ENOMEM);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, identity->groups, &bytes) < 0)
+		return 0;
+	identity->peer.groups = identity->groups;
+	identity->peer.n_groups = (uint32_t)(bytes / sizeof(gid_t));
+	return 0;
+}
+
+/* Is the process that connected alive, and so the one that @proc_fd is of? */
+static bool is_alive(int fd, int proc_fd, uid_t uid)
+{
+	_cleanup_(close_fdp) int pidfd = -1;
+	struct pollfd poll_fd = {.events = POLLIN};
+	socklen_t bytes = sizeof(pidfd);
+	struct stat status;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &bytes) == 0) {
+		poll_fd.fd = pidfd;
+		return poll(&poll_fd, 1, 0) == 0;
+	}
+	if (errno != ENOPROTOOPT)
+		return false;
+	poll_fd = (struct pollfd){.fd = fd, .events = POLLRDHUP};
+	return fstat(proc_fd, &status) == 0 && status.st_uid == uid && poll(&poll_fd, 1, 0) == 0;
+}
+
+/* The path in the unified hierarchy, "0::PATH". */
+static int read_cgroup(struct peer_identity *identity, int proc_fd)
+{
+	_cleanup_(close_fdp) int fd = openat(proc_fd, "cgroup", O_RDONLY | O_CLOEXEC);
+	_cleanup_(freep) char *text = malloc(PEER_CGROUP_BYTES);
+	size_t used = 0;
+	char *line, *end;
+	ssize_t n;
+
+	if (!text)
+		return error_origin(-ENOMEM);
+	while (fd >= 0 && (n = read(fd, text + used, PEER_CGROUP_BYTES - 1 - used)) > 0)
+		used += (size_t)n;
+	text[used] = '\0';
+	for (line = text; line && *line; line = end ? end + 1 : NULL) {
+		end = strchr(line, '\n');
+		if (strncmp(line, "0::/", 4) != 0 || !end)
+			continue;
+		*end = '\0';
+		identity->cgroup = strdup(line + 3);
+		if (!identity->cgroup)
+			return error_origin(-ENOMEM);
+		identity->peer.cgroup = identity->cgroup;
+		break;
+	}
+	return 0;
+}
+
+static void look_at_exe(struct peer_identity *identity, int proc_fd)
+{
+	struct statx status;
+
+	if (statx(proc_fd, "exe", AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_INO, &status) < 0)
+		return;
+	identity->peer.has_exe = true;
+	identity->peer.exe_dev = makedev(status.stx_dev_major, status.stx_dev_minor);
+	identity->peer.exe_ino = status.stx_ino;
+}
+
+int peer_identity_init(struct peer_identity *identity, int fd)
+{
+	_cleanup_(close_fdp) int proc_fd = -1;
+	struct ucred credentials;
+	socklen_t bytes = sizeof(credentials);
+	char path[32];
+	int r;
+
+	*identity = PEER_IDENTITY_INIT;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) < 0)
+		return error_origin(-errno);
+	identity->peer.pid = credentials.pid;
+	identity->peer.uid = credentials.uid;
+	identity->peer.gid = credentials.gid;
+	r = read_groups(identity, fd);
+	if (r)
+		return error_fold(r);
+
+	/* 0: it is in a process namespace that this one does not see. */
+	if (credentials.pid <= 0)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/%d", (int)credentials.pid);
+	proc_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (proc_fd < 0 || !is_alive(fd, proc_fd, credentials.uid))
+		return 0;
+	r = read_cgroup(identity, proc_fd);
+	if (r)
+		return error_fold(r);
+	look_at_exe(identity, proc_fd);
+	return 0;
+}
+
+void peer_identity_deinit(struct peer_identity *identity)
+{
+	free(identity->groups);
+	free(identity->cgroup);
+	*identity = PEER_IDENTITY_INIT;
+}

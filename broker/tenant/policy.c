@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Policies in memory: defaults, matching, sizes, and whether reserves fit
+ *
+ * A section matches a client if each kind of key that it has matches with one of its values. Of
+ * those that match, the most specific wins; the order is total, so that it does not depend on the
+ * order of the files unless two sections say the same.
+ *
+ * Executables are looked up when a client comes, not when the file is read: an update of a package
+ * puts another inode in its place. The paths are the administrator's.
+ */
+#include "tenant/policy.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tenant/policy-private.h"
+#include "tenant/policy-pattern.h"
+#include "util/checked.h"
+#include "util/error.h"
+
+enum { POLICY_WHOLE = 10000 }; /* hundredths of a percent */
+
+/* As a percentage. */
+static struct policy_size percent(unsigned int n)
+{
+	return (struct policy_size){.is_percent = true, .value = n * 100ull};
+}
+
+void policy_section_init(struct policy_section *section, const char *name)
+{
+	*section = (struct policy_section){
+		.tenant =
+			{
+				.vram_max = percent(100),
+				.vram_reserve = percent(0),
+				.vram_high = percent(100),
+				.gtt_max = percent(50),
+				.host_max = percent(75),
+				.weight = 100,
+				.priority_max = RBK_PRIORITY_URGENT,
+				.sessions_max = 16384,
+				.arenas_max = 65536,
+				.arena_bytes_max = UINT64_MAX,
+				.plans_max = 65536,
+				.tasks_max = 1 << 22,
+			},
+	};
+	snprintf(section->tenant.name, sizeof(section->tenant.name), "%s", name);
+}
+
+int policy_defaults(struct policy **ret)
+{
+	_cleanup_(policy_freep) struct policy *policy = calloc(1, sizeof(*policy));
+
+	if (!policy)
+		return error_origin(-ENOMEM);
+	policy->headroom = percent(5);
+	policy->sections = calloc(1, sizeof(*policy->sections));
+	if (!policy->sections)
+		return error_origin(-ENOMEM);
+	policy->n_sections = 1;
+	policy_section_init(&policy->sections[0], "default");
+	*ret = steal_ptr(policy);
+	return 0;
+}
+
+static void free_strings(char **strings, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		free(strings[i]);
+	free(strings);
+}
+
+struct policy *policy_free(struct policy *policy)
+{
+	if (!policy)
+		return NULL;
+	for (uint32_t i = 0; i < policy->n_sections; i++) {
+		struct policy_section *section = &policy->sections[i];
+
+		free(section->uids);
+		free(section->gids);
+		free_strings(section->cgroups, section->n_cgroups);
+		free_strings(section->exes, section->n_exes);
+		free(section->reserve_place);
+	}
+	free(policy->sections);
+	free(policy);
+	return NULL;
+}
+
+struct policy_size policy_headroom(const struct policy *policy)
+{
+	return policy->headroom;
+}
+
+uint32_t policy_n_tenants(const struct policy *policy)
+{
+	return policy->n_sections;
+}
+
+const struct tenant_policy *policy_tenant(const struct policy *policy, uint32_t index)
+{
+	return &policy->sections[index].tenant;
+}
+
+uint64_t policy_size_bytes(struct policy_size size, uint64_t total_bytes)
+{
+	if (!size.is_percent)
+		return size.value;
+	/* In two parts, which do not overflow: a percentage is at most the whole. */
+	return total_bytes / POLICY_WHOLE * size.value +
+	       total_bytes % POLICY_WHOLE * size.value / POLICY_WHOLE;
+}
+
+static bool matches_gid(const struct policy_section *section, const struct peer *peer)
+{
+	for (uint32_t i = 0; i < section->n_gids; i++) {
+		if (section->gids[i] == peer->gid)
+			return true;
+		for (uint32_t k = 0; k < peer->n_groups; k++)
+			if (section->gids[i] == peer->groups[k])
+				return true;
+	}
+	return false;
+}
+
+static bool matches_uid(const struct policy_section *section, const struct peer *peer)
+{
+	for (uint32_t i = 0; i < section->n_uids; i++)
+		if (section->uids[i] == peer->uid)
+			return true;
+	return false;
+}
+
+static bool matches_exe(const struct policy_section *section, const struct peer *peer)
+{
+	struct stat status;
+
+	for (uint32_t i = 0; peer->has_exe && i < section->n_exes; i++)
+		if (stat(section->exes[i], &status) == 0 && status.st_dev == peer->exe_dev &&
+		    status.st_ino == peer->exe_ino)
+			return true;
+	return false;
+}
+
+/* *ret_literals: characters that are not wild of the longest pattern that matches. */
+static bool matches_cgroup(const struct policy_section *section, const struct peer *peer,
+			   uint32_t *ret_literals)
+{
+	bool is_match = false;
+	uint32_t n;
+
+	for (uint32_t i = 0; peer->cgroup && i < section->n_cgroups; i++) {
+		if (!policy_pattern_matches(section->cgroups[i], peer->cgroup))
+			continue;
+		n = policy_pattern_literals(section->cgroups[i]);
+		if (!is_match || n > *ret_literals)
+			*ret_literals = n;
+		is_match = true;
+	}
+	return is_match;
+}
+
+/* Cheapest first; the executable may need the disk. */
+static bool matches(const struct policy_section *section, const struct peer *peer,
+		    uint32_t *ret_literals)
+{
+	uint32_t kinds = section->match_kinds;
+
+	*ret_literals = 0;
+	return kinds != 0 && (!(kinds & POLICY_MATCH_UID) || matches_uid(section, peer)) &&
+	       (!(kinds & POLICY_MATCH_GID) || matches_gid(section, peer)) &&
+	       (!(kinds & POLICY_MATCH_CGROUP) || matches_cgroup(section, peer, ret_literals)) &&
+	       (!(kinds & POLICY_MATCH_EXE) || matches_exe(section, peer));
+}
+
+/* Is @a, with @a_literals, more specific? Of as many kinds the larger set has the higher kind. */
+static bool beats(const struct policy_section *a, uint32_t a_literals,
+		  const struct policy_section *b, uint32_t b_literals)
+{
+	int n_a = __builtin_popcount(a->match_kinds), n_b = __builtin_popcount(b->match_kinds);
+
+	if (n_a != n_b)
+		return n_a > n_b;
+	if (a->match_kinds != b->match_kinds)
+		return a->match_kinds > b->match_kinds;
+	return a_literals > b_literals;
+}
+
+uint32_t policy_match(const struct policy *policy, const struct peer *peer)
+{
+	uint32_t literals, best_literals = 0, best = 0;
+
+	for (uint32_t i = 1; i < policy->n_sections; i++) {
+		const struct policy_section *section = &policy->sections[i];
+
+		if (!matches(section, peer, &literals))
+			continue;
+		if (best != 0 && !beats(section, literals, &policy->sections[best], best_literals))
+			continue;
+		best = i;
+		best_literals = literals;
+	}
+	return best;
+}
+
+/* Formats a sentence into *ret, which is freed. Return: POLICY_E_INVALID or negative errno. */
+static int refuse(char **ret_errors, const struct policy_section *section, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static int refuse(char **ret_errors, const struct policy_section *section, const char *format, ...)
+{
+	_cleanup_(freep) char *sentence = NULL;
+	va_list args;
+	int r;
+
+	va_start(args, format);
+	r = vasprintf(&sentence, format, args);
+	va_end(args);
+	if (r < 0) {
+		sentence = NULL;
+		return error_origin(-ENOMEM);
+	}
+	if (asprintf(ret_errors, "%s: vram-reserve: %s\n",
+		     section->reserve_place ? section->reserve_place : "policy", sentence) < 0)
+		return error_origin(-ENOMEM);
+	return POLICY_E_INVALID;
+}
+
+/* The reserves of all tenants on one device of @bytes. */
+static int check_device(const struct policy *policy, unsigned int device, uint64_t bytes,
+			char **ret_errors)
+{
+	uint64_t headroom = policy_size_bytes(policy->headroom, bytes), sum = 0;
+	uint64_t usable = headroom < bytes ? bytes - headroom : 0;
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < policy->n_sections; i++) {
+		const struct policy_section *section = &policy->sections[i];
+		uint64_t reserve = policy_size_bytes(section->tenant.vram_reserve, bytes);
+		uint64_t max = policy_size_bytes(section->tenant.vram_max, bytes);
+
+		if (reserve == 0)
+			continue;
+		n++;
+		if (reserve > max)
+			return refuse(ret_errors, section,
+				      "tenant %s reserves %llu bytes of device %u, more than its "
+				      "vram-max of %llu there",
+				      section->tenant.name, (unsigned long long)reserve, device,
+				      (unsigned long long)max);
+		if (!checked_add(sum, reserve, &sum))
+			sum = UINT64_MAX;
+		if (sum > usable)
+			return refuse(ret_errors, section,
+				      "with tenant %s, %u tenants reserve %llu bytes of device %u, "
+				      "which has %llu; at most %llu may be reserved, the rest is "
+				      "vram-headroom",
+				      section->tenant.name, n, (unsigned long long)sum, device,
+				      (unsigned long long)bytes, (unsigned long long)usable);
+	}
+	return 0;
+}
+
+int policy_check_devices(const struct policy *policy, const uint64_t *device_bytes,
+			 uint32_t n_devices, char **ret_errors)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < n_devices && r == 0; i++)
+		if (device_bytes[i] > 0)
+			r = check_device(policy, i, device_bytes[i], ret_errors);
+	return r;
+}

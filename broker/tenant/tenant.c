@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tenants
+ *
+ * A tenant is in the list from the policy that first names it until neither the policy in force
+ * names it nor anybody refers to it. While a session keeps one alive that is named no more, it
+ * keeps its limits; if a later policy names it again, it is that one that lives on.
+ *
+ * A reload prepares everything that can fail (the check of the reserves, new tenants), and only
+ * then changes anything.
+ *
+ * Descriptors and mappings are what the process has, not what a policy gives: they are divided
+ * evenly among the tenants that it names, so that none can take the others' as well.
+ */
+#include "tenant/tenant.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/checked.h"
+#include "util/error.h"
+
+enum {
+	/* Rings that a tenant may have for each session; descriptors and mappings end first. */
+	TENANT_RINGS_PER_SESSION = 4,
+	/* However many tenants there are, each can connect and do something. */
+	TENANT_MIN_FDS = 64,
+	TENANT_MIN_MAPPINGS = 64,
+};
+
+struct tenants {
+	struct account_book *book;
+	struct tenants_machine machine;
+	struct policy *policy;
+	struct account *broker_account;
+	struct list_node list;
+	struct tenant **by_index; /* as in the policy */
+	uint32_t last_number;
+};
+
+static uint64_t at_least(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t at_most(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static void limits_of(const struct tenants_machine *machine, const struct tenant_policy *policy,
+		      uint32_t n_tenants, struct account_limits *ret)
+{
+	*ret = (struct account_limits){{
+		[ACCOUNT_SESSIONS] = policy->sessions_max,
+		[ACCOUNT_ARENAS] = policy->arenas_max,
+		[ACCOUNT_PLANS] = policy->plans_max,
+		[ACCOUNT_TASKS] = policy->tasks_max,
+		[ACCOUNT_ARENA_BYTES] = policy->arena_bytes_max,
+		[ACCOUNT_HOST_BYTES] = policy_size_bytes(policy->host_max, machine->host_bytes),
+		[ACCOUNT_FDS] = at_least(machine->n_fds / n_tenants, TENANT_MIN_FDS),
+		[ACCOUNT_MAPPINGS] = at_least(machine->n_mappings / n_tenants, TENANT_MIN_MAPPINGS),
+	}};
+	if (!checked_mul(policy->sessions_max, TENANT_RINGS_PER_SESSION, &ret->max[ACCOUNT_RINGS]))
+		ret->max[ACCOUNT_RINGS] = UINT64_MAX;
+	for (uint32_t i = 0; i < machine->n_devices; i++) {
+		ret->max[account_vram(i)] =
+			policy_size_bytes(policy->vram_max, machine->vram_bytes[i]);
+		ret->max[account_gtt(i)] =
+			policy_size_bytes(policy->gtt_max, machine->gtt_bytes[i]);
+	}
+}
+
+/* Nothing in here can fail. */
+static void tenant_apply(struct tenant *tenant, const struct tenants_machine *machine,
+			 const struct policy *policy, uint32_t index)
+{
+	const struct tenant_policy *wanted = policy_tenant(policy, index);
+	struct account_limits limits;
+
+	limits_of(machine, wanted, policy_n_tenants(policy), &limits);
+	account_set_limits(tenant->account, &limits);
+	for (uint32_t i = 0; i < machine->n_devices; i++) {
+		struct tenant_share *share = &tenant->shares[i];
+		uint64_t bytes = machine->vram_bytes[i];
+
+		share->max = at_most(policy_size_bytes(wanted->vram_max, bytes), bytes);
+		share->reserve = policy_size_bytes(wanted->vram_reserve, bytes);
+		/* One may be a percentage and the other not: what does not fit is the nearest. */
+		share->high = at_least(policy_size_bytes(wanted->vram_high, bytes), share->reserve);
+		share->high = at_most(share->high, share->max);
+	}
+	tenant->weight = wanted->weight;
+	tenant->priority_max = wanted->priority_max;
+	tenant->is_named = true;
+}
+
+static struct tenant *tenant_free(struct tenant *tenant)
+{
+	if (!tenant)
+		return NULL;
+	list_remove(&tenant->link);
+	account_unref(tenant->account);
+	free(tenant);
+	return NULL;
+}
+
+static int tenant_new(struct account_book *book, const char *name, struct tenant **ret)
+{
+	static const struct account_limits none;
+	struct tenant *tenant = calloc(1, sizeof(*tenant));
+	int r;
+
+	if (!tenant)
+		return error_origin(-ENOMEM);
+	list_init(&tenant->link);
+	r = account_new(book, name, &none, &tenant->account);
+	if (r) {
+		tenant_free(tenant);
+		return error_fold(r);
+	}
+	*ret = tenant;
+	return 0;
+}
+
+static struct tenant *find_by_name(const struct tenants *tenants, const char *name)
+{
+	list_for_each (node, &tenants->list) {
+		struct tenant *tenant = container_of(node, struct tenant, link);
+
+		if (strcmp(tenant_name(tenant), name) == 0)
+			return tenant;
+	}
+	return NULL;
+}
+
+static void tenants_drop_unused(struct tenants *tenants)
+{
+	list_for_each_safe (node, &tenants->list) {
+		struct tenant *tenant = container_of(node, struct tenant, link);
+
+		if (!tenant->is_named && tenant->n_refs == 0)
+			tenant_free(tenant);
+	}
+}
+
+/* Finds or makes the tenants of @policy. On failure those that it made are freed. */
+static int collect(const struct tenants *tenants, const struct policy *policy,
+		   struct tenant ***ret_by_index)
+{
+	uint32_t n = policy_n_tenants(policy);
+	struct tenant **by_index = calloc(n, sizeof(struct tenant *));
+	int r = 0;
+
+	if (!by_index)
+		return error_origin(-ENOMEM);
+	for (uint32_t i = 0; i < n && r == 0; i++) {
+		const char *name = policy_tenant(policy, i)->name;
+
+		by_index[i] = find_by_name(tenants, name);
+		if (!by_index[i])
+			r = tenant_new(tenants->book, name, &by_index[i]);
+	}
+	if (r) {
+		/* A new one has no number yet. */
+		for (uint32_t i = 0; i < n; i++)
+			if (by_index[i] && by_index[i]->number == 0)
+				tenant_free(by_index[i]);
+		free(by_index);
+		return r;
+	}
+	*ret_by_index = by_index;
+	return 0;
+}
+
+int tenants_reload(struct tenants *tenants, struct policy *policy, char **ret_errors)
+{
+	struct tenant **by_index = NULL;
+	int r;
+
+	r = policy_check_devices(policy, tenants->machine.vram_bytes, tenants->machine.n_devices,
+				 ret_errors);
+	if (r)
+		return r;
+	r = collect(tenants, policy, &by_index);
+	if (r)
+		return error_fold(r);
+
+	list_for_each (node, &tenants->list)
+		container_of(node, struct tenant, link)->is_named = false;
+	for (uint32_t i = 0; i < policy_n_tenants(policy); i++) {
+		struct tenant *tenant = by_index[i];
+
+		if (tenant->number == 0) {
+			tenant->number = ++tenants->last_number;
+			assert(tenant->number != 0);
+			list_append(&tenants->list, &tenant->link);
+		}
+		tenant_apply(tenant, &tenants->machine, policy, i);
+	}
+	free(tenants->by_index);
+	tenants->by_index = by_index;
+	policy_free(tenants->policy);
+	tenants->policy = policy;
+	tenants_drop_unused(tenants);
+	return 0;
+}
+
+int tenants_new(struct account_book *book, const struct tenants_machine *machine,
+		struct policy *policy, struct tenants **ret, char **ret_errors)
+{
+	_cleanup_(tenants_freep) struct tenants *tenants = calloc(1, sizeof(*tenants));
+	struct account_limits none;
+	int r;
+
+	if (!tenants)
+		return error_origin(-ENOMEM);
+	tenants->book = book;
+	tenants->machine = *machine;
+	list_init(&tenants->list);
+	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+		none.max[i] = UINT64_MAX;
+	r = account_new(book, "broker", &none, &tenants->broker_account);
+	if (r)
+		return error_fold(r);
+	r = tenants_reload(tenants, policy, ret_errors);
+	if (r)
+		return r;
+	*ret = steal_ptr(tenants);
+	return 0;
+}
+
+struct tenants *tenants_free(struct tenants *tenants)
+{
+	if (!tenants)
+		return NULL;
+	list_for_each_safe (node, &tenants->list) {
+		struct tenant *tenant = container_of(node, struct tenant, link);
+
+		assert(tenant->n_refs == 0);
+		tenant_free(tenant);
+	}
+	account_unref(tenants->broker_account);
+	policy_free(tenants->policy);
+	free(tenants->by_index);
+	free(tenants);
+	return NULL;
+}
+
+struct account_book *tenants_book(const struct tenants *tenants)
+{
+	return tenants->book;
+}
+
+const struct policy *tenants_policy(const struct tenants *tenants)
+{
+	return tenants->policy;
+}
+
+struct account *tenants_broker_account(struct tenants *tenants)
+{
+	return tenants->broker_account;
+}
+
+struct tenant *tenants_find(struct tenants *tenants, const struct peer *peer)
+{
+	return tenant_ref(tenants->by_index[policy_match(tenants->policy, peer)]);
+}
+
+struct tenant *tenant_ref(struct tenant *tenant)
+{
+	tenant->n_refs++;
+	assert(tenant->n_refs != 0);
+	return tenant;
+}
+
+struct tenant *tenant_unref(struct tenant *tenant)
+{
+	if (!tenant)
+		return NULL;
+	assert(tenant->n_refs > 0);
+	if (--tenant->n_refs == 0 && !tenant->is_named)
+		tenant_free(tenant);
+	return NULL;
+}
+
+const char *tenant_name(const struct tenant *tenant)
+{
+	return account_name(tenant->account);
+}
+
+struct tenant *tenants_first(const struct tenants *tenants)
+{
+	return list_is_empty(&tenants->list)
+		       ? NULL
+		       : container_of(tenants->list.next, struct tenant, link);
+}
+
+struct tenant *tenants_next(const struct tenants *tenants, const struct tenant *tenant)
+{
+	return tenant->link.next == &tenants->list
+		       ? NULL
+		       : container_of(tenant->link.next, struct tenant, link);
+}

@@ -1,0 +1,93 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tenants: who a session belongs to, and what it may have
+ *
+ * A tenant is a section of the policy file come to life: an account in the ledger, and shares of
+ * each device. Tenants live from the first policy that names them until a later one does not and
+ * their last session has ended; a reload changes the limits of those that stay and moves no
+ * session. Reactor thread only.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tenant/account.h"
+#include "tenant/policy.h"
+#include "util/cleanup.h"
+#include "util/list.h"
+
+struct tenants;
+
+/* A tenant's share of one device's VRAM, in bytes. */
+struct tenant_share {
+	uint64_t max;     /* never more */
+	uint64_t reserve; /* never denied, whatever others do */
+	uint64_t high;    /* above it, evicted first */
+};
+
+struct tenant {
+	struct list_node link;   /* in tenants */
+	struct account *account; /* its name is the tenant's */
+	struct tenant_share shares[RBK_MAX_DEVICES];
+	uint32_t weight;      /* 1..10000 */
+	uint8_t priority_max; /* enum rbk_priority */
+	uint32_t number;      /* never 0, never reused */
+	uint32_t n_refs;
+	bool is_named; /* by the policy in force */
+
+	/* Counters since start. */
+	uint64_t n_evictions, n_returns, n_memory_constraints, n_refused;
+};
+
+/*
+ * Sizes of what percentages are of; device 0 is the CPU and has no memory of its own. What the
+ * process can have of descriptors and mappings is divided among the tenants of the policy.
+ */
+struct tenants_machine {
+	uint64_t host_bytes;
+	uint64_t vram_bytes[RBK_MAX_DEVICES];
+	uint64_t gtt_bytes[RBK_MAX_DEVICES];
+	uint32_t n_devices;
+	uint64_t n_fds, n_mappings;
+};
+
+/*
+ * @machine is copied. Takes over @policy on success.
+ * Return: 0; POLICY_E_INVALID if the reserves do not fit (*ret_errors as in policy.h); errno.
+ */
+int tenants_new(struct account_book *book, const struct tenants_machine *machine,
+		struct policy *policy, struct tenants **ret, char **ret_errors);
+/* No tenant may be referred to. Return: NULL. */
+struct tenants *tenants_free(struct tenants *tenants);
+
+/* As tenants_new(), for a policy that replaces the one in force; on failure nothing changed. */
+int tenants_reload(struct tenants *tenants, struct policy *policy, char **ret_errors);
+
+struct account_book *tenants_book(const struct tenants *tenants);
+const struct policy *tenants_policy(const struct tenants *tenants);
+/* Where charges go that no client made: what drivers take for themselves. Borrowed. */
+struct account *tenants_broker_account(struct tenants *tenants);
+
+/* The tenant of a client, with a reference; never NULL. */
+struct tenant *tenants_find(struct tenants *tenants, const struct peer *peer);
+struct tenant *tenant_ref(struct tenant *tenant);
+/* Return: NULL. */
+struct tenant *tenant_unref(struct tenant *tenant);
+
+const char *tenant_name(const struct tenant *tenant);
+
+/*
+ * Whose constants these are (struct exec_arena.owner): two users of one tenant share a budget, but
+ * neither memory nor the knowledge that the other has the same bytes.
+ */
+static inline uint64_t tenant_owner(const struct tenant *tenant, uid_t uid)
+{
+	return (uint64_t)tenant->number << 32 | (uint32_t)uid;
+}
+
+/* The first tenant, the one after @tenant; NULL: none. In no particular order. */
+struct tenant *tenants_first(const struct tenants *tenants);
+struct tenant *tenants_next(const struct tenants *tenants, const struct tenant *tenant);
+
+DEFINE_CLEANUP(struct tenants *, tenants_free)
+DEFINE_CLEANUP(struct tenant *, tenant_unref)
