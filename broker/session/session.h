@@ -75,6 +75,17 @@ struct session_plan {
 	struct charge charges[2];
 	struct charge device_charges[RBK_MAX_DEVICES]; /* in VRAM */
 	struct offload_job job;
+
+	/* Residency: see residency.h. The dispatcher counts, residency reads and clears. */
+	uint32_t n_wanted;     /* tasks, since the last look, that a device with memory has or would
+				  have had */
+	bool is_wanted;        /* in residency_demand */
+	uint16_t leaving;      /* bit i: residency_plan_idle() when n_on_device[i] becomes 0 */
+	uint64_t wanted_ticks; /* when the last of them was admitted */
+	uint64_t n_constrained;                /* tasks that went elsewhere for want of memory */
+	uint32_t n_on_device[RBK_MAX_DEVICES]; /* in flight there */
+	struct session_plan *next_wanted;
+	struct residency_plan *residency;
 };
 
 /* A submission and a completion ring. */

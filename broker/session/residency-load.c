@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Residency: one plan comes to a device, or goes
+ *
+ * Coming: a draft says which constants are on the device already, in blocks that others of the same
+ * owner brought, and lays out a block for the rest. Everything is charged, then the setup thread
+ * loads the block, a part at a time, and the plan's working memory. Going: once no task is in
+ * flight, the setup thread frees the working memory and the blocks that nobody else uses; then, and
+ * only then, the charges are undone. A block is found by others from when it is loaded until its
+ * last user begins to leave.
+ *
+ * So at any time the charges cover what the executor holds, and they are equal when no load or
+ * unload is under way.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session/residency-private.h"
+#include "session/session.h"
+#include "tenant/tenant.h"
+#include "util/checked.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/log.h"
+
+enum {
+	MIN_STAY_NS = 2000000000, /* one that had to leave sooner comes back more slowly */
+	FIRST_HOLDOFF_NS = 250000000,
+};
+static const uint64_t max_holdoff_ns = 10ull * 1000 * 1000 * 1000;
+
+/* Blocks */
+
+static struct resident_constant **bucket_of(struct residency_device *device, dev_t dev, ino_t ino,
+					    uint64_t offset)
+{
+	uint64_t hash = (uint64_t)dev * 31 + ino;
+
+	hash = (hash ^ offset >> 6) * 0x9e3779b97f4a7c15ull;
+	return &device->buckets[hash >> 52 & (RESIDENCY_BUCKETS - 1)];
+}
+
+static struct resident_constant *find_constant(struct residency_device *device, uint32_t owner,
+					       enum exec_tier tier,
+					       const struct plan_constant *wanted)
+{
+	const struct exec_arena *arena = wanted->arena;
+	struct resident_constant *constant =
+		*bucket_of(device, arena->dev, arena->ino, wanted->offset);
+
+	for (; constant; constant = constant->next)
+		if (constant->ino == arena->ino && constant->dev == arena->dev &&
+		    constant->offset == wanted->offset && constant->bytes == wanted->bytes &&
+		    constant->block->owner == owner && constant->block->exec.tier == tier)
+			return constant;
+	return NULL;
+}
+
+static void block_publish(struct residency_device *device, struct resident_block *block)
+{
+	for (uint32_t i = 0; i < block->exec.n_constants; i++) {
+		struct resident_constant *constant = &block->constants[i];
+		struct resident_constant **bucket =
+			bucket_of(device, constant->dev, constant->ino, constant->offset);
+
+		constant->next = *bucket;
+		*bucket = constant;
+	}
+}
+
+static void block_hide(struct residency_device *device, struct resident_block *block)
+{
+	for (uint32_t i = 0; i < block->exec.n_constants; i++) {
+		struct resident_constant *constant = &block->constants[i], **at;
+
+		at = bucket_of(device, constant->dev, constant->ino, constant->offset);
+		while (*at && *at != constant)
+			at = &(*at)->next;
+		if (*at)
+			*at = constant->next;
+	}
+}
+
+static struct resident_block *block_free(struct resident_block *block)
+{
+	if (!block)
+		return NULL;
+	assert(!block->exec.memory);
+	assert(!block->charge.device.account);
+	free(block->exec.constants);
+	free(block->constants);
+	free(block);
+	return NULL;
+}
+
+static int block_new(struct draft *draft, uint32_t n_constants, uint32_t owner)
+{
+	struct resident_block *block = calloc(1, sizeof(*block));
+
+	if (!block)
+		return error_origin(-ENOMEM);
+	block->owner = owner;
+	block->exec.tier = draft->tier;
+	block->exec.constants = calloc(n_constants, sizeof(*block->exec.constants));
+	block->constants = calloc(n_constants, sizeof(*block->constants));
+	draft->own = block;
+	return block->exec.constants && block->constants ? 0 : error_origin(-ENOMEM);
+}
+
+/* Drafts */
+
+static void draft_share(struct draft *draft, struct resident_block *block)
+{
+	for (uint32_t i = 0; i < draft->n_sharing; i++)
+		if (draft->sharing[i] == block)
+			return;
+	draft->sharing[draft->n_sharing++] = block;
+}
+
+static void block_add(struct resident_block *block, const struct plan_constant *wanted)
+{
+	uint32_t i = block->exec.n_constants++;
+
+	block->exec.constants[i] = (struct exec_constant){
+		.arena = wanted->arena,
+		.offset = wanted->offset,
+		.bytes = wanted->bytes,
+	};
+	block->constants[i] = (struct resident_constant){
+		.block = block,
+		.dev = wanted->arena->dev,
+		.ino = wanted->arena->ino,
+		.offset = wanted->offset,
+		.bytes = wanted->bytes,
+	};
+}
+
+int draft_init(struct draft *draft, struct residence *residence, enum exec_tier tier)
+{
+	const struct plan *plan = residence->plan->slot->plan;
+	struct residency_device *device = residence->device;
+	uint32_t n = plan->n_constants, owner;
+	int r;
+
+	*draft = (struct draft){.residence = residence, .tier = tier};
+	if (n == 0)
+		return 0;
+	owner = plan->constants[0].arena->owner;
+	draft->sharing = calloc(n, sizeof(*draft->sharing));
+	draft->blocks = calloc(n, sizeof(*draft->blocks));
+	draft->offsets = calloc(n, sizeof(*draft->offsets));
+	if (!draft->sharing || !draft->blocks || !draft->offsets) {
+		draft_deinit(draft);
+		return error_origin(-ENOMEM);
+	}
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct resident_constant *found =
+			find_constant(device, owner, tier, &plan->constants[i]);
+
+		if (found) {
+			draft->blocks[i] = &found->block->exec;
+			draft->offsets[i] = found->block_offset;
+			draft->must_wait |= !found->block->is_loaded;
+			draft_share(draft, found->block);
+			continue;
+		}
+		r = draft->own ? 0 : block_new(draft, n - i, owner);
+		if (r) {
+			draft_deinit(draft);
+			return error_fold(r);
+		}
+		block_add(draft->own, &plan->constants[i]);
+	}
+	if (!draft->own)
+		return 0;
+
+	r = exec_block_layout(&draft->own->exec, &device->executor->info);
+	if (r) {
+		draft_deinit(draft);
+		return error_fold(r);
+	}
+	for (uint32_t i = 0, k = 0; i < n; i++) {
+		if (draft->blocks[i])
+			continue;
+		draft->own->constants[k].block_offset = draft->own->exec.constants[k].block_offset;
+		draft->blocks[i] = &draft->own->exec;
+		draft->offsets[i] = draft->own->exec.constants[k].block_offset;
+		k++;
+	}
+	draft_share(draft, draft->own);
+	draft->block_bytes = draft->own->exec.bytes;
+	return 0;
+}
+
+void draft_deinit(struct draft *draft)
+{
+	draft->own = block_free(draft->own);
+	free(draft->sharing);
+	free(draft->blocks);
+	free(draft->offsets);
+	draft->sharing = NULL;
+	draft->blocks = NULL;
+	draft->offsets = NULL;
+}
+
+static const struct exec_footprint *footprint_of(const struct residence *residence)
+{
+	return &residence->plan->slot->plan->footprint[residence->device->index];
+}
+
+uint64_t draft_device_bytes(const struct draft *draft, uint32_t n_slots)
+{
+	uint64_t bytes = exec_footprint_device_bytes(
+		footprint_of(draft->residence), &draft->residence->device->executor->info, n_slots);
+
+	return checked_add(bytes, draft->block_bytes, &bytes) ? bytes : UINT64_MAX;
+}
+
+/* Charging */
+
+/* @bytes of the device; where they are host memory, of the host too. */
+static int charge_memory(struct residence *residence, enum exec_tier tier, uint64_t bytes,
+			 struct memory_charge *ret)
+{
+	struct account *account = residence->plan->tenant->account;
+	unsigned int index = residence->device->index;
+
+	if (account_charge(account, &ret->device,
+			   tier == EXEC_TIER_VRAM ? account_vram(index) : account_gtt(index),
+			   bytes))
+		return RESIDENCE_E_QUOTA;
+	if (tier == EXEC_TIER_GTT &&
+	    account_charge(account, &ret->host, ACCOUNT_HOST_BYTES, bytes)) {
+		charge_deinit(&ret->device);
+		return RESIDENCE_E_QUOTA;
+	}
+	residence->device->charged_bytes[tier] += bytes;
+	return 0;
+}
+
+static void uncharge_memory(struct residency_device *device, enum exec_tier tier,
+			    struct memory_charge *charge)
+{
+	assert(device->charged_bytes[tier] >= charge->device.amount);
+	device->charged_bytes[tier] -= charge->device.amount;
+	charge_deinit(&charge->device);
+	charge_deinit(&charge->host);
+}
+
+static int residence_charge(struct residence *residence, struct resident_block *own,
+			    uint64_t work_bytes, uint64_t host_bytes)
+{
+	struct residency_device *device = residence->device;
+	enum exec_tier tier = residence->tier;
+
+	if (account_charge(residence->plan->tenant->account, &residence->host_charge,
+			   ACCOUNT_HOST_BYTES, host_bytes))
+		return RESIDENCE_E_QUOTA;
+	if (charge_memory(residence, tier, work_bytes, &residence->work_charge)) {
+		charge_deinit(&residence->host_charge);
+		return RESIDENCE_E_QUOTA;
+	}
+	if (own && charge_memory(residence, tier, own->exec.bytes, &own->charge)) {
+		uncharge_memory(device, tier, &residence->work_charge);
+		charge_deinit(&residence->host_charge);
+		return RESIDENCE_E_QUOTA;
+	}
+	return 0;
+}
+
+/* Loading */
+
+static struct residence *residence_of_job(struct offload_job *job)
+{
+	return container_of(job, struct residence, job);
+}
+
+static void load_run(struct offload_job *job)
+{
+	struct residence *residence = residence_of_job(job);
+	struct executor *executor = residence->device->executor;
+	struct resident_block *own = residence->own;
+	const struct exec_load load = {
+		.tier = residence->tier,
+		.n_slots = residence->n_slots,
+		.blocks = residence->blocks,
+		.offsets = residence->offsets,
+	};
+
+	if (own) {
+		residence->job_result = executor->ops->block_load(executor, &own->exec);
+		if (residence->job_result)
+			return;
+	}
+	residence->job_result =
+		executor->ops->plan_load(executor, residence->plan->slot->plan, &load);
+	if (residence->job_result && own)
+		executor->ops->block_unload(executor, &own->exec);
+}
+
+/* Gives back everything that is charged and held on the reactor's side. */
+static void residence_clear(struct residence *residence)
+{
+	struct residency_device *device = residence->device;
+
+	for (uint32_t i = 0; i < residence->n_sharing; i++) {
+		struct resident_block *block = residence->sharing[i];
+
+		if (--block->n_sharers > 0)
+			continue;
+		if (!block->is_dying)
+			block_hide(device, block);
+		uncharge_memory(device, block->exec.tier, &block->charge);
+		block_free(block);
+	}
+	uncharge_memory(device, residence->tier, &residence->work_charge);
+	charge_deinit(&residence->host_charge);
+	device->leaving_bytes -= residence->leaving_bytes;
+	residence->plan->tenant->leaving[device->index] -= residence->leaving_bytes;
+	residence->leaving_bytes = 0;
+	free(residence->sharing);
+	free(residence->blocks);
+	free(residence->offsets);
+	residence->own = NULL;
+	residence->sharing = NULL;
+	residence->blocks = NULL;
+	residence->offsets = NULL;
+	residence->n_sharing = 0;
+	residence->state = RESIDENCE_OUT;
+	residence->must_leave = false;
+	list_remove(&residence->link);
+	residence_show(residence);
+}
+
+static void load_failed(struct residence *residence, int r)
+{
+	struct residency_device *device = residence->device;
+	struct residency *residency = device->residency;
+
+	residence_clear(residence);
+	if (r == EXECUTOR_E_CANCELLED) {
+		residency_tell(residence, -ECANCELED);
+		return;
+	}
+	if (r == EXECUTOR_E_NO_MEMORY && !residence->is_retry) {
+		/* Somebody outside was faster: make more room than we thought to need, once. */
+		residence->is_retry = true;
+		if (residence_try(residence, false) <= TRY_AWAITED)
+			return;
+	}
+	residence->is_retry = false;
+	if (r == -EIO || residency_device_is_lost(device)) {
+		residency_device_lost(residency, device->index);
+		residency_tell(residence, -EIO);
+		return;
+	}
+	log_warning("device %u (%s) has no memory for plan \"%s\" of tenant %s%s%s: it runs "
+		    "elsewhere",
+		    device->index, device->executor->info.name, residence->plan->slot->plan->name,
+		    tenant_name(residence->plan->tenant), r < 0 ? ": " : "",
+		    r < 0 ? strerror(-r) : "");
+	residence->left_ns = clock_now_ns();
+	residence->holdoff_ns = FIRST_HOLDOFF_NS;
+	residency_tell(residence, -ENOMEM);
+}
+
+static void load_done(struct offload_job *job)
+{
+	struct residence *residence = residence_of_job(job);
+	struct residency_device *device = residence->device;
+	struct residency *residency = device->residency;
+	struct residency_plan *plan = residence->plan;
+	int r = residence->job_result;
+
+	if (r == EXECUTOR_E_MORE) {
+		offload_submit(residency->options.offload, job);
+		return;
+	}
+	device->n_loads--;
+	device->n_jobs--;
+	if (r) {
+		load_failed(residence, r);
+	} else {
+		if (residence->own)
+			residence->own->is_loaded = true;
+		residence->own = NULL;
+		residence->is_retry = false;
+		residence->state = RESIDENCE_IN;
+		residence->came_ns = clock_now_ns();
+		if (residence->left_ns) {
+			residence->n_returns++;
+			plan->tenant->n_returns++;
+		}
+		residence_show(residence);
+		if (residence->must_leave || device->state != RESIDENCY_DEVICE_UP)
+			residence_evict(residence);
+		else
+			residency_tell(residence, 0);
+	}
+	residency_device_settle(device);
+	if (!residency_plan_settle(plan))
+		residency_review_in(residency, 0);
+}
+
+int residence_begin(struct draft *draft, uint32_t n_slots)
+{
+	struct residence *residence = draft->residence;
+	struct residency_device *device = residence->device;
+	const struct executor_info *info = &device->executor->info;
+	const struct exec_footprint *footprint = footprint_of(residence);
+
+	residence->tier = draft->tier;
+	residence->n_slots = n_slots;
+	if (residence_charge(residence, draft->own,
+			     exec_footprint_device_bytes(footprint, info, n_slots),
+			     exec_footprint_host_bytes(footprint, info, n_slots)))
+		return RESIDENCE_E_QUOTA;
+
+	residence->own = draft->own;
+	residence->sharing = draft->sharing;
+	residence->n_sharing = draft->n_sharing;
+	residence->blocks = draft->blocks;
+	residence->offsets = draft->offsets;
+	for (uint32_t i = 0; i < residence->n_sharing; i++)
+		residence->sharing[i]->n_sharers++;
+	if (residence->own)
+		block_publish(device, residence->own);
+	*draft = (struct draft){.residence = residence};
+
+	residence_forget_awaited(residence);
+	residence->state = RESIDENCE_LOADING;
+	residence->must_leave = false;
+	list_append(&device->residences, &residence->link);
+	device->n_loads++;
+	device->n_jobs++;
+	residence->job = (struct offload_job){.run = load_run, .done = load_done};
+	offload_submit(device->residency->options.offload, &residence->job);
+	return 0;
+}
+
+/* Unloading */
+
+static void unload_run(struct offload_job *job)
+{
+	struct residence *residence = residence_of_job(job);
+	struct executor *executor = residence->device->executor;
+
+	executor->ops->plan_unload(executor, residence->plan->slot->plan);
+	for (uint32_t i = 0; i < residence->n_sharing; i++)
+		if (residence->sharing[i]->is_dying)
+			executor->ops->block_unload(executor, &residence->sharing[i]->exec);
+}
+
+static void unload_done(struct offload_job *job)
+{
+	struct residence *residence = residence_of_job(job);
+	struct residency_device *device = residence->device;
+	struct residency_plan *plan = residence->plan;
+
+	device->n_jobs--;
+	residence_clear(residence);
+	residency_tell(residence, -ENOMEM);
+	residency_device_settle(device);
+	if (!residency_plan_settle(plan))
+		residency_review_in(device->residency, 0);
+}
+
+void residence_drained(struct residence *residence)
+{
+	struct residency_device *device = residence->device;
+	struct session_plan *slot = residence->plan->slot;
+
+	if (residence->state != RESIDENCE_DRAINING || slot->n_on_device[device->index] > 0)
+		return;
+	slot->leaving &= ~(1u << device->index);
+	residence->state = RESIDENCE_UNLOADING;
+	for (uint32_t i = 0; i < residence->n_sharing; i++) {
+		struct resident_block *block = residence->sharing[i];
+
+		if (block->n_sharers > 1)
+			continue;
+		block->is_dying = true;
+		block_hide(device, block);
+	}
+	device->n_jobs++;
+	residence->job = (struct offload_job){.run = unload_run, .done = unload_done};
+	offload_submit(device->residency->options.offload, &residence->job);
+}
+
+static void note_eviction(struct residence *residence)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	residence->n_evictions++;
+	residence->plan->tenant->n_evictions++;
+	residence->left_ns = now_ns;
+	if (now_ns - residence->came_ns >= MIN_STAY_NS)
+		residence->holdoff_ns = 0;
+	else if (residence->holdoff_ns == 0)
+		residence->holdoff_ns = FIRST_HOLDOFF_NS;
+	else if (residence->holdoff_ns < max_holdoff_ns)
+		residence->holdoff_ns *= 2;
+}
+
+void residence_evict(struct residence *residence)
+{
+	switch (residence->state) {
+	case RESIDENCE_AWAITED:
+		residence_forget_awaited(residence);
+		break;
+	case RESIDENCE_LOADING:
+		residence->must_leave = true;
+		if (residence->own)
+			atomic_store_explicit(&residence->own->exec.is_cancelled, true,
+					      memory_order_relaxed);
+		break;
+	case RESIDENCE_IN:
+		note_eviction(residence);
+		residence->state = RESIDENCE_DRAINING;
+		residence->plan->slot->leaving |= 1u << residence->device->index;
+		/* Remembered, so that others see how much room there will be. */
+		if (residence->tier == EXEC_TIER_VRAM)
+			residence->leaving_bytes = residence_bytes(residence);
+		residence->device->leaving_bytes += residence->leaving_bytes;
+		residence->plan->tenant->leaving[residence->device->index] +=
+			residence->leaving_bytes;
+		residence_show(residence);
+		residence_drained(residence);
+		break;
+	default:
+		break;
+	}
+}
+
+uint64_t residence_bytes(const struct residence *residence)
+{
+	uint64_t bytes = residence->work_charge.device.amount;
+
+	for (uint32_t i = 0; i < residence->n_sharing; i++)
+		if (residence->sharing[i]->n_sharers == 1)
+			bytes += residence->sharing[i]->exec.bytes;
+	return bytes;
+}
+
+void residence_forget_awaited(struct residence *residence)
+{
+	if (residence->state != RESIDENCE_AWAITED)
+		return;
+	residence->device->awaited_bytes -= residence->awaited_bytes;
+	residence->awaited_bytes = 0;
+	residence->state = RESIDENCE_OUT;
+	list_remove(&residence->link);
+}

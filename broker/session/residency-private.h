@@ -1,0 +1,213 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/* What the residency-*.c files share; nobody else includes it. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "loop/offload.h"
+#include "plan/executor.h"
+#include "session/residency.h"
+#include "tenant/account.h"
+#include "tenant/residency-policy.h"
+#include "util/list.h"
+
+struct loop_timer;
+struct tenant;
+
+enum {
+	RESIDENCY_BUCKETS = 4096,   /* of the index of constants, per device */
+	RESIDENCY_MAX_LOADS = 4,    /* at once, per device */
+	RESIDENCY_MAX_DRAFTS = 8,   /* candidates looked at closely in one review, per device */
+	RESIDENCY_MAX_VICTIMS = 64, /* that one wish may displace */
+};
+
+/* Bytes of a device; host is empty unless they are in GTT. */
+struct memory_charge {
+	struct charge device, host;
+};
+
+/* A constant in a block, found by what it is. */
+struct resident_constant {
+	struct resident_constant *next; /* in its bucket */
+	struct resident_block *block;
+	dev_t dev;
+	ino_t ino;
+	uint64_t offset, bytes;
+	uint64_t block_offset;
+};
+
+/* A block of constants on a device. Other plans join once it is loaded; freed with the last. */
+struct resident_block {
+	struct exec_block exec;
+	struct resident_constant *constants; /* exec.n_constants of them */
+	uint32_t owner;                      /* struct exec_arena.owner */
+	uint32_t n_sharers;
+	bool is_loaded;
+	bool is_dying; /* its last sharer is leaving: nobody finds it any more */
+	struct memory_charge charge;
+};
+
+enum residence_state {
+	RESIDENCE_OUT,
+	RESIDENCE_AWAITED,   /* others were asked to leave so that it can come */
+	RESIDENCE_LOADING,   /* charged; the setup thread works */
+	RESIDENCE_IN,        /* READY */
+	RESIDENCE_DRAINING,  /* leaves when its tasks on the device have ended */
+	RESIDENCE_UNLOADING, /* the setup thread works */
+};
+
+/* A plan on a device. */
+struct residence {
+	struct list_node link; /* in residency_device.residences, unless OUT */
+	struct residency_plan *plan;
+	struct residency_device *device;
+	enum residence_state state;
+	enum exec_tier tier;
+	uint32_t n_slots;
+	uint64_t awaited_bytes;
+	bool is_retry;   /* the driver had no memory; this is the second attempt */
+	bool must_leave; /* as soon as it has come */
+
+	/* While it is neither OUT nor AWAITED. */
+	struct resident_block *own;      /* made for it; NULL: all constants were there already */
+	struct resident_block **sharing; /* every block it uses, its own too, each once */
+	uint32_t n_sharing;
+	const struct exec_block **blocks; /* by constant */
+	uint64_t *offsets;
+	struct memory_charge work_charge;
+	struct charge host_charge; /* what the processor writes for the device */
+	uint64_t leaving_bytes;
+	struct offload_job job;
+	int job_result;
+
+	uint64_t came_ns, left_ns;
+	uint64_t holdoff_ns; /* after leaving, before it may come back by itself */
+	uint64_t n_evictions, n_returns;
+};
+
+struct residency_plan {
+	struct list_node link; /* in residency.plans */
+	struct residency *residency;
+	struct session_plan *slot;
+	struct tenant *tenant; /* counted */
+	struct list_node waiters;
+	double value;       /* see residency_value() */
+	uint64_t folded_ns; /* when it was true */
+	uint64_t used_ns;   /* when the plan was wanted last */
+	uint16_t supported; /* bit i: prepared for device i */
+	bool is_parked;     /* evicted by hand, until it is wanted again */
+	void (*added)(struct session_plan *slot);
+	void (*removed)(struct session_plan *slot);
+	struct residence on[]; /* by device */
+};
+
+enum residency_device_state {
+	RESIDENCY_DEVICE_NONE, /* no memory of its own */
+	RESIDENCY_DEVICE_UP,
+	RESIDENCY_DEVICE_LOST, /* draining */
+	RESIDENCY_DEVICE_REOPENING,
+	RESIDENCY_DEVICE_AWAY, /* reopening failed; the timer tries again */
+};
+
+struct residency_device {
+	struct residency *residency;
+	struct executor *executor;
+	enum residency_device_state state;
+	uint8_t index;
+	uint64_t usable_bytes[EXEC_TIER_COUNT];
+	uint64_t charged_bytes[EXEC_TIER_COUNT]; /* by plans and blocks of this file */
+	uint64_t leaving_bytes;                  /* of VRAM, a part of it */
+	uint64_t awaited_bytes;                  /* of VRAM, to be charged when others have left */
+	uint32_t n_loads, n_jobs;
+	struct list_node residences;
+	struct resident_constant **buckets; /* RESIDENCY_BUCKETS; of blocks that are not dying */
+	struct offload_job job;
+	int job_result;
+	uint64_t reopen_ns, backoff_ns;
+};
+
+struct residency {
+	struct residency_options options;
+	struct residency_demand demand;
+	struct list_node plans;
+	struct list_node asked; /* waiters, until the next turn */
+	uint32_t n_plans;
+	struct loop_timer *timer;
+	uint64_t timer_ns; /* when it is set for; 0: not set */
+	uint64_t reviewed_ns;
+	bool is_reviewing;
+	struct residency_device devices[RBK_MAX_DEVICES];
+};
+
+/* ---- residency.c ---- */
+
+/* The state that placement sees, from what is the case. */
+void residence_show(struct residence *residence);
+/* Tells who waits for the plan that @residence has come, or, with a negative @res, that it will
+ * not. */
+void residency_tell(struct residence *residence, int res);
+/* Calls residency_review() not later than @delay_ns from now. */
+void residency_review_in(struct residency *residency, uint64_t delay_ns);
+/* The plan has nothing left anywhere and is being removed: forgets it. Return: true if so. */
+bool residency_plan_settle(struct residency_plan *plan);
+
+/* ---- residency-load.c: one plan comes or goes ---- */
+
+/* What loading would take; draft_deinit() unless residence_begin() succeeded. */
+struct draft {
+	struct residence *residence;
+	enum exec_tier tier;
+	struct resident_block *own;
+	struct resident_block **sharing;
+	const struct exec_block **blocks;
+	uint64_t *offsets;
+	uint32_t n_sharing;
+	uint64_t block_bytes;
+	bool must_wait; /* another plan is loading one of its constants */
+};
+/* Return: 0 or negative errno. */
+int draft_init(struct draft *draft, struct residence *residence, enum exec_tier tier);
+void draft_deinit(struct draft *draft);
+uint64_t draft_device_bytes(const struct draft *draft, uint32_t n_slots);
+
+enum { RESIDENCE_E_QUOTA = 1 };
+
+/* Charges and starts to load. Return: 0; RESIDENCE_E_QUOTA, nothing charged. */
+int residence_begin(struct draft *draft, uint32_t n_slots);
+/* Lets it go as soon as possible. Fine in any state. */
+void residence_evict(struct residence *residence);
+/* What evicting it would give back of VRAM. */
+uint64_t residence_bytes(const struct residence *residence);
+/* Nothing of its plan is in flight on the device: a DRAINING one goes. */
+void residence_drained(struct residence *residence);
+void residence_forget_awaited(struct residence *residence);
+
+/* ---- residency-room.c: who comes and who goes ---- */
+
+enum try_result {
+	TRY_STARTED,
+	TRY_AWAITED, /* others are leaving for it */
+	TRY_LATER,   /* something is in the way that passes */
+	TRY_NO_ROOM,
+};
+/* With @by_hand memory of its own tenant is taken whatever it is worth. */
+enum try_result residence_try(struct residence *residence, bool by_hand);
+/* Where a plan should be: where it is or comes, else the device with most room. NULL: nowhere. */
+struct residence *residency_choose(struct residency_plan *plan);
+/* Could the plan ever be there? */
+bool residence_fits(const struct residence *residence, uint64_t *ret_required);
+/* What it could have at most now, by its tenant's right. */
+uint64_t residence_available(const struct residence *residence);
+/* Counts what was wanted since the last look. */
+void residency_fold(struct residency *residency);
+/* Yields, and brings what there is room for. */
+void residency_review(struct residency *residency);
+
+/* ---- residency-device.c: loss and return of a device ---- */
+
+/* Goes on with a device that is not UP; after anything on it has ended. */
+void residency_device_settle(struct residency_device *device);
+/* Reopens those whose time has come. */
+void residency_devices_turn(struct residency *residency);
+bool residency_device_is_lost(const struct residency_device *device);

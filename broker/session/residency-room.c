@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Residency: who comes and who goes
+ *
+ * A review yields first: tenants above their maximum, then whatever the device can no longer hold,
+ * down to the reserves. Then it brings plans: those wanted most first, into free room, or by
+ * displacing others where residency-policy.h allows it. Who is displaced leaves when its tasks have
+ * ended, and the wish waits (AWAITED) with its bytes set aside, so that nobody else takes them.
+ *
+ * Reviews happen when something changed: memory was freed, or can be had again; a limit was set; a
+ * task wanted a plan in vain. While there are wishes that were not granted, a timer repeats them,
+ * since what is wanted changes with time.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "loop/loop.h"
+#include "session/residency-private.h"
+#include "session/session.h"
+#include "tenant/tenant.h"
+#include "util/checked.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+enum {
+	REVIEW_NS = 20000000,
+};
+/* A wish is repeated for that long after the plan was wanted last. */
+static const uint64_t patience_ns = 10ull * 1000 * 1000 * 1000;
+
+static const struct tenant_share *share_of(const struct residence *residence)
+{
+	return &residence->plan->tenant->shares[residence->device->index];
+}
+
+/* What its tenant holds there and is not giving back. */
+static uint64_t tenant_used(const struct residence *residence)
+{
+	const struct tenant *tenant = residence->plan->tenant;
+	unsigned int index = residence->device->index;
+
+	return account_used(tenant->account, account_vram(index)) - tenant->leaving[index];
+}
+
+static void claim_of(const struct residence *residence, uint64_t bytes, struct residency_claim *ret)
+{
+	*ret = (struct residency_claim){
+		.share = *share_of(residence),
+		.tenant = residence->plan->tenant->number,
+		.used = tenant_used(residence),
+		.bytes = bytes,
+		.value = residence->plan->value,
+		.used_ns = residence->plan->used_ns,
+	};
+}
+
+/* Room for everybody that nobody has been promised. Negative when others must leave. */
+static int64_t device_free(const struct residency_device *device)
+{
+	return (int64_t)device->usable_bytes[EXEC_TIER_VRAM] -
+	       (int64_t)(device->charged_bytes[EXEC_TIER_VRAM] - device->leaving_bytes) -
+	       (int64_t)device->awaited_bytes;
+}
+
+static int64_t tenant_free(const struct residence *residence)
+{
+	return (int64_t)share_of(residence)->max - (int64_t)tenant_used(residence);
+}
+
+/* Is there room at this moment, without anybody having to leave? */
+static bool has_room(const struct residence *residence, uint64_t bytes)
+{
+	const struct residency_device *device = residence->device;
+	const struct account *account = residence->plan->tenant->account;
+	uint64_t used = account_used(account, account_vram(device->index));
+	uint64_t taken = device->charged_bytes[EXEC_TIER_VRAM] + device->awaited_bytes;
+
+	if (residence->state == RESIDENCE_AWAITED)
+		taken -= residence->awaited_bytes;
+	return checked_range(taken, bytes, device->usable_bytes[EXEC_TIER_VRAM]) &&
+	       checked_range(used, bytes, share_of(residence)->max);
+}
+
+bool residence_fits(const struct residence *residence, uint64_t *ret_required)
+{
+	const struct residency_device *device = residence->device;
+	const struct executor_info *info = &device->executor->info;
+	const struct plan *plan = residence->plan->slot->plan;
+	uint64_t bytes = 0, max = share_of(residence)->max;
+
+	/* What it would take alone, nothing shared. */
+	for (uint16_t i = 0; i < plan->n_constants; i++)
+		if (!checked_align(bytes, info->memory_align_bytes, &bytes) ||
+		    !checked_add(bytes, plan->constants[i].bytes, &bytes))
+			bytes = UINT64_MAX / 2;
+	if (!checked_align(bytes, info->memory_page_bytes, &bytes) ||
+	    !checked_add(bytes,
+			 exec_footprint_device_bytes(&plan->footprint[device->index], info, 1),
+			 &bytes))
+		bytes = UINT64_MAX;
+	if (ret_required)
+		*ret_required = bytes;
+	return bytes <= max && bytes <= info->memory_bytes;
+}
+
+uint64_t residence_available(const struct residence *residence)
+{
+	const struct residency_device *device = residence->device;
+	int64_t of_tenant = tenant_free(residence), of_device = device_free(device);
+	uint64_t claimed = 0;
+
+	/* Its tenant's own plans can make way for it, and others that hold more than their due. */
+	list_for_each (node, &device->residences) {
+		const struct residence *other = container_of(node, struct residence, link);
+
+		if (other->state == RESIDENCE_IN && other->tier == EXEC_TIER_VRAM &&
+		    other->plan->tenant == residence->plan->tenant)
+			claimed += residence_bytes(other);
+	}
+	of_tenant += (int64_t)claimed;
+	of_device += (int64_t)claimed;
+	if (of_device < (int64_t)share_of(residence)->reserve)
+		of_device = (int64_t)share_of(residence)->reserve;
+	if (of_device < 0)
+		of_device = 0;
+	return (uint64_t)(of_tenant < of_device ? of_tenant > 0 ? of_tenant : 0 : of_device);
+}
+
+/* Victims */
+
+struct victim {
+	struct residence *residence;
+	struct residency_claim claim;
+	int rank;
+};
+
+/* What is asked for, and with which right. */
+struct wish {
+	const struct residence *residence; /* NULL: pressure, nobody's wish */
+	struct residency_claim claim;
+	bool by_hand;  /* among its own tenant's plans it comes first */
+	bool own_only; /* its tenant's maximum is in the way, not the device's size */
+};
+
+static int rank_of(const struct residency_device *device, const struct wish *wish,
+		   const struct residency_claim *holder)
+{
+	struct residency_claim claim = wish->claim;
+
+	if (!wish->residence)
+		return residency_rank_pressure(holder);
+	if (wish->by_hand && holder->tenant == claim.tenant)
+		claim.value = INFINITY;
+	return residency_rank(device->residency->options.policy, &claim, holder);
+}
+
+/* The one to go first. Return: false if nobody may be taken. */
+static bool find_victim(struct residency_device *device, const struct wish *wish,
+			struct victim *ret)
+{
+	bool found = false;
+
+	list_for_each (node, &device->residences) {
+		struct residence *other = container_of(node, struct residence, link);
+		struct victim victim = {.residence = other};
+
+		if (other->state != RESIDENCE_IN || other->tier != EXEC_TIER_VRAM)
+			continue;
+		if (wish->own_only && other->plan->tenant != wish->residence->plan->tenant)
+			continue;
+		claim_of(other, residence_bytes(other), &victim.claim);
+		victim.rank = rank_of(device, wish, &victim.claim);
+		if (victim.rank == RESIDENCY_KEEP)
+			continue;
+		if (found && !residency_goes_first(device->residency->options.policy, victim.rank,
+						   &victim.claim, ret->rank, &ret->claim))
+			continue;
+		*ret = victim;
+		found = true;
+	}
+	return found;
+}
+
+/* As if it were leaving, for the sums; or no longer. */
+static void victim_mark(struct victim *victim, bool is_leaving)
+{
+	struct residence *residence = victim->residence;
+	struct residency_device *device = residence->device;
+	uint64_t *leaving = &residence->plan->tenant->leaving[device->index];
+	uint64_t bytes = victim->claim.bytes;
+
+	residence->state = is_leaving ? RESIDENCE_DRAINING : RESIDENCE_IN;
+	device->leaving_bytes += is_leaving ? bytes : -bytes;
+	*leaving += is_leaving ? bytes : -bytes;
+}
+
+/* Sends away who may be, for @bytes of @residence, if that is enough. Return: is it? */
+static bool displace(struct residence *residence, uint64_t bytes, bool by_hand)
+{
+	struct residency_device *device = residence->device;
+	struct victim victims[RESIDENCY_MAX_VICTIMS];
+	struct wish wish = {.residence = residence, .by_hand = by_hand};
+	bool is_enough;
+	uint32_t n = 0;
+
+	for (;;) {
+		wish.own_only = tenant_free(residence) < (int64_t)bytes;
+		is_enough = !wish.own_only && device_free(device) >= (int64_t)bytes;
+		claim_of(residence, bytes, &wish.claim);
+		if (is_enough || n == RESIDENCY_MAX_VICTIMS ||
+		    !find_victim(device, &wish, &victims[n]))
+			break;
+		victim_mark(&victims[n++], true);
+	}
+	for (uint32_t i = 0; i < n; i++)
+		victim_mark(&victims[i], false);
+	for (uint32_t i = 0; i < n && is_enough; i++)
+		residence_evict(victims[i].residence);
+	return is_enough;
+}
+
+/* Coming */
+
+static enum try_result try_gtt(struct residence *residence)
+{
+	struct residency_device *device = residence->device;
+	struct draft draft;
+	uint64_t bytes;
+	bool has_begun;
+
+	if (device->usable_bytes[EXEC_TIER_GTT] == 0)
+		return TRY_NO_ROOM;
+	if (draft_init(&draft, residence, EXEC_TIER_GTT))
+		return TRY_LATER;
+	bytes = draft_device_bytes(&draft, 1);
+	has_begun = !draft.must_wait &&
+		    checked_range(device->charged_bytes[EXEC_TIER_GTT], bytes,
+				  device->usable_bytes[EXEC_TIER_GTT]) &&
+		    residence_begin(&draft, 1) == 0;
+	if (!has_begun)
+		draft_deinit(&draft);
+	return has_begun ? TRY_STARTED : TRY_NO_ROOM;
+}
+
+/* As many slots as there is free room for, at least one. */
+static uint32_t slots_for(const struct draft *draft, const struct residence *residence)
+{
+	const struct plan *plan = residence->plan->slot->plan;
+	uint32_t n = plan->footprint[residence->device->index].max_slots;
+
+	while (n > 1 && !has_room(residence, draft_device_bytes(draft, n)))
+		n /= 2;
+	return n;
+}
+
+enum try_result residence_try(struct residence *residence, bool by_hand)
+{
+	struct residency_device *device = residence->device;
+	bool was_awaited = residence->state == RESIDENCE_AWAITED;
+	struct draft draft;
+	uint64_t bytes;
+	uint32_t n_slots;
+
+	if (device->n_loads >= RESIDENCY_MAX_LOADS || device->state != RESIDENCY_DEVICE_UP)
+		return TRY_LATER;
+	if (draft_init(&draft, residence, EXEC_TIER_VRAM))
+		return TRY_LATER;
+	if (draft.must_wait) {
+		draft_deinit(&draft);
+		return TRY_LATER;
+	}
+	n_slots = slots_for(&draft, residence);
+	bytes = draft_device_bytes(&draft, n_slots);
+	if (has_room(residence, bytes) && residence_begin(&draft, n_slots) == 0)
+		return TRY_STARTED;
+	draft_deinit(&draft);
+	if (was_awaited)
+		return TRY_LATER;
+
+	if (displace(residence, bytes, by_hand)) {
+		residence->state = RESIDENCE_AWAITED;
+		residence->awaited_bytes = bytes;
+		device->awaited_bytes += bytes;
+		list_append(&device->residences, &residence->link);
+		return TRY_AWAITED;
+	}
+	return try_gtt(residence);
+}
+
+struct residence *residency_choose(struct residency_plan *plan)
+{
+	struct residency *residency = plan->residency;
+	struct residence *best = NULL;
+
+	for (unsigned int i = 1; i < residency->options.n_executors; i++) {
+		struct residence *residence = &plan->on[i];
+
+		if (!(plan->supported & 1u << i) ||
+		    residency->devices[i].state != RESIDENCY_DEVICE_UP)
+			continue;
+		if (residence->state == RESIDENCE_IN || residence->state == RESIDENCE_LOADING ||
+		    residence->state == RESIDENCE_AWAITED)
+			return residence;
+		if (!residence_fits(residence, NULL))
+			continue;
+		if (!best || device_free(residence->device) > device_free(best->device))
+			best = residence;
+	}
+	return best;
+}
+
+/* Reviews */
+
+void residency_fold(struct residency *residency)
+{
+	uint64_t now_ns = clock_now_ns(), now_ticks = clock_ticks();
+
+	list_for_each (node, &residency->plans) {
+		struct residency_plan *plan = container_of(node, struct residency_plan, link);
+		struct session_plan *slot = plan->slot;
+		uint64_t since_ns = clock_elapsed_ns(slot->wanted_ticks, now_ticks);
+
+		if (slot->n_wanted > 0) {
+			plan->used_ns = now_ns - since_ns;
+			plan->is_parked = false;
+		}
+		plan->value = residency_value(plan->value, slot->n_wanted, now_ns - plan->folded_ns,
+					      since_ns);
+		plan->folded_ns = now_ns;
+		slot->n_wanted = 0;
+		slot->is_wanted = false;
+	}
+}
+
+/* Tenants above a maximum that was lowered: their least wanted plans go, reserve or not. */
+static void enforce_limits(struct residency_device *device)
+{
+	list_for_each_safe (node, &device->residences) {
+		struct residence *residence = container_of(node, struct residence, link);
+		struct residence *least = residence;
+
+		if (residence->state != RESIDENCE_IN || residence->tier != EXEC_TIER_VRAM ||
+		    tenant_free(residence) >= 0)
+			continue;
+		list_for_each (other_node, &device->residences) {
+			struct residence *other = container_of(other_node, struct residence, link);
+
+			if (other->plan->tenant == residence->plan->tenant &&
+			    other->state == RESIDENCE_IN && other->tier == EXEC_TIER_VRAM &&
+			    other->plan->value < least->plan->value)
+				least = other;
+		}
+		residence_evict(least);
+	}
+}
+
+static void yield(struct residency_device *device)
+{
+	const struct wish wish = {.residence = NULL};
+	struct victim victim;
+
+	/* What was promised to others is the first thing to be taken back. */
+	list_for_each_safe (node, &device->residences) {
+		struct residence *residence = container_of(node, struct residence, link);
+
+		if (device_free(device) >= 0)
+			return;
+		if (residence->state == RESIDENCE_AWAITED) {
+			residence_forget_awaited(residence);
+			residency_tell(residence, -ENOMEM);
+		}
+	}
+	while (device_free(device) < 0 && find_victim(device, &wish, &victim))
+		residence_evict(victim.residence);
+}
+
+/* Plans that made do with the second tier move up into free room: they go, and come back. */
+static void promote(struct residency_device *device)
+{
+	list_for_each (node, &device->residences) {
+		struct residence *residence = container_of(node, struct residence, link);
+		uint64_t bytes;
+
+		if (residence->state == RESIDENCE_IN && residence->tier == EXEC_TIER_GTT &&
+		    residence_fits(residence, &bytes) && has_room(residence, bytes)) {
+			residence_evict(residence);
+			return;
+		}
+	}
+}
+
+/* Those for whom others left, in the order in which they asked. */
+static void bring_awaited(struct residency_device *device)
+{
+	list_for_each_safe (node, &device->residences) {
+		struct residence *residence = container_of(node, struct residence, link);
+
+		if (residence->state != RESIDENCE_AWAITED)
+			continue;
+		if (residence_try(residence, false) == TRY_STARTED || device->leaving_bytes > 0 ||
+		    device->n_loads > 0)
+			continue;
+		/* Everybody has left, and it was not enough after all. */
+		residence_forget_awaited(residence);
+		residency_tell(residence, -ENOMEM);
+	}
+}
+
+/* Does somebody wait for it, at any price? */
+static bool is_waited_for(const struct residency_plan *plan)
+{
+	return !list_is_empty(&plan->waiters);
+}
+
+static bool is_candidate(const struct residency_plan *plan, const struct residence *residence,
+			 uint64_t now_ns)
+{
+	if (residence->state != RESIDENCE_OUT || plan->removed || plan->is_parked)
+		return false;
+	return is_waited_for(plan) || now_ns - residence->left_ns >= residence->holdoff_ns;
+}
+
+struct candidate {
+	struct residence *residence;
+	struct residency_claim claim;
+};
+
+/* Keeps the best few, best first. */
+static void candidates_add(struct candidate *candidates, uint32_t *n, struct residence *residence)
+{
+	struct candidate candidate = {.residence = residence};
+	uint64_t bytes;
+	uint32_t i;
+
+	if (!residence_fits(residence, &bytes))
+		return;
+	claim_of(residence, bytes, &candidate.claim);
+	for (i = *n; i > 0 && residency_comes_first(&candidate.claim, &candidates[i - 1].claim);
+	     i--)
+		if (i < RESIDENCY_MAX_DRAFTS)
+			candidates[i] = candidates[i - 1];
+	if (i < RESIDENCY_MAX_DRAFTS)
+		candidates[i] = candidate;
+	if (*n < RESIDENCY_MAX_DRAFTS)
+		(*n)++;
+}
+
+/* Return: is there a wish left that time may grant? */
+static bool bring(struct residency *residency, uint64_t now_ns)
+{
+	struct candidate candidates[RESIDENCY_MAX_DRAFTS];
+	uint64_t next_ns = UINT64_MAX;
+	bool is_wishing = false;
+	uint32_t n = 0;
+
+	list_for_each (node, &residency->plans) {
+		struct residency_plan *plan = container_of(node, struct residency_plan, link);
+		struct residence *residence = residency_choose(plan);
+
+		if (!residence)
+			continue;
+		if (is_candidate(plan, residence, now_ns))
+			candidates_add(candidates, &n, residence);
+		else if (residence->state == RESIDENCE_OUT && !plan->is_parked && !plan->removed)
+			next_ns = residence->left_ns + residence->holdoff_ns < next_ns
+					  ? residence->left_ns + residence->holdoff_ns
+					  : next_ns;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct residence *residence = candidates[i].residence;
+		struct residency_plan *plan = residence->plan;
+		enum try_result result = residence_try(residence, false);
+
+		if (result <= TRY_AWAITED)
+			continue;
+		is_wishing |= is_waited_for(plan) ||
+			      (plan->value > 0 && now_ns - plan->used_ns < patience_ns);
+	}
+	if (next_ns != UINT64_MAX)
+		residency_review_in(residency, next_ns > now_ns ? next_ns - now_ns : 0);
+	return is_wishing;
+}
+
+void residency_review(struct residency *residency)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (residency->is_reviewing)
+		return;
+	residency->is_reviewing = true;
+	residency->reviewed_ns = now_ns;
+	residency->demand.first = NULL;
+	residency_fold(residency);
+	for (unsigned int i = 1; i < residency->options.n_executors; i++) {
+		struct residency_device *device = &residency->devices[i];
+
+		if (device->state != RESIDENCY_DEVICE_UP)
+			continue;
+		enforce_limits(device);
+		yield(device);
+		bring_awaited(device);
+		promote(device);
+	}
+	if (bring(residency, now_ns))
+		residency_review_in(residency, REVIEW_NS);
+	residency->is_reviewing = false;
+}

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Residency: see residency.h.
+ *
+ * Here is what others call, and who is told. What it is made of: residency-load.c brings one plan
+ * to a device and takes it away, residency-room.c decides which, residency-device.c handles the
+ * loss of a device, tenant/residency-policy.c says who gives way to whom.
+ *
+ * Owned by the reactor: plans, residences, blocks, the sums. The setup thread sees a residence only
+ * while it is LOADING or UNLOADING, and changes nothing of it but job_result.
+ */
+#include "session/residency.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "loop/loop.h"
+#include "session/residency-private.h"
+#include "session/session.h"
+#include "tenant/tenant.h"
+#include "util/checked.h"
+#include "util/clock.h"
+#include "util/error.h"
+
+/* Waiters */
+
+static void waiter_finish(struct residency_waiter *waiter, int res)
+{
+	list_remove(&waiter->link);
+	waiter->done(waiter, res);
+}
+
+/* Is this what it waits for? */
+static bool waiter_wants(const struct residency_waiter *waiter, const struct residence *residence)
+{
+	return waiter->wish != RESIDENCY_EVICT &&
+	       (waiter->device == RBK_DEVICE_NONE || waiter->device == residence->device->index);
+}
+
+static bool is_gone_everywhere(const struct residency_plan *plan, uint8_t device)
+{
+	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++)
+		if ((device == RBK_DEVICE_NONE || device == i) &&
+		    plan->on[i].state != RESIDENCE_OUT)
+			return false;
+	return true;
+}
+
+void residency_tell(struct residence *residence, int res)
+{
+	struct residency_plan *plan = residence->plan;
+	void (*added)(struct session_plan * slot) = plan->added;
+
+	list_for_each_safe (node, &plan->waiters) {
+		struct residency_waiter *waiter = container_of(node, struct residency_waiter, link);
+
+		if (waiter->wish == RESIDENCY_EVICT) {
+			if (is_gone_everywhere(plan, waiter->device))
+				waiter_finish(waiter, 0);
+		} else if (waiter_wants(waiter, residence) &&
+			   (res == 0 || waiter->wish == RESIDENCY_PREFETCH)) {
+			waiter_finish(waiter, res);
+		}
+	}
+	if (added) {
+		plan->added = NULL;
+		added(plan->slot);
+	}
+}
+
+/* What waits for a plan that can never come is told so. */
+static int waiter_verdict(const struct residency_plan *plan, const struct residency_waiter *waiter)
+{
+	bool is_supported = false, is_lost = false;
+
+	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++) {
+		const struct residence *residence = &plan->on[i];
+
+		if (!(plan->supported & 1u << i) ||
+		    (waiter->device != RBK_DEVICE_NONE && waiter->device != i))
+			continue;
+		is_supported = true;
+		if (residence->device->state != RESIDENCY_DEVICE_UP)
+			is_lost = true;
+		else if (residence_fits(residence, NULL))
+			return 0;
+	}
+	if (!is_supported)
+		return -ENODEV;
+	return is_lost ? -EIO : -ENOMEM;
+}
+
+void residency_ask(struct residency *residency, struct session_plan *slot,
+		   struct residency_waiter *waiter, enum residency_wish wish, uint8_t device)
+{
+	struct residency_plan *plan = slot->residency;
+
+	waiter->slot = slot;
+	waiter->wish = (uint8_t)wish;
+	waiter->device = device;
+	list_append(&residency->asked, &waiter->link);
+	if (wish != RESIDENCY_EVICT)
+		plan->is_parked = false;
+	residency_review_in(residency, 0);
+}
+
+void residency_withdraw(struct residency *residency, struct residency_waiter *waiter)
+{
+	list_remove(&waiter->link);
+}
+
+static void ask_evict(struct residency_plan *plan, struct residency_waiter *waiter)
+{
+	plan->is_parked = true;
+	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++)
+		if (waiter->device == RBK_DEVICE_NONE || waiter->device == i)
+			residence_evict(&plan->on[i]);
+	if (is_gone_everywhere(plan, waiter->device)) {
+		waiter_finish(waiter, 0);
+		return;
+	}
+	list_remove(&waiter->link);
+	list_append(&plan->waiters, &waiter->link);
+}
+
+static void ask_bring(struct residency_plan *plan, struct residency_waiter *waiter)
+{
+	struct residence *residence = waiter->device == RBK_DEVICE_NONE ? residency_choose(plan)
+									: &plan->on[waiter->device];
+	int res = waiter_verdict(plan, waiter);
+
+	if (residence && residence->state == RESIDENCE_IN) {
+		waiter_finish(waiter, 0);
+		return;
+	}
+	if (res == 0 && (!residence || residence->device->state != RESIDENCY_DEVICE_UP))
+		res = -EIO;
+	if (res) {
+		waiter_finish(waiter, res);
+		return;
+	}
+	list_remove(&waiter->link);
+	list_append(&plan->waiters, &waiter->link);
+	if (residence->state == RESIDENCE_OUT && residence_try(residence, true) == TRY_NO_ROOM &&
+	    waiter->wish == RESIDENCY_PREFETCH)
+		waiter_finish(waiter, -ENOMEM);
+}
+
+/* What was asked since the last turn; not from inside residency_ask(), whose caller holds a task.
+ */
+static void handle_asked(struct residency *residency)
+{
+	while (!list_is_empty(&residency->asked)) {
+		struct residency_waiter *waiter =
+			container_of(residency->asked.next, struct residency_waiter, link);
+		struct residency_plan *plan = waiter->slot->residency;
+
+		if (plan->removed)
+			waiter_finish(waiter, -ECANCELED);
+		else if (waiter->wish == RESIDENCY_EVICT)
+			ask_evict(plan, waiter);
+		else
+			ask_bring(plan, waiter);
+	}
+}
+
+/* Plans */
+
+void residence_show(struct residence *residence)
+{
+	struct session_plan *slot = residence->plan->slot;
+	unsigned int index = residence->device->index;
+	uint8_t state = PLAN_DEVICE_EVICTED;
+
+	if (!(residence->plan->supported & 1u << index))
+		return;
+	if (residence->device->state != RESIDENCY_DEVICE_UP)
+		state = PLAN_DEVICE_FAILED;
+	else if (residence->state == RESIDENCE_IN)
+		state = PLAN_DEVICE_READY;
+	else if (!residence_fits(residence, NULL))
+		state = PLAN_DEVICE_NO_MEMORY;
+	slot->plan->device_state[index] = state;
+}
+
+static struct residency_plan *residency_plan_new(struct residency *residency, struct session_plan *slot)
+{
+	uint32_t n = residency->options.n_executors;
+	struct residency_plan *plan = calloc(1, sizeof(*plan) + n * sizeof(plan->on[0]));
+
+	if (!plan)
+		return NULL;
+	plan->residency = residency;
+	plan->slot = slot;
+	plan->tenant = tenant_ref(slot->session->tenant);
+	plan->value = 1; /* whoever makes a plan means to use it */
+	plan->folded_ns = plan->used_ns = clock_now_ns();
+	list_init(&plan->waiters);
+	for (uint32_t i = 0; i < n; i++) {
+		plan->on[i].plan = plan;
+		plan->on[i].device = &residency->devices[i];
+		list_init(&plan->on[i].link);
+		if (residency->devices[i].state != RESIDENCY_DEVICE_NONE &&
+		    slot->plan->device_state[i] == PLAN_DEVICE_EVICTED)
+			plan->supported |= 1u << i;
+	}
+	return plan;
+}
+
+int residency_add(struct residency *residency, struct session_plan *slot,
+		  void (*done)(struct session_plan *slot))
+{
+	struct residency_plan *plan = residency_plan_new(residency, slot);
+	struct residence *residence;
+
+	if (!plan)
+		return error_origin(-ENOMEM);
+	slot->residency = plan;
+	list_append(&residency->plans, &plan->link);
+	residency->n_plans++;
+	for (unsigned int i = 1; i < residency->options.n_executors; i++)
+		residence_show(&plan->on[i]);
+
+	residency_fold(residency);
+	residence = residency_choose(plan);
+	if (!residence || residence_try(residence, false) != TRY_STARTED) {
+		residency_review_in(residency, 0);
+		return RESIDENCY_E_SETTLED;
+	}
+	plan->added = done;
+	return 0;
+}
+
+bool residency_plan_settle(struct residency_plan *plan)
+{
+	struct residency *residency = plan->residency;
+	void (*removed)(struct session_plan * slot) = plan->removed;
+	struct session_plan *slot = plan->slot;
+
+	if (!removed || !is_gone_everywhere(plan, RBK_DEVICE_NONE))
+		return false;
+	assert(list_is_empty(&plan->waiters));
+	list_remove(&plan->link);
+	residency->n_plans--;
+	slot->residency = NULL;
+	tenant_unref(plan->tenant);
+	free(plan);
+	removed(slot);
+	/* What it left may be room for others. */
+	residency_review_in(residency, 0);
+	return true;
+}
+
+/* It may be in the list that the dispatcher made. */
+static void demand_forget(struct residency *residency, struct session_plan *slot)
+{
+	struct session_plan **at = &residency->demand.first;
+
+	while (*at && *at != slot)
+		at = &(*at)->next_wanted;
+	if (*at)
+		*at = slot->next_wanted;
+	slot->is_wanted = false;
+}
+
+void residency_remove(struct residency *residency, struct session_plan *slot,
+		      void (*done)(struct session_plan *slot))
+{
+	struct residency_plan *plan = slot->residency;
+
+	if (!plan) {
+		done(slot);
+		return;
+	}
+	demand_forget(residency, slot);
+	plan->added = NULL;
+	plan->removed = done;
+	list_for_each_safe (node, &residency->asked) {
+		struct residency_waiter *waiter = container_of(node, struct residency_waiter, link);
+
+		if (waiter->slot == slot)
+			waiter_finish(waiter, -ECANCELED);
+	}
+	while (!list_is_empty(&plan->waiters))
+		waiter_finish(container_of(plan->waiters.next, struct residency_waiter, link),
+			      -ECANCELED);
+	for (unsigned int i = 1; i < residency->options.n_executors; i++)
+		residence_evict(&plan->on[i]);
+	residency_plan_settle(plan);
+}
+
+void residency_about(const struct residency *residency, const struct session_plan *slot,
+		     unsigned int device, struct residency_about *ret)
+{
+	const struct residency_plan *plan = slot->residency;
+	const struct residence *residence = &plan->on[device];
+
+	*ret = (struct residency_about){.device_state = slot->plan->device_state[device]};
+	if (!(plan->supported & 1u << device))
+		return;
+	residence_fits(residence, &ret->required_bytes);
+	ret->available_bytes = residence_available(residence);
+	ret->tier = residence->tier;
+	ret->n_evictions = residence->n_evictions;
+	ret->n_returns = residence->n_returns;
+	if (residence->state == RESIDENCE_OUT || residence->state == RESIDENCE_AWAITED)
+		return;
+	ret->resident_bytes = residence->work_charge.device.amount;
+	for (uint32_t i = 0; i < residence->n_sharing; i++)
+		ret->resident_bytes +=
+			residence->sharing[i]->exec.bytes / residence->sharing[i]->n_sharers;
+}
+
+/* Tasks and events */
+
+struct residency_demand *residency_demand(struct residency *residency)
+{
+	return &residency->demand;
+}
+
+void residency_turn(struct residency *residency)
+{
+	enum { MIN_REVIEW_NS = 2000000 };
+	uint64_t since_ns = clock_now_ns() - residency->reviewed_ns;
+
+	/* They stay marked until the review, so that each is put in once between two reviews. */
+	residency->demand.first = NULL;
+	residency_review_in(residency, since_ns < MIN_REVIEW_NS ? MIN_REVIEW_NS - since_ns : 0);
+}
+
+void residency_plan_idle(struct residency *residency, struct session_plan *slot,
+			 unsigned int device)
+{
+	residence_drained(&slot->residency->on[device]);
+}
+
+void residency_set_usable(struct residency *residency, unsigned int device, uint64_t vram_bytes,
+			  uint64_t gtt_bytes)
+{
+	struct residency_device *on = &residency->devices[device];
+	bool has_shrunk = vram_bytes < on->usable_bytes[EXEC_TIER_VRAM];
+
+	if (on->state == RESIDENCY_DEVICE_NONE)
+		return;
+	if (vram_bytes == on->usable_bytes[EXEC_TIER_VRAM] &&
+	    gtt_bytes == on->usable_bytes[EXEC_TIER_GTT])
+		return;
+	on->usable_bytes[EXEC_TIER_VRAM] = vram_bytes;
+	on->usable_bytes[EXEC_TIER_GTT] = gtt_bytes;
+	if (has_shrunk)
+		residency_review(residency);
+	else
+		residency_review_in(residency, 0);
+}
+
+void residency_limits_changed(struct residency *residency)
+{
+	list_for_each (node, &residency->plans) {
+		struct residency_plan *plan = container_of(node, struct residency_plan, link);
+
+		for (unsigned int i = 1; i < residency->options.n_executors; i++)
+			residence_show(&plan->on[i]);
+	}
+	residency_review_in(residency, 0);
+}
+
+/* The timer */
+
+static void on_timer(void *data)
+{
+	struct residency *residency = data;
+
+	residency->timer_ns = 0;
+	handle_asked(residency);
+	residency_devices_turn(residency);
+	residency_review(residency);
+}
+
+void residency_review_in(struct residency *residency, uint64_t delay_ns)
+{
+	uint64_t at_ns = clock_now_ns() + delay_ns;
+
+	if (residency->timer_ns && residency->timer_ns <= at_ns)
+		return;
+	residency->timer_ns = at_ns;
+	loop_timer_arm(residency->timer, delay_ns);
+}
+
+int residency_new(const struct residency_options *options, struct residency **ret)
+{
+	_cleanup_(residency_freep) struct residency *residency = NULL;
+	int r;
+
+	residency = calloc(1, sizeof(*residency));
+	if (!residency)
+		return error_origin(-ENOMEM);
+	residency->options = *options;
+	list_init(&residency->plans);
+	list_init(&residency->asked);
+	for (unsigned int i = 0; i < options->n_executors; i++) {
+		struct residency_device *device = &residency->devices[i];
+		const struct executor_info *info = &options->executors[i]->info;
+
+		device->residency = residency;
+		device->executor = options->executors[i];
+		device->index = (uint8_t)i;
+		list_init(&device->residences);
+		if (info->memory_page_bytes == 0)
+			continue;
+		device->state = RESIDENCY_DEVICE_UP;
+		device->usable_bytes[EXEC_TIER_VRAM] = info->memory_bytes;
+		device->usable_bytes[EXEC_TIER_GTT] = info->gtt_bytes / 2;
+		device->buckets = calloc(RESIDENCY_BUCKETS, sizeof(*device->buckets));
+		if (!device->buckets)
+			return error_origin(-ENOMEM);
+	}
+	r = loop_timer_new(options->loop, on_timer, residency, &residency->timer);
+	if (r)
+		return error_fold(r);
+	*ret = steal_ptr(residency);
+	return 0;
+}
+
+struct residency *residency_free(struct residency *residency)
+{
+	if (!residency)
+		return NULL;
+	assert(residency->n_plans == 0);
+	for (unsigned int i = 0; i < residency->options.n_executors; i++) {
+		struct residency_device *device = &residency->devices[i];
+
+		assert(device->n_jobs == 0);
+		for (int tier = 0; tier < EXEC_TIER_COUNT; tier++)
+			assert(device->charged_bytes[tier] == 0);
+		free(device->buckets);
+	}
+	loop_timer_free(residency->timer);
+	free(residency);
+	return NULL;
+}

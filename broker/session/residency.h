@@ -1,0 +1,153 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Residency: what is in device memory, and why
+ *
+ * The reactor's memory manager. For every plan and device it knows whether the plan's memory is
+ * there (constants in blocks shared with other plans of the same owner, and working memory),
+ * charges the ledger before the executor is told to load, and takes memory back: from tenants above
+ * vram-high first, then from those above their reserve, the least wanted plan first, never one with
+ * a task in flight on the device. Who may take from whom is decided in tenant/residency-policy.h;
+ * here it is done. Reactor thread only.
+ *
+ * A plan on a device is shown to placement as plan->device_state:
+ *   EVICTED    not there; also while it is being loaded or is leaving
+ *   READY      there
+ *   NO_MEMORY  more than the device or the tenant's maximum can hold: only a changed limit helps
+ *   FAILED     the device is lost; everything charged to it is given back
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan/executor.h"
+#include "session/session.h"
+#include "tenant/residency-policy.h"
+#include "util/cleanup.h"
+#include "util/list.h"
+
+struct loop;
+struct offload;
+struct residency;
+struct residency_plan;
+struct tenants;
+
+struct residency_options {
+	enum residency_policy policy;
+	struct loop *loop;
+	struct offload *offload;
+	struct tenants *tenants;
+	struct executor *const *executors;
+	uint32_t n_executors;
+};
+
+int residency_new(const struct residency_options *options, struct residency **ret);
+/* No plan may be left. Return: NULL. */
+struct residency *residency_free(struct residency *residency);
+
+/* ---- Plans: for session-plan.c ------------------------------------------------------------- */
+
+enum { RESIDENCY_E_SETTLED = 1 };
+
+/*
+ * A prepared plan comes into being: loads it where it fits now. @done is called once, later, when
+ * the plan is resident or it is clear that it will not be for now.
+ * Return: 0; RESIDENCY_E_SETTLED, that is clear already and @done will not be called; negative
+ * errno, nothing happened.
+ */
+int residency_add(struct residency *residency, struct session_plan *slot,
+		  void (*done)(struct session_plan *slot));
+/*
+ * Gives back a plan's memory everywhere and forgets the plan; no task of it is in flight. Loading
+ * is cut short, waiters complete with -ECANCELED. @done is called once, perhaps from in here, after
+ * which no executor has anything of it but what plan_prepare() made. Accepts a plan that was never
+ * added.
+ */
+void residency_remove(struct residency *residency, struct session_plan *slot,
+		      void (*done)(struct session_plan *slot));
+
+/* What may be known of a plan on a device. */
+struct residency_about {
+	uint8_t device_state;     /* enum plan_device_state */
+	enum exec_tier tier;      /* where READY */
+	uint64_t required_bytes;  /* to be resident, with one slot: constants and working memory */
+	uint64_t available_bytes; /* that the plan could have at most now, by its tenant's right */
+	uint64_t resident_bytes;  /* its share of what is there now */
+	uint64_t n_evictions, n_returns;
+};
+void residency_about(const struct residency *residency, const struct session_plan *slot,
+		     unsigned int device, struct residency_about *ret);
+
+/* ---- Tasks: for the dispatcher -------------------------------------------------------------- */
+
+/*
+ * Plans that tasks wanted on a device in vain, since the last residency_turn(). The dispatcher puts
+ * a plan in with residency_want(); it looks at first once per turn.
+ */
+struct residency_demand {
+	struct session_plan *first;
+};
+struct residency_demand *residency_demand(struct residency *residency);
+
+/* Hot: a task of @slot went elsewhere, or is refused, for want of memory. */
+static inline void residency_want(struct residency_demand *demand, struct session_plan *slot)
+{
+	slot->n_constrained++;
+	if (slot->is_wanted)
+		return;
+	slot->is_wanted = true;
+	slot->next_wanted = demand->first;
+	demand->first = slot;
+}
+
+/* Cold; if demand->first: loads what there is room for, soon. */
+void residency_turn(struct residency *residency);
+
+enum residency_wish {
+	RESIDENCY_PREFETCH, /* bring it now, evicting what it may; -ENOMEM if that is not enough */
+	RESIDENCY_WAIT,     /* bring it as soon as there is room, however long that takes */
+	RESIDENCY_EVICT,    /* give its memory back, and leave it out until somebody wants it */
+};
+
+/* Embedded by who asks. */
+struct residency_waiter {
+	struct list_node link;
+	struct session_plan *slot;
+	/*
+	 * 0: it is there (EVICT: gone); -ENOMEM: no room, or never; -ENODEV: no device can run it;
+	 * -EIO: the device was lost; -ECANCELED: the plan is being removed. May ask again at once.
+	 */
+	void (*done)(struct residency_waiter *waiter, int res);
+	uint8_t wish;   /* enum residency_wish */
+	uint8_t device; /* RBK_DEVICE_NONE: any that can run the plan (EVICT: all) */
+};
+
+/* done() is called exactly once, never from inside this call, unless the waiter is withdrawn. */
+void residency_ask(struct residency *residency, struct session_plan *slot,
+		   struct residency_waiter *waiter, enum residency_wish wish, uint8_t device);
+/* Before done() was called. */
+void residency_withdraw(struct residency *residency, struct residency_waiter *waiter);
+
+/* The last task of the plan on @device came back, and slot->leaving has the device's bit. */
+void residency_plan_idle(struct residency *residency, struct session_plan *slot,
+			 unsigned int device);
+
+/* ---- What happens around it ------------------------------------------------------------------ */
+
+/*
+ * What all tenants together can have of a device now, in bytes: its total without headroom and
+ * without what others use. If it shrank, memory is given back at once.
+ */
+void residency_set_usable(struct residency *residency, unsigned int device, uint64_t vram_bytes,
+			  uint64_t gtt_bytes);
+
+/*
+ * A device was lost: once nothing is in flight on it (the dispatcher sees to that: executors hand
+ * tasks of a lost device back) all its memory is given back and it is reopened, with back-off;
+ * then plans return.
+ */
+void residency_device_lost(struct residency *residency, unsigned int device);
+
+/* New limits of tenants are in force. */
+void residency_limits_changed(struct residency *residency);
+
+DEFINE_CLEANUP(struct residency *, residency_free)

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/* Residency on the bench: see residency-rig.h. */
+#include "support/residency-rig.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "loop/loop.h"
+#include "loop/offload.h"
+#include "session/residency-private.h"
+#include "util/clock.h"
+
+#define CHECK(condition)                                                                \
+	do {                                                                            \
+		if (!(condition)) {                                                     \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+			abort();                                                        \
+		}                                                                       \
+	} while (0)
+
+/* The device */
+
+static struct counting *counting_of(struct executor *executor)
+{
+	return container_of(executor, struct counting, executor);
+}
+
+static void wait_while_held(struct counting *device)
+{
+	while (atomic_load(&device->is_held))
+		usleep(100);
+}
+
+static int take(struct counting *device, enum exec_tier tier, uint64_t bytes)
+{
+	if (device->n_refused > 0) {
+		device->n_refused--;
+		return EXECUTOR_E_NO_MEMORY;
+	}
+	device->allocated[tier] += bytes;
+	if (tier == EXEC_TIER_VRAM && device->allocated[tier] > device->most_allocated)
+		device->most_allocated = device->allocated[tier];
+	return 0;
+}
+
+static int count_block_load(struct executor *executor, struct exec_block *block)
+{
+	struct counting *device = counting_of(executor);
+	int r = 0;
+
+	wait_while_held(device);
+	if (atomic_load(&device->is_lost))
+		r = -EIO;
+	else if (atomic_load(&block->is_cancelled))
+		r = EXECUTOR_E_CANCELLED;
+	else if (!block->memory)
+		r = take(device, block->tier, block->bytes);
+	if (r) {
+		if (block->memory)
+			device->allocated[block->tier] -= block->bytes;
+		block->memory = NULL;
+		return r;
+	}
+	block->memory = device;
+	if (++block->loaded_bytes < device->n_parts)
+		return EXECUTOR_E_MORE;
+	device->n_block_loads++;
+	return 0;
+}
+
+static void count_block_unload(struct executor *executor, struct exec_block *block)
+{
+	struct counting *device = counting_of(executor);
+
+	CHECK(block->memory == device);
+	device->allocated[block->tier] -= block->bytes;
+	block->memory = NULL;
+}
+
+/* What plan_load() took; hangs on plan->exec. */
+struct counted {
+	enum exec_tier tier;
+	uint64_t bytes;
+};
+
+static int count_plan_load(struct executor *executor, struct plan *plan,
+			   const struct exec_load *load)
+{
+	struct counting *device = counting_of(executor);
+	struct counted *counted;
+	uint64_t bytes;
+	int r;
+
+	CHECK(!plan->exec[executor->index]);
+	for (uint16_t i = 0; i < plan->n_constants; i++) {
+		const struct exec_block *block = load->blocks[i];
+
+		CHECK(block->memory == device && block->tier == load->tier);
+		CHECK(load->offsets[i] + plan->constants[i].bytes <= block->bytes);
+	}
+	if (atomic_load(&device->is_lost))
+		return -EIO;
+	bytes = exec_footprint_device_bytes(&plan->footprint[executor->index], &executor->info,
+					    load->n_slots);
+	r = take(device, load->tier, bytes);
+	if (r)
+		return r;
+	counted = calloc(1, sizeof(*counted));
+	CHECK(counted);
+	*counted = (struct counted){load->tier, bytes};
+	plan->exec[executor->index] = counted;
+	device->n_plan_loads++;
+	return 0;
+}
+
+static void count_plan_unload(struct executor *executor, struct plan *plan)
+{
+	struct counted *counted = plan->exec[executor->index];
+
+	if (!counted)
+		return;
+	counting_of(executor)->allocated[counted->tier] -= counted->bytes;
+	free(counted);
+	plan->exec[executor->index] = NULL;
+}
+
+static int count_reopen(struct executor *executor)
+{
+	struct counting *device = counting_of(executor);
+
+	CHECK(device->allocated[EXEC_TIER_VRAM] == 0 && device->allocated[EXEC_TIER_GTT] == 0);
+	if (device->n_failed_reopens > 0) {
+		device->n_failed_reopens--;
+		return -EIO;
+	}
+	atomic_store(&device->is_lost, false);
+	return 0;
+}
+
+static bool count_is_lost(struct executor *executor)
+{
+	return atomic_load(&counting_of(executor)->is_lost);
+}
+
+/* The rig */
+
+void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t vram_bytes,
+			uint64_t gtt_bytes, enum residency_policy policy)
+{
+	struct account_limits limits;
+
+	*rig = (struct residency_rig){.n_devices = n_devices + 1};
+	CHECK(rig->n_devices <= RIG_MAX_DEVICES);
+	clock_init();
+	CHECK(loop_new(&rig->loop) == 0);
+	CHECK(offload_new(rig->loop, &rig->offload) == 0);
+	CHECK(account_book_new(&rig->book) == 0);
+	rig->executors[0] = &rig->cpu;
+	for (uint32_t i = 1; i < rig->n_devices; i++) {
+		struct counting *device = &rig->devices[i];
+
+		device->ops = (struct executor_ops){
+			.block_load = count_block_load,
+			.block_unload = count_block_unload,
+			.plan_load = count_plan_load,
+			.plan_unload = count_plan_unload,
+			.reopen = count_reopen,
+			.is_lost = count_is_lost,
+		};
+		device->n_parts = 1;
+		device->executor = (struct executor){
+			.ops = &device->ops,
+			.index = (uint8_t)i,
+			.info = {.kind = EXECUTOR_GPU,
+				 .name = "counting",
+				 .memory_bytes = vram_bytes,
+				 .memory_page_bytes = RIG_PAGE,
+				 .memory_align_bytes = RIG_ALIGN,
+				 .gtt_bytes = gtt_bytes},
+		};
+		rig->executors[i] = &device->executor;
+	}
+	for (int slot = 0; slot < ACCOUNT_SLOT_COUNT; slot++)
+		limits.max[slot] = UINT64_MAX;
+	for (unsigned int i = 0; i < RIG_MAX_TENANTS; i++) {
+		char name[8];
+
+		snprintf(name, sizeof(name), "t%u", i);
+		CHECK(account_new(rig->book, name, &limits, &rig->tenants[i].account) == 0);
+		list_init(&rig->tenants[i].link);
+		rig->tenants[i].number = i + 1;
+		rig->tenants[i].n_refs = 1;
+		rig->tenants[i].is_named = true;
+		rig->sessions[i].tenant = &rig->tenants[i];
+		rig_share(rig, i, vram_bytes, vram_bytes, 0);
+	}
+	CHECK(residency_new(
+		      &(struct residency_options){
+			      .policy = policy,
+			      .loop = rig->loop,
+			      .offload = rig->offload,
+			      .executors = rig->executors,
+			      .n_executors = rig->n_devices,
+		      },
+		      &rig->residency) == 0);
+	for (uint32_t i = 1; i < rig->n_devices; i++)
+		residency_set_usable(rig->residency, i, vram_bytes, gtt_bytes);
+}
+
+void residency_rig_deinit(struct residency_rig *rig)
+{
+	rig_settle(rig);
+	for (uint32_t i = 1; i < rig->n_devices; i++)
+		for (int tier = 0; tier < EXEC_TIER_COUNT; tier++)
+			CHECK(rig->devices[i].allocated[tier] == 0);
+	residency_free(rig->residency);
+	for (unsigned int i = 0; i < RIG_MAX_TENANTS; i++) {
+		CHECK(rig->tenants[i].n_refs == 1);
+		account_unref(rig->tenants[i].account);
+	}
+	account_book_free(rig->book);
+	offload_free(rig->offload);
+	loop_free(rig->loop);
+}
+
+void rig_share(struct residency_rig *rig, unsigned int tenant, uint64_t max, uint64_t high,
+	       uint64_t reserve)
+{
+	struct account_limits limits;
+
+	for (int slot = 0; slot < ACCOUNT_SLOT_COUNT; slot++)
+		limits.max[slot] = UINT64_MAX;
+	for (uint32_t i = 1; i < rig->n_devices; i++) {
+		rig->tenants[tenant].shares[i] = (struct tenant_share){max, reserve, high};
+		limits.max[account_vram(i)] = max;
+	}
+	account_set_limits(rig->tenants[tenant].account, &limits);
+}
+
+/* Plans */
+
+/* One arena per tenant stands for all of its memory: constants are told apart by their offset. */
+static struct exec_arena arenas[RIG_MAX_TENANTS];
+
+struct session_plan *rig_plan(struct residency_rig *rig, unsigned int tenant, uint64_t bytes,
+			      const uint32_t *constants)
+{
+	struct session_plan *slot = calloc(1, sizeof(*slot));
+	struct plan *plan = calloc(1, sizeof(*plan));
+
+	CHECK(slot && plan);
+	arenas[tenant] = (struct exec_arena){.owner = tenant + 1, .dev = 1, .ino = 1 + tenant};
+	while (constants[plan->n_constants])
+		plan->n_constants++;
+	plan->constants = calloc(plan->n_constants + 1u, sizeof(*plan->constants));
+	CHECK(plan->constants);
+	for (uint16_t i = 0; i < plan->n_constants; i++)
+		plan->constants[i] = (struct plan_constant){
+			.arena = &arenas[tenant],
+			.offset = (uint64_t)constants[i] << 32,
+			.bytes = bytes,
+		};
+	for (uint32_t i = 1; i < rig->n_devices; i++) {
+		plan->device_state[i] = PLAN_DEVICE_EVICTED;
+		plan->footprint[i] = (struct exec_footprint){.max_slots = 1};
+	}
+	snprintf(plan->name, sizeof(plan->name), "p%u", constants[0]);
+	slot->plan = plan;
+	slot->session = &rig->sessions[tenant];
+	return slot;
+}
+
+struct session_plan *rig_plan_of(struct residency_rig *rig, unsigned int tenant, uint64_t bytes)
+{
+	static uint32_t last = 1000;
+
+	return rig_plan(rig, tenant, bytes, (const uint32_t[]){++last, 0});
+}
+
+static void on_added(struct session_plan *slot)
+{
+}
+
+void rig_add(struct residency_rig *rig, struct session_plan *slot)
+{
+	int r = residency_add(rig->residency, slot, on_added);
+
+	CHECK(r == 0 || r == RESIDENCY_E_SETTLED);
+}
+
+static void on_removed(struct session_plan *slot)
+{
+	free(slot->plan->constants);
+	free(slot->plan);
+	slot->plan = NULL;
+}
+
+void rig_remove(struct residency_rig *rig, struct session_plan *slot)
+{
+	residency_remove(rig->residency, slot, on_removed);
+	while (slot->plan)
+		rig_turn(rig);
+	free(slot);
+}
+
+bool rig_is_ready(const struct session_plan *slot)
+{
+	return slot->plan->device_state[RIG_DEVICE] == PLAN_DEVICE_READY;
+}
+
+void rig_want(struct residency_rig *rig, struct session_plan *slot, uint32_t n)
+{
+	slot->n_wanted += n;
+	slot->wanted_ticks = clock_ticks();
+	if (!rig_is_ready(slot)) {
+		residency_want(residency_demand(rig->residency), slot);
+		residency_turn(rig->residency);
+	}
+}
+
+/* Time */
+
+void rig_turn(struct residency_rig *rig)
+{
+	CHECK(loop_turn(rig->loop, false) >= 0);
+	usleep(50);
+}
+
+static bool is_busy(const struct residency_rig *rig)
+{
+	const struct residency *residency = rig->residency;
+
+	if (residency->timer_ns && residency->timer_ns < clock_now_ns() + 5000000)
+		return true;
+	for (uint32_t i = 1; i < rig->n_devices; i++)
+		if (residency->devices[i].n_jobs > 0)
+			return true;
+	return false;
+}
+
+void rig_settle(struct residency_rig *rig)
+{
+	do
+		rig_turn(rig);
+	while (is_busy(rig));
+}
+
+void rig_check(const struct residency_rig *rig)
+{
+	for (uint32_t i = 1; i < rig->n_devices; i++) {
+		const struct residency_device *device = &rig->residency->devices[i];
+		uint64_t sum = 0;
+
+		for (int tier = 0; tier < EXEC_TIER_COUNT; tier++) {
+			uint64_t charged = device->charged_bytes[tier];
+
+			CHECK(charged == account_book_total(rig->book, tier == EXEC_TIER_VRAM
+									       ? account_vram(i)
+									       : account_gtt(i)));
+			if (device->n_jobs == 0)
+				CHECK(charged == rig->devices[i].allocated[tier]);
+		}
+		for (unsigned int t = 0; t < RIG_MAX_TENANTS; t++) {
+			const struct tenant *tenant = &rig->tenants[t];
+			uint64_t used = account_used(tenant->account, account_vram(i));
+
+			CHECK(used <= tenant->shares[i].max);
+			CHECK(tenant->leaving[i] <= used);
+			sum += used;
+		}
+		CHECK(sum == device->charged_bytes[EXEC_TIER_VRAM]);
+	}
+}

@@ -1,0 +1,81 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Residency on the bench
+ *
+ * A real residency engine, ledger and setup thread over devices that only count: what is loaded on
+ * them, in how many parts, and whether it is more than there is. Plans are made of constants alone,
+ * named by a number. Nothing moves unless the test calls. What goes wrong in here aborts.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "session/residency.h"
+#include "session/session.h"
+#include "tenant/tenant.h"
+
+enum {
+	RIG_DEVICE = 1, /* the first device with memory */
+	RIG_MAX_DEVICES = 3,
+	RIG_MAX_TENANTS = 4,
+	RIG_PAGE = 4096,
+	RIG_ALIGN = 256,
+};
+
+/* A device that counts. Fields without a comment are the setup thread's while a job runs. */
+struct counting {
+	struct executor executor;
+	struct executor_ops ops;
+	uint64_t allocated[EXEC_TIER_COUNT]; /* now */
+	uint64_t most_allocated;             /* of VRAM, ever */
+	uint32_t n_block_loads, n_plan_loads;
+	uint32_t n_parts;          /* set by the test: calls that a block takes, at least 1 */
+	uint32_t n_refused;        /* set by the test: so many loads find no memory */
+	uint32_t n_failed_reopens; /* set by the test: so many fail before one succeeds */
+	atomic_bool is_lost;       /* set by the test */
+	atomic_bool is_held;       /* set by the test: loads wait */
+};
+
+struct residency_rig {
+	struct loop *loop;
+	struct offload *offload;
+	struct account_book *book;
+	struct residency *residency;
+	struct counting devices[RIG_MAX_DEVICES];
+	struct executor *executors[RIG_MAX_DEVICES];
+	struct executor cpu;
+	struct tenant tenants[RIG_MAX_TENANTS];
+	struct session sessions[RIG_MAX_TENANTS]; /* one each */
+	uint32_t n_devices;
+};
+
+/* @n_devices beside the CPU, of @vram_bytes and @gtt_bytes each. Tenants may have all of it. */
+void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t vram_bytes,
+			uint64_t gtt_bytes, enum residency_policy policy);
+/* Plans must be removed. Everything must have been given back. */
+void residency_rig_deinit(struct residency_rig *rig);
+
+void rig_share(struct residency_rig *rig, unsigned int tenant, uint64_t max, uint64_t high,
+	       uint64_t reserve);
+
+/* A plan with these constants (numbers, ending with 0) of @bytes each. */
+struct session_plan *rig_plan(struct residency_rig *rig, unsigned int tenant, uint64_t bytes,
+			      const uint32_t *constants);
+/* The same with one constant that no other plan has. */
+struct session_plan *rig_plan_of(struct residency_rig *rig, unsigned int tenant, uint64_t bytes);
+/* Adds it without waiting. */
+void rig_add(struct residency_rig *rig, struct session_plan *slot);
+/* Removes and frees it, and waits for that. */
+void rig_remove(struct residency_rig *rig, struct session_plan *slot);
+
+bool rig_is_ready(const struct session_plan *slot);
+/* @n tasks wanted it, now. */
+void rig_want(struct residency_rig *rig, struct session_plan *slot, uint32_t n);
+
+/* Turns the loop until nothing is under way and nothing more happens. */
+void rig_settle(struct residency_rig *rig);
+/* Turns the loop once, and gives the setup thread its time. */
+void rig_turn(struct residency_rig *rig);
+
+/* What is charged and what is allocated are the same, and nobody has more than is his. */
+void rig_check(const struct residency_rig *rig);

@@ -1,0 +1,772 @@
+/* SPDX-License-Identifier: MIT */
+/* What is in device memory, and why: broker/session/residency.h, over devices that only count. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fail-alloc.h"
+#include "support/residency-rig.h"
+#include "util/clock.h"
+
+#define MIB (1ull << 20)
+
+static void begin(struct residency_rig *rig)
+{
+	residency_rig_init(rig, 1, 100 * MIB, 0, RESIDENCY_WANTED);
+}
+
+static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
+{
+	return account_used(rig->tenants[tenant].account, account_vram(RIG_DEVICE));
+}
+
+/* ---- Coming and going ---- */
+
+static void test_add__is_there_and_charged(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slot;
+
+	begin(&rig);
+	slot = rig_plan_of(&rig, 0, 10 * MIB + 1);
+	rig_add(&rig, slot);
+	assert_false(rig_is_ready(slot));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(slot));
+	assert_int_equal(used(&rig, 0), 10 * MIB + RIG_PAGE);
+	rig_check(&rig);
+	rig_remove(&rig, slot);
+	assert_int_equal(used(&rig, 0), 0);
+	residency_rig_deinit(&rig);
+}
+
+static void test_add__parts(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slots[3];
+
+	begin(&rig);
+	rig.devices[RIG_DEVICE].n_parts = 7;
+	for (int i = 0; i < 3; i++)
+		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, MIB));
+	rig_settle(&rig);
+	for (int i = 0; i < 3; i++) {
+		assert_true(rig_is_ready(slots[i]));
+		rig_remove(&rig, slots[i]);
+	}
+	residency_rig_deinit(&rig);
+}
+
+static void test_remove__while_loading(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slot;
+
+	begin(&rig);
+	rig.devices[RIG_DEVICE].n_parts = 1000000;
+	slot = rig_plan_of(&rig, 0, MIB);
+	rig_add(&rig, slot);
+	for (int i = 0; i < 10; i++)
+		rig_turn(&rig);
+	rig_remove(&rig, slot);
+	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 0);
+	residency_rig_deinit(&rig);
+}
+
+static void test_share__one_copy_for_all(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *a, *b, *other;
+	struct residency_about about;
+
+	begin(&rig);
+	rig_add(&rig, a = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0}));
+	rig_settle(&rig);
+	rig_add(&rig, b = rig_plan(&rig, 0, MIB, (const uint32_t[]){2, 3, 4, 0}));
+	rig_settle(&rig);
+	assert_int_equal(used(&rig, 0), 4 * MIB);
+	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 2);
+	residency_about(rig.residency, b, RIG_DEVICE, &about);
+	assert_int_equal(about.required_bytes, 3 * MIB);
+	assert_int_equal(about.resident_bytes, MIB + 3 * MIB / 2);
+
+	/* Never with another owner. */
+	rig_add(&rig, other = rig_plan(&rig, 1, MIB, (const uint32_t[]){1, 2, 3, 0}));
+	rig_settle(&rig);
+	assert_int_equal(used(&rig, 1), 3 * MIB);
+
+	/* The first leaves, what it brought stays for the second, which now pays for all of it. */
+	rig_remove(&rig, a);
+	assert_true(rig_is_ready(b));
+	assert_int_equal(used(&rig, 0), 4 * MIB);
+	residency_about(rig.residency, b, RIG_DEVICE, &about);
+	assert_int_equal(about.resident_bytes, 4 * MIB);
+	rig_check(&rig);
+	rig_remove(&rig, b);
+	assert_int_equal(used(&rig, 0), 0);
+	rig_remove(&rig, other);
+	residency_rig_deinit(&rig);
+}
+
+/* Two plans of the same constants, at the same time: still one copy. */
+static void test_share__while_loading(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *a, *b;
+
+	begin(&rig);
+	rig.devices[RIG_DEVICE].n_parts = 50;
+	rig_add(&rig, a = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 0}));
+	rig_add(&rig, b = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 0}));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(a) && rig_is_ready(b));
+	assert_int_equal(used(&rig, 0), 2 * MIB);
+	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 1);
+	rig_remove(&rig, a);
+	rig_remove(&rig, b);
+	residency_rig_deinit(&rig);
+}
+
+static void test_add__more_than_ever_fits(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *device, *tenant;
+	struct residency_about about;
+
+	begin(&rig);
+	rig_share(&rig, 1, 30 * MIB, 30 * MIB, 0);
+	rig_add(&rig, device = rig_plan_of(&rig, 0, 101 * MIB));
+	rig_add(&rig, tenant = rig_plan_of(&rig, 1, 31 * MIB));
+	rig_settle(&rig);
+	assert_int_equal(device->plan->device_state[RIG_DEVICE], PLAN_DEVICE_NO_MEMORY);
+	assert_int_equal(tenant->plan->device_state[RIG_DEVICE], PLAN_DEVICE_NO_MEMORY);
+	residency_about(rig.residency, tenant, RIG_DEVICE, &about);
+	assert_int_equal(about.required_bytes, 31 * MIB);
+	assert_int_equal(about.available_bytes, 30 * MIB);
+
+	/* A higher limit helps. */
+	rig_share(&rig, 1, 40 * MIB, 40 * MIB, 0);
+	residency_limits_changed(rig.residency);
+	rig_settle(&rig);
+	assert_true(rig_is_ready(tenant));
+	rig_remove(&rig, device);
+	rig_remove(&rig, tenant);
+	residency_rig_deinit(&rig);
+}
+
+/* ---- Who has to go ---- */
+
+static void test_limit__own_plans_make_way(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *cold, *hot, *other;
+
+	begin(&rig);
+	rig_share(&rig, 0, 50 * MIB, 50 * MIB, 0);
+	rig_add(&rig, other = rig_plan_of(&rig, 1, 20 * MIB));
+	rig_add(&rig, cold = rig_plan_of(&rig, 0, 30 * MIB));
+	rig_settle(&rig);
+	rig_want(&rig, cold, 10);
+	rig_add(&rig, hot = rig_plan_of(&rig, 0, 30 * MIB));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(cold) && !rig_is_ready(hot));
+	rig_want(&rig, hot, 1000);
+	rig_settle(&rig);
+	assert_true(!rig_is_ready(cold) && rig_is_ready(hot) && rig_is_ready(other));
+	rig_check(&rig);
+	rig_remove(&rig, cold);
+	rig_remove(&rig, hot);
+	rig_remove(&rig, other);
+	residency_rig_deinit(&rig);
+}
+
+/* As much wanted as what is there is not enough: nothing moves back and forth. */
+static void test_device__no_turns(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *a, *b;
+
+	begin(&rig);
+	rig_add(&rig, a = rig_plan_of(&rig, 0, 75 * MIB));
+	rig_add(&rig, b = rig_plan_of(&rig, 1, 75 * MIB));
+	rig_settle(&rig);
+	for (int i = 0; i < 200; i++) {
+		rig_want(&rig, a, 1);
+		rig_want(&rig, b, 1);
+		rig_settle(&rig);
+		rig_check(&rig);
+	}
+	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 1);
+	assert_true(rig_is_ready(a));
+	rig_remove(&rig, a);
+	rig_settle(&rig);
+	assert_true(rig_is_ready(b));
+	rig_remove(&rig, b);
+	residency_rig_deinit(&rig);
+}
+
+static void test_reserve__is_had(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *greedy[10], *modest;
+
+	begin(&rig);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 25 * MIB);
+	for (int i = 0; i < 10; i++) {
+		rig_add(&rig, greedy[i] = rig_plan_of(&rig, 0, 10 * MIB));
+		rig_settle(&rig);
+		rig_want(&rig, greedy[i], 100000);
+	}
+	assert_int_equal(used(&rig, 0), 100 * MIB);
+	rig_add(&rig, modest = rig_plan_of(&rig, 1, 25 * MIB));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(modest));
+	assert_int_equal(used(&rig, 0), 70 * MIB);
+	rig_check(&rig);
+	/* And keeps it, unwanted as it is. */
+	for (int i = 0; i < 10; i++)
+		rig_want(&rig, greedy[i], 100000);
+	rig_settle(&rig);
+	assert_true(rig_is_ready(modest));
+	for (int i = 0; i < 10; i++)
+		rig_remove(&rig, greedy[i]);
+	rig_remove(&rig, modest);
+	residency_rig_deinit(&rig);
+}
+
+static void test_in_flight__is_never_taken(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *busy, *wanted;
+
+	begin(&rig);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 60 * MIB);
+	rig_add(&rig, busy = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_settle(&rig);
+	busy->n_on_device[RIG_DEVICE] = 1;
+	rig_add(&rig, wanted = rig_plan_of(&rig, 1, 60 * MIB));
+	rig_settle(&rig);
+	/* It is on its way out, nothing new runs there, and its memory is still its own. */
+	assert_false(rig_is_ready(busy));
+	assert_false(rig_is_ready(wanted));
+	assert_int_equal(busy->leaving, 1u << RIG_DEVICE);
+	assert_int_equal(used(&rig, 0), 60 * MIB);
+	rig_check(&rig);
+	busy->n_on_device[RIG_DEVICE] = 0;
+	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
+	rig_settle(&rig);
+	assert_true(rig_is_ready(wanted));
+	assert_int_equal(used(&rig, 0), 0);
+	rig_remove(&rig, busy);
+	rig_remove(&rig, wanted);
+	residency_rig_deinit(&rig);
+}
+
+static void test_limit__lowered_below_use(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slots[5];
+
+	begin(&rig);
+	for (int i = 0; i < 5; i++) {
+		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 10 * MIB));
+		rig_settle(&rig);
+		rig_want(&rig, slots[i], 100 * (uint32_t)(i + 1));
+	}
+	for (uint32_t i = 1; i < rig.n_devices; i++)
+		rig.tenants[0].shares[i] = (struct tenant_share){25 * MIB, 0, 25 * MIB};
+	residency_limits_changed(rig.residency);
+	rig_settle(&rig);
+	assert_int_equal(used(&rig, 0), 20 * MIB);
+	assert_true(rig_is_ready(slots[3]) && rig_is_ready(slots[4]));
+	rig_check(&rig);
+	for (int i = 0; i < 5; i++)
+		rig_remove(&rig, slots[i]);
+	residency_rig_deinit(&rig);
+}
+
+/* ---- Pressure from outside ---- */
+
+static void test_pressure__yields_and_returns(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slots[8], *kept;
+
+	begin(&rig);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 20 * MIB);
+	rig_add(&rig, kept = rig_plan_of(&rig, 1, 20 * MIB));
+	for (int i = 0; i < 8; i++)
+		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 10 * MIB));
+	rig_settle(&rig);
+	assert_int_equal(used(&rig, 0), 80 * MIB);
+
+	residency_set_usable(rig.residency, RIG_DEVICE, 52 * MIB, 0);
+	rig_settle(&rig);
+	assert_int_equal(used(&rig, 0), 30 * MIB);
+	assert_true(rig_is_ready(kept));
+	/* Down to the reserves, no further. */
+	residency_set_usable(rig.residency, RIG_DEVICE, 5 * MIB, 0);
+	rig_settle(&rig);
+	assert_int_equal(used(&rig, 0), 0);
+	assert_true(rig_is_ready(kept));
+
+	residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
+	for (int i = 0; i < 4000 && used(&rig, 0) < 80 * MIB; i++) {
+		rig_turn(&rig);
+		usleep(1000);
+	}
+	rig_settle(&rig);
+	assert_int_equal(used(&rig, 0), 80 * MIB);
+	rig_check(&rig);
+	assert_true(rig.tenants[0].n_evictions == 8 && rig.tenants[0].n_returns == 8);
+	assert_int_equal(rig.tenants[1].n_evictions, 0);
+	rig_remove(&rig, kept);
+	for (int i = 0; i < 8; i++)
+		rig_remove(&rig, slots[i]);
+	residency_rig_deinit(&rig);
+}
+
+/* Somebody outside who takes and gives back all the time does not make us do the same. */
+static void test_pressure__no_thrashing(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slot;
+
+	begin(&rig);
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_settle(&rig);
+	for (int i = 0; i < 100; i++) {
+		residency_set_usable(rig.residency, RIG_DEVICE, 50 * MIB, 0);
+		rig_settle(&rig);
+		residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
+		rig_settle(&rig);
+	}
+	assert_in_range(rig.devices[RIG_DEVICE].n_block_loads, 1, 6);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+/* ---- Wishes ---- */
+
+struct wish {
+	struct residency_waiter waiter;
+	int n_done;
+	int res;
+};
+
+static void on_done(struct residency_waiter *waiter, int res)
+{
+	struct wish *wish = container_of(waiter, struct wish, waiter);
+
+	wish->n_done++;
+	wish->res = res;
+}
+
+static void ask(struct residency_rig *rig, struct session_plan *slot, struct wish *wish,
+		enum residency_wish what)
+{
+	*wish = (struct wish){.waiter.done = on_done, .res = 1};
+	residency_ask(rig->residency, slot, &wish->waiter, what, RBK_DEVICE_NONE);
+	assert_int_equal(wish->n_done, 0);
+	rig_settle(rig);
+}
+
+static void test_wish__evict_and_prefetch(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slot;
+	struct wish wish;
+
+	begin(&rig);
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_settle(&rig);
+	ask(&rig, slot, &wish, RESIDENCY_EVICT);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_int_equal(used(&rig, 0), 0);
+	/* It stays out, although there is room. */
+	residency_set_usable(rig.residency, RIG_DEVICE, 99 * MIB, 0);
+	rig_settle(&rig);
+	assert_false(rig_is_ready(slot));
+	ask(&rig, slot, &wish, RESIDENCY_EVICT);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(slot));
+	ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+/* By hand, one's own plans make way whatever they are worth, others' do not. */
+static void test_wish__prefetch_displaces_own(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *mine, *next, *theirs, *large;
+	struct wish wish;
+
+	begin(&rig);
+	rig_add(&rig, mine = rig_plan_of(&rig, 0, 40 * MIB));
+	rig_add(&rig, theirs = rig_plan_of(&rig, 1, 60 * MIB));
+	rig_settle(&rig);
+	rig_want(&rig, mine, 100000);
+	rig_want(&rig, theirs, 100000);
+	rig_add(&rig, next = rig_plan_of(&rig, 0, 40 * MIB));
+	rig_add(&rig, large = rig_plan_of(&rig, 0, 50 * MIB));
+	rig_settle(&rig);
+	ask(&rig, next, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(next) && !rig_is_ready(mine) && rig_is_ready(theirs));
+	ask(&rig, large, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
+	assert_true(rig_is_ready(theirs));
+	rig_remove(&rig, mine);
+	rig_remove(&rig, next);
+	rig_remove(&rig, theirs);
+	rig_remove(&rig, large);
+	residency_rig_deinit(&rig);
+}
+
+static void test_wish__wait_until_room(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *there, *waiting;
+	struct wish wish, never;
+
+	begin(&rig);
+	rig_add(&rig, there = rig_plan_of(&rig, 1, 60 * MIB));
+	rig_settle(&rig);
+	rig_want(&rig, there, 1000);
+	rig_add(&rig, waiting = rig_plan_of(&rig, 0, 60 * MIB));
+	ask(&rig, waiting, &wish, RESIDENCY_WAIT);
+	assert_int_equal(wish.n_done, 0);
+	rig_remove(&rig, there);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(waiting));
+
+	/* Withdrawn, it hears no more; with the plan, it hears why. */
+	residency_set_usable(rig.residency, RIG_DEVICE, 10 * MIB, 0);
+	rig_settle(&rig);
+	ask(&rig, waiting, &never, RESIDENCY_WAIT);
+	residency_withdraw(rig.residency, &never.waiter);
+	ask(&rig, waiting, &wish, RESIDENCY_WAIT);
+	rig_remove(&rig, waiting);
+	assert_true(wish.n_done == 1 && wish.res == -ECANCELED);
+	assert_int_equal(never.n_done, 0);
+	residency_rig_deinit(&rig);
+}
+
+static void test_wish__never(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *large, *unsupported;
+	struct wish wish;
+
+	begin(&rig);
+	rig_add(&rig, large = rig_plan_of(&rig, 0, 200 * MIB));
+	unsupported = rig_plan_of(&rig, 0, MIB);
+	unsupported->plan->device_state[RIG_DEVICE] = PLAN_DEVICE_UNSUPPORTED;
+	rig_add(&rig, unsupported);
+	ask(&rig, large, &wish, RESIDENCY_WAIT);
+	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
+	ask(&rig, unsupported, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == -ENODEV);
+	ask(&rig, unsupported, &wish, RESIDENCY_EVICT);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	rig_remove(&rig, large);
+	rig_remove(&rig, unsupported);
+	residency_rig_deinit(&rig);
+}
+
+/* ---- What goes wrong ---- */
+
+static void test_no_memory__once_is_mended(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slot;
+
+	begin(&rig);
+	rig.devices[RIG_DEVICE].n_refused = 1;
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(slot));
+	rig_check(&rig);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+static void test_no_memory__twice_is_given_up(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slot;
+	struct wish wish;
+
+	begin(&rig);
+	rig.devices[RIG_DEVICE].n_refused = 2;
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
+	rig_settle(&rig);
+	assert_false(rig_is_ready(slot));
+	assert_int_equal(used(&rig, 0), 0);
+	rig_check(&rig);
+	ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+static void test_lost__everything_is_given_back(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *busy, *idle;
+	struct wish wish;
+
+	begin(&rig);
+	rig_add(&rig, busy = rig_plan_of(&rig, 0, 10 * MIB));
+	rig_add(&rig, idle = rig_plan_of(&rig, 1, 10 * MIB));
+	rig_settle(&rig);
+	rig.devices[RIG_DEVICE].n_failed_reopens = 3;
+	atomic_store(&rig.devices[RIG_DEVICE].is_lost, true);
+	busy->n_on_device[RIG_DEVICE] = 2;
+	residency_device_lost(rig.residency, RIG_DEVICE);
+	residency_device_lost(rig.residency, RIG_DEVICE);
+	rig_settle(&rig);
+	assert_int_equal(busy->plan->device_state[RIG_DEVICE], PLAN_DEVICE_FAILED);
+	assert_int_equal(idle->plan->device_state[RIG_DEVICE], PLAN_DEVICE_FAILED);
+	assert_int_equal(used(&rig, 1), 0);
+	ask(&rig, idle, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == -EIO);
+
+	busy->n_on_device[RIG_DEVICE] = 0;
+	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
+	for (int i = 0; i < 20000 && !(rig_is_ready(busy) && rig_is_ready(idle)); i++)
+		rig_turn(&rig);
+	assert_true(rig_is_ready(busy) && rig_is_ready(idle));
+	assert_int_equal(rig.devices[RIG_DEVICE].n_failed_reopens, 0);
+	rig_check(&rig);
+	rig_remove(&rig, busy);
+	rig_remove(&rig, idle);
+	residency_rig_deinit(&rig);
+}
+
+static void test_lost__while_loading(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slot;
+
+	begin(&rig);
+	atomic_store(&rig.devices[RIG_DEVICE].is_held, true);
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
+	rig_turn(&rig);
+	atomic_store(&rig.devices[RIG_DEVICE].is_lost, true);
+	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
+	for (int i = 0; i < 20000 && !rig_is_ready(slot); i++)
+		rig_turn(&rig);
+	assert_true(rig_is_ready(slot));
+	rig_check(&rig);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+static void test_add__out_of_memory(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slot;
+
+	begin(&rig);
+	slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0});
+	for (unsigned int n = 1;; n++) {
+		int r;
+
+		fail_alloc_at(n);
+		r = residency_add(rig.residency, slot, NULL);
+		if (!fail_alloc_stop()) {
+			assert_int_equal(r, 0);
+			break;
+		}
+		if (r < 0) {
+			assert_int_equal(r, -ENOMEM);
+			continue;
+		}
+		/* It is there, without its memory for now. */
+		assert_int_equal(r, RESIDENCY_E_SETTLED);
+		rig_check(&rig);
+		rig_remove(&rig, slot);
+		slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0});
+	}
+	rig_settle(&rig);
+	assert_true(rig_is_ready(slot));
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+/* ---- Tiers and devices ---- */
+
+static void test_gtt__second_best(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *a, *b;
+	struct residency_about about;
+
+	residency_rig_init(&rig, 1, 100 * MIB, 1000 * MIB, RESIDENCY_WANTED);
+	for (unsigned int i = 0; i < 2; i++)
+		rig_share(&rig, i, 100 * MIB, 100 * MIB, 0);
+	rig_add(&rig, a = rig_plan_of(&rig, 0, 70 * MIB));
+	rig_settle(&rig);
+	rig_want(&rig, a, 100);
+	rig_add(&rig, b = rig_plan_of(&rig, 1, 70 * MIB));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(a) && rig_is_ready(b));
+	residency_about(rig.residency, b, RIG_DEVICE, &about);
+	assert_int_equal(about.tier, EXEC_TIER_GTT);
+	assert_int_equal(used(&rig, 1), 0);
+	assert_int_equal(account_used(rig.tenants[1].account, account_gtt(RIG_DEVICE)), 70 * MIB);
+	assert_int_equal(account_used(rig.tenants[1].account, ACCOUNT_HOST_BYTES), 70 * MIB);
+	rig_check(&rig);
+
+	/* And up again when there is room. */
+	rig_remove(&rig, a);
+	for (int i = 0; i < 20000 && used(&rig, 1) == 0; i++)
+		rig_turn(&rig);
+	rig_settle(&rig);
+	residency_about(rig.residency, b, RIG_DEVICE, &about);
+	assert_int_equal(about.tier, EXEC_TIER_VRAM);
+	assert_int_equal(account_used(rig.tenants[1].account, ACCOUNT_HOST_BYTES), 0);
+	rig_remove(&rig, b);
+	residency_rig_deinit(&rig);
+}
+
+static void test_devices__the_one_with_room(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *a, *b;
+
+	residency_rig_init(&rig, 2, 100 * MIB, 0, RESIDENCY_WANTED);
+	rig_add(&rig, a = rig_plan_of(&rig, 0, 70 * MIB));
+	rig_add(&rig, b = rig_plan_of(&rig, 0, 70 * MIB));
+	rig_settle(&rig);
+	assert_int_equal(a->plan->device_state[1], PLAN_DEVICE_READY);
+	assert_int_equal(a->plan->device_state[2], PLAN_DEVICE_EVICTED);
+	assert_int_equal(b->plan->device_state[2], PLAN_DEVICE_READY);
+	rig_check(&rig);
+	rig_remove(&rig, a);
+	rig_remove(&rig, b);
+	residency_rig_deinit(&rig);
+}
+
+/* ---- Everything at once ---- */
+
+static uint32_t random_below(uint64_t *seed, uint32_t n)
+{
+	*seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
+	return (uint32_t)(*seed >> 33) % n;
+}
+
+/* Three tenants fight for the device while it shrinks and grows: nobody has more than his. */
+static void test_fight__random(void **state)
+{
+	enum { N_PLANS = 60, N_STEPS = 4000 };
+	struct session_plan *slots[N_PLANS] = {NULL};
+	struct residency_rig rig;
+	uint64_t seed = 42;
+
+	begin(&rig);
+	rig_share(&rig, 0, 100 * MIB, 70 * MIB, 0);
+	rig_share(&rig, 1, 50 * MIB, 40 * MIB, 30 * MIB);
+	rig_share(&rig, 2, 20 * MIB, 20 * MIB, 20 * MIB);
+	for (int step = 0; step < N_STEPS; step++) {
+		uint32_t i = random_below(&seed, N_PLANS);
+		struct session_plan *slot = slots[i];
+
+		switch (random_below(&seed, 8)) {
+		case 0:
+		case 1:
+			if (slot)
+				break;
+			slots[i] = rig_plan(&rig, i % 3, (1 + random_below(&seed, 12)) * MIB,
+					    (const uint32_t[]){1 + random_below(&seed, 9),
+							       20 + random_below(&seed, 9), 0});
+			rig_add(&rig, slots[i]);
+			break;
+		case 2:
+			if (!slot || slot->n_on_device[RIG_DEVICE] > 0)
+				break;
+			rig_remove(&rig, slot);
+			slots[i] = NULL;
+			break;
+		case 3:
+			residency_set_usable(rig.residency, RIG_DEVICE,
+					     (60 + random_below(&seed, 41)) * MIB, 0);
+			break;
+		case 4:
+			if (slot && slot->n_on_device[RIG_DEVICE] > 0) {
+				slot->n_on_device[RIG_DEVICE] = 0;
+				if (slot->leaving)
+					residency_plan_idle(rig.residency, slot, RIG_DEVICE);
+			} else if (slot && rig_is_ready(slot)) {
+				slot->n_on_device[RIG_DEVICE] = 1;
+			}
+			break;
+		case 5:
+			rig.devices[RIG_DEVICE].n_parts = 1 + random_below(&seed, 5);
+			rig_settle(&rig);
+			break;
+		default:
+			if (slot)
+				rig_want(&rig, slot, 1 + random_below(&seed, 100));
+			break;
+		}
+		rig_turn(&rig);
+		rig_check(&rig);
+	}
+	for (int i = 0; i < N_PLANS; i++) {
+		if (!slots[i])
+			continue;
+		slots[i]->n_on_device[RIG_DEVICE] = 0;
+		if (slots[i]->leaving)
+			residency_plan_idle(rig.residency, slots[i], RIG_DEVICE);
+		rig_remove(&rig, slots[i]);
+	}
+	assert_true(rig.devices[RIG_DEVICE].most_allocated <= 100 * MIB);
+	assert_true(rig.tenants[0].n_evictions > 0 && rig.tenants[0].n_returns > 0);
+	residency_rig_deinit(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_add__is_there_and_charged),
+		cmocka_unit_test(test_add__parts),
+		cmocka_unit_test(test_remove__while_loading),
+		cmocka_unit_test(test_share__one_copy_for_all),
+		cmocka_unit_test(test_share__while_loading),
+		cmocka_unit_test(test_add__more_than_ever_fits),
+		cmocka_unit_test(test_limit__own_plans_make_way),
+		cmocka_unit_test(test_device__no_turns),
+		cmocka_unit_test(test_reserve__is_had),
+		cmocka_unit_test(test_in_flight__is_never_taken),
+		cmocka_unit_test(test_limit__lowered_below_use),
+		cmocka_unit_test(test_pressure__yields_and_returns),
+		cmocka_unit_test(test_pressure__no_thrashing),
+		cmocka_unit_test(test_wish__evict_and_prefetch),
+		cmocka_unit_test(test_wish__prefetch_displaces_own),
+		cmocka_unit_test(test_wish__wait_until_room),
+		cmocka_unit_test(test_wish__never),
+		cmocka_unit_test(test_no_memory__once_is_mended),
+		cmocka_unit_test(test_no_memory__twice_is_given_up),
+		cmocka_unit_test(test_lost__everything_is_given_back),
+		cmocka_unit_test(test_lost__while_loading),
+		cmocka_unit_test(test_add__out_of_memory),
+		cmocka_unit_test(test_gtt__second_best),
+		cmocka_unit_test(test_devices__the_one_with_room),
+		cmocka_unit_test(test_fight__random),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
