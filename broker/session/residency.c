@@ -184,7 +184,8 @@ void residence_show(struct residence *residence)
 	slot->plan->device_state[index] = state;
 }
 
-static struct residency_plan *residency_plan_new(struct residency *residency, struct session_plan *slot)
+static struct residency_plan *residency_plan_new(struct residency *residency,
+						 struct session_plan *slot)
 {
 	uint32_t n = residency->options.n_executors;
 	struct residency_plan *plan = calloc(1, sizeof(*plan) + n * sizeof(plan->on[0]));

@@ -50,7 +50,7 @@ enum { RESIDENCY_E_SETTLED = 1 };
 
 /*
  * A prepared plan comes into being: loads it where it fits now. @done is called once, later, when
- * the plan is resident or it is clear that it will not be for now.
+ * the plan is resident or it is clear that it will have to wait.
  * Return: 0; RESIDENCY_E_SETTLED, that is clear already and @done will not be called; negative
  * errno, nothing happened.
  */

@@ -594,7 +594,7 @@ static void test_add__out_of_memory(void **state)
 			assert_int_equal(r, -ENOMEM);
 			continue;
 		}
-		/* It is there, without its memory for now. */
+		/* It is there, without its memory. */
 		assert_int_equal(r, RESIDENCY_E_SETTLED);
 		rig_check(&rig);
 		rig_remove(&rig, slot);
