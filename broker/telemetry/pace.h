@@ -1,0 +1,57 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * When to sample, and what a clock says of a suspended machine
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "telemetry/telemetry.h"
+
+enum { PACE_PROCESSES_FACTOR = 10 };
+
+/* Time from one sample to the next. */
+uint64_t pace_period_ns(enum telemetry_pace pace, bool is_tight);
+
+/* Is less than a tenth of the memory free? */
+bool pace_is_tight(const struct memory_reading *pool);
+
+/*
+ * The pace, set by one thread for another that sleeps by it.
+ */
+struct pace {
+	_Atomic uint32_t wanted;  /* enum telemetry_pace */
+	_Atomic uint32_t granted; /* what the sleeper has reckoned with; the fastest: it is awake */
+	int fd;                   /* an eventfd; owned */
+};
+
+/* Return: 0 or -errno. */
+int pace_init(struct pace *pace);
+void pace_deinit(struct pace *pace);
+
+/* The setter; never blocks. Return: was the sleeper woken? */
+bool pace_set(struct pace *pace, enum telemetry_pace wanted);
+/* Any thread: ends the sleep, whatever the pace. */
+void pace_interrupt(struct pace *pace);
+
+/* The sleeper. */
+enum telemetry_pace pace_get(const struct pace *pace);
+/* Sleeps for @ns, or until the pace is faster than @granted. */
+void pace_sleep(struct pace *pace, enum telemetry_pace granted, uint64_t ns);
+
+/*
+ * CLOCK_BOOTTIME goes on while the machine is suspended and CLOCK_MONOTONIC does not.
+ */
+struct suspend {
+	int64_t most_ns; /* the difference at the last look, at most */
+	bool has_looked;
+};
+
+/*
+ * @boot_ns was read after @before_ns and before @after_ns, which are of CLOCK_MONOTONIC. Return:
+ * has the machine been suspended since the last call?
+ */
+bool suspend_step(struct suspend *suspend, uint64_t before_ns, uint64_t boot_ns, uint64_t after_ns);
+/* The same, reading the clocks. */
+bool suspend_look(struct suspend *suspend);

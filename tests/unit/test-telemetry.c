@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/* Watching devices through what their drivers say: no amdgpu is needed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "telemetry/telemetry.h"
+#include "tests/unit/fail-alloc.h"
+#include "util/clock.h"
+#include "util/waker.h"
+
+#define MIB(n) ((uint64_t)(n) << 20)
+
+static const uint64_t long_ns = 20000000000u;
+
+struct driver {
+	_Atomic uint64_t used_bytes, own_bytes;
+	_Atomic bool has_memory;
+	_Atomic uint32_t n_calls;
+};
+
+static void driver_sample(void *context, struct device_reading *reading)
+{
+	struct driver *driver = context;
+
+	atomic_fetch_add(&driver->n_calls, 1);
+	assert_false(reading->vram.total.is_valid);
+	if (!atomic_load(&driver->has_memory))
+		return;
+	snprintf(reading->source, sizeof(reading->source), "a driver");
+	reading->vram.total = reading->vram.usable = (struct reading){MIB(1000), true};
+	reading->vram.used = (struct reading){atomic_load(&driver->used_bytes), true};
+	reading->vram.own = (struct reading){atomic_load(&driver->own_bytes), true};
+}
+
+static void pause_a_moment(void)
+{
+	const struct timespec moment = {0, 1000000};
+
+	nanosleep(&moment, NULL);
+}
+
+/* Is there a thread of that name? */
+static bool has_thread(void)
+{
+	struct dirent *entry;
+	char path[300], name[32] = "";
+	bool has = false;
+	DIR *dir = opendir("/proc/self/task");
+	FILE *file;
+
+	while ((entry = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+		file = fopen(path, "re");
+		if (!file)
+			continue;
+		if (fgets(name, sizeof(name), file) && strcmp(name, "rb-telemetry\n") == 0)
+			has = true;
+		fclose(file);
+	}
+	closedir(dir);
+	return has;
+}
+
+static void test_new__nothing(void **state)
+{
+	struct telemetry *telemetry;
+	struct device_reading reading;
+
+	assert_int_equal(telemetry_new(NULL, 0, NULL, &telemetry), 0);
+	assert_false(has_thread());
+	assert_false(telemetry_read(telemetry, 0, &reading));
+	assert_int_equal(telemetry_n_samples(telemetry, 0), 0);
+	assert_true(telemetry_wait(telemetry, 0));
+	telemetry_set_pace(telemetry, TELEMETRY_BUSY);
+	assert_null(telemetry_free(telemetry));
+	assert_null(telemetry_free(NULL));
+}
+
+/* A device about which nobody says anything is not watched, and that is said. */
+static void test_new__nobody_to_ask(void **state)
+{
+	const struct telemetry_device device = {.index = 1};
+	struct telemetry *telemetry;
+	struct device_reading reading;
+	bool is_said = false;
+
+	assert_int_equal(telemetry_new(&device, 1, NULL, &telemetry), 0);
+	assert_false(has_thread());
+	assert_false(telemetry_read(telemetry, 1, &reading));
+	for (unsigned int i = 0; telemetry_sentence(telemetry, i); i++)
+		is_said |= strncmp(telemetry_sentence(telemetry, i), "device 1 is not watched",
+				   23) == 0;
+	assert_true(is_said);
+	telemetry_free(telemetry);
+}
+
+static void test_driver(void **state)
+{
+	struct driver driver = {.used_bytes = MIB(300), .own_bytes = MIB(100), .has_memory = true};
+	const struct telemetry_device device = {.index = 3, .driver = {driver_sample, &driver}};
+	struct device_reading reading;
+	struct telemetry *telemetry;
+	struct waker waker;
+
+	assert_int_equal(waker_init(&waker), 0);
+	assert_int_equal(telemetry_new(&device, 1, &waker, &telemetry), 0);
+	/* There is a first sample already. */
+	assert_true(telemetry_read(telemetry, 3, &reading));
+	assert_string_equal(reading.source, "a driver");
+	assert_int_equal(reading.state, TELEMETRY_PRESENT);
+	assert_true(reading.sampled_ns > 0);
+	assert_true(reading.n_samples > 0);
+	assert_int_equal(reading.vram.used.value, MIB(300));
+	assert_int_equal(reading.vram.own.value, MIB(100));
+	/* What it does not say is absent. */
+	assert_false(reading.gtt.total.is_valid);
+	assert_false(reading.load_percent.is_valid);
+	assert_false(reading.temperature_millicelsius.is_valid);
+	assert_false(reading.n_evictions.is_valid);
+	assert_false(reading.n_resets.is_valid);
+	assert_true(reading.n_suspends.is_valid);
+	assert_false(reading.processes_ns.is_valid);
+	assert_false(telemetry_read(telemetry, 0, &reading));
+	assert_true(telemetry_wait(telemetry, long_ns));
+	assert_true(has_thread());
+	telemetry_free(telemetry);
+	assert_false(has_thread());
+	waker_deinit(&waker);
+}
+
+static void test_driver__says_nothing(void **state)
+{
+	struct driver driver = {.has_memory = false};
+	const struct telemetry_device device = {.index = 1, .driver = {driver_sample, &driver}};
+	struct device_reading reading;
+	struct telemetry *telemetry;
+	struct waker waker;
+
+	assert_int_equal(waker_init(&waker), 0);
+	assert_int_equal(telemetry_new(&device, 1, &waker, &telemetry), 0);
+	assert_true(telemetry_read(telemetry, 1, &reading));
+	assert_string_equal(reading.source, "none");
+	assert_false(reading.vram.used.is_valid);
+	telemetry_free(telemetry);
+	waker_deinit(&waker);
+}
+
+static void wait_for_samples(const struct telemetry *telemetry, uint32_t n)
+{
+	uint32_t start = telemetry_n_samples(telemetry, 1);
+	uint64_t start_ns = clock_now_ns();
+
+	while (telemetry_n_samples(telemetry, 1) - start < n) {
+		assert_true(clock_now_ns() - start_ns < long_ns);
+		pause_a_moment();
+	}
+}
+
+/* Idle, nothing happens for ten seconds; a faster pace counts at once. */
+static void test_pace(void **state)
+{
+	struct driver driver = {.used_bytes = MIB(300), .has_memory = true};
+	const struct telemetry_device device = {.index = 1, .driver = {driver_sample, &driver}};
+	struct telemetry *telemetry;
+	struct waker waker;
+	uint64_t start_ns;
+
+	assert_int_equal(waker_init(&waker), 0);
+	start_ns = clock_now_ns();
+	assert_int_equal(telemetry_new(&device, 1, &waker, &telemetry), 0);
+	assert_true(telemetry_wait(telemetry, long_ns));
+	for (int i = 0; i < 100; i++)
+		pause_a_moment();
+	if (clock_now_ns() - start_ns < 9000000000u)
+		assert_int_equal(telemetry_n_samples(telemetry, 1), 2);
+
+	telemetry_set_pace(telemetry, TELEMETRY_BUSY);
+	wait_for_samples(telemetry, 5);
+	telemetry_set_pace(telemetry, TELEMETRY_SESSIONS);
+	wait_for_samples(telemetry, 1);
+	/* Tight: as if it were busy. */
+	atomic_store(&driver.used_bytes, MIB(950));
+	wait_for_samples(telemetry, 10);
+	telemetry_free(telemetry);
+	waker_deinit(&waker);
+}
+
+static bool is_rung(struct waker *waker, int timeout_ms)
+{
+	struct pollfd pollfd = {.fd = waker->fd, .events = POLLIN};
+
+	return poll(&pollfd, 1, timeout_ms) == 1;
+}
+
+/* The reactor is rung for others' memory, not for its own, and not for nothing. */
+static void test_waker(void **state)
+{
+	struct driver driver = {.used_bytes = MIB(300), .own_bytes = MIB(100), .has_memory = true};
+	const struct telemetry_device device = {.index = 1, .driver = {driver_sample, &driver}};
+	struct telemetry *telemetry;
+	struct waker waker;
+
+	assert_int_equal(waker_init(&waker), 0);
+	assert_int_equal(telemetry_new(&device, 1, &waker, &telemetry), 0);
+	telemetry_set_pace(telemetry, TELEMETRY_BUSY);
+	wait_for_samples(telemetry, 2);
+	waker_arm(&waker);
+	wait_for_samples(telemetry, 3);
+	assert_false(is_rung(&waker, 0));
+	/* Ours: in the order in which no sample in between sees others' grow. */
+	atomic_store(&driver.own_bytes, MIB(101));
+	atomic_store(&driver.used_bytes, MIB(301));
+	wait_for_samples(telemetry, 3);
+	assert_false(is_rung(&waker, 0));
+	/* A little: adds up until it is worth it. */
+	for (int i = 1; i <= 3; i++) {
+		atomic_store(&driver.used_bytes, MIB(301 + i));
+		wait_for_samples(telemetry, 2);
+		assert_false(is_rung(&waker, 0));
+	}
+	atomic_store(&driver.used_bytes, MIB(305));
+	assert_true(is_rung(&waker, 20000));
+	waker_disarm(&waker);
+	telemetry_free(telemetry);
+	waker_deinit(&waker);
+}
+
+static void test_pool(void **state)
+{
+	struct device_reading reading = {
+		.vram = {.total = {10, true}, .used = {3, true}, .own = {1, true}},
+		.gtt = {.total = {20, true}, .used = {5, true}},
+	};
+	struct memory_reading pool = telemetry_pool(&reading);
+
+	assert_int_equal(pool.total.value, 10);
+	assert_int_equal(pool.used.value, 3);
+	reading.is_integrated = true;
+	pool = telemetry_pool(&reading);
+	assert_true(pool.total.is_valid);
+	assert_int_equal(pool.total.value, 30);
+	assert_int_equal(pool.used.value, 8);
+	assert_false(pool.own.is_valid);
+	assert_false(pool.usable.is_valid);
+}
+
+static void test_new__no_memory(void **state)
+{
+	struct driver driver = {.has_memory = true};
+	const struct telemetry_device device = {.index = 1, .driver = {driver_sample, &driver}};
+	struct telemetry *telemetry;
+	struct waker waker;
+	int r;
+
+	assert_int_equal(waker_init(&waker), 0);
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		r = telemetry_new(&device, 1, &waker, &telemetry);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+	}
+	telemetry_free(telemetry);
+	waker_deinit(&waker);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_new__nothing), cmocka_unit_test(test_new__nobody_to_ask),
+		cmocka_unit_test(test_driver),       cmocka_unit_test(test_driver__says_nothing),
+		cmocka_unit_test(test_pace),         cmocka_unit_test(test_waker),
+		cmocka_unit_test(test_pool),         cmocka_unit_test(test_new__no_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
