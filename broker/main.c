@@ -30,6 +30,10 @@
 #include "util/waker.h"
 #include "vulkan/vulkan.h"
 
+enum {
+	MAIN_E_PATH = 1, /* make_executors: vulkan_path_refusal() says why */
+};
+
 struct broker {
 	struct options options;
 	struct waker waker;
@@ -137,6 +141,8 @@ static int make_executors(struct broker *broker)
 	r = vulkan_open(&broker->options.vulkan, &broker->waker, &broker->vulkan);
 	if (r)
 		return error_fold(r);
+	if (vulkan_path_refusal(broker->vulkan))
+		return MAIN_E_PATH;
 	for (unsigned int i = 0;
 	     i < vulkan_n_executors(broker->vulkan) && broker->n_executors < RBK_MAX_DEVICES; i++)
 		broker->executors[broker->n_executors++] = vulkan_executor(broker->vulkan, i);
@@ -263,6 +269,11 @@ static int broker_run(struct broker *broker)
 		r = make_executors(broker);
 	if (r == 0)
 		r = make_tenants(broker);
+	if (r == MAIN_E_PATH) {
+		log_error("the memory path that --memory-path asks for does not work: %s",
+			  vulkan_path_refusal(broker->vulkan));
+		return OPTIONS_EXIT_USAGE;
+	}
 	if (r) {
 		log_error("cannot start: %s", strerror(-r));
 		return OPTIONS_EXIT_FAILURE;

@@ -32,9 +32,10 @@ static const char usage_text[] =
 	"  --gpu auto|software|none\n"
 	"                        use real GPUs (the default), a software Vulkan device, or "
 	"neither\n"
-	"  --memory-path auto|staged\n"
-	"                        how devices reach arenas: probed (the default), or always by "
-	"copies\n"
+	"  --memory-path auto|host-import|udmabuf|exported|staged\n"
+	"                        how devices reach arenas: the best that works (the default), or "
+	"one,\n"
+	"                        without which brokerd does not start; staged: by copies\n"
 	"  --gpu-timeout SECONDS a task that a GPU has not finished by then loses the GPU "
 	"(default: 10)\n"
 	"  --device-memory SIZE  use no more device memory than that\n"
@@ -105,7 +106,10 @@ struct choice {
 static const struct choice gpu_choices[] = {
 	{"auto", VULKAN_AUTO}, {"software", VULKAN_SOFTWARE}, {"none", VULKAN_NONE}, {NULL, 0}};
 static const struct choice path_choices[] = {
-	{"auto", 0}, {"staged", VULKAN_FORCE_STAGED}, {NULL, 0}};
+	{"auto", VULKAN_PATH_AUTO},       {"host-import", VULKAN_PATH_HOST_IMPORT},
+	{"udmabuf", VULKAN_PATH_UDMABUF}, {"exported", VULKAN_PATH_EXPORTED},
+	{"staged", VULKAN_PATH_STAGED},   {NULL, 0},
+};
 static const struct choice simd_choices[] = {{"auto", CPU_SIMD_AUTO},
 					     {"sse2", CPU_SIMD_SSE2},
 					     {"avx2", CPU_SIMD_AVX2},
@@ -274,7 +278,8 @@ static int parse_one(int option, const char *value, struct options *options, boo
 		return r;
 	case OPTION_MEMORY_PATH:
 		r = parse_choice("memory-path", value, path_choices, &choice);
-		options->vulkan.force |= (uint32_t)choice;
+		options->vulkan.path = (enum vulkan_path)choice;
+		options->vulkan.force |= choice == VULKAN_PATH_STAGED ? VULKAN_FORCE_STAGED : 0;
 		return r;
 	case OPTION_GPU_TIMEOUT:
 		r = parse_number("gpu-timeout", value, 1, 3600, 10, &number);

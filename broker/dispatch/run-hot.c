@@ -178,9 +178,10 @@ static void task_returned(struct dispatch *dispatch, struct task *task)
 	dispatch->stats->copied_bytes += task->exec.copied_bytes;
 	dispatch->stats->transferred_bytes += task->exec.transferred_bytes;
 
-	if (res != -ECANCELED)
+	/* A task that did not run, as with a tensor out of reach, says nothing about its device. */
+	if (res != -ECANCELED && res != -EXDEV)
 		place_report(&dispatch->placer, task->device, res == -EIO);
-	if ((res == -EIO || res == -ENOMEM) && task_may_fall_back(task)) {
+	if ((res == -EIO || res == -ENOMEM || res == -EXDEV) && task_may_fall_back(task)) {
 		task->device = RBK_DEVICE_CPU;
 		task->reason = RBK_REASON_CPU_FALLBACK;
 		task_submit(dispatch, task);

@@ -38,6 +38,11 @@ struct exec_arena {
 	uint64_t owner;                /* opaque id of tenant and user, for isolation */
 	void *import[RBK_MAX_DEVICES]; /* executor's, set by arena_import; NULL: not imported */
 	int fd;                        /* the memfd while arena_import runs, borrowed; else -1 */
+	/*
+	 * Made by that executor's arena_export(): fd is a dma-buf and base a mapping of it, which
+	 * is valid until the owner unmaps it whatever becomes of the device. NULL: a memfd.
+	 */
+	struct executor *exporter;
 };
 
 struct exec_ref {
@@ -97,6 +102,12 @@ struct executor_info {
 	uint64_t memory_align_bytes;
 	uint64_t gtt_bytes; /* host memory that the device can use as EXEC_TIER_GTT; 0: none */
 	bool is_integrated; /* VRAM is a part of the host's memory */
+	/*
+	 * In a memfd of several times that size, a tensor that lies on both sides of a multiple of
+	 * it cannot be reached in place; 0: any can. A multiple of the page size.
+	 */
+	uint64_t arena_segment_bytes;
+	bool exports_arenas; /* arena_export() is its best way to share memory with clients */
 	struct exec_identity identity;
 	uint32_t n_threads; /* that compute, for the spin policy; a GPU: 0 */
 	/*
@@ -134,9 +145,25 @@ struct executor_ops {
 	/*
 	 * setup: makes an arena usable by tasks of this device, sets arena->import[index].
 	 * Failure is not an error of the client: the executor then stages, or plan_prepare says no.
+	 * Called again after reopen(), with arena->fd where there still is one (exported arenas);
+	 * without one, some paths are gone until the client registers the arena anew.
 	 */
 	void (*arena_import)(struct executor *executor, struct exec_arena *arena);
+	/* setup: the reverse. On all executors, the exporter too, before base is unmapped. */
 	void (*arena_release)(struct executor *executor, struct exec_arena *arena);
+
+	/*
+	 * setup: makes an arena of memory that this device and the processor share, zeroed, where
+	 * info.exports_arenas. @bytes is a positive multiple of the page size. Fills *ret: base
+	 * (mapped here, the caller unmaps it), bytes, dev, ino, exporter, its own import[]; fd is
+	 * -1. *ret_fd is the dma-buf, the caller's, for the client and for arena_import() of other
+	 * devices. The memory exists until arena_release(), the mappings and all descriptors are
+	 * gone, everybody's; a device that is lost leaves it to them.
+	 * Return: 0; EXECUTOR_E_NO_MEMORY; EXECUTOR_E_UNSUPPORTED; -EIO, the device is lost; other
+	 * negative errno. NULL: no memory of its own.
+	 */
+	int (*arena_export)(struct executor *executor, uint64_t bytes, struct exec_arena *ret,
+			    int *ret_fd);
 
 	/*
 	 * setup: compiles and packs; sets plan->exec[index], device_state[index],

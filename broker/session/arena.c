@@ -77,6 +77,7 @@ int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA
 		.immutable = immutable,
 		.dev = status.st_dev,
 		.ino = status.st_ino,
+		.fd = -1,
 	};
 	return 0;
 }

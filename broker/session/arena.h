@@ -17,7 +17,8 @@ enum {
 };
 
 /*
- * Checks @fd and maps it into @ret (base, bytes, immutable, dev, ino; the rest is zeroed).
+ * Checks @fd and maps it into @ret (base, bytes, immutable, dev, ino, fd is -1; the rest is
+ * zeroed).
  * @fd stays the caller's and may be closed afterwards.
  * Return: 0; ARENA_E_UNSUITABLE; negative errno (out of memory or mappings).
  */

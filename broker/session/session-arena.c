@@ -71,12 +71,16 @@ static void arena_prepare_run(struct offload_job *job)
 	const struct server_options *options = &session->server->options;
 
 	slot->map_result = arena_map(slot->fd, slot->bytes, &slot->exec, slot->map_message);
-	slot->fd = close_fd(slot->fd);
-	if (slot->map_result)
+	if (slot->map_result) {
+		slot->fd = close_fd(slot->fd);
 		return;
+	}
+	slot->exec.fd = slot->fd;
 	slot->exec.owner = tenant_owner(session->tenant, session->uid);
 	for (unsigned int i = 0; i < options->n_executors; i++)
 		options->executors[i]->ops->arena_import(options->executors[i], &slot->exec);
+	slot->exec.fd = -1;
+	slot->fd = close_fd(slot->fd);
 }
 
 static void arena_prepare_done(struct offload_job *job)
@@ -90,7 +94,7 @@ static void arena_prepare_done(struct offload_job *job)
 		.id = slot->id,
 	};
 
-	/* It was closed when the memory was mapped. */
+	/* It was closed when the memory was imported. */
 	charge_deinit(&slot->charges[3]);
 	if (r) {
 		if (r == ARENA_E_UNSUITABLE) {

@@ -2,220 +2,275 @@
 /*
  * Arenas on a device: see arena-import.h.
  *
- * amdgpu refuses to import shared memory, other drivers accept an import and fail later, so neither
- * the extension nor a successful import says enough: the probe runs a copy shader from one half of
- * a real memfd mapping to the other and compares. The driver does not check alignment; we do.
+ * Each arena takes the best path that works for it. What an import needs of a descriptor is over
+ * when it returns: the driver, or the udmabuf that it holds, keeps the pages.
+ *
+ * An exported arena is mapped from its dma-buf and not with vkMapMemory(), as the client does it:
+ * so the mapping belongs to nobody's VkDevice, and the processor and the client go on in the same
+ * memory when the device is lost and closed.
  */
 #include "vulkan/arena-import.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "plan/executor.h"
 #include "util/cleanup.h"
 #include "util/error.h"
+#include "util/log.h"
 #include "vulkan/device.h"
-#include "vulkan/lower.h"
+#include "vulkan/udmabuf.h"
+
+static bool works(const struct vk_device *device, enum vulkan_path path)
+{
+	return device->paths.works & (1u << path);
+}
+
+static void drop_segments(struct vk_device *device, struct vk_import *import)
+{
+	for (uint32_t i = 0; i < import->n_segments; i++)
+		vk_segment_free(device, &import->segments[i]);
+	import->n_segments = 0;
+}
 
 static void import_free(struct vk_device *device, struct vk_import *import)
 {
 	if (!import)
 		return;
-	if (import->buffer)
-		device->vk.vkDestroyBuffer(device->handle, import->buffer, NULL);
-	if (import->memory)
-		device->vk.vkFreeMemory(device->handle, import->memory, NULL);
+	drop_segments(device, import);
+	list_remove(&import->link);
 	free(import);
 }
 
-/* Return: NULL if the driver refuses. */
-static struct vk_import *import_new(struct vk_device *device, void *base, uint64_t bytes)
+/* An import of no segments yet. Return: NULL without memory. */
+static struct vk_import *import_new(enum vulkan_path path, uint64_t bytes, uint64_t segment_bytes)
 {
-	const VkExternalMemoryBufferCreateInfo external = {
-		.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
-		.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT,
-	};
-	const VkMemoryAllocateFlagsInfo flags = {
-		.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
-		.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT,
-	};
-	const VkImportMemoryHostPointerInfoEXT pointer = {
-		.sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT,
-		.pNext = &flags,
-		.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT,
-		.pHostPointer = base,
-	};
-	VkMemoryHostPointerPropertiesEXT properties = {
-		.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT,
-	};
-	VkMemoryAllocateInfo info = {
-		.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
-		.pNext = &pointer,
-		.allocationSize = bytes,
-	};
-	uint64_t align = device->import_align_bytes;
-	VkMemoryRequirements needs;
+	uint64_t n = (bytes + segment_bytes - 1) / segment_bytes;
 	struct vk_import *import;
-	uint32_t types;
 
-	if (align == 0 || (uintptr_t)base % align || bytes % align ||
-	    bytes > device->max_buffer_bytes)
+	if (n > UINT32_MAX)
 		return NULL;
-	import = calloc(1, sizeof(*import));
+	import = calloc(1, sizeof(*import) + n * sizeof(import->segments[0]));
 	if (!import)
 		return NULL;
-
-	if (vk_result(device->vk.vkGetMemoryHostPointerPropertiesEXT(
-			      device->handle, pointer.handleType, base, &properties),
-		      "vkGetMemoryHostPointerPropertiesEXT"))
-		goto error;
-	if (vk_buffer_new(device, bytes, &external, &import->buffer))
-		goto error;
-	device->vk.vkGetBufferMemoryRequirements(device->handle, import->buffer, &needs);
-	types = properties.memoryTypeBits & needs.memoryTypeBits;
-	/* What the processor writes must be seen without flushing. */
-	for (uint32_t i = 0; i < device->heaps.memoryTypeCount; i++)
-		if (!(device->heaps.memoryTypes[i].propertyFlags &
-		      VK_MEMORY_PROPERTY_HOST_COHERENT_BIT))
-			types &= ~(1u << i);
-	if (!types || needs.size > bytes)
-		goto error;
-	info.memoryTypeIndex = __builtin_ctz(types);
-	if (vk_result(device->vk.vkAllocateMemory(device->handle, &info, NULL, &import->memory),
-		      "vkAllocateMemory of an arena")) {
-		import->memory = VK_NULL_HANDLE;
-		goto error;
-	}
-	if (vk_result(device->vk.vkBindBufferMemory(device->handle, import->buffer, import->memory,
-						    0),
-		      "vkBindBufferMemory of an arena"))
-		goto error;
-	import->address = vk_buffer_address(device, import->buffer);
-	if (import->address == 0 || import->address % RBK_REF_ALIGN)
-		goto error;
+	list_init(&import->link);
+	import->path = path;
+	import->bytes = bytes;
+	import->segment_bytes = segment_bytes;
 	return import;
+}
 
-error:
-	import_free(device, import);
-	return NULL;
+static struct vk_import *import_host(struct vk_device *device, const struct exec_arena *arena)
+{
+	struct vk_import *import = import_new(VULKAN_PATH_HOST_IMPORT, arena->bytes, arena->bytes);
+
+	if (!import)
+		return NULL;
+	if (vk_segment_host(device, arena->base, arena->bytes, &import->segments[0])) {
+		import_free(device, import);
+		return NULL;
+	}
+	import->n_segments = 1;
+	return import;
+}
+
+static struct vk_import *import_udmabuf(struct vk_device *device, const struct exec_arena *arena)
+{
+	uint64_t segment_bytes = device->paths.segment_bytes;
+	struct vk_import *import;
+	int r;
+
+	if (segment_bytes > arena->bytes)
+		segment_bytes = arena->bytes;
+	import = import_new(VULKAN_PATH_UDMABUF, arena->bytes, segment_bytes);
+	if (!import)
+		return NULL;
+	for (uint64_t at = 0; at < arena->bytes; at += segment_bytes) {
+		uint64_t left = arena->bytes - at;
+		uint64_t bytes = left < segment_bytes ? left : segment_bytes;
+		_cleanup_(close_fdp) int fd = -1;
+
+		r = udmabuf_wrap(device->paths.udmabuf_fd, arena->fd, at, bytes, &fd);
+		if (!r)
+			r = vk_segment_dma_buf(device, fd, bytes,
+					       &import->segments[import->n_segments]);
+		if (r) {
+			log_debug("an arena of %llu bytes cannot be wrapped at %llu: %d",
+				  (unsigned long long)arena->bytes, (unsigned long long)at, r);
+			import_free(device, import);
+			return NULL;
+		}
+		import->n_segments++;
+	}
+	return import;
+}
+
+/* An arena that a device exported. Another device's is proven before the client can see it. */
+static struct vk_import *import_exported(struct vk_device *device, const struct exec_arena *arena)
+{
+	int8_t *sees = &device->paths.sees_exported[arena->exporter->index];
+	bool is_own = arena->exporter == &device->executor;
+	struct vk_import *import;
+
+	if (!is_own && *sees == 0)
+		return NULL;
+	import = import_new(VULKAN_PATH_EXPORTED, arena->bytes, arena->bytes);
+	if (!import)
+		return NULL;
+	if (vk_segment_dma_buf(device, arena->fd, arena->bytes, &import->segments[0])) {
+		import_free(device, import);
+		return NULL;
+	}
+	import->n_segments = 1;
+	/* Once, and whatever comes of it: later the memory may be a client's already. */
+	if (!is_own && *sees < 0 && arena->bytes >= VK_PATHS_PROBE_BYTES)
+		*sees = vk_paths_prove(device, &import->segments[0], arena->base) == 0;
+	if (!is_own && *sees != 1) {
+		import_free(device, import);
+		return NULL;
+	}
+	return import;
+}
+
+/* The best path that works for it. Return: NULL: none. */
+static struct vk_import *import_any(struct vk_device *device, const struct exec_arena *arena)
+{
+	struct vk_import *import = NULL;
+
+	if (arena->exporter)
+		return arena->fd >= 0 && device->paths.may_import ? import_exported(device, arena)
+								  : NULL;
+	if (works(device, VULKAN_PATH_HOST_IMPORT))
+		import = import_host(device, arena);
+	if (!import && works(device, VULKAN_PATH_UDMABUF) && arena->fd >= 0 && !arena->immutable)
+		import = import_udmabuf(device, arena);
+	return import;
+}
+
+static void count_import(struct vk_device *device, const struct exec_arena *arena,
+			 const struct vk_import *import, int by)
+{
+	if (import)
+		device->n_imports += (uint32_t)by;
+	/* Nothing in it is bound as a rule, so it is no reason for plans to have staging. */
+	else if (!arena->immutable || works(device, VULKAN_PATH_HOST_IMPORT))
+		device->n_refused_imports += (uint32_t)by;
 }
 
 void vk_arena_import(struct vk_device *device, struct exec_arena *arena)
 {
-	struct vk_import *import = NULL;
+	unsigned int index = device->executor.index;
+	struct vk_import *import = arena->import[index];
 
-	if (device->imports)
-		import = import_new(device, arena->base, arena->bytes);
-	arena->import[device->executor.index] = import;
+	if (import && import->n_segments > 0)
+		return;
+	if (import) {
+		/* Of a device that was lost: with or without success, it is anew. */
+		count_import(device, arena, import, -1);
+		import_free(device, import);
+	}
+	import = import_any(device, arena);
 	if (import)
-		device->n_imports++;
-	else
-		device->n_refused_imports++;
+		list_append(&device->paths.imports, &import->link);
+	count_import(device, arena, import, 1);
+	arena->import[index] = import;
 }
 
 void vk_arena_release(struct vk_device *device, struct exec_arena *arena)
 {
-	struct vk_import *import = arena->import[device->executor.index];
+	unsigned int index = device->executor.index;
+	struct vk_import *import = arena->import[index];
 
 	vk_device_settle(device);
-	if (import)
-		device->n_imports--;
-	else
-		device->n_refused_imports--;
+	count_import(device, arena, import, -1);
 	import_free(device, import);
-	arena->import[device->executor.index] = NULL;
+	arena->import[index] = NULL;
 }
 
-/* Copies @words from the beginning of an import to @to_offset, by a shader. */
-static int probe_copy(struct vk_device *device, struct vk_import *import, uint32_t words,
-		      uint64_t to_offset)
+int vk_arena_export(struct vk_device *device, uint64_t bytes, struct exec_arena *ret, int *ret_fd)
 {
-	const struct vk_pipe_info *info = vk_pipe_info(VK_PIPE_COPY, device->variant);
-	struct vk_piece block = {0};
-	struct vk_params *params;
-	VkCommandBuffer commands;
-	VkPipeline pipeline;
-	int r;
-
-	r = vk_pipeline_get(device, VK_PIPE_COPY, &pipeline);
-	if (r)
-		return error_fold(r);
-	r = vk_memory_alloc(device, VK_MEMORY_HOST, sizeof(*params), &block);
-	if (r)
-		return r == VK_MEMORY_E_FULL ? -ENOMEM : error_fold(r);
-	params = (struct vk_params *)block.host;
-	*params = (struct vk_params){
-		.groups = {(words + info->tile_cols - 1) / info->tile_cols, 1, 1},
-		.address = {import->address, 0, 0, import->address + to_offset},
-	};
-	params->w[COPY_WORDS] = words;
-	params->w[COPY_GROUPS] = params->groups[0];
-
-	r = vk_setup_begin(device, &commands);
-	if (!r) {
-		device->vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-		device->vk.vkCmdPushConstants(commands, device->pipelines.layout,
-					      VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(block.address),
-					      &block.address);
-		device->vk.vkCmdDispatchIndirect(commands, block.buffer, block.offset);
-		r = vk_setup_run(device);
-	}
-	vk_memory_free(device, &block);
-	return r ? error_fold(r) : 0;
-}
-
-int vk_import_probe(struct vk_device *device, const char **ret_why)
-{
-	enum { WORDS = 3000 };
-	uint64_t half = 16384, bytes = 2 * half;
 	_cleanup_(close_fdp) int fd = -1;
 	struct vk_import *import;
-	uint32_t *words;
+	struct stat status;
+	void *base;
 	int r;
 
-	*ret_why = NULL;
-	device->imports = false;
-	if (device->options.force & VULKAN_FORCE_STAGED) {
-		*ret_why = "staging was asked for";
-		return 0;
+	if (!works(device, VULKAN_PATH_EXPORTED))
+		return EXECUTOR_E_UNSUPPORTED;
+	if (atomic_load_explicit(&device->lost, memory_order_acquire))
+		return error_origin(-EIO);
+	import = import_new(VULKAN_PATH_EXPORTED, bytes, bytes);
+	if (!import)
+		return error_origin(-ENOMEM);
+	r = vk_segment_export(device, bytes, &import->segments[0], &fd);
+	if (r) {
+		import_free(device, import);
+		if (r == VK_SEGMENT_E_REFUSED)
+			return EXECUTOR_E_UNSUPPORTED;
+		return r == -ENOMEM ? EXECUTOR_E_NO_MEMORY : error_fold(r);
 	}
-	if (device->import_align_bytes == 0) {
-		*ret_why = "the driver lacks VK_EXT_external_memory_host";
-		return 0;
-	}
-	if (device->import_align_bytes > (uint64_t)sysconf(_SC_PAGESIZE)) {
-		*ret_why = "the driver imports no single pages";
-		return 0;
-	}
+	import->n_segments = 1;
 
-	fd = memfd_create("vulkan-probe", MFD_CLOEXEC);
-	if (fd < 0 || ftruncate(fd, bytes) < 0)
-		return error_origin(-errno);
-	words = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (words == MAP_FAILED)
-		return error_origin(-errno);
-	import = import_new(device, words, bytes);
-	if (!import) {
-		*ret_why = "the driver refuses to import shared memory";
-		munmap(words, bytes);
-		return 0;
+	if (fstat(fd, &status) < 0) {
+		r = error_origin(-errno);
+		goto error;
 	}
-	for (uint32_t i = 0; i < WORDS; i++)
-		words[i] = i * 2654435761u;
-	r = probe_copy(device, import, WORDS, half);
-	if (r == 0) {
-		if (memcmp(words, words + half / 4, WORDS * 4) == 0)
-			device->imports = true;
-		else
-			*ret_why = "the device does not see imported memory";
-	} else if (r == -EIO) {
-		*ret_why = "the device fails on imported memory";
-		r = 0;
+	if (lseek(fd, 0, SEEK_END) < (off_t)bytes) {
+		r = EXECUTOR_E_UNSUPPORTED;
+		goto error;
 	}
+	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (base == MAP_FAILED) {
+		r = errno == ENOMEM ? EXECUTOR_E_NO_MEMORY : error_origin(-errno);
+		goto error;
+	}
+	/* Drivers recycle memory. */
+	memset(base, 0, bytes);
+
+	list_append(&device->paths.imports, &import->link);
+	device->n_imports++;
+	*ret = (struct exec_arena){
+		.base = base,
+		.bytes = bytes,
+		.dev = status.st_dev,
+		.ino = status.st_ino,
+		.fd = -1,
+		.exporter = &device->executor,
+	};
+	ret->import[device->executor.index] = import;
+	*ret_fd = steal_fd(&fd);
+	return 0;
+
+error:
 	import_free(device, import);
-	munmap(words, bytes);
-	return r ? error_fold(r) : 0;
+	return r;
+}
+
+bool vk_import_find(const struct vk_import *import, uint64_t offset, uint64_t bytes,
+		    VkDeviceAddress *ret)
+{
+	uint64_t segment = 0;
+
+	if (!import || import->n_segments == 0)
+		return false;
+	/* The dispatcher has checked that the tensor lies within the arena. */
+	if (import->n_segments > 1) {
+		segment = offset / import->segment_bytes;
+		offset -= segment * import->segment_bytes;
+		if (bytes > import->segment_bytes - offset)
+			return false;
+	}
+	*ret = import->segments[segment].address + offset;
+	return true;
+}
+
+void vk_imports_drop(struct vk_device *device)
+{
+	list_for_each (node, &device->paths.imports)
+		drop_segments(device, container_of(node, struct vk_import, link));
 }

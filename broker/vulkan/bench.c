@@ -95,7 +95,7 @@ static int place(struct vulkan_bare *bare, const struct vk_pipe_info *info, uint
 	vk_fill_bare_matmul(info, n, n, n, params);
 	for (int i = 0; i < 3; i++)
 		params->address[i == 2 ? VK_OUT : i] =
-			import ? import->address + bare->offset[i]
+			import ? import->segments[0].address + bare->offset[i]
 			       : bare->staging.address + i * vk_memory_rounded(bare->bytes);
 	return 0;
 }
@@ -118,7 +118,9 @@ int vulkan_bare_new(const struct vulkan_options *options, enum vulkan_bare_shade
 	if (!bare->device)
 		return VULKAN_BARE_E_NO_DEVICE;
 	bare->device->executor.index = RBK_MAX_DEVICES - 1;
-	bare->device->imports = !(options->force & VULKAN_FORCE_STAGED);
+	/* Not probed, which takes threads: an import that fails leads to staging. */
+	if (!(options->force & VULKAN_FORCE_STAGED))
+		bare->device->paths.works |= 1u << VULKAN_PATH_HOST_IMPORT;
 	bare->offset[0] = a_offset;
 	bare->offset[1] = b_offset;
 	bare->offset[2] = c_offset;

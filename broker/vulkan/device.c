@@ -140,6 +140,9 @@ static void describe(struct vk_device *device)
 		 vulkan12.driverInfo[0] ? ", " : "", vulkan12.driverInfo);
 	memcpy(device->device_uuid, properties.properties.pipelineCacheUUID, VK_UUID_SIZE);
 	memcpy(device->driver_uuid, vulkan11.driverUUID, VK_UUID_SIZE);
+	device->has_dma_buf =
+		has_extension(device->physical, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) &&
+		has_extension(device->physical, VK_EXT_EXTERNAL_MEMORY_DMA_BUF_EXTENSION_NAME);
 	device->import_align_bytes = imports ? host.minImportedHostPointerAlignment : 0;
 	device->is_software = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
 	device->bounces = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
@@ -175,7 +178,7 @@ static void pin_driver(struct vk_device *device)
 int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *options,
 		  bool only_compiles, struct vk_device **ret)
 {
-	static const char *const host_extension = VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME;
+	const char *extensions[4];
 	_cleanup_(vk_device_freep) struct vk_device *device = NULL;
 	const float priority = 1.0f;
 	VkDeviceQueueCreateInfo queue = {
@@ -198,7 +201,7 @@ int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *option
 		.pNext = &features,
 		.queueCreateInfoCount = 1,
 		.pQueueCreateInfos = &queue,
-		.ppEnabledExtensionNames = &host_extension,
+		.ppEnabledExtensionNames = extensions,
 	};
 	uint64_t cap;
 	int r;
@@ -208,10 +211,18 @@ int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *option
 		return error_origin(-ENOMEM);
 	device->physical = physical;
 	device->options = *options;
+	vk_paths_init(device);
 	describe(device);
 	device->queue_family = compute_family(physical);
 	queue.queueFamilyIndex = device->queue_family;
-	info.enabledExtensionCount = device->import_align_bytes ? 1 : 0;
+	if (device->import_align_bytes)
+		extensions[info.enabledExtensionCount++] =
+			VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME;
+	if (device->has_dma_buf) {
+		extensions[info.enabledExtensionCount++] = VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME;
+		extensions[info.enabledExtensionCount++] =
+			VK_EXT_EXTERNAL_MEMORY_DMA_BUF_EXTENSION_NAME;
+	}
 	r = vk_result(vkCreateDevice(physical, &info, NULL, &device->handle), "vkCreateDevice");
 	if (r) {
 		device->handle = VK_NULL_HANDLE;
@@ -246,6 +257,7 @@ struct vk_device *vk_device_free(struct vk_device *device)
 		vk_memory_deinit(device);
 		device->vk.vkDestroyDevice(device->handle, NULL);
 	}
+	vk_paths_deinit(device);
 	free(device);
 	return NULL;
 }

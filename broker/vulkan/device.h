@@ -12,6 +12,7 @@
 #include <volk.h>
 
 #include "util/cleanup.h"
+#include "vulkan/arena-import.h"
 #include "vulkan/memory.h"
 #include "vulkan/mirror.h"
 #include "vulkan/pipeline.h"
@@ -42,10 +43,12 @@ struct vk_device {
 	uint64_t max_buffer_bytes;
 	enum vk_variant variant;
 	bool is_software;
-	bool imports; /* arenas are imported: the probe passed */
-	bool bounces; /* bound tensors are copied into device memory and back by the device */
+	bool has_dma_buf; /* VK_EXT_external_memory_dma_buf */
+	bool imports;     /* memfds are imported: a probe passed */
+	bool bounces;     /* bound tensors are copied into device memory and back by the device */
 	uint32_t n_imports;
 	uint32_t n_refused_imports; /* arenas alive that could not be imported */
+	struct vk_paths paths;
 
 	struct vulkan_options options;
 	_Atomic bool lost;

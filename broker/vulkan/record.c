@@ -472,14 +472,11 @@ static int find_bound(struct vk_plan *plan, struct vk_slot *slot, struct exec_ta
 	for (uint16_t i = 0; i < plan->plan->n_bindings; i++) {
 		const struct tensor *tensor = &plan->plan->tensors[plan->plan->bindings[i].tensor];
 		const struct exec_ref *ref = &task->refs[i];
-		const struct vk_import *import = ref->arena->import[index];
-
-		if (import) {
-			addresses[i] = import->address + ref->offset;
+		if (vk_import_find(ref->arena->import[index], ref->offset,
+				   tensor_bytes(tensor, task->count), &addresses[i]))
 			continue;
-		}
 		if (!plan->stages)
-			return -EIO;
+			return -EXDEV;
 		addresses[i] = slot->staging.address + plan->bound_offset[i];
 		if (is_read(tensor)) {
 			uint64_t bytes = tensor_bytes(tensor, task->count);
@@ -528,6 +525,7 @@ void vk_slot_store(struct vk_slot *slot, struct exec_task *task)
 {
 	const struct vk_plan *plan = slot->plan;
 	unsigned int index = plan->device->executor.index;
+	VkDeviceAddress address;
 
 	if (!plan->stages)
 		return;
@@ -535,7 +533,8 @@ void vk_slot_store(struct vk_slot *slot, struct exec_task *task)
 		const struct plan_binding *binding = &plan->plan->bindings[i];
 		uint64_t bytes = tensor_bytes(&plan->plan->tensors[binding->tensor], task->count);
 
-		if (!binding->written || task->refs[i].arena->import[index])
+		if (!binding->written || vk_import_find(task->refs[i].arena->import[index],
+							task->refs[i].offset, bytes, &address))
 			continue;
 		memcpy(bound_host(task, i), slot->staging.host + plan->bound_offset[i], bytes);
 		task->copied_bytes += bytes;

@@ -26,7 +26,7 @@ struct vk_slot *vk_plan_find_slot(struct vk_plan *plan);
 
 /*
  * Submitting thread: prepares a slot for a task and takes it.
- * Return: 0; -EIO if an arena cannot be reached from the device, the slot stays free.
+ * Return: 0; -EXDEV if a tensor cannot be reached from the device, the slot stays free.
  */
 int vk_slot_load(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *task);
 VkCommandBuffer vk_slot_commands(const struct vk_slot *slot);

@@ -8,7 +8,7 @@
 #include "util/error.h"
 
 struct vulkan {
-	char unused;
+	const char *path_refusal;
 };
 
 int vulkan_open(const struct vulkan_options *options, struct waker *waker, struct vulkan **ret)
@@ -17,6 +17,8 @@ int vulkan_open(const struct vulkan_options *options, struct waker *waker, struc
 
 	if (!vulkan)
 		return error_origin(-ENOMEM);
+	if (options->path != VULKAN_PATH_AUTO && options->path != VULKAN_PATH_STAGED)
+		vulkan->path_refusal = "Vulkan was left out of the build";
 	*ret = vulkan;
 	return 0;
 }
@@ -34,6 +36,16 @@ struct executor *vulkan_executor(struct vulkan *vulkan, unsigned int i)
 unsigned int vulkan_n_sentences(const struct vulkan *vulkan)
 {
 	return 1;
+}
+
+const char *vulkan_path_refusal(const struct vulkan *vulkan)
+{
+	return vulkan->path_refusal;
+}
+
+const char *vulkan_path_why_not(struct executor *executor, enum vulkan_path path)
+{
+	return "Vulkan was left out of the build";
 }
 
 const char *vulkan_sentence(const struct vulkan *vulkan, unsigned int i)

@@ -28,6 +28,8 @@ struct vulkan {
 	unsigned int n_devices;
 	char *sentences[MAX_SENTENCES];
 	unsigned int n_sentences;
+	enum vulkan_path path;
+	char path_refusal[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE + 160];
 };
 
 static struct vk_device *device_of(struct executor *executor)
@@ -61,6 +63,12 @@ static void op_arena_import(struct executor *executor, struct exec_arena *arena)
 static void op_arena_release(struct executor *executor, struct exec_arena *arena)
 {
 	vk_arena_release(device_of(executor), arena);
+}
+
+static int op_arena_export(struct executor *executor, uint64_t bytes, struct exec_arena *ret,
+			   int *ret_fd)
+{
+	return vk_arena_export(device_of(executor), bytes, ret, ret_fd);
 }
 
 static int op_plan_prepare(struct executor *executor, struct plan *plan)
@@ -100,6 +108,7 @@ static struct executor *op_free(struct executor *executor)
 static const struct executor_ops vulkan_ops = {
 	.arena_import = op_arena_import,
 	.arena_release = op_arena_release,
+	.arena_export = op_arena_export,
 	.plan_prepare = op_plan_prepare,
 	.plan_release = op_plan_release,
 	.submit = op_submit,
@@ -110,13 +119,41 @@ static const struct executor_ops vulkan_ops = {
 
 /* Opening */
 
+/* What is better than what works, and why it does not: that costs something. */
+static void say_paths(struct vulkan *vulkan, const struct vk_device *device)
+{
+	const struct vk_paths *paths = &device->paths;
+	char text[400] = "";
+	size_t n = 0;
+
+	if (vulkan->path != VULKAN_PATH_AUTO) {
+		/* Until now there was no device at all. */
+		if (vulkan->n_devices == 0)
+			vulkan->path_refusal[0] = '\0';
+		if (paths->why[vulkan->path])
+			snprintf(vulkan->path_refusal, sizeof(vulkan->path_refusal),
+				 "%s: no %s: %s", device->name, vk_path_name(vulkan->path),
+				 paths->why[vulkan->path]);
+		return;
+	}
+	for (int path = VULKAN_PATH_AUTO + 1; path < (int)paths->best; path++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%sno %s (%s)", n ? ", " : "",
+				      vk_path_name(path), paths->why[path]);
+	if (n > 0)
+		say(vulkan, "%s: %s, so %s.", device->name, text,
+		    paths->best == VULKAN_PATH_STAGED ? "every tensor is copied once each way"
+		    : paths->best == VULKAN_PATH_EXPORTED
+			    ? "clients get their memory from the device's driver"
+			    : "large arenas are reached in parts");
+}
+
 /* Return: 0, also if the device turned out to be of no use; negative errno. */
 static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 		       const struct vulkan_options *options, struct waker *waker)
 {
 	_cleanup_(vk_device_freep) struct vk_device *device = NULL;
 	VkPhysicalDeviceProperties properties;
-	const char *missing, *why = NULL;
+	const char *missing;
 	int r;
 
 	vkGetPhysicalDeviceProperties(physical, &properties);
@@ -132,7 +169,7 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 		r = vk_queue_start(device);
 	}
 	if (r == 0)
-		r = vk_import_probe(device, &why);
+		r = vk_paths_probe(device);
 	if (r == -ENOMEM || r == -EAGAIN)
 		return error_fold(r);
 	if (r) {
@@ -147,13 +184,16 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 				.kind = device->is_software ? EXECUTOR_SOFTWARE_GPU : EXECUTOR_GPU,
 				.name = device->name,
 				.driver = device->driver,
-				.paths = device->imports ? "host-import,staged" : "staged",
+				.paths = device->paths.list,
+				.arena_segment_bytes = device->paths.best == VULKAN_PATH_UDMABUF
+							       ? device->paths.segment_bytes
+							       : 0,
+				.exports_arenas = device->paths.best == VULKAN_PATH_EXPORTED,
 				.memory_bytes = device->memory.cap_bytes,
 			},
 		.waker = waker,
 	};
-	if (why)
-		say(vulkan, "%s: %s, so every tensor is copied once each way.", device->name, why);
+	say_paths(vulkan, device);
 	vulkan->devices[vulkan->n_devices++] = steal_ptr(device);
 	return 0;
 }
@@ -210,6 +250,10 @@ int vulkan_open(const struct vulkan_options *options, struct waker *waker, struc
 	vulkan = calloc(1, sizeof(*vulkan));
 	if (!vulkan)
 		return error_origin(-ENOMEM);
+	vulkan->path = options->path;
+	if (options->path != VULKAN_PATH_AUTO && options->path != VULKAN_PATH_STAGED)
+		snprintf(vulkan->path_refusal, sizeof(vulkan->path_refusal),
+			 "there is no device that could use %s", vk_path_name(options->path));
 	if (options->mode == VULKAN_NONE) {
 		say(vulkan, "Vulkan is switched off: everything runs on the CPU.");
 		*ret = steal_ptr(vulkan);
@@ -285,6 +329,16 @@ struct executor *vulkan_executor(struct vulkan *vulkan, unsigned int i)
 unsigned int vulkan_n_sentences(const struct vulkan *vulkan)
 {
 	return vulkan->n_sentences;
+}
+
+const char *vulkan_path_refusal(const struct vulkan *vulkan)
+{
+	return vulkan->path_refusal[0] ? vulkan->path_refusal : NULL;
+}
+
+const char *vulkan_path_why_not(struct executor *executor, enum vulkan_path path)
+{
+	return device_of(executor)->paths.why[path];
 }
 
 const char *vulkan_sentence(const struct vulkan *vulkan, unsigned int i)

@@ -39,12 +39,25 @@ enum vulkan_mode {
 	VULKAN_NONE,     /* does not even load libvulkan */
 };
 
+/* How devices reach arenas, in order of preference: see vulkan/arena-import.h. */
+enum vulkan_path {
+	VULKAN_PATH_AUTO, /* the best that is seen to work; no path itself */
+	VULKAN_PATH_HOST_IMPORT,
+	VULKAN_PATH_UDMABUF,
+	VULKAN_PATH_EXPORTED,
+	VULKAN_PATH_STAGED, /* always works */
+	VULKAN_PATH_COUNT,
+};
+
 /* For tests: what a device would otherwise decide by itself. */
 enum {
 	VULKAN_FORCE_STAGED = 1u << 0, /* no import of arenas, constants uploaded by copies */
 	VULKAN_FORCE_UPLOAD = 1u << 1, /* bound tensors copied into device memory and back */
 	VULKAN_FORCE_SHARED = 1u << 2, /* shader variants for GPUs (shared memory, subgroups) */
 	VULKAN_FORCE_PLAIN = 1u << 3,  /* shader variants for software devices */
+	/* Takes a memory path for working once memory was imported: for drivers that run nothing.
+	 */
+	VULKAN_FORCE_UNPROVEN = 1u << 5,
 };
 
 /* Where vulkan_options.fault is asked; what it may answer. */
@@ -56,6 +69,7 @@ struct vulkan_options {
 	const char *cache_dir;     /* of compiled pipelines; must exist; NULL: none on disk */
 	uint64_t timeout_ns;       /* of one wait; 0: 10 s, 300 s for software */
 	uint64_t memory_cap_bytes; /* of device memory to use at most; 0: the device's own size */
+	enum vulkan_path path;     /* no other but staged; AUTO: whatever works */
 	uint32_t force;            /* VULKAN_FORCE_* */
 	/*
 	 * Simulates failures, or NULL. Called by the device's threads before each submission and
@@ -84,6 +98,15 @@ struct executor *vulkan_executor(struct vulkan *vulkan, unsigned int i);
  */
 unsigned int vulkan_n_sentences(const struct vulkan *vulkan);
 const char *vulkan_sentence(const struct vulkan *vulkan, unsigned int i);
+
+/*
+ * Is the path that options.path asks for there, on every device and on one at least? Return: NULL;
+ * a sentence that says where it is not and why, which lives as long as @vulkan.
+ */
+const char *vulkan_path_refusal(const struct vulkan *vulkan);
+
+/* Does @executor reach arenas so? Return: NULL if so; else a phrase, static. */
+const char *vulkan_path_why_not(struct executor *executor, enum vulkan_path path);
 
 /* Frees the executors that are left, then itself. Return: NULL. */
 struct vulkan *vulkan_free(struct vulkan *vulkan);

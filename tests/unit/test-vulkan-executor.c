@@ -414,7 +414,7 @@ static void test_arena__refused(void **state)
 	job.refs[0].offset -= 64;
 	atomic_store(&job.task.state, EXEC_QUEUED);
 	rig_run(&rig, &job);
-	assert_int_equal(job.task.res, -EIO);
+	assert_int_equal(job.task.res, -EXDEV);
 	rig_prepare(&rig, after);
 	job.task.plan = after;
 	atomic_store(&job.task.state, EXEC_QUEUED);

@@ -2,6 +2,7 @@
 /* See vulkan-rig.h. */
 #include "unit/vulkan-rig.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,13 +65,14 @@ void rig_deinit(struct rig *rig)
 
 void rig_arena_init(struct rig *rig, struct exec_arena *arena, uint64_t bytes)
 {
-	_cleanup_(close_fdp) int fd = memfd_create("arena", MFD_CLOEXEC);
+	_cleanup_(close_fdp) int fd = memfd_create("arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	static ino_t next_ino = 1000;
 	uint8_t *base;
 
 	bytes = (bytes + PAGE - 1) / PAGE * PAGE;
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, bytes), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
 	/* The page behind stays inaccessible. */
 	base = mmap(NULL, bytes + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(base, MAP_FAILED);
@@ -78,8 +80,10 @@ void rig_arena_init(struct rig *rig, struct exec_arena *arena, uint64_t bytes)
 			 base);
 	memset(base, GUARD, bytes);
 	*arena = (struct exec_arena){.base = base, .bytes = bytes, .dev = 2, .ino = next_ino++};
+	arena->fd = fd;
 	if (rig)
 		rig->executor->ops->arena_import(rig->executor, arena);
+	arena->fd = -1;
 }
 
 void rig_arena_deinit(struct rig *rig, struct exec_arena *arena)

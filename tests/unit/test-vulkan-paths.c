@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * test-vulkan-paths PATH
+ *
+ * One memory path on a software device, with true results: skipped where the driver or the kernel
+ * do not have it. udmabuf and exported take /dev/udmabuf and a driver that imports and exports
+ * dma-bufs, as Mesa's lavapipe does from 25 on.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "unit/fail-alloc.h"
+#include "unit/vulkan-rig.h"
+#include "util/cleanup.h"
+#include "util/dma-buf.h"
+#include "vulkan/udmabuf.h"
+
+enum { GPU = RBK_DEVICE_GPU, PAGE = 4096, EXPORT_BYTES = 1 << 20 };
+
+static enum vulkan_path path;
+
+static struct vulkan_options options_of(void)
+{
+	return (struct vulkan_options){.path = path};
+}
+
+/* z = (x + x) * x */
+static struct plan *product_plan(uint32_t cols)
+{
+	struct describe *d = describe_new("product", 4);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, cols));
+	describe_scratch(d, "twice");
+	describe_output(d, "z", DESCRIBE_DIMS(DESCRIBE_COUNT, cols));
+	describe_node(d, "Add", "", "x,x", "twice");
+	describe_node(d, "Mul", "", "twice,x", "z");
+	return reference_plan(d, NULL);
+}
+
+static unsigned int count_fds(void)
+{
+	unsigned int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* Runs x over two places of @arena and compares. Return: the task's result. */
+static int run_at(struct rig *rig, struct plan *plan, uint32_t cols, struct exec_arena *arena,
+		  uint64_t x, uint64_t z)
+{
+	const struct exec_ref refs[2] = {{arena, x}, {arena, z}};
+	struct exec_task task = {.plan = plan, .refs = refs, .count = 1};
+	float *in = (float *)(arena->base + x), *out = (float *)(arena->base + z);
+
+	for (uint32_t i = 0; i < cols; i++)
+		in[i] = (float)(i % 1000) / 8;
+	memset(out, 0xff, cols * sizeof(float));
+	atomic_store(&task.state, EXEC_QUEUED);
+	rig_submit(rig, &task);
+	assert_ptr_equal(rig_reap(rig), &task);
+	if (task.res)
+		return task.res;
+	assert_int_equal(task.copied_bytes, 0);
+	for (uint32_t i = 0; i < cols; i++)
+		assert_true(out[i] == 2 * in[i] * in[i]);
+	return 0;
+}
+
+/* An arena of this path. */
+static void arena_begin(struct rig *rig, uint64_t bytes, struct exec_arena *ret, int *ret_fd)
+{
+	*ret_fd = -1;
+	if (path == VULKAN_PATH_EXPORTED)
+		assert_int_equal(
+			rig->executor->ops->arena_export(rig->executor, bytes, ret, ret_fd), 0);
+	else
+		rig_arena_init(rig, ret, bytes);
+}
+
+static void arena_end(struct rig *rig, struct exec_arena *arena, int fd)
+{
+	if (path != VULKAN_PATH_EXPORTED) {
+		rig_arena_deinit(rig, arena);
+		return;
+	}
+	rig->executor->ops->arena_release(rig->executor, arena);
+	assert_int_equal(munmap(arena->base, arena->bytes), 0);
+	close_fd(fd);
+}
+
+static void test_path__in_place(void **state)
+{
+	const struct vulkan_options options = options_of();
+	struct plan *plan = product_plan(1000);
+	struct exec_arena arena;
+	struct rig rig;
+	int fd;
+
+	rig_init(&rig, &options);
+	assert_non_null(strstr(rig.executor->info.paths, "staged"));
+	assert_null(vulkan_path_refusal(rig.vulkan));
+	assert_null(vulkan_path_why_not(rig.executor, path));
+	assert_int_equal(rig.executor->info.exports_arenas, path == VULKAN_PATH_EXPORTED);
+	arena_begin(&rig, EXPORT_BYTES, &arena, &fd);
+	assert_non_null(arena.import[GPU]);
+	rig_prepare(&rig, plan);
+	assert_int_equal(run_at(&rig, plan, 1000, &arena, 64, 65536), 0);
+	assert_int_equal(run_at(&rig, plan, 1000, &arena, EXPORT_BYTES - 4032, 0), 0);
+	rig_release(&rig, plan);
+	arena_end(&rig, &arena, fd);
+	rig_deinit(&rig);
+}
+
+/* Nothing of ours stays open or mapped, however often; what the driver keeps ends with it. */
+static void test_path__nothing_left(void **state)
+{
+	const struct vulkan_options options = options_of();
+	struct exec_arena arena;
+	unsigned int n_fds;
+	struct rig rig;
+	int fd;
+
+	rig_init(&rig, &options);
+	arena_begin(&rig, EXPORT_BYTES, &arena, &fd);
+	arena_end(&rig, &arena, fd);
+	n_fds = count_fds();
+	for (int i = 0; i < 20; i++) {
+		arena_begin(&rig, EXPORT_BYTES, &arena, &fd);
+		arena_end(&rig, &arena, fd);
+	}
+	assert_int_equal(count_fds(), n_fds);
+	rig_deinit(&rig);
+}
+
+/* Several dma-bufs: tensors at the boundaries, and one that lies on both sides of it. */
+static void test_segments__boundaries(void **state)
+{
+	const struct vulkan_options options = options_of();
+	const uint32_t cols = 1024;
+	struct plan *plan = product_plan(cols);
+	struct exec_arena arena;
+	uint64_t segment;
+	struct rig rig;
+
+	if (path != VULKAN_PATH_UDMABUF)
+		skip();
+	rig_init(&rig, &options);
+	segment = rig.executor->info.arena_segment_bytes;
+	assert_true(segment >= PAGE && segment % PAGE == 0);
+	if (segment > 256ull << 20)
+		skip();
+	rig_arena_init(&rig, &arena, segment + PAGE);
+	assert_non_null(arena.import[GPU]);
+	rig_prepare(&rig, plan);
+	assert_int_equal(run_at(&rig, plan, cols, &arena, segment - PAGE, 0), 0);
+	assert_int_equal(run_at(&rig, plan, cols, &arena, segment, 0), 0);
+	assert_int_equal(run_at(&rig, plan, cols, &arena, 0, segment), 0);
+	assert_int_equal(run_at(&rig, plan, cols, &arena, segment, segment - PAGE), 0);
+	assert_int_equal(run_at(&rig, plan, cols, &arena, segment - 64, 0), -EXDEV);
+	assert_int_equal(run_at(&rig, plan, cols, &arena, 0, segment - PAGE + 64), -EXDEV);
+	/* And it goes on. */
+	assert_int_equal(run_at(&rig, plan, cols, &arena, segment - PAGE, segment), 0);
+	rig_arena_deinit(&rig, &arena);
+
+	/* Of exactly one, and one byte less than two. */
+	rig_arena_init(&rig, &arena, segment);
+	assert_int_equal(run_at(&rig, plan, cols, &arena, segment - PAGE, 0), 0);
+	rig_arena_deinit(&rig, &arena);
+	rig_release(&rig, plan);
+	rig_deinit(&rig);
+}
+
+/* What cannot be wrapped is staged, or not reached, and nothing breaks. */
+static void test_udmabuf__unsuitable(void **state)
+{
+	const struct vulkan_options options = options_of();
+	struct exec_arena arena;
+	struct rig rig;
+	int fds[3], fd;
+
+	if (path != VULKAN_PATH_UDMABUF)
+		skip();
+	rig_init(&rig, &options);
+	fds[0] = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	fds[1] = memfd_create("immutable", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	fds[2] = memfd_create("shorter", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_int_equal(ftruncate(fds[0], EXPORT_BYTES), 0);
+	assert_int_equal(ftruncate(fds[1], EXPORT_BYTES), 0);
+	assert_int_equal(ftruncate(fds[2], PAGE), 0);
+	assert_int_equal(fcntl(fds[1], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
+	assert_int_equal(fcntl(fds[2], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	for (int i = 0; i < 4; i++) {
+		fd = i < 3 ? fds[i] : -1;
+		arena = (struct exec_arena){.bytes = EXPORT_BYTES, .fd = fd, .immutable = i == 1};
+		rig.executor->ops->arena_import(rig.executor, &arena);
+		assert_null(arena.import[GPU]);
+		rig.executor->ops->arena_release(rig.executor, &arena);
+	}
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
+	rig_deinit(&rig);
+}
+
+/* The pages are the memfd's, and live as long as the device has them. */
+static void test_udmabuf__keeps_pages(void **state)
+{
+	const struct vulkan_options options = options_of();
+	struct plan *plan = product_plan(1024);
+	struct exec_arena arena;
+	struct rig rig;
+
+	if (path != VULKAN_PATH_UDMABUF)
+		skip();
+	rig_init(&rig, &options);
+	/* The rig closes the descriptor; a hole that is punched later hits new pages only. */
+	rig_arena_init(&rig, &arena, EXPORT_BYTES);
+	rig_prepare(&rig, plan);
+	assert_int_equal(run_at(&rig, plan, 1024, &arena, 0, PAGE), 0);
+	assert_int_equal(madvise(arena.base, EXPORT_BYTES, MADV_REMOVE), 0);
+	{
+		const struct exec_ref refs[2] = {{&arena, 0}, {&arena, 8 * PAGE}};
+		struct exec_task task = {.plan = plan, .refs = refs, .count = 1};
+
+		atomic_store(&task.state, EXEC_QUEUED);
+		rig_submit(&rig, &task);
+		assert_ptr_equal(rig_reap(&rig), &task);
+		assert_int_equal(task.res, 0);
+	}
+	rig_release(&rig, plan);
+	rig_arena_deinit(&rig, &arena);
+	rig_deinit(&rig);
+}
+
+/* The client's view: another process maps the descriptor, writes, reads the result. */
+static void test_exported__shared(void **state)
+{
+	const struct vulkan_options options = options_of();
+	struct plan *plan = product_plan(1000);
+	struct exec_arena arena;
+	uint64_t n_holders;
+	struct rig rig;
+	pid_t pid;
+	float *data;
+	int fd, status;
+
+	if (path != VULKAN_PATH_EXPORTED)
+		skip();
+	rig_init(&rig, &options);
+	arena_begin(&rig, EXPORT_BYTES, &arena, &fd);
+	assert_ptr_equal(arena.exporter, rig.executor);
+	assert_int_equal(arena.fd, -1);
+	assert_int_equal(arena.bytes, EXPORT_BYTES);
+	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	assert_int_equal(lseek(fd, 0, SEEK_END), EXPORT_BYTES);
+	for (uint64_t i = 0; i < EXPORT_BYTES; i++)
+		assert_int_equal(arena.base[i], 0);
+	data = mmap(NULL, EXPORT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(data, MAP_FAILED);
+	data[0] = 42;
+	assert_true(*(float *)arena.base == 42);
+	rig_prepare(&rig, plan);
+	assert_int_equal(run_at(&rig, plan, 1000, &arena, 0, 65536), 0);
+	assert_true(data[65536 / 4 + 999] == *(float *)(arena.base + 65536 + 999 * 4));
+	pid = fork();
+	if (pid == 0)
+		_exit(data[65536 / 4 + 8] == 2.0f ? 0 : 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	rig_release(&rig, plan);
+
+	/* It cannot be shrunk or sealed. */
+	assert_true(ftruncate(fd, PAGE) < 0);
+	assert_true(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) < 0);
+
+	/* Removed, and the client still holds it. */
+	rig.executor->ops->arena_release(rig.executor, &arena);
+	munmap(arena.base, arena.bytes);
+	assert_int_equal(dma_buf_holders(fd, &n_holders), 0);
+	assert_int_equal(n_holders, 2);
+	data[0] = 43;
+	munmap(data, EXPORT_BYTES);
+	assert_int_equal(dma_buf_holders(fd, &n_holders), 0);
+	assert_int_equal(n_holders, 1);
+	close(fd);
+	assert_int_equal(dma_buf_holders(fd, &n_holders), DMA_BUF_E_UNKNOWN);
+	rig_deinit(&rig);
+}
+
+static void test_exported__absurd_sizes(void **state)
+{
+	static const uint64_t sizes[] = {1ull << 46, 1ull << 47};
+	const struct vulkan_options options = options_of();
+	struct exec_arena arena = {.bytes = 1};
+	struct rig rig;
+	int fd = -7, r;
+
+	if (path != VULKAN_PATH_EXPORTED)
+		skip();
+	rig_init(&rig, &options);
+	for (int i = 0; i < 2; i++) {
+		r = rig.executor->ops->arena_export(rig.executor, sizes[i], &arena, &fd);
+		assert_true(r == EXECUTOR_E_NO_MEMORY || r == EXECUTOR_E_UNSUPPORTED ||
+			    r == -ENOMEM);
+		assert_int_equal(fd, -7);
+		assert_int_equal(arena.bytes, 1);
+	}
+	rig_deinit(&rig);
+}
+
+static void test_exported__failing_allocations(void **state)
+{
+	const struct vulkan_options options = options_of();
+	struct exec_arena arena;
+	unsigned int n_fds;
+	struct rig rig;
+	int fd, r;
+
+	if (path != VULKAN_PATH_EXPORTED)
+		skip();
+	rig_init(&rig, &options);
+	arena_begin(&rig, EXPORT_BYTES, &arena, &fd);
+	arena_end(&rig, &arena, fd);
+	n_fds = count_fds();
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		r = rig.executor->ops->arena_export(rig.executor, EXPORT_BYTES, &arena, &fd);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+		assert_int_equal(count_fds(), n_fds);
+	}
+	assert_int_equal(r, 0);
+	arena_end(&rig, &arena, fd);
+	rig_deinit(&rig);
+}
+
+/* An import that cannot allocate leaves the arena as it was: staged. */
+static void test_path__failing_allocations(void **state)
+{
+	const struct vulkan_options options = options_of();
+	struct exec_arena arena;
+	struct rig rig;
+	bool failed;
+
+	if (path == VULKAN_PATH_EXPORTED)
+		skip();
+	rig_init(&rig, &options);
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		rig_arena_init(&rig, &arena, EXPORT_BYTES);
+		failed = fail_alloc_stop();
+		if (failed)
+			assert_null(arena.import[GPU]);
+		else
+			assert_non_null(arena.import[GPU]);
+		rig_arena_deinit(&rig, &arena);
+		if (!failed)
+			break;
+	}
+	rig_deinit(&rig);
+}
+
+static bool lose_now;
+
+static enum vulkan_fault fault(void *context, enum vulkan_fault_point point)
+{
+	return lose_now ? VULKAN_FAULT_LOST : VULKAN_FAULT_NONE;
+}
+
+/* The device is lost: the memory is not. */
+static void test_path__device_lost(void **state)
+{
+	struct vulkan_options options = options_of();
+	struct plan *plan = product_plan(1000);
+	struct exec_arena arena, other;
+	struct rig rig;
+	int fd, other_fd = -1;
+
+	options.fault = fault;
+	rig_init(&rig, &options);
+	arena_begin(&rig, EXPORT_BYTES, &arena, &fd);
+	rig_prepare(&rig, plan);
+	assert_int_equal(run_at(&rig, plan, 1000, &arena, 0, 65536), 0);
+	lose_now = true;
+	assert_int_equal(run_at(&rig, plan, 1000, &arena, 0, 65536), -EIO);
+	lose_now = false;
+	for (uint64_t i = 0; i < EXPORT_BYTES; i++)
+		arena.base[i] = (uint8_t)i;
+	if (path == VULKAN_PATH_EXPORTED) {
+		uint8_t *data = mmap(NULL, EXPORT_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+
+		assert_ptr_not_equal(data, MAP_FAILED);
+		assert_int_equal(memcmp(data, arena.base, EXPORT_BYTES), 0);
+		munmap(data, EXPORT_BYTES);
+		assert_int_equal(rig.executor->ops->arena_export(rig.executor, EXPORT_BYTES, &other,
+								 &other_fd),
+				 -EIO);
+		assert_int_equal(other_fd, -1);
+	}
+	rig_release(&rig, plan);
+
+	/* The device gives its part back; the processor's mapping and the client's stay. */
+	rig.executor->ops->arena_release(rig.executor, &arena);
+	for (uint64_t i = 0; i < EXPORT_BYTES; i++)
+		assert_int_equal(arena.base[i], (uint8_t)i);
+	rig.executor->ops->arena_import(rig.executor, &arena);
+	arena_end(&rig, &arena, fd);
+	rig_deinit(&rig);
+}
+
+/* By default the order of preference holds, and the list says what works. */
+static void test_paths__order(void **state)
+{
+	static const char *const names[] = {"host-import", "udmabuf", "exported", "staged"};
+	struct rig rig;
+	const char *at;
+
+	rig_init(&rig, &(struct vulkan_options){0});
+	at = rig.executor->info.paths;
+	for (int i = 0; i < 4; i++) {
+		enum vulkan_path one = (enum vulkan_path)(VULKAN_PATH_HOST_IMPORT + i);
+		const char *why = vulkan_path_why_not(rig.executor, one);
+		size_t n = strlen(names[i]);
+
+		if (why) {
+			print_message("no %s: %s\n", names[i], why);
+			assert_null(strstr(rig.executor->info.paths, names[i]));
+			continue;
+		}
+		assert_int_equal(strncmp(at, names[i], n), 0);
+		at += n + (at[n] == ',');
+	}
+	assert_int_equal(*at, '\0');
+	assert_null(vulkan_path_refusal(rig.vulkan));
+	rig_deinit(&rig);
+}
+
+static enum vulkan_path path_of(const char *name)
+{
+	return strcmp(name, "host-import") == 0 ? VULKAN_PATH_HOST_IMPORT
+	       : strcmp(name, "udmabuf") == 0   ? VULKAN_PATH_UDMABUF
+	       : strcmp(name, "exported") == 0  ? VULKAN_PATH_EXPORTED
+						: VULKAN_PATH_STAGED;
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_path__in_place),
+		cmocka_unit_test(test_path__nothing_left),
+		cmocka_unit_test(test_path__failing_allocations),
+		cmocka_unit_test(test_path__device_lost),
+		cmocka_unit_test(test_segments__boundaries),
+		cmocka_unit_test(test_udmabuf__unsuitable),
+		cmocka_unit_test(test_udmabuf__keeps_pages),
+		cmocka_unit_test(test_exported__shared),
+		cmocka_unit_test(test_exported__absurd_sizes),
+		cmocka_unit_test(test_exported__failing_allocations),
+		cmocka_unit_test(test_paths__order),
+	};
+	struct vulkan *vulkan = NULL;
+	struct vulkan_options options;
+	struct waker waker;
+
+	if (argc != 2)
+		return 2;
+	if (!rig_available())
+		return 77;
+	path = path_of(argv[1]);
+	options = options_of();
+	options.mode = VULKAN_SOFTWARE;
+	if (waker_init(&waker) || vulkan_open(&options, &waker, &vulkan))
+		return 1;
+	if (vulkan_path_refusal(vulkan)) {
+		/* This much holds anywhere: a path that was asked for and is not there is told. */
+		printf("skipped: %s\n", vulkan_path_refusal(vulkan));
+		vulkan_free(vulkan);
+		waker_deinit(&waker);
+		return 77;
+	}
+	vulkan_free(vulkan);
+	waker_deinit(&waker);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
