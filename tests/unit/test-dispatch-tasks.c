@@ -581,13 +581,13 @@ static void test_busy__one_device(void **state)
 	bench_end(&bench);
 }
 
-static void test_fallback__both_errors(void **state)
+static void test_fallback__every_error(void **state)
 {
-	static const int errors[] = {-EIO, -ENOMEM};
+	static const int errors[] = {-EIO, -ENOMEM, -EXDEV};
 	struct rbk_cqe cqe;
 	struct bench bench;
 
-	for (unsigned int i = 0; i < 2; i++) {
+	for (unsigned int i = 0; i < 3; i++) {
 		bench_begin(&bench, 2, N_ENTRIES);
 		put_strategy(&bench, 1, RBK_STRATEGY_DEVICE(GPU));
 		rig_work(&bench.rig);
@@ -687,6 +687,9 @@ static void test_failures__take_a_device_out(void **state)
 	}
 	run_gpu(&bench, -EIO);
 	run_gpu(&bench, -EIO);
+	/* Neither failures nor successes of the device: tensors out of reach, cancelled tasks. */
+	for (unsigned int i = 0; i < 5; i++)
+		run_gpu(&bench, -EXDEV);
 	put_strategy(&bench, 1, RBK_STRATEGY_ONLY_GPU);
 	put_cancel(&bench, 2, 1, 0);
 	rig_work(&bench.rig);
@@ -887,7 +890,7 @@ int main(void)
 		cmocka_unit_test(test_cancel__pending),
 		cmocka_unit_test(test_busy__in_order),
 		cmocka_unit_test(test_busy__one_device),
-		cmocka_unit_test(test_fallback__both_errors),
+		cmocka_unit_test(test_fallback__every_error),
 		cmocka_unit_test(test_fallback__waits_and_fails),
 		cmocka_unit_test(test_fallback__where_it_must_not),
 		cmocka_unit_test(test_failures__take_a_device_out),
