@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "session/plan-load.h"
 #include "session/server-private.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -46,8 +47,10 @@ static void plan_release_run(struct offload_job *job)
 	struct session_plan *slot = plan_of_job(job);
 	const struct server_options *options = &slot->session->server->options;
 
-	for (unsigned int i = 0; i < options->n_executors; i++)
+	for (unsigned int i = 0; i < options->n_executors; i++) {
+		slot->blocks[i] = plan_unload(options->executors[i], slot->plan, slot->blocks[i]);
 		options->executors[i]->ops->plan_release(options->executors[i], slot->plan);
+	}
 	slot->plan = plan_free(slot->plan);
 }
 
@@ -85,6 +88,8 @@ static void plan_prepare_run(struct offload_job *job)
 			continue;
 		executor = options->executors[i];
 		r = executor->ops->plan_prepare(executor, slot->plan);
+		if (r == 0 && slot->plan->device_state[i] == PLAN_DEVICE_EVICTED)
+			slot->blocks[i] = plan_load(executor, slot->plan);
 		if (r == 0 || r == EXECUTOR_E_UNSUPPORTED)
 			continue;
 		/* A device that fails is one device less, and the plan may still run elsewhere. */

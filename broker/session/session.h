@@ -74,6 +74,7 @@ struct session_plan {
 	int prepare_result;
 	struct charge charges[2];
 	struct charge device_charges[RBK_MAX_DEVICES]; /* in VRAM */
+	struct exec_block *blocks[RBK_MAX_DEVICES];    /* the setup thread's */
 	struct offload_job job;
 
 	/* Residency: see residency.h. The dispatcher counts, residency reads and clears. */

@@ -174,7 +174,11 @@ void vk_arena_import(struct vk_device *device, struct exec_arena *arena)
 		count_import(device, arena, import, -1);
 		import_free(device, import);
 	}
-	import = import_any(device, arena);
+	if (vk_device_is_lost(device))
+		/* Known, and out of reach until the device is open again. */
+		import = import_new(VULKAN_PATH_STAGED, arena->bytes, arena->bytes);
+	else
+		import = import_any(device, arena);
 	if (import)
 		list_append(&device->paths.imports, &import->link);
 	count_import(device, arena, import, 1);
@@ -202,7 +206,7 @@ int vk_arena_export(struct vk_device *device, uint64_t bytes, struct exec_arena 
 
 	if (!works(device, VULKAN_PATH_EXPORTED))
 		return EXECUTOR_E_UNSUPPORTED;
-	if (atomic_load_explicit(&device->lost, memory_order_acquire))
+	if (vk_device_is_lost(device))
 		return error_origin(-EIO);
 	import = import_new(VULKAN_PATH_EXPORTED, bytes, bytes);
 	if (!import)

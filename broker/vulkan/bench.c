@@ -20,7 +20,7 @@ struct vulkan_bare {
 	struct vk_device *device;
 	struct exec_arena *arena;
 	uint64_t offset[3], bytes;
-	struct vk_piece params, staging; /* staging: a, b, c one after the other */
+	struct vk_allocation params, staging; /* staging: a, b, c one after the other */
 	VkCommandPool pool;
 	VkCommandBuffer commands;
 	VkFence fence;
@@ -69,7 +69,7 @@ static int record(struct vulkan_bare *bare, VkPipeline pipeline)
 	device->vk.vkCmdPushConstants(bare->commands, device->pipelines.layout,
 				      VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(bare->params.address),
 				      &bare->params.address);
-	device->vk.vkCmdDispatchIndirect(bare->commands, bare->params.buffer, bare->params.offset);
+	device->vk.vkCmdDispatchIndirect(bare->commands, bare->params.buffer, 0);
 	device->vk.vkCmdPipelineBarrier(bare->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
 					VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0, NULL, 0,
 					NULL);
@@ -84,19 +84,21 @@ static int place(struct vulkan_bare *bare, const struct vk_pipe_info *info, uint
 	struct vk_params *params;
 	int r;
 
-	r = vk_memory_alloc(device, VK_MEMORY_HOST, sizeof(*params), &bare->params);
+	r = vk_memory_alloc(device, VK_MEMORY_HOST, vk_memory_pages(device, sizeof(*params)),
+			    &bare->params);
 	if (!r && !import)
-		r = vk_memory_alloc(device, VK_MEMORY_HOST, 3 * vk_memory_rounded(bare->bytes),
+		r = vk_memory_alloc(device, VK_MEMORY_HOST,
+				    vk_memory_pages(device, 3 * vk_memory_aligned(bare->bytes)),
 				    &bare->staging);
 	if (r)
-		return r == VK_MEMORY_E_FULL ? error_origin(-ENOMEM) : error_fold(r);
+		return r == EXECUTOR_E_NO_MEMORY ? error_origin(-ENOMEM) : error_fold(r);
 	params = (struct vk_params *)bare->params.host;
 	*params = (struct vk_params){0};
 	vk_fill_bare_matmul(info, n, n, n, params);
 	for (int i = 0; i < 3; i++)
 		params->address[i == 2 ? VK_OUT : i] =
 			import ? import->segments[0].address + bare->offset[i]
-			       : bare->staging.address + i * vk_memory_rounded(bare->bytes);
+			       : bare->staging.address + i * vk_memory_aligned(bare->bytes);
 	return 0;
 }
 
@@ -147,7 +149,7 @@ int vulkan_bare_run(struct vulkan_bare *bare)
 		.commandBufferCount = 1,
 		.pCommandBuffers = &bare->commands,
 	};
-	uint64_t step = vk_memory_rounded(bare->bytes);
+	uint64_t step = vk_memory_aligned(bare->bytes);
 	VkResult result;
 
 	for (int i = 0; i < 2 && bare->staging.host; i++)

@@ -112,6 +112,27 @@ static bool has_extension(VkPhysicalDevice physical, const char *name)
 	return false;
 }
 
+/*
+ * A discrete GPU's own memory is its largest heap of it, and other heaps are host memory that it
+ * can reach: a tier of its own. Where the GPU lives in the host's memory, the heaps are parts
+ * of one pool.
+ */
+static void measure_heaps(struct vk_device *device)
+{
+	device->memory_bytes = 0;
+	device->gtt_bytes = 0;
+	for (uint32_t i = 0; i < device->heaps.memoryHeapCount; i++) {
+		const VkMemoryHeap *heap = &device->heaps.memoryHeaps[i];
+		bool is_local = heap->flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT;
+		uint64_t *bytes = is_local ? &device->memory_bytes : &device->gtt_bytes;
+
+		if (device->is_integrated)
+			device->memory_bytes += heap->size;
+		else if (heap->size > *bytes && (is_local || !device->is_software))
+			*bytes = heap->size;
+	}
+}
+
 static void describe(struct vk_device *device)
 {
 	VkPhysicalDeviceExternalMemoryHostPropertiesEXT host = {
@@ -146,11 +167,10 @@ static void describe(struct vk_device *device)
 	device->import_align_bytes = imports ? host.minImportedHostPointerAlignment : 0;
 	device->is_software = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
 	device->bounces = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+	device->is_integrated =
+		properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
 	device->max_buffer_bytes = UINT64_MAX;
-	for (uint32_t i = 0; i < device->heaps.memoryHeapCount; i++)
-		if ((device->heaps.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) &&
-		    device->heaps.memoryHeaps[i].size > device->memory_bytes)
-			device->memory_bytes = device->heaps.memoryHeaps[i].size;
+	measure_heaps(device);
 
 	/* Plain variants pass values around among eight invocations of one subgroup. */
 	device->variant = device->is_software && vulkan11.subgroupSize >= 8 ? VK_VARIANT_PLAIN
@@ -175,16 +195,22 @@ static void pin_driver(struct vk_device *device)
 		(void)dlopen(info.dli_fname, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *options,
-		  bool only_compiles, struct vk_device **ret)
+int vk_device_open(struct vk_device *device, bool only_compiles)
 {
 	const char *extensions[4];
-	_cleanup_(vk_device_freep) struct vk_device *device = NULL;
-	const float priority = 1.0f;
-	VkDeviceQueueCreateInfo queue = {
-		.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-		.queueCount = 1,
-		.pQueuePriorities = &priority,
+	struct vk_upload *upload = &device->upload;
+	const float priorities[2] = {1.0f, 1.0f};
+	VkDeviceQueueCreateInfo queues[2] = {
+		{
+			.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+			.queueCount = 1,
+			.pQueuePriorities = priorities,
+		},
+		{
+			.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+			.queueCount = 1,
+			.pQueuePriorities = priorities,
+		},
 	};
 	VkPhysicalDeviceVulkan12Features vulkan12 = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
@@ -200,21 +226,19 @@ int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *option
 		.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
 		.pNext = &features,
 		.queueCreateInfoCount = 1,
-		.pQueueCreateInfos = &queue,
+		.pQueueCreateInfos = queues,
 		.ppEnabledExtensionNames = extensions,
 	};
-	uint64_t cap;
 	int r;
 
-	device = calloc(1, sizeof(*device));
-	if (!device)
-		return error_origin(-ENOMEM);
-	device->physical = physical;
-	device->options = *options;
-	vk_paths_init(device);
-	describe(device);
-	device->queue_family = compute_family(physical);
-	queue.queueFamilyIndex = device->queue_family;
+	device->queue_family = compute_family(device->physical);
+	vk_upload_find_queue(device);
+	queues[0].queueFamilyIndex = device->queue_family;
+	queues[1].queueFamilyIndex = upload->family;
+	if (upload->has_queue && upload->family == device->queue_family)
+		queues[0].queueCount = 2;
+	else if (upload->has_queue)
+		info.queueCreateInfoCount = 2;
 	if (device->import_align_bytes)
 		extensions[info.enabledExtensionCount++] =
 			VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME;
@@ -223,7 +247,8 @@ int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *option
 		extensions[info.enabledExtensionCount++] =
 			VK_EXT_EXTERNAL_MEMORY_DMA_BUF_EXTENSION_NAME;
 	}
-	r = vk_result(vkCreateDevice(physical, &info, NULL, &device->handle), "vkCreateDevice");
+	r = vk_result(vkCreateDevice(device->physical, &info, NULL, &device->handle),
+		      "vkCreateDevice");
 	if (r) {
 		device->handle = VK_NULL_HANDLE;
 		return error_fold(r);
@@ -232,13 +257,53 @@ int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *option
 	pin_driver(device);
 	device->vk.vkGetDeviceQueue(device->handle, device->queue_family, 0, &device->queue);
 
-	cap = device->memory_bytes;
-	if (options->memory_cap_bytes && options->memory_cap_bytes < cap)
-		cap = options->memory_cap_bytes;
-	r = only_compiles ? 0 : vk_memory_init(device, cap);
-	if (r)
+	r = vk_pipelines_init(device);
+	if (!r && !only_compiles)
+		r = vk_memory_init(device);
+	if (!r && !only_compiles)
+		r = vk_queue_open(device);
+	if (!r && !only_compiles)
+		r = vk_upload_open(device);
+	if (r) {
+		vk_device_close(device);
 		return error_fold(r);
-	r = vk_pipelines_init(device, options->cache_dir);
+	}
+	return 0;
+}
+
+void vk_device_close(struct vk_device *device)
+{
+	if (!device->handle)
+		return;
+	vk_device_settle(device);
+	vk_upload_close(device);
+	vk_queue_close(device);
+	vk_pipelines_deinit(device);
+	assert(device->n_blocks == 0);
+	vk_memory_deinit(device);
+	device->vk.vkDestroyDevice(device->handle, NULL);
+	device->handle = VK_NULL_HANDLE;
+}
+
+int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *options,
+		  bool only_compiles, struct vk_device **ret)
+{
+	_cleanup_(vk_device_freep) struct vk_device *device = NULL;
+	int r;
+
+	device = calloc(1, sizeof(*device));
+	if (!device)
+		return error_origin(-ENOMEM);
+	list_init(&device->memory.allocations);
+	vk_paths_init(device);
+	device->physical = physical;
+	device->options = *options;
+	/* Borrowed for this call only. */
+	device->options.cache_dir = NULL;
+	describe(device);
+	r = vk_pipelines_set_path(device, options->cache_dir);
+	if (!r)
+		r = vk_device_open(device, only_compiles);
 	if (r)
 		return error_fold(r);
 	*ret = steal_ptr(device);
@@ -249,15 +314,18 @@ struct vk_device *vk_device_free(struct vk_device *device)
 {
 	if (!device)
 		return NULL;
-	if (device->handle) {
-		vk_queue_stop(device);
-		assert(!device->mirrors.first);
-		assert(device->n_imports == 0);
-		vk_pipelines_deinit(device);
-		vk_memory_deinit(device);
-		device->vk.vkDestroyDevice(device->handle, NULL);
-	}
+	vk_queue_stop(device);
+	assert(device->n_imports == 0);
+	vk_device_close(device);
 	vk_paths_deinit(device);
+	free(device->pipelines.path);
 	free(device);
 	return NULL;
+}
+
+enum vulkan_fault vk_device_fault(struct vk_device *device, enum vulkan_fault_point point)
+{
+	if (!device->options.fault)
+		return VULKAN_FAULT_NONE;
+	return device->options.fault(device->options.fault_context, point);
 }

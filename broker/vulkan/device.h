@@ -3,8 +3,10 @@
 /*
  * One Vulkan device, as the files of this room share it
  *
- * vk_device_new() makes the logical device and what belongs to it; queue.h starts the threads that
- * run it. Everything here is used by the setup thread unless a function says otherwise.
+ * struct vk_device lives as long as its executor. The logical device within it is opened and
+ * closed, more than once if it is lost; handle is VK_NULL_HANDLE meanwhile. queue.h starts the
+ * threads that run it, which outlive the logical device as well. Everything here is used by the
+ * setup thread unless a function says otherwise.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,9 +16,9 @@
 #include "util/cleanup.h"
 #include "vulkan/arena-import.h"
 #include "vulkan/memory.h"
-#include "vulkan/mirror.h"
 #include "vulkan/pipeline.h"
 #include "vulkan/queue.h"
+#include "vulkan/upload.h"
 #include "vulkan/vulkan.h"
 
 /* Which shader variants a device gets. */
@@ -39,10 +41,12 @@ struct vk_device {
 
 	VkPhysicalDeviceMemoryProperties heaps;
 	uint64_t memory_bytes;       /* of the largest device-local heap */
+	uint64_t gtt_bytes;          /* of the largest other heap, where it is a tier of its own */
 	uint64_t import_align_bytes; /* VK_EXT_external_memory_host; 0: absent */
 	uint64_t max_buffer_bytes;
 	enum vk_variant variant;
 	bool is_software;
+	bool is_integrated;
 	bool has_dma_buf; /* VK_EXT_external_memory_dma_buf */
 	bool imports;     /* memfds are imported: a probe passed */
 	bool bounces;     /* bound tensors are copied into device memory and back by the device */
@@ -54,9 +58,10 @@ struct vk_device {
 	_Atomic bool lost;
 
 	struct vk_memory memory;
-	struct vk_mirrors mirrors;
 	struct vk_pipelines pipelines;
 	struct vk_queue submit;
+	struct vk_upload upload;
+	uint32_t n_blocks;
 
 	char name[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE];
 	char driver[VK_MAX_DRIVER_NAME_SIZE + VK_MAX_DRIVER_INFO_SIZE + 4];
@@ -76,12 +81,30 @@ const char *vk_device_missing(VkPhysicalDevice physical);
 bool vk_physical_is_software(VkPhysicalDevice physical);
 
 /*
- * Makes the logical device with its memory, mirrors and pipelines, no thread. With @only_compiles
- * there is no memory either: drivers that run nothing have none.
+ * Makes a device and opens it, without a thread. With @only_compiles there is no memory and nothing
+ * to submit with either: drivers that run nothing have none.
  * Return: 0 or negative errno.
  */
 int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *options,
 		  bool only_compiles, struct vk_device **ret);
+
+/*
+ * Makes the logical device and all that lives as long as it. Closing asserts that everything that
+ * was allocated from it is gone; accepts a device that is closed.
+ * Return: 0; negative errno, it is closed then.
+ */
+int vk_device_open(struct vk_device *device, bool only_compiles);
+void vk_device_close(struct vk_device *device);
+
+/* Any thread: what options.fault answers. */
+enum vulkan_fault vk_device_fault(struct vk_device *device, enum vulkan_fault_point point);
+
+/* Any thread. */
+static inline bool vk_device_is_lost(const struct vk_device *device)
+{
+	/* Pairs with vk_device_lose() and, where it became false, with the end of reopening. */
+	return atomic_load_explicit(&device->lost, memory_order_acquire);
+}
 
 /*
  * Opens the first device that @options allow, without threads, and an instance for it alone, to be
@@ -91,7 +114,7 @@ int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *option
 int vk_open_alone(const struct vulkan_options *options, struct vulkan **ret_vulkan,
 		  struct vk_device **ret);
 
-/* Everything that was allocated from it is gone; asserts so. Return: NULL. */
+/* Ends its threads and closes it. Return: NULL. */
 struct vk_device *vk_device_free(struct vk_device *device);
 
 DEFINE_CLEANUP(struct vk_device *, vk_device_free)

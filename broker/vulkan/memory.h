@@ -1,73 +1,91 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Device memory, sub-allocated
+ * Device memory: one allocation of the driver at a time
  *
- * Two kinds: DEVICE (near the device, not necessarily visible to the processor) and HOST (mapped,
- * coherent). Small pieces share blocks, large ones get blocks of their own, and an empty block goes
- * back to the driver at once. Every block is one buffer with a device address. Setup thread only.
+ * What is charged is what is taken: an allocation is one VkDeviceMemory of exactly the bytes that
+ * were asked for, a multiple of memory.page_bytes, with one buffer over all of it. Nothing is
+ * sub-allocated here and nothing is kept for later; who wants small pieces packs them first. The
+ * granularity at which the driver takes no more than it is asked for is measured when the device
+ * is opened. Setup thread only, but for vk_memory_used().
  */
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <volk.h>
 
-struct vk_device;
-struct vk_block;
-struct vk_range;
+#include "plan/exec-block.h"
+#include "util/list.h"
 
-enum vk_memory_kind { VK_MEMORY_DEVICE, VK_MEMORY_HOST, VK_MEMORY_KIND_COUNT };
+struct vk_device;
+
+enum vk_memory_kind {
+	VK_MEMORY_VRAM = EXEC_TIER_VRAM,
+	VK_MEMORY_GTT = EXEC_TIER_GTT,
+	VK_MEMORY_HOST, /* mapped, coherent, good to read: parameter blocks, staging of tensors */
+	VK_MEMORY_OWN,  /* likewise, held by the executor for itself: staging of constants */
+	VK_MEMORY_KIND_COUNT,
+};
 
 enum {
-	VK_MEMORY_E_FULL = 1,  /* does not fit into the device, or above the cap */
-	VK_MEMORY_ALIGN = 256, /* of every piece, in bytes; sizes are rounded up to it */
+	VK_MEMORY_ALIGN = 256,       /* of what is packed into an allocation, in bytes */
+	VK_MEMORY_PAGE_MIN = 4096,   /* of allocations; drivers may need more, */
+	VK_MEMORY_PAGE_MAX = 2 << 20 /* but none that needs more than this is used */
 };
 
 struct vk_memory {
-	struct vk_block *blocks[VK_MEMORY_KIND_COUNT];
-	uint64_t used_bytes[VK_MEMORY_KIND_COUNT];
-	uint64_t cap_bytes; /* of VK_MEMORY_DEVICE */
 	uint32_t type[VK_MEMORY_KIND_COUNT];
+	uint64_t page_bytes; /* sizes are multiples of it */
+	struct list_node allocations;
+	_Atomic uint64_t used_bytes[VK_MEMORY_KIND_COUNT];
 };
 
-/* A piece. Holds garbage of former owners: see vk_memory_clear(). */
-struct vk_piece {
-	struct vk_block *block; /* NULL: no piece */
-	struct vk_range *range;
+/* Holds what others left in it: clear it before an owner can see it. All 0: none. */
+struct vk_allocation {
+	struct list_node link;
+	VkDeviceMemory memory;
 	VkBuffer buffer;
-	uint64_t offset; /* within the buffer */
-	uint64_t bytes;
 	VkDeviceAddress address;
+	uint64_t bytes;
 	uint8_t *host; /* NULL where the memory is not mapped */
 	enum vk_memory_kind kind;
 };
 
-/* Chooses memory types. Return: 0 or negative errno. */
-int vk_memory_init(struct vk_device *device, uint64_t cap_bytes);
-/* Asserts that every piece was freed. */
+/*
+ * Chooses memory types and measures the granularity; VK_MEMORY_GTT exists where device->gtt_bytes
+ * is above 0. Return: 0 or negative errno, -EIO if the driver's sizes cannot be foreseen.
+ */
+int vk_memory_init(struct vk_device *device);
+/* Asserts that everything was freed. */
 void vk_memory_deinit(struct vk_device *device);
 
-/* What @bytes are charged as. */
-uint64_t vk_memory_rounded(uint64_t bytes);
+/* A size rounded up to pages, and to VK_MEMORY_ALIGN; no overflow below 2^63. */
+uint64_t vk_memory_pages(const struct vk_device *device, uint64_t bytes);
+uint64_t vk_memory_aligned(uint64_t bytes);
 
 /*
- * Takes @bytes of @kind into the empty @piece; 0 bytes are no piece.
- * Return: 0; VK_MEMORY_E_FULL; negative errno.
+ * Takes @bytes, a multiple of the page, into the caller's @allocation, which stays where it is; 0
+ * bytes are no allocation. Return: 0; EXECUTOR_E_NO_MEMORY; negative errno. Empty if not 0.
  */
 int vk_memory_alloc(struct vk_device *device, enum vk_memory_kind kind, uint64_t bytes,
-		    struct vk_piece *piece);
-/* Accepts an empty piece; leaves it empty. The device no longer uses it. */
-void vk_memory_free(struct vk_device *device, struct vk_piece *piece);
+		    struct vk_allocation *allocation);
+/* Accepts an empty one; leaves it empty. The device no longer uses it. */
+void vk_memory_free(struct vk_device *device, struct vk_allocation *allocation);
 
 /*
- * Zeroes a piece before an owner can see it: through the mapping where there is one, else by a
- * command recorded into @commands, with what runs later in the same submission ordered after it.
+ * Zeroes an allocation: through the mapping where there is one, else by a command recorded into
+ * @commands, with what runs later in the same submission ordered after it. Accepts an empty one.
  */
-void vk_memory_clear(struct vk_device *device, struct vk_piece *piece, VkCommandBuffer commands);
+void vk_memory_clear(struct vk_device *device, const struct vk_allocation *allocation,
+		     VkCommandBuffer commands);
 
-/* Do these @n bytes stand in a used piece that is mapped, at a multiple of 4? For tests. */
-bool vk_memory_find(const struct vk_memory *memory, const void *bytes, size_t n);
+/* Any thread: bytes allocated now. */
+uint64_t vk_memory_used(const struct vk_device *device, enum vk_memory_kind kind);
 
-/* Makes a buffer of @bytes over @memory, with its device address. Return: 0 or negative errno. */
+/* Do these @n bytes stand in mapped memory of plans, at a multiple of 4? For tests. */
+bool vk_memory_find(const struct vk_device *device, const void *bytes, size_t n);
+
+/* Makes a buffer of @bytes, for memory to be bound to it. Return: 0 or negative errno. */
 int vk_buffer_new(struct vk_device *device, uint64_t bytes, const void *next, VkBuffer *ret);
 VkDeviceAddress vk_buffer_address(struct vk_device *device, VkBuffer buffer);

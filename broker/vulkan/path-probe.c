@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "plan/executor.h"
 #include "util/cleanup.h"
 #include "util/dma-buf.h"
 #include "util/error.h"
@@ -42,7 +43,7 @@ const char *vk_path_name(enum vulkan_path path)
 static int copy(struct vk_device *device, const struct vk_segment *segment)
 {
 	const struct vk_pipe_info *info = vk_pipe_info(VK_PIPE_COPY, device->variant);
-	struct vk_piece block = {0};
+	struct vk_allocation block;
 	struct vk_params *params;
 	VkCommandBuffer commands;
 	VkPipeline pipeline;
@@ -51,9 +52,10 @@ static int copy(struct vk_device *device, const struct vk_segment *segment)
 	r = vk_pipeline_get(device, VK_PIPE_COPY, &pipeline);
 	if (r)
 		return error_fold(r);
-	r = vk_memory_alloc(device, VK_MEMORY_HOST, sizeof(*params), &block);
+	r = vk_memory_alloc(device, VK_MEMORY_OWN, vk_memory_pages(device, sizeof(*params)),
+			    &block);
 	if (r)
-		return r == VK_MEMORY_E_FULL ? -ENOMEM : error_fold(r);
+		return r == EXECUTOR_E_NO_MEMORY ? error_origin(-ENOMEM) : error_fold(r);
 	params = (struct vk_params *)block.host;
 	*params = (struct vk_params){
 		.groups = {(WORDS + info->tile_cols - 1) / info->tile_cols, 1, 1},
@@ -68,7 +70,7 @@ static int copy(struct vk_device *device, const struct vk_segment *segment)
 		device->vk.vkCmdPushConstants(commands, device->pipelines.layout,
 					      VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(block.address),
 					      &block.address);
-		device->vk.vkCmdDispatchIndirect(commands, block.buffer, block.offset);
+		device->vk.vkCmdDispatchIndirect(commands, block.buffer, 0);
 		r = vk_setup_run(device);
 	}
 	vk_memory_free(device, &block);

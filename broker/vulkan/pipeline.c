@@ -217,7 +217,15 @@ static void cache_save(struct vk_device *device)
 
 /* Pipelines */
 
-int vk_pipelines_init(struct vk_device *device, const char *cache_dir)
+int vk_pipelines_set_path(struct vk_device *device, const char *cache_dir)
+{
+	if (!cache_dir)
+		return 0;
+	device->pipelines.path = cache_path(device, cache_dir);
+	return device->pipelines.path ? 0 : error_origin(-ENOMEM);
+}
+
+int vk_pipelines_init(struct vk_device *device)
 {
 	struct vk_pipelines *pipelines = &device->pipelines;
 	const VkPushConstantRange push = {
@@ -242,10 +250,7 @@ int vk_pipelines_init(struct vk_device *device, const char *cache_dir)
 		      "vkCreatePipelineLayout");
 	if (r)
 		return error_fold(r);
-	if (cache_dir) {
-		pipelines->path = cache_path(device, cache_dir);
-		if (!pipelines->path)
-			return error_origin(-ENOMEM);
+	if (pipelines->path) {
 		data = cache_read(pipelines->path, &n_bytes);
 		pipelines->dirty = !data;
 	}
@@ -264,7 +269,8 @@ void vk_pipelines_deinit(struct vk_device *device)
 {
 	struct vk_pipelines *pipelines = &device->pipelines;
 
-	if (pipelines->path && pipelines->cache && pipelines->dirty)
+	if (pipelines->path && pipelines->cache && pipelines->dirty &&
+	    !vk_queue_is_dead(&device->submit))
 		cache_save(device);
 	for (int i = 0; i < VK_PIPE_COUNT; i++)
 		if (pipelines->pipelines[i])
@@ -273,8 +279,7 @@ void vk_pipelines_deinit(struct vk_device *device)
 		device->vk.vkDestroyPipelineCache(device->handle, pipelines->cache, NULL);
 	if (pipelines->layout)
 		device->vk.vkDestroyPipelineLayout(device->handle, pipelines->layout, NULL);
-	free(pipelines->path);
-	*pipelines = (struct vk_pipelines){0};
+	*pipelines = (struct vk_pipelines){.path = pipelines->path};
 }
 
 int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info, VkPipeline *ret)

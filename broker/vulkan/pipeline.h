@@ -57,16 +57,19 @@ struct vk_pipelines {
 	VkPipelineLayout layout; /* push constant: the address of a struct vk_params */
 	VkPipelineCache cache;
 	VkPipeline pipelines[VK_PIPE_COUNT];
-	char *path; /* of the cache on disk, NULL: none */
+	char *path; /* of the cache on disk, NULL: none; lives as long as the executor */
 	bool dirty;
 };
 
 /* @variant: enum vk_variant. NULL if the variant lacks that job. */
 const struct vk_pipe_info *vk_pipe_info(enum vk_pipe pipe, int variant);
 
+/* Where the cache on disk is; NULL: there is none. Return: 0 or negative errno. */
+int vk_pipelines_set_path(struct vk_device *device, const char *cache_dir);
+
 /* Reads the cache on disk; a missing, foreign or damaged one is as good as none. */
-int vk_pipelines_init(struct vk_device *device, const char *cache_dir);
-/* Writes the cache on disk, if it changed. */
+int vk_pipelines_init(struct vk_device *device);
+/* Writes the cache on disk, if it changed and the device is not lost. */
 void vk_pipelines_deinit(struct vk_device *device);
 
 /* Compiles it unless that was done. Return: 0 or negative errno. */

@@ -50,16 +50,9 @@ static void die(struct vk_device *device, const char *why)
 	vk_device_lose(device, why);
 }
 
-static enum vulkan_fault ask_fault(struct vk_device *device, enum vulkan_fault_point point)
-{
-	if (!device->options.fault)
-		return VULKAN_FAULT_NONE;
-	return device->options.fault(device->options.fault_context, point);
-}
-
 void vk_device_settle(struct vk_device *device)
 {
-	if (vk_queue_is_dead(&device->submit))
+	if (device->handle && vk_queue_is_dead(&device->submit))
 		device->vk.vkDeviceWaitIdle(device->handle);
 }
 
@@ -106,6 +99,24 @@ static void batch_add(struct vk_device *device, struct batch *batch, VkCommandBu
 	};
 }
 
+/* Setup work comes after all uploads, and everything submitted later comes after it. */
+static void batch_add_setup(struct vk_device *device, struct batch *batch)
+{
+	static const VkPipelineStageFlags all = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
+	const struct vk_upload *upload = &device->upload;
+	struct vk_queue *queue = &device->submit;
+	unsigned int i = batch->n;
+
+	batch_add(device, batch, queue->setup_commands, queue);
+	if (!upload->queue || upload->submitted == 0)
+		return;
+	batch->values[i].waitSemaphoreValueCount = 1;
+	batch->values[i].pWaitSemaphoreValues = &upload->submitted;
+	batch->infos[i].waitSemaphoreCount = 1;
+	batch->infos[i].pWaitSemaphores = &upload->timeline;
+	batch->infos[i].pWaitDstStageMask = &all;
+}
+
 /* Hands a task on that the device will not see. */
 static void skip(struct vk_queue *queue, struct exec_task *task, int res)
 {
@@ -126,7 +137,7 @@ static bool take_task(struct vk_device *device, struct batch *batch, struct exec
 	struct vk_slot *slot;
 	int r;
 
-	if (!plan || atomic_load_explicit(&device->lost, memory_order_acquire)) {
+	if (vk_device_is_lost(device) || !vk_plan_is_loaded(plan)) {
 		skip(queue, task, exec_task_begin(task) ? -EIO : -ECANCELED);
 		return true;
 	}
@@ -155,26 +166,30 @@ static bool take_task(struct vk_device *device, struct batch *batch, struct exec
 	return true;
 }
 
+int vk_device_submit(struct vk_device *device, VkQueue queue, uint32_t n, const VkSubmitInfo *infos)
+{
+	VkResult result = VK_ERROR_DEVICE_LOST;
+	int r;
+
+	if (vk_device_fault(device, VULKAN_FAULT_SUBMIT) != VULKAN_FAULT_LOST)
+		result = device->vk.vkQueueSubmit(queue, n, infos, VK_NULL_HANDLE);
+	if (result == VK_SUCCESS)
+		return 0;
+	r = vk_result(result, "vkQueueSubmit");
+	if (r != -ENOMEM)
+		die(device, "submission failed");
+	return error_fold(r);
+}
+
 static void submit_batch(struct vk_device *device, struct batch *batch)
 {
 	struct vk_queue *queue = &device->submit;
 	uint64_t now = clock_ticks();
-	VkResult result;
-	int res = 0;
+	int res;
 
-	if (ask_fault(device, VULKAN_FAULT_SUBMIT) == VULKAN_FAULT_LOST)
-		result = VK_ERROR_DEVICE_LOST;
-	else
-		result = device->vk.vkQueueSubmit(device->queue, batch->n, batch->infos,
-						  VK_NULL_HANDLE);
-	if (result == VK_SUCCESS) {
+	res = vk_device_submit(device, device->queue, batch->n, batch->infos);
+	if (res == 0)
 		queue->submitted += batch->n;
-	} else {
-		/* Out of memory leaves the queue as it was; anything else is the end of it. */
-		res = vk_result(result, "vkQueueSubmit");
-		if (res != -ENOMEM)
-			die(device, "submission failed");
-	}
 	for (unsigned int i = 0; i < batch->n; i++) {
 		struct exec_task *task = batch->items[i];
 
@@ -205,7 +220,7 @@ static void *submitter_main(void *argument)
 				queue->setup_value = 0;
 				begun(queue, queue);
 			} else {
-				batch_add(device, &batch, queue->setup_commands, queue);
+				batch_add_setup(device, &batch);
 			}
 		}
 		while (batch.n < VK_QUEUE_BATCH) {
@@ -234,14 +249,12 @@ static void *submitter_main(void *argument)
 
 /* The waiting thread */
 
-/* Return: 0 once the timeline has reached @value; -EIO once the device is known to be lost. */
-static int wait_for(struct vk_device *device, uint64_t value)
+int vk_device_wait(struct vk_device *device, VkSemaphore timeline, uint64_t value)
 {
-	struct vk_queue *queue = &device->submit;
 	const VkSemaphoreWaitInfo info = {
 		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
 		.semaphoreCount = 1,
-		.pSemaphores = &queue->timeline,
+		.pSemaphores = &timeline,
 		.pValues = &value,
 	};
 	uint64_t timeout_ns = device->is_software ? software_timeout_ns : gpu_timeout_ns;
@@ -251,9 +264,9 @@ static int wait_for(struct vk_device *device, uint64_t value)
 	if (device->options.timeout_ns)
 		timeout_ns = device->options.timeout_ns;
 	for (;;) {
-		if (vk_queue_is_dead(queue))
+		if (vk_queue_is_dead(&device->submit))
 			return -EIO;
-		fault = ask_fault(device, VULKAN_FAULT_WAIT);
+		fault = vk_device_fault(device, VULKAN_FAULT_WAIT);
 		if (fault == VULKAN_FAULT_LOST)
 			result = VK_ERROR_DEVICE_LOST;
 		else if (fault == VULKAN_FAULT_TIMEOUT)
@@ -277,7 +290,7 @@ static void complete(struct vk_device *device, struct exec_task *task)
 	bool pushed;
 
 	if (value)
-		task->res = wait_for(device, value);
+		task->res = vk_device_wait(device, queue->timeline, value);
 	if (slot) {
 		if (task->res == 0)
 			vk_slot_store(slot, task);
@@ -308,7 +321,8 @@ static void *waiter_main(void *argument)
 		item = spsc_pop(&queue->begun);
 		if (item == queue) {
 			if (queue->setup_value)
-				queue->setup_result = wait_for(device, queue->setup_value);
+				queue->setup_result =
+					vk_device_wait(device, queue->timeline, queue->setup_value);
 			sem_post(&queue->setup_done);
 		} else if (item) {
 			complete(device, item);
@@ -372,7 +386,7 @@ int vk_setup_begin(struct vk_device *device, VkCommandBuffer *ret)
 	};
 	int r;
 
-	if (atomic_load_explicit(&device->lost, memory_order_acquire))
+	if (vk_device_is_lost(device))
 		return error_origin(-EIO);
 	r = vk_result(device->vk.vkBeginCommandBuffer(queue->setup_commands, &info),
 		      "vkBeginCommandBuffer");
@@ -438,7 +452,7 @@ static int start_thread(struct vk_device *device, pthread_t *thread, const char 
 	return 0;
 }
 
-int vk_queue_start(struct vk_device *device)
+int vk_queue_open(struct vk_device *device)
 {
 	struct vk_queue *queue = &device->submit;
 	const VkSemaphoreTypeCreateInfo type = {
@@ -461,14 +475,7 @@ int vk_queue_start(struct vk_device *device)
 	};
 	int r;
 
-	if (!spsc_init(&queue->in, VK_QUEUE_TASKS) || !spsc_init(&queue->out, VK_QUEUE_TASKS) ||
-	    !spsc_init(&queue->begun, 2 * VK_QUEUE_TASKS) || !spsc_init(&queue->setup_in, 2))
-		return error_origin(-ENOMEM);
-	sem_init(&queue->work, 0, 0);
-	sem_init(&queue->begun_work, 0, 0);
-	sem_init(&queue->setup_done, 0, 0);
-	queue->has_semaphores = true;
-
+	queue->submitted = 0;
 	r = vk_result(
 		device->vk.vkCreateSemaphore(device->handle, &semaphore, NULL, &queue->timeline),
 		"vkCreateSemaphore");
@@ -480,11 +487,35 @@ int vk_queue_start(struct vk_device *device)
 	if (r)
 		return error_fold(r);
 	commands.commandPool = queue->setup_pool;
-	r = vk_result(device->vk.vkAllocateCommandBuffers(device->handle, &commands,
-							  &queue->setup_commands),
-		      "vkAllocateCommandBuffers");
-	if (r)
-		return error_fold(r);
+	return vk_result(device->vk.vkAllocateCommandBuffers(device->handle, &commands,
+							     &queue->setup_commands),
+			 "vkAllocateCommandBuffers");
+}
+
+void vk_queue_close(struct vk_device *device)
+{
+	struct vk_queue *queue = &device->submit;
+
+	if (queue->setup_pool)
+		device->vk.vkDestroyCommandPool(device->handle, queue->setup_pool, NULL);
+	if (queue->timeline)
+		device->vk.vkDestroySemaphore(device->handle, queue->timeline, NULL);
+	queue->setup_pool = VK_NULL_HANDLE;
+	queue->timeline = VK_NULL_HANDLE;
+}
+
+int vk_queue_start(struct vk_device *device)
+{
+	struct vk_queue *queue = &device->submit;
+	int r;
+
+	if (!spsc_init(&queue->in, VK_QUEUE_TASKS) || !spsc_init(&queue->out, VK_QUEUE_TASKS) ||
+	    !spsc_init(&queue->begun, 2 * VK_QUEUE_TASKS) || !spsc_init(&queue->setup_in, 2))
+		return error_origin(-ENOMEM);
+	sem_init(&queue->work, 0, 0);
+	sem_init(&queue->begun_work, 0, 0);
+	sem_init(&queue->setup_done, 0, 0);
+	queue->has_semaphores = true;
 
 	r = start_thread(device, &queue->waiter, "rb-vkw-", waiter_main);
 	if (r)
@@ -515,12 +546,6 @@ void vk_queue_stop(struct vk_device *device)
 		pthread_join(queue->waiter, NULL);
 		queue->has_waiter = false;
 	}
-	if (queue->setup_pool)
-		device->vk.vkDestroyCommandPool(device->handle, queue->setup_pool, NULL);
-	if (queue->timeline)
-		device->vk.vkDestroySemaphore(device->handle, queue->timeline, NULL);
-	queue->setup_pool = VK_NULL_HANDLE;
-	queue->timeline = VK_NULL_HANDLE;
 	if (queue->has_semaphores) {
 		sem_destroy(&queue->work);
 		sem_destroy(&queue->begun_work);

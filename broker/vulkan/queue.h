@@ -6,7 +6,8 @@
  * The submitting thread ("rb-vk-N") takes tasks from the reactor, loads them into recorded slots
  * and submits them, several at once where several wait. The waiting thread ("rb-vkw-N") waits for
  * them in order and hands them back. Two, because a thread that waits for the device could not
- * give it its next work meanwhile. Only the submitting thread touches the VkQueue.
+ * give it its next work meanwhile. Only the submitting thread touches the VkQueue. Both outlive the
+ * logical device: while it is lost or reopened they hand tasks back and touch nothing of it.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -53,7 +54,11 @@ struct vk_queue {
 	sem_t setup_done;
 };
 
-/* Starts the threads. Return: 0 or negative errno. */
+/* What lives as long as the logical device; no task is under way. Return: 0 or negative errno. */
+int vk_queue_open(struct vk_device *device);
+void vk_queue_close(struct vk_device *device);
+
+/* Starts the threads, once. Return: 0 or negative errno. */
 int vk_queue_start(struct vk_device *device);
 /* Ends them; nothing is in flight. Accepts a queue that was never started. */
 void vk_queue_stop(struct vk_device *device);
@@ -69,6 +74,20 @@ unsigned int vk_queue_reap(struct vk_device *device, struct exec_task **ret, uns
  */
 int vk_setup_begin(struct vk_device *device, VkCommandBuffer *ret);
 int vk_setup_run(struct vk_device *device);
+
+/*
+ * Whoever @queue belongs to: vkQueueSubmit(), which out of memory leaves the queue as it was and
+ * with any other failure is the end of the device. Return: 0 or negative errno.
+ */
+int vk_device_submit(struct vk_device *device, VkQueue queue, uint32_t n,
+		     const VkSubmitInfo *infos);
+
+/*
+ * Any thread: waits for a timeline; beyond the timeout the device is lost, but waiting goes on,
+ * because it may still touch things. Return: 0 once @timeline has reached @value; -EIO once the
+ * device is known to be dead.
+ */
+int vk_device_wait(struct vk_device *device, VkSemaphore timeline, uint64_t value);
 
 /* Any thread: no new work for this device. */
 void vk_device_lose(struct vk_device *device, const char *why);

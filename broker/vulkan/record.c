@@ -7,16 +7,17 @@
  * numbers of workgroups that the indirect dispatch reads. So a recorded command buffer runs any
  * count over any bound tensors, and shaders see bounds that only the broker wrote.
  *
- * Memory of a slot: parameter blocks and staging (host), scratch and bounce copies (device). What
- * another owner may have left in it is cleared when the plan is prepared; later only this plan uses
+ * Memory of a loaded plan: one allocation of the host, for every slot its parameter blocks, then
+ * staging of tensors; and one of the device, for every slot its scratch, then bounce copies. What
+ * another owner may have left in it is cleared when the plan is loaded; later only this plan uses
  * it. Slots never share any of it: tasks of one plan may overlap on the device.
  *
  * Barriers: a step waits for earlier ones only where it reads what they write, or writes what they
  * read or write (scratch tensors share memory where their lives do not overlap). Bound tensors of
  * a task are ordered the same way; those of different tasks are the client's to order.
  *
- * Drivers may compile at the first dispatch: the recorded commands are run once at the end of
- * preparing, with parameter blocks full of zeros, on which every shader returns at once.
+ * Drivers may compile at the first dispatch: the pipelines are run once at the end of loading, with
+ * parameter blocks full of zeros, on which every shader returns at once.
  */
 #include "vulkan/record.h"
 
@@ -29,6 +30,7 @@
 #include "plan/executor.h"
 #include "util/error.h"
 #include "vulkan/arena-import.h"
+#include "vulkan/block.h"
 #include "vulkan/device.h"
 #include "vulkan/lower.h"
 
@@ -41,8 +43,11 @@ enum {
 struct vk_slot {
 	struct vk_plan *plan;
 	VkCommandBuffer commands;
-	struct vk_piece params, scratch, bounce, staging;
-	uint32_t count; /* that the parameter blocks are filled for; 0: none */
+	struct vk_params *params; /* plan->n_steps */
+	uint8_t *staging;
+	VkDeviceAddress params_address, staging_address, scratch_address, bounce_address;
+	uint64_t params_offset; /* in plan->host */
+	uint32_t count;         /* that the parameter blocks are filled for; 0: none */
 	_Atomic bool busy;
 };
 
@@ -51,13 +56,16 @@ struct vk_plan {
 	const struct plan *plan;
 	struct vk_step *steps;
 	uint32_t n_steps;
-	struct vk_mirror **mirrors; /* plan->n_constants */
-	VkCommandPool pool;
 	uint64_t bound_bytes; /* all bound tensors, each rounded up */
 	uint64_t bound_offset[RBK_MAX_REFS];
 	bool stages;  /* slots have staging */
 	bool bounces; /* slots have bounce copies */
-	uint32_t n_slots;
+	uint64_t slot_device_bytes, slot_host_bytes;
+
+	/* While it is loaded. */
+	struct vk_allocation near, host;
+	VkCommandPool pool;
+	uint32_t n_slots; /* 0: it is not */
 	struct vk_slot slots[MAX_SLOTS];
 };
 
@@ -70,11 +78,6 @@ static bool is_bound(const struct tensor *tensor)
 static bool is_read(const struct tensor *tensor)
 {
 	return tensor->kind != RBK_TENSOR_OUTPUT;
-}
-
-static struct vk_params *slot_params(const struct vk_slot *slot, uint32_t step)
-{
-	return (struct vk_params *)slot->params.host + step;
 }
 
 /* Recording */
@@ -153,12 +156,12 @@ static int record(struct vk_plan *plan, struct vk_slot *slot)
 			device->vk.vkCmdBindPipeline(slot->commands, VK_PIPELINE_BIND_POINT_COMPUTE,
 						     pipeline);
 		last = pipeline;
-		address = slot->params.address + i * sizeof(struct vk_params);
+		address = slot->params_address + i * sizeof(struct vk_params);
 		device->vk.vkCmdPushConstants(slot->commands, device->pipelines.layout,
 					      VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(address),
 					      &address);
-		device->vk.vkCmdDispatchIndirect(slot->commands, slot->params.buffer,
-						 slot->params.offset +
+		device->vk.vkCmdDispatchIndirect(slot->commands, plan->host.buffer,
+						 slot->params_offset +
 							 i * sizeof(struct vk_params));
 	}
 	barrier(device, slot->commands, VK_ACCESS_HOST_READ_BIT, VK_PIPELINE_STAGE_HOST_BIT);
@@ -167,10 +170,10 @@ static int record(struct vk_plan *plan, struct vk_slot *slot)
 }
 
 /* Fills in the addresses that no task changes. */
-static void set_addresses(struct vk_plan *plan, struct vk_slot *slot)
+static void set_addresses(struct vk_plan *plan, struct vk_slot *slot, const struct exec_load *load)
 {
 	for (uint32_t i = 0; i < plan->n_steps; i++) {
-		struct vk_params *params = slot_params(slot, i);
+		struct vk_params *params = &slot->params[i];
 
 		for (int j = 0; j < PARAM_ADDRESSES; j++) {
 			struct vk_operand operand = plan->steps[i].operands[j];
@@ -181,151 +184,46 @@ static void set_addresses(struct vk_plan *plan, struct vk_slot *slot)
 			tensor = &plan->plan->tensors[operand.tensor];
 			if (tensor->kind == RBK_TENSOR_CONSTANT)
 				params->address[j] =
-					vk_mirror_address(plan->mirrors[tensor->constant]);
+					vk_block_address(load->blocks[tensor->constant]) +
+					load->offsets[tensor->constant];
 			else if (tensor->kind == RBK_TENSOR_SCRATCH)
-				params->address[j] = slot->scratch.address + tensor->scratch_offset;
+				params->address[j] = slot->scratch_address + tensor->scratch_offset;
 			else if (plan->bounces && !operand.bound)
 				params->address[j] =
-					slot->bounce.address + plan->bound_offset[tensor->binding];
+					slot->bounce_address + plan->bound_offset[tensor->binding];
 		}
 	}
 }
 
 /* Preparing */
 
-static void slot_deinit(struct vk_plan *plan, struct vk_slot *slot)
+static struct vk_plan *plan_free_prepared(struct vk_plan *plan)
 {
-	assert(!atomic_load_explicit(&slot->busy, memory_order_acquire));
-	vk_memory_free(plan->device, &slot->params);
-	vk_memory_free(plan->device, &slot->scratch);
-	vk_memory_free(plan->device, &slot->bounce);
-	vk_memory_free(plan->device, &slot->staging);
-}
-
-static void vk_plan_free(struct vk_plan *plan)
-{
-	struct vk_device *device = plan->device;
-
-	if (plan->pool)
-		device->vk.vkDestroyCommandPool(device->handle, plan->pool, NULL);
-	for (uint32_t i = 0; i < MAX_SLOTS; i++)
-		slot_deinit(plan, &plan->slots[i]);
-	for (uint16_t i = 0; plan->mirrors && i < plan->plan->n_constants; i++)
-		vk_mirror_unref(device, plan->mirrors[i]);
-	free(plan->mirrors);
+	if (!plan)
+		return NULL;
+	assert(plan->n_slots == 0);
 	free(plan->steps);
 	free(plan);
+	return NULL;
 }
 
-/* Return: 0; VK_MEMORY_E_FULL; negative errno. */
-static int slot_alloc(struct vk_plan *plan, struct vk_slot *slot)
+/* Compiles what the plan needs, so that what a driver refuses shows now. */
+static int compile(struct vk_plan *plan)
 {
-	struct vk_device *device = plan->device;
+	VkPipeline pipeline;
 	int r;
 
-	slot->plan = plan;
-	r = vk_memory_alloc(device, VK_MEMORY_HOST, plan->n_steps * sizeof(struct vk_params),
-			    &slot->params);
-	if (!r)
-		r = vk_memory_alloc(device, VK_MEMORY_DEVICE, plan->plan->scratch_bytes,
-				    &slot->scratch);
-	if (!r && plan->bounces)
-		r = vk_memory_alloc(device, VK_MEMORY_DEVICE, plan->bound_bytes, &slot->bounce);
-	if (!r && plan->stages)
-		r = vk_memory_alloc(device, VK_MEMORY_HOST, plan->bound_bytes, &slot->staging);
-	return r;
-}
-
-/* As many slots as wanted; one is enough if more do not fit. */
-static int alloc_slots(struct vk_plan *plan)
-{
-	uint64_t bytes = plan->plan->scratch_bytes;
-	uint32_t n_wanted;
-	int r;
-
-	bytes += plan->bounces ? plan->bound_bytes : 0;
-	bytes += plan->stages ? plan->bound_bytes : 0;
-	n_wanted = bytes <= MANY_SLOTS_BYTES ? MAX_SLOTS : 2;
-	while (plan->n_slots < n_wanted) {
-		r = slot_alloc(plan, &plan->slots[plan->n_slots]);
-		if (r) {
-			slot_deinit(plan, &plan->slots[plan->n_slots]);
-			if (r == VK_MEMORY_E_FULL && plan->n_slots > 0)
-				break;
-			return r == VK_MEMORY_E_FULL ? r : error_fold(r);
-		}
-		plan->n_slots++;
-	}
-	return 0;
-}
-
-static int record_slots(struct vk_plan *plan)
-{
-	struct vk_device *device = plan->device;
-	const VkCommandPoolCreateInfo pool = {
-		.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
-		.queueFamilyIndex = device->queue_family,
-	};
-	VkCommandBufferAllocateInfo info = {
-		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
-		.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-		.commandBufferCount = 1,
-	};
-	int r;
-
-	r = vk_result(device->vk.vkCreateCommandPool(device->handle, &pool, NULL, &plan->pool),
-		      "vkCreateCommandPool");
-	if (r)
-		return error_fold(r);
-	info.commandPool = plan->pool;
-	for (uint32_t i = 0; i < plan->n_slots; i++) {
-		r = vk_result(device->vk.vkAllocateCommandBuffers(device->handle, &info,
-								  &plan->slots[i].commands),
-			      "vkAllocateCommandBuffers");
-		if (!r)
-			r = record(plan, &plan->slots[i]);
+	if (vk_device_is_lost(plan->device))
+		return 0;
+	for (uint32_t i = 0; i < plan->n_steps; i++) {
+		r = vk_pipeline_get(plan->device, plan->steps[i].pipe, &pipeline);
 		if (r)
 			return error_fold(r);
 	}
 	return 0;
 }
 
-/* Clears what others may have left, and has the driver compile what it puts off. */
-static int warm_up(struct vk_plan *plan)
-{
-	struct vk_device *device = plan->device;
-	VkCommandBuffer commands;
-	VkPipeline pipeline;
-	VkDeviceAddress address = plan->slots[0].params.address;
-	int r;
-
-	r = vk_setup_begin(device, &commands);
-	if (r)
-		return error_fold(r);
-	for (uint32_t i = 0; i < plan->n_slots; i++) {
-		struct vk_slot *slot = &plan->slots[i];
-
-		vk_memory_clear(device, &slot->params, commands);
-		vk_memory_clear(device, &slot->scratch, commands);
-		vk_memory_clear(device, &slot->bounce, commands);
-		vk_memory_clear(device, &slot->staging, commands);
-	}
-	for (uint32_t i = 0; i < plan->n_steps; i++) {
-		r = vk_pipeline_get(device, plan->steps[i].pipe, &pipeline);
-		if (r)
-			break;
-		device->vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-		device->vk.vkCmdPushConstants(commands, device->pipelines.layout,
-					      VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(address),
-					      &address);
-		device->vk.vkCmdDispatch(commands, 1, 1, 1);
-	}
-	if (!r)
-		r = vk_setup_run(device);
-	return r ? error_fold(r) : 0;
-}
-
-/* Return: 0; VK_MEMORY_E_FULL; EXECUTOR_E_UNSUPPORTED; negative errno. */
+/* Return: 0; EXECUTOR_E_UNSUPPORTED; negative errno. */
 static int plan_make(struct vk_device *device, const struct plan *source, struct vk_plan **ret)
 {
 	const struct vk_target target = {
@@ -344,48 +242,27 @@ static int plan_make(struct vk_device *device, const struct plan *source, struct
 	plan->bounces = device->bounces;
 	plan->stages = !device->imports || device->n_refused_imports > 0;
 	plan->steps = calloc(vk_lower_max_steps(source), sizeof(*plan->steps));
-	plan->mirrors = calloc(source->n_constants + 1u, sizeof(*plan->mirrors));
-	if (!plan->steps || !plan->mirrors) {
+	if (!plan->steps)
 		r = error_origin(-ENOMEM);
-		goto error;
-	}
-	if (!vk_lower(source, &target, plan->steps, &plan->n_steps)) {
+	else if (!vk_lower(source, &target, plan->steps, &plan->n_steps))
 		r = EXECUTOR_E_UNSUPPORTED;
-		goto error;
+	else
+		r = compile(plan);
+	if (r) {
+		plan_free_prepared(plan);
+		return r;
 	}
 	for (uint16_t i = 0; i < source->n_bindings; i++) {
 		plan->bound_offset[i] = plan->bound_bytes;
 		plan->bound_bytes +=
-			vk_memory_rounded(source->tensors[source->bindings[i].tensor].max_bytes);
+			vk_memory_aligned(source->tensors[source->bindings[i].tensor].max_bytes);
 	}
-
-	/* Scratch first: if that does not fit, nothing was uploaded in vain. */
-	r = alloc_slots(plan);
-	for (uint16_t i = 0; !r && i < source->n_constants; i++)
-		r = vk_mirror_get(device, &source->constants[i], &plan->mirrors[i]);
-	if (r == VK_MEMORY_E_FULL && plan->n_slots > 1) {
-		/* Fewer slots may leave room for the constants. */
-		while (plan->n_slots > 1)
-			slot_deinit(plan, &plan->slots[--plan->n_slots]);
-		r = 0;
-		for (uint16_t i = 0; !r && i < source->n_constants; i++)
-			if (!plan->mirrors[i])
-				r = vk_mirror_get(device, &source->constants[i], &plan->mirrors[i]);
-	}
-	if (!r)
-		r = record_slots(plan);
-	if (!r)
-		r = warm_up(plan);
-	if (r)
-		goto error;
-	for (uint32_t i = 0; i < plan->n_slots; i++)
-		set_addresses(plan, &plan->slots[i]);
+	plan->slot_device_bytes =
+		vk_memory_aligned(source->scratch_bytes) + (plan->bounces ? plan->bound_bytes : 0);
+	plan->slot_host_bytes =
+		plan->n_steps * sizeof(struct vk_params) + (plan->stages ? plan->bound_bytes : 0);
 	*ret = plan;
 	return 0;
-
-error:
-	vk_plan_free(plan);
-	return r;
 }
 
 int vk_plan_prepare(struct vk_device *device, struct plan *plan)
@@ -396,35 +273,27 @@ int vk_plan_prepare(struct vk_device *device, struct plan *plan)
 
 	plan->exec[index] = NULL;
 	plan->host_bytes[index] = 0;
-	plan->device_bytes[index] = 0;
 	plan->device_state[index] = PLAN_DEVICE_FAILED;
-	if (atomic_load_explicit(&device->lost, memory_order_acquire))
-		return EXECUTOR_E_UNSUPPORTED;
+	plan->footprint[index] = (struct exec_footprint){0};
 
 	r = plan_make(device, plan, &made);
-	if (r == VK_MEMORY_E_FULL) {
-		plan->device_state[index] = PLAN_DEVICE_NO_MEMORY;
-		return EXECUTOR_E_UNSUPPORTED;
-	}
-	if (r == EXECUTOR_E_UNSUPPORTED) {
+	if (r == EXECUTOR_E_UNSUPPORTED)
 		plan->device_state[index] = PLAN_DEVICE_UNSUPPORTED;
-		return EXECUTOR_E_UNSUPPORTED;
-	}
-	if (r == -EIO)
+	if (r == EXECUTOR_E_UNSUPPORTED || r == -EIO)
 		return EXECUTOR_E_UNSUPPORTED;
 	if (r)
 		return error_fold(r);
 
-	for (uint32_t i = 0; i < made->n_slots; i++) {
-		plan->host_bytes[index] +=
-			made->slots[i].params.bytes + made->slots[i].staging.bytes;
-		plan->device_bytes[index] +=
-			made->slots[i].scratch.bytes + made->slots[i].bounce.bytes;
-	}
-	for (uint16_t i = 0; i < plan->n_constants; i++)
-		plan->device_bytes[index] += vk_mirror_bytes(made->mirrors[i]);
 	plan->exec[index] = made;
-	plan->device_state[index] = PLAN_DEVICE_READY;
+	plan->host_bytes[index] = sizeof(*made) + vk_lower_max_steps(plan) * sizeof(*made->steps);
+	plan->footprint[index] = (struct exec_footprint){
+		.slot_device_bytes = made->slot_device_bytes,
+		.slot_host_bytes = made->slot_host_bytes,
+		.max_slots = made->slot_device_bytes + made->slot_host_bytes <= MANY_SLOTS_BYTES
+				     ? MAX_SLOTS
+				     : 2,
+	};
+	plan->device_state[index] = PLAN_DEVICE_EVICTED;
 	return 0;
 }
 
@@ -432,17 +301,148 @@ void vk_plan_release(struct vk_device *device, struct plan *plan)
 {
 	unsigned int index = device->executor.index;
 
-	if (plan->exec[index]) {
-		vk_device_settle(device);
-		vk_plan_free(plan->exec[index]);
-	}
-	plan->exec[index] = NULL;
+	plan->exec[index] = plan_free_prepared(plan->exec[index]);
 	plan->host_bytes[index] = 0;
-	plan->device_bytes[index] = 0;
+	plan->footprint[index] = (struct exec_footprint){0};
 	plan->device_state[index] = PLAN_DEVICE_UNSUPPORTED;
 }
 
+/* Loading */
+
+static void slot_place(struct vk_plan *plan, uint32_t i)
+{
+	uint64_t params_bytes = plan->n_steps * sizeof(struct vk_params);
+	uint64_t device_offset = i * plan->slot_device_bytes;
+	uint64_t host_offset = i * plan->slot_host_bytes;
+	struct vk_slot *slot = &plan->slots[i];
+
+	slot->plan = plan;
+	slot->count = 0;
+	slot->params_offset = host_offset;
+	slot->params = (struct vk_params *)(plan->host.host + host_offset);
+	slot->params_address = plan->host.address + host_offset;
+	slot->staging = plan->host.host + host_offset + params_bytes;
+	slot->staging_address = slot->params_address + params_bytes;
+	slot->scratch_address = plan->near.address + device_offset;
+	slot->bounce_address = slot->scratch_address + vk_memory_aligned(plan->plan->scratch_bytes);
+}
+
+static int record_slots(struct vk_plan *plan, uint32_t n_slots)
+{
+	struct vk_device *device = plan->device;
+	const VkCommandPoolCreateInfo pool = {
+		.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+		.queueFamilyIndex = device->queue_family,
+	};
+	VkCommandBufferAllocateInfo info = {
+		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+		.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+		.commandBufferCount = 1,
+	};
+	int r;
+
+	r = vk_result(device->vk.vkCreateCommandPool(device->handle, &pool, NULL, &plan->pool),
+		      "vkCreateCommandPool");
+	if (r)
+		return error_fold(r);
+	info.commandPool = plan->pool;
+	for (uint32_t i = 0; i < n_slots; i++) {
+		r = vk_result(device->vk.vkAllocateCommandBuffers(device->handle, &info,
+								  &plan->slots[i].commands),
+			      "vkAllocateCommandBuffers");
+		if (!r)
+			r = record(plan, &plan->slots[i]);
+		if (r)
+			return error_fold(r);
+	}
+	return 0;
+}
+
+/* Clears what others may have left, and has the driver compile what it puts off. */
+static int warm_up(struct vk_plan *plan)
+{
+	struct vk_device *device = plan->device;
+	VkDeviceAddress address = plan->slots[0].params_address;
+	VkCommandBuffer commands;
+	VkPipeline pipeline;
+	int r;
+
+	r = vk_setup_begin(device, &commands);
+	if (r)
+		return error_fold(r);
+	vk_memory_clear(device, &plan->near, commands);
+	vk_memory_clear(device, &plan->host, commands);
+	for (uint32_t i = 0; i < plan->n_steps; i++) {
+		r = vk_pipeline_get(device, plan->steps[i].pipe, &pipeline);
+		if (r)
+			break;
+		device->vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+		device->vk.vkCmdPushConstants(commands, device->pipelines.layout,
+					      VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(address),
+					      &address);
+		device->vk.vkCmdDispatch(commands, 1, 1, 1);
+	}
+	if (!r)
+		r = vk_setup_run(device);
+	return r ? error_fold(r) : 0;
+}
+
+int vk_plan_load(struct vk_device *device, struct plan *source, const struct exec_load *load)
+{
+	struct vk_plan *plan = source->exec[device->executor.index];
+	uint64_t n = load->n_slots;
+	int r;
+
+	assert(plan->n_slots == 0 && n >= 1 && n <= MAX_SLOTS);
+	if (vk_device_is_lost(device))
+		return error_origin(-EIO);
+	r = vk_memory_alloc(device, (enum vk_memory_kind)load->tier,
+			    vk_memory_pages(device, n * plan->slot_device_bytes), &plan->near);
+	if (!r)
+		r = vk_memory_alloc(device, VK_MEMORY_HOST,
+				    vk_memory_pages(device, n * plan->slot_host_bytes),
+				    &plan->host);
+	for (uint32_t i = 0; !r && i < n; i++)
+		slot_place(plan, i);
+	if (!r)
+		r = record_slots(plan, n);
+	if (!r)
+		r = warm_up(plan);
+	if (r) {
+		vk_plan_unload(device, source);
+		/* All memory that is taken here is the driver's. */
+		return r == EXECUTOR_E_NO_MEMORY || r == -ENOMEM ? EXECUTOR_E_NO_MEMORY
+								 : error_fold(r);
+	}
+	for (uint32_t i = 0; i < n; i++)
+		set_addresses(plan, &plan->slots[i], load);
+	plan->n_slots = n;
+	return 0;
+}
+
+void vk_plan_unload(struct vk_device *device, struct plan *source)
+{
+	struct vk_plan *plan = source->exec[device->executor.index];
+
+	if (!plan)
+		return;
+	vk_device_settle(device);
+	for (uint32_t i = 0; i < plan->n_slots; i++)
+		assert(!atomic_load_explicit(&plan->slots[i].busy, memory_order_acquire));
+	plan->n_slots = 0;
+	if (plan->pool)
+		device->vk.vkDestroyCommandPool(device->handle, plan->pool, NULL);
+	plan->pool = VK_NULL_HANDLE;
+	vk_memory_free(device, &plan->near);
+	vk_memory_free(device, &plan->host);
+}
+
 /* Running */
+
+bool vk_plan_is_loaded(const struct vk_plan *plan)
+{
+	return plan && plan->n_slots > 0;
+}
 
 struct vk_slot *vk_plan_find_slot(struct vk_plan *plan)
 {
@@ -477,12 +477,11 @@ static int find_bound(struct vk_plan *plan, struct vk_slot *slot, struct exec_ta
 			continue;
 		if (!plan->stages)
 			return -EXDEV;
-		addresses[i] = slot->staging.address + plan->bound_offset[i];
+		addresses[i] = slot->staging_address + plan->bound_offset[i];
 		if (is_read(tensor)) {
 			uint64_t bytes = tensor_bytes(tensor, task->count);
 
-			memcpy(slot->staging.host + plan->bound_offset[i], bound_host(task, i),
-			       bytes);
+			memcpy(slot->staging + plan->bound_offset[i], bound_host(task, i), bytes);
 			task->copied_bytes += bytes;
 		}
 	}
@@ -499,7 +498,7 @@ int vk_slot_load(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *t
 		return r;
 	for (uint32_t i = 0; i < plan->n_steps; i++) {
 		const struct vk_step *step = &plan->steps[i];
-		struct vk_params *params = slot_params(slot, i);
+		struct vk_params *params = &slot->params[i];
 
 		if (slot->count != task->count)
 			step->fill(step, plan->plan, task->count, params);
@@ -536,7 +535,7 @@ void vk_slot_store(struct vk_slot *slot, struct exec_task *task)
 		if (!binding->written || vk_import_find(task->refs[i].arena->import[index],
 							task->refs[i].offset, bytes, &address))
 			continue;
-		memcpy(bound_host(task, i), slot->staging.host + plan->bound_offset[i], bytes);
+		memcpy(bound_host(task, i), slot->staging + plan->bound_offset[i], bytes);
 		task->copied_bytes += bytes;
 	}
 }

@@ -3,15 +3,18 @@
 /*
  * Plans on a device: recorded once, run by filling in numbers
  *
- * A plan has a few slots, so that several of its tasks can be on their way. A slot is a recorded
- * command buffer with its own parameter blocks, scratch and staging: a run writes addresses and
- * counts into the parameter blocks and submits the same commands again.
+ * A prepared plan knows its steps and has its pipelines compiled; it outlives the logical device. A
+ * loaded one has a few slots, so that several of its tasks can be on their way. A slot is a
+ * recorded command buffer with its own parameter blocks, scratch and staging: a run writes
+ * addresses and counts into the parameter blocks and submits the same commands again.
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <volk.h>
 
 #include "plan/plan.h"
 
+struct exec_load;
 struct exec_task;
 struct vk_device;
 struct vk_plan;
@@ -20,6 +23,11 @@ struct vk_slot;
 /* Setup thread: as in struct executor_ops. */
 int vk_plan_prepare(struct vk_device *device, struct plan *plan);
 void vk_plan_release(struct vk_device *device, struct plan *plan);
+int vk_plan_load(struct vk_device *device, struct plan *plan, const struct exec_load *load);
+void vk_plan_unload(struct vk_device *device, struct plan *plan);
+
+/* Submitting thread: NULL is not. */
+bool vk_plan_is_loaded(const struct vk_plan *plan);
 
 /* Submitting thread: a free slot, which stays free until it is loaded, or NULL. */
 struct vk_slot *vk_plan_find_slot(struct vk_plan *plan);

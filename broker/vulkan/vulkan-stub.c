@@ -69,6 +69,11 @@ bool vulkan_find_bytes(struct executor *executor, const void *bytes, size_t n)
 	return false;
 }
 
+int vulkan_block_read(struct executor *executor, struct exec_block *block, uint8_t *to)
+{
+	return error_origin(-ENODEV);
+}
+
 int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
 {
 	*ret_n_compiled = 0;

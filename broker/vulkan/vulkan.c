@@ -14,6 +14,7 @@
 #include "util/checked.h"
 #include "util/error.h"
 #include "vulkan/arena-import.h"
+#include "vulkan/block.h"
 #include "vulkan/device.h"
 #include "vulkan/record.h"
 
@@ -81,6 +82,36 @@ static void op_plan_release(struct executor *executor, struct plan *plan)
 	vk_plan_release(device_of(executor), plan);
 }
 
+static int op_block_load(struct executor *executor, struct exec_block *block)
+{
+	return vk_block_load(device_of(executor), block);
+}
+
+static void op_block_unload(struct executor *executor, struct exec_block *block)
+{
+	vk_block_unload(device_of(executor), block);
+}
+
+static int op_plan_load(struct executor *executor, struct plan *plan, const struct exec_load *load)
+{
+	return vk_plan_load(device_of(executor), plan, load);
+}
+
+static void op_plan_unload(struct executor *executor, struct plan *plan)
+{
+	vk_plan_unload(device_of(executor), plan);
+}
+
+static bool op_is_lost(struct executor *executor)
+{
+	return vk_device_is_lost(device_of(executor));
+}
+
+static uint64_t op_memory_used(struct executor *executor, enum exec_tier tier)
+{
+	return vk_memory_used(device_of(executor), (enum vk_memory_kind)tier);
+}
+
 static int op_submit(struct executor *executor, struct exec_task *task)
 {
 	return vk_queue_submit(device_of(executor), task);
@@ -111,6 +142,12 @@ static const struct executor_ops vulkan_ops = {
 	.arena_export = op_arena_export,
 	.plan_prepare = op_plan_prepare,
 	.plan_release = op_plan_release,
+	.block_load = op_block_load,
+	.block_unload = op_block_unload,
+	.plan_load = op_plan_load,
+	.plan_unload = op_plan_unload,
+	.is_lost = op_is_lost,
+	.memory_used = op_memory_used,
 	.submit = op_submit,
 	.flush = op_flush,
 	.reap = op_reap,
@@ -154,6 +191,7 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 	_cleanup_(vk_device_freep) struct vk_device *device = NULL;
 	VkPhysicalDeviceProperties properties;
 	const char *missing;
+	uint64_t memory_bytes;
 	int r;
 
 	vkGetPhysicalDeviceProperties(physical, &properties);
@@ -177,6 +215,9 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 		return 0;
 	}
 
+	memory_bytes = device->memory_bytes;
+	if (options->memory_cap_bytes && options->memory_cap_bytes < memory_bytes)
+		memory_bytes = options->memory_cap_bytes;
 	device->executor = (struct executor){
 		.ops = &vulkan_ops,
 		.info =
@@ -189,7 +230,11 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 							       ? device->paths.segment_bytes
 							       : 0,
 				.exports_arenas = device->paths.best == VULKAN_PATH_EXPORTED,
-				.memory_bytes = device->memory.cap_bytes,
+				.memory_bytes = memory_bytes,
+				.memory_page_bytes = device->memory.page_bytes,
+				.memory_align_bytes = VK_MEMORY_ALIGN,
+				.gtt_bytes = device->gtt_bytes,
+				.is_integrated = device->is_integrated,
 			},
 		.waker = waker,
 	};
@@ -365,17 +410,23 @@ void vulkan_usage(struct executor *executor, struct vulkan_usage *ret)
 	struct vk_device *device = device_of(executor);
 
 	*ret = (struct vulkan_usage){
-		.device_bytes = device->memory.used_bytes[VK_MEMORY_DEVICE],
-		.host_bytes = device->memory.used_bytes[VK_MEMORY_HOST],
-		.n_mirrors = device->mirrors.n,
+		.device_bytes = vk_memory_used(device, VK_MEMORY_VRAM) +
+				vk_memory_used(device, VK_MEMORY_GTT),
+		.host_bytes = vk_memory_used(device, VK_MEMORY_HOST),
+		.n_blocks = device->n_blocks,
 		.n_imports = device->n_imports,
-		.lost = atomic_load_explicit(&device->lost, memory_order_acquire),
+		.lost = vk_device_is_lost(device),
 	};
 }
 
 bool vulkan_find_bytes(struct executor *executor, const void *bytes, size_t n)
 {
-	return vk_memory_find(&device_of(executor)->memory, bytes, n);
+	return vk_memory_find(device_of(executor), bytes, n);
+}
+
+int vulkan_block_read(struct executor *executor, struct exec_block *block, uint8_t *to)
+{
+	return vk_block_read(device_of(executor), block, to);
 }
 
 int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)

@@ -9,19 +9,21 @@
  * result, not an error. Only this room uses volk; libvulkan is loaded at run time.
  *
  * What the executors promise beyond plan/executor.h:
- *  - Constants are mirrored in device memory once and shared by plans of one owner over the same
- *    bytes; device_bytes of each of these plans holds them in full, so that the charge never
- *    depends on which plan leaves first.
+ *  - Device memory is what block_load() and plan_load() were told to take, each block and each
+ *    plan's working memory one allocation of the driver. Sizes are multiples of
+ *    info.memory_page_bytes, measured when the device is opened so that the driver takes no more.
+ *    The host memory that it holds for itself beside that is VULKAN_OWN_HOST_BYTES at most.
+ *  - plan_prepare() works on a lost device too, without compiling.
  *  - Tensors of 2^32 or more elements, element types other than float32 (TopK's indices are
  *    int64), and TopK with k above 256 are PLAN_DEVICE_UNSUPPORTED; so are, on a software device,
  * sums and selections over so many elements that its limit on loops would cut them short (about
  *    260,000 for MatMul, more for the others).
  *  - A task whose arena could not be imported, on a device that otherwise imports arenas, for a
- *    plan prepared before that arena was registered, completes with -EIO, to be run elsewhere.
+ *    plan prepared before that arena was registered, completes with -EXDEV, to be run elsewhere.
  *  - When a wait outlasts the timeout, or the driver reports a lost device, the device is marked
- *    lost: later tasks complete with -EIO, later prepares set PLAN_DEVICE_FAILED. A task that the
- *    device has begun completes only once the device has finished it or is known to be lost,
- *    so nothing that it may still touch is reused before.
+ *    lost: later tasks complete with -EIO, loading fails with it. A task that the device has begun
+ *    completes only once the device has finished it or is known to be lost, so nothing that it
+ *    may still touch is reused before.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,20 +51,34 @@ enum vulkan_path {
 	VULKAN_PATH_COUNT,
 };
 
+/* Of host memory that a device holds for itself: staging of constants. */
+enum { VULKAN_OWN_HOST_BYTES = 4 << 20 };
+
 /* For tests: what a device would otherwise decide by itself. */
 enum {
-	VULKAN_FORCE_STAGED = 1u << 0, /* no import of arenas, constants uploaded by copies */
+	VULKAN_FORCE_STAGED = 1u << 0, /* no import of arenas, constants staged */
 	VULKAN_FORCE_UPLOAD = 1u << 1, /* bound tensors copied into device memory and back */
 	VULKAN_FORCE_SHARED = 1u << 2, /* shader variants for GPUs (shared memory, subgroups) */
 	VULKAN_FORCE_PLAIN = 1u << 3,  /* shader variants for software devices */
 	/* Takes a memory path for working once memory was imported: for drivers that run nothing.
 	 */
 	VULKAN_FORCE_UNPROVEN = 1u << 5,
+	VULKAN_FORCE_DMA = 1u << 4, /* constants are copied by the device, never by us alone */
 };
 
 /* Where vulkan_options.fault is asked; what it may answer. */
-enum vulkan_fault_point { VULKAN_FAULT_SUBMIT, VULKAN_FAULT_WAIT };
-enum vulkan_fault { VULKAN_FAULT_NONE, VULKAN_FAULT_LOST, VULKAN_FAULT_TIMEOUT };
+enum vulkan_fault_point {
+	VULKAN_FAULT_SUBMIT, /* before each submission */
+	VULKAN_FAULT_WAIT,   /* before each wait */
+	VULKAN_FAULT_ALLOC,  /* before each allocation of device or host memory by the driver */
+	VULKAN_FAULT_OPEN,   /* before a device is opened or reopened */
+};
+enum vulkan_fault {
+	VULKAN_FAULT_NONE,
+	VULKAN_FAULT_LOST,      /* answers for the driver that the device is lost or gone */
+	VULKAN_FAULT_TIMEOUT,   /* waits only: pretends that time is up */
+	VULKAN_FAULT_NO_MEMORY, /* allocations only: pretends that there is none left */
+};
 
 struct vulkan_options {
 	enum vulkan_mode mode;
@@ -72,8 +88,7 @@ struct vulkan_options {
 	enum vulkan_path path;     /* no other but staged; AUTO: whatever works */
 	uint32_t force;            /* VULKAN_FORCE_* */
 	/*
-	 * Simulates failures, or NULL. Called by the device's threads before each submission and
-	 * each wait; LOST answers for the driver, TIMEOUT (waits only) pretends that time is up.
+	 * Simulates failures, or NULL. Called by the device's threads and the setup thread.
 	 */
 	enum vulkan_fault (*fault)(void *context, enum vulkan_fault_point point);
 	void *fault_context;
@@ -115,9 +130,9 @@ DEFINE_CLEANUP(struct vulkan *, vulkan_free)
 
 /* What an executor of this room holds now, for tests and listings. Setup thread. */
 struct vulkan_usage {
-	uint64_t device_bytes; /* mirrors, scratch, bounce copies */
-	uint64_t host_bytes;   /* parameter blocks, staging */
-	uint32_t n_mirrors;
+	uint64_t device_bytes; /* blocks, scratch, bounce copies */
+	uint64_t host_bytes;   /* parameter blocks, staging of tensors */
+	uint32_t n_blocks;
 	uint32_t n_imports;
 	bool lost;
 };
@@ -128,6 +143,12 @@ void vulkan_usage(struct executor *executor, struct vulkan_usage *ret);
  * hold and the processor can read? Setup thread, while no task runs.
  */
 bool vulkan_find_bytes(struct executor *executor, const void *bytes, size_t n);
+
+/*
+ * For tests: copies all bytes of a loaded block to @to, by the device where it is not mapped.
+ * Setup thread. Return: 0; EXECUTOR_E_NO_MEMORY; negative errno.
+ */
+int vulkan_block_read(struct executor *executor, struct exec_block *block, uint8_t *to);
 
 /*
  * Compiles every pipeline, both variants, for every device of any kind without starting it: also

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The Vulkan executor as the dispatcher sees it: accounting, mirrors, memory that does not fit,
- * many tasks at once, cancellation, lost devices, the cache on disk.
+ * The Vulkan executor as the dispatcher sees it: accounting, many tasks at once, cancellation, lost
+ * devices, the cache on disk. How memory is loaded is in test-vulkan-load.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -53,111 +53,6 @@ static struct plan *scratch_plan(uint32_t cols)
 	return reference_plan(d, NULL);
 }
 
-/* Mirrors are shared by plans of one owner over the same bytes, and by nobody else. */
-static void test_mirror__shared_and_freed(void **state)
-{
-	struct exec_arena arena;
-	struct vulkan_usage usage;
-	struct plan *a, *b, *c, *d;
-	struct rig rig;
-	struct job job;
-
-	rig_init(&rig, &(struct vulkan_options){0});
-	reference_arena_init(&arena, 64 * 64 * 4 + 256, 3);
-	a = product_plan(&arena, 0, 64, 64);
-	b = product_plan(&arena, 0, 32, 128);
-	c = product_plan(&arena, 256, 64, 64);
-	rig_prepare(&rig, a);
-	rig_prepare(&rig, b);
-	vulkan_usage(rig.executor, &usage);
-	assert_int_equal(usage.n_mirrors, 1);
-	assert_int_equal(usage.device_bytes, 64 * 64 * 4);
-	assert_int_equal(a->device_bytes[GPU], 64 * 64 * 4);
-	assert_int_equal(b->device_bytes[GPU], 64 * 64 * 4);
-	rig_prepare(&rig, c);
-	arena.owner = 7;
-	d = product_plan(&arena, 0, 64, 64);
-	rig_prepare(&rig, d);
-	vulkan_usage(rig.executor, &usage);
-	assert_int_equal(usage.n_mirrors, 3);
-
-	rig_release(&rig, a);
-	job_init(&rig, &job, b, 5, 1);
-	rig_run(&rig, &job);
-	assert_int_equal(job.task.res, 0);
-	assert_true(job_check(&job, 1e-5, 1e-5));
-	job_deinit(&rig, &job);
-	rig_release(&rig, b);
-	vulkan_usage(rig.executor, &usage);
-	assert_int_equal(usage.n_mirrors, 2);
-	rig_release(&rig, c);
-	rig_release(&rig, d);
-	rig_deinit(&rig);
-	reference_arena_deinit(&arena);
-}
-
-/* What is charged is what is held, and comes back. */
-static void test_bytes__balance(void **state)
-{
-	static const uint32_t forces[] = {0, VULKAN_FORCE_STAGED, VULKAN_FORCE_UPLOAD};
-
-	for (int i = 0; i < 3; i++) {
-		struct vulkan_usage usage;
-		struct plan *plan = scratch_plan(1000);
-		struct rig rig;
-
-		rig_init(&rig, &(struct vulkan_options){.force = forces[i]});
-		rig_prepare(&rig, plan);
-		vulkan_usage(rig.executor, &usage);
-		assert_int_equal(plan->device_bytes[GPU], usage.device_bytes);
-		assert_int_equal(plan->host_bytes[GPU], usage.host_bytes);
-		assert_true(usage.device_bytes >= plan->scratch_bytes);
-		rig_release(&rig, plan);
-		rig_deinit(&rig);
-	}
-}
-
-static void test_memory__does_not_fit(void **state)
-{
-	struct vulkan_usage usage;
-	struct exec_arena arena;
-	struct plan *plan, *small;
-	struct rig rig;
-	struct job job;
-
-	rig_init(&rig, &(struct vulkan_options){.memory_cap_bytes = 100000});
-	assert_int_equal(rig.executor->info.memory_bytes, 100000);
-	reference_arena_init(&arena, 200 * 200 * 4, 3);
-
-	/* A constant, then scratch, beyond the cap. */
-	plan = product_plan(&arena, 0, 200, 200);
-	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan),
-			 EXECUTOR_E_UNSUPPORTED);
-	assert_int_equal(plan->device_state[GPU], PLAN_DEVICE_NO_MEMORY);
-	assert_null(plan->exec[GPU]);
-	rig.executor->ops->plan_release(rig.executor, plan);
-	plan_free(plan);
-	plan = scratch_plan(4000);
-	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan),
-			 EXECUTOR_E_UNSUPPORTED);
-	assert_int_equal(plan->device_state[GPU], PLAN_DEVICE_NO_MEMORY);
-	plan_free(plan);
-	vulkan_usage(rig.executor, &usage);
-	assert_int_equal(usage.device_bytes, 0);
-
-	/* One slot fits where two do not: it still works. */
-	small = scratch_plan(2000);
-	rig_prepare(&rig, small);
-	job_init(&rig, &job, small, MAX, 1);
-	rig_run(&rig, &job);
-	assert_int_equal(job.task.res, 0);
-	assert_true(job_check(&job, 1e-6, 1e-6));
-	job_deinit(&rig, &job);
-	rig_release(&rig, small);
-	rig_deinit(&rig);
-	reference_arena_deinit(&arena);
-}
-
 static void test_plan__unsupported(void **state)
 {
 	struct describe *d = describe_new("large k", 1);
@@ -187,31 +82,6 @@ static void test_plan__unsupported(void **state)
 			 EXECUTOR_E_UNSUPPORTED);
 	assert_int_equal(plan->device_state[GPU], PLAN_DEVICE_UNSUPPORTED);
 	plan_free(plan);
-	rig_deinit(&rig);
-}
-
-/* Other owners' bytes are gone from what a plan gets. */
-static void test_scratch__cleared(void **state)
-{
-	struct plan *first = scratch_plan(500), *second = scratch_plan(500);
-	struct plan *neighbour = scratch_plan(7);
-	struct rig rig;
-	struct job job;
-
-	/* The neighbour keeps the blocks alive that the two others take their memory from. */
-	rig_init(&rig, &(struct vulkan_options){.force = VULKAN_FORCE_STAGED});
-	rig_prepare(&rig, neighbour);
-	rig_prepare(&rig, first);
-	job_init(&rig, &job, first, MAX, 1);
-	rig_run(&rig, &job);
-	assert_true(job.task.copied_bytes == 2ull * MAX * 500 * 4);
-	assert_true(vulkan_find_bytes(rig.executor, job.want.bindings[0], 64));
-	rig_release(&rig, first);
-	rig_prepare(&rig, second);
-	assert_false(vulkan_find_bytes(rig.executor, job.want.bindings[0], 64));
-	job_deinit(&rig, &job);
-	rig_release(&rig, second);
-	rig_release(&rig, neighbour);
 	rig_deinit(&rig);
 }
 
@@ -302,6 +172,8 @@ static enum vulkan_fault fault(void *context, enum vulkan_fault_point point)
 
 	if (point == VULKAN_FAULT_SUBMIT)
 		return atomic_load(&script->submit);
+	if (point != VULKAN_FAULT_WAIT)
+		return VULKAN_FAULT_NONE;
 	atomic_fetch_add(&script->n_waits, 1);
 	return atomic_load(&script->wait);
 }
@@ -333,10 +205,10 @@ static void lose(bool at_submit)
 	}
 	vulkan_usage(rig.executor, &usage);
 	assert_true(usage.lost);
-	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, late),
-			 EXECUTOR_E_UNSUPPORTED);
-	assert_int_equal(late->device_state[GPU], PLAN_DEVICE_FAILED);
-	plan_free(late);
+	assert_true(rig.executor->ops->is_lost(rig.executor));
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, late), 0);
+	assert_int_equal(rig_load(&rig, late, EXEC_TIER_VRAM, 1), -EIO);
+	rig_release(&rig, late);
 	for (int i = 0; i < 10; i++)
 		job_deinit(&rig, &jobs[i]);
 	rig_release(&rig, plan);
@@ -389,7 +261,7 @@ static void test_lost__timeout(void **state)
 	rig_deinit(&rig);
 }
 
-/* An arena that cannot be imported: -EIO for plans without staging, staged by later plans. */
+/* An arena that cannot be imported: -EXDEV for plans without staging, staged by later plans. */
 static void test_arena__refused(void **state)
 {
 	struct plan *before = scratch_plan(33), *after = scratch_plan(33);
@@ -415,6 +287,7 @@ static void test_arena__refused(void **state)
 	atomic_store(&job.task.state, EXEC_QUEUED);
 	rig_run(&rig, &job);
 	assert_int_equal(job.task.res, -EXDEV);
+	assert_false(rig.executor->ops->is_lost(rig.executor));
 	rig_prepare(&rig, after);
 	job.task.plan = after;
 	atomic_store(&job.task.state, EXEC_QUEUED);
@@ -498,38 +371,6 @@ static void test_cache__damaged(void **state)
 	/* Nowhere to write: no cache, no failure. */
 	options.cache_dir = "/proc/self/no-such-folder";
 	run_once(&options);
-}
-
-/* Out of memory at any allocation while preparing: a clean failure, and nothing stays behind. */
-static void test_prepare__failing_allocations(void **state)
-{
-	struct vulkan_usage usage;
-	struct exec_arena arena;
-	struct plan *plan;
-	struct rig rig;
-	unsigned int n;
-	int r;
-
-	rig_init(&rig, &(struct vulkan_options){0});
-	reference_arena_init(&arena, 64 * 64 * 4, 3);
-	plan = product_plan(&arena, 0, 64, 64);
-	for (n = 1;; n++) {
-		fail_alloc_at(n);
-		r = rig.executor->ops->plan_prepare(rig.executor, plan);
-		if (!fail_alloc_stop())
-			break;
-		assert_int_equal(r, -ENOMEM);
-		assert_null(plan->exec[GPU]);
-		vulkan_usage(rig.executor, &usage);
-		assert_int_equal(usage.device_bytes, 0);
-		assert_int_equal(usage.host_bytes, 0);
-		assert_int_equal(usage.n_mirrors, 0);
-	}
-	assert_int_equal(r, 0);
-	assert_true(n > 5);
-	rig_release(&rig, plan);
-	rig_deinit(&rig);
-	reference_arena_deinit(&arena);
 }
 
 static void test_open__failing_allocations(void **state)
@@ -655,11 +496,7 @@ static void test_open__modes(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_mirror__shared_and_freed),
-		cmocka_unit_test(test_bytes__balance),
-		cmocka_unit_test(test_memory__does_not_fit),
 		cmocka_unit_test(test_plan__unsupported),
-		cmocka_unit_test(test_scratch__cleared),
 		cmocka_unit_test(test_submit__many),
 		cmocka_unit_test(test_cancel__race),
 		cmocka_unit_test(test_lost__at_submit),
@@ -667,7 +504,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_lost__timeout),
 		cmocka_unit_test(test_arena__refused),
 		cmocka_unit_test(test_cache__damaged),
-		cmocka_unit_test(test_prepare__failing_allocations),
 		cmocka_unit_test(test_prepare__beside_tasks),
 		cmocka_unit_test(test_open__failing_allocations),
 		cmocka_unit_test(test_open__modes),

@@ -40,6 +40,7 @@ void rig_init(struct rig *rig, const struct vulkan_options *options)
 {
 	struct vulkan_options software = *options;
 
+	memset(rig, 0, sizeof(*rig));
 	software.mode = VULKAN_SOFTWARE;
 	assert_int_equal(waker_init(&rig->waker), 0);
 	assert_int_equal(vulkan_open(&software, &rig->waker, &rig->vulkan), 0);
@@ -55,7 +56,7 @@ void rig_deinit(struct rig *rig)
 	vulkan_usage(rig->executor, &usage);
 	assert_int_equal(usage.device_bytes, 0);
 	assert_int_equal(usage.host_bytes, 0);
-	assert_int_equal(usage.n_mirrors, 0);
+	assert_int_equal(usage.n_blocks, 0);
 	assert_int_equal(usage.n_imports, 0);
 	assert_null(rig->executor->ops->free(rig->executor));
 	assert_null(vulkan_executor(rig->vulkan, 0));
@@ -203,14 +204,88 @@ void rig_run(struct rig *rig, struct job *job)
 	assert_ptr_equal(rig_reap(rig), &job->task);
 }
 
+struct exec_block *rig_block_new(struct rig *rig, const struct plan *plan)
+{
+	struct exec_block *block;
+
+	block = calloc(1, sizeof(*block) + plan->n_constants * sizeof(*block->constants));
+	assert_non_null(block);
+	block->constants = (struct exec_constant *)(block + 1);
+	block->n_constants = plan->n_constants;
+	for (uint32_t i = 0; i < plan->n_constants; i++)
+		block->constants[i] = (struct exec_constant){
+			.arena = plan->constants[i].arena,
+			.offset = plan->constants[i].offset,
+			.bytes = plan->constants[i].bytes,
+		};
+	assert_int_equal(exec_block_layout(block, &rig->executor->info), 0);
+	return block;
+}
+
+int rig_block_load(struct rig *rig, struct exec_block *block)
+{
+	int r;
+
+	do {
+		r = rig->executor->ops->block_load(rig->executor, block);
+	} while (r == EXECUTOR_E_MORE);
+	return r;
+}
+
+int rig_load(struct rig *rig, struct plan *plan, enum exec_tier tier, uint32_t n_slots)
+{
+	const struct exec_block *blocks[16];
+	uint64_t offsets[16];
+	const struct exec_load load = {
+		.tier = tier, .n_slots = n_slots, .blocks = blocks, .offsets = offsets};
+	struct rig_loaded *loaded = rig->loaded;
+	struct exec_block *block;
+	int r;
+
+	while (loaded->plan)
+		loaded++;
+	assert_true(loaded < rig->loaded + RIG_MAX_LOADED);
+	assert_true(plan->n_constants <= 16);
+	block = rig_block_new(rig, plan);
+	block->tier = tier;
+	for (uint32_t i = 0; i < plan->n_constants; i++) {
+		blocks[i] = block;
+		offsets[i] = block->constants[i].block_offset;
+	}
+	r = block->bytes ? rig_block_load(rig, block) : 0;
+	if (!r)
+		r = rig->executor->ops->plan_load(rig->executor, plan, &load);
+	if (r) {
+		rig->executor->ops->block_unload(rig->executor, block);
+		free(block);
+		return r;
+	}
+	*loaded = (struct rig_loaded){plan, block};
+	return 0;
+}
+
+void rig_unload(struct rig *rig, struct plan *plan)
+{
+	rig->executor->ops->plan_unload(rig->executor, plan);
+	for (unsigned int i = 0; i < RIG_MAX_LOADED; i++)
+		if (rig->loaded[i].plan == plan) {
+			rig->executor->ops->block_unload(rig->executor, rig->loaded[i].block);
+			free(rig->loaded[i].block);
+			rig->loaded[i].plan = NULL;
+		}
+}
+
 void rig_prepare(struct rig *rig, struct plan *plan)
 {
 	assert_int_equal(rig->executor->ops->plan_prepare(rig->executor, plan), 0);
-	assert_int_equal(plan->device_state[RBK_DEVICE_GPU], PLAN_DEVICE_READY);
+	assert_int_equal(plan->device_state[RBK_DEVICE_GPU], PLAN_DEVICE_EVICTED);
+	assert_int_equal(
+		rig_load(rig, plan, EXEC_TIER_VRAM, plan->footprint[RBK_DEVICE_GPU].max_slots), 0);
 }
 
 void rig_release(struct rig *rig, struct plan *plan)
 {
+	rig_unload(rig, plan);
 	rig->executor->ops->plan_release(rig->executor, plan);
 	assert_null(plan->exec[RBK_DEVICE_GPU]);
 	plan_free(plan);

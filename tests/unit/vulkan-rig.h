@@ -15,10 +15,16 @@
 #include "util/waker.h"
 #include "vulkan/vulkan.h"
 
+enum { RIG_MAX_LOADED = 16 };
+
 struct rig {
 	struct waker waker;
 	struct vulkan *vulkan;
 	struct executor *executor;
+	struct rig_loaded {
+		struct plan *plan; /* NULL: free */
+		struct exec_block *block;
+	} loaded[RIG_MAX_LOADED];
 };
 
 /* Is there a software device? Says so on standard output if not: the test then exits with 77. */
@@ -54,7 +60,16 @@ void rig_submit(struct rig *rig, struct exec_task *task);
 struct exec_task *rig_reap(struct rig *rig);
 void rig_run(struct rig *rig, struct job *job);
 
-/* Prepares @plan, which must succeed. */
+/* A block of all constants of @plan, laid out; freed by the caller. */
+struct exec_block *rig_block_new(struct rig *rig, const struct plan *plan);
+/* Loads a block to the end. Return: as block_load(). */
+int rig_block_load(struct rig *rig, struct exec_block *block);
+/* Loads a prepared plan with a block of its constants. Return: 0, or why one of them failed. */
+int rig_load(struct rig *rig, struct plan *plan, enum exec_tier tier, uint32_t n_slots);
+/* Unloads both, also if nothing is loaded. */
+void rig_unload(struct rig *rig, struct plan *plan);
+
+/* Prepares @plan and loads it with all slots it can use, which must succeed. */
 void rig_prepare(struct rig *rig, struct plan *plan);
-/* Releases and frees it. */
+/* Unloads, releases and frees it. */
 void rig_release(struct rig *rig, struct plan *plan);

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Device memory as the reactor orders it: blocks of constants and the working memory of plans,
+ * what they take, what is in them, and what happens when there is none.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "unit/fail-alloc.h"
+#include "unit/vulkan-rig.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define N DESCRIBE_COUNT
+#define D DESCRIBE_DIMS
+
+enum { GPU = RBK_DEVICE_GPU, MAX = 8 };
+
+/* y = x * w: a constant of @rows x @cols at @offset. */
+static struct plan *product_plan(struct exec_arena *arena, uint64_t offset, uint32_t rows,
+				 uint32_t cols)
+{
+	struct describe *d = describe_new("product", MAX);
+
+	describe_input(d, "x", D(N, rows));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, offset), D(rows, cols));
+	describe_output(d, "y", D(N, cols));
+	describe_node(d, "MatMul", "", "x,w", "y");
+	return reference_plan(d, arena);
+}
+
+/* z = (x + x) * x, through scratch. */
+static struct plan *scratch_plan(uint32_t cols)
+{
+	struct describe *d = describe_new("scratch", MAX);
+
+	describe_input(d, "x", D(N, cols));
+	describe_scratch(d, "twice");
+	describe_output(d, "z", D(N, cols));
+	describe_node(d, "Add", "", "x,x", "twice");
+	describe_node(d, "Mul", "", "twice,x", "z");
+	return reference_plan(d, NULL);
+}
+
+static uint64_t vram_used(struct rig *rig)
+{
+	return rig->executor->ops->memory_used(rig->executor, EXEC_TIER_VRAM);
+}
+
+static void run_and_check(struct rig *rig, struct plan *plan)
+{
+	struct job job;
+
+	job_init(rig, &job, plan, 5, 1);
+	rig_run(rig, &job);
+	assert_int_equal(job.task.res, 0);
+	assert_true(job_check(&job, 1e-5, 1e-5));
+	job_deinit(rig, &job);
+}
+
+/* Preparing takes nothing; loading takes what the footprint says, for every number of slots. */
+static void test_plan_load__exact(void **state)
+{
+	static const uint32_t forces[] = {0, VULKAN_FORCE_STAGED, VULKAN_FORCE_UPLOAD,
+					  VULKAN_FORCE_UPLOAD | VULKAN_FORCE_STAGED};
+
+	for (unsigned int i = 0; i < 4; i++) {
+		struct plan *plan = scratch_plan(1000);
+		const struct executor_info *info;
+		struct vulkan_usage usage;
+		struct rig rig;
+
+		rig_init(&rig, &(struct vulkan_options){.force = forces[i]});
+		info = &rig.executor->info;
+		assert_true(info->memory_page_bytes >= 4096);
+		assert_true(info->memory_align_bytes >= PLAN_SCRATCH_ALIGN);
+		assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan), 0);
+		assert_int_equal(plan->device_state[GPU], PLAN_DEVICE_EVICTED);
+		assert_int_equal(vram_used(&rig), 0);
+		assert_true(plan->host_bytes[GPU] > 0);
+		assert_true(plan->footprint[GPU].max_slots >= 1);
+		assert_true(plan->footprint[GPU].slot_device_bytes >= plan->scratch_bytes);
+		for (uint32_t n = 1; n <= plan->footprint[GPU].max_slots; n++) {
+			assert_int_equal(rig_load(&rig, plan, EXEC_TIER_VRAM, n), 0);
+			vulkan_usage(rig.executor, &usage);
+			assert_int_equal(vram_used(&rig), exec_footprint_device_bytes(
+								  &plan->footprint[GPU], info, n));
+			assert_int_equal(usage.device_bytes, vram_used(&rig));
+			assert_int_equal(usage.host_bytes,
+					 exec_footprint_host_bytes(&plan->footprint[GPU], info, n));
+			run_and_check(&rig, plan);
+			rig_unload(&rig, plan);
+			vulkan_usage(rig.executor, &usage);
+			assert_int_equal(vram_used(&rig), 0);
+			assert_int_equal(usage.host_bytes, 0);
+		}
+		rig_release(&rig, plan);
+		rig_deinit(&rig);
+	}
+}
+
+/* Two plans, one block, and a plan with constants of two blocks: addresses are as told. */
+static void test_block_load__shared(void **state)
+{
+	struct exec_arena arena;
+	struct plan *a, *b;
+	struct exec_block *block;
+	struct rig rig;
+	struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 2};
+	const struct exec_block *blocks[1];
+	uint64_t offset;
+
+	rig_init(&rig, &(struct vulkan_options){0});
+	reference_arena_init(&arena, 64 * 64 * 4 + 256, 3);
+	a = product_plan(&arena, 256, 64, 64);
+	b = product_plan(&arena, 256, 32, 128);
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, a), 0);
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, b), 0);
+	block = rig_block_new(&rig, a);
+	assert_int_equal(rig_block_load(&rig, block), 0);
+	assert_int_equal(vram_used(&rig), block->bytes);
+	blocks[0] = block;
+	offset = block->constants[0].block_offset;
+	load.blocks = blocks;
+	load.offsets = &offset;
+	assert_int_equal(rig.executor->ops->plan_load(rig.executor, a, &load), 0);
+	assert_int_equal(rig.executor->ops->plan_load(rig.executor, b, &load), 0);
+	run_and_check(&rig, a);
+	rig.executor->ops->plan_unload(rig.executor, a);
+	run_and_check(&rig, b);
+	rig_release(&rig, a);
+	rig_release(&rig, b);
+	rig.executor->ops->block_unload(rig.executor, block);
+	assert_null(block->memory);
+	free(block);
+	rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+struct pieces {
+	struct exec_arena arenas[2];
+	struct exec_constant constants[4];
+	struct exec_block block;
+};
+
+/* Constants of odd sizes out of two arenas, with more in between than one part takes. */
+static void pieces_init(struct rig *rig, struct pieces *pieces)
+{
+	const uint64_t large = (20 << 20) + 5, offsets[] = {64, 0, 128 + large, 640};
+	const uint64_t bytes[] = {1, large, 4097, 515};
+
+	for (unsigned int i = 0; i < 2; i++) {
+		rig_arena_init(rig, &pieces->arenas[i], i ? 4096 : large + 65536);
+		reference_fill((float *)pieces->arenas[i].base, pieces->arenas[i].bytes / 4, i);
+	}
+	for (unsigned int i = 0; i < 4; i++)
+		pieces->constants[i] = (struct exec_constant){
+			.arena = &pieces->arenas[i == 0 || i == 3],
+			.offset = offsets[i] & ~63ull,
+			.bytes = bytes[i],
+		};
+	pieces->block = (struct exec_block){.n_constants = 4, .constants = pieces->constants};
+	assert_int_equal(exec_block_layout(&pieces->block, &rig->executor->info), 0);
+}
+
+static void pieces_deinit(struct rig *rig, struct pieces *pieces)
+{
+	for (unsigned int i = 0; i < 2; i++)
+		rig_arena_deinit(rig, &pieces->arenas[i]);
+}
+
+/* Fills memory that the next block is likely to get with other than zeros. */
+static void make_dirty(struct rig *rig, struct pieces *pieces)
+{
+	struct exec_constant constant = {
+		.arena = &pieces->arenas[0],
+		.bytes = pieces->block.bytes,
+	};
+	struct exec_block block = {.n_constants = 1, .constants = &constant};
+
+	assert_int_equal(exec_block_layout(&block, &rig->executor->info), 0);
+	assert_int_equal(block.bytes, pieces->block.bytes);
+	for (int again = 0; again < 3; again++) {
+		assert_int_equal(rig_block_load(rig, &block), 0);
+		rig->executor->ops->block_unload(rig->executor, &block);
+	}
+}
+
+/* Whatever the way, the block is what was asked for, gaps and tail are zeros. */
+static void test_block_load__contents(void **state)
+{
+	static const uint32_t forces[] = {0, VULKAN_FORCE_STAGED, VULKAN_FORCE_DMA};
+
+	for (unsigned int way = 0; way < 3; way++) {
+		uint64_t sum = 0, at = 0;
+		struct pieces pieces;
+		unsigned int n_parts = 1;
+		uint8_t *got;
+		struct rig rig;
+		int r;
+
+		rig_init(&rig, &(struct vulkan_options){.force = forces[way]});
+		pieces_init(&rig, &pieces);
+		for (unsigned int i = 0; i < 4; i++)
+			sum += pieces.constants[i].bytes;
+		make_dirty(&rig, &pieces);
+		do {
+			r = rig.executor->ops->block_load(rig.executor, &pieces.block);
+			assert_int_equal(vram_used(&rig), pieces.block.bytes);
+			n_parts += r == EXECUTOR_E_MORE;
+		} while (r == EXECUTOR_E_MORE);
+		assert_int_equal(r, 0);
+		assert_true(n_parts >= 3);
+		assert_int_equal(pieces.block.loaded_bytes, pieces.block.bytes);
+		assert_int_equal(pieces.block.copied_bytes, way == 2 ? 0 : sum);
+		assert_int_equal(pieces.block.transferred_bytes, way == 0   ? 0
+								 : way == 1 ? pieces.block.bytes
+									    : sum);
+
+		got = malloc(pieces.block.bytes);
+		assert_non_null(got);
+		assert_int_equal(vulkan_block_read(rig.executor, &pieces.block, got), 0);
+		for (unsigned int i = 0; i < 4; i++) {
+			const struct exec_constant *constant = &pieces.constants[i];
+
+			for (; at < constant->block_offset; at++)
+				assert_int_equal(got[at], 0);
+			assert_memory_equal(got + at, constant->arena->base + constant->offset,
+					    constant->bytes);
+			at += constant->bytes;
+		}
+		for (; at < pieces.block.bytes; at++)
+			assert_int_equal(got[at], 0);
+		free(got);
+		rig.executor->ops->block_unload(rig.executor, &pieces.block);
+		assert_int_equal(vram_used(&rig), 0);
+		pieces_deinit(&rig, &pieces);
+		rig_deinit(&rig);
+	}
+}
+
+static void test_block_load__cancelled(void **state)
+{
+	static const uint32_t forces[] = {0, VULKAN_FORCE_STAGED, VULKAN_FORCE_DMA};
+
+	for (unsigned int way = 0; way < 3; way++) {
+		struct pieces pieces;
+		struct rig rig;
+
+		rig_init(&rig, &(struct vulkan_options){.force = forces[way]});
+		pieces_init(&rig, &pieces);
+		/* Before it began, in the middle, and never: a cancelled block can be loaded. */
+		atomic_store(&pieces.block.is_cancelled, true);
+		assert_int_equal(rig.executor->ops->block_load(rig.executor, &pieces.block),
+				 EXECUTOR_E_CANCELLED);
+		assert_null(pieces.block.memory);
+		atomic_store(&pieces.block.is_cancelled, false);
+		assert_int_equal(rig.executor->ops->block_load(rig.executor, &pieces.block),
+				 EXECUTOR_E_MORE);
+		assert_true(pieces.block.loaded_bytes > 0);
+		assert_true(pieces.block.loaded_bytes <= 8 << 20);
+		atomic_store(&pieces.block.is_cancelled, true);
+		assert_int_equal(rig.executor->ops->block_load(rig.executor, &pieces.block),
+				 EXECUTOR_E_CANCELLED);
+		assert_null(pieces.block.memory);
+		assert_int_equal(vram_used(&rig), 0);
+		atomic_store(&pieces.block.is_cancelled, false);
+		assert_int_equal(rig_block_load(&rig, &pieces.block), 0);
+		/* Half loaded ones can be unloaded, too. */
+		rig.executor->ops->block_unload(rig.executor, &pieces.block);
+		assert_int_equal(rig.executor->ops->block_load(rig.executor, &pieces.block),
+				 EXECUTOR_E_MORE);
+		rig.executor->ops->block_unload(rig.executor, &pieces.block);
+		assert_int_equal(vram_used(&rig), 0);
+		pieces_deinit(&rig, &pieces);
+		rig_deinit(&rig);
+	}
+}
+
+/* Other owners' bytes are gone from what a plan gets. */
+static void test_plan_load__cleared(void **state)
+{
+	struct plan *first = scratch_plan(500), *second = scratch_plan(500);
+	struct rig rig;
+	struct job job;
+
+	rig_init(&rig, &(struct vulkan_options){.force = VULKAN_FORCE_STAGED});
+	for (int again = 0; again < 10; again++) {
+		if (again == 0)
+			rig_prepare(&rig, first);
+		else
+			assert_int_equal(rig_load(&rig, first, EXEC_TIER_VRAM, 1), 0);
+		job_init(&rig, &job, first, MAX, 1 + again);
+		rig_run(&rig, &job);
+		assert_true(job.task.copied_bytes == 2ull * MAX * 500 * 4);
+		assert_true(vulkan_find_bytes(rig.executor, job.want.bindings[0], 64));
+		rig_unload(&rig, first);
+		if (again == 0)
+			rig_prepare(&rig, second);
+		else
+			assert_int_equal(rig_load(&rig, second, EXEC_TIER_VRAM, 1), 0);
+		assert_false(vulkan_find_bytes(rig.executor, job.want.bindings[0], 64));
+		rig_unload(&rig, second);
+		job_deinit(&rig, &job);
+	}
+	rig_release(&rig, first);
+	rig_release(&rig, second);
+	rig_deinit(&rig);
+}
+
+struct fault_script {
+	int alloc_at; /* the how many-th allocation from now fails; 0: none */
+	int n_failed;
+};
+
+static enum vulkan_fault fault(void *context, enum vulkan_fault_point point)
+{
+	struct fault_script *script = context;
+
+	if (point != VULKAN_FAULT_ALLOC || script->alloc_at == 0 || --script->alloc_at > 0)
+		return VULKAN_FAULT_NONE;
+	script->n_failed++;
+	return VULKAN_FAULT_NO_MEMORY;
+}
+
+/* The driver has no memory although the ledger said yes: said so, and nothing stays behind. */
+static void test_load__driver_out_of_memory(void **state)
+{
+	static const uint32_t forces[] = {0, VULKAN_FORCE_STAGED};
+
+	for (unsigned int way = 0; way < 2; way++) {
+		struct fault_script script = {0};
+		struct vulkan_usage usage;
+		struct exec_arena arena;
+		struct plan *plan;
+		struct rig rig;
+		int n;
+
+		rig_init(&rig, &(struct vulkan_options){.force = forces[way],
+							.fault = fault,
+							.fault_context = &script});
+		reference_arena_init(&arena, 64 * 64 * 4, 3);
+		plan = product_plan(&arena, 0, 64, 64);
+		assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan), 0);
+		for (n = 1; n < 20; n++) {
+			script.alloc_at = n;
+			script.n_failed = 0;
+			if (rig_load(&rig, plan, EXEC_TIER_VRAM, 2) == 0)
+				break;
+			assert_int_equal(script.n_failed, 1);
+			vulkan_usage(rig.executor, &usage);
+			assert_int_equal(usage.device_bytes, 0);
+			assert_int_equal(usage.host_bytes, 0);
+			assert_int_equal(usage.n_blocks, 0);
+			assert_false(rig.executor->ops->is_lost(rig.executor));
+		}
+		/* The block, staging of it where it is staged, parameters. */
+		assert_int_equal(n, way == 0 ? 3 : 4);
+		assert_int_equal(script.n_failed, 0);
+		run_and_check(&rig, plan);
+		rig_release(&rig, plan);
+		rig_deinit(&rig);
+		reference_arena_deinit(&arena);
+	}
+}
+
+/* Out of memory of our own at any allocation: likewise. */
+static void test_load__failing_allocations(void **state)
+{
+	const struct exec_block *blocks[1];
+	uint64_t offset = 0;
+	const struct exec_load load = {.n_slots = 2, .blocks = blocks, .offsets = &offset};
+	struct vulkan_usage usage;
+	struct exec_block *block;
+	struct exec_arena arena;
+	struct plan *plan;
+	struct rig rig;
+	unsigned int n;
+	int r;
+
+	rig_init(&rig, &(struct vulkan_options){.force = VULKAN_FORCE_STAGED});
+	reference_arena_init(&arena, 64 * 64 * 4, 3);
+	plan = product_plan(&arena, 0, 64, 64);
+	block = rig_block_new(&rig, plan);
+	blocks[0] = block;
+	for (n = 1;; n++) {
+		fail_alloc_at(n);
+		r = rig.executor->ops->plan_prepare(rig.executor, plan);
+		if (!r)
+			r = rig.executor->ops->block_load(rig.executor, block);
+		if (!r)
+			r = rig.executor->ops->plan_load(rig.executor, plan, &load);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+		rig.executor->ops->block_unload(rig.executor, block);
+		rig.executor->ops->plan_release(rig.executor, plan);
+		vulkan_usage(rig.executor, &usage);
+		assert_int_equal(usage.device_bytes, 0);
+		assert_int_equal(usage.host_bytes, 0);
+		assert_int_equal(usage.n_blocks, 0);
+	}
+	assert_int_equal(r, 0);
+	assert_true(n > 3);
+	run_and_check(&rig, plan);
+	rig_release(&rig, plan);
+	rig.executor->ops->block_unload(rig.executor, block);
+	free(block);
+	rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plan_load__exact),
+		cmocka_unit_test(test_plan_load__cleared),
+		cmocka_unit_test(test_block_load__shared),
+		cmocka_unit_test(test_block_load__contents),
+		cmocka_unit_test(test_block_load__cancelled),
+		cmocka_unit_test(test_load__driver_out_of_memory),
+		cmocka_unit_test(test_load__failing_allocations),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	clock_init();
+	log_set_level(LOG_LEVEL_ERROR);
+	if (!rig_available())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
