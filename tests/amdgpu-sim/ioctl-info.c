@@ -107,7 +107,7 @@ static int info_sensor(const struct sim_card *card, const struct drm_amdgpu_info
 	case INFO_SENSOR_GPU_INPUT_POWER:
 		if (card->kernel == SIM_KERNEL_6_1)
 			return -EINVAL;
-		/* fallthrough */
+		__attribute__((fallthrough));
 	case AMDGPU_INFO_SENSOR_GPU_AVG_POWER:
 		sensor = SIM_SENSOR_POWER;
 		divisor = 1000000;

@@ -1,0 +1,62 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * For tests that run over the simulator: the control program, cards, buffers
+ *
+ * Failures end the test.
+ */
+#include <amdgpu.h>
+#include <libdrm/amdgpu_drm.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <cmocka.h>
+
+#define MIB (1ull << 20)
+#define GIB (1ull << 30)
+
+/* argv[1] of every such test: the control program. */
+extern const char *rig_control_path;
+
+/* Runs the control program with these words. Return: its exit status. */
+__attribute__((format(printf, 1, 2))) int rig_try(const char *format, ...);
+/* The same; must succeed. */
+__attribute__((format(printf, 1, 2))) void rig_control(const char *format, ...);
+
+/* Starts a hog and waits until it has its memory. Return: its pid. */
+__attribute__((format(printf, 1, 2))) pid_t rig_hog(const char *format, ...);
+/* Kills and awaits a child of ours. */
+void rig_kill(pid_t pid);
+
+/* A client of a card. */
+struct rig {
+	int fd;
+	amdgpu_device_handle device;
+	uint32_t minor;
+};
+
+void rig_open(struct rig *rig, unsigned card);
+void rig_close(struct rig *rig);
+
+struct drm_amdgpu_memory_info rig_memory(const struct rig *rig);
+uint64_t rig_query(const struct rig *rig, unsigned query);
+
+/* Return: what libdrm does, 0 or -errno. */
+int rig_try_allocate(const struct rig *rig, uint64_t domain, uint64_t bytes, uint64_t flags,
+		     amdgpu_bo_handle *ret);
+amdgpu_bo_handle rig_allocate(const struct rig *rig, uint64_t domain, uint64_t bytes,
+			      uint64_t flags);
+void rig_free(amdgpu_bo_handle bo);
+/* Which AMDGPU_GEM_DOMAIN_* a client's memory is in, by its fdinfo, in bytes. */
+uint64_t rig_fdinfo_bytes(const char *path, const char *key);
+/* A file's text. Return: false if it cannot be opened. */
+bool rig_read(const char *path, char *text, size_t size);
+
+/* Submits an empty job that lists @bo. Return: what libdrm does. */
+int rig_submit(const struct rig *rig, amdgpu_context_handle context, amdgpu_bo_handle bo);
+
+/* Waits until @condition() or some seconds are over. Return: did it come true? */
+bool rig_wait(bool (*condition)(void *data), void *data);
