@@ -15,6 +15,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "config.h"
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
 #include "dispatch/dispatch.h"
@@ -24,6 +25,7 @@
 #include "session/server.h"
 #include "session/sigbus.h"
 #include "tenant/tenant.h"
+#include "util/checked.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -34,8 +36,21 @@ enum {
 	MAIN_E_PATH = 1, /* make_executors: vulkan_path_refusal() says why */
 };
 
+/* Reading the policy file again, on the setup thread: looking up users may take long. */
+struct reload {
+	struct offload_job job;
+	struct options options; /* what they would be now */
+	struct policy *policy;
+	char *errors;
+	int result;
+	bool is_running;
+	bool is_wanted; /* once more: the file may have changed since */
+};
+
 struct broker {
 	struct options options;
+	struct policy *policy; /* until the tenants have it */
+	struct reload reload;
 	struct waker waker;
 	struct loop *loop;
 	struct offload *offload;
@@ -51,12 +66,78 @@ struct broker {
 	bool is_stopping;
 };
 
+static void reload_start(struct broker *broker);
+
+static void reload_run(struct offload_job *job)
+{
+	struct reload *reload = container_of(job, struct reload, job);
+
+	reload->result = config_load(&reload->options, &reload->policy, &reload->errors);
+}
+
+/* Takes over the policy that was read. Return: as tenants_reload(). */
+static int apply_policy(struct broker *broker)
+{
+	struct reload *reload = &broker->reload;
+	char *changes = config_changes(tenants_policy(broker->tenants), reload->policy);
+	int r;
+
+	r = tenants_reload(broker->tenants, reload->policy, &reload->errors);
+	if (r == 0) {
+		reload->policy = NULL;
+		log_info("read %s again: %s", broker->options.config_path,
+			 changes ? changes : "it is in force");
+	}
+	free(changes);
+	return r;
+}
+
+static void reload_done(struct offload_job *job)
+{
+	static const char nothing_changed[] = "the policy in force stays as it was";
+	struct reload *reload = container_of(job, struct reload, job);
+	struct broker *broker = container_of(reload, struct broker, reload);
+	int r = reload->result;
+
+	reload->is_running = false;
+	if (!broker->is_stopping) {
+		if (r == 0)
+			r = apply_policy(broker);
+		if (r == POLICY_E_INVALID)
+			config_log_errors(nothing_changed, steal_ptr(reload->errors));
+		else if (r)
+			log_error("cannot read %s again: %s; %s", broker->options.config_path,
+				  strerror(-r), nothing_changed);
+	}
+	reload->policy = policy_free(reload->policy);
+	free(steal_ptr(reload->errors));
+	if (reload->is_wanted)
+		reload_start(broker);
+}
+
+static void reload_start(struct broker *broker)
+{
+	struct reload *reload = &broker->reload;
+
+	reload->is_wanted = reload->is_running;
+	if (reload->is_running || broker->is_stopping)
+		return;
+	reload->is_running = true;
+	reload->options = broker->options;
+	reload->job = (struct offload_job){.run = reload_run, .done = reload_done};
+	offload_submit(broker->offload, &reload->job);
+}
+
 static void on_signal(void *data, uint32_t events)
 {
 	struct signalfd_siginfo info;
 	struct broker *broker = data;
 
 	while (read(broker->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if (info.ssi_signo == SIGHUP) {
+			reload_start(broker);
+			continue;
+		}
 		if (broker->is_stopping) {
 			log_warning("stopping at once");
 			_exit(OPTIONS_EXIT_FAILURE);
@@ -75,10 +156,10 @@ static int watch_signals(struct broker *broker)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
 		return error_origin(-errno);
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
 	broker->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (broker->signal_fd < 0)
 		return error_origin(-errno);
@@ -100,13 +181,11 @@ static uint64_t raise_descriptor_limit(void)
 }
 
 /* After the devices, of which budgets are parts. */
-static int make_tenants(struct broker *broker)
+static int make_tenants(struct broker *broker, char **ret_errors)
 {
-	_cleanup_(policy_freep) struct policy *policy = NULL;
-	_cleanup_(freep) char *errors = NULL;
 	uint64_t n_fds = raise_descriptor_limit();
 	struct tenants_machine machine = {
-		.host_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE),
+		.host_bytes = config_host_bytes(),
 		.n_devices = broker->n_executors,
 		/* Some are kept back: for ourselves, for drivers, and for accepting others. */
 		.n_fds = n_fds > 256 ? n_fds - 128 : n_fds / 2,
@@ -118,15 +197,13 @@ static int make_tenants(struct broker *broker)
 
 	for (uint32_t i = 0; i < broker->n_executors; i++)
 		machine.vram_bytes[i] = broker->executors[i]->info.memory_bytes;
-	r = policy_defaults(&policy);
-	if (r == 0)
-		r = account_book_new(&broker->book);
-	if (r == 0)
-		r = tenants_new(broker->book, &machine, policy, &broker->tenants, &errors);
+	r = account_book_new(&broker->book);
 	if (r)
 		return error_fold(r);
-	policy = NULL;
-	return 0;
+	r = tenants_new(broker->book, &machine, broker->policy, &broker->tenants, ret_errors);
+	if (r == 0)
+		broker->policy = NULL;
+	return r;
 }
 
 static int make_executors(struct broker *broker)
@@ -248,6 +325,7 @@ static int explain_server(const struct broker *broker, int r)
 
 static int broker_run(struct broker *broker)
 {
+	char *errors = NULL;
 	int r;
 
 	clock_init();
@@ -268,7 +346,11 @@ static int broker_run(struct broker *broker)
 	if (r == 0)
 		r = make_executors(broker);
 	if (r == 0)
-		r = make_tenants(broker);
+		r = make_tenants(broker, &errors);
+	if (errors) {
+		config_log_errors("cannot start with this policy", errors);
+		return OPTIONS_EXIT_USAGE;
+	}
 	if (r == MAIN_E_PATH) {
 		log_error("the memory path that --memory-path asks for does not work: %s",
 			  vulkan_path_refusal(broker->vulkan));
@@ -302,6 +384,7 @@ static void broker_deinit(struct broker *broker)
 		broker->executors[0]->ops->free(broker->executors[0]);
 	vulkan_free(broker->vulkan);
 	tenants_free(broker->tenants);
+	policy_free(broker->policy);
 	account_book_free(broker->book);
 	loop_unwatch(broker->signal_watch);
 	close_fd(broker->signal_fd);
@@ -312,11 +395,23 @@ static void broker_deinit(struct broker *broker)
 int main(int argc, char **argv)
 {
 	struct broker broker = {.signal_fd = -1, .waker = {.fd = -1}};
+	char *errors = NULL;
 	int r;
 
 	r = options_parse(argc, argv, &broker.options);
 	if (r >= 0)
 		return r;
+	if (broker.options.checks_config)
+		return config_check(&broker.options);
+	r = config_load(&broker.options, &broker.policy, &errors);
+	if (r) {
+		if (r == POLICY_E_INVALID)
+			config_log_errors("cannot start with this policy", errors);
+		else
+			log_error("cannot read %s: %s", broker.options.config_path, strerror(-r));
+		return OPTIONS_EXIT_USAGE;
+	}
+	options_complete(&broker.options);
 	log_set_level(broker.options.log_level);
 	r = broker_run(&broker);
 	if (broker.server && server_n_discards(broker.server) > 0) {

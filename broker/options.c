@@ -2,7 +2,11 @@
 /*
  * brokerd's command line
  *
- * Everything has a default that works without configuration. The socket's place follows
+ * Everything has a default that works without configuration. What the command line does not say may
+ * be said in section [broker] of the policy file, by the same names and in the same words, and is
+ * read by the same functions; only complaints differ, which name the file and the line there.
+ *
+ * The socket's place follows
  * $RINGBROKER_SOCKET, then the user's runtime directory, then /run/ringbroker, as the client
  * library does, so that a broker and a client of one user meet without being told.
  */
@@ -52,10 +56,16 @@ static const char usage_text[] =
 	"  --spin auto|MICROSECONDS\n"
 	"                        how long an empty ring is polled before sleeping (default: auto)\n"
 	"  --log-level error|warning|info|debug\n"
+	"  --config FILE         who may have how much, and the above as KEY = VALUE (default:\n"
+	"                        /etc/ringbroker/brokerd.conf, if it is there)\n"
+	"  --check-config        check that file, say what it means, and exit: 0 if it is right, 1 "
+	"if\n"
+	"                        not\n"
 	"  --help, --version\n"
 	"\n"
 	"Signals: SIGTERM and SIGINT finish the tasks in flight and stop; a second one stops at "
 	"once.\n"
+	"SIGHUP reads the file again.\n"
 	"Exit status: 0 after a requested stop, 1 if something broke, 2 for a wrong option or if "
 	"it\n"
 	"cannot start (socket in use, no permission).\n";
@@ -74,6 +84,8 @@ enum {
 	OPTION_THRESHOLD,
 	OPTION_SPIN,
 	OPTION_LOG_LEVEL,
+	OPTION_CONFIG,
+	OPTION_CHECK_CONFIG,
 	OPTION_HELP,
 	OPTION_VERSION,
 };
@@ -92,6 +104,8 @@ static const struct option long_options[] = {
 	{"threshold", required_argument, NULL, OPTION_THRESHOLD},
 	{"spin", required_argument, NULL, OPTION_SPIN},
 	{"log-level", required_argument, NULL, OPTION_LOG_LEVEL},
+	{"config", required_argument, NULL, OPTION_CONFIG},
+	{"check-config", no_argument, NULL, OPTION_CHECK_CONFIG},
 	{"help", no_argument, NULL, OPTION_HELP},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{NULL, 0, NULL, 0},
@@ -121,14 +135,25 @@ static const struct choice level_choices[] = {{"error", LOG_LEVEL_ERROR},
 					      {"debug", LOG_LEVEL_DEBUG},
 					      {NULL, 0}};
 
-static int refuse(const char *option, const char *value, const char *wanted)
+/* What is read: an option of the command line, or a key of a file. */
+struct source {
+	const char *option; /* its name */
+	char *ret_wanted;   /* of a key: POLICY_WANTED_BYTES for what is allowed; else NULL */
+};
+
+/* Return: the status to exit with. */
+static int refuse(const struct source *source, const char *value, const char *wanted)
 {
-	fprintf(stderr, "brokerd: --%s wants %s, not '%s'\n", option, wanted, value);
+	if (source->ret_wanted)
+		snprintf(source->ret_wanted, POLICY_WANTED_BYTES, "%s", wanted);
+	else
+		fprintf(stderr, "brokerd: --%s wants %s, not '%s'\n", source->option, wanted,
+			value);
 	return OPTIONS_EXIT_USAGE;
 }
 
-static int parse_choice(const char *option, const char *value, const struct choice *choices,
-			int *ret)
+static int parse_choice(const struct source *source, const char *value,
+			const struct choice *choices, int *ret)
 {
 	char wanted[128] = "one of";
 
@@ -140,11 +165,11 @@ static int parse_choice(const char *option, const char *value, const struct choi
 		strncat(wanted, " ", sizeof(wanted) - strlen(wanted) - 1);
 		strncat(wanted, c->word, sizeof(wanted) - strlen(wanted) - 1);
 	}
-	return refuse(option, value, wanted);
+	return refuse(source, value, wanted);
 }
 
-static int parse_number(const char *option, const char *value, uint64_t min, uint64_t max, int base,
-			uint64_t *ret)
+static int parse_number(const struct source *source, const char *value, uint64_t min, uint64_t max,
+			int base, uint64_t *ret)
 {
 	char wanted[64], *end;
 	unsigned long long number;
@@ -156,18 +181,18 @@ static int parse_number(const char *option, const char *value, uint64_t min, uin
 			 base == 8 ? "an octal number from %llo to %llo"
 				   : "a number from %llu to %llu",
 			 (unsigned long long)min, (unsigned long long)max);
-		return refuse(option, value, wanted);
+		return refuse(source, value, wanted);
 	}
 	*ret = number;
 	return -1;
 }
 
-static int parse_size(const char *option, const char *value, uint64_t *ret)
+static int parse_size(const struct source *source, const char *value, uint64_t *ret)
 {
-	return size_parse(value, ret) ? -1 : refuse(option, value, "a size such as 64MiB");
+	return size_parse(value, ret) ? -1 : refuse(source, value, "a size such as 64MiB");
 }
 
-static int parse_spin(const char *value, int64_t *ret)
+static int parse_spin(const struct source *source, const char *value, int64_t *ret)
 {
 	uint64_t us;
 	int r;
@@ -176,18 +201,19 @@ static int parse_spin(const char *value, int64_t *ret)
 		*ret = -1;
 		return -1;
 	}
-	r = parse_number("spin", value, 0, 1000000, 10, &us);
+	r = parse_number(source, value, 0, 1000000, 10, &us);
 	if (r < 0)
 		*ret = (int64_t)us * 1000;
 	return r;
 }
 
-static int parse_path(const char *option, const char *value, char *ret, size_t bytes)
+static int parse_path(const struct source *source, const char *value, char *ret, size_t bytes)
 {
+	char wanted[64];
+
 	if (strlen(value) >= bytes || value[0] == '\0') {
-		fprintf(stderr, "brokerd: --%s wants a path of 1 to %zu characters, not %zu\n",
-			option, bytes - 1, strlen(value));
-		return OPTIONS_EXIT_USAGE;
+		snprintf(wanted, sizeof(wanted), "a path of 1 to %zu characters", bytes - 1);
+		return refuse(source, value, wanted);
 	}
 	strcpy(ret, value);
 	return -1;
@@ -232,82 +258,69 @@ static void set_defaults(struct options *options)
 		.threshold_bytes = PLACE_THRESHOLD_BYTES,
 		.spin_ns = -1,
 		.log_level = LOG_LEVEL_INFO,
+		.config_path = "/etc/ringbroker/brokerd.conf",
 	};
 }
 
-/* What depends on other options, or makes folders, only when they are known. */
-static void complete(struct options *options, bool has_mode)
-{
-	if (!options->socket_path[0])
-		default_socket_path(options);
-	if (!has_mode)
-		options->socket_mode =
-			strncmp(options->socket_path, "/run/ringbroker/", 16) == 0 ? 0666 : 0600;
-	if (!options->cache_dir[0])
-		default_cache_dir(options);
-	else if (strcmp(options->cache_dir, "none") == 0)
-		options->cache_dir[0] = '\0';
-	if (options->cache_dir[0]) {
-		options->vulkan.cache_dir = options->cache_dir;
-		if ((mkdir(options->cache_dir, 0700) < 0 && errno != EEXIST) ||
-		    access(options->cache_dir, R_OK | W_OK | X_OK) < 0) {
-			options->cache_error = errno;
-			options->vulkan.cache_dir = NULL;
-		}
-	}
-}
-
 /* Return: as options_parse(), for one option. */
-static int parse_one(int option, const char *value, struct options *options, bool *ret_has_mode)
+static int parse_one(int option, const struct source *source, const char *value,
+		     struct options *options)
 {
 	uint64_t number = 0;
 	int choice = 0, r;
 
 	switch (option) {
 	case OPTION_SOCKET:
-		return parse_path("socket", value, options->socket_path,
+		return parse_path(source, value, options->socket_path,
 				  sizeof(options->socket_path));
 	case OPTION_SOCKET_MODE:
-		r = parse_number("socket-mode", value, 0, 0777, 8, &number);
+		r = parse_number(source, value, 0, 0777, 8, &number);
 		options->socket_mode = (unsigned int)number;
-		*ret_has_mode = true;
+		options->has_socket_mode = true;
 		return r;
 	case OPTION_GPU:
-		r = parse_choice("gpu", value, gpu_choices, &choice);
+		r = parse_choice(source, value, gpu_choices, &choice);
 		options->vulkan.mode = (enum vulkan_mode)choice;
 		return r;
 	case OPTION_MEMORY_PATH:
-		r = parse_choice("memory-path", value, path_choices, &choice);
+		r = parse_choice(source, value, path_choices, &choice);
 		options->vulkan.path = (enum vulkan_path)choice;
 		options->vulkan.force |= choice == VULKAN_PATH_STAGED ? VULKAN_FORCE_STAGED : 0;
 		return r;
 	case OPTION_GPU_TIMEOUT:
-		r = parse_number("gpu-timeout", value, 1, 3600, 10, &number);
+		r = parse_number(source, value, 1, 3600, 10, &number);
 		options->vulkan.timeout_ns = number * 1000000000;
 		return r;
 	case OPTION_DEVICE_MEMORY:
-		return parse_size("device-memory", value, &options->vulkan.memory_cap_bytes);
+		return parse_size(source, value, &options->vulkan.memory_cap_bytes);
 	case OPTION_CACHE:
-		return parse_path("cache", value, options->cache_dir, sizeof(options->cache_dir));
+		return parse_path(source, value, options->cache_dir, sizeof(options->cache_dir));
 	case OPTION_WORKERS:
-		r = parse_number("workers", value, 1, CPU_MAX_WORKERS, 10, &number);
+		r = parse_number(source, value, 1, CPU_MAX_WORKERS, 10, &number);
 		options->cpu.n_workers = (unsigned int)number;
 		return r;
 	case OPTION_NO_PIN:
 		options->cpu.no_pin = true;
 		return -1;
 	case OPTION_SIMD:
-		r = parse_choice("simd", value, simd_choices, &choice);
+		r = parse_choice(source, value, simd_choices, &choice);
 		options->cpu.simd = (enum cpu_simd)choice;
 		return r;
 	case OPTION_THRESHOLD:
-		return parse_size("threshold", value, &options->threshold_bytes);
+		return parse_size(source, value, &options->threshold_bytes);
 	case OPTION_SPIN:
-		return parse_spin(value, &options->spin_ns);
+		return parse_spin(source, value, &options->spin_ns);
 	case OPTION_LOG_LEVEL:
-		r = parse_choice("log-level", value, level_choices, &choice);
+		r = parse_choice(source, value, level_choices, &choice);
 		options->log_level = (enum log_level)choice;
 		return r;
+	case OPTION_CONFIG:
+		options->config_is_required = true;
+		return parse_path(source, value, options->config_path,
+				  sizeof(options->config_path));
+	case OPTION_CHECK_CONFIG:
+		options->checks_config = true;
+		return -1;
 	case OPTION_HELP:
 		fputs(usage_text, stdout);
 		return 0;
@@ -328,9 +341,18 @@ static int refuse_argument(int option, const char *argument)
 	return OPTIONS_EXIT_USAGE;
 }
 
+static const struct option *find_option(int value)
+{
+	const struct option *option = long_options;
+
+	while (option->name && option->val != value)
+		option++;
+	return option;
+}
+
 int options_parse(int argc, char **argv, struct options *ret)
 {
-	bool has_mode = false;
+	struct source source = {.ret_wanted = NULL};
 	int option, r;
 
 	set_defaults(ret);
@@ -339,15 +361,57 @@ int options_parse(int argc, char **argv, struct options *ret)
 	while ((option = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
 		if (option == '?' || option == ':')
 			return refuse_argument(option, argv[optind - 1]);
-		r = parse_one(option, optarg, ret, &has_mode);
+		source.option = find_option(option)->name;
+		r = parse_one(option, &source, optarg, ret);
 		if (r >= 0)
 			return r;
+		ret->given |= 1u << (option - OPTION_SOCKET);
 	}
 	if (optind < argc) {
 		fprintf(stderr, "brokerd: unexpected argument '%s'; see 'brokerd --help'\n",
 			argv[optind]);
 		return OPTIONS_EXIT_USAGE;
 	}
-	complete(ret, has_mode);
 	return -1;
+}
+
+int options_read_key(void *context, const char *key, const char *value,
+		     char ret_wanted[POLICY_WANTED_BYTES])
+{
+	const struct source source = {.option = key, .ret_wanted = ret_wanted};
+	struct options *options = context, scratch;
+	const struct option *option = long_options;
+
+	while (option->name && strcmp(option->name, key) != 0)
+		option++;
+	if (!option->name || option->has_arg == no_argument || option->val == OPTION_CONFIG)
+		return POLICY_E_UNKNOWN;
+	/* What the command line says wins, but nothing wrong is left standing. */
+	scratch = *options;
+	if (parse_one(option->val, &source, value, &scratch) >= 0)
+		return POLICY_E_INVALID;
+	if (!(options->given & 1u << (option->val - OPTION_SOCKET)))
+		*options = scratch;
+	return 0;
+}
+
+void options_complete(struct options *options)
+{
+	if (!options->socket_path[0])
+		default_socket_path(options);
+	if (!options->has_socket_mode)
+		options->socket_mode =
+			strncmp(options->socket_path, "/run/ringbroker/", 16) == 0 ? 0666 : 0600;
+	if (!options->cache_dir[0])
+		default_cache_dir(options);
+	else if (strcmp(options->cache_dir, "none") == 0)
+		options->cache_dir[0] = '\0';
+	if (options->cache_dir[0]) {
+		options->vulkan.cache_dir = options->cache_dir;
+		if ((mkdir(options->cache_dir, 0700) < 0 && errno != EEXIST) ||
+		    access(options->cache_dir, R_OK | W_OK | X_OK) < 0) {
+			options->cache_error = errno;
+			options->vulkan.cache_dir = NULL;
+		}
+	}
 }

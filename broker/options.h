@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "cpu/cpu.h"
+#include "tenant/policy.h"
 #include "util/log.h"
 #include "vulkan/vulkan.h"
 
@@ -26,6 +27,11 @@ struct options {
 	uint64_t threshold_bytes;
 	int64_t spin_ns; /* -1: adaptive */
 	enum log_level log_level;
+	char config_path[256];
+	bool config_is_required; /* it was named */
+	bool checks_config;      /* nothing else is wanted */
+	bool has_socket_mode;
+	uint32_t given; /* options that the command line has, by their place among all */
 };
 
 /*
@@ -33,3 +39,13 @@ struct options {
  * line each, to standard error. Return: -1 to go on; else the status to exit with.
  */
 int options_parse(int argc, char **argv, struct options *ret);
+
+/*
+ * For policy_load(): reads @key of section [broker] into @context, a struct options, under what the
+ * command line says. Every option that takes a value is a key, but for --config.
+ */
+int options_read_key(void *context, const char *key, const char *value,
+		     char ret_wanted[POLICY_WANTED_BYTES]);
+
+/* Fills in what depends on other options, and makes folders that are missing. */
+void options_complete(struct options *options);

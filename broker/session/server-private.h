@@ -1,6 +1,8 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /* What server.c, session.c and request.c share; nobody outside session/ includes it. */
+#include <sys/socket.h>
+
 #include "session/server.h"
 #include "session/session.h"
 #include "util/list.h"
@@ -21,6 +23,13 @@ struct server {
 	bool needs_settling;      /* a session is ending and may be able to go on */
 	struct offload *closer;   /* see discard.c */
 	uint64_t n_discards;
+
+	/* See refusal.c. */
+	struct list_node refusals;
+	struct loop_timer *refusal_timer;
+	uint64_t refusal_logged_ns;
+	uint64_t n_refusals_unlogged;
+	uint32_t n_refusals; /* in the list */
 };
 
 /*
@@ -30,6 +39,25 @@ struct server {
  * same, and the session must end.
  */
 int discard_fd(struct server *server, struct account *account, int fd);
+
+/*
+ * refusal.c: takes over @fd, a connection that gets no session, to answer its first request with
+ * -EDQUOT and the sentence @why, and then close it.
+ */
+void refuse_connection(struct server *server, int fd, pid_t pid, const char *why);
+/* Return: 0 or -ENOMEM. */
+int refusals_init(struct server *server);
+/* Closes those that still wait. Idempotent. */
+void refusals_deinit(struct server *server);
+
+/* Room for the descriptors of a message. */
+union session_control {
+	struct cmsghdr header;
+	char bytes[CMSG_SPACE(sizeof(int) * RBK_WIRE_MAX_FDS)];
+};
+
+/* session.c: takes the descriptors out of a received message. Return: how many. */
+unsigned int session_take_fds(struct msghdr *message, int fds[RBK_WIRE_MAX_FDS]);
 
 /* session.c, for request.c */
 

@@ -137,11 +137,15 @@ int server_new(const struct server_options *options, struct server **ret)
 	server->options = *options;
 	server->fd = server->lock_fd = -1;
 	list_init(&server->sessions);
+	list_init(&server->refusals);
 
 	r = server_listen(server);
 	if (r)
 		return r;
 	r = offload_new(options->loop, &server->closer);
+	if (r)
+		return error_fold(r);
+	r = refusals_init(server);
 	if (r)
 		return error_fold(r);
 	r = loop_timer_new(options->loop, on_retry, server, &server->retry);
@@ -158,6 +162,7 @@ void server_stop_accepting(struct server *server)
 {
 	server->watch = loop_unwatch(server->watch);
 	server->retry = loop_timer_free(server->retry);
+	refusals_deinit(server);
 	if (server->fd >= 0)
 		unlink(server->options.socket_path);
 	server->fd = close_fd(server->fd);

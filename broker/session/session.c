@@ -29,13 +29,7 @@ enum {
 	SESSION_FDS = 1,
 };
 
-union session_control {
-	struct cmsghdr header;
-	char bytes[CMSG_SPACE(sizeof(int) * RBK_WIRE_MAX_FDS)];
-};
-
-/* Takes the descriptors out of a received message. */
-static unsigned int take_fds(struct msghdr *message, int fds[RBK_WIRE_MAX_FDS])
+unsigned int session_take_fds(struct msghdr *message, int fds[RBK_WIRE_MAX_FDS])
 {
 	unsigned int n = 0;
 
@@ -80,7 +74,7 @@ static int session_receive(struct session *session, const char **ret_why)
 		return errno == EAGAIN || errno == EINTR ? 0 : -1;
 
 	/* Also without a byte: an empty message can carry them. */
-	n_fds = take_fds(&message, fds);
+	n_fds = session_take_fds(&message, fds);
 	if (message.msg_flags & MSG_CTRUNC && n_fds == RBK_WIRE_MAX_FDS) {
 		*ret_why = "it sent more descriptors than a message may have";
 		r = SESSION_E_HOSTILE;
@@ -261,9 +255,11 @@ int session_new(struct server *server, int fd, struct session **ret)
 		r = loop_watch(server->options.loop, fd, POLLIN, on_readable, session,
 			       &session->watch);
 	if (r) {
-		if (r == ACCOUNT_E_QUOTA)
-			log_warning("refused a connection of pid %d: %s", (int)session->pid,
-				    account_explain(account, why));
+		if (r == ACCOUNT_E_QUOTA) {
+			session->tenant->n_refused++;
+			refuse_connection(server, steal_fd(&session->fd), session->pid,
+					  account_explain(account, why));
+		}
 		session_deallocate(session);
 		return r;
 	}

@@ -157,7 +157,8 @@ struct session {
 	char name[RBK_WIRE_NAME_BYTES]; /* the client's own, printable */
 };
 
-/* Takes over @fd in any case. Return: 0; ACCOUNT_E_QUOTA, refused, and the log says why; errno. */
+/* Takes over @fd in any case. Return: 0; ACCOUNT_E_QUOTA, refused, and the client is told why;
+ * errno. */
 int session_new(struct server *server, int fd, struct session **ret);
 
 /*

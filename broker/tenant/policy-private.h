@@ -1,7 +1,9 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* What policy.c and policy-load.c share; nobody outside tenant/ includes it. */
+/* What policy.c, policy-load.c and policy-key.c share; nobody outside tenant/ includes it. */
 #include "tenant/policy.h"
+
+enum { POLICY_WHOLE = 10000 }; /* hundredths of a percent */
 
 /* Kinds of match keys; a higher one is more specific. */
 enum {
@@ -22,11 +24,99 @@ struct policy_section {
 	char *reserve_place; /* "FILE:LINE" of its vram-reserve; NULL: it has none */
 };
 
+/* A key of [broker] that somebody else has read. */
+struct policy_setting {
+	char *key, *value;
+};
+
 struct policy {
 	struct policy_section *sections; /* [0] is "default" */
 	uint32_t n_sections;
 	struct policy_size headroom;
+	struct policy_setting *settings;
+	uint32_t n_settings;
 };
 
 /* Sets a section to the defaults of every key. */
 void policy_section_init(struct policy_section *section, const char *name);
+
+/* By enum rbk_priority. */
+extern const char *const policy_priority_names[RBK_PRIORITY_COUNT];
+
+/* ---- Reading ---- */
+
+/* Keys of a tenant's section. */
+enum policy_key {
+	POLICY_KEY_MATCH_UID,
+	POLICY_KEY_MATCH_GID,
+	POLICY_KEY_MATCH_CGROUP,
+	POLICY_KEY_MATCH_EXE,
+	POLICY_KEY_VRAM_MAX,
+	POLICY_KEY_VRAM_RESERVE,
+	POLICY_KEY_VRAM_HIGH,
+	POLICY_KEY_GTT_MAX,
+	POLICY_KEY_HOST_MAX,
+	POLICY_KEY_WEIGHT,
+	POLICY_KEY_PRIORITY_MAX,
+	POLICY_KEY_SESSIONS_MAX,
+	POLICY_KEY_ARENAS_MAX,
+	POLICY_KEY_ARENA_BYTES_MAX,
+	POLICY_KEY_PLANS_MAX,
+	POLICY_KEY_TASKS_MAX,
+	POLICY_KEY_COUNT,
+};
+
+/* Where a section and its keys stand; lines count from 1, 0: not given. */
+struct policy_places {
+	const char *file;
+	unsigned int line;
+	unsigned int key_lines[POLICY_KEY_COUNT];
+};
+
+struct policy_loader {
+	struct policy *policy;
+	struct policy_places *places; /* of each of the policy's sections */
+	const struct policy_broker_keys *broker_keys;
+	char **files; /* names, which places point to */
+	uint32_t n_files;
+
+	/* What is being read. */
+	const char *file;
+	const char *text;
+	size_t n_text, at;
+	unsigned int line;
+	enum { LOADER_NOWHERE, LOADER_IGNORING, LOADER_BROKER, LOADER_TENANT } section;
+	uint32_t tenant;          /* index of the section */
+	bool is_continuing;       /* the line before ended in a backslash */
+	bool is_main;             /* not a drop-in */
+	bool has_complained;      /* about this line */
+	unsigned int broker_line; /* of [broker]; 0: none */
+	unsigned int headroom_line;
+
+	char *errors;
+	size_t n_errors_bytes;
+	unsigned int n_errors;
+	int error; /* ours: negative errno, sticky */
+};
+
+/*
+ * Notes what is wrong, with the place in front: "FILE:LINE: KEY: ..." (@line 0: "FILE: ...", @key
+ * NULL: without). At most a screenful is kept.
+ */
+void policy_complain(struct policy_loader *loader, const char *file, unsigned int line,
+		     const char *key, const char *format, ...)
+	__attribute__((format(printf, 5, 6)));
+
+/* Reads @value of @key in a tenant's section, which the loader is in. */
+void policy_key_read(struct policy_loader *loader, const char *key, const char *value);
+/* Reads @value of @key in [broker]. */
+void policy_broker_key_read(struct policy_loader *loader, const char *key, const char *value);
+/* What can only be said when all keys of all sections are known. */
+void policy_check(struct policy_loader *loader);
+
+/*
+ * As policy_load() for a main file that is @text, called @name in errors, without a folder beside
+ * it.
+ */
+int policy_load_text(const char *name, const char *text, size_t n_text,
+		     const struct policy_broker_keys *keys, struct policy **ret, char **ret_errors);

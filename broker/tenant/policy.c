@@ -23,8 +23,6 @@
 #include "util/checked.h"
 #include "util/error.h"
 
-enum { POLICY_WHOLE = 10000 }; /* hundredths of a percent */
-
 /* As a percentage. */
 static struct policy_size percent(unsigned int n)
 {
@@ -90,6 +88,11 @@ struct policy *policy_free(struct policy *policy)
 		free(section->reserve_place);
 	}
 	free(policy->sections);
+	for (uint32_t i = 0; i < policy->n_settings; i++) {
+		free(policy->settings[i].key);
+		free(policy->settings[i].value);
+	}
+	free(policy->settings);
 	free(policy);
 	return NULL;
 }
@@ -116,6 +119,18 @@ uint64_t policy_size_bytes(struct policy_size size, uint64_t total_bytes)
 	/* In two parts, which do not overflow: a percentage is at most the whole. */
 	return total_bytes / POLICY_WHOLE * size.value +
 	       total_bytes % POLICY_WHOLE * size.value / POLICY_WHOLE;
+}
+
+uint32_t policy_n_settings(const struct policy *policy)
+{
+	return policy->n_settings;
+}
+
+void policy_setting(const struct policy *policy, uint32_t index, const char **ret_key,
+		    const char **ret_value)
+{
+	*ret_key = policy->settings[index].key;
+	*ret_value = policy->settings[index].value;
 }
 
 static bool matches_gid(const struct policy_section *section, const struct peer *peer)

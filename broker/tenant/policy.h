@@ -5,25 +5,22 @@
  *
  * An ini file in the style of systemd units, and drop-ins in a folder beside it, read in the order
  * of their names. Read as a whole and checked as a whole: policy_load() gives a complete policy or
- * sentences that say what is wrong where. Immutable once made. Any thread.
+ * sentences that say what is wrong where. Immutable once made. Any thread. brokerd.conf(5) says
+ * what each key means:
  *
- *   [broker]                     # once, in the main file
- *   vram-headroom = 5%           # of each device, left free; default 5%
+ *	[broker]
+ *	vram-headroom = 5%
  *
- *   [tenant web]                 # names: letters, digits, '-', '_', '.', at most 40; "broker" is
- *                                # taken
- *   match-uid = www-data, 1001   # each key matches any of its values; all keys of a section must
- *   match-gid = web              # match; supplementary groups count
- *   match-cgroup = /system.slice/web-*.service      # anchored; '*' within one component, and a
- *                                                   # '**' component for any number of them
- *   match-exe = /usr/bin/imgd    # compared by device and inode; grants no reserve
- *   vram-max = 2GiB              # hard; sizes in bytes, KiB, MiB, GiB, or % of the device's
- *   vram-reserve = 512MiB        # total; default 100%, 0, vram-max
- *   vram-high = 75%              # above it, evicted first
- *   gtt-max, host-max            # bytes in GTT; host bytes: default 50%, 75% of memory
- *   weight = 100                 # 1..10000
- *   priority-max = urgent        # low, normal, high, urgent
- *   sessions-max, arenas-max, arena-bytes-max, plans-max, tasks-max
+ *	[tenant web]
+ *	match-uid = www-data, 1001
+ *	match-gid = web
+ *	match-cgroup = /system.slice/web-*.service
+ *	match-exe = /usr/bin/imgd
+ *	vram-max = 2GiB
+ *	vram-reserve = 512MiB
+ *	vram-high = 75%
+ *	gtt-max, host-max, weight, priority-max,
+ *	sessions-max, arenas-max, arena-bytes-max, plans-max, tasks-max
  *
  * A section "tenant default" is for who matches no other; it has no match keys. Without a file
  * there is only this one, with the defaults of policy_defaults().
@@ -40,7 +37,9 @@ struct policy;
 
 enum {
 	POLICY_E_INVALID = 1, /* sentences say what is wrong */
+	POLICY_E_UNKNOWN = 2, /* there is no such key */
 	POLICY_MAX_TENANTS = 256,
+	POLICY_WANTED_BYTES = 160,
 };
 
 /* A size as people write it. */
@@ -53,10 +52,9 @@ struct policy_size {
 struct tenant_policy {
 	char name[ACCOUNT_NAME_BYTES];
 	struct policy_size vram_max, vram_reserve, vram_high, gtt_max, host_max;
-	uint32_t weight;
-	uint8_t priority_max; /* enum rbk_priority */
+	uint32_t weight;      /* 1..10000 */
+	uint8_t priority_max; /* enum rbk_priority, whose numbers are not in order */
 	uint64_t sessions_max, arenas_max, arena_bytes_max, plans_max, tasks_max;
-	bool matches_exe; /* by executable: no reserve counts */
 };
 
 /* Who a client is, by the kernel's word. */
@@ -72,21 +70,34 @@ struct peer {
 	ino_t exe_ino;
 };
 
+/* Who reads the keys of [broker] that are not this room's. */
+struct policy_broker_keys {
+	/*
+	 * Return: 0; POLICY_E_UNKNOWN; POLICY_E_INVALID, with what is allowed in @ret_wanted: "a
+	 * size such as 64MiB".
+	 */
+	int (*read)(void *context, const char *key, const char *value,
+		    char ret_wanted[POLICY_WANTED_BYTES]);
+	void *context;
+};
+
 /*
  * Reads @path and every *.conf in @path's folder tenants.d. A missing file or folder is as an empty
- * one unless @is_required.
- * Return: 0; POLICY_E_INVALID, with sentences in *ret_errors ("FILE:LINE: KEY: what is wrong, what
- * is allowed", one a line, to be freed); negative errno.
+ * one unless @is_required. Keys of [broker] go to @keys; NULL: there are no others.
+ * Looks up users and groups, which may take as long as the system's name service likes.
+ * Return: 0; POLICY_E_INVALID, with sentences in *ret_errors ("FILE:LINE: KEY: what is wrong; what
+ * is allowed", one a line, each with a line break, to be freed); negative errno.
  */
-int policy_load(const char *path, bool is_required, struct policy **ret, char **ret_errors);
+int policy_load(const char *path, bool is_required, const struct policy_broker_keys *keys,
+		struct policy **ret, char **ret_errors);
 /* What there is without any file. Return: 0 or negative errno. */
 int policy_defaults(struct policy **ret);
 struct policy *policy_free(struct policy *policy);
 
-/* Hundredths of a percent of each device that stay free. */
+/* What stays free of each device. */
 struct policy_size policy_headroom(const struct policy *policy);
 uint32_t policy_n_tenants(const struct policy *policy);
-/* Tenant 0 is the default one. */
+/* Tenant 0 is the default one; the others are in the order of the files. Borrowed. */
 const struct tenant_policy *policy_tenant(const struct policy *policy, uint32_t index);
 
 /*
@@ -96,6 +107,20 @@ const struct tenant_policy *policy_tenant(const struct policy *policy, uint32_t 
  * Return: an index for policy_tenant().
  */
 uint32_t policy_match(const struct policy *policy, const struct peer *peer);
+
+/*
+ * The keys of [broker] that somebody else has read, to show or compare them.
+ * Return: how many; the @index-th. Borrowed.
+ */
+uint32_t policy_n_settings(const struct policy *policy);
+void policy_setting(const struct policy *policy, uint32_t index, const char **ret_key,
+		    const char **ret_value);
+
+/*
+ * A tenant in one line: "NAME: match-uid = 33; vram-max = 2GiB; ...", every limit, with @host_bytes
+ * what percentages of host memory are of. Return: to be freed; NULL: out of memory.
+ */
+char *policy_describe(const struct policy *policy, uint32_t index, uint64_t host_bytes);
 
 /* @size of @total_bytes. */
 uint64_t policy_size_bytes(struct policy_size size, uint64_t total_bytes);

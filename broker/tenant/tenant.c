@@ -87,7 +87,9 @@ static void tenant_apply(struct tenant *tenant, const struct tenants_machine *ma
 		uint64_t bytes = machine->vram_bytes[i];
 
 		share->max = at_most(policy_size_bytes(wanted->vram_max, bytes), bytes);
-		share->reserve = policy_size_bytes(wanted->vram_reserve, bytes);
+		/* Nothing of what has no memory of its own. */
+		share->reserve =
+			at_most(policy_size_bytes(wanted->vram_reserve, bytes), share->max);
 		/* One may be a percentage and the other not: what does not fit is the nearest. */
 		share->high = at_least(policy_size_bytes(wanted->vram_high, bytes), share->reserve);
 		share->high = at_most(share->high, share->max);

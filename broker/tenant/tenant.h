@@ -37,7 +37,8 @@ struct tenant {
 	bool is_named; /* by the policy in force */
 
 	/* Counters since start. */
-	uint64_t n_evictions, n_returns, n_memory_constraints, n_refused;
+	uint64_t n_evictions, n_returns, n_memory_constraints;
+	uint64_t n_refused; /* sessions */
 };
 
 /*

@@ -96,10 +96,11 @@ static bool accepts(const char *socket_path)
 
 static void exec_broker(const struct broker *broker, const struct broker_options *options)
 {
-	const char *args[MAX_ARGS] = {"brokerd", "--socket", broker->socket_path, "--cache",
-				      broker->cache_path};
+	const char *args[MAX_ARGS] = {"brokerd",          "--socket",         broker->socket_path,
+				      "--cache",          broker->cache_path, "--config",
+				      broker->config_path};
 	const char *program = getenv("BROKERD");
-	unsigned int n = 5;
+	unsigned int n = 7;
 	int log_fd;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -125,6 +126,12 @@ bool broker_try_start(struct broker *broker, const struct broker_options *option
 			 options->socket_path);
 	snprintf(broker->log_path, sizeof(broker->log_path), "%s/log", broker->dir);
 	snprintf(broker->cache_path, sizeof(broker->cache_path), "%s/cache", broker->dir);
+	snprintf(broker->config_path, sizeof(broker->config_path), "/dev/null");
+	if (options && options->policy) {
+		snprintf(broker->config_path, sizeof(broker->config_path), "%s/brokerd.conf",
+			 broker->dir);
+		broker_write_policy(broker, options->policy);
+	}
 
 	broker->pid = fork();
 	assert_true(broker->pid >= 0);
@@ -172,6 +179,29 @@ int broker_wait(struct broker *broker)
 	broker_kill(broker);
 	fail_msg("brokerd did not end within %d s", STOP_MS / 1000);
 	return -1;
+}
+
+void broker_write_policy(const struct broker *broker, const char *policy)
+{
+	int fd = open(broker->config_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, policy, strlen(policy)), strlen(policy));
+	close(fd);
+}
+
+void broker_reload(const struct broker *broker, const char *text)
+{
+	unsigned int n = broker_log_count(broker, text);
+
+	assert_int_equal(kill(broker->pid, SIGHUP), 0);
+	for (unsigned int i = 0; i < 5000; i++) {
+		if (broker_log_count(broker, text) > n)
+			return;
+		harness_sleep_ms(2);
+	}
+	broker_show_log(broker);
+	fail_msg("after SIGHUP the log does not say '%s'", text);
 }
 
 void broker_stop(struct broker *broker)
@@ -257,6 +287,17 @@ bool broker_log_has(const struct broker *broker, const char *text)
 
 	free(log);
 	return has;
+}
+
+unsigned int broker_log_count(const struct broker *broker, const char *text)
+{
+	char *log = read_file(broker->log_path);
+	unsigned int n = 0;
+
+	for (const char *at = log; (at = strstr(at, text)); at++)
+		n++;
+	free(log);
+	return n;
 }
 
 unsigned int broker_log_lines(const struct broker *broker)

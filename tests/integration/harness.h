@@ -41,12 +41,14 @@ struct broker {
 	char socket_path[96];
 	char log_path[96];
 	char cache_path[96];
+	char config_path[96];
 };
 
 struct broker_options {
 	const char *const *args; /* beside --socket and --cache, NULL-terminated; may be NULL */
 	void (*in_child)(void);  /* before exec; may be NULL */
 	const char *socket_path; /* NULL: in a folder of its own */
+	const char *policy;      /* text of its policy file; NULL: it has none */
 };
 
 /* Starts brokerd and waits until it accepts connections. @options may be NULL. */
@@ -54,6 +56,12 @@ void broker_start(struct broker *broker, const struct broker_options *options);
 
 /* For brokers that may not start. Return: true if it accepts; false with its wait status. */
 bool broker_try_start(struct broker *broker, const struct broker_options *options, int *ret_status);
+
+/* Writes its policy file, of one that has one, anew; broker_reload() has it read. */
+void broker_write_policy(const struct broker *broker, const char *policy);
+
+/* SIGHUP, and waits until the log has @text more often than before, ten seconds at most. */
+void broker_reload(const struct broker *broker, const char *text);
 
 /* SIGTERM: must end with status 0 within 20 s and without complaints of a sanitizer. */
 void broker_stop(struct broker *broker);
@@ -69,6 +77,8 @@ void broker_remove(struct broker *broker);
 
 /* Does the log contain @text? */
 bool broker_log_has(const struct broker *broker, const char *text);
+/* How often? */
+unsigned int broker_log_count(const struct broker *broker, const char *text);
 unsigned int broker_log_lines(const struct broker *broker);
 void broker_show_log(const struct broker *broker);
 

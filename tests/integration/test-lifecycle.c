@@ -660,6 +660,69 @@ static void test_memory__refused_and_recovers(void **state)
 	broker_stop(&broker);
 }
 
+static void test_quota__sessions(void **state)
+{
+	const struct broker_options options = {.policy = "[tenant default]\nsessions-max = 3\n"};
+	struct rbk_options connect = {.size = sizeof(connect), .timeout_ns = 5000000000};
+	struct rbk_error error = {""};
+	struct rbk *sessions[3], *more = NULL;
+	struct broker broker;
+
+	broker_start(&broker, &options);
+	connect.socket_path = broker.socket_path;
+	/* The harness's look whether somebody listens was a session too. */
+	harness_sleep_ms(50);
+	for (unsigned int i = 0; i < 3; i++)
+		sessions[i] = broker_connect(&broker, "one of three");
+	/* It is told why, and so is the log. */
+	assert_int_equal(rbk_connect(&connect, &more, &error), -EDQUOT);
+	assert_string_equal(error.text, "no session: tenant default may have 3 sessions "
+					"(sessions-max), has 3, and asks for 1 more");
+	assert_true(broker_log_has(&broker, "refused a connection"));
+	rbk_disconnect(sessions[0]);
+	broker_wait_sessions(sessions[1], 2);
+	sessions[0] = broker_connect(&broker, "the next");
+	for (unsigned int i = 0; i < 3; i++)
+		rbk_disconnect(sessions[i]);
+	broker_stop(&broker);
+}
+
+/* A few hundred bytes of description that ask for gigabytes: refused before anything is made. */
+static void test_quota__scratch_of_a_plan(void **state)
+{
+	const struct broker_options options = {.policy = "[tenant default]\nhost-max = 64MiB\n"};
+	const uint32_t dims[] = {RBK_DIM_COUNT, 1024};
+	struct rbk_builder *b = rbk_builder_new("large");
+	struct rbk_plan *plan = NULL;
+	struct rbk_error error = {""};
+	struct rbk_stats stats;
+	struct broker broker;
+	unsigned int x, s, y;
+	uint64_t host_bytes;
+	struct rbk *rbk;
+
+	x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, dims);
+	y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, dims);
+	s = rbk_builder_scratch(b, "s", RBK_DTYPE_F32, RBK_RANK_INFERRED, NULL);
+	rbk_builder_unary(b, "Relu", x, s);
+	rbk_builder_unary(b, "Relu", s, y);
+
+	broker_start(&broker, &options);
+	rbk = broker_connect(&broker, "greedy");
+	assert_int_equal(rbk_stats(rbk, &stats), 0);
+	host_bytes = stats.host_bytes;
+	assert_int_equal(rbk_plan_new(rbk, b, 1u << 20, &plan, &error), -EDQUOT);
+	assert_non_null(strstr(error.text, "scratch tensors"));
+	assert_non_null(strstr(error.text, "67108864 host bytes"));
+	assert_int_equal(rbk_stats(rbk, &stats), 0);
+	assert_int_equal(stats.host_bytes, host_bytes);
+	assert_int_equal(rbk_plan_new(rbk, b, 16, &plan, &error), 0);
+	rbk_plan_free(plan);
+	rbk_builder_free(b);
+	rbk_disconnect(rbk);
+	broker_stop(&broker);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -680,6 +743,8 @@ int main(void)
 		cmocka_unit_test(test_kill__every_client_is_told),
 		cmocka_unit_test(test_descriptors__refused_and_recovers),
 		cmocka_unit_test(test_memory__refused_and_recovers),
+		cmocka_unit_test(test_quota__sessions),
+		cmocka_unit_test(test_quota__scratch_of_a_plan),
 	};
 
 	harness_limit_seconds(55);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Policies: patterns, sizes, what there is without a file. */
+/* Policies: patterns, sizes, defaults, every complaint about a file, who matches, what fits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,11 +7,14 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "fail-alloc.h"
 #include "tenant/policy-pattern.h"
-#include "tenant/policy.h"
+#include "tenant/policy-private.h"
 #include "util/checked.h"
 
 static void test_pattern__matches(void **state)
@@ -99,7 +102,7 @@ static void test_pattern__hostile(void **state)
 	size_t n = 0;
 
 	while (n + 3 < sizeof(pattern))
-		n += (size_t)sprintf(pattern + n, n ? "a*" : "/*");
+		n += (size_t)snprintf(pattern + n, 3, n ? "a*" : "/*");
 	strcat(pattern, "b");
 	memset(path, 'a', sizeof(path) - 1);
 	path[0] = '/';
@@ -108,10 +111,10 @@ static void test_pattern__hostile(void **state)
 	assert_false(policy_pattern_matches(pattern, path));
 
 	for (n = 0; n + 8 < sizeof(pattern);)
-		n += (size_t)sprintf(pattern + n, "/**/a");
+		n += (size_t)snprintf(pattern + n, 6, "/**/a");
 	strcpy(pattern + n, "/b");
 	for (n = 0; n + 5 < sizeof(path);)
-		n += (size_t)sprintf(path + n, "/a");
+		n += (size_t)snprintf(path + n, 3, "/a");
 	assert_true(policy_pattern_is_valid(pattern));
 	assert_false(policy_pattern_matches(pattern, path));
 	strcpy(path + n, "/b");
@@ -170,6 +173,564 @@ static void test_defaults__are_there(void **state)
 	assert_null(policy_free(NULL));
 }
 
+/* ---- Files ---- */
+
+static struct policy *load(const char *text)
+{
+	struct policy *policy = NULL;
+	char *errors = NULL;
+	int r = policy_load_text("f", text, strlen(text), NULL, &policy, &errors);
+
+	if (r)
+		fail_msg("%s: %s", text, errors ? errors : strerror(-r));
+	assert_null(errors);
+	return policy;
+}
+
+static void expect_errors_of(const char *text, size_t bytes, const char *expected)
+{
+	struct policy *policy = NULL;
+	char *errors = NULL;
+
+	assert_int_equal(policy_load_text("f", text, bytes, NULL, &policy, &errors),
+			 POLICY_E_INVALID);
+	assert_null(policy);
+	assert_string_equal(errors, expected);
+	free(errors);
+}
+
+#define expect_errors(text, expected) expect_errors_of(text, strlen(text), expected)
+
+static void test_load__everything(void **state)
+{
+	struct policy *policy = load("\xef\xbb\xbf# A comment\r\n"
+				     "[broker]\r\n"
+				     "vram-headroom = 256 MiB\r\n"
+				     "; another\n"
+				     "\n"
+				     "  [tenant web]\n"
+				     "\tmatch-uid = root, \\\n"
+				     "    1001, \\\n"
+				     "    1002,\n"
+				     "  match-uid=4294967294\n"
+				     "match-gid = 7,8 ; why\n"
+				     "match-cgroup = /a/*, /b/**\n"
+				     "match-exe = /usr/bin/a b\n"
+				     "vram-max = 25.5%\n"
+				     "vram-reserve = 10 %\n"
+				     "vram-high = 20.05%\n"
+				     "gtt-max = 1.5GiB\n"
+				     "host-max = 4096\n"
+				     "weight = 10000\n"
+				     "priority-max = low\n"
+				     "sessions-max = 0\n"
+				     "arenas-max = 1\n"
+				     "arena-bytes-max = 64K\n"
+				     "plans-max = 3\n"
+				     "tasks-max = 1000000000\n"
+				     "[tenant default]\n"
+				     "weight = 1");
+	const struct tenant_policy *web = policy_tenant(policy, 1);
+	const struct policy_section *section = &policy->sections[1];
+	char *text;
+
+	assert_int_equal(policy_n_tenants(policy), 2);
+	assert_int_equal(policy_tenant(policy, 0)->weight, 1);
+	assert_int_equal(policy_size_bytes(policy_headroom(policy), 1), 256 << 20);
+	assert_string_equal(web->name, "web");
+	assert_int_equal(section->n_uids, 4);
+	assert_int_equal(section->uids[0], 0);
+	assert_int_equal(section->uids[2], 1002);
+	assert_int_equal(section->uids[3], 4294967294);
+	assert_int_equal(section->n_gids, 2);
+	assert_int_equal(section->n_cgroups, 2);
+	assert_int_equal(section->n_exes, 1);
+	assert_string_equal(section->exes[0], "/usr/bin/a b");
+	assert_int_equal(policy_size_bytes(web->vram_max, 1000), 255);
+	assert_int_equal(policy_size_bytes(web->vram_reserve, 1000), 100);
+	assert_int_equal(policy_size_bytes(web->vram_high, 10000), 2005);
+	assert_int_equal(policy_size_bytes(web->gtt_max, 0), 3 << 29);
+	assert_int_equal(policy_size_bytes(web->host_max, 0), 4096);
+	assert_int_equal(web->weight, 10000);
+	assert_int_equal(web->priority_max, RBK_PRIORITY_LOW);
+	assert_int_equal(web->sessions_max, 0);
+	assert_int_equal(web->arenas_max, 1);
+	assert_int_equal(web->arena_bytes_max, 65536);
+	assert_int_equal(web->plans_max, 3);
+	assert_int_equal(web->tasks_max, 1000000000);
+
+	text = policy_describe(policy, 1, 1 << 20);
+	assert_string_equal(
+		text, "tenant web: match-uid = 0, 1001, 1002, 4294967294; match-gid = 7, 8; "
+		      "match-cgroup = /a/*, /b/**; match-exe = /usr/bin/a b; vram-max = 25.50%; "
+		      "vram-reserve = 10%; vram-high = 20.05%; gtt-max = 1610612736; "
+		      "host-max = 4096; weight = 10000; priority-max = low; sessions-max = 0; "
+		      "arenas-max = 1; arena-bytes-max = 65536; plans-max = 3; "
+		      "tasks-max = 1000000000");
+	free(text);
+	policy_free(policy);
+	/* Nothing at all is a policy, too. */
+	policy_free(load(""));
+	policy_free(load("\xef\xbb\xbf"));
+	policy_free(load("\n\r\n  \n\t"));
+}
+
+static void test_load__lines(void **state)
+{
+	char text[512];
+
+	expect_errors("x = 1\n", "f:1: x: it is in no section; [broker] or [tenant NAME] comes "
+				 "first\n");
+	expect_errors("[tenant a]\nmatch-uid = 1\n\njunk\n[x]\n[tenant]\n[tenant a\n"
+		      "[tenant b] c\n[broker]\n[broker]\n",
+		      "f:4: this is neither a [section] nor KEY = VALUE nor a # comment\n"
+		      "f:5: there is no section [x]; there are [broker] and [tenant NAME]\n"
+		      "f:6: there is no section [tenant]; there are [broker] and [tenant NAME]\n"
+		      "f:7: the section's ']' is missing\n"
+		      "f:8: there is something after the section's ']'; a comment has a line of "
+		      "its own\n"
+		      "f:10: section [broker] is in line 9 already; there is one\n");
+	expect_errors_of("[tenant a]\nmatch-uid = \0001\n", 26,
+			 "f:2: there is a control character (0x00); text and tabs are allowed\n"
+			 "f:1: tenant a matches nobody; it has at least one of match-uid, "
+			 "match-gid, match-cgroup and match-exe\n");
+	expect_errors("[broker]\nvram-headroom = 5%\x7f\nvram-headroom = 5\033%\n",
+		      "f:2: there is a control character (0x7f); text and tabs are allowed\n"
+		      "f:3: there is a control character (0x1b); text and tabs are allowed\n");
+	/* A carriage return counts only at the end. */
+	expect_errors("[broker]\nvram-\rheadroom = 5%\n",
+		      "f:2: there is a control character (0x0d); text and tabs are allowed\n");
+	/* A comment hides the '='. */
+	expect_errors("[broker]\nvram-headroom ; = 5%\n",
+		      "f:2: this is neither a [section] nor KEY = VALUE nor a # comment\n");
+
+	/* The longest line there can be, and one byte more. */
+	strcpy(text, "[tenant a]\nmatch-exe = /");
+	memset(text + strlen(text), 'x', 190 - 13);
+	text[11 + 190] = '\0';
+	policy_free(load(text));
+	strcat(text, "y\nvram-max = 1x");
+	expect_errors(text,
+		      "f:2: the line has 191 bytes, at most 190 are allowed; a backslash at the "
+		      "end continues it in the next\n"
+		      "f:3: vram-max: '1x' is no size; bytes, KiB, MiB, GiB, TiB or 0% to 100% "
+		      "are allowed, such as 512MiB or 25%\n"
+		      "f:1: tenant a matches nobody; it has at least one of match-uid, match-gid, "
+		      "match-cgroup and match-exe\n");
+}
+
+static void test_load__names(void **state)
+{
+	char text[128] = "[tenant ";
+
+	expect_errors(
+		"[tenant broker]\n[tenant a/b]\n[tenant \xc3\xa4]\n[tenant a b]\n"
+		"[tenant  ]\n",
+		"f:1: no tenant can be named broker: that is where the broker's own use is "
+		"charged\n"
+		"f:2: 'a/b' is no name for a tenant; names have 1 to 63 letters, digits, '-', "
+		"'_' and '.'\n"
+		"f:3: '\xc3\xa4' is no name for a tenant; names have 1 to 63 letters, digits, "
+		"'-', '_' and '.'\n"
+		"f:4: 'a b' is no name for a tenant; names have 1 to 63 letters, digits, '-', "
+		"'_' and '.'\n"
+		"f:5: '' is no name for a tenant; names have 1 to 63 letters, digits, '-', "
+		"'_' and '.'\n");
+	expect_errors("[tenant a]\nmatch-uid = 1\n[tenant a]\nvram-max = x\n",
+		      "f:3: tenant a has a section at f:1 already; each has one\n");
+	memset(text + 8, 'n', 63);
+	strcpy(text + 71, "]\nmatch-uid=1");
+	policy_free(load(text));
+	memset(text + 8, 'n', 64);
+	strcpy(text + 72, "]\n");
+	expect_errors(text,
+		      "f:1: 'nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn' is "
+		      "no name for a tenant; names have 1 to 63 letters, digits, '-', '_' and "
+		      "'.'\n");
+}
+
+static void test_load__values(void **state)
+{
+	static const char *const bad_sizes[] = {"",
+						"-1",
+						"1e3",
+						"1E3",
+						"0x10",
+						"12 apples",
+						"1GB",
+						"1.2.3GiB",
+						".5GiB",
+						"101%",
+						"100.01%",
+						"1.234%",
+						"%",
+						"5.%",
+						"-5%",
+						"16777216TiB",
+						"nan",
+						"inf",
+						"+1",
+						"1 2",
+						"18446744073709551616",
+						"1.5",
+						"1%%",
+						"KiB"};
+	static const char *const good_sizes[] = {"0",       "0%",      "100%",
+						 "100.00%", "99.99 %", "18446744073709551615",
+						 "1G",      "1 gib",   "2T"};
+	char text[256], expected[512];
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(bad_sizes); i++) {
+		snprintf(text, sizeof(text), "[tenant default]\ngtt-max = %s\n", bad_sizes[i]);
+		snprintf(expected, sizeof(expected),
+			 "f:2: gtt-max: '%s' is no size; bytes, KiB, MiB, GiB, TiB or 0%% to 100%% "
+			 "are allowed, such as 512MiB or 25%%\n",
+			 bad_sizes[i]);
+		expect_errors(text, expected);
+	}
+	for (unsigned int i = 0; i < ARRAY_SIZE(good_sizes); i++) {
+		snprintf(text, sizeof(text), "[tenant default]\ngtt-max = %s\n", good_sizes[i]);
+		policy_free(load(text));
+	}
+	expect_errors("[tenant default]\narena-bytes-max = 5%\nweight = 0\nsessions-max = "
+		      "1000001\nplans-max = -1\ntasks-max = 1 2\narenas-max =\n"
+		      "priority-max = High\nvram = 1\nweight = 10001\nplans-max = 1\n",
+		      "f:2: arena-bytes-max: '5%' is no size; bytes, KiB, MiB, GiB or TiB are "
+		      "allowed, such as 512MiB\n"
+		      "f:3: weight: '0' is no number from 1 to 10000\n"
+		      "f:4: sessions-max: '1000001' is no number from 0 to 1000000\n"
+		      "f:5: plans-max: '-1' is no number from 0 to 1000000\n"
+		      "f:6: tasks-max: '1 2' is no number from 0 to 1000000000\n"
+		      "f:7: arenas-max: '' is no number from 0 to 1000000\n"
+		      "f:8: priority-max: 'High' is no priority; low, normal, high and urgent are "
+		      "allowed\n"
+		      "f:9: vram: a tenant has no such key; brokerd.conf(5) lists those that there "
+		      "are\n"
+		      "f:10: weight: it is in line 3 already; it is given once\n"
+		      "f:11: plans-max: it is in line 5 already; it is given once\n");
+	expect_errors("[broker]\nvram-headroom = lots\nvram-headroom = 1%\nworkers = 1\n",
+		      "f:2: vram-headroom: 'lots' is no size; bytes, KiB, MiB, GiB, TiB or 0% to "
+		      "100% are allowed, such as 512MiB or 25%\n"
+		      "f:3: vram-headroom: it is in line 2 already; it is given once\n"
+		      "f:4: workers: [broker] has no such key; brokerd.conf(5) lists those that "
+		      "there are\n");
+}
+
+static void test_load__matches(void **state)
+{
+	expect_errors("[tenant a]\n"
+		      "match-uid = no-such-user, 4294967295, 1x, ,5\n"
+		      "match-gid = no-such-group\n"
+		      "match-cgroup = web, /a**, /ok\n"
+		      "match-exe = bin/x\n"
+		      "match-uid =\n",
+		      "f:2: match-uid: there is no user 'no-such-user'; a user of this system or "
+		      "its number is allowed\n"
+		      "f:2: match-uid: '4294967295' is no number from 0 to 4294967294, nor the "
+		      "name of a user\n"
+		      "f:2: match-uid: '1x' is no number from 0 to 4294967294, nor the name of a "
+		      "user\n"
+		      "f:2: match-uid: a value is empty; values are separated by single commas\n"
+		      "f:3: match-gid: there is no group 'no-such-group'; a group of this system "
+		      "or its number is allowed\n"
+		      "f:4: match-cgroup: 'web' is no pattern of cgroups; it begins with '/', '*' "
+		      "is for anything within a component, '**' for any components\n"
+		      "f:4: match-cgroup: '/a**' is no pattern of cgroups; it begins with '/', '*' "
+		      "is for anything within a component, '**' for any components\n"
+		      "f:5: match-exe: 'bin/x' is no absolute path; it must begin with '/'\n"
+		      "f:6: match-uid: a value is empty; values are separated by single commas\n");
+	expect_errors("[tenant default]\nmatch-uid = 1\nmatch-gid = 1\n[tenant a]\nweight = 1\n",
+		      "f:2: match-uid: tenant default is for who matches no other; it has no match "
+		      "keys\n"
+		      "f:3: match-gid: tenant default is for who matches no other; it has no match "
+		      "keys\n"
+		      "f:4: tenant a matches nobody; it has at least one of match-uid, match-gid, "
+		      "match-cgroup and match-exe\n");
+}
+
+static void test_load__sizes_together(void **state)
+{
+	expect_errors(
+		"[tenant a]\nmatch-uid = 1\nvram-max = 1GiB\nvram-reserve = 1025MiB\n"
+		"[tenant b]\nmatch-uid = 1\nvram-max = 1GiB\nvram-high = 2GiB\n"
+		"[tenant c]\nmatch-uid = 1\nvram-reserve = 2GiB\nvram-high = 1GiB\n"
+		"[tenant d]\nmatch-exe = /bin/true\nvram-reserve = 1\n",
+		"f:4: vram-reserve: it is more than vram-max; at most that is allowed\n"
+		"f:8: vram-high: it is more than vram-max; from vram-reserve to vram-max is "
+		"allowed\n"
+		"f:12: vram-high: it is less than vram-reserve; from vram-reserve to vram-max "
+		"is allowed\n"
+		"f:15: vram-reserve: match-exe alone grants no reserve, because any user can "
+		"start the program; match-uid, match-gid or match-cgroup as well is "
+		"allowed\n");
+	expect_errors("[broker]\nvram-headroom = 5.5%\n"
+		      "[tenant a]\nmatch-uid = 1\nvram-reserve = 50%\n"
+		      "[tenant b]\nmatch-uid = 1\nvram-reserve = 44.51%\n",
+		      "f:8: vram-reserve: with tenant b, tenants reserve 94.51% of each device; at "
+		      "most 94.50% may be reserved, the rest is vram-headroom\n");
+	policy_free(load("[broker]\nvram-headroom = 5.5%\n"
+			 "[tenant a]\nmatch-uid = 1\nvram-reserve = 50%\n"
+			 "[tenant b]\nmatch-uid = 1\nmatch-exe = /x\nvram-reserve = 44.5%\n"
+			 "[tenant c]\nmatch-exe = /x\nvram-reserve = 0\n"));
+}
+
+static void test_load__too_much(void **state)
+{
+	enum { N = 300 };
+	char *text = malloc(N * 64), *at = text, *errors = NULL;
+	struct policy *policy = NULL;
+
+	assert_non_null(text);
+	for (unsigned int i = 0; i < N; i++)
+		at += snprintf(at, 64, "[tenant t%u]\nmatch-uid = %u\n", i, i);
+	assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors),
+			 POLICY_E_INVALID);
+	assert_int_equal(
+		strncmp(errors, "f:511: there can be 256 tenants, the default one included\n", 57),
+		0);
+	free(errors);
+	/* Not all of what is wrong, but how much more. */
+	for (at = text; at < text + 200 * 2;)
+		at += snprintf(at, 3, "x\n");
+	errors = NULL;
+	assert_int_equal(policy_load_text("f", text, 400, NULL, &policy, &errors),
+			 POLICY_E_INVALID);
+	assert_non_null(strstr(errors, "f:64: "));
+	assert_null(strstr(errors, "f:65: "));
+	assert_non_null(strstr(errors, "f: and 136 more\n"));
+	free(errors);
+	free(text);
+}
+
+/* Every allocation of a load that succeeds, and of one that complains. */
+static void test_load__allocation(void **state)
+{
+	static const char *const texts[] = {
+		"[broker]\nvram-headroom = 1\n[tenant a]\nmatch-uid = root, 1\nmatch-gid = "
+		"root\nmatch-cgroup = /a, /b\nmatch-exe = /x\nvram-reserve = 1\n[tenant b]\n"
+		"match-uid = 1\n",
+		"[tenant a]\nmatch-uid = no-such-user\nx = 1\nvram-reserve = 1\n[tenant b]\n",
+	};
+	struct policy *policy;
+	unsigned int n;
+	char *errors;
+	int r;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(texts); i++) {
+		for (n = 1;; n++) {
+			policy = NULL;
+			errors = NULL;
+			fail_alloc_at(n);
+			r = policy_load_text("f", texts[i], strlen(texts[i]), NULL, &policy,
+					     &errors);
+			if (!fail_alloc_stop())
+				break;
+			assert_int_equal(r, -ENOMEM);
+			assert_null(policy);
+			assert_null(errors);
+		}
+		assert_int_equal(r, i == 0 ? 0 : POLICY_E_INVALID);
+		assert_true(n > 8);
+		policy_free(policy);
+		free(errors);
+	}
+}
+
+/* The same of files and a folder; what they are refused for is in test-tenants. */
+static void test_load__files(void **state)
+{
+	char folder[] = "/tmp/test-policy-XXXXXX", path[64], drop_ins[64], drop_in[96];
+	struct policy *policy = NULL;
+	char *errors = NULL;
+	FILE *file;
+	unsigned int n;
+	int r;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/b.conf", folder);
+	snprintf(drop_ins, sizeof(drop_ins), "%s/tenants.d", folder);
+	snprintf(drop_in, sizeof(drop_in), "%s/a.conf", drop_ins);
+
+	/* Not there is as empty, unless it must be. */
+	assert_int_equal(policy_load(path, false, NULL, &policy, &errors), 0);
+	assert_int_equal(policy_n_tenants(policy), 1);
+	policy_free(policy);
+	assert_int_equal(policy_load(path, true, NULL, &policy, &errors), POLICY_E_INVALID);
+	assert_non_null(strstr(errors, "/b.conf: cannot be opened: No such file"));
+	free(errors);
+
+	file = fopen(path, "we");
+	assert_non_null(file);
+	fputs("[tenant a]\nmatch-uid = 1\n", file);
+	fclose(file);
+	assert_int_equal(mkdir(drop_ins, 0700), 0);
+	file = fopen(drop_in, "we");
+	assert_non_null(file);
+	fputs("[tenant b]\nmatch-uid = 1\n", file);
+	fclose(file);
+	for (n = 1;; n++) {
+		policy = NULL;
+		errors = NULL;
+		fail_alloc_at(n);
+		r = policy_load(path, true, NULL, &policy, &errors);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+		assert_null(policy);
+		assert_null(errors);
+	}
+	assert_int_equal(r, 0);
+	assert_int_equal(policy_n_tenants(policy), 3);
+	assert_string_equal(policy_tenant(policy, 2)->name, "b");
+	policy_free(policy);
+
+	/* A byte more than a megabyte. */
+	assert_int_equal(truncate(path, (1 << 20) + 1), 0);
+	assert_int_equal(policy_load(path, true, NULL, &policy, &errors), POLICY_E_INVALID);
+	assert_non_null(strstr(errors, "/b.conf: is larger than 1 MiB, the most allowed"));
+	free(errors);
+	unlink(drop_in);
+	rmdir(drop_ins);
+	unlink(path);
+	rmdir(folder);
+}
+
+/* ---- Matching ---- */
+
+static void expect_match(const struct policy *policy, const struct peer *peer, const char *name)
+{
+	assert_string_equal(policy_tenant(policy, policy_match(policy, peer))->name, name);
+}
+
+static void test_match__most_specific(void **state)
+{
+	struct policy *policy = load("[tenant gid]\nmatch-gid = 10\n"
+				     "[tenant uid]\nmatch-uid = 1\n"
+				     "[tenant cgroup]\nmatch-cgroup = /s/*\n"
+				     "[tenant cgroup-longer]\nmatch-cgroup = /**, /s/web*\n"
+				     "[tenant cgroup-as-long]\nmatch-cgroup = /s/*web\n"
+				     "[tenant uid-gid]\nmatch-uid = 2\nmatch-gid = 10\n"
+				     "[tenant uid-cgroup]\nmatch-uid = 2\nmatch-cgroup = /s/*\n"
+				     "[tenant three]\nmatch-uid = 3\nmatch-gid = 10\n"
+				     "match-cgroup = /s/a\n");
+	const gid_t groups[] = {9, 10};
+	struct peer peer = {.uid = 5, .gid = 5};
+
+	expect_match(policy, &peer, "default");
+	peer.gid = 10;
+	expect_match(policy, &peer, "gid");
+	peer.gid = 5;
+	peer.groups = groups;
+	peer.n_groups = 1;
+	expect_match(policy, &peer, "default");
+	peer.n_groups = 2;
+	expect_match(policy, &peer, "gid");
+	peer.uid = 1;
+	expect_match(policy, &peer, "uid");
+	peer.cgroup = "/s/x";
+	expect_match(policy, &peer, "cgroup");
+	peer.cgroup = "/s/web";
+	expect_match(policy, &peer, "cgroup-longer");
+	peer.cgroup = "/elsewhere";
+	expect_match(policy, &peer, "cgroup-longer");
+	peer.cgroup = "/s/xweb";
+	expect_match(policy, &peer, "cgroup-as-long");
+	peer.uid = 2;
+	expect_match(policy, &peer, "uid-cgroup");
+	peer.cgroup = NULL;
+	expect_match(policy, &peer, "uid-gid");
+	peer.n_groups = 0;
+	expect_match(policy, &peer, "default");
+	peer.uid = 3;
+	peer.gid = 10;
+	peer.cgroup = "/s/a";
+	expect_match(policy, &peer, "three");
+	peer.cgroup = "/s/b";
+	expect_match(policy, &peer, "cgroup");
+	policy_free(policy);
+}
+
+static void test_match__executable(void **state)
+{
+	struct policy *policy =
+		load("[tenant uid-cgroup]\nmatch-uid = 1\nmatch-cgroup = /**\n"
+		     "[tenant exe]\nmatch-exe = /no/such/file, /proc/self/exe\n"
+		     "[tenant exe-gid]\nmatch-exe = /proc/self/exe\nmatch-gid = 1\n");
+	struct peer peer = {.uid = 1, .gid = 2, .cgroup = "/"};
+	struct stat status;
+
+	assert_int_equal(stat("/proc/self/exe", &status), 0);
+	expect_match(policy, &peer, "uid-cgroup");
+	peer.has_exe = true;
+	peer.exe_dev = status.st_dev;
+	peer.exe_ino = status.st_ino;
+	/* Two kinds beat one. */
+	expect_match(policy, &peer, "uid-cgroup");
+	peer.uid = 2;
+	expect_match(policy, &peer, "exe");
+	peer.uid = 1;
+	peer.gid = 1;
+	expect_match(policy, &peer, "exe-gid");
+	peer.uid = 2;
+	peer.exe_ino++;
+	expect_match(policy, &peer, "default");
+	peer.exe_ino--;
+	peer.exe_dev++;
+	expect_match(policy, &peer, "default");
+	policy_free(policy);
+}
+
+/* ---- Devices ---- */
+
+static void test_devices__reserves_fit(void **state)
+{
+	static const uint64_t devices[] = {0, 1000, 2000};
+	struct policy *policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 500\n"
+				     "[tenant b]\nmatch-uid = 1\nvram-reserve = 45%\n");
+	char *errors = NULL;
+
+	assert_int_equal(policy_check_devices(policy, devices, 3, &errors), 0);
+	policy_free(policy);
+
+	policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 501\n"
+		      "[tenant b]\nmatch-uid = 1\nvram-reserve = 45%\n");
+	assert_int_equal(policy_check_devices(policy, devices, 3, &errors), POLICY_E_INVALID);
+	assert_string_equal(errors, "f:6: vram-reserve: with tenant b, 2 tenants reserve 951 bytes "
+				    "of device 1, which has 1000; at most 950 may be reserved, the "
+				    "rest is vram-headroom\n");
+	free(errors);
+	errors = NULL;
+	assert_int_equal(policy_check_devices(policy, devices, 1, &errors), 0);
+	policy_free(policy);
+
+	policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 300\nvram-max = 25%\n");
+	assert_int_equal(policy_check_devices(policy, devices, 3, &errors), POLICY_E_INVALID);
+	assert_string_equal(errors, "f:3: vram-reserve: tenant a reserves 300 bytes of device 1, "
+				    "more than its vram-max of 250 there\n");
+	free(errors);
+	errors = NULL;
+	for (unsigned int n = 1;; n++) {
+		int r;
+
+		fail_alloc_at(n);
+		r = policy_check_devices(policy, devices, 3, &errors);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+		assert_null(errors);
+	}
+	free(errors);
+	errors = NULL;
+	policy_free(policy);
+
+	policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 18446744073709551615\n"
+		      "vram-max = 18446744073709551615\n"
+		      "[tenant b]\nmatch-uid = 1\nvram-reserve = 1\n");
+	assert_int_equal(policy_check_devices(policy, devices, 3, &errors), POLICY_E_INVALID);
+	free(errors);
+	policy_free(policy);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -178,6 +739,18 @@ int main(void)
 		cmocka_unit_test(test_pattern__hostile),
 		cmocka_unit_test(test_size__bytes),
 		cmocka_unit_test(test_defaults__are_there),
+		cmocka_unit_test(test_load__everything),
+		cmocka_unit_test(test_load__lines),
+		cmocka_unit_test(test_load__names),
+		cmocka_unit_test(test_load__values),
+		cmocka_unit_test(test_load__matches),
+		cmocka_unit_test(test_load__sizes_together),
+		cmocka_unit_test(test_load__too_much),
+		cmocka_unit_test(test_load__allocation),
+		cmocka_unit_test(test_load__files),
+		cmocka_unit_test(test_match__most_specific),
+		cmocka_unit_test(test_match__executable),
+		cmocka_unit_test(test_devices__reserves_fit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Tenants: limits from a policy, references, allocation failure. */
+/* Tenants: limits from a policy, lives across reloads, and reloads that fail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fail-alloc.h"
+#include "tenant/policy-private.h"
 #include "tenant/tenant.h"
 
 #define GIB ((uint64_t)1 << 30)
@@ -95,11 +97,224 @@ static void test_new__allocation(void **state)
 	account_book_free(book);
 }
 
+static struct policy *load(const char *text)
+{
+	struct policy *policy = NULL;
+	char *errors = NULL;
+
+	if (policy_load_text("f", text, strlen(text), NULL, &policy, &errors))
+		fail_msg("%s", errors);
+	return policy;
+}
+
+static const char two[] = "[tenant a]\nmatch-uid = 1\nvram-max = 50%\nvram-reserve = 1GiB\n"
+			  "vram-high = 25%\nhost-max = 1GiB\nsessions-max = 2\narenas-max = 3\n"
+			  "arena-bytes-max = 4\nplans-max = 5\ntasks-max = 6\nweight = 7\n"
+			  "gtt-max = 8\npriority-max = high\n"
+			  "[tenant b]\nmatch-uid = 2\n";
+
+struct fixture {
+	struct account_book *book;
+	struct tenants *tenants;
+};
+
+static void fixture_init(struct fixture *fixture, const char *text)
+{
+	char *errors = NULL;
+
+	assert_int_equal(account_book_new(&fixture->book), 0);
+	assert_int_equal(
+		tenants_new(fixture->book, &machine, load(text), &fixture->tenants, &errors), 0);
+}
+
+static void fixture_deinit(struct fixture *fixture)
+{
+	tenants_free(fixture->tenants);
+	account_book_free(fixture->book);
+}
+
+static struct tenant *find(struct fixture *fixture, uid_t uid)
+{
+	const struct peer peer = {.pid = 1, .uid = uid, .gid = 100};
+
+	return tenants_find(fixture->tenants, &peer);
+}
+
+static void reload(struct fixture *fixture, const char *text)
+{
+	char *errors = NULL;
+
+	assert_int_equal(tenants_reload(fixture->tenants, load(text), &errors), 0);
+}
+
+static unsigned int count(const struct fixture *fixture)
+{
+	unsigned int n = 0;
+
+	for (struct tenant *t = tenants_first(fixture->tenants); t;
+	     t = tenants_next(fixture->tenants, t))
+		n++;
+	return n;
+}
+
+static void test_limits__from_policy(void **state)
+{
+	struct fixture fixture;
+	struct tenant *a, *b, *other;
+	struct account *account;
+
+	fixture_init(&fixture, two);
+	a = find(&fixture, 1);
+	b = find(&fixture, 2);
+	other = find(&fixture, 3);
+	assert_string_equal(tenant_name(a), "a");
+	assert_string_equal(tenant_name(b), "b");
+	assert_string_equal(tenant_name(other), "default");
+	assert_int_not_equal(a->number, b->number);
+	assert_int_equal(count(&fixture), 3);
+
+	account = a->account;
+	assert_int_equal(a->shares[1].max, 4 * GIB);
+	assert_int_equal(a->shares[1].reserve, GIB);
+	assert_int_equal(a->shares[0].reserve, 0);
+	assert_int_equal(a->shares[1].high, 2 * GIB);
+	assert_int_equal(a->weight, 7);
+	assert_int_equal(a->priority_max, RBK_PRIORITY_HIGH);
+	assert_int_equal(account_limit(account, account_vram(1)), 4 * GIB);
+	assert_int_equal(account_limit(account, account_gtt(1)), 8);
+	assert_int_equal(account_limit(account, ACCOUNT_HOST_BYTES), GIB);
+	assert_int_equal(account_limit(account, ACCOUNT_SESSIONS), 2);
+	assert_int_equal(account_limit(account, ACCOUNT_RINGS), 8);
+	assert_int_equal(account_limit(account, ACCOUNT_ARENAS), 3);
+	assert_int_equal(account_limit(account, ACCOUNT_ARENA_BYTES), 4);
+	assert_int_equal(account_limit(account, ACCOUNT_PLANS), 5);
+	assert_int_equal(account_limit(account, ACCOUNT_TASKS), 6);
+	/* What the process has is divided by three. */
+	assert_int_equal(account_limit(account, ACCOUNT_FDS), 333);
+	assert_int_equal(account_limit(b->account, ACCOUNT_MAPPINGS), 666);
+	tenant_unref(a);
+	tenant_unref(b);
+	tenant_unref(other);
+	fixture_deinit(&fixture);
+}
+
+/* Shares of one kind and another: the high mark stays between reserve and maximum. */
+static void test_limits__mixed(void **state)
+{
+	struct fixture fixture;
+	struct tenant *a;
+
+	fixture_init(&fixture, "[tenant a]\nmatch-uid = 1\nvram-max = 100GiB\n"
+			       "vram-reserve = 4GiB\nvram-high = 10%\n");
+	a = find(&fixture, 1);
+	assert_int_equal(a->shares[1].max, 8 * GIB);
+	assert_int_equal(a->shares[1].high, 4 * GIB);
+	reload(&fixture, "[tenant a]\nmatch-uid = 1\nvram-max = 25%\nvram-high = 6GiB\n");
+	assert_int_equal(a->shares[1].max, 2 * GIB);
+	assert_int_equal(a->shares[1].high, 2 * GIB);
+	tenant_unref(a);
+	fixture_deinit(&fixture);
+}
+
+static void test_reload__lives_of_tenants(void **state)
+{
+	struct fixture fixture;
+	struct charge charge = CHARGE_INIT;
+	struct tenant *a, *again, *b;
+	uint32_t number;
+
+	fixture_init(&fixture, two);
+	a = find(&fixture, 1);
+	b = find(&fixture, 2);
+	number = b->number;
+	assert_int_equal(account_charge(a->account, &charge, ACCOUNT_PLANS, 5), 0);
+	tenant_unref(b);
+
+	/* b had nobody and is gone; a is named no more but there, with its limits. */
+	reload(&fixture, "[tenant c]\nmatch-uid = 1\n");
+	assert_int_equal(count(&fixture), 3);
+	assert_false(a->is_named);
+	assert_int_equal(account_limit(a->account, ACCOUNT_PLANS), 5);
+	again = find(&fixture, 1);
+	assert_string_equal(tenant_name(again), "c");
+	tenant_unref(again);
+
+	/* Named again: the same one, with new limits; c is gone. */
+	reload(&fixture, "[tenant a]\nmatch-uid = 1\nplans-max = 1\n[tenant b]\nmatch-uid = 2\n");
+	again = find(&fixture, 1);
+	assert_ptr_equal(again, a);
+	assert_true(a->is_named);
+	assert_int_equal(account_limit(a->account, ACCOUNT_PLANS), 1);
+	assert_int_equal(account_used(a->account, ACCOUNT_PLANS), 5);
+	assert_int_equal(count(&fixture), 3);
+	b = find(&fixture, 2);
+	assert_true(b->number > number);
+	tenant_unref(b);
+	tenant_unref(again);
+
+	/* Gone with its last session, while a charge still holds the account. */
+	reload(&fixture, "");
+	assert_int_equal(count(&fixture), 2);
+	tenant_unref(a);
+	assert_int_equal(count(&fixture), 1);
+	assert_int_equal(account_used(charge.account, ACCOUNT_PLANS), 5);
+	charge_deinit(&charge);
+	fixture_deinit(&fixture);
+}
+
+static void test_reload__failure_changes_nothing(void **state)
+{
+	struct policy *policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 7GiB\n"
+				     "vram-max = 100%\nplans-max = 77\n"
+				     "[tenant new]\nmatch-uid = 2\nvram-reserve = 1GiB\n");
+	struct fixture fixture;
+	const struct policy *before;
+	char *errors = NULL;
+	struct tenant *a;
+	unsigned int n;
+	int r;
+
+	fixture_init(&fixture, two);
+	before = tenants_policy(fixture.tenants);
+	a = find(&fixture, 1);
+	assert_int_equal(tenants_reload(fixture.tenants, policy, &errors), POLICY_E_INVALID);
+	assert_non_null(strstr(errors, "f:8: vram-reserve: with tenant new, 2 tenants reserve "));
+	free(errors);
+	errors = NULL;
+	policy_free(policy);
+	assert_ptr_equal(tenants_policy(fixture.tenants), before);
+	assert_int_equal(account_limit(a->account, ACCOUNT_PLANS), 5);
+	assert_int_equal(count(&fixture), 3);
+
+	policy = load("[tenant a]\nmatch-uid = 1\nplans-max = 77\n[tenant new]\nmatch-uid = 2\n"
+		      "[tenant newer]\nmatch-uid = 3\n");
+	for (n = 1;; n++) {
+		fail_alloc_at(n);
+		r = tenants_reload(fixture.tenants, policy, &errors);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+		assert_ptr_equal(tenants_policy(fixture.tenants), before);
+		assert_int_equal(account_limit(a->account, ACCOUNT_PLANS), 5);
+		assert_int_equal(count(&fixture), 3);
+	}
+	assert_int_equal(r, 0);
+	assert_int_equal(n, 6);
+	assert_int_equal(account_limit(a->account, ACCOUNT_PLANS), 77);
+	assert_int_equal(count(&fixture), 4);
+	tenant_unref(a);
+	fixture_deinit(&fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults__limits),
 		cmocka_unit_test(test_new__allocation),
+		cmocka_unit_test(test_limits__from_policy),
+		cmocka_unit_test(test_limits__mixed),
+		cmocka_unit_test(test_reload__lives_of_tenants),
+		cmocka_unit_test(test_reload__failure_changes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Loading, checking and comparing policies
+ *
+ * Two policies are compared by what --check-config would say about their tenants: whatever makes a
+ * difference is in there.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/cleanup.h"
+#include "util/error.h"
+
+uint64_t config_host_bytes(void)
+{
+	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+int config_load(struct options *options, struct policy **ret, char **ret_errors)
+{
+	const struct policy_broker_keys keys = {.read = options_read_key, .context = options};
+
+	return policy_load(options->config_path, options->config_is_required, &keys, ret,
+			   ret_errors);
+}
+
+void config_log_errors(const char *what, char *errors)
+{
+	char *rest = errors, *line;
+
+	while ((line = strsep(&rest, "\n")))
+		if (*line)
+			log_error("%s", line);
+	log_error("%s", what);
+	free(errors);
+}
+
+static void print_headroom(const struct policy *policy)
+{
+	struct policy_size headroom = policy_headroom(policy);
+
+	if (headroom.is_percent)
+		printf("broker: vram-headroom = %g%%\n", (double)headroom.value / 100);
+	else
+		printf("broker: vram-headroom = %llu\n", (unsigned long long)headroom.value);
+}
+
+int config_check(const struct options *options)
+{
+	_cleanup_(policy_freep) struct policy *policy = NULL;
+	_cleanup_(freep) char *errors = NULL;
+	struct options scratch = *options;
+	uint64_t device_bytes;
+	int r;
+
+	r = config_load(&scratch, &policy, &errors);
+	device_bytes = scratch.vulkan.memory_cap_bytes;
+	/* The one thing that can be known of devices without looking at them. */
+	if (r == 0 && device_bytes > 0)
+		r = policy_check_devices(policy, &(uint64_t[]){0, device_bytes}[0], 2, &errors);
+	if (r == POLICY_E_INVALID) {
+		fputs(errors, stderr);
+		return OPTIONS_EXIT_FAILURE;
+	}
+	if (r) {
+		fprintf(stderr, "brokerd: cannot check %s: %s\n", options->config_path,
+			strerror(-r));
+		return OPTIONS_EXIT_FAILURE;
+	}
+
+	print_headroom(policy);
+	for (uint32_t i = 0; i < policy_n_settings(policy); i++) {
+		const char *key, *value;
+
+		policy_setting(policy, i, &key, &value);
+		printf("broker: %s = %s\n", key, value);
+	}
+	for (uint32_t i = 0; i < policy_n_tenants(policy); i++) {
+		char *line = policy_describe(policy, i, config_host_bytes());
+
+		puts(line ? line : "tenant ?: out of memory");
+		free(line);
+	}
+	return fflush(stdout) == 0 ? 0 : OPTIONS_EXIT_FAILURE;
+}
+
+/* ---- What a reload changed ---- */
+
+static int find_tenant(const struct policy *policy, const char *name)
+{
+	for (uint32_t i = 0; i < policy_n_tenants(policy); i++)
+		if (strcmp(policy_tenant(policy, i)->name, name) == 0)
+			return (int)i;
+	return -1;
+}
+
+static bool is_same_tenant(const struct policy *a, uint32_t i, const struct policy *b, uint32_t k)
+{
+	_cleanup_(freep) char *text_a = policy_describe(a, i, 0);
+	_cleanup_(freep) char *text_b = policy_describe(b, k, 0);
+
+	return text_a && text_b && strcmp(text_a, text_b) == 0;
+}
+
+/* Lists tenants of @policy that @other does not have, or (@is_changed) that it has otherwise. */
+static void print_tenants(FILE *stream, const char *what, const struct policy *policy,
+			  const struct policy *other, bool is_changed)
+{
+	unsigned int n = 0;
+	int k;
+
+	for (uint32_t i = 0; i < policy_n_tenants(policy); i++) {
+		const char *name = policy_tenant(policy, i)->name;
+
+		k = find_tenant(other, name);
+		if (is_changed ? k < 0 || is_same_tenant(policy, i, other, (uint32_t)k) : k >= 0)
+			continue;
+		fprintf(stream, "%s%s", n++ ? ", " : what, name);
+	}
+	if (n > 0)
+		fputs("; ", stream);
+}
+
+static bool is_same_broker(const struct policy *a, const struct policy *b)
+{
+	const char *key_a, *key_b, *value_a, *value_b;
+
+	if (policy_n_settings(a) != policy_n_settings(b))
+		return false;
+	for (uint32_t i = 0; i < policy_n_settings(a); i++) {
+		policy_setting(a, i, &key_a, &value_a);
+		policy_setting(b, i, &key_b, &value_b);
+		if (strcmp(key_a, key_b) != 0 || strcmp(value_a, value_b) != 0)
+			return false;
+	}
+	return true;
+}
+
+char *config_changes(const struct policy *before, const struct policy *after)
+{
+	struct policy_size a = policy_headroom(before), b = policy_headroom(after);
+	char *text = NULL;
+	size_t bytes;
+	FILE *stream = open_memstream(&text, &bytes);
+
+	if (!stream)
+		return NULL;
+	print_tenants(stream, "new tenants: ", after, before, false);
+	print_tenants(stream, "changed: ", after, before, true);
+	print_tenants(stream, "gone: ", before, after, false);
+	if (a.is_percent != b.is_percent || a.value != b.value)
+		fputs("another vram-headroom; ", stream);
+	if (!is_same_broker(before, after))
+		fputs("other keys of [broker], which count from the next start on; ", stream);
+	fflush(stream);
+	if (bytes == 0)
+		fputs("nothing changed; ", stream);
+	fprintf(stream, "%u tenants in all", policy_n_tenants(after));
+	if (fclose(stream) == 0)
+		return text;
+	free(text);
+	return NULL;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connections that get a sentence instead of a session
+ *
+ * A client that its tenant's limits leave no session should be told so, not just lose its
+ * connection. But its request names the answer, so somebody must wait for it. What waits is as
+ * little as can be: a descriptor and a sentence, charged to nobody, therefore few and not for long.
+ * A client that does not say hello within some seconds, or comes when there are too many, sees its
+ * connection closed.
+ *
+ * The log has a line a second of it at most: how often somebody tries is up to the clients.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "loop/loop.h"
+#include "session/server-private.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/log.h"
+
+enum { MAX_REFUSALS = 64 };
+
+/* One that is there when the timer fires for the second time goes. */
+static const uint64_t refusal_period_ns = 2000000000;
+static const uint64_t log_period_ns = 1000000000;
+
+struct refusal {
+	struct list_node link; /* in server->refusals */
+	struct server *server;
+	struct loop_watch *watch;
+	int fd;
+	bool is_old;
+	char text[RBK_WIRE_TEXT_BYTES];
+};
+
+/* Not by the reactor: there may be descriptors in messages that were never read. */
+static void discard(struct server *server, int fd)
+{
+	if (discard_fd(server, tenants_broker_account(server->options.tenants), fd))
+		log_debug("out of memory: closed a refused connection here");
+}
+
+static void refusal_free(struct refusal *refusal)
+{
+	struct server *server = refusal->server;
+
+	list_remove(&refusal->link);
+	loop_unwatch(refusal->watch);
+	discard(server, refusal->fd);
+	server->n_refusals--;
+	free(refusal);
+}
+
+static void refusal_answer(struct refusal *refusal, const struct rbk_wire_request *request)
+{
+	struct rbk_wire_reply reply = {
+		.type = request->type,
+		.cookie = request->cookie,
+		.res = -EDQUOT,
+	};
+
+	snprintf(reply.text, sizeof(reply.text), "%s", refusal->text);
+	/* One that does not take it has had its chance. */
+	if (send(refusal->fd, &reply, sizeof(reply), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		log_debug("a refused client cannot be told: %s", strerror(errno));
+}
+
+static void on_readable(void *data, uint32_t events)
+{
+	struct refusal *refusal = data;
+	union session_control control;
+	int fds[RBK_WIRE_MAX_FDS];
+	struct rbk_wire_request request;
+	struct iovec iov = {.iov_base = &request, .iov_len = sizeof(request)};
+	struct msghdr message = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	unsigned int n_fds;
+	/* Read for good: closing with something unread would take the answer away again. */
+	ssize_t n = recvmsg(refusal->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		loop_rewatch(refusal->watch);
+		return;
+	}
+	n_fds = n < 0 ? 0 : session_take_fds(&message, fds);
+	for (unsigned int i = 0; i < n_fds; i++)
+		discard(refusal->server, fds[i]);
+	if (n == (ssize_t)sizeof(request))
+		refusal_answer(refusal, &request);
+	refusal_free(refusal);
+}
+
+static void on_refusal_timer(void *data)
+{
+	struct server *server = data;
+
+	list_for_each_safe (node, &server->refusals) {
+		struct refusal *refusal = container_of(node, struct refusal, link);
+
+		if (refusal->is_old)
+			refusal_free(refusal);
+		else
+			refusal->is_old = true;
+	}
+	if (server->n_refusals > 0)
+		loop_timer_arm(server->refusal_timer, refusal_period_ns);
+}
+
+int refusals_init(struct server *server)
+{
+	list_init(&server->refusals);
+	return loop_timer_new(server->options.loop, on_refusal_timer, server,
+			      &server->refusal_timer);
+}
+
+void refusals_deinit(struct server *server)
+{
+	list_for_each_safe (node, &server->refusals)
+		refusal_free(container_of(node, struct refusal, link));
+	server->refusal_timer = loop_timer_free(server->refusal_timer);
+}
+
+static void log_refusal(struct server *server, pid_t pid, const char *why)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (server->refusal_logged_ns && now_ns - server->refusal_logged_ns < log_period_ns) {
+		server->n_refusals_unlogged++;
+		return;
+	}
+	if (server->n_refusals_unlogged > 0)
+		log_warning("refused a connection of pid %d, and %llu before it: %s", (int)pid,
+			    (unsigned long long)server->n_refusals_unlogged, why);
+	else
+		log_warning("refused a connection of pid %d: %s", (int)pid, why);
+	server->refusal_logged_ns = now_ns;
+	server->n_refusals_unlogged = 0;
+}
+
+void refuse_connection(struct server *server, int fd, pid_t pid, const char *why)
+{
+	struct refusal *refusal = NULL;
+
+	log_refusal(server, pid, why);
+	if (server->n_refusals < MAX_REFUSALS)
+		refusal = calloc(1, sizeof(*refusal));
+	if (!refusal) {
+		discard(server, fd);
+		return;
+	}
+	refusal->server = server;
+	refusal->fd = fd;
+	snprintf(refusal->text, sizeof(refusal->text), "no session: %s", why);
+	list_append(&server->refusals, &refusal->link);
+	if (server->n_refusals++ == 0)
+		loop_timer_arm(server->refusal_timer, refusal_period_ns);
+	if (loop_watch(server->options.loop, fd, POLLIN, on_readable, refusal, &refusal->watch))
+		refusal_free(refusal);
+}

@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Keys of the policy file and their values
+ *
+ * A table says what each key takes and where it goes. A key that matches clients may be given
+ * several times and continued, which adds to it; every other has one value. What compares keys is
+ * checked when all are known: sizes of one kind here; a percentage and bytes can only be compared
+ * for a device (policy_check_devices()).
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tenant/policy-pattern.h"
+#include "tenant/policy-private.h"
+#include "util/checked.h"
+#include "util/error.h"
+#include "util/size.h"
+
+enum {
+	POLICY_NSS_BYTES = 65536,  /* of what the name service says of a user or a group */
+	POLICY_MAX_MATCHES = 4096, /* values of one key */
+};
+
+enum value_kind {
+	VALUE_MATCH,
+	VALUE_SIZE,
+	VALUE_BYTES,
+	VALUE_NUMBER,
+	VALUE_WEIGHT,
+	VALUE_PRIORITY
+};
+
+static const struct key {
+	const char *name;
+	enum value_kind kind;
+	size_t offset; /* in struct tenant_policy */
+	uint64_t min, max;
+} keys[POLICY_KEY_COUNT] = {
+#define FIELD(name) offsetof(struct tenant_policy, name)
+	[POLICY_KEY_MATCH_UID] = {"match-uid", VALUE_MATCH, 0, 0, 0},
+	[POLICY_KEY_MATCH_GID] = {"match-gid", VALUE_MATCH, 0, 0, 0},
+	[POLICY_KEY_MATCH_CGROUP] = {"match-cgroup", VALUE_MATCH, 0, 0, 0},
+	[POLICY_KEY_MATCH_EXE] = {"match-exe", VALUE_MATCH, 0, 0, 0},
+	[POLICY_KEY_VRAM_MAX] = {"vram-max", VALUE_SIZE, FIELD(vram_max), 0, 0},
+	[POLICY_KEY_VRAM_RESERVE] = {"vram-reserve", VALUE_SIZE, FIELD(vram_reserve), 0, 0},
+	[POLICY_KEY_VRAM_HIGH] = {"vram-high", VALUE_SIZE, FIELD(vram_high), 0, 0},
+	[POLICY_KEY_GTT_MAX] = {"gtt-max", VALUE_SIZE, FIELD(gtt_max), 0, 0},
+	[POLICY_KEY_HOST_MAX] = {"host-max", VALUE_SIZE, FIELD(host_max), 0, 0},
+	[POLICY_KEY_WEIGHT] = {"weight", VALUE_WEIGHT, FIELD(weight), 1, 10000},
+	[POLICY_KEY_PRIORITY_MAX] = {"priority-max", VALUE_PRIORITY, FIELD(priority_max), 0, 0},
+	[POLICY_KEY_SESSIONS_MAX] = {"sessions-max", VALUE_NUMBER, FIELD(sessions_max), 0, 1000000},
+	[POLICY_KEY_ARENAS_MAX] = {"arenas-max", VALUE_NUMBER, FIELD(arenas_max), 0, 1000000},
+	[POLICY_KEY_ARENA_BYTES_MAX] = {"arena-bytes-max", VALUE_BYTES, FIELD(arena_bytes_max), 0,
+					0},
+	[POLICY_KEY_PLANS_MAX] = {"plans-max", VALUE_NUMBER, FIELD(plans_max), 0, 1000000},
+	[POLICY_KEY_TASKS_MAX] = {"tasks-max", VALUE_NUMBER, FIELD(tasks_max), 0, 1000000000},
+#undef FIELD
+};
+
+#define complain_key(loader, key, ...) \
+	policy_complain(loader, (loader)->file, (loader)->line, key, __VA_ARGS__)
+
+/* ---- Sizes and numbers ---- */
+
+/* "25", "25.5", "25.55" before a '%'. Return: false if it is no percentage up to 100. */
+static bool parse_percent(const char *text, size_t length, uint64_t *ret)
+{
+	uint64_t value = 0;
+	size_t i = 0, n_decimals = 0;
+
+	for (; i < length && isdigit((unsigned char)text[i]) && value <= POLICY_WHOLE; i++)
+		value = value * 10 + (uint64_t)(text[i] - '0');
+	if (i == 0)
+		return false;
+	if (i < length && text[i] == '.')
+		for (i++; i < length && isdigit((unsigned char)text[i]) && n_decimals < 2; i++) {
+			value = value * 10 + (uint64_t)(text[i] - '0');
+			n_decimals++;
+		}
+	if (i < length || text[length - 1] == '.')
+		return false;
+	for (; n_decimals < 2; n_decimals++)
+		value *= 10;
+	*ret = value;
+	return value <= POLICY_WHOLE;
+}
+
+/* Takes the blanks out between a number and its unit: "512 MiB". Return: false if there is none. */
+static bool split_size(const char *value, char *ret, size_t bytes)
+{
+	size_t n_digits = strspn(value, "0123456789.");
+	size_t n_blanks = strspn(value + n_digits, " \t");
+	const char *unit = value + n_digits + n_blanks;
+
+	if (n_digits == 0 || n_digits + strlen(unit) >= bytes || isdigit((unsigned char)*unit))
+		return false;
+	memcpy(ret, value, n_digits);
+	strcpy(ret + n_digits, unit);
+	return true;
+}
+
+static bool parse_size(const char *value, bool has_percent, struct policy_size *ret)
+{
+	struct policy_size size = {.is_percent = false};
+	char text[64];
+	size_t length;
+
+	if (!split_size(value, text, sizeof(text)))
+		return false;
+	length = strlen(text);
+	if (has_percent && text[length - 1] == '%') {
+		size.is_percent = true;
+		if (!parse_percent(text, length - 1, &size.value))
+			return false;
+	} else if (tolower(text[strspn(text, "0123456789.")]) == 'e' ||
+		   !size_parse(text, &size.value)) {
+		return false;
+	}
+	*ret = size;
+	return true;
+}
+
+static void read_size(struct policy_loader *loader, const char *key, const char *value,
+		      struct policy_size *ret)
+{
+	if (!parse_size(value, true, ret))
+		complain_key(loader, key,
+			     "'%s' is no size; bytes, KiB, MiB, GiB, TiB or 0%% to 100%% are "
+			     "allowed, such as 512MiB or 25%%",
+			     value);
+}
+
+static void read_bytes(struct policy_loader *loader, const char *key, const char *value,
+		       uint64_t *ret)
+{
+	struct policy_size size;
+
+	if (parse_size(value, false, &size))
+		*ret = size.value;
+	else
+		complain_key(loader, key,
+			     "'%s' is no size; bytes, KiB, MiB, GiB or TiB are allowed, such as "
+			     "512MiB",
+			     value);
+}
+
+static bool parse_number(const char *value, uint64_t max, uint64_t *ret)
+{
+	uint64_t number = 0;
+
+	if (!*value)
+		return false;
+	for (; isdigit((unsigned char)*value); value++) {
+		number = number * 10 + (uint64_t)(*value - '0');
+		if (number > max)
+			return false;
+	}
+	*ret = number;
+	return *value == '\0';
+}
+
+static bool read_number(struct policy_loader *loader, const struct key *key, const char *value,
+			uint64_t *ret)
+{
+	if (parse_number(value, key->max, ret) && *ret >= key->min)
+		return true;
+	complain_key(loader, key->name, "'%s' is no number from %llu to %llu", value,
+		     (unsigned long long)key->min, (unsigned long long)key->max);
+	return false;
+}
+
+const char *const policy_priority_names[RBK_PRIORITY_COUNT] = {
+	[RBK_PRIORITY_LOW] = "low",
+	[RBK_PRIORITY_NORMAL] = "normal",
+	[RBK_PRIORITY_HIGH] = "high",
+	[RBK_PRIORITY_URGENT] = "urgent",
+};
+
+static void read_priority(struct policy_loader *loader, const char *key, const char *value,
+			  uint8_t *ret)
+{
+	for (uint8_t i = 0; i < RBK_PRIORITY_COUNT; i++) {
+		if (strcmp(value, policy_priority_names[i]) == 0) {
+			*ret = i;
+			return;
+		}
+	}
+	complain_key(loader, key, "'%s' is no priority; low, normal, high and urgent are allowed",
+		     value);
+}
+
+/* ---- Who matches ---- */
+
+/* Room for one more of @n elements. Return: false, the loader knows, if there is none. */
+static bool grow(struct policy_loader *loader, void *array, uint32_t n, size_t element_bytes)
+{
+	void *grown = reallocarray(*(void **)array, n + 1, element_bytes);
+
+	if (!grown) {
+		loader->error = error_origin(-ENOMEM);
+		return false;
+	}
+	*(void **)array = grown;
+	return true;
+}
+
+static bool add_string(struct policy_loader *loader, char ***strings, uint32_t *n, const char *text)
+{
+	if (!grow(loader, strings, *n, sizeof(**strings)))
+		return false;
+	(*strings)[*n] = strdup(text);
+	if (!(*strings)[*n]) {
+		loader->error = error_origin(-ENOMEM);
+		return false;
+	}
+	(*n)++;
+	return true;
+}
+
+/* The number of a user or group by its name. Return: 0; ENOENT: there is none; another errno. */
+static int look_up(bool is_user, const char *name, uint32_t *ret)
+{
+	_cleanup_(freep) char *buffer = malloc(POLICY_NSS_BYTES);
+	struct passwd user, *found_user = NULL;
+	struct group group, *found_group = NULL;
+	int error;
+
+	if (!buffer)
+		return ENOMEM;
+	if (is_user) {
+		error = getpwnam_r(name, &user, buffer, POLICY_NSS_BYTES, &found_user);
+		if (found_user)
+			*ret = user.pw_uid;
+	} else {
+		error = getgrnam_r(name, &group, buffer, POLICY_NSS_BYTES, &found_group);
+		if (found_group)
+			*ret = group.gr_gid;
+	}
+	if (found_user || found_group)
+		return 0;
+	/* What there is not is said in many ways; see getpwnam(3). */
+	return error == 0 || error == ESRCH || error == EBADF || error == EPERM ? ENOENT : error;
+}
+
+static bool read_id(struct policy_loader *loader, bool is_user, const char *value, uint32_t *ret)
+{
+	const char *key = is_user ? "match-uid" : "match-gid", *what = is_user ? "user" : "group";
+	uint64_t number;
+	int error;
+
+	if (isdigit((unsigned char)value[0])) {
+		/* The last one means "none" to the kernel. */
+		if (parse_number(value, UINT32_MAX - 1, &number)) {
+			*ret = (uint32_t)number;
+			return true;
+		}
+		complain_key(loader, key, "'%s' is no number from 0 to %u, nor the name of a %s",
+			     value, UINT32_MAX - 1, what);
+		return false;
+	}
+	error = look_up(is_user, value, ret);
+	if (error == ENOMEM)
+		loader->error = error_origin(-ENOMEM);
+	else if (error == ENOENT)
+		complain_key(loader, key,
+			     "there is no %s '%s'; a %s of this system or its number is allowed",
+			     what, value, what);
+	else if (error)
+		complain_key(loader, key, "%s '%s' cannot be looked up: %s", what, value,
+			     strerror(error));
+	return error == 0;
+}
+
+static void add_match(struct policy_loader *loader, enum policy_key index, const char *value)
+{
+	struct policy_section *section = &loader->policy->sections[loader->tenant];
+	uint32_t id;
+
+	switch (index) {
+	case POLICY_KEY_MATCH_UID:
+		if (read_id(loader, true, value, &id) &&
+		    grow(loader, &section->uids, section->n_uids, sizeof(uid_t)))
+			section->uids[section->n_uids++] = id;
+		break;
+	case POLICY_KEY_MATCH_GID:
+		if (read_id(loader, false, value, &id) &&
+		    grow(loader, &section->gids, section->n_gids, sizeof(gid_t)))
+			section->gids[section->n_gids++] = id;
+		break;
+	case POLICY_KEY_MATCH_CGROUP:
+		if (policy_pattern_is_valid(value))
+			add_string(loader, &section->cgroups, &section->n_cgroups, value);
+		else
+			complain_key(loader, keys[index].name,
+				     "'%s' is no pattern of cgroups; it begins with '/', '*' is "
+				     "for anything within a component, '**' for any components",
+				     value);
+		break;
+	default:
+		if (value[0] == '/')
+			add_string(loader, &section->exes, &section->n_exes, value);
+		else
+			complain_key(loader, keys[index].name,
+				     "'%s' is no absolute path; it must begin with '/'", value);
+		break;
+	}
+}
+
+/* A list, separated by commas; one at the end is for who continues it. */
+static void read_matches(struct policy_loader *loader, enum policy_key index, const char *value)
+{
+	static const uint32_t kinds[] = {
+		[POLICY_KEY_MATCH_UID] = POLICY_MATCH_UID,
+		[POLICY_KEY_MATCH_GID] = POLICY_MATCH_GID,
+		[POLICY_KEY_MATCH_CGROUP] = POLICY_MATCH_CGROUP,
+		[POLICY_KEY_MATCH_EXE] = POLICY_MATCH_EXE,
+	};
+	struct policy_section *section = &loader->policy->sections[loader->tenant];
+	_cleanup_(freep) char *copy = strdup(value);
+	char *rest = copy, *item, *end;
+
+	if (!copy) {
+		loader->error = error_origin(-ENOMEM);
+		return;
+	}
+	section->match_kinds |= kinds[index];
+	if (section->n_uids + section->n_gids + section->n_cgroups + section->n_exes >=
+	    POLICY_MAX_MATCHES) {
+		complain_key(loader, keys[index].name,
+			     "tenant %s has more than %d values to match, the most allowed",
+			     section->tenant.name, POLICY_MAX_MATCHES);
+		return;
+	}
+	while (!loader->error && (item = strsep(&rest, ","))) {
+		item += strspn(item, " \t");
+		for (end = item + strlen(item); end > item && strchr(" \t", end[-1]); end--)
+			end[-1] = '\0';
+		if (*item)
+			add_match(loader, index, item);
+		else if (rest || item == copy)
+			complain_key(loader, keys[index].name,
+				     "a value is empty; values are "
+				     "separated by single commas");
+	}
+}
+
+/* ---- Keys ---- */
+
+static const struct key *find_key(const char *name)
+{
+	for (unsigned int i = 0; i < POLICY_KEY_COUNT; i++)
+		if (strcmp(keys[i].name, name) == 0)
+			return &keys[i];
+	return NULL;
+}
+
+void policy_key_read(struct policy_loader *loader, const char *name, const char *value)
+{
+	struct policy_section *section = &loader->policy->sections[loader->tenant];
+	struct policy_places *places = &loader->places[loader->tenant];
+	const struct key *key = find_key(name);
+	void *field;
+	uint64_t number;
+	unsigned int *line;
+
+	if (!key) {
+		complain_key(loader, name,
+			     "a tenant has no such key; brokerd.conf(5) lists those "
+			     "that there are");
+		return;
+	}
+	line = &places->key_lines[key - keys];
+	if (*line && key->kind != VALUE_MATCH) {
+		complain_key(loader, name, "it is in line %u already; it is given once", *line);
+		return;
+	}
+	*line = loader->line;
+	field = (char *)&section->tenant + key->offset;
+	switch (key->kind) {
+	case VALUE_MATCH:
+		read_matches(loader, (enum policy_key)(key - keys), value);
+		break;
+	case VALUE_SIZE:
+		read_size(loader, name, value, field);
+		break;
+	case VALUE_BYTES:
+		read_bytes(loader, name, value, field);
+		break;
+	case VALUE_NUMBER:
+		if (read_number(loader, key, value, &number))
+			*(uint64_t *)field = number;
+		break;
+	case VALUE_WEIGHT:
+		if (read_number(loader, key, value, &number))
+			*(uint32_t *)field = (uint32_t)number;
+		break;
+	case VALUE_PRIORITY:
+		read_priority(loader, name, value, field);
+		break;
+	}
+}
+
+static void add_setting(struct policy_loader *loader, const char *key, const char *value)
+{
+	struct policy *policy = loader->policy;
+	struct policy_setting *setting;
+
+	if (!grow(loader, &policy->settings, policy->n_settings, sizeof(*policy->settings)))
+		return;
+	setting = &policy->settings[policy->n_settings++];
+	*setting = (struct policy_setting){.key = strdup(key), .value = strdup(value)};
+	if (!setting->key || !setting->value)
+		loader->error = error_origin(-ENOMEM);
+}
+
+/* A key that somebody else reads. */
+static void read_setting(struct policy_loader *loader, const char *key, const char *value)
+{
+	const struct policy_broker_keys *others = loader->broker_keys;
+	char wanted[POLICY_WANTED_BYTES] = "something else";
+	const struct policy *policy = loader->policy;
+	int r;
+
+	for (uint32_t i = 0; i < policy->n_settings; i++) {
+		if (strcmp(policy->settings[i].key, key) == 0) {
+			complain_key(loader, key, "it is in the section already; it is given once");
+			return;
+		}
+	}
+	r = others ? others->read(others->context, key, value, wanted) : POLICY_E_UNKNOWN;
+	if (r == POLICY_E_UNKNOWN)
+		complain_key(loader, key,
+			     "[broker] has no such key; brokerd.conf(5) lists those "
+			     "that there are");
+	else if (r)
+		complain_key(loader, key, "'%s' is not allowed; %s is", value, wanted);
+	else
+		add_setting(loader, key, value);
+}
+
+void policy_broker_key_read(struct policy_loader *loader, const char *key, const char *value)
+{
+	if (strcmp(key, "vram-headroom") != 0) {
+		read_setting(loader, key, value);
+	} else if (loader->headroom_line) {
+		complain_key(loader, key, "it is in line %u already; it is given once",
+			     loader->headroom_line);
+	} else {
+		loader->headroom_line = loader->line;
+		read_size(loader, key, value, &loader->policy->headroom);
+	}
+}
+
+/* ---- Keys together ---- */
+
+static bool is_more(struct policy_size a, struct policy_size b)
+{
+	return a.is_percent == b.is_percent && a.value > b.value;
+}
+
+static void check_matches(struct policy_loader *loader, const struct policy_section *section,
+			  const struct policy_places *places)
+{
+	if (section == loader->policy->sections) {
+		for (unsigned int i = 0; i < POLICY_KEY_COUNT; i++)
+			if (keys[i].kind == VALUE_MATCH && places->key_lines[i])
+				policy_complain(loader, places->file, places->key_lines[i],
+						keys[i].name,
+						"tenant default is for who matches no other; it "
+						"has no match keys");
+	} else if (section->match_kinds == 0) {
+		policy_complain(loader, places->file, places->line, NULL,
+				"tenant %s matches nobody; it has at least one of match-uid, "
+				"match-gid, match-cgroup and match-exe",
+				section->tenant.name);
+	}
+}
+
+static void check_sizes(struct policy_loader *loader, struct policy_section *section,
+			const struct policy_places *places)
+{
+	struct tenant_policy *tenant = &section->tenant;
+	const unsigned int *lines = places->key_lines;
+
+	if (!lines[POLICY_KEY_VRAM_HIGH])
+		tenant->vram_high = tenant->vram_max;
+	else if (is_more(tenant->vram_high, tenant->vram_max))
+		policy_complain(loader, places->file, lines[POLICY_KEY_VRAM_HIGH], "vram-high",
+				"it is more than vram-max; from vram-reserve to vram-max is "
+				"allowed");
+	else if (is_more(tenant->vram_reserve, tenant->vram_high))
+		policy_complain(loader, places->file, lines[POLICY_KEY_VRAM_HIGH], "vram-high",
+				"it is less than vram-reserve; from vram-reserve to vram-max is "
+				"allowed");
+	if (!lines[POLICY_KEY_VRAM_RESERVE] || tenant->vram_reserve.value == 0)
+		return;
+	if (is_more(tenant->vram_reserve, tenant->vram_max))
+		policy_complain(loader, places->file, lines[POLICY_KEY_VRAM_RESERVE],
+				"vram-reserve",
+				"it is more than vram-max; at most that is "
+				"allowed");
+	if (section->match_kinds == POLICY_MATCH_EXE)
+		policy_complain(loader, places->file, lines[POLICY_KEY_VRAM_RESERVE],
+				"vram-reserve",
+				"match-exe alone grants no reserve, because any user can start "
+				"the program; match-uid, match-gid or match-cgroup as well is "
+				"allowed");
+	if (asprintf(&section->reserve_place, "%s:%u", places->file,
+		     lines[POLICY_KEY_VRAM_RESERVE]) < 0) {
+		section->reserve_place = NULL;
+		loader->error = error_origin(-ENOMEM);
+	}
+}
+
+/* Percentages that cannot fit into any device. */
+static void check_sum(struct policy_loader *loader)
+{
+	const struct policy *policy = loader->policy;
+	uint64_t headroom = policy->headroom.is_percent ? policy->headroom.value : 0;
+	uint64_t sum = headroom;
+
+	for (uint32_t i = 0; i < policy->n_sections; i++) {
+		const struct tenant_policy *tenant = &policy->sections[i].tenant;
+		const struct policy_places *places = &loader->places[i];
+
+		if (!tenant->vram_reserve.is_percent || tenant->vram_reserve.value == 0)
+			continue;
+		sum += tenant->vram_reserve.value;
+		if (sum <= POLICY_WHOLE)
+			continue;
+		policy_complain(loader, places->file, places->key_lines[POLICY_KEY_VRAM_RESERVE],
+				"vram-reserve",
+				"with tenant %s, tenants reserve %llu.%02llu%% of each device; at "
+				"most %llu.%02llu%% may be reserved, the rest is vram-headroom",
+				tenant->name, (unsigned long long)((sum - headroom) / 100),
+				(unsigned long long)((sum - headroom) % 100),
+				(unsigned long long)((POLICY_WHOLE - headroom) / 100),
+				(unsigned long long)((POLICY_WHOLE - headroom) % 100));
+		return;
+	}
+}
+
+void policy_check(struct policy_loader *loader)
+{
+	for (uint32_t i = 0; i < loader->policy->n_sections && !loader->error; i++) {
+		check_matches(loader, &loader->policy->sections[i], &loader->places[i]);
+		check_sizes(loader, &loader->policy->sections[i], &loader->places[i]);
+	}
+	check_sum(loader);
+}

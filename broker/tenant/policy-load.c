@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reading policy files
+ *
+ * inih takes lines apart; this file gives it lines and knows which. What inih would let pass in
+ * silence is refused before it gets there: lines longer than its buffer, which it would cut, text
+ * after a section's bracket, lines without '='. It gets one line for each of the file's, so that
+ * its count and ours agree.
+ *
+ * A line that ends in a backslash is continued, as in systemd units; inih's own rule, by which an
+ * indented line continues the one above, would make a value of an indented key, so it sees
+ * indentation only where a line is continued.
+ *
+ * Everything is read and everything that is wrong is said, not only what comes first.
+ */
+#include "tenant/policy.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ini.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "tenant/policy-private.h"
+#include "util/error.h"
+
+enum {
+	POLICY_FILE_BYTES = 1 << 20,
+	POLICY_LINE_BYTES = 190, /* inih's buffer has 200 */
+	POLICY_MAX_ERRORS = 64,
+};
+
+static const char folder_name[] = "tenants.d";
+static const char line_break[] = "\n";
+
+void policy_complain(struct policy_loader *loader, const char *file, unsigned int line,
+		     const char *key, const char *format, ...)
+{
+	_cleanup_(freep) char *sentence = NULL;
+	char number[16] = "", *errors;
+	va_list args;
+	size_t bytes;
+	int r;
+
+	loader->has_complained = true;
+	if (loader->error || loader->n_errors++ >= POLICY_MAX_ERRORS)
+		return;
+	if (line)
+		snprintf(number, sizeof(number), ":%u", line);
+	va_start(args, format);
+	r = vasprintf(&sentence, format, args);
+	va_end(args);
+	if (r < 0) {
+		sentence = NULL;
+		loader->error = error_origin(-ENOMEM);
+		return;
+	}
+	bytes = strlen(file) + strlen(number) + (key ? strlen(key) + 2 : 0) + (size_t)r + 4;
+	errors = realloc(loader->errors, loader->n_errors_bytes + bytes);
+	if (!errors) {
+		loader->error = error_origin(-ENOMEM);
+		return;
+	}
+	loader->errors = errors;
+	loader->n_errors_bytes +=
+		(size_t)snprintf(errors + loader->n_errors_bytes, bytes, "%s%s: %s%s%s\n", file,
+				 number, key ? key : "", key ? ": " : "", sentence);
+}
+
+#define complain_here(loader, ...) \
+	policy_complain(loader, (loader)->file, (loader)->line, NULL, __VA_ARGS__)
+
+/* ---- Lines ---- */
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+static bool is_name(const char *name, size_t length)
+{
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "0123456789-_.";
+
+	return length > 0 && strspn(name, allowed) >= length;
+}
+
+static void enter_tenant(struct policy_loader *loader, const char *name, size_t length)
+{
+	struct policy *policy = loader->policy;
+	struct policy_section *sections;
+	struct policy_places *places;
+	char copy[ACCOUNT_NAME_BYTES];
+	uint32_t i;
+
+	loader->section = LOADER_IGNORING;
+	if (length >= ACCOUNT_NAME_BYTES || !is_name(name, length)) {
+		complain_here(loader,
+			      "'%.*s' is no name for a tenant; names have 1 to %d letters, digits, "
+			      "'-', '_' and '.'",
+			      (int)length, name, ACCOUNT_NAME_BYTES - 1);
+		return;
+	}
+	memcpy(copy, name, length);
+	copy[length] = '\0';
+	if (strcmp(copy, "broker") == 0) {
+		complain_here(loader, "no tenant can be named broker: that is where the broker's "
+				      "own use is charged");
+		return;
+	}
+
+	for (i = 0; i < policy->n_sections; i++)
+		if (strcmp(policy->sections[i].tenant.name, copy) == 0)
+			break;
+	if (i < policy->n_sections && loader->places[i].line) {
+		complain_here(loader, "tenant %s has a section at %s:%u already; each has one",
+			      copy, loader->places[i].file, loader->places[i].line);
+		return;
+	}
+	if (i == POLICY_MAX_TENANTS) {
+		complain_here(loader, "there can be %d tenants, the default one included",
+			      POLICY_MAX_TENANTS);
+		return;
+	}
+	if (i == policy->n_sections) {
+		sections = reallocarray(policy->sections, i + 1, sizeof(*sections));
+		if (sections)
+			policy->sections = sections;
+		places = reallocarray(loader->places, i + 1, sizeof(*places));
+		if (places)
+			loader->places = places;
+		if (!sections || !places) {
+			loader->error = error_origin(-ENOMEM);
+			return;
+		}
+		policy_section_init(&policy->sections[i], copy);
+		policy->n_sections++;
+		loader->places[i] = (struct policy_places){.line = 0};
+	}
+	loader->places[i].file = loader->file;
+	loader->places[i].line = loader->line;
+	loader->tenant = i;
+	loader->section = LOADER_TENANT;
+}
+
+static void enter_broker(struct policy_loader *loader)
+{
+	loader->section = LOADER_IGNORING;
+	if (!loader->is_main) {
+		complain_here(loader, "section [broker] belongs into the main file; here are only "
+				      "sections [tenant NAME]");
+	} else if (loader->broker_line) {
+		complain_here(loader, "section [broker] is in line %u already; there is one",
+			      loader->broker_line);
+	} else {
+		loader->broker_line = loader->line;
+		loader->section = LOADER_BROKER;
+	}
+}
+
+/* @line: from the bracket to the last character that is no blank. */
+static void enter_section(struct policy_loader *loader, const char *line, size_t length)
+{
+	const char *end = memchr(line, ']', length), *name = line + 1;
+	size_t n;
+
+	loader->section = LOADER_IGNORING;
+	if (!end || (size_t)(end - line) + 1 != length) {
+		complain_here(loader, end ? "there is something after the section's ']'; a "
+					    "comment has a line of its own"
+					  : "the section's ']' is missing");
+		return;
+	}
+	n = (size_t)(end - name);
+	if (n == 6 && memcmp(name, "broker", 6) == 0) {
+		enter_broker(loader);
+	} else if (n > 7 && memcmp(name, "tenant", 6) == 0 && is_blank(name[6])) {
+		for (name += 6; is_blank(*name); name++)
+			;
+		enter_tenant(loader, name, (size_t)(end - name));
+	} else {
+		complain_here(loader,
+			      "there is no section [%.*s]; there are [broker] and [tenant NAME]",
+			      (int)n, name);
+	}
+}
+
+/* Return: does it go on in the next line? */
+static bool check_line(struct policy_loader *loader, const char *line, size_t length,
+		       bool is_continued)
+{
+	for (size_t i = 0; i < length; i++) {
+		if ((unsigned char)line[i] >= 0x20 && line[i] != 0x7f)
+			continue;
+		if (line[i] == '\t')
+			continue;
+		complain_here(loader,
+			      "there is a control character (0x%02x); text and tabs are "
+			      "allowed",
+			      (unsigned char)line[i]);
+		return false;
+	}
+	if (length > POLICY_LINE_BYTES) {
+		complain_here(loader,
+			      "the line has %zu bytes, at most %d are allowed; a backslash at the "
+			      "end continues it in the next",
+			      length, POLICY_LINE_BYTES);
+		return false;
+	}
+	if (length == 0 || (!is_continued && (line[0] == '#' || line[0] == ';')))
+		return false;
+	if (!is_continued && line[0] == '[') {
+		enter_section(loader, line, length);
+		return false;
+	}
+	if (!is_continued && !memchr(line, '=', length)) {
+		complain_here(loader,
+			      "this is neither a [section] nor KEY = VALUE nor a # comment");
+		return false;
+	}
+	return line[length - 1] == '\\';
+}
+
+/* Reads a line as fgets() does, for inih. Lines that were refused are empty ones. */
+static char *next_line(char *buffer, int buffer_bytes, void *stream)
+{
+	struct policy_loader *loader = stream;
+	const char *line = loader->text + loader->at, *end;
+	bool is_continued = loader->is_continuing;
+	size_t length;
+
+	if (loader->at == loader->n_text || loader->error)
+		return NULL;
+	end = memchr(line, '\n', loader->n_text - loader->at);
+	length = end ? (size_t)(end - line) : loader->n_text - loader->at;
+	loader->at += length + (end != NULL);
+	loader->line++;
+	loader->has_complained = false;
+	if (length > 0 && line[length - 1] == '\r')
+		length--;
+	while (length > 0 && is_blank(line[0]))
+		line++, length--;
+	while (length > 0 && is_blank(line[length - 1]))
+		length--;
+
+	loader->is_continuing = check_line(loader, line, length, is_continued);
+	if (loader->has_complained || (size_t)buffer_bytes < length + 3)
+		length = 0;
+	if (loader->is_continuing)
+		length--;
+	snprintf(buffer, (size_t)buffer_bytes, "%s%.*s%s", is_continued ? " " : "", (int)length,
+		 length ? line : "", line_break);
+	return buffer;
+}
+
+/* A key and its value, or one more line of it. */
+static int on_key(void *data, const char *section, const char *key, const char *value)
+{
+	struct policy_loader *loader = data;
+
+	if (loader->error || loader->has_complained)
+		return 1;
+	switch (loader->section) {
+	case LOADER_NOWHERE:
+		policy_complain(loader, loader->file, loader->line, key,
+				"it is in no section; [broker] or [tenant NAME] comes first");
+		break;
+	case LOADER_BROKER:
+		policy_broker_key_read(loader, key, value);
+		break;
+	case LOADER_TENANT:
+		policy_key_read(loader, key, value);
+		break;
+	case LOADER_IGNORING:
+		break;
+	}
+	return 1;
+}
+
+/* Reads @text as a file. @file must live as long as the loader. */
+static void load_text(struct policy_loader *loader, const char *file, bool is_main,
+		      const char *text, size_t n_text)
+{
+	int line;
+
+	loader->file = file;
+	loader->is_main = is_main;
+	loader->text = text;
+	loader->n_text = n_text;
+	loader->at = n_text >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+	loader->line = 0;
+	loader->section = LOADER_NOWHERE;
+	loader->is_continuing = false;
+	line = ini_parse_stream(next_line, loader, on_key, loader);
+	if (line == -2)
+		loader->error = error_origin(-ENOMEM);
+	else if (line > 0)
+		policy_complain(loader, file, (unsigned int)line, NULL,
+				"this is neither a [section] nor KEY = VALUE nor a # comment");
+}
+
+/* ---- Files ---- */
+
+static char *add_file(struct policy_loader *loader, char *path)
+{
+	char **files =
+		path ? reallocarray(loader->files, loader->n_files + 1, sizeof(*files)) : NULL;
+
+	if (!files) {
+		free(path);
+		loader->error = error_origin(-ENOMEM);
+		return NULL;
+	}
+	loader->files = files;
+	return files[loader->n_files++] = path;
+}
+
+static bool is_null_device(const struct stat *status)
+{
+	return S_ISCHR(status->st_mode) && status->st_rdev == makedev(1, 3);
+}
+
+/* @path: one of loader->files. */
+static void load_file(struct policy_loader *loader, const char *path, bool is_main,
+		      bool is_required)
+{
+	/* Not to wait for whoever writes into a pipe. */
+	_cleanup_(close_fdp) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	_cleanup_(freep) char *text = NULL;
+	struct stat status;
+	size_t used = 0;
+	ssize_t n = 0;
+
+	if (fd < 0 && errno == ENOENT && !is_required)
+		return;
+	if (fd < 0 || fstat(fd, &status) < 0) {
+		policy_complain(loader, path, 0, NULL, "cannot be opened: %s", strerror(errno));
+		return;
+	}
+	/* Linked to nothing, as units are to switch them off. */
+	if (is_null_device(&status))
+		return;
+	if (!S_ISREG(status.st_mode)) {
+		policy_complain(loader, path, 0, NULL,
+				"is no file; a file or a link to one is "
+				"allowed");
+		return;
+	}
+	text = malloc(POLICY_FILE_BYTES + 1);
+	if (!text) {
+		loader->error = error_origin(-ENOMEM);
+		return;
+	}
+	while (used <= POLICY_FILE_BYTES &&
+	       (n = read(fd, text + used, POLICY_FILE_BYTES + 1 - used)) > 0)
+		used += (size_t)n;
+	if (n < 0)
+		policy_complain(loader, path, 0, NULL, "cannot be read: %s", strerror(errno));
+	else if (used > POLICY_FILE_BYTES)
+		policy_complain(loader, path, 0, NULL, "is larger than 1 MiB, the most allowed");
+	else
+		load_text(loader, path, is_main, text, used);
+}
+
+static int is_drop_in(const struct dirent *entry)
+{
+	size_t length = strlen(entry->d_name);
+
+	return entry->d_name[0] != '.' && length > 5 &&
+	       strcmp(entry->d_name + length - 5, ".conf") == 0;
+}
+
+static int compare_names(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Every *.conf of the folder beside @path, in the order of their names. */
+static void load_folder(struct policy_loader *loader, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	struct dirent **entries;
+	char *folder, *file;
+	int n;
+
+	if (asprintf(&folder, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, folder_name) < 0)
+		folder = NULL;
+	folder = add_file(loader, folder);
+	if (!folder)
+		return;
+	n = scandir(folder, &entries, is_drop_in, compare_names);
+	if (n < 0 && errno == ENOMEM)
+		loader->error = error_origin(-ENOMEM);
+	else if (n < 0 && errno != ENOENT)
+		policy_complain(loader, folder, 0, NULL, "cannot be read: %s", strerror(errno));
+	if (n < 0)
+		return;
+	for (int i = 0; i < n; i++) {
+		if (asprintf(&file, "%s/%s", folder, entries[i]->d_name) < 0)
+			file = NULL;
+		if (!loader->error && (file = add_file(loader, file)))
+			load_file(loader, file, false, true);
+		else
+			free(file);
+		free(entries[i]);
+	}
+	free(entries);
+}
+
+static void loader_deinit(struct policy_loader *loader)
+{
+	policy_free(loader->policy);
+	for (uint32_t i = 0; i < loader->n_files; i++)
+		free(loader->files[i]);
+	free(loader->files);
+	free(loader->places);
+	free(loader->errors);
+}
+
+static int loader_init(struct policy_loader *loader)
+{
+	int r = policy_defaults(&loader->policy);
+
+	if (r)
+		return error_fold(r);
+	loader->places = calloc(1, sizeof(*loader->places));
+	return loader->places ? 0 : error_origin(-ENOMEM);
+}
+
+/* Ends reading: hands out the policy or the sentences. */
+static int loader_finish(struct policy_loader *loader, struct policy **ret, char **ret_errors)
+{
+	char more[16];
+
+	if (!loader->error)
+		policy_check(loader);
+	if (!loader->error && loader->n_errors > POLICY_MAX_ERRORS) {
+		unsigned int n = loader->n_errors - POLICY_MAX_ERRORS;
+
+		loader->n_errors = 0;
+		snprintf(more, sizeof(more), "%u", n);
+		policy_complain(loader, loader->files[0], 0, NULL, "and %s more", more);
+		loader->n_errors = 1;
+	}
+	if (loader->error)
+		return loader->error;
+	if (loader->n_errors > 0) {
+		*ret_errors = steal_ptr(loader->errors);
+		return POLICY_E_INVALID;
+	}
+	*ret = steal_ptr(loader->policy);
+	return 0;
+}
+
+int policy_load(const char *path, bool is_required, const struct policy_broker_keys *keys,
+		struct policy **ret, char **ret_errors)
+{
+	_cleanup_(loader_deinit) struct policy_loader loader = {.broker_keys = keys};
+	char *file;
+	int r = loader_init(&loader);
+
+	if (r)
+		return error_fold(r);
+	file = add_file(&loader, strdup(path));
+	if (file)
+		load_file(&loader, file, true, is_required);
+	if (!loader.error)
+		load_folder(&loader, path);
+	return loader_finish(&loader, ret, ret_errors);
+}
+
+int policy_load_text(const char *name, const char *text, size_t n_text,
+		     const struct policy_broker_keys *keys, struct policy **ret, char **ret_errors)
+{
+	_cleanup_(loader_deinit) struct policy_loader loader = {.broker_keys = keys};
+	char *file;
+	int r = loader_init(&loader);
+
+	if (r)
+		return error_fold(r);
+	file = add_file(&loader, strdup(name));
+	if (file)
+		load_text(&loader, file, true, text, n_text);
+	return loader_finish(&loader, ret, ret_errors);
+}
