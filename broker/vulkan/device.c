@@ -133,6 +133,76 @@ static void measure_heaps(struct vk_device *device)
 	}
 }
 
+/* Which piece of hardware it is, for who asks the kernel about it. */
+static void identify(struct vk_device *device)
+{
+	VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT,
+	};
+	VkPhysicalDeviceDrmPropertiesEXT drm = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRM_PROPERTIES_EXT,
+	};
+	VkPhysicalDeviceIDProperties id = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
+	};
+	VkPhysicalDeviceProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+		.pNext = &id,
+	};
+	struct exec_identity *identity = &device->identity;
+
+	identity->has_pci = has_extension(device->physical, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME);
+	if (identity->has_pci) {
+		pci.pNext = properties.pNext;
+		properties.pNext = &pci;
+	}
+	if (has_extension(device->physical, VK_EXT_PHYSICAL_DEVICE_DRM_EXTENSION_NAME)) {
+		drm.pNext = properties.pNext;
+		properties.pNext = &drm;
+	}
+	vkGetPhysicalDeviceProperties2(device->physical, &properties);
+	identity->pci_domain = pci.pciDomain;
+	identity->pci_bus = (uint8_t)pci.pciBus;
+	identity->pci_device = (uint8_t)pci.pciDevice;
+	identity->pci_function = (uint8_t)pci.pciFunction;
+	identity->has_render = drm.hasRender;
+	identity->render_major = (uint32_t)drm.renderMajor;
+	identity->render_minor = (uint32_t)drm.renderMinor;
+	memcpy(identity->uuid, id.deviceUUID, sizeof(identity->uuid));
+	device->has_budget = has_extension(device->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+}
+
+void vk_device_sample(const struct vk_device *device, struct exec_memory *ret)
+{
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
+	};
+	VkPhysicalDeviceMemoryProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+		.pNext = &budget,
+	};
+	uint64_t largest = 0;
+
+	*ret = (struct exec_memory){.has_budget = device->has_budget};
+	if (!device->has_budget)
+		return;
+	vkGetPhysicalDeviceMemoryProperties2(device->physical, &properties);
+	/* The heaps that measure_heaps() counts. */
+	for (uint32_t i = 0; i < device->heaps.memoryHeapCount; i++) {
+		const VkMemoryHeap *heap = &device->heaps.memoryHeaps[i];
+
+		if (device->is_integrated) {
+			ret->budget_bytes += budget.heapBudget[i];
+			ret->usage_bytes += budget.heapUsage[i];
+		} else if ((heap->flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) &&
+			   heap->size > largest) {
+			largest = heap->size;
+			ret->budget_bytes = budget.heapBudget[i];
+			ret->usage_bytes = budget.heapUsage[i];
+		}
+	}
+}
+
 static void describe(struct vk_device *device)
 {
 	VkPhysicalDeviceExternalMemoryHostPropertiesEXT host = {
@@ -171,6 +241,7 @@ static void describe(struct vk_device *device)
 		properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
 	device->max_buffer_bytes = UINT64_MAX;
 	measure_heaps(device);
+	identify(device);
 
 	/* Plain variants pass values around among eight invocations of one subgroup. */
 	device->variant = device->is_software && vulkan11.subgroupSize >= 8 ? VK_VARIANT_PLAIN

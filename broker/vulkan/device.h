@@ -47,6 +47,7 @@ struct vk_device {
 	enum vk_variant variant;
 	bool is_software;
 	bool is_integrated;
+	bool has_budget;  /* VK_EXT_memory_budget */
 	bool has_dma_buf; /* VK_EXT_external_memory_dma_buf */
 	bool imports;     /* memfds are imported: a probe passed */
 	bool bounces;     /* bound tensors are copied into device memory and back by the device */
@@ -65,6 +66,7 @@ struct vk_device {
 
 	char name[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE];
 	char driver[VK_MAX_DRIVER_NAME_SIZE + VK_MAX_DRIVER_INFO_SIZE + 4];
+	struct exec_identity identity;
 	uint8_t device_uuid[VK_UUID_SIZE];
 	uint8_t driver_uuid[VK_UUID_SIZE];
 };
@@ -79,6 +81,9 @@ int vk_result(VkResult result, const char *what);
 const char *vk_device_missing(VkPhysicalDevice physical);
 
 bool vk_physical_is_software(VkPhysicalDevice physical);
+
+/* Any thread: what the driver says of the device's own memory. */
+void vk_device_sample(const struct vk_device *device, struct exec_memory *ret);
 
 /*
  * Makes a device and opens it, without a thread. With @only_compiles there is no memory and nothing

@@ -107,6 +107,11 @@ static bool op_is_lost(struct executor *executor)
 	return vk_device_is_lost(device_of(executor));
 }
 
+static void op_memory_sample(struct executor *executor, struct exec_memory *ret)
+{
+	vk_device_sample(device_of(executor), ret);
+}
+
 static uint64_t op_memory_used(struct executor *executor, enum exec_tier tier)
 {
 	return vk_memory_used(device_of(executor), (enum vk_memory_kind)tier);
@@ -147,6 +152,7 @@ static const struct executor_ops vulkan_ops = {
 	.plan_load = op_plan_load,
 	.plan_unload = op_plan_unload,
 	.is_lost = op_is_lost,
+	.memory_sample = op_memory_sample,
 	.memory_used = op_memory_used,
 	.submit = op_submit,
 	.flush = op_flush,
@@ -235,6 +241,7 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 				.memory_align_bytes = VK_MEMORY_ALIGN,
 				.gtt_bytes = device->gtt_bytes,
 				.is_integrated = device->is_integrated,
+				.identity = device->identity,
 			},
 		.waker = waker,
 	};
