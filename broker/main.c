@@ -19,6 +19,7 @@
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
 #include "dispatch/dispatch.h"
+#include "list-devices.h"
 #include "loop/loop.h"
 #include "loop/offload.h"
 #include "options.h"
@@ -31,6 +32,7 @@
 #include "util/log.h"
 #include "util/waker.h"
 #include "vulkan/vulkan.h"
+#include "watch.h"
 
 enum {
 	MAIN_E_PATH = 1, /* make_executors: vulkan_path_refusal() says why */
@@ -59,6 +61,8 @@ struct broker {
 	struct vulkan *vulkan;
 	struct executor *executors[RBK_MAX_DEVICES];
 	uint32_t n_executors;
+	struct telemetry *telemetry;
+	int telemetry_error;
 	struct dispatch *dispatch;
 	struct server *server;
 	int signal_fd;
@@ -228,6 +232,10 @@ static int make_executors(struct broker *broker)
 
 	/* Inline tasks run on this thread, with the same results as on a worker. */
 	cpu_flush_denormals();
+
+	/* Without it only less is known. */
+	broker->telemetry_error = watch_devices(broker->executors, broker->n_executors,
+						&broker->waker, &broker->telemetry);
 	return 0;
 }
 
@@ -273,7 +281,7 @@ static int make_server(struct broker *broker)
 /* Three lines: the devices, what is missing and what that costs, where to find us. */
 static void say_what_was_found(const struct broker *broker)
 {
-	char line[800];
+	char line[1000];
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < broker->n_executors && n < sizeof(line); i++) {
@@ -289,6 +297,14 @@ static void say_what_was_found(const struct broker *broker)
 	for (unsigned int i = 0; i < vulkan_n_sentences(broker->vulkan) && n < sizeof(line); i++)
 		n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%s", i ? " " : "",
 				      vulkan_sentence(broker->vulkan, i));
+	for (unsigned int i = 0; telemetry_sentence(broker->telemetry, i) && n < sizeof(line); i++)
+		n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%s", n ? " " : "",
+				      telemetry_sentence(broker->telemetry, i));
+	if (broker->telemetry_error && n < sizeof(line))
+		n += (size_t)snprintf(line + n, sizeof(line) - n,
+				      "%sdevices are not watched (%s): memory that other programs "
+				      "take is not noticed.",
+				      n ? " " : "", strerror(-broker->telemetry_error));
 	if (broker->options.cache_error && n < sizeof(line))
 		snprintf(line + n, sizeof(line) - n,
 			 "%spipelines are compiled anew at each start: no cache in %s (%s).",
@@ -375,11 +391,40 @@ static int broker_run(struct broker *broker)
 	return 0;
 }
 
+/* brokerd --list-devices: needs neither io_uring nor the socket. */
+static int broker_list_devices(struct broker *broker)
+{
+	/* What a card is slow to tell may take some seconds, and the machine may be busy. */
+	const uint64_t timeout_ns = 60000000000u;
+	int r;
+
+	clock_init();
+	r = waker_init(&broker->waker);
+	if (r == 0)
+		r = make_executors(broker);
+	if (r) {
+		log_error("cannot open the devices: %s", strerror(-r));
+		return OPTIONS_EXIT_FAILURE;
+	}
+	for (unsigned int i = 0; telemetry_sentence(broker->telemetry, i); i++)
+		log_warning("%s", telemetry_sentence(broker->telemetry, i));
+	if (broker->telemetry_error)
+		log_warning("devices are not watched: %s", strerror(-broker->telemetry_error));
+	if (!telemetry_wait(broker->telemetry, timeout_ns))
+		log_warning("a device has not told everything in time");
+	r = list_devices(stdout, broker->options.list_devices, broker->executors,
+			 broker->n_executors, broker->telemetry);
+	if (r)
+		log_error("cannot write the list: %s", strerror(-r));
+	return r ? OPTIONS_EXIT_FAILURE : 0;
+}
+
 static void broker_deinit(struct broker *broker)
 {
 	server_free(broker->server);
 	dispatch_free(broker->dispatch);
 	offload_free(broker->offload);
+	telemetry_free(broker->telemetry);
 	if (broker->executors[0])
 		broker->executors[0]->ops->free(broker->executors[0]);
 	vulkan_free(broker->vulkan);
@@ -413,7 +458,7 @@ int main(int argc, char **argv)
 	}
 	options_complete(&broker.options);
 	log_set_level(broker.options.log_level);
-	r = broker_run(&broker);
+	r = broker.options.list_devices ? broker_list_devices(&broker) : broker_run(&broker);
 	if (broker.server && server_n_discards(broker.server) > 0) {
 		/* Its sender decides when that ends. */
 		log_warning("not waiting for a client's descriptor to be closed");

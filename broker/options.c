@@ -61,6 +61,7 @@ static const char usage_text[] =
 	"  --check-config        check that file, say what it means, and exit: 0 if it is right, 1 "
 	"if\n"
 	"                        not\n"
+	"  --list-devices[=json] print the devices, their memory and who uses it, and exit\n"
 	"  --help, --version\n"
 	"\n"
 	"Signals: SIGTERM and SIGINT finish the tasks in flight and stop; a second one stops at "
@@ -86,6 +87,7 @@ enum {
 	OPTION_LOG_LEVEL,
 	OPTION_CONFIG,
 	OPTION_CHECK_CONFIG,
+	OPTION_LIST_DEVICES,
 	OPTION_HELP,
 	OPTION_VERSION,
 };
@@ -106,6 +108,7 @@ static const struct option long_options[] = {
 	{"log-level", required_argument, NULL, OPTION_LOG_LEVEL},
 	{"config", required_argument, NULL, OPTION_CONFIG},
 	{"check-config", no_argument, NULL, OPTION_CHECK_CONFIG},
+	{"list-devices", optional_argument, NULL, OPTION_LIST_DEVICES},
 	{"help", no_argument, NULL, OPTION_HELP},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{NULL, 0, NULL, 0},
@@ -129,6 +132,8 @@ static const struct choice simd_choices[] = {{"auto", CPU_SIMD_AUTO},
 					     {"avx2", CPU_SIMD_AVX2},
 					     {"avx512", CPU_SIMD_AVX512},
 					     {NULL, 0}};
+static const struct choice list_choices[] = {
+	{"text", LIST_DEVICES_TEXT}, {"json", LIST_DEVICES_JSON}, {NULL, 0}};
 static const struct choice level_choices[] = {{"error", LOG_LEVEL_ERROR},
 					      {"warning", LOG_LEVEL_WARNING},
 					      {"info", LOG_LEVEL_INFO},
@@ -321,6 +326,10 @@ static int parse_one(int option, const struct source *source, const char *value,
 	case OPTION_CHECK_CONFIG:
 		options->checks_config = true;
 		return -1;
+	case OPTION_LIST_DEVICES:
+		r = parse_choice(source, value ? value : "text", list_choices, &choice);
+		options->list_devices = (enum list_devices_format)choice;
+		return r;
 	case OPTION_HELP:
 		fputs(usage_text, stdout);
 		return 0;
@@ -384,7 +393,7 @@ int options_read_key(void *context, const char *key, const char *value,
 
 	while (option->name && strcmp(option->name, key) != 0)
 		option++;
-	if (!option->name || option->has_arg == no_argument || option->val == OPTION_CONFIG)
+	if (!option->name || option->has_arg != required_argument || option->val == OPTION_CONFIG)
 		return POLICY_E_UNKNOWN;
 	/* What the command line says wins, but nothing wrong is left standing. */
 	scratch = *options;

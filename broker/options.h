@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "cpu/cpu.h"
+#include "list-devices.h"
 #include "tenant/policy.h"
 #include "util/log.h"
 #include "vulkan/vulkan.h"
@@ -32,6 +33,7 @@ struct options {
 	bool checks_config;      /* nothing else is wanted */
 	bool has_socket_mode;
 	uint32_t given; /* options that the command line has, by their place among all */
+	enum list_devices_format list_devices; /* do only that */
 };
 
 /*

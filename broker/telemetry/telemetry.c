@@ -595,7 +595,7 @@ struct telemetry *telemetry_free(struct telemetry *telemetry)
 
 const char *telemetry_sentence(const struct telemetry *telemetry, unsigned int i)
 {
-	return i < telemetry->n_sentences ? telemetry->sentences[i] : NULL;
+	return telemetry && i < telemetry->n_sentences ? telemetry->sentences[i] : NULL;
 }
 
 bool telemetry_wait(const struct telemetry *telemetry, uint64_t timeout_ns)
@@ -603,7 +603,7 @@ bool telemetry_wait(const struct telemetry *telemetry, uint64_t timeout_ns)
 	const struct timespec moment = {0, 1000000};
 	uint64_t start_ns = clock_now_ns();
 
-	while (telemetry->n_watched > 0 &&
+	while (telemetry && telemetry->n_watched > 0 &&
 	       atomic_load_explicit(&telemetry->n_rounds, memory_order_acquire) == 0) {
 		if (clock_now_ns() - start_ns > timeout_ns)
 			return false;
@@ -614,7 +614,7 @@ bool telemetry_wait(const struct telemetry *telemetry, uint64_t timeout_ns)
 
 static const struct watched *find(const struct telemetry *telemetry, uint32_t device)
 {
-	for (uint32_t i = 0; i < telemetry->n_watched; i++)
+	for (uint32_t i = 0; telemetry && i < telemetry->n_watched; i++)
 		if (telemetry->watched[i].device.index == device)
 			return &telemetry->watched[i];
 	return NULL;
@@ -636,5 +636,6 @@ uint32_t telemetry_n_samples(const struct telemetry *telemetry, uint32_t device)
 
 void telemetry_set_pace(struct telemetry *telemetry, enum telemetry_pace pace)
 {
-	pace_set(&telemetry->pace, pace);
+	if (telemetry)
+		pace_set(&telemetry->pace, pace);
 }

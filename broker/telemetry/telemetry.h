@@ -12,7 +12,8 @@
  * is free) and there are sessions; every second while there are sessions; every 10 seconds when
  * idle, and not at all while a card sleeps and nobody of ours could use it. Per-process use is
  * looked at ten times less often; load, clocks, temperature and power at most once a second, and
- * less if the card is slow to tell. Without a device that can be watched there is no thread.
+ * less if the card is slow to tell. Without a device that can be watched there is no thread. Where
+ * telemetry could not be made at all, NULL stands for one that watches nothing.
  */
 #include <stdbool.h>
 #include <stdint.h>

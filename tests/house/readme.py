@@ -44,7 +44,7 @@ def check(root):
         for option in sorted(set(re.findall(r'brokerd[^\n`]* (--[a-z-]+)', text))
                              | set(re.findall(r'`(--[a-z-]+)[=`]', text))):
             if f'  {option} ' not in usage and f' {option}\\n' not in usage and \
-                    f'{option},' not in usage:
+                    f'{option},' not in usage and f'  {option}[=' not in usage:
                 problems.append(f'{name}: brokerd has no option {option}')
 
     readme = tree.read(root, 'README.md') if 'README.md' in files else ''

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""brokerd --list-devices, over simulated cards.
+
+    list-devices.py AMDGPU-SIM BROKERD
+"""
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+SIM, BROKERD = sys.argv[1:3]
+GIB = 1 << 30
+
+
+class Cards:
+    """Simulated cards, in a folder of their own."""
+
+    def __init__(self, *cards):
+        self.folder = tempfile.TemporaryDirectory()
+        arguments = [text for card in cards for text in ('--card', card)]
+        self.control('init', *arguments)
+        self.environment = dict(os.environ)
+        for line in self.control('env').splitlines():
+            name, _, value = line.partition('=')
+            self.environment[name] = value
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.folder.cleanup()
+
+    def control(self, command, *arguments):
+        return subprocess.run([SIM, command, '--dir', self.folder.name, *arguments], check=True,
+                              stdout=subprocess.PIPE, timeout=60).stdout.decode()
+
+    @contextlib.contextmanager
+    def hog(self, card, *arguments):
+        """Another process that holds memory."""
+        with subprocess.Popen([SIM, 'hog', '--dir', self.folder.name, card, *arguments],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout.readline().strip() == b'ready'
+            yield process.pid
+            process.stdin.close()
+
+    def list(self, option, *arguments):
+        """Return: what it prints to standard output and to standard error."""
+        done = subprocess.run([BROKERD, option, '--cache=none', *arguments], check=True,
+                              env=self.environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=120)
+        return done.stdout.decode(), done.stderr.decode()
+
+    def devices(self):
+        return json.loads(self.list('--list-devices=json')[0])['devices']
+
+
+def line_of(text, start):
+    lines = [line.split() for line in text.splitlines() if line.strip().startswith(start)]
+    assert len(lines) == 1, (start, text)
+    return lines[0]
+
+
+def check_rx_580():
+    with Cards('polaris10,vram=8GiB') as cards:
+        cards.control('set', 'card0', 'temperature=71', 'load=80', 'power=120',
+                      'other-vram=1GiB', 'evictions=12', 'mem-load=absent')
+        with cards.hog('card0', '--vram', '2GiB', '--gtt', '512MiB') as pid:
+            text, _ = cards.list('--list-devices')
+    assert 'device 0: CPU' in text
+    assert 'device 1: AMD Radeon RX 580 Series (RADV POLARIS10)' in text
+    assert line_of(text, 'VRAM')[1:3] == ['8.00', 'GiB'], text
+    assert 3.0 <= float(line_of(text, 'VRAM')[5]) < 3.1, text
+    assert line_of(text, 'visible VRAM')[2:4] == ['256.0', 'MiB'], text
+    assert line_of(text, 'GTT')[1:3] == ['16.00', 'GiB'], text
+    assert line_of(text, 'temperature') == ['temperature', '71.0', 'C'], text
+    assert line_of(text, 'load') == ['load', '80', '%'], text
+    assert line_of(text, 'memory load') == ['memory', 'load', '-'], text
+    assert line_of(text, 'power') == ['power', '120.0', 'W'], text
+    assert line_of(text, 'evictions') == ['evictions', '12'], text
+    row = line_of(text, f'{pid} ')
+    assert row[2:] == ['amdgpu-sim', '2.00', 'GiB', '512.0', 'MiB', '-'], text
+    assert any(line.split()[2:3] == ['brokerd'] for line in text.splitlines()), text
+
+
+def check_apu():
+    with Cards('raven') as cards:
+        with cards.hog('card0', '--gtt', '1GiB') as pid:
+            cpu, apu = cards.devices()
+    assert cpu['kind'] == 'cpu' and 'vram' not in cpu
+    assert apu['kind'] == 'gpu' and 'RAVEN' in apu['name'], apu
+    assert apu['is_integrated'] is True
+    for field in ('total', 'usable', 'used', 'own'):
+        assert apu['pool'][field] == apu['vram'][field] + apu['gtt'][field], apu
+    assert apu['gtt']['used'] >= GIB > apu['gtt']['own'], apu
+    process = [p for p in apu['processes'] if p['pid'] == pid]
+    assert len(process) == 1 and process[0]['gtt_bytes'] == GIB, apu
+    assert process[0]['uid'] == os.getuid() and process[0]['command'] == 'amdgpu-sim'
+
+
+def check_two_cards():
+    with Cards('polaris10,vram=8GiB', 'navi21') as cards:
+        cards.control('set', 'card0', 'temperature=40')
+        cards.control('set', 'card1', 'temperature=absent', 'load=absent', 'other-vram=3GiB')
+        with cards.hog('card1', '--vram', '1GiB') as pid:
+            _, one, two = cards.devices()
+    if 'POLARIS10' not in one['name']:
+        one, two = two, one
+    assert 'POLARIS10' in one['name'] and 'NAVI21' in two['name']
+    assert one['pci'] != two['pci'] and one['source'] == two['source'] == 'amdgpu'
+    assert one['vram']['total'] == 8 * GIB and two['vram']['total'] == 16 * GIB
+    assert one['temperature_millicelsius'] == 40000
+    # What is absent is no zero.
+    assert two['temperature_millicelsius'] is None and two['load_percent'] is None
+    assert one['vram']['used'] < GIB and two['vram']['used'] >= 4 * GIB
+    assert pid in [p['pid'] for p in two['processes']]
+    assert pid not in [p['pid'] for p in one['processes']]
+    names = {p['command'] for p in one['processes']}
+    assert names == {'brokerd'}, names
+
+
+def check_unused_card():
+    """A card that is there and was not wanted."""
+    with Cards('polaris10,vram=8GiB') as cards:
+        text, errors = cards.list('--list-devices', '--gpu=none')
+        assert 'device 0: CPU' in text and 'device 1' not in text
+        assert 'is not used' in errors, errors
+
+
+def check_refusal():
+    done = subprocess.run([BROKERD, '--list-devices=xml'], check=False, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=60)
+    assert done.returncode == 2 and done.stdout == b'', done
+    assert b'text json' in done.stderr, done
+    with open('/dev/full', 'wb') as full:
+        done = subprocess.run([BROKERD, '--list-devices', '--gpu=none'], check=False,
+                              stdout=full, stderr=subprocess.PIPE, timeout=60)
+    assert done.returncode == 1 and b'cannot write' in done.stderr, done
+
+
+for check in (check_rx_580, check_apu, check_two_cards, check_unused_card, check_refusal):
+    check()
+    print(check.__name__, 'passed', flush=True)
