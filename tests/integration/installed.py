@@ -62,7 +62,8 @@ def main():
         files = installed_files(top)
         library = find(files, '/libringbroker.so.0')
         brokerd = find(files, 'bin/brokerd')
-        for name in ('/ringbroker.h', '/ringbroker/abi.h', '/libringbroker.so'):
+        for name in ('/ringbroker.h', '/ringbroker/abi.h', '/libringbroker.so', '/man8/brokerd.8',
+                     '/man5/brokerd.conf.5', '/ringbroker/examples/brokerd.conf'):
             find(files, name)
 
         exported = {line.split()[-1].split('@')[0] for line in

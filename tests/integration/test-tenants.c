@@ -160,6 +160,21 @@ static void test_check__right(void **state)
 	check_deinit(&check);
 }
 
+static void test_check__example(void **state)
+{
+	struct check check;
+
+	check_init(&check);
+	snprintf(check.path, sizeof(check.path), "example.conf");
+	assert_int_equal(symlink(EXAMPLE_PATH, check.path), 0);
+	check_run(&check);
+	assert_int_equal(check.status, 0);
+	assert_non_null(strstr(check.text, "\ntenant llm: match-cgroup = "));
+	assert_non_null(strstr(check.text, "\ntenant batch: match-cgroup = "));
+	unlink(check.path);
+	check_deinit(&check);
+}
+
 static void test_check__wrong(void **state)
 {
 	struct check check;
@@ -693,6 +708,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_check__right),
+		cmocka_unit_test(test_check__example),
 		cmocka_unit_test(test_check__wrong),
 		cmocka_unit_test(test_check__drop_ins),
 		cmocka_unit_test(test_start__bad_policy),
