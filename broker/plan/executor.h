@@ -145,8 +145,9 @@ struct executor_ops {
 	/*
 	 * setup: makes an arena usable by tasks of this device, sets arena->import[index].
 	 * Failure is not an error of the client: the executor then stages, or plan_prepare says no.
-	 * Called again after reopen(), with arena->fd where there still is one (exported arenas);
-	 * without one, some paths are gone until the client registers the arena anew.
+	 * Called again after reopen() for exported arenas, with arena->fd; reopen() itself imports
+	 * those again that need no descriptor, and the rest stays out of reach until the client
+	 * registers it anew. Called, and paired with arena_release(), also while a device is lost.
 	 */
 	void (*arena_import)(struct executor *executor, struct exec_arena *arena);
 	/* setup: the reverse. On all executors, the exporter too, before base is unmapped. */
@@ -200,8 +201,8 @@ struct executor_ops {
 	void (*plan_unload)(struct executor *executor, struct plan *plan);
 
 	/*
-	 * setup: opens a lost device anew. Nothing is loaded and no arena is imported; prepared
-	 * plans stay prepared. Return: 0; -EIO, try later; other negative errno.
+	 * setup: opens a lost device anew. Nothing is loaded; prepared plans stay prepared and
+	 * arenas registered. Return: 0; -EIO, try later; other negative errno.
 	 */
 	int (*reopen)(struct executor *executor);
 	/* any thread: has the device been lost, and not been reopened since? */

@@ -179,8 +179,10 @@ void vk_arena_import(struct vk_device *device, struct exec_arena *arena)
 		import = import_new(VULKAN_PATH_STAGED, arena->bytes, arena->bytes);
 	else
 		import = import_any(device, arena);
-	if (import)
+	if (import) {
+		import->arena = arena->exporter ? NULL : arena;
 		list_append(&device->paths.imports, &import->link);
+	}
 	count_import(device, arena, import, 1);
 	arena->import[index] = import;
 }
@@ -277,4 +279,14 @@ void vk_imports_drop(struct vk_device *device)
 {
 	list_for_each (node, &device->paths.imports)
 		drop_segments(device, container_of(node, struct vk_import, link));
+}
+
+void vk_imports_restore(struct vk_device *device)
+{
+	list_for_each_safe (node, &device->paths.imports) {
+		struct vk_import *import = container_of(node, struct vk_import, link);
+
+		if (import->n_segments == 0 && import->arena)
+			vk_arena_import(device, import->arena);
+	}
 }

@@ -46,6 +46,7 @@ struct vk_paths {
 /* What arena->import[index] points to. */
 struct vk_import {
 	struct list_node link;
+	struct exec_arena *arena; /* NULL: exported, see there */
 	enum vulkan_path path;
 	uint64_t bytes;
 	uint64_t segment_bytes; /* of all segments but the last; it is at most as large */
@@ -67,10 +68,11 @@ bool vk_import_find(const struct vk_import *import, uint64_t offset, uint64_t by
 
 /*
  * Gives back what the device holds of arenas, before a lost device is closed to be opened anew. The
- * arenas stay registered and the host's mappings valid, those of exported ones too;
- * vk_arena_import() makes them known to the new device.
+ * arenas stay registered and the host's mappings valid, those of exported ones too.
  */
 void vk_imports_drop(struct vk_device *device);
+/* Once it is open: imports those again that need no descriptor; vk_arena_import() does others. */
+void vk_imports_restore(struct vk_device *device);
 
 /* Before anything else here; vk_paths_deinit() asserts that every arena was released. */
 void vk_paths_init(struct vk_device *device);

@@ -23,6 +23,7 @@
 #include "util/error.h"
 #include "vulkan/arena-import.h"
 #include "vulkan/device.h"
+#include "vulkan/rates.h"
 
 enum { PIECE_BYTES = 1 << 20 /* between looks at the clock */ };
 
@@ -161,7 +162,18 @@ static bool fill_gaps(struct vk_device *device, const struct exec_block *block,
 	return any;
 }
 
-static int load_from_arenas(struct vk_device *device, struct exec_block *block, uint64_t end)
+/* How much the device is given to copy at once: it cannot be told to stop. */
+static uint64_t arena_part_bytes(const struct vk_device *device)
+{
+	uint64_t bytes = device->rates.arena.up_bytes_per_s / 1000000 * (VK_BLOCK_PART_NS / 1000);
+
+	bytes &= ~(uint64_t)(PIECE_BYTES - 1);
+	if (bytes < PIECE_BYTES)
+		return PIECE_BYTES;
+	return bytes < VK_BLOCK_PART_BYTES ? bytes : VK_BLOCK_PART_BYTES;
+}
+
+static int load_from_arenas(struct vk_device *device, struct exec_block *block)
 {
 	const VkMemoryBarrier barrier = {
 		.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
@@ -170,6 +182,7 @@ static int load_from_arenas(struct vk_device *device, struct exec_block *block, 
 	};
 	VkBuffer to = ((struct vk_block *)block->memory)->allocation.buffer;
 	uint64_t at = block->loaded_bytes;
+	uint64_t end = at + piece_bytes(block, arena_part_bytes(device));
 	VkCommandBuffer commands;
 	int r;
 
@@ -212,7 +225,7 @@ static int load_part(struct vk_device *device, struct exec_block *block)
 		r = load_staged(device, block, end);
 		break;
 	case VK_WAY_ARENA:
-		r = load_from_arenas(device, block, end);
+		r = load_from_arenas(device, block);
 		break;
 	default:
 		load_direct(block, end);
@@ -240,10 +253,15 @@ static enum vk_way choose_way(const struct vk_device *device, const struct exec_
 			      const struct vk_block *made)
 {
 	bool forced = device->options.force & (VULKAN_FORCE_STAGED | VULKAN_FORCE_DMA);
+	bool imported = is_imported(device, block);
+	enum vk_way way = VK_WAY_DIRECT;
 
-	if (made->allocation.host && !forced)
-		return VK_WAY_DIRECT;
-	return is_imported(device, block) ? VK_WAY_ARENA : VK_WAY_STAGED;
+	/* Host memory is mapped, and no engine would be faster. */
+	if (block->tier == EXEC_TIER_VRAM && !device->is_software)
+		way = vk_rates_choose(&device->rates, imported);
+	if (forced || (way == VK_WAY_DIRECT && !made->allocation.host))
+		way = imported ? VK_WAY_ARENA : VK_WAY_STAGED;
+	return way;
 }
 
 static int begin(struct vk_device *device, struct exec_block *block)

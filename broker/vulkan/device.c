@@ -112,6 +112,69 @@ static bool has_extension(VkPhysicalDevice physical, const char *name)
 	return false;
 }
 
+void vk_physical_identify(VkPhysicalDevice physical, struct exec_identity *ret)
+{
+	VkPhysicalDeviceDrmPropertiesEXT drm = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRM_PROPERTIES_EXT,
+	};
+	VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT,
+	};
+	VkPhysicalDeviceIDProperties id = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
+	};
+	VkPhysicalDeviceProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+		.pNext = &id,
+	};
+
+	*ret = (struct exec_identity){
+		.has_pci = has_extension(physical, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME),
+	};
+	if (ret->has_pci) {
+		pci.pNext = properties.pNext;
+		properties.pNext = &pci;
+	}
+	if (has_extension(physical, VK_EXT_PHYSICAL_DEVICE_DRM_EXTENSION_NAME)) {
+		drm.pNext = properties.pNext;
+		properties.pNext = &drm;
+	}
+	vkGetPhysicalDeviceProperties2(physical, &properties);
+	memcpy(ret->uuid, id.deviceUUID, sizeof(ret->uuid));
+	ret->pci_domain = pci.pciDomain;
+	ret->pci_bus = (uint8_t)pci.pciBus;
+	ret->pci_device = (uint8_t)pci.pciDevice;
+	ret->pci_function = (uint8_t)pci.pciFunction;
+	ret->has_render = drm.hasRender;
+	if (drm.hasRender) {
+		ret->render_major = (uint32_t)drm.renderMajor;
+		ret->render_minor = (uint32_t)drm.renderMinor;
+	}
+}
+
+void vk_device_sample(struct vk_device *device, struct exec_memory *ret)
+{
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
+	};
+	VkPhysicalDeviceMemoryProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+		.pNext = &budget,
+	};
+
+	*ret = (struct exec_memory){.has_budget = device->has_budget};
+	if (!device->has_budget)
+		return;
+	pthread_mutex_lock(&device->physical_lock);
+	vkGetPhysicalDeviceMemoryProperties2(device->physical, &properties);
+	pthread_mutex_unlock(&device->physical_lock);
+	for (uint32_t i = 0; i < device->heaps.memoryHeapCount; i++)
+		if (device->is_integrated || i == device->vram_heap) {
+			ret->budget_bytes += budget.heapBudget[i];
+			ret->usage_bytes += budget.heapUsage[i];
+		}
+}
+
 /*
  * A discrete GPU's own memory is its largest heap of it, and other heaps are host memory that it
  * can reach: a tier of its own. Where the GPU lives in the host's memory, the heaps are parts
@@ -126,79 +189,12 @@ static void measure_heaps(struct vk_device *device)
 		bool is_local = heap->flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT;
 		uint64_t *bytes = is_local ? &device->memory_bytes : &device->gtt_bytes;
 
-		if (device->is_integrated)
-			device->memory_bytes += heap->size;
-		else if (heap->size > *bytes && (is_local || !device->is_software))
-			*bytes = heap->size;
-	}
-}
-
-/* Which piece of hardware it is, for who asks the kernel about it. */
-static void identify(struct vk_device *device)
-{
-	VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {
-		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT,
-	};
-	VkPhysicalDeviceDrmPropertiesEXT drm = {
-		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRM_PROPERTIES_EXT,
-	};
-	VkPhysicalDeviceIDProperties id = {
-		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
-	};
-	VkPhysicalDeviceProperties2 properties = {
-		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
-		.pNext = &id,
-	};
-	struct exec_identity *identity = &device->identity;
-
-	identity->has_pci = has_extension(device->physical, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME);
-	if (identity->has_pci) {
-		pci.pNext = properties.pNext;
-		properties.pNext = &pci;
-	}
-	if (has_extension(device->physical, VK_EXT_PHYSICAL_DEVICE_DRM_EXTENSION_NAME)) {
-		drm.pNext = properties.pNext;
-		properties.pNext = &drm;
-	}
-	vkGetPhysicalDeviceProperties2(device->physical, &properties);
-	identity->pci_domain = pci.pciDomain;
-	identity->pci_bus = (uint8_t)pci.pciBus;
-	identity->pci_device = (uint8_t)pci.pciDevice;
-	identity->pci_function = (uint8_t)pci.pciFunction;
-	identity->has_render = drm.hasRender;
-	identity->render_major = (uint32_t)drm.renderMajor;
-	identity->render_minor = (uint32_t)drm.renderMinor;
-	memcpy(identity->uuid, id.deviceUUID, sizeof(identity->uuid));
-	device->has_budget = has_extension(device->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
-}
-
-void vk_device_sample(const struct vk_device *device, struct exec_memory *ret)
-{
-	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
-		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
-	};
-	VkPhysicalDeviceMemoryProperties2 properties = {
-		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
-		.pNext = &budget,
-	};
-	uint64_t largest = 0;
-
-	*ret = (struct exec_memory){.has_budget = device->has_budget};
-	if (!device->has_budget)
-		return;
-	vkGetPhysicalDeviceMemoryProperties2(device->physical, &properties);
-	/* The heaps that measure_heaps() counts. */
-	for (uint32_t i = 0; i < device->heaps.memoryHeapCount; i++) {
-		const VkMemoryHeap *heap = &device->heaps.memoryHeaps[i];
-
 		if (device->is_integrated) {
-			ret->budget_bytes += budget.heapBudget[i];
-			ret->usage_bytes += budget.heapUsage[i];
-		} else if ((heap->flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) &&
-			   heap->size > largest) {
-			largest = heap->size;
-			ret->budget_bytes = budget.heapBudget[i];
-			ret->usage_bytes = budget.heapUsage[i];
+			device->memory_bytes += heap->size;
+		} else if (heap->size > *bytes && (is_local || !device->is_software)) {
+			*bytes = heap->size;
+			if (is_local)
+				device->vram_heap = i;
 		}
 	}
 }
@@ -241,7 +237,8 @@ static void describe(struct vk_device *device)
 		properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
 	device->max_buffer_bytes = UINT64_MAX;
 	measure_heaps(device);
-	identify(device);
+	device->has_budget = has_extension(device->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+	vk_physical_identify(device->physical, &device->identity);
 
 	/* Plain variants pass values around among eight invocations of one subgroup. */
 	device->variant = device->is_software && vulkan11.subgroupSize >= 8 ? VK_VARIANT_PLAIN
@@ -366,6 +363,7 @@ int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *option
 	if (!device)
 		return error_origin(-ENOMEM);
 	list_init(&device->memory.allocations);
+	pthread_mutex_init(&device->physical_lock, NULL);
 	vk_paths_init(device);
 	device->physical = physical;
 	device->options = *options;
@@ -389,6 +387,9 @@ struct vk_device *vk_device_free(struct vk_device *device)
 	assert(device->n_imports == 0);
 	vk_device_close(device);
 	vk_paths_deinit(device);
+	if (device->instance)
+		vkDestroyInstance(device->instance, NULL);
+	pthread_mutex_destroy(&device->physical_lock);
 	free(device->pipelines.path);
 	free(device);
 	return NULL;

@@ -8,6 +8,7 @@
  * threads that run it, which outlive the logical device as well. Everything here is used by the
  * setup thread unless a function says otherwise.
  */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,7 +34,9 @@ struct vk_device {
 	struct vulkan *vulkan;    /* NULL for a device that only compiles */
 	unsigned int slot;        /* in vulkan->devices */
 
+	pthread_mutex_t physical_lock; /* others than the setup thread look at it under this */
 	VkPhysicalDevice physical;
+	VkInstance instance; /* its own since it was reopened in one; else VK_NULL_HANDLE */
 	VkDevice handle;
 	VkQueue queue; /* the submitting thread's alone once that runs */
 	uint32_t queue_family;
@@ -41,6 +44,7 @@ struct vk_device {
 
 	VkPhysicalDeviceMemoryProperties heaps;
 	uint64_t memory_bytes;       /* of the largest device-local heap */
+	uint32_t vram_heap;          /* that one */
 	uint64_t gtt_bytes;          /* of the largest other heap, where it is a tier of its own */
 	uint64_t import_align_bytes; /* VK_EXT_external_memory_host; 0: absent */
 	uint64_t max_buffer_bytes;
@@ -62,6 +66,7 @@ struct vk_device {
 	struct vk_pipelines pipelines;
 	struct vk_queue submit;
 	struct vk_upload upload;
+	struct vulkan_rates rates;
 	uint32_t n_blocks;
 
 	char name[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE];
@@ -82,8 +87,11 @@ const char *vk_device_missing(VkPhysicalDevice physical);
 
 bool vk_physical_is_software(VkPhysicalDevice physical);
 
-/* Any thread: what the driver says of the device's own memory. */
-void vk_device_sample(const struct vk_device *device, struct exec_memory *ret);
+/* Which hardware it is. */
+void vk_physical_identify(VkPhysicalDevice physical, struct exec_identity *ret);
+
+/* Return: 0; -ENOMEM; -EIO, there is no usable driver. Implemented in vulkan.c. */
+int vk_instance_new(VkInstance *ret);
 
 /*
  * Makes a device and opens it, without a thread. With @only_compiles there is no memory and nothing
@@ -100,6 +108,15 @@ int vk_device_new(VkPhysicalDevice physical, const struct vulkan_options *option
  */
 int vk_device_open(struct vk_device *device, bool only_compiles);
 void vk_device_close(struct vk_device *device);
+
+/*
+ * As in struct executor_ops: nothing is in flight, no block or plan is loaded. Implemented in
+ * reopen.c.
+ */
+int vk_device_reopen(struct vk_device *device);
+
+/* Any thread. */
+void vk_device_sample(struct vk_device *device, struct exec_memory *ret);
 
 /* Any thread: what options.fault answers. */
 enum vulkan_fault vk_device_fault(struct vk_device *device, enum vulkan_fault_point point);

@@ -47,6 +47,8 @@ static bool pick_type(const VkPhysicalDeviceMemoryProperties *heaps, uint32_t us
 
 int vk_buffer_new(struct vk_device *device, uint64_t bytes, const void *next, VkBuffer *ret)
 {
+	const uint32_t families[] = {device->queue_family, device->upload.family};
+	const bool shares = device->upload.has_queue && families[0] != families[1];
 	const VkBufferCreateInfo info = {
 		.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
 		.pNext = next,
@@ -54,6 +56,9 @@ int vk_buffer_new(struct vk_device *device, uint64_t bytes, const void *next, Vk
 		.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
 			 VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
 			 VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT,
+		.sharingMode = shares ? VK_SHARING_MODE_CONCURRENT : VK_SHARING_MODE_EXCLUSIVE,
+		.queueFamilyIndexCount = shares ? 2 : 0,
+		.pQueueFamilyIndices = families,
 	};
 	int r;
 
@@ -88,7 +93,7 @@ static int buffer_needs(struct vk_device *device, uint64_t bytes, VkMemoryRequir
 }
 
 /* Sets the page and the bits of memory types that buffers can have. */
-static int measure(struct vk_device *device, uint32_t *ret_usable)
+static int measure(struct vk_device *device)
 {
 	static const uint64_t sizes[] = {1, 3 << 12, (64 << 10) + 1, 1 << 20, (16 << 20) + 1};
 	struct vk_memory *memory = &device->memory;
@@ -96,7 +101,7 @@ static int measure(struct vk_device *device, uint32_t *ret_usable)
 	unsigned int i = 0;
 	int r;
 
-	*ret_usable = UINT32_MAX;
+	memory->usable_types = UINT32_MAX;
 	memory->page_bytes = VK_MEMORY_PAGE_MIN;
 	while (i < sizeof(sizes) / sizeof(sizes[0])) {
 		uint64_t bytes = vk_memory_pages(device, sizes[i]);
@@ -105,7 +110,7 @@ static int measure(struct vk_device *device, uint32_t *ret_usable)
 		if (r)
 			return error_fold(r);
 		if (needs.size <= bytes && needs.alignment <= memory->page_bytes) {
-			*ret_usable &= needs.memoryTypeBits;
+			memory->usable_types &= needs.memoryTypeBits;
 			i++;
 			continue;
 		}
@@ -130,9 +135,10 @@ int vk_memory_init(struct vk_device *device)
 	uint32_t usable;
 	int r;
 
-	r = measure(device, &usable);
+	r = measure(device);
 	if (r)
 		return error_fold(r);
+	usable = memory->usable_types;
 	/*
 	 * Parameter blocks and staging are read back too: cached, and not over the bus. What the
 	 * processor only writes and the device only reads is better off not cached.

@@ -36,7 +36,8 @@ enum {
 
 struct vk_memory {
 	uint32_t type[VK_MEMORY_KIND_COUNT];
-	uint64_t page_bytes; /* sizes are multiples of it */
+	uint32_t usable_types; /* bits: for our buffers */
+	uint64_t page_bytes;   /* sizes are multiples of it */
 	struct list_node allocations;
 	_Atomic uint64_t used_bytes[VK_MEMORY_KIND_COUNT];
 };

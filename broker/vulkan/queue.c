@@ -138,7 +138,8 @@ static bool take_task(struct vk_device *device, struct batch *batch, struct exec
 	int r;
 
 	if (vk_device_is_lost(device) || !vk_plan_is_loaded(plan)) {
-		skip(queue, task, exec_task_begin(task) ? -EIO : -ECANCELED);
+		r = vk_device_is_lost(device) ? -EIO : -ENOMEM;
+		skip(queue, task, exec_task_begin(task) ? r : -ECANCELED);
 		return true;
 	}
 

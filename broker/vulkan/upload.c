@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
 
 #include "plan/executor.h"
 #include "util/error.h"
@@ -86,14 +87,18 @@ int vk_upload_open(struct vk_device *device)
 	return 0;
 }
 
+void vk_upload_drop_staging(struct vk_device *device)
+{
+	for (unsigned int i = 0; i < VK_UPLOAD_CHUNKS; i++)
+		vk_memory_free(device, &device->upload.staging[i]);
+}
+
 void vk_upload_close(struct vk_device *device)
 {
 	struct vk_upload *upload = &device->upload;
 
-	for (unsigned int i = 0; i < VK_UPLOAD_CHUNKS; i++) {
-		vk_memory_free(device, &upload->staging[i]);
-		upload->value[i] = 0;
-	}
+	vk_upload_drop_staging(device);
+	memset(upload->value, 0, sizeof(upload->value));
 	if (upload->pool)
 		device->vk.vkDestroyCommandPool(device->handle, upload->pool, NULL);
 	if (upload->timeline)

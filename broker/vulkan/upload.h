@@ -47,6 +47,9 @@ void vk_upload_close(struct vk_device *device);
  */
 int vk_upload_staging(struct vk_device *device, unsigned int chunk, struct vk_allocation **ret);
 
+/* Gives the staging memory back until it is needed; nothing is under way. */
+void vk_upload_drop_staging(struct vk_device *device);
+
 /*
  * Begins a chunk's command buffer, waiting until the device is done with its last submission;
  * submits it. Return: 0; negative errno, -EIO if the device is lost.

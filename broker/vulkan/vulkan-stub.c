@@ -64,6 +64,11 @@ void vulkan_usage(struct executor *executor, struct vulkan_usage *ret)
 	*ret = (struct vulkan_usage){0};
 }
 
+void vulkan_rates(struct executor *executor, struct vulkan_rates *ret)
+{
+	*ret = (struct vulkan_rates){0};
+}
+
 bool vulkan_find_bytes(struct executor *executor, const void *bytes, size_t n)
 {
 	return false;

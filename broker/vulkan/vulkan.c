@@ -16,6 +16,7 @@
 #include "vulkan/arena-import.h"
 #include "vulkan/block.h"
 #include "vulkan/device.h"
+#include "vulkan/rates.h"
 #include "vulkan/record.h"
 
 enum {
@@ -102,14 +103,19 @@ static void op_plan_unload(struct executor *executor, struct plan *plan)
 	vk_plan_unload(device_of(executor), plan);
 }
 
-static bool op_is_lost(struct executor *executor)
+static int op_reopen(struct executor *executor)
 {
-	return vk_device_is_lost(device_of(executor));
+	return vk_device_reopen(device_of(executor));
 }
 
 static void op_memory_sample(struct executor *executor, struct exec_memory *ret)
 {
 	vk_device_sample(device_of(executor), ret);
+}
+
+static bool op_is_lost(struct executor *executor)
+{
+	return vk_device_is_lost(device_of(executor));
 }
 
 static uint64_t op_memory_used(struct executor *executor, enum exec_tier tier)
@@ -151,6 +157,7 @@ static const struct executor_ops vulkan_ops = {
 	.block_unload = op_block_unload,
 	.plan_load = op_plan_load,
 	.plan_unload = op_plan_unload,
+	.reopen = op_reopen,
 	.is_lost = op_is_lost,
 	.memory_sample = op_memory_sample,
 	.memory_used = op_memory_used,
@@ -206,7 +213,11 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 		say(vulkan, "%s lacks %s: not used.", properties.deviceName, missing);
 		return 0;
 	}
-	r = vk_device_new(physical, options, false, &device);
+	if (options->fault &&
+	    options->fault(options->fault_context, VULKAN_FAULT_OPEN) == VULKAN_FAULT_LOST)
+		r = error_origin(-EIO);
+	else
+		r = vk_device_new(physical, options, false, &device);
 	if (r == 0) {
 		device->vulkan = vulkan;
 		device->slot = vulkan->n_devices;
@@ -214,6 +225,8 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 	}
 	if (r == 0)
 		r = vk_paths_probe(device);
+	if (r == 0)
+		r = vk_rates_measure(device);
 	if (r == -ENOMEM || r == -EAGAIN)
 		return error_fold(r);
 	if (r) {
@@ -250,7 +263,7 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 	return 0;
 }
 
-static int open_instance(struct vulkan *vulkan)
+int vk_instance_new(VkInstance *ret)
 {
 	const VkApplicationInfo application = {
 		.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
@@ -261,22 +274,29 @@ static int open_instance(struct vulkan *vulkan)
 		.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
 		.pApplicationInfo = &application,
 	};
-	VkResult result;
+
+	if (volkGetInstanceVersion() < VK_API_VERSION_1_2)
+		return error_origin(-EIO);
+	return vk_result(vkCreateInstance(&info, NULL, ret), "vkCreateInstance");
+}
+
+static int open_instance(struct vulkan *vulkan)
+{
+	int r;
 
 	if (volkInitialize() != VK_SUCCESS) {
 		say(vulkan, "libvulkan is not installed: everything runs on the CPU.");
 		return 0;
 	}
-	result = volkGetInstanceVersion() < VK_API_VERSION_1_2
-			 ? VK_ERROR_INCOMPATIBLE_DRIVER
-			 : vkCreateInstance(&info, NULL, &vulkan->instance);
-	if (result == VK_ERROR_OUT_OF_HOST_MEMORY)
-		return error_origin(-ENOMEM);
-	if (result != VK_SUCCESS) {
+	r = vk_instance_new(&vulkan->instance);
+	if (r == -ENOMEM)
+		return error_fold(r);
+	if (r) {
 		vulkan->instance = VK_NULL_HANDLE;
 		say(vulkan, "no usable Vulkan driver: everything runs on the CPU.");
 		return 0;
 	}
+	/* These go to the driver of whatever they are called with, of any instance. */
 	volkLoadInstanceOnly(vulkan->instance);
 	return 0;
 }
@@ -424,6 +444,11 @@ void vulkan_usage(struct executor *executor, struct vulkan_usage *ret)
 		.n_imports = device->n_imports,
 		.lost = vk_device_is_lost(device),
 	};
+}
+
+void vulkan_rates(struct executor *executor, struct vulkan_rates *ret)
+{
+	*ret = device_of(executor)->rates;
 }
 
 bool vulkan_find_bytes(struct executor *executor, const void *bytes, size_t n)

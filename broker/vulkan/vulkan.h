@@ -14,6 +14,8 @@
  *    info.memory_page_bytes, measured when the device is opened so that the driver takes no more.
  *    The host memory that it holds for itself beside that is VULKAN_OWN_HOST_BYTES at most.
  *  - plan_prepare() works on a lost device too, without compiling.
+ *  - reopen() looks for the device in a new instance where the old one does not give it any more.
+ *    What was measured and probed when it was first opened is taken to hold.
  *  - Tensors of 2^32 or more elements, element types other than float32 (TopK's indices are
  *    int64), and TopK with k above 256 are PLAN_DEVICE_UNSUPPORTED; so are, on a software device,
  * sums and selections over so many elements that its limit on loops would cut them short (about
@@ -137,6 +139,25 @@ struct vulkan_usage {
 	bool lost;
 };
 void vulkan_usage(struct executor *executor, struct vulkan_usage *ret);
+
+/*
+ * How fast constants come into an executor's memory, in bytes per second, and back; 0: there is no
+ * such way, or it could not be measured. Measured when the device was first opened, of 2 MiB
+ * in the processor's caches at best, so rather too fast than too slow:
+ *   direct  the processor writes mapped device memory, and reads it
+ *   staged  the device copies from host memory of the broker's, the processor into that
+ *   arena   the device copies from an imported arena
+ * A block takes the fastest of those that it can take; on a software device always direct.
+ */
+struct vulkan_rate {
+	uint64_t up_bytes_per_s, down_bytes_per_s;
+};
+struct vulkan_rates {
+	struct vulkan_rate direct, staged, arena;
+	bool has_queue; /* the device's copies have a queue of their own */
+};
+/* Any thread. */
+void vulkan_rates(struct executor *executor, struct vulkan_rates *ret);
 
 /*
  * For tests of isolation: do these @n bytes stand, at a multiple of 4, in any memory that plans

@@ -162,8 +162,8 @@ static void test_cancel__race(void **state)
 }
 
 struct fault_script {
-	_Atomic int submit, wait; /* what to answer, enum vulkan_fault */
-	_Atomic int n_waits;
+	_Atomic int submit, wait, open; /* what to answer, enum vulkan_fault */
+	_Atomic int n_waits, n_opens;
 };
 
 static enum vulkan_fault fault(void *context, enum vulkan_fault_point point)
@@ -172,6 +172,10 @@ static enum vulkan_fault fault(void *context, enum vulkan_fault_point point)
 
 	if (point == VULKAN_FAULT_SUBMIT)
 		return atomic_load(&script->submit);
+	if (point == VULKAN_FAULT_OPEN) {
+		atomic_fetch_add(&script->n_opens, 1);
+		return atomic_load(&script->open);
+	}
 	if (point != VULKAN_FAULT_WAIT)
 		return VULKAN_FAULT_NONE;
 	atomic_fetch_add(&script->n_waits, 1);
@@ -223,6 +227,131 @@ static void test_lost__at_submit(void **state)
 static void test_lost__at_wait(void **state)
 {
 	lose(false);
+}
+
+/* Lost and opened again, several times; what was prepared and imported before works again. */
+static void reopen(uint32_t force)
+{
+	struct plan *plan, *scratch = scratch_plan(33), *late = scratch_plan(7);
+	struct fault_script script = {0};
+	struct vulkan_usage usage;
+	struct exec_arena arena, registered_late;
+	const struct executor_ops *ops;
+	struct rig rig;
+	struct job job;
+
+	rig_init(&rig, &(struct vulkan_options){
+			       .fault = fault, .fault_context = &script, .force = force});
+	ops = rig.executor->ops;
+	reference_arena_init(&arena, 64 * 64 * 4, 3);
+	plan = product_plan(&arena, 0, 64, 64);
+	rig_prepare(&rig, plan);
+	rig_prepare(&rig, scratch);
+	job_init(&rig, &job, plan, 3, 1);
+	assert_int_equal(ops->reopen(rig.executor), 0);
+	for (int round = 0; round < 6; round++) {
+		bool at_submit = round % 2;
+
+		atomic_store(at_submit ? &script.submit : &script.wait, VULKAN_FAULT_LOST);
+		job_reset(&job);
+		rig_run(&rig, &job);
+		assert_int_equal(job.task.res, -EIO);
+		assert_true(ops->is_lost(rig.executor));
+		if (round == 0)
+			assert_int_equal(ops->plan_prepare(rig.executor, late), 0);
+		if (round == 3)
+			rig_arena_init(&rig, &registered_late, 8192);
+		rig_unload(&rig, plan);
+		rig_unload(&rig, scratch);
+		vulkan_usage(rig.executor, &usage);
+		assert_int_equal(usage.device_bytes, 0);
+		atomic_store(&script.submit, VULKAN_FAULT_NONE);
+		atomic_store(&script.wait, VULKAN_FAULT_NONE);
+
+		/* Away for a while: nothing works, and nothing breaks. */
+		atomic_store(&script.open, VULKAN_FAULT_LOST);
+		for (int i = 0; i < round; i++) {
+			assert_int_equal(ops->reopen(rig.executor), -EIO);
+			assert_true(ops->is_lost(rig.executor));
+			assert_int_equal(rig_load(&rig, plan, EXEC_TIER_VRAM, 1), -EIO);
+			job_reset(&job);
+			rig_run(&rig, &job);
+			assert_int_equal(job.task.res, -EIO);
+		}
+		atomic_store(&script.open, VULKAN_FAULT_NONE);
+		assert_int_equal(ops->reopen(rig.executor), 0);
+		assert_false(ops->is_lost(rig.executor));
+
+		/* Only what was not loaded again is missing. */
+		job_reset(&job);
+		rig_run(&rig, &job);
+		assert_int_equal(job.task.res, -ENOMEM);
+		assert_false(ops->is_lost(rig.executor));
+		assert_int_equal(rig_load(&rig, plan, EXEC_TIER_VRAM, 1 + round % 4), 0);
+		assert_int_equal(rig_load(&rig, scratch, EXEC_TIER_VRAM, 2), 0);
+		job_reset(&job);
+		rig_run(&rig, &job);
+		assert_int_equal(job.task.res, 0);
+		assert_true(job_check(&job, 1e-5, 1e-5));
+		assert_true((job.task.copied_bytes == 0) == (force == 0));
+	}
+	assert_int_equal(rig_load(&rig, late, EXEC_TIER_VRAM, 1), 0);
+	rig_arena_deinit(&rig, &registered_late);
+	job_deinit(&rig, &job);
+	rig_release(&rig, plan);
+	rig_release(&rig, scratch);
+	rig_release(&rig, late);
+	rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+static void test_reopen__in_place(void **state)
+{
+	reopen(0);
+}
+
+static void test_reopen__staged(void **state)
+{
+	reopen(VULKAN_FORCE_STAGED);
+}
+
+/* Still away when the executor is freed. */
+static void test_reopen__never(void **state)
+{
+	struct fault_script script = {0};
+	struct plan *plan = scratch_plan(33);
+	struct rig rig;
+	struct job job;
+
+	rig_init(&rig, &(struct vulkan_options){.fault = fault, .fault_context = &script});
+	rig_prepare(&rig, plan);
+	job_init(&rig, &job, plan, 3, 1);
+	atomic_store(&script.submit, VULKAN_FAULT_LOST);
+	rig_run(&rig, &job);
+	rig_unload(&rig, plan);
+	atomic_store(&script.open, VULKAN_FAULT_LOST);
+	assert_int_equal(rig.executor->ops->reopen(rig.executor), -EIO);
+	job_deinit(&rig, &job);
+	rig_release(&rig, plan);
+	rig_deinit(&rig);
+}
+
+/* A device that cannot be opened in the first place is not there. */
+static void test_open__fails(void **state)
+{
+	struct fault_script script = {.open = VULKAN_FAULT_LOST};
+	const struct vulkan_options options = {
+		.mode = VULKAN_SOFTWARE, .fault = fault, .fault_context = &script};
+	struct vulkan *vulkan;
+	struct waker waker;
+
+	assert_int_equal(waker_init(&waker), 0);
+	assert_int_equal(vulkan_open(&options, &waker, &vulkan), 0);
+	assert_int_equal(atomic_load(&script.n_opens), 1);
+	assert_int_equal(vulkan_n_executors(vulkan), 0);
+	assert_non_null(strstr(vulkan_sentence(vulkan, 0), "cannot be opened"));
+	vulkan_free(vulkan);
+	waker_deinit(&waker);
 }
 
 /* After a timeout nothing completes before the device has finished with it. */
@@ -502,6 +631,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_lost__at_submit),
 		cmocka_unit_test(test_lost__at_wait),
 		cmocka_unit_test(test_lost__timeout),
+		cmocka_unit_test(test_reopen__in_place),
+		cmocka_unit_test(test_reopen__staged),
+		cmocka_unit_test(test_reopen__never),
+		cmocka_unit_test(test_open__fails),
 		cmocka_unit_test(test_arena__refused),
 		cmocka_unit_test(test_cache__damaged),
 		cmocka_unit_test(test_prepare__beside_tasks),
