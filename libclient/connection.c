@@ -162,6 +162,8 @@ static int say_hello(struct rbk *rbk, const char *name, struct rbk_error *error)
 		return r;
 	rbk->features = answer.reply.welcome.features & KNOWN_FEATURES;
 	rbk->max_ring_entries = answer.reply.welcome.max_ring_entries;
+	rbk->segment_bytes = answer.reply.welcome.arena_segment_bytes;
+	rbk->exports = answer.reply.welcome.flags & RBK_WIRE_WELCOME_EXPORTS;
 	return 0;
 }
 

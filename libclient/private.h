@@ -73,7 +73,9 @@ struct rbk {
 	uint64_t timeout_ns;
 	uint64_t features;
 	uint32_t max_ring_entries;
-	int lost; /* atomic: 0, or what every call returns from now on */
+	uint64_t segment_bytes; /* no tensor should straddle a multiple of it in a memfd; 0: may */
+	bool exports;           /* the broker makes arenas that devices reach in place */
+	int lost;               /* atomic: 0, or what every call returns from now on */
 
 	pthread_mutex_t lock; /* of the rest */
 	pthread_cond_t changed;
@@ -137,7 +139,9 @@ struct rbk_arena {
 	unsigned char *data; /* NULL: the caller has freed it */
 	size_t bytes;
 	size_t used;
-	uint32_t id; /* RBK_REF_ARENA(RBK_REF_INVALID): the broker does not have it */
+	uint64_t segment_bytes; /* as in struct rbk, for this arena */
+	bool exported;          /* the broker made it: fd is a dma-buf, which cannot be sealed */
+	uint32_t id;            /* RBK_REF_ARENA(RBK_REF_INVALID): the broker does not have it */
 	bool sealed;
 };
 

@@ -27,10 +27,13 @@ static const struct reply_shape reply_shapes[] = {
 	[RBK_WIRE_PLAN_REMOVE] = {sizeof(struct rbk_wire_reply), 0},
 	[RBK_WIRE_DEVICES] = {sizeof(struct rbk_wire_devices), 0},
 	[RBK_WIRE_STATS] = {sizeof(struct rbk_wire_stats), 0},
+	[RBK_WIRE_ARENA_NEW] = {sizeof(struct rbk_wire_id_reply), 1},
 };
 
 /* Areas are page multiples; no page is larger than this. */
 #define REPLY_PAGE_BYTES_MAX (2u << 20)
+/* Neither is one smaller than this. */
+#define REPLY_PAGE_BYTES_MIN 4096u
 
 static bool text_ends(const char *text, size_t bytes)
 {
@@ -44,6 +47,9 @@ static int check_welcome(const struct rbk_wire_welcome *welcome, struct rbk_erro
 				    "the broker accepted version %d.%d, but answered with %u.%u",
 				    RBK_ABI_MAJOR, RBK_ABI_MINOR, welcome->abi_major,
 				    welcome->abi_minor);
+	if (welcome->arena_segment_bytes % REPLY_PAGE_BYTES_MIN)
+		return client_error(error, -EPROTO, "the broker's segments have %" PRIu64 " bytes",
+				    welcome->arena_segment_bytes);
 	if (!text_ends(welcome->broker, sizeof(welcome->broker)))
 		return client_error(error, -EPROTO, "the broker's name does not end");
 	return 0;
@@ -120,6 +126,7 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 	case RBK_WIRE_RING_ADD:
 		return check_ring(&reply->ring, error);
 	case RBK_WIRE_ARENA_ADD:
+	case RBK_WIRE_ARENA_NEW:
 		if (reply->id.id >= RBK_REF_ARENA(RBK_REF_INVALID))
 			return client_error(error, -EPROTO, "the broker named an arena %u",
 					    reply->id.id);

@@ -197,7 +197,10 @@ static int wait_readable(int fd, uint64_t deadline_ns)
  * waits nor fails, the session's end will clean up too. */
 static void give_back(struct rbk *rbk, uint32_t type, uint32_t id)
 {
-	struct rbk_wire_id remove = {.request.type = type + 1, .id = id};
+	struct rbk_wire_id remove = {
+		.request.type = type == RBK_WIRE_ARENA_NEW ? RBK_WIRE_ARENA_REMOVE : type + 1,
+		.id = id,
+	};
 	struct client_message message = {&remove.request, sizeof(remove), NULL, 0, -1};
 	struct client_request *request;
 
@@ -228,6 +231,7 @@ static bool reply_names(const union client_reply *reply, uint32_t type, uint32_t
 		*ret_id = reply->ring.id;
 		return true;
 	case RBK_WIRE_ARENA_ADD:
+	case RBK_WIRE_ARENA_NEW:
 		*ret_id = reply->id.id;
 		return true;
 	case RBK_WIRE_PLAN_ADD:

@@ -163,6 +163,19 @@ const char *rbk_reason_name(unsigned int reason);
  */
 int rbk_arena_new(struct rbk *rbk, size_t bytes, struct rbk_arena **ret, struct rbk_error *error);
 
+/* Always memory of this process, which can be sealed and passed on; on some machines devices cannot
+ * reach that, and tensors are copied. Right for constants. */
+#define RBK_ARENA_MEMFD (1u << 0)
+
+/*
+ * rbk_arena_new() with a choice: @flags are RBK_ARENA_* or 0. Without RBK_ARENA_MEMFD the memory is
+ * what the broker's first device reaches in place: shared memory of this process where it can, else
+ * memory that the device's driver makes (a dma-buf), which the broker's tenant is charged for until
+ * it is unmapped everywhere. That makes no difference to any function here.
+ */
+int rbk_arena_new_flags(struct rbk *rbk, size_t bytes, unsigned int flags, struct rbk_arena **ret,
+			struct rbk_error *error);
+
 /*
  * Unmaps the arena and takes it from the broker, once no plan has constants in it and its tasks in
  * flight have completed, for which the last of them waits. Pointers into it are invalid
@@ -179,6 +192,7 @@ size_t rbk_arena_bytes(const struct rbk_arena *arena);
 /*
  * Takes @bytes from the arena, aligned to RBK_REF_ALIGN as tensors must be, one after the other.
  * There is no function to give them back but rbk_arena_reset(). The memory holds what it held.
+ * Where devices reach large arenas in segments only, it avoids their ends as long as there is room.
  * Return: NULL if they do not fit, or if the arena is sealed.
  */
 void *rbk_arena_alloc(struct rbk_arena *arena, size_t bytes);
@@ -190,6 +204,7 @@ void rbk_arena_reset(struct rbk_arena *arena);
  * Makes the arena immutable for everybody, for ever, as constants must be: takes it from the
  * broker, maps it read-only at the same address, seals it, and shares it again. References made
  * before are invalid, also if it fails; make them anew. Waits for tasks in flight that use it.
+ * Memory that a device's driver made is replaced by a copy.
  * Nothing happens if it is sealed already.
  * Return: 0;
  *   -EBUSY  another process (a fork()ed child, perhaps) maps it writable; it is as it was

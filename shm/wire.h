@@ -34,6 +34,7 @@ enum rbk_wire_type {
 	RBK_WIRE_PLAN_REMOVE = 7,  /* rbk_wire_id -> rbk_wire_reply */
 	RBK_WIRE_DEVICES = 8,      /* rbk_wire_request -> rbk_wire_devices */
 	RBK_WIRE_STATS = 9,        /* rbk_wire_request -> rbk_wire_stats */
+	RBK_WIRE_ARENA_NEW = 10,   /* rbk_wire_arena_new -> rbk_wire_id_reply, fd: dma-buf */
 };
 
 /* Every request begins with it. */
@@ -77,6 +78,9 @@ struct rbk_wire_hello {
 	char name[RBK_WIRE_NAME_BYTES]; /* of the client, for listings; NUL-terminated */
 };
 
+/* Arenas that the broker makes (ARENA_NEW) are reached in place; memfds are copied. */
+#define RBK_WIRE_WELCOME_EXPORTS (1u << 0)
+
 struct rbk_wire_welcome {
 	struct rbk_wire_reply reply;
 	uint16_t abi_major;
@@ -88,6 +92,13 @@ struct rbk_wire_welcome {
 	uint32_t max_arenas;
 	uint32_t max_plans;
 	uint64_t max_arena_bytes; /* all arenas of the session together */
+	/*
+	 * Not 0: in memfds, some device cannot reach a tensor in place that lies on both sides of a
+	 * multiple of it. Its tasks run all the same, elsewhere or through copies.
+	 */
+	uint64_t arena_segment_bytes;
+	uint32_t flags; /* RBK_WIRE_WELCOME_* */
+	uint32_t reserved;
 	char broker[RBK_WIRE_NAME_BYTES];
 };
 
@@ -116,6 +127,19 @@ struct rbk_wire_ring {
  * and may hold constants. -EINVAL says which of these is not so.
  */
 struct rbk_wire_arena_add {
+	struct rbk_wire_request request;
+	uint64_t bytes;
+};
+
+/*
+ * ARENA_NEW: has the broker make an arena of bytes (a positive multiple of the page size), zeroed, of
+ * memory that a device shares with the processor. The descriptor is a dma-buf, to be mapped
+ * read-write and shared, whole. It cannot be sealed, so it holds no constants. After
+ * ARENA_REMOVE it stays charged until the client has unmapped it and closed the descriptor.
+ *   -EOPNOTSUPP  no device does that, or not now: use ARENA_ADD
+ *   -ENOMEM, -EDQUOT  no memory, or above a limit
+ */
+struct rbk_wire_arena_new {
 	struct rbk_wire_request request;
 	uint64_t bytes;
 };
@@ -195,10 +219,11 @@ _Static_assert(sizeof(struct rbk_wire_id) == 16, "wire");
 _Static_assert(sizeof(struct rbk_wire_id_reply) == 536, "wire");
 _Static_assert(sizeof(struct rbk_wire_hello) == 88, "wire");
 _Static_assert(offsetof(struct rbk_wire_hello, features) == 16, "wire");
-_Static_assert(sizeof(struct rbk_wire_welcome) == 632, "wire");
+_Static_assert(sizeof(struct rbk_wire_welcome) == 648, "wire");
 _Static_assert(sizeof(struct rbk_wire_ring_add) == 16, "wire");
 _Static_assert(sizeof(struct rbk_wire_ring) == 552, "wire");
 _Static_assert(sizeof(struct rbk_wire_arena_add) == 16, "wire");
+_Static_assert(sizeof(struct rbk_wire_arena_new) == 16, "wire");
 _Static_assert(sizeof(struct rbk_wire_plan_add) == 16, "wire");
 _Static_assert(sizeof(struct rbk_wire_plan) == 584, "wire");
 _Static_assert(sizeof(struct rbk_wire_device) == 208, "wire");

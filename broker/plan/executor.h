@@ -37,7 +37,7 @@ struct exec_arena {
 	ino_t ino;
 	uint64_t owner;                /* opaque id of tenant and user, for isolation */
 	void *import[RBK_MAX_DEVICES]; /* executor's, set by arena_import; NULL: not imported */
-	int fd;                        /* the memfd while arena_import runs, borrowed; else -1 */
+	int fd; /* borrowed: the memfd while arena_import runs, else -1; an exported one's always */
 	/*
 	 * Made by that executor's arena_export(): fd is a dma-buf and base a mapping of it, which
 	 * is valid until the owner unmaps it whatever becomes of the device. NULL: a memfd.

@@ -50,6 +50,23 @@ static void copy_printable(char *to, const char *from, size_t bytes)
 	}
 }
 
+/* The largest size of which the segments of every device are multiples; 0: no device has any. */
+static uint64_t common_segment_bytes(const struct server_options *options)
+{
+	uint64_t common = 0;
+
+	for (uint32_t i = 0; i < options->n_executors; i++) {
+		uint64_t bytes = options->executors[i]->info.arena_segment_bytes, rest;
+
+		while (bytes != 0) {
+			rest = common % bytes;
+			common = bytes;
+			bytes = rest;
+		}
+	}
+	return common;
+}
+
 static int handle_hello(struct request *request)
 {
 	struct session *session = request->session;
@@ -65,6 +82,8 @@ static int handle_hello(struct request *request)
 		.max_arenas = options->limits.max_arenas,
 		.max_plans = options->limits.max_plans,
 		.max_arena_bytes = options->limits.max_arena_bytes,
+		.arena_segment_bytes = common_segment_bytes(options),
+		.flags = session_exporter(session) ? RBK_WIRE_WELCOME_EXPORTS : 0,
 		.broker = "ringbroker " RINGBROKER_VERSION,
 	};
 
@@ -112,6 +131,13 @@ static int handle_arena_add(struct request *request)
 	}
 	return session_arena_add(request->session, add->request.cookie, &request->fds[0],
 				 add->bytes);
+}
+
+static int handle_arena_new(struct request *request)
+{
+	const struct rbk_wire_arena_new *make = request->bytes;
+
+	return session_arena_new(request->session, make->request.cookie, make->bytes);
 }
 
 /* RING_REMOVE, ARENA_REMOVE, PLAN_REMOVE */
@@ -272,6 +298,7 @@ static const struct request_type {
 	[RBK_WIRE_RING_ADD] = {handle_ring_add, sizeof(struct rbk_wire_ring_add), 0, false},
 	[RBK_WIRE_RING_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false},
 	[RBK_WIRE_ARENA_ADD] = {handle_arena_add, sizeof(struct rbk_wire_arena_add), 1, false},
+	[RBK_WIRE_ARENA_NEW] = {handle_arena_new, sizeof(struct rbk_wire_arena_new), 0, false},
 	[RBK_WIRE_ARENA_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false},
 	[RBK_WIRE_PLAN_ADD] = {handle_plan_add, sizeof(struct rbk_wire_plan_add), 0, true},
 	[RBK_WIRE_PLAN_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false},

@@ -30,6 +30,8 @@ struct server {
 	uint64_t refusal_logged_ns;
 	uint64_t n_refusals_unlogged;
 	uint32_t n_refusals; /* in the list */
+	struct list_node holds; /* see hold.c */
+	struct loop_timer *hold_timer;
 };
 
 /*
@@ -59,6 +61,19 @@ union session_control {
 /* session.c: takes the descriptors out of a received message. Return: how many. */
 unsigned int session_take_fds(struct msghdr *message, int fds[RBK_WIRE_MAX_FDS]);
 
+/*
+ * hold.c: keeps the charges of an exported arena that was removed until nobody but us holds the
+ * dma-buf. hold_new() comes first, so that nothing can fail later: 0; -ENOMEM. hold_leave() takes
+ * everything over and frees @hold in the end, at once if @fd is -1.
+ */
+enum { HOLD_CHARGES = 3 };
+struct hold;
+int holds_init(struct server *server);
+/* Forgets what clients still have: the broker ends. */
+void holds_deinit(struct server *server);
+int hold_new(struct server *server, struct hold **ret);
+void hold_leave(struct hold *hold, int fd, struct charge *const charges[HOLD_CHARGES]);
+
 /* session.c, for request.c */
 
 /* An answer: @reply heads a structure of @bytes. Ends the session where it does not read them. */
@@ -86,6 +101,9 @@ int session_plan_add(struct session *session, uint32_t cookie, const void *desc,
 int session_plan_remove(struct session *session, uint32_t cookie, uint32_t id);
 /* Takes *fd if it is to be mapped, and sets it to -1. It is a memfd. */
 int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes);
+/* Has the device make it that wants to; session_exporter() is NULL if none does. */
+int session_arena_new(struct session *session, uint32_t cookie, uint64_t bytes);
+struct executor *session_exporter(const struct session *session);
 int session_arena_remove(struct session *session, uint32_t cookie, uint32_t id);
 int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entries);
 int session_ring_remove(struct session *session, uint32_t cookie, uint32_t id);

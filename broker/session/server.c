@@ -138,10 +138,14 @@ int server_new(const struct server_options *options, struct server **ret)
 	server->fd = server->lock_fd = -1;
 	list_init(&server->sessions);
 	list_init(&server->refusals);
+	list_init(&server->holds);
 
 	r = server_listen(server);
 	if (r)
 		return r;
+	r = holds_init(server);
+	if (r)
+		return error_fold(r);
 	r = offload_new(options->loop, &server->closer);
 	if (r)
 		return error_fold(r);
@@ -208,6 +212,7 @@ struct server *server_free(struct server *server)
 		return NULL;
 	server_stop_accepting(server);
 	close_fd(server->lock_fd);
+	holds_deinit(server);
 	offload_free(server->closer);
 	free(server);
 	return NULL;

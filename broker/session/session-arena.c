@@ -6,9 +6,13 @@
  * slot is PREPARING meanwhile and cannot be named by a task; it becomes READY when the client is
  * answered. Removal waits for the tasks that use it (REMOVING), then for the setup thread to undo
  * what it did (RELEASING); the client is answered after that, so that it can seal the memfd.
+ *
+ * An arena that a device makes goes the same way; what differs is where its memory comes from, that
+ * its descriptor stays open, and that its charges outlive it: see hold.c.
  */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "session/server-private.h"
 #include "session/sigbus.h"
@@ -20,6 +24,23 @@ static struct session_arena *arena_of_job(struct offload_job *job)
 	return container_of(job, struct session_arena, job);
 }
 
+static void arena_free(struct session_arena *slot)
+{
+	/* What the client may keep of an exported arena stays charged. */
+	struct charge *const kept[HOLD_CHARGES] = {
+		&slot->charges[ARENA_CHARGE_HOST_BYTES],
+		&slot->charges[ARENA_CHARGE_FD],
+		&slot->charges[ARENA_CHARGE_GTT],
+	};
+
+	if (slot->hold)
+		hold_leave(slot->hold, steal_fd(&slot->fd), kept);
+	close_fd(slot->fd);
+	for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
+		charge_deinit(&slot->charges[i]);
+	free(slot);
+}
+
 static void arena_forget(struct session_arena *slot)
 {
 	struct session *session = slot->session;
@@ -28,10 +49,7 @@ static void arena_forget(struct session_arena *slot)
 	session->arenas[slot->id] = NULL;
 	session->arena_bytes -= slot->bytes;
 	session->server->n_arenas--;
-	close_fd(slot->fd);
-	for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
-		charge_deinit(&slot->charges[i]);
-	free(slot);
+	arena_free(slot);
 }
 
 static void arena_release_run(struct offload_job *job)
@@ -83,28 +101,66 @@ static void arena_prepare_run(struct offload_job *job)
 	slot->fd = close_fd(slot->fd);
 }
 
+/* The job of an arena that a device makes. Nobody else knows the memory before it is answered. */
+static void arena_make_run(struct offload_job *job)
+{
+	struct session_arena *slot = arena_of_job(job);
+	const struct session *session = slot->session;
+	const struct server_options *options = &session->server->options;
+	struct executor *exporter = session_exporter(session);
+
+	slot->map_result =
+		exporter->ops->arena_export(exporter, slot->bytes, &slot->exec, &slot->fd);
+	if (slot->map_result)
+		return;
+	slot->exec.owner = tenant_owner(session->tenant, session->uid);
+	slot->exec.fd = slot->fd;
+	for (unsigned int i = 0; i < options->n_executors; i++)
+		if (options->executors[i] != exporter)
+			options->executors[i]->ops->arena_import(options->executors[i],
+								 &slot->exec);
+}
+
+static void arena_refuse(struct session_arena *slot, uint32_t type)
+{
+	struct session *session = slot->session;
+	int r = slot->map_result;
+
+	if (type == RBK_WIRE_ARENA_NEW && r == EXECUTOR_E_NO_MEMORY) {
+		session_reply_result(session, type, slot->cookie, -ENOMEM,
+				     "the device has no memory for an arena of %llu bytes",
+				     (unsigned long long)slot->bytes);
+	} else if (type == RBK_WIRE_ARENA_NEW) {
+		/* Refused, lost, or too much for the process: a memfd will do. */
+		session_reply_result(session, type, slot->cookie, r == -ENOMEM ? r : -EOPNOTSUPP,
+				     "the device cannot make an arena of %llu bytes now",
+				     (unsigned long long)slot->bytes);
+	} else if (r == ARENA_E_UNSUITABLE) {
+		session_reply_result(session, type, slot->cookie, -EINVAL, "%s", slot->map_message);
+		session_end(session, true, slot->map_message);
+	} else {
+		session_reply_result(session, type, slot->cookie, r,
+				     "the broker cannot map the arena: %s", strerror(-r));
+	}
+}
+
 static void arena_prepare_done(struct offload_job *job)
 {
 	struct session_arena *slot = arena_of_job(job);
 	struct session *session = slot->session;
+	uint32_t type = slot->is_exported ? RBK_WIRE_ARENA_NEW : RBK_WIRE_ARENA_ADD;
 	uint32_t cookie = slot->cookie;
-	int r = slot->map_result;
 	struct rbk_wire_id_reply reply = {
-		.reply = {.type = RBK_WIRE_ARENA_ADD, .cookie = cookie},
+		.reply = {.type = type, .cookie = cookie},
 		.id = slot->id,
 	};
+	int r;
 
 	/* It was closed when the memory was imported. */
-	charge_deinit(&slot->charges[3]);
-	if (r) {
-		if (r == ARENA_E_UNSUITABLE) {
-			session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, -EINVAL, "%s",
-					     slot->map_message);
-			session_end(session, true, slot->map_message);
-		} else {
-			session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, r,
-					     "the broker cannot map the arena: %s", strerror(-r));
-		}
+	if (!slot->is_exported)
+		charge_deinit(&slot->charges[ARENA_CHARGE_FD]);
+	if (slot->map_result) {
+		arena_refuse(slot, type);
 		arena_forget(slot);
 		session_job_done(session);
 		return;
@@ -113,34 +169,43 @@ static void arena_prepare_done(struct offload_job *job)
 	/* Before any task can touch it. */
 	r = sigbus_add(slot->exec.base, slot->exec.bytes, &slot->is_faulted, &slot->fault_slot);
 	if (r) {
-		session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, r,
-				     "the broker has too many arenas");
+		session_reply_result(session, type, cookie, r, "the broker has too many arenas");
 		arena_release(slot);
 		session_job_done(session);
 		return;
 	}
 	slot->state = SLOT_READY;
 	session->arenas[slot->id] = slot;
-	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+	session_reply(session, &reply.reply, sizeof(reply), &slot->fd, slot->is_exported ? 1 : 0);
 	session_job_done(session);
 }
 
-static int arena_charge(struct session_arena *slot)
+static int arena_charge(struct session_arena *slot, const struct executor *exporter)
 {
 	struct account *account = slot->session->tenant->account;
+	struct charge *charges = slot->charges;
+	uint64_t bytes = slot->bytes;
 
-	if (account_charge(account, &slot->charges[0], ACCOUNT_ARENAS, 1) ||
-	    account_charge(account, &slot->charges[4], ACCOUNT_ARENA_BYTES, slot->bytes) ||
-	    account_charge(account, &slot->charges[1], ACCOUNT_HOST_BYTES, slot->bytes) ||
-	    account_charge(account, &slot->charges[2], ACCOUNT_MAPPINGS, 1) ||
-	    account_charge(account, &slot->charges[3], ACCOUNT_FDS, 1))
+	if (account_charge(account, &charges[ARENA_CHARGE_ONE], ACCOUNT_ARENAS, 1) ||
+	    account_charge(account, &charges[ARENA_CHARGE_ARENA_BYTES], ACCOUNT_ARENA_BYTES,
+			   bytes) ||
+	    account_charge(account, &charges[ARENA_CHARGE_HOST_BYTES], ACCOUNT_HOST_BYTES, bytes) ||
+	    account_charge(account, &charges[ARENA_CHARGE_MAPPING], ACCOUNT_MAPPINGS, 1) ||
+	    account_charge(account, &charges[ARENA_CHARGE_FD], ACCOUNT_FDS, 1))
+		return ACCOUNT_E_QUOTA;
+	if (exporter && exporter->info.gtt_bytes > 0 &&
+	    account_charge(account, &charges[ARENA_CHARGE_GTT], account_gtt(exporter->index),
+			   bytes))
 		return ACCOUNT_E_QUOTA;
 	return 0;
 }
 
-int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes)
+/* Return: a charged slot, of the session from now on; NULL if the client was refused. */
+static struct session_arena *arena_begin(struct session *session, uint32_t cookie, uint64_t bytes,
+					 const struct executor *exporter)
 {
 	const struct server_limits *limits = &session->server->options.limits;
+	uint32_t type = exporter ? RBK_WIRE_ARENA_NEW : RBK_WIRE_ARENA_ADD;
 	char why[ACCOUNT_TEXT_BYTES];
 	struct session_arena *slot;
 	uint32_t id;
@@ -149,47 +214,95 @@ int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_
 	for (id = 1; id < session->n_arenas && session->arena_slots[id]; id++)
 		;
 	if (id == session->n_arenas) {
-		session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, -EDQUOT,
+		session_reply_result(session, type, cookie, -EDQUOT,
 				     "the session already has %u arenas, the most allowed", id - 1);
-		return 0;
+		return NULL;
 	}
 	if (bytes > limits->max_arena_bytes ||
 	    session->arena_bytes > limits->max_arena_bytes - bytes) {
-		session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, -EDQUOT,
+		session_reply_result(session, type, cookie, -EDQUOT,
 				     "the session's arenas would exceed %llu bytes",
 				     (unsigned long long)limits->max_arena_bytes);
-		return 0;
+		return NULL;
 	}
 
 	slot = calloc(1, sizeof(*slot));
+	if (slot) {
+		slot->fd = -1;
+		if (exporter && hold_new(session->server, &slot->hold)) {
+			free(slot);
+			slot = NULL;
+		}
+	}
 	if (!slot) {
-		session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, -ENOMEM,
-				     "the broker is out of memory");
-		return 0;
+		session_reply_result(session, type, cookie, -ENOMEM, "the broker is out of memory");
+		return NULL;
 	}
 	slot->session = session;
 	slot->id = (uint16_t)id;
-	slot->fd = -1;
 	slot->fault_slot = -1;
 	slot->bytes = bytes;
 	slot->cookie = cookie;
 	slot->state = SLOT_PREPARING;
-	if (arena_charge(slot)) {
-		for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
-			charge_deinit(&slot->charges[i]);
-		free(slot);
-		session_reply_result(session, RBK_WIRE_ARENA_ADD, cookie, -EDQUOT,
-				     "no room for an arena of %llu bytes: %s",
-				     (unsigned long long)bytes,
-				     account_explain(session->tenant->account, why));
-		return 0;
+	slot->is_exported = exporter != NULL;
+	if (arena_charge(slot, exporter)) {
+		session_reply_result(
+			session, type, cookie, -EDQUOT, "no room for an arena of %llu bytes: %s",
+			(unsigned long long)bytes, account_explain(session->tenant->account, why));
+		arena_free(slot);
+		return NULL;
 	}
-
-	slot->fd = steal_fd(fd);
 	session->arena_slots[id] = slot;
 	session->arena_bytes += bytes;
 	session->server->n_arenas++;
+	return slot;
+}
+
+int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes)
+{
+	struct session_arena *slot = arena_begin(session, cookie, bytes, NULL);
+
+	if (!slot)
+		return 0;
+	slot->fd = steal_fd(fd);
 	slot->job = (struct offload_job){.run = arena_prepare_run, .done = arena_prepare_done};
+	session_job_started(session);
+	offload_submit(session->server->options.offload, &slot->job);
+	return 0;
+}
+
+struct executor *session_exporter(const struct session *session)
+{
+	const struct server_options *options = &session->server->options;
+
+	for (uint32_t i = 0; i < options->n_executors; i++)
+		if (options->executors[i]->info.exports_arenas)
+			return options->executors[i];
+	return NULL;
+}
+
+int session_arena_new(struct session *session, uint32_t cookie, uint64_t bytes)
+{
+	struct executor *exporter = session_exporter(session);
+	struct session_arena *slot;
+
+	if (!exporter) {
+		session_reply_result(session, RBK_WIRE_ARENA_NEW, cookie, -EOPNOTSUPP,
+				     "no device makes arenas here: register a memfd");
+		return 0;
+	}
+	if (bytes == 0 || bytes % (uint64_t)sysconf(_SC_PAGESIZE) != 0 ||
+	    bytes > 1ull << RBK_REF_OFFSET_BITS) {
+		session_reply_result(session, RBK_WIRE_ARENA_NEW, cookie, -EINVAL,
+				     "an arena has a positive multiple of the page size that a "
+				     "reference can reach, not %llu bytes",
+				     (unsigned long long)bytes);
+		return 0;
+	}
+	slot = arena_begin(session, cookie, bytes, exporter);
+	if (!slot)
+		return 0;
+	slot->job = (struct offload_job){.run = arena_make_run, .done = arena_prepare_done};
 	session_job_started(session);
 	offload_submit(session->server->options.offload, &slot->job);
 	return 0;

@@ -23,6 +23,7 @@
 #include "util/list.h"
 
 struct dispatch_ring;
+struct hold;
 struct loop_watch;
 struct server;
 struct session;
@@ -39,19 +40,32 @@ enum slot_state {
 	SLOT_RELEASING, /* the setup thread undoes it */
 };
 
+/* What an arena is charged as: slots of session_arena.charges. */
+enum {
+	ARENA_CHARGE_ONE,
+	ARENA_CHARGE_ARENA_BYTES,
+	ARENA_CHARGE_HOST_BYTES, /* all of it, also what a udmabuf pins */
+	ARENA_CHARGE_MAPPING,
+	ARENA_CHARGE_FD,
+	ARENA_CHARGE_GTT, /* exported, where the device counts GTT apart */
+	ARENA_CHARGES,
+};
+
 /* A registered arena. Slot i of session->arenas is arena id i. */
 struct session_arena {
 	struct exec_arena exec; /* what tasks and plans point to */
 	struct session *session;
 	struct offload_job job;
-	struct charge charges[5];
+	struct charge charges[ARENA_CHARGES];
 	uint16_t id;
 	uint8_t state; /* enum slot_state */
 	bool wants_reply;
+	bool is_exported;     /* a device made it; its fd stays open and the hold waits for it */
 	uint32_t n_in_flight; /* tasks that reference it; the dispatcher's */
 	uint32_t n_plans;     /* plans with constants in it */
 	uint32_t cookie;      /* of the request that is being worked on */
-	int fd;               /* until it is mapped */
+	int fd;               /* until it is imported; an exported one's as long as it lives */
+	struct hold *hold;
 	uint64_t bytes;
 	int map_result;
 	char map_message[ARENA_MESSAGE_BYTES];

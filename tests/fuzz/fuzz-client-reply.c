@@ -45,6 +45,7 @@ static size_t yes_bytes(uint32_t type)
 	case RBK_WIRE_RING_ADD:
 		return sizeof(struct rbk_wire_ring);
 	case RBK_WIRE_ARENA_ADD:
+	case RBK_WIRE_ARENA_NEW:
 		return sizeof(struct rbk_wire_id_reply);
 	case RBK_WIRE_PLAN_ADD:
 		return sizeof(struct rbk_wire_plan);
@@ -81,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		assert(error.text[0]);
 		return 0;
 	}
-	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_STATS && reply.head.type == type);
+	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_ARENA_NEW && reply.head.type == type);
 	assert(strnlen(reply.head.text, sizeof(reply.head.text)) < sizeof(reply.head.text));
 	assert(reply.head.res <= 0 && reply.head.res >= -4095);
 	if (reply.head.res) {
@@ -89,15 +90,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		assert(bytes == sizeof(reply.head) || bytes == yes_bytes(type));
 		return 0;
 	}
-	assert(n_fds == (type == RBK_WIRE_RING_ADD ? 3 : 0));
+	assert(n_fds == (type == RBK_WIRE_RING_ADD ? 3 : type == RBK_WIRE_ARENA_NEW ? 1 : 0));
 	assert(bytes == yes_bytes(type));
 	if (type == RBK_WIRE_RING_ADD)
 		check_ring(&reply.ring);
 	if (type == RBK_WIRE_DEVICES)
 		check_devices(&reply.devices);
-	if (type == RBK_WIRE_ARENA_ADD)
+	if (type == RBK_WIRE_ARENA_ADD || type == RBK_WIRE_ARENA_NEW)
 		assert(RBK_REF(reply.id.id, 0) != RBK_REF_INVALID && reply.id.id <= UINT16_MAX);
 	if (type == RBK_WIRE_HELLO)
-		assert(reply.welcome.abi_major == RBK_ABI_MAJOR);
+		assert(reply.welcome.abi_major == RBK_ABI_MAJOR &&
+		       reply.welcome.arena_segment_bytes % 4096 == 0);
 	return 0;
 }

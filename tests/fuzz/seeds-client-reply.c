@@ -36,6 +36,8 @@ int main(int argc, char **argv)
 					   .abi_major = RBK_ABI_MAJOR,
 					   .n_devices = 2,
 					   .max_ring_entries = RBK_MAX_RING_ENTRIES,
+					   .arena_segment_bytes = 64 << 20,
+					   .flags = RBK_WIRE_WELCOME_EXPORTS,
 					   .broker = "brokerd"};
 	struct rbk_wire_ring ring = {.reply.type = RBK_WIRE_RING_ADD,
 				     .id = 1,
@@ -61,6 +63,8 @@ int main(int argc, char **argv)
 	save("ring", 3, &ring, sizeof(ring));
 	save("removed", 0, &removed, sizeof(removed));
 	save("arena", 0, &arena, sizeof(arena));
+	arena.reply.type = RBK_WIRE_ARENA_NEW;
+	save("arena-new", 1, &arena, sizeof(arena));
 	save("plan", 0, &plan, sizeof(plan));
 	save("devices", 0, &devices, sizeof(devices));
 	save("stats", 0, &stats, sizeof(stats));

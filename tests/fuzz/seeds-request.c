@@ -85,6 +85,8 @@ int main(int argc, char **argv)
 {
 	const struct rbk_wire_ring_add ring = {.request = {.type = RBK_WIRE_RING_ADD},
 					       .n_entries = 8};
+	const struct rbk_wire_arena_new make = {.request = {.type = RBK_WIRE_ARENA_NEW},
+						.bytes = 8192};
 	const struct rbk_wire_request stats = {.type = RBK_WIRE_STATS};
 	const struct rbk_wire_request devices = {.type = RBK_WIRE_DEVICES};
 	const struct rbk_sqe entries[] = {
@@ -113,6 +115,7 @@ int main(int argc, char **argv)
 	add_hello();
 	add(0, &stats, sizeof(stats));
 	add(0, &devices, sizeof(devices));
+	add(0, &make, sizeof(make));
 	save(argv[1], "request", "questions");
 	add_hello();
 	add(0, &ring, sizeof(ring));

@@ -192,6 +192,9 @@ static void make_good(struct kit *kit, enum rbk_wire_type type, struct message *
 		PUT(m, (struct rbk_wire_arena_add){.request = head, .bytes = ARENA_BYTES});
 		m->fds[m->n_fds++] = pick(kit, 2) ? kit->arena : kit->constants;
 		break;
+	case RBK_WIRE_ARENA_NEW:
+		PUT(m, (struct rbk_wire_arena_new){.request = head, .bytes = ARENA_BYTES});
+		break;
 	case RBK_WIRE_PLAN_ADD:
 		if (pick(kit, 4) == 0) {
 			PUT(m, (struct rbk_wire_plan_add){.request = head,
@@ -315,7 +318,7 @@ static void test_messages__hundred_thousand(void **state)
 	fd = victim(&kit);
 	for (uint64_t i = 0; i < n_total; i++) {
 		/* HELLO is good once only. */
-		make_good(&kit, RBK_WIRE_HELLO + pick(&kit, RBK_WIRE_STATS + 1), &m);
+		make_good(&kit, RBK_WIRE_HELLO + pick(&kit, RBK_WIRE_ARENA_NEW), &m);
 		mutate(&kit, &m);
 		if (pick(&kit, 8) == 0)
 			mutate(&kit, &m);

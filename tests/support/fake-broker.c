@@ -74,6 +74,7 @@ union fake_answer {
 
 struct fake_held {
 	int session;
+	int fd; /* -1: none */
 	union fake_answer answer;
 	size_t bytes;
 };
@@ -253,6 +254,8 @@ static size_t answer_right(struct fake_broker *fake, int session, const void *re
 		answer->welcome.max_ring_entries = fake->options.max_ring_entries
 							   ? fake->options.max_ring_entries
 							   : RBK_MAX_RING_ENTRIES;
+		answer->welcome.arena_segment_bytes = fake->options.segment_bytes;
+		answer->welcome.flags = fake->options.exports ? RBK_WIRE_WELCOME_EXPORTS : 0;
 		strcpy(answer->welcome.broker, "fake");
 		return sizeof(answer->welcome);
 	case RBK_WIRE_RING_ADD:
@@ -262,6 +265,16 @@ static size_t answer_right(struct fake_broker *fake, int session, const void *re
 		*ret_n_fds = 3;
 		count(&fake->n_objects, 1);
 		return sizeof(answer->ring);
+	case RBK_WIRE_ARENA_NEW:
+		fds[0] = memfd_create("exported", MFD_CLOEXEC);
+		CHECK(fds[0] >= 0);
+		n = fault == FAKE_ARENA_SHORT ? 4096 : 0;
+		CHECK(!ftruncate(fds[0],
+				 (off_t)((const struct rbk_wire_arena_new *)request)->bytes - n));
+		*ret_n_fds = 1;
+		answer->id.id = fake->next_id++;
+		count(&fake->n_objects, 1);
+		return sizeof(answer->id);
 	case RBK_WIRE_ARENA_ADD:
 		answer->id.id = fake->next_id++;
 		count(&fake->n_objects, 1);
@@ -351,6 +364,9 @@ static size_t answer_spoil(enum fake_fault fault, union fake_answer *answer, siz
 	case FAKE_AREA_HUGE:
 		answer->ring.sq_bytes = 1ull << 40;
 		break;
+	case FAKE_SEGMENT_ODD:
+		answer->welcome.arena_segment_bytes = 4097;
+		break;
 	case FAKE_ID:
 		answer->id.id = 0xffff;
 		break;
@@ -427,8 +443,9 @@ static void answer_request(struct fake_broker *fake, int session, const void *re
 		while (n_fds > 0)
 			close(fds[--n_fds]);
 	if (fault == FAKE_HELD) {
-		CHECK(n_fds == 0 && fake->n_held < FAKE_HELD_MAX);
-		fake->held[fake->n_held++] = (struct fake_held){session, answer, bytes};
+		CHECK(n_fds <= 1 && fake->n_held < FAKE_HELD_MAX);
+		fake->held[fake->n_held++] =
+			(struct fake_held){session, n_fds ? fds[0] : -1, answer, bytes};
 		return;
 	}
 	send_packet(fake->sessions[session], &answer, bytes, fds, n_fds);
@@ -545,9 +562,14 @@ static void fake_sleep(struct fake_broker *fake)
 
 static void fake_obey(struct fake_broker *fake)
 {
-	for (unsigned int i = 0; fake->command == COMMAND_RELEASE && i < fake->n_held; i++)
-		send_packet(fake->sessions[fake->held[i].session], &fake->held[i].answer,
-			    fake->held[i].bytes, NULL, 0);
+	for (unsigned int i = 0; fake->command == COMMAND_RELEASE && i < fake->n_held; i++) {
+		struct fake_held *held = &fake->held[i];
+
+		send_packet(fake->sessions[held->session], &held->answer, held->bytes, &held->fd,
+			    held->fd >= 0);
+		if (held->fd >= 0)
+			close(held->fd);
+	}
 	if (fake->command == COMMAND_RELEASE)
 		fake->n_held = 0;
 	for (int i = 0; i < FAKE_RINGS; i++) {

@@ -43,6 +43,10 @@ enum fake_fault {
 	FAKE_FDS_WRONG,  /* descriptors of something else */
 	/* ARENA_ADD */
 	FAKE_ID,
+	/* ARENA_NEW */
+	FAKE_ARENA_SHORT, /* a page less than asked for */
+	/* HELLO */
+	FAKE_SEGMENT_ODD, /* segments of no page's size */
 	/* DEVICES */
 	FAKE_DEVICES_17,
 	FAKE_NAME_ENDLESS,
@@ -56,6 +60,8 @@ struct fake_options {
 	uint32_t fault_at;         /* the n-th request of that type, from 0 */
 	uint32_t start;            /* all indices of rings begin there */
 	uint32_t max_ring_entries; /* 0: RBK_MAX_RING_ENTRIES */
+	uint64_t segment_bytes;    /* of arenas; 0: none */
+	bool exports;              /* makes arenas */
 };
 
 /* Starts it, listening on fake_broker_path(). Fails the test if it cannot. */

@@ -206,7 +206,7 @@ static void make_tenants(struct rig *rig, uint32_t n_devices)
 	char *errors = NULL;
 
 	for (uint32_t i = 1; i < n_devices; i++)
-		machine.vram_bytes[i] = 1ull << 50;
+		machine.vram_bytes[i] = machine.gtt_bytes[i] = 1ull << 50;
 	CHECK(account_book_new(&rig->book) == 0);
 	CHECK(policy_defaults(&policy) == 0);
 	CHECK(tenants_new(rig->book, &machine, policy, &rig->tenants, &errors) == 0);
@@ -314,7 +314,7 @@ static ssize_t receive(struct rig *rig, void *buffer, size_t bytes, int fds[3])
 
 	header = n >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
 	if (header && fds)
-		memcpy(fds, CMSG_DATA(header), sizeof(int) * 3);
+		memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
 	return n;
 }
 
@@ -341,6 +341,15 @@ static int answer(struct rig *rig, uint32_t type, void *reply, size_t bytes, int
 int rig_answer(struct rig *rig, uint32_t type, void *reply, size_t bytes)
 {
 	return answer(rig, type, reply, bytes, NULL);
+}
+
+int rig_answer_fd(struct rig *rig, uint32_t type, void *reply, size_t bytes, int *ret_fd)
+{
+	int fds[3] = {-1, -1, -1}, r;
+
+	r = answer(rig, type, reply, bytes, fds);
+	*ret_fd = fds[0];
+	return r;
 }
 
 bool rig_has_answer(struct rig *rig)

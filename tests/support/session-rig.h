@@ -104,6 +104,8 @@ struct session_plan *rig_relu(struct rig *rig, bool queued);
 
 /* The answer to a request, waited for: its result. */
 int rig_answer(struct rig *rig, uint32_t type, void *reply, size_t bytes);
+/* The same with its descriptor, or -1. */
+int rig_answer_fd(struct rig *rig, uint32_t type, void *reply, size_t bytes, int *ret_fd);
 /* Is there an answer yet? Turns the loop, and the setup thread has its time. */
 bool rig_has_answer(struct rig *rig);
 

@@ -260,6 +260,177 @@ static void test_arena__no_memory(void **state)
 	fixture_end(&fixture);
 }
 
+/* The broker makes the memory; nothing else is different. */
+static void test_new__exported(void **state)
+{
+	struct fake_options options = {.exports = true, .segment_bytes = 4096};
+	struct rbk_arena *arena = NULL, *memfd = NULL;
+	struct fixture fixture;
+	unsigned char *data;
+
+	fixture_begin_connected(&fixture, &options);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 10000, &arena, &fixture.error), 0);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_NEW), 1);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_ADD), 0);
+	assert_int_equal(rbk_arena_bytes(arena), 12288);
+	assert_int_equal(fcntl(arena->fd, F_GETFD), FD_CLOEXEC);
+	/* It is one segment. */
+	data = rbk_arena_alloc(arena, 100);
+	assert_ptr_equal(data, rbk_arena_data(arena));
+	assert_ptr_equal(rbk_arena_alloc(arena, 4096), data + 128);
+	memset(data, 7, 12288);
+	assert_int_equal(rbk_ref(arena, data + 64), RBK_REF(arena->id, 64));
+
+	assert_int_equal(rbk_arena_new_flags(fixture.rbk, 1, 2, &memfd, &fixture.error), -EINVAL);
+	assert_int_equal(rbk_arena_new_flags(fixture.rbk, 1, RBK_ARENA_MEMFD, &memfd, NULL), 0);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_NEW), 1);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_ADD), 1);
+	assert_int_equal(fcntl(memfd->fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW);
+	rbk_arena_free(memfd);
+	rbk_arena_free(arena);
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	fixture_end(&fixture);
+}
+
+/* The broker cannot, this once: memory of our own. */
+static void test_new__falls_back(void **state)
+{
+	struct fake_options options = {
+		.exports = true, .fault = FAKE_REFUSE, .fault_type = RBK_WIRE_ARENA_NEW};
+	struct rbk_arena *arena = NULL;
+	struct fixture fixture;
+
+	fixture_begin_connected(&fixture, &options);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, &fixture.error), 0);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_NEW), 1);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_ADD), 1);
+	assert_int_equal(fcntl(arena->fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW);
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), 0);
+	rbk_arena_free(arena);
+	fixture_end(&fixture);
+}
+
+/* It comes too late: nobody wants it any more, so it is given back. */
+static void test_new__exported_too_late(void **state)
+{
+	struct fake_options options = {
+		.exports = true, .fault = FAKE_HELD, .fault_type = RBK_WIRE_ARENA_NEW};
+	struct rbk_arena *arena = NULL;
+	struct rbk_stats stats;
+	struct fixture fixture;
+
+	fixture_begin(&fixture, &options);
+	assert_int_equal(fixture_connect(&fixture, 50000000), 0);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, &fixture.error), -ETIME);
+	assert_null(arena);
+	fake_broker_release(fixture.fake);
+	assert_int_equal(rbk_stats(fixture.rbk, &stats), 0);
+	assert_int_equal(rbk_stats(fixture.rbk, &stats), 0);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 1);
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	fixture_end(&fixture);
+}
+
+/* What cannot be sealed is replaced by what can, with the same bytes at the same address. */
+static void test_seal__exported(void **state)
+{
+	struct fake_options options = {.exports = true};
+	struct rbk_arena *arena = NULL;
+	struct fixture fixture;
+	unsigned char *data;
+
+	fixture_begin_connected(&fixture, &options);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 65536, &arena, NULL), 0);
+	data = rbk_arena_alloc(arena, 65536);
+	for (size_t i = 0; i < 65536; i++)
+		data[i] = (unsigned char)(i * 7);
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), 0);
+	assert_ptr_equal(rbk_arena_data(arena), data);
+	for (size_t i = 0; i < 65536; i++)
+		assert_int_equal(data[i], (unsigned char)(i * 7));
+	assert_true(write_faults(data));
+	assert_true(fcntl(arena->fd, F_GET_SEALS) & F_SEAL_WRITE);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_REMOVE), 1);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_ARENA_ADD), 1);
+	assert_int_not_equal(rbk_ref(arena, data), RBK_REF_INVALID);
+	rbk_arena_free(arena);
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	fixture_end(&fixture);
+}
+
+/* Nothing lies on both sides of a segment's end unless it must. */
+static void test_alloc__segments(void **state)
+{
+	struct fake_options options = {.segment_bytes = 8192};
+	struct rbk_arena *arena = NULL;
+	struct fixture fixture;
+	unsigned char *data;
+
+	fixture_begin_connected(&fixture, &options);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 5 * 8192 + 4096, &arena, NULL), 0);
+	data = rbk_arena_data(arena);
+	assert_ptr_equal(rbk_arena_alloc(arena, 4096), data);
+	/* Up to the end exactly, and from the beginning. */
+	assert_ptr_equal(rbk_arena_alloc(arena, 4096), data + 4096);
+	assert_ptr_equal(rbk_arena_alloc(arena, 64), data + 8192);
+	assert_ptr_equal(rbk_arena_alloc(arena, 8192), data + 2 * 8192);
+	assert_ptr_equal(rbk_arena_alloc(arena, 64), data + 3 * 8192);
+	assert_ptr_equal(rbk_arena_alloc(arena, 8192 - 63), data + 4 * 8192);
+	/* Larger than a segment: where it is. Nothing is left for the others. */
+	rbk_arena_reset(arena);
+	assert_ptr_equal(rbk_arena_alloc(arena, 64), data);
+	assert_ptr_equal(rbk_arena_alloc(arena, 8193), data + 64);
+	/* Across, rather than not at all. */
+	rbk_arena_reset(arena);
+	assert_ptr_equal(rbk_arena_alloc(arena, 4 * 8192 + 64), data);
+	assert_ptr_equal(rbk_arena_alloc(arena, 8192), data + 4 * 8192 + 64);
+	assert_null(rbk_arena_alloc(arena, 4096));
+	assert_non_null(rbk_arena_alloc(arena, 4096 - 64));
+	assert_null(rbk_arena_alloc(arena, 1));
+	assert_null(rbk_arena_alloc(arena, SIZE_MAX));
+	rbk_arena_free(arena);
+	fixture_end(&fixture);
+}
+
+/* Allocations fail while the broker makes it: our own memory if there is some, else -ENOMEM. */
+static void test_new__exported_no_memory(void **state)
+{
+	struct fake_options options = {.exports = true};
+	struct rbk_arena *arena = NULL;
+	struct fixture fixture;
+	unsigned int n_tried = 0;
+	bool failed;
+	int r;
+
+	fixture_begin_connected(&fixture, &options);
+	do {
+		fail_alloc_at(++n_tried);
+		r = rbk_arena_new(fixture.rbk, 4096, &arena, &fixture.error);
+		failed = fail_alloc_stop();
+		assert_true(r == 0 || (failed && r == -ENOMEM));
+		if (!r && failed)
+			assert_int_equal(rbk_arena_seal(arena, &fixture.error), 0);
+		if (!r)
+			rbk_arena_free(arena);
+		assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	} while (failed);
+	assert_true(n_tried > 2);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
+	*(unsigned char *)rbk_arena_data(arena) = 9;
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		r = rbk_arena_seal(arena, &fixture.error);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+		assert_int_equal(*(unsigned char *)rbk_arena_data(arena), 9);
+	}
+	assert_int_equal(r, 0);
+	rbk_arena_free(arena);
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	fixture_end(&fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -271,6 +442,12 @@ int main(void)
 		cmocka_unit_test(test_seal__mapped_elsewhere),
 		cmocka_unit_test(test_seal__not_shared_again),
 		cmocka_unit_test(test_arena__no_memory),
+		cmocka_unit_test(test_new__exported),
+		cmocka_unit_test(test_new__falls_back),
+		cmocka_unit_test(test_new__exported_too_late),
+		cmocka_unit_test(test_new__exported_no_memory),
+		cmocka_unit_test(test_seal__exported),
+		cmocka_unit_test(test_alloc__segments),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

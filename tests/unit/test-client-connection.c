@@ -164,6 +164,7 @@ static int do_request(struct fixture *fixture, uint32_t type)
 			rbk_ring_free(ring);
 		break;
 	case RBK_WIRE_ARENA_ADD:
+	case RBK_WIRE_ARENA_NEW:
 		r = rbk_arena_new(fixture->rbk, 4096, &arena, &fixture->error);
 		if (!r)
 			rbk_arena_free(arena);
@@ -181,9 +182,9 @@ static int do_request(struct fixture *fixture, uint32_t type)
 static void test_request__wrong_answers(void **state)
 {
 	static const struct fault_case cases[] = {
-		{FAKE_SHORT, RBK_WIRE_HELLO, -EPROTO, "628 bytes instead of 632"},
+		{FAKE_SHORT, RBK_WIRE_HELLO, -EPROTO, "644 bytes instead of 648"},
 		{FAKE_EMPTY, RBK_WIRE_HELLO, -EPROTO, "protocol"},
-		{FAKE_LONG, RBK_WIRE_HELLO, -EPROTO, "640 bytes instead of 632"},
+		{FAKE_LONG, RBK_WIRE_HELLO, -EPROTO, "656 bytes instead of 648"},
 		{FAKE_HUGE, RBK_WIRE_HELLO, -EPROTO, "protocol"},
 		{FAKE_COOKIE, RBK_WIRE_HELLO, -EPROTO, "protocol"},
 		{FAKE_TYPE, RBK_WIRE_HELLO, -EPROTO, "with type 9"},
@@ -211,6 +212,14 @@ static void test_request__wrong_answers(void **state)
 		{FAKE_DIE, RBK_WIRE_RING_ADD, -ECONNRESET, "gone"},
 		{FAKE_ID, RBK_WIRE_ARENA_ADD, -EPROTO, "arena 65535"},
 		{FAKE_FDS_TOO_MANY, RBK_WIRE_ARENA_ADD, -EPROTO, "1 descriptors"},
+		{FAKE_ID, RBK_WIRE_ARENA_NEW, -EPROTO, "arena 65535"},
+		{FAKE_SHORT, RBK_WIRE_ARENA_NEW, -EPROTO, "532 bytes instead of 536"},
+		{FAKE_FDS_MISSING, RBK_WIRE_ARENA_NEW, -EPROTO, "0 descriptors"},
+		{FAKE_FDS_TOO_MANY, RBK_WIRE_ARENA_NEW, -EPROTO, "2 descriptors"},
+		{FAKE_FDS_WRONG, RBK_WIRE_ARENA_NEW, -EPROTO, "of 0 bytes instead of 4096"},
+		{FAKE_ARENA_SHORT, RBK_WIRE_ARENA_NEW, -EPROTO, "of 0 bytes instead of 4096"},
+		{FAKE_DIE, RBK_WIRE_ARENA_NEW, -ECONNRESET, "gone"},
+		{FAKE_SEGMENT_ODD, RBK_WIRE_HELLO, -EPROTO, "segments have 4097"},
 		{FAKE_REFUSE, RBK_WIRE_ARENA_ADD, -EDQUOT, "that is too much"},
 		{FAKE_DIE, RBK_WIRE_ARENA_ADD, -ECONNRESET, "gone"},
 		{FAKE_DEVICES_17, RBK_WIRE_DEVICES, -EPROTO, NULL},
@@ -221,7 +230,11 @@ static void test_request__wrong_answers(void **state)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		const struct fault_case *c = &cases[i];
-		struct fake_options options = {.fault = c->fault, .fault_type = c->type};
+		struct fake_options options = {
+			.fault = c->fault,
+			.fault_type = c->type,
+			.exports = c->type == RBK_WIRE_ARENA_NEW,
+		};
 		struct fixture fixture;
 		uint64_t start_ns;
 		int r;

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Arenas that a device makes, as sessions see them: charges, refusals, descriptors that clients
+ * keep, sessions that end meanwhile. The device is a fake whose dma-bufs are memfds, and the
+ * kernel's count of who holds one is the test's.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "session/server-private.h"
+#include "support/session-rig.h"
+#include "unit/fail-alloc.h"
+#include "util/clock.h"
+#include "util/dma-buf.h"
+
+enum { BYTES = 65536, PAGE = 4096 };
+
+static struct {
+	int result; /* of exporting */
+	unsigned int n_exported, n_released, n_imported;
+	int last_fd;
+} device;
+
+static uint64_t n_holders; /* of every dma-buf; 0: unknown */
+
+int __wrap_dma_buf_holders(int fd, uint64_t *ret);
+int __wrap_dma_buf_holders(int fd, uint64_t *ret)
+{
+	assert_true(fcntl(fd, F_GETFD) >= 0);
+	if (n_holders == 0)
+		return DMA_BUF_E_UNKNOWN;
+	*ret = n_holders;
+	return 0;
+}
+
+static int export(struct executor *executor, uint64_t bytes, struct exec_arena *ret, int *ret_fd)
+{
+	struct stat status;
+	int fd;
+
+	if (device.result)
+		return device.result;
+	fd = memfd_create("exported", MFD_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(fstat(fd, &status), 0);
+	*ret = (struct exec_arena){
+		.base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0),
+		.bytes = bytes,
+		.dev = status.st_dev,
+		.ino = status.st_ino,
+		.fd = -1,
+		.exporter = executor,
+	};
+	assert_ptr_not_equal(ret->base, MAP_FAILED);
+	*ret_fd = device.last_fd = fd;
+	device.n_exported++;
+	return 0;
+}
+
+static void import(struct executor *executor, struct exec_arena *arena)
+{
+	/* The maker has it already. */
+	assert_ptr_not_equal(arena->exporter, executor);
+	assert_true(!arena->exporter || arena->fd == device.last_fd);
+	device.n_imported++;
+}
+
+static void release(struct executor *executor, struct exec_arena *arena)
+{
+	assert_non_null(arena->base);
+	device.n_released++;
+}
+
+/* Devices 0 (the CPU), 1 (makes arenas), 2. */
+static void begin(struct rig *rig)
+{
+	memset(&device, 0, sizeof(device));
+	n_holders = 2;
+	rig_init(rig, 3);
+	for (int i = 0; i < 3; i++) {
+		rig->fakes[i].ops.arena_import = import;
+		rig->fakes[i].ops.arena_release = release;
+	}
+	rig->fakes[1].ops.arena_export = export;
+	rig->fakes[1].executor.info.exports_arenas = true;
+}
+
+static int ask(struct rig *rig, uint64_t bytes, uint32_t *ret_id, int *ret_fd)
+{
+	struct rbk_wire_id_reply reply = {.reply.res = 1};
+	int r;
+
+	assert_int_equal(session_arena_new(rig->session, ++rig->next_cookie, bytes), 0);
+	r = rig_answer_fd(rig, RBK_WIRE_ARENA_NEW, &reply, sizeof(reply), ret_fd);
+	*ret_id = reply.id;
+	return r;
+}
+
+static int take_back(struct rig *rig, uint32_t id)
+{
+	struct rbk_wire_reply reply;
+
+	assert_int_equal(session_arena_remove(rig->session, ++rig->next_cookie, id), 0);
+	return rig_answer(rig, RBK_WIRE_ARENA_REMOVE, &reply, sizeof(reply));
+}
+
+static uint64_t used(struct rig *rig, enum account_slot slot)
+{
+	return account_used(rig->session->tenant->account, slot);
+}
+
+/* Turns the loop until nothing but @bytes is charged as host memory; ten seconds at most. */
+static void wait_charged(struct rig *rig, uint64_t bytes)
+{
+	uint64_t deadline_ns = clock_now_ns() + 10000000000ull;
+
+	while (used(rig, ACCOUNT_HOST_BYTES) != bytes) {
+		assert_true(clock_now_ns() < deadline_ns);
+		rig_settle(rig);
+		usleep(1000);
+	}
+}
+
+static void test_export__charged(void **state)
+{
+	uint64_t host, fds, mappings;
+	struct session_arena *arena;
+	struct rig rig;
+	uint32_t id;
+	void *data;
+	int fd;
+
+	begin(&rig);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	fds = used(&rig, ACCOUNT_FDS);
+	mappings = used(&rig, ACCOUNT_MAPPINGS);
+	assert_int_equal(ask(&rig, BYTES, &id, &fd), 0);
+	assert_true(fd >= 0);
+	assert_int_equal(device.n_exported, 1);
+	assert_int_equal(device.n_imported, 2);
+	arena = rig.session->arenas[id];
+	assert_non_null(arena);
+	assert_int_equal(arena->exec.bytes, BYTES);
+	assert_false(arena->exec.immutable);
+	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host + BYTES);
+	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), BYTES);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), fds + 1);
+	assert_int_equal(used(&rig, ACCOUNT_MAPPINGS), mappings + 1);
+	assert_int_equal(used(&rig, ACCOUNT_ARENAS), 1);
+	data = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(data, MAP_FAILED);
+	*(uint32_t *)data = 42;
+	assert_int_equal(*(uint32_t *)arena->exec.base, 42);
+
+	/* The arena is gone, the client's descriptor is not. */
+	assert_int_equal(take_back(&rig, id), 0);
+	assert_int_equal(device.n_released, 3);
+	assert_null(rig.session->arenas[id]);
+	assert_int_equal(used(&rig, ACCOUNT_ARENAS), 0);
+	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), 0);
+	assert_int_equal(used(&rig, ACCOUNT_MAPPINGS), mappings);
+	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host + BYTES);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), fds + 1);
+	*(uint32_t *)data = 43;
+	munmap(data, BYTES);
+	close(fd);
+	n_holders = 1;
+	wait_charged(&rig, host);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), fds);
+	rig_deinit(&rig);
+}
+
+/* Where it counts host memory that the device uses apart, that too. */
+static void test_export__gtt(void **state)
+{
+	struct rig rig;
+	uint32_t id;
+	int fd;
+
+	begin(&rig);
+	rig.fakes[1].executor.info.gtt_bytes = 1 << 30;
+	assert_int_equal(ask(&rig, BYTES, &id, &fd), 0);
+	close(fd);
+	assert_int_equal(used(&rig, account_gtt(1)), BYTES);
+	assert_int_equal(take_back(&rig, id), 0);
+	assert_int_equal(used(&rig, account_gtt(1)), BYTES);
+	n_holders = 1;
+	wait_charged(&rig, used(&rig, ACCOUNT_HOST_BYTES) - BYTES);
+	assert_int_equal(used(&rig, account_gtt(1)), 0);
+	rig_deinit(&rig);
+}
+
+/* Many that a client keeps: all are looked at in time, however many come before them. */
+static void test_export__many_kept(void **state)
+{
+	enum { N = 50 };
+	uint64_t host;
+	struct rig rig;
+	uint32_t id;
+	int fd;
+
+	begin(&rig);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	for (int i = 0; i < N; i++) {
+		assert_int_equal(ask(&rig, PAGE, &id, &fd), 0);
+		close(fd);
+		assert_int_equal(take_back(&rig, id), 0);
+	}
+	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host + N * PAGE);
+	n_holders = 0;
+	usleep(300000);
+	rig_settle(&rig);
+	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host + N * PAGE);
+	n_holders = 1;
+	wait_charged(&rig, host);
+	rig_deinit(&rig);
+}
+
+/* The session ends, the memory does not: its tenant pays until it does. */
+static void test_export__outlives_session(void **state)
+{
+	struct account *account;
+	struct rig rig;
+	uint32_t id;
+	int fd;
+
+	begin(&rig);
+	assert_int_equal(ask(&rig, BYTES, &id, &fd), 0);
+	account = account_ref(rig.session->tenant->account);
+	session_end(rig.session, false, "the test wants it");
+	for (int i = 0; i < 10000 && !server_is_empty(rig.server); i++) {
+		rig_work(&rig);
+		rig_settle(&rig);
+		usleep(100);
+	}
+	assert_true(server_is_empty(rig.server));
+	assert_int_equal(account_used(account, ACCOUNT_HOST_BYTES), BYTES);
+	assert_int_equal(account_used(account, ACCOUNT_SESSIONS), 0);
+	account_unref(account);
+	close(fd);
+	/* And the broker ends without waiting for it. */
+	rig_deinit(&rig);
+}
+
+/* The session ends while the device works on it. */
+static void test_export__ends_meanwhile(void **state)
+{
+	struct rig rig;
+
+	begin(&rig);
+	n_holders = 1;
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(session_arena_new(rig.session, ++rig.next_cookie, BYTES), 0);
+	session_end(rig.session, false, "the test wants it");
+	rig_deinit(&rig);
+	assert_int_equal(device.n_exported, 5);
+	assert_int_equal(device.n_released, 15);
+}
+
+static void test_export__refused(void **state)
+{
+	static const struct {
+		uint64_t bytes;
+		int device, expected;
+	} cases[] = {
+		{0, 0, -EINVAL},
+		{1, 0, -EINVAL},
+		{PAGE + 64, 0, -EINVAL},
+		{UINT64_MAX, 0, -EINVAL},
+		{UINT64_MAX - PAGE + 1, 0, -EINVAL},
+		{(1ull << 48) + PAGE, 0, -EINVAL},
+		{1ull << 48, 0, -EDQUOT},
+		{(1ull << 40) + PAGE, 0, -EDQUOT},
+		{BYTES, EXECUTOR_E_NO_MEMORY, -ENOMEM},
+		{BYTES, EXECUTOR_E_UNSUPPORTED, -EOPNOTSUPP},
+		{BYTES, -EIO, -EOPNOTSUPP},
+		{BYTES, -ENOMEM, -ENOMEM},
+		{BYTES, -EMFILE, -EOPNOTSUPP},
+	};
+	uint64_t host, fds;
+	struct rig rig;
+	uint32_t id;
+	int fd;
+
+	begin(&rig);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	fds = used(&rig, ACCOUNT_FDS);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		device.result = cases[i].device;
+		assert_int_equal(ask(&rig, cases[i].bytes, &id, &fd), cases[i].expected);
+		assert_int_equal(fd, -1);
+		assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host);
+		assert_int_equal(used(&rig, ACCOUNT_FDS), fds);
+		assert_int_equal(used(&rig, ACCOUNT_ARENAS), 0);
+	}
+	/* Nobody makes arenas. */
+	device.result = 0;
+	rig.fakes[1].executor.info.exports_arenas = false;
+	assert_int_equal(ask(&rig, BYTES, &id, &fd), -EOPNOTSUPP);
+	assert_int_equal(device.n_exported, 0);
+	rig_deinit(&rig);
+}
+
+static void test_export__failing_allocations(void **state)
+{
+	struct rig rig;
+	uint64_t host;
+	uint32_t id;
+	bool failed;
+	int fd, r;
+
+	begin(&rig);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	n_holders = 1;
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		assert_int_equal(session_arena_new(rig.session, ++rig.next_cookie, BYTES), 0);
+		failed = fail_alloc_stop();
+		{
+			struct rbk_wire_id_reply reply = {.reply.res = 1};
+
+			r = rig_answer_fd(&rig, RBK_WIRE_ARENA_NEW, &reply, sizeof(reply), &fd);
+			id = reply.id;
+		}
+		if (!failed)
+			break;
+		assert_int_equal(r, -ENOMEM);
+		assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host);
+	}
+	assert_int_equal(r, 0);
+	close(fd);
+	/* Giving it back needs none. */
+	fail_alloc_at(1);
+	assert_int_equal(take_back(&rig, id), 0);
+	assert_false(fail_alloc_stop());
+	wait_charged(&rig, host);
+	rig_deinit(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_export__charged),
+		cmocka_unit_test(test_export__gtt),
+		cmocka_unit_test(test_export__many_kept),
+		cmocka_unit_test(test_export__outlives_session),
+		cmocka_unit_test(test_export__ends_meanwhile),
+		cmocka_unit_test(test_export__refused),
+		cmocka_unit_test(test_export__failing_allocations),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
