@@ -132,8 +132,8 @@ struct rbk_wire_arena_add {
 };
 
 /*
- * ARENA_NEW: has the broker make an arena of bytes (a positive multiple of the page size), zeroed, of
- * memory that a device shares with the processor. The descriptor is a dma-buf, to be mapped
+ * ARENA_NEW: has the broker make an arena of bytes (a positive multiple of the page size), zeroed,
+ * of memory that a device shares with the processor. The descriptor is a dma-buf, to be mapped
  * read-write and shared, whole. It cannot be sealed, so it holds no constants. After
  * ARENA_REMOVE it stays charged until the client has unmapped it and closed the descriptor.
  *   -EOPNOTSUPP  no device does that, or not now: use ARENA_ADD

@@ -145,9 +145,7 @@ struct executor_ops {
 	/*
 	 * setup: makes an arena usable by tasks of this device, sets arena->import[index].
 	 * Failure is not an error of the client: the executor then stages, or plan_prepare says no.
-	 * Called again after reopen() for exported arenas, with arena->fd; reopen() itself imports
-	 * those again that need no descriptor, and the rest stays out of reach until the client
-	 * registers it anew. Called, and paired with arena_release(), also while a device is lost.
+	 * Called, and paired with arena_release(), also while a device is lost.
 	 */
 	void (*arena_import)(struct executor *executor, struct exec_arena *arena);
 	/* setup: the reverse. On all executors, the exporter too, before base is unmapped. */
@@ -156,12 +154,12 @@ struct executor_ops {
 	/*
 	 * setup: makes an arena of memory that this device and the processor share, zeroed, where
 	 * info.exports_arenas. @bytes is a positive multiple of the page size. Fills *ret: base
-	 * (mapped here, the caller unmaps it), bytes, dev, ino, exporter, its own import[]; fd is
-	 * -1. *ret_fd is the dma-buf, the caller's, for the client and for arena_import() of other
-	 * devices. The memory exists until arena_release(), the mappings and all descriptors are
-	 * gone, everybody's; a device that is lost leaves it to them.
-	 * Return: 0; EXECUTOR_E_NO_MEMORY; EXECUTOR_E_UNSUPPORTED; -EIO, the device is lost; other
-	 * negative errno. NULL: no memory of its own.
+	 * (mapped here, the caller unmaps it; *ret stays where it is until then), bytes, dev, ino,
+	 * exporter, its own import[]; fd is -1. *ret_fd is the dma-buf, the caller's, for the
+	 * client and for arena_import() of other devices. The memory exists until arena_release(),
+	 * the mappings and all descriptors are gone, everybody's; a device that is lost leaves it
+	 * to them. Return: 0; EXECUTOR_E_NO_MEMORY; EXECUTOR_E_UNSUPPORTED; -EIO, the device is
+	 * lost; other negative errno. NULL: no memory of its own.
 	 */
 	int (*arena_export)(struct executor *executor, uint64_t bytes, struct exec_arena *ret,
 			    int *ret_fd);
@@ -201,8 +199,9 @@ struct executor_ops {
 	void (*plan_unload)(struct executor *executor, struct plan *plan);
 
 	/*
-	 * setup: opens a lost device anew. Nothing is loaded; prepared plans stay prepared and
-	 * arenas registered. Return: 0; -EIO, try later; other negative errno.
+	 * setup: opens a lost device anew. Nothing is loaded; prepared plans stay prepared, and
+	 * arenas imported as far as the executor can do that by itself. Return: 0; -EIO, try later;
+	 * other negative errno.
 	 */
 	int (*reopen)(struct executor *executor);
 	/* any thread: has the device been lost, and not been reopened since? */

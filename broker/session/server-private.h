@@ -29,7 +29,7 @@ struct server {
 	struct loop_timer *refusal_timer;
 	uint64_t refusal_logged_ns;
 	uint64_t n_refusals_unlogged;
-	uint32_t n_refusals; /* in the list */
+	uint32_t n_refusals;    /* in the list */
 	struct list_node holds; /* see hold.c */
 	struct loop_timer *hold_timer;
 };

@@ -13,6 +13,8 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -65,72 +67,97 @@ static struct vk_import *import_new(enum vulkan_path path, uint64_t bytes, uint6
 	return import;
 }
 
-static struct vk_import *import_host(struct vk_device *device, const struct exec_arena *arena)
+/*
+ * A descriptor of a memfd that we only have mapped. The kernel gives it to the privileged.
+ * Return: -1 if it does not.
+ */
+static int open_mapping(const struct exec_arena *arena)
 {
-	struct vk_import *import = import_new(VULKAN_PATH_HOST_IMPORT, arena->bytes, arena->bytes);
+	char name[96];
 
-	if (!import)
-		return NULL;
-	if (vk_segment_host(device, arena->base, arena->bytes, &import->segments[0])) {
-		import_free(device, import);
-		return NULL;
-	}
-	import->n_segments = 1;
-	return import;
+	snprintf(name, sizeof(name), "/proc/self/map_files/%lx-%lx", (unsigned long)arena->base,
+		 (unsigned long)arena->base + (unsigned long)arena->bytes);
+	return open(name, O_RDWR | O_CLOEXEC);
 }
 
-static struct vk_import *import_udmabuf(struct vk_device *device, const struct exec_arena *arena)
+static int fill_udmabuf(struct vk_device *device, struct vk_import *import,
+			const struct exec_arena *arena)
 {
-	uint64_t segment_bytes = device->paths.segment_bytes;
-	struct vk_import *import;
-	int r;
+	_cleanup_(close_fdp) int opened = -1;
+	int memfd = arena->fd, r = 0;
 
-	if (segment_bytes > arena->bytes)
-		segment_bytes = arena->bytes;
-	import = import_new(VULKAN_PATH_UDMABUF, arena->bytes, segment_bytes);
-	if (!import)
-		return NULL;
-	for (uint64_t at = 0; at < arena->bytes; at += segment_bytes) {
-		uint64_t left = arena->bytes - at;
-		uint64_t bytes = left < segment_bytes ? left : segment_bytes;
+	if (memfd < 0)
+		memfd = opened = open_mapping(arena);
+	if (memfd < 0)
+		return VK_SEGMENT_E_REFUSED;
+	for (uint64_t at = 0; !r && at < import->bytes; at += import->segment_bytes) {
+		uint64_t left = import->bytes - at;
+		uint64_t bytes = left < import->segment_bytes ? left : import->segment_bytes;
 		_cleanup_(close_fdp) int fd = -1;
 
-		r = udmabuf_wrap(device->paths.udmabuf_fd, arena->fd, at, bytes, &fd);
+		r = udmabuf_wrap(device->paths.udmabuf_fd, memfd, at, bytes, &fd);
 		if (!r)
 			r = vk_segment_dma_buf(device, fd, bytes,
 					       &import->segments[import->n_segments]);
-		if (r) {
-			log_debug("an arena of %llu bytes cannot be wrapped at %llu: %d",
-				  (unsigned long long)arena->bytes, (unsigned long long)at, r);
-			import_free(device, import);
-			return NULL;
-		}
-		import->n_segments++;
+		if (!r)
+			import->n_segments++;
 	}
-	return import;
+	return r;
 }
 
-/* An arena that a device exported. Another device's is proven before the client can see it. */
-static struct vk_import *import_exported(struct vk_device *device, const struct exec_arena *arena)
+/* Another device's memory is proven before a client can see it. */
+static int fill_exported(struct vk_device *device, struct vk_import *import,
+			 const struct exec_arena *arena)
 {
 	int8_t *sees = &device->paths.sees_exported[arena->exporter->index];
 	bool is_own = arena->exporter == &device->executor;
-	struct vk_import *import;
+	int r;
 
-	if (!is_own && *sees == 0)
-		return NULL;
-	import = import_new(VULKAN_PATH_EXPORTED, arena->bytes, arena->bytes);
-	if (!import)
-		return NULL;
-	if (vk_segment_dma_buf(device, arena->fd, arena->bytes, &import->segments[0])) {
-		import_free(device, import);
-		return NULL;
-	}
+	if (arena->fd < 0 || (!is_own && *sees == 0))
+		return VK_SEGMENT_E_REFUSED;
+	r = vk_segment_dma_buf(device, arena->fd, import->bytes, &import->segments[0]);
+	if (r)
+		return r;
 	import->n_segments = 1;
 	/* Once, and whatever comes of it: later the memory may be a client's already. */
-	if (!is_own && *sees < 0 && arena->bytes >= VK_PATHS_PROBE_BYTES)
+	if (!is_own && *sees < 0 && import->bytes >= VK_PATHS_PROBE_BYTES)
 		*sees = vk_paths_prove(device, &import->segments[0], arena->base) == 0;
-	if (!is_own && *sees != 1) {
+	return is_own || *sees == 1 ? 0 : VK_SEGMENT_E_REFUSED;
+}
+
+/* Imports what @import has no segments of. Return: 0; else it has none. */
+static int fill(struct vk_device *device, struct vk_import *import, const struct exec_arena *arena)
+{
+	int r;
+
+	switch (import->path) {
+	case VULKAN_PATH_HOST_IMPORT:
+		r = vk_segment_host(device, arena->base, arena->bytes, &import->segments[0]);
+		import->n_segments = r ? 0 : 1;
+		break;
+	case VULKAN_PATH_UDMABUF:
+		r = fill_udmabuf(device, import, arena);
+		break;
+	default:
+		r = fill_exported(device, import, arena);
+		break;
+	}
+	if (r) {
+		log_debug("an arena of %llu bytes cannot be reached by %s: %d",
+			  (unsigned long long)arena->bytes, vk_path_name(import->path), r);
+		drop_segments(device, import);
+	}
+	return r;
+}
+
+/* Return: NULL if it does not work. */
+static struct vk_import *import_by(struct vk_device *device, enum vulkan_path path,
+				   struct exec_arena *arena, uint64_t segment_bytes)
+{
+	struct vk_import *import = import_new(path, arena->bytes, segment_bytes);
+
+	/* A lost device gets it when it is opened anew. */
+	if (import && !vk_device_is_lost(device) && fill(device, import, arena)) {
 		import_free(device, import);
 		return NULL;
 	}
@@ -138,17 +165,20 @@ static struct vk_import *import_exported(struct vk_device *device, const struct 
 }
 
 /* The best path that works for it. Return: NULL: none. */
-static struct vk_import *import_any(struct vk_device *device, const struct exec_arena *arena)
+static struct vk_import *import_any(struct vk_device *device, struct exec_arena *arena)
 {
+	uint64_t bytes = arena->bytes, segment_bytes = device->paths.segment_bytes;
 	struct vk_import *import = NULL;
 
 	if (arena->exporter)
-		return arena->fd >= 0 && device->paths.may_import ? import_exported(device, arena)
-								  : NULL;
+		return device->paths.may_import
+			       ? import_by(device, VULKAN_PATH_EXPORTED, arena, bytes)
+			       : NULL;
 	if (works(device, VULKAN_PATH_HOST_IMPORT))
-		import = import_host(device, arena);
+		import = import_by(device, VULKAN_PATH_HOST_IMPORT, arena, bytes);
 	if (!import && works(device, VULKAN_PATH_UDMABUF) && arena->fd >= 0 && !arena->immutable)
-		import = import_udmabuf(device, arena);
+		import = import_by(device, VULKAN_PATH_UDMABUF, arena,
+				   segment_bytes < bytes ? segment_bytes : bytes);
 	return import;
 }
 
@@ -164,27 +194,14 @@ static void count_import(struct vk_device *device, const struct exec_arena *aren
 
 void vk_arena_import(struct vk_device *device, struct exec_arena *arena)
 {
-	unsigned int index = device->executor.index;
-	struct vk_import *import = arena->import[index];
+	struct vk_import *import = import_any(device, arena);
 
-	if (import && import->n_segments > 0)
-		return;
 	if (import) {
-		/* Of a device that was lost: with or without success, it is anew. */
-		count_import(device, arena, import, -1);
-		import_free(device, import);
-	}
-	if (vk_device_is_lost(device))
-		/* Known, and out of reach until the device is open again. */
-		import = import_new(VULKAN_PATH_STAGED, arena->bytes, arena->bytes);
-	else
-		import = import_any(device, arena);
-	if (import) {
-		import->arena = arena->exporter ? NULL : arena;
+		import->arena = arena;
 		list_append(&device->paths.imports, &import->link);
 	}
 	count_import(device, arena, import, 1);
-	arena->import[index] = import;
+	arena->import[device->executor.index] = import;
 }
 
 void vk_arena_release(struct vk_device *device, struct exec_arena *arena)
@@ -239,6 +256,7 @@ int vk_arena_export(struct vk_device *device, uint64_t bytes, struct exec_arena 
 	memset(base, 0, bytes);
 
 	list_append(&device->paths.imports, &import->link);
+	import->arena = ret;
 	device->n_imports++;
 	*ret = (struct exec_arena){
 		.base = base,
@@ -283,10 +301,16 @@ void vk_imports_drop(struct vk_device *device)
 
 void vk_imports_restore(struct vk_device *device)
 {
-	list_for_each_safe (node, &device->paths.imports) {
+	unsigned int n_missing = 0;
+
+	list_for_each (node, &device->paths.imports) {
 		struct vk_import *import = container_of(node, struct vk_import, link);
 
-		if (import->n_segments == 0 && import->arena)
-			vk_arena_import(device, import->arena);
+		if (import->n_segments == 0 && fill(device, import, import->arena))
+			n_missing++;
 	}
+	if (n_missing > 0)
+		log_warning("%s: %u arenas cannot be reached any more: their tasks run elsewhere "
+			    "until they are registered anew",
+			    device->name, n_missing);
 }

@@ -46,7 +46,7 @@ struct vk_paths {
 /* What arena->import[index] points to. */
 struct vk_import {
 	struct list_node link;
-	struct exec_arena *arena; /* NULL: exported, see there */
+	struct exec_arena *arena;
 	enum vulkan_path path;
 	uint64_t bytes;
 	uint64_t segment_bytes; /* of all segments but the last; it is at most as large */
@@ -67,11 +67,13 @@ bool vk_import_find(const struct vk_import *import, uint64_t offset, uint64_t by
 		    VkDeviceAddress *ret);
 
 /*
- * Gives back what the device holds of arenas, before a lost device is closed to be opened anew. The
- * arenas stay registered and the host's mappings valid, those of exported ones too.
+ * For a lost device that is closed and opened anew. drop: gives back what it holds of arenas, which
+ * stay registered; the host's and the clients' mappings stay valid, those of exported ones too.
+ * restore: makes the new device see them. Where an arena was reached through a udmabuf that takes
+ * the memfd, which was closed and which the kernel only gives back to a privileged broker: else
+ * its tensors are staged, or their tasks run elsewhere.
  */
 void vk_imports_drop(struct vk_device *device);
-/* Once it is open: imports those again that need no descriptor; vk_arena_import() does others. */
 void vk_imports_restore(struct vk_device *device);
 
 /* Before anything else here; vk_paths_deinit() asserts that every arena was released. */
