@@ -8,10 +8,12 @@
  * out to GTT (ttm_bo.c, ttm_bo_mem_space() and ttm_mem_evict_first(); amdgpu_ttm.c,
  *   amdgpu_evict_flags()). If that is not enough it is placed in GTT itself, without an error
  *   (amdgpu_gem.c, amdgpu_gem_create_ioctl(): "initial_domain |= AMDGPU_GEM_DOMAIN_GTT").
- * - A buffer that may be in either takes VRAM if there is room, else GTT, and pushes nobody out.
+ * - A buffer that may be in either, as Mesa's are, takes VRAM if there is room, else GTT, and
+ * pushes nobody out.
  * - A buffer that is used by a submission wants back to where it prefers to be (amdgpu_cs.c,
  *   amdgpu_cs_bo_validate()). The kernel may push others out for that too, within a budget of bytes
- *   per second; here it comes back only when there is room.
+ *   per second; here it comes back only when there is room. One that may be in either comes back
+ *   only on newer kernels.
  * - What the CPU must reach lies in the visible part; the rest is placed from the other end
  *   (amdgpu_object.c, amdgpu_bo_placement_from_domain(): TTM_PL_FLAG_TOPDOWN).
  *
@@ -23,6 +25,7 @@
  * does.
  */
 #include "memory.h"
+#include "chips.h"
 #include "sys.h"
 #include <libdrm/drm.h>
 #include <libdrm/amdgpu_drm.h>
@@ -188,6 +191,10 @@ static int place(struct sim_card *card, struct sim_object *object, uint64_t doma
 		object->place = SIM_PLACE_CHIP;
 		return 0;
 	}
+	/* Not the kernel's: a card where full means full. An APU's two are one pool. */
+	if (!card->may_spill && domains & AMDGPU_GEM_DOMAIN_VRAM &&
+	    !sim_chip_is_apu(&sim_chips[card->chip]))
+		domains &= ~(uint64_t)AMDGPU_GEM_DOMAIN_GTT;
 	if (!is_size_valid(card, object->bytes, domains))
 		return -ENOMEM;
 	if (domains & AMDGPU_GEM_DOMAIN_VRAM) {
@@ -376,6 +383,17 @@ void sim_memory_reap(struct sim_card *card)
 	}
 }
 
+/*
+ * Is GTT not where it should stay? A buffer that may be in either stays where it is, until
+ * Linux 6.10 made GTT the fallback (amdgpu_object.c: TTM_PL_FLAG_FALLBACK).
+ */
+static bool wants_back(const struct sim_card *card, const struct sim_object *object)
+{
+	if (card->kernel == SIM_KERNEL_6_1)
+		return object->preferred == AMDGPU_GEM_DOMAIN_VRAM;
+	return object->preferred & AMDGPU_GEM_DOMAIN_VRAM;
+}
+
 void sim_object_use(struct sim_card *card, struct sim_object *object)
 {
 	object->last_use = ++card->use_clock;
@@ -385,7 +403,7 @@ void sim_object_use(struct sim_card *card, struct sim_object *object)
 		    object->preferred & AMDGPU_GEM_DOMAIN_VRAM)
 			place_in_gtt_or_cpu(card, object);
 	}
-	if (object->place == SIM_PLACE_GTT && object->preferred == AMDGPU_GEM_DOMAIN_VRAM &&
+	if (object->place == SIM_PLACE_GTT && wants_back(card, object) &&
 	    fits_in_vram(card, object)) {
 		uncharge(card, object);
 		place_in_vram(card, object);

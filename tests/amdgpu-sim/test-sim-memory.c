@@ -139,6 +139,7 @@ static void test_spill__least_recently_used_goes(void **state)
 /* When nobody can be pushed out, the new buffer itself goes to GTT; or fails if that is wanted. */
 static void test_spill__or_not(void **state)
 {
+	amdgpu_context_handle context;
 	amdgpu_bo_handle bo;
 	struct rig rig;
 
@@ -159,6 +160,21 @@ static void test_spill__or_not(void **state)
 	assert_true(rig_memory(&rig).gtt.heap_usage == 15 * GIB);
 	rig_free(bo);
 	rig_control("set other-gtt=0");
+
+	/* And come back on newer kernels only. */
+	assert_int_equal(amdgpu_cs_ctx_create(rig.device, &context), 0);
+	rig_control("set other-vram=8GiB");
+	bo = rig_allocate(&rig, VRAM | GTT, GIB, 0);
+	assert_true(rig_memory(&rig).gtt.heap_usage == GIB);
+	rig_control("set other-vram=0");
+	assert_int_equal(rig_submit(&rig, context, bo), 0);
+	assert_true(rig_memory(&rig).vram.heap_usage == 0);
+	rig_control("set kernel=6.14");
+	assert_int_equal(rig_submit(&rig, context, bo), 0);
+	assert_true(rig_memory(&rig).vram.heap_usage == GIB);
+	rig_control("set kernel=6.1");
+	amdgpu_cs_ctx_free(context);
+	rig_free(bo);
 	rig_close(&rig);
 }
 
