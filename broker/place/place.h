@@ -5,8 +5,8 @@
  *
  * The first rules, in order: the plan's pin; the entry's explicit wish, falling back with the
  * reason where the device is not there; below the transfer threshold, the CPU; no usable GPU, the
- * CPU; does not fit into device memory, the CPU; else the GPU. Pure functions of the plan's cached
- * numbers: no allocation, no clock, no walk. Reactor thread only.
+ * CPU; its memory is not in the device, or never fits, the CPU; else the GPU. Pure functions of the
+ * plan's cached numbers: no allocation, no clock, no walk. Reactor thread only.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,8 +27,18 @@ struct placer {
 };
 
 struct place_decision {
-	uint8_t device; /* RBK_DEVICE_NONE: the task is refused with -ENODEV */
+	/*
+	 * RBK_DEVICE_NONE: no device; the task is refused with -ENOMEM if the reason is
+	 * RBK_REASON_MEMORY_CONSTRAINT, else with -ENODEV.
+	 */
+	uint8_t device;
 	uint8_t reason; /* enum rbk_reason */
+	/*
+	 * Where it would have run, had the plan's memory been there (PLAN_DEVICE_EVICTED); a device
+	 * with memory of its own, or RBK_DEVICE_NONE: any of several. 0: nothing is missing, or it
+	 * will never be there. Set only with RBK_REASON_MEMORY_CONSTRAINT.
+	 */
+	uint8_t wanted;
 };
 
 void placer_init(struct placer *placer, uint32_t n_devices, uint64_t threshold_bytes);

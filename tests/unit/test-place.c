@@ -32,15 +32,20 @@ static void bench_init(struct bench *bench, uint32_t n_devices)
 }
 
 #define expect_placed(bench, count, strategy, device, reason) \
-	expect_placed_(bench, count, strategy, device, reason, __LINE__)
+	expect_placed_(bench, count, strategy, device, reason, 0, __LINE__)
+/* Its memory is on @wanted no more. */
+#define expect_wanted(bench, count, strategy, device, wanted)                                \
+	expect_placed_(bench, count, strategy, device, RBK_REASON_MEMORY_CONSTRAINT, wanted, \
+		       __LINE__)
 static void expect_placed_(const struct bench *bench, uint32_t count, uint8_t strategy,
-			   uint8_t device, uint8_t reason, int line)
+			   uint8_t device, uint8_t reason, uint8_t wanted, int line)
 {
 	struct place_decision decision = place_task(&bench->placer, &bench->plan, count, strategy);
 
-	if (decision.device != device || decision.reason != reason)
-		fail_msg("line %d: on device %u for reason %u, not on %u for %u", line,
-			 decision.device, decision.reason, device, reason);
+	if (decision.device != device || decision.reason != reason || decision.wanted != wanted)
+		fail_msg("line %d: on device %u for reason %u, not on %u for %u; wanted %u, not %u",
+			 line, decision.device, decision.reason, device, reason, decision.wanted,
+			 wanted);
 }
 
 /* --- automatic --- */
@@ -229,6 +234,99 @@ static void test_named__absent(void **state)
 	expect_placed(&bench, 9999, NAMED(GPU), RBK_DEVICE_NONE, RBK_REASON_MEMORY_CONSTRAINT);
 }
 
+/* --- memory that comes and goes --- */
+
+static void test_evicted__to_the_cpu(void **state)
+{
+	struct bench bench;
+
+	bench_init(&bench, 2);
+	bench.plan.device_state[GPU] = PLAN_DEVICE_EVICTED;
+	expect_wanted(&bench, 1024, RBK_STRATEGY_AUTO, CPU, GPU);
+	expect_wanted(&bench, 1, RBK_STRATEGY_PREFER_GPU, CPU, GPU);
+	expect_wanted(&bench, 1, NAMED(GPU), CPU, GPU);
+	expect_wanted(&bench, 1, RBK_STRATEGY_ONLY_GPU, RBK_DEVICE_NONE, GPU);
+	/* Those that would not have run there. */
+	expect_placed(&bench, 1023, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	expect_placed(&bench, 9999, RBK_STRATEGY_PREFER_CPU, CPU, RBK_REASON_USER_PREFERENCE);
+	expect_placed(&bench, 9999, RBK_STRATEGY_ONLY_CPU, CPU, RBK_REASON_USER_PREFERENCE);
+	expect_placed(&bench, 9999, NAMED(CPU), CPU, RBK_REASON_USER_PREFERENCE);
+	expect_placed(&bench, 9999, NAMED(GPU2), CPU, RBK_REASON_GPU_UNAVAILABLE);
+}
+
+/* Whatever the wish, it needs the GPU. */
+static void test_evicted__cpu_cannot(void **state)
+{
+	static const uint8_t strategies[] = {RBK_STRATEGY_AUTO,
+					     RBK_STRATEGY_PREFER_GPU,
+					     RBK_STRATEGY_PREFER_CPU,
+					     RBK_STRATEGY_ONLY_GPU,
+					     NAMED(CPU),
+					     NAMED(GPU)};
+	struct bench bench;
+
+	bench_init(&bench, 2);
+	bench.plan.device_state[CPU] = PLAN_DEVICE_FAILED;
+	bench.plan.device_state[GPU] = PLAN_DEVICE_EVICTED;
+	for (unsigned int i = 0; i < 6; i++)
+		expect_wanted(&bench, 1, strategies[i], RBK_DEVICE_NONE, GPU);
+	expect_placed(&bench, 1, RBK_STRATEGY_ONLY_CPU, RBK_DEVICE_NONE,
+		      RBK_REASON_USER_PREFERENCE);
+}
+
+static void test_evicted__pinned(void **state)
+{
+	struct bench bench;
+
+	bench_init(&bench, 3);
+	bench.plan.pinned = true;
+	bench.plan.pinned_device = GPU2;
+	bench.plan.device_state[GPU2] = PLAN_DEVICE_EVICTED;
+	for (uint8_t strategy = 0; strategy < RBK_STRATEGY_COUNT; strategy++)
+		expect_wanted(&bench, 1, strategy, RBK_DEVICE_NONE, GPU2);
+	expect_wanted(&bench, 1, NAMED(GPU), RBK_DEVICE_NONE, GPU2);
+	bench.plan.device_state[GPU2] = PLAN_DEVICE_NO_MEMORY;
+	expect_placed(&bench, 1, RBK_STRATEGY_AUTO, RBK_DEVICE_NONE, RBK_REASON_MEMORY_CONSTRAINT);
+}
+
+/* One of several: where it is; else where it can come back to. */
+static void test_evicted__two_gpus(void **state)
+{
+	struct bench bench;
+
+	bench_init(&bench, 3);
+	bench.plan.device_state[GPU] = PLAN_DEVICE_EVICTED;
+	expect_placed(&bench, 9999, RBK_STRATEGY_AUTO, GPU2, RBK_REASON_GPU_AVAILABLE);
+	expect_wanted(&bench, 9999, NAMED(GPU), CPU, GPU);
+	bench.plan.device_state[GPU2] = PLAN_DEVICE_EVICTED;
+	expect_wanted(&bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_DEVICE_NONE);
+	expect_wanted(&bench, 9999, RBK_STRATEGY_ONLY_GPU, RBK_DEVICE_NONE, RBK_DEVICE_NONE);
+	expect_wanted(&bench, 9999, NAMED(GPU2), CPU, GPU2);
+	bench.plan.device_state[GPU] = PLAN_DEVICE_NO_MEMORY;
+	expect_wanted(&bench, 9999, RBK_STRATEGY_AUTO, CPU, GPU2);
+	bench.plan.device_state[GPU] = PLAN_DEVICE_FAILED;
+	expect_wanted(&bench, 9999, RBK_STRATEGY_AUTO, CPU, GPU2);
+}
+
+/* Nothing is brought to a device that would not be used. */
+static void test_evicted__broken_device(void **state)
+{
+	struct bench bench;
+
+	bench_init(&bench, 3);
+	bench.plan.device_state[GPU] = PLAN_DEVICE_EVICTED;
+	bench.plan.device_state[GPU2] = PLAN_DEVICE_EVICTED;
+	for (unsigned int i = 0; i < PLACE_MAX_FAILURES; i++)
+		place_report(&bench.placer, GPU, true);
+	expect_wanted(&bench, 9999, RBK_STRATEGY_AUTO, CPU, GPU2);
+	expect_placed(&bench, 9999, NAMED(GPU), CPU, RBK_REASON_GPU_UNAVAILABLE);
+	for (unsigned int i = 0; i < PLACE_MAX_FAILURES; i++)
+		place_report(&bench.placer, GPU2, true);
+	expect_placed(&bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
+	expect_placed(&bench, 9999, RBK_STRATEGY_ONLY_GPU, RBK_DEVICE_NONE,
+		      RBK_REASON_GPU_UNAVAILABLE);
+}
+
 /* --- pinned plans --- */
 
 static void test_pinned__before_any_wish(void **state)
@@ -330,6 +428,11 @@ int main(void)
 		cmocka_unit_test(test_only_cpu__or_nowhere),
 		cmocka_unit_test(test_named__there),
 		cmocka_unit_test(test_named__absent),
+		cmocka_unit_test(test_evicted__to_the_cpu),
+		cmocka_unit_test(test_evicted__cpu_cannot),
+		cmocka_unit_test(test_evicted__pinned),
+		cmocka_unit_test(test_evicted__two_gpus),
+		cmocka_unit_test(test_evicted__broken_device),
 		cmocka_unit_test(test_pinned__before_any_wish),
 		cmocka_unit_test(test_pinned__never_elsewhere),
 		cmocka_unit_test(test_report__failures_in_a_row),
