@@ -56,6 +56,10 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 	task->device = RBK_DEVICE_NONE;
 	task->reason = RBK_REASON_NONE;
 	task->is_cancelled = false;
+	task->waits_for_memory = (sqe->flags & RBK_SQE_WAIT_MEMORY) &&
+				 (ring->ring->session->features & RBK_FEAT_RESIDENCY);
+	task->has_waited = false;
+	task->wait_res = 0;
 	task->exec.start_ticks = 0;
 	if (sqe->opcode == RBK_OP_RUN) {
 		task->exec.plan = plan->plan;
@@ -69,8 +73,9 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 			refs[i] = dispatch->inline_refs[i];
 			container_of(refs[i].arena, struct session_arena, exec)->n_in_flight++;
 		}
-		plan->n_in_flight++;
 	}
+	if (plan)
+		plan->n_in_flight++;
 	list_append(&ring->in_flight, &task->link);
 	ring->ring->n_in_flight++;
 	return task;
@@ -130,7 +135,15 @@ static int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 		decision = place_task(&dispatch->placer, plan->plan, sqe->count, sqe->strategy);
 		if (decision.device != RBK_DEVICE_CPU)
 			break;
+		if (decision.reason == RBK_REASON_MEMORY_CONSTRAINT) {
+			if (decision.wanted && (sqe->flags & RBK_SQE_WAIT_MEMORY))
+				break;
+			note_constraint(dispatch, plan, &decision);
+		}
 		return run_inline(dispatch, ring, sqe, plan, decision.reason);
+	case RBK_OP_PREFETCH:
+	case RBK_OP_EVICT:
+		break;
 	case RBK_OP_CANCEL:
 		res = dispatch_cancel(ring, NULL, sqe->target);
 		post_bare(dispatch, ring, sqe, res);
@@ -302,6 +315,8 @@ unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret
 		n_total += dispatch_reap(dispatch);
 	if (dispatch->n_pending > 0)
 		n_total += dispatch_resubmit(dispatch);
+	if (dispatch->woken.first)
+		n_total += dispatch_wake(dispatch);
 	if (dispatch->dirty)
 		dispatch_publish_dirty(dispatch);
 	return n_total;

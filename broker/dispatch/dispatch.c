@@ -101,6 +101,7 @@ static int on_ring_added(void *context, struct session_ring *session_ring)
 	if (!ring)
 		return error_origin(-ENOMEM);
 	ring->ring = session_ring;
+	ring->dispatch = dispatch;
 	ring->spin_ticks = dispatch->options.spin_ns < 0 ? clock_ns_to_ticks(spin_start_ns)
 							 : dispatch->max_spin_ticks;
 	list_init(&ring->in_flight);
@@ -135,14 +136,16 @@ static void on_ring_closing(void *context, struct session_ring *session_ring)
 	struct dispatch *dispatch = context;
 
 	remove_active(dispatch, ring);
-	/* What waits for an executor need not run; held tasks are cancelled by their predecessor.
-	 */
+	/* What waits for an executor or for memory need not run; held tasks are cancelled by their
+	 * predecessor. */
 	list_for_each (node, &ring->in_flight) {
 		struct task *task = container_of(node, struct task, link);
 		uint8_t expected = EXEC_QUEUED;
 
 		if (task->phase == TASK_PENDING)
 			task->is_cancelled = true;
+		else if (task->phase == TASK_WAITING)
+			task_stop_waiting(task);
 		else if (task->phase == TASK_SUBMITTED)
 			atomic_compare_exchange_strong_explicit(
 				&task->exec.state, &expected, EXEC_CANCELLED, memory_order_acq_rel,
@@ -325,12 +328,18 @@ static void on_plan_ready(void *context, struct session_plan *plan)
 	struct dispatch *dispatch = context;
 	struct place_decision decision;
 
+	list_init(&plan->waiting);
 	plan->inline_max_count = inline_limit(dispatch, plan->plan);
 	/* Fewer rows touch fewer bytes: what holds for the largest count holds below it. */
 	decision = place_task(&dispatch->placer, plan->plan, plan->inline_max_count,
 			      RBK_STRATEGY_AUTO);
 	plan->inline_is_below_threshold =
 		decision.device == RBK_DEVICE_CPU && decision.reason == RBK_REASON_BELOW_THRESHOLD;
+}
+
+static void on_plan_removing(void *context, struct session_plan *plan)
+{
+	dispatch_plan_removing(plan);
 }
 
 /* --- the turn --- */
@@ -393,6 +402,10 @@ static unsigned int dispatch_turn(struct dispatch *dispatch)
 	}
 	if (dispatch->bells)
 		ring_bells(dispatch);
+	if (dispatch->demand->first) {
+		residency_turn(dispatch->options.residency);
+		n++;
+	}
 	return n;
 }
 
@@ -490,6 +503,7 @@ struct server_hooks dispatch_hooks(struct dispatch *dispatch)
 		.ring_freed = on_ring_freed,
 		.ring_bell = on_ring_bell,
 		.plan_ready = on_plan_ready,
+		.plan_removing = on_plan_removing,
 		.tasks_in_flight = on_tasks_in_flight,
 		.context = dispatch,
 	};
@@ -521,6 +535,8 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 	dispatch->executors = options->executors;
 	dispatch->n_executors = options->n_executors;
 	dispatch->inline_task.refs = dispatch->inline_refs;
+	dispatch->demand = residency_demand(options->residency);
+	dispatch->woken.end = &dispatch->woken.first;
 	list_init(&dispatch->rings);
 	list_init(&dispatch->muted);
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)

@@ -16,6 +16,7 @@
 
 struct dispatch;
 struct loop;
+struct residency;
 struct waker;
 
 struct dispatch_options {
@@ -23,6 +24,7 @@ struct dispatch_options {
 	struct waker *waker; /* that the executors ring */
 	struct executor *const *executors;
 	uint32_t n_executors;
+	struct residency *residency;
 	uint64_t threshold_bytes; /* see place/place.h */
 	int64_t spin_ns;          /* before sleeping; -1: adaptive; 0: never spin */
 	uint32_t n_processors;    /* that the broker may use */

@@ -5,6 +5,9 @@
  * A task goes to one executor at a time and comes back from it. Completing one may free its
  * successor in a chain, which may complete at once, and so on: that is a loop here, not a
  * recursion, because a client decides how long its chains are.
+ *
+ * A task is counted on its device from when it is placed there until it comes back, also while it
+ * waits for room in the executor's queue: its plan's memory stays there for so long.
  */
 #include <errno.h>
 
@@ -16,8 +19,9 @@ enum { REAP_BATCH = 64 };
 static void task_submit(struct dispatch *dispatch, struct task *task)
 {
 	struct executor *executor = dispatch->executors[task->device];
-	struct pending *pending = &dispatch->pending[task->device];
+	struct task_queue *pending = &dispatch->pending[task->device];
 
+	task->plan->n_on_device[task->device]++;
 	atomic_store_explicit(&task->exec.state, EXEC_QUEUED, memory_order_relaxed);
 	if (!pending->first && executor->ops->submit(executor, &task->exec) == 0) {
 		task->phase = TASK_SUBMITTED;
@@ -32,7 +36,55 @@ static void task_submit(struct dispatch *dispatch, struct task *task)
 	dispatch->n_pending++;
 }
 
-/* Return: true if the task has completed with *ret_res; false if an executor has it. */
+/* A task has come back from its device, or will not go there. */
+static inline void task_off_device(struct dispatch *dispatch, const struct task *task)
+{
+	struct session_plan *slot = task->plan;
+
+	if (--slot->n_on_device[task->device] == 0 && (slot->leaving & 1u << task->device))
+		residency_plan_idle(dispatch->options.residency, slot, task->device);
+}
+
+/*
+ * The memory of the task's plan is not where the task should run. Return: true if the task has
+ * completed with *ret_res; false if it waits, or an executor has it.
+ */
+static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
+	struct dispatch *dispatch, struct task *task, const struct place_decision *decision,
+	int *ret_res)
+{
+	bool is_nowhere = decision->device == RBK_DEVICE_NONE;
+
+	/* An answer that is no says more than its state does now. */
+	if (decision->wanted && task->wait_res == 0) {
+		if (is_nowhere && task->plan->state != SLOT_READY) {
+			*ret_res = -ECANCELED;
+			return true;
+		}
+		if (task->waits_for_memory && task->plan->state == SLOT_READY) {
+			task->plan->n_wanted += !task->has_waited;
+			task_wait(task, RESIDENCY_WAIT, decision->wanted);
+			return false;
+		}
+		/* Brought, and taken away again before its turn came: it does not insist. */
+		if (is_nowhere && !task->has_waited) {
+			task->plan->n_wanted++;
+			task_wait(task, RESIDENCY_PREFETCH, decision->wanted);
+			return false;
+		}
+	}
+	note_constraint(dispatch, task->plan, decision);
+	if (!is_nowhere) {
+		/* On a GPU, where the CPU is what lacks memory. */
+		task->plan->n_wanted += decision->device != RBK_DEVICE_CPU;
+		task_submit(dispatch, task);
+		return false;
+	}
+	*ret_res = task->wait_res ? task->wait_res : -ENOMEM;
+	return true;
+}
+
+/* Return: true if the task has completed with *ret_res; false if it waits or an executor has it. */
 static bool task_begin(struct dispatch *dispatch, struct task *task, int *ret_res)
 {
 	struct place_decision decision;
@@ -48,12 +100,19 @@ static bool task_begin(struct dispatch *dispatch, struct task *task, int *ret_re
 				      task->strategy);
 		task->device = decision.device;
 		task->reason = decision.reason;
+		if (__builtin_expect(decision.reason == RBK_REASON_MEMORY_CONSTRAINT, 0))
+			return task_begin_constrained(dispatch, task, &decision, ret_res);
 		if (decision.device == RBK_DEVICE_NONE) {
-			*ret_res = -ENODEV;
+			*ret_res = task->wait_res ? task->wait_res : -ENODEV;
 			return true;
 		}
+		task->plan->n_wanted += decision.device != RBK_DEVICE_CPU && !task->has_waited;
 		task_submit(dispatch, task);
 		return false;
+	case RBK_OP_PREFETCH:
+	case RBK_OP_EVICT:
+		task_ask_residency(dispatch, task, ret_res);
+		return *ret_res != 0;
 	case RBK_OP_CANCEL:
 		*ret_res = dispatch_cancel(task->ring, task, task->target);
 		return true;
@@ -62,13 +121,13 @@ static bool task_begin(struct dispatch *dispatch, struct task *task, int *ret_re
 	}
 }
 
-/* Gives back what a RUN held on to. */
-static void task_release_refs(struct task *task)
+/* Gives back what a task with a plan held on to. */
+static void task_release_plan(struct task *task)
 {
 	struct session_plan *plan = task->plan;
 	struct session_arena *arena;
 
-	for (uint32_t i = 0; i < plan->plan->n_bindings; i++) {
+	for (uint32_t i = 0; task->opcode == RBK_OP_RUN && i < plan->plan->n_bindings; i++) {
 		arena = container_of(task->exec.refs[i].arena, struct session_arena, exec);
 		if (--arena->n_in_flight == 0 && arena->state == SLOT_REMOVING)
 			session_arena_idle(arena);
@@ -93,6 +152,11 @@ static void task_post(struct dispatch *dispatch, struct task *task, int res)
 		if (task->exec.end_ticks > task->deadline_ticks)
 			outcome.flags = RBK_CQE_DEADLINE_MISSED;
 	}
+	if (task->opcode == RBK_OP_PREFETCH && task->device != RBK_DEVICE_NONE) {
+		outcome.device = task->device;
+		/* It is told, but nothing ran there. */
+		task->ring->ring->session->stats.tasks[task->device]--;
+	}
 	ring_post(dispatch, task->ring, task->user_data, &outcome);
 }
 
@@ -111,8 +175,8 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 		ring->chain_last = NULL;
 		ring->chain_broken = res < 0;
 	}
-	if (task->opcode == RBK_OP_RUN)
-		task_release_refs(task);
+	if (task->plan)
+		task_release_plan(task);
 	list_remove(&task->link);
 	task->next = ring->free_tasks;
 	ring->free_tasks = task;
@@ -173,6 +237,7 @@ static void task_returned(struct dispatch *dispatch, struct task *task)
 	int res = task->exec.res;
 
 	dispatch->n_submitted--;
+	task_off_device(dispatch, task);
 	stats->copied_bytes += task->exec.copied_bytes;
 	stats->transferred_bytes += task->exec.transferred_bytes;
 	dispatch->stats->copied_bytes += task->exec.copied_bytes;
@@ -209,7 +274,7 @@ unsigned int dispatch_reap(struct dispatch *dispatch)
 unsigned int dispatch_resubmit(struct dispatch *dispatch)
 {
 	struct executor *executor;
-	struct pending *pending;
+	struct task_queue *pending;
 	unsigned int n = 0;
 	struct task *task;
 
@@ -227,6 +292,7 @@ unsigned int dispatch_resubmit(struct dispatch *dispatch)
 			dispatch->n_pending--;
 			n++;
 			if (task->is_cancelled) {
+				task_off_device(dispatch, task);
 				task_finish(dispatch, task, -ECANCELED);
 				continue;
 			}
@@ -251,6 +317,7 @@ int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_
 		switch (task->phase) {
 		case TASK_HELD:
 		case TASK_PENDING:
+		case TASK_WOKEN:
 			task->is_cancelled = true;
 			return 0;
 		case TASK_SUBMITTED:
@@ -260,6 +327,10 @@ int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_
 				    memory_order_acq_rel, memory_order_acquire))
 				return -EALREADY;
 			task->is_cancelled = true;
+			return 0;
+		case TASK_WAITING:
+			task->is_cancelled = true;
+			task_stop_waiting(task);
 			return 0;
 		default:
 			return -EALREADY;

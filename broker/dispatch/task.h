@@ -7,8 +7,8 @@
  * borrows.
  *
  * A task slot is taken for an entry that cannot complete while it is looked at: it goes to an
- * executor, waits for its predecessor in a chain, or is a barrier. There are as many slots as
- * entries, so admission never fails for want of one.
+ * executor, waits for its predecessor in a chain or for device memory, or is a barrier. There are
+ * as many slots as entries, so admission never fails for want of one.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,6 +16,7 @@
 #include "dispatch/dispatch.h"
 #include "place/place.h"
 #include "plan/executor.h"
+#include "session/residency.h"
 #include "session/session.h"
 #include "shm/ring.h"
 #include "util/list.h"
@@ -25,13 +26,15 @@ enum task_phase {
 	TASK_PENDING, /* waits for room in an executor's queue */
 	TASK_SUBMITTED,
 	TASK_BARRIER, /* waits for everything before it */
+	TASK_WAITING, /* waits for an answer of residency, see wait.c */
+	TASK_WOKEN,   /* has it, or was cancelled: in dispatch.woken */
 };
 
 struct task {
 	struct exec_task exec;
 	struct dispatch_ring *ring;
-	struct session_plan *plan; /* RUN */
-	struct task *next;         /* in the free list, or in an executor's pending queue */
+	struct session_plan *plan; /* RUN, PREFETCH, EVICT */
+	struct task *next;         /* in the free list, or in a queue */
 	struct task *chain_next;   /* held until this one has succeeded */
 	struct list_node link;     /* in dispatch_ring.in_flight, oldest first */
 	uint64_t user_data;
@@ -44,6 +47,13 @@ struct task {
 	uint8_t device;
 	uint8_t reason;
 	bool is_cancelled; /* completes with -ECANCELED when its turn comes */
+
+	/* Waiting for memory. */
+	bool waits_for_memory; /* RBK_SQE_WAIT_MEMORY */
+	bool has_waited;       /* residency was asked before */
+	int32_t wait_res;      /* its last answer; 0 before */
+	struct residency_waiter waiter;
+	struct list_node waiting; /* in session_plan.waiting */
 };
 
 struct dispatch_ring {
@@ -71,14 +81,15 @@ struct dispatch_ring {
 	struct list_node in_flight;
 
 	/* Cold. */
+	struct dispatch *dispatch;
 	struct list_node link; /* in dispatch.rings */
 	struct list_node muted_link;
 	uint32_t n_empty_bells;
 	uint64_t empty_bells_since_ns;
 };
 
-/* Tasks waiting for room in an executor's queue, oldest first. */
-struct pending {
+/* Tasks, oldest first. */
+struct task_queue {
 	struct task *first, **end;
 };
 
@@ -93,12 +104,14 @@ struct dispatch {
 	uint32_t flush_mask; /* executors that were given tasks this turn */
 	struct dispatch_ring *dirty;
 	struct dispatch_ring *bells;
+	struct task_queue woken; /* whose waiting is over */
+	struct residency_demand *demand;
 	struct placer placer;
 	struct exec_task inline_task; /* for entries that run without a slot */
 	uint64_t inline_clock_ticks;  /* when the last of this batch ended, or the batch began */
 	uint64_t inline_queue_ns;     /* how long the next of this batch has waited */
 	struct server_stats *stats;
-	struct pending pending[RBK_MAX_DEVICES];
+	struct task_queue pending[RBK_MAX_DEVICES]; /* waiting for room in an executor's queue */
 	struct exec_ref inline_refs[RBK_MAX_REFS];
 
 	/* Cold. */
@@ -119,8 +132,8 @@ struct dispatch {
 /* validate-hot.c */
 
 /*
- * Judges a private copy of an entry of @session. RUN: resolves its references into @refs
- * (RBK_MAX_REFS) and sets *ret_plan.
+ * Judges a private copy of an entry of @session. RUN, PREFETCH, EVICT: sets *ret_plan. RUN:
+ * resolves its references into @refs (RBK_MAX_REFS).
  * Return: 0, or the negative errno that the entry completes with (struct rbk_sqe lists them).
  */
 int validate_entry(const struct session *session, const struct rbk_sqe *sqe, struct exec_ref *refs,
@@ -157,6 +170,23 @@ unsigned int dispatch_resubmit(struct dispatch *dispatch);
  * Return: 0; -ENOENT; -EALREADY.
  */
 int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_t user_data);
+
+/* wait.c */
+
+/* Starts waiting for residency's answer; task->waits_for_memory and so on are set. */
+void task_wait(struct task *task, enum residency_wish wish, uint8_t device);
+
+/* The task is TASK_WAITING and goes on soon, to complete with -ECANCELED. */
+void task_stop_waiting(struct task *task);
+
+/* Begins a PREFETCH or an EVICT. It waits, or *ret_res is set to the errno it completes with. */
+void task_ask_residency(struct dispatch *dispatch, struct task *task, int *ret_res);
+
+/* Goes on with tasks whose waiting is over. Return: how many. */
+unsigned int dispatch_wake(struct dispatch *dispatch);
+
+/* Ends the waiting of all tasks of a plan. */
+void dispatch_plan_removing(struct session_plan *plan);
 
 /* complete-hot.c */
 
@@ -232,6 +262,18 @@ static inline void ring_activate(struct dispatch *dispatch, struct dispatch_ring
 	ring->last_work_ticks = now_ticks;
 	dispatch->active[dispatch->n_active++] = ring;
 	rbk_ring_announce_awake(&ring->ring->cq->sq_wait);
+}
+
+/* A task of @slot goes without device memory: it is not there, or it never fits. */
+static inline void note_constraint(struct dispatch *dispatch, struct session_plan *slot,
+				   const struct place_decision *decision)
+{
+	if (decision->wanted) {
+		slot->n_wanted++;
+		residency_want(dispatch->demand, slot);
+	} else {
+		slot->n_constrained++;
+	}
 }
 
 static inline void ring_mark_dirty(struct dispatch *dispatch, struct dispatch_ring *ring)

@@ -13,6 +13,8 @@
 
 enum { PLAN_ID_SLOT_MASK = 0xffff };
 
+static const uint8_t flags_of_run = RBK_SQE_ARG_TABLE | RBK_SQE_PARTITION;
+
 /* The plan of an id; NULL if there is none, or none any more. */
 static inline struct session_plan *find_plan(const struct session *session, uint32_t id)
 {
@@ -155,13 +157,33 @@ static inline bool strategy_is_valid(uint8_t strategy)
 	return strategy < RBK_STRATEGY_COUNT;
 }
 
+/* PREFETCH and EVICT: of a device, or of any. */
+static int validate_residency(const struct session *session, const struct rbk_sqe *sqe,
+			      struct session_plan **ret_plan)
+{
+	struct session_plan *slot = find_plan(session, sqe->plan_id);
+
+	if (!slot)
+		return -ENOENT;
+	if (!(session->features & RBK_FEAT_RESIDENCY))
+		return -EOPNOTSUPP;
+	if (!(sqe->strategy & RBK_STRATEGY_NAMED) && sqe->strategy != RBK_STRATEGY_AUTO)
+		return -EINVAL;
+	if (sqe->count | sqe->refs[0] | sqe->refs[1] | sqe->refs[2] | sqe->refs[3] | sqe->refs[4])
+		return -EINVAL;
+	*ret_plan = slot;
+	return 0;
+}
+
 int validate_entry(const struct session *session, const struct rbk_sqe *sqe, struct exec_ref *refs,
 		   struct session_plan **ret_plan)
 {
 	if ((sqe->flags & ~RBK_SQE_FLAGS) || !strategy_is_valid(sqe->strategy) ||
 	    sqe->priority >= RBK_PRIORITY_COUNT)
 		return -EINVAL;
-	if (sqe->opcode != RBK_OP_RUN && (sqe->flags & (RBK_SQE_ARG_TABLE | RBK_SQE_PARTITION)))
+	if (sqe->opcode != RBK_OP_RUN &&
+	    (sqe->flags &
+	     (sqe->opcode == RBK_OP_PREFETCH ? flags_of_run : flags_of_run | RBK_SQE_WAIT_MEMORY)))
 		return -EINVAL;
 
 	switch (sqe->opcode) {
@@ -179,7 +201,7 @@ int validate_entry(const struct session *session, const struct rbk_sqe *sqe, str
 		return 0;
 	case RBK_OP_PREFETCH:
 	case RBK_OP_EVICT:
-		return find_plan(session, sqe->plan_id) ? -EOPNOTSUPP : -ENOENT;
+		return validate_residency(session, sqe, ret_plan);
 	default:
 		return -EINVAL;
 	}

@@ -14,6 +14,7 @@
 
 struct loop;
 struct offload;
+struct residency;
 struct server;
 struct session;
 struct session_plan;
@@ -46,7 +47,8 @@ struct server_limits {
 
 /*
  * How the dispatcher learns what happens to sessions; called on the reactor. ring_added() may
- * refuse with a negative errno. After ring_closing() no entry is admitted, waiting tasks are
+ * refuse with a negative errno. plan_removing(): no new task finds the plan any more, and those
+ * that wait for its memory are to end. After ring_closing() no entry is admitted, waiting tasks are
  * dropped and tasks in flight are waited for: session_ring.n_in_flight falls to 0, at which the
  * dispatcher calls session_ring_drained().
  */
@@ -58,6 +60,7 @@ struct server_hooks {
 	void (*ring_freed)(void *context, struct session_ring *ring);
 	void (*ring_bell)(void *context, struct session_ring *ring);
 	void (*plan_ready)(void *context, struct session_plan *plan);
+	void (*plan_removing)(void *context, struct session_plan *plan);
 	uint64_t (*tasks_in_flight)(void *context);
 	void *context;
 };
@@ -79,6 +82,7 @@ struct server_options {
 	struct tenants *tenants;
 	struct executor *const *executors; /* by device index; [0] is the CPU */
 	uint32_t n_executors;
+	struct residency *residency;
 	struct server_hooks hooks;
 };
 

@@ -292,6 +292,7 @@ int session_plan_remove(struct session *session, uint32_t cookie, uint32_t id)
 {
 	uint32_t index = id & ((1u << PLAN_ID_SLOT_BITS) - 1);
 	struct session_plan *slot = index < session->n_plans ? session->plans[index] : NULL;
+	const struct server_hooks *hooks = &session->server->options.hooks;
 
 	if (!slot || slot->id != id) {
 		session_reply_result(session, RBK_WIRE_PLAN_REMOVE, cookie, -ENOENT,
@@ -302,6 +303,7 @@ int session_plan_remove(struct session *session, uint32_t cookie, uint32_t id)
 	slot->state = SLOT_REMOVING;
 	slot->cookie = cookie;
 	slot->wants_reply = true;
+	hooks->plan_removing(hooks->context, slot);
 	if (slot->n_in_flight == 0)
 		plan_release(slot);
 	return 0;

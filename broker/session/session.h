@@ -25,6 +25,7 @@
 struct dispatch_ring;
 struct hold;
 struct loop_watch;
+struct residency_plan;
 struct server;
 struct session;
 
@@ -100,6 +101,7 @@ struct session_plan {
 	uint64_t n_constrained;                /* tasks that went elsewhere for want of memory */
 	uint32_t n_on_device[RBK_MAX_DEVICES]; /* in flight there */
 	struct session_plan *next_wanted;
+	struct list_node waiting; /* tasks that wait for its memory; the dispatcher's */
 	struct residency_plan *residency;
 };
 

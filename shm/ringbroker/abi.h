@@ -14,19 +14,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A broker serves a client of the same major and of any minor up to its own. */
+/*
+ * A broker serves a client of the same major and of any minor up to its own.
+ *   1.1  RBK_FEAT_RESIDENCY: RBK_OP_PREFETCH, RBK_OP_EVICT, RBK_SQE_WAIT_MEMORY; RBK_FEAT_TENANTS
+ */
 #define RBK_ABI_MAJOR 1
-#define RBK_ABI_MINOR 0
+#define RBK_ABI_MINOR 1
 
 /*
  * Feature bits: offered by the broker in its handshake, never required by this ABI's base set.
  * Where a feature was not offered, entries that ask for an action complete with -EOPNOTSUPP, and
  * wishes (a priority, leave to split) are checked for their form and otherwise ignored.
  */
-#define RBK_FEAT_RESIDENCY  (1ull << 0) /* RBK_OP_PREFETCH and RBK_OP_EVICT do something */
+#define RBK_FEAT_RESIDENCY  (1ull << 0) /* PREFETCH, EVICT, WAIT_MEMORY; RBK_WIRE_PLAN_MEMORY */
 #define RBK_FEAT_PARTITION  (1ull << 1) /* RBK_SQE_PARTITION is acted upon */
 #define RBK_FEAT_PRIORITY   (1ull << 2) /* struct rbk_sqe.priority is acted upon */
 #define RBK_FEAT_STATE_ROWS (1ull << 3) /* struct rbk_sqe.state_rows is acted upon */
+#define RBK_FEAT_TENANTS    (1ull << 4) /* RBK_WIRE_TENANT is answered */
 
 /* Limits of the ABI; a broker may set lower ones (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */
@@ -42,7 +46,7 @@
 enum rbk_op {
 	RBK_OP_NOP = 0,      /* completes with 0; takes the same path as a RUN of nothing */
 	RBK_OP_RUN = 1,      /* runs plan_id over count rows */
-	RBK_OP_PREFETCH = 2, /* RBK_FEAT_RESIDENCY: bring plan_id's constants to the device */
+	RBK_OP_PREFETCH = 2, /* RBK_FEAT_RESIDENCY: bring plan_id's memory to a device */
 	RBK_OP_EVICT = 3,    /* RBK_FEAT_RESIDENCY: give plan_id's device memory back */
 	RBK_OP_CANCEL = 4,   /* cancels the oldest task of this ring whose user_data is target */
 	RBK_OP_BARRIER = 5,  /* completes after all earlier entries; later ones start after it */
@@ -58,10 +62,31 @@ enum rbk_op {
  * completes with -ECANCELED. Entries that are not in one chain are unordered. A BARRIER cannot be
  * in a chain.
  */
-#define RBK_SQE_LINK      (1u << 0) /* the next entry starts after this one succeeded */
-#define RBK_SQE_PARTITION (1u << 1) /* this task may be split over devices */
-#define RBK_SQE_ARG_TABLE (1u << 2) /* references are in a table, see struct rbk_sqe.table */
-#define RBK_SQE_FLAGS     (RBK_SQE_LINK | RBK_SQE_PARTITION | RBK_SQE_ARG_TABLE)
+#define RBK_SQE_LINK        (1u << 0) /* the next entry starts after this one succeeded */
+#define RBK_SQE_PARTITION   (1u << 1) /* this task may be split over devices */
+#define RBK_SQE_ARG_TABLE   (1u << 2) /* references are in a table, see struct rbk_sqe.table */
+#define RBK_SQE_WAIT_MEMORY (1u << 3) /* RUN, PREFETCH: wait for device memory, see below */
+#define RBK_SQE_FLAGS       (RBK_SQE_LINK | RBK_SQE_PARTITION | RBK_SQE_ARG_TABLE | RBK_SQE_WAIT_MEMORY)
+
+/*
+ * Residency (RBK_FEAT_RESIDENCY)
+ *
+ * What a plan needs in a device's memory comes and goes; rbk_plan_memory() tells. While it is not
+ * there, a RUN that would have run on that device runs on the CPU with
+ * RBK_REASON_MEMORY_CONSTRAINT. With RBK_SQE_WAIT_MEMORY it waits instead until the memory is
+ * there, however long that takes, and then runs on the device; its deadline only marks it. A RUN
+ * that may run nowhere else (pinned, RBK_STRATEGY_ONLY_GPU) has its memory brought at once,
+ * evicting what may be evicted, or completes with -ENOMEM; with the flag it waits. Nothing waits
+ * for a plan that can never fit.
+ *
+ * PREFETCH brings a plan's memory now, evicting what may be evicted, and completes with 0 and the
+ * device when it is there; with RBK_SQE_WAIT_MEMORY it waits for room. EVICT gives the memory back
+ * once no task uses it, and completes when it is gone; it stays away until somebody wants it.
+ * Strategy: RBK_STRATEGY_DEVICE(index), or RBK_STRATEGY_AUTO: any device that can run the plan,
+ * for EVICT all of them. They are tasks: they can be in chains, are waited for by barriers and can
+ * be cancelled, as can a RUN that waits. A plan that is removed ends what waits for its memory with
+ * -ECANCELED.
+ */
 
 /*
  * struct rbk_sqe.strategy: where a task should run.
@@ -136,12 +161,15 @@ enum rbk_reason {
  *   -EFAULT      a reference reaches beyond its arena
  *   -EACCES      an output or a state in an immutable arena
  *   -ERANGE      count is 0 or above the plan's maximum
- *   -ENODEV      RBK_STRATEGY_ONLY_GPU and no GPU can run the plan
+ *   -ENODEV      RBK_STRATEGY_ONLY_GPU and no GPU can run the plan; PREFETCH, EVICT: there is no
+ *                such device, it cannot run the plan, or it has no memory of its own (the CPU)
  *   -EOPNOTSUPP  needs a feature that was not offered
  *   -EALREADY    CANCEL: the task is running and cannot be stopped
- *   -ECANCELED   cancelled, or an earlier task of its chain failed
- *   -EIO         every device that may run the task failed
- *   -ENOMEM      out of memory while running it
+ *   -ECANCELED   cancelled, or an earlier task of its chain failed, or it waited for the memory of
+ *                a plan that was removed
+ *   -EIO         every device that may run the task failed; PREFETCH: the device was lost
+ *   -ENOMEM      out of memory while running it; no room for the plan's memory, or never, on the
+ *                devices that may run it
  */
 struct rbk_sqe {
 	uint8_t opcode;       /* enum rbk_op */
@@ -177,7 +205,7 @@ struct rbk_sqe {
 struct rbk_cqe {
 	uint64_t user_data; /* of the submission entry */
 	int32_t res;        /* 0, or -errno as above */
-	uint8_t device;     /* where it ran, RBK_DEVICE_* */
+	uint8_t device;     /* where it ran, RBK_DEVICE_*; PREFETCH: where the memory is */
 	uint8_t reason;     /* enum rbk_reason */
 	uint16_t flags;     /* RBK_CQE_* */
 	uint64_t queue_ns;  /* from admission to the start of execution */

@@ -178,6 +178,19 @@ void fake_finish_all(struct fake *fake, int32_t res)
 
 /* --- beginning and end --- */
 
+static void make_residency(struct rig *rig, uint32_t n_devices)
+{
+	const struct residency_options options = {
+		.loop = rig->loop,
+		.offload = rig->offload,
+		.tenants = rig->tenants,
+		.executors = rig->executors,
+		.n_executors = n_devices,
+	};
+
+	CHECK(residency_new(&options, &rig->residency) == 0);
+}
+
 static void make_dispatch(struct rig *rig, uint32_t n_devices)
 {
 	const struct dispatch_options options = {
@@ -185,6 +198,7 @@ static void make_dispatch(struct rig *rig, uint32_t n_devices)
 		.waker = &rig->waker,
 		.executors = rig->executors,
 		.n_executors = n_devices,
+		.residency = rig->residency,
 		.threshold_bytes = 1 << 20,
 		.spin_ns = 0,
 		.n_processors = 4,
@@ -223,6 +237,7 @@ static void make_server(struct rig *rig, uint32_t n_devices)
 		.tenants = rig->tenants,
 		.executors = rig->executors,
 		.n_executors = n_devices,
+		.residency = rig->residency,
 		.hooks = dispatch_hooks(rig->dispatch),
 	};
 
@@ -249,10 +264,12 @@ void rig_init(struct rig *rig, uint32_t n_devices)
 	CHECK(waker_init(&rig->waker) == 0);
 	CHECK(offload_new(rig->loop, &rig->offload) == 0);
 	make_tenants(rig, n_devices);
+	make_residency(rig, n_devices);
 	make_dispatch(rig, n_devices);
 	make_server(rig, n_devices);
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
 	CHECK(session_new(rig->server, ends[0], &rig->session) == 0);
+	rig->session->features = RBK_FEAT_RESIDENCY;
 	rig->fd = ends[1];
 }
 
@@ -279,11 +296,13 @@ void rig_deinit(struct rig *rig)
 	}
 	CHECK(server_is_empty(rig->server));
 	CHECK(rig->dispatch->n_submitted == 0 && rig->dispatch->n_pending == 0);
+	CHECK(!rig->dispatch->woken.first && rig->residency->n_waiters == 0);
 	CHECK(rig->dispatch->n_rings == 0 && rig->dispatch->n_active == 0);
 
 	close(rig->fd);
 	rig->server = server_free(rig->server);
 	rig->dispatch = dispatch_free(rig->dispatch);
+	rig->residency = residency_free(rig->residency);
 	rig->offload = offload_free(rig->offload);
 	rig->tenants = tenants_free(rig->tenants);
 	rig->book = account_book_free(rig->book);

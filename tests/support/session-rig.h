@@ -4,10 +4,10 @@
  * A session on the bench
  *
  * One session of a real server with real rings, arenas, plans and a real dispatcher; only the
- * executors are fakes, which run nothing and finish tasks when, in the order and with the result
- * that the test says. Everything happens on the caller's thread, and nothing moves unless the test
- * calls. What goes wrong in here aborts. Ends with every charge undone, which
- * the account asserts.
+ * executors and residency are fakes, which run nothing and finish tasks when, in the order and with
+ * the result that the test says, and answer wishes for memory likewise. Everything happens on the
+ * caller's thread, and nothing moves unless the test calls. What goes wrong in here aborts. Ends
+ * with every charge undone, which the account asserts.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +15,7 @@
 #include "dispatch/task.h"
 #include "session/server-private.h"
 #include "support/describe.h"
+#include "support/fake-residency.h"
 #include "tenant/tenant.h"
 #include "util/waker.h"
 
@@ -59,6 +60,7 @@ struct rig {
 	struct offload *offload;
 	struct account_book *book;
 	struct tenants *tenants;
+	struct residency *residency;
 	struct server *server;
 	struct session *session;
 	struct dispatch *dispatch;

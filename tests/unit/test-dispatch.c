@@ -17,6 +17,7 @@
 #include "dispatch/task.h"
 #include "loop/loop.h"
 #include "session/server-private.h"
+#include "support/fake-residency.h"
 #include "util/clock.h"
 #include "util/waker.h"
 
@@ -37,6 +38,7 @@ struct fake {
 struct fixture {
 	struct loop *loop;
 	struct waker waker;
+	struct residency *residency;
 	struct dispatch *dispatch;
 	struct fake cpu, gpu;
 	struct executor *executors[2];
@@ -129,11 +131,13 @@ static int begin(void **state)
 	f->gpu = (struct fake){.executor = {.ops = &fake_ops, .index = 1}, .capacity = 4};
 	f->executors[0] = &f->cpu.executor;
 	f->executors[1] = &f->gpu.executor;
+	assert_int_equal(residency_new(&(const struct residency_options){0}, &f->residency), 0);
 	options = (struct dispatch_options){
 		.loop = f->loop,
 		.waker = &f->waker,
 		.executors = f->executors,
 		.n_executors = 2,
+		.residency = f->residency,
 		.threshold_bytes = 1 << 20,
 		.spin_ns = -1,
 		.n_processors = 4,
@@ -204,6 +208,7 @@ static int end(void **state)
 	assert_int_equal(f->arena.n_in_flight, 0);
 	hooks.ring_freed(f->dispatch, &f->ring);
 	dispatch_free(f->dispatch);
+	residency_free(f->residency);
 	waker_deinit(&f->waker);
 	loop_free(f->loop);
 	close(f->ring.bell_fd);

@@ -235,7 +235,7 @@ static void test_cancel__reserved(void **state)
 	}
 }
 
-/* RBK_FEAT_RESIDENCY is not offered. */
+/* RBK_FEAT_RESIDENCY was not agreed upon. */
 static void test_residency__not_offered(void **state)
 {
 	struct rbk_sqe sqe = {.opcode = RBK_OP_PREFETCH, .plan_id = PLAN_ID(TWO)};
@@ -247,6 +247,43 @@ static void test_residency__not_offered(void **state)
 	expect_judged(&bench, -EOPNOTSUPP, sqe);
 	sqe.plan_id = PLAN_ID(HOLE);
 	expect_judged(&bench, -ENOENT, sqe);
+}
+
+static void test_residency__form(void **state)
+{
+	struct rbk_sqe sqe = {.opcode = RBK_OP_PREFETCH, .plan_id = PLAN_ID(TWO)};
+	struct bench bench;
+
+	bench_init(&bench);
+	bench.session.features = RBK_FEAT_RESIDENCY;
+	for (sqe.opcode = RBK_OP_PREFETCH; sqe.opcode <= RBK_OP_EVICT; sqe.opcode++) {
+		for (unsigned int strategy = 0; strategy < 256; strategy++) {
+			bool is_named = strategy >= RBK_STRATEGY_DEVICE(0) &&
+					strategy < RBK_STRATEGY_DEVICE(RBK_MAX_DEVICES);
+
+			sqe.strategy = (uint8_t)strategy;
+			expect_judged(&bench,
+				      is_named || strategy == RBK_STRATEGY_AUTO ? 0 : -EINVAL, sqe);
+		}
+		sqe.strategy = 0;
+		for (unsigned int flags = 0; flags < 256; flags++) {
+			unsigned int allowed = RBK_SQE_LINK;
+
+			if (sqe.opcode == RBK_OP_PREFETCH)
+				allowed |= RBK_SQE_WAIT_MEMORY;
+			sqe.flags = (uint8_t)flags;
+			expect_judged(&bench, flags & ~allowed ? -EINVAL : 0, sqe);
+		}
+		sqe.flags = 0;
+		sqe.count = 1;
+		expect_judged(&bench, -EINVAL, sqe);
+		sqe.count = 0;
+		for (unsigned int i = 0; i < RBK_SQE_REFS; i++) {
+			sqe.refs[i] = 1ull << 63;
+			expect_judged(&bench, -EINVAL, sqe);
+			sqe.refs[i] = 0;
+		}
+	}
 }
 
 /* --- the plan --- */
@@ -601,6 +638,7 @@ int main(void)
 		cmocka_unit_test(test_bare__reserved),
 		cmocka_unit_test(test_cancel__reserved),
 		cmocka_unit_test(test_residency__not_offered),
+		cmocka_unit_test(test_residency__form),
 		cmocka_unit_test(test_plan__which),
 		cmocka_unit_test(test_count__bounds),
 		cmocka_unit_test(test_ref__resolved),

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waiting for device memory
+ *
+ * Who asks residency for something is a task like any other, with its slot, its place in a chain
+ * and its share of the ring: a RUN that waits for its plan's memory, a PREFETCH, an EVICT. While it
+ * waits it is in its plan's list, so that it ends with the plan, and in its ring's list of tasks in
+ * flight, so that it ends with the ring.
+ *
+ * Residency answers when it likes, from a handler of the loop or from residency_turn(), where
+ * completing a task, which may start others, has no business. So an answer only puts the task into
+ * a queue, as cancelling it does, and dispatch_work() goes on with it. Everything a waiting task
+ * can meet ends in that queue, once.
+ */
+#include <errno.h>
+
+#include "dispatch/task.h"
+
+static void task_wake(struct dispatch *dispatch, struct task *task, int res)
+{
+	list_remove(&task->waiting);
+	task->phase = TASK_WOKEN;
+	task->wait_res = res;
+	task->next = NULL;
+	*dispatch->woken.end = task;
+	dispatch->woken.end = &task->next;
+}
+
+static void on_answer(struct residency_waiter *waiter, int res)
+{
+	struct task *task = container_of(waiter, struct task, waiter);
+
+	task_wake(task->ring->dispatch, task, res);
+}
+
+void task_wait(struct task *task, enum residency_wish wish, uint8_t device)
+{
+	struct dispatch *dispatch = task->ring->dispatch;
+
+	task->phase = TASK_WAITING;
+	task->has_waited = true;
+	task->waiter.done = on_answer;
+	list_append(&task->plan->waiting, &task->waiting);
+	residency_ask(dispatch->options.residency, task->plan, &task->waiter, wish, device);
+}
+
+void task_stop_waiting(struct task *task)
+{
+	struct dispatch *dispatch = task->ring->dispatch;
+
+	residency_withdraw(dispatch->options.residency, &task->waiter);
+	task_wake(dispatch, task, -ECANCELED);
+}
+
+void task_ask_residency(struct dispatch *dispatch, struct task *task, int *ret_res)
+{
+	uint8_t device = RBK_DEVICE_NONE;
+	enum residency_wish wish = task->opcode == RBK_OP_EVICT ? RESIDENCY_EVICT
+				   : task->waits_for_memory     ? RESIDENCY_WAIT
+								: RESIDENCY_PREFETCH;
+
+	if (task->plan->state != SLOT_READY) {
+		*ret_res = -ECANCELED;
+		return;
+	}
+	if (task->strategy & RBK_STRATEGY_NAMED)
+		device = task->strategy & (uint8_t)~RBK_STRATEGY_NAMED;
+	if (device == RBK_DEVICE_CPU ||
+	    (device != RBK_DEVICE_NONE && device >= dispatch->n_executors)) {
+		*ret_res = -ENODEV;
+		return;
+	}
+	task_wait(task, wish, device);
+}
+
+/* Where a PREFETCH that succeeded brought its plan. */
+static uint8_t prefetched_device(const struct dispatch *dispatch, const struct task *task)
+{
+	if (task->waiter.device != RBK_DEVICE_NONE)
+		return task->waiter.device;
+	for (uint32_t i = RBK_DEVICE_GPU; i < dispatch->n_executors; i++)
+		if (task->plan->plan->device_state[i] == PLAN_DEVICE_READY)
+			return (uint8_t)i;
+	return RBK_DEVICE_NONE;
+}
+
+unsigned int dispatch_wake(struct dispatch *dispatch)
+{
+	struct task *task, *next = dispatch->woken.first;
+	unsigned int n = 0;
+
+	/* Whoever is put in from here on has its turn next time. */
+	dispatch->woken = (struct task_queue){.end = &dispatch->woken.first};
+	while ((task = next)) {
+		next = task->next;
+		n++;
+		if (task->is_cancelled || task->wait_res == -ECANCELED) {
+			task_finish(dispatch, task, -ECANCELED);
+		} else if (task->opcode == RBK_OP_RUN) {
+			/* It is placed anew: whatever the answer, that says what can be done now.
+			 */
+			task_start(dispatch, task);
+		} else {
+			if (task->opcode == RBK_OP_PREFETCH && task->wait_res == 0)
+				task->device = prefetched_device(dispatch, task);
+			task_finish(dispatch, task, task->wait_res);
+		}
+	}
+	return n;
+}
+
+void dispatch_plan_removing(struct session_plan *plan)
+{
+	list_for_each_safe (node, &plan->waiting)
+		task_stop_waiting(container_of(node, struct task, waiting));
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Residency that does as it is told
+ *
+ * Calls that must come back later go over the setup thread, as the real ones do, with nothing for
+ * it to do.
+ */
+#include "support/fake-residency.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loop/offload.h"
+#include "util/checked.h"
+
+struct residency_plan {
+	struct session_plan *slot;
+	struct offload_job job;
+	void (*done)(struct session_plan *slot);
+};
+
+static void check(bool is_fine, const char *what, int line)
+{
+	if (is_fine)
+		return;
+	fprintf(stderr, "fake-residency.c:%d: %s\n", line, what);
+	abort();
+}
+
+#define CHECK(condition) check(condition, #condition, __LINE__)
+
+int residency_new(const struct residency_options *options, struct residency **ret)
+{
+	struct residency *residency = calloc(1, sizeof(*residency));
+
+	if (!residency)
+		return -ENOMEM;
+	residency->options = *options;
+	list_init(&residency->waiters);
+	*ret = residency;
+	return 0;
+}
+
+struct residency *residency_free(struct residency *residency)
+{
+	if (!residency)
+		return NULL;
+	CHECK(residency->n_waiters == 0 && residency->n_plans == 0);
+	free(residency);
+	return NULL;
+}
+
+/* --- plans --- */
+
+static void run_nothing(struct offload_job *job)
+{
+}
+
+static void added(struct offload_job *job)
+{
+	struct residency_plan *plan = container_of(job, struct residency_plan, job);
+
+	plan->done(plan->slot);
+}
+
+static void removed(struct offload_job *job)
+{
+	struct residency_plan *plan = container_of(job, struct residency_plan, job);
+	struct session_plan *slot = plan->slot;
+	void (*done)(struct session_plan * slot) = plan->done;
+
+	slot->residency = NULL;
+	free(plan);
+	done(slot);
+}
+
+int residency_add(struct residency *residency, struct session_plan *slot,
+		  void (*done)(struct session_plan *slot))
+{
+	struct residency_plan *plan = calloc(1, sizeof(*plan));
+
+	if (!plan)
+		return -ENOMEM;
+	CHECK(!slot->residency);
+	*plan = (struct residency_plan){
+		.slot = slot, .done = done, .job = {.run = run_nothing, .done = added}};
+	slot->residency = plan;
+	residency->n_plans++;
+	offload_submit(residency->options.offload, &plan->job);
+	return 0;
+}
+
+static void forget_demand(struct residency *residency, struct session_plan *slot)
+{
+	struct session_plan **at = &residency->demand.first;
+
+	while (*at && *at != slot)
+		at = &(*at)->next_wanted;
+	if (*at)
+		*at = slot->next_wanted;
+	slot->is_wanted = false;
+	for (unsigned int i = 0; i < residency->n_wanted; i++)
+		if (residency->wanted[i] == slot)
+			residency->wanted[i] = NULL;
+}
+
+void residency_remove(struct residency *residency, struct session_plan *slot,
+		      void (*done)(struct session_plan *slot))
+{
+	struct residency_plan *plan = slot->residency;
+
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
+		CHECK(slot->n_on_device[i] == 0);
+	list_for_each (node, &residency->waiters)
+		CHECK(container_of(node, struct residency_waiter, link)->slot != slot);
+	forget_demand(residency, slot);
+	if (plan) {
+		residency->n_plans--;
+	} else {
+		plan = calloc(1, sizeof(*plan));
+		CHECK(plan != NULL);
+		plan->slot = slot;
+	}
+	plan->done = done;
+	plan->job = (struct offload_job){.run = run_nothing, .done = removed};
+	offload_submit(residency->options.offload, &plan->job);
+}
+
+void residency_about(const struct residency *residency, const struct session_plan *slot,
+		     unsigned int device, struct residency_about *ret)
+{
+	*ret = residency->about;
+	ret->device_state = slot->plan->device_state[device];
+}
+
+/* --- tasks --- */
+
+struct residency_demand *residency_demand(struct residency *residency)
+{
+	return &residency->demand;
+}
+
+void residency_turn(struct residency *residency)
+{
+	struct session_plan *slot;
+
+	CHECK(residency->demand.first != NULL);
+	residency->n_turns++;
+	residency->n_wanted = 0;
+	while ((slot = residency->demand.first)) {
+		residency->demand.first = slot->next_wanted;
+		slot->is_wanted = false;
+		CHECK(residency->n_wanted < ARRAY_SIZE(residency->wanted));
+		residency->wanted[residency->n_wanted++] = slot;
+	}
+}
+
+void residency_ask(struct residency *residency, struct session_plan *slot,
+		   struct residency_waiter *waiter, enum residency_wish wish, uint8_t device)
+{
+	CHECK(waiter->done != NULL && device != RBK_DEVICE_CPU);
+	CHECK(slot->state == SLOT_READY);
+	waiter->slot = slot;
+	waiter->wish = (uint8_t)wish;
+	waiter->device = device;
+	list_append(&residency->waiters, &waiter->link);
+	residency->n_waiters++;
+	residency->n_asked++;
+}
+
+static void take_out(struct residency *residency, struct residency_waiter *waiter)
+{
+	bool is_there = false;
+
+	/* Only where it is cheap: some tests have thousands. */
+	list_for_each (node, &residency->waiters) {
+		is_there |= node == &waiter->link;
+		if (is_there || residency->n_waiters > 100)
+			break;
+	}
+	CHECK(is_there || residency->n_waiters > 100);
+	list_remove(&waiter->link);
+	residency->n_waiters--;
+}
+
+void residency_withdraw(struct residency *residency, struct residency_waiter *waiter)
+{
+	take_out(residency, waiter);
+	residency->n_withdrawn++;
+}
+
+void residency_plan_idle(struct residency *residency, struct session_plan *slot,
+			 unsigned int device)
+{
+	CHECK(slot->n_on_device[device] == 0 && (slot->leaving & 1u << device));
+	residency->n_idle++;
+	residency->idle_plan = slot;
+	residency->idle_device = device;
+}
+
+void residency_set_usable(struct residency *residency, unsigned int device, uint64_t vram_bytes,
+			  uint64_t gtt_bytes)
+{
+}
+
+void residency_device_lost(struct residency *residency, unsigned int device)
+{
+}
+
+void residency_limits_changed(struct residency *residency)
+{
+}
+
+/* --- the script --- */
+
+struct residency_waiter *fake_residency_oldest(struct residency *residency)
+{
+	if (list_is_empty(&residency->waiters))
+		return NULL;
+	return container_of(residency->waiters.next, struct residency_waiter, link);
+}
+
+void fake_residency_answer(struct residency *residency, struct residency_waiter *waiter, int res)
+{
+	take_out(residency, waiter);
+	waiter->done(waiter, res);
+}
+
+void fake_residency_answer_all(struct residency *residency, int res)
+{
+	unsigned int n = residency->n_waiters;
+
+	while (n-- > 0)
+		fake_residency_answer(residency, fake_residency_oldest(residency), res);
+}

@@ -1,0 +1,918 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The dispatcher and device memory: what happens to tasks whose plan is not there, entries that
+ * bring it or give it back, and every way in which waiting can end. Residency is a fake.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "unit/dispatch-bench.h"
+#include "util/clock.h"
+
+enum { LINK = RBK_SQE_LINK, WAIT = RBK_SQE_WAIT_MEMORY, GPU2 = 2 };
+
+static void begin(struct bench *bench, uint32_t n_devices)
+{
+	bench_begin(bench, n_devices, N_ENTRIES);
+	for (uint32_t i = GPU; i < n_devices; i++)
+		bench->queued->plan->device_state[i] = PLAN_DEVICE_EVICTED;
+}
+
+static void put(struct bench *bench, uint64_t user_data, uint8_t strategy, uint8_t flags)
+{
+	struct rbk_sqe sqe = run_entry(bench, bench->queued, user_data);
+
+	sqe.strategy = strategy;
+	sqe.flags = flags;
+	rig_put(&bench->ring, &sqe);
+}
+
+static void put_memory(struct bench *bench, uint8_t opcode, uint64_t user_data, uint8_t strategy,
+		       uint8_t flags)
+{
+	rig_put(&bench->ring, &(const struct rbk_sqe){.opcode = opcode,
+						      .plan_id = bench->queued->id,
+						      .user_data = user_data,
+						      .strategy = strategy,
+						      .flags = flags});
+}
+
+/* The oldest that waits must want this; it is answered, after the plan has become @state there. */
+#define answer(bench, wish, device, state, res) answer_(bench, wish, device, state, res, __LINE__)
+static void answer_(struct bench *bench, enum residency_wish wish, uint8_t device, uint8_t state,
+		    int res, int line)
+{
+	struct residency_waiter *waiter = fake_residency_oldest(bench->rig.residency);
+
+	if (!waiter)
+		fail_msg("line %d: nobody waits", line);
+	if (waiter->wish != wish || waiter->device != device)
+		fail_msg("line %d: wish %u on device %u, not %u on %u", line, waiter->wish,
+			 waiter->device, wish, device);
+	assert_ptr_equal(waiter->slot, bench->queued);
+	if (device != RBK_DEVICE_NONE)
+		bench->queued->plan->device_state[device] = state;
+	fake_residency_answer(bench->rig.residency, waiter, res);
+	/* Nothing happens inside the answer. */
+	expect_none(bench);
+	rig_work(&bench->rig);
+}
+
+static void expect_placed(struct bench *bench, uint64_t user_data, uint8_t device, uint8_t reason)
+{
+	struct rbk_cqe cqe;
+
+	finish(bench, &bench->rig.fakes[device], user_data, 0);
+	cqe = expect_cqe(bench, user_data, 0);
+	assert_int_equal(cqe.device, device);
+	assert_int_equal(cqe.reason, reason);
+}
+
+/* --- tasks that do not wait --- */
+
+static void test_constrained__runs_on_the_cpu(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, 0);
+	put(&bench, 2, RBK_STRATEGY_DEVICE(GPU), 0);
+	rig_work(&bench.rig);
+	expect_placed(&bench, 1, CPU, RBK_REASON_MEMORY_CONSTRAINT);
+	expect_placed(&bench, 2, CPU, RBK_REASON_MEMORY_CONSTRAINT);
+	/* It is wanted: once in the list, two tasks. */
+	assert_ptr_equal(bench.rig.residency->demand.first, bench.queued);
+	assert_null(bench.queued->next_wanted);
+	assert_int_equal(bench.queued->n_wanted, 2);
+	assert_int_equal(bench.queued->n_constrained, 2);
+	assert_int_equal(bench.rig.residency->n_asked, 0);
+
+	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_READY;
+	put(&bench, 3, RBK_STRATEGY_PREFER_GPU, 0);
+	rig_work(&bench.rig);
+	expect_placed(&bench, 3, GPU, RBK_REASON_USER_PREFERENCE);
+	assert_int_equal(bench.queued->n_wanted, 3);
+	assert_int_equal(bench.queued->n_constrained, 2);
+	bench_end(&bench);
+}
+
+/* Those that did not want a device bring nothing, whether they would wait or not. */
+static void test_constrained__wants_nothing(void **state)
+{
+	static const uint8_t strategies[] = {RBK_STRATEGY_AUTO, RBK_STRATEGY_PREFER_CPU,
+					     RBK_STRATEGY_ONLY_CPU, RBK_STRATEGY_DEVICE(CPU)};
+	struct bench bench;
+
+	begin(&bench, 2);
+	for (unsigned int i = 0; i < 4; i++) {
+		put(&bench, i, strategies[i], i % 2 ? WAIT : 0);
+		rig_work(&bench.rig);
+		expect_placed(&bench, i, CPU,
+			      i ? RBK_REASON_USER_PREFERENCE : RBK_REASON_BELOW_THRESHOLD);
+	}
+	assert_null(bench.rig.residency->demand.first);
+	assert_int_equal(bench.queued->n_wanted, 0);
+	assert_int_equal(bench.queued->n_constrained, 0);
+	assert_int_equal(bench.rig.residency->n_asked, 0);
+	bench_end(&bench);
+}
+
+/* A tiny task that asks for the GPU still runs inline, and its wish is noted. */
+static void test_constrained__inline(void **state)
+{
+	struct rbk_cqe cqe;
+	struct bench bench;
+	struct rbk_sqe sqe;
+
+	begin(&bench, 2);
+	bench.tiny->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+	sqe = run_entry(&bench, bench.tiny, 1);
+	sqe.strategy = RBK_STRATEGY_PREFER_GPU;
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	cqe = expect_cqe(&bench, 1, 0);
+	assert_int_equal(cqe.reason, RBK_REASON_MEMORY_CONSTRAINT);
+	assert_int_equal(bench.cpu->n_inline, 1);
+	assert_ptr_equal(bench.rig.residency->demand.first, bench.tiny);
+	/* Below the threshold it wants nothing. */
+	put_run(&bench, bench.tiny, 2, WAIT);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 2, 0);
+	assert_int_equal(bench.cpu->n_inline, 2);
+	assert_int_equal(bench.tiny->n_constrained, 1);
+	/* One that would wait is not run inline. */
+	sqe.user_data = 3;
+	sqe.flags = WAIT;
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	expect_none(&bench);
+	assert_int_equal(bench.rig.residency->n_waiters, 1);
+	bench.tiny->plan->device_state[GPU] = PLAN_DEVICE_READY;
+	fake_residency_answer_all(bench.rig.residency, 0);
+	rig_work(&bench.rig);
+	expect_placed(&bench, 3, GPU, RBK_REASON_USER_PREFERENCE);
+	bench_end(&bench);
+}
+
+/* Two plans are wanted, and one is not; a turn takes them all. */
+static void test_constrained__turn(void **state)
+{
+	struct session_plan *others[2];
+	struct rbk_sqe sqe;
+	struct bench bench;
+
+	begin(&bench, 2);
+	for (unsigned int i = 0; i < 2; i++) {
+		others[i] = rig_relu(&bench.rig, true);
+		others[i]->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+	}
+	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, 0);
+	sqe = run_entry(&bench, others[1], 2);
+	sqe.strategy = RBK_STRATEGY_PREFER_GPU;
+	rig_put(&bench.ring, &sqe);
+	put(&bench, 3, RBK_STRATEGY_PREFER_GPU, 0);
+	rig_work(&bench.rig);
+	residency_turn(bench.rig.residency);
+	assert_int_equal(bench.rig.residency->n_wanted, 2);
+	assert_ptr_equal(bench.rig.residency->wanted[0], others[1]);
+	assert_ptr_equal(bench.rig.residency->wanted[1], bench.queued);
+	fake_finish_all(bench.cpu, 0);
+	rig_work(&bench.rig);
+	bench_end(&bench);
+}
+
+/* The reactor calls the turn by itself, and sleeps when there is nothing for it. */
+static void client_of_turn(void *data)
+{
+	struct bench *bench = data;
+	struct rbk_sqe sqe = run_entry(bench, bench->tiny, 1);
+	uint32_t tail;
+
+	for (unsigned int i = 0; i < 3; i++) {
+		sqe.strategy = i == 1 ? RBK_STRATEGY_PREFER_CPU : RBK_STRATEGY_PREFER_GPU;
+		rig_put(&bench->ring, &sqe);
+		do {
+			send(bench->ring.bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+			usleep(1000);
+			tail = rbk_ring_observe(&bench->ring.cq->cq_tail);
+		} while (tail != i + 1);
+	}
+}
+
+static void test_constrained__reactor_turns(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	bench.tiny->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+	rig_run(&bench.rig, client_of_turn, &bench);
+	assert_int_equal(bench.rig.residency->n_turns, 2);
+	bench_end(&bench);
+}
+
+static void test_never_fits__does_not_wait(void **state)
+{
+	struct rbk_cqe cqe;
+	struct bench bench;
+
+	begin(&bench, 2);
+	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_NO_MEMORY;
+	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
+	put(&bench, 2, RBK_STRATEGY_ONLY_GPU, WAIT);
+	rig_work(&bench.rig);
+	cqe = expect_cqe(&bench, 2, -ENOMEM);
+	assert_int_equal(cqe.device, RBK_DEVICE_NONE);
+	assert_int_equal(cqe.reason, RBK_REASON_MEMORY_CONSTRAINT);
+	expect_placed(&bench, 1, CPU, RBK_REASON_MEMORY_CONSTRAINT);
+	bench.queued->plan->pinned = true;
+	bench.queued->plan->pinned_device = GPU;
+	put(&bench, 3, RBK_STRATEGY_AUTO, WAIT);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 3, -ENOMEM);
+	assert_int_equal(bench.rig.residency->n_asked, 0);
+	assert_null(bench.rig.residency->demand.first);
+	assert_int_equal(bench.queued->n_constrained, 3);
+	/* A device that is gone is another matter. */
+	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_FAILED;
+	put(&bench, 4, RBK_STRATEGY_AUTO, WAIT);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 4, -ENODEV);
+	bench_end(&bench);
+}
+
+/* --- tasks that wait --- */
+
+static void test_wait__runs_where_it_wanted(void **state)
+{
+	struct rbk_cqe cqe;
+	struct bench bench;
+
+	begin(&bench, 2);
+	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
+	put(&bench, 2, RBK_STRATEGY_DEVICE(GPU), WAIT);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.rig.residency->n_waiters, 2);
+	assert_int_equal(bench.ring.ring->n_in_flight, 2);
+	assert_int_equal(bench.queued->n_in_flight, 2);
+	assert_int_equal(bench.arena->n_in_flight, 4);
+	assert_int_equal(bench.cpu->n_submitted, 0);
+	usleep(2000);
+	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
+	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
+	assert_int_equal(bench.queued->n_on_device[GPU], 2);
+	finish(&bench, bench.gpu, 1, 0);
+	cqe = expect_cqe(&bench, 1, 0);
+	assert_int_equal(cqe.device, GPU);
+	assert_int_equal(cqe.reason, RBK_REASON_USER_PREFERENCE);
+	/* From admission. */
+	assert_true(cqe.queue_ns >= 2000000);
+	expect_placed(&bench, 2, GPU, RBK_REASON_USER_PREFERENCE);
+	assert_int_equal(bench.queued->n_constrained, 0);
+	assert_int_equal(bench.queued->n_wanted, 2);
+	assert_int_equal(bench.queued->n_on_device[GPU], 0);
+	bench_end(&bench);
+}
+
+/* Its turn comes after the memory has left again: it waits on. */
+static void test_wait__taken_away_again(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
+	rig_work(&bench.rig);
+	for (unsigned int i = 0; i < 3; i++)
+		answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_EVICTED, 0);
+	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
+	expect_placed(&bench, 1, GPU, RBK_REASON_USER_PREFERENCE);
+	assert_int_equal(bench.queued->n_wanted, 1);
+	bench_end(&bench);
+}
+
+/* The answer is no: elsewhere, or that answer is the result. */
+static void test_wait__refused(void **state)
+{
+	static const struct {
+		int res;
+		uint8_t state, reason;
+	} cases[] = {
+		{-ENOMEM, PLAN_DEVICE_NO_MEMORY, RBK_REASON_MEMORY_CONSTRAINT},
+		{-ENOMEM, PLAN_DEVICE_EVICTED, RBK_REASON_MEMORY_CONSTRAINT},
+		{-EIO, PLAN_DEVICE_FAILED, RBK_REASON_GPU_UNAVAILABLE},
+		{-ENODEV, PLAN_DEVICE_UNSUPPORTED, RBK_REASON_GPU_UNAVAILABLE},
+	};
+	struct bench bench;
+
+	begin(&bench, 2);
+	for (unsigned int i = 0; i < 4; i++) {
+		bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+		put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
+		rig_work(&bench.rig);
+		answer(&bench, RESIDENCY_WAIT, GPU, cases[i].state, cases[i].res);
+		expect_placed(&bench, 1, CPU, cases[i].reason);
+
+		bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+		put(&bench, 2, RBK_STRATEGY_ONLY_GPU, WAIT);
+		rig_work(&bench.rig);
+		answer(&bench, RESIDENCY_WAIT, GPU, cases[i].state, cases[i].res);
+		expect_cqe(&bench, 2, cases[i].res);
+	}
+	bench_end(&bench);
+}
+
+/* Nowhere else: brought at once without the flag, or -ENOMEM. */
+static void test_nowhere_else__is_brought(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	put(&bench, 1, RBK_STRATEGY_ONLY_GPU, 0);
+	rig_work(&bench.rig);
+	answer(&bench, RESIDENCY_PREFETCH, GPU, PLAN_DEVICE_READY, 0);
+	expect_placed(&bench, 1, GPU, RBK_REASON_USER_PREFERENCE);
+
+	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+	bench.queued->plan->pinned = true;
+	bench.queued->plan->pinned_device = GPU;
+	put(&bench, 2, RBK_STRATEGY_AUTO, 0);
+	put(&bench, 3, RBK_STRATEGY_AUTO, WAIT);
+	rig_work(&bench.rig);
+	answer(&bench, RESIDENCY_PREFETCH, GPU, PLAN_DEVICE_EVICTED, -ENOMEM);
+	expect_cqe(&bench, 2, -ENOMEM);
+	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
+	expect_placed(&bench, 3, GPU, RBK_REASON_USER_PREFERENCE);
+
+	/* Brought, and gone before its turn: not again and again. */
+	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+	put(&bench, 4, RBK_STRATEGY_AUTO, 0);
+	rig_work(&bench.rig);
+	answer(&bench, RESIDENCY_PREFETCH, GPU, PLAN_DEVICE_EVICTED, 0);
+	expect_cqe(&bench, 4, -ENOMEM);
+
+	/* The CPU cannot, and it is below the threshold. */
+	bench.queued->plan->pinned = false;
+	bench.queued->plan->device_state[CPU] = PLAN_DEVICE_FAILED;
+	put(&bench, 5, RBK_STRATEGY_AUTO, 0);
+	rig_work(&bench.rig);
+	answer(&bench, RESIDENCY_PREFETCH, GPU, PLAN_DEVICE_READY, 0);
+	expect_placed(&bench, 5, GPU, RBK_REASON_GPU_AVAILABLE);
+	bench_end(&bench);
+}
+
+/* The plan may come to either; to the one that is not broken only. */
+static void test_wait__two_devices(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 3);
+	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
+	rig_work(&bench.rig);
+	bench.queued->plan->device_state[GPU2] = PLAN_DEVICE_READY;
+	answer(&bench, RESIDENCY_WAIT, RBK_DEVICE_NONE, PLAN_DEVICE_READY, 0);
+	expect_placed(&bench, 1, GPU2, RBK_REASON_USER_PREFERENCE);
+
+	bench.queued->plan->device_state[GPU2] = PLAN_DEVICE_EVICTED;
+	bench.rig.dispatch->placer.n_failures[GPU] = PLACE_MAX_FAILURES;
+	put(&bench, 2, RBK_STRATEGY_PREFER_GPU, WAIT);
+	rig_work(&bench.rig);
+	answer(&bench, RESIDENCY_WAIT, GPU2, PLAN_DEVICE_READY, 0);
+	expect_placed(&bench, 2, GPU2, RBK_REASON_USER_PREFERENCE);
+	bench_end(&bench);
+}
+
+/* A session that did not agree on the feature has its wish ignored. */
+static void test_wait__without_the_feature(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	bench.rig.session->features = 0;
+	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
+	put_memory(&bench, RBK_OP_PREFETCH, 2, 0, 0);
+	put_memory(&bench, RBK_OP_EVICT, 3, 0, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 2, -EOPNOTSUPP);
+	expect_cqe(&bench, 3, -EOPNOTSUPP);
+	expect_placed(&bench, 1, CPU, RBK_REASON_MEMORY_CONSTRAINT);
+	bench_end(&bench);
+}
+
+static void test_wait__deadline_only_marks(void **state)
+{
+	struct rbk_cqe cqe;
+	struct bench bench;
+	struct rbk_sqe sqe;
+
+	begin(&bench, 2);
+	sqe = run_entry(&bench, bench.queued, 1);
+	sqe.strategy = RBK_STRATEGY_PREFER_GPU;
+	sqe.flags = WAIT;
+	sqe.deadline_us = 1000;
+	rig_put(&bench.ring, &sqe);
+	sqe.user_data = 2;
+	sqe.deadline_us = 1000000000;
+	rig_put(&bench.ring, &sqe);
+	rig_work(&bench.rig);
+	usleep(2000);
+	rig_work(&bench.rig);
+	expect_none(&bench);
+	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
+	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
+	finish(&bench, bench.gpu, 1, 0);
+	cqe = expect_cqe(&bench, 1, 0);
+	assert_int_equal(cqe.flags, RBK_CQE_DEADLINE_MISSED);
+	finish(&bench, bench.gpu, 2, 0);
+	assert_int_equal(expect_cqe(&bench, 2, 0).flags, 0);
+	bench_end(&bench);
+}
+
+static void test_wait__chains_and_barriers(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	put_run(&bench, bench.queued, 1, LINK);
+	put(&bench, 2, RBK_STRATEGY_PREFER_GPU, WAIT | LINK);
+	put_bare(&bench, RBK_OP_NOP, 3, LINK);
+	put(&bench, 4, RBK_STRATEGY_PREFER_GPU, WAIT);
+	put_bare(&bench, RBK_OP_BARRIER, 5, 0);
+	put_bare(&bench, RBK_OP_NOP, 6, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.rig.residency->n_waiters, 0);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	assert_int_equal(bench.rig.residency->n_waiters, 1);
+	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
+	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+	expect_placed(&bench, 2, GPU, RBK_REASON_USER_PREFERENCE);
+	expect_cqe(&bench, 3, 0);
+	expect_none(&bench);
+	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
+	expect_placed(&bench, 4, GPU, RBK_REASON_USER_PREFERENCE);
+	expect_cqe(&bench, 5, 0);
+	expect_cqe(&bench, 6, 0);
+
+	/* Refused, it fails its chain. */
+	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+	put(&bench, 7, RBK_STRATEGY_ONLY_GPU, LINK);
+	put_bare(&bench, RBK_OP_NOP, 8, LINK);
+	rig_work(&bench.rig);
+	answer(&bench, RESIDENCY_PREFETCH, GPU, PLAN_DEVICE_EVICTED, -ENOMEM);
+	expect_cqe(&bench, 7, -ENOMEM);
+	expect_cqe(&bench, 8, -ECANCELED);
+	/* The chain is still open. */
+	put_bare(&bench, RBK_OP_NOP, 9, 0);
+	put_bare(&bench, RBK_OP_NOP, 10, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 9, -ECANCELED);
+	expect_cqe(&bench, 10, 0);
+	bench_end(&bench);
+}
+
+/* --- the end of waiting --- */
+
+static void test_cancel__waiting(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT | LINK);
+	put_bare(&bench, RBK_OP_NOP, 2, 0);
+	put_memory(&bench, RBK_OP_PREFETCH, 3, 0, 0);
+	put(&bench, 4, RBK_STRATEGY_PREFER_GPU, WAIT);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.rig.residency->n_waiters, 3);
+	put_cancel(&bench, 5, 1, 0);
+	put_cancel(&bench, 6, 1, 0);
+	put_cancel(&bench, 7, 3, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 5, 0);
+	expect_cqe(&bench, 6, -ENOENT);
+	expect_cqe(&bench, 7, 0);
+	assert_int_equal(expect_cqe(&bench, 1, -ECANCELED).device, RBK_DEVICE_NONE);
+	expect_cqe(&bench, 2, -ECANCELED);
+	assert_int_equal(expect_cqe(&bench, 3, -ECANCELED).device, RBK_DEVICE_NONE);
+	expect_none(&bench);
+	assert_int_equal(bench.rig.residency->n_withdrawn, 2);
+	/* The other one was not disturbed. */
+	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_READY, 0);
+	expect_placed(&bench, 4, GPU, RBK_REASON_USER_PREFERENCE);
+	bench_end(&bench);
+}
+
+/* Answered, but its turn has not come when the cancelling entry is looked at. */
+static void test_cancel__answered(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
+	put_memory(&bench, RBK_OP_PREFETCH, 2, 0, 0);
+	rig_work(&bench.rig);
+	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_READY;
+	fake_residency_answer_all(bench.rig.residency, 0);
+	put_cancel(&bench, 3, 1, 0);
+	put_cancel(&bench, 4, 2, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 3, 0);
+	expect_cqe(&bench, 4, 0);
+	expect_cqe(&bench, 1, -ECANCELED);
+	expect_cqe(&bench, 2, -ECANCELED);
+	assert_int_equal(bench.gpu->n_submitted, 0);
+	assert_int_equal(bench.rig.residency->n_withdrawn, 0);
+	bench_end(&bench);
+}
+
+/* The ring goes, with one that waits, one that was answered, and those behind them. */
+static void test_close__waiting(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
+	put(&bench, 2, RBK_STRATEGY_PREFER_GPU, WAIT | LINK);
+	put(&bench, 3, RBK_STRATEGY_PREFER_GPU, WAIT | LINK);
+	put_memory(&bench, RBK_OP_EVICT, 4, 0, 0);
+	put_memory(&bench, RBK_OP_PREFETCH, 5, 0, WAIT);
+	put_bare(&bench, RBK_OP_BARRIER, 6, 0);
+	put_bare(&bench, RBK_OP_NOP, 7, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.rig.residency->n_waiters, 3);
+	fake_residency_answer(bench.rig.residency, fake_residency_oldest(bench.rig.residency), 0);
+	assert_int_equal(session_ring_remove(bench.rig.session, 5, bench.ring.ring->id), 0);
+	assert_int_equal(bench.rig.residency->n_waiters, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	assert_int_equal(bench.ring.cq->cq_tail, 0);
+	assert_int_equal(bench.gpu->n_submitted + bench.cpu->n_submitted, 0);
+	assert_int_equal(bench.queued->n_in_flight, 0);
+	assert_int_equal(bench.arena->n_in_flight, 0);
+	bench_end(&bench);
+}
+
+/* The plan goes: what waits for it ends; one that runs, and those behind it, go first. */
+static void test_remove__waiting(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	put_run(&bench, bench.queued, 1, LINK);
+	put(&bench, 2, RBK_STRATEGY_ONLY_GPU, WAIT);
+	put(&bench, 3, RBK_STRATEGY_PREFER_GPU, WAIT);
+	put_memory(&bench, RBK_OP_EVICT, 4, 0, LINK);
+	put(&bench, 5, RBK_STRATEGY_PREFER_GPU, WAIT);
+	put_run(&bench, bench.queued, 6, LINK);
+	put_memory(&bench, RBK_OP_PREFETCH, 7, 0, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.rig.residency->n_waiters, 2);
+	assert_int_equal(session_plan_remove(bench.rig.session, 5, bench.queued->id), 0);
+	assert_int_equal(bench.rig.residency->n_waiters, 0);
+	expect_none(&bench);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 3, -ECANCELED);
+	expect_cqe(&bench, 4, -ECANCELED);
+	expect_cqe(&bench, 5, -ECANCELED);
+	assert_false(rig_has_answer(&bench.rig));
+	/* Nobody starts to wait any more. */
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	expect_cqe(&bench, 2, -ECANCELED);
+	assert_false(rig_has_answer(&bench.rig));
+	finish(&bench, bench.cpu, 6, 0);
+	expect_cqe(&bench, 6, 0);
+	expect_cqe(&bench, 7, -ECANCELED);
+	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
+	assert_int_equal(bench.rig.residency->n_asked, 2);
+	bench_end(&bench);
+}
+
+/* Behind one that ran, while the plan is being removed: the CPU will do. */
+static void test_remove__wait_turns_to_the_cpu(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	put_run(&bench, bench.queued, 1, LINK);
+	put(&bench, 2, RBK_STRATEGY_PREFER_GPU, WAIT);
+	rig_work(&bench.rig);
+	assert_int_equal(session_plan_remove(bench.rig.session, 5, bench.queued->id), 0);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+	expect_placed(&bench, 2, CPU, RBK_REASON_MEMORY_CONSTRAINT);
+	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
+	bench_end(&bench);
+}
+
+/* Residency says that the plan is going. */
+static void test_wait__plan_is_going(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, WAIT);
+	put_memory(&bench, RBK_OP_PREFETCH, 2, 0, 0);
+	rig_work(&bench.rig);
+	answer(&bench, RESIDENCY_WAIT, GPU, PLAN_DEVICE_EVICTED, -ECANCELED);
+	expect_cqe(&bench, 1, -ECANCELED);
+	answer(&bench, RESIDENCY_PREFETCH, RBK_DEVICE_NONE, 0, -ECANCELED);
+	expect_cqe(&bench, 2, -ECANCELED);
+	bench_end(&bench);
+}
+
+/* The client dies with everything waiting; the rig asserts that all of it is given back. */
+static void test_session_ends__waiting(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	for (uint64_t i = 0; i < 5; i++)
+		put(&bench, i, RBK_STRATEGY_PREFER_GPU, WAIT | (i % 2 ? 0 : LINK));
+	put_memory(&bench, RBK_OP_PREFETCH, 6, 0, WAIT);
+	put_memory(&bench, RBK_OP_EVICT, 7, 0, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.rig.residency->n_waiters, 4);
+	session_end(bench.rig.session, false, "the client is gone");
+	assert_int_equal(bench.rig.residency->n_waiters, 0);
+	bench_end(&bench);
+}
+
+/* A whole large ring of them, cancelled, refused, answered and closed. */
+static void test_wait__thousands(void **state)
+{
+	enum { N = 4096, ROUNDS = 4 };
+	struct rbk_cqe cqe;
+	struct bench bench;
+
+	bench_begin(&bench, 2, N);
+	for (unsigned int round = 0; round < ROUNDS; round++) {
+		bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+		for (uint64_t i = 0; i < N; i++) {
+			put(&bench, i, RBK_STRATEGY_PREFER_GPU, WAIT);
+			if (i % 512 == 511)
+				rig_work(&bench.rig);
+		}
+		assert_int_equal(bench.rig.residency->n_waiters, N);
+		if (round == 3)
+			break;
+		if (round == 0)
+			bench.queued->plan->device_state[GPU] = PLAN_DEVICE_READY;
+		fake_residency_answer_all(bench.rig.residency, round == 0   ? 0
+							       : round == 1 ? -ENOMEM
+									    : -ECANCELED);
+		rig_work(&bench.rig);
+		fake_finish_all(round == 0 ? bench.gpu : bench.cpu, 0);
+		rig_work(&bench.rig);
+		for (uint64_t i = 0; i < N; i++) {
+			assert_true(rig_take(&bench.ring, &cqe));
+			assert_int_equal(cqe.res, round == 2 ? -ECANCELED : 0);
+		}
+		expect_none(&bench);
+	}
+	bench_end(&bench);
+}
+
+/* --- PREFETCH and EVICT --- */
+
+static void test_prefetch__brings(void **state)
+{
+	struct rbk_cqe cqe;
+	struct bench bench;
+
+	begin(&bench, 3);
+	put_memory(&bench, RBK_OP_PREFETCH, 1, RBK_STRATEGY_DEVICE(GPU2), 0);
+	rig_work(&bench.rig);
+	answer(&bench, RESIDENCY_PREFETCH, GPU2, PLAN_DEVICE_READY, 0);
+	cqe = expect_cqe(&bench, 1, 0);
+	assert_int_equal(cqe.device, GPU2);
+	assert_int_equal(cqe.reason, RBK_REASON_NONE);
+	assert_int_equal(cqe.queue_ns + cqe.exec_ns, 0);
+	/* No task ran there. */
+	assert_int_equal(bench.rig.session->stats.tasks[GPU2], 0);
+	assert_int_equal(bench.rig.session->stats.errors, 0);
+	put_memory(&bench, RBK_OP_PREFETCH, 2, RBK_STRATEGY_AUTO, WAIT);
+	rig_work(&bench.rig);
+	answer(&bench, RESIDENCY_WAIT, RBK_DEVICE_NONE, 0, 0);
+	assert_int_equal(expect_cqe(&bench, 2, 0).device, GPU2);
+	assert_int_equal(bench.queued->n_in_flight, 0);
+	bench_end(&bench);
+}
+
+static void test_prefetch__fails(void **state)
+{
+	static const int results[] = {-ENOMEM, -ENODEV, -EIO};
+	struct rbk_cqe cqe;
+	struct bench bench;
+
+	begin(&bench, 2);
+	for (unsigned int i = 0; i < 3; i++) {
+		put_memory(&bench, RBK_OP_PREFETCH, i, RBK_STRATEGY_DEVICE(GPU), LINK);
+		put_bare(&bench, RBK_OP_NOP, 100 + i, 0);
+		rig_work(&bench.rig);
+		answer(&bench, RESIDENCY_PREFETCH, GPU, PLAN_DEVICE_EVICTED, results[i]);
+		cqe = expect_cqe(&bench, i, results[i]);
+		assert_int_equal(cqe.device, RBK_DEVICE_NONE);
+		expect_cqe(&bench, 100 + i, -ECANCELED);
+	}
+	assert_int_equal(bench.rig.session->stats.errors, 6);
+	bench_end(&bench);
+}
+
+/* What is not asked of residency at all. */
+static void test_prefetch__refused(void **state)
+{
+	static const uint8_t opcodes[] = {RBK_OP_PREFETCH, RBK_OP_EVICT};
+	struct bench bench;
+	struct rbk_sqe sqe;
+
+	begin(&bench, 2);
+	for (unsigned int i = 0; i < 2; i++) {
+		/* The CPU has no memory of its own, and there is no device 2. */
+		put_memory(&bench, opcodes[i], 1, RBK_STRATEGY_DEVICE(CPU), 0);
+		put_memory(&bench, opcodes[i], 2, RBK_STRATEGY_DEVICE(2), LINK);
+		put_bare(&bench, RBK_OP_NOP, 3, 0);
+		put_memory(&bench, opcodes[i], 4, RBK_STRATEGY_ONLY_GPU, 0);
+		sqe = (struct rbk_sqe){
+			.opcode = opcodes[i], .plan_id = bench.queued->id, .user_data = 5};
+		sqe.count = 1;
+		rig_put(&bench.ring, &sqe);
+		sqe.count = 0;
+		sqe.refs[4] = 1;
+		rig_put(&bench.ring, &sqe);
+		/* Another generation of the slot, another session's, no slot at all. */
+		sqe.refs[4] = 0;
+		sqe.plan_id = bench.queued->id + 0x10000;
+		rig_put(&bench.ring, &sqe);
+		sqe.plan_id = 7 | 1 << 16;
+		rig_put(&bench.ring, &sqe);
+		sqe.plan_id = UINT32_MAX;
+		rig_put(&bench.ring, &sqe);
+		rig_work(&bench.rig);
+		expect_cqe(&bench, 1, -ENODEV);
+		expect_cqe(&bench, 2, -ENODEV);
+		expect_cqe(&bench, 3, -ECANCELED);
+		expect_cqe(&bench, 4, -EINVAL);
+		expect_cqe(&bench, 5, -EINVAL);
+		expect_cqe(&bench, 5, -EINVAL);
+		expect_cqe(&bench, 5, -ENOENT);
+		expect_cqe(&bench, 5, -ENOENT);
+		expect_cqe(&bench, 5, -ENOENT);
+	}
+	put_memory(&bench, RBK_OP_EVICT, 6, 0, WAIT);
+	put_bare(&bench, RBK_OP_NOP, 7, WAIT);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 6, -EINVAL);
+	expect_cqe(&bench, 7, -EINVAL);
+	assert_int_equal(bench.rig.residency->n_asked, 0);
+	assert_int_equal(bench.queued->n_in_flight, 0);
+	bench_end(&bench);
+}
+
+/* Another session's plan, which has an id that is not one of ours. */
+static void test_prefetch__another_session(void **state)
+{
+	struct session *other;
+	struct bench bench;
+	int ends[2];
+
+	begin(&bench, 2);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends), 0);
+	assert_int_equal(session_new(bench.rig.server, ends[0], &other), 0);
+	/* Its table of plans is empty, whatever the first session's is. */
+	other->features = RBK_FEAT_RESIDENCY;
+	bench.ring.ring->session = other;
+	put_memory(&bench, RBK_OP_PREFETCH, 1, 0, 0);
+	put_memory(&bench, RBK_OP_EVICT, 2, 0, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 1, -ENOENT);
+	expect_cqe(&bench, 2, -ENOENT);
+	bench.ring.ring->session = bench.rig.session;
+	assert_int_equal(bench.rig.residency->n_asked, 0);
+	close(ends[1]);
+	bench_end(&bench);
+}
+
+static void test_evict__chain(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_READY;
+	put(&bench, 1, RBK_STRATEGY_ONLY_GPU, LINK);
+	put_memory(&bench, RBK_OP_EVICT, 2, 0, LINK);
+	put_memory(&bench, RBK_OP_PREFETCH, 3, 0, LINK);
+	put(&bench, 4, RBK_STRATEGY_ONLY_GPU, 0);
+	rig_work(&bench.rig);
+	expect_placed(&bench, 1, GPU, RBK_REASON_USER_PREFERENCE);
+	answer(&bench, RESIDENCY_EVICT, RBK_DEVICE_NONE, 0, 0);
+	assert_int_equal(expect_cqe(&bench, 2, 0).device, RBK_DEVICE_NONE);
+	answer(&bench, RESIDENCY_PREFETCH, RBK_DEVICE_NONE, 0, 0);
+	assert_int_equal(expect_cqe(&bench, 3, 0).device, GPU);
+	expect_placed(&bench, 4, GPU, RBK_REASON_USER_PREFERENCE);
+	bench_end(&bench);
+}
+
+/* --- tasks on a device --- */
+
+/* Counted from placement to return, in the executor's queue or in front of it. */
+static void test_leaving__last_task_tells(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_READY;
+	bench.gpu->capacity = 2;
+	for (uint64_t i = 1; i <= 4; i++)
+		put(&bench, i, RBK_STRATEGY_PREFER_GPU, 0);
+	put_run(&bench, bench.queued, 5, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.queued->n_on_device[GPU], 4);
+	assert_int_equal(bench.queued->n_on_device[CPU], 1);
+	assert_int_equal(bench.queued->n_wanted, 4);
+	/* From now on nobody new. */
+	bench.queued->leaving = 1u << GPU;
+	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
+	put_cancel(&bench, 6, 4, 0);
+	put(&bench, 7, RBK_STRATEGY_PREFER_GPU, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 6, 0);
+	assert_int_equal(bench.queued->n_on_device[CPU], 2);
+	/* One fails and goes to the CPU, one is cancelled in front of the queue. */
+	finish(&bench, bench.gpu, 1, -EIO);
+	finish(&bench, bench.gpu, 2, 0);
+	expect_cqe(&bench, 4, -ECANCELED);
+	expect_cqe(&bench, 2, 0);
+	assert_int_equal(bench.rig.residency->n_idle, 0);
+	finish(&bench, bench.cpu, 5, 0);
+	expect_cqe(&bench, 5, 0);
+	assert_int_equal(bench.queued->n_on_device[GPU], 1);
+	finish(&bench, bench.gpu, 3, 0);
+	expect_cqe(&bench, 3, 0);
+	assert_int_equal(bench.rig.residency->n_idle, 1);
+	assert_ptr_equal(bench.rig.residency->idle_plan, bench.queued);
+	assert_int_equal(bench.rig.residency->idle_device, GPU);
+	fake_finish_all(bench.cpu, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.queued->n_on_device[CPU], 0);
+	assert_int_equal(bench.rig.residency->n_idle, 1);
+	bench_end(&bench);
+}
+
+/* Not leaving: nobody is told. */
+static void test_leaving__not(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_READY;
+	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, 0);
+	rig_work(&bench.rig);
+	bench.queued->leaving = (uint16_t) ~(1u << GPU);
+	expect_placed(&bench, 1, GPU, RBK_REASON_USER_PREFERENCE);
+	assert_int_equal(bench.rig.residency->n_idle, 0);
+	bench.queued->leaving = 0;
+	bench_end(&bench);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_constrained__runs_on_the_cpu),
+		cmocka_unit_test(test_constrained__wants_nothing),
+		cmocka_unit_test(test_constrained__inline),
+		cmocka_unit_test(test_constrained__turn),
+		cmocka_unit_test(test_constrained__reactor_turns),
+		cmocka_unit_test(test_never_fits__does_not_wait),
+		cmocka_unit_test(test_wait__runs_where_it_wanted),
+		cmocka_unit_test(test_wait__taken_away_again),
+		cmocka_unit_test(test_wait__refused),
+		cmocka_unit_test(test_nowhere_else__is_brought),
+		cmocka_unit_test(test_wait__two_devices),
+		cmocka_unit_test(test_wait__without_the_feature),
+		cmocka_unit_test(test_wait__deadline_only_marks),
+		cmocka_unit_test(test_wait__chains_and_barriers),
+		cmocka_unit_test(test_cancel__waiting),
+		cmocka_unit_test(test_cancel__answered),
+		cmocka_unit_test(test_close__waiting),
+		cmocka_unit_test(test_remove__waiting),
+		cmocka_unit_test(test_remove__wait_turns_to_the_cpu),
+		cmocka_unit_test(test_wait__plan_is_going),
+		cmocka_unit_test(test_session_ends__waiting),
+		cmocka_unit_test(test_wait__thousands),
+		cmocka_unit_test(test_prefetch__brings),
+		cmocka_unit_test(test_prefetch__fails),
+		cmocka_unit_test(test_prefetch__refused),
+		cmocka_unit_test(test_prefetch__another_session),
+		cmocka_unit_test(test_evict__chain),
+		cmocka_unit_test(test_leaving__last_task_tells),
+		cmocka_unit_test(test_leaving__not),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
