@@ -23,6 +23,7 @@
 #include "loop/loop.h"
 #include "loop/offload.h"
 #include "options.h"
+#include "session/residency.h"
 #include "session/server.h"
 #include "session/sigbus.h"
 #include "tenant/tenant.h"
@@ -63,6 +64,7 @@ struct broker {
 	uint32_t n_executors;
 	struct telemetry *telemetry;
 	int telemetry_error;
+	struct residency *residency;
 	struct dispatch *dispatch;
 	struct server *server;
 	int signal_fd;
@@ -248,6 +250,18 @@ static uint32_t count_processors(void)
 	return (uint32_t)CPU_COUNT(&set);
 }
 
+static int make_residency(struct broker *broker)
+{
+	const struct residency_options options = {
+		.loop = broker->loop,
+		.offload = broker->offload,
+		.executors = broker->executors,
+		.n_executors = broker->n_executors,
+	};
+
+	return residency_new(&options, &broker->residency);
+}
+
 static int make_server(struct broker *broker)
 {
 	const struct dispatch_options dispatch_options = {
@@ -255,6 +269,7 @@ static int make_server(struct broker *broker)
 		.waker = &broker->waker,
 		.executors = broker->executors,
 		.n_executors = broker->n_executors,
+		.residency = broker->residency,
 		.threshold_bytes = broker->options.threshold_bytes,
 		.spin_ns = broker->options.spin_ns,
 		.n_processors = count_processors(),
@@ -268,6 +283,7 @@ static int make_server(struct broker *broker)
 		.tenants = broker->tenants,
 		.executors = broker->executors,
 		.n_executors = broker->n_executors,
+		.residency = broker->residency,
 	};
 	int r;
 
@@ -367,6 +383,8 @@ static int broker_run(struct broker *broker)
 		config_log_errors("cannot start with this policy", errors);
 		return OPTIONS_EXIT_USAGE;
 	}
+	if (r == 0)
+		r = make_residency(broker);
 	if (r == MAIN_E_PATH) {
 		log_error("the memory path that --memory-path asks for does not work: %s",
 			  vulkan_path_refusal(broker->vulkan));
@@ -424,6 +442,7 @@ static void broker_deinit(struct broker *broker)
 	server_free(broker->server);
 	dispatch_free(broker->dispatch);
 	offload_free(broker->offload);
+	residency_free(broker->residency);
 	telemetry_free(broker->telemetry);
 	if (broker->executors[0])
 		broker->executors[0]->ops->free(broker->executors[0]);

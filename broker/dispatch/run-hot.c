@@ -244,7 +244,9 @@ static void task_returned(struct dispatch *dispatch, struct task *task)
 	dispatch->stats->transferred_bytes += task->exec.transferred_bytes;
 
 	/* A task that did not run, as with a tensor out of reach, says nothing about its device. */
-	if (res != -ECANCELED && res != -EXDEV)
+	/* A lost device is residency's affair, and comes back as new. */
+	if (res != -ECANCELED && res != -EXDEV &&
+	    !(res == -EIO && residency_device_lost(dispatch->options.residency, task->device)))
 		place_report(&dispatch->placer, task->device, res == -EIO);
 	if ((res == -EIO || res == -ENOMEM || res == -EXDEV) && task_may_fall_back(task)) {
 		task->device = RBK_DEVICE_CPU;

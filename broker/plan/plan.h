@@ -106,7 +106,6 @@ struct plan {
 	void *exec[RBK_MAX_DEVICES];
 	uint8_t device_state[RBK_MAX_DEVICES]; /* enum plan_device_state */
 	uint64_t host_bytes[RBK_MAX_DEVICES];  /* host memory held by that executor for it */
-	uint64_t device_bytes[RBK_MAX_DEVICES];
 	struct exec_footprint footprint[RBK_MAX_DEVICES];
 };
 

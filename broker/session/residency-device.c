@@ -35,17 +35,22 @@ static void show_all(struct residency_device *device)
 	}
 }
 
-void residency_device_lost(struct residency *residency, unsigned int index)
+bool residency_device_lost(struct residency *residency, unsigned int index)
 {
 	struct residency_device *device = &residency->devices[index];
 
-	if (device->state != RESIDENCY_DEVICE_UP || !residency_device_is_lost(device))
-		return;
+	if (device->state == RESIDENCY_DEVICE_NONE)
+		return false;
+	if (device->state != RESIDENCY_DEVICE_UP)
+		return true;
+	if (!residency_device_is_lost(device))
+		return false;
 	device->state = RESIDENCY_DEVICE_LOST;
 	show_all(device);
 	list_for_each_safe (node, &device->residences)
 		residence_evict(container_of(node, struct residence, link));
 	residency_device_settle(device);
+	return true;
 }
 
 static void reopen_run(struct offload_job *job)

@@ -297,8 +297,6 @@ static void load_run(struct offload_job *job)
 	}
 	residence->job_result =
 		executor->ops->plan_load(executor, residence->plan->slot->plan, &load);
-	if (residence->job_result && own)
-		executor->ops->block_unload(executor, &own->exec);
 }
 
 /* Gives back everything that is charged and held on the reactor's side. */
@@ -311,8 +309,6 @@ static void residence_clear(struct residence *residence)
 
 		if (--block->n_sharers > 0)
 			continue;
-		if (!block->is_dying)
-			block_hide(device, block);
 		uncharge_memory(device, block->exec.tier, &block->charge);
 		block_free(block);
 	}
@@ -335,27 +331,42 @@ static void residence_clear(struct residence *residence)
 	residence_show(residence);
 }
 
+/* Unloading */
+
+static void unload_run(struct offload_job *job)
+{
+	struct residence *residence = residence_of_job(job);
+	struct executor *executor = residence->device->executor;
+
+	executor->ops->plan_unload(executor, residence->plan->slot->plan);
+	for (uint32_t i = 0; i < residence->n_freeing; i++)
+		if (residence->sharing[i]->exec.memory)
+			executor->ops->block_unload(executor, &residence->sharing[i]->exec);
+}
+
+/* A load that failed has been undone: is it tried again, and who is told what? */
 static void load_failed(struct residence *residence, int r)
 {
 	struct residency_device *device = residence->device;
 	struct residency *residency = device->residency;
+	bool is_retry = residence->is_retry;
 
-	residence_clear(residence);
-	if (r == EXECUTOR_E_CANCELLED) {
-		residency_tell(residence, -ECANCELED);
+	residence->is_retry = false;
+	if (r == EXECUTOR_E_CANCELLED || residence->plan->removed) {
+		residency_tell(residence, -ENOMEM);
 		return;
 	}
-	if (r == EXECUTOR_E_NO_MEMORY && !residence->is_retry) {
-		/* Somebody outside was faster: make more room than we thought to need, once. */
-		residence->is_retry = true;
-		if (residence_try(residence, false) <= TRY_AWAITED)
-			return;
-	}
-	residence->is_retry = false;
 	if (r == -EIO || residency_device_is_lost(device)) {
 		residency_device_lost(residency, device->index);
 		residency_tell(residence, -EIO);
 		return;
+	}
+	if (r == EXECUTOR_E_NO_MEMORY && !is_retry) {
+		/* Somebody outside was faster. */
+		residence->is_retry = true;
+		if (residence_try(residence, false) <= TRY_AWAITED)
+			return;
+		residence->is_retry = false;
 	}
 	log_warning("device %u (%s) has no memory for plan \"%s\" of tenant %s%s%s: it runs "
 		    "elsewhere",
@@ -366,6 +377,57 @@ static void load_failed(struct residence *residence, int r)
 	residence->holdoff_ns = FIRST_HOLDOFF_NS;
 	residency_tell(residence, -ENOMEM);
 }
+
+static void unload_done(struct offload_job *job)
+{
+	struct residence *residence = residence_of_job(job);
+	struct residency_device *device = residence->device;
+	struct residency_plan *plan = residence->plan;
+
+	device->n_jobs--;
+	residence_clear(residence);
+	if (residence->load_result)
+		load_failed(residence, residence->load_result);
+	residency_tell_gone(residence);
+	residency_device_settle(device);
+	if (!residency_plan_settle(plan))
+		residency_review_in(device->residency, 0);
+}
+
+/* The last who stays in a block frees it when he goes. */
+static void residence_unload(struct residence *residence)
+{
+	struct residency_device *device = residence->device;
+
+	residence->state = RESIDENCE_UNLOADING;
+	residence->own = NULL;
+	residence->n_freeing = 0;
+	for (uint32_t i = 0; i < residence->n_sharing; i++) {
+		struct resident_block *block = residence->sharing[i];
+
+		if (--block->n_staying > 0)
+			continue;
+		block_hide(device, block);
+		residence->sharing[i] = residence->sharing[residence->n_freeing];
+		residence->sharing[residence->n_freeing++] = block;
+	}
+	device->n_jobs++;
+	residence->job = (struct offload_job){.run = unload_run, .done = unload_done};
+	offload_submit(device->residency->options.offload, &residence->job);
+}
+
+void residence_drained(struct residence *residence)
+{
+	struct session_plan *slot = residence->plan->slot;
+	unsigned int index = residence->device->index;
+
+	if (residence->state != RESIDENCE_DRAINING || slot->n_on_device[index] > 0)
+		return;
+	slot->leaving &= ~(1u << index);
+	residence_unload(residence);
+}
+
+/* Coming */
 
 static void load_done(struct offload_job *job)
 {
@@ -381,8 +443,10 @@ static void load_done(struct offload_job *job)
 	}
 	device->n_loads--;
 	device->n_jobs--;
+	residence->load_result = r;
 	if (r) {
-		load_failed(residence, r);
+		/* Its share of blocks may be the last that is left of them. */
+		residence_unload(residence);
 	} else {
 		if (residence->own)
 			residence->own->is_loaded = true;
@@ -424,8 +488,10 @@ int residence_begin(struct draft *draft, uint32_t n_slots)
 	residence->n_sharing = draft->n_sharing;
 	residence->blocks = draft->blocks;
 	residence->offsets = draft->offsets;
-	for (uint32_t i = 0; i < residence->n_sharing; i++)
+	for (uint32_t i = 0; i < residence->n_sharing; i++) {
 		residence->sharing[i]->n_sharers++;
+		residence->sharing[i]->n_staying++;
+	}
 	if (residence->own)
 		block_publish(device, residence->own);
 	*draft = (struct draft){.residence = residence};
@@ -441,54 +507,7 @@ int residence_begin(struct draft *draft, uint32_t n_slots)
 	return 0;
 }
 
-/* Unloading */
-
-static void unload_run(struct offload_job *job)
-{
-	struct residence *residence = residence_of_job(job);
-	struct executor *executor = residence->device->executor;
-
-	executor->ops->plan_unload(executor, residence->plan->slot->plan);
-	for (uint32_t i = 0; i < residence->n_sharing; i++)
-		if (residence->sharing[i]->is_dying)
-			executor->ops->block_unload(executor, &residence->sharing[i]->exec);
-}
-
-static void unload_done(struct offload_job *job)
-{
-	struct residence *residence = residence_of_job(job);
-	struct residency_device *device = residence->device;
-	struct residency_plan *plan = residence->plan;
-
-	device->n_jobs--;
-	residence_clear(residence);
-	residency_tell(residence, -ENOMEM);
-	residency_device_settle(device);
-	if (!residency_plan_settle(plan))
-		residency_review_in(device->residency, 0);
-}
-
-void residence_drained(struct residence *residence)
-{
-	struct residency_device *device = residence->device;
-	struct session_plan *slot = residence->plan->slot;
-
-	if (residence->state != RESIDENCE_DRAINING || slot->n_on_device[device->index] > 0)
-		return;
-	slot->leaving &= ~(1u << device->index);
-	residence->state = RESIDENCE_UNLOADING;
-	for (uint32_t i = 0; i < residence->n_sharing; i++) {
-		struct resident_block *block = residence->sharing[i];
-
-		if (block->n_sharers > 1)
-			continue;
-		block->is_dying = true;
-		block_hide(device, block);
-	}
-	device->n_jobs++;
-	residence->job = (struct offload_job){.run = unload_run, .done = unload_done};
-	offload_submit(device->residency->options.offload, &residence->job);
-}
+/* Going */
 
 static void note_eviction(struct residence *residence)
 {

@@ -42,9 +42,9 @@ struct resident_block {
 	struct exec_block exec;
 	struct resident_constant *constants; /* exec.n_constants of them */
 	uint32_t owner;                      /* struct exec_arena.owner */
-	uint32_t n_sharers;
+	uint32_t n_sharers;                  /* who pays for it */
+	uint32_t n_staying; /* those that are not UNLOADING; at 0 nobody finds it any more */
 	bool is_loaded;
-	bool is_dying; /* its last sharer is leaving: nobody finds it any more */
 	struct memory_charge charge;
 };
 
@@ -73,6 +73,7 @@ struct residence {
 	struct resident_block *own;      /* made for it; NULL: all constants were there already */
 	struct resident_block **sharing; /* every block it uses, its own too, each once */
 	uint32_t n_sharing;
+	uint32_t n_freeing;               /* UNLOADING: the first so many are freed with it */
 	const struct exec_block **blocks; /* by constant */
 	uint64_t *offsets;
 	struct memory_charge work_charge;
@@ -80,6 +81,7 @@ struct residence {
 	uint64_t leaving_bytes;
 	struct offload_job job;
 	int job_result;
+	int load_result; /* not 0: what is being unloaded has never quite come */
 
 	uint64_t came_ns, left_ns;
 	uint64_t holdoff_ns; /* after leaving, before it may come back by itself */
@@ -121,7 +123,8 @@ struct residency_device {
 	uint64_t awaited_bytes;                  /* of VRAM, to be charged when others have left */
 	uint32_t n_loads, n_jobs;
 	struct list_node residences;
-	struct resident_constant **buckets; /* RESIDENCY_BUCKETS; of blocks that are not dying */
+	struct resident_constant *
+		*buckets; /* RESIDENCY_BUCKETS; of blocks in which somebody stays */
 	struct offload_job job;
 	int job_result;
 	uint64_t reopen_ns, backoff_ns;
@@ -147,6 +150,8 @@ void residence_show(struct residence *residence);
 /* Tells who waits for the plan that @residence has come, or, with a negative @res, that it will
  * not. */
 void residency_tell(struct residence *residence, int res);
+/* Tells who waits for it to be gone, if it is. */
+void residency_tell_gone(struct residence *residence);
 /* Calls residency_review() not later than @delay_ns from now. */
 void residency_review_in(struct residency *residency, uint64_t delay_ns);
 /* The plan has nothing left anywhere and is being removed: forgets it. Return: true if so. */

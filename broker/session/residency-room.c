@@ -407,10 +407,10 @@ static void bring_awaited(struct residency_device *device)
 	}
 }
 
-/* Does somebody wait for it, at any price? */
+/* Does somebody wait for it to come? */
 static bool is_waited_for(const struct residency_plan *plan)
 {
-	return !list_is_empty(&plan->waiters);
+	return !list_is_empty(&plan->waiters) && !plan->is_parked;
 }
 
 static bool is_candidate(const struct residency_plan *plan, const struct residence *residence,
@@ -470,10 +470,12 @@ static bool bring(struct residency *residency, uint64_t now_ns)
 	for (uint32_t i = 0; i < n; i++) {
 		struct residence *residence = candidates[i].residence;
 		struct residency_plan *plan = residence->plan;
-		enum try_result result = residence_try(residence, false);
+		enum try_result result = residence_try(residence, is_waited_for(plan));
 
 		if (result <= TRY_AWAITED)
 			continue;
+		if (result == TRY_NO_ROOM)
+			residency_tell(residence, -ENOMEM);
 		is_wishing |= is_waited_for(plan) ||
 			      (plan->value > 0 && now_ns - plan->used_ns < patience_ns);
 	}

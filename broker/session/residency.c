@@ -55,17 +55,25 @@ void residency_tell(struct residence *residence, int res)
 	list_for_each_safe (node, &plan->waiters) {
 		struct residency_waiter *waiter = container_of(node, struct residency_waiter, link);
 
-		if (waiter->wish == RESIDENCY_EVICT) {
-			if (is_gone_everywhere(plan, waiter->device))
-				waiter_finish(waiter, 0);
-		} else if (waiter_wants(waiter, residence) &&
-			   (res == 0 || waiter->wish == RESIDENCY_PREFETCH)) {
+		if (waiter_wants(waiter, residence) &&
+		    (res == 0 || waiter->wish == RESIDENCY_PREFETCH))
 			waiter_finish(waiter, res);
-		}
 	}
 	if (added) {
 		plan->added = NULL;
 		added(plan->slot);
+	}
+}
+
+void residency_tell_gone(struct residence *residence)
+{
+	struct residency_plan *plan = residence->plan;
+
+	list_for_each_safe (node, &plan->waiters) {
+		struct residency_waiter *waiter = container_of(node, struct residency_waiter, link);
+
+		if (waiter->wish == RESIDENCY_EVICT && is_gone_everywhere(plan, waiter->device))
+			waiter_finish(waiter, 0);
 	}
 }
 

@@ -29,13 +29,11 @@ struct loop;
 struct offload;
 struct residency;
 struct residency_plan;
-struct tenants;
 
 struct residency_options {
 	enum residency_policy policy;
 	struct loop *loop;
 	struct offload *offload;
-	struct tenants *tenants;
 	struct executor *const *executors;
 	uint32_t n_executors;
 };
@@ -141,11 +139,11 @@ void residency_set_usable(struct residency *residency, unsigned int device, uint
 			  uint64_t gtt_bytes);
 
 /*
- * A device was lost: once nothing is in flight on it (the dispatcher sees to that: executors hand
- * tasks of a lost device back) all its memory is given back and it is reopened, with back-off;
- * then plans return.
+ * A task failed on a device. If that was lost: once nothing is in flight on it (the dispatcher sees
+ * to that: executors hand tasks of a lost device back) all its memory is given back and it is
+ * reopened, with back-off; then plans return. Return: is it lost?
  */
-void residency_device_lost(struct residency *residency, unsigned int device);
+bool residency_device_lost(struct residency *residency, unsigned int device);
 
 /* New limits of tenants are in force. */
 void residency_limits_changed(struct residency *residency);

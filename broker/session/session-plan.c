@@ -3,14 +3,15 @@
  * Plans of a session
  *
  * A description is verified on the reactor (bounded, no device involved), then every executor
- * prepares the plan on the setup thread. Removal stops new tasks at once, waits for those in
- * flight, then releases on the setup thread, which works in order: a plan is always released
- * before an arena that its constants lie in.
+ * prepares the plan on the setup thread, then residency brings its memory to a device if there is
+ * room; the client is answered after that. Removal stops new tasks at once, waits for those in
+ * flight, has the plan's device memory given back, then releases it on the setup thread. An arena
+ * keeps its count of plans until then: their constants lie in it.
  */
 #include <errno.h>
 #include <string.h>
 
-#include "session/plan-load.h"
+#include "session/residency.h"
 #include "session/server-private.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -37,8 +38,6 @@ static void plan_forget(struct session_plan *slot)
 	session->server->n_plans--;
 	for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
 		charge_deinit(&slot->charges[i]);
-	for (unsigned int i = 0; i < ARRAY_SIZE(slot->device_charges); i++)
-		charge_deinit(&slot->device_charges[i]);
 	free(slot);
 }
 
@@ -47,11 +46,8 @@ static void plan_release_run(struct offload_job *job)
 	struct session_plan *slot = plan_of_job(job);
 	const struct server_options *options = &slot->session->server->options;
 
-	for (unsigned int i = 0; i < options->n_executors; i++) {
-		slot->blocks[i] = plan_unload(options->executors[i], slot->plan, slot->blocks[i]);
+	for (unsigned int i = 0; i < options->n_executors; i++)
 		options->executors[i]->ops->plan_release(options->executors[i], slot->plan);
-	}
-	slot->plan = plan_free(slot->plan);
 }
 
 static void plan_release_done(struct offload_job *job)
@@ -59,20 +55,27 @@ static void plan_release_done(struct offload_job *job)
 	struct session_plan *slot = plan_of_job(job);
 	struct session *session = slot->session;
 
+	for (unsigned int i = 0; i < slot->plan->n_constants; i++)
+		arena_of_constant(&slot->plan->constants[i])->n_plans--;
+	slot->plan = plan_free(slot->plan);
 	if (slot->wants_reply)
 		session_reply_result(session, RBK_WIRE_PLAN_REMOVE, slot->cookie, 0, NULL);
 	plan_forget(slot);
 	session_job_done(session);
 }
 
+/* Its memory is given back. */
+static void plan_removed(struct session_plan *slot)
+{
+	slot->job = (struct offload_job){.run = plan_release_run, .done = plan_release_done};
+	offload_submit(slot->session->server->options.offload, &slot->job);
+}
+
 static void plan_release(struct session_plan *slot)
 {
 	slot->state = SLOT_RELEASING;
-	for (unsigned int i = 0; i < slot->plan->n_constants; i++)
-		arena_of_constant(&slot->plan->constants[i])->n_plans--;
-	slot->job = (struct offload_job){.run = plan_release_run, .done = plan_release_done};
 	session_job_started(slot->session);
-	offload_submit(slot->session->server->options.offload, &slot->job);
+	residency_remove(slot->session->server->options.residency, slot, plan_removed);
 }
 
 static void plan_prepare_run(struct offload_job *job)
@@ -88,8 +91,6 @@ static void plan_prepare_run(struct offload_job *job)
 			continue;
 		executor = options->executors[i];
 		r = executor->ops->plan_prepare(executor, slot->plan);
-		if (r == 0 && slot->plan->device_state[i] == PLAN_DEVICE_EVICTED)
-			slot->blocks[i] = plan_load(executor, slot->plan);
 		if (r == 0 || r == EXECUTOR_E_UNSUPPORTED)
 			continue;
 		/* A device that fails is one device less, and the plan may still run elsewhere. */
@@ -100,67 +101,84 @@ static void plan_prepare_run(struct offload_job *job)
 	}
 }
 
-/* Return: 0; ACCOUNT_E_QUOTA. */
-static int plan_charge_devices(struct session_plan *slot)
+/* Devices that can run the plan, now or once its memory is there. */
+static uint32_t plan_devices(const struct session_plan *slot)
 {
-	const struct server_options *options = &slot->session->server->options;
-	struct account *account = slot->session->tenant->account;
-	int r = 0;
+	const struct plan *plan = slot->plan;
+	uint32_t devices = 0;
 
-	for (unsigned int i = 0; i < options->n_executors && r == 0; i++)
-		r = account_charge(account, &slot->device_charges[i], account_vram(i),
-				   slot->plan->device_bytes[i]);
-	return r;
+	for (unsigned int i = 0; i < slot->session->server->options.n_executors; i++)
+		if (plan->device_state[i] == PLAN_DEVICE_READY ||
+		    plan->device_state[i] == PLAN_DEVICE_EVICTED)
+			devices |= 1u << i;
+	return devices;
 }
 
-/* Return: 0, or a negative errno with the sentence sent. */
-static int plan_accept(struct session_plan *slot, uint32_t *ret_devices)
+/* Says why no device that may run the plan can. Return: the negative errno sent. */
+static int plan_refuse(struct session_plan *slot)
 {
 	const struct server_options *options = &slot->session->server->options;
 	struct session *session = slot->session;
 	const struct plan *plan = slot->plan;
-	uint64_t host_bytes = 0;
-	char why[ACCOUNT_TEXT_BYTES];
-	uint32_t devices = 0;
-	int r = 0;
+	struct residency_about about;
 
-	for (unsigned int i = 0; i < options->n_executors; i++) {
-		host_bytes += plan->host_bytes[i];
-		if (plan->device_state[i] == PLAN_DEVICE_READY)
-			devices |= 1u << i;
+	for (unsigned int i = RBK_DEVICE_GPU; i < options->n_executors; i++) {
+		if (plan->device_state[i] != PLAN_DEVICE_NO_MEMORY || !slot->residency ||
+		    (plan->pinned && plan->pinned_device != i))
+			continue;
+		residency_about(options->residency, slot, i, &about);
+		session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, -EDQUOT,
+				     "the plan requires %llu bytes of memory on device %u, and "
+				     "tenant %s can have %llu there; nothing else can run it",
+				     (unsigned long long)about.required_bytes, i,
+				     tenant_name(session->tenant),
+				     (unsigned long long)about.available_bytes);
+		return -EDQUOT;
 	}
-
-	charge_deinit(&slot->charges[1]);
-	if (plan->pinned && !(devices & 1u << plan->pinned_device)) {
-		r = -ENODEV;
-		session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, r,
+	if (plan->pinned) {
+		session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, -ENODEV,
 				     "the plan is pinned to device %u, which cannot run it",
 				     plan->pinned_device);
-	} else if (devices == 0) {
-		r = plan->device_state[RBK_DEVICE_CPU] == PLAN_DEVICE_NO_MEMORY ? -ENOMEM : -ENODEV;
-		session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, r,
-				     "no device can run the plan: %s", strerror(-r));
-	} else if (account_charge(session->tenant->account, &slot->charges[1], ACCOUNT_HOST_BYTES,
-				  host_bytes) ||
-		   plan_charge_devices(slot)) {
-		r = -EDQUOT;
-		session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, r,
-				     "no room for the plan: %s",
-				     account_explain(session->tenant->account, why));
+		return -ENODEV;
 	}
-	*ret_devices = devices;
-	return r;
+	if (plan->device_state[RBK_DEVICE_CPU] == PLAN_DEVICE_NO_MEMORY) {
+		session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, -ENOMEM,
+				     "no device can run the plan: %s", strerror(ENOMEM));
+		return -ENOMEM;
+	}
+	session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, -ENODEV,
+			     "no device can run the plan: %s", strerror(ENODEV));
+	return -ENODEV;
 }
 
-static void plan_prepare_done(struct offload_job *job)
+/* Replaces what was charged for scratch by what the executors took. Return: 0; -EDQUOT, sent. */
+static int plan_charge_host(struct session_plan *slot)
 {
-	struct session_plan *slot = plan_of_job(job);
+	const struct server_options *options = &slot->session->server->options;
+	struct account *account = slot->session->tenant->account;
+	char why[ACCOUNT_TEXT_BYTES];
+	uint64_t host_bytes = 0;
+
+	for (unsigned int i = 0; i < options->n_executors; i++)
+		host_bytes += slot->plan->host_bytes[i];
+	charge_deinit(&slot->charges[1]);
+	if (account_charge(account, &slot->charges[1], ACCOUNT_HOST_BYTES, host_bytes) == 0)
+		return 0;
+	session_reply_result(slot->session, RBK_WIRE_PLAN_ADD, slot->cookie, -EDQUOT,
+			     "no room for the plan: %s", account_explain(account, why));
+	return -EDQUOT;
+}
+
+/* Its memory is on a device, or it is clear that it will have to wait. */
+static void plan_settled(struct session_plan *slot)
+{
 	struct session *session = slot->session;
 	const struct server_hooks *hooks = &session->server->options.hooks;
 	const struct plan *plan = slot->plan;
 	struct rbk_wire_plan reply = {
 		.reply = {.type = RBK_WIRE_PLAN_ADD, .cookie = slot->cookie},
 		.id = slot->id,
+		.devices = plan_devices(slot),
 		.constant_bytes = plan->constant_bytes,
 		.scratch_bytes = plan->scratch_bytes,
 		.flops_fixed = plan->cost.flops_fixed,
@@ -169,14 +187,48 @@ static void plan_prepare_done(struct offload_job *job)
 		.bytes_row = plan->touched_row,
 	};
 
+	if (session->is_ending)
+		return;
 	slot->state = SLOT_READY;
-	if (!session->is_ending && plan_accept(slot, &reply.devices) == 0) {
-		hooks->plan_ready(hooks->context, slot);
-		session->plans[slot->id & ((1u << PLAN_ID_SLOT_BITS) - 1)] = slot;
-		session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
-	} else if (!session->is_ending) {
-		plan_release(slot);
+	hooks->plan_ready(hooks->context, slot);
+	session->plans[slot->id & ((1u << PLAN_ID_SLOT_BITS) - 1)] = slot;
+	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+}
+
+/* Return: 0, plan_settled() will be or was called; negative errno, the client was told. */
+static int plan_accept(struct session_plan *slot)
+{
+	const struct server_options *options = &slot->session->server->options;
+	uint32_t devices;
+	int r;
+
+	r = plan_charge_host(slot);
+	if (r)
+		return r;
+	r = residency_add(options->residency, slot, plan_settled);
+	if (r < 0) {
+		session_reply_result(slot->session, RBK_WIRE_PLAN_ADD, slot->cookie, r,
+				     "the broker is out of memory");
+		return r;
 	}
+	devices = plan_devices(slot);
+	if (slot->plan->pinned)
+		devices &= 1u << slot->plan->pinned_device;
+	if (devices == 0)
+		return plan_refuse(slot);
+	if (r == RESIDENCY_E_SETTLED)
+		plan_settled(slot);
+	return 0;
+}
+
+static void plan_prepare_done(struct offload_job *job)
+{
+	struct session_plan *slot = plan_of_job(job);
+	struct session *session = slot->session;
+
+	slot->state = SLOT_LOADING;
+	if (!session->is_ending && plan_accept(slot))
+		plan_release(slot);
 	session_job_done(session);
 }
 

@@ -319,17 +319,23 @@ void session_settle(struct session *session)
 	if (!session->is_ending || has_rings || session->n_jobs > 0)
 		return;
 
-	if (!session->is_released) {
-		session->is_released = true;
+	/* Arenas after plans: a plan on its way to a device reads its constants there. */
+	if (!session->has_released_plans) {
+		session->has_released_plans = true;
 		for (uint32_t i = 0; i < session->n_plans; i++)
 			if (session->plan_slots[i])
 				session_plan_discard(session->plan_slots[i]);
+	}
+	if (session->n_jobs > 0)
+		return;
+	if (!session->has_released_arenas) {
+		session->has_released_arenas = true;
 		for (uint32_t i = 0; i < session->n_arenas; i++)
 			if (session->arena_slots[i])
 				session_arena_discard(session->arena_slots[i]);
-		if (session->n_jobs > 0)
-			return;
 	}
+	if (session->n_jobs > 0)
+		return;
 
 	list_remove(&session->link);
 	session->server->n_sessions--;

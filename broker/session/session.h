@@ -36,6 +36,7 @@ enum { SESSION_E_HOSTILE = 1 };
 enum slot_state {
 	SLOT_FREE = 0,
 	SLOT_PREPARING, /* the setup thread works on it */
+	SLOT_LOADING,   /* a plan whose memory is on its way to a device */
 	SLOT_READY,
 	SLOT_REMOVING,  /* no new user; waits for the last one */
 	SLOT_RELEASING, /* the setup thread undoes it */
@@ -88,8 +89,6 @@ struct session_plan {
 	uint32_t cookie;
 	int prepare_result;
 	struct charge charges[2];
-	struct charge device_charges[RBK_MAX_DEVICES]; /* in VRAM */
-	struct exec_block *blocks[RBK_MAX_DEVICES];    /* the setup thread's */
 	struct offload_job job;
 
 	/* Residency: see residency.h. The dispatcher counts, residency reads and clears. */
@@ -169,7 +168,8 @@ struct session {
 	uint32_t n_jobs; /* on the setup thread */
 	bool is_greeted;
 	bool is_ending;
-	bool is_released; /* ending, and its plans and arenas were given to the setup thread */
+	bool has_released_plans;        /* ending, and they were given to the setup thread; */
+	bool has_released_arenas;       /* once these were gone, those */
 	char name[RBK_WIRE_NAME_BYTES]; /* the client's own, printable */
 };
 

@@ -58,13 +58,6 @@ static void run_nothing(struct offload_job *job)
 {
 }
 
-static void added(struct offload_job *job)
-{
-	struct residency_plan *plan = container_of(job, struct residency_plan, job);
-
-	plan->done(plan->slot);
-}
-
 static void removed(struct offload_job *job)
 {
 	struct residency_plan *plan = container_of(job, struct residency_plan, job);
@@ -84,12 +77,10 @@ int residency_add(struct residency *residency, struct session_plan *slot,
 	if (!plan)
 		return -ENOMEM;
 	CHECK(!slot->residency);
-	*plan = (struct residency_plan){
-		.slot = slot, .done = done, .job = {.run = run_nothing, .done = added}};
+	plan->slot = slot;
 	slot->residency = plan;
 	residency->n_plans++;
-	offload_submit(residency->options.offload, &plan->job);
-	return 0;
+	return RESIDENCY_E_SETTLED;
 }
 
 static void forget_demand(struct residency *residency, struct session_plan *slot)
@@ -205,8 +196,9 @@ void residency_set_usable(struct residency *residency, unsigned int device, uint
 {
 }
 
-void residency_device_lost(struct residency *residency, unsigned int device)
+bool residency_device_lost(struct residency *residency, unsigned int device)
 {
+	return false;
 }
 
 void residency_limits_changed(struct residency *residency)

@@ -183,7 +183,6 @@ static void make_residency(struct rig *rig, uint32_t n_devices)
 	const struct residency_options options = {
 		.loop = rig->loop,
 		.offload = rig->offload,
-		.tenants = rig->tenants,
 		.executors = rig->executors,
 		.n_executors = n_devices,
 	};
