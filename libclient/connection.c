@@ -21,8 +21,9 @@
 
 #define CONNECT_TIMEOUT_NS 30000000000u
 #define SYSTEM_SOCKET_PATH "/run/ringbroker/brokerd.sock"
-#define KNOWN_FEATURES \
-	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_STATE_ROWS)
+#define KNOWN_FEATURES                                                                       \
+	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_STATE_ROWS | \
+	 RBK_FEAT_TENANTS)
 
 struct rbk *client_ref(struct rbk *rbk)
 {
@@ -149,7 +150,7 @@ static int say_hello(struct rbk *rbk, const char *name, struct rbk_error *error)
 		.request.type = RBK_WIRE_HELLO,
 		.magic = RBK_WIRE_MAGIC,
 		.abi_major = RBK_ABI_MAJOR,
-		.abi_minor = RBK_ABI_MINOR,
+		.abi_minor = CLIENT_ABI_MINOR,
 		.features = KNOWN_FEATURES,
 	};
 	struct client_message message = {&hello.request, sizeof(hello), NULL, 0, -1};
@@ -264,6 +265,41 @@ RBK_EXPORT int rbk_stats(struct rbk *rbk, struct rbk_stats *ret)
 	if (r)
 		return r;
 	memcpy(ret, (const char *)&answer.reply.stats + STATS_OFFSET, sizeof(*ret));
+	return 0;
+}
+
+#define TENANT_OFFSET sizeof(struct rbk_wire_reply)
+_Static_assert(sizeof(struct rbk_tenant) == sizeof(struct rbk_wire_tenant) - TENANT_OFFSET, "");
+_Static_assert(sizeof(struct rbk_tenant_device) == sizeof(struct rbk_wire_tenant_device), "");
+_Static_assert(offsetof(struct rbk_tenant_device, gtt) ==
+		       offsetof(struct rbk_wire_tenant_device, gtt),
+	       "mirrored");
+_Static_assert(offsetof(struct rbk_tenant, sessions) ==
+		       offsetof(struct rbk_wire_tenant, sessions) - TENANT_OFFSET,
+	       "mirrored");
+_Static_assert(offsetof(struct rbk_tenant, n_refused) ==
+		       offsetof(struct rbk_wire_tenant, n_refused) - TENANT_OFFSET,
+	       "mirrored");
+_Static_assert(offsetof(struct rbk_tenant, devices) ==
+		       offsetof(struct rbk_wire_tenant, devices) - TENANT_OFFSET,
+	       "mirrored");
+
+RBK_EXPORT int rbk_tenant(struct rbk *rbk, struct rbk_tenant *ret)
+{
+	struct rbk_wire_request request = {.type = RBK_WIRE_TENANT};
+	struct client_message message = {&request, sizeof(request), NULL, 0, -1};
+	struct client_answer answer;
+	int r;
+
+	r = client_check(rbk, NULL);
+	if (r)
+		return r;
+	if (!(rbk->features & RBK_FEAT_TENANTS))
+		return -EOPNOTSUPP;
+	r = client_request(rbk, &message, &answer, NULL);
+	if (r)
+		return r;
+	memcpy(ret, (const char *)&answer.reply.tenant + TENANT_OFFSET, sizeof(*ret));
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "libclient/private.h"
@@ -133,6 +134,45 @@ RBK_EXPORT struct rbk_plan *rbk_plan_free(struct rbk_plan *plan)
 RBK_EXPORT uint32_t rbk_plan_id(const struct rbk_plan *plan)
 {
 	return plan->info.id;
+}
+
+_Static_assert(sizeof(struct rbk_plan_memory) == sizeof(struct rbk_wire_plan_device), "mirrored");
+_Static_assert(offsetof(struct rbk_plan_memory, tier) ==
+		       offsetof(struct rbk_wire_plan_device, tier),
+	       "mirrored");
+_Static_assert(offsetof(struct rbk_plan_memory, resident_bytes) ==
+		       offsetof(struct rbk_wire_plan_device, resident_bytes),
+	       "mirrored");
+_Static_assert(offsetof(struct rbk_plan_memory, n_returns) ==
+		       offsetof(struct rbk_wire_plan_device, n_returns),
+	       "mirrored");
+
+RBK_EXPORT int rbk_plan_memory(const struct rbk_plan *plan, struct rbk_plan_memory *devices,
+			       unsigned int max_devices, unsigned int *ret_n_devices,
+			       uint64_t *ret_n_constrained)
+{
+	struct rbk_wire_id request = {.request.type = RBK_WIRE_PLAN_MEMORY, .id = plan->info.id};
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct client_answer answer;
+	unsigned int n;
+	int r;
+
+	r = client_check(plan->rbk, NULL);
+	if (r)
+		return r;
+	if (!(plan->rbk->features & RBK_FEAT_RESIDENCY))
+		return -EOPNOTSUPP;
+	r = client_request(plan->rbk, &message, &answer, NULL);
+	if (r)
+		return r;
+	n = answer.reply.plan_memory.n_devices;
+	if (max_devices > 0)
+		memcpy(devices, answer.reply.plan_memory.devices,
+		       (n < max_devices ? n : max_devices) * sizeof(*devices));
+	*ret_n_devices = n;
+	if (ret_n_constrained)
+		*ret_n_constrained = answer.reply.plan_memory.n_constrained;
+	return 0;
 }
 
 RBK_EXPORT void rbk_plan_info(const struct rbk_plan *plan, struct rbk_plan_info *ret)

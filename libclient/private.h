@@ -52,6 +52,8 @@ union client_reply {
 	struct rbk_wire_plan plan;
 	struct rbk_wire_devices devices;
 	struct rbk_wire_stats stats;
+	struct rbk_wire_plan_memory plan_memory;
+	struct rbk_wire_tenant tenant;
 };
 
 /*
@@ -63,6 +65,9 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 		       uint32_t type, struct rbk_error *error);
 
 /* ---- connection.c, request.c ---- */
+
+/* The lowest that this library can work with: what came later is asked for by feature only. */
+#define CLIENT_ABI_MINOR 0
 
 struct client_request;
 

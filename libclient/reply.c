@@ -28,6 +28,8 @@ static const struct reply_shape reply_shapes[] = {
 	[RBK_WIRE_DEVICES] = {sizeof(struct rbk_wire_devices), 0},
 	[RBK_WIRE_STATS] = {sizeof(struct rbk_wire_stats), 0},
 	[RBK_WIRE_ARENA_NEW] = {sizeof(struct rbk_wire_id_reply), 1},
+	[RBK_WIRE_PLAN_MEMORY] = {sizeof(struct rbk_wire_plan_memory), 0},
+	[RBK_WIRE_TENANT] = {sizeof(struct rbk_wire_tenant), 0},
 };
 
 /* Areas are page multiples; no page is larger than this. */
@@ -45,7 +47,7 @@ static int check_welcome(const struct rbk_wire_welcome *welcome, struct rbk_erro
 	if (welcome->abi_major != RBK_ABI_MAJOR)
 		return client_error(error, -EPROTO,
 				    "the broker accepted version %d.%d, but answered with %u.%u",
-				    RBK_ABI_MAJOR, RBK_ABI_MINOR, welcome->abi_major,
+				    RBK_ABI_MAJOR, CLIENT_ABI_MINOR, welcome->abi_major,
 				    welcome->abi_minor);
 	if (welcome->arena_segment_bytes % REPLY_PAGE_BYTES_MIN)
 		return client_error(error, -EPROTO, "the broker's segments have %" PRIu64 " bytes",
@@ -72,11 +74,17 @@ static int check_ring(const struct rbk_wire_ring *ring, struct rbk_error *error)
 	return 0;
 }
 
+static int check_n_devices(uint32_t n_devices, struct rbk_error *error)
+{
+	if (n_devices > RBK_MAX_DEVICES)
+		return client_error(error, -EPROTO, "the broker listed %u devices", n_devices);
+	return 0;
+}
+
 static int check_devices(const struct rbk_wire_devices *devices, struct rbk_error *error)
 {
-	if (devices->n_devices > RBK_MAX_DEVICES)
-		return client_error(error, -EPROTO, "the broker listed %u devices",
-				    devices->n_devices);
+	if (check_n_devices(devices->n_devices, error))
+		return -EPROTO;
 	for (uint32_t i = 0; i < devices->n_devices; i++) {
 		const struct rbk_wire_device *device = &devices->devices[i];
 
@@ -86,6 +94,13 @@ static int check_devices(const struct rbk_wire_devices *devices, struct rbk_erro
 			return client_error(error, -EPROTO, "a name of device %u does not end", i);
 	}
 	return 0;
+}
+
+static int check_tenant(const struct rbk_wire_tenant *tenant, struct rbk_error *error)
+{
+	if (!text_ends(tenant->name, sizeof(tenant->name)))
+		return client_error(error, -EPROTO, "the tenant's name does not end");
+	return check_n_devices(tenant->n_devices, error);
 }
 
 int client_reply_check(const union client_reply *reply, size_t bytes, unsigned int n_fds,
@@ -133,6 +148,10 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 		return 0;
 	case RBK_WIRE_DEVICES:
 		return check_devices(&reply->devices, error);
+	case RBK_WIRE_PLAN_MEMORY:
+		return check_n_devices(reply->plan_memory.n_devices, error);
+	case RBK_WIRE_TENANT:
+		return check_tenant(&reply->tenant, error);
 	default:
 		return 0;
 	}

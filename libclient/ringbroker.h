@@ -145,6 +145,46 @@ struct rbk_stats {
 /* Reads the counters. Asks the broker. Return: 0; errors as above. Any thread. */
 int rbk_stats(struct rbk *rbk, struct rbk_stats *ret);
 
+/* What is used of something, and how much may be; UINT64_MAX: no limit. */
+struct rbk_use {
+	uint64_t used;
+	uint64_t max;
+};
+
+/* A tenant's memory on one device, in bytes. The CPU has none of its own: all 0. */
+struct rbk_tenant_device {
+	struct rbk_use vram;   /* the device's memory */
+	uint64_t vram_reserve; /* never denied, whatever other tenants do */
+	uint64_t vram_high;    /* above it, its plans are evicted first */
+	struct rbk_use gtt;    /* host memory that the device uses */
+};
+
+/*
+ * Whom the broker charges what this session holds to: a tenant, which the administrator's policy
+ * knows by user, group, cgroup or executable. Other sessions of the same tenant are counted too.
+ */
+struct rbk_tenant {
+	char name[64]; /* NUL-terminated */
+	struct rbk_use host_bytes;
+	struct rbk_use arena_bytes; /* also counted as host bytes */
+	struct rbk_use arenas;
+	struct rbk_use plans;
+	struct rbk_use sessions;
+	uint64_t n_evictions;          /* plans that left a device, since start */
+	uint64_t n_returns;            /* plans that came back */
+	uint64_t n_memory_constraints; /* tasks placed elsewhere, or refused, for want of memory */
+	uint64_t n_refused;            /* requests beyond a limit */
+	uint32_t n_devices;
+	uint32_t reserved;
+	struct rbk_tenant_device devices[RBK_MAX_DEVICES]; /* by RBK_DEVICE_* */
+};
+
+/*
+ * Asks the broker about the session's own tenant.
+ * Return: 0; -EOPNOTSUPP: the broker does not offer RBK_FEAT_TENANTS; errors as above. Any thread.
+ */
+int rbk_tenant(struct rbk *rbk, struct rbk_tenant *ret);
+
 /* The name of a selection reason, "cost-model"; "unknown" for others. Static. Any thread. */
 const char *rbk_reason_name(unsigned int reason);
 
@@ -338,6 +378,31 @@ struct rbk_plan_info {
 /* What the broker found out about the plan; makes no request. Any thread. */
 void rbk_plan_info(const struct rbk_plan *plan, struct rbk_plan_info *ret);
 
+/* Where a plan stands on one device, in bytes. The CPU has no memory of its own: bytes are 0. */
+struct rbk_plan_memory {
+	uint32_t state;           /* enum rbk_memory_state */
+	uint32_t tier;            /* enum rbk_memory_tier */
+	uint64_t required_bytes;  /* to be resident: constants, and working memory of one task */
+	uint64_t available_bytes; /* that the tenant could have there for it now, by its right */
+	uint64_t resident_bytes;  /* its share of what is there now */
+	uint64_t n_evictions;     /* how often it left the device */
+	uint64_t n_returns;       /* how often it came back */
+};
+
+/*
+ * What the plan needs of each device's memory, whether that is there, and if not, why: a plan whose
+ * required_bytes exceed available_bytes does not fit, and its tasks complete with
+ * RBK_REASON_MEMORY_CONSTRAINT on the CPU, or with -ENOMEM. By device (RBK_DEVICE_*): the first
+ * @max_devices into @devices, how many there are into @ret_n_devices (may be more). How many of the
+ * plan's tasks were placed elsewhere, or refused, for want of memory goes to @ret_n_constrained,
+ * which may be NULL. Asks the broker; what it says may have changed by the time it arrives.
+ * Return: 0; -EOPNOTSUPP: the broker does not offer RBK_FEAT_RESIDENCY; errors as above. Any
+ * thread.
+ */
+int rbk_plan_memory(const struct rbk_plan *plan, struct rbk_plan_memory *devices,
+		    unsigned int max_devices, unsigned int *ret_n_devices,
+		    uint64_t *ret_n_constrained);
+
 /* ---- Rings ------------------------------------------------------------------------------- */
 
 /*
@@ -498,7 +563,16 @@ static inline void rbk_prep_barrier(struct rbk_sqe *sqe)
 	sqe->opcode = RBK_OP_BARRIER;
 }
 
-/* Brings a plan's constants to the device. Needs RBK_FEAT_RESIDENCY. */
+/*
+ * Brings what a plan needs into a device's memory, evicting what may be evicted; completes with 0
+ * when it is there, and says on which device. rbk_sqe_set_strategy() with
+ * RBK_STRATEGY_DEVICE(index) names one; without, any that can run the plan. With
+ * rbk_sqe_set_wait_memory() it waits for room. Completes with -ENOMEM      there is no room, or it
+ * never fits; rbk_plan_memory() tells -ENODEV      there is no such device, or it cannot run the
+ * plan, or has no memory of its own -EIO         the device was lost -ENOENT      there is no such
+ * plan -ECANCELED   cancelled, or the plan was removed -EOPNOTSUPP  the broker does not offer
+ * RBK_FEAT_RESIDENCY
+ */
 static inline void rbk_prep_prefetch(struct rbk_sqe *sqe, uint32_t plan_id)
 {
 	memset(sqe, 0, sizeof(*sqe));
@@ -506,7 +580,11 @@ static inline void rbk_prep_prefetch(struct rbk_sqe *sqe, uint32_t plan_id)
 	sqe->plan_id = plan_id;
 }
 
-/* Gives a plan's device memory back. Needs RBK_FEAT_RESIDENCY. */
+/*
+ * Gives a plan's device memory back, once its tasks on the device have completed, and completes
+ * when it is gone. Until somebody wants it again (a task, a PREFETCH) it stays away. On the device
+ * that rbk_sqe_set_strategy() names, else on all. Errors as rbk_prep_prefetch(), but for -ENOMEM.
+ */
 static inline void rbk_prep_evict(struct rbk_sqe *sqe, uint32_t plan_id)
 {
 	memset(sqe, 0, sizeof(*sqe));
@@ -535,6 +613,17 @@ static inline void rbk_sqe_set_flags(struct rbk_sqe *sqe, unsigned int flags)
 static inline void rbk_sqe_set_strategy(struct rbk_sqe *sqe, unsigned int strategy)
 {
 	sqe->strategy = (uint8_t)strategy;
+}
+
+/*
+ * The task, made by rbk_prep_run() or rbk_prep_run_table(), does not run on the CPU because its
+ * plan's memory is not on the device: it waits until it is, however long that takes, and can be
+ * cancelled meanwhile. It does not wait for a plan that never fits. A broker without
+ * RBK_FEAT_RESIDENCY does not know the flag: -EINVAL. For a PREFETCH: it waits for room.
+ */
+static inline void rbk_sqe_set_wait_memory(struct rbk_sqe *sqe)
+{
+	sqe->flags = (uint8_t)(sqe->flags | RBK_SQE_WAIT_MEMORY);
 }
 
 /* enum rbk_priority, among the caller's own tasks. */

@@ -35,6 +35,8 @@ enum rbk_wire_type {
 	RBK_WIRE_DEVICES = 8,      /* rbk_wire_request -> rbk_wire_devices */
 	RBK_WIRE_STATS = 9,        /* rbk_wire_request -> rbk_wire_stats */
 	RBK_WIRE_ARENA_NEW = 10,   /* rbk_wire_arena_new -> rbk_wire_id_reply, fd: dma-buf */
+	RBK_WIRE_PLAN_MEMORY = 11, /* RBK_FEAT_RESIDENCY: rbk_wire_id -> rbk_wire_plan_memory */
+	RBK_WIRE_TENANT = 12,      /* RBK_FEAT_TENANTS: rbk_wire_request -> rbk_wire_tenant */
 };
 
 /* Every request begins with it. */
@@ -52,7 +54,7 @@ struct rbk_wire_reply {
 	char text[RBK_WIRE_TEXT_BYTES]; /* NUL-terminated, printable ASCII or UTF-8 */
 };
 
-/* Requests that name one object: RING_REMOVE, ARENA_REMOVE, PLAN_REMOVE. */
+/* Requests that name one object: RING_REMOVE, ARENA_REMOVE, PLAN_REMOVE, PLAN_MEMORY. */
 struct rbk_wire_id {
 	struct rbk_wire_request request;
 	uint32_t id;
@@ -67,7 +69,9 @@ struct rbk_wire_id_reply {
 
 /*
  * HELLO. The broker answers with -EPROTONOSUPPORT, naming both versions in text, and closes, if the
- * major differs or the client's minor is above its own.
+ * major differs or the client's minor is above its own. So a client names the lowest minor that it
+ * can work with, and uses what came later only where the broker offers the feature: a broker that
+ * does not know a request ends the session.
  */
 struct rbk_wire_hello {
 	struct rbk_wire_request request;
@@ -213,6 +217,55 @@ struct rbk_wire_stats {
 	uint64_t sessions_ended_hostile; /* closed for breaking a rule */
 };
 
+/* PLAN_MEMORY: of a plan of this session; -ENOENT: there is none of that id. In bytes. */
+struct rbk_wire_plan_device {
+	uint32_t state;           /* enum rbk_memory_state */
+	uint32_t tier;            /* enum rbk_memory_tier */
+	uint64_t required_bytes;  /* to be resident: constants, and working memory of one task */
+	uint64_t available_bytes; /* that the tenant could have there for it now, by its right */
+	uint64_t resident_bytes;  /* its share of what is there now */
+	uint64_t n_evictions;     /* how often it left */
+	uint64_t n_returns;       /* how often it came back */
+};
+
+struct rbk_wire_plan_memory {
+	struct rbk_wire_reply reply;
+	uint32_t n_devices;
+	uint32_t reserved;
+	uint64_t n_constrained; /* tasks placed elsewhere, or refused, for want of memory */
+	struct rbk_wire_plan_device devices[RBK_MAX_DEVICES];
+};
+
+/* TENANT: whom the session's resources are charged to. A limit of UINT64_MAX is none. */
+struct rbk_wire_use {
+	uint64_t used;
+	uint64_t max;
+};
+
+struct rbk_wire_tenant_device {
+	struct rbk_wire_use vram; /* in bytes, as all of these */
+	uint64_t vram_reserve;    /* never denied, whatever others do */
+	uint64_t vram_high;       /* above it, evicted first */
+	struct rbk_wire_use gtt;
+};
+
+struct rbk_wire_tenant {
+	struct rbk_wire_reply reply;
+	char name[RBK_WIRE_NAME_BYTES];
+	struct rbk_wire_use host_bytes;
+	struct rbk_wire_use arena_bytes;
+	struct rbk_wire_use arenas;
+	struct rbk_wire_use plans;
+	struct rbk_wire_use sessions;
+	uint64_t n_evictions;          /* of its plans, since start, as the next three */
+	uint64_t n_returns;            /* plans that came back */
+	uint64_t n_memory_constraints; /* tasks placed elsewhere, or refused, for want of memory */
+	uint64_t n_refused;            /* requests beyond a limit */
+	uint32_t n_devices;
+	uint32_t reserved;
+	struct rbk_wire_tenant_device devices[RBK_MAX_DEVICES];
+};
+
 _Static_assert(sizeof(struct rbk_wire_request) == 8, "wire");
 _Static_assert(sizeof(struct rbk_wire_reply) == 528, "wire");
 _Static_assert(sizeof(struct rbk_wire_id) == 16, "wire");
@@ -229,3 +282,7 @@ _Static_assert(sizeof(struct rbk_wire_plan) == 584, "wire");
 _Static_assert(sizeof(struct rbk_wire_device) == 208, "wire");
 _Static_assert(sizeof(struct rbk_wire_devices) == 3864, "wire");
 _Static_assert(sizeof(struct rbk_wire_stats) == 848, "wire");
+_Static_assert(sizeof(struct rbk_wire_plan_device) == 48, "wire");
+_Static_assert(sizeof(struct rbk_wire_plan_memory) == 1312, "wire");
+_Static_assert(sizeof(struct rbk_wire_tenant_device) == 48, "wire");
+_Static_assert(sizeof(struct rbk_wire_tenant) == 1480, "wire");

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "session/residency.h"
 #include "session/server-private.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -104,7 +105,7 @@ static int handle_hello(struct request *request)
 	}
 
 	session->is_greeted = true;
-	session->features = 0;
+	session->features = hello->features & (RBK_FEAT_RESIDENCY | RBK_FEAT_TENANTS);
 	welcome.features = session->features;
 	session_reply(session, &welcome.reply, sizeof(welcome), NULL, 0);
 	return 0;
@@ -287,6 +288,107 @@ static int handle_stats(struct request *request)
 	return 0;
 }
 
+static uint32_t memory_state(uint8_t device_state)
+{
+	switch (device_state) {
+	case PLAN_DEVICE_READY:
+		return RBK_MEMORY_RESIDENT;
+	case PLAN_DEVICE_EVICTED:
+		return RBK_MEMORY_EVICTED;
+	case PLAN_DEVICE_NO_MEMORY:
+		return RBK_MEMORY_NEVER_FITS;
+	case PLAN_DEVICE_FAILED:
+		return RBK_MEMORY_LOST;
+	default:
+		return RBK_MEMORY_UNSUPPORTED;
+	}
+}
+
+static void describe_memory(const struct server_options *options, const struct session_plan *slot,
+			    unsigned int device, struct rbk_wire_plan_device *ret)
+{
+	struct residency_about about;
+
+	ret->state = memory_state(slot->plan->device_state[device]);
+	if (device == RBK_DEVICE_CPU || !slot->residency)
+		return;
+	residency_about(options->residency, slot, device, &about);
+	ret->state = memory_state(about.device_state);
+	if (about.device_state == PLAN_DEVICE_READY)
+		ret->tier = about.tier == EXEC_TIER_GTT ? RBK_TIER_GTT : RBK_TIER_VRAM;
+	ret->required_bytes = about.required_bytes;
+	ret->available_bytes = about.available_bytes;
+	ret->resident_bytes = about.resident_bytes;
+	ret->n_evictions = about.n_evictions;
+	ret->n_returns = about.n_returns;
+}
+
+static int handle_plan_memory(struct request *request)
+{
+	const struct rbk_wire_id *id = request->bytes;
+	struct session *session = request->session;
+	const struct server_options *options = &session->server->options;
+	const struct session_plan *slot = session_plan_find(session, id->id);
+	struct rbk_wire_plan_memory reply = {
+		.reply = {.type = RBK_WIRE_PLAN_MEMORY, .cookie = id->request.cookie},
+		.n_devices = options->n_executors,
+	};
+
+	if (id->reserved)
+		return hostile(request, "reserved bytes of its question about a plan are set");
+	if (!slot) {
+		session_reply_result(session, RBK_WIRE_PLAN_MEMORY, id->request.cookie, -ENOENT,
+				     "there is no plan %u", id->id);
+		return 0;
+	}
+	reply.n_constrained = slot->n_constrained;
+	for (uint32_t i = 0; i < options->n_executors; i++)
+		describe_memory(options, slot, i, &reply.devices[i]);
+	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+	return 0;
+}
+
+static struct rbk_wire_use use_of(const struct account *account, enum account_slot slot)
+{
+	return (struct rbk_wire_use){account_used(account, slot), account_limit(account, slot)};
+}
+
+static int handle_tenant(struct request *request)
+{
+	const struct rbk_wire_request *header = request->bytes;
+	struct session *session = request->session;
+	const struct server_options *options = &session->server->options;
+	const struct tenant *tenant = session->tenant;
+	const struct account *account = tenant->account;
+	struct rbk_wire_tenant reply = {
+		.reply = {.type = RBK_WIRE_TENANT, .cookie = header->cookie},
+		.host_bytes = use_of(account, ACCOUNT_HOST_BYTES),
+		.arena_bytes = use_of(account, ACCOUNT_ARENA_BYTES),
+		.arenas = use_of(account, ACCOUNT_ARENAS),
+		.plans = use_of(account, ACCOUNT_PLANS),
+		.sessions = use_of(account, ACCOUNT_SESSIONS),
+		.n_evictions = tenant->n_evictions,
+		.n_returns = tenant->n_returns,
+		.n_memory_constraints = tenant->n_memory_constraints,
+		.n_refused = tenant->n_refused,
+		.n_devices = options->n_executors,
+	};
+
+	copy_printable(reply.name, tenant_name(tenant), sizeof(reply.name) - 1);
+	for (uint32_t i = RBK_DEVICE_GPU; i < options->n_executors; i++) {
+		const struct tenant_share *share = &tenant->shares[i];
+
+		reply.devices[i] = (struct rbk_wire_tenant_device){
+			.vram = {account_used(account, account_vram(i)), share->max},
+			.vram_reserve = share->reserve,
+			.vram_high = share->high,
+			.gtt = use_of(account, account_gtt(i)),
+		};
+	}
+	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+	return 0;
+}
+
 /* The form of each request; PLAN_ADD checks its variable part itself. */
 static const struct request_type {
 	int (*handle)(struct request *request);
@@ -304,6 +406,8 @@ static const struct request_type {
 	[RBK_WIRE_PLAN_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false},
 	[RBK_WIRE_DEVICES] = {handle_devices, sizeof(struct rbk_wire_request), 0, false},
 	[RBK_WIRE_STATS] = {handle_stats, sizeof(struct rbk_wire_request), 0, false},
+	[RBK_WIRE_PLAN_MEMORY] = {handle_plan_memory, sizeof(struct rbk_wire_id), 0, false},
+	[RBK_WIRE_TENANT] = {handle_tenant, sizeof(struct rbk_wire_request), 0, false},
 };
 
 int request_refuse(struct session *session, const void *message, size_t n_bytes, int res)

@@ -99,6 +99,8 @@ void session_check_faults(struct session *session);
  */
 int session_plan_add(struct session *session, uint32_t cookie, const void *desc, size_t desc_bytes);
 int session_plan_remove(struct session *session, uint32_t cookie, uint32_t id);
+/* The plan of an id; NULL if there is none that tasks can name. */
+struct session_plan *session_plan_find(const struct session *session, uint32_t id);
 /* Takes *fd if it is to be mapped, and sets it to -1. It is a memfd. */
 int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes);
 /* Has the device make it that wants to; session_exporter() is NULL if none does. */

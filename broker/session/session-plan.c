@@ -340,18 +340,25 @@ int session_plan_add(struct session *session, uint32_t cookie, const void *desc,
 	return 0;
 }
 
-int session_plan_remove(struct session *session, uint32_t cookie, uint32_t id)
+struct session_plan *session_plan_find(const struct session *session, uint32_t id)
 {
 	uint32_t index = id & ((1u << PLAN_ID_SLOT_BITS) - 1);
 	struct session_plan *slot = index < session->n_plans ? session->plans[index] : NULL;
+
+	return slot && slot->id == id ? slot : NULL;
+}
+
+int session_plan_remove(struct session *session, uint32_t cookie, uint32_t id)
+{
+	struct session_plan *slot = session_plan_find(session, id);
 	const struct server_hooks *hooks = &session->server->options.hooks;
 
-	if (!slot || slot->id != id) {
+	if (!slot) {
 		session_reply_result(session, RBK_WIRE_PLAN_REMOVE, cookie, -ENOENT,
 				     "there is no plan %u", id);
 		return 0;
 	}
-	session->plans[index] = NULL;
+	session->plans[id & ((1u << PLAN_ID_SLOT_BITS) - 1)] = NULL;
 	slot->state = SLOT_REMOVING;
 	slot->cookie = cookie;
 	slot->wants_reply = true;

@@ -273,6 +273,24 @@ enum rbk_tensor_kind {
 };
 #define RBK_TENSOR_KIND_COUNT 5
 
+/* Where a plan stands on a device; what RBK_WIRE_PLAN_MEMORY and rbk_plan_memory() say. */
+enum rbk_memory_state {
+	RBK_MEMORY_UNSUPPORTED = 0, /* the device cannot run the plan */
+	RBK_MEMORY_RESIDENT = 1,    /* it can run there now; on the CPU always */
+	RBK_MEMORY_EVICTED = 2,     /* what it needs is not in the device's memory now */
+	RBK_MEMORY_NEVER_FITS = 3,  /* it needs more than the device has or the tenant may have */
+	RBK_MEMORY_LOST = 4,        /* the device is lost, or refused the plan */
+};
+#define RBK_MEMORY_STATE_COUNT 5
+
+/* In which memory a resident plan is. */
+enum rbk_memory_tier {
+	RBK_TIER_NONE = 0, /* not resident, or the device has no memory of its own (the CPU) */
+	RBK_TIER_VRAM = 1, /* the device's own */
+	RBK_TIER_GTT = 2,  /* the host's, which the device reads over its bus */
+};
+#define RBK_TIER_COUNT 3
+
 #ifndef __cplusplus
 _Static_assert(sizeof(struct rbk_sqe) == 64, "a submission entry is one cache line");
 _Static_assert(offsetof(struct rbk_sqe, opcode) == 0, "abi");

@@ -53,6 +53,10 @@ static size_t yes_bytes(uint32_t type)
 		return sizeof(struct rbk_wire_devices);
 	case RBK_WIRE_STATS:
 		return sizeof(struct rbk_wire_stats);
+	case RBK_WIRE_PLAN_MEMORY:
+		return sizeof(struct rbk_wire_plan_memory);
+	case RBK_WIRE_TENANT:
+		return sizeof(struct rbk_wire_tenant);
 	default:
 		return sizeof(struct rbk_wire_reply);
 	}
@@ -82,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		assert(error.text[0]);
 		return 0;
 	}
-	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_ARENA_NEW && reply.head.type == type);
+	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_TENANT && reply.head.type == type);
 	assert(strnlen(reply.head.text, sizeof(reply.head.text)) < sizeof(reply.head.text));
 	assert(reply.head.res <= 0 && reply.head.res >= -4095);
 	if (reply.head.res) {
@@ -96,6 +100,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		check_ring(&reply.ring);
 	if (type == RBK_WIRE_DEVICES)
 		check_devices(&reply.devices);
+	if (type == RBK_WIRE_PLAN_MEMORY)
+		assert(reply.plan_memory.n_devices <= RBK_MAX_DEVICES);
+	if (type == RBK_WIRE_TENANT) {
+		assert(reply.tenant.n_devices <= RBK_MAX_DEVICES);
+		assert(strnlen(reply.tenant.name, sizeof(reply.tenant.name)) <
+		       sizeof(reply.tenant.name));
+	}
 	if (type == RBK_WIRE_ARENA_ADD || type == RBK_WIRE_ARENA_NEW)
 		assert(RBK_REF(reply.id.id, 0) != RBK_REF_INVALID && reply.id.id <= UINT16_MAX);
 	if (type == RBK_WIRE_HELLO)

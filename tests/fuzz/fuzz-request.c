@@ -18,6 +18,7 @@
 
 #include "loop/loop.h"
 #include "loop/offload.h"
+#include "session/residency.h"
 #include "session/server-private.h"
 #include "session/sigbus.h"
 #include "util/clock.h"
@@ -31,6 +32,7 @@ static struct loop *loop;
 static struct offload *offload;
 static struct account_book *book;
 static struct tenants *tenants;
+static struct residency *residency;
 static int memfds[3]; /* writable, immutable, unsealed */
 
 /* ---- An executor and a dispatcher that do nothing ---- */
@@ -89,6 +91,7 @@ static const struct server_hooks no_hooks = {
 	.ring_freed = no_ring,
 	.ring_bell = no_ring,
 	.plan_ready = no_plan,
+	.plan_removing = no_plan,
 	.tasks_in_flight = no_tasks,
 };
 
@@ -109,6 +112,7 @@ static void prepare(void)
 		.n_fds = 1 << 20,
 		.n_mappings = 1 << 20,
 	};
+	struct residency_options residency_options = {.executors = executors, .n_executors = 1};
 	struct policy *policy = NULL;
 	char *errors = NULL;
 
@@ -120,6 +124,9 @@ static void prepare(void)
 	assert(account_book_new(&book) == 0);
 	assert(policy_defaults(&policy) == 0);
 	assert(tenants_new(book, &machine, policy, &tenants, &errors) == 0);
+	residency_options.loop = loop;
+	residency_options.offload = offload;
+	assert(residency_new(&residency_options, &residency) == 0);
 	memfds[0] = make_memfd(F_SEAL_SHRINK | F_SEAL_GROW);
 	memfds[1] = make_memfd(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
 	memfds[2] = make_memfd(0);
@@ -189,6 +196,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	server.options.loop = loop;
 	server.options.offload = offload;
 	server.options.tenants = tenants;
+	server.options.residency = residency;
 	list_init(&server.sessions);
 	assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
 	assert(session_new(&server, pair[0], &session) == 0);

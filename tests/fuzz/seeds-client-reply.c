@@ -53,6 +53,9 @@ int main(int argc, char **argv)
 		.devices = {{.name = "AMD EPYC", .paths = "avx512"},
 			    {.index = 1, .kind = RBK_WIRE_DEVICE_GPU, .driver = "radv"}}};
 	struct rbk_wire_stats stats = {.reply.type = RBK_WIRE_STATS, .sessions = 1};
+	struct rbk_wire_plan_memory memory = {.reply.type = RBK_WIRE_PLAN_MEMORY, .n_devices = 2};
+	struct rbk_wire_tenant tenant = {
+		.reply.type = RBK_WIRE_TENANT, .name = "web", .n_devices = 2};
 
 	if (argc != 2) {
 		fprintf(stderr, "seeds-client-reply DIRECTORY\n");
@@ -68,6 +71,8 @@ int main(int argc, char **argv)
 	save("plan", 0, &plan, sizeof(plan));
 	save("devices", 0, &devices, sizeof(devices));
 	save("stats", 0, &stats, sizeof(stats));
+	save("plan-memory", 0, &memory, sizeof(memory));
+	save("tenant", 0, &tenant, sizeof(tenant));
 	plan.reply.res = -EINVAL;
 	strcpy(plan.reply.text, "node 3 (MatMul): inputs do not agree");
 	save("refused", 0, &plan, sizeof(plan));

@@ -89,6 +89,7 @@ int main(int argc, char **argv)
 						.bytes = 8192};
 	const struct rbk_wire_request stats = {.type = RBK_WIRE_STATS};
 	const struct rbk_wire_request devices = {.type = RBK_WIRE_DEVICES};
+	const struct rbk_wire_request tenant = {.type = RBK_WIRE_TENANT};
 	const struct rbk_sqe entries[] = {
 		{.opcode = RBK_OP_NOP},
 		{.opcode = RBK_OP_BARRIER},
@@ -116,6 +117,7 @@ int main(int argc, char **argv)
 	add(0, &stats, sizeof(stats));
 	add(0, &devices, sizeof(devices));
 	add(0, &make, sizeof(make));
+	add(0, &tenant, sizeof(tenant));
 	save(argv[1], "request", "questions");
 	add_hello();
 	add(0, &ring, sizeof(ring));
@@ -126,6 +128,7 @@ int main(int argc, char **argv)
 	add_arena(1);
 	add_arena(9);
 	add_plan();
+	add_id(RBK_WIRE_PLAN_MEMORY, 1 << 16);
 	add_id(RBK_WIRE_ARENA_REMOVE, 1);
 	add_id(RBK_WIRE_PLAN_REMOVE, 1 << 16);
 	add_id(RBK_WIRE_ARENA_REMOVE, 1);

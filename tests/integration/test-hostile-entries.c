@@ -291,6 +291,9 @@ static void make_good(struct hostile *h, struct rbk_sqe *sqe)
 	sqe->plan_id = plan->id;
 	sqe->count = 1 + pick(h, plan->max_count);
 	sqe->deadline_us = pick(h, 4) ? 0 : pick(h, 1000000);
+	/* Without a device there is nothing to wait for. */
+	if (pick(h, 8) == 0)
+		sqe->flags |= RBK_SQE_WAIT_MEMORY;
 	if (plan->n_refs <= RBK_SQE_REFS && pick(h, 4)) {
 		good_refs(h, sqe->refs, plan->n_refs);
 		return;
@@ -433,10 +436,10 @@ static int predict_alone(const struct hostile *h, const struct rbk_sqe *sqe)
 {
 	bool named = sqe->strategy & 0x80;
 
-	if (sqe->flags > 7 || sqe->priority > 3 || (named && (sqe->strategy & 0x7f) > 15) ||
+	if (sqe->flags > 15 || sqe->priority > 3 || (named && (sqe->strategy & 0x7f) > 15) ||
 	    (!named && sqe->strategy > 4))
 		return -EINVAL;
-	if (sqe->opcode != RBK_OP_RUN && sqe->flags & 6)
+	if (sqe->opcode != RBK_OP_RUN && sqe->flags & (sqe->opcode == RBK_OP_PREFETCH ? 6 : 14))
 		return -EINVAL;
 	switch (sqe->opcode) {
 	case RBK_OP_NOP:

@@ -213,6 +213,7 @@ static void make_good(struct kit *kit, enum rbk_wire_type type, struct message *
 		PUT(m, (struct rbk_wire_id){.request = head, .id = pick(kit, 4)});
 		break;
 	case RBK_WIRE_PLAN_REMOVE:
+	case RBK_WIRE_PLAN_MEMORY:
 		PUT(m, (struct rbk_wire_id){.request = head,
 					    .id = (1 + pick(kit, 3)) << 16 | pick(kit, 3)});
 		break;
@@ -318,7 +319,7 @@ static void test_messages__hundred_thousand(void **state)
 	fd = victim(&kit);
 	for (uint64_t i = 0; i < n_total; i++) {
 		/* HELLO is good once only. */
-		make_good(&kit, RBK_WIRE_HELLO + pick(&kit, RBK_WIRE_ARENA_NEW), &m);
+		make_good(&kit, RBK_WIRE_HELLO + pick(&kit, RBK_WIRE_TENANT + 1), &m);
 		mutate(&kit, &m);
 		if (pick(&kit, 8) == 0)
 			mutate(&kit, &m);

@@ -69,6 +69,8 @@ union fake_answer {
 	struct rbk_wire_plan plan;
 	struct rbk_wire_devices devices;
 	struct rbk_wire_stats stats;
+	struct rbk_wire_plan_memory plan_memory;
+	struct rbk_wire_tenant tenant;
 	unsigned char bytes[8192];
 };
 
@@ -250,7 +252,12 @@ static size_t answer_right(struct fake_broker *fake, int session, const void *re
 	case RBK_WIRE_HELLO:
 		answer->welcome.abi_major = RBK_ABI_MAJOR;
 		answer->welcome.n_devices = 1;
-		answer->welcome.features = RBK_FEAT_RESIDENCY | 1ull << 60;
+		/* As the real one of that version. */
+		if (fake->options.is_old && ((const struct rbk_wire_hello *)request)->abi_minor > 0)
+			answer->head.res = -EPROTONOSUPPORT;
+		if (!fake->options.is_old)
+			answer->welcome.features =
+				RBK_FEAT_RESIDENCY | RBK_FEAT_TENANTS | 1ull << 60;
 		answer->welcome.max_ring_entries = fake->options.max_ring_entries
 							   ? fake->options.max_ring_entries
 							   : RBK_MAX_RING_ENTRIES;
@@ -308,6 +315,24 @@ static size_t answer_right(struct fake_broker *fake, int session, const void *re
 		answer->stats.host_bytes = 33;
 		answer->stats.sessions_ended_hostile = 44;
 		return sizeof(answer->stats);
+	case RBK_WIRE_PLAN_MEMORY:
+		CHECK(!fake->options.is_old);
+		answer->plan_memory.n_devices = 2;
+		answer->plan_memory.n_constrained = ((const struct rbk_wire_id *)request)->id;
+		answer->plan_memory.devices[0].state = RBK_MEMORY_RESIDENT;
+		answer->plan_memory.devices[1] = (struct rbk_wire_plan_device){
+			RBK_MEMORY_EVICTED, RBK_TIER_GTT, 1, 2, 3, 4, 5};
+		return sizeof(answer->plan_memory);
+	case RBK_WIRE_TENANT:
+		CHECK(!fake->options.is_old);
+		strcpy(answer->tenant.name, "web");
+		answer->tenant.host_bytes = (struct rbk_wire_use){1, 2};
+		answer->tenant.sessions = (struct rbk_wire_use){3, UINT64_MAX};
+		answer->tenant.n_evictions = 4;
+		answer->tenant.n_refused = 5;
+		answer->tenant.n_devices = 2;
+		answer->tenant.devices[1] = (struct rbk_wire_tenant_device){{6, 7}, 8, 9, {10, 11}};
+		return sizeof(answer->tenant);
 	default:
 		CHECK(!"a known request");
 		return 0;
@@ -371,10 +396,18 @@ static size_t answer_spoil(enum fake_fault fault, union fake_answer *answer, siz
 		answer->id.id = 0xffff;
 		break;
 	case FAKE_DEVICES_17:
-		answer->devices.n_devices = 17;
+		if (answer->head.type == RBK_WIRE_PLAN_MEMORY)
+			answer->plan_memory.n_devices = 17;
+		else if (answer->head.type == RBK_WIRE_TENANT)
+			answer->tenant.n_devices = 17;
+		else
+			answer->devices.n_devices = 17;
 		break;
 	case FAKE_NAME_ENDLESS:
-		memset(answer->devices.devices[1].driver, 'x', 64);
+		if (answer->head.type == RBK_WIRE_TENANT)
+			memset(answer->tenant.name, 'x', sizeof(answer->tenant.name));
+		else
+			memset(answer->devices.devices[1].driver, 'x', 64);
 		break;
 	case FAKE_FDS_WRONG:
 		for (unsigned int i = 0; i < *n_fds; i++) {

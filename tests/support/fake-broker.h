@@ -47,9 +47,9 @@ enum fake_fault {
 	FAKE_ARENA_SHORT, /* a page less than asked for */
 	/* HELLO */
 	FAKE_SEGMENT_ODD, /* segments of no page's size */
-	/* DEVICES */
+	/* DEVICES, PLAN_MEMORY, TENANT */
 	FAKE_DEVICES_17,
-	FAKE_NAME_ENDLESS,
+	FAKE_NAME_ENDLESS, /* not PLAN_MEMORY */
 };
 
 struct fake_broker;
@@ -62,6 +62,7 @@ struct fake_options {
 	uint32_t max_ring_entries; /* 0: RBK_MAX_RING_ENTRIES */
 	uint64_t segment_bytes;    /* of arenas; 0: none */
 	bool exports;              /* makes arenas */
+	bool is_old;               /* of version 1.0: no features, no requests of later ones */
 };
 
 /* Starts it, listening on fake_broker_path(). Fails the test if it cannot. */

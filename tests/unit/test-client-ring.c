@@ -99,8 +99,13 @@ static void test_prep__overwrites_everything(void **state)
 	rbk_prep_prefetch(&sqe, 3);
 	expected = (struct rbk_sqe){.opcode = RBK_OP_PREFETCH, .plan_id = 3};
 	assert_memory_equal(&sqe, &expected, sizeof(sqe));
+	rbk_sqe_set_wait_memory(&sqe);
+	rbk_sqe_set_flags(&sqe, RBK_SQE_LINK);
+	expected.flags = RBK_SQE_WAIT_MEMORY | RBK_SQE_LINK;
+	assert_memory_equal(&sqe, &expected, sizeof(sqe));
 	rbk_prep_evict(&sqe, 3);
 	expected.opcode = RBK_OP_EVICT;
+	expected.flags = 0;
 	assert_memory_equal(&sqe, &expected, sizeof(sqe));
 }
 

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/* The client library's questions about device memory and tenants, also to brokers without them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/client-fixture.h"
+
+static struct rbk_plan *make_plan(struct fixture *fixture)
+{
+	struct rbk_builder *builder = rbk_builder_new("plan");
+	unsigned int x = rbk_builder_input(builder, "x", RBK_DTYPE_F32, 0, NULL);
+	unsigned int y = rbk_builder_output(builder, "y", RBK_DTYPE_F32, RBK_RANK_INFERRED, NULL);
+	struct rbk_plan *plan = NULL;
+
+	rbk_builder_unary(builder, "Relu", x, y);
+	assert_int_equal(rbk_plan_new(fixture->rbk, builder, 1, &plan, &fixture->error), 0);
+	rbk_builder_free(builder);
+	return plan;
+}
+
+static void test_plan_memory__answers(void **state)
+{
+	struct rbk_plan_memory devices[RBK_MAX_DEVICES];
+	uint64_t n_constrained = 0;
+	struct fixture fixture;
+	struct rbk_plan *plan;
+	unsigned int n = 0;
+
+	fixture_begin_connected(&fixture, NULL);
+	rbk_plan_free(make_plan(&fixture));
+	plan = make_plan(&fixture);
+	memset(devices, 0xff, sizeof(devices));
+	assert_int_equal(rbk_plan_memory(plan, devices, RBK_MAX_DEVICES, &n, &n_constrained), 0);
+	assert_int_equal(n, 2);
+	/* The fake answers with the id that it was asked for. */
+	assert_int_equal(n_constrained, rbk_plan_id(plan));
+	assert_int_not_equal(n_constrained, 0);
+	assert_int_equal(devices[0].state, RBK_MEMORY_RESIDENT);
+	assert_int_equal(devices[0].tier, RBK_TIER_NONE);
+	assert_int_equal(devices[1].state, RBK_MEMORY_EVICTED);
+	assert_int_equal(devices[1].tier, RBK_TIER_GTT);
+	assert_int_equal(devices[1].required_bytes, 1);
+	assert_int_equal(devices[1].available_bytes, 2);
+	assert_int_equal(devices[1].resident_bytes, 3);
+	assert_int_equal(devices[1].n_evictions, 4);
+	assert_int_equal(devices[1].n_returns, 5);
+
+	/* No more than asked for. */
+	memset(devices, 0xff, sizeof(devices));
+	n = 0;
+	assert_int_equal(rbk_plan_memory(plan, devices, 1, &n, NULL), 0);
+	assert_int_equal(n, 2);
+	assert_int_equal(devices[0].state, RBK_MEMORY_RESIDENT);
+	assert_int_equal(devices[1].state, UINT32_MAX);
+	assert_int_equal(rbk_plan_memory(plan, NULL, 0, &n, NULL), 0);
+	rbk_plan_free(plan);
+	fixture_end(&fixture);
+}
+
+static void test_tenant__answers(void **state)
+{
+	struct rbk_tenant tenant;
+	struct fixture fixture;
+
+	fixture_begin_connected(&fixture, NULL);
+	assert_int_equal(rbk_tenant(fixture.rbk, &tenant), 0);
+	assert_string_equal(tenant.name, "web");
+	assert_int_equal(tenant.host_bytes.used, 1);
+	assert_int_equal(tenant.host_bytes.max, 2);
+	assert_int_equal(tenant.sessions.used, 3);
+	assert_true(tenant.sessions.max == UINT64_MAX);
+	assert_int_equal(tenant.n_evictions, 4);
+	assert_int_equal(tenant.n_refused, 5);
+	assert_int_equal(tenant.n_devices, 2);
+	assert_int_equal(tenant.devices[1].vram.used, 6);
+	assert_int_equal(tenant.devices[1].vram.max, 7);
+	assert_int_equal(tenant.devices[1].vram_reserve, 8);
+	assert_int_equal(tenant.devices[1].vram_high, 9);
+	assert_int_equal(tenant.devices[1].gtt.used, 10);
+	assert_int_equal(tenant.devices[1].gtt.max, 11);
+	fixture_end(&fixture);
+}
+
+/* A broker of version 1.0 accepts us, and is not asked what it would end the session for. */
+static void test_old_broker__is_not_asked(void **state)
+{
+	struct fake_options options = {.is_old = true};
+	struct rbk_plan_memory device;
+	struct rbk_tenant tenant;
+	struct fixture fixture;
+	struct rbk_plan *plan;
+	struct rbk_stats stats;
+	unsigned int n = 7;
+
+	fixture_begin_connected(&fixture, &options);
+	assert_int_equal(rbk_features(fixture.rbk), 0);
+	plan = make_plan(&fixture);
+	assert_int_equal(rbk_plan_memory(plan, &device, 1, &n, NULL), -EOPNOTSUPP);
+	assert_int_equal(n, 7);
+	assert_int_equal(rbk_tenant(fixture.rbk, &tenant), -EOPNOTSUPP);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_PLAN_MEMORY), 0);
+	assert_int_equal(fake_broker_requests(fixture.fake, RBK_WIRE_TENANT), 0);
+	assert_int_equal(rbk_stats(fixture.rbk, &stats), 0);
+	rbk_plan_free(plan);
+	fixture_end(&fixture);
+}
+
+static void test_answers__wrong(void **state)
+{
+	static const struct {
+		enum fake_fault fault;
+		uint32_t type;
+		int expected;
+	} cases[] = {
+		{FAKE_DEVICES_17, RBK_WIRE_PLAN_MEMORY, -EPROTO},
+		{FAKE_SHORT, RBK_WIRE_PLAN_MEMORY, -EPROTO},
+		{FAKE_FDS_TOO_MANY, RBK_WIRE_PLAN_MEMORY, -EPROTO},
+		{FAKE_REFUSE, RBK_WIRE_PLAN_MEMORY, -EDQUOT},
+		{FAKE_DIE, RBK_WIRE_PLAN_MEMORY, -ECONNRESET},
+		{FAKE_DEVICES_17, RBK_WIRE_TENANT, -EPROTO},
+		{FAKE_NAME_ENDLESS, RBK_WIRE_TENANT, -EPROTO},
+		{FAKE_LONG, RBK_WIRE_TENANT, -EPROTO},
+		{FAKE_REFUSE_BARE, RBK_WIRE_TENANT, -EBUSY},
+		{FAKE_DIE, RBK_WIRE_TENANT, -ECONNRESET},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct fake_options options = {.fault = cases[i].fault,
+					       .fault_type = cases[i].type};
+		struct rbk_plan_memory device = {.state = 77};
+		struct rbk_tenant tenant = {.n_devices = 77};
+		struct fixture fixture;
+		struct rbk_plan *plan;
+		unsigned int n = 77;
+		int r;
+
+		fixture_begin_connected(&fixture, &options);
+		plan = make_plan(&fixture);
+		r = cases[i].type == RBK_WIRE_TENANT ? rbk_tenant(fixture.rbk, &tenant)
+						     : rbk_plan_memory(plan, &device, 1, &n, NULL);
+		if (r != cases[i].expected)
+			fail_msg("case %zu: %d instead of %d", i, r, cases[i].expected);
+		assert_int_equal(tenant.n_devices, 77);
+		assert_int_equal(device.state, 77);
+		assert_int_equal(n, 77);
+		rbk_plan_free(plan);
+		fixture_end(&fixture);
+	}
+}
+
+/* After the connection, or in a child: as every other function. */
+static void test_lost__says_so(void **state)
+{
+	struct rbk_plan_memory device;
+	struct rbk_tenant tenant;
+	struct fixture fixture;
+	struct rbk_plan *plan;
+	unsigned int n;
+	int status;
+	pid_t pid;
+
+	fixture_begin_connected(&fixture, NULL);
+	plan = make_plan(&fixture);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(rbk_plan_memory(plan, &device, 1, &n, NULL) == -ECHILD &&
+				      rbk_tenant(fixture.rbk, &tenant) == -ECHILD
+			      ? 0
+			      : 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	fake_broker_kill(fixture.fake);
+	assert_int_equal(rbk_tenant(fixture.rbk, &tenant), -ECONNRESET);
+	assert_int_equal(rbk_plan_memory(plan, &device, 1, &n, NULL), -ECONNRESET);
+	rbk_plan_free(plan);
+	fixture_end(&fixture);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plan_memory__answers),
+		cmocka_unit_test(test_tenant__answers),
+		cmocka_unit_test(test_old_broker__is_not_asked),
+		cmocka_unit_test(test_answers__wrong),
+		cmocka_unit_test(test_lost__says_so),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
