@@ -62,21 +62,23 @@ static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
 			return true;
 		}
 		if (task->waits_for_memory && task->plan->state == SLOT_READY) {
-			task->plan->n_wanted += !task->has_waited;
+			if (!task->has_waited)
+				note_wanted(task->plan, task->admit_ticks);
 			task_wait(task, RESIDENCY_WAIT, decision->wanted);
 			return false;
 		}
 		/* Brought, and taken away again before its turn came: it does not insist. */
 		if (is_nowhere && !task->has_waited) {
-			task->plan->n_wanted++;
+			note_wanted(task->plan, task->admit_ticks);
 			task_wait(task, RESIDENCY_PREFETCH, decision->wanted);
 			return false;
 		}
 	}
-	note_constraint(dispatch, task->plan, decision);
+	note_constraint(dispatch, task->plan, decision, task->admit_ticks);
 	if (!is_nowhere) {
 		/* On a GPU, where the CPU is what lacks memory. */
-		task->plan->n_wanted += decision->device != RBK_DEVICE_CPU;
+		if (decision->device != RBK_DEVICE_CPU)
+			note_wanted(task->plan, task->admit_ticks);
 		task_submit(dispatch, task);
 		return false;
 	}
@@ -106,7 +108,8 @@ static bool task_begin(struct dispatch *dispatch, struct task *task, int *ret_re
 			*ret_res = task->wait_res ? task->wait_res : -ENODEV;
 			return true;
 		}
-		task->plan->n_wanted += decision.device != RBK_DEVICE_CPU && !task->has_waited;
+		if (decision.device != RBK_DEVICE_CPU && !task->has_waited)
+			note_wanted(task->plan, task->admit_ticks);
 		task_submit(dispatch, task);
 		return false;
 	case RBK_OP_PREFETCH:

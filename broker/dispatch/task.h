@@ -264,12 +264,20 @@ static inline void ring_activate(struct dispatch *dispatch, struct dispatch_ring
 	rbk_ring_announce_awake(&ring->ring->cq->sq_wait);
 }
 
-/* A task of @slot goes without device memory: it is not there, or it never fits. */
-static inline void note_constraint(struct dispatch *dispatch, struct session_plan *slot,
-				   const struct place_decision *decision)
+/* A device with memory of its own has the task, or would have it if @slot's memory were there. */
+static inline void note_wanted(struct session_plan *slot, uint64_t admit_ticks)
 {
+	slot->n_wanted++;
+	slot->wanted_ticks = admit_ticks;
+}
+
+/* A task goes without device memory: it is not there, or it never fits. */
+static inline void note_constraint(struct dispatch *dispatch, struct session_plan *slot,
+				   const struct place_decision *decision, uint64_t admit_ticks)
+{
+	slot->session->tenant->n_memory_constraints++;
 	if (decision->wanted) {
-		slot->n_wanted++;
+		note_wanted(slot, admit_ticks);
 		residency_want(dispatch->demand, slot);
 	} else {
 		slot->n_constrained++;

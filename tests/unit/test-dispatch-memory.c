@@ -79,9 +79,11 @@ static void expect_placed(struct bench *bench, uint64_t user_data, uint8_t devic
 
 static void test_constrained__runs_on_the_cpu(void **state)
 {
+	uint64_t start_ticks, later_ticks;
 	struct bench bench;
 
 	begin(&bench, 2);
+	start_ticks = clock_ticks();
 	put(&bench, 1, RBK_STRATEGY_PREFER_GPU, 0);
 	put(&bench, 2, RBK_STRATEGY_DEVICE(GPU), 0);
 	rig_work(&bench.rig);
@@ -92,13 +94,17 @@ static void test_constrained__runs_on_the_cpu(void **state)
 	assert_null(bench.queued->next_wanted);
 	assert_int_equal(bench.queued->n_wanted, 2);
 	assert_int_equal(bench.queued->n_constrained, 2);
+	assert_int_equal(bench.rig.session->tenant->n_memory_constraints, 2);
+	assert_true(bench.queued->wanted_ticks >= start_ticks);
 	assert_int_equal(bench.rig.residency->n_asked, 0);
 
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_READY;
+	later_ticks = clock_ticks();
 	put(&bench, 3, RBK_STRATEGY_PREFER_GPU, 0);
 	rig_work(&bench.rig);
 	expect_placed(&bench, 3, GPU, RBK_REASON_USER_PREFERENCE);
 	assert_int_equal(bench.queued->n_wanted, 3);
+	assert_true(bench.queued->wanted_ticks >= later_ticks);
 	assert_int_equal(bench.queued->n_constrained, 2);
 	bench_end(&bench);
 }
