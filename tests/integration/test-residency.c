@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Device memory through a real broker, with a software Vulkan device that may have 6 MiB
+ *
+ * Plans are products with a constant matrix: two of 4 MiB, of which one fits, and one of 16 MiB,
+ * which never does. All numbers are small integers, so that every device has to come to the same
+ * sums.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "integration/harness.h"
+
+enum {
+	ROWS = 2,
+	FITS = 1024,  /* the matrix's width and height; it takes 4 MiB */
+	LARGE = 2048, /* 16 MiB */
+	DEVICE_MIB = 6,
+	OUT_AT = 256 << 10,
+	ARENA_BYTES = 512 << 10,
+	N_ENTRIES = 64,
+};
+
+#define GPU RBK_DEVICE_GPU
+
+static struct broker broker;
+static struct rbk *rbk;
+static struct rbk_ring *ring;
+static struct rbk_arena *arena;
+
+/* A product, and what its matrix is made of. */
+struct product {
+	uint32_t n;
+	int seed;
+	struct rbk_plan *plan;
+};
+
+static struct product first = {FITS, 1, NULL}, second = {FITS, 2, NULL}, large = {LARGE, 3, NULL};
+
+static int weight(const struct product *product, uint32_t k, uint32_t j)
+{
+	return (int)((k * 7 + j * (uint32_t)(product->seed + 2) + k * j % 11) % 5) - 2;
+}
+
+static int input(uint32_t row, uint32_t k)
+{
+	return (int)((row * 5 + k * 3) % 7) - 3;
+}
+
+static void product_new(struct rbk *connection, struct product *product)
+{
+	const uint32_t in[] = {RBK_DIM_COUNT, product->n}, dims[] = {product->n, product->n};
+	struct rbk_builder *b = rbk_builder_new("product");
+	struct rbk_arena *constants;
+	struct rbk_error error;
+	unsigned int x, w, y;
+	float *at;
+
+	assert_int_equal(rbk_arena_new(connection, (size_t)product->n * product->n * sizeof(float),
+				       &constants, NULL),
+			 0);
+	at = rbk_arena_data(constants);
+	for (uint32_t k = 0; k < product->n; k++)
+		for (uint32_t j = 0; j < product->n; j++)
+			*at++ = (float)weight(product, k, j);
+	assert_int_equal(rbk_arena_seal(constants, NULL), 0);
+	x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, in);
+	w = rbk_builder_constant(b, "w", RBK_DTYPE_F32, 2, dims, constants, 0);
+	y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, in);
+	rbk_builder_binary(b, "MatMul", x, w, y);
+	if (rbk_plan_new(connection, b, ROWS, &product->plan, &error))
+		fail_msg("%s", error.text);
+	rbk_builder_free(b);
+	rbk_arena_free(constants);
+}
+
+static struct rbk_sqe *put(const struct product *product, uint8_t opcode, unsigned int strategy)
+{
+	const uint64_t refs[] = {rbk_arena_ref(arena, 0), rbk_arena_ref(arena, OUT_AT)};
+	struct rbk_sqe *sqe = rbk_get_sqe(ring);
+	float *x = rbk_arena_data(arena);
+
+	assert_non_null(sqe);
+	if (opcode == RBK_OP_PREFETCH) {
+		rbk_prep_prefetch(sqe, rbk_plan_id(product->plan));
+	} else if (opcode == RBK_OP_EVICT) {
+		rbk_prep_evict(sqe, rbk_plan_id(product->plan));
+	} else {
+		for (uint32_t row = 0; row < ROWS; row++)
+			for (uint32_t k = 0; k < product->n; k++)
+				*x++ = (float)input(row, k);
+		memset((char *)rbk_arena_data(arena) + OUT_AT, 0xff, ROWS * LARGE * sizeof(float));
+		rbk_prep_run(sqe, rbk_plan_id(product->plan), ROWS, refs, 2);
+	}
+	rbk_sqe_set_strategy(sqe, strategy);
+	return sqe;
+}
+
+static struct rbk_cqe take(void)
+{
+	const struct rbk_cqe *cqe = NULL;
+	struct rbk_cqe copy;
+
+	assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, harness_slow_ns(20000000000)), 0);
+	copy = *cqe;
+	rbk_cqe_seen(ring, cqe);
+	return copy;
+}
+
+static void expect_right(const struct product *product)
+{
+	const float *y = (const float *)((const char *)rbk_arena_data(arena) + OUT_AT);
+
+	for (uint32_t row = 0; row < ROWS; row++) {
+		/* Every 13th column: all of them would take the test longer than the broker. */
+		for (uint32_t j = row; j < product->n; j += 13) {
+			int sum = 0;
+
+			for (uint32_t k = 0; k < product->n; k++)
+				sum += input(row, k) * weight(product, k, j);
+			if (y[row * product->n + j] != (float)sum)
+				fail_msg("row %u, column %u: %g instead of %d", row, j,
+					 (double)y[row * product->n + j], sum);
+		}
+	}
+}
+
+/* A task by itself, with the right result. */
+static struct rbk_cqe run(const struct product *product, unsigned int strategy)
+{
+	struct rbk_cqe cqe;
+
+	put(product, RBK_OP_RUN, strategy);
+	assert_int_equal(rbk_submit(ring), 1);
+	cqe = take();
+	assert_int_equal(cqe.res, 0);
+	expect_right(product);
+	return cqe;
+}
+
+static struct rbk_cqe move(const struct product *product, uint8_t opcode)
+{
+	put(product, opcode, RBK_STRATEGY_DEVICE(GPU));
+	assert_int_equal(rbk_submit(ring), 1);
+	return take();
+}
+
+static struct rbk_plan_memory memory_of(const struct product *product)
+{
+	struct rbk_plan_memory devices[RBK_MAX_DEVICES];
+	unsigned int n;
+
+	assert_int_equal(rbk_plan_memory(product->plan, devices, RBK_MAX_DEVICES, &n, NULL), 0);
+	assert_int_equal(n, 2);
+	assert_int_equal(devices[RBK_DEVICE_CPU].state, RBK_MEMORY_RESIDENT);
+	assert_int_equal(devices[RBK_DEVICE_CPU].required_bytes, 0);
+	return devices[GPU];
+}
+
+static uint64_t constrained(const struct product *product)
+{
+	unsigned int n;
+	uint64_t n_constrained;
+
+	assert_int_equal(rbk_plan_memory(product->plan, NULL, 0, &n, &n_constrained), 0);
+	return n_constrained;
+}
+
+static int begin(void **state)
+{
+	char size[32];
+
+	snprintf(size, sizeof(size), "%dMiB", DEVICE_MIB);
+	broker_start(&broker, &(struct broker_options){
+				      .args = (const char *const[]){
+					      "--gpu=software", "--device-memory", size, NULL}});
+	rbk = broker_connect(&broker, "residency");
+	if (!broker_has_gpu(rbk)) {
+		rbk_disconnect(rbk);
+		broker_stop(&broker);
+		print_message("no software Vulkan device here\n");
+		_exit(77);
+	}
+	assert_true(rbk_features(rbk) & RBK_FEAT_RESIDENCY);
+	assert_int_equal(rbk_arena_new(rbk, ARENA_BYTES, &arena, NULL), 0);
+	assert_int_equal(rbk_ring_new(rbk, N_ENTRIES, &ring, NULL), 0);
+	product_new(rbk, &first);
+	product_new(rbk, &second);
+	product_new(rbk, &large);
+	return 0;
+}
+
+static int end(void **state)
+{
+	struct rbk_stats stats;
+
+	rbk_plan_free(first.plan);
+	rbk_plan_free(second.plan);
+	rbk_plan_free(large.plan);
+	rbk_ring_free(ring);
+	rbk_arena_free(arena);
+	assert_int_equal(rbk_stats(rbk, &stats), 0);
+	assert_int_equal(stats.device_bytes, 0);
+	assert_int_equal(stats.plans, 0);
+	rbk_disconnect(rbk);
+	broker_stop(&broker);
+	return 0;
+}
+
+static void test_by_hand__there_and_back(void **state)
+{
+	struct rbk_plan_memory memory;
+	uint64_t n_evictions, n_constrained;
+	struct rbk_cqe cqe;
+
+	assert_int_equal(move(&second, RBK_OP_EVICT).res, 0);
+	cqe = move(&first, RBK_OP_PREFETCH);
+	assert_int_equal(cqe.res, 0);
+	assert_int_equal(cqe.device, GPU);
+	memory = memory_of(&first);
+	assert_int_equal(memory.state, RBK_MEMORY_RESIDENT);
+	assert_int_equal(memory.tier, RBK_TIER_VRAM);
+	assert_true(memory.required_bytes >= 4u << 20);
+	assert_true(memory.resident_bytes >= memory.required_bytes);
+	assert_true(memory.available_bytes >= memory.required_bytes);
+	assert_true(memory.available_bytes <= (uint64_t)DEVICE_MIB << 20);
+	assert_int_equal(run(&first, RBK_STRATEGY_AUTO).device, GPU);
+
+	n_evictions = memory.n_evictions;
+	n_constrained = constrained(&first);
+	assert_int_equal(move(&first, RBK_OP_EVICT).res, 0);
+	memory = memory_of(&first);
+	assert_int_equal(memory.state, RBK_MEMORY_EVICTED);
+	assert_int_equal(memory.tier, RBK_TIER_NONE);
+	assert_int_equal(memory.resident_bytes, 0);
+	assert_int_equal(memory.n_evictions, n_evictions + 1);
+	cqe = run(&first, RBK_STRATEGY_AUTO);
+	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
+	assert_int_equal(cqe.reason, RBK_REASON_MEMORY_CONSTRAINT);
+	assert_int_equal(constrained(&first), n_constrained + 1);
+
+	assert_int_equal(move(&first, RBK_OP_PREFETCH).res, 0);
+	assert_int_equal(run(&first, RBK_STRATEGY_AUTO).device, GPU);
+	/* What is there, or not there, already. */
+	assert_int_equal(move(&first, RBK_OP_PREFETCH).res, 0);
+	assert_int_equal(move(&first, RBK_OP_EVICT).res, 0);
+	assert_int_equal(move(&first, RBK_OP_EVICT).res, 0);
+}
+
+/* Nobody asks for it: that tasks want it is enough. */
+static void test_evicted__comes_back(void **state)
+{
+	uint64_t start_ns = harness_now_ns(), n_returns = memory_of(&first).n_returns;
+	struct rbk_cqe cqe;
+
+	assert_int_equal(move(&first, RBK_OP_EVICT).res, 0);
+	assert_int_equal(move(&second, RBK_OP_EVICT).res, 0);
+	do {
+		cqe = run(&first, RBK_STRATEGY_AUTO);
+		assert_true(cqe.device == GPU || cqe.reason == RBK_REASON_MEMORY_CONSTRAINT);
+		assert_true(harness_now_ns() - start_ns < harness_slow_ns(20000000000));
+	} while (cqe.device != GPU);
+	assert_int_equal(memory_of(&first).state, RBK_MEMORY_RESIDENT);
+	assert_true(memory_of(&first).n_returns > n_returns);
+}
+
+static void test_never_fits__runs_on_the_cpu(void **state)
+{
+	struct rbk_plan_memory memory = memory_of(&large);
+	struct rbk_plan_info info;
+	struct rbk_cqe cqe;
+
+	assert_int_equal(memory.state, RBK_MEMORY_NEVER_FITS);
+	assert_true(memory.required_bytes >= 16u << 20);
+	assert_true(memory.available_bytes <= (uint64_t)DEVICE_MIB << 20);
+	assert_int_equal(memory.resident_bytes, 0);
+	rbk_plan_info(large.plan, &info);
+	assert_true(info.devices & 1u << RBK_DEVICE_CPU);
+
+	cqe = run(&large, RBK_STRATEGY_AUTO);
+	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
+	assert_int_equal(cqe.reason, RBK_REASON_MEMORY_CONSTRAINT);
+	/* It is not waited for. */
+	rbk_sqe_set_wait_memory(put(&large, RBK_OP_RUN, RBK_STRATEGY_AUTO));
+	assert_int_equal(rbk_submit(ring), 1);
+	cqe = take();
+	assert_int_equal(cqe.res, 0);
+	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
+	expect_right(&large);
+	put(&large, RBK_OP_RUN, RBK_STRATEGY_ONLY_GPU);
+	assert_int_equal(rbk_submit(ring), 1);
+	assert_int_equal(take().res, -ENOMEM);
+	assert_int_equal(move(&large, RBK_OP_PREFETCH).res, -ENOMEM);
+	assert_int_equal(constrained(&large), 3);
+}
+
+/* The memory is made room for while the task waits, whoever is faster. */
+static void test_wait__runs_on_the_device(void **state)
+{
+	struct rbk_cqe cqe;
+
+	assert_int_equal(move(&second, RBK_OP_PREFETCH).res, 0);
+	for (unsigned int i = 0; i < 2; i++) {
+		const struct product *there = i ? &first : &second, *waits = i ? &second : &first;
+
+		assert_int_equal(memory_of(there).state, RBK_MEMORY_RESIDENT);
+		rbk_sqe_set_wait_memory(put(waits, RBK_OP_RUN, RBK_STRATEGY_PREFER_GPU));
+		assert_int_equal(rbk_submit(ring), 1);
+		harness_sleep_ms(5);
+		rbk_sqe_set_data64(put(there, RBK_OP_EVICT, RBK_STRATEGY_AUTO), 1);
+		assert_int_equal(rbk_submit(ring), 1);
+		for (unsigned int k = 0; k < 2; k++) {
+			cqe = take();
+			assert_int_equal(cqe.res, 0);
+			if (cqe.user_data == 0)
+				assert_int_equal(cqe.device, GPU);
+		}
+		expect_right(waits);
+	}
+}
+
+/* Each displaces the other, in the order in which they are asked for. */
+static void test_two__take_turns(void **state)
+{
+	struct rbk_plan_memory before = memory_of(&first);
+
+	for (unsigned int i = 0; i < 8; i++) {
+		const struct product *product = i % 2 ? &second : &first;
+		struct rbk_cqe cqe;
+
+		if (i >= 4) {
+			cqe = move(product, RBK_OP_PREFETCH);
+			assert_int_equal(cqe.res, 0);
+		}
+		cqe = run(product, i < 4 ? RBK_STRATEGY_ONLY_GPU : RBK_STRATEGY_AUTO);
+		assert_int_equal(cqe.device, GPU);
+		assert_int_equal(memory_of(product).state, RBK_MEMORY_RESIDENT);
+		assert_int_equal(memory_of(i % 2 ? &first : &second).state, RBK_MEMORY_EVICTED);
+	}
+	assert_true(memory_of(&first).n_evictions >= before.n_evictions + 3);
+	assert_true(memory_of(&first).n_returns >= before.n_returns + 3);
+}
+
+static void test_tenant__has_it_all(void **state)
+{
+	struct rbk_plan_memory memory;
+	struct rbk_tenant tenant;
+
+	assert_int_equal(move(&second, RBK_OP_EVICT).res, 0);
+	assert_int_equal(move(&first, RBK_OP_PREFETCH).res, 0);
+	memory = memory_of(&first);
+	assert_int_equal(rbk_tenant(rbk, &tenant), 0);
+	assert_string_equal(tenant.name, "default");
+	assert_int_equal(tenant.n_devices, 2);
+	assert_int_equal(tenant.sessions.used, 1);
+	assert_int_equal(tenant.plans.used, 3);
+	assert_true(tenant.arenas.used >= 4);
+	assert_true(tenant.arena_bytes.used >= 24u << 20);
+	assert_true(tenant.host_bytes.used >= tenant.arena_bytes.used);
+	assert_true(tenant.host_bytes.max >= tenant.host_bytes.used);
+	assert_int_equal(tenant.devices[GPU].vram.used, memory.resident_bytes);
+	assert_true(tenant.devices[GPU].vram.max >= memory.resident_bytes);
+	assert_int_equal(tenant.devices[RBK_DEVICE_CPU].vram.used, 0);
+	assert_true(tenant.n_evictions >= memory.n_evictions);
+	assert_true(tenant.n_memory_constraints >= constrained(&large));
+}
+
+/* ---- Clients that die ---- */
+
+/* Two plans of which one fits, and tasks of both that wait, for ever. Each has its own output. */
+static void be_waiting(void)
+{
+	enum { OUT_BYTES = ROWS * FITS * sizeof(float) };
+	struct rbk_options options = {.size = sizeof(options), .socket_path = broker.socket_path};
+	struct product mine[] = {{FITS, 4, NULL}, {FITS, 5, NULL}};
+	struct rbk_arena *tensors;
+	struct rbk_ring *tasks;
+	struct rbk *own;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (rbk_connect(&options, &own, NULL) ||
+	    rbk_arena_new(own, (N_ENTRIES + 1) * OUT_BYTES, &tensors, NULL) ||
+	    rbk_ring_new(own, N_ENTRIES, &tasks, NULL))
+		_exit(1);
+	product_new(own, &mine[0]);
+	product_new(own, &mine[1]);
+	do {
+		for (unsigned int i = 0; i < N_ENTRIES; i++) {
+			const uint64_t refs[] = {rbk_arena_ref(tensors, 0),
+						 rbk_arena_ref(tensors, (i + 1) * OUT_BYTES)};
+			const uint32_t id = rbk_plan_id(mine[i % 2].plan);
+			struct rbk_sqe *sqe = rbk_get_sqe(tasks);
+
+			if (i % 16 == 15)
+				rbk_prep_prefetch(sqe, id);
+			else
+				rbk_prep_run(sqe, id, ROWS, refs, 2);
+			rbk_sqe_set_wait_memory(sqe);
+		}
+		if (rbk_submit_and_wait(tasks, N_ENTRIES) != N_ENTRIES)
+			_exit(1);
+		rbk_cq_advance(tasks, N_ENTRIES);
+	} while (true);
+}
+
+static void test_killed__leaves_no_charge(void **state)
+{
+	enum { ROUNDS = 6 };
+	struct rbk_stats before, stats;
+	unsigned int n_in_flight = 0;
+	struct rbk_tenant tenant;
+	uint64_t start_ns;
+	int status;
+	pid_t pid;
+
+	assert_int_equal(move(&first, RBK_OP_EVICT).res, 0);
+	assert_int_equal(move(&second, RBK_OP_EVICT).res, 0);
+	assert_int_equal(rbk_stats(rbk, &before), 0);
+	assert_int_equal(before.device_bytes, 0);
+	assert_int_equal(before.tasks_in_flight, 0);
+	for (unsigned int i = 0; i < ROUNDS; i++) {
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0)
+			be_waiting();
+		/* Until it waits, then some more. */
+		start_ns = harness_now_ns();
+		do {
+			harness_sleep_ms(1);
+			assert_int_equal(rbk_stats(rbk, &stats), 0);
+			assert_true(harness_now_ns() - start_ns < harness_slow_ns(20000000000));
+		} while (stats.tasks_in_flight < N_ENTRIES / 2);
+		harness_sleep_ms(i * 3);
+		assert_int_equal(rbk_stats(rbk, &stats), 0);
+		n_in_flight += stats.tasks_in_flight > 0;
+		kill(pid, SIGKILL);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFSIGNALED(status));
+
+		broker_wait_sessions(rbk, 1);
+		assert_int_equal(rbk_stats(rbk, &stats), 0);
+		assert_int_equal(stats.tasks_in_flight, 0);
+		assert_int_equal(stats.device_bytes, 0);
+		assert_int_equal(stats.host_bytes, before.host_bytes);
+		assert_int_equal(stats.plans, before.plans);
+		assert_int_equal(stats.arenas, before.arenas);
+		assert_int_equal(rbk_tenant(rbk, &tenant), 0);
+		assert_int_equal(tenant.devices[GPU].vram.used, 0);
+		assert_int_equal(tenant.devices[GPU].gtt.used, 0);
+	}
+	assert_true(n_in_flight > 0);
+	/* The broker is as before. */
+	assert_int_equal(run(&first, RBK_STRATEGY_ONLY_GPU).device, GPU);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_by_hand__there_and_back),
+		cmocka_unit_test(test_evicted__comes_back),
+		cmocka_unit_test(test_never_fits__runs_on_the_cpu),
+		cmocka_unit_test(test_wait__runs_on_the_device),
+		cmocka_unit_test(test_two__take_turns),
+		cmocka_unit_test(test_tenant__has_it_all),
+		cmocka_unit_test(test_killed__leaves_no_charge),
+	};
+
+	harness_limit_seconds(60);
+	return cmocka_run_group_tests(tests, begin, end);
+}
