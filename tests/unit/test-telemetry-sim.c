@@ -47,6 +47,16 @@
 		}                                                                                \
 	} while (0)
 
+/*
+ * Handles of libdrm_amdgpu are shared within the process, and counted by atomics that
+ * ThreadSanitizer cannot see: that the last one to let go destroys it looks like a race.
+ */
+__attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void)
+{
+	return "called_from_lib:libdrm_amdgpu.so.1\n";
+}
+
 static const char *sim_path;
 
 static void pause_a_moment(void)
