@@ -18,8 +18,9 @@ struct peer_identity {
 #define PEER_IDENTITY_INIT ((struct peer_identity){.groups = NULL})
 
 /*
- * Fills @identity, which is PEER_IDENTITY_INIT or deinitialised, for the connected socket @fd.
+ * Finds out what is asked for with @kinds (POLICY_MATCH_*), process and user always. Fills
+ * @identity, which is PEER_IDENTITY_INIT or deinitialised, for the connected socket @fd.
  * Return: 0 or negative errno.
  */
-int peer_identity_init(struct peer_identity *identity, int fd);
+int peer_identity_init(struct peer_identity *identity, int fd, uint32_t kinds);
 void peer_identity_deinit(struct peer_identity *identity);

@@ -212,13 +212,15 @@ static void session_deallocate(struct session *session)
 
 static int session_identify(struct session *session)
 {
+	struct tenants *tenants = session->server->options.tenants;
+	uint32_t kinds = policy_match_kinds(tenants_policy(tenants));
 	struct peer_identity identity = PEER_IDENTITY_INIT;
-	int r = peer_identity_init(&identity, session->fd);
+	int r = peer_identity_init(&identity, session->fd, kinds);
 
 	if (r == 0) {
 		session->pid = identity.peer.pid;
 		session->uid = identity.peer.uid;
-		session->tenant = tenants_find(session->server->options.tenants, &identity.peer);
+		session->tenant = tenants_find(tenants, &identity.peer);
 	}
 	peer_identity_deinit(&identity);
 	return r ? error_fold(r) : 0;

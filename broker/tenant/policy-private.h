@@ -5,14 +5,6 @@
 
 enum { POLICY_WHOLE = 10000 }; /* hundredths of a percent */
 
-/* Kinds of match keys; a higher one is more specific. */
-enum {
-	POLICY_MATCH_GID = 1 << 0,
-	POLICY_MATCH_UID = 1 << 1,
-	POLICY_MATCH_CGROUP = 1 << 2,
-	POLICY_MATCH_EXE = 1 << 3,
-};
-
 /* A section of a file. */
 struct policy_section {
 	struct tenant_policy tenant;

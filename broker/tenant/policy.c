@@ -121,6 +121,15 @@ uint64_t policy_size_bytes(struct policy_size size, uint64_t total_bytes)
 	       total_bytes % POLICY_WHOLE * size.value / POLICY_WHOLE;
 }
 
+uint32_t policy_match_kinds(const struct policy *policy)
+{
+	uint32_t kinds = 0;
+
+	for (uint32_t i = 0; i < policy->n_sections; i++)
+		kinds |= policy->sections[i].match_kinds;
+	return kinds;
+}
+
 uint32_t policy_n_settings(const struct policy *policy)
 {
 	return policy->n_settings;

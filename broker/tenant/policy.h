@@ -57,6 +57,14 @@ struct tenant_policy {
 	uint64_t sessions_max, arenas_max, arena_bytes_max, plans_max, tasks_max;
 };
 
+/* Kinds of match keys; a higher one is more specific. */
+enum {
+	POLICY_MATCH_GID = 1 << 0,
+	POLICY_MATCH_UID = 1 << 1,
+	POLICY_MATCH_CGROUP = 1 << 2,
+	POLICY_MATCH_EXE = 1 << 3,
+};
+
 /* Who a client is, by the kernel's word. */
 struct peer {
 	pid_t pid;
@@ -93,6 +101,9 @@ int policy_load(const char *path, bool is_required, const struct policy_broker_k
 /* What there is without any file. Return: 0 or negative errno. */
 int policy_defaults(struct policy **ret);
 struct policy *policy_free(struct policy *policy);
+
+/* POLICY_MATCH_* that some section asks for; the rest of a peer need not be known. */
+uint32_t policy_match_kinds(const struct policy *policy);
 
 /* What stays free of each device. */
 struct policy_size policy_headroom(const struct policy *policy);

@@ -157,6 +157,7 @@ static void test_defaults__are_there(void **state)
 	assert_int_equal(n, 3);
 	assert_int_equal(policy_n_tenants(policy), 1);
 	assert_int_equal(policy_match(policy, &peer), 0);
+	assert_int_equal(policy_match_kinds(policy), 0);
 	tenant = policy_tenant(policy, 0);
 	assert_string_equal(tenant->name, "default");
 	assert_int_equal(policy_size_bytes(tenant->vram_max, 1000), 1000);
@@ -661,6 +662,9 @@ static void test_match__executable(void **state)
 
 	assert_int_equal(stat("/proc/self/exe", &status), 0);
 	expect_match(policy, &peer, "uid-cgroup");
+	assert_int_equal(policy_match_kinds(policy), POLICY_MATCH_UID | POLICY_MATCH_GID |
+							     POLICY_MATCH_CGROUP |
+							     POLICY_MATCH_EXE);
 	peer.has_exe = true;
 	peer.exe_dev = status.st_dev;
 	peer.exe_ino = status.st_ino;

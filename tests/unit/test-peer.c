@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/* Who is at the other end: what the kernel says, and only of the process that connected. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fail-alloc.h"
+#include "session/peer.h"
+
+enum {
+	ALL_KINDS = POLICY_MATCH_GID | POLICY_MATCH_UID | POLICY_MATCH_CGROUP | POLICY_MATCH_EXE,
+};
+
+struct listener {
+	struct sockaddr_un address;
+	int fd;
+};
+
+/* Without a place in the file system. */
+static void listener_init(struct listener *listener)
+{
+	listener->address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	snprintf(listener->address.sun_path + 1, sizeof(listener->address.sun_path) - 1,
+		 "ringbroker-test-peer-%d", (int)getpid());
+	listener->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_true(listener->fd >= 0);
+	assert_int_equal(bind(listener->fd, (struct sockaddr *)&listener->address,
+			      sizeof(listener->address)),
+			 0);
+	assert_int_equal(listen(listener->fd, 4), 0);
+}
+
+static int connect_to(const struct listener *listener)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 ||
+	    connect(fd, (const struct sockaddr *)&listener->address, sizeof(listener->address)) < 0)
+		return -1;
+	return fd;
+}
+
+static int accept_from(const struct listener *listener)
+{
+	int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+/* Is there a path for processes in /proc/self/cgroup? */
+static bool has_unified_cgroup(char *path, size_t bytes)
+{
+	FILE *file = fopen("/proc/self/cgroup", "re");
+	char line[8192];
+	bool is_found = false;
+
+	while (file && !is_found && fgets(line, sizeof(line), file)) {
+		line[strcspn(line, "\n")] = '\0';
+		is_found = strncmp(line, "0::/", 4) == 0;
+		if (is_found)
+			snprintf(path, bytes, "%s", line + 3);
+	}
+	if (file)
+		fclose(file);
+	return is_found;
+}
+
+static void test_peer__alive(void **state)
+{
+	struct peer_identity identity = PEER_IDENTITY_INIT;
+	char cgroup[8192] = "";
+	bool has_cgroup = has_unified_cgroup(cgroup, sizeof(cgroup));
+	struct listener listener;
+	gid_t groups[256];
+	struct stat status;
+	int ours, theirs, n;
+	unsigned int i;
+	int r;
+
+	listener_init(&listener);
+	theirs = connect_to(&listener);
+	assert_true(theirs >= 0);
+	ours = accept_from(&listener);
+	for (i = 1;; i++) {
+		fail_alloc_at(i);
+		r = peer_identity_init(&identity, ours, ALL_KINDS);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+		peer_identity_deinit(&identity);
+	}
+	assert_int_equal(r, 0);
+	assert_int_equal(identity.peer.pid, getpid());
+	assert_int_equal(identity.peer.uid, geteuid());
+	assert_int_equal(identity.peer.gid, getegid());
+	n = getgroups(256, groups);
+	assert_int_equal(identity.peer.n_groups, n);
+	for (int k = 0; k < n; k++)
+		assert_int_equal(identity.peer.groups[k], groups[k]);
+	if (has_cgroup)
+		assert_string_equal(identity.peer.cgroup, cgroup);
+	else
+		assert_null(identity.peer.cgroup);
+	assert_true(identity.peer.has_exe);
+	assert_int_equal(stat("/proc/self/exe", &status), 0);
+	assert_int_equal(identity.peer.exe_dev, status.st_dev);
+	assert_int_equal(identity.peer.exe_ino, status.st_ino);
+	peer_identity_deinit(&identity);
+	assert_null(identity.peer.cgroup);
+
+	/* Nobody asked. */
+	assert_int_equal(peer_identity_init(&identity, ours, POLICY_MATCH_UID), 0);
+	assert_int_equal(identity.peer.uid, geteuid());
+	assert_int_equal(identity.peer.n_groups, 0);
+	assert_null(identity.peer.cgroup);
+	assert_false(identity.peer.has_exe);
+	peer_identity_deinit(&identity);
+	close(theirs);
+	close(ours);
+	close(listener.fd);
+}
+
+/*
+ * Connected, handed on, and over: its number stays taken until it is waited for, so /proc has a
+ * process there that must not be taken for whoever holds the socket now.
+ */
+static void test_peer__gone(void **state)
+{
+	struct peer_identity identity = PEER_IDENTITY_INIT;
+	struct listener listener;
+	siginfo_t info;
+	int ours, ends[2], unused = -1;
+	socklen_t bytes = sizeof(unused);
+	pid_t pid;
+
+	listener_init(&listener);
+	assert_int_equal(pipe(ends), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		char byte;
+
+		if (connect_to(&listener) < 0)
+			_exit(1);
+		/* This one keeps the socket, until the test is over. */
+		if (fork() == 0) {
+			close(ends[1]);
+			_exit(read(ends[0], &byte, 1) != 0);
+		}
+		_exit(0);
+	}
+	ours = accept_from(&listener);
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	assert_int_equal(peer_identity_init(&identity, ours, ALL_KINDS), 0);
+	assert_int_equal(identity.peer.pid, pid);
+	assert_int_equal(identity.peer.uid, geteuid());
+	if (getsockopt(ours, SOL_SOCKET, 77, &unused, &bytes) < 0 && errno == ENOPROTOOPT) {
+		print_message("no SO_PEERPIDFD before Linux 6.5: less is known\n");
+	} else {
+		assert_null(identity.peer.cgroup);
+		assert_false(identity.peer.has_exe);
+	}
+	if (unused >= 0)
+		close(unused);
+	peer_identity_deinit(&identity);
+	close(ends[0]);
+	close(ends[1]);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	close(ours);
+	close(listener.fd);
+}
+
+static void test_peer__no_socket(void **state)
+{
+	struct peer_identity identity = PEER_IDENTITY_INIT;
+	int ends[2];
+
+	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(peer_identity_init(&identity, ends[0], ALL_KINDS), -ENOTSOCK);
+	peer_identity_deinit(&identity);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_peer__alive),
+		cmocka_unit_test(test_peer__gone),
+		cmocka_unit_test(test_peer__no_socket),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
