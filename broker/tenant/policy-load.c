@@ -83,12 +83,16 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t';
 }
 
+/* @name does not end where its length does. */
 static bool is_name(const char *name, size_t length)
 {
 	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				      "0123456789-_.";
 
-	return length > 0 && strspn(name, allowed) >= length;
+	for (size_t i = 0; i < length; i++)
+		if (!memchr(allowed, name[i], sizeof(allowed) - 1))
+			return false;
+	return length > 0;
 }
 
 static void enter_tenant(struct policy_loader *loader, const char *name, size_t length)
