@@ -670,9 +670,10 @@ static void test_quota__sessions(void **state)
 
 	broker_start(&broker, &options);
 	connect.socket_path = broker.socket_path;
+	sessions[0] = broker_connect(&broker, "one of three");
 	/* The harness's look whether somebody listens was a session too. */
-	harness_sleep_ms(50);
-	for (unsigned int i = 0; i < 3; i++)
+	broker_wait_sessions(sessions[0], 1);
+	for (unsigned int i = 1; i < 3; i++)
 		sessions[i] = broker_connect(&broker, "one of three");
 	/* It is told why, and so is the log. */
 	assert_int_equal(rbk_connect(&connect, &more, &error), -EDQUOT);
@@ -709,6 +710,8 @@ static void test_quota__scratch_of_a_plan(void **state)
 
 	broker_start(&broker, &options);
 	rbk = broker_connect(&broker, "greedy");
+	/* The harness's look whether somebody listens was a session too. */
+	broker_wait_sessions(rbk, 1);
 	assert_int_equal(rbk_stats(rbk, &stats), 0);
 	host_bytes = stats.host_bytes;
 	assert_int_equal(rbk_plan_new(rbk, b, 1u << 20, &plan, &error), -EDQUOT);
