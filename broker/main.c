@@ -91,6 +91,8 @@ static int apply_policy(struct broker *broker)
 	r = tenants_reload(broker->tenants, reload->policy, &reload->errors);
 	if (r == 0) {
 		reload->policy = NULL;
+		/* Takes back what is above a limit now. */
+		residency_limits_changed(broker->residency);
 		log_info("read %s again: %s", broker->options.config_path,
 			 changes ? changes : "it is in force");
 	}
