@@ -80,8 +80,8 @@ void control_keys(FILE *file)
 	for (unsigned i = 0; i < N_FIELDS; i++)
 		fprintf(file, "    %-16s %s\n", fields[i].name, fields[i].help);
 	fputs("    spill            yes: as the kernel does; no: VRAM that is full is -ENOMEM\n"
-	      "    kernel           6.1 or 6.14: which keys fdinfo has, how guilty contexts are\n"
-	      "                     refused, which sensors there are\n"
+	      "    kernel           6.1 or 6.14: which keys fdinfo has, which sensors there are,\n"
+	      "                     whether buffers that may be in GTT return from there\n"
 	      "    drm-minor        the driver's version, 3.N\n"
 	      "  of the whole simulator:\n"
 	      "    udmabuf          present, absent, or host: whatever this machine has\n"

@@ -154,13 +154,21 @@ static char *make_temporary(void)
 static int wait_for_command(char **command)
 {
 	struct sigaction action = {.sa_handler = pass_on};
+	sigset_t signals, old;
 	int status;
 	pid_t pid;
 
+	/* None is lost while there is nobody to pass it on to. */
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGHUP);
+	sigprocmask(SIG_BLOCK, &signals, &old);
 	pid = fork();
 	if (pid < 0)
 		return control_failed("fork", -errno);
 	if (!pid) {
+		sigprocmask(SIG_SETMASK, &old, NULL);
 		execvp(command[0], command);
 		fprintf(stderr, "amdgpu-sim: %s: %s\n", command[0], strerror(errno));
 		_exit(127);
@@ -169,6 +177,7 @@ static int wait_for_command(char **command)
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGHUP, &action, NULL);
+	sigprocmask(SIG_SETMASK, &old, NULL);
 	while (waitpid(pid, &status, 0) < 0) {
 		if (errno != EINTR)
 			return control_failed("waitpid", -errno);

@@ -305,14 +305,12 @@ static int write_user_fence(const struct sim_fd *client, const struct job *job, 
 }
 
 /*
- * amdgpu_cs_parser_init(): "skip guilty context job" is -ECANCELED, and so is what was submitted to
- * a context that is older than the last loss of VRAM. Newer kernels say -ENODATA to the guilty.
+ * amdgpu_cs_parser_init(), amdgpu_cs_pass1(): "skip guilty context job" is -ECANCELED, and so is
+ * what is submitted to a context that is older than the last loss of VRAM.
  */
 static int check_context(const struct sim_card *card, const struct sim_context *context)
 {
-	if (context->is_guilty)
-		return card->kernel == SIM_KERNEL_6_1 ? -ECANCELED : -ENODATA;
-	if (context->vram_lost_counter != card->vram_lost_counter)
+	if (context->is_guilty || context->vram_lost_counter != card->vram_lost_counter)
 		return -ECANCELED;
 	return 0;
 }

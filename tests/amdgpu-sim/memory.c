@@ -391,7 +391,9 @@ static bool wants_back(const struct sim_card *card, const struct sim_object *obj
 {
 	if (card->kernel == SIM_KERNEL_6_1)
 		return object->preferred == AMDGPU_GEM_DOMAIN_VRAM;
-	return object->preferred & AMDGPU_GEM_DOMAIN_VRAM;
+	return object->preferred == AMDGPU_GEM_DOMAIN_VRAM ||
+	       (object->preferred & AMDGPU_GEM_DOMAIN_VRAM &&
+		!sim_chip_is_apu(&sim_chips[card->chip]));
 }
 
 void sim_object_use(struct sim_card *card, struct sim_object *object)

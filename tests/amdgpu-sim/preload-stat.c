@@ -166,7 +166,7 @@ INTERPOSED int statx(int folder, const char *path, int flags, unsigned mask, str
 	dev_t rdev;
 	int r;
 
-	if (!sim_is_ready() || !path)
+	if (!sim_is_ready())
 		return sim_result((int)SYS_CALL(SYS_statx, folder, path, flags, mask, ret));
 	r = (int)SYS_CALL(SYS_statx, folder, sim_map_path(folder, path, buffer), flags,
 			  mask | STATX_INO | STATX_TYPE, ret);

@@ -55,7 +55,7 @@ enum sim_object_kind {
 	SIM_OBJECT_IMPORT,  /* a dma-buf of somebody else */
 };
 
-/* Which keys fdinfo has, which sensors there are, how a guilty context is refused. */
+/* Which keys fdinfo has, which sensors there are, whether spilled buffers come back. */
 enum sim_kernel {
 	SIM_KERNEL_6_1,  /* Debian 12's */
 	SIM_KERNEL_6_14, /* drm-total-* and friends, GPU_INPUT_POWER */
