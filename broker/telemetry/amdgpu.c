@@ -11,7 +11,8 @@
  * in the process has it; its name can no longer be found out, and libdrm then takes it to equal
  * every other (fd_compare() in amdgpu_device.c), so that whoever opens a card gets the dead one.
  * So ours is given back as soon as it is dead, and a new one is only taken if it answers and is of
- * the node that was opened; else the device stays gone until the others have let go, too.
+ * the node that was opened. Else the node is asked by a descriptor of our own, as libdrm would do
+ * it: the others may be waiting for us to say that the device is back before they let go.
  *
  * amdgpu_device_initialize() dereferences NULL if the driver does not tell its version: that is
  * asked first.
@@ -40,7 +41,8 @@
 enum { MAX_NODES = 64 };
 
 struct amdgpu {
-	amdgpu_device_handle handle;
+	amdgpu_device_handle handle;   /* NULL: libdrm has only the dead one */
+	int fd;                        /* then; else -1 */
 	amdgpu_context_handle context; /* tells of resets; NULL: the driver gave none */
 	struct sysfs sysfs;
 	struct reading n_vram_lost; /* at the last look */
@@ -133,6 +135,21 @@ unsigned int amdgpu_list(struct telemetry_device *ret, unsigned int max)
 	return n;
 }
 
+/* The INFO ioctl. @sensor is for AMDGPU_INFO_SENSOR alone. Return: 0 or negative errno. */
+static int ask(const struct amdgpu *amdgpu, unsigned int id, unsigned int sensor, void *ret,
+	       unsigned int bytes)
+{
+	struct drm_amdgpu_info request = {
+		.return_pointer = (uintptr_t)ret, .return_size = bytes, .query = id};
+
+	if (amdgpu->handle && id == AMDGPU_INFO_SENSOR)
+		return amdgpu_query_sensor_info(amdgpu->handle, sensor, bytes, ret);
+	if (amdgpu->handle)
+		return amdgpu_query_info(amdgpu->handle, id, bytes, ret);
+	request.sensor_info.type = sensor;
+	return drmCommandWrite(amdgpu->fd, DRM_AMDGPU_INFO, &request, sizeof(request));
+}
+
 /* Reads one number of the INFO ioctl: 4 or 8 bytes, as the query has them. */
 static struct reading query(const struct amdgpu *amdgpu, unsigned int id, unsigned int bytes)
 {
@@ -140,8 +157,7 @@ static struct reading query(const struct amdgpu *amdgpu, unsigned int id, unsign
 	uint64_t value = 0;
 	uint32_t half = 0;
 
-	if (amdgpu_query_info(amdgpu->handle, id, bytes,
-			      bytes == sizeof(half) ? (void *)&half : (void *)&value) == 0)
+	if (ask(amdgpu, id, 0, bytes == sizeof(half) ? (void *)&half : (void *)&value, bytes) == 0)
 		reading = (struct reading){bytes == sizeof(half) ? half : value, true};
 	return reading;
 }
@@ -151,7 +167,7 @@ static struct reading sensor(const struct amdgpu *amdgpu, unsigned int id, uint6
 	struct reading reading = {0, false};
 	uint32_t value = 0;
 
-	if (amdgpu_query_sensor_info(amdgpu->handle, id, sizeof(value), &value) == 0)
+	if (ask(amdgpu, AMDGPU_INFO_SENSOR, id, &value, sizeof(value)) == 0)
 		reading = (struct reading){value * unit, true};
 	return reading;
 }
@@ -161,7 +177,8 @@ static void context_renew(struct amdgpu *amdgpu)
 {
 	if (amdgpu->context)
 		amdgpu_cs_ctx_free(amdgpu->context);
-	if (amdgpu_cs_ctx_create(amdgpu->handle, &amdgpu->context))
+	amdgpu->context = NULL;
+	if (amdgpu->handle && amdgpu_cs_ctx_create(amdgpu->handle, &amdgpu->context))
 		amdgpu->context = NULL;
 }
 
@@ -184,7 +201,7 @@ static int open_node(const char *path, const struct telemetry_device *found, str
 {
 	_cleanup_(amdgpu_freep) struct amdgpu *amdgpu = NULL;
 	_cleanup_(close_fdp) int fd = -1;
-	struct amdgpu_gpu_info info;
+	struct drm_amdgpu_info_device info = {.ids_flags = 0};
 	uint32_t major_version, minor_version;
 	int r;
 
@@ -201,6 +218,7 @@ static int open_node(const char *path, const struct telemetry_device *found, str
 	amdgpu = calloc(1, sizeof(*amdgpu));
 	if (!amdgpu)
 		return error_origin(-ENOMEM);
+	amdgpu->fd = -1;
 	r = amdgpu_device_initialize(fd, &major_version, &minor_version, &amdgpu->handle);
 	if (r) {
 		amdgpu->handle = NULL;
@@ -209,15 +227,14 @@ static int open_node(const char *path, const struct telemetry_device *found, str
 		return AMDGPU_E_UNUSABLE;
 	}
 	if (!is_handle_of(amdgpu->handle, fd)) {
-		snprintf(ret_why, TELEMETRY_WHY_BYTES,
-			 "%s: something of this process still holds the device that was unplugged",
-			 path);
-		return AMDGPU_E_UNUSABLE;
+		amdgpu_device_deinitialize(amdgpu->handle);
+		amdgpu->handle = NULL;
+		amdgpu->fd = steal_fd(&fd);
 	}
 	snprintf(amdgpu->pci, sizeof(amdgpu->pci), "%04x:%02x:%02x.%x", found->pci_domain,
 		 found->pci_bus, found->pci_device, found->pci_function & 7u);
 	sysfs_init(&amdgpu->sysfs, "/sys/bus/pci/devices", amdgpu->pci);
-	if (amdgpu_query_gpu_info(amdgpu->handle, &info) == 0)
+	if (ask(amdgpu, AMDGPU_INFO_DEV_INFO, 0, &info, sizeof(info)) == 0)
 		amdgpu->is_integrated = (info.ids_flags & AMDGPU_IDS_FLAGS_FUSION) != 0;
 	amdgpu->n_vram_lost = query(amdgpu, AMDGPU_INFO_VRAM_LOST_COUNTER, 4);
 	context_renew(amdgpu);
@@ -257,6 +274,7 @@ struct amdgpu *amdgpu_free(struct amdgpu *amdgpu)
 		amdgpu_cs_ctx_free(amdgpu->context);
 	if (amdgpu->handle)
 		amdgpu_device_deinitialize(amdgpu->handle);
+	close_fd(amdgpu->fd);
 	free(amdgpu);
 	return NULL;
 }
@@ -288,7 +306,7 @@ static int sample_memory(struct amdgpu *amdgpu, struct device_reading *reading)
 	struct drm_amdgpu_info_vram_gtt sizes;
 	int r;
 
-	r = amdgpu_query_info(amdgpu->handle, AMDGPU_INFO_MEMORY, sizeof(memory), &memory);
+	r = ask(amdgpu, AMDGPU_INFO_MEMORY, 0, &memory, sizeof(memory));
 	if (r == 0) {
 		reading->vram = heap(&memory.vram);
 		reading->visible_vram = heap(&memory.cpu_accessible_vram);
@@ -302,7 +320,7 @@ static int sample_memory(struct amdgpu *amdgpu, struct device_reading *reading)
 	reading->vram = reading->visible_vram = reading->gtt = (struct memory_reading){
 		.total = {0, false},
 	};
-	r = amdgpu_query_info(amdgpu->handle, AMDGPU_INFO_VRAM_GTT, sizeof(sizes), &sizes);
+	r = ask(amdgpu, AMDGPU_INFO_VRAM_GTT, 0, &sizes, sizeof(sizes));
 	if (r == -ENODEV)
 		return AMDGPU_E_GONE;
 	if (r == 0) {
