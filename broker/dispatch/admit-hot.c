@@ -138,7 +138,7 @@ static int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 		if (decision.reason == RBK_REASON_MEMORY_CONSTRAINT) {
 			if (decision.wanted && (sqe->flags & RBK_SQE_WAIT_MEMORY))
 				break;
-			note_constraint(dispatch, plan, &decision, now_ticks);
+			note_constraint(dispatch, plan, decision, now_ticks);
 		}
 		return run_inline(dispatch, ring, sqe, plan, decision.reason);
 	case RBK_OP_PREFETCH:

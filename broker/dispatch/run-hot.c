@@ -50,13 +50,12 @@ static inline void task_off_device(struct dispatch *dispatch, const struct task 
  * completed with *ret_res; false if it waits, or an executor has it.
  */
 static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
-	struct dispatch *dispatch, struct task *task, const struct place_decision *decision,
-	int *ret_res)
+	struct dispatch *dispatch, struct task *task, struct place_decision decision, int *ret_res)
 {
-	bool is_nowhere = decision->device == RBK_DEVICE_NONE;
+	bool is_nowhere = decision.device == RBK_DEVICE_NONE;
 
 	/* An answer that is no says more than its state does now. */
-	if (decision->wanted && task->wait_res == 0) {
+	if (decision.wanted && task->wait_res == 0) {
 		if (is_nowhere && task->plan->state != SLOT_READY) {
 			*ret_res = -ECANCELED;
 			return true;
@@ -64,20 +63,20 @@ static __attribute__((__cold__, __noinline__)) bool task_begin_constrained(
 		if (task->waits_for_memory && task->plan->state == SLOT_READY) {
 			if (!task->has_waited)
 				note_wanted(task->plan, task->admit_ticks);
-			task_wait(task, RESIDENCY_WAIT, decision->wanted);
+			task_wait(task, RESIDENCY_WAIT, decision.wanted);
 			return false;
 		}
 		/* Brought, and taken away again before its turn came: it does not insist. */
 		if (is_nowhere && !task->has_waited) {
 			note_wanted(task->plan, task->admit_ticks);
-			task_wait(task, RESIDENCY_PREFETCH, decision->wanted);
+			task_wait(task, RESIDENCY_PREFETCH, decision.wanted);
 			return false;
 		}
 	}
 	note_constraint(dispatch, task->plan, decision, task->admit_ticks);
 	if (!is_nowhere) {
 		/* On a GPU, where the CPU is what lacks memory. */
-		if (decision->device != RBK_DEVICE_CPU)
+		if (decision.device != RBK_DEVICE_CPU)
 			note_wanted(task->plan, task->admit_ticks);
 		task_submit(dispatch, task);
 		return false;
@@ -103,7 +102,7 @@ static bool task_begin(struct dispatch *dispatch, struct task *task, int *ret_re
 		task->device = decision.device;
 		task->reason = decision.reason;
 		if (__builtin_expect(decision.reason == RBK_REASON_MEMORY_CONSTRAINT, 0))
-			return task_begin_constrained(dispatch, task, &decision, ret_res);
+			return task_begin_constrained(dispatch, task, decision, ret_res);
 		if (decision.device == RBK_DEVICE_NONE) {
 			*ret_res = task->wait_res ? task->wait_res : -ENODEV;
 			return true;

@@ -273,10 +273,10 @@ static inline void note_wanted(struct session_plan *slot, uint64_t admit_ticks)
 
 /* A task goes without device memory: it is not there, or it never fits. */
 static inline void note_constraint(struct dispatch *dispatch, struct session_plan *slot,
-				   const struct place_decision *decision, uint64_t admit_ticks)
+				   struct place_decision decision, uint64_t admit_ticks)
 {
 	slot->session->tenant->n_memory_constraints++;
-	if (decision->wanted) {
+	if (decision.wanted) {
 		note_wanted(slot, admit_ticks);
 		residency_want(dispatch->demand, slot);
 	} else {

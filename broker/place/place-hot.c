@@ -50,7 +50,7 @@ static struct place_decision find_gpu(const struct placer *placer, const struct 
 {
 	for (uint32_t i = RBK_DEVICE_GPU; i < placer->n_devices; i++)
 		if (device_can_run(placer, plan, i))
-			return (struct place_decision){(uint8_t)i, RBK_REASON_GPU_AVAILABLE, 0};
+			return (struct place_decision){i, RBK_REASON_GPU_AVAILABLE, 0};
 	return explain_gpus(placer, plan);
 }
 
