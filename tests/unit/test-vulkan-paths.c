@@ -379,14 +379,26 @@ static enum vulkan_fault fault(void *context, enum vulkan_fault_point point)
 	return lose_now ? VULKAN_FAULT_LOST : VULKAN_FAULT_NONE;
 }
 
-/* The device is lost: the memory is not. */
+/* May this process open its own mappings, as a device that is opened anew needs it for udmabuf? */
+static bool opens_mappings(const struct exec_arena *arena)
+{
+	_cleanup_(close_fdp) int fd = -1;
+	char name[96];
+
+	snprintf(name, sizeof(name), "/proc/self/map_files/%lx-%lx", (unsigned long)arena->base,
+		 (unsigned long)(arena->base + arena->bytes));
+	fd = open(name, O_RDWR | O_CLOEXEC);
+	return fd >= 0;
+}
+
+/* The device is lost: the memory is not, and the device gets at it again. */
 static void test_path__device_lost(void **state)
 {
 	struct vulkan_options options = options_of();
 	struct plan *plan = product_plan(1000);
 	struct exec_arena arena, other;
 	struct rig rig;
-	int fd, other_fd = -1;
+	int fd, other_fd = -1, r;
 
 	options.fault = fault;
 	rig_init(&rig, &options);
@@ -409,13 +421,23 @@ static void test_path__device_lost(void **state)
 				 -EIO);
 		assert_int_equal(other_fd, -1);
 	}
-	rig_release(&rig, plan);
 
-	/* The device gives its part back; the processor's mapping and the client's stay. */
-	rig.executor->ops->arena_release(rig.executor, &arena);
+	/* An arena that is registered meanwhile. */
+	if (path != VULKAN_PATH_EXPORTED)
+		rig_arena_init(&rig, &other, EXPORT_BYTES);
+	rig_unload(&rig, plan);
+	arena.fd = fd;
+	assert_int_equal(rig.executor->ops->reopen(rig.executor), 0);
 	for (uint64_t i = 0; i < EXPORT_BYTES; i++)
 		assert_int_equal(arena.base[i], (uint8_t)i);
-	rig.executor->ops->arena_import(rig.executor, &arena);
+	assert_int_equal(rig_load(&rig, plan, EXEC_TIER_VRAM, 1), 0);
+	r = path != VULKAN_PATH_UDMABUF || opens_mappings(&arena) ? 0 : -EXDEV;
+	assert_int_equal(run_at(&rig, plan, 1000, &arena, 0, 65536), r);
+	if (path != VULKAN_PATH_EXPORTED) {
+		assert_int_equal(run_at(&rig, plan, 1000, &other, 0, 65536), r);
+		rig_arena_deinit(&rig, &other);
+	}
+	rig_release(&rig, plan);
 	arena_end(&rig, &arena, fd);
 	rig_deinit(&rig);
 }

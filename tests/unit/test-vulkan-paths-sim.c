@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory paths below RADV, over simulated cards
+ *
+ *	amdgpu-sim run --card polaris10 -- test-vulkan-paths-sim AMDGPU-SIM
+ *
+ * Nothing executes there, so no path can be proven: these tests take them for working once the
+ * driver has taken the memory (VULKAN_FORCE_UNPROVEN), and look at what the kernel is asked for,
+ * what it refuses and what is left. Results are the business of test-vulkan-paths.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "util/waker.h"
+#include "vulkan/udmabuf.h"
+#include "vulkan/vulkan.h"
+
+enum { GPU = RBK_DEVICE_GPU, PAGE = 4096, MIB = 1 << 20 };
+
+static const char *sim_program;
+
+struct card {
+	struct waker waker;
+	struct vulkan *vulkan;
+	struct executor *executor;
+};
+
+static void card_begin(struct card *card, enum vulkan_path path, uint32_t force)
+{
+	const struct vulkan_options options = {.path = path, .force = force};
+
+	assert_int_equal(waker_init(&card->waker), 0);
+	assert_int_equal(vulkan_open(&options, &card->waker, &card->vulkan), 0);
+	assert_int_equal(vulkan_n_executors(card->vulkan), 1);
+	card->executor = vulkan_executor(card->vulkan, 0);
+	card->executor->index = GPU;
+}
+
+static void card_end(struct card *card)
+{
+	struct vulkan_usage usage;
+
+	vulkan_usage(card->executor, &usage);
+	assert_int_equal(usage.n_imports, 0);
+	card->executor->ops->free(card->executor);
+	vulkan_free(card->vulkan);
+	waker_deinit(&card->waker);
+}
+
+/* Runs amdgpu-sim over the same cards. */
+static void sim_set(const char *setting)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		execl(sim_program, "amdgpu-sim", "set", setting, (char *)NULL);
+		_exit(127);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static unsigned int count_fds(void)
+{
+	unsigned int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* What the card has in GTT, of all its clients. */
+static uint64_t gtt_used(void)
+{
+	FILE *file = fopen("/sys/class/drm/renderD128/device/mem_info_gtt_used", "r");
+	unsigned long long bytes = 0;
+
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%llu", &bytes), 1);
+	fclose(file);
+	return bytes;
+}
+
+static int make_memfd(uint64_t bytes, unsigned int seals)
+{
+	int fd = memfd_create("arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+static void arena_begin(struct card *card, struct exec_arena *arena, uint64_t bytes,
+			unsigned int seals)
+{
+	int fd = make_memfd(bytes, seals);
+
+	*arena = (struct exec_arena){
+		.base = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0),
+		.bytes = bytes,
+		.fd = fd,
+	};
+	assert_ptr_not_equal(arena->base, MAP_FAILED);
+	card->executor->ops->arena_import(card->executor, arena);
+	arena->fd = -1;
+	close(fd);
+}
+
+static void arena_end(struct card *card, struct exec_arena *arena)
+{
+	card->executor->ops->arena_release(card->executor, arena);
+	munmap(arena->base, arena->bytes);
+}
+
+/* amdgpu has no host-import; without a probe that moves bytes the two others are there. */
+static void test_radv__order(void **state)
+{
+	struct card card;
+
+	card_begin(&card, VULKAN_PATH_AUTO, VULKAN_FORCE_UNPROVEN);
+	assert_string_equal(card.executor->info.paths, "udmabuf,exported,staged");
+	assert_string_equal(vulkan_path_why_not(card.executor, VULKAN_PATH_HOST_IMPORT),
+			    "the driver refuses to import shared memory");
+	assert_false(card.executor->info.exports_arenas);
+	assert_int_equal(card.executor->info.arena_segment_bytes, 64 * MIB);
+	card_end(&card);
+
+	sim_set("udmabuf=absent");
+	card_begin(&card, VULKAN_PATH_AUTO, VULKAN_FORCE_UNPROVEN);
+	assert_string_equal(card.executor->info.paths, "exported,staged");
+	assert_string_equal(vulkan_path_why_not(card.executor, VULKAN_PATH_UDMABUF),
+			    "the kernel has no /dev/udmabuf");
+	assert_true(card.executor->info.exports_arenas);
+	assert_int_equal(card.executor->info.arena_segment_bytes, 0);
+	assert_non_null(strstr(vulkan_sentence(card.vulkan, 0), "no udmabuf"));
+	card_end(&card);
+	card_begin(&card, VULKAN_PATH_UDMABUF, VULKAN_FORCE_UNPROVEN);
+	assert_non_null(strstr(vulkan_path_refusal(card.vulkan), "no udmabuf: the kernel has no"));
+	card_end(&card);
+	sim_set("udmabuf=present");
+}
+
+/* The probe is honest: where no byte moves, no path works. */
+static void test_radv__nothing_proven(void **state)
+{
+	struct card card;
+
+	card_begin(&card, VULKAN_PATH_AUTO, 0);
+	assert_string_equal(card.executor->info.paths, "staged");
+	assert_string_equal(vulkan_path_why_not(card.executor, VULKAN_PATH_UDMABUF),
+			    "the device does not see memory imported as a dma-buf");
+	assert_string_equal(vulkan_path_why_not(card.executor, VULKAN_PATH_EXPORTED),
+			    "the device does not see its exported memory as the processor does");
+	card_end(&card);
+}
+
+static void test_udmabuf__limit(void **state)
+{
+	uint64_t bytes;
+	int fd, dma_buf, memfd;
+
+	sim_set("udmabuf-limit=1MiB");
+	assert_int_equal(udmabuf_open(&fd, &bytes), 0);
+	assert_int_equal(bytes, MIB);
+	memfd = make_memfd(4 * MIB, F_SEAL_SHRINK);
+	assert_int_equal(udmabuf_wrap(fd, memfd, 0, MIB + PAGE, &dma_buf), -EINVAL);
+	assert_int_equal(udmabuf_wrap(fd, memfd, 0, 0, &dma_buf), -EINVAL);
+	assert_int_equal(udmabuf_wrap(fd, memfd, 64, PAGE, &dma_buf), -EINVAL);
+	assert_int_equal(udmabuf_wrap(fd, memfd, 3 * MIB, MIB, &dma_buf), 0);
+	close(dma_buf);
+	close(memfd);
+	close(fd);
+	sim_set("udmabuf-limit=64MiB");
+}
+
+/* Arenas around multiples of the limit; a client's odd memfds; nothing stays open. */
+static void test_udmabuf__arenas(void **state)
+{
+	static const uint64_t sizes[] = {PAGE,       MIB - PAGE, MIB,
+					 MIB + PAGE, 3 * MIB,    4 * MIB - PAGE};
+	const unsigned int good = F_SEAL_SHRINK | F_SEAL_GROW;
+	struct exec_arena arena;
+	unsigned int n_fds;
+	struct card card;
+
+	sim_set("udmabuf-limit=1MiB");
+	card_begin(&card, VULKAN_PATH_UDMABUF, VULKAN_FORCE_UNPROVEN);
+	assert_int_equal(card.executor->info.arena_segment_bytes, MIB);
+	arena_begin(&card, &arena, PAGE, good);
+	arena_end(&card, &arena);
+	n_fds = count_fds();
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		arena_begin(&card, &arena, sizes[i], good);
+		assert_non_null(arena.import[GPU]);
+		arena_end(&card, &arena);
+		assert_int_equal(count_fds(), n_fds);
+	}
+	arena_begin(&card, &arena, MIB, F_SEAL_GROW);
+	assert_null(arena.import[GPU]);
+	arena_end(&card, &arena);
+	arena_begin(&card, &arena, MIB, good | F_SEAL_WRITE);
+	assert_null(arena.import[GPU]);
+	arena_end(&card, &arena);
+	assert_int_equal(count_fds(), n_fds);
+	card_end(&card);
+	sim_set("udmabuf-limit=64MiB");
+}
+
+/* Host memory of the card, shared by mapping, there for as long as somebody has it. */
+static void test_exported__memory(void **state)
+{
+	uint64_t before, bytes = 8 * MIB;
+	struct exec_arena arena;
+	struct card card;
+	uint8_t *data;
+	int fd;
+
+	card_begin(&card, VULKAN_PATH_EXPORTED, VULKAN_FORCE_UNPROVEN);
+	before = gtt_used();
+	assert_int_equal(card.executor->ops->arena_export(card.executor, bytes, &arena, &fd), 0);
+	assert_true(gtt_used() >= before + bytes);
+	assert_non_null(arena.import[GPU]);
+	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(data, MAP_FAILED);
+	data[bytes - 1] = 77;
+	assert_int_equal(arena.base[bytes - 1], 77);
+	assert_int_equal(arena.base[0], 0);
+	arena.base[5] = 78;
+	assert_int_equal(data[5], 78);
+
+	/* Released, unmapped here, and still the client's. */
+	card.executor->ops->arena_release(card.executor, &arena);
+	munmap(arena.base, bytes);
+	assert_int_equal(data[bytes - 1], 77);
+	munmap(data, bytes);
+	close(fd);
+	card_end(&card);
+}
+
+/* The card takes no such amount, and is none the worse for it. */
+static void test_exported__too_much(void **state)
+{
+	struct exec_arena arena;
+	struct card card;
+	int fd = -7, r;
+
+	card_begin(&card, VULKAN_PATH_EXPORTED, VULKAN_FORCE_UNPROVEN);
+	for (int i = 0; i < 3; i++) {
+		r = card.executor->ops->arena_export(card.executor, 1ull << (42 + 2 * i), &arena,
+						     &fd);
+		assert_true(r == EXECUTOR_E_NO_MEMORY || r == EXECUTOR_E_UNSUPPORTED);
+		assert_int_equal(fd, -7);
+	}
+	assert_int_equal(card.executor->ops->arena_export(card.executor, PAGE, &arena, &fd), 0);
+	card.executor->ops->arena_release(card.executor, &arena);
+	munmap(arena.base, PAGE);
+	close(fd);
+	card_end(&card);
+}
+
+/* The device's end is not the memory's: the processor and a client go on in it. */
+static void test_exported__outlives_device(void **state)
+{
+	struct exec_arena arena;
+	struct card card;
+	uint8_t *data;
+	int fd;
+
+	card_begin(&card, VULKAN_PATH_EXPORTED, VULKAN_FORCE_UNPROVEN);
+	assert_int_equal(card.executor->ops->arena_export(card.executor, MIB, &arena, &fd), 0);
+	data = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(data, MAP_FAILED);
+	memset(arena.base, 3, MIB);
+	card.executor->ops->arena_release(card.executor, &arena);
+	card_end(&card);
+	for (int i = 0; i < MIB; i++) {
+		assert_int_equal(arena.base[i], 3);
+		assert_int_equal(data[i], 3);
+	}
+	data[0] = 4;
+	assert_int_equal(arena.base[0], 4);
+	munmap(arena.base, MIB);
+	munmap(data, MIB);
+	close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_radv__order),
+		cmocka_unit_test(test_radv__nothing_proven),
+		cmocka_unit_test(test_udmabuf__limit),
+		cmocka_unit_test(test_udmabuf__arenas),
+		cmocka_unit_test(test_exported__memory),
+		cmocka_unit_test(test_exported__too_much),
+		cmocka_unit_test(test_exported__outlives_device),
+	};
+	const struct vulkan_options options = {.mode = VULKAN_AUTO};
+	struct vulkan *vulkan = NULL;
+	struct waker waker;
+	bool is_there;
+
+	if (argc != 2)
+		return 2;
+	sim_program = argv[1];
+	if (waker_init(&waker) || vulkan_open(&options, &waker, &vulkan))
+		return 1;
+	is_there = vulkan_n_executors(vulkan) == 1;
+	if (!is_there)
+		printf("skipped: RADV finds no simulated card: %s\n", vulkan_sentence(vulkan, 0));
+	vulkan_free(vulkan);
+	waker_deinit(&waker);
+	return is_there ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+}
