@@ -524,7 +524,6 @@ void sim_memory_of_client(const struct sim_card *card, uint32_t slot, struct sim
 	memset(ret, 0, sizeof(*ret));
 	for (uint32_t i = 0; i < card->n_handles; i++) {
 		const struct sim_object *object = &card->objects[card->handles[i].object];
-		bool is_visible = must_be_visible(object);
 		enum sim_place wanted = SIM_PLACE_CPU;
 
 		if (card->handles[i].owner != slot + 1 || object->place == SIM_PLACE_CHIP)
@@ -532,11 +531,8 @@ void sim_memory_of_client(const struct sim_card *card, uint32_t slot, struct sim
 		if (object->preferred & AMDGPU_GEM_DOMAIN_VRAM) {
 			wanted = SIM_PLACE_VRAM;
 			ret->requested_vram_bytes += object->bytes;
-			ret->requested_visible_bytes += is_visible ? object->bytes : 0;
-			if (object->place != SIM_PLACE_VRAM) {
+			if (object->place != SIM_PLACE_VRAM)
 				ret->evicted_bytes += object->bytes;
-				ret->evicted_visible_bytes += is_visible ? object->bytes : 0;
-			}
 		} else if (object->preferred & AMDGPU_GEM_DOMAIN_GTT) {
 			wanted = SIM_PLACE_GTT;
 			ret->requested_gtt_bytes += object->bytes;
@@ -546,6 +542,5 @@ void sim_memory_of_client(const struct sim_card *card, uint32_t slot, struct sim
 		if (object->n_handles > 1 || object->is_exported ||
 		    object->kind == SIM_OBJECT_IMPORT)
 			ret->shared_bytes[object->place] += object->bytes;
-		ret->visible_bytes += object->visible_bytes;
 	}
 }

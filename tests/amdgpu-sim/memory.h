@@ -18,11 +18,8 @@ struct sim_client_memory {
 	uint64_t total_bytes[3];  /* by enum sim_place, whatever was asked for there */
 	uint64_t placed_bytes[3]; /* by enum sim_place, whatever is there */
 	uint64_t shared_bytes[3]; /* of those placed, what others hold too */
-	uint64_t visible_bytes;
 	uint64_t evicted_bytes;
-	uint64_t evicted_visible_bytes;
 	uint64_t requested_vram_bytes;
-	uint64_t requested_visible_bytes;
 	uint64_t requested_gtt_bytes;
 };
 

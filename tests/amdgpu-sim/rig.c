@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAX_WORDS 16
@@ -212,16 +211,4 @@ int rig_submit(const struct rig *rig, amdgpu_context_handle context, amdgpu_bo_h
 	r = amdgpu_cs_submit(context, 0, &request, 1);
 	amdgpu_bo_list_destroy(list);
 	return r;
-}
-
-bool rig_wait(bool (*condition)(void *data), void *data)
-{
-	struct timespec nap = {.tv_nsec = 2000000};
-
-	for (unsigned i = 0; i < 5000; i++) {
-		if (condition(data))
-			return true;
-		nanosleep(&nap, NULL);
-	}
-	return false;
 }

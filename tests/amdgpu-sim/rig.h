@@ -50,13 +50,10 @@ int rig_try_allocate(const struct rig *rig, uint64_t domain, uint64_t bytes, uin
 amdgpu_bo_handle rig_allocate(const struct rig *rig, uint64_t domain, uint64_t bytes,
 			      uint64_t flags);
 void rig_free(amdgpu_bo_handle bo);
-/* Which AMDGPU_GEM_DOMAIN_* a client's memory is in, by its fdinfo, in bytes. */
+/* What a key of an fdinfo file says, its unit applied. */
 uint64_t rig_fdinfo_bytes(const char *path, const char *key);
 /* A file's text. Return: false if it cannot be opened. */
 bool rig_read(const char *path, char *text, size_t size);
 
 /* Submits an empty job that lists @bo. Return: what libdrm does. */
 int rig_submit(const struct rig *rig, amdgpu_context_handle context, amdgpu_bo_handle bo);
-
-/* Waits until @condition() or some seconds are over. Return: did it come true? */
-bool rig_wait(bool (*condition)(void *data), void *data);
