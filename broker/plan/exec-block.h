@@ -46,9 +46,10 @@ struct exec_block {
 
 /* What running a plan takes beside its constants, per slot: a task that can be on its way. */
 struct exec_footprint {
-	uint64_t slot_device_bytes; /* scratch and copies of bound tensors, each aligned */
-	uint64_t slot_host_bytes;   /* parameter blocks and staging */
-	uint32_t max_slots;         /* more are of no use; at least 1 */
+	/* Scratch, copies of bound tensors, each aligned; the driver's for it, where known. */
+	uint64_t slot_device_bytes;
+	uint64_t slot_host_bytes; /* parameter blocks and staging, and likewise */
+	uint32_t max_slots;       /* more are of no use; at least 1 */
 };
 
 /*

@@ -22,8 +22,6 @@ enum {
 	VK_BLOCK_PART_NS = 2000000,    /* and begins nothing new after this time */
 };
 
-enum vk_way { VK_WAY_DIRECT, VK_WAY_STAGED, VK_WAY_ARENA };
-
 /* As in struct executor_ops. */
 int vk_block_load(struct vk_device *device, struct exec_block *block);
 void vk_block_unload(struct vk_device *device, struct exec_block *block);

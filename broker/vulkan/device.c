@@ -162,12 +162,15 @@ void vk_device_sample(struct vk_device *device, struct exec_memory *ret)
 		.pNext = &budget,
 	};
 
-	*ret = (struct exec_memory){.has_budget = device->has_budget};
-	if (!device->has_budget)
-		return;
+	*ret = (struct exec_memory){0};
 	pthread_mutex_lock(&device->physical_lock);
-	vkGetPhysicalDeviceMemoryProperties2(device->physical, &properties);
+	if (device->has_budget && device->physical) {
+		ret->has_budget = true;
+		vkGetPhysicalDeviceMemoryProperties2(device->physical, &properties);
+	}
 	pthread_mutex_unlock(&device->physical_lock);
+	if (!ret->has_budget)
+		return;
 	for (uint32_t i = 0; i < device->heaps.memoryHeapCount; i++)
 		if (device->is_integrated || i == device->vram_heap) {
 			ret->budget_bytes += budget.heapBudget[i];
@@ -387,8 +390,6 @@ struct vk_device *vk_device_free(struct vk_device *device)
 	assert(device->n_imports == 0);
 	vk_device_close(device);
 	vk_paths_deinit(device);
-	if (device->instance)
-		vkDestroyInstance(device->instance, NULL);
 	pthread_mutex_destroy(&device->physical_lock);
 	free(device->pipelines.path);
 	free(device);

@@ -19,6 +19,7 @@
 #include "vulkan/memory.h"
 #include "vulkan/pipeline.h"
 #include "vulkan/queue.h"
+#include "vulkan/record.h"
 #include "vulkan/upload.h"
 #include "vulkan/vulkan.h"
 
@@ -35,8 +36,7 @@ struct vk_device {
 	unsigned int slot;        /* in vulkan->devices */
 
 	pthread_mutex_t physical_lock; /* others than the setup thread look at it under this */
-	VkPhysicalDevice physical;
-	VkInstance instance; /* its own since it was reopened in one; else VK_NULL_HANDLE */
+	VkPhysicalDevice physical;     /* VK_NULL_HANDLE: a lost device that is not there now */
 	VkDevice handle;
 	VkQueue queue; /* the submitting thread's alone once that runs */
 	uint32_t queue_family;
@@ -67,6 +67,7 @@ struct vk_device {
 	struct vk_queue submit;
 	struct vk_upload upload;
 	struct vulkan_rates rates;
+	struct vk_commands_cost commands_cost;
 	uint32_t n_blocks;
 
 	char name[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE];
@@ -90,8 +91,15 @@ bool vk_physical_is_software(VkPhysicalDevice physical);
 /* Which hardware it is. */
 void vk_physical_identify(VkPhysicalDevice physical, struct exec_identity *ret);
 
-/* Return: 0; -ENOMEM; -EIO, there is no usable driver. Implemented in vulkan.c. */
-int vk_instance_new(VkInstance *ret);
+/*
+ * Makes a new instance in place of the old one, while no device is open, and sets physical of each
+ * device as it finds them there. Implemented in vulkan.c.
+ * Return: 0; -EIO, a device is open or there is no driver; -ENOMEM.
+ */
+int vk_instance_renew(struct vulkan *vulkan);
+
+/* Is it the same piece of hardware? By PCI address, else UUID. */
+bool vk_device_is_same(const struct vk_device *device, VkPhysicalDevice physical);
 
 /*
  * Makes a device and opens it, without a thread. With @only_compiles there is no memory and nothing

@@ -307,6 +307,12 @@ void vk_memory_clear(struct vk_device *device, const struct vk_allocation *alloc
 					0, 1, &barrier, 0, NULL, 0, NULL);
 }
 
+void vk_memory_note(struct vk_device *device, enum vk_memory_kind kind, int64_t bytes)
+{
+	atomic_fetch_add_explicit(&device->memory.used_bytes[kind], (uint64_t)bytes,
+				  memory_order_relaxed);
+}
+
 uint64_t vk_memory_used(const struct vk_device *device, enum vk_memory_kind kind)
 {
 	return atomic_load_explicit(&device->memory.used_bytes[kind], memory_order_relaxed);

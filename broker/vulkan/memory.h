@@ -81,6 +81,9 @@ void vk_memory_free(struct vk_device *device, struct vk_allocation *allocation);
 void vk_memory_clear(struct vk_device *device, const struct vk_allocation *allocation,
 		     VkCommandBuffer commands);
 
+/* Counts what the driver takes or gives back by itself for something that was ordered. */
+void vk_memory_note(struct vk_device *device, enum vk_memory_kind kind, int64_t bytes);
+
 /* Any thread: bytes allocated now. */
 uint64_t vk_memory_used(const struct vk_device *device, enum vk_memory_kind kind);
 

@@ -8,10 +8,12 @@
  */
 #include <stdbool.h>
 
-#include "vulkan/block.h"
 #include "vulkan/vulkan.h"
 
 struct vk_device;
+
+/* See block.h. */
+enum vk_way { VK_WAY_DIRECT, VK_WAY_STAGED, VK_WAY_ARENA };
 
 /*
  * Fills in device->rates, then does as vk_rates_apply(). The queue runs and arena paths are known.

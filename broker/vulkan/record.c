@@ -12,6 +12,10 @@
  * another owner may have left in it is cleared when the plan is loaded; later only this plan uses
  * it. Slots never share any of it: tasks of one plan may overlap on the device.
  *
+ * A recorded command buffer takes memory of the driver's own: RADV has it in VRAM, 96 KiB for the
+ * smallest, more than many a plan needs otherwise. What it takes is measured once and counted as
+ * a part of each slot, so that it is charged.
+ *
  * Barriers: a step waits for earlier ones only where it reads what they write, or writes what they
  * read or write (scratch tensors share memory where their lives do not overlap). Bound tensors of
  * a task are ordered the same way; those of different tasks are the client's to order.
@@ -58,11 +62,13 @@ struct vk_plan {
 	uint32_t n_steps;
 	uint64_t bound_bytes; /* all bound tensors, each rounded up */
 	uint64_t bound_offset[RBK_MAX_REFS];
-	bool stages;  /* slots have staging */
-	bool bounces; /* slots have bounce copies */
-	uint64_t slot_device_bytes, slot_host_bytes;
+	bool stages;                                 /* slots have staging */
+	bool bounces;                                /* slots have bounce copies */
+	uint64_t slot_device_bytes, slot_host_bytes; /* allocated by us */
+	struct vk_commands_cost commands_cost;       /* and by the driver */
 
 	/* While it is loaded. */
+	uint32_t n_noted; /* slots whose commands_cost is counted */
 	struct vk_allocation near, host;
 	VkCommandPool pool;
 	uint32_t n_slots; /* 0: it is not */
@@ -232,6 +238,7 @@ static int plan_make(struct vk_device *device, const struct plan *source, struct
 		.max_turns = device->is_software ? SOFTWARE_MAX_TURNS : 0,
 	};
 	struct vk_plan *plan;
+	uint64_t n_chunks;
 	int r = 0;
 
 	plan = calloc(1, sizeof(*plan));
@@ -261,6 +268,11 @@ static int plan_make(struct vk_device *device, const struct plan *source, struct
 		vk_memory_aligned(source->scratch_bytes) + (plan->bounces ? plan->bound_bytes : 0);
 	plan->slot_host_bytes =
 		plan->n_steps * sizeof(struct vk_params) + (plan->stages ? plan->bound_bytes : 0);
+	n_chunks = plan->n_steps / VK_COMMANDS_STEPS + 1;
+	plan->commands_cost = (struct vk_commands_cost){
+		.device_bytes = n_chunks * device->commands_cost.device_bytes,
+		.host_bytes = n_chunks * device->commands_cost.host_bytes,
+	};
 	*ret = plan;
 	return 0;
 }
@@ -287,8 +299,8 @@ int vk_plan_prepare(struct vk_device *device, struct plan *plan)
 	plan->exec[index] = made;
 	plan->host_bytes[index] = sizeof(*made) + vk_lower_max_steps(plan) * sizeof(*made->steps);
 	plan->footprint[index] = (struct exec_footprint){
-		.slot_device_bytes = made->slot_device_bytes,
-		.slot_host_bytes = made->slot_host_bytes,
+		.slot_device_bytes = made->slot_device_bytes + made->commands_cost.device_bytes,
+		.slot_host_bytes = made->slot_host_bytes + made->commands_cost.host_bytes,
 		.max_slots = made->slot_device_bytes + made->slot_host_bytes <= MANY_SLOTS_BYTES
 				     ? MAX_SLOTS
 				     : 2,
@@ -387,6 +399,20 @@ static int warm_up(struct vk_plan *plan)
 	return r ? error_fold(r) : 0;
 }
 
+/*
+ * Counts what the command buffers of @n slots take, in the tier that the plan is charged in: the
+ * driver has its own mind about where it puts them.
+ */
+static void note_commands(struct vk_plan *plan, uint32_t n, enum exec_tier tier)
+{
+	int64_t by = (int64_t)n - plan->n_noted;
+
+	vk_memory_note(plan->device, (enum vk_memory_kind)tier,
+		       by * (int64_t)plan->commands_cost.device_bytes);
+	vk_memory_note(plan->device, VK_MEMORY_HOST, by * (int64_t)plan->commands_cost.host_bytes);
+	plan->n_noted = n;
+}
+
 int vk_plan_load(struct vk_device *device, struct plan *source, const struct exec_load *load)
 {
 	struct vk_plan *plan = source->exec[device->executor.index];
@@ -404,6 +430,7 @@ int vk_plan_load(struct vk_device *device, struct plan *source, const struct exe
 				    &plan->host);
 	for (uint32_t i = 0; !r && i < n; i++)
 		slot_place(plan, i);
+	note_commands(plan, (uint32_t)n, load->tier);
 	if (!r)
 		r = record_slots(plan, n);
 	if (!r)
@@ -433,8 +460,68 @@ void vk_plan_unload(struct vk_device *device, struct plan *source)
 	if (plan->pool)
 		device->vk.vkDestroyCommandPool(device->handle, plan->pool, NULL);
 	plan->pool = VK_NULL_HANDLE;
+	note_commands(plan, 0, (enum exec_tier)plan->near.kind);
 	vk_memory_free(device, &plan->near);
 	vk_memory_free(device, &plan->host);
+}
+
+/* Return: usage of the device's own heaps and of the others. */
+static struct vk_commands_cost heap_usage(struct vk_device *device)
+{
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
+	};
+	VkPhysicalDeviceMemoryProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+		.pNext = &budget,
+	};
+	struct vk_commands_cost usage = {0};
+
+	vkGetPhysicalDeviceMemoryProperties2(device->physical, &properties);
+	for (uint32_t i = 0; i < device->heaps.memoryHeapCount; i++)
+		if (device->is_integrated ||
+		    (device->heaps.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT))
+			usage.device_bytes += budget.heapUsage[i];
+		else
+			usage.host_bytes += budget.heapUsage[i];
+	return usage;
+}
+
+static uint64_t share(struct vk_device *device, uint64_t before, uint64_t after, uint32_t n)
+{
+	return after > before ? vk_memory_pages(device, (after - before + n - 1) / n) : 0;
+}
+
+int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
+{
+	struct vk_plan plan = {.device = device, .n_steps = 1};
+	struct vk_step step = {.pipe = VK_PIPE_COPY};
+	struct vk_commands_cost before, after;
+	VkPipeline pipeline;
+	int r;
+
+	*ret = (struct vk_commands_cost){0};
+	if (!device->has_budget)
+		return 0;
+	plan.steps = &step;
+	for (int i = 0; i < PARAM_ADDRESSES; i++)
+		step.operands[i].tensor = PLAN_NO_TENSOR;
+	r = vk_pipeline_get(device, VK_PIPE_COPY, &pipeline);
+	if (!r)
+		r = vk_memory_alloc(device, VK_MEMORY_OWN, device->memory.page_bytes, &plan.host);
+	if (r)
+		return r == EXECUTOR_E_NO_MEMORY ? error_origin(-ENOMEM) : error_fold(r);
+	before = heap_usage(device);
+	r = record_slots(&plan, MAX_SLOTS);
+	after = heap_usage(device);
+	if (plan.pool)
+		device->vk.vkDestroyCommandPool(device->handle, plan.pool, NULL);
+	vk_memory_free(device, &plan.host);
+	if (r)
+		return error_fold(r);
+	ret->device_bytes = share(device, before.device_bytes, after.device_bytes, MAX_SLOTS);
+	ret->host_bytes = share(device, before.host_bytes, after.host_bytes, MAX_SLOTS);
+	return 0;
 }
 
 /* Running */

@@ -20,6 +20,16 @@ struct vk_device;
 struct vk_plan;
 struct vk_slot;
 
+enum { VK_COMMANDS_STEPS = 128 }; /* for which a command buffer of the least size surely does */
+
+/* What the driver takes for a recorded command buffer of up to VK_COMMANDS_STEPS dispatches. */
+struct vk_commands_cost {
+	uint64_t device_bytes, host_bytes; /* multiples of the page; 0 where nobody tells */
+};
+
+/* Setup thread: records some and asks VK_EXT_memory_budget. Return: 0 or negative errno. */
+int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret);
+
 /* Setup thread: as in struct executor_ops. */
 int vk_plan_prepare(struct vk_device *device, struct plan *plan);
 void vk_plan_release(struct vk_device *device, struct plan *plan);

@@ -227,6 +227,8 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 		r = vk_paths_probe(device);
 	if (r == 0)
 		r = vk_rates_measure(device);
+	if (r == 0)
+		r = vk_commands_measure(device, &device->commands_cost);
 	if (r == -ENOMEM || r == -EAGAIN)
 		return error_fold(r);
 	if (r) {
@@ -263,7 +265,8 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 	return 0;
 }
 
-int vk_instance_new(VkInstance *ret)
+/* Return: 0; -ENOMEM; -EIO, there is no usable driver. */
+static int instance_new(VkInstance *ret)
 {
 	const VkApplicationInfo application = {
 		.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
@@ -288,7 +291,7 @@ static int open_instance(struct vulkan *vulkan)
 		say(vulkan, "libvulkan is not installed: everything runs on the CPU.");
 		return 0;
 	}
-	r = vk_instance_new(&vulkan->instance);
+	r = instance_new(&vulkan->instance);
 	if (r == -ENOMEM)
 		return error_fold(r);
 	if (r) {
@@ -308,6 +311,42 @@ static uint32_t list_physical(struct vulkan *vulkan, VkPhysicalDevice physical[M
 	if (vkEnumeratePhysicalDevices(vulkan->instance, &n, physical) < 0)
 		return 0;
 	return n;
+}
+
+static void set_physical(struct vk_device *device, VkPhysicalDevice physical)
+{
+	pthread_mutex_lock(&device->physical_lock);
+	device->physical = physical;
+	pthread_mutex_unlock(&device->physical_lock);
+}
+
+int vk_instance_renew(struct vulkan *vulkan)
+{
+	VkPhysicalDevice physical[MAX_DEVICES];
+	uint32_t n;
+	int r;
+
+	for (unsigned int i = 0; i < vulkan->n_devices; i++)
+		if (vulkan->devices[i] && vulkan->devices[i]->handle)
+			return -EIO;
+	for (unsigned int i = 0; i < vulkan->n_devices; i++)
+		if (vulkan->devices[i])
+			set_physical(vulkan->devices[i], VK_NULL_HANDLE);
+	if (vulkan->instance)
+		vkDestroyInstance(vulkan->instance, NULL);
+	r = instance_new(&vulkan->instance);
+	if (r) {
+		vulkan->instance = VK_NULL_HANDLE;
+		return error_fold(r);
+	}
+	n = list_physical(vulkan, physical);
+	for (unsigned int i = 0; i < vulkan->n_devices; i++)
+		for (uint32_t k = 0; k < n && vulkan->devices[i]; k++)
+			if (vk_device_is_same(vulkan->devices[i], physical[k])) {
+				set_physical(vulkan->devices[i], physical[k]);
+				break;
+			}
+	return 0;
 }
 
 int vulkan_open(const struct vulkan_options *options, struct waker *waker, struct vulkan **ret)

@@ -416,6 +416,34 @@ static void test_load__failing_allocations(void **state)
 	reference_arena_deinit(&arena);
 }
 
+/* What a device has is measured, both directions; what it has not is 0. */
+static void test_rates__measured(void **state)
+{
+	struct vulkan_rates rates;
+	struct vulkan_usage usage;
+	struct exec_memory memory;
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){0});
+	vulkan_rates(rig.executor, &rates);
+	assert_true(rates.direct.up_bytes_per_s > 0 && rates.direct.down_bytes_per_s > 0);
+	assert_true(rates.staged.up_bytes_per_s > 0 && rates.staged.down_bytes_per_s > 0);
+	assert_true(rates.arena.up_bytes_per_s > 0 && rates.arena.down_bytes_per_s > 0);
+	vulkan_usage(rig.executor, &usage);
+	assert_int_equal(usage.device_bytes, 0);
+	/* One memory, the processor's. */
+	assert_int_equal(rig.executor->info.gtt_bytes, 0);
+	assert_false(rig.executor->info.is_integrated);
+	rig.executor->ops->memory_sample(rig.executor, &memory);
+	assert_true(memory.has_budget || memory.budget_bytes == 0);
+	rig_deinit(&rig);
+
+	rig_init(&rig, &(struct vulkan_options){.force = VULKAN_FORCE_STAGED});
+	vulkan_rates(rig.executor, &rates);
+	assert_int_equal(rates.arena.up_bytes_per_s, 0);
+	rig_deinit(&rig);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -426,6 +454,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_block_load__cancelled),
 		cmocka_unit_test(test_load__driver_out_of_memory),
 		cmocka_unit_test(test_load__failing_allocations),
+		cmocka_unit_test(test_rates__measured),
 	};
 
 	if (argc > 1)

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* Which way constants go, by how fast each is. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "vulkan/rates.h"
+
+/* The fastest way there is; the device's own engine unless that is clearly slower. */
+static void test_rates__choose(void **state)
+{
+	static const struct {
+		uint64_t direct, staged, arena;
+		enum vk_way imported, other;
+	} cases[] = {
+		{0, 0, 0, VK_WAY_STAGED, VK_WAY_STAGED},  {0, 5, 0, VK_WAY_STAGED, VK_WAY_STAGED},
+		{0, 5, 12, VK_WAY_ARENA, VK_WAY_STAGED},  {8, 5, 0, VK_WAY_DIRECT, VK_WAY_DIRECT},
+		{2, 5, 0, VK_WAY_STAGED, VK_WAY_STAGED},  {12, 5, 10, VK_WAY_ARENA, VK_WAY_DIRECT},
+		{12, 5, 8, VK_WAY_DIRECT, VK_WAY_DIRECT}, {0, 12, 5, VK_WAY_STAGED, VK_WAY_STAGED},
+	};
+
+	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct vulkan_rates rates = {
+			.direct = {cases[i].direct << 30, 0},
+			.staged = {cases[i].staged << 30, 0},
+			.arena = {cases[i].arena << 30, 0},
+		};
+
+		assert_int_equal(vk_rates_choose(&rates, true), cases[i].imported);
+		assert_int_equal(vk_rates_choose(&rates, false), cases[i].other);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rates__choose),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
