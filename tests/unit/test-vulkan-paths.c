@@ -149,18 +149,22 @@ static void test_segments__boundaries(void **state)
 {
 	const struct vulkan_options options = options_of();
 	const uint32_t cols = 1024;
-	struct plan *plan = product_plan(cols);
+	struct plan *plan;
 	struct exec_arena arena;
 	uint64_t segment;
 	struct rig rig;
 
 	if (path != VULKAN_PATH_UDMABUF)
 		skip();
+	plan = product_plan(cols);
 	rig_init(&rig, &options);
 	segment = rig.executor->info.arena_segment_bytes;
 	assert_true(segment >= PAGE && segment % PAGE == 0);
-	if (segment > 256ull << 20)
+	if (segment > 256ull << 20) {
+		plan_free(plan);
+		rig_deinit(&rig);
 		skip();
+	}
 	rig_arena_init(&rig, &arena, segment + PAGE);
 	assert_non_null(arena.import[GPU]);
 	rig_prepare(&rig, plan);
@@ -217,12 +221,13 @@ static void test_udmabuf__unsuitable(void **state)
 static void test_udmabuf__keeps_pages(void **state)
 {
 	const struct vulkan_options options = options_of();
-	struct plan *plan = product_plan(1024);
+	struct plan *plan;
 	struct exec_arena arena;
 	struct rig rig;
 
 	if (path != VULKAN_PATH_UDMABUF)
 		skip();
+	plan = product_plan(1024);
 	rig_init(&rig, &options);
 	/* The rig closes the descriptor; a hole that is punched later hits new pages only. */
 	rig_arena_init(&rig, &arena, EXPORT_BYTES);
@@ -247,7 +252,7 @@ static void test_udmabuf__keeps_pages(void **state)
 static void test_exported__shared(void **state)
 {
 	const struct vulkan_options options = options_of();
-	struct plan *plan = product_plan(1000);
+	struct plan *plan;
 	struct exec_arena arena;
 	uint64_t n_holders;
 	struct rig rig;
@@ -257,6 +262,7 @@ static void test_exported__shared(void **state)
 
 	if (path != VULKAN_PATH_EXPORTED)
 		skip();
+	plan = product_plan(1000);
 	rig_init(&rig, &options);
 	arena_begin(&rig, EXPORT_BYTES, &arena, &fd);
 	assert_ptr_equal(arena.exporter, rig.executor);
