@@ -15,6 +15,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "budget.h"
 #include "config.h"
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
@@ -62,8 +63,10 @@ struct broker {
 	struct vulkan *vulkan;
 	struct executor *executors[RBK_MAX_DEVICES];
 	uint32_t n_executors;
+	struct waker telemetry_waker;
 	struct telemetry *telemetry;
 	int telemetry_error;
+	struct budget *budget;
 	struct residency *residency;
 	struct dispatch *dispatch;
 	struct server *server;
@@ -93,6 +96,7 @@ static int apply_policy(struct broker *broker)
 		reload->policy = NULL;
 		/* Takes back what is above a limit now. */
 		residency_limits_changed(broker->residency);
+		budget_policy_changed(broker->budget);
 		log_info("read %s again: %s", broker->options.config_path,
 			 changes ? changes : "it is in force");
 	}
@@ -203,8 +207,10 @@ static int make_tenants(struct broker *broker, char **ret_errors)
 	};
 	int r;
 
-	for (uint32_t i = 0; i < broker->n_executors; i++)
+	for (uint32_t i = 0; i < broker->n_executors; i++) {
 		machine.vram_bytes[i] = broker->executors[i]->info.memory_bytes;
+		machine.gtt_bytes[i] = broker->executors[i]->info.gtt_bytes;
+	}
 	r = account_book_new(&broker->book);
 	if (r)
 		return error_fold(r);
@@ -239,7 +245,7 @@ static int make_executors(struct broker *broker)
 
 	/* Without it only less is known. */
 	broker->telemetry_error = watch_devices(broker->executors, broker->n_executors,
-						&broker->waker, &broker->telemetry);
+						&broker->telemetry_waker, &broker->telemetry);
 	return 0;
 }
 
@@ -254,14 +260,28 @@ static uint32_t count_processors(void)
 
 static int make_residency(struct broker *broker)
 {
-	const struct residency_options options = {
+	const struct residency_options residency_options = {
 		.loop = broker->loop,
 		.offload = broker->offload,
 		.executors = broker->executors,
 		.n_executors = broker->n_executors,
 	};
+	struct budget_options budget_options = {
+		.loop = broker->loop,
+		.waker = &broker->telemetry_waker,
+		.telemetry = broker->telemetry,
+		.tenants = broker->tenants,
+		.executors = broker->executors,
+		.n_executors = broker->n_executors,
+		.is_capped = broker->options.vulkan.memory_cap_bytes > 0,
+	};
+	int r;
 
-	return residency_new(&options, &broker->residency);
+	r = residency_new(&residency_options, &broker->residency);
+	if (r)
+		return error_fold(r);
+	budget_options.residency = broker->residency;
+	return budget_new(&budget_options, &broker->budget);
 }
 
 static int make_server(struct broker *broker)
@@ -275,6 +295,8 @@ static int make_server(struct broker *broker)
 		.threshold_bytes = broker->options.threshold_bytes,
 		.spin_ns = broker->options.spin_ns,
 		.n_processors = count_processors(),
+		.set_pace = budget_set_pace,
+		.pace_context = broker->budget,
 	};
 	struct server_options server_options = {
 		.socket_path = broker->options.socket_path,
@@ -376,6 +398,8 @@ static int broker_run(struct broker *broker)
 	if (r == 0)
 		r = waker_init(&broker->waker);
 	if (r == 0)
+		r = waker_init(&broker->telemetry_waker);
+	if (r == 0)
 		r = offload_new(broker->loop, &broker->offload);
 	if (r == 0)
 		r = make_executors(broker);
@@ -421,6 +445,8 @@ static int broker_list_devices(struct broker *broker)
 	clock_init();
 	r = waker_init(&broker->waker);
 	if (r == 0)
+		r = waker_init(&broker->telemetry_waker);
+	if (r == 0)
 		r = make_executors(broker);
 	if (r) {
 		log_error("cannot open the devices: %s", strerror(-r));
@@ -444,6 +470,7 @@ static void broker_deinit(struct broker *broker)
 	server_free(broker->server);
 	dispatch_free(broker->dispatch);
 	offload_free(broker->offload);
+	budget_free(broker->budget);
 	residency_free(broker->residency);
 	telemetry_free(broker->telemetry);
 	if (broker->executors[0])
@@ -455,12 +482,14 @@ static void broker_deinit(struct broker *broker)
 	loop_unwatch(broker->signal_watch);
 	close_fd(broker->signal_fd);
 	waker_deinit(&broker->waker);
+	waker_deinit(&broker->telemetry_waker);
 	loop_free(broker->loop);
 }
 
 int main(int argc, char **argv)
 {
-	struct broker broker = {.signal_fd = -1, .waker = {.fd = -1}};
+	struct broker broker = {
+		.signal_fd = -1, .waker = {.fd = -1}, .telemetry_waker = {.fd = -1}};
 	char *errors = NULL;
 	int r;
 

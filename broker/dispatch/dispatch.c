@@ -386,6 +386,14 @@ static void sleep_idle_rings(struct dispatch *dispatch)
 	}
 }
 
+static void set_pace(const struct dispatch *dispatch, bool is_busy)
+{
+	const struct dispatch_options *options = &dispatch->options;
+
+	if (options->set_pace)
+		options->set_pace(options->pace_context, is_busy, dispatch->n_rings > 0);
+}
+
 static unsigned int dispatch_turn(struct dispatch *dispatch)
 {
 	struct dispatch_ring *hostile = NULL;
@@ -394,6 +402,10 @@ static unsigned int dispatch_turn(struct dispatch *dispatch)
 	n = dispatch_work(dispatch, &hostile);
 	if (hostile)
 		session_end(hostile->ring->session, true, "its ring indices make no sense");
+	if (dispatch->flush_mask & ~(1u << RBK_DEVICE_CPU)) {
+		dispatch->has_used_devices = true;
+		set_pace(dispatch, true);
+	}
 	for (uint32_t i = 0; dispatch->flush_mask; i++) {
 		if (!(dispatch->flush_mask & 1u << i))
 			continue;
@@ -414,8 +426,12 @@ static int dispatch_sleep(struct dispatch *dispatch)
 	int r = 0;
 
 	waker_arm(dispatch->options.waker);
-	if (dispatch_turn(dispatch) == 0 && dispatch->n_active == 0)
+	if (dispatch_turn(dispatch) == 0 && dispatch->n_active == 0) {
+		/* Busy for as long as something that may be a device's is under way. */
+		dispatch->has_used_devices &= dispatch->n_submitted > 0;
+		set_pace(dispatch, dispatch->has_used_devices);
 		r = loop_turn(dispatch->options.loop, true);
+	}
 	waker_disarm(dispatch->options.waker);
 	return r;
 }

@@ -28,6 +28,12 @@ struct dispatch_options {
 	uint64_t threshold_bytes; /* see place/place.h */
 	int64_t spin_ns;          /* before sleeping; -1: adaptive; 0: never spin */
 	uint32_t n_processors;    /* that the broker may use */
+	/*
+	 * Told how much is going on, for who watches devices, or NULL: in each turn that gave tasks
+	 * to a device other than the CPU, and before sleeping. Must be cheap.
+	 */
+	void (*set_pace)(void *context, bool is_busy, bool has_sessions);
+	void *pace_context;
 };
 
 /* Everything pointed to is borrowed. Return: 0 or negative errno. */

@@ -125,6 +125,7 @@ struct dispatch {
 	struct loop_watch *waker_watch;
 	struct loop_timer *mute_timer;
 	struct loop_timer *drain_timer;
+	bool has_used_devices; /* other than the CPU, since nothing was in flight */
 	bool is_stopping;
 	bool drain_expired;
 };
