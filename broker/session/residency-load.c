@@ -33,56 +33,6 @@ static const uint64_t max_holdoff_ns = 10ull * 1000 * 1000 * 1000;
 
 /* Blocks */
 
-static struct resident_constant **bucket_of(struct residency_device *device, dev_t dev, ino_t ino,
-					    uint64_t offset)
-{
-	uint64_t hash = (uint64_t)dev * 31 + ino;
-
-	hash = (hash ^ offset >> 6) * 0x9e3779b97f4a7c15ull;
-	return &device->buckets[hash >> 52 & (RESIDENCY_BUCKETS - 1)];
-}
-
-static struct resident_constant *find_constant(struct residency_device *device, uint32_t owner,
-					       enum exec_tier tier,
-					       const struct plan_constant *wanted)
-{
-	const struct exec_arena *arena = wanted->arena;
-	struct resident_constant *constant =
-		*bucket_of(device, arena->dev, arena->ino, wanted->offset);
-
-	for (; constant; constant = constant->next)
-		if (constant->ino == arena->ino && constant->dev == arena->dev &&
-		    constant->offset == wanted->offset && constant->bytes == wanted->bytes &&
-		    constant->block->owner == owner && constant->block->exec.tier == tier)
-			return constant;
-	return NULL;
-}
-
-static void block_publish(struct residency_device *device, struct resident_block *block)
-{
-	for (uint32_t i = 0; i < block->exec.n_constants; i++) {
-		struct resident_constant *constant = &block->constants[i];
-		struct resident_constant **bucket =
-			bucket_of(device, constant->dev, constant->ino, constant->offset);
-
-		constant->next = *bucket;
-		*bucket = constant;
-	}
-}
-
-static void block_hide(struct residency_device *device, struct resident_block *block)
-{
-	for (uint32_t i = 0; i < block->exec.n_constants; i++) {
-		struct resident_constant *constant = &block->constants[i], **at;
-
-		at = bucket_of(device, constant->dev, constant->ino, constant->offset);
-		while (*at && *at != constant)
-			at = &(*at)->next;
-		if (*at)
-			*at = constant->next;
-	}
-}
-
 static struct resident_block *block_free(struct resident_block *block)
 {
 	if (!block)
@@ -95,7 +45,7 @@ static struct resident_block *block_free(struct resident_block *block)
 	return NULL;
 }
 
-static int block_new(struct draft *draft, uint32_t n_constants, uint32_t owner)
+static int block_new(struct draft *draft, uint32_t n_constants, uint64_t owner)
 {
 	struct resident_block *block = calloc(1, sizeof(*block));
 
@@ -111,11 +61,14 @@ static int block_new(struct draft *draft, uint32_t n_constants, uint32_t owner)
 
 /* Drafts */
 
+/* Each once: a block bears the number of the draft that noted it last. */
 static void draft_share(struct draft *draft, struct resident_block *block)
 {
-	for (uint32_t i = 0; i < draft->n_sharing; i++)
-		if (draft->sharing[i] == block)
-			return;
+	uint64_t number = draft->residence->device->residency->n_drafts;
+
+	if (block->draft_number == number)
+		return;
+	block->draft_number = number;
 	draft->sharing[draft->n_sharing++] = block;
 }
 
@@ -141,10 +94,12 @@ int draft_init(struct draft *draft, struct residence *residence, enum exec_tier 
 {
 	const struct plan *plan = residence->plan->slot->plan;
 	struct residency_device *device = residence->device;
-	uint32_t n = plan->n_constants, owner;
+	uint32_t n = plan->n_constants;
+	uint64_t owner;
 	int r;
 
 	*draft = (struct draft){.residence = residence, .tier = tier};
+	device->residency->n_drafts++;
 	if (n == 0)
 		return 0;
 	owner = plan->constants[0].arena->owner;
@@ -157,8 +112,8 @@ int draft_init(struct draft *draft, struct residence *residence, enum exec_tier 
 	}
 
 	for (uint32_t i = 0; i < n; i++) {
-		const struct resident_constant *found =
-			find_constant(device, owner, tier, &plan->constants[i]);
+		const struct resident_constant *found = resident_index_find(
+			&device->index_of_constants, owner, tier, &plan->constants[i]);
 
 		if (found) {
 			draft->blocks[i] = &found->block->exec;
@@ -407,7 +362,7 @@ static void residence_unload(struct residence *residence)
 
 		if (--block->n_staying > 0)
 			continue;
-		block_hide(device, block);
+		resident_index_remove(&device->index_of_constants, block);
 		residence->sharing[i] = residence->sharing[residence->n_freeing];
 		residence->sharing[residence->n_freeing++] = block;
 	}
@@ -493,7 +448,7 @@ int residence_begin(struct draft *draft, uint32_t n_slots)
 		residence->sharing[i]->n_staying++;
 	}
 	if (residence->own)
-		block_publish(device, residence->own);
+		resident_index_add(&device->index_of_constants, residence->own);
 	*draft = (struct draft){.residence = residence};
 
 	residence_forget_awaited(residence);

@@ -37,11 +37,20 @@ struct resident_constant {
 	uint64_t block_offset;
 };
 
+/* Finds constants on a device by what they are: see residency-index.c. */
+struct resident_index {
+	struct resident_constant **buckets; /* a power of two of them */
+	uint32_t n_buckets;
+	uint32_t n_constants;
+	uint64_t seed;
+};
+
 /* A block of constants on a device. Other plans join once it is loaded; freed with the last. */
 struct resident_block {
 	struct exec_block exec;
 	struct resident_constant *constants; /* exec.n_constants of them */
-	uint32_t owner;                      /* struct exec_arena.owner */
+	uint64_t owner;                      /* struct exec_arena.owner */
+	uint64_t draft_number;               /* see draft_init() */
 	uint32_t n_sharers;                  /* who pays for it */
 	uint32_t n_staying; /* those that are not UNLOADING; at 0 nobody finds it any more */
 	bool is_loaded;
@@ -123,8 +132,7 @@ struct residency_device {
 	uint64_t awaited_bytes;                  /* of VRAM, to be charged when others have left */
 	uint32_t n_loads, n_jobs;
 	struct list_node residences;
-	struct resident_constant *
-		*buckets; /* RESIDENCY_BUCKETS; of blocks in which somebody stays */
+	struct resident_index index_of_constants; /* of blocks in which somebody stays */
 	struct offload_job job;
 	int job_result;
 	uint64_t reopen_ns, backoff_ns;
@@ -136,6 +144,7 @@ struct residency {
 	struct list_node plans;
 	struct list_node asked; /* waiters, until the next turn */
 	uint32_t n_plans;
+	uint64_t n_drafts;
 	struct loop_timer *timer;
 	uint64_t timer_ns; /* when it is set for; 0: not set */
 	uint64_t reviewed_ns;
@@ -156,6 +165,19 @@ void residency_tell_gone(struct residence *residence);
 void residency_review_in(struct residency *residency, uint64_t delay_ns);
 /* The plan has nothing left anywhere and is being removed: forgets it. Return: true if so. */
 bool residency_plan_settle(struct residency_plan *plan);
+
+/* ---- residency-index.c ---- */
+
+/* Return: 0 or negative errno. */
+int resident_index_init(struct resident_index *index);
+void resident_index_deinit(struct resident_index *index);
+/* Never fails: without memory to grow it gets slower. */
+void resident_index_add(struct resident_index *index, struct resident_block *block);
+void resident_index_remove(struct resident_index *index, struct resident_block *block);
+/* Return: NULL if no block of that owner in that tier has it. */
+struct resident_constant *resident_index_find(const struct resident_index *index, uint64_t owner,
+					      enum exec_tier tier,
+					      const struct plan_constant *wanted);
 
 /* ---- residency-load.c: one plan comes or goes ---- */
 

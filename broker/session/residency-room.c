@@ -11,6 +11,7 @@
  * task wanted a plan in vain. While there are wishes that were not granted, a timer repeats them,
  * since what is wanted changes with time.
  */
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -484,6 +485,18 @@ static bool bring(struct residency *residency, uint64_t now_ns)
 	return is_wishing;
 }
 
+/* The ledger is right: with nothing under way, what is charged is what the executor holds. */
+static void check_sums(const struct residency_device *device)
+{
+	struct executor *executor = device->executor;
+
+	if (device->n_jobs > 0 || !executor->ops->memory_used)
+		return;
+	for (int tier = 0; tier < EXEC_TIER_COUNT; tier++)
+		assert(executor->ops->memory_used(executor, (enum exec_tier)tier) ==
+		       device->charged_bytes[tier]);
+}
+
 void residency_review(struct residency *residency)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -499,6 +512,7 @@ void residency_review(struct residency *residency)
 
 		if (device->state != RESIDENCY_DEVICE_UP)
 			continue;
+		check_sums(device);
 		enforce_limits(device);
 		yield(device);
 		bring_awaited(device);

@@ -420,9 +420,9 @@ int residency_new(const struct residency_options *options, struct residency **re
 		device->state = RESIDENCY_DEVICE_UP;
 		device->usable_bytes[EXEC_TIER_VRAM] = info->memory_bytes;
 		device->usable_bytes[EXEC_TIER_GTT] = info->gtt_bytes / 2;
-		device->buckets = calloc(RESIDENCY_BUCKETS, sizeof(*device->buckets));
-		if (!device->buckets)
-			return error_origin(-ENOMEM);
+		r = resident_index_init(&device->index_of_constants);
+		if (r)
+			return error_fold(r);
 	}
 	r = loop_timer_new(options->loop, on_timer, residency, &residency->timer);
 	if (r)
@@ -442,7 +442,7 @@ struct residency *residency_free(struct residency *residency)
 		assert(device->n_jobs == 0);
 		for (int tier = 0; tier < EXEC_TIER_COUNT; tier++)
 			assert(device->charged_bytes[tier] == 0);
-		free(device->buckets);
+		resident_index_deinit(&device->index_of_constants);
 	}
 	loop_timer_free(residency->timer);
 	free(residency);

@@ -145,6 +145,11 @@ static bool count_is_lost(struct executor *executor)
 	return atomic_load(&counting_of(executor)->is_lost);
 }
 
+static uint64_t count_memory_used(struct executor *executor, enum exec_tier tier)
+{
+	return counting_of(executor)->allocated[tier];
+}
+
 /* The rig */
 
 void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t vram_bytes,
@@ -169,6 +174,7 @@ void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t 
 			.plan_unload = count_plan_unload,
 			.reopen = count_reopen,
 			.is_lost = count_is_lost,
+			.memory_used = count_memory_used,
 		};
 		device->n_parts = 1;
 		device->executor = (struct executor){
@@ -252,7 +258,9 @@ struct session_plan *rig_plan(struct residency_rig *rig, unsigned int tenant, ui
 	struct plan *plan = calloc(1, sizeof(*plan));
 
 	CHECK(slot && plan);
-	arenas[tenant] = (struct exec_arena){.owner = tenant + 1, .dev = 1, .ino = 1 + tenant};
+	/* The same file and the same user for all: only the tenant is another. */
+	arenas[tenant] = (struct exec_arena){
+		.owner = (uint64_t)(tenant + 1) << 32 | 1000, .dev = 1, .ino = 1};
 	while (constants[plan->n_constants])
 		plan->n_constants++;
 	plan->constants = calloc(plan->n_constants + 1u, sizeof(*plan->constants));
