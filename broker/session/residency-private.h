@@ -74,6 +74,7 @@ struct residence {
 	enum residence_state state;
 	enum exec_tier tier;
 	uint32_t n_slots;
+	uint64_t required_bytes; /* residence_required() */
 	uint64_t awaited_bytes;
 	bool is_retry;   /* the driver had no memory; this is the second attempt */
 	bool must_leave; /* as soon as it has come */
@@ -146,8 +147,9 @@ struct residency {
 	uint32_t n_plans;
 	uint64_t n_drafts;
 	struct loop_timer *timer;
-	uint64_t timer_ns; /* when it is set for; 0: not set */
-	uint64_t reviewed_ns;
+	uint64_t timer_ns;    /* when it is set for; 0: not set */
+	uint64_t reviewed_ns; /* when the last review began, */
+	uint64_t review_ns;   /* and how long it took */
 	bool is_reviewing;
 	struct residency_device devices[RBK_MAX_DEVICES];
 };
@@ -223,7 +225,9 @@ enum try_result residence_try(struct residence *residence, bool by_hand);
 /* Where a plan should be: where it is or comes, else the device with most room. NULL: nowhere. */
 struct residence *residency_choose(struct residency_plan *plan);
 /* Could the plan ever be there? */
-bool residence_fits(const struct residence *residence, uint64_t *ret_required);
+bool residence_fits(const struct residence *residence);
+/* What it would take alone, with one slot and nothing shared; UINT64_MAX: more than that. */
+uint64_t residence_required(const struct residence *residence);
 /* What it could have at most now, by its tenant's right. */
 uint64_t residence_available(const struct residence *residence);
 /* Counts what was wanted since the last look. */

@@ -83,26 +83,28 @@ static bool has_room(const struct residence *residence, uint64_t bytes)
 	       checked_range(used, bytes, share_of(residence)->max);
 }
 
-bool residence_fits(const struct residence *residence, uint64_t *ret_required)
+uint64_t residence_required(const struct residence *residence)
 {
-	const struct residency_device *device = residence->device;
-	const struct executor_info *info = &device->executor->info;
+	const struct executor_info *info = &residence->device->executor->info;
 	const struct plan *plan = residence->plan->slot->plan;
-	uint64_t bytes = 0, max = share_of(residence)->max;
+	uint64_t bytes = 0, work_bytes;
 
-	/* What it would take alone, nothing shared. */
+	work_bytes =
+		exec_footprint_device_bytes(&plan->footprint[residence->device->index], info, 1);
 	for (uint16_t i = 0; i < plan->n_constants; i++)
 		if (!checked_align(bytes, info->memory_align_bytes, &bytes) ||
 		    !checked_add(bytes, plan->constants[i].bytes, &bytes))
-			bytes = UINT64_MAX / 2;
+			return UINT64_MAX;
 	if (!checked_align(bytes, info->memory_page_bytes, &bytes) ||
-	    !checked_add(bytes,
-			 exec_footprint_device_bytes(&plan->footprint[device->index], info, 1),
-			 &bytes))
-		bytes = UINT64_MAX;
-	if (ret_required)
-		*ret_required = bytes;
-	return bytes <= max && bytes <= info->memory_bytes;
+	    !checked_add(bytes, work_bytes, &bytes))
+		return UINT64_MAX;
+	return bytes;
+}
+
+bool residence_fits(const struct residence *residence)
+{
+	return residence->required_bytes <= share_of(residence)->max &&
+	       residence->required_bytes <= residence->device->executor->info.memory_bytes;
 }
 
 uint64_t residence_available(const struct residence *residence)
@@ -156,11 +158,23 @@ static int rank_of(const struct residency_device *device, const struct wish *wis
 	return residency_rank(device->residency->options.policy, &claim, holder);
 }
 
-/* The one to go first. Return: false if nobody may be taken. */
-static bool find_victim(struct residency_device *device, const struct wish *wish,
-			struct victim *ret)
+/* Does it use a block that the wish counts on? Whoever wishes made the last draft. */
+static bool is_needed(const struct wish *wish, const struct residence *other)
 {
-	bool found = false;
+	uint64_t number = other->device->residency->n_drafts;
+
+	for (uint32_t i = 0; wish->residence && i < other->n_sharing; i++)
+		if (other->sharing[i]->draft_number == number)
+			return true;
+	return false;
+}
+
+/* Those who may be taken, who go first at the front. Return: how many, at most @max. */
+static uint32_t find_victims(struct residency_device *device, const struct wish *wish,
+			     struct victim *victims, uint32_t max)
+{
+	enum residency_policy policy = device->residency->options.policy;
+	uint32_t n = 0, at;
 
 	list_for_each (node, &device->residences) {
 		struct residence *other = container_of(node, struct residence, link);
@@ -170,17 +184,24 @@ static bool find_victim(struct residency_device *device, const struct wish *wish
 			continue;
 		if (wish->own_only && other->plan->tenant != wish->residence->plan->tenant)
 			continue;
+		if (is_needed(wish, other))
+			continue;
 		claim_of(other, residence_bytes(other), &victim.claim);
 		victim.rank = rank_of(device, wish, &victim.claim);
 		if (victim.rank == RESIDENCY_KEEP)
 			continue;
-		if (found && !residency_goes_first(device->residency->options.policy, victim.rank,
-						   &victim.claim, ret->rank, &ret->claim))
-			continue;
-		*ret = victim;
-		found = true;
+		for (at = n;
+		     at > 0 && residency_goes_first(policy, victim.rank, &victim.claim,
+						    victims[at - 1].rank, &victims[at - 1].claim);
+		     at--)
+			if (at < max)
+				victims[at] = victims[at - 1];
+		if (at < max)
+			victims[at] = victim;
+		if (n < max)
+			n++;
 	}
-	return found;
+	return n;
 }
 
 /* As if it were leaving, for the sums; or no longer. */
@@ -196,29 +217,50 @@ static void victim_mark(struct victim *victim, bool is_leaving)
 	*leaving += is_leaving ? bytes : -bytes;
 }
 
+/* May it still be taken, now that others are to leave? Its tenant may be within its due. */
+static bool may_go(const struct residency_device *device, const struct wish *wish,
+		   struct victim *victim)
+{
+	claim_of(victim->residence, victim->claim.bytes, &victim->claim);
+	return rank_of(device, wish, &victim->claim) != RESIDENCY_KEEP;
+}
+
+static bool is_enough(const struct residence *residence, uint64_t bytes, bool *ret_own_only)
+{
+	*ret_own_only = tenant_free(residence) < (int64_t)bytes;
+	return !*ret_own_only && device_free(residence->device) >= (int64_t)bytes;
+}
+
 /* Sends away who may be, for @bytes of @residence, if that is enough. Return: is it? */
 static bool displace(struct residence *residence, uint64_t bytes, bool by_hand)
 {
 	struct residency_device *device = residence->device;
-	struct victim victims[RESIDENCY_MAX_VICTIMS];
+	struct victim found[RESIDENCY_MAX_VICTIMS], victims[RESIDENCY_MAX_VICTIMS];
 	struct wish wish = {.residence = residence, .by_hand = by_hand};
-	bool is_enough;
-	uint32_t n = 0;
+	bool enough = is_enough(residence, bytes, &wish.own_only);
+	uint32_t n = 0, n_found, n_before;
 
-	for (;;) {
-		wish.own_only = tenant_free(residence) < (int64_t)bytes;
-		is_enough = !wish.own_only && device_free(device) >= (int64_t)bytes;
+	/* First what is above the tenant's own maximum, then what the device lacks. */
+	do {
+		bool own_only = wish.own_only;
+
+		n_before = n;
 		claim_of(residence, bytes, &wish.claim);
-		if (is_enough || n == RESIDENCY_MAX_VICTIMS ||
-		    !find_victim(device, &wish, &victims[n]))
-			break;
-		victim_mark(&victims[n++], true);
-	}
+		n_found = find_victims(device, &wish, found, RESIDENCY_MAX_VICTIMS - n);
+		for (uint32_t i = 0; i < n_found && !enough && wish.own_only == own_only; i++) {
+			claim_of(residence, bytes, &wish.claim);
+			if (!may_go(device, &wish, &found[i]))
+				continue;
+			victims[n] = found[i];
+			victim_mark(&victims[n++], true);
+			enough = is_enough(residence, bytes, &wish.own_only);
+		}
+	} while (!enough && n > n_before);
 	for (uint32_t i = 0; i < n; i++)
 		victim_mark(&victims[i], false);
-	for (uint32_t i = 0; i < n && is_enough; i++)
+	for (uint32_t i = 0; i < n && enough; i++)
 		residence_evict(victims[i].residence);
-	return is_enough;
+	return enough;
 }
 
 /* Coming */
@@ -303,7 +345,7 @@ struct residence *residency_choose(struct residency_plan *plan)
 		if (residence->state == RESIDENCE_IN || residence->state == RESIDENCE_LOADING ||
 		    residence->state == RESIDENCE_AWAITED)
 			return residence;
-		if (!residence_fits(residence, NULL))
+		if (!residence_fits(residence))
 			continue;
 		if (!best || device_free(residence->device) > device_free(best->device))
 			best = residence;
@@ -359,7 +401,8 @@ static void enforce_limits(struct residency_device *device)
 static void yield(struct residency_device *device)
 {
 	const struct wish wish = {.residence = NULL};
-	struct victim victim;
+	struct victim victims[RESIDENCY_MAX_VICTIMS];
+	uint32_t n, n_gone;
 
 	/* What was promised to others is the first thing to be taken back. */
 	list_for_each_safe (node, &device->residences) {
@@ -372,8 +415,15 @@ static void yield(struct residency_device *device)
 			residency_tell(residence, -ENOMEM);
 		}
 	}
-	while (device_free(device) < 0 && find_victim(device, &wish, &victim))
-		residence_evict(victim.residence);
+	do {
+		n = find_victims(device, &wish, victims, RESIDENCY_MAX_VICTIMS);
+		n_gone = 0;
+		for (uint32_t i = 0; i < n && device_free(device) < 0; i++)
+			if (may_go(device, &wish, &victims[i])) {
+				residence_evict(victims[i].residence);
+				n_gone++;
+			}
+	} while (device_free(device) < 0 && n_gone > 0);
 }
 
 /* Plans that made do with the second tier move up into free room: they go, and come back. */
@@ -381,10 +431,9 @@ static void promote(struct residency_device *device)
 {
 	list_for_each (node, &device->residences) {
 		struct residence *residence = container_of(node, struct residence, link);
-		uint64_t bytes;
 
 		if (residence->state == RESIDENCE_IN && residence->tier == EXEC_TIER_GTT &&
-		    residence_fits(residence, &bytes) && has_room(residence, bytes)) {
+		    residence_fits(residence) && has_room(residence, residence->required_bytes)) {
 			residence_evict(residence);
 			return;
 		}
@@ -431,12 +480,11 @@ struct candidate {
 static void candidates_add(struct candidate *candidates, uint32_t *n, struct residence *residence)
 {
 	struct candidate candidate = {.residence = residence};
-	uint64_t bytes;
 	uint32_t i;
 
-	if (!residence_fits(residence, &bytes))
+	if (!residence_fits(residence))
 		return;
-	claim_of(residence, bytes, &candidate.claim);
+	claim_of(residence, residence->required_bytes, &candidate.claim);
 	for (i = *n; i > 0 && residency_comes_first(&candidate.claim, &candidates[i - 1].claim);
 	     i--)
 		if (i < RESIDENCY_MAX_DRAFTS)
@@ -521,4 +569,5 @@ void residency_review(struct residency *residency)
 	if (bring(residency, now_ns))
 		residency_review_in(residency, REVIEW_NS);
 	residency->is_reviewing = false;
+	residency->review_ns = clock_now_ns() - now_ns;
 }

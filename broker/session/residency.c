@@ -91,7 +91,7 @@ static int waiter_verdict(const struct residency_plan *plan, const struct reside
 		is_supported = true;
 		if (residence->device->state != RESIDENCY_DEVICE_UP)
 			is_lost = true;
-		else if (residence_fits(residence, NULL))
+		else if (residence_fits(residence))
 			return 0;
 	}
 	if (!is_supported)
@@ -187,7 +187,7 @@ void residence_show(struct residence *residence)
 		state = PLAN_DEVICE_FAILED;
 	else if (residence->state == RESIDENCE_IN)
 		state = PLAN_DEVICE_READY;
-	else if (!residence_fits(residence, NULL))
+	else if (!residence_fits(residence))
 		state = PLAN_DEVICE_NO_MEMORY;
 	slot->plan->device_state[index] = state;
 }
@@ -211,8 +211,10 @@ static struct residency_plan *residency_plan_new(struct residency *residency,
 		plan->on[i].device = &residency->devices[i];
 		list_init(&plan->on[i].link);
 		if (residency->devices[i].state != RESIDENCY_DEVICE_NONE &&
-		    slot->plan->device_state[i] == PLAN_DEVICE_EVICTED)
+		    slot->plan->device_state[i] == PLAN_DEVICE_EVICTED) {
 			plan->supported |= 1u << i;
+			plan->on[i].required_bytes = residence_required(&plan->on[i]);
+		}
 	}
 	return plan;
 }
@@ -308,7 +310,7 @@ void residency_about(const struct residency *residency, const struct session_pla
 	*ret = (struct residency_about){.device_state = slot->plan->device_state[device]};
 	if (!(plan->supported & 1u << device))
 		return;
-	residence_fits(residence, &ret->required_bytes);
+	ret->required_bytes = residence->required_bytes;
 	ret->available_bytes = residence_available(residence);
 	ret->tier = residence->tier;
 	ret->n_evictions = residence->n_evictions;
@@ -376,6 +378,8 @@ void residency_limits_changed(struct residency *residency)
 
 /* The timer */
 
+enum { REVIEW_PAUSE = 20 }; /* times the duration of the last one */
+
 static void on_timer(void *data)
 {
 	struct residency *residency = data;
@@ -389,7 +393,13 @@ static void on_timer(void *data)
 void residency_review_in(struct residency *residency, uint64_t delay_ns)
 {
 	uint64_t at_ns = clock_now_ns() + delay_ns;
+	uint64_t earliest_ns = residency->reviewed_ns + REVIEW_PAUSE * residency->review_ns;
 
+	/* However many plans there are: reviews take a small part of the reactor's time. */
+	if (at_ns < earliest_ns) {
+		delay_ns += earliest_ns - at_ns;
+		at_ns = earliest_ns;
+	}
 	if (residency->timer_ns && residency->timer_ns <= at_ns)
 		return;
 	residency->timer_ns = at_ns;

@@ -433,6 +433,29 @@ static void test_wish__prefetch_displaces_own(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* Whoever brought what the plan shares stays, however little it is wanted. */
+static void test_wish__keeps_what_it_shares(void **state)
+{
+	struct session_plan *sharer, *other, *slot;
+	struct residency_rig rig;
+	struct wish wish;
+
+	begin(&rig);
+	rig_add(&rig, sharer = rig_plan(&rig, 0, 30 * MIB, (const uint32_t[]){1, 2, 0}));
+	rig_add(&rig, other = rig_plan(&rig, 0, 30 * MIB, (const uint32_t[]){9, 0}));
+	rig_settle(&rig);
+	rig_want(&rig, other, 1000);
+	rig_add(&rig, slot = rig_plan(&rig, 0, 30 * MIB, (const uint32_t[]){1, 3, 0}));
+	ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(slot) && rig_is_ready(sharer) && !rig_is_ready(other));
+	assert_int_equal(used(&rig, 0), 90 * MIB);
+	rig_remove(&rig, sharer);
+	rig_remove(&rig, other);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
 static void test_wish__wait_until_room(void **state)
 {
 	struct residency_rig rig;
@@ -756,6 +779,7 @@ int main(void)
 		cmocka_unit_test(test_pressure__no_thrashing),
 		cmocka_unit_test(test_wish__evict_and_prefetch),
 		cmocka_unit_test(test_wish__prefetch_displaces_own),
+		cmocka_unit_test(test_wish__keeps_what_it_shares),
 		cmocka_unit_test(test_wish__wait_until_room),
 		cmocka_unit_test(test_wish__never),
 		cmocka_unit_test(test_no_memory__once_is_mended),
