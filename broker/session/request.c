@@ -370,7 +370,7 @@ static int handle_tenant(struct request *request)
 		.n_evictions = tenant->n_evictions,
 		.n_returns = tenant->n_returns,
 		.n_memory_constraints = tenant->n_memory_constraints,
-		.n_refused = tenant->n_refused,
+		.n_refused = account_n_refused(tenant->account),
 		.n_devices = options->n_executors,
 	};
 

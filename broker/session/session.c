@@ -257,11 +257,9 @@ int session_new(struct server *server, int fd, struct session **ret)
 		r = loop_watch(server->options.loop, fd, POLLIN, on_readable, session,
 			       &session->watch);
 	if (r) {
-		if (r == ACCOUNT_E_QUOTA) {
-			session->tenant->n_refused++;
+		if (r == ACCOUNT_E_QUOTA)
 			refuse_connection(server, steal_fd(&session->fd), session->pid,
 					  account_explain(account, why));
-		}
 		session_deallocate(session);
 		return r;
 	}

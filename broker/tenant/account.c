@@ -28,6 +28,7 @@ struct account {
 	uint64_t n_refs;
 	enum account_slot refused_slot; /* of the last charge that was refused */
 	uint64_t refused_amount;
+	uint64_t n_refused;
 	char name[ACCOUNT_NAME_BYTES];
 };
 
@@ -181,6 +182,7 @@ int account_charge(struct account *account, struct charge *charge, enum account_
 	if (!checked_add(account->used[slot], amount, &used) ||
 	    (amount > 0 && used > account->limits.max[slot]) ||
 	    !checked_add(account->book->total[slot], amount, &total)) {
+		account->n_refused += slot < ACCOUNT_VRAM;
 		account->refused_slot = slot;
 		account->refused_amount = amount;
 		return ACCOUNT_E_QUOTA;
@@ -213,6 +215,11 @@ void account_charge_set(struct account *account, struct charge *charge, enum acc
 	account->used[slot] += amount - charge->amount;
 	account->book->total[slot] = others + amount;
 	charge->amount = amount;
+}
+
+uint64_t account_n_refused(const struct account *account)
+{
+	return account->n_refused;
 }
 
 const char *account_explain(const struct account *account, char text[ACCOUNT_TEXT_BYTES])

@@ -99,6 +99,11 @@ void account_charge_set(struct account *account, struct charge *charge, enum acc
 /* A sentence about the last charge that was refused: which limit, how much is used, how much was
  * asked for. Return: @text. */
 const char *account_explain(const struct account *account, char text[ACCOUNT_TEXT_BYTES]);
+/*
+ * How many charges were refused, but for those of device memory: that is asked for again and again
+ * until there is room.
+ */
+uint64_t account_n_refused(const struct account *account);
 /* Undoes it; an empty one is fine. */
 void charge_deinit(struct charge *charge);
 /* Moves a charge out of @charge, which is empty afterwards. */

@@ -38,7 +38,6 @@ struct tenant {
 
 	/* Counters since start. */
 	uint64_t n_evictions, n_returns, n_memory_constraints;
-	uint64_t n_refused; /* sessions */
 };
 
 /*

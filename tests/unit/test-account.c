@@ -78,6 +78,7 @@ static void test_charge__exact_limit(void **state)
 	assert_int_equal(account_charge(account, &a, ACCOUNT_HOST_BYTES, 999), 0);
 	assert_int_equal(account_charge(account, &b, ACCOUNT_HOST_BYTES, 2), ACCOUNT_E_QUOTA);
 	assert_null(b.account);
+	assert_int_equal(account_n_refused(account), 1);
 	assert_string_equal(account_explain(account, why),
 			    "tenant web may have 1000 host bytes (host-max), has 999, and asks for "
 			    "2 more");
