@@ -15,6 +15,9 @@
  * Memory. B and the norms lie in one arena, filled here, then sealed: the broker shares it, packs
  * or mirrors it per device as it sees fit, and never copies what changes. Images and results have
  * a place per task in flight, in a second arena.
+ *
+ * A classifier is made once and may run often, as a service would: between two runs nothing of it
+ * changes, so whatever does change is the broker's doing.
  */
 #include "classify.h"
 
@@ -39,7 +42,7 @@ struct slot {
 };
 
 struct classifier {
-	const struct classify_options *options;
+	struct classify_options options;
 	const struct images *train, *images;
 	struct rbk *rbk;
 	struct rbk_arena *constants, *io;
@@ -48,8 +51,9 @@ struct classifier {
 	struct rbk_ring *ring;
 	struct slot slots[CLASSIFY_IN_FLIGHT];
 	uint64_t *round_trips_ns, *execs_ns; /* [n_tasks] */
-	struct classify_result result;
-	struct rbk_error *error;
+	uint64_t prepare_ns;
+	struct classify_result result; /* of the run that is going on */
+	struct rbk_error *error;       /* of the call that is going on */
 };
 
 static uint64_t now_ns(void)
@@ -160,16 +164,18 @@ static int make_plan(struct classifier *c)
 	node = rbk_builder_node(b, "TopK", "nearest", &scores, 1, top, 2);
 	rbk_builder_attr_int(b, node, "k", K);
 	/* The other device would keep a copy of the training images that this client never uses. */
-	rbk_builder_pin_device(b, c->options->strategy == RBK_STRATEGY_ONLY_GPU ? RBK_DEVICE_GPU
-										: RBK_DEVICE_CPU);
-	return rbk_plan_new(c->rbk, b, c->options->batch, &c->plan, c->error);
+	if (c->options.strategy == RBK_STRATEGY_ONLY_GPU)
+		rbk_builder_pin_device(b, RBK_DEVICE_GPU);
+	else if (c->options.strategy == RBK_STRATEGY_ONLY_CPU)
+		rbk_builder_pin_device(b, RBK_DEVICE_CPU);
+	return rbk_plan_new(c->rbk, b, c->options.batch, &c->plan, c->error);
 }
 
 static int make_slots(struct classifier *c)
 {
-	const size_t pixels_bytes = c->options->batch * (size_t)IMAGE_PIXELS * sizeof(float);
-	const size_t scores_bytes = c->options->batch * (size_t)K * sizeof(float);
-	const size_t nearest_bytes = c->options->batch * (size_t)K * sizeof(int64_t);
+	const size_t pixels_bytes = c->options.batch * (size_t)IMAGE_PIXELS * sizeof(float);
+	const size_t scores_bytes = c->options.batch * (size_t)K * sizeof(float);
+	const size_t nearest_bytes = c->options.batch * (size_t)K * sizeof(int64_t);
 	const size_t slot_bytes =
 		aligned(pixels_bytes) + aligned(scores_bytes) + aligned(nearest_bytes);
 	int r;
@@ -199,7 +205,7 @@ static int submit(struct classifier *c, struct slot *slot, size_t first)
 	int r;
 
 	slot->first = first;
-	slot->n = left < c->options->batch ? left : c->options->batch;
+	slot->n = left < c->options.batch ? left : c->options.batch;
 	for (size_t i = 0; i < slot->n * IMAGE_PIXELS; i++)
 		slot->pixels[i] = centred(c->images->pixels[first * IMAGE_PIXELS + i]);
 	sqe = rbk_get_sqe(c->ring);
@@ -207,7 +213,7 @@ static int submit(struct classifier *c, struct slot *slot, size_t first)
 		return fail(c, -ECONNRESET, "the broker ended the session");
 	rbk_prep_run(sqe, rbk_plan_id(c->plan), (uint32_t)slot->n, refs, 3);
 	rbk_sqe_set_data(sqe, slot);
-	rbk_sqe_set_strategy(sqe, c->options->strategy);
+	rbk_sqe_set_strategy(sqe, c->options.strategy);
 	slot->submitted_ns = now_ns();
 	r = rbk_submit(c->ring);
 	return r < 0 ? fail(c, r, "cannot submit: %s", strerror(-r)) : 0;
@@ -285,8 +291,11 @@ static int run(struct classifier *c)
 				return r;
 			next += slot->n;
 		}
-		if (c->options->progress)
-			c->options->progress(c->options->data, n_done);
+		if (c->options.progress) {
+			r = c->options.progress(c->options.data, c, n_done);
+			if (r)
+				return r;
+		}
 	}
 	c->result.run_ns = now_ns() - begin_ns;
 	return 0;
@@ -332,15 +341,15 @@ static int summarise(struct classifier *c)
 	return 0;
 }
 
-static int classify_connected(struct classifier *c)
+static int make(struct classifier *c)
 {
 	const struct rbk_options options = {
 		.size = sizeof(options),
-		.socket_path = c->options->socket_path,
+		.socket_path = c->options.socket_path,
 		.name = "demo",
 	};
 	const uint64_t begin_ns = now_ns();
-	const size_t n_tasks = (c->images->n + c->options->batch - 1) / c->options->batch;
+	const size_t n_tasks = (c->images->n + c->options.batch - 1) / c->options.batch;
 	int r;
 
 	c->round_trips_ns = calloc(n_tasks, sizeof(*c->round_trips_ns));
@@ -352,34 +361,85 @@ static int classify_connected(struct classifier *c)
 		r = make_plan(c);
 	if (r == 0)
 		r = make_slots(c);
-	if (r)
-		return r;
-	c->result.prepare_ns = now_ns() - begin_ns;
-	r = run(c);
-	return r ? r : summarise(c);
+	c->prepare_ns = now_ns() - begin_ns;
+	return r;
 }
 
-int classify(const struct classify_options *options, const struct images *train,
-	     const struct images *images, struct classify_result *ret, struct rbk_error *error)
+int classifier_new(const struct classify_options *options, const struct images *train,
+		   const struct images *images, struct classifier **ret, struct rbk_error *error)
 {
-	struct classifier c = {
-		.options = options, .train = train, .images = images, .error = error};
+	struct classifier *c;
 	int r;
 
+	c = calloc(1, sizeof(*c));
+	if (!c) {
+		snprintf(error->text, sizeof(error->text), "out of memory");
+		return -ENOMEM;
+	}
+	c->options = *options;
+	c->train = train;
+	c->images = images;
+	c->error = error;
 	if (options->batch == 0 || options->batch > CLASSIFY_MAX_BATCH || train->n < K ||
 	    train->n > UINT32_MAX || images->n == 0)
-		return fail(&c, -EINVAL, "impossible numbers of images");
-	r = classify_connected(&c);
-	rbk_ring_free(c.ring);
-	rbk_plan_free(c.plan);
-	rbk_builder_free(c.builder);
-	rbk_arena_free(c.io);
-	rbk_arena_free(c.constants);
-	if (c.rbk)
-		rbk_disconnect(c.rbk);
-	free(c.round_trips_ns);
-	free(c.execs_ns);
+		r = fail(c, -EINVAL, "impossible numbers of images");
+	else
+		r = make(c);
+	if (r) {
+		classifier_free(c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
+
+struct classifier *classifier_free(struct classifier *c)
+{
+	if (!c)
+		return NULL;
+	rbk_ring_free(c->ring);
+	rbk_plan_free(c->plan);
+	rbk_builder_free(c->builder);
+	rbk_arena_free(c->io);
+	rbk_arena_free(c->constants);
+	if (c->rbk)
+		rbk_disconnect(c->rbk);
+	free(c->round_trips_ns);
+	free(c->execs_ns);
+	free(c);
+	return NULL;
+}
+
+int classifier_run(struct classifier *c, struct classify_result *ret, struct rbk_error *error)
+{
+	int r;
+
+	c->error = error;
+	c->result = (struct classify_result){.prepare_ns = c->prepare_ns};
+	r = run(c);
 	if (r == 0)
-		*ret = c.result;
+		r = summarise(c);
+	if (r == 0)
+		*ret = c->result;
 	return r;
+}
+
+int classifier_memory(struct classifier *c, struct classify_memory *ret, struct rbk_error *error)
+{
+	struct rbk_plan_memory plan[RBK_MAX_DEVICES];
+	struct classify_memory memory = {0};
+	unsigned int n = 0;
+	int r;
+
+	c->error = error;
+	r = rbk_tenant(c->rbk, &memory.tenant);
+	if (r == 0)
+		r = rbk_plan_memory(c->plan, plan, RBK_MAX_DEVICES, &n, NULL);
+	if (r)
+		return fail(c, r, "cannot ask about device memory: %s", strerror(-r));
+	if (n <= RBK_DEVICE_GPU || memory.tenant.n_devices <= RBK_DEVICE_GPU)
+		return fail(c, -ENODEV, "the broker has no GPU");
+	memory.plan = plan[RBK_DEVICE_GPU];
+	*ret = memory;
+	return 0;
 }

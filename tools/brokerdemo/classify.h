@@ -16,12 +16,14 @@ enum {
 	CLASSIFY_IN_FLIGHT = 2,   /* tasks: one runs while the next one waits */
 };
 
+struct classifier;
+
 struct classify_options {
 	const char *socket_path; /* NULL: the library's default */
 	unsigned int strategy;   /* of every task: enum rbk_strategy */
 	unsigned int batch;      /* images of a task, 1..CLASSIFY_MAX_BATCH */
-	/* Called after each task with the number of images done so far. */
-	void (*progress)(void *data, size_t n_done);
+	/* Called after each task with the number of images done so far; nonzero ends the run. */
+	int (*progress)(void *data, struct classifier *classifier, size_t n_done);
 	void *data;
 };
 
@@ -43,9 +45,32 @@ struct classify_result {
 	struct rbk_device devices[RBK_MAX_DEVICES];
 };
 
+/* What the client's tenant has of device memory, and where the classifier's plan stands. */
+struct classify_memory {
+	struct rbk_tenant tenant;
+	struct rbk_plan_memory plan; /* on RBK_DEVICE_GPU */
+};
+
 /*
- * Classifies all of @images by their nearest neighbours in @train.
+ * Connects to a broker and prepares the search among @train for all of @images; both are borrowed.
+ * Where tasks may run follows from the strategy: "only" prepares the plan for that kind of device.
  * Return: 0; a negative errno, with a sentence in @error.
  */
-int classify(const struct classify_options *options, const struct images *train,
-	     const struct images *images, struct classify_result *ret, struct rbk_error *error);
+int classifier_new(const struct classify_options *options, const struct images *train,
+		   const struct images *images, struct classifier **ret, struct rbk_error *error);
+/* Accepts NULL. Return: NULL. */
+struct classifier *classifier_free(struct classifier *classifier);
+
+/*
+ * Classifies all images once; can be repeated until it fails.
+ * Return: 0; a negative errno, with a sentence in @error; what progress() returned.
+ */
+int classifier_run(struct classifier *classifier, struct classify_result *ret,
+		   struct rbk_error *error);
+
+/*
+ * Asks the broker about memory; also while classifier_run() is in progress().
+ * Return: 0; -ENODEV without a GPU, or another negative errno, with a sentence in @error.
+ */
+int classifier_memory(struct classifier *classifier, struct classify_memory *ret,
+		      struct rbk_error *error);

@@ -3,14 +3,19 @@
  * brokerdemo: one client of the demo
  *
  * tools/demo starts a broker and several of these, and makes a table of what they say: lines of
- * "NAME KEY VALUE...", one write each, so that several may share a pipe.
+ * "NAME KEY VALUE...", one write each, so that several may share a pipe. With --rounds it is a
+ * service that stays: what to do next is read from standard input, and each command is answered
+ * with "NAME done COMMAND".
  */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <ringbroker.h>
@@ -25,16 +30,24 @@ enum { EXIT_USAGE = 2 };
 enum { REFERENCE_STEP = 50 };
 
 static const char usage_text[] =
-	"Usage: brokerdemo --devices | --classify cpu|gpu | --reference  [OPTION...]\n"
+	"Usage: brokerdemo --devices | --classify auto|cpu|gpu | --reference  [OPTION...]\n"
 	"Classifies Fashion-MNIST images by their 5 nearest neighbours; see tools/demo.\n"
 	"\n"
 	"  --devices           list the broker's devices: index, kind, name\n"
-	"  --classify cpu|gpu  classify through the broker, on that kind of device only\n"
+	"  --classify auto     classify through the broker, on the device that it chooses\n"
+	"  --classify cpu|gpu  on that kind of device only\n"
 	"  --reference         classify without a broker, in exact integer arithmetic\n"
 	"  --socket PATH       of the broker (default: the client library's)\n"
 	"  --data FOLDER       of the images (default: " IMAGES_FOLDER ")\n"
 	"  --images N          classify the first N test images (default: 1000)\n"
+	"  --index N           by the first N training images (default: all)\n"
 	"  --batch N           images of one task, at most 256 (default: 64)\n"
+	"  --name NAME         first word of each line (default: what is done)\n"
+	"  --rounds            with --classify: do what standard input says, line by line:\n"
+	"      run NAME          classify the images; NAME is the first word of the results\n"
+	"      look NAME         say where the plan and the tenant's memory stand\n"
+	"      await STATE       wait until the plan is so in the GPU's memory: resident, evicted\n"
+	"                        or never-fits; 60 s at most\n"
 	"  --help\n"
 	"\n"
 	"Exit status: 0 done, 1 something failed, 2 wrong options.\n";
@@ -46,8 +59,24 @@ struct options {
 	const char *name; /* first word of each line */
 	unsigned int strategy;
 	const char *socket_path, *data_folder;
-	unsigned int n_images, batch;
+	unsigned int n_images, n_index, batch;
+	bool has_rounds;
 };
+
+/* The plan's state on the GPU, as "await" and the table of tools/demo name it. */
+static const char *const state_names[RBK_MEMORY_STATE_COUNT] = {
+	[RBK_MEMORY_UNSUPPORTED] = "unsupported",
+	[RBK_MEMORY_RESIDENT] = "resident",
+	[RBK_MEMORY_EVICTED] = "evicted",
+	[RBK_MEMORY_NEVER_FITS] = "never-fits",
+	[RBK_MEMORY_LOST] = "lost",
+};
+
+static const char *state_name(const struct classify_memory *memory)
+{
+	return memory->plan.state < RBK_MEMORY_STATE_COUNT ? state_names[memory->plan.state]
+							   : "unknown";
+}
 
 static const char *const kind_names[] = {
 	[RBK_DEVICE_KIND_CPU] = "cpu",
@@ -90,7 +119,7 @@ static int read_images(const struct options *options, struct images *train, stru
 	char path[4096];
 	int r;
 
-	r = images_read(options->data_folder, "train", SIZE_MAX, train, path, sizeof(path));
+	r = images_read(options->data_folder, "train", options->n_index, train, path, sizeof(path));
 	if (r == 0)
 		r = images_read(options->data_folder, "t10k", options->n_images, test, path,
 				sizeof(path));
@@ -106,61 +135,208 @@ static int read_images(const struct options *options, struct images *train, stru
 	return EXIT_FAILURE;
 }
 
-static void say_progress(void *data, size_t n_done)
+static void say(const char *name, const char *key, uint64_t value)
 {
-	const struct options *options = data;
-
-	printf("%s progress %zu\n", options->name, n_done);
+	printf("%s %s %" PRIu64 "\n", name, key, value);
 }
 
-static void say(const struct options *options, const char *key, uint64_t value)
+static void say_result(const char *name, const struct classify_result *result)
 {
-	printf("%s %s %" PRIu64 "\n", options->name, key, value);
-}
-
-static void say_result(const struct options *options, const struct classify_result *result)
-{
-	say(options, "right", result->n_right);
-	say(options, "right-nearest", result->n_right_nearest);
-	say(options, "neighbours", result->fingerprint);
-	say(options, "tasks", result->n_tasks);
-	say(options, "prepare-ns", result->prepare_ns);
-	say(options, "run-ns", result->run_ns);
-	say(options, "round-trip-p50-ns", result->round_trip_ns[0]);
-	say(options, "round-trip-p99-ns", result->round_trip_ns[1]);
-	say(options, "exec-p50-ns", result->exec_ns[0]);
-	say(options, "exec-p99-ns", result->exec_ns[1]);
-	say(options, "copied-bytes", result->copied_bytes);
-	say(options, "transferred-bytes", result->transferred_bytes);
-	say(options, "constant-bytes", result->constant_bytes);
-	say(options, "host-bytes", result->host_bytes);
-	say(options, "device-bytes", result->device_bytes);
+	say(name, "right", result->n_right);
+	say(name, "right-nearest", result->n_right_nearest);
+	say(name, "neighbours", result->fingerprint);
+	say(name, "tasks", result->n_tasks);
+	say(name, "prepare-ns", result->prepare_ns);
+	say(name, "run-ns", result->run_ns);
+	say(name, "round-trip-p50-ns", result->round_trip_ns[0]);
+	say(name, "round-trip-p99-ns", result->round_trip_ns[1]);
+	say(name, "exec-p50-ns", result->exec_ns[0]);
+	say(name, "exec-p99-ns", result->exec_ns[1]);
+	say(name, "copied-bytes", result->copied_bytes);
+	say(name, "transferred-bytes", result->transferred_bytes);
+	say(name, "constant-bytes", result->constant_bytes);
+	say(name, "host-bytes", result->host_bytes);
+	say(name, "device-bytes", result->device_bytes);
 	for (unsigned int d = 0; d < RBK_MAX_DEVICES; d++)
 		for (unsigned int r = 0; r < RBK_REASON_COUNT; r++)
 			if (result->tasks[d][r])
-				printf("%s ran %u %s %s\n", options->name, result->tasks[d][r],
+				printf("%s ran %u %s %s\n", name, result->tasks[d][r],
 				       rbk_reason_name(r), result->devices[d].name);
 }
 
-static int classify_images(const struct options *options, const struct images *train,
-			   const struct images *test)
+static int say_progress(void *data, struct classifier *classifier, size_t n_done)
+{
+	const struct options *options = data;
+
+	(void)classifier;
+	say(options->name, "progress", n_done);
+	return 0;
+}
+
+/* Makes the classifier. Return: 0; EXIT_FAILURE, and a sentence was written. */
+static int prepare(const struct options *options, const struct images *train,
+		   const struct images *test,
+		   int (*progress)(void *data, struct classifier *classifier, size_t n_done),
+		   void *data, struct classifier **ret)
 {
 	const struct classify_options classify_options = {
 		.socket_path = options->socket_path,
 		.strategy = options->strategy,
 		.batch = options->batch,
-		.progress = say_progress,
-		.data = (void *)options,
+		.progress = progress,
+		.data = data,
 	};
 	struct rbk_error error = {"out of memory"};
-	struct classify_result result;
 
-	if (classify(&classify_options, train, test, &result, &error)) {
+	if (classifier_new(&classify_options, train, test, ret, &error) == 0)
+		return 0;
+	fprintf(stderr, "brokerdemo: %s: %s\n", options->name, error.text);
+	return EXIT_FAILURE;
+}
+
+static int classify_images(const struct options *options, const struct images *train,
+			   const struct images *test)
+{
+	struct rbk_error error = {"out of memory"};
+	struct classifier *classifier = NULL;
+	struct classify_result result;
+	int r;
+
+	r = prepare(options, train, test, say_progress, (void *)options, &classifier);
+	if (r)
+		return r;
+	r = classifier_run(classifier, &result, &error);
+	classifier_free(classifier);
+	if (r) {
 		fprintf(stderr, "brokerdemo: %s: %s\n", options->name, error.text);
 		return EXIT_FAILURE;
 	}
-	say_result(options, &result);
+	say_result(options->name, &result);
 	return EXIT_SUCCESS;
+}
+
+/* ---- Rounds: a client that stays ---- */
+
+struct rounds {
+	const struct options *options;
+	struct classifier *classifier;
+	struct rbk_error error;
+	uint64_t vram_used_max; /* seen in this round */
+};
+
+static int watch_memory(void *data, struct classifier *classifier, size_t n_done)
+{
+	struct rounds *rounds = data;
+	struct classify_memory memory;
+	int r;
+
+	r = classifier_memory(classifier, &memory, &rounds->error);
+	if (r)
+		return r;
+	if (memory.tenant.devices[RBK_DEVICE_GPU].vram.used > rounds->vram_used_max)
+		rounds->vram_used_max = memory.tenant.devices[RBK_DEVICE_GPU].vram.used;
+	say(rounds->options->name, "progress", n_done);
+	return 0;
+}
+
+static void say_memory(const char *name, const struct classify_memory *memory,
+		       uint64_t vram_used_max)
+{
+	const struct rbk_tenant_device *device = &memory->tenant.devices[RBK_DEVICE_GPU];
+
+	printf("%s tenant %s\n", name, memory->tenant.name);
+	printf("%s state %s\n", name, state_name(memory));
+	say(name, "vram-max", device->vram.max);
+	say(name, "vram-reserve", device->vram_reserve);
+	say(name, "vram-used-max", vram_used_max);
+	say(name, "required", memory->plan.required_bytes);
+	say(name, "available", memory->plan.available_bytes);
+	say(name, "evictions", memory->tenant.n_evictions);
+	say(name, "returns", memory->tenant.n_returns);
+	say(name, "constraints", memory->tenant.n_memory_constraints);
+}
+
+static int run_round(struct rounds *rounds, const char *name)
+{
+	struct classify_memory memory;
+	struct classify_result result;
+	int r;
+
+	rounds->vram_used_max = 0;
+	r = classifier_run(rounds->classifier, &result, &rounds->error);
+	if (r == 0)
+		r = classifier_memory(rounds->classifier, &memory, &rounds->error);
+	if (r)
+		return r;
+	say_result(name, &result);
+	say_memory(name, &memory, rounds->vram_used_max);
+	return 0;
+}
+
+static int look(struct rounds *rounds, const char *name)
+{
+	struct classify_memory memory;
+	int r;
+
+	r = classifier_memory(rounds->classifier, &memory, &rounds->error);
+	if (r == 0)
+		say_memory(name, &memory, memory.tenant.devices[RBK_DEVICE_GPU].vram.used);
+	return r;
+}
+
+/* Waits without a task: what happens is the broker's own doing. */
+static int await_state(struct rounds *rounds, const char *wanted)
+{
+	enum { STEP_MS = 5, LIMIT_MS = 60000 };
+
+	for (unsigned int ms = 0; ms < LIMIT_MS; ms += STEP_MS) {
+		struct classify_memory memory;
+		int r;
+
+		r = classifier_memory(rounds->classifier, &memory, &rounds->error);
+		if (r || strcmp(state_name(&memory), wanted) == 0)
+			return r;
+		nanosleep(&(struct timespec){.tv_nsec = STEP_MS * 1000000}, NULL);
+	}
+	snprintf(rounds->error.text, sizeof(rounds->error.text), "the plan is not %s after %d s",
+		 wanted, LIMIT_MS / 1000);
+	return -ETIMEDOUT;
+}
+
+static int obey(struct rounds *rounds, const char *line)
+{
+	if (strncmp(line, "run ", 4) == 0)
+		return run_round(rounds, line + 4);
+	if (strncmp(line, "look ", 5) == 0)
+		return look(rounds, line + 5);
+	if (strncmp(line, "await ", 6) == 0)
+		return await_state(rounds, line + 6);
+	snprintf(rounds->error.text, sizeof(rounds->error.text), "no such command: %.100s", line);
+	return -EINVAL;
+}
+
+static int classify_rounds(const struct options *options, const struct images *train,
+			   const struct images *test)
+{
+	struct rounds rounds = {.options = options};
+	char line[128];
+	int r;
+
+	r = prepare(options, train, test, watch_memory, &rounds, &rounds.classifier);
+	if (r)
+		return r;
+	printf("%s done prepare\n", options->name);
+	while (r == 0 && fgets(line, sizeof(line), stdin)) {
+		line[strcspn(line, "\n")] = '\0';
+		r = obey(&rounds, line);
+		if (r == 0)
+			printf("%s done %s\n", options->name, line);
+	}
+	classifier_free(rounds.classifier);
+	if (r == 0)
+		return EXIT_SUCCESS;
+	fprintf(stderr, "brokerdemo: %s: %s\n", options->name, rounds.error.text);
+	return EXIT_FAILURE;
 }
 
 static int compute_reference(const struct options *options, const struct images *train,
@@ -179,11 +355,11 @@ static int compute_reference(const struct options *options, const struct images 
 			   test->labels[i];
 		n_right_nearest += train->labels[nearest[0]] == test->labels[i];
 		if ((i + 1) % REFERENCE_STEP == 0)
-			say(options, "progress", i + 1);
+			say(options->name, "progress", i + 1);
 	}
-	say(options, "right", n_right);
-	say(options, "right-nearest", n_right_nearest);
-	say(options, "neighbours", fingerprint);
+	say(options->name, "right", n_right);
+	say(options->name, "right-nearest", n_right_nearest);
+	say(options->name, "neighbours", fingerprint);
 	return EXIT_SUCCESS;
 }
 
@@ -210,12 +386,14 @@ static int parse_number(const char *option, const char *value, unsigned int max,
 
 static int parse_classify(const char *value, struct options *options)
 {
-	if (strcmp(value, "cpu") == 0)
+	if (strcmp(value, "auto") == 0)
+		options->strategy = RBK_STRATEGY_AUTO;
+	else if (strcmp(value, "cpu") == 0)
 		options->strategy = RBK_STRATEGY_ONLY_CPU;
 	else if (strcmp(value, "gpu") == 0)
 		options->strategy = RBK_STRATEGY_ONLY_GPU;
 	else
-		return refuse("classify", value, "cpu or gpu");
+		return refuse("classify", value, "auto, cpu or gpu");
 	options->mode = MODE_CLASSIFY;
 	options->name = value;
 	return 0;
@@ -225,16 +403,14 @@ static int parse_classify(const char *value, struct options *options)
 static int parse_options(int argc, char **argv, struct options *options)
 {
 	static const struct option long_options[] = {
-		{"devices", no_argument, NULL, 'd'},
-		{"classify", required_argument, NULL, 'c'},
-		{"reference", no_argument, NULL, 'r'},
-		{"socket", required_argument, NULL, 's'},
-		{"data", required_argument, NULL, 'f'},
-		{"images", required_argument, NULL, 'i'},
-		{"batch", required_argument, NULL, 'b'},
-		{"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
+		{"devices", no_argument, NULL, 'd'},     {"classify", required_argument, NULL, 'c'},
+		{"reference", no_argument, NULL, 'r'},   {"socket", required_argument, NULL, 's'},
+		{"data", required_argument, NULL, 'f'},  {"images", required_argument, NULL, 'i'},
+		{"index", required_argument, NULL, 'x'}, {"batch", required_argument, NULL, 'b'},
+		{"name", required_argument, NULL, 'n'},  {"rounds", no_argument, NULL, 'R'},
+		{"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
 	};
+	const char *name = NULL;
 	int option, r = 0;
 
 	while (r == 0 && (option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
@@ -258,6 +434,15 @@ static int parse_options(int argc, char **argv, struct options *options)
 		case 'i':
 			r = parse_number("images", optarg, 10000, &options->n_images);
 			break;
+		case 'x':
+			r = parse_number("index", optarg, UINT_MAX, &options->n_index);
+			break;
+		case 'n':
+			name = optarg;
+			break;
+		case 'R':
+			options->has_rounds = true;
+			break;
 		case 'b':
 			r = parse_number("batch", optarg, CLASSIFY_MAX_BATCH, &options->batch);
 			break;
@@ -269,7 +454,10 @@ static int parse_options(int argc, char **argv, struct options *options)
 			return EXIT_USAGE;
 		}
 	}
-	if (r == 0 && (optind < argc || options->mode == MODE_NONE)) {
+	if (name)
+		options->name = name;
+	if (r == 0 && (optind < argc || options->mode == MODE_NONE ||
+		       (options->has_rounds && options->mode != MODE_CLASSIFY))) {
 		fputs("brokerdemo: say what to do; see brokerdemo --help\n", stderr);
 		return EXIT_USAGE;
 	}
@@ -278,7 +466,8 @@ static int parse_options(int argc, char **argv, struct options *options)
 
 int main(int argc, char **argv)
 {
-	struct options options = {.data_folder = IMAGES_FOLDER, .n_images = 1000, .batch = 64};
+	struct options options = {
+		.data_folder = IMAGES_FOLDER, .n_images = 1000, .n_index = UINT_MAX, .batch = 64};
 	struct images train = {0}, test = {0};
 	int r;
 
@@ -291,6 +480,7 @@ int main(int argc, char **argv)
 	r = read_images(&options, &train, &test);
 	if (r == 0)
 		r = options.mode == MODE_REFERENCE ? compute_reference(&options, &train, &test)
+		    : options.has_rounds           ? classify_rounds(&options, &train, &test)
 						   : classify_images(&options, &train, &test);
 	images_deinit(&train);
 	images_deinit(&test);
