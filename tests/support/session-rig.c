@@ -523,6 +523,9 @@ static void on_stop(void *data, uint32_t events)
 {
 	struct rig *rig = data;
 
+	/* What the client did comes before what is done now; a descriptor does not say so to tools.
+	 * Pairs with the store in run_client(). */
+	CHECK(atomic_load_explicit(&rig->is_client_done, memory_order_acquire));
 	rig->stop_watch = loop_unwatch(rig->stop_watch);
 	dispatch_stop(rig->dispatch);
 }
@@ -532,6 +535,8 @@ static void *run_client(void *data)
 	struct rig *rig = data;
 
 	rig->client(rig->client_data);
+	/* Pairs with the load in on_stop(). */
+	atomic_store_explicit(&rig->is_client_done, true, memory_order_release);
 	CHECK(eventfd_write(rig->stop_fd, 1) == 0);
 	return NULL;
 }
@@ -542,6 +547,7 @@ void rig_run(struct rig *rig, void (*client)(void *data), void *data)
 
 	rig->client = client;
 	rig->client_data = data;
+	atomic_store_explicit(&rig->is_client_done, false, memory_order_relaxed);
 	rig->stop_fd = eventfd(0, EFD_CLOEXEC);
 	CHECK(rig->stop_fd >= 0);
 	CHECK(loop_watch(rig->loop, rig->stop_fd, POLLIN, on_stop, rig, &rig->stop_watch) == 0);

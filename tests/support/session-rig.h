@@ -9,6 +9,7 @@
  * caller's thread, and nothing moves unless the test calls. What goes wrong in here aborts. Ends
  * with every charge undone, which the account asserts.
  */
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -74,6 +75,7 @@ struct rig {
 	/* rig_run() */
 	void (*client)(void *data);
 	void *client_data;
+	atomic_bool is_client_done;
 	int stop_fd;
 	struct loop_watch *stop_watch;
 };
