@@ -304,16 +304,23 @@ static void load_failed(struct residence *residence, int r)
 {
 	struct residency_device *device = residence->device;
 	struct residency *residency = device->residency;
+	struct residency_plan *plan = residence->plan;
 	bool is_retry = residence->is_retry;
 
 	residence->is_retry = false;
-	if (r == EXECUTOR_E_CANCELLED || residence->plan->removed) {
+	if (plan->removed) {
 		residency_tell(residence, -ENOMEM);
 		return;
 	}
 	if (r == -EIO || residency_device_is_lost(device)) {
 		residency_device_lost(residency, device->index);
 		residency_tell(residence, -EIO);
+		return;
+	}
+	if (r == EXECUTOR_E_CANCELLED) {
+		/* Evicted by hand. Whoever asked for it after that has it brought again. */
+		if (plan->is_parked)
+			residency_tell(residence, -ENOMEM);
 		return;
 	}
 	if (r == EXECUTOR_E_NO_MEMORY && !is_retry) {
@@ -396,7 +403,7 @@ static void load_done(struct offload_job *job)
 		offload_submit(residency->options.offload, job);
 		return;
 	}
-	device->n_loads--;
+	plan->tenant->n_loads[device->index]--;
 	device->n_jobs--;
 	residence->load_result = r;
 	if (r) {
@@ -455,7 +462,7 @@ int residence_begin(struct draft *draft, uint32_t n_slots)
 	residence->state = RESIDENCE_LOADING;
 	residence->must_leave = false;
 	list_append(&device->residences, &residence->link);
-	device->n_loads++;
+	residence->plan->tenant->n_loads[device->index]++;
 	device->n_jobs++;
 	residence->job = (struct offload_job){.run = load_run, .done = load_done};
 	offload_submit(device->residency->options.offload, &residence->job);
@@ -524,6 +531,7 @@ void residence_forget_awaited(struct residence *residence)
 	if (residence->state != RESIDENCE_AWAITED)
 		return;
 	residence->device->awaited_bytes -= residence->awaited_bytes;
+	residence->plan->tenant->awaited[residence->device->index] -= residence->awaited_bytes;
 	residence->awaited_bytes = 0;
 	residence->state = RESIDENCE_OUT;
 	list_remove(&residence->link);

@@ -17,7 +17,7 @@ struct tenant;
 
 enum {
 	RESIDENCY_BUCKETS = 4096,   /* of the index of constants, per device */
-	RESIDENCY_MAX_LOADS = 4,    /* at once, per device */
+	RESIDENCY_MAX_LOADS = 2,    /* at once, of one tenant on one device */
 	RESIDENCY_MAX_DRAFTS = 8,   /* candidates looked at closely in one review, per device */
 	RESIDENCY_MAX_VICTIMS = 64, /* that one wish may displace */
 };
@@ -76,8 +76,10 @@ struct residence {
 	uint32_t n_slots;
 	uint64_t required_bytes; /* residence_required() */
 	uint64_t awaited_bytes;
-	bool is_retry;   /* the driver had no memory; this is the second attempt */
-	bool must_leave; /* as soon as it has come */
+	uint64_t asked_number; /* residency.n_asked_turns when it was tried for a waiter, */
+	int asked_result;      /* and what came of it */
+	bool is_retry;         /* the driver had no memory; this is the second attempt */
+	bool must_leave;       /* as soon as it has come */
 
 	/* While it is neither OUT nor AWAITED. */
 	struct resident_block *own;      /* made for it; NULL: all constants were there already */
@@ -104,6 +106,8 @@ struct residency_plan {
 	struct session_plan *slot;
 	struct tenant *tenant; /* counted */
 	struct list_node waiters;
+	uint32_t n_asked;   /* waiters of it that were not looked at */
+	uint16_t is_named;  /* bit i: somebody in waiters may want device i and no other */
 	double value;       /* see residency_value() */
 	uint64_t folded_ns; /* when it was true */
 	uint64_t used_ns;   /* when the plan was wanted last */
@@ -131,7 +135,7 @@ struct residency_device {
 	uint64_t charged_bytes[EXEC_TIER_COUNT]; /* by plans and blocks of this file */
 	uint64_t leaving_bytes;                  /* of VRAM, a part of it */
 	uint64_t awaited_bytes;                  /* of VRAM, to be charged when others have left */
-	uint32_t n_loads, n_jobs;
+	uint32_t n_jobs;
 	struct list_node residences;
 	struct resident_index index_of_constants; /* of blocks in which somebody stays */
 	struct offload_job job;
@@ -143,13 +147,14 @@ struct residency {
 	struct residency_options options;
 	struct residency_demand demand;
 	struct list_node plans;
-	struct list_node asked; /* waiters, until the next turn */
+	struct list_node asking; /* tenants who asked something, each in its turn */
 	uint32_t n_plans;
-	uint64_t n_drafts;
+	uint64_t n_drafts, n_asked_turns;
 	struct loop_timer *timer;
 	uint64_t timer_ns;    /* when it is set for; 0: not set */
 	uint64_t reviewed_ns; /* when the last review began, */
-	uint64_t review_ns;   /* and how long it took */
+	uint64_t review_ns;   /* how long it took, */
+	uint64_t asked_ns;    /* and looking at what was asked before it */
 	bool is_reviewing;
 	struct residency_device devices[RBK_MAX_DEVICES];
 };
@@ -232,6 +237,8 @@ uint64_t residence_required(const struct residence *residence);
 uint64_t residence_available(const struct residence *residence);
 /* Counts what was wanted since the last look. */
 void residency_fold(struct residency *residency);
+/* The same for one plan. */
+void residency_fold_plan(struct residency_plan *plan);
 /* Yields, and brings what there is room for. */
 void residency_review(struct residency *residency);
 

@@ -64,23 +64,57 @@ static int64_t device_free(const struct residency_device *device)
 	       (int64_t)device->awaited_bytes;
 }
 
+/* What is set aside for its tenant's other plans. */
+static uint64_t tenant_awaited(const struct residence *residence)
+{
+	/* Its own bytes are 0 unless it is AWAITED itself. */
+	return residence->plan->tenant->awaited[residence->device->index] -
+	       residence->awaited_bytes;
+}
+
+/* The claim of a plan that is not there: what its tenant was promised counts like what it has. */
+static void claim_of_wish(const struct residence *residence, uint64_t bytes,
+			  struct residency_claim *ret)
+{
+	claim_of(residence, bytes, ret);
+	ret->used += tenant_awaited(residence);
+}
+
 static int64_t tenant_free(const struct residence *residence)
 {
 	return (int64_t)share_of(residence)->max - (int64_t)tenant_used(residence);
 }
 
-/* Is there room at this moment, without anybody having to leave? */
+/*
+ * Is there room at this moment, without anybody having to leave? Not in what is still taken by
+ * those who leave, and not in what others who are awaited will need when that is free.
+ */
 static bool has_room(const struct residence *residence, uint64_t bytes)
 {
 	const struct residency_device *device = residence->device;
 	const struct account *account = residence->plan->tenant->account;
 	uint64_t used = account_used(account, account_vram(device->index));
-	uint64_t taken = device->charged_bytes[EXEC_TIER_VRAM] + device->awaited_bytes;
+	uint64_t promised = tenant_used(residence) + tenant_awaited(residence);
+	uint64_t charged = device->charged_bytes[EXEC_TIER_VRAM];
+	uint64_t kept =
+		charged - device->leaving_bytes + device->awaited_bytes - residence->awaited_bytes;
+	uint64_t usable = device->usable_bytes[EXEC_TIER_VRAM], max = share_of(residence)->max;
 
-	if (residence->state == RESIDENCE_AWAITED)
-		taken -= residence->awaited_bytes;
-	return checked_range(taken, bytes, device->usable_bytes[EXEC_TIER_VRAM]) &&
-	       checked_range(used, bytes, share_of(residence)->max);
+	return checked_range(charged, bytes, usable) && checked_range(kept, bytes, usable) &&
+	       checked_range(used, bytes, max) && checked_range(promised, bytes, max);
+}
+
+/* May its tenant have the host memory that it takes? If not, nobody has to leave for it. */
+static bool has_host_room(const struct residence *residence, uint32_t n_slots)
+{
+	const struct residency_device *device = residence->device;
+	const struct account *account = residence->plan->tenant->account;
+	uint64_t bytes =
+		exec_footprint_host_bytes(&residence->plan->slot->plan->footprint[device->index],
+					  &device->executor->info, n_slots);
+
+	return bytes == 0 || checked_range(account_used(account, ACCOUNT_HOST_BYTES), bytes,
+					   account_limit(account, ACCOUNT_HOST_BYTES));
 }
 
 uint64_t residence_required(const struct residence *residence)
@@ -227,7 +261,8 @@ static bool may_go(const struct residency_device *device, const struct wish *wis
 
 static bool is_enough(const struct residence *residence, uint64_t bytes, bool *ret_own_only)
 {
-	*ret_own_only = tenant_free(residence) < (int64_t)bytes;
+	*ret_own_only =
+		tenant_free(residence) - (int64_t)tenant_awaited(residence) < (int64_t)bytes;
 	return !*ret_own_only && device_free(residence->device) >= (int64_t)bytes;
 }
 
@@ -245,10 +280,10 @@ static bool displace(struct residence *residence, uint64_t bytes, bool by_hand)
 		bool own_only = wish.own_only;
 
 		n_before = n;
-		claim_of(residence, bytes, &wish.claim);
+		claim_of_wish(residence, bytes, &wish.claim);
 		n_found = find_victims(device, &wish, found, RESIDENCY_MAX_VICTIMS - n);
 		for (uint32_t i = 0; i < n_found && !enough && wish.own_only == own_only; i++) {
-			claim_of(residence, bytes, &wish.claim);
+			claim_of_wish(residence, bytes, &wish.claim);
 			if (!may_go(device, &wish, &found[i]))
 				continue;
 			victims[n] = found[i];
@@ -292,7 +327,8 @@ static uint32_t slots_for(const struct draft *draft, const struct residence *res
 	const struct plan *plan = residence->plan->slot->plan;
 	uint32_t n = plan->footprint[residence->device->index].max_slots;
 
-	while (n > 1 && !has_room(residence, draft_device_bytes(draft, n)))
+	while (n > 1 &&
+	       (!has_room(residence, draft_device_bytes(draft, n)) || !has_host_room(residence, n)))
 		n /= 2;
 	return n;
 }
@@ -305,7 +341,8 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 	uint64_t bytes;
 	uint32_t n_slots;
 
-	if (device->n_loads >= RESIDENCY_MAX_LOADS || device->state != RESIDENCY_DEVICE_UP)
+	if (residence->plan->tenant->n_loads[device->index] >= RESIDENCY_MAX_LOADS ||
+	    device->state != RESIDENCY_DEVICE_UP)
 		return TRY_LATER;
 	if (draft_init(&draft, residence, EXEC_TIER_VRAM))
 		return TRY_LATER;
@@ -318,12 +355,13 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 	if (has_room(residence, bytes) && residence_begin(&draft, n_slots) == 0)
 		return TRY_STARTED;
 	draft_deinit(&draft);
-	if (was_awaited)
-		return TRY_LATER;
+	if (was_awaited || !has_host_room(residence, n_slots))
+		return TRY_NO_ROOM;
 
 	if (displace(residence, bytes, by_hand)) {
 		residence->state = RESIDENCE_AWAITED;
 		residence->awaited_bytes = bytes;
+		residence->plan->tenant->awaited[device->index] += bytes;
 		device->awaited_bytes += bytes;
 		list_append(&device->residences, &residence->link);
 		return TRY_AWAITED;
@@ -355,30 +393,52 @@ struct residence *residency_choose(struct residency_plan *plan)
 
 /* Reviews */
 
+static void fold(struct residency_plan *plan, uint64_t now_ns, uint64_t now_ticks)
+{
+	struct session_plan *slot = plan->slot;
+	uint64_t since_ns = clock_elapsed_ns(slot->wanted_ticks, now_ticks);
+
+	if (slot->n_wanted > 0) {
+		plan->used_ns = now_ns - since_ns;
+		plan->is_parked = false;
+	}
+	plan->value =
+		residency_value(plan->value, slot->n_wanted, now_ns - plan->folded_ns, since_ns);
+	plan->folded_ns = now_ns;
+	slot->n_wanted = 0;
+}
+
+void residency_fold_plan(struct residency_plan *plan)
+{
+	fold(plan, clock_now_ns(), clock_ticks());
+}
+
 void residency_fold(struct residency *residency)
 {
 	uint64_t now_ns = clock_now_ns(), now_ticks = clock_ticks();
 
 	list_for_each (node, &residency->plans) {
 		struct residency_plan *plan = container_of(node, struct residency_plan, link);
-		struct session_plan *slot = plan->slot;
-		uint64_t since_ns = clock_elapsed_ns(slot->wanted_ticks, now_ticks);
 
-		if (slot->n_wanted > 0) {
-			plan->used_ns = now_ns - since_ns;
-			plan->is_parked = false;
-		}
-		plan->value = residency_value(plan->value, slot->n_wanted, now_ns - plan->folded_ns,
-					      since_ns);
-		plan->folded_ns = now_ns;
-		slot->n_wanted = 0;
-		slot->is_wanted = false;
+		fold(plan, now_ns, now_ticks);
+		plan->slot->is_wanted = false;
 	}
 }
 
 /* Tenants above a maximum that was lowered: their least wanted plans go, reserve or not. */
 static void enforce_limits(struct residency_device *device)
 {
+	/* What was promised to them before what they have. */
+	list_for_each_safe (node, &device->residences) {
+		struct residence *residence = container_of(node, struct residence, link);
+
+		if (residence->state != RESIDENCE_AWAITED ||
+		    tenant_free(residence) >=
+			    (int64_t)residence->plan->tenant->awaited[device->index])
+			continue;
+		residence_forget_awaited(residence);
+		residency_tell(residence, -ENOMEM);
+	}
 	list_for_each_safe (node, &device->residences) {
 		struct residence *residence = container_of(node, struct residence, link);
 		struct residence *least = residence;
@@ -448,8 +508,7 @@ static void bring_awaited(struct residency_device *device)
 
 		if (residence->state != RESIDENCE_AWAITED)
 			continue;
-		if (residence_try(residence, false) == TRY_STARTED || device->leaving_bytes > 0 ||
-		    device->n_loads > 0)
+		if (residence_try(residence, false) != TRY_NO_ROOM || device->leaving_bytes > 0)
 			continue;
 		/* Everybody has left, and it was not enough after all. */
 		residence_forget_awaited(residence);
@@ -484,7 +543,7 @@ static void candidates_add(struct candidate *candidates, uint32_t *n, struct res
 
 	if (!residence_fits(residence))
 		return;
-	claim_of(residence, residence->required_bytes, &candidate.claim);
+	claim_of_wish(residence, residence->required_bytes, &candidate.claim);
 	for (i = *n; i > 0 && residency_comes_first(&candidate.claim, &candidates[i - 1].claim);
 	     i--)
 		if (i < RESIDENCY_MAX_DRAFTS)
@@ -496,6 +555,22 @@ static void candidates_add(struct candidate *candidates, uint32_t *n, struct res
 }
 
 /* Return: is there a wish left that time may grant? */
+/* Somebody waits for that device, and being on another one is not what he waits for. */
+static bool is_named(const struct residency_plan *plan, const struct residence *residence)
+{
+	return (plan->is_named & 1u << residence->device->index) && is_waited_for(plan) &&
+	       !plan->removed && residence->state == RESIDENCE_OUT &&
+	       residence->device->state == RESIDENCY_DEVICE_UP;
+}
+
+static void candidates_add_named(struct candidate *candidates, uint32_t *n,
+				 struct residency_plan *plan, const struct residence *chosen)
+{
+	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++)
+		if (&plan->on[i] != chosen && is_named(plan, &plan->on[i]))
+			candidates_add(candidates, n, &plan->on[i]);
+}
+
 static bool bring(struct residency *residency, uint64_t now_ns)
 {
 	struct candidate candidates[RESIDENCY_MAX_DRAFTS];
@@ -507,6 +582,8 @@ static bool bring(struct residency *residency, uint64_t now_ns)
 		struct residency_plan *plan = container_of(node, struct residency_plan, link);
 		struct residence *residence = residency_choose(plan);
 
+		if (plan->is_named)
+			candidates_add_named(candidates, &n, plan, residence);
 		if (!residence)
 			continue;
 		if (is_candidate(plan, residence, now_ns))

@@ -25,10 +25,43 @@
 
 /* Waiters */
 
+static struct residency_waiter *waiter_of(struct list_node *node)
+{
+	return container_of(node, struct residency_waiter, link);
+}
+
+/* Out of the list that it is in. */
+static void waiter_take(struct residency_waiter *waiter)
+{
+	struct residency_plan *plan = waiter->slot->residency;
+	struct tenant *tenant = plan->tenant;
+
+	list_remove(&waiter->link);
+	if (waiter->is_asked) {
+		waiter->is_asked = false;
+		plan->n_asked--;
+		if (list_is_empty(&tenant->asked))
+			list_remove(&tenant->asking);
+	} else if (list_is_empty(&plan->waiters)) {
+		plan->is_named = 0;
+	}
+}
+
 static void waiter_finish(struct residency_waiter *waiter, int res)
 {
-	list_remove(&waiter->link);
+	waiter_take(waiter);
 	waiter->done(waiter, res);
+}
+
+/* It was looked at, and waits for its plan from now on. */
+static void waiter_stay(struct residency_waiter *waiter)
+{
+	struct residency_plan *plan = waiter->slot->residency;
+
+	waiter_take(waiter);
+	list_append(&plan->waiters, &waiter->link);
+	if (waiter->wish != RESIDENCY_EVICT && waiter->device != RBK_DEVICE_NONE)
+		plan->is_named |= (uint16_t)(1u << waiter->device);
 }
 
 /* Is this what it waits for? */
@@ -53,7 +86,7 @@ void residency_tell(struct residence *residence, int res)
 	void (*added)(struct session_plan * slot) = plan->added;
 
 	list_for_each_safe (node, &plan->waiters) {
-		struct residency_waiter *waiter = container_of(node, struct residency_waiter, link);
+		struct residency_waiter *waiter = waiter_of(node);
 
 		if (waiter_wants(waiter, residence) &&
 		    (res == 0 || waiter->wish == RESIDENCY_PREFETCH))
@@ -70,7 +103,7 @@ void residency_tell_gone(struct residence *residence)
 	struct residency_plan *plan = residence->plan;
 
 	list_for_each_safe (node, &plan->waiters) {
-		struct residency_waiter *waiter = container_of(node, struct residency_waiter, link);
+		struct residency_waiter *waiter = waiter_of(node);
 
 		if (waiter->wish == RESIDENCY_EVICT && is_gone_everywhere(plan, waiter->device))
 			waiter_finish(waiter, 0);
@@ -107,19 +140,23 @@ void residency_ask(struct residency *residency, struct session_plan *slot,
 	waiter->slot = slot;
 	waiter->wish = (uint8_t)wish;
 	waiter->device = device;
-	list_append(&residency->asked, &waiter->link);
-	if (wish != RESIDENCY_EVICT)
-		plan->is_parked = false;
+	waiter->is_asked = true;
+	plan->n_asked++;
+	if (list_is_empty(&plan->tenant->asked))
+		list_append(&residency->asking, &plan->tenant->asking);
+	list_append(&plan->tenant->asked, &waiter->link);
 	residency_review_in(residency, 0);
 }
 
 void residency_withdraw(struct residency *residency, struct residency_waiter *waiter)
 {
-	list_remove(&waiter->link);
+	waiter_take(waiter);
 }
 
 static void ask_evict(struct residency_plan *plan, struct residency_waiter *waiter)
 {
+	/* What was wanted until now does not bring it back. */
+	residency_fold_plan(plan);
 	plan->is_parked = true;
 	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++)
 		if (waiter->device == RBK_DEVICE_NONE || waiter->device == i)
@@ -128,8 +165,19 @@ static void ask_evict(struct residency_plan *plan, struct residency_waiter *wait
 		waiter_finish(waiter, 0);
 		return;
 	}
-	list_remove(&waiter->link);
-	list_append(&plan->waiters, &waiter->link);
+	waiter_stay(waiter);
+}
+
+/* Once for all who ask for it in this turn. */
+static int try_asked(struct residence *residence)
+{
+	struct residency *residency = residence->plan->residency;
+
+	if (residence->asked_number != residency->n_asked_turns) {
+		residence->asked_number = residency->n_asked_turns;
+		residence->asked_result = residence_try(residence, true);
+	}
+	return residence->asked_result;
 }
 
 static void ask_bring(struct residency_plan *plan, struct residency_waiter *waiter)
@@ -138,6 +186,7 @@ static void ask_bring(struct residency_plan *plan, struct residency_waiter *wait
 									: &plan->on[waiter->device];
 	int res = waiter_verdict(plan, waiter);
 
+	plan->is_parked = false;
 	if (residence && residence->state == RESIDENCE_IN) {
 		waiter_finish(waiter, 0);
 		return;
@@ -148,29 +197,46 @@ static void ask_bring(struct residency_plan *plan, struct residency_waiter *wait
 		waiter_finish(waiter, res);
 		return;
 	}
-	list_remove(&waiter->link);
-	list_append(&plan->waiters, &waiter->link);
-	if (residence->state == RESIDENCE_OUT && residence_try(residence, true) == TRY_NO_ROOM &&
+	waiter_stay(waiter);
+	if (residence->state == RESIDENCE_OUT && try_asked(residence) == TRY_NO_ROOM &&
 	    waiter->wish == RESIDENCY_PREFETCH)
 		waiter_finish(waiter, -ENOMEM);
 }
 
-/* What was asked since the last turn; not from inside residency_ask(), whose caller holds a task.
+static void handle(struct residency_waiter *waiter)
+{
+	struct residency_plan *plan = waiter->slot->residency;
+
+	if (plan->removed)
+		waiter_finish(waiter, -ECANCELED);
+	else if (waiter->wish == RESIDENCY_EVICT)
+		ask_evict(plan, waiter);
+	else
+		ask_bring(plan, waiter);
+}
+
+/*
+ * What was asked since the last turn; not from inside residency_ask(), whose caller holds a task.
+ * Each look may take a while and clients can ask for as much as they have entries, so there is an
+ * end to it, and the next turn begins with another tenant.
  */
 static void handle_asked(struct residency *residency)
 {
-	while (!list_is_empty(&residency->asked)) {
-		struct residency_waiter *waiter =
-			container_of(residency->asked.next, struct residency_waiter, link);
-		struct residency_plan *plan = waiter->slot->residency;
+	enum { ASKED_NS = 200000 };
+	uint64_t begin_ns = clock_now_ns();
 
-		if (plan->removed)
-			waiter_finish(waiter, -ECANCELED);
-		else if (waiter->wish == RESIDENCY_EVICT)
-			ask_evict(plan, waiter);
-		else
-			ask_bring(plan, waiter);
-	}
+	residency->n_asked_turns++;
+	do {
+		struct list_node *node = residency->asking.next;
+		struct tenant *tenant = container_of(node, struct tenant, asking);
+
+		if (node == &residency->asking)
+			break;
+		list_remove(node);
+		list_append(&residency->asking, node);
+		handle(waiter_of(tenant->asked.next));
+		residency->asked_ns = clock_now_ns() - begin_ns;
+	} while (residency->asked_ns < ASKED_NS);
 }
 
 /* Plans */
@@ -287,15 +353,12 @@ void residency_remove(struct residency *residency, struct session_plan *slot,
 	demand_forget(residency, slot);
 	plan->added = NULL;
 	plan->removed = done;
-	list_for_each_safe (node, &residency->asked) {
-		struct residency_waiter *waiter = container_of(node, struct residency_waiter, link);
-
-		if (waiter->slot == slot)
-			waiter_finish(waiter, -ECANCELED);
-	}
+	if (plan->n_asked > 0)
+		list_for_each_safe (node, &plan->tenant->asked)
+			if (waiter_of(node)->slot == slot)
+				waiter_finish(waiter_of(node), -ECANCELED);
 	while (!list_is_empty(&plan->waiters))
-		waiter_finish(container_of(plan->waiters.next, struct residency_waiter, link),
-			      -ECANCELED);
+		waiter_finish(waiter_of(plan->waiters.next), -ECANCELED);
 	for (unsigned int i = 1; i < residency->options.n_executors; i++)
 		residence_evict(&plan->on[i]);
 	residency_plan_settle(plan);
@@ -372,6 +435,14 @@ void residency_limits_changed(struct residency *residency)
 
 		for (unsigned int i = 1; i < residency->options.n_executors; i++)
 			residence_show(&plan->on[i]);
+		list_for_each_safe (waiting, &plan->waiters) {
+			struct residency_waiter *waiter = waiter_of(waiting);
+			int res =
+				waiter->wish == RESIDENCY_EVICT ? 0 : waiter_verdict(plan, waiter);
+
+			if (res == -ENOMEM)
+				waiter_finish(waiter, res);
+		}
 	}
 	residency_review_in(residency, 0);
 }
@@ -385,15 +456,19 @@ static void on_timer(void *data)
 	struct residency *residency = data;
 
 	residency->timer_ns = 0;
+	residency->asked_ns = 0;
 	handle_asked(residency);
 	residency_devices_turn(residency);
 	residency_review(residency);
+	if (!list_is_empty(&residency->asking))
+		residency_review_in(residency, 0);
 }
 
 void residency_review_in(struct residency *residency, uint64_t delay_ns)
 {
 	uint64_t at_ns = clock_now_ns() + delay_ns;
-	uint64_t earliest_ns = residency->reviewed_ns + REVIEW_PAUSE * residency->review_ns;
+	uint64_t earliest_ns = residency->reviewed_ns +
+			       REVIEW_PAUSE * (residency->review_ns + residency->asked_ns);
 
 	/* However many plans there are: reviews take a small part of the reactor's time. */
 	if (at_ns < earliest_ns) {
@@ -416,7 +491,7 @@ int residency_new(const struct residency_options *options, struct residency **re
 		return error_origin(-ENOMEM);
 	residency->options = *options;
 	list_init(&residency->plans);
-	list_init(&residency->asked);
+	list_init(&residency->asking);
 	for (unsigned int i = 0; i < options->n_executors; i++) {
 		struct residency_device *device = &residency->devices[i];
 		const struct executor_info *info = &options->executors[i]->info;

@@ -117,9 +117,14 @@ struct residency_waiter {
 	void (*done)(struct residency_waiter *waiter, int res);
 	uint8_t wish;   /* enum residency_wish */
 	uint8_t device; /* RBK_DEVICE_NONE: any that can run the plan (EVICT: all) */
+	bool is_asked;  /* residency's: not looked at yet */
 };
 
-/* done() is called exactly once, never from inside this call, unless the waiter is withdrawn. */
+/*
+ * done() is called exactly once, never from inside this call, unless the waiter is withdrawn. What
+ * one tenant asks is looked at in that order; tenants take turns, and all of it together takes a
+ * small part of the reactor's time.
+ */
 void residency_ask(struct residency *residency, struct session_plan *slot,
 		   struct residency_waiter *waiter, enum residency_wish wish, uint8_t device);
 /* Before done() was called. */

@@ -118,6 +118,8 @@ static int tenant_new(struct account_book *book, const char *name, struct tenant
 	if (!tenant)
 		return error_origin(-ENOMEM);
 	list_init(&tenant->link);
+	list_init(&tenant->asked);
+	list_init(&tenant->asking);
 	r = account_new(book, name, &none, &tenant->account);
 	if (r) {
 		tenant_free(tenant);

@@ -29,12 +29,19 @@ struct tenant {
 	struct list_node link;   /* in tenants */
 	struct account *account; /* its name is the tenant's */
 	struct tenant_share shares[RBK_MAX_DEVICES];
-	uint64_t leaving[RBK_MAX_DEVICES]; /* bytes of VRAM on their way out; residency's */
-	uint32_t weight;                   /* 1..10000 */
-	uint8_t priority_max;              /* enum rbk_priority */
-	uint32_t number;                   /* never 0, never reused */
+	uint32_t weight;      /* 1..10000 */
+	uint8_t priority_max; /* enum rbk_priority */
+	uint32_t number;      /* never 0, never reused */
 	uint32_t n_refs;
 	bool is_named; /* by the policy in force */
+
+	/* Residency's, by device: bytes of VRAM on their way out, bytes set aside, plans loading.
+	 */
+	uint64_t leaving[RBK_MAX_DEVICES];
+	uint64_t awaited[RBK_MAX_DEVICES];
+	uint32_t n_loads[RBK_MAX_DEVICES];
+	struct list_node asked;  /* what was asked of it and not looked at */
+	struct list_node asking; /* in residency, unless that is empty */
 
 	/* Counters since start. */
 	uint64_t n_evictions, n_returns, n_memory_constraints;

@@ -197,6 +197,8 @@ void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t 
 		snprintf(name, sizeof(name), "t%u", i);
 		CHECK(account_new(rig->book, name, &limits, &rig->tenants[i].account) == 0);
 		list_init(&rig->tenants[i].link);
+		list_init(&rig->tenants[i].asked);
+		list_init(&rig->tenants[i].asking);
 		rig->tenants[i].number = i + 1;
 		rig->tenants[i].n_refs = 1;
 		rig->tenants[i].is_named = true;

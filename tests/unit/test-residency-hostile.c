@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a tenant cannot take from others by asking for device memory: broker/session/residency.h,
+ * over devices that only count.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "session/residency-private.h"
+#include "support/residency-rig.h"
+
+#define MIB (1ull << 20)
+
+static void begin(struct residency_rig *rig)
+{
+	residency_rig_init(rig, 1, 100 * MIB, 0, RESIDENCY_WANTED);
+}
+
+static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
+{
+	return account_used(rig->tenants[tenant].account, account_vram(RIG_DEVICE));
+}
+
+static void turns(struct residency_rig *rig, unsigned int n)
+{
+	while (n-- > 0)
+		rig_turn(rig);
+}
+
+static void set_idle(struct residency_rig *rig, struct session_plan *slot)
+{
+	slot->n_on_device[RIG_DEVICE] = 0;
+	if (slot->leaving)
+		residency_plan_idle(rig->residency, slot, RIG_DEVICE);
+}
+
+struct wish {
+	struct residency_waiter waiter;
+	int n_done;
+	int res;
+	unsigned int *n_answers; /* of all wishes */
+	unsigned int number;     /* among the answers */
+};
+
+static void on_done(struct residency_waiter *waiter, int res)
+{
+	struct wish *wish = container_of(waiter, struct wish, waiter);
+
+	wish->n_done++;
+	wish->res = res;
+	if (wish->n_answers)
+		wish->number = ++*wish->n_answers;
+}
+
+static void ask_device(struct residency_rig *rig, struct session_plan *slot, struct wish *wish,
+		       enum residency_wish what, uint8_t device)
+{
+	wish->waiter.done = on_done;
+	residency_ask(rig->residency, slot, &wish->waiter, what, device);
+}
+
+static void ask(struct residency_rig *rig, struct session_plan *slot, struct wish *wish,
+		enum residency_wish what)
+{
+	ask_device(rig, slot, wish, what, RBK_DEVICE_NONE);
+}
+
+/* ---- Room ---- */
+
+/*
+ * A tenant of 40 MiB whose plan does not end asks for two others. That keeps its own 40 MiB from
+ * everybody, and nothing else.
+ */
+static void test_promises__within_the_maximum(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *busy, *wanted[2], *other;
+	struct wish wishes[2] = {{.res = 1}, {.res = 1}};
+
+	begin(&rig);
+	rig_share(&rig, 0, 40 * MIB, 40 * MIB, 0);
+	rig_add(&rig, busy = rig_plan_of(&rig, 0, 40 * MIB));
+	rig_settle(&rig);
+	busy->n_on_device[RIG_DEVICE] = 1;
+	for (int i = 0; i < 2; i++) {
+		rig_add(&rig, wanted[i] = rig_plan_of(&rig, 0, 40 * MIB));
+		ask(&rig, wanted[i], &wishes[i], RESIDENCY_PREFETCH);
+		rig_settle(&rig);
+	}
+	assert_int_equal(wishes[0].n_done, 0);
+	assert_int_equal(wishes[1].res, -ENOMEM);
+	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 40 * MIB);
+
+	rig_add(&rig, other = rig_plan_of(&rig, 1, 60 * MIB));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(other));
+	set_idle(&rig, busy);
+	rig_settle(&rig);
+	assert_true(wishes[0].n_done == 1 && wishes[0].res == 0);
+	rig_check(&rig);
+	rig_remove(&rig, busy);
+	rig_remove(&rig, other);
+	for (int i = 0; i < 2; i++)
+		rig_remove(&rig, wanted[i]);
+	residency_rig_deinit(&rig);
+}
+
+/* A promise that a lower limit no longer allows is taken back, whoever else is loading. */
+static void test_promises__limit_lowered(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *busy, *wanted, *loading;
+	struct wish wish = {.res = 1};
+
+	begin(&rig);
+	rig_add(&rig, busy = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_settle(&rig);
+	busy->n_on_device[RIG_DEVICE] = 1;
+	rig_add(&rig, wanted = rig_plan_of(&rig, 0, 60 * MIB));
+	ask(&rig, wanted, &wish, RESIDENCY_PREFETCH);
+	rig_settle(&rig);
+	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 60 * MIB);
+	rig.devices[RIG_DEVICE].is_held = true;
+	rig_add(&rig, loading = rig_plan_of(&rig, 1, MIB));
+	rig_share(&rig, 0, 10 * MIB, 10 * MIB, 0);
+	residency_limits_changed(rig.residency);
+	turns(&rig, 20);
+	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
+	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 0);
+	rig.devices[RIG_DEVICE].is_held = false;
+	set_idle(&rig, busy);
+	rig_settle(&rig);
+	rig_remove(&rig, busy);
+	rig_remove(&rig, wanted);
+	rig_remove(&rig, loading);
+	residency_rig_deinit(&rig);
+}
+
+/* Who cannot come for another reason than room sends nobody away, again and again. */
+static void test_host_limit__displaces_nobody(void **state)
+{
+	struct residency_rig rig;
+	struct account_limits limits;
+	struct session_plan *there, *poor;
+	struct wish wish = {.res = 1};
+
+	begin(&rig);
+	rig_share(&rig, 0, 100 * MIB, 100 * MIB, 60 * MIB);
+	for (int slot = 0; slot < ACCOUNT_SLOT_COUNT; slot++)
+		limits.max[slot] = slot == ACCOUNT_HOST_BYTES ? 4096 : UINT64_MAX;
+	account_set_limits(rig.tenants[0].account, &limits);
+	rig_add(&rig, there = rig_plan_of(&rig, 1, 80 * MIB));
+	rig_settle(&rig);
+	poor = rig_plan_of(&rig, 0, 60 * MIB);
+	poor->plan->footprint[RIG_DEVICE].slot_host_bytes = 8192;
+	rig_add(&rig, poor);
+	ask(&rig, poor, &wish, RESIDENCY_PREFETCH);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
+	assert_true(rig_is_ready(there));
+	assert_int_equal(rig.tenants[1].n_evictions, 0);
+	/* Nor does it have room set aside that it cannot use. */
+	rig_remove(&rig, there);
+	rig_settle(&rig);
+	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 0);
+	rig_remove(&rig, poor);
+	residency_rig_deinit(&rig);
+}
+
+/* ---- The setup thread ---- */
+
+/* Whoever loads as much as he can leaves others their turn. */
+static void test_loads__of_each_tenant(void **state)
+{
+	enum { N_GREEDY = 8 };
+	struct residency_rig rig;
+	struct session_plan *greedy[3][N_GREEDY], *modest;
+
+	begin(&rig);
+	rig.devices[RIG_DEVICE].is_held = true;
+	for (unsigned int t = 0; t < 3; t++)
+		for (int i = 0; i < N_GREEDY; i++)
+			rig_add(&rig, greedy[t][i] = rig_plan_of(&rig, t, MIB));
+	rig_add(&rig, modest = rig_plan_of(&rig, 3, MIB));
+	turns(&rig, 5);
+	assert_int_equal(used(&rig, 3), MIB);
+	assert_in_range(used(&rig, 0), MIB, 4 * MIB);
+	rig.devices[RIG_DEVICE].is_held = false;
+	rig_settle(&rig);
+	assert_true(rig_is_ready(modest));
+	rig_remove(&rig, modest);
+	for (unsigned int t = 0; t < 3; t++)
+		for (int i = 0; i < N_GREEDY; i++)
+			rig_remove(&rig, greedy[t][i]);
+	residency_rig_deinit(&rig);
+}
+
+/* ---- Wishes ---- */
+
+/* In one breath: the second is about what the first leaves. */
+static void test_wishes__evict_then_prefetch(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slot;
+	struct wish evict = {.res = 1}, prefetch = {.res = 1};
+
+	begin(&rig);
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_settle(&rig);
+	ask(&rig, slot, &evict, RESIDENCY_EVICT);
+	ask(&rig, slot, &prefetch, RESIDENCY_PREFETCH);
+	rig_settle(&rig);
+	assert_true(evict.n_done == 1 && evict.res == 0);
+	assert_true(prefetch.n_done == 1 && prefetch.res == 0);
+	assert_true(rig_is_ready(slot));
+
+	/* While it is being loaded, too. */
+	evict = prefetch = (struct wish){.res = 1};
+	ask(&rig, slot, &evict, RESIDENCY_EVICT);
+	rig_settle(&rig);
+	evict = (struct wish){.res = 1};
+	rig.devices[RIG_DEVICE].is_held = true;
+	ask(&rig, slot, &prefetch, RESIDENCY_WAIT);
+	turns(&rig, 10);
+	assert_int_equal(used(&rig, 0), 60 * MIB);
+	residency_withdraw(rig.residency, &prefetch.waiter);
+	ask(&rig, slot, &evict, RESIDENCY_EVICT);
+	prefetch = (struct wish){.res = 1};
+	ask(&rig, slot, &prefetch, RESIDENCY_PREFETCH);
+	turns(&rig, 10);
+	rig.devices[RIG_DEVICE].is_held = false;
+	rig_settle(&rig);
+	assert_true(evict.n_done == 1 && evict.res == 0);
+	assert_true(prefetch.n_done == 1 && prefetch.res == 0);
+	assert_true(rig_is_ready(slot));
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+/* What was wanted before it was evicted by hand does not bring it back. */
+static void test_wishes__evict_after_want(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slot;
+	struct wish wish = {.res = 1};
+
+	begin(&rig);
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_settle(&rig);
+	rig_want(&rig, slot, 10);
+	ask(&rig, slot, &wish, RESIDENCY_EVICT);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	/* However long: it is not held off, it is parked. */
+	assert_true(slot->residency->is_parked);
+	assert_false(rig_is_ready(slot));
+	rig_want(&rig, slot, 1);
+	rig_settle(&rig);
+	assert_false(slot->residency->is_parked);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+/* Nothing waits for what can no longer come. */
+static void test_wishes__limit_lowered_meanwhile(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *there, *waiting;
+	struct wish wish = {.res = 1};
+
+	begin(&rig);
+	rig_add(&rig, there = rig_plan_of(&rig, 1, 60 * MIB));
+	rig_settle(&rig);
+	rig_want(&rig, there, 1000);
+	rig_add(&rig, waiting = rig_plan_of(&rig, 0, 60 * MIB));
+	ask(&rig, waiting, &wish, RESIDENCY_WAIT);
+	rig_settle(&rig);
+	assert_int_equal(wish.n_done, 0);
+	rig_share(&rig, 0, 0, 0, 0);
+	residency_limits_changed(rig.residency);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
+	rig_remove(&rig, there);
+	rig_remove(&rig, waiting);
+	residency_rig_deinit(&rig);
+}
+
+/* Being on one device is no reason to forget who waits for another. */
+static void test_wishes__of_a_named_device(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *there, *waiting;
+	struct wish first = {.res = 1}, second = {.res = 1};
+
+	residency_rig_init(&rig, 2, 100 * MIB, 0, RESIDENCY_WANTED);
+	rig_add(&rig, there = rig_plan_of(&rig, 1, 60 * MIB));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(there));
+	rig_add(&rig, waiting = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_settle(&rig);
+	assert_int_equal(waiting->plan->device_state[RIG_DEVICE + 1], PLAN_DEVICE_READY);
+	rig_want(&rig, there, 1000);
+	ask_device(&rig, waiting, &first, RESIDENCY_WAIT, RIG_DEVICE);
+	ask_device(&rig, waiting, &second, RESIDENCY_WAIT, RIG_DEVICE + 1);
+	rig_settle(&rig);
+	assert_int_equal(first.n_done, 0);
+	assert_true(second.n_done == 1 && second.res == 0);
+	rig_remove(&rig, there);
+	rig_settle(&rig);
+	assert_true(first.n_done == 1 && first.res == 0);
+	assert_true(rig_is_ready(waiting));
+	rig_remove(&rig, waiting);
+	residency_rig_deinit(&rig);
+}
+
+/* A thousand entries that ask for the same are looked at once. */
+static void test_storm__of_one_plan(void **state)
+{
+	enum { N = 1000 };
+	struct residency_rig rig;
+	struct session_plan *there, *large;
+	struct wish *wishes = calloc(N, sizeof(*wishes));
+	uint64_t n_drafts;
+
+	assert_non_null(wishes);
+	begin(&rig);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 60 * MIB);
+	rig_add(&rig, there = rig_plan_of(&rig, 1, 60 * MIB));
+	rig_settle(&rig);
+	rig_add(&rig, large = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_settle(&rig);
+	n_drafts = rig.residency->n_drafts;
+	for (int i = 0; i < N; i++)
+		ask(&rig, large, &wishes[i], RESIDENCY_PREFETCH);
+	for (int i = 0; i < 1000 && wishes[N - 1].n_done == 0; i++)
+		rig_turn(&rig);
+	for (int i = 0; i < N; i++)
+		assert_true(wishes[i].n_done == 1 && wishes[i].res == -ENOMEM);
+	/* A turn can be cut short on a busy machine. */
+	assert_in_range(rig.residency->n_drafts - n_drafts, 1, N / 10);
+	rig_remove(&rig, there);
+	rig_remove(&rig, large);
+	residency_rig_deinit(&rig);
+	free(wishes);
+}
+
+/* Nobody waits for all that another tenant asked before. */
+static void test_storm__tenants_take_turns(void **state)
+{
+	enum { N = 500 };
+	struct residency_rig rig;
+	struct session_plan *slots[N], *modest;
+	struct wish *wishes = calloc(N + 1, sizeof(*wishes));
+	unsigned int n_answers = 0;
+
+	assert_non_null(wishes);
+	begin(&rig);
+	rig_share(&rig, 0, MIB, MIB, 0);
+	for (int i = 0; i < N; i++) {
+		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 2 * MIB));
+		wishes[i].n_answers = &n_answers;
+	}
+	wishes[N].n_answers = &n_answers;
+	rig_add(&rig, modest = rig_plan_of(&rig, 1, MIB));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(modest));
+	for (int i = 0; i < N; i++)
+		ask(&rig, slots[i], &wishes[i], RESIDENCY_PREFETCH);
+	ask(&rig, modest, &wishes[N], RESIDENCY_PREFETCH);
+	for (int i = 0; i < 10000 && n_answers < N + 1; i++)
+		rig_turn(&rig);
+	assert_int_equal(n_answers, N + 1);
+	assert_int_equal(wishes[N].res, 0);
+	assert_in_range(wishes[N].number, 1, 3);
+	rig_remove(&rig, modest);
+	for (int i = 0; i < N; i++)
+		rig_remove(&rig, slots[i]);
+	residency_rig_deinit(&rig);
+	free(wishes);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_promises__within_the_maximum),
+		cmocka_unit_test(test_promises__limit_lowered),
+		cmocka_unit_test(test_host_limit__displaces_nobody),
+		cmocka_unit_test(test_loads__of_each_tenant),
+		cmocka_unit_test(test_wishes__evict_then_prefetch),
+		cmocka_unit_test(test_wishes__evict_after_want),
+		cmocka_unit_test(test_wishes__limit_lowered_meanwhile),
+		cmocka_unit_test(test_wishes__of_a_named_device),
+		cmocka_unit_test(test_storm__of_one_plan),
+		cmocka_unit_test(test_storm__tenants_take_turns),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
