@@ -540,6 +540,14 @@ static void set_spin(struct dispatch *dispatch)
 		clock_ns_to_ticks(spin_ns < 0 ? spin_ceiling_ns : (uint64_t)spin_ns);
 }
 
+/* A device that was opened anew may prove itself again. */
+static void on_reopened(void *context, unsigned int device)
+{
+	struct dispatch *dispatch = context;
+
+	place_reset(&dispatch->placer, device);
+}
+
 int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 {
 	_cleanup_(dispatch_freep) struct dispatch *dispatch = calloc(1, sizeof(*dispatch));
@@ -559,6 +567,7 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 		dispatch->pending[i].end = &dispatch->pending[i].first;
 	placer_init(&dispatch->placer, options->n_executors, options->threshold_bytes);
 	set_spin(dispatch);
+	residency_on_reopened(options->residency, on_reopened, dispatch);
 
 	r = loop_timer_new(options->loop, on_mute_over, dispatch, &dispatch->mute_timer);
 	if (r)
@@ -578,6 +587,7 @@ struct dispatch *dispatch_free(struct dispatch *dispatch)
 {
 	if (!dispatch)
 		return NULL;
+	residency_on_reopened(dispatch->options.residency, NULL, NULL);
 	loop_unwatch(dispatch->waker_watch);
 	loop_timer_free(dispatch->mute_timer);
 	loop_timer_free(dispatch->drain_timer);

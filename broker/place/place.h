@@ -51,5 +51,8 @@ void placer_init(struct placer *placer, uint32_t n_devices, uint64_t threshold_b
 struct place_decision place_task(const struct placer *placer, const struct plan *plan,
 				 uint32_t count, uint8_t strategy);
 
+/* The device is as good as new: what it failed before does not count any more. */
+void place_reset(struct placer *placer, unsigned int device);
+
 /* What became of a task on @device: failures in a row take the device out. */
 void place_report(struct placer *placer, uint8_t device, bool is_failure);

@@ -204,6 +204,11 @@ struct executor_ops {
 	 * other negative errno.
 	 */
 	int (*reopen)(struct executor *executor);
+	/*
+	 * any thread: somebody knows, without a task having failed, that the device is gone or has
+	 * lost what it held; @why is for the log. It is lost from now on. NULL: cannot be lost.
+	 */
+	void (*lose)(struct executor *executor, const char *why);
 	/* any thread: has the device been lost, and not been reopened since? */
 	bool (*is_lost)(struct executor *executor);
 

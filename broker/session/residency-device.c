@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Residency: loss and return of a device
+ * Residency: loss and return of a device, and of what it forgot to keep
  *
  * When a device is lost its executor hands back every task, so plans drain; then everything on it
  * is unloaded and uncharged, and the executor is reopened on the setup thread. If that fails it is
  * tried again, with twice the delay each time. Placement sees PLAN_DEVICE_FAILED until the device
  * is back, then the plans return as after any eviction.
+ *
+ * Renewal is for a device that is well, of whose memory the driver has moved a part elsewhere:
+ * nothing but allocating it anew brings that back, and nobody knows which part it was.
  */
 #include <errno.h>
 #include <string.h>
@@ -53,6 +56,16 @@ bool residency_device_lost(struct residency *residency, unsigned int index)
 	return true;
 }
 
+void residency_device_gone(struct residency *residency, unsigned int index, const char *why)
+{
+	struct residency_device *device = &residency->devices[index];
+
+	if (device->state != RESIDENCY_DEVICE_UP || !device->executor->ops->lose)
+		return;
+	device->executor->ops->lose(device->executor, why);
+	residency_device_lost(residency, index);
+}
+
 static void reopen_run(struct offload_job *job)
 {
 	struct residency_device *device = container_of(job, struct residency_device, job);
@@ -69,8 +82,11 @@ static void reopen_done(struct offload_job *job)
 	if (device->job_result == 0) {
 		device->state = RESIDENCY_DEVICE_UP;
 		device->backoff_ns = 0;
+		device->n_reopened++;
 		log_info("device %u (%s) is back", device->index, device->executor->info.name);
 		show_all(device);
+		if (residency->reopened)
+			residency->reopened(residency->reopened_context, device->index);
 		residency_review_in(residency, 0);
 		return;
 	}
@@ -114,4 +130,100 @@ void residency_devices_turn(struct residency *residency)
 		else
 			residency_review_in(residency, device->reopen_ns - now_ns);
 	}
+}
+
+void residency_device_present(struct residency *residency, unsigned int index)
+{
+	struct residency_device *device = &residency->devices[index];
+
+	device->backoff_ns = 0;
+	if (device->state == RESIDENCY_DEVICE_AWAY)
+		reopen(device);
+}
+
+uint32_t residency_n_reopened(const struct residency *residency, unsigned int device)
+{
+	return residency->devices[device].n_reopened;
+}
+
+void residency_on_reopened(struct residency *residency,
+			   void (*reopened)(void *context, unsigned int device), void *context)
+{
+	residency->reopened = reopened;
+	residency->reopened_context = context;
+}
+
+/* Renewal */
+
+/* Is there something of it that has been there since before @before_ns? */
+static bool is_old(const struct residence *residence, uint64_t before_ns)
+{
+	return residence->state == RESIDENCE_IN && residence->tier == EXEC_TIER_VRAM &&
+	       residence->came_ns < before_ns;
+}
+
+static struct residence *find_oldest(struct residency_device *device, uint64_t before_ns)
+{
+	struct residence *best = NULL;
+	bool best_is_busy = false;
+
+	list_for_each (node, &device->residences) {
+		struct residence *residence = container_of(node, struct residence, link);
+		bool is_busy = residence->plan->slot->n_on_device[device->index] > 0;
+
+		if (!is_old(residence, before_ns))
+			continue;
+		if (best && (is_busy > best_is_busy ||
+			     (is_busy == best_is_busy && residence->came_ns >= best->came_ns)))
+			continue;
+		best = residence;
+		best_is_busy = is_busy;
+	}
+	return best;
+}
+
+/* Its blocks are among those that are to be made anew; or (@is_set), they are from now on. */
+static bool shares_moving(struct residence *residence, bool is_set)
+{
+	bool is_any = false;
+
+	for (uint32_t i = 0; i < residence->n_sharing; i++) {
+		residence->sharing[i]->is_moving |= is_set;
+		is_any |= residence->sharing[i]->is_moving;
+	}
+	return is_any;
+}
+
+bool residency_renew(struct residency *residency, unsigned int index, uint64_t before_ns)
+{
+	struct residency_device *device = &residency->devices[index];
+	struct residence *oldest;
+	bool has_grown = true;
+
+	if (device->state != RESIDENCY_DEVICE_UP)
+		return false;
+	if (device->n_jobs > 0 || device->n_moving > 0 || device->leaving_bytes > 0)
+		return true;
+	oldest = find_oldest(device, before_ns);
+	if (!oldest)
+		return false;
+	/*
+	 * A block is freed with the last who stays in it, so all must go, and with them all who
+	 * share another one with one of those.
+	 */
+	shares_moving(oldest, true);
+	residence_move(oldest);
+	while (has_grown) {
+		has_grown = false;
+		list_for_each_safe (node, &device->residences) {
+			struct residence *other = container_of(node, struct residence, link);
+
+			if (other->state != RESIDENCE_IN || !shares_moving(other, false))
+				continue;
+			shares_moving(other, true);
+			residence_move(other);
+			has_grown = true;
+		}
+	}
+	return true;
 }

@@ -282,6 +282,11 @@ static void residence_clear(struct residence *residence)
 	residence->n_sharing = 0;
 	residence->state = RESIDENCE_OUT;
 	residence->must_leave = false;
+	if (residence->is_moving) {
+		residence->is_moving = false;
+		residence->must_return = true;
+		device->n_moving--;
+	}
 	list_remove(&residence->link);
 	residence_show(residence);
 }
@@ -335,6 +340,7 @@ static void load_failed(struct residence *residence, int r)
 		    device->index, device->executor->info.name, residence->plan->slot->plan->name,
 		    tenant_name(residence->plan->tenant), r < 0 ? ": " : "",
 		    r < 0 ? strerror(-r) : "");
+	residence_stay_out(residence);
 	residence->left_ns = clock_now_ns();
 	residence->holdoff_ns = FIRST_HOLDOFF_NS;
 	residency_tell(residence, -ENOMEM);
@@ -416,10 +422,13 @@ static void load_done(struct offload_job *job)
 		residence->is_retry = false;
 		residence->state = RESIDENCE_IN;
 		residence->came_ns = clock_now_ns();
-		if (residence->left_ns) {
+		if (residence->tier == EXEC_TIER_VRAM)
+			residence->is_pressed = false;
+		if (!residence->must_return && residence->left_ns) {
 			residence->n_returns++;
 			plan->tenant->n_returns++;
 		}
+		residence->must_return = false;
 		residence_show(residence);
 		if (residence->must_leave || device->state != RESIDENCY_DEVICE_UP)
 			residence_evict(residence);
@@ -486,6 +495,36 @@ static void note_eviction(struct residence *residence)
 		residence->holdoff_ns *= 2;
 }
 
+void residence_stay_out(struct residence *residence)
+{
+	if (!residence->must_return)
+		return;
+	residence->must_return = false;
+	note_eviction(residence);
+}
+
+static void residence_leave(struct residence *residence)
+{
+	struct residency_device *device = residence->device;
+
+	residence->state = RESIDENCE_DRAINING;
+	residence->plan->slot->leaving |= 1u << device->index;
+	/* Remembered, so that others see how much room there will be. */
+	if (residence->tier == EXEC_TIER_VRAM)
+		residence->leaving_bytes = residence_bytes(residence);
+	device->leaving_bytes += residence->leaving_bytes;
+	residence->plan->tenant->leaving[device->index] += residence->leaving_bytes;
+	residence_show(residence);
+	residence_drained(residence);
+}
+
+void residence_move(struct residence *residence)
+{
+	residence->is_moving = true;
+	residence->device->n_moving++;
+	residence_leave(residence);
+}
+
 void residence_evict(struct residence *residence)
 {
 	switch (residence->state) {
@@ -500,16 +539,7 @@ void residence_evict(struct residence *residence)
 		break;
 	case RESIDENCE_IN:
 		note_eviction(residence);
-		residence->state = RESIDENCE_DRAINING;
-		residence->plan->slot->leaving |= 1u << residence->device->index;
-		/* Remembered, so that others see how much room there will be. */
-		if (residence->tier == EXEC_TIER_VRAM)
-			residence->leaving_bytes = residence_bytes(residence);
-		residence->device->leaving_bytes += residence->leaving_bytes;
-		residence->plan->tenant->leaving[residence->device->index] +=
-			residence->leaving_bytes;
-		residence_show(residence);
-		residence_drained(residence);
+		residence_leave(residence);
 		break;
 	default:
 		break;

@@ -54,6 +54,7 @@ struct resident_block {
 	uint32_t n_sharers;                  /* who pays for it */
 	uint32_t n_staying; /* those that are not UNLOADING; at 0 nobody finds it any more */
 	bool is_loaded;
+	bool is_moving; /* for residency_renew() */
 	struct memory_charge charge;
 };
 
@@ -80,6 +81,9 @@ struct residence {
 	int asked_result;      /* and what came of it */
 	bool is_retry;         /* the driver had no memory; this is the second attempt */
 	bool must_leave;       /* as soon as it has come */
+	bool is_moving;        /* it is leaving in order to come back at once: not counted */
+	bool must_return;      /* it has left so, and is to come back */
+	bool is_pressed;       /* others outside use what it needs */
 
 	/* While it is neither OUT nor AWAITED. */
 	struct resident_block *own;      /* made for it; NULL: all constants were there already */
@@ -136,6 +140,8 @@ struct residency_device {
 	uint64_t leaving_bytes;                  /* of VRAM, a part of it */
 	uint64_t awaited_bytes;                  /* of VRAM, to be charged when others have left */
 	uint32_t n_jobs;
+	uint32_t n_moving; /* residences that are on their way out in order to come back */
+	uint32_t n_reopened;
 	struct list_node residences;
 	struct resident_index index_of_constants; /* of blocks in which somebody stays */
 	struct offload_job job;
@@ -156,6 +162,9 @@ struct residency {
 	uint64_t review_ns;   /* how long it took, */
 	uint64_t asked_ns;    /* and looking at what was asked before it */
 	bool is_reviewing;
+	bool is_pressed; /* at the last review */
+	void (*reopened)(void *context, unsigned int device);
+	void *reopened_context;
 	struct residency_device devices[RBK_MAX_DEVICES];
 };
 
@@ -211,6 +220,10 @@ enum { RESIDENCE_E_QUOTA = 1 };
 int residence_begin(struct draft *draft, uint32_t n_slots);
 /* Lets it go as soon as possible. Fine in any state. */
 void residence_evict(struct residence *residence);
+/* Lets one that is IN go so that it comes back, elsewhere or anew; it is no eviction. */
+void residence_move(struct residence *residence);
+/* One that was to come back stays out after all: that is an eviction. */
+void residence_stay_out(struct residence *residence);
 /* What evicting it would give back of VRAM. */
 uint64_t residence_bytes(const struct residence *residence);
 /* Nothing of its plan is in flight on the device: a DRAINING one goes. */

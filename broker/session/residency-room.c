@@ -344,6 +344,9 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 	if (residence->plan->tenant->n_loads[device->index] >= RESIDENCY_MAX_LOADS ||
 	    device->state != RESIDENCY_DEVICE_UP)
 		return TRY_LATER;
+	/* Else it would find what it left, which others are still to leave. */
+	if (residence->must_return && device->n_moving > 0)
+		return TRY_LATER;
 	if (draft_init(&draft, residence, EXEC_TIER_VRAM))
 		return TRY_LATER;
 	if (draft.must_wait) {
@@ -480,10 +483,26 @@ static void yield(struct residency_device *device)
 		n_gone = 0;
 		for (uint32_t i = 0; i < n && device_free(device) < 0; i++)
 			if (may_go(device, &wish, &victims[i])) {
+				victims[i].residence->is_pressed = true;
 				residence_evict(victims[i].residence);
 				n_gone++;
 			}
 	} while (device_free(device) < 0 && n_gone > 0);
+}
+
+/* Plans that left in order to come back. */
+static void bring_moved(struct residency_device *device)
+{
+	list_for_each (node, &device->residency->plans) {
+		struct residency_plan *plan = container_of(node, struct residency_plan, link);
+		struct residence *residence = &plan->on[device->index];
+
+		if (!residence->must_return || residence->state != RESIDENCE_OUT)
+			continue;
+		if (plan->is_parked || plan->removed ||
+		    residence_try(residence, false) == TRY_NO_ROOM)
+			residence_stay_out(residence);
+	}
 }
 
 /* Plans that made do with the second tier move up into free room: they go, and come back. */
@@ -494,7 +513,7 @@ static void promote(struct residency_device *device)
 
 		if (residence->state == RESIDENCE_IN && residence->tier == EXEC_TIER_GTT &&
 		    residence_fits(residence) && has_room(residence, residence->required_bytes)) {
-			residence_evict(residence);
+			residence_move(residence);
 			return;
 		}
 	}
@@ -525,7 +544,8 @@ static bool is_waited_for(const struct residency_plan *plan)
 static bool is_candidate(const struct residency_plan *plan, const struct residence *residence,
 			 uint64_t now_ns)
 {
-	if (residence->state != RESIDENCE_OUT || plan->removed || plan->is_parked)
+	if (residence->state != RESIDENCE_OUT || plan->removed || plan->is_parked ||
+	    residence->must_return)
 		return false;
 	return is_waited_for(plan) || now_ns - residence->left_ns >= residence->holdoff_ns;
 }
@@ -554,7 +574,16 @@ static void candidates_add(struct candidate *candidates, uint32_t *n, struct res
 		(*n)++;
 }
 
-/* Return: is there a wish left that time may grant? */
+/* Would it be in the device's memory, were there less of others? */
+static bool is_pressed(const struct residency_plan *plan, const struct residence *residence,
+		       uint64_t now_ns)
+{
+	if (plan->is_parked || plan->removed || residence->state == RESIDENCE_LOADING ||
+	    (residence->state == RESIDENCE_IN && residence->tier == EXEC_TIER_VRAM))
+		return false;
+	return residence->is_pressed || now_ns - plan->used_ns < patience_ns;
+}
+
 /* Somebody waits for that device, and being on another one is not what he waits for. */
 static bool is_named(const struct residency_plan *plan, const struct residence *residence)
 {
@@ -571,6 +600,7 @@ static void candidates_add_named(struct candidate *candidates, uint32_t *n,
 			candidates_add(candidates, n, &plan->on[i]);
 }
 
+/* Return: is there a wish left that time may grant? */
 static bool bring(struct residency *residency, uint64_t now_ns)
 {
 	struct candidate candidates[RESIDENCY_MAX_DRAFTS];
@@ -586,8 +616,11 @@ static bool bring(struct residency *residency, uint64_t now_ns)
 			candidates_add_named(candidates, &n, plan, residence);
 		if (!residence)
 			continue;
+		residency->is_pressed |= is_pressed(plan, residence, now_ns);
 		if (is_candidate(plan, residence, now_ns))
 			candidates_add(candidates, &n, residence);
+		else if (residence->must_return)
+			is_wishing = true;
 		else if (residence->state == RESIDENCE_OUT && !plan->is_parked && !plan->removed)
 			next_ns = residence->left_ns + residence->holdoff_ns < next_ns
 					  ? residence->left_ns + residence->holdoff_ns
@@ -630,6 +663,7 @@ void residency_review(struct residency *residency)
 		return;
 	residency->is_reviewing = true;
 	residency->reviewed_ns = now_ns;
+	residency->is_pressed = false;
 	residency->demand.first = NULL;
 	residency_fold(residency);
 	for (unsigned int i = 1; i < residency->options.n_executors; i++) {
@@ -641,6 +675,7 @@ void residency_review(struct residency *residency)
 		enforce_limits(device);
 		yield(device);
 		bring_awaited(device);
+		bring_moved(device);
 		promote(device);
 	}
 	if (bring(residency, now_ns))

@@ -428,6 +428,11 @@ void residency_set_usable(struct residency *residency, unsigned int device, uint
 		residency_review_in(residency, 0);
 }
 
+bool residency_is_pressed(const struct residency *residency)
+{
+	return residency->is_pressed;
+}
+
 void residency_limits_changed(struct residency *residency)
 {
 	list_for_each (node, &residency->plans) {

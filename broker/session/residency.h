@@ -150,6 +150,34 @@ void residency_set_usable(struct residency *residency, unsigned int device, uint
  */
 bool residency_device_lost(struct residency *residency, unsigned int device);
 
+/*
+ * It is known from elsewhere that a device is gone or has lost what it held, though no task has
+ * failed: it is lost, as above. @why is for the log.
+ */
+void residency_device_gone(struct residency *residency, unsigned int device, const char *why);
+/* A device that was gone is there again: if it is lost, it is reopened without further delay. */
+void residency_device_present(struct residency *residency, unsigned int device);
+/* How often a device was reopened. */
+uint32_t residency_n_reopened(const struct residency *residency, unsigned int device);
+/* @reopened is called after each time; NULL: nobody is told any more. */
+void residency_on_reopened(struct residency *residency,
+			   void (*reopened)(void *context, unsigned int device), void *context);
+
+/*
+ * The driver may have moved some of what is on a device out of its memory, without saying what. The
+ * plan that has been there longest, of those that came before @before_ns (CLOCK_MONOTONIC), goes
+ * and comes back at once, with all that share memory with it; those that nobody uses right now are
+ * first. That is no eviction to anybody. Return: is there, or was there, such a plan? It may have
+ * to wait for what is under way: then nothing happens yet.
+ */
+bool residency_renew(struct residency *residency, unsigned int device, uint64_t before_ns);
+
+/*
+ * Is there a plan that was pushed out of a device's memory from outside, or was wanted in vain of
+ * late? It comes back as soon as there is room, so whoever watches the devices should look closely.
+ */
+bool residency_is_pressed(const struct residency *residency);
+
 /* New limits of tenants are in force. */
 void residency_limits_changed(struct residency *residency);
 

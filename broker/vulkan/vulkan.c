@@ -113,6 +113,11 @@ static void op_memory_sample(struct executor *executor, struct exec_memory *ret)
 	vk_device_sample(device_of(executor), ret);
 }
 
+static void op_lose(struct executor *executor, const char *why)
+{
+	vk_device_lose(device_of(executor), why);
+}
+
 static bool op_is_lost(struct executor *executor)
 {
 	return vk_device_is_lost(device_of(executor));
@@ -158,6 +163,7 @@ static const struct executor_ops vulkan_ops = {
 	.plan_load = op_plan_load,
 	.plan_unload = op_plan_unload,
 	.reopen = op_reopen,
+	.lose = op_lose,
 	.is_lost = op_is_lost,
 	.memory_sample = op_memory_sample,
 	.memory_used = op_memory_used,

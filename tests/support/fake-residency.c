@@ -201,6 +201,13 @@ bool residency_device_lost(struct residency *residency, unsigned int device)
 	return false;
 }
 
+void residency_on_reopened(struct residency *residency,
+			   void (*reopened)(void *context, unsigned int device), void *context)
+{
+	residency->reopened = reopened;
+	residency->reopened_context = context;
+}
+
 void residency_limits_changed(struct residency *residency)
 {
 }

@@ -28,6 +28,10 @@ struct residency {
 	struct session_plan *wanted[8];
 	unsigned int n_wanted;
 
+	/* Called by the test. */
+	void (*reopened)(void *context, unsigned int device);
+	void *reopened_context;
+
 	/* What residency_about() says, of any plan. */
 	struct residency_about about;
 };

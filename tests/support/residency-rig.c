@@ -140,6 +140,11 @@ static int count_reopen(struct executor *executor)
 	return 0;
 }
 
+static void count_lose(struct executor *executor, const char *why)
+{
+	atomic_store(&counting_of(executor)->is_lost, true);
+}
+
 static bool count_is_lost(struct executor *executor)
 {
 	return atomic_load(&counting_of(executor)->is_lost);
@@ -173,6 +178,7 @@ void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t 
 			.plan_load = count_plan_load,
 			.plan_unload = count_plan_unload,
 			.reopen = count_reopen,
+			.lose = count_lose,
 			.is_lost = count_is_lost,
 			.memory_used = count_memory_used,
 		};

@@ -675,6 +675,7 @@ static void run_gpu(struct bench *bench, int res)
 /* Only -EIO is the device's fault, and only a task that ran says anything about it. */
 static void test_failures__take_a_device_out(void **state)
 {
+	struct residency *residency;
 	struct bench bench;
 
 	bench_begin(&bench, 2, N_ENTRIES);
@@ -703,6 +704,11 @@ static void test_failures__take_a_device_out(void **state)
 	expect_cqe(&bench, 3, -ENODEV);
 	finish(&bench, bench.cpu, 4, 0);
 	assert_int_equal(expect_cqe(&bench, 4, 0).reason, RBK_REASON_GPU_UNAVAILABLE);
+
+	/* Opened anew, it is as any other. */
+	residency = bench.rig.dispatch->options.residency;
+	residency->reopened(residency->reopened_context, GPU);
+	run_gpu(&bench, 0);
 	bench_end(&bench);
 }
 

@@ -544,6 +544,12 @@ static void test_no_memory__twice_is_given_up(void **state)
 	residency_rig_deinit(&rig);
 }
 
+static void on_reopened(void *context, unsigned int device)
+{
+	assert_int_equal(device, RIG_DEVICE);
+	++*(unsigned int *)context;
+}
+
 static void test_lost__everything_is_given_back(void **state)
 {
 	struct residency_rig rig;
@@ -594,6 +600,165 @@ static void test_lost__while_loading(void **state)
 	assert_true(rig_is_ready(slot));
 	rig_check(&rig);
 	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+/* It is seen from outside that the device is gone: nothing had failed yet. */
+static void test_gone__noticed_without_a_task(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slot;
+	unsigned int reopened = 0;
+
+	begin(&rig);
+	residency_on_reopened(rig.residency, on_reopened, &reopened);
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
+	rig_settle(&rig);
+	assert_false(residency_device_lost(rig.residency, RIG_DEVICE));
+	rig.devices[RIG_DEVICE].n_failed_reopens = UINT32_MAX;
+	residency_device_gone(rig.residency, RIG_DEVICE, "it was pulled out");
+	residency_device_gone(rig.residency, RIG_DEVICE, "it was pulled out");
+	for (int i = 0; i < 20000 && rig.devices[RIG_DEVICE].n_failed_reopens > UINT32_MAX - 3; i++)
+		rig_turn(&rig);
+	assert_int_equal(slot->plan->device_state[RIG_DEVICE], PLAN_DEVICE_FAILED);
+	assert_int_equal(used(&rig, 0), 0);
+	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 0);
+
+	/* Its next try would be in 800 ms. */
+	rig_settle(&rig);
+	rig.devices[RIG_DEVICE].n_failed_reopens = 0;
+	residency_device_present(rig.residency, RIG_DEVICE);
+	rig_settle(&rig);
+	assert_true(rig_is_ready(slot));
+	assert_int_equal(reopened, 1);
+	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 1);
+	residency_device_present(rig.residency, RIG_DEVICE);
+	rig_settle(&rig);
+	assert_int_equal(reopened, 1);
+	rig_check(&rig);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+/* ---- Renewal ---- */
+
+static void test_renew__oldest_idle_first(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slots[3];
+	struct residency_about about;
+	uint64_t before_ns;
+
+	begin(&rig);
+	for (int i = 0; i < 3; i++) {
+		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 10 * MIB));
+		rig_settle(&rig);
+	}
+	before_ns = clock_now_ns();
+	slots[0]->n_on_device[RIG_DEVICE] = 1;
+	for (uint32_t n = 4; n <= 5; n++) {
+		assert_true(residency_renew(rig.residency, RIG_DEVICE, before_ns));
+		/* The second is first, the first has a task: nothing else leaves meanwhile. */
+		assert_true(rig_is_ready(slots[0]) && rig_is_ready(slots[n == 4 ? 2 : 1]));
+		assert_false(rig_is_ready(slots[n == 4 ? 1 : 2]));
+		assert_true(residency_renew(rig.residency, RIG_DEVICE, before_ns));
+		rig_settle(&rig);
+		assert_true(rig_is_ready(slots[1]) && rig_is_ready(slots[2]));
+		assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, n);
+	}
+	assert_true(residency_renew(rig.residency, RIG_DEVICE, before_ns));
+	rig_settle(&rig);
+	assert_false(rig_is_ready(slots[0]));
+	slots[0]->n_on_device[RIG_DEVICE] = 0;
+	residency_plan_idle(rig.residency, slots[0], RIG_DEVICE);
+	rig_settle(&rig);
+	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 6);
+	assert_false(residency_renew(rig.residency, RIG_DEVICE, before_ns));
+
+	/* Nobody was evicted. */
+	for (int i = 0; i < 3; i++) {
+		assert_true(rig_is_ready(slots[i]));
+		residency_about(rig.residency, slots[i], RIG_DEVICE, &about);
+		assert_true(about.n_evictions == 0 && about.n_returns == 0);
+	}
+	assert_true(rig.tenants[0].n_evictions == 0 && rig.tenants[0].n_returns == 0);
+	rig_check(&rig);
+	for (int i = 0; i < 3; i++)
+		rig_remove(&rig, slots[i]);
+	residency_rig_deinit(&rig);
+}
+
+/* A block is made anew only when all who share it have gone. */
+static void test_renew__those_that_share(void **state)
+{
+	struct session_plan *first, *second, *third, *other;
+	struct residency_rig rig;
+
+	begin(&rig);
+	rig_add(&rig, first = rig_plan(&rig, 0, 10 * MIB, (const uint32_t[]){1, 0}));
+	rig_settle(&rig);
+	rig_add(&rig, second = rig_plan(&rig, 0, 10 * MIB, (const uint32_t[]){1, 2, 0}));
+	rig_settle(&rig);
+	rig_add(&rig, third = rig_plan(&rig, 0, 10 * MIB, (const uint32_t[]){2, 0}));
+	rig_add(&rig, other = rig_plan(&rig, 0, 10 * MIB, (const uint32_t[]){3, 0}));
+	rig_settle(&rig);
+	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 3);
+	third->n_on_device[RIG_DEVICE] = 1;
+	assert_true(residency_renew(rig.residency, RIG_DEVICE, clock_now_ns()));
+	rig_settle(&rig);
+	/* They wait for the one with a task, or would find the old blocks. */
+	assert_false(rig_is_ready(first) || rig_is_ready(second) || rig_is_ready(third));
+	assert_true(rig_is_ready(other));
+	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 3);
+	third->n_on_device[RIG_DEVICE] = 0;
+	residency_plan_idle(rig.residency, third, RIG_DEVICE);
+	for (int i = 0; i < 20000 && !(rig_is_ready(second) && rig_is_ready(third)); i++)
+		rig_turn(&rig);
+	rig_settle(&rig);
+	assert_true(rig_is_ready(first) && rig_is_ready(second) && rig_is_ready(third));
+	assert_int_equal(rig.devices[RIG_DEVICE].n_block_loads, 5);
+	assert_int_equal(used(&rig, 0), 30 * MIB);
+	rig_check(&rig);
+	rig_remove(&rig, first);
+	rig_remove(&rig, second);
+	rig_remove(&rig, third);
+	rig_remove(&rig, other);
+	residency_rig_deinit(&rig);
+}
+
+/* Plans go away, or the room does, while they are out. */
+static void test_renew__interrupted(void **state)
+{
+	struct session_plan *removed, *squeezed;
+	struct residency_about about;
+	struct residency_rig rig;
+
+	begin(&rig);
+	rig_add(&rig, removed = rig_plan_of(&rig, 0, 10 * MIB));
+	rig_settle(&rig);
+	assert_true(residency_renew(rig.residency, RIG_DEVICE, clock_now_ns()));
+	rig_remove(&rig, removed);
+	rig_settle(&rig);
+	assert_int_equal(used(&rig, 0), 0);
+
+	rig_add(&rig, squeezed = rig_plan_of(&rig, 0, 10 * MIB));
+	rig_settle(&rig);
+	assert_true(residency_renew(rig.residency, RIG_DEVICE, clock_now_ns()));
+	residency_set_usable(rig.residency, RIG_DEVICE, MIB, 0);
+	rig_settle(&rig);
+	assert_false(rig_is_ready(squeezed));
+	residency_about(rig.residency, squeezed, RIG_DEVICE, &about);
+	assert_int_equal(about.n_evictions, 1);
+	assert_true(residency_is_pressed(rig.residency));
+	residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
+	for (int i = 0; i < 20000 && !rig_is_ready(squeezed); i++)
+		rig_turn(&rig);
+	rig_settle(&rig);
+	residency_about(rig.residency, squeezed, RIG_DEVICE, &about);
+	assert_int_equal(about.n_returns, 1);
+	assert_false(residency_is_pressed(rig.residency));
+	rig_check(&rig);
+	rig_remove(&rig, squeezed);
 	residency_rig_deinit(&rig);
 }
 
@@ -786,6 +951,10 @@ int main(void)
 		cmocka_unit_test(test_no_memory__twice_is_given_up),
 		cmocka_unit_test(test_lost__everything_is_given_back),
 		cmocka_unit_test(test_lost__while_loading),
+		cmocka_unit_test(test_gone__noticed_without_a_task),
+		cmocka_unit_test(test_renew__oldest_idle_first),
+		cmocka_unit_test(test_renew__those_that_share),
+		cmocka_unit_test(test_renew__interrupted),
 		cmocka_unit_test(test_add__out_of_memory),
 		cmocka_unit_test(test_gtt__second_best),
 		cmocka_unit_test(test_devices__the_one_with_room),
