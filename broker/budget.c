@@ -6,6 +6,10 @@
  * the overhead is the least of the last few differences: it changes slowly, and what is seen too
  * early or too late only ever adds to it.
  *
+ * The same samples tell when a device has lost what it held, or is gone, or is there again, which
+ * tasks would only find out by failing, and when its driver moved out what is in its memory
+ * (spill.h). While something of that is under way, samples are looked at without being rung for.
+ *
  * Host memory behind EXEC_TIER_GTT: half of what the driver offers and others do not use, since the
  * processor's side of the machine lives there as well.
  */
@@ -17,12 +21,15 @@
 
 #include "loop/loop.h"
 #include "session/residency.h"
+#include "spill.h"
 #include "tenant/tenant.h"
+#include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
 #include "util/waker.h"
 
 enum { OVERHEAD_SAMPLES = 8 };
+static const uint64_t look_again_ns = 20000000;
 
 struct budget_device {
 	struct charge overhead; /* of the broker's account */
@@ -31,11 +38,15 @@ struct budget_device {
 	uint32_t n_samples; /* when it was looked at last */
 	bool has_warned;
 	bool was_gone;
+	struct reading n_vram_lost; /* at the last look */
+	uint32_t n_reopened;
+	struct spill spill;
 };
 
 struct budget {
 	struct budget_options options;
 	struct loop_watch *watch;
+	struct loop_timer *timer;
 	enum telemetry_pace pace;
 	struct budget_device devices[RBK_MAX_DEVICES];
 };
@@ -99,6 +110,64 @@ static uint64_t usable_gtt(const struct device_reading *reading, const struct ex
 	return less(info->gtt_bytes, outside) / 2;
 }
 
+/* Return: can the device be used, as far as the sample tells? */
+static bool look_at_losses(struct budget *budget, unsigned int index,
+			   const struct device_reading *reading)
+{
+	struct residency *residency = budget->options.residency;
+	struct budget_device *device = &budget->devices[index];
+	uint32_t n_reopened = residency_n_reopened(residency, index);
+	struct reading before = device->n_vram_lost;
+
+	if (reading->state == TELEMETRY_GONE) {
+		residency_device_gone(residency, index, "the kernel has it no more");
+		device->was_gone = true;
+		return false;
+	}
+	device->n_vram_lost = reading->n_vram_lost;
+	if (device->was_gone) {
+		device->was_gone = false;
+		device->n_reopened = n_reopened;
+		residency_device_present(residency, index);
+		return true;
+	}
+	/* One that was opened anew meanwhile has been found out by a task. */
+	if (before.is_valid && reading->n_vram_lost.is_valid &&
+	    before.value != reading->n_vram_lost.value && device->n_reopened == n_reopened)
+		residency_device_gone(residency, index, "it was reset and lost its memory");
+	device->n_reopened = n_reopened;
+	return true;
+}
+
+/* What the driver moved out is allocated anew, a plan at a time, once there is room for it. */
+static void look_at_spill(struct budget *budget, unsigned int index, uint64_t own_bytes,
+			  uint64_t allocated_bytes, uint64_t usable_bytes)
+{
+	struct spill *spill = &budget->devices[index].spill;
+	bool has_more;
+
+	switch (spill_sample(spill, own_bytes, allocated_bytes, clock_now_ns())) {
+	case SPILL_NOTICED:
+		log_warning("device %u: its driver moved %llu MiB that are in use there to host "
+			    "memory, where they are slow; they are brought back when there is room",
+			    index, (unsigned long long)(spill->missing_bytes >> 20));
+		break;
+	case SPILL_MENDED:
+		log_info("device %u: what is in use there is in its memory again", index);
+		break;
+	default:
+		break;
+	}
+	if (!spill_wants_mending(spill) || usable_bytes < allocated_bytes)
+		return;
+	has_more = residency_renew(budget->options.residency, index, spill->since_ns);
+	if (!has_more)
+		log_warning("device %u: its driver keeps %llu MiB in host memory although there is "
+			    "room",
+			    index, (unsigned long long)(spill->missing_bytes >> 20));
+	spill_tried(spill, !has_more);
+}
+
 static void look(struct budget *budget, unsigned int index)
 {
 	struct executor *executor = budget->options.executors[index];
@@ -106,27 +175,22 @@ static void look(struct budget *budget, unsigned int index)
 	const struct executor_info *info = &executor->info;
 	struct budget_device *device = &budget->devices[index];
 	struct device_reading reading = {.state = TELEMETRY_PRESENT};
-	uint64_t headroom_bytes = 0, overhead_bytes;
+	uint64_t headroom_bytes = 0, overhead_bytes, allocated_bytes;
+	uint32_t n_samples = telemetry_n_samples(budget->options.telemetry, index);
 	struct budget_figures figures;
 	struct memory_reading pool;
 
 	if (info->memory_page_bytes == 0)
 		return;
 	telemetry_read(budget->options.telemetry, index, &reading);
-	if (reading.state == TELEMETRY_GONE) {
-		if (!device->was_gone)
-			log_warning("device %u (%s) is gone", index, info->name);
-		device->was_gone = true;
-		residency_device_lost(budget->options.residency, index);
+	if (!look_at_losses(budget, index, &reading))
 		return;
-	}
-	device->was_gone = false;
 
 	if (!budget->options.is_capped && info->kind != EXECUTOR_SOFTWARE_GPU)
 		headroom_bytes = policy_size_bytes(policy_headroom(policy), info->memory_bytes);
 	pool = telemetry_pool(&reading);
-	budget_compute(&pool, info->memory_bytes, headroom_bytes,
-		       executor->ops->memory_used(executor, EXEC_TIER_VRAM), &figures);
+	allocated_bytes = executor->ops->memory_used(executor, EXEC_TIER_VRAM);
+	budget_compute(&pool, info->memory_bytes, headroom_bytes, allocated_bytes, &figures);
 	overhead_bytes = least_overhead(device, figures.overhead_bytes);
 	figures.usable_bytes += figures.overhead_bytes - overhead_bytes;
 	if (figures.usable_bytes > info->memory_bytes)
@@ -134,6 +198,22 @@ static void look(struct budget *budget, unsigned int index)
 	charge_overhead(budget, index, overhead_bytes);
 	residency_set_usable(budget->options.residency, index, figures.usable_bytes,
 			     usable_gtt(&reading, info));
+	if (n_samples != device->n_samples && pool.own.is_valid && pool.used.is_valid)
+		look_at_spill(budget, index, pool.own.value, allocated_bytes, figures.usable_bytes);
+	device->n_samples = n_samples;
+	if (spill_is_open(&device->spill))
+		loop_timer_arm(budget->timer, look_again_ns);
+}
+
+static void look_at_all(struct budget *budget)
+{
+	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
+		look(budget, i);
+}
+
+static void on_timer(void *data)
+{
+	look_at_all(data);
 }
 
 static void on_sample(void *data, uint32_t events)
@@ -143,22 +223,32 @@ static void on_sample(void *data, uint32_t events)
 	waker_disarm(budget->options.waker);
 	/* Before looking: what comes after it rings again. */
 	waker_arm(budget->options.waker);
-	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
-		look(budget, i);
+	look_at_all(budget);
 }
 
 void budget_policy_changed(struct budget *budget)
 {
+	look_at_all(budget);
+}
+
+/* Is something awaited that only samples tell? */
+static bool is_watching(const struct budget *budget)
+{
+	if (residency_is_pressed(budget->options.residency))
+		return true;
 	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
-		look(budget, i);
+		if (spill_is_open(&budget->devices[i].spill))
+			return true;
+	return false;
 }
 
 void budget_set_pace(void *context, bool is_busy, bool has_sessions)
 {
 	struct budget *budget = context;
-	enum telemetry_pace pace = is_busy        ? TELEMETRY_BUSY
-				   : has_sessions ? TELEMETRY_SESSIONS
-						  : TELEMETRY_IDLE;
+	enum telemetry_pace pace = has_sessions ? TELEMETRY_SESSIONS : TELEMETRY_IDLE;
+
+	if (is_busy || is_watching(budget))
+		pace = TELEMETRY_BUSY;
 
 	if (pace == budget->pace)
 		return;
@@ -174,6 +264,9 @@ int budget_new(const struct budget_options *options, struct budget **ret)
 	if (!budget)
 		return error_origin(-ENOMEM);
 	budget->options = *options;
+	r = loop_timer_new(options->loop, on_timer, budget, &budget->timer);
+	if (r)
+		return error_fold(r);
 	r = loop_watch(options->loop, options->waker->fd, POLLIN, on_sample, budget,
 		       &budget->watch);
 	if (r)
@@ -188,6 +281,7 @@ struct budget *budget_free(struct budget *budget)
 {
 	if (!budget)
 		return NULL;
+	loop_timer_free(budget->timer);
 	loop_unwatch(budget->watch);
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
 		charge_deinit(&budget->devices[i].overhead);

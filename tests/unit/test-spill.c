@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* Noticing that a driver has moved our memory: broker/spill.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "spill.h"
+
+#define MIB (1ull << 20)
+
+/* @n samples that say the same. Return: what the last one was. */
+static enum spill_event samples(struct spill *spill, unsigned int n, uint64_t own_bytes,
+				uint64_t allocated_bytes)
+{
+	enum spill_event event = SPILL_NOTHING;
+
+	for (unsigned int i = 0; i < n; i++)
+		event = spill_sample(spill, own_bytes, allocated_bytes, 77);
+	return event;
+}
+
+static void test_spill__noticed_and_mended(void **state)
+{
+	struct spill spill = {0};
+
+	assert_int_equal(samples(&spill, 5, 101 * MIB, 100 * MIB), SPILL_NOTHING);
+	assert_false(spill_is_open(&spill));
+	assert_int_equal(samples(&spill, SPILL_SAMPLES - 1, 60 * MIB, 100 * MIB), SPILL_NOTHING);
+	assert_true(spill_is_open(&spill));
+	assert_false(spill_wants_mending(&spill));
+	assert_int_equal(samples(&spill, 1, 60 * MIB, 100 * MIB), SPILL_NOTICED);
+	assert_true(spill_wants_mending(&spill));
+	assert_int_equal(spill.missing_bytes, 40 * MIB);
+	assert_int_equal(spill.since_ns, 77);
+	assert_int_equal(spill.n_spills, 1);
+
+	/* It is said once. What was tried shows only in samples that come later. */
+	assert_int_equal(samples(&spill, 1, 60 * MIB, 100 * MIB), SPILL_NOTHING);
+	spill_tried(&spill, false);
+	assert_false(spill_wants_mending(&spill));
+	assert_int_equal(samples(&spill, SPILL_SAMPLES, 80 * MIB, 100 * MIB), SPILL_NOTHING);
+	assert_true(spill_wants_mending(&spill));
+	assert_int_equal(samples(&spill, 1, 100 * MIB, 100 * MIB), SPILL_MENDED);
+	assert_false(spill_is_open(&spill) || spill_wants_mending(&spill));
+	assert_int_equal(samples(&spill, 1, 100 * MIB, 100 * MIB), SPILL_NOTHING);
+}
+
+/* Loads and samples that meet: own memory is always a step behind. */
+static void test_spill__loading_is_none(void **state)
+{
+	struct spill spill = {0};
+
+	for (uint64_t i = 1; i < 50; i++)
+		assert_int_equal(samples(&spill, 1, (i - 1) * 10 * MIB, i * 10 * MIB),
+				 SPILL_NOTHING);
+	assert_int_equal(samples(&spill, 9, 490 * MIB - SPILL_BYTES + 1, 490 * MIB), SPILL_NOTHING);
+	assert_int_equal(spill.n_spills, 0);
+}
+
+static void test_spill__hopeless(void **state)
+{
+	struct spill spill = {0};
+
+	assert_int_equal(samples(&spill, SPILL_SAMPLES + 1, 0, 100 * MIB), SPILL_NOTICED);
+	spill_tried(&spill, true);
+	samples(&spill, 10, 0, 100 * MIB);
+	assert_false(spill_is_open(&spill) || spill_wants_mending(&spill));
+
+	/* But another time is another time. */
+	assert_int_equal(samples(&spill, 1, 0, 0), SPILL_MENDED);
+	assert_int_equal(samples(&spill, SPILL_SAMPLES + 1, 0, 100 * MIB), SPILL_NOTICED);
+	assert_true(spill_wants_mending(&spill));
+	assert_int_equal(spill.n_spills, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_spill__noticed_and_mended),
+		cmocka_unit_test(test_spill__loading_is_none),
+		cmocka_unit_test(test_spill__hopeless),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
