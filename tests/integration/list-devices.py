@@ -4,47 +4,20 @@
 
     list-devices.py AMDGPU-SIM BROKERD
 """
-import contextlib
 import json
 import os
 import subprocess
 import sys
-import tempfile
+
+import simulated
 
 SIM, BROKERD = sys.argv[1:3]
-GIB = 1 << 30
+GIB = simulated.GIB
 
 
-class Cards:
-    """Simulated cards, in a folder of their own."""
-
+class Cards(simulated.Cards):
     def __init__(self, *cards):
-        self.folder = tempfile.TemporaryDirectory()
-        arguments = [text for card in cards for text in ('--card', card)]
-        self.control('init', *arguments)
-        self.environment = dict(os.environ)
-        for line in self.control('env').splitlines():
-            name, _, value = line.partition('=')
-            self.environment[name] = value
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.folder.cleanup()
-
-    def control(self, command, *arguments):
-        return subprocess.run([SIM, command, '--dir', self.folder.name, *arguments], check=True,
-                              stdout=subprocess.PIPE, timeout=60).stdout.decode()
-
-    @contextlib.contextmanager
-    def hog(self, card, *arguments):
-        """Another process that holds memory."""
-        with subprocess.Popen([SIM, 'hog', '--dir', self.folder.name, card, *arguments],
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-            assert process.stdout.readline().strip() == b'ready'
-            yield process.pid
-            process.stdin.close()
+        super().__init__(SIM, *cards)
 
     def list(self, option, *arguments):
         """Return: what it prints to standard output and to standard error."""

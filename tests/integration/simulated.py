@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: MIT
+"""A broker over simulated cards, for tests in Python: the cards, processes that hold their memory,
+brokerd, and clients (model-client.c) that do as they are told."""
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+MIB = 1 << 20
+GIB = 1 << 30
+GPU = 1
+PATIENCE_S = 30
+
+
+def await_true(what, condition):
+    """Waits until condition() is true; fails after PATIENCE_S. Return: what it returned."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        result = condition()
+        if result:
+            return result
+        time.sleep(0.002)
+    raise AssertionError(f'in vain: {what}')
+
+
+class Cards:
+    """Simulated cards, in a folder of their own."""
+
+    def __init__(self, sim, *cards):
+        self.sim = sim
+        self.folder = tempfile.TemporaryDirectory(prefix='rbk-cards-')
+        arguments = [text for card in cards for text in ('--card', card)]
+        self.control('init', *arguments)
+        self.environment = dict(os.environ)
+        for line in self.control('env').splitlines():
+            name, _, value = line.partition('=')
+            self.environment[name] = value
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.folder.cleanup()
+
+    def control(self, command, *arguments):
+        return subprocess.run([self.sim, command, '--dir', self.folder.name, *arguments],
+                              check=True, stdout=subprocess.PIPE, timeout=60).stdout.decode()
+
+    def show(self, card='card0'):
+        return json.loads(self.control('show', '--json'))[card]
+
+    def held(self, pid, card='card0'):
+        """What a process holds of a card. Return: bytes of VRAM, of GTT."""
+        mine = [client for client in self.show(card)['clients'] if client['pid'] == pid]
+        return sum(c['vram'] for c in mine), sum(c['gtt'] for c in mine)
+
+    @contextlib.contextmanager
+    def hog(self, card, *arguments):
+        """Another process that holds memory."""
+        with subprocess.Popen([self.sim, 'hog', '--dir', self.folder.name, card, *arguments],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout.readline().strip() == b'ready'
+            try:
+                yield process.pid
+            finally:
+                process.stdin.close()
+                process.wait(PATIENCE_S)
+
+
+class Broker:
+    """A brokerd of its own; skips the test if it finds no device."""
+
+    def __init__(self, brokerd, cards, *arguments, policy=''):
+        self.folder = tempfile.TemporaryDirectory(prefix='rbk-test-')
+        self.socket = os.path.join(self.folder.name, 'socket')
+        self.log_path = os.path.join(self.folder.name, 'log')
+        config = os.path.join(self.folder.name, 'brokerd.conf')
+        with open(config, 'w', encoding='utf-8') as file:
+            file.write(policy)
+        with open(self.log_path, 'wb') as log:
+            self.process = subprocess.Popen(
+                [brokerd, '--socket', self.socket, '--cache=none', '--config', config, *arguments],
+                env=cards.environment, stdout=log, stderr=log)
+        self.pid = self.process.pid
+        try:
+            await_true('brokerd listens', lambda: self.says('listening on') or self.has_ended())
+            if self.has_ended() or not self.says('device 1: '):
+                print(self.log())
+                print('skipped: there is no Vulkan driver for the simulated card')
+                sys.exit(77)
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.process.terminate()
+        try:
+            status = self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        if error[0] or status != 0:
+            print(self.log(), end='')
+        assert status == 0, status
+        self.folder.cleanup()
+
+    def has_ended(self):
+        return self.process.poll() is not None
+
+    def log(self):
+        with open(self.log_path, encoding='utf-8', errors='replace') as file:
+            return file.read()
+
+    def says(self, text):
+        return text in self.log()
+
+    def n_says(self, text):
+        return self.log().count(text)
+
+
+class Client:
+    """A program with models; see model-client.c for what it can be told."""
+
+    def __init__(self, program, broker):
+        self.process = subprocess.Popen([program, broker.socket], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.process.stdin.close()
+        status = self.process.wait(PATIENCE_S)
+        self.process.stdout.close()
+        assert error[0] or status == 0, status
+
+    def tell(self, *words):
+        """Return: the words of its answer, without the command."""
+        print(*words, file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline().split()
+        assert answer and answer[0] == words[0], (words, answer)
+        return answer[1:]
+
+    def run(self, name):
+        """Return: the device, the reason why it ran there."""
+        _, res, device, reason = self.tell('run', name)
+        assert int(res) == 0, (name, res)
+        return int(device), reason
+
+    def stop(self, name):
+        """Return: how many tasks, and how many of them by (device, reason)."""
+        _, n, *counts = self.tell('stop', name)
+        by = {}
+        for text in counts:
+            where, count = text.split('=')
+            device, reason = where.split(':')
+            by[int(device), reason] = int(count)
+        assert sum(by.values()) == int(n)
+        return int(n), by
+
+    def memory(self, name):
+        """Return: state, bytes resident, bytes required, evictions, returns."""
+        _, state, *numbers = self.tell('memory', name)
+        return (state, *(int(number) for number in numbers))
+
+    def await_state(self, name, state):
+        """Return: when, in seconds of time.monotonic()."""
+        return int(self.tell('await', name, state)[1]) / 1e9
+
+    def charged(self):
+        """Return: what its tenant is charged for, bytes of VRAM, of GTT."""
+        return tuple(int(word) for word in self.tell('tenant')[:2])
