@@ -77,6 +77,7 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 	if (plan)
 		plan->n_in_flight++;
 	list_append(&ring->in_flight, &task->link);
+	list_append(task_bucket(ring, task->user_data), &task->same);
 	ring->ring->n_in_flight++;
 	return task;
 }
@@ -315,6 +316,8 @@ unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret
 		n_total += dispatch_reap(dispatch);
 	if (dispatch->n_pending > 0)
 		n_total += dispatch_resubmit(dispatch);
+	if (dispatch_is_ending(dispatch))
+		n_total += dispatch_end_waiting(dispatch);
 	if (dispatch->woken.first)
 		n_total += dispatch_wake(dispatch);
 	if (dispatch->dirty)

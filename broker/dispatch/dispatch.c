@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include "dispatch/task.h"
@@ -54,10 +55,18 @@ static void cpu_relax(void)
 
 /* --- rings: added, activated, put to sleep, closed --- */
 
+/* Powers of two, as entries are; lists of a few tasks each. */
+static uint32_t n_buckets(uint32_t n_entries)
+{
+	return n_entries > 8 ? n_entries / 8 : 1;
+}
+
 static uint64_t ring_bytes(uint32_t n_entries)
 {
 	return sizeof(struct dispatch_ring) +
-	       (uint64_t)n_entries * (sizeof(struct task) + RBK_MAX_REFS * sizeof(struct exec_ref));
+	       (uint64_t)n_entries *
+		       (sizeof(struct task) + RBK_MAX_REFS * sizeof(struct exec_ref)) +
+	       n_buckets(n_entries) * sizeof(struct list_node);
 }
 
 static struct dispatch_ring *dispatch_ring_free(struct dispatch_ring *ring)
@@ -66,6 +75,7 @@ static struct dispatch_ring *dispatch_ring_free(struct dispatch_ring *ring)
 		return NULL;
 	free(ring->tasks);
 	free(ring->refs);
+	free(ring->buckets);
 	free(ring);
 	return NULL;
 }
@@ -107,11 +117,16 @@ static int on_ring_added(void *context, struct session_ring *session_ring)
 	list_init(&ring->in_flight);
 	list_init(&ring->link);
 	list_init(&ring->muted_link);
+	list_init(&ring->closing);
 	/* Zeroed lazily by the kernel: slots that are never used cost no memory. */
 	ring->tasks = calloc(session_ring->n_entries, sizeof(*ring->tasks));
 	ring->refs = calloc((size_t)session_ring->n_entries * RBK_MAX_REFS, sizeof(*ring->refs));
-	if (!ring->tasks || !ring->refs)
+	ring->bucket_mask = n_buckets(session_ring->n_entries) - 1;
+	ring->buckets = calloc(ring->bucket_mask + 1, sizeof(*ring->buckets));
+	if (!ring->tasks || !ring->refs || !ring->buckets)
 		return error_origin(-ENOMEM);
+	for (uint32_t i = 0; i <= ring->bucket_mask; i++)
+		list_init(&ring->buckets[i]);
 
 	dispatch->n_rings++;
 	list_append(&dispatch->rings, &ring->link);
@@ -136,21 +151,7 @@ static void on_ring_closing(void *context, struct session_ring *session_ring)
 	struct dispatch *dispatch = context;
 
 	remove_active(dispatch, ring);
-	/* What waits for an executor or for memory need not run; held tasks are cancelled by their
-	 * predecessor. */
-	list_for_each (node, &ring->in_flight) {
-		struct task *task = container_of(node, struct task, link);
-		uint8_t expected = EXEC_QUEUED;
-
-		if (task->phase == TASK_PENDING)
-			task->is_cancelled = true;
-		else if (task->phase == TASK_WAITING)
-			task_stop_waiting(task);
-		else if (task->phase == TASK_SUBMITTED)
-			atomic_compare_exchange_strong_explicit(
-				&task->exec.state, &expected, EXEC_CANCELLED, memory_order_acq_rel,
-				memory_order_acquire);
-	}
+	dispatch_ring_closing(dispatch, ring);
 }
 
 static void remove_from_bells(struct dispatch *dispatch, struct dispatch_ring *ring)
@@ -172,6 +173,7 @@ static void on_ring_freed(void *context, struct session_ring *session_ring)
 	remove_from_bells(dispatch, ring);
 	list_remove(&ring->link);
 	list_remove(&ring->muted_link);
+	list_remove(&ring->closing);
 	dispatch->n_rings--;
 	dispatch_ring_free(ring);
 	session_ring->dispatch = NULL;
@@ -329,6 +331,7 @@ static void on_plan_ready(void *context, struct session_plan *plan)
 	struct place_decision decision;
 
 	list_init(&plan->waiting);
+	list_init(&plan->ending);
 	plan->inline_max_count = inline_limit(dispatch, plan->plan);
 	/* Fewer rows touch fewer bytes: what holds for the largest count holds below it. */
 	decision = place_task(&dispatch->placer, plan->plan, plan->inline_max_count,
@@ -339,7 +342,7 @@ static void on_plan_ready(void *context, struct session_plan *plan)
 
 static void on_plan_removing(void *context, struct session_plan *plan)
 {
-	dispatch_plan_removing(plan);
+	dispatch_plan_removing(context, plan);
 }
 
 /* --- the turn --- */
@@ -563,6 +566,11 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 	dispatch->woken.end = &dispatch->woken.first;
 	list_init(&dispatch->rings);
 	list_init(&dispatch->muted);
+	list_init(&dispatch->ending);
+	list_init(&dispatch->closing);
+	/* Early in a machine's life there may be none; then it is as good as another one. */
+	if (getrandom(&dispatch->bucket_seed, sizeof(dispatch->bucket_seed), GRND_NONBLOCK) < 0)
+		dispatch->bucket_seed = clock_now_ns();
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
 		dispatch->pending[i].end = &dispatch->pending[i].first;
 	placer_init(&dispatch->placer, options->n_executors, options->threshold_bytes);

@@ -180,6 +180,7 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	if (task->plan)
 		task_release_plan(task);
 	list_remove(&task->link);
+	list_remove(&task->same);
 	task->next = ring->free_tasks;
 	ring->free_tasks = task;
 	ring->ring->n_in_flight--;
@@ -313,8 +314,12 @@ int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_
 	uint8_t expected = EXEC_QUEUED;
 	struct task *task;
 
-	list_for_each (node, &ring->in_flight) {
-		task = container_of(node, struct task, link);
+	/* In one bucket, so that nobody gains by filling a ring and looking for what is not there.
+	 */
+	list_for_each_safe (node, task_bucket(ring, user_data)) {
+		task = container_of(node, struct task, same);
+		if (task->is_cancelled)
+			list_remove(&task->same);
 		if (task == self || task->user_data != user_data || task->is_cancelled)
 			continue;
 

@@ -37,6 +37,7 @@ struct task {
 	struct task *next;         /* in the free list, or in a queue */
 	struct task *chain_next;   /* held until this one has succeeded */
 	struct list_node link;     /* in dispatch_ring.in_flight, oldest first */
+	struct list_node same;     /* in its bucket, oldest first, unless it was cancelled */
 	uint64_t user_data;
 	uint64_t target; /* CANCEL */
 	uint64_t admit_ticks;
@@ -78,12 +79,16 @@ struct dispatch_ring {
 	struct task *tasks;
 	struct exec_ref *refs;
 	uint32_t n_tasks_touched; /* slots beyond it were never used, and cost no memory */
+	uint32_t bucket_mask;
 	struct list_node in_flight;
+	struct list_node *buckets; /* tasks in flight by user_data, for CANCEL */
 
 	/* Cold. */
 	struct dispatch *dispatch;
 	struct list_node link; /* in dispatch.rings */
 	struct list_node muted_link;
+	struct list_node closing; /* in dispatch.closing */
+	uint32_t n_to_close;      /* tasks in flight that were not looked at since */
 	uint32_t n_empty_bells;
 	uint64_t empty_bells_since_ns;
 };
@@ -105,6 +110,9 @@ struct dispatch {
 	struct dispatch_ring *dirty;
 	struct dispatch_ring *bells;
 	struct task_queue woken; /* whose waiting is over */
+	struct list_node ending; /* removed plans that tasks still wait for */
+	struct list_node closing;
+	uint64_t bucket_seed; /* which user_data share a bucket is not for clients to know */
 	struct residency_demand *demand;
 	struct placer placer;
 	struct exec_task inline_task; /* for entries that run without a slot */
@@ -183,11 +191,23 @@ void task_stop_waiting(struct task *task);
 /* Begins a PREFETCH or an EVICT. It waits, or *ret_res is set to the errno it completes with. */
 void task_ask_residency(struct dispatch *dispatch, struct task *task, int *ret_res);
 
-/* Goes on with tasks whose waiting is over. Return: how many. */
+/* Goes on with tasks whose waiting is over, a batch of them. Return: how many. */
 unsigned int dispatch_wake(struct dispatch *dispatch);
 
-/* Ends the waiting of all tasks of a plan. */
-void dispatch_plan_removing(struct session_plan *plan);
+/*
+ * Ends the waiting of all tasks of a plan, or of a ring, a batch of them at a time: what is left is
+ * for dispatch_end_waiting().
+ */
+void dispatch_plan_removing(struct dispatch *dispatch, struct session_plan *plan);
+void dispatch_ring_closing(struct dispatch *dispatch, struct dispatch_ring *ring);
+
+/* Goes on with that. Return: how many tasks were looked at. */
+unsigned int dispatch_end_waiting(struct dispatch *dispatch);
+
+static inline bool dispatch_is_ending(const struct dispatch *dispatch)
+{
+	return !list_is_empty(&dispatch->ending) || !list_is_empty(&dispatch->closing);
+}
 
 /* complete-hot.c */
 
@@ -238,6 +258,15 @@ void ring_publish(struct dispatch *dispatch, struct dispatch_ring *ring);
 
 /* Publishes every ring that completions were posted to since the last call. */
 void dispatch_publish_dirty(struct dispatch *dispatch);
+
+/* Where a task of that user_data is looked for. */
+static inline struct list_node *task_bucket(const struct dispatch_ring *ring, uint64_t user_data)
+{
+	uint64_t hash = (user_data ^ ring->dispatch->bucket_seed) * 0xff51afd7ed558ccdull;
+
+	hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53ull;
+	return &ring->buckets[hash >> 33 & ring->bucket_mask];
+}
 
 static inline struct task *task_take(struct dispatch_ring *ring)
 {

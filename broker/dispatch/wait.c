@@ -11,14 +11,22 @@
  * completing a task, which may start others, has no business. So an answer only puts the task into
  * a queue, as cancelling it does, and dispatch_work() goes on with it. Everything a waiting task
  * can meet ends in that queue, once.
+ *
+ * Clients can have as many tasks wait as they have entries, and end that of all of them with one
+ * word. So whatever goes through all of them does so in batches, one per turn.
  */
 #include <errno.h>
 
 #include "dispatch/task.h"
 
+/* Of the tasks that one turn goes on with, or whose waiting it ends. */
+enum { WAIT_BATCH = 128 };
+
 static void task_wake(struct dispatch *dispatch, struct task *task, int res)
 {
 	list_remove(&task->waiting);
+	if (list_is_empty(&task->plan->waiting))
+		list_remove(&task->plan->ending);
 	task->phase = TASK_WOKEN;
 	task->wait_res = res;
 	task->next = NULL;
@@ -86,15 +94,15 @@ static uint8_t prefetched_device(const struct dispatch *dispatch, const struct t
 
 unsigned int dispatch_wake(struct dispatch *dispatch)
 {
-	struct task *task, *next = dispatch->woken.first;
-	unsigned int n = 0;
+	struct task *task;
+	unsigned int n;
 
-	/* Whoever is put in from here on has its turn next time. */
-	dispatch->woken = (struct task_queue){.end = &dispatch->woken.first};
-	while ((task = next)) {
-		next = task->next;
-		n++;
-		if (task->is_cancelled || task->wait_res == -ECANCELED) {
+	for (n = 0; n < WAIT_BATCH && (task = dispatch->woken.first); n++) {
+		dispatch->woken.first = task->next;
+		if (!task->next)
+			dispatch->woken.end = &dispatch->woken.first;
+		if (task->is_cancelled || task->wait_res == -ECANCELED ||
+		    task->plan->state != SLOT_READY) {
 			task_finish(dispatch, task, -ECANCELED);
 		} else if (task->opcode == RBK_OP_RUN) {
 			/* It is placed anew: whatever the answer, that says what can be done now.
@@ -109,8 +117,76 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 	return n;
 }
 
-void dispatch_plan_removing(struct session_plan *plan)
+/* Return: was there one? */
+static bool end_one_of_plan(struct dispatch *dispatch)
 {
-	list_for_each_safe (node, &plan->waiting)
-		task_stop_waiting(container_of(node, struct task, waiting));
+	struct session_plan *plan =
+		container_of(dispatch->ending.next, struct session_plan, ending);
+
+	if (list_is_empty(&dispatch->ending))
+		return false;
+	/* With the last one the plan leaves the list. */
+	task_stop_waiting(container_of(plan->waiting.next, struct task, waiting));
+	return true;
+}
+
+/* What waits for an executor or for memory need not run; held tasks are cancelled by their
+ * predecessor. */
+static void task_drop(struct task *task)
+{
+	uint8_t expected = EXEC_QUEUED;
+
+	if (task->phase == TASK_PENDING)
+		task->is_cancelled = true;
+	else if (task->phase == TASK_WAITING)
+		task_stop_waiting(task);
+	else if (task->phase == TASK_SUBMITTED)
+		atomic_compare_exchange_strong_explicit(&task->exec.state, &expected,
+							EXEC_CANCELLED, memory_order_acq_rel,
+							memory_order_acquire);
+}
+
+static bool end_one_of_ring(struct dispatch *dispatch)
+{
+	struct dispatch_ring *ring =
+		container_of(dispatch->closing.next, struct dispatch_ring, closing);
+	struct list_node *node;
+
+	if (list_is_empty(&dispatch->closing))
+		return false;
+	node = ring->in_flight.next;
+	if (ring->n_to_close == 0 || node == &ring->in_flight) {
+		list_remove(&ring->closing);
+		return true;
+	}
+	/* No more are admitted, and their order means nothing any more. */
+	ring->n_to_close--;
+	list_remove(node);
+	list_append(&ring->in_flight, node);
+	task_drop(container_of(node, struct task, link));
+	return true;
+}
+
+unsigned int dispatch_end_waiting(struct dispatch *dispatch)
+{
+	unsigned int n = 0;
+
+	while (n < WAIT_BATCH && (end_one_of_ring(dispatch) || end_one_of_plan(dispatch)))
+		n++;
+	return n;
+}
+
+void dispatch_plan_removing(struct dispatch *dispatch, struct session_plan *plan)
+{
+	if (list_is_empty(&plan->waiting))
+		return;
+	list_append(&dispatch->ending, &plan->ending);
+	dispatch_end_waiting(dispatch);
+}
+
+void dispatch_ring_closing(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	ring->n_to_close = ring->ring->n_in_flight;
+	list_append(&dispatch->closing, &ring->closing);
+	dispatch_end_waiting(dispatch);
 }

@@ -101,6 +101,7 @@ struct session_plan {
 	uint32_t n_on_device[RBK_MAX_DEVICES]; /* in flight there */
 	struct session_plan *next_wanted;
 	struct list_node waiting; /* tasks that wait for its memory; the dispatcher's */
+	struct list_node ending;  /* in dispatch.ending, while these are being ended; likewise */
 	struct residency_plan *residency;
 };
 
