@@ -46,8 +46,8 @@ static const char usage_text[] =
 	"  --rounds            with --classify: do what standard input says, line by line:\n"
 	"      run NAME          classify the images; NAME is the first word of the results\n"
 	"      look NAME         say where the plan and the tenant's memory stand\n"
-	"      await STATE       wait until the plan is so in the GPU's memory: resident, evicted\n"
-	"                        or never-fits; 60 s at most\n"
+	"      await STATE       wait until the plan is so in the GPU's memory (resident, evicted\n"
+	"                        or never-fits), and the tenant within its budget; 60 s at most\n"
 	"  --help\n"
 	"\n"
 	"Exit status: 0 done, 1 something failed, 2 wrong options.\n";
@@ -284,18 +284,25 @@ static int look(struct rounds *rounds, const char *name)
 	return r;
 }
 
-/* Waits without a task: what happens is the broker's own doing. */
+/*
+ * Waits without a task: what happens is the broker's own doing. A lower budget is in force before
+ * the device has given back what is above it.
+ */
 static int await_state(struct rounds *rounds, const char *wanted)
 {
 	enum { STEP_MS = 5, LIMIT_MS = 60000 };
 
 	for (unsigned int ms = 0; ms < LIMIT_MS; ms += STEP_MS) {
 		struct classify_memory memory;
+		const struct rbk_use *vram;
 		int r;
 
 		r = classifier_memory(rounds->classifier, &memory, &rounds->error);
-		if (r || strcmp(state_name(&memory), wanted) == 0)
+		if (r)
 			return r;
+		vram = &memory.tenant.devices[RBK_DEVICE_GPU].vram;
+		if (strcmp(state_name(&memory), wanted) == 0 && vram->used <= vram->max)
+			return 0;
 		nanosleep(&(struct timespec){.tv_nsec = STEP_MS * 1000000}, NULL);
 	}
 	snprintf(rounds->error.text, sizeof(rounds->error.text), "the plan is not %s after %d s",
