@@ -53,6 +53,7 @@ bool residency_device_lost(struct residency *residency, unsigned int index)
 	list_for_each_safe (node, &device->residences)
 		residence_evict(container_of(node, struct residence, link));
 	residency_device_settle(device);
+	residency_review_in(residency, 0);
 	return true;
 }
 
@@ -119,10 +120,12 @@ void residency_device_settle(struct residency_device *device)
 void residency_devices_turn(struct residency *residency)
 {
 	uint64_t now_ns = clock_now_ns();
+	bool is_lost = false;
 
 	for (unsigned int i = 1; i < residency->options.n_executors; i++) {
 		struct residency_device *device = &residency->devices[i];
 
+		is_lost |= device->state > RESIDENCY_DEVICE_UP;
 		if (device->state != RESIDENCY_DEVICE_AWAY)
 			continue;
 		if (device->reopen_ns <= now_ns)
@@ -130,6 +133,8 @@ void residency_devices_turn(struct residency *residency)
 		else
 			residency_review_in(residency, device->reopen_ns - now_ns);
 	}
+	if (is_lost)
+		residency_tell_hopeless(residency);
 }
 
 void residency_device_present(struct residency *residency, unsigned int index)

@@ -18,7 +18,7 @@ struct tenant;
 enum {
 	RESIDENCY_BUCKETS = 4096,   /* of the index of constants, per device */
 	RESIDENCY_MAX_LOADS = 2,    /* at once, of one tenant on one device */
-	RESIDENCY_MAX_DRAFTS = 8,   /* candidates looked at closely in one review, per device */
+	RESIDENCY_MAX_DRAFTS = 8,   /* candidates looked at closely in one review, of each kind */
 	RESIDENCY_MAX_VICTIMS = 64, /* that one wish may displace */
 };
 
@@ -77,6 +77,7 @@ struct residence {
 	uint32_t n_slots;
 	uint64_t required_bytes; /* residence_required() */
 	uint64_t awaited_bytes;
+	uint64_t tried_number; /* residency.n_reviews when one tried to bring it */
 	uint64_t asked_number; /* residency.n_asked_turns when it was tried for a waiter, */
 	int asked_result;      /* and what came of it */
 	bool is_retry;         /* the driver had no memory; this is the second attempt */
@@ -110,13 +111,14 @@ struct residency_plan {
 	struct session_plan *slot;
 	struct tenant *tenant; /* counted */
 	struct list_node waiters;
-	uint32_t n_asked;   /* waiters of it that were not looked at */
-	uint16_t is_named;  /* bit i: somebody in waiters may want device i and no other */
-	double value;       /* see residency_value() */
-	uint64_t folded_ns; /* when it was true */
-	uint64_t used_ns;   /* when the plan was wanted last */
-	uint16_t supported; /* bit i: prepared for device i */
-	bool is_parked;     /* evicted by hand, until it is wanted again */
+	uint32_t n_bringing; /* of them, that do not wait for it to go */
+	uint32_t n_asked;    /* waiters of it that were not looked at */
+	uint16_t is_named;   /* bit i: somebody in waiters may want device i and no other */
+	double value;        /* see residency_value() */
+	uint64_t folded_ns;  /* when it was true */
+	uint64_t used_ns;    /* when the plan was wanted last */
+	uint16_t supported;  /* bit i: prepared for device i */
+	bool is_parked;      /* evicted by hand, until it is wanted again */
 	void (*added)(struct session_plan *slot);
 	void (*removed)(struct session_plan *slot);
 	struct residence on[]; /* by device */
@@ -155,7 +157,8 @@ struct residency {
 	struct list_node plans;
 	struct list_node asking; /* tenants who asked something, each in its turn */
 	uint32_t n_plans;
-	uint64_t n_drafts, n_asked_turns;
+	uint64_t n_drafts, n_asked_turns, n_reviews;
+	uint64_t n_sums; /* over tenants; see tenant.sum_number */
 	struct loop_timer *timer;
 	uint64_t timer_ns;    /* when it is set for; 0: not set */
 	uint64_t reviewed_ns; /* when the last review began, */
@@ -177,6 +180,8 @@ void residence_show(struct residence *residence);
 void residency_tell(struct residence *residence, int res);
 /* Tells who waits for it to be gone, if it is. */
 void residency_tell_gone(struct residence *residence);
+/* Tells who waits for what can no longer come: limits were lowered, or a device was lost. */
+void residency_tell_hopeless(struct residency *residency);
 /* Calls residency_review() not later than @delay_ns from now. */
 void residency_review_in(struct residency *residency, uint64_t delay_ns);
 /* The plan has nothing left anywhere and is being removed: forgets it. Return: true if so. */

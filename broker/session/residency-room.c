@@ -7,6 +7,10 @@
  * displacing others where residency-policy.h allows it. Who is displaced leaves when its tasks have
  * ended, and the wish waits (AWAITED) with its bytes set aside, so that nobody else takes them.
  *
+ * What a tenant is owed, a wish within its reserve, is promised even where those who hold too much
+ * cannot leave yet, because they are just coming: promised memory is theirs no longer, so they go
+ * as soon as they have come.
+ *
  * Reviews happen when something changed: memory was freed, or can be had again; a limit was set; a
  * task wanted a plan in vain. While there are wishes that were not granted, a timer repeats them,
  * since what is wanted changes with time.
@@ -166,6 +170,11 @@ uint64_t residence_available(const struct residence *residence)
 
 /* Victims */
 
+static bool is_evictable(const struct residence *residence)
+{
+	return residence->state == RESIDENCE_IN && residence->tier == EXEC_TIER_VRAM;
+}
+
 struct victim {
 	struct residence *residence;
 	struct residency_claim claim;
@@ -193,11 +202,11 @@ static int rank_of(const struct residency_device *device, const struct wish *wis
 }
 
 /* Does it use a block that the wish counts on? Whoever wishes made the last draft. */
-static bool is_needed(const struct wish *wish, const struct residence *other)
+static bool is_needed(const struct residence *other)
 {
 	uint64_t number = other->device->residency->n_drafts;
 
-	for (uint32_t i = 0; wish->residence && i < other->n_sharing; i++)
+	for (uint32_t i = 0; i < other->n_sharing; i++)
 		if (other->sharing[i]->draft_number == number)
 			return true;
 	return false;
@@ -214,11 +223,11 @@ static uint32_t find_victims(struct residency_device *device, const struct wish 
 		struct residence *other = container_of(node, struct residence, link);
 		struct victim victim = {.residence = other};
 
-		if (other->state != RESIDENCE_IN || other->tier != EXEC_TIER_VRAM)
+		if (!is_evictable(other))
 			continue;
 		if (wish->own_only && other->plan->tenant != wish->residence->plan->tenant)
 			continue;
-		if (is_needed(wish, other))
+		if (wish->residence && is_needed(other))
 			continue;
 		claim_of(other, residence_bytes(other), &victim.claim);
 		victim.rank = rank_of(device, wish, &victim.claim);
@@ -266,13 +275,50 @@ static bool is_enough(const struct residence *residence, uint64_t bytes, bool *r
 	return !*ret_own_only && device_free(residence->device) >= (int64_t)bytes;
 }
 
-/* Sends away who may be, for @bytes of @residence, if that is enough. Return: is it? */
+/*
+ * Is it within what its tenant is owed, on a device that can hold what everybody is owed? By hand,
+ * the tenant's own plans make way first.
+ */
+static bool is_owed(const struct residence *residence, uint64_t bytes, bool by_hand)
+{
+	const struct residency_device *device = residence->device;
+	struct residency *residency = device->residency;
+	uint64_t own = tenant_used(residence) + tenant_awaited(residence), others = 0;
+
+	if (residency->options.policy == RESIDENCY_STAY || bytes > share_of(residence)->reserve)
+		return false;
+	residency->n_sums++;
+	list_for_each (node, &device->residences) {
+		const struct residence *other = container_of(node, struct residence, link);
+		struct tenant *tenant = other->plan->tenant;
+		uint64_t used = tenant_used(other) + tenant->awaited[device->index];
+
+		if (tenant == residence->plan->tenant) {
+			if (by_hand && is_evictable(other) && !is_needed(other))
+				own -= residence_bytes(other);
+			continue;
+		}
+		/* Each tenant once, however many plans it has there. */
+		if (tenant->sum_number == residency->n_sums)
+			continue;
+		tenant->sum_number = residency->n_sums;
+		others += used < share_of(other)->reserve ? used : share_of(other)->reserve;
+	}
+	return checked_range(own, bytes, share_of(residence)->reserve) &&
+	       checked_range(own + others, bytes, device->usable_bytes[EXEC_TIER_VRAM]);
+}
+
+/*
+ * Sends away who may be, for @bytes of @residence, if that is enough, or if it is owed to it.
+ * Return: is it?
+ */
 static bool displace(struct residence *residence, uint64_t bytes, bool by_hand)
 {
 	struct residency_device *device = residence->device;
 	struct victim found[RESIDENCY_MAX_VICTIMS], victims[RESIDENCY_MAX_VICTIMS];
 	struct wish wish = {.residence = residence, .by_hand = by_hand};
 	bool enough = is_enough(residence, bytes, &wish.own_only);
+	bool is_promised = is_owed(residence, bytes, by_hand);
 	uint32_t n = 0, n_found, n_before;
 
 	/* First what is above the tenant's own maximum, then what the device lacks. */
@@ -293,9 +339,10 @@ static bool displace(struct residence *residence, uint64_t bytes, bool by_hand)
 	} while (!enough && n > n_before);
 	for (uint32_t i = 0; i < n; i++)
 		victim_mark(&victims[i], false);
-	for (uint32_t i = 0; i < n && enough; i++)
+	is_promised |= enough;
+	for (uint32_t i = 0; i < n && is_promised; i++)
 		residence_evict(victims[i].residence);
-	return enough;
+	return is_promised;
 }
 
 /* Coming */
@@ -461,19 +508,26 @@ static void enforce_limits(struct residency_device *device)
 	}
 }
 
+/* Does somebody wait for it to come? */
+static bool is_waited_for(const struct residency_plan *plan)
+{
+	return plan->n_bringing > 0;
+}
+
 static void yield(struct residency_device *device)
 {
 	const struct wish wish = {.residence = NULL};
 	struct victim victims[RESIDENCY_MAX_VICTIMS];
 	uint32_t n, n_gone;
 
-	/* What was promised to others is the first thing to be taken back. */
+	/* What was promised beyond what is owed is the first thing to be taken back. */
 	list_for_each_safe (node, &device->residences) {
 		struct residence *residence = container_of(node, struct residence, link);
 
 		if (device_free(device) >= 0)
 			return;
-		if (residence->state == RESIDENCE_AWAITED) {
+		if (residence->state == RESIDENCE_AWAITED &&
+		    !is_owed(residence, residence->awaited_bytes, is_waited_for(residence->plan))) {
 			residence_forget_awaited(residence);
 			residency_tell(residence, -ENOMEM);
 		}
@@ -505,14 +559,19 @@ static void bring_moved(struct residency_device *device)
 	}
 }
 
-/* Plans that made do with the second tier move up into free room: they go, and come back. */
+/*
+ * Plans that made do with the second tier move up into free room, or room that is owed to them:
+ * they go, and come back.
+ */
 static void promote(struct residency_device *device)
 {
 	list_for_each (node, &device->residences) {
 		struct residence *residence = container_of(node, struct residence, link);
 
 		if (residence->state == RESIDENCE_IN && residence->tier == EXEC_TIER_GTT &&
-		    residence_fits(residence) && has_room(residence, residence->required_bytes)) {
+		    residence_fits(residence) &&
+		    (has_room(residence, residence->required_bytes) ||
+		     is_owed(residence, residence->required_bytes, false))) {
 			residence_move(residence);
 			return;
 		}
@@ -524,30 +583,33 @@ static void bring_awaited(struct residency_device *device)
 {
 	list_for_each_safe (node, &device->residences) {
 		struct residence *residence = container_of(node, struct residence, link);
+		bool is_due;
 
 		if (residence->state != RESIDENCE_AWAITED)
 			continue;
 		if (residence_try(residence, false) != TRY_NO_ROOM || device->leaving_bytes > 0)
 			continue;
-		/* Everybody has left, and it was not enough after all. */
+		is_due = is_owed(residence, residence->awaited_bytes,
+				 is_waited_for(residence->plan));
+		/* Those who are in its way leave when they have come. */
+		if (is_due && device->n_jobs > 0)
+			continue;
+		/* Everybody has left, and it was not enough after all. What is owed is asked for
+		 * again. */
 		residence_forget_awaited(residence);
-		residency_tell(residence, -ENOMEM);
+		if (!is_due)
+			residency_tell(residence, -ENOMEM);
 	}
-}
-
-/* Does somebody wait for it to come? */
-static bool is_waited_for(const struct residency_plan *plan)
-{
-	return !list_is_empty(&plan->waiters) && !plan->is_parked;
 }
 
 static bool is_candidate(const struct residency_plan *plan, const struct residence *residence,
 			 uint64_t now_ns)
 {
-	if (residence->state != RESIDENCE_OUT || plan->removed || plan->is_parked ||
-	    residence->must_return)
+	if (residence->state != RESIDENCE_OUT || plan->removed || residence->must_return)
 		return false;
-	return is_waited_for(plan) || now_ns - residence->left_ns >= residence->holdoff_ns;
+	if (is_waited_for(plan))
+		return true;
+	return !plan->is_parked && now_ns - residence->left_ns >= residence->holdoff_ns;
 }
 
 struct candidate {
@@ -555,8 +617,23 @@ struct candidate {
 	struct residency_claim claim;
 };
 
-/* Keeps the best few, best first. */
-static void candidates_add(struct candidate *candidates, uint32_t *n, struct residence *residence)
+struct candidates {
+	struct candidate of[RESIDENCY_MAX_DRAFTS]; /* best first */
+	uint32_t n;
+	bool in_turn; /* those come first that were not tried for longest */
+	bool is_full; /* there were more */
+};
+
+static bool candidate_comes_first(const struct candidates *candidates, const struct candidate *a,
+				  const struct candidate *b)
+{
+	if (candidates->in_turn && a->residence->tried_number != b->residence->tried_number)
+		return a->residence->tried_number < b->residence->tried_number;
+	return residency_comes_first(&a->claim, &b->claim);
+}
+
+/* Keeps the best few. */
+static void candidates_add(struct candidates *candidates, struct residence *residence)
 {
 	struct candidate candidate = {.residence = residence};
 	uint32_t i;
@@ -564,14 +641,41 @@ static void candidates_add(struct candidate *candidates, uint32_t *n, struct res
 	if (!residence_fits(residence))
 		return;
 	claim_of_wish(residence, residence->required_bytes, &candidate.claim);
-	for (i = *n; i > 0 && residency_comes_first(&candidate.claim, &candidates[i - 1].claim);
-	     i--)
+	for (i = candidates->n;
+	     i > 0 && candidate_comes_first(candidates, &candidate, &candidates->of[i - 1]); i--)
 		if (i < RESIDENCY_MAX_DRAFTS)
-			candidates[i] = candidates[i - 1];
+			candidates->of[i] = candidates->of[i - 1];
 	if (i < RESIDENCY_MAX_DRAFTS)
-		candidates[i] = candidate;
-	if (*n < RESIDENCY_MAX_DRAFTS)
-		(*n)++;
+		candidates->of[i] = candidate;
+	if (candidates->n < RESIDENCY_MAX_DRAFTS)
+		candidates->n++;
+	else
+		candidates->is_full = true;
+}
+
+/* Return: is there one left that time may bring? */
+static bool bring_candidates(struct residency *residency, const struct candidates *candidates,
+			     uint64_t now_ns)
+{
+	bool is_wishing = false;
+
+	for (uint32_t i = 0; i < candidates->n; i++) {
+		struct residence *residence = candidates->of[i].residence;
+		struct residency_plan *plan = residence->plan;
+		enum try_result result;
+
+		residence->tried_number = residency->n_reviews;
+		result = residence_try(residence, is_waited_for(plan));
+		/* A promise is looked after, since those who leave may not be enough. */
+		is_wishing |= result == TRY_AWAITED;
+		if (result <= TRY_AWAITED)
+			continue;
+		if (result == TRY_NO_ROOM)
+			residency_tell(residence, -ENOMEM);
+		is_wishing |= is_waited_for(plan) ||
+			      (plan->value > 0 && now_ns - plan->used_ns < patience_ns);
+	}
+	return is_wishing;
 }
 
 /* Would it be in the device's memory, were there less of others? */
@@ -592,33 +696,36 @@ static bool is_named(const struct residency_plan *plan, const struct residence *
 	       residence->device->state == RESIDENCY_DEVICE_UP;
 }
 
-static void candidates_add_named(struct candidate *candidates, uint32_t *n,
-				 struct residency_plan *plan, const struct residence *chosen)
+static void candidates_add_named(struct candidates *waiting, struct residency_plan *plan,
+				 const struct residence *chosen)
 {
 	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++)
 		if (&plan->on[i] != chosen && is_named(plan, &plan->on[i]))
-			candidates_add(candidates, n, &plan->on[i]);
+			candidates_add(waiting, &plan->on[i]);
 }
 
-/* Return: is there a wish left that time may grant? */
+/*
+ * Those who wait are tried in turn, so that each hears; then those who are wanted, most wanted
+ * first. Return: is there a wish left that time may grant?
+ */
 static bool bring(struct residency *residency, uint64_t now_ns)
 {
-	struct candidate candidates[RESIDENCY_MAX_DRAFTS];
+	struct candidates waiting = {.in_turn = true}, wanted = {.in_turn = false};
 	uint64_t next_ns = UINT64_MAX;
 	bool is_wishing = false;
-	uint32_t n = 0;
 
+	residency->n_reviews++;
 	list_for_each (node, &residency->plans) {
 		struct residency_plan *plan = container_of(node, struct residency_plan, link);
 		struct residence *residence = residency_choose(plan);
 
 		if (plan->is_named)
-			candidates_add_named(candidates, &n, plan, residence);
+			candidates_add_named(&waiting, plan, residence);
 		if (!residence)
 			continue;
 		residency->is_pressed |= is_pressed(plan, residence, now_ns);
 		if (is_candidate(plan, residence, now_ns))
-			candidates_add(candidates, &n, residence);
+			candidates_add(is_waited_for(plan) ? &waiting : &wanted, residence);
 		else if (residence->must_return)
 			is_wishing = true;
 		else if (residence->state == RESIDENCE_OUT && !plan->is_parked && !plan->removed)
@@ -626,18 +733,8 @@ static bool bring(struct residency *residency, uint64_t now_ns)
 					  ? residence->left_ns + residence->holdoff_ns
 					  : next_ns;
 	}
-	for (uint32_t i = 0; i < n; i++) {
-		struct residence *residence = candidates[i].residence;
-		struct residency_plan *plan = residence->plan;
-		enum try_result result = residence_try(residence, is_waited_for(plan));
-
-		if (result <= TRY_AWAITED)
-			continue;
-		if (result == TRY_NO_ROOM)
-			residency_tell(residence, -ENOMEM);
-		is_wishing |= is_waited_for(plan) ||
-			      (plan->value > 0 && now_ns - plan->used_ns < patience_ns);
-	}
+	is_wishing |= bring_candidates(residency, &waiting, now_ns);
+	is_wishing |= bring_candidates(residency, &wanted, now_ns) || waiting.is_full;
 	if (next_ns != UINT64_MAX)
 		residency_review_in(residency, next_ns > now_ns ? next_ns - now_ns : 0);
 	return is_wishing;

@@ -42,9 +42,12 @@ static void waiter_take(struct residency_waiter *waiter)
 		plan->n_asked--;
 		if (list_is_empty(&tenant->asked))
 			list_remove(&tenant->asking);
-	} else if (list_is_empty(&plan->waiters)) {
-		plan->is_named = 0;
+		return;
 	}
+	if (waiter->wish != RESIDENCY_EVICT)
+		plan->n_bringing--;
+	if (list_is_empty(&plan->waiters))
+		plan->is_named = 0;
 }
 
 static void waiter_finish(struct residency_waiter *waiter, int res)
@@ -60,7 +63,10 @@ static void waiter_stay(struct residency_waiter *waiter)
 
 	waiter_take(waiter);
 	list_append(&plan->waiters, &waiter->link);
-	if (waiter->wish != RESIDENCY_EVICT && waiter->device != RBK_DEVICE_NONE)
+	if (waiter->wish == RESIDENCY_EVICT)
+		return;
+	plan->n_bringing++;
+	if (waiter->device != RBK_DEVICE_NONE)
 		plan->is_named |= (uint16_t)(1u << waiter->device);
 }
 
@@ -92,6 +98,9 @@ void residency_tell(struct residence *residence, int res)
 		    (res == 0 || waiter->wish == RESIDENCY_PREFETCH))
 			waiter_finish(waiter, res);
 	}
+	/* Whoever wanted it back after it was evicted by hand has it. */
+	if (res == 0)
+		plan->is_parked = false;
 	if (added) {
 		plan->added = NULL;
 		added(plan->slot);
@@ -130,6 +139,22 @@ static int waiter_verdict(const struct residency_plan *plan, const struct reside
 	if (!is_supported)
 		return -ENODEV;
 	return is_lost ? -EIO : -ENOMEM;
+}
+
+void residency_tell_hopeless(struct residency *residency)
+{
+	list_for_each (node, &residency->plans) {
+		struct residency_plan *plan = container_of(node, struct residency_plan, link);
+
+		list_for_each_safe (waiting, &plan->waiters) {
+			struct residency_waiter *waiter = waiter_of(waiting);
+			int res =
+				waiter->wish == RESIDENCY_EVICT ? 0 : waiter_verdict(plan, waiter);
+
+			if (res)
+				waiter_finish(waiter, res);
+		}
+	}
 }
 
 void residency_ask(struct residency *residency, struct session_plan *slot,
@@ -440,15 +465,8 @@ void residency_limits_changed(struct residency *residency)
 
 		for (unsigned int i = 1; i < residency->options.n_executors; i++)
 			residence_show(&plan->on[i]);
-		list_for_each_safe (waiting, &plan->waiters) {
-			struct residency_waiter *waiter = waiter_of(waiting);
-			int res =
-				waiter->wish == RESIDENCY_EVICT ? 0 : waiter_verdict(plan, waiter);
-
-			if (res == -ENOMEM)
-				waiter_finish(waiter, res);
-		}
 	}
+	residency_tell_hopeless(residency);
 	residency_review_in(residency, 0);
 }
 

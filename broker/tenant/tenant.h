@@ -40,6 +40,7 @@ struct tenant {
 	uint64_t leaving[RBK_MAX_DEVICES];
 	uint64_t awaited[RBK_MAX_DEVICES];
 	uint32_t n_loads[RBK_MAX_DEVICES];
+	uint64_t sum_number;     /* of the last sum over tenants that has it */
 	struct list_node asked;  /* what was asked of it and not looked at */
 	struct list_node asking; /* in residency, unless that is empty */
 

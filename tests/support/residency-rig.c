@@ -337,6 +337,23 @@ void rig_want(struct residency_rig *rig, struct session_plan *slot, uint32_t n)
 	}
 }
 
+void rig_on_done(struct residency_waiter *waiter, int res)
+{
+	struct rig_wish *wish = container_of(waiter, struct rig_wish, waiter);
+
+	wish->n_done++;
+	wish->res = res;
+}
+
+void rig_ask(struct residency_rig *rig, struct session_plan *slot, struct rig_wish *wish,
+	     enum residency_wish what)
+{
+	*wish = (struct rig_wish){.waiter.done = rig_on_done, .res = 1};
+	residency_ask(rig->residency, slot, &wish->waiter, what, RBK_DEVICE_NONE);
+	CHECK(wish->n_done == 0);
+	rig_settle(rig);
+}
+
 /* Time */
 
 void rig_turn(struct residency_rig *rig)
@@ -350,6 +367,9 @@ static bool is_busy(const struct residency_rig *rig)
 	const struct residency *residency = rig->residency;
 
 	if (residency->timer_ns && residency->timer_ns < clock_now_ns() + 5000000)
+		return true;
+	/* Looked at when a review that took long has been made up for. */
+	if (!list_is_empty(&residency->asking))
 		return true;
 	for (uint32_t i = 1; i < rig->n_devices; i++)
 		if (residency->devices[i].n_jobs > 0)

@@ -72,6 +72,17 @@ bool rig_is_ready(const struct session_plan *slot);
 /* @n tasks wanted it, now. */
 void rig_want(struct residency_rig *rig, struct session_plan *slot, uint32_t n);
 
+/* What is asked by hand, and what came of it. */
+struct rig_wish {
+	struct residency_waiter waiter; /* its done is rig_on_done() */
+	int n_done;
+	int res; /* 1: not done */
+};
+void rig_on_done(struct residency_waiter *waiter, int res);
+/* Asks, of any device, and settles. */
+void rig_ask(struct residency_rig *rig, struct session_plan *slot, struct rig_wish *wish,
+	     enum residency_wish what);
+
 /* Turns the loop until nothing is under way and nothing more happens. */
 void rig_settle(struct residency_rig *rig);
 /* Turns the loop once, and gives the setup thread its time. */

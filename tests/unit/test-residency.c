@@ -352,162 +352,6 @@ static void test_pressure__no_thrashing(void **state)
 	residency_rig_deinit(&rig);
 }
 
-/* ---- Wishes ---- */
-
-struct wish {
-	struct residency_waiter waiter;
-	int n_done;
-	int res;
-};
-
-static void on_done(struct residency_waiter *waiter, int res)
-{
-	struct wish *wish = container_of(waiter, struct wish, waiter);
-
-	wish->n_done++;
-	wish->res = res;
-}
-
-static void ask(struct residency_rig *rig, struct session_plan *slot, struct wish *wish,
-		enum residency_wish what)
-{
-	*wish = (struct wish){.waiter.done = on_done, .res = 1};
-	residency_ask(rig->residency, slot, &wish->waiter, what, RBK_DEVICE_NONE);
-	assert_int_equal(wish->n_done, 0);
-	rig_settle(rig);
-}
-
-static void test_wish__evict_and_prefetch(void **state)
-{
-	struct residency_rig rig;
-	struct session_plan *slot;
-	struct wish wish;
-
-	begin(&rig);
-	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
-	rig_settle(&rig);
-	ask(&rig, slot, &wish, RESIDENCY_EVICT);
-	assert_true(wish.n_done == 1 && wish.res == 0);
-	assert_int_equal(used(&rig, 0), 0);
-	/* It stays out, although there is room. */
-	residency_set_usable(rig.residency, RIG_DEVICE, 99 * MIB, 0);
-	rig_settle(&rig);
-	assert_false(rig_is_ready(slot));
-	ask(&rig, slot, &wish, RESIDENCY_EVICT);
-	assert_true(wish.n_done == 1 && wish.res == 0);
-	ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
-	assert_true(wish.n_done == 1 && wish.res == 0);
-	assert_true(rig_is_ready(slot));
-	ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
-	assert_true(wish.n_done == 1 && wish.res == 0);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
-}
-
-/* By hand, one's own plans make way whatever they are worth, others' do not. */
-static void test_wish__prefetch_displaces_own(void **state)
-{
-	struct residency_rig rig;
-	struct session_plan *mine, *next, *theirs, *large;
-	struct wish wish;
-
-	begin(&rig);
-	rig_add(&rig, mine = rig_plan_of(&rig, 0, 40 * MIB));
-	rig_add(&rig, theirs = rig_plan_of(&rig, 1, 60 * MIB));
-	rig_settle(&rig);
-	rig_want(&rig, mine, 100000);
-	rig_want(&rig, theirs, 100000);
-	rig_add(&rig, next = rig_plan_of(&rig, 0, 40 * MIB));
-	rig_add(&rig, large = rig_plan_of(&rig, 0, 50 * MIB));
-	rig_settle(&rig);
-	ask(&rig, next, &wish, RESIDENCY_PREFETCH);
-	assert_true(wish.n_done == 1 && wish.res == 0);
-	assert_true(rig_is_ready(next) && !rig_is_ready(mine) && rig_is_ready(theirs));
-	ask(&rig, large, &wish, RESIDENCY_PREFETCH);
-	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
-	assert_true(rig_is_ready(theirs));
-	rig_remove(&rig, mine);
-	rig_remove(&rig, next);
-	rig_remove(&rig, theirs);
-	rig_remove(&rig, large);
-	residency_rig_deinit(&rig);
-}
-
-/* Whoever brought what the plan shares stays, however little it is wanted. */
-static void test_wish__keeps_what_it_shares(void **state)
-{
-	struct session_plan *sharer, *other, *slot;
-	struct residency_rig rig;
-	struct wish wish;
-
-	begin(&rig);
-	rig_add(&rig, sharer = rig_plan(&rig, 0, 30 * MIB, (const uint32_t[]){1, 2, 0}));
-	rig_add(&rig, other = rig_plan(&rig, 0, 30 * MIB, (const uint32_t[]){9, 0}));
-	rig_settle(&rig);
-	rig_want(&rig, other, 1000);
-	rig_add(&rig, slot = rig_plan(&rig, 0, 30 * MIB, (const uint32_t[]){1, 3, 0}));
-	ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
-	assert_true(wish.n_done == 1 && wish.res == 0);
-	assert_true(rig_is_ready(slot) && rig_is_ready(sharer) && !rig_is_ready(other));
-	assert_int_equal(used(&rig, 0), 90 * MIB);
-	rig_remove(&rig, sharer);
-	rig_remove(&rig, other);
-	rig_remove(&rig, slot);
-	residency_rig_deinit(&rig);
-}
-
-static void test_wish__wait_until_room(void **state)
-{
-	struct residency_rig rig;
-	struct session_plan *there, *waiting;
-	struct wish wish, never;
-
-	begin(&rig);
-	rig_add(&rig, there = rig_plan_of(&rig, 1, 60 * MIB));
-	rig_settle(&rig);
-	rig_want(&rig, there, 1000);
-	rig_add(&rig, waiting = rig_plan_of(&rig, 0, 60 * MIB));
-	ask(&rig, waiting, &wish, RESIDENCY_WAIT);
-	assert_int_equal(wish.n_done, 0);
-	rig_remove(&rig, there);
-	rig_settle(&rig);
-	assert_true(wish.n_done == 1 && wish.res == 0);
-	assert_true(rig_is_ready(waiting));
-
-	/* Withdrawn, it hears no more; with the plan, it hears why. */
-	residency_set_usable(rig.residency, RIG_DEVICE, 10 * MIB, 0);
-	rig_settle(&rig);
-	ask(&rig, waiting, &never, RESIDENCY_WAIT);
-	residency_withdraw(rig.residency, &never.waiter);
-	ask(&rig, waiting, &wish, RESIDENCY_WAIT);
-	rig_remove(&rig, waiting);
-	assert_true(wish.n_done == 1 && wish.res == -ECANCELED);
-	assert_int_equal(never.n_done, 0);
-	residency_rig_deinit(&rig);
-}
-
-static void test_wish__never(void **state)
-{
-	struct residency_rig rig;
-	struct session_plan *large, *unsupported;
-	struct wish wish;
-
-	begin(&rig);
-	rig_add(&rig, large = rig_plan_of(&rig, 0, 200 * MIB));
-	unsupported = rig_plan_of(&rig, 0, MIB);
-	unsupported->plan->device_state[RIG_DEVICE] = PLAN_DEVICE_UNSUPPORTED;
-	rig_add(&rig, unsupported);
-	ask(&rig, large, &wish, RESIDENCY_WAIT);
-	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
-	ask(&rig, unsupported, &wish, RESIDENCY_PREFETCH);
-	assert_true(wish.n_done == 1 && wish.res == -ENODEV);
-	ask(&rig, unsupported, &wish, RESIDENCY_EVICT);
-	assert_true(wish.n_done == 1 && wish.res == 0);
-	rig_remove(&rig, large);
-	rig_remove(&rig, unsupported);
-	residency_rig_deinit(&rig);
-}
-
 /* ---- What goes wrong ---- */
 
 static void test_no_memory__once_is_mended(void **state)
@@ -529,7 +373,7 @@ static void test_no_memory__twice_is_given_up(void **state)
 {
 	struct residency_rig rig;
 	struct session_plan *slot;
-	struct wish wish;
+	struct rig_wish wish;
 
 	begin(&rig);
 	rig.devices[RIG_DEVICE].n_refused = 2;
@@ -538,7 +382,7 @@ static void test_no_memory__twice_is_given_up(void **state)
 	assert_false(rig_is_ready(slot));
 	assert_int_equal(used(&rig, 0), 0);
 	rig_check(&rig);
-	ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == 0);
 	rig_remove(&rig, slot);
 	residency_rig_deinit(&rig);
@@ -554,7 +398,7 @@ static void test_lost__everything_is_given_back(void **state)
 {
 	struct residency_rig rig;
 	struct session_plan *busy, *idle;
-	struct wish wish;
+	struct rig_wish wish;
 
 	begin(&rig);
 	rig_add(&rig, busy = rig_plan_of(&rig, 0, 10 * MIB));
@@ -569,7 +413,7 @@ static void test_lost__everything_is_given_back(void **state)
 	assert_int_equal(busy->plan->device_state[RIG_DEVICE], PLAN_DEVICE_FAILED);
 	assert_int_equal(idle->plan->device_state[RIG_DEVICE], PLAN_DEVICE_FAILED);
 	assert_int_equal(used(&rig, 1), 0);
-	ask(&rig, idle, &wish, RESIDENCY_PREFETCH);
+	rig_ask(&rig, idle, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == -EIO);
 
 	busy->n_on_device[RIG_DEVICE] = 0;
@@ -848,84 +692,6 @@ static void test_devices__the_one_with_room(void **state)
 	residency_rig_deinit(&rig);
 }
 
-/* ---- Everything at once ---- */
-
-static uint32_t random_below(uint64_t *seed, uint32_t n)
-{
-	*seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
-	return (uint32_t)(*seed >> 33) % n;
-}
-
-/* Three tenants fight for the device while it shrinks and grows: nobody has more than his. */
-static void test_fight__random(void **state)
-{
-	enum { N_PLANS = 60, N_STEPS = 4000 };
-	struct session_plan *slots[N_PLANS] = {NULL};
-	struct residency_rig rig;
-	uint64_t seed = 42;
-
-	begin(&rig);
-	rig_share(&rig, 0, 100 * MIB, 70 * MIB, 0);
-	rig_share(&rig, 1, 50 * MIB, 40 * MIB, 30 * MIB);
-	rig_share(&rig, 2, 20 * MIB, 20 * MIB, 20 * MIB);
-	for (int step = 0; step < N_STEPS; step++) {
-		uint32_t i = random_below(&seed, N_PLANS);
-		struct session_plan *slot = slots[i];
-
-		switch (random_below(&seed, 8)) {
-		case 0:
-		case 1:
-			if (slot)
-				break;
-			slots[i] = rig_plan(&rig, i % 3, (1 + random_below(&seed, 12)) * MIB,
-					    (const uint32_t[]){1 + random_below(&seed, 9),
-							       20 + random_below(&seed, 9), 0});
-			rig_add(&rig, slots[i]);
-			break;
-		case 2:
-			if (!slot || slot->n_on_device[RIG_DEVICE] > 0)
-				break;
-			rig_remove(&rig, slot);
-			slots[i] = NULL;
-			break;
-		case 3:
-			residency_set_usable(rig.residency, RIG_DEVICE,
-					     (60 + random_below(&seed, 41)) * MIB, 0);
-			break;
-		case 4:
-			if (slot && slot->n_on_device[RIG_DEVICE] > 0) {
-				slot->n_on_device[RIG_DEVICE] = 0;
-				if (slot->leaving)
-					residency_plan_idle(rig.residency, slot, RIG_DEVICE);
-			} else if (slot && rig_is_ready(slot)) {
-				slot->n_on_device[RIG_DEVICE] = 1;
-			}
-			break;
-		case 5:
-			rig.devices[RIG_DEVICE].n_parts = 1 + random_below(&seed, 5);
-			rig_settle(&rig);
-			break;
-		default:
-			if (slot)
-				rig_want(&rig, slot, 1 + random_below(&seed, 100));
-			break;
-		}
-		rig_turn(&rig);
-		rig_check(&rig);
-	}
-	for (int i = 0; i < N_PLANS; i++) {
-		if (!slots[i])
-			continue;
-		slots[i]->n_on_device[RIG_DEVICE] = 0;
-		if (slots[i]->leaving)
-			residency_plan_idle(rig.residency, slots[i], RIG_DEVICE);
-		rig_remove(&rig, slots[i]);
-	}
-	assert_true(rig.devices[RIG_DEVICE].most_allocated <= 100 * MIB);
-	assert_true(rig.tenants[0].n_evictions > 0 && rig.tenants[0].n_returns > 0);
-	residency_rig_deinit(&rig);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -942,11 +708,6 @@ int main(void)
 		cmocka_unit_test(test_limit__lowered_below_use),
 		cmocka_unit_test(test_pressure__yields_and_returns),
 		cmocka_unit_test(test_pressure__no_thrashing),
-		cmocka_unit_test(test_wish__evict_and_prefetch),
-		cmocka_unit_test(test_wish__prefetch_displaces_own),
-		cmocka_unit_test(test_wish__keeps_what_it_shares),
-		cmocka_unit_test(test_wish__wait_until_room),
-		cmocka_unit_test(test_wish__never),
 		cmocka_unit_test(test_no_memory__once_is_mended),
 		cmocka_unit_test(test_no_memory__twice_is_given_up),
 		cmocka_unit_test(test_lost__everything_is_given_back),
@@ -958,7 +719,6 @@ int main(void)
 		cmocka_unit_test(test_add__out_of_memory),
 		cmocka_unit_test(test_gtt__second_best),
 		cmocka_unit_test(test_devices__the_one_with_room),
-		cmocka_unit_test(test_fight__random),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

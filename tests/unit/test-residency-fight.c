@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * test-residency-fight [N]
+ *
+ * Three tenants fight for a device that only counts, with everything at random, from N seeds:
+ * broker/session/residency.h.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "support/residency-rig.h"
+
+#define MIB (1ull << 20)
+
+enum { N_PLANS = 60 };
+
+static unsigned int n_seeds = 2;
+
+static void begin(struct residency_rig *rig)
+{
+	residency_rig_init(rig, 1, 100 * MIB, 0, RESIDENCY_WANTED);
+}
+
+static uint32_t random_below(uint64_t *seed, uint32_t n)
+{
+	*seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
+	return (uint32_t)(*seed >> 33) % n;
+}
+
+static void end_task(struct residency_rig *rig, struct session_plan *slot)
+{
+	slot->n_on_device[RIG_DEVICE] = 0;
+	if (slot->leaving)
+		residency_plan_idle(rig->residency, slot, RIG_DEVICE);
+}
+
+/* A review that took long delays the next. */
+static int ask(struct residency_rig *rig, struct session_plan *slot, enum residency_wish what)
+{
+	struct rig_wish wish;
+
+	rig_ask(rig, slot, &wish, what);
+	for (int i = 0; i < 100000 && wish.n_done == 0; i++)
+		rig_turn(rig);
+	assert_int_equal(wish.n_done, 1);
+	return wish.res;
+}
+
+/* With nothing in flight: a tenant that asks for no more than its reserve has it. */
+static void claim(struct residency_rig *rig, struct session_plan *const *slots, unsigned int tenant,
+		  unsigned int *n_claims)
+{
+	struct session_plan *wanted = NULL;
+	struct residency_about about;
+
+	for (unsigned int i = 0; i < N_PLANS; i++)
+		if (slots[i])
+			end_task(rig, slots[i]);
+	rig_settle(rig);
+	for (unsigned int i = tenant; i < N_PLANS; i += 3) {
+		if (!slots[i])
+			continue;
+		residency_about(rig->residency, slots[i], RIG_DEVICE, &about);
+		if (about.required_bytes <= rig->tenants[tenant].shares[RIG_DEVICE].reserve)
+			wanted = slots[i];
+		assert_int_equal(ask(rig, slots[i], RESIDENCY_EVICT), 0);
+	}
+	if (!wanted)
+		return;
+	assert_int_equal(account_used(rig->tenants[tenant].account, account_vram(RIG_DEVICE)), 0);
+	if (ask(rig, wanted, RESIDENCY_PREFETCH) != 0)
+		fail_msg("tenant %u is denied its reserve", tenant);
+	assert_true(rig_is_ready(wanted));
+	++*n_claims;
+}
+
+/* Nobody has more than his, and everybody what he is owed, while the device shrinks and grows. */
+static void fight(uint64_t seed)
+{
+	enum { N_STEPS = 4000 };
+	struct session_plan *slots[N_PLANS] = {NULL};
+	struct residency_rig rig;
+	unsigned int n_claims = 0;
+
+	begin(&rig);
+	rig_share(&rig, 0, 100 * MIB, 70 * MIB, 0);
+	rig_share(&rig, 1, 50 * MIB, 40 * MIB, 30 * MIB);
+	rig_share(&rig, 2, 20 * MIB, 20 * MIB, 20 * MIB);
+	for (int step = 0; step < N_STEPS; step++) {
+		uint32_t i = random_below(&seed, N_PLANS);
+		struct session_plan *slot = slots[i];
+
+		switch (random_below(&seed, 8)) {
+		case 0:
+		case 1:
+			if (slot)
+				break;
+			slots[i] = rig_plan(&rig, i % 3, (1 + random_below(&seed, 12)) * MIB,
+					    (const uint32_t[]){1 + random_below(&seed, 9),
+							       20 + random_below(&seed, 9), 0});
+			rig_add(&rig, slots[i]);
+			break;
+		case 2:
+			if (!slot || slot->n_on_device[RIG_DEVICE] > 0)
+				break;
+			rig_remove(&rig, slot);
+			slots[i] = NULL;
+			break;
+		case 3:
+			residency_set_usable(rig.residency, RIG_DEVICE,
+					     (60 + random_below(&seed, 41)) * MIB, 0);
+			break;
+		case 4:
+			if (slot && slot->n_on_device[RIG_DEVICE] > 0) {
+				end_task(&rig, slot);
+			} else if (slot && rig_is_ready(slot)) {
+				slot->n_on_device[RIG_DEVICE] = 1;
+			}
+			break;
+		case 5:
+			rig.devices[RIG_DEVICE].n_parts = 1 + random_below(&seed, 5);
+			rig_settle(&rig);
+			if (random_below(&seed, 8) == 0)
+				claim(&rig, slots, 1 + random_below(&seed, 2), &n_claims);
+			break;
+		default:
+			if (slot)
+				rig_want(&rig, slot, 1 + random_below(&seed, 100));
+			break;
+		}
+		rig_turn(&rig);
+		rig_check(&rig);
+	}
+	for (int i = 0; i < N_PLANS; i++) {
+		if (!slots[i])
+			continue;
+		end_task(&rig, slots[i]);
+		rig_remove(&rig, slots[i]);
+	}
+	assert_true(rig.devices[RIG_DEVICE].most_allocated <= 100 * MIB);
+	assert_true(rig.tenants[0].n_evictions > 0 && rig.tenants[0].n_returns > 0);
+	assert_true(n_claims > 0);
+	residency_rig_deinit(&rig);
+}
+
+static void test_fight__random(void **state)
+{
+	for (unsigned int i = 0; i < n_seeds; i++) {
+		print_message("seed %u\n", 42 + i);
+		fight(42 + i);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_fight__random)};
+
+	if (argc > 1)
+		n_seeds = (unsigned int)atoi(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

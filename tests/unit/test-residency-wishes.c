@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT */
+/* What is asked for by hand, and who is owed what: broker/session/residency.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "session/residency-private.h"
+#include "support/residency-rig.h"
+
+#define MIB (1ull << 20)
+
+static void begin(struct residency_rig *rig)
+{
+	residency_rig_init(rig, 1, 100 * MIB, 0, RESIDENCY_WANTED);
+}
+
+static uint64_t used(const struct residency_rig *rig, unsigned int tenant)
+{
+	return account_used(rig->tenants[tenant].account, account_vram(RIG_DEVICE));
+}
+
+static void test_wish__evict_and_prefetch(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *slot;
+	struct rig_wish wish;
+
+	begin(&rig);
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_settle(&rig);
+	rig_ask(&rig, slot, &wish, RESIDENCY_EVICT);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_int_equal(used(&rig, 0), 0);
+	/* It stays out, although there is room. */
+	residency_set_usable(rig.residency, RIG_DEVICE, 99 * MIB, 0);
+	rig_settle(&rig);
+	assert_false(rig_is_ready(slot));
+	rig_ask(&rig, slot, &wish, RESIDENCY_EVICT);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(slot));
+	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+/* By hand, one's own plans make way whatever they are worth, others' do not. */
+static void test_wish__prefetch_displaces_own(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *mine, *next, *theirs, *large;
+	struct rig_wish wish;
+
+	begin(&rig);
+	rig_add(&rig, mine = rig_plan_of(&rig, 0, 40 * MIB));
+	rig_add(&rig, theirs = rig_plan_of(&rig, 1, 60 * MIB));
+	rig_settle(&rig);
+	rig_want(&rig, mine, 100000);
+	rig_want(&rig, theirs, 100000);
+	rig_add(&rig, next = rig_plan_of(&rig, 0, 40 * MIB));
+	rig_add(&rig, large = rig_plan_of(&rig, 0, 50 * MIB));
+	rig_settle(&rig);
+	rig_ask(&rig, next, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(next) && !rig_is_ready(mine) && rig_is_ready(theirs));
+	rig_ask(&rig, large, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
+	assert_true(rig_is_ready(theirs));
+	rig_remove(&rig, mine);
+	rig_remove(&rig, next);
+	rig_remove(&rig, theirs);
+	rig_remove(&rig, large);
+	residency_rig_deinit(&rig);
+}
+
+/* Whoever brought what the plan shares stays, however little it is wanted. */
+static void test_wish__keeps_what_it_shares(void **state)
+{
+	struct session_plan *sharer, *other, *slot;
+	struct residency_rig rig;
+	struct rig_wish wish;
+
+	begin(&rig);
+	rig_add(&rig, sharer = rig_plan(&rig, 0, 30 * MIB, (const uint32_t[]){1, 2, 0}));
+	rig_add(&rig, other = rig_plan(&rig, 0, 30 * MIB, (const uint32_t[]){9, 0}));
+	rig_settle(&rig);
+	rig_want(&rig, other, 1000);
+	rig_add(&rig, slot = rig_plan(&rig, 0, 30 * MIB, (const uint32_t[]){1, 3, 0}));
+	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(slot) && rig_is_ready(sharer) && !rig_is_ready(other));
+	assert_int_equal(used(&rig, 0), 90 * MIB);
+	rig_remove(&rig, sharer);
+	rig_remove(&rig, other);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+/* However many others wait, whom nothing can be given. */
+static void test_wish__everybody_hears(void **state)
+{
+	enum { N_OTHERS = 3 * RESIDENCY_MAX_DRAFTS };
+	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, bring = evict,
+			waits[N_OTHERS];
+	struct session_plan *there, *small, *slots[N_OTHERS];
+	struct residency_rig rig;
+
+	begin(&rig);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 95 * MIB);
+	rig_add(&rig, there = rig_plan_of(&rig, 1, 95 * MIB));
+	rig_add(&rig, small = rig_plan_of(&rig, 0, 5 * MIB));
+	rig_settle(&rig);
+	for (int i = 0; i < N_OTHERS; i++) {
+		rig_add(&rig, slots[i] = rig_plan_of(&rig, 0, 10 * MIB));
+		rig_want(&rig, slots[i], 1000);
+		waits[i] = (struct rig_wish){.waiter.done = rig_on_done, .res = 1};
+		residency_ask(rig.residency, slots[i], &waits[i].waiter, RESIDENCY_WAIT,
+			      RBK_DEVICE_NONE);
+	}
+	for (int i = 0; i < 20; i++)
+		rig_turn(&rig);
+	residency_ask(rig.residency, small, &evict.waiter, RESIDENCY_EVICT, RBK_DEVICE_NONE);
+	residency_ask(rig.residency, small, &bring.waiter, RESIDENCY_PREFETCH, RBK_DEVICE_NONE);
+	for (int i = 0; i < 20000 && bring.n_done == 0; i++)
+		rig_turn(&rig);
+	assert_true(evict.n_done == 1 && evict.res == 0);
+	assert_true(bring.n_done == 1 && bring.res == 0);
+	for (int i = 0; i < N_OTHERS; i++) {
+		assert_int_equal(waits[i].n_done, 0);
+		rig_remove(&rig, slots[i]);
+		assert_int_equal(waits[i].res, -ECANCELED);
+	}
+	rig_remove(&rig, there);
+	rig_remove(&rig, small);
+	residency_rig_deinit(&rig);
+}
+
+/* Who waits does not wait for what has become impossible. */
+static void test_wish__limit_lowered_or_device_lost(void **state)
+{
+	struct session_plan *there, *slot;
+	struct residency_rig rig;
+	struct rig_wish wish;
+
+	begin(&rig);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 90 * MIB);
+	rig_add(&rig, there = rig_plan_of(&rig, 1, 90 * MIB));
+	rig_settle(&rig);
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_ask(&rig, slot, &wish, RESIDENCY_WAIT);
+	assert_int_equal(wish.n_done, 0);
+	rig_share(&rig, 0, 50 * MIB, 50 * MIB, 0);
+	residency_limits_changed(rig.residency);
+	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
+
+	rig_share(&rig, 0, 100 * MIB, 100 * MIB, 0);
+	residency_limits_changed(rig.residency);
+	rig_ask(&rig, slot, &wish, RESIDENCY_WAIT);
+	assert_int_equal(wish.n_done, 0);
+	rig.devices[RIG_DEVICE].n_failed_reopens = 1;
+	atomic_store(&rig.devices[RIG_DEVICE].is_lost, true);
+	residency_device_lost(rig.residency, RIG_DEVICE);
+	for (int i = 0; i < 20000 && wish.n_done == 0; i++)
+		rig_turn(&rig);
+	assert_true(wish.n_done == 1 && wish.res == -EIO);
+	rig_remove(&rig, there);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+static void release(struct residency_rig *rig)
+{
+	atomic_store(&rig->devices[RIG_DEVICE].is_held, false);
+}
+
+static void hold(struct residency_rig *rig)
+{
+	atomic_store(&rig->devices[RIG_DEVICE].is_held, true);
+}
+
+/* Evicted by hand, and asked for before that is done, or even before it was asked. */
+static void test_wish__evict_does_not_strand(void **state)
+{
+	struct rig_wish evict = {.waiter.done = rig_on_done, .res = 1}, bring = evict, wait = evict;
+	struct session_plan *slot, *other;
+	struct residency_rig rig;
+
+	begin(&rig);
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_settle(&rig);
+	residency_ask(rig.residency, slot, &evict.waiter, RESIDENCY_EVICT, RBK_DEVICE_NONE);
+	residency_ask(rig.residency, slot, &bring.waiter, RESIDENCY_PREFETCH, RBK_DEVICE_NONE);
+	rig_settle(&rig);
+	assert_true(evict.n_done == 1 && evict.res == 0);
+	assert_true(bring.n_done == 1 && bring.res == 0);
+	assert_true(rig_is_ready(slot));
+
+	/* What waits for room goes on waiting. */
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 90 * MIB);
+	rig_add(&rig, other = rig_plan_of(&rig, 1, 90 * MIB));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(other) && !rig_is_ready(slot));
+	rig_ask(&rig, slot, &wait, RESIDENCY_WAIT);
+	rig_ask(&rig, slot, &evict, RESIDENCY_EVICT);
+	assert_true(evict.n_done == 1 && evict.res == 0 && wait.n_done == 0);
+	rig_remove(&rig, other);
+	rig_settle(&rig);
+	assert_true(wait.n_done == 1 && wait.res == 0);
+	assert_true(rig_is_ready(slot));
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+/* Others take everything at this very moment: it is not theirs to keep. */
+static void test_owed__while_others_come(void **state)
+{
+	struct session_plan *others[2], *modest;
+	struct residency_rig rig;
+	struct rig_wish wish = {.waiter.done = rig_on_done, .res = 1};
+
+	begin(&rig);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 25 * MIB);
+	rig_add(&rig, modest = rig_plan_of(&rig, 1, 25 * MIB));
+	rig_ask(&rig, modest, &wish, RESIDENCY_EVICT);
+	hold(&rig);
+	for (int i = 0; i < 2; i++)
+		rig_add(&rig, others[i] = rig_plan_of(&rig, 0, 50 * MIB));
+	wish = (struct rig_wish){.waiter.done = rig_on_done, .res = 1};
+	residency_ask(rig.residency, modest, &wish.waiter, RESIDENCY_PREFETCH, RBK_DEVICE_NONE);
+	for (int i = 0; i < 20; i++)
+		rig_turn(&rig);
+	assert_int_equal(wish.n_done, 0);
+	release(&rig);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(modest));
+	assert_int_equal(rig_is_ready(others[0]) + rig_is_ready(others[1]), 1);
+	rig_check(&rig);
+	rig_remove(&rig, others[0]);
+	rig_remove(&rig, others[1]);
+	rig_remove(&rig, modest);
+	residency_rig_deinit(&rig);
+}
+
+/* Others were promised everything. */
+static void test_owed__goes_before_promises(void **state)
+{
+	struct session_plan *busy, *promised, *modest;
+	struct rig_wish first, wish;
+	struct residency_rig rig;
+
+	begin(&rig);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 30 * MIB);
+	rig_add(&rig, modest = rig_plan_of(&rig, 1, 30 * MIB));
+	rig_ask(&rig, modest, &wish, RESIDENCY_EVICT);
+	rig_add(&rig, busy = rig_plan_of(&rig, 0, 90 * MIB));
+	rig_settle(&rig);
+	busy->n_on_device[RIG_DEVICE] = 1;
+	rig_add(&rig, promised = rig_plan_of(&rig, 0, 95 * MIB));
+	rig_ask(&rig, promised, &first, RESIDENCY_WAIT);
+	rig_ask(&rig, modest, &wish, RESIDENCY_PREFETCH);
+	assert_int_equal(wish.n_done, 0);
+	busy->n_on_device[RIG_DEVICE] = 0;
+	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(modest) && !rig_is_ready(promised));
+	rig_check(&rig);
+	rig_remove(&rig, busy);
+	rig_remove(&rig, promised);
+	rig_remove(&rig, modest);
+	residency_rig_deinit(&rig);
+}
+
+/* The device shrinks while it waits; there is still enough for what is owed. */
+static void test_owed__stays_promised_under_pressure(void **state)
+{
+	struct session_plan *busy, *modest;
+	struct residency_rig rig;
+	struct rig_wish wish;
+
+	begin(&rig);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 30 * MIB);
+	rig_add(&rig, modest = rig_plan_of(&rig, 1, 30 * MIB));
+	rig_ask(&rig, modest, &wish, RESIDENCY_EVICT);
+	rig_add(&rig, busy = rig_plan_of(&rig, 0, 90 * MIB));
+	rig_settle(&rig);
+	busy->n_on_device[RIG_DEVICE] = 1;
+	rig_ask(&rig, modest, &wish, RESIDENCY_PREFETCH);
+	assert_int_equal(wish.n_done, 0);
+	residency_set_usable(rig.residency, RIG_DEVICE, 29 * MIB, 0);
+	rig_settle(&rig);
+	/* Now there is not. */
+	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
+	residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
+	rig_ask(&rig, modest, &wish, RESIDENCY_PREFETCH);
+	residency_set_usable(rig.residency, RIG_DEVICE, 30 * MIB, 0);
+	rig_settle(&rig);
+	assert_int_equal(wish.n_done, 0);
+	busy->n_on_device[RIG_DEVICE] = 0;
+	residency_plan_idle(rig.residency, busy, RIG_DEVICE);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	rig_remove(&rig, busy);
+	rig_remove(&rig, modest);
+	residency_rig_deinit(&rig);
+}
+
+/* The second tier is no substitute. */
+static void test_owed__not_in_gtt(void **state)
+{
+	struct session_plan *others[4], *modest;
+	struct residency_about about;
+	struct residency_rig rig;
+
+	residency_rig_init(&rig, 1, 100 * MIB, 1000 * MIB, RESIDENCY_WANTED);
+	for (int i = 0; i < 4; i++) {
+		rig_add(&rig, others[i] = rig_plan_of(&rig, 0, 25 * MIB));
+		rig_settle(&rig);
+		rig_want(&rig, others[i], 1000);
+	}
+	rig_add(&rig, modest = rig_plan_of(&rig, 1, 25 * MIB));
+	rig_settle(&rig);
+	residency_about(rig.residency, modest, RIG_DEVICE, &about);
+	assert_int_equal(about.tier, EXEC_TIER_GTT);
+	/* Its tenant is given a reserve. */
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 25 * MIB);
+	residency_limits_changed(rig.residency);
+	for (int i = 0; i < 20000 && used(&rig, 1) == 0; i++)
+		rig_turn(&rig);
+	rig_settle(&rig);
+	residency_about(rig.residency, modest, RIG_DEVICE, &about);
+	assert_true(rig_is_ready(modest) && about.tier == EXEC_TIER_VRAM);
+	rig_check(&rig);
+	for (int i = 0; i < 4; i++)
+		rig_remove(&rig, others[i]);
+	rig_remove(&rig, modest);
+	residency_rig_deinit(&rig);
+}
+
+static void test_wish__wait_until_room(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *there, *waiting;
+	struct rig_wish wish, never;
+
+	begin(&rig);
+	rig_add(&rig, there = rig_plan_of(&rig, 1, 60 * MIB));
+	rig_settle(&rig);
+	rig_want(&rig, there, 1000);
+	rig_add(&rig, waiting = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_ask(&rig, waiting, &wish, RESIDENCY_WAIT);
+	assert_int_equal(wish.n_done, 0);
+	rig_remove(&rig, there);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(waiting));
+
+	/* Withdrawn, it hears no more; with the plan, it hears why. */
+	residency_set_usable(rig.residency, RIG_DEVICE, 10 * MIB, 0);
+	rig_settle(&rig);
+	rig_ask(&rig, waiting, &never, RESIDENCY_WAIT);
+	residency_withdraw(rig.residency, &never.waiter);
+	rig_ask(&rig, waiting, &wish, RESIDENCY_WAIT);
+	rig_remove(&rig, waiting);
+	assert_true(wish.n_done == 1 && wish.res == -ECANCELED);
+	assert_int_equal(never.n_done, 0);
+	residency_rig_deinit(&rig);
+}
+
+static void test_wish__never(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *large, *unsupported;
+	struct rig_wish wish;
+
+	begin(&rig);
+	rig_add(&rig, large = rig_plan_of(&rig, 0, 200 * MIB));
+	unsupported = rig_plan_of(&rig, 0, MIB);
+	unsupported->plan->device_state[RIG_DEVICE] = PLAN_DEVICE_UNSUPPORTED;
+	rig_add(&rig, unsupported);
+	rig_ask(&rig, large, &wish, RESIDENCY_WAIT);
+	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
+	rig_ask(&rig, unsupported, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == -ENODEV);
+	rig_ask(&rig, unsupported, &wish, RESIDENCY_EVICT);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	rig_remove(&rig, large);
+	rig_remove(&rig, unsupported);
+	residency_rig_deinit(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_wish__evict_and_prefetch),
+		cmocka_unit_test(test_wish__prefetch_displaces_own),
+		cmocka_unit_test(test_wish__keeps_what_it_shares),
+		cmocka_unit_test(test_wish__everybody_hears),
+		cmocka_unit_test(test_wish__limit_lowered_or_device_lost),
+		cmocka_unit_test(test_wish__evict_does_not_strand),
+		cmocka_unit_test(test_owed__while_others_come),
+		cmocka_unit_test(test_owed__goes_before_promises),
+		cmocka_unit_test(test_owed__stays_promised_under_pressure),
+		cmocka_unit_test(test_owed__not_in_gtt),
+		cmocka_unit_test(test_wish__wait_until_room),
+		cmocka_unit_test(test_wish__never),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
