@@ -50,13 +50,15 @@ static uint64_t tenant_used(const struct residence *residence)
 
 static void claim_of(const struct residence *residence, uint64_t bytes, struct residency_claim *ret)
 {
+	const struct residency_plan *plan = residence->plan;
+
 	*ret = (struct residency_claim){
 		.share = *share_of(residence),
-		.tenant = residence->plan->tenant->number,
+		.tenant = plan->tenant->number,
 		.used = tenant_used(residence),
 		.bytes = bytes,
-		.value = residence->plan->value,
-		.used_ns = residence->plan->used_ns,
+		.value = residency_value_heard(plan->value, plan->folded_ns - plan->used_ns),
+		.used_ns = plan->used_ns,
 	};
 }
 

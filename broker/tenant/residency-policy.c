@@ -113,3 +113,13 @@ double residency_value(double value, uint32_t n_wanted, uint64_t elapsed_ns, uin
 	return value + n_wanted * ((1 - decay) * half_life_ns / (M_LN2 * active_ns)) *
 			       exp2(-(double)since_last_ns / half_life_ns);
 }
+
+double residency_value_heard(double value, uint64_t idle_ns)
+{
+	double interval_ns = (double)RESIDENCY_HALF_LIFE_NS / (M_LN2 * value);
+
+	if (value <= RESIDENCY_SILENT_VALUE || idle_ns < RESIDENCY_SILENCE_NS ||
+	    (double)idle_ns < RESIDENCY_SILENT_INTERVALS * interval_ns)
+		return value;
+	return RESIDENCY_SILENT_VALUE;
+}

@@ -17,6 +17,13 @@
  * RESIDENCY_HALF_LIFE_NS. A wish above its reserve must be wanted RESIDENCY_HYSTERESIS times as
  * much as what it displaces, so that two plans that cannot both be there do not take turns: moving
  * memory costs more than running on the processor.
+ *
+ * A plan that was wanted often and has fallen silent is worth no more than RESIDENCY_SILENT_VALUE
+ * to others, who may be busy for as long as it was: they run on the processor meanwhile, which is
+ * why they cannot be wanted as often as it was on the device. Silent is who was not wanted for
+ * RESIDENCY_SILENCE_NS, which is what moving a model takes (waiting as long as moving would take
+ * costs at most twice what knowing the future would), nor for RESIDENCY_SILENT_INTERVALS of the
+ * intervals at which it used to be. Who is heard again has his value back.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,6 +32,10 @@
 
 #define RESIDENCY_HYSTERESIS   1.25
 #define RESIDENCY_HALF_LIFE_NS 5000000000ull
+#define RESIDENCY_SILENCE_NS   250000000ull
+#define RESIDENCY_SILENT_VALUE 6.0
+
+enum { RESIDENCY_SILENT_INTERVALS = 8 };
 
 enum residency_policy {
 	RESIDENCY_WANTED, /* as above */
@@ -70,3 +81,6 @@ bool residency_comes_first(const struct residency_claim *a, const struct residen
  */
 double residency_value(double value, uint32_t n_wanted, uint64_t elapsed_ns,
 		       uint64_t since_last_ns);
+
+/* What @value counts for if the plan was wanted last @idle_ns ago. */
+double residency_value_heard(double value, uint64_t idle_ns);

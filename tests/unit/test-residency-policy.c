@@ -143,6 +143,23 @@ static void test_value__decays(void **state)
 	assert_true(isfinite(residency_value(1e300, UINT32_MAX, UINT64_MAX, 0)));
 }
 
+static void test_value__silent(void **state)
+{
+	/* 100 a second: eight intervals are less than the shortest silence. */
+	double often = 100 * ((double)RESIDENCY_HALF_LIFE_NS / (double)SECOND) / M_LN2;
+	/* Two a second: silent after four seconds. */
+	double seldom = often / 50;
+
+	assert_true(residency_value_heard(often, 0) == often);
+	assert_true(residency_value_heard(often, RESIDENCY_SILENCE_NS - 1) == often);
+	assert_true(residency_value_heard(often, RESIDENCY_SILENCE_NS) == RESIDENCY_SILENT_VALUE);
+	assert_true(residency_value_heard(seldom, 39 * SECOND / 10) == seldom);
+	assert_true(residency_value_heard(seldom, 41 * SECOND / 10) == RESIDENCY_SILENT_VALUE);
+	/* Silence makes nobody more wanted. */
+	assert_true(residency_value_heard(1, 3600 * SECOND) == 1);
+	assert_true(residency_value_heard(0, UINT64_MAX) == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -155,6 +172,7 @@ int main(void)
 		cmocka_unit_test(test_order__least_wanted_first),
 		cmocka_unit_test(test_order__reserve_comes_first),
 		cmocka_unit_test(test_value__independent_of_intervals),
+		cmocka_unit_test(test_value__silent),
 		cmocka_unit_test(test_value__decays),
 	};
 

@@ -211,6 +211,34 @@ static void test_device__no_turns(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* Who was wanted much more makes way once it is silent, long before that is forgotten. */
+static void test_device__silent_makes_way(void **state)
+{
+	struct residency_rig rig;
+	struct session_plan *loud, *busy;
+	uint64_t start_ns;
+
+	begin(&rig);
+	rig_add(&rig, loud = rig_plan_of(&rig, 0, 75 * MIB));
+	rig_add(&rig, busy = rig_plan_of(&rig, 1, 75 * MIB));
+	rig_settle(&rig);
+	rig_want(&rig, loud, 1000000);
+	rig_settle(&rig);
+	assert_true(rig_is_ready(loud));
+	start_ns = clock_now_ns();
+	while (!rig_is_ready(busy) && clock_now_ns() - start_ns < RESIDENCY_HALF_LIFE_NS) {
+		rig_want(&rig, busy, 1);
+		rig_settle(&rig);
+		usleep(1000);
+	}
+	assert_true(rig_is_ready(busy));
+	assert_false(rig_is_ready(loud));
+	rig_check(&rig);
+	rig_remove(&rig, loud);
+	rig_remove(&rig, busy);
+	residency_rig_deinit(&rig);
+}
+
 static void test_reserve__is_had(void **state)
 {
 	struct residency_rig rig;
@@ -703,6 +731,7 @@ int main(void)
 		cmocka_unit_test(test_add__more_than_ever_fits),
 		cmocka_unit_test(test_limit__own_plans_make_way),
 		cmocka_unit_test(test_device__no_turns),
+		cmocka_unit_test(test_device__silent_makes_way),
 		cmocka_unit_test(test_reserve__is_had),
 		cmocka_unit_test(test_in_flight__is_never_taken),
 		cmocka_unit_test(test_limit__lowered_below_use),
