@@ -487,7 +487,9 @@ static void note_eviction(struct residence *residence)
 	residence->n_evictions++;
 	residence->plan->tenant->n_evictions++;
 	residence->left_ns = now_ns;
-	if (now_ns - residence->came_ns >= MIN_STAY_NS)
+	/* What others do knows no hold-off. */
+	if (now_ns - residence->came_ns >= MIN_STAY_NS ||
+	    residence->device->residency->options.policy == RESIDENCY_LRU)
 		residence->holdoff_ns = 0;
 	else if (residence->holdoff_ns == 0)
 		residence->holdoff_ns = FIRST_HOLDOFF_NS;
