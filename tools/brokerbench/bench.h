@@ -61,6 +61,8 @@ extern const struct bench bench_matmul_library;
 extern const struct bench bench_matmul_vulkan;
 extern const struct bench bench_copied_bytes;
 extern const struct bench bench_starpu;
+extern const struct bench bench_residency;
+extern const struct bench bench_ledger;
 
 /*
  * One round of one side: measures for about @budget_ns and adds its samples, one at least. What

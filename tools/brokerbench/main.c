@@ -25,7 +25,7 @@
 static const struct bench *const benches[] = {
 	&bench_nop_round_trip, &bench_nop_throughput, &bench_wake_latency,   &bench_task_overhead,
 	&bench_sessions,       &bench_matmul_cpu,     &bench_matmul_library, &bench_matmul_vulkan,
-	&bench_copied_bytes,   &bench_starpu,
+	&bench_copied_bytes,   &bench_starpu,         &bench_residency,      &bench_ledger,
 };
 
 static const char help[] =
@@ -48,6 +48,10 @@ static const char help[] =
 	"that below 1 is better for times and above 1 is better for rates (\"/s\"). p99 is the\n"
 	"value that 99 of 100 samples are at least as good as. What this machine cannot measure\n"
 	"is a line on standard error that says why, and no row.\n"
+	"\n"
+	"residency plays all its patterns at once, over modelled cards, for six times the\n"
+	"measuring time; its rows are one sample each. Of ledger's rows the target is that a task\n"
+	"on a device takes at most 10 ns more than its baselines.\n"
 	"\n"
 	"brokerd is looked for in the build tree and beside this program, then in $PATH.\n"
 	"\n"
