@@ -30,6 +30,8 @@
 
 enum { OVERHEAD_SAMPLES = 8 };
 static const uint64_t look_again_ns = 20000000;
+/* Telemetry finds a device that is back within that time. */
+static const uint64_t find_again_ns = 1500000000;
 
 struct budget_device {
 	struct charge overhead; /* of the broker's account */
@@ -39,7 +41,8 @@ struct budget_device {
 	bool has_warned;
 	bool was_gone;
 	struct reading n_vram_lost; /* at the last look */
-	uint32_t n_reopened;
+	uint32_t n_reopened;        /* likewise */
+	uint64_t reopened_ns;       /* when it was first seen to have been, while it was gone */
 	struct spill spill;
 };
 
@@ -120,8 +123,14 @@ static bool look_at_losses(struct budget *budget, unsigned int index,
 	struct reading before = device->n_vram_lost;
 
 	if (reading->state == TELEMETRY_GONE) {
-		residency_device_gone(residency, index, "the kernel has it no more");
+		if (device->was_gone && device->n_reopened != n_reopened)
+			device->reopened_ns = clock_now_ns();
+		/* Residency may find it before telemetry does, and then it may be gone again. */
+		if (!device->was_gone || reading->sampled_ns > device->reopened_ns + find_again_ns)
+			residency_device_gone(residency, index, "the kernel has it no more");
 		device->was_gone = true;
+		device->n_reopened = n_reopened;
+		loop_timer_arm(budget->timer, find_again_ns / 2);
 		return false;
 	}
 	device->n_vram_lost = reading->n_vram_lost;
@@ -236,8 +245,26 @@ static bool is_watching(const struct budget *budget)
 {
 	if (residency_is_pressed(budget->options.residency))
 		return true;
+	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++) {
+		const struct budget_device *device = &budget->devices[i];
+
+		/*
+		 * A task found out that it is lost, and the samples have yet to tell why. As long
+		 * as telemetry holds a card that is gone, libdrm finds no other in its place.
+		 */
+		if (!device->was_gone && !residency_is_up(budget->options.residency, i))
+			return true;
+		if (spill_is_open(&device->spill))
+			return true;
+	}
+	return false;
+}
+
+/* Is a device away that may come back at any time? */
+static bool is_missing(const struct budget *budget)
+{
 	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
-		if (spill_is_open(&budget->devices[i].spill))
+		if (budget->devices[i].was_gone)
 			return true;
 	return false;
 }
@@ -249,6 +276,8 @@ void budget_set_pace(void *context, bool is_busy, bool has_sessions)
 
 	if (is_busy || is_watching(budget))
 		pace = TELEMETRY_BUSY;
+	else if (is_missing(budget))
+		pace = TELEMETRY_SESSIONS;
 
 	if (pace == budget->pace)
 		return;

@@ -50,8 +50,13 @@ bool residency_device_lost(struct residency *residency, unsigned int index)
 		return false;
 	device->state = RESIDENCY_DEVICE_LOST;
 	show_all(device);
-	list_for_each_safe (node, &device->residences)
-		residence_evict(container_of(node, struct residence, link));
+	list_for_each_safe (node, &device->residences) {
+		struct residence *residence = container_of(node, struct residence, link);
+
+		residence_evict(residence);
+		/* It was not in anybody's way, so it may be back at once. */
+		residence->holdoff_ns = 0;
+	}
 	residency_device_settle(device);
 	residency_review_in(residency, 0);
 	return true;
@@ -144,6 +149,11 @@ void residency_device_present(struct residency *residency, unsigned int index)
 	device->backoff_ns = 0;
 	if (device->state == RESIDENCY_DEVICE_AWAY)
 		reopen(device);
+}
+
+bool residency_is_up(const struct residency *residency, unsigned int device)
+{
+	return residency->devices[device].state <= RESIDENCY_DEVICE_UP;
 }
 
 uint32_t residency_n_reopened(const struct residency *residency, unsigned int device)

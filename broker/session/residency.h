@@ -157,6 +157,8 @@ bool residency_device_lost(struct residency *residency, unsigned int device);
 void residency_device_gone(struct residency *residency, unsigned int device, const char *why);
 /* A device that was gone is there again: if it is lost, it is reopened without further delay. */
 void residency_device_present(struct residency *residency, unsigned int device);
+/* It is not lost, nor being reopened; true of those without memory of their own. */
+bool residency_is_up(const struct residency *residency, unsigned int device);
 /* How often a device was reopened. */
 uint32_t residency_n_reopened(const struct residency *residency, unsigned int device);
 /* @reopened is called after each time; NULL: nobody is told any more. */

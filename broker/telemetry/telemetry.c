@@ -12,7 +12,7 @@
  * times, until both agree.
  *
  * A device is gone when the driver answers ENODEV. It is let go of at once (see amdgpu.c), and
- * looked for at its address once a second. What comes back there has lost its contents.
+ * looked for at its address once or twice a second. What comes back there has lost its contents.
  */
 #include "telemetry/telemetry.h"
 
@@ -171,7 +171,8 @@ static void find_again(struct telemetry *telemetry, struct watched *watched, uin
 
 	if (now_ns < watched->next_open_ns)
 		return;
-	watched->next_open_ns = now_ns + second_ns;
+	/* Every time at the pace of a second, whose samples do not come to the moment. */
+	watched->next_open_ns = now_ns + second_ns / 2;
 	if (open_watched(telemetry, watched, why))
 		return;
 	watched->reading.state = TELEMETRY_PRESENT;

@@ -266,6 +266,34 @@ static void pin_driver(struct vk_device *device)
 		(void)dlopen(info.dli_fname, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
+/*
+ * RADV 22.3.6 takes what a command buffer and a queue need when they are used first, and dies of it
+ * if there is no memory for that, or no card any more, by then.
+ */
+static int submit_first(struct vk_device *device)
+{
+	const VkCommandBufferBeginInfo begin = {
+		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+		.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT,
+	};
+	VkCommandBuffer commands = device->submit.setup_commands;
+	const VkSubmitInfo info = {
+		.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+		.commandBufferCount = 1,
+		.pCommandBuffers = &commands,
+	};
+	VkResult result;
+
+	result = device->vk.vkBeginCommandBuffer(commands, &begin);
+	if (result == VK_SUCCESS)
+		result = device->vk.vkEndCommandBuffer(commands);
+	if (result == VK_SUCCESS)
+		result = device->vk.vkQueueSubmit(device->queue, 1, &info, VK_NULL_HANDLE);
+	if (result == VK_SUCCESS)
+		result = device->vk.vkQueueWaitIdle(device->queue);
+	return vk_result(result, "the first submission");
+}
+
 int vk_device_open(struct vk_device *device, bool only_compiles)
 {
 	const char *extensions[4];
@@ -335,6 +363,8 @@ int vk_device_open(struct vk_device *device, bool only_compiles)
 		r = vk_queue_open(device);
 	if (!r && !only_compiles)
 		r = vk_upload_open(device);
+	if (!r && !only_compiles)
+		r = submit_first(device);
 	if (r) {
 		vk_device_close(device);
 		return error_fold(r);

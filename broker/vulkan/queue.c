@@ -427,6 +427,15 @@ int vk_setup_run(struct vk_device *device)
 	return queue->setup_result ? error_origin(queue->setup_result) : 0;
 }
 
+bool vk_device_check(struct vk_device *device)
+{
+	VkCommandBuffer commands;
+
+	if (vk_setup_begin(device, &commands) == 0)
+		vk_setup_run(device);
+	return vk_device_is_lost(device);
+}
+
 /* Set-up and end */
 
 static int start_thread(struct vk_device *device, pthread_t *thread, const char *prefix,

@@ -75,6 +75,9 @@ unsigned int vk_queue_reap(struct vk_device *device, struct exec_task **ret, uns
 int vk_setup_begin(struct vk_device *device, VkCommandBuffer *ret);
 int vk_setup_run(struct vk_device *device);
 
+/* Setup thread, not between the two above: submits nothing. Return: has the device been lost? */
+bool vk_device_check(struct vk_device *device);
+
 /*
  * Whoever @queue belongs to: vkQueueSubmit(), which out of memory leaves the queue as it was and
  * with any other failure is the end of the device. Return: 0 or negative errno.

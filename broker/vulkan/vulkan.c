@@ -83,9 +83,17 @@ static void op_plan_release(struct executor *executor, struct plan *plan)
 	vk_plan_release(device_of(executor), plan);
 }
 
+/* Drivers say that they have no memory also when the card has gone: it is asked. */
+static int explain_load(struct executor *executor, int r)
+{
+	if (r == EXECUTOR_E_NO_MEMORY && vk_device_check(device_of(executor)))
+		return error_origin(-EIO);
+	return r;
+}
+
 static int op_block_load(struct executor *executor, struct exec_block *block)
 {
-	return vk_block_load(device_of(executor), block);
+	return explain_load(executor, vk_block_load(device_of(executor), block));
 }
 
 static void op_block_unload(struct executor *executor, struct exec_block *block)
@@ -95,7 +103,7 @@ static void op_block_unload(struct executor *executor, struct exec_block *block)
 
 static int op_plan_load(struct executor *executor, struct plan *plan, const struct exec_load *load)
 {
-	return vk_plan_load(device_of(executor), plan, load);
+	return explain_load(executor, vk_plan_load(device_of(executor), plan, load));
 }
 
 static void op_plan_unload(struct executor *executor, struct plan *plan)

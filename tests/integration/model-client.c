@@ -9,7 +9,7 @@
  *   run NAME               a task that prefers the GPU          "run NAME RES DEVICE REASON"
  *   start NAME             tasks one after the other, in a thread             "start NAME"
  *   stop NAME              ends them                  "stop NAME N DEVICE:REASON=N ...", N in all
- *   prefetch NAME                                                "prefetch NAME RES"
+ *   prefetch NAME, evict NAME                  "prefetch NAME RES", "evict NAME RES"
  *   memory NAME            on the GPU    "memory NAME STATE RESIDENT REQUIRED EVICTIONS RETURNS"
  *   await NAME STATE       until it is in that state, or (not-STATE) in another
  *                                                                    "await NAME MONOTONIC-NS"
@@ -260,6 +260,11 @@ static void obey(const char *command, const char *name, const char *argument)
 		rbk_prep_prefetch(sqe, rbk_plan_id(find(name)->plan));
 		rbk_sqe_set_strategy(sqe, RBK_STRATEGY_DEVICE(RBK_DEVICE_GPU));
 		printf("prefetch %s %d\n", name, complete(find(name)).res);
+	} else if (strcmp(command, "evict") == 0) {
+		sqe = rbk_get_sqe(find(name)->ring);
+		rbk_prep_evict(sqe, rbk_plan_id(find(name)->plan));
+		rbk_sqe_set_strategy(sqe, RBK_STRATEGY_DEVICE(RBK_DEVICE_GPU));
+		printf("evict %s %d\n", name, complete(find(name)).res);
 	} else if (strcmp(command, "memory") == 0) {
 		memory = memory_of(find(name));
 		printf("memory %s %s %llu %llu %llu %llu\n", name, state_of(&memory),

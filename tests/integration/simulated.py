@@ -143,9 +143,15 @@ class Client:
 
     def tell(self, *words):
         """Return: the words of its answer, without the command."""
+        self.ask(*words)
+        return self.answer(words[0])
+
+    def ask(self, *words):
         print(*words, file=self.process.stdin, flush=True)
+
+    def answer(self, command):
         answer = self.process.stdout.readline().split()
-        assert answer and answer[0] == words[0], (words, answer)
+        assert answer and answer[0] == command, (command, answer)
         return answer[1:]
 
     def run(self, name):

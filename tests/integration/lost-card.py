@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Cards that are reset and put to sleep while tasks run, or while nobody looks: every task completes,
+and models come back.
+
+    lost-card.py AMDGPU-SIM BROKERD MODEL-CLIENT
+"""
+import sys
+import time
+
+from simulated import GPU, MIB, Broker, Cards, Client, await_true
+
+SIM, BROKERD, CLIENT = sys.argv[1:4]
+BACK = 'POLARIS10)) is back'
+
+
+def in_use(cards, broker, client, what, *reset):
+    """A reset under tasks."""
+    n_back = broker.n_says(BACK)
+    client.tell('start', 'model')
+    time.sleep(0.02)
+    cards.control('reset', 'card0', *reset)
+    await_true('the device is back', lambda: broker.n_says(BACK) > n_back)
+    client.await_state('model', 'vram')
+    n, tasks = client.stop('model')
+    assert client.run('model')[0] == GPU
+    print(f'{what}: {n} tasks, {tasks}', flush=True)
+    return tasks
+
+
+def innocent(cards, broker, client):
+    """The driver says that it was nobody of ours: all goes on."""
+    n_back = broker.n_says(BACK)
+    client.tell('start', 'model')
+    cards.control('reset', 'card0', '--innocent')
+    time.sleep(0.05)
+    _, tasks = client.stop('model')
+    assert client.run('model')[0] == GPU
+    print(f'innocent: {tasks}, reopened {broker.n_says(BACK) - n_back} times', flush=True)
+
+
+def idle_loss(cards, broker, client):
+    """What was in memory is gone, which no task has found out."""
+    n_back = broker.n_says(BACK)
+    cards.control('reset', 'card0', '--vram-lost')
+    await_true('the device is back', lambda: broker.n_says(BACK) > n_back)
+    client.await_state('model', 'vram')
+    assert client.run('model')[0] == GPU
+
+
+def asleep(cards, _broker, client):
+    client.tell('start', 'model')
+    cards.control('suspend', 'card0')
+    time.sleep(0.05)
+    cards.control('resume', 'card0')
+    time.sleep(0.05)
+    _, tasks = client.stop('model')
+    assert client.run('model')[0] == GPU
+    print(f'suspended: {tasks}', flush=True)
+
+
+def play():
+    with Cards(SIM, 'polaris10,vram=512MiB') as cards:
+        with Broker(BROKERD, cards) as broker, Client(CLIENT, broker) as client:
+            client.tell('plan', 'model', 16)
+            client.await_state('model', 'vram')
+            assert client.charged()[0] >= 16 * MIB
+            tasks = in_use(cards, broker, client, 'guilty')
+            # None was lost: those that were under way and those that came meanwhile.
+            assert any(device == 0 for device, _ in tasks), tasks
+            in_use(cards, broker, client, 'VRAM lost', '--vram-lost')
+            innocent(cards, broker, client)
+            idle_loss(cards, broker, client)
+            asleep(cards, broker, client)
+
+
+play()

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Cards that are pulled out and put in again, while tasks run, while models are loaded and while
+nobody looks: every task completes, nothing stays charged to a card that is not there, and models come
+back with it.
+
+    unplugged-card.py AMDGPU-SIM BROKERD MODEL-CLIENT
+"""
+import errno
+import sys
+import time
+
+from simulated import GPU, MIB, Broker, Cards, Client, await_true
+
+SIM, BROKERD, CLIENT = sys.argv[1:4]
+BACK = 'POLARIS10)) is back'
+
+
+def in_use(cards, broker, client):
+    client.tell('start', 'model')
+    time.sleep(0.02)
+    cards.control('unplug', 'card0')
+    client.await_state('model', 'lost')
+    await_true('nothing is charged', lambda: client.charged() == (0, 0))
+    cards.control('plug', 'card0')
+    start = time.monotonic()
+    client.await_state('model', 'vram')
+    took = time.monotonic() - start
+    assert broker.n_says(BACK) == 1
+    _, tasks = client.stop('model')
+    assert (0, 'gpu-unavailable') in tasks and (GPU, 'user-preference') in tasks, tasks
+    assert client.run('model')[0] == GPU
+    assert client.charged()[0] >= 16 * MIB
+    print(f'pulled out under tasks: back {took * 1e3:.0f} ms after the card, {tasks}', flush=True)
+
+
+def while_loading(cards, client):
+    """A model is on its way when the card goes."""
+    for delay_ms in 3, 30:
+        client.ask('plan', 'late', 64)
+        time.sleep(delay_ms / 1e3)
+        cards.control('unplug', 'card0')
+        client.answer('plan')
+        client.await_state('model', 'lost')
+        assert client.run('late') == (0, 'gpu-unavailable')
+        await_true('nothing is charged', lambda: client.charged() == (0, 0))
+        cards.control('plug', 'card0')
+        client.await_state('model', 'vram')
+        client.await_state('late', 'vram')
+        client.tell('free', 'late')
+
+
+def without_work(cards, client):
+    """Opened anew and pulled out again before anything was submitted: drivers trip over that."""
+    assert int(client.tell('evict', 'model')[1]) == 0
+    assert client.charged() == (0, 0)
+    cards.control('unplug', 'card0')
+    client.await_state('model', 'lost')
+    cards.control('plug', 'card0')
+    client.await_state('model', 'evicted')
+    cards.control('unplug', 'card0')
+    assert int(client.tell('prefetch', 'model')[1]) == -errno.EIO
+    assert client.run('model') == (0, 'gpu-unavailable')
+    cards.control('plug', 'card0')
+    client.await_state('model', 'vram')
+    assert client.run('model')[0] == GPU
+
+
+def play():
+    with Cards(SIM, 'polaris10,vram=512MiB') as cards:
+        with Broker(BROKERD, cards) as broker, Client(CLIENT, broker) as client:
+            client.tell('plan', 'model', 16)
+            client.await_state('model', 'vram')
+            assert client.charged()[0] >= 16 * MIB
+            in_use(cards, broker, client)
+            while_loading(cards, client)
+            without_work(cards, client)
+
+
+play()
