@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * test-busy-tenant [SECONDS]
+ *
+ * How much a neighbour's rate of tasks suffers from a tenant that makes and removes plans without
+ * a pause, and from one that opens sessions without end: its own limits stop it. Both rates are
+ * measured in turn, several times, in one process. What is printed is the figure; what is asserted
+ * is only that the neighbour is not starved, because machines that test are busy. The busy tenant's
+ * own processes are as nice as can be: what is measured is what the broker does for them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "integration/harness.h"
+
+enum {
+	BUSY_UID = 40111,
+	N_ROUNDS = 4,
+	SIDE = 512, /* of a matrix; it takes 1 MiB */
+	MAX_SESSIONS = 10000,
+	SESSIONS_ALLOWED = 200,
+};
+
+static struct broker broker;
+static unsigned int window_ms = 500;
+
+static struct rbk *try_connect(void)
+{
+	struct rbk_options options = {
+		.size = sizeof(options), .socket_path = broker.socket_path, .name = "busy"};
+	struct rbk *rbk = NULL;
+
+	return rbk_connect(&options, &rbk, NULL) ? NULL : rbk;
+}
+
+/* Plans with a constant, one after the other, each of which goes to the device and leaves it. */
+static void make_plans(void)
+{
+	const uint32_t in[] = {RBK_DIM_COUNT, SIDE}, dims[] = {SIDE, SIDE};
+	struct rbk_builder *b = rbk_builder_new("busy");
+	struct rbk *rbk = try_connect();
+	struct rbk_arena *constants;
+	struct rbk_plan *plan;
+	unsigned int x, w, y;
+
+	if (!rbk || rbk_arena_new(rbk, SIDE * SIDE * sizeof(float), &constants, NULL) ||
+	    rbk_arena_seal(constants, NULL))
+		_exit(1);
+	x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, in);
+	w = rbk_builder_constant(b, "w", RBK_DTYPE_F32, 2, dims, constants, 0);
+	y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, in);
+	rbk_builder_binary(b, "MatMul", x, w, y);
+	for (;;) {
+		if (rbk_plan_new(rbk, b, 4, &plan, NULL))
+			_exit(1);
+		rbk_plan_free(plan);
+	}
+}
+
+/* As many sessions as it can get, then again and again one more. */
+static void open_sessions(void)
+{
+	struct rbk *sessions[SESSIONS_ALLOWED + 1] = {NULL};
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < MAX_SESSIONS; i++) {
+		struct rbk *rbk = try_connect();
+
+		if (rbk && n > SESSIONS_ALLOWED)
+			_exit(1);
+		if (rbk)
+			sessions[n++] = rbk;
+	}
+	for (;;) {
+		sessions[0] = rbk_disconnect(sessions[0]);
+		while (!(sessions[0] = try_connect()))
+			;
+		rbk_disconnect(try_connect());
+	}
+}
+
+static pid_t start(void (*be_busy)(void))
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid > 0)
+		return pid;
+	alarm(0);
+	setpriority(PRIO_PROCESS, 0, 19);
+	if (setgid(BUSY_UID) == 0 && setuid(BUSY_UID) == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		be_busy();
+	}
+	_exit(1);
+}
+
+static void stop(pid_t pid)
+{
+	int status;
+
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	/* It did not end by itself. */
+	assert_true(WIFSIGNALED(status));
+}
+
+static uint64_t results_in_window(const struct neighbour *neighbour)
+{
+	uint64_t before = neighbour_results(neighbour);
+
+	harness_sleep_ms(window_ms);
+	return neighbour_results(neighbour) - before;
+}
+
+static void measure(const char *what, void (*be_busy)(void))
+{
+	struct neighbour *neighbour = neighbour_start(&broker);
+	uint64_t alone = 0, beside = 0;
+	struct rbk *rbk = broker_connect(&broker, "watcher");
+
+	results_in_window(neighbour);
+	for (unsigned int i = 0; i < N_ROUNDS; i++) {
+		pid_t pid;
+
+		alone += results_in_window(neighbour);
+		pid = start(be_busy);
+		harness_sleep_ms(100);
+		beside += results_in_window(neighbour);
+		stop(pid);
+		broker_wait_sessions(rbk, 2);
+	}
+	print_message("%s: %llu tasks/s alone, %llu beside it: %.1f %%\n", what,
+		      (unsigned long long)(alone * 1000 / N_ROUNDS / window_ms),
+		      (unsigned long long)(beside * 1000 / N_ROUNDS / window_ms),
+		      100.0 * (double)beside / (double)alone);
+	assert_true(beside * 4 > alone);
+	rbk_disconnect(rbk);
+	neighbour_stop(neighbour);
+}
+
+static void test_plans__in_a_loop(void **state)
+{
+	measure("plans made and removed in a loop", make_plans);
+}
+
+static void test_sessions__without_end(void **state)
+{
+	measure("10,000 sessions", open_sessions);
+}
+
+static int begin(void **state)
+{
+	broker_start(&broker,
+		     &(struct broker_options){
+			     .args = (const char *const[]){"--socket-mode=0666", "--gpu=software",
+							   "--device-memory=64MiB", NULL},
+			     .policy = "[tenant busy]\nmatch-uid = 40111\nsessions-max = 200\n"
+				       "plans-max = 16\nvram-max = 16MiB\n"});
+	assert_int_equal(chmod(broker.dir, 0711), 0);
+	return 0;
+}
+
+static int end(void **state)
+{
+	broker_stop(&broker);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plans__in_a_loop),
+		cmocka_unit_test(test_sessions__without_end),
+	};
+
+	if (geteuid() != 0) {
+		print_message("only root can be another tenant: skipped\n");
+		return 77;
+	}
+	if (argc > 1)
+		window_ms = (unsigned int)atoi(argv[1]) * 1000 / (4 * N_ROUNDS);
+	harness_limit_seconds(120 + window_ms / 1000 * 4 * N_ROUNDS);
+	return cmocka_run_group_tests(tests, begin, end);
+}
