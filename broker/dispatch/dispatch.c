@@ -480,7 +480,7 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 				break;
 			stop_polling(dispatch);
 		}
-		if (dispatch->n_active == 0)
+		if (dispatch->n_active == 0 && !server_is_settling(server))
 			r = dispatch_sleep(dispatch);
 		else
 			r = loop_turn(dispatch->options.loop, false);

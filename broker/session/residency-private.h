@@ -20,6 +20,7 @@ enum {
 	RESIDENCY_MAX_LOADS = 2,    /* at once, of one tenant on one device */
 	RESIDENCY_MAX_DRAFTS = 8,   /* candidates looked at closely in one review, of each kind */
 	RESIDENCY_MAX_VICTIMS = 64, /* that one wish may displace */
+	RESIDENCY_MAX_HELD = 256,   /* waiters for a plan that are told at once, by wish */
 };
 
 /* Bytes of a device; host is empty unless they are in GTT. */
@@ -110,15 +111,16 @@ struct residency_plan {
 	struct residency *residency;
 	struct session_plan *slot;
 	struct tenant *tenant; /* counted */
-	struct list_node waiters;
-	uint32_t n_bringing; /* of them, that do not wait for it to go */
-	uint32_t n_asked;    /* waiters of it that were not looked at */
-	uint16_t is_named;   /* bit i: somebody in waiters may want device i and no other */
-	double value;        /* see residency_value() */
-	uint64_t folded_ns;  /* when it was true */
-	uint64_t used_ns;    /* when the plan was wanted last */
-	uint16_t supported;  /* bit i: prepared for device i */
-	bool is_parked;      /* evicted by hand, until it is wanted again */
+	/* Who was looked at and waits, by wish; those beyond RESIDENCY_MAX_HELD are asked again. */
+	struct list_node held[RESIDENCY_WISHES], deferred[RESIDENCY_WISHES];
+	uint32_t n_held[RESIDENCY_WISHES];
+	uint32_t n_asked;   /* waiters that are to be looked at, deferred ones among them */
+	uint16_t is_named;  /* bit i: somebody who is held may want device i and no other */
+	double value;       /* see residency_value() */
+	uint64_t folded_ns; /* when it was true */
+	uint64_t used_ns;   /* when the plan was wanted last */
+	uint16_t supported; /* bit i: prepared for device i */
+	bool is_parked;     /* evicted by hand, until it is wanted again */
 	void (*added)(struct session_plan *slot);
 	void (*removed)(struct session_plan *slot);
 	struct residence on[]; /* by device */

@@ -513,7 +513,7 @@ static void enforce_limits(struct residency_device *device)
 /* Does somebody wait for it to come? */
 static bool is_waited_for(const struct residency_plan *plan)
 {
-	return plan->n_bringing > 0;
+	return plan->n_held[RESIDENCY_PREFETCH] + plan->n_held[RESIDENCY_WAIT] > 0;
 }
 
 static void yield(struct residency_device *device)

@@ -30,23 +30,36 @@ static struct residency_waiter *waiter_of(struct list_node *node)
 	return container_of(node, struct residency_waiter, link);
 }
 
+/* What was put off is looked at again. However much it is, that is done here at once. */
+static void recall(struct residency_plan *plan, enum residency_wish wish)
+{
+	struct list_node *deferred = &plan->deferred[wish], *asked = &plan->tenant->asked;
+
+	if (list_is_empty(deferred))
+		return;
+	if (list_is_empty(asked))
+		list_append(&plan->residency->asking, &plan->tenant->asking);
+	list_splice(asked, deferred);
+	residency_review_in(plan->residency, 0);
+}
+
 /* Out of the list that it is in. */
 static void waiter_take(struct residency_waiter *waiter)
 {
 	struct residency_plan *plan = waiter->slot->residency;
-	struct tenant *tenant = plan->tenant;
+	enum residency_wish wish = waiter->wish;
 
 	list_remove(&waiter->link);
 	if (waiter->is_asked) {
 		waiter->is_asked = false;
 		plan->n_asked--;
-		if (list_is_empty(&tenant->asked))
-			list_remove(&tenant->asking);
+		if (list_is_empty(&plan->tenant->asked))
+			list_remove(&plan->tenant->asking);
 		return;
 	}
-	if (waiter->wish != RESIDENCY_EVICT)
-		plan->n_bringing--;
-	if (list_is_empty(&plan->waiters))
+	if (--plan->n_held[wish] == 0)
+		recall(plan, wish);
+	if (plan->n_held[RESIDENCY_PREFETCH] + plan->n_held[RESIDENCY_WAIT] == 0)
 		plan->is_named = 0;
 }
 
@@ -60,21 +73,25 @@ static void waiter_finish(struct residency_waiter *waiter, int res)
 static void waiter_stay(struct residency_waiter *waiter)
 {
 	struct residency_plan *plan = waiter->slot->residency;
+	enum residency_wish wish = waiter->wish;
 
 	waiter_take(waiter);
-	list_append(&plan->waiters, &waiter->link);
-	if (waiter->wish == RESIDENCY_EVICT)
+	if (plan->n_held[wish] >= RESIDENCY_MAX_HELD) {
+		waiter->is_asked = waiter->was_deferred = true;
+		plan->n_asked++;
+		list_append(&plan->deferred[wish], &waiter->link);
 		return;
-	plan->n_bringing++;
-	if (waiter->device != RBK_DEVICE_NONE)
+	}
+	plan->n_held[wish]++;
+	list_append(&plan->held[wish], &waiter->link);
+	if (wish != RESIDENCY_EVICT && waiter->device != RBK_DEVICE_NONE)
 		plan->is_named |= (uint16_t)(1u << waiter->device);
 }
 
 /* Is this what it waits for? */
 static bool waiter_wants(const struct residency_waiter *waiter, const struct residence *residence)
 {
-	return waiter->wish != RESIDENCY_EVICT &&
-	       (waiter->device == RBK_DEVICE_NONE || waiter->device == residence->device->index);
+	return waiter->device == RBK_DEVICE_NONE || waiter->device == residence->device->index;
 }
 
 static bool is_gone_everywhere(const struct residency_plan *plan, uint8_t device)
@@ -86,18 +103,24 @@ static bool is_gone_everywhere(const struct residency_plan *plan, uint8_t device
 	return true;
 }
 
+static void tell_held(struct residence *residence, enum residency_wish wish, int res)
+{
+	struct residency_plan *plan = residence->plan;
+
+	list_for_each_safe (node, &plan->held[wish])
+		if (waiter_wants(waiter_of(node), residence))
+			waiter_finish(waiter_of(node), res);
+	recall(plan, wish);
+}
+
 void residency_tell(struct residence *residence, int res)
 {
 	struct residency_plan *plan = residence->plan;
 	void (*added)(struct session_plan * slot) = plan->added;
 
-	list_for_each_safe (node, &plan->waiters) {
-		struct residency_waiter *waiter = waiter_of(node);
-
-		if (waiter_wants(waiter, residence) &&
-		    (res == 0 || waiter->wish == RESIDENCY_PREFETCH))
-			waiter_finish(waiter, res);
-	}
+	tell_held(residence, RESIDENCY_PREFETCH, res);
+	if (res == 0)
+		tell_held(residence, RESIDENCY_WAIT, res);
 	/* Whoever wanted it back after it was evicted by hand has it. */
 	if (res == 0)
 		plan->is_parked = false;
@@ -111,12 +134,10 @@ void residency_tell_gone(struct residence *residence)
 {
 	struct residency_plan *plan = residence->plan;
 
-	list_for_each_safe (node, &plan->waiters) {
-		struct residency_waiter *waiter = waiter_of(node);
-
-		if (waiter->wish == RESIDENCY_EVICT && is_gone_everywhere(plan, waiter->device))
-			waiter_finish(waiter, 0);
-	}
+	list_for_each_safe (node, &plan->held[RESIDENCY_EVICT])
+		if (is_gone_everywhere(plan, waiter_of(node)->device))
+			waiter_finish(waiter_of(node), 0);
+	recall(plan, RESIDENCY_EVICT);
 }
 
 /* What waits for a plan that can never come is told so. */
@@ -141,19 +162,24 @@ static int waiter_verdict(const struct residency_plan *plan, const struct reside
 	return is_lost ? -EIO : -ENOMEM;
 }
 
+static void tell_hopeless(struct residency_plan *plan, enum residency_wish wish)
+{
+	list_for_each_safe (node, &plan->held[wish]) {
+		int res = waiter_verdict(plan, waiter_of(node));
+
+		if (res)
+			waiter_finish(waiter_of(node), res);
+	}
+	recall(plan, wish);
+}
+
 void residency_tell_hopeless(struct residency *residency)
 {
 	list_for_each (node, &residency->plans) {
 		struct residency_plan *plan = container_of(node, struct residency_plan, link);
 
-		list_for_each_safe (waiting, &plan->waiters) {
-			struct residency_waiter *waiter = waiter_of(waiting);
-			int res =
-				waiter->wish == RESIDENCY_EVICT ? 0 : waiter_verdict(plan, waiter);
-
-			if (res)
-				waiter_finish(waiter, res);
-		}
+		tell_hopeless(plan, RESIDENCY_PREFETCH);
+		tell_hopeless(plan, RESIDENCY_WAIT);
 	}
 }
 
@@ -166,6 +192,7 @@ void residency_ask(struct residency *residency, struct session_plan *slot,
 	waiter->wish = (uint8_t)wish;
 	waiter->device = device;
 	waiter->is_asked = true;
+	waiter->was_deferred = false;
 	plan->n_asked++;
 	if (list_is_empty(&plan->tenant->asked))
 		list_append(&residency->asking, &plan->tenant->asking);
@@ -180,6 +207,11 @@ void residency_withdraw(struct residency *residency, struct residency_waiter *wa
 
 static void ask_evict(struct residency_plan *plan, struct residency_waiter *waiter)
 {
+	/* It is gone since then, and may have been brought again, which is not to be undone. */
+	if (waiter->was_deferred && !plan->is_parked) {
+		waiter_finish(waiter, 0);
+		return;
+	}
 	/* What was wanted until now does not bring it back. */
 	residency_fold_plan(plan);
 	plan->is_parked = true;
@@ -296,7 +328,10 @@ static struct residency_plan *residency_plan_new(struct residency *residency,
 	plan->tenant = tenant_ref(slot->session->tenant);
 	plan->value = 1; /* whoever makes a plan means to use it */
 	plan->folded_ns = plan->used_ns = clock_now_ns();
-	list_init(&plan->waiters);
+	for (int wish = 0; wish < RESIDENCY_WISHES; wish++) {
+		list_init(&plan->held[wish]);
+		list_init(&plan->deferred[wish]);
+	}
 	for (uint32_t i = 0; i < n; i++) {
 		plan->on[i].plan = plan;
 		plan->on[i].device = &residency->devices[i];
@@ -342,7 +377,7 @@ bool residency_plan_settle(struct residency_plan *plan)
 
 	if (!removed || !is_gone_everywhere(plan, RBK_DEVICE_NONE))
 		return false;
-	assert(list_is_empty(&plan->waiters));
+	assert(plan->n_asked == 0);
 	list_remove(&plan->link);
 	residency->n_plans--;
 	slot->residency = NULL;
@@ -378,12 +413,13 @@ void residency_remove(struct residency *residency, struct session_plan *slot,
 	demand_forget(residency, slot);
 	plan->added = NULL;
 	plan->removed = done;
+	for (int wish = 0; wish < RESIDENCY_WISHES; wish++)
+		while (!list_is_empty(&plan->held[wish]))
+			waiter_finish(waiter_of(plan->held[wish].next), -ECANCELED);
 	if (plan->n_asked > 0)
 		list_for_each_safe (node, &plan->tenant->asked)
 			if (waiter_of(node)->slot == slot)
 				waiter_finish(waiter_of(node), -ECANCELED);
-	while (!list_is_empty(&plan->waiters))
-		waiter_finish(waiter_of(plan->waiters.next), -ECANCELED);
 	for (unsigned int i = 1; i < residency->options.n_executors; i++)
 		residence_evict(&plan->on[i]);
 	residency_plan_settle(plan);

@@ -104,6 +104,7 @@ enum residency_wish {
 	RESIDENCY_PREFETCH, /* bring it now, evicting what it may; -ENOMEM if that is not enough */
 	RESIDENCY_WAIT,     /* bring it as soon as there is room, however long that takes */
 	RESIDENCY_EVICT,    /* give its memory back, and leave it out until somebody wants it */
+	RESIDENCY_WISHES,
 };
 
 /* Embedded by who asks. */
@@ -117,7 +118,10 @@ struct residency_waiter {
 	void (*done)(struct residency_waiter *waiter, int res);
 	uint8_t wish;   /* enum residency_wish */
 	uint8_t device; /* RBK_DEVICE_NONE: any that can run the plan (EVICT: all) */
-	bool is_asked;  /* residency's: not looked at yet */
+
+	/* Residency's. */
+	bool is_asked;     /* to be looked at */
+	bool was_deferred; /* once before, when there were too many of its kind */
 };
 
 /*

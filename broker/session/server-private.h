@@ -21,6 +21,7 @@ struct server {
 	struct loop_watch *watch;
 	struct loop_timer *retry; /* accepting again after running out of descriptors */
 	bool needs_settling;      /* a session is ending and may be able to go on */
+	uint64_t settling_ns;     /* when this turn's settling began */
 	struct offload *closer;   /* see discard.c */
 	uint64_t n_discards;
 

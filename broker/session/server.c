@@ -22,6 +22,7 @@
 #include "loop/offload.h"
 #include "session/server-private.h"
 #include "session/sigbus.h"
+#include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
 
@@ -197,8 +198,14 @@ void server_settle(struct server *server)
 	if (!server->needs_settling)
 		return;
 	server->needs_settling = false;
+	server->settling_ns = clock_now_ns();
 	list_for_each_safe (node, &server->sessions)
 		session_settle(container_of(node, struct session, link));
+}
+
+bool server_is_settling(const struct server *server)
+{
+	return server->needs_settling;
 }
 
 struct server_stats *server_stats(struct server *server)

@@ -104,6 +104,8 @@ bool server_is_empty(const struct server *server);
  * ends of sessions and starts the end of those whose arena faulted. A few loads if there are none.
  */
 void server_settle(struct server *server);
+/* Is there something left that server_settle() should go on with at once? */
+bool server_is_settling(const struct server *server);
 
 struct server_stats *server_stats(struct server *server);
 

@@ -20,6 +20,7 @@
 #include "loop/loop.h"
 #include "session/peer.h"
 #include "session/server-private.h"
+#include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
 
@@ -28,6 +29,9 @@ enum {
 	SESSION_MESSAGE_BATCH = 8,
 	SESSION_FDS = 1,
 };
+
+/* Of one turn: no more messages of a session are handled after it, and no more rings freed. */
+static const uint64_t turn_ns = 500000;
 
 unsigned int session_take_fds(struct msghdr *message, int fds[RBK_WIRE_MAX_FDS])
 {
@@ -99,10 +103,14 @@ static int session_receive(struct session *session, const char **ret_why)
 static void on_readable(void *data, uint32_t events)
 {
 	struct session *session = data;
+	const uint64_t begin_ns = clock_now_ns();
 	const char *why = NULL;
 	int r = 1;
 
 	for (unsigned int i = 0; i < SESSION_MESSAGE_BATCH && r > 0; i++) {
+		/* A large ring alone takes milliseconds to make. */
+		if (i > 0 && clock_now_ns() - begin_ns > turn_ns)
+			break;
 		r = session_receive(session, &why);
 		if (session->is_ending)
 			return;
@@ -298,15 +306,23 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 
 /*
  * Frees rings that have drained. That answers whoever asked for it, which may be what ends the
- * session and closes its other rings. Return: is one left?
+ * session and closes its other rings. One that was full takes milliseconds to unmap, so what is too
+ * much for this turn is left for the next. Return: is one left?
  */
 static bool session_settle_rings(struct session *session)
 {
+	struct server *server = session->server;
 	bool is_busy = false;
 
-	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++)
-		if (session->rings[i] && session->rings[i]->is_drained)
-			session_ring_discard(session->rings[i]);
+	for (uint32_t i = 0; i < server->options.limits.max_rings; i++) {
+		if (!session->rings[i] || !session->rings[i]->is_drained)
+			continue;
+		if (clock_now_ns() - server->settling_ns > turn_ns) {
+			server->needs_settling = true;
+			break;
+		}
+		session_ring_discard(session->rings[i]);
+	}
 	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++)
 		is_busy |= session->rings[i] != NULL;
 	return is_busy;

@@ -28,6 +28,18 @@ static inline void list_append(struct list_node *list, struct list_node *node)
 	list->prev = node;
 }
 
+/* Moves all of @from to the end of @list. */
+static inline void list_splice(struct list_node *list, struct list_node *from)
+{
+	if (list_is_empty(from))
+		return;
+	from->next->prev = list->prev;
+	list->prev->next = from->next;
+	from->prev->next = list;
+	list->prev = from->prev;
+	list_init(from);
+}
+
 /* A node that is in no list is linked to itself, so removing twice is harmless. */
 static inline void list_remove(struct list_node *node)
 {

@@ -140,7 +140,15 @@ static void fill_waiting(const struct hostile *hostile, struct rbk_ring *ring, u
 	rbk_submit(ring);
 }
 
-enum { N_RINGS = 8, N_WAITING = 32000 };
+enum { N_RINGS = 8 };
+
+/* Fewer where everything is slow. */
+static unsigned int n_waiting(void)
+{
+	uint64_t n = harness_scaled(32000);
+
+	return n < 32000 ? (unsigned int)n : 32000;
+}
 
 /* As many waiting tasks as there can be, all of which end at once with their plan. */
 static void wait_then_remove(const struct hostile *hostile)
@@ -155,13 +163,13 @@ static void wait_then_remove(const struct hostile *hostile)
 		if (!plan)
 			_exit(4);
 		for (int i = 0; i < N_RINGS; i++)
-			fill_waiting(hostile, rings[i], N_WAITING, plan);
+			fill_waiting(hostile, rings[i], n_waiting(), plan);
 		harness_sleep_ms(100);
 		rbk_plan_free(plan);
 		for (int i = 0; i < N_RINGS; i++) {
 			const struct rbk_cqe *cqe;
 
-			for (int k = 0; k < N_WAITING; k++) {
+			for (int k = 0; k < (int)n_waiting(); k++) {
 				if (rbk_wait_cqe(rings[i], &cqe))
 					_exit(5);
 				rbk_cqe_seen(rings[i], cqe);
@@ -182,7 +190,7 @@ static void wait_then_leave(const struct hostile *hostile)
 
 		for (int i = 0; i < N_RINGS; i++) {
 			rings[i] = ring_of(hostile, 32768);
-			fill_waiting(hostile, rings[i], N_WAITING, plan);
+			fill_waiting(hostile, rings[i], n_waiting(), plan);
 		}
 		harness_sleep_ms(100);
 		for (int i = 0; i < N_RINGS / 2; i++)
@@ -201,7 +209,7 @@ static void cancel(const struct hostile *hostile)
 		_exit(4);
 	for (int i = 0; i < N_RINGS; i++) {
 		rings[i] = ring_of(hostile, 32768);
-		fill_waiting(hostile, rings[i], N_WAITING, plan);
+		fill_waiting(hostile, rings[i], n_waiting(), plan);
 	}
 	do {
 		for (int i = 0; i < N_RINGS; i++) {

@@ -385,6 +385,67 @@ static void test_storm__tenants_take_turns(void **state)
 	free(wishes);
 }
 
+/* However many wait for a plan: each is told once, whatever happens. */
+static void test_storm__everybody_is_told(void **state)
+{
+	enum { N = 1000, N_WISHES = 3 };
+	struct residency_rig rig;
+	struct session_plan *slot;
+	struct wish *wishes = calloc(N * N_WISHES, sizeof(*wishes));
+	unsigned int n_answers = 0;
+
+	assert_non_null(wishes);
+	begin(&rig);
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_settle(&rig);
+	for (int i = 0; i < N * N_WISHES; i++) {
+		wishes[i].n_answers = &n_answers;
+		ask(&rig, slot, &wishes[i],
+		    i < N       ? RESIDENCY_EVICT
+		    : i < 2 * N ? RESIDENCY_PREFETCH
+				: RESIDENCY_WAIT);
+	}
+	for (int i = 0; i < 100000 && n_answers < N * N_WISHES; i++)
+		rig_turn(&rig);
+	for (int i = 0; i < N * N_WISHES; i++)
+		assert_true(wishes[i].n_done == 1 && wishes[i].res == 0);
+	assert_true(rig_is_ready(slot));
+
+	/* Nobody forgets those that were put off when the others withdraw. */
+	residency_set_usable(rig.residency, RIG_DEVICE, 10 * MIB, 0);
+	rig_settle(&rig);
+	assert_false(rig_is_ready(slot));
+	n_answers = 0;
+	for (int i = 0; i < N; i++) {
+		wishes[i].n_done = 0;
+		ask(&rig, slot, &wishes[i], RESIDENCY_WAIT);
+	}
+	for (int i = 0; i < 1000; i++)
+		rig_turn(&rig);
+	assert_int_equal(n_answers, 0);
+	for (int i = 0; i < N / 2; i++)
+		residency_withdraw(rig.residency, &wishes[i].waiter);
+	residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
+	for (int i = 0; i < 100000 && n_answers < N / 2; i++)
+		rig_turn(&rig);
+	for (int i = 0; i < N; i++)
+		assert_int_equal(wishes[i].n_done, i >= N / 2);
+
+	/* Nor when the plan goes. */
+	residency_set_usable(rig.residency, RIG_DEVICE, 10 * MIB, 0);
+	rig_settle(&rig);
+	for (int i = 0; i < N; i++) {
+		wishes[i].n_done = 0;
+		ask(&rig, slot, &wishes[i], RESIDENCY_WAIT);
+	}
+	turns(&rig, 100);
+	rig_remove(&rig, slot);
+	for (int i = 0; i < N; i++)
+		assert_true(wishes[i].n_done == 1 && wishes[i].res == -ECANCELED);
+	residency_rig_deinit(&rig);
+	free(wishes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -398,6 +459,7 @@ int main(void)
 		cmocka_unit_test(test_wishes__of_a_named_device),
 		cmocka_unit_test(test_storm__of_one_plan),
 		cmocka_unit_test(test_storm__tenants_take_turns),
+		cmocka_unit_test(test_storm__everybody_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
