@@ -26,7 +26,6 @@ enum { MAX_REFUSALS = 64 };
 
 /* One that is there when the timer fires for the second time goes. */
 static const uint64_t refusal_period_ns = 2000000000;
-static const uint64_t log_period_ns = 1000000000;
 
 struct refusal {
 	struct list_node link; /* in server->refusals */
@@ -130,19 +129,15 @@ void refusals_deinit(struct server *server)
 
 static void log_refusal(struct server *server, pid_t pid, const char *why)
 {
-	uint64_t now_ns = clock_now_ns();
+	uint64_t n_unlogged;
 
-	if (server->refusal_logged_ns && now_ns - server->refusal_logged_ns < log_period_ns) {
-		server->n_refusals_unlogged++;
+	if (!log_limit_pass(&server->refusal_limit, clock_now_ns(), &n_unlogged))
 		return;
-	}
-	if (server->n_refusals_unlogged > 0)
+	if (n_unlogged > 0)
 		log_warning("refused a connection of pid %d, and %llu before it: %s", (int)pid,
-			    (unsigned long long)server->n_refusals_unlogged, why);
+			    (unsigned long long)n_unlogged, why);
 	else
 		log_warning("refused a connection of pid %d: %s", (int)pid, why);
-	server->refusal_logged_ns = now_ns;
-	server->n_refusals_unlogged = 0;
 }
 
 void refuse_connection(struct server *server, int fd, pid_t pid, const char *why)

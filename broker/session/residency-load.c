@@ -311,6 +311,7 @@ static void load_failed(struct residence *residence, int r)
 	struct residency *residency = device->residency;
 	struct residency_plan *plan = residence->plan;
 	bool is_retry = residence->is_retry;
+	uint64_t n_unlogged;
 
 	residence->is_retry = false;
 	if (plan->removed) {
@@ -335,11 +336,13 @@ static void load_failed(struct residence *residence, int r)
 			return;
 		residence->is_retry = false;
 	}
-	log_warning("device %u (%s) has no memory for plan \"%s\" of tenant %s%s%s: it runs "
-		    "elsewhere",
-		    device->index, device->executor->info.name, residence->plan->slot->plan->name,
-		    tenant_name(residence->plan->tenant), r < 0 ? ": " : "",
-		    r < 0 ? strerror(-r) : "");
+	if (log_limit_pass(&residency->failure_limit, clock_now_ns(), &n_unlogged))
+		log_warning(
+			"device %u (%s) has no memory for plan \"%s\" of tenant %s%s%s: it runs "
+			"elsewhere",
+			device->index, device->executor->info.name,
+			residence->plan->slot->plan->name, tenant_name(residence->plan->tenant),
+			r < 0 ? ": " : "", r < 0 ? strerror(-r) : "");
 	residence_stay_out(residence);
 	residence->left_ns = clock_now_ns();
 	residence->holdoff_ns = FIRST_HOLDOFF_NS;

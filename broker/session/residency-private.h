@@ -11,6 +11,7 @@
 #include "tenant/account.h"
 #include "tenant/residency-policy.h"
 #include "util/list.h"
+#include "util/log.h"
 
 struct loop_timer;
 struct tenant;
@@ -167,6 +168,7 @@ struct residency {
 	uint64_t review_ns;   /* how long it took, */
 	uint64_t asked_ns;    /* and looking at what was asked before it */
 	bool is_reviewing;
+	struct log_limit failure_limit;
 	bool is_pressed; /* at the last review */
 	void (*reopened)(void *context, unsigned int device);
 	void *reopened_context;

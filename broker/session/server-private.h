@@ -6,6 +6,9 @@
 #include "session/server.h"
 #include "session/session.h"
 #include "util/list.h"
+#include "util/log.h"
+
+enum { SERVER_END_LIMITS = 64 /* reasons to end a session, told apart in the log */ };
 
 struct loop_timer;
 
@@ -28,10 +31,11 @@ struct server {
 	/* See refusal.c. */
 	struct list_node refusals;
 	struct loop_timer *refusal_timer;
-	uint64_t refusal_logged_ns;
-	uint64_t n_refusals_unlogged;
-	uint32_t n_refusals;    /* in the list */
-	struct list_node holds; /* see hold.c */
+	struct log_limit refusal_limit, failure_limit;
+	struct log_limit end_limits[SERVER_END_LIMITS]; /* by reason, */
+	uint32_t end_reasons[SERVER_END_LIMITS];        /* of which these are hashes */
+	uint32_t n_refusals;                            /* in the list */
+	struct list_node holds;                         /* see hold.c */
 	struct loop_timer *hold_timer;
 };
 

@@ -39,6 +39,7 @@ static void on_connection(void *data, uint32_t events)
 {
 	struct server *server = data;
 	struct session *session;
+	uint64_t n_unlogged;
 	int fd, r;
 
 	for (unsigned int i = 0; i < SERVER_ACCEPT_BATCH; i++) {
@@ -55,8 +56,9 @@ static void on_connection(void *data, uint32_t events)
 		if (fd < 0)
 			continue; /* that connection is gone already */
 		r = session_new(server, fd, &session);
-		if (r < 0)
-			log_warning("refused a connection: %s", strerror(-r));
+		if (r < 0 && log_limit_pass(&server->failure_limit, clock_now_ns(), &n_unlogged))
+			log_warning("refused a connection, and %llu before it: %s",
+				    (unsigned long long)n_unlogged, strerror(-r));
 	}
 	loop_rewatch(server->watch);
 }

@@ -13,6 +13,7 @@
 
 #include "session/residency.h"
 #include "session/server-private.h"
+#include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
 
@@ -80,9 +81,11 @@ static void plan_release(struct session_plan *slot)
 
 static void plan_prepare_run(struct offload_job *job)
 {
+	static struct log_limit failure_limit; /* the setup thread's */
 	struct session_plan *slot = plan_of_job(job);
 	const struct server_options *options = &slot->session->server->options;
 	struct executor *executor;
+	uint64_t n_unlogged;
 	int r;
 
 	for (unsigned int i = 0; i < options->n_executors; i++) {
@@ -96,8 +99,10 @@ static void plan_prepare_run(struct offload_job *job)
 		/* A device that fails is one device less, and the plan may still run elsewhere. */
 		slot->plan->device_state[i] =
 			r == -ENOMEM ? PLAN_DEVICE_NO_MEMORY : PLAN_DEVICE_FAILED;
-		log_warning("device %u (%s) cannot prepare a plan: %s", i, executor->info.name,
-			    strerror(-r));
+		if (log_limit_pass(&failure_limit, clock_now_ns(), &n_unlogged))
+			log_warning("device %u (%s) cannot prepare a plan, nor %llu before it: %s",
+				    i, executor->info.name, (unsigned long long)n_unlogged,
+				    strerror(-r));
 	}
 }
 

@@ -280,6 +280,38 @@ int session_new(struct server *server, int fd, struct session **ret)
 	return 0;
 }
 
+/* That of a reason, or else of one that has not been given for longest. */
+static struct log_limit *end_limit(struct server *server, const char *why)
+{
+	uint32_t hash = 1, oldest = 0;
+
+	for (const char *c = why; *c; c++)
+		hash = hash * 31 + (unsigned char)*c;
+	for (uint32_t i = 0; i < SERVER_END_LIMITS; i++) {
+		if (server->end_limits[i].logged_ns && server->end_reasons[i] == hash)
+			return &server->end_limits[i];
+		if (server->end_limits[i].logged_ns < server->end_limits[oldest].logged_ns)
+			oldest = i;
+	}
+	server->end_reasons[oldest] = hash;
+	return &server->end_limits[oldest];
+}
+
+/* Connecting and breaking a rule takes a client microseconds: one line a second for each rule. */
+static void log_end(struct session *session, const char *why)
+{
+	uint64_t n_unlogged;
+
+	if (!log_limit_pass(end_limit(session->server, why), clock_now_ns(), &n_unlogged))
+		return;
+	log_warning("session %u (\"%s\", pid %d, uid %u, tenant %s) closed: %s", session->number,
+		    session->name, (int)session->pid, (unsigned int)session->uid,
+		    tenant_name(session->tenant), why);
+	if (n_unlogged > 0)
+		log_warning("%llu sessions were closed likewise, and not logged",
+			    (unsigned long long)n_unlogged);
+}
+
 void session_end(struct session *session, bool is_hostile, const char *why)
 {
 	struct server *server = session->server;
@@ -289,9 +321,7 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 	session->is_ending = true;
 	if (is_hostile) {
 		server->stats.sessions_ended_hostile++;
-		log_warning("session %u (\"%s\", pid %d, uid %u, tenant %s) closed: %s",
-			    session->number, session->name, (int)session->pid,
-			    (unsigned int)session->uid, tenant_name(session->tenant), why);
+		log_end(session, why);
 	} else {
 		log_debug("session %u ended: %s", session->number, why);
 	}

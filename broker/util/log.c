@@ -65,6 +65,20 @@ static void write_formatted(enum log_level level, const char *format, ...)
 	va_end(args);
 }
 
+bool log_limit_pass(struct log_limit *limit, uint64_t now_ns, uint64_t *ret_n_unlogged)
+{
+	const uint64_t period_ns = 1000000000;
+
+	if (limit->logged_ns && now_ns - limit->logged_ns < period_ns) {
+		limit->n_unlogged++;
+		return false;
+	}
+	*ret_n_unlogged = limit->n_unlogged;
+	limit->n_unlogged = 0;
+	limit->logged_ns = now_ns;
+	return true;
+}
+
 void log_line(enum log_level level, const char *format, ...)
 {
 	unsigned int lost;

@@ -441,6 +441,25 @@ static void test_rules__reason_in_the_log(void **state)
 	assert_false(broker_log_has(&broker, "\x1b"));
 }
 
+/* Whoever breaks a rule as often as he can does not fill the log with it. */
+static void test_rules__log_is_bounded(void **state)
+{
+	const uint64_t n = harness_scaled(2000), begin_ns = harness_now_ns();
+	unsigned int before = broker_log_lines(&broker);
+	const uint32_t unknown[2] = {4711, 0};
+	uint64_t seconds;
+
+	for (uint64_t i = 0; i < n; i++) {
+		int fd = raw_connect(&broker);
+
+		assert_int_equal(raw_send(fd, unknown, sizeof(unknown), NULL, 0), sizeof(unknown));
+		raw_expect_closed(fd);
+		close(fd);
+	}
+	seconds = (harness_now_ns() - begin_ns) / 1000000000;
+	assert_in_range(broker_log_lines(&broker) - before, 1, 2 * (seconds + 2));
+}
+
 static void test_rules__message_too_long(void **state)
 {
 	size_t n_bytes = RBK_WIRE_MAX_BYTES + 1;
@@ -556,6 +575,7 @@ int main(void)
 		HOSTILE_TEST(test_messages__hundred_thousand),
 		HOSTILE_TEST(test_rules__reason_in_the_log),
 		HOSTILE_TEST(test_rules__message_too_long),
+		HOSTILE_TEST(test_rules__log_is_bounded),
 		HOSTILE_TEST(test_answers__never_read),
 		HOSTILE_TEST(test_connections__thousands),
 		HOSTILE_TEST(test_plans__largest_descriptions),

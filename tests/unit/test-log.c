@@ -57,6 +57,24 @@ static void test_line__level_prefix(void **state)
 	assert_string_equal(captured(), "<6>brokerd: up\n");
 }
 
+/* What clients can cause without end is written once a second, and counted in between. */
+static void test_limit__one_a_second(void **state)
+{
+	struct log_limit limit = {0};
+	uint64_t n = 99;
+
+	assert_true(log_limit_pass(&limit, 5, &n));
+	assert_int_equal(n, 0);
+	for (int i = 0; i < 1000; i++)
+		assert_false(log_limit_pass(&limit, 6 + (uint64_t)i, &n));
+	assert_false(log_limit_pass(&limit, 1000000004, &n));
+	assert_true(log_limit_pass(&limit, 1000000005, &n));
+	assert_int_equal(n, 1001);
+	assert_false(log_limit_pass(&limit, 1000000006, &n));
+	assert_true(log_limit_pass(&limit, 9000000000, &n));
+	assert_int_equal(n, 1);
+}
+
 static void test_level__filters(void **state)
 {
 	log_debug("quiet");
@@ -212,10 +230,11 @@ int main(void)
 {
 #define LOG_TEST(name) cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
 	const struct CMUnitTest tests[] = {
-		LOG_TEST(test_line__level_prefix),       LOG_TEST(test_level__filters),
-		LOG_TEST(test_line__control_characters), LOG_TEST(test_line__long),
-		LOG_TEST(test_line__broken_stderr),      LOG_TEST(test_line__reader_stopped),
-		LOG_TEST(test_line__threads_do_not_mix), LOG_TEST(test_error__trace),
+		LOG_TEST(test_limit__one_a_second),  LOG_TEST(test_line__level_prefix),
+		LOG_TEST(test_level__filters),       LOG_TEST(test_line__control_characters),
+		LOG_TEST(test_line__long),           LOG_TEST(test_line__broken_stderr),
+		LOG_TEST(test_line__reader_stopped), LOG_TEST(test_line__threads_do_not_mix),
+		LOG_TEST(test_error__trace),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
