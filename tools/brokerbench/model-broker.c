@@ -271,7 +271,11 @@ int model_broker_serve(struct model_broker *broker, int (*client)(void *data), v
 static void on_stop(void *data, uint32_t events)
 {
 	struct model_broker *broker = data;
+	eventfd_t count;
 
+	/* Orders what the stopping thread did before what is freed after it, also for sanitizers.
+	 */
+	eventfd_read(broker->stop_fd, &count);
 	broker->stop_watch = loop_unwatch(broker->stop_watch);
 	dispatch_stop(broker->dispatch);
 }
