@@ -205,6 +205,13 @@ static void look(struct budget *budget, unsigned int index)
 	if (figures.usable_bytes > info->memory_bytes)
 		figures.usable_bytes = info->memory_bytes;
 	charge_overhead(budget, index, overhead_bytes);
+	log_debug(
+		"device %u: %llu KiB used by others, %llu by us of which %llu are allocated: %llu "
+		"can be had",
+		index, (unsigned long long)(figures.outside_bytes >> 10),
+		(unsigned long long)(pool.own.value >> 10),
+		(unsigned long long)(allocated_bytes >> 10),
+		(unsigned long long)(figures.usable_bytes >> 10));
 	residency_set_usable(budget->options.residency, index, figures.usable_bytes,
 			     usable_gtt(&reading, info));
 	if (n_samples != device->n_samples && pool.own.is_valid && pool.used.is_valid)

@@ -150,14 +150,15 @@ static void *run_on(void *data)
 {
 	struct model *model = data;
 
-	while (atomic_load(&model->is_running)) {
+	/* At least one, however soon they are ended. */
+	do {
 		struct rbk_cqe cqe = run(model);
 
 		if (cqe.res < 0)
 			die("a task of %s: %s", model->name, strerror(-cqe.res));
 		model->n_tasks++;
 		model->counts[cqe.device][cqe.reason]++;
-	}
+	} while (atomic_load(&model->is_running));
 	return NULL;
 }
 
