@@ -31,6 +31,13 @@ enum {
 };
 static const uint64_t max_holdoff_ns = 10ull * 1000 * 1000 * 1000;
 
+_Static_assert(sizeof(struct resident_constant) + sizeof(struct exec_constant) +
+			       sizeof(struct resident_constant *) +
+			       sizeof(struct resident_block *) + sizeof(struct exec_block *) +
+			       sizeof(uint64_t) <=
+		       RESIDENCY_CONSTANT_BYTES,
+	       "what draft_init() and the index allocate for a constant");
+
 /* Blocks */
 
 static struct resident_block *block_free(struct resident_block *block)

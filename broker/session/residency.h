@@ -42,6 +42,9 @@ int residency_new(const struct residency_options *options, struct residency **re
 /* No plan may be left. Return: NULL. */
 struct residency *residency_free(struct residency *residency);
 
+/* Host memory that residency takes at most for each constant of a plan on each device. */
+#define RESIDENCY_CONSTANT_BYTES 256u
+
 /* ---- Plans: for session-plan.c ------------------------------------------------------------- */
 
 enum { RESIDENCY_E_SETTLED = 1 };

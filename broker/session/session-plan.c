@@ -273,6 +273,23 @@ static int plan_charge_scratch(const struct session *session, struct session_pla
 			      bytes);
 }
 
+/* The plan as such, and what residency takes to find its constants. */
+static int plan_charge_itself(const struct session *session, struct session_plan *slot)
+{
+	const struct server_options *options = &session->server->options;
+	const struct plan *plan = slot->plan;
+	uint64_t bytes = sizeof(*slot) + sizeof(*plan) +
+			 plan->n_tensors * sizeof(plan->tensors[0]) +
+			 plan->n_nodes * sizeof(plan->nodes[0]) +
+			 plan->n_constants * sizeof(plan->constants[0]);
+
+	for (uint32_t i = 0; i < options->n_executors; i++)
+		if (options->executors[i]->info.memory_page_bytes > 0)
+			bytes += plan->n_constants * (uint64_t)RESIDENCY_CONSTANT_BYTES;
+	return account_charge(session->tenant->account, &slot->charges[2], ACCOUNT_HOST_BYTES,
+			      bytes);
+}
+
 static int plan_make(struct session *session, uint32_t cookie, const void *desc, size_t desc_bytes,
 		     struct session_plan *slot)
 {
@@ -297,9 +314,9 @@ static int plan_make(struct session *session, uint32_t cookie, const void *desc,
 				     "the broker cannot hold the plan: %s", strerror(-r));
 		return r;
 	}
-	if (plan_charge_scratch(session, slot)) {
+	if (plan_charge_itself(session, slot) || plan_charge_scratch(session, slot)) {
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
-				     "no room for the plan's scratch tensors: %s",
+				     "no room for the plan and its scratch tensors: %s",
 				     account_explain(session->tenant->account, why));
 		slot->plan = plan_free(slot->plan);
 		return -EDQUOT;
@@ -326,7 +343,8 @@ int session_plan_add(struct session *session, uint32_t cookie, const void *desc,
 		return 0;
 	}
 	if (plan_make(session, cookie, desc, desc_bytes, slot)) {
-		charge_deinit(&slot->charges[0]);
+		for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
+			charge_deinit(&slot->charges[i]);
 		free(slot);
 		return 0;
 	}

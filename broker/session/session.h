@@ -88,7 +88,7 @@ struct session_plan {
 	bool wants_reply;               /* a remove request waits */
 	uint32_t cookie;
 	int prepare_result;
-	struct charge charges[2];
+	struct charge charges[3]; /* one plan; what executors hold; what describes it */
 	struct offload_job job;
 
 	/* Residency: see residency.h. The dispatcher counts, residency reads and clears. */

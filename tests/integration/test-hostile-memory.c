@@ -405,9 +405,40 @@ static void test_attacks(void **state)
 	}
 }
 
+/* What describes a plan costs its tenant host memory, also where no node uses it. */
+static void test_plan__is_charged(void **state)
+{
+	enum { N_CONSTANTS = 2000 };
+	struct rbk_arena *constants = constants_new(owner, N_CONSTANTS * 64);
+	const uint32_t in[] = {RBK_DIM_COUNT, 16}, dims[] = {16};
+	struct rbk_builder *b = rbk_builder_new("unused");
+	struct rbk_stats before, with, after;
+	struct rbk_plan *plan;
+	unsigned int last = 0;
+
+	for (unsigned int i = 0; i < N_CONSTANTS; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "c%u", i);
+		last = rbk_builder_constant(b, name, RBK_DTYPE_F32, 1, dims, constants, i * 64ull);
+	}
+	rbk_builder_binary(b, "Add", rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, in), last,
+			   rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, in));
+	assert_int_equal(rbk_stats(owner, &before), 0);
+	assert_int_equal(rbk_plan_new(owner, b, 1, &plan, NULL), 0);
+	rbk_builder_free(b);
+	assert_int_equal(rbk_stats(owner, &with), 0);
+	assert_true(with.host_bytes >= before.host_bytes + N_CONSTANTS * 256);
+	rbk_plan_free(plan);
+	assert_int_equal(rbk_stats(owner, &after), 0);
+	assert_int_equal(after.host_bytes, before.host_bytes);
+	rbk_arena_free(constants);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plan__is_charged),
 		cmocka_unit_test(test_attacks),
 	};
 
