@@ -21,6 +21,7 @@ enum {
 	RESIDENCY_MAX_LOADS = 2,    /* at once, of one tenant on one device */
 	RESIDENCY_MAX_DRAFTS = 8,   /* candidates looked at closely in one review, of each kind */
 	RESIDENCY_MAX_VICTIMS = 64, /* that one wish may displace */
+	RESIDENCY_PAUSE = 20,       /* between reviews: times what the last one took */
 	RESIDENCY_MAX_HELD = 256,   /* waiters for a plan that are told at once, by wish */
 };
 

@@ -508,8 +508,6 @@ void residency_limits_changed(struct residency *residency)
 
 /* The timer */
 
-enum { REVIEW_PAUSE = 20 }; /* times the duration of the last one */
-
 static void on_timer(void *data)
 {
 	struct residency *residency = data;
@@ -527,7 +525,7 @@ void residency_review_in(struct residency *residency, uint64_t delay_ns)
 {
 	uint64_t at_ns = clock_now_ns() + delay_ns;
 	uint64_t earliest_ns = residency->reviewed_ns +
-			       REVIEW_PAUSE * (residency->review_ns + residency->asked_ns);
+			       RESIDENCY_PAUSE * (residency->review_ns + residency->asked_ns);
 
 	/* However many plans there are: reviews take a small part of the reactor's time. */
 	if (at_ns < earliest_ns) {

@@ -365,10 +365,14 @@ void rig_turn(struct residency_rig *rig)
 static bool is_busy(const struct residency_rig *rig)
 {
 	const struct residency *residency = rig->residency;
+	/* What is due now comes that late after a review that took long. */
+	uint64_t paused_until_ns = residency->reviewed_ns +
+				   RESIDENCY_PAUSE * (residency->review_ns + residency->asked_ns);
+	uint64_t soon_ns = clock_now_ns() + 5000000;
 
-	if (residency->timer_ns && residency->timer_ns < clock_now_ns() + 5000000)
+	if (residency->timer_ns &&
+	    (residency->timer_ns < soon_ns || residency->timer_ns <= paused_until_ns))
 		return true;
-	/* Looked at when a review that took long has been made up for. */
 	if (!list_is_empty(&residency->asking))
 		return true;
 	for (uint32_t i = 1; i < rig->n_devices; i++)
