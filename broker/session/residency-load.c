@@ -318,6 +318,7 @@ static void load_failed(struct residence *residence, int r)
 	struct residency *residency = device->residency;
 	struct residency_plan *plan = residence->plan;
 	bool is_retry = residence->is_retry;
+	enum try_result result;
 	uint64_t n_unlogged;
 
 	residence->is_retry = false;
@@ -337,9 +338,18 @@ static void load_failed(struct residence *residence, int r)
 		return;
 	}
 	if (r == EXECUTOR_E_NO_MEMORY && !is_retry) {
-		/* Somebody outside was faster. */
+		/*
+		 * Somebody outside was faster. As much as it needs is taken from others if it may
+		 * be, whatever room there seems to be; if not, it is simply tried again.
+		 */
 		residence->is_retry = true;
-		if (residence_try(residence, false) <= TRY_AWAITED)
+		residency_fold(residency);
+		device->refused_bytes = residence->required_bytes;
+		result = residence_try(residence, false);
+		device->refused_bytes = 0;
+		if (result > TRY_AWAITED)
+			result = residence_try(residence, false);
+		if (result <= TRY_AWAITED)
 			return;
 		residence->is_retry = false;
 	}

@@ -145,6 +145,7 @@ struct residency_device {
 	uint64_t charged_bytes[EXEC_TIER_COUNT]; /* by plans and blocks of this file */
 	uint64_t leaving_bytes;                  /* of VRAM, a part of it */
 	uint64_t awaited_bytes;                  /* of VRAM, to be charged when others have left */
+	uint64_t refused_bytes; /* of VRAM, while a load that was refused is tried again */
 	uint32_t n_jobs;
 	uint32_t n_moving; /* residences that are on their way out in order to come back */
 	uint32_t n_reopened;

@@ -67,7 +67,7 @@ static int64_t device_free(const struct residency_device *device)
 {
 	return (int64_t)device->usable_bytes[EXEC_TIER_VRAM] -
 	       (int64_t)(device->charged_bytes[EXEC_TIER_VRAM] - device->leaving_bytes) -
-	       (int64_t)device->awaited_bytes;
+	       (int64_t)device->awaited_bytes - (int64_t)device->refused_bytes;
 }
 
 /* What is set aside for its tenant's other plans. */
@@ -106,6 +106,7 @@ static bool has_room(const struct residence *residence, uint64_t bytes)
 		charged - device->leaving_bytes + device->awaited_bytes - residence->awaited_bytes;
 	uint64_t usable = device->usable_bytes[EXEC_TIER_VRAM], max = share_of(residence)->max;
 
+	usable -= usable < device->refused_bytes ? usable : device->refused_bytes;
 	return checked_range(charged, bytes, usable) && checked_range(kept, bytes, usable) &&
 	       checked_range(used, bytes, max) && checked_range(promised, bytes, max);
 }

@@ -397,6 +397,30 @@ static void test_no_memory__once_is_mended(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* There was room by the ledger, but somebody outside had it: who is wanted less makes way. */
+static void test_no_memory__others_make_way(void **state)
+{
+	struct session_plan *there, *slot;
+	struct residency_rig rig;
+
+	begin(&rig);
+	rig_add(&rig, there = rig_plan_of(&rig, 0, 40 * MIB));
+	slot = rig_plan_of(&rig, 0, 40 * MIB);
+	rig_settle(&rig);
+	atomic_store(&rig.devices[RIG_DEVICE].is_held, true);
+	rig_add(&rig, slot);
+	rig_want(&rig, slot, 1000);
+	rig.devices[RIG_DEVICE].n_refused = 1;
+	atomic_store(&rig.devices[RIG_DEVICE].is_held, false);
+	rig_settle(&rig);
+	assert_true(rig_is_ready(slot));
+	assert_int_equal(rig.tenants[0].n_evictions, 1);
+	rig_check(&rig);
+	rig_remove(&rig, there);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
 static void test_no_memory__twice_is_given_up(void **state)
 {
 	struct residency_rig rig;
@@ -738,6 +762,7 @@ int main(void)
 		cmocka_unit_test(test_pressure__yields_and_returns),
 		cmocka_unit_test(test_pressure__no_thrashing),
 		cmocka_unit_test(test_no_memory__once_is_mended),
+		cmocka_unit_test(test_no_memory__others_make_way),
 		cmocka_unit_test(test_no_memory__twice_is_given_up),
 		cmocka_unit_test(test_lost__everything_is_given_back),
 		cmocka_unit_test(test_lost__while_loading),
