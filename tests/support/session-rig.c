@@ -344,7 +344,8 @@ static int answer(struct rig *rig, uint32_t type, void *reply, size_t bytes, int
 
 	server_settle(rig->server);
 	while ((n = receive(rig, buffer, sizeof(buffer), fds)) < 0) {
-		CHECK(errno == EAGAIN && loop_turn(rig->loop, true) >= 0);
+		CHECK(errno == EAGAIN &&
+		      loop_turn(rig->loop, !server_is_settling(rig->server)) >= 0);
 		server_settle(rig->server);
 	}
 	head = (struct rbk_wire_reply *)buffer;
