@@ -25,33 +25,7 @@
 #define N DESCRIBE_COUNT
 #define D DESCRIBE_DIMS
 
-enum { GPU = RBK_DEVICE_GPU, MAX = 8 };
-
-/* y = x * w: a constant of @rows x @cols at @offset. */
-static struct plan *product_plan(struct exec_arena *arena, uint64_t offset, uint32_t rows,
-				 uint32_t cols)
-{
-	struct describe *d = describe_new("product", MAX);
-
-	describe_input(d, "x", D(N, rows));
-	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, offset), D(rows, cols));
-	describe_output(d, "y", D(N, cols));
-	describe_node(d, "MatMul", "", "x,w", "y");
-	return reference_plan(d, arena);
-}
-
-/* z = (x + x) * x, through scratch. */
-static struct plan *scratch_plan(uint32_t cols)
-{
-	struct describe *d = describe_new("scratch", MAX);
-
-	describe_input(d, "x", D(N, cols));
-	describe_scratch(d, "twice");
-	describe_output(d, "z", D(N, cols));
-	describe_node(d, "Add", "", "x,x", "twice");
-	describe_node(d, "Mul", "", "twice,x", "z");
-	return reference_plan(d, NULL);
-}
+enum { GPU = RBK_DEVICE_GPU, MAX = RIG_MAX_COUNT };
 
 static void test_plan__unsupported(void **state)
 {
@@ -90,7 +64,7 @@ static void test_submit__many(void **state)
 {
 	static struct job jobs[300];
 	unsigned int n_done = 0, n_submitted = 0;
-	struct plan *plan = scratch_plan(33);
+	struct plan *plan = rig_scratch_plan(33);
 	struct rig rig;
 
 	rig_init(&rig, &(struct vulkan_options){0});
@@ -126,7 +100,7 @@ static void test_submit__many(void **state)
 static void test_cancel__race(void **state)
 {
 	unsigned int n_cancelled = 0, n_ran = 0;
-	struct plan *plan = scratch_plan(33);
+	struct plan *plan = rig_scratch_plan(33);
 	struct rig rig;
 	struct job job;
 
@@ -187,7 +161,7 @@ static void lose(bool at_submit)
 {
 	struct fault_script script = {0};
 	struct vulkan_usage usage;
-	struct plan *plan = scratch_plan(33), *late = scratch_plan(7);
+	struct plan *plan = rig_scratch_plan(33), *late = rig_scratch_plan(7);
 	struct job jobs[10];
 	struct rig rig;
 
@@ -232,7 +206,7 @@ static void test_lost__at_wait(void **state)
 /* Lost and opened again, several times; what was prepared and imported before works again. */
 static void reopen(uint32_t force)
 {
-	struct plan *plan, *scratch = scratch_plan(33), *late = scratch_plan(7);
+	struct plan *plan, *scratch = rig_scratch_plan(33), *late = rig_scratch_plan(7);
 	struct fault_script script = {0};
 	struct vulkan_usage usage;
 	struct exec_arena arena, registered_late;
@@ -244,7 +218,7 @@ static void reopen(uint32_t force)
 			       .fault = fault, .fault_context = &script, .force = force});
 	ops = rig.executor->ops;
 	reference_arena_init(&arena, 64 * 64 * 4, 3);
-	plan = product_plan(&arena, 0, 64, 64);
+	plan = rig_product_plan(&arena, 0, 64, 64);
 	rig_prepare(&rig, plan);
 	rig_prepare(&rig, scratch);
 	job_init(&rig, &job, plan, 3, 1);
@@ -319,7 +293,7 @@ static void test_reopen__staged(void **state)
 static void test_reopen__never(void **state)
 {
 	struct fault_script script = {0};
-	struct plan *plan = scratch_plan(33);
+	struct plan *plan = rig_scratch_plan(33);
 	struct rig rig;
 	struct job job;
 
@@ -358,7 +332,7 @@ static void test_open__fails(void **state)
 static void test_lost__timeout(void **state)
 {
 	struct fault_script script = {0};
-	struct plan *plan = scratch_plan(33);
+	struct plan *plan = rig_scratch_plan(33);
 	struct exec_task *none;
 	struct vulkan_usage usage;
 	struct job job, later;
@@ -393,7 +367,7 @@ static void test_lost__timeout(void **state)
 /* An arena that cannot be imported: -EXDEV for plans without staging, staged by later plans. */
 static void test_arena__refused(void **state)
 {
-	struct plan *before = scratch_plan(33), *after = scratch_plan(33);
+	struct plan *before = rig_scratch_plan(33), *after = rig_scratch_plan(33);
 	struct exec_arena odd;
 	struct rig rig;
 	struct job job;
@@ -435,7 +409,7 @@ static void test_arena__refused(void **state)
 
 static void run_once(const struct vulkan_options *options)
 {
-	struct plan *plan = scratch_plan(33);
+	struct plan *plan = rig_scratch_plan(33);
 	struct rig rig;
 	struct job job;
 
@@ -541,7 +515,7 @@ static void *prepare_and_release(void *argument)
 	struct rig *rig = preparer->rig;
 
 	while (!atomic_load(&preparer->stop) || preparer->n < 3) {
-		struct plan *plan = product_plan(preparer->arena, 0, 32, 64);
+		struct plan *plan = rig_product_plan(preparer->arena, 0, 32, 64);
 		struct exec_arena arena;
 
 		rig_prepare(rig, plan);
@@ -556,7 +530,7 @@ static void *prepare_and_release(void *argument)
 /* Setup functions run beside tasks. */
 static void test_prepare__beside_tasks(void **state)
 {
-	struct plan *plan = scratch_plan(333);
+	struct plan *plan = rig_scratch_plan(333);
 	struct preparer preparer = {0};
 	struct exec_arena arena;
 	pthread_t thread;

@@ -20,33 +20,7 @@
 #define N DESCRIBE_COUNT
 #define D DESCRIBE_DIMS
 
-enum { GPU = RBK_DEVICE_GPU, MAX = 8 };
-
-/* y = x * w: a constant of @rows x @cols at @offset. */
-static struct plan *product_plan(struct exec_arena *arena, uint64_t offset, uint32_t rows,
-				 uint32_t cols)
-{
-	struct describe *d = describe_new("product", MAX);
-
-	describe_input(d, "x", D(N, rows));
-	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, offset), D(rows, cols));
-	describe_output(d, "y", D(N, cols));
-	describe_node(d, "MatMul", "", "x,w", "y");
-	return reference_plan(d, arena);
-}
-
-/* z = (x + x) * x, through scratch. */
-static struct plan *scratch_plan(uint32_t cols)
-{
-	struct describe *d = describe_new("scratch", MAX);
-
-	describe_input(d, "x", D(N, cols));
-	describe_scratch(d, "twice");
-	describe_output(d, "z", D(N, cols));
-	describe_node(d, "Add", "", "x,x", "twice");
-	describe_node(d, "Mul", "", "twice,x", "z");
-	return reference_plan(d, NULL);
-}
+enum { GPU = RBK_DEVICE_GPU, MAX = RIG_MAX_COUNT };
 
 static uint64_t vram_used(struct rig *rig)
 {
@@ -71,7 +45,7 @@ static void test_plan_load__exact(void **state)
 					  VULKAN_FORCE_UPLOAD | VULKAN_FORCE_STAGED};
 
 	for (unsigned int i = 0; i < 4; i++) {
-		struct plan *plan = scratch_plan(1000);
+		struct plan *plan = rig_scratch_plan(1000);
 		const struct executor_info *info;
 		struct vulkan_usage usage;
 		struct rig rig;
@@ -118,8 +92,8 @@ static void test_block_load__shared(void **state)
 
 	rig_init(&rig, &(struct vulkan_options){0});
 	reference_arena_init(&arena, 64 * 64 * 4 + 256, 3);
-	a = product_plan(&arena, 256, 64, 64);
-	b = product_plan(&arena, 256, 32, 128);
+	a = rig_product_plan(&arena, 256, 64, 64);
+	b = rig_product_plan(&arena, 256, 32, 128);
 	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, a), 0);
 	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, b), 0);
 	block = rig_block_new(&rig, a);
@@ -286,7 +260,7 @@ static void test_block_load__cancelled(void **state)
 /* Other owners' bytes are gone from what a plan gets. */
 static void test_plan_load__cleared(void **state)
 {
-	struct plan *first = scratch_plan(500), *second = scratch_plan(500);
+	struct plan *first = rig_scratch_plan(500), *second = rig_scratch_plan(500);
 	struct rig rig;
 	struct job job;
 
@@ -346,7 +320,7 @@ static void test_load__driver_out_of_memory(void **state)
 							.fault = fault,
 							.fault_context = &script});
 		reference_arena_init(&arena, 64 * 64 * 4, 3);
-		plan = product_plan(&arena, 0, 64, 64);
+		plan = rig_product_plan(&arena, 0, 64, 64);
 		assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan), 0);
 		for (n = 1; n < 20; n++) {
 			script.alloc_at = n;
@@ -386,7 +360,7 @@ static void test_load__failing_allocations(void **state)
 
 	rig_init(&rig, &(struct vulkan_options){.force = VULKAN_FORCE_STAGED});
 	reference_arena_init(&arena, 64 * 64 * 4, 3);
-	plan = product_plan(&arena, 0, 64, 64);
+	plan = rig_product_plan(&arena, 0, 64, 64);
 	block = rig_block_new(&rig, plan);
 	blocks[0] = block;
 	for (n = 1;; n++) {

@@ -290,3 +290,27 @@ void rig_release(struct rig *rig, struct plan *plan)
 	assert_null(plan->exec[RBK_DEVICE_GPU]);
 	plan_free(plan);
 }
+
+struct plan *rig_product_plan(struct exec_arena *arena, uint64_t offset, uint32_t rows,
+			      uint32_t cols)
+{
+	struct describe *d = describe_new("product", RIG_MAX_COUNT);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, rows));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, offset), DESCRIBE_DIMS(rows, cols));
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, cols));
+	describe_node(d, "MatMul", "", "x,w", "y");
+	return reference_plan(d, arena);
+}
+
+struct plan *rig_scratch_plan(uint32_t cols)
+{
+	struct describe *d = describe_new("scratch", RIG_MAX_COUNT);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, cols));
+	describe_scratch(d, "twice");
+	describe_output(d, "z", DESCRIBE_DIMS(DESCRIBE_COUNT, cols));
+	describe_node(d, "Add", "", "x,x", "twice");
+	describe_node(d, "Mul", "", "twice,x", "z");
+	return reference_plan(d, NULL);
+}

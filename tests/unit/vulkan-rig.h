@@ -15,7 +15,7 @@
 #include "util/waker.h"
 #include "vulkan/vulkan.h"
 
-enum { RIG_MAX_LOADED = 16 };
+enum { RIG_MAX_LOADED = 16, RIG_MAX_COUNT = 8 };
 
 struct rig {
 	struct waker waker;
@@ -59,6 +59,12 @@ void *job_binding(struct job *job, unsigned int binding);
 void rig_submit(struct rig *rig, struct exec_task *task);
 struct exec_task *rig_reap(struct rig *rig);
 void rig_run(struct rig *rig, struct job *job);
+
+/* y = x * w: a constant of @rows x @cols at @offset of @arena; counts up to RIG_MAX_COUNT. */
+struct plan *rig_product_plan(struct exec_arena *arena, uint64_t offset, uint32_t rows,
+			      uint32_t cols);
+/* z = (x + x) * x, through scratch; likewise. */
+struct plan *rig_scratch_plan(uint32_t cols);
 
 /* A block of all constants of @plan, laid out; freed by the caller. */
 struct exec_block *rig_block_new(struct rig *rig, const struct plan *plan);
