@@ -29,11 +29,11 @@ struct counting {
 	uint64_t allocated[EXEC_TIER_COUNT]; /* now */
 	uint64_t most_allocated;             /* of VRAM, ever */
 	uint32_t n_block_loads, n_plan_loads;
-	atomic_uint n_parts;       /* set by the test: calls that a block takes, at least 1 */
-	uint32_t n_refused;        /* set by the test: so many loads find no memory */
-	uint32_t n_failed_reopens; /* set by the test: so many fail before one succeeds */
-	atomic_bool is_lost;       /* set by the test */
-	atomic_bool is_held;       /* set by the test: loads wait */
+	atomic_uint n_parts;          /* set by the test: calls that a block takes, at least 1 */
+	atomic_uint n_refused;        /* set by the test: so many loads find no memory */
+	atomic_uint n_failed_reopens; /* set by the test: so many fail before one succeeds */
+	atomic_bool is_lost;          /* set by the test */
+	atomic_bool is_held;          /* set by the test: loads wait */
 };
 
 struct residency_rig {
