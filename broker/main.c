@@ -6,6 +6,7 @@
  * broker starts, does what it can, and says in three lines what it found and what it could not.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -493,6 +494,13 @@ int main(int argc, char **argv)
 	char *errors = NULL;
 	int r;
 
+	/*
+	 * What sessions leave goes back to the system. By itself the allocator learns from large
+	 * pieces that are freed to keep ever larger ones, and has an arena for every thread.
+	 */
+	mallopt(M_MMAP_THRESHOLD, 128 << 10);
+	mallopt(M_TRIM_THRESHOLD, 256 << 10);
+	mallopt(M_ARENA_MAX, 2);
 	r = options_parse(argc, argv, &broker.options);
 	if (r >= 0)
 		return r;
