@@ -11,7 +11,6 @@
  */
 #include <linux/futex.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "cpu/internal.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/thread.h"
 
 /* Pauses, some ten microseconds of them, before a leader offers its processor to others. */
 enum { TEAM_SPINS = 500 };
@@ -94,10 +94,7 @@ static void *worker_main(void *data)
 	struct cpu_worker *worker = data;
 	struct cpu_executor *cpu = worker->cpu;
 	uint64_t idle_since = clock_ticks();
-	char name[16];
 
-	snprintf(name, sizeof(name), "rb-cpu-%u", worker->index);
-	pthread_setname_np(pthread_self(), name);
 	cpu_flush_denormals();
 
 	atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
@@ -119,22 +116,13 @@ static void *worker_main(void *data)
 
 int cpu_worker_start(struct cpu_worker *worker)
 {
-	sigset_t blocked, old;
+	char name[THREAD_NAME_BYTES];
 	int r;
 
-	/* The new thread inherits the mask. What a fault raises must reach the daemon's handler. */
-	sigfillset(&blocked);
-	sigdelset(&blocked, SIGBUS);
-	sigdelset(&blocked, SIGSEGV);
-	sigdelset(&blocked, SIGFPE);
-	sigdelset(&blocked, SIGILL);
-	sigdelset(&blocked, SIGTRAP);
-	sigdelset(&blocked, SIGABRT);
-	pthread_sigmask(SIG_SETMASK, &blocked, &old);
-	r = pthread_create(&worker->thread, NULL, worker_main, worker);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	snprintf(name, sizeof(name), "rb-cpu-%u", worker->index);
+	r = thread_start(&worker->thread, name, worker_main, worker);
 	if (r)
-		return error_origin(-r);
+		return error_fold(r);
 	worker->started = true;
 
 	if (worker->processor >= 0) {

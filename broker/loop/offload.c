@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 
 #include "loop/loop.h"
 #include "util/error.h"
+#include "util/thread.h"
 
 struct job_list {
 	struct offload_job *first, *last;
@@ -123,28 +123,6 @@ static void offload_on_event(void *data, uint32_t events)
 	offload_finish(offload);
 }
 
-/* Starts the thread with all signals blocked but those that a fault of its own raises. */
-static int offload_start(struct offload *offload)
-{
-	sigset_t mask, old;
-	int r;
-
-	sigfillset(&mask);
-	sigdelset(&mask, SIGBUS);
-	sigdelset(&mask, SIGSEGV);
-	sigdelset(&mask, SIGILL);
-	sigdelset(&mask, SIGFPE);
-	sigdelset(&mask, SIGABRT);
-	sigdelset(&mask, SIGTRAP);
-	pthread_sigmask(SIG_SETMASK, &mask, &old);
-	r = pthread_create(&offload->thread, NULL, offload_thread, offload);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r)
-		return error_origin(-r);
-	pthread_setname_np(offload->thread, "rb-setup");
-	return 0;
-}
-
 int offload_new(struct loop *loop, struct offload **ret)
 {
 	_cleanup_(close_fdp) int event_fd = -1;
@@ -168,7 +146,7 @@ int offload_new(struct loop *loop, struct offload **ret)
 	pthread_mutex_init(&offload->mutex, NULL);
 	pthread_cond_init(&offload->submitted, NULL);
 	pthread_cond_init(&offload->finished, NULL);
-	r = offload_start(offload);
+	r = thread_start(&offload->thread, "rb-setup", offload_thread, offload);
 	if (r) {
 		loop_unwatch(offload->watch);
 		return error_fold(r);

@@ -18,7 +18,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -34,6 +33,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/thread.h"
 #include "util/waker.h"
 
 enum {
@@ -447,25 +447,12 @@ static void *telemetry_thread(void *data)
 	return NULL;
 }
 
-/* Starts the thread with all signals blocked but those that a fault of its own raises. */
 static int start(struct telemetry *telemetry)
 {
-	sigset_t mask, old;
-	int r;
+	int r = thread_start(&telemetry->thread, "rb-telemetry", telemetry_thread, telemetry);
 
-	sigfillset(&mask);
-	sigdelset(&mask, SIGBUS);
-	sigdelset(&mask, SIGSEGV);
-	sigdelset(&mask, SIGILL);
-	sigdelset(&mask, SIGFPE);
-	sigdelset(&mask, SIGABRT);
-	sigdelset(&mask, SIGTRAP);
-	pthread_sigmask(SIG_SETMASK, &mask, &old);
-	r = pthread_create(&telemetry->thread, NULL, telemetry_thread, telemetry);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (r)
-		return error_origin(-r);
-	pthread_setname_np(telemetry->thread, "rb-telemetry");
+		return error_fold(r);
 	telemetry->has_thread = true;
 	return 0;
 }

@@ -23,13 +23,13 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/thread.h"
 #include "util/waker.h"
 #include "vulkan/device.h"
 #include "vulkan/record.h"
@@ -441,25 +441,10 @@ bool vk_device_check(struct vk_device *device)
 static int start_thread(struct vk_device *device, pthread_t *thread, const char *prefix,
 			void *(*main)(void *))
 {
-	sigset_t blocked, old;
-	char name[16];
-	int r;
+	char name[THREAD_NAME_BYTES];
 
-	/* Faults stay with the thread that makes them; everything else is the reactor's. */
-	sigfillset(&blocked);
-	sigdelset(&blocked, SIGBUS);
-	sigdelset(&blocked, SIGSEGV);
-	sigdelset(&blocked, SIGFPE);
-	sigdelset(&blocked, SIGILL);
-	sigdelset(&blocked, SIGABRT);
-	pthread_sigmask(SIG_SETMASK, &blocked, &old);
-	r = pthread_create(thread, NULL, main, device);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r)
-		return error_origin(-r);
 	snprintf(name, sizeof(name), "%s%u", prefix, device->slot % 100);
-	pthread_setname_np(*thread, name);
-	return 0;
+	return thread_start(thread, name, main, device);
 }
 
 int vk_queue_open(struct vk_device *device)
