@@ -96,10 +96,12 @@ static void charge_overhead(struct budget *budget, unsigned int index, uint64_t 
 	if (bytes <= BUDGET_OVERHEAD_BYTES || device->has_warned)
 		return;
 	device->has_warned = true;
-	log_warning("device %u: its driver holds %llu MiB for the broker beyond what tenants are "
-		    "charged, more than the %llu MiB expected",
-		    index, (unsigned long long)(bytes >> 20),
-		    (unsigned long long)(BUDGET_OVERHEAD_BYTES >> 20));
+	log_warning_of(
+		LOG_OF_DEVICE(index), LOG_DEVICE_OVERHEAD,
+		"device %u: its driver holds %llu MiB for the broker beyond what tenants are "
+		"charged, more than the %llu MiB expected",
+		index, (unsigned long long)(bytes >> 20),
+		(unsigned long long)(BUDGET_OVERHEAD_BYTES >> 20));
 }
 
 /* Half of the host memory that the device could use and others do not. */
@@ -157,12 +159,15 @@ static void look_at_spill(struct budget *budget, unsigned int index, uint64_t ow
 
 	switch (spill_sample(spill, own_bytes, allocated_bytes, clock_now_ns())) {
 	case SPILL_NOTICED:
-		log_warning("device %u: its driver moved %llu MiB that are in use there to host "
-			    "memory, where they are slow; they are brought back when there is room",
-			    index, (unsigned long long)(spill->missing_bytes >> 20));
+		log_warning_of(
+			LOG_OF_DEVICE(index), LOG_DEVICE_SPILLED,
+			"device %u: its driver moved %llu MiB that are in use there to host "
+			"memory, where they are slow; they are brought back when there is room",
+			index, (unsigned long long)(spill->missing_bytes >> 20));
 		break;
 	case SPILL_MENDED:
-		log_info("device %u: what is in use there is in its memory again", index);
+		log_info_of(LOG_OF_DEVICE(index), LOG_DEVICE_UNSPILLED,
+			    "device %u: what is in use there is in its memory again", index);
 		break;
 	default:
 		break;
@@ -171,9 +176,11 @@ static void look_at_spill(struct budget *budget, unsigned int index, uint64_t ow
 		return;
 	has_more = residency_renew(budget->options.residency, index, spill->since_ns);
 	if (!has_more)
-		log_warning("device %u: its driver keeps %llu MiB in host memory although there is "
-			    "room",
-			    index, (unsigned long long)(spill->missing_bytes >> 20));
+		log_warning_of(
+			LOG_OF_DEVICE(index), LOG_DEVICE_SPILLED,
+			"device %u: its driver keeps %llu MiB in host memory although there is "
+			"room",
+			index, (unsigned long long)(spill->missing_bytes >> 20));
 	spill_tried(spill, !has_more);
 }
 
@@ -206,6 +213,7 @@ static void look(struct budget *budget, unsigned int index)
 		figures.usable_bytes = info->memory_bytes;
 	charge_overhead(budget, index, overhead_bytes);
 	log_debug(
+		LOG_DETAIL,
 		"device %u: %llu KiB used by others, %llu by us of which %llu are allocated: %llu "
 		"can be had",
 		index, (unsigned long long)(figures.outside_bytes >> 10),

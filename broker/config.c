@@ -29,14 +29,14 @@ int config_load(struct options *options, struct policy **ret, char **ret_errors)
 			   ret_errors);
 }
 
-void config_log_errors(const char *what, char *errors)
+void config_log_errors(enum log_event event, const char *what, char *errors)
 {
 	char *rest = errors, *line;
 
 	while ((line = strsep(&rest, "\n")))
 		if (*line)
-			log_error("%s", line);
-	log_error("%s", what);
+			log_error(LOG_POLICY_INVALID, "%s", line);
+	log_error(event, "%s", what);
 	free(errors);
 }
 

@@ -19,8 +19,8 @@ int config_load(struct options *options, struct policy **ret, char **ret_errors)
 /* brokerd --check-config: prints what is wrong, or what is in force. Return: an exit status. */
 int config_check(const struct options *options);
 
-/* Logs sentences, a line each, after @what came of them. Frees them. */
-void config_log_errors(const char *what, char *errors);
+/* Logs sentences, a line each, before @what came of them, an @event. Frees them. */
+void config_log_errors(enum log_event event, const char *what, char *errors);
 
 /* What a reload changed, in one line, to be freed; NULL: out of memory. */
 char *config_changes(const struct policy *before, const struct policy *after);

@@ -98,7 +98,7 @@ static int apply_policy(struct broker *broker)
 		/* Takes back what is above a limit now. */
 		residency_limits_changed(broker->residency);
 		budget_policy_changed(broker->budget);
-		log_info("read %s again: %s", broker->options.config_path,
+		log_info(LOG_POLICY_RELOADED, "read %s again: %s", broker->options.config_path,
 			 changes ? changes : "it is in force");
 	}
 	free(changes);
@@ -117,10 +117,11 @@ static void reload_done(struct offload_job *job)
 		if (r == 0)
 			r = apply_policy(broker);
 		if (r == POLICY_E_INVALID)
-			config_log_errors(nothing_changed, steal_ptr(reload->errors));
+			config_log_errors(LOG_POLICY_KEPT, nothing_changed,
+					  steal_ptr(reload->errors));
 		else if (r)
-			log_error("cannot read %s again: %s; %s", broker->options.config_path,
-				  strerror(-r), nothing_changed);
+			log_error(LOG_POLICY_KEPT, "cannot read %s again: %s; %s",
+				  broker->options.config_path, strerror(-r), nothing_changed);
 	}
 	reload->policy = policy_free(reload->policy);
 	free(steal_ptr(reload->errors));
@@ -152,10 +153,10 @@ static void on_signal(void *data, uint32_t events)
 			continue;
 		}
 		if (broker->is_stopping) {
-			log_warning("stopping at once");
+			log_warning(LOG_STOPPED_BUSY, "stopping at once");
 			_exit(OPTIONS_EXIT_FAILURE);
 		}
-		log_info("stopping: finishing the tasks in flight");
+		log_info(LOG_STOPPING, "stopping: finishing the tasks in flight");
 		broker->is_stopping = true;
 		dispatch_stop(broker->dispatch);
 	}
@@ -331,7 +332,7 @@ static void say_what_was_found(const struct broker *broker)
 		n += (size_t)snprintf(line + n, sizeof(line) - n, "%sdevice %u: %s (%s)",
 				      i ? "; " : "", i, info->name, info->paths);
 	}
-	log_info("%s", line);
+	log_info(LOG_DEVICES_FOUND, "%s", line);
 
 	n = 0;
 	line[0] = '\0';
@@ -351,8 +352,9 @@ static void say_what_was_found(const struct broker *broker)
 			 "%spipelines are compiled anew at each start: no cache in %s (%s).",
 			 n ? " " : "", broker->options.cache_dir,
 			 strerror(broker->options.cache_error));
-	log_info("%s", line[0] ? line : "everything that was looked for is there");
-	log_info("listening on %s", broker->options.socket_path);
+	log_info(LOG_DEVICES_LACKING, "%s",
+		 line[0] ? line : "everything that was looked for is there");
+	log_info(LOG_LISTENING, "listening on %s", broker->options.socket_path);
 }
 
 static int explain_server(const struct broker *broker, int r)
@@ -361,21 +363,25 @@ static int explain_server(const struct broker *broker, int r)
 
 	switch (r) {
 	case SERVER_E_IN_USE:
-		log_error("another brokerd listens on %s; give this one its own --socket", path);
+		log_error(LOG_START_FAILED,
+			  "another brokerd listens on %s; give this one its own --socket", path);
 		return OPTIONS_EXIT_USAGE;
 	case SERVER_E_PERMISSION:
-		log_error("no permission to make a socket at %s; choose another --socket", path);
+		log_error(LOG_START_FAILED,
+			  "no permission to make a socket at %s; choose another --socket", path);
 		return OPTIONS_EXIT_USAGE;
 	case SERVER_E_PATH:
-		log_error("cannot make a socket at %s: its folder does not exist, or the path is "
+		log_error(LOG_START_FAILED,
+			  "cannot make a socket at %s: its folder does not exist, or the path is "
 			  "too long",
 			  path);
 		return OPTIONS_EXIT_USAGE;
 	case SERVER_E_NO_SOCKET:
-		log_error("%s is there and is no socket; choose another --socket", path);
+		log_error(LOG_START_FAILED, "%s is there and is no socket; choose another --socket",
+			  path);
 		return OPTIONS_EXIT_USAGE;
 	default:
-		log_error("cannot listen on %s: %s", path, strerror(-r));
+		log_error(LOG_START_FAILED, "cannot listen on %s: %s", path, strerror(-r));
 		return OPTIONS_EXIT_FAILURE;
 	}
 }
@@ -388,7 +394,8 @@ static int broker_run(struct broker *broker)
 	clock_init();
 	r = loop_new(&broker->loop);
 	if (r) {
-		log_error("the kernel offers no io_uring (%s): Linux 6.1 or later is needed, with "
+		log_error(LOG_START_FAILED,
+			  "the kernel offers no io_uring (%s): Linux 6.1 or later is needed, with "
 			  "io_uring allowed in this container",
 			  strerror(-r));
 		return OPTIONS_EXIT_USAGE;
@@ -407,18 +414,19 @@ static int broker_run(struct broker *broker)
 	if (r == 0)
 		r = make_tenants(broker, &errors);
 	if (errors) {
-		config_log_errors("cannot start with this policy", errors);
+		config_log_errors(LOG_START_FAILED, "cannot start with this policy", errors);
 		return OPTIONS_EXIT_USAGE;
 	}
 	if (r == 0)
 		r = make_residency(broker);
 	if (r == MAIN_E_PATH) {
-		log_error("the memory path that --memory-path asks for does not work: %s",
+		log_error(LOG_START_FAILED,
+			  "the memory path that --memory-path asks for does not work: %s",
 			  vulkan_path_refusal(broker->vulkan));
 		return OPTIONS_EXIT_USAGE;
 	}
 	if (r) {
-		log_error("cannot start: %s", strerror(-r));
+		log_error(LOG_START_FAILED, "cannot start: %s", strerror(-r));
 		return OPTIONS_EXIT_FAILURE;
 	}
 	r = make_server(broker);
@@ -429,10 +437,10 @@ static int broker_run(struct broker *broker)
 	r = dispatch_run(broker->dispatch, broker->server);
 	if (r) {
 		/* Something is still running on a device: memory that it uses must not be freed. */
-		log_error("stopped with tasks in flight: %s", strerror(-r));
+		log_error(LOG_STOPPED_BUSY, "stopped with tasks in flight: %s", strerror(-r));
 		_exit(OPTIONS_EXIT_FAILURE);
 	}
-	log_info("stopped");
+	log_info(LOG_STOPPED, "stopped");
 	return 0;
 }
 
@@ -450,19 +458,20 @@ static int broker_list_devices(struct broker *broker)
 	if (r == 0)
 		r = make_executors(broker);
 	if (r) {
-		log_error("cannot open the devices: %s", strerror(-r));
+		log_error(LOG_START_FAILED, "cannot open the devices: %s", strerror(-r));
 		return OPTIONS_EXIT_FAILURE;
 	}
 	for (unsigned int i = 0; telemetry_sentence(broker->telemetry, i); i++)
-		log_warning("%s", telemetry_sentence(broker->telemetry, i));
+		log_warning(LOG_LIST_INCOMPLETE, "%s", telemetry_sentence(broker->telemetry, i));
 	if (broker->telemetry_error)
-		log_warning("devices are not watched: %s", strerror(-broker->telemetry_error));
+		log_warning(LOG_LIST_INCOMPLETE, "devices are not watched: %s",
+			    strerror(-broker->telemetry_error));
 	if (!telemetry_wait(broker->telemetry, timeout_ns))
-		log_warning("a device has not told everything in time");
+		log_warning(LOG_LIST_INCOMPLETE, "a device has not told everything in time");
 	r = list_devices(stdout, broker->options.list_devices, broker->executors,
 			 broker->n_executors, broker->telemetry);
 	if (r)
-		log_error("cannot write the list: %s", strerror(-r));
+		log_error(LOG_LIST_INCOMPLETE, "cannot write the list: %s", strerror(-r));
 	return r ? OPTIONS_EXIT_FAILURE : 0;
 }
 
@@ -501,6 +510,7 @@ int main(int argc, char **argv)
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	mallopt(M_TRIM_THRESHOLD, 256 << 10);
 	mallopt(M_ARENA_MAX, 2);
+	log_open_journal(LOG_JOURNAL_PATH);
 	r = options_parse(argc, argv, &broker.options);
 	if (r >= 0)
 		return r;
@@ -509,9 +519,11 @@ int main(int argc, char **argv)
 	r = config_load(&broker.options, &broker.policy, &errors);
 	if (r) {
 		if (r == POLICY_E_INVALID)
-			config_log_errors("cannot start with this policy", errors);
+			config_log_errors(LOG_START_FAILED, "cannot start with this policy",
+					  errors);
 		else
-			log_error("cannot read %s: %s", broker.options.config_path, strerror(-r));
+			log_error(LOG_START_FAILED, "cannot read %s: %s",
+				  broker.options.config_path, strerror(-r));
 		return OPTIONS_EXIT_USAGE;
 	}
 	options_complete(&broker.options);
@@ -519,7 +531,7 @@ int main(int argc, char **argv)
 	r = broker.options.list_devices ? broker_list_devices(&broker) : broker_run(&broker);
 	if (broker.server && server_n_discards(broker.server) > 0) {
 		/* Its sender decides when that ends. */
-		log_warning("not waiting for a client's descriptor to be closed");
+		log_warning(LOG_STOPPED_BUSY, "not waiting for a client's descriptor to be closed");
 		_exit(r);
 	}
 	broker_deinit(&broker);

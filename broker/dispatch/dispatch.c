@@ -494,7 +494,7 @@ static void on_drain_expired(void *data)
 {
 	struct dispatch *dispatch = data;
 
-	log_warning("tasks did not finish within 10 s of the request to stop");
+	log_warning(LOG_STOPPED_BUSY, "tasks did not finish within 10 s of the request to stop");
 	dispatch->drain_expired = true;
 }
 

@@ -40,7 +40,7 @@ struct refusal {
 static void discard(struct server *server, int fd)
 {
 	if (discard_fd(server, tenants_broker_account(server->options.tenants), fd))
-		log_debug("out of memory: closed a refused connection here");
+		log_debug(LOG_DETAIL, "out of memory: closed a refused connection here");
 }
 
 static void refusal_free(struct refusal *refusal)
@@ -65,7 +65,7 @@ static void refusal_answer(struct refusal *refusal, const struct rbk_wire_reques
 	snprintf(reply.text, sizeof(reply.text), "%s", refusal->text);
 	/* One that does not take it has had its chance. */
 	if (send(refusal->fd, &reply, sizeof(reply), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		log_debug("a refused client cannot be told: %s", strerror(errno));
+		log_debug(LOG_DETAIL, "a refused client cannot be told: %s", strerror(errno));
 }
 
 static void on_readable(void *data, uint32_t events)
@@ -127,24 +127,26 @@ void refusals_deinit(struct server *server)
 	server->refusal_timer = loop_timer_free(server->refusal_timer);
 }
 
-static void log_refusal(struct server *server, pid_t pid, const char *why)
+static void log_refusal(struct server *server, pid_t pid, uid_t uid, const char *why)
 {
 	uint64_t n_unlogged;
 
 	if (!log_limit_pass(&server->refusal_limit, clock_now_ns(), &n_unlogged))
 		return;
 	if (n_unlogged > 0)
-		log_warning("refused a connection of pid %d, and %llu before it: %s", (int)pid,
-			    (unsigned long long)n_unlogged, why);
+		log_warning_of(LOG_OF(.pid = pid, .uid = uid), LOG_SESSION_REFUSED,
+			       "refused a connection of pid %d, and %llu before it: %s", (int)pid,
+			       (unsigned long long)n_unlogged, why);
 	else
-		log_warning("refused a connection of pid %d: %s", (int)pid, why);
+		log_warning_of(LOG_OF(.pid = pid, .uid = uid), LOG_SESSION_REFUSED,
+			       "refused a connection of pid %d: %s", (int)pid, why);
 }
 
-void refuse_connection(struct server *server, int fd, pid_t pid, const char *why)
+void refuse_connection(struct server *server, int fd, pid_t pid, uid_t uid, const char *why)
 {
 	struct refusal *refusal = NULL;
 
-	log_refusal(server, pid, why);
+	log_refusal(server, pid, uid, why);
 	if (server->n_refusals < MAX_REFUSALS)
 		refusal = calloc(1, sizeof(*refusal));
 	if (!refusal) {

@@ -89,7 +89,8 @@ static void reopen_done(struct offload_job *job)
 		device->state = RESIDENCY_DEVICE_UP;
 		device->backoff_ns = 0;
 		device->n_reopened++;
-		log_info("device %u (%s) is back", device->index, device->executor->info.name);
+		log_info_of(LOG_OF_DEVICE(device->index), LOG_DEVICE_BACK, "device %u (%s) is back",
+			    device->index, device->executor->info.name);
 		show_all(device);
 		if (residency->reopened)
 			residency->reopened(residency->reopened_context, device->index);
@@ -100,8 +101,8 @@ static void reopen_done(struct offload_job *job)
 	device->backoff_ns = device->backoff_ns ? 2 * device->backoff_ns : first_backoff_ns;
 	if (device->backoff_ns > max_backoff_ns)
 		device->backoff_ns = max_backoff_ns;
-	log_debug("device %u cannot be reopened (%s), trying again in %llu ms", device->index,
-		  strerror(-device->job_result),
+	log_debug(LOG_DETAIL, "device %u cannot be reopened (%s), trying again in %llu ms",
+		  device->index, strerror(-device->job_result),
 		  (unsigned long long)(device->backoff_ns / 1000000));
 	device->reopen_ns = clock_now_ns() + device->backoff_ns;
 	residency_review_in(residency, device->backoff_ns);

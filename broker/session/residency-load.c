@@ -354,7 +354,11 @@ static void load_failed(struct residence *residence, int r)
 		residence->is_retry = false;
 	}
 	if (log_limit_pass(&residency->failure_limit, clock_now_ns(), &n_unlogged))
-		log_warning(
+		log_warning_of(
+			LOG_OF(.tenant = tenant_name(residence->plan->tenant),
+			       .plan = residence->plan->slot->plan->name, .has_device = true,
+			       .device = device->index),
+			LOG_PLAN_NO_MEMORY,
 			"device %u (%s) has no memory for plan \"%s\" of tenant %s%s%s: it runs "
 			"elsewhere",
 			device->index, device->executor->info.name,

@@ -12,6 +12,11 @@ enum { SERVER_END_LIMITS = 64 /* reasons to end a session, told apart in the log
 
 struct loop_timer;
 
+/* For the log. */
+#define SESSION_ABOUT(s)                                                                    \
+	LOG_OF(.tenant = tenant_name((s)->tenant), .session = (s)->number, .pid = (s)->pid, \
+	       .uid = (s)->uid)
+
 struct server {
 	struct server_options options;
 	struct server_stats stats;
@@ -51,7 +56,7 @@ int discard_fd(struct server *server, struct account *account, int fd);
  * refusal.c: takes over @fd, a connection that gets no session, to answer its first request with
  * -EDQUOT and the sentence @why, and then close it.
  */
-void refuse_connection(struct server *server, int fd, pid_t pid, const char *why);
+void refuse_connection(struct server *server, int fd, pid_t pid, uid_t uid, const char *why);
 /* Return: 0 or -ENOMEM. */
 int refusals_init(struct server *server);
 /* Closes those that still wait. Idempotent. */

@@ -48,7 +48,8 @@ static void on_connection(void *data, uint32_t events)
 			return;
 		if (fd < 0 &&
 		    (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
-			log_warning("cannot accept a connection: %s; trying again in 100 ms",
+			log_warning(LOG_ACCEPT_PAUSED,
+				    "cannot accept a connection: %s; trying again in 100 ms",
 				    strerror(errno));
 			loop_timer_arm(server->retry, accept_retry_ns);
 			return;
@@ -57,7 +58,8 @@ static void on_connection(void *data, uint32_t events)
 			continue; /* that connection is gone already */
 		r = session_new(server, fd, &session);
 		if (r < 0 && log_limit_pass(&server->failure_limit, clock_now_ns(), &n_unlogged))
-			log_warning("refused a connection, and %llu before it: %s",
+			log_warning(LOG_SESSION_FAILED,
+				    "refused a connection, and %llu before it: %s",
 				    (unsigned long long)n_unlogged, strerror(-r));
 	}
 	loop_rewatch(server->watch);

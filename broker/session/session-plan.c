@@ -100,9 +100,10 @@ static void plan_prepare_run(struct offload_job *job)
 		slot->plan->device_state[i] =
 			r == -ENOMEM ? PLAN_DEVICE_NO_MEMORY : PLAN_DEVICE_FAILED;
 		if (log_limit_pass(&failure_limit, clock_now_ns(), &n_unlogged))
-			log_warning("device %u (%s) cannot prepare a plan, nor %llu before it: %s",
-				    i, executor->info.name, (unsigned long long)n_unlogged,
-				    strerror(-r));
+			log_warning_of(
+				LOG_OF_DEVICE(i), LOG_PLAN_NOT_PREPARED,
+				"device %u (%s) cannot prepare a plan, nor %llu before it: %s", i,
+				executor->info.name, (unsigned long long)n_unlogged, strerror(-r));
 	}
 }
 

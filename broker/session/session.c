@@ -267,15 +267,16 @@ int session_new(struct server *server, int fd, struct session **ret)
 	if (r) {
 		if (r == ACCOUNT_E_QUOTA)
 			refuse_connection(server, steal_fd(&session->fd), session->pid,
-					  account_explain(account, why));
+					  session->uid, account_explain(account, why));
 		session_deallocate(session);
 		return r;
 	}
 
 	list_append(&server->sessions, &session->link);
 	server->n_sessions++;
-	log_debug("session %u: connected, pid %d, uid %u, tenant %s", session->number,
-		  (int)session->pid, (unsigned int)session->uid, tenant_name(session->tenant));
+	log_debug_of(SESSION_ABOUT(session), LOG_SESSION_CONNECTED,
+		     "session %u: connected, pid %d, uid %u, tenant %s", session->number,
+		     (int)session->pid, (unsigned int)session->uid, tenant_name(session->tenant));
 	*ret = session;
 	return 0;
 }
@@ -304,12 +305,14 @@ static void log_end(struct session *session, const char *why)
 
 	if (!log_limit_pass(end_limit(session->server, why), clock_now_ns(), &n_unlogged))
 		return;
-	log_warning("session %u (\"%s\", pid %d, uid %u, tenant %s) closed: %s", session->number,
-		    session->name, (int)session->pid, (unsigned int)session->uid,
-		    tenant_name(session->tenant), why);
+	log_warning_of(SESSION_ABOUT(session), LOG_SESSION_CLOSED,
+		       "session %u (\"%s\", pid %d, uid %u, tenant %s) closed: %s", session->number,
+		       session->name, (int)session->pid, (unsigned int)session->uid,
+		       tenant_name(session->tenant), why);
 	if (n_unlogged > 0)
-		log_warning("%llu sessions were closed likewise, and not logged",
-			    (unsigned long long)n_unlogged);
+		log_warning_of(SESSION_ABOUT(session), LOG_SESSION_CLOSED,
+			       "%llu sessions were closed likewise, and not logged",
+			       (unsigned long long)n_unlogged);
 }
 
 void session_end(struct session *session, bool is_hostile, const char *why)
@@ -323,7 +326,8 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 		server->stats.sessions_ended_hostile++;
 		log_end(session, why);
 	} else {
-		log_debug("session %u ended: %s", session->number, why);
+		log_debug_of(SESSION_ABOUT(session), LOG_SESSION_ENDED, "session %u ended: %s",
+			     session->number, why);
 	}
 
 	session->watch = loop_unwatch(session->watch);

@@ -138,7 +138,8 @@ static void forget(struct device_reading *reading)
 
 static void lose(struct watched *watched)
 {
-	log_warning("device %u (%s) is gone", watched->device.index, watched->reading.pci);
+	log_warning_of(LOG_OF_DEVICE(watched->device.index), LOG_DEVICE_GONE,
+		       "device %u (%s) is gone", watched->device.index, watched->reading.pci);
 	watched->amdgpu = amdgpu_free(watched->amdgpu);
 	forget(&watched->reading);
 	watched->reading.state = TELEMETRY_GONE;
@@ -176,7 +177,8 @@ static void find_again(struct telemetry *telemetry, struct watched *watched, uin
 	if (open_watched(telemetry, watched, why))
 		return;
 	watched->reading.state = TELEMETRY_PRESENT;
-	log_info("device %u (%s) is back", watched->device.index, watched->reading.pci);
+	log_info_of(LOG_OF_DEVICE(watched->device.index), LOG_DEVICE_BACK, "device %u (%s) is back",
+		    watched->device.index, watched->reading.pci);
 }
 
 /* Asks amdgpu for what changes quickly. */
@@ -331,8 +333,9 @@ static void count_losses(struct telemetry *telemetry)
 		if (watched->is_amdgpu)
 			count(&watched->reading.n_resets, watched->was_reset);
 		if (watched->was_reset)
-			log_warning("device %u (%s) was reset", watched->device.index,
-				    watched->reading.pci);
+			log_warning_of(LOG_OF_DEVICE(watched->device.index), LOG_DEVICE_RESET,
+				       "device %u (%s) was reset", watched->device.index,
+				       watched->reading.pci);
 		watched->was_reset = false;
 	}
 }

@@ -12,7 +12,7 @@ int error_trace_(int error, const char *file, int line, const char *function, in
 	if (error == 0)
 		return 0;
 
-	log_debug("%s: %s (%d) in %s() at %s:%d", is_origin ? "origin" : "  from",
+	log_debug(LOG_DETAIL, "%s: %s (%d) in %s() at %s:%d", is_origin ? "origin" : "  from",
 		  error < 0 ? strerror(-error) : "unconsumed outcome", error, function, file, line);
 	return error < 0 ? error : -ENOTRECOVERABLE;
 }

@@ -1,17 +1,57 @@
 /* SPDX-License-Identifier: MIT */
-/* Log lines: formatted into a bounded buffer, cleaned, written with one write(2). */
+/*
+ * The log
+ *
+ * A line is formatted into a bounded buffer, cleaned, and handed over with one system call that
+ * cannot wait. The journal's own protocol is a datagram of KEY=VALUE lines, stable and documented;
+ * the call of the same purpose in libsystemd would wait for a journal that is busy or stopped, and
+ * the reactor with it.
+ */
 #include "util/log.h"
 
+#include <fcntl.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
+
+#include "util/clock.h"
+
+enum {
+	LINE_BYTES = 1024,
+	FIELDS_BYTES = 768,
+	NAME_BYTES = 128, /* of what a line is about, at most */
+	BURST_LINES = 100,
+};
+
+static const uint64_t burst_ns = 10000000000u;
+
+static const struct {
+	const char *name, *id;
+} kinds[LOG_N_EVENTS] = {
+#define LOG_KIND(constant, name, id) [LOG_##constant] = {name, id},
+	LOG_EVENTS(LOG_KIND)
+#undef LOG_KIND
+};
+
+/* Of one kind of lines. Threads may race at the turn of a period: a line more or less. */
+struct burst {
+	_Atomic uint64_t began_ns;
+	_Atomic unsigned int n; /* since then, also of those that were not written */
+};
 
 static _Atomic int log_level_ = LOG_LEVEL_INFO;
 static _Atomic unsigned int n_lost; /* lines, since the last that said so */
+static struct burst bursts[LOG_N_EVENTS];
+static int journal_fd = -1;
+static struct sockaddr_un journal_address;
 
 void log_set_level(enum log_level level)
 {
@@ -22,6 +62,78 @@ enum log_level log_get_level(void)
 {
 	return atomic_load_explicit(&log_level_, memory_order_relaxed);
 }
+
+bool log_open_journal(const char *path)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	unsigned long long device, inode;
+	struct stat status;
+
+	if (journal_fd >= 0)
+		close(journal_fd);
+	journal_fd = -1;
+	/* Whoever has redirected our standard error wants the lines there. */
+	if (!stream || sscanf(stream, "%llu:%llu", &device, &inode) != 2 ||
+	    fstat(STDERR_FILENO, &status) < 0 || status.st_dev != device ||
+	    status.st_ino != inode || strlen(path) >= sizeof(journal_address.sun_path))
+		return false;
+	journal_address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	strcpy(journal_address.sun_path, path);
+	journal_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	return journal_fd >= 0;
+}
+
+/* --- Cleaning --- */
+
+/* Return: bytes of the UTF-8 sequence at @text, and *ret_point; 0: it is none. */
+static size_t utf8_decode(const unsigned char *text, uint32_t *ret_point)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t n = text[0] < 0xc2   ? 0
+		   : text[0] < 0xe0 ? 2
+		   : text[0] < 0xf0 ? 3
+		   : text[0] < 0xf5 ? 4
+				    : 0;
+	uint32_t point;
+
+	if (n == 0)
+		return 0;
+	point = text[0] & (0x7fu >> n);
+	for (size_t i = 1; i < n; i++) {
+		if ((text[i] & 0xc0) != 0x80)
+			return 0;
+		point = point << 6 | (text[i] & 0x3f);
+	}
+	*ret_point = point;
+	return point < least[n] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000) ? 0 : n;
+}
+
+/* C1 controls steer terminals as escape sequences do, and directions turn a text around. */
+static bool steers(uint32_t point)
+{
+	return (point >= 0x80 && point < 0xa0) || (point >= 0x2028 && point <= 0x202e) ||
+	       (point >= 0x2066 && point <= 0x2069);
+}
+
+static void clean(char *text)
+{
+	unsigned char *c = (unsigned char *)text;
+	uint32_t point;
+	size_t n;
+
+	for (; *c; c += n) {
+		n = 1;
+		if (*c >= ' ' && *c < 0x7f)
+			continue;
+		n = *c >= 0x80 ? utf8_decode(c, &point) : 0;
+		if (n > 0 && !steers(point))
+			continue;
+		n = n > 0 ? n : 1;
+		memset(c, '?', n);
+	}
+}
+
+/* --- Where lines go --- */
 
 /*
  * Whoever reads standard error may have stopped: a pipe that is full would stop us, too. One that
@@ -34,36 +146,98 @@ static bool stderr_is_writable(void)
 	return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLOUT);
 }
 
-static void write_line(enum log_level level, const char *format, va_list args)
+/* @text: cleaned. Return: was it taken? */
+static bool write_plain(enum log_level level, const char *text)
 {
-	char line[1024];
-	size_t n = 0;
-	int written;
+	char line[LINE_BYTES];
+	int n = 0;
 
 	if (!isatty(STDERR_FILENO))
 		n = snprintf(line, sizeof(line), "<%d>", level);
-	n += snprintf(line + n, sizeof(line) - n, "brokerd: ");
-	written = vsnprintf(line + n, sizeof(line) - n - 1, format, args);
-	if (written < 0)
-		return;
-
-	for (char *c = line + n; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
-	n = strlen(line);
+	n += snprintf(line + n, sizeof(line) - (size_t)n, "brokerd: %s", text);
+	if (n > LINE_BYTES - 2)
+		n = LINE_BYTES - 2;
 	line[n++] = '\n';
-	if (!stderr_is_writable() || write(STDERR_FILENO, line, n) < 0)
-		atomic_fetch_add_explicit(&n_lost, 1, memory_order_relaxed);
+	return stderr_is_writable() && write(STDERR_FILENO, line, (size_t)n) >= 0;
 }
 
-static void write_formatted(enum log_level level, const char *format, ...)
+/* Room for everything that is ever appended is in the buffer: values are cut to NAME_BYTES. */
+struct entry {
+	char text[FIELDS_BYTES + LINE_BYTES];
+	size_t n;
+};
+
+__attribute__((format(printf, 2, 3))) static void append(struct entry *entry, const char *format,
+							 ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	write_line(level, format, args);
+	entry->n += (size_t)vsnprintf(entry->text + entry->n, sizeof(entry->text) - entry->n,
+				      format, args);
 	va_end(args);
 }
+
+static void append_name(struct entry *entry, const char *key, const char *name)
+{
+	char value[NAME_BYTES];
+
+	snprintf(value, sizeof(value), "%s", name);
+	clean(value);
+	append(entry, "%s=%s\n", key, value);
+}
+
+/* @text: cleaned. Return: was it taken, or is there a journal that cannot take it now? */
+static bool write_journal(enum log_level level, enum log_event event, const struct log_about *about,
+			  const char *text, bool *ret_is_lost)
+{
+	struct entry entry = {.n = 0};
+
+	append(&entry,
+	       "PRIORITY=%d\nSYSLOG_IDENTIFIER=brokerd\nMESSAGE_ID=%s\nRINGBROKER_EVENT=%s\n",
+	       level, kinds[event].id, kinds[event].name);
+	if (about && about->tenant)
+		append_name(&entry, "TENANT", about->tenant);
+	if (about && about->plan)
+		append_name(&entry, "PLAN", about->plan);
+	if (about && about->session)
+		append(&entry, "SESSION=%u\n", about->session);
+	if (about && about->pid)
+		append(&entry, "PID=%d\nUID=%u\n", (int)about->pid, (unsigned int)about->uid);
+	if (about && about->has_device)
+		append(&entry, "DEVICE=%u\n", about->device);
+	append(&entry, "MESSAGE=%s\n", text);
+
+	*ret_is_lost = sendto(journal_fd, entry.text, entry.n, MSG_DONTWAIT | MSG_NOSIGNAL,
+			      (struct sockaddr *)&journal_address, sizeof(journal_address)) < 0;
+	return !*ret_is_lost || errno == EAGAIN || errno == ENOBUFS;
+}
+
+/* Return: was it taken? */
+static bool write_text(enum log_level level, enum log_event event, const struct log_about *about,
+		       char *text)
+{
+	bool is_lost;
+
+	clean(text);
+	if (journal_fd >= 0 && write_journal(level, event, about, text, &is_lost))
+		return !is_lost;
+	return write_plain(level, text);
+}
+
+__attribute__((format(printf, 2, 3))) static bool write_own(enum log_event event,
+							    const char *format, ...)
+{
+	char text[LINE_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	return write_text(LOG_LEVEL_WARNING, event, NULL, text);
+}
+
+/* --- How many --- */
 
 bool log_limit_pass(struct log_limit *limit, uint64_t now_ns, uint64_t *ret_n_unlogged)
 {
@@ -79,18 +253,52 @@ bool log_limit_pass(struct log_limit *limit, uint64_t now_ns, uint64_t *ret_n_un
 	return true;
 }
 
-void log_line(enum log_level level, const char *format, ...)
+/* Return: may the line be written? *ret_n_before: how many of the period before were not. */
+static bool burst_pass(struct burst *burst, unsigned int *ret_n_before)
 {
-	unsigned int lost;
-	va_list args;
+	uint64_t now_ns = clock_now_ns();
+	uint64_t began_ns = atomic_load_explicit(&burst->began_ns, memory_order_relaxed);
+	unsigned int n;
 
-	if (level > log_get_level())
-		return;
-	if (atomic_load_explicit(&n_lost, memory_order_relaxed) > 0 && stderr_is_writable()) {
-		lost = atomic_exchange_explicit(&n_lost, 0, memory_order_relaxed);
-		write_formatted(LOG_LEVEL_WARNING, "%u log lines were lost", lost);
+	*ret_n_before = 0;
+	if ((began_ns == 0 || now_ns - began_ns >= burst_ns) &&
+	    atomic_compare_exchange_strong_explicit(&burst->began_ns, &began_ns, now_ns,
+						    memory_order_relaxed, memory_order_relaxed)) {
+		n = atomic_exchange_explicit(&burst->n, 1, memory_order_relaxed);
+		*ret_n_before = n > BURST_LINES ? n - BURST_LINES : 0;
+		return true;
 	}
+	return atomic_fetch_add_explicit(&burst->n, 1, memory_order_relaxed) < BURST_LINES;
+}
+
+/* Before a line: what became of those before it. */
+static void say_unwritten(enum log_event event, unsigned int n_limited)
+{
+	unsigned int lost = atomic_exchange_explicit(&n_lost, 0, memory_order_relaxed);
+
+	if (lost > 0 && !write_own(LOG_LINES_LOST, "%u log lines were lost", lost))
+		atomic_fetch_add_explicit(&n_lost, lost, memory_order_relaxed);
+	if (n_limited > 0 && !write_own(LOG_LINES_LIMITED, "%u lines of %s were too many to log",
+					n_limited, kinds[event].name))
+		atomic_fetch_add_explicit(&n_lost, n_limited, memory_order_relaxed);
+}
+
+void log_line(enum log_level level, enum log_event event, const struct log_about *about,
+	      const char *format, ...)
+{
+	unsigned int n_limited = 0;
+	char text[LINE_BYTES];
+	va_list args;
+	int written;
+
+	if (level > log_get_level() ||
+	    (event != LOG_DETAIL && !burst_pass(&bursts[event], &n_limited)))
+		return;
+	if (n_limited > 0 || atomic_load_explicit(&n_lost, memory_order_relaxed) > 0)
+		say_unwritten(event, n_limited);
 	va_start(args, format);
-	write_line(level, format, args);
+	written = vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
+	if (written >= 0 && !write_text(level, event, about, text))
+		atomic_fetch_add_explicit(&n_lost, 1, memory_order_relaxed);
 }

@@ -1,16 +1,24 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Log lines
+ * The log
  *
- * One line per event to standard error, prefixed with the level in the form that the journal
- * understands ("<3>") when standard error is not a terminal. Whoever stops an error logs it, once;
- * library-like rooms log at debug level only; the hot path never logs. Any thread may call. A line
- * that standard error cannot take at once is lost and counted; the next one that it takes says so.
- * Control characters in the formatted text are replaced: it may hold names that a client chose.
+ * One line per event, of a kind that has a stable name and identifier (util/log-events.h). Under
+ * systemd a line becomes an entry of the journal, with the kind and what the line is about in
+ * fields of their own; else it goes to standard error, prefixed with the level in the form that
+ * the journal understands ("<3>") where that is not a terminal. Whoever stops an error logs it,
+ * once; library-like rooms log at debug level only; the hot path never logs.
+ *
+ * Any thread may call, and none ever waits: what the journal or standard error cannot take at once
+ * is lost and counted, and the next line that is taken says so. Of one kind 100 lines are written
+ * in ten seconds (LOG_DETAIL: all); the rest is counted likewise. Bytes that could steer a terminal
+ * or are no UTF-8 are replaced: the text may hold names that a client chose.
  */
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
+
+#include "util/log-events.h"
 
 enum log_level {
 	LOG_LEVEL_ERROR = 3, /* the numbers are those of syslog */
@@ -19,11 +27,35 @@ enum log_level {
 	LOG_LEVEL_DEBUG = 7,
 };
 
+/* What a line is about, as far as it is known; see LOG_OF(). */
+struct log_about {
+	const char *tenant; /* NULL: none */
+	const char *plan;
+	uint32_t session; /* 0: none */
+	pid_t pid;        /* of the client; 0: neither this nor uid is known */
+	uid_t uid;
+	bool has_device;
+	uint32_t device;
+};
+#define LOG_OF(...)      (&(const struct log_about){__VA_ARGS__})
+#define LOG_OF_DEVICE(n) LOG_OF(.has_device = true, .device = (n))
+
+/* Where the journal takes entries. */
+#define LOG_JOURNAL_PATH "/run/systemd/journal/socket"
+
 /* Lines above @level are dropped. The default is LOG_LEVEL_INFO. */
 void log_set_level(enum log_level level);
 enum log_level log_get_level(void);
 
-void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/*
+ * Writes to the journal at @path from now on if standard error is connected to a journal
+ * ($JOURNAL_STREAM); before there is a second thread. Return: does it?
+ */
+bool log_open_journal(const char *path);
+
+/* @about may be NULL. */
+void log_line(enum log_level level, enum log_event event, const struct log_about *about,
+	      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /*
  * For lines that clients can cause as often as they like: of one place, or one reason, one a
@@ -40,11 +72,16 @@ struct log_limit {
  */
 bool log_limit_pass(struct log_limit *limit, uint64_t now_ns, uint64_t *ret_n_unlogged);
 
-#define log_error(...)   log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
-#define log_warning(...) log_line(LOG_LEVEL_WARNING, __VA_ARGS__)
-#define log_info(...)    log_line(LOG_LEVEL_INFO, __VA_ARGS__)
-#define log_debug(...)                                          \
-	do {                                                    \
-		if (log_get_level() >= LOG_LEVEL_DEBUG)         \
-			log_line(LOG_LEVEL_DEBUG, __VA_ARGS__); \
+#define log_error_of(about, event, ...)   log_line(LOG_LEVEL_ERROR, event, about, __VA_ARGS__)
+#define log_warning_of(about, event, ...) log_line(LOG_LEVEL_WARNING, event, about, __VA_ARGS__)
+#define log_info_of(about, event, ...)    log_line(LOG_LEVEL_INFO, event, about, __VA_ARGS__)
+#define log_debug_of(about, event, ...)                                       \
+	do {                                                                  \
+		if (log_get_level() >= LOG_LEVEL_DEBUG)                       \
+			log_line(LOG_LEVEL_DEBUG, event, about, __VA_ARGS__); \
 	} while (0)
+
+#define log_error(event, ...)   log_error_of(NULL, event, __VA_ARGS__)
+#define log_warning(event, ...) log_warning_of(NULL, event, __VA_ARGS__)
+#define log_info(event, ...)    log_info_of(NULL, event, __VA_ARGS__)
+#define log_debug(event, ...)   log_debug_of(NULL, event, __VA_ARGS__)

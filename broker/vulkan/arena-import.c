@@ -143,7 +143,7 @@ static int fill(struct vk_device *device, struct vk_import *import, const struct
 		break;
 	}
 	if (r) {
-		log_debug("an arena of %llu bytes cannot be reached by %s: %d",
+		log_debug(LOG_DETAIL, "an arena of %llu bytes cannot be reached by %s: %d",
 			  (unsigned long long)arena->bytes, vk_path_name(import->path), r);
 		drop_segments(device, import);
 	}
@@ -310,7 +310,9 @@ void vk_imports_restore(struct vk_device *device)
 			n_missing++;
 	}
 	if (n_missing > 0)
-		log_warning("%s: %u arenas cannot be reached any more: their tasks run elsewhere "
-			    "until they are registered anew",
-			    device->name, n_missing);
+		log_warning_of(
+			LOG_OF_DEVICE(device->executor.index), LOG_ARENAS_LOST,
+			"%s: %u arenas cannot be reached any more: their tasks run elsewhere "
+			"until they are registered anew",
+			device->name, n_missing);
 }

@@ -22,7 +22,7 @@ int vk_result(VkResult result, const char *what)
 {
 	if (result == VK_SUCCESS)
 		return 0;
-	log_debug("%s failed: VkResult %d", what, result);
+	log_debug(LOG_DETAIL, "%s failed: VkResult %d", what, result);
 	if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
 		return error_origin(-ENOMEM);
 	return error_origin(-EIO);

@@ -201,7 +201,8 @@ static int allocate(struct vk_device *device, uint64_t bytes, uint32_t type, VkD
 	case VK_ERROR_OUT_OF_DEVICE_MEMORY:
 	case VK_ERROR_OUT_OF_HOST_MEMORY:
 	case VK_ERROR_TOO_MANY_OBJECTS:
-		log_debug("%s has no %llu bytes left", device->name, (unsigned long long)bytes);
+		log_debug(LOG_DETAIL, "%s has no %llu bytes left", device->name,
+			  (unsigned long long)bytes);
 		return EXECUTOR_E_NO_MEMORY;
 	default:
 		return vk_result(result, "vkAllocateMemory");
@@ -221,9 +222,10 @@ static int fill_in(struct vk_device *device, struct vk_allocation *allocation)
 		return error_fold(r);
 	device->vk.vkGetBufferMemoryRequirements(device->handle, allocation->buffer, &needs);
 	if (needs.size > allocation->bytes || !(needs.memoryTypeBits & (1u << type))) {
-		log_warning("%s: a buffer of %llu bytes takes %llu, more than was foreseen",
-			    device->name, (unsigned long long)allocation->bytes,
-			    (unsigned long long)needs.size);
+		log_warning_of(LOG_OF_DEVICE(device->executor.index), LOG_BUFFER_TOO_LARGE,
+			       "%s: a buffer of %llu bytes takes %llu, more than was foreseen",
+			       device->name, (unsigned long long)allocation->bytes,
+			       (unsigned long long)needs.size);
 		return error_origin(-ENOTSUP);
 	}
 	r = allocate(device, allocation->bytes, type, &allocation->memory);

@@ -212,7 +212,7 @@ static void cache_save(struct vk_device *device)
 	    device->vk.vkGetPipelineCacheData(device->handle, pipelines->cache, &n_bytes, data))
 		return;
 	if (!cache_write(pipelines->path, data, n_bytes))
-		log_debug("cannot write %s", pipelines->path);
+		log_debug(LOG_DETAIL, "cannot write %s", pipelines->path);
 }
 
 /* Pipelines */

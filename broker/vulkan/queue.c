@@ -41,7 +41,8 @@ static const uint64_t software_timeout_ns = 300ull * 1000 * 1000 * 1000;
 void vk_device_lose(struct vk_device *device, const char *why)
 {
 	if (!atomic_exchange_explicit(&device->lost, true, memory_order_acq_rel))
-		log_warning("%s is lost: %s; its tasks go elsewhere", device->name, why);
+		log_warning_of(LOG_OF_DEVICE(device->executor.index), LOG_DEVICE_LOST,
+			       "%s is lost: %s; its tasks go elsewhere", device->name, why);
 }
 
 static void die(struct vk_device *device, const char *why)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Log lines: levels, what a client may have put into a name, length, a broken standard error. */
+/*
+ * Log lines: levels, what a client may have put into a name, length, how many, a broken standard
+ * error, and a journal.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,16 +15,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "util/error.h"
 #include "util/log.h"
 
 static int capture_fds[2], saved_stderr;
+static uint64_t fake_now_ns;
+
+uint64_t __wrap_clock_now_ns(void);
+uint64_t __wrap_clock_now_ns(void)
+{
+	return fake_now_ns;
+}
 
 static int test_setup(void **state)
 {
 	log_set_level(LOG_LEVEL_INFO);
+	/* What the test before has logged is too long ago to count. */
+	fake_now_ns += 100000000000u;
 	if (pipe2(capture_fds, O_CLOEXEC | O_NONBLOCK))
 		return -1;
 	saved_stderr = dup(STDERR_FILENO);
@@ -49,11 +64,11 @@ static const char *captured(void)
 
 static void test_line__level_prefix(void **state)
 {
-	log_error("no %s", "device");
+	log_error(LOG_DETAIL, "no %s", "device");
 	assert_string_equal(captured(), "<3>brokerd: no device\n");
-	log_warning("%d%%", 5);
+	log_warning(LOG_DETAIL, "%d%%", 5);
 	assert_string_equal(captured(), "<4>brokerd: 5%\n");
-	log_info("up");
+	log_info(LOG_DETAIL, "up");
 	assert_string_equal(captured(), "<6>brokerd: up\n");
 }
 
@@ -77,37 +92,71 @@ static void test_limit__one_a_second(void **state)
 
 static void test_level__filters(void **state)
 {
-	log_debug("quiet");
+	log_debug(LOG_DETAIL, "quiet");
 	assert_string_equal(captured(), "");
 	log_set_level(LOG_LEVEL_DEBUG);
 	assert_int_equal(log_get_level(), LOG_LEVEL_DEBUG);
-	log_debug("loud");
+	log_debug(LOG_DETAIL, "loud");
 	assert_string_equal(captured(), "<7>brokerd: loud\n");
 	log_set_level(LOG_LEVEL_ERROR);
-	log_warning("quiet");
-	log_info("quiet");
+	log_warning(LOG_DETAIL, "quiet");
+	log_info(LOG_DETAIL, "quiet");
 	assert_string_equal(captured(), "");
-	log_error("loud");
+	log_error(LOG_DETAIL, "loud");
 	assert_string_equal(captured(), "<3>brokerd: loud\n");
 }
 
 /* A client's name cannot forge a line, colour a terminal or end the text. */
 static void test_line__control_characters(void **state)
 {
-	log_info("session \"%s\"", "a\nbrokerd: b\r\t\x1b[31m\x7f");
+	log_info(LOG_DETAIL, "session \"%s\"", "a\nbrokerd: b\r\t\x1b[31m\x7f");
 	assert_string_equal(captured(), "<6>brokerd: session \"a?brokerd: b???[31m?\"\n");
 	for (int c = 1; c < 256; c++) {
 		const char *line;
 
-		log_info("%c.", c);
+		log_info(LOG_DETAIL, "%c.", c);
 		line = captured();
 		assert_int_equal(strlen(line), strlen("<6>brokerd: ?.\n"));
-		assert_int_equal((unsigned char)line[12], c < 32 || c == 127 ? '?' : c);
+		/* Alone, a byte above 127 is no UTF-8, and a control to some terminals. */
+		assert_int_equal((unsigned char)line[12], c < 32 || c >= 127 ? '?' : c);
 		assert_int_equal(line[14], '\n');
 	}
-	/* UTF-8 passes. */
-	log_info("Gr\xc3\xbc\xc3\x9f");
-	assert_string_equal(captured(), "<6>brokerd: Gr\xc3\xbc\xc3\x9f\n");
+}
+
+static void test_line__utf8(void **state)
+{
+	static const char *const pass[] = {"Gr\xc3\xbc\xc3\x9f", "\xe2\x82\xac",
+					   "\xf0\x9f\x8e\x89",   "\xed\x9f\xbf",
+					   "\xf4\x8f\xbf\xbf",   "\xc2\xa0"};
+	static const char *const replaced[][2] = {
+		{"a\xc2\x9b"
+		 "1mb",
+		 "a??1mb"}, /* CSI as one character */
+		{"a\xe2\x80\xae"
+		 "b",
+		 "a???b"}, /* from right to left */
+		{"a\xe2\x81\xa6"
+		 "b",
+		 "a???b"},
+		{"\xc0\xaf", "??"}, /* too long for what it says */
+		{"\xe0\x80\xaf", "???"},
+		{"\xed\xa0\x80", "???"},      /* half of a pair */
+		{"\xf4\x90\x80\x80", "????"}, /* beyond the last */
+		{"\xe2\x82", "??"},           /* cut short */
+		{"\xe2\x82z", "??z"},
+	};
+	char wanted[64];
+
+	for (size_t i = 0; i < sizeof(pass) / sizeof(*pass); i++) {
+		log_info(LOG_DETAIL, "%s", pass[i]);
+		snprintf(wanted, sizeof(wanted), "<6>brokerd: %s\n", pass[i]);
+		assert_string_equal(captured(), wanted);
+	}
+	for (size_t i = 0; i < sizeof(replaced) / sizeof(*replaced); i++) {
+		log_info(LOG_DETAIL, "%s", replaced[i][0]);
+		snprintf(wanted, sizeof(wanted), "<6>brokerd: %s\n", replaced[i][1]);
+		assert_string_equal(captured(), wanted);
+	}
 }
 
 static void test_line__long(void **state)
@@ -118,7 +167,7 @@ static void test_line__long(void **state)
 	for (size_t bytes = 980; bytes < 1060; bytes++) {
 		memset(name, 'n', bytes);
 		name[bytes] = 0;
-		log_info("%s", name);
+		log_info(LOG_DETAIL, "%s", name);
 		line = captured();
 		assert_true(strlen(line) <= 1024);
 		assert_true(strlen(line) >= 990);
@@ -128,7 +177,7 @@ static void test_line__long(void **state)
 	}
 	memset(name, 'n', sizeof(name) - 1);
 	name[sizeof(name) - 1] = 0;
-	log_info("%s", name);
+	log_info(LOG_DETAIL, "%s", name);
 	line = captured();
 	assert_in_range(strlen(line), 990, 1024);
 	assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
@@ -141,16 +190,16 @@ static void test_line__broken_stderr(void **state)
 	/* Full and not read: must return. */
 	while (write(STDERR_FILENO, fill, sizeof(fill)) > 0)
 		;
-	log_error("lost");
+	log_error(LOG_DETAIL, "lost");
 	close(STDERR_FILENO);
-	log_error("lost");
+	log_error(LOG_DETAIL, "lost");
 	assert_int_equal(dup2(capture_fds[1], STDERR_FILENO), STDERR_FILENO);
 }
 
 static void *log_many(void *data)
 {
 	for (int i = 0; i < 500; i++)
-		log_error("thread %s line", (const char *)data);
+		log_error(LOG_DETAIL, "thread %s line", (const char *)data);
 	return NULL;
 }
 
@@ -210,20 +259,180 @@ static void test_line__reader_stopped(void **state)
 	char byte = 0;
 	int flags = fcntl(capture_fds[1], F_GETFL);
 
-	log_info("whatever earlier tests lost is said now");
+	log_info(LOG_DETAIL, "whatever earlier tests lost is said now");
 	captured();
 	while (write(capture_fds[1], &byte, 1) == 1)
 		;
 	assert_int_equal(errno, EAGAIN);
 	fcntl(capture_fds[1], F_SETFL, flags & ~O_NONBLOCK);
 	alarm(10);
-	log_info("first");
-	log_info("second");
+	log_info(LOG_DETAIL, "first");
+	log_info(LOG_DETAIL, "second");
 	alarm(0);
 	while (*captured() || read(capture_fds[0], &byte, 1) == 1)
 		;
-	log_info("third");
+	log_info(LOG_DETAIL, "third");
 	assert_string_equal(captured(), "<4>brokerd: 2 log lines were lost\n<6>brokerd: third\n");
+}
+
+static unsigned int count_captured(const char *text)
+{
+	unsigned int n = 0;
+
+	for (const char *at = captured(); (at = strstr(at, text)); at++)
+		n++;
+	return n;
+}
+
+/* One kind that comes without end leaves the others alone, and is counted. */
+static void test_line__too_many(void **state)
+{
+	for (int i = 0; i < 150; i++)
+		log_info(LOG_DEVICE_BACK, "again");
+	assert_int_equal(count_captured("again"), 100);
+	log_info(LOG_DEVICE_GONE, "other");
+	assert_string_equal(captured(), "<6>brokerd: other\n");
+	fake_now_ns += 10000000000u;
+	log_info(LOG_DEVICE_BACK, "later");
+	assert_string_equal(captured(), "<4>brokerd: 50 lines of device-back were too many to log\n"
+					"<6>brokerd: later\n");
+}
+
+/* --- The journal --- */
+
+static int journal_fds[2]; /* a socket at a path, as journald has one */
+static char journal_path[64];
+
+static void journal_open(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char stream[64];
+	struct stat status;
+
+	snprintf(journal_path, sizeof(journal_path), "/tmp/test-log-%d", (int)getpid());
+	strcpy(address.sun_path, journal_path);
+	journal_fds[0] = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	assert_int_equal(bind(journal_fds[0], (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(fstat(STDERR_FILENO, &status), 0);
+	snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)status.st_dev,
+		 (unsigned long long)status.st_ino);
+	setenv("JOURNAL_STREAM", stream, 1);
+}
+
+static void journal_close(void)
+{
+	unsetenv("JOURNAL_STREAM");
+	assert_false(log_open_journal(journal_path));
+	close(journal_fds[0]);
+	unlink(journal_path);
+}
+
+/* What the journal got since the last call, one entry. */
+static const char *journal_entry(void)
+{
+	static char text[8192];
+	ssize_t n = recv(journal_fds[0], text, sizeof(text) - 1, 0);
+
+	text[n > 0 ? n : 0] = 0;
+	return text;
+}
+
+static void test_journal__entry(void **state)
+{
+	const struct log_about about = {.tenant = "a\nMESSAGE=forged",
+					.plan = "p\x1b",
+					.session = 7,
+					.pid = 12,
+					.uid = 0,
+					.has_device = true,
+					.device = 0};
+	const char *entry;
+
+	journal_open();
+	assert_true(log_open_journal(journal_path));
+	log_warning_of(&about, LOG_SESSION_CLOSED, "closed: %s", "bad\nUID=0");
+	assert_string_equal(captured(), "");
+	entry = journal_entry();
+	assert_non_null(strstr(entry, "PRIORITY=4\nSYSLOG_IDENTIFIER=brokerd\nMESSAGE_ID="));
+	assert_non_null(strstr(entry, "\nRINGBROKER_EVENT=session-closed\n"
+				      "TENANT=a?MESSAGE=forged\nPLAN=p?\nSESSION=7\nPID=12\nUID=0\n"
+				      "DEVICE=0\nMESSAGE=closed: bad?UID=0\n"));
+	/* What is not known is not there. */
+	log_info(LOG_STOPPED, "stopped");
+	entry = journal_entry();
+	assert_non_null(strstr(entry, "\nRINGBROKER_EVENT=stopped\nMESSAGE=stopped\n"));
+	assert_null(strstr(entry, "UID="));
+	assert_null(strstr(entry, "DEVICE="));
+	journal_close();
+}
+
+/* Names of any length leave the entry whole. */
+static void test_journal__long(void **state)
+{
+	char name[5000];
+	const char *entry;
+
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = 0;
+	journal_open();
+	assert_true(log_open_journal(journal_path));
+	log_info_of(LOG_OF(.tenant = name, .plan = name, .session = UINT32_MAX, .pid = INT32_MAX,
+			   .uid = UINT32_MAX, .has_device = true, .device = UINT32_MAX),
+		    LOG_PLAN_NOT_PREPARED, "%s", name);
+	entry = journal_entry();
+	assert_in_range(strlen(entry), 1024, 4096);
+	assert_non_null(strstr(entry, "\nDEVICE=4294967295\nMESSAGE=nnn"));
+	assert_int_equal(entry[strlen(entry) - 1], '\n');
+	journal_close();
+}
+
+/* A journal that has stopped must not stop the daemon either. */
+static void test_journal__stopped(void **state)
+{
+	unsigned int n_sent = 0, n_there = 0;
+	char wanted[64];
+
+	journal_open();
+	assert_true(log_open_journal(journal_path));
+	alarm(10);
+	for (int i = 0; i < 2000; i++)
+		log_info(LOG_DETAIL, "line");
+	alarm(0);
+	n_sent = 2000;
+	while (*journal_entry())
+		n_there++;
+	assert_in_range(n_there, 1, n_sent - 1);
+	log_info(LOG_DETAIL, "after");
+	snprintf(wanted, sizeof(wanted), "MESSAGE=%u log lines were lost\n", n_sent - n_there);
+	assert_non_null(strstr(journal_entry(), wanted));
+	assert_non_null(strstr(journal_entry(), "MESSAGE=after\n"));
+	assert_string_equal(captured(), "");
+	journal_close();
+}
+
+static void test_journal__gone(void **state)
+{
+	journal_open();
+	assert_true(log_open_journal(journal_path));
+	unlink(journal_path);
+	log_info(LOG_STOPPED, "to whoever listens");
+	assert_string_equal(captured(), "<6>brokerd: to whoever listens\n");
+	journal_close();
+}
+
+/* Standard error was redirected: whoever did that wants the lines there. */
+static void test_journal__other_stream(void **state)
+{
+	static const char *const streams[] = {"1:1", "", "x", "1", "99999999999999999999999:1"};
+
+	journal_open();
+	for (size_t i = 0; i < sizeof(streams) / sizeof(*streams); i++) {
+		setenv("JOURNAL_STREAM", streams[i], 1);
+		assert_false(log_open_journal(journal_path));
+		log_info(LOG_DETAIL, "plain");
+		assert_string_equal(captured(), "<6>brokerd: plain\n");
+	}
+	journal_close();
 }
 
 int main(void)
@@ -234,7 +443,10 @@ int main(void)
 		LOG_TEST(test_level__filters),       LOG_TEST(test_line__control_characters),
 		LOG_TEST(test_line__long),           LOG_TEST(test_line__broken_stderr),
 		LOG_TEST(test_line__reader_stopped), LOG_TEST(test_line__threads_do_not_mix),
-		LOG_TEST(test_error__trace),
+		LOG_TEST(test_error__trace),         LOG_TEST(test_line__utf8),
+		LOG_TEST(test_line__too_many),       LOG_TEST(test_journal__entry),
+		LOG_TEST(test_journal__long),        LOG_TEST(test_journal__stopped),
+		LOG_TEST(test_journal__gone),        LOG_TEST(test_journal__other_stream),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
