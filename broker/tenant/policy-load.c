@@ -42,35 +42,14 @@ static const char line_break[] = "\n";
 void policy_complain(struct policy_loader *loader, const char *file, unsigned int line,
 		     const char *key, const char *format, ...)
 {
-	_cleanup_(freep) char *sentence = NULL;
-	char number[16] = "", *errors;
 	va_list args;
-	size_t bytes;
-	int r;
 
 	loader->has_complained = true;
 	if (loader->error || loader->n_errors++ >= POLICY_MAX_ERRORS)
 		return;
-	if (line)
-		snprintf(number, sizeof(number), ":%u", line);
 	va_start(args, format);
-	r = vasprintf(&sentence, format, args);
+	loader->error = sentences_add(&loader->errors, file, line, key, format, args);
 	va_end(args);
-	if (r < 0) {
-		sentence = NULL;
-		loader->error = error_origin(-ENOMEM);
-		return;
-	}
-	bytes = strlen(file) + strlen(number) + (key ? strlen(key) + 2 : 0) + (size_t)r + 4;
-	errors = realloc(loader->errors, loader->n_errors_bytes + bytes);
-	if (!errors) {
-		loader->error = error_origin(-ENOMEM);
-		return;
-	}
-	loader->errors = errors;
-	loader->n_errors_bytes +=
-		(size_t)snprintf(errors + loader->n_errors_bytes, bytes, "%s%s: %s%s%s\n", file,
-				 number, key ? key : "", key ? ": " : "", sentence);
 }
 
 #define complain_here(loader, ...) \
@@ -424,7 +403,7 @@ static void loader_deinit(struct policy_loader *loader)
 		free(loader->files[i]);
 	free(loader->files);
 	free(loader->places);
-	free(loader->errors);
+	free(loader->errors.text);
 }
 
 static int loader_init(struct policy_loader *loader)
@@ -455,7 +434,7 @@ static int loader_finish(struct policy_loader *loader, struct policy **ret, char
 	if (loader->error)
 		return loader->error;
 	if (loader->n_errors > 0) {
-		*ret_errors = steal_ptr(loader->errors);
+		*ret_errors = steal_ptr(loader->errors.text);
 		return POLICY_E_INVALID;
 	}
 	*ret = steal_ptr(loader->policy);

@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What policy.c, policy-load.c and policy-key.c share; nobody outside tenant/ includes it. */
 #include "tenant/policy.h"
+#include "util/sentences.h"
 
 enum { POLICY_WHOLE = 10000 }; /* hundredths of a percent */
 
@@ -85,8 +86,7 @@ struct policy_loader {
 	unsigned int broker_line; /* of [broker]; 0: none */
 	unsigned int headroom_line;
 
-	char *errors;
-	size_t n_errors_bytes;
+	struct sentences errors;
 	unsigned int n_errors;
 	int error; /* ours: negative errno, sticky */
 };

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* Sentences about files. Room is made for each by itself: there are never many. */
+#include "util/sentences.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/cleanup.h"
+#include "util/error.h"
+
+int sentences_add(struct sentences *sentences, const char *file, unsigned int line, const char *key,
+		  const char *format, va_list args)
+{
+	_cleanup_(freep) char *what = NULL;
+	char number[16] = "", *text;
+	size_t n_bytes;
+	int r;
+
+	if (line)
+		snprintf(number, sizeof(number), ":%u", line);
+	r = vasprintf(&what, format, args);
+	if (r < 0) {
+		what = NULL;
+		return error_origin(-ENOMEM);
+	}
+	n_bytes = strlen(file) + strlen(number) + (key ? strlen(key) + 2 : 0) + (size_t)r + 4;
+	text = realloc(sentences->text, sentences->n_bytes + n_bytes);
+	if (!text)
+		return error_origin(-ENOMEM);
+	sentences->text = text;
+	sentences->n_bytes += (size_t)snprintf(text + sentences->n_bytes, n_bytes, "%s%s: %s%s%s\n",
+					       file, number, key ? key : "", key ? ": " : "", what);
+	return 0;
+}

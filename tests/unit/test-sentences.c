@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* Sentences about files that people wrote. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "fail-alloc.h"
+#include "util/sentences.h"
+
+__attribute__((format(printf, 5, 6))) static int add(struct sentences *sentences, const char *file,
+						     unsigned int line, const char *key,
+						     const char *format, ...)
+{
+	va_list args;
+	int r;
+
+	va_start(args, format);
+	r = sentences_add(sentences, file, line, key, format, args);
+	va_end(args);
+	return r;
+}
+
+static void test_sentences__parts(void **state)
+{
+	struct sentences sentences = {0};
+
+	assert_int_equal(add(&sentences, "a.conf", 12, "weight", "'%d' is not allowed", 0), 0);
+	assert_int_equal(add(&sentences, "b.conf", 4294967295u, NULL, "is no line"), 0);
+	assert_int_equal(add(&sentences, "c.conf", 0, NULL, "and %u more", 3u), 0);
+	assert_string_equal(sentences.text, "a.conf:12: weight: '0' is not allowed\n"
+					    "b.conf:4294967295: is no line\n"
+					    "c.conf: and 3 more\n");
+	free(sentences.text);
+}
+
+static void test_sentences__no_memory(void **state)
+{
+	struct sentences sentences = {0};
+
+	assert_int_equal(add(&sentences, "a.conf", 1, "key", "first"), 0);
+	fail_alloc_at(1);
+	assert_int_equal(add(&sentences, "a.conf", 2, "key", "second"), -ENOMEM);
+	assert_true(fail_alloc_stop());
+	assert_string_equal(sentences.text, "a.conf:1: key: first\n");
+	free(sentences.text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sentences__parts),
+		cmocka_unit_test(test_sentences__no_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
