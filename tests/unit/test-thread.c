@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads beside the reactor: broker/util/thread.h. */
+/* Threads: broker/util/thread.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -24,6 +28,30 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 			  void *data)
 {
 	return fail_pthread_create ? EAGAIN : __real_pthread_create(thread, attr, start, data);
+}
+
+/* What thread.c asks the kernel fails with that, if it is not 0. */
+static int syscall_error;
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+
+long __wrap_syscall(long number, ...)
+{
+	va_list args;
+	long a, b, c, d;
+
+	if (syscall_error) {
+		errno = syscall_error;
+		return -1;
+	}
+	va_start(args, number);
+	a = va_arg(args, long);
+	b = va_arg(args, long);
+	c = va_arg(args, long);
+	d = va_arg(args, long);
+	va_end(args);
+	return __real_syscall(number, a, b, c, d);
 }
 
 /* Not by memcmp(): the kernel fills in only the signals that there are. */
@@ -95,12 +123,79 @@ static void test_start__no_more_threads(void **state)
 	assert_true(is_same(&before, &after));
 }
 
+/* The kernel's struct sched_attr in its first version. */
+struct attr {
+	uint32_t bytes, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t slice_ns, deadline_ns, period_ns;
+};
+
+static struct attr read_attr(void)
+{
+	struct attr attr = {.bytes = sizeof(attr)};
+
+	assert_int_equal(syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0), 0);
+	return attr;
+}
+
+static int set_slice(uint64_t slice_ns, int policy, int error, struct attr *ret)
+{
+	const struct sched_param param = {.sched_priority = 0};
+	int r;
+
+	assert_int_equal(sched_setscheduler(0, policy, &param), 0);
+	assert_int_equal(setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 7), 0);
+	syscall_error = error;
+	r = thread_set_slice(slice_ns);
+	syscall_error = 0;
+	*ret = read_attr();
+	return r;
+}
+
+/* In a thread of its own each, since it lasts. */
+static void *set_slices(void *data)
+{
+	struct attr before = read_attr(), attr;
+
+	if (before.slice_ns == 0) {
+		assert_int_equal(set_slice(300000, SCHED_OTHER, 0, &attr), THREAD_E_NO_SLICES);
+		return data;
+	}
+	assert_int_equal(set_slice(300000, SCHED_OTHER, EPERM, &attr), -EPERM);
+	assert_int_equal(attr.slice_ns, before.slice_ns);
+	assert_int_equal(set_slice(300000, SCHED_IDLE, 0, &attr), THREAD_E_NO_SLICES);
+	assert_int_equal(attr.policy, SCHED_IDLE);
+	assert_int_equal(set_slice(300000, SCHED_BATCH, 0, &attr), 0);
+	assert_int_equal(attr.policy, SCHED_BATCH);
+	assert_int_equal(attr.slice_ns, 300000);
+	assert_int_equal(attr.nice, 7);
+	/* Cut to the least that there is. */
+	assert_int_equal(set_slice(1, SCHED_OTHER, 0, &attr), 0);
+	assert_int_equal(attr.policy, SCHED_OTHER);
+	assert_int_equal(attr.slice_ns, 100000);
+	assert_int_equal(attr.nice, 7);
+	return data;
+}
+
+static void test_slice(void **state)
+{
+	const struct attr before = read_attr();
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, set_slices, NULL), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(read_attr().slice_ns, before.slice_ns);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_start__signals),
 		cmocka_unit_test(test_start__name_is_cut),
 		cmocka_unit_test(test_start__no_more_threads),
+		cmocka_unit_test(test_slice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
