@@ -70,7 +70,9 @@ static const struct op ops[OP_KIND_COUNT] = {
 	[OP_MATMUL] =
 		{
 			.kind = OP_MATMUL,
+			.family = OP_FAMILY_MATMUL,
 			.name = "MatMul",
+			.opset = 13,
 			.min_in = 2,
 			.max_in = 2,
 			.min_out = 1,
@@ -85,7 +87,9 @@ static const struct op ops[OP_KIND_COUNT] = {
 	[OP_GEMM] =
 		{
 			.kind = OP_GEMM,
+			.family = OP_FAMILY_GEMM,
 			.name = "Gemm",
+			.opset = 13,
 			.min_in = 2,
 			.max_in = 3,
 			.min_out = 1,
@@ -100,7 +104,9 @@ static const struct op ops[OP_KIND_COUNT] = {
 	[OP_ADD] =
 		{
 			.kind = OP_ADD,
+			.family = OP_FAMILY_ELEMENTWISE,
 			.name = "Add",
+			.opset = 14,
 			.min_in = 2,
 			.max_in = 2,
 			.min_out = 1,
@@ -116,7 +122,9 @@ static const struct op ops[OP_KIND_COUNT] = {
 	[OP_MUL] =
 		{
 			.kind = OP_MUL,
+			.family = OP_FAMILY_ELEMENTWISE,
 			.name = "Mul",
+			.opset = 14,
 			.min_in = 2,
 			.max_in = 2,
 			.min_out = 1,
@@ -132,7 +140,9 @@ static const struct op ops[OP_KIND_COUNT] = {
 	[OP_RELU] =
 		{
 			.kind = OP_RELU,
+			.family = OP_FAMILY_ACTIVATION,
 			.name = "Relu",
+			.opset = 14,
 			.min_in = 1,
 			.max_in = 1,
 			.min_out = 1,
@@ -148,7 +158,9 @@ static const struct op ops[OP_KIND_COUNT] = {
 	[OP_SOFTMAX] =
 		{
 			.kind = OP_SOFTMAX,
+			.family = OP_FAMILY_SOFTMAX,
 			.name = "Softmax",
+			.opset = 13,
 			.min_in = 1,
 			.max_in = 1,
 			.min_out = 1,
@@ -163,7 +175,9 @@ static const struct op ops[OP_KIND_COUNT] = {
 	[OP_REDUCE_SUM] =
 		{
 			.kind = OP_REDUCE_SUM,
+			.family = OP_FAMILY_REDUCTION,
 			.name = "ReduceSum",
+			.opset = 13,
 			.min_in = 1,
 			.max_in = 1,
 			.min_out = 1,
@@ -178,7 +192,9 @@ static const struct op ops[OP_KIND_COUNT] = {
 	[OP_TRANSPOSE] =
 		{
 			.kind = OP_TRANSPOSE,
+			.family = OP_FAMILY_TRANSPOSE,
 			.name = "Transpose",
+			.opset = 13,
 			.min_in = 1,
 			.max_in = 1,
 			.min_out = 1,
@@ -193,7 +209,9 @@ static const struct op ops[OP_KIND_COUNT] = {
 	[OP_CONV] =
 		{
 			.kind = OP_CONV,
+			.family = OP_FAMILY_CONVOLUTION,
 			.name = "Conv",
+			.opset = 11,
 			.min_in = 2,
 			.max_in = 3,
 			.min_out = 1,
@@ -208,7 +226,9 @@ static const struct op ops[OP_KIND_COUNT] = {
 	[OP_MAX_POOL] =
 		{
 			.kind = OP_MAX_POOL,
+			.family = OP_FAMILY_POOLING,
 			.name = "MaxPool",
+			.opset = 12,
 			.min_in = 1,
 			.max_in = 1,
 			.min_out = 1,
@@ -223,7 +243,9 @@ static const struct op ops[OP_KIND_COUNT] = {
 	[OP_TOP_K] =
 		{
 			.kind = OP_TOP_K,
+			.family = OP_FAMILY_SELECTION,
 			.name = "TopK",
+			.opset = 11,
 			.min_in = 1,
 			.max_in = 1,
 			.min_out = 2,
@@ -248,4 +270,17 @@ const struct op *op_by_name(const char *name)
 const struct op *op_by_kind(enum op_kind kind)
 {
 	return (unsigned int)kind < OP_KIND_COUNT ? &ops[kind] : NULL;
+}
+
+const char *op_family_name(enum op_family family)
+{
+	static const char *const names[OP_FAMILY_COUNT] = {
+		[OP_FAMILY_MATMUL] = "matmul",           [OP_FAMILY_GEMM] = "gemm",
+		[OP_FAMILY_CONVOLUTION] = "convolution", [OP_FAMILY_ELEMENTWISE] = "elementwise",
+		[OP_FAMILY_ACTIVATION] = "activation",   [OP_FAMILY_POOLING] = "pooling",
+		[OP_FAMILY_REDUCTION] = "reduction",     [OP_FAMILY_SOFTMAX] = "softmax",
+		[OP_FAMILY_TRANSPOSE] = "transpose",     [OP_FAMILY_SELECTION] = "selection",
+	};
+
+	return names[family];
 }

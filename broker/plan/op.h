@@ -32,6 +32,21 @@ enum op_kind {
 	OP_KIND_COUNT,
 };
 
+/* Operators that a device runs about equally well: what its speed is known by. */
+enum op_family {
+	OP_FAMILY_MATMUL,
+	OP_FAMILY_GEMM,
+	OP_FAMILY_CONVOLUTION,
+	OP_FAMILY_ELEMENTWISE,
+	OP_FAMILY_ACTIVATION,
+	OP_FAMILY_POOLING,
+	OP_FAMILY_REDUCTION,
+	OP_FAMILY_SOFTMAX,
+	OP_FAMILY_TRANSPOSE,
+	OP_FAMILY_SELECTION,
+	OP_FAMILY_COUNT,
+};
+
 enum {
 	OP_MAX_INPUTS = 8,
 	OP_MAX_OUTPUTS = 2,
@@ -119,7 +134,9 @@ struct op_attr {
 
 struct op {
 	enum op_kind kind;
+	enum op_family family;
 	const char *name; /* ONNX's */
+	uint8_t opset;    /* of ONNX's: since which it is as it is here */
 	uint8_t min_in, max_in;
 	uint8_t min_out, max_out;
 	uint8_t devices;       /* OP_ON_* */
@@ -143,3 +160,6 @@ enum { OP_E_INVALID = 1 };
 /* Return: the row of that name or kind; NULL if there is no such name. */
 const struct op *op_by_name(const char *name);
 const struct op *op_by_kind(enum op_kind kind);
+
+/* "matmul": as profile files write it. */
+const char *op_family_name(enum op_family family);

@@ -443,6 +443,55 @@ static bool work_fits(uint64_t fixed, uint64_t row, uint32_t count)
 	       total <= MAX_WORK;
 }
 
+static uint32_t row_grain(const struct plan *plan)
+{
+	uint64_t grain = 1;
+
+	/* Powers of two: the largest is a multiple of all. */
+	for (uint32_t i = 0; i < plan->n_bindings; i++) {
+		uint64_t row_bytes = plan->bindings[i].row_bytes;
+
+		while (row_bytes * grain % RBK_REF_ALIGN != 0)
+			grain *= 2;
+	}
+	return (uint32_t)grain;
+}
+
+/* FNV-1a, word by word. */
+static uint64_t hash_word(uint64_t hash, uint64_t word)
+{
+	return (hash ^ word) * 0x100000001b3ull;
+}
+
+/* Attributes count as far as they change shapes or work. */
+static uint64_t fingerprint(const struct plan *plan)
+{
+	uint64_t hash = hash_word(0xcbf29ce484222325ull, plan->max_count);
+
+	for (uint32_t i = 0; i < plan->n_tensors; i++) {
+		const struct tensor *tensor = &plan->tensors[i];
+
+		hash = hash_word(hash, (uint64_t)tensor->kind << 8 | tensor->dtype);
+		hash = hash_word(hash, (uint64_t)tensor->shape.dynamic << 8 | tensor->shape.rank);
+		for (uint32_t k = 0; k < tensor->shape.rank; k++)
+			hash = hash_word(hash, tensor->shape.dims[k]);
+	}
+	for (uint32_t i = 0; i < plan->n_nodes; i++) {
+		const struct node *node = &plan->nodes[i];
+
+		hash = hash_word(hash, node->op->kind);
+		for (uint32_t k = 0; k < node->n_in; k++)
+			hash = hash_word(hash, node->in[k]);
+		for (uint32_t k = 0; k < node->n_out; k++)
+			hash = hash_word(hash, node->out[k]);
+		hash = hash_word(hash, node->cost.flops_fixed);
+		hash = hash_word(hash, node->cost.flops_row);
+		hash = hash_word(hash, node->cost.bytes_fixed);
+		hash = hash_word(hash, node->cost.bytes_row);
+	}
+	return hash ^ hash >> 32;
+}
+
 /* Numbers the bindings and sums up, once every tensor has its shape. */
 static int finish(struct maker *maker)
 {
@@ -490,6 +539,8 @@ static int finish(struct maker *maker)
 				   "one task would take more than %llu operations or bytes",
 				   (unsigned long long)MAX_WORK);
 	plan->splits_rows = maker->has_count && !maker->mixes_rows && !writes_fixed;
+	plan->row_grain = row_grain(plan);
+	plan->fingerprint = fingerprint(plan);
 	return plan_layout(plan, maker->lives, maker->message);
 }
 

@@ -80,8 +80,10 @@ enum plan_device_state {
 
 struct plan {
 	char name[RBK_NAME_BYTES];
+	/* What checking a task reads and what placing it reads next, in one cache line. */
 	uint32_t max_count;
 	uint16_t n_tensors, n_nodes, n_constants, n_bindings;
+	uint8_t device_state[RBK_MAX_DEVICES]; /* enum plan_device_state; see exec */
 	struct tensor *tensors;
 	struct node *nodes;
 	struct plan_constant *constants;
@@ -97,16 +99,31 @@ struct plan {
 	bool data_independent; /* every operator is */
 	bool has_state;
 	bool splits_rows; /* every node and output can be computed row by row */
+	/*
+	 * Where it splits_rows: tasks are cut at multiples of this many rows, so that every part's
+	 * references stay aligned to RBK_REF_ALIGN. At most RBK_REF_ALIGN.
+	 */
+	uint32_t row_grain;
+	/*
+	 * Of the description: two plans of one fingerprint have the same operators, shapes and
+	 * types, whatever they and their tensors are called and whichever constants they use. Not
+	 * secret and not proof against who looks for collisions: it may only guide estimates.
+	 */
+	uint64_t fingerprint;
 
 	/*
 	 * Per device, written by the setup thread before the plan can be named by a task: what the
-	 * executor keeps for it, whether it can run there, and what that costs. Later the reactor
-	 * alone changes device_state, as memory comes and goes.
+	 * executor keeps for it, whether it can run there (device_state), and what that costs.
+	 * Later the reactor alone changes device_state, as memory comes and goes.
 	 */
 	void *exec[RBK_MAX_DEVICES];
-	uint8_t device_state[RBK_MAX_DEVICES]; /* enum plan_device_state */
-	uint64_t host_bytes[RBK_MAX_DEVICES];  /* host memory held by that executor for it */
+	uint64_t host_bytes[RBK_MAX_DEVICES]; /* host memory held by that executor for it */
 	struct exec_footprint footprint[RBK_MAX_DEVICES];
+	/*
+	 * In how many submissions one task is run, see struct exec_task.part; 0 counts as 1. Set by
+	 * plan_prepare() as the device's part_flops and part_bytes ask.
+	 */
+	uint16_t n_parts[RBK_MAX_DEVICES];
 };
 
 /*

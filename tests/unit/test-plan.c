@@ -80,6 +80,8 @@ static void test_plan__neighbours(void **state)
 	assert_int_equal(plan_touched_bytes(plan, 10), plan->constant_bytes + 1240);
 	assert_int_equal(plan->ops_devices, OP_ON_CPU | OP_ON_VULKAN);
 	assert_true(plan->splits_rows);
+	/* Rows of 64, 20 and 40 bytes: every 16th begins at a multiple of 64 in all of them. */
+	assert_int_equal(plan->row_grain, 16);
 	assert_false(plan->data_independent);
 	assert_false(plan->has_state);
 	plan_free(plan);
