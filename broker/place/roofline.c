@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The roofline of a device, with a ceiling per family and size
+ *
+ * Between two size classes the rates are interpolated by the logarithm of the size. What is no rate
+ * (0, negative, not a number: a profile that is not valid) counts as a modest device's, so that
+ * whoever asks gets a number to compute with.
+ */
+#include <math.h>
+
+#include "place/profile.h"
+
+#define UNKNOWN_PER_NS 4.0 /* GFLOP/s, GB/s */
+#define MIN_NS         1e-3
+#define MAX_NS         1e15
+
+static double usable(float rate)
+{
+	return rate > 0 && isfinite(rate) ? (double)rate : UNKNOWN_PER_NS;
+}
+
+static double between(float low, float high, double share)
+{
+	return usable(low) + (usable(high) - usable(low)) * share;
+}
+
+double place_profile_node_ns(const struct place_profile *profile, enum op_family family,
+			     double flops, double bytes)
+{
+	const struct place_rate *rates, *low, *high;
+	double at, share, ns, node_ns;
+	unsigned int class;
+
+	rates = profile->rates[(unsigned int)family < OP_FAMILY_COUNT ? family
+								      : OP_FAMILY_ELEMENTWISE];
+	if (!(flops >= 0))
+		flops = 0;
+	if (!(bytes >= 1))
+		bytes = 1;
+	at = (log2(bytes) - PLACE_SIZE_FIRST_LOG2) / PLACE_SIZE_STEP_LOG2;
+	at = fmin(fmax(at, 0), PLACE_SIZE_CLASSES - 1);
+	class = (unsigned int)at;
+	share = at - class;
+	low = &rates[class];
+	high = class + 1 < PLACE_SIZE_CLASSES ? low + 1 : low;
+	ns = fmax(flops / between(low->flops_per_ns, high->flops_per_ns, share),
+		  bytes / between(low->bytes_per_ns, high->bytes_per_ns, share));
+	node_ns = profile->node_ns;
+	if (node_ns > 0)
+		ns += node_ns;
+	return fmin(fmax(ns, MIN_NS), MAX_NS);
+}
