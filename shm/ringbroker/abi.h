@@ -17,9 +17,10 @@
 /*
  * A broker serves a client of the same major and of any minor up to its own.
  *   1.1  RBK_FEAT_RESIDENCY: RBK_OP_PREFETCH, RBK_OP_EVICT, RBK_SQE_WAIT_MEMORY; RBK_FEAT_TENANTS
+ *   1.2  RBK_FEAT_STRATEGIES; RBK_CQE_PARTITIONED, RBK_CQE_EXPLORED
  */
 #define RBK_ABI_MAJOR 1
-#define RBK_ABI_MINOR 1
+#define RBK_ABI_MINOR 2
 
 /*
  * Feature bits: offered by the broker in its handshake, never required by this ABI's base set.
@@ -31,6 +32,7 @@
 #define RBK_FEAT_PRIORITY   (1ull << 2) /* struct rbk_sqe.priority is acted upon */
 #define RBK_FEAT_STATE_ROWS (1ull << 3) /* struct rbk_sqe.state_rows is acted upon */
 #define RBK_FEAT_TENANTS    (1ull << 4) /* RBK_WIRE_TENANT is answered */
+#define RBK_FEAT_STRATEGIES (1ull << 5) /* RBK_STRATEGY_LATENCY, ENERGY and PARTITION */
 
 /* Limits of the ABI; a broker may set lower ones (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */
@@ -100,8 +102,12 @@ enum rbk_strategy {
 	RBK_STRATEGY_PREFER_CPU = 2,
 	RBK_STRATEGY_ONLY_GPU = 3,
 	RBK_STRATEGY_ONLY_CPU = 4,
+	/* RBK_FEAT_STRATEGIES: how the broker chooses. */
+	RBK_STRATEGY_LATENCY = 5,   /* the earliest completion that can be relied upon */
+	RBK_STRATEGY_ENERGY = 6,    /* the least energy, if that does not take much longer */
+	RBK_STRATEGY_PARTITION = 7, /* split over CPU and GPU wherever that is possible */
 };
-#define RBK_STRATEGY_COUNT     5
+#define RBK_STRATEGY_COUNT     8
 #define RBK_STRATEGY_NAMED     0x80u /* or-ed with a device index below 16 */
 #define RBK_STRATEGY_DEVICE(i) (RBK_STRATEGY_NAMED | (i))
 
@@ -137,6 +143,8 @@ enum rbk_reason {
 
 /* struct rbk_cqe.flags */
 #define RBK_CQE_DEADLINE_MISSED (1u << 0) /* completed after the entry's deadline */
+#define RBK_CQE_PARTITIONED     (1u << 1) /* ran on several devices; device had the most rows */
+#define RBK_CQE_EXPLORED        (1u << 2) /* ran where it did so that the broker learns */
 
 /*
  * A buffer reference: where a tensor lies in an arena of this session.
