@@ -62,6 +62,19 @@ struct exec_task {
 	struct plan *plan;
 	const struct exec_ref *refs; /* plan->n_bindings, checked */
 	uint32_t count;
+	/*
+	 * Which of the plan's n_parts on this device this submission runs, from 0. The parts of a
+	 * task are submitted one after the other, each when the one before it is back with 0; other
+	 * tasks run in between. From the first part to the last, or to the one that fails, the
+	 * executor keeps what it needs to go on; all of them are submitted unless one fails, and
+	 * only the first can be cancelled.
+	 */
+	uint16_t part;
+	/*
+	 * Starts before all tasks that were submitted without it and have not started; on a CPU
+	 * also in the middle of one that has. Does not change from submit to reap.
+	 */
+	bool is_urgent;
 	_Atomic uint8_t state; /* enum exec_state */
 
 	/* Set by the executor before it hands the task back. */
@@ -70,8 +83,18 @@ struct exec_task {
 	 * cannot reach it. After all but the first two the task may be run elsewhere.
 	 */
 	int32_t res;
-	uint64_t start_ticks; /* clock_ticks() */
+	/*
+	 * clock_ticks(). end_ticks - start_ticks is what this task alone took: where tasks of one
+	 * submission are told apart by their share only, or urgent ones got in between on the
+	 * thread that ran it, start_ticks is later by as much.
+	 */
+	uint64_t start_ticks;
 	uint64_t end_ticks;
+	/*
+	 * What all threads of the device together worked on it, without what they did in between;
+	 * 0: end_ticks - start_ticks.
+	 */
+	uint64_t busy_ticks;
 	uint64_t copied_bytes;      /* of tensors, by a CPU, beyond the operators themselves */
 	uint64_t transferred_bytes; /* of tensors, by a device's own engine */
 
@@ -115,6 +138,12 @@ struct executor_info {
 	 * and Conv on data in cache; 0: unknown. For predicting what may run inline.
 	 */
 	uint32_t blocked_flops_per_ns;
+	/*
+	 * An operator that takes one thread longer than this, in nanoseconds as its flops and bytes
+	 * suggest, is computed by all n_threads that have nothing else to do; shorter ones by one.
+	 * 0: never shared, or the device knows no threads.
+	 */
+	float share_min_ns;
 };
 
 enum {
@@ -220,7 +249,8 @@ struct executor_ops {
 	/*
 	 * reactor: runs a task to completion in the caller, or NULL if this device cannot.
 	 * Only for plans that are data-independent and predicted to be tiny. The caller has set
-	 * start_ticks, so that tasks run one after the other share a reading of the clock.
+	 * start_ticks, so that tasks run one after the other share a reading of the clock. Of what
+	 * an executor sets, res and end_ticks are set and nothing else.
 	 */
 	void (*run_inline)(struct executor *executor, struct exec_task *task);
 
@@ -241,7 +271,13 @@ struct executor_ops {
 struct executor {
 	const struct executor_ops *ops;
 	struct executor_info info;
-	uint8_t index;       /* RBK_DEVICE_*; set by who creates it */
+	uint8_t index; /* RBK_DEVICE_*; set by who creates it */
+	/*
+	 * Plans whose tasks cannot be split by rows are prepared in parts (struct exec_task.part)
+	 * of at most that much work each, as far as the device can; 0: in one. Set by who creates
+	 * it, before the first plan is prepared.
+	 */
+	uint64_t part_flops, part_bytes;
 	struct waker *waker; /* borrowed: rung after a finished task can be reaped */
 };
 

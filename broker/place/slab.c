@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where what decisions read of plans is
+ *
+ * A decision reads one line of its plan, at other counts than the last time another. Ten thousand
+ * of them by themselves, each beside kilobytes of what learning keeps, are ten thousand pages, and
+ * a decision waits longer for the page table than for the line. Side by side the lines are 640 KB,
+ * the entries some ten megabytes, on a handful of pages where the kernel has huge ones.
+ *
+ * Pieces come out of chunks: a small first one, since most machines have few plans, then chunks of
+ * a huge page each. A piece never moves. One that is given back is used again for the next of its
+ * kind; chunks are given back with the slab. Sizes of kinds are to be powers of two of each other,
+ * so that all free pieces together are no more than the largest kind once took.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "place/placer-private.h"
+
+enum {
+	FIRST_CHUNK_BYTES = 64 << 10,
+	CHUNK_BYTES = 2 << 20,
+};
+
+/* Pieces follow. */
+struct place_chunk {
+	struct place_chunk *next;
+} __attribute__((__aligned__(64)));
+
+/* What a piece is while nobody has it. */
+struct place_free {
+	struct place_free *next;
+};
+
+static bool grow(struct place_slab *slab)
+{
+	size_t bytes = slab->chunks ? CHUNK_BYTES : FIRST_CHUNK_BYTES;
+	struct place_chunk *chunk = aligned_alloc(bytes, bytes);
+
+	if (!chunk)
+		return false;
+	/* Small pages would do. */
+	if (bytes == CHUNK_BYTES)
+		madvise(chunk, bytes, MADV_HUGEPAGE);
+	chunk->next = slab->chunks;
+	slab->chunks = chunk;
+	slab->next = (char *)(chunk + 1);
+	slab->left_bytes = bytes - sizeof(*chunk);
+	return true;
+}
+
+void *place_slab_take(struct place_slab *slab, unsigned int kind, size_t bytes)
+{
+	struct place_free *piece = slab->free[kind];
+
+	if (piece) {
+		slab->free[kind] = piece->next;
+		return piece;
+	}
+	if (slab->left_bytes < bytes && !grow(slab))
+		return NULL;
+	slab->left_bytes -= bytes;
+	slab->next += bytes;
+	return slab->next - bytes;
+}
+
+void place_slab_give(struct place_slab *slab, unsigned int kind, void *memory)
+{
+	struct place_free *piece = memory;
+
+	piece->next = slab->free[kind];
+	slab->free[kind] = piece;
+}
+
+void place_slab_deinit(struct place_slab *slab)
+{
+	while (slab->chunks) {
+		struct place_chunk *chunk = slab->chunks;
+
+		slab->chunks = chunk->next;
+		free(chunk);
+	}
+	*slab = (struct place_slab){0};
+}
