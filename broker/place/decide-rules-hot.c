@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every rule of placement, for any number of devices
+ *
+ * A survey says of each device whether the plan could run there and when it would be complete;
+ * rules choose from it. GPUs that lack the plan's memory only compete where no other GPU can run
+ * it; what would have run on one runs on the CPU, and says which memory was wanted.
+ *
+ * A GPU behind a breaker takes part in the choice when a probe is due: if it would be chosen, the
+ * task is the probe. Tasks with deadlines are none.
+ */
+#include "place/placer-private.h"
+
+/* With LATENCY, what counts is how late a task may be complete: about one in 40 takes longer. */
+#define LATENCY_DEVIATIONS 2.0f
+
+struct offer {
+	uint8_t state; /* enum plan_device_state */
+	bool is_shut;  /* by a breaker, and no probe is due */
+	bool is_probe;
+	float exec_ns, work_ns;
+	float done_ns;  /* when it would be complete */
+	float score_ns; /* the same, by the strategy */
+};
+
+struct survey {
+	struct placer *placer;
+	struct place_plan *place_plan;
+	struct place_request request;
+	uint32_t n_devices;
+	uint8_t strategy;
+	/* As masks: where it could run now; GPUs that only lack its memory; those a breaker bars.
+	 */
+	uint32_t ready, evicted, shut, no_memory;
+	uint32_t trusted, known;
+	struct offer offers[RBK_MAX_DEVICES];
+};
+
+#define GPUS (~1u)
+
+static bool is_barred(const struct survey *survey, uint8_t device, uint64_t now_ns)
+{
+	struct place_breaker_state *own =
+		&survey->place_plan->rest->history->records[device].breaker;
+	struct place_breaker_state *breaker = &survey->placer->devices[device].breaker;
+	bool may_probe;
+
+	if (breaker->state == PLACE_CLOSED && own->state == PLACE_CLOSED)
+		return false;
+	/* Both, so that both times go on. */
+	may_probe = place_breaker_may_probe(breaker, now_ns);
+	may_probe &= place_breaker_may_probe(own, now_ns);
+	return !may_probe || survey->request.deadline_ns;
+}
+
+static void look_at(struct survey *survey, uint8_t device, struct place_spot spot,
+		    struct place_flow *flow, uint64_t now_ns)
+{
+	const struct place_device *on = &survey->placer->devices[device];
+	const struct place_entry *entry = place_entry(survey->place_plan, spot.bucket, device);
+	struct offer *offer = &survey->offers[device];
+	const uint32_t bit = 1u << device;
+
+	offer->state = survey->place_plan->plan->device_state[device];
+	if (survey->placer->drained & bit)
+		return;
+	if (offer->state == PLAN_DEVICE_NO_MEMORY)
+		survey->no_memory |= bit;
+	if (offer->state != PLAN_DEVICE_READY &&
+	    (offer->state != PLAN_DEVICE_EVICTED || device == RBK_DEVICE_CPU))
+		return;
+	if (device != RBK_DEVICE_CPU &&
+	    !(survey->placer->closed & ~survey->place_plan->rest->broken & bit)) {
+		if (is_barred(survey, device, now_ns)) {
+			survey->shut |= bit;
+			return;
+		}
+		offer->is_probe = true;
+	}
+	if (offer->state == PLAN_DEVICE_READY)
+		survey->ready |= bit;
+	else if (!offer->is_probe)
+		survey->evicted |= bit;
+	if (entry->flags & PLACE_ENTRY_TRUSTED)
+		survey->trusted |= bit;
+	if (entry->flags & PLACE_ENTRY_KNOWN)
+		survey->known |= bit;
+	offer->work_ns = place_entry_alone_ns(entry, spot.into) * entry->servers;
+	offer->exec_ns =
+		place_entry_exec_ns(survey->placer, on, entry, spot.into,
+				    place_contention(survey->placer, flow, device), now_ns);
+	offer->done_ns = offer->exec_ns + place_wait_ns(survey->placer, flow, device, now_ns);
+	offer->score_ns = offer->done_ns;
+	if (survey->strategy == RBK_STRATEGY_LATENCY)
+		offer->score_ns +=
+			offer->exec_ns * LATENCY_DEVIATIONS * (float)entry->spread / 1024;
+}
+
+static void make_survey(struct survey *survey, struct place_flow *flow, uint64_t now_ns)
+{
+	struct place_spot spot = place_spot(survey->place_plan, survey->request.count);
+
+	survey->ready = survey->evicted = survey->shut = survey->no_memory = 0;
+	survey->trusted = survey->known = 0;
+	for (uint32_t i = 0; i < survey->n_devices; i++) {
+		survey->offers[i].is_probe = false;
+		look_at(survey, (uint8_t)i, spot, flow, now_ns);
+	}
+}
+
+/* The least score among some devices; RBK_DEVICE_NONE if there is none. */
+static uint8_t least(const struct survey *survey, uint32_t devices)
+{
+	uint8_t best = RBK_DEVICE_NONE;
+
+	for (uint8_t i = 0; i < survey->n_devices; i++)
+		if (devices >> i & 1 &&
+		    (best == RBK_DEVICE_NONE ||
+		     survey->offers[i].score_ns < survey->offers[best].score_ns))
+			best = i;
+	return best;
+}
+
+/* --- Answers --- */
+
+/* The task runs on @device, which is ready. */
+static struct place_decision on(struct survey *survey, uint8_t device, uint8_t reason,
+				uint8_t wanted, uint64_t now_ns)
+{
+	const struct offer *offer = &survey->offers[device];
+	uint8_t other = least(survey, survey->ready & ~(1u << device)), flags = 0;
+
+	if (offer->is_probe) {
+		flags = PLACE_PROBES | PLACE_BOUND;
+		place_breaker_probing(&survey->placer->devices[device].breaker, offer->exec_ns,
+				      now_ns);
+		place_breaker_probing(&survey->place_plan->rest->history->records[device].breaker,
+				      offer->exec_ns, now_ns);
+	}
+	return place_decision(device, reason, wanted, flags, 0, offer->exec_ns,
+			      other == RBK_DEVICE_NONE ? 0 : survey->offers[other].exec_ns);
+}
+
+/* None of @devices can be had: why, and whether it could if its memory were there. */
+static struct place_decision explain(const struct survey *survey, uint32_t devices)
+{
+	uint32_t evicted = survey->evicted & devices;
+	uint8_t reason = RBK_REASON_GPU_UNAVAILABLE, wanted = 0;
+
+	if (evicted) {
+		reason = RBK_REASON_MEMORY_CONSTRAINT;
+		wanted = least(survey, evicted);
+		/* "Any" must not bring it to a device that would not be used. */
+		if (evicted & (evicted - 1) && !(survey->shut & devices))
+			wanted = RBK_DEVICE_NONE;
+	} else if (survey->shut & devices) {
+		reason = RBK_REASON_BREAKER_OPEN;
+	} else if (survey->no_memory & devices) {
+		reason = RBK_REASON_MEMORY_CONSTRAINT;
+	}
+	return place_decision(RBK_DEVICE_NONE, reason, wanted, 0, 0, 0, 0);
+}
+
+static struct place_decision cpu_instead(struct survey *survey, struct place_decision why,
+					 uint64_t now_ns)
+{
+	if (survey->ready & 1)
+		return on(survey, RBK_DEVICE_CPU, why.reason, why.wanted, now_ns);
+	return why;
+}
+
+/* --- Rules --- */
+
+static struct place_decision best_gpu(struct survey *survey, uint8_t reason, uint64_t now_ns)
+{
+	uint8_t gpu = least(survey, survey->ready & GPUS);
+
+	if (gpu == RBK_DEVICE_NONE)
+		return explain(survey, GPUS);
+	return on(survey, gpu, reason, 0, now_ns);
+}
+
+static struct place_decision named(struct survey *survey, uint8_t device, uint64_t now_ns)
+{
+	struct place_decision decision;
+	uint8_t reason;
+
+	if (device < survey->n_devices && survey->ready >> device & 1)
+		return on(survey, device, RBK_REASON_USER_PREFERENCE, 0, now_ns);
+	if (device != RBK_DEVICE_CPU)
+		return cpu_instead(survey, explain(survey, 1u << device), now_ns);
+	/* Not "fallback": it has not failed anywhere. */
+	reason = survey->no_memory & 1 ? RBK_REASON_MEMORY_CONSTRAINT : RBK_REASON_GPU_AVAILABLE;
+	decision = best_gpu(survey, reason, now_ns);
+	return decision;
+}
+
+static struct place_decision pinned(struct survey *survey, uint64_t now_ns)
+{
+	uint8_t device = survey->place_plan->plan->pinned_device;
+
+	if (device < survey->n_devices && survey->ready >> device & 1)
+		return on(survey, device, RBK_REASON_USER_PREFERENCE, 0, now_ns);
+	return explain(survey, device < RBK_MAX_DEVICES ? 1u << device : 0);
+}
+
+/* Rule 7: where it would be in time, if it is not where the other rules put it. */
+static uint8_t in_time(const struct survey *survey, uint8_t device, uint32_t devices)
+{
+	float deadline_ns = (float)survey->request.deadline_ns;
+	uint8_t other;
+
+	if (!survey->request.deadline_ns || survey->offers[device].done_ns <= deadline_ns)
+		return device;
+	other = least(survey, devices & ~(1u << device));
+	if (other == RBK_DEVICE_NONE || survey->offers[other].done_ns > deadline_ns)
+		return device;
+	return other;
+}
+
+static struct place_decision preferred(struct survey *survey, uint32_t devices, uint64_t now_ns)
+{
+	uint8_t device = least(survey, survey->ready & devices), other;
+
+	if (device != RBK_DEVICE_NONE) {
+		other = in_time(survey, device, survey->ready);
+		if (other != device)
+			return on(survey, other, RBK_REASON_COST_MODEL, 0, now_ns);
+		return on(survey, device, RBK_REASON_USER_PREFERENCE, 0, now_ns);
+	}
+	if (devices == 1)
+		return named(survey, RBK_DEVICE_CPU, now_ns);
+	return cpu_instead(survey, explain(survey, GPUS), now_ns);
+}
+
+/* The least energy among those that are not much later than the first. 0 watts: nobody knows. */
+static uint8_t thriftiest(const struct survey *survey, uint32_t devices, uint8_t first)
+{
+	float limit_ns = survey->offers[first].done_ns * survey->placer->config.energy_slack;
+	float joules, least_joules = 0;
+	uint8_t best = first;
+	bool has_best = false;
+
+	for (uint8_t i = 0; i < survey->n_devices; i++) {
+		if (!(devices >> i & 1))
+			continue;
+		joules =
+			survey->placer->devices[i].profile.active_watts * survey->offers[i].work_ns;
+		if (!(joules > 0))
+			return first;
+		if (survey->offers[i].done_ns > limit_ns || (has_best && joules >= least_joules))
+			continue;
+		best = i;
+		least_joules = joules;
+		has_best = true;
+	}
+	return best;
+}
+
+/* Rules 5 and 6, between the CPU and the best GPU. */
+static uint8_t cpu_or(const struct survey *survey, const struct place_flow *flow, uint8_t gpu,
+		      uint8_t *reason)
+{
+	const struct offer *cpu = &survey->offers[RBK_DEVICE_CPU], *other = &survey->offers[gpu];
+	const float contention = place_contention(survey->placer, flow, RBK_DEVICE_CPU);
+	const float cpu_wait_ns = cpu->done_ns - cpu->exec_ns;
+	const struct place_spot spot = place_spot(survey->place_plan, survey->request.count);
+	const struct place_entry *entry =
+		place_entry(survey->place_plan, spot.bucket, RBK_DEVICE_CPU);
+	const uint32_t both = 1u | 1u << gpu;
+	float threshold = survey->placer->config.speedup_threshold;
+
+	*reason = RBK_REASON_COST_MODEL;
+	if ((survey->trusted & both) != both) {
+		*reason = RBK_REASON_GPU_AVAILABLE;
+		if ((survey->known & both) != both)
+			return gpu;
+		if (other->score_ns < cpu->score_ns &&
+		    (other->exec_ns * threshold <= cpu->exec_ns ||
+		     other->done_ns * threshold <= cpu->done_ns))
+			return gpu;
+		*reason = RBK_REASON_COST_MODEL;
+		return RBK_DEVICE_CPU;
+	}
+	if (other->score_ns >= cpu->score_ns)
+		return RBK_DEVICE_CPU;
+	/* How much later it may be than expected, where that counts, is disturbed as well. */
+	if (place_is_disturbed(&survey->placer->devices[RBK_DEVICE_CPU], entry, contention,
+			       cpu_wait_ns, cpu->score_ns - cpu_wait_ns, other->score_ns))
+		*reason = RBK_REASON_CONTENTION;
+	return gpu;
+}
+
+static bool is_worth_leaving(const struct survey *survey, uint8_t gpu)
+{
+	const struct offer *cpu = &survey->offers[RBK_DEVICE_CPU];
+	const uint32_t both = 1u | 1u << gpu;
+
+	return place_is_worth_leaving(survey->placer,
+				      (survey->known & both) == both ? PLACE_ENTRY_KNOWN : 0,
+				      cpu->done_ns - cpu->exec_ns, survey->offers[gpu].done_ns);
+}
+
+static struct place_decision automatic(struct survey *survey, struct place_flow *flow,
+				       uint64_t now_ns)
+{
+	struct placer *placer = survey->placer;
+	struct place_plan *place_plan = survey->place_plan;
+	uint32_t gpus = survey->ready & GPUS, all;
+	uint8_t gpu, device, moved, reason = RBK_REASON_COST_MODEL;
+	struct place_decision decision;
+	bool has_cpu = survey->ready & 1, is_below;
+
+	gpu = least(survey, gpus ? gpus : survey->evicted);
+	is_below = has_cpu && place_is_below(place_plan, survey->request.count);
+	if (gpu == RBK_DEVICE_NONE) {
+		decision = explain(survey, GPUS);
+		if (is_below)
+			decision.reason = RBK_REASON_BELOW_THRESHOLD;
+		return cpu_instead(survey, decision, now_ns);
+	}
+	all = (gpus ? gpus : 1u << gpu) | has_cpu;
+	if (!has_cpu) {
+		device = gpu;
+		reason = RBK_REASON_GPU_AVAILABLE;
+	} else if (survey->strategy == RBK_STRATEGY_ENERGY && !is_below) {
+		device = thriftiest(survey, all, least(survey, all));
+	} else {
+		device = cpu_or(survey, flow, gpu, &reason);
+		if (is_below && (device == RBK_DEVICE_CPU || ~survey->trusted & (1u | 1u << gpu)) &&
+		    !is_worth_leaving(survey, gpu)) {
+			device = RBK_DEVICE_CPU;
+			reason = RBK_REASON_BELOW_THRESHOLD;
+		}
+	}
+	moved = in_time(survey, device, all);
+	if (moved != device)
+		reason = RBK_REASON_COST_MODEL;
+	device = moved;
+	if (device != RBK_DEVICE_CPU && !(survey->ready >> device & 1))
+		return cpu_instead(survey, explain(survey, GPUS), now_ns);
+
+	decision = on(survey, device, reason, 0, now_ns);
+	if (survey->strategy != RBK_STRATEGY_AUTO ||
+	    place_plan->wish_bucket != place_spot(place_plan, survey->request.count).bucket)
+		return decision;
+	return place_explore(placer, place_plan, flow, survey->request, decision,
+			     survey->offers[device].done_ns, now_ns);
+}
+
+/* One task over CPU and GPU, if that is wished for, possible, and worth it. */
+static bool partition(struct survey *survey, struct place_flow *flow, uint64_t now_ns,
+		      struct place_decision *ret)
+{
+	struct placer *placer = survey->placer;
+	struct place_plan *place_plan = survey->place_plan;
+	const uint32_t count = survey->request.count;
+	bool is_request = survey->strategy == RBK_STRATEGY_PARTITION;
+	uint8_t gpu = least(survey, survey->ready & GPUS);
+	float ns, best_ns;
+	uint32_t split_count;
+
+	if (!is_request && !(survey->request.flags & PLACE_MAY_PARTITION))
+		return false;
+	/* A probe shows nothing if a half of it ran elsewhere. */
+	if (gpu == RBK_DEVICE_NONE || !(survey->ready & 1) || survey->offers[gpu].is_probe)
+		return false;
+	if (!is_request &&
+	    plan_touched_bytes(place_plan->plan, count) < placer->config.partition_min_bytes)
+		return false;
+	ns = place_split(placer, place_plan, flow, gpu, count, now_ns, &split_count);
+	if (ns <= 0)
+		return false;
+	best_ns = survey->offers[least(survey, survey->ready)].done_ns;
+	if (!is_request && best_ns < ns * (1 + placer->config.partition_min_gain))
+		return false;
+	*ret = place_decision(gpu, is_request ? RBK_REASON_USER_PREFERENCE : RBK_REASON_COST_MODEL,
+			      0, PLACE_BOUND, split_count,
+			      place_exec_ns(placer, place_plan, flow, gpu, split_count, now_ns),
+			      place_exec_ns(placer, place_plan, flow, RBK_DEVICE_CPU,
+					    count - split_count, now_ns));
+	return true;
+}
+
+struct place_decision place_decide_in_full(struct placer *placer, struct place_plan *place_plan,
+					   struct place_flow *flow, struct place_request request,
+					   uint64_t now_ns)
+{
+	struct survey survey = {
+		.placer = placer,
+		.place_plan = place_plan,
+		.request = request,
+		.strategy = request.strategy,
+		/* Force-CPU: as if there were no other device. */
+		.n_devices = placer->config.force_cpu ? 1 : place_plan->n_devices,
+	};
+	struct place_decision decision;
+
+	if (survey.strategy == RBK_STRATEGY_AUTO)
+		survey.strategy = placer->config.strategy;
+	make_survey(&survey, flow, now_ns);
+	if (place_plan->is_pinned)
+		return pinned(&survey, now_ns);
+	if (survey.strategy & RBK_STRATEGY_NAMED)
+		return named(&survey, (uint8_t)(survey.strategy & ~RBK_STRATEGY_NAMED), now_ns);
+	switch (survey.strategy) {
+	case RBK_STRATEGY_PREFER_GPU:
+		return preferred(&survey, GPUS, now_ns);
+	case RBK_STRATEGY_PREFER_CPU:
+		return preferred(&survey, 1, now_ns);
+	case RBK_STRATEGY_ONLY_GPU:
+		return best_gpu(&survey, RBK_REASON_USER_PREFERENCE, now_ns);
+	case RBK_STRATEGY_ONLY_CPU:
+		if (survey.ready & 1)
+			return on(&survey, RBK_DEVICE_CPU, RBK_REASON_USER_PREFERENCE, 0, now_ns);
+		return place_decision(RBK_DEVICE_NONE, RBK_REASON_USER_PREFERENCE, 0, 0, 0, 0, 0);
+	}
+	if (partition(&survey, flow, now_ns, &decision))
+		return decision;
+	if (placer->config.force_cpu)
+		return cpu_instead(
+			&survey,
+			place_decision(RBK_DEVICE_NONE, RBK_REASON_GPU_UNAVAILABLE, 0, 0, 0, 0, 0),
+			now_ns);
+	return automatic(&survey, flow, now_ns);
+}
+
+bool place_can_move(const struct placer *placer, const struct place_plan *place_plan,
+		    uint8_t device)
+{
+	return device < place_plan->n_devices &&
+	       place_plan->plan->device_state[device] == PLAN_DEVICE_READY &&
+	       (device == RBK_DEVICE_CPU ||
+		(!placer->config.force_cpu &&
+		 placer->closed & ~place_plan->rest->broken & 1u << device));
+}
