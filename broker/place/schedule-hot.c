@@ -1,0 +1,712 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which task starts next
+ *
+ * Three levels. A device has a heap of flows by start tag: the virtual time at which the flow's
+ * next task would start if all had their shares; the least goes first. A flow has four classes.
+ * A class has a list of tasks without deadlines, which come in the order in which they are due, so
+ * that queueing them and starting them costs next to nothing, and a heap of all others; their heads
+ * are compared.
+ *
+ * Start tags: a task released moves its flow's tag on by what it is predicted to use, divided by
+ * the weight; when it is back the tag is corrected by what it used. The device's virtual time is
+ * the start tag of what was released last. A flow that comes back after a while starts there; one
+ * that has debts starts where they are paid. When a device has nothing to do everybody's debts are
+ * forgiven: nobody waited.
+ *
+ * A flow's tasks without deadlines run one after the other, also those that are run in parts: the
+ * rest of one goes before what came later. If they took turns, part by part, the median latency of
+ * 4000 tasks queued at once would be a third less; but what is left at the end are then the longest
+ * tasks, each bound to the device that has begun with it, and all are done 4% later. Who waits for
+ * a task can say so with a class or a deadline.
+ *
+ * Invariants: a flow is in a device's heap exactly if it has something queued there and its quota
+ * does not hold it back; a queued task is in its class's list or heap, and among the movable ones
+ * exactly if it is not bound and another device can run it.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "place/placer-private.h"
+
+static inline struct place_task *task_of_node(const struct heap_node *node)
+{
+	return container_of(node, struct place_task, node);
+}
+
+static inline struct place_task *task_of_link(const struct list_node *link)
+{
+	return container_of(link, struct place_task, link);
+}
+
+static inline bool is_due_before(const struct place_task *a, const struct place_task *b)
+{
+	return a->due_ns != b->due_ns ? a->due_ns < b->due_ns : a->sequence < b->sequence;
+}
+
+static inline bool task_before(const struct heap_node *a, const struct heap_node *b)
+{
+	return is_due_before(task_of_node(a), task_of_node(b));
+}
+
+static void set_active(struct place_queue *queue, struct place_flow_queue *fq)
+{
+	bool is_active = fq->is_startable || fq->n_released;
+
+	if (is_active == fq->is_active)
+		return;
+	fq->is_active = is_active;
+	if (is_active)
+		queue->active_weight += fq->flow->weight;
+	else
+		queue->active_weight -= fq->flow->weight;
+}
+
+/* Nobody waits for anybody: what was used is of no account any more. */
+static inline void forgive_debts(struct place_queue *queue)
+{
+	if (!queue->flows && queue->n_released == 0)
+		queue->virtual_time = queue->last_finish;
+}
+
+/*
+ * A quota is kept by what tasks were predicted to use until they are back. So few are released at a
+ * time that servers have the next at hand, but wrong predictions cost no more than those tasks.
+ */
+static inline bool is_held_by_quota(const struct place_queue *queue, const struct place_flow *flow,
+				    const struct place_flow_queue *fq)
+{
+	if (__builtin_expect(flow->cpu_max <= 0, 1) || fq != &flow->on[RBK_DEVICE_CPU])
+		return false;
+	return flow->is_throttled || fq->n_released >= SCHEDULE_QUOTA_DEPTH * queue->n_servers;
+}
+
+void flow_update(struct placer *placer, struct place_flow *flow, uint8_t device)
+{
+	struct place_queue *queue = &placer->devices[device].queue;
+	struct place_flow_queue *fq = &flow->on[device];
+	bool is_startable = fq->n_queued && !is_held_by_quota(queue, flow, fq);
+
+	if (is_startable == fq->is_startable)
+		return;
+	fq->is_startable = is_startable;
+	if (is_startable) {
+		if (virtual_after(queue->virtual_time, fq->start))
+			fq->start = queue->virtual_time;
+		heap_insert(&queue->flows, &fq->node, flow_before);
+		/* Whoever has had a long turn has had it. */
+		if (queue->run_flow != flow)
+			queue->run_flow = NULL;
+	} else {
+		heap_remove(&queue->flows, &fq->node, flow_before);
+		forgive_debts(queue);
+	}
+	set_active(queue, fq);
+}
+
+/* --- A flow's tasks on a device --- */
+
+/* Among those that may move, in quarters of an octave of how much better the other device is. */
+static inline uint8_t movable_bucket(float here_ns, float there_ns)
+{
+	int32_t here, there, bucket;
+
+	/* The bits of a float above 0, as a number, are its logarithm, roughly. */
+	memcpy(&here, &here_ns, sizeof(here));
+	memcpy(&there, &there_ns, sizeof(there));
+	bucket = (here >> 21) - (there >> 21) + SCHEDULE_BUCKETS / 2;
+	bucket = bucket < 0 ? 0 : bucket;
+	return (uint8_t)(bucket < SCHEDULE_BUCKETS ? bucket : SCHEDULE_BUCKETS - 1);
+}
+
+static inline bool is_movable(const struct place_task *task)
+{
+	return !(task->decision.flags & (PLACE_BOUND | PLACE_EXPLORES | PLACE_PROBES)) &&
+	       task->decision.other_ns > 0;
+}
+
+/*
+ * Nothing else could do it: nobody else is ready for it, or it was asked for there. One that only
+ * goes on where it has begun, or explores, had a choice.
+ */
+static inline void note_choice(struct place_queue *queue, struct place_task *task)
+{
+	const uint8_t flags = task->decision.flags;
+
+	if (task->parts_count == 0)
+		task->has_choice = task->decision.other_ns > 0 &&
+				   (!(flags & PLACE_BOUND) || flags & PLACE_EXPLORES);
+	if (task->has_choice)
+		return;
+	queue->n_without_choice++;
+	queue->was_needed = true;
+}
+
+/* What @work_ns adds to the load of a device. */
+static inline float load_ns(const struct placer *placer, uint8_t device, float work_ns)
+{
+	const struct place_device *of = &placer->devices[device];
+
+	return work_ns * of->queue.inverse_servers * of->contention;
+}
+
+/* What a task adds to the load of the device that it loads least, but @device; 0: there is none. */
+static inline float load_elsewhere_ns(const struct placer *placer, const struct place_task *task,
+				      uint8_t device)
+{
+	float least_ns = 0;
+
+	for (uint32_t i = 0; i < placer->n_devices; i++) {
+		float ns;
+
+		if (i == device || !place_can_move(placer, task->plan, (uint8_t)i))
+			continue;
+		ns = load_ns(placer, (uint8_t)i,
+			     place_work_ns(placer, task->plan, (uint8_t)i, task->count));
+		least_ns = least_ns > 0 && least_ns < ns ? least_ns : ns;
+	}
+	return least_ns;
+}
+
+/*
+ * What counts is how much of a device a task takes up, not for how long: one of many servers for
+ * 20 us is less than the whole of another device for 10.
+ */
+static inline void insert_movable(const struct placer *placer, struct place_queue *queue,
+				  struct place_task *task)
+{
+	float there_ns;
+
+	list_init(&task->moving);
+	if (!is_movable(task))
+		return;
+	there_ns = load_elsewhere_ns(placer, task, task->device);
+	if (there_ns <= 0)
+		there_ns = task->decision.other_ns;
+	task->bucket =
+		movable_bucket(load_ns(placer, task->device, (float)task->work_ns), there_ns);
+	list_append(&queue->movable[task->bucket], &task->moving);
+	queue->movable_mask |= 1ull << task->bucket;
+	queue->n_movable++;
+}
+
+static inline void remove_movable(struct place_queue *queue, struct place_task *task)
+{
+	if (list_is_empty(&task->moving))
+		return;
+	list_remove(&task->moving);
+	if (list_is_empty(&queue->movable[task->bucket]))
+		queue->movable_mask &= ~(1ull << task->bucket);
+	queue->n_movable--;
+}
+
+/* Into its class, wherever it belongs there. */
+static inline void insert_class(struct place_class *class, struct place_task *task)
+{
+	struct list_node *list = &class->in_order;
+
+	task->is_in_heap = false;
+	if (task->deadline_ns == UINT64_MAX) {
+		if (list_is_empty(list) || is_due_before(task_of_link(list->prev), task)) {
+			list_append(list, &task->link);
+			return;
+		}
+		if (is_due_before(task, task_of_link(list->next))) {
+			list_append(list->next, &task->link);
+			return;
+		}
+	}
+	task->is_in_heap = true;
+	heap_insert(&class->heap, &task->node, task_before);
+}
+
+/* Everything but the flow's place among the flows. */
+static void insert_task(struct placer *placer, struct place_task *task, uint8_t device)
+{
+	struct place_queue *queue = &placer->devices[device].queue;
+	struct place_flow_queue *fq = &task->flow->on[device];
+
+	task->state = PLACE_QUEUED;
+	task->device = device;
+	insert_class(&fq->classes[task->class], task);
+	fq->class_mask |= (uint8_t)(1u << task->class);
+	fq->n_queued++;
+	fq->queued_ns += task->work_ns;
+	queue->n_queued++;
+	queue->queued_ns += task->work_ns;
+	insert_movable(placer, queue, task);
+}
+
+static void remove_task(struct placer *placer, struct place_task *task)
+{
+	struct place_queue *queue = &placer->devices[task->device].queue;
+	struct place_flow_queue *fq = &task->flow->on[task->device];
+	struct place_class *class = &fq->classes[task->class];
+
+	if (task->is_in_heap)
+		heap_remove(&class->heap, &task->node, task_before);
+	else
+		list_remove(&task->link);
+	if (!class->heap && list_is_empty(&class->in_order))
+		fq->class_mask &= (uint8_t) ~(1u << task->class);
+	fq->n_queued--;
+	fq->queued_ns -= task->work_ns;
+	queue->n_queued--;
+	queue->queued_ns -= task->work_ns;
+	remove_movable(queue, task);
+}
+
+static inline struct place_task *first_task(const struct place_flow_queue *fq)
+{
+	const struct place_class *class = &fq->classes[__builtin_ctz(fq->class_mask)];
+	struct place_task *in_order, *in_heap;
+
+	if (!class->heap)
+		return task_of_link(class->in_order.next);
+	in_heap = task_of_node(class->heap);
+	if (list_is_empty(&class->in_order))
+		return in_heap;
+	in_order = task_of_link(class->in_order.next);
+	return is_due_before(in_heap, in_order) ? in_heap : in_order;
+}
+
+/* --- What a device holds --- */
+
+static inline double variance_of(const struct place_task *task)
+{
+	double deviation_ns = (double)task->work_ns * (double)task->spread;
+
+	return deviation_ns * deviation_ns;
+}
+
+/* @n servers more work on it from now on. */
+static inline void add_servers(struct place_queue *queue, struct place_task *task, uint32_t n,
+			       uint64_t now)
+{
+	task->slots = (uint16_t)(task->slots + n);
+	task->since += n * now;
+	queue->running_slots += n;
+	queue->running_since += n * now;
+}
+
+/* On the servers that are free: there is one. */
+static inline void start_task(struct place_queue *queue, struct place_task *task, uint64_t now)
+{
+	uint32_t n_free = queue->n_servers - queue->running_slots;
+
+	task->is_running = true;
+	task->slots = 0;
+	task->since = 0;
+	add_servers(queue, task, task->wanted < n_free ? task->wanted : n_free, now);
+	queue->running_ns += task->work_ns;
+	queue->running_variance += variance_of(task);
+	if (task->slots < task->wanted)
+		list_append(&queue->short_handed, &task->link);
+	else
+		list_init(&task->link);
+}
+
+/* Servers that have nothing to begin with join others, the oldest first, while there are chunks. */
+static void join_others(struct place_queue *queue, uint64_t now)
+{
+	while (queue_has_free_server(queue) && !list_is_empty(&queue->short_handed)) {
+		struct place_task *task = task_of_link(queue->short_handed.next);
+		uint32_t n_free = queue->n_servers - queue->running_slots;
+		uint64_t done_ns = task->slots * now - task->since, most;
+
+		most = done_ns < task->work_ns ? (task->work_ns - done_ns) / SCHEDULE_CHUNK_NS : 0;
+		most = most < task->wanted ? most : task->wanted;
+		/* Less and less is left: who cannot be joined now never can. */
+		if (most <= task->slots + n_free)
+			list_remove(&task->link);
+		if (most > task->slots)
+			add_servers(queue, task,
+				    most - task->slots < n_free ? (uint32_t)most - task->slots
+								: n_free,
+				    now);
+	}
+}
+
+static void hold_task(struct place_queue *queue, struct place_task *task, uint64_t now)
+{
+	queue->n_released++;
+	list_init(&task->link);
+	if (queue->n_waiting == 0 && queue_has_free_server(queue)) {
+		start_task(queue, task, now);
+		return;
+	}
+	task->is_running = false;
+	list_append(&queue->waiting, &task->link);
+	queue->n_waiting++;
+	queue->waiting_ns += task->work_ns;
+}
+
+/* It is back: whatever waited longest has its server now. */
+static void unhold_task(struct place_queue *queue, struct place_task *task, uint64_t now)
+{
+	queue->n_released--;
+	if (task->is_running) {
+		list_remove(&task->link);
+		queue->running_slots -= task->slots;
+		queue->running_since -= task->since;
+		queue->running_ns -= task->work_ns;
+		queue->running_variance -= variance_of(task);
+		/* What rounding has left. */
+		if (queue->running_slots == 0 || queue->running_variance < 0)
+			queue->running_variance = 0;
+	} else {
+		/* Devices need not start tasks in the order in which they got them. */
+		list_remove(&task->link);
+		queue->n_waiting--;
+		queue->waiting_ns -= task->work_ns;
+	}
+	while (queue->n_waiting && queue_has_free_server(queue)) {
+		struct place_task *next = task_of_link(queue->waiting.next);
+
+		list_remove(&next->link);
+		queue->n_waiting--;
+		queue->waiting_ns -= next->work_ns;
+		start_task(queue, next, now);
+	}
+	if (!list_is_empty(&queue->short_handed))
+		join_others(queue, now);
+}
+
+/* May the device be given another task? */
+static bool has_room(const struct place_queue *queue, uint64_t now)
+{
+	uint64_t waiting_ns = queue->n_waiting * SCHEDULE_MIN_HELD_NS;
+	int64_t left_ns;
+
+	if (queue->n_waiting == 0 && queue_has_free_server(queue))
+		return true;
+	if (waiting_ns < queue->waiting_ns)
+		waiting_ns = queue->waiting_ns;
+	/* What is overdue may end at any time: nothing should be missing then. */
+	left_ns = queue_left_ns(queue, now);
+	if (left_ns > 0)
+		waiting_ns += (uint64_t)left_ns;
+	return (float)waiting_ns * queue->pace < (float)(PLACE_RELEASE_NS * queue->n_servers);
+}
+
+/*
+ * Has place_next() something? While a part of a task runs, its flow's next task does not follow it
+ * ahead of time: the rest of the first goes before, once the part is back.
+ */
+static inline bool can_start(const struct place_queue *queue, uint64_t now)
+{
+	return queue->flows && has_room(queue, now) &&
+	       (flow_queue_of(queue->flows)->n_in_parts == 0 || queue_has_free_server(queue));
+}
+
+/* --- The interface --- */
+
+/* @at of the caller's clock, in ours; as far away as makes sense. */
+static inline int64_t to_due_ns(uint64_t now, uint64_t now_ns, uint64_t at_ns)
+{
+	const int64_t most = SCHEDULE_MAX_STEP_NS;
+	int64_t ahead_ns = (int64_t)(at_ns - now_ns);
+
+	ahead_ns = ahead_ns < most ? ahead_ns : most;
+	return (int64_t)now + (ahead_ns > -most ? ahead_ns : -most);
+}
+
+/* How much work it is on that device, and how many servers will share it. */
+static inline void predict_task(const struct placer *placer, struct place_task *task,
+				uint8_t device)
+{
+	const struct place_queue *queue = &placer->devices[device].queue;
+	float work_ns = place_work_ns(placer, task->plan, device, task->count);
+	uint32_t most = queue->n_servers_per_task;
+	float share;
+
+	task->work_ns = schedule_work_ns(work_ns);
+	task->spread = place_spread(placer, task->plan, device, task->count);
+	task->wanted = 1;
+	if (most == 1)
+		return;
+	share = work_ns / place_predict_ns(placer, task->plan, device, task->count) + 0.5f;
+	/* Who is helped by nearly all has them all: none is free for others. */
+	if (share >= (float)most * 0.75f)
+		share = (float)most;
+	if (share >= 1)
+		task->wanted = (uint16_t)(share < (float)most ? share : (float)most);
+}
+
+static inline void forget_parts(struct place_task *task)
+{
+	task->parts_count = 0;
+	task->parts_exec_ns = task->parts_busy_ns = 0;
+}
+
+void place_enqueue(struct placer *placer, struct place_task *task, uint64_t now_ns)
+{
+	uint64_t now = schedule_time(&placer->schedule, now_ns);
+	struct place_flow *flow = task->flow;
+	uint8_t device = task->decision.device;
+
+	assert(device < placer->n_devices);
+	if (task->device != device)
+		forget_parts(task);
+	task->class = schedule_class(task->priority);
+	if (task->class < flow->first_class)
+		task->class = flow->first_class;
+	if (task->deadline_ns == UINT64_MAX)
+		task->due_ns =
+			to_due_ns(now, now_ns, task->admit_ns) + (int64_t)PLACE_NO_DEADLINE_NS;
+	else
+		task->due_ns = to_due_ns(now, now_ns, task->deadline_ns);
+	/* The rest of a task goes where the task was. */
+	if (task->later_ns == 0)
+		task->sequence = placer->schedule.sequence;
+	placer->schedule.sequence++;
+	task->later_ns = 0;
+	predict_task(placer, task, device);
+	insert_task(placer, task, device);
+	flow_update(placer, flow, device);
+}
+
+void place_dequeue(struct placer *placer, struct place_task *task, uint64_t now_ns)
+{
+	assert(task->state == PLACE_QUEUED);
+	schedule_time(&placer->schedule, now_ns);
+	remove_task(placer, task);
+	task->state = PLACE_IDLE;
+	task->later_ns = 0;
+	flow_update(placer, task->flow, task->device);
+}
+
+void schedule_move(struct placer *placer, struct place_task *task, uint8_t device,
+		   float predicted_ns, float other_ns)
+{
+	uint8_t from = task->device;
+
+	remove_task(placer, task);
+	flow_update(placer, task->flow, from);
+	forget_parts(task);
+	task->decision.device = device;
+	/* Whatever it went elsewhere for at first. */
+	task->decision.reason = RBK_REASON_COST_MODEL;
+	task->decision.predicted_ns = predicted_ns;
+	task->decision.other_ns = other_ns;
+	predict_task(placer, task, device);
+	insert_task(placer, task, device);
+	flow_update(placer, task->flow, device);
+	if (placer->moved)
+		placer->moved(placer->context, task, from);
+}
+
+/* The flow whose turn it is; one that has begun with a plan goes on with it for a while. */
+static struct place_flow_queue *pick_flow(struct place_queue *queue, uint8_t device,
+					  struct place_task **ret_task)
+{
+	struct place_flow_queue *fq = flow_queue_of(queue->flows);
+	struct place_task *task;
+
+	if (queue->run_flow && queue->run_flow != fq->flow) {
+		const struct place_flow_queue *run = &queue->run_flow->on[device];
+
+		if (run->is_startable) {
+			task = first_task(run);
+			if (task->plan == queue->run_plan && task->work_ns <= queue->run_left_ns) {
+				queue->run_left_ns -= task->work_ns;
+				*ret_task = task;
+				return (struct place_flow_queue *)run;
+			}
+		}
+	}
+	task = first_task(fq);
+	if (queue->run_flow != fq->flow || queue->run_plan != task->plan ||
+	    task->work_ns > queue->run_left_ns) {
+		queue->run_flow = fq->flow;
+		queue->run_plan = task->plan;
+		queue->run_left_ns = PLACE_RELEASE_NS;
+	}
+	queue->run_left_ns -=
+		task->work_ns < queue->run_left_ns ? task->work_ns : queue->run_left_ns;
+	*ret_task = task;
+	return fq;
+}
+
+/*
+ * A task that is longer than a submission may be is run in parts, and others get in between: what
+ * is released is the first of them. The rest stays in the sums of what is queued.
+ */
+static __attribute__((__cold__, __noinline__)) void hold_back(struct placer *placer,
+							      struct place_task *task)
+{
+	struct place_queue *queue = &placer->devices[task->device].queue;
+	uint32_t count = place_rows_per_submission(placer, task->plan, task->device, task->count);
+	uint64_t work_ns;
+
+	if (count >= task->count)
+		return;
+	work_ns = schedule_work_ns(place_work_ns(placer, task->plan, task->device, count));
+	if (work_ns >= task->work_ns)
+		return;
+	task->later_ns = task->work_ns - work_ns;
+	task->work_ns = work_ns;
+	task->flow->on[task->device].queued_ns += task->later_ns;
+	queue->queued_ns += task->later_ns;
+	task->flow->on[task->device].n_in_parts++;
+}
+
+/* It is back, or was not taken. */
+static inline void forget_held_back(struct place_queue *queue, struct place_flow_queue *fq,
+				    struct place_task *task)
+{
+	fq->queued_ns -= task->later_ns;
+	queue->queued_ns -= task->later_ns;
+	fq->n_in_parts -= task->later_ns > 0;
+}
+
+struct place_task *place_next(struct placer *placer, uint8_t device, uint64_t now_ns)
+{
+	uint64_t now = schedule_time(&placer->schedule, now_ns);
+	struct place_queue *queue = &placer->devices[device].queue;
+	struct place_flow_queue *fq;
+	struct place_flow *flow;
+	struct place_task *task;
+
+	if (placer->schedule.throttled)
+		schedule_refill(placer, now);
+	if (!can_start(queue, now))
+		return NULL;
+
+	/* Going on with a plan out of turn does not make it later for anybody. */
+	if (virtual_after(flow_queue_of(queue->flows)->start, queue->virtual_time))
+		queue->virtual_time = flow_queue_of(queue->flows)->start;
+	fq = pick_flow(queue, device, &task);
+	flow = fq->flow;
+
+	remove_task(placer, task);
+	task->state = PLACE_RELEASED;
+	task->later_ns = 0;
+	note_choice(queue, task);
+	if (__builtin_expect(task->work_ns > placer->config.submission_max_ns, 0))
+		hold_back(placer, task);
+	hold_task(queue, task, now);
+	fq->n_released++;
+	fq->used_ns += task->work_ns;
+	fq->start += flow_virtual(flow, task->work_ns);
+	if (virtual_after(fq->start, queue->last_finish))
+		queue->last_finish = fq->start;
+	if (fq->n_queued)
+		heap_update(&queue->flows, &fq->node, flow_before);
+	else
+		flow_update(placer, flow, device);
+	if (flow->cpu_max > 0 && device == RBK_DEVICE_CPU) {
+		flow_spend(placer, flow, (int64_t)task->work_ns, now);
+		flow_update(placer, flow, device);
+	}
+	return task;
+}
+
+/* Corrects what a flow was charged by @ns. */
+static void correct(struct placer *placer, struct place_flow *flow, uint8_t device, int64_t ns,
+		    uint64_t now)
+{
+	struct place_queue *queue = &placer->devices[device].queue;
+	struct place_flow_queue *fq = &flow->on[device];
+
+	fq->used_ns += (uint64_t)ns;
+	if (ns < 0)
+		fq->start -= flow_virtual(flow, (uint64_t)-ns);
+	else
+		fq->start += flow_virtual(flow, (uint64_t)ns);
+	if (virtual_after(fq->start, queue->last_finish))
+		queue->last_finish = fq->start;
+	if (fq->is_startable)
+		heap_update(&queue->flows, &fq->node, flow_before);
+	if (flow->cpu_max > 0 && device == RBK_DEVICE_CPU)
+		flow_spend(placer, flow, ns, now);
+}
+
+void place_put_back(struct placer *placer, struct place_task *task, uint64_t now_ns)
+{
+	uint64_t now = schedule_time(&placer->schedule, now_ns);
+	uint8_t device = task->device;
+	struct place_queue *queue = &placer->devices[device].queue;
+	struct place_flow_queue *fq = &task->flow->on[device];
+
+	assert(task->state == PLACE_RELEASED);
+	unhold_task(queue, task, now);
+	queue->n_without_choice -= !task->has_choice;
+	fq->n_released--;
+	forget_held_back(queue, fq, task);
+	correct(placer, task->flow, device, -(int64_t)task->work_ns, now);
+	task->work_ns += task->later_ns;
+	insert_task(placer, task, device);
+	flow_update(placer, task->flow, device);
+	set_active(queue, fq);
+}
+
+/* Parts are learned from one by one, and, as decisions are about whole tasks, together. */
+static inline void learn(struct placer *placer, struct place_task *task, bool is_last,
+			 enum place_result result, uint64_t exec_ns, uint64_t busy_ns,
+			 uint64_t now_ns)
+{
+	uint8_t device = task->device;
+
+	if (result != PLACE_DONE)
+		forget_parts(task);
+	if (result != PLACE_DONE || (is_last && task->parts_count == 0)) {
+		place_learn(placer, task->plan, device, task->count, result, exec_ns, busy_ns,
+			    now_ns);
+		return;
+	}
+	place_learn_part(placer, task->plan, device, task->count, exec_ns, busy_ns, now_ns);
+	task->parts_count += task->count;
+	task->parts_exec_ns += exec_ns;
+	task->parts_busy_ns += busy_ns;
+	if (!is_last)
+		return;
+	place_learn(placer, task->plan, device, task->parts_count, result, task->parts_exec_ns,
+		    task->parts_busy_ns, now_ns);
+	forget_parts(task);
+}
+
+void place_done(struct placer *placer, struct place_task *task, enum place_result result,
+		uint64_t exec_ns, uint64_t busy_ns, uint64_t now_ns)
+{
+	uint64_t now = schedule_time(&placer->schedule, now_ns);
+	uint8_t device = task->device;
+	struct place_queue *queue = &placer->devices[device].queue;
+	struct place_flow_queue *fq = &task->flow->on[device];
+	uint64_t used_ns = busy_ns ? busy_ns : exec_ns;
+
+	assert(task->state == PLACE_RELEASED);
+	used_ns = used_ns < SCHEDULE_MAX_WORK_NS ? used_ns : SCHEDULE_MAX_WORK_NS;
+	unhold_task(queue, task, now);
+	queue->n_without_choice -= !task->has_choice;
+	fq->n_released--;
+	forget_held_back(queue, fq, task);
+	task->state = PLACE_IDLE;
+	correct(placer, task->flow, device, (int64_t)used_ns - (int64_t)task->work_ns, now);
+	flow_update(placer, task->flow, device);
+	set_active(queue, fq);
+	forgive_debts(queue);
+	if (result == PLACE_DONE) {
+		float ratio = (float)used_ns / (float)task->work_ns;
+
+		/* One task that hung says little about the next. */
+		ratio = ratio < 64 ? ratio : 64;
+		queue->pace += (ratio - queue->pace) * (1.0f / 16);
+		queue->pace = queue->pace > 1 ? queue->pace : 1;
+	}
+	learn(placer, task, task->later_ns == 0, result, exec_ns, busy_ns, now_ns);
+}
+
+uint32_t place_startable(struct placer *placer, uint64_t now_ns)
+{
+	uint64_t now = schedule_time(&placer->schedule, now_ns);
+	uint32_t mask = 0;
+
+	if (placer->schedule.throttled)
+		schedule_refill(placer, now);
+	for (uint32_t i = 0; i < placer->n_devices; i++) {
+		if (can_start(&placer->devices[i].queue, now))
+			mask |= 1u << i;
+	}
+	return mask;
+}

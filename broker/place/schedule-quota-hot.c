@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Quotas and waiting: what a flow may use, and how long it would wait
+ *
+ * A bucket holds processor time and fills at the flow's rate. A task takes out what it is predicted
+ * to use when it starts, and the difference when it is back; what the reactor does is taken out at
+ * once. A bucket may go below zero, so long tasks run, and are paid for before the next. It is
+ * brought up to date only when it is looked at: there is no timer per flow, but a heap of the
+ * throttled ones by when they may go on.
+ */
+#include <math.h>
+
+#include "place/placer-private.h"
+
+double flow_tokens(const struct place_flow *flow, uint64_t now)
+{
+	double most = flow->cpu_max * (double)PLACE_QUOTA_PERIOD_NS;
+	double tokens = flow->tokens_ns + (double)(now - flow->tokens_at_ns) * flow->cpu_max;
+
+	return tokens < most ? tokens : most;
+}
+
+void flow_sync_tokens(struct place_flow *flow, uint64_t now)
+{
+	flow->tokens_ns = flow_tokens(flow, now);
+	flow->tokens_at_ns = now;
+}
+
+static void flow_release(struct placer *placer, struct place_flow *flow)
+{
+	heap_remove(&placer->schedule.throttled, &flow->node, throttled_before);
+	flow->is_throttled = false;
+	flow_update(placer, flow, RBK_DEVICE_CPU);
+}
+
+void flow_spend(struct placer *placer, struct place_flow *flow, int64_t ns, uint64_t now)
+{
+	double wait_ns;
+
+	flow_sync_tokens(flow, now);
+	flow->tokens_ns -= (double)ns;
+	if (flow->tokens_ns > 0) {
+		if (flow->is_throttled && ns < 0)
+			flow_release(placer, flow);
+		return;
+	}
+	wait_ns = (double)SCHEDULE_REFILL_NS - flow->tokens_ns / flow->cpu_max;
+	wait_ns = wait_ns < (double)SCHEDULE_MAX_STEP_NS ? wait_ns : (double)SCHEDULE_MAX_STEP_NS;
+	if (flow->is_throttled) {
+		heap_remove(&placer->schedule.throttled, &flow->node, throttled_before);
+	} else {
+		flow->is_throttled = true;
+		flow_update(placer, flow, RBK_DEVICE_CPU);
+	}
+	flow->refill_ns = now + (uint64_t)wait_ns;
+	heap_insert(&placer->schedule.throttled, &flow->node, throttled_before);
+}
+
+void schedule_refill(struct placer *placer, uint64_t now)
+{
+	struct place_schedule *schedule = &placer->schedule;
+
+	while (schedule->throttled && throttled_flow_of(schedule->throttled)->refill_ns <= now)
+		flow_release(placer, throttled_flow_of(schedule->throttled));
+}
+
+bool place_flow_is_throttled(struct place_flow *flow, uint64_t now_ns)
+{
+	if (!flow->is_throttled)
+		return false;
+	schedule_refill(flow->placer, schedule_time(&flow->placer->schedule, now_ns));
+	return flow->is_throttled;
+}
+
+uint64_t place_refill_ns(const struct placer *placer, uint64_t now_ns)
+{
+	const struct place_schedule *schedule = &placer->schedule;
+	uint64_t now = schedule_peek(schedule, now_ns);
+	uint64_t refill_ns;
+
+	if (!schedule->throttled)
+		return UINT64_MAX;
+	refill_ns = throttled_flow_of(schedule->throttled)->refill_ns;
+	return refill_ns > now ? now_ns + (refill_ns - now) : now_ns;
+}
+
+void place_flow_charge(struct placer *placer, struct place_flow *flow, uint64_t ns)
+{
+	struct place_queue *queue = &placer->devices[RBK_DEVICE_CPU].queue;
+	struct place_flow_queue *fq = &flow->on[RBK_DEVICE_CPU];
+
+	ns = ns < SCHEDULE_MAX_WORK_NS ? ns : SCHEDULE_MAX_WORK_NS;
+	fq->used_ns += ns;
+	if (!fq->is_startable && virtual_after(queue->virtual_time, fq->start))
+		fq->start = queue->virtual_time;
+	fq->start += flow_virtual(flow, ns);
+	if (virtual_after(fq->start, queue->last_finish))
+		queue->last_finish = fq->start;
+	if (fq->is_startable)
+		heap_update(&queue->flows, &fq->node, flow_before);
+	else if (!queue->flows && queue->n_released == 0)
+		queue->virtual_time = queue->last_finish;
+	if (flow->cpu_max > 0)
+		flow_spend(placer, flow, (int64_t)ns, placer->schedule.now_ns);
+}
+
+/*
+ * The mean of what is above 0 of a normal distribution, x + phi(x) / Phi(x) in its deviations;
+ * within a few hundredths, without exp(). Who is later than such a distribution explains will be
+ * for an eighth of that longer: something has changed.
+ */
+float queue_nearly_done_ns(float left_ns, float variance)
+{
+	float deviation_ns = variance > 0 ? sqrtf(variance) : 0, x, far, late_ns;
+
+	if (left_ns > 0) {
+		if (deviation_ns <= 0)
+			return left_ns;
+		x = left_ns / deviation_ns;
+		far = (1 - x / 4) * (1 - x / 4);
+		return left_ns + deviation_ns * 0.8f * far * far;
+	}
+	late_ns = left_ns * -0.125f;
+	if (deviation_ns <= 0)
+		return late_ns;
+	x = left_ns / deviation_ns;
+	deviation_ns *= 0.8f / (1 - 0.55f * x);
+	return deviation_ns > late_ns ? deviation_ns : late_ns;
+}
+
+uint64_t place_queue_backlog_ns(const struct placer *placer, uint8_t device, uint64_t now_ns)
+{
+	const struct place_queue *queue = &placer->devices[device].queue;
+	uint64_t now = schedule_peek(&placer->schedule, now_ns);
+	float work_ns =
+		(float)(queue->queued_ns + queue->waiting_ns) + queue_running_ns(queue, now);
+
+	return (uint64_t)(work_ns * queue->inverse_servers * placer->devices[device].contention);
+}
+
+/* Virtual time, until a flow has had its turn with all that it has queued, in ns of one server. */
+static inline float turn_ns(const struct place_queue *queue, const struct place_flow *flow,
+			    const struct place_flow_queue *fq)
+{
+	uint64_t turns = flow_virtual(flow, fq->queued_ns);
+	uint64_t weight = queue->active_weight + (fq->is_active ? 0 : flow->weight);
+
+	if (virtual_after(fq->start, queue->virtual_time))
+		turns += fq->start - queue->virtual_time;
+	return (float)turns * (float)weight *
+	       (1.0f / (1u << (SCHEDULE_INVERSE_LOG2 - SCHEDULE_VIRTUAL_SHIFT)));
+}
+
+uint64_t place_flow_wait_ns(const struct placer *placer, const struct place_flow *flow,
+			    uint8_t device, uint64_t now_ns)
+{
+	const struct place_queue *queue = &placer->devices[device].queue;
+	const struct place_flow_queue *fq = &flow->on[device];
+	uint64_t now = schedule_peek(&placer->schedule, now_ns);
+	float released_ns = 0, queued_ns, turns_ns, wait_ns;
+
+	/* With a server free nothing that was released is in the way. */
+	if (!queue_has_free_server(queue))
+		released_ns = (float)queue->waiting_ns + queue_running_ns(queue, now);
+	queued_ns = (float)queue->queued_ns;
+	turns_ns = turn_ns(queue, flow, fq);
+	wait_ns = (released_ns + (turns_ns < queued_ns ? turns_ns : queued_ns)) *
+		  queue->inverse_servers * place_contention(placer, flow, device);
+	if (__builtin_expect(flow->cpu_max > 0 && device == RBK_DEVICE_CPU, 0)) {
+		double missing_ns = (double)fq->queued_ns - flow_tokens(flow, now);
+		float quota_ns = (float)(missing_ns / flow->cpu_max);
+
+		if (flow->is_throttled && quota_ns < (float)SCHEDULE_REFILL_NS)
+			quota_ns = (float)SCHEDULE_REFILL_NS;
+		wait_ns = quota_ns > wait_ns ? quota_ns : wait_ns;
+	}
+	return wait_ns < (float)SCHEDULE_MAX_STEP_NS ? (uint64_t)wait_ns : SCHEDULE_MAX_STEP_NS;
+}

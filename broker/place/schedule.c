@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Setting the scheduler up: queues of devices, flows and their limits
+ *
+ * What is done once per tenant or per change of configuration. A flow has room for its tasks on
+ * every device from the start, so that nothing is allocated while tasks come and go.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "place/placer-private.h"
+#include "util/error.h"
+
+void place_queue_set_profile(struct place_queue *queue, const struct place_profile *profile,
+			     uint32_t n_in_use)
+{
+	bool is_known = profile && profile->is_valid;
+
+	/* How many there are is known of any device, if somebody says so. */
+	queue->n_servers = profile && profile->n_servers ? profile->n_servers : 1;
+	queue->n_servers_per_task = is_known ? profile->n_servers_per_task : 1;
+	if (n_in_use && queue->n_servers > n_in_use)
+		queue->n_servers = n_in_use;
+	if (queue->n_servers_per_task > queue->n_servers)
+		queue->n_servers_per_task = queue->n_servers;
+	queue->inverse_servers = 1 / (float)queue->n_servers;
+}
+
+void place_queue_init(struct place_queue *queue, const struct place_profile *profile)
+{
+	*queue = (struct place_queue){.pace = 1};
+	place_queue_set_profile(queue, profile, 0);
+	list_init(&queue->waiting);
+	list_init(&queue->short_handed);
+	for (unsigned int i = 0; i < SCHEDULE_BUCKETS; i++)
+		list_init(&queue->movable[i]);
+}
+
+static void set_weight(struct placer *placer, struct place_flow *flow, uint32_t weight)
+{
+	uint32_t old = flow->weight;
+
+	weight = weight < 1 ? 1 : weight;
+	weight = weight > SCHEDULE_MAX_WEIGHT ? SCHEDULE_MAX_WEIGHT : weight;
+	flow->weight = weight;
+	flow->inverse_weight = (1u << SCHEDULE_INVERSE_LOG2) / weight;
+	for (uint32_t i = 0; i < flow->n_devices; i++) {
+		struct place_queue *queue = &placer->devices[i].queue;
+
+		if (flow->on[i].is_active)
+			queue->active_weight += (uint64_t)weight - old;
+	}
+}
+
+/* A quota that is not a number, or below what counts as one, is none. */
+static void set_quota(struct placer *placer, struct place_flow *flow, float cpu_max, uint64_t now)
+{
+	bool had_one = flow->cpu_max > 0;
+	double most;
+
+	if (had_one)
+		flow_sync_tokens(flow, now);
+	flow->cpu_max = cpu_max > 0 && cpu_max <= PLACE_MAX_SERVERS ? (double)cpu_max : 0;
+	flow->tokens_at_ns = now;
+	most = flow->cpu_max * (double)PLACE_QUOTA_PERIOD_NS;
+	if (!had_one || flow->tokens_ns > most)
+		flow->tokens_ns = most;
+	if (flow->is_throttled) {
+		heap_remove(&placer->schedule.throttled, &flow->node, throttled_before);
+		flow->is_throttled = false;
+	}
+	if (flow->cpu_max > 0)
+		flow_spend(placer, flow, 0, now);
+	flow_update(placer, flow, RBK_DEVICE_CPU);
+}
+
+int place_flow_new(struct placer *placer, const struct place_flow_limits *limits,
+		   struct place_flow **ret)
+{
+	struct place_flow *flow;
+
+	flow = calloc(1, sizeof(*flow) + placer->n_devices * sizeof(flow->on[0]));
+	if (!flow)
+		return error_origin(-ENOMEM);
+	flow->placer = placer;
+	flow->n_devices = placer->n_devices;
+	for (uint32_t i = 0; i < flow->n_devices; i++) {
+		struct place_flow_queue *fq = &flow->on[i];
+
+		fq->flow = flow;
+		fq->start = placer->devices[i].queue.virtual_time;
+		for (unsigned int j = 0; j < SCHEDULE_CLASSES; j++)
+			list_init(&fq->classes[j].in_order);
+	}
+	flow->weight = 1;
+	place_flow_set_limits(placer, flow, limits, placer->schedule.last_now_ns);
+	*ret = flow;
+	return 0;
+}
+
+void place_flow_set_limits(struct placer *placer, struct place_flow *flow,
+			   const struct place_flow_limits *limits, uint64_t now_ns)
+{
+	uint64_t now = schedule_time(&placer->schedule, now_ns);
+
+	flow->first_class = schedule_class(limits->priority_max);
+	set_weight(placer, flow, limits->weight);
+	set_quota(placer, flow, limits->cpu_max, now);
+}
+
+void place_flow_set_own_contention(struct placer *placer, struct place_flow *flow, float share)
+{
+	(void)placer;
+	/* Not a number is nothing that anybody could be blamed for. */
+	if (!(share > 0))
+		share = 0;
+	flow->own_contention = share < 1 ? share : 1;
+}
+
+bool place_flow_is_idle(const struct placer *placer, const struct place_flow *flow, uint64_t now_ns)
+{
+	uint64_t now = schedule_peek(&placer->schedule, now_ns);
+
+	for (uint32_t i = 0; i < flow->n_devices; i++) {
+		const struct place_flow_queue *fq = &flow->on[i];
+
+		if (fq->n_queued || fq->n_released ||
+		    virtual_after(fq->start, placer->devices[i].queue.virtual_time))
+			return false;
+	}
+	/* A bucket that is not full would be, if it began anew. */
+	return flow->cpu_max <= 0 ||
+	       flow_tokens(flow, now) >= flow->cpu_max * (double)PLACE_QUOTA_PERIOD_NS;
+}
+
+struct place_flow *place_flow_free(struct placer *placer, struct place_flow *flow)
+{
+	if (!flow)
+		return NULL;
+	for (uint32_t i = 0; i < flow->n_devices; i++) {
+		assert(flow->on[i].n_queued == 0);
+		assert(flow->on[i].n_released == 0);
+		if (placer->devices[i].queue.run_flow == flow)
+			placer->devices[i].queue.run_flow = NULL;
+	}
+	if (flow->is_throttled)
+		heap_remove(&placer->schedule.throttled, &flow->node, throttled_before);
+	free(flow);
+	return NULL;
+}
+
+uint64_t place_flow_used_ns(const struct place_flow *flow, uint8_t device)
+{
+	return device < flow->n_devices ? flow->on[device].used_ns : 0;
+}
