@@ -1,0 +1,710 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Decisions: every rule, its boundary and the reason that it gives.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "fail-alloc.h"
+#include "placer-bench.h"
+
+enum { CPU = BENCH_CPU, GPU = BENCH_GPU, GPU2 = BENCH_GPU2 };
+
+#define NAMED RBK_STRATEGY_DEVICE
+
+#define expect_placed(bench, count, strategy, device, reason) \
+	expect_placed_(bench, count, strategy, device, reason, 0, __LINE__)
+/* Its memory is on @wanted no more. */
+#define expect_wanted(bench, count, strategy, device, wanted)                                \
+	expect_placed_(bench, count, strategy, device, RBK_REASON_MEMORY_CONSTRAINT, wanted, \
+		       __LINE__)
+static void expect_placed_(struct placer_bench *bench, uint32_t count, uint8_t strategy,
+			   uint8_t device, uint8_t reason, uint8_t wanted, int line)
+{
+	struct place_decision decision = placer_bench_decide(bench, count, strategy);
+
+	if (decision.device != device || decision.reason != reason || decision.wanted != wanted)
+		fail_msg("line %d: on device %u for reason %u, not on %u for %u; wanted %u, not %u",
+			 line, decision.device, decision.reason, device, reason, decision.wanted,
+			 wanted);
+	if (decision.device != RBK_DEVICE_NONE)
+		assert_true(decision.predicted_ns > 0);
+}
+
+static int setup(void **state, uint32_t n_devices)
+{
+	struct placer_bench *bench = test_calloc(1, sizeof(*bench));
+
+	placer_bench_init(bench, n_devices, NULL);
+	*state = bench;
+	return 0;
+}
+
+static int setup_one(void **state)
+{
+	return setup(state, 1);
+}
+
+static int setup_two(void **state)
+{
+	return setup(state, 2);
+}
+
+static int setup_three(void **state)
+{
+	return setup(state, 3);
+}
+
+static int teardown(void **state)
+{
+	placer_bench_deinit(*state);
+	test_free(*state);
+	return 0;
+}
+
+/* --- automatic --- */
+
+static void test_auto__threshold(void **state)
+{
+	struct placer_bench *bench = *state;
+	struct place_config config = *placer_config(bench->placer);
+
+	expect_placed(bench, 1, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	expect_placed(bench, 1023, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	expect_placed(bench, 1024, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
+	expect_placed(bench, 1u << 31, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
+	/* One byte decides. */
+	bench->plan.touched_row = 0;
+	bench->plan.touched_fixed = (1 << 20) - 1;
+	placer_bench_renew(bench);
+	expect_placed(bench, 5000, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	bench->plan.touched_fixed++;
+	placer_bench_renew(bench);
+	expect_placed(bench, 5000, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
+	/* Too small for the GPU's start all the same. */
+	config.threshold_bytes = 0;
+	config.min_count = 0;
+	placer_bench_configure(bench, config);
+	expect_placed(bench, 10, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
+}
+
+static void test_auto__min_count(void **state)
+{
+	struct placer_bench *bench = *state;
+	struct place_config config = *placer_config(bench->placer);
+
+	bench->plan.touched_fixed = 1 << 20;
+	bench->node.cost.bytes_fixed = 64 << 20;
+	placer_bench_renew(bench);
+	expect_placed(bench, 63, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	expect_placed(bench, 64, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
+	config.min_count = 1000;
+	placer_bench_configure(bench, config);
+	expect_placed(bench, 999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	expect_placed(bench, 1000, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
+	/* There is nothing to batch. */
+	bench->plan.max_count = 1;
+	placer_bench_renew(bench);
+	expect_placed(bench, 1, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
+}
+
+/* What was seen counts for more than a threshold. */
+static void test_auto__below_but_known(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	expect_placed(bench, 1000, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	placer_bench_trust(bench, 1000);
+	expect_placed(bench, 1000, RBK_STRATEGY_AUTO, GPU, RBK_REASON_COST_MODEL);
+	expect_placed(bench, 30, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	placer_bench_trust(bench, 30);
+	expect_placed(bench, 30, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+}
+
+static void test_auto__no_gpu(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	expect_placed(bench, 1, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
+	/* What a device left there that the broker does not have must not matter. */
+	bench->plan.device_state[GPU] = PLAN_DEVICE_READY;
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
+}
+
+static void test_auto__gpu_cannot(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	bench->plan.device_state[GPU] = PLAN_DEVICE_UNSUPPORTED;
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
+	bench->plan.device_state[GPU] = PLAN_DEVICE_FAILED;
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
+	bench->plan.device_state[GPU] = PLAN_DEVICE_NO_MEMORY;
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_MEMORY_CONSTRAINT);
+	/* Small is small, whatever the GPU's memory. */
+	expect_placed(bench, 1, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+}
+
+static void test_auto__second_gpu(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
+	bench->plan.device_state[GPU] = PLAN_DEVICE_NO_MEMORY;
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, GPU2, RBK_REASON_GPU_AVAILABLE);
+	bench->plan.device_state[GPU2] = PLAN_DEVICE_UNSUPPORTED;
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_MEMORY_CONSTRAINT);
+	/* The one that is faster, not the first. */
+	bench->plan.device_state[GPU] = bench->plan.device_state[GPU2] = PLAN_DEVICE_READY;
+	placer_set_contention(bench->placer, GPU, 2);
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, GPU2, RBK_REASON_GPU_AVAILABLE);
+}
+
+static void test_auto__cpu_cannot(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	bench->plan.device_state[CPU] = PLAN_DEVICE_NO_MEMORY;
+	expect_placed(bench, 1, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
+	bench->plan.device_state[GPU] = PLAN_DEVICE_UNSUPPORTED;
+	expect_placed(bench, 1, RBK_STRATEGY_AUTO, RBK_DEVICE_NONE, RBK_REASON_GPU_UNAVAILABLE);
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, RBK_DEVICE_NONE, RBK_REASON_GPU_UNAVAILABLE);
+}
+
+/* --- wishes --- */
+
+static void test_prefer_gpu__any_size(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	expect_placed(bench, 1, RBK_STRATEGY_PREFER_GPU, GPU, RBK_REASON_USER_PREFERENCE);
+	expect_placed(bench, 9999, RBK_STRATEGY_PREFER_GPU, GPU, RBK_REASON_USER_PREFERENCE);
+}
+
+static void test_prefer_gpu__falls_back(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	bench->plan.device_state[GPU] = PLAN_DEVICE_UNSUPPORTED;
+	expect_placed(bench, 9999, RBK_STRATEGY_PREFER_GPU, CPU, RBK_REASON_GPU_UNAVAILABLE);
+	bench->plan.device_state[GPU] = PLAN_DEVICE_NO_MEMORY;
+	expect_placed(bench, 9999, RBK_STRATEGY_PREFER_GPU, CPU, RBK_REASON_MEMORY_CONSTRAINT);
+	bench->plan.device_state[CPU] = PLAN_DEVICE_FAILED;
+	expect_placed(bench, 9999, RBK_STRATEGY_PREFER_GPU, RBK_DEVICE_NONE,
+		      RBK_REASON_MEMORY_CONSTRAINT);
+}
+
+static void test_prefer_cpu__any_size(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	expect_placed(bench, 1, RBK_STRATEGY_PREFER_CPU, CPU, RBK_REASON_USER_PREFERENCE);
+	expect_placed(bench, 9999, RBK_STRATEGY_PREFER_CPU, CPU, RBK_REASON_USER_PREFERENCE);
+}
+
+/* To the GPU, but not as one that "failed on a GPU, then ran on the CPU". */
+static void test_prefer_cpu__falls_back(void **state)
+{
+	static const uint8_t strategies[] = {RBK_STRATEGY_PREFER_CPU, NAMED(CPU)};
+	struct placer_bench *bench = *state;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		bench->plan.device_state[GPU] = PLAN_DEVICE_READY;
+		bench->plan.device_state[CPU] = PLAN_DEVICE_NO_MEMORY;
+		expect_placed(bench, 1, strategies[i], GPU, RBK_REASON_MEMORY_CONSTRAINT);
+		bench->plan.device_state[CPU] = PLAN_DEVICE_FAILED;
+		expect_placed(bench, 1, strategies[i], GPU, RBK_REASON_GPU_AVAILABLE);
+		bench->plan.device_state[GPU] = PLAN_DEVICE_UNSUPPORTED;
+		expect_placed(bench, 1, strategies[i], RBK_DEVICE_NONE, RBK_REASON_GPU_UNAVAILABLE);
+	}
+}
+
+static void test_only_gpu__or_nowhere(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	expect_placed(bench, 1, RBK_STRATEGY_ONLY_GPU, GPU, RBK_REASON_USER_PREFERENCE);
+	bench->plan.device_state[GPU] = PLAN_DEVICE_FAILED;
+	expect_placed(bench, 1, RBK_STRATEGY_ONLY_GPU, GPU2, RBK_REASON_USER_PREFERENCE);
+	bench->plan.device_state[GPU2] = PLAN_DEVICE_FAILED;
+	expect_placed(bench, 1, RBK_STRATEGY_ONLY_GPU, RBK_DEVICE_NONE, RBK_REASON_GPU_UNAVAILABLE);
+	bench->plan.device_state[GPU2] = PLAN_DEVICE_NO_MEMORY;
+	expect_placed(bench, 9999, RBK_STRATEGY_ONLY_GPU, RBK_DEVICE_NONE,
+		      RBK_REASON_MEMORY_CONSTRAINT);
+}
+
+static void test_only_cpu__or_nowhere(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	expect_placed(bench, 9999, RBK_STRATEGY_ONLY_CPU, CPU, RBK_REASON_USER_PREFERENCE);
+	bench->plan.device_state[CPU] = PLAN_DEVICE_NO_MEMORY;
+	expect_placed(bench, 9999, RBK_STRATEGY_ONLY_CPU, RBK_DEVICE_NONE,
+		      RBK_REASON_USER_PREFERENCE);
+}
+
+static void test_named__there(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	expect_placed(bench, 9999, NAMED(CPU), CPU, RBK_REASON_USER_PREFERENCE);
+	expect_placed(bench, 1, NAMED(GPU), GPU, RBK_REASON_USER_PREFERENCE);
+	expect_placed(bench, 1, NAMED(GPU2), GPU2, RBK_REASON_USER_PREFERENCE);
+}
+
+/* Another GPU than the one named is no substitute: to the CPU, and the reason says why. */
+static void test_named__absent(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	expect_placed(bench, 9999, NAMED(GPU2), CPU, RBK_REASON_GPU_UNAVAILABLE);
+	expect_placed(bench, 9999, NAMED(RBK_MAX_DEVICES - 1), CPU, RBK_REASON_GPU_UNAVAILABLE);
+	bench->plan.device_state[GPU2] = PLAN_DEVICE_NO_MEMORY;
+	expect_placed(bench, 9999, NAMED(GPU2), CPU, RBK_REASON_GPU_UNAVAILABLE);
+	bench->plan.device_state[GPU] = PLAN_DEVICE_NO_MEMORY;
+	expect_placed(bench, 9999, NAMED(GPU), CPU, RBK_REASON_MEMORY_CONSTRAINT);
+	bench->plan.device_state[CPU] = PLAN_DEVICE_FAILED;
+	expect_placed(bench, 9999, NAMED(GPU), RBK_DEVICE_NONE, RBK_REASON_MEMORY_CONSTRAINT);
+}
+
+/* --- force-CPU --- */
+
+static void test_force_cpu__everybody(void **state)
+{
+	struct placer_bench *bench = *state;
+	struct place_config config = *placer_config(bench->placer);
+
+	placer_bench_trust(bench, 9999);
+	config.force_cpu = true;
+	placer_bench_configure(bench, config);
+	expect_placed(bench, 1, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
+	expect_placed(bench, 9999, RBK_STRATEGY_PARTITION, CPU, RBK_REASON_GPU_UNAVAILABLE);
+	expect_placed(bench, 9999, RBK_STRATEGY_PREFER_GPU, CPU, RBK_REASON_GPU_UNAVAILABLE);
+	expect_placed(bench, 9999, NAMED(GPU), CPU, RBK_REASON_GPU_UNAVAILABLE);
+	expect_placed(bench, 9999, RBK_STRATEGY_ONLY_CPU, CPU, RBK_REASON_USER_PREFERENCE);
+	expect_placed(bench, 9999, RBK_STRATEGY_ONLY_GPU, RBK_DEVICE_NONE,
+		      RBK_REASON_GPU_UNAVAILABLE);
+	assert_false(place_can_move(bench->placer, bench->place_plan, GPU));
+	config.force_cpu = false;
+	placer_bench_configure(bench, config);
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, GPU, RBK_REASON_COST_MODEL);
+	assert_true(place_can_move(bench->placer, bench->place_plan, GPU));
+}
+
+/* --- until estimates are trusted, and after --- */
+
+static void test_trust__speedup_threshold(void **state)
+{
+	struct placer_bench *bench = *state;
+	struct place_config config = *placer_config(bench->placer);
+	double cpu_ns = (double)place_predict_ns(bench->placer, bench->place_plan, CPU, 4096);
+	double gpu_ns = (double)place_predict_ns(bench->placer, bench->place_plan, GPU, 4096);
+
+	assert_true(gpu_ns < cpu_ns);
+	config.speedup_threshold = (float)(cpu_ns / gpu_ns * 0.99);
+	placer_bench_configure(bench, config);
+	expect_placed(bench, 4096, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
+	config.speedup_threshold = (float)(cpu_ns / gpu_ns * 1.01);
+	placer_bench_configure(bench, config);
+	expect_placed(bench, 4096, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
+	placer_bench_trust(bench, 4096);
+	expect_placed(bench, 4096, RBK_STRATEGY_AUTO, GPU, RBK_REASON_COST_MODEL);
+}
+
+static void test_trust__no_profile(void **state)
+{
+	struct place_profile profiles[] = {placer_bench_profile(1000, 1), {.is_valid = false}};
+	struct placer_bench bench;
+
+	placer_bench_init(&bench, 2, profiles);
+	expect_placed(&bench, 1, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	expect_placed(&bench, 2048, RBK_STRATEGY_AUTO, GPU, RBK_REASON_GPU_AVAILABLE);
+	/* It turns out to be no good. */
+	for (unsigned int i = 0; i < PLACE_TRUST; i++)
+		placer_bench_learn(&bench, GPU, 2048, 1e6);
+	expect_placed(&bench, 2048, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
+	placer_bench_deinit(&bench);
+}
+
+static void test_contention__to_the_gpu(void **state)
+{
+	struct placer_bench *bench = *state;
+	uint32_t count = 512;
+
+	placer_bench_trust(bench, count);
+	while (placer_bench_decide(bench, count, RBK_STRATEGY_AUTO).device == GPU)
+		placer_bench_trust(bench, count /= 2);
+	placer_bench_trust(bench, 8192);
+	placer_set_contention(bench->placer, CPU, 20);
+	expect_placed(bench, count, RBK_STRATEGY_AUTO, GPU, RBK_REASON_CONTENTION);
+	/* It would be there anyway. */
+	expect_placed(bench, 8192, RBK_STRATEGY_AUTO, GPU, RBK_REASON_COST_MODEL);
+	placer_set_contention(bench->placer, CPU, 0.001f);
+	expect_placed(bench, count, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+}
+
+/* --- strategies --- */
+
+static void test_latency__the_one_to_rely_on(void **state)
+{
+	struct placer_bench *bench = *state;
+	struct place_config config = *placer_config(bench->placer);
+
+	/* The GPU is a little faster in the mean, but never the same twice. */
+	for (unsigned int i = 0; i < 60; i++) {
+		placer_bench_learn(bench, CPU, 2048, 1000000);
+		placer_bench_learn(bench, GPU, 2048, i % 2 ? 1150000 : 650000);
+	}
+	expect_placed(bench, 2048, RBK_STRATEGY_AUTO, GPU, RBK_REASON_COST_MODEL);
+	expect_placed(bench, 2048, RBK_STRATEGY_LATENCY, CPU, RBK_REASON_COST_MODEL);
+	config.strategy = RBK_STRATEGY_LATENCY;
+	placer_bench_configure(bench, config);
+	expect_placed(bench, 2048, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
+}
+
+static void test_energy__within_slack(void **state)
+{
+	struct place_profile profiles[] = {placer_bench_profile(8, 500),
+					   placer_bench_profile(12, 500)};
+	struct placer_bench bench;
+	struct place_config config;
+
+	profiles[0].active_watts = 10;
+	placer_bench_init(&bench, 2, profiles);
+	config = *placer_config(bench.placer);
+	expect_placed(&bench, 8192, RBK_STRATEGY_ENERGY, CPU, RBK_REASON_COST_MODEL);
+	placer_bench_trust(&bench, 8192);
+	expect_placed(&bench, 8192, RBK_STRATEGY_AUTO, GPU, RBK_REASON_COST_MODEL);
+	expect_placed(&bench, 8192, RBK_STRATEGY_ENERGY, CPU, RBK_REASON_COST_MODEL);
+	/* 1.5 times longer is too much. */
+	config.energy_slack = 1.4f;
+	placer_bench_configure(&bench, config);
+	expect_placed(&bench, 8192, RBK_STRATEGY_ENERGY, GPU, RBK_REASON_COST_MODEL);
+	config.energy_slack = 1.6f;
+	config.strategy = RBK_STRATEGY_ENERGY;
+	placer_bench_configure(&bench, config);
+	expect_placed(&bench, 8192, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
+	/* Nobody knows what the CPU draws: the earliest completion. */
+	profiles[0].active_watts = 0;
+	placer_set_profile(bench.placer, CPU, &profiles[0]);
+	expect_placed(&bench, 8192, RBK_STRATEGY_AUTO, GPU, RBK_REASON_COST_MODEL);
+	placer_bench_deinit(&bench);
+}
+
+/* --- deadlines --- */
+
+static struct place_decision decide_by(struct placer_bench *bench, uint32_t count, uint8_t strategy,
+				       double deadline_ns)
+{
+	struct place_request request = {
+		.count = count,
+		.strategy = strategy,
+		.deadline_ns = (uint64_t)deadline_ns,
+	};
+
+	return place_decide(bench->placer, bench->place_plan, bench->flow, request, bench->now_ns);
+}
+
+static void test_deadline__where_it_is_met(void **state)
+{
+	struct placer_bench *bench = *state;
+	double cpu_ns = (double)place_predict_ns(bench->placer, bench->place_plan, CPU, 512);
+	double gpu_ns = (double)place_predict_ns(bench->placer, bench->place_plan, GPU, 512);
+	struct place_decision decision;
+
+	/* Too small for the GPU, but the CPU would be late. */
+	decision = decide_by(bench, 512, RBK_STRATEGY_AUTO, cpu_ns * 2);
+	assert_int_equal(decision.device, CPU);
+	decision = decide_by(bench, 512, RBK_STRATEGY_AUTO, (cpu_ns + gpu_ns) / 2);
+	assert_int_equal(decision.device, GPU);
+	assert_int_equal(decision.reason, RBK_REASON_COST_MODEL);
+	decision = decide_by(bench, 512, RBK_STRATEGY_PREFER_CPU, (cpu_ns + gpu_ns) / 2);
+	assert_int_equal(decision.device, GPU);
+	/* Nobody meets it: where it would have been. */
+	decision = decide_by(bench, 512, RBK_STRATEGY_AUTO, gpu_ns / 2);
+	assert_int_equal(decision.device, CPU);
+	assert_int_equal(decision.reason, RBK_REASON_BELOW_THRESHOLD);
+	/* Who names a device means it. */
+	decision = decide_by(bench, 512, NAMED(CPU), (cpu_ns + gpu_ns) / 2);
+	assert_int_equal(decision.device, CPU);
+}
+
+/* --- memory that comes and goes --- */
+
+static void test_evicted__to_the_cpu(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	bench->plan.device_state[GPU] = PLAN_DEVICE_EVICTED;
+	expect_wanted(bench, 1024, RBK_STRATEGY_AUTO, CPU, GPU);
+	expect_wanted(bench, 1, RBK_STRATEGY_PREFER_GPU, CPU, GPU);
+	expect_wanted(bench, 1, NAMED(GPU), CPU, GPU);
+	expect_wanted(bench, 1, RBK_STRATEGY_ONLY_GPU, RBK_DEVICE_NONE, GPU);
+	/* Those that would not have run there. */
+	expect_placed(bench, 1023, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	expect_placed(bench, 9999, RBK_STRATEGY_PREFER_CPU, CPU, RBK_REASON_USER_PREFERENCE);
+	expect_placed(bench, 9999, RBK_STRATEGY_ONLY_CPU, CPU, RBK_REASON_USER_PREFERENCE);
+	expect_placed(bench, 9999, NAMED(CPU), CPU, RBK_REASON_USER_PREFERENCE);
+	expect_placed(bench, 9999, NAMED(GPU2), CPU, RBK_REASON_GPU_UNAVAILABLE);
+	for (unsigned int i = 0; i < 20; i++)
+		placer_bench_learn(bench, GPU, 9999, 1e9);
+	for (unsigned int i = 0; i < PLACE_TRUST; i++)
+		placer_bench_learn(bench, CPU, 9999, 1e6);
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
+}
+
+/* Whatever the wish, it needs the GPU. */
+static void test_evicted__cpu_cannot(void **state)
+{
+	static const uint8_t strategies[] = {RBK_STRATEGY_AUTO,
+					     RBK_STRATEGY_PREFER_GPU,
+					     RBK_STRATEGY_PREFER_CPU,
+					     RBK_STRATEGY_ONLY_GPU,
+					     NAMED(CPU),
+					     NAMED(GPU)};
+	struct placer_bench *bench = *state;
+
+	bench->plan.device_state[CPU] = PLAN_DEVICE_FAILED;
+	bench->plan.device_state[GPU] = PLAN_DEVICE_EVICTED;
+	for (unsigned int i = 0; i < 6; i++)
+		expect_wanted(bench, 1, strategies[i], RBK_DEVICE_NONE, GPU);
+	expect_placed(bench, 1, RBK_STRATEGY_ONLY_CPU, RBK_DEVICE_NONE, RBK_REASON_USER_PREFERENCE);
+}
+
+static void test_evicted__pinned(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	bench->plan.pinned = true;
+	bench->plan.pinned_device = GPU2;
+	placer_bench_renew(bench);
+	bench->plan.device_state[GPU2] = PLAN_DEVICE_EVICTED;
+	for (uint8_t strategy = 0; strategy < RBK_STRATEGY_COUNT; strategy++)
+		expect_wanted(bench, 1, strategy, RBK_DEVICE_NONE, GPU2);
+	expect_wanted(bench, 1, NAMED(GPU), RBK_DEVICE_NONE, GPU2);
+	bench->plan.device_state[GPU2] = PLAN_DEVICE_NO_MEMORY;
+	expect_placed(bench, 1, RBK_STRATEGY_AUTO, RBK_DEVICE_NONE, RBK_REASON_MEMORY_CONSTRAINT);
+}
+
+/* One of several: where it is; else where it can come back to. */
+static void test_evicted__two_gpus(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	bench->plan.device_state[GPU] = PLAN_DEVICE_EVICTED;
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, GPU2, RBK_REASON_GPU_AVAILABLE);
+	expect_wanted(bench, 9999, NAMED(GPU), CPU, GPU);
+	bench->plan.device_state[GPU2] = PLAN_DEVICE_EVICTED;
+	expect_wanted(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_DEVICE_NONE);
+	expect_wanted(bench, 9999, RBK_STRATEGY_ONLY_GPU, RBK_DEVICE_NONE, RBK_DEVICE_NONE);
+	expect_wanted(bench, 9999, NAMED(GPU2), CPU, GPU2);
+	bench->plan.device_state[GPU] = PLAN_DEVICE_NO_MEMORY;
+	expect_wanted(bench, 9999, RBK_STRATEGY_AUTO, CPU, GPU2);
+	bench->plan.device_state[GPU] = PLAN_DEVICE_FAILED;
+	expect_wanted(bench, 9999, RBK_STRATEGY_AUTO, CPU, GPU2);
+}
+
+/* Nothing is brought to a device that would not be used. */
+static void test_evicted__broken_device(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	bench->plan.device_state[GPU] = PLAN_DEVICE_EVICTED;
+	bench->plan.device_state[GPU2] = PLAN_DEVICE_EVICTED;
+	for (unsigned int i = 0; i < PLACE_BREAKER_FAILURES; i++)
+		placer_bench_fail(bench, GPU);
+	expect_wanted(bench, 9999, RBK_STRATEGY_AUTO, CPU, GPU2);
+	expect_placed(bench, 9999, NAMED(GPU), CPU, RBK_REASON_BREAKER_OPEN);
+	for (unsigned int i = 0; i < PLACE_BREAKER_FAILURES; i++)
+		placer_bench_fail(bench, GPU2);
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BREAKER_OPEN);
+	expect_placed(bench, 9999, RBK_STRATEGY_ONLY_GPU, RBK_DEVICE_NONE, RBK_REASON_BREAKER_OPEN);
+}
+
+/* --- pinned plans --- */
+
+static void test_pinned__before_any_wish(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	bench->plan.pinned = true;
+	for (unsigned int device = 0; device < 3; device++) {
+		bench->plan.pinned_device = (uint8_t)device;
+		placer_bench_renew(bench);
+		for (uint8_t strategy = 0; strategy < RBK_STRATEGY_COUNT; strategy++)
+			expect_placed(bench, 9999, strategy, (uint8_t)device,
+				      RBK_REASON_USER_PREFERENCE);
+		for (unsigned int named = 0; named < 3; named++)
+			expect_placed(bench, 1, NAMED((uint8_t)named), (uint8_t)device,
+				      RBK_REASON_USER_PREFERENCE);
+	}
+}
+
+static void test_pinned__never_elsewhere(void **state)
+{
+	struct placer_bench *bench = *state;
+
+	bench->plan.pinned = true;
+	bench->plan.pinned_device = GPU;
+	placer_bench_renew(bench);
+	bench->plan.device_state[GPU] = PLAN_DEVICE_FAILED;
+	for (uint8_t strategy = 0; strategy < RBK_STRATEGY_COUNT; strategy++)
+		expect_placed(bench, 9999, strategy, RBK_DEVICE_NONE, RBK_REASON_GPU_UNAVAILABLE);
+	expect_placed(bench, 9999, NAMED(GPU2), RBK_DEVICE_NONE, RBK_REASON_GPU_UNAVAILABLE);
+}
+
+/* --- the short way and the long way --- */
+
+static void test_decide__same_both_ways(void **state)
+{
+	struct placer_bench *bench = *state;
+	struct place_decision quick, full;
+	uint32_t n_gpu = 0, n_below = 0, n_contention = 0;
+
+	for (unsigned int i = 0; i < 20000; i++) {
+		uint32_t count =
+			1 + placer_bench_random(bench, 1u << placer_bench_random(bench, 20));
+		struct place_request request = {.count = count};
+
+		if (i % 7 == 0)
+			placer_set_contention(bench->placer, (uint8_t)(i / 7 % 2),
+					      1 + (float)placer_bench_random(bench, 30));
+		if (i % 3 == 0)
+			placer_bench_learn(bench, (uint8_t)placer_bench_random(bench, 2), count,
+					   1 + placer_bench_random(bench, 1000000));
+		/* Exploring would change what the second sees. */
+		bench->place_plan->wish_bucket = UINT16_MAX;
+		quick = place_decide(bench->placer, bench->place_plan, bench->flow, request, 5);
+		full = place_decide_in_full(bench->placer, bench->place_plan, bench->flow, request,
+					    5);
+		assert_memory_equal(&quick, &full, sizeof(quick));
+		n_gpu += quick.device == GPU;
+		n_below += quick.reason == RBK_REASON_BELOW_THRESHOLD;
+		n_contention += quick.reason == RBK_REASON_CONTENTION;
+	}
+	assert_in_range(n_gpu, 1000, 19000);
+	assert_in_range(n_below, 1000, 19000);
+	assert_in_range(n_contention, 10, 19000);
+}
+
+/* --- setting up --- */
+
+static void test_configure__nonsense(void **state)
+{
+	struct placer_bench *bench = *state;
+	struct place_config config = {
+		.speedup_threshold = -1,
+		.success_rate = 1.0f / 0.0f,
+		.exploration = -3,
+		.partition_min_gain = 0.0f / 0.0f,
+		.energy_slack = -1,
+		.strategy = RBK_STRATEGY_ONLY_GPU,
+	};
+
+	placer_bench_configure(bench, config);
+	config = *placer_config(bench->placer);
+	assert_int_equal(config.window, 1);
+	assert_true(config.speedup_threshold >= 0 && config.success_rate <= 1);
+	assert_true(config.exploration >= 0 && config.partition_min_gain >= 0);
+	assert_true(config.energy_slack >= 1 && config.submission_max_ns > 0);
+	assert_int_equal(config.strategy, RBK_STRATEGY_AUTO);
+	placer_set_contention(bench->placer, CPU, 0.0f / 0.0f);
+	placer_set_contention(bench->placer, GPU, 1e30f);
+	placer_set_contention(bench->placer, RBK_DEVICE_NONE, 1);
+	placer_set_profile(bench->placer, RBK_DEVICE_NONE, NULL);
+	placer_reset_device(bench->placer, RBK_DEVICE_NONE);
+	/* 100 times slower is the most. */
+	expect_placed(bench, 9999, RBK_STRATEGY_AUTO, CPU, RBK_REASON_COST_MODEL);
+}
+
+static void test_new__no_memory(void **state)
+{
+	struct placer_options options = {.config = PLACE_CONFIG_DEFAULT, .n_devices = 2};
+	struct placer *placer = NULL;
+	struct place_plan *place_plan = NULL, *other = NULL;
+	struct plan plan;
+	struct node node;
+	unsigned int n;
+	int r;
+
+	for (n = 1;; n++) {
+		fail_alloc_at(n);
+		r = placer_new(&options, &placer);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+		assert_null(placer);
+	}
+	assert_int_equal(r, 0);
+	assert_int_equal(n, 2);
+	placer_bench_plan_init(&plan, &node, 2);
+	for (n = 1;; n++) {
+		fail_alloc_at(n);
+		r = place_plan_new(placer, &plan, &place_plan);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+		assert_null(place_plan);
+	}
+	assert_int_equal(r, 0);
+	assert_int_equal(n, 3);
+	/* Where there is room for it, what is learned is all that is missing. */
+	fail_alloc_at(1);
+	assert_int_equal(place_plan_new(placer, &plan, &other), -ENOMEM);
+	assert_true(fail_alloc_stop());
+	assert_null(other);
+	assert_null(place_plan_free(placer, place_plan));
+	assert_null(place_plan_free(placer, NULL));
+	assert_null(placer_free(placer));
+	assert_null(placer_free(NULL));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_auto__threshold, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_auto__min_count, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_auto__below_but_known, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_auto__no_gpu, setup_one, teardown),
+		cmocka_unit_test_setup_teardown(test_auto__gpu_cannot, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_auto__second_gpu, setup_three, teardown),
+		cmocka_unit_test_setup_teardown(test_auto__cpu_cannot, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_prefer_gpu__any_size, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_prefer_gpu__falls_back, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_prefer_cpu__any_size, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_prefer_cpu__falls_back, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_only_gpu__or_nowhere, setup_three, teardown),
+		cmocka_unit_test_setup_teardown(test_only_cpu__or_nowhere, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_named__there, setup_three, teardown),
+		cmocka_unit_test_setup_teardown(test_named__absent, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_force_cpu__everybody, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_trust__speedup_threshold, setup_two, teardown),
+		cmocka_unit_test(test_trust__no_profile),
+		cmocka_unit_test_setup_teardown(test_contention__to_the_gpu, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_latency__the_one_to_rely_on, setup_two,
+						teardown),
+		cmocka_unit_test(test_energy__within_slack),
+		cmocka_unit_test_setup_teardown(test_deadline__where_it_is_met, setup_two,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_evicted__to_the_cpu, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_evicted__cpu_cannot, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_evicted__pinned, setup_three, teardown),
+		cmocka_unit_test_setup_teardown(test_evicted__two_gpus, setup_three, teardown),
+		cmocka_unit_test_setup_teardown(test_evicted__broken_device, setup_three, teardown),
+		cmocka_unit_test_setup_teardown(test_pinned__before_any_wish, setup_three,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_pinned__never_elsewhere, setup_three,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_decide__same_both_ways, setup_two, teardown),
+		cmocka_unit_test_setup_teardown(test_configure__nonsense, setup_two, teardown),
+		cmocka_unit_test(test_new__no_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
