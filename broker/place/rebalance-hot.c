@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Moving queued tasks to where they are done earlier
+ *
+ * Decisions are made when tasks come, one by one; what comes later, and what tasks really take,
+ * leaves one device with more to do than another, or with what another is better at. Tasks that
+ * have not started move then. Which ones: each device keeps its movable tasks in buckets by how
+ * many times longer they take here than there, and the best are looked at first, in a bucket those
+ * that would start last (Agullo et al., HeteroPrio, 2016). In three ways:
+ *
+ *  - where the balance tips, a task moves that is predicted to be done earlier there, at the end of
+ *    the queue, than here, so it never moves back for the same reason
+ *  - where the best of one device and the best of another would rather be in each other's place,
+ *    they are exchanged, which leaves both devices with less to do
+ *  - where few can move, which is also how every long queue ends, a search over all of them at once
+ *    (rebalance-private.h) finds who should go where for all to be done earliest
+ *
+ * The last two look at a device's whole work, not at one task: what has a deadline, is urgent, or
+ * belongs to a flow that has a quota, or its turn long before the device is through, is left alone
+ * by them.
+ *
+ * A call looks at REBALANCE_CANDIDATES at most; those looked at in vain go to the end of their
+ * bucket, calls to come look at the rest. After a look in vain there is a pause.
+ */
+#include "place/placer-private.h"
+#include "place/rebalance-private.h"
+
+enum { REBALANCE_CANDIDATES = 64 };
+
+/* Less work than this per movable task is not worth the search. */
+#define REBALANCE_WORTH_NS 10000.0f /* 10 us */
+/* A pause after a look in vain, per task that can move. */
+#define REBALANCE_PAUSE_NS 2000ull /* 2 us */
+/* What is gained at least, of the time until all is done. */
+#define REBALANCE_GAIN 0.01f
+
+struct balance {
+	struct placer *placer;
+	uint64_t now_ns; /* the caller's */
+	uint64_t now;
+	uint32_t n_left;                /* candidates to look at */
+	float load_ns[RBK_MAX_DEVICES]; /* until the device is idle */
+};
+
+static float device_load_ns(const struct placer *placer, uint32_t device, uint64_t now)
+{
+	const struct place_queue *queue = &placer->devices[device].queue;
+	float work_ns =
+		(float)(queue->queued_ns + queue->waiting_ns) + queue_running_ns(queue, now);
+
+	return work_ns * queue->inverse_servers * placer->devices[device].contention;
+}
+
+static float exec_ns(const struct balance *balance, const struct place_task *task, uint32_t device)
+{
+	return place_predict_ns(balance->placer, task->plan, (uint8_t)device, task->count) *
+	       place_contention(balance->placer, task->flow, (uint8_t)device);
+}
+
+/* What a task adds to a device's load. */
+static float adds_ns(const struct balance *balance, const struct place_task *task, uint32_t device)
+{
+	const struct place_device *of = &balance->placer->devices[device];
+
+	return place_work_ns(balance->placer, task->plan, (uint8_t)device, task->count) *
+	       of->queue.inverse_servers * of->contention;
+}
+
+static void move(struct balance *balance, struct place_task *task, uint8_t to)
+{
+	struct placer *placer = balance->placer;
+	uint8_t from = task->device;
+	float other_ns = 0;
+
+	for (uint32_t i = 0; i < placer->n_devices; i++) {
+		float ns;
+
+		if (i == to || !place_can_move(placer, task->plan, (uint8_t)i))
+			continue;
+		ns = exec_ns(balance, task, i);
+		if (other_ns == 0 || ns < other_ns)
+			other_ns = ns;
+	}
+	schedule_move(placer, task, to, exec_ns(balance, task, to), other_ns);
+	balance->load_ns[from] = device_load_ns(placer, from, balance->now);
+	balance->load_ns[to] = device_load_ns(placer, to, balance->now);
+}
+
+/* --- Where the balance tips --- */
+
+static bool is_idle(const struct place_queue *queue)
+{
+	return queue->n_queued == 0 && queue_has_free_server(queue);
+}
+
+static bool is_tipped(const struct balance *balance, uint32_t from, uint32_t to)
+{
+	const struct place_config *config = &balance->placer->config;
+
+	return balance->load_ns[from] > balance->load_ns[to] * config->balance_high ||
+	       balance->load_ns[to] < balance->load_ns[from] * config->balance_low ||
+	       is_idle(&balance->placer->devices[to].queue);
+}
+
+/* Does the flow's quota hold it up, whatever the device has to do? */
+static bool is_held_up(const struct place_flow *flow, uint32_t device)
+{
+	return device == RBK_DEVICE_CPU && flow->is_throttled;
+}
+
+/* When @task would be done at the end of @device's queue. */
+static float done_ns(const struct balance *balance, const struct place_task *task, uint32_t device)
+{
+	const struct placer *placer = balance->placer;
+	float ns = exec_ns(balance, task, device);
+
+	if (is_held_up(task->flow, device))
+		return ns + (float)place_flow_wait_ns(placer, task->flow, (uint8_t)device,
+						      balance->now_ns);
+	if (is_idle(&placer->devices[device].queue))
+		return ns;
+	/* What it disturbs itself does not count, neither here nor there. */
+	return ns + balance->load_ns[device] * placer->devices[device].inverse_contention *
+			    place_contention(placer, task->flow, (uint8_t)device);
+}
+
+/* Moves @task if another device is predicted to have done it earlier. */
+static bool try_to_move(struct balance *balance, struct place_task *task)
+{
+	struct placer *placer = balance->placer;
+	uint8_t from = task->device, best = RBK_DEVICE_NONE;
+	/* Its own work is in that already: it is taken for the last of its flow. */
+	float best_ns = (float)place_flow_wait_ns(placer, task->flow, from, balance->now_ns);
+
+	for (uint32_t i = 0; i < placer->n_devices; i++) {
+		float there_ns;
+
+		if (i == from || !place_can_move(placer, task->plan, (uint8_t)i) ||
+		    !(is_tipped(balance, from, i) || is_held_up(task->flow, from)))
+			continue;
+		there_ns = done_ns(balance, task, i);
+		if (there_ns < best_ns) {
+			best = (uint8_t)i;
+			best_ns = there_ns;
+		}
+	}
+	if (best == RBK_DEVICE_NONE)
+		return false;
+	move(balance, task, best);
+	return true;
+}
+
+/* Is there a device that would take something of @from's? */
+static bool is_worth_looking(const struct balance *balance, uint32_t from)
+{
+	const struct placer *placer = balance->placer;
+
+	if (!placer->devices[from].queue.n_movable)
+		return false;
+	if (from == RBK_DEVICE_CPU && placer->schedule.throttled)
+		return true;
+	for (uint32_t i = 0; i < placer->n_devices; i++)
+		if (i != from && is_tipped(balance, from, i))
+			return true;
+	return false;
+}
+
+/* Whoever was looked at in vain is the last to be looked at again. */
+static void look_later(struct list_node *list, struct list_node *node)
+{
+	list_remove(node);
+	list_append(list->next, node);
+}
+
+static unsigned int unload(struct balance *balance, uint8_t from)
+{
+	struct place_queue *queue = &balance->placer->devices[from].queue;
+	uint64_t left = queue->movable_mask;
+	unsigned int n_moved = 0;
+
+	while (left && balance->n_left) {
+		uint32_t bucket = 63 - (uint32_t)__builtin_clzll(left);
+		struct list_node *list = &queue->movable[bucket];
+		struct list_node *first_failed = NULL;
+
+		while (balance->n_left && !list_is_empty(list) && list->prev != first_failed) {
+			struct list_node *node = list->prev;
+
+			balance->n_left--;
+			if (try_to_move(balance, container_of(node, struct place_task, moving))) {
+				n_moved++;
+				if (!is_worth_looking(balance, from))
+					return n_moved;
+				continue;
+			}
+			look_later(list, node);
+			if (!first_failed)
+				first_failed = node;
+		}
+		left &= ~(1ull << bucket);
+	}
+	return n_moved;
+}
+
+/* --- What is in the wrong place --- */
+
+/* Would it be better off elsewhere only because of what it does itself? */
+static bool is_culprit(const struct balance *balance, const struct place_flow *flow)
+{
+	return flow->own_contention > 0 && balance->placer->devices[RBK_DEVICE_CPU].contention > 1;
+}
+
+/* Does it matter to nobody when it is done, as long as the device is done with all it has? */
+static bool is_for_all(const struct balance *balance, const struct place_task *task)
+{
+	float wait_ns = (float)place_flow_wait_ns(balance->placer, task->flow, task->device,
+						  balance->now_ns);
+
+	return task->deadline_ns == UINT64_MAX && task->class >= 2 && task->flow->cpu_max == 0 &&
+	       !is_culprit(balance, task->flow) && wait_ns * 2 >= balance->load_ns[task->device];
+}
+
+/* The task of @from's that would gain most elsewhere. */
+static struct place_task *best_movable(const struct place_queue *queue)
+{
+	uint32_t bucket = 63 - (uint32_t)__builtin_clzll(queue->movable_mask);
+
+	return container_of(queue->movable[bucket].prev, struct place_task, moving);
+}
+
+/* Would the best of @a and the best of @b take less time in all in each other's place? */
+static bool is_crossed(const struct place_queue *a, const struct place_queue *b)
+{
+	/* Above the middle a task is better off elsewhere; the two of them count. */
+	return a->movable_mask && b->movable_mask &&
+	       (63 - __builtin_clzll(a->movable_mask)) + (63 - __builtin_clzll(b->movable_mask)) >
+		       SCHEDULE_BUCKETS;
+}
+
+/*
+ * The device with more to do gives the other what that is best at, until neither has anything that
+ * the other would rather do. Two moves on end cross; the one that is left over at the end is evened
+ * out by the next call.
+ */
+static unsigned int exchange(struct balance *balance, uint8_t a, uint8_t b)
+{
+	struct placer *placer = balance->placer;
+	unsigned int n_moved = 0;
+
+	while (balance->n_left &&
+	       is_crossed(&placer->devices[a].queue, &placer->devices[b].queue)) {
+		uint8_t from = balance->load_ns[a] > balance->load_ns[b] ? a : b;
+		uint8_t to = from == a ? b : a;
+		struct place_queue *queue = &placer->devices[from].queue;
+		struct place_task *task = best_movable(queue);
+
+		balance->n_left--;
+		if (!place_can_move(placer, task->plan, to) || !is_for_all(balance, task)) {
+			look_later(&queue->movable[task->bucket], &task->moving);
+			break;
+		}
+		move(balance, task, to);
+		n_moved++;
+	}
+	return n_moved;
+}
+
+static unsigned int exchange_all(struct balance *balance)
+{
+	unsigned int n_moved = 0;
+
+	for (uint32_t a = 0; a < balance->placer->n_devices; a++)
+		for (uint32_t b = a + 1; b < balance->placer->n_devices; b++)
+			n_moved += exchange(balance, (uint8_t)a, (uint8_t)b);
+	return n_moved;
+}
+
+/* --- Few --- */
+
+static void add_to_search(const struct balance *balance, struct search *search,
+			  struct place_task **tasks, struct place_task *task)
+{
+	uint32_t n = search->n_tasks;
+
+	if (n == SEARCH_MAX_TASKS || !is_for_all(balance, task))
+		return;
+	for (uint32_t i = 0; i < search->n_devices; i++) {
+		bool may_be_there = i == task->device ||
+				    place_can_move(balance->placer, task->plan, (uint8_t)i);
+
+		search->adds_ns[n][i] = may_be_there ? adds_ns(balance, task, i) : __builtin_inff();
+		search->takes_ns[n][i] =
+			may_be_there ? exec_ns(balance, task, i) : __builtin_inff();
+	}
+	search->at[n] = task->device;
+	tasks[n] = task;
+	search->n_tasks++;
+}
+
+static unsigned int search_few(struct balance *balance, float most_ns)
+{
+	struct placer *placer = balance->placer;
+	struct place_task *tasks[SEARCH_MAX_TASKS];
+	struct search search;
+	unsigned int n_moved = 0;
+
+	search.n_tasks = 0;
+	search.n_devices = placer->n_devices;
+	for (uint32_t i = 0; i < placer->n_devices; i++) {
+		const struct place_queue *queue = &placer->devices[i].queue;
+
+		search.load_ns[i] = balance->load_ns[i];
+		/* Those that would start last first: of equals these are moved. */
+		for (uint64_t left = queue->movable_mask; left; left &= left - 1) {
+			const struct list_node *list = &queue->movable[__builtin_ctzll(left)];
+
+			for (struct list_node *node = list->prev; node != list; node = node->prev)
+				add_to_search(balance, &search, tasks,
+					      container_of(node, struct place_task, moving));
+		}
+	}
+	if (search.n_tasks == 0 || !(search_run(&search) < most_ns * (1 - REBALANCE_GAIN)))
+		return 0;
+	for (uint32_t i = 0; i < search.n_tasks; i++) {
+		if (search.at[i] == tasks[i]->device)
+			continue;
+		move(balance, tasks[i], search.at[i]);
+		n_moved++;
+	}
+	return n_moved;
+}
+
+/* --- The interface --- */
+
+/* Is there anything that could be gained? */
+static bool is_worth_while(const struct balance *balance, uint32_t n_movable, float *ret_most_ns)
+{
+	const struct placer *placer = balance->placer;
+	float most_ns = 0, least_ns = __builtin_inff();
+
+	for (uint32_t i = 0; i < placer->n_devices; i++) {
+		float load_ns = balance->load_ns[i];
+
+		most_ns = load_ns > most_ns ? load_ns : most_ns;
+		least_ns = load_ns < least_ns ? load_ns : least_ns;
+	}
+	*ret_most_ns = most_ns;
+	if (placer->schedule.throttled)
+		return true;
+	if (most_ns < REBALANCE_WORTH_NS * (float)(n_movable < 32 ? n_movable : 32))
+		return false;
+	if (most_ns - least_ns > REBALANCE_GAIN * most_ns)
+		return true;
+	for (uint32_t a = 0; a < placer->n_devices; a++)
+		for (uint32_t b = a + 1; b < placer->n_devices; b++)
+			if (is_crossed(&placer->devices[a].queue, &placer->devices[b].queue))
+				return true;
+	return false;
+}
+
+static bool is_any_idle(const struct placer *placer)
+{
+	for (uint32_t i = 0; i < placer->n_devices; i++)
+		if (placer->devices[i].queue.n_released == 0)
+			return true;
+	return false;
+}
+
+unsigned int place_rebalance(struct placer *placer, uint64_t now_ns)
+{
+	struct place_schedule *schedule = &placer->schedule;
+	struct balance balance = {
+		.placer = placer,
+		.now_ns = now_ns,
+		.now = schedule_time(schedule, now_ns),
+		.n_left = REBALANCE_CANDIDATES,
+	};
+	uint32_t n_movable = 0;
+	unsigned int n_moved = 0;
+	float most_ns;
+
+	for (uint32_t i = 0; i < placer->n_devices; i++)
+		n_movable += placer->devices[i].queue.n_movable;
+	if (n_movable == 0)
+		return 0;
+	if (balance.now < schedule->rebalance_ns &&
+	    (schedule->sequence == schedule->rebalance_sequence || !is_any_idle(placer)))
+		return 0;
+	for (uint32_t i = 0; i < placer->n_devices; i++)
+		balance.load_ns[i] = device_load_ns(placer, i, balance.now);
+	if (!is_worth_while(&balance, n_movable, &most_ns))
+		return 0;
+
+	if (n_movable <= SEARCH_MAX_TASKS)
+		n_moved += search_few(&balance, most_ns);
+	else
+		n_moved += exchange_all(&balance);
+	for (uint32_t i = 0; i < placer->n_devices; i++)
+		if (is_worth_looking(&balance, i))
+			n_moved += unload(&balance, (uint8_t)i);
+
+	schedule->rebalance_sequence = schedule->sequence;
+	if (n_moved == 0)
+		schedule->rebalance_ns = balance.now + n_movable * REBALANCE_PAUSE_NS;
+	return n_moved;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What brokersim has shown the placer to be wrong about: each case by itself
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "placer-bench.h"
+
+enum { CPU = BENCH_CPU, GPU = BENCH_GPU };
+
+/* Weights that cross the link with every part must not be what a task spends its time on. */
+static void test_parts__weights_cross_the_link_again(void **state)
+{
+	const uint32_t count = 1000003;
+	struct placer_bench bench;
+	float whole_ns, parts_ns;
+	uint32_t rows;
+
+	placer_bench_init(&bench, 2, NULL);
+	/* 640 MB at 32 bytes/ns: 20 ms, twice what a submission may take, for a single row. */
+	bench.plan.bindings[0].fixed_bytes = 640000000;
+	bench.plan.touched_fixed = 640000000;
+	placer_bench_renew(&bench);
+	whole_ns = place_predict_ns(bench.placer, bench.place_plan, GPU, count);
+	rows = place_rows_per_submission(bench.placer, bench.place_plan, GPU, count);
+	parts_ns = place_predict_ns(bench.placer, bench.place_plan, GPU, rows) *
+		   (float)((count + rows - 1) / rows);
+	assert_true(parts_ns < whole_ns * 1.3f);
+	placer_bench_deinit(&bench);
+}
+
+/* Without such weights parts are as short as was asked for. */
+static void test_parts__no_longer_than_asked(void **state)
+{
+	struct placer_bench bench;
+	uint32_t rows;
+
+	placer_bench_init(&bench, 2, NULL);
+	rows = place_rows_per_submission(bench.placer, bench.place_plan, GPU, 4000001);
+	assert_true(rows < 4000001 && rows % bench.plan.row_grain == 0);
+	assert_true(place_predict_ns(bench.placer, bench.place_plan, GPU, rows) < 1.05f * 10000000);
+	placer_bench_deinit(&bench);
+}
+
+/* Rounding up to the grain never gives more rows than there are. */
+static void test_parts__never_more_than_all(void **state)
+{
+	struct placer_bench bench;
+
+	placer_bench_init(&bench, 2, NULL);
+	bench.plan.bindings[0].fixed_bytes = 640000000;
+	placer_bench_renew(&bench);
+	for (uint32_t count = 1; count < 100000; count += 997)
+		for (uint8_t device = CPU; device <= GPU; device++) {
+			uint32_t rows = place_rows_per_submission(bench.placer, bench.place_plan,
+								  device, count);
+
+			assert_in_range(rows, 1, count);
+		}
+	placer_bench_deinit(&bench);
+}
+
+static struct place_task held_task(struct placer_bench *bench, uint32_t count)
+{
+	return (struct place_task){
+		.plan = bench->place_plan,
+		.flow = bench->flow,
+		.decision = {.device = CPU, .flags = PLACE_BOUND},
+		.count = count,
+		.admit_ns = bench->now_ns,
+		.deadline_ns = UINT64_MAX,
+	};
+}
+
+static void hold(struct placer_bench *bench, struct place_task *task)
+{
+	place_enqueue(bench->placer, task, bench->now_ns);
+	assert_ptr_equal(place_next(bench->placer, CPU, bench->now_ns), task);
+}
+
+static void let_go(struct placer_bench *bench, struct place_task *task)
+{
+	place_done(bench->placer, task, PLACE_SKIPPED, 0, 0, bench->now_ns);
+}
+
+/* A small task does not wait for a CPU that is busy while a GPU has nothing to do. */
+static void test_below_threshold__cpu_is_busy(void **state)
+{
+	struct placer_bench bench;
+	struct place_decision decision;
+	struct place_task task;
+
+	placer_bench_init(&bench, 2, NULL);
+	decision = placer_bench_decide(&bench, 64, RBK_STRATEGY_AUTO);
+	assert_int_equal(decision.device, CPU);
+	assert_int_equal(decision.reason, RBK_REASON_BELOW_THRESHOLD);
+
+	task = held_task(&bench, 1000);
+	hold(&bench, &task);
+	/* The CPU is busy for 128 us; the GPU would be done after some 13. */
+	decision = placer_bench_decide(&bench, 64, RBK_STRATEGY_AUTO);
+	assert_int_equal(decision.device, GPU);
+	/* By the rules in full, too. */
+	decision = place_decide_in_full(bench.placer, bench.place_plan, bench.flow,
+					(struct place_request){.count = 64}, bench.now_ns);
+	assert_int_equal(decision.device, GPU);
+	let_go(&bench, &task);
+
+	/* Not if it is busy for about as long as the GPU would take. */
+	task = held_task(&bench, 100);
+	hold(&bench, &task);
+	decision = placer_bench_decide(&bench, 64, RBK_STRATEGY_AUTO);
+	assert_int_equal(decision.device, CPU);
+	assert_int_equal(decision.reason, RBK_REASON_BELOW_THRESHOLD);
+	let_go(&bench, &task);
+	placer_bench_deinit(&bench);
+}
+
+/* Who is helped by nearly all servers leaves none of them free. */
+static void test_wait__helped_by_nearly_all(void **state)
+{
+	struct place_profile profiles[] = {placer_bench_profile(8, 500),
+					   placer_bench_profile(64, 10000)};
+	struct placer_bench bench;
+	struct place_task task;
+
+	profiles[CPU].n_servers = profiles[CPU].n_servers_per_task = 8;
+	placer_bench_init(&bench, 2, profiles);
+	/* Observed: 7.2 of 8 servers at work, on average. */
+	for (unsigned int i = 0; i < 200; i++)
+		place_learn(bench.placer, bench.place_plan, CPU, 100000, PLACE_DONE, 1000000,
+			    7200000, bench.now_ns += 1000000);
+	task = held_task(&bench, 100000);
+	hold(&bench, &task);
+	assert_true(place_flow_wait_ns(bench.placer, bench.flow, CPU, bench.now_ns) > 500000);
+	let_go(&bench, &task);
+	placer_bench_deinit(&bench);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_parts__weights_cross_the_link_again),
+		cmocka_unit_test(test_parts__no_longer_than_asked),
+		cmocka_unit_test(test_parts__never_more_than_all),
+		cmocka_unit_test(test_below_threshold__cpu_is_busy),
+		cmocka_unit_test(test_wait__helped_by_nearly_all),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
