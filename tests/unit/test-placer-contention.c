@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Decisions while the CPU is contended: whoever causes it does not gain by it, and nobody else
+ * loses by that; and while only some of its workers are in use.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "placer-bench.h"
+
+enum { CPU = BENCH_CPU, GPU = BENCH_GPU, LARGE = 1 << 20 };
+
+struct pair {
+	struct placer_bench bench;
+	struct place_flow *culprit;
+	uint32_t count; /* of a task that is a little better off on the CPU */
+};
+
+static int setup(void **state)
+{
+	const struct place_flow_limits limits = {.weight = 100,
+						 .priority_max = RBK_PRIORITY_URGENT};
+	struct pair *pair = test_calloc(1, sizeof(*pair));
+	struct placer_bench *bench = &pair->bench;
+
+	placer_bench_init(bench, 2, NULL);
+	assert_int_equal(place_flow_new(bench->placer, &limits, &pair->culprit), 0);
+	pair->count = 512;
+	placer_bench_trust(bench, pair->count);
+	while (placer_bench_decide(bench, pair->count, RBK_STRATEGY_AUTO).device == GPU)
+		placer_bench_trust(bench, pair->count /= 2);
+	*state = pair;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct pair *pair = *state;
+
+	place_flow_free(pair->bench.placer, pair->culprit);
+	placer_bench_deinit(&pair->bench);
+	test_free(pair);
+	return 0;
+}
+
+static struct place_decision decide(struct placer_bench *bench, struct place_flow *flow,
+				    uint32_t count, uint8_t strategy)
+{
+	struct place_request request = {.count = count, .strategy = strategy};
+
+	bench->place_plan->wish_bucket = UINT16_MAX;
+	return place_decide(bench->placer, bench->place_plan, flow, request, bench->now_ns);
+}
+
+static void test_culprit__stays(void **state)
+{
+	struct pair *pair = *state;
+	struct placer_bench *bench = &pair->bench;
+	struct place_decision before, decision;
+
+	before = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_AUTO);
+	assert_int_equal(before.device, CPU);
+	placer_set_contention(bench->placer, CPU, 20);
+	place_flow_set_own_contention(bench->placer, pair->culprit, 1);
+	decision = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_AUTO);
+	assert_memory_equal(&decision, &before, sizeof(before));
+	decision = decide(bench, bench->flow, pair->count, RBK_STRATEGY_AUTO);
+	assert_int_equal(decision.device, GPU);
+	assert_int_equal(decision.reason, RBK_REASON_CONTENTION);
+	/* It is over with that. */
+	place_flow_set_own_contention(bench->placer, pair->culprit, 0);
+	decision = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_AUTO);
+	assert_int_equal(decision.device, GPU);
+	assert_int_equal(decision.reason, RBK_REASON_CONTENTION);
+}
+
+/* A part of it counts as a part. */
+static void test_culprit__in_part(void **state)
+{
+	const float factor = 9;
+	struct pair *pair = *state;
+	struct placer_bench *bench = &pair->bench;
+	struct place_decision decision;
+	float undisturbed_ns;
+
+	undisturbed_ns =
+		decide(bench, bench->flow, pair->count, RBK_STRATEGY_ONLY_CPU).predicted_ns;
+	placer_set_contention(bench->placer, CPU, factor);
+	for (unsigned int i = 0; i <= 8; i++) {
+		const float share = (float)i / 8;
+
+		place_flow_set_own_contention(bench->placer, pair->culprit, share);
+		decision = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_ONLY_CPU);
+		assert_true(fabsf(decision.predicted_ns / undisturbed_ns -
+				  (1 + (factor - 1) * (1 - share))) < 0.001f);
+	}
+}
+
+static void test_culprit__split_as_if_alone(void **state)
+{
+	struct pair *pair = *state;
+	struct placer_bench *bench = &pair->bench;
+	struct place_decision before, decision;
+
+	before = decide(bench, pair->culprit, LARGE, RBK_STRATEGY_PARTITION);
+	assert_true(before.split_count > 0);
+	placer_set_contention(bench->placer, CPU, 5);
+	place_flow_set_own_contention(bench->placer, pair->culprit, 1);
+	decision = decide(bench, pair->culprit, LARGE, RBK_STRATEGY_PARTITION);
+	assert_memory_equal(&decision, &before, sizeof(before));
+	decision = decide(bench, bench->flow, LARGE, RBK_STRATEGY_PARTITION);
+	assert_true(decision.split_count > before.split_count);
+}
+
+/* What is learned is what a task takes undisturbed, whoever disturbed it. */
+static void test_culprit__learned_as_others(void **state)
+{
+	const struct placer_bench *bench = &((struct pair *)*state)->bench;
+	struct pair *pair = *state;
+	struct place_task task = {
+		.plan = bench->place_plan,
+		.flow = pair->culprit,
+		.count = pair->count,
+		.deadline_ns = UINT64_MAX,
+	};
+	float before_ns = place_predict_ns(bench->placer, bench->place_plan, CPU, pair->count);
+	uint64_t now_ns = bench->now_ns;
+
+	placer_set_contention(bench->placer, CPU, 8);
+	place_flow_set_own_contention(bench->placer, pair->culprit, 1);
+	for (unsigned int i = 0; i < 200; i++) {
+		const uint64_t exec_ns = (uint64_t)(before_ns * 8);
+
+		task.state = PLACE_IDLE;
+		task.decision.device = CPU;
+		place_enqueue(bench->placer, &task, now_ns);
+		assert_ptr_equal(place_next(bench->placer, CPU, now_ns), &task);
+		now_ns += exec_ns;
+		place_done(bench->placer, &task, PLACE_DONE, exec_ns, 0, now_ns);
+	}
+	assert_true(fabsf(place_predict_ns(bench->placer, bench->place_plan, CPU, pair->count) /
+				  before_ns -
+			  1) < 0.01f);
+}
+
+/* What it waits for is as long as it thinks. */
+static void test_culprit__waits(void **state)
+{
+	struct pair *pair = *state;
+	struct placer_bench *bench = &pair->bench;
+	struct place_task tasks[4] = {0};
+	uint64_t alone_ns;
+
+	for (unsigned int i = 0; i < 4; i++) {
+		tasks[i] = (struct place_task){
+			.plan = bench->place_plan,
+			.flow = bench->flow,
+			.count = pair->count,
+			.deadline_ns = UINT64_MAX,
+		};
+		place_enqueue(bench->placer, &tasks[i], bench->now_ns);
+	}
+	alone_ns = place_flow_wait_ns(bench->placer, bench->flow, CPU, bench->now_ns);
+	placer_set_contention(bench->placer, CPU, 5);
+	place_flow_set_own_contention(bench->placer, pair->culprit, 0.5f);
+	assert_in_range(place_flow_wait_ns(bench->placer, bench->flow, CPU, bench->now_ns),
+			alone_ns * 5 - 5, alone_ns * 5 + 5);
+	place_flow_set_own_contention(bench->placer, bench->flow, 0.5f);
+	assert_in_range(place_flow_wait_ns(bench->placer, bench->flow, CPU, bench->now_ns),
+			alone_ns * 3 - 5, alone_ns * 3 + 5);
+	/* On other devices nobody crowds anybody. */
+	placer_set_contention(bench->placer, GPU, 5);
+	tasks[0].decision.device = GPU;
+	place_dequeue(bench->placer, &tasks[0], bench->now_ns);
+	place_enqueue(bench->placer, &tasks[0], bench->now_ns);
+	alone_ns = place_flow_wait_ns(bench->placer, bench->flow, GPU, bench->now_ns);
+	place_flow_set_own_contention(bench->placer, bench->flow, 1);
+	assert_int_equal(place_flow_wait_ns(bench->placer, bench->flow, GPU, bench->now_ns),
+			 alone_ns);
+	for (unsigned int i = 0; i < 4; i++)
+		place_dequeue(bench->placer, &tasks[i], bench->now_ns);
+}
+
+/* Others' queued tasks move away from the contended CPU; its own stay. */
+static void test_culprit__not_moved(void **state)
+{
+	struct pair *pair = *state;
+	struct placer_bench *bench = &pair->bench;
+	const struct place_decision here = decide(bench, bench->flow, pair->count, 0);
+
+	assert_int_equal(here.device, CPU);
+	for (unsigned int is_culprit = 0; is_culprit < 2; is_culprit++) {
+		struct place_task task =
+					  {
+						  .plan = bench->place_plan,
+						  .flow = is_culprit ? pair->culprit : bench->flow,
+						  .decision = here,
+						  .count = pair->count,
+						  .deadline_ns = UINT64_MAX,
+					  },
+				  running = task;
+
+		/* The CPU is busy with another. */
+		placer_set_contention(bench->placer, CPU, 1);
+		place_flow_set_own_contention(bench->placer, pair->culprit, 1);
+		place_enqueue(bench->placer, &running, bench->now_ns);
+		assert_ptr_equal(place_next(bench->placer, CPU, bench->now_ns), &running);
+		place_enqueue(bench->placer, &task, bench->now_ns);
+		bench->now_ns += (uint64_t)(here.predicted_ns * 0.99f);
+		assert_int_equal(place_rebalance(bench->placer, bench->now_ns), 0);
+		placer_set_contention(bench->placer, CPU, 50);
+		bench->now_ns += 1000;
+		place_rebalance(bench->placer, bench->now_ns);
+		assert_int_equal(task.decision.device, is_culprit ? CPU : GPU);
+		place_dequeue(bench->placer, &task, bench->now_ns);
+		place_done(bench->placer, &running, PLACE_DONE, 1000, 0, bench->now_ns);
+	}
+}
+
+static void test_culprit__same_both_ways(void **state)
+{
+	struct pair *pair = *state;
+	struct placer_bench *bench = &pair->bench;
+	uint32_t n_contention = 0;
+
+	for (unsigned int i = 0; i < 20000; i++) {
+		struct place_request request = {
+			.count = 1 +
+				 placer_bench_random(bench, 1u << placer_bench_random(bench, 20)),
+		};
+		struct place_decision quick, full;
+
+		if (i % 5 == 0)
+			placer_set_contention(bench->placer, CPU,
+					      1 + (float)placer_bench_random(bench, 30));
+		if (i % 7 == 0)
+			place_flow_set_own_contention(bench->placer, pair->culprit,
+						      (float)placer_bench_random(bench, 9) / 8);
+		if (i % 3 == 0)
+			placer_bench_learn(bench, (uint8_t)placer_bench_random(bench, 2),
+					   request.count, 1 + placer_bench_random(bench, 1000000));
+		bench->place_plan->wish_bucket = UINT16_MAX;
+		quick = place_decide(bench->placer, bench->place_plan, pair->culprit, request, 5);
+		full = place_decide_in_full(bench->placer, bench->place_plan, pair->culprit,
+					    request, 5);
+		assert_memory_equal(&quick, &full, sizeof(quick));
+		n_contention += quick.reason == RBK_REASON_CONTENTION;
+	}
+	assert_in_range(n_contention, 10, 19000);
+}
+
+static void test_share__nonsense(void **state)
+{
+	const float shares[] = {NAN, -1, -INFINITY, 1e30f, INFINITY};
+	struct pair *pair = *state;
+	struct placer_bench *bench = &pair->bench;
+
+	placer_set_contention(bench->placer, CPU, 20);
+	for (unsigned int i = 0; i < 5; i++) {
+		struct place_decision decision;
+
+		place_flow_set_own_contention(bench->placer, pair->culprit, shares[i]);
+		decision = decide(bench, pair->culprit, pair->count, RBK_STRATEGY_AUTO);
+		assert_int_equal(decision.device, i < 3 ? GPU : CPU);
+		assert_true(decision.predicted_ns > 0);
+	}
+}
+
+/* --- fewer workers --- */
+
+/* Of four, which all share a long task, or one each. */
+static void bench_of_workers(struct placer_bench *bench, bool shares)
+{
+	struct place_profile profiles[] = {placer_bench_profile(8, 500),
+					   placer_bench_profile(64, 10000)};
+
+	profiles[CPU].n_servers = 4;
+	profiles[CPU].n_servers_per_task = shares ? 4 : 1;
+	placer_bench_init(bench, 2, profiles);
+}
+
+static float on_cpu_ns(struct placer_bench *bench)
+{
+	return decide(bench, bench->flow, LARGE, RBK_STRATEGY_ONLY_CPU).predicted_ns;
+}
+
+static void test_workers__fewer(void **state)
+{
+	for (unsigned int shares = 0; shares < 2; shares++) {
+		struct placer_bench bench;
+		struct place_task task;
+		float all_ns, work_ns;
+		uint64_t wait_ns;
+
+		bench_of_workers(&bench, shares);
+		task = (struct place_task){
+			.plan = bench.place_plan,
+			.flow = bench.flow,
+			.count = LARGE,
+			.deadline_ns = UINT64_MAX,
+		};
+		all_ns = on_cpu_ns(&bench);
+		work_ns = place_work_ns(bench.placer, bench.place_plan, CPU, LARGE);
+		assert_true(fabsf(work_ns / all_ns - (shares ? 4 : 1)) < 0.1f);
+		place_enqueue(bench.placer, &task, bench.now_ns);
+		wait_ns = place_flow_wait_ns(bench.placer, bench.flow, CPU, bench.now_ns);
+		for (uint32_t n = 4; n > 0; n--) {
+			placer_limit_servers(bench.placer, CPU, n);
+			assert_true(fabsf(on_cpu_ns(&bench) / all_ns / (shares ? 4.0f / n : 1) -
+					  1) < 0.1f);
+			assert_in_range(
+				place_flow_wait_ns(bench.placer, bench.flow, CPU, bench.now_ns),
+				wait_ns * 4 / n * 99 / 100, wait_ns * 4 / n * 101 / 100);
+			assert_true(place_work_ns(bench.placer, bench.place_plan, CPU, LARGE) ==
+				    work_ns);
+		}
+		/* Both at once: a half of its worker's time. */
+		placer_set_contention(bench.placer, CPU, 2);
+		assert_true(fabsf(on_cpu_ns(&bench) / all_ns / (shares ? 8 : 2) - 1) < 0.1f);
+		placer_set_contention(bench.placer, CPU, 1);
+		placer_set_profile(bench.placer, CPU, placer_profile(bench.placer, CPU));
+		assert_int_equal(bench.placer->devices[CPU].queue.n_servers, 1);
+		placer_limit_servers(bench.placer, CPU, 0);
+		assert_true(on_cpu_ns(&bench) == all_ns);
+		placer_limit_servers(bench.placer, CPU, 99);
+		assert_true(on_cpu_ns(&bench) == all_ns);
+		placer_limit_servers(bench.placer, RBK_DEVICE_NONE, 1);
+		place_dequeue(bench.placer, &task, bench.now_ns);
+		placer_bench_deinit(&bench);
+	}
+}
+
+/* One is released for each that is in use, and those that were before are no trouble. */
+static void test_workers__released(void **state)
+{
+	struct place_task tasks[12];
+	struct placer_bench bench;
+	uint32_t n_released = 0, n;
+
+	bench_of_workers(&bench, false);
+	for (unsigned int i = 0; i < 12; i++) {
+		tasks[i] = (struct place_task){
+			.plan = bench.place_plan,
+			.flow = bench.flow,
+			.count = LARGE,
+			.deadline_ns = UINT64_MAX,
+		};
+		place_enqueue(bench.placer, &tasks[i], bench.now_ns);
+	}
+	while (place_next(bench.placer, CPU, bench.now_ns))
+		n_released++;
+	assert_in_range(n_released, 4, 8);
+	placer_limit_servers(bench.placer, CPU, 1);
+	assert_null(place_next(bench.placer, CPU, bench.now_ns));
+	for (unsigned int i = 0; i < n_released; i++) {
+		bench.now_ns += 1000000;
+		place_done(bench.placer, &tasks[i], PLACE_DONE, 1000000, 1000000, bench.now_ns);
+	}
+	for (n = 0; place_next(bench.placer, CPU, bench.now_ns); n++)
+		;
+	assert_in_range(n, 1, 2);
+	placer_limit_servers(bench.placer, CPU, 4);
+	while (place_next(bench.placer, CPU, bench.now_ns))
+		n++;
+	assert_in_range(n, 4, 8);
+	for (unsigned int i = n_released; i < 12; i++) {
+		if (tasks[i].state == PLACE_RELEASED)
+			place_done(bench.placer, &tasks[i], PLACE_DONE, 1000000, 1000000,
+				   bench.now_ns);
+		else
+			place_dequeue(bench.placer, &tasks[i], bench.now_ns);
+	}
+	placer_bench_deinit(&bench);
+}
+
+/* How many can share a task is not learned from those that could not have more. */
+static void test_workers__learned(void **state)
+{
+	struct placer_bench bench;
+	float all_ns, work_ns;
+
+	bench_of_workers(&bench, true);
+	all_ns = on_cpu_ns(&bench);
+	work_ns = place_work_ns(bench.placer, bench.place_plan, CPU, LARGE);
+	placer_limit_servers(bench.placer, CPU, 1);
+	for (unsigned int i = 0; i < 200; i++) {
+		bench.now_ns += (uint64_t)work_ns;
+		place_learn(bench.placer, bench.place_plan, CPU, LARGE, PLACE_DONE,
+			    (uint64_t)work_ns, (uint64_t)work_ns, bench.now_ns);
+	}
+	placer_limit_servers(bench.placer, CPU, 4);
+	assert_true(fabsf(on_cpu_ns(&bench) / all_ns - 1) < 0.05f);
+	placer_bench_deinit(&bench);
+}
+
+/*
+ * With all of its workers and undisturbed the CPU would be ahead by a half: that it is not, however
+ * that is divided between fewer workers and longer tasks, is contention. The culprit stays.
+ */
+static void test_workers__reason(void **state)
+{
+	struct placer_bench bench;
+	struct place_decision decision;
+	float all_ns;
+
+	bench_of_workers(&bench, true);
+	all_ns = on_cpu_ns(&bench);
+	for (unsigned int i = 0; i < PLACE_TRUST * 4; i++) {
+		placer_bench_learn(&bench, CPU, LARGE, all_ns);
+		placer_bench_learn(&bench, GPU, LARGE, all_ns * 1.5);
+	}
+	assert_int_equal(decide(&bench, bench.flow, LARGE, RBK_STRATEGY_AUTO).device, CPU);
+	for (unsigned int i = 0; i < 8; i++) {
+		const uint8_t strategy = i % 2 ? RBK_STRATEGY_LATENCY : RBK_STRATEGY_AUTO;
+
+		placer_limit_servers(bench.placer, CPU, 1 + i / 2);
+		placer_set_contention(bench.placer, CPU, i / 2 == 3 ? 3 : 1.25f);
+		decision = decide(&bench, bench.flow, LARGE, strategy);
+		if (i / 2 == 2) /* three of four: not late enough */
+			continue;
+		assert_int_equal(decision.device, GPU);
+		assert_int_equal(decision.reason, RBK_REASON_CONTENTION);
+	}
+	placer_bench_deinit(&bench);
+}
+
+static void release_one(struct placer_bench *bench, struct place_task *task, uint8_t flags,
+			float other_ns)
+{
+	*task = (struct place_task){
+		.plan = bench->place_plan,
+		.flow = bench->flow,
+		.count = 1,
+		.deadline_ns = UINT64_MAX,
+		.decision = {.flags = flags, .other_ns = other_ns},
+	};
+	place_enqueue(bench->placer, task, bench->now_ns);
+	assert_ptr_equal(place_next(bench->placer, CPU, bench->now_ns), task);
+}
+
+static void end_one(struct placer_bench *bench, struct place_task *task)
+{
+	bench->now_ns += 1000;
+	place_done(bench->placer, task, PLACE_DONE, 1000, 1000, bench->now_ns);
+}
+
+/* Workers are needed for what nobody else can do: while it is there, and once after that. */
+static void test_workers__needed(void **state)
+{
+	static const struct {
+		uint8_t flags;
+		float other_ns;
+		bool is_needed;
+	} cases[] = {
+		{0, 0, true},
+		{0, 5, false},
+		{PLACE_BOUND, 5, true},
+		{PLACE_BOUND, 0, true},
+		{PLACE_BOUND | PLACE_EXPLORES, 5, false},
+	};
+	struct placer_bench bench;
+
+	bench_of_workers(&bench, false);
+	assert_false(placer_is_needed(bench.placer, CPU));
+	assert_false(placer_is_needed(bench.placer, RBK_DEVICE_NONE));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const bool is_needed = cases[i].is_needed;
+		struct place_task tasks[2];
+
+		release_one(&bench, &tasks[0], cases[i].flags, cases[i].other_ns);
+		end_one(&bench, &tasks[0]);
+		assert_int_equal(placer_is_needed(bench.placer, CPU), is_needed);
+		assert_false(placer_is_needed(bench.placer, CPU));
+
+		release_one(&bench, &tasks[0], cases[i].flags, cases[i].other_ns);
+		release_one(&bench, &tasks[1], 0, 5);
+		for (unsigned int j = 0; j < 3; j++)
+			assert_int_equal(placer_is_needed(bench.placer, CPU), is_needed);
+		end_one(&bench, &tasks[0]);
+		assert_false(placer_is_needed(bench.placer, CPU));
+		/* Its owner may have found out more by now. */
+		tasks[1].decision.other_ns = 0;
+		assert_false(placer_is_needed(bench.placer, CPU));
+		place_put_back(bench.placer, &tasks[1], bench.now_ns);
+		place_dequeue(bench.placer, &tasks[1], bench.now_ns);
+		assert_false(placer_is_needed(bench.placer, GPU));
+	}
+	placer_bench_deinit(&bench);
+}
+
+/* With LATENCY, how much later it may be grows with the contention, and is no other reason. */
+static void test_latency__reason(void **state)
+{
+	struct place_decision decision;
+	struct placer_bench bench;
+
+	placer_bench_init(&bench, 2, NULL);
+	for (unsigned int i = 0; i < 200; i++) {
+		placer_bench_learn(&bench, CPU, 2048, i % 2 ? 1150000 : 650000);
+		placer_bench_learn(&bench, GPU, 2048, 2500000);
+	}
+	decision = decide(&bench, bench.flow, 2048, RBK_STRATEGY_LATENCY);
+	assert_int_equal(decision.device, CPU);
+	assert_int_equal(decision.reason, RBK_REASON_COST_MODEL);
+	for (float factor = 4; factor < 100; factor *= 2) {
+		placer_set_contention(bench.placer, CPU, factor);
+		decision = decide(&bench, bench.flow, 2048, RBK_STRATEGY_LATENCY);
+		assert_int_equal(decision.device, GPU);
+		assert_int_equal(decision.reason, RBK_REASON_CONTENTION);
+	}
+	placer_bench_deinit(&bench);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_culprit__stays, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_culprit__in_part, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_culprit__split_as_if_alone, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_culprit__learned_as_others, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_culprit__waits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_culprit__not_moved, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_culprit__same_both_ways, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_share__nonsense, setup, teardown),
+		cmocka_unit_test(test_workers__fewer),
+		cmocka_unit_test(test_workers__released),
+		cmocka_unit_test(test_workers__learned),
+		cmocka_unit_test(test_workers__reason),
+		cmocka_unit_test(test_workers__needed),
+		cmocka_unit_test(test_latency__reason),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
