@@ -89,6 +89,7 @@ int compile_matmul(struct compiler *c)
 
 	c->step->run = cpu_run_gemm;
 	c->step->units = cpu_units_gemm;
+	c->step->looks = true;
 	step->alpha = 1;
 	step->k = as->dims[as->rank - 1];
 	step->m = as->rank > 1 ? extent_aligned(as, as->rank, as->rank - 2u)
@@ -120,6 +121,7 @@ int compile_gemm(struct compiler *c)
 
 	c->step->run = cpu_run_gemm;
 	c->step->units = cpu_units_gemm;
+	c->step->looks = true;
 	step->alpha = c->node->params.gemm.alpha;
 	step->beta = c->node->params.gemm.beta;
 	step->trans_a = c->node->params.gemm.trans_a;

@@ -33,10 +33,10 @@ static void cpu_plan_free(struct cpu_executor *cpu, struct cpu_plan *compiled)
 	free(compiled);
 }
 
-/* One block per worker, and one for the inline caller of plans that may run there. */
+/* Blocks: see struct cpu_plan. */
 static int scratch_map(struct cpu_executor *cpu, const struct plan *plan, struct cpu_plan *compiled)
 {
-	const uint64_t n_blocks = (uint64_t)cpu->n_workers + 1;
+	const uint64_t n_blocks = (uint64_t)cpu->n_workers + 2;
 	uint64_t stride, bytes;
 
 	if (plan->scratch_bytes == 0)
@@ -112,20 +112,25 @@ static struct executor *cpu_free(struct executor *executor)
 		return NULL;
 	cpu = cpu_executor_from(executor);
 	atomic_store_explicit(&cpu->stop, true, memory_order_relaxed);
+	atomic_store_explicit(&cpu->n_active, cpu->n_workers, memory_order_relaxed);
 	/* Pairs with the fence in worker_sleep(). */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (cpu->workers)
 		cpu_pool_wake(cpu, cpu->n_workers);
+	/* All of them first: each looks into the others' queues to the end. */
+	for (unsigned int i = 0; cpu->workers && i < cpu->n_workers; i++)
+		if (cpu->workers[i].started)
+			pthread_join(cpu->workers[i].thread, NULL);
 	for (unsigned int i = 0; cpu->workers && i < cpu->n_workers; i++) {
 		struct cpu_worker *worker = &cpu->workers[i];
 
-		if (worker->started)
-			pthread_join(worker->thread, NULL);
 		spsc_deinit(&worker->done);
 		free(worker->queue.slots);
-		free(worker->workspace);
+		for (unsigned int layer = 0; layer < CPU_LAYERS; layer++)
+			free(worker->layers[layer].context.workspace);
 	}
-	free(cpu->inline_workspace);
+	free(cpu->urgent.slots);
+	free(cpu->inline_context.workspace);
 	free(cpu->workers);
 	free(cpu);
 	return NULL;
@@ -174,16 +179,31 @@ static const struct cpu_kernels *choose_kernels(enum cpu_simd cap)
 	return kernels;
 }
 
+static bool queue_init(struct cpu_queue *queue, uint32_t n_slots)
+{
+	queue->mask = n_slots - 1;
+	queue->slots = calloc(n_slots, sizeof(*queue->slots));
+	return queue->slots != NULL;
+}
+
 static int worker_init(struct cpu_executor *cpu, struct cpu_worker *worker, unsigned int index,
 		       int processor)
 {
 	worker->cpu = cpu;
 	worker->index = index;
 	worker->processor = processor;
-	worker->queue.mask = cpu->max_tasks - 1;
-	worker->queue.slots = calloc(cpu->max_tasks, sizeof(*worker->queue.slots));
-	worker->workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
-	if (!spsc_init(&worker->done, cpu->max_tasks) || !worker->queue.slots || !worker->workspace)
+	worker->pause.n_waiting = &cpu->n_urgent;
+	worker->pause.serve = cpu_worker_serve;
+	worker->layers[CPU_LAYER_BASE].context.pause = &worker->pause;
+	for (unsigned int i = 0; i < CPU_LAYERS; i++) {
+		struct cpu_context *context = &worker->layers[i].context;
+
+		context->workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
+		if (!context->workspace)
+			return error_origin(-ENOMEM);
+	}
+	if (!queue_init(&worker->queue, cpu->max_tasks) ||
+	    !spsc_init(&worker->done, cpu->max_tasks))
 		return error_origin(-ENOMEM);
 	return 0;
 }
@@ -202,8 +222,8 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 	_cleanup_(cpu_freep) struct cpu_executor *cpu = NULL;
 	const uint32_t max_tasks = options->max_tasks ? options->max_tasks : DEFAULT_MAX_TASKS;
 	unsigned int n_processors, n_workers;
-	cpu_set_t processors;
 	int processor = -1, r;
+	cpu_set_t processors;
 
 	n_processors = list_processors(&processors);
 	n_workers = options->n_workers ? options->n_workers : n_processors;
@@ -221,13 +241,16 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 	cpu->executor.waker = waker;
 	cpu->kernels = choose_kernels(options->simd);
 	cpu->max_tasks = max_tasks;
-	cpu->n_workers = n_workers;
+	cpu->processors = processors;
+	cpu->n_workers = cpu->n_in_use = n_workers;
+	atomic_init(&cpu->n_active, n_workers);
 	cpu->spin_ticks = clock_ns_to_ticks(options->spin_ns    ? options->spin_ns
 					    : n_processors <= 2 ? 0
 								: DEFAULT_SPIN_NS);
-	cpu->inline_workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
+	cpu->inline_context.workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
 	cpu->workers = aligned_alloc(alignof(struct cpu_worker), n_workers * sizeof(*cpu->workers));
-	if (!cpu->inline_workspace || !cpu->workers) {
+	if (!queue_init(&cpu->urgent, max_tasks) || !cpu->inline_context.workspace ||
+	    !cpu->workers) {
 		free(cpu->workers);
 		cpu->workers = NULL;
 		return error_origin(-ENOMEM);
@@ -257,6 +280,7 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 		.driver = "ringbroker",
 		.paths = cpu->kernels->name,
 		.n_threads = n_workers,
+		.share_min_ns = n_workers > 1 ? CPU_SHARE_MIN_NS : 0,
 		.blocked_flops_per_ns = blocked_flops_per_ns(cpu->kernels->level),
 	};
 	*ret = &steal_ptr(cpu)->executor;

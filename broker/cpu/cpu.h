@@ -12,9 +12,9 @@
  * differ between the two.
  *
  * submit() itself sets the task's state to EXEC_QUEUED. host_bytes of a plan counts its scratch
- * (one block per worker and one for the inline caller), its compiled form, and
- * every packed constant in full, also those that it shares with other plans of the same owner: so
- * what stays after a plan is released is always covered by the plans that stay.
+ * (one block per worker, one for the inline caller and one for running in between itself), its
+ * compiled form, and every packed constant in full, also those that it shares with other plans of
+ * the same owner: so what stays after a plan is released is always covered by the plans that stay.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,7 +30,10 @@ enum { CPU_MAX_WORKERS = 256 };
 struct cpu_options {
 	unsigned int n_workers; /* 0: one per processor that this process may use */
 	enum cpu_simd simd;     /* the highest level to use; lower where the processor has less */
-	bool no_pin;            /* else workers are pinned if there is a processor for each */
+	/*
+	 * Else workers are pinned if there is a processor for each, while all of them are used.
+	 */
+	bool no_pin;
 	/*
 	 * How long a worker without work looks for some before it sleeps, in nanoseconds.
 	 * 0: 20 us, or nothing where there are no more than two processors, since there spinning
@@ -46,3 +49,16 @@ struct cpu_options {
  * executor->index. Return: 0; -EINVAL for options out of range; -ENOMEM, -EAGAIN (threads).
  */
 int cpu_executor_new(const struct cpu_options *options, struct waker *waker, struct executor **ret);
+
+/*
+ * Uses no more than @n_workers of the workers, 1 at least, and all if there are fewer; the others
+ * sleep once they are done with what they are at, and leave nothing queued behind. Takes effect
+ * within one chunk of a task. @is_contended: workers without work sleep at once instead of looking
+ * for some.
+ *
+ * Pinned workers may use all processors for as long as not all of them are used: the one that stays
+ * must not take turns with others on its processor while the next has nothing to do.
+ *
+ * Reactor; no system call unless workers are to come back, or the first are not to be used.
+ */
+void cpu_executor_limit(struct executor *executor, unsigned int n_workers, bool is_contended);

@@ -75,8 +75,16 @@ VEC_INLINE void broadcast(const enum binary op, const struct cpu_broadcast *args
 		b += at[d] * args->b_stride[d];
 	}
 	for (size_t row = begin; row < end; row++) {
-		binary(op, args->inner, args->a + a, args->a_step, args->b + b, args->b_step,
-		       args->y + row * args->inner);
+		for (size_t i = 0; i < args->inner; i += CPU_PAUSE_ELEMS) {
+			const size_t n = args->inner - i;
+
+			if (i > 0)
+				cpu_pause(args->pause);
+			binary(op, n < CPU_PAUSE_ELEMS ? n : CPU_PAUSE_ELEMS,
+			       args->a + a + i * args->a_step, args->a_step,
+			       args->b + b + i * args->b_step, args->b_step,
+			       args->y + row * args->inner + i);
+		}
 		for (unsigned int d = args->n_outer; d-- > 0;) {
 			a += args->a_stride[d];
 			b += args->b_stride[d];

@@ -26,6 +26,8 @@
 
 /* Rows of a that stay in the second-level cache while the panels of b pass by. */
 #define GEMM_MC 240
+/* Register tiles between two looks for others; a look also precedes each packed panel of b. */
+#define GEMM_PAUSE_TILES 32
 
 _Static_assert(GEMM_MC % 12 == 0 && GEMM_MC % 6 == 0, "whole register tiles");
 _Static_assert((GEMM_MC * CPU_GEMM_KC + CPU_GEMM_KC * GEMM_NR) * sizeof(float) <=
@@ -280,6 +282,7 @@ static void gemm_block(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *
 			const size_t nr = gemm_min(GEMM_NR, tile->n_end - j);
 			const float *b;
 
+			cpu_pause(gemm->pause);
 			if (gemm->b_packed) {
 				b = gemm->b_packed + p * n_padded + j * kb;
 			} else {
@@ -312,7 +315,7 @@ VEC_INLINE bool gemm_narrow(const struct cpu_gemm *gemm, const struct cpu_gemm_t
 	gemm_micro_fn *const *micros;
 	const float *a = gemm->a + tile->m_begin * gemm->a_rs, *b;
 	float *y = gemm->y + tile->m_begin * gemm->y_rs + tile->n_begin;
-	size_t m = tile->m_end - tile->m_begin;
+	size_t m = tile->m_end - tile->m_begin, n_tiles = 0;
 
 	if (n > GEMM_NR || gemm->k > CPU_GEMM_KC || gemm->c || gemm->alpha != 1)
 		return false;
@@ -325,9 +328,11 @@ VEC_INLINE bool gemm_narrow(const struct cpu_gemm *gemm, const struct cpu_gemm_t
 		b = gemm->b + tile->n_begin;
 		micros = gemm_micros[GEMM_UNPACKED][n > VW];
 	}
-	for (; m > GEMM_MR; m -= GEMM_MR, a += GEMM_MR * gemm->a_rs, y += GEMM_MR * gemm->y_rs)
+	for (; m > GEMM_MR; m -= GEMM_MR, a += GEMM_MR * gemm->a_rs, y += GEMM_MR * gemm->y_rs) {
+		cpu_pause_at(gemm->pause, ++n_tiles, GEMM_PAUSE_TILES);
 		micros[GEMM_MR - 1](gemm->k, a, gemm->a_rs, gemm->a_cs, b, gemm->b_rs, y,
 				    gemm->y_rs, n, false);
+	}
 	micros[m - 1](gemm->k, a, gemm->a_rs, gemm->a_cs, b, gemm->b_rs, y, gemm->y_rs, n, false);
 	return true;
 }

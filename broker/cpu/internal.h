@@ -4,6 +4,7 @@
  * The executor and its workers. Private to broker/cpu; see pool-hot.c for how they work together.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -24,7 +25,10 @@ struct cpu_queue {
 	uint64_t mask;
 };
 
-enum { CPU_TEAM_OPEN = 1u << 31 };
+enum {
+	CPU_TEAM_OPEN = 1u << 31,
+	CPU_SHARE_MIN_NS = 60000, /* of a step that is worth cutting */
+};
 
 /* A step that its leader shares. The fields are written while state is 0 only. */
 struct cpu_team {
@@ -33,19 +37,32 @@ struct cpu_team {
 	const struct cpu_frame *frame;
 	size_t n_units, n_chunks;
 	alignas(128) _Atomic size_t next_chunk;
+	_Atomic uint64_t helper_ticks; /* what helpers have spent on it */
+};
+
+/* Where a worker computes: the base, or what is urgent, on top of it if there is something there.
+ */
+enum { CPU_LAYER_BASE, CPU_LAYER_BETWEEN, CPU_LAYERS };
+struct cpu_layer {
+	struct cpu_context context;
+	struct cpu_team team;        /* the step that it leads */
+	const struct cpu_plan *plan; /* that it leads; NULL: it helps, or does nothing */
+	uint64_t helper_ticks;       /* on the task that it leads */
 };
 
 struct cpu_worker {
-	struct cpu_queue queue;               /* tasks towards it */
-	struct spsc done;                     /* tasks back to the reactor */
-	struct cpu_team team;                 /* the step that it leads */
+	struct cpu_queue queue; /* tasks towards it */
+	struct spsc done;       /* tasks back to the reactor */
+	struct cpu_layer layers[CPU_LAYERS];
 	alignas(128) _Atomic uint32_t asleep; /* a futex: 1 while it sleeps or is about to */
 	struct cpu_executor *cpu;
+	struct cpu_pause pause;    /* of its base level */
+	struct exec_task *put_off; /* urgent, taken, but its plan has no scratch left here */
+	uint64_t between_ticks;    /* spent in between, ever */
 	unsigned int index;
 	int processor; /* to be pinned to, or -1 */
 	pthread_t thread;
 	bool started;
-	void *workspace;
 };
 
 struct cpu_executor {
@@ -53,19 +70,28 @@ struct cpu_executor {
 	const struct cpu_kernels *kernels;
 	unsigned int n_workers;
 	struct cpu_worker *workers;
-	void *inline_workspace;
+	struct cpu_context inline_context;
 	struct cpu_pack_cache packs;
 	uint64_t spin_ticks;
+	cpu_set_t processors; /* that workers may use */
 	char name[64];
 
 	/* The reactor's. */
 	uint32_t n_in_flight, max_tasks;
 	unsigned int next_worker, next_reap;
-	bool submitted; /* since the last flush */
+	unsigned int n_in_use; /* of the workers, the first ones; as n_active */
+	bool submitted;        /* since the last flush */
+	bool is_unpinned;      /* all workers are, though there are processors for them */
 
+	struct cpu_queue urgent; /* whoever looks takes them, before all others */
+	/* Urgent tasks that have not begun; looked at by everybody who computes, all the time. */
+	alignas(128) _Atomic uint32_t n_urgent;
 	alignas(128) _Atomic uint32_t n_looking;  /* workers awake without a task */
 	alignas(128) _Atomic uint32_t n_sleeping; /* workers asleep or about to be */
 	alignas(128) _Atomic uint32_t n_teams;    /* open ones */
+	/* Written by the reactor now and then, see cpu_executor_limit(). */
+	alignas(128) _Atomic uint32_t n_active; /* workers from that index on only sleep */
+	_Atomic bool is_contended;
 	_Atomic bool stop;
 };
 
@@ -74,14 +100,22 @@ static inline struct cpu_executor *cpu_executor_from(struct executor *executor)
 	return (struct cpu_executor *)executor; /* its first member */
 }
 
+/* Is it not to be used now? */
+static inline bool cpu_worker_is_limited(const struct cpu_worker *worker)
+{
+	return worker->index >= atomic_load_explicit(&worker->cpu->n_active, memory_order_relaxed);
+}
+
 /* worker.c: starts the thread. Return: 0, negative errno. */
 int cpu_worker_start(struct cpu_worker *worker);
-/* Wakes up to @n sleeping workers. Any thread. */
+/* Wakes up to @n sleeping workers of those in use. Any thread. */
 void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n);
 
-/* Waits until the helpers of a closed team have left it. Its leader only. */
-void cpu_team_wait(struct cpu_team *team);
+/* A leader that has waited @n_spins times for its helpers waits a little more. */
+void cpu_team_wait(const struct cpu_executor *cpu, unsigned int n_spins);
 
+/* pool-hot.c: struct cpu_pause of a worker: does what is urgent. */
+void cpu_worker_serve(struct cpu_pause *pause);
 /* pool-hot.c: does one piece of work, whoever it was for. Return: whether there was any. */
 bool cpu_worker_work(struct cpu_worker *worker);
 /* Is there something that a worker should stay awake for? */

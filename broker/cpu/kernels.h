@@ -3,7 +3,7 @@
 /*
  * CPU kernels
  *
- * Pure functions over float32 arrays, one build of each per SIMD level. No kernel allocates, locks,
+ * Functions over float32 arrays, one build of each per SIMD level. No kernel allocates, locks,
  * starts a thread or keeps state; every one computes the part [begin, end) of its units, and the
  * result does not depend on how the units are split. AVX2 and AVX-512 give the same bits (save
  * those of a NaN); SSE2 and the generic build round the products of sums separately.
@@ -12,6 +12,7 @@
  * says: see cpu_flush_denormals(). Sizes are counts of floats; strides, too. Pointers must be
  * aligned to a float, outputs must not overlap inputs unless said.
  */
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,6 +34,34 @@ enum {
 };
 
 /*
+ * Lets others in between: kernels whose units can take long look about every hundred microseconds
+ * whether something urgent waits, and if so have it done, on their own stack. Of their workspace
+ * and their operands nothing is touched meanwhile.
+ */
+struct cpu_pause {
+	const _Atomic uint32_t *n_waiting;
+	void (*serve)(struct cpu_pause *pause);
+};
+
+/* Elements after which a loop over them looks. */
+enum { CPU_PAUSE_ELEMS = 1 << 16 };
+
+static inline void cpu_pause(struct cpu_pause *pause)
+{
+	/* Only a hint: serve() synchronizes with whoever waits. */
+	if (pause &&
+	    __builtin_expect(atomic_load_explicit(pause->n_waiting, memory_order_relaxed) != 0, 0))
+		pause->serve(pause);
+}
+
+/* In a loop whose index @i passes multiples of @every, a power of two. */
+static inline void cpu_pause_at(struct cpu_pause *pause, size_t i, size_t every)
+{
+	if (__builtin_expect((i & (every - 1)) == 0, 0))
+		cpu_pause(pause);
+}
+
+/*
  * A matrix product, y[m][n] = alpha * sum over k of a[m][k] * b[k][n] + beta * c[m][n].
  * The sum is a chain of fused multiply-adds over each block of CPU_GEMM_KC terms; the blocks are
  * added in order. So packed, unpacked, and every split of m and n give the same bits.
@@ -45,10 +74,11 @@ struct cpu_gemm {
 	size_t b_rs, b_cs;
 	const float *b_packed; /* from pack_b() of the same level, or NULL */
 	float *y;
-	size_t y_rs;       /* columns are adjacent */
-	const float *c;    /* NULL: none */
-	size_t c_rs, c_cs; /* 0 where broadcast */
-	float alpha, beta; /* 1 and 0 for a plain product */
+	size_t y_rs;             /* columns are adjacent */
+	const float *c;          /* NULL: none */
+	size_t c_rs, c_cs;       /* 0 where broadcast */
+	float alpha, beta;       /* 1 and 0 for a plain product */
+	struct cpu_pause *pause; /* NULL: none; here and below */
 };
 
 /* A tile of the result, all of the depth. n_begin is a multiple of gemm_nr. */
@@ -69,6 +99,7 @@ struct cpu_broadcast {
 	unsigned int n_outer;
 	size_t extent[CPU_MAX_DIMS];
 	size_t a_stride[CPU_MAX_DIMS], b_stride[CPU_MAX_DIMS];
+	struct cpu_pause *pause;
 };
 
 /* Softmax and TopK: element i of a column is x[(outer * len + i) * inner + its inner index]. */
@@ -76,6 +107,7 @@ struct cpu_softmax {
 	const float *x;
 	float *y; /* may be x */
 	size_t outer, len, inner;
+	struct cpu_pause *pause;
 };
 
 /*
@@ -89,6 +121,7 @@ struct cpu_top_k {
 	size_t outer, len, inner;
 	size_t k; /* 1..len */
 	bool largest;
+	struct cpu_pause *pause;
 };
 
 /*
@@ -103,6 +136,7 @@ struct cpu_reduce {
 	size_t kept[CPU_MAX_DIMS], kept_stride[CPU_MAX_DIMS];
 	size_t reduced[CPU_MAX_DIMS], reduced_stride[CPU_MAX_DIMS];
 	bool inner_kept;
+	struct cpu_pause *pause;
 };
 
 /* y in C order over extent[]; element strides in x. */
@@ -111,6 +145,7 @@ struct cpu_transpose {
 	float *y;
 	unsigned int n_dims;
 	size_t extent[CPU_MAX_DIMS], x_stride[CPU_MAX_DIMS];
+	struct cpu_pause *pause;
 };
 
 /* A sliding window over [batch][channels][height][width]; see union op_params.window. */
@@ -124,6 +159,7 @@ struct cpu_window {
 	const float *weights_packed; /* Conv: from pack_conv() of the same level, or NULL */
 	const float *bias;           /* Conv: NULL: none */
 	float *y;
+	struct cpu_pause *pause;
 };
 
 struct cpu_kernels {

@@ -13,6 +13,18 @@
  * left. The last chunk closes the team, and the leader waits for those inside only: a worker that
  * never came is not waited for. Steps follow each other, so this is the barrier between nodes.
  *
+ * Urgent tasks have a queue of their own, which all workers share and look at before any other. Who
+ * is in the middle of something long looks at a counter of them between its chunks, and kernels
+ * whose units can take long within (struct cpu_pause); an urgent task is then run at once, on top
+ * of the stack, with a workspace and a team of its own, and the other goes on afterwards as if
+ * nothing had been. Scratch memory is per plan and worker; where the plan below is the same, there
+ * is one more block per plan. Should another worker have that, the task is put off to the next
+ * look. Nothing gets in between of what is urgent itself.
+ *
+ * Under contention only the first n_active workers are used. Nothing is pushed to the others, what
+ * is in their queues goes before anything else, and they leave the teams that they help between two
+ * chunks.
+ *
  * Finished tasks return to the reactor through a queue per worker that is as large as the number of
  * tasks in flight, so it is never full. How workers sleep and are woken is in worker.c.
  */
@@ -22,23 +34,27 @@
 #include "util/clock.h"
 #include "util/waker.h"
 
-/* A step is shared if it takes one thread longer; then it is cut into chunks of about this. */
-static const double share_min_ns = 60000, chunk_ns = 20000;
+/*
+ * A step that takes one thread longer is cut into chunks, and shared where there are several
+ * workers. They take about chunk_ns, which is enough for everybody to end at about the same time,
+ * or more where that would be many, but never more than chunk_max_ns, as long as units can be cut.
+ */
+static const double share_min_ns = CPU_SHARE_MIN_NS, chunk_ns = 20000, chunk_max_ns = 100000;
+enum { CHUNKS_PER_WORKER = 8 };
 /* Sleeping workers are woken for a step that takes longer: waking one costs several us. */
 static const double wake_min_ns = 200000;
 
-/* Reactor. Return: false if full. */
-static bool queue_push(struct cpu_queue *queue, struct exec_task *task)
+/*
+ * Reactor. There is room, since whatever is reaped was popped; what is reaped was popped before, so
+ * its slot was read.
+ */
+static void queue_push(struct cpu_queue *queue, struct exec_task *task)
 {
 	const uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
 
-	/* Pairs with the exchange in queue_pop(): the slot was read. */
-	if (tail - atomic_load_explicit(&queue->head, memory_order_acquire) > queue->mask)
-		return false;
 	atomic_store_explicit(&queue->slots[tail & queue->mask], task, memory_order_relaxed);
 	/* Pairs with the acquire in queue_pop(): the task and its slot are visible. */
 	atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
-	return true;
 }
 
 /* Any worker. Return: the oldest task, NULL if there is none. */
@@ -69,16 +85,28 @@ static uint32_t queue_length(struct cpu_queue *queue)
 	return tail > head ? (uint32_t)(tail - head) : 0;
 }
 
+static void chunk_run(const struct cpu_team *team, size_t chunk, const struct cpu_context *context)
+{
+	team->step->run(team->step, team->frame, team->n_units * chunk / team->n_chunks,
+			team->n_units * (chunk + 1) / team->n_chunks, context);
+}
+
 /*
  * Takes chunks of a step until none is left. Who takes the last one closes the team, so that nobody
- * joins in vain while it is being computed.
+ * joins in vain while it is being computed. @helper: who is not the leader, and goes away before
+ * the end if it is not to be used any more; NULL: the leader.
  */
-static void team_work(struct cpu_executor *cpu, struct cpu_team *team, void *workspace)
+static void team_work(struct cpu_executor *cpu, struct cpu_team *team,
+		      const struct cpu_context *context, const struct cpu_worker *helper)
 {
 	for (;;) {
-		const size_t chunk =
-			atomic_fetch_add_explicit(&team->next_chunk, 1, memory_order_relaxed);
+		size_t chunk;
 
+		/* Before it takes one: nobody waits for that then. */
+		cpu_pause(context->pause);
+		if (helper && cpu_worker_is_limited(helper))
+			return;
+		chunk = atomic_fetch_add_explicit(&team->next_chunk, 1, memory_order_relaxed);
 		if (chunk >= team->n_chunks)
 			return;
 		if (chunk + 1 == team->n_chunks) {
@@ -86,23 +114,18 @@ static void team_work(struct cpu_executor *cpu, struct cpu_team *team, void *wor
 			atomic_fetch_and_explicit(&team->state, ~(uint32_t)CPU_TEAM_OPEN,
 						  memory_order_relaxed);
 		}
-		team->step->run(team->step, team->frame, team->n_units * chunk / team->n_chunks,
-				team->n_units * (chunk + 1) / team->n_chunks, workspace);
+		chunk_run(team, chunk, context);
 	}
 }
 
-static void team_lead(struct cpu_worker *worker, const struct cpu_step *step,
-		      const struct cpu_frame *frame, size_t n_units, size_t n_chunks,
-		      bool worth_waking)
+/* Computes the step that the team of @layer is set to, with whoever joins. */
+static void team_lead(struct cpu_worker *worker, struct cpu_layer *layer, bool worth_waking)
 {
 	struct cpu_executor *cpu = worker->cpu;
-	struct cpu_team *team = &worker->team;
+	struct cpu_team *team = &layer->team;
 
-	team->step = step;
-	team->frame = frame;
-	team->n_units = n_units;
-	team->n_chunks = n_chunks;
 	atomic_store_explicit(&team->next_chunk, 0, memory_order_relaxed);
+	atomic_store_explicit(&team->helper_ticks, 0, memory_order_relaxed);
 	atomic_fetch_add_explicit(&cpu->n_teams, 1, memory_order_relaxed);
 	/* Pairs with the acquire in team_help(): the fields are visible. */
 	atomic_store_explicit(&team->state, CPU_TEAM_OPEN, memory_order_release);
@@ -110,50 +133,74 @@ static void team_lead(struct cpu_worker *worker, const struct cpu_step *step,
 		/* Pairs with the fence in worker_sleep() of worker.c. */
 		atomic_thread_fence(memory_order_seq_cst);
 		if (atomic_load_explicit(&cpu->n_sleeping, memory_order_relaxed) > 0)
-			cpu_pool_wake(cpu, (unsigned int)n_chunks - 1);
+			cpu_pool_wake(cpu, (unsigned int)team->n_chunks - 1);
 	}
 
-	team_work(cpu, team, worker->workspace);
+	team_work(cpu, team, &layer->context, NULL);
 	/* Pairs with the release in team_help(): what the helpers computed is visible. */
-	if (atomic_load_explicit(&team->state, memory_order_acquire) != 0)
-		cpu_team_wait(team);
+	for (unsigned int spins = 0; atomic_load_explicit(&team->state, memory_order_acquire) != 0;
+	     spins++) {
+		cpu_pause(layer->context.pause);
+		cpu_team_wait(cpu, spins);
+	}
+	layer->helper_ticks += atomic_load_explicit(&team->helper_ticks, memory_order_relaxed);
 }
 
-/* Return: whether the worker helped somebody. */
+/* Return: whether there was a chunk left. */
+static bool team_join(struct cpu_worker *worker, struct cpu_team *team)
+{
+	struct cpu_executor *cpu = worker->cpu;
+	uint32_t state = atomic_load_explicit(&team->state, memory_order_relaxed);
+
+	while (state & CPU_TEAM_OPEN) {
+		uint64_t since, between;
+
+		if (!atomic_compare_exchange_weak_explicit(&team->state, &state, state + 1,
+							   memory_order_acquire,
+							   memory_order_relaxed))
+			continue;
+		atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
+		since = clock_ticks();
+		between = worker->between_ticks;
+		team_work(cpu, team, &worker->layers[CPU_LAYER_BASE].context, worker);
+		atomic_fetch_add_explicit(&team->helper_ticks,
+					  clock_ticks() - since - (worker->between_ticks - between),
+					  memory_order_relaxed);
+		atomic_fetch_sub_explicit(&team->state, 1, memory_order_release);
+		atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
+		return true;
+	}
+	return false;
+}
+
+/* Urgent steps first. Return: whether the worker helped somebody. */
 static bool team_help(struct cpu_worker *worker)
 {
 	struct cpu_executor *cpu = worker->cpu;
 
 	if (atomic_load_explicit(&cpu->n_teams, memory_order_relaxed) == 0)
 		return false;
-	for (unsigned int i = 1; i < cpu->n_workers; i++) {
-		struct cpu_team *team = &cpu->workers[(worker->index + i) % cpu->n_workers].team;
-		uint32_t state = atomic_load_explicit(&team->state, memory_order_relaxed);
+	for (unsigned int layer = CPU_LAYERS; layer-- > 0;)
+		for (unsigned int i = 1; i < cpu->n_workers; i++) {
+			const unsigned int other = (worker->index + i) % cpu->n_workers;
 
-		while (state & CPU_TEAM_OPEN) {
-			if (!atomic_compare_exchange_weak_explicit(&team->state, &state, state + 1,
-								   memory_order_acquire,
-								   memory_order_relaxed))
-				continue;
-			atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
-			team_work(cpu, team, worker->workspace);
-			atomic_fetch_sub_explicit(&team->state, 1, memory_order_release);
-			atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
-			return true;
+			if (team_join(worker, &cpu->workers[other].layers[layer].team))
+				return true;
 		}
-	}
 	return false;
 }
 
 static inline void frame_init(struct cpu_frame *frame, const struct cpu_plan *plan,
 			      const struct exec_task *task, unsigned int block)
 {
+	const unsigned int n_bindings = plan->n_bindings;
+	const struct exec_ref *refs = task->refs;
+
 	frame->count = task->count;
 	frame->base[CPU_BASE_ABSOLUTE] = 0;
 	frame->base[CPU_BASE_SCRATCH] = (uintptr_t)plan->scratch + block * plan->scratch_stride;
-	for (unsigned int i = 0; i < plan->n_bindings; i++)
-		frame->base[CPU_BASE_BINDING + i] =
-			(uintptr_t)task->refs[i].arena->base + task->refs[i].offset;
+	for (unsigned int i = 0; i < n_bindings; i++)
+		frame->base[CPU_BASE_BINDING + i] = (uintptr_t)refs[i].arena->base + refs[i].offset;
 }
 
 void cpu_pool_run_inline(struct executor *executor, struct exec_task *task)
@@ -163,52 +210,79 @@ void cpu_pool_run_inline(struct executor *executor, struct exec_task *task)
 	struct cpu_frame frame;
 
 	frame_init(&frame, plan, task, cpu->n_workers);
-	for (unsigned int i = 0; i < plan->n_steps; i++)
-		plan->steps[i].run(&plan->steps[i], &frame, 0, SIZE_MAX, cpu->inline_workspace);
+	for (const struct cpu_step *step = plan->steps, *end = step + plan->n_steps; step < end;
+	     step++)
+		step->run(step, &frame, 0, SIZE_MAX, &cpu->inline_context);
 	task->res = 0;
-	task->copied_bytes = 0;
-	task->transferred_bytes = 0;
 	task->end_ticks = clock_ticks();
 }
 
-static void worker_run_step(struct cpu_worker *worker, const struct cpu_step *step,
-			    const struct cpu_frame *frame)
+static void worker_run_step(struct cpu_worker *worker, struct cpu_layer *layer,
+			    const struct cpu_step *step, const struct cpu_frame *frame)
 {
 	const double ns = step->cost_fixed_ns + step->cost_row_ns * frame->count;
+	const double most = CHUNKS_PER_WORKER * (double)worker->cpu->n_workers;
+	struct cpu_team *team = &layer->team;
+	double n_chunks = ns / chunk_ns;
 
-	if (ns > share_min_ns && worker->cpu->n_workers > 1) {
-		const size_t n_units = step->units(step, frame->count);
-		const size_t most = 8 * (size_t)worker->cpu->n_workers;
-		size_t n_chunks = ns / chunk_ns < (double)most ? (size_t)(ns / chunk_ns) : most;
-
-		if (n_chunks > n_units)
-			n_chunks = n_units;
-		if (n_chunks > 1) {
-			team_lead(worker, step, frame, n_units, n_chunks, ns > wake_min_ns);
-			return;
-		}
+	if (ns <= share_min_ns || (step->looks && worker->cpu->n_workers == 1)) {
+		step->run(step, frame, 0, SIZE_MAX, &layer->context);
+		return;
 	}
-	step->run(step, frame, 0, SIZE_MAX, worker->workspace);
+	if (n_chunks > most)
+		n_chunks = ns / chunk_max_ns > most ? ns / chunk_max_ns : most;
+	team->step = step;
+	team->frame = frame;
+	team->n_units = step->units(step, frame->count);
+	team->n_chunks = n_chunks < (double)team->n_units ? (size_t)n_chunks : team->n_units;
+	if (team->n_chunks <= 1)
+		step->run(step, frame, 0, SIZE_MAX, &layer->context);
+	else if (worker->cpu->n_workers > 1)
+		team_lead(worker, layer, ns > wake_min_ns);
+	else
+		for (size_t chunk = 0; chunk < team->n_chunks; chunk++) {
+			cpu_pause(layer->context.pause);
+			chunk_run(team, chunk, &layer->context);
+		}
 }
 
-static void worker_run(struct cpu_worker *worker, struct exec_task *task)
+/* Runs a task that has begun, with the scratch of @block. */
+static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
+			   struct exec_task *task, unsigned int block)
+{
+	const struct cpu_plan *plan = task->plan->exec[worker->cpu->executor.index];
+	const uint64_t between = worker->between_ticks;
+	struct cpu_frame frame;
+
+	layer->plan = plan;
+	layer->helper_ticks = 0;
+	task->start_ticks = clock_ticks();
+	frame_init(&frame, plan, task, block);
+	for (unsigned int i = 0; i < plan->n_steps; i++) {
+		cpu_pause(layer->context.pause);
+		worker_run_step(worker, layer, &plan->steps[i], &frame);
+	}
+	task->end_ticks = clock_ticks();
+	task->start_ticks += worker->between_ticks - between;
+	task->busy_ticks = task->end_ticks - task->start_ticks + layer->helper_ticks;
+	layer->plan = NULL;
+}
+
+static void worker_run(struct cpu_worker *worker, struct cpu_layer *layer, struct exec_task *task,
+		       unsigned int block)
 {
 	struct cpu_executor *cpu = worker->cpu;
 
+	if (task->is_urgent)
+		atomic_fetch_sub_explicit(&cpu->n_urgent, 1, memory_order_relaxed);
 	task->copied_bytes = 0;
 	task->transferred_bytes = 0;
 	if (exec_task_begin(task)) {
-		const struct cpu_plan *plan = task->plan->exec[cpu->executor.index];
-		struct cpu_frame frame;
-
-		task->start_ticks = clock_ticks();
-		frame_init(&frame, plan, task, worker->index);
-		for (unsigned int i = 0; i < plan->n_steps; i++)
-			worker_run_step(worker, &plan->steps[i], &frame);
-		task->end_ticks = clock_ticks();
+		worker_compute(worker, layer, task, block);
 		task->res = 0;
 	} else {
 		task->start_ticks = task->end_ticks = clock_ticks();
+		task->busy_ticks = 0;
 		task->res = -ECANCELED;
 	}
 	/* Never full: there is a slot for every task in flight. */
@@ -216,23 +290,78 @@ static void worker_run(struct cpu_worker *worker, struct exec_task *task)
 	waker_ring(cpu->executor.waker);
 }
 
-/* Own work first, then anybody's, then a step to help with. Return: whether there was any. */
+/* Runs an urgent task in the middle of another. Return: false if its scratch is not free. */
+static bool worker_run_between(struct cpu_worker *worker, struct exec_task *task)
+{
+	struct cpu_executor *cpu = worker->cpu;
+	struct cpu_plan *plan = task->plan->exec[cpu->executor.index];
+	const bool is_second = plan == worker->layers[CPU_LAYER_BASE].plan;
+	const uint64_t since = clock_ticks();
+
+	/* Pairs with the release below: what was written to the block is the past. */
+	if (is_second && atomic_exchange_explicit(&plan->second_taken, true, memory_order_acquire))
+		return false;
+	worker_run(worker, &worker->layers[CPU_LAYER_BETWEEN], task,
+		   is_second ? cpu->n_workers + 1 : worker->index);
+	/* The plan may be gone by now unless it is also below. */
+	if (is_second)
+		atomic_store_explicit(&plan->second_taken, false, memory_order_release);
+	worker->between_ticks += clock_ticks() - since;
+	return true;
+}
+
+static struct exec_task *worker_next_urgent(struct cpu_worker *worker)
+{
+	struct exec_task *task = worker->put_off;
+
+	worker->put_off = NULL;
+	return task ? task : queue_pop(&worker->cpu->urgent);
+}
+
+void cpu_worker_serve(struct cpu_pause *pause)
+{
+	struct cpu_worker *worker =
+		(struct cpu_worker *)((char *)pause - offsetof(struct cpu_worker, pause));
+	struct exec_task *task;
+
+	while ((task = worker_next_urgent(worker)))
+		if (!worker_run_between(worker, task)) {
+			worker->put_off = task;
+			return;
+		}
+}
+
+/*
+ * Urgent tasks first, then those of workers that are not used, whose turn is over, then its own,
+ * then anybody's. Return: NULL if there is none.
+ */
+static struct exec_task *worker_next(struct cpu_worker *worker)
+{
+	struct cpu_executor *cpu = worker->cpu;
+	struct exec_task *task = worker_next_urgent(worker);
+
+	for (unsigned int i = atomic_load_explicit(&cpu->n_active, memory_order_relaxed);
+	     !task && i < cpu->n_workers; i++)
+		task = queue_pop(&cpu->workers[i].queue);
+	for (unsigned int i = 0; !task && i < cpu->n_workers; i++)
+		task = queue_pop(&cpu->workers[(worker->index + i) % cpu->n_workers].queue);
+	return task;
+}
+
+/* Tasks first, then a step to help with. Return: whether there was any. */
 bool cpu_worker_work(struct cpu_worker *worker)
 {
 	struct cpu_executor *cpu = worker->cpu;
+	struct exec_task *task = worker_next(worker);
 
-	for (unsigned int i = 0; i < cpu->n_workers; i++) {
-		struct cpu_worker *from = &cpu->workers[(worker->index + i) % cpu->n_workers];
-		struct exec_task *task = queue_pop(&from->queue);
-
-		if (task) {
-			atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
-			worker_run(worker, task);
-			atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
-			return true;
-		}
-	}
-	return team_help(worker);
+	if (!task)
+		return team_help(worker);
+	atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
+	/* Nothing gets in between of what is urgent, also where it is not in between itself. */
+	worker_run(worker, &worker->layers[task->is_urgent ? CPU_LAYER_BETWEEN : CPU_LAYER_BASE],
+		   task, worker->index);
+	atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
+	return true;
 }
 
 bool cpu_worker_sees_work(struct cpu_worker *worker)
@@ -240,7 +369,8 @@ bool cpu_worker_sees_work(struct cpu_worker *worker)
 	struct cpu_executor *cpu = worker->cpu;
 
 	if (atomic_load_explicit(&cpu->stop, memory_order_relaxed) ||
-	    atomic_load_explicit(&cpu->n_teams, memory_order_relaxed) > 0)
+	    atomic_load_explicit(&cpu->n_teams, memory_order_relaxed) > 0 ||
+	    queue_length(&cpu->urgent) > 0)
 		return true;
 	for (unsigned int i = 0; i < cpu->n_workers; i++)
 		if (queue_length(&cpu->workers[i].queue) > 0)
@@ -251,16 +381,19 @@ bool cpu_worker_sees_work(struct cpu_worker *worker)
 int cpu_pool_submit(struct executor *executor, struct exec_task *task)
 {
 	struct cpu_executor *cpu = cpu_executor_from(executor);
-	struct cpu_worker *worker = &cpu->workers[cpu->next_worker];
+	struct cpu_queue *queue =
+		task->is_urgent ? &cpu->urgent : &cpu->workers[cpu->next_worker].queue;
 
 	if (cpu->n_in_flight == cpu->max_tasks)
 		return EXECUTOR_E_BUSY;
 	/* The release of the push publishes it. */
 	atomic_store_explicit(&task->state, EXEC_QUEUED, memory_order_relaxed);
+	/* Only a hint; taken back once the task begins. */
+	if (task->is_urgent)
+		atomic_fetch_add_explicit(&cpu->n_urgent, 1, memory_order_relaxed);
 	/* A queue has room for every task in flight, so this cannot fail. */
-	if (!queue_push(&worker->queue, task))
-		return EXECUTOR_E_BUSY;
-	cpu->next_worker = cpu->next_worker + 1 < cpu->n_workers ? cpu->next_worker + 1 : 0;
+	queue_push(queue, task);
+	cpu->next_worker = cpu->next_worker + 1 < cpu->n_in_use ? cpu->next_worker + 1 : 0;
 	cpu->n_in_flight++;
 	cpu->submitted = true;
 	return 0;
@@ -269,7 +402,7 @@ int cpu_pool_submit(struct executor *executor, struct exec_task *task)
 void cpu_pool_flush(struct executor *executor)
 {
 	struct cpu_executor *cpu = cpu_executor_from(executor);
-	uint32_t waiting = 0, looking;
+	uint32_t waiting, looking;
 
 	if (!cpu->submitted)
 		return;
@@ -278,6 +411,7 @@ void cpu_pool_flush(struct executor *executor)
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&cpu->n_sleeping, memory_order_relaxed) == 0)
 		return;
+	waiting = queue_length(&cpu->urgent);
 	for (unsigned int i = 0; i < cpu->n_workers; i++)
 		waiting += queue_length(&cpu->workers[i].queue);
 	/* Those who are looking find it by themselves; a wrong guess is made good by the last look.

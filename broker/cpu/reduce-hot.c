@@ -13,6 +13,9 @@
 
 #define REDUCE_REGS (CPU_COLUMN_BLOCK / VW)
 
+/* Between two looks for others: lines, each of which may miss the cache, and elements of one. */
+enum { REDUCE_PAUSE_ROWS = 1 << 10, REDUCE_PAUSE_ELEMS = CPU_PAUSE_ELEMS };
+
 /* An odometer over all dimensions but the last. */
 struct reduce_walk {
 	size_t at[CPU_MAX_DIMS];
@@ -42,11 +45,13 @@ VEC_INLINE void reduce_columns(const struct cpu_reduce *args, const float *x, fl
 	const size_t stride = args->n_reduced ? args->reduced_stride[outer] : 0;
 	struct reduce_walk walk = {.offset = 0};
 	vf acc[REDUCE_REGS] = {0};
+	size_t n_rows = 0;
 
 	do {
 		const float *from = x + walk.offset;
 
 		for (size_t i = 0; i < len; i++, from += stride) {
+			cpu_pause_at(args->pause, ++n_rows, REDUCE_PAUSE_ROWS);
 			VEC_UNROLL
 			for (size_t v = 0; v < regs; v++)
 				acc[v] +=
@@ -68,12 +73,16 @@ static float reduce_rows(const struct cpu_reduce *args, const float *x)
 	const size_t len = args->reduced[outer];
 	struct reduce_walk walk = {.offset = 0};
 	vf acc[VEC_REGS] = {0};
+	size_t n_lines = 0;
 
 	do {
 		const float *from = x + walk.offset;
 		size_t i = 0;
 
+		n_lines++;
+		cpu_pause_at(args->pause, n_lines, REDUCE_PAUSE_ROWS);
 		for (; i + VEC_LANES <= len; i += VEC_LANES) {
+			cpu_pause_at(args->pause, i, REDUCE_PAUSE_ELEMS);
 			VEC_UNROLL
 			for (size_t v = 0; v < VEC_REGS; v++)
 				acc[v] += vf_load(from + i + v * VW);

@@ -74,7 +74,7 @@ static void gemm_batch(const struct cpu_step *step, const struct cpu_frame *fram
 }
 
 void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		  size_t end, void *workspace)
+		  size_t end, const struct cpu_context *context)
 {
 	const struct cpu_step_gemm *s = &step->gemm;
 	struct gemm_grid grid;
@@ -88,6 +88,7 @@ void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, si
 		.c_cs = s->c_cs,
 		.alpha = s->alpha,
 		.beta = s->beta,
+		.pause = context->pause,
 	};
 
 	gemm.a_rs = s->trans_a ? 1 : gemm.k;
@@ -101,7 +102,7 @@ void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, si
 		gemm_batch(step, frame, 0, &gemm);
 		step->kernels->gemm(&gemm,
 				    &(struct cpu_gemm_tile){.m_end = gemm.m, .n_end = gemm.n},
-				    workspace);
+				    context->workspace);
 		return;
 	}
 	grid = gemm_grid(s, frame->count);
@@ -125,7 +126,7 @@ void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, si
 					    .n_begin = n * GEMM_UNIT_N,
 					    .n_end = min_size(gemm.n, (n + columns) * GEMM_UNIT_N),
 				    },
-				    workspace);
+				    context->workspace);
 		begin += rows * columns;
 	}
 }
@@ -149,18 +150,22 @@ static inline void run_flat(const struct cpu_step *step, const struct cpu_frame 
 	const size_t from = begin * FLAT_UNIT;
 	const size_t to = end > n / FLAT_UNIT ? n : end * FLAT_UNIT;
 
-	kernel(to - from, a + from * s->a_step, s->a_step, b + from * s->b_step, s->b_step,
-	       y + from);
+	/* All of it, which may be tiny: nothing to work out. */
+	if (begin == 0 && end == SIZE_MAX)
+		kernel(n, a, s->a_step, b, s->b_step, y);
+	else
+		kernel(to - from, a + from * s->a_step, s->a_step, b + from * s->b_step, s->b_step,
+		       y + from);
 }
 
 void cpu_run_add_flat(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		      size_t end, void *workspace)
+		      size_t end, const struct cpu_context *context)
 {
 	run_flat(step, frame, begin, end, step->kernels->add);
 }
 
 void cpu_run_mul_flat(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		      size_t end, void *workspace)
+		      size_t end, const struct cpu_context *context)
 {
 	run_flat(step, frame, begin, end, step->kernels->mul);
 }
@@ -175,12 +180,13 @@ size_t cpu_units_broadcast(const struct cpu_step *step, uint32_t count)
 }
 
 static void run_broadcast(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-			  size_t end,
+			  size_t end, const struct cpu_context *context,
 			  void (*kernel)(const struct cpu_broadcast *args, size_t begin,
 					 size_t end))
 {
 	const struct cpu_step_binary *s = &step->binary;
 	struct cpu_broadcast args = {
+		.pause = context->pause,
 		.a = cpu_operand_at(&step->in[0], frame),
 		.b = cpu_operand_at(&step->in[1], frame),
 		.y = cpu_operand_at(&step->out[0], frame),
@@ -199,15 +205,15 @@ static void run_broadcast(const struct cpu_step *step, const struct cpu_frame *f
 }
 
 void cpu_run_add(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		 size_t end, void *workspace)
+		 size_t end, const struct cpu_context *context)
 {
-	run_broadcast(step, frame, begin, end, step->kernels->add_broadcast);
+	run_broadcast(step, frame, begin, end, context, step->kernels->add_broadcast);
 }
 
 void cpu_run_mul(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		 size_t end, void *workspace)
+		 size_t end, const struct cpu_context *context)
 {
-	run_broadcast(step, frame, begin, end, step->kernels->mul_broadcast);
+	run_broadcast(step, frame, begin, end, context, step->kernels->mul_broadcast);
 }
 
 size_t cpu_units_relu(const struct cpu_step *step, uint32_t count)
@@ -216,7 +222,7 @@ size_t cpu_units_relu(const struct cpu_step *step, uint32_t count)
 }
 
 void cpu_run_relu(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		  size_t end, void *workspace)
+		  size_t end, const struct cpu_context *context)
 {
 	const float *x = cpu_operand_at(&step->in[0], frame);
 	float *y = cpu_operand_at(&step->out[0], frame);
@@ -234,10 +240,11 @@ size_t cpu_units_top_k(const struct cpu_step *step, uint32_t count)
 }
 
 void cpu_run_top_k(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		   size_t end, void *workspace)
+		   size_t end, const struct cpu_context *context)
 {
 	const struct cpu_step_columns *s = &step->columns;
 	const struct cpu_top_k args = {
+		.pause = context->pause,
 		.x = cpu_operand_at(&step->in[0], frame),
 		.values = cpu_operand_at(&step->out[0], frame),
 		.indices = cpu_operand_at(&step->out[1], frame),
@@ -268,10 +275,11 @@ size_t cpu_units_softmax(const struct cpu_step *step, uint32_t count)
 }
 
 void cpu_run_softmax(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		     size_t end, void *workspace)
+		     size_t end, const struct cpu_context *context)
 {
 	struct cpu_softmax args = softmax_args(step, frame->count);
 
+	args.pause = context->pause;
 	args.x = cpu_operand_at(&step->in[0], frame);
 	args.y = cpu_operand_at(&step->out[0], frame);
 	step->kernels->softmax(&args, begin, min_size(end, cpu_softmax_units(&args)));
@@ -296,10 +304,11 @@ size_t cpu_units_reduce(const struct cpu_step *step, uint32_t count)
 }
 
 void cpu_run_reduce(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		    size_t end, void *workspace)
+		    size_t end, const struct cpu_context *context)
 {
 	struct cpu_reduce args = reduce_args(step, frame->count);
 
+	args.pause = context->pause;
 	args.x = cpu_operand_at(&step->in[0], frame);
 	args.y = cpu_operand_at(&step->out[0], frame);
 	step->kernels->reduce_sum(&args, begin, min_size(end, cpu_reduce_units(&args)));
@@ -322,10 +331,11 @@ size_t cpu_units_transpose(const struct cpu_step *step, uint32_t count)
 }
 
 void cpu_run_transpose(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		       size_t end, void *workspace)
+		       size_t end, const struct cpu_context *context)
 {
 	struct cpu_transpose args = transpose_args(step, frame->count);
 
+	args.pause = context->pause;
 	args.x = cpu_operand_at(&step->in[0], frame);
 	args.y = cpu_operand_at(&step->out[0], frame);
 	step->kernels->transpose(&args, begin, min_size(end, cpu_transpose_units(&args)));
@@ -347,17 +357,18 @@ size_t cpu_units_conv(const struct cpu_step *step, uint32_t count)
 }
 
 void cpu_run_conv(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		  size_t end, void *workspace)
+		  size_t end, const struct cpu_context *context)
 {
 	struct cpu_window args = window_args(step, frame->count);
 	const float *weights = cpu_operand_at(&step->in[1], frame);
 
+	args.pause = context->pause;
 	args.x = cpu_operand_at(&step->in[0], frame);
 	args.weights = weights;
 	args.weights_packed = step->window.weights_are_packed ? weights : NULL;
 	args.bias = step->in[2].present ? cpu_operand_at(&step->in[2], frame) : NULL;
 	args.y = cpu_operand_at(&step->out[0], frame);
-	step->kernels->conv(&args, begin, min_size(end, cpu_conv_units(&args)), workspace);
+	step->kernels->conv(&args, begin, min_size(end, cpu_conv_units(&args)), context->workspace);
 }
 
 size_t cpu_units_max_pool(const struct cpu_step *step, uint32_t count)
@@ -368,10 +379,11 @@ size_t cpu_units_max_pool(const struct cpu_step *step, uint32_t count)
 }
 
 void cpu_run_max_pool(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		      size_t end, void *workspace)
+		      size_t end, const struct cpu_context *context)
 {
 	struct cpu_window args = window_args(step, frame->count);
 
+	args.pause = context->pause;
 	args.x = cpu_operand_at(&step->in[0], frame);
 	args.y = cpu_operand_at(&step->out[0], frame);
 	step->kernels->max_pool(&args, begin, min_size(end, args.batch * args.channels));

@@ -57,7 +57,7 @@ VEC_INLINE size_t softmax_left(size_t n, size_t v)
 	return n - v * VW < VW ? n - v * VW : VW;
 }
 
-static void softmax_row(const float *x, float *y, size_t len)
+static void softmax_row(struct cpu_pause *pause, const float *x, float *y, size_t len)
 {
 	vf max[VEC_REGS], sum[VEC_REGS] = {0}, scale;
 	float lanes[VEC_LANES], most = -INFINITY;
@@ -67,6 +67,7 @@ static void softmax_row(const float *x, float *y, size_t len)
 	for (size_t v = 0; v < VEC_REGS; v++)
 		max[v] = vf_set(-INFINITY);
 	for (; i + VEC_LANES <= len; i += VEC_LANES) {
+		cpu_pause_at(pause, i, CPU_PAUSE_ELEMS);
 		VEC_UNROLL
 		for (size_t v = 0; v < VEC_REGS; v++)
 			max[v] = softmax_max(max[v], vf_load(x + i + v * VW));
@@ -78,6 +79,7 @@ static void softmax_row(const float *x, float *y, size_t len)
 		most = x[i] > most ? x[i] : most;
 
 	for (i = 0; i + VEC_LANES <= len; i += VEC_LANES) {
+		cpu_pause_at(pause, i, CPU_PAUSE_ELEMS);
 		VEC_UNROLL
 		for (size_t v = 0; v < VEC_REGS; v++) {
 			const vf e = softmax_exp(vf_load(x + i + v * VW) - vf_set(most));
@@ -100,28 +102,39 @@ static void softmax_row(const float *x, float *y, size_t len)
 		}
 	}
 	scale = vf_set(1 / vec_sum(sum));
-	for (i = 0; i + VW <= len; i += VW)
+	for (i = 0; i + VW <= len; i += VW) {
+		cpu_pause_at(pause, i, CPU_PAUSE_ELEMS);
 		vf_store(y + i, vf_load(y + i) * scale);
+	}
 	if (i < len)
 		vf_store_partial(y + i, vf_load_partial(y + i, len - i) * scale, len - i);
 }
 
+/* Rows between two looks for others; each may miss the cache. */
+enum { COLUMN_PAUSE = 1 << 10 };
+
 /* @n <= VW neighbouring columns. */
-static void softmax_columns(const float *x, float *y, size_t len, size_t stride, size_t n)
+static void softmax_columns(struct cpu_pause *pause, const float *x, float *y, size_t len,
+			    size_t stride, size_t n)
 {
 	vf max = vf_set(-INFINITY), sum = {0}, scale;
 
-	for (size_t i = 0; i < len; i++)
+	for (size_t i = 0; i < len; i++) {
+		cpu_pause_at(pause, i, COLUMN_PAUSE);
 		max = softmax_max(max, vf_load_partial(x + i * stride, n));
+	}
 	for (size_t i = 0; i < len; i++) {
 		const vf e = softmax_exp(vf_load_partial(x + i * stride, n) - max);
 
+		cpu_pause_at(pause, i, COLUMN_PAUSE);
 		vf_store_partial(y + i * stride, e, n);
 		sum += e;
 	}
 	scale = vf_set(1) / sum;
-	for (size_t i = 0; i < len; i++)
+	for (size_t i = 0; i < len; i++) {
+		cpu_pause_at(pause, i, COLUMN_PAUSE);
 		vf_store_partial(y + i * stride, vf_load_partial(y + i * stride, n) * scale, n);
+	}
 }
 
 void CPU_FN(softmax)(const struct cpu_softmax *args, size_t begin, size_t end)
@@ -136,11 +149,11 @@ void CPU_FN(softmax)(const struct cpu_softmax *args, size_t begin, size_t end)
 		const size_t at = unit / blocks * args->len * args->inner;
 
 		if (args->inner == 1) {
-			softmax_row(args->x + at, args->y + at, args->len);
+			softmax_row(args->pause, args->x + at, args->y + at, args->len);
 			continue;
 		}
 		for (size_t j = first; j < last; j += VW)
-			softmax_columns(args->x + at + j, args->y + at + j, args->len, args->inner,
-					last - j < VW ? last - j : VW);
+			softmax_columns(args->pause, args->x + at + j, args->y + at + j, args->len,
+					args->inner, last - j < VW ? last - j : VW);
 	}
 }

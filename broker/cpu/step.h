@@ -49,9 +49,15 @@ static inline void *cpu_operand_at(const struct cpu_operand *operand, const stru
 
 struct cpu_step;
 
-/* Computes units [begin, end); an @end beyond the last is fine. @workspace: the thread's own. */
+/* What a thread brings to the steps that it computes. */
+struct cpu_context {
+	void *workspace;         /* CPU_WORKSPACE_BYTES, its own */
+	struct cpu_pause *pause; /* NULL: nobody gets in between */
+};
+
+/* Computes units [begin, end); an @end beyond the last is fine. */
 typedef void cpu_run_fn(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-			size_t end, void *workspace);
+			size_t end, const struct cpu_context *context);
 typedef size_t cpu_units_fn(const struct cpu_step *step, uint32_t count);
 
 /* MatMul and Gemm: batches of matrices. Batch strides count matrices. */
@@ -105,6 +111,7 @@ struct cpu_step {
 	cpu_units_fn *units;
 	const struct cpu_kernels *kernels;
 	struct cpu_operand in[3], out[2];
+	bool looks; /* for others often enough, however many units it is given at once */
 	union {
 		struct cpu_step_gemm gemm;
 		struct cpu_step_binary binary;
@@ -124,7 +131,12 @@ struct cpu_plan {
 	uint16_t n_packs;
 	struct cpu_step *steps;
 	struct cpu_pack **packs;
-	uint8_t *scratch; /* a mapping: block i is worker i's, the last one the inline caller's */
+	/*
+	 * A mapping: block i is worker i's, then come the inline caller's and one for whoever runs
+	 * the plan a second time on one stack.
+	 */
+	uint8_t *scratch;
+	_Atomic bool second_taken; /* that last block */
 	size_t scratch_stride;
 	size_t scratch_map_bytes;
 };

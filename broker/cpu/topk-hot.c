@@ -15,6 +15,9 @@
 #include "cpu/level.h"
 #include "cpu/vec.h"
 
+/* Elements between two looks for others where each may miss the cache. */
+enum { TOP_K_PAUSE = 1 << 12 };
+
 struct heap {
 	float *values;
 	int64_t *indices;
@@ -102,7 +105,7 @@ VEC_INLINE void top_k_column(const bool largest, const struct cpu_top_k *args, c
 {
 	const size_t step = args->inner, k = args->k, s = heap->stride;
 	float worst;
-	size_t i = 0;
+	size_t i = 0, looked = 0;
 
 	for (; i < k; i++)
 		top_k_push(largest, heap, i, x[i * step], (int64_t)i);
@@ -113,6 +116,10 @@ VEC_INLINE void top_k_column(const bool largest, const struct cpu_top_k *args, c
 			const vf limit = vf_set(worst);
 			vi pass = {0};
 
+			if (i - looked >= CPU_PAUSE_ELEMS) {
+				cpu_pause(args->pause);
+				looked = i;
+			}
 			/* With a NaN among the kept, everything that is none passes. */
 			VEC_UNROLL
 			for (size_t v = 0; v < 8 * VW; v += VW) {
@@ -126,8 +133,10 @@ VEC_INLINE void top_k_column(const bool largest, const struct cpu_top_k *args, c
 			i += 8 * VW;
 		}
 	}
-	for (; i < args->len; i++)
+	for (; i < args->len; i++) {
+		cpu_pause_at(args->pause, i, TOP_K_PAUSE);
 		worst = top_k_offer(largest, heap, k, worst, x[i * step], i);
+	}
 
 	for (size_t n = k; n > 1; n--) {
 		const float value = heap->values[(n - 1) * s];

@@ -10,6 +10,9 @@
 #include "cpu/level.h"
 #include "cpu/vec.h"
 
+/* Gathered elements between two looks for others; each may miss the cache. */
+enum { TRANSPOSE_PAUSE = 1 << 12 };
+
 /* y[j][i] = x[j + i * stride] for @rows by @columns; rows of y are @y_stride apart. */
 static void transpose_plane(size_t rows, size_t columns, const float *x, size_t stride, float *y,
 			    size_t y_stride)
@@ -39,13 +42,25 @@ static void transpose_plane(size_t rows, size_t columns, const float *x, size_t 
 			y[j * y_stride + i] = x[j + i * stride];
 }
 
+/* memcpy() of @n elements, in pieces. */
+static void copy_row(struct cpu_pause *pause, size_t n, const float *x, float *y)
+{
+	for (; n > CPU_PAUSE_ELEMS; n -= CPU_PAUSE_ELEMS) {
+		memcpy(y, x, CPU_PAUSE_ELEMS * sizeof(float));
+		x += CPU_PAUSE_ELEMS;
+		y += CPU_PAUSE_ELEMS;
+		cpu_pause(pause);
+	}
+	memcpy(y, x, n * sizeof(float));
+}
+
 void CPU_FN(transpose)(const struct cpu_transpose *args, size_t begin, size_t end)
 {
 	const unsigned int n = args->n_dims;
 
 	if (n < 2) {
 		if (begin < end)
-			memcpy(args->y, args->x, (n ? args->extent[0] : 1) * sizeof(float));
+			copy_row(args->pause, n ? args->extent[0] : 1, args->x, args->y);
 		return;
 	}
 
@@ -67,19 +82,22 @@ void CPU_FN(transpose)(const struct cpu_transpose *args, size_t begin, size_t en
 		}
 		if (stride == 1) {
 			for (size_t j = 0; j < n_rows; j++)
-				memcpy(y + j * columns, x + j * row_stride,
-				       columns * sizeof(float));
+				copy_row(args->pause, columns, x + j * row_stride, y + j * columns);
 		} else if (row_stride == 1) {
 			/* In strips, so that the lines read stay in the cache until used up. */
-			for (size_t i = 0; i < columns; i += CPU_COLUMN_BLOCK)
+			for (size_t i = 0; i < columns; i += CPU_COLUMN_BLOCK) {
+				cpu_pause(args->pause);
 				transpose_plane(n_rows,
 						columns - i < CPU_COLUMN_BLOCK ? columns - i
 									       : CPU_COLUMN_BLOCK,
 						x + i * stride, stride, y + i, columns);
+			}
 		} else {
 			for (size_t j = 0; j < n_rows; j++)
-				for (size_t i = 0; i < columns; i++)
+				for (size_t i = 0; i < columns; i++) {
+					cpu_pause_at(args->pause, i, TRANSPOSE_PAUSE);
 					y[j * columns + i] = x[j * row_stride + i * stride];
+				}
 		}
 	}
 }

@@ -167,6 +167,7 @@ static void conv_unit(const struct cpu_window *args, size_t batch, size_t group,
 	for (size_t p = 0; p < depth; p += CPU_GEMM_KC) {
 		const size_t kb = conv_min(CPU_GEMM_KC, depth - p);
 
+		cpu_pause(args->pause);
 		conv_pack_pixels(args, x, p, kb, first, n, b_block);
 		for (size_t i = 0; i < m; i += CONV_MC) {
 			const size_t mb = conv_min(CONV_MC, m - i);
@@ -177,10 +178,12 @@ static void conv_unit(const struct cpu_window *args, size_t batch, size_t group,
 				(mb, kb, weights + i * depth + p, depth, 1, a_block);
 				a = a_block;
 			}
-			for (size_t j = 0; j < n; j += GEMM_NR)
+			for (size_t j = 0; j < n; j += GEMM_NR) {
+				cpu_pause(args->pause);
 				CPU_FN(gemm_panel)
-			(mb, conv_min(GEMM_NR, n - j), kb, a, b_block + j * kb, y + i * pixels + j,
-			 pixels, p > 0);
+				(mb, conv_min(GEMM_NR, n - j), kb, a, b_block + j * kb,
+				 y + i * pixels + j, pixels, p > 0);
+			}
 		}
 	}
 	if (!args->bias)
@@ -196,6 +199,9 @@ enum slide { SLIDE_CONV, SLIDE_MAX };
 
 /* Vectors that are computed side by side, to hide the latency of one sum. */
 enum { SLIDE_REGS = 4 };
+
+/* Pixels of a row between two looks for others. */
+enum { SLIDE_PIECE = 1 << 12 };
 
 /* One output pixel, its window clipped. */
 VEC_INLINE float slide_pixel(const enum slide what, const struct cpu_window *args,
@@ -314,18 +320,26 @@ VEC_INLINE void slide_plane(const enum slide what, const struct cpu_window *args
 	for (size_t oy = 0; oy < args->out_height; oy++, y += args->out_width) {
 		size_t r_begin, r_end, ox = 0;
 
+		cpu_pause(args->pause);
 		window_taps(oy, args->stride[0], args->pad_begin[0], args->dilation[0],
 			    args->kernel[0], args->height, &r_begin, &r_end);
 		for (; ox < inner_begin; ox++)
 			y[ox] = slide_pixel(what, args, plane, weights, oy, ox, r_begin, r_end) +
 				bias;
-		if (args->stride[1] == 1)
-			slide_row(what, 1, args, plane, weights, bias, oy, ox, inner_end, r_begin,
-				  r_end, y);
-		else
-			slide_row(what, 2, args, plane, weights, bias, oy, ox, inner_end, r_begin,
-				  r_end, y);
-		for (ox = inner_end > ox ? inner_end : ox; ox < args->out_width; ox++)
+		while (ox < inner_end) {
+			const size_t end = conv_min(inner_end, ox + SLIDE_PIECE);
+
+			if (args->stride[1] == 1)
+				slide_row(what, 1, args, plane, weights, bias, oy, ox, end, r_begin,
+					  r_end, y);
+			else
+				slide_row(what, 2, args, plane, weights, bias, oy, ox, end, r_begin,
+					  r_end, y);
+			ox = end;
+			if (ox < inner_end)
+				cpu_pause(args->pause);
+		}
+		for (; ox < args->out_width; ox++)
 			y[ox] = slide_pixel(what, args, plane, weights, oy, ox, r_begin, r_end) +
 				bias;
 	}

@@ -6,6 +6,10 @@
  * first (asleep = 1, then a fence, then a last look); whoever brings work publishes it, fences, and
  * reads the flag: one of the two sees the other.
  *
+ * Workers that are not to be used sleep whatever there is to do. Whoever was woken to do it, or was
+ * counted on because it was still looking around, passes that on to one that is used: it looks once
+ * more as well, after it can be seen to sleep.
+ *
  * Signals are blocked in workers, except those that a thread causes itself: SIGBUS above all, which
  * the daemon answers when a client has punched a hole into an arena.
  */
@@ -52,22 +56,88 @@ static bool worker_rouse(struct cpu_worker *worker)
 
 void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n)
 {
-	for (unsigned int i = 0; n > 0 && i < cpu->n_workers; i++)
+	const unsigned int n_active = atomic_load_explicit(&cpu->n_active, memory_order_relaxed);
+
+	for (unsigned int i = 0; n > 0 && i < n_active; i++)
 		if (worker_rouse(&cpu->workers[i]))
 			n--;
 }
 
-void cpu_team_wait(struct cpu_team *team)
+/* Only a preference: a processor may have been taken away meanwhile. */
+static void worker_pin(const struct cpu_worker *worker, bool is_unpinned)
 {
-	/* Pairs with the release in team_help(): what the helpers computed is visible. */
-	for (unsigned int spins = 0; atomic_load_explicit(&team->state, memory_order_acquire) != 0;
-	     spins++) {
-		/* A helper may have lost its processor, perhaps to this very loop. */
-		if (spins < TEAM_SPINS)
-			pause_briefly();
-		else
-			sched_yield();
+	cpu_set_t set;
+
+	if (worker->processor < 0)
+		return;
+	CPU_ZERO(&set);
+	CPU_SET(worker->processor, &set);
+	pthread_setaffinity_np(worker->thread, sizeof(set),
+			       is_unpinned ? &worker->cpu->processors : &set);
+}
+
+/* The scheduler knows better than us where there is room, once there is less than we want. */
+static void set_unpinned(struct cpu_executor *cpu, bool is_unpinned)
+{
+	if (is_unpinned == cpu->is_unpinned)
+		return;
+	cpu->is_unpinned = is_unpinned;
+	for (unsigned int i = 0; i < cpu->n_workers; i++)
+		worker_pin(&cpu->workers[i], is_unpinned);
+}
+
+void cpu_executor_limit(struct executor *executor, unsigned int n_workers, bool is_contended)
+{
+	struct cpu_executor *cpu = cpu_executor_from(executor);
+	const unsigned int before = cpu->n_in_use;
+
+	if (n_workers < 1)
+		n_workers = 1;
+	if (n_workers > cpu->n_workers)
+		n_workers = cpu->n_workers;
+	atomic_store_explicit(&cpu->is_contended, is_contended, memory_order_relaxed);
+	if (n_workers == before)
+		return;
+	cpu->n_in_use = n_workers;
+	set_unpinned(cpu, n_workers < cpu->n_workers);
+	if (cpu->next_worker >= n_workers)
+		cpu->next_worker = 0;
+	atomic_store_explicit(&cpu->n_active, n_workers, memory_order_relaxed);
+	/* Pairs with the fence in worker_sleep(). */
+	atomic_thread_fence(memory_order_seq_cst);
+	/* Without work they are woken by whoever brings some, as the others are. */
+	if (n_workers > before && cpu_worker_sees_work(&cpu->workers[0]))
+		for (unsigned int i = before; i < n_workers; i++)
+			worker_rouse(&cpu->workers[i]);
+}
+
+void cpu_team_wait(const struct cpu_executor *cpu, unsigned int n_spins)
+{
+	/* A helper may have lost its processor, perhaps to this very loop. */
+	if (n_spins < TEAM_SPINS && !atomic_load_explicit(&cpu->is_contended, memory_order_relaxed))
+		pause_briefly();
+	else
+		sched_yield();
+}
+
+/*
+ * The last look, once everybody can see that it sleeps. What it must not do itself somebody may
+ * have left to it: then another is woken.
+ */
+static bool worker_may_sleep(struct cpu_worker *worker)
+{
+	struct cpu_executor *cpu = worker->cpu;
+
+	if (!cpu_worker_is_limited(worker))
+		return !cpu_worker_sees_work(worker);
+	if (atomic_load_explicit(&cpu->stop, memory_order_relaxed))
+		return false;
+	if (cpu_worker_sees_work(worker)) {
+		/* Pairs with the fence in worker_sleep() of those that are about to. */
+		atomic_thread_fence(memory_order_seq_cst);
+		cpu_pool_wake(cpu, 1);
 	}
+	return true;
 }
 
 static void worker_sleep(struct cpu_worker *worker)
@@ -77,9 +147,10 @@ static void worker_sleep(struct cpu_worker *worker)
 	atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&cpu->n_sleeping, 1, memory_order_relaxed);
 	atomic_store_explicit(&worker->asleep, 1, memory_order_relaxed);
-	/* Pairs with the fences in cpu_pool_flush(), team_lead() and cpu_free(). */
+	/* Pairs with the fences in cpu_pool_flush(), team_lead(), cpu_executor_limit(), cpu_free().
+	 */
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!cpu_worker_sees_work(worker)) {
+	if (worker_may_sleep(worker)) {
 		/* Pairs with the exchange in worker_rouse(). */
 		while (atomic_load_explicit(&worker->asleep, memory_order_acquire) == 1)
 			futex_wait(&worker->asleep, 1);
@@ -99,11 +170,16 @@ static void *worker_main(void *data)
 
 	atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
 	while (!atomic_load_explicit(&cpu->stop, memory_order_relaxed)) {
-		if (cpu_worker_work(worker)) {
+		/* What it has taken and put off nobody else can do. */
+		const bool is_limited = cpu_worker_is_limited(worker) && !worker->put_off;
+
+		if (!is_limited && cpu_worker_work(worker)) {
 			idle_since = clock_ticks();
 			continue;
 		}
-		if (clock_ticks() - idle_since < cpu->spin_ticks) {
+		if (!is_limited &&
+		    !atomic_load_explicit(&cpu->is_contended, memory_order_relaxed) &&
+		    clock_ticks() - idle_since < cpu->spin_ticks) {
 			pause_briefly();
 			continue;
 		}
@@ -124,14 +200,6 @@ int cpu_worker_start(struct cpu_worker *worker)
 	if (r)
 		return error_fold(r);
 	worker->started = true;
-
-	if (worker->processor >= 0) {
-		cpu_set_t set;
-
-		/* Only a preference: a processor may have been taken away meanwhile. */
-		CPU_ZERO(&set);
-		CPU_SET(worker->processor, &set);
-		pthread_setaffinity_np(worker->thread, sizeof(set), &set);
-	}
+	worker_pin(worker, false);
 	return 0;
 }

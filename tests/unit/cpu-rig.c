@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* See cpu-rig.h. */
+#include "unit/cpu-rig.h"
+
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "support/describe.h"
+
+void cpu_rig_init(struct cpu_rig *rig, const struct cpu_options *options)
+{
+	assert_int_equal(waker_init(&rig->waker), 0);
+	assert_int_equal(cpu_executor_new(options, &rig->waker, &rig->executor), 0);
+	rig->executor->index = RBK_DEVICE_CPU;
+}
+
+void cpu_rig_deinit(struct cpu_rig *rig)
+{
+	rig->executor->ops->free(rig->executor);
+	waker_deinit(&rig->waker);
+}
+
+void cpu_rig_prepare(struct cpu_rig *rig, struct plan *plan)
+{
+	assert_int_equal(rig->executor->ops->plan_prepare(rig->executor, plan), 0);
+	assert_int_equal(plan->device_state[RBK_DEVICE_CPU], PLAN_DEVICE_READY);
+	assert_non_null(plan->exec[RBK_DEVICE_CPU]);
+	assert_true(plan->host_bytes[RBK_DEVICE_CPU] >= plan->scratch_bytes);
+}
+
+void cpu_rig_release(struct cpu_rig *rig, struct plan *plan)
+{
+	rig->executor->ops->plan_release(rig->executor, plan);
+	assert_null(plan->exec[RBK_DEVICE_CPU]);
+	assert_int_equal(plan->host_bytes[RBK_DEVICE_CPU], 0);
+	plan_free(plan);
+}
+
+void cpu_job_init(struct cpu_job *job, struct plan *plan, uint32_t count, uint64_t seed)
+{
+	memset(job, 0, sizeof(*job));
+	reference_buffers_init(&job->buffers, plan, count, seed);
+	for (unsigned int i = 0; i < job->buffers.n; i++) {
+		job->arenas[i] = (struct exec_arena){
+			.base = job->buffers.bindings[i],
+			.bytes = job->buffers.bytes[i],
+		};
+		job->refs[i].arena = &job->arenas[i];
+	}
+	job->task.plan = plan;
+	job->task.refs = job->refs;
+	job->task.count = count;
+	job->task.res = 1;
+}
+
+void cpu_job_deinit(struct cpu_job *job)
+{
+	reference_buffers_deinit(&job->buffers);
+}
+
+struct exec_task *cpu_rig_reap(struct cpu_rig *rig)
+{
+	struct exec_task *task;
+
+	while (rig->executor->ops->reap(rig->executor, &task, 1) == 0)
+		sched_yield();
+	return task;
+}
+
+void cpu_rig_submit(struct cpu_rig *rig, struct cpu_job *job)
+{
+	assert_int_equal(rig->executor->ops->submit(rig->executor, &job->task), 0);
+	rig->executor->ops->flush(rig->executor);
+}
+
+void cpu_rig_run(struct cpu_rig *rig, struct cpu_job *job)
+{
+	cpu_rig_submit(rig, job);
+	assert_ptr_equal(cpu_rig_reap(rig), &job->task);
+}
+
+struct plan *cpu_rig_knn_plan(struct exec_arena *arena, uint32_t max_count, uint32_t n)
+{
+	struct describe *d = describe_new("knn", max_count);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 50));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(50, n));
+	describe_constant(d, "b", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(n));
+	describe_scratch(d, "xw");
+	describe_scratch(d, "scores");
+	describe_output(d, "values", DESCRIBE_DIMS(DESCRIBE_COUNT, 5));
+	describe_inferred(d, "indices", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
+	describe_node(d, "MatMul", "", "x,w", "xw");
+	describe_node(d, "Add", "", "xw,b", "scores");
+	describe_node(d, "TopK", "", "scores", "values,indices");
+	describe_attr_int(d, "k", 5);
+	return reference_plan(d, arena);
+}
+
+struct plan *cpu_rig_long_plan(struct exec_arena *arena)
+{
+	struct describe *d = describe_new("long", 130);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 390));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(390, 500));
+	describe_constant(d, "b", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(500));
+	describe_scratch(d, "xw");
+	describe_scratch(d, "sum");
+	describe_scratch(d, "positive");
+	describe_inferred(d, "square", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_inferred(d, "soft", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_inferred(d, "total", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "MatMul", "", "x,w", "xw");
+	describe_node(d, "Add", "", "xw,b", "sum");
+	describe_node(d, "Relu", "", "sum", "positive");
+	describe_node(d, "Mul", "", "positive,positive", "square");
+	describe_node(d, "Softmax", "", "sum", "soft");
+	describe_node(d, "ReduceSum", "", "soft", "total");
+	describe_attr_ints(d, "axes", DESCRIBE_INTS(0));
+	return reference_plan(d, arena);
+}

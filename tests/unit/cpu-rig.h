@@ -1,0 +1,46 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * A rig for tests of the CPU executor: a fake reactor, tasks over buffers of their own, plans.
+ */
+#include <stdint.h>
+
+#include "cpu/cpu.h"
+#include "plan/executor.h"
+#include "reference/reference.h"
+#include "util/waker.h"
+
+struct cpu_rig {
+	struct waker waker;
+	struct executor *executor;
+};
+
+/* A task over buffers of its own; the task is its first member. */
+struct cpu_job {
+	struct exec_task task;
+	struct exec_ref refs[RBK_MAX_REFS];
+	struct exec_arena arenas[RBK_MAX_REFS];
+	struct reference_buffers buffers;
+};
+
+/* Starts an executor. Asserts success, as all here. */
+void cpu_rig_init(struct cpu_rig *rig, const struct cpu_options *options);
+void cpu_rig_deinit(struct cpu_rig *rig);
+
+void cpu_rig_prepare(struct cpu_rig *rig, struct plan *plan);
+/* Frees it, too. */
+void cpu_rig_release(struct cpu_rig *rig, struct plan *plan);
+
+void cpu_job_init(struct cpu_job *job, struct plan *plan, uint32_t count, uint64_t seed);
+void cpu_job_deinit(struct cpu_job *job);
+
+/* Submits and flushes; waits for the next task. */
+void cpu_rig_submit(struct cpu_rig *rig, struct cpu_job *job);
+struct exec_task *cpu_rig_reap(struct cpu_rig *rig);
+/* Both; nothing else is in flight. */
+void cpu_rig_run(struct cpu_rig *rig, struct cpu_job *job);
+
+/* y = topk(x * w + b): the demo's plan in small. */
+struct plan *cpu_rig_knn_plan(struct exec_arena *arena, uint32_t max_count, uint32_t n);
+/* Steps that are long enough to be shared, several in one plan. */
+struct plan *cpu_rig_long_plan(struct exec_arena *arena);

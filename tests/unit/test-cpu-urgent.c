@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The CPU executor: urgent tasks overtake those that wait and get in between those that run, in
+ * every operator; what that costs each is told apart.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cpu/internal.h"
+#include "support/describe.h"
+#include "unit/cpu-rig.h"
+#include "util/clock.h"
+
+#define N DESCRIBE_COUNT
+#define D DESCRIBE_DIMS
+
+enum { TRIES = 300 };
+
+static struct plan *add_plan(uint32_t max_count)
+{
+	struct describe *d = describe_new("add", max_count);
+
+	describe_input(d, "x", D(N, 60));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Add", "", "x,x", "y");
+	return reference_plan(d, NULL);
+}
+
+/* z = relu(x * w) * w, through scratch: as long as count asks for. */
+static struct plan *square_plan(struct exec_arena *arena, uint32_t max_count)
+{
+	struct describe *d = describe_new("square", max_count);
+
+	describe_input(d, "x", D(N, 256));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 0), D(256, 256));
+	describe_scratch(d, "xw");
+	describe_scratch(d, "positive");
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "MatMul", "", "x,w", "xw");
+	describe_node(d, "Relu", "", "xw", "positive");
+	describe_node(d, "MatMul", "", "positive,w", "y");
+	return reference_plan(d, arena);
+}
+
+static void expect_same(const struct cpu_job *job, const struct reference_buffers *want)
+{
+	for (unsigned int i = 0; i < want->n; i++)
+		assert_memory_equal(job->buffers.bindings[i], want->bindings[i], want->bytes[i]);
+}
+
+/* What a task gives when nothing is in its way. */
+static void run_alone(struct cpu_rig *rig, struct cpu_job *job, struct reference_buffers *ret)
+{
+	cpu_rig_run(rig, job);
+	assert_int_equal(job->task.res, 0);
+	reference_buffers_copy(ret, &job->buffers);
+}
+
+static void wipe(struct cpu_job *job)
+{
+	for (unsigned int i = 0; i < job->buffers.n; i++)
+		if (job->task.plan->bindings[i].written)
+			memset(job->buffers.bindings[i], 0x5a, job->buffers.bytes[i]);
+}
+
+static void wait_running(const struct cpu_job *job)
+{
+	while (atomic_load(&job->task.state) != EXEC_RUNNING)
+		sched_yield();
+}
+
+/* Of what waits, the urgent tasks come first, each kind in the order of submission. */
+static void test_urgent__overtakes(void **state)
+{
+	struct exec_arena arena;
+	struct plan *base, *small;
+	struct cpu_job jobs[12], first;
+	struct cpu_rig rig;
+
+	reference_arena_init(&arena, 256 * 256 * sizeof(float), 3);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	base = square_plan(&arena, 8000);
+	small = add_plan(10);
+	cpu_rig_prepare(&rig, base);
+	cpu_rig_prepare(&rig, small);
+	cpu_job_init(&first, base, 8000, 1);
+	cpu_rig_submit(&rig, &first);
+	for (unsigned int i = 0; i < 12; i++) {
+		cpu_job_init(&jobs[i], small, 10, i);
+		jobs[i].task.is_urgent = i % 3 == 2;
+		assert_int_equal(rig.executor->ops->submit(rig.executor, &jobs[i].task), 0);
+	}
+	rig.executor->ops->flush(rig.executor);
+	for (unsigned int i = 0; i < 13; i++)
+		assert_int_equal(cpu_rig_reap(&rig)->res, 0);
+	for (unsigned int i = 0; i < 12; i++) {
+		for (unsigned int j = 0; j < 12; j++) {
+			const bool i_urgent = i % 3 == 2, j_urgent = j % 3 == 2;
+
+			if (i_urgent == j_urgent && i < j)
+				assert_true(jobs[i].task.end_ticks <= jobs[j].task.start_ticks);
+			/* Submitted while the first ran, or it would not have been overtaken. */
+			if (i_urgent && !j_urgent && first.task.end_ticks > jobs[i].task.end_ticks)
+				assert_true(jobs[i].task.end_ticks <= jobs[j].task.start_ticks);
+		}
+	}
+	assert_int_equal(atomic_load(&cpu_executor_from(rig.executor)->n_urgent), 0);
+	for (unsigned int i = 0; i < 12; i++)
+		cpu_job_deinit(&jobs[i]);
+	cpu_job_deinit(&first);
+	cpu_rig_release(&rig, base);
+	cpu_rig_release(&rig, small);
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+/*
+ * Runs @long_job and, once it has begun, @urgent, until the second has come back first once: then
+ * it was done in between, since the only worker had begun the other. Both are right every time.
+ */
+static void get_in_between(struct cpu_rig *rig, struct cpu_job *long_job, struct cpu_job *urgent)
+{
+	struct reference_buffers want_long, want_urgent;
+	bool was_between = false;
+
+	urgent->task.is_urgent = true;
+	run_alone(rig, long_job, &want_long);
+	run_alone(rig, urgent, &want_urgent);
+	for (unsigned int i = 0; i < TRIES && !was_between; i++) {
+		wipe(long_job);
+		wipe(urgent);
+		cpu_rig_submit(rig, long_job);
+		wait_running(long_job);
+		cpu_rig_submit(rig, urgent);
+		was_between = cpu_rig_reap(rig) == &urgent->task;
+		cpu_rig_reap(rig);
+		assert_int_equal(long_job->task.res, 0);
+		assert_int_equal(urgent->task.res, 0);
+		expect_same(long_job, &want_long);
+		expect_same(urgent, &want_urgent);
+		if (was_between)
+			assert_true(urgent->task.end_ticks <= long_job->task.end_ticks);
+	}
+	assert_true(was_between);
+	reference_buffers_deinit(&want_long);
+	reference_buffers_deinit(&want_urgent);
+}
+
+static void test_urgent__between_with_one_worker(void **state)
+{
+	struct exec_arena arena;
+	struct plan *plan, *small;
+	struct cpu_job long_job, urgent;
+	struct cpu_rig rig;
+
+	reference_arena_init(&arena, 256 * 256 * sizeof(float), 3);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	plan = square_plan(&arena, 8000);
+	small = add_plan(10);
+	cpu_rig_prepare(&rig, plan);
+	cpu_rig_prepare(&rig, small);
+	cpu_job_init(&long_job, plan, 8000, 1);
+	cpu_job_init(&urgent, small, 10, 2);
+	get_in_between(&rig, &long_job, &urgent);
+	/* One worker: what the long one took is what it worked. */
+	assert_int_equal(long_job.task.busy_ticks,
+			 long_job.task.end_ticks - long_job.task.start_ticks);
+	cpu_job_deinit(&urgent);
+
+	/* The same plan: not the same scratch. */
+	cpu_job_init(&urgent, plan, 7, 9);
+	get_in_between(&rig, &long_job, &urgent);
+	cpu_job_deinit(&urgent);
+	cpu_job_deinit(&long_job);
+	cpu_rig_release(&rig, plan);
+	cpu_rig_release(&rig, small);
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+/* Of these, a unit takes long, so that only a look from within the kernel lets anybody in. */
+static struct plan *one_unit_plan(unsigned int which)
+{
+	struct describe *d = describe_new("one unit", 1);
+
+	switch (which) {
+	case 0:
+		describe_input(d, "x", D(1, 1 << 20));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "Softmax", "", "x", "y");
+		break;
+	case 1:
+		describe_input(d, "x", D(1 << 16, 16));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "Softmax", "", "x", "y");
+		describe_attr_int(d, "axis", 0);
+		break;
+	case 2:
+		describe_input(d, "x", D(1 << 22));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "ReduceSum", "", "x", "y");
+		describe_attr_ints(d, "axes", DESCRIBE_INTS(0));
+		break;
+	case 3:
+		describe_input(d, "x", D(1 << 16, 64));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "ReduceSum", "", "x", "y");
+		describe_attr_ints(d, "axes", DESCRIBE_INTS(0));
+		break;
+	case 4:
+		describe_input(d, "x", D(1 << 22));
+		describe_output(d, "v", D(40));
+		describe_inferred(d, "i", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
+		describe_node(d, "TopK", "", "x", "v,i");
+		describe_attr_int(d, "k", 40);
+		break;
+	case 5:
+		describe_input(d, "x", D(1 << 15, 64));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "Transpose", "", "x", "y");
+		describe_attr_ints(d, "perm", DESCRIBE_INTS(1, 0));
+		break;
+	case 6:
+		describe_input(d, "x", D(2, 1 << 20));
+		describe_input(d, "b", D(2, 1));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "Add", "", "x,b", "y");
+		break;
+	case 7:
+		describe_input(d, "x", D(1, 1, 1024, 1024));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "MaxPool", "", "x", "y");
+		describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(5, 5));
+		break;
+	case 8:
+		describe_input(d, "x", D(1, 2048, 8, 8));
+		describe_input(d, "w", D(512, 2048, 3, 3));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "Conv", "", "x,w", "y");
+		break;
+	case 9:
+		describe_input(d, "x", D(60, 40000));
+		describe_input(d, "w", D(40000, 100));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "MatMul", "", "x,w", "y");
+		break;
+	default:
+		describe_free(d);
+		return NULL;
+	}
+	return reference_plan(d, NULL);
+}
+
+struct looks {
+	struct cpu_pause pause;
+	_Atomic uint32_t n_waiting;
+	unsigned int n;
+};
+
+static void count_look(struct cpu_pause *pause)
+{
+	((struct looks *)pause)->n++;
+}
+
+/* A unit that takes long looks for others many times, and computes the same. */
+static void test_urgent__looks_within_a_unit(void **state)
+{
+	struct reference_buffers want;
+	struct cpu_job job;
+	struct cpu_rig rig;
+	struct plan *plan;
+
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	for (unsigned int which = 0; (plan = one_unit_plan(which)); which++) {
+		struct looks looks = {.pause.serve = count_look, .n_waiting = 1};
+		struct cpu_context context = cpu_executor_from(rig.executor)->inline_context;
+		struct cpu_frame frame = {.count = 1};
+		const struct cpu_step *step;
+
+		cpu_rig_prepare(&rig, plan);
+		step = ((const struct cpu_plan *)plan->exec[RBK_DEVICE_CPU])->steps;
+		assert_true(step->units(step, 1) <= (which == 6 ? 2 : 1));
+		cpu_job_init(&job, plan, 1, 1);
+		rig.executor->ops->run_inline(rig.executor, &job.task);
+		reference_buffers_copy(&want, &job.buffers);
+		wipe(&job);
+		looks.pause.n_waiting = &looks.n_waiting;
+		context.pause = &looks.pause;
+		for (unsigned int i = 0; i < job.buffers.n; i++)
+			frame.base[CPU_BASE_BINDING + i] = (uintptr_t)job.buffers.bindings[i];
+		step->run(step, &frame, 0, SIZE_MAX, &context);
+		print_message("%s: %u looks\n", plan->nodes[0].op->name, looks.n);
+		assert_true(looks.n >= 15);
+		expect_same(&job, &want);
+		reference_buffers_deinit(&want);
+		cpu_job_deinit(&job);
+		cpu_rig_release(&rig, plan);
+	}
+	cpu_rig_deinit(&rig);
+}
+
+enum { LOAD_JOBS = 24, LOAD_ROUNDS = 40 };
+
+/*
+ * Several workers, helpers and all: the same two plans over and over, urgent and not, one of them
+ * also below itself on several workers at once, some taken back in time.
+ */
+static void test_urgent__load(void **state)
+{
+	struct reference_buffers want[LOAD_JOBS];
+	static struct cpu_job jobs[LOAD_JOBS];
+	unsigned int n_cancelled = 0, n_done = 0;
+	struct exec_arena arena;
+	struct plan *plans[2];
+	struct cpu_rig rig;
+
+	reference_arena_init(&arena, 390 * 500 * sizeof(float), 3);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 3, .spin_ns = 2000, .no_pin = true});
+	plans[0] = cpu_rig_long_plan(&arena);
+	plans[1] = square_plan(&arena, 600);
+	cpu_rig_prepare(&rig, plans[0]);
+	cpu_rig_prepare(&rig, plans[1]);
+	for (unsigned int i = 0; i < LOAD_JOBS; i++) {
+		struct plan *plan = plans[i / 2 % 2];
+
+		cpu_job_init(&jobs[i], plan, i % 5 == 0 ? plan->max_count : 1 + i, i);
+		rig.executor->ops->run_inline(rig.executor, &jobs[i].task);
+		assert_int_equal(jobs[i].task.busy_ticks, 0);
+		reference_buffers_copy(&want[i], &jobs[i].buffers);
+	}
+	for (unsigned int round = 0; round < LOAD_ROUNDS; round++) {
+		for (unsigned int i = 0; i < LOAD_JOBS; i++) {
+			uint8_t queued = EXEC_QUEUED;
+
+			wipe(&jobs[i]);
+			jobs[i].task.is_urgent = (i + round) % 2;
+			cpu_rig_submit(&rig, &jobs[i]);
+			if (i % 4 == 3)
+				n_cancelled += atomic_compare_exchange_strong(
+					&jobs[i].task.state, &queued, EXEC_CANCELLED);
+		}
+		for (unsigned int i = 0; i < LOAD_JOBS; i++) {
+			struct cpu_job *job = (struct cpu_job *)cpu_rig_reap(&rig);
+
+			if (atomic_load(&job->task.state) == EXEC_CANCELLED) {
+				assert_int_equal(job->task.res, -ECANCELED);
+				assert_int_equal(job->task.busy_ticks, 0);
+				continue;
+			}
+			assert_int_equal(job->task.res, 0);
+			expect_same(job, &want[job - jobs]);
+			n_done++;
+		}
+	}
+	assert_int_equal(n_done + n_cancelled, LOAD_ROUNDS * LOAD_JOBS);
+	assert_true(n_cancelled > 0);
+	assert_int_equal(atomic_load(&cpu_executor_from(rig.executor)->n_urgent), 0);
+	for (unsigned int i = 0; i < LOAD_JOBS; i++) {
+		reference_buffers_deinit(&want[i]);
+		cpu_job_deinit(&jobs[i]);
+	}
+	cpu_rig_release(&rig, plans[0]);
+	cpu_rig_release(&rig, plans[1]);
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+/*
+ * busy_ticks: each thread's time counts once, whether it led, helped or did something else in
+ * between, so together no more than all threads had.
+ */
+static void test_busy__adds_up(void **state)
+{
+	uint64_t since, all, busy = 0;
+	struct exec_arena arena;
+	struct cpu_job jobs[8];
+	bool was_shared = false;
+	struct cpu_rig rig;
+	struct plan *plan;
+
+	reference_arena_init(&arena, 256 * 256 * sizeof(float), 3);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 2, .spin_ns = 100000});
+	plan = square_plan(&arena, 4000);
+	cpu_rig_prepare(&rig, plan);
+	for (unsigned int i = 0; i < 8; i++)
+		cpu_job_init(&jobs[i], plan, i % 2 ? 4000 : 40, i);
+	/* Alone, the other worker helps, and that shows. */
+	for (unsigned int i = 0; i < TRIES && !was_shared; i++) {
+		since = clock_ticks();
+		cpu_rig_run(&rig, &jobs[1]);
+		all = clock_ticks() - since;
+		was_shared =
+			jobs[1].task.busy_ticks > jobs[1].task.end_ticks - jobs[1].task.start_ticks;
+		assert_true(jobs[1].task.busy_ticks >=
+			    jobs[1].task.end_ticks - jobs[1].task.start_ticks);
+		assert_true(jobs[1].task.busy_ticks <= 2 * all);
+	}
+	assert_true(was_shared);
+
+	since = clock_ticks();
+	for (unsigned int i = 0; i < 8; i++) {
+		jobs[i].task.is_urgent = i % 2 == 0;
+		cpu_rig_submit(&rig, &jobs[i]);
+	}
+	for (unsigned int i = 0; i < 8; i++)
+		busy += cpu_rig_reap(&rig)->busy_ticks;
+	all = clock_ticks() - since;
+	assert_true(busy > 0);
+	assert_true(busy <= 2 * all);
+	for (unsigned int i = 0; i < 8; i++)
+		cpu_job_deinit(&jobs[i]);
+	cpu_rig_release(&rig, plan);
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+/* The profile can tell what is shared. */
+static void test_info__share(void **state)
+{
+	struct cpu_rig rig;
+
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 2});
+	assert_int_equal(rig.executor->info.n_threads, 2);
+	assert_true(rig.executor->info.share_min_ns > 0);
+	cpu_rig_deinit(&rig);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	assert_true(rig.executor->info.share_min_ns == 0);
+	cpu_rig_deinit(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_urgent__overtakes),
+		cmocka_unit_test(test_urgent__between_with_one_worker),
+		cmocka_unit_test(test_urgent__looks_within_a_unit),
+		cmocka_unit_test(test_urgent__load),
+		cmocka_unit_test(test_busy__adds_up),
+		cmocka_unit_test(test_info__share),
+	};
+
+	clock_init();
+	cpu_flush_denormals();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
