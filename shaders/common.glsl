@@ -58,8 +58,11 @@ void store4(uint64_t base, uint index, vec4 value)
 	Out4(at(base, index)).v = value;
 }
 
-/* The number of this workgroup in a grid that is folded over x and y. */
+/*
+ * The number of this workgroup in a grid that is folded over x and y; groups.w of it are run by
+ * other dispatches before.
+ */
 uint linear_group(Params p)
 {
-	return gl_WorkGroupID.y * p.groups.x + gl_WorkGroupID.x;
+	return p.groups.w + gl_WorkGroupID.y * p.groups.x + gl_WorkGroupID.x;
 }

@@ -33,7 +33,7 @@ void main()
 	uvec4 pixel = min(col + uvec4(0, 1, 2, 3), uvec4(pixels - 1));
 	uvec4 oy = pixel / out_w, ox = pixel % out_w;
 
-	for (uint z = gl_WorkGroupID.z; z < p.w[CONV_BATCH]; z += p.groups.z) {
+	for (uint z = p.w[BATCH_BEGIN] + gl_WorkGroupID.z; z < p.w[BATCH_END]; z += p.groups.z) {
 		uint part = z % p.w[CONV_GROUPS];
 		uint64_t image = p.address[0] + uint64_t(z) * channels * in_h * in_w * 4ul;
 		uint mine = min(row + gl_LocalInvocationID.x % ROWS, filters - 1);

@@ -62,7 +62,7 @@ void main()
 
 	uint row = group / tiles * TILE, col = group % tiles * TILE;
 
-	for (uint z = gl_WorkGroupID.z; z < p.w[CONV_BATCH]; z += p.groups.z) {
+	for (uint z = p.w[BATCH_BEGIN] + gl_WorkGroupID.z; z < p.w[BATCH_END]; z += p.groups.z) {
 		uint part = z % p.w[CONV_GROUPS];
 		uint64_t o = p.address[3] + uint64_t(z) * filters * pixels * 4ul;
 		vec4 sum[4];

@@ -74,7 +74,7 @@ void main()
 	uint col = (group / row_tiles * gl_WorkGroupSize.x + gl_LocalInvocationID.x) * 4;
 	uint mine = min(row + gl_LocalInvocationID.x, M - 1);
 
-	for (uint z = gl_WorkGroupID.z; z < p.w[MATMUL_BATCH]; z += p.groups.z) {
+	for (uint z = p.w[BATCH_BEGIN] + gl_WorkGroupID.z; z < p.w[BATCH_END]; z += p.groups.z) {
 		uint a_at, b_at;
 		vec4 sum[ROWS];
 

@@ -47,7 +47,7 @@ void main()
 
 	uint row = group / tiles * TILE, col = group % tiles * TILE;
 
-	for (uint z = gl_WorkGroupID.z; z < p.w[MATMUL_BATCH]; z += p.groups.z) {
+	for (uint z = p.w[BATCH_BEGIN] + gl_WorkGroupID.z; z < p.w[BATCH_END]; z += p.groups.z) {
 		uint a_at, b_at;
 		vec4 sum[4];
 

@@ -2,12 +2,17 @@
 /*
  * What stands where in a parameter block
  *
- * Included by the shaders and by broker/vulkan/lower.c. A block is 256 bytes: the number of
- * workgroups (which the indirect dispatch reads), five addresses (0 to 2 inputs, 3 and 4 outputs)
- * and these words. All strides and sizes count elements.
+ * Included by the shaders and by broker/vulkan/lower.c. A block is 256 bytes: the numbers of
+ * workgroups (which the indirect dispatch reads) and the number of the first one of the x and y of
+ * a dispatch that is cut, five addresses (0 to 2 inputs, 3 and 4 outputs) and these words. All strides and sizes count elements.
  */
 #define PARAM_ADDRESSES    5
 #define PARAM_WORDS        50
+
+/* Of every operator: workgroups over x and y if it is not cut; the batches of this dispatch */
+#define ALL_GROUPS         47
+#define BATCH_BEGIN        48
+#define BATCH_END          49
 
 /* MatMul and Gemm: out[z][m][n] = alpha * sum over k of a[m][k] * b[k][n] + beta * c[m][n] */
 #define MATMUL_M           0
@@ -17,7 +22,6 @@
 #define MATMUL_LDB         4
 #define MATMUL_COL_TILES   5
 #define MATMUL_TILES       6
-#define MATMUL_BATCH       7
 #define MATMUL_BATCH_DIMS  8
 #define MATMUL_DIMS        9  /* [6] */
 #define MATMUL_A_STRIDES   15 /* [6] */
@@ -44,7 +48,6 @@
 #define CONV_IN_CHANNELS   13 /* per group */
 #define CONV_OUT_CHANNELS  14 /* per group */
 #define CONV_GROUPS        15
-#define CONV_BATCH         16 /* images * groups */
 #define CONV_COL_TILES     17
 #define CONV_TILES         18
 #define CONV_HAS_BIAS      19

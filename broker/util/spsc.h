@@ -52,6 +52,14 @@ static inline bool spsc_push(struct spsc *queue, void *item)
 	return true;
 }
 
+/* Producer: how many can be pushed at least. */
+static inline uint32_t spsc_room(struct spsc *queue)
+{
+	/* Pairs with the release in spsc_pop(): those slots are free. */
+	queue->head_seen = atomic_load_explicit(&queue->head, memory_order_acquire);
+	return queue->mask + 1 - (queue->tail_private - queue->head_seen);
+}
+
 /* Consumer. Return: the oldest item, NULL if empty. */
 static inline void *spsc_pop(struct spsc *queue)
 {

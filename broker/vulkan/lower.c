@@ -39,6 +39,10 @@ static void set_groups(struct vk_params *params, uint32_t n, uint32_t batch)
 	params->groups[0] = n < VK_MAX_GROUPS ? n : VK_MAX_GROUPS;
 	params->groups[1] = divide_up(n, VK_MAX_GROUPS);
 	params->groups[2] = batch < VK_MAX_GROUPS ? batch : VK_MAX_GROUPS;
+	params->groups[3] = 0;
+	params->w[ALL_GROUPS] = n;
+	params->w[BATCH_BEGIN] = 0;
+	params->w[BATCH_END] = batch;
 }
 
 static uint32_t float_bits(float value)
@@ -63,7 +67,6 @@ static void set_matmul(const struct vk_pipe_info *info, struct vk_params *params
 	w[MATMUL_LDB] = ldb;
 	w[MATMUL_COL_TILES] = divide_up(n, info->tile_cols);
 	w[MATMUL_TILES] = w[MATMUL_COL_TILES] * divide_up(m, info->tile_rows);
-	w[MATMUL_BATCH] = batch;
 	w[MATMUL_BATCH_DIMS] = 0;
 	w[MATMUL_ALPHA] = float_bits(1.0f);
 	w[MATMUL_BETA] = 0;
@@ -354,12 +357,12 @@ static void fill_conv(const struct vk_step *step, const struct plan *plan, uint3
 	w[CONV_IN_CHANNELS] = shape_dim(weights, 1, count);
 	w[CONV_OUT_CHANNELS] = shape_dim(weights, 0, count) / groups;
 	w[CONV_GROUPS] = groups;
-	w[CONV_BATCH] = shape_dim(in, 0, count) * groups;
 	w[CONV_COL_TILES] =
 		divide_up((uint64_t)w[WINDOW_OUT_H] * w[WINDOW_OUT_W], step->info->tile_cols);
 	w[CONV_TILES] = w[CONV_COL_TILES] * divide_up(w[CONV_OUT_CHANNELS], step->info->tile_rows);
 	w[CONV_HAS_BIAS] = step->operands[2].tensor != PLAN_NO_TENSOR;
-	set_groups(params, w[CONV_TILES], w[CONV_BATCH]);
+	/* Images times groups. */
+	set_groups(params, w[CONV_TILES], shape_dim(in, 0, count) * groups);
 }
 
 /* Copies */
@@ -466,11 +469,11 @@ static uint64_t count_turns(const struct vk_step *step, const struct plan *plan)
 	case VK_PIPE_MATMUL_T_B:
 	case VK_PIPE_MATMUL_T_AB:
 		/* K / 4 or K / 16, the rest of K, the batch's dimensions and columns at the end. */
-		batches = divide_up(w[MATMUL_BATCH], VK_MAX_GROUPS);
+		batches = divide_up(w[BATCH_END], VK_MAX_GROUPS);
 		return batches * (w[MATMUL_K] / 4 + w[MATMUL_BATCH_DIMS] + 32);
 	case VK_PIPE_CONV:
 	case VK_PIPE_CONV_NARROW:
-		batches = divide_up(w[CONV_BATCH], VK_MAX_GROUPS);
+		batches = divide_up(w[BATCH_END], VK_MAX_GROUPS);
 		return batches *
 		       (w[CONV_IN_CHANNELS] *
 				(1 + op->window.kernel[0] * (1 + (uint64_t)op->window.kernel[1])) +

@@ -16,7 +16,7 @@
 
 /* What a shader sees: shaders/params.glsl says what the words mean. */
 struct vk_params {
-	uint32_t groups[4]; /* x, y, z as in VkDispatchIndirectCommand; 0 */
+	uint32_t groups[4]; /* x, y, z as in VkDispatchIndirectCommand; the first over x and y */
 	uint64_t address[PARAM_ADDRESSES];
 	uint32_t w[PARAM_WORDS];
 };

@@ -6,10 +6,11 @@
  * Every hop is a single-producer, single-consumer queue of fixed size, and since the reactor never
  * has more than VK_QUEUE_TASKS under way, no later queue can be full. Tasks that never reach the
  * device (cancelled, device lost) take the same way with timeline value 0, so that "out" has one
- * producer and order is kept.
+ * producer and order is kept. What the submitting thread does is in submit.c.
  *
- * One timeline semaphore counts submissions. Its value n is reached only after the n-th task's
- * commands and their writes are complete; the waiting thread waits for the values one by one.
+ * One timeline semaphore counts submissions. Its value n is reached only after the commands of the
+ * n-th submission, which may be several tasks', and their writes are complete; the waiting thread
+ * waits for the values one by one.
  *
  * Loss: "lost" means that no new work is begun; "dead" that the driver declared the device lost, so
  * that nothing runs on it any more and waiting is pointless. A timeout sets only the first: Vulkan
@@ -45,7 +46,7 @@ void vk_device_lose(struct vk_device *device, const char *why)
 			       "%s is lost: %s; its tasks go elsewhere", device->name, why);
 }
 
-static void die(struct vk_device *device, const char *why)
+void vk_device_die(struct vk_device *device, const char *why)
 {
 	atomic_store_explicit(&device->submit.dead, true, memory_order_release);
 	vk_device_lose(device, why);
@@ -55,117 +56,6 @@ void vk_device_settle(struct vk_device *device)
 {
 	if (device->handle && vk_queue_is_dead(&device->submit))
 		device->vk.vkDeviceWaitIdle(device->handle);
-}
-
-/* The submitting thread */
-
-struct batch {
-	unsigned int n;
-	VkSubmitInfo infos[VK_QUEUE_BATCH];
-	VkTimelineSemaphoreSubmitInfo values[VK_QUEUE_BATCH];
-	VkCommandBuffer commands[VK_QUEUE_BATCH];
-	uint64_t value[VK_QUEUE_BATCH];
-	void *items[VK_QUEUE_BATCH]; /* struct exec_task, or the queue for setup work */
-};
-
-static void begun(struct vk_queue *queue, void *item)
-{
-	bool pushed = spsc_push(&queue->begun, item);
-
-	assert(pushed);
-	sem_post(&queue->begun_work);
-}
-
-static void batch_add(struct vk_device *device, struct batch *batch, VkCommandBuffer commands,
-		      void *item)
-{
-	struct vk_queue *queue = &device->submit;
-	unsigned int i = batch->n++;
-
-	batch->commands[i] = commands;
-	batch->value[i] = queue->submitted + batch->n;
-	batch->items[i] = item;
-	batch->values[i] = (VkTimelineSemaphoreSubmitInfo){
-		.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
-		.signalSemaphoreValueCount = 1,
-		.pSignalSemaphoreValues = &batch->value[i],
-	};
-	batch->infos[i] = (VkSubmitInfo){
-		.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
-		.pNext = &batch->values[i],
-		.commandBufferCount = 1,
-		.pCommandBuffers = &batch->commands[i],
-		.signalSemaphoreCount = 1,
-		.pSignalSemaphores = &queue->timeline,
-	};
-}
-
-/* Setup work comes after all uploads, and everything submitted later comes after it. */
-static void batch_add_setup(struct vk_device *device, struct batch *batch)
-{
-	static const VkPipelineStageFlags all = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
-	const struct vk_upload *upload = &device->upload;
-	struct vk_queue *queue = &device->submit;
-	unsigned int i = batch->n;
-
-	batch_add(device, batch, queue->setup_commands, queue);
-	if (!upload->queue || upload->submitted == 0)
-		return;
-	batch->values[i].waitSemaphoreValueCount = 1;
-	batch->values[i].pWaitSemaphoreValues = &upload->submitted;
-	batch->infos[i].waitSemaphoreCount = 1;
-	batch->infos[i].pWaitSemaphores = &upload->timeline;
-	batch->infos[i].pWaitDstStageMask = &all;
-}
-
-/* Hands a task on that the device will not see. */
-static void skip(struct vk_queue *queue, struct exec_task *task, int res)
-{
-	task->res = res;
-	task->start_ticks = clock_ticks();
-	task->copied_bytes = 0;
-	task->transferred_bytes = 0;
-	task->executor_private[0] = NULL;
-	task->executor_private[1] = NULL;
-	begun(queue, task);
-}
-
-/* Return: false if no slot is free, the task is held back then. */
-static bool take_task(struct vk_device *device, struct batch *batch, struct exec_task *task)
-{
-	struct vk_plan *plan = task->plan->exec[device->executor.index];
-	struct vk_queue *queue = &device->submit;
-	struct vk_slot *slot;
-	int r;
-
-	if (vk_device_is_lost(device) || !vk_plan_is_loaded(plan)) {
-		r = vk_device_is_lost(device) ? -EIO : -ENOMEM;
-		skip(queue, task, exec_task_begin(task) ? r : -ECANCELED);
-		return true;
-	}
-
-	slot = vk_plan_find_slot(plan);
-	if (!slot) {
-		/* Pairs with the exchange in complete(): a slot freed now is seen or announced. */
-		atomic_store_explicit(&queue->awaits_slot, true, memory_order_seq_cst);
-		slot = vk_plan_find_slot(plan);
-		if (!slot)
-			return false;
-	}
-	if (!exec_task_begin(task)) {
-		skip(queue, task, -ECANCELED);
-		return true;
-	}
-	task->copied_bytes = 0;
-	task->transferred_bytes = 0;
-	r = vk_slot_load(plan, slot, task);
-	if (r) {
-		skip(queue, task, r);
-		return true;
-	}
-	task->executor_private[0] = slot;
-	batch_add(device, batch, vk_slot_commands(slot), task);
-	return true;
 }
 
 int vk_device_submit(struct vk_device *device, VkQueue queue, uint32_t n, const VkSubmitInfo *infos)
@@ -179,74 +69,8 @@ int vk_device_submit(struct vk_device *device, VkQueue queue, uint32_t n, const 
 		return 0;
 	r = vk_result(result, "vkQueueSubmit");
 	if (r != -ENOMEM)
-		die(device, "submission failed");
+		vk_device_die(device, "submission failed");
 	return error_fold(r);
-}
-
-static void submit_batch(struct vk_device *device, struct batch *batch)
-{
-	struct vk_queue *queue = &device->submit;
-	uint64_t now = clock_ticks();
-	int res;
-
-	res = vk_device_submit(device, device->queue, batch->n, batch->infos);
-	if (res == 0)
-		queue->submitted += batch->n;
-	for (unsigned int i = 0; i < batch->n; i++) {
-		struct exec_task *task = batch->items[i];
-
-		if (batch->items[i] == queue) {
-			queue->setup_result = res;
-			queue->setup_value = res ? 0 : batch->value[i];
-		} else {
-			task->res = res;
-			task->start_ticks = now;
-			task->executor_private[1] = (void *)(uintptr_t)(res ? 0 : batch->value[i]);
-		}
-		begun(queue, batch->items[i]);
-	}
-}
-
-static void *submitter_main(void *argument)
-{
-	struct vk_device *device = argument;
-	struct vk_queue *queue = &device->submit;
-	struct exec_task *task;
-	struct batch batch;
-
-	for (;;) {
-		batch.n = 0;
-		if (spsc_pop(&queue->setup_in)) {
-			if (vk_queue_is_dead(queue)) {
-				queue->setup_result = -EIO;
-				queue->setup_value = 0;
-				begun(queue, queue);
-			} else {
-				batch_add_setup(device, &batch);
-			}
-		}
-		while (batch.n < VK_QUEUE_BATCH) {
-			task = queue->held_back;
-			queue->held_back = NULL;
-			if (!task)
-				task = spsc_pop(&queue->in);
-			if (!task)
-				break;
-			if (!take_task(device, &batch, task)) {
-				queue->held_back = task;
-				break;
-			}
-		}
-		if (batch.n > 0) {
-			submit_batch(device, &batch);
-			continue;
-		}
-		if (atomic_load_explicit(&queue->stop, memory_order_acquire))
-			break;
-		while (sem_wait(&queue->work) < 0 && errno == EINTR)
-			;
-	}
-	return NULL;
 }
 
 /* The waiting thread */
@@ -280,36 +104,70 @@ int vk_device_wait(struct vk_device *device, VkSemaphore timeline, uint64_t valu
 		if (result == VK_TIMEOUT)
 			vk_device_lose(device, "a task takes longer than the timeout");
 		else
-			die(device, "waiting failed");
+			vk_device_die(device, "waiting failed");
 	}
 }
 
-static void complete(struct vk_device *device, struct exec_task *task)
+/* Waiting thread: the next item, NULL once it is to end. */
+static void *next_begun(struct vk_queue *queue)
+{
+	void *item;
+
+	for (;;) {
+		item = spsc_pop(&queue->begun);
+		if (item || atomic_load_explicit(&queue->stop_waiter, memory_order_acquire))
+			return item;
+		while (sem_wait(&queue->begun_work) < 0 && errno == EINTR)
+			;
+	}
+}
+
+static bool finish(struct vk_queue *queue, struct exec_task *task)
 {
 	struct vk_slot *slot = task->executor_private[0];
-	uint64_t value = (uintptr_t)task->executor_private[1];
+
+	if (!slot || !vk_slot_finish(slot, task))
+		return false;
+	/* Pairs with the store in vk_submitter_main(). */
+	return atomic_exchange_explicit(&queue->awaits_slot, false, memory_order_seq_cst);
+}
+
+/* @tasks were submitted together. */
+static void complete(struct vk_device *device, struct exec_task *const *tasks, unsigned int n,
+		     uint64_t value)
+{
 	struct vk_queue *queue = &device->submit;
-	bool pushed;
+	uint64_t start_ticks = tasks[0]->start_ticks, end_ticks;
+	bool is_awaited = false, pushed;
+	int res = tasks[0]->res;
 
 	if (value)
-		task->res = vk_device_wait(device, queue->timeline, value);
-	if (slot) {
-		if (task->res == 0)
-			vk_slot_store(slot, task);
-		vk_slot_put(slot);
-		/* Pairs with the store in take_task(). */
-		if (atomic_exchange_explicit(&queue->awaits_slot, false, memory_order_seq_cst))
-			sem_post(&queue->work);
+		res = vk_device_wait(device, queue->timeline, value);
+	for (unsigned int i = 0; i < n; i++) {
+		tasks[i]->res = res;
+		is_awaited |= finish(queue, tasks[i]);
 	}
+	if (is_awaited)
+		sem_post(&queue->work);
 
-	/* Submitted ahead of time, it began when its predecessor ended. */
-	task->end_ticks = clock_ticks();
-	if (value && task->start_ticks < queue->last_end_ticks)
-		task->start_ticks = queue->last_end_ticks;
-	if (value)
-		queue->last_end_ticks = task->end_ticks;
-	pushed = spsc_push(&queue->out, task);
-	assert(pushed);
+	end_ticks = clock_ticks();
+	for (unsigned int i = 0; i < n; i++)
+		tasks[i]->end_ticks = end_ticks;
+	if (value) {
+		/* Submitted ahead of time, it began when its predecessor ended. */
+		if (start_ticks < queue->last_end_ticks)
+			start_ticks = queue->last_end_ticks;
+		queue->last_end_ticks = end_ticks;
+		for (unsigned int i = 0; i < n; i++)
+			tasks[i]->start_ticks = start_ticks;
+		if (res == 0 && tasks[0]->plan->n_parts[device->executor.index] <= 1)
+			vk_plan_learn(tasks[0]->plan->exec[device->executor.index], tasks, n,
+				      end_ticks - start_ticks);
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		pushed = spsc_push(&queue->out, tasks[i]);
+		assert(pushed);
+	}
 	waker_ring(device->executor.waker);
 }
 
@@ -317,23 +175,25 @@ static void *waiter_main(void *argument)
 {
 	struct vk_device *device = argument;
 	struct vk_queue *queue = &device->submit;
+	struct exec_task *tasks[VK_QUEUE_BATCH];
+	uint64_t value;
+	unsigned int n;
 	void *item;
 
-	for (;;) {
-		item = spsc_pop(&queue->begun);
+	while ((item = next_begun(queue))) {
 		if (item == queue) {
 			if (queue->setup_value)
 				queue->setup_result =
 					vk_device_wait(device, queue->timeline, queue->setup_value);
 			sem_post(&queue->setup_done);
-		} else if (item) {
-			complete(device, item);
-		} else if (atomic_load_explicit(&queue->stop_waiter, memory_order_acquire)) {
-			break;
-		} else {
-			while (sem_wait(&queue->begun_work) < 0 && errno == EINTR)
-				;
+			continue;
 		}
+		tasks[0] = item;
+		value = vk_queue_value(item, &n);
+		/* The others of its submission are there or about to come. */
+		for (unsigned int i = 1; i < n; i++)
+			tasks[i] = next_begun(queue);
+		complete(device, tasks, n, value);
 	}
 	return NULL;
 }
@@ -349,6 +209,7 @@ int vk_queue_submit(struct vk_device *device, struct exec_task *task)
 		return EXECUTOR_E_BUSY;
 	queue->n_in_flight++;
 	queue->unflushed = true;
+	task->busy_ticks = 0;
 	pushed = spsc_push(&queue->in, task);
 	assert(pushed);
 	return 0;
@@ -517,7 +378,7 @@ int vk_queue_start(struct vk_device *device)
 	if (r)
 		return error_fold(r);
 	queue->has_waiter = true;
-	r = start_thread(device, &queue->submitter, "rb-vk-", submitter_main);
+	r = start_thread(device, &queue->submitter, "rb-vk-", vk_submitter_main);
 	if (r)
 		return error_fold(r);
 	queue->has_submitter = true;

@@ -4,10 +4,11 @@
  * A device's queue and its two threads
  *
  * The submitting thread ("rb-vk-N") takes tasks from the reactor, loads them into recorded slots
- * and submits them, several at once where several wait. The waiting thread ("rb-vkw-N") waits for
- * them in order and hands them back. Two, because a thread that waits for the device could not
- * give it its next work meanwhile. Only the submitting thread touches the VkQueue. Both outlive the
- * logical device: while it is lost or reopened they hand tasks back and touch nothing of it.
+ * and submits them, several at once where several wait; urgent ones first. The waiting thread
+ * ("rb-vkw-N") waits for them in order and hands them back. Two, because a thread that waits for
+ * the device could not give it its next work meanwhile. Only the submitting thread touches the
+ * VkQueue. Both outlive the logical device: while it is lost or reopened they hand tasks back and
+ * touch nothing of it.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -16,14 +17,19 @@
 #include <stdint.h>
 #include <volk.h>
 
+#include "plan/executor.h"
 #include "util/spsc.h"
 
-struct exec_task;
 struct vk_device;
 
 enum {
 	VK_QUEUE_TASKS = 256, /* between submit and reap */
-	VK_QUEUE_BATCH = 16,  /* tasks in one vkQueueSubmit() */
+	VK_QUEUE_BATCH = 64,  /* tasks in one vkQueueSubmit() */
+};
+
+/* Tasks that the submitting thread holds, linked through their executor_private[0]. */
+struct vk_queue_list {
+	struct exec_task *first, *last;
 };
 
 struct vk_queue {
@@ -40,7 +46,9 @@ struct vk_queue {
 	_Atomic bool awaits_slot; /* the submitting thread wants to know of freed slots */
 	VkSemaphore timeline;
 	uint64_t submitted;          /* submitting thread: last value promised to the timeline */
-	struct exec_task *held_back; /* submitting thread: waits for a slot of its plan */
+	uint64_t turn;               /* submitting thread: looks through what it holds */
+	struct vk_queue_list urgent; /* submitting thread: not on the device yet, in order */
+	struct vk_queue_list others; /* likewise */
 	uint64_t last_end_ticks;     /* waiting thread */
 
 	uint32_t n_in_flight; /* reactor */
@@ -62,6 +70,26 @@ void vk_queue_close(struct vk_device *device);
 int vk_queue_start(struct vk_device *device);
 /* Ends them; nothing is in flight. Accepts a queue that was never started. */
 void vk_queue_stop(struct vk_device *device);
+
+/* submit.c: the submitting thread. */
+void *vk_submitter_main(void *device);
+
+/*
+ * A submission is one or several tasks, small ones of one plan, with one value of the timeline. The
+ * first of them knows how many, in executor_private[1]; value 0: the device does not see it.
+ */
+static inline void vk_queue_set_value(struct exec_task *task, uint64_t value, unsigned int n)
+{
+	task->executor_private[1] = (void *)(uintptr_t)(value << 8 | n);
+}
+
+static inline uint64_t vk_queue_value(const struct exec_task *task, unsigned int *ret_n)
+{
+	const uint64_t both = (uintptr_t)task->executor_private[1];
+
+	*ret_n = both & 0xff;
+	return both >> 8;
+}
 
 /* Reactor: as in struct executor_ops. */
 int vk_queue_submit(struct vk_device *device, struct exec_task *task);
@@ -92,6 +120,8 @@ int vk_device_submit(struct vk_device *device, VkQueue queue, uint32_t n,
  */
 int vk_device_wait(struct vk_device *device, VkSemaphore timeline, uint64_t value);
 
+/* Any thread: the driver said that the device is lost. */
+void vk_device_die(struct vk_device *device, const char *why);
 /* Any thread: no new work for this device. */
 void vk_device_lose(struct vk_device *device, const char *why);
 

@@ -20,6 +20,10 @@
  * read or write (scratch tensors share memory where their lives do not overlap). Bound tensors of
  * a task are ordered the same way; those of different tasks are the client's to order.
  *
+ * A plan in parts (parts.h) has a command buffer per section and slot. A slot is its task's from
+ * the first part to the last, also while the reactor has the task; so whoever asks for a slot for a
+ * later part has it. Each part begins with a barrier against all that was submitted before.
+ *
  * Drivers may compile at the first dispatch: the pipelines are run once at the end of loading, with
  * parameter blocks full of zeros, on which every shader returns at once.
  */
@@ -37,22 +41,36 @@
 #include "vulkan/block.h"
 #include "vulkan/device.h"
 #include "vulkan/lower.h"
+#include "vulkan/parts.h"
 
 enum {
-	MAX_SLOTS = 4,
+	MAX_SLOTS = 32,
+	MEASURED_BUFFERS = 4,
 	SOFTWARE_MAX_TURNS = 65000, /* see lower.c */
 	MANY_SLOTS_BYTES = 8 << 20, /* slots of plans that need more than this are two */
+	/*
+	 * Small tasks are submitted many at once, if there are slots for them. But every plan of
+	 * everybody takes what its slots take: beyond four of them, this much at most.
+	 */
+	SPARE_SLOTS_BYTES = 1 << 20,
+};
+
+enum slot_state {
+	SLOT_FREE,
+	SLOT_BUSY,
+	SLOT_BETWEEN, /* two parts of its task */
 };
 
 struct vk_slot {
 	struct vk_plan *plan;
-	VkCommandBuffer commands;
-	struct vk_params *params; /* plan->n_steps */
+	VkCommandBuffer *commands;    /* one per section */
+	const struct exec_task *task; /* submitting thread: whose it is, unless it is free */
+	struct vk_params *params;     /* plan->n_steps */
 	uint8_t *staging;
 	VkDeviceAddress params_address, staging_address, scratch_address, bounce_address;
 	uint64_t params_offset; /* in plan->host */
 	uint32_t count;         /* that the parameter blocks are filled for; 0: none */
-	_Atomic bool busy;
+	_Atomic uint8_t state;  /* enum slot_state */
 };
 
 struct vk_plan {
@@ -60,7 +78,11 @@ struct vk_plan {
 	const struct plan *plan;
 	struct vk_step *steps;
 	uint32_t n_steps;
-	uint64_t bound_bytes; /* all bound tensors, each rounded up */
+	struct vk_section *sections;
+	uint32_t n_sections;
+	uint16_t n_parts;
+	VkCommandBuffer *commands; /* MAX_SLOTS times n_sections */
+	uint64_t bound_bytes;      /* all bound tensors, each rounded up */
 	uint64_t bound_offset[RBK_MAX_REFS];
 	bool stages;                                 /* slots have staging */
 	bool bounces;                                /* slots have bounce copies */
@@ -73,6 +95,13 @@ struct vk_plan {
 	VkCommandPool pool;
 	uint32_t n_slots; /* 0: it is not */
 	struct vk_slot slots[MAX_SLOTS];
+
+	uint64_t blocked_turn; /* submitting thread: in which it has no slots */
+	/*
+	 * Written by the waiting thread, read by the submitting one: how long a unit of work (see
+	 * task_work()) takes, by the clock; 0: not known.
+	 */
+	_Atomic float ticks_per_work;
 };
 
 static bool is_bound(const struct tensor *tensor)
@@ -133,45 +162,49 @@ static void barrier(struct vk_device *device, VkCommandBuffer commands, VkAccess
 					&memory, 0, NULL, 0, NULL);
 }
 
-static int record(struct vk_plan *plan, struct vk_slot *slot)
+static int record(struct vk_plan *plan, struct vk_slot *slot, uint32_t index)
 {
+	const struct vk_section *section = &plan->sections[index];
+	VkCommandBuffer commands = slot->commands[index];
 	struct vk_device *device = plan->device;
 	const VkCommandBufferBeginInfo begin = {
 		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
 	};
 	VkPipeline pipeline, last = VK_NULL_HANDLE;
 	VkDeviceAddress address;
-	uint32_t since = 0;
+	uint32_t since = section->first_step;
 	int r;
 
-	r = vk_result(device->vk.vkBeginCommandBuffer(slot->commands, &begin),
-		      "vkBeginCommandBuffer");
+	r = vk_result(device->vk.vkBeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer");
 	if (r)
 		return error_fold(r);
-	for (uint32_t i = 0; i < plan->n_steps; i++) {
+	if (plan->n_parts > 1)
+		barrier(device, commands, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT,
+			VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
+	for (uint32_t i = since; i < section->first_step + section->n_steps; i++) {
 		r = vk_pipeline_get(device, plan->steps[i].pipe, &pipeline);
 		if (r)
 			return error_fold(r);
 		if (has_hazard(plan, since, i)) {
-			barrier(device, slot->commands,
+			barrier(device, commands,
 				VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT,
 				VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
 			since = i;
 		}
 		if (pipeline != last)
-			device->vk.vkCmdBindPipeline(slot->commands, VK_PIPELINE_BIND_POINT_COMPUTE,
+			device->vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE,
 						     pipeline);
 		last = pipeline;
 		address = slot->params_address + i * sizeof(struct vk_params);
-		device->vk.vkCmdPushConstants(slot->commands, device->pipelines.layout,
+		device->vk.vkCmdPushConstants(commands, device->pipelines.layout,
 					      VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(address),
 					      &address);
-		device->vk.vkCmdDispatchIndirect(slot->commands, plan->host.buffer,
+		device->vk.vkCmdDispatchIndirect(commands, plan->host.buffer,
 						 slot->params_offset +
 							 i * sizeof(struct vk_params));
 	}
-	barrier(device, slot->commands, VK_ACCESS_HOST_READ_BIT, VK_PIPELINE_STAGE_HOST_BIT);
-	r = vk_result(device->vk.vkEndCommandBuffer(slot->commands), "vkEndCommandBuffer");
+	barrier(device, commands, VK_ACCESS_HOST_READ_BIT, VK_PIPELINE_STAGE_HOST_BIT);
+	r = vk_result(device->vk.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
 	return r ? error_fold(r) : 0;
 }
 
@@ -208,6 +241,8 @@ static struct vk_plan *plan_free_prepared(struct vk_plan *plan)
 	if (!plan)
 		return NULL;
 	assert(plan->n_slots == 0);
+	free(plan->commands);
+	free(plan->sections);
 	free(plan->steps);
 	free(plan);
 	return NULL;
@@ -229,6 +264,34 @@ static int compile(struct vk_plan *plan)
 	return 0;
 }
 
+/* Into parts where tasks cannot be split by rows. Return: 0, -ENOMEM. */
+static int divide(struct vk_plan *plan)
+{
+	const struct executor *executor = &plan->device->executor;
+	const bool by_rows =
+		plan->plan->splits_rows && plan->plan->max_count > plan->plan->row_grain;
+
+	plan->n_sections = vk_sections_make(
+		plan->plan, plan->steps, plan->n_steps, by_rows ? 0 : executor->part_flops,
+		by_rows ? 0 : executor->part_bytes, plan->sections, &plan->n_parts);
+	plan->commands = calloc(plan->n_sections * MAX_SLOTS, sizeof(VkCommandBuffer));
+	return plan->commands ? 0 : error_origin(-ENOMEM);
+}
+
+static uint32_t max_slots(const struct vk_plan *plan)
+{
+	const uint64_t own = plan->slot_device_bytes + plan->slot_host_bytes;
+	const uint64_t all =
+		own + plan->commands_cost.device_bytes + plan->commands_cost.host_bytes;
+	uint32_t n = 4;
+
+	if (own > MANY_SLOTS_BYTES)
+		return 2;
+	while (2 * n <= MAX_SLOTS && 2 * n * all <= SPARE_SLOTS_BYTES)
+		n *= 2;
+	return n;
+}
+
 /* Return: 0; EXECUTOR_E_UNSUPPORTED; negative errno. */
 static int plan_make(struct vk_device *device, const struct plan *source, struct vk_plan **ret)
 {
@@ -237,8 +300,8 @@ static int plan_make(struct vk_device *device, const struct plan *source, struct
 		.bounces = device->bounces,
 		.max_turns = device->is_software ? SOFTWARE_MAX_TURNS : 0,
 	};
+	const uint32_t max_steps = vk_lower_max_steps(source);
 	struct vk_plan *plan;
-	uint64_t n_chunks;
 	int r = 0;
 
 	plan = calloc(1, sizeof(*plan));
@@ -248,13 +311,16 @@ static int plan_make(struct vk_device *device, const struct plan *source, struct
 	plan->plan = source;
 	plan->bounces = device->bounces;
 	plan->stages = !device->imports || device->n_refused_imports > 0;
-	plan->steps = calloc(vk_lower_max_steps(source), sizeof(*plan->steps));
-	if (!plan->steps)
+	plan->steps = calloc(max_steps, sizeof(*plan->steps));
+	plan->sections = calloc(max_steps, sizeof(*plan->sections));
+	if (!plan->steps || !plan->sections)
 		r = error_origin(-ENOMEM);
 	else if (!vk_lower(source, &target, plan->steps, &plan->n_steps))
 		r = EXECUTOR_E_UNSUPPORTED;
 	else
 		r = compile(plan);
+	if (!r)
+		r = divide(plan);
 	if (r) {
 		plan_free_prepared(plan);
 		return r;
@@ -268,11 +334,12 @@ static int plan_make(struct vk_device *device, const struct plan *source, struct
 		vk_memory_aligned(source->scratch_bytes) + (plan->bounces ? plan->bound_bytes : 0);
 	plan->slot_host_bytes =
 		plan->n_steps * sizeof(struct vk_params) + (plan->stages ? plan->bound_bytes : 0);
-	n_chunks = plan->n_steps / VK_COMMANDS_STEPS + 1;
-	plan->commands_cost = (struct vk_commands_cost){
-		.device_bytes = n_chunks * device->commands_cost.device_bytes,
-		.host_bytes = n_chunks * device->commands_cost.host_bytes,
-	};
+	for (uint32_t i = 0; i < plan->n_sections; i++) {
+		const uint64_t n_chunks = plan->sections[i].n_steps / VK_COMMANDS_STEPS + 1;
+
+		plan->commands_cost.device_bytes += n_chunks * device->commands_cost.device_bytes;
+		plan->commands_cost.host_bytes += n_chunks * device->commands_cost.host_bytes;
+	}
 	*ret = plan;
 	return 0;
 }
@@ -287,6 +354,7 @@ int vk_plan_prepare(struct vk_device *device, struct plan *plan)
 	plan->host_bytes[index] = 0;
 	plan->device_state[index] = PLAN_DEVICE_FAILED;
 	plan->footprint[index] = (struct exec_footprint){0};
+	plan->n_parts[index] = 0;
 
 	r = plan_make(device, plan, &made);
 	if (r == EXECUTOR_E_UNSUPPORTED)
@@ -297,13 +365,15 @@ int vk_plan_prepare(struct vk_device *device, struct plan *plan)
 		return error_fold(r);
 
 	plan->exec[index] = made;
-	plan->host_bytes[index] = sizeof(*made) + vk_lower_max_steps(plan) * sizeof(*made->steps);
+	plan->host_bytes[index] =
+		sizeof(*made) +
+		vk_lower_max_steps(plan) * (sizeof(*made->steps) + sizeof(*made->sections)) +
+		made->n_sections * MAX_SLOTS * sizeof(*made->commands);
+	plan->n_parts[index] = made->n_parts;
 	plan->footprint[index] = (struct exec_footprint){
 		.slot_device_bytes = made->slot_device_bytes + made->commands_cost.device_bytes,
 		.slot_host_bytes = made->slot_host_bytes + made->commands_cost.host_bytes,
-		.max_slots = made->slot_device_bytes + made->slot_host_bytes <= MANY_SLOTS_BYTES
-				     ? MAX_SLOTS
-				     : 2,
+		.max_slots = max_slots(made),
 	};
 	plan->device_state[index] = PLAN_DEVICE_EVICTED;
 	return 0;
@@ -329,7 +399,10 @@ static void slot_place(struct vk_plan *plan, uint32_t i)
 	struct vk_slot *slot = &plan->slots[i];
 
 	slot->plan = plan;
+	slot->commands = plan->commands + i * plan->n_sections;
+	slot->task = NULL;
 	slot->count = 0;
+	atomic_store_explicit(&slot->state, SLOT_FREE, memory_order_relaxed);
 	slot->params_offset = host_offset;
 	slot->params = (struct vk_params *)(plan->host.host + host_offset);
 	slot->params_address = plan->host.address + host_offset;
@@ -349,7 +422,7 @@ static int record_slots(struct vk_plan *plan, uint32_t n_slots)
 	VkCommandBufferAllocateInfo info = {
 		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
 		.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-		.commandBufferCount = 1,
+		.commandBufferCount = plan->n_sections,
 	};
 	int r;
 
@@ -360,10 +433,10 @@ static int record_slots(struct vk_plan *plan, uint32_t n_slots)
 	info.commandPool = plan->pool;
 	for (uint32_t i = 0; i < n_slots; i++) {
 		r = vk_result(device->vk.vkAllocateCommandBuffers(device->handle, &info,
-								  &plan->slots[i].commands),
+								  plan->slots[i].commands),
 			      "vkAllocateCommandBuffers");
-		if (!r)
-			r = record(plan, &plan->slots[i]);
+		for (uint32_t section = 0; !r && section < plan->n_sections; section++)
+			r = record(plan, &plan->slots[i], section);
 		if (r)
 			return error_fold(r);
 	}
@@ -454,8 +527,10 @@ void vk_plan_unload(struct vk_device *device, struct plan *source)
 	if (!plan)
 		return;
 	vk_device_settle(device);
+	/* A task of a lost device may be between two parts: the next one will find nothing. */
 	for (uint32_t i = 0; i < plan->n_slots; i++)
-		assert(!atomic_load_explicit(&plan->slots[i].busy, memory_order_acquire));
+		assert(atomic_load_explicit(&plan->slots[i].state, memory_order_acquire) !=
+		       SLOT_BUSY);
 	plan->n_slots = 0;
 	if (plan->pool)
 		device->vk.vkDestroyCommandPool(device->handle, plan->pool, NULL);
@@ -494,8 +569,17 @@ static uint64_t share(struct vk_device *device, uint64_t before, uint64_t after,
 
 int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
 {
-	struct vk_plan plan = {.device = device, .n_steps = 1};
+	struct vk_section section = {.n_steps = 1, .n_ranges = 1, .n_batches = 1};
 	struct vk_step step = {.pipe = VK_PIPE_COPY};
+	VkCommandBuffer buffers[MEASURED_BUFFERS];
+	struct vk_plan plan = {
+		.device = device,
+		.steps = &step,
+		.n_steps = 1,
+		.sections = &section,
+		.n_sections = 1,
+		.n_parts = 1,
+	};
 	struct vk_commands_cost before, after;
 	VkPipeline pipeline;
 	int r;
@@ -503,7 +587,8 @@ int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
 	*ret = (struct vk_commands_cost){0};
 	if (!device->has_budget)
 		return 0;
-	plan.steps = &step;
+	for (int i = 0; i < MEASURED_BUFFERS; i++)
+		plan.slots[i].commands = &buffers[i];
 	for (int i = 0; i < PARAM_ADDRESSES; i++)
 		step.operands[i].tensor = PLAN_NO_TENSOR;
 	r = vk_pipeline_get(device, VK_PIPE_COPY, &pipeline);
@@ -512,15 +597,16 @@ int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
 	if (r)
 		return r == EXECUTOR_E_NO_MEMORY ? error_origin(-ENOMEM) : error_fold(r);
 	before = heap_usage(device);
-	r = record_slots(&plan, MAX_SLOTS);
+	r = record_slots(&plan, MEASURED_BUFFERS);
 	after = heap_usage(device);
 	if (plan.pool)
 		device->vk.vkDestroyCommandPool(device->handle, plan.pool, NULL);
 	vk_memory_free(device, &plan.host);
 	if (r)
 		return error_fold(r);
-	ret->device_bytes = share(device, before.device_bytes, after.device_bytes, MAX_SLOTS);
-	ret->host_bytes = share(device, before.host_bytes, after.host_bytes, MAX_SLOTS);
+	ret->device_bytes =
+		share(device, before.device_bytes, after.device_bytes, MEASURED_BUFFERS);
+	ret->host_bytes = share(device, before.host_bytes, after.host_bytes, MEASURED_BUFFERS);
 	return 0;
 }
 
@@ -531,18 +617,68 @@ bool vk_plan_is_loaded(const struct vk_plan *plan)
 	return plan && plan->n_slots > 0;
 }
 
-struct vk_slot *vk_plan_find_slot(struct vk_plan *plan)
+struct vk_slot *vk_plan_find_slot(struct vk_plan *plan, const struct exec_task *task, uint64_t turn)
 {
+	if (task->part > 0) {
+		for (uint32_t i = 0; i < plan->n_slots; i++)
+			/* Pairs with the store in vk_slot_finish(). */
+			if (atomic_load_explicit(&plan->slots[i].state, memory_order_acquire) ==
+				    SLOT_BETWEEN &&
+			    plan->slots[i].task == task)
+				return &plan->slots[i];
+		return NULL;
+	}
+	if (plan->blocked_turn == turn)
+		return NULL;
 	for (uint32_t i = 0; i < plan->n_slots; i++)
-		/* Pairs with the store in vk_slot_put(). */
-		if (!atomic_load_explicit(&plan->slots[i].busy, memory_order_seq_cst))
+		/* Pairs with the store in vk_slot_finish(). */
+		if (atomic_load_explicit(&plan->slots[i].state, memory_order_seq_cst) == SLOT_FREE)
 			return &plan->slots[i];
+	plan->blocked_turn = turn;
 	return NULL;
 }
 
 VkCommandBuffer vk_slot_commands(const struct vk_slot *slot)
 {
-	return slot->commands;
+	const struct vk_plan *plan = slot->plan;
+	const struct vk_section *section =
+		vk_section_of(plan->sections, plan->n_sections, slot->task->part);
+
+	return slot->commands[section - plan->sections];
+}
+
+/* How much a task is, whatever the device: what it computes and moves, roughly balanced. */
+static float task_work(const struct exec_task *task)
+{
+	return 1.0f + (float)plan_flops(task->plan, task->count) +
+	       8.0f * (float)plan_touched_bytes(task->plan, task->count);
+}
+
+uint64_t vk_plan_expected_ticks(const struct vk_plan *plan, const struct exec_task *task)
+{
+	float ticks = atomic_load_explicit(&plan->ticks_per_work, memory_order_relaxed);
+
+	return plan->n_parts > 1 ? 0 : (uint64_t)(ticks * task_work(task));
+}
+
+void vk_plan_learn(struct vk_plan *plan, struct exec_task *const *tasks, unsigned int n,
+		   uint64_t ticks)
+{
+	float was = atomic_load_explicit(&plan->ticks_per_work, memory_order_relaxed), all = 0;
+	double begin = 0, end;
+	float now;
+
+	for (unsigned int i = 0; i < n; i++)
+		all += task_work(tasks[i]);
+	/* By rounded ends, so that together they are exactly what all took. */
+	for (unsigned int i = 0; i < n; i++) {
+		end = i + 1 < n ? begin + (double)ticks * task_work(tasks[i]) / all : (double)ticks;
+		tasks[i]->start_ticks = tasks[i]->end_ticks - ((uint64_t)end - (uint64_t)begin);
+		begin = end;
+	}
+	now = (float)ticks / all;
+	atomic_store_explicit(&plan->ticks_per_work, was == 0 ? now : 0.75f * was + 0.25f * now,
+			      memory_order_relaxed);
 }
 
 static uint8_t *bound_host(const struct exec_task *task, uint16_t binding)
@@ -575,7 +711,8 @@ static int find_bound(struct vk_plan *plan, struct vk_slot *slot, struct exec_ta
 	return 0;
 }
 
-int vk_slot_load(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *task)
+/* Makes the blocks of all steps those of @task. */
+static int slot_fill(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *task)
 {
 	VkDeviceAddress addresses[RBK_MAX_REFS];
 	int r;
@@ -603,11 +740,33 @@ int vk_slot_load(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *t
 			task->transferred_bytes += 4ull * params->w[COPY_WORDS];
 	}
 	slot->count = task->count;
-	atomic_store_explicit(&slot->busy, true, memory_order_relaxed);
 	return 0;
 }
 
-void vk_slot_store(struct vk_slot *slot, struct exec_task *task)
+int vk_slot_load(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *task)
+{
+	const struct vk_section *section =
+		vk_section_of(plan->sections, plan->n_sections, task->part);
+	const struct vk_step *step = &plan->steps[section->first_step];
+	struct vk_params *params = &slot->params[section->first_step];
+	int r = 0;
+
+	/* Between its parts nobody else touches the slot. */
+	if (task->part == 0)
+		r = slot_fill(plan, slot, task);
+	if (r)
+		return r;
+	if (vk_section_n_parts(section) > 1) {
+		step->fill(step, plan->plan, task->count, params);
+		vk_params_cut(params, section, task->part - section->first_part);
+	}
+	slot->task = task;
+	atomic_store_explicit(&slot->state, SLOT_BUSY, memory_order_relaxed);
+	return 0;
+}
+
+/* Copies what was staged back. */
+static void slot_store(struct vk_slot *slot, struct exec_task *task)
 {
 	const struct vk_plan *plan = slot->plan;
 	unsigned int index = plan->device->executor.index;
@@ -627,8 +786,19 @@ void vk_slot_store(struct vk_slot *slot, struct exec_task *task)
 	}
 }
 
-void vk_slot_put(struct vk_slot *slot)
+bool vk_slot_finish(struct vk_slot *slot, struct exec_task *task)
 {
-	/* Pairs with the load in vk_plan_find_slot(). */
-	atomic_store_explicit(&slot->busy, false, memory_order_seq_cst);
+	const bool is_last = task->res != 0 || task->part + 1 >= slot->plan->n_parts;
+
+	if (is_last && task->res == 0)
+		slot_store(slot, task);
+	/* Pairs with the loads in vk_plan_find_slot(). */
+	atomic_store_explicit(&slot->state, is_last ? SLOT_FREE : SLOT_BETWEEN,
+			      memory_order_seq_cst);
+	return is_last;
+}
+
+void vk_slot_drop(struct vk_slot *slot)
+{
+	atomic_store_explicit(&slot->state, SLOT_FREE, memory_order_relaxed);
 }

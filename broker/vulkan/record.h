@@ -39,16 +39,38 @@ void vk_plan_unload(struct vk_device *device, struct plan *plan);
 /* Submitting thread: NULL is not. */
 bool vk_plan_is_loaded(const struct vk_plan *plan);
 
-/* Submitting thread: a free slot, which stays free until it is loaded, or NULL. */
-struct vk_slot *vk_plan_find_slot(struct vk_plan *plan);
+/*
+ * Submitting thread: for a task's first part a free slot, which stays free until it is loaded; for
+ * a later one the slot that it has. NULL: there is none; and then none for all who come later in
+ * the same @turn, which begin at 1, so that they cannot overtake.
+ */
+struct vk_slot *vk_plan_find_slot(struct vk_plan *plan, const struct exec_task *task,
+				  uint64_t turn);
 
 /*
- * Submitting thread: prepares a slot for a task and takes it.
+ * Submitting thread: prepares a slot for a part of a task and takes it.
  * Return: 0; -EXDEV if a tensor cannot be reached from the device, the slot stays free.
  */
 int vk_slot_load(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *task);
+/* Submitting thread: of the part that it was loaded for. */
 VkCommandBuffer vk_slot_commands(const struct vk_slot *slot);
+/* Submitting thread: gives back the slot of a task between two parts, of which no more run. */
+void vk_slot_drop(struct vk_slot *slot);
 
-/* Waiting thread: copies what was staged back; gives the slot back. */
-void vk_slot_store(struct vk_slot *slot, struct exec_task *task);
-void vk_slot_put(struct vk_slot *slot);
+/*
+ * Waiting thread: after the last part, or one that failed by task->res, copies back what was staged
+ * and gives the slot back. Return: whether it did.
+ */
+bool vk_slot_finish(struct vk_slot *slot, struct exec_task *task);
+
+/*
+ * Submitting thread: how long a task may take on the device, as those before it did. 0: nobody
+ * knows, or it has parts.
+ */
+uint64_t vk_plan_expected_ticks(const struct vk_plan *plan, const struct exec_task *task);
+/*
+ * Waiting thread: @n tasks of a plan without parts, which were submitted together, took @ticks and
+ * have their end_ticks. Sets start_ticks: each gets its share by what it computes.
+ */
+void vk_plan_learn(struct vk_plan *plan, struct exec_task *const *tasks, unsigned int n,
+		   uint64_t ticks);

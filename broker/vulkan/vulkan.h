@@ -22,6 +22,11 @@
  *    260,000 for MatMul, more for the others).
  *  - A task whose arena could not be imported, on a device that otherwise imports arenas, for a
  *    plan prepared before that arena was registered, completes with -EXDEV, to be run elsewhere.
+ *  - A part of a task is at most part_flops and part_bytes of work at max_count, unless a single
+ *    workgroup is more or the whole more than 13,000 times that. Parts take no device memory beyond
+ *    a command buffer for each node that is cut and for what lies between.
+ *  - Short tasks of one plan that wait next to each other are submitted together, as long as all
+ *    of them are expected to take 200 us at most; they complete, or fail, together.
  *  - When a wait outlasts the timeout, or the driver reports a lost device, the device is marked
  *    lost: later tasks complete with -EIO, loading fails with it. A task that the device has begun
  *    completes only once the device has finished it or is known to be lost, so nothing that it

@@ -100,7 +100,9 @@ struct work {
 	struct exec_block block;
 };
 
-static void work_init(struct card *card, struct work *work)
+/* @in_parts: with two operators, whose tasks cannot be split by rows, in as many parts as can be.
+ */
+static void work_init_as(struct card *card, struct work *work, bool in_parts)
 {
 	struct describe *d = describe_new("product", MAX);
 	uint8_t *base;
@@ -114,9 +116,19 @@ static void work_init(struct card *card, struct work *work)
 	describe_input(d, "x", D(N, 64));
 	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 0), D(64, 64));
 	describe_output(d, "y", D(N, 64));
-	describe_node(d, "MatMul", "", "x,w", "y");
+	if (in_parts) {
+		describe_scratch(d, "xw");
+		describe_node(d, "MatMul", "", "x,w", "xw");
+		describe_node(d, "Relu", "", "xw", "y");
+	} else {
+		describe_node(d, "MatMul", "", "x,w", "y");
+	}
 	work->plan = reference_plan(d, &work->constants);
+	if (in_parts)
+		work->plan->row_grain = MAX;
+	card->executor->part_bytes = in_parts ? 64 : 0;
 	assert_int_equal(card->ops->plan_prepare(card->executor, work->plan), 0);
+	assert_true((work->plan->n_parts[GPU] > 1) == in_parts);
 	for (unsigned int i = 0; i < 2; i++)
 		work->refs[i] = (struct exec_ref){&work->tensors, 4096 * i};
 	work->task.plan = work->plan;
@@ -125,6 +137,11 @@ static void work_init(struct card *card, struct work *work)
 	work->constant = (struct exec_constant){.arena = &work->constants, .bytes = LARGE_BYTES};
 	work->block = (struct exec_block){.n_constants = 1, .constants = &work->constant};
 	assert_int_equal(exec_block_layout(&work->block, &card->executor->info), 0);
+}
+
+static void work_init(struct card *card, struct work *work)
+{
+	work_init_as(card, work, false);
 }
 
 static void work_deinit(struct card *card, struct work *work)
@@ -164,11 +181,12 @@ static void unload(struct card *card, struct work *work)
 		assert_int_equal(card->ops->memory_used(card->executor, (enum exec_tier)tier), 0);
 }
 
-static int run(struct card *card, struct work *work)
+static int run_part(struct card *card, struct work *work, uint16_t part)
 {
 	uint64_t deadline_ns = clock_now_ns() + 60ull * 1000 * 1000 * 1000;
 	struct exec_task *done = NULL;
 
+	work->task.part = part;
 	atomic_store(&work->task.state, EXEC_QUEUED);
 	assert_int_equal(card->ops->submit(card->executor, &work->task), 0);
 	card->ops->flush(card->executor);
@@ -186,6 +204,15 @@ static int run(struct card *card, struct work *work)
 	}
 	assert_ptr_equal(done, &work->task);
 	return work->task.res;
+}
+
+static int run(struct card *card, struct work *work)
+{
+	int r = 0;
+
+	for (uint16_t part = 0; !r && part < work->plan->n_parts[GPU]; part++)
+		r = run_part(card, work, part);
+	return r;
 }
 
 /* What it is, and what the kernel knows it as. */
@@ -216,7 +243,7 @@ static void test_card__info(void **state)
 }
 
 /* The kernel counts what was charged, to the byte, in either tier. */
-static void test_card__exact(void **state)
+static void check_exact(bool in_parts)
 {
 	static const char *const keys[] = {
 		[EXEC_TIER_VRAM] = "vram-used", [EXEC_TIER_GTT] = "gtt-used"};
@@ -225,7 +252,7 @@ static void test_card__exact(void **state)
 	struct work work;
 
 	card_open(&card);
-	work_init(&card, &work);
+	work_init_as(&card, &work, in_parts);
 	/* The driver's own and what is kept for staging: once. */
 	assert_int_equal(block_load(&card, &work.block), 0);
 	assert_int_equal(plan_load(&card, &work, EXEC_TIER_VRAM), 0);
@@ -263,6 +290,16 @@ static void test_card__exact(void **state)
 	}
 	work_deinit(&card, &work);
 	card_close(&card);
+}
+
+static void test_card__exact(void **state)
+{
+	check_exact(false);
+}
+
+static void test_card__exact_in_parts(void **state)
+{
+	check_exact(true);
 }
 
 /* No memory although the ledger said yes. The device is as good as before. */
@@ -374,8 +411,11 @@ static void test_apu__info(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest card_tests[] = {
-		cmocka_unit_test(test_card__info),          cmocka_unit_test(test_card__exact),
-		cmocka_unit_test(test_card__out_of_memory), cmocka_unit_test(test_card__reset),
+		cmocka_unit_test(test_card__info),
+		cmocka_unit_test(test_card__exact),
+		cmocka_unit_test(test_card__exact_in_parts),
+		cmocka_unit_test(test_card__out_of_memory),
+		cmocka_unit_test(test_card__reset),
 		cmocka_unit_test(test_card__unplugged),
 	};
 	const struct CMUnitTest apu_tests[] = {
