@@ -60,8 +60,12 @@ static void print_tenant(FILE *stream, const struct policy_section *section, uin
 	print_size(stream, "vram-reserve", tenant->vram_reserve);
 	print_size(stream, "vram-high", tenant->vram_high);
 	print_size(stream, "gtt-max", tenant->gtt_max);
-	fprintf(stream, "host-max = %llu; weight = %u; priority-max = %s; sessions-max = %llu; ",
-		(unsigned long long)policy_size_bytes(tenant->host_max, host_bytes), tenant->weight,
+	fprintf(stream, "host-max = %llu; weight = %u; ",
+		(unsigned long long)policy_size_bytes(tenant->host_max, host_bytes),
+		tenant->weight);
+	if (tenant->cpu_max > 0)
+		fprintf(stream, "cpu-max = %g%%; ", (double)tenant->cpu_max * 100);
+	fprintf(stream, "priority-max = %s; sessions-max = %llu; ",
 		policy_priority_names[tenant->priority_max],
 		(unsigned long long)tenant->sessions_max);
 	fprintf(stream, "arenas-max = %llu; ", (unsigned long long)tenant->arenas_max);

@@ -25,6 +25,7 @@
 enum {
 	POLICY_NSS_BYTES = 65536,  /* of what the name service says of a user or a group */
 	POLICY_MAX_MATCHES = 4096, /* values of one key */
+	POLICY_MAX_PROCESSORS = 1024,
 };
 
 enum value_kind {
@@ -33,6 +34,7 @@ enum value_kind {
 	VALUE_BYTES,
 	VALUE_NUMBER,
 	VALUE_WEIGHT,
+	VALUE_PROCESSORS,
 	VALUE_PRIORITY
 };
 
@@ -53,6 +55,7 @@ static const struct key {
 	[POLICY_KEY_GTT_MAX] = {"gtt-max", VALUE_SIZE, FIELD(gtt_max), 0, 0},
 	[POLICY_KEY_HOST_MAX] = {"host-max", VALUE_SIZE, FIELD(host_max), 0, 0},
 	[POLICY_KEY_WEIGHT] = {"weight", VALUE_WEIGHT, FIELD(weight), 1, 10000},
+	[POLICY_KEY_CPU_MAX] = {"cpu-max", VALUE_PROCESSORS, FIELD(cpu_max), 0, 0},
 	[POLICY_KEY_PRIORITY_MAX] = {"priority-max", VALUE_PRIORITY, FIELD(priority_max), 0, 0},
 	[POLICY_KEY_SESSIONS_MAX] = {"sessions-max", VALUE_NUMBER, FIELD(sessions_max), 0, 1000000},
 	[POLICY_KEY_ARENAS_MAX] = {"arenas-max", VALUE_NUMBER, FIELD(arenas_max), 0, 1000000},
@@ -173,6 +176,35 @@ static bool read_number(struct policy_loader *loader, const struct key *key, con
 	complain_key(loader, key->name, "'%s' is no number from %llu to %llu", value,
 		     (unsigned long long)key->min, (unsigned long long)key->max);
 	return false;
+}
+
+/*
+ * "150%" of one processor, as CPUQuota= of systemd has it, or processors, "1.5". Less than one
+ * percent would keep a task waiting for longer than anybody waits.
+ */
+static void read_processors(struct policy_loader *loader, const char *key, const char *value,
+			    float *ret)
+{
+	size_t n = strspn(value, "0123456789");
+	double processors;
+	const char *rest;
+
+	if (value[n] == '.')
+		n += 1 + strspn(value + n + 1, "0123456789");
+	rest = value + n + strspn(value + n, " \t");
+	processors = n > 0 && n < 32 ? strtod(value, NULL) : -1;
+	if (strcmp(rest, "%") == 0) {
+		processors /= 100;
+		rest++;
+	}
+	if (isdigit((unsigned char)value[0]) && !*rest &&
+	    (processors == 0 || (processors >= 0.01 && processors <= POLICY_MAX_PROCESSORS)))
+		*ret = (float)processors;
+	else
+		complain_key(loader, key,
+			     "'%s' is no quota; 1%% to %d%% of one processor, such as 150%%, or a "
+			     "number of processors up to %d, such as 1.5, is allowed, 0 for none",
+			     value, POLICY_MAX_PROCESSORS * 100, POLICY_MAX_PROCESSORS);
 }
 
 const char *const policy_priority_names[RBK_PRIORITY_COUNT] = {
@@ -399,6 +431,9 @@ void policy_key_read(struct policy_loader *loader, const char *name, const char 
 	case VALUE_WEIGHT:
 		if (read_number(loader, key, value, &number))
 			*(uint32_t *)field = (uint32_t)number;
+		break;
+	case VALUE_PROCESSORS:
+		read_processors(loader, name, value, field);
 		break;
 	case VALUE_PRIORITY:
 		read_priority(loader, name, value, field);

@@ -19,7 +19,7 @@
  *	vram-max = 2GiB
  *	vram-reserve = 512MiB
  *	vram-high = 75%
- *	gtt-max, host-max, weight, priority-max,
+ *	gtt-max, host-max, weight, cpu-max, priority-max,
  *	sessions-max, arenas-max, arena-bytes-max, plans-max, tasks-max
  *
  * A section "tenant default" is for who matches no other; it has no match keys. Without a file
@@ -38,7 +38,7 @@ struct policy;
 enum {
 	POLICY_E_INVALID = 1, /* sentences say what is wrong */
 	POLICY_E_UNKNOWN = 2, /* there is no such key */
-	POLICY_MAX_TENANTS = 256,
+	POLICY_MAX_TENANTS = 1024,
 	POLICY_WANTED_BYTES = 160,
 };
 
@@ -53,6 +53,7 @@ struct tenant_policy {
 	char name[ACCOUNT_NAME_BYTES];
 	struct policy_size vram_max, vram_reserve, vram_high, gtt_max, host_max;
 	uint32_t weight;      /* 1..10000 */
+	float cpu_max;        /* processors' worth of CPU time; 0: no quota */
 	uint8_t priority_max; /* enum rbk_priority, whose numbers are not in order */
 	uint64_t sessions_max, arenas_max, arena_bytes_max, plans_max, tasks_max;
 };

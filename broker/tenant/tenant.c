@@ -95,6 +95,7 @@ static void tenant_apply(struct tenant *tenant, const struct tenants_machine *ma
 		share->high = at_most(share->high, share->max);
 	}
 	tenant->weight = wanted->weight;
+	tenant->cpu_max = wanted->cpu_max;
 	tenant->priority_max = wanted->priority_max;
 	tenant->is_named = true;
 }

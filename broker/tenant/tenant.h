@@ -30,6 +30,7 @@ struct tenant {
 	struct account *account; /* its name is the tenant's */
 	struct tenant_share shares[RBK_MAX_DEVICES];
 	uint32_t weight;      /* 1..10000 */
+	float cpu_max;        /* processors' worth of CPU time; 0: no quota */
 	uint8_t priority_max; /* enum rbk_priority */
 	uint32_t number;      /* never 0, never reused */
 	uint32_t n_refs;

@@ -223,6 +223,7 @@ static void test_load__everything(void **state)
 				     "gtt-max = 1.5GiB\n"
 				     "host-max = 4096\n"
 				     "weight = 10000\n"
+				     "cpu-max = 150 %\n"
 				     "priority-max = low\n"
 				     "sessions-max = 0\n"
 				     "arenas-max = 1\n"
@@ -253,6 +254,8 @@ static void test_load__everything(void **state)
 	assert_int_equal(policy_size_bytes(web->gtt_max, 0), 3 << 29);
 	assert_int_equal(policy_size_bytes(web->host_max, 0), 4096);
 	assert_int_equal(web->weight, 10000);
+	assert_float_equal(web->cpu_max, 1.5, 0);
+	assert_float_equal(policy_tenant(policy, 0)->cpu_max, 0, 0);
 	assert_int_equal(web->priority_max, RBK_PRIORITY_LOW);
 	assert_int_equal(web->sessions_max, 0);
 	assert_int_equal(web->arenas_max, 1);
@@ -265,8 +268,8 @@ static void test_load__everything(void **state)
 		text, "tenant web: match-uid = 0, 1001, 1002, 4294967294; match-gid = 7, 8; "
 		      "match-cgroup = /a/*, /b/**; match-exe = /usr/bin/a b; vram-max = 25.50%; "
 		      "vram-reserve = 10%; vram-high = 20.05%; gtt-max = 1610612736; "
-		      "host-max = 4096; weight = 10000; priority-max = low; sessions-max = 0; "
-		      "arenas-max = 1; arena-bytes-max = 65536; plans-max = 3; "
+		      "host-max = 4096; weight = 10000; cpu-max = 150%; priority-max = low; "
+		      "sessions-max = 0; arenas-max = 1; arena-bytes-max = 65536; plans-max = 3; "
 		      "tasks-max = 1000000000");
 	free(text);
 	policy_free(policy);
@@ -274,6 +277,52 @@ static void test_load__everything(void **state)
 	policy_free(load(""));
 	policy_free(load("\xef\xbb\xbf"));
 	policy_free(load("\n\r\n  \n\t"));
+}
+
+static void test_load__cpu_max(void **state)
+{
+	static const struct {
+		const char *value;
+		float processors; /* below 0: refused */
+	} cases[] = {
+		{"150%", 1.5f},      {"50%", 0.5f},      {"1%", 0.01f},
+		{"102400%", 1024},   {"2", 2},           {"1.5", 1.5f},
+		{"0.25", 0.25f},     {"1024", 1024},     {"0", 0},
+		{"0%", 0},           {"12.5 %", 0.125f}, {"-1", -1},
+		{"0.5%", -1},        {"0.001", -1},      {"102401%", -1},
+		{"1025", -1},        {"nan", -1},        {"inf", -1},
+		{"infinity", -1},    {"", -1},           {"%", -1},
+		{"1e3%", -1},        {"0x10", -1},       {"1%%", -1},
+		{"1 processor", -1}, {".5", -1},         {"1,5", -1},
+		{"+1", -1},
+	};
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct policy *policy = NULL;
+		char text[128], wanted[256], *errors = NULL;
+
+		snprintf(text, sizeof(text), "[tenant default]\ncpu-max = %s\n", cases[i].value);
+		if (cases[i].processors >= 0) {
+			policy = load(text);
+			assert_float_equal(policy_tenant(policy, 0)->cpu_max, cases[i].processors,
+					   0);
+			errors = policy_describe(policy, 0, 1);
+			assert_int_equal(strstr(errors, "cpu-max") != NULL,
+					 cases[i].processors > 0);
+			free(errors);
+			policy_free(policy);
+			continue;
+		}
+		snprintf(wanted, sizeof(wanted),
+			 "f:2: cpu-max: '%s' is no quota; 1%% to 102400%% of one processor, such "
+			 "as 150%%, or a number of processors up to 1024, such as 1.5, is allowed, "
+			 "0 for none\n",
+			 cases[i].value);
+		assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors),
+				 POLICY_E_INVALID);
+		assert_string_equal(errors, wanted);
+		free(errors);
+	}
 }
 
 static void test_load__lines(void **state)
@@ -477,7 +526,7 @@ static void test_load__sizes_together(void **state)
 
 static void test_load__too_much(void **state)
 {
-	enum { N = 300 };
+	enum { N = 1100 };
 	char *text = malloc(N * 64), *at = text, *errors = NULL;
 	struct policy *policy = NULL;
 
@@ -486,9 +535,10 @@ static void test_load__too_much(void **state)
 		at += snprintf(at, 64, "[tenant t%u]\nmatch-uid = %u\n", i, i);
 	assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors),
 			 POLICY_E_INVALID);
-	assert_int_equal(
-		strncmp(errors, "f:511: there can be 256 tenants, the default one included\n", 57),
-		0);
+	assert_int_equal(strncmp(errors,
+				 "f:2047: there can be 1024 tenants, the default one included\n",
+				 59),
+			 0);
 	free(errors);
 	/* Not all of what is wrong, but how much more. */
 	for (at = text; at < text + 200 * 2;)
@@ -744,6 +794,7 @@ int main(void)
 		cmocka_unit_test(test_size__bytes),
 		cmocka_unit_test(test_defaults__are_there),
 		cmocka_unit_test(test_load__everything),
+		cmocka_unit_test(test_load__cpu_max),
 		cmocka_unit_test(test_load__lines),
 		cmocka_unit_test(test_load__names),
 		cmocka_unit_test(test_load__values),

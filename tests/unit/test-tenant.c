@@ -110,7 +110,7 @@ static struct policy *load(const char *text)
 static const char two[] = "[tenant a]\nmatch-uid = 1\nvram-max = 50%\nvram-reserve = 1GiB\n"
 			  "vram-high = 25%\nhost-max = 1GiB\nsessions-max = 2\narenas-max = 3\n"
 			  "arena-bytes-max = 4\nplans-max = 5\ntasks-max = 6\nweight = 7\n"
-			  "gtt-max = 8\npriority-max = high\n"
+			  "gtt-max = 8\npriority-max = high\ncpu-max = 50%\n"
 			  "[tenant b]\nmatch-uid = 2\n";
 
 struct fixture {
