@@ -292,13 +292,13 @@ static int make_residency(struct broker *broker)
 
 static int make_server(struct broker *broker)
 {
-	const struct dispatch_options dispatch_options = {
+	struct dispatch_options dispatch_options = {
 		.loop = broker->loop,
 		.waker = &broker->waker,
 		.executors = broker->executors,
 		.n_executors = broker->n_executors,
 		.residency = broker->residency,
-		.threshold_bytes = broker->options.threshold_bytes,
+		.config = PLACE_CONFIG_DEFAULT,
 		.spin_ns = broker->options.spin_ns,
 		.n_processors = count_processors(),
 		.set_pace = budget_set_pace,
@@ -317,6 +317,7 @@ static int make_server(struct broker *broker)
 	};
 	int r;
 
+	dispatch_options.config.threshold_bytes = broker->options.threshold_bytes;
 	r = dispatch_new(&dispatch_options, &broker->dispatch);
 	if (r)
 		return error_fold(r);

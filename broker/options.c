@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "place/place.h"
+#include "place/placer.h"
 #include "util/size.h"
 
 static const char usage_text[] =
@@ -261,7 +261,7 @@ static void default_cache_dir(struct options *options)
 static void set_defaults(struct options *options)
 {
 	*options = (struct options){
-		.threshold_bytes = PLACE_THRESHOLD_BYTES,
+		.threshold_bytes = PLACE_CONFIG_DEFAULT.threshold_bytes,
 		.spin_ns = -1,
 		.log_level = LOG_LEVEL_INFO,
 		.config_path = "/etc/ringbroker/brokerd.conf",

@@ -23,7 +23,7 @@
 #define SYSTEM_SOCKET_PATH "/run/ringbroker/brokerd.sock"
 #define KNOWN_FEATURES                                                                       \
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_STATE_ROWS | \
-	 RBK_FEAT_TENANTS)
+	 RBK_FEAT_TENANTS | RBK_FEAT_STRATEGIES)
 
 struct rbk *client_ref(struct rbk *rbk)
 {

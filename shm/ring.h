@@ -56,6 +56,10 @@ static inline void rbk_sqe_load(struct rbk_sqe *to, const struct rbk_sqe *from)
 	const uint64_t *source = (const uint64_t *)from;
 	uint64_t *target = (uint64_t *)to;
 
+	/* By itself gcc does not, and the loop is a tenth of what an entry costs. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC unroll 8
+#endif
 	for (unsigned int i = 0; i < sizeof(*to) / sizeof(*target); i++)
 		target[i] = __atomic_load_n(source + i, __ATOMIC_RELAXED);
 }

@@ -24,6 +24,9 @@
 static const uint64_t inline_overrun_ns = 20000;
 enum { INLINE_OVERRUN_COST = 64, INLINE_OVERRUN_LIMIT = 512 };
 
+/* One in so many tasks that run inline is learned from. */
+enum { LEARN_EVERY = 64 };
+
 /* See claim_lines(): below it nothing is gained, and a single round trip loses. */
 enum { CLAIM_MIN = 8 };
 
@@ -36,36 +39,65 @@ static void post_bare(struct dispatch *dispatch, struct dispatch_ring *ring,
 	ring_post(dispatch, ring, sqe->user_data, &outcome);
 }
 
+/* What was not agreed upon is a wish that nobody grants. */
+static inline uint8_t effective_strategy(uint64_t features, uint8_t strategy)
+{
+	bool is_new = strategy >= RBK_STRATEGY_LATENCY && strategy < RBK_STRATEGY_COUNT;
+
+	return is_new && !(features & RBK_FEAT_STRATEGIES) ? RBK_STRATEGY_AUTO : strategy;
+}
+
+static inline uint8_t request_flags(uint64_t features, uint8_t sqe_flags)
+{
+	uint8_t flags = 0;
+
+	if ((sqe_flags & RBK_SQE_PARTITION) && (features & RBK_FEAT_PARTITION))
+		flags |= PLACE_MAY_PARTITION;
+	if ((sqe_flags & RBK_SQE_WAIT_MEMORY) && (features & RBK_FEAT_RESIDENCY))
+		flags |= PLACE_MAY_WAIT;
+	return flags;
+}
+
 /* Takes a slot for an entry whose references, if any, are in dispatch->inline_refs. */
 static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 				    const struct rbk_sqe *sqe, struct session_plan *plan,
 				    uint64_t now_ticks, enum task_phase phase)
 {
+	uint64_t features = ring->ring->session->features;
 	struct task *task = task_take(ring);
-	struct exec_ref *refs = ring->refs + (size_t)(task - ring->tasks) * RBK_MAX_REFS;
+	struct exec_ref *refs = task->run.refs;
 
+	dispatch->is_costly = true;
 	task->plan = plan;
 	task->chain_next = NULL;
+	task->half = NULL;
 	task->user_data = sqe->user_data;
 	task->target = sqe->target;
 	task->admit_ticks = now_ticks;
 	task->deadline_ticks = UINT64_MAX;
 	task->opcode = sqe->opcode;
 	task->phase = phase;
-	task->strategy = sqe->strategy;
+	task->strategy = effective_strategy(features, sqe->strategy);
+	task->priority = features & RBK_FEAT_PRIORITY ? sqe->priority : RBK_PRIORITY_NORMAL;
 	task->device = RBK_DEVICE_NONE;
 	task->reason = RBK_REASON_NONE;
+	task->place_flags = request_flags(features, sqe->flags);
 	task->is_cancelled = false;
-	task->waits_for_memory = (sqe->flags & RBK_SQE_WAIT_MEMORY) &&
-				 (ring->ring->session->features & RBK_FEAT_RESIDENCY);
+	task->is_explored = false;
+	task->waits_for_memory = task->place_flags & PLACE_MAY_WAIT;
 	task->has_waited = false;
 	task->wait_res = 0;
-	task->exec.start_ticks = 0;
+	task->start_ticks = 0;
 	if (sqe->opcode == RBK_OP_RUN) {
-		task->exec.plan = plan->plan;
-		task->exec.count = sqe->count;
-		task->exec.copied_bytes = 0;
-		task->exec.transferred_bytes = 0;
+		task->count = sqe->count;
+		task->n_rows_done[0] = task->n_rows_done[1] = 0;
+		task->n_runs = 0;
+		task->res = 0;
+		task->end_ticks = 0;
+		task->split_count = 0;
+		task->predicted_ns = task->other_ns = 0;
+		task->is_moved = false;
+		task->run.place.state = PLACE_IDLE;
 		if (sqe->deadline_us)
 			task->deadline_ticks =
 				now_ticks + clock_ns_to_ticks(sqe->deadline_us * 1000ull);
@@ -82,8 +114,23 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 	return task;
 }
 
-static int run_inline(struct dispatch *dispatch, struct dispatch_ring *ring,
-		      const struct rbk_sqe *sqe, struct session_plan *plan, uint8_t reason)
+/* One run in LEARN_EVERY; apart, so that what most tasks do not need is not put together for them.
+ */
+static __attribute__((__noinline__)) void learn_inline(const struct dispatch *dispatch,
+						       const struct rbk_sqe *sqe,
+						       const struct session_plan *plan,
+						       uint64_t exec_ns)
+{
+	place_learn(dispatch->placer, plan->place, RBK_DEVICE_CPU, sqe->count, PLACE_DONE, exec_ns,
+		    0, clock_ticks_to_ns(dispatch->inline_clock_ticks));
+}
+
+/* Inlined, so that the outcome never lies in memory: see ring_post(). */
+static inline __attribute__((__always_inline__)) int run_inline(struct dispatch *dispatch,
+								struct dispatch_ring *ring,
+								const struct rbk_sqe *sqe,
+								struct session_plan *plan,
+								uint8_t reason)
 {
 	struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
 	struct exec_task *task = &dispatch->inline_task;
@@ -100,6 +147,8 @@ static int run_inline(struct dispatch *dispatch, struct dispatch_ring *ring,
 	outcome.queue_ns = dispatch->inline_queue_ns;
 	outcome.exec_ns = clock_elapsed_ns(task->start_ticks, task->end_ticks);
 	dispatch->inline_queue_ns += outcome.exec_ns;
+	if (__builtin_expect(++dispatch->n_inline % LEARN_EVERY == 0, 0) && task->res == 0)
+		learn_inline(dispatch, sqe, plan, outcome.exec_ns);
 	if (__builtin_expect(outcome.exec_ns > inline_overrun_ns, 0)) {
 		plan->inline_overruns += INLINE_OVERRUN_COST;
 		if (plan->inline_overruns >= INLINE_OVERRUN_LIMIT)
@@ -112,6 +161,23 @@ static int run_inline(struct dispatch *dispatch, struct dispatch_ring *ring,
 		outcome.flags = RBK_CQE_DEADLINE_MISSED;
 	ring_post(dispatch, ring, sqe->user_data, &outcome);
 	return outcome.res;
+}
+
+static struct place_decision decide_inline(struct dispatch *dispatch,
+					   const struct dispatch_ring *ring,
+					   const struct rbk_sqe *sqe,
+					   const struct session_plan *plan)
+{
+	uint64_t features = ring->ring->session->features;
+	const struct place_request request = {
+		.count = sqe->count,
+		.strategy = effective_strategy(features, sqe->strategy),
+		.flags = request_flags(features, sqe->flags) & (uint8_t)~PLACE_MAY_PARTITION,
+		.deadline_ns = sqe->deadline_us * 1000ull,
+	};
+
+	return place_decide(dispatch->placer, plan->place, ring->flow->place, request,
+			    dispatch_now_ns(dispatch));
 }
 
 /*
@@ -130,10 +196,10 @@ static int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 	case RBK_OP_RUN:
 		if (sqe->count > plan->inline_max_count)
 			break;
-		/* What place_task() would say, and said when the plan became ready. */
-		if (sqe->strategy == RBK_STRATEGY_AUTO && plan->inline_is_below_threshold)
-			return run_inline(dispatch, ring, sqe, plan, RBK_REASON_BELOW_THRESHOLD);
-		decision = place_task(&dispatch->placer, plan->plan, sqe->count, sqe->strategy);
+		/* What place_decide() would say, and said when the plan became ready. */
+		if (sqe->strategy == RBK_STRATEGY_AUTO && plan->inline_reason)
+			return run_inline(dispatch, ring, sqe, plan, plan->inline_reason);
+		decision = decide_inline(dispatch, ring, sqe, plan);
 		if (decision.device != RBK_DEVICE_CPU)
 			break;
 		if (decision.reason == RBK_REASON_MEMORY_CONSTRAINT) {
@@ -146,6 +212,7 @@ static int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 	case RBK_OP_EVICT:
 		break;
 	case RBK_OP_CANCEL:
+		dispatch->is_costly = true;
 		res = dispatch_cancel(ring, NULL, sqe->target);
 		post_bare(dispatch, ring, sqe, res);
 		return res;
@@ -197,7 +264,7 @@ static void admit_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 	int res;
 
 	res = validate_entry(ring->ring->session, sqe, dispatch->inline_refs, &plan);
-	if (ring->chain_open) {
+	if (__builtin_expect(ring->chain_open, 0)) {
 		if (sqe->opcode == RBK_OP_BARRIER)
 			res = -EINVAL;
 		if (ring->chain_last || ring->chain_broken) {
@@ -206,14 +273,19 @@ static void admit_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 		}
 	}
 
-	if (res)
+	if (__builtin_expect(res != 0, 0))
 		post_bare(dispatch, ring, sqe, res);
 	else
 		res = start_entry(dispatch, ring, sqe, plan, now_ticks, &task);
 	ring->chain_last = task;
 	ring->chain_broken = res < 0;
 linked:
-	ring->chain_open = sqe->flags & RBK_SQE_LINK;
+	if (__builtin_expect(sqe->flags != 0, 0)) {
+		dispatch->is_costly |= (sqe->flags & RBK_SQE_ARG_TABLE) != 0;
+		ring->chain_open = sqe->flags & RBK_SQE_LINK;
+	} else {
+		ring->chain_open = false;
+	}
 	if (!ring->chain_open) {
 		ring->chain_last = NULL;
 		ring->chain_broken = false;
@@ -252,6 +324,28 @@ static inline void claim_lines(const struct session_ring *ring, uint32_t n)
 				 __ATOMIC_RELAXED);
 }
 
+/*
+ * What @n entries took. Reading the clock once more takes a good part of what one NOP does, so
+ * entries that complete at once are charged what they usually take, beyond what runs inline and
+ * reads the clock anyway.
+ */
+static inline void charge_batch(struct dispatch *dispatch, struct flow *flow, uint64_t start_ticks,
+				uint32_t n)
+{
+	uint64_t ticks;
+
+	if (dispatch->is_costly)
+		ticks = clock_ticks() - start_ticks;
+	else
+		ticks = dispatch->inline_clock_ticks - start_ticks + n * dispatch->entry_ticks;
+	/* Also if the counter went backwards. */
+	if (__builtin_expect(ticks > dispatch->max_batch_ticks, 0))
+		ticks = dispatch->max_batch_ticks;
+	flow->owed_ticks += ticks;
+	if (flow->owed_ticks >= dispatch->charge_ticks)
+		flow_charge(dispatch, flow);
+}
+
 int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring)
 {
 	struct session_ring *ring = dispatch_ring->ring;
@@ -265,6 +359,9 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 		return 0;
 	if (n > ring->n_entries)
 		return ADMIT_E_PROTOCOL;
+	if (__builtin_expect(dispatch_ring->flow->may_throttle, 0) &&
+	    ring_is_throttled(dispatch, dispatch_ring))
+		return 0;
 	if (n > ADMIT_BATCH)
 		n = ADMIT_BATCH;
 
@@ -287,6 +384,8 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	if (n >= CLAIM_MIN)
 		claim_lines(ring, n);
 	now_ticks = clock_ticks();
+	dispatch->now_ticks = now_ticks;
+	dispatch->is_costly = false;
 	dispatch->inline_clock_ticks = now_ticks;
 	dispatch->inline_queue_ns = 0;
 	for (i = 0; i < n && !dispatch_ring->barrier; i++) {
@@ -296,6 +395,7 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 	}
 	dispatch_ring->last_work_ticks = now_ticks;
 	ring_publish(dispatch, dispatch_ring);
+	charge_batch(dispatch, dispatch_ring->flow, now_ticks, i);
 	return (int)i;
 }
 
@@ -314,12 +414,12 @@ unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret
 	}
 	if (dispatch->n_submitted > 0)
 		n_total += dispatch_reap(dispatch);
-	if (dispatch->n_pending > 0)
-		n_total += dispatch_resubmit(dispatch);
 	if (dispatch_is_ending(dispatch))
 		n_total += dispatch_end_waiting(dispatch);
 	if (dispatch->woken.first)
 		n_total += dispatch_wake(dispatch);
+	if (dispatch->n_queued > 0)
+		n_total += dispatch_release(dispatch);
 	if (dispatch->dirty)
 		dispatch_publish_dirty(dispatch);
 	return n_total;

@@ -41,7 +41,7 @@ void dispatch_publish_dirty(struct dispatch *dispatch)
 		ring->is_dirty = false;
 		ring_publish(dispatch, ring);
 		/* A barrier that has completed, say: its successors wait in the ring. */
-		if (!ring->is_active && dispatch_ring_has_work(ring))
+		if (!ring->is_active && !ring->is_throttled && dispatch_ring_has_work(ring))
 			ring_activate(dispatch, ring, clock_ticks());
 	}
 }

@@ -10,13 +10,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "place/placer.h"
 #include "plan/executor.h"
 #include "session/server.h"
 #include "util/cleanup.h"
+#include "util/list.h"
 
 struct dispatch;
 struct loop;
 struct residency;
+struct tenant;
 struct waker;
 
 struct dispatch_options {
@@ -25,15 +28,22 @@ struct dispatch_options {
 	struct executor *const *executors;
 	uint32_t n_executors;
 	struct residency *residency;
-	uint64_t threshold_bytes; /* see place/place.h */
-	int64_t spin_ns;          /* before sleeping; -1: adaptive; 0: never spin */
-	uint32_t n_processors;    /* that the broker may use */
+	struct place_config config;
+	const struct place_profile *profiles[RBK_MAX_DEVICES]; /* copied; struct placer_options */
+	int64_t spin_ns;       /* before sleeping; -1: adaptive; 0: never spin */
+	uint32_t n_processors; /* that the broker may use */
 	/*
 	 * Told how much is going on, for who watches devices, or NULL: in each turn that gave tasks
 	 * to a device other than the CPU, and before sleeping. Must be cheap.
 	 */
 	void (*set_pace)(void *context, bool is_busy, bool has_sessions);
 	void *pace_context;
+	/*
+	 * Told that there is work after there was none, until dispatch_is_working() has said that
+	 * there is none again; or NULL.
+	 */
+	void (*work_begins)(void *context);
+	void *work_context;
 };
 
 /* Everything pointed to is borrowed. Return: 0 or negative errno. */
@@ -53,6 +63,55 @@ int dispatch_run(struct dispatch *dispatch, struct server *server);
  * returns. For a handler in the loop.
  */
 void dispatch_stop(struct dispatch *dispatch);
+
+/* Takes effect for what is placed from now on; force_cpu also for what waits for a device. */
+void dispatch_configure(struct dispatch *dispatch, const struct place_config *config);
+
+/* Limits of tenants (weight, priority-max, cpu-max) have changed. */
+void dispatch_limits_changed(struct dispatch *dispatch);
+
+/*
+ * The placer: for reports, and for profiles and contention that were measured. What time it is in
+ * its eyes is clock_ticks_to_ns(clock_ticks()).
+ */
+struct placer *dispatch_placer(struct dispatch *dispatch);
+
+/*
+ * The processors are contended: the reactor hardly spins, so that it is nobody's bad neighbour.
+ * What it has learned of spinning is kept for after.
+ */
+void dispatch_set_contended(struct dispatch *dispatch, bool is_contended);
+/*
+ * What part of the CPU's contention a tenant causes itself, see place_flow_set_own_contention(). A
+ * tenant without a ring has nothing to be decided about, and is passed over.
+ */
+void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant *tenant,
+				 float share);
+
+/* Clients' tasks that have completed since start, and that have not: is anything going on? */
+uint64_t dispatch_n_completed(const struct dispatch *dispatch);
+uint64_t dispatch_n_in_flight(const struct dispatch *dispatch);
+
+/* Do devices work, or wait for tasks, or are rings polled? For who was told that work begins. */
+bool dispatch_is_working(struct dispatch *dispatch);
+
+/* A task of the broker itself. The caller's storage, until done() is called. */
+struct dispatch_own {
+	struct exec_task exec; /* plan, refs, count, part; the plan is ready on the device */
+	uint8_t device;
+	/*
+	 * On the reactor, once; may run it again, or free it. @res as exec_task.res; -ECANCELED if
+	 * it did not run because the dispatcher stopped.
+	 */
+	void (*done)(struct dispatch_own *own, int res);
+	struct list_node link; /* the dispatcher's */
+};
+
+/*
+ * Runs a task when nothing else is queued for its device or on it, one at a time on each device.
+ * Return: 0, done() will be called, not from in here; -ENODEV; -ECANCELED: the dispatcher stops.
+ */
+int dispatch_run_own(struct dispatch *dispatch, struct dispatch_own *own);
 
 /* No ring may be left. Return: NULL. */
 struct dispatch *dispatch_free(struct dispatch *dispatch);

@@ -1,37 +1,68 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * The dispatcher's structures: tasks, the state of a ring, the dispatcher itself
+ * The dispatcher's structures: tasks, what devices do of them, rings, flows, the dispatcher itself
  *
  * Private to dispatch/. Reactor thread only, but for the parts of struct exec_task that an executor
  * borrows.
  *
- * A task slot is taken for an entry that cannot complete while it is looked at: it goes to an
- * executor, waits for its predecessor in a chain or for device memory, or is a barrier. There are
- * as many slots as entries, so admission never fails for want of one.
+ * A task slot is taken for an entry that cannot complete while it is looked at: it goes to a
+ * device, waits for its predecessor in a chain or for device memory, or is a barrier. There are as
+ * many slots as entries, so admission never fails for want of one.
+ *
+ * Times that the placer is given are clock_ticks() in nanoseconds.
  */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "dispatch/dispatch.h"
-#include "place/place.h"
+#include "place/placer.h"
+#include "place/schedule.h"
 #include "plan/executor.h"
 #include "session/residency.h"
 #include "session/session.h"
 #include "shm/ring.h"
+#include "util/clock.h"
 #include "util/list.h"
+
+struct task;
+
+/*
+ * What one device does of a task: rows, given to it one submission after the other, each of which
+ * queues anew, so that others get in between. A plan that cannot be cut by rows may be prepared in
+ * parts there; then a submission is one of these, of all rows.
+ */
+struct run {
+	struct exec_task exec;   /* the submission that is next, or running */
+	struct place_task place; /* what is left, in the eyes of the scheduler */
+	struct task *task;
+	struct exec_ref *refs; /* exec.refs: they move on with the rows */
+	uint32_t n_rows;       /* from the first of this submission to the last of the run */
+	uint16_t n_parts;      /* on this device */
+	bool is_over;
+	bool has_begun; /* a submission of it has run: it can no longer be cancelled */
+	uint64_t part_ns, part_busy_ns; /* of the parts before this one */
+};
+
+/* A second device's share of a task. Taken from a pool. */
+struct half {
+	struct run run;
+	struct half *next; /* in dispatch.free_halves */
+	struct exec_ref refs[RBK_MAX_REFS];
+};
 
 enum task_phase {
 	TASK_HELD,    /* waits for its predecessor in a chain */
-	TASK_PENDING, /* waits for room in an executor's queue */
-	TASK_SUBMITTED,
+	TASK_PLACED,  /* its runs are queued for a device, or an executor has them */
 	TASK_BARRIER, /* waits for everything before it */
 	TASK_WAITING, /* waits for an answer of residency, see wait.c */
 	TASK_WOKEN,   /* has it, or was cancelled: in dispatch.woken */
 };
 
 struct task {
-	struct exec_task exec;
+	struct run run;
+	struct half *half; /* partitioned: the rows after run's; NULL: run has all */
 	struct dispatch_ring *ring;
 	struct session_plan *plan; /* RUN, PREFETCH, EVICT */
 	struct task *next;         /* in the free list, or in a queue */
@@ -45,9 +76,22 @@ struct task {
 	uint8_t opcode;
 	uint8_t phase; /* enum task_phase */
 	uint8_t strategy;
+	uint8_t priority;
 	uint8_t device;
 	uint8_t reason;
-	bool is_cancelled; /* completes with -ECANCELED when its turn comes */
+	uint8_t place_flags; /* PLACE_MAY_* */
+	bool is_cancelled;   /* completes with -ECANCELED when its turn comes */
+	bool is_explored;
+	bool is_moved; /* was queued for another device at first */
+
+	/* RUN. */
+	uint32_t count;
+	uint32_t n_rows_done[2]; /* on the CPU, and on another device */
+	uint32_t split_count;    /* as decided, with what was predicted then */
+	float predicted_ns, other_ns;
+	uint8_t n_runs;                  /* that are not over */
+	int32_t res;                     /* of the first run that failed */
+	uint64_t start_ticks, end_ticks; /* of what ran first and last; 0: nothing did */
 
 	/* Waiting for memory. */
 	bool waits_for_memory; /* RBK_SQE_WAIT_MEMORY */
@@ -57,14 +101,29 @@ struct task {
 	struct list_node waiting; /* in session_plan.waiting */
 };
 
+/* A tenant in the eyes of the scheduler, from its first ring until it owes no time any more. */
+struct flow {
+	struct place_flow *place;
+	uint64_t owed_ticks;              /* the reactor's work that it was not charged with yet */
+	bool may_throttle;                /* it has a quota */
+	uint32_t n_held[RBK_MAX_DEVICES]; /* its tasks that an executor has */
+
+	/* Cold. */
+	uint32_t n_rings;
+	struct tenant *tenant;
+	struct list_node link; /* in dispatch.flows */
+};
+
 struct dispatch_ring {
 	/* Hot. */
 	struct session_ring *ring;
+	struct flow *flow;
 	struct task *chain_last; /* the open chain's last entry, if it has not completed */
 	struct task *barrier;    /* entries are not consumed while there is one */
 	bool chain_open;         /* the last entry admitted had RBK_SQE_LINK */
 	bool chain_broken;       /* the open chain has failed */
 	bool is_active;          /* in dispatch.active */
+	bool is_throttled;       /* its tenant is over its quota: see flow.c */
 	bool is_dirty;           /* in dispatch.dirty: completions to publish */
 	bool wants_bell;         /* in dispatch.bells */
 	uint32_t sleep_token;    /* of our last sleep */
@@ -87,6 +146,7 @@ struct dispatch_ring {
 	struct dispatch *dispatch;
 	struct list_node link; /* in dispatch.rings */
 	struct list_node muted_link;
+	struct list_node throttled_link;
 	struct list_node closing; /* in dispatch.closing */
 	uint32_t n_to_close;      /* tasks in flight that were not looked at since */
 	uint32_t n_empty_bells;
@@ -98,15 +158,27 @@ struct task_queue {
 	struct task *first, **end;
 };
 
+/* What is going on on a device. */
+struct device_load {
+	uint32_t n_queued;        /* runs in its queue */
+	uint32_t n_held;          /* that its executor has */
+	uint32_t n_urgent;        /* of these, urgent ones since one that is not came back */
+	struct dispatch_own *own; /* the broker's own task that its executor has */
+	uint32_t loss;            /* 1 + how often it had been reopened when a task last lost it */
+	uint64_t loss_ticks;      /* when that was */
+};
+
 struct dispatch {
 	/* Hot. */
 	struct executor *const *executors;
 	uint32_t n_executors;
 	uint32_t n_active;
 	struct dispatch_ring **active; /* as long as there are rings */
-	uint32_t n_submitted;          /* tasks that executors hold */
-	uint32_t n_pending;
-	uint32_t flush_mask; /* executors that were given tasks this turn */
+	uint32_t n_submitted;          /* runs that executors hold, and the broker's own tasks */
+	uint32_t n_queued;             /* runs in the queues of all devices */
+	uint32_t flush_mask;           /* executors that were given tasks this turn */
+	bool may_rebalance;            /* tasks came, or came back, since the last time */
+	bool is_costly;                /* this batch has taken longer than entries usually do */
 	struct dispatch_ring *dirty;
 	struct dispatch_ring *bells;
 	struct task_queue woken; /* whose waiting is over */
@@ -114,12 +186,18 @@ struct dispatch {
 	struct list_node closing;
 	uint64_t bucket_seed; /* which user_data share a bucket is not for clients to know */
 	struct residency_demand *demand;
-	struct placer placer;
+	struct placer *placer;
+	uint64_t now_ticks;           /* about now */
 	struct exec_task inline_task; /* for entries that run without a slot */
 	uint64_t inline_clock_ticks;  /* when the last of this batch ended, or the batch began */
 	uint64_t inline_queue_ns;     /* how long the next of this batch has waited */
+	uint32_t n_inline;
+	uint64_t entry_ticks;     /* that an entry which completes at once takes the reactor */
+	uint64_t max_batch_ticks; /* and no more: a preempted reactor is not the tenant's doing */
+	uint64_t charge_ticks;    /* what flows owe is passed on in such lumps */
 	struct server_stats *stats;
-	struct task_queue pending[RBK_MAX_DEVICES]; /* waiting for room in an executor's queue */
+	struct half *free_halves;
+	struct device_load loads[RBK_MAX_DEVICES];
 	struct exec_ref inline_refs[RBK_MAX_REFS];
 
 	/* Cold. */
@@ -127,13 +205,26 @@ struct dispatch {
 	struct server *server;
 	struct list_node rings;
 	struct list_node muted;
+	struct list_node throttled;
+	struct list_node flows;
+	struct place_flow *nobody; /* for questions about tasks that nobody has sent */
+	struct list_node plans;
+	struct list_node own; /* the broker's tasks that wait for an idle device */
+	struct half *halves;
 	uint32_t n_rings;
 	uint32_t active_capacity;
 	uint64_t crowded_spin_ticks, min_spin_ticks, max_spin_ticks;
+	bool is_contended; /* the processors are: then it hardly spins */
 	struct loop_watch *waker_watch;
 	struct loop_timer *mute_timer;
 	struct loop_timer *drain_timer;
+	struct loop_timer *refill_timer;
+	struct loop_timer *flow_timer;
+	bool is_refill_armed;
+	struct loop_timer *balance_timer;
+	bool is_balance_armed;
 	bool has_used_devices; /* other than the CPU, since nothing was in flight */
+	bool is_working;       /* as dispatch_is_working() said last */
 	bool is_stopping;
 	bool drain_expired;
 };
@@ -168,17 +259,92 @@ void task_start(struct dispatch *dispatch, struct task *task);
 /* Completes a task that is not with an executor, and goes on with its chain. */
 void task_finish(struct dispatch *dispatch, struct task *task, int res);
 
-/* Takes finished tasks back from the executors. Return: how many. */
-unsigned int dispatch_reap(struct dispatch *dispatch);
-
-/* Gives pending tasks to executors that have room again. Return: how many left the queues. */
-unsigned int dispatch_resubmit(struct dispatch *dispatch);
+/* All runs of a task are over: it completes. */
+void task_ended(struct dispatch *dispatch, struct task *task);
 
 /*
  * Cancels the oldest task of @ring with that user_data, but for @self, who asks (NULL: no task).
  * Return: 0; -ENOENT; -EALREADY.
  */
 int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_t user_data);
+
+/* device-hot.c */
+
+/* Queues a task for the device, or the devices, of @decision, and counts it there. */
+void task_place(struct dispatch *dispatch, struct task *task, struct place_decision decision);
+
+/*
+ * Stops a TASK_PLACED that no device has begun: it completes with -ECANCELED, in dispatch_wake() or
+ * when its executor hands it back. Return: false: one has begun, and nothing has changed.
+ */
+bool task_withdraw(struct dispatch *dispatch, struct task *task);
+
+/* Gives queued tasks to executors. Return: how many of these may be given more at once. */
+unsigned int dispatch_release(struct dispatch *dispatch);
+
+/* Takes finished tasks back from the executors. Return: how many. */
+unsigned int dispatch_reap(struct dispatch *dispatch);
+
+/* For the placer: a queued run is on another device now. */
+void dispatch_moved(void *context, struct place_task *place, uint8_t from);
+
+/* flow.c */
+
+/* Charges what the reactor did for a flow. */
+void flow_charge(struct dispatch *dispatch, struct flow *flow);
+
+/* Its tenant has used up its quota: then @ring is not polled until there is some again. */
+bool ring_is_throttled(struct dispatch *dispatch, struct dispatch_ring *ring);
+
+/* The flow of @ring's tenant, made where there is none. Return: 0 or -ENOMEM. */
+int flow_join(struct dispatch *dispatch, struct dispatch_ring *ring);
+void flow_leave(struct dispatch *dispatch, struct dispatch_ring *ring);
+
+/*
+ * dispatch.c: if something waits for a device: sees to it that balance is looked at again, also if
+ * no task comes or returns.
+ */
+void dispatch_await_balance(struct dispatch *dispatch);
+
+/* If something waits for a quota: sees to it that it goes on in time. */
+void flow_await_refill(struct dispatch *dispatch);
+/* @ring, throttled and out of dispatch.active, goes on later. */
+void flow_park(struct dispatch *dispatch, struct dispatch_ring *ring);
+
+int flows_init(struct dispatch *dispatch);
+void flows_deinit(struct dispatch *dispatch);
+
+/* plan.c */
+
+/* For server_hooks. */
+uint64_t dispatch_plan_bytes(void *context, const struct plan *plan);
+int dispatch_plan_ready(void *context, struct session_plan *plan);
+void dispatch_plan_freed(void *context, struct session_plan *plan);
+/* What is cached of decisions is made anew, for all plans. */
+void dispatch_plans_review(struct dispatch *dispatch);
+
+/* ring.c */
+
+uint64_t dispatch_ring_bytes(uint32_t n_entries);
+int dispatch_ring_added(void *context, struct session_ring *ring);
+void dispatch_ring_ended(void *context, struct session_ring *ring);
+void dispatch_ring_freed(void *context, struct session_ring *ring);
+void dispatch_ring_bell(void *context, struct session_ring *ring);
+/* Rings that stayed empty for their budget, or are throttled, leave the list of active ones. */
+void dispatch_sleep_rings(struct dispatch *dispatch);
+void dispatch_stop_polling(struct dispatch *dispatch);
+void dispatch_ring_bells(struct dispatch *dispatch);
+int rings_init(struct dispatch *dispatch);
+void rings_deinit(struct dispatch *dispatch);
+
+/* own.c */
+
+/* Starts tasks of the broker's own on devices that have nothing else. Return: how many. */
+unsigned int own_start(struct dispatch *dispatch);
+/* One has come back from @device. */
+void own_returned(struct dispatch *dispatch, uint8_t device);
+/* All of them end, now or when they are back. */
+void own_cancel_all(struct dispatch *dispatch);
 
 /* wait.c */
 
@@ -232,24 +398,31 @@ static inline void ring_post(struct dispatch *dispatch, struct dispatch_ring *di
 {
 	struct session_ring *ring = dispatch_ring->ring;
 	struct session_stats *stats = &ring->session->stats;
-	struct rbk_cqe *cqe;
+	uint64_t *words;
 
+	_Static_assert(sizeof(struct rbk_cqe) == 4 * sizeof(*words) &&
+			       offsetof(struct rbk_cqe, res) == 8 &&
+			       offsetof(struct rbk_cqe, device) == 12 &&
+			       offsetof(struct rbk_cqe, reason) == 13 &&
+			       offsetof(struct rbk_cqe, flags) == 14 &&
+			       offsetof(struct rbk_cqe, queue_ns) == 16,
+		       "completions are written word by word");
 	if (ring->is_closing)
 		return;
 
-	cqe = &ring->cq->cqes[ring->cq_tail++ & ring->mask];
-	cqe->user_data = user_data;
-	cqe->res = outcome->res;
-	cqe->device = outcome->device;
-	cqe->reason = outcome->reason;
-	cqe->flags = outcome->flags;
-	cqe->queue_ns = outcome->queue_ns;
-	cqe->exec_ns = outcome->exec_ns;
+	/* Whole words: the store buffer is what is short. */
+	words = (uint64_t *)&ring->cq->cqes[ring->cq_tail++ & ring->mask];
+	words[0] = user_data;
+	words[1] = (uint32_t)outcome->res | (uint64_t)outcome->device << 32 |
+		   (uint64_t)outcome->reason << 40 | (uint64_t)outcome->flags << 48;
+	words[2] = outcome->queue_ns;
+	words[3] = outcome->exec_ns;
 
 	if (outcome->device < RBK_MAX_DEVICES)
 		stats->tasks[outcome->device]++;
 	stats->reasons[outcome->reason]++;
-	stats->errors += outcome->res < 0;
+	if (__builtin_expect(outcome->res < 0, 0))
+		stats->errors++;
 	dispatch->stats->tasks_completed++;
 }
 
@@ -268,6 +441,12 @@ static inline struct list_node *task_bucket(const struct dispatch_ring *ring, ui
 	return &ring->buckets[hash >> 33 & ring->bucket_mask];
 }
 
+/* The placer's clock. */
+static inline uint64_t dispatch_now_ns(const struct dispatch *dispatch)
+{
+	return clock_ticks_to_ns(dispatch->now_ticks);
+}
+
 static inline struct task *task_take(struct dispatch_ring *ring)
 {
 	struct task *task = ring->free_tasks;
@@ -280,7 +459,9 @@ static inline struct task *task_take(struct dispatch_ring *ring)
 	i = ring->n_tasks_touched++;
 	task = &ring->tasks[i];
 	task->ring = ring;
-	task->exec.refs = ring->refs + (size_t)i * RBK_MAX_REFS;
+	task->run.task = task;
+	task->run.refs = ring->refs + (size_t)i * RBK_MAX_REFS;
+	task->run.exec.refs = task->run.refs;
 	return task;
 }
 

@@ -11,6 +11,9 @@
 #include "dispatch/task.h"
 #include "util/checked.h"
 
+/* What every task needs is one function: calls between its parts would save registers each. */
+#define ALWAYS_INLINE inline __attribute__((__always_inline__))
+
 enum { PLAN_ID_SLOT_MASK = 0xffff };
 
 static const uint8_t flags_of_run = RBK_SQE_ARG_TABLE | RBK_SQE_PARTITION;
@@ -27,11 +30,16 @@ static inline struct session_plan *find_plan(const struct session *session, uint
 	return plan && plan->id == id ? plan : NULL;
 }
 
-static inline int resolve_ref(const struct session *session, uint64_t ref,
-			      const struct plan_binding *binding, uint32_t count,
-			      struct exec_ref *ret)
+static inline uint64_t binding_bytes(const struct plan_binding *binding, uint32_t count)
 {
-	uint64_t bytes = binding->fixed_bytes + binding->row_bytes * count;
+	return binding->fixed_bytes + binding->row_bytes * count;
+}
+
+static ALWAYS_INLINE int resolve_ref(const struct session *session, uint64_t ref,
+				     const struct plan_binding *binding, uint32_t count,
+				     struct exec_ref *ret)
+{
+	uint64_t bytes = binding_bytes(binding, count);
 	uint64_t offset = RBK_REF_OFFSET(ref);
 	uint32_t id = RBK_REF_ARENA(ref);
 	struct session_arena *arena;
@@ -52,40 +60,41 @@ static inline int resolve_ref(const struct session *session, uint64_t ref,
 	return 0;
 }
 
-static inline uint64_t binding_bytes(const struct plan_binding *binding, uint32_t count)
+static ALWAYS_INLINE bool is_same_memory(const struct exec_arena *a, const struct exec_arena *b)
 {
-	return binding->fixed_bytes + binding->row_bytes * count;
+	return a == b || (a->ino == b->ino && a->dev == b->dev);
 }
 
 /* Does what binding @w writes overlap any other reference? Two ids may name one memfd. */
-static bool output_overlaps(const struct plan *plan, uint32_t count, const struct exec_ref *refs,
-			    uint32_t w)
+static ALWAYS_INLINE bool output_overlaps(const struct plan *plan, uint32_t n_bindings,
+					  uint32_t count, const struct exec_ref *refs, uint32_t w)
 {
-	uint64_t w_end = refs[w].offset + binding_bytes(&plan->bindings[w], count);
+	uint64_t w_begin = refs[w].offset;
+	uint64_t w_end = w_begin + binding_bytes(&plan->bindings[w], count);
 
-	for (uint32_t i = 0; i < plan->n_bindings; i++) {
-		if (i == w || refs[i].arena->ino != refs[w].arena->ino ||
-		    refs[i].arena->dev != refs[w].arena->dev)
-			continue;
+	for (uint32_t i = 0; i < n_bindings; i++) {
+		/* Ranges first: they are at hand, and few of them overlap. */
 		if (refs[i].offset < w_end &&
-		    refs[w].offset < refs[i].offset + binding_bytes(&plan->bindings[i], count))
+		    w_begin < refs[i].offset + binding_bytes(&plan->bindings[i], count) && i != w &&
+		    is_same_memory(refs[i].arena, refs[w].arena))
 			return true;
 	}
 	return false;
 }
 
-static int resolve_all(const struct session *session, const struct plan *plan, uint32_t count,
-		       const uint64_t *given, struct exec_ref *refs)
+static ALWAYS_INLINE int resolve_all(const struct session *session, const struct plan *plan,
+				     uint32_t count, const uint64_t *given, struct exec_ref *refs)
 {
+	const uint32_t n_bindings = plan->n_bindings;
 	int r;
 
-	for (uint32_t i = 0; i < plan->n_bindings; i++) {
+	for (uint32_t i = 0; i < n_bindings; i++) {
 		r = resolve_ref(session, given[i], &plan->bindings[i], count, &refs[i]);
 		if (r)
 			return r;
 	}
-	for (uint32_t i = 0; i < plan->n_bindings; i++)
-		if (plan->bindings[i].written && output_overlaps(plan, count, refs, i))
+	for (uint32_t i = 0; i < n_bindings; i++)
+		if (plan->bindings[i].written && output_overlaps(plan, n_bindings, count, refs, i))
 			return -EINVAL;
 	return 0;
 }
@@ -110,13 +119,27 @@ static int load_table(const struct session *session, const struct rbk_sqe *sqe,
 	return 0;
 }
 
-static int validate_run(const struct session *session, const struct rbk_sqe *sqe,
-			struct exec_ref *refs, struct session_plan **ret_plan)
+/* Apart: its room on the stack is none of the others' business. */
+static __attribute__((__noinline__)) int validate_table(const struct session *session,
+							const struct rbk_sqe *sqe,
+							const struct plan *plan,
+							struct exec_ref *refs)
+{
+	uint64_t table[RBK_MAX_REFS];
+	int r;
+
+	if (sqe->n_refs != plan->n_bindings || sqe->n_refs == 0 || sqe->state_rows ||
+	    (sqe->table_reserved[0] | sqe->table_reserved[1] | sqe->table_reserved[2]))
+		return -EINVAL;
+	r = load_table(session, sqe, table);
+	return r ? r : resolve_all(session, plan, sqe->count, table, refs);
+}
+
+static ALWAYS_INLINE int validate_run(const struct session *session, const struct rbk_sqe *sqe,
+				      struct exec_ref *refs, struct session_plan **ret_plan)
 {
 	struct session_plan *slot = find_plan(session, sqe->plan_id);
-	uint64_t table[RBK_MAX_REFS];
 	const struct plan *plan;
-	int r;
 
 	if (!slot)
 		return -ENOENT;
@@ -125,13 +148,8 @@ static int validate_run(const struct session *session, const struct rbk_sqe *sqe
 		return -ERANGE;
 	*ret_plan = slot;
 
-	if (sqe->flags & RBK_SQE_ARG_TABLE) {
-		if (sqe->n_refs != plan->n_bindings || sqe->n_refs == 0 || sqe->state_rows ||
-		    (sqe->table_reserved[0] | sqe->table_reserved[1] | sqe->table_reserved[2]))
-			return -EINVAL;
-		r = load_table(session, sqe, table);
-		return r ? r : resolve_all(session, plan, sqe->count, table, refs);
-	}
+	if (__builtin_expect(sqe->flags & RBK_SQE_ARG_TABLE, 0))
+		return validate_table(session, sqe, plan, refs);
 
 	if (plan->n_bindings > RBK_SQE_REFS)
 		return -EINVAL;

@@ -130,20 +130,14 @@ static bool end_one_of_plan(struct dispatch *dispatch)
 	return true;
 }
 
-/* What waits for an executor or for memory need not run; held tasks are cancelled by their
+/* What waits for a device or for memory need not run; held tasks are cancelled by their
  * predecessor. */
-static void task_drop(struct task *task)
+static void task_drop(struct dispatch *dispatch, struct task *task)
 {
-	uint8_t expected = EXEC_QUEUED;
-
-	if (task->phase == TASK_PENDING)
-		task->is_cancelled = true;
+	if (task->phase == TASK_PLACED)
+		task_withdraw(dispatch, task);
 	else if (task->phase == TASK_WAITING)
 		task_stop_waiting(task);
-	else if (task->phase == TASK_SUBMITTED)
-		atomic_compare_exchange_strong_explicit(&task->exec.state, &expected,
-							EXEC_CANCELLED, memory_order_acq_rel,
-							memory_order_acquire);
 }
 
 static bool end_one_of_ring(struct dispatch *dispatch)
@@ -163,7 +157,7 @@ static bool end_one_of_ring(struct dispatch *dispatch)
 	ring->n_to_close--;
 	list_remove(node);
 	list_append(&ring->in_flight, node);
-	task_drop(container_of(node, struct task, link));
+	task_drop(dispatch, container_of(node, struct task, link));
 	return true;
 }
 

@@ -19,6 +19,11 @@
 #include "util/error.h"
 #include "util/log.h"
 
+/* What a client may ask for beyond the base set. */
+#define CLIENT_FEATURES                                                                   \
+	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_TENANTS | \
+	 RBK_FEAT_STRATEGIES)
+
 struct request {
 	struct session *session;
 	const void *bytes;
@@ -105,7 +110,7 @@ static int handle_hello(struct request *request)
 	}
 
 	session->is_greeted = true;
-	session->features = hello->features & (RBK_FEAT_RESIDENCY | RBK_FEAT_TENANTS);
+	session->features = hello->features & CLIENT_FEATURES;
 	welcome.features = session->features;
 	session_reply(session, &welcome.reply, sizeof(welcome), NULL, 0);
 	return 0;

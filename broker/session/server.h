@@ -46,8 +46,9 @@ struct server_limits {
 	})
 
 /*
- * How the dispatcher learns what happens to sessions; called on the reactor. ring_added() may
- * refuse with a negative errno. plan_removing(): no new task finds the plan any more, and those
+ * How the dispatcher learns what happens to sessions; called on the reactor. ring_added() and
+ * plan_ready(), when the executors have prepared a plan and before a task can name it, may refuse
+ * with a negative errno. plan_removing(): no new task finds the plan any more, and those
  * that wait for its memory are to end. After ring_closing() no entry is admitted, waiting tasks are
  * dropped and tasks in flight are waited for: session_ring.n_in_flight falls to 0, at which the
  * dispatcher calls session_ring_drained().
@@ -59,8 +60,12 @@ struct server_hooks {
 	void (*ring_closing)(void *context, struct session_ring *ring);
 	void (*ring_freed)(void *context, struct session_ring *ring);
 	void (*ring_bell)(void *context, struct session_ring *ring);
-	void (*plan_ready)(void *context, struct session_plan *plan);
+	/* Likewise for a plan. */
+	uint64_t (*plan_bytes)(void *context, const struct plan *plan);
+	int (*plan_ready)(void *context, struct session_plan *plan);
 	void (*plan_removing)(void *context, struct session_plan *plan);
+	/* Also of a plan that never became ready. */
+	void (*plan_freed)(void *context, struct session_plan *plan);
 	uint64_t (*tasks_in_flight)(void *context);
 	void *context;
 };

@@ -55,7 +55,9 @@ static void plan_release_done(struct offload_job *job)
 {
 	struct session_plan *slot = plan_of_job(job);
 	struct session *session = slot->session;
+	const struct server_hooks *hooks = &session->server->options.hooks;
 
+	hooks->plan_freed(hooks->context, slot);
 	for (unsigned int i = 0; i < slot->plan->n_constants; i++)
 		arena_of_constant(&slot->plan->constants[i])->n_plans--;
 	slot->plan = plan_free(slot->plan);
@@ -179,7 +181,6 @@ static int plan_charge_host(struct session_plan *slot)
 static void plan_settled(struct session_plan *slot)
 {
 	struct session *session = slot->session;
-	const struct server_hooks *hooks = &session->server->options.hooks;
 	const struct plan *plan = slot->plan;
 	struct rbk_wire_plan reply = {
 		.reply = {.type = RBK_WIRE_PLAN_ADD, .cookie = slot->cookie},
@@ -196,7 +197,6 @@ static void plan_settled(struct session_plan *slot)
 	if (session->is_ending)
 		return;
 	slot->state = SLOT_READY;
-	hooks->plan_ready(hooks->context, slot);
 	session->plans[slot->id & ((1u << PLAN_ID_SLOT_BITS) - 1)] = slot;
 	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
 }
@@ -211,7 +211,9 @@ static int plan_accept(struct session_plan *slot)
 	r = plan_charge_host(slot);
 	if (r)
 		return r;
-	r = residency_add(options->residency, slot, plan_settled);
+	r = options->hooks.plan_ready(options->hooks.context, slot);
+	if (r == 0)
+		r = residency_add(options->residency, slot, plan_settled);
 	if (r < 0) {
 		session_reply_result(slot->session, RBK_WIRE_PLAN_ADD, slot->cookie, r,
 				     "the broker is out of memory");
@@ -274,7 +276,7 @@ static int plan_charge_scratch(const struct session *session, struct session_pla
 			      bytes);
 }
 
-/* The plan as such, and what residency takes to find its constants. */
+/* The plan as such, what residency takes to find its constants, and what placement knows of it. */
 static int plan_charge_itself(const struct session *session, struct session_plan *slot)
 {
 	const struct server_options *options = &session->server->options;
@@ -282,7 +284,8 @@ static int plan_charge_itself(const struct session *session, struct session_plan
 	uint64_t bytes = sizeof(*slot) + sizeof(*plan) +
 			 plan->n_tensors * sizeof(plan->tensors[0]) +
 			 plan->n_nodes * sizeof(plan->nodes[0]) +
-			 plan->n_constants * sizeof(plan->constants[0]);
+			 plan->n_constants * sizeof(plan->constants[0]) +
+			 options->hooks.plan_bytes(options->hooks.context, plan);
 
 	for (uint32_t i = 0; i < options->n_executors; i++)
 		if (options->executors[i]->info.memory_page_bytes > 0)

@@ -25,6 +25,7 @@
 struct dispatch_ring;
 struct hold;
 struct loop_watch;
+struct place_plan;
 struct residency_plan;
 struct server;
 struct session;
@@ -80,12 +81,13 @@ struct session_plan {
 	struct plan *plan;
 	struct session *session;
 	uint32_t id;
-	uint32_t inline_max_count;      /* counts up to it run on the reactor; the dispatcher's */
-	bool inline_is_below_threshold; /* these are placed so unless asked otherwise; likewise */
-	uint32_t inline_overruns;       /* the dispatcher's: fill of a leaky bucket */
-	uint32_t n_in_flight;           /* the dispatcher's */
-	uint8_t state;                  /* enum slot_state */
-	bool wants_reply;               /* a remove request waits */
+	uint32_t inline_max_count; /* counts up to it run on the reactor; the dispatcher's */
+	uint8_t inline_reason;     /* these run there for that, unless asked otherwise; 0: ask the
+				      placer; likewise */
+	uint32_t inline_overruns;  /* the dispatcher's: fill of a leaky bucket */
+	uint32_t n_in_flight;      /* the dispatcher's */
+	uint8_t state;             /* enum slot_state */
+	bool wants_reply;          /* a remove request waits */
 	uint32_t cookie;
 	int prepare_result;
 	struct charge charges[3]; /* one plan; what executors hold; what describes it */
@@ -100,8 +102,10 @@ struct session_plan {
 	uint64_t n_constrained;                /* tasks that went elsewhere for want of memory */
 	uint32_t n_on_device[RBK_MAX_DEVICES]; /* in flight there */
 	struct session_plan *next_wanted;
-	struct list_node waiting; /* tasks that wait for its memory; the dispatcher's */
-	struct list_node ending;  /* in dispatch.ending, while these are being ended; likewise */
+	struct place_plan *place;    /* what the placer knows of it; the dispatcher's */
+	struct list_node dispatched; /* in dispatch.plans; likewise */
+	struct list_node waiting;    /* tasks that wait for its memory; likewise */
+	struct list_node ending;     /* in dispatch.ending, while these are being ended; likewise */
 	struct residency_plan *residency;
 };
 

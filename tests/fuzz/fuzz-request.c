@@ -79,6 +79,16 @@ static void no_plan(void *context, struct session_plan *plan)
 {
 }
 
+static uint64_t no_plan_bytes(void *context, const struct plan *plan)
+{
+	return 0;
+}
+
+static int no_plan_added(void *context, struct session_plan *plan)
+{
+	return 0;
+}
+
 static uint64_t no_tasks(void *context)
 {
 	return 0;
@@ -90,8 +100,10 @@ static const struct server_hooks no_hooks = {
 	.ring_closing = no_ring,
 	.ring_freed = no_ring,
 	.ring_bell = no_ring,
-	.plan_ready = no_plan,
+	.plan_bytes = no_plan_bytes,
+	.plan_ready = no_plan_added,
 	.plan_removing = no_plan,
+	.plan_freed = no_plan,
 	.tasks_in_flight = no_tasks,
 };
 

@@ -198,7 +198,12 @@ void residency_set_usable(struct residency *residency, unsigned int device, uint
 
 bool residency_device_lost(struct residency *residency, unsigned int device)
 {
-	return false;
+	return residency->is_lost;
+}
+
+uint32_t residency_n_reopened(const struct residency *residency, unsigned int device)
+{
+	return residency->n_reopened;
 }
 
 void residency_on_reopened(struct residency *residency,

@@ -28,6 +28,10 @@ struct residency {
 	struct session_plan *wanted[8];
 	unsigned int n_wanted;
 
+	/* What it says of every device. */
+	bool is_lost;
+	uint32_t n_reopened;
+
 	/* Called by the test. */
 	void (*reopened)(void *context, unsigned int device);
 	void *reopened_context;

@@ -132,7 +132,7 @@ static void fake_init(struct fake *fake, uint8_t index)
 
 uint64_t fake_user_data(const struct exec_task *task)
 {
-	return container_of(task, struct task, exec)->user_data;
+	return container_of(task, struct run, exec)->task->user_data;
 }
 
 static int fake_find(const struct fake *fake, uint64_t user_data)
@@ -164,7 +164,9 @@ void fake_finish(struct fake *fake, uint64_t user_data, int32_t res)
 		res = -ECANCELED;
 	} else {
 		task->start_ticks = clock_ticks();
-		task->end_ticks = task->start_ticks + clock_ns_to_ticks(1000);
+		task->end_ticks =
+			task->start_ticks +
+			clock_ns_to_ticks(fake->row_ns ? fake->row_ns * task->count : 1000);
 	}
 	task->res = res;
 	fake->done[fake->n_done++] = task;
@@ -190,19 +192,24 @@ static void make_residency(struct rig *rig, uint32_t n_devices)
 	CHECK(residency_new(&options, &rig->residency) == 0);
 }
 
-static void make_dispatch(struct rig *rig, uint32_t n_devices)
+static void make_dispatch(struct rig *rig, uint32_t n_devices,
+			  const struct rig_placement *placement)
 {
-	const struct dispatch_options options = {
+	struct dispatch_options options = {
 		.loop = rig->loop,
 		.waker = &rig->waker,
 		.executors = rig->executors,
 		.n_executors = n_devices,
 		.residency = rig->residency,
-		.threshold_bytes = 1 << 20,
+		.config = PLACE_CONFIG_DEFAULT,
 		.spin_ns = 0,
 		.n_processors = 4,
 	};
 
+	if (placement->config)
+		options.config = *placement->config;
+	for (uint32_t i = 0; i < n_devices; i++)
+		options.profiles[i] = placement->profiles[i];
 	CHECK(dispatch_new(&options, &rig->dispatch) == 0);
 }
 
@@ -250,6 +257,11 @@ static void make_server(struct rig *rig, uint32_t n_devices)
 
 void rig_init(struct rig *rig, uint32_t n_devices)
 {
+	rig_init_placement(rig, n_devices, &(const struct rig_placement){0});
+}
+
+void rig_init_placement(struct rig *rig, uint32_t n_devices, const struct rig_placement *placement)
+{
 	int ends[2];
 
 	memset(rig, 0, sizeof(*rig));
@@ -264,7 +276,7 @@ void rig_init(struct rig *rig, uint32_t n_devices)
 	CHECK(offload_new(rig->loop, &rig->offload) == 0);
 	make_tenants(rig, n_devices);
 	make_residency(rig, n_devices);
-	make_dispatch(rig, n_devices);
+	make_dispatch(rig, n_devices, placement);
 	make_server(rig, n_devices);
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
 	CHECK(session_new(rig->server, ends[0], &rig->session) == 0);
@@ -294,7 +306,7 @@ void rig_deinit(struct rig *rig)
 			usleep(100);
 	}
 	CHECK(server_is_empty(rig->server));
-	CHECK(rig->dispatch->n_submitted == 0 && rig->dispatch->n_pending == 0);
+	CHECK(rig->dispatch->n_submitted == 0 && rig->dispatch->n_queued == 0);
 	CHECK(!rig->dispatch->woken.first && rig->residency->n_waiters == 0);
 	CHECK(rig->dispatch->n_rings == 0 && rig->dispatch->n_active == 0);
 
@@ -407,6 +419,19 @@ void rig_ring_new(struct rig *rig, uint32_t n_entries, struct rig_ring *ret)
 	ret->cq = area;
 	close(fds[0]);
 	close(fds[1]);
+}
+
+void rig_ring_new_for(struct rig *rig, struct tenant *tenant, uint32_t n_entries,
+		      struct rig_ring *ret)
+{
+	struct tenant *own = rig->session->tenant;
+
+	/* Charges are the session's; the dispatcher looks once, when the ring is added. */
+	tenant->account = own->account;
+	tenant->n_refs = tenant->n_refs ? tenant->n_refs : 1;
+	rig->session->tenant = tenant;
+	rig_ring_new(rig, n_entries, ret);
+	rig->session->tenant = own;
 }
 
 void rig_ring_deinit(struct rig_ring *ring)

@@ -34,6 +34,8 @@ struct fake {
 	uint64_t inline_ns;
 	unsigned int n_inline;
 
+	uint64_t row_ns; /* how long a queued task seems to take, for each row; 0: 1 us in all */
+
 	/* Submitted and not finished, in the order of submission. */
 	struct exec_task *tasks[FAKE_MAX_TASKS];
 	unsigned int n_tasks;
@@ -80,6 +82,13 @@ struct rig {
 	struct loop_watch *stop_watch;
 };
 
+/* What tests may ask of the dispatcher; 0 and NULL: what rig_init() gives. */
+struct rig_placement {
+	const struct place_config *config;
+	const struct place_profile *profiles[RIG_MAX_DEVICES];
+};
+void rig_init_placement(struct rig *rig, uint32_t n_devices, const struct rig_placement *placement);
+
 /* Device 0 runs inline. Rings never spin: they sleep as soon as they are idle. */
 void rig_init(struct rig *rig, uint32_t n_devices);
 
@@ -89,6 +98,12 @@ void rig_deinit(struct rig *rig);
 /* --- what a client asks for --- */
 
 void rig_ring_new(struct rig *rig, uint32_t n_entries, struct rig_ring *ret);
+/*
+ * A ring whose entries are another tenant's, as far as the dispatcher can tell; @tenant is the
+ * caller's, with its limits set, until the rig has ended.
+ */
+void rig_ring_new_for(struct rig *rig, struct tenant *tenant, uint32_t n_entries,
+		      struct rig_ring *ret);
 /* Unmaps and closes the client's side. */
 void rig_ring_deinit(struct rig_ring *ring);
 /* All four indices, on both sides, as if that many entries had gone through. Idle rings only. */

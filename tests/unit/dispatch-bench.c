@@ -7,11 +7,58 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <errno.h>
+
 #include "unit/dispatch-bench.h"
+
+static struct place_profile profile_of(const struct bench_speed *speed)
+{
+	struct place_profile profile = {
+		.name = "fake",
+		.source = "fake",
+		.is_valid = speed->bytes_per_ns > 0,
+		.n_servers = speed->n_servers ? speed->n_servers : 1,
+		.n_servers_per_task = 1,
+		.share_min_ns = 1,
+		.task_ns = 1,
+		.node_ns = 1,
+	};
+
+	for (unsigned int i = 0; i < OP_FAMILY_COUNT; i++)
+		for (unsigned int k = 0; k < PLACE_SIZE_CLASSES; k++)
+			profile.rates[i][k] = (struct place_rate){
+				.flops_per_ns = 1000,
+				.bytes_per_ns = speed->bytes_per_ns,
+			};
+	return profile;
+}
+
+static void bench_complete(struct bench *bench, uint32_t n_entries);
+
+void bench_begin_placement(struct bench *bench, uint32_t n_devices, uint32_t n_entries,
+			   const struct place_config *config, const struct bench_speed *speeds)
+{
+	struct place_profile profiles[RIG_MAX_DEVICES];
+	struct rig_placement placement = {.config = config};
+
+	for (uint32_t i = 0; i < n_devices; i++) {
+		profiles[i] = profile_of(&speeds[i]);
+		placement.profiles[i] = &profiles[i];
+		if (profiles[i].is_valid)
+			assert_null(place_profile_refusal(&profiles[i]));
+	}
+	rig_init_placement(&bench->rig, n_devices, &placement);
+	bench_complete(bench, n_entries);
+}
 
 void bench_begin(struct bench *bench, uint32_t n_devices, uint32_t n_entries)
 {
 	rig_init(&bench->rig, n_devices);
+	bench_complete(bench, n_entries);
+}
+
+static void bench_complete(struct bench *bench, uint32_t n_entries)
+{
 	rig_ring_new(&bench->rig, n_entries, &bench->ring);
 	bench->arena = rig_arena_new(&bench->rig, 65536, false);
 	bench->tiny = rig_relu(&bench->rig, false);
@@ -78,6 +125,31 @@ void put_cancel(struct bench *bench, uint64_t user_data, uint64_t target, uint8_
 						      .flags = flags});
 }
 
+struct session_plan *bench_relu(struct bench *bench, uint32_t width, uint32_t max_count)
+{
+	struct describe *describe = describe_new("relu", max_count);
+	struct session_plan *plan;
+
+	describe_input(describe, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, width));
+	describe_output(describe, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, width));
+	describe_node(describe, "Relu", "it", "x", "y");
+	plan = rig_plan_new(&bench->rig, describe);
+	plan->inline_max_count = 0;
+	return plan;
+}
+
+struct rbk_sqe bench_entry(const struct session_plan *plan, const struct session_arena *arena,
+			   uint64_t y_offset, uint32_t count, uint64_t user_data)
+{
+	return (struct rbk_sqe){
+		.opcode = RBK_OP_RUN,
+		.plan_id = plan->id,
+		.user_data = user_data,
+		.count = count,
+		.refs = {RBK_REF(arena->id, 0), RBK_REF(arena->id, y_offset)},
+	};
+}
+
 struct rbk_cqe expect_cqe_(struct bench *bench, uint64_t user_data, int res, int line)
 {
 	struct rbk_cqe cqe;
@@ -104,4 +176,40 @@ void finish(struct bench *bench, struct fake *fake, uint64_t user_data, int res)
 {
 	fake_finish(fake, user_data, res);
 	rig_work(&bench->rig);
+}
+
+void bench_break_gpu(struct bench *bench)
+{
+	uint8_t state = bench->queued->plan->device_state[GPU];
+	struct rbk_cqe cqe;
+
+	bench->queued->plan->device_state[GPU] = PLAN_DEVICE_READY;
+	for (unsigned int i = 0; i < 100; i++) {
+		put_strategy(bench, 1, RBK_STRATEGY_DEVICE(GPU));
+		rig_work(&bench->rig);
+		if (bench->gpu->n_tasks == 0)
+			break;
+		finish(bench, bench->gpu, 1, -EIO);
+		finish(bench, bench->cpu, 1, 0);
+		expect_cqe(bench, 1, 0);
+	}
+	assert_int_equal(bench->gpu->n_tasks, 0);
+	finish(bench, bench->cpu, 1, 0);
+	cqe = expect_cqe(bench, 1, 0);
+	assert_int_equal(cqe.device, CPU);
+	assert_int_equal(cqe.reason, RBK_REASON_BREAKER_OPEN);
+	bench->queued->plan->device_state[GPU] = state;
+}
+
+void bench_pin(struct bench *bench, struct session_plan *plan, uint8_t device)
+{
+	const struct server_hooks hooks = dispatch_hooks(bench->rig.dispatch);
+	uint32_t inline_max_count = plan->inline_max_count;
+
+	assert_int_equal(plan->n_in_flight, 0);
+	hooks.plan_freed(hooks.context, plan);
+	plan->plan->pinned = device != RBK_DEVICE_NONE;
+	plan->plan->pinned_device = plan->plan->pinned ? device : 0;
+	assert_int_equal(hooks.plan_ready(hooks.context, plan), 0);
+	plan->inline_max_count = inline_max_count;
 }

@@ -19,6 +19,13 @@ struct bench {
 };
 
 void bench_begin(struct bench *bench, uint32_t n_devices, uint32_t n_entries);
+/* The same, with devices whose time is the bytes that a task touches divided by @bytes_per_ns. */
+struct bench_speed {
+	float bytes_per_ns; /* of one server; 0: nothing is known of the device */
+	uint32_t n_servers; /* 0 counts as 1 */
+};
+void bench_begin_placement(struct bench *bench, uint32_t n_devices, uint32_t n_entries,
+			   const struct place_config *config, const struct bench_speed *speeds);
 void bench_end(struct bench *bench);
 
 /* NOP, BARRIER */
@@ -36,6 +43,12 @@ void put_bad(struct bench *bench, uint64_t user_data, uint8_t flags);
 
 void put_cancel(struct bench *bench, uint64_t user_data, uint64_t target, uint8_t flags);
 
+/* y = Relu(x), both [count,@width], never inline. */
+struct session_plan *bench_relu(struct bench *bench, uint32_t width, uint32_t max_count);
+/* A RUN of such a plan: x from the beginning of @arena, y from @y_offset. */
+struct rbk_sqe bench_entry(const struct session_plan *plan, const struct session_arena *arena,
+			   uint64_t y_offset, uint32_t count, uint64_t user_data);
+
 /* The next completion must be this one. Return: it. */
 #define expect_cqe(bench, user_data, res) expect_cqe_(bench, user_data, res, __LINE__)
 struct rbk_cqe expect_cqe_(struct bench *bench, uint64_t user_data, int res, int line);
@@ -45,3 +58,9 @@ void expect_none_(struct bench *bench, int line);
 
 /* Ends a task that a fake has, and does what follows from it. */
 void finish(struct bench *bench, struct fake *fake, uint64_t user_data, int res);
+
+/* The GPU fails until it is not used any more. The plan "queued" must be ready there. */
+void bench_break_gpu(struct bench *bench);
+
+/* Pins a plan that nothing is in flight of, or with RBK_DEVICE_NONE lets it go. */
+void bench_pin(struct bench *bench, struct session_plan *plan, uint8_t device);

@@ -237,8 +237,7 @@ static void test_never_fits__does_not_wait(void **state)
 	assert_int_equal(cqe.device, RBK_DEVICE_NONE);
 	assert_int_equal(cqe.reason, RBK_REASON_MEMORY_CONSTRAINT);
 	expect_placed(&bench, 1, CPU, RBK_REASON_MEMORY_CONSTRAINT);
-	bench.queued->plan->pinned = true;
-	bench.queued->plan->pinned_device = GPU;
+	bench_pin(&bench, bench.queued, GPU);
 	put(&bench, 3, RBK_STRATEGY_AUTO, WAIT);
 	rig_work(&bench.rig);
 	expect_cqe(&bench, 3, -ENOMEM);
@@ -345,8 +344,7 @@ static void test_nowhere_else__is_brought(void **state)
 	expect_placed(&bench, 1, GPU, RBK_REASON_USER_PREFERENCE);
 
 	bench.queued->plan->device_state[GPU] = PLAN_DEVICE_EVICTED;
-	bench.queued->plan->pinned = true;
-	bench.queued->plan->pinned_device = GPU;
+	bench_pin(&bench, bench.queued, GPU);
 	put(&bench, 2, RBK_STRATEGY_AUTO, 0);
 	put(&bench, 3, RBK_STRATEGY_AUTO, WAIT);
 	rig_work(&bench.rig);
@@ -363,7 +361,7 @@ static void test_nowhere_else__is_brought(void **state)
 	expect_cqe(&bench, 4, -ENOMEM);
 
 	/* The CPU cannot, and it is below the threshold. */
-	bench.queued->plan->pinned = false;
+	bench_pin(&bench, bench.queued, RBK_DEVICE_NONE);
 	bench.queued->plan->device_state[CPU] = PLAN_DEVICE_FAILED;
 	put(&bench, 5, RBK_STRATEGY_AUTO, 0);
 	rig_work(&bench.rig);
@@ -385,7 +383,7 @@ static void test_wait__two_devices(void **state)
 	expect_placed(&bench, 1, GPU2, RBK_REASON_USER_PREFERENCE);
 
 	bench.queued->plan->device_state[GPU2] = PLAN_DEVICE_EVICTED;
-	bench.rig.dispatch->placer.n_failures[GPU] = PLACE_MAX_FAILURES;
+	bench_break_gpu(&bench);
 	put(&bench, 2, RBK_STRATEGY_PREFER_GPU, WAIT);
 	rig_work(&bench.rig);
 	answer(&bench, RESIDENCY_WAIT, GPU2, PLAN_DEVICE_READY, 0);
@@ -672,9 +670,9 @@ static void test_wait__thousands(void **state)
 		fake_residency_answer_all(bench.rig.residency, round == 0   ? 0
 							       : round == 1 ? -ENOMEM
 									    : -ECANCELED);
-		rig_work(&bench.rig);
-		fake_finish_all(round == 0 ? bench.gpu : bench.cpu, 0);
-		rig_work(&bench.rig);
+		do {
+			fake_finish_all(round == 0 ? bench.gpu : bench.cpu, 0);
+		} while (rig_work(&bench.rig) > 0);
 		for (uint64_t i = 0; i < N; i++) {
 			assert_true(rig_take(&bench.ring, &cqe));
 			assert_int_equal(cqe.res, round == 2 ? -ECANCELED : 0);

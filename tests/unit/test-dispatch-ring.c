@@ -206,39 +206,45 @@ static void test_inline__bounds(void **state)
 	bench_end(&bench);
 }
 
+static void prepare_again(struct bench *bench)
+{
+	const struct server_hooks hooks = dispatch_hooks(bench->rig.dispatch);
+
+	hooks.plan_freed(hooks.context, bench->tiny);
+	assert_int_equal(hooks.plan_ready(hooks.context, bench->tiny), 0);
+}
+
 /* What an executor that cannot run inline, or a plan whose time its data decides, gets: 0. */
 static void test_inline__which_plans(void **state)
 {
 	struct bench bench;
-	struct server_hooks hooks;
 
 	bench_begin(&bench, 1, N_ENTRIES);
-	hooks = dispatch_hooks(bench.rig.dispatch);
 	assert_in_range(bench.tiny->inline_max_count, 1, 64);
 	bench.tiny->plan->data_independent = false;
-	hooks.plan_ready(hooks.context, bench.tiny);
+	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 	bench.tiny->plan->data_independent = true;
 	bench.tiny->plan->device_state[CPU] = PLAN_DEVICE_NO_MEMORY;
-	hooks.plan_ready(hooks.context, bench.tiny);
+	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 	bench.tiny->plan->device_state[CPU] = PLAN_DEVICE_READY;
 	bench.tiny->plan->nodes[0].cost.bytes_row = 1ull << 40;
-	hooks.plan_ready(hooks.context, bench.tiny);
+	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 	/* 32000 bytes at 16 bytes per nanosecond are the whole budget of 2000 ns. */
 	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_row = 3200};
-	hooks.plan_ready(hooks.context, bench.tiny);
+	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 10);
 	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_fixed = 32000};
-	hooks.plan_ready(hooks.context, bench.tiny);
+	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 64);
 	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_fixed = 32001};
-	hooks.plan_ready(hooks.context, bench.tiny);
+	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_fixed = 8};
 	bench.cpu->ops.run_inline = NULL;
-	hooks.plan_ready(hooks.context, bench.tiny);
+	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 	bench_end(&bench);
 }
@@ -452,22 +458,77 @@ static void test_sleep__bell_wakes(void **state)
 	bench_end(&bench);
 }
 
+/* Under contention it hardly spins, and learns nothing of spinning. */
+static void test_sleep__contended(void **state)
+{
+	const uint64_t budget_ticks = clock_ns_to_ticks(3600000000000);
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	dispatch = bench.rig.dispatch;
+	dispatch->options.spin_ns = -1;
+	dispatch->max_spin_ticks = budget_ticks;
+	ring = rig_dispatch_ring(&bench.ring);
+	ring->spin_ticks = budget_ticks;
+	ring->last_work_ticks = clock_ticks();
+	dispatch_sleep_rings(dispatch);
+	assert_true(ring->is_active);
+	dispatch_set_contended(dispatch, true);
+	while (ring->is_active)
+		dispatch_sleep_rings(dispatch);
+	assert_int_not_equal(bench.ring.cq->sq_wait, 0);
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	ring_the_bell(&bench);
+	assert_true(ring->is_active);
+	assert_int_equal(ring->spin_ticks, budget_ticks);
+	assert_int_equal(rig_work(&bench.rig), 1);
+	expect_cqe(&bench, 1, 0);
+	/* Afterwards it goes on where it was. */
+	dispatch_set_contended(dispatch, false);
+	dispatch_sleep_rings(dispatch);
+	assert_true(ring->is_active);
+	assert_int_equal(ring->spin_ticks, budget_ticks);
+	bench_end(&bench);
+}
+
+/* 64 bells for nothing. Return: were the last two of them and what follows within 10 ms? */
+static bool flood(struct bench *bench)
+{
+	uint64_t *since_ns = &rig_dispatch_ring(&bench->ring)->empty_bells_since_ns, start_ns;
+	bool was_heard, is_muted;
+
+	for (unsigned int i = 0; i < 63; i++) {
+		*since_ns = clock_now_ns();
+		ring_the_bell(bench);
+		assert_non_null(bench->ring.ring->bell_watch);
+	}
+	start_ns = *since_ns;
+	ring_the_bell(bench);
+	was_heard = bench->ring.ring->bell_watch;
+	rig_settle(&bench->rig);
+	is_muted = !bench->ring.ring->bell_watch;
+	if (clock_now_ns() - start_ns > 10000000)
+		return false;
+	assert_false(was_heard);
+	assert_true(is_muted);
+	return true;
+}
+
 /* 64 bells for nothing, and nobody listens for 10 ms. */
 static void test_sleep__flood_is_muted(void **state)
 {
 	struct bench bench;
+	bool was_in_time;
 
-	bench_begin(&bench, 1, N_ENTRIES);
-	put_to_sleep(&bench, 7);
-	for (unsigned int i = 0; i < 63; i++) {
-		rig_dispatch_ring(&bench.ring)->empty_bells_since_ns = clock_now_ns();
-		ring_the_bell(&bench);
-		assert_non_null(bench.ring.ring->bell_watch);
-	}
-	ring_the_bell(&bench);
-	assert_null(bench.ring.ring->bell_watch);
-	rig_settle(&bench.rig);
-	assert_null(bench.ring.ring->bell_watch);
+	do {
+		bench_begin(&bench, 1, N_ENTRIES);
+		put_to_sleep(&bench, 7);
+		was_in_time = flood(&bench);
+		if (!was_in_time)
+			bench_end(&bench);
+	} while (!was_in_time);
 	/* Its next entry and bell are found when it is over. */
 	put_bare(&bench, RBK_OP_NOP, 1, 0);
 	assert_int_equal(send(bench.ring.bell, "", 1, MSG_DONTWAIT), 1);
@@ -673,6 +734,7 @@ int main(void)
 		cmocka_unit_test(test_deadline__queued),
 		cmocka_unit_test(test_stats__counted),
 		cmocka_unit_test(test_sleep__bell_wakes),
+		cmocka_unit_test(test_sleep__contended),
 		cmocka_unit_test(test_sleep__flood_is_muted),
 		cmocka_unit_test(test_sleep__slow_bells_are_forgiven),
 		cmocka_unit_test(test_sleep__client_is_rung_once),

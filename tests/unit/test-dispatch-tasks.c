@@ -393,6 +393,7 @@ static void test_cancel__queued(void **state)
 
 	bench_begin(&bench, 1, N_ENTRIES);
 	put_run(&bench, bench.queued, 1, 0);
+	rig_work(&bench.rig);
 	put_cancel(&bench, 2, 1, 0);
 	put_cancel(&bench, 3, 1, 0);
 	rig_work(&bench.rig);
@@ -480,6 +481,7 @@ static void test_cancel__same_name(void **state)
 	bench_begin(&bench, 1, N_ENTRIES);
 	for (unsigned int i = 0; i < 3; i++)
 		put_run(&bench, bench.queued, 7, 0);
+	rig_work(&bench.rig);
 	put_cancel(&bench, 1, 7, 0);
 	put_cancel(&bench, 2, 7, 0);
 	rig_work(&bench.rig);
@@ -497,31 +499,41 @@ static void test_cancel__same_name(void **state)
 	bench_end(&bench);
 }
 
-/* Out of the middle of a queue in front of an executor: the others keep their order. */
-static void test_cancel__pending(void **state)
+/* Out of the middle of a queue in front of an executor, at once: the others keep their order. */
+static void test_cancel__in_the_queue(void **state)
 {
+	struct rbk_cqe cqe;
 	struct bench bench;
 
 	bench_begin(&bench, 1, N_ENTRIES);
 	bench.cpu->capacity = 1;
 	for (uint64_t i = 1; i <= 5; i++)
 		put_run(&bench, bench.queued, i, 0);
+	rig_work(&bench.rig);
 	put_cancel(&bench, 6, 3, 0);
 	put_cancel(&bench, 7, 5, 0);
+	put_cancel(&bench, 8, 5, 0);
 	rig_work(&bench.rig);
 	expect_cqe(&bench, 6, 0);
 	expect_cqe(&bench, 7, 0);
+	expect_cqe(&bench, 8, -ENOENT);
+	cqe = expect_cqe(&bench, 3, -ECANCELED);
+	assert_int_equal(cqe.device, RBK_DEVICE_NONE);
+	assert_int_equal(cqe.exec_ns, 0);
+	expect_cqe(&bench, 5, -ECANCELED);
+	assert_int_equal(bench.rig.dispatch->n_queued, 2);
+	assert_int_equal(bench.queued->n_on_device[CPU], 3);
 	finish(&bench, bench.cpu, 1, 0);
 	expect_held(bench.cpu, 2);
 	finish(&bench, bench.cpu, 2, 0);
 	expect_held(bench.cpu, 4);
 	finish(&bench, bench.cpu, 4, 0);
 	expect_cqe(&bench, 1, 0);
-	expect_cqe(&bench, 3, -ECANCELED);
 	expect_cqe(&bench, 2, 0);
-	expect_cqe(&bench, 5, -ECANCELED);
 	expect_cqe(&bench, 4, 0);
-	assert_int_equal(bench.rig.dispatch->n_pending, 0);
+	assert_int_equal(bench.rig.dispatch->n_queued, 0);
+	assert_int_equal(bench.queued->n_on_device[CPU], 0);
+	assert_int_equal(bench.cpu->n_submitted, 3);
 	/* The queue is whole: more go in and out. */
 	for (uint64_t i = 10; i < 14; i++)
 		put_run(&bench, bench.queued, i, 0);
@@ -619,7 +631,7 @@ static void test_fallback__waits_and_fails(void **state)
 	put_strategy(&bench, 2, RBK_STRATEGY_PREFER_GPU);
 	rig_work(&bench.rig);
 	finish(&bench, bench.gpu, 2, -EIO);
-	assert_int_equal(bench.rig.dispatch->n_pending, 1);
+	assert_int_equal(bench.rig.dispatch->n_queued, 1);
 	finish(&bench, bench.cpu, 1, 0);
 	expect_cqe(&bench, 1, 0);
 	finish(&bench, bench.cpu, 2, -ENOMEM);
@@ -633,7 +645,7 @@ static void expect_no_fallback(struct bench *bench, uint8_t strategy)
 {
 	struct rbk_cqe cqe;
 
-	bench->rig.dispatch->placer.n_failures[GPU] = 0;
+	placer_reset_device(bench->rig.dispatch->placer, GPU);
 	put_strategy(bench, 1, strategy);
 	rig_work(&bench->rig);
 	finish(bench, bench->gpu, 1, -EIO);
@@ -655,8 +667,7 @@ static void test_fallback__where_it_must_not(void **state)
 	bench.queued->plan->device_state[CPU] = PLAN_DEVICE_NO_MEMORY;
 	expect_no_fallback(&bench, RBK_STRATEGY_PREFER_GPU);
 	bench.queued->plan->device_state[CPU] = PLAN_DEVICE_READY;
-	bench.queued->plan->pinned = true;
-	bench.queued->plan->pinned_device = GPU;
+	bench_pin(&bench, bench.queued, GPU);
 	expect_no_fallback(&bench, RBK_STRATEGY_AUTO);
 	bench_end(&bench);
 }
@@ -679,36 +690,67 @@ static void test_failures__take_a_device_out(void **state)
 	struct bench bench;
 
 	bench_begin(&bench, 2, N_ENTRIES);
-	for (unsigned int i = 0; i < 5; i++)
+	for (unsigned int i = 0; i < 20; i++) {
 		run_gpu(&bench, -ENOMEM);
-	for (unsigned int i = 0; i < 5; i++) {
-		run_gpu(&bench, -EIO);
-		run_gpu(&bench, -EIO);
-		run_gpu(&bench, 0);
-	}
-	run_gpu(&bench, -EIO);
-	run_gpu(&bench, -EIO);
-	/* Neither failures nor successes of the device: tensors out of reach, cancelled tasks. */
-	for (unsigned int i = 0; i < 5; i++)
 		run_gpu(&bench, -EXDEV);
-	put_strategy(&bench, 1, RBK_STRATEGY_ONLY_GPU);
-	put_cancel(&bench, 2, 1, 0);
-	rig_work(&bench.rig);
-	expect_cqe(&bench, 2, 0);
-	finish(&bench, bench.gpu, 1, 0);
-	expect_cqe(&bench, 1, -ECANCELED);
-	run_gpu(&bench, -EIO);
+		put_strategy(&bench, 1, RBK_STRATEGY_ONLY_GPU);
+		rig_work(&bench.rig);
+		put_cancel(&bench, 2, 1, 0);
+		rig_work(&bench.rig);
+		expect_cqe(&bench, 2, 0);
+		finish(&bench, bench.gpu, 1, 0);
+		expect_cqe(&bench, 1, -ECANCELED);
+	}
+	run_gpu(&bench, 0);
+	bench_break_gpu(&bench);
 	put_strategy(&bench, 3, RBK_STRATEGY_ONLY_GPU);
 	put_strategy(&bench, 4, RBK_STRATEGY_PREFER_GPU);
 	rig_work(&bench.rig);
-	expect_cqe(&bench, 3, -ENODEV);
+	assert_int_equal(expect_cqe(&bench, 3, -ENODEV).reason, RBK_REASON_BREAKER_OPEN);
 	finish(&bench, bench.cpu, 4, 0);
-	assert_int_equal(expect_cqe(&bench, 4, 0).reason, RBK_REASON_GPU_UNAVAILABLE);
+	assert_int_equal(expect_cqe(&bench, 4, 0).reason, RBK_REASON_BREAKER_OPEN);
 
 	/* Opened anew, it is as any other. */
 	residency = bench.rig.dispatch->options.residency;
 	residency->reopened(residency->reopened_context, GPU);
 	run_gpu(&bench, 0);
+	bench_end(&bench);
+}
+
+/* The device is lost with all that it has, and opened anew. */
+static void lose_gpu(struct bench *bench, unsigned int n_tasks)
+{
+	struct residency *residency = bench->rig.dispatch->options.residency;
+	struct rbk_cqe cqe;
+
+	for (uint64_t i = 1; i <= n_tasks; i++)
+		put_strategy(bench, i, RBK_STRATEGY_ONLY_GPU);
+	rig_work(&bench->rig);
+	residency->is_lost = true;
+	for (uint64_t i = 1; i <= n_tasks; i++) {
+		finish(bench, bench->gpu, i, -EIO);
+		assert_true(rig_take(&bench->ring, &cqe));
+		assert_int_equal(cqe.res, -EIO);
+	}
+	residency->is_lost = false;
+	residency->n_reopened++;
+	residency->reopened(residency->reopened_context, GPU);
+}
+
+/* One loss is one failure, however many tasks it took along; being opened anew undoes none. */
+static void test_losses__take_a_device_out(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 2, N_ENTRIES);
+	for (unsigned int i = 0; i < 2; i++) {
+		lose_gpu(&bench, 1 + i);
+		run_gpu(&bench, 0);
+	}
+	lose_gpu(&bench, 1);
+	put_strategy(&bench, 3, RBK_STRATEGY_ONLY_GPU);
+	rig_work(&bench.rig);
+	assert_int_equal(expect_cqe(&bench, 3, -ENODEV).reason, RBK_REASON_BREAKER_OPEN);
 	bench_end(&bench);
 }
 
@@ -742,7 +784,7 @@ static void test_close__drains(void **state)
 	assert_true(fake_begin(bench.gpu, 15));
 	expect_held(bench.cpu, 1, 10, 11);
 	expect_held(bench.gpu, 15);
-	assert_int_equal(bench.rig.dispatch->n_pending, 2);
+	assert_int_equal(bench.rig.dispatch->n_queued, 2);
 	assert_int_equal(bench.ring.ring->n_in_flight, 7);
 
 	assert_int_equal(session_ring_remove(bench.rig.session, 5, bench.ring.ring->id), 0);
@@ -759,7 +801,7 @@ static void test_close__drains(void **state)
 	/* 13 and 14 were dropped, 15 was not run again. */
 	expect_held(bench.cpu, 1);
 	assert_int_equal(bench.cpu->n_submitted, 3);
-	assert_int_equal(bench.rig.dispatch->n_pending, 0);
+	assert_int_equal(bench.rig.dispatch->n_queued, 0);
 
 	rig_ring_deinit(&bench.ring);
 	bench.ring = closing;
@@ -893,13 +935,14 @@ int main(void)
 		cmocka_unit_test(test_cancel__held),
 		cmocka_unit_test(test_cancel__in_a_chain),
 		cmocka_unit_test(test_cancel__same_name),
-		cmocka_unit_test(test_cancel__pending),
+		cmocka_unit_test(test_cancel__in_the_queue),
 		cmocka_unit_test(test_busy__in_order),
 		cmocka_unit_test(test_busy__one_device),
 		cmocka_unit_test(test_fallback__every_error),
 		cmocka_unit_test(test_fallback__waits_and_fails),
 		cmocka_unit_test(test_fallback__where_it_must_not),
 		cmocka_unit_test(test_failures__take_a_device_out),
+		cmocka_unit_test(test_losses__take_a_device_out),
 		cmocka_unit_test(test_close__drains),
 		cmocka_unit_test(test_close__barrier),
 		cmocka_unit_test(test_remove__plan_in_use),

@@ -118,17 +118,20 @@ static int make_residency(struct model_broker *broker)
 
 static int make_dispatch(struct model_broker *broker)
 {
-	const struct dispatch_options options = {
+	struct dispatch_options options = {
 		.loop = broker->loop,
 		.waker = &broker->waker,
 		.executors = broker->executors,
 		.n_executors = broker->options.n_devices,
 		.residency = broker->residency,
-		.threshold_bytes = 1,
+		.config = PLACE_CONFIG_DEFAULT,
 		.spin_ns = 0,
 		.n_processors = 2,
 	};
 
+	/* Every task is large enough. */
+	options.config.threshold_bytes = 1;
+	options.config.min_count = 1;
 	return dispatch_new(&options, &broker->dispatch);
 }
 

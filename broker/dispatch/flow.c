@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Flows: tenants in the eyes of the scheduler
+ *
+ * A tenant has a flow from its first ring on. When its last ring is gone the flow stays until it
+ * owes nothing: who leaves and comes back does not begin anew.
+ *
+ * Quotas: while a tenant has none left its rings are not polled. Such a ring leaves the list of
+ * active ones without announcing a sleep, and a timer, which is armed for the first quota that
+ * fills again, brings it back. The same timer sees to it that what such tenants have queued for the
+ * CPU goes on.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "dispatch/task.h"
+#include "loop/loop.h"
+#include "util/error.h"
+
+/* How often it is looked whether a flow without rings owes anything. */
+static const uint64_t review_ns = 100000000;
+/* Quotas fill continuously; looking more often than this is of no use to anybody. */
+static const uint64_t min_refill_ns = 50000;
+
+static struct place_flow_limits limits_of(const struct tenant *tenant)
+{
+	return (struct place_flow_limits){
+		.weight = tenant->weight,
+		.priority_max = tenant->priority_max,
+		.cpu_max = tenant->cpu_max,
+	};
+}
+
+static void flow_free(struct dispatch *dispatch, struct flow *flow)
+{
+	list_remove(&flow->link);
+	place_flow_free(dispatch->placer, flow->place);
+	tenant_unref(flow->tenant);
+	free(flow);
+}
+
+void flow_charge(struct dispatch *dispatch, struct flow *flow)
+{
+	place_flow_charge(dispatch->placer, flow->place, clock_ticks_to_ns(flow->owed_ticks));
+	flow->owed_ticks = 0;
+}
+
+bool ring_is_throttled(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	dispatch->now_ticks = clock_ticks();
+	flow_charge(dispatch, ring->flow);
+	ring->is_throttled = place_flow_is_throttled(ring->flow->place, dispatch_now_ns(dispatch));
+	return ring->is_throttled;
+}
+
+static int flow_new(struct dispatch *dispatch, struct tenant *tenant, struct flow **ret)
+{
+	const struct place_flow_limits limits = limits_of(tenant);
+	struct flow *flow = calloc(1, sizeof(*flow));
+	int r;
+
+	if (!flow)
+		return error_origin(-ENOMEM);
+	r = place_flow_new(dispatch->placer, &limits, &flow->place);
+	if (r) {
+		free(flow);
+		return error_fold(r);
+	}
+	flow->tenant = tenant_ref(tenant);
+	flow->may_throttle = limits.cpu_max > 0;
+	list_append(&dispatch->flows, &flow->link);
+	*ret = flow;
+	return 0;
+}
+
+int flow_join(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	struct tenant *tenant = ring->ring->session->tenant;
+	int r;
+
+	list_for_each (node, &dispatch->flows) {
+		ring->flow = container_of(node, struct flow, link);
+		if (ring->flow->tenant == tenant) {
+			ring->flow->n_rings++;
+			return 0;
+		}
+	}
+	r = flow_new(dispatch, tenant, &ring->flow);
+	if (r)
+		return error_fold(r);
+	ring->flow->n_rings = 1;
+	return 0;
+}
+
+/* Frees the flows that are not needed any more. Return: are there some that will not be, soon? */
+static bool review_flows(struct dispatch *dispatch)
+{
+	bool is_any_leaving = false;
+
+	dispatch->now_ticks = clock_ticks();
+	list_for_each_safe (node, &dispatch->flows) {
+		struct flow *flow = container_of(node, struct flow, link);
+
+		if (flow->n_rings > 0)
+			continue;
+		if (place_flow_is_idle(dispatch->placer, flow->place, dispatch_now_ns(dispatch)))
+			flow_free(dispatch, flow);
+		else
+			is_any_leaving = true;
+	}
+	return is_any_leaving;
+}
+
+static void on_review(void *data)
+{
+	struct dispatch *dispatch = data;
+
+	if (review_flows(dispatch))
+		loop_timer_arm(dispatch->flow_timer, review_ns);
+}
+
+void flow_leave(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	flow_charge(dispatch, ring->flow);
+	if (--ring->flow->n_rings == 0)
+		on_review(dispatch);
+	ring->flow = NULL;
+}
+
+void dispatch_limits_changed(struct dispatch *dispatch)
+{
+	dispatch->now_ticks = clock_ticks();
+	list_for_each (node, &dispatch->flows) {
+		struct flow *flow = container_of(node, struct flow, link);
+		const struct place_flow_limits limits = limits_of(flow->tenant);
+
+		place_flow_set_limits(dispatch->placer, flow->place, &limits,
+				      dispatch_now_ns(dispatch));
+		flow->may_throttle = limits.cpu_max > 0;
+	}
+	/* Who was over a quota that is larger now, or gone. */
+	if (dispatch->is_refill_armed)
+		loop_timer_arm(dispatch->refill_timer, min_refill_ns);
+}
+
+void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant *tenant,
+				 float share)
+{
+	list_for_each (node, &dispatch->flows) {
+		struct flow *flow = container_of(node, struct flow, link);
+
+		if (flow->tenant == tenant) {
+			place_flow_set_own_contention(dispatch->placer, flow->place, share);
+			return;
+		}
+	}
+}
+
+/* --- waiting for a quota --- */
+
+void flow_park(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	list_append(&dispatch->throttled, &ring->throttled_link);
+}
+
+static void on_refill(void *data)
+{
+	struct dispatch *dispatch = data;
+	uint64_t now_ticks = clock_ticks();
+
+	dispatch->is_refill_armed = false;
+	dispatch->now_ticks = now_ticks;
+	list_for_each_safe (node, &dispatch->throttled) {
+		struct dispatch_ring *ring =
+			container_of(node, struct dispatch_ring, throttled_link);
+
+		if (ring->flow->may_throttle && ring_is_throttled(dispatch, ring))
+			continue;
+		list_remove(&ring->throttled_link);
+		ring->is_throttled = false;
+		ring_activate(dispatch, ring, now_ticks);
+	}
+}
+
+void flow_await_refill(struct dispatch *dispatch)
+{
+	uint64_t now_ns, refill_ns;
+
+	if (dispatch->is_refill_armed ||
+	    (list_is_empty(&dispatch->throttled) && dispatch->n_queued == 0))
+		return;
+	dispatch->now_ticks = clock_ticks();
+	now_ns = dispatch_now_ns(dispatch);
+	refill_ns = place_refill_ns(dispatch->placer, now_ns);
+	if (refill_ns == UINT64_MAX && list_is_empty(&dispatch->throttled))
+		return;
+	refill_ns = refill_ns == UINT64_MAX || refill_ns < now_ns ? 0 : refill_ns - now_ns;
+	if (refill_ns < min_refill_ns)
+		refill_ns = min_refill_ns;
+	dispatch->is_refill_armed = true;
+	loop_timer_arm(dispatch->refill_timer, refill_ns);
+}
+
+int flows_init(struct dispatch *dispatch)
+{
+	int r;
+
+	r = loop_timer_new(dispatch->options.loop, on_refill, dispatch, &dispatch->refill_timer);
+	if (r)
+		return error_fold(r);
+	r = loop_timer_new(dispatch->options.loop, on_review, dispatch, &dispatch->flow_timer);
+	return r ? error_fold(r) : 0;
+}
+
+void flows_deinit(struct dispatch *dispatch)
+{
+	list_for_each_safe (node, &dispatch->flows)
+		flow_free(dispatch, container_of(node, struct flow, link));
+	loop_timer_free(dispatch->refill_timer);
+	loop_timer_free(dispatch->flow_timer);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Plans: what the dispatcher knows of them
+ *
+ * What the placer keeps for a plan, and two cached answers about tasks that may run on the reactor
+ * itself: up to which count, and what the placer says of them.
+ */
+#include "dispatch/task.h"
+#include "util/error.h"
+
+/* What may run on the reactor itself. */
+static const uint64_t inline_budget_ns = 2000;
+
+/* What the estimates below are multiples of: sixty-fourths of a nanosecond. */
+enum { ESTIMATE_UNITS_PER_NS = 64 };
+
+/*
+ * How long a node takes, at the pessimistic end: 2 floating-point operations per nanosecond, or
+ * what the executor promises where its kernels are blocked, and 16 bytes per nanosecond.
+ */
+static uint64_t node_estimate(const struct node *node, uint64_t flops, uint64_t bytes,
+			      uint32_t blocked_flops_per_ns)
+{
+	bool is_blocked = node->op->kind == OP_MATMUL || node->op->kind == OP_GEMM ||
+			  node->op->kind == OP_CONV;
+	uint32_t flops_per_ns = is_blocked && blocked_flops_per_ns > 2 ? blocked_flops_per_ns : 2;
+
+	return flops * ESTIMATE_UNITS_PER_NS / flops_per_ns + bytes * ESTIMATE_UNITS_PER_NS / 16;
+}
+
+/* The largest count whose task is predicted to fit the inline budget; 0: none. */
+static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan *plan)
+{
+	const struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
+	uint64_t fixed = 0, row = 0, budget = inline_budget_ns * ESTIMATE_UNITS_PER_NS;
+
+	if (!cpu->ops->run_inline || !plan->data_independent ||
+	    plan->device_state[RBK_DEVICE_CPU] != PLAN_DEVICE_READY)
+		return 0;
+	for (uint32_t i = 0; i < plan->n_nodes; i++) {
+		const struct node *node = &plan->nodes[i];
+
+		/* Beyond 2^40 neither can pass, and the sums below cannot overflow. */
+		if ((node->cost.flops_fixed | node->cost.flops_row | node->cost.bytes_fixed |
+		     node->cost.bytes_row) >>
+		    40)
+			return 0;
+		fixed += node_estimate(node, node->cost.flops_fixed, node->cost.bytes_fixed,
+				       cpu->info.blocked_flops_per_ns);
+		row += node_estimate(node, node->cost.flops_row, node->cost.bytes_row,
+				     cpu->info.blocked_flops_per_ns);
+	}
+	if (fixed > budget)
+		return 0;
+	if (row == 0 || (budget - fixed) / row >= plan->max_count)
+		return plan->max_count;
+	return (uint32_t)((budget - fixed) / row);
+}
+
+/*
+ * Fewer rows touch fewer bytes, and no GPU is no GPU: what holds for the largest count holds below
+ * it. Who would have to wait does not matter to these answers.
+ */
+static void plan_review(struct dispatch *dispatch, struct session_plan *plan)
+{
+	const struct place_request request = {
+		.count = plan->inline_max_count,
+		.strategy = RBK_STRATEGY_AUTO,
+	};
+	struct place_decision decision;
+
+	plan->inline_reason = RBK_REASON_NONE;
+	if (plan->inline_max_count == 0)
+		return;
+	decision = place_decide(dispatch->placer, plan->place, dispatch->nobody, request,
+				dispatch_now_ns(dispatch));
+	if (decision.device == RBK_DEVICE_CPU && (decision.reason == RBK_REASON_BELOW_THRESHOLD ||
+						  decision.reason == RBK_REASON_GPU_UNAVAILABLE))
+		plan->inline_reason = decision.reason;
+}
+
+uint64_t dispatch_plan_bytes(void *context, const struct plan *plan)
+{
+	struct dispatch *dispatch = context;
+
+	return place_plan_bytes(dispatch->placer, plan);
+}
+
+int dispatch_plan_ready(void *context, struct session_plan *plan)
+{
+	struct dispatch *dispatch = context;
+	int r;
+
+	r = place_plan_new(dispatch->placer, plan->plan, &plan->place);
+	if (r)
+		return error_fold(r);
+	list_init(&plan->waiting);
+	list_init(&plan->ending);
+	list_append(&dispatch->plans, &plan->dispatched);
+	plan->inline_max_count = inline_limit(dispatch, plan->plan);
+	plan_review(dispatch, plan);
+	return 0;
+}
+
+void dispatch_plan_freed(void *context, struct session_plan *plan)
+{
+	if (!plan->place)
+		return;
+	list_remove(&plan->dispatched);
+	plan->place = place_plan_free(((struct dispatch *)context)->placer, plan->place);
+}
+
+void dispatch_plans_review(struct dispatch *dispatch)
+{
+	list_for_each (node, &dispatch->plans)
+		plan_review(dispatch, container_of(node, struct session_plan, dispatched));
+}

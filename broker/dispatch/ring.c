@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rings: everything about them that is not hot
+ *
+ * A ring is active while it is polled. One that has been empty for its spin budget announces that
+ * the broker sleeps on it and leaves the list of active rings, so idle sessions cost a busy one
+ * nothing; its bell brings it back.
+ *
+ * Spin budgets adapt per ring between a floor, which is about what a sleep and its wake-up take,
+ * and a ceiling: doubled when the bell rings soon after the last work (a longer spin would have
+ * caught the entry), halved when it does not (the spin was in vain). A client that pauses for a few
+ * microseconds in the middle of a stream must not find its broker asleep each time. While executors
+ * compute on the processors that the reactor would spin on, or others are waiting for these, it
+ * hardly spins at all.
+ */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "dispatch/task.h"
+#include "loop/loop.h"
+#include "shm/ring.h"
+#include "util/error.h"
+
+enum {
+	BELL_DRAIN_BATCH = 16,
+	/* Bells without entries that are forgiven within mute_window_ns. */
+	MAX_EMPTY_BELLS = 64,
+};
+
+static const uint64_t spin_crowded_ns = 2000;
+static const uint64_t spin_floor_ns = 20000;
+static const uint64_t spin_start_ns = 50000;
+static const uint64_t spin_ceiling_ns = 200000;
+static const uint64_t mute_window_ns = 10000000;
+
+/* Powers of two, as entries are; lists of a few tasks each. */
+static uint32_t n_buckets(uint32_t n_entries)
+{
+	return n_entries > 8 ? n_entries / 8 : 1;
+}
+
+uint64_t dispatch_ring_bytes(uint32_t n_entries)
+{
+	return sizeof(struct dispatch_ring) +
+	       (uint64_t)n_entries *
+		       (sizeof(struct task) + RBK_MAX_REFS * sizeof(struct exec_ref)) +
+	       n_buckets(n_entries) * sizeof(struct list_node);
+}
+
+static struct dispatch_ring *ring_free(struct dispatch_ring *ring)
+{
+	if (!ring)
+		return NULL;
+	free(ring->tasks);
+	free(ring->refs);
+	free(ring->buckets);
+	free(ring);
+	return NULL;
+}
+
+DEFINE_CLEANUP(struct dispatch_ring *, ring_free)
+
+static int reserve_active(struct dispatch *dispatch)
+{
+	uint32_t capacity = dispatch->active_capacity;
+	struct dispatch_ring **active;
+
+	if (dispatch->n_rings < capacity)
+		return 0;
+	capacity = capacity ? capacity * 2 : 64;
+	active = realloc(dispatch->active, capacity * sizeof(*active));
+	if (!active)
+		return error_origin(-ENOMEM);
+	dispatch->active = active;
+	dispatch->active_capacity = capacity;
+	return 0;
+}
+
+int dispatch_ring_added(void *context, struct session_ring *session_ring)
+{
+	_cleanup_(ring_freep) struct dispatch_ring *ring = NULL;
+	struct dispatch *dispatch = context;
+	int r;
+
+	r = reserve_active(dispatch);
+	if (r)
+		return error_fold(r);
+	ring = calloc(1, sizeof(*ring));
+	if (!ring)
+		return error_origin(-ENOMEM);
+	ring->ring = session_ring;
+	ring->dispatch = dispatch;
+	ring->spin_ticks = dispatch->options.spin_ns < 0 ? clock_ns_to_ticks(spin_start_ns)
+							 : dispatch->max_spin_ticks;
+	list_init(&ring->in_flight);
+	list_init(&ring->link);
+	list_init(&ring->muted_link);
+	list_init(&ring->throttled_link);
+	list_init(&ring->closing);
+	/* Zeroed lazily by the kernel: slots that are never used cost no memory. */
+	ring->tasks = calloc(session_ring->n_entries, sizeof(*ring->tasks));
+	ring->refs = calloc((size_t)session_ring->n_entries * RBK_MAX_REFS, sizeof(*ring->refs));
+	ring->bucket_mask = n_buckets(session_ring->n_entries) - 1;
+	ring->buckets = calloc(ring->bucket_mask + 1, sizeof(*ring->buckets));
+	if (!ring->tasks || !ring->refs || !ring->buckets)
+		return error_origin(-ENOMEM);
+	for (uint32_t i = 0; i <= ring->bucket_mask; i++)
+		list_init(&ring->buckets[i]);
+	r = flow_join(dispatch, ring);
+	if (r)
+		return error_fold(r);
+
+	dispatch->n_rings++;
+	list_append(&dispatch->rings, &ring->link);
+	session_ring->dispatch = ring;
+	ring_activate(dispatch, steal_ptr(ring), clock_ticks());
+	return 0;
+}
+
+static void remove_active(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	for (uint32_t i = 0; ring->is_active && i < dispatch->n_active; i++) {
+		if (dispatch->active[i] != ring)
+			continue;
+		dispatch->active[i] = dispatch->active[--dispatch->n_active];
+		ring->is_active = false;
+	}
+}
+
+void dispatch_ring_ended(void *context, struct session_ring *session_ring)
+{
+	struct dispatch_ring *ring = session_ring->dispatch;
+	struct dispatch *dispatch = context;
+
+	remove_active(dispatch, ring);
+	list_remove(&ring->throttled_link);
+	dispatch_ring_closing(dispatch, ring);
+}
+
+static void remove_from_bells(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	struct dispatch_ring **at = &dispatch->bells;
+
+	while (*at && *at != ring)
+		at = &(*at)->next_bell;
+	if (*at)
+		*at = ring->next_bell;
+}
+
+void dispatch_ring_freed(void *context, struct session_ring *session_ring)
+{
+	struct dispatch_ring *ring = session_ring->dispatch;
+	struct dispatch *dispatch = context;
+
+	dispatch_publish_dirty(dispatch);
+	remove_from_bells(dispatch, ring);
+	list_remove(&ring->link);
+	list_remove(&ring->muted_link);
+	list_remove(&ring->throttled_link);
+	list_remove(&ring->closing);
+	flow_leave(dispatch, ring);
+	dispatch->n_rings--;
+	ring_free(ring);
+	session_ring->dispatch = NULL;
+}
+
+/* --- bells --- */
+
+static void ring_complain(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (now_ns - ring->empty_bells_since_ns > mute_window_ns) {
+		ring->empty_bells_since_ns = now_ns;
+		ring->n_empty_bells = 0;
+	}
+	if (++ring->n_empty_bells < MAX_EMPTY_BELLS)
+		return;
+	session_ring_mute(ring->ring, true);
+	/* One timer for all, never moved back: a later ring's silence is the shorter one. */
+	if (list_is_empty(&dispatch->muted))
+		loop_timer_arm(dispatch->mute_timer, mute_window_ns);
+	list_remove(&ring->muted_link);
+	list_append(&dispatch->muted, &ring->muted_link);
+}
+
+static void on_mute_over(void *data)
+{
+	struct dispatch *dispatch = data;
+
+	list_for_each_safe (node, &dispatch->muted) {
+		struct dispatch_ring *ring = container_of(node, struct dispatch_ring, muted_link);
+
+		list_remove(&ring->muted_link);
+		session_ring_mute(ring->ring, false);
+	}
+}
+
+/* Work that came before the client could see the token is not rung for: look once more after it. */
+static void ring_announce_sleep(struct dispatch_ring *ring)
+{
+	/* The token is not 0 and differs from the last one. */
+	ring->sleep_token += ring->sleep_token == UINT32_MAX ? 2 : 1;
+	rbk_ring_announce_sleep(&ring->ring->cq->sq_wait, ring->sleep_token);
+}
+
+/* A sleep is over: would a longer spin have caught the entry, or was it long enough to be worth it?
+ */
+static void learn_spin(const struct dispatch *dispatch, struct dispatch_ring *ring,
+		       uint64_t now_ticks)
+{
+	uint64_t idle_ticks = now_ticks - ring->last_work_ticks;
+
+	if (idle_ticks < dispatch->max_spin_ticks)
+		ring->spin_ticks = ring->spin_ticks * 2;
+	else
+		ring->spin_ticks /= 2;
+	if (ring->spin_ticks < dispatch->min_spin_ticks)
+		ring->spin_ticks = dispatch->min_spin_ticks;
+	if (ring->spin_ticks > dispatch->max_spin_ticks)
+		ring->spin_ticks = dispatch->max_spin_ticks;
+}
+
+void dispatch_ring_bell(void *context, struct session_ring *session_ring)
+{
+	struct dispatch_ring *ring = session_ring->dispatch;
+	struct dispatch *dispatch = context;
+	uint64_t now_ticks = clock_ticks();
+	char bytes[16];
+	ssize_t n = 1;
+
+	for (unsigned int i = 0; i < BELL_DRAIN_BATCH && n > 0; i++)
+		n = recv(session_ring->bell_fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+	if (n > 0)
+		loop_rewatch(session_ring->bell_watch);
+
+	/* It has not announced a sleep, and goes on by itself. */
+	if (ring->is_throttled)
+		return;
+	/* The client rings once per sleep: this one's bell is spent, so another sleep begins. */
+	if (!ring->is_active && !dispatch_ring_has_work(ring))
+		ring_announce_sleep(ring);
+	if (ring->is_active || !dispatch_ring_has_work(ring)) {
+		ring_complain(dispatch, ring);
+		return;
+	}
+	/* Who did not spin has seen nothing of what spinning would have been worth. */
+	if (dispatch->options.spin_ns < 0 && !dispatch->is_contended)
+		learn_spin(dispatch, ring, now_ticks);
+	ring_activate(dispatch, ring, now_ticks);
+}
+
+/* One byte wakes a client that sleeps; if the bell is full it is awake already, or not reading. */
+void dispatch_ring_bells(struct dispatch *dispatch)
+{
+	struct dispatch_ring *ring;
+	uint64_t start_ticks;
+
+	while ((ring = dispatch->bells)) {
+		dispatch->bells = ring->next_bell;
+		ring->wants_bell = false;
+		if (ring->ring->is_closing)
+			continue;
+		start_ticks = clock_ticks();
+		while (send(ring->ring->bell_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
+		       errno == EINTR)
+			;
+		ring->flow->owed_ticks += clock_ticks() - start_ticks;
+	}
+}
+
+void dispatch_sleep_rings(struct dispatch *dispatch)
+{
+	uint64_t now_ticks = clock_ticks();
+	bool is_crowded = dispatch->is_contended ||
+			  (dispatch->n_submitted > 0 &&
+			   dispatch->executors[RBK_DEVICE_CPU]->info.n_threads + 1 >=
+				   dispatch->options.n_processors);
+	struct dispatch_ring *ring;
+	uint64_t budget;
+
+	for (uint32_t i = 0; i < dispatch->n_active;) {
+		ring = dispatch->active[i];
+		if (ring->is_throttled) {
+			remove_active(dispatch, ring);
+			flow_park(dispatch, ring);
+			continue;
+		}
+		budget = ring->spin_ticks;
+		if (is_crowded && budget > dispatch->crowded_spin_ticks)
+			budget = dispatch->crowded_spin_ticks;
+		if ((int64_t)(now_ticks - ring->last_work_ticks) < (int64_t)budget) {
+			i++;
+			continue;
+		}
+
+		ring_announce_sleep(ring);
+		if (dispatch_ring_has_work(ring)) {
+			rbk_ring_announce_awake(&ring->ring->cq->sq_wait);
+			ring->last_work_ticks = now_ticks;
+			i++;
+			continue;
+		}
+		ring->is_active = false;
+		dispatch->active[i] = dispatch->active[--dispatch->n_active];
+	}
+}
+
+void dispatch_set_contended(struct dispatch *dispatch, bool is_contended)
+{
+	dispatch->is_contended = is_contended;
+}
+
+/* While stopping no ring is polled, whatever rang: else a busy client would keep us. */
+void dispatch_stop_polling(struct dispatch *dispatch)
+{
+	while (dispatch->n_active > 0)
+		remove_active(dispatch, dispatch->active[0]);
+}
+
+static void set_spin(struct dispatch *dispatch)
+{
+	int64_t spin_ns = dispatch->options.spin_ns;
+
+	/* On one processor whoever spins keeps the other from answering. */
+	if (dispatch->options.n_processors < 2)
+		spin_ns = dispatch->options.spin_ns = 0;
+	dispatch->crowded_spin_ticks =
+		clock_ns_to_ticks(spin_ns < 0 ? spin_crowded_ns : (uint64_t)spin_ns);
+	dispatch->min_spin_ticks =
+		clock_ns_to_ticks(spin_ns < 0 ? spin_floor_ns : (uint64_t)spin_ns);
+	dispatch->max_spin_ticks =
+		clock_ns_to_ticks(spin_ns < 0 ? spin_ceiling_ns : (uint64_t)spin_ns);
+}
+
+int rings_init(struct dispatch *dispatch)
+{
+	int r;
+
+	set_spin(dispatch);
+	r = loop_timer_new(dispatch->options.loop, on_mute_over, dispatch, &dispatch->mute_timer);
+	return r ? error_fold(r) : 0;
+}
+
+void rings_deinit(struct dispatch *dispatch)
+{
+	loop_timer_free(dispatch->mute_timer);
+	free(dispatch->active);
+}

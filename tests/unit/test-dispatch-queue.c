@@ -1,0 +1,912 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The dispatcher and the order of tasks: priorities, deadlines, tenants that share a device, what
+ * is urgent, tasks that move to another device, quotas, and the broker's own tasks.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "loop/loop.h"
+#include "unit/dispatch-bench.h"
+#include "unit/fail-alloc.h"
+#include "util/clock.h"
+
+enum { WIDE = 16, MAX_ROWS = 512, Y_OFFSET = MAX_ROWS * WIDE * 4, ENTRIES = 256 };
+
+struct kit {
+	struct bench bench;
+	struct tenant other;
+	struct rig_ring ring; /* the other tenant's */
+	struct session_plan *plan;
+	struct fake *cpu, *gpu;
+};
+
+/* Each row takes the CPU a microsecond; the GPU is four times as fast. */
+static void kit_begin(struct kit *kit, uint32_t n_devices, struct tenant other)
+{
+	const struct bench_speed speeds[RIG_MAX_DEVICES] = {{.bytes_per_ns = 0.128f},
+							    {.bytes_per_ns = 0.512f}};
+	struct place_config config = PLACE_CONFIG_DEFAULT;
+
+	memset(kit, 0, sizeof(*kit));
+	config.threshold_bytes = 1;
+	config.min_count = 1;
+	config.exploration = 0;
+	bench_begin_placement(&kit->bench, n_devices, ENTRIES, &config, speeds);
+	kit->bench.rig.session->features =
+		RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_STRATEGIES;
+	kit->other = other;
+	rig_ring_new_for(&kit->bench.rig, &kit->other, ENTRIES, &kit->ring);
+	kit->plan = bench_relu(&kit->bench, WIDE, MAX_ROWS);
+	kit->cpu = kit->bench.cpu;
+	kit->gpu = kit->bench.gpu;
+	kit->cpu->row_ns = 1000;
+	kit->gpu->row_ns = 250;
+}
+
+static const struct tenant plain = {.weight = 100, .priority_max = RBK_PRIORITY_URGENT};
+
+static void kit_end(struct kit *kit)
+{
+	rig_ring_deinit(&kit->ring);
+	bench_end(&kit->bench);
+	/* The dispatcher has given it back. */
+	assert_int_equal(kit->other.n_refs, 1);
+}
+
+static struct rbk_sqe entry(const struct kit *kit, uint64_t user_data)
+{
+	return bench_entry(kit->plan, kit->bench.arena, Y_OFFSET, 10, user_data);
+}
+
+static void put_on(struct kit *kit, struct rig_ring *ring, uint64_t user_data, uint8_t strategy)
+{
+	struct rbk_sqe sqe = entry(kit, user_data);
+
+	sqe.strategy = strategy;
+	rig_put(ring, &sqe);
+}
+
+/* Ends the oldest task that @fake has. Return: whose it was. */
+static uint64_t step(struct kit *kit, struct fake *fake)
+{
+	uint64_t user_data;
+
+	assert_true(fake->n_tasks > 0);
+	user_data = fake_user_data(fake->tasks[0]);
+	finish(&kit->bench, fake, user_data, 0);
+	return user_data;
+}
+
+static void expect_order(struct kit *kit, const uint64_t *order, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++)
+		assert_int_equal(step(kit, kit->cpu), order[i]);
+	assert_int_equal(kit->cpu->n_tasks, 0);
+	for (unsigned int i = 0; i < n; i++)
+		expect_cqe(&kit->bench, order[i], 0);
+}
+
+#define EXPECT_ORDER(kit, ...)                             \
+	expect_order(kit, (const uint64_t[]){__VA_ARGS__}, \
+		     sizeof((const uint64_t[]){__VA_ARGS__}) / 8)
+
+/* --- within a tenant --- */
+
+static void put_priorities(struct kit *kit)
+{
+	static const uint8_t priorities[] = {RBK_PRIORITY_LOW, RBK_PRIORITY_NORMAL,
+					     RBK_PRIORITY_HIGH, RBK_PRIORITY_URGENT};
+	struct rbk_sqe sqe;
+
+	kit->cpu->capacity = 1;
+	put_on(kit, &kit->bench.ring, 9, RBK_STRATEGY_ONLY_CPU);
+	rig_work(&kit->bench.rig);
+	for (unsigned int i = 0; i < 8; i++) {
+		sqe = entry(kit, i);
+		sqe.priority = priorities[i % 4];
+		sqe.strategy = RBK_STRATEGY_ONLY_CPU;
+		rig_put(&kit->bench.ring, &sqe);
+	}
+	rig_work(&kit->bench.rig);
+}
+
+static void test_priority__classes(void **state)
+{
+	struct kit kit;
+
+	kit_begin(&kit, 1, plain);
+	/* Classes up to the tenant's ceiling are told apart. */
+	kit.bench.rig.session->tenant->priority_max = RBK_PRIORITY_URGENT;
+	dispatch_limits_changed(kit.bench.rig.dispatch);
+	put_priorities(&kit);
+	EXPECT_ORDER(&kit, 9, 3, 7, 2, 6, 1, 5, 0, 4);
+	kit.bench.rig.session->tenant->priority_max = RBK_PRIORITY_NORMAL;
+	dispatch_limits_changed(kit.bench.rig.dispatch);
+	put_priorities(&kit);
+	EXPECT_ORDER(&kit, 9, 1, 2, 3, 5, 6, 7, 0, 4);
+	kit_end(&kit);
+}
+
+static void test_priority__not_agreed_upon(void **state)
+{
+	struct kit kit;
+
+	kit_begin(&kit, 1, plain);
+	kit.bench.rig.session->features = RBK_FEAT_RESIDENCY;
+	put_priorities(&kit);
+	EXPECT_ORDER(&kit, 9, 0, 1, 2, 3, 4, 5, 6, 7);
+	kit_end(&kit);
+}
+
+/* The nearest first; one without counts as due in a second, and none is ever dropped. */
+static void test_deadline__order(void **state)
+{
+	static const uint32_t deadlines_us[] = {0, 5000000, 900000, UINT32_MAX, 500000, 0};
+	struct kit kit;
+
+	kit_begin(&kit, 1, plain);
+	kit.cpu->capacity = 1;
+	put_on(&kit, &kit.bench.ring, 9, RBK_STRATEGY_ONLY_CPU);
+	rig_work(&kit.bench.rig);
+	for (unsigned int i = 0; i < 6; i++) {
+		struct rbk_sqe sqe = entry(&kit, i);
+
+		sqe.strategy = RBK_STRATEGY_ONLY_CPU;
+		sqe.deadline_us = deadlines_us[i];
+		rig_put(&kit.bench.ring, &sqe);
+	}
+	rig_work(&kit.bench.rig);
+	EXPECT_ORDER(&kit, 9, 4, 2, 0, 5, 1, 3);
+	kit_end(&kit);
+}
+
+static void test_deadline__missed(void **state)
+{
+	struct kit kit;
+
+	kit_begin(&kit, 2, plain);
+	for (unsigned int i = 0; i < 8; i++) {
+		struct rbk_sqe sqe = entry(&kit, i);
+
+		sqe.strategy = i % 2 ? RBK_STRATEGY_ONLY_CPU : RBK_STRATEGY_AUTO;
+		sqe.deadline_us = i < 4 ? 1 : UINT32_MAX;
+		rig_put(&kit.bench.ring, &sqe);
+	}
+	rig_work(&kit.bench.rig);
+	for (unsigned int n = 0; n < 8;) {
+		struct rbk_cqe cqe;
+
+		step(&kit, kit.cpu->n_tasks > 0 ? kit.cpu : kit.gpu);
+		while (rig_take(&kit.bench.ring, &cqe)) {
+			assert_int_equal(cqe.res, 0);
+			assert_int_equal(cqe.flags,
+					 cqe.user_data < 4 ? RBK_CQE_DEADLINE_MISSED : 0);
+			n++;
+		}
+	}
+	kit_end(&kit);
+}
+
+/* --- between tenants --- */
+
+/* Of two tenants that have more to do than there is room for. */
+static void share(uint32_t weight, uint32_t other_weight, uint8_t device)
+{
+	unsigned int n = 120, n_own = 0, wanted = n * weight / (weight + other_weight);
+	struct rbk_sqe sqe;
+	struct fake *fake;
+	struct kit kit;
+
+	kit_begin(&kit, 2,
+		  (struct tenant){.weight = other_weight, .priority_max = RBK_PRIORITY_NORMAL});
+	fake = &kit.bench.rig.fakes[device];
+	fake->capacity = 1;
+	kit.bench.rig.session->tenant->weight = weight;
+	dispatch_limits_changed(kit.bench.rig.dispatch);
+	for (unsigned int i = 0; i < n; i++) {
+		/* Long enough that not many of one tenant make one batch. */
+		sqe = bench_entry(kit.plan, kit.bench.arena, Y_OFFSET, MAX_ROWS, 1);
+		sqe.strategy = RBK_STRATEGY_DEVICE(device);
+		rig_put(&kit.bench.ring, &sqe);
+		sqe.user_data = 2;
+		rig_put(&kit.ring, &sqe);
+	}
+	rig_work(&kit.bench.rig);
+	for (unsigned int i = 0; i < n; i++)
+		n_own += step(&kit, fake) == 1;
+	assert_in_range(n_own, wanted - 6, wanted + 6);
+	/* Nobody is left behind. */
+	while (fake->n_tasks > 0)
+		step(&kit, fake);
+	assert_int_equal(kit.bench.ring.cq->cq_tail, n);
+	assert_int_equal(kit.ring.cq->cq_tail, n);
+	kit_end(&kit);
+}
+
+static void test_share__by_weight(void **state)
+{
+	for (uint8_t device = CPU; device <= GPU; device++) {
+		share(100, 100, device);
+		share(100, 300, device);
+		share(5000, 1000, device);
+	}
+}
+
+/*
+ * Who has nothing on the device overtakes what others have there, whatever these are; but not for
+ * ever.
+ */
+static void test_urgent__who_is(void **state)
+{
+	unsigned int n_urgent = 0;
+	struct kit kit;
+
+	kit_begin(&kit, 1, plain);
+	put_on(&kit, &kit.bench.ring, 1, RBK_STRATEGY_ONLY_CPU);
+	rig_work(&kit.bench.rig);
+	assert_false(kit.cpu->tasks[0]->is_urgent);
+	put_on(&kit, &kit.bench.ring, 1, RBK_STRATEGY_ONLY_CPU);
+	put_on(&kit, &kit.ring, 2, RBK_STRATEGY_ONLY_CPU);
+	put_on(&kit, &kit.ring, 3, RBK_STRATEGY_ONLY_CPU);
+	rig_work(&kit.bench.rig);
+	assert_int_equal(kit.cpu->n_tasks, 4);
+	for (unsigned int i = 1; i < 4; i++)
+		assert_int_equal(kit.cpu->tasks[i]->is_urgent,
+				 fake_user_data(kit.cpu->tasks[i]) == 2);
+	finish(&kit.bench, kit.cpu, 3, 0);
+	finish(&kit.bench, kit.cpu, 2, 0);
+	/* One after the other, while the first two are never begun. */
+	for (unsigned int i = 0; i < 100; i++) {
+		put_on(&kit, &kit.ring, 4, RBK_STRATEGY_ONLY_CPU);
+		rig_work(&kit.bench.rig);
+		if (kit.cpu->n_tasks < 3)
+			break;
+		n_urgent += kit.cpu->tasks[2]->is_urgent;
+		if (!kit.cpu->tasks[2]->is_urgent)
+			break;
+		finish(&kit.bench, kit.cpu, 4, 0);
+	}
+	assert_in_range(n_urgent, 1, 50);
+	kit_end(&kit);
+}
+
+/* --- moving --- */
+
+static void expect_counted(const struct kit *kit, unsigned int cpu, unsigned int gpu)
+{
+	assert_int_equal(kit->plan->n_on_device[CPU], cpu);
+	assert_int_equal(kit->plan->n_on_device[GPU], gpu);
+}
+
+static unsigned int take_all(struct kit *kit)
+{
+	unsigned int n = 0;
+	struct rbk_cqe cqe;
+
+	while (rig_take(&kit->bench.ring, &cqe)) {
+		assert_int_equal(cqe.res, 0);
+		assert_int_equal(cqe.device, CPU);
+		n += cqe.user_data < 1000;
+	}
+	return n;
+}
+
+/* The GPU has stopped to take anything: what is queued for it is done by the CPU after all. */
+static void test_moved__to_the_idle_one(void **state)
+{
+	const struct device_load *loads;
+	unsigned int n = 0, n_at_first;
+	struct rbk_sqe sqe;
+	struct kit kit;
+
+	kit_begin(&kit, 2, plain);
+	loads = kit.bench.rig.dispatch->loads;
+	kit.gpu->capacity = 0;
+	for (uint64_t i = 0; i < 100; i++) {
+		sqe = bench_entry(kit.plan, kit.bench.arena, Y_OFFSET, MAX_ROWS, i);
+		rig_put(&kit.bench.ring, &sqe);
+	}
+	/* One that must not move. */
+	put_on(&kit, &kit.bench.ring, 1000, RBK_STRATEGY_ONLY_GPU);
+	rig_work(&kit.bench.rig);
+	n_at_first = kit.plan->n_on_device[GPU];
+	assert_true(n_at_first > 20);
+	for (unsigned int i = 0; i < 10000 && n < 90; i++) {
+		expect_counted(&kit, loads[CPU].n_queued + loads[CPU].n_held, loads[GPU].n_queued);
+		/* Whenever the CPU comes back, it may get some of the GPU's. */
+		if (kit.cpu->n_tasks == 0) {
+			put_on(&kit, &kit.bench.ring, 1001, RBK_STRATEGY_ONLY_CPU);
+			usleep(500);
+			rig_work(&kit.bench.rig);
+		}
+		step(&kit, kit.cpu);
+		n += take_all(&kit);
+	}
+	assert_true(n >= 90 && n > 100 - n_at_first);
+	kit.gpu->capacity = 1;
+	while (kit.plan->n_in_flight > 0) {
+		rig_work(&kit.bench.rig);
+		step(&kit, kit.gpu->n_tasks > 0 ? kit.gpu : kit.cpu);
+	}
+	expect_counted(&kit, 0, 0);
+	kit_end(&kit);
+}
+
+/* The GPU does not come back, and nothing else happens: what waits for it goes elsewhere. */
+static void test_moved__from_one_that_hangs(void **state)
+{
+	const struct device_load *loads;
+	struct rbk_sqe sqe;
+	struct kit kit;
+
+	kit_begin(&kit, 2, plain);
+	loads = kit.bench.rig.dispatch->loads;
+	kit.gpu->capacity = 1;
+	for (uint64_t i = 0; i < 100; i++) {
+		sqe = bench_entry(kit.plan, kit.bench.arena, Y_OFFSET, MAX_ROWS, i);
+		rig_put(&kit.bench.ring, &sqe);
+	}
+	rig_work(&kit.bench.rig);
+	assert_int_equal(loads[GPU].n_held, 1);
+	/* The CPU does what it was given, and is idle then. */
+	while (kit.cpu->n_tasks > 0)
+		step(&kit, kit.cpu);
+	/* On a slow machine that took so long that all have gone by now. */
+	for (unsigned int i = 0; i < 1000 && loads[GPU].n_queued > 0; i++) {
+		dispatch_await_balance(kit.bench.rig.dispatch);
+		assert_true(loop_turn(kit.bench.rig.loop, true) >= 0);
+		rig_work(&kit.bench.rig);
+		while (kit.cpu->n_tasks > 0)
+			step(&kit, kit.cpu);
+	}
+	assert_int_equal(loads[GPU].n_queued, 0);
+	step(&kit, kit.gpu);
+	kit_end(&kit);
+}
+
+/* Who named a device that is not there has the CPU, although a GPU is idle. */
+static void test_moved__not_who_named_one(void **state)
+{
+	struct rbk_sqe sqe;
+	struct kit kit;
+
+	kit_begin(&kit, 2, plain);
+	kit.cpu->capacity = 0;
+	for (uint64_t i = 0; i < 20; i++) {
+		sqe = bench_entry(kit.plan, kit.bench.arena, Y_OFFSET, MAX_ROWS, i);
+		sqe.strategy = RBK_STRATEGY_DEVICE(9);
+		rig_put(&kit.bench.ring, &sqe);
+		rig_work(&kit.bench.rig);
+	}
+	expect_counted(&kit, 20, 0);
+	kit.cpu->capacity = 20;
+	while (kit.plan->n_in_flight > 0) {
+		rig_work(&kit.bench.rig);
+		step(&kit, kit.cpu);
+	}
+	assert_int_equal(take_all(&kit), 20);
+	kit_end(&kit);
+}
+
+/* The last one to leave a device tells residency, which may wait for it. */
+static void test_moved__tells_residency(void **state)
+{
+	struct place_config config;
+	struct kit kit;
+
+	kit_begin(&kit, 2, plain);
+	kit.gpu->capacity = 0;
+	for (uint64_t i = 0; i < 5; i++)
+		put_on(&kit, &kit.bench.ring, i, RBK_STRATEGY_PREFER_GPU);
+	rig_work(&kit.bench.rig);
+	expect_counted(&kit, 0, 5);
+	kit.plan->leaving = 1u << GPU;
+	config = *placer_config(kit.bench.rig.dispatch->placer);
+	config.force_cpu = true;
+	dispatch_configure(kit.bench.rig.dispatch, &config);
+	expect_counted(&kit, 5, 0);
+	assert_int_equal(kit.bench.rig.residency->n_idle, 1);
+	assert_int_equal(kit.bench.rig.residency->idle_device, GPU);
+	kit.plan->leaving = 0;
+	rig_work(&kit.bench.rig);
+	for (uint64_t i = 0; i < 5; i++) {
+		assert_int_equal(step(&kit, kit.cpu), i);
+		assert_int_equal(expect_cqe(&kit.bench, i, 0).reason, RBK_REASON_GPU_UNAVAILABLE);
+	}
+	kit_end(&kit);
+}
+
+/* What an executor has stays there; what is queued moves, but for who insists. */
+static void test_force_cpu__while_queued(void **state)
+{
+	struct place_config config;
+	struct rbk_cqe cqe;
+	struct kit kit;
+
+	kit_begin(&kit, 2, plain);
+	kit.gpu->capacity = 1;
+	put_on(&kit, &kit.bench.ring, 1, RBK_STRATEGY_PREFER_GPU);
+	rig_work(&kit.bench.rig);
+	for (uint64_t i = 2; i < 6; i++)
+		put_on(&kit, &kit.bench.ring, i, RBK_STRATEGY_DEVICE(GPU));
+	put_on(&kit, &kit.bench.ring, 6, RBK_STRATEGY_ONLY_GPU);
+	rig_work(&kit.bench.rig);
+	config = *placer_config(kit.bench.rig.dispatch->placer);
+	config.force_cpu = true;
+	dispatch_configure(kit.bench.rig.dispatch, &config);
+	put_on(&kit, &kit.bench.ring, 7, RBK_STRATEGY_PREFER_GPU);
+	put_on(&kit, &kit.bench.ring, 8, RBK_STRATEGY_ONLY_GPU);
+	rig_work(&kit.bench.rig);
+	assert_int_equal(expect_cqe(&kit.bench, 8, -ENODEV).device, RBK_DEVICE_NONE);
+	for (uint64_t i = 2; i < 8; i++) {
+		if (i == 6)
+			continue;
+		assert_int_equal(step(&kit, kit.cpu), i);
+		cqe = expect_cqe(&kit.bench, i, 0);
+		assert_int_equal(cqe.device, CPU);
+		assert_int_equal(cqe.reason, RBK_REASON_GPU_UNAVAILABLE);
+	}
+	assert_int_equal(kit.cpu->n_tasks, 0);
+	assert_int_equal(step(&kit, kit.gpu), 1);
+	assert_int_equal(expect_cqe(&kit.bench, 1, 0).device, GPU);
+	assert_int_equal(step(&kit, kit.gpu), 6);
+	assert_int_equal(expect_cqe(&kit.bench, 6, 0).device, GPU);
+
+	config.force_cpu = false;
+	dispatch_configure(kit.bench.rig.dispatch, &config);
+	put_on(&kit, &kit.bench.ring, 9, RBK_STRATEGY_PREFER_GPU);
+	rig_work(&kit.bench.rig);
+	assert_int_equal(step(&kit, kit.gpu), 9);
+	expect_cqe(&kit.bench, 9, 0);
+	kit_end(&kit);
+}
+
+/* What runs inline says why, too. */
+static void test_force_cpu__inline(void **state)
+{
+	struct place_config config = PLACE_CONFIG_DEFAULT;
+	struct bench bench;
+
+	bench_begin(&bench, 2, N_ENTRIES);
+	put_run(&bench, bench.tiny, 1, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(expect_cqe(&bench, 1, 0).reason, RBK_REASON_BELOW_THRESHOLD);
+	config.force_cpu = true;
+	dispatch_configure(bench.rig.dispatch, &config);
+	put_run(&bench, bench.tiny, 2, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(expect_cqe(&bench, 2, 0).reason, RBK_REASON_GPU_UNAVAILABLE);
+	config.force_cpu = false;
+	dispatch_configure(bench.rig.dispatch, &config);
+	put_run(&bench, bench.tiny, 3, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(expect_cqe(&bench, 3, 0).reason, RBK_REASON_BELOW_THRESHOLD);
+	assert_int_equal(bench.cpu->n_inline, 3);
+	bench_end(&bench);
+}
+
+/* --- quotas --- */
+
+/* A turn of the reactor, that much of it as the rig does not do. */
+static void turn(struct kit *kit)
+{
+	struct dispatch *dispatch = kit->bench.rig.dispatch;
+
+	rig_work(&kit->bench.rig);
+	if (rig_dispatch_ring(&kit->ring)->is_throttled)
+		dispatch_sleep_rings(dispatch);
+	flow_await_refill(dispatch);
+	assert_true(loop_turn(kit->bench.rig.loop, false) >= 0);
+}
+
+/* NOPs until nobody reads them any more. */
+static void use_up_quota(struct kit *kit)
+{
+	const struct rbk_sqe nop = {.opcode = RBK_OP_NOP};
+	struct dispatch_ring *ring = rig_dispatch_ring(&kit->ring);
+	struct rbk_cqe cqe;
+
+	for (unsigned int i = 0; i < 1000000 && !ring->is_throttled; i++) {
+		if (kit->ring.sq_tail - kit->ring.cq_head < ENTRIES)
+			rig_put(&kit->ring, &nop);
+		if (i % 64 == 0)
+			rig_work(&kit->bench.rig);
+		while (rig_take(&kit->ring, &cqe))
+			;
+	}
+	assert_true(ring->is_throttled);
+}
+
+/* For its queued work and its entries alike; others do not notice. */
+static void test_quota__holds_its_tenant(void **state)
+{
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+	struct rbk_cqe cqe;
+	uint64_t until_ns;
+	uint32_t sq_head;
+	struct kit kit;
+
+	/* So little that it takes minutes until there is some again. */
+	kit_begin(&kit, 1, (struct tenant){.weight = 100, .cpu_max = 1e-8f});
+	dispatch = kit.bench.rig.dispatch;
+	ring = rig_dispatch_ring(&kit.ring);
+	use_up_quota(&kit);
+	turn(&kit);
+	assert_false(ring->is_active);
+	/* Whatever it asks for after that is not looked at. */
+	sq_head = kit.ring.cq->sq_head;
+	put_on(&kit, &kit.ring, 1, RBK_STRATEGY_ONLY_CPU);
+	turn(&kit);
+	assert_int_equal(kit.ring.cq->sq_head, sq_head);
+	/* Its bell does not change that. */
+	dispatch_ring_bell(dispatch, kit.ring.ring);
+	rig_work(&kit.bench.rig);
+	assert_false(ring->is_active);
+	put_on(&kit, &kit.bench.ring, 2, RBK_STRATEGY_ONLY_CPU);
+	dispatch_ring_bell(dispatch, kit.bench.ring.ring);
+	rig_work(&kit.bench.rig);
+	assert_int_equal(step(&kit, kit.cpu), 2);
+	expect_cqe(&kit.bench, 2, 0);
+	/* With a little more it goes on by itself. */
+	kit.other.cpu_max = 0.01f;
+	dispatch_limits_changed(dispatch);
+	until_ns = clock_now_ns() + 30000000000;
+	while (kit.cpu->n_tasks == 0 && clock_now_ns() < until_ns)
+		turn(&kit);
+	assert_int_not_equal(kit.ring.cq->sq_head, sq_head);
+	assert_int_equal(step(&kit, kit.cpu), 1);
+	while (rig_take(&kit.ring, &cqe))
+		assert_int_equal(cqe.res, 0);
+	assert_int_equal(cqe.user_data, 1);
+	kit_end(&kit);
+}
+
+/* A new limit counts at once. */
+static void test_quota__is_lifted(void **state)
+{
+	uint64_t until_ns;
+	struct rbk_cqe cqe;
+	struct kit kit;
+
+	kit_begin(&kit, 1, (struct tenant){.weight = 100, .cpu_max = 0.00001f});
+	use_up_quota(&kit);
+	turn(&kit);
+	put_on(&kit, &kit.ring, 1, RBK_STRATEGY_ONLY_CPU);
+	turn(&kit);
+	kit.other.cpu_max = 0;
+	dispatch_limits_changed(kit.bench.rig.dispatch);
+	until_ns = clock_now_ns() + 30000000000;
+	while (kit.cpu->n_tasks == 0 && clock_now_ns() < until_ns)
+		turn(&kit);
+	assert_int_equal(step(&kit, kit.cpu), 1);
+	while (rig_take(&kit.ring, &cqe))
+		assert_int_equal(cqe.res, 0);
+	kit_end(&kit);
+}
+
+/* Closing a ring does not wait for anybody's quota. */
+static void test_quota__ring_closes(void **state)
+{
+	struct kit kit;
+
+	kit_begin(&kit, 1, (struct tenant){.weight = 100, .cpu_max = 0.00001f});
+	for (uint64_t i = 0; i < 5; i++)
+		put_on(&kit, &kit.ring, i, RBK_STRATEGY_ONLY_CPU);
+	rig_work(&kit.bench.rig);
+	use_up_quota(&kit);
+	turn(&kit);
+	assert_int_equal(session_ring_remove(kit.bench.rig.session, 5, kit.ring.ring->id), 0);
+	rig_work(&kit.bench.rig);
+	while (kit.cpu->n_tasks > 0)
+		step(&kit, kit.cpu);
+	assert_int_equal(rig_answer(&kit.bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	expect_counted(&kit, 0, 0);
+	kit_end(&kit);
+}
+
+/* What a tenant owes outlives its rings, and no longer. */
+static void test_flow__outlives_its_rings(void **state)
+{
+	struct dispatch *dispatch;
+	struct kit kit;
+
+	kit_begin(&kit, 1, (struct tenant){.weight = 100, .cpu_max = 1e-8f});
+	dispatch = kit.bench.rig.dispatch;
+	use_up_quota(&kit);
+	assert_int_equal(session_ring_remove(kit.bench.rig.session, 5, kit.ring.ring->id), 0);
+	assert_int_equal(rig_answer(&kit.bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	rig_ring_deinit(&kit.ring);
+	assert_int_equal(kit.other.n_refs, 2);
+	/* Back again, and still without. */
+	rig_ring_new_for(&kit.bench.rig, &kit.other, ENTRIES, &kit.ring);
+	assert_int_equal(kit.other.n_refs, 2);
+	rig_put(&kit.ring, &(const struct rbk_sqe){.opcode = RBK_OP_NOP});
+	rig_work(&kit.bench.rig);
+	assert_int_equal(kit.ring.cq->sq_head, 0);
+	assert_int_equal(session_ring_remove(kit.bench.rig.session, 6, kit.ring.ring->id), 0);
+	assert_int_equal(rig_answer(&kit.bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	assert_int_equal(kit.other.n_refs, 2);
+	kit.other.cpu_max = 0;
+	dispatch_limits_changed(dispatch);
+	for (unsigned int i = 0; i < 100000 && kit.other.n_refs > 1; i++)
+		assert_true(loop_turn(kit.bench.rig.loop, true) >= 0);
+	assert_int_equal(kit.other.n_refs, 1);
+	assert_int_equal(dispatch->n_rings, 1);
+	kit_end(&kit);
+}
+
+/* Who crowds the processors stays there; whose doing it is not, leaves. */
+static void test_contention__whose(void **state)
+{
+	const struct tenant stranger = plain;
+	struct dispatch *dispatch;
+	struct rbk_cqe cqe;
+	struct kit kit;
+
+	kit_begin(&kit, 2, plain);
+	dispatch = kit.bench.rig.dispatch;
+	/* As long as nobody crowds the CPU it is twice as fast. */
+	placer_set_contention(dispatch_placer(dispatch), GPU, 8);
+	put_on(&kit, &kit.bench.ring, 1, RBK_STRATEGY_AUTO);
+	rig_work(&kit.bench.rig);
+	assert_int_equal(step(&kit, kit.cpu), 1);
+	assert_int_equal(expect_cqe(&kit.bench, 1, 0).device, CPU);
+
+	placer_set_contention(dispatch_placer(dispatch), CPU, 10);
+	dispatch_set_own_contention(dispatch, &kit.other, 1);
+	dispatch_set_own_contention(dispatch, &stranger, 1);
+	put_on(&kit, &kit.bench.ring, 2, RBK_STRATEGY_AUTO);
+	put_on(&kit, &kit.ring, 3, RBK_STRATEGY_AUTO);
+	rig_work(&kit.bench.rig);
+	assert_int_equal(step(&kit, kit.gpu), 2);
+	assert_int_equal(step(&kit, kit.cpu), 3);
+	assert_int_equal(expect_cqe(&kit.bench, 2, 0).device, GPU);
+	assert_true(rig_take(&kit.ring, &cqe));
+	assert_int_equal(cqe.device, CPU);
+
+	dispatch_set_own_contention(dispatch, &kit.other, 0);
+	put_on(&kit, &kit.ring, 4, RBK_STRATEGY_AUTO);
+	rig_work(&kit.bench.rig);
+	assert_int_equal(step(&kit, kit.gpu), 4);
+	assert_true(rig_take(&kit.ring, &cqe));
+	assert_int_equal(cqe.device, GPU);
+	kit_end(&kit);
+}
+
+/* --- the broker's own --- */
+
+struct own {
+	struct dispatch_own own;
+	struct exec_ref refs[2];
+	unsigned int n_done;
+	int res;
+	struct dispatch *again; /* run it once more */
+};
+
+static void on_own_done(struct dispatch_own *own, int res)
+{
+	struct own *test = container_of(own, struct own, own);
+
+	test->n_done++;
+	test->res = res;
+	if (test->again)
+		assert_int_equal(dispatch_run_own(test->again, own), -ECANCELED);
+}
+
+static void own_init(struct own *own, const struct kit *kit, uint8_t device)
+{
+	memset(own, 0, sizeof(*own));
+	own->refs[0].arena = own->refs[1].arena = &kit->bench.arena->exec;
+	own->refs[1].offset = Y_OFFSET;
+	own->own.exec.plan = kit->plan->plan;
+	own->own.exec.refs = own->refs;
+	own->own.exec.count = 10;
+	own->own.device = device;
+	own->own.done = on_own_done;
+}
+
+static void own_finish(struct fake *fake, struct own *own, int res)
+{
+	assert_ptr_equal(fake->tasks[0], &own->own.exec);
+	fake->n_tasks--;
+	memmove(fake->tasks, fake->tasks + 1, fake->n_tasks * sizeof(*fake->tasks));
+	own->own.exec.res = exec_task_begin(&own->own.exec) ? res : -ECANCELED;
+	fake->done[fake->n_done++] = &own->own.exec;
+}
+
+static void test_own__when_idle(void **state)
+{
+	struct own first, second, none;
+	struct dispatch *dispatch;
+	struct kit kit;
+
+	kit_begin(&kit, 2, plain);
+	dispatch = kit.bench.rig.dispatch;
+	own_init(&first, &kit, GPU);
+	own_init(&second, &kit, GPU);
+	own_init(&none, &kit, 5);
+	assert_int_equal(dispatch_run_own(dispatch, &none.own), -ENODEV);
+	/* Not while a task is on the device, or queued for it. */
+	put_on(&kit, &kit.bench.ring, 1, RBK_STRATEGY_ONLY_GPU);
+	rig_work(&kit.bench.rig);
+	assert_int_equal(dispatch_run_own(dispatch, &first.own), 0);
+	assert_int_equal(dispatch_run_own(dispatch, &second.own), 0);
+	assert_int_equal(own_start(dispatch), 0);
+	kit.gpu->capacity = 1;
+	put_on(&kit, &kit.bench.ring, 2, RBK_STRATEGY_ONLY_GPU);
+	rig_work(&kit.bench.rig);
+	fake_finish(kit.gpu, 1, 0);
+	kit.gpu->capacity = 0;
+	rig_work(&kit.bench.rig);
+	assert_int_equal(own_start(dispatch), 0);
+	kit.gpu->capacity = 8;
+	rig_work(&kit.bench.rig);
+	assert_int_equal(step(&kit, kit.gpu), 2);
+	/* One at a time. */
+	assert_int_equal(own_start(dispatch), 1);
+	assert_int_equal(own_start(dispatch), 0);
+	assert_true(dispatch->flush_mask & 1u << GPU);
+	/* Others come after it, and before the next. */
+	put_on(&kit, &kit.bench.ring, 3, RBK_STRATEGY_ONLY_GPU);
+	rig_work(&kit.bench.rig);
+	own_finish(kit.gpu, &first, -EIO);
+	rig_work(&kit.bench.rig);
+	assert_int_equal(first.n_done, 1);
+	assert_int_equal(first.res, -EIO);
+	assert_int_equal(own_start(dispatch), 0);
+	assert_int_equal(step(&kit, kit.gpu), 3);
+	assert_int_equal(own_start(dispatch), 1);
+	own_finish(kit.gpu, &second, 0);
+	rig_work(&kit.bench.rig);
+	assert_int_equal(second.n_done, 1);
+	assert_int_equal(second.res, 0);
+	for (uint64_t i = 1; i <= 3; i++)
+		expect_cqe(&kit.bench, i, 0);
+	expect_none(&kit.bench);
+	assert_int_equal(dispatch->n_submitted, 0);
+	kit_end(&kit);
+}
+
+static void test_own__stop(void **state)
+{
+	struct dispatch *dispatch;
+	struct own running, waiting;
+	struct kit kit;
+
+	kit_begin(&kit, 2, plain);
+	dispatch = kit.bench.rig.dispatch;
+	own_init(&running, &kit, CPU);
+	own_init(&waiting, &kit, CPU);
+	running.again = waiting.again = dispatch;
+	assert_int_equal(dispatch_run_own(dispatch, &running.own), 0);
+	assert_int_equal(dispatch_run_own(dispatch, &waiting.own), 0);
+	assert_int_equal(own_start(dispatch), 1);
+	dispatch_stop(dispatch);
+	assert_int_equal(waiting.n_done, 1);
+	assert_int_equal(waiting.res, -ECANCELED);
+	assert_int_equal(running.n_done, 0);
+	assert_int_equal(dispatch->n_submitted, 1);
+	own_finish(kit.cpu, &running, 0);
+	rig_work(&kit.bench.rig);
+	assert_int_equal(running.n_done, 1);
+	assert_int_equal(running.res, -ECANCELED);
+	kit_end(&kit);
+}
+
+/* --- no memory --- */
+
+static void test_no_memory__rings_and_plans(void **state)
+{
+	unsigned int n_failed = 0;
+	struct server_hooks hooks;
+	struct session_plan slot;
+	struct kit kit;
+	int r;
+
+	kit_begin(&kit, 2, plain);
+	hooks = dispatch_hooks(kit.bench.rig.dispatch);
+	for (unsigned int n = 1;; n++) {
+		slot = (struct session_plan){.plan = kit.plan->plan, .session = kit.plan->session};
+		fail_alloc_at(n);
+		r = hooks.plan_ready(hooks.context, &slot);
+		if (!fail_alloc_stop())
+			break;
+		n_failed++;
+		assert_int_equal(r, -ENOMEM);
+		/* As session-plan.c does with one that was refused. */
+		hooks.plan_freed(hooks.context, &slot);
+	}
+	assert_int_equal(r, 0);
+	hooks.plan_freed(hooks.context, &slot);
+	assert_true(n_failed >= 1);
+
+	n_failed = 0;
+	for (unsigned int n = 1;; n++) {
+		struct session_ring ring = {
+			.session = kit.bench.rig.session,
+			.n_entries = 4,
+			.cq = kit.ring.ring->cq,
+		};
+		struct tenant *own = ring.session->tenant;
+		struct tenant third = {.weight = 1, .n_refs = 1};
+
+		ring.session->tenant = &third;
+		fail_alloc_at(n);
+		r = hooks.ring_added(hooks.context, &ring);
+		ring.session->tenant = own;
+		if (!fail_alloc_stop()) {
+			assert_int_equal(r, 0);
+			ring.is_closing = true;
+			hooks.ring_closing(hooks.context, &ring);
+			hooks.ring_freed(hooks.context, &ring);
+			assert_int_equal(third.n_refs, 1);
+			break;
+		}
+		n_failed++;
+		assert_int_equal(r, -ENOMEM);
+		assert_int_equal(third.n_refs, 1);
+	}
+	assert_true(n_failed >= 5);
+	kit_end(&kit);
+}
+
+static void test_no_memory__dispatcher(void **state)
+{
+	struct dispatch_options options;
+	struct dispatch *dispatch;
+	unsigned int n_failed = 0;
+	struct kit kit;
+	int r;
+
+	kit_begin(&kit, 2, plain);
+	options = kit.bench.rig.dispatch->options;
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		r = dispatch_new(&options, &dispatch);
+		if (!fail_alloc_stop())
+			break;
+		n_failed++;
+		assert_int_equal(r, -ENOMEM);
+	}
+	assert_int_equal(r, 0);
+	assert_true(n_failed >= 6);
+	dispatch_free(dispatch);
+	kit_end(&kit);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_priority__classes),
+		cmocka_unit_test(test_priority__not_agreed_upon),
+		cmocka_unit_test(test_deadline__order),
+		cmocka_unit_test(test_deadline__missed),
+		cmocka_unit_test(test_share__by_weight),
+		cmocka_unit_test(test_urgent__who_is),
+		cmocka_unit_test(test_moved__to_the_idle_one),
+		cmocka_unit_test(test_moved__from_one_that_hangs),
+		cmocka_unit_test(test_moved__not_who_named_one),
+		cmocka_unit_test(test_moved__tells_residency),
+		cmocka_unit_test(test_force_cpu__while_queued),
+		cmocka_unit_test(test_force_cpu__inline),
+		cmocka_unit_test(test_quota__holds_its_tenant),
+		cmocka_unit_test(test_quota__is_lifted),
+		cmocka_unit_test(test_quota__ring_closes),
+		cmocka_unit_test(test_flow__outlives_its_rings),
+		cmocka_unit_test(test_contention__whose),
+		cmocka_unit_test(test_own__when_idle),
+		cmocka_unit_test(test_own__stop),
+		cmocka_unit_test(test_no_memory__rings_and_plans),
+		cmocka_unit_test(test_no_memory__dispatcher),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
