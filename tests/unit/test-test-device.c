@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* The device that brokerd --test-device makes: what it says of itself, order, times, its queue. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <poll.h>
+
+#include "place/profile.h"
+#include "plan/executor.h"
+#include "test-device.h"
+#include "fail-alloc.h"
+#include "util/clock.h"
+#include "util/waker.h"
+
+enum { LATENCY_NS = 300000 };
+
+struct kit {
+	struct waker waker;
+	struct executor *device;
+	struct exec_task tasks[TEST_DEVICE_QUEUE + 1];
+};
+
+static void kit_begin(struct kit *kit)
+{
+	*kit = (struct kit){.waker = {.fd = -1}};
+	assert_int_equal(waker_init(&kit->waker), 0);
+	assert_int_equal(test_device_new(LATENCY_NS, &kit->waker, &kit->device), 0);
+	kit->device->index = 1;
+}
+
+static void kit_end(struct kit *kit)
+{
+	assert_null(kit->device->ops->free(kit->device));
+	waker_deinit(&kit->waker);
+}
+
+static int submit(struct kit *kit, unsigned int i)
+{
+	atomic_store(&kit->tasks[i].state, EXEC_QUEUED);
+	kit->tasks[i].res = 1;
+	return kit->device->ops->submit(kit->device, &kit->tasks[i]);
+}
+
+/* The next task that is back, sleeping as the reactor does. */
+static struct exec_task *wait_for_one(struct kit *kit)
+{
+	struct pollfd poll_fd = {.fd = kit->waker.fd, .events = POLLIN};
+	struct exec_task *task;
+
+	for (;;) {
+		waker_arm(&kit->waker);
+		if (kit->device->ops->reap(kit->device, &task, 1) == 1) {
+			waker_disarm(&kit->waker);
+			return task;
+		}
+		assert_int_equal(poll(&poll_fd, 1, -1), 1);
+		waker_disarm(&kit->waker);
+	}
+}
+
+static void test_profile(void **state)
+{
+	struct kit kit;
+
+	kit_begin(&kit);
+	assert_null(place_profile_refusal(test_device_profile(kit.device)));
+	assert_int_equal(kit.device->info.kind, EXECUTOR_GPU);
+	/* The same time for next to nothing and for very much. */
+	for (unsigned int i = 0; i < 2; i++) {
+		double ns = place_profile_node_ns(test_device_profile(kit.device), OP_FAMILY_MATMUL,
+						  i ? 1e9 : 1, i ? 1e7 : 1);
+
+		assert_true(ns + (double)test_device_profile(kit.device)->task_ns <
+			    1.01 * LATENCY_NS);
+	}
+	kit_end(&kit);
+}
+
+static void test_tasks(void **state)
+{
+	uint64_t begin_ticks, took_ns;
+	struct kit kit;
+
+	kit_begin(&kit);
+	begin_ticks = clock_ticks();
+	for (unsigned int i = 0; i < 3; i++)
+		assert_int_equal(submit(&kit, i), 0);
+	kit.device->ops->flush(kit.device);
+	for (unsigned int i = 0; i < 3; i++) {
+		struct exec_task *task = wait_for_one(&kit);
+
+		assert_ptr_equal(task, &kit.tasks[i]);
+		assert_int_equal(task->res, 0);
+		took_ns = clock_elapsed_ns(task->start_ticks, task->end_ticks);
+		assert_in_range(took_ns, LATENCY_NS - 1000, LATENCY_NS + 1000);
+		assert_true(clock_ticks() >= task->end_ticks);
+	}
+	assert_true(clock_elapsed_ns(begin_ticks, clock_ticks()) >= 3 * LATENCY_NS);
+	kit_end(&kit);
+}
+
+static void test_tasks__cancelled(void **state)
+{
+	struct kit kit;
+
+	kit_begin(&kit);
+	assert_int_equal(submit(&kit, 0), 0);
+	assert_int_equal(submit(&kit, 1), 0);
+	atomic_store(&kit.tasks[1].state, EXEC_CANCELLED);
+	kit.device->ops->flush(kit.device);
+	assert_int_equal(wait_for_one(&kit)->res, 0);
+	assert_int_equal(wait_for_one(&kit)->res, -ECANCELED);
+	kit_end(&kit);
+}
+
+static void test_tasks__full(void **state)
+{
+	struct kit kit;
+
+	kit_begin(&kit);
+	for (unsigned int i = 0; i < TEST_DEVICE_QUEUE; i++) {
+		assert_int_equal(submit(&kit, i), 0);
+		/* So that it takes no time. */
+		atomic_store(&kit.tasks[i].state, EXEC_CANCELLED);
+	}
+	assert_int_equal(submit(&kit, TEST_DEVICE_QUEUE), EXECUTOR_E_BUSY);
+	kit.device->ops->flush(kit.device);
+	for (unsigned int i = 0; i < TEST_DEVICE_QUEUE; i++)
+		assert_ptr_equal(wait_for_one(&kit), &kit.tasks[i]);
+	assert_int_equal(submit(&kit, TEST_DEVICE_QUEUE), 0);
+	kit.device->ops->flush(kit.device);
+	assert_ptr_equal(wait_for_one(&kit), &kit.tasks[TEST_DEVICE_QUEUE]);
+	kit_end(&kit);
+}
+
+static void test_new__no_memory(void **state)
+{
+	struct executor *device = NULL;
+	struct waker waker;
+	int r;
+
+	assert_int_equal(waker_init(&waker), 0);
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		r = test_device_new(LATENCY_NS, &waker, &device);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+	}
+	assert_int_equal(r, 0);
+	device->ops->free(device);
+	waker_deinit(&waker);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_profile),          cmocka_unit_test(test_tasks),
+		cmocka_unit_test(test_tasks__cancelled), cmocka_unit_test(test_tasks__full),
+		cmocka_unit_test(test_new__no_memory),
+	};
+
+	clock_init();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
