@@ -80,6 +80,9 @@ int config_check(const struct options *options)
 		policy_setting(policy, i, &key, &value);
 		printf("broker: %s = %s\n", key, value);
 	}
+	fputs("placement: ", stdout);
+	options_print_place(stdout, &scratch);
+	putchar('\n');
 	for (uint32_t i = 0; i < policy_n_tenants(policy); i++) {
 		char *line = policy_describe(policy, i, config_host_bytes());
 
@@ -126,19 +129,36 @@ static void print_tenants(FILE *stream, const char *what, const struct policy *p
 		fputs("; ", stream);
 }
 
-static bool is_same_broker(const struct policy *a, const struct policy *b)
+/* What @policy says of @key of [broker]; NULL: nothing. */
+static const char *find_setting(const struct policy *policy, const char *key)
 {
-	const char *key_a, *key_b, *value_a, *value_b;
+	const char *other, *value;
 
-	if (policy_n_settings(a) != policy_n_settings(b))
-		return false;
-	for (uint32_t i = 0; i < policy_n_settings(a); i++) {
-		policy_setting(a, i, &key_a, &value_a);
-		policy_setting(b, i, &key_b, &value_b);
-		if (strcmp(key_a, key_b) != 0 || strcmp(value_a, value_b) != 0)
-			return false;
+	for (uint32_t i = 0; i < policy_n_settings(policy); i++) {
+		policy_setting(policy, i, &other, &value);
+		if (strcmp(key, other) == 0)
+			return value;
 	}
-	return true;
+	return NULL;
+}
+
+/* Is there a key in @a, of those that count at once or of the others, that @b has not, or so? */
+static bool has_other_key(const struct policy *a, const struct policy *b, bool is_live)
+{
+	const char *key, *value, *other;
+
+	for (uint32_t i = 0; i < policy_n_settings(a); i++) {
+		policy_setting(a, i, &key, &value);
+		other = find_setting(b, key);
+		if (options_key_is_live(key) == is_live && (!other || strcmp(value, other) != 0))
+			return true;
+	}
+	return false;
+}
+
+static bool is_same_broker(const struct policy *a, const struct policy *b, bool is_live)
+{
+	return !has_other_key(a, b, is_live) && !has_other_key(b, a, is_live);
 }
 
 char *config_changes(const struct policy *before, const struct policy *after)
@@ -155,7 +175,9 @@ char *config_changes(const struct policy *before, const struct policy *after)
 	print_tenants(stream, "gone: ", before, after, false);
 	if (a.is_percent != b.is_percent || a.value != b.value)
 		fputs("another vram-headroom; ", stream);
-	if (!is_same_broker(before, after))
+	if (!is_same_broker(before, after, true))
+		fputs("other keys of placement; ", stream);
+	if (!is_same_broker(before, after, false))
 		fputs("other keys of [broker], which count from the next start on; ", stream);
 	fflush(stream);
 	if (bytes == 0)

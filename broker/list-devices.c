@@ -32,6 +32,17 @@ static bool get_reading(const struct telemetry *telemetry, const struct executor
 	return true;
 }
 
+/* Of large products, and of memory beyond caches: what a device is usually described by. */
+static float profile_matmul(const struct place_profile *profile)
+{
+	return profile->rates[OP_FAMILY_MATMUL][3].flops_per_ns;
+}
+
+static float profile_memory(const struct place_profile *profile)
+{
+	return profile->rates[OP_FAMILY_ELEMENTWISE][4].bytes_per_ns;
+}
+
 /* ---- For people ---- */
 
 /* How a figure is shown: divided by @divisor, with @n_digits after the point. */
@@ -144,8 +155,26 @@ static void print_reading(FILE *file, const struct device_reading *reading)
 	print_processes(file, reading);
 }
 
+static void print_profile(FILE *file, const struct place_profile *profile)
+{
+	if (!profile) {
+		fprintf(file, "  %-20s -\n", "profile");
+		return;
+	}
+	fprintf(file, "  %-20s matmul %.4g GFLOP/s, memory %.4g GB/s, on each of %u\n", "profile",
+		(double)profile_matmul(profile), (double)profile_memory(profile),
+		profile->n_servers);
+	fprintf(file, "  %-20s task %.3g us, node %.3g us\n", "latency",
+		(double)profile->task_ns / 1e3, (double)profile->node_ns / 1e3);
+	if (profile->up_bytes_per_ns > 0)
+		fprintf(file, "  %-20s up %.4g GB/s, down %.4g GB/s\n", "link",
+			(double)profile->up_bytes_per_ns, (double)profile->down_bytes_per_ns);
+	else
+		fprintf(file, "  %-20s -\n", "link");
+}
+
 static void print_device(FILE *file, const struct executor *executor,
-			 const struct telemetry *telemetry)
+			 const struct place_profile *profile, const struct telemetry *telemetry)
 {
 	const struct executor_info *info = &executor->info;
 	struct device_reading reading;
@@ -154,6 +183,7 @@ static void print_device(FILE *file, const struct executor *executor,
 	fprintf(file, "  %-20s %s\n", "driver", info->driver);
 	fprintf(file, "  %-20s %s\n",
 		info->kind == EXECUTOR_CPU ? "instruction set" : "memory paths", info->paths);
+	print_profile(file, profile);
 	if (get_reading(telemetry, executor, &reading))
 		print_reading(file, &reading);
 }
@@ -251,8 +281,39 @@ static void json_sample(FILE *file, const struct device_reading *reading)
 	json_processes(file, reading);
 }
 
+/* @per_ns is in billions a second. */
+static void json_rate(FILE *file, const char *key, float per_ns)
+{
+	fprintf(file, ", \"%s\": ", key);
+	if (per_ns > 0)
+		fprintf(file, "%.0f", (double)per_ns * 1e9);
+	else
+		fputs("null", file);
+}
+
+static void json_profile(FILE *file, const struct place_profile *profile)
+{
+	if (!profile) {
+		fputs(",\n   \"profile\": null", file);
+		return;
+	}
+	fprintf(file, ",\n   \"profile\": {\"servers\": %u", profile->n_servers);
+	json_rate(file, "matmul_flops_per_s", profile_matmul(profile));
+	json_rate(file, "memory_bytes_per_s", profile_memory(profile));
+	fprintf(file, ", \"task_ns\": %.0f, \"node_ns\": %.0f", (double)profile->task_ns,
+		(double)profile->node_ns);
+	fprintf(file, ", \"active_milliwatts\": ");
+	if (profile->active_watts > 0)
+		fprintf(file, "%.0f", (double)profile->active_watts * 1e3);
+	else
+		fputs("null", file);
+	json_rate(file, "link_up_bytes_per_s", profile->up_bytes_per_ns);
+	json_rate(file, "link_down_bytes_per_s", profile->down_bytes_per_ns);
+	fputc('}', file);
+}
+
 static void json_device(FILE *file, const struct executor *executor,
-			const struct telemetry *telemetry)
+			const struct place_profile *profile, const struct telemetry *telemetry)
 {
 	static const char *const kinds[] = {[EXECUTOR_CPU] = "cpu",
 					    [EXECUTOR_GPU] = "gpu",
@@ -268,13 +329,15 @@ static void json_device(FILE *file, const struct executor *executor,
 	json_string(file, "driver", info->driver);
 	fputs(", ", file);
 	json_string(file, "paths", info->paths);
+	json_profile(file, profile);
 	if (get_reading(telemetry, executor, &reading))
 		json_sample(file, &reading);
 	fputc('}', file);
 }
 
 int list_devices(FILE *file, enum list_devices_format format, struct executor *const *executors,
-		 uint32_t n_executors, const struct telemetry *telemetry)
+		 uint32_t n_executors, const struct profiles *profiles,
+		 const struct telemetry *telemetry)
 {
 	bool is_json = format == LIST_DEVICES_JSON;
 
@@ -284,9 +347,9 @@ int list_devices(FILE *file, enum list_devices_format format, struct executor *c
 		if (is_json && i > 0)
 			fputs(",\n", file);
 		if (is_json)
-			json_device(file, executors[i], telemetry);
+			json_device(file, executors[i], profiles_get(profiles, i), telemetry);
 		else
-			print_device(file, executors[i], telemetry);
+			print_device(file, executors[i], profiles_get(profiles, i), telemetry);
 	}
 	if (is_json)
 		fputs("\n]}\n", file);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "plan/executor.h"
+#include "profiles.h"
 #include "telemetry/telemetry.h"
 
 enum list_devices_format {
@@ -16,8 +17,10 @@ enum list_devices_format {
 };
 
 /*
- * Prints each device with its last sample. brokerd(8) describes both formats. Return: 0; -EIO if
+ * Prints each device with its profile and its last sample. brokerd(8) describes both formats.
+ * Return: 0; -EIO if
  * @file did not take it.
  */
 int list_devices(FILE *file, enum list_devices_format format, struct executor *const *executors,
-		 uint32_t n_executors, const struct telemetry *telemetry);
+		 uint32_t n_executors, const struct profiles *profiles,
+		 const struct telemetry *telemetry);

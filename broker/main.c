@@ -3,7 +3,7 @@
  * brokerd: making the parts, in the order of their dependencies, and unmaking them
  *
  * Nothing here is needed but io_uring: without a GPU, without privilege, without configuration the
- * broker starts, does what it can, and says in three lines what it found and what it could not.
+ * broker starts, does what it can, and says in a few lines what it found and what it could not.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -25,10 +25,12 @@
 #include "loop/loop.h"
 #include "loop/offload.h"
 #include "options.h"
+#include "profiles.h"
 #include "session/residency.h"
 #include "session/server.h"
 #include "session/sigbus.h"
 #include "tenant/tenant.h"
+#include "test-device.h"
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -58,6 +60,7 @@ struct reload {
 
 struct broker {
 	struct options options;
+	struct options asked;  /* what the command line says, without the file */
 	struct policy *policy; /* until the tenants have it */
 	struct reload reload;
 	struct waker waker;
@@ -68,6 +71,8 @@ struct broker {
 	struct vulkan *vulkan;
 	struct executor *executors[RBK_MAX_DEVICES];
 	uint32_t n_executors;
+	struct executor *test_device; /* one of them; NULL: not wanted */
+	struct profiles *profiles;
 	struct waker telemetry_waker;
 	struct telemetry *telemetry;
 	int telemetry_error;
@@ -89,6 +94,16 @@ static void reload_run(struct offload_job *job)
 	reload->result = config_load(&reload->options, &reload->policy, &reload->errors);
 }
 
+/* Takes back what is above a limit now. */
+static void on_limits_changed(void *context)
+{
+	struct broker *broker = context;
+
+	residency_limits_changed(broker->residency);
+	dispatch_limits_changed(broker->dispatch);
+	budget_policy_changed(broker->budget);
+}
+
 /* Takes over the policy that was read. Return: as tenants_reload(). */
 static int apply_policy(struct broker *broker)
 {
@@ -99,9 +114,8 @@ static int apply_policy(struct broker *broker)
 	r = tenants_reload(broker->tenants, reload->policy, &reload->errors);
 	if (r == 0) {
 		reload->policy = NULL;
-		/* Takes back what is above a limit now. */
-		residency_limits_changed(broker->residency);
-		budget_policy_changed(broker->budget);
+		on_limits_changed(broker);
+		dispatch_configure(broker->dispatch, &reload->options.place);
 		log_info(LOG_POLICY_RELOADED, "read %s again: %s", broker->options.config_path,
 			 changes ? changes : "it is in force");
 	}
@@ -141,7 +155,8 @@ static void reload_start(struct broker *broker)
 	if (reload->is_running || broker->is_stopping)
 		return;
 	reload->is_running = true;
-	reload->options = broker->options;
+	/* What the file does not say any more is as if it never had. */
+	reload->options = broker->asked;
 	reload->job = (struct offload_job){.run = reload_run, .done = reload_done};
 	offload_submit(broker->offload, &reload->job);
 }
@@ -235,6 +250,17 @@ static int make_executors(struct broker *broker)
 		return error_fold(r);
 	broker->n_executors = 1;
 
+	if (broker->options.test_device_ns) {
+		r = test_device_new(broker->options.test_device_ns, &broker->waker,
+				    &broker->test_device);
+		if (r)
+			return error_fold(r);
+		broker->executors[broker->n_executors++] = broker->test_device;
+		log_warning(LOG_TEST_DEVICE,
+			    "device %u is for tests: it computes nothing and takes %g us for it",
+			    broker->n_executors - 1, (double)broker->options.test_device_ns / 1e3);
+	}
+
 	r = vulkan_open(&broker->options.vulkan, &broker->waker, &broker->vulkan);
 	if (r)
 		return error_fold(r);
@@ -252,6 +278,31 @@ static int make_executors(struct broker *broker)
 	/* Without it only less is known. */
 	broker->telemetry_error = watch_devices(broker->executors, broker->n_executors,
 						&broker->telemetry_waker, &broker->telemetry);
+	return 0;
+}
+
+/* Before anybody is served: it has the devices and their waker to itself. */
+static int make_profiles(struct broker *broker, uint64_t budget_ns)
+{
+	struct profiles_options options = {
+		.mode = broker->options.calibration,
+		.folder = broker->options.vulkan.cache_dir,
+		.executors = broker->executors,
+		.n_executors = broker->n_executors,
+		.budget_ns = budget_ns,
+		.waker = &broker->waker,
+		.cpu_watts = broker->options.cpu_watts,
+		.gpu_watts = broker->options.gpu_watts,
+	};
+	int r;
+
+	if (broker->test_device)
+		options.given[broker->test_device->index] =
+			test_device_profile(broker->test_device);
+	r = profiles_new(&options, &broker->profiles);
+	if (r)
+		return error_fold(r);
+	profiles_set_parts(broker->profiles, broker->options.place.submission_max_ns);
 	return 0;
 }
 
@@ -298,7 +349,7 @@ static int make_server(struct broker *broker)
 		.executors = broker->executors,
 		.n_executors = broker->n_executors,
 		.residency = broker->residency,
-		.config = PLACE_CONFIG_DEFAULT,
+		.config = broker->options.place,
 		.spin_ns = broker->options.spin_ns,
 		.n_processors = count_processors(),
 		.set_pace = budget_set_pace,
@@ -317,7 +368,8 @@ static int make_server(struct broker *broker)
 	};
 	int r;
 
-	dispatch_options.config.threshold_bytes = broker->options.threshold_bytes;
+	for (uint32_t i = 0; i < broker->n_executors; i++)
+		dispatch_options.profiles[i] = profiles_get(broker->profiles, i);
 	r = dispatch_new(&dispatch_options, &broker->dispatch);
 	if (r)
 		return error_fold(r);
@@ -411,6 +463,12 @@ static int broker_run(struct broker *broker)
 
 	clock_init();
 	r = loop_new(&broker->loop);
+	if (r == -ENOMEM) {
+		log_error(LOG_START_FAILED,
+			  "there is no memory for io_uring: raise the limit of locked memory "
+			  "(LimitMEMLOCK= in the unit, or ulimit -l), or that of the cgroup");
+		return OPTIONS_EXIT_USAGE;
+	}
 	if (r) {
 		log_error(LOG_START_FAILED,
 			  "the kernel offers no io_uring (%s): Linux 6.1 or later is needed, with "
@@ -436,6 +494,8 @@ static int broker_run(struct broker *broker)
 		return OPTIONS_EXIT_USAGE;
 	}
 	if (r == 0)
+		r = make_profiles(broker, PROFILES_BUDGET_NS);
+	if (r == 0)
 		r = make_residency(broker);
 	if (r == MAIN_E_PATH) {
 		log_error(LOG_START_FAILED,
@@ -450,7 +510,6 @@ static int broker_run(struct broker *broker)
 	r = make_server(broker);
 	if (r)
 		return explain_server(broker, r);
-
 	say_what_was_found(broker);
 	shorten_slices();
 	r = dispatch_run(broker->dispatch, broker->server);
@@ -476,6 +535,8 @@ static int broker_list_devices(struct broker *broker)
 		r = waker_init(&broker->telemetry_waker);
 	if (r == 0)
 		r = make_executors(broker);
+	if (r == 0)
+		r = make_profiles(broker, PROFILES_LIST_BUDGET_NS);
 	if (r) {
 		log_error(LOG_START_FAILED, "cannot open the devices: %s", strerror(-r));
 		return OPTIONS_EXIT_FAILURE;
@@ -488,7 +549,7 @@ static int broker_list_devices(struct broker *broker)
 	if (!telemetry_wait(broker->telemetry, timeout_ns))
 		log_warning(LOG_LIST_INCOMPLETE, "a device has not told everything in time");
 	r = list_devices(stdout, broker->options.list_devices, broker->executors,
-			 broker->n_executors, broker->telemetry);
+			 broker->n_executors, broker->profiles, broker->telemetry);
 	if (r)
 		log_error(LOG_LIST_INCOMPLETE, "cannot write the list: %s", strerror(-r));
 	return r ? OPTIONS_EXIT_FAILURE : 0;
@@ -502,8 +563,11 @@ static void broker_deinit(struct broker *broker)
 	budget_free(broker->budget);
 	residency_free(broker->residency);
 	telemetry_free(broker->telemetry);
+	profiles_free(broker->profiles);
 	if (broker->executors[0])
 		broker->executors[0]->ops->free(broker->executors[0]);
+	if (broker->test_device)
+		broker->test_device->ops->free(broker->test_device);
 	vulkan_free(broker->vulkan);
 	tenants_free(broker->tenants);
 	policy_free(broker->policy);
@@ -535,6 +599,7 @@ int main(int argc, char **argv)
 		return r;
 	if (broker.options.checks_config)
 		return config_check(&broker.options);
+	broker.asked = broker.options;
 	r = config_load(&broker.options, &broker.policy, &errors);
 	if (r) {
 		if (r == POLICY_E_INVALID)

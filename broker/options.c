@@ -20,7 +20,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "place/placer.h"
 #include "util/size.h"
 
 static const char usage_text[] =
@@ -53,16 +52,46 @@ static const char usage_text[] =
 	"  --no-pin              do not pin workers to processors\n"
 	"  --simd auto|sse2|avx2|avx512\n"
 	"                        the highest instruction set to use (default: what there is)\n"
-	"  --threshold SIZE      tasks that touch less stay on the CPU (default: 1MiB)\n"
 	"  --spin auto|MICROSECONDS\n"
 	"                        how long an empty ring is polled before sleeping (default: auto)\n"
+	"  --calibration auto|none|now\n"
+	"                        what devices are able to do: measured once and kept in the cache "
+	"(the\n"
+	"                        default), not asked, or measured anew; takes a quarter of a "
+	"second\n"
+	"  --cpu-watts W, --gpu-watts W\n"
+	"                        what all workers, or one GPU, draw at work and not while idle, "
+	"for "
+	"the\n"
+	"                        energy strategy (default: 0, unknown)\n"
 	"  --log-level error|warning|info|debug\n"
+	"\n"
+	"Placement; brokerd.conf(5) says more of each:\n"
+	"  --threshold SIZE      tasks that touch less stay on the CPU (default: 1MiB)\n"
+	"  --min-count N         so do those with a smaller dynamic count (default: 64)\n"
+	"  --strategy automatic|latency|energy\n"
+	"                        for tasks that name none (default: automatic)\n"
+	"  --energy-slack FACTOR how much longer a task may take to save energy (default: 2)\n"
+	"  --speedup-threshold FACTOR\n"
+	"                        what a GPU needs until both estimates are trusted (default: 1.5)\n"
+	"  --window N            executions that estimates look back (default: 100)\n"
+	"  --exploration SHARE   of time that may be lost to learning (default: 1%)\n"
+	"  --success-rate SHARE  of a device's tasks; below it rests (default: 95%)\n"
+	"  --partition-min-size SIZE, --partition-min-gain SHARE\n"
+	"                        tasks that are split over devices (default: 10MiB, 20%)\n"
+	"  --balance-high RATIO, --balance-low RATIO\n"
+	"                        of backlogs, beyond which queued tasks move (default: 1.2, 0.8)\n"
+	"  --submission-max TIME longer tasks are run in parts (default: 10ms)\n"
+	"  --force-cpu yes|no    use no GPU (default: no)\n"
+	"\n"
 	"  --config FILE         who may have how much, and the above as KEY = VALUE (default:\n"
 	"                        /etc/ringbroker/brokerd.conf, if it is there)\n"
 	"  --check-config        check that file, say what it means, and exit: 0 if it is right, 1 "
 	"if\n"
 	"                        not\n"
 	"  --list-devices[=json] print the devices, their memory and who uses it, and exit\n"
+	"  --test-device TIME    for tests of brokerd: a GPU that computes nothing and takes that "
+	"long\n"
 	"  --help, --version\n"
 	"\n"
 	"Signals: SIGTERM and SIGINT finish the tasks in flight and stop; a second one stops at "
@@ -83,15 +112,36 @@ enum {
 	OPTION_WORKERS,
 	OPTION_NO_PIN,
 	OPTION_SIMD,
-	OPTION_THRESHOLD,
 	OPTION_SPIN,
 	OPTION_LOG_LEVEL,
+	OPTION_CALIBRATION,
+	OPTION_CPU_WATTS,
+	OPTION_GPU_WATTS,
+	/* Of placement, from here ... */
+	OPTION_THRESHOLD,
+	OPTION_MIN_COUNT,
+	OPTION_STRATEGY,
+	OPTION_ENERGY_SLACK,
+	OPTION_SPEEDUP_THRESHOLD,
+	OPTION_WINDOW,
+	OPTION_EXPLORATION,
+	OPTION_SUCCESS_RATE,
+	OPTION_PARTITION_MIN_SIZE,
+	OPTION_PARTITION_MIN_GAIN,
+	OPTION_BALANCE_HIGH,
+	OPTION_BALANCE_LOW,
+	OPTION_SUBMISSION_MAX,
+	OPTION_FORCE_CPU,
+	/* ... to here. */
 	OPTION_CONFIG,
 	OPTION_CHECK_CONFIG,
 	OPTION_LIST_DEVICES,
+	OPTION_TEST_DEVICE,
 	OPTION_HELP,
 	OPTION_VERSION,
+	OPTION_END,
 };
+_Static_assert(OPTION_END - OPTION_SOCKET <= 64, "options.given has a bit for each");
 
 static const struct option long_options[] = {
 	{"socket", required_argument, NULL, OPTION_SOCKET},
@@ -104,12 +154,29 @@ static const struct option long_options[] = {
 	{"workers", required_argument, NULL, OPTION_WORKERS},
 	{"no-pin", no_argument, NULL, OPTION_NO_PIN},
 	{"simd", required_argument, NULL, OPTION_SIMD},
-	{"threshold", required_argument, NULL, OPTION_THRESHOLD},
 	{"spin", required_argument, NULL, OPTION_SPIN},
 	{"log-level", required_argument, NULL, OPTION_LOG_LEVEL},
+	{"calibration", required_argument, NULL, OPTION_CALIBRATION},
+	{"cpu-watts", required_argument, NULL, OPTION_CPU_WATTS},
+	{"gpu-watts", required_argument, NULL, OPTION_GPU_WATTS},
+	{"threshold", required_argument, NULL, OPTION_THRESHOLD},
+	{"min-count", required_argument, NULL, OPTION_MIN_COUNT},
+	{"strategy", required_argument, NULL, OPTION_STRATEGY},
+	{"energy-slack", required_argument, NULL, OPTION_ENERGY_SLACK},
+	{"speedup-threshold", required_argument, NULL, OPTION_SPEEDUP_THRESHOLD},
+	{"window", required_argument, NULL, OPTION_WINDOW},
+	{"exploration", required_argument, NULL, OPTION_EXPLORATION},
+	{"success-rate", required_argument, NULL, OPTION_SUCCESS_RATE},
+	{"partition-min-size", required_argument, NULL, OPTION_PARTITION_MIN_SIZE},
+	{"partition-min-gain", required_argument, NULL, OPTION_PARTITION_MIN_GAIN},
+	{"balance-high", required_argument, NULL, OPTION_BALANCE_HIGH},
+	{"balance-low", required_argument, NULL, OPTION_BALANCE_LOW},
+	{"submission-max", required_argument, NULL, OPTION_SUBMISSION_MAX},
+	{"force-cpu", required_argument, NULL, OPTION_FORCE_CPU},
 	{"config", required_argument, NULL, OPTION_CONFIG},
 	{"check-config", no_argument, NULL, OPTION_CHECK_CONFIG},
 	{"list-devices", optional_argument, NULL, OPTION_LIST_DEVICES},
+	{"test-device", required_argument, NULL, OPTION_TEST_DEVICE},
 	{"help", no_argument, NULL, OPTION_HELP},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{NULL, 0, NULL, 0},
@@ -135,6 +202,13 @@ static const struct choice simd_choices[] = {{"auto", CPU_SIMD_AUTO},
 					     {NULL, 0}};
 static const struct choice list_choices[] = {
 	{"text", LIST_DEVICES_TEXT}, {"json", LIST_DEVICES_JSON}, {NULL, 0}};
+static const struct choice strategy_choices[] = {{"automatic", RBK_STRATEGY_AUTO},
+						 {"latency", RBK_STRATEGY_LATENCY},
+						 {"energy", RBK_STRATEGY_ENERGY},
+						 {NULL, 0}};
+static const struct choice calibration_choices[] = {
+	{"auto", PROFILES_AUTO}, {"none", PROFILES_NONE}, {"now", PROFILES_NOW}, {NULL, 0}};
+static const struct choice yes_no_choices[] = {{"yes", 1}, {"no", 0}, {NULL, 0}};
 static const struct choice level_choices[] = {{"error", LOG_LEVEL_ERROR},
 					      {"warning", LOG_LEVEL_WARNING},
 					      {"info", LOG_LEVEL_INFO},
@@ -196,6 +270,93 @@ static int parse_number(const struct source *source, const char *value, uint64_t
 static int parse_size(const struct source *source, const char *value, uint64_t *ret)
 {
 	return size_parse(value, ret) ? -1 : refuse(source, value, "a size such as 64MiB");
+}
+
+/*
+ * "1.5", "0.2" or "20%": digits and a point, nothing else that strtod() takes. Return: what follows
+ * it, NULL if there is none.
+ */
+static const char *parse_decimal(const char *text, double *ret)
+{
+	size_t n = strspn(text, "0123456789");
+
+	if (n == 0)
+		return NULL;
+	if (text[n] == '.')
+		n += 1 + strspn(text + n + 1, "0123456789");
+	if (n > 30 || text[n] == 'e' || text[n] == 'E')
+		return NULL;
+	*ret = strtod(text, NULL);
+	return text + n;
+}
+
+static int parse_factor(const struct source *source, const char *value, double min, double max,
+			float *ret)
+{
+	char wanted[64];
+	double number;
+	const char *rest = parse_decimal(value, &number);
+
+	if (!rest || *rest || number < min || number > max) {
+		snprintf(wanted, sizeof(wanted), "a factor from %g to %g", min, max);
+		return refuse(source, value, wanted);
+	}
+	*ret = (float)number;
+	return -1;
+}
+
+static int parse_watts(const struct source *source, const char *value, float *ret)
+{
+	double number;
+	const char *rest = parse_decimal(value, &number);
+
+	if (!rest || (*rest && strcmp(rest, "W") != 0) || number > 100000)
+		return refuse(source, value, "a number of watts from 0 to 100000");
+	*ret = (float)number;
+	return -1;
+}
+
+/* A part of the whole, as a percentage or as a fraction; ends in percent. */
+static int parse_share(const struct source *source, const char *value, double min_percent,
+		       double max_percent, float *ret)
+{
+	char wanted[POLICY_WANTED_BYTES];
+	double number;
+	const char *rest = parse_decimal(value, &number);
+	double percent = rest && strcmp(rest, "%") == 0 ? number : number * 100;
+
+	if (!rest || (*rest && strcmp(rest, "%") != 0) || percent < min_percent ||
+	    percent > max_percent) {
+		snprintf(wanted, sizeof(wanted), "a share from %g%% to %g%%, such as %g%%",
+			 min_percent, max_percent, max_percent / 2);
+		return refuse(source, value, wanted);
+	}
+	*ret = (float)(percent / 100);
+	return -1;
+}
+
+/* "10ms", "500us"; milliseconds without a unit. */
+static int parse_time(const struct source *source, const char *value, double min_ms, double max_ms,
+		      uint64_t *ret_ns)
+{
+	static const struct {
+		const char *name;
+		double ms;
+	} units[] = {{"ms", 1}, {"us", 1e-3}, {"s", 1e3}, {"", 1}};
+	char wanted[64];
+	double number, ms;
+	const char *rest = parse_decimal(value, &number);
+
+	for (unsigned int i = 0; rest && i < sizeof(units) / sizeof(units[0]); i++) {
+		ms = number * units[i].ms;
+		if (strcmp(rest, units[i].name) != 0 || ms < min_ms || ms > max_ms)
+			continue;
+		*ret_ns = (uint64_t)(ms * 1e6);
+		return -1;
+	}
+	snprintf(wanted, sizeof(wanted), "a time from %gms to %gms, such as %gms", min_ms, max_ms,
+		 10.0);
+	return refuse(source, value, wanted);
 }
 
 static int parse_spin(const struct source *source, const char *value, int64_t *ret)
@@ -261,11 +422,60 @@ static void default_cache_dir(struct options *options)
 static void set_defaults(struct options *options)
 {
 	*options = (struct options){
-		.threshold_bytes = PLACE_CONFIG_DEFAULT.threshold_bytes,
+		.place = PLACE_CONFIG_DEFAULT,
 		.spin_ns = -1,
 		.log_level = LOG_LEVEL_INFO,
 		.config_path = "/etc/ringbroker/brokerd.conf",
 	};
+}
+
+/* Return: as options_parse(), for one option of placement. */
+static int parse_place(int option, const struct source *source, const char *value,
+		       struct place_config *config)
+{
+	uint64_t number = 0;
+	int choice = 0, r;
+
+	switch (option) {
+	case OPTION_THRESHOLD:
+		return parse_size(source, value, &config->threshold_bytes);
+	case OPTION_MIN_COUNT:
+		r = parse_number(source, value, 0, INT32_MAX, 10, &number);
+		config->min_count = (uint32_t)number;
+		return r;
+	case OPTION_STRATEGY:
+		r = parse_choice(source, value, strategy_choices, &choice);
+		config->strategy = (uint8_t)choice;
+		return r;
+	case OPTION_ENERGY_SLACK:
+		return parse_factor(source, value, 1, 1000, &config->energy_slack);
+	case OPTION_SPEEDUP_THRESHOLD:
+		return parse_factor(source, value, 0.01, 1000, &config->speedup_threshold);
+	case OPTION_WINDOW:
+		r = parse_number(source, value, 8, 1000, 10, &number);
+		config->window = (uint32_t)number;
+		return r;
+	case OPTION_EXPLORATION:
+		return parse_share(source, value, 0, 50, &config->exploration);
+	case OPTION_SUCCESS_RATE:
+		return parse_share(source, value, 0, 100, &config->success_rate);
+	case OPTION_PARTITION_MIN_SIZE:
+		return parse_size(source, value, &config->partition_min_bytes);
+	case OPTION_PARTITION_MIN_GAIN:
+		return parse_share(source, value, 0, 100, &config->partition_min_gain);
+	case OPTION_BALANCE_HIGH:
+		return parse_factor(source, value, 1.01, 100, &config->balance_high);
+	case OPTION_BALANCE_LOW:
+		return parse_factor(source, value, 0.01, 0.99, &config->balance_low);
+	case OPTION_SUBMISSION_MAX:
+		return parse_time(source, value, 0.1, 1000, &config->submission_max_ns);
+	case OPTION_FORCE_CPU:
+		r = parse_choice(source, value, yes_no_choices, &choice);
+		config->force_cpu = choice;
+		return r;
+	default:
+		return -1;
+	}
 }
 
 /* Return: as options_parse(), for one option. */
@@ -312,14 +522,20 @@ static int parse_one(int option, const struct source *source, const char *value,
 		r = parse_choice(source, value, simd_choices, &choice);
 		options->cpu.simd = (enum cpu_simd)choice;
 		return r;
-	case OPTION_THRESHOLD:
-		return parse_size(source, value, &options->threshold_bytes);
 	case OPTION_SPIN:
 		return parse_spin(source, value, &options->spin_ns);
 	case OPTION_LOG_LEVEL:
 		r = parse_choice(source, value, level_choices, &choice);
 		options->log_level = (enum log_level)choice;
 		return r;
+	case OPTION_CALIBRATION:
+		r = parse_choice(source, value, calibration_choices, &choice);
+		options->calibration = (enum profiles_mode)choice;
+		return r;
+	case OPTION_CPU_WATTS:
+		return parse_watts(source, value, &options->cpu_watts);
+	case OPTION_GPU_WATTS:
+		return parse_watts(source, value, &options->gpu_watts);
 	case OPTION_CONFIG:
 		options->config_is_required = true;
 		return parse_path(source, value, options->config_path,
@@ -331,6 +547,8 @@ static int parse_one(int option, const struct source *source, const char *value,
 		r = parse_choice(source, value ? value : "text", list_choices, &choice);
 		options->list_devices = (enum list_devices_format)choice;
 		return r;
+	case OPTION_TEST_DEVICE:
+		return parse_time(source, value, 0.01, 1000, &options->test_device_ns);
 	case OPTION_HELP:
 		fputs(usage_text, stdout);
 		return 0;
@@ -338,7 +556,7 @@ static int parse_one(int option, const struct source *source, const char *value,
 		puts("brokerd " RINGBROKER_VERSION);
 		return 0;
 	default:
-		return -1;
+		return parse_place(option, source, value, &options->place);
 	}
 }
 
@@ -375,7 +593,7 @@ int options_parse(int argc, char **argv, struct options *ret)
 		r = parse_one(option, &source, optarg, ret);
 		if (r >= 0)
 			return r;
-		ret->given |= 1u << (option - OPTION_SOCKET);
+		ret->given |= 1ull << (option - OPTION_SOCKET);
 	}
 	if (optind < argc) {
 		fprintf(stderr, "brokerd: unexpected argument '%s'; see 'brokerd --help'\n",
@@ -394,15 +612,47 @@ int options_read_key(void *context, const char *key, const char *value,
 
 	while (option->name && strcmp(option->name, key) != 0)
 		option++;
-	if (!option->name || option->has_arg != required_argument || option->val == OPTION_CONFIG)
+	if (!option->name || option->has_arg != required_argument || option->val == OPTION_CONFIG ||
+	    option->val == OPTION_TEST_DEVICE)
 		return POLICY_E_UNKNOWN;
 	/* What the command line says wins, but nothing wrong is left standing. */
 	scratch = *options;
 	if (parse_one(option->val, &source, value, &scratch) >= 0)
 		return POLICY_E_INVALID;
-	if (!(options->given & 1u << (option->val - OPTION_SOCKET)))
+	if (!(options->given & 1ull << (option->val - OPTION_SOCKET)))
 		*options = scratch;
 	return 0;
+}
+
+void options_print_place(FILE *stream, const struct options *options)
+{
+	const struct place_config *config = &options->place;
+	const struct choice *strategy = strategy_choices;
+
+	while (strategy->word && strategy->value != config->strategy)
+		strategy++;
+	fprintf(stream,
+		"threshold = %llu; min-count = %u; strategy = %s; energy-slack = %g; "
+		"speedup-threshold = %g; window = %u; exploration = %g%%; success-rate = %g%%; ",
+		(unsigned long long)config->threshold_bytes, config->min_count, strategy->word,
+		(double)config->energy_slack, (double)config->speedup_threshold, config->window,
+		(double)config->exploration * 100, (double)config->success_rate * 100);
+	fprintf(stream,
+		"partition-min-size = %llu; partition-min-gain = %g%%; balance-high = %g; "
+		"balance-low = %g; submission-max = %gms; force-cpu = %s",
+		(unsigned long long)config->partition_min_bytes,
+		(double)config->partition_min_gain * 100, (double)config->balance_high,
+		(double)config->balance_low, (double)config->submission_max_ns / 1e6,
+		config->force_cpu ? "yes" : "no");
+}
+
+bool options_key_is_live(const char *key)
+{
+	const struct option *option = long_options;
+
+	while (option->name && strcmp(option->name, key) != 0)
+		option++;
+	return option->val >= OPTION_THRESHOLD && option->val <= OPTION_FORCE_CPU;
 }
 
 void options_complete(struct options *options)

@@ -5,9 +5,12 @@
  */
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "cpu/cpu.h"
 #include "list-devices.h"
+#include "place/placer.h"
+#include "profiles.h"
 #include "tenant/policy.h"
 #include "util/log.h"
 #include "vulkan/vulkan.h"
@@ -25,14 +28,17 @@ struct options {
 	int cache_error;     /* errno: why cache_dir is not used; 0: it is */
 	struct cpu_options cpu;
 	struct vulkan_options vulkan;
-	uint64_t threshold_bytes;
-	int64_t spin_ns; /* -1: adaptive */
+	struct place_config place;
+	enum profiles_mode calibration;
+	float cpu_watts, gpu_watts; /* 0: unknown */
+	int64_t spin_ns;            /* -1: adaptive */
+	uint64_t test_device_ns;    /* what a task takes there; 0: there is none */
 	enum log_level log_level;
 	char config_path[256];
 	bool config_is_required; /* it was named */
 	bool checks_config;      /* nothing else is wanted */
 	bool has_socket_mode;
-	uint32_t given; /* options that the command line has, by their place among all */
+	uint64_t given; /* options that the command line has, by their place among all */
 	enum list_devices_format list_devices; /* do only that */
 };
 
@@ -44,10 +50,17 @@ int options_parse(int argc, char **argv, struct options *ret);
 
 /*
  * For policy_load(): reads @key of section [broker] into @context, a struct options, under what the
- * command line says. Every option that takes a value is a key, but for --config.
+ * command line says. Every option that takes a value is a key, but for --config and
+ * --test-device.
  */
 int options_read_key(void *context, const char *key, const char *value,
 		     char ret_wanted[POLICY_WANTED_BYTES]);
+
+/* Does @key count from SIGHUP on, as those of placement do, and not from the next start? */
+bool options_key_is_live(const char *key);
+
+/* Every key of placement with the value in force, in one line without an end. */
+void options_print_place(FILE *stream, const struct options *options);
 
 /* Fills in what depends on other options, and makes folders that are missing. */
 void options_complete(struct options *options);
