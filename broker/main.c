@@ -26,6 +26,7 @@
 #include "loop/offload.h"
 #include "options.h"
 #include "profiles.h"
+#include "refresh.h"
 #include "session/residency.h"
 #include "session/server.h"
 #include "session/sigbus.h"
@@ -79,6 +80,7 @@ struct broker {
 	struct budget *budget;
 	struct residency *residency;
 	struct dispatch *dispatch;
+	struct refresh *refresh;
 	struct server *server;
 	int signal_fd;
 	struct loop_watch *signal_watch;
@@ -177,6 +179,7 @@ static void on_signal(void *data, uint32_t events)
 		}
 		log_info(LOG_STOPPING, "stopping: finishing the tasks in flight");
 		broker->is_stopping = true;
+		refresh_stop(broker->refresh);
 		dispatch_stop(broker->dispatch);
 	}
 }
@@ -377,6 +380,24 @@ static int make_server(struct broker *broker)
 	return server_new(&server_options, &broker->server);
 }
 
+static int make_refresh(struct broker *broker)
+{
+	const struct refresh_options options = {
+		.loop = broker->loop,
+		.offload = broker->offload,
+		.dispatch = broker->dispatch,
+		.residency = broker->residency,
+		.profiles = broker->profiles,
+		.account = tenants_broker_account(broker->tenants),
+		.executors = broker->executors,
+		.n_executors = broker->n_executors,
+	};
+
+	if (broker->options.calibration == PROFILES_NONE)
+		return 0;
+	return refresh_new(&options, &broker->refresh);
+}
+
 /* Three lines: the devices, what is missing and what that costs, where to find us. */
 static void say_what_was_found(const struct broker *broker)
 {
@@ -510,6 +531,12 @@ static int broker_run(struct broker *broker)
 	r = make_server(broker);
 	if (r)
 		return explain_server(broker, r);
+	r = make_refresh(broker);
+	if (r) {
+		log_error(LOG_START_FAILED, "cannot start: %s", strerror(-r));
+		return OPTIONS_EXIT_FAILURE;
+	}
+
 	say_what_was_found(broker);
 	shorten_slices();
 	r = dispatch_run(broker->dispatch, broker->server);
@@ -560,6 +587,7 @@ static void broker_deinit(struct broker *broker)
 	server_free(broker->server);
 	dispatch_free(broker->dispatch);
 	offload_free(broker->offload);
+	refresh_free(broker->refresh);
 	budget_free(broker->budget);
 	residency_free(broker->residency);
 	telemetry_free(broker->telemetry);

@@ -119,8 +119,24 @@ static void reopen(struct residency_device *device)
 void residency_device_settle(struct residency_device *device)
 {
 	if (device->state == RESIDENCY_DEVICE_LOST && list_is_empty(&device->residences) &&
-	    device->n_jobs == 0)
+	    device->n_jobs == 0 && device->n_guests == 0)
 		reopen(device);
+}
+
+bool residency_guest_enter(struct residency *residency, unsigned int index)
+{
+	if (!residency_is_up(residency, index))
+		return false;
+	residency->devices[index].n_guests++;
+	return true;
+}
+
+void residency_guest_leave(struct residency *residency, unsigned int index)
+{
+	struct residency_device *device = &residency->devices[index];
+
+	device->n_guests--;
+	residency_device_settle(device);
 }
 
 void residency_devices_turn(struct residency *residency)

@@ -748,7 +748,7 @@ static void check_sums(const struct residency_device *device)
 {
 	struct executor *executor = device->executor;
 
-	if (device->n_jobs > 0 || !executor->ops->memory_used)
+	if (device->n_jobs > 0 || device->n_guests > 0 || !executor->ops->memory_used)
 		return;
 	for (int tier = 0; tier < EXEC_TIER_COUNT; tier++)
 		assert(executor->ops->memory_used(executor, (enum exec_tier)tier) ==

@@ -581,7 +581,7 @@ struct residency *residency_free(struct residency *residency)
 	for (unsigned int i = 0; i < residency->options.n_executors; i++) {
 		struct residency_device *device = &residency->devices[i];
 
-		assert(device->n_jobs == 0);
+		assert(device->n_jobs == 0 && device->n_guests == 0);
 		for (int tier = 0; tier < EXEC_TIER_COUNT; tier++)
 			assert(device->charged_bytes[tier] == 0);
 		resident_index_deinit(&device->index_of_constants);

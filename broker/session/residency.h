@@ -166,6 +166,13 @@ void residency_device_gone(struct residency *residency, unsigned int device, con
 void residency_device_present(struct residency *residency, unsigned int device);
 /* It is not lost, nor being reopened; true of those without memory of their own. */
 bool residency_is_up(const struct residency *residency, unsigned int device);
+/*
+ * The broker itself loads something beside what is resident, and charges it. Until it leaves, a
+ * device that is lost is not reopened, for nothing may be loaded then.
+ * Return: false if the device is lost or being reopened.
+ */
+bool residency_guest_enter(struct residency *residency, unsigned int device);
+void residency_guest_leave(struct residency *residency, unsigned int device);
 /* How often a device was reopened. */
 uint32_t residency_n_reopened(const struct residency *residency, unsigned int device);
 /* @reopened is called after each time; NULL: nobody is told any more. */

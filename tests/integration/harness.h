@@ -15,7 +15,10 @@
 
 #include <ringbroker.h>
 
-/* Ends the test program by SIGALRM if it takes longer. Multiplied for slow builds. */
+/*
+ * Ends the test program by SIGALRM if it takes far longer, three times that: it hangs. Multiplied
+ * for slow builds.
+ */
 void harness_limit_seconds(unsigned int seconds);
 
 /* A bound on how long something may take, multiplied for slow builds likewise. */
@@ -45,7 +48,11 @@ struct broker {
 };
 
 struct broker_options {
-	const char *const *args; /* beside --socket and --cache, NULL-terminated; may be NULL */
+	/*
+	 * Beside --socket, --cache and --calibration=none, which a later one overrides.
+	 * NULL-terminated; may be NULL.
+	 */
+	const char *const *args;
 	void (*in_child)(void);  /* before exec; may be NULL */
 	const char *socket_path; /* NULL: in a folder of its own */
 	const char *policy;      /* text of its policy file; NULL: it has none */
@@ -60,7 +67,8 @@ bool broker_try_start(struct broker *broker, const struct broker_options *option
 /* Writes its policy file, of one that has one, anew; broker_reload() has it read. */
 void broker_write_policy(const struct broker *broker, const char *policy);
 
-/* SIGHUP, and waits until the log has @text more often than before, ten seconds at most. */
+/* SIGHUP, and waits until the log has @text more often than before; fails the test after a minute.
+ */
 void broker_reload(const struct broker *broker, const char *text);
 
 /* SIGTERM: must end with status 0 within 20 s and without complaints of a sanitizer. */
@@ -77,6 +85,11 @@ void broker_remove(struct broker *broker);
 
 /* Does the log contain @text? */
 bool broker_log_has(const struct broker *broker, const char *text);
+/*
+ * Waits until it does, and fails the test after a minute: what is told to a client may come before
+ * what is told to the log.
+ */
+void broker_wait_log(const struct broker *broker, const char *text);
 /* How often? */
 unsigned int broker_log_count(const struct broker *broker, const char *text);
 unsigned int broker_log_lines(const struct broker *broker);
@@ -99,7 +112,7 @@ void broker_usage(const struct broker *broker, struct broker_usage *ret);
 /* Connects, or fails the test. */
 struct rbk *broker_connect(const struct broker *broker, const char *name);
 
-/* Waits until so many sessions are left, ten seconds at most. */
+/* Waits until so many sessions are left, and fails the test after a minute. */
 void broker_wait_sessions(struct rbk *rbk, uint64_t n_sessions);
 
 /* Is a Vulkan device there? */
@@ -120,6 +133,12 @@ uint64_t neighbour_results(const struct neighbour *neighbour);
 
 /* The longest that one result took since the start or the last call. */
 uint64_t neighbour_take_longest_ns(struct neighbour *neighbour);
+
+/*
+ * The most that the broker has worked, all its threads together, while the neighbour waited for one
+ * result, likewise: how long what it does keeps others waiting, whoever uses the machine.
+ */
+uint64_t neighbour_take_most_work_ns(struct neighbour *neighbour);
 
 /* Ends it. Fails the test if a result was wrong or missing, or there was none. Return: NULL. */
 struct neighbour *neighbour_stop(struct neighbour *neighbour);

@@ -499,6 +499,44 @@ static void test_lost__while_loading(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* Who has something loaded beside us is waited for, and not accounted for. */
+static void test_lost__with_a_guest(void **state)
+{
+	struct counting *device;
+	struct residency_rig rig;
+	struct session_plan *slot;
+
+	begin(&rig);
+	device = &rig.devices[RIG_DEVICE];
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, 10 * MIB));
+	rig_settle(&rig);
+	assert_true(residency_guest_enter(rig.residency, RIG_DEVICE));
+	/* Loaded as by plan_load(), on the setup thread, which is idle. */
+	device->allocated[EXEC_TIER_VRAM] += MIB;
+	residency_limits_changed(rig.residency);
+	rig_settle(&rig);
+
+	atomic_store(&device->is_lost, true);
+	assert_true(residency_device_lost(rig.residency, RIG_DEVICE));
+	rig_settle(&rig);
+	assert_false(rig_is_ready(slot));
+	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 0);
+	assert_false(residency_guest_enter(rig.residency, RIG_DEVICE));
+
+	device->allocated[EXEC_TIER_VRAM] -= MIB;
+	residency_guest_leave(rig.residency, RIG_DEVICE);
+	for (int i = 0; i < 20000 && !rig_is_ready(slot); i++)
+		rig_turn(&rig);
+	assert_true(rig_is_ready(slot));
+	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 1);
+	/* The processor's memory is no matter of ours. */
+	assert_true(residency_guest_enter(rig.residency, RBK_DEVICE_CPU));
+	residency_guest_leave(rig.residency, RBK_DEVICE_CPU);
+	rig_check(&rig);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
 /* It is seen from outside that the device is gone: nothing had failed yet. */
 static void test_gone__noticed_without_a_task(void **state)
 {
@@ -766,6 +804,7 @@ int main(void)
 		cmocka_unit_test(test_no_memory__twice_is_given_up),
 		cmocka_unit_test(test_lost__everything_is_given_back),
 		cmocka_unit_test(test_lost__while_loading),
+		cmocka_unit_test(test_lost__with_a_guest),
 		cmocka_unit_test(test_gone__noticed_without_a_task),
 		cmocka_unit_test(test_renew__oldest_idle_first),
 		cmocka_unit_test(test_renew__those_that_share),

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where brokerd has its devices' profiles from: measured at the first start, kept for the next,
+ * measured anew where what was kept is not to be trusted, or not asked at all.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "integration/harness.h"
+
+struct fixture {
+	char cache[64];
+};
+
+static int setup(void **state)
+{
+	struct fixture *fixture = calloc(1, sizeof(*fixture));
+
+	assert_non_null(fixture);
+	strcpy(fixture->cache, "/tmp/rbk-test-cache-XXXXXX");
+	assert_non_null(mkdtemp(fixture->cache));
+	*state = fixture;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *fixture = *state;
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -r '%s'", fixture->cache);
+	assert_int_equal(system(command), 0);
+	free(fixture);
+	return 0;
+}
+
+/* Starts and ends a broker whose log must have @text, and must not have @other. */
+static void expect_log(const struct fixture *fixture, const char *calibration, const char *text,
+		       const char *other)
+{
+	const char *args[] = {"--gpu",         "none",      "--cache", fixture->cache,
+			      "--calibration", calibration, NULL};
+	const struct broker_options options = {.args = args};
+	struct broker broker;
+
+	broker_start(&broker, &options);
+	if ((text && !broker_log_has(&broker, text)) || (other && broker_log_has(&broker, other))) {
+		broker_show_log(&broker);
+		fail_msg("the log has not '%s', or it has '%s'", text ? text : "",
+			 other ? other : "");
+	}
+	broker_stop(&broker);
+}
+
+/*
+ * The same for one that is to measure: at the start, or, on a machine too busy for that to come to
+ * anything in its time, when it has nothing to do.
+ */
+static void expect_measured(const struct fixture *fixture, const char *calibration,
+			    const char *text)
+{
+	const char *args[] = {"--gpu",         "none",      "--cache", fixture->cache,
+			      "--calibration", calibration, NULL};
+	const struct broker_options options = {.args = args};
+	struct broker broker;
+
+	broker_start(&broker, &options);
+	if (!broker_log_has(&broker, "device 0 measured"))
+		broker_wait_log(&broker, "device 0 was measured while it was idle");
+	if (text)
+		broker_wait_log(&broker, text);
+	assert_false(broker_log_has(&broker, "device 0 cached"));
+	broker_stop(&broker);
+}
+
+/* The one profile that may be there. Return: is it? */
+static bool has_profile(const struct fixture *fixture, char ret[static 512])
+{
+	DIR *folder = opendir(fixture->cache);
+	struct dirent *entry;
+	unsigned int n = 0;
+
+	assert_non_null(folder);
+	while ((entry = readdir(folder))) {
+		if (!strstr(entry->d_name, ".profile"))
+			continue;
+		n++;
+		snprintf(ret, 512, "%s/%s", fixture->cache, entry->d_name);
+	}
+	closedir(folder);
+	assert_in_range(n, 0, 1);
+	return n == 1;
+}
+
+static void find_profile(const struct fixture *fixture, char ret[static 512])
+{
+	assert_true(has_profile(fixture, ret));
+}
+
+static void test_start__cached(void **state)
+{
+	struct fixture *fixture = *state;
+	struct stat before, after;
+	char path[512];
+
+	expect_measured(fixture, "auto", NULL);
+	find_profile(fixture, path);
+	assert_int_equal(stat(path, &before), 0);
+	assert_int_equal(before.st_mode & 0777, 0600);
+	expect_log(fixture, "auto", "device 0 cached", "measured");
+	assert_int_equal(stat(path, &after), 0);
+	assert_int_equal(before.st_ino, after.st_ino);
+
+	expect_measured(fixture, "now", NULL);
+	assert_int_equal(stat(path, &after), 0);
+	assert_int_not_equal(before.st_ino, after.st_ino);
+	expect_log(fixture, "none", NULL, "profiles");
+}
+
+static void test_start__bad_cache(void **state)
+{
+	struct fixture *fixture = *state;
+	struct stat status;
+	char path[512];
+
+	expect_measured(fixture, "auto", NULL);
+	find_profile(fixture, path);
+	assert_int_equal(stat(path, &status), 0);
+	assert_int_equal(truncate(path, status.st_size / 2), 0);
+	expect_measured(fixture, "auto", "is not used: it is damaged or was cut off");
+	/* And kept again. */
+	expect_log(fixture, "auto", "device 0 cached", "is not used");
+
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(symlink("/etc/passwd", path), 0);
+	expect_measured(fixture, "auto", "is not used: it is a link");
+	expect_log(fixture, "auto", "device 0 cached", "is not used");
+
+	/* Nothing can be kept, which is no reason not to start. */
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkdir(path, 0700), 0);
+	expect_measured(fixture, "auto", "is not kept in");
+	assert_int_equal(rmdir(path), 0);
+}
+
+static bool file_has(const char *path, const char *text)
+{
+	static char content[65536];
+	FILE *file = fopen(path, "r");
+	size_t n;
+
+	assert_non_null(file);
+	n = fread(content, 1, sizeof(content) - 1, file);
+	content[n] = '\0';
+	fclose(file);
+	return strstr(content, text) != NULL;
+}
+
+/* What there was no time for is measured when the broker has nothing to do, and kept. */
+static void test_idle__measures_the_rest(void **state)
+{
+	struct fixture *fixture = *state;
+	const char *args[] = {"--gpu",         "none", "--cache", fixture->cache,
+			      "--calibration", "auto", NULL};
+	const struct broker_options options = {.args = args};
+	struct broker broker;
+	char path[512];
+
+	broker_start(&broker, &options);
+	/* A busy machine may not come to anything at the start. */
+	if (broker_log_has(&broker, "device 0 measured")) {
+		find_profile(fixture, path);
+		assert_true(file_has(path, " partial\n"));
+	}
+	broker_wait_log(&broker, "device 0 was measured while it was idle");
+	while (!has_profile(fixture, path) || !file_has(path, " complete\n"))
+		harness_sleep_ms(5);
+	assert_true(file_has(path, " complete\n"));
+	broker_stop(&broker);
+	expect_log(fixture, "auto", "device 0 cached", "measured");
+}
+
+/* While a client has tasks nothing is measured, afterwards it is. */
+static void test_idle__stays_out_of_the_way(void **state)
+{
+	static const uint64_t pause_ns = 900000000u;
+	struct fixture *fixture = *state;
+	const char *args[] = {"--gpu",         "none", "--cache", fixture->cache,
+			      "--calibration", "auto", NULL};
+	const struct broker_options options = {.args = args};
+	uint64_t begin_ns = harness_now_ns(), longest_ns;
+	struct neighbour *neighbour;
+	struct broker broker;
+	bool is_measured;
+
+	broker_start(&broker, &options);
+	neighbour = neighbour_start(&broker);
+	while (neighbour_results(neighbour) == 0)
+		harness_sleep_ms(1);
+	longest_ns = harness_now_ns() - begin_ns;
+	neighbour_take_longest_ns(neighbour);
+	harness_sleep_ms(2000);
+	is_measured = broker_log_has(&broker, "was measured while it was idle");
+	if (longest_ns < pause_ns)
+		longest_ns = neighbour_take_longest_ns(neighbour);
+	/* A machine that leaves the client without a task for a second shows nothing. */
+	if (longest_ns < pause_ns)
+		assert_false(is_measured);
+	neighbour_stop(neighbour);
+	broker_wait_log(&broker, "device 0 was measured while it was idle");
+	broker_stop(&broker);
+}
+
+/* Told to stop in the middle of it, on a device with memory of its own where there is one. */
+static void test_idle__stops(void **state)
+{
+	struct fixture *fixture = *state;
+	const char *args[] = {"--gpu",         "software", "--cache", fixture->cache,
+			      "--calibration", "auto",     NULL};
+	const struct broker_options options = {.args = args};
+	struct broker broker;
+
+	broker_start(&broker, &options);
+	broker_wait_log(&broker, "device 0 was measured while it was idle");
+	harness_sleep_ms(20);
+	broker_stop(&broker);
+}
+
+/* Rules of placement count as soon as the file is read again. */
+static void test_reload__placement(void **state)
+{
+	const struct broker_options options = {.policy = "[broker]\nthreshold = 2MiB\n"};
+	struct broker broker;
+
+	broker_start(&broker, &options);
+	broker_write_policy(&broker, "[broker]\nthreshold = 2MiB\nforce-cpu = yes\n");
+	broker_reload(&broker, "other keys of placement; 1 tenants in all");
+	broker_write_policy(&broker, "[broker]\nthreshold = 2MiB\nforce-cpu = yes\n");
+	broker_reload(&broker, "nothing changed; 1 tenants in all");
+	broker_write_policy(&broker, "[broker]\nforce-cpu = yes\nbalance-low = 1.1\n");
+	broker_reload(&broker, ":3: balance-low: '1.1' is not allowed; a factor from 0.01 to 0.99 "
+			       "is");
+	broker_write_policy(&broker, "");
+	broker_reload(&broker, "other keys of placement; 1 tenants in all");
+	broker_write_policy(&broker, "[broker]\nworkers = 1\n");
+	broker_reload(&broker, "other keys of [broker], which count from the next start on");
+	broker_stop(&broker);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_start__cached),
+		TEST(test_start__bad_cache),
+		TEST(test_idle__measures_the_rest),
+		TEST(test_idle__stays_out_of_the_way),
+		TEST(test_idle__stops),
+		TEST(test_reload__placement),
+	};
+
+	harness_limit_seconds(50);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
