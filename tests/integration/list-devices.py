@@ -102,6 +102,26 @@ def check_unused_card():
         assert 'is not used' in errors, errors
 
 
+def check_profiles():
+    """What the devices are able to do: of the CPU at least, and nothing if it is not asked."""
+    with Cards('polaris10,vram=8GiB') as cards:
+        cpu = cards.devices()[0]['profile']
+        text, _ = cards.list('--list-devices', '--gpu=none')
+        unasked = json.loads(cards.list('--list-devices=json', '--calibration=none')[0])
+        plain, _ = cards.list('--list-devices', '--calibration=none')
+        watts = json.loads(cards.list('--list-devices=json', '--gpu=none', '--workers=2',
+                                      '--cpu-watts=95')[0])['devices'][0]['profile']
+    assert cpu['servers'] >= 1 and cpu['link_up_bytes_per_s'] is None, cpu
+    assert cpu['matmul_flops_per_s'] > 10**7 and cpu['memory_bytes_per_s'] > 10**7, cpu
+    assert cpu['task_ns'] >= 0 and cpu['node_ns'] >= 0, cpu
+    assert cpu['active_milliwatts'] is None and watts['active_milliwatts'] == 47500, watts
+    line = line_of(text, 'profile')
+    assert line[1] == 'matmul' and line[3:5] == ['GFLOP/s,', 'memory'], text
+    assert line_of(text, 'link') == ['link', '-'], text
+    assert [device['profile'] for device in unasked['devices']] == [None, None], unasked
+    assert plain.count('profile              -') == 2, plain
+
+
 def check_refusal():
     done = subprocess.run([BROKERD, '--list-devices=xml'], check=False, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=60)
@@ -113,6 +133,7 @@ def check_refusal():
     assert done.returncode == 1 and b'cannot write' in done.stderr, done
 
 
-for check in (check_rx_580, check_apu, check_two_cards, check_unused_card, check_refusal):
+for check in (check_rx_580, check_apu, check_two_cards, check_unused_card, check_profiles,
+              check_refusal):
     check()
     print(check.__name__, 'passed', flush=True)

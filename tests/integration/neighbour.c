@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
 	N_IN = 64,
@@ -37,7 +38,8 @@ struct neighbour {
 	float *wanted; /* [MAX_COUNT, N_OUT] */
 	_Atomic bool stop;
 	_Atomic uint64_t n_results;
-	_Atomic uint64_t longest_ns;
+	_Atomic uint64_t longest_ns, most_work_ns;
+	clockid_t broker_clock;
 	_Atomic bool is_over; /* the thread writes no more */
 	char failure[256];    /* empty unless something went wrong */
 };
@@ -101,14 +103,24 @@ static bool check(struct neighbour *n, const struct rbk_cqe *cqe)
 	return true;
 }
 
+/* What the broker has worked, all its threads together. */
+static uint64_t broker_work_ns(const struct neighbour *n)
+{
+	struct timespec time = {0};
+
+	clock_gettime(n->broker_clock, &time);
+	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
 static void run(struct neighbour *n)
 {
-	uint64_t seed = 88172645463325252u, took_ns, started_ns;
+	uint64_t seed = 88172645463325252u, took_ns, started_ns, work_ns;
 	const struct rbk_cqe *cqe;
 	int r;
 
 	while (!n->stop) {
 		started_ns = harness_now_ns();
+		work_ns = broker_work_ns(n);
 		for (unsigned int i = 0; i < IN_FLIGHT; i++)
 			submit(n, i, 1 + (uint32_t)(harness_random(&seed) >> 20) % MAX_COUNT);
 		r = rbk_submit(n->ring);
@@ -127,6 +139,9 @@ static void run(struct neighbour *n)
 		took_ns = harness_now_ns() - started_ns;
 		if (took_ns > n->longest_ns)
 			n->longest_ns = took_ns;
+		work_ns = broker_work_ns(n) - work_ns;
+		if (work_ns > n->most_work_ns)
+			n->most_work_ns = work_ns;
 	}
 }
 
@@ -146,6 +161,7 @@ struct neighbour *neighbour_start(const struct broker *broker)
 	uint64_t weight_at, bias_at;
 
 	assert_non_null(n);
+	assert_int_equal(clock_getcpuclockid(broker->pid, &n->broker_clock), 0);
 	n->rbk = broker_connect(broker, "neighbour");
 	assert_int_equal(rbk_arena_new(n->rbk, 65536, &n->constants, NULL), 0);
 	weight = rbk_arena_alloc(n->constants, sizeof(float) * N_IN * N_OUT);
@@ -194,6 +210,11 @@ uint64_t neighbour_results(const struct neighbour *n)
 uint64_t neighbour_take_longest_ns(struct neighbour *n)
 {
 	return atomic_exchange(&n->longest_ns, 0);
+}
+
+uint64_t neighbour_take_most_work_ns(struct neighbour *n)
+{
+	return atomic_exchange(&n->most_work_ns, 0);
 }
 
 struct neighbour *neighbour_stop(struct neighbour *n)

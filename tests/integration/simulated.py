@@ -12,7 +12,7 @@ import time
 MIB = 1 << 20
 GIB = 1 << 30
 GPU = 1
-PATIENCE_S = 30
+PATIENCE_S = 90
 
 
 def await_true(what, condition):
@@ -82,7 +82,8 @@ class Broker:
             file.write(policy)
         with open(self.log_path, 'wb') as log:
             self.process = subprocess.Popen(
-                [brokerd, '--socket', self.socket, '--cache=none', '--config', config, *arguments],
+                [brokerd, '--socket', self.socket, '--cache=none', '--calibration=none',
+                 '--config', config, *arguments],
                 env=cards.environment, stdout=log, stderr=log)
         self.pid = self.process.pid
         try:

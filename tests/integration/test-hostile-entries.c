@@ -437,7 +437,7 @@ static int predict_alone(const struct hostile *h, const struct rbk_sqe *sqe)
 	bool named = sqe->strategy & 0x80;
 
 	if (sqe->flags > 15 || sqe->priority > 3 || (named && (sqe->strategy & 0x7f) > 15) ||
-	    (!named && sqe->strategy > 4))
+	    (!named && sqe->strategy > 7))
 		return -EINVAL;
 	if (sqe->opcode != RBK_OP_RUN && sqe->flags & (sqe->opcode == RBK_OP_PREFETCH ? 6 : 14))
 		return -EINVAL;
@@ -701,7 +701,7 @@ static void test_indices__impossible_tail(void **state)
 		raw_ring_close(&ring);
 		close(fd);
 	}
-	assert_true(broker_log_has(&broker, "its ring indices make no sense"));
+	broker_wait_log(&broker, "its ring indices make no sense");
 }
 
 static void test_indices__impossible_head(void **state)
@@ -815,6 +815,7 @@ static void test_bell__flood(void **state)
 	pthread_t thread;
 	uint64_t until_ns;
 
+	neighbour_take_most_work_ns(neighbour);
 	neighbour_take_longest_ns(neighbour);
 	assert_int_equal(pthread_create(&thread, NULL, flood_bell, &spinner), 0);
 	broker_usage(&broker, &before);
@@ -828,6 +829,7 @@ static void test_bell__flood(void **state)
 	broker_usage(&broker, &after);
 	spinner.stop = true;
 	pthread_join(thread, NULL);
+	assert_true(neighbour_take_most_work_ns(neighbour) < harness_slow_ns(2000000000));
 	assert_true(neighbour_take_longest_ns(neighbour) < harness_slow_ns(2000000000));
 	raw_ring_close(&ring);
 	close(fd);
@@ -861,10 +863,11 @@ static void test_cancel__through_thousands(void **state)
 	static struct hostile hostile;
 	struct hostile *h = &hostile;
 	struct raw_ring ring;
-	uint64_t longest_ns;
+	uint64_t most_ns;
 
 	hostile_begin(h, 5);
 	raw_ring_add(h->fd, 16384, &ring);
+	neighbour_take_most_work_ns(neighbour);
 	neighbour_take_longest_ns(neighbour);
 	for (unsigned int round = 0; round < 5; round++) {
 		/* A chain behind a task on a worker. */
@@ -887,9 +890,11 @@ static void test_cancel__through_thousands(void **state)
 			assert_true(raw_ring_take(&ring, &cqe));
 		}
 	}
-	longest_ns = neighbour_take_longest_ns(neighbour);
-	print_message("the neighbour's longest round: %.1f ms\n", (double)longest_ns / 1e6);
-	assert_true(longest_ns < harness_slow_ns(2000000000));
+	most_ns = neighbour_take_most_work_ns(neighbour);
+	print_message("in one of the neighbour's rounds the broker worked %.1f ms\n",
+		      (double)most_ns / 1e6);
+	assert_true(most_ns < harness_slow_ns(2000000000));
+	assert_true(neighbour_take_longest_ns(neighbour) < harness_slow_ns(2000000000));
 	raw_ring_close(&ring);
 	hostile_end(h);
 }

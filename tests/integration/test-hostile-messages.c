@@ -47,6 +47,8 @@ static int begin(void **state)
 	broker_start(&broker, NULL);
 	neighbour = neighbour_start(&broker);
 	observer = broker_connect(&broker, "observer");
+	/* Who looked whether the broker accepts connections may not be gone yet. */
+	broker_wait_sessions(observer, 2);
 	assert_int_equal(rbk_stats(observer, &stats_before), 0);
 	broker_usage(&broker, &usage_before);
 	return 0;
@@ -372,12 +374,7 @@ static void expect_closed_because(const struct message *m, bool greeted, const c
 	assert_int_equal(raw_send(fd, m->bytes, m->n_bytes, m->fds, m->n_fds), m->n_bytes);
 	raw_expect_closed(fd);
 	close(fd);
-	for (unsigned int i = 0; i < 1000 && !broker_log_has(&broker, reason); i++)
-		harness_sleep_ms(1);
-	if (!broker_log_has(&broker, reason)) {
-		broker_show_log(&broker);
-		fail_msg("the log does not say \"%s\"", reason);
-	}
+	broker_wait_log(&broker, reason);
 }
 
 static void test_rules__reason_in_the_log(void **state)
@@ -471,7 +468,7 @@ static void test_rules__message_too_long(void **state)
 	bytes[0] = RBK_WIRE_PLAN_ADD;
 	assert_int_equal(raw_send(fd, bytes, n_bytes, NULL, 0), n_bytes);
 	raw_expect_closed(fd);
-	assert_true(broker_log_has(&broker, "a message longer than the protocol's"));
+	broker_wait_log(&broker, "a message longer than the protocol's");
 	close(fd);
 	free(bytes);
 }
@@ -486,7 +483,7 @@ static void test_answers__never_read(void **state)
 	while (raw_send(fd, &stats, sizeof(stats), NULL, 0) > 0)
 		assert_true(n++ < 1000000);
 	close(fd);
-	assert_true(broker_log_has(&broker, "it does not read its answers"));
+	broker_wait_log(&broker, "it does not read its answers");
 }
 
 /* ---- Many ---- */
@@ -523,7 +520,7 @@ static void test_plans__largest_descriptions(void **state)
 {
 	struct describe *d = describe_new("largest", 1);
 	const unsigned int n_tensors = RBK_MAX_PLAN_TENSORS;
-	uint64_t longest_ns, start_ns;
+	uint64_t most_ns, start_ns;
 	struct rbk_wire_plan_add add;
 	struct rbk_wire_plan reply;
 	char name[32], previous[32];
@@ -550,6 +547,7 @@ static void test_plans__largest_descriptions(void **state)
 	add = (struct rbk_wire_plan_add){.request.type = RBK_WIRE_PLAN_ADD,
 					 .desc_bytes = (uint32_t)desc_bytes,
 					 .flags = RBK_WIRE_PLAN_FD};
+	neighbour_take_most_work_ns(neighbour);
 	neighbour_take_longest_ns(neighbour);
 	start_ns = harness_now_ns();
 	for (unsigned int i = 0; i < 50; i++) {
@@ -557,11 +555,13 @@ static void test_plans__largest_descriptions(void **state)
 		assert_int_equal(reply.reply.res, 0);
 		assert_int_equal(raw_remove(fd, RBK_WIRE_PLAN_REMOVE, reply.id), 0);
 	}
-	longest_ns = neighbour_take_longest_ns(neighbour);
-	print_message("a plan of %u nodes takes %.1f ms; the neighbour's longest round %.1f ms\n",
+	most_ns = neighbour_take_most_work_ns(neighbour);
+	print_message("a plan of %u nodes takes %.1f ms; in one of the neighbour's rounds the "
+		      "broker worked %.1f ms\n",
 		      n_tensors - 1, (double)(harness_now_ns() - start_ns) / 50e6,
-		      (double)longest_ns / 1e6);
-	assert_true(longest_ns < harness_slow_ns(1000000000));
+		      (double)most_ns / 1e6);
+	assert_true(most_ns < harness_slow_ns(1000000000));
+	assert_true(neighbour_take_longest_ns(neighbour) < harness_slow_ns(1000000000));
 	close(fd);
 	close(memfd);
 	free(desc);

@@ -234,7 +234,7 @@ static void test_by_hand__there_and_back(void **state)
 	assert_true(memory.resident_bytes >= memory.required_bytes);
 	assert_true(memory.available_bytes >= memory.required_bytes);
 	assert_true(memory.available_bytes <= (uint64_t)DEVICE_MIB << 20);
-	assert_int_equal(run(&first, RBK_STRATEGY_AUTO).device, GPU);
+	assert_int_equal(run(&first, RBK_STRATEGY_PREFER_GPU).device, GPU);
 
 	n_evictions = memory.n_evictions;
 	n_constrained = constrained(&first);
@@ -244,13 +244,13 @@ static void test_by_hand__there_and_back(void **state)
 	assert_int_equal(memory.tier, RBK_TIER_NONE);
 	assert_int_equal(memory.resident_bytes, 0);
 	assert_int_equal(memory.n_evictions, n_evictions + 1);
-	cqe = run(&first, RBK_STRATEGY_AUTO);
+	cqe = run(&first, RBK_STRATEGY_PREFER_GPU);
 	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
 	assert_int_equal(cqe.reason, RBK_REASON_MEMORY_CONSTRAINT);
 	assert_int_equal(constrained(&first), n_constrained + 1);
 
 	assert_int_equal(move(&first, RBK_OP_PREFETCH).res, 0);
-	assert_int_equal(run(&first, RBK_STRATEGY_AUTO).device, GPU);
+	assert_int_equal(run(&first, RBK_STRATEGY_PREFER_GPU).device, GPU);
 	/* What is there, or not there, already. */
 	assert_int_equal(move(&first, RBK_OP_PREFETCH).res, 0);
 	assert_int_equal(move(&first, RBK_OP_EVICT).res, 0);
@@ -266,7 +266,7 @@ static void test_evicted__comes_back(void **state)
 	assert_int_equal(move(&first, RBK_OP_EVICT).res, 0);
 	assert_int_equal(move(&second, RBK_OP_EVICT).res, 0);
 	do {
-		cqe = run(&first, RBK_STRATEGY_AUTO);
+		cqe = run(&first, RBK_STRATEGY_PREFER_GPU);
 		assert_true(cqe.device == GPU || cqe.reason == RBK_REASON_MEMORY_CONSTRAINT);
 		assert_true(harness_now_ns() - start_ns < harness_slow_ns(20000000000));
 	} while (cqe.device != GPU);
@@ -287,11 +287,11 @@ static void test_never_fits__runs_on_the_cpu(void **state)
 	rbk_plan_info(large.plan, &info);
 	assert_true(info.devices & 1u << RBK_DEVICE_CPU);
 
-	cqe = run(&large, RBK_STRATEGY_AUTO);
+	cqe = run(&large, RBK_STRATEGY_PREFER_GPU);
 	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
 	assert_int_equal(cqe.reason, RBK_REASON_MEMORY_CONSTRAINT);
 	/* It is not waited for. */
-	rbk_sqe_set_wait_memory(put(&large, RBK_OP_RUN, RBK_STRATEGY_AUTO));
+	rbk_sqe_set_wait_memory(put(&large, RBK_OP_RUN, RBK_STRATEGY_PREFER_GPU));
 	assert_int_equal(rbk_submit(ring), 1);
 	cqe = take();
 	assert_int_equal(cqe.res, 0);
@@ -342,7 +342,7 @@ static void test_two__take_turns(void **state)
 			cqe = move(product, RBK_OP_PREFETCH);
 			assert_int_equal(cqe.res, 0);
 		}
-		cqe = run(product, i < 4 ? RBK_STRATEGY_ONLY_GPU : RBK_STRATEGY_AUTO);
+		cqe = run(product, i < 4 ? RBK_STRATEGY_ONLY_GPU : RBK_STRATEGY_PREFER_GPU);
 		assert_int_equal(cqe.device, GPU);
 		assert_int_equal(memory_of(product).state, RBK_MEMORY_RESIDENT);
 		assert_int_equal(memory_of(i % 2 ? &first : &second).state, RBK_MEMORY_EVICTED);

@@ -149,6 +149,7 @@ static void test_check__right(void **state)
 	assert_int_equal(check.status, 0);
 	assert_non_null(strstr(check.text, "broker: vram-headroom = 7.5%\n"));
 	assert_non_null(strstr(check.text, "broker: socket = /nowhere/at/all/sock\n"));
+	assert_non_null(strstr(check.text, "\nplacement: threshold = 1048576; min-count = 64; "));
 	assert_non_null(strstr(check.text, "\ntenant default: vram-max = 100%; "));
 	assert_non_null(strstr(check.text, "\ntenant web: match-uid = 0, 33; vram-max = "
 					   "2147483648; vram-reserve = 0%; vram-high = "
