@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Run queues without a kernel
+ *
+ * The workers and the hogs share the processors evenly (world_share()): of the time that a worker
+ * is busy it runs so much and waits for the rest, and what workers leave hogs use, as far as there
+ * are any. Whoever waits was preempted once per turn.
+ */
+#include "judge.h"
+
+#include <math.h>
+
+#define TURN_NS 3e6
+
+void judge_init(struct judge *judge, const struct sim *sim)
+{
+	const struct place_contention_config config = PLACE_CONTENTION_DEFAULT;
+	const uint32_t n_servers = sim->devices[RBK_DEVICE_CPU].n_servers;
+
+	*judge = (struct judge){.share = 1, .next_ns = JUDGE_PERIOD_NS};
+	place_contention_init(&judge->contention, &config, n_servers);
+	judge->sample = (struct place_contention_sample){
+		.has_workers = true,
+		.has_processors = true,
+		.n_processors = n_servers,
+	};
+}
+
+void judge_count(struct judge *judge, const struct sim *sim)
+{
+	const struct device *device = &sim->devices[RBK_DEVICE_CPU];
+	const double ns = sim->now_ns - judge->counted_ns;
+	const double busy_ns = device->busy_ns - judge->busy_ns, all_ns = ns * device->n_servers;
+	const double run_ns = busy_ns / judge->share;
+	const double others_ns = fmin(judge->n_hogs * ns, fmax(all_ns - run_ns, 0));
+
+	judge->run_ns += run_ns;
+	judge->wait_ns += busy_ns - run_ns;
+	judge->others_ns += others_ns;
+	judge->idle_ns += fmax(all_ns - run_ns - others_ns, 0);
+	judge->counted_ns = sim->now_ns;
+	judge->busy_ns = device->busy_ns;
+	judge->share = world_share(sim->world);
+	judge->n_hogs = sim->world->n_hogs;
+}
+
+const struct place_contention_verdict *judge_look(struct judge *judge, const struct sim *sim)
+{
+	struct place_contention_sample *sample = &judge->sample;
+
+	judge_count(judge, sim);
+	judge->next_ns = sim->now_ns + JUDGE_PERIOD_NS;
+	sample->at_ns = 1000000000ull + (uint64_t)sim->now_ns;
+	sample->run_ns = (uint64_t)judge->run_ns;
+	sample->wait_ns = (uint64_t)judge->wait_ns;
+	sample->n_preemptions = (uint64_t)(judge->wait_ns / TURN_NS);
+	sample->others_ns = (uint64_t)judge->others_ns;
+	sample->idle_ns = (uint64_t)judge->idle_ns;
+	return place_contention_feed(&judge->contention, sample);
+}

@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Scenarios: keys and values
+ *
+ * A table says which keys a section has and how their values are read. Numbers are finite and in
+ * the range that the table gives; everything else is refused with what would have been allowed.
+ */
+#include "scenario-private.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/checked.h"
+#include "util/size.h"
+
+bool reader_parse_number(const char *text, double *ret)
+{
+	double value;
+	char *end;
+
+	errno = 0;
+	value = strtod(text, &end);
+	if (end == text || *end || errno || !isfinite(value))
+		return false;
+	*ret = value;
+	return true;
+}
+
+bool reader_parse_time(const char *text, double *ret_ns)
+{
+	static const struct {
+		const char *name;
+		double ns;
+	} units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+	double value;
+	char *end;
+
+	value = strtod(text, &end);
+	if (end == text || !isfinite(value) || value < 0)
+		return false;
+	while (isspace((unsigned char)*end))
+		end++;
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
+		if (!strcmp(end, units[i].name) && value * units[i].ns <= 1e15) {
+			*ret_ns = value * units[i].ns;
+			return true;
+		}
+	}
+	return false;
+}
+
+enum value_kind { NUMBER, WHOLE, TIME, BYTES, YES_NO, OTHER };
+
+struct key {
+	enum section section;
+	const char *name;
+	enum value_kind kind;
+	double min, max;
+	void (*set)(struct reader *reader, double value);
+	int (*read)(struct reader *reader, const char *key, char *value);
+};
+
+static struct scenario_plan *plan_of(struct reader *reader)
+{
+	return &reader->scenario->plans[reader->scenario->n_plans - 1];
+}
+
+static struct scenario_tenant *tenant_of(struct reader *reader)
+{
+	return &reader->scenario->tenants[reader->scenario->n_tenants - 1];
+}
+
+static struct scenario_event *event_of(struct reader *reader)
+{
+	return &reader->scenario->events[reader->scenario->n_events - 1];
+}
+
+/* Setters of numbers: one assignment each. */
+#define SETTER(name, target, type)                                  \
+	static void set_##name(struct reader *reader, double value) \
+	{                                                           \
+		(target) = (type)value;                             \
+	}
+SETTER(seed, reader->scenario->seed, uint64_t)
+SETTER(n_runs, reader->scenario->n_runs, uint32_t)
+SETTER(warm_up, reader->scenario->warm_up, uint32_t)
+SETTER(is_exact, reader->scenario->is_exact, bool)
+SETTER(is_quick, reader->scenario->is_quick, bool)
+SETTER(has_alone, reader->scenario->has_alone, bool)
+SETTER(memory, reader->scenario->memory_bytes, uint64_t)
+SETTER(threshold, reader->scenario->config.threshold_bytes, uint64_t)
+SETTER(min_count, reader->scenario->config.min_count, uint32_t)
+SETTER(window, reader->scenario->config.window, uint32_t)
+SETTER(speedup, reader->scenario->config.speedup_threshold, float)
+SETTER(success_rate, reader->scenario->config.success_rate, float)
+SETTER(exploration, reader->scenario->config.exploration, float)
+SETTER(partition_bytes, reader->scenario->config.partition_min_bytes, uint64_t)
+SETTER(partition_gain, reader->scenario->config.partition_min_gain, float)
+SETTER(balance_high, reader->scenario->config.balance_high, float)
+SETTER(balance_low, reader->scenario->config.balance_low, float)
+SETTER(submission, reader->scenario->config.submission_max_ns, uint64_t)
+SETTER(energy_slack, reader->scenario->config.energy_slack, float)
+SETTER(rows, plan_of(reader)->dims[ROWS], uint32_t)
+SETTER(inner, plan_of(reader)->dims[INNER], uint32_t)
+SETTER(columns, plan_of(reader)->dims[COLUMNS], uint32_t)
+SETTER(channels, plan_of(reader)->dims[CHANNELS], uint32_t)
+SETTER(height, plan_of(reader)->dims[HEIGHT], uint32_t)
+SETTER(width, plan_of(reader)->dims[WIDTH], uint32_t)
+SETTER(filters, plan_of(reader)->dims[FILTERS], uint32_t)
+SETTER(kernel, plan_of(reader)->dims[KERNEL], uint32_t)
+SETTER(is_constant, plan_of(reader)->is_constant, bool)
+SETTER(share, plan_of(reader)->share, double)
+SETTER(n_generated, reader->n_generated, uint32_t)
+SETTER(generate_seed, reader->generate_seed, uint64_t)
+SETTER(weight, tenant_of(reader)->weight, uint32_t)
+SETTER(cpu_max, tenant_of(reader)->cpu_max, float)
+SETTER(n_tasks, tenant_of(reader)->n_tasks, uint32_t)
+SETTER(start, tenant_of(reader)->start_ns, double)
+SETTER(deadline, tenant_of(reader)->deadline_ns, double)
+SETTER(may_partition, tenant_of(reader)->may_partition, bool)
+SETTER(at, event_of(reader)->at_ns, double)
+#undef SETTER
+
+#define TRUTH_SETTER(name, member, type)                                         \
+	static void set_##name(struct reader *reader, double value)              \
+	{                                                                        \
+		for (unsigned int i = 0; i < SCENARIO_DEVICES; i++)              \
+			if (reader->devices & 1u << i)                           \
+				reader->scenario->truth[i].member = (type)value; \
+	}
+TRUTH_SETTER(noise, noise, double)
+TRUTH_SETTER(efficiency, efficiency, double)
+TRUTH_SETTER(jitter, jitter_ns, double)
+TRUTH_SETTER(drift, drift, double)
+TRUTH_SETTER(drift_period, drift_period_ns, double)
+TRUTH_SETTER(cache, cache_bytes, double)
+TRUTH_SETTER(cache_factor, cache_factor, double)
+TRUTH_SETTER(tile, tile_rows, uint32_t)
+#undef TRUTH_SETTER
+
+static int read_about(struct reader *reader, const char *key, char *value)
+{
+	snprintf(reader->scenario->about, sizeof(reader->scenario->about), "%s", value);
+	return 0;
+}
+
+static int read_profile(struct reader *reader, const char *key, char *value)
+{
+	snprintf(reader->profiles[!strcmp(key, "gpu")], sizeof(reader->profiles[0]), "%s", value);
+	return 0;
+}
+
+/* "CPU+GPU, CPU+GPU": the first is what the file itself stands for. */
+static int read_pairs(struct reader *reader, const char *key, char *value)
+{
+	struct scenario *scenario = reader->scenario;
+	char *save = NULL;
+
+	for (char *word = strtok_r(value, " ,", &save); word; word = strtok_r(NULL, " ,", &save)) {
+		char *plus = strchr(word, '+');
+
+		if (!plus || plus == word || !plus[1] || strlen(word) >= SCENARIO_NAME_BYTES)
+			return reader_refuse(reader, "%s: \"%s\" is not CPU+GPU", key, word);
+		if (scenario->n_pairs == SCENARIO_MAX_PAIRS)
+			return reader_refuse(reader, "more than %u pairs", SCENARIO_MAX_PAIRS);
+		*plus = '\0';
+		strcpy(scenario->pairs[scenario->n_pairs][RBK_DEVICE_CPU], word);
+		strcpy(scenario->pairs[scenario->n_pairs][RBK_DEVICE_GPU], plus + 1);
+		scenario->n_pairs++;
+	}
+	for (unsigned int d = 0; scenario->n_pairs && d < SCENARIO_DEVICES; d++)
+		snprintf(reader->profiles[d], sizeof(reader->profiles[d]), "%s",
+			 scenario->pairs[0][d]);
+	return 0;
+}
+
+static int read_trace_name(struct reader *reader, const char *key, char *value)
+{
+	snprintf(reader->trace, sizeof(reader->trace), "%s", value);
+	reader->trace_line = reader->line;
+	return 0;
+}
+
+static int read_op(struct reader *reader, const char *key, char *value)
+{
+	const struct op *op = op_by_name(value);
+
+	if (!op)
+		return reader_refuse(reader, "there is no operator \"%s\"", value);
+	plan_of(reader)->op = op->kind;
+	return 0;
+}
+
+/* "a" or "a..b". */
+static int read_range(struct reader *reader, const char *key, char *value, bool is_bytes,
+		      double *ret_min, double *ret_max)
+{
+	char *dots = strstr(value, "..");
+	double numbers[2];
+
+	if (dots)
+		*dots = '\0';
+	for (unsigned int i = 0; i < 2; i++) {
+		const char *text = i && dots ? dots + 2 : value;
+		uint64_t bytes;
+		bool ok;
+
+		if (is_bytes) {
+			ok = size_parse(text, &bytes);
+			numbers[i] = ok ? (double)bytes : 0;
+		} else {
+			ok = reader_parse_number(text, &numbers[i]);
+		}
+		if (!ok || numbers[i] < 1 || numbers[i] > 1e12)
+			return reader_refuse(reader, "%s: \"%s\" is not a positive number", key,
+					     text);
+	}
+	if (numbers[0] > numbers[1])
+		return reader_refuse(reader, "%s: the range is empty", key);
+	*ret_min = numbers[0];
+	*ret_max = numbers[1];
+	return 0;
+}
+
+static int read_count(struct reader *reader, const char *key, char *value)
+{
+	double min = 0, max = 0;
+	int r = read_range(reader, key, value, false, &min, &max);
+
+	if (r)
+		return r;
+	if (max > INT32_MAX)
+		return reader_refuse(reader, "%s: at most 2^31 - 1", key);
+	plan_of(reader)->count_min = (uint32_t)min;
+	plan_of(reader)->count_max = (uint32_t)max;
+	return 0;
+}
+
+static int read_bytes(struct reader *reader, const char *key, char *value)
+{
+	return read_range(reader, key, value, true, &reader->bytes_min, &reader->bytes_max);
+}
+
+static int read_ops(struct reader *reader, const char *key, char *value)
+{
+	char *save = NULL;
+
+	reader->ops = 0;
+	for (char *word = strtok_r(value, " ,", &save); word; word = strtok_r(NULL, " ,", &save)) {
+		const struct op *op = op_by_name(word);
+
+		if (!op)
+			return reader_refuse(reader, "there is no operator \"%s\"", word);
+		reader->ops |= 1u << op->kind;
+	}
+	if (!reader->ops)
+		return reader_refuse(reader, "%s: no operator", key);
+	return 0;
+}
+
+static int read_plans(struct reader *reader, const char *key, char *value)
+{
+	snprintf(reader->shares[reader->scenario->n_tenants - 1], sizeof(reader->shares[0]), "%s",
+		 value);
+	return 0;
+}
+
+static int choose(struct reader *reader, const char *key, const char *value,
+		  const char *const *names, unsigned int n, unsigned int *ret)
+{
+	char all[256] = "";
+
+	for (unsigned int i = 0; i < n; i++) {
+		if (!strcmp(names[i], value)) {
+			*ret = i;
+			return 0;
+		}
+		strncat(all, i ? ", " : "", sizeof(all) - strlen(all) - 1);
+		strncat(all, names[i], sizeof(all) - strlen(all) - 1);
+	}
+	return reader_refuse(reader, "%s: \"%s\" is none of %s", key, value, all);
+}
+
+static int read_priority(struct reader *reader, const char *key, char *value)
+{
+	static const char *const names[] = {"normal", "low", "high", "urgent"};
+	unsigned int i = 0;
+	int r = choose(reader, key, value, names, ARRAY_SIZE(names), &i);
+
+	tenant_of(reader)->priority = (uint8_t)i;
+	return r;
+}
+
+static int read_strategy(struct reader *reader, const char *key, char *value)
+{
+	static const char *const names[] = {"auto",     "prefer-gpu", "prefer-cpu", "only-gpu",
+					    "only-cpu", "latency",    "energy",     "partition"};
+	unsigned int i = 0;
+	int r = choose(reader, key, value, names, ARRAY_SIZE(names), &i);
+
+	tenant_of(reader)->strategy = (uint8_t)i;
+	return r;
+}
+
+static int read_arrivals(struct reader *reader, const char *key, char *value)
+{
+	struct scenario_tenant *tenant = tenant_of(reader);
+	char *words[4] = {0}, *save = NULL;
+	unsigned int n = 0;
+	double number;
+
+	for (char *word = strtok_r(value, " \t", &save); word; word = strtok_r(NULL, " \t", &save))
+		if (n < ARRAY_SIZE(words))
+			words[n++] = word;
+	if (n == 1 && !strcmp(words[0], "all")) {
+		tenant->arrivals = ARRIVALS_ALL;
+		return 0;
+	}
+	if (n == 2 && !strcmp(words[0], "closed") && reader_parse_number(words[1], &number) &&
+	    number >= 1 && number <= 100000) {
+		tenant->arrivals = ARRIVALS_CLOSED;
+		tenant->n_outstanding = (uint32_t)number;
+		return 0;
+	}
+	if (n >= 2 && reader_parse_number(words[1], &number) && number > 0 && number <= 1e9) {
+		tenant->rate_per_s = number;
+		if (n == 2 && !strcmp(words[0], "poisson")) {
+			tenant->arrivals = ARRIVALS_POISSON;
+			return 0;
+		}
+		if (n == 4 && !strcmp(words[0], "bursty") &&
+		    reader_parse_time(words[2], &tenant->on_ns) && tenant->on_ns > 0 &&
+		    reader_parse_time(words[3], &tenant->off_ns)) {
+			tenant->arrivals = ARRIVALS_BURSTY;
+			return 0;
+		}
+	}
+	return reader_refuse(reader,
+			     "%s: expected \"all\", \"poisson RATE\", \"bursty RATE ON "
+			     "OFF\" or \"closed N\", rates per second",
+			     key);
+}
+
+static int read_device(struct reader *reader, const char *key, char *value)
+{
+	static const char *const names[] = {"cpu", "gpu"};
+	unsigned int i = 0;
+	int r = choose(reader, key, value, names, ARRAY_SIZE(names), &i);
+
+	event_of(reader)->device = (uint8_t)i;
+	return r;
+}
+
+static int read_event(struct reader *reader, const char *key, char *value)
+{
+	static const struct {
+		const char *name;
+		enum scenario_event_kind kind;
+		double min, max;
+	} kinds[] = {{"slow", EVENT_SLOW, 0.001, 1e6},
+		     {"contention", EVENT_CONTENTION, 0.01, 100},
+		     {"hogs", EVENT_HOGS, 0, 100000},
+		     {"fail-every", EVENT_FAIL_EVERY, 0, 1e9}};
+	struct scenario_event *event = event_of(reader);
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (strcmp(kinds[i].name, key))
+			continue;
+		if (!reader_parse_number(value, &event->value) || event->value < kinds[i].min ||
+		    event->value > kinds[i].max)
+			return reader_refuse(reader, "%s: \"%s\" is not a number between %g and %g",
+					     key, value, kinds[i].min, kinds[i].max);
+		event->kind = kinds[i].kind;
+		return 0;
+	}
+	if (!strcmp(value, "lost")) {
+		event->kind = EVENT_LOST;
+		return 0;
+	}
+	if (!strcmp(value, "back")) {
+		event->kind = EVENT_BACK;
+		return 0;
+	}
+	return reader_refuse(reader, "%s: \"%s\" is none of lost, back", key, value);
+}
+
+#define COUNT_MAX 2147483647.0
+static const struct key keys[] = {
+	{SECTION_SCENARIO, "about", OTHER, .read = read_about},
+	{SECTION_SCENARIO, "cpu", OTHER, .read = read_profile},
+	{SECTION_SCENARIO, "gpu", OTHER, .read = read_profile},
+	{SECTION_SCENARIO, "pairs", OTHER, .read = read_pairs},
+	{SECTION_SCENARIO, "seed", WHOLE, 0, 1e15, set_seed, NULL},
+	{SECTION_SCENARIO, "runs", WHOLE, 1, 1000, set_n_runs, NULL},
+	{SECTION_SCENARIO, "warm-up", WHOLE, 0, 1e6, set_warm_up, NULL},
+	{SECTION_SCENARIO, "exact", YES_NO, .set = set_is_exact},
+	{SECTION_SCENARIO, "quick", YES_NO, .set = set_is_quick},
+	{SECTION_SCENARIO, "alone", YES_NO, .set = set_has_alone},
+	{SECTION_SCENARIO, "memory", BYTES, 1, 1e15, set_memory, NULL},
+	{SECTION_SCENARIO, "trace", OTHER, .read = read_trace_name},
+
+	{SECTION_PLACEMENT, "threshold", BYTES, 0, 1e15, set_threshold, NULL},
+	{SECTION_PLACEMENT, "min-count", WHOLE, 0, COUNT_MAX, set_min_count, NULL},
+	{SECTION_PLACEMENT, "window", WHOLE, 1, 10000, set_window, NULL},
+	{SECTION_PLACEMENT, "speedup", NUMBER, 0.01, 1000, set_speedup, NULL},
+	{SECTION_PLACEMENT, "success-rate", NUMBER, 0, 1, set_success_rate, NULL},
+	{SECTION_PLACEMENT, "exploration", NUMBER, 0, 1, set_exploration, NULL},
+	{SECTION_PLACEMENT, "partition-bytes", BYTES, 0, 1e15, set_partition_bytes, NULL},
+	{SECTION_PLACEMENT, "partition-gain", NUMBER, 0, 100, set_partition_gain, NULL},
+	{SECTION_PLACEMENT, "balance-high", NUMBER, 1, 1000, set_balance_high, NULL},
+	{SECTION_PLACEMENT, "balance-low", NUMBER, 0, 1, set_balance_low, NULL},
+	{SECTION_PLACEMENT, "submission", TIME, 1000, 1e12, set_submission, NULL},
+	{SECTION_PLACEMENT, "energy-slack", NUMBER, 1, 1000, set_energy_slack, NULL},
+
+	{SECTION_TRUTH, "noise", NUMBER, 0, 2, set_noise, NULL},
+	{SECTION_TRUTH, "efficiency", NUMBER, 0, 2, set_efficiency, NULL},
+	{SECTION_TRUTH, "jitter", TIME, 0, 1e9, set_jitter, NULL},
+	{SECTION_TRUTH, "drift", NUMBER, 0, 0.9, set_drift, NULL},
+	{SECTION_TRUTH, "drift-period", TIME, 1000, 1e13, set_drift_period, NULL},
+	{SECTION_TRUTH, "cache", BYTES, 1, 1e15, set_cache, NULL},
+	{SECTION_TRUTH, "cache-factor", NUMBER, 0.01, 100, set_cache_factor, NULL},
+	{SECTION_TRUTH, "tile", WHOLE, 1, 65536, set_tile, NULL},
+
+	{SECTION_PLAN, "op", OTHER, .read = read_op},
+	{SECTION_PLAN, "rows", WHOLE, 1, COUNT_MAX, set_rows, NULL},
+	{SECTION_PLAN, "inner", WHOLE, 1, COUNT_MAX, set_inner, NULL},
+	{SECTION_PLAN, "columns", WHOLE, 1, COUNT_MAX, set_columns, NULL},
+	{SECTION_PLAN, "channels", WHOLE, 1, COUNT_MAX, set_channels, NULL},
+	{SECTION_PLAN, "height", WHOLE, 1, COUNT_MAX, set_height, NULL},
+	{SECTION_PLAN, "width", WHOLE, 1, COUNT_MAX, set_width, NULL},
+	{SECTION_PLAN, "filters", WHOLE, 1, COUNT_MAX, set_filters, NULL},
+	{SECTION_PLAN, "kernel", WHOLE, 1, COUNT_MAX, set_kernel, NULL},
+	{SECTION_PLAN, "constant", YES_NO, .set = set_is_constant},
+	{SECTION_PLAN, "count", OTHER, .read = read_count},
+	{SECTION_PLAN, "share", NUMBER, 0, 1e6, set_share, NULL},
+
+	{SECTION_GENERATE, "plans", WHOLE, 1, SCENARIO_MAX_PLANS, set_n_generated, NULL},
+	{SECTION_GENERATE, "ops", OTHER, .read = read_ops},
+	{SECTION_GENERATE, "bytes", OTHER, .read = read_bytes},
+	{SECTION_GENERATE, "seed", WHOLE, 0, 1e15, set_generate_seed, NULL},
+
+	{SECTION_TENANT, "weight", WHOLE, 1, 10000, set_weight, NULL},
+	{SECTION_TENANT, "priority", OTHER, .read = read_priority},
+	{SECTION_TENANT, "strategy", OTHER, .read = read_strategy},
+	{SECTION_TENANT, "cpu-max", NUMBER, 0, 1024, set_cpu_max, NULL},
+	{SECTION_TENANT, "arrivals", OTHER, .read = read_arrivals},
+	{SECTION_TENANT, "tasks", WHOLE, 1, SCENARIO_MAX_TASKS, set_n_tasks, NULL},
+	{SECTION_TENANT, "start", TIME, 0, 1e15, set_start, NULL},
+	{SECTION_TENANT, "deadline", TIME, 1, 1e15, set_deadline, NULL},
+	{SECTION_TENANT, "partition", YES_NO, .set = set_may_partition},
+	{SECTION_TENANT, "plans", OTHER, .read = read_plans},
+
+	{SECTION_EVENT, "at", TIME, 0, 1e15, set_at, NULL},
+	{SECTION_EVENT, "device", OTHER, .read = read_device},
+	{SECTION_EVENT, "slow", OTHER, .read = read_event},
+	{SECTION_EVENT, "contention", OTHER, .read = read_event},
+	{SECTION_EVENT, "hogs", OTHER, .read = read_event},
+	{SECTION_EVENT, "fail-every", OTHER, .read = read_event},
+	{SECTION_EVENT, "device-is", OTHER, .read = read_event},
+};
+
+static bool parse_value(enum value_kind kind, const char *value, double *ret)
+{
+	uint64_t bytes;
+
+	switch (kind) {
+	case TIME:
+		return reader_parse_time(value, ret);
+	case BYTES:
+		if (!size_parse(value, &bytes))
+			return false;
+		*ret = (double)bytes;
+		return true;
+	case YES_NO:
+		*ret = !strcmp(value, "yes");
+		return *ret > 0 || !strcmp(value, "no");
+	case WHOLE:
+		return reader_parse_number(value, ret) && *ret == floor(*ret);
+	default:
+		return reader_parse_number(value, ret);
+	}
+}
+
+int reader_key(struct reader *reader, const char *key, char *value)
+{
+	static const char *const kinds[] = {
+		[NUMBER] = "a number",           [WHOLE] = "a whole number",
+		[TIME] = "a time such as 1.5ms", [BYTES] = "a size such as 64KiB",
+		[YES_NO] = "yes or no",          [OTHER] = "",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		double number = 0;
+
+		if (keys[i].section != reader->section || strcmp(keys[i].name, key))
+			continue;
+		if (!*value)
+			return reader_refuse(reader, "%s: no value", key);
+		if (keys[i].kind == OTHER)
+			return keys[i].read(reader, key, value);
+		if (!parse_value(keys[i].kind, value, &number))
+			return reader_refuse(reader, "%s: \"%s\" is not %s", key, value,
+					     kinds[keys[i].kind]);
+		if (keys[i].kind != YES_NO && (number < keys[i].min || number > keys[i].max))
+			return reader_refuse(reader, "%s: \"%s\" is not between %g and %g", key,
+					     value, keys[i].min, keys[i].max);
+		keys[i].set(reader, number);
+		return 0;
+	}
+	return reader_refuse(reader, "there is no key \"%s\" in this section", key);
+}
+
+int reader_expected(struct reader *reader, const char *text)
+{
+	struct scenario *scenario = reader->scenario;
+	struct scenario_expected *expected = &scenario->expected[scenario->n_expected];
+	char figure[96], relation[4], value[32], rest[2];
+
+	if (scenario->n_expected == SCENARIO_MAX_EXPECTED)
+		return reader_refuse(reader, "more than %u figures", SCENARIO_MAX_EXPECTED);
+	if (sscanf(text, "%95s %3s %31s %1s", figure, relation, value, rest) != 3 ||
+	    (strcmp(relation, ">=") && strcmp(relation, "<=")) ||
+	    !reader_parse_number(value, &expected->value))
+		return reader_refuse(reader, "expected \"FIGURE >= NUMBER\" or \"FIGURE <= "
+					     "NUMBER\"");
+	strcpy(expected->figure, figure);
+	expected->relation = relation[0] == '>' ? AT_LEAST : AT_MOST;
+	expected->line = reader->line;
+	expected->is_aim = reader->section == SECTION_AIM;
+	scenario->n_expected++;
+	return 0;
+}
+
+int reader_shares(struct reader *reader)
+{
+	struct scenario *scenario = reader->scenario;
+
+	for (uint32_t t = 0; t < scenario->n_tenants; t++) {
+		struct scenario_tenant *tenant = &scenario->tenants[t];
+		char *save = NULL;
+
+		reader->line = tenant->line;
+		for (char *word = strtok_r(reader->shares[t], " ,", &save); word;
+		     word = strtok_r(NULL, " ,", &save)) {
+			char *colon = strchr(word, ':');
+			double share = 1;
+			uint32_t p;
+
+			if (colon)
+				*colon = '\0';
+			for (p = 0; p < scenario->n_plans; p++) {
+				if (!strcmp(scenario->plans[p].name, word))
+					break;
+			}
+			if (p == scenario->n_plans)
+				return reader_refuse(reader, "there is no plan \"%s\"", word);
+			if (colon && (!reader_parse_number(colon + 1, &share) || share <= 0))
+				return reader_refuse(reader, "\"%s\" is not a share", colon + 1);
+			tenant->shares[p] = share;
+			tenant->has_shares = true;
+		}
+		if (tenant->has_shares)
+			continue;
+		for (uint32_t p = 0; p < scenario->n_plans; p++)
+			tenant->shares[p] = scenario->plans[p].share;
+	}
+	return 0;
+}

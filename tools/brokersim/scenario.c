@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Scenarios: the file
+ *
+ * Sections, keys and values, a line each; '#' and ';' begin a comment at the start of a line or
+ * after a blank. The first mistake ends reading and is told with file and line: a scenario that is
+ * half understood would prove something else than what it says. Plans may be named before they are
+ * described, so tenants' shares are resolved at the end, and so is the trace.
+ */
+#include "scenario-private.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plans.h"
+#include "random.h"
+#include "place/profile-file.h"
+#include "util/checked.h"
+#include "util/error.h"
+
+enum { LINE_BYTES = 2048 };
+
+static const char *const section_names[SECTION_COUNT] = {
+	[SECTION_NONE] = "",
+	[SECTION_SCENARIO] = "scenario",
+	[SECTION_PLACEMENT] = "placement",
+	[SECTION_TRUTH] = "truth",
+	[SECTION_PLAN] = "plan",
+	[SECTION_GENERATE] = "generate",
+	[SECTION_TENANT] = "tenant",
+	[SECTION_EVENT] = "event",
+	[SECTION_EXPECT] = "expect",
+	[SECTION_AIM] = "aim",
+};
+
+static void close_file(FILE **file)
+{
+	if (*file)
+		fclose(*file);
+}
+
+int reader_refuse(struct reader *reader, const char *format, ...)
+{
+	size_t n = 0;
+	va_list args;
+
+	if (reader->line)
+		n = (size_t)snprintf(reader->message, SCENARIO_MESSAGE_BYTES,
+				     "%s:%u: ", reader->path, reader->line);
+	else
+		n = (size_t)snprintf(reader->message, SCENARIO_MESSAGE_BYTES, "%s: ", reader->path);
+	if (n >= SCENARIO_MESSAGE_BYTES)
+		n = 0;
+	va_start(args, format);
+	vsnprintf(reader->message + n, SCENARIO_MESSAGE_BYTES - n, format, args);
+	va_end(args);
+	return SCENARIO_E_INVALID;
+}
+
+struct scenario *scenario_free(struct scenario *scenario)
+{
+	if (scenario) {
+		free(scenario->plans);
+		free(scenario->tenants);
+		free(scenario->trace);
+		free(scenario);
+	}
+	return NULL;
+}
+
+/* Cuts comment and white space off both ends. Return: the beginning. */
+static char *trim(char *text)
+{
+	char *end;
+
+	for (char *c = text; *c; c++) {
+		if ((*c == '#' || *c == ';') && (c == text || isspace((unsigned char)c[-1]))) {
+			*c = '\0';
+			break;
+		}
+	}
+	while (isspace((unsigned char)*text))
+		text++;
+	end = text + strlen(text);
+	while (end > text && isspace((unsigned char)end[-1]))
+		*--end = '\0';
+	return text;
+}
+
+static bool is_name(const char *text)
+{
+	size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
+
+	return n > 0 && !text[n] && n < SCENARIO_NAME_BYTES;
+}
+
+static int begin_plan(struct reader *reader, const char *name)
+{
+	struct scenario *scenario = reader->scenario;
+	struct scenario_plan *plan;
+
+	for (uint32_t i = 0; i < scenario->n_plans; i++) {
+		if (!strcmp(scenario->plans[i].name, name))
+			return reader_refuse(reader, "there is a plan \"%s\" already", name);
+	}
+	if (scenario->n_plans == SCENARIO_MAX_PLANS)
+		return reader_refuse(reader, "more than %u plans", SCENARIO_MAX_PLANS);
+	plan = &scenario->plans[scenario->n_plans++];
+	*plan = (struct scenario_plan){
+		.op = OP_KIND_COUNT, .share = 1, .is_constant = true, .line = reader->line};
+	strcpy(plan->name, name);
+	return 0;
+}
+
+static int begin_tenant(struct reader *reader, const char *name)
+{
+	struct scenario *scenario = reader->scenario;
+	struct scenario_tenant *tenant;
+
+	for (uint32_t i = 0; i < scenario->n_tenants; i++) {
+		if (!strcmp(scenario->tenants[i].name, name))
+			return reader_refuse(reader, "there is a tenant \"%s\" already", name);
+	}
+	if (scenario->n_tenants == SCENARIO_MAX_TENANTS)
+		return reader_refuse(reader, "more than %u tenants", SCENARIO_MAX_TENANTS);
+	tenant = &scenario->tenants[scenario->n_tenants++];
+	*tenant = (struct scenario_tenant){.weight = 100, .line = reader->line};
+	strcpy(tenant->name, name);
+	return 0;
+}
+
+/* "[kind]" or "[kind name]". */
+static int begin_section(struct reader *reader, char *text)
+{
+	struct scenario *scenario = reader->scenario;
+	size_t n = strlen(text);
+	char *name;
+
+	if (n < 2 || text[n - 1] != ']')
+		return reader_refuse(reader, "a section's line ends with ']'");
+	text[n - 1] = '\0';
+	text++;
+	name = text + strcspn(text, " \t");
+	if (*name) {
+		*name++ = '\0';
+		name += strspn(name, " \t");
+	}
+	reader->section = SECTION_NONE;
+	for (unsigned int i = SECTION_NONE + 1; i < SECTION_COUNT; i++) {
+		if (!strcmp(section_names[i], text))
+			reader->section = i;
+	}
+	switch (reader->section) {
+	case SECTION_NONE:
+		return reader_refuse(reader, "there is no section [%s]", text);
+	case SECTION_PLAN:
+	case SECTION_TENANT:
+		if (!is_name(name))
+			return reader_refuse(
+				reader, "[%s] needs a name of letters, digits, '-' and '_'", text);
+		return reader->section == SECTION_PLAN ? begin_plan(reader, name)
+						       : begin_tenant(reader, name);
+	case SECTION_TRUTH:
+		reader->devices = !*name                 ? 3
+				  : !strcmp(name, "cpu") ? 1 << RBK_DEVICE_CPU
+				  : !strcmp(name, "gpu") ? 1 << RBK_DEVICE_GPU
+							 : 0;
+		if (!reader->devices)
+			return reader_refuse(reader, "[truth] is of cpu, gpu, or of both");
+		return 0;
+	case SECTION_EVENT:
+		if (scenario->n_events == SCENARIO_MAX_EVENTS)
+			return reader_refuse(reader, "more than %u events", SCENARIO_MAX_EVENTS);
+		scenario->events[scenario->n_events++] =
+			(struct scenario_event){.device = RBK_DEVICE_GPU, .kind = EVENT_BACK};
+		return 0;
+	default:
+		if (*name)
+			return reader_refuse(reader, "[%s] takes no name", text);
+		return 0;
+	}
+}
+
+static int read_line(struct reader *reader, char *text)
+{
+	char *value;
+
+	text = trim(text);
+	if (!*text)
+		return 0;
+	if (*text == '[')
+		return begin_section(reader, text);
+	if (reader->section == SECTION_NONE)
+		return reader_refuse(reader, "a section such as [scenario] comes first");
+	if (reader->section == SECTION_EXPECT || reader->section == SECTION_AIM)
+		return reader_expected(reader, text);
+	value = strchr(text, '=');
+	if (!value)
+		return reader_refuse(reader, "neither a section nor \"key = value\"");
+	*value++ = '\0';
+	return reader_key(reader, trim(text), trim(value));
+}
+
+enum { LINE_READ = 100, LINE_END };
+
+/* One line without its break. Return: LINE_READ, LINE_END, SCENARIO_E_INVALID. */
+static int next_line(struct reader *reader, FILE *file, char line[LINE_BYTES])
+{
+	size_t n = 0;
+	int c;
+
+	while ((c = getc(file)) != EOF && c != '\n') {
+		if (c == '\0' || n == LINE_BYTES - 1)
+			return reader_refuse(
+				reader, c ? "a line is longer than %u bytes" : "not a text file",
+				LINE_BYTES - 1);
+		line[n++] = (char)c;
+	}
+	line[n] = '\0';
+	return c != EOF || n > 0 ? LINE_READ : LINE_END;
+}
+
+static int read_lines(struct reader *reader)
+{
+	_cleanup_(close_file) FILE *file = fopen(reader->path, "re");
+	char line[LINE_BYTES];
+	int r;
+
+	if (!file)
+		return reader_refuse(reader, "cannot be read: %s", strerror(errno));
+	for (;;) {
+		reader->line++;
+		r = next_line(reader, file, line);
+		if (r == LINE_END)
+			break;
+		if (r == LINE_READ)
+			r = read_line(reader, line);
+		if (r)
+			return r;
+	}
+	reader->line = 0;
+	if (ferror(file))
+		return reader_refuse(reader, "cannot be read: %s", strerror(errno));
+	return 0;
+}
+
+static void beside(const char *path, const char *name, char *ret, size_t n)
+{
+	const char *slash = strrchr(path, '/');
+
+	if (*name == '/' || !slash)
+		snprintf(ret, n, "%s", name);
+	else
+		snprintf(ret, n, "%.*s%s", (int)(slash + 1 - path), path, name);
+}
+
+static int load_profile(struct reader *reader, unsigned int device, const char *profiles_dir)
+{
+	struct scenario *scenario = reader->scenario;
+	const char *name = reader->profiles[device];
+	const char *base = strrchr(name, '/');
+	_cleanup_(freep) char *errors = NULL;
+	char path[1024];
+	int r;
+
+	if (!*name)
+		return reader_refuse(reader, "[scenario] needs \"%s = PROFILE\"",
+				     device ? "gpu" : "cpu");
+	if (base)
+		snprintf(path, sizeof(path), "%s", name);
+	else
+		snprintf(path, sizeof(path), "%s/%s.profile", profiles_dir, name);
+	r = place_profile_load(path, &scenario->profiles[device], &errors);
+	if (r == PLACE_PROFILE_E_INVALID) {
+		snprintf(reader->message, SCENARIO_MESSAGE_BYTES, "%.*s",
+			 (int)strcspn(errors, "\n"), errors);
+		return SCENARIO_E_INVALID;
+	}
+	if (r)
+		return error_fold(r);
+	base = base ? base + 1 : name;
+	snprintf(scenario->profile_names[device], SCENARIO_NAME_BYTES, "%.*s",
+		 (int)strcspn(base, "."), base);
+	if (device == RBK_DEVICE_GPU && scenario->memory_bytes)
+		scenario->profiles[device].memory_bytes = scenario->memory_bytes;
+	return 0;
+}
+
+static int check_plan(struct reader *reader, struct scenario_plan *plan)
+{
+	static const char *const names[N_DIMS] = {"rows",   "inner", "columns", "channels",
+						  "height", "width", "filters", "kernel"};
+	uint32_t needed;
+
+	reader->line = plan->line;
+	if (plan->op == OP_KIND_COUNT)
+		return reader_refuse(reader, "plan \"%s\" needs \"op = OPERATOR\"", plan->name);
+	needed = plans_dims(plan->op);
+	for (unsigned int i = 0; i < N_DIMS; i++) {
+		bool is_needed = needed & 1u << i;
+
+		if (is_needed && !plan->dims[i])
+			return reader_refuse(reader, "plan \"%s\" needs \"%s\"", plan->name,
+					     names[i]);
+		if (!is_needed && plan->dims[i])
+			return reader_refuse(reader, "plan \"%s\": %s has no \"%s\"", plan->name,
+					     op_by_kind(plan->op)->name, names[i]);
+	}
+	if (!plan->count_max)
+		plan->count_min = plan->count_max = plan->dims[ROWS];
+	if (plan->count_max > plan->dims[ROWS])
+		return reader_refuse(reader, "plan \"%s\": count is more than its rows",
+				     plan->name);
+	return 0;
+}
+
+static int check_tenant(struct reader *reader, const struct scenario_tenant *tenant)
+{
+	reader->line = tenant->line;
+	if (!tenant->n_tasks)
+		return reader_refuse(reader, "tenant \"%s\" needs \"tasks\", at least 1",
+				     tenant->name);
+	if (tenant->rate_per_s <= 0 &&
+	    (tenant->arrivals == ARRIVALS_POISSON || tenant->arrivals == ARRIVALS_BURSTY))
+		return reader_refuse(reader, "tenant \"%s\" needs a rate", tenant->name);
+	return 0;
+}
+
+/* "seconds tenant plan count", blanks between. */
+static int read_trace_line(struct reader *reader, char *line)
+{
+	char *words[4], *at = trim(line), *save = NULL;
+	struct scenario *scenario = reader->scenario;
+	struct scenario_arrival arrival = {0};
+	uint32_t tenant, plan;
+	unsigned int n = 0;
+	double seconds, count;
+
+	if (!*at)
+		return 0;
+	for (char *word = strtok_r(at, " \t,", &save); word; word = strtok_r(NULL, " \t,", &save)) {
+		if (n < 4)
+			words[n] = word;
+		n++;
+	}
+	if (n != 4)
+		return reader_refuse(reader, "expected \"SECONDS TENANT PLAN COUNT\"");
+	for (tenant = 0; tenant < scenario->n_tenants; tenant++) {
+		if (!strcmp(scenario->tenants[tenant].name, words[1]))
+			break;
+	}
+	for (plan = 0; plan < scenario->n_plans; plan++) {
+		if (!strcmp(scenario->plans[plan].name, words[2]))
+			break;
+	}
+	if (!reader_parse_number(words[0], &seconds) || seconds < 0 || seconds > 1e6)
+		return reader_refuse(reader, "\"%s\" is not a time in seconds", words[0]);
+	if (tenant == scenario->n_tenants)
+		return reader_refuse(reader, "there is no tenant \"%s\"", words[1]);
+	if (plan == scenario->n_plans)
+		return reader_refuse(reader, "there is no plan \"%s\"", words[2]);
+	if (!reader_parse_number(words[3], &count) || count < 1 ||
+	    count > scenario->plans[plan].dims[ROWS] || count != floor(count))
+		return reader_refuse(reader, "\"%s\" is not a count of plan \"%s\"", words[3],
+				     words[2]);
+	if (scenario->n_trace && scenario->trace[scenario->n_trace - 1].at_ns > seconds * 1e9)
+		return reader_refuse(reader, "earlier than the line before");
+	if (scenario->n_trace == SCENARIO_MAX_TASKS)
+		return reader_refuse(reader, "more than %u tasks", SCENARIO_MAX_TASKS);
+	if (scenario->n_trace % 1024 == 0) {
+		struct scenario_arrival *trace =
+			reallocarray(scenario->trace, scenario->n_trace + 1024, sizeof(*trace));
+
+		if (!trace)
+			return error_origin(-ENOMEM);
+		scenario->trace = trace;
+	}
+	arrival.at_ns = seconds * 1e9;
+	arrival.tenant = (uint16_t)tenant;
+	arrival.plan = (uint16_t)plan;
+	arrival.count = (uint32_t)count;
+	scenario->trace[scenario->n_trace++] = arrival;
+	return 0;
+}
+
+static int read_trace(struct reader *reader)
+{
+	_cleanup_(close_file) FILE *file = NULL;
+	struct reader inner = *reader;
+	char path[1024], line[LINE_BYTES];
+	int r;
+
+	beside(reader->path, reader->trace, path, sizeof(path));
+	file = fopen(path, "re");
+	reader->line = reader->trace_line;
+	if (!file)
+		return reader_refuse(reader, "cannot read the trace %s: %s", path, strerror(errno));
+	inner.path = path;
+	inner.line = 0;
+	for (;;) {
+		inner.line++;
+		r = next_line(&inner, file, line);
+		if (r == LINE_END)
+			break;
+		if (r == LINE_READ)
+			r = read_trace_line(&inner, line);
+		if (r)
+			return r;
+	}
+	if (!reader->scenario->n_trace)
+		return reader_refuse(reader, "the trace %s holds no task", path);
+	return 0;
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct scenario_event *left = a, *right = b;
+
+	return left->at_ns < right->at_ns ? -1 : left->at_ns > right->at_ns;
+}
+
+static int check(struct reader *reader)
+{
+	struct scenario *scenario = reader->scenario;
+	int r;
+
+	if (reader->n_generated)
+		scenario_generate(scenario, reader->n_generated, reader->ops, reader->bytes_min,
+				  reader->bytes_max, reader->generate_seed);
+	for (uint32_t i = 0; i < scenario->n_plans; i++) {
+		r = check_plan(reader, &scenario->plans[i]);
+		if (r)
+			return r;
+	}
+	r = reader_shares(reader);
+	if (r)
+		return r;
+	reader->line = 0;
+	if (!scenario->n_plans)
+		return reader_refuse(reader, "no plan: [plan NAME] or [generate] is missing");
+	if (!scenario->n_tenants)
+		return reader_refuse(reader, "no tenant, so there is nothing to run");
+	if (*reader->trace) {
+		r = read_trace(reader);
+		if (r)
+			return r;
+	} else {
+		uint64_t n_tasks = 0;
+
+		for (uint32_t i = 0; i < scenario->n_tenants; i++) {
+			r = check_tenant(reader, &scenario->tenants[i]);
+			if (r)
+				return r;
+			n_tasks += scenario->tenants[i].n_tasks;
+		}
+		reader->line = 0;
+		if (n_tasks > SCENARIO_MAX_TASKS)
+			return reader_refuse(reader, "more than %u tasks", SCENARIO_MAX_TASKS);
+	}
+	for (unsigned int i = 0; i < SCENARIO_DEVICES; i++) {
+		if (scenario->truth[i].drift > 0 && scenario->truth[i].drift_period_ns <= 0)
+			return reader_refuse(reader, "[truth]: drift needs a drift-period");
+	}
+	for (uint32_t i = 0; i < scenario->n_events; i++) {
+		if (scenario->events[i].kind != EVENT_HOGS)
+			continue;
+		scenario->events[i].device = RBK_DEVICE_CPU;
+		scenario->has_hogs = true;
+	}
+	qsort(scenario->events, scenario->n_events, sizeof(scenario->events[0]), by_time);
+	return 0;
+}
+
+int scenario_load(const char *path, const char *profiles_dir, const char *cpu, const char *gpu,
+		  char message[SCENARIO_MESSAGE_BYTES], struct scenario **ret)
+{
+	_cleanup_(scenario_freep) struct scenario *scenario = calloc(1, sizeof(*scenario));
+	_cleanup_(freep) void *shares = calloc(SCENARIO_MAX_TENANTS, 1024);
+	struct reader reader = {.scenario = scenario,
+				.path = path,
+				.message = message,
+				.shares = shares,
+				.ops = 1 << OP_MATMUL | 1 << OP_CONV | 1 << OP_ADD,
+				.bytes_min = 1 << 14,
+				.bytes_max = 1 << 26,
+				.generate_seed = 1};
+	const char *overrides[SCENARIO_DEVICES] = {cpu, gpu};
+	const char *base = strrchr(path, '/');
+	int r;
+
+	if (!scenario || !shares)
+		return error_origin(-ENOMEM);
+	scenario->plans = calloc(SCENARIO_MAX_PLANS, sizeof(*scenario->plans));
+	scenario->tenants = calloc(SCENARIO_MAX_TENANTS, sizeof(*scenario->tenants));
+	if (!scenario->plans || !scenario->tenants)
+		return error_origin(-ENOMEM);
+	base = base ? base + 1 : path;
+	snprintf(scenario->name, sizeof(scenario->name), "%.*s",
+		 (int)(strrchr(base, '.') ? strrchr(base, '.') - base : (long)strlen(base)), base);
+	snprintf(scenario->path, sizeof(scenario->path), "%s", path);
+	scenario->seed = 1;
+	scenario->n_runs = 1;
+	scenario->config = PLACE_CONFIG_DEFAULT;
+	for (unsigned int i = 0; i < SCENARIO_DEVICES; i++)
+		scenario->truth[i].cache_factor = 1;
+
+	r = read_lines(&reader);
+	if (!r)
+		r = check(&reader);
+	for (unsigned int i = 0; !r && i < SCENARIO_DEVICES; i++) {
+		if (overrides[i])
+			snprintf(reader.profiles[i], sizeof(reader.profiles[i]), "%s",
+				 overrides[i]);
+		r = load_profile(&reader, i, profiles_dir);
+	}
+	if (r)
+		return r == SCENARIO_E_INVALID ? r : error_fold(r);
+	*ret = steal_ptr(scenario);
+	return 0;
+}
