@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What brokersim promises, whatever the figures are; and, of the quick scenarios, the figures.
+
+    brokersim.py BROKERSIM DATA
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+KEYS = ['scenario', 'policy', 'makespan', 'bound', 'accuracy', 'regret', 'jain', 'p50', 'p99']
+POLICIES = {'ours', 'cpu', 'gpu', 'threshold', 'round-robin', 'ect', 'heft', 'means', 'oracle',
+            'oracle-lpt'}
+LIMIT = 600
+
+# One server that moves a byte a nanosecond, and one twice as fast without a link.
+SLOW = '[device]\nname = slow\n[rates]\nothers.flops = 1 TFLOP/s\nothers.bytes = 1 GB/s\n'
+FAST = SLOW.replace('slow', 'fast').replace('1 GB/s', '2 GB/s')
+# Four sums of 10,000,000 bytes: 10 ms on the one, 5 on the other. Three and one are the best: 15.
+GOLDEN = '''[scenario]
+cpu = {folder}/slow.profile
+gpu = {folder}/fast.profile
+exact = yes
+[placement]
+submission = 1s
+[plan sum]
+op = Add
+rows = 2500
+columns = 333
+count = 2500
+[tenant all]
+arrivals = all
+tasks = 4
+plans = sum
+'''
+
+program, data = sys.argv[1:3]
+
+
+def run(*arguments, **kwargs):
+    return subprocess.run([program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, timeout=LIMIT, check=False,
+                          env={**os.environ, 'BROKERSIM_DATA': data}, **kwargs)
+
+
+def expect(condition, what):
+    if not condition:
+        sys.exit(f'brokersim.py: {what}')
+
+
+def objects(*arguments):
+    result = run('--json', *arguments)
+    expect(result.returncode == 0, f'{arguments}: {result.returncode}: {result.stderr}')
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def scenario(name):
+    return os.path.join(data, 'scenarios', name + '.scenario')
+
+
+def check_command_line():
+    for option in ('--help', '-h', '--version', '--list'):
+        result = run(option)
+        expect(result.returncode == 0 and result.stdout and not result.stderr, option)
+    names = run('--list').stdout
+    for word in ('rx580', 'tpu-v5p', 'decisions', 'heft'):
+        expect(f'  {word}' in names, f'--list does not name {word}')
+    for arguments in ([], ['--nonsense'], ['--quick', scenario('small')], ['--seed=x', '--all'],
+                      ['--seed=-1', '--all'], ['--policies=none', '--all'], ['--policies=', '--all'],
+                      ['--all', scenario('small')], ['--runs=0', '--all']):
+        result = run(*arguments)
+        expect(result.returncode == 2 and result.stderr, f'{arguments}: {result.returncode}')
+
+
+def check_bad_input(folder):
+    """Each is one sentence with file and line, and 2."""
+    good = GOLDEN.format(folder=folder)
+    profile = os.path.join(folder, 'negative.profile')
+    with open(profile, 'w', encoding='utf-8') as file:
+        file.write(SLOW.replace('1 GB/s', '-1 GB/s'))
+    trace = os.path.join(folder, 'bad.trace')
+    with open(trace, 'w', encoding='utf-8') as file:
+        file.write('0 all sum 2500\n0.1 all nothing 1\n')
+    cases = {
+        'unknown key': (good.replace('exact = yes', 'exakt = yes'), 'bad.scenario:4: '),
+        'unknown section': (good + '[nothing]\n', 'bad.scenario:16: '),
+        'no value': (good.replace('exact = yes', 'exact ='), 'bad.scenario:4: '),
+        'not a number': (good.replace('rows = 2500', 'rows = many'), 'bad.scenario:9: '),
+        'not finite': (good.replace('rows = 2500', 'rows = inf'), 'bad.scenario:9: '),
+        'weight 0': (good + 'weight = 0\n', 'bad.scenario:16: '),
+        'no tasks': (good.replace('tasks = 4', 'tasks = 0'), 'bad.scenario:14: '),
+        'nothing to run': (good[:good.index('[tenant')], 'bad.scenario: '),
+        'no plan': ('[scenario]\ncpu = a\ngpu = b\n[tenant a]\narrivals = all\ntasks = 1\n',
+                    'bad.scenario: '),
+        'no such plan': (good.replace('plans = sum', 'plans = difference'), 'bad.scenario:12: '),
+        'no such operator': (good.replace('op = Add', 'op = Sub'), 'bad.scenario:8: '),
+        'no such dimension': (good.replace('columns = 333', 'columns = 333\nkernel = 3'),
+                              'bad.scenario:7: '),
+        'count': (good.replace('count = 2500', 'count = 2501'), 'bad.scenario:7: '),
+        'figure': (good + '[expect]\nbeauty >= 1\n', 'bad.scenario:17: '),
+        'relation': (good + '[expect]\nratio = 1\n', 'bad.scenario:17: '),
+        'no profile': (good.replace('slow.profile', 'none.profile'), 'none.profile'),
+        'negative bandwidth': (good.replace('slow.profile', 'negative.profile'),
+                               'negative.profile:5: '),
+        'trace': (good.replace('exact = yes', 'trace = bad.trace'), 'bad.trace:2: '),
+        'no trace': (good.replace('exact = yes', 'trace = no.trace'), 'bad.scenario:4: '),
+        'drift': (good + '[truth]\ndrift = 0.1\n', 'bad.scenario: '),
+        'hogs': (good + '[event]\nat = 0s\nhogs = -1\n', 'bad.scenario:18: '),
+        'binary': ('\x00\x01\x02', 'bad.scenario:1: '),
+        'long line': ('# ' + 'x' * 5000, 'bad.scenario:1: '),
+    }
+    path = os.path.join(folder, 'bad.scenario')
+    for name, (text, expected) in cases.items():
+        expect(text != good, f'{name}: the case is the good one')
+        with open(path, 'w', encoding='utf-8') as file:
+            file.write(text)
+        result = run(path)
+        expect(result.returncode == 2, f'{name}: status {result.returncode}: {result.stderr}')
+        expect(result.stderr.count('\n') == 1 and expected in result.stderr,
+               f'{name}: expected {expected!r}: {result.stderr}')
+    result = run(os.path.join(folder, 'missing.scenario'))
+    expect(result.returncode == 2 and 'missing.scenario: ' in result.stderr, 'missing file')
+
+
+def check_golden(folder):
+    path = os.path.join(folder, 'golden.scenario')
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(GOLDEN.format(folder=folder))
+    found = {o['policy']: o for o in objects(path)}
+    expect(set(found) == POLICIES, f'policies: {sorted(found)}')
+    # 2500 x 333 x 12 bytes = 9.99 MB.
+    unit = 9.99e-3
+    for policy, makespan in (('cpu', 4), ('gpu', 2), ('oracle', 1.5), ('ect', 1.5), ('ours', 1.5)):
+        expect(abs(found[policy]['makespan'] / (makespan * unit) - 1) < 0.001,
+               f'golden: {policy} took {found[policy]["makespan"]}')
+    bound = found['ours']['bound'] / unit
+    exact = found['ours']['bound_kind'] == 'exact'
+    expect(abs(bound / (1.5 if exact else 4 / 3) - 1) < 0.0025, f'golden: the bound is {bound}')
+    expect(found['oracle']['accuracy'] == 1 and found['oracle']['regret'] == 0, 'golden: oracle')
+    expect(found['cpu']['accuracy'] < 1, 'golden: everything on the CPU was right')
+
+    # The same from a trace, whose last task comes late.
+    with open(os.path.join(folder, 'four.trace'), 'w', encoding='utf-8') as file:
+        file.write('# seconds tenant plan count\n0 all sum 2500\n0 all sum 2500\n0 all sum 2500\n'
+                   '1 all sum 2500\n')
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(GOLDEN.format(folder=folder).replace('exact = yes', 'trace = four.trace'))
+    found = {o['policy']: o for o in objects(path)}
+    expect(abs(found['gpu']['makespan'] - 1 - unit / 2) < 1e-5, 'trace: the last task')
+    expect(found['ours']['tasks'] == 4 and found['ours']['completed'] == 1, 'trace: tasks')
+
+
+def check_json():
+    result = run('--json', scenario('decisions'), scenario('partition'))
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    for line in lines:
+        for key in KEYS:
+            expect(key in line, f'no {key} in {line}')
+        for key in KEYS[2:]:
+            expect(isinstance(line[key], (int, float)) and line[key] >= 0, f'{key}: {line[key]}')
+        expect(0 <= line['accuracy'] <= 1 and 0 < line['jain'] <= 1, 'a share beyond 1')
+        expect(line['completed'] == 1, f'{line["scenario"]}: {line["policy"]} left tasks')
+    names = [(line['scenario'], line['cpu'], line['gpu'], line['policy']) for line in lines]
+    expect(len(names) == len(set(names)) and len(names) == 2 * len(POLICIES), 'one object each')
+    # The same seed gives the same, to the last digit, another one does not.
+    again = run('--json', scenario('decisions'), scenario('partition'))
+    expect(again.stdout == result.stdout, 'two runs differ')
+    other = run('--json', '--seed=5', scenario('decisions'), scenario('partition'))
+    expect(other.stdout != result.stdout, 'seeds make no difference')
+
+
+def check_starpu():
+    """Tasks that arrive over time are not comparable; where there is no StarPU, nothing is."""
+    result = run('--starpu', '-pours', '-n1', scenario('lost'))
+    expect(result.returncode == 1 and result.stderr.startswith('brokersim: ') and
+           result.stderr.count('\n') == 1, f'--starpu: {result.returncode}: {result.stderr}')
+
+
+def check_svg(folder):
+    result = run('--svg', folder, '-n1', scenario('fair-equal'))
+    expect(result.returncode == 0, result.stderr)
+    for name in ('fair-equal', 'fair-equal-ours'):
+        path = os.path.join(folder, name + '.svg')
+        root = xml.etree.ElementTree.parse(path).getroot()
+        expect(root.tag == '{http://www.w3.org/2000/svg}svg', f'{name}: {root.tag}')
+        bars = root.findall('.//{http://www.w3.org/2000/svg}rect')
+        expect(len(bars) >= 8, f'{name}: {len(bars)} bars')
+        with open(path, encoding='utf-8') as file:
+            text = file.read()
+        expect(text.count('http') == 1 and 'nan' not in text, f'{name}: links or no numbers')
+        expect('prefers-color-scheme' in text, f'{name}: one colour scheme only')
+    result = run('--svg', os.path.join(folder, 'none'), '-n1', scenario('small'))
+    expect(result.returncode == 1, 'a folder that does not exist')
+
+
+def check_figures(folder):
+    """Every figure of the quick scenarios is reached, and one that cannot be is missed."""
+    result = run('--all', '--quick', '--check')
+    expect(result.returncode == 0, result.stdout + result.stderr)
+    expect('missed, ' in result.stdout, result.stdout)
+    path = os.path.join(folder, 'hopeless.scenario')
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(GOLDEN.format(folder=folder) + '[expect]\nmakespan <= 0.001\n')
+    expect(run('--check', path).returncode == 1, 'a missed figure is no failure with --check')
+    expect(run(path).returncode == 0, 'a missed figure is a failure without --check')
+
+
+with tempfile.TemporaryDirectory() as temporary:
+    for profile_name, profile_text in (('slow', SLOW), ('fast', FAST)):
+        with open(os.path.join(temporary, profile_name + '.profile'), 'w',
+                  encoding='utf-8') as profile_file:
+            profile_file.write(profile_text)
+    check_command_line()
+    check_bad_input(temporary)
+    check_golden(temporary)
+    check_json()
+    check_starpu()
+    check_svg(temporary)
+    check_figures(temporary)

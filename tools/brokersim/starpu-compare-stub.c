@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* The tasks of a scenario on StarPU's schedulers: where it is not installed. */
+#include "starpu-compare.h"
+
+int starpu_compare(FILE *file, const struct scenario *scenario, const struct run_options *options)
+{
+	fputs("brokersim: built without StarPU\n", stderr);
+	return 1;
+}
