@@ -19,7 +19,7 @@ FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', '
           'ratio']
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
            'matmul-cpu', 'matmul-library', 'matmul-vulkan', 'copied-bytes', 'starpu', 'residency',
-           'ledger']
+           'ledger', 'decision']
 
 # What no command line may take, however slow the machine.
 LIMIT = 120
@@ -102,7 +102,7 @@ def test_report(program, folder):
 
 def test_models(program, folder):
     """Brokers over modelled devices, in brokerbench itself: who decides what, and every row."""
-    result = run(program, '--json', '--seconds=0.05', 'residency', 'ledger')
+    result = run(program, '--json', '--seconds=0.05', 'residency', 'ledger', 'decision')
     expect(result.returncode == 0 and not result.stderr, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     for row in rows:
@@ -118,7 +118,7 @@ def test_models(program, folder):
     paging = [row for row in rows if row['params'] == '2x0.75 1:1 moved'
               and row['baseline'] == 'paging']
     expect(len(paging) == 1 and paging[0]['baseline_p50'] >= paging[0]['p50'] > 6, f'{paging}')
-    ledger = [row['params'] for row in rows if row['bench'] == 'ledger']
+    ledger = [row['params'] for row in rows if row['bench'] == 'ledger', 'decision']
     expect(len(ledger) == 6, f'rows {ledger}')
     expect(not os.listdir(folder), 'something is left behind')
 

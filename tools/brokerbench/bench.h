@@ -63,6 +63,7 @@ extern const struct bench bench_copied_bytes;
 extern const struct bench bench_starpu;
 extern const struct bench bench_residency;
 extern const struct bench bench_ledger;
+extern const struct bench bench_decision;
 
 /*
  * One round of one side: measures for about @budget_ns and adds its samples, one at least. What

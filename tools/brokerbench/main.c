@@ -26,6 +26,7 @@ static const struct bench *const benches[] = {
 	&bench_nop_round_trip, &bench_nop_throughput, &bench_wake_latency,   &bench_task_overhead,
 	&bench_sessions,       &bench_matmul_cpu,     &bench_matmul_library, &bench_matmul_vulkan,
 	&bench_copied_bytes,   &bench_starpu,         &bench_residency,      &bench_ledger,
+	&bench_decision,
 };
 
 static const char help[] =
@@ -51,7 +52,8 @@ static const char help[] =
 	"\n"
 	"residency plays all its patterns at once, over modelled cards, for six times the\n"
 	"measuring time; its rows are one sample each. Of ledger's rows the target is that a task\n"
-	"on a device takes at most 10 ns more than its baselines.\n"
+	"on a device takes at most 10 ns more than its baselines. decision's are 25 ns at p50 and\n"
+	"60 ns at p99, up to 10,000 plans.\n"
 	"\n"
 	"brokerd is looked for in the build tree and beside this program, then in $PATH.\n"
 	"\n"
