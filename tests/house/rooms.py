@@ -5,7 +5,7 @@
     rooms.py ROOT          checks every #include of the tree
     rooms.py --self-test   checks that a forbidden one is caught
 
-A room is shm, libclient, or a folder of broker/. Each may include itself, and what the table lists.
+A room is shm, libclient, bpf, or a folder of broker/. Each may include itself, and what the table lists.
 Tests and tools may include what they test.
 """
 import os
@@ -18,11 +18,12 @@ import tree
 ROOMS = {
     'shm': set(),
     'libclient': {'shm'},
+    'bpf': set(),
     'util': {'shm'},
     'loop': {'shm', 'util'},
     'tenant': {'shm', 'util'},
     'plan': {'shm', 'util'},
-    'telemetry': {'shm', 'util'},
+    'telemetry': {'shm', 'util', 'bpf'},
     'place': {'shm', 'util', 'plan'},
     'cpu': {'shm', 'util', 'plan'},
     'vulkan': {'shm', 'util', 'plan'},
@@ -40,6 +41,7 @@ LIBRARIES = [
      {'vulkan'} | {'tests', 'tools'}),
     (re.compile(r'^(libdrm/.*|xf86drm\.h|amdgpu\.h|amdgpu_drm\.h|drm\.h|drm/.*)$'), 'libdrm',
      {'telemetry'} | {'tests', 'tools'}),
+    (re.compile(r'^bpf/|\.skel\.h$'), 'libbpf', {'bpf', 'telemetry'} | {'tests', 'tools'}),
     (re.compile(r'^ini\.h$'), 'inih', {'place', 'tenant'} | {'tests', 'tools'}),
 ]
 
@@ -109,7 +111,7 @@ def main():
     tree.report(check(sys.argv[1]), len(paths), 'files')
 
 
-HOUSE = {'broker/util/log.h': '', 'broker/plan/plan.h': '', 'broker/vulkan/device.h': '',
+HOUSE = {'bpf/layout.h': '', 'broker/util/log.h': '', 'broker/plan/plan.h': '', 'broker/vulkan/device.h': '',
          'broker/cpu/cpu.h': '',
          'broker/telemetry/telemetry.h': '', 'broker/session/session.h': '', 'shm/ring.h': '',
          'shm/ringbroker/abi.h': '', 'libclient/ringbroker.h': '', 'tests/unit/help.h': ''}
@@ -145,6 +147,10 @@ CASES = [
         ('broker/plan/a.c', '#include <vulkan/vulkan_core.h>', 'only vulkan may use Vulkan'),
         ('broker/telemetry/a.c', '#include <amdgpu.h>', None),
         ('broker/vulkan/a.c', '#include <xf86drm.h>', 'only telemetry may use libdrm'),
+        ('broker/telemetry/a.c', '#include <bpf/libbpf.h>', None),
+        ('broker/telemetry/a.c', '#include "../../bpf/layout.h"', None),
+        ('broker/dispatch/a.c', '#include <bpf/bpf.h>', 'only bpf, telemetry may use libbpf'),
+        ('broker/place/a.c', '#include "../../bpf/layout.h"', 'place may not include'),
         ('broker/tenant/a.c', '#include <ini.h>', None),
         ('broker/place/a.c', '#include <ini.h>', None),
         ('broker/session/a.c', '#include <ini.h>', 'only place, tenant may use inih'),

@@ -1,0 +1,119 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the probes know of the kernel
+ *
+ * The few structures that they read, with the few members that they read, by hand: offsets are put
+ * in when the probes are loaded, from the running kernel's own type information (CO-RE). So the
+ * build needs no kernel with BTF, and no header generated from one. For run-queue.bpf.c alone.
+ */
+
+#include <stdbool.h>
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u64 __be64;
+typedef __u32 __wsum;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+
+/* Part of the interface between programs and kernel: these do not change. */
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+
+	BPF_F_NO_PREALLOC = 1,
+	BPF_F_MMAPABLE = 1 << 10,
+
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+
+	CLONE_THREAD = 0x10000,
+	TASK_RUNNING = 0,
+	TASK_COMM_BYTES = 16,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pid_namespace;
+struct bpf_local_storage;
+struct seq_file;
+
+struct kernfs_node {
+	const char *name;
+	u64 id;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp; /* in the unified hierarchy */
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1]; /* one per level */
+};
+
+/* A processor's run queue. */
+struct rq {
+	int cpu;
+	u64 clock; /* sched_clock(), as it was when it was last updated */
+};
+
+struct cfs_rq {
+	struct rq *rq;
+	int throttle_count; /* it, or a group that it is in */
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
+struct task_struct {
+	unsigned int __state;
+	int on_cpu;
+	int wake_cpu;
+	struct sched_entity se;
+	bool throttled; /* from 6.18 on: by itself, not with its group's queue */
+	int pid, tgid;
+	u64 start_boottime;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	char comm[TASK_COMM_BYTES];
+	struct css_set *cgroups;
+	struct bpf_local_storage *bpf_storage;
+};
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
