@@ -44,10 +44,11 @@ bool pace_is_tight(const struct memory_reading *pool)
 	return pool->used.value >= size->value || size->value - pool->used.value < size->value / 10;
 }
 
-int pace_init(struct pace *pace)
+int pace_init(struct pace *pace, uint32_t fastest)
 {
-	atomic_init(&pace->wanted, TELEMETRY_IDLE);
-	atomic_init(&pace->granted, TELEMETRY_BUSY);
+	atomic_init(&pace->wanted, 0);
+	atomic_init(&pace->granted, fastest);
+	pace->fastest = fastest;
 	pace->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return pace->fd < 0 ? error_origin(-errno) : 0;
 }
@@ -66,7 +67,7 @@ void pace_interrupt(struct pace *pace)
 		;
 }
 
-bool pace_set(struct pace *pace, enum telemetry_pace wanted)
+bool pace_set(struct pace *pace, uint32_t wanted)
 {
 	uint32_t granted;
 
@@ -84,12 +85,12 @@ bool pace_set(struct pace *pace, enum telemetry_pace wanted)
 	return true;
 }
 
-enum telemetry_pace pace_get(const struct pace *pace)
+uint32_t pace_get(const struct pace *pace)
 {
 	return atomic_load_explicit(&pace->wanted, memory_order_relaxed);
 }
 
-void pace_sleep(struct pace *pace, enum telemetry_pace granted, uint64_t ns)
+void pace_sleep(struct pace *pace, uint32_t granted, uint64_t ns)
 {
 	const struct timespec timeout = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 	struct pollfd pollfd = {.fd = pace->fd, .events = POLLIN};
@@ -99,8 +100,8 @@ void pace_sleep(struct pace *pace, enum telemetry_pace granted, uint64_t ns)
 	/* Pairs with the fence in pace_set(). */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (pace_get(pace) <= granted)
-		ppoll(&pollfd, 1, &timeout, NULL);
-	atomic_store_explicit(&pace->granted, TELEMETRY_BUSY, memory_order_relaxed);
+		ppoll(&pollfd, 1, ns == UINT64_MAX ? NULL : &timeout, NULL);
+	atomic_store_explicit(&pace->granted, pace->fastest, memory_order_relaxed);
 	/* If somebody is yet to write, one sleep too short follows. */
 	while (read(pace->fd, &count, sizeof(count)) < 0 && errno == EINTR)
 		;

@@ -18,27 +18,28 @@ uint64_t pace_period_ns(enum telemetry_pace pace, bool is_tight);
 bool pace_is_tight(const struct memory_reading *pool);
 
 /*
- * The pace, set by one thread for another that sleeps by it.
+ * The pace, set by one thread for another that sleeps by it: numbers, the slowest is 0.
  */
 struct pace {
-	_Atomic uint32_t wanted;  /* enum telemetry_pace */
+	_Atomic uint32_t wanted;
 	_Atomic uint32_t granted; /* what the sleeper has reckoned with; the fastest: it is awake */
-	int fd;                   /* an eventfd; owned */
+	uint32_t fastest;
+	int fd; /* an eventfd; owned */
 };
 
-/* Return: 0 or -errno. */
-int pace_init(struct pace *pace);
+/* Wanted is the slowest at first. Return: 0 or -errno. */
+int pace_init(struct pace *pace, uint32_t fastest);
 void pace_deinit(struct pace *pace);
 
 /* The setter; never blocks. Return: was the sleeper woken? */
-bool pace_set(struct pace *pace, enum telemetry_pace wanted);
+bool pace_set(struct pace *pace, uint32_t wanted);
 /* Any thread: ends the sleep, whatever the pace. */
 void pace_interrupt(struct pace *pace);
 
 /* The sleeper. */
-enum telemetry_pace pace_get(const struct pace *pace);
-/* Sleeps for @ns, or until the pace is faster than @granted. */
-void pace_sleep(struct pace *pace, enum telemetry_pace granted, uint64_t ns);
+uint32_t pace_get(const struct pace *pace);
+/* Sleeps for @ns, UINT64_MAX: without end, or until the pace is faster than @granted. */
+void pace_sleep(struct pace *pace, uint32_t granted, uint64_t ns);
 
 /*
  * CLOCK_BOOTTIME goes on while the machine is suspended and CLOCK_MONOTONIC does not.

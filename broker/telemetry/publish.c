@@ -14,39 +14,54 @@
 
 #include <string.h>
 
+void publish_write_words(_Atomic uint32_t *sequence, _Atomic uint64_t *words, size_t n_words,
+			 const void *data)
+{
+	uint32_t next = atomic_load_explicit(sequence, memory_order_relaxed) + 1;
+	_Atomic uint64_t *copy = words + (next & 1) * n_words;
+	uint64_t word;
+
+	/* Who sees a word of this copy sees the sequence of the one before, too: see there. */
+	atomic_thread_fence(memory_order_release);
+	for (size_t i = 0; i < n_words; i++) {
+		memcpy(&word, (const char *)data + i * sizeof(word), sizeof(word));
+		atomic_store_explicit(&copy[i], word, memory_order_relaxed);
+	}
+	/* Pairs with the acquire load in publish_read_words(). */
+	atomic_store_explicit(sequence, next, memory_order_release);
+}
+
+bool publish_read_words(const _Atomic uint32_t *sequence, const _Atomic uint64_t *words,
+			size_t n_words, void *ret)
+{
+	const _Atomic uint64_t *copy;
+	uint32_t now;
+	uint64_t word;
+
+	do {
+		now = atomic_load_explicit(sequence, memory_order_acquire);
+		if (now == 0)
+			return false;
+		copy = words + (now & 1) * n_words;
+		for (size_t i = 0; i < n_words; i++) {
+			word = atomic_load_explicit(&copy[i], memory_order_relaxed);
+			memcpy((char *)ret + i * sizeof(word), &word, sizeof(word));
+		}
+		/* Pairs with the release fence in publish_write_words(). */
+		atomic_thread_fence(memory_order_acquire);
+	} while (atomic_load_explicit(sequence, memory_order_relaxed) != now);
+	return true;
+}
+
 void publish_write(struct publish *publish, struct device_reading *reading)
 {
-	uint32_t sequence = atomic_load_explicit(&publish->sequence, memory_order_relaxed);
-	uint64_t words[PUBLISH_WORDS];
-
-	reading->n_samples = sequence + 1;
-	memcpy(words, reading, sizeof(words));
-	/* Who sees a word of this reading sees the sequence of the one before, too: see there. */
-	atomic_thread_fence(memory_order_release);
-	for (unsigned int i = 0; i < PUBLISH_WORDS; i++)
-		atomic_store_explicit(&publish->words[(sequence + 1) & 1][i], words[i],
-				      memory_order_relaxed);
-	/* Pairs with the acquire load in publish_read(). */
-	atomic_store_explicit(&publish->sequence, sequence + 1, memory_order_release);
+	reading->n_samples = atomic_load_explicit(&publish->sequence, memory_order_relaxed) + 1;
+	publish_write_words(&publish->sequence, publish->words[0], PUBLISH_WORDS, reading);
 }
 
 bool publish_read(const struct publish *publish, struct device_reading *ret)
 {
-	uint64_t words[PUBLISH_WORDS];
-	uint32_t sequence;
-
-	do {
-		sequence = atomic_load_explicit(&publish->sequence, memory_order_acquire);
-		if (sequence == 0)
-			return false;
-		for (unsigned int i = 0; i < PUBLISH_WORDS; i++)
-			words[i] = atomic_load_explicit(&publish->words[sequence & 1][i],
-							memory_order_relaxed);
-		/* Pairs with the release fence in publish_write(). */
-		atomic_thread_fence(memory_order_acquire);
-	} while (atomic_load_explicit(&publish->sequence, memory_order_relaxed) != sequence);
-	memcpy(ret, words, sizeof(words));
-	return true;
+	return publish_read_words(&publish->sequence, publish->words[0], PUBLISH_WORDS, ret);
 }
 
 uint32_t publish_count(const struct publish *publish)

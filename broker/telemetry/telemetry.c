@@ -542,7 +542,7 @@ int telemetry_new(const struct telemetry_device *devices, uint32_t n_devices, st
 		return error_origin(-ENOMEM);
 	telemetry->waker = waker;
 	telemetry->pace.fd = -1;
-	r = pace_init(&telemetry->pace);
+	r = pace_init(&telemetry->pace, TELEMETRY_BUSY);
 	if (r)
 		return error_fold(r);
 	r = processes_new("/proc", RBK_MAX_DEVICES, &telemetry->processes);

@@ -65,7 +65,7 @@ static void test_set__awake(void **state)
 {
 	struct pace pace;
 
-	assert_int_equal(pace_init(&pace), 0);
+	assert_int_equal(pace_init(&pace, TELEMETRY_BUSY), 0);
 	assert_int_equal(pace_get(&pace), TELEMETRY_IDLE);
 	/* It reads the pace before it sleeps: no need to tell it. */
 	assert_false(pace_set(&pace, TELEMETRY_BUSY));
@@ -80,7 +80,7 @@ static void test_set__asleep(void **state)
 {
 	struct pace pace;
 
-	assert_int_equal(pace_init(&pace), 0);
+	assert_int_equal(pace_init(&pace, TELEMETRY_BUSY), 0);
 	assert_false(pace_set(&pace, TELEMETRY_SESSIONS));
 	/* As pace_sleep() does. */
 	atomic_store(&pace.granted, TELEMETRY_SESSIONS);
@@ -119,7 +119,7 @@ static void test_sleep__never_overslept(void **state)
 	pthread_t thread;
 
 	for (int i = 0; i < 300; i++) {
-		assert_int_equal(pace_init(&sleeper.pace), 0);
+		assert_int_equal(pace_init(&sleeper.pace, TELEMETRY_BUSY), 0);
 		assert_int_equal(pthread_create(&thread, NULL, sleep_until_busy, &sleeper), 0);
 		for (int j = 0; j < i % 7; j++)
 			sched_yield();
@@ -138,7 +138,7 @@ static void test_sleep__its_time(void **state)
 	uint64_t start_ns = clock_now_ns();
 	struct pace pace;
 
-	assert_int_equal(pace_init(&pace), 0);
+	assert_int_equal(pace_init(&pace, TELEMETRY_BUSY), 0);
 	pace_sleep(&pace, TELEMETRY_IDLE, 2000000);
 	assert_true(clock_now_ns() - start_ns >= 2000000);
 	/* An interruption that came first ends it at once. */
