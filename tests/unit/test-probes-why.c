@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/* The sentence for each reason why there are no probes, each with what would help. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "telemetry/probes-why.h"
+#include "telemetry/run-queue.h"
+
+static const struct probes_facts fine = {
+	.has_btf = true, .has_privilege = true, .has_storage = true, .may_make_map = true};
+
+static void check(struct probes_facts facts, const char *what, const char *remedy)
+{
+	char text[RUN_QUEUE_WHY_BYTES];
+	const char *end;
+
+	assert_ptr_equal(probes_why(&facts, text, sizeof(text)), text);
+	assert_non_null(strstr(text, what));
+	assert_non_null(strstr(text, remedy));
+	/* One sentence, whole. */
+	end = text + strlen(text) - 1;
+	assert_true(*end == '.');
+	assert_true(strlen(text) < sizeof(text) - 1);
+	assert_null(strchr(text, '\n'));
+}
+
+static void test_why(void **state)
+{
+	struct probes_facts facts = {0};
+
+	/* Nothing at all: what has to be put right first. */
+	facts.error = -EPERM;
+	check(facts, "/sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF");
+	facts.has_btf = true;
+	check(facts, "CAP_BPF and CAP_PERFMON", "as root");
+
+	/* Whatever failed first for want of them. */
+	facts = fine;
+	facts.lacks_files = true;
+	facts.error = -EINVAL;
+	facts.is_refused = true;
+	check(facts, "open files", "LimitNOFILE=");
+
+	facts = fine;
+	facts.missing = "sched_switch";
+	facts.error = -ENOENT;
+	check(facts, "no trace point sched_switch", "5.15");
+
+	facts = fine;
+	facts.is_locked_down = true;
+	facts.error = -EINVAL;
+	facts.is_refused = true;
+	check(facts, "locked down", "lockdown=integrity");
+
+	facts = fine;
+	facts.error = -ENOSYS;
+	facts.may_make_map = false;
+	check(facts, "no bpf()", "CONFIG_BPF_SYSCALL");
+
+	facts = fine;
+	facts.error = -EPERM;
+	facts.may_make_map = false;
+	facts.has_locked_limit = true;
+	check(facts, "refuses BPF", "container");
+	facts.may_make_map = true;
+	check(facts, "locked memory", "LimitMEMLOCK=infinity");
+	facts.has_locked_limit = false;
+	check(facts, "could not be loaded (Operation not permitted)", "--log-level debug");
+
+	facts = fine;
+	facts.error = -EINVAL;
+	facts.has_storage = false;
+	check(facts, "no task storage", "5.15");
+
+	facts = fine;
+	facts.error = -EACCES;
+	facts.is_refused = true;
+	check(facts, "verifier refused the probes (Permission denied)", "--log-level debug");
+
+	facts = fine;
+	facts.error = -ENOMEM;
+	check(facts, "not enough memory", "memory limit");
+
+	facts = fine;
+	facts.is_loaded = true;
+	facts.error = -EBUSY;
+	check(facts, "could not be attached (Device or resource busy)", "--log-level debug");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_why),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
