@@ -1,0 +1,634 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The scheduler probes, on the kernel that runs this
+ *
+ * Nothing here depends on how long anything takes: conditions are waited for. Where something must
+ * not be counted, the process concerned first has to have run.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "integration/harness.h"
+#include "integration/probes-rig.h"
+
+#define MS 1000000ull
+
+/* Slots that no two cases share, so that each begins at 0. */
+enum {
+	THREAD = 3,
+	TENANT_PROCESS = 0,
+	TENANT_CGROUP = 5,
+	TENANT_THROTTLED = 17,
+	TENANT_REUSED = 63,
+	TENANT_CHURN = 20,
+	TENANT_PID = 21,
+};
+
+static struct probes *probes;
+static int processor;
+static struct rig_cgroup home; /* of the test's own cgroups; none where that may not be had */
+
+static void walk(void)
+{
+	assert_int_equal(probes_walk(probes), 0);
+}
+
+/* Until @pid has used the processor for a while longer. */
+static void let_run(pid_t pid, uint64_t ns)
+{
+	uint64_t from_ns = rig_cpu_ns(pid);
+
+	rig_until(rig_cpu_ns(pid) >= from_ns + ns, harness_sleep_ms(1));
+}
+
+static void watch_self(void)
+{
+	assert_int_equal(probes_set_thread(probes, THREAD, (pid_t)syscall(SYS_gettid)), 0);
+	walk();
+}
+
+/* --- A thread of ours --- */
+
+static void test_thread__waits_for_hog(void **state)
+{
+	const struct run_queue_record *record = probes_thread(probes, THREAD);
+	const char *name = "hog\x01\n\x1b[1m";
+	const struct run_queue_causer *causer = NULL;
+	struct rig_process hog = {0};
+	struct rig_cgroup cgroup = {0};
+	uint64_t total = 0;
+	uint32_t i;
+
+	watch_self();
+	rig_start(&hog, name);
+	if (home.id && rig_cgroup_make(&cgroup, &home, "hogs-of-a-name-longer-than-fits-there"))
+		rig_cgroup_enter(&cgroup, hog.pid);
+	rig_tell(&hog, RIG_SPIN);
+	rig_until(record->wait_ns > 50 * MS && record->n_preemptions > 3 &&
+			  (causer = rig_causer(record, name, cgroup.id)) &&
+			  causer->wait_ns > 20 * MS && causer->n_preemptions > 0,
+		  rig_work());
+
+	assert_int_equal(causer->process, hog.pid);
+	assert_int_equal(causer->who, 0);
+	if (cgroup.id) {
+		assert_true(causer->cgroup == cgroup.id);
+		assert_string_equal(causer->cgroup_name, "hogs-of-a-name-longer-than-fits");
+	}
+	assert_true(record->run_ns > 0);
+	assert_true(record->n_involuntary >= record->n_preemptions);
+	assert_true(record->max_wait_ns <= record->wait_ns + record->idle_wait_ns);
+	/* This one runs, of course. */
+	assert_true(record->running_since_ns != 0);
+	assert_true(record->running_since_ns <= harness_now_ns());
+	for (i = 0; i < RUN_QUEUE_BUCKETS; i++)
+		total += record->buckets[i];
+	assert_int_equal(total, record->n_waits + record->n_idle_waits);
+	/* What was waited for is put down for somebody. */
+	for (i = 0, total = 0; i < RUN_QUEUE_CAUSERS; i++)
+		total += record->causers[i].wait_ns;
+	assert_true(total <= record->wait_ns + record->idle_wait_ns);
+	assert_true(total >= record->wait_ns / 10 * 9);
+	rig_end(&hog);
+	rig_cgroup_remove(&cgroup);
+}
+
+static void test_thread__idle(void **state)
+{
+	const struct run_queue_record *record = probes_thread(probes, THREAD);
+	const struct run_queue_processor *figures = probes_processor(probes, (uint32_t)processor);
+	uint64_t n = record->n_idle_waits, idle_ns = figures->idle_ns, own_ns = figures->own_ns;
+	uint64_t n_switches = figures->n_switches, until_ns;
+
+	/* Woken on a processor that has nothing to do, if it ever has. */
+	until_ns = harness_now_ns() + 10000 * MS;
+	while ((figures->idle_ns == idle_ns || record->n_idle_waits == n ||
+		figures->own_ns == own_ns) &&
+	       harness_now_ns() < until_ns)
+		harness_sleep_ms(1);
+	assert_true(figures->n_switches > n_switches);
+	if (figures->idle_ns == idle_ns) {
+		print_message("the processor was never idle\n");
+		skip();
+	}
+	assert_true(record->n_idle_waits > n);
+	assert_true(figures->own_ns > own_ns);
+}
+
+static _Atomic pid_t worker;
+static _Atomic bool is_enough;
+
+static void *sleep_and_wake(void *unused)
+{
+	worker = (pid_t)syscall(SYS_gettid);
+	while (!is_enough)
+		harness_sleep_ms(1);
+	return NULL;
+}
+
+static void test_thread__new_one(void **state)
+{
+	const struct run_queue_record *record = probes_thread(probes, THREAD + 1);
+	pthread_t thread;
+	uint64_t ended_ns;
+
+	assert_int_equal(pthread_create(&thread, NULL, sleep_and_wake, NULL), 0);
+	rig_until(worker != 0, harness_sleep_ms(1));
+	assert_int_equal(probes_set_thread(probes, THREAD + 1, worker), 0);
+	walk();
+	rig_until(record->run_ns > 0 && record->n_waits + record->n_idle_waits > 3,
+		  harness_sleep_ms(1));
+	is_enough = true;
+	pthread_join(thread, NULL);
+	/* Over, as far as the kernel is concerned, a little later. */
+	rig_until(record->running_since_ns == 0 && record->waiting_since_ns == 0,
+		  harness_sleep_ms(1));
+	ended_ns = record->run_ns;
+	rig_work();
+	walk();
+	assert_true(record->run_ns == ended_ns);
+	assert_int_equal(probes_set_thread(probes, THREAD + 1, 0), 0);
+}
+
+/* Another one has the slot, and then nobody. */
+static void test_thread__slot_reused(void **state)
+{
+	const struct run_queue_record *record = probes_thread(probes, THREAD);
+	struct run_queue_record nothing = {0};
+	struct rig_process other = {0};
+	uint64_t before_ns = record->run_ns;
+
+	rig_until(record->run_ns > before_ns + 50 * MS, rig_work());
+	before_ns = record->run_ns;
+	watch_self();
+	assert_true(record->run_ns < before_ns);
+	rig_start(&other, "other");
+	rig_until(record->n_waits + record->n_idle_waits > 3, rig_work());
+
+	assert_int_equal(probes_set_thread(probes, THREAD, 0), 0);
+	rig_tell(&other, RIG_SPIN);
+	let_run(other.pid, 20 * MS);
+	assert_memory_equal(record, &nothing, sizeof(nothing));
+	walk();
+	rig_end(&other);
+	assert_memory_equal(record, &nothing, sizeof(nothing));
+	assert_int_equal(probes_set_thread(probes, RUN_QUEUE_MAX_THREADS, 1), -ENOSPC);
+	watch_self();
+}
+
+/* --- Tenants --- */
+
+static uint64_t run_ns(uint16_t tenant)
+{
+	return rig_tenant(probes, tenant).run_ns;
+}
+
+static void test_tenant__process(void **state)
+{
+	const struct run_queue_record *own =
+		probes_tenant(probes, TENANT_PROCESS, (uint32_t)processor);
+	struct rig_process client = {0}, hog = {0};
+	uint64_t before_ns;
+
+	watch_self();
+	rig_start(&client, "client");
+	assert_int_equal(probes_set_process(probes, client.pid, TENANT_PROCESS), 0);
+	walk();
+	before_ns = run_ns(TENANT_PROCESS);
+
+	/* Threads that it starts, */
+	rig_tell(&client, RIG_THREADS);
+	rig_until(run_ns(TENANT_PROCESS) > before_ns + 20 * MS, rig_work());
+	/* for which we wait, and they for another. */
+	rig_start(&hog, "hog");
+	rig_tell(&hog, RIG_SPIN);
+	rig_until(rig_tenant(probes, TENANT_PROCESS).caused_ns > 5 * MS &&
+			  rig_tenant(probes, TENANT_PROCESS).n_preemptions > 3 &&
+			  rig_tenant(probes, TENANT_PROCESS).wait_ns > 20 * MS &&
+			  rig_causer(own, "hog", 0) && rig_causer(own, "hog", 0)->wait_ns > MS,
+		  rig_work());
+	assert_int_equal(rig_causer(probes_thread(probes, THREAD), "client", 0)->who,
+			 RUN_QUEUE_TENANT << RUN_QUEUE_KIND_SHIFT | TENANT_PROCESS);
+	rig_end(&hog);
+	rig_end(&client);
+
+	/* Processes that it starts: its child runs, not itself. */
+	rig_start(&client, "client");
+	assert_int_equal(probes_set_process(probes, client.pid, TENANT_PROCESS), 0);
+	walk();
+	rig_tell(&client, RIG_FORK);
+	before_ns = run_ns(TENANT_PROCESS);
+	rig_until(run_ns(TENANT_PROCESS) > before_ns + 20 * MS, rig_work());
+	/* Also after another walk; until it is taken back. */
+	walk();
+	before_ns = run_ns(TENANT_PROCESS);
+	rig_until(run_ns(TENANT_PROCESS) > before_ns + 20 * MS, rig_work());
+	assert_int_equal(probes_unset_process(probes, client.pid), 0);
+	assert_int_equal(probes_unset_process(probes, client.pid), 0);
+	walk();
+	before_ns = run_ns(TENANT_PROCESS);
+	rig_start(&hog, "hog");
+	rig_tell(&hog, RIG_SPIN);
+	let_run(hog.pid, 50 * MS);
+	assert_true(run_ns(TENANT_PROCESS) == before_ns);
+	rig_end(&hog);
+	rig_end(&client);
+	assert_int_equal(probes_set_process(probes, 1, RUN_QUEUE_MAX_TENANTS), -ENOSPC);
+}
+
+static void test_tenant__cgroup(void **state)
+{
+	struct rig_process inside = {0}, later = {0};
+	struct rig_cgroup cgroup = {0}, below = {0};
+	uint64_t before_ns;
+
+	if (!home.id || !rig_cgroup_make(&cgroup, &home, "tenant") ||
+	    !rig_cgroup_make(&below, &cgroup, "below")) {
+		print_message("no cgroups may be made here\n");
+		skip();
+	}
+	rig_start(&inside, "inside");
+	rig_cgroup_enter(&below, inside.pid);
+	rig_start(&later, "later");
+	rig_tell(&later, RIG_SPIN);
+	assert_int_equal(probes_set_cgroup(probes, cgroup.id, TENANT_CGROUP), 0);
+	walk();
+	let_run(later.pid, 20 * MS);
+	before_ns = run_ns(TENANT_CGROUP);
+	assert_true(before_ns < 10 * MS);
+
+	/* One that comes, without a walk. */
+	rig_cgroup_enter(&cgroup, later.pid);
+	rig_until(run_ns(TENANT_CGROUP) > before_ns + 20 * MS, rig_work());
+	/* And goes. */
+	rig_cgroup_enter(&home, later.pid);
+	let_run(later.pid, 10 * MS);
+	before_ns = run_ns(TENANT_CGROUP);
+	let_run(later.pid, 40 * MS);
+	/* No part of that: but the one inside has a thread of ThreadSanitizer's, which looks
+	 * around. */
+	assert_true(run_ns(TENANT_CGROUP) < before_ns + 10 * MS);
+	rig_end(&later);
+
+	/* One that was there, in a cgroup below; and what it starts. */
+	rig_tell(&inside, RIG_FORK);
+	rig_until(run_ns(TENANT_CGROUP) > before_ns + 20 * MS, rig_work());
+	rig_end(&inside);
+	assert_int_equal(probes_unset_cgroup(probes, cgroup.id), 0);
+	rig_cgroup_remove(&below);
+	rig_cgroup_remove(&cgroup);
+}
+
+static void test_tenant__throttled(void **state)
+{
+	struct rig_process client = {0}, hog = {0};
+	struct rig_cgroup quota = {0};
+	struct rig_sum before, after;
+
+	rig_start(&client, "client");
+	if (!rig_throttle(&quota, client.pid)) {
+		rig_end(&client);
+		print_message("no cgroup with a quota may be made here\n");
+		skip();
+	}
+	assert_int_equal(probes_set_process(probes, client.pid, TENANT_THROTTLED), 0);
+	walk();
+	rig_tell(&client, RIG_SPIN);
+	rig_until(rig_tenant(probes, TENANT_THROTTLED).n_throttled >= 3 &&
+			  rig_tenant(probes, TENANT_THROTTLED).idle_wait_ns > 50 * MS,
+		  harness_sleep_ms(1));
+	/* Also where the processor has other things to do while it is throttled. */
+	rig_start(&hog, "hog");
+	rig_tell(&hog, RIG_SPIN);
+	let_run(hog.pid, 20 * MS);
+	before = rig_tenant(probes, TENANT_THROTTLED);
+	rig_until((after = rig_tenant(probes, TENANT_THROTTLED),
+		   after.n_throttled >= before.n_throttled + 3 &&
+			   after.idle_wait_ns > before.idle_wait_ns + 50 * MS),
+		  harness_sleep_ms(1));
+	rig_end(&hog);
+	rig_end(&client);
+	rig_cgroup_remove(&quota);
+}
+
+/* A slot is given to another one while the former one's processes still run. */
+static void test_tenant__slot_reused(void **state)
+{
+	const struct run_queue_record *record = probes_thread(probes, THREAD);
+	struct run_queue_record nothing = {0};
+	struct rig_process former = {0}, latter = {0};
+	uint32_t i;
+
+	watch_self();
+	rig_start(&former, "former");
+	assert_int_equal(probes_set_process(probes, former.pid, TENANT_REUSED), 0);
+	walk();
+	rig_tell(&former, RIG_SPIN);
+	rig_until(run_ns(TENANT_REUSED) > 20 * MS && rig_causer(record, "former", 0) &&
+			  rig_causer(record, "former", 0)->who != 0,
+		  rig_work());
+
+	/* No walk: nothing but the number of the slot's owner has changed. */
+	probes_clear_tenant(probes, TENANT_REUSED);
+	assert_int_equal(rig_causer(record, "former", 0)->who, 0);
+	let_run(former.pid, 50 * MS);
+	for (i = 0; i < probes_n_processors(probes); i++)
+		assert_memory_equal(probes_tenant(probes, TENANT_REUSED, i), &nothing,
+				    sizeof(nothing));
+	rig_until(rig_causer(record, "former", 0)->wait_ns > 0, rig_work());
+	assert_int_equal(rig_causer(record, "former", 0)->who, 0);
+
+	rig_start(&latter, "latter");
+	assert_int_equal(probes_set_process(probes, latter.pid, TENANT_REUSED), 0);
+	walk();
+	let_run(former.pid, 20 * MS);
+	assert_true(run_ns(TENANT_REUSED) < 5 * MS);
+	rig_tell(&latter, RIG_SPIN);
+	rig_until(run_ns(TENANT_REUSED) > 5 * MS, rig_work());
+	rig_end(&former);
+	rig_end(&latter);
+}
+
+/* --- Coming and going --- */
+
+/* A child with that number. Return: -1: it may not be chosen here. */
+static pid_t fork_as(pid_t pid)
+{
+	struct clone_args args = {
+		.exit_signal = SIGCHLD, .set_tid = (uint64_t)(uintptr_t)&pid, .set_tid_size = 1};
+
+	return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+}
+
+static void test_number_used_again(void **state)
+{
+	struct rig_process client = {0};
+	uint64_t before_ns;
+	pid_t pid, again;
+
+	rig_start(&client, "client");
+	pid = client.pid;
+	assert_int_equal(probes_set_process(probes, pid, TENANT_PID), 0);
+	walk();
+	rig_tell(&client, RIG_SPIN);
+	rig_until(run_ns(TENANT_PID) > 5 * MS, rig_work());
+	rig_end(&client);
+	before_ns = run_ns(TENANT_PID);
+
+	/* It was not taken back: nobody has noticed yet that it is gone. */
+	again = fork_as(pid);
+	if (again < 0) {
+		print_message("numbers of processes may not be chosen here: %s\n", strerror(errno));
+		assert_int_equal(probes_unset_process(probes, pid), 0);
+		skip();
+	}
+	if (again == 0) {
+		alarm(60);
+		for (;;)
+			;
+	}
+	assert_int_equal(again, pid);
+	let_run(pid, 20 * MS);
+	walk();
+	let_run(pid, 20 * MS);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	assert_true(run_ns(TENANT_PID) == before_ns);
+	assert_int_equal(probes_unset_process(probes, pid), 0);
+}
+
+static void *end_at_once(void *unused)
+{
+	return NULL;
+}
+
+static uint64_t n_dropped(void)
+{
+	uint64_t n = 0;
+	uint32_t i;
+
+	for (i = 0; i < probes_n_processors(probes); i++)
+		n += probes_processor(probes, i)->n_dropped;
+	return n;
+}
+
+/* Thousands of processes and threads, and cgroups, some of them watched. */
+static void test_churn(void **state)
+{
+	uint64_t dropped = n_dropped(), n = harness_scaled(2000), i;
+	struct rig_process bystander = {0};
+	uint32_t n_tasks;
+	pid_t child, pid;
+	int status;
+
+	rig_start(&bystander, "bystander");
+	walk();
+	n_tasks = probes_n_tasks(probes);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* also while it is stopped */
+		harness_limit_seconds(100);
+		/* A client whose every task is watched from its first moment. */
+		for (i = 0; i < n; i++) {
+			pthread_t thread;
+
+			if (pthread_create(&thread, NULL, end_at_once, NULL) == 0)
+				pthread_join(thread, NULL);
+			pid = fork();
+			if (pid == 0)
+				_exit(0);
+			waitpid(pid, NULL, 0);
+			if (i == n / 2)
+				raise(SIGSTOP);
+		}
+		_exit(0);
+	}
+	assert_int_equal(probes_set_process(probes, child, TENANT_CHURN), 0);
+	walk();
+	for (i = 0; i < n / 4 && home.id; i++) {
+		struct rig_cgroup cgroup;
+		char name[32];
+
+		snprintf(name, sizeof(name), "churn-%d", (int)i);
+		assert_true(rig_cgroup_make(&cgroup, &home, name));
+		assert_int_equal(probes_set_cgroup(probes, cgroup.id, TENANT_CHURN + 10), 0);
+		if (i % 64 == 0)
+			walk();
+		assert_int_equal(probes_unset_cgroup(probes, cgroup.id), 0);
+		assert_int_equal(rmdir(cgroup.path), 0);
+	}
+	/* Half of them are over: what is known of them is, too. */
+	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+	assert_true(WIFSTOPPED(status));
+	walk();
+	/* It itself, and what threads a sanitizer has; the last ones may still be ending. */
+	assert_true(probes_n_tasks(probes) <= n_tasks + 16);
+	kill(child, SIGCONT);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	walk();
+	assert_true(probes_n_tasks(probes) <= n_tasks);
+	assert_true(n_dropped() == dropped);
+	assert_true(run_ns(TENANT_CHURN) > 0);
+	/* Nobody was in those cgroups. */
+	assert_int_equal(run_ns(TENANT_CHURN + 10), 0);
+	assert_int_equal(probes_unset_process(probes, child), 0);
+	rig_end(&bystander);
+}
+
+/* More than there is room for are refused, not forgotten silently; and room comes back. */
+static void test_full(void **state)
+{
+	uint64_t i;
+	int r;
+
+	for (i = 0;; i++) {
+		r = probes_set_cgroup(probes, 1ull << 40 | i, 1);
+		if (r)
+			break;
+	}
+	assert_int_equal(r, -ENOSPC);
+	assert_true(i >= RUN_QUEUE_MAX_CGROUPS - 1 && i <= RUN_QUEUE_MAX_CGROUPS);
+	while (i--)
+		assert_int_equal(probes_unset_cgroup(probes, 1ull << 40 | i), 0);
+	assert_int_equal(probes_set_cgroup(probes, 1ull << 40, 1), 0);
+	assert_int_equal(probes_unset_cgroup(probes, 1ull << 40), 0);
+}
+
+/* Another broker has probes of its own. */
+static void test_two(void **state)
+{
+	char why[RUN_QUEUE_WHY_BYTES];
+	struct probes *other;
+
+	assert_int_equal(probes_new(why, &other), 0);
+	assert_int_equal(probes_set_thread(other, 0, (pid_t)syscall(SYS_gettid)), 0);
+	assert_int_equal(probes_walk(other), 0);
+	assert_int_equal(probes_n_tasks(other), 1);
+	rig_until(probes_thread(other, 0)->run_ns > 0, rig_work());
+	assert_null(probes_free(other));
+	assert_null(probes_free(NULL));
+}
+
+/* Without the capabilities: said, with what would help. */
+static void test_no_privilege(void **state)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+		struct __user_cap_data_struct none[2] = {{0}};
+		char why[RUN_QUEUE_WHY_BYTES] = "";
+		struct probes *other;
+
+		alarm(60);
+		if (syscall(SYS_capset, &header, none) ||
+		    probes_new(why, &other) != PROBES_E_UNAVAILABLE)
+			_exit(1);
+		_exit(strstr(why, "CAP_BPF and CAP_PERFMON") ? 0 : 2);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+/* And with these two alone it works. */
+static void test_least_privilege(void **state)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+		struct __user_cap_data_struct two[2] = {{0}};
+		char why[RUN_QUEUE_WHY_BYTES] = "";
+		struct probes *other;
+		int i;
+
+		alarm(60);
+		for (i = 38; i <= 39; i++) { /* CAP_PERFMON, CAP_BPF */
+			two[CAP_TO_INDEX(i)].permitted |= CAP_TO_MASK(i);
+			two[CAP_TO_INDEX(i)].effective |= CAP_TO_MASK(i);
+		}
+		if (syscall(SYS_capset, &header, two) || probes_new(why, &other)) {
+			fprintf(stderr, "%s\n", why);
+			_exit(1);
+		}
+		/* Where that is promised, also after both were given up. */
+		if (!probes_need_privilege(other)) {
+			memset(two, 0, sizeof(two));
+			if (syscall(SYS_capset, &header, two) ||
+			    probes_set_thread(other, 0, getpid()) || probes_walk(other) ||
+			    probes_n_tasks(other) != 1)
+				_exit(2);
+		}
+		probes_free(other);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+static int set_up(void **state)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "rb-probes-%d", getpid());
+	if (!rig_cgroup_make(&home, NULL, name))
+		print_message("no cgroups may be made here\n");
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	rig_cgroup_remove(&home);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_thread__waits_for_hog),
+		cmocka_unit_test(test_thread__idle),
+		cmocka_unit_test(test_thread__new_one),
+		cmocka_unit_test(test_thread__slot_reused),
+		cmocka_unit_test(test_tenant__process),
+		cmocka_unit_test(test_tenant__cgroup),
+		cmocka_unit_test(test_tenant__throttled),
+		cmocka_unit_test(test_tenant__slot_reused),
+		cmocka_unit_test(test_number_used_again),
+		cmocka_unit_test(test_churn),
+		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_two),
+		cmocka_unit_test(test_no_privilege),
+		cmocka_unit_test(test_least_privilege),
+	};
+	int r;
+
+	harness_limit_seconds(120);
+	processor = rig_pin();
+	probes = rig_probes();
+	if (!probes)
+		return 77;
+	r = cmocka_run_group_tests(tests, set_up, tear_down);
+	probes_free(probes);
+	return r;
+}
