@@ -60,21 +60,28 @@ static int read_groups(struct peer_identity *identity, int fd)
 }
 
 /* Is the process that connected alive, and so the one that @proc_fd is of? */
-static bool is_alive(int fd, int proc_fd, uid_t uid)
+static bool is_alive(const struct peer_identity *identity, int fd, int proc_fd, uid_t uid)
 {
-	_cleanup_(close_fdp) int pidfd = -1;
-	struct pollfd poll_fd = {.events = POLLIN};
-	socklen_t bytes = sizeof(pidfd);
+	struct pollfd poll_fd = {.fd = identity->pidfd, .events = POLLIN};
 	struct stat status;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &bytes) == 0) {
-		poll_fd.fd = pidfd;
+	if (identity->pidfd >= 0)
 		return poll(&poll_fd, 1, 0) == 0;
-	}
-	if (errno != ENOPROTOOPT)
+	if (!identity->lacks_pidfd)
 		return false;
 	poll_fd = (struct pollfd){.fd = fd, .events = POLLRDHUP};
 	return fstat(proc_fd, &status) == 0 && status.st_uid == uid && poll(&poll_fd, 1, 0) == 0;
+}
+
+static void take_pidfd(struct peer_identity *identity, int fd)
+{
+	int pidfd = -1;
+	socklen_t bytes = sizeof(pidfd);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &bytes) == 0)
+		identity->pidfd = pidfd;
+	else
+		identity->lacks_pidfd = errno == ENOPROTOOPT;
 }
 
 /* The path in the unified hierarchy, "0::PATH". */
@@ -116,6 +123,15 @@ static void look_at_exe(struct peer_identity *identity, int proc_fd)
 	identity->peer.exe_ino = status.stx_ino;
 }
 
+static void read_comm(struct peer_identity *identity, int proc_fd)
+{
+	_cleanup_(close_fdp) int fd = openat(proc_fd, "comm", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, identity->comm, sizeof(identity->comm) - 1);
+
+	identity->comm[n > 0 ? n : 0] = '\0';
+	identity->comm[strcspn(identity->comm, "\n")] = '\0';
+}
+
 int peer_identity_init(struct peer_identity *identity, int fd, uint32_t kinds)
 {
 	_cleanup_(close_fdp) int proc_fd = -1;
@@ -135,12 +151,17 @@ int peer_identity_init(struct peer_identity *identity, int fd, uint32_t kinds)
 		return error_fold(r);
 
 	/* 0: it is in a process namespace that this one does not see. */
-	if (credentials.pid <= 0 || !(kinds & (POLICY_MATCH_CGROUP | POLICY_MATCH_EXE)))
+	if (credentials.pid <= 0)
+		return 0;
+	take_pidfd(identity, fd);
+	if (!(kinds & (POLICY_MATCH_CGROUP | POLICY_MATCH_EXE | PEER_COMM)))
 		return 0;
 	snprintf(path, sizeof(path), "/proc/%d", (int)credentials.pid);
 	proc_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (proc_fd < 0 || !is_alive(fd, proc_fd, credentials.uid))
+	if (proc_fd < 0 || !is_alive(identity, fd, proc_fd, credentials.uid))
 		return 0;
+	if (kinds & PEER_COMM)
+		read_comm(identity, proc_fd);
 	if (kinds & POLICY_MATCH_EXE)
 		look_at_exe(identity, proc_fd);
 	r = kinds & POLICY_MATCH_CGROUP ? read_cgroup(identity, proc_fd) : 0;
@@ -151,5 +172,6 @@ void peer_identity_deinit(struct peer_identity *identity)
 {
 	free(identity->groups);
 	free(identity->cgroup);
+	close_fd(identity->pidfd);
 	*identity = PEER_IDENTITY_INIT;
 }

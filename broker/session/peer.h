@@ -14,11 +14,17 @@ struct peer_identity {
 	struct peer peer; /* points into the rest */
 	gid_t *groups;
 	char *cgroup;
+	char comm[16];    /* what its process calls itself; empty: not known */
+	int pidfd;        /* of the process that connected; -1: not known, */
+	bool lacks_pidfd; /* since the kernel has none for sockets */
 };
-#define PEER_IDENTITY_INIT ((struct peer_identity){.groups = NULL})
+#define PEER_IDENTITY_INIT ((struct peer_identity){.pidfd = -1})
+
+/* Beside POLICY_MATCH_*: comm. */
+enum { PEER_COMM = 1 << 16 };
 
 /*
- * Finds out what is asked for with @kinds (POLICY_MATCH_*), process and user always. Fills
+ * Finds out what is asked for with @kinds, process and user always. Fills
  * @identity, which is PEER_IDENTITY_INIT or deinitialised, for the connected socket @fd.
  * Return: 0 or negative errno.
  */

@@ -70,6 +70,25 @@ struct server_hooks {
 	void *context;
 };
 
+/*
+ * Who watches what sessions' processes do outside of the broker (broker/contention.c); both may be
+ * NULL. Called on the reactor. It may keep SERVER_OBSERVED_BYTES for each session, which is charged
+ * that.
+ */
+enum { SERVER_OBSERVED_BYTES = 1024 };
+struct server_observer {
+	/*
+	 * A session of session->pid began. @pidfd refers to that process (-1: not known), and
+	 * @cgroup is its cgroup if its tenant is whoever is in there, else NULL. Neither is kept.
+	 * May set session->observed.
+	 */
+	void (*session_added)(void *context, struct session *session, int pidfd,
+			      const char *cgroup);
+	/* It ends; of every session that was added. */
+	void (*session_removed)(void *context, struct session *session);
+	void *context;
+};
+
 /* Counters since start, beside those of each session. */
 struct server_stats {
 	uint64_t tasks_completed;
@@ -89,6 +108,7 @@ struct server_options {
 	uint32_t n_executors;
 	struct residency *residency;
 	struct server_hooks hooks;
+	struct server_observer observer;
 };
 
 /*

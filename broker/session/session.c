@@ -179,7 +179,8 @@ static uint64_t session_host_bytes(const struct server *server)
 {
 	const struct server_limits *limits = &server->options.limits;
 
-	return sizeof(struct session) + (limits->max_arenas + 1) * 2 * sizeof(void *) +
+	return sizeof(struct session) + SERVER_OBSERVED_BYTES +
+	       (limits->max_arenas + 1) * 2 * sizeof(void *) +
 	       limits->max_plans * (2 * sizeof(void *) + sizeof(uint16_t)) +
 	       limits->max_rings * sizeof(void *);
 }
@@ -218,25 +219,35 @@ static void session_deallocate(struct session *session)
 	free(session);
 }
 
-static int session_identify(struct session *session)
+static int session_identify(struct session *session, struct peer_identity *identity)
 {
 	struct tenants *tenants = session->server->options.tenants;
 	uint32_t kinds = policy_match_kinds(tenants_policy(tenants));
-	struct peer_identity identity = PEER_IDENTITY_INIT;
-	int r = peer_identity_init(&identity, session->fd, kinds);
+	int r = peer_identity_init(identity, session->fd, kinds);
 
 	if (r == 0) {
-		session->pid = identity.peer.pid;
-		session->uid = identity.peer.uid;
-		session->tenant = tenants_find(tenants, &identity.peer);
+		session->pid = identity->peer.pid;
+		session->uid = identity->peer.uid;
+		session->tenant = tenants_find(tenants, &identity->peer);
 	}
-	peer_identity_deinit(&identity);
 	return r ? error_fold(r) : 0;
+}
+
+static void observe(struct session *session, const struct peer_identity *identity)
+{
+	const struct server_observer *observer = &session->server->options.observer;
+	const struct tenants *tenants = session->server->options.tenants;
+
+	if (observer->session_added)
+		observer->session_added(
+			observer->context, session, identity->pidfd,
+			tenants_is_cgroup(tenants, session->tenant) ? identity->cgroup : NULL);
 }
 
 int session_new(struct server *server, int fd, struct session **ret)
 {
 	struct session *session = calloc(1, sizeof(*session));
+	struct peer_identity identity = PEER_IDENTITY_INIT;
 	char why[ACCOUNT_TEXT_BYTES];
 	struct account *account;
 	int r;
@@ -250,7 +261,7 @@ int session_new(struct server *server, int fd, struct session **ret)
 	session->number = ++server->next_number;
 	list_init(&session->link);
 
-	r = session_identify(session);
+	r = session_identify(session, &identity);
 	account = r ? NULL : session->tenant->account;
 	if (r == 0)
 		r = account_charge(account, &session->charges[0], ACCOUNT_SESSIONS, 1);
@@ -269,9 +280,12 @@ int session_new(struct server *server, int fd, struct session **ret)
 			refuse_connection(server, steal_fd(&session->fd), session->pid,
 					  session->uid, account_explain(account, why));
 		session_deallocate(session);
+		peer_identity_deinit(&identity);
 		return r;
 	}
 
+	observe(session, &identity);
+	peer_identity_deinit(&identity);
 	list_append(&server->sessions, &session->link);
 	server->n_sessions++;
 	log_debug_of(SESSION_ABOUT(session), LOG_SESSION_CONNECTED,
@@ -389,6 +403,9 @@ void session_settle(struct session *session)
 
 	list_remove(&session->link);
 	session->server->n_sessions--;
+	if (session->server->options.observer.session_removed)
+		session->server->options.observer.session_removed(
+			session->server->options.observer.context, session);
 	session_deallocate(session);
 }
 

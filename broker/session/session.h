@@ -162,6 +162,7 @@ struct session {
 	struct session_plan **plan_slots;
 	uint16_t *plan_generations; /* by slot */
 	struct tenant *tenant;
+	void *observed; /* struct server_observer's */
 	struct charge charges[3];
 	int fd;
 	struct loop_watch *watch;

@@ -130,6 +130,11 @@ uint32_t policy_match_kinds(const struct policy *policy)
 	return kinds;
 }
 
+uint32_t policy_tenant_kinds(const struct policy *policy, uint32_t index)
+{
+	return policy->sections[index].match_kinds;
+}
+
 uint32_t policy_n_settings(const struct policy *policy)
 {
 	return policy->n_settings;

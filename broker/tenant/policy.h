@@ -106,6 +106,9 @@ struct policy *policy_free(struct policy *policy);
 /* POLICY_MATCH_* that some section asks for; the rest of a peer need not be known. */
 uint32_t policy_match_kinds(const struct policy *policy);
 
+/* POLICY_MATCH_* of one section: all have to match. 0: of who matches no other. */
+uint32_t policy_tenant_kinds(const struct policy *policy, uint32_t index);
+
 /* What stays free of each device. */
 struct policy_size policy_headroom(const struct policy *policy);
 uint32_t policy_n_tenants(const struct policy *policy);

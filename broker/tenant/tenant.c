@@ -274,6 +274,14 @@ struct tenant *tenants_find(struct tenants *tenants, const struct peer *peer)
 	return tenant_ref(tenants->by_index[policy_match(tenants->policy, peer)]);
 }
 
+bool tenants_is_cgroup(const struct tenants *tenants, const struct tenant *tenant)
+{
+	for (uint32_t i = 0; i < policy_n_tenants(tenants->policy); i++)
+		if (tenants->by_index[i] == tenant)
+			return policy_tenant_kinds(tenants->policy, i) == POLICY_MATCH_CGROUP;
+	return false;
+}
+
 struct tenant *tenant_ref(struct tenant *tenant)
 {
 	tenant->n_refs++;

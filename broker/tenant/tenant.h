@@ -86,6 +86,10 @@ struct tenant *tenant_unref(struct tenant *tenant);
 
 const char *tenant_name(const struct tenant *tenant);
 
+/* By the policy in force, is this the tenant of whoever is in certain cgroups, and of nobody else?
+ */
+bool tenants_is_cgroup(const struct tenants *tenants, const struct tenant *tenant);
+
 /*
  * Whose constants these are (struct exec_arena.owner): two users of one tenant share a budget, but
  * neither memory nor the knowledge that the other has the same bytes.

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,6 +79,16 @@ static bool has_unified_cgroup(char *path, size_t bytes)
 	return is_found;
 }
 
+/* It means the process that lives, where the kernel gives it. */
+static void expect_pidfd(const struct peer_identity *identity)
+{
+	struct pollfd poll_fd = {.fd = identity->pidfd, .events = POLLIN};
+
+	assert_int_equal(identity->pidfd < 0, identity->lacks_pidfd);
+	if (identity->pidfd >= 0)
+		assert_int_equal(poll(&poll_fd, 1, 0), 0);
+}
+
 static void test_peer__alive(void **state)
 {
 	struct peer_identity identity = PEER_IDENTITY_INIT;
@@ -118,8 +129,10 @@ static void test_peer__alive(void **state)
 	assert_int_equal(stat("/proc/self/exe", &status), 0);
 	assert_int_equal(identity.peer.exe_dev, status.st_dev);
 	assert_int_equal(identity.peer.exe_ino, status.st_ino);
+	expect_pidfd(&identity);
 	peer_identity_deinit(&identity);
 	assert_null(identity.peer.cgroup);
+	assert_int_equal(identity.pidfd, -1);
 
 	/* Nobody asked. */
 	assert_int_equal(peer_identity_init(&identity, ours, POLICY_MATCH_UID), 0);
@@ -127,6 +140,7 @@ static void test_peer__alive(void **state)
 	assert_int_equal(identity.peer.n_groups, 0);
 	assert_null(identity.peer.cgroup);
 	assert_false(identity.peer.has_exe);
+	expect_pidfd(&identity);
 	peer_identity_deinit(&identity);
 	close(theirs);
 	close(ours);

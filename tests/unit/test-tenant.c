@@ -179,6 +179,8 @@ static void test_limits__from_policy(void **state)
 	assert_int_equal(a->shares[0].reserve, 0);
 	assert_int_equal(a->shares[1].high, 2 * GIB);
 	assert_int_equal(a->weight, 7);
+	assert_float_equal(a->cpu_max, 0.5, 0);
+	assert_float_equal(b->cpu_max, 0, 0);
 	assert_int_equal(a->priority_max, RBK_PRIORITY_HIGH);
 	assert_int_equal(account_limit(account, account_vram(1)), 4 * GIB);
 	assert_int_equal(account_limit(account, account_gtt(1)), 8);
@@ -262,6 +264,31 @@ static void test_reload__lives_of_tenants(void **state)
 	fixture_deinit(&fixture);
 }
 
+static void test_cgroup__and_nobody_else(void **state)
+{
+	const struct peer in_a = {.pid = 1, .uid = 7, .cgroup = "/a"},
+			  in_b = {.pid = 1, .uid = 7, .cgroup = "/b"}, elsewhere = {.uid = 7};
+	struct tenant *a, *b, *other;
+	struct fixture fixture;
+
+	fixture_init(&fixture, "[tenant a]\nmatch-cgroup = /a\n"
+			       "[tenant b]\nmatch-cgroup = /b\nmatch-uid = 7\n");
+	a = tenants_find(fixture.tenants, &in_a);
+	b = tenants_find(fixture.tenants, &in_b);
+	other = tenants_find(fixture.tenants, &elsewhere);
+	assert_string_equal(tenant_name(b), "b");
+	assert_true(tenants_is_cgroup(fixture.tenants, a));
+	assert_false(tenants_is_cgroup(fixture.tenants, b));
+	assert_false(tenants_is_cgroup(fixture.tenants, other));
+	/* Named no more. */
+	reload(&fixture, "");
+	assert_false(tenants_is_cgroup(fixture.tenants, a));
+	tenant_unref(a);
+	tenant_unref(b);
+	tenant_unref(other);
+	fixture_deinit(&fixture);
+}
+
 static void test_reload__failure_changes_nothing(void **state)
 {
 	struct policy *policy = load("[tenant a]\nmatch-uid = 1\nvram-reserve = 7GiB\n"
@@ -314,6 +341,7 @@ int main(void)
 		cmocka_unit_test(test_limits__from_policy),
 		cmocka_unit_test(test_limits__mixed),
 		cmocka_unit_test(test_reload__lives_of_tenants),
+		cmocka_unit_test(test_cgroup__and_nobody_else),
 		cmocka_unit_test(test_reload__failure_changes_nothing),
 	};
 
