@@ -18,6 +18,7 @@
 
 #include "budget.h"
 #include "config.h"
+#include "contention.h"
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
 #include "dispatch/dispatch.h"
@@ -79,6 +80,8 @@ struct broker {
 	int telemetry_error;
 	struct budget *budget;
 	struct residency *residency;
+	struct run_queue *run_queue;
+	struct contention *contention;
 	struct dispatch *dispatch;
 	struct refresh *refresh;
 	struct server *server;
@@ -118,6 +121,7 @@ static int apply_policy(struct broker *broker)
 		reload->policy = NULL;
 		on_limits_changed(broker);
 		dispatch_configure(broker->dispatch, &reload->options.place);
+		contention_set_observes(broker->contention, reload->options.observes_contention);
 		log_info(LOG_POLICY_RELOADED, "read %s again: %s", broker->options.config_path,
 			 changes ? changes : "it is in force");
 	}
@@ -344,6 +348,36 @@ static int make_residency(struct broker *broker)
 	return budget_new(&budget_options, &broker->budget);
 }
 
+/*
+ * While there is no other thread: what they start inherits what is given up. Without privileges
+ * less is seen, without memory or threads nothing works.
+ */
+static int watch_run_queue(struct broker *broker)
+{
+	const struct run_queue_options options = {.source = broker->options.contention};
+	int r = run_queue_new(&options, &broker->run_queue);
+
+	if (r)
+		return error_fold(r);
+	r = run_queue_drop_privileges();
+	if (r)
+		log_warning(LOG_PRIVILEGES_KEPT,
+			    "cannot give up the privileges that probes needed: %s", strerror(-r));
+	return 0;
+}
+
+static int make_contention(struct broker *broker)
+{
+	const struct contention_options options = {
+		.loop = broker->loop,
+		.run_queue = broker->run_queue,
+		.cpu = broker->executors[RBK_DEVICE_CPU],
+		.observes = broker->options.observes_contention,
+	};
+
+	return contention_new(&options, &broker->contention);
+}
+
 static int make_server(struct broker *broker)
 {
 	struct dispatch_options dispatch_options = {
@@ -357,6 +391,8 @@ static int make_server(struct broker *broker)
 		.n_processors = count_processors(),
 		.set_pace = budget_set_pace,
 		.pace_context = broker->budget,
+		.work_begins = contention_work_begins,
+		.work_context = broker->contention,
 	};
 	struct server_options server_options = {
 		.socket_path = broker->options.socket_path,
@@ -368,6 +404,7 @@ static int make_server(struct broker *broker)
 		.executors = broker->executors,
 		.n_executors = broker->n_executors,
 		.residency = broker->residency,
+		.observer = contention_observer(broker->contention),
 	};
 	int r;
 
@@ -376,6 +413,7 @@ static int make_server(struct broker *broker)
 	r = dispatch_new(&dispatch_options, &broker->dispatch);
 	if (r)
 		return error_fold(r);
+	contention_start(broker->contention, broker->dispatch);
 	server_options.hooks = dispatch_hooks(broker->dispatch);
 	return server_new(&server_options, &broker->server);
 }
@@ -410,7 +448,8 @@ static void say_what_was_found(const struct broker *broker)
 		n += (size_t)snprintf(line + n, sizeof(line) - n, "%sdevice %u: %s (%s)",
 				      i ? "; " : "", i, info->name, info->paths);
 	}
-	log_info(LOG_DEVICES_FOUND, "%s", line);
+	log_info(LOG_DEVICES_FOUND, "%s; CPU contention: %s", line,
+		 contention_watched_by(broker->contention));
 
 	n = 0;
 	line[0] = '\0';
@@ -420,6 +459,9 @@ static void say_what_was_found(const struct broker *broker)
 	for (unsigned int i = 0; telemetry_sentence(broker->telemetry, i) && n < sizeof(line); i++)
 		n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%s", n ? " " : "",
 				      telemetry_sentence(broker->telemetry, i));
+	for (unsigned int i = 0; run_queue_sentence(broker->run_queue, i) && n < sizeof(line); i++)
+		n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%s", n ? " " : "",
+				      run_queue_sentence(broker->run_queue, i));
 	if (broker->telemetry_error && n < sizeof(line))
 		n += (size_t)snprintf(line + n, sizeof(line) - n,
 				      "%sdevices are not watched (%s): memory that other programs "
@@ -505,6 +547,8 @@ static int broker_run(struct broker *broker)
 	if (r == 0)
 		r = waker_init(&broker->telemetry_waker);
 	if (r == 0)
+		r = watch_run_queue(broker);
+	if (r == 0)
 		r = offload_new(broker->loop, &broker->offload);
 	if (r == 0)
 		r = make_executors(broker);
@@ -518,6 +562,8 @@ static int broker_run(struct broker *broker)
 		r = make_profiles(broker, PROFILES_BUDGET_NS);
 	if (r == 0)
 		r = make_residency(broker);
+	if (r == 0)
+		r = make_contention(broker);
 	if (r == MAIN_E_PATH) {
 		log_error(LOG_START_FAILED,
 			  "the memory path that --memory-path asks for does not work: %s",
@@ -586,6 +632,8 @@ static void broker_deinit(struct broker *broker)
 {
 	server_free(broker->server);
 	dispatch_free(broker->dispatch);
+	contention_free(broker->contention);
+	run_queue_free(broker->run_queue);
 	offload_free(broker->offload);
 	refresh_free(broker->refresh);
 	budget_free(broker->budget);

@@ -64,6 +64,11 @@ static const char usage_text[] =
 	"for "
 	"the\n"
 	"                        energy strategy (default: 0, unknown)\n"
+	"  --contention auto|ebpf|schedstat|psi|stat|none\n"
+	"                        how the broker learns that others keep the CPU busy: by the best "
+	"that\n"
+	"                        can be had (the default), by that and what comes after it, or not "
+	"at all\n"
 	"  --log-level error|warning|info|debug\n"
 	"\n"
 	"Placement; brokerd.conf(5) says more of each:\n"
@@ -83,6 +88,10 @@ static const char usage_text[] =
 	"                        of backlogs, beyond which queued tasks move (default: 1.2, 0.8)\n"
 	"  --submission-max TIME longer tasks are run in parts (default: 10ms)\n"
 	"  --force-cpu yes|no    use no GPU (default: no)\n"
+	"  --contention-action act|observe\n"
+	"                        while others keep the CPU busy, leave some of it to them and use "
+	"the\n"
+	"                        GPU more (the default), or only say so\n"
 	"\n"
 	"  --config FILE         who may have how much, and the above as KEY = VALUE (default:\n"
 	"                        /etc/ringbroker/brokerd.conf, if it is there)\n"
@@ -117,6 +126,7 @@ enum {
 	OPTION_CALIBRATION,
 	OPTION_CPU_WATTS,
 	OPTION_GPU_WATTS,
+	OPTION_CONTENTION,
 	/* Of placement, from here ... */
 	OPTION_THRESHOLD,
 	OPTION_MIN_COUNT,
@@ -132,6 +142,7 @@ enum {
 	OPTION_BALANCE_LOW,
 	OPTION_SUBMISSION_MAX,
 	OPTION_FORCE_CPU,
+	OPTION_CONTENTION_ACTION,
 	/* ... to here. */
 	OPTION_CONFIG,
 	OPTION_CHECK_CONFIG,
@@ -159,6 +170,7 @@ static const struct option long_options[] = {
 	{"calibration", required_argument, NULL, OPTION_CALIBRATION},
 	{"cpu-watts", required_argument, NULL, OPTION_CPU_WATTS},
 	{"gpu-watts", required_argument, NULL, OPTION_GPU_WATTS},
+	{"contention", required_argument, NULL, OPTION_CONTENTION},
 	{"threshold", required_argument, NULL, OPTION_THRESHOLD},
 	{"min-count", required_argument, NULL, OPTION_MIN_COUNT},
 	{"strategy", required_argument, NULL, OPTION_STRATEGY},
@@ -173,6 +185,7 @@ static const struct option long_options[] = {
 	{"balance-low", required_argument, NULL, OPTION_BALANCE_LOW},
 	{"submission-max", required_argument, NULL, OPTION_SUBMISSION_MAX},
 	{"force-cpu", required_argument, NULL, OPTION_FORCE_CPU},
+	{"contention-action", required_argument, NULL, OPTION_CONTENTION_ACTION},
 	{"config", required_argument, NULL, OPTION_CONFIG},
 	{"check-config", no_argument, NULL, OPTION_CHECK_CONFIG},
 	{"list-devices", optional_argument, NULL, OPTION_LIST_DEVICES},
@@ -208,6 +221,16 @@ static const struct choice strategy_choices[] = {{"automatic", RBK_STRATEGY_AUTO
 						 {NULL, 0}};
 static const struct choice calibration_choices[] = {
 	{"auto", PROFILES_AUTO}, {"none", PROFILES_NONE}, {"now", PROFILES_NOW}, {NULL, 0}};
+static const struct choice contention_choices[] = {
+	{"auto", RUN_QUEUE_SOURCE_AUTO},
+	{"ebpf", RUN_QUEUE_SOURCE_EBPF},
+	{"schedstat", RUN_QUEUE_SOURCE_SCHEDSTAT},
+	{"psi", RUN_QUEUE_SOURCE_PSI},
+	{"stat", RUN_QUEUE_SOURCE_STAT},
+	{"none", RUN_QUEUE_SOURCE_NONE},
+	{NULL, 0},
+};
+static const struct choice action_choices[] = {{"act", 0}, {"observe", 1}, {NULL, 0}};
 static const struct choice yes_no_choices[] = {{"yes", 1}, {"no", 0}, {NULL, 0}};
 static const struct choice level_choices[] = {{"error", LOG_LEVEL_ERROR},
 					      {"warning", LOG_LEVEL_WARNING},
@@ -536,6 +559,14 @@ static int parse_one(int option, const struct source *source, const char *value,
 		return parse_watts(source, value, &options->cpu_watts);
 	case OPTION_GPU_WATTS:
 		return parse_watts(source, value, &options->gpu_watts);
+	case OPTION_CONTENTION:
+		r = parse_choice(source, value, contention_choices, &choice);
+		options->contention = (enum run_queue_source)choice;
+		return r;
+	case OPTION_CONTENTION_ACTION:
+		r = parse_choice(source, value, action_choices, &choice);
+		options->observes_contention = choice;
+		return r;
 	case OPTION_CONFIG:
 		options->config_is_required = true;
 		return parse_path(source, value, options->config_path,
@@ -639,11 +670,11 @@ void options_print_place(FILE *stream, const struct options *options)
 		(double)config->exploration * 100, (double)config->success_rate * 100);
 	fprintf(stream,
 		"partition-min-size = %llu; partition-min-gain = %g%%; balance-high = %g; "
-		"balance-low = %g; submission-max = %gms; force-cpu = %s",
+		"balance-low = %g; submission-max = %gms; force-cpu = %s; contention-action = %s",
 		(unsigned long long)config->partition_min_bytes,
 		(double)config->partition_min_gain * 100, (double)config->balance_high,
 		(double)config->balance_low, (double)config->submission_max_ns / 1e6,
-		config->force_cpu ? "yes" : "no");
+		config->force_cpu ? "yes" : "no", options->observes_contention ? "observe" : "act");
 }
 
 bool options_key_is_live(const char *key)
@@ -652,7 +683,7 @@ bool options_key_is_live(const char *key)
 
 	while (option->name && strcmp(option->name, key) != 0)
 		option++;
-	return option->val >= OPTION_THRESHOLD && option->val <= OPTION_FORCE_CPU;
+	return option->val >= OPTION_THRESHOLD && option->val <= OPTION_CONTENTION_ACTION;
 }
 
 void options_complete(struct options *options)

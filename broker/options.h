@@ -11,6 +11,7 @@
 #include "list-devices.h"
 #include "place/placer.h"
 #include "profiles.h"
+#include "telemetry/run-queue.h"
 #include "tenant/policy.h"
 #include "util/log.h"
 #include "vulkan/vulkan.h"
@@ -33,6 +34,8 @@ struct options {
 	float cpu_watts, gpu_watts; /* 0: unknown */
 	int64_t spin_ns;            /* -1: adaptive */
 	uint64_t test_device_ns;    /* what a task takes there; 0: there is none */
+	enum run_queue_source contention;
+	bool observes_contention; /* watch and say it, but do nothing about it */
 	enum log_level log_level;
 	char config_path[256];
 	bool config_is_required; /* it was named */

@@ -27,7 +27,6 @@
 #include <time.h>
 #include <unistd.h>
 
-
 enum {
 	MAX_ARGS = 32,
 	START_MS = 30000,
@@ -99,6 +98,14 @@ static bool accepts(const char *socket_path)
 	return is_there;
 }
 
+static bool has_software_gpu(const struct broker_options *options)
+{
+	for (unsigned int i = 0; options && options->args && options->args[i]; i++)
+		if (strcmp(options->args[i], "--gpu=software") == 0)
+			return true;
+	return false;
+}
+
 static void exec_broker(const struct broker *broker, const struct broker_options *options)
 {
 	const char *args[MAX_ARGS] = {"brokerd",           "--socket",         broker->socket_path,
@@ -112,6 +119,10 @@ static void exec_broker(const struct broker *broker, const struct broker_options
 	log_fd = open(broker->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (log_fd < 0 || dup2(log_fd, STDERR_FILENO) < 0 || dup2(log_fd, STDOUT_FILENO) < 0)
 		_exit(126);
+	if (has_software_gpu(options) || (options && options->is_undisturbed)) {
+		args[n++] = "--contention";
+		args[n++] = "none";
+	}
 	for (unsigned int i = 0; options && options->args && options->args[i] && n + 1 < MAX_ARGS;
 	     i++)
 		args[n++] = options->args[i];

@@ -49,10 +49,13 @@ struct broker {
 
 struct broker_options {
 	/*
-	 * Beside --socket, --cache and --calibration=none, which a later one overrides.
-	 * NULL-terminated; may be NULL.
+	 * Beside --socket, --cache and --calibration=none, which a later one overrides, and with
+	 * --gpu=software --contention=none: where there are two devices decisions are tested, and
+	 * on a machine that tests keep busy these would be others. NULL-terminated; may be NULL.
 	 */
 	const char *const *args;
+	/* As with --gpu=software: shares and orders are tested, of times that tasks take. */
+	bool is_undisturbed;
 	void (*in_child)(void);  /* before exec; may be NULL */
 	const char *socket_path; /* NULL: in a folder of its own */
 	const char *policy;      /* text of its policy file; NULL: it has none */

@@ -83,7 +83,7 @@ class Broker:
         with open(self.log_path, 'wb') as log:
             self.process = subprocess.Popen(
                 [brokerd, '--socket', self.socket, '--cache=none', '--calibration=none',
-                 '--config', config, *arguments],
+                 '--contention=none', '--config', config, *arguments],
                 env=cards.environment, stdout=log, stderr=log)
         self.pid = self.process.pid
         try:

@@ -69,7 +69,8 @@ static void test_place__defaults(void **state)
 		     "threshold = 1048576; min-count = 64; strategy = automatic; energy-slack = 2; "
 		     "speedup-threshold = 1.5; window = 100; exploration = 1%; success-rate = 95%; "
 		     "partition-min-size = 10485760; partition-min-gain = 20%; balance-high = 1.2; "
-		     "balance-low = 0.8; submission-max = 10ms; force-cpu = no");
+		     "balance-low = 0.8; submission-max = 10ms; force-cpu = no; contention-action "
+		     "= act");
 }
 
 static const struct {
@@ -117,6 +118,8 @@ static const struct {
 	{"submission-max", "1min", "a time from 0.1ms to 1000ms, such as 10ms"},
 	{"force-cpu", "yes", NULL},
 	{"force-cpu", "on", "one of yes no"},
+	{"contention-action", "observe", NULL},
+	{"contention-action", "ignore", "one of act observe"},
 };
 
 static void test_place__ranges(void **state)
@@ -148,13 +151,21 @@ static void test_place__ranges(void **state)
 static void test_place__values(void **state)
 {
 	static const char *const keys[][2] = {
-		{"threshold", "1"},          {"min-count", "2"},
-		{"strategy", "latency"},     {"energy-slack", "3.5"},
-		{"speedup-threshold", "4"},  {"window", "50"},
-		{"exploration", "0.06"},     {"success-rate", "70%"},
-		{"partition-min-size", "8"}, {"partition-min-gain", "9%"},
-		{"balance-high", "10"},      {"balance-low", "0.11"},
-		{"submission-max", "12"},    {"force-cpu", "yes"},
+		{"threshold", "1"},
+		{"min-count", "2"},
+		{"strategy", "latency"},
+		{"energy-slack", "3.5"},
+		{"speedup-threshold", "4"},
+		{"window", "50"},
+		{"exploration", "0.06"},
+		{"success-rate", "70%"},
+		{"partition-min-size", "8"},
+		{"partition-min-gain", "9%"},
+		{"balance-high", "10"},
+		{"balance-low", "0.11"},
+		{"submission-max", "12"},
+		{"force-cpu", "yes"},
+		{"contention-action", "observe"},
 	};
 	struct options options;
 
@@ -165,7 +176,36 @@ static void test_place__values(void **state)
 		     "threshold = 1; min-count = 2; strategy = latency; energy-slack = 3.5; "
 		     "speedup-threshold = 4; window = 50; exploration = 6%; success-rate = 70%; "
 		     "partition-min-size = 8; partition-min-gain = 9%; balance-high = 10; "
-		     "balance-low = 0.11; submission-max = 12ms; force-cpu = yes");
+		     "balance-low = 0.11; submission-max = 12ms; force-cpu = yes; "
+		     "contention-action = observe");
+}
+
+static void test_contention(void **state)
+{
+	static const struct {
+		const char *word;
+		enum run_queue_source source;
+	} words[] = {
+		{"auto", RUN_QUEUE_SOURCE_AUTO},           {"ebpf", RUN_QUEUE_SOURCE_EBPF},
+		{"schedstat", RUN_QUEUE_SOURCE_SCHEDSTAT}, {"psi", RUN_QUEUE_SOURCE_PSI},
+		{"stat", RUN_QUEUE_SOURCE_STAT},           {"none", RUN_QUEUE_SOURCE_NONE},
+	};
+	char wanted[POLICY_WANTED_BYTES] = "";
+	struct options options;
+
+	assert_int_equal(parse(&options, NULL, NULL), -1);
+	assert_int_equal(options.contention, RUN_QUEUE_SOURCE_AUTO);
+	assert_false(options.observes_contention);
+	for (unsigned int i = 0; i < ARRAY_SIZE(words); i++) {
+		assert_int_equal(read_key(&options, "contention", words[i].word), 0);
+		assert_int_equal(options.contention, words[i].source);
+	}
+	assert_int_equal(options_read_key(&options, "contention", "perf", wanted),
+			 POLICY_E_INVALID);
+	assert_string_equal(wanted, "one of auto ebpf schedstat psi stat none");
+	assert_int_equal(options.contention, RUN_QUEUE_SOURCE_NONE);
+	assert_false(options_key_is_live("contention"));
+	assert_true(options_key_is_live("contention-action"));
 }
 
 static void test_watts(void **state)
@@ -233,6 +273,7 @@ int main(void)
 		cmocka_unit_test(test_place__defaults),
 		cmocka_unit_test(test_place__ranges),
 		cmocka_unit_test(test_place__values),
+		cmocka_unit_test(test_contention),
 		cmocka_unit_test(test_watts),
 		cmocka_unit_test(test_test_device),
 		cmocka_unit_test(test_read_key__command_line_wins),

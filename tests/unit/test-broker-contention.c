@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is done about contention: broker/contention.h
+ *
+ * With the real judge and real statistics pages between fakes of what is watched and of who is
+ * told. The fake machine goes on with time: so much of it does each of two workers run and wait,
+ * which the test says.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "contention.h"
+#include "cpu/cpu.h"
+#include "dispatch/dispatch.h"
+#include "fail-alloc.h"
+#include "loop/loop.h"
+#include "session/session.h"
+#include "tenant/policy-private.h"
+#include "tenant/tenant.h"
+#include "util/checked.h"
+#include "util/clock.h"
+
+enum { N_WORKERS = 2, N_SLOTS = 2, N_PROCESSORS = 2 };
+
+/* --- Who is watched --- */
+
+struct run_queue {
+	enum run_queue_source source;
+	enum run_queue_pace pace;
+	const char *sentences[8];
+	double run, wait, others; /* of time, all workers and processors together */
+	double caused[N_SLOTS];   /* likewise, by tenants */
+	uint64_t last_ns;
+	struct run_queue_totals totals;
+	uint64_t caused_ns[N_SLOTS];
+	bool is_used[N_SLOTS];
+	int n_processes[N_SLOTS], n_cgroups[N_SLOTS]; /* watched now */
+	int pidfd;
+	bool is_full; /* nobody can be watched */
+	char cgroup[64];
+	unsigned int n_resets;
+	uint32_t n_threads;
+	struct run_queue_report report; /* of everybody */
+};
+
+static void pass(struct run_queue *rq)
+{
+	const uint64_t now_ns = clock_now_ns();
+	const double ns = (double)(now_ns - rq->last_ns);
+
+	rq->last_ns = now_ns;
+	rq->totals.at_ns = now_ns;
+	rq->totals.run_ns += (uint64_t)(ns * rq->run);
+	rq->totals.wait_ns += (uint64_t)(ns * rq->wait);
+	rq->totals.others_ns += (uint64_t)(ns * rq->others);
+	rq->totals.n_preemptions += rq->wait > 0;
+	for (unsigned int i = 0; i < N_SLOTS; i++)
+		rq->caused_ns[i] += (uint64_t)(ns * rq->caused[i]);
+}
+
+void run_queue_read(struct run_queue *rq, struct run_queue_totals *ret)
+{
+	pass(rq);
+	*ret = rq->totals;
+}
+
+uint64_t run_queue_caused_ns(struct run_queue *rq, uint16_t tenant)
+{
+	return tenant < N_SLOTS ? rq->caused_ns[tenant] : 0;
+}
+
+enum run_queue_source run_queue_source(const struct run_queue *rq)
+{
+	return rq->source;
+}
+
+const char *run_queue_sentence(const struct run_queue *rq, unsigned int i)
+{
+	return i < ARRAY_SIZE(rq->sentences) ? rq->sentences[i] : NULL;
+}
+
+void run_queue_set_pace(struct run_queue *rq, enum run_queue_pace pace)
+{
+	rq->pace = pace;
+}
+
+uint16_t run_queue_add_tenant(struct run_queue *rq)
+{
+	for (uint16_t i = 0; i < N_SLOTS; i++) {
+		if (rq->is_used[i])
+			continue;
+		rq->is_used[i] = true;
+		return i;
+	}
+	return RUN_QUEUE_NO_TENANT;
+}
+
+void run_queue_remove_tenant(struct run_queue *rq, uint16_t tenant)
+{
+	if (tenant == RUN_QUEUE_NO_TENANT)
+		return;
+	assert_true(rq->is_used[tenant]);
+	assert_int_equal(rq->n_processes[tenant] + rq->n_cgroups[tenant], 0);
+	rq->is_used[tenant] = false;
+}
+
+bool run_queue_watch_process(struct run_queue *rq, pid_t pid, int pidfd, uint16_t tenant)
+{
+	assert_true(pid > 0);
+	rq->pidfd = pidfd;
+	if (tenant >= N_SLOTS || rq->is_full)
+		return false;
+	rq->n_processes[tenant]++;
+	return true;
+}
+
+void run_queue_unwatch_process(struct run_queue *rq, pid_t pid, uint16_t tenant)
+{
+	if (tenant < N_SLOTS)
+		rq->n_processes[tenant]--;
+}
+
+bool run_queue_watch_cgroup(struct run_queue *rq, const char *path, uint16_t tenant)
+{
+	snprintf(rq->cgroup, sizeof(rq->cgroup), "%s", path);
+	if (tenant >= N_SLOTS || rq->is_full)
+		return false;
+	rq->n_cgroups[tenant]++;
+	return true;
+}
+
+void run_queue_unwatch_cgroup(struct run_queue *rq, const char *path, uint16_t tenant)
+{
+	assert_string_equal(rq->cgroup, path);
+	if (tenant < N_SLOTS)
+		rq->n_cgroups[tenant]--;
+}
+
+bool run_queue_thread(const struct run_queue *rq, uint32_t i, struct run_queue_thread_report *ret)
+{
+	if (i >= rq->n_threads)
+		return false;
+	*ret = (struct run_queue_thread_report){
+		.tid = 100 + (pid_t)i,
+		.role = i ? RUN_QUEUE_WORKER : RUN_QUEUE_REACTOR,
+		.name = "thread",
+		.report = rq->report,
+	};
+	return true;
+}
+
+bool run_queue_tenant(const struct run_queue *rq, uint16_t tenant, struct run_queue_report *ret)
+{
+	*ret = rq->report;
+	return tenant < N_SLOTS;
+}
+
+bool run_queue_workers(const struct run_queue *rq, struct run_queue_report *ret)
+{
+	*ret = rq->report;
+	return true;
+}
+
+void run_queue_reset(struct run_queue *rq)
+{
+	rq->n_resets++;
+}
+
+void run_queue_cost(struct run_queue *rq, struct run_queue_cost *ret)
+{
+	*ret = (struct run_queue_cost){.n_events = 5, .event_ns = 600};
+}
+
+/* --- Who is told --- */
+
+static struct told {
+	bool is_working;
+	float factor;
+	uint32_t n_servers;
+	unsigned int n_workers;
+	bool is_executor_contended, is_reactor_contended;
+	const struct tenant *tenant; /* whose share was told */
+	float share;
+	bool is_needed; /* what the placer answers once */
+} told;
+
+void placer_set_contention(struct placer *placer, uint8_t device, float factor)
+{
+	assert_int_equal(device, RBK_DEVICE_CPU);
+	told.factor = factor;
+}
+
+void placer_limit_servers(struct placer *placer, uint8_t device, uint32_t n_servers)
+{
+	assert_int_equal(device, RBK_DEVICE_CPU);
+	told.n_servers = n_servers;
+}
+
+bool placer_is_needed(struct placer *placer, uint8_t device)
+{
+	const bool is_needed = told.is_needed;
+
+	assert_int_equal(device, RBK_DEVICE_CPU);
+	told.is_needed = false;
+	return is_needed;
+}
+
+void cpu_executor_limit(struct executor *executor, unsigned int n_workers, bool is_contended)
+{
+	told.n_workers = n_workers;
+	told.is_executor_contended = is_contended;
+}
+
+struct placer *dispatch_placer(struct dispatch *dispatch)
+{
+	return NULL;
+}
+
+bool dispatch_is_working(struct dispatch *dispatch)
+{
+	return told.is_working;
+}
+
+void dispatch_set_contended(struct dispatch *dispatch, bool is_contended)
+{
+	told.is_reactor_contended = is_contended;
+}
+
+void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant *tenant,
+				 float share)
+{
+	told.tenant = tenant;
+	told.share = share;
+}
+
+/* --- The bench --- */
+
+struct bench {
+	struct loop *loop;
+	struct run_queue rq;
+	struct executor cpu;
+	struct contention *contention;
+	struct server_observer observer;
+	struct account_book *book;
+	struct tenants *tenants;
+	struct tenant *of_uid[3]; /* tenants a and b, default */
+	struct session sessions[4];
+};
+
+static int setup_with(void **state, enum run_queue_source source)
+{
+	static const char text[] = "[tenant a]\nmatch-uid = 0\n[tenant b]\nmatch-uid = 1\n";
+	const struct tenants_machine machine = {.n_devices = 1, .n_fds = 100, .n_mappings = 100};
+	static struct bench bench;
+	struct contention_options options = {.own_cgroup = "/us/here"};
+	struct policy *policy = NULL;
+	char *errors = NULL;
+
+	clock_init();
+	told = (struct told){.is_working = true, .factor = 1};
+	bench = (struct bench){.cpu.info.n_threads = N_WORKERS};
+	bench.rq.source = source;
+	bench.rq.last_ns = clock_now_ns();
+	bench.rq.totals = (struct run_queue_totals){
+		.has_workers = true, .has_processors = true, .n_processors = N_PROCESSORS};
+	assert_int_equal(loop_new(&bench.loop), 0);
+	assert_int_equal(account_book_new(&bench.book), 0);
+	assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors), 0);
+	assert_int_equal(tenants_new(bench.book, &machine, policy, &bench.tenants, &errors), 0);
+	for (uid_t uid = 0; uid < ARRAY_SIZE(bench.of_uid); uid++)
+		bench.of_uid[uid] = tenants_find(bench.tenants, &(struct peer){.uid = uid});
+	options.loop = bench.loop;
+	options.run_queue = &bench.rq;
+	options.cpu = &bench.cpu;
+	assert_int_equal(contention_new(&options, &bench.contention), 0);
+	contention_start(bench.contention, (struct dispatch *)&bench);
+	bench.observer = contention_observer(bench.contention);
+	*state = &bench;
+	return 0;
+}
+
+static int setup(void **state)
+{
+	return setup_with(state, RUN_QUEUE_SOURCE_EBPF);
+}
+
+static int setup_none(void **state)
+{
+	return setup_with(state, RUN_QUEUE_SOURCE_NONE);
+}
+
+static int teardown(void **state)
+{
+	struct bench *bench = *state;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(bench->sessions); i++)
+		bench->observer.session_removed(bench->observer.context, &bench->sessions[i]);
+	for (unsigned int i = 0; i < N_SLOTS; i++)
+		assert_false(bench->rq.is_used[i]);
+	assert_null(contention_free(bench->contention));
+	for (unsigned int i = 0; i < ARRAY_SIZE(bench->of_uid); i++)
+		tenant_unref(bench->of_uid[i]);
+	tenants_free(bench->tenants);
+	account_book_free(bench->book);
+	loop_free(bench->loop);
+	return 0;
+}
+
+static void add(struct bench *bench, unsigned int i, uid_t uid, const char *cgroup)
+{
+	bench->sessions[i] = (struct session){.pid = 1000 + (pid_t)i, .tenant = bench->of_uid[uid]};
+	bench->observer.session_added(bench->observer.context, &bench->sessions[i], 77, cgroup);
+}
+
+static struct contention_status status_of(const struct bench *bench)
+{
+	struct contention_status status;
+
+	contention_status(bench->contention, &status);
+	return status;
+}
+
+/* Two hogs on two processors: each worker gets half of one. */
+static void be_contended(struct bench *bench)
+{
+	pass(&bench->rq);
+	bench->rq.run = 1;
+	bench->rq.wait = 1;
+	bench->rq.others = 1;
+}
+
+static void be_calm(struct bench *bench)
+{
+	pass(&bench->rq);
+	bench->rq.run = 1;
+	bench->rq.wait = bench->rq.others = 0;
+}
+
+static void await(struct bench *bench, bool is_contended)
+{
+	while (status_of(bench).is_contended != is_contended)
+		assert_true(loop_turn(bench->loop, true) >= 0);
+}
+
+/* The timer is armed for as long as a turn that blocks returns; here none may. */
+static void expect_asleep(struct bench *bench)
+{
+	const uint64_t until_ns = clock_now_ns() + 30000000;
+
+	while (clock_now_ns() < until_ns)
+		assert_int_equal(loop_turn(bench->loop, false), 0);
+}
+
+/* --- Whom to watch --- */
+
+static void test_sessions(void **state)
+{
+	struct bench *bench = *state;
+	struct run_queue *rq = &bench->rq;
+
+	add(bench, 0, 0, NULL);
+	assert_int_equal(rq->n_processes[0], 1);
+	assert_int_equal(rq->pidfd, 77);
+	assert_int_equal(contention_slot(bench->contention, bench->of_uid[0]->number), 0);
+	assert_int_equal(contention_tenant(bench->contention, 0), bench->of_uid[0]->number);
+	assert_int_equal(contention_slot(bench->contention, bench->of_uid[1]->number),
+			 RUN_QUEUE_NO_TENANT);
+	assert_int_equal(contention_tenant(bench->contention, 1), 0);
+	assert_int_equal(contention_tenant(bench->contention, RUN_QUEUE_NO_TENANT), 0);
+
+	/* One slot for a tenant, however many sessions; its cgroup if that is only the tenant's. */
+	add(bench, 1, 0, "/them");
+	assert_int_equal(rq->n_processes[0], 2);
+	assert_int_equal(rq->n_cgroups[0], 1);
+	assert_string_equal(rq->cgroup, "/them");
+	assert_false(rq->is_used[1]);
+
+	/* Beyond the slots there is a tenant all the same. */
+	add(bench, 2, 1, NULL);
+	add(bench, 3, 2, "/more");
+	assert_int_equal(contention_slot(bench->contention, bench->of_uid[2]->number),
+			 RUN_QUEUE_NO_TENANT);
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[3]);
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[2]);
+	assert_false(rq->is_used[1]);
+
+	snprintf(rq->cgroup, sizeof(rq->cgroup), "/them");
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[1]);
+	assert_int_equal(rq->n_cgroups[0], 0);
+	assert_true(rq->is_used[0]);
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[0]);
+	assert_false(rq->is_used[0]);
+}
+
+/* Where brokerd is, there are others that belong to nobody. */
+static void test_sessions__in_our_cgroup(void **state)
+{
+	static const char *const cgroups[] = {"/", "/us", "/us/here"};
+	struct bench *bench = *state;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(cgroups); i++) {
+		add(bench, 0, 0, cgroups[i]);
+		assert_int_equal(bench->rq.n_processes[0], 1);
+		assert_int_equal(bench->rq.n_cgroups[0], 0);
+		bench->observer.session_removed(bench->observer.context, &bench->sessions[0]);
+	}
+	add(bench, 0, 0, "/us/her");
+	assert_int_equal(bench->rq.n_cgroups[0], 1);
+}
+
+/* Who could not be watched is not unwatched either: that would be another's. */
+static void test_sessions__no_room(void **state)
+{
+	struct bench *bench = *state;
+	struct run_queue *rq = &bench->rq;
+
+	add(bench, 0, 0, "/them");
+	rq->is_full = true;
+	add(bench, 1, 0, "/them");
+	assert_int_equal(rq->n_processes[0], 1);
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[1]);
+	assert_int_equal(rq->n_processes[0], 1);
+	assert_int_equal(rq->n_cgroups[0], 1);
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[0]);
+	assert_false(rq->is_used[0]);
+}
+
+static void test_sessions__nothing_to_watch(void **state)
+{
+	struct bench *bench = *state;
+
+	bench->sessions[0] = (struct session){.pid = 0, .tenant = bench->of_uid[0]};
+	bench->observer.session_added(bench->observer.context, &bench->sessions[0], -1, NULL);
+	assert_null(bench->sessions[0].observed);
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		add(bench, 0, 0, "/them");
+		if (!fail_alloc_stop())
+			break;
+		bench->observer.session_removed(bench->observer.context, &bench->sessions[0]);
+		assert_false(bench->rq.is_used[0]);
+	}
+	assert_int_equal(bench->rq.n_cgroups[0], 1);
+}
+
+static void test_none__sleeps(void **state)
+{
+	struct bench *bench = *state;
+
+	add(bench, 0, 0, "/them");
+	assert_int_equal(bench->rq.n_processes[0], 0);
+	contention_work_begins(bench->contention);
+	expect_asleep(bench);
+	assert_string_equal(contention_watched_by(bench->contention), "not watched");
+}
+
+/* --- Looking --- */
+
+static void test_work__begins_and_ends(void **state)
+{
+	struct bench *bench = *state;
+
+	expect_asleep(bench);
+	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_IDLE);
+	be_calm(bench);
+	contention_work_begins(bench->contention);
+	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_BUSY);
+	for (unsigned int i = 0; i < 5; i++)
+		assert_int_equal(loop_turn(bench->loop, true), 1);
+	assert_false(status_of(bench).is_contended);
+	told.is_working = false;
+	assert_int_equal(loop_turn(bench->loop, true), 1);
+	expect_asleep(bench);
+	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_IDLE);
+
+	/* Who looks gets fresh figures soon, and then now and then. */
+	contention_set_watched(bench->contention, true);
+	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_CONTENDED);
+	contention_set_watched(bench->contention, false);
+	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_IDLE);
+	contention_set_watched(bench->contention, true);
+	assert_int_equal(loop_turn(bench->loop, true), 1);
+	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_SESSIONS);
+	expect_asleep(bench);
+}
+
+static void test_contended__acts(void **state)
+{
+	struct bench *bench = *state;
+	struct contention_status status;
+
+	contention_work_begins(bench->contention);
+	be_contended(bench);
+	await(bench, true);
+	status = status_of(bench);
+	assert_int_equal(status.n_began, 1);
+	assert_true(status.began_at_ns > 0);
+	assert_true(told.factor >= 1.25f);
+	assert_true(told.is_executor_contended && told.is_reactor_contended);
+	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_CONTENDED);
+	while (told.n_workers != 1)
+		loop_turn(bench->loop, true);
+	assert_int_equal(told.n_servers, 1);
+	assert_int_equal(status_of(bench).n_workers, 1);
+
+	/* There is something that nobody else can do. */
+	told.is_needed = true;
+	while (told.n_workers != N_WORKERS)
+		loop_turn(bench->loop, true);
+	assert_true(told.is_executor_contended && status_of(bench).is_contended);
+	while (told.n_workers != 1)
+		loop_turn(bench->loop, true);
+
+	/* Only said: all is taken back, and what is seen stays. */
+	contention_set_observes(bench->contention, true);
+	assert_true(told.factor == 1);
+	assert_int_equal(told.n_workers, N_WORKERS);
+	assert_false(told.is_executor_contended || told.is_reactor_contended);
+	loop_turn(bench->loop, true);
+	status = status_of(bench);
+	assert_true(status.is_contended && status.observes && status.factor > 1);
+	assert_int_equal(status.n_workers, N_WORKERS);
+	contention_set_observes(bench->contention, false);
+	assert_true(told.factor > 1 && told.is_reactor_contended);
+
+	be_calm(bench);
+	await(bench, false);
+	while (told.n_workers != N_WORKERS || told.factor > 1)
+		loop_turn(bench->loop, true);
+	assert_false(told.is_executor_contended || told.is_reactor_contended);
+	status = status_of(bench);
+	assert_true(status.contended_ns > 0);
+	assert_int_equal(status.n_began, 1);
+	contention_reset(bench->contention);
+	assert_int_equal(bench->rq.n_resets, 1);
+	assert_int_equal(status_of(bench).n_began, 0);
+	assert_int_equal(status_of(bench).contended_ns, 0);
+}
+
+/* Contention without work: nobody looks for its end, unless somebody looks at statistics. */
+static void test_contended__without_work(void **state)
+{
+	struct bench *bench = *state;
+
+	contention_work_begins(bench->contention);
+	be_contended(bench);
+	await(bench, true);
+	told.is_working = false;
+	while (bench->rq.pace != RUN_QUEUE_PACE_IDLE)
+		assert_int_equal(loop_turn(bench->loop, true), 1);
+	assert_true(status_of(bench).is_contended);
+	expect_asleep(bench);
+
+	be_calm(bench);
+	contention_set_watched(bench->contention, true);
+	await(bench, false);
+	while (bench->rq.pace != RUN_QUEUE_PACE_SESSIONS)
+		assert_int_equal(loop_turn(bench->loop, true), 1);
+	expect_asleep(bench);
+}
+
+static void await_share(struct bench *bench, float least, float most)
+{
+	while (told.share < least || told.share > most)
+		assert_true(loop_turn(bench->loop, true) >= 0);
+}
+
+/* Whoever causes it is told so, in proportion; it stays when nobody waits any more. */
+static void test_share(void **state)
+{
+	struct bench *bench = *state;
+
+	add(bench, 0, 0, NULL);
+	contention_work_begins(bench->contention);
+	bench->rq.caused[0] = 1;
+	be_contended(bench);
+	await(bench, true);
+	await_share(bench, 0.9f, 1);
+	assert_ptr_equal(told.tenant, bench->of_uid[0]);
+	pass(&bench->rq);
+	bench->rq.caused[0] = 0.25;
+	await_share(bench, 0.2f, 0.3f);
+	pass(&bench->rq);
+	bench->rq.caused[0] = bench->rq.wait = bench->rq.run = 0;
+	for (unsigned int i = 0; i < 5; i++)
+		loop_turn(bench->loop, true);
+	assert_true(told.share > 0.15f && told.share < 0.35f);
+	/* Who has left causes nothing. */
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[0]);
+	assert_true(told.share == 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_sessions, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_sessions__in_our_cgroup, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_sessions__no_room, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_sessions__nothing_to_watch, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_none__sleeps, setup_none, teardown),
+		cmocka_unit_test_setup_teardown(test_work__begins_and_ends, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_contended__acts, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_contended__without_work, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_share, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
