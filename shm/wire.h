@@ -37,6 +37,16 @@ enum rbk_wire_type {
 	RBK_WIRE_ARENA_NEW = 10,   /* rbk_wire_arena_new -> rbk_wire_id_reply, fd: dma-buf */
 	RBK_WIRE_PLAN_MEMORY = 11, /* RBK_FEAT_RESIDENCY: rbk_wire_id -> rbk_wire_plan_memory */
 	RBK_WIRE_TENANT = 12,      /* RBK_FEAT_TENANTS: rbk_wire_request -> rbk_wire_tenant */
+	/* RBK_FEAT_STATS: */
+	RBK_WIRE_STATS_PAGE = 13,  /* rbk_wire_stats_of -> rbk_wire_stats_page, fd: memfd */
+	RBK_WIRE_STATS_RESET = 14, /* rbk_wire_stats_of -> rbk_wire_reply */
+	RBK_WIRE_CONTROL = 15,     /* rbk_wire_control -> rbk_wire_setting */
+	/* RBK_FEAT_ADMIN, on the administrators' socket only: */
+	RBK_WIRE_ADMIN_SET = 16,   /* rbk_wire_admin_set -> rbk_wire_reply */
+	RBK_WIRE_ADMIN_EVICT = 17, /* rbk_wire_admin_evict -> rbk_wire_admin_result */
+	RBK_WIRE_ADMIN_DRAIN = 18, /* rbk_wire_admin_drain -> rbk_wire_admin_result */
+	/* RBK_FEAT_CATALOGUE, on both: */
+	RBK_WIRE_CATALOGUE = 19, /* rbk_wire_request -> rbk_wire_catalogue */
 };
 
 /* Every request begins with it. */
@@ -266,6 +276,149 @@ struct rbk_wire_tenant {
 	struct rbk_wire_tenant_device devices[RBK_MAX_DEVICES];
 };
 
+/*
+ * STATS_PAGE: hands out a statistics page (<ringbroker/stats.h>), to be mapped whole and read-only.
+ * STATS_RESET: begins its counts anew, and forgets what was learned from the tasks counted there;
+ * of RBK_WIRE_STATS_ALL every page's. Of all but the session's own tenant's on the administrators'
+ * socket only, and resetting there for those who may change something.
+ *   -EPERM   not on this socket, or not for this user
+ *   -ENOENT  there is no such tenant, or it has no page: it has no sessions, or no room for one
+ *   -EDQUOT, -ENOMEM  no room for the page
+ */
+enum rbk_wire_stats_whose {
+	RBK_WIRE_STATS_OWN = 0,    /* the session's tenant's */
+	RBK_WIRE_STATS_ALL = 1,    /* the root page */
+	RBK_WIRE_STATS_TENANT = 2, /* that of tenant */
+};
+
+struct rbk_wire_stats_of {
+	struct rbk_wire_request request;
+	uint32_t whose;  /* enum rbk_wire_stats_whose */
+	uint32_t tenant; /* RBK_WIRE_STATS_TENANT: its number, else 0 */
+};
+
+struct rbk_wire_stats_page {
+	struct rbk_wire_reply reply;
+	uint64_t bytes;  /* of the memfd */
+	uint32_t kind;   /* enum rbk_stats_kind */
+	uint32_t tenant; /* whose it is; 0: the root page */
+};
+
+/*
+ * CONTROL: a setting of the whole broker, until it ends. Anybody may ask; changed on the
+ * administrators' socket, by those who may.
+ *   -EPERM       not on this socket, or not for this user
+ *   -ENOENT      no such setting
+ *   -EINVAL      no such value
+ *   -EOPNOTSUPP  this broker cannot
+ */
+enum rbk_wire_control_setting {
+	RBK_WIRE_FORCE_CPU = 1, /* 1: every task that may runs on the CPU */
+	RBK_WIRE_LOG_LEVEL = 2, /* 3 error, 4 warning, 6 info, 7 debug: syslog's numbers */
+};
+
+#define RBK_WIRE_CONTROL_SET (1u << 0) /* to value; without it, value is 0: what is it? */
+struct rbk_wire_control {
+	struct rbk_wire_request request;
+	uint32_t setting; /* enum rbk_wire_control_setting */
+	uint32_t flags;   /* RBK_WIRE_CONTROL_SET */
+	uint64_t value;
+};
+
+struct rbk_wire_setting {
+	struct rbk_wire_reply reply;
+	uint64_t value; /* now */
+};
+
+/*
+ * The administrators' socket. Its sessions belong to no tenant and have no arenas, plans or rings:
+ * the requests for those are answered with -EPERM. What a user may do there is in the features of
+ * the welcome: RBK_FEAT_ADMIN to read everybody's statistics pages, RBK_FEAT_ADMIN_CHANGE for the
+ * requests below, STATS_RESET, and changing by CONTROL.
+ *
+ * ADMIN_SET: gives a tenant another limit, as the key of its section in the policy file would
+ * (brokerd.conf(5)); until the broker ends, or the policy is read again and has another value for
+ * this key than before. "default" as the value: what the policy says.
+ *   -EPERM   not for this user
+ *   -ENOENT  no such tenant
+ *   -EINVAL  no such key, not one that can be changed (match-*), or no such value: text says what
+ *            is allowed; or the reserves of all would not fit their device any more
+ */
+#define RBK_WIRE_KEY_BYTES   32u
+#define RBK_WIRE_VALUE_BYTES 96u
+struct rbk_wire_admin_set {
+	struct rbk_wire_request request;
+	uint32_t tenant; /* its number */
+	uint32_t reserved;
+	char key[RBK_WIRE_KEY_BYTES];     /* "vram-max"; NUL-terminated */
+	char value[RBK_WIRE_VALUE_BYTES]; /* "2GiB"; NUL-terminated */
+};
+
+/*
+ * ADMIN_EVICT: takes the device memory of a tenant's plans, of one of them, or of all plans; as
+ * RBK_OP_EVICT does it: tasks that run there end first, and what is wanted again returns in its
+ * turn. Answered when it has begun: n is of plans that leave, bytes what they give back.
+ *   -EPERM, -ENOENT (no such tenant, session or plan), -EINVAL (no such device)
+ */
+struct rbk_wire_admin_evict {
+	struct rbk_wire_request request;
+	uint32_t tenant;  /* 0: every tenant's */
+	uint32_t session; /* its number, with plan_id; 0: all plans of the tenant */
+	uint32_t plan_id;
+	uint32_t device; /* RBK_DEVICE_NONE: every one */
+};
+
+/*
+ * ADMIN_DRAIN: from now on no new work. Of a device: nothing new is placed there, what waits for it
+ * goes elsewhere, its memory is given back; what runs there ends. Of a tenant: its sessions' rings
+ * are not read any further and new sessions of it are refused, until it is resumed; what was
+ * admitted completes. Answered at once: n is of tasks that have still to end, bytes what it still
+ * has of device memory; asking again tells how far it is. Not kept over a restart.
+ *   -EPERM, -ENOENT (no such tenant or device), -EINVAL (the CPU cannot be drained)
+ */
+enum rbk_wire_drain_what {
+	RBK_WIRE_DRAIN_TENANT = 1,
+	RBK_WIRE_DRAIN_DEVICE = 2,
+};
+enum rbk_wire_drain_action {
+	RBK_WIRE_DRAIN_ASK = 0,
+	RBK_WIRE_DRAIN_BEGIN = 1,
+	RBK_WIRE_DRAIN_END = 2, /* resume */
+};
+struct rbk_wire_admin_drain {
+	struct rbk_wire_request request;
+	uint32_t what;   /* enum rbk_wire_drain_what */
+	uint32_t number; /* of the tenant, or RBK_DEVICE_* */
+	uint32_t action; /* enum rbk_wire_drain_action */
+	uint32_t reserved;
+};
+
+struct rbk_wire_admin_result {
+	struct rbk_wire_reply reply;
+	uint64_t n;
+	uint64_t bytes;
+	uint32_t is_drained; /* ADMIN_DRAIN: 1: it is being drained, or is */
+	uint32_t reserved;
+};
+
+/*
+ * CATALOGUE: which operators there are, and which device runs them on which element types: bit
+ * RBK_DTYPE_* of types[device]; 0: not at all.
+ */
+#define RBK_WIRE_MAX_OPERATORS 256u
+struct rbk_wire_operator {
+	char name[32];  /* ONNX's; NUL-terminated */
+	uint32_t opset; /* since which the operator is as it is here */
+	uint32_t reserved;
+	uint32_t types[RBK_MAX_DEVICES];
+};
+struct rbk_wire_catalogue {
+	struct rbk_wire_reply reply;
+	uint32_t n_operators;
+	uint32_t n_devices;
+	struct rbk_wire_operator operators[]; /* n_operators */
+};
+
 _Static_assert(sizeof(struct rbk_wire_request) == 8, "wire");
 _Static_assert(sizeof(struct rbk_wire_reply) == 528, "wire");
 _Static_assert(sizeof(struct rbk_wire_id) == 16, "wire");
@@ -286,3 +439,13 @@ _Static_assert(sizeof(struct rbk_wire_plan_device) == 48, "wire");
 _Static_assert(sizeof(struct rbk_wire_plan_memory) == 1312, "wire");
 _Static_assert(sizeof(struct rbk_wire_tenant_device) == 48, "wire");
 _Static_assert(sizeof(struct rbk_wire_tenant) == 1480, "wire");
+_Static_assert(sizeof(struct rbk_wire_stats_of) == 16, "wire");
+_Static_assert(sizeof(struct rbk_wire_stats_page) == 544, "wire");
+_Static_assert(sizeof(struct rbk_wire_control) == 24, "wire");
+_Static_assert(sizeof(struct rbk_wire_setting) == 536, "wire");
+_Static_assert(sizeof(struct rbk_wire_admin_set) == 144, "wire");
+_Static_assert(sizeof(struct rbk_wire_admin_evict) == 24, "wire");
+_Static_assert(sizeof(struct rbk_wire_admin_drain) == 24, "wire");
+_Static_assert(sizeof(struct rbk_wire_admin_result) == 552, "wire");
+_Static_assert(sizeof(struct rbk_wire_operator) == 104, "wire");
+_Static_assert(sizeof(struct rbk_wire_catalogue) == 536, "wire");

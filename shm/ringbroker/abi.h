@@ -17,10 +17,11 @@
 /*
  * A broker serves a client of the same major and of any minor up to its own.
  *   1.1  RBK_FEAT_RESIDENCY: RBK_OP_PREFETCH, RBK_OP_EVICT, RBK_SQE_WAIT_MEMORY; RBK_FEAT_TENANTS
- *   1.2  RBK_FEAT_STRATEGIES; RBK_CQE_PARTITIONED, RBK_CQE_EXPLORED
+ *   1.2  RBK_FEAT_STRATEGIES, RBK_FEAT_STATS; RBK_CQE_PARTITIONED, RBK_CQE_EXPLORED
+ *   1.3  RBK_FEAT_CATALOGUE, RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE
  */
 #define RBK_ABI_MAJOR 1
-#define RBK_ABI_MINOR 2
+#define RBK_ABI_MINOR 3
 
 /*
  * Feature bits: offered by the broker in its handshake, never required by this ABI's base set.
@@ -33,6 +34,11 @@
 #define RBK_FEAT_STATE_ROWS (1ull << 3) /* struct rbk_sqe.state_rows is acted upon */
 #define RBK_FEAT_TENANTS    (1ull << 4) /* RBK_WIRE_TENANT is answered */
 #define RBK_FEAT_STRATEGIES (1ull << 5) /* RBK_STRATEGY_LATENCY, ENERGY and PARTITION */
+#define RBK_FEAT_STATS      (1ull << 6) /* statistics pages, <ringbroker/stats.h> */
+#define RBK_FEAT_CATALOGUE  (1ull << 7) /* RBK_WIRE_CATALOGUE is answered */
+/* On the administrators' socket: see <ringbroker/admin.h>. */
+#define RBK_FEAT_ADMIN        (1ull << 8) /* everybody's statistics may be read */
+#define RBK_FEAT_ADMIN_CHANGE (1ull << 9) /* and limits, devices and settings changed */
 
 /* Limits of the ABI; a broker may set lower ones (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */

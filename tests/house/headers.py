@@ -21,6 +21,7 @@ import tree
 
 INSTALLED = {
     'shm/ringbroker/abi.h': 'ringbroker/abi.h',
+    'shm/ringbroker/stats.h': 'ringbroker/stats.h',
     'libclient/ringbroker.h': 'ringbroker.h',
 }
 STRICT = ['-Wall', '-Wextra', '-Wconversion', '-Wundef', '-Werror']

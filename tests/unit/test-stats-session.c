@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/* Sessions in statistics pages: whose records are whose, as sessions and pages come and go. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "telemetry/stats.h"
+
+enum { N_DEVICES = 2 };
+
+struct kit {
+	struct stats *stats;
+	struct stats_tenant *tenant, *other;
+	struct rbk_stats_view root, own;
+};
+
+static struct rbk_stats_view view_of(const struct stats_page *page)
+{
+	struct rbk_stats_view view;
+
+	assert_true(rbk_stats_view(&view, page->header, page->header->page_bytes));
+	return view;
+}
+
+static int setup(void **state)
+{
+	struct kit *kit = calloc(1, sizeof(*kit));
+
+	assert_non_null(kit);
+	assert_int_equal(stats_new(N_DEVICES, 1, &kit->stats), 0);
+	assert_int_equal(stats_tenant_new(kit->stats, 7, "one", &kit->tenant), 0);
+	assert_int_equal(stats_tenant_new(kit->stats, 8, "other", &kit->other), 0);
+	assert_int_equal(stats_tenant_map(kit->tenant, 1), 0);
+	assert_int_equal(stats_root_map(kit->stats, 1), 0);
+	kit->own = view_of(&kit->tenant->page);
+	kit->root = view_of(stats_root(kit->stats));
+	*state = kit;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct kit *kit = *state;
+
+	stats_free(kit->stats);
+	free(kit);
+	return 0;
+}
+
+static struct rbk_stats_session record(const struct rbk_stats_view *view, uint32_t index)
+{
+	struct rbk_stats_session session;
+
+	assert_true(rbk_stats_copy(&session,
+				   rbk_stats_record(view, RBK_STATS_SECTION_SESSIONS, index),
+				   sizeof(session)));
+	return session;
+}
+
+static void show(struct stats_session *session, uint32_t number)
+{
+	const struct rbk_stats_session figures = {
+		.number = number, .name = "client", .n_tasks = number * 10};
+
+	stats_set_session(session, &figures);
+}
+
+static void test_session__in_both_pages(void **state)
+{
+	struct kit *kit = *state;
+	struct stats_session first, second, admin;
+
+	assert_int_equal(rbk_stats_count(&kit->root, RBK_STATS_SECTION_SESSIONS),
+			 STATS_MAX_SESSIONS);
+	assert_int_equal(rbk_stats_count(&kit->own, RBK_STATS_SECTION_SESSIONS),
+			 STATS_OWN_SESSIONS);
+	stats_session_init(&first, kit->stats, kit->other, NULL);
+	stats_session_init(&second, kit->stats, kit->tenant, NULL);
+	stats_session_init(&admin, kit->stats, NULL, NULL);
+	assert_int_equal(stats_n_sessions(kit->stats), 3);
+	show(&first, 1);
+	show(&second, 2);
+	show(&admin, 3);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(record(&kit->root, i).number, i + 1);
+	assert_int_equal(record(&kit->root, 1).n_tasks, 20);
+	assert_string_equal(record(&kit->root, 1).name, "client");
+	/* Its own, and nobody else's. */
+	assert_int_equal(record(&kit->own, 0).number, 2);
+	assert_int_equal(record(&kit->own, 1).number, 0);
+
+	/* What one that has ended leaves is the next one's. */
+	stats_session_deinit(&first);
+	stats_session_deinit(&first);
+	assert_int_equal(record(&kit->root, 0).number, 0);
+	assert_int_equal(record(&kit->root, 0).name[0], 0);
+	stats_session_init(&first, kit->stats, kit->tenant, NULL);
+	show(&first, 4);
+	assert_int_equal(record(&kit->root, 0).number, 4);
+	assert_int_equal(record(&kit->own, 1).number, 4);
+	stats_session_deinit(&second);
+	assert_int_equal(record(&kit->own, 0).number, 0);
+	assert_int_equal(record(&kit->own, 1).number, 4);
+	stats_session_deinit(&first);
+	stats_session_deinit(&admin);
+	assert_int_equal(stats_n_sessions(kit->stats), 0);
+	assert_null(stats_first_session(kit->stats));
+}
+
+static void test_session__pages_come_and_go(void **state)
+{
+	struct kit *kit = *state;
+	struct stats_session first, second;
+
+	stats_session_init(&first, kit->stats, kit->tenant, NULL);
+	stats_session_init(&second, kit->stats, kit->tenant, NULL);
+	show(&first, 1);
+	stats_tenant_unmap(kit->tenant, 2);
+	stats_root_unmap(kit->stats, 2);
+	show(&second, 2);
+	stats_session_deinit(&first);
+
+	assert_int_equal(stats_tenant_map(kit->tenant, 3), 0);
+	assert_int_equal(stats_root_map(kit->stats, 3), 0);
+	kit->own = view_of(&kit->tenant->page);
+	kit->root = view_of(stats_root(kit->stats));
+	assert_int_equal(record(&kit->own, 0).number, 0);
+	show(&second, 3);
+	assert_int_equal(record(&kit->own, 0).number, 3);
+	assert_int_equal(record(&kit->root, 1).number, 3);
+	stats_session_deinit(&second);
+}
+
+/* Those beyond the room that there is are not shown, and get room when others end. */
+static void test_session__too_many(void **state)
+{
+	enum { N = STATS_MAX_SESSIONS + 2 };
+	struct stats_session *sessions = calloc(N, sizeof(*sessions));
+	struct kit *kit = *state;
+
+	assert_non_null(sessions);
+	for (uint32_t i = 0; i < N; i++) {
+		stats_session_init(&sessions[i], kit->stats, kit->tenant, NULL);
+		show(&sessions[i], i + 1);
+	}
+	for (uint32_t i = 0; i < STATS_OWN_SESSIONS; i++)
+		assert_int_equal(record(&kit->own, i).number, i + 1);
+	assert_int_equal(record(&kit->root, STATS_MAX_SESSIONS - 1).number, STATS_MAX_SESSIONS);
+	stats_session_deinit(&sessions[100]);
+	stats_session_init(&sessions[100], kit->stats, kit->tenant, NULL);
+	show(&sessions[100], 77777);
+	assert_int_equal(record(&kit->root, 100).number, 77777);
+	for (uint32_t i = 0; i < N; i++)
+		stats_session_deinit(&sessions[i]);
+	for (uint32_t i = 0; i < STATS_MAX_SESSIONS; i++)
+		assert_int_equal(record(&kit->root, i).number, 0);
+	free(sessions);
+}
+
+/* The root page takes the memory that it needs, not what it has room for. */
+static void test_root__is_sparse(void **state)
+{
+	struct kit *kit = *state;
+	struct stats_session session;
+	struct stat before, after;
+
+	assert_int_equal(fstat(stats_root(kit->stats)->fd, &before), 0);
+	assert_true((uint64_t)before.st_blocks * 512 < (uint64_t)before.st_size / 4);
+	stats_session_init(&session, kit->stats, NULL, NULL);
+	show(&session, 1);
+	assert_int_equal(fstat(stats_root(kit->stats)->fd, &after), 0);
+	assert_true(after.st_blocks - before.st_blocks <= 128 * 2);
+	assert_int_equal(after.st_size, before.st_size);
+	stats_session_deinit(&session);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_session__in_both_pages, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_session__pages_come_and_go, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_session__too_many, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_root__is_sparse, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
