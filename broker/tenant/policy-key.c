@@ -589,3 +589,93 @@ void policy_check(struct policy_loader *loader)
 	}
 	check_sum(loader);
 }
+
+/* ---- A key of a policy that is in force ---- */
+
+bool policy_size_is_same(struct policy_size a, struct policy_size b)
+{
+	return a.is_percent == b.is_percent && a.value == b.value;
+}
+
+void policy_key_copy(enum policy_key key, struct tenant_policy *to,
+		     const struct tenant_policy *from)
+{
+	static const size_t bytes[] = {
+		[VALUE_SIZE] = sizeof(struct policy_size), [VALUE_BYTES] = sizeof(uint64_t),
+		[VALUE_NUMBER] = sizeof(uint64_t),         [VALUE_WEIGHT] = sizeof(uint32_t),
+		[VALUE_PROCESSORS] = sizeof(float),        [VALUE_PRIORITY] = sizeof(uint8_t),
+	};
+	size_t offset = keys[key].offset;
+
+	memcpy((char *)to + offset, (const char *)from + offset, bytes[keys[key].kind]);
+}
+
+bool policy_key_is_same(enum policy_key key, const struct tenant_policy *a,
+			const struct tenant_policy *b)
+{
+	const char *x = (const char *)a + keys[key].offset;
+	const char *y = (const char *)b + keys[key].offset;
+
+	switch (keys[key].kind) {
+	case VALUE_SIZE:
+		return policy_size_is_same(*(const struct policy_size *)x,
+					   *(const struct policy_size *)y);
+	case VALUE_WEIGHT:
+		return *(const uint32_t *)x == *(const uint32_t *)y;
+	case VALUE_PROCESSORS:
+		return memcmp(x, y, sizeof(float)) == 0;
+	case VALUE_PRIORITY:
+		return *x == *y;
+	default:
+		return *(const uint64_t *)x == *(const uint64_t *)y;
+	}
+}
+
+int policy_key_change(const struct policy *policy, uint32_t index, const char *name,
+		      const char *value, enum policy_key *ret_key, struct tenant_policy *tenant,
+		      char **ret_errors)
+{
+	/* In front of each sentence, to be cut off. */
+	static const char place[] = "administrator";
+	struct policy_section section = policy->sections[index];
+	struct policy changed = {.sections = &section, .n_sections = 1};
+	struct policy_places places = {.file = place};
+	struct policy_loader loader = {
+		.policy = &changed,
+		.places = &places,
+		.file = place,
+		.section = LOADER_TENANT,
+	};
+	const struct key *key = find_key(name);
+	int r;
+
+	section.tenant = *tenant;
+	section.reserve_place = NULL;
+	if (key && key->kind == VALUE_MATCH)
+		complain_key(&loader, name,
+			     "who a tenant is cannot be changed while brokerd runs; its policy "
+			     "file says it");
+	else if (!key || value)
+		policy_key_read(&loader, name, value);
+	/* Those that are given, whoever gave them. */
+	places.key_lines[POLICY_KEY_VRAM_RESERVE] = section.tenant.vram_reserve.value > 0;
+	places.key_lines[POLICY_KEY_VRAM_HIGH] =
+		(key && key - keys == POLICY_KEY_VRAM_HIGH) ||
+		!policy_size_is_same(tenant->vram_high, tenant->vram_max);
+	if (!loader.error && loader.n_errors == 0)
+		check_sizes(&loader, &section, &places);
+	free(section.reserve_place);
+	r = loader.error ? loader.error : loader.n_errors ? POLICY_E_INVALID : 0;
+	if (r == POLICY_E_INVALID) {
+		*ret_errors = strdup(loader.errors.text + strcspn(loader.errors.text, " ") + 1);
+		if (*ret_errors)
+			(*ret_errors)[strcspn(*ret_errors, "\n")] = '\0';
+		else
+			r = error_origin(-ENOMEM);
+	} else if (r == 0) {
+		*ret_key = (enum policy_key)(key - keys);
+		*tenant = section.tenant;
+	}
+	free(loader.errors.text);
+	return r;
+}

@@ -102,6 +102,26 @@ void policy_complain(struct policy_loader *loader, const char *file, unsigned in
 
 /* Reads @value of @key in a tenant's section, which the loader is in. */
 void policy_key_read(struct policy_loader *loader, const char *key, const char *value);
+/*
+ * For a tenant's section of a policy that is in force: reads @value of the key @name over @tenant,
+ * which is what the tenant has now, and checks both together; NULL: only whether there is such a
+ * key. Match keys cannot be changed.
+ * Return: 0; POLICY_E_INVALID, with a sentence ("KEY: what is wrong; what is allowed") in
+ * *ret_errors, to be freed; negative errno.
+ */
+int policy_key_change(const struct policy *policy, uint32_t index, const char *name,
+		      const char *value, enum policy_key *ret_key, struct tenant_policy *tenant,
+		      char **ret_errors);
+/* The member of a key that does not match clients. */
+void policy_key_copy(enum policy_key key, struct tenant_policy *to,
+		     const struct tenant_policy *from);
+bool policy_key_is_same(enum policy_key key, const struct tenant_policy *a,
+			const struct tenant_policy *b);
+bool policy_size_is_same(struct policy_size a, struct policy_size b);
+/* As policy_check_devices(), with @tenants, by index, instead of what the sections say. */
+int policy_check_changed(const struct policy *policy, const struct tenant_policy *tenants,
+			 const uint64_t *device_bytes, uint32_t n_devices, char **ret_errors);
+
 /* Reads @value of @key in [broker]. */
 void policy_broker_key_read(struct policy_loader *loader, const char *key, const char *value);
 /* What can only be said when all keys of all sections are known. */

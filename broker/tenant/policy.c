@@ -307,3 +307,21 @@ int policy_check_devices(const struct policy *policy, const uint64_t *device_byt
 			r = check_device(policy, i, device_bytes[i], ret_errors);
 	return r;
 }
+
+int policy_check_changed(const struct policy *policy, const struct tenant_policy *tenants,
+			 const uint64_t *device_bytes, uint32_t n_devices, char **ret_errors)
+{
+	struct policy changed = *policy;
+	int r;
+
+	changed.sections = reallocarray(NULL, policy->n_sections, sizeof(*changed.sections));
+	if (!changed.sections)
+		return error_origin(-ENOMEM);
+	for (uint32_t i = 0; i < policy->n_sections; i++) {
+		changed.sections[i] = policy->sections[i];
+		changed.sections[i].tenant = tenants[i];
+	}
+	r = policy_check_devices(&changed, device_bytes, n_devices, ret_errors);
+	free(changed.sections);
+	return r;
+}

@@ -12,19 +12,21 @@
  * Descriptors and mappings are what the process has, not what a policy gives: they are divided
  * evenly among the tenants that it names, so that none can take the others' as well.
  */
-#include "tenant/tenant.h"
+#include "tenant/tenant-private.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tenant/policy-private.h"
 #include "util/checked.h"
 #include "util/error.h"
 
 enum {
 	/* Rings that a tenant may have for each session; descriptors and mappings end first. */
 	TENANT_RINGS_PER_SESSION = 4,
+	TENANTS_BUCKETS = 256,
 	/* However many tenants there are, each can connect and do something. */
 	TENANT_MIN_FDS = 64,
 	TENANT_MIN_MAPPINGS = 64,
@@ -36,7 +38,8 @@ struct tenants {
 	struct policy *policy;
 	struct account *broker_account;
 	struct list_node list;
-	struct tenant **by_index; /* as in the policy */
+	struct tenant *buckets[TENANTS_BUCKETS]; /* by number */
+	struct tenant **by_index;                /* as in the policy */
 	uint32_t last_number;
 };
 
@@ -75,12 +78,11 @@ static void limits_of(const struct tenants_machine *machine, const struct tenant
 
 /* Nothing in here can fail. */
 static void tenant_apply(struct tenant *tenant, const struct tenants_machine *machine,
-			 const struct policy *policy, uint32_t index)
+			 const struct tenant_policy *wanted, uint32_t n_tenants)
 {
-	const struct tenant_policy *wanted = policy_tenant(policy, index);
 	struct account_limits limits;
 
-	limits_of(machine, wanted, policy_n_tenants(policy), &limits);
+	limits_of(machine, wanted, n_tenants, &limits);
 	account_set_limits(tenant->account, &limits);
 	for (uint32_t i = 0; i < machine->n_devices; i++) {
 		struct tenant_share *share = &tenant->shares[i];
@@ -100,11 +102,23 @@ static void tenant_apply(struct tenant *tenant, const struct tenants_machine *ma
 	tenant->is_named = true;
 }
 
+static void forget_number(struct tenant *tenant)
+{
+	struct tenant **at = &tenant->tenants->buckets[tenant->number % TENANTS_BUCKETS];
+
+	while (*at != tenant)
+		at = &(*at)->next;
+	*at = tenant->next;
+}
+
 static struct tenant *tenant_free(struct tenant *tenant)
 {
 	if (!tenant)
 		return NULL;
+	if (tenant->number)
+		forget_number(tenant);
 	list_remove(&tenant->link);
+	overrides_free(tenant);
 	account_unref(tenant->account);
 	free(tenant);
 	return NULL;
@@ -121,6 +135,7 @@ static int tenant_new(struct account_book *book, const char *name, struct tenant
 	list_init(&tenant->link);
 	list_init(&tenant->asked);
 	list_init(&tenant->asking);
+	list_init(&tenant->overrides);
 	r = account_new(book, name, &none, &tenant->account);
 	if (r) {
 		tenant_free(tenant);
@@ -151,6 +166,15 @@ static void tenants_drop_unused(struct tenants *tenants)
 	}
 }
 
+/* Those that were made have no number yet. */
+static void forget_collected(struct tenant **by_index, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (by_index[i] && by_index[i]->number == 0)
+			tenant_free(by_index[i]);
+	free(by_index);
+}
+
 /* Finds or makes the tenants of @policy. On failure those that it made are freed. */
 static int collect(const struct tenants *tenants, const struct policy *policy,
 		   struct tenant ***ret_by_index)
@@ -169,29 +193,145 @@ static int collect(const struct tenants *tenants, const struct policy *policy,
 			r = tenant_new(tenants->book, name, &by_index[i]);
 	}
 	if (r) {
-		/* A new one has no number yet. */
-		for (uint32_t i = 0; i < n; i++)
-			if (by_index[i] && by_index[i]->number == 0)
-				tenant_free(by_index[i]);
-		free(by_index);
+		forget_collected(by_index, n);
 		return r;
 	}
 	*ret_by_index = by_index;
 	return 0;
 }
 
+/*
+ * What the tenants of @policy may have, by index, if it were in force. Checks it.
+ * Return: 0, *ret to be freed; POLICY_E_INVALID; -ENOMEM.
+ */
+static int make_wanted(const struct tenants *tenants, const struct policy *policy,
+		       struct tenant *const *by_index, struct tenant_policy **ret,
+		       char **ret_errors)
+{
+	uint32_t n = policy_n_tenants(policy);
+	struct tenant_policy *wanted = calloc(n, sizeof(*wanted));
+	int r;
+
+	if (!wanted)
+		return error_origin(-ENOMEM);
+	for (uint32_t i = 0; i < n; i++)
+		overrides_apply(by_index[i], policy_tenant(policy, i), &wanted[i]);
+	r = policy_check_changed(policy, wanted, tenants->machine.vram_bytes,
+				 tenants->machine.n_devices, ret_errors);
+	if (r) {
+		free(wanted);
+		return r;
+	}
+	*ret = wanted;
+	return 0;
+}
+
+/* Which tenant of the policy in force is it? UINT32_MAX: none. */
+static uint32_t index_of(const struct tenants *tenants, const struct tenant *tenant)
+{
+	for (uint32_t i = 0; tenants->policy && i < policy_n_tenants(tenants->policy); i++)
+		if (tenants->by_index[i] == tenant)
+			return i;
+	return UINT32_MAX;
+}
+
+/*
+ * Takes back what the file now says otherwise, and, where the reserves that the file wants would
+ * not fit beside those that administrators have set, all of those.
+ * Return: 0; -ENOMEM, nothing changed.
+ */
+static int reload_overrides(struct tenants *tenants, const struct policy *policy,
+			    struct tenant *const *by_index)
+{
+	uint32_t n = policy_n_tenants(policy);
+	struct tenant_policy *wanted = NULL;
+	char *errors = NULL;
+	bool is_any = false;
+	int r;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t before = UINT32_MAX;
+
+		if (by_index[i]->is_changed)
+			before = index_of(tenants, by_index[i]);
+		is_any |= by_index[i]->is_changed;
+		if (before != UINT32_MAX)
+			overrides_mark(by_index[i], policy_tenant(tenants->policy, before),
+				       policy_tenant(policy, i));
+	}
+	if (!is_any)
+		return 0;
+	r = make_wanted(tenants, policy, by_index, &wanted, &errors);
+	for (uint32_t i = 0; i < n; i++) {
+		if (r > 0)
+			overrides_free(by_index[i]);
+		else
+			overrides_settle(by_index[i], r == 0);
+	}
+	free(errors);
+	free(wanted);
+	return r < 0 ? r : 0;
+}
+
+/* The policy's number of tenants, and what they may have. Nothing in here can fail. */
+static void apply_all(struct tenants *tenants, const struct tenant_policy *wanted)
+{
+	uint32_t n = policy_n_tenants(tenants->policy);
+
+	for (uint32_t i = 0; i < n; i++)
+		tenant_apply(tenants->by_index[i], &tenants->machine, &wanted[i], n);
+}
+
+int tenants_set(struct tenants *tenants, struct tenant *tenant, const char *key, const char *value,
+		char **ret_errors)
+{
+	uint32_t index = index_of(tenants, tenant);
+	struct tenant_policy *wanted = NULL;
+	struct list_node before;
+	int r;
+
+	if (index == UINT32_MAX) {
+		*ret_errors = strdup("the policy names this tenant no more");
+		return *ret_errors ? POLICY_E_INVALID : error_origin(-ENOMEM);
+	}
+	r = overrides_copy(tenant, &before);
+	if (r)
+		return error_fold(r);
+	r = overrides_set(tenant, tenants->policy, index, key, value, ret_errors);
+	if (r == 0)
+		r = make_wanted(tenants, tenants->policy, tenants->by_index, &wanted, ret_errors);
+	overrides_keep(tenant, &before, r == 0);
+	if (r)
+		return r;
+	apply_all(tenants, wanted);
+	free(wanted);
+	return 0;
+}
+
 int tenants_reload(struct tenants *tenants, struct policy *policy, char **ret_errors)
 {
 	struct tenant **by_index = NULL;
+	struct tenant_policy *wanted = NULL;
 	int r;
 
 	r = policy_check_devices(policy, tenants->machine.vram_bytes, tenants->machine.n_devices,
 				 ret_errors);
 	if (r)
 		return r;
+	wanted = calloc(policy_n_tenants(policy), sizeof(*wanted));
+	if (!wanted)
+		return error_origin(-ENOMEM);
 	r = collect(tenants, policy, &by_index);
-	if (r)
+	if (r) {
+		free(wanted);
 		return error_fold(r);
+	}
+	r = reload_overrides(tenants, policy, by_index);
+	if (r) {
+		forget_collected(by_index, policy_n_tenants(policy));
+		free(wanted);
+		return r;
+	}
 
 	list_for_each (node, &tenants->list)
 		container_of(node, struct tenant, link)->is_named = false;
@@ -202,13 +342,18 @@ int tenants_reload(struct tenants *tenants, struct policy *policy, char **ret_er
 			tenant->number = ++tenants->last_number;
 			assert(tenant->number != 0);
 			list_append(&tenants->list, &tenant->link);
+			tenant->tenants = tenants;
+			tenant->next = tenants->buckets[tenant->number % TENANTS_BUCKETS];
+			tenants->buckets[tenant->number % TENANTS_BUCKETS] = tenant;
 		}
-		tenant_apply(tenant, &tenants->machine, policy, i);
+		overrides_apply(tenant, policy_tenant(policy, i), &wanted[i]);
 	}
 	free(tenants->by_index);
 	tenants->by_index = by_index;
 	policy_free(tenants->policy);
 	tenants->policy = policy;
+	apply_all(tenants, wanted);
+	free(wanted);
 	tenants_drop_unused(tenants);
 	return 0;
 }
@@ -302,6 +447,15 @@ struct tenant *tenant_unref(struct tenant *tenant)
 const char *tenant_name(const struct tenant *tenant)
 {
 	return account_name(tenant->account);
+}
+
+struct tenant *tenants_get(const struct tenants *tenants, uint32_t number)
+{
+	struct tenant *tenant = tenants->buckets[number % TENANTS_BUCKETS];
+
+	while (tenant && tenant->number != number)
+		tenant = tenant->next;
+	return tenant;
 }
 
 struct tenant *tenants_first(const struct tenants *tenants)

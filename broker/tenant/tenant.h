@@ -27,6 +27,8 @@ struct tenant_share {
 
 struct tenant {
 	struct list_node link;   /* in tenants */
+	struct tenants *tenants; /* once it has a number, by which it is */
+	struct tenant *next;     /* in one of their buckets */
 	struct account *account; /* its name is the tenant's */
 	struct tenant_share shares[RBK_MAX_DEVICES];
 	uint32_t weight;      /* 1..10000 */
@@ -34,7 +36,10 @@ struct tenant {
 	uint8_t priority_max; /* enum rbk_priority */
 	uint32_t number;      /* never 0, never reused */
 	uint32_t n_refs;
-	bool is_named; /* by the policy in force */
+	struct list_node overrides; /* see override.c */
+	bool is_named;              /* by the policy in force */
+	bool is_drained;            /* an administrator wants no new work of it */
+	bool is_changed;            /* or gave it limits beside the policy's */
 
 	/* Residency's, by device: bytes of VRAM on their way out, bytes set aside, plans loading.
 	 */
@@ -73,6 +78,15 @@ struct tenants *tenants_free(struct tenants *tenants);
 /* As tenants_new(), for a policy that replaces the one in force; on failure nothing changed. */
 int tenants_reload(struct tenants *tenants, struct policy *policy, char **ret_errors);
 
+/*
+ * Gives a tenant that the policy names another value for a key of its section, in its words, until
+ * tenants_reload() finds that the file has changed it; "default" is what the file says. On failure
+ * nothing changed.
+ * Return: 0; POLICY_E_INVALID, with a sentence in *ret_errors, to be freed; negative errno.
+ */
+int tenants_set(struct tenants *tenants, struct tenant *tenant, const char *key, const char *value,
+		char **ret_errors);
+
 struct account_book *tenants_book(const struct tenants *tenants);
 const struct policy *tenants_policy(const struct tenants *tenants);
 /* Where charges go that no client made: what drivers take for themselves. Borrowed. */
@@ -99,6 +113,8 @@ static inline uint64_t tenant_owner(const struct tenant *tenant, uid_t uid)
 	return (uint64_t)tenant->number << 32 | (uint32_t)uid;
 }
 
+/* The tenant of that number; NULL: there is none. */
+struct tenant *tenants_get(const struct tenants *tenants, uint32_t number);
 /* The first tenant, the one after @tenant; NULL: none. In no particular order. */
 struct tenant *tenants_first(const struct tenants *tenants);
 struct tenant *tenants_next(const struct tenants *tenants, const struct tenant *tenant);

@@ -326,11 +326,135 @@ static void test_reload__failure_changes_nothing(void **state)
 		assert_int_equal(count(&fixture), 3);
 	}
 	assert_int_equal(r, 0);
-	assert_int_equal(n, 6);
+	assert_int_equal(n, 7);
 	assert_int_equal(account_limit(a->account, ACCOUNT_PLANS), 77);
 	assert_int_equal(count(&fixture), 4);
 	tenant_unref(a);
 	fixture_deinit(&fixture);
+}
+
+/* --- Limits beside the policy's --- */
+
+static void expect_set(struct tenants *tenants, struct tenant *tenant, const char *key,
+		       const char *value, const char *why)
+{
+	char *errors = NULL;
+	int r = tenants_set(tenants, tenant, key, value, &errors);
+
+	assert_int_equal(r, why ? POLICY_E_INVALID : 0);
+	if (why)
+		assert_non_null(strstr(errors, why));
+	else
+		assert_null(errors);
+	free(errors);
+}
+
+static void expect_reload(struct tenants *tenants, const char *text)
+{
+	char *errors = NULL;
+
+	assert_int_equal(tenants_reload(tenants, load(text), &errors), 0);
+}
+
+static void test_set(void **state)
+{
+	static const char text[] = "[tenant default]\nweight = 5\n"
+				   "[tenant a]\nmatch-uid = 1\nvram-reserve = 10%\n";
+	struct account_book *book = NULL;
+	struct tenants *tenants = NULL;
+	struct tenant *a, *first;
+	char *errors = NULL;
+	uint64_t whole;
+
+	assert_int_equal(account_book_new(&book), 0);
+	assert_int_equal(tenants_new(book, &machine, load(text), &tenants, &errors), 0);
+	first = tenants_get(tenants, 1);
+	a = tenants_get(tenants, 2);
+	assert_string_equal(tenant_name(first), "default");
+	assert_string_equal(tenant_name(a), "a");
+	assert_null(tenants_get(tenants, 3));
+	assert_null(tenants_get(tenants, 0));
+	whole = a->shares[1].max;
+
+	/* What follows another limit goes on doing so. */
+	expect_set(tenants, a, "vram-max", "50%", NULL);
+	assert_int_equal(a->shares[1].max, whole / 2);
+	assert_int_equal(a->shares[1].high, whole / 2);
+	assert_true(a->is_changed);
+	assert_false(first->is_changed);
+	expect_set(tenants, a, "vram-high", "60%", "more than vram-max");
+	expect_set(tenants, a, "vram-max", "5%", "more than vram-max");
+	expect_set(tenants, a, "vram-max", "lots", "is no size");
+	expect_set(tenants, a, "match-uid", "2", "cannot be changed");
+	expect_set(tenants, a, "nonsense", "2", "no such key");
+	assert_int_equal(a->shares[1].max, whole / 2);
+	/* All reserves together must fit. */
+	expect_set(tenants, first, "vram-reserve", "94%", "may be reserved");
+	assert_false(first->is_changed);
+	assert_int_equal(first->shares[1].reserve, 0);
+	expect_set(tenants, first, "vram-reserve", "40%", NULL);
+	expect_set(tenants, first, "weight", "6", NULL);
+	assert_int_equal(first->weight, 6);
+
+	/* A reload that says nothing new leaves them, one that does takes its own back. */
+	expect_reload(tenants, text);
+	assert_int_equal(first->weight, 6);
+	assert_int_equal(a->shares[1].max, whole / 2);
+	expect_reload(tenants, "[tenant default]\nweight = 7\n"
+			       "[tenant a]\nmatch-uid = 1\nvram-reserve = 10%\n");
+	assert_int_equal(first->weight, 7);
+	assert_true(first->shares[1].reserve > 0);
+	/* Reserves of the file come first. */
+	expect_reload(tenants, "[tenant a]\nmatch-uid = 1\nvram-reserve = 80%\n");
+	assert_int_equal(first->shares[1].reserve, 0);
+	assert_false(first->is_changed);
+	assert_false(a->is_changed);
+	assert_int_equal(a->shares[1].max, whole);
+
+	expect_set(tenants, a, "weight", "9", NULL);
+	expect_set(tenants, a, "weight", "default", NULL);
+	expect_set(tenants, a, "weight", "default", NULL);
+	assert_int_equal(a->weight, 100);
+	assert_false(a->is_changed);
+	/* One that is gone takes them along; one that is named no more has no section to change. */
+	expect_set(tenants, a, "weight", "9", NULL);
+	tenant_ref(a);
+	expect_reload(tenants, "");
+	expect_set(tenants, a, "weight", "10", "no more");
+	tenant_unref(a);
+	assert_null(tenants_get(tenants, 2));
+	tenants_free(tenants);
+	account_book_free(book);
+}
+
+static void test_set__allocation(void **state)
+{
+	struct account_book *book = NULL;
+	struct tenants *tenants = NULL;
+	struct tenant *first;
+	char *errors = NULL;
+	unsigned int n;
+	int r;
+
+	assert_int_equal(account_book_new(&book), 0);
+	assert_int_equal(tenants_new(book, &machine, load(""), &tenants, &errors), 0);
+	first = tenants_get(tenants, 1);
+	expect_set(tenants, first, "plans-max", "3", NULL);
+	for (n = 1;; n++) {
+		fail_alloc_at(n);
+		r = tenants_set(tenants, first, "weight", "9", &errors);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+		assert_null(errors);
+		assert_int_equal(first->weight, 100);
+		assert_int_equal(account_limit(first->account, ACCOUNT_PLANS), 3);
+	}
+	assert_int_equal(r, 0);
+	assert_int_equal(first->weight, 9);
+	assert_true(n > 3);
+	tenants_free(tenants);
+	account_book_free(book);
 }
 
 int main(void)
@@ -343,6 +467,8 @@ int main(void)
 		cmocka_unit_test(test_reload__lives_of_tenants),
 		cmocka_unit_test(test_cgroup__and_nobody_else),
 		cmocka_unit_test(test_reload__failure_changes_nothing),
+		cmocka_unit_test(test_set),
+		cmocka_unit_test(test_set__allocation),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Limits beside the policy's
+ *
+ * An administrator gives a tenant another value for a key of its section. What it may have is then
+ * the section with such values instead of the file's, read and checked by the same functions. An
+ * override lasts until it is taken back, the tenant is gone, or the file has another value for its
+ * key than when it was set: who edits the file after that means it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tenant/policy-private.h"
+#include "tenant/tenant-private.h"
+#include "util/error.h"
+
+struct override {
+	struct list_node link; /* in tenant.overrides */
+	enum policy_key key;
+	bool is_marked;             /* counts no more, if the reload succeeds */
+	struct tenant_policy value; /* of which the key's member counts */
+};
+
+static struct override *find(const struct tenant *tenant, enum policy_key key)
+{
+	list_for_each (node, &tenant->overrides) {
+		struct override *override = container_of(node, struct override, link);
+
+		if (override->key == key)
+			return override;
+	}
+	return NULL;
+}
+
+static void drop(struct tenant *tenant, struct override *override)
+{
+	list_remove(&override->link);
+	free(override);
+	tenant->is_changed = !list_is_empty(&tenant->overrides);
+}
+
+static void free_all(struct list_node *list)
+{
+	list_for_each_safe (node, list) {
+		list_remove(node);
+		free(container_of(node, struct override, link));
+	}
+}
+
+void overrides_free(struct tenant *tenant)
+{
+	free_all(&tenant->overrides);
+	tenant->is_changed = false;
+}
+
+void overrides_apply(const struct tenant *tenant, const struct tenant_policy *policy,
+		     struct tenant_policy *ret)
+{
+	*ret = *policy;
+	list_for_each (node, &tenant->overrides) {
+		const struct override *override = container_of(node, struct override, link);
+
+		if (!override->is_marked)
+			policy_key_copy(override->key, ret, &override->value);
+	}
+	/* What follows vram-max goes on doing so. */
+	if (policy_size_is_same(policy->vram_high, policy->vram_max) &&
+	    !find(tenant, POLICY_KEY_VRAM_HIGH))
+		ret->vram_high = ret->vram_max;
+}
+
+void overrides_mark(struct tenant *tenant, const struct tenant_policy *before,
+		    const struct tenant_policy *now)
+{
+	list_for_each (node, &tenant->overrides) {
+		struct override *override = container_of(node, struct override, link);
+
+		override->is_marked = !policy_key_is_same(override->key, before, now);
+	}
+}
+
+void overrides_settle(struct tenant *tenant, bool drops)
+{
+	list_for_each_safe (node, &tenant->overrides) {
+		struct override *override = container_of(node, struct override, link);
+
+		if (override->is_marked && drops)
+			drop(tenant, override);
+		else
+			override->is_marked = false;
+	}
+}
+
+int overrides_set(struct tenant *tenant, const struct policy *policy, uint32_t index,
+		  const char *key, const char *value, char **ret_errors)
+{
+	bool is_default = strcmp(value, "default") == 0;
+	struct tenant_policy now;
+	struct override *override;
+	enum policy_key which;
+	int r;
+
+	overrides_apply(tenant, policy_tenant(policy, index), &now);
+	r = policy_key_change(policy, index, key, is_default ? NULL : value, &which, &now,
+			      ret_errors);
+	if (r)
+		return r;
+	override = find(tenant, which);
+	if (is_default) {
+		if (override)
+			drop(tenant, override);
+		return 0;
+	}
+	if (!override) {
+		override = calloc(1, sizeof(*override));
+		if (!override)
+			return error_origin(-ENOMEM);
+		override->key = which;
+		list_append(&tenant->overrides, &override->link);
+		tenant->is_changed = true;
+	}
+	override->value = now;
+	return 0;
+}
+
+int overrides_copy(const struct tenant *tenant, struct list_node *ret)
+{
+	list_init(ret);
+	list_for_each (node, &tenant->overrides) {
+		struct override *copy = malloc(sizeof(*copy));
+
+		if (!copy) {
+			free_all(ret);
+			return error_origin(-ENOMEM);
+		}
+		*copy = *container_of(node, struct override, link);
+		list_append(ret, &copy->link);
+	}
+	return 0;
+}
+
+void overrides_keep(struct tenant *tenant, struct list_node *before, bool is_right)
+{
+	if (!is_right) {
+		free_all(&tenant->overrides);
+		list_splice(&tenant->overrides, before);
+	}
+	free_all(before);
+	tenant->is_changed = !list_is_empty(&tenant->overrides);
+}
