@@ -23,7 +23,8 @@
 #define SYSTEM_SOCKET_PATH "/run/ringbroker/brokerd.sock"
 #define KNOWN_FEATURES                                                                       \
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_STATE_ROWS | \
-	 RBK_FEAT_TENANTS | RBK_FEAT_STRATEGIES)
+	 RBK_FEAT_TENANTS | RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE |      \
+	 RBK_FEAT_ADMIN | RBK_FEAT_ADMIN_CHANGE)
 
 struct rbk *client_ref(struct rbk *rbk)
 {
@@ -104,7 +105,31 @@ static int default_path(struct sockaddr_un *address)
 	return 0;
 }
 
-static int open_socket(struct rbk *rbk, const char *path, struct rbk_error *error)
+/* Beside that. Return: as above. */
+static int default_admin_path(struct sockaddr_un *address)
+{
+	static const char name[] = "admin.sock";
+	const char *path = secure_getenv("RINGBROKER_ADMIN_SOCKET");
+	char *slash;
+	size_t n_folder;
+	int r, n;
+
+	if (path && path[0]) {
+		n = snprintf(address->sun_path, sizeof(address->sun_path), "%s", path);
+		return (size_t)n < sizeof(address->sun_path) ? 0 : -ENAMETOOLONG;
+	}
+	r = default_path(address);
+	if (r)
+		return r;
+	slash = strrchr(address->sun_path, '/');
+	n_folder = slash ? (size_t)(slash - address->sun_path) + 1 : 0;
+	if (n_folder + sizeof(name) > sizeof(address->sun_path))
+		return -ENAMETOOLONG;
+	memcpy(address->sun_path + n_folder, name, sizeof(name));
+	return 0;
+}
+
+static int open_socket(struct rbk *rbk, const char *path, bool is_admin, struct rbk_error *error)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct timeval timeout = {(time_t)(rbk->timeout_ns / 1000000000u),
@@ -112,7 +137,7 @@ static int open_socket(struct rbk *rbk, const char *path, struct rbk_error *erro
 	int r = 0;
 
 	if (!path)
-		r = default_path(&address);
+		r = is_admin ? default_admin_path(&address) : default_path(&address);
 	else if (strlen(path) >= sizeof(address.sun_path))
 		r = -ENAMETOOLONG;
 	else
@@ -162,14 +187,15 @@ static int say_hello(struct rbk *rbk, const char *name, struct rbk_error *error)
 	if (r)
 		return r;
 	rbk->features = answer.reply.welcome.features & KNOWN_FEATURES;
+	memcpy(rbk->broker, answer.reply.welcome.broker, sizeof(rbk->broker));
 	rbk->max_ring_entries = answer.reply.welcome.max_ring_entries;
 	rbk->segment_bytes = answer.reply.welcome.arena_segment_bytes;
 	rbk->exports = answer.reply.welcome.flags & RBK_WIRE_WELCOME_EXPORTS;
 	return 0;
 }
 
-RBK_EXPORT int rbk_connect(const struct rbk_options *options, struct rbk **ret,
-			   struct rbk_error *error)
+int client_connect(const struct rbk_options *options, bool is_admin, struct rbk **ret,
+		   struct rbk_error *error)
 {
 	client_cleanup(client_unrefp) struct rbk *rbk = NULL;
 	struct rbk_options defaults = {.size = sizeof(defaults)};
@@ -189,7 +215,7 @@ RBK_EXPORT int rbk_connect(const struct rbk_options *options, struct rbk **ret,
 	if (r)
 		return r;
 	rbk->timeout_ns = options->timeout_ns ? options->timeout_ns : CONNECT_TIMEOUT_NS;
-	r = open_socket(rbk, options->socket_path, error);
+	r = open_socket(rbk, options->socket_path, is_admin, error);
 	if (r)
 		return r;
 	r = say_hello(rbk, name, error);
@@ -198,6 +224,12 @@ RBK_EXPORT int rbk_connect(const struct rbk_options *options, struct rbk **ret,
 	*ret = rbk;
 	rbk = NULL;
 	return 0;
+}
+
+RBK_EXPORT int rbk_connect(const struct rbk_options *options, struct rbk **ret,
+			   struct rbk_error *error)
+{
+	return client_connect(options, false, ret, error);
 }
 
 RBK_EXPORT struct rbk *rbk_disconnect(struct rbk *rbk)
@@ -210,6 +242,11 @@ RBK_EXPORT struct rbk *rbk_disconnect(struct rbk *rbk)
 RBK_EXPORT uint64_t rbk_features(const struct rbk *rbk)
 {
 	return rbk->features;
+}
+
+RBK_EXPORT const char *rbk_broker_name(const struct rbk *rbk)
+{
+	return rbk->broker;
 }
 
 _Static_assert(sizeof(struct rbk_device) == sizeof(struct rbk_wire_device), "mirrored");

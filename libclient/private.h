@@ -54,7 +54,22 @@ union client_reply {
 	struct rbk_wire_stats stats;
 	struct rbk_wire_plan_memory plan_memory;
 	struct rbk_wire_tenant tenant;
+	struct rbk_wire_stats_page stats_page;
+	struct rbk_wire_setting setting;
+	struct rbk_wire_admin_result admin_result;
+	struct client_catalogue {
+		struct rbk_wire_reply reply;
+		uint32_t n_operators;
+		uint32_t n_devices;
+	} catalogue; /* struct rbk_wire_catalogue; the operators follow in what was received */
 };
+_Static_assert(sizeof(struct client_catalogue) == sizeof(struct rbk_wire_catalogue), "its head");
+
+/* Of the longest answer. */
+#define CLIENT_REPLY_MAX_BYTES               \
+	(sizeof(struct rbk_wire_catalogue) + \
+	 RBK_WIRE_MAX_OPERATORS * sizeof(struct rbk_wire_operator))
+_Static_assert(sizeof(union client_reply) <= CLIENT_REPLY_MAX_BYTES, "that is the longest");
 
 /*
  * Checks an answer to a request of @type: length, descriptors, strings, every number that the
@@ -77,6 +92,7 @@ struct rbk {
 	const uint32_t *alive; /* a page that fork() wipes: 0 in a child */
 	uint64_t timeout_ns;
 	uint64_t features;
+	char broker[RBK_WIRE_NAME_BYTES]; /* its name and version */
 	uint32_t max_ring_entries;
 	uint64_t segment_bytes; /* no tensor should straddle a multiple of it in a memfd; 0: may */
 	bool exports;           /* the broker makes arenas that devices reach in place */
@@ -103,7 +119,8 @@ struct client_message {
 struct client_answer {
 	union client_reply reply;
 	int fds[RBK_WIRE_MAX_FDS];
-	unsigned int n_fds; /* owned by who has the answer */
+	unsigned int n_fds;                  /* owned by who has the answer; */
+	struct rbk_wire_operator *operators; /* so is this, of CATALOGUE, to be freed; else NULL */
 };
 
 /*
@@ -116,6 +133,10 @@ int client_request(struct rbk *rbk, const struct client_message *message, struct
 
 /* client_request() of those that name an object and get nothing back. */
 int client_request_id(struct rbk *rbk, uint32_t type, uint32_t id, struct rbk_error *error);
+
+/* connection.c: rbk_connect() or rbk_admin_connect(). */
+int client_connect(const struct rbk_options *options, bool is_admin, struct rbk **ret,
+		   struct rbk_error *error);
 
 /* Return: 0; -ECHILD, or why the connection is lost, with a sentence. */
 int client_check(const struct rbk *rbk, struct rbk_error *error);

@@ -30,6 +30,14 @@ static const struct reply_shape reply_shapes[] = {
 	[RBK_WIRE_ARENA_NEW] = {sizeof(struct rbk_wire_id_reply), 1},
 	[RBK_WIRE_PLAN_MEMORY] = {sizeof(struct rbk_wire_plan_memory), 0},
 	[RBK_WIRE_TENANT] = {sizeof(struct rbk_wire_tenant), 0},
+	[RBK_WIRE_STATS_PAGE] = {sizeof(struct rbk_wire_stats_page), 1},
+	[RBK_WIRE_STATS_RESET] = {sizeof(struct rbk_wire_reply), 0},
+	[RBK_WIRE_CONTROL] = {sizeof(struct rbk_wire_setting), 0},
+	[RBK_WIRE_ADMIN_SET] = {sizeof(struct rbk_wire_reply), 0},
+	[RBK_WIRE_ADMIN_EVICT] = {sizeof(struct rbk_wire_admin_result), 0},
+	[RBK_WIRE_ADMIN_DRAIN] = {sizeof(struct rbk_wire_admin_result), 0},
+	/* And what it announces. */
+	[RBK_WIRE_CATALOGUE] = {sizeof(struct rbk_wire_catalogue), 0},
 };
 
 /* Areas are page multiples; no page is larger than this. */
@@ -103,10 +111,31 @@ static int check_tenant(const struct rbk_wire_tenant *tenant, struct rbk_error *
 	return check_n_devices(tenant->n_devices, error);
 }
 
+/* Also in front of the others: where the answer ends depends on what it says. */
+static size_t catalogue_bytes(const struct client_catalogue *catalogue)
+{
+	if (catalogue->n_operators > RBK_WIRE_MAX_OPERATORS)
+		return 0;
+	return sizeof(*catalogue) + catalogue->n_operators * sizeof(struct rbk_wire_operator);
+}
+
+static int check_catalogue(const struct client_catalogue *catalogue, struct rbk_error *error)
+{
+	const struct rbk_wire_operator *operators =
+		(const struct rbk_wire_operator *)(catalogue + 1);
+
+	for (uint32_t i = 0; i < catalogue->n_operators; i++)
+		if (!text_ends(operators[i].name, sizeof(operators[i].name)))
+			return client_error(error, -EPROTO, "the name of operator %u does not end",
+					    i);
+	return check_n_devices(catalogue->n_devices, error);
+}
+
 int client_reply_check(const union client_reply *reply, size_t bytes, unsigned int n_fds,
 		       uint32_t type, struct rbk_error *error)
 {
 	const struct reply_shape *shape;
+	size_t wanted;
 
 	if (bytes < sizeof(reply->head))
 		return client_error(error, -EPROTO, "the broker's answer has %zu bytes only",
@@ -123,11 +152,14 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 		return client_error(error, -EPROTO, "the broker answered with result %d",
 				    reply->head.res);
 
+	wanted = shape->bytes;
+	if (type == RBK_WIRE_CATALOGUE && bytes >= wanted)
+		wanted = catalogue_bytes(&reply->catalogue);
 	/* A no may be shorter than a yes; it comes without descriptors. */
-	if (bytes != shape->bytes && (reply->head.res == 0 || bytes != sizeof(reply->head)))
+	if (bytes != wanted && (reply->head.res == 0 || bytes != sizeof(reply->head)))
 		return client_error(error, -EPROTO,
 				    "the broker's answer of type %u has %zu bytes instead of %zu",
-				    type, bytes, shape->bytes);
+				    type, bytes, wanted);
 	if (n_fds != (reply->head.res == 0 ? shape->n_fds : 0))
 		return client_error(error, -EPROTO,
 				    "the broker's answer of type %u came with %u descriptors", type,
@@ -152,6 +184,8 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 		return check_n_devices(reply->plan_memory.n_devices, error);
 	case RBK_WIRE_TENANT:
 		return check_tenant(&reply->tenant, error);
+	case RBK_WIRE_CATALOGUE:
+		return check_catalogue(&reply->catalogue, error);
 	default:
 		return 0;
 	}

@@ -43,7 +43,7 @@ struct client_request {
 struct packet {
 	union {
 		union client_reply reply;
-		unsigned char bytes[sizeof(union client_reply) + 1];
+		unsigned char bytes[CLIENT_REPLY_MAX_BYTES + 1];
 	};
 	size_t n_bytes;
 	int fds[RBK_WIRE_MAX_FDS];
@@ -162,7 +162,7 @@ static int receive_packet(int fd, struct packet *packet)
 			memcpy(packet->fds, CMSG_DATA(cmsg), packet->n_fds * sizeof(int));
 		}
 	if (n == 0 || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
-	    (size_t)n > sizeof(union client_reply)) {
+	    (size_t)n > CLIENT_REPLY_MAX_BYTES) {
 		packet_close(packet);
 		return n == 0 ? -ECONNRESET : -EPROTO;
 	}
@@ -242,6 +242,19 @@ static bool reply_names(const union client_reply *reply, uint32_t type, uint32_t
 	}
 }
 
+/* What is longer than other answers. */
+static int keep_operators(const struct packet *packet, struct client_answer *answer,
+			  struct rbk_error *error)
+{
+	size_t bytes = packet->n_bytes - sizeof(struct rbk_wire_catalogue);
+
+	answer->operators = malloc(bytes + 1);
+	if (!answer->operators)
+		return client_error(error, -ENOMEM, "out of memory");
+	memcpy(answer->operators, packet->bytes + sizeof(struct rbk_wire_catalogue), bytes);
+	return 0;
+}
+
 /* Gives a packet to the request that it answers. Under the lock. Takes over its descriptors. */
 static void deliver(struct rbk *rbk, struct packet *packet)
 {
@@ -279,7 +292,10 @@ static void deliver(struct rbk *rbk, struct packet *packet)
 		client_error(&request->error, request->r, "%s",
 			     packet->reply.head.text[0] ? packet->reply.head.text
 							: "the broker refused without a reason");
-	memcpy(&request->answer->reply, &packet->reply, packet->n_bytes);
+	memcpy(&request->answer->reply, &packet->reply,
+	       packet->n_bytes < sizeof(packet->reply) ? packet->n_bytes : sizeof(packet->reply));
+	if (request->type == RBK_WIRE_CATALOGUE && request->r == 0)
+		request->r = keep_operators(packet, request->answer, &request->error);
 	memcpy(request->answer->fds, packet->fds, sizeof(packet->fds));
 	request->answer->n_fds = packet->n_fds;
 }
@@ -331,6 +347,7 @@ int client_request(struct rbk *rbk, const struct client_message *message, struct
 	if (!request)
 		return client_error(error, -ENOMEM, "out of memory");
 	ret->n_fds = 0;
+	ret->operators = NULL;
 	request->answer = ret;
 	request->type = message->request->type;
 	deadline_ns = client_deadline_ns(rbk->timeout_ns);

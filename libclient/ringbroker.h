@@ -55,6 +55,7 @@ struct rbk_arena;   /* memory that devices read and write in place */
 struct rbk_builder; /* a plan being described */
 struct rbk_plan;    /* a prepared computation */
 struct rbk_ring;    /* a submission and a completion ring */
+struct rbk_stats_view;
 
 #define RBK_ERROR_BYTES 512
 
@@ -98,6 +99,9 @@ struct rbk *rbk_disconnect(struct rbk *rbk);
 
 /* Features (RBK_FEAT_*) that the broker offers and this library knows. Any thread. */
 uint64_t rbk_features(const struct rbk *rbk);
+
+/* The broker's name and version, as it says: "ringbroker 0.1.0". As long as @rbk. Any thread. */
+const char *rbk_broker_name(const struct rbk *rbk);
 
 enum rbk_device_kind {
 	RBK_DEVICE_KIND_CPU = 0,
@@ -187,6 +191,43 @@ int rbk_tenant(struct rbk *rbk, struct rbk_tenant *ret);
 
 /* The name of a selection reason, "cost-model"; "unknown" for others. Static. Any thread. */
 const char *rbk_reason_name(unsigned int reason);
+
+/*
+ * Statistics pages: what the broker counts, for reading without asking; see <ringbroker/stats.h>,
+ * which has struct rbk_stats_view and the functions that read it.
+ *
+ * Maps a page, read-only: @whose is enum rbk_stats_whose, @tenant the number of a tenant for
+ * RBK_STATS_OF_TENANT, else 0. The mapping is the caller's until rbk_stats_unmap(), and stays
+ * readable whatever becomes of the connection and the broker; its figures are kept up to date as
+ * long as the connection is open.
+ * Return: 0;
+ *   -EOPNOTSUPP  the broker does not offer RBK_FEAT_STATS
+ *   -EPERM       others' figures are for root, and the user that the broker runs as
+ *   -ENOENT      there is no such tenant, or it has no page
+ *   -EDQUOT      the tenant has no room for a page; its tasks run all the same
+ *   or the above. Any thread.
+ */
+int rbk_stats_map(struct rbk *rbk, unsigned int whose, uint32_t tenant, struct rbk_stats_view *ret,
+		  struct rbk_error *error);
+
+/* Unmaps it, if it is mapped; once. Any thread. */
+void rbk_stats_unmap(struct rbk_stats_view *view);
+
+/*
+ * Begins counts anew, and has the broker forget what it learned from the tasks that were counted;
+ * of RBK_STATS_ALL every tenant's. Arguments and errors as rbk_stats_map(). Any thread.
+ */
+int rbk_stats_reset(struct rbk *rbk, unsigned int whose, uint32_t tenant, struct rbk_error *error);
+
+/*
+ * Force-CPU: while it is on, every task that may runs on the CPU. @value 1 switches it on for the
+ * whole broker until it ends, 0 off, RBK_ASK only asks. Whether it is on now goes to @ret_value,
+ * which may be NULL.
+ * Return: 0; -EOPNOTSUPP: the broker does not offer RBK_FEAT_STATS, or cannot; -EPERM: changing it
+ * is for root, and the user that the broker runs as; errors as above. Any thread.
+ */
+#define RBK_ASK (-1)
+int rbk_force_cpu(struct rbk *rbk, int value, int *ret_value, struct rbk_error *error);
 
 /* ---- Arenas ------------------------------------------------------------------------------ */
 
@@ -567,11 +608,13 @@ static inline void rbk_prep_barrier(struct rbk_sqe *sqe)
  * Brings what a plan needs into a device's memory, evicting what may be evicted; completes with 0
  * when it is there, and says on which device. rbk_sqe_set_strategy() with
  * RBK_STRATEGY_DEVICE(index) names one; without, any that can run the plan. With
- * rbk_sqe_set_wait_memory() it waits for room. Completes with -ENOMEM      there is no room, or it
- * never fits; rbk_plan_memory() tells -ENODEV      there is no such device, or it cannot run the
- * plan, or has no memory of its own -EIO         the device was lost -ENOENT      there is no such
- * plan -ECANCELED   cancelled, or the plan was removed -EOPNOTSUPP  the broker does not offer
- * RBK_FEAT_RESIDENCY
+ * rbk_sqe_set_wait_memory() it waits for room. Completes with
+ *   -ENOMEM      there is no room, or it never fits; rbk_plan_memory() tells
+ *   -ENODEV      there is no such device, or it cannot run the plan, or has no memory of its own
+ *   -EIO         the device was lost
+ *   -ENOENT      there is no such plan
+ *   -ECANCELED   cancelled, or the plan was removed
+ *   -EOPNOTSUPP  the broker does not offer RBK_FEAT_RESIDENCY
  */
 static inline void rbk_prep_prefetch(struct rbk_sqe *sqe, uint32_t plan_id)
 {
@@ -638,6 +681,7 @@ static inline void rbk_sqe_set_deadline_us(struct rbk_sqe *sqe, uint32_t deadlin
 	sqe->deadline_us = deadline_us;
 }
 
+/* What rbk_sqe_set_data64() or rbk_sqe_set_data() was given. */
 static inline uint64_t rbk_cqe_get_data64(const struct rbk_cqe *cqe)
 {
 	return cqe->user_data;

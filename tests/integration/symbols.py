@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The library exports what its header declares, no more and no less, under one version each.
+"""The library exports what its headers declare, no more and no less, under one version each.
 
-    symbols.py HEADER MAP LIBRARY
+    symbols.py MAP LIBRARY HEADER...
 """
 import re
 import subprocess
@@ -38,9 +38,11 @@ def exported(library):
     return symbols
 
 
-def main(header, map_file, library):
-    with open(header, encoding='utf-8') as file:
-        in_header = declared(file.read())
+def main(map_file, library, *headers):
+    in_header = set()
+    for header in headers:
+        with open(header, encoding='utf-8') as file:
+            in_header |= declared(file.read())
     with open(map_file, encoding='utf-8') as file:
         in_map = mapped(file.read())
     in_library = exported(library)

@@ -71,7 +71,7 @@ union fake_answer {
 	struct rbk_wire_stats stats;
 	struct rbk_wire_plan_memory plan_memory;
 	struct rbk_wire_tenant tenant;
-	unsigned char bytes[8192];
+	unsigned char bytes[RBK_WIRE_MAX_BYTES]; /* more than any answer has */
 };
 
 struct fake_held {

@@ -29,6 +29,7 @@ static void test_connect__answers(void **state)
 	fixture_begin_connected(&fixture, NULL);
 	/* The fake offers two features that are known and one that is not. */
 	assert_int_equal(rbk_features(fixture.rbk), RBK_FEAT_RESIDENCY | RBK_FEAT_TENANTS);
+	assert_string_equal(rbk_broker_name(fixture.rbk), "fake");
 
 	assert_int_equal(rbk_devices(fixture.rbk, devices, RBK_MAX_DEVICES, &n), 0);
 	assert_int_equal(n, 2);
