@@ -116,7 +116,7 @@ static unsigned int dispatch_turn(struct dispatch *dispatch)
 
 /*
  * Tasks that were queued for a device which is not to be used any more, and may run elsewhere.
- * That is asked for once in a while, so all are looked at in one go.
+ * Administrators ask for that, once in a while, so all are looked at in one go.
  */
 static void replace_run(struct dispatch *dispatch, struct run *run)
 {
@@ -169,6 +169,24 @@ void dispatch_configure(struct dispatch *dispatch, const struct place_config *co
 	dispatch_plans_review(dispatch);
 	if (config->force_cpu)
 		replace_queued(dispatch);
+}
+
+void dispatch_drain_device(struct dispatch *dispatch, uint8_t device, bool is_drained)
+{
+	dispatch->now_ticks = clock_ticks();
+	placer_set_drained(dispatch->placer, device, is_drained);
+	dispatch_plans_review(dispatch);
+	if (is_drained)
+		replace_queued(dispatch);
+}
+
+uint64_t dispatch_device_in_flight(struct dispatch *dispatch, uint8_t device)
+{
+	struct place_device_report report;
+
+	dispatch->now_ticks = clock_ticks();
+	placer_device_report(dispatch->placer, device, dispatch_now_ns(dispatch), &report);
+	return report.n_queued + report.n_released;
 }
 
 uint64_t dispatch_n_completed(const struct dispatch *dispatch)
@@ -417,6 +435,7 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 	list_init(&dispatch->rings);
 	list_init(&dispatch->muted);
 	list_init(&dispatch->throttled);
+	list_init(&dispatch->drained);
 	list_init(&dispatch->flows);
 	list_init(&dispatch->plans);
 	list_init(&dispatch->own);

@@ -71,6 +71,22 @@ void dispatch_configure(struct dispatch *dispatch, const struct place_config *co
 void dispatch_limits_changed(struct dispatch *dispatch);
 
 /*
+ * Nothing is placed on a device from now on (@is_drained), and what waits for it goes elsewhere if
+ * it may; or things are again.
+ */
+void dispatch_drain_device(struct dispatch *dispatch, uint8_t device, bool is_drained);
+
+/*
+ * tenant->is_drained has changed. While it is set no entry of the tenant is admitted; those that
+ * were complete.
+ */
+void dispatch_drain_changed(struct dispatch *dispatch, const struct tenant *tenant);
+/* A tenant's tasks that were admitted and have not completed. */
+uint64_t dispatch_tenant_in_flight(const struct dispatch *dispatch, const struct tenant *tenant);
+/* Tasks, or parts of them, that wait for a device or run there. */
+uint64_t dispatch_device_in_flight(struct dispatch *dispatch, uint8_t device);
+
+/*
  * The placer: for reports, and for profiles and contention that were measured. What time it is in
  * its eyes is clock_ticks_to_ns(clock_ticks()).
  */

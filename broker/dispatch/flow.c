@@ -9,6 +9,9 @@
  * active ones without announcing a sleep, and a timer, which is armed for the first quota that
  * fills again, brings it back. The same timer sees to it that what such tenants have queued for the
  * CPU goes on.
+ *
+ * A tenant that an administrator drains is held up in the same way, but for no time that could be
+ * waited for: its rings are in a list of their own until it is resumed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -49,7 +52,8 @@ bool ring_is_throttled(struct dispatch *dispatch, struct dispatch_ring *ring)
 {
 	dispatch->now_ticks = clock_ticks();
 	flow_charge(dispatch, ring->flow);
-	ring->is_throttled = place_flow_is_throttled(ring->flow->place, dispatch_now_ns(dispatch));
+	ring->is_throttled = ring->flow->tenant->is_drained ||
+			     place_flow_is_throttled(ring->flow->place, dispatch_now_ns(dispatch));
 	return ring->is_throttled;
 }
 
@@ -67,7 +71,7 @@ static int flow_new(struct dispatch *dispatch, struct tenant *tenant, struct flo
 		return error_fold(r);
 	}
 	flow->tenant = tenant_ref(tenant);
-	flow->may_throttle = limits.cpu_max > 0;
+	flow->may_throttle = limits.cpu_max > 0 || tenant->is_drained;
 	list_append(&dispatch->flows, &flow->link);
 	*ret = flow;
 	return 0;
@@ -136,7 +140,7 @@ void dispatch_limits_changed(struct dispatch *dispatch)
 
 		place_flow_set_limits(dispatch->placer, flow->place, &limits,
 				      dispatch_now_ns(dispatch));
-		flow->may_throttle = limits.cpu_max > 0;
+		flow->may_throttle = limits.cpu_max > 0 || flow->tenant->is_drained;
 	}
 	/* Who was over a quota that is larger now, or gone. */
 	if (dispatch->is_refill_armed)
@@ -156,10 +160,50 @@ void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant 
 	}
 }
 
+/* --- draining --- */
+
+void dispatch_drain_changed(struct dispatch *dispatch, const struct tenant *tenant)
+{
+	uint64_t now_ticks = clock_ticks();
+
+	dispatch_limits_changed(dispatch);
+	if (tenant->is_drained)
+		return;
+	list_for_each_safe (node, &dispatch->drained) {
+		struct dispatch_ring *ring =
+			container_of(node, struct dispatch_ring, throttled_link);
+
+		if (ring->flow->tenant != tenant)
+			continue;
+		list_remove(&ring->throttled_link);
+		ring->is_throttled = false;
+		ring_activate(dispatch, ring, now_ticks);
+	}
+}
+
+uint64_t dispatch_tenant_in_flight(const struct dispatch *dispatch, const struct tenant *tenant)
+{
+	uint64_t n = 0;
+
+	list_for_each (node, &dispatch->rings) {
+		const struct dispatch_ring *ring = container_of(node, struct dispatch_ring, link);
+
+		if (ring->flow->tenant == tenant)
+			n += ring->ring->n_in_flight;
+	}
+	return n;
+}
+
 /* --- waiting for a quota --- */
 
 void flow_park(struct dispatch *dispatch, struct dispatch_ring *ring)
 {
+	struct flow *flow = ring->flow;
+
+	if (flow->tenant->is_drained) {
+		list_append(&dispatch->drained, &ring->throttled_link);
+		return;
+	}
 	list_append(&dispatch->throttled, &ring->throttled_link);
 }
 
@@ -174,6 +218,11 @@ static void on_refill(void *data)
 		struct dispatch_ring *ring =
 			container_of(node, struct dispatch_ring, throttled_link);
 
+		if (ring->flow->tenant->is_drained) {
+			list_remove(&ring->throttled_link);
+			list_append(&dispatch->drained, &ring->throttled_link);
+			continue;
+		}
 		if (ring->flow->may_throttle && ring_is_throttled(dispatch, ring))
 			continue;
 		list_remove(&ring->throttled_link);

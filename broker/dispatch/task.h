@@ -105,7 +105,7 @@ struct task {
 struct flow {
 	struct place_flow *place;
 	uint64_t owed_ticks;              /* the reactor's work that it was not charged with yet */
-	bool may_throttle;                /* it has a quota */
+	bool may_throttle;                /* it has a quota, or is drained */
 	uint32_t n_held[RBK_MAX_DEVICES]; /* its tasks that an executor has */
 
 	/* Cold. */
@@ -123,7 +123,7 @@ struct dispatch_ring {
 	bool chain_open;         /* the last entry admitted had RBK_SQE_LINK */
 	bool chain_broken;       /* the open chain has failed */
 	bool is_active;          /* in dispatch.active */
-	bool is_throttled;       /* its tenant is over its quota: see flow.c */
+	bool is_throttled;       /* its tenant is over its quota or drained: see flow.c */
 	bool is_dirty;           /* in dispatch.dirty: completions to publish */
 	bool wants_bell;         /* in dispatch.bells */
 	uint32_t sleep_token;    /* of our last sleep */
@@ -206,6 +206,7 @@ struct dispatch {
 	struct list_node rings;
 	struct list_node muted;
 	struct list_node throttled;
+	struct list_node drained; /* likewise, of tenants that an administrator drains */
 	struct list_node flows;
 	struct place_flow *nobody; /* for questions about tasks that nobody has sent */
 	struct list_node plans;

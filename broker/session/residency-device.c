@@ -38,18 +38,8 @@ static void show_all(struct residency_device *device)
 	}
 }
 
-bool residency_device_lost(struct residency *residency, unsigned int index)
+static void evict_all(struct residency_device *device)
 {
-	struct residency_device *device = &residency->devices[index];
-
-	if (device->state == RESIDENCY_DEVICE_NONE)
-		return false;
-	if (device->state != RESIDENCY_DEVICE_UP)
-		return true;
-	if (!residency_device_is_lost(device))
-		return false;
-	device->state = RESIDENCY_DEVICE_LOST;
-	show_all(device);
 	list_for_each_safe (node, &device->residences) {
 		struct residence *residence = container_of(node, struct residence, link);
 
@@ -57,6 +47,21 @@ bool residency_device_lost(struct residency *residency, unsigned int index)
 		/* It was not in anybody's way, so it may be back at once. */
 		residence->holdoff_ns = 0;
 	}
+}
+
+bool residency_device_lost(struct residency *residency, unsigned int index)
+{
+	struct residency_device *device = &residency->devices[index];
+
+	if (device->state == RESIDENCY_DEVICE_NONE)
+		return false;
+	if (device->state > RESIDENCY_DEVICE_DRAINED)
+		return true;
+	if (!residency_device_is_lost(device))
+		return false;
+	device->state = RESIDENCY_DEVICE_LOST;
+	show_all(device);
+	evict_all(device);
 	residency_device_settle(device);
 	residency_review_in(residency, 0);
 	return true;
@@ -66,7 +71,8 @@ void residency_device_gone(struct residency *residency, unsigned int index, cons
 {
 	struct residency_device *device = &residency->devices[index];
 
-	if (device->state != RESIDENCY_DEVICE_UP || !device->executor->ops->lose)
+	if ((device->state != RESIDENCY_DEVICE_UP && device->state != RESIDENCY_DEVICE_DRAINED) ||
+	    !device->executor->ops->lose)
 		return;
 	device->executor->ops->lose(device->executor, why);
 	residency_device_lost(residency, index);
@@ -86,7 +92,7 @@ static void reopen_done(struct offload_job *job)
 
 	device->n_jobs--;
 	if (device->job_result == 0) {
-		device->state = RESIDENCY_DEVICE_UP;
+		device->state = device->is_drained ? RESIDENCY_DEVICE_DRAINED : RESIDENCY_DEVICE_UP;
 		device->backoff_ns = 0;
 		device->n_reopened++;
 		log_info_of(LOG_OF_DEVICE(device->index), LOG_DEVICE_BACK, "device %u (%s) is back",
@@ -183,6 +189,68 @@ void residency_on_reopened(struct residency *residency,
 {
 	residency->reopened = reopened;
 	residency->reopened_context = context;
+}
+
+/* Draining, and eviction by somebody else than the tenant */
+
+void residency_set_drained(struct residency *residency, unsigned int index, bool is_drained)
+{
+	struct residency_device *device = &residency->devices[index];
+
+	device->is_drained = is_drained;
+	if (is_drained && device->state == RESIDENCY_DEVICE_UP) {
+		device->state = RESIDENCY_DEVICE_DRAINED;
+		show_all(device);
+		evict_all(device);
+		/* Tells who waits for something to come there, too. */
+		residency_review_in(residency, 0);
+	} else if (!is_drained && device->state == RESIDENCY_DEVICE_DRAINED) {
+		device->state = RESIDENCY_DEVICE_UP;
+		show_all(device);
+		residency_review_in(residency, 0);
+	}
+}
+
+static bool is_meant(const struct residency_plan *plan, const struct residency_victims *victims)
+{
+	const struct session_plan *slot = plan->slot;
+
+	if (plan->removed || (victims->tenant && plan->tenant != victims->tenant))
+		return false;
+	return victims->session == 0 ||
+	       (slot->session->number == victims->session && slot->id == victims->plan_id);
+}
+
+bool residency_evict(struct residency *residency, const struct residency_victims *victims,
+		     uint64_t *ret_n, uint64_t *ret_bytes)
+{
+	bool is_any = false;
+
+	*ret_n = *ret_bytes = 0;
+	list_for_each (node, &residency->plans) {
+		struct residency_plan *plan = container_of(node, struct residency_plan, link);
+		bool leaves = false;
+
+		if (!is_meant(plan, victims))
+			continue;
+		is_any = true;
+		/* What was wanted until now does not bring it back. */
+		residency_fold_plan(plan);
+		plan->is_parked = true;
+		for (unsigned int i = 1; i < residency->options.n_executors; i++) {
+			struct residence *residence = &plan->on[i];
+
+			if (victims->device != RBK_DEVICE_NONE && victims->device != i)
+				continue;
+			if (residence->state == RESIDENCE_IN) {
+				leaves = true;
+				*ret_bytes += residence_bytes(residence);
+			}
+			residence_evict(residence);
+		}
+		*ret_n += leaves;
+	}
+	return is_any;
 }
 
 /* Renewal */

@@ -131,7 +131,8 @@ struct residency_plan {
 enum residency_device_state {
 	RESIDENCY_DEVICE_NONE, /* no memory of its own */
 	RESIDENCY_DEVICE_UP,
-	RESIDENCY_DEVICE_LOST, /* draining */
+	RESIDENCY_DEVICE_DRAINED, /* is_drained, and not lost */
+	RESIDENCY_DEVICE_LOST,    /* draining */
 	RESIDENCY_DEVICE_REOPENING,
 	RESIDENCY_DEVICE_AWAY, /* reopening failed; the timer tries again */
 };
@@ -140,6 +141,7 @@ struct residency_device {
 	struct residency *residency;
 	struct executor *executor;
 	enum residency_device_state state;
+	bool is_drained; /* an administrator wants nothing there */
 	uint8_t index;
 	uint64_t usable_bytes[EXEC_TIER_COUNT];
 	uint64_t charged_bytes[EXEC_TIER_COUNT]; /* by plans and blocks of this file */

@@ -164,7 +164,12 @@ bool residency_device_lost(struct residency *residency, unsigned int device);
 void residency_device_gone(struct residency *residency, unsigned int device, const char *why);
 /* A device that was gone is there again: if it is lost, it is reopened without further delay. */
 void residency_device_present(struct residency *residency, unsigned int device);
-/* It is not lost, nor being reopened; true of those without memory of their own. */
+/*
+ * An administrator wants nothing on the device, or does again: what is there leaves when its tasks
+ * have ended, and nothing comes until then. Placement sees PLAN_DEVICE_FAILED, as of a lost one.
+ */
+void residency_set_drained(struct residency *residency, unsigned int device, bool is_drained);
+/* It is not lost, nor being reopened, nor drained; true of those without memory of their own. */
 bool residency_is_up(const struct residency *residency, unsigned int device);
 /*
  * The broker itself loads something beside what is resident, and charges it. Until it leaves, a
@@ -178,6 +183,21 @@ uint32_t residency_n_reopened(const struct residency *residency, unsigned int de
 /* @reopened is called after each time; NULL: nobody is told any more. */
 void residency_on_reopened(struct residency *residency,
 			   void (*reopened)(void *context, unsigned int device), void *context);
+
+/* What residency_evict() takes. Zero-initialised but for device: everything. */
+struct residency_victims {
+	const struct tenant *tenant; /* NULL: every one */
+	uint32_t session;            /* its number, with plan_id; 0: every plan of the tenant */
+	uint32_t plan_id;
+	uint8_t device; /* RBK_DEVICE_NONE: all */
+};
+/*
+ * Plans give their memory back as by RESIDENCY_EVICT, for somebody who waits for nothing. How many
+ * leave, and what that will give back, goes to *ret_n and *ret_bytes. Return: is there any such
+ * plan, on a device or not?
+ */
+bool residency_evict(struct residency *residency, const struct residency_victims *victims,
+		     uint64_t *ret_n, uint64_t *ret_bytes);
 
 /*
  * The driver may have moved some of what is on a device out of its memory, without saying what. The
