@@ -114,8 +114,28 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 	return task;
 }
 
-/* One run in LEARN_EVERY; apart, so that what most tasks do not need is not put together for them.
- */
+/* Apart, so that what most tasks do not need is not put together for them. */
+static __attribute__((__noinline__)) void log_inline(const struct dispatch *dispatch,
+						     const struct rbk_sqe *sqe,
+						     struct session_plan *plan,
+						     struct outcome outcome)
+{
+	const struct stats_task task = {
+		.user_data = sqe->user_data,
+		.ended_ns = clock_ticks_to_ns(dispatch->inline_clock_ticks),
+		.queue_ns = outcome.queue_ns,
+		.exec_ns = outcome.exec_ns,
+		.count = sqe->count,
+		.flags = outcome.flags,
+		.device = RBK_DEVICE_CPU,
+		.reason = outcome.reason,
+		.res = outcome.res,
+	};
+
+	stats_inline_begin(&plan->stats, &task);
+}
+
+/* One run in LEARN_EVERY; apart, as above. */
 static __attribute__((__noinline__)) void learn_inline(const struct dispatch *dispatch,
 						       const struct rbk_sqe *sqe,
 						       const struct session_plan *plan,
@@ -159,6 +179,9 @@ static inline __attribute__((__always_inline__)) int run_inline(struct dispatch 
 	if (sqe->deadline_us &&
 	    outcome.queue_ns + outcome.exec_ns > (uint64_t)sqe->deadline_us * 1000)
 		outcome.flags = RBK_CQE_DEADLINE_MISSED;
+	if (stats_inline_is_due(&plan->stats, reason, outcome.res, outcome.flags))
+		log_inline(dispatch, sqe, plan, outcome);
+	stats_inline_gather(&plan->stats, outcome.exec_ns);
 	ring_post(dispatch, ring, sqe->user_data, &outcome);
 	return outcome.res;
 }

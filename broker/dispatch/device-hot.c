@@ -435,6 +435,8 @@ static void run_learn(struct dispatch *dispatch, struct run *run)
 	uint64_t exec_ns = clock_elapsed_ns(run->exec.start_ticks, run->exec.end_ticks);
 	uint64_t busy_ns = clock_ticks_to_ns(run->exec.busy_ticks);
 
+	stats_device_time(run->task->ring->ring->session->tenant_stats, run->place.decision.device,
+			  busy_ns ? busy_ns : exec_ns);
 	run->place.count = run->exec.count;
 	if (run->n_parts == 1) {
 		place_done(dispatch->placer, &run->place, result, exec_ns, busy_ns, now_ns);
@@ -464,6 +466,8 @@ static void run_count(struct dispatch *dispatch, const struct run *run)
 	stats->transferred_bytes += run->exec.transferred_bytes;
 	dispatch->stats->copied_bytes += run->exec.copied_bytes;
 	dispatch->stats->transferred_bytes += run->exec.transferred_bytes;
+	stats_bytes(task->ring->ring->session->tenant_stats, run->exec.copied_bytes,
+		    run->exec.transferred_bytes);
 	task->ring->flow->owed_ticks += REAP_ENTRIES * dispatch->entry_ticks;
 	if (!run->exec.start_ticks)
 		return;

@@ -204,6 +204,10 @@ void flow_park(struct dispatch *dispatch, struct dispatch_ring *ring)
 		list_append(&dispatch->drained, &ring->throttled_link);
 		return;
 	}
+	if (!flow->throttled_ticks) {
+		flow->throttled_ticks = clock_ticks();
+		stats_throttled(ring->ring->session->tenant_stats, 0, 1);
+	}
 	list_append(&dispatch->throttled, &ring->throttled_link);
 }
 
@@ -227,6 +231,11 @@ static void on_refill(void *data)
 			continue;
 		list_remove(&ring->throttled_link);
 		ring->is_throttled = false;
+		if (ring->flow->throttled_ticks)
+			stats_throttled(ring->ring->session->tenant_stats,
+					clock_elapsed_ns(ring->flow->throttled_ticks, now_ticks),
+					0);
+		ring->flow->throttled_ticks = 0;
 		ring_activate(dispatch, ring, now_ticks);
 	}
 }

@@ -125,6 +125,33 @@ static void task_release_plan(struct task *task)
 		session_plan_idle(plan);
 }
 
+/* One that was cancelled was never a task of anybody. */
+static void task_count(const struct dispatch *dispatch, struct task *task,
+		       const struct outcome *outcome)
+{
+	uint64_t ended_ticks = task->end_ticks ? task->end_ticks : dispatch->now_ticks;
+	unsigned int flags = outcome->flags;
+
+	if (task->opcode != RBK_OP_RUN || outcome->res == -ECANCELED)
+		return;
+	if (task->is_moved)
+		flags |= RBK_DECISION_MOVED;
+	stats_task_done(&task->plan->stats, &(struct stats_task){
+						    .user_data = task->user_data,
+						    .ended_ns = clock_ticks_to_ns(ended_ticks),
+						    .queue_ns = outcome->queue_ns,
+						    .exec_ns = outcome->exec_ns,
+						    .predicted_ns = task->predicted_ns,
+						    .other_ns = task->other_ns,
+						    .count = task->count,
+						    .split_count = task->split_count,
+						    .flags = (uint16_t)flags,
+						    .device = outcome->device,
+						    .reason = outcome->reason,
+						    .res = outcome->res,
+					    });
+}
+
 static void task_post(struct dispatch *dispatch, struct task *task, int res)
 {
 	struct outcome outcome = {
@@ -150,6 +177,7 @@ static void task_post(struct dispatch *dispatch, struct task *task, int res)
 		/* It is told, but nothing ran there. */
 		task->ring->ring->session->stats.tasks[task->device]--;
 	}
+	task_count(dispatch, task, &outcome);
 	ring_post(dispatch, task->ring, task->user_data, &outcome);
 }
 

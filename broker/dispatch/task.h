@@ -106,6 +106,7 @@ struct flow {
 	struct place_flow *place;
 	uint64_t owed_ticks;              /* the reactor's work that it was not charged with yet */
 	bool may_throttle;                /* it has a quota, or is drained */
+	uint64_t throttled_ticks;         /* since when it is held up; 0: it is not */
 	uint32_t n_held[RBK_MAX_DEVICES]; /* its tasks that an executor has */
 
 	/* Cold. */

@@ -33,6 +33,7 @@ struct refusal {
 	struct loop_watch *watch;
 	int fd;
 	bool is_old;
+	int res;
 	char text[RBK_WIRE_TEXT_BYTES];
 };
 
@@ -59,7 +60,7 @@ static void refusal_answer(struct refusal *refusal, const struct rbk_wire_reques
 	struct rbk_wire_reply reply = {
 		.type = request->type,
 		.cookie = request->cookie,
-		.res = -EDQUOT,
+		.res = refusal->res,
 	};
 
 	snprintf(reply.text, sizeof(reply.text), "%s", refusal->text);
@@ -142,7 +143,8 @@ static void log_refusal(struct server *server, pid_t pid, uid_t uid, const char 
 			       "refused a connection of pid %d: %s", (int)pid, why);
 }
 
-void refuse_connection(struct server *server, int fd, pid_t pid, uid_t uid, const char *why)
+void refuse_connection(struct server *server, int fd, pid_t pid, uid_t uid, int res,
+		       const char *why)
 {
 	struct refusal *refusal = NULL;
 
@@ -155,6 +157,7 @@ void refuse_connection(struct server *server, int fd, pid_t pid, uid_t uid, cons
 	}
 	refusal->server = server;
 	refusal->fd = fd;
+	refusal->res = res;
 	snprintf(refusal->text, sizeof(refusal->text), "no session: %s", why);
 	list_append(&server->refusals, &refusal->link);
 	if (server->n_refusals++ == 0)

@@ -22,7 +22,9 @@
 /* What a client may ask for beyond the base set. */
 #define CLIENT_FEATURES                                                                   \
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_TENANTS | \
-	 RBK_FEAT_STRATEGIES)
+	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE)
+/* On the administrators' socket, beside what the user may. */
+#define ADMIN_FEATURES (RBK_FEAT_STATS | RBK_FEAT_CATALOGUE)
 
 struct request {
 	struct session *session;
@@ -110,7 +112,11 @@ static int handle_hello(struct request *request)
 	}
 
 	session->is_greeted = true;
-	session->features = hello->features & CLIENT_FEATURES;
+	session->features = hello->features &
+			    (session->tenant ? CLIENT_FEATURES : ADMIN_FEATURES | session->rights);
+	/* Now, so that what the tenant is charged does not depend on what it does later. */
+	if (session->tenant && session->features & RBK_FEAT_STATS)
+		session_stats_want(session);
 	welcome.features = session->features;
 	session_reply(session, &welcome.reply, sizeof(welcome), NULL, 0);
 	return 0;
@@ -246,22 +252,6 @@ static int handle_devices(struct request *request)
 	return 0;
 }
 
-/* What is charged to tenants on devices; what drivers take for themselves is the broker's. */
-static uint64_t clients_device_bytes(const struct server *server)
-{
-	struct tenants *tenants = server->options.tenants;
-	const struct account_book *book = tenants_book(tenants);
-	const struct account *broker = tenants_broker_account(tenants);
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < server->options.n_executors; i++)
-		bytes += account_book_total(book, account_vram(i)) -
-			 account_used(broker, account_vram(i)) +
-			 account_book_total(book, account_gtt(i)) -
-			 account_used(broker, account_gtt(i));
-	return bytes;
-}
-
 static int handle_stats(struct request *request)
 {
 	const struct rbk_wire_request *header = request->bytes;
@@ -280,7 +270,7 @@ static int handle_stats(struct request *request)
 		.tasks_in_flight = hooks->tasks_in_flight(hooks->context),
 		.host_bytes = account_book_total(tenants_book(server->options.tenants),
 						 ACCOUNT_HOST_BYTES),
-		.device_bytes = clients_device_bytes(server),
+		.device_bytes = server_device_bytes(server),
 		.tasks_completed = server->stats.tasks_completed,
 		.copied_bytes = server->stats.copied_bytes,
 		.transferred_bytes = server->stats.transferred_bytes,
@@ -394,26 +384,129 @@ static int handle_tenant(struct request *request)
 	return 0;
 }
 
+/* STATS_PAGE, STATS_RESET */
+static int handle_stats_of(struct request *request)
+{
+	const struct rbk_wire_stats_of *of = request->bytes;
+
+	if (of->whose > RBK_WIRE_STATS_TENANT ||
+	    (of->whose != RBK_WIRE_STATS_TENANT && of->tenant != 0))
+		return hostile(request, "it asks for statistics of nobody");
+	if (of->request.type == RBK_WIRE_STATS_PAGE)
+		return session_stats_page(request->session, of);
+	return session_stats_reset(request->session, of);
+}
+
+static int handle_control(struct request *request)
+{
+	const struct rbk_wire_control *control = request->bytes;
+
+	if ((control->flags & ~RBK_WIRE_CONTROL_SET) || (control->flags == 0 && control->value))
+		return hostile(request, "reserved bytes of its control request are set");
+	return session_control(request->session, control);
+}
+
+static int handle_admin_set(struct request *request)
+{
+	const struct rbk_wire_admin_set *set = request->bytes;
+
+	if (set->reserved)
+		return hostile(request, "reserved bytes of its change are set");
+	if (!is_terminated(set->key, sizeof(set->key)) ||
+	    !is_terminated(set->value, sizeof(set->value)))
+		return hostile(request, "the key or the value of its change does not end");
+	session_admin_set(request->session, set);
+	return 0;
+}
+
+static int handle_admin_evict(struct request *request)
+{
+	const struct rbk_wire_admin_evict *evict = request->bytes;
+
+	if ((evict->session == 0 && evict->plan_id != 0) ||
+	    (evict->tenant == 0 && evict->session != 0))
+		return hostile(request, "it evicts a plan of nobody");
+	session_admin_evict(request->session, evict);
+	return 0;
+}
+
+static int handle_admin_drain(struct request *request)
+{
+	const struct rbk_wire_admin_drain *drain = request->bytes;
+
+	if (drain->reserved || drain->action > RBK_WIRE_DRAIN_END ||
+	    (drain->what != RBK_WIRE_DRAIN_TENANT && drain->what != RBK_WIRE_DRAIN_DEVICE))
+		return hostile(request, "it drains in a way that there is not");
+	session_admin_drain(request->session, drain);
+	return 0;
+}
+
+static int handle_catalogue(struct request *request)
+{
+	const struct rbk_wire_request *header = request->bytes;
+
+	session_catalogue(request->session, header->cookie);
+	return 0;
+}
+
+/* On which socket a request has a meaning. */
+enum request_place { ANYWHERE, FOR_TENANTS, FOR_ADMINS };
+
 /* The form of each request; PLAN_ADD checks its variable part itself. */
 static const struct request_type {
 	int (*handle)(struct request *request);
 	size_t bytes;
 	unsigned int n_fds;
 	bool is_variable;
+	enum request_place place;
 } request_types[] = {
-	[RBK_WIRE_HELLO] = {handle_hello, sizeof(struct rbk_wire_hello), 0, false},
-	[RBK_WIRE_RING_ADD] = {handle_ring_add, sizeof(struct rbk_wire_ring_add), 0, false},
-	[RBK_WIRE_RING_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false},
-	[RBK_WIRE_ARENA_ADD] = {handle_arena_add, sizeof(struct rbk_wire_arena_add), 1, false},
-	[RBK_WIRE_ARENA_NEW] = {handle_arena_new, sizeof(struct rbk_wire_arena_new), 0, false},
-	[RBK_WIRE_ARENA_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false},
-	[RBK_WIRE_PLAN_ADD] = {handle_plan_add, sizeof(struct rbk_wire_plan_add), 0, true},
-	[RBK_WIRE_PLAN_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false},
-	[RBK_WIRE_DEVICES] = {handle_devices, sizeof(struct rbk_wire_request), 0, false},
-	[RBK_WIRE_STATS] = {handle_stats, sizeof(struct rbk_wire_request), 0, false},
-	[RBK_WIRE_PLAN_MEMORY] = {handle_plan_memory, sizeof(struct rbk_wire_id), 0, false},
-	[RBK_WIRE_TENANT] = {handle_tenant, sizeof(struct rbk_wire_request), 0, false},
+	[RBK_WIRE_HELLO] = {handle_hello, sizeof(struct rbk_wire_hello), 0, false, ANYWHERE},
+	[RBK_WIRE_RING_ADD] = {handle_ring_add, sizeof(struct rbk_wire_ring_add), 0, false,
+			       FOR_TENANTS},
+	[RBK_WIRE_RING_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false, FOR_TENANTS},
+	[RBK_WIRE_ARENA_ADD] = {handle_arena_add, sizeof(struct rbk_wire_arena_add), 1, false,
+				FOR_TENANTS},
+	[RBK_WIRE_ARENA_NEW] = {handle_arena_new, sizeof(struct rbk_wire_arena_new), 0, false,
+				FOR_TENANTS},
+	[RBK_WIRE_ARENA_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false,
+				   FOR_TENANTS},
+	[RBK_WIRE_PLAN_ADD] = {handle_plan_add, sizeof(struct rbk_wire_plan_add), 0, true,
+			       FOR_TENANTS},
+	[RBK_WIRE_PLAN_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false, FOR_TENANTS},
+	[RBK_WIRE_DEVICES] = {handle_devices, sizeof(struct rbk_wire_request), 0, false, ANYWHERE},
+	[RBK_WIRE_STATS] = {handle_stats, sizeof(struct rbk_wire_request), 0, false, ANYWHERE},
+	[RBK_WIRE_PLAN_MEMORY] = {handle_plan_memory, sizeof(struct rbk_wire_id), 0, false,
+				  FOR_TENANTS},
+	[RBK_WIRE_TENANT] = {handle_tenant, sizeof(struct rbk_wire_request), 0, false, FOR_TENANTS},
+	[RBK_WIRE_STATS_PAGE] = {handle_stats_of, sizeof(struct rbk_wire_stats_of), 0, false,
+				 ANYWHERE},
+	[RBK_WIRE_STATS_RESET] = {handle_stats_of, sizeof(struct rbk_wire_stats_of), 0, false,
+				  ANYWHERE},
+	[RBK_WIRE_CONTROL] = {handle_control, sizeof(struct rbk_wire_control), 0, false, ANYWHERE},
+	[RBK_WIRE_ADMIN_SET] = {handle_admin_set, sizeof(struct rbk_wire_admin_set), 0, false,
+				FOR_ADMINS},
+	[RBK_WIRE_ADMIN_EVICT] = {handle_admin_evict, sizeof(struct rbk_wire_admin_evict), 0, false,
+				  FOR_ADMINS},
+	[RBK_WIRE_ADMIN_DRAIN] = {handle_admin_drain, sizeof(struct rbk_wire_admin_drain), 0, false,
+				  FOR_ADMINS},
+	[RBK_WIRE_CATALOGUE] = {handle_catalogue, sizeof(struct rbk_wire_request), 0, false,
+				ANYWHERE},
 };
+
+bool session_may_change(struct session *session, uint32_t type, uint32_t cookie)
+{
+	if (session->rights & RBK_FEAT_ADMIN_CHANGE)
+		return true;
+	if (session->rights)
+		session_reply_result(session, type, cookie, -EPERM,
+				     "uid %u may look, not change anything: that is for root, the "
+				     "user that brokerd runs as, and admin-users",
+				     (unsigned int)session->uid);
+	else
+		session_reply_result(session, type, cookie, -EPERM,
+				     "changing that is for the administrators' socket");
+	return false;
+}
 
 int request_refuse(struct session *session, const void *message, size_t n_bytes, int res)
 {
@@ -455,6 +548,17 @@ int request_handle(struct session *session, const void *message, size_t n_bytes,
 		return SESSION_E_HOSTILE;
 	}
 
+	if (type->place == FOR_ADMINS && session->tenant) {
+		session_reply_result(session, header->type, header->cookie, -EPERM,
+				     "this is for the administrators' socket");
+		return 0;
+	}
+	if (type->place == FOR_TENANTS && !session->tenant) {
+		session_reply_result(session, header->type, header->cookie, -EPERM,
+				     "the administrators' socket is for administration; plans and "
+				     "tasks are for the broker's other socket");
+		return 0;
+	}
 	r = type->handle(&request);
 	if (r)
 		*ret_why = request.why;

@@ -1,10 +1,11 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* What server.c, session.c and request.c share; nobody outside session/ includes it. */
+/* What the files of session/ share about the server; nobody outside session/ includes it. */
 #include <sys/socket.h>
 
 #include "session/server.h"
 #include "session/session.h"
+#include "telemetry/stats.h"
 #include "util/list.h"
 #include "util/log.h"
 
@@ -13,9 +14,21 @@ enum { SERVER_END_LIMITS = 64 /* reasons to end a session, told apart in the log
 struct loop_timer;
 
 /* For the log. */
-#define SESSION_ABOUT(s)                                                                    \
-	LOG_OF(.tenant = tenant_name((s)->tenant), .session = (s)->number, .pid = (s)->pid, \
-	       .uid = (s)->uid)
+#define SESSION_ABOUT(s)                                                                        \
+	LOG_OF(.tenant = (s)->tenant ? tenant_name((s)->tenant) : NULL, .session = (s)->number, \
+	       .pid = (s)->pid, .uid = (s)->uid)
+
+/* A socket that is listened on; listen.c. All zero but for the descriptors: not in use. */
+struct listener {
+	struct server *server;
+	const char *path; /* in the server's options */
+	int fd;           /* -1: no more sessions */
+	int lock_fd;      /* held for as long as the socket's path is ours */
+	struct loop_watch *watch;
+	bool is_admin;
+	bool is_given; /* the path is not ours */
+};
+#define LISTENER_INIT ((struct listener){.fd = -1, .lock_fd = -1})
 
 struct server {
 	struct server_options options;
@@ -23,10 +36,9 @@ struct server {
 	struct list_node sessions;
 	uint64_t n_sessions;
 	uint64_t n_rings, n_arenas, n_plans; /* of all sessions, now */
+	uint32_t n_admin_sessions;           /* of n_sessions; see admin.c */
 	uint32_t next_number;
-	int fd;      /* listening; -1: no more sessions */
-	int lock_fd; /* held for as long as the socket's path is ours */
-	struct loop_watch *watch;
+	struct listener clients, admins;
 	struct loop_timer *retry; /* accepting again after running out of descriptors */
 	bool needs_settling;      /* a session is ending and may be able to go on */
 	uint64_t settling_ns;     /* when this turn's settling began */
@@ -42,6 +54,12 @@ struct server {
 	uint32_t n_refusals;                            /* in the list */
 	struct list_node holds;                         /* see hold.c */
 	struct loop_timer *hold_timer;
+
+	/* See session-stats.c. */
+	struct stats *pages;
+	struct list_node stats_users;         /* tenants with sessions */
+	uint32_t n_watchers, n_root_watchers; /* sessions that were handed a page, that page */
+	struct charge root_charges[3];
 };
 
 /*
@@ -53,10 +71,19 @@ struct server {
 int discard_fd(struct server *server, struct account *account, int fd);
 
 /*
- * refusal.c: takes over @fd, a connection that gets no session, to answer its first request with
- * -EDQUOT and the sentence @why, and then close it.
+ * listen.c: makes the socket and listens. Return: 0; SERVER_E_*; negative errno. What is half made
+ * listener_deinit() takes down, with the socket; the lock is kept until listener_unlock().
  */
-void refuse_connection(struct server *server, int fd, pid_t pid, uid_t uid, const char *why);
+int listener_init(struct listener *listener, struct server *server, bool is_admin);
+void listener_deinit(struct listener *listener);
+void listener_unlock(struct listener *listener);
+
+/*
+ * refusal.c: takes over @fd, a connection that gets no session, to answer its first request with
+ * the negative errno @res and the sentence @why, and then close it.
+ */
+void refuse_connection(struct server *server, int fd, pid_t pid, uid_t uid, int res,
+		       const char *why);
 /* Return: 0 or -ENOMEM. */
 int refusals_init(struct server *server);
 /* Closes those that still wait. Idempotent. */
@@ -84,6 +111,15 @@ void holds_deinit(struct server *server);
 int hold_new(struct server *server, struct hold **ret);
 void hold_leave(struct hold *hold, int fd, struct charge *const charges[HOLD_CHARGES]);
 
+/*
+ * admin.c: RBK_FEAT_ADMIN and RBK_FEAT_ADMIN_CHANGE, as far as a client may on the administrators'
+ * socket. 0: it gets no session there. Needs its groups.
+ */
+uint64_t admin_rights(const struct server_admin_options *options, const struct peer *peer);
+/* A session that is to have @rights begins, if there is one left, and ends. Return: is there? */
+bool admin_session_begin(struct server *server, uint64_t rights);
+void admin_session_end(struct server *server);
+
 /* session.c, for request.c */
 
 /* An answer: @reply heads a structure of @bytes. Ends the session where it does not read them. */
@@ -92,6 +128,9 @@ void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t
 /* An answer that is a result and a sentence; @format may be NULL. */
 void session_reply_result(struct session *session, uint32_t type, uint32_t cookie, int res,
 			  const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* May it change something? Refuses the request if not. */
+bool session_may_change(struct session *session, uint32_t type, uint32_t cookie);
 
 /* A job was given to the setup thread, or came back from it. */
 void session_job_started(struct session *session);
@@ -119,6 +158,34 @@ struct executor *session_exporter(const struct session *session);
 int session_arena_remove(struct session *session, uint32_t cookie, uint32_t id);
 int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entries);
 int session_ring_remove(struct session *session, uint32_t cookie, uint32_t id);
+
+/*
+ * session-stats.c: a session begins to be counted for its tenant (0 or -ENOMEM), and ends; the last
+ * one takes the tenant's page away.
+ */
+int session_stats_join(struct session *session);
+void session_stats_leave(struct session *session);
+/* Gives the tenant its page, if it has none and there is room. Return: 0; ACCOUNT_E_QUOTA; errno.
+ */
+int session_stats_want(struct session *session);
+/* A plan begins to be counted, and ends; it may not have begun. */
+void session_stats_plan_added(struct session_plan *slot);
+void session_stats_plan_leaving(struct session_plan *slot);
+/* Requests, already checked for their form; each answers the client. */
+int session_stats_page(struct session *session, const struct rbk_wire_stats_of *of);
+int session_stats_reset(struct session *session, const struct rbk_wire_stats_of *of);
+int session_control(struct session *session, const struct rbk_wire_control *control);
+/* session-admin.c: likewise. */
+void session_admin_set(struct session *session, const struct rbk_wire_admin_set *set);
+void session_admin_evict(struct session *session, const struct rbk_wire_admin_evict *evict);
+void session_admin_drain(struct session *session, const struct rbk_wire_admin_drain *drain);
+void session_log_level(struct session *session, const struct rbk_wire_control *control);
+void session_catalogue(struct session *session, uint32_t cookie);
+/* Return: 0 or -ENOMEM. */
+int server_stats_init(struct server *server);
+void server_stats_deinit(struct server *server);
+/* What is charged to tenants on devices; what drivers take for themselves is the broker's. */
+uint64_t server_device_bytes(const struct server *server);
 
 /* For the end of a session: no task is in flight, no job under way; nobody is answered. */
 void session_plan_discard(struct session_plan *slot);

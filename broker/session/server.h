@@ -3,22 +3,28 @@
 /*
  * The server: what all sessions share
  *
- * Owns the listening socket and the list of sessions; borrows the loop, the setup thread, the
+ * Owns the listening sockets and the list of sessions; borrows the loop, the setup thread, the
  * tenants and the executors, which main() makes first and frees last. Reactor thread only.
  */
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "plan/executor.h"
+#include "shm/wire.h"
 #include "util/cleanup.h"
 
 struct loop;
 struct offload;
 struct residency;
+struct rbk_stats_broker;
+struct rbk_stats_view;
 struct server;
 struct session;
 struct session_plan;
 struct session_ring;
+struct stats;
+struct tenant;
 struct tenants;
 
 enum {
@@ -26,6 +32,32 @@ enum {
 	SERVER_E_PERMISSION = 2, /* may not make the socket there */
 	SERVER_E_PATH = 3,       /* too long, or its folder does not exist */
 	SERVER_E_NO_SOCKET = 4,  /* something else than a socket is there */
+	/* The same of the administrators' socket, added to the above. */
+	SERVER_E_ADMIN = 8,
+};
+
+/*
+ * The administrators' socket. The kernel's word decides who may what there, so that its permissions
+ * need only keep others from trying: members of the group may look; root, the user that the broker
+ * runs as and @users may also change something.
+ */
+struct server_admin_options {
+	const char *socket_path; /* NULL: there is none */
+	int given_fd;            /* as that of clients */
+	unsigned int socket_mode;
+	bool has_group; /* else gid is not set, and the socket's group is left as it is */
+	gid_t gid;
+	const uid_t *users;
+	uint32_t n_users;
+};
+
+/*
+ * So many sessions of administrators at once, whoever else has how many; of these some are for
+ * those who may change something, so that those who may only look cannot keep them out.
+ */
+enum {
+	SERVER_ADMIN_SESSIONS = 256,
+	SERVER_ADMIN_LOOKING_SESSIONS = 224,
 };
 
 /* Limits of one session; what a tenant's sessions hold together is its account's affair. */
@@ -71,6 +103,53 @@ struct server_hooks {
 };
 
 /*
+ * Who computes figures for statistics pages, and knows what administrators may change
+ * (broker/publish.c); any of these may be NULL. Called on the reactor.
+ */
+struct server_publisher {
+	/* Somebody is about to look: bring pages up to date. */
+	void (*update)(void *context);
+	/* A plan is about to leave: its figures, for the last time. */
+	void (*plan_leaving)(void *context, struct session_plan *plan);
+	/* Somebody looks, or nobody does any more. */
+	void (*set_watched)(void *context, bool is_watched);
+	/* Its tenant's statistics begin anew: what was learned of the plan is forgotten. */
+	void (*plan_reset)(void *context, struct session_plan *plan);
+	/* Force-CPU: @value 1 or 0 sets it, -1 asks. Return: 1 or 0, as it is now. */
+	int (*force_cpu)(void *context, int value);
+	/* Everything's statistics begin anew. */
+	void (*reset)(void *context);
+	void *context;
+};
+
+/* How far draining is. */
+struct server_drained {
+	bool is_drained;
+	uint64_t n_tasks;      /* that have still to end */
+	uint64_t device_bytes; /* that are still taken */
+};
+
+/*
+ * Who does what administrators ask for (broker/control/control.c); all of these, or none. Called on
+ * the reactor.
+ */
+enum { SERVER_E_INVALID = 1 };
+struct server_control {
+	/*
+	 * As RBK_WIRE_ADMIN_SET. Return: 0; SERVER_E_INVALID, with a sentence in *ret_why, to be
+	 * freed; negative errno.
+	 */
+	int (*set)(void *context, struct tenant *tenant, const char *key, const char *value,
+		   char **ret_why);
+	/* As RBK_WIRE_ADMIN_DRAIN, of a tenant, and of a device other than the CPU. */
+	void (*drain_tenant)(void *context, struct tenant *tenant,
+			     enum rbk_wire_drain_action action, struct server_drained *ret);
+	void (*drain_device)(void *context, uint8_t device, enum rbk_wire_drain_action action,
+			     struct server_drained *ret);
+	void *context;
+};
+
+/*
  * Who watches what sessions' processes do outside of the broker (broker/contention.c); both may be
  * NULL. Called on the reactor. It may keep SERVER_OBSERVED_BYTES for each session, which is charged
  * that.
@@ -99,7 +178,13 @@ struct server_stats {
 
 struct server_options {
 	const char *socket_path;
+	/*
+	 * A socket that listens there already, which is borrowed and, being somebody else's, not
+	 * removed; 0: there is none, the server makes one.
+	 */
+	int given_fd;
 	unsigned int socket_mode; /* permission bits */
+	struct server_admin_options admin;
 	struct server_limits limits;
 	struct loop *loop;
 	struct offload *offload;
@@ -108,12 +193,14 @@ struct server_options {
 	uint32_t n_executors;
 	struct residency *residency;
 	struct server_hooks hooks;
+	struct server_publisher publisher;
+	struct server_control control;
 	struct server_observer observer;
 };
 
 /*
  * Listens. Everything pointed to is borrowed for the server's life.
- * Return: 0; SERVER_E_*; negative errno.
+ * Return: 0; SERVER_E_*, with SERVER_E_ADMIN added if it is about that socket; negative errno.
  */
 int server_new(const struct server_options *options, struct server **ret);
 
@@ -134,13 +221,29 @@ bool server_is_settling(const struct server *server);
 
 struct server_stats *server_stats(struct server *server);
 
+/* What is counted for statistics pages. Lives as long as the server. */
+struct stats *server_stats_pages(struct server *server);
+/*
+ * Has the root page there, and kept up to date as for any other watcher, until
+ * server_unwatch_root(): for a part of the broker that tells what is in it, such as the metrics
+ * endpoint. Once for each of the one, once the other. The view may be read by any thread in
+ * between, as a client would read it (rbk_stats_copy()); nobody may write there.
+ * Return: 0; negative errno.
+ */
+int server_watch_root(struct server *server, struct rbk_stats_view *ret);
+void server_unwatch_root(struct server *server);
+/* The members of the whole broker's record that the server knows; the rest of *ret stays. */
+void server_describe(const struct server *server, struct rbk_stats_broker *ret);
+/* Forgets the counts of tenants that are gone from the policy: it was read again. */
+void server_forget_tenants(struct server *server);
+
 /*
  * Descriptors that clients sent and that are being closed. How long that takes is up to the
  * clients: server_free() waits for it.
  */
 uint64_t server_n_discards(const struct server *server);
 
-/* Must be empty. Removes the socket. Return: NULL. */
+/* Must be empty. Removes the sockets. Return: NULL. */
 struct server *server_free(struct server *server);
 
 DEFINE_CLEANUP(struct server *, server_free)

@@ -49,6 +49,7 @@ static void arena_forget(struct session_arena *slot)
 	session->arenas[slot->id] = NULL;
 	session->arena_bytes -= slot->bytes;
 	session->server->n_arenas--;
+	session->n_added_arenas--;
 	arena_free(slot);
 }
 
@@ -255,6 +256,7 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 	session->arena_slots[id] = slot;
 	session->arena_bytes += bytes;
 	session->server->n_arenas++;
+	session->n_added_arenas++;
 	return slot;
 }
 

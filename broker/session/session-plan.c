@@ -37,6 +37,7 @@ static void plan_forget(struct session_plan *slot)
 	session->plan_slots[index] = NULL;
 	session->plans[index] = NULL;
 	session->server->n_plans--;
+	session->n_added_plans--;
 	for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
 		charge_deinit(&slot->charges[i]);
 	free(slot);
@@ -77,6 +78,7 @@ static void plan_removed(struct session_plan *slot)
 static void plan_release(struct session_plan *slot)
 {
 	slot->state = SLOT_RELEASING;
+	session_stats_plan_leaving(slot);
 	session_job_started(slot->session);
 	residency_remove(slot->session->server->options.residency, slot, plan_removed);
 }
@@ -197,6 +199,7 @@ static void plan_settled(struct session_plan *slot)
 	if (session->is_ending)
 		return;
 	slot->state = SLOT_READY;
+	session_stats_plan_added(slot);
 	session->plans[slot->id & ((1u << PLAN_ID_SLOT_BITS) - 1)] = slot;
 	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
 }
@@ -361,6 +364,7 @@ int session_plan_add(struct session *session, uint32_t cookie, const void *desc,
 		arena_of_constant(&slot->plan->constants[i])->n_plans++;
 	session->plan_slots[index] = slot;
 	session->server->n_plans++;
+	session->n_added_plans++;
 	slot->job = (struct offload_job){.run = plan_prepare_run, .done = plan_prepare_done};
 	session_job_started(session);
 	offload_submit(session->server->options.offload, &slot->job);

@@ -94,6 +94,7 @@ int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entrie
 
 	session->rings[id] = ring;
 	session->server->n_rings++;
+	session->n_added_rings++;
 	reply.id = id;
 	reply.n_entries = n_entries;
 	reply.sq_bytes = ring->sq_bytes;
@@ -164,5 +165,6 @@ void session_ring_discard(struct session_ring *ring)
 	hooks->ring_freed(hooks->context, ring);
 	session->rings[ring->id] = NULL;
 	session->server->n_rings--;
+	session->n_added_rings--;
 	ring_free(ring);
 }

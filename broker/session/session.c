@@ -95,7 +95,7 @@ static int session_receive(struct session *session, const char **ret_why)
 		r = request_handle(session, buffer, (size_t)n, fds, n_fds, ret_why);
 	}
 	for (unsigned int i = 0; i < n_fds; i++)
-		if (fds[i] >= 0 && discard_fd(session->server, session->tenant->account, fds[i]))
+		if (fds[i] >= 0 && discard_fd(session->server, session->account, fds[i]))
 			r = SESSION_E_HOSTILE;
 	return r ? -1 : 1;
 }
@@ -213,24 +213,89 @@ static void session_deallocate(struct session *session)
 	free(session->rings);
 	for (unsigned int i = 0; i < ARRAY_SIZE(session->charges); i++)
 		charge_deinit(&session->charges[i]);
+	session_stats_leave(session);
+	if (session->rights)
+		admin_session_end(session->server);
 	tenant_unref(session->tenant);
 	loop_unwatch(session->watch);
 	close_fd(session->fd);
 	free(session);
 }
 
-static int session_identify(struct session *session, struct peer_identity *identity)
+const char *session_owner(const struct session *session)
+{
+	return session->tenant ? tenant_name(session->tenant) : "(administrators)";
+}
+
+/* Why a connection gets no session, and what it is answered with. */
+struct refusal_reason {
+	int res;
+	const char *why;
+};
+
+/* Return: 0; SESSION_E_REFUSED. */
+static int session_find_rights(struct session *session, const struct peer *peer,
+			       struct refusal_reason *ret)
+{
+	struct server *server = session->server;
+	uint64_t rights = admin_rights(&server->options.admin, peer);
+
+	if (!rights) {
+		*ret = (struct refusal_reason){
+			-EACCES, "this socket is for administrators: root, the user that brokerd "
+				 "runs as, the members of admin-group and admin-users"};
+		return SESSION_E_REFUSED;
+	}
+	if (!admin_session_begin(server, rights)) {
+		*ret = (struct refusal_reason){
+			-EDQUOT, "there are as many sessions of administrators as there may be"};
+		return SESSION_E_REFUSED;
+	}
+	session->rights = rights;
+	return 0;
+}
+
+/* Return: 0; SESSION_E_REFUSED; negative errno. */
+static int session_identify(struct session *session, bool is_admin, struct peer_identity *identity,
+			    struct refusal_reason *ret)
 {
 	struct tenants *tenants = session->server->options.tenants;
-	uint32_t kinds = policy_match_kinds(tenants_policy(tenants));
-	int r = peer_identity_init(identity, session->fd, kinds);
+	uint32_t kinds = is_admin ? POLICY_MATCH_GID : policy_match_kinds(tenants_policy(tenants));
+	int r = peer_identity_init(identity, session->fd, kinds | PEER_COMM);
 
-	if (r == 0) {
-		session->pid = identity->peer.pid;
-		session->uid = identity->peer.uid;
-		session->tenant = tenants_find(tenants, &identity->peer);
+	if (r)
+		return error_fold(r);
+	session->pid = identity->peer.pid;
+	session->uid = identity->peer.uid;
+	memcpy(session->comm, identity->comm, sizeof(session->comm));
+	if (is_admin) {
+		session->account = tenants_broker_account(tenants);
+		return session_find_rights(session, &identity->peer, ret);
 	}
-	return r ? error_fold(r) : 0;
+	session->tenant = tenants_find(tenants, &identity->peer);
+	session->account = session->tenant->account;
+	if (session->tenant->is_drained) {
+		*ret = (struct refusal_reason){
+			-EBUSY, "an administrator drains this tenant: until that ends, it gets no "
+				"new sessions"};
+		return SESSION_E_REFUSED;
+	}
+	return 0;
+}
+
+/* Return: 0; ACCOUNT_E_QUOTA. */
+static int session_charge(struct session *session)
+{
+	int r;
+
+	r = account_charge(session->account, &session->charges[0], ACCOUNT_SESSIONS, 1);
+	if (r == 0)
+		r = account_charge(session->account, &session->charges[1], ACCOUNT_FDS,
+				   SESSION_FDS);
+	if (r == 0)
+		r = account_charge(session->account, &session->charges[2], ACCOUNT_HOST_BYTES,
+				   session_host_bytes(session->server));
+	return r;
 }
 
 static void observe(struct session *session, const struct peer_identity *identity)
@@ -238,18 +303,41 @@ static void observe(struct session *session, const struct peer_identity *identit
 	const struct server_observer *observer = &session->server->options.observer;
 	const struct tenants *tenants = session->server->options.tenants;
 
-	if (observer->session_added)
+	if (session->tenant && observer->session_added)
 		observer->session_added(
 			observer->context, session, identity->pidfd,
 			tenants_is_cgroup(tenants, session->tenant) ? identity->cgroup : NULL);
 }
 
-int session_new(struct server *server, int fd, struct session **ret)
+/* Return: 0; SESSION_E_REFUSED; negative errno. */
+static int session_init(struct session *session, bool is_admin, struct peer_identity *identity,
+			struct refusal_reason *ret, char text[ACCOUNT_TEXT_BYTES])
+{
+	struct server *server = session->server;
+	int r;
+
+	r = session_identify(session, is_admin, identity, ret);
+	if (r)
+		return r;
+	if (session_charge(session)) {
+		*ret = (struct refusal_reason){-EDQUOT, account_explain(session->account, text)};
+		return SESSION_E_REFUSED;
+	}
+	r = session_allocate(session);
+	if (r == 0)
+		r = session_stats_join(session);
+	if (r)
+		return r;
+	return loop_watch(server->options.loop, session->fd, POLLIN, on_readable, session,
+			  &session->watch);
+}
+
+int session_new(struct server *server, int fd, bool is_admin, struct session **ret)
 {
 	struct session *session = calloc(1, sizeof(*session));
 	struct peer_identity identity = PEER_IDENTITY_INIT;
-	char why[ACCOUNT_TEXT_BYTES];
-	struct account *account;
+	struct refusal_reason reason = {.res = 0};
+	char text[ACCOUNT_TEXT_BYTES];
 	int r;
 
 	if (!session) {
@@ -261,24 +349,11 @@ int session_new(struct server *server, int fd, struct session **ret)
 	session->number = ++server->next_number;
 	list_init(&session->link);
 
-	r = session_identify(session, &identity);
-	account = r ? NULL : session->tenant->account;
-	if (r == 0)
-		r = account_charge(account, &session->charges[0], ACCOUNT_SESSIONS, 1);
-	if (r == 0)
-		r = account_charge(account, &session->charges[1], ACCOUNT_FDS, SESSION_FDS);
-	if (r == 0)
-		r = account_charge(account, &session->charges[2], ACCOUNT_HOST_BYTES,
-				   session_host_bytes(server));
-	if (r == 0)
-		r = session_allocate(session);
-	if (r == 0)
-		r = loop_watch(server->options.loop, fd, POLLIN, on_readable, session,
-			       &session->watch);
+	r = session_init(session, is_admin, &identity, &reason, text);
 	if (r) {
-		if (r == ACCOUNT_E_QUOTA)
+		if (r == SESSION_E_REFUSED)
 			refuse_connection(server, steal_fd(&session->fd), session->pid,
-					  session->uid, account_explain(account, why));
+					  session->uid, reason.res, reason.why);
 		session_deallocate(session);
 		peer_identity_deinit(&identity);
 		return r;
@@ -290,7 +365,7 @@ int session_new(struct server *server, int fd, struct session **ret)
 	server->n_sessions++;
 	log_debug_of(SESSION_ABOUT(session), LOG_SESSION_CONNECTED,
 		     "session %u: connected, pid %d, uid %u, tenant %s", session->number,
-		     (int)session->pid, (unsigned int)session->uid, tenant_name(session->tenant));
+		     (int)session->pid, (unsigned int)session->uid, session_owner(session));
 	*ret = session;
 	return 0;
 }
@@ -322,7 +397,7 @@ static void log_end(struct session *session, const char *why)
 	log_warning_of(SESSION_ABOUT(session), LOG_SESSION_CLOSED,
 		       "session %u (\"%s\", pid %d, uid %u, tenant %s) closed: %s", session->number,
 		       session->name, (int)session->pid, (unsigned int)session->uid,
-		       tenant_name(session->tenant), why);
+		       session_owner(session), why);
 	if (n_unlogged > 0)
 		log_warning_of(SESSION_ABOUT(session), LOG_SESSION_CLOSED,
 			       "%llu sessions were closed likewise, and not logged",
@@ -403,7 +478,7 @@ void session_settle(struct session *session)
 
 	list_remove(&session->link);
 	session->server->n_sessions--;
-	if (session->server->options.observer.session_removed)
+	if (session->tenant && session->server->options.observer.session_removed)
 		session->server->options.observer.session_removed(
 			session->server->options.observer.context, session);
 	session_deallocate(session);

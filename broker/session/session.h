@@ -19,6 +19,7 @@
 #include "plan/plan.h"
 #include "session/arena.h"
 #include "shm/wire.h"
+#include "telemetry/stats.h"
 #include "tenant/tenant.h"
 #include "util/list.h"
 
@@ -29,9 +30,10 @@ struct place_plan;
 struct residency_plan;
 struct server;
 struct session;
+struct stats_user;
 
 /* Positive outcomes of handling what a client sent: the session ends, the daemon goes on. */
-enum { SESSION_E_HOSTILE = 1 };
+enum { SESSION_E_HOSTILE = 1, SESSION_E_REFUSED = 2 };
 
 /* What the slots of plans and arenas are doing. */
 enum slot_state {
@@ -86,6 +88,7 @@ struct session_plan {
 				      placer; likewise */
 	uint32_t inline_overruns;  /* the dispatcher's: fill of a leaky bucket */
 	uint32_t n_in_flight;      /* the dispatcher's */
+	struct stats_plan stats;   /* likewise: what becomes of each task is counted there */
 	uint8_t state;             /* enum slot_state */
 	bool wants_reply;          /* a remove request waits */
 	uint32_t cookie;
@@ -153,6 +156,7 @@ struct session {
 	struct session_plan **plans;   /* by slot; NULL unless READY */
 	uint32_t n_arenas, n_plans;    /* lengths of the two */
 	struct session_stats stats;
+	struct stats_tenant *tenant_stats; /* what is counted for the tenant */
 
 	/* Cold. */
 	struct server *server;
@@ -160,9 +164,12 @@ struct session {
 	struct session_ring **rings;        /* by id; NULL where free */
 	struct session_arena **arena_slots; /* by id, in any state but FREE */
 	struct session_plan **plan_slots;
-	uint16_t *plan_generations; /* by slot */
-	struct tenant *tenant;
-	void *observed; /* struct server_observer's */
+	uint16_t *plan_generations;    /* by slot */
+	struct tenant *tenant;         /* NULL: an administrator's, who has nothing of the above */
+	struct account *account;       /* the tenant's, or the broker's; borrowed */
+	uint64_t rights;               /* RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE; 0: a tenant's */
+	struct stats_user *stats_user; /* NULL if tenant is */
+	void *observed;                /* struct server_observer's */
 	struct charge charges[3];
 	int fd;
 	struct loop_watch *watch;
@@ -171,17 +178,27 @@ struct session {
 	uid_t uid;
 	uint64_t features;
 	uint64_t arena_bytes;
+	uint32_t n_added_rings, n_added_arenas, n_added_plans; /* how many there are */
+	uint64_t began_ns;                                     /* as statistics pages have it */
+	struct stats_session shown;
 	uint32_t n_jobs; /* on the setup thread */
 	bool is_greeted;
 	bool is_ending;
-	bool has_released_plans;        /* ending, and they were given to the setup thread; */
-	bool has_released_arenas;       /* once these were gone, those */
-	char name[RBK_WIRE_NAME_BYTES]; /* the client's own, printable */
+	bool watches_stats, watches_root; /* was handed a statistics page, the root page */
+	bool has_released_plans;          /* ending, and they were given to the setup thread; */
+	bool has_released_arenas;         /* once these were gone, those */
+	char name[RBK_WIRE_NAME_BYTES];   /* the client's own, printable */
+	char comm[16];                    /* its process's when it connected; empty: not known */
 };
 
-/* Takes over @fd in any case. Return: 0; ACCOUNT_E_QUOTA, refused, and the client is told why;
- * errno. */
-int session_new(struct server *server, int fd, struct session **ret);
+/*
+ * Takes over @fd, which came in on the administrators' socket if @is_admin, in any case.
+ * Return: 0; SESSION_E_REFUSED, and the client is told why; negative errno.
+ */
+int session_new(struct server *server, int fd, bool is_admin, struct session **ret);
+
+/* The tenant's name, or what a session has that belongs to none. */
+const char *session_owner(const struct session *session);
 
 /*
  * Starts the end: closes the connection and the rings. server_settle() goes on when nothing is in

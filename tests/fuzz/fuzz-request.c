@@ -5,6 +5,9 @@
  * The input is a series of messages: a byte with the number of descriptors and their kind, two with
  * the length, then the message, and so on, to one session of a server without a socket to listen
  * on. At the end the session is gone and so is every charge.
+ *
+ * With FUZZ_ADMIN the session is one of the administrators' socket, by the user who runs this, who
+ * may change everything there.
  */
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>
@@ -25,6 +28,10 @@
 #include "util/log.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+#ifndef FUZZ_ADMIN
+#define FUZZ_ADMIN false
+#endif
 
 enum { MAX_MESSAGES = 32, PAGE = 4096 };
 
@@ -75,18 +82,18 @@ static void no_ring(void *context, struct session_ring *ring)
 {
 }
 
-static void no_plan(void *context, struct session_plan *plan)
-{
-}
-
 static uint64_t no_plan_bytes(void *context, const struct plan *plan)
 {
-	return 0;
+	return 1;
 }
 
 static int no_plan_added(void *context, struct session_plan *plan)
 {
 	return 0;
+}
+
+static void no_plan(void *context, struct session_plan *plan)
+{
 }
 
 static uint64_t no_tasks(void *context)
@@ -105,6 +112,52 @@ static const struct server_hooks no_hooks = {
 	.plan_removing = no_plan,
 	.plan_freed = no_plan,
 	.tasks_in_flight = no_tasks,
+};
+
+static int any_force_cpu(void *context, int value)
+{
+	assert(value >= -1 && value <= 1);
+	return value > 0;
+}
+
+/* --- What administrators change: limits for real, the rest is noted --- */
+
+static bool is_drained[2]; /* the tenant, the device */
+
+static int set_limit(void *context, struct tenant *tenant, const char *key, const char *value,
+		     char **ret_why)
+{
+	int r = tenants_set(tenants, tenant, key, value, ret_why);
+
+	assert(r == 0 || (r == POLICY_E_INVALID && *ret_why && (*ret_why)[0]));
+	return r ? SERVER_E_INVALID : 0;
+}
+
+static void drain(bool *what, enum rbk_wire_drain_action action, struct server_drained *ret)
+{
+	assert(action <= RBK_WIRE_DRAIN_END);
+	if (action != RBK_WIRE_DRAIN_ASK)
+		*what = action == RBK_WIRE_DRAIN_BEGIN;
+	*ret = (struct server_drained){.is_drained = *what};
+}
+
+static void drain_tenant(void *context, struct tenant *tenant, enum rbk_wire_drain_action action,
+			 struct server_drained *ret)
+{
+	drain(&is_drained[0], action, ret);
+}
+
+static void drain_device(void *context, uint8_t device, enum rbk_wire_drain_action action,
+			 struct server_drained *ret)
+{
+	assert(device != RBK_DEVICE_CPU);
+	drain(&is_drained[1], action, ret);
+}
+
+static const struct server_control a_control = {
+	.set = set_limit,
+	.drain_tenant = drain_tenant,
+	.drain_device = drain_device,
 };
 
 static int make_memfd(int seals)
@@ -189,8 +242,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 				.executors = executors,
 				.n_executors = 1,
 				.hooks = no_hooks,
+				.publisher = {.force_cpu = any_force_cpu},
+				.control = a_control,
 			},
-		.fd = -1,
+		.clients = LISTENER_INIT,
+		.admins = LISTENER_INIT,
 	};
 	struct session *session = NULL;
 	bool is_over = false;
@@ -210,8 +266,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	server.options.tenants = tenants;
 	server.options.residency = residency;
 	list_init(&server.sessions);
+	assert(server_stats_init(&server) == 0);
 	assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
-	assert(session_new(&server, pair[0], &session) == 0);
+	assert(session_new(&server, pair[0], FUZZ_ADMIN, &session) == 0);
 	for (unsigned int i = 0; i < MAX_MESSAGES && n > 0 && !is_over; i++) {
 		n = one_message(session, pair[1], data, bytes, &is_over);
 		data += n;
@@ -226,6 +283,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		assert(i < 1000);
 	}
 	close(pair[1]);
+	server_stats_deinit(&server);
+	assert(server.n_watchers == 0 && server.n_root_watchers == 0);
+	assert(server.n_admin_sessions == 0);
+	log_set_level(LOG_LEVEL_ERROR);
 	assert(server.n_rings == 0 && server.n_arenas == 0 && server.n_plans == 0);
 	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
 		assert(account_book_total(book, (enum account_slot)i) == 0);

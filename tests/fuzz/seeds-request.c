@@ -31,16 +31,22 @@ static void save(const char *folder, const char *corpus, const char *name)
 	n_input = 0;
 }
 
-static void add_hello(void)
+static void add_hello_with(uint64_t features)
 {
 	const struct rbk_wire_hello hello = {
 		.request = {.type = RBK_WIRE_HELLO},
 		.magic = RBK_WIRE_MAGIC,
 		.abi_major = RBK_ABI_MAJOR,
+		.features = features,
 		.name = "seed",
 	};
 
 	add(0, &hello, sizeof(hello));
+}
+
+static void add_hello(void)
+{
+	add_hello_with(0);
 }
 
 static void add_arena(uint8_t fds)
@@ -56,6 +62,43 @@ static void add_id(uint32_t type, uint32_t id)
 	const struct rbk_wire_id remove = {.request = {.type = type}, .id = id};
 
 	add(0, &remove, sizeof(remove));
+}
+
+static void add_stats_of(uint32_t type, uint32_t whose, uint32_t tenant)
+{
+	const struct rbk_wire_stats_of of = {
+		.request = {.type = type}, .whose = whose, .tenant = tenant};
+
+	add(0, &of, sizeof(of));
+}
+
+static void add_control(uint32_t setting, uint32_t flags, uint64_t value)
+{
+	const struct rbk_wire_control control = {.request = {.type = RBK_WIRE_CONTROL},
+						 .setting = setting,
+						 .flags = flags,
+						 .value = value};
+
+	add(0, &control, sizeof(control));
+}
+
+static void add_set(uint32_t tenant, const char *key, const char *value)
+{
+	struct rbk_wire_admin_set set = {.request = {.type = RBK_WIRE_ADMIN_SET}, .tenant = tenant};
+
+	snprintf(set.key, sizeof(set.key), "%s", key);
+	snprintf(set.value, sizeof(set.value), "%s", value);
+	add(0, &set, sizeof(set));
+}
+
+static void add_drain(uint32_t what, uint32_t number, uint32_t action)
+{
+	const struct rbk_wire_admin_drain drain = {.request = {.type = RBK_WIRE_ADMIN_DRAIN},
+						   .what = what,
+						   .number = number,
+						   .action = action};
+
+	add(0, &drain, sizeof(drain));
 }
 
 static void add_plan(void)
@@ -90,6 +133,14 @@ int main(int argc, char **argv)
 	const struct rbk_wire_request stats = {.type = RBK_WIRE_STATS};
 	const struct rbk_wire_request devices = {.type = RBK_WIRE_DEVICES};
 	const struct rbk_wire_request tenant = {.type = RBK_WIRE_TENANT};
+	const struct rbk_wire_request catalogue = {.type = RBK_WIRE_CATALOGUE};
+	const struct rbk_wire_admin_evict evict = {.request = {.type = RBK_WIRE_ADMIN_EVICT},
+						   .device = RBK_DEVICE_NONE};
+	const struct rbk_wire_admin_evict evict_plan = {.request = {.type = RBK_WIRE_ADMIN_EVICT},
+							.tenant = 1,
+							.session = 1,
+							.plan_id = 1 << 16,
+							.device = RBK_DEVICE_NONE};
 	const struct rbk_sqe entries[] = {
 		{.opcode = RBK_OP_NOP},
 		{.opcode = RBK_OP_BARRIER},
@@ -134,5 +185,57 @@ int main(int argc, char **argv)
 	add_id(RBK_WIRE_ARENA_REMOVE, 1);
 	add_arena(17);
 	save(argv[1], "request", "arenas-and-plans");
+	add_hello_with(RBK_FEAT_STATS);
+	add_arena(1);
+	add_arena(9);
+	add_plan();
+	for (uint32_t whose = RBK_WIRE_STATS_OWN; whose <= RBK_WIRE_STATS_TENANT; whose++) {
+		add_stats_of(RBK_WIRE_STATS_PAGE, whose, whose == RBK_WIRE_STATS_TENANT);
+		add_stats_of(RBK_WIRE_STATS_RESET, whose, whose == RBK_WIRE_STATS_TENANT);
+	}
+	add_control(RBK_WIRE_FORCE_CPU, 0, 0);
+	add_control(RBK_WIRE_FORCE_CPU, RBK_WIRE_CONTROL_SET, 1);
+	add_control(RBK_WIRE_FORCE_CPU, RBK_WIRE_CONTROL_SET, 2);
+	add_control(77, 0, 0);
+	save(argv[1], "request", "statistics");
+	add_hello();
+	add_stats_of(RBK_WIRE_STATS_PAGE, RBK_WIRE_STATS_TENANT, 99);
+	add_stats_of(RBK_WIRE_STATS_RESET, 3, 0);
+	save(argv[1], "request", "statistics-of-nobody");
+	add_hello();
+	add_control(RBK_WIRE_FORCE_CPU, 2, 0);
+	save(argv[1], "request", "control-flags");
+	add_hello_with(UINT64_MAX);
+	add_stats_of(RBK_WIRE_STATS_PAGE, RBK_WIRE_STATS_ALL, 0);
+	add_stats_of(RBK_WIRE_STATS_PAGE, RBK_WIRE_STATS_OWN, 0);
+	add_stats_of(RBK_WIRE_STATS_RESET, RBK_WIRE_STATS_ALL, 0);
+	add_control(RBK_WIRE_LOG_LEVEL, 0, 0);
+	add_control(RBK_WIRE_LOG_LEVEL, RBK_WIRE_CONTROL_SET, 3);
+	add_control(RBK_WIRE_LOG_LEVEL, RBK_WIRE_CONTROL_SET, 5);
+	add(0, &catalogue, sizeof(catalogue));
+	add(0, &tenant, sizeof(tenant));
+	save(argv[1], "admin-request", "questions");
+	add_hello_with(UINT64_MAX);
+	add_set(1, "weight", "7");
+	add_set(1, "vram-max", "2GiB");
+	add_set(1, "vram-reserve", "90%");
+	add_set(1, "cpu-max", "1.5");
+	add_set(1, "priority-max", "urgent");
+	add_set(1, "weight", "default");
+	add_set(1, "match-uid", "0");
+	add_set(2, "weight", "1");
+	save(argv[1], "admin-request", "limits");
+	add_hello_with(UINT64_MAX);
+	add(0, &evict, sizeof(evict));
+	add(0, &evict_plan, sizeof(evict_plan));
+	for (uint32_t action = 0; action <= RBK_WIRE_DRAIN_END; action++) {
+		add_drain(RBK_WIRE_DRAIN_TENANT, 1, action);
+		add_drain(RBK_WIRE_DRAIN_DEVICE, 1, action);
+	}
+	add_drain(RBK_WIRE_DRAIN_DEVICE, 0, RBK_WIRE_DRAIN_BEGIN);
+	save(argv[1], "admin-request", "evict-and-drain");
+	add_hello_with(UINT64_MAX);
+	add_drain(3, 1, RBK_WIRE_DRAIN_BEGIN);
+	save(argv[1], "admin-request", "drain-what");
 	return 0;
 }

@@ -787,7 +787,7 @@ static void test_prefetch__another_session(void **state)
 
 	begin(&bench, 2);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends), 0);
-	assert_int_equal(session_new(bench.rig.server, ends[0], &other), 0);
+	assert_int_equal(session_new(bench.rig.server, ends[0], false, &other), 0);
 	/* Its table of plans is empty, whatever the first session's is. */
 	other->features = RBK_FEAT_RESIDENCY;
 	bench.ring.ring->session = other;

@@ -48,6 +48,8 @@ struct fixture {
 	struct session session;
 	struct session_arena arena, *arenas[1];
 	struct session_plan slot, *plans[1];
+	struct stats *counts;
+	struct stats_tenant *tenant_counts;
 	struct plan plan;
 	struct session_ring ring, *rings[1];
 	struct rbk_sq_area *sq;
@@ -159,6 +161,10 @@ static int begin(void **state)
 		.exec = {.bytes = ARENA_BYTES}, .session = &f->session, .state = SLOT_READY};
 	assert_int_equal(dispatch_hooks(f->dispatch).plan_ready(f->dispatch, &f->slot), 0);
 	f->slot.inline_max_count = 0;
+	assert_int_equal(stats_new(2, 0, &f->counts), 0);
+	assert_int_equal(stats_tenant_new(f->counts, 1, "tenant", &f->tenant_counts), 0);
+	stats_plan_init(&f->slot.stats, f->tenant_counts,
+			&(struct stats_plan_about){.name = f->plan.name, .plan_id = PLAN_ID}, 0);
 	f->tenant =
 		(struct tenant){.weight = 100, .priority_max = RBK_PRIORITY_URGENT, .n_refs = 1};
 	f->plans[0] = &f->slot;
@@ -172,6 +178,7 @@ static int begin(void **state)
 		.tenant = &f->tenant,
 		.server = &f->server,
 		.rings = f->rings,
+		.tenant_stats = f->tenant_counts,
 	};
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, bell), 0);
 	close(bell[1]);
@@ -214,6 +221,8 @@ static int end(void **state)
 	assert_int_equal(f->arena.n_in_flight, 0);
 	hooks.ring_freed(f->dispatch, &f->ring);
 	hooks.plan_freed(f->dispatch, &f->slot);
+	stats_plan_deinit(&f->slot.stats);
+	stats_free(f->counts);
 	dispatch_free(f->dispatch);
 	residency_free(f->residency);
 	waker_deinit(&f->waker);

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What administrators ask for
+ *
+ * Each request was found to have its form, and its sender to have the right. Who does it is
+ * server_control's; what was changed goes to the log with who asked for it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/op.h"
+#include "session/residency.h"
+#include "session/server-private.h"
+#include "util/log.h"
+
+/* Refuses the request if there is no such tenant. */
+static struct tenant *find_tenant(struct session *session, uint32_t number, uint32_t type,
+				  uint32_t cookie)
+{
+	struct tenant *tenant = tenants_get(session->server->options.tenants, number);
+
+	if (!tenant)
+		session_reply_result(session, type, cookie, -ENOENT, "there is no tenant %u",
+				     number);
+	return tenant;
+}
+
+static bool can_control(struct session *session, uint32_t type, uint32_t cookie)
+{
+	if (!session_may_change(session, type, cookie))
+		return false;
+	if (session->server->options.control.set)
+		return true;
+	session_reply_result(session, type, cookie, -EOPNOTSUPP, "this broker cannot do that");
+	return false;
+}
+
+void session_admin_set(struct session *session, const struct rbk_wire_admin_set *set)
+{
+	const struct server_control *control = &session->server->options.control;
+	uint32_t cookie = set->request.cookie;
+	struct tenant *tenant;
+	char *why = NULL;
+	int r;
+
+	if (!can_control(session, RBK_WIRE_ADMIN_SET, cookie))
+		return;
+	tenant = find_tenant(session, set->tenant, RBK_WIRE_ADMIN_SET, cookie);
+	if (!tenant)
+		return;
+	r = control->set(control->context, tenant, set->key, set->value, &why);
+	if (r == SERVER_E_INVALID)
+		session_reply_result(session, RBK_WIRE_ADMIN_SET, cookie, -EINVAL, "%s", why);
+	else if (r)
+		session_reply_result(session, RBK_WIRE_ADMIN_SET, cookie, r,
+				     "cannot change tenant %s: %s", tenant_name(tenant),
+				     strerror(-r));
+	free(why);
+	if (r)
+		return;
+	log_info_of(SESSION_ABOUT(session), LOG_TENANT_CHANGED,
+		    "tenant %s: %s is %s, as uid %u (pid %d) asked", tenant_name(tenant), set->key,
+		    set->value, (unsigned int)session->uid, (int)session->pid);
+	session_reply_result(session, RBK_WIRE_ADMIN_SET, cookie, 0, NULL);
+}
+
+void session_admin_evict(struct session *session, const struct rbk_wire_admin_evict *evict)
+{
+	const struct server_options *options = &session->server->options;
+	struct rbk_wire_admin_result reply = {
+		.reply = {.type = RBK_WIRE_ADMIN_EVICT, .cookie = evict->request.cookie},
+	};
+	struct residency_victims victims = {
+		.session = evict->session,
+		.plan_id = evict->plan_id,
+		.device = (uint8_t)evict->device,
+	};
+	uint32_t cookie = evict->request.cookie;
+
+	if (!session_may_change(session, RBK_WIRE_ADMIN_EVICT, cookie))
+		return;
+	if (evict->device != RBK_DEVICE_NONE &&
+	    (evict->device == RBK_DEVICE_CPU || evict->device >= options->n_executors)) {
+		session_reply_result(session, RBK_WIRE_ADMIN_EVICT, cookie, -EINVAL,
+				     "there is no device %u with memory of its own", evict->device);
+		return;
+	}
+	if (evict->tenant) {
+		victims.tenant = find_tenant(session, evict->tenant, RBK_WIRE_ADMIN_EVICT, cookie);
+		if (!victims.tenant)
+			return;
+	}
+	if (!residency_evict(options->residency, &victims, &reply.n, &reply.bytes) &&
+	    evict->session) {
+		session_reply_result(session, RBK_WIRE_ADMIN_EVICT, cookie, -ENOENT,
+				     "there is no plan %u of session %u", evict->plan_id,
+				     evict->session);
+		return;
+	}
+	log_info_of(SESSION_ABOUT(session), LOG_PLANS_EVICTED,
+		    "%llu plans with %llu bytes leave device memory, as uid %u (pid %d) asked",
+		    (unsigned long long)reply.n, (unsigned long long)reply.bytes,
+		    (unsigned int)session->uid, (int)session->pid);
+	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+}
+
+static void log_drain(const struct session *session, const struct rbk_wire_admin_drain *drain,
+		      const char *name)
+{
+	log_info_of(SESSION_ABOUT(session), LOG_DRAIN, "%s %s %s, as uid %u (pid %d) asked",
+		    drain->what == RBK_WIRE_DRAIN_TENANT ? "tenant" : "device", name,
+		    drain->action == RBK_WIRE_DRAIN_BEGIN ? "is drained" : "is resumed",
+		    (unsigned int)session->uid, (int)session->pid);
+}
+
+void session_admin_drain(struct session *session, const struct rbk_wire_admin_drain *drain)
+{
+	const struct server_options *options = &session->server->options;
+	const struct server_control *control = &options->control;
+	struct rbk_wire_admin_result reply = {
+		.reply = {.type = RBK_WIRE_ADMIN_DRAIN, .cookie = drain->request.cookie},
+	};
+	enum rbk_wire_drain_action action = (enum rbk_wire_drain_action)drain->action;
+	uint32_t cookie = drain->request.cookie;
+	struct server_drained drained;
+	const char *name;
+
+	if (!can_control(session, RBK_WIRE_ADMIN_DRAIN, cookie))
+		return;
+	if (drain->what == RBK_WIRE_DRAIN_TENANT) {
+		struct tenant *tenant =
+			find_tenant(session, drain->number, RBK_WIRE_ADMIN_DRAIN, cookie);
+
+		if (!tenant)
+			return;
+		name = tenant_name(tenant);
+		control->drain_tenant(control->context, tenant, action, &drained);
+	} else if (drain->number == RBK_DEVICE_CPU) {
+		session_reply_result(session, RBK_WIRE_ADMIN_DRAIN, cookie, -EINVAL,
+				     "the CPU cannot be drained: nothing could run any more");
+		return;
+	} else if (drain->number >= options->n_executors) {
+		session_reply_result(session, RBK_WIRE_ADMIN_DRAIN, cookie, -ENOENT,
+				     "there is no device %u", drain->number);
+		return;
+	} else {
+		name = options->executors[drain->number]->info.name;
+		control->drain_device(control->context, (uint8_t)drain->number, action, &drained);
+	}
+	if (action != RBK_WIRE_DRAIN_ASK)
+		log_drain(session, drain, name);
+	reply.n = drained.n_tasks;
+	reply.bytes = drained.device_bytes;
+	reply.is_drained = drained.is_drained;
+	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+}
+
+void session_log_level(struct session *session, const struct rbk_wire_control *control)
+{
+	static const char *const names[] = {
+		[LOG_LEVEL_ERROR] = "error",
+		[LOG_LEVEL_WARNING] = "warning",
+		[LOG_LEVEL_INFO] = "info",
+		[LOG_LEVEL_DEBUG] = "debug",
+	};
+	struct rbk_wire_setting reply = {
+		.reply = {.type = RBK_WIRE_CONTROL, .cookie = control->request.cookie},
+	};
+	uint32_t cookie = control->request.cookie;
+
+	if (control->flags & RBK_WIRE_CONTROL_SET) {
+		if (!session_may_change(session, RBK_WIRE_CONTROL, cookie))
+			return;
+		if (control->value >= ARRAY_SIZE(names) || !names[control->value]) {
+			session_reply_result(session, RBK_WIRE_CONTROL, cookie, -EINVAL,
+					     "there is no log level %llu; 3 (error), 4 (warning), "
+					     "6 (info) and 7 (debug) are",
+					     (unsigned long long)control->value);
+			return;
+		}
+		/* Said at whichever of the two levels lets it be seen. */
+		log_info_of(SESSION_ABOUT(session), LOG_LEVEL_CHANGED,
+			    "the log level becomes %s, as uid %u (pid %d) asked",
+			    names[control->value], (unsigned int)session->uid, (int)session->pid);
+		log_set_level((enum log_level)control->value);
+	}
+	reply.value = log_get_level();
+	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+}
+
+/* On which types of elements it computes; f32 all of them do, and some say where in i64. */
+static uint32_t types_on(const struct op *op, const struct executor *executor)
+{
+	uint8_t needed = executor->info.kind == EXECUTOR_CPU ? OP_ON_CPU : OP_ON_VULKAN;
+
+	return op->devices & needed ? 1u << RBK_DTYPE_F32 : 0;
+}
+
+void session_catalogue(struct session *session, uint32_t cookie)
+{
+	const struct server_options *options = &session->server->options;
+	struct {
+		struct {
+			struct rbk_wire_reply reply;
+			uint32_t n_operators, n_devices;
+		} head;
+		struct rbk_wire_operator operators[OP_KIND_COUNT];
+	} answer = {.head = {
+			    .reply = {.type = RBK_WIRE_CATALOGUE, .cookie = cookie},
+			    .n_operators = OP_KIND_COUNT,
+			    .n_devices = options->n_executors,
+		    }};
+
+	for (unsigned int i = 0; i < OP_KIND_COUNT; i++) {
+		const struct op *op = op_by_kind((enum op_kind)i);
+		struct rbk_wire_operator *at = &answer.operators[i];
+
+		snprintf(at->name, sizeof(at->name), "%s", op->name);
+		at->opset = op->opset;
+		for (uint32_t k = 0; k < options->n_executors; k++)
+			at->types[k] = types_on(op, options->executors[k]);
+	}
+	session_reply(session, &answer.head.reply, sizeof(answer), NULL, 0);
+}
+_Static_assert(OP_KIND_COUNT <= RBK_WIRE_MAX_OPERATORS, "there is room in an answer");

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Statistics for sessions: who counts for whom, who may see what
+ *
+ * A tenant is counted from its first session until the policy knows it no more; while it has
+ * sessions it has a page, charged to its account like everything else that its clients make the
+ * broker hold, and given back with the last of them. A page is made when a client says hello that
+ * knows of pages, so that what a tenant is charged does not depend on what its sessions do later;
+ * a tenant that had no room for one is looked at again with each plan and each request. The root
+ * page is the broker's own, and there while an administrator looks, or the broker itself does, to
+ * tell somebody else (server_watch_root()). An administrator's session is of no tenant: it has no
+ * figures of its own, and may ask for everybody's.
+ *
+ * Being handed a page makes a session a watcher: as long as there is one, figures that have to be
+ * computed are. A watcher that goes on reading after its session has ended sees them stand still.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "session/server-private.h"
+#include "util/clock.h"
+#include "util/error.h"
+
+/* A tenant's page takes at most such a part of the host memory that it may have. */
+enum { PAGE_PART_OF_LIMIT = 8 };
+
+/* A tenant that has sessions. */
+struct stats_user {
+	struct list_node link; /* in server->stats_users */
+	struct stats_tenant *stats;
+	uint32_t n_sessions;
+	struct charge charges[3]; /* of its page */
+};
+
+static uint64_t now_ns(void)
+{
+	return clock_ticks_to_ns(clock_ticks());
+}
+
+int server_stats_init(struct server *server)
+{
+	list_init(&server->stats_users);
+	return stats_new(server->options.n_executors, now_ns(), &server->pages);
+}
+
+static void uncharge(struct charge charges[3])
+{
+	for (unsigned int i = 0; i < 3; i++)
+		charge_deinit(&charges[i]);
+}
+
+void server_stats_deinit(struct server *server)
+{
+	server->pages = stats_free(server->pages);
+	uncharge(server->root_charges);
+}
+
+struct stats *server_stats_pages(struct server *server)
+{
+	return server->pages;
+}
+
+void server_forget_tenants(struct server *server)
+{
+	struct stats_tenant *tenant = stats_first_tenant(server->pages), *next;
+
+	for (; tenant; tenant = next) {
+		next = stats_next_tenant(server->pages, tenant);
+		if (!tenants_get(server->options.tenants, tenant->own.number))
+			stats_tenant_free(tenant);
+	}
+}
+
+/* --- Sessions --- */
+
+int session_stats_join(struct session *session)
+{
+	struct server *server = session->server;
+	struct stats_user *user;
+	uint32_t number;
+	int r;
+
+	session->began_ns = now_ns();
+	if (!session->tenant) {
+		stats_session_init(&session->shown, server->pages, NULL, session);
+		return 0;
+	}
+	number = session->tenant->number;
+	list_for_each (node, &server->stats_users) {
+		user = container_of(node, struct stats_user, link);
+		if (user->stats->own.number == number)
+			goto found;
+	}
+	user = calloc(1, sizeof(*user));
+	if (!user)
+		return error_origin(-ENOMEM);
+	user->stats = stats_tenant_find(server->pages, number);
+	if (!user->stats) {
+		server_forget_tenants(server);
+		r = stats_tenant_new(server->pages, number, tenant_name(session->tenant),
+				     &user->stats);
+		if (r) {
+			free(user);
+			return error_fold(r);
+		}
+	}
+	list_append(&server->stats_users, &user->link);
+found:
+	user->n_sessions++;
+	session->stats_user = user;
+	session->tenant_stats = user->stats;
+	stats_session_init(&session->shown, server->pages, user->stats, session);
+	return 0;
+}
+
+static void end_watching_root(struct server *server)
+{
+	if (--server->n_root_watchers > 0)
+		return;
+	stats_root_unmap(server->pages, now_ns());
+	uncharge(server->root_charges);
+}
+
+static void end_watching(struct server *server)
+{
+	const struct server_publisher *publisher = &server->options.publisher;
+
+	if (--server->n_watchers == 0 && publisher->set_watched)
+		publisher->set_watched(publisher->context, false);
+}
+
+static void stop_watching(struct session *session)
+{
+	if (session->watches_root)
+		end_watching_root(session->server);
+	if (session->watches_stats)
+		end_watching(session->server);
+	session->watches_stats = session->watches_root = false;
+}
+
+void session_stats_leave(struct session *session)
+{
+	struct stats_user *user = session->stats_user;
+
+	stop_watching(session);
+	stats_session_deinit(&session->shown);
+	if (!user)
+		return;
+	session->stats_user = NULL;
+	session->tenant_stats = NULL;
+	if (--user->n_sessions > 0)
+		return;
+	stats_tenant_unmap(user->stats, now_ns());
+	uncharge(user->charges);
+	list_remove(&user->link);
+	free(user);
+}
+
+/* A page of @bytes. Return: 0; ACCOUNT_E_QUOTA. */
+static int charge_page(struct account *account, struct charge charges[3], uint64_t bytes)
+{
+	if (account_charge(account, &charges[0], ACCOUNT_HOST_BYTES, bytes) ||
+	    account_charge(account, &charges[1], ACCOUNT_FDS, 1) ||
+	    account_charge(account, &charges[2], ACCOUNT_MAPPINGS, 1)) {
+		uncharge(charges);
+		return ACCOUNT_E_QUOTA;
+	}
+	return 0;
+}
+
+int session_stats_want(struct session *session)
+{
+	struct account *account = session->tenant->account;
+	struct stats_user *user = session->stats_user;
+	uint64_t bytes = stats_tenant_page_bytes(session->server->pages);
+	int r;
+
+	if (user->stats->page.header)
+		return 0;
+	if (bytes > account_limit(account, ACCOUNT_HOST_BYTES) / PAGE_PART_OF_LIMIT)
+		return ACCOUNT_E_QUOTA;
+	r = charge_page(account, user->charges, bytes);
+	if (r)
+		return r;
+	r = stats_tenant_map(user->stats, now_ns());
+	if (r)
+		uncharge(user->charges);
+	return r;
+}
+
+void session_stats_plan_added(struct session_plan *slot)
+{
+	struct session *session = slot->session;
+	const struct stats_plan_about about = {
+		.name = slot->plan->name,
+		.plan_id = slot->id,
+		.session = session->number,
+		.fingerprint = slot->plan->fingerprint,
+		.owner = slot,
+	};
+
+	/* Without a page it runs all the same. */
+	session_stats_want(session);
+	stats_plan_init(&slot->stats, session->tenant_stats, &about, now_ns());
+}
+
+void session_stats_plan_leaving(struct session_plan *slot)
+{
+	const struct server_publisher *publisher = &slot->session->server->options.publisher;
+
+	if (slot->stats.tenant && publisher->plan_leaving)
+		publisher->plan_leaving(publisher->context, slot);
+	stats_plan_deinit(&slot->stats);
+}
+
+/* --- Requests --- */
+
+/*
+ * Whose figures a request is about, and may this session ask for them? Refuses it if not.
+ * Return: 0; SESSION_E_REFUSED. *ret is NULL for RBK_WIRE_STATS_ALL.
+ */
+static int find_tenant(struct session *session, const struct rbk_wire_stats_of *of,
+		       struct stats_tenant **ret)
+{
+	bool resets = of->request.type == RBK_WIRE_STATS_RESET;
+
+	*ret = session->tenant_stats;
+	if (session->tenant &&
+	    (of->whose == RBK_WIRE_STATS_OWN ||
+	     (of->whose == RBK_WIRE_STATS_TENANT && of->tenant == session->tenant->number)))
+		return 0;
+	if (session->tenant) {
+		session_reply_result(session, of->request.type, of->request.cookie, -EPERM,
+				     "statistics other than those of tenant %s are for the "
+				     "administrators' socket",
+				     tenant_name(session->tenant));
+		return SESSION_E_REFUSED;
+	}
+	if (of->whose == RBK_WIRE_STATS_OWN) {
+		session_reply_result(session, of->request.type, of->request.cookie, -EPERM,
+				     "an administrator's session has no statistics of its own");
+		return SESSION_E_REFUSED;
+	}
+	if (resets && !session_may_change(session, of->request.type, of->request.cookie))
+		return SESSION_E_REFUSED;
+	if (of->whose == RBK_WIRE_STATS_ALL)
+		return 0;
+	*ret = stats_tenant_find(session->server->pages, of->tenant);
+	if (*ret)
+		return 0;
+	session_reply_result(session, of->request.type, of->request.cookie, -ENOENT,
+			     "there is no tenant %u that had a session", of->tenant);
+	return SESSION_E_REFUSED;
+}
+
+static void begin_watching(struct server *server)
+{
+	const struct server_publisher *publisher = &server->options.publisher;
+
+	if (server->n_watchers++ == 0 && publisher->set_watched)
+		publisher->set_watched(publisher->context, true);
+}
+
+static void update(struct server *server)
+{
+	const struct server_publisher *publisher = &server->options.publisher;
+
+	stats_flush(server->pages);
+	if (publisher->update)
+		publisher->update(publisher->context);
+}
+
+static void reply_page(struct session *session, const struct rbk_wire_stats_of *of,
+		       const struct stats_page *page, uint32_t tenant)
+{
+	struct rbk_wire_stats_page reply = {
+		.reply = {.type = RBK_WIRE_STATS_PAGE, .cookie = of->request.cookie},
+		.bytes = page->header->page_bytes,
+		.kind = page->header->kind,
+		.tenant = tenant,
+	};
+
+	if (!session->watches_stats) {
+		session->watches_stats = true;
+		begin_watching(session->server);
+	}
+	update(session->server);
+	session_reply(session, &reply.reply, sizeof(reply), &page->fd, 1);
+}
+
+/* There is a root page, if it returns 0; ACCOUNT_E_QUOTA; negative errno. */
+static int open_root(struct server *server)
+{
+	struct account *account = tenants_broker_account(server->options.tenants);
+	int r;
+
+	if (stats_root(server->pages)->header)
+		return 0;
+	r = charge_page(account, server->root_charges, stats_root_page_bytes(server->pages));
+	if (r == 0)
+		r = stats_root_map(server->pages, now_ns());
+	if (r)
+		uncharge(server->root_charges);
+	return r;
+}
+
+static void reply_root(struct session *session, const struct rbk_wire_stats_of *of)
+{
+	struct server *server = session->server;
+	int r = open_root(server);
+
+	if (r) {
+		session_reply_result(session, RBK_WIRE_STATS_PAGE, of->request.cookie,
+				     r < 0 ? r : -EDQUOT, "no memory for a statistics page");
+		return;
+	}
+	if (!session->watches_root) {
+		session->watches_root = true;
+		server->n_root_watchers++;
+	}
+	reply_page(session, of, stats_root(server->pages), 0);
+}
+
+int session_stats_page(struct session *session, const struct rbk_wire_stats_of *of)
+{
+	struct stats_tenant *tenant;
+	int r = 0;
+
+	if (find_tenant(session, of, &tenant))
+		return 0;
+	if (!tenant) {
+		reply_root(session, of);
+		return 0;
+	}
+	if (tenant == session->tenant_stats)
+		r = session_stats_want(session);
+	if (tenant->page.header) {
+		reply_page(session, of, &tenant->page, tenant->own.number);
+		return 0;
+	}
+	if (r < 0)
+		session_reply_result(session, RBK_WIRE_STATS_PAGE, of->request.cookie, r,
+				     "cannot make a statistics page: %s", strerror(-r));
+	else if (r)
+		session_reply_result(
+			session, RBK_WIRE_STATS_PAGE, of->request.cookie, -EDQUOT,
+			"tenant %s has no room for a statistics page of %llu bytes, "
+			"which may take a part in %d of its host memory",
+			tenant->own.name,
+			(unsigned long long)stats_tenant_page_bytes(session->server->pages),
+			PAGE_PART_OF_LIMIT);
+	else
+		session_reply_result(session, RBK_WIRE_STATS_PAGE, of->request.cookie, -ENOENT,
+				     "tenant %s has no statistics page: it has no session, or no "
+				     "room for one",
+				     tenant->own.name);
+	return 0;
+}
+
+int server_watch_root(struct server *server, struct rbk_stats_view *ret)
+{
+	const struct stats_page *page = stats_root(server->pages);
+	int r = open_root(server);
+
+	if (r)
+		return r < 0 ? error_fold(r) : error_origin(-EDQUOT);
+	server->n_root_watchers++;
+	begin_watching(server);
+	update(server);
+	if (!rbk_stats_view(ret, page->header, page->header->page_bytes))
+		assert(!"a page of our own");
+	return 0;
+}
+
+void server_unwatch_root(struct server *server)
+{
+	end_watching_root(server);
+	end_watching(server);
+}
+
+static void reset_tenant(struct server *server, struct stats_tenant *tenant)
+{
+	const struct server_publisher *publisher = &server->options.publisher;
+
+	list_for_each (node, &tenant->plans)
+		if (publisher->plan_reset)
+			publisher->plan_reset(publisher->context,
+					      container_of(node, struct stats_plan, link)->owner);
+}
+
+int session_stats_reset(struct session *session, const struct rbk_wire_stats_of *of)
+{
+	struct server *server = session->server;
+	struct stats_tenant *tenant;
+
+	if (find_tenant(session, of, &tenant))
+		return 0;
+	if (!tenant) {
+		for (tenant = stats_first_tenant(server->pages); tenant;
+		     tenant = stats_next_tenant(server->pages, tenant))
+			reset_tenant(server, tenant);
+		stats_reset(server->pages, now_ns());
+		if (server->options.publisher.reset)
+			server->options.publisher.reset(server->options.publisher.context);
+	} else {
+		reset_tenant(server, tenant);
+		stats_tenant_reset(tenant, now_ns());
+	}
+	session_reply_result(session, RBK_WIRE_STATS_RESET, of->request.cookie, 0, NULL);
+	return 0;
+}
+
+int session_control(struct session *session, const struct rbk_wire_control *control)
+{
+	const struct server_publisher *publisher = &session->server->options.publisher;
+	struct rbk_wire_setting reply = {
+		.reply = {.type = RBK_WIRE_CONTROL, .cookie = control->request.cookie},
+	};
+	uint32_t cookie = control->request.cookie;
+	int value = -1;
+
+	if (control->setting == RBK_WIRE_LOG_LEVEL) {
+		session_log_level(session, control);
+		return 0;
+	}
+	if (control->setting != RBK_WIRE_FORCE_CPU) {
+		session_reply_result(session, RBK_WIRE_CONTROL, cookie, -ENOENT,
+				     "there is no setting %u", control->setting);
+		return 0;
+	}
+	if (!publisher->force_cpu) {
+		session_reply_result(session, RBK_WIRE_CONTROL, cookie, -EOPNOTSUPP,
+				     "this broker cannot be told to use the CPU only");
+		return 0;
+	}
+	if (control->flags & RBK_WIRE_CONTROL_SET) {
+		if (!session_may_change(session, RBK_WIRE_CONTROL, cookie))
+			return 0;
+		if (control->value > 1) {
+			session_reply_result(session, RBK_WIRE_CONTROL, cookie, -EINVAL,
+					     "force-cpu is 0 or 1, not %llu",
+					     (unsigned long long)control->value);
+			return 0;
+		}
+		value = (int)control->value;
+		log_info_of(SESSION_ABOUT(session), LOG_FORCE_CPU,
+			    "force-cpu is %s, as uid %u (pid %d) asked", value ? "on" : "off",
+			    (unsigned int)session->uid, (int)session->pid);
+	}
+	reply.value = (uint64_t)publisher->force_cpu(publisher->context, value);
+	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+	return 0;
+}
+
+/* --- The whole broker --- */
+
+uint64_t server_device_bytes(const struct server *server)
+{
+	struct tenants *tenants = server->options.tenants;
+	const struct account_book *book = tenants_book(tenants);
+	const struct account *broker = tenants_broker_account(tenants);
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < server->options.n_executors; i++)
+		bytes += account_book_total(book, account_vram(i)) -
+			 account_used(broker, account_vram(i)) +
+			 account_book_total(book, account_gtt(i)) -
+			 account_used(broker, account_gtt(i));
+	return bytes;
+}
+
+void server_describe(const struct server *server, struct rbk_stats_broker *ret)
+{
+	const struct server_hooks *hooks = &server->options.hooks;
+	struct tenants *tenants = server->options.tenants;
+
+	ret->n_sessions = server->n_sessions;
+	ret->n_rings = server->n_rings;
+	ret->n_arenas = server->n_arenas;
+	ret->n_plans = server->n_plans;
+	ret->n_in_flight = hooks->tasks_in_flight(hooks->context);
+	ret->host_bytes = account_book_total(tenants_book(tenants), ACCOUNT_HOST_BYTES);
+	ret->device_bytes = server_device_bytes(server);
+	ret->n_completed = server->stats.tasks_completed;
+	ret->copied_bytes = server->stats.copied_bytes;
+	ret->transferred_bytes = server->stats.transferred_bytes;
+	ret->n_ended_hostile = server->stats.sessions_ended_hostile;
+}

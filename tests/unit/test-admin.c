@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* Who is an administrator, by what the kernel says of a client; and how many there can be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <unistd.h>
+
+#include "session/server-private.h"
+
+enum { LOOK = RBK_FEAT_ADMIN, CHANGE = RBK_FEAT_ADMIN | RBK_FEAT_ADMIN_CHANGE };
+
+/* Of nobody who runs tests. */
+static const uid_t listed[] = {40101, 40102};
+static const struct server_admin_options with_all = {
+	.has_group = true,
+	.gid = 40200,
+	.users = listed,
+	.n_users = 2,
+};
+
+static uint64_t rights_of(const struct server_admin_options *options, uid_t uid, gid_t gid,
+			  const gid_t *groups, uint32_t n_groups)
+{
+	const struct peer peer = {
+		.pid = 1, .uid = uid, .gid = gid, .groups = groups, .n_groups = n_groups};
+
+	return admin_rights(options, &peer);
+}
+
+static void test_rights__root_and_own(void **state)
+{
+	const struct server_admin_options none = {.has_group = false};
+
+	assert_int_equal(rights_of(&none, 0, 40300, NULL, 0), CHANGE);
+	assert_int_equal(rights_of(&none, geteuid(), 40300, NULL, 0), CHANGE);
+	assert_int_equal(rights_of(&none, 40103, 40300, NULL, 0), 0);
+	/* Root's group is not root. */
+	assert_int_equal(rights_of(&none, 40103, 0, NULL, 0), 0);
+}
+
+static void test_rights__group(void **state)
+{
+	const gid_t groups[] = {40199, 40200, 40201}, others[] = {40199, 40201};
+	const struct server_admin_options root_group = {.has_group = true, .gid = 0};
+
+	assert_int_equal(rights_of(&with_all, 40103, 40200, NULL, 0), LOOK);
+	assert_int_equal(rights_of(&with_all, 40103, 40300, groups, 3), LOOK);
+	assert_int_equal(rights_of(&with_all, 40103, 40300, others, 2), 0);
+	assert_int_equal(rights_of(&with_all, 40103, 40300, NULL, 0), 0);
+	assert_int_equal(rights_of(&root_group, 40103, 0, NULL, 0), LOOK);
+}
+
+static void test_rights__users(void **state)
+{
+	const gid_t groups[] = {40200};
+
+	assert_int_equal(rights_of(&with_all, 40101, 40300, NULL, 0), CHANGE);
+	assert_int_equal(rights_of(&with_all, 40102, 40300, groups, 1), CHANGE);
+	/* A user's number is not a group's. */
+	assert_int_equal(rights_of(&with_all, 40200, 40101, NULL, 0), 0);
+}
+
+static void test_sessions__readers_leave_room(void **state)
+{
+	struct server server = {.options.admin = with_all};
+
+	for (unsigned int i = 0; i < SERVER_ADMIN_LOOKING_SESSIONS; i++)
+		assert_true(admin_session_begin(&server, LOOK));
+	assert_false(admin_session_begin(&server, LOOK));
+	for (unsigned int i = SERVER_ADMIN_LOOKING_SESSIONS; i < SERVER_ADMIN_SESSIONS; i++)
+		assert_true(admin_session_begin(&server, CHANGE));
+	assert_false(admin_session_begin(&server, CHANGE));
+	admin_session_end(&server);
+	assert_false(admin_session_begin(&server, LOOK));
+	assert_true(admin_session_begin(&server, CHANGE));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rights__root_and_own),
+		cmocka_unit_test(test_rights__group),
+		cmocka_unit_test(test_rights__users),
+		cmocka_unit_test(test_sessions__readers_leave_room),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
