@@ -38,6 +38,7 @@ struct budget_device {
 	uint64_t overheads[OVERHEAD_SAMPLES];
 	uint32_t n_overheads;
 	uint32_t n_samples; /* when it was looked at last */
+	uint64_t usable_bytes;
 	bool has_warned;
 	bool was_gone;
 	struct reading n_vram_lost; /* at the last look */
@@ -211,6 +212,7 @@ static void look(struct budget *budget, unsigned int index)
 	figures.usable_bytes += figures.overhead_bytes - overhead_bytes;
 	if (figures.usable_bytes > info->memory_bytes)
 		figures.usable_bytes = info->memory_bytes;
+	device->usable_bytes = figures.usable_bytes;
 	charge_overhead(budget, index, overhead_bytes);
 	log_debug(
 		LOG_DETAIL,
@@ -248,6 +250,11 @@ static void on_sample(void *data, uint32_t events)
 	/* Before looking: what comes after it rings again. */
 	waker_arm(budget->options.waker);
 	look_at_all(budget);
+}
+
+uint64_t budget_usable_bytes(const struct budget *budget, uint32_t device)
+{
+	return budget->devices[device].usable_bytes;
 }
 
 void budget_policy_changed(struct budget *budget)

@@ -53,6 +53,9 @@ void budget_policy_changed(struct budget *budget);
  */
 void budget_set_pace(void *context, bool is_busy, bool has_sessions);
 
+/* What all tenants together can have of a device's memory, as of the last look. */
+uint64_t budget_usable_bytes(const struct budget *budget, uint32_t device);
+
 /* What a sample means. A pure function. */
 struct budget_figures {
 	uint64_t usable_bytes;   /* by tenants */

@@ -19,6 +19,7 @@ struct contention;
 struct dispatch;
 struct executor;
 struct loop;
+struct stats;
 
 struct contention_options {
 	struct loop *loop;
@@ -48,6 +49,9 @@ void contention_set_observes(struct contention *contention, bool observes);
 void contention_set_watched(struct contention *contention, bool is_watched);
 /* Counts begin anew. */
 void contention_reset(struct contention *contention);
+
+/* contention-report.c: brings the pages up to date. */
+void contention_publish(const struct contention *contention, struct stats *stats);
 
 /* For people: "watched by eBPF", "not watched". */
 const char *contention_watched_by(const struct contention *contention);

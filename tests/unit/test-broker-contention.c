@@ -20,6 +20,7 @@
 #include "fail-alloc.h"
 #include "loop/loop.h"
 #include "session/session.h"
+#include "telemetry/stats.h"
 #include "tenant/policy-private.h"
 #include "tenant/tenant.h"
 #include "util/checked.h"
@@ -595,6 +596,126 @@ static void test_share(void **state)
 	assert_true(told.share == 0);
 }
 
+/* --- Pages --- */
+
+static const struct run_queue_cause causes[] = {
+	{.comm = "stress\n", .cgroup = "/x", .pid = 5, .tenant = RUN_QUEUE_NO_TENANT, .wait_ns = 9},
+	{.comm = "other", .cgroup = "/b", .pid = 6, .tenant = 1, .wait_ns = 8, .n_preemptions = 2},
+	{.comm = "rb-cpu-0",
+	 .cgroup = "/us/here",
+	 .pid = 7,
+	 .tenant = RUN_QUEUE_NO_TENANT,
+	 .is_own = true},
+};
+
+static void delay_of(const struct stats_page *page, uint32_t index, struct rbk_stats_delay *ret)
+{
+	struct rbk_stats_view view = {.page = NULL};
+
+	assert_true(rbk_stats_view(&view, page->header, page->header->page_bytes));
+	assert_true(rbk_stats_copy(ret, rbk_stats_record(&view, RBK_STATS_SECTION_DELAYS, index),
+				   sizeof(*ret)));
+}
+
+static void test_publish(void **state)
+{
+	struct bench *bench = *state;
+	struct stats_tenant *tenants[3];
+	const struct rbk_stats_contention *contention;
+	const struct rbk_stats_thread *threads;
+	struct rbk_stats_view root = {.page = NULL};
+	struct rbk_stats_delay delay;
+	struct stats *stats;
+
+	add(bench, 0, 0, NULL);
+	add(bench, 1, 1, NULL);
+	bench->rq.report = (struct run_queue_report){
+		.has_delays = true, .wait_ns = 17, .p99_ns = 4, .caused_ns = 3, .n_causes = 3};
+	memcpy(bench->rq.report.causes, causes, sizeof(causes));
+	bench->rq.n_threads = 3;
+	bench->rq.sentences[0] = "no\tsuch thing.";
+	bench->rq.totals.n_unwatched = 5;
+	bench->rq.totals.n_dropped = 6;
+	assert_int_equal(stats_new(1, 0, &stats), 0);
+	for (unsigned int i = 0; i < 3; i++) {
+		assert_int_equal(
+			stats_tenant_new(stats, bench->of_uid[i]->number, "name", &tenants[i]), 0);
+		assert_int_equal(stats_tenant_map(tenants[i], 0), 0);
+	}
+	assert_int_equal(stats_root_map(stats, 0), 0);
+	contention_publish(bench->contention, stats);
+
+	assert_true(rbk_stats_view(&root, stats_root(stats)->header,
+				   stats_root(stats)->header->page_bytes));
+	contention = rbk_stats_record(&root, RBK_STATS_SECTION_CONTENTION, 0);
+	assert_int_equal(contention->source, RBK_STATS_SOURCE_EBPF);
+	assert_int_equal(contention->flags, RBK_STATS_CONTENTION_ACTS);
+	assert_int_equal(contention->n_workers_total, N_WORKERS);
+	assert_int_equal(contention->probe_ns, 600);
+	assert_string_equal(contention->sentences[0], "no?such thing.");
+	assert_string_equal(contention->sentences[1], "");
+	/* Also where nobody had work. */
+	assert_int_equal(contention->n_unwatched, 5);
+	assert_int_equal(contention->n_dropped, 6);
+	threads = rbk_stats_record(&root, RBK_STATS_SECTION_THREADS, 0);
+	assert_int_equal(threads[0].role, RBK_STATS_ROLE_REACTOR);
+	assert_int_equal(threads[2].tid, 102);
+	assert_int_equal(threads[2].role, RBK_STATS_ROLE_WORKER);
+	assert_string_equal(threads[2].name, "thread");
+	assert_int_equal(threads[2].delay.causes[0].wait_ns, 9);
+	assert_int_equal(threads[3].tid, 0);
+
+	/* Administrators see everything. */
+	delay_of(stats_root(stats), 0, &delay);
+	assert_int_equal(delay.flags, RBK_STATS_DELAY_USED | RBK_STATS_DELAY_KNOWN);
+	assert_int_equal(delay.wait_ns, 17);
+	assert_int_equal(delay.p99_ns, 4);
+	assert_int_equal(delay.caused_ns, 3);
+	assert_int_equal(delay.n_causes, 3);
+	assert_string_equal(delay.causes[0].comm, "stress?");
+	assert_int_equal(delay.causes[0].pid, 5);
+	assert_int_equal(delay.causes[0].tenant, 0);
+	assert_int_equal(delay.causes[1].tenant, bench->of_uid[1]->number);
+	assert_int_equal(delay.causes[1].pid, 6);
+	assert_int_equal(delay.causes[2].flags, RBK_STATS_CAUSE_BROKER);
+
+	/* A tenant sees of others what /proc shows, unless that shows nothing. */
+	delay_of(&tenants[0]->page, 0, &delay);
+	assert_int_equal(delay.wait_ns, 17);
+	assert_int_equal(delay.causes[0].pid, 0);
+	assert_int_equal(delay.causes[0].wait_ns, 9);
+	assert_int_equal(delay.causes[1].pid, 0);
+	assert_int_equal(delay.causes[1].tenant, 0);
+	assert_int_equal(delay.causes[1].flags, 0);
+	assert_string_equal(delay.causes[1].comm,
+			    contention_hides_others(bench->contention) ? "" : "other");
+	assert_int_equal(delay.causes[1].n_preemptions, 2);
+	assert_int_equal(delay.causes[2].flags, RBK_STATS_CAUSE_BROKER);
+	assert_int_equal(delay.causes[2].pid, 7);
+	/* Itself it knows. */
+	delay_of(&tenants[1]->page, 0, &delay);
+	assert_int_equal(delay.causes[1].flags, RBK_STATS_CAUSE_OWN);
+	assert_int_equal(delay.causes[1].pid, 6);
+	assert_string_equal(delay.causes[1].comm, "other");
+	assert_int_equal(delay.causes[1].tenant, bench->of_uid[1]->number);
+
+	/* Who is not watched has nothing, also of what was there before. */
+	delay_of(&tenants[2]->page, 0, &delay);
+	assert_int_equal(delay.flags, 0);
+	bench->observer.session_removed(bench->observer.context, &bench->sessions[1]);
+	bench->rq.n_threads = 1;
+	bench->rq.report.has_delays = false;
+	contention_publish(bench->contention, stats);
+	delay_of(&tenants[1]->page, 0, &delay);
+	assert_int_equal(delay.flags, 0);
+	assert_int_equal(delay.n_causes, 0);
+	delay_of(stats_root(stats), 0, &delay);
+	assert_int_equal(delay.flags, RBK_STATS_DELAY_USED);
+	assert_int_equal(threads[0].tid, 100);
+	assert_int_equal(threads[1].tid, 0);
+	stats_free(stats);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -607,6 +728,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_contended__acts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_contended__without_work, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_share, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_publish, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
