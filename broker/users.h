@@ -1,0 +1,23 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Users and groups that options name
+ *
+ * By their name or number, as keys of tenants do. Looks them up, which may take as long as the
+ * system's name service likes. Any thread.
+ */
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { USERS_MAX = 64 /* in a list */ };
+
+struct users {
+	uid_t uids[USERS_MAX];
+	uint32_t n;
+};
+
+/* Return: 0; -ENOENT if there is no such group. */
+int users_find_group(const char *name, gid_t *ret);
+
+/* A list, separated by commas. Return: 0; -ENOENT: one does not exist; -E2BIG. */
+int users_parse(const char *list, struct users *ret);

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the service manager is told, and when, over timers that the test moves; and what is made of
+ * what the manager says: environment, descriptors.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "loop/loop.h"
+#include "service.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/systemd.h"
+
+#define MS 1000000ull
+#define S  (1000 * MS)
+
+/* --- A reactor that turns when it is told to --- */
+
+struct loop_timer {
+	loop_timer_fn fn;
+	void *data;
+	uint64_t deadline_ns; /* 0: not armed */
+};
+
+static struct loop_timer *timers[8];
+static unsigned int n_timers;
+static uint64_t now_ns = 1000 * S;
+
+uint64_t clock_now_ns(void)
+{
+	return now_ns;
+}
+
+int loop_timer_new(struct loop *loop, loop_timer_fn fn, void *data, struct loop_timer **ret)
+{
+	struct loop_timer *timer = calloc(1, sizeof(*timer));
+
+	assert_non_null(timer);
+	assert_in_range(n_timers, 0, 7);
+	*timer = (struct loop_timer){.fn = fn, .data = data};
+	timers[n_timers++] = *ret = timer;
+	return 0;
+}
+
+void loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns)
+{
+	assert_true(delay_ns > 0);
+	timer->deadline_ns = now_ns + delay_ns;
+}
+
+struct loop_timer *loop_timer_free(struct loop_timer *timer)
+{
+	if (!timer)
+		return NULL;
+	for (unsigned int i = 0; i < n_timers; i++)
+		if (timers[i] == timer)
+			timers[i] = timers[--n_timers];
+	free(timer);
+	return NULL;
+}
+
+/* Lets @ns pass while the reactor turns. */
+static void turn_for(uint64_t ns)
+{
+	uint64_t until_ns = now_ns + ns;
+	struct loop_timer *first;
+
+	for (;;) {
+		first = NULL;
+		for (unsigned int i = 0; i < n_timers; i++)
+			if (timers[i]->deadline_ns && timers[i]->deadline_ns <= until_ns &&
+			    (!first || timers[i]->deadline_ns < first->deadline_ns))
+				first = timers[i];
+		if (!first)
+			break;
+		if (first->deadline_ns > now_ns)
+			now_ns = first->deadline_ns;
+		first->deadline_ns = 0;
+		first->fn(first->data);
+	}
+	now_ns = until_ns;
+}
+
+/* --- A manager --- */
+
+static int manager = -1;
+static char manager_path[64];
+static struct service *service;
+static const char *description;
+
+static void describe(void *context, char *text, size_t bytes)
+{
+	snprintf(text, bytes, "%s", description);
+}
+
+/* @prefix: "/tmp/", or "@" for an abstract address. */
+static void manager_open(const char *prefix)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	socklen_t n;
+
+	snprintf(manager_path, sizeof(manager_path), "%stest-service-%d", prefix, (int)getpid());
+	strcpy(address.sun_path, manager_path);
+	n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(manager_path));
+	if (*prefix == '@')
+		address.sun_path[0] = '\0';
+	manager = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	assert_int_equal(bind(manager, (struct sockaddr *)&address, n), 0);
+	setenv("NOTIFY_SOCKET", manager_path, 1);
+}
+
+/* What it was told since the last call, one datagram; empty: nothing. */
+static const char *told(void)
+{
+	static char text[1024];
+	ssize_t n = recv(manager, text, sizeof(text) - 1, 0);
+
+	text[n > 0 ? n : 0] = '\0';
+	return text;
+}
+
+static int test_setup(void **state)
+{
+	log_set_level(LOG_LEVEL_ERROR);
+	description = "idle";
+	return 0;
+}
+
+static int test_teardown(void **state)
+{
+	service = service_free(service);
+	assert_int_equal(n_timers, 0);
+	if (manager >= 0) {
+		close(manager);
+		unlink(manager_path);
+	}
+	manager = -1;
+	unsetenv("NOTIFY_SOCKET");
+	unsetenv("WATCHDOG_USEC");
+	unsetenv("WATCHDOG_PID");
+	return 0;
+}
+
+static void start(void)
+{
+	assert_int_equal(service_new(NULL, &service), 0);
+	assert_null(getenv("NOTIFY_SOCKET"));
+	assert_null(getenv("WATCHDOG_USEC"));
+}
+
+static void start_and_be_ready(void)
+{
+	start();
+	service_ready(service, describe, NULL);
+	assert_string_equal(told(), "READY=1\nSTATUS=idle");
+}
+
+/* --- What it is told --- */
+
+static void test_state__start_to_stop(void **state)
+{
+	manager_open("/tmp/");
+	start();
+	assert_string_equal(told(), "");
+	service_starting(service, "opening");
+	assert_string_equal(told(), "EXTEND_TIMEOUT_USEC=120000000\nSTATUS=opening");
+	turn_for(100 * S);
+	assert_string_equal(told(), "");
+	service_ready(service, describe, NULL);
+	assert_string_equal(told(), "READY=1\nSTATUS=idle");
+	service_stopping(service);
+	assert_string_equal(told(), "STOPPING=1\nSTATUS=finishing the tasks in flight");
+	description = "something else";
+	turn_for(100 * S);
+	assert_string_equal(told(), "");
+}
+
+static void test_state__reload(void **state)
+{
+	char wanted[128];
+
+	manager_open("@");
+	start_and_be_ready();
+	snprintf(wanted, sizeof(wanted),
+		 "RELOADING=1\nMONOTONIC_USEC=%llu\nSTATUS=reading the policy again",
+		 (unsigned long long)(now_ns / 1000));
+	service_reloading(service);
+	assert_string_equal(told(), wanted);
+	description = "2 sessions";
+	turn_for(10 * S);
+	assert_string_equal(told(), "");
+	service_reloaded(service);
+	assert_string_equal(told(), "READY=1\nSTATUS=2 sessions");
+	/* One that ends while the broker stops does not take that back. */
+	service_reloading(service);
+	told();
+	service_stopping(service);
+	told();
+	service_reloaded(service);
+	assert_string_equal(told(), "");
+}
+
+/* When it has changed, and not more often than every five seconds. */
+static void test_status__as_it_changes(void **state)
+{
+	manager_open("/tmp/");
+	start_and_be_ready();
+	turn_for(60 * S);
+	assert_string_equal(told(), "");
+	description = "busy";
+	turn_for(5 * S);
+	assert_string_equal(told(), "STATUS=busy");
+	for (int i = 0; i < 49; i++) {
+		description = i % 2 ? "idle" : "busy";
+		turn_for(100 * MS);
+	}
+	assert_string_equal(told(), "");
+	description = "contended";
+	turn_for(100 * MS);
+	assert_string_equal(told(), "STATUS=contended");
+	assert_string_equal(told(), "");
+}
+
+/* --- Signs of life --- */
+
+static unsigned int count_signs(void)
+{
+	const char *text;
+	unsigned int n = 0;
+
+	while (*(text = told())) {
+		assert_string_equal(text, "WATCHDOG=1");
+		n++;
+	}
+	return n;
+}
+
+static void test_watchdog__while_the_reactor_turns(void **state)
+{
+	char pid[16];
+
+	manager_open("/tmp/");
+	setenv("WATCHDOG_USEC", "30000000", 1);
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	setenv("WATCHDOG_PID", pid, 1);
+	start();
+	turn_for(60 * S);
+	assert_int_equal(count_signs(), 0);
+	service_ready(service, describe, NULL);
+	assert_string_equal(told(), "READY=1\nSTATUS=idle");
+	assert_int_equal(count_signs(), 1);
+	turn_for(60 * S);
+	assert_int_equal(count_signs(), 6);
+	/* It hangs: time passes, and nothing turns. */
+	now_ns += 3600 * S;
+	assert_int_equal(count_signs(), 0);
+	/* Neither a reload that takes long nor stopping is silent. */
+	turn_for(10 * S);
+	assert_int_equal(count_signs(), 2);
+	service_reloading(service);
+	told();
+	turn_for(30 * S);
+	assert_int_equal(count_signs(), 3);
+	service_stopping(service);
+	told();
+	turn_for(30 * S);
+	assert_int_equal(count_signs(), 3);
+}
+
+static void test_watchdog__not_wanted(void **state)
+{
+	static const char *const none[][2] = {
+		{NULL, NULL}, {"30000000", "1"}, {"", NULL},   {"0", NULL},
+		{"-5", NULL}, {"30s", NULL},     {"30", "-1"}, {"99999999999999999999", NULL},
+	};
+
+	for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++) {
+		manager_open("/tmp/");
+		if (none[i][0])
+			setenv("WATCHDOG_USEC", none[i][0], 1);
+		if (none[i][1])
+			setenv("WATCHDOG_PID", none[i][1], 1);
+		start_and_be_ready();
+		turn_for(3600 * S);
+		assert_string_equal(told(), "");
+		test_teardown(NULL);
+	}
+}
+
+/* However often somebody wants it, there is time for something else. */
+static void test_watchdog__too_often(void **state)
+{
+	manager_open("/tmp/");
+	setenv("WATCHDOG_USEC", "1", 1);
+	start_and_be_ready();
+	assert_int_equal(count_signs(), 1);
+	turn_for(50 * MS);
+	assert_int_equal(count_signs(), 5);
+}
+
+/* --- A manager that is slow, gone, or not there --- */
+
+static void test_manager__slow(void **state)
+{
+	unsigned int n = 0;
+	const char *text;
+	bool is_told = false;
+
+	manager_open("/tmp/");
+	setenv("WATCHDOG_USEC", "30000", 1);
+	alarm(20);
+	start_and_be_ready();
+	turn_for(60 * S);
+	service_stopping(service);
+	turn_for(10 * MS);
+	alarm(0);
+	while (*(text = told())) {
+		assert_string_equal(text, "WATCHDOG=1");
+		n++;
+	}
+	/* As many as the kernel kept for it; what is true now comes when there is room again. */
+	assert_in_range(n, 1, 5999);
+	turn_for(100 * MS);
+	while (*(text = told()))
+		is_told |= strcmp(text, "STOPPING=1\nSTATUS=finishing the tasks in flight") == 0;
+	assert_true(is_told);
+}
+
+static void test_manager__gone(void **state)
+{
+	manager_open("/tmp/");
+	setenv("WATCHDOG_USEC", "30000000", 1);
+	start_and_be_ready();
+	unlink(manager_path);
+	description = "busy";
+	turn_for(60 * S);
+	service_reloading(service);
+	service_reloaded(service);
+	service_stopping(service);
+	turn_for(60 * S);
+}
+
+static void test_manager__none(void **state)
+{
+	static const char *const addresses[] = {NULL, "", "relative", "@", "/", "vsock:2:1234"};
+	char too_long[200];
+
+	for (size_t i = 0; i <= sizeof(addresses) / sizeof(*addresses); i++) {
+		if (i == sizeof(addresses) / sizeof(*addresses)) {
+			memset(too_long, '/', sizeof(too_long) - 1);
+			too_long[sizeof(too_long) - 1] = '\0';
+			setenv("NOTIFY_SOCKET", too_long, 1);
+		} else if (addresses[i]) {
+			setenv("NOTIFY_SOCKET", addresses[i], 1);
+		}
+		setenv("WATCHDOG_USEC", "30000000", 1);
+		assert_int_equal(service_new(NULL, &service), 0);
+		assert_int_equal(n_timers, 0);
+		service_starting(service, "opening");
+		service_ready(service, describe, NULL);
+		service_reloading(service);
+		service_reloaded(service);
+		service_stopping(service);
+		test_teardown(NULL);
+	}
+}
+
+/* --- Descriptors that it hands over --- */
+
+static void give(const char *pid, const char *n, const char *names)
+{
+	char own[16];
+
+	snprintf(own, sizeof(own), "%d", (int)getpid());
+	setenv("LISTEN_PID", pid ? pid : own, 1);
+	setenv("LISTEN_FDS", n, 1);
+	if (names)
+		setenv("LISTEN_FDNAMES", names, 1);
+	else
+		unsetenv("LISTEN_FDNAMES");
+}
+
+static void test_fds__named(void **state)
+{
+	char names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES];
+	int pipe_fds[2], saved[2] = {dup(3), dup(4)}, long_name = 0;
+	char text[200];
+
+	assert_int_equal(pipe(pipe_fds), 0);
+	assert_true(dup2(pipe_fds[0], 3) == 3 && dup2(pipe_fds[1], 4) == 4);
+
+	give(NULL, "2", "brokerd.sock:admin.sock");
+	assert_int_equal(systemd_take_fds(names), 2);
+	assert_string_equal(names[0], "brokerd.sock");
+	assert_string_equal(names[1], "admin.sock");
+	assert_true(fcntl(3, F_GETFD) & FD_CLOEXEC);
+	assert_true(fcntl(4, F_GETFL) & O_NONBLOCK);
+	/* Once: what this process starts is not to take them for its own. */
+	assert_null(getenv("LISTEN_FDS"));
+	assert_int_equal(systemd_take_fds(names), 0);
+
+	give(NULL, "2", NULL);
+	assert_int_equal(systemd_take_fds(names), 2);
+	assert_string_equal(names[0], "");
+	give(NULL, "2", "one");
+	assert_int_equal(systemd_take_fds(names), 2);
+	assert_string_equal(names[0], "one");
+	assert_string_equal(names[1], "");
+	memset(text, 'n', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	give(NULL, "1", text);
+	assert_int_equal(systemd_take_fds(names), 1);
+	long_name = (int)strlen(names[0]);
+	assert_int_equal(long_name, SYSTEMD_NAME_BYTES - 1);
+
+	close(3);
+	give(NULL, "1", "brokerd.sock");
+	assert_int_equal(systemd_take_fds(names), -EBADF);
+	for (int i = 0; i < 2; i++)
+		if (saved[i] >= 0)
+			dup2(saved[i], 3 + i);
+}
+
+static void test_fds__none(void **state)
+{
+	char names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES];
+
+	assert_int_equal(systemd_take_fds(names), 0);
+	give("1", "1", "brokerd.sock");
+	assert_int_equal(systemd_take_fds(names), 0);
+	assert_null(getenv("LISTEN_FDS"));
+	give(NULL, "0", NULL);
+	assert_int_equal(systemd_take_fds(names), 0);
+	give(NULL, "-1", NULL);
+	assert_int_equal(systemd_take_fds(names), -EINVAL);
+	give("x", "1", NULL);
+	assert_int_equal(systemd_take_fds(names), -EINVAL);
+	give(NULL, "9", NULL);
+	assert_int_equal(systemd_take_fds(names), -E2BIG);
+	give(NULL, "18446744073709551617", NULL);
+	assert_int_equal(systemd_take_fds(names), -EINVAL);
+}
+
+int main(void)
+{
+#define SERVICE_TEST(name) cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
+	const struct CMUnitTest tests[] = {
+		SERVICE_TEST(test_state__start_to_stop),
+		SERVICE_TEST(test_state__reload),
+		SERVICE_TEST(test_status__as_it_changes),
+		SERVICE_TEST(test_watchdog__while_the_reactor_turns),
+		SERVICE_TEST(test_watchdog__not_wanted),
+		SERVICE_TEST(test_watchdog__too_often),
+		SERVICE_TEST(test_manager__slow),
+		SERVICE_TEST(test_manager__gone),
+		SERVICE_TEST(test_manager__none),
+		SERVICE_TEST(test_fds__named),
+		SERVICE_TEST(test_fds__none),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

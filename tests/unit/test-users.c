@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* Users and groups by name and by number. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+
+#include "users.h"
+
+static void test_group(void **state)
+{
+	gid_t gid = 7;
+
+	assert_int_equal(users_find_group("root", &gid), 0);
+	assert_int_equal(gid, 0);
+	assert_int_equal(users_find_group("4294967294", &gid), 0);
+	assert_int_equal(gid, 4294967294);
+	assert_int_equal(users_find_group("no-such-group-here", &gid), -ENOENT);
+	/* "None", to the kernel. */
+	assert_int_equal(users_find_group("4294967295", &gid), -ENOENT);
+	assert_int_equal(users_find_group("12x", &gid), -ENOENT);
+	assert_int_equal(users_find_group("-1", &gid), -ENOENT);
+	assert_int_equal(users_find_group("", &gid), -ENOENT);
+	assert_int_equal(gid, 4294967294);
+}
+
+static void test_list(void **state)
+{
+	struct users users;
+
+	assert_int_equal(users_parse("root", &users), 0);
+	assert_int_equal(users.n, 1);
+	assert_int_equal(users.uids[0], 0);
+	assert_int_equal(users_parse("1000 ,\troot, 3 ", &users), 0);
+	assert_int_equal(users.n, 3);
+	assert_int_equal(users.uids[0], 1000);
+	assert_int_equal(users.uids[1], 0);
+	assert_int_equal(users.uids[2], 3);
+}
+
+static void test_list__bad(void **state)
+{
+	char list[2 * USERS_MAX + 2];
+	struct users users;
+
+	assert_int_equal(users_parse("", &users), -ENOENT);
+	assert_int_equal(users_parse("root,", &users), -ENOENT);
+	assert_int_equal(users_parse(",root", &users), -ENOENT);
+	assert_int_equal(users_parse("root,no-such-user-here", &users), -ENOENT);
+
+	memset(list, 0, sizeof(list));
+	for (unsigned int i = 0; i < USERS_MAX; i++)
+		strcat(list, i ? ",1" : "1");
+	assert_int_equal(users_parse(list, &users), 0);
+	assert_int_equal(users.n, USERS_MAX);
+	strcat(list, ",1");
+	assert_int_equal(users_parse(list, &users), -E2BIG);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_group),
+		cmocka_unit_test(test_list),
+		cmocka_unit_test(test_list__bad),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
