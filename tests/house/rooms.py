@@ -29,6 +29,7 @@ ROOMS = {
     'vulkan': {'shm', 'util', 'plan'},
     'session': {'shm', 'util', 'loop', 'tenant', 'plan'},
     'dispatch': {'shm', 'util', 'loop', 'session', 'plan', 'place'},
+    'control': {'shm', 'util', 'session', 'tenant', 'dispatch'},
 }
 
 # Headers that rooms may include beside those of the rooms that they may: tasks are counted where they
@@ -48,6 +49,7 @@ LIBRARIES = [
     (re.compile(r'^(libdrm/.*|xf86drm\.h|amdgpu\.h|amdgpu_drm\.h|drm\.h|drm/.*)$'), 'libdrm',
      {'telemetry'} | {'tests', 'tools'}),
     (re.compile(r'^bpf/|\.skel\.h$'), 'libbpf', {'bpf', 'telemetry'} | {'tests', 'tools'}),
+    (re.compile(r'^microhttpd\.h$'), 'libmicrohttpd', {'control'} | {'tests', 'tools'}),
     (re.compile(r'^ini\.h$'), 'inih', {'place', 'tenant'} | {'tests', 'tools'}),
 ]
 
@@ -162,6 +164,9 @@ CASES = [
         ('broker/place/a.c', '#include "../../bpf/layout.h"', 'place may not include'),
         ('broker/tenant/a.c', '#include <ini.h>', None),
         ('broker/place/a.c', '#include <ini.h>', None),
+        ('broker/control/a.c', '#include <microhttpd.h>', None),
+        ('broker/control/a.c', '#include "vulkan/device.h"', 'which is in vulkan'),
+        ('broker/session/a.c', '#include <microhttpd.h>', 'only control may use libmicrohttpd'),
         ('broker/session/a.c', '#include <ini.h>', 'only place, tenant may use inih'),
         ('broker/attic/a.c', 'int a;', 'attic is not a room'),
         ('broker/main.c', '#include "vulkan/device.h"', None),

@@ -1,0 +1,33 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * A statistics page as metrics
+ *
+ * What a root page says, with a bounded set of labels: tenants, which the policy names, devices,
+ * which the broker has, and words of the broker's own. No plan, session or process gets a series,
+ * so no client can make one. Any thread: a page is only read.
+ */
+#include <stdint.h>
+#include <ringbroker/stats.h>
+
+#include "control/metrics-text.h"
+#include "util/cleanup.h"
+
+/* A copy of a page, taken as one. */
+struct metrics_page;
+
+/* For pages with as many records as @view has. Return: 0 or -ENOMEM. */
+int metrics_page_new(const struct rbk_stats_view *view, struct metrics_page **ret);
+struct metrics_page *metrics_page_free(struct metrics_page *page);
+
+/*
+ * Copies what @view shows, waiting a hundredth of a second in all for records that are being
+ * written; those that still are then may mix old and new.
+ */
+void metrics_page_take(struct metrics_page *page, const struct rbk_stats_view *view);
+
+/* Writes the copy. @version is the broker's. */
+void metrics_page_write(const struct metrics_page *page, const char *version,
+			struct metrics_text *text);
+
+DEFINE_CLEANUP(struct metrics_page *, metrics_page_free)

@@ -1,0 +1,33 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Root pages without a broker, for tests of what is made of them
+ *
+ * A page in private memory, whose records a test fills in by hand.
+ */
+#include <stdint.h>
+#include <ringbroker/stats.h>
+
+struct metrics_rig {
+	void *page;
+	struct rbk_stats_view view;
+	struct rbk_stats_header *header;
+	struct rbk_stats_broker *broker;
+	struct rbk_stats_contention *contention;
+	struct rbk_stats_device *devices;
+	struct rbk_stats_tenant *tenants;
+	struct rbk_stats_delay *delays; /* of tenants */
+	struct rbk_stats_thread *threads;
+};
+
+enum { METRICS_RIG_DEVICES = 2, METRICS_RIG_THREADS = 4 };
+
+/* With room for @n_tenants, none of which is used. */
+void metrics_rig_init(struct metrics_rig *rig, uint32_t n_tenants);
+void metrics_rig_deinit(struct metrics_rig *rig);
+
+/* Figures of every kind, all different, in everything but the tenants from the third on. */
+void metrics_rig_fill(struct metrics_rig *rig);
+
+/* Uses tenant @index: the name, and figures that depend on nothing but @index. */
+void metrics_rig_tenant(struct metrics_rig *rig, uint32_t index, const char *name);

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A page as metrics: every family as it is expected to the byte, and pages that are not as they
+ * should be.
+ *
+ *	test-metrics-page [--write]	--write: the golden files, anew
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/metrics-page.h"
+#include "fail-alloc.h"
+#include "tests/unit/metrics-rig.h"
+#include "util/checked.h"
+
+/* What the page that the rig fills is in each format. */
+static const char *const golden_files[METRICS_FORMATS] = {
+	[METRICS_PLAIN] = METRICS_DATA "/metrics.txt",
+	[METRICS_OPEN] = METRICS_DATA "/metrics.openmetrics",
+};
+static bool writes_golden_files;
+
+static struct metrics_text take(const struct metrics_rig *rig, enum metrics_format format)
+{
+	struct metrics_text text = {.format = format};
+	struct metrics_page *page;
+
+	assert_int_equal(metrics_page_new(&rig->view, &page), 0);
+	metrics_page_take(page, &rig->view);
+	metrics_page_write(page, "1.2.3", &text);
+	metrics_page_free(page);
+	assert_false(text.is_out_of_memory);
+	return text;
+}
+
+/* The value of the sample that begins with @name; NULL: there is none. Until the next call. */
+static const char *value_of(const struct metrics_text *text, const char *name)
+{
+	static char value[64];
+	const char *at = text->data, *end = text->data + text->bytes, *line;
+	size_t n = strlen(name);
+
+	for (; at < end; at = line + 1) {
+		line = memchr(at, '\n', (size_t)(end - at));
+		if ((size_t)(line - at) <= n || memcmp(at, name, n) != 0 || at[n] != ' ')
+			continue;
+		snprintf(value, sizeof(value), "%.*s", (int)(line - at - (long)n - 1), at + n + 1);
+		return value;
+	}
+	return NULL;
+}
+
+static unsigned int count_of(const struct metrics_text *text, const char *part)
+{
+	const char *at = text->data, *end = text->data + text->bytes;
+	unsigned int n = 0;
+
+	while ((at = memmem(at, (size_t)(end - at), part, strlen(part)))) {
+		at += strlen(part);
+		n++;
+	}
+	return n;
+}
+
+static void compare(const struct metrics_text *text, const char *path)
+{
+	FILE *file = fopen(path, writes_golden_files ? "w" : "r");
+	char *golden;
+	size_t n;
+
+	assert_non_null(file);
+	if (writes_golden_files) {
+		assert_int_equal(fwrite(text->data, 1, text->bytes, file), text->bytes);
+		assert_int_equal(fclose(file), 0);
+		return;
+	}
+	golden = malloc(text->bytes + 1);
+	n = fread(golden, 1, text->bytes + 1, file);
+	fclose(file);
+	for (size_t i = 0, line = 1; i < n && i < text->bytes; i++) {
+		if (golden[i] != text->data[i])
+			fail_msg("%s:%zu differs: ...%.*s", path, line,
+				 (int)(text->bytes - i < 60 ? text->bytes - i : 60),
+				 text->data + i);
+		line += golden[i] == '\n';
+	}
+	assert_int_equal(n, text->bytes);
+	free(golden);
+}
+
+static void test_golden(void **state)
+{
+	struct metrics_rig rig;
+
+	metrics_rig_init(&rig, 3);
+	metrics_rig_fill(&rig);
+	for (enum metrics_format format = METRICS_PLAIN; format < METRICS_FORMATS; format++) {
+		struct metrics_text text = take(&rig, format);
+
+		compare(&text, golden_files[format]);
+		metrics_text_deinit(&text);
+	}
+	metrics_rig_deinit(&rig);
+}
+
+/* Buckets are those of the page added up: bounds agree, and nothing is lost or counted twice. */
+static void test_buckets(void **state)
+{
+	static const char sample[] = "ringbroker_tenant_queue_seconds_bucket{tenant=\"web\",le=\"";
+	const size_t n_sample = sizeof(sample) - 1;
+	struct metrics_rig rig;
+	struct metrics_text text;
+	char bound[32], *end;
+	const char *at;
+	uint64_t n = 0;
+	unsigned int n_bounds = 0;
+
+	metrics_rig_init(&rig, 1);
+	metrics_rig_fill(&rig);
+	text = take(&rig, METRICS_PLAIN);
+	at = text.data;
+	while ((at = memmem(at, (size_t)(text.data + text.bytes - at), sample, n_sample))) {
+		uint64_t expected = 0, here;
+		double seconds;
+
+		at += n_sample;
+		snprintf(bound, sizeof(bound), "%.*s", (int)strcspn(at, "\""), at);
+		seconds = strtod(bound, &end);
+		assert_int_equal(*end, '\0');
+		here = strtoull(strchr(at, ' ') + 1, NULL, 10);
+		for (unsigned int i = 0; i < RBK_STATS_BUCKETS; i++)
+			if (isinf(seconds) || (double)rbk_stats_bucket_ns(i) < seconds * 1e9 - 0.5)
+				expected += rig.tenants[0].queue_histogram[i];
+		assert_int_equal(here, expected);
+		assert_true(here > n);
+		n = here;
+		n_bounds++;
+	}
+	assert_int_equal(n_bounds, 23);
+	assert_int_equal(n, RBK_STATS_BUCKETS);
+	assert_string_equal(
+		value_of(&text, "ringbroker_tenant_queue_seconds_count{tenant=\"web\"}"), "128");
+	/* Without what ran inline, which is in no bucket. */
+	assert_string_equal(
+		value_of(&text, "ringbroker_tenant_latency_seconds_sum{tenant=\"web\"}"),
+		"4.000001006");
+	metrics_text_deinit(&text);
+	metrics_rig_deinit(&rig);
+}
+
+static void test_hostile_names(void **state)
+{
+	struct metrics_rig rig;
+	struct metrics_text text;
+
+	metrics_rig_init(&rig, 6);
+	metrics_rig_fill(&rig);
+	metrics_rig_tenant(&rig, 0, "\"} 1\nringbroker_evil 2\n#");
+	metrics_rig_tenant(&rig, 1, "\x1b[31m\\");
+	/* What cannot be told apart any more gets a number. */
+	metrics_rig_tenant(&rig, 2, "same\x80");
+	metrics_rig_tenant(&rig, 3, "same\x81");
+	metrics_rig_tenant(&rig, 4, "");
+	/* As long as it can be, and longer, and every character escaped. */
+	metrics_rig_tenant(&rig, 5, "x");
+	memset(rig.tenants[5].name, '"', sizeof(rig.tenants[5].name));
+	memset(rig.devices[1].name, '\\', sizeof(rig.devices[1].name));
+	memset(rig.devices[1].driver, '\n', sizeof(rig.devices[1].driver));
+	memset(rig.devices[1].paths, 0xff, sizeof(rig.devices[1].paths));
+	rig.devices[1].kind = 77;
+	text = take(&rig, METRICS_OPEN);
+	assert_int_equal(count_of(&text, "\nringbroker_evil"), 0);
+	assert_int_equal(count_of(&text, "\x1b"), 0);
+	assert_non_null(value_of(&text, "ringbroker_tenant_weight{tenant=\"\\\"} 1?ringbroker_evil "
+					"2?#\"}"));
+	assert_non_null(value_of(&text, "ringbroker_tenant_weight{tenant=\"?[31m\\\\\"}"));
+	assert_string_equal(value_of(&text, "ringbroker_tenant_weight{tenant=\"same?\"}"), "102");
+	assert_string_equal(value_of(&text, "ringbroker_tenant_weight{tenant=\"same?#4\"}"), "103");
+	assert_non_null(value_of(&text, "ringbroker_tenant_weight{tenant=\"\"}"));
+	assert_int_equal(count_of(&text, "ringbroker_tenant_weight{"), 6);
+	/* Every line ends a label where it should. */
+	assert_int_equal(count_of(&text, "kind=\"unknown\""), 1);
+	metrics_text_deinit(&text);
+	metrics_rig_deinit(&rig);
+}
+
+static void test_absurd_numbers(void **state)
+{
+	struct metrics_rig rig;
+	struct metrics_text text;
+
+	metrics_rig_init(&rig, 1);
+	metrics_rig_fill(&rig);
+	rig.devices[1].utilization = (double)NAN;
+	rig.devices[1].contention = (double)INFINITY;
+	rig.devices[1].success_rate = -1;
+	rig.devices[1].temperature_millicelsius = (uint64_t)-5000;
+	rig.devices[1].memory_used = RBK_STATS_ABSENT;
+	rig.devices[1].breaker = 99;
+	rig.tenants[0].host_max = RBK_STATS_ABSENT;
+	rig.tenants[0].inline_ns = UINT64_MAX;
+	rig.tenants[0].reasons[3] = UINT64_MAX;
+	rig.tenants[0].queue_histogram[0] = UINT64_MAX;
+	rig.header->realtime_offset_ns = INT64_MIN;
+	text = take(&rig, METRICS_OPEN);
+	assert_null(value_of(&text, "ringbroker_device_utilization_ratio{device=\"1\"}"));
+	assert_non_null(value_of(&text, "ringbroker_device_utilization_ratio{device=\"0\"}"));
+	assert_null(value_of(&text, "ringbroker_device_contention_ratio{device=\"1\"}"));
+	assert_null(value_of(&text, "ringbroker_device_success_ratio{device=\"1\"}"));
+	assert_null(value_of(&text, "ringbroker_device_temperature_celsius{device=\"1\"}"));
+	assert_null(value_of(&text, "ringbroker_device_memory_used_bytes{device=\"1\"}"));
+	assert_null(value_of(&text, "ringbroker_tenant_host_memory_max_bytes{tenant=\"web\"}"));
+	assert_string_equal(value_of(&text, "ringbroker_start_time_seconds"), "0");
+	assert_int_equal(count_of(&text, "breaker_state{device=\"1\",state=\"open\"} 0"), 1);
+	assert_int_equal(count_of(&text, " NaN"), 0);
+	assert_int_equal(count_of(&text, " nan"), 0);
+	assert_int_equal(count_of(&text, " -"), 0);
+	metrics_text_deinit(&text);
+	metrics_rig_deinit(&rig);
+}
+
+/* What a page of an older broker does not have is not there, and nothing is read in its place. */
+static void test_old_page(void **state)
+{
+	struct metrics_rig rig;
+	struct metrics_text text;
+
+	metrics_rig_init(&rig, 1);
+	metrics_rig_fill(&rig);
+	for (unsigned int i = RBK_STATS_LEAST_SECTIONS; i < RBK_STATS_SECTION_COUNT; i++)
+		rig.view.sections[i] = (struct rbk_stats_section){.offset = 0};
+	text = take(&rig, METRICS_PLAIN);
+	assert_null(value_of(&text, "ringbroker_contention_ratio"));
+	assert_int_equal(count_of(&text, "ringbroker_run_queue_delay_seconds_sum"), 0);
+	assert_int_equal(count_of(&text, "ringbroker_tenant_run_queue_delay_seconds_sum"), 0);
+	assert_non_null(value_of(&text, "ringbroker_sessions"));
+	metrics_text_deinit(&text);
+	rig.view.sections[RBK_STATS_SECTION_TENANTS].count = 0;
+	text = take(&rig, METRICS_PLAIN);
+	assert_int_equal(count_of(&text, "tenant=\""), 0);
+	metrics_text_deinit(&text);
+	metrics_rig_deinit(&rig);
+}
+
+/* A record that is never done, as of a broker that hangs in the middle of it. */
+static void test_odd_sequence(void **state)
+{
+	struct metrics_rig rig;
+	struct metrics_text text;
+
+	metrics_rig_init(&rig, 2);
+	metrics_rig_fill(&rig);
+	rig.tenants[1].sequence = 1;
+	rig.devices[0].sequence = 3;
+	text = take(&rig, METRICS_PLAIN);
+	assert_string_equal(value_of(&text, "ringbroker_tenant_weight{tenant=\"batch\"}"), "101");
+	metrics_text_deinit(&text);
+	metrics_rig_deinit(&rig);
+}
+
+/* Counts that begin anew say so. */
+static void test_reset(void **state)
+{
+	static const char created[] = "ringbroker_tenant_task_errors_created{tenant=\"web\"}";
+	static const char evictions[] = "ringbroker_tenant_evictions_created{tenant=\"web\"}";
+	struct metrics_rig rig;
+	struct metrics_text text;
+
+	metrics_rig_init(&rig, 1);
+	metrics_rig_fill(&rig);
+	rig.header->n_resets = 0;
+	rig.header->reset_at_ns = rig.header->started_at_ns;
+	text = take(&rig, METRICS_OPEN);
+	assert_string_equal(value_of(&text, created), "1700000001");
+	assert_string_equal(value_of(&text, "ringbroker_statistics_resets_total"), "0");
+	metrics_text_deinit(&text);
+	rig.header->n_resets = 1;
+	rig.header->reset_at_ns += 59500000000;
+	text = take(&rig, METRICS_OPEN);
+	assert_string_equal(value_of(&text, created), "1700000060.5");
+	assert_string_equal(value_of(&text, evictions), "1700000001");
+	assert_string_equal(value_of(&text, "ringbroker_statistics_resets_total"), "1");
+	metrics_text_deinit(&text);
+	metrics_rig_deinit(&rig);
+}
+
+static void *change(void *data)
+{
+	struct rbk_stats_tenant *tenant = data;
+	uint32_t sequence = tenant->sequence;
+
+	/* The name and the weight belong together. */
+	for (unsigned int i = 0; i < 200000; i++) {
+		__atomic_store_n(&tenant->sequence, ++sequence, __ATOMIC_RELAXED);
+		__atomic_thread_fence(__ATOMIC_RELEASE);
+		__atomic_store_n(&tenant->weight, 'a' + i % 26, __ATOMIC_RELAXED);
+		__atomic_store_n((uint64_t *)tenant->name, 'a' + i % 26, __ATOMIC_RELAXED);
+		__atomic_store_n(&tenant->sequence, ++sequence, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+/* A reader never sees half of a change, however often there is one. */
+static void test_race(void **state)
+{
+	unsigned int n_seen = 0, last = 0, weight;
+	struct metrics_rig rig;
+	pthread_t thread;
+	char name;
+
+	metrics_rig_init(&rig, 1);
+	metrics_rig_fill(&rig);
+	metrics_rig_tenant(&rig, 0, "a");
+	rig.tenants[0].weight = 'a';
+	assert_int_equal(pthread_create(&thread, NULL, change, &rig.tenants[0]), 0);
+	do {
+		struct metrics_text text = take(&rig, METRICS_PLAIN);
+		const char *at = memmem(text.data, text.bytes, "_weight{tenant=", 15);
+
+		assert_non_null(at);
+		assert_int_equal(sscanf(at, "_weight{tenant=\"%c\"} %u", &name, &weight), 2);
+		assert_int_equal(name, weight);
+		n_seen += weight != last;
+		last = weight;
+		metrics_text_deinit(&text);
+	} while (pthread_tryjoin_np(thread, NULL) != 0);
+	assert_true(n_seen > 0);
+	metrics_rig_deinit(&rig);
+}
+
+static void test_memory(void **state)
+{
+	struct metrics_text text = {.format = METRICS_PLAIN};
+	struct metrics_page *page;
+	struct metrics_rig rig;
+
+	metrics_rig_init(&rig, 1);
+	metrics_rig_fill(&rig);
+	for (unsigned int n = 1; n <= 2; n++) {
+		fail_alloc_at(n);
+		assert_int_equal(metrics_page_new(&rig.view, &page), -ENOMEM);
+		assert_true(fail_alloc_stop());
+	}
+	assert_int_equal(metrics_page_new(&rig.view, &page), 0);
+	metrics_page_take(page, &rig.view);
+	fail_alloc_at(2);
+	metrics_page_write(page, "1", &text);
+	assert_true(fail_alloc_stop());
+	assert_true(text.is_out_of_memory);
+	metrics_text_deinit(&text);
+	metrics_page_free(page);
+	metrics_rig_deinit(&rig);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_golden),        cmocka_unit_test(test_buckets),
+		cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_absurd_numbers),
+		cmocka_unit_test(test_old_page),      cmocka_unit_test(test_odd_sequence),
+		cmocka_unit_test(test_reset),         cmocka_unit_test(test_race),
+		cmocka_unit_test(test_memory),
+	};
+
+	writes_golden_files = argc > 1 && strcmp(argv[1], "--write") == 0;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/* What a line looks like in each format; names, numbers, and what a client accepts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "control/metrics-text.h"
+#include "fail-alloc.h"
+#include "util/checked.h"
+
+static void expect_text(struct metrics_text *text, const char *expected)
+{
+	assert_int_equal(text->bytes, strlen(expected));
+	assert_memory_equal(text->data, expected, text->bytes);
+	metrics_text_deinit(text);
+}
+
+static void test_formats(void **state)
+{
+	static const struct metrics_family counter = {"wait_seconds", "Waiting", METRICS_COUNTER};
+	static const struct metrics_family info = {"thing", "What it is", METRICS_INFO};
+	static const struct metrics_family summary = {"delay_bytes", "Odd", METRICS_SUMMARY};
+	struct metrics_text text = {.format = METRICS_PLAIN};
+
+	metrics_begin(&text, &counter);
+	metrics_decimal(&text, NULL, "a=\"1\"", "b=\"2\"", 1500000000, 9);
+	metrics_created(&text, "a=\"1\"", "b=\"2\"", 42);
+	metrics_begin(&text, &info);
+	metrics_count(&text, NULL, "a=\"1\"", NULL, 1);
+	metrics_begin(&text, &summary);
+	metrics_count(&text, NULL, NULL, "quantile=\"1\"", 7);
+	metrics_count(&text, "_count", NULL, NULL, 8);
+	metrics_end(&text);
+	expect_text(&text, "# HELP ringbroker_wait_seconds_total Waiting.\n"
+			   "# TYPE ringbroker_wait_seconds_total counter\n"
+			   "ringbroker_wait_seconds_total{a=\"1\",b=\"2\"} 1.5\n"
+			   "# HELP ringbroker_thing_info What it is.\n"
+			   "# TYPE ringbroker_thing_info gauge\n"
+			   "ringbroker_thing_info{a=\"1\"} 1\n"
+			   "# HELP ringbroker_delay_bytes Odd.\n"
+			   "# TYPE ringbroker_delay_bytes summary\n"
+			   "ringbroker_delay_bytes{quantile=\"1\"} 7\n"
+			   "ringbroker_delay_bytes_count 8\n");
+
+	text.format = METRICS_OPEN;
+	metrics_begin(&text, &counter);
+	metrics_decimal(&text, NULL, "a=\"1\"", "b=\"2\"", 1500000000, 9);
+	metrics_created(&text, "a=\"1\"", "b=\"2\"", 42);
+	metrics_begin(&text, &info);
+	metrics_count(&text, NULL, "a=\"1\"", NULL, 1);
+	metrics_end(&text);
+	expect_text(&text, "# HELP ringbroker_wait_seconds Waiting.\n"
+			   "# TYPE ringbroker_wait_seconds counter\n"
+			   "# UNIT ringbroker_wait_seconds seconds\n"
+			   "ringbroker_wait_seconds_total{a=\"1\",b=\"2\"} 1.5\n"
+			   "ringbroker_wait_seconds_created{a=\"1\",b=\"2\"} 0.000000042\n"
+			   "# HELP ringbroker_thing What it is.\n"
+			   "# TYPE ringbroker_thing info\n"
+			   "ringbroker_thing_info{a=\"1\"} 1\n"
+			   "# EOF\n");
+}
+
+static void test_numbers(void **state)
+{
+	static const struct metrics_family family = {"x", "X", METRICS_GAUGE};
+	struct metrics_text text = {.format = METRICS_PLAIN, .family = &family};
+
+	metrics_count(&text, NULL, NULL, NULL, 0);
+	metrics_count(&text, NULL, NULL, NULL, UINT64_MAX);
+	metrics_decimal(&text, NULL, NULL, NULL, 0, 9);
+	metrics_decimal(&text, NULL, NULL, NULL, 1, 9);
+	metrics_decimal(&text, NULL, NULL, NULL, 83, 2);
+	metrics_decimal(&text, NULL, NULL, NULL, 7, 2);
+	metrics_decimal(&text, NULL, NULL, NULL, 100, 2);
+	metrics_decimal(&text, NULL, NULL, NULL, UINT64_MAX, 9);
+	metrics_real(&text, NULL, NULL, NULL, 0);
+	metrics_real(&text, NULL, NULL, NULL, 1.0 / 3);
+	metrics_real(&text, NULL, NULL, NULL, 1e12);
+	expect_text(&text, "ringbroker_x 0\n"
+			   "ringbroker_x 18446744073709551615\n"
+			   "ringbroker_x 0\n"
+			   "ringbroker_x 0.000000001\n"
+			   "ringbroker_x 0.83\n"
+			   "ringbroker_x 0.07\n"
+			   "ringbroker_x 1\n"
+			   "ringbroker_x 18446744073.709551615\n"
+			   "ringbroker_x 0\n"
+			   "ringbroker_x 0.333333\n"
+			   "ringbroker_x 1000000000000\n");
+	metrics_real(&text, NULL, NULL, NULL, (double)NAN);
+	metrics_real(&text, NULL, NULL, NULL, (double)INFINITY);
+	metrics_real(&text, NULL, NULL, NULL, (double)-INFINITY);
+	metrics_real(&text, NULL, NULL, NULL, -0.5);
+	metrics_real(&text, NULL, NULL, NULL, 1e300);
+	expect_text(&text, "");
+}
+
+static void test_escape(void **state)
+{
+	static const struct {
+		const char *from, *to;
+	} cases[] = {
+		{"", ""},
+		{"web", "web"},
+		{"a\"b\\c", "a\\\"b\\\\c"},
+		{"a\nb\rc\td", "a?b?c?d"},
+		{"\x1b[2J\x7f", "?[2J?"},
+		{"caf\xc3\xa9", "caf??"},
+		{"} 1\nevil 2", "} 1?evil 2"},
+	};
+	char to[32];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		metrics_escape(to, sizeof(to), cases[i].from);
+		assert_string_equal(to, cases[i].to);
+	}
+	/* Cut, but never within an escape. */
+	metrics_escape(to, 4, "ab\"c");
+	assert_string_equal(to, "ab");
+	metrics_escape(to, 5, "ab\"c");
+	assert_string_equal(to, "ab\\\"");
+	metrics_escape(to, 1, "ab");
+	assert_string_equal(to, "");
+}
+
+static void test_accepted(void **state)
+{
+	static const struct {
+		const char *accept;
+		enum metrics_format format;
+	} cases[] = {
+		{NULL, METRICS_PLAIN},
+		{"", METRICS_PLAIN},
+		{"*/*", METRICS_PLAIN},
+		{"text/plain", METRICS_PLAIN},
+		{"application/openmetrics-text", METRICS_OPEN},
+		{"Application/OpenMetrics-Text; version=1.0.0; charset=utf-8", METRICS_OPEN},
+		/* Prometheus 2.42, 3.0, and what its text format is called there. */
+		{"application/openmetrics-text;version=1.0.0,application/openmetrics-text;"
+		 "version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+		 METRICS_OPEN},
+		{"application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+		 "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,*/*;q=0.2",
+		 METRICS_OPEN},
+		{"application/openmetrics-text;q=0.5,text/plain;q=0.9", METRICS_PLAIN},
+		{"text/plain;q=0.2 , application/openmetrics-text ; q=0.2", METRICS_OPEN},
+		{"application/openmetrics-text;q=0", METRICS_PLAIN},
+		{"application/openmetrics-text;q=-1", METRICS_PLAIN},
+		{"application/openmetrics-text;q=1e9", METRICS_PLAIN},
+		{"application/openmetrics-text;q=0.00000000000000001", METRICS_PLAIN},
+		{"application/openmetrics-text;version=9.0.0", METRICS_PLAIN},
+		{"application/openmetrics-texts", METRICS_PLAIN},
+		{"application/openmetrics", METRICS_PLAIN},
+		{";;;,,,===;q,;", METRICS_PLAIN},
+		{"application/openmetrics-text;q=", METRICS_PLAIN},
+		{"application/openmetrics-text;;;", METRICS_OPEN},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_int_equal(metrics_accepted(cases[i].accept), cases[i].format);
+}
+
+static void test_memory(void **state)
+{
+	static const struct metrics_family family = {"x", "X", METRICS_GAUGE};
+	struct metrics_text text = {.family = &family};
+
+	fail_alloc_at(2);
+	for (unsigned int i = 0; i < 10000; i++)
+		metrics_count(&text, NULL, NULL, NULL, i);
+	assert_true(fail_alloc_stop());
+	assert_true(text.is_out_of_memory);
+	assert_true(text.bytes <= text.capacity);
+	metrics_text_deinit(&text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_formats), cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_escape),  cmocka_unit_test(test_accepted),
+		cmocka_unit_test(test_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
