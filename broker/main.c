@@ -19,15 +19,19 @@
 #include "budget.h"
 #include "config.h"
 #include "contention.h"
+#include "control/control.h"
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
 #include "dispatch/dispatch.h"
+#include "endpoint.h"
 #include "list-devices.h"
 #include "loop/loop.h"
 #include "loop/offload.h"
 #include "options.h"
 #include "profiles.h"
+#include "publish.h"
 #include "refresh.h"
+#include "service.h"
 #include "session/residency.h"
 #include "session/server.h"
 #include "session/sigbus.h"
@@ -67,6 +71,8 @@ struct broker {
 	struct reload reload;
 	struct waker waker;
 	struct loop *loop;
+	struct service *service;
+	struct service_sockets given; /* paths are in the options, too */
 	struct offload *offload;
 	struct account_book *book;
 	struct tenants *tenants;
@@ -84,7 +90,10 @@ struct broker {
 	struct contention *contention;
 	struct dispatch *dispatch;
 	struct refresh *refresh;
+	struct publish *publish;
+	struct control *control;
 	struct server *server;
+	struct metrics *metrics;
 	int signal_fd;
 	struct loop_watch *signal_watch;
 	bool is_stopping;
@@ -120,8 +129,9 @@ static int apply_policy(struct broker *broker)
 	if (r == 0) {
 		reload->policy = NULL;
 		on_limits_changed(broker);
-		dispatch_configure(broker->dispatch, &reload->options.place);
+		publish_configure(broker->publish, &reload->options.place);
 		contention_set_observes(broker->contention, reload->options.observes_contention);
+		server_forget_tenants(broker->server);
 		log_info(LOG_POLICY_RELOADED, "read %s again: %s", broker->options.config_path,
 			 changes ? changes : "it is in force");
 	}
@@ -151,6 +161,8 @@ static void reload_done(struct offload_job *job)
 	free(steal_ptr(reload->errors));
 	if (reload->is_wanted)
 		reload_start(broker);
+	else
+		service_reloaded(broker->service);
 }
 
 static void reload_start(struct broker *broker)
@@ -161,6 +173,7 @@ static void reload_start(struct broker *broker)
 	if (reload->is_running || broker->is_stopping)
 		return;
 	reload->is_running = true;
+	service_reloading(broker->service);
 	/* What the file does not say any more is as if it never had. */
 	reload->options = broker->asked;
 	reload->job = (struct offload_job){.run = reload_run, .done = reload_done};
@@ -183,6 +196,7 @@ static void on_signal(void *data, uint32_t events)
 		}
 		log_info(LOG_STOPPING, "stopping: finishing the tasks in flight");
 		broker->is_stopping = true;
+		service_stopping(broker->service);
 		refresh_stop(broker->refresh);
 		dispatch_stop(broker->dispatch);
 	}
@@ -227,8 +241,9 @@ static int make_tenants(struct broker *broker, char **ret_errors)
 	struct tenants_machine machine = {
 		.host_bytes = config_host_bytes(),
 		.n_devices = broker->n_executors,
-		/* Some are kept back: for ourselves, for drivers, and for accepting others. */
-		.n_fds = n_fds > 256 ? n_fds - 128 : n_fds / 2,
+		/* Some are kept back: for ourselves, for drivers, for accepting others, and for
+		 * administrators. */
+		.n_fds = n_fds > 1024 ? n_fds - 128 - SERVER_ADMIN_SESSIONS : n_fds / 2,
 		/* vm.max_map_count is 65,530 by default; a ring also has two allocations that are
 		 * mappings. */
 		.n_mappings = 24000,
@@ -378,6 +393,53 @@ static int make_contention(struct broker *broker)
 	return contention_new(&options, &broker->contention);
 }
 
+/* Those that a service manager has made go before those of the options. */
+static int take_sockets(struct broker *broker)
+{
+	struct service_sockets *given = &broker->given;
+	struct options *options = &broker->options;
+	int r = service_take_sockets(given);
+
+	if (given->fd)
+		snprintf(options->socket_path, sizeof(options->socket_path), "%s", given->path);
+	if (given->admin_fd) {
+		snprintf(options->admin_socket_path, sizeof(options->admin_socket_path), "%s",
+			 given->admin_path);
+		options->has_admin_socket = true;
+	}
+	return r;
+}
+
+static struct server_admin_options admin_options(const struct broker *broker)
+{
+	const struct options *options = &broker->options;
+
+	return (struct server_admin_options){
+		.socket_path = options->admin_socket_path[0] ? options->admin_socket_path : NULL,
+		.given_fd = broker->given.admin_fd,
+		.socket_mode = options->admin_socket_mode,
+		.has_group = options->has_admin_group,
+		.gid = options->admin_group,
+		.users = options->admin_users.uids,
+		.n_users = options->admin_users.n,
+	};
+}
+
+static int make_control(struct broker *broker)
+{
+	const struct control_options options = {
+		.tenants = broker->tenants,
+		.dispatch = broker->dispatch,
+		.residency = broker->residency,
+		.executors = broker->executors,
+		.n_executors = broker->n_executors,
+		.limits_changed = on_limits_changed,
+		.context = broker,
+	};
+
+	return control_new(&options, &broker->control);
+}
+
 static int make_server(struct broker *broker)
 {
 	struct dispatch_options dispatch_options = {
@@ -394,9 +456,21 @@ static int make_server(struct broker *broker)
 		.work_begins = contention_work_begins,
 		.work_context = broker->contention,
 	};
+	struct publish_options publish_options = {
+		.loop = broker->loop,
+		.tenants = broker->tenants,
+		.telemetry = broker->telemetry,
+		.budget = broker->budget,
+		.contention = broker->contention,
+		.residency = broker->residency,
+		.executors = broker->executors,
+		.n_executors = broker->n_executors,
+	};
 	struct server_options server_options = {
 		.socket_path = broker->options.socket_path,
 		.socket_mode = broker->options.socket_mode,
+		.given_fd = broker->given.fd,
+		.admin = admin_options(broker),
 		.limits = SERVER_LIMITS_DEFAULT,
 		.loop = broker->loop,
 		.offload = broker->offload,
@@ -415,7 +489,29 @@ static int make_server(struct broker *broker)
 		return error_fold(r);
 	contention_start(broker->contention, broker->dispatch);
 	server_options.hooks = dispatch_hooks(broker->dispatch);
-	return server_new(&server_options, &broker->server);
+	publish_options.dispatch = broker->dispatch;
+	r = publish_new(&publish_options, &broker->publish);
+	if (r)
+		return error_fold(r);
+	server_options.publisher = publish_hooks(broker->publish);
+	r = make_control(broker);
+	if (r)
+		return error_fold(r);
+	server_options.control = control_hooks(broker->control);
+	r = server_new(&server_options, &broker->server);
+	if (r > SERVER_E_ADMIN && !broker->options.has_admin_socket) {
+		/* Another broker has its sockets in the same folder, say. */
+		log_warning(LOG_ADMIN_SOCKET,
+			    "no socket for administrators: %s cannot be made or is another "
+			    "broker's; see --admin-socket",
+			    broker->options.admin_socket_path);
+		broker->options.admin_socket_path[0] = '\0';
+		server_options.admin.socket_path = NULL;
+		r = server_new(&server_options, &broker->server);
+	}
+	if (r == 0)
+		publish_start(broker->publish, broker->server);
+	return r;
 }
 
 static int make_refresh(struct broker *broker)
@@ -434,6 +530,28 @@ static int make_refresh(struct broker *broker)
 	if (broker->options.calibration == PROFILES_NONE)
 		return 0;
 	return refresh_new(&options, &broker->refresh);
+}
+
+/* For the service manager: what a look at its list of services should tell. */
+static void describe_state(void *context, char *text, size_t bytes)
+{
+	const struct broker *broker = context;
+	struct contention_status contention;
+	struct rbk_stats_broker figures;
+	char lost[32] = "";
+	uint32_t n_lost = 0;
+
+	for (uint32_t i = 0; i < broker->n_executors; i++)
+		n_lost += broker->executors[i]->ops->is_lost &&
+			  broker->executors[i]->ops->is_lost(broker->executors[i]);
+	contention_status(broker->contention, &contention);
+	server_describe(broker->server, &figures);
+	if (n_lost > 0)
+		snprintf(lost, sizeof(lost), " (%u lost)", n_lost);
+	snprintf(text, bytes, "%u device%s%s; %llu session%s; CPU %s", broker->n_executors,
+		 broker->n_executors == 1 ? "" : "s", lost, (unsigned long long)figures.n_sessions,
+		 figures.n_sessions == 1 ? "" : "s",
+		 contention.is_contended ? "contended" : "not contended");
 }
 
 /* Three lines: the devices, what is missing and what that costs, where to find us. */
@@ -474,7 +592,11 @@ static void say_what_was_found(const struct broker *broker)
 			 strerror(broker->options.cache_error));
 	log_info(LOG_DEVICES_LACKING, "%s",
 		 line[0] ? line : "everything that was looked for is there");
-	log_info(LOG_LISTENING, "listening on %s", broker->options.socket_path);
+	if (broker->options.admin_socket_path[0])
+		log_info(LOG_LISTENING, "listening on %s, and for administrators on %s",
+			 broker->options.socket_path, broker->options.admin_socket_path);
+	else
+		log_info(LOG_LISTENING, "listening on %s", broker->options.socket_path);
 }
 
 /*
@@ -492,16 +614,19 @@ static void shorten_slices(void)
 
 static int explain_server(const struct broker *broker, int r)
 {
-	const char *path = broker->options.socket_path;
+	bool is_admin = r > SERVER_E_ADMIN;
+	const char *path =
+		is_admin ? broker->options.admin_socket_path : broker->options.socket_path;
+	const char *option = is_admin ? "--admin-socket" : "--socket";
 
-	switch (r) {
+	switch (is_admin ? r - SERVER_E_ADMIN : r) {
 	case SERVER_E_IN_USE:
 		log_error(LOG_START_FAILED,
-			  "another brokerd listens on %s; give this one its own --socket", path);
+			  "another brokerd listens on %s; give this one its own %s", path, option);
 		return OPTIONS_EXIT_USAGE;
 	case SERVER_E_PERMISSION:
 		log_error(LOG_START_FAILED,
-			  "no permission to make a socket at %s; choose another --socket", path);
+			  "no permission to make a socket at %s; choose another %s", path, option);
 		return OPTIONS_EXIT_USAGE;
 	case SERVER_E_PATH:
 		log_error(LOG_START_FAILED,
@@ -510,8 +635,8 @@ static int explain_server(const struct broker *broker, int r)
 			  path);
 		return OPTIONS_EXIT_USAGE;
 	case SERVER_E_NO_SOCKET:
-		log_error(LOG_START_FAILED, "%s is there and is no socket; choose another --socket",
-			  path);
+		log_error(LOG_START_FAILED, "%s is there and is no socket; choose another %s", path,
+			  option);
 		return OPTIONS_EXIT_USAGE;
 	default:
 		log_error(LOG_START_FAILED, "cannot listen on %s: %s", path, strerror(-r));
@@ -541,6 +666,8 @@ static int broker_run(struct broker *broker)
 	}
 	r = watch_signals(broker);
 	if (r == 0)
+		r = service_new(broker->loop, &broker->service);
+	if (r == 0)
 		r = sigbus_init();
 	if (r == 0)
 		r = waker_init(&broker->waker);
@@ -550,16 +677,20 @@ static int broker_run(struct broker *broker)
 		r = watch_run_queue(broker);
 	if (r == 0)
 		r = offload_new(broker->loop, &broker->offload);
-	if (r == 0)
+	if (r == 0) {
+		service_starting(broker->service, "opening the devices");
 		r = make_executors(broker);
+	}
 	if (r == 0)
 		r = make_tenants(broker, &errors);
 	if (errors) {
 		config_log_errors(LOG_START_FAILED, "cannot start with this policy", errors);
 		return OPTIONS_EXIT_USAGE;
 	}
-	if (r == 0)
+	if (r == 0) {
+		service_starting(broker->service, "measuring the devices");
 		r = make_profiles(broker, PROFILES_BUDGET_NS);
+	}
 	if (r == 0)
 		r = make_residency(broker);
 	if (r == 0)
@@ -584,7 +715,11 @@ static int broker_run(struct broker *broker)
 	}
 
 	say_what_was_found(broker);
+	r = endpoint_start(&broker->options, broker->server, &broker->metrics);
+	if (r)
+		return r;
 	shorten_slices();
+	service_ready(broker->service, describe_state, broker);
 	r = dispatch_run(broker->dispatch, broker->server);
 	if (r) {
 		/* Something is still running on a device: memory that it uses must not be freed. */
@@ -630,7 +765,10 @@ static int broker_list_devices(struct broker *broker)
 
 static void broker_deinit(struct broker *broker)
 {
+	endpoint_stop(broker->metrics, broker->server);
 	server_free(broker->server);
+	control_free(broker->control);
+	publish_free(broker->publish);
 	dispatch_free(broker->dispatch);
 	contention_free(broker->contention);
 	run_queue_free(broker->run_queue);
@@ -652,6 +790,7 @@ static void broker_deinit(struct broker *broker)
 	close_fd(broker->signal_fd);
 	waker_deinit(&broker->waker);
 	waker_deinit(&broker->telemetry_waker);
+	service_free(broker->service);
 	loop_free(broker->loop);
 }
 
@@ -684,6 +823,10 @@ int main(int argc, char **argv)
 		else
 			log_error(LOG_START_FAILED, "cannot read %s: %s",
 				  broker.options.config_path, strerror(-r));
+		return OPTIONS_EXIT_USAGE;
+	}
+	if (!broker.options.list_devices && take_sockets(&broker)) {
+		policy_free(broker.policy);
 		return OPTIONS_EXIT_USAGE;
 	}
 	options_complete(&broker.options);

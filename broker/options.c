@@ -32,6 +32,19 @@ static const char usage_text[] =
 	"  --socket-mode MODE    permissions of the socket, octal (default: 0666 in "
 	"/run/ringbroker,\n"
 	"                        0600 elsewhere)\n"
+	"  --admin-socket PATH   listen there for administrators, or nowhere if it is 'none' "
+	"(default:\n"
+	"                        $RINGBROKER_ADMIN_SOCKET, else admin.sock beside the other one)\n"
+	"  --admin-group NAME    whose members may look at everything there (default: "
+	"ringbroker, if\n"
+	"                        there is such a group)\n"
+	"  --admin-users USER,...\n"
+	"                        who may also change something, beside root and the user that "
+	"brokerd\n"
+	"                        runs as\n"
+	"  --metrics ADDRESS     figures for Prometheus at unix:PATH, 127.0.0.1:PORT or "
+	"[::1]:PORT\n"
+	"                        (default: none)\n"
 	"  --gpu auto|software|none\n"
 	"                        use real GPUs (the default), a software Vulkan device, or "
 	"neither\n"
@@ -113,6 +126,10 @@ static const char usage_text[] =
 enum {
 	OPTION_SOCKET = 256,
 	OPTION_SOCKET_MODE,
+	OPTION_ADMIN_SOCKET,
+	OPTION_ADMIN_GROUP,
+	OPTION_ADMIN_USERS,
+	OPTION_METRICS,
 	OPTION_GPU,
 	OPTION_MEMORY_PATH,
 	OPTION_GPU_TIMEOUT,
@@ -157,6 +174,10 @@ _Static_assert(OPTION_END - OPTION_SOCKET <= 64, "options.given has a bit for ea
 static const struct option long_options[] = {
 	{"socket", required_argument, NULL, OPTION_SOCKET},
 	{"socket-mode", required_argument, NULL, OPTION_SOCKET_MODE},
+	{"admin-socket", required_argument, NULL, OPTION_ADMIN_SOCKET},
+	{"admin-group", required_argument, NULL, OPTION_ADMIN_GROUP},
+	{"admin-users", required_argument, NULL, OPTION_ADMIN_USERS},
+	{"metrics", required_argument, NULL, OPTION_METRICS},
 	{"gpu", required_argument, NULL, OPTION_GPU},
 	{"memory-path", required_argument, NULL, OPTION_MEMORY_PATH},
 	{"gpu-timeout", required_argument, NULL, OPTION_GPU_TIMEOUT},
@@ -409,6 +430,41 @@ static int parse_path(const struct source *source, const char *value, char *ret,
 	return -1;
 }
 
+static int parse_metrics(const struct source *source, const char *value, struct options *options)
+{
+	if (strlen(value) >= sizeof(options->metrics) ||
+	    metrics_address_parse(value, &options->metrics_address) == METRICS_E_ADDRESS)
+		return refuse(source, value,
+			      "unix:/PATH, 127.0.0.1:PORT, [::1]:PORT or none, such as "
+			      "unix:/run/ringbroker/metrics.sock");
+	if (metrics_address_parse(value, &options->metrics_address) == METRICS_E_ELSEWHERE)
+		return refuse(source, value,
+			      "an address that only this machine reaches, as nothing is encrypted "
+			      "and nobody asked for a password: unix:/PATH, 127.0.0.1:PORT or "
+			      "[::1]:PORT");
+	strcpy(options->metrics, value);
+	return -1;
+}
+
+static int parse_group(const struct source *source, const char *value, gid_t *ret)
+{
+	return users_find_group(value, ret)
+		       ? refuse(source, value, "a group of this system or its number")
+		       : -1;
+}
+
+static int parse_users(const struct source *source, const char *value, struct users *ret)
+{
+	char wanted[96];
+
+	if (users_parse(value, ret) == 0)
+		return -1;
+	snprintf(wanted, sizeof(wanted),
+		 "users of this system or their numbers, at most %d, separated by commas",
+		 USERS_MAX);
+	return refuse(source, value, wanted);
+}
+
 static void default_socket_path(struct options *options)
 {
 	const char *path = getenv("RINGBROKER_SOCKET");
@@ -425,6 +481,42 @@ static void default_socket_path(struct options *options)
 		mkdir("/run/ringbroker", 0755);
 		snprintf(options->socket_path, bytes, "/run/ringbroker/brokerd.sock");
 	}
+}
+
+/* Beside the other one, if that leaves room for it. */
+static void default_admin_path(struct options *options)
+{
+	const char *path = getenv("RINGBROKER_ADMIN_SOCKET");
+	const char *slash = strrchr(options->socket_path, '/');
+	int n_folder = slash ? (int)(slash - options->socket_path) + 1 : 0;
+	size_t bytes = sizeof(options->admin_socket_path);
+	int n;
+
+	if (path && path[0])
+		n = snprintf(options->admin_socket_path, bytes, "%s", path);
+	else
+		n = snprintf(options->admin_socket_path, bytes, "%.*sadmin.sock", n_folder,
+			     options->socket_path);
+	if ((size_t)n >= bytes)
+		options->admin_socket_path[0] = '\0';
+}
+
+/*
+ * Who may do what there is decided by the kernel's word on each who connects; the permissions keep
+ * the rest from trying. Users that are named need not be members of the group.
+ */
+static void complete_admin(struct options *options)
+{
+	if (!options->admin_socket_path[0])
+		default_admin_path(options);
+	else if (strcmp(options->admin_socket_path, "none") == 0)
+		options->admin_socket_path[0] = '\0';
+	if (!options->has_admin_group)
+		options->has_admin_group =
+			users_find_group("ringbroker", &options->admin_group) == 0;
+	options->admin_socket_mode = options->admin_users.n > 0 ? 0666
+				     : options->has_admin_group ? 0660
+								: 0600;
 }
 
 static void default_cache_dir(struct options *options)
@@ -517,6 +609,17 @@ static int parse_one(int option, const struct source *source, const char *value,
 		options->socket_mode = (unsigned int)number;
 		options->has_socket_mode = true;
 		return r;
+	case OPTION_ADMIN_SOCKET:
+		options->has_admin_socket = true;
+		return parse_path(source, value, options->admin_socket_path,
+				  sizeof(options->admin_socket_path));
+	case OPTION_ADMIN_GROUP:
+		options->has_admin_group = true;
+		return parse_group(source, value, &options->admin_group);
+	case OPTION_ADMIN_USERS:
+		return parse_users(source, value, &options->admin_users);
+	case OPTION_METRICS:
+		return parse_metrics(source, value, options);
 	case OPTION_GPU:
 		r = parse_choice(source, value, gpu_choices, &choice);
 		options->vulkan.mode = (enum vulkan_mode)choice;
@@ -693,6 +796,7 @@ void options_complete(struct options *options)
 	if (!options->has_socket_mode)
 		options->socket_mode =
 			strncmp(options->socket_path, "/run/ringbroker/", 16) == 0 ? 0666 : 0600;
+	complete_admin(options);
 	if (!options->cache_dir[0])
 		default_cache_dir(options);
 	else if (strcmp(options->cache_dir, "none") == 0)

@@ -7,12 +7,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "control/metrics-address.h"
 #include "cpu/cpu.h"
 #include "list-devices.h"
 #include "place/placer.h"
 #include "profiles.h"
 #include "telemetry/run-queue.h"
 #include "tenant/policy.h"
+#include "users.h"
 #include "util/log.h"
 #include "vulkan/vulkan.h"
 
@@ -25,6 +27,14 @@ enum {
 struct options {
 	char socket_path[108];
 	unsigned int socket_mode;
+	char admin_socket_path[108]; /* empty: none */
+	unsigned int admin_socket_mode;
+	bool has_admin_socket; /* it was named: a broker that cannot listen there does not start */
+	bool has_admin_group;
+	gid_t admin_group;
+	struct users admin_users;            /* may change something */
+	char metrics[METRICS_ADDRESS_BYTES]; /* as it was written */
+	struct metrics_address metrics_address;
 	char cache_dir[256]; /* empty: none */
 	int cache_error;     /* errno: why cache_dir is not used; 0: it is */
 	struct cpu_options cpu;

@@ -27,6 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <ringbroker/admin.h>
+
 enum {
 	MAX_ARGS = 32,
 	START_MS = 30000,
@@ -140,6 +142,9 @@ bool broker_try_start(struct broker *broker, const struct broker_options *option
 	if (options && options->socket_path)
 		snprintf(broker->socket_path, sizeof(broker->socket_path), "%s",
 			 options->socket_path);
+	snprintf(broker->admin_path, sizeof(broker->admin_path), "%.*sadmin.sock",
+		 (int)(strrchr(broker->socket_path, '/') + 1 - broker->socket_path),
+		 broker->socket_path);
 	snprintf(broker->log_path, sizeof(broker->log_path), "%s/log", broker->dir);
 	snprintf(broker->cache_path, sizeof(broker->cache_path), "%s/cache", broker->dir);
 	snprintf(broker->config_path, sizeof(broker->config_path), "/dev/null");
@@ -452,11 +457,12 @@ void broker_usage(const struct broker *broker, struct broker_usage *ret)
 	ret->n_switches = count_switches(broker->pid);
 }
 
-struct rbk *broker_connect(const struct broker *broker, const char *name)
+/* To either socket. */
+static struct rbk *connect_to(const char *path, bool is_admin, const char *name)
 {
 	struct rbk_options options = {
 		.size = sizeof(options),
-		.socket_path = broker->socket_path,
+		.socket_path = path,
 		.name = name,
 		.timeout_ns = 60000000000,
 	};
@@ -464,10 +470,21 @@ struct rbk *broker_connect(const struct broker *broker, const char *name)
 	struct rbk *rbk = NULL;
 	int r;
 
-	r = rbk_connect(&options, &rbk, &error);
+	r = is_admin ? rbk_admin_connect(&options, &rbk, &error)
+		     : rbk_connect(&options, &rbk, &error);
 	if (r)
 		fail_msg("cannot connect: %s (%s)", error.text, strerror(-r));
 	return rbk;
+}
+
+struct rbk *broker_connect(const struct broker *broker, const char *name)
+{
+	return connect_to(broker->socket_path, false, name);
+}
+
+struct rbk *broker_connect_admin(const struct broker *broker, const char *name)
+{
+	return connect_to(broker->admin_path, true, name);
 }
 
 void broker_wait_sessions(struct rbk *rbk, uint64_t n_sessions)

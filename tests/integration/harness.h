@@ -42,6 +42,7 @@ struct broker {
 	pid_t pid; /* 0: not running */
 	char dir[64];
 	char socket_path[96];
+	char admin_path[112]; /* the administrators' socket, beside it */
 	char log_path[96];
 	char cache_path[96];
 	char config_path[96];
@@ -114,6 +115,9 @@ void broker_usage(const struct broker *broker, struct broker_usage *ret);
 
 /* Connects, or fails the test. */
 struct rbk *broker_connect(const struct broker *broker, const char *name);
+
+/* Likewise to the administrators' socket. */
+struct rbk *broker_connect_admin(const struct broker *broker, const char *name);
 
 /* Waits until so many sessions are left, and fails the test after a minute. */
 void broker_wait_sessions(struct rbk *rbk, uint64_t n_sessions);

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Draining
+ *
+ * Nothing is lost by it. Of a tenant what was admitted completes, and what was not stays in its
+ * rings, which are the client's own memory, until somebody resumes it. Of a device what runs there
+ * ends there; what waits for it is placed anew; then its plans give their memory back. What may run
+ * nowhere else is refused, as if there were no such device.
+ */
+#include "control/control.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "dispatch/dispatch.h"
+#include "session/residency.h"
+#include "tenant/tenant.h"
+#include "util/error.h"
+
+struct control {
+	struct control_options options;
+};
+
+static int on_set(void *context, struct tenant *tenant, const char *key, const char *value,
+		  char **ret_why)
+{
+	struct control *control = context;
+	int r = tenants_set(control->options.tenants, tenant, key, value, ret_why);
+
+	if (r)
+		return r == POLICY_E_INVALID ? SERVER_E_INVALID : error_fold(r);
+	control->options.limits_changed(control->options.context);
+	return 0;
+}
+
+static void on_drain_tenant(void *context, struct tenant *tenant, enum rbk_wire_drain_action action,
+			    struct server_drained *ret)
+{
+	struct control *control = context;
+	struct dispatch *dispatch = control->options.dispatch;
+
+	if (action != RBK_WIRE_DRAIN_ASK) {
+		tenant->is_drained = action == RBK_WIRE_DRAIN_BEGIN;
+		dispatch_drain_changed(dispatch, tenant);
+	}
+	*ret = (struct server_drained){
+		.is_drained = tenant->is_drained,
+		.n_tasks = dispatch_tenant_in_flight(dispatch, tenant),
+	};
+	for (uint32_t i = RBK_DEVICE_GPU; i < control->options.n_executors; i++)
+		ret->device_bytes += account_used(tenant->account, account_vram(i)) +
+				     account_used(tenant->account, account_gtt(i));
+}
+
+/* What tenants are charged for there; what the driver takes for itself is not theirs. */
+static uint64_t device_bytes(const struct control *control, uint8_t device)
+{
+	struct tenants *tenants = control->options.tenants;
+	const struct account_book *book = tenants_book(tenants);
+	const struct account *broker = tenants_broker_account(tenants);
+
+	return account_book_total(book, account_vram(device)) -
+	       account_used(broker, account_vram(device)) +
+	       account_book_total(book, account_gtt(device)) -
+	       account_used(broker, account_gtt(device));
+}
+
+static void on_drain_device(void *context, uint8_t device, enum rbk_wire_drain_action action,
+			    struct server_drained *ret)
+{
+	struct control *control = context;
+	struct dispatch *dispatch = control->options.dispatch;
+	bool is_drained = action == RBK_WIRE_DRAIN_BEGIN;
+
+	if (action != RBK_WIRE_DRAIN_ASK) {
+		/* First nothing more is to come, then what waits is looked at, and then leaves. */
+		dispatch_drain_device(dispatch, device, is_drained);
+		residency_set_drained(control->options.residency, device, is_drained);
+	}
+	*ret = (struct server_drained){
+		.is_drained = placer_is_drained(dispatch_placer(dispatch), device),
+		.n_tasks = dispatch_device_in_flight(dispatch, device),
+		.device_bytes = device_bytes(control, device),
+	};
+}
+
+int control_new(const struct control_options *options, struct control **ret)
+{
+	struct control *control = calloc(1, sizeof(*control));
+
+	if (!control)
+		return error_origin(-ENOMEM);
+	control->options = *options;
+	*ret = control;
+	return 0;
+}
+
+struct server_control control_hooks(struct control *control)
+{
+	return (struct server_control){
+		.set = on_set,
+		.drain_tenant = on_drain_tenant,
+		.drain_device = on_drain_device,
+		.context = control,
+	};
+}
+
+struct control *control_free(struct control *control)
+{
+	free(control);
+	return NULL;
+}
