@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Finding and mapping statistics pages
+ *
+ * A tenant's page can be closed between its being listed and its being asked for, so that a tenant
+ * that has none is no error where all are meant.
+ */
+#include "monitor/pages.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ringbroker/admin.h>
+
+static int fail(struct rbk_error *error, int r, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static int fail(struct rbk_error *error, int r, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(error->text, sizeof(error->text), format, args);
+	va_end(args);
+	return r;
+}
+
+bool pages_number(const char *text, uint64_t max, uint64_t *ret)
+{
+	unsigned long long value;
+	char *end;
+
+	if (text[0] < '0' || text[0] > '9')
+		return false;
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno || *end != '\0' || value > max)
+		return false;
+	*ret = value;
+	return true;
+}
+
+/* --- Copies of records --- */
+
+void page_copy(const struct rbk_stats_view *view, unsigned int section, uint32_t index, void *to,
+	       size_t bytes)
+{
+	const void *record = rbk_stats_record(view, section, index);
+
+	memset(to, 0, bytes);
+	/* A record that its writer left half written is better than none. */
+	if (record)
+		rbk_stats_copy(to, record, bytes);
+}
+
+bool page_copy_plan(const struct rbk_stats_view *view, uint32_t slot, union plan_copy *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	page_copy(view, RBK_STATS_SECTION_PLANS, slot, ret->words,
+		  sizeof(ret->plan) + view->n_devices * sizeof(struct rbk_stats_plan_device));
+	ret->plan.name[sizeof(ret->plan.name) - 1] = '\0';
+	return ret->plan.state != RBK_STATS_PLAN_FREE;
+}
+
+/* What a tenant's record begins with; the rest is long. */
+struct tenant_head {
+	uint32_t sequence, number, flags, weight;
+	char name[RBK_STATS_NAME_BYTES];
+};
+_Static_assert(offsetof(struct tenant_head, name) == offsetof(struct rbk_stats_tenant, name),
+	       "the same");
+
+/* Return: is there a tenant? */
+static bool copy_head(const struct rbk_stats_view *view, uint32_t index, struct tenant_head *ret)
+{
+	page_copy(view, RBK_STATS_SECTION_TENANTS, index, ret, sizeof(*ret));
+	ret->name[sizeof(ret->name) - 1] = '\0';
+	return ret->flags & RBK_STATS_TENANT_USED;
+}
+
+/* --- Which tenants --- */
+
+/* Return: 0, *ret_number set; -ENOENT. */
+static int find_in_root(const struct rbk_stats_view *root, const char *text, uint32_t *ret_number)
+{
+	struct tenant_head tenant;
+	uint64_t number = 0;
+	bool is_number = pages_number(text, UINT32_MAX, &number);
+
+	for (uint32_t i = 0; i < rbk_stats_count(root, RBK_STATS_SECTION_TENANTS); i++) {
+		if (!copy_head(root, i, &tenant))
+			continue;
+		if (strcmp(tenant.name, text) == 0 || (is_number && tenant.number == number)) {
+			*ret_number = tenant.number;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+bool pages_find_number(const struct pages *pages, const char *text, uint32_t *ret_number)
+{
+	return pages->root.page && find_in_root(&pages->root, text, ret_number) == 0;
+}
+
+static int find_tenant(struct rbk *rbk, const struct rbk_stats_view *root, const char *text,
+		       unsigned int *ret_whose, uint32_t *ret_number, struct rbk_error *error)
+{
+	struct rbk_tenant own;
+	int r;
+
+	*ret_number = 0;
+	/* An administrators' connection belongs to no tenant. */
+	if (!(rbk_features(rbk) & RBK_FEAT_ADMIN)) {
+		r = rbk_tenant(rbk, &own);
+		if (r)
+			return fail(error, r, "%s", strerror(-r));
+		if (strcmp(own.name, text) == 0) {
+			*ret_whose = RBK_STATS_OWN;
+			return 0;
+		}
+		if (!root->page)
+			return fail(error, -EPERM, "you may see the statistics of tenant %s only",
+				    own.name);
+	}
+	*ret_whose = RBK_STATS_OF_TENANT;
+	if (find_in_root(root, text, ret_number))
+		return fail(error, PAGES_E_NO_TENANT, "there is no tenant %s that had a session",
+			    text);
+	return 0;
+}
+
+/* Return: 0 also where it is not permitted: then view->page is NULL. */
+static int map_root(struct rbk *rbk, struct rbk_stats_view *ret, struct rbk_error *error)
+{
+	int r = rbk_stats_map(rbk, RBK_STATS_ALL, 0, ret, error);
+
+	if (r == 0)
+		return 0;
+	memset(ret, 0, sizeof(*ret));
+	return r == -EPERM ? 0 : r;
+}
+
+int pages_find_tenant(struct rbk *rbk, const char *text, unsigned int *ret_whose,
+		      uint32_t *ret_number, struct rbk_error *error)
+{
+	struct rbk_stats_view root;
+	int r = map_root(rbk, &root, error);
+
+	if (r)
+		return r;
+	r = find_tenant(rbk, &root, text, ret_whose, ret_number, error);
+	rbk_stats_unmap(&root);
+	return r;
+}
+
+/* --- Mapping --- */
+
+int pages_connect(const char *socket_path, const char *name, uint64_t timeout_ns, struct rbk **ret,
+		  struct rbk_error *error)
+{
+	const struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = socket_path,
+		.name = name,
+		.timeout_ns = timeout_ns,
+	};
+	struct rbk *rbk;
+	int r;
+
+	r = rbk_connect(&options, &rbk, error);
+	if (r)
+		return r;
+	if (!(rbk_features(rbk) & RBK_FEAT_STATS)) {
+		rbk_disconnect(rbk);
+		return fail(error, -EOPNOTSUPP, "this broker has no statistics pages");
+	}
+	*ret = rbk;
+	return 0;
+}
+
+int pages_connect_best(const char *socket_path, const char *name, uint64_t timeout_ns,
+		       struct rbk **ret, struct rbk_error *error)
+{
+	const char *slash = socket_path ? strrchr(socket_path, '/') : NULL;
+	char path[PATH_MAX];
+	const struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = socket_path ? path : NULL,
+		.name = name,
+		.timeout_ns = timeout_ns,
+	};
+
+	if (socket_path)
+		snprintf(path, sizeof(path), "%.*sadmin.sock",
+			 slash ? (int)(slash + 1 - socket_path) : 0, socket_path);
+	if (rbk_admin_connect(&options, ret, NULL) == 0)
+		return 0;
+	return pages_connect(socket_path, name, timeout_ns, ret, error);
+}
+
+/* Return: 0 also without a page if @is_optional and the tenant has none. */
+static int add_page(struct rbk *rbk, struct pages *pages, unsigned int whose, uint32_t number,
+		    bool is_optional, struct rbk_error *error)
+{
+	struct tenant_page *page, *grown;
+	struct tenant_head head;
+	int r;
+
+	grown = realloc(pages->tenants, (pages->n_tenants + 1) * sizeof(*grown));
+	if (!grown)
+		return fail(error, -ENOMEM, "out of memory");
+	pages->tenants = grown;
+	page = &grown[pages->n_tenants];
+	r = rbk_stats_map(rbk, whose, number, &page->view, error);
+	if (r == -ENOENT)
+		return is_optional ? 0 : PAGES_E_NO_TENANT;
+	if (r)
+		return r;
+	copy_head(&page->view, 0, &head);
+	memcpy(page->name, head.name, sizeof(page->name));
+	page->number = head.number;
+	pages->n_tenants++;
+	return 0;
+}
+
+static bool has_page(const struct pages *pages, unsigned int n, uint32_t number)
+{
+	for (unsigned int i = 0; i < n; i++)
+		if (pages->tenants[i].number == number)
+			return true;
+	return false;
+}
+
+static int add_all(struct rbk *rbk, struct pages *pages, struct rbk_error *error)
+{
+	const unsigned int n_before = pages->n_tenants;
+	struct tenant_head tenant;
+	int r = 0;
+
+	for (uint32_t i = 0; i < rbk_stats_count(&pages->root, RBK_STATS_SECTION_TENANTS) && r == 0;
+	     i++)
+		if (copy_head(&pages->root, i, &tenant) && (tenant.flags & RBK_STATS_TENANT_PAGE) &&
+		    !has_page(pages, n_before, tenant.number))
+			r = add_page(rbk, pages, RBK_STATS_OF_TENANT, tenant.number, true, error);
+	return r;
+}
+
+int pages_map_root(struct rbk *rbk, struct pages *ret, struct rbk_error *error)
+{
+	struct pages pages = {.tenants = NULL};
+	int r;
+
+	r = map_root(rbk, &pages.root, error);
+	pages.has_all = pages.root.page != NULL;
+	if (r == 0 && !pages.has_all)
+		r = add_page(rbk, &pages, RBK_STATS_OWN, 0, false, error);
+	if (r)
+		pages_unmap(&pages);
+	else
+		*ret = pages;
+	return r;
+}
+
+int pages_map(struct rbk *rbk, const char *tenant, struct pages *ret, struct rbk_error *error)
+{
+	struct pages pages = {.tenants = NULL};
+	unsigned int whose = RBK_STATS_OWN;
+	uint32_t number = 0;
+	int r;
+
+	r = map_root(rbk, &pages.root, error);
+	if (r == 0 && tenant)
+		r = find_tenant(rbk, &pages.root, tenant, &whose, &number, error);
+	pages.has_all = pages.root.page && !tenant;
+	if (r == 0 && pages.has_all)
+		r = add_all(rbk, &pages, error);
+	else if (r == 0)
+		r = add_page(rbk, &pages, whose, number, false, error);
+	if (r)
+		pages_unmap(&pages);
+	else
+		*ret = pages;
+	return r;
+}
+
+int pages_update(struct rbk *rbk, struct pages *pages, struct rbk_error *error)
+{
+	for (unsigned int i = 0; i < pages->n_tenants;) {
+		struct tenant_page *page = &pages->tenants[i];
+
+		if (!(__atomic_load_n(&page->view.page->flags, __ATOMIC_ACQUIRE) &
+		      RBK_STATS_CLOSED)) {
+			i++;
+			continue;
+		}
+		rbk_stats_unmap(&page->view);
+		memmove(page, page + 1, (--pages->n_tenants - i) * sizeof(*page));
+	}
+	return pages->has_all ? add_all(rbk, pages, error) : 0;
+}
+
+void pages_unmap(struct pages *pages)
+{
+	for (unsigned int i = 0; i < pages->n_tenants; i++)
+		rbk_stats_unmap(&pages->tenants[i].view);
+	free(pages->tenants);
+	rbk_stats_unmap(&pages->root);
+	*pages = (struct pages){.tenants = NULL};
+}
