@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerctl set, evict, drain, force-cpu, reset-stats, log-level: what changes something
+ *
+ * Tenants and plans are named here and numbered there: names are looked up in statistics pages. The
+ * broker decides who may, and its sentence says what it does not like.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <ringbroker/admin.h>
+
+#include "command.h"
+#include "output.h"
+#include "records.h"
+#include "suggest.h"
+
+/* --- Limits --- */
+
+/* Of brokerd.conf(5); the broker has the last word. */
+static const char *const keys[] = {
+	"vram-max",        "vram-reserve", "vram-high",    "gtt-max",      "host-max",
+	"weight",          "cpu-max",      "priority-max", "sessions-max", "arenas-max",
+	"arena-bytes-max", "plans-max",    "tasks-max",    NULL,
+};
+
+enum { KEY_BYTES = 32 };
+
+/* The number of the tenant that @text stands for. Return: EXIT_* */
+static int find_tenant(struct control *control, const char *text, uint32_t *ret_number)
+{
+	struct rbk_error error = {""};
+	struct rbk_stats_tenant own;
+	struct pages pages;
+	unsigned int whose;
+	int r = pages_find_tenant(control->rbk, text, &whose, ret_number, &error);
+
+	if (r)
+		return control_refused(control, r, &error);
+	if (whose != RBK_STATS_OWN)
+		return EXIT_OK;
+	r = pages_map(control->rbk, text, &pages, &error);
+	if (r)
+		return control_refused(control, r, &error);
+	tenant_copy(&pages.tenants[0].view, 0, &own);
+	*ret_number = own.number;
+	pages_unmap(&pages);
+	return EXIT_OK;
+}
+
+/* Splits "KEY=VALUE". Return: the value; NULL if it is not of that form. */
+static const char *split_setting(const char *text, char key[KEY_BYTES])
+{
+	const char *equals = strchr(text, '=');
+
+	if (!equals || equals == text || equals - text >= KEY_BYTES || equals[1] == '\0')
+		return NULL;
+	snprintf(key, KEY_BYTES, "%.*s", (int)(equals - text), text);
+	return equals + 1;
+}
+
+static bool is_key(const char *name)
+{
+	for (unsigned int i = 0; keys[i]; i++)
+		if (strcmp(keys[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* All of them before any is set. Return: EXIT_OK, or EXIT_USAGE. */
+static int check_settings(const struct arguments *arguments)
+{
+	char key[KEY_BYTES];
+	const char *near;
+
+	for (unsigned int i = 1; i < arguments->n_operands; i++) {
+		const char *text = arguments->operands[i];
+
+		if (!split_setting(text, key))
+			return control_misuse(arguments, "%s is not KEY=VALUE", text_name(text));
+		near = is_key(key) ? NULL : suggest(key, keys);
+		if (near)
+			return control_misuse(arguments, "there is no limit %s; did you mean %s?",
+					      text_name(key), near);
+	}
+	return EXIT_OK;
+}
+
+int run_set(struct control *control, const struct arguments *arguments)
+{
+	const char *name = arguments->operands[0], *value;
+	struct rbk_error error = {""};
+	char key[KEY_BYTES];
+	uint32_t number = 0;
+	int status, r;
+
+	status = check_settings(arguments);
+	if (status == EXIT_OK)
+		status = control_connect_to_change(control);
+	if (status == EXIT_OK)
+		status = find_tenant(control, name, &number);
+	if (status)
+		return status;
+	for (unsigned int i = 1; i < arguments->n_operands; i++) {
+		value = split_setting(arguments->operands[i], key);
+		r = rbk_admin_set(control->rbk, number, key, value, &error);
+		if (r)
+			return control_refused(control, r, &error);
+		printf("%s: %s = %s\n", text_name(name), text_name(key), text_name(value));
+	}
+	return EXIT_OK;
+}
+
+/* --- Evicting --- */
+
+/* Adds what one request gives. Return: EXIT_* */
+static int evict(struct control *control, const struct rbk_admin_evict *what, uint64_t *n_plans,
+		 uint64_t *bytes)
+{
+	struct rbk_error error = {""};
+	uint64_t n = 0, n_bytes = 0;
+	int r = rbk_admin_evict(control->rbk, what, &n, &n_bytes, &error);
+
+	if (r)
+		return control_refused(control, r, &error);
+	*n_plans += n;
+	*bytes += n_bytes;
+	return EXIT_OK;
+}
+
+/* Every live plan of that name or id, of whichever session of the tenant. Return: EXIT_* */
+static int evict_plans(struct control *control, const struct arguments *arguments,
+		       struct rbk_admin_evict *what, uint64_t *n_plans, uint64_t *bytes)
+{
+	const char *name = arguments->operands[1];
+	struct rbk_error error = {""};
+	struct pages pages;
+	union plan_copy copy;
+	uint64_t id = 0;
+	bool is_id = pages_number(name, UINT32_MAX, &id), was_found = false;
+	int status = EXIT_OK, r;
+
+	r = pages_map(control->rbk, arguments->operands[0], &pages, &error);
+	if (r)
+		return control_refused(control, r, &error);
+	for (uint32_t i = 0;
+	     i < rbk_stats_count(&pages.tenants[0].view, RBK_STATS_SECTION_PLANS) && !status; i++) {
+		if (!page_copy_plan(&pages.tenants[0].view, i, &copy) ||
+		    copy.plan.state != RBK_STATS_PLAN_LIVE ||
+		    (strcmp(copy.plan.name, name) != 0 && !(is_id && copy.plan.plan_id == id)))
+			continue;
+		was_found = true;
+		what->session = copy.plan.session;
+		what->plan_id = copy.plan.plan_id;
+		status = evict(control, what, n_plans, bytes);
+	}
+	pages_unmap(&pages);
+	if (status == EXIT_OK && !was_found)
+		return control_fail(EXIT_FAILED, "tenant %s has no plan %s now",
+				    text_name(arguments->operands[0]), text_name(name));
+	return status;
+}
+
+int run_evict(struct control *control, const struct arguments *arguments)
+{
+	struct rbk_admin_evict what = {.device = RBK_DEVICE_NONE};
+	const char *device = arguments->values[OPT_DEVICE];
+	uint64_t n_plans = 0, bytes = 0;
+	int status;
+
+	if (!arguments->values[OPT_ALL] == !arguments->n_operands)
+		return control_misuse(arguments, "either a tenant, or --all");
+	if (device && !device_number(device, &what.device))
+		return control_misuse(arguments, "there is no device %s; see brokerctl devices",
+				      text_name(device));
+	status = control_connect_to_change(control);
+	if (status == EXIT_OK && arguments->n_operands)
+		status = find_tenant(control, arguments->operands[0], &what.tenant);
+	if (status)
+		return status;
+	status = arguments->n_operands < 2
+			 ? evict(control, &what, &n_plans, &bytes)
+			 : evict_plans(control, arguments, &what, &n_plans, &bytes);
+	if (status == EXIT_OK)
+		printf("%llu plan%s leave%s, and give back %s\n", (unsigned long long)n_plans,
+		       n_plans == 1 ? "" : "s", n_plans == 1 ? "s" : "", text_bytes(bytes));
+	return status;
+}
+
+/* --- Draining --- */
+
+struct drained_thing {
+	bool is_tenant;
+	uint32_t number;
+	const char *name;
+};
+
+static int drain(struct control *control, const struct drained_thing *thing, enum rbk_drain action,
+		 struct rbk_admin_drained *ret)
+{
+	struct rbk_error error = {""};
+	int r = thing->is_tenant
+			? rbk_admin_drain_tenant(control->rbk, thing->number, action, ret, &error)
+			: rbk_admin_drain_device(control->rbk, thing->number, action, ret, &error);
+
+	return r ? control_refused(control, r, &error) : EXIT_OK;
+}
+
+static void print_drained(const struct drained_thing *thing,
+			  const struct rbk_admin_drained *drained)
+{
+	if (!drained->is_drained)
+		printf("%s takes work\n", text_name(thing->name));
+	else if (drained->n_tasks == 0 && drained->device_bytes == 0)
+		printf("%s is drained\n", text_name(thing->name));
+	else
+		printf("%s is being drained: %llu tasks have still to end, and %s to be given "
+		       "back\n",
+		       text_name(thing->name), (unsigned long long)drained->n_tasks,
+		       text_bytes(drained->device_bytes));
+}
+
+static double now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Until nothing is left, at most @limit_s. Return: EXIT_* */
+static int await_drained(struct control *control, const struct drained_thing *thing, double limit_s,
+			 struct rbk_admin_drained *drained)
+{
+	const struct timespec pause = {.tv_nsec = 50000000};
+	const double end_s = now_s() + limit_s;
+	int status = EXIT_OK;
+
+	while (status == EXIT_OK && drained->is_drained &&
+	       (drained->n_tasks > 0 || drained->device_bytes > 0)) {
+		if (now_s() >= end_s) {
+			print_drained(thing, drained);
+			return control_fail(EXIT_FAILED, "not drained after %g s", limit_s);
+		}
+		nanosleep(&pause, NULL);
+		status = drain(control, thing, RBK_DRAIN_ASK, drained);
+	}
+	return status;
+}
+
+int run_drain(struct control *control, const struct arguments *arguments)
+{
+	const char *kind = arguments->operands[0], *name = arguments->operands[1];
+	const char *wait = arguments->values[OPT_WAIT];
+	struct drained_thing thing = {.is_tenant = strcmp(kind, "tenant") == 0, .name = name};
+	struct rbk_admin_drained drained = {0};
+	enum rbk_drain action = RBK_DRAIN_BEGIN;
+	/* A year: until it is done. */
+	double limit_s = 31536000;
+	int status;
+
+	if (!thing.is_tenant && strcmp(kind, "device") != 0)
+		return control_misuse(arguments, "%s is neither tenant nor device",
+				      text_name(kind));
+	if (!thing.is_tenant && !device_number(name, &thing.number))
+		return control_misuse(arguments, "there is no device %s; see brokerctl devices",
+				      text_name(name));
+	if (arguments->values[OPT_END])
+		action = RBK_DRAIN_END;
+	if (arguments->values[OPT_STATUS])
+		action = RBK_DRAIN_ASK;
+	if (!!wait + !!arguments->values[OPT_END] + !!arguments->values[OPT_STATUS] > 1)
+		return control_misuse(arguments, "one of --wait, --end and --status");
+	if (wait && wait[0] && !control_seconds(wait, limit_s, &limit_s))
+		return control_misuse(arguments, "--wait takes seconds, not %s", text_name(wait));
+
+	status = action == RBK_DRAIN_ASK ? control_connect(control)
+					 : control_connect_to_change(control);
+	if (status == EXIT_OK && thing.is_tenant)
+		status = find_tenant(control, name, &thing.number);
+	if (status == EXIT_OK)
+		status = drain(control, &thing, action, &drained);
+	if (status == EXIT_OK && wait)
+		status = await_drained(control, &thing, limit_s, &drained);
+	if (status == EXIT_OK)
+		print_drained(&thing, &drained);
+	return status;
+}
+
+/* --- Settings --- */
+
+int run_reset_stats(struct control *control, const struct arguments *arguments)
+{
+	const char *tenant = arguments->values[OPT_TENANT];
+	const bool is_all = arguments->values[OPT_ALL];
+	unsigned int whose = is_all ? RBK_STATS_ALL : RBK_STATS_OWN;
+	struct rbk_error error = {""};
+	uint32_t number = 0;
+	int status, r;
+
+	if (tenant && is_all)
+		return control_misuse(arguments, "either --tenant or --all");
+	status = tenant || is_all ? control_connect(control) : control_connect_as_tenant(control);
+	if (status)
+		return status;
+	r = tenant ? pages_find_tenant(control->rbk, tenant, &whose, &number, &error) : 0;
+	if (r == 0)
+		r = rbk_stats_reset(control->rbk, whose, number, &error);
+	return r ? control_refused(control, r, &error) : EXIT_OK;
+}
+
+int run_force_cpu(struct control *control, const struct arguments *arguments)
+{
+	const char *word = arguments->operands[0];
+	struct rbk_error error = {""};
+	int value, status, r;
+
+	if (strcmp(word, "on") == 0)
+		value = 1;
+	else if (strcmp(word, "off") == 0)
+		value = 0;
+	else if (strcmp(word, "status") == 0)
+		value = RBK_ASK;
+	else
+		return control_misuse(arguments, "%s is none of on, off and status",
+				      text_name(word));
+
+	status = value == RBK_ASK ? control_connect(control) : control_connect_to_change(control);
+	if (status)
+		return status;
+	r = rbk_force_cpu(control->rbk, value, &value, &error);
+	if (r)
+		return control_refused(control, r, &error);
+	puts(value ? "on" : "off");
+	return EXIT_OK;
+}
+
+static const struct level {
+	const char *name;
+	int number;
+} levels[] = {{"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}};
+
+enum { N_LEVELS = sizeof(levels) / sizeof(levels[0]) };
+
+int run_log_level(struct control *control, const struct arguments *arguments)
+{
+	struct rbk_error error = {""};
+	int level = RBK_ASK, status, r;
+	const char *name = NULL;
+
+	for (unsigned int i = 0; i < N_LEVELS && arguments->n_operands; i++)
+		if (strcmp(levels[i].name, arguments->operands[0]) == 0)
+			level = levels[i].number;
+	if (arguments->n_operands && level == RBK_ASK)
+		return control_misuse(arguments, "%s is none of error, warning, info and debug",
+				      text_name(arguments->operands[0]));
+	status = level == RBK_ASK ? control_connect(control) : control_connect_to_change(control);
+	if (status)
+		return status;
+	r = rbk_admin_log_level(control->rbk, level, &level, &error);
+	if (r)
+		return control_refused(control, r, &error);
+	for (unsigned int i = 0; i < N_LEVELS; i++)
+		if (levels[i].number == level)
+			name = levels[i].name;
+	puts(name ? name : "unknown");
+	return EXIT_OK;
+}

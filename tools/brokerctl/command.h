@@ -1,0 +1,146 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerctl: subcommands
+ *
+ * main.c finds the subcommand in a table, which also says what options and operands it takes;
+ * options.c reads them. A subcommand connects if it needs to, prints, and returns an exit status.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <ringbroker.h>
+
+#include "monitor/pages.h"
+
+enum {
+	EXIT_OK = 0,
+	EXIT_FAILED = 1,
+	EXIT_USAGE = 2,
+	EXIT_NO_BROKER = 3,
+	EXIT_NOT_PERMITTED = 4,
+};
+
+/* Options have the same name and meaning whichever subcommands take them. */
+enum option_id {
+	OPT_ALL,
+	OPT_CAPABILITIES,
+	OPT_DEVICE,
+	OPT_END,
+	OPT_FOLLOW,
+	OPT_HELP,
+	OPT_INTERVAL,
+	OPT_JSON,
+	OPT_LAST,
+	OPT_MAX_EVENTS,
+	OPT_NO_HEADER,
+	OPT_OUTPUT,
+	OPT_SECONDS,
+	OPT_SORT,
+	OPT_STATUS,
+	OPT_TENANT,
+	OPT_WAIT,
+	N_OPTIONS,
+};
+#define TAKES(option) (1u << (option))
+
+struct control {
+	const char *socket_path; /* NULL: the library's choice */
+	const char *admin_path;  /* likewise */
+	uint64_t timeout_ns;     /* of each request */
+	struct rbk *rbk;         /* after control_connect() */
+	bool is_admin;           /* it is on the administrators' socket */
+};
+
+struct arguments;
+
+struct command {
+	const char *name;
+	const char *operands; /* for the usage; NULL: none */
+	const char *summary;
+	uint32_t options;         /* TAKES(), or-ed */
+	uint32_t n_least, n_most; /* operands */
+	bool is_listing;          /* it can be watched */
+	/* Return: EXIT_* */
+	int (*run)(struct control *control, const struct arguments *arguments);
+	const char *const *sort_keys; /* with OPT_SORT: what --sort takes, NULL at the end */
+};
+
+/* What the command line says. */
+struct arguments {
+	const struct command *command;
+	const char *values[N_OPTIONS]; /* NULL: not given; "" if it has no argument */
+	unsigned int n_operands;
+	char **operands;
+};
+
+/* What each subcommand is in: FILE.c has run_*. */
+int run_status(struct control *control, const struct arguments *arguments);
+int run_devices(struct control *control, const struct arguments *arguments);
+int run_tenants(struct control *control, const struct arguments *arguments);
+int run_sessions(struct control *control, const struct arguments *arguments);
+int run_plans(struct control *control, const struct arguments *arguments);
+int run_reasons(struct control *control, const struct arguments *arguments);
+int run_stats(struct control *control, const struct arguments *arguments);
+int run_decisions(struct control *control, const struct arguments *arguments);
+int run_contention(struct control *control, const struct arguments *arguments);
+int run_why(struct control *control, const struct arguments *arguments);
+int run_trace(struct control *control, const struct arguments *arguments);
+int run_check(struct control *control, const struct arguments *arguments);
+int run_watch(struct control *control, const struct arguments *arguments);
+/* admin.c */
+int run_set(struct control *control, const struct arguments *arguments);
+int run_evict(struct control *control, const struct arguments *arguments);
+int run_drain(struct control *control, const struct arguments *arguments);
+int run_force_cpu(struct control *control, const struct arguments *arguments);
+int run_reset_stats(struct control *control, const struct arguments *arguments);
+int run_log_level(struct control *control, const struct arguments *arguments);
+
+extern const char *const tenant_sort_keys[];
+extern const char *const session_sort_keys[];
+extern const char *const plan_sort_keys[];
+
+/* main.c */
+
+/* The table of subcommands; NULL: there is no such one, and it was said. */
+const struct command *command_find(const char *name);
+
+/* options.c */
+
+/* Reads what follows @argv[0], the subcommand's name. Return: EXIT_OK, or EXIT_USAGE, having said
+ * what is wrong. @ret->operands are in @argv. */
+int arguments_read(const struct command *command, int argc, char **argv, struct arguments *ret);
+void command_print_usage(const struct command *command);
+
+/* A line to standard error. Return: @status. */
+int control_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Says what is wrong with the command line. Return: EXIT_USAGE. */
+int control_misuse(const struct arguments *arguments, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/* A number of seconds from @text, such as "0.5". Return: false unless it is from 0 to @max. */
+bool control_seconds(const char *text, double max, double *ret);
+
+/* connect.c */
+
+/*
+ * Connects to the administrators' socket, or, where that is not to be had, as a client like any
+ * other; once. Return: EXIT_OK, or what to exit with: it was said why.
+ */
+int control_connect(struct control *control);
+/* Connects, and sees that this user may change something. Return: likewise. */
+int control_connect_to_change(struct control *control);
+/* Connects as a client like any other. Return: likewise. */
+int control_connect_as_tenant(struct control *control);
+/* control_connect() and pages_map(), or pages_map_root(). Return: EXIT_*, having said what is
+ * wrong. */
+int control_map(struct control *control, const char *tenant, struct pages *ret);
+int control_map_root(struct control *control, struct pages *ret);
+void control_disconnect(struct control *control);
+/* Says what the library, or pages_*(), says. Return: what to exit with. */
+int control_refused(const struct control *control, int error, const struct rbk_error *text);
+/* Who may look at everything beside root, in words: "members of group ringbroker". Static storage.
+ */
+const char *control_who_may(const struct control *control);
+/* The path of the administrators' socket that is tried, into @path. */
+void control_admin_path(const struct control *control, char *path, size_t bytes);
+void control_socket_path(const struct control *control, char *path, size_t bytes);

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Getting through to the broker
+ *
+ * Administrators have a socket of their own. Who may not use it, or where an older broker has none,
+ * is a client like any other and sees its own tenant; whether that is enough the broker decides.
+ * Every request has an end: a broker that is stopped is told from one that is not there.
+ */
+#include <errno.h>
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ringbroker/admin.h>
+#include <ringbroker/stats.h>
+
+#include "command.h"
+#include "monitor/text.h"
+
+#define SYSTEM_FOLDER "/run/ringbroker"
+
+enum { PATH_BYTES = 512 };
+
+/* As the library does it. */
+void control_socket_path(const struct control *control, char *path, size_t bytes)
+{
+	const char *given = control->socket_path, *folder = getenv("XDG_RUNTIME_DIR");
+
+	if (!given)
+		given = getenv("RINGBROKER_SOCKET");
+	if (given && given[0]) {
+		snprintf(path, bytes, "%s", given);
+		return;
+	}
+	if (folder && folder[0]) {
+		snprintf(path, bytes, "%s/ringbroker/brokerd.sock", folder);
+		if (access(path, F_OK) == 0)
+			return;
+	}
+	snprintf(path, bytes, "%s/brokerd.sock", SYSTEM_FOLDER);
+}
+
+void control_admin_path(const struct control *control, char *path, size_t bytes)
+{
+	const char *given = control->admin_path;
+	char *end;
+
+	if (!given && !control->socket_path)
+		given = getenv("RINGBROKER_ADMIN_SOCKET");
+	if (given && given[0]) {
+		snprintf(path, bytes, "%s", given);
+		return;
+	}
+	control_socket_path(control, path, bytes);
+	end = strrchr(path, '/');
+	end = end ? end + 1 : path;
+	snprintf(end, bytes - (size_t)(end - path), "admin.sock");
+}
+
+/* "members of group ringbroker", of the group that @path belongs to. */
+static const char *group_of(const char *path)
+{
+	static char text[128];
+	const struct group *group;
+	struct stat stat_of;
+
+	if (stat(path, &stat_of))
+		return "the user that brokerd runs as";
+	group = getgrgid(stat_of.st_gid);
+	if (group)
+		snprintf(text, sizeof(text), "members of group %s", text_name(group->gr_name));
+	else
+		snprintf(text, sizeof(text), "members of group %u", stat_of.st_gid);
+	return text;
+}
+
+const char *control_who_may(const struct control *control)
+{
+	char path[PATH_BYTES];
+
+	control_admin_path(control, path, sizeof(path));
+	return group_of(path);
+}
+
+/* What is the same wherever it goes wrong. */
+static int refused(const struct control *control, int error, const char *sentence)
+{
+	switch (error) {
+	case -ETIME:
+		return control_fail(EXIT_NO_BROKER,
+				    "%s within %g s: it is stopped, or has hung; --timeout=SECONDS "
+				    "waits for longer",
+				    sentence, (double)control->timeout_ns / 1e9);
+	case -EPROTONOSUPPORT:
+		return control_fail(EXIT_FAILED,
+				    "%s: install brokerctl (this is %s) and brokerd of one version",
+				    sentence, RINGBROKER_VERSION);
+	case -EPROTO:
+		return control_fail(EXIT_FAILED,
+				    "%s: is it of another version than this brokerctl (%s)?",
+				    sentence, RINGBROKER_VERSION);
+	}
+	return control_fail(EXIT_FAILED, "%s", sentence);
+}
+
+static const char *sentence_of(int error, const struct rbk_error *text)
+{
+	if (error == -ETIME)
+		return "the broker did not answer";
+	return text->text[0] ? text_name(text->text) : strerror(-error);
+}
+
+int control_refused(const struct control *control, int error, const struct rbk_error *text)
+{
+	const char *sentence = sentence_of(error, text);
+
+	if (error == -ECONNRESET)
+		return control_fail(EXIT_NO_BROKER, "%s", sentence);
+	if (error == -EACCES || error == -EPERM)
+		return control_fail(EXIT_NOT_PERMITTED,
+				    "%s: root and %s may look at everything, and root and the "
+				    "admin-users of brokerd.conf(5) change something",
+				    sentence, control_who_may(control));
+	return refused(control, error, sentence);
+}
+
+/* The same where @path does not let in. */
+static int unreachable(const struct control *control, const char *path, int error,
+		       const struct rbk_error *text)
+{
+	const char *sentence = sentence_of(error, text);
+
+	switch (error) {
+	case -ENOENT:
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+		return control_fail(EXIT_NO_BROKER, "%s", sentence);
+	case -EACCES:
+	case -EPERM:
+		return control_fail(EXIT_NOT_PERMITTED, "%s: it is for root and %s", sentence,
+				    group_of(path));
+	}
+	return refused(control, error, sentence);
+}
+
+static int connect_to(struct control *control, const char *path, bool is_admin,
+		      struct rbk_error *error)
+{
+	const struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = path,
+		.name = "brokerctl",
+		.timeout_ns = control->timeout_ns,
+	};
+
+	control->is_admin = is_admin;
+	return is_admin ? rbk_admin_connect(&options, &control->rbk, error)
+			: rbk_connect(&options, &control->rbk, error);
+}
+
+static int check_offers(struct control *control)
+{
+	if (rbk_features(control->rbk) & RBK_FEAT_STATS)
+		return EXIT_OK;
+	return control_fail(EXIT_FAILED, "this broker (%s) is older: it has no statistics pages",
+			    text_name(rbk_broker_name(control->rbk)));
+}
+
+int control_connect_as_tenant(struct control *control)
+{
+	struct rbk_error error = {""};
+	char path[PATH_BYTES];
+	int r;
+
+	if (control->rbk && !control->is_admin)
+		return EXIT_OK;
+	control_disconnect(control);
+	control_socket_path(control, path, sizeof(path));
+	r = connect_to(control, path, false, &error);
+	return r ? unreachable(control, path, r, &error) : check_offers(control);
+}
+
+int control_connect(struct control *control)
+{
+	struct rbk_error error = {""};
+	char path[PATH_BYTES];
+	int r;
+
+	if (control->rbk)
+		return EXIT_OK;
+	control_admin_path(control, path, sizeof(path));
+	r = connect_to(control, path, true, &error);
+	if (r == 0)
+		return check_offers(control);
+	/* It was asked for; or somebody is there, but does not answer. */
+	if (control->admin_path ||
+	    (r != -ENOENT && r != -ECONNREFUSED && r != -EACCES && r != -EPERM))
+		return unreachable(control, path, r, &error);
+	return control_connect_as_tenant(control);
+}
+
+int control_connect_to_change(struct control *control)
+{
+	int status = control_connect(control);
+
+	if (status || !control->is_admin || (rbk_features(control->rbk) & RBK_FEAT_ADMIN_CHANGE))
+		return status;
+	return control_fail(EXIT_NOT_PERMITTED,
+			    "you may look, but not change anything: that is for root, the user "
+			    "that brokerd runs as, and the admin-users of brokerd.conf(5)");
+}
+
+int control_map(struct control *control, const char *tenant, struct pages *ret)
+{
+	struct rbk_error error = {""};
+	int status = control_connect(control), r;
+
+	if (status)
+		return status;
+	r = pages_map(control->rbk, tenant, ret, &error);
+	return r ? control_refused(control, r, &error) : EXIT_OK;
+}
+
+int control_map_root(struct control *control, struct pages *ret)
+{
+	struct rbk_error error = {""};
+	int status = control_connect(control), r;
+
+	if (status)
+		return status;
+	r = pages_map_root(control->rbk, ret, &error);
+	return r ? control_refused(control, r, &error) : EXIT_OK;
+}
+
+void control_disconnect(struct control *control)
+{
+	control->rbk = rbk_disconnect(control->rbk);
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerctl contention: who waits for a processor, and for whom
+ *
+ * Administrators see the CPU's state, every thread of the broker and every tenant; others their own
+ * tenant. While nobody looked nothing was brought up to date, so two updates are waited for first:
+ * with the first one the broker begins to gather, with the second it shows that.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "command.h"
+#include "output.h"
+#include "records.h"
+
+static const char *const roles[] = {
+	[RBK_STATS_ROLE_OTHER] = "other",
+	[RBK_STATS_ROLE_REACTOR] = "reactor",
+	[RBK_STATS_ROLE_WORKER] = "worker",
+};
+
+#define NAME_OF(names, i) ((i) < sizeof(names) / sizeof((names)[0]) ? (names)[i] : "unknown")
+
+/* Return: is there such a thread? */
+static bool thread_copy(const struct rbk_stats_view *root, uint32_t index,
+			struct rbk_stats_thread *ret)
+{
+	page_copy(root, RBK_STATS_SECTION_THREADS, index, ret, sizeof(*ret));
+	ret->name[sizeof(ret->name) - 1] = '\0';
+	delay_end_strings(&ret->delay);
+	return ret->tid != 0;
+}
+
+/* Return: is it a tenant that is watched? */
+static bool watched_copy(const struct rbk_stats_view *view, uint32_t index,
+			 struct rbk_stats_tenant *ret, struct rbk_stats_delay *ret_delay)
+{
+	bool is_watched = delay_copy(view, index, ret_delay);
+
+	return tenant_copy(view, index, ret) && is_watched;
+}
+
+/* --- JSON --- */
+
+static void json_contention(const struct rbk_stats_view *root)
+{
+	int64_t offset_ns = __atomic_load_n(&root->page->realtime_offset_ns, __ATOMIC_RELAXED);
+	struct rbk_stats_contention contention;
+
+	contention_copy(root, &contention);
+	json_begin();
+	json_string("type", "contention");
+	json_string("source", contention_source_name(contention.source));
+	json_array("sentences");
+	for (unsigned int i = 0; i < RBK_STATS_MAX_SENTENCES && contention.sentences[i][0]; i++)
+		json_string(NULL, contention.sentences[i]);
+	json_array_end();
+	json_boolean("contended", contention.flags & RBK_STATS_CONTENDED);
+	json_number("factor", contention.factor);
+	json_unsigned("workers", contention.n_workers);
+	json_unsigned("workers_total", contention.n_workers_total);
+	json_unsigned("n_began", contention.n_began);
+	json_optional("began_ns", contention.began_at_ns
+					  ? (uint64_t)((int64_t)contention.began_at_ns + offset_ns)
+					  : UINT64_MAX);
+	json_unsigned("contended_ns", contention.contended_ns);
+	json_string("action", contention.flags & RBK_STATS_CONTENTION_ACTS ? "act" : "observe");
+	json_unsigned("n_unwatched", contention.n_unwatched);
+	json_unsigned("n_dropped", contention.n_dropped);
+	json_unsigned("n_probe_events", contention.n_probe_events);
+	json_unsigned("probe_ns", contention.probe_ns);
+	json_end();
+}
+
+static void json_delay(const struct rbk_stats_view *view, const struct rbk_stats_delay *delay)
+{
+	/* What the source does not tell. */
+	const uint64_t unknown = delay->flags & RBK_STATS_DELAY_KNOWN ? 0 : UINT64_MAX;
+
+	json_unsigned("run_ns", delay->run_ns);
+	json_unsigned("wait_ns", delay->wait_ns);
+	json_unsigned("idle_wait_ns", delay->idle_wait_ns);
+	json_unsigned("n_waits", delay->n_waits);
+	json_optional("n_preemptions", delay->n_preemptions | unknown);
+	json_unsigned("n_involuntary", delay->n_involuntary);
+	json_unsigned("n_throttled", delay->n_throttled);
+	json_unsigned("n_migrations", delay->n_migrations);
+	json_optional("p50_ns", delay->p50_ns | unknown);
+	json_optional("p99_ns", delay->p99_ns | unknown);
+	json_optional("max_ns", delay->max_ns | unknown);
+	json_array("causers");
+	for (uint32_t i = 0; i < delay->n_causes; i++) {
+		const struct rbk_stats_cause *cause = &delay->causes[i];
+		const char *tenant = tenant_name(view, cause->tenant);
+
+		json_item();
+		json_string("comm", cause->comm);
+		json_string("cgroup", cause->cgroup);
+		json_optional("pid", cause->pid ? cause->pid : UINT64_MAX);
+		if (tenant)
+			json_string("tenant", tenant);
+		else
+			json_optional("tenant", UINT64_MAX);
+		json_boolean("own", cause->flags & RBK_STATS_CAUSE_BROKER);
+		json_unsigned("wait_ns", cause->wait_ns);
+		json_unsigned("n_preemptions", cause->n_preemptions);
+		json_object_end();
+	}
+	json_array_end();
+}
+
+static void json_threads(const struct rbk_stats_view *root)
+{
+	struct rbk_stats_thread thread;
+
+	for (uint32_t i = 0; i < rbk_stats_count(root, RBK_STATS_SECTION_THREADS); i++) {
+		if (!thread_copy(root, i, &thread))
+			break;
+		json_begin();
+		json_string("type", "thread");
+		json_unsigned("tid", thread.tid);
+		json_string("name", thread.name);
+		json_string("role", NAME_OF(roles, thread.role));
+		json_delay(root, &thread.delay);
+		json_end();
+	}
+}
+
+static void json_tenants(const struct rbk_stats_view *view)
+{
+	struct rbk_stats_tenant tenant;
+	struct rbk_stats_delay delay;
+
+	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_DELAYS); i++) {
+		if (!watched_copy(view, i, &tenant, &delay))
+			continue;
+		json_begin();
+		json_string("type", "tenant");
+		json_unsigned("number", tenant.number);
+		json_string("name", tenant.name);
+		json_delay(view, &delay);
+		json_unsigned("caused_ns", delay.caused_ns);
+		json_unsigned("throttled_ns", delay.throttled_ns);
+		json_end();
+	}
+}
+
+/* --- Tables --- */
+
+static void print_status(const struct rbk_stats_view *root)
+{
+	static const char *const words[] = {
+		[RBK_STATS_SOURCE_NONE] = "not watched",
+		[RBK_STATS_SOURCE_EBPF] = "watched by eBPF",
+		[RBK_STATS_SOURCE_SCHEDSTAT] = "watched by /proc/PID/schedstat",
+		[RBK_STATS_SOURCE_PSI] = "watched by /proc/pressure/cpu",
+		[RBK_STATS_SOURCE_STAT] = "watched by /proc/stat",
+	};
+	struct rbk_stats_contention contention;
+	uint64_t now_ns = rbk_stats_load(&root->page->updated_at_ns);
+	const char *acts;
+
+	contention_copy(root, &contention);
+	acts = contention.flags & RBK_STATS_CONTENTION_ACTS ? "acted on" : "only observed";
+	if (contention.flags & RBK_STATS_CONTENDED)
+		printf("The CPU is CONTENDED since %s: tasks take %.2f times as long; ",
+		       text_ns((double)(now_ns - contention.began_at_ns)), contention.factor);
+	else if (contention.source == RBK_STATS_SOURCE_NONE)
+		printf("Whether the CPU is contended is not known; ");
+	else
+		printf("The CPU is not contended; ");
+	printf("%s, %s; %u of %u workers used\n", NAME_OF(words, contention.source), acts,
+	       contention.n_workers, contention.n_workers_total);
+	if (contention.n_began > 0)
+		printf("It was contended %llu times since the start or the last reset, %s "
+		       "together, last %s ago\n",
+		       (unsigned long long)contention.n_began,
+		       text_ns((double)contention.contended_ns),
+		       text_ns((double)(now_ns - contention.began_at_ns)));
+	if (contention.n_unwatched + contention.n_dropped > 0)
+		printf("Not watched for want of room: %llu tenants, %llu threads and processes\n",
+		       (unsigned long long)contention.n_unwatched,
+		       (unsigned long long)contention.n_dropped);
+	for (unsigned int i = 0; i < RBK_STATS_MAX_SENTENCES && contention.sentences[i][0]; i++)
+		printf("%s\n", text_name(contention.sentences[i]));
+	putchar('\n');
+}
+
+/* What stands in both tables. */
+#define DELAY_HEADS                                                                               \
+	"ON CPU", "WAITED", "WAITED IDLE", "WAITS", "P50", "P99", "MAX", "PREEMPTED", "MIGRATED", \
+		"THROTTLED"
+
+static void delay_cells(const struct rbk_stats_delay *delay)
+{
+	bool is_known = delay->flags & RBK_STATS_DELAY_KNOWN;
+
+	table_cell("%s", text_ns((double)delay->run_ns));
+	table_cell("%s", text_ns((double)delay->wait_ns));
+	table_cell("%s", text_ns((double)delay->idle_wait_ns));
+	table_cell("%llu", (unsigned long long)delay->n_waits);
+	table_cell("%s", text_ns((double)delay->p50_ns));
+	table_cell("%s", text_ns((double)delay->p99_ns));
+	table_cell("%s", text_ns((double)delay->max_ns));
+	if (is_known)
+		table_cell("%llu", (unsigned long long)delay->n_preemptions);
+	else
+		table_cell("-");
+	table_cell("%llu", (unsigned long long)delay->n_migrations);
+	table_cell("%llu", (unsigned long long)delay->n_throttled);
+}
+
+static void table_threads(const struct rbk_stats_view *root)
+{
+	static const char *const heads[] = {"<THREAD", "<ROLE", "TID", DELAY_HEADS, NULL};
+	struct rbk_stats_thread thread;
+
+	table_begin("Threads of the broker", heads);
+	for (uint32_t i = 0; i < rbk_stats_count(root, RBK_STATS_SECTION_THREADS); i++) {
+		if (!thread_copy(root, i, &thread))
+			break;
+		table_cell("%s", text_name(thread.name));
+		table_cell("%s", NAME_OF(roles, thread.role));
+		table_cell("%u", thread.tid);
+		delay_cells(&thread.delay);
+	}
+	table_end();
+}
+
+static void table_tenants(const struct rbk_stats_view *view)
+{
+	static const char *const heads[] = {"<TENANT", DELAY_HEADS, "BY QUOTA", "CAUSED", NULL};
+	struct rbk_stats_tenant tenant;
+	struct rbk_stats_delay delay;
+
+	table_begin("Tenants' processes", heads);
+	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_DELAYS); i++) {
+		if (!watched_copy(view, i, &tenant, &delay))
+			continue;
+		table_cell("%s", text_name(tenant.name));
+		delay_cells(&delay);
+		table_cell("%s", text_ns((double)delay.throttled_ns));
+		table_cell("%s", text_ns((double)delay.caused_ns));
+	}
+	table_end();
+}
+
+/* Their ends tell them apart. */
+static const char *end_of(const char *path)
+{
+	const size_t n = strlen(path), room = TABLE_CELL_BYTES - 1;
+
+	return n > room ? path + (n - room) : path;
+}
+
+static void cause_rows(const struct rbk_stats_view *view, const char *who,
+		       const struct rbk_stats_delay *delay)
+{
+	for (uint32_t i = 0; i < delay->n_causes; i++) {
+		const struct rbk_stats_cause *cause = &delay->causes[i];
+		const char *tenant = tenant_name(view, cause->tenant);
+
+		table_cell("%s", who);
+		table_cell("%s", text_ns((double)cause->wait_ns));
+		table_cell("%llu", (unsigned long long)cause->n_preemptions);
+		table_cell("%s", cause->comm[0] ? text_name(cause->comm) : "-");
+		if (cause->pid)
+			table_cell("%u", cause->pid);
+		else
+			table_cell("-");
+		if (cause->flags & RBK_STATS_CAUSE_BROKER)
+			table_cell("the broker");
+		else
+			table_cell("%s", tenant ? text_name(tenant) : "-");
+		table_cell("%s", cause->cgroup[0] ? end_of(text_name(cause->cgroup)) : "-");
+	}
+}
+
+static void table_causes(const struct rbk_stats_view *view)
+{
+	static const char *const heads[] = {"<WHO WAITED", "WAITED",  "PREEMPTED", "<FOR",
+					    "PROCESS",     "<TENANT", "<CGROUP",   NULL};
+	struct rbk_stats_thread thread;
+	struct rbk_stats_tenant tenant;
+	struct rbk_stats_delay delay;
+
+	table_begin("Who ran instead, in the last ten seconds", heads);
+	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_THREADS); i++) {
+		if (!thread_copy(view, i, &thread))
+			break;
+		cause_rows(view, text_name(thread.name), &thread.delay);
+	}
+	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_DELAYS); i++)
+		if (watched_copy(view, i, &tenant, &delay))
+			cause_rows(view, text_name(tenant.name), &delay);
+	table_end();
+}
+
+/* --- All of it --- */
+
+/* A second at most; a broker that has hung shows what it has shown last. */
+static void await_updates(const struct rbk_stats_view *view)
+{
+	const uint64_t before = rbk_stats_load(&view->page->n_updates);
+	const struct timespec pause = {.tv_nsec = 20000000};
+
+	for (unsigned int i = 0; i < 50 && rbk_stats_load(&view->page->n_updates) - before < 2; i++)
+		nanosleep(&pause, NULL);
+}
+
+/* The root page, or one's own. Return: EXIT_*, having said what is wrong. */
+static int map_page(struct control *control, struct rbk_stats_view *ret)
+{
+	struct rbk_error error = {""};
+	int r = rbk_stats_map(control->rbk, RBK_STATS_ALL, 0, ret, &error);
+
+	if (r == -EPERM)
+		r = rbk_stats_map(control->rbk, RBK_STATS_OWN, 0, ret, &error);
+	return r ? control_refused(control, r, &error) : EXIT_OK;
+}
+
+int run_contention(struct control *control, const struct arguments *arguments)
+{
+	const bool is_json = arguments->values[OPT_JSON];
+	struct rbk_stats_view view;
+	bool is_root, has_threads;
+	struct rbk_stats_thread first;
+	int status;
+
+	status = control_connect(control);
+	if (status == EXIT_OK)
+		status = map_page(control, &view);
+	if (status)
+		return status;
+	if (rbk_stats_count(&view, RBK_STATS_SECTION_DELAYS) == 0) {
+		rbk_stats_unmap(&view);
+		return control_fail(EXIT_FAILED, "this broker does not watch contention");
+	}
+	await_updates(&view);
+	is_root = view.page->kind == RBK_STATS_ROOT;
+	/* None: nothing is watched. */
+	has_threads = is_root && thread_copy(&view, 0, &first);
+	if (is_json) {
+		if (is_root)
+			json_contention(&view);
+		json_threads(&view);
+		json_tenants(&view);
+	} else {
+		if (is_root)
+			print_status(&view);
+		if (has_threads)
+			table_threads(&view);
+		if (has_threads || !is_root) {
+			table_tenants(&view);
+			table_causes(&view);
+		}
+	}
+	rbk_stats_unmap(&view);
+	return EXIT_OK;
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerctl devices: what there is, how it is reached, how it is, and what runs on it
+ *
+ * Figures come from the root page, so that others than administrators see names and paths only,
+ * which the broker tells every client. What runs where is asked of the broker.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <ringbroker/admin.h>
+
+#include "command.h"
+#include "objects.h"
+#include "output.h"
+#include "records.h"
+
+enum { MAX_OPERATORS = 512 };
+
+/* Sensors: one that cannot be read is "-". */
+static void sensor_cell(uint64_t value, double unit, const char *format)
+{
+	if (value == RBK_STATS_ABSENT)
+		table_cell("-");
+	else
+		table_cell(format, (double)value / unit);
+}
+
+static void print_devices(const struct arguments *arguments, const struct rbk_stats_view *root)
+{
+	static const char *const heads[] = {
+		"<DEVICE", "<NAME",     "<KIND", "<PATHS", "<BREAKER", "LOAD",
+		"CLOCK",   "TEMP",      "POWER", "VRAM",   "OF",       "GTT",
+		"TENANTS", "EVICTIONS", "QUEUE", "<IS",    NULL,
+	};
+	struct rbk_stats_device device;
+	_Static_assert(sizeof(heads) / sizeof(heads[0]) <= TABLE_COLUMNS + 1, "room");
+
+	table_begin(arguments->values[OPT_NO_HEADER] ? NULL : "Devices", heads);
+	for (uint32_t i = 0; i < rbk_stats_count(root, RBK_STATS_SECTION_DEVICES); i++) {
+		device_copy(root, i, &device);
+		table_cell("%s", device_label(device.index));
+		table_cell("%s", text_name(device.name));
+		table_cell("%s", device_kind_name(device.kind));
+		table_cell("%s", device.paths[0] ? text_name(device.paths) : "-");
+		table_cell("%s", breaker_name(device.breaker));
+		sensor_cell(device.load_percent, 1, "%.0f%%");
+		sensor_cell(device.clock_hz, 1e6, "%.0f MHz");
+		sensor_cell(device.temperature_millicelsius, 1e3, "%.0f C");
+		sensor_cell(device.power_microwatts, 1e6, "%.0f W");
+		table_cell("%s", text_bytes(device.memory_used));
+		table_cell("%s", text_bytes(device.memory_total));
+		table_cell("%s", text_bytes(device.gtt_used));
+		table_cell("%s", text_bytes(device.memory_charged));
+		if (device.index == RBK_DEVICE_CPU || device.n_driver_evictions == RBK_STATS_ABSENT)
+			table_cell("-");
+		else
+			table_cell("%llu", (unsigned long long)device.n_driver_evictions);
+		table_cell("%llu", (unsigned long long)(device.n_queued + device.n_released));
+		table_cell("%s%s", device.flags & RBK_STATS_DEVICE_DRAINED ? "drained " : "",
+			   device.flags & RBK_STATS_DEVICE_LOST ? "lost" : "");
+	}
+	table_end();
+}
+
+/* --- As every client is told --- */
+
+static void print_plain(const struct arguments *arguments, const struct rbk_device *devices,
+			unsigned int n)
+{
+	static const char *const heads[] = {"<DEVICE", "<NAME",  "<DRIVER", "<KIND",
+					    "<PATHS",  "MEMORY", NULL};
+
+	table_begin(arguments->values[OPT_NO_HEADER] ? NULL : "Devices", heads);
+	for (unsigned int i = 0; i < n; i++) {
+		table_cell("%s", device_label(devices[i].index));
+		table_cell("%s", text_name(devices[i].name));
+		table_cell("%s", text_name(devices[i].driver));
+		table_cell("%s", device_kind_name(devices[i].kind));
+		table_cell("%s", devices[i].paths[0] ? text_name(devices[i].paths) : "-");
+		table_cell("%s",
+			   devices[i].memory_bytes ? text_bytes(devices[i].memory_bytes) : "-");
+	}
+	table_end();
+}
+
+static void json_plain(const struct rbk_device *devices, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		json_begin();
+		json_string("type", "device");
+		json_unsigned("device", devices[i].index);
+		json_string("name", devices[i].name);
+		json_string("driver", devices[i].driver);
+		json_string("kind", device_kind_name(devices[i].kind));
+		json_string("paths", devices[i].paths);
+		json_object("memory");
+		json_unsigned("total", devices[i].memory_bytes);
+		json_object_end();
+		json_end();
+	}
+}
+
+/* --- Capabilities --- */
+
+static const struct dtype {
+	unsigned int number;
+	const char *name;
+} dtypes[] = {
+	{RBK_DTYPE_F32, "float32"},
+	{RBK_DTYPE_I64, "int64"},
+};
+
+/* "float32,int64"; a type that is not known by its number. */
+static const char *types_text(uint32_t types, char *text, size_t bytes)
+{
+	size_t n = 0;
+
+	text[0] = '\0';
+	for (unsigned int bit = 0; bit < 32 && n < bytes; bit++) {
+		const char *name = NULL;
+
+		if (!(types & 1u << bit))
+			continue;
+		for (unsigned int i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
+			if (dtypes[i].number == bit)
+				name = dtypes[i].name;
+		n += name ? (size_t)snprintf(text + n, bytes - n, "%s%s", n ? "," : "", name)
+			  : (size_t)snprintf(text + n, bytes - n, "%s%u", n ? "," : "", bit);
+	}
+	return n ? text : "-";
+}
+
+static void json_operator(const struct rbk_operator *op, unsigned int n_devices)
+{
+	char text[256], *name, *rest;
+
+	json_begin();
+	json_string("type", "operator");
+	json_string("operator", op->name);
+	json_unsigned("opset", op->opset);
+	json_array("devices");
+	for (unsigned int i = 0; i < n_devices; i++) {
+		json_item();
+		json_unsigned("device", i);
+		json_array("types");
+		types_text(op->types[i], text, sizeof(text));
+		for (rest = text; (name = strsep(&rest, ",")) && name[0];)
+			json_string(NULL, name);
+		json_array_end();
+		json_object_end();
+	}
+	json_array_end();
+	json_end();
+}
+
+static void print_operators(const struct arguments *arguments, const struct rbk_operator *operators,
+			    unsigned int n, unsigned int n_devices)
+{
+	const char *heads[RBK_MAX_DEVICES + 3] = {"<OPERATOR", "OPSET"};
+	static char labels[RBK_MAX_DEVICES][8];
+	const unsigned int n_shown = n_devices < TABLE_COLUMNS - 2 ? n_devices : TABLE_COLUMNS - 2;
+	char text[256];
+
+	for (unsigned int i = 0; i < n_shown; i++) {
+		snprintf(labels[i], sizeof(labels[i]), "<%s", device_label(i));
+		heads[i + 2] = labels[i];
+	}
+	heads[n_shown + 2] = NULL;
+	table_begin(arguments->values[OPT_NO_HEADER] ? NULL
+						     : "Operators, and the types of elements",
+		    heads);
+	for (unsigned int i = 0; i < n; i++) {
+		table_cell("%s", text_name(operators[i].name));
+		table_cell("%u", operators[i].opset);
+		for (unsigned int k = 0; k < n_shown; k++)
+			table_cell("%s", types_text(operators[i].types[k], text, sizeof(text)));
+	}
+	table_end();
+}
+
+/* Return: EXIT_* */
+static int show_capabilities(struct control *control, const struct arguments *arguments,
+			     unsigned int n_devices)
+{
+	static struct rbk_operator operators[MAX_OPERATORS];
+	const struct rbk_error none = {""};
+	unsigned int n;
+	int r = rbk_catalogue(control->rbk, operators, MAX_OPERATORS, &n);
+
+	if (r == -EOPNOTSUPP)
+		return control_fail(EXIT_FAILED,
+				    "this broker (%s) is older: it does not say what devices run",
+				    text_name(rbk_broker_name(control->rbk)));
+	if (r)
+		return control_refused(control, r, &none);
+	if (n > MAX_OPERATORS)
+		n = MAX_OPERATORS;
+	for (unsigned int i = 0; i < n; i++)
+		operators[i].name[sizeof(operators[i].name) - 1] = '\0';
+	if (!arguments->values[OPT_JSON])
+		print_operators(arguments, operators, n, n_devices);
+	else
+		for (unsigned int i = 0; i < n; i++)
+			json_operator(&operators[i], n_devices);
+	return EXIT_OK;
+}
+
+/* --- All of it --- */
+
+/* Return: EXIT_*, with how many devices there are. */
+static int show_plain(struct control *control, const struct arguments *arguments,
+		      unsigned int *ret_n)
+{
+	struct rbk_device devices[RBK_MAX_DEVICES];
+	const struct rbk_error none = {""};
+	int r = rbk_devices(control->rbk, devices, RBK_MAX_DEVICES, ret_n);
+
+	if (r)
+		return control_refused(control, r, &none);
+	if (*ret_n > RBK_MAX_DEVICES)
+		*ret_n = RBK_MAX_DEVICES;
+	if (arguments->values[OPT_CAPABILITIES])
+		return EXIT_OK;
+	if (arguments->values[OPT_JSON])
+		json_plain(devices, *ret_n);
+	else
+		print_plain(arguments, devices, *ret_n);
+	return EXIT_OK;
+}
+
+static void show_root(const struct arguments *arguments, const struct rbk_stats_view *root)
+{
+	struct rbk_stats_device device;
+
+	if (!arguments->values[OPT_JSON]) {
+		print_devices(arguments, root);
+		return;
+	}
+	for (uint32_t i = 0; i < rbk_stats_count(root, RBK_STATS_SECTION_DEVICES); i++) {
+		device_copy(root, i, &device);
+		json_device(&device);
+	}
+}
+
+int run_devices(struct control *control, const struct arguments *arguments)
+{
+	unsigned int n_devices = 0;
+	struct pages pages;
+	int status = control_map_root(control, &pages);
+
+	if (status)
+		return status;
+	if (!pages.root.page) {
+		status = show_plain(control, arguments, &n_devices);
+	} else {
+		n_devices = pages.root.n_devices;
+		if (!arguments->values[OPT_CAPABILITIES])
+			show_root(arguments, &pages.root);
+	}
+	if (status == EXIT_OK && arguments->values[OPT_CAPABILITIES])
+		status = show_capabilities(control, arguments, n_devices);
+	pages_unmap(&pages);
+	return status;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading decision logs while they are written. */
+#include "logs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t log_member(const struct tenant_page *tenant, size_t offset)
+{
+	const char *record = rbk_stats_record(&tenant->view, RBK_STATS_SECTION_TENANTS, 0);
+
+	return record ? __atomic_load_n((const uint64_t *)(record + offset), __ATOMIC_ACQUIRE) : 0;
+}
+
+uint64_t log_head(const struct tenant_page *tenant)
+{
+	return log_member(tenant, offsetof(struct rbk_stats_tenant, log_head));
+}
+
+uint64_t log_first(const struct tenant_page *tenant)
+{
+	return log_member(tenant, offsetof(struct rbk_stats_tenant, log_first));
+}
+
+uint64_t log_oldest(const struct tenant_page *tenant, uint64_t head)
+{
+	uint64_t first = log_first(tenant);
+	uint64_t n = rbk_stats_count(&tenant->view, RBK_STATS_SECTION_DECISIONS);
+
+	if (head > n && first < head - n)
+		first = head - n;
+	return first < head ? first : head;
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+	const struct rbk_stats_decision *first = &((const struct log_entry *)a)->decision;
+	const struct rbk_stats_decision *second = &((const struct log_entry *)b)->decision;
+
+	return (first->ended_at_ns > second->ended_at_ns) -
+	       (first->ended_at_ns < second->ended_at_ns);
+}
+
+void log_sort(struct log_entry *entries, size_t n_entries)
+{
+	qsort(entries, n_entries, sizeof(*entries), compare_entries);
+}
+
+int log_read(const struct pages *pages, uint64_t n_last, struct log_entry **ret, size_t *ret_n)
+{
+	struct log_entry *entries;
+	size_t n = 0, n_room = 0;
+
+	for (unsigned int i = 0; i < pages->n_tenants; i++)
+		n_room += rbk_stats_count(&pages->tenants[i].view, RBK_STATS_SECTION_DECISIONS);
+	entries = calloc(n_room + 1, sizeof(*entries));
+	if (!entries)
+		return -ENOMEM;
+	for (unsigned int i = 0; i < pages->n_tenants; i++) {
+		const struct tenant_page *tenant = &pages->tenants[i];
+		uint64_t head = log_head(tenant), first = log_oldest(tenant, head);
+
+		if (head - first > n_last)
+			first = head - n_last;
+		for (uint64_t index = first; index < head && n < n_room; index++) {
+			entries[n].tenant = i;
+			if (rbk_stats_decision(&tenant->view, index, &entries[n].decision))
+				n++;
+		}
+	}
+	log_sort(entries, n);
+	*ret = entries;
+	*ret_n = n;
+	return 0;
+}
+
+void log_plan_name(const struct tenant_page *tenant, const struct rbk_stats_decision *decision,
+		   char name[RBK_NAME_BYTES])
+{
+	union plan_copy plan;
+
+	name[0] = '\0';
+	/* The slot may have another plan by now. */
+	if (page_copy_plan(&tenant->view, decision->plan, &plan) &&
+	    plan.plan.plan_id == decision->plan_id && plan.plan.session == decision->session)
+		memcpy(name, plan.plan.name, RBK_NAME_BYTES);
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerctl: looks at a broker and changes what administrators may change
+ *
+ * Everything goes through the client library: brokerctl is a session like any other, and the broker
+ * decides by its user what it may see. Standard output has what was asked for and nothing else, so
+ * that it can be piped; a reader that goes away ends it quietly.
+ */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+#include "monitor/text.h"
+#include "output.h"
+#include "suggest.h"
+
+#define LISTS    TAKES(OPT_JSON) | TAKES(OPT_NO_HEADER)
+#define A_TENANT TAKES(OPT_TENANT)
+
+static const struct command commands[] = {
+	{"status", NULL, "how the broker is, on one screen", TAKES(OPT_JSON), 0, 0, true,
+	 run_status, NULL},
+	{"devices", NULL, "devices, their memory paths, sensors and capabilities",
+	 LISTS | TAKES(OPT_CAPABILITIES), 0, 0, true, run_devices, NULL},
+	{"tenants", NULL, "who has how much of what", LISTS | A_TENANT | TAKES(OPT_SORT), 0, 0,
+	 true, run_tenants, tenant_sort_keys},
+	{"sessions", NULL, "clients that are connected", LISTS | A_TENANT | TAKES(OPT_SORT), 0, 0,
+	 true, run_sessions, session_sort_keys},
+	{"plans", NULL, "where plans are, and how they fare", LISTS | A_TENANT | TAKES(OPT_SORT), 0,
+	 0, true, run_plans, plan_sort_keys},
+	{"reasons", NULL, "why tasks ran where they ran", LISTS | A_TENANT, 0, 0, true, run_reasons,
+	 NULL},
+	{"stats", NULL, "what the broker, devices, tenants and plans do",
+	 A_TENANT | TAKES(OPT_JSON), 0, 0, true, run_stats, NULL},
+	{"decisions", NULL, "where tasks ran, and why",
+	 A_TENANT | TAKES(OPT_JSON) | TAKES(OPT_LAST) | TAKES(OPT_FOLLOW), 0, 0, true,
+	 run_decisions, NULL},
+	{"contention", NULL, "who waits for a processor, and for whom", TAKES(OPT_JSON), 0, 0, true,
+	 run_contention, NULL},
+	{"watch", "COMMAND [ARGUMENT...]", "a listing again and again", TAKES(OPT_INTERVAL), 1, 64,
+	 false, run_watch, NULL},
+	{"set", "TENANT KEY=VALUE...", "give a tenant other limits, until the broker ends", 0, 2,
+	 64, false, run_set, NULL},
+	{"evict", "[TENANT [PLAN]]", "take plans out of devices' memory",
+	 TAKES(OPT_ALL) | TAKES(OPT_DEVICE), 0, 2, false, run_evict, NULL},
+	{"drain", "(tenant TENANT | device N)", "give it no new work",
+	 TAKES(OPT_WAIT) | TAKES(OPT_END) | TAKES(OPT_STATUS), 2, 2, false, run_drain, NULL},
+	{"force-cpu", "(on | off | status)", "run everything on the CPU, or ask", 0, 1, 1, false,
+	 run_force_cpu, NULL},
+	{"reset-stats", NULL, "begin counting and learning anew", A_TENANT | TAKES(OPT_ALL), 0, 0,
+	 false, run_reset_stats, NULL},
+	{"log-level", "[error | warning | info | debug]", "what the broker logs, or ask", 0, 0, 1,
+	 false, run_log_level, NULL},
+};
+
+enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+static const struct option options[] = {
+	{"socket", required_argument, NULL, 's'},  {"admin-socket", required_argument, NULL, 'a'},
+	{"timeout", required_argument, NULL, 't'}, {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0},
+};
+
+static const double default_timeout_s = 5, max_timeout_s = 3600;
+
+const struct command *command_find(const char *name)
+{
+	const char *names[N_COMMANDS + 1] = {NULL}, *near;
+
+	for (unsigned int i = 0; i < N_COMMANDS; i++) {
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+		names[i] = commands[i].name;
+	}
+	near = suggest(name, names);
+	control_fail(EXIT_USAGE, "there is no command %s%s%s%s; see brokerctl --help",
+		     text_name(name), near ? "; did you mean " : "", near ? near : "",
+		     near ? "?" : "");
+	return NULL;
+}
+
+static void print_usage(FILE *file)
+{
+	fputs("usage: brokerctl [OPTION...] COMMAND [ARGUMENT...]\n\nCommands:\n", file);
+	for (unsigned int i = 0; i < N_COMMANDS; i++)
+		fprintf(file, "  %-12s %s\n", commands[i].name, commands[i].summary);
+	fputs("\nOptions:\n"
+	      "  --socket=PATH        the broker's socket; see brokerctl(1) for the default\n"
+	      "  --admin-socket=PATH  the administrators' (admin.sock beside the other)\n"
+	      "  --timeout=SECONDS    that a broker may take to answer (5)\n"
+	      "  --help               this text; after a command: the command's options\n"
+	      "  --version            the version\n",
+	      file);
+}
+
+/* Return: EXIT_USAGE, having said which one it may have been. */
+static int unknown_option(const char *word)
+{
+	const char *names[sizeof(options) / sizeof(options[0])], *near;
+	char name[64];
+
+	for (unsigned int i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		names[i] = options[i].name;
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
+	near = suggest(name + strspn(name, "-"), names);
+	return control_fail(EXIT_USAGE, "there is no option %s%s%s%s; see brokerctl --help",
+			    text_name(name), near ? "; did you mean --" : "", near ? near : "",
+			    near ? "?" : "");
+}
+
+/* Return: EXIT_OK; EXIT_USAGE; -1: it was done, and nothing is left to do. */
+static int read_options(struct control *control, int argc, char **argv)
+{
+	double timeout_s = default_timeout_s;
+	int option, at;
+
+	opterr = 0;
+	for (;;) {
+		at = optind;
+		/* "+": what follows the command's name is the command's. */
+		option = getopt_long(argc, argv, "+:", options, NULL);
+		switch (option) {
+		case -1:
+			control->timeout_ns = (uint64_t)(timeout_s * 1e9);
+			return EXIT_OK;
+		case 's':
+			control->socket_path = optarg;
+			break;
+		case 'a':
+			control->admin_path = optarg;
+			break;
+		case 't':
+			if (control_seconds(optarg, max_timeout_s, &timeout_s) && timeout_s > 0)
+				break;
+			return control_fail(EXIT_USAGE, "--timeout takes seconds, up to %g, not %s",
+					    max_timeout_s, text_name(optarg));
+		case 'h':
+			print_usage(stdout);
+			return -1;
+		case 'v':
+			printf("brokerctl %s\n", RINGBROKER_VERSION);
+			return -1;
+		case ':':
+			return control_fail(EXIT_USAGE, "%s needs an argument",
+					    text_name(argv[at]));
+		default:
+			return unknown_option(argv[at]);
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct control control = {.socket_path = NULL};
+	const struct command *command;
+	struct arguments arguments;
+	int status, first;
+
+	/* A reader that has gone is seen when writing. */
+	signal(SIGPIPE, SIG_IGN);
+	status = read_options(&control, argc, argv);
+	if (status)
+		return status < 0 ? output_finish(EXIT_OK) : status;
+	if (optind == argc) {
+		print_usage(stderr);
+		return EXIT_USAGE;
+	}
+	first = optind;
+	command = command_find(argv[first]);
+	if (!command)
+		return EXIT_USAGE;
+	status = arguments_read(command, argc - first, argv + first, &arguments);
+	if (status)
+		return status;
+	if (arguments.values[OPT_HELP])
+		command_print_usage(command);
+	else
+		status = command->run(&control, &arguments);
+	control_disconnect(&control);
+	return output_finish(status);
+}

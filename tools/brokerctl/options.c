@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Options and operands of subcommands
+ *
+ * One table for all of them: an option has one name, one meaning and one sentence of help.
+ */
+#include <getopt.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "monitor/text.h"
+#include "output.h"
+#include "suggest.h"
+
+struct about {
+	const char *name;
+	const char *argument; /* NULL: none */
+	bool is_optional;     /* the argument */
+	const char *help;
+};
+
+static const struct about about[N_OPTIONS] = {
+	[OPT_ALL] = {"all", NULL, false, "every tenant"},
+	[OPT_CAPABILITIES] = {"capabilities", NULL, false,
+			      "what each device runs: operators and element types"},
+	[OPT_DEVICE] = {"device", "N", false, "on this device only"},
+	[OPT_END] = {"end", NULL, false, "end draining"},
+	[OPT_FOLLOW] = {"follow", NULL, false, "go on until interrupted"},
+	[OPT_HELP] = {"help", NULL, false, "this text"},
+	[OPT_INTERVAL] = {"interval", "SECONDS", false, "between two looks (2); also -n SECONDS"},
+	[OPT_JSON] = {"json", NULL, false, "JSON lines instead of text for people"},
+	[OPT_LAST] = {"last", "N", false, "so many of the last (20)"},
+	[OPT_MAX_EVENTS] = {"max-events", "N", false, "of tasks at most (200000)"},
+	[OPT_NO_HEADER] = {"no-header", NULL, false, "rows only, without title and heads"},
+	[OPT_OUTPUT] = {"output", "FILE", false, "write there, instead of to standard output"},
+	[OPT_SECONDS] = {"seconds", "N", false, "record for so long, beside what is logged"},
+	[OPT_SORT] = {"sort", "KEY", false, "the largest first, or by name; -KEY: the other way"},
+	[OPT_STATUS] = {"status", NULL, false, "only say how far it is"},
+	[OPT_TENANT] = {"tenant", "TENANT", false, "this one only, by name or by number"},
+	[OPT_WAIT] = {"wait", "SECONDS", true, "until it has run dry, at most so long"},
+};
+
+int control_fail(int status, const char *format, ...)
+{
+	va_list args;
+
+	output_flush();
+	fputs("brokerctl: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	return status;
+}
+
+static void print_option(FILE *file, const struct about *option)
+{
+	fprintf(file, "--%s", option->name);
+	if (option->argument)
+		fprintf(file, option->is_optional ? "[=%s]" : "=%s", option->argument);
+}
+
+static void print_synopsis(FILE *file, const struct command *command)
+{
+	fprintf(file, "usage: brokerctl [OPTION...] %s", command->name);
+	for (unsigned int i = 0; i < N_OPTIONS; i++) {
+		if (!(command->options & TAKES(i)))
+			continue;
+		fputs(" [", file);
+		print_option(file, &about[i]);
+		fputs("]", file);
+	}
+	if (command->operands)
+		fprintf(file, " %s", command->operands);
+	fputc('\n', file);
+}
+
+void command_print_usage(const struct command *command)
+{
+	print_synopsis(stdout, command);
+	printf("  %s\n", command->summary);
+	putchar('\n');
+	for (unsigned int i = 0; i < N_OPTIONS; i++) {
+		if (!((command->options | TAKES(OPT_HELP)) & TAKES(i)))
+			continue;
+		fputs("  ", stdout);
+		print_option(stdout, &about[i]);
+		printf("\n      %s\n", about[i].help);
+		if (i == OPT_SORT) {
+			fputs("      KEY:", stdout);
+			for (const char *const *key = command->sort_keys; *key; key++)
+				printf(" %s", *key);
+			putchar('\n');
+		}
+	}
+}
+
+int control_misuse(const struct arguments *arguments, const char *format, ...)
+{
+	va_list args;
+
+	output_flush();
+	fprintf(stderr, "brokerctl %s: ", arguments->command->name);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	print_synopsis(stderr, arguments->command);
+	return EXIT_USAGE;
+}
+
+bool control_seconds(const char *text, double max, double *ret)
+{
+	double value;
+	char *end;
+
+	if ((text[0] < '0' || text[0] > '9') && text[0] != '.')
+		return false;
+	value = strtod(text, &end);
+	if (end == text || *end != '\0' || !isfinite(value) || value > max)
+		return false;
+	*ret = value;
+	return true;
+}
+
+/* Says which option @word is not, and which one it may have been. */
+static int unknown_option(const struct arguments *arguments, const char *word)
+{
+	const char *names[N_OPTIONS + 1], *near;
+	unsigned int n = 0;
+	char name[64];
+
+	for (unsigned int i = 0; i < N_OPTIONS; i++)
+		if ((arguments->command->options | TAKES(OPT_HELP)) & TAKES(i))
+			names[n++] = about[i].name;
+	names[n] = NULL;
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
+	near = suggest(name + strspn(name, "-"), names);
+	return control_misuse(arguments, "there is no option %s%s%s%s", text_name(name),
+			      near ? "; did you mean --" : "", near ? near : "", near ? "?" : "");
+}
+
+static int check_sort(const struct arguments *arguments)
+{
+	const char *key = arguments->values[OPT_SORT], *near;
+	const char *const *keys = arguments->command->sort_keys;
+
+	if (!key)
+		return EXIT_OK;
+	key += key[0] == '-';
+	for (unsigned int i = 0; keys[i]; i++)
+		if (strcmp(keys[i], key) == 0)
+			return EXIT_OK;
+	near = suggest(key, keys);
+	return control_misuse(arguments, "--sort does not take %s%s%s%s; see --help",
+			      text_name(key), near ? ": did you mean " : "", near ? near : "",
+			      near ? "?" : "");
+}
+
+int arguments_read(const struct command *command, int argc, char **argv, struct arguments *ret)
+{
+	struct option options[N_OPTIONS + 1];
+	unsigned int n = 0;
+	int option, first;
+
+	*ret = (struct arguments){.command = command};
+	for (unsigned int i = 0; i < N_OPTIONS; i++)
+		if ((command->options | TAKES(OPT_HELP)) & TAKES(i))
+			options[n++] = (struct option){about[i].name,
+						       !about[i].argument     ? no_argument
+						       : about[i].is_optional ? optional_argument
+									      : required_argument,
+						       NULL, (int)i + 256};
+	options[n] = (struct option){NULL, 0, NULL, 0};
+	/* getopt() begins anew, and says nothing itself. */
+	optind = 0;
+	opterr = 0;
+	for (;;) {
+		first = optind ? optind : 1;
+		/* What follows a subcommand to be watched is that one's. */
+		option = getopt_long(argc, argv,
+				     command->options & TAKES(OPT_INTERVAL) ? "+:n:" : ":", options,
+				     NULL);
+		if (option == -1)
+			break;
+		if (option == ':')
+			return control_misuse(ret, "%s needs an argument",
+					      text_name(argv[optind - 1]));
+		if (option == '?' && optopt >= 256)
+			return control_misuse(ret, "--%s takes no argument",
+					      about[optopt - 256].name);
+		if (option == '?')
+			return unknown_option(ret, argv[optind > first ? optind - 1 : first]);
+		ret->values[option == 'n' ? OPT_INTERVAL : option - 256] = optarg ? optarg : "";
+	}
+	ret->operands = argv + optind;
+	ret->n_operands = (unsigned int)(argc - optind);
+	if (ret->values[OPT_HELP])
+		return EXIT_OK;
+	if (ret->n_operands > command->n_most)
+		return control_misuse(ret, "%s is one argument too many",
+				      text_name(ret->operands[command->n_most]));
+	if (ret->n_operands < command->n_least)
+		return control_misuse(ret, "%s is missing", command->operands);
+	return check_sort(ret);
+}

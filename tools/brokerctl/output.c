@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Writing to standard output
+ *
+ * A write that fails because nobody reads any more is no failure of ours: output_flush() says so,
+ * whoever follows something stops, and the exit status is what it would have been.
+ */
+#include "output.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+
+/* --- Tables --- */
+
+struct table {
+	const char *const *heads;
+	unsigned int n_columns, n_cells, n_room;
+	unsigned int widths[TABLE_COLUMNS];
+	char (*cells)[TABLE_CELL_BYTES];
+	bool is_bare; /* rows only */
+};
+
+static struct table table;
+
+static bool is_left(unsigned int column)
+{
+	return table.heads[column][0] == '<';
+}
+
+static const char *head_of(unsigned int column)
+{
+	return table.heads[column] + is_left(column);
+}
+
+void table_begin(const char *title, const char *const *heads)
+{
+	table = (struct table){.heads = heads};
+	while (table.n_columns < TABLE_COLUMNS && heads[table.n_columns]) {
+		table.widths[table.n_columns] =
+			title ? (unsigned int)strlen(head_of(table.n_columns)) : 0;
+		table.n_columns++;
+	}
+	table.is_bare = !title;
+	if (title)
+		printf("%s\n", title);
+}
+
+void table_cell(const char *format, ...)
+{
+	unsigned int column = table.n_cells % table.n_columns;
+	va_list args;
+	int n;
+
+	if (table.n_cells == table.n_room) {
+		unsigned int n_room = table.n_room ? 2 * table.n_room : 256;
+		void *cells = realloc(table.cells, n_room * sizeof(*table.cells));
+
+		if (!cells)
+			exit(control_fail(EXIT_FAILED, "out of memory"));
+		table.cells = cells;
+		table.n_room = n_room;
+	}
+	va_start(args, format);
+	n = vsnprintf(table.cells[table.n_cells], TABLE_CELL_BYTES, format, args);
+	va_end(args);
+	if (n >= TABLE_CELL_BYTES)
+		n = TABLE_CELL_BYTES - 1;
+	if (n > 0 && (unsigned int)n > table.widths[column])
+		table.widths[column] = (unsigned int)n;
+	table.n_cells++;
+}
+
+static void print_cell(unsigned int column, const char *text)
+{
+	int width = (int)table.widths[column];
+	bool is_last = column + 1 == table.n_columns;
+
+	printf("  %*s", is_left(column) ? (is_last ? 0 : -width) : width, text);
+	if (is_last)
+		putchar('\n');
+}
+
+void table_end(void)
+{
+	for (unsigned int i = 0; i < table.n_columns && !table.is_bare; i++)
+		print_cell(i, head_of(i));
+	for (unsigned int i = 0; i < table.n_cells; i++)
+		print_cell(i % table.n_columns, table.cells[i]);
+	if (!table.is_bare)
+		putchar('\n');
+	free(table.cells);
+	table.cells = NULL;
+}
+
+/* --- Rows in order --- */
+
+static bool is_reversed;
+
+static int compare_rows(const void *first, const void *second)
+{
+	const struct row_key *a = first, *b = second;
+	int order = strcmp(a->text, b->text);
+
+	if (a->number != b->number)
+		order = a->number > b->number ? -1 : 1;
+	return is_reversed ? -order : order;
+}
+
+void rows_sort(void *rows, size_t n, size_t row_bytes, const char *sort)
+{
+	is_reversed = sort[0] == '-';
+	qsort(rows, n, row_bytes, compare_rows);
+}
+
+/* --- The end --- */
+
+static int write_error;
+
+bool output_flush(void)
+{
+	errno = 0;
+	if ((fflush(stdout) || ferror(stdout)) && !write_error)
+		write_error = errno ? errno : EIO;
+	return !write_error;
+}
+
+int output_finish(int status)
+{
+	if (output_flush() || write_error == EPIPE)
+		return status;
+	fprintf(stderr, "brokerctl: cannot write: %s\n", strerror(write_error));
+	return EXIT_FAILED;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* Copies of records whose strings end, and words for what is in them. */
+#include "records.h"
+
+#include <string.h>
+#include <strings.h>
+
+#define N_OF(array)       (sizeof(array) / sizeof((array)[0]))
+#define NAME_OF(names, i) ((i) < N_OF(names) && (names)[i] ? (names)[i] : "unknown")
+
+void broker_copy(const struct rbk_stats_view *root, struct rbk_stats_broker *ret)
+{
+	page_copy(root, RBK_STATS_SECTION_BROKER, 0, ret, sizeof(*ret));
+}
+
+void device_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_device *ret)
+{
+	page_copy(view, RBK_STATS_SECTION_DEVICES, index, ret, sizeof(*ret));
+	ret->name[sizeof(ret->name) - 1] = '\0';
+	ret->driver[sizeof(ret->driver) - 1] = '\0';
+	ret->paths[sizeof(ret->paths) - 1] = '\0';
+}
+
+bool tenant_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_tenant *ret)
+{
+	page_copy(view, RBK_STATS_SECTION_TENANTS, index, ret, sizeof(*ret));
+	ret->name[sizeof(ret->name) - 1] = '\0';
+	return ret->flags & RBK_STATS_TENANT_USED;
+}
+
+bool session_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_session *ret)
+{
+	page_copy(view, RBK_STATS_SECTION_SESSIONS, index, ret, sizeof(*ret));
+	ret->name[sizeof(ret->name) - 1] = '\0';
+	ret->comm[sizeof(ret->comm) - 1] = '\0';
+	return ret->number != 0;
+}
+
+void contention_copy(const struct rbk_stats_view *root, struct rbk_stats_contention *ret)
+{
+	page_copy(root, RBK_STATS_SECTION_CONTENTION, 0, ret, sizeof(*ret));
+	for (unsigned int i = 0; i < RBK_STATS_MAX_SENTENCES; i++)
+		ret->sentences[i][RBK_STATS_SENTENCE_BYTES - 1] = '\0';
+}
+
+void delay_end_strings(struct rbk_stats_delay *delay)
+{
+	if (delay->n_causes > RBK_STATS_MAX_CAUSES)
+		delay->n_causes = RBK_STATS_MAX_CAUSES;
+	for (uint32_t i = 0; i < delay->n_causes; i++) {
+		delay->causes[i].comm[RBK_STATS_COMM_BYTES - 1] = '\0';
+		delay->causes[i].cgroup[RBK_STATS_CGROUP_BYTES - 1] = '\0';
+	}
+}
+
+bool delay_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_delay *ret)
+{
+	page_copy(view, RBK_STATS_SECTION_DELAYS, index, ret, sizeof(*ret));
+	delay_end_strings(ret);
+	return ret->flags & RBK_STATS_DELAY_USED;
+}
+
+/* What a tenant's record begins with; the rest is long, and sessions are many. */
+struct tenant_head {
+	uint32_t sequence, number, flags, weight;
+	char name[RBK_STATS_NAME_BYTES];
+};
+_Static_assert(offsetof(struct tenant_head, name) == offsetof(struct rbk_stats_tenant, name),
+	       "the same");
+
+const char *tenant_name(const struct rbk_stats_view *view, uint32_t number)
+{
+	static struct tenant_head tenant;
+
+	for (uint32_t i = 0; number && i < rbk_stats_count(view, RBK_STATS_SECTION_TENANTS); i++) {
+		page_copy(view, RBK_STATS_SECTION_TENANTS, i, &tenant, sizeof(tenant));
+		tenant.name[sizeof(tenant.name) - 1] = '\0';
+		if (tenant.flags & RBK_STATS_TENANT_USED && tenant.number == number)
+			return tenant.name;
+	}
+	return NULL;
+}
+
+const char *device_label(uint32_t index)
+{
+	static const char *const labels[RBK_MAX_DEVICES] = {
+		"CPU",  "GPU1", "GPU2",  "GPU3",  "GPU4",  "GPU5",  "GPU6",  "GPU7",
+		"GPU8", "GPU9", "GPU10", "GPU11", "GPU12", "GPU13", "GPU14", "GPU15",
+	};
+
+	return index < RBK_MAX_DEVICES ? labels[index] : "-";
+}
+
+bool device_number(const char *text, uint32_t *ret)
+{
+	uint64_t number;
+
+	for (uint32_t i = 0; i < RBK_MAX_DEVICES; i++) {
+		if (strcasecmp(text, device_label(i)) == 0) {
+			*ret = i;
+			return true;
+		}
+	}
+	if (!pages_number(text, RBK_MAX_DEVICES - 1, &number))
+		return false;
+	*ret = (uint32_t)number;
+	return true;
+}
+
+const char *breaker_name(uint32_t breaker)
+{
+	static const char *const names[] = {
+		[RBK_STATS_BREAKER_CLOSED] = "closed",
+		[RBK_STATS_BREAKER_OPEN] = "open",
+		[RBK_STATS_BREAKER_PROBING] = "probing",
+	};
+
+	return NAME_OF(names, breaker);
+}
+
+const char *device_kind_name(uint32_t kind)
+{
+	static const char *const names[] = {"cpu", "gpu", "software-gpu"};
+
+	return NAME_OF(names, kind);
+}
+
+const char *memory_state_name(uint32_t state)
+{
+	static const char *const names[] = {
+		[RBK_MEMORY_UNSUPPORTED] = "unsupported",
+		[RBK_MEMORY_RESIDENT] = "resident",
+		[RBK_MEMORY_EVICTED] = "evicted",
+		[RBK_MEMORY_NEVER_FITS] = "never-fits",
+		[RBK_MEMORY_LOST] = "lost",
+	};
+
+	return NAME_OF(names, state);
+}
+
+const char *memory_tier_name(uint32_t tier)
+{
+	static const char *const names[] = {
+		[RBK_TIER_NONE] = "none",
+		[RBK_TIER_VRAM] = "vram",
+		[RBK_TIER_GTT] = "gtt",
+	};
+
+	return NAME_OF(names, tier);
+}
+
+const char *strategy_name(uint32_t strategy)
+{
+	static const char *const names[] = {
+		[RBK_STRATEGY_AUTO] = "automatic",        [RBK_STRATEGY_PREFER_GPU] = "prefer-gpu",
+		[RBK_STRATEGY_PREFER_CPU] = "prefer-cpu", [RBK_STRATEGY_ONLY_GPU] = "only-gpu",
+		[RBK_STRATEGY_ONLY_CPU] = "only-cpu",     [RBK_STRATEGY_LATENCY] = "latency",
+		[RBK_STRATEGY_ENERGY] = "energy",         [RBK_STRATEGY_PARTITION] = "partition",
+	};
+
+	return NAME_OF(names, strategy);
+}
+
+const char *contention_source_name(uint32_t source)
+{
+	static const char *const names[] = {
+		[RBK_STATS_SOURCE_NONE] = "none",           [RBK_STATS_SOURCE_EBPF] = "ebpf",
+		[RBK_STATS_SOURCE_SCHEDSTAT] = "schedstat", [RBK_STATS_SOURCE_PSI] = "psi",
+		[RBK_STATS_SOURCE_STAT] = "stat",
+	};
+
+	return NAME_OF(names, source);
+}
+
+double mean_of(uint64_t sum, uint64_t n)
+{
+	return n ? (double)sum / (double)n : 0;
+}

@@ -1,0 +1,40 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies of what is in statistics pages, and words for it
+ *
+ * Strings of copies end, whatever the page says.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "monitor/pages.h"
+
+void broker_copy(const struct rbk_stats_view *root, struct rbk_stats_broker *ret);
+void device_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_device *ret);
+/* Return: is there such a tenant, or session? */
+bool tenant_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_tenant *ret);
+bool session_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_session *ret);
+void contention_copy(const struct rbk_stats_view *root, struct rbk_stats_contention *ret);
+/* Also its causes. Return: is it a tenant that is watched? */
+bool delay_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_delay *ret);
+void delay_end_strings(struct rbk_stats_delay *delay);
+
+/* The name of the tenant of @number; NULL: there is none here. Static storage. */
+const char *tenant_name(const struct rbk_stats_view *view, uint32_t number);
+
+/* "CPU", "GPU1"; "-" for none. */
+const char *device_label(uint32_t index);
+/* A device from "CPU", "GPU1" or "1". Return: false if it is none. */
+bool device_number(const char *text, uint32_t *ret);
+
+/* Words for enumerations; "unknown" for what is not known. */
+const char *breaker_name(uint32_t breaker);
+const char *device_kind_name(uint32_t kind);
+const char *memory_state_name(uint32_t state);
+const char *memory_tier_name(uint32_t tier);
+const char *strategy_name(uint32_t strategy);
+const char *contention_source_name(uint32_t source);
+
+/* 0 of none. */
+double mean_of(uint64_t sum, uint64_t n);

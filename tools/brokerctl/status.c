@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerctl status: how the broker is, on one screen
+ *
+ * What hurts is last, where the eye stays: the warnings. Administrators see the whole broker,
+ * others their own tenant.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "command.h"
+#include "monitor/interval.h"
+#include "objects.h"
+#include "output.h"
+#include "records.h"
+
+enum { MAX_WARNINGS = 40, WARNING_BYTES = 320 };
+
+/* Several of the broker's periods: slower than that it is when something is wrong. */
+static const uint64_t silent_ns = 3000000000;
+/* Of what a tenant may have; above it the next allocation may be one too many. */
+static const double nearly = 0.95;
+
+struct warnings {
+	char texts[MAX_WARNINGS][WARNING_BYTES];
+	unsigned int n, n_more;
+};
+
+struct status {
+	struct control *control;
+	const struct rbk_stats_view *view; /* of the root page, or of one's own tenant */
+	bool is_root;
+	struct rbk_stats_broker broker; /* of root pages, as the next */
+	struct rbk_stats_contention contention;
+	uint64_t reasons[RBK_STATS_MAX_REASONS], n_reasons;
+	uint64_t n_over; /* tenants above a budget */
+	int64_t age_ns;  /* of the figures */
+	struct warnings warnings;
+};
+
+__attribute__((format(printf, 2, 3))) static void warn(struct warnings *warnings,
+						       const char *format, ...)
+{
+	va_list args;
+
+	if (warnings->n == MAX_WARNINGS) {
+		warnings->n_more++;
+		return;
+	}
+	va_start(args, format);
+	vsnprintf(warnings->texts[warnings->n++], WARNING_BYTES, format, args);
+	va_end(args);
+}
+
+/* --- What is wrong --- */
+
+static void judge_broker(struct status *status)
+{
+	const char *name = rbk_broker_name(status->control->rbk), *version = strrchr(name, ' ');
+	struct warnings *warnings = &status->warnings;
+
+	if (version && strcmp(version + 1, RINGBROKER_VERSION) != 0)
+		warn(warnings, "the broker is %s, and this brokerctl %s", text_name(name),
+		     RINGBROKER_VERSION);
+	if (status->age_ns > (int64_t)silent_ns)
+		warn(warnings, "the broker has written nothing for %s: it is stopped, or has hung",
+		     text_ns((double)status->age_ns));
+	if (!status->is_root)
+		return;
+	if (status->broker.flags & RBK_STATS_BROKER_FORCE_CPU)
+		warn(warnings, "force-cpu is on: no task runs on a GPU (brokerctl force-cpu off)");
+	if (status->broker.n_ended_hostile > 0)
+		warn(warnings, "%" PRIu64 " sessions were ended for breaking a rule: see the log",
+		     status->broker.n_ended_hostile);
+	if (status->broker.n_tenants_unlisted > 0)
+		warn(warnings, "%" PRIu64 " tenants more than are listed",
+		     status->broker.n_tenants_unlisted);
+}
+
+static void judge_devices(struct status *status)
+{
+	const struct rbk_stats_view *view = status->view;
+	struct warnings *warnings = &status->warnings;
+	struct rbk_stats_device device;
+	unsigned int n_gpus = 0;
+
+	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_DEVICES); i++) {
+		device_copy(view, i, &device);
+		n_gpus += device.kind == RBK_DEVICE_KIND_GPU;
+		if (device.flags & RBK_STATS_DEVICE_LOST)
+			warn(warnings, "%s (%s) is lost; its tasks run on the CPU",
+			     device_label(device.index), text_name(device.name));
+		if (device.breaker != RBK_STATS_BREAKER_CLOSED)
+			warn(warnings, "%s failed too often and rests: its breaker is %s",
+			     device_label(device.index), breaker_name(device.breaker));
+		if (device.flags & RBK_STATS_DEVICE_DRAINED)
+			warn(warnings, "%s is drained (brokerctl drain device %u --end)",
+			     device_label(device.index), device.index);
+	}
+	if (n_gpus == 0)
+		warn(warnings, "there is no GPU: everything runs on the CPU (brokerctl check)");
+}
+
+/* Return: is it above a budget? */
+static bool judge_tenant(struct status *status, const struct rbk_stats_tenant *tenant)
+{
+	struct warnings *warnings = &status->warnings;
+	bool is_over = false;
+
+	if (tenant->flags & RBK_STATS_TENANT_DRAINED)
+		warn(warnings, "tenant %s is drained (brokerctl drain tenant %s --end)",
+		     text_name(tenant->name), text_name(tenant->name));
+	for (uint32_t i = RBK_DEVICE_GPU; i < status->view->n_devices; i++) {
+		const struct rbk_stats_tenant_device *device = &tenant->devices[i];
+
+		if (device->memory_max == UINT64_MAX || device->memory_used == 0 ||
+		    (double)device->memory_used < nearly * (double)device->memory_max)
+			continue;
+		is_over |= device->memory_used > device->memory_max;
+		warn(warnings, "tenant %s has %s of the %s on %s that it may have",
+		     text_name(tenant->name), text_bytes(device->memory_used),
+		     text_bytes(device->memory_max), device_label(i));
+	}
+	if (tenant->host_max != UINT64_MAX && tenant->host_max > 0 &&
+	    (double)tenant->host_used >= nearly * (double)tenant->host_max) {
+		is_over |= tenant->host_used > tenant->host_max;
+		warn(warnings, "tenant %s has %s of the %s of host memory that it may have",
+		     text_name(tenant->name), text_bytes(tenant->host_used),
+		     text_bytes(tenant->host_max));
+	}
+	return is_over;
+}
+
+static void judge_tenants(struct status *status)
+{
+	struct rbk_stats_tenant tenant;
+
+	for (uint32_t i = 0; i < rbk_stats_count(status->view, RBK_STATS_SECTION_TENANTS); i++) {
+		if (!tenant_copy(status->view, i, &tenant))
+			continue;
+		for (unsigned int k = RBK_REASON_NONE + 1; k < RBK_REASON_COUNT; k++) {
+			status->reasons[k] += tenant.reasons[k];
+			status->n_reasons += tenant.reasons[k];
+		}
+		status->n_over += judge_tenant(status, &tenant);
+	}
+}
+
+static void judge_contention(struct status *status)
+{
+	const struct rbk_stats_contention *contention = &status->contention;
+
+	if (!status->is_root)
+		return;
+	if (contention->flags & RBK_STATS_CONTENDED)
+		warn(&status->warnings,
+		     "others keep the CPU busy: tasks take %.2f times as long (brokerctl "
+		     "contention)",
+		     contention->factor);
+	for (unsigned int i = 0; i < RBK_STATS_MAX_SENTENCES && contention->sentences[i][0]; i++)
+		warn(&status->warnings, "%s", text_name(contention->sentences[i]));
+}
+
+static void status_fill(struct status *status, struct control *control, const struct pages *pages)
+{
+	const struct rbk_stats_header *page;
+	struct timespec now;
+
+	*status = (struct status){.control = control, .is_root = pages->has_all};
+	status->view = pages->has_all ? &pages->root : &pages->tenants[0].view;
+	page = status->view->page;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	status->age_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec -
+			 (int64_t)rbk_stats_load(&page->updated_at_ns) -
+			 __atomic_load_n(&page->monotonic_offset_ns, __ATOMIC_RELAXED);
+	if (status->is_root) {
+		broker_copy(status->view, &status->broker);
+		contention_copy(status->view, &status->contention);
+	}
+	judge_broker(status);
+	judge_devices(status);
+	judge_tenants(status);
+	judge_contention(status);
+}
+
+/* --- Printing --- */
+
+static uint64_t up_ns(const struct status *status)
+{
+	const struct rbk_stats_header *page = status->view->page;
+
+	return rbk_stats_load(&page->updated_at_ns) - page->started_at_ns;
+}
+
+static void print_devices(const struct status *status)
+{
+	struct rbk_stats_device device;
+
+	for (uint32_t i = 0; i < rbk_stats_count(status->view, RBK_STATS_SECTION_DEVICES); i++) {
+		device_copy(status->view, i, &device);
+		printf("  %-6s %s", device_label(device.index), text_name(device.name));
+		if (device.paths[0])
+			printf(", %s", text_name(device.paths));
+		if (status->is_root) {
+			printf(", %" PRIu64 " tasks, %s busy", device.n_tasks,
+			       text_percent(device.utilization, 1));
+			if (device.index != RBK_DEVICE_CPU)
+				printf(", %s of %s", text_bytes(device.memory_used),
+				       text_bytes(device.memory_total));
+		}
+		putchar('\n');
+	}
+}
+
+static void print_tenants(const struct status *status)
+{
+	struct rbk_stats_tenant tenant;
+	uint64_t n_tenants = 0, n_sessions = 0, n_plans = 0, n_tasks = 0;
+
+	for (uint32_t i = 0; i < rbk_stats_count(status->view, RBK_STATS_SECTION_TENANTS); i++) {
+		if (!tenant_copy(status->view, i, &tenant))
+			continue;
+		n_tenants++;
+		n_sessions += tenant.n_sessions;
+		n_plans += tenant.n_plans;
+		n_tasks += tenant.n_tasks;
+		if (!status->is_root)
+			printf("tenant   %s, p99 %s\n", text_name(tenant.name),
+			       text_ns(histogram_quantile(tenant.latency_histogram, 0.99)));
+	}
+	printf("tenants  %" PRIu64 " (%" PRIu64 " over a budget), %" PRIu64 " sessions, %" PRIu64
+	       " plans, %" PRIu64 " tasks",
+	       n_tenants, status->n_over, n_sessions, n_plans, n_tasks);
+	if (status->is_root)
+		printf(", %" PRIu64 " in flight", status->broker.n_in_flight);
+	putchar('\n');
+}
+
+static void print_reasons(const struct status *status)
+{
+	bool is_first = true;
+
+	if (status->n_reasons == 0)
+		return;
+	fputs("reasons ", stdout);
+	for (unsigned int i = RBK_REASON_NONE + 1; i < RBK_REASON_COUNT; i++) {
+		if (status->reasons[i] == 0)
+			continue;
+		printf("%s %s %s", is_first ? "" : ",", rbk_reason_name(i),
+		       text_percent((double)status->reasons[i], (double)status->n_reasons));
+		is_first = false;
+	}
+	putchar('\n');
+}
+
+static void print_text(const struct status *status)
+{
+	const struct rbk_stats_contention *contention = &status->contention;
+
+	printf("broker   %s, process %u, up %s\n", text_name(rbk_broker_name(status->control->rbk)),
+	       status->view->page->pid, text_ns((double)up_ns(status)));
+	printf("devices  %u\n", status->view->n_devices);
+	print_devices(status);
+	print_tenants(status);
+	if (status->is_root) {
+		printf("CPU      %s, %u of %u workers used, watched by %s\n",
+		       contention->flags & RBK_STATS_CONTENDED ? "CONTENDED" : "not contended",
+		       contention->n_workers, contention->n_workers_total,
+		       contention_source_name(contention->source));
+	}
+	print_reasons(status);
+	printf("warnings %u\n", status->warnings.n + status->warnings.n_more);
+	for (unsigned int i = 0; i < status->warnings.n; i++)
+		printf("  ! %s\n", status->warnings.texts[i]);
+	if (status->warnings.n_more)
+		printf("  ! and %u more\n", status->warnings.n_more);
+}
+
+static void print_json(const struct status *status)
+{
+	const struct rbk_stats_contention *contention = &status->contention;
+	/* What only the root page has. */
+	const uint64_t unknown = status->is_root ? 0 : UINT64_MAX;
+
+	json_begin();
+	json_string("type", "status");
+	json_string("broker", rbk_broker_name(status->control->rbk));
+	json_string("brokerctl", RINGBROKER_VERSION);
+	json_boolean("whole", status->is_root);
+	json_unsigned("pid", status->view->page->pid);
+	json_unsigned("up_ns", up_ns(status));
+	json_signed("age_ns", status->age_ns);
+	json_unsigned("devices", status->view->n_devices);
+	json_optional("sessions", status->broker.n_sessions | unknown);
+	json_optional("plans", status->broker.n_plans | unknown);
+	json_optional("tenants", status->broker.n_tenants | unknown);
+	json_optional("in_flight", status->broker.n_in_flight | unknown);
+	json_optional("completed", status->broker.n_completed | unknown);
+	json_unsigned("tenants_over", status->n_over);
+	json_boolean("force_cpu", status->broker.flags & RBK_STATS_BROKER_FORCE_CPU);
+	json_boolean("contended", contention->flags & RBK_STATS_CONTENDED);
+	json_number("contention", status->is_root ? contention->factor : NAN);
+	json_object("reasons");
+	for (unsigned int i = RBK_REASON_NONE + 1; i < RBK_REASON_COUNT; i++)
+		json_unsigned(rbk_reason_name(i), status->reasons[i]);
+	json_object_end();
+	json_array("warnings");
+	for (unsigned int i = 0; i < status->warnings.n; i++)
+		json_string(NULL, status->warnings.texts[i]);
+	json_array_end();
+	json_end();
+}
+
+int run_status(struct control *control, const struct arguments *arguments)
+{
+	struct status status;
+	struct pages pages;
+	int r = control_map_root(control, &pages);
+
+	if (r)
+		return r;
+	status_fill(&status, control, &pages);
+	if (arguments->values[OPT_JSON])
+		print_json(&status);
+	else
+		print_text(&status);
+	pages_unmap(&pages);
+	return EXIT_OK;
+}

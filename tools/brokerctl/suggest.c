@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What somebody meant to type
+ *
+ * The distance is that of optimal string alignment: letters inserted, left out, replaced, and
+ * neighbours swapped. A third of the word may be wrong: beyond that a guess annoys more than it
+ * helps.
+ */
+#include "suggest.h"
+
+#include <string.h>
+
+enum { NAME_MAX_BYTES = 40 };
+
+static unsigned int least(unsigned int a, unsigned int b)
+{
+	return a < b ? a : b;
+}
+
+/* Both are shorter than NAME_MAX_BYTES. */
+static unsigned int distance(const char *a, const char *b)
+{
+	const unsigned int n = (unsigned int)strlen(a), m = (unsigned int)strlen(b);
+	/* The two rows before, and this one. */
+	unsigned int rows[3][NAME_MAX_BYTES + 1];
+
+	for (unsigned int i = 0; i <= n; i++) {
+		unsigned int *row = rows[i % 3], *above = rows[(i + 2) % 3];
+
+		row[0] = i;
+		for (unsigned int k = 1; k <= m; k++) {
+			if (i == 0) {
+				row[k] = k;
+				continue;
+			}
+			row[k] = least(least(above[k], row[k - 1]) + 1,
+				       above[k - 1] + (a[i - 1] != b[k - 1]));
+			if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+				row[k] = least(row[k], rows[(i + 1) % 3][k - 2] + 1);
+		}
+	}
+	return rows[n % 3][m];
+}
+
+const char *suggest(const char *word, const char *const *names)
+{
+	const size_t n = strlen(word);
+	unsigned int best = (unsigned int)(n < 3 ? 1 : (n + 2) / 3) + 1, n_begin = 0;
+	const char *nearest = NULL, *begins = NULL;
+
+	if (n == 0 || n >= NAME_MAX_BYTES)
+		return NULL;
+	for (; *names; names++) {
+		unsigned int d;
+
+		if (strlen(*names) >= NAME_MAX_BYTES)
+			continue;
+		if (strncmp(*names, word, n) == 0) {
+			begins = *names;
+			n_begin++;
+		}
+		d = distance(word, *names);
+		if (d < best && d < strlen(*names)) {
+			best = d;
+			nearest = *names;
+		}
+	}
+	return n_begin == 1 ? begins : nearest;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* brokerctl tenants: who has how much of what, and how they fare. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "monitor/interval.h"
+#include "objects.h"
+#include "output.h"
+#include "records.h"
+
+struct row {
+	struct row_key key;
+	struct rbk_stats_tenant tenant;
+	uint32_t n_devices;
+	/* Of all GPUs together. */
+	uint64_t n_gpu_tasks, vram_used, vram_max, vram_reserve;
+	double gpu_share;
+};
+
+enum sort_by {
+	BY_NAME,
+	BY_TASKS,
+	BY_SESSIONS,
+	BY_VRAM,
+	BY_HOST,
+	BY_SHARE,
+	BY_LATENCY,
+	BY_FALLBACKS,
+	BY_EVICTIONS,
+	BY_WEIGHT
+};
+const char *const tenant_sort_keys[] = {
+	"name",    "tasks",     "sessions",  "vram",   "host", "share",
+	"latency", "fallbacks", "evictions", "weight", NULL,
+};
+
+static double number_of(const struct row *row, unsigned int by)
+{
+	const struct rbk_stats_tenant *tenant = &row->tenant;
+
+	switch (by) {
+	case BY_TASKS:
+		return (double)tenant->n_tasks;
+	case BY_SESSIONS:
+		return (double)tenant->n_sessions;
+	case BY_VRAM:
+		return (double)row->vram_used;
+	case BY_HOST:
+		return (double)tenant->host_used;
+	case BY_SHARE:
+		return row->gpu_share + tenant->devices[RBK_DEVICE_CPU].share;
+	case BY_LATENCY:
+		return histogram_quantile(tenant->latency_histogram, 0.99);
+	case BY_FALLBACKS:
+		return (double)tenant->reasons[RBK_REASON_CPU_FALLBACK];
+	case BY_EVICTIONS:
+		return (double)tenant->n_evictions;
+	case BY_WEIGHT:
+		return tenant->weight;
+	}
+	return 0;
+}
+
+/* A limit of UINT64_MAX is none, also of the sum. */
+static uint64_t add_limits(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* Return: is there such a tenant? */
+static bool row_fill(const struct rbk_stats_view *view, uint32_t index, const char *sort,
+		     struct row *ret)
+{
+	*ret = (struct row){.n_devices = view->n_devices};
+	if (!tenant_copy(view, index, &ret->tenant))
+		return false;
+	for (uint32_t i = RBK_DEVICE_GPU; i < view->n_devices; i++) {
+		const struct rbk_stats_tenant_device *device = &ret->tenant.devices[i];
+
+		ret->n_gpu_tasks += device->n_tasks;
+		ret->vram_used += device->memory_used;
+		ret->vram_max = add_limits(ret->vram_max, device->memory_max);
+		ret->vram_reserve += device->memory_reserve;
+		ret->gpu_share += device->share;
+	}
+	memcpy(ret->key.text, ret->tenant.name, sizeof(ret->key.text) - 1);
+	for (unsigned int by = 0; sort && tenant_sort_keys[by]; by++)
+		if (strcmp(tenant_sort_keys[by], sort + (sort[0] == '-')) == 0)
+			ret->key.number = number_of(ret, by);
+	return true;
+}
+
+static void print_row(const struct row *row)
+{
+	const struct rbk_stats_tenant *tenant = &row->tenant;
+
+	table_cell("%s", text_name(tenant->name));
+	table_cell("%llu", (unsigned long long)tenant->n_sessions);
+	table_cell("%llu", (unsigned long long)tenant->n_plans);
+	table_cell("%u", tenant->weight);
+	table_cell("%llu", (unsigned long long)tenant->n_tasks);
+	table_cell("%s", text_percent((double)row->n_gpu_tasks, (double)tenant->n_tasks));
+	table_cell("%s", text_bytes(row->vram_used));
+	table_cell("%s", row->n_devices > 1 ? text_bytes(row->vram_max) : "-");
+	table_cell("%s", text_bytes(row->vram_reserve));
+	table_cell("%s", text_bytes(tenant->host_used));
+	table_cell("%s", text_percent(tenant->devices[RBK_DEVICE_CPU].share, 1));
+	table_cell("%s", text_percent(row->gpu_share, row->n_devices - 1));
+	table_cell("%s", text_ns(histogram_quantile(tenant->latency_histogram, 0.99)));
+	table_cell("%llu", (unsigned long long)tenant->reasons[RBK_REASON_CPU_FALLBACK]);
+	table_cell("%llu", (unsigned long long)tenant->n_evictions);
+	table_cell("%s%s%s", tenant->flags & RBK_STATS_TENANT_DRAINED ? "drained " : "",
+		   tenant->flags & RBK_STATS_TENANT_CHANGED ? "changed " : "",
+		   row->vram_used > row->vram_max ? "over" : "");
+}
+
+static void print_rows(const struct arguments *arguments, const struct row *rows, uint32_t n)
+{
+	static const char *const heads[] = {
+		"<TENANT", "SESSIONS",  "PLANS",     "WEIGHT", "TASKS",     "ON GPU",
+		"VRAM",    "MAX",       "RESERVE",   "HOST",   "CPU SHARE", "GPU SHARE",
+		"P99",     "FALLBACKS", "EVICTIONS", "<IS",    NULL,
+	};
+	_Static_assert(sizeof(heads) / sizeof(heads[0]) <= TABLE_COLUMNS + 1, "room");
+
+	table_begin(arguments->values[OPT_NO_HEADER] ? NULL : "Tenants", heads);
+	for (uint32_t i = 0; i < n; i++)
+		print_row(&rows[i]);
+	table_end();
+}
+
+int run_tenants(struct control *control, const struct arguments *arguments)
+{
+	const char *tenant = arguments->values[OPT_TENANT], *sort = arguments->values[OPT_SORT];
+	const struct rbk_stats_view *view;
+	uint32_t n_records, n = 0;
+	struct pages pages;
+	struct row *rows;
+	int status;
+
+	status = tenant ? control_map(control, tenant, &pages) : control_map_root(control, &pages);
+	if (status)
+		return status;
+	/* A tenant's own page has the one record. */
+	view = pages.has_all ? &pages.root : &pages.tenants[0].view;
+	n_records = rbk_stats_count(view, RBK_STATS_SECTION_TENANTS);
+	rows = calloc(n_records + 1, sizeof(*rows));
+	if (!rows) {
+		pages_unmap(&pages);
+		return control_fail(EXIT_FAILED, "out of memory");
+	}
+	for (uint32_t i = 0; i < n_records; i++)
+		n += row_fill(view, i, sort, &rows[n]);
+	if (sort)
+		rows_sort(rows, n, sizeof(*rows), sort);
+	if (arguments->values[OPT_JSON])
+		for (uint32_t i = 0; i < n; i++)
+			json_tenant(&rows[i].tenant, rows[i].n_devices);
+	else
+		print_rows(arguments, rows, n);
+	free(rows);
+	pages_unmap(&pages);
+	return EXIT_OK;
+}
