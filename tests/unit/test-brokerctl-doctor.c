@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/* The doctor, on machines that lack one thing or another. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "brokerctl/doctor.h"
+
+static char root[64];
+
+/* Makes a file of @text below the root, and its folders. */
+static void put(const char *name, const char *text)
+{
+	char path[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s%s", root, name);
+	for (char *slash = path + strlen(root) + 1; (slash = strchr(slash, '/')); slash++) {
+		*slash = '\0';
+		mkdir(path, 0700);
+		*slash = '/';
+	}
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	assert_int_equal(fclose(file), 0);
+}
+
+static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *at)
+{
+	return remove(path);
+}
+
+static int begin(void **state)
+{
+	strcpy(root, "/tmp/rbk-doctor-XXXXXX");
+	return mkdtemp(root) ? 0 : -1;
+}
+
+static int end(void **state)
+{
+	return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static struct finding check(const struct doctor *doctor, const char *name)
+{
+	struct finding finding;
+
+	for (unsigned int i = 0; i < doctor_count(); i++) {
+		doctor_check(doctor, i, &finding);
+		if (strcmp(finding.name, name) == 0)
+			return finding;
+	}
+	print_error("there is no check %s\n", name);
+	fail();
+	return finding;
+}
+
+static void assert_health(const struct doctor *doctor, const char *name, enum health health)
+{
+	struct finding finding = check(doctor, name);
+
+	if (finding.health != health)
+		print_error("%s is %s, not %s: %s\n", name, health_name(finding.health),
+			    health_name(health), finding.text);
+	assert_int_equal(finding.health, health);
+}
+
+/* On a machine with nothing, each check says what is missing, why it matters, and what to do. */
+static void test_nothing(void **state)
+{
+	struct doctor doctor = {.root = root};
+	struct finding finding;
+
+	for (unsigned int i = 0; i < doctor_count(); i++) {
+		doctor_check(&doctor, i, &finding);
+		assert_true(strlen(finding.name) > 0);
+		assert_true(strlen(finding.why) > 0);
+		assert_true(strlen(finding.text) > 0);
+		assert_int_equal(finding.mend[0] == '\0',
+				 finding.health == HEALTH_OK || finding.health == HEALTH_SKIP);
+	}
+	assert_health(&doctor, "btf", HEALTH_WARN);
+	assert_health(&doctor, "psi", HEALTH_WARN);
+	assert_health(&doctor, "udmabuf", HEALTH_WARN);
+	assert_health(&doctor, "udmabuf-limits", HEALTH_SKIP);
+	assert_health(&doctor, "render-nodes", HEALTH_WARN);
+	assert_health(&doctor, "cgroup-v2", HEALTH_WARN);
+	assert_health(&doctor, "dmem-cgroup", HEALTH_WARN);
+	assert_health(&doctor, "capabilities", HEALTH_SKIP);
+	assert_health(&doctor, "memlock", HEALTH_SKIP);
+	assert_health(&doctor, "open-files", HEALTH_SKIP);
+}
+
+static void test_kernel(void **state)
+{
+	struct doctor doctor = {.root = root};
+
+	put("/sys/kernel/btf/vmlinux", "x");
+	put("/proc/pressure/cpu", "some avg10=0.00\n");
+	put("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory dmem\n");
+	put("/proc/sys/kernel/unprivileged_bpf_disabled", "2\n");
+	assert_health(&doctor, "btf", HEALTH_OK);
+	assert_health(&doctor, "psi", HEALTH_OK);
+	assert_health(&doctor, "cgroup-v2", HEALTH_OK);
+	assert_health(&doctor, "dmem-cgroup", HEALTH_OK);
+	assert_health(&doctor, "bpf-sysctl", HEALTH_OK);
+	/* A part of a word is none. */
+	put("/sys/fs/cgroup/cgroup.controllers", "cpuset io memory dmemory\n");
+	put("/proc/sys/kernel/unprivileged_bpf_disabled", "0\n");
+	assert_health(&doctor, "cgroup-v2", HEALTH_WARN);
+	assert_health(&doctor, "dmem-cgroup", HEALTH_WARN);
+	assert_health(&doctor, "bpf-sysctl", HEALTH_WARN);
+}
+
+static void test_udmabuf(void **state)
+{
+	struct doctor doctor = {.root = root};
+
+	put("/dev/udmabuf", "");
+	put("/sys/module/udmabuf/parameters/size_limit_mb", "64\n");
+	put("/sys/module/udmabuf/parameters/list_limit", "1024\n");
+	assert_health(&doctor, "udmabuf", HEALTH_OK);
+	assert_health(&doctor, "udmabuf-limits", HEALTH_WARN);
+	assert_non_null(strstr(check(&doctor, "udmabuf-limits").text, "64 MiB"));
+	put("/sys/module/udmabuf/parameters/size_limit_mb", "4096\n");
+	assert_health(&doctor, "udmabuf-limits", HEALTH_OK);
+	put("/sys/module/udmabuf/parameters/list_limit", "16\n");
+	assert_health(&doctor, "udmabuf-limits", HEALTH_WARN);
+}
+
+static void test_render_nodes(void **state)
+{
+	struct doctor doctor = {.root = root};
+	char link_path[128];
+
+	put("/dev/dri/card0", "");
+	assert_health(&doctor, "render-nodes", HEALTH_WARN);
+	put("/dev/dri/renderD128", "");
+	put("/sys/class/drm/renderD128/device/vendor", "0x1002\n");
+	assert_health(&doctor, "render-nodes", HEALTH_WARN);
+	snprintf(link_path, sizeof(link_path), "%s/sys/class/drm/renderD128/device/driver", root);
+	assert_int_equal(symlink("../../../../bus/pci/drivers/amdgpu", link_path), 0);
+	assert_health(&doctor, "render-nodes", HEALTH_OK);
+}
+
+static void test_service(void **state)
+{
+	struct doctor doctor = {.root = root, .pid = 77};
+
+	put("/proc/77/status", "Name:\tbrokerd\nCapEff:\t0000000000000000\n");
+	put("/proc/77/limits", "Limit                     Soft Limit           Hard Limit\n"
+			       "Max open files            1024                 524288\n"
+			       "Max locked memory         65536                65536\n");
+	put("/proc/77/cgroup", "0::/system.slice/brokerd.service\n");
+	put("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
+	put("/sys/fs/cgroup/system.slice/brokerd.service/cgroup.controllers", "memory\n");
+	assert_health(&doctor, "capabilities", HEALTH_WARN);
+	assert_health(&doctor, "memlock", HEALTH_WARN);
+	assert_health(&doctor, "open-files", HEALTH_WARN);
+	assert_health(&doctor, "cgroup-v2", HEALTH_WARN);
+
+	/* CAP_PERFMON is 38, CAP_BPF 39. */
+	put("/proc/77/status", "Name:\tbrokerd\nCapEff:\t000000c000000000\n");
+	put("/proc/77/limits", "Max open files            65536                65536\n"
+			       "Max locked memory         unlimited            unlimited\n");
+	put("/sys/fs/cgroup/system.slice/brokerd.service/cgroup.controllers", "cpu memory\n");
+	assert_health(&doctor, "capabilities", HEALTH_OK);
+	assert_health(&doctor, "memlock", HEALTH_OK);
+	assert_health(&doctor, "open-files", HEALTH_OK);
+	assert_health(&doctor, "cgroup-v2", HEALTH_OK);
+
+	/* It has used them, and given them up. */
+	put("/proc/77/status", "Name:\tbrokerd\nCapEff:\t0000000000000000\n");
+	doctor.has_probes = true;
+	assert_health(&doctor, "capabilities", HEALTH_OK);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_nothing, begin, end),
+		cmocka_unit_test_setup_teardown(test_kernel, begin, end),
+		cmocka_unit_test_setup_teardown(test_udmabuf, begin, end),
+		cmocka_unit_test_setup_teardown(test_render_nodes, begin, end),
+		cmocka_unit_test_setup_teardown(test_service, begin, end),
+	};
+
+	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

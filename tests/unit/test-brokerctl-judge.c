@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/* Why tasks were slow: each cause by itself, and that nothing is counted twice or lost. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "brokerctl/judge.h"
+
+enum { GPU = RBK_DEVICE_GPU, CPU = RBK_DEVICE_CPU };
+
+static const struct judge nothing_known = {.contention = 1};
+
+/* Ends at 10,000; waited 6,000 and ran 1,000, on the CPU. */
+static struct rbk_stats_decision task_of(void)
+{
+	return (struct rbk_stats_decision){
+		.ended_at_ns = 10000,
+		.queue_ns = 6000,
+		.exec_ns = 1000,
+		.device = CPU,
+		.reason = RBK_REASON_COST_MODEL,
+	};
+}
+
+static struct verdict verdict_of(const struct judge *judge, const struct rbk_stats_decision *task)
+{
+	struct verdict verdict = {.n_tasks = 0};
+	double sum = 0;
+
+	judge_add(judge, task, &verdict);
+	assert_int_equal(verdict.n_tasks, 1);
+	/* Nothing is counted twice, or lost. */
+	for (unsigned int i = 0; i < N_CAUSES; i++) {
+		assert_true(verdict.ns[i] >= 0);
+		sum += verdict.ns[i];
+	}
+	assert_true(fabs(sum - verdict.total_ns) < 1);
+	return verdict;
+}
+
+static void assert_cause(const struct verdict *verdict, enum cause cause, double ns)
+{
+	if (fabs(verdict->ns[cause] - ns) < 0.5)
+		return;
+	print_error("%s: %g instead of %g\n", cause_name(cause), verdict->ns[cause], ns);
+	fail();
+}
+
+static void test_judge__work(void **state)
+{
+	struct rbk_stats_decision task = task_of();
+	struct verdict verdict;
+
+	task.queue_ns = 0;
+	verdict = verdict_of(&nothing_known, &task);
+	assert_cause(&verdict, CAUSE_WORK, 1000);
+	/* Faster than predicted is no cause for anything. */
+	task.predicted_ns = 5000;
+	verdict = verdict_of(&nothing_known, &task);
+	assert_cause(&verdict, CAUSE_WORK, 1000);
+}
+
+/* It waited from 3,000 to 9,000. */
+static void test_judge__behind_others(void **state)
+{
+	struct busy busy[] = {
+		{.began_ns = 1000, .ended_ns = 5000, .device = CPU, .is_own = true},
+		{.began_ns = 5000, .ended_ns = 8000, .device = CPU},
+		/* On another device, before and after. */
+		{.began_ns = 0, .ended_ns = 10000, .device = GPU},
+		{.began_ns = 0, .ended_ns = 3000, .device = CPU},
+		{.began_ns = 9000, .ended_ns = 10000, .device = CPU, .is_own = true},
+	};
+	struct judge judge = {.busy = busy, .n_busy = 5, .longest_ns = 10000, .contention = 1};
+	struct rbk_stats_decision task = task_of();
+	struct verdict verdict;
+
+	busy_sort(busy, 5);
+	verdict = verdict_of(&judge, &task);
+	assert_cause(&verdict, CAUSE_OWN_QUEUE, 2000);
+	assert_cause(&verdict, CAUSE_OTHERS_QUEUE, 3000);
+	assert_cause(&verdict, CAUSE_WAIT, 1000);
+	assert_cause(&verdict, CAUSE_WORK, 1000);
+	assert_int_equal(verdict.n_ahead, 2);
+}
+
+/* Time in which several ran is waited for once, and shared. */
+static void test_judge__behind_both(void **state)
+{
+	struct busy busy[] = {
+		{.began_ns = 3000, .ended_ns = 7000, .device = CPU, .is_own = true},
+		{.began_ns = 4000, .ended_ns = 5000, .device = CPU},
+		{.began_ns = 2000, .ended_ns = 6000, .device = CPU, .is_own = true},
+		{.began_ns = 3000, .ended_ns = 6000, .device = CPU},
+	};
+	struct judge judge = {.busy = busy, .n_busy = 4, .longest_ns = 4000, .contention = 1};
+	struct rbk_stats_decision task = task_of();
+	struct verdict verdict;
+
+	busy_sort(busy, 4);
+	verdict = verdict_of(&judge, &task);
+	/* 4,000 are covered; 7,000 of own executions and 4,000 of others' lie there. */
+	assert_cause(&verdict, CAUSE_OWN_QUEUE, 4000.0 * 7 / 11);
+	assert_cause(&verdict, CAUSE_OTHERS_QUEUE, 4000.0 * 4 / 11);
+	assert_cause(&verdict, CAUSE_WAIT, 2000);
+}
+
+static void test_judge__waits(void **state)
+{
+	struct judge throttled = {.contention = 1, .is_throttled = true};
+	struct judge returned = {.contention = 1, .has_returned = true};
+	struct rbk_stats_decision task = task_of();
+	struct verdict verdict = verdict_of(&nothing_known, &task);
+
+	assert_cause(&verdict, CAUSE_WAIT, 6000);
+	verdict = verdict_of(&throttled, &task);
+	assert_cause(&verdict, CAUSE_QUOTA, 6000);
+	verdict = verdict_of(&returned, &task);
+	assert_cause(&verdict, CAUSE_WAIT, 6000);
+	task.device = GPU;
+	verdict = verdict_of(&returned, &task);
+	assert_cause(&verdict, CAUSE_RETURN, 6000);
+	/* The quota is of the CPU. */
+	verdict = verdict_of(&throttled, &task);
+	assert_cause(&verdict, CAUSE_WAIT, 6000);
+	/* Before it ran here it failed there. */
+	task.device = CPU;
+	task.reason = RBK_REASON_CPU_FALLBACK;
+	verdict = verdict_of(&nothing_known, &task);
+	assert_cause(&verdict, CAUSE_FALLBACK, 6000);
+}
+
+/* What it would not have taken elsewhere is lost by the reason for being here. */
+static void test_judge__places(void **state)
+{
+	static const struct {
+		uint8_t reason;
+		uint16_t flags;
+		enum cause cause;
+	} places[] = {
+		{RBK_REASON_MEMORY_CONSTRAINT, 0, CAUSE_MEMORY},
+		{RBK_REASON_BREAKER_OPEN, 0, CAUSE_BREAKER},
+		{RBK_REASON_CPU_FALLBACK, 0, CAUSE_FALLBACK},
+		{RBK_REASON_USER_PREFERENCE, 0, CAUSE_PREFERENCE},
+		{RBK_REASON_CONTENTION, 0, CAUSE_CONTENTION},
+		{RBK_REASON_COST_MODEL, RBK_DECISION_EXPLORED, CAUSE_LEARNING},
+	};
+	struct rbk_stats_decision task = task_of();
+	struct verdict verdict;
+
+	task.queue_ns = 0;
+	task.predicted_ns = 800;
+	task.other_ns = 300;
+	/* The other device was faster, but busy. */
+	verdict = verdict_of(&nothing_known, &task);
+	assert_cause(&verdict, CAUSE_WORK, 800);
+	assert_cause(&verdict, CAUSE_SLOWER, 200);
+	for (unsigned int i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		task.reason = places[i].reason;
+		task.flags = places[i].flags;
+		verdict = verdict_of(&nothing_known, &task);
+		assert_cause(&verdict, places[i].cause, 500);
+		assert_cause(&verdict, CAUSE_WORK, 300);
+		assert_cause(&verdict, CAUSE_SLOWER, 200);
+	}
+}
+
+static void test_judge__contention(void **state)
+{
+	struct judge contended = {.contention = 2.5};
+	struct rbk_stats_decision task = task_of();
+	struct verdict verdict;
+
+	task.queue_ns = 0;
+	task.predicted_ns = 400;
+	verdict = verdict_of(&contended, &task);
+	assert_cause(&verdict, CAUSE_CONTENTION, 600);
+	task.device = GPU;
+	verdict = verdict_of(&contended, &task);
+	assert_cause(&verdict, CAUSE_SLOWER, 600);
+}
+
+static void test_judge__transfer(void **state)
+{
+	struct judge judge = {.contention = 1, .transfer_ns = 250};
+	struct rbk_stats_decision task = task_of();
+	struct verdict verdict;
+
+	task.queue_ns = 0;
+	verdict = verdict_of(&judge, &task);
+	assert_cause(&verdict, CAUSE_TRANSFER, 0);
+	task.device = GPU;
+	verdict = verdict_of(&judge, &task);
+	assert_cause(&verdict, CAUSE_TRANSFER, 250);
+	assert_cause(&verdict, CAUSE_WORK, 750);
+	/* An average may be more than this one took. */
+	judge.transfer_ns = 5000;
+	verdict = verdict_of(&judge, &task);
+	assert_cause(&verdict, CAUSE_TRANSFER, 1000);
+}
+
+static void test_judge__sums(void **state)
+{
+	struct rbk_stats_decision task = task_of();
+	struct verdict verdict = {.n_tasks = 0};
+	enum cause order[N_CAUSES];
+
+	task.flags = RBK_DECISION_DEADLINE_MISSED;
+	judge_add(&nothing_known, &task, &verdict);
+	task.res = -5;
+	task.exec_ns = 20000;
+	task.ended_at_ns = 100000;
+	judge_add(&nothing_known, &task, &verdict);
+	assert_int_equal(verdict.n_tasks, 2);
+	assert_int_equal(verdict.n_late, 2);
+	assert_int_equal(verdict.n_failed, 1);
+	assert_int_equal(judge_order(&verdict, order), 2);
+	assert_int_equal(order[0], CAUSE_WORK);
+	assert_int_equal(order[1], CAUSE_WAIT);
+	assert_cause(&verdict, CAUSE_WORK, 21000);
+	assert_cause(&verdict, CAUSE_WAIT, 12000);
+	memset(&verdict, 0, sizeof(verdict));
+	assert_int_equal(judge_order(&verdict, order), 0);
+}
+
+/* Whatever a page says, times stay times. */
+static void test_judge__nonsense(void **state)
+{
+	static const float values[] = {-1, 0, 1, 1e9f, 3e38f, INFINITY, NAN};
+	enum { N = sizeof(values) / sizeof(values[0]) };
+	struct busy busy = {.began_ns = 0, .ended_ns = UINT64_MAX};
+	struct judge judge = {
+		.busy = &busy, .n_busy = 1, .longest_ns = UINT64_MAX, .contention = 1};
+
+	for (unsigned int i = 0; i < N * N * N * N; i++) {
+		struct rbk_stats_decision task = task_of();
+
+		task.queue_ns = values[i % N];
+		task.exec_ns = values[i / N % N];
+		task.predicted_ns = values[i / N / N % N];
+		task.other_ns = values[i / N / N / N];
+		task.reason = (uint8_t)(i % 256);
+		task.device = (uint8_t)(i % 3 ? i % 3 : RBK_DEVICE_NONE);
+		verdict_of(&judge, &task);
+	}
+}
+
+static void test_causes__have_words(void **state)
+{
+	for (unsigned int i = 0; i < N_CAUSES; i++) {
+		assert_true(strlen(cause_name((enum cause)i)) > 0);
+		assert_true(strlen(cause_phrase((enum cause)i)) > 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_judge__work),
+		cmocka_unit_test(test_judge__behind_others),
+		cmocka_unit_test(test_judge__behind_both),
+		cmocka_unit_test(test_judge__waits),
+		cmocka_unit_test(test_judge__places),
+		cmocka_unit_test(test_judge__contention),
+		cmocka_unit_test(test_judge__transfer),
+		cmocka_unit_test(test_judge__sums),
+		cmocka_unit_test(test_judge__nonsense),
+		cmocka_unit_test(test_causes__have_words),
+	};
+
+	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

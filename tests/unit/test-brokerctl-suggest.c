@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* What somebody meant to type. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "brokerctl/suggest.h"
+
+static const char *const names[] = {"status", "devices", "tenants", "sessions", "set",
+				    "drain",  "stats",   "trace",   "watch",    NULL};
+
+static void test_suggest__slips(void **state)
+{
+	static const char *const slips[][2] = {
+		{"devcies", "devices"},   {"device", "devices"},   {"tennants", "tenants"},
+		{"tenats", "tenants"},    {"sesions", "sessions"}, {"drian", "drain"},
+		{"trac", "trace"},        {"statsu", "status"},    {"whatch", "watch"},
+		{"sessoins", "sessions"},
+	};
+
+	for (unsigned int i = 0; i < sizeof(slips) / sizeof(slips[0]); i++)
+		assert_string_equal(suggest(slips[i][0], names), slips[i][1]);
+}
+
+/* The beginning of one name only. */
+static void test_suggest__beginnings(void **state)
+{
+	assert_string_equal(suggest("dev", names), "devices");
+	assert_string_equal(suggest("te", names), "tenants");
+	assert_string_equal(suggest("w", names), "watch");
+	assert_null(suggest("s", names));
+}
+
+static void test_suggest__nothing_near(void **state)
+{
+	char long_word[400];
+
+	assert_null(suggest("", names));
+	assert_null(suggest("x", names));
+	assert_null(suggest("elephant", names));
+	assert_null(suggest("no", names));
+	memset(long_word, 's', sizeof(long_word) - 1);
+	long_word[sizeof(long_word) - 1] = '\0';
+	assert_null(suggest(long_word, names));
+	assert_null(suggest("status", (const char *const[]){NULL}));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_suggest__slips),
+		cmocka_unit_test(test_suggest__beginnings),
+		cmocka_unit_test(test_suggest__nothing_near),
+	};
+
+	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerctl check: what is missing on this machine, why it matters, and what mends it
+ *
+ * First the way to the broker, then the machine: a broker that is there tells of its process, whose
+ * rights and limits count. None of it changes anything.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ringbroker/admin.h>
+#include <ringbroker/stats.h>
+
+#include "command.h"
+#include "doctor.h"
+#include "output.h"
+#include "records.h"
+
+enum { PATH_BYTES = 512 };
+
+struct checkup {
+	struct control *control;
+	struct doctor doctor;
+	bool is_json;
+	unsigned int n[HEALTH_SKIP + 1];
+};
+
+static void report(struct checkup *checkup, const struct finding *finding)
+{
+	checkup->n[finding->health]++;
+	if (checkup->is_json) {
+		json_begin();
+		json_string("type", "check");
+		json_string("check", finding->name);
+		json_string("health", health_name(finding->health));
+		json_string("text", finding->text);
+		json_string("why", finding->why);
+		json_string("mend", finding->mend);
+		json_end();
+		return;
+	}
+	printf("%-4s  %-15s %s\n", health_name(finding->health), finding->name,
+	       text_name(finding->text));
+	if (finding->health == HEALTH_OK || finding->health == HEALTH_SKIP)
+		return;
+	printf("                      it matters: %s\n", finding->why);
+	if (finding->mend[0])
+		printf("                      to mend:    %s\n", text_name(finding->mend));
+}
+
+/* --- The way to the broker --- */
+
+static int connect_to(const struct control *control, bool is_admin, struct rbk **ret,
+		      struct rbk_error *error)
+{
+	char path[PATH_BYTES];
+	const struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = path,
+		.name = "brokerctl",
+		.timeout_ns = control->timeout_ns,
+	};
+
+	if (is_admin)
+		control_admin_path(control, path, sizeof(path));
+	else
+		control_socket_path(control, path, sizeof(path));
+	return is_admin ? rbk_admin_connect(&options, ret, error)
+			: rbk_connect(&options, ret, error);
+}
+
+static void check_socket(struct checkup *checkup, const struct rbk *rbk, int r,
+			 const struct rbk_error *error)
+{
+	struct finding finding = {
+		.name = "socket",
+		.why = "clients reach the broker through it",
+	};
+
+	if (rbk)
+		finding_set(&finding, HEALTH_OK, "", "%s answers", rbk_broker_name(rbk));
+	else if (r == -EACCES || r == -EPERM)
+		finding_set(&finding, HEALTH_FAIL,
+			    "add this user to the socket's group, or see --socket-mode of "
+			    "brokerd(8)",
+			    "%s", error->text);
+	else if (r == -ETIME)
+		finding_set(&finding, HEALTH_FAIL, "systemctl restart brokerd.service",
+			    "the broker does not answer: it is stopped, or has hung");
+	else
+		finding_set(&finding, HEALTH_FAIL, "systemctl start brokerd.service", "%s",
+			    error->text);
+	report(checkup, &finding);
+}
+
+static void check_admin(struct checkup *checkup, const struct rbk *rbk, int r,
+			const struct rbk_error *error)
+{
+	struct finding finding = {
+		.name = "administrators",
+		.why = "through their socket the whole broker is seen, and changed",
+	};
+
+	if (rbk && rbk_features(rbk) & RBK_FEAT_ADMIN_CHANGE)
+		finding_set(&finding, HEALTH_OK, "", "this user may look, and change");
+	else if (rbk)
+		finding_set(&finding, HEALTH_OK, "", "this user may look, but not change anything");
+	else if (r == -EACCES || r == -EPERM)
+		finding_set(&finding, HEALTH_WARN, "usermod -aG GROUP USER, and log in again",
+			    "this user may not: it is for root, and %s",
+			    control_who_may(checkup->control));
+	else
+		finding_set(&finding, HEALTH_WARN, "systemctl start brokerd.service", "%s",
+			    error->text);
+	report(checkup, &finding);
+}
+
+static void check_version(struct checkup *checkup, const struct rbk *rbk)
+{
+	const char *version = rbk ? strrchr(rbk_broker_name(rbk), ' ') : NULL;
+	struct finding finding = {
+		.name = "version",
+		.why = "an older one of the two does not know what the other one can",
+	};
+
+	if (!version)
+		finding_set(&finding, HEALTH_SKIP, "", "no broker that says its version");
+	else if (strcmp(version + 1, RINGBROKER_VERSION) == 0)
+		finding_set(&finding, HEALTH_OK, "", "both are %s", RINGBROKER_VERSION);
+	else
+		finding_set(&finding, HEALTH_WARN,
+			    "apt-get install ringbroker; systemctl restart brokerd.service",
+			    "the broker is%s, this brokerctl %s", version, RINGBROKER_VERSION);
+	report(checkup, &finding);
+}
+
+/* What the broker's page says of its process and devices. */
+static void ask_broker(struct checkup *checkup, struct rbk *rbk, bool is_admin)
+{
+	struct rbk_stats_contention contention;
+	struct rbk_stats_device device;
+	struct rbk_stats_view view;
+	struct rbk_error error;
+	int r = rbk_stats_map(rbk, is_admin ? RBK_STATS_ALL : RBK_STATS_OWN, 0, &view, &error);
+
+	if (r)
+		return;
+	checkup->doctor.pid = (pid_t)view.page->pid;
+	checkup->doctor.has_devices = true;
+	for (uint32_t i = 0; i < rbk_stats_count(&view, RBK_STATS_SECTION_DEVICES); i++) {
+		device_copy(&view, i, &device);
+		checkup->doctor.has_gpu |= device.kind == RBK_DEVICE_KIND_GPU;
+		checkup->doctor.has_software_gpu |= device.kind == RBK_DEVICE_KIND_SOFTWARE_GPU;
+	}
+	contention_copy(&view, &contention);
+	checkup->doctor.has_probes = contention.source == RBK_STATS_SOURCE_EBPF;
+	rbk_stats_unmap(&view);
+}
+
+static void check_broker(struct checkup *checkup)
+{
+	struct rbk_error error = {""}, admin_error = {""};
+	struct rbk *rbk = NULL, *admin = NULL;
+	int r = connect_to(checkup->control, false, &rbk, &error), admin_r = r;
+
+	admin_error = error;
+	/* One that does not answer need not be waited for twice. */
+	if (r != -ETIME)
+		admin_r = connect_to(checkup->control, true, &admin, &admin_error);
+	check_socket(checkup, rbk, r, &error);
+	check_admin(checkup, admin, admin_r, &admin_error);
+	check_version(checkup, rbk ? rbk : admin);
+	if (rbk || admin)
+		ask_broker(checkup, admin ? admin : rbk, admin);
+	rbk_disconnect(rbk);
+	rbk_disconnect(admin);
+}
+
+int run_check(struct control *control, const struct arguments *arguments)
+{
+	struct checkup checkup = {
+		.control = control,
+		.doctor = {.root = ""},
+		.is_json = arguments->values[OPT_JSON],
+	};
+	struct finding finding;
+
+	check_broker(&checkup);
+	for (unsigned int i = 0; i < doctor_count(); i++) {
+		doctor_check(&checkup.doctor, i, &finding);
+		report(&checkup, &finding);
+	}
+	if (!checkup.is_json)
+		printf("\n%u are well, %u could be better, %u are not, %u are not known\n",
+		       checkup.n[HEALTH_OK], checkup.n[HEALTH_WARN], checkup.n[HEALTH_FAIL],
+		       checkup.n[HEALTH_SKIP]);
+	return checkup.n[HEALTH_FAIL] ? EXIT_FAILED : EXIT_OK;
+}

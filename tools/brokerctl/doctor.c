@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What this machine has of what a broker can use
+ *
+ * What the service may do is asked of the running broker's process; without one, it is not known.
+ */
+#include "doctor.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/io_uring.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 512, TEXT_BYTES = 4096 };
+
+const char *health_name(enum health health)
+{
+	static const char *const names[] = {
+		[HEALTH_OK] = "ok",
+		[HEALTH_WARN] = "warn",
+		[HEALTH_FAIL] = "fail",
+		[HEALTH_SKIP] = "skip",
+	};
+
+	return names[health];
+}
+
+void finding_set(struct finding *finding, enum health health, const char *mend, const char *format,
+		 ...)
+{
+	va_list args;
+
+	finding->health = health;
+	snprintf(finding->mend, sizeof(finding->mend), "%s", mend);
+	va_start(args, format);
+	vsnprintf(finding->text, sizeof(finding->text), format, args);
+	va_end(args);
+}
+
+/* --- Files --- */
+
+__attribute__((format(printf, 3, 4))) static void path_of(const struct doctor *doctor,
+							  char path[PATH_BYTES], const char *format,
+							  ...)
+{
+	int n = snprintf(path, PATH_BYTES, "%s", doctor->root);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(path + n, PATH_BYTES - (size_t)n, format, args);
+	va_end(args);
+}
+
+/* Return: 0, the file's beginning, NUL-terminated, in @text; negative errno. */
+static int read_file(const char *path, char text[TEXT_BYTES])
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+	int r;
+
+	text[0] = '\0';
+	if (fd < 0)
+		return -errno;
+	n = read(fd, text, TEXT_BYTES - 1);
+	r = n < 0 ? -errno : 0;
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	return r;
+}
+
+static int read_below(const struct doctor *doctor, const char *name, char text[TEXT_BYTES])
+{
+	char path[PATH_BYTES];
+
+	path_of(doctor, path, "%s", name);
+	return read_file(path, text);
+}
+
+/* Return: the number in the file; -1: there is none. */
+static long long read_number(const struct doctor *doctor, const char *name)
+{
+	char text[TEXT_BYTES], *end;
+	long long value;
+
+	if (read_below(doctor, name, text))
+		return -1;
+	value = strtoll(text, &end, 10);
+	return end == text ? -1 : value;
+}
+
+/* Of the running broker. Return: as read_file(). */
+static int read_broker(const struct doctor *doctor, const char *name, char text[TEXT_BYTES])
+{
+	char path[PATH_BYTES];
+
+	if (doctor->pid == 0)
+		return -ESRCH;
+	path_of(doctor, path, "/proc/%d/%s", (int)doctor->pid, name);
+	return read_file(path, text);
+}
+
+/* Does a list of words separated by white space have @word? */
+static bool has_word(const char *text, const char *word)
+{
+	const size_t n = strlen(word);
+
+	for (const char *at = strstr(text, word); at; at = strstr(at + 1, word))
+		if ((at == text || strchr(" \t\n", at[-1])) &&
+		    (at[n] == '\0' || strchr(" \t\n", at[n])))
+			return true;
+	return false;
+}
+
+static void skip_unknown(struct finding *finding)
+{
+	finding_set(finding, HEALTH_SKIP, "",
+		    "not known: no broker that can be reached, or not for this user to see");
+}
+
+/* --- The kernel --- */
+
+static void check_io_uring(const struct doctor *doctor, struct finding *finding)
+{
+	struct io_uring_params params = {.flags = 0};
+	int fd = (int)syscall(__NR_io_uring_setup, 1, &params);
+	long long disabled = read_number(doctor, "/proc/sys/kernel/io_uring_disabled");
+
+	if (fd >= 0) {
+		close(fd);
+		finding_set(finding, HEALTH_OK, "", "the kernel has it");
+	} else if (errno == ENOSYS) {
+		finding_set(finding, HEALTH_FAIL, "apt-get install linux-image-amd64",
+			    "the kernel has none");
+	} else if (disabled > 0) {
+		finding_set(finding, HEALTH_FAIL, "sysctl -w kernel.io_uring_disabled=0",
+			    "kernel.io_uring_disabled is %lld", disabled);
+	} else {
+		finding_set(finding, HEALTH_FAIL,
+			    "allow io_uring_setup in the seccomp profile of this container",
+			    "this process may not use it: %s", strerror(errno));
+	}
+}
+
+static void check_btf(const struct doctor *doctor, struct finding *finding)
+{
+	char path[PATH_BYTES];
+
+	path_of(doctor, path, "/sys/kernel/btf/vmlinux");
+	if (access(path, F_OK) == 0)
+		finding_set(finding, HEALTH_OK, "", "the kernel describes its types");
+	else
+		finding_set(finding, HEALTH_WARN,
+			    "boot a kernel with CONFIG_DEBUG_INFO_BTF (Debian's have it)",
+			    "%s is missing", path);
+}
+
+static void check_psi(const struct doctor *doctor, struct finding *finding)
+{
+	char text[TEXT_BYTES];
+
+	if (read_below(doctor, "/proc/pressure/cpu", text) == 0)
+		finding_set(finding, HEALTH_OK, "", "/proc/pressure is there");
+	else
+		finding_set(finding, HEALTH_WARN, "boot with psi=1 on the kernel's command line",
+			    "/proc/pressure is missing");
+}
+
+static void check_sysctl_bpf(const struct doctor *doctor, struct finding *finding)
+{
+	long long unprivileged = read_number(doctor, "/proc/sys/kernel/unprivileged_bpf_disabled");
+	long long paranoid = read_number(doctor, "/proc/sys/kernel/perf_event_paranoid");
+
+	if (unprivileged == 0)
+		finding_set(finding, HEALTH_WARN, "sysctl -w kernel.unprivileged_bpf_disabled=2",
+			    "kernel.unprivileged_bpf_disabled is 0: every user may load programs, "
+			    "which the broker does not need");
+	else if (unprivileged < 0)
+		finding_set(finding, HEALTH_SKIP, "", "the kernel does not say");
+	else
+		finding_set(finding, HEALTH_OK, "",
+			    "unprivileged_bpf_disabled %lld, perf_event_paranoid %lld: the service "
+			    "needs its capabilities",
+			    unprivileged, paranoid);
+}
+
+static void check_cgroup(const struct doctor *doctor, struct finding *finding)
+{
+	char controllers[TEXT_BYTES], text[TEXT_BYTES], path[PATH_BYTES], *cgroup;
+
+	if (read_below(doctor, "/sys/fs/cgroup/cgroup.controllers", controllers)) {
+		finding_set(finding, HEALTH_WARN,
+			    "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command "
+			    "line",
+			    "cgroup v2 is not mounted at /sys/fs/cgroup");
+		return;
+	}
+	if (!has_word(controllers, "cpu")) {
+		finding_set(finding, HEALTH_WARN,
+			    "echo +cpu > /sys/fs/cgroup/cgroup.subtree_control",
+			    "cgroup v2 is there, but without the cpu controller");
+		return;
+	}
+	if (read_broker(doctor, "cgroup", text) || !(cgroup = strstr(text, "0::/"))) {
+		finding_set(finding, HEALTH_OK, "", "cgroup v2 with the cpu controller");
+		return;
+	}
+	cgroup += strlen("0::");
+	cgroup[strcspn(cgroup, "\n")] = '\0';
+	path_of(doctor, path, "/sys/fs/cgroup%s/cgroup.controllers", cgroup);
+	if (read_file(path, controllers) == 0 && !has_word(controllers, "cpu"))
+		finding_set(finding, HEALTH_WARN,
+			    "systemctl edit brokerd.service, and add [Service] Delegate=cpu",
+			    "the broker's cgroup %s has no cpu controller", cgroup);
+	else
+		finding_set(finding, HEALTH_OK, "", "cgroup v2; the broker is in %s", cgroup);
+}
+
+static void check_dmem(const struct doctor *doctor, struct finding *finding)
+{
+	char controllers[TEXT_BYTES];
+
+	if (read_below(doctor, "/sys/fs/cgroup/cgroup.controllers", controllers) == 0 &&
+	    has_word(controllers, "dmem"))
+		finding_set(finding, HEALTH_OK, "", "the kernel can limit device memory by cgroup");
+	else
+		finding_set(finding, HEALTH_WARN,
+			    "boot Linux 6.14 or later with CONFIG_CGROUP_DMEM",
+			    "this kernel has no dmem cgroup controller");
+}
+
+/* --- Devices --- */
+
+/* How many render nodes there are; of how many the driver is amdgpu; the first one without access.
+ */
+struct nodes {
+	unsigned int n, n_amdgpu;
+	char denied[64];
+};
+
+static void look_at_node(const struct doctor *doctor, const char *name, struct nodes *nodes)
+{
+	char path[PATH_BYTES], driver[PATH_BYTES];
+	ssize_t n;
+
+	nodes->n++;
+	path_of(doctor, path, "/sys/class/drm/%s/device/driver", name);
+	n = readlink(path, driver, sizeof(driver) - 1);
+	driver[n > 0 ? n : 0] = '\0';
+	if (strcmp(strrchr(driver, '/') ? strrchr(driver, '/') + 1 : driver, "amdgpu") == 0)
+		nodes->n_amdgpu++;
+	path_of(doctor, path, "/dev/dri/%s", name);
+	if (access(path, R_OK | W_OK) && !nodes->denied[0])
+		snprintf(nodes->denied, sizeof(nodes->denied), "/dev/dri/%.40s", name);
+}
+
+static void check_render_nodes(const struct doctor *doctor, struct finding *finding)
+{
+	struct nodes nodes = {.n = 0};
+	struct dirent *entry;
+	char path[PATH_BYTES];
+	DIR *folder;
+
+	path_of(doctor, path, "/dev/dri");
+	folder = opendir(path);
+	while (folder && (entry = readdir(folder)))
+		if (strncmp(entry->d_name, "renderD", 7) == 0)
+			look_at_node(doctor, entry->d_name, &nodes);
+	if (folder)
+		closedir(folder);
+	if (nodes.n == 0)
+		finding_set(finding, HEALTH_WARN,
+			    "apt-get install firmware-amd-graphics, then modprobe amdgpu",
+			    "there is no render node in /dev/dri: no GPU, or no driver for it");
+	else if (nodes.denied[0])
+		finding_set(finding, HEALTH_WARN, "usermod -aG render USER, and log in again",
+			    "this user may not open %s", nodes.denied);
+	else if (nodes.n_amdgpu == 0)
+		finding_set(finding, HEALTH_WARN, "modprobe amdgpu, if the card is one of AMD's",
+			    "%u render nodes, none of amdgpu: no figures but what Vulkan tells",
+			    nodes.n);
+	else
+		finding_set(finding, HEALTH_OK, "", "%u render nodes, %u of amdgpu", nodes.n,
+			    nodes.n_amdgpu);
+}
+
+/* Counts the manifests of Vulkan drivers in a folder, and those that are not lavapipe's. */
+static void count_drivers(const struct doctor *doctor, const char *name, unsigned int *n,
+			  unsigned int *n_real)
+{
+	struct dirent *entry;
+	char path[PATH_BYTES];
+	DIR *folder;
+
+	path_of(doctor, path, "%s", name);
+	folder = opendir(path);
+	while (folder && (entry = readdir(folder))) {
+		if (!strstr(entry->d_name, ".json"))
+			continue;
+		++*n;
+		*n_real += !strstr(entry->d_name, "lvp");
+	}
+	if (folder)
+		closedir(folder);
+}
+
+static void check_vulkan(const struct doctor *doctor, struct finding *finding)
+{
+	void *library = dlopen("libvulkan.so.1", RTLD_LAZY | RTLD_LOCAL);
+	unsigned int n = 0, n_real = 0;
+
+	if (!library) {
+		finding_set(finding, HEALTH_WARN, "apt-get install libvulkan1 mesa-vulkan-drivers",
+			    "there is no libvulkan.so.1");
+		return;
+	}
+	dlclose(library);
+	count_drivers(doctor, "/usr/share/vulkan/icd.d", &n, &n_real);
+	count_drivers(doctor, "/etc/vulkan/icd.d", &n, &n_real);
+	if (doctor->has_devices && doctor->has_gpu)
+		finding_set(finding, HEALTH_OK, "", "the broker has a GPU");
+	else if (n == 0 && !doctor->has_software_gpu)
+		finding_set(finding, HEALTH_WARN, "apt-get install mesa-vulkan-drivers",
+			    "no Vulkan driver is installed");
+	else if (n_real == 0)
+		finding_set(finding, HEALTH_WARN, "apt-get install mesa-vulkan-drivers",
+			    "the only Vulkan driver is lavapipe, which runs on the CPU");
+	else if (doctor->has_devices)
+		finding_set(finding, HEALTH_WARN, "vulkaninfo --summary",
+			    "%u Vulkan drivers are installed, but the broker has no GPU", n_real);
+	else
+		finding_set(finding, HEALTH_OK, "", "%u Vulkan drivers are installed", n);
+}
+
+static void check_udmabuf(const struct doctor *doctor, struct finding *finding)
+{
+	char path[PATH_BYTES];
+
+	path_of(doctor, path, "/dev/udmabuf");
+	if (access(path, F_OK))
+		finding_set(finding, HEALTH_WARN,
+			    "modprobe udmabuf; echo udmabuf > /etc/modules-load.d/udmabuf.conf",
+			    "/dev/udmabuf is missing");
+	else if (access(path, R_OK | W_OK))
+		finding_set(finding, HEALTH_WARN, "usermod -aG kvm USER, whose group it is",
+			    "this user may not open /dev/udmabuf");
+	else
+		finding_set(finding, HEALTH_OK, "", "/dev/udmabuf can be opened");
+}
+
+/* What arenas commonly are. */
+static const long long wanted_size_mb = 1024, wanted_list = 1024;
+
+static void check_udmabuf_limits(const struct doctor *doctor, struct finding *finding)
+{
+	long long size_mb = read_number(doctor, "/sys/module/udmabuf/parameters/size_limit_mb");
+	long long list = read_number(doctor, "/sys/module/udmabuf/parameters/list_limit");
+
+	if (size_mb < 0)
+		finding_set(finding, HEALTH_SKIP, "", "the module is not loaded");
+	else if (size_mb < wanted_size_mb || list < wanted_list)
+		finding_set(finding, HEALTH_WARN,
+			    "echo options udmabuf size_limit_mb=4096 list_limit=4096 > "
+			    "/etc/modprobe.d/udmabuf.conf; rmmod udmabuf; modprobe udmabuf",
+			    "one buffer may have %lld MiB (size_limit_mb) of %lld parts "
+			    "(list_limit)",
+			    size_mb, list);
+	else
+		finding_set(finding, HEALTH_OK, "", "one buffer may have %lld MiB, of %lld parts",
+			    size_mb, list);
+}
+
+/* --- The service --- */
+
+static void check_capabilities(const struct doctor *doctor, struct finding *finding)
+{
+	char text[TEXT_BYTES];
+	const char *line;
+	unsigned long long effective;
+	bool has_bpf, has_perfmon;
+
+	/* The broker gives them up when it has used them. */
+	if (doctor->has_probes) {
+		finding_set(finding, HEALTH_OK, "", "the broker has loaded its probes");
+		return;
+	}
+	if (read_broker(doctor, "status", text) || !(line = strstr(text, "\nCapEff:"))) {
+		skip_unknown(finding);
+		return;
+	}
+	effective = strtoull(line + strlen("\nCapEff:"), NULL, 16);
+	has_bpf = effective >> CAP_BPF & 1;
+	has_perfmon = effective >> CAP_PERFMON & 1;
+	if (has_bpf && has_perfmon)
+		finding_set(finding, HEALTH_OK, "", "the broker has CAP_BPF and CAP_PERFMON");
+	else
+		finding_set(finding, HEALTH_WARN,
+			    "systemctl edit brokerd.service, and add [Service] "
+			    "AmbientCapabilities=CAP_BPF CAP_PERFMON",
+			    "the broker has no probes, and %s%s%s", has_bpf ? "CAP_BPF only" : "",
+			    has_perfmon ? "CAP_PERFMON only" : "",
+			    has_bpf || has_perfmon ? "" : "neither CAP_BPF nor CAP_PERFMON");
+}
+
+/* The soft limit of a line of /proc/PID/limits; -1: there is none. @ret: false: not known. */
+static bool read_limit(const struct doctor *doctor, const char *name, long long *ret)
+{
+	char text[TEXT_BYTES];
+	const char *line;
+
+	if (read_broker(doctor, "limits", text) || !(line = strstr(text, name)))
+		return false;
+	line += strlen(name);
+	line += strspn(line, " ");
+	*ret = strncmp(line, "unlimited", 9) == 0 ? -1 : strtoll(line, NULL, 10);
+	return true;
+}
+
+static const long long wanted_memlock_bytes = 8 << 20, wanted_files = 4096;
+
+static void check_memlock(const struct doctor *doctor, struct finding *finding)
+{
+	long long bytes;
+
+	if (!read_limit(doctor, "Max locked memory", &bytes))
+		skip_unknown(finding);
+	else if (bytes >= 0 && bytes < wanted_memlock_bytes)
+		finding_set(finding, HEALTH_WARN,
+			    "systemctl edit brokerd.service, and add [Service] "
+			    "LimitMEMLOCK=infinity",
+			    "the broker may lock %lld KiB", bytes / 1024);
+	else if (bytes < 0)
+		finding_set(finding, HEALTH_OK, "", "the broker may lock what it wants");
+	else
+		finding_set(finding, HEALTH_OK, "", "the broker may lock %lld KiB", bytes / 1024);
+}
+
+static void check_files(const struct doctor *doctor, struct finding *finding)
+{
+	long long n;
+
+	if (!read_limit(doctor, "Max open files", &n))
+		skip_unknown(finding);
+	else if (n >= 0 && n < wanted_files)
+		finding_set(finding, HEALTH_WARN,
+			    "systemctl edit brokerd.service, and add [Service] LimitNOFILE=65536",
+			    "the broker may open %lld files; a session takes about ten", n);
+	else
+		finding_set(finding, HEALTH_OK, "", "the broker may open %lld files", n);
+}
+
+/* --- All of them --- */
+
+static const struct {
+	const char *name, *why;
+	void (*check)(const struct doctor *doctor, struct finding *finding);
+} checks[] = {
+	{"io-uring", "the broker's event loop is built on it: without it, it does not start",
+	 check_io_uring},
+	{"vulkan", "GPUs are used through Vulkan: without a driver everything runs on the CPU",
+	 check_vulkan},
+	{"render-nodes", "GPUs are opened as render nodes, and amdgpu tells memory, load and power",
+	 check_render_nodes},
+	{"udmabuf", "it lets GPUs work in clients' memory: without it, tensors may be copied",
+	 check_udmabuf},
+	{"udmabuf-limits",
+	 "a tensor that lies in two udmabufs cannot be reached in place, so large ones need few of "
+	 "them",
+	 check_udmabuf_limits},
+	{"dmem-cgroup", "it holds programs that drive the GPU themselves to their device memory",
+	 check_dmem},
+	{"btf",
+	 "the probes of the scheduler need it: without it, nobody says who keeps the CPU busy",
+	 check_btf},
+	{"capabilities", "the probes of the scheduler need CAP_BPF and CAP_PERFMON",
+	 check_capabilities},
+	{"bpf-sysctl", "who may load programs into the kernel", check_sysctl_bpf},
+	{"psi", "it stands in for the probes where these cannot be had", check_psi},
+	{"cgroup-v2", "tenants are told apart by cgroup, and CPU work is charged to the broker's",
+	 check_cgroup},
+	{"memlock", "memory of rings and of GPU drivers is locked", check_memlock},
+	{"open-files", "sessions, arenas and rings each take descriptors", check_files},
+};
+
+unsigned int doctor_count(void)
+{
+	return sizeof(checks) / sizeof(checks[0]);
+}
+
+void doctor_check(const struct doctor *doctor, unsigned int index, struct finding *ret)
+{
+	*ret = (struct finding){.name = checks[index].name, .why = checks[index].why};
+	checks[index].check(doctor, ret);
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Why tasks took as long as they did
+ *
+ * The time of waiting is explained by executions that overlap it on the same device; what none of
+ * them covers has another cause. The time of execution is first what was predicted where it ran. Of
+ * that, what it would not have taken elsewhere is lost by the reason for being here; the rest is
+ * work. What it took beyond the prediction is the CPU's contention, if there is any, or
+ * unexplained.
+ */
+#include "judge.h"
+
+#include <stdlib.h>
+
+const char *cause_name(enum cause cause)
+{
+	static const char *const names[N_CAUSES] = {
+		[CAUSE_WORK] = "work",
+		[CAUSE_OWN_QUEUE] = "queue-own",
+		[CAUSE_OTHERS_QUEUE] = "queue-others",
+		[CAUSE_QUOTA] = "quota",
+		[CAUSE_RETURN] = "return",
+		[CAUSE_WAIT] = "wait",
+		[CAUSE_TRANSFER] = "transfer",
+		[CAUSE_MEMORY] = "eviction",
+		[CAUSE_BREAKER] = "breaker",
+		[CAUSE_FALLBACK] = "fallback",
+		[CAUSE_LEARNING] = "learning",
+		[CAUSE_PREFERENCE] = "preference",
+		[CAUSE_CONTENTION] = "contention",
+		[CAUSE_SLOWER] = "slower",
+	};
+
+	return names[cause];
+}
+
+const char *cause_phrase(enum cause cause)
+{
+	static const char *const phrases[N_CAUSES] = {
+		[CAUSE_WORK] = "the work itself",
+		[CAUSE_OWN_QUEUE] = "waiting behind other tasks of its tenant",
+		[CAUSE_OTHERS_QUEUE] = "waiting behind tasks of other tenants",
+		[CAUSE_QUOTA] = "waiting, held up by its tenant's CPU quota (cpu-max)",
+		[CAUSE_RETURN] = "waiting until its plan was back in the device's memory",
+		[CAUSE_WAIT] = "waiting, without a task that is logged in front of it",
+		[CAUSE_TRANSFER] = "moving data to the device and back (an average)",
+		[CAUSE_MEMORY] = "lost on a slower device, because its plan had no room on the "
+				 "faster one",
+		[CAUSE_BREAKER] = "lost on a slower device, because the faster one failed too "
+				  "often and rests",
+		[CAUSE_FALLBACK] = "lost by failing on a GPU first",
+		[CAUSE_LEARNING] = "lost on a slower device, so that the broker learns",
+		[CAUSE_PREFERENCE] = "lost on a slower device, because the client asked for it",
+		[CAUSE_CONTENTION] = "lost to others who keep the CPU busy",
+		[CAUSE_SLOWER] = "longer than predicted",
+	};
+
+	return phrases[cause];
+}
+
+static int compare_ends(const void *a, const void *b)
+{
+	uint64_t first = ((const struct busy *)a)->ended_ns;
+	uint64_t second = ((const struct busy *)b)->ended_ns;
+
+	return (first > second) - (first < second);
+}
+
+void busy_sort(struct busy *busy, size_t n_busy)
+{
+	qsort(busy, n_busy, sizeof(*busy), compare_ends);
+}
+
+/* A duration that a page says, as whole nanoseconds; nonsense is none. */
+static uint64_t whole_ns(float ns)
+{
+	return ns > 0 && ns < 1e18f ? (uint64_t)ns : 0;
+}
+
+/* What is before the beginning of the clock is at it. */
+static uint64_t before(uint64_t at_ns, uint64_t ns)
+{
+	return at_ns > ns ? at_ns - ns : 0;
+}
+
+struct busy busy_of(const struct rbk_stats_decision *decision, bool is_own)
+{
+	return (struct busy){
+		.began_ns = before(decision->ended_at_ns, whole_ns(decision->exec_ns)),
+		.ended_ns = decision->ended_at_ns,
+		.device = decision->device,
+		.is_own = is_own,
+	};
+}
+
+/* The first one that ends after @at_ns. */
+static size_t first_after(const struct judge *judge, uint64_t at_ns)
+{
+	size_t low = 0, high = judge->n_busy;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (judge->busy[middle].ended_ns > at_ns)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+struct overlap {
+	uint64_t covered_ns; /* in which at least one ran */
+	uint64_t own_ns, others_ns;
+	uint64_t n;
+};
+
+/* Which executions on @device lie in [@began_ns, @ended_ns). */
+static struct overlap overlap_with(const struct judge *judge, uint8_t device, uint64_t began_ns,
+				   uint64_t ended_ns)
+{
+	size_t first = first_after(judge, began_ns), last;
+	struct overlap overlap = {.n = 0};
+	uint64_t covered_from_ns = ended_ns;
+
+	last = first_after(judge, ended_ns + judge->longest_ns);
+	/* From the last end to the first: what begins before all seen is not covered by them. */
+	for (size_t i = last; i-- > first;) {
+		const struct busy *busy = &judge->busy[i];
+		uint64_t low = busy->began_ns > began_ns ? busy->began_ns : began_ns;
+		uint64_t high = busy->ended_ns < ended_ns ? busy->ended_ns : ended_ns;
+
+		if (busy->device != device || low >= high)
+			continue;
+		overlap.n++;
+		if (busy->is_own)
+			overlap.own_ns += high - low;
+		else
+			overlap.others_ns += high - low;
+		if (low < covered_from_ns) {
+			overlap.covered_ns +=
+				(high < covered_from_ns ? high : covered_from_ns) - low;
+			covered_from_ns = low;
+		}
+	}
+	return overlap;
+}
+
+static void judge_wait(const struct judge *judge, const struct rbk_stats_decision *task,
+		       struct verdict *verdict)
+{
+	uint64_t wait_ns = whole_ns(task->queue_ns);
+	uint64_t started_ns = before(task->ended_at_ns, whole_ns(task->exec_ns));
+	struct overlap overlap;
+	enum cause rest = CAUSE_WAIT;
+	double own_part;
+
+	if (wait_ns == 0)
+		return;
+	overlap = overlap_with(judge, task->device, before(started_ns, wait_ns), started_ns);
+	verdict->n_ahead += overlap.n;
+	if (overlap.n > 0) {
+		own_part = (double)overlap.own_ns / (double)(overlap.own_ns + overlap.others_ns);
+		verdict->ns[CAUSE_OWN_QUEUE] += own_part * (double)overlap.covered_ns;
+		verdict->ns[CAUSE_OTHERS_QUEUE] += (1 - own_part) * (double)overlap.covered_ns;
+	}
+	if (task->reason == RBK_REASON_CPU_FALLBACK)
+		rest = CAUSE_FALLBACK;
+	else if (judge->is_throttled && task->device == RBK_DEVICE_CPU)
+		rest = CAUSE_QUOTA;
+	else if (judge->has_returned && task->device != RBK_DEVICE_CPU)
+		rest = CAUSE_RETURN;
+	verdict->ns[rest] += (double)(wait_ns - overlap.covered_ns);
+}
+
+/* Why a task is where another device would have been faster; CAUSE_WORK: that was busy, say. */
+static enum cause cause_of_place(const struct rbk_stats_decision *task)
+{
+	switch (task->reason) {
+	case RBK_REASON_MEMORY_CONSTRAINT:
+		return CAUSE_MEMORY;
+	case RBK_REASON_BREAKER_OPEN:
+		return CAUSE_BREAKER;
+	case RBK_REASON_CPU_FALLBACK:
+		return CAUSE_FALLBACK;
+	case RBK_REASON_CONTENTION:
+		return CAUSE_CONTENTION;
+	case RBK_REASON_USER_PREFERENCE:
+		return CAUSE_PREFERENCE;
+	}
+	return task->flags & RBK_DECISION_EXPLORED ? CAUSE_LEARNING : CAUSE_WORK;
+}
+
+static void judge_execution(const struct judge *judge, const struct rbk_stats_decision *task,
+			    struct verdict *verdict)
+{
+	double exec_ns = (double)whole_ns(task->exec_ns);
+	double predicted_ns = (double)whole_ns(task->predicted_ns);
+	double other_ns = (double)whole_ns(task->other_ns);
+	double expected_ns, moved_ns = 0, lost_ns = 0;
+	bool is_on_cpu = task->device == RBK_DEVICE_CPU;
+
+	expected_ns = predicted_ns > 0 && predicted_ns < exec_ns ? predicted_ns : exec_ns;
+	verdict->ns[is_on_cpu && judge->contention > 1 ? CAUSE_CONTENTION : CAUSE_SLOWER] +=
+		exec_ns - expected_ns;
+	if (!is_on_cpu)
+		moved_ns = judge->transfer_ns < expected_ns ? judge->transfer_ns : expected_ns;
+	verdict->ns[CAUSE_TRANSFER] += moved_ns;
+	expected_ns -= moved_ns;
+	if (other_ns > 0 && other_ns < expected_ns)
+		lost_ns = expected_ns - other_ns;
+	verdict->ns[cause_of_place(task)] += lost_ns;
+	verdict->ns[CAUSE_WORK] += expected_ns - lost_ns;
+}
+
+void judge_add(const struct judge *judge, const struct rbk_stats_decision *task,
+	       struct verdict *verdict)
+{
+	verdict->n_tasks++;
+	verdict->n_late += !!(task->flags & RBK_DECISION_DEADLINE_MISSED);
+	verdict->n_failed += task->res < 0;
+	verdict->total_ns += (double)whole_ns(task->queue_ns) + (double)whole_ns(task->exec_ns);
+	judge_wait(judge, task, verdict);
+	judge_execution(judge, task, verdict);
+}
+
+unsigned int judge_order(const struct verdict *verdict, enum cause order[N_CAUSES])
+{
+	unsigned int n = 0;
+
+	for (unsigned int cause = 0; cause < N_CAUSES; cause++) {
+		unsigned int at = n;
+
+		if (!(verdict->ns[cause] > 0))
+			continue;
+		for (; at > 0 && verdict->ns[order[at - 1]] < verdict->ns[cause]; at--)
+			order[at] = order[at - 1];
+		order[at] = (enum cause)cause;
+		n++;
+	}
+	return n;
+}

@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerctl trace: a time line of what tasks waited for and where they ran
+ *
+ * Written in Chrome's trace format, which the Perfetto UI opens. A process of the trace is a
+ * tenant, or a device with its counters; a track of a tenant is what waits for a device, or what
+ * that runs, and has as many lanes as it needs for no two spans of one to overlap. Arrows lead from
+ * the waiting to the execution of tasks that were moved to another device, and between the parts of
+ * those that were split.
+ *
+ * What is traced is what the decision logs have, and with --seconds what they get meanwhile. They
+ * are read more often than a busy tenant fills its log; what is overwritten all the same is
+ * counted, and said.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "logs.h"
+#include "output.h"
+#include "records.h"
+#include "timeline.h"
+
+enum {
+	EVENTS_DEFAULT = 200000,
+	EVENTS_MAX = 1000000,
+	SAMPLES_MAX = 100000,
+	/* Of a track: what a tenant's tasks do there. */
+	TRACK_KINDS = 2,
+	/* Of tids: each track has a block of them, one for each lane, and an event has one at most.
+	 */
+	LANES_MAX = EVENTS_MAX,
+};
+static const double max_seconds = 3600;
+/* A log of 4,096 records lasts for this long at 400,000 tasks a second. */
+static const long poll_ns = 10000000;
+static const unsigned int polls_per_look = 50; /* for new tenants: 0.5 s */
+
+enum track_kind { TRACK_QUEUE = 0, TRACK_RUN = 1 };
+
+/* What the counters were. */
+struct sample {
+	uint64_t at_ns;
+	uint8_t device;
+	uint64_t charged, outside, backlog_ns; /* RBK_STATS_ABSENT: not known */
+	double contention, utilization;
+};
+
+/* A tenant that was ever seen: pages come and go. */
+struct traced {
+	uint32_t number;
+	char name[RBK_STATS_NAME_BYTES];
+	uint64_t next; /* index in its log */
+	uint64_t n_lost;
+};
+
+struct record {
+	struct rbk_stats_decision decision;
+	unsigned int traced;
+	char plan[RBK_NAME_BYTES];
+};
+
+struct trace {
+	struct control *control;
+	struct pages pages;
+	struct traced *traced;
+	unsigned int n_traced;
+	struct record *records;
+	size_t n_records, max_records;
+	struct sample *samples;
+	size_t n_samples;
+	uint64_t n_left_out; /* beyond max_records */
+	uint32_t n_devices;
+	bool needs_comma;
+};
+
+/* --- Recording --- */
+
+/* The index in trace->traced of the tenant of @page; a new one if need be. Return: EXIT_* */
+static int traced_of(struct trace *trace, const struct tenant_page *page, unsigned int *ret)
+{
+	struct traced *grown;
+
+	for (unsigned int i = 0; i < trace->n_traced; i++) {
+		if (trace->traced[i].number == page->number) {
+			*ret = i;
+			return EXIT_OK;
+		}
+	}
+	grown = realloc(trace->traced, (trace->n_traced + 1) * sizeof(*grown));
+	if (!grown)
+		return control_fail(EXIT_FAILED, "out of memory");
+	trace->traced = grown;
+	grown[trace->n_traced] = (struct traced){.number = page->number};
+	memcpy(grown[trace->n_traced].name, page->name, sizeof(page->name));
+	grown[trace->n_traced].next = log_oldest(page, log_head(page));
+	*ret = trace->n_traced++;
+	return EXIT_OK;
+}
+
+static void add_record(struct trace *trace, const struct tenant_page *page, unsigned int traced,
+		       const struct rbk_stats_decision *decision)
+{
+	struct record *record;
+
+	if (trace->n_records == trace->max_records) {
+		trace->n_left_out++;
+		return;
+	}
+	record = &trace->records[trace->n_records++];
+	record->decision = *decision;
+	record->traced = traced;
+	log_plan_name(page, decision, record->plan);
+}
+
+/* What has come to the logs. Return: EXIT_* */
+static int read_logs(struct trace *trace)
+{
+	struct rbk_stats_decision decision;
+	unsigned int at = 0;
+
+	for (unsigned int i = 0; i < trace->pages.n_tenants; i++) {
+		const struct tenant_page *page = &trace->pages.tenants[i];
+		uint64_t head = log_head(page), oldest = log_oldest(page, head);
+		uint64_t first = log_first(page);
+		struct traced *traced;
+		int status = traced_of(trace, page, &at);
+
+		if (status)
+			return status;
+		traced = &trace->traced[at];
+		/* The tenant has another page by now. */
+		if (traced->next > head)
+			traced->next = oldest;
+		/* What a reset took away was not lost. */
+		if (traced->next < first)
+			traced->next = first;
+		if (traced->next < oldest) {
+			traced->n_lost += oldest - traced->next;
+			traced->next = oldest;
+		}
+		for (; traced->next < head; traced->next++) {
+			if (rbk_stats_decision(&page->view, traced->next, &decision))
+				add_record(trace, page, at, &decision);
+			else
+				traced->n_lost++;
+		}
+	}
+	return EXIT_OK;
+}
+
+/* The devices' counters, of the last update; once for each. */
+static void read_counters(struct trace *trace)
+{
+	const struct rbk_stats_view *root = &trace->pages.root;
+	struct rbk_stats_device device;
+	uint64_t at_ns;
+
+	if (!root->page)
+		return;
+	at_ns = rbk_stats_load(&root->page->updated_at_ns);
+	if (trace->n_samples > 0 && trace->samples[trace->n_samples - 1].at_ns == at_ns)
+		return;
+	for (uint32_t i = 0; i < root->n_devices && trace->n_samples < SAMPLES_MAX; i++) {
+		device_copy(root, i, &device);
+		trace->samples[trace->n_samples++] = (struct sample){
+			.at_ns = at_ns,
+			.device = (uint8_t)i,
+			.charged = device.memory_charged,
+			.outside = device.memory_outside,
+			.backlog_ns = device.backlog_ns,
+			.contention = device.contention,
+			.utilization = device.utilization,
+		};
+	}
+}
+
+static double now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Return: EXIT_*; a broker that dies meanwhile leaves what it wrote. */
+static int record_all(struct trace *trace, double seconds)
+{
+	const struct timespec pause = {.tv_nsec = poll_ns};
+	const double end_s = now_s() + seconds;
+	struct rbk_error error = {""};
+	int status, r;
+
+	for (unsigned int n = 1;; n++) {
+		status = read_logs(trace);
+		read_counters(trace);
+		if (status || now_s() >= end_s)
+			return status;
+		nanosleep(&pause, NULL);
+		if (n % polls_per_look)
+			continue;
+		/* What was written before a page was closed. */
+		status = read_logs(trace);
+		if (status)
+			return status;
+		r = pages_update(trace->control->rbk, &trace->pages, &error);
+		if (r) {
+			control_fail(EXIT_OK, "%s; the trace ends here", text_name(error.text));
+			return read_logs(trace);
+		}
+	}
+}
+
+/* --- Writing --- */
+
+/* Of a page that says nonsense: none. */
+static uint64_t duration_ns(float ns)
+{
+	return ns > 0 && ns < 1e15f ? (uint64_t)ns : 0;
+}
+
+static uint32_t tenant_pid(unsigned int traced)
+{
+	return RBK_MAX_DEVICES + 1 + traced;
+}
+
+static uint32_t device_pid(uint32_t device)
+{
+	return device + 1;
+}
+
+/* Of a span: tenant, device and kind. */
+static uint32_t track_of(unsigned int traced, uint32_t device, enum track_kind kind)
+{
+	return (traced * RBK_MAX_DEVICES + device) * TRACK_KINDS + kind;
+}
+
+static uint32_t tid_of(const struct span *span)
+{
+	const uint32_t in_tenant = span->track % (RBK_MAX_DEVICES * TRACK_KINDS);
+
+	return in_tenant * LANES_MAX + span->lane + 1;
+}
+
+static void event_begin(struct trace *trace, const char *phase, uint32_t pid, uint32_t tid)
+{
+	if (trace->needs_comma)
+		fputs(",", stdout);
+	trace->needs_comma = true;
+	json_begin();
+	json_string("ph", phase);
+	json_unsigned("pid", pid);
+	json_unsigned("tid", tid);
+}
+
+/* Microseconds, to the nanosecond. */
+static void event_time(const char *name, uint64_t ns)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%" PRIu64 ".%03u", ns / 1000, (unsigned int)(ns % 1000));
+	json_raw(name, text);
+}
+
+static void write_name(struct trace *trace, const char *kind, uint32_t pid, uint32_t tid,
+		       const char *name)
+{
+	event_begin(trace, "M", pid, tid);
+	json_string("name", kind);
+	json_object("args");
+	json_string("name", name);
+	json_object_end();
+	json_end();
+}
+
+static void write_order(struct trace *trace, const char *kind, uint32_t pid, uint32_t tid,
+			uint32_t order)
+{
+	event_begin(trace, "M", pid, tid);
+	json_string("name", kind);
+	json_object("args");
+	json_unsigned("sort_index", order);
+	json_object_end();
+	json_end();
+}
+
+static void write_processes(struct trace *trace)
+{
+	const struct rbk_stats_view *view = trace->pages.root.page ? &trace->pages.root : NULL;
+	struct rbk_stats_device device;
+	char name[160];
+
+	for (uint32_t i = 0; i < trace->n_devices && view; i++) {
+		device_copy(view, i, &device);
+		snprintf(name, sizeof(name), "%s: %s", device_label(i), text_name(device.name));
+		write_name(trace, "process_name", device_pid(i), 0, name);
+		write_order(trace, "process_sort_index", device_pid(i), 0, device_pid(i));
+	}
+	for (unsigned int i = 0; i < trace->n_traced; i++) {
+		snprintf(name, sizeof(name), "tenant %s", trace->traced[i].name);
+		write_name(trace, "process_name", tenant_pid(i), 0, name);
+		write_order(trace, "process_sort_index", tenant_pid(i), 0, tenant_pid(i));
+	}
+}
+
+/* Each lane once: the first span of it says that it is there. */
+static void write_threads(struct trace *trace, const struct span *spans, size_t n_spans)
+{
+	const size_t n_tracks = (size_t)trace->n_traced * RBK_MAX_DEVICES * TRACK_KINDS;
+	uint32_t *n_lanes = calloc(n_tracks + 1, sizeof(*n_lanes));
+	char name[64];
+
+	/* Without names the tracks have numbers. */
+	for (size_t i = 0; i < n_spans && n_lanes; i++) {
+		const struct span *span = &spans[i];
+		const bool is_queue = span->track % TRACK_KINDS == TRACK_QUEUE;
+		const char *device = device_label(span->track / TRACK_KINDS % RBK_MAX_DEVICES);
+		uint32_t pid = tenant_pid(span->track / TRACK_KINDS / RBK_MAX_DEVICES);
+
+		if (span->lane < n_lanes[span->track])
+			continue;
+		n_lanes[span->track] = span->lane + 1;
+		snprintf(name, sizeof(name), "%s%s %u", is_queue ? "waits for " : "", device,
+			 span->lane);
+		write_name(trace, "thread_name", pid, tid_of(span), name);
+		write_order(trace, "thread_sort_index", pid, tid_of(span), tid_of(span));
+	}
+	free(n_lanes);
+}
+
+static void write_arguments(const struct trace *trace, const struct record *record)
+{
+	const struct rbk_stats_decision *decision = &record->decision;
+
+	json_object("args");
+	json_string("tenant", trace->traced[record->traced].name);
+	json_unsigned("index", decision->sequence - 1);
+	json_unsigned("user_data", decision->user_data);
+	json_unsigned("session", decision->session);
+	json_unsigned("plan_id", decision->plan_id);
+	json_unsigned("count", decision->count);
+	json_string("device", device_label(decision->device));
+	json_string("reason", rbk_reason_name(decision->reason));
+	json_number("predicted_ns", (double)decision->predicted_ns);
+	json_number("other_ns", (double)decision->other_ns);
+	json_signed("res", decision->res);
+	json_boolean("moved", decision->flags & RBK_DECISION_MOVED);
+	json_boolean("explored", decision->flags & RBK_DECISION_EXPLORED);
+	json_boolean("deadline_missed", decision->flags & RBK_DECISION_DEADLINE_MISSED);
+	json_unsigned("split_count", decision->split_count);
+	json_object_end();
+}
+
+/* A span's caller's number: which record, and that it is the lesser part of a split task. */
+static uint64_t about_of(size_t record, bool is_part)
+{
+	return (uint64_t)record << 1 | is_part;
+}
+
+/* An arrow begins where a span begins, and ends in the middle of another one, so never before. */
+static void write_flow(struct trace *trace, const struct span *span, const char *phase,
+		       const char *name)
+{
+	uint64_t at_ns = span->began_ns;
+
+	if (phase[0] == 'f')
+		at_ns += (span->ended_ns - span->began_ns) / 2;
+	event_begin(trace, phase, tenant_pid(trace->records[span->about >> 1].traced),
+		    tid_of(span));
+	json_string("cat", "flow");
+	json_string("name", name);
+	json_unsigned("id", span->about >> 1);
+	event_time("ts", at_ns);
+	if (phase[0] == 'f')
+		json_string("bp", "e");
+	json_end();
+}
+
+static void write_span(struct trace *trace, const struct span *span)
+{
+	const struct record *record = &trace->records[span->about >> 1];
+	const bool is_queue = span->track % TRACK_KINDS == TRACK_QUEUE;
+	const uint16_t flags = record->decision.flags;
+
+	event_begin(trace, "X", tenant_pid(record->traced), tid_of(span));
+	json_string("cat", is_queue ? "queue" : "execution");
+	json_string("name", record->plan[0] ? record->plan : "?");
+	event_time("ts", span->began_ns);
+	event_time("dur", span->ended_ns - span->began_ns);
+	write_arguments(trace, record);
+	json_end();
+	if (flags & RBK_DECISION_PARTITIONED && !is_queue)
+		write_flow(trace, span, span->about & 1 ? "f" : "s", "split");
+	else if (!(flags & RBK_DECISION_PARTITIONED) && flags & RBK_DECISION_MOVED &&
+		 duration_ns(record->decision.queue_ns) > 0)
+		write_flow(trace, span, is_queue ? "s" : "f", "moved");
+}
+
+static void write_counter(struct trace *trace, const struct sample *sample, const char *name,
+			  const char *unit, double value)
+{
+	event_begin(trace, "C", device_pid(sample->device), 0);
+	json_string("name", name);
+	event_time("ts", sample->at_ns);
+	json_object("args");
+	json_number(unit, value);
+	json_object_end();
+	json_end();
+}
+
+static void write_counters(struct trace *trace)
+{
+	for (size_t i = 0; i < trace->n_samples; i++) {
+		const struct sample *sample = &trace->samples[i];
+
+		write_counter(trace, sample, "utilization", "share", sample->utilization);
+		write_counter(trace, sample, "contention", "factor", sample->contention);
+		write_counter(trace, sample, "backlog", "ms", (double)sample->backlog_ns / 1e6);
+		if (sample->device == RBK_DEVICE_CPU)
+			continue;
+		if (sample->charged != RBK_STATS_ABSENT)
+			write_counter(trace, sample, "VRAM of tenants", "bytes",
+				      (double)sample->charged);
+		if (sample->outside != RBK_STATS_ABSENT)
+			write_counter(trace, sample, "VRAM of others", "bytes",
+				      (double)sample->outside);
+	}
+}
+
+static void add_span(struct span *spans, size_t *n_spans, uint64_t began_ns, uint64_t ended_ns,
+		     uint32_t track, uint64_t about)
+{
+	spans[(*n_spans)++] = (struct span){
+		.began_ns = began_ns, .ended_ns = ended_ns, .track = track, .about = about};
+}
+
+/* Three spans at most: waiting, execution, and the lesser part of that. */
+static size_t make_spans(const struct trace *trace, struct span *spans)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < trace->n_records; i++) {
+		const struct record *record = &trace->records[i];
+		const struct rbk_stats_decision *decision = &record->decision;
+		uint64_t ended_ns = decision->ended_at_ns, exec_ns, queue_ns, began_ns;
+		uint32_t device = decision->device < RBK_MAX_DEVICES ? decision->device : 0, other;
+
+		exec_ns = duration_ns(decision->exec_ns);
+		began_ns = ended_ns > exec_ns ? ended_ns - exec_ns : 0;
+		queue_ns = duration_ns(decision->queue_ns);
+		if (queue_ns > began_ns)
+			queue_ns = began_ns;
+		if (queue_ns > 0)
+			add_span(spans, &n, began_ns - queue_ns, began_ns,
+				 track_of(record->traced, device, TRACK_QUEUE), about_of(i, false));
+		add_span(spans, &n, began_ns, ended_ns, track_of(record->traced, device, TRACK_RUN),
+			 about_of(i, false));
+		if (!(decision->flags & RBK_DECISION_PARTITIONED))
+			continue;
+		/* Which GPU it was is told where that had the larger part. */
+		other = device == RBK_DEVICE_CPU ? RBK_DEVICE_GPU : RBK_DEVICE_CPU;
+		add_span(spans, &n, began_ns, ended_ns, track_of(record->traced, other, TRACK_RUN),
+			 about_of(i, true));
+	}
+	return n;
+}
+
+/* Return: EXIT_* */
+static int write_all(struct trace *trace)
+{
+	struct span *spans = calloc(3 * trace->n_records + 1, sizeof(*spans));
+	size_t n_spans;
+
+	if (!spans)
+		return control_fail(EXIT_FAILED, "out of memory");
+	n_spans = make_spans(trace, spans);
+	if (timeline_assign(spans, n_spans)) {
+		free(spans);
+		return control_fail(EXIT_FAILED, "out of memory");
+	}
+	fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n", stdout);
+	write_processes(trace);
+	write_threads(trace, spans, n_spans);
+	for (size_t i = 0; i < n_spans; i++)
+		write_span(trace, &spans[i]);
+	write_counters(trace);
+	fputs("]}\n", stdout);
+	free(spans);
+	return EXIT_OK;
+}
+
+static void say_lost(const struct trace *trace)
+{
+	uint64_t n_lost = 0;
+
+	for (unsigned int i = 0; i < trace->n_traced; i++)
+		n_lost += trace->traced[i].n_lost;
+	if (n_lost > 0)
+		control_fail(EXIT_OK,
+			     "%" PRIu64 " tasks are missing: the log was overwritten before it was "
+			     "read",
+			     n_lost);
+	if (trace->n_left_out > 0)
+		control_fail(EXIT_OK, "%" PRIu64 " tasks are missing: they are beyond --max-events",
+			     trace->n_left_out);
+}
+
+/* --- All of it --- */
+
+/* Where it goes is seen to before anything is recorded. Return: EXIT_* */
+static int open_output(const struct arguments *arguments, int *ret_fd)
+{
+	const char *path = arguments->values[OPT_OUTPUT];
+
+	*ret_fd = -1;
+	if (!path && isatty(STDOUT_FILENO))
+		return control_misuse(arguments, "a trace is not for terminals: --output=FILE");
+	if (!path || strcmp(path, "-") == 0)
+		return EXIT_OK;
+	*ret_fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (*ret_fd < 0)
+		return control_fail(EXIT_FAILED, "cannot write %s: %s", text_name(path),
+				    strerror(errno));
+	return EXIT_OK;
+}
+
+/* Return: EXIT_* */
+static int trace_into(struct trace *trace, int fd, double seconds)
+{
+	int status;
+
+	trace->records = calloc(trace->max_records + 1, sizeof(*trace->records));
+	trace->samples = calloc(SAMPLES_MAX, sizeof(*trace->samples));
+	if (!trace->records || !trace->samples)
+		return control_fail(EXIT_FAILED, "out of memory");
+	trace->n_devices = trace->pages.root.page ? trace->pages.root.n_devices : 0;
+	status = record_all(trace, seconds);
+	if (status)
+		return status;
+	/* What is printed goes there from now on. */
+	if (fd >= 0 && dup2(fd, STDOUT_FILENO) < 0)
+		return control_fail(EXIT_FAILED, "cannot write: %s", strerror(errno));
+	status = write_all(trace);
+	say_lost(trace);
+	return status;
+}
+
+int run_trace(struct control *control, const struct arguments *arguments)
+{
+	const char *events = arguments->values[OPT_MAX_EVENTS];
+	const char *seconds_text = arguments->values[OPT_SECONDS];
+	struct trace trace = {.control = control};
+	uint64_t max_records = EVENTS_DEFAULT;
+	double seconds = 0;
+	int fd, status;
+
+	if (events && (!pages_number(events, EVENTS_MAX, &max_records) || max_records == 0))
+		return control_misuse(arguments, "--max-events takes a number up to %d",
+				      EVENTS_MAX);
+	if (seconds_text && !control_seconds(seconds_text, max_seconds, &seconds))
+		return control_misuse(arguments, "--seconds takes seconds, up to %g", max_seconds);
+	trace.max_records = (size_t)max_records;
+	status = open_output(arguments, &fd);
+	if (status)
+		return status;
+	status = control_map(control, arguments->values[OPT_TENANT], &trace.pages);
+	if (status == EXIT_OK)
+		status = trace_into(&trace, fd, seconds);
+	if (fd >= 0)
+		close(fd);
+	free(trace.records);
+	free(trace.samples);
+	free(trace.traced);
+	pages_unmap(&trace.pages);
+	return status;
+}

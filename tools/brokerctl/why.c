@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerctl why: why a task, a plan or a tenant was slow
+ *
+ * The answer begins with what took the longest. judge.c divides the time that the decision log has;
+ * what counters and states say beside it comes as sentences. Others than administrators see their
+ * own tenant's page, and of other tenants' tasks only that something else kept them waiting.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "judge.h"
+#include "logs.h"
+#include "output.h"
+#include "reasons.h"
+#include "records.h"
+
+enum { MAX_FACTS = 32, FACT_BYTES = 320, MAX_JUDGED = 1000 };
+
+enum subject { SUBJECT_ANY, SUBJECT_TASK, SUBJECT_PLAN, SUBJECT_TENANT };
+static const char *const subject_names[] = {NULL, "task", "plan", "tenant"};
+
+struct why {
+	struct pages pages; /* of all that may be seen */
+	struct log_entry *entries;
+	size_t n_entries;
+
+	enum subject subject;
+	unsigned int tenant;                   /* in pages: whose it is */
+	const struct rbk_stats_decision *task; /* SUBJECT_TASK */
+	uint32_t slot;                         /* of the plan, SUBJECT_PLAN; or of the task's */
+	struct rbk_stats_tenant about;         /* the tenant */
+
+	struct verdict verdict;
+	char facts[MAX_FACTS][FACT_BYTES];
+	unsigned int n_facts;
+
+	/* That, or the task's; state FREE: it is not known. */
+	union plan_copy plan;
+};
+
+__attribute__((format(printf, 2, 3))) static void fact(struct why *why, const char *format, ...)
+{
+	va_list args;
+
+	if (why->n_facts == MAX_FACTS)
+		return;
+	va_start(args, format);
+	vsnprintf(why->facts[why->n_facts++], FACT_BYTES, format, args);
+	va_end(args);
+}
+
+static const struct tenant_page *page_of(const struct why *why)
+{
+	return &why->pages.tenants[why->tenant];
+}
+
+/* --- What is meant --- */
+
+/* Is it the tenant that --tenant names, if that was given? */
+static bool is_wanted(const struct why *why, unsigned int tenant, const char *wanted)
+{
+	const struct tenant_page *page = &why->pages.tenants[tenant];
+	uint64_t number;
+
+	return !wanted || strcmp(page->name, wanted) == 0 ||
+	       (pages_number(wanted, UINT32_MAX, &number) && page->number == number);
+}
+
+/* The last one that ended of those with this user_data, or of the index after a '#'. */
+static bool find_task(struct why *why, const char *name, const char *wanted)
+{
+	const bool is_index = name[0] == '#';
+	uint64_t number;
+
+	if (!pages_number(name + is_index, UINT64_MAX, &number))
+		return false;
+	for (size_t i = why->n_entries; i-- > 0;) {
+		const struct rbk_stats_decision *decision = &why->entries[i].decision;
+
+		if (!is_wanted(why, why->entries[i].tenant, wanted) ||
+		    (is_index ? decision->sequence - 1 : decision->user_data) != number)
+			continue;
+		why->subject = SUBJECT_TASK;
+		why->tenant = why->entries[i].tenant;
+		why->task = decision;
+		why->slot = decision->plan;
+		return true;
+	}
+	return false;
+}
+
+/* By name or id; a live one before one that is gone, the latest of several. */
+static bool find_plan(struct why *why, const char *name, const char *wanted)
+{
+	uint64_t id, best_at_ns = 0;
+	bool is_id = pages_number(name, UINT32_MAX, &id), is_live = false, was_found = false;
+	union plan_copy plan;
+
+	for (unsigned int i = 0; i < why->pages.n_tenants; i++) {
+		const struct rbk_stats_view *view = &why->pages.tenants[i].view;
+
+		if (!is_wanted(why, i, wanted))
+			continue;
+		for (uint32_t k = 0; k < rbk_stats_count(view, RBK_STATS_SECTION_PLANS); k++) {
+			bool lives;
+
+			if (!page_copy_plan(view, k, &plan) ||
+			    (strcmp(plan.plan.name, name) != 0 &&
+			     !(is_id && plan.plan.plan_id == id)))
+				continue;
+			lives = plan.plan.state == RBK_STATS_PLAN_LIVE;
+			if (was_found && (is_live > lives ||
+					  (is_live == lives && plan.plan.made_at_ns < best_at_ns)))
+				continue;
+			was_found = true;
+			is_live = lives;
+			best_at_ns = plan.plan.made_at_ns;
+			why->subject = SUBJECT_PLAN;
+			why->tenant = i;
+			why->slot = k;
+		}
+	}
+	return was_found;
+}
+
+static bool find_tenant(struct why *why, const char *name)
+{
+	for (unsigned int i = 0; i < why->pages.n_tenants; i++) {
+		if (!is_wanted(why, i, name))
+			continue;
+		why->subject = SUBJECT_TENANT;
+		why->tenant = i;
+		return true;
+	}
+	return false;
+}
+
+/* Return: EXIT_*, having said what there is not. */
+static int find_subject(struct why *why, const struct arguments *arguments)
+{
+	const char *wanted = arguments->values[OPT_TENANT], *name = arguments->operands[0];
+	enum subject subject = SUBJECT_ANY;
+
+	if (arguments->n_operands == 2) {
+		for (unsigned int i = SUBJECT_TASK; i <= SUBJECT_TENANT; i++)
+			if (strcmp(subject_names[i], name) == 0)
+				subject = (enum subject)i;
+		if (subject == SUBJECT_ANY)
+			return control_misuse(arguments, "%s is none of task, plan and tenant",
+					      text_name(name));
+		name = arguments->operands[1];
+	}
+	if (((subject == SUBJECT_ANY || subject == SUBJECT_TASK) && find_task(why, name, wanted)) ||
+	    ((subject == SUBJECT_ANY || subject == SUBJECT_PLAN) && find_plan(why, name, wanted)) ||
+	    ((subject == SUBJECT_ANY || subject == SUBJECT_TENANT) && find_tenant(why, name)))
+		return EXIT_OK;
+	if (subject == SUBJECT_TASK)
+		return control_fail(EXIT_FAILED,
+				    "no task %s is logged: it has not ended, or was overwritten, "
+				    "or was so small that it was not logged",
+				    text_name(name));
+	return control_fail(
+		EXIT_FAILED, "there is no %s %s%s",
+		subject == SUBJECT_ANY ? "task, plan or tenant" : subject_names[subject],
+		text_name(name), why->pages.has_all ? "" : " that you may see; others see more");
+}
+
+/* --- Judging --- */
+
+static bool is_of_subject(const struct why *why, const struct log_entry *entry)
+{
+	const struct rbk_stats_decision *decision = &entry->decision;
+
+	if (entry->tenant != why->tenant)
+		return false;
+	if (why->subject == SUBJECT_TENANT)
+		return true;
+	if (why->subject == SUBJECT_TASK)
+		return decision == why->task;
+	return decision->plan_id == why->plan.plan.plan_id &&
+	       decision->session == why->plan.plan.session;
+}
+
+/* What moving data takes a task of this tenant on a GPU, on average. */
+static double mean_transfer_ns(const struct why *why)
+{
+	const struct rbk_stats_view *root = &why->pages.root;
+	uint64_t n_gpu_tasks = 0;
+	struct rbk_stats_device device;
+	double bytes_per_ns = 0;
+
+	for (uint32_t i = RBK_DEVICE_GPU; i < RBK_MAX_DEVICES; i++)
+		n_gpu_tasks += why->about.devices[i].n_tasks;
+	for (uint32_t i = RBK_DEVICE_GPU; root->page && i < root->n_devices; i++) {
+		device_copy(root, i, &device);
+		if (device.up_bytes_per_ns > bytes_per_ns)
+			bytes_per_ns = device.up_bytes_per_ns;
+	}
+	if (!(bytes_per_ns > 0))
+		return 0;
+	return mean_of(why->about.transferred_bytes, n_gpu_tasks) / bytes_per_ns;
+}
+
+static double contention_now(const struct why *why)
+{
+	struct rbk_stats_contention contention;
+
+	if (!why->pages.root.page)
+		return 1;
+	contention_copy(&why->pages.root, &contention);
+	return contention.flags & RBK_STATS_CONTENDED ? contention.factor : 1;
+}
+
+/* Return: EXIT_* */
+static int judge_all(struct why *why)
+{
+	struct judge judge = {
+		.contention = contention_now(why),
+		.transfer_ns = mean_transfer_ns(why),
+		.is_throttled = why->about.n_throttled > 0,
+		.has_returned = why->plan.plan.n_returns > 0,
+	};
+	struct busy *busy = calloc(why->n_entries + 1, sizeof(*busy));
+	unsigned int n_judged = 0;
+
+	if (!busy)
+		return control_fail(EXIT_FAILED, "out of memory");
+	for (size_t i = 0; i < why->n_entries; i++) {
+		busy[i] = busy_of(&why->entries[i].decision, why->entries[i].tenant == why->tenant);
+		if (busy[i].ended_ns - busy[i].began_ns > judge.longest_ns)
+			judge.longest_ns = busy[i].ended_ns - busy[i].began_ns;
+	}
+	busy_sort(busy, why->n_entries);
+	judge.busy = busy;
+	judge.n_busy = why->n_entries;
+	for (size_t i = why->n_entries; i-- > 0 && n_judged < MAX_JUDGED;) {
+		if (!is_of_subject(why, &why->entries[i]))
+			continue;
+		judge_add(&judge, &why->entries[i].decision, &why->verdict);
+		n_judged++;
+	}
+	free(busy);
+	return EXIT_OK;
+}
+
+/* --- What else is known --- */
+
+static void task_facts(struct why *why)
+{
+	const struct rbk_stats_decision *task = why->task;
+
+	fact(why, "it ran on %s: %s (%s)", device_label(task->device), reason_meaning(task->reason),
+	     rbk_reason_name(task->reason));
+	if (task->predicted_ns > 0)
+		fact(why, "%s was predicted there, and it took %s", text_ns(task->predicted_ns),
+		     text_ns(task->exec_ns));
+	if (task->other_ns > 0)
+		fact(why, "%s was predicted on the best of the other devices",
+		     text_ns(task->other_ns));
+	if (task->flags & RBK_DECISION_MOVED)
+		fact(why, "it was queued on another device at first");
+	if (task->flags & RBK_DECISION_PARTITIONED)
+		fact(why, "it was split: %u of its %u rows on a GPU", task->split_count,
+		     task->count);
+	if (task->flags & RBK_DECISION_DEADLINE_MISSED)
+		fact(why, "it missed its deadline");
+	if (task->res < 0)
+		fact(why, "it failed: %s", strerror(-task->res));
+}
+
+static void plan_facts(struct why *why)
+{
+	const struct rbk_stats_plan *plan = &why->plan.plan;
+
+	for (uint32_t i = RBK_DEVICE_GPU; i < page_of(why)->view.n_devices; i++) {
+		const struct rbk_stats_plan_device *device = &plan->devices[i];
+
+		if (device->state == RBK_MEMORY_UNSUPPORTED)
+			fact(why, "%s cannot run the plan", device_label(i));
+		else if (device->state == RBK_MEMORY_EVICTED)
+			fact(why, "the plan is not in the memory of %s now", device_label(i));
+		else if (device->state == RBK_MEMORY_NEVER_FITS)
+			fact(why,
+			     "the plan never fits into the memory of %s that its tenant may "
+			     "have",
+			     device_label(i));
+		else if (device->state == RBK_MEMORY_LOST)
+			fact(why, "%s is lost, or refused the plan", device_label(i));
+		else if (device->tier == RBK_TIER_GTT)
+			fact(why, "the plan is in host memory, which %s reads over its bus",
+			     device_label(i));
+	}
+	if (plan->n_evictions > 0)
+		fact(why, "the plan left device memory %" PRIu64 " times and came back %" PRIu64,
+		     plan->n_evictions, plan->n_returns);
+	if (plan->n_memory_constraints > 0)
+		fact(why, "%" PRIu64 " of its tasks went elsewhere for want of device memory",
+		     plan->n_memory_constraints);
+}
+
+static void reason_facts(struct why *why, const uint64_t reasons[RBK_STATS_MAX_REASONS])
+{
+	uint64_t n_all = 0;
+
+	for (unsigned int i = RBK_REASON_NONE + 1; i < RBK_REASON_COUNT; i++)
+		n_all += reasons[i];
+	for (unsigned int i = RBK_REASON_NONE + 1; i < RBK_REASON_COUNT; i++)
+		if (reasons[i] > 0)
+			fact(why, "%s of its tasks ran where they did because: %s (%s)",
+			     text_percent((double)reasons[i], (double)n_all), reason_meaning(i),
+			     rbk_reason_name(i));
+}
+
+static void delay_facts(struct why *why)
+{
+	struct rbk_stats_delay delay;
+
+	if (!delay_copy(&page_of(why)->view, 0, &delay) || delay.wait_ns == 0)
+		return;
+	fact(why, "its clients' processes waited %s for processors",
+	     text_ns((double)delay.wait_ns));
+	for (uint32_t i = 0; i < delay.n_causes; i++)
+		fact(why, "of late %s of that for %s in %s",
+		     text_ns((double)delay.causes[i].wait_ns),
+		     delay.causes[i].comm[0] ? text_name(delay.causes[i].comm) : "others",
+		     delay.causes[i].cgroup[0] ? text_name(delay.causes[i].cgroup)
+					       : "an unknown cgroup");
+}
+
+static void tenant_facts(struct why *why)
+{
+	const struct rbk_stats_tenant *about = &why->about;
+
+	if (about->n_throttled > 0)
+		fact(why, "the tenant's CPU quota held its tasks up %" PRIu64 " times, %s together",
+		     about->n_throttled, text_ns((double)about->throttled_ns));
+	if (about->flags & RBK_STATS_TENANT_DRAINED)
+		fact(why, "the tenant is drained: its rings are not read any further");
+	if (about->n_memory_constraints > 0)
+		fact(why,
+		     "%" PRIu64 " of the tenant's tasks went elsewhere for want of device "
+		     "memory",
+		     about->n_memory_constraints);
+	if (why->subject != SUBJECT_TENANT)
+		return;
+	if (about->n_evictions > 0)
+		fact(why, "its plans were evicted %" PRIu64 " times and came back %" PRIu64,
+		     about->n_evictions, about->n_returns);
+	if (about->n_refused > 0)
+		fact(why, "%" PRIu64 " requests were beyond a limit, and refused",
+		     about->n_refused);
+}
+
+static void broker_facts(struct why *why)
+{
+	const struct rbk_stats_view *root = &why->pages.root;
+	struct rbk_stats_contention contention;
+	struct rbk_stats_broker broker;
+	struct rbk_stats_device device;
+
+	if (!root->page)
+		return;
+	broker_copy(root, &broker);
+	contention_copy(root, &contention);
+	if (broker.flags & RBK_STATS_BROKER_FORCE_CPU)
+		fact(why, "force-cpu is on: nothing runs on a GPU");
+	if (contention.flags & RBK_STATS_CONTENDED)
+		fact(why, "others keep the CPU busy: tasks take %.2f times as long there",
+		     contention.factor);
+	for (uint32_t i = RBK_DEVICE_GPU; i < root->n_devices; i++) {
+		device_copy(root, i, &device);
+		if (device.flags & RBK_STATS_DEVICE_LOST)
+			fact(why, "%s is lost", device_label(i));
+		if (device.breaker != RBK_STATS_BREAKER_CLOSED)
+			fact(why, "%s failed too often: its breaker is %s", device_label(i),
+			     breaker_name(device.breaker));
+		if (device.flags & RBK_STATS_DEVICE_DRAINED)
+			fact(why, "%s is drained", device_label(i));
+	}
+}
+
+static void verdict_facts(struct why *why)
+{
+	const struct verdict *verdict = &why->verdict;
+
+	if (verdict->n_ahead > 0)
+		fact(why,
+		     "%" PRIu64 " other executions that are logged kept the device busy "
+		     "meanwhile",
+		     verdict->n_ahead);
+	if (why->subject == SUBJECT_TASK)
+		return;
+	if (verdict->n_late > 0)
+		fact(why, "%" PRIu64 " of %" PRIu64 " tasks missed their deadlines",
+		     verdict->n_late, verdict->n_tasks);
+	if (verdict->n_failed > 0)
+		fact(why, "%" PRIu64 " of %" PRIu64 " tasks failed", verdict->n_failed,
+		     verdict->n_tasks);
+}
+
+static void gather_facts(struct why *why)
+{
+	verdict_facts(why);
+	if (why->task)
+		task_facts(why);
+	if (why->plan.plan.state != RBK_STATS_PLAN_FREE) {
+		plan_facts(why);
+		if (why->subject == SUBJECT_PLAN)
+			reason_facts(why, why->plan.plan.reasons);
+	}
+	if (why->subject == SUBJECT_TENANT)
+		reason_facts(why, why->about.reasons);
+	tenant_facts(why);
+	delay_facts(why);
+	broker_facts(why);
+}
+
+/* --- The answer --- */
+
+/* "task 42 of plan large of tenant web" */
+static void name_subject(const struct why *why, char *text, size_t bytes)
+{
+	const char *tenant = text_name(page_of(why)->name);
+	const char *plan = why->plan.plan.state != RBK_STATS_PLAN_FREE
+				   ? text_name(why->plan.plan.name)
+				   : "that is gone";
+
+	if (why->subject == SUBJECT_TASK)
+		snprintf(text, bytes, "task %" PRIu64 " of plan %s of tenant %s",
+			 why->task->user_data, plan, tenant);
+	else if (why->subject == SUBJECT_PLAN)
+		snprintf(text, bytes, "plan %s of tenant %s", plan, tenant);
+	else
+		snprintf(text, bytes, "tenant %s", tenant);
+}
+
+static void print_text(const struct why *why)
+{
+	const struct verdict *verdict = &why->verdict;
+	double n = verdict->n_tasks ? (double)verdict->n_tasks : 1;
+	enum cause order[N_CAUSES];
+	unsigned int n_causes = judge_order(verdict, order);
+	char name[256];
+
+	name_subject(why, name, sizeof(name));
+	if (n_causes == 0)
+		printf("%s: no task of it is logged\n", name);
+	else if (why->subject == SUBJECT_TASK)
+		printf("%s: %s, of which %s %s\n", name, text_ns(verdict->total_ns),
+		       text_ns(verdict->ns[order[0]]), cause_phrase(order[0]));
+	else
+		printf("%s: %s a task, mean of the last %" PRIu64 ", of which %s %s\n", name,
+		       text_ns(verdict->total_ns / n), verdict->n_tasks,
+		       text_ns(verdict->ns[order[0]] / n), cause_phrase(order[0]));
+	for (unsigned int i = 0; i < n_causes; i++)
+		printf("  %9s  %6s  %s\n", text_ns(verdict->ns[order[i]] / n),
+		       text_percent(verdict->ns[order[i]], verdict->total_ns),
+		       cause_phrase(order[i]));
+	for (unsigned int i = 0; i < why->n_facts; i++)
+		printf("  - %s\n", why->facts[i]);
+}
+
+static void print_json(const struct why *why)
+{
+	const struct verdict *verdict = &why->verdict;
+	const bool has_plan = why->plan.plan.state != RBK_STATS_PLAN_FREE;
+	enum cause order[N_CAUSES];
+	unsigned int n_causes = judge_order(verdict, order);
+
+	json_begin();
+	json_string("type", "why");
+	json_string("what", subject_names[why->subject]);
+	json_string("tenant", page_of(why)->name);
+	if (has_plan)
+		json_string("plan", why->plan.plan.name);
+	else
+		json_optional("plan", UINT64_MAX);
+	if (why->task)
+		json_unsigned("user_data", why->task->user_data);
+	else
+		json_optional("user_data", UINT64_MAX);
+	json_unsigned("tasks", verdict->n_tasks);
+	json_unsigned("deadlines_missed", verdict->n_late);
+	json_unsigned("errors", verdict->n_failed);
+	json_number("total_ns", verdict->total_ns);
+	json_array("causes");
+	for (unsigned int i = 0; i < n_causes; i++) {
+		json_item();
+		json_string("cause", cause_name(order[i]));
+		json_number("ns", verdict->ns[order[i]]);
+		json_number("share", verdict->ns[order[i]] / verdict->total_ns);
+		json_string("meaning", cause_phrase(order[i]));
+		json_object_end();
+	}
+	json_array_end();
+	json_array("facts");
+	for (unsigned int i = 0; i < why->n_facts; i++)
+		json_string(NULL, why->facts[i]);
+	json_array_end();
+	json_end();
+}
+
+/* Return: EXIT_* */
+static int answer(struct why *why, const struct arguments *arguments)
+{
+	int status = find_subject(why, arguments);
+
+	if (status)
+		return status;
+	tenant_copy(&page_of(why)->view, 0, &why->about);
+	if (why->subject != SUBJECT_TENANT &&
+	    page_copy_plan(&page_of(why)->view, why->slot, &why->plan) && why->task &&
+	    (why->plan.plan.plan_id != why->task->plan_id ||
+	     why->plan.plan.session != why->task->session))
+		why->plan.plan.state = RBK_STATS_PLAN_FREE;
+	status = judge_all(why);
+	if (status)
+		return status;
+	gather_facts(why);
+	if (arguments->values[OPT_JSON])
+		print_json(why);
+	else
+		print_text(why);
+	return EXIT_OK;
+}
+
+int run_why(struct control *control, const struct arguments *arguments)
+{
+	struct why why = {.n_entries = 0};
+	/* Also the tasks of others: somebody may have waited for them. */
+	int status = control_map(control, NULL, &why.pages);
+
+	if (status)
+		return status;
+	if (log_read(&why.pages, UINT64_MAX, &why.entries, &why.n_entries))
+		status = control_fail(EXIT_FAILED, "out of memory");
+	else
+		status = answer(&why, arguments);
+	free(why.entries);
+	pages_unmap(&why.pages);
+	return status;
+}
