@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/* brokertop's figures: rates, resets, jumps of time, records that change owners, recordings. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "model.h"
+#include "recording.h"
+#include "support/stats-scene.h"
+
+static struct model model;
+
+static int setup(void **state)
+{
+	return model_init(&model);
+}
+
+static int teardown(void **state)
+{
+	model_deinit(&model);
+	return 0;
+}
+
+static void show(enum stats_scene scene, unsigned int moment)
+{
+	struct pages pages;
+
+	stats_scene_make(scene, moment, &pages);
+	assert_int_equal(model_update(&model, &pages, 0, MODEL_PLANS | MODEL_DECISIONS), 0);
+	pages_unmap(&pages);
+}
+
+static bool is_near(double value, double wanted)
+{
+	return fabs(value - wanted) <= 0.05 * wanted;
+}
+
+static void test_rates__of_two_updates(void **state)
+{
+	show(STATS_SCENE_THREE, 0);
+	assert_false(model.has_rates);
+	assert_true(model.tenants[0].tasks_per_s < 0);
+	show(STATS_SCENE_THREE, 1);
+	assert_true(model.has_rates);
+	assert_true(is_near(model.tasks_per_s, 210 + 47900 + 98));
+	assert_true(is_near(model.gpu_per_s, 206 + 1900 + 98));
+	assert_true(is_near(model_tenant(&model, 2)->tasks_per_s, 47900));
+	assert_true(is_near(model_tenant(&model, 2)->gpu_part, 1900.0 / 47900));
+	/* The end of a bucket, which is at most a quarter wide. */
+	assert_in_range((int)model_tenant(&model, 1)->p50_ns, 3900000, 4900000);
+	assert_null(model_tenant(&model, 99));
+	assert_true(is_near(model.sessions[0].tasks_per_s, 210));
+	assert_ptr_equal(model.sessions[0].tenant, model_tenant(&model, 1));
+	assert_true(model.worst_part > 0.7 && strcmp(model.worst.comm, "rsync") == 0);
+}
+
+/* Nothing has changed: nothing is computed anew, and nothing is counted twice. */
+static void test_rates__same_update_again(void **state)
+{
+	show(STATS_SCENE_THREE, 0);
+	show(STATS_SCENE_THREE, 1);
+	show(STATS_SCENE_THREE, 1);
+	assert_true(is_near(model.tasks_per_s, 210 + 47900 + 98));
+}
+
+static void test_rates__after_a_reset(void **state)
+{
+	struct pages pages;
+
+	show(STATS_SCENE_THREE, 5);
+	show(STATS_SCENE_THREE, 6);
+	stats_scene_make(STATS_SCENE_THREE, 7, &pages);
+	for (uint32_t i = 0; i < 3; i++) {
+		struct rbk_stats_tenant *tenant = (struct rbk_stats_tenant *)rbk_stats_record(
+			&pages.root, RBK_STATS_SECTION_TENANTS, i);
+
+		tenant->n_tasks = 10;
+		memset(tenant->latency_histogram, 0, sizeof(tenant->latency_histogram));
+	}
+	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+	pages_unmap(&pages);
+	assert_true(model.tasks_per_s == 30);
+	assert_true(model.tenants[0].p99_ns == 0);
+}
+
+static void test_rates__time_went_back(void **state)
+{
+	show(STATS_SCENE_THREE, 100);
+	show(STATS_SCENE_THREE, 101);
+	assert_true(model.has_rates);
+	show(STATS_SCENE_THREE, 3);
+	assert_false(model.has_rates);
+	show(STATS_SCENE_THREE, 4);
+	assert_true(is_near(model.tasks_per_s, 210 + 47900 + 98));
+}
+
+static void test_rates__another_broker(void **state)
+{
+	struct pages pages;
+
+	show(STATS_SCENE_THREE, 1);
+	show(STATS_SCENE_THREE, 2);
+	stats_scene_make(STATS_SCENE_THREE, 3, &pages);
+	((struct rbk_stats_header *)pages.root.page)->pid++;
+	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+	pages_unmap(&pages);
+	assert_false(model.has_rates);
+}
+
+/* A record that another tenant has now does not inherit counts. */
+static void test_rates__record_with_another_owner(void **state)
+{
+	struct pages pages;
+
+	show(STATS_SCENE_THREE, 1);
+	stats_scene_make(STATS_SCENE_THREE, 2, &pages);
+	((struct rbk_stats_tenant *)rbk_stats_record(&pages.root, RBK_STATS_SECTION_TENANTS, 0))
+		->number = 77;
+	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+	pages_unmap(&pages);
+	assert_true(model_tenant(&model, 77)->tasks_per_s == 0);
+	assert_null(model_tenant(&model, 1));
+	/* Its sessions are of nobody that is shown. */
+	assert_null(model.sessions[0].tenant);
+}
+
+static void test_only__one_tenant(void **state)
+{
+	struct pages pages;
+
+	stats_scene_make(STATS_SCENE_THREE, 1, &pages);
+	assert_int_equal(model_update(&model, &pages, 2, MODEL_PLANS | MODEL_DECISIONS), 0);
+	pages_unmap(&pages);
+	assert_null(model_tenant(&model, 1));
+	assert_non_null(model_tenant(&model, 2));
+	assert_int_equal(model.n_plans, 8);
+	for (uint32_t i = 0; i < model.n_decisions; i++)
+		assert_int_equal(model.decisions[i].tenant, 2);
+}
+
+static void test_decisions__newest_first(void **state)
+{
+	show(STATS_SCENE_THREE, 1);
+	assert_int_equal(model.n_decisions, 3 * 64);
+	for (uint32_t i = 1; i < model.n_decisions; i++)
+		assert_true(model.decisions[i - 1].now.ended_at_ns >=
+			    model.decisions[i].now.ended_at_ns);
+	assert_string_equal(strchr(model.decisions[0].plan_name, '-'), "-0");
+}
+
+static void test_history__five_minutes(void **state)
+{
+	double values[MODEL_SECONDS];
+
+	for (unsigned int i = 0; i < 100; i++)
+		show(STATS_SCENE_THREE, i);
+	model_series(&model, &model.devices[1].load, values);
+	assert_true(isnan(values[MODEL_SECONDS - 101]));
+	for (unsigned int i = 0; i < 100; i++)
+		assert_true(values[MODEL_SECONDS - 100 + i] ==
+			    (20 + (i < 75 ? i : 150 - i)) / 100.0);
+	/* Two at moment 30: more than a minute ago. */
+	assert_true(model_evictions(&model) == 0);
+	/* Nobody looked for a while. */
+	show(STATS_SCENE_THREE, 110);
+	model_series(&model, &model.devices[1].load, values);
+	assert_true(isnan(values[MODEL_SECONDS - 5]) && isfinite(values[MODEL_SECONDS - 1]));
+	/* And for longer than a history is. */
+	show(STATS_SCENE_THREE, 1000);
+	model_series(&model, &model.devices[1].load, values);
+	assert_true(isnan(values[MODEL_SECONDS - 2]) && isfinite(values[MODEL_SECONDS - 1]));
+}
+
+static void test_history__evictions_of_a_minute(void **state)
+{
+	show(STATS_SCENE_THREE, 28);
+	show(STATS_SCENE_THREE, 29);
+	show(STATS_SCENE_THREE, 30);
+	assert_true(model_evictions(&model) == 2);
+	show(STATS_SCENE_THREE, 89);
+	assert_true(model_evictions(&model) == 2);
+	show(STATS_SCENE_THREE, 90);
+	assert_true(model_evictions(&model) == 0);
+}
+
+static void test_memory__reserves(void **state)
+{
+	struct rbk_stats_device *gpu;
+
+	show(STATS_SCENE_THREE, 1);
+	assert_true(model_reserved(&model, RBK_DEVICE_GPU) == 0);
+	assert_true(model_keeps_reserves(&model, RBK_DEVICE_GPU));
+	/* llm has left what it was promised, and others have taken it. */
+	model.tenants[0].now.devices[RBK_DEVICE_GPU].memory_used = 0;
+	assert_true(model_reserved(&model, RBK_DEVICE_GPU) == 3 * 0x1p30);
+	gpu = &model.devices[RBK_DEVICE_GPU].now;
+	gpu->memory_charged = (uint64_t)(1.7 * 0x1p30);
+	assert_true(model_keeps_reserves(&model, RBK_DEVICE_GPU));
+	gpu->memory_outside = 4ull << 30;
+	assert_false(model_keeps_reserves(&model, RBK_DEVICE_GPU));
+}
+
+static void test_absurd__stays_finite(void **state)
+{
+	for (unsigned int i = 0; i < 20; i++)
+		show(STATS_SCENE_HOSTILE, i);
+	assert_true(isfinite(model.tasks_per_s) && isfinite(model_evictions(&model)));
+}
+
+static void test_recording__reads_what_was_written(void **state)
+{
+	FILE *file = tmpfile();
+	struct pages pages;
+
+	assert_non_null(file);
+	for (unsigned int i = 0; i < 3; i++) {
+		stats_scene_make(STATS_SCENE_THREE, i, &pages);
+		assert_int_equal(recording_write(file, &pages), 0);
+		pages_unmap(&pages);
+	}
+	rewind(file);
+	for (unsigned int i = 0; i < 3; i++) {
+		struct pages wanted;
+
+		assert_int_equal(recording_read(file, &pages), 0);
+		stats_scene_make(STATS_SCENE_THREE, i, &wanted);
+		assert_int_equal(pages.n_tenants, 3);
+		assert_int_equal(pages.root.bytes, wanted.root.bytes);
+		assert_memory_equal(pages.root.page, wanted.root.page, pages.root.bytes);
+		assert_string_equal(pages.tenants[2].name, "batch");
+		pages_unmap(&wanted);
+		pages_unmap(&pages);
+	}
+	assert_int_equal(recording_read(file, &pages), RECORDING_E_END);
+	fclose(file);
+}
+
+static void test_recording__cut_short(void **state)
+{
+	FILE *file = tmpfile();
+	struct pages pages;
+
+	assert_non_null(file);
+	stats_scene_make(STATS_SCENE_OWN, 0, &pages);
+	assert_int_equal(recording_write(file, &pages), 0);
+	assert_int_equal(ftruncate(fileno(file), (off_t)pages.tenants[0].view.bytes - 1), 0);
+	pages_unmap(&pages);
+	rewind(file);
+	assert_int_equal(recording_read(file, &pages), RECORDING_E_INVALID);
+	fclose(file);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_rates__of_two_updates),
+		TEST(test_rates__same_update_again),
+		TEST(test_rates__after_a_reset),
+		TEST(test_rates__time_went_back),
+		TEST(test_rates__another_broker),
+		TEST(test_rates__record_with_another_owner),
+		TEST(test_only__one_tenant),
+		TEST(test_decisions__newest_first),
+		TEST(test_history__five_minutes),
+		TEST(test_history__evictions_of_a_minute),
+		TEST(test_memory__reserves),
+		TEST(test_absurd__stays_finite),
+		cmocka_unit_test(test_recording__reads_what_was_written),
+		cmocka_unit_test(test_recording__cut_short),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

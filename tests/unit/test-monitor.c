@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/* What happened between two copies of a record, and figures for people. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "figures.h"
+#include "monitor/interval.h"
+#include "monitor/text.h"
+
+static void test_interval__counts_that_began_anew(void **state)
+{
+	assert_int_equal(interval_count(12, 10), 2);
+	/* A reset in between: what came since. */
+	assert_int_equal(interval_count(3, 10), 3);
+	assert_int_equal(interval_count(0, UINT64_MAX), 0);
+	assert_true(interval_rate(30, 10, 2000000000) == 10);
+	assert_true(interval_rate(30, 10, 0) == 0);
+}
+
+static void test_interval__parts_are_parts(void **state)
+{
+	assert_true(interval_part(15, 10, 30, 10) == 0.25);
+	assert_true(interval_part(15, 10, 10, 10) < 0);
+	/* Read while they change: never more than all. */
+	assert_true(interval_part(30, 10, 12, 10) == 1);
+}
+
+static void test_interval__quantiles_of_what_came(void **state)
+{
+	uint64_t then[RBK_STATS_BUCKETS] = {[10] = 1000}, now[RBK_STATS_BUCKETS], ret[128];
+
+	memcpy(now, then, sizeof(now));
+	now[40] += 98;
+	now[60] += 2;
+	assert_int_equal(interval_histogram(now, then, ret), 100);
+	assert_true(histogram_quantile(ret, 0.5) == (double)rbk_stats_bucket_ns(41));
+	assert_true(histogram_quantile(ret, 0.99) == (double)rbk_stats_bucket_ns(61));
+	assert_int_equal(interval_histogram(then, then, ret), 0);
+	assert_true(histogram_quantile(ret, 0.99) == 0);
+}
+
+static void expect(struct figure figure, const char *text)
+{
+	assert_string_equal(figure.text, text);
+}
+
+static void test_figures__units(void **state)
+{
+	expect(figure_ns(41e3), "41 µs");
+	expect(figure_ns(6e6), "6.0 ms");
+	expect(figure_ns(999.9), "1.0 µs");
+	expect(figure_ns(0), "–");
+	expect(figure_bytes(6.9 * 0x1p30), "6.9 GiB");
+	expect(figure_bytes(0), "0 B");
+	expect(figure_bytes_of(RBK_STATS_ABSENT), "–");
+	expect(figure_count(47900), "47.9k");
+	expect(figure_count(9999), "9999");
+	expect(figure_count(10000), "10.0k");
+	expect(figure_count(-1), "–");
+	expect(figure_rate(0.4), "0.4");
+	expect(figure_rate(210), "210");
+	expect(figure_part(0.834), "83%");
+	expect(figure_part(-1), "–");
+	expect(figure_duration(274320000000000), "3d 04:12");
+	expect(figure_duration(753000000000), "00:12:33");
+}
+
+/* Columns are eight wide: nothing is wider, whatever a page says. */
+static void test_figures__always_short(void **state)
+{
+	static const double odd[] = {0,        5e-324, 0.05, 9.96,     999.6, 1023.7,
+				     9999.4,   99949,  1e15, 1e19,     1e30,  1e300,
+				     INFINITY, NAN,    -1,   -INFINITY};
+
+	for (unsigned int i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+		assert_true(strlen(figure_ns(odd[i]).text) <= 9);
+		assert_true(strlen(figure_bytes(odd[i]).text) <= 9);
+		assert_true(strlen(figure_count(odd[i]).text) <= 8);
+		assert_true(strlen(figure_rate(odd[i]).text) <= 8);
+		assert_true(strlen(figure_part(odd[i]).text) <= 4);
+	}
+}
+
+static void test_text__names_are_printable(void **state)
+{
+	assert_string_equal(text_name("a\033[2J\x9b\xff\n"), "a?[2J???");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_interval__counts_that_began_anew),
+		cmocka_unit_test(test_interval__parts_are_parts),
+		cmocka_unit_test(test_interval__quantiles_of_what_came),
+		cmocka_unit_test(test_figures__units),
+		cmocka_unit_test(test_figures__always_short),
+		cmocka_unit_test(test_text__names_are_printable),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Cells, and what is drawn with them
+ *
+ * Text is taken apart here and nowhere else: an ASCII control byte, a byte that is not UTF-8, and
+ * every character that is not among our own signs becomes "?". So it does not matter what a name
+ * contains, or whether whoever drew it remembered that it might.
+ *
+ * Colours are those of Okabe and Ito, which people who are blind to some colours can tell apart as
+ * well; nothing is said by colour alone.
+ */
+#include "canvas.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BRAILLE = 0x2800, BRAILLE_END = 0x2900, TEXT_BYTES = 1024 };
+
+/* Our signs, and what stands for each where there is ASCII only. */
+static const struct {
+	uint16_t code;
+	char ascii;
+} signs[] = {
+	{0x00b0, '\''}, /* degree */
+	{0x00b5, 'u'},  /* micro */
+	{0x00b7, '-'},  /* middle dot */
+	{0x2013, '-'},  /* en dash */
+	{0x2026, '~'},  /* ellipsis */
+	{0x2500, '-'},  /* lines */
+	{0x2502, '|'},  {0x2514, '`'}, {0x251c, '|'},
+	{0x2588, '#'}, /* blocks: full, and three shades */
+	{0x2591, ':'},  {0x2592, '%'}, {0x2593, '='},
+	{0x258f, '|'},                                /* ends of a bar */
+	{0x2595, '|'},  {0x25b2, '!'},                /* triangles: look here; sorted */
+	{0x25b4, '^'},  {0x25be, 'v'}, {0x2713, '+'}, /* check mark */
+};
+enum { N_SIGNS = sizeof(signs) / sizeof(signs[0]) };
+
+static const struct {
+	int16_t colour256, colour8;
+	unsigned int attributes;
+} looks[STYLE_COUNT] = {
+	[STYLE_PLAIN] = {-1, -1, 0},
+	[STYLE_DIM] = {245, -1, CANVAS_IS_DIM},
+	[STYLE_BOLD] = {-1, -1, CANVAS_IS_BOLD},
+	[STYLE_HEAD] = {-1, -1, CANVAS_IS_REVERSE},
+	[STYLE_SELECTED] = {-1, -1, CANVAS_IS_REVERSE | CANVAS_IS_BOLD},
+	[STYLE_KEY] = {-1, -1, CANVAS_IS_REVERSE},
+	[STYLE_GOOD] = {36, 6, 0},
+	[STYLE_WARN] = {214, 3, CANVAS_IS_BOLD},
+	[STYLE_BAD] = {202, 1, CANVAS_IS_BOLD | CANVAS_IS_REVERSE},
+	[STYLE_OUTSIDE] = {245, -1, CANVAS_IS_DIM},
+	[STYLE_GRAPH] = {74, 6, 0},
+	[STYLE_TENANT + 0] = {74, 6, 0},  /* sky blue */
+	[STYLE_TENANT + 1] = {214, 3, 0}, /* orange */
+	[STYLE_TENANT + 2] = {36, 2, 0},  /* bluish green */
+	[STYLE_TENANT + 3] = {175, 5, 0}, /* reddish purple */
+	[STYLE_TENANT + 4] = {227, 7, 0}, /* yellow */
+	[STYLE_TENANT + 5] = {32, 4, 0},  /* blue */
+};
+
+int canvas_colour(enum style style, enum canvas_colours colours)
+{
+	if (colours == CANVAS_NO_COLOURS)
+		return -1;
+	return colours == CANVAS_256_COLOURS ? looks[style].colour256 : looks[style].colour8;
+}
+
+unsigned int canvas_attributes(enum style style)
+{
+	return looks[style].attributes;
+}
+
+/* --- Cells --- */
+
+int canvas_resize(struct canvas *canvas, int width, int height)
+{
+	struct cell *cells = calloc((size_t)width * (size_t)height + 1, sizeof(*cells));
+
+	if (!cells)
+		return -ENOMEM;
+	free(canvas->cells);
+	canvas->cells = cells;
+	canvas->width = width;
+	canvas->height = height;
+	canvas_clear(canvas);
+	return 0;
+}
+
+void canvas_deinit(struct canvas *canvas)
+{
+	free(canvas->cells);
+	*canvas = (struct canvas){.cells = NULL};
+}
+
+void canvas_clear(struct canvas *canvas)
+{
+	for (int i = 0; i < canvas->width * canvas->height; i++)
+		canvas->cells[i] = (struct cell){.code = ' '};
+}
+
+/* NULL: outside. */
+static struct cell *cell_at(struct canvas *canvas, int x, int y)
+{
+	if (x < 0 || y < 0 || x >= canvas->width || y >= canvas->height)
+		return NULL;
+	return &canvas->cells[y * canvas->width + x];
+}
+
+/* Few dots, some, many. */
+static char braille_ascii(uint16_t code)
+{
+	return " ..::||##"[__builtin_popcount(code & 0xffu)];
+}
+
+/* What may stand in a cell for @code. */
+static uint16_t sign(uint32_t code, bool is_ascii)
+{
+	if (code >= ' ' && code <= '~')
+		return (uint16_t)code;
+	if (code >= BRAILLE && code < BRAILLE_END)
+		return is_ascii ? (uint16_t)braille_ascii((uint16_t)code) : (uint16_t)code;
+	for (unsigned int i = 0; i < N_SIGNS; i++)
+		if (signs[i].code == code)
+			return is_ascii ? (uint16_t)signs[i].ascii : (uint16_t)code;
+	return '?';
+}
+
+static void draw_code(struct canvas *canvas, int x, int y, enum style style, uint32_t code)
+{
+	struct cell *cell = cell_at(canvas, x, y);
+
+	if (cell)
+		*cell = (struct cell){.code = sign(code, canvas->is_ascii),
+				      .style = (uint8_t)style};
+}
+
+/*
+ * The next character of @text: of one, two or three bytes, as all of our signs are; whatever is
+ * different is a byte of its own that is no character.
+ */
+static const char *next_code(const char *text, uint32_t *ret)
+{
+	const unsigned char *c = (const unsigned char *)text;
+
+	if (c[0] >= 0xc2 && c[0] < 0xe0 && (c[1] & 0xc0) == 0x80) {
+		*ret = (c[0] & 0x1fu) << 6 | (c[1] & 0x3fu);
+		return text + 2;
+	}
+	if (c[0] >= 0xe0 && c[0] < 0xf0 && (c[1] & 0xc0) == 0x80 && (c[2] & 0xc0) == 0x80) {
+		*ret = (c[0] & 0x0fu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu);
+		/* Written longer than it is: no character. */
+		if (*ret < 0x800)
+			*ret = 0;
+		return text + 3;
+	}
+	*ret = c[0] < 0x80 ? c[0] : 0;
+	return text + 1;
+}
+
+int canvas_columns(const char *text)
+{
+	uint32_t code;
+	int n = 0;
+
+	for (; *text; n++)
+		text = next_code(text, &code);
+	return n;
+}
+
+int canvas_text(struct canvas *canvas, int x, int y, enum style style, const char *text)
+{
+	uint32_t code;
+
+	for (; *text; x++) {
+		text = next_code(text, &code);
+		draw_code(canvas, x, y, style, code);
+	}
+	return x;
+}
+
+int canvas_format(struct canvas *canvas, int x, int y, enum style style, const char *format, ...)
+{
+	char text[TEXT_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	return canvas_text(canvas, x, y, style, text);
+}
+
+int canvas_right(struct canvas *canvas, int end, int y, enum style style, const char *text)
+{
+	int x = end - canvas_columns(text);
+
+	canvas_text(canvas, x, y, style, text);
+	return x;
+}
+
+void canvas_fill(struct canvas *canvas, int x, int y, int width, enum style style, uint16_t code)
+{
+	for (int i = 0; i < width && x + i < canvas->width; i++)
+		draw_code(canvas, x + i, y, style, code);
+}
+
+void canvas_restyle(struct canvas *canvas, int x, int y, int width, enum style style)
+{
+	for (int i = x; i < x + width; i++) {
+		struct cell *cell = cell_at(canvas, i, y);
+
+		if (cell)
+			cell->style = (uint8_t)style;
+	}
+}
+
+/* --- Bars --- */
+
+/* Where @amount of @total is on a bar of @width columns. */
+static int bar_column(double amount, double total, int width)
+{
+	double column = total > 0 ? amount / total * width : 0;
+
+	if (!(column > 0))
+		return 0;
+	return column >= width ? width : (int)(column + 0.5);
+}
+
+void canvas_bar(struct canvas *canvas, int x, int y, int width, double total,
+		const struct segment *segments, unsigned int n)
+{
+	double sum = 0;
+	int begin = 0;
+
+	for (unsigned int i = 0; i < n; i++) {
+		const struct segment *segment = &segments[i];
+		int end, columns = segment->name ? canvas_columns(segment->name) : 0;
+
+		if (segment->amount > 0)
+			sum += segment->amount;
+		end = bar_column(sum, total, width);
+		canvas_fill(canvas, x + begin, y, end - begin, segment->style, segment->code);
+		if (columns > 0 && end - begin >= columns + 4)
+			canvas_format(canvas, x + begin + (end - begin - columns) / 2 - 1, y,
+				      segment->style, " %s ", segment->name);
+		begin = end;
+	}
+}
+
+/* --- Graphs --- */
+
+/* The dots of a column of braille, from the lowest one up. */
+static const uint8_t left_dots[] = {0x40, 0x04, 0x02, 0x01};
+static const uint8_t right_dots[] = {0x80, 0x20, 0x10, 0x08};
+
+/* How many dots high; something is never nothing. */
+static int dots_of(double value, double top, int height)
+{
+	double dots = top > 0 ? value / top * height * 4 : 0;
+
+	if (!isfinite(value) || !(value > 0))
+		return 0;
+	if (!(dots < height * 4))
+		return height * 4;
+	return dots < 1 ? 1 : (int)(dots + 0.5);
+}
+
+/* The highest of those values that share place @place of @n_places; NaN: there is none. */
+static double highest(const double *values, unsigned int n, unsigned int place,
+		      unsigned int n_places)
+{
+	unsigned int first = (unsigned int)((uint64_t)n * place / n_places);
+	unsigned int end = (unsigned int)((uint64_t)n * (place + 1) / n_places);
+	double high = NAN;
+
+	/* More places than values: some have the same. */
+	if (end == first)
+		end = first + 1;
+	for (unsigned int i = first; i < end && i < n; i++)
+		if (isfinite(values[i]) && !(values[i] <= high))
+			high = values[i];
+	return high;
+}
+
+void canvas_graph(struct canvas *canvas, int x, int y, int width, int height, enum style style,
+		  double top, const double *values, unsigned int n)
+{
+	unsigned int n_places = width > 0 ? 2 * (unsigned int)width : 0;
+
+	for (int column = 0; column < width && n > 0; column++) {
+		unsigned int place = 2 * (unsigned int)column;
+		int left = dots_of(highest(values, n, place, n_places), top, height);
+		int right = dots_of(highest(values, n, place + 1, n_places), top, height);
+
+		for (int row = 0; row < height; row++) {
+			uint32_t code = BRAILLE;
+
+			for (int dot = 0; dot < 4; dot++) {
+				int level = (height - 1 - row) * 4 + dot;
+
+				code |= level < left ? left_dots[dot] : 0u;
+				code |= level < right ? right_dots[dot] : 0u;
+			}
+			draw_code(canvas, x + column, y + row, style, code == BRAILLE ? ' ' : code);
+		}
+	}
+}
+
+/* --- Lines --- */
+
+static void print_code(uint16_t code, FILE *file)
+{
+	if (code < 0x80) {
+		fputc(code, file);
+	} else if (code < 0x800) {
+		fputc(0xc0 | code >> 6, file);
+		fputc(0x80 | (code & 0x3f), file);
+	} else {
+		fputc(0xe0 | code >> 12, file);
+		fputc(0x80 | (code >> 6 & 0x3f), file);
+		fputc(0x80 | (code & 0x3f), file);
+	}
+}
+
+static void print_style(enum style style, enum canvas_colours colours, FILE *file)
+{
+	unsigned int attributes = canvas_attributes(style);
+	int colour = canvas_colour(style, colours);
+
+	fputs("\033[0", file);
+	if (attributes & CANVAS_IS_BOLD)
+		fputs(";1", file);
+	/* A colour of its own is dim enough. */
+	if (attributes & CANVAS_IS_DIM && colour < 0)
+		fputs(";2", file);
+	if (attributes & CANVAS_IS_REVERSE)
+		fputs(";7", file);
+	if (colour >= 0 && colours == CANVAS_256_COLOURS)
+		fprintf(file, ";38;5;%d", colour);
+	else if (colour >= 0)
+		fprintf(file, ";%d", 30 + colour);
+	fputc('m', file);
+}
+
+static bool is_blank(const struct cell *cell)
+{
+	return cell->code == ' ' && !(canvas_attributes(cell->style) & CANVAS_IS_REVERSE);
+}
+
+/* How many cells of a row are to be written. */
+static int row_columns(const struct canvas *canvas, int y, enum canvas_colours colours)
+{
+	const struct cell *row = &canvas->cells[y * canvas->width];
+	int n = canvas->width;
+
+	while (n > 0 && (colours ? is_blank(&row[n - 1]) : row[n - 1].code == ' '))
+		n--;
+	return n;
+}
+
+void canvas_print(const struct canvas *canvas, FILE *file, enum canvas_colours colours)
+{
+	int height = canvas->height;
+
+	while (height > 0 && row_columns(canvas, height - 1, colours) == 0)
+		height--;
+	for (int y = 0; y < height; y++) {
+		const struct cell *row = &canvas->cells[y * canvas->width];
+		enum style style = STYLE_PLAIN;
+		int n = row_columns(canvas, y, colours);
+
+		for (int x = 0; x < n; x++) {
+			if (colours && row[x].style != style) {
+				style = row[x].style;
+				print_style(style, colours, file);
+			}
+			print_code(row[x].code, file);
+		}
+		if (style != STYLE_PLAIN)
+			print_style(STYLE_PLAIN, colours, file);
+		fputc('\n', file);
+	}
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* Units by size; what is beyond the largest one is not spelt out. */
+#include "figures.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include <ringbroker/stats.h>
+
+static const struct figure unknown = {"–"};
+
+struct unit {
+	double size;
+	const char *name;
+};
+
+/* In the largest unit of which there is one; @units begin with the smallest. */
+static struct figure scaled(double value, const struct unit *units, unsigned int n, double decimal)
+{
+	struct figure figure;
+	unsigned int i = 0;
+
+	if (!isfinite(value))
+		return unknown;
+	/* What would be rounded up to a thousand belongs to the next one. */
+	while (i + 1 < n && value >= units[i + 1].size * 0.9995)
+		i++;
+	value /= units[i].size;
+	if (value >= 9999.5)
+		snprintf(figure.text, sizeof(figure.text), ">9999%s", units[i].name);
+	else
+		snprintf(figure.text, sizeof(figure.text), "%.*f%s",
+			 value < decimal - 0.05 && value > 0 && units[i].size > 1, value,
+			 units[i].name);
+	return figure;
+}
+
+#define SCALED(value, units, decimal) \
+	scaled(value, units, sizeof(units) / sizeof((units)[0]), decimal)
+
+struct figure figure_ns(double ns)
+{
+	static const struct unit units[] = {{1, " ns"},     {1e3, " µs"},   {1e6, " ms"},
+					    {1e9, " s"},    {6e10, " min"}, {3.6e12, " h"},
+					    {8.64e13, " d"}};
+
+	return ns > 0 ? SCALED(ns, units, 10) : unknown;
+}
+
+struct figure figure_bytes(double bytes)
+{
+	static const struct unit units[] = {{1, " B"},        {0x1p10, " KiB"}, {0x1p20, " MiB"},
+					    {0x1p30, " GiB"}, {0x1p40, " TiB"}, {0x1p50, " PiB"},
+					    {0x1p60, " EiB"}};
+
+	return bytes >= 0 ? SCALED(bytes, units, 10) : unknown;
+}
+
+struct figure figure_bytes_of(uint64_t bytes)
+{
+	return bytes == RBK_STATS_ABSENT ? unknown : figure_bytes((double)bytes);
+}
+
+struct figure figure_count(double count)
+{
+	static const struct unit units[] = {{1e3, "k"},  {1e6, "M"},  {1e9, "G"},
+					    {1e12, "T"}, {1e15, "P"}, {1e18, "E"}};
+	struct figure figure;
+
+	if (!(count >= 0))
+		return unknown;
+	/* Four digits need no unit. */
+	if (!(count < 9999.5))
+		return SCALED(count, units, 100);
+	snprintf(figure.text, sizeof(figure.text), "%.0f", count);
+	return figure;
+}
+
+struct figure figure_rate(double rate)
+{
+	struct figure figure;
+
+	if (!(rate > 0 && rate < 9.95))
+		return figure_count(rate);
+	snprintf(figure.text, sizeof(figure.text), "%.1f", rate);
+	return figure;
+}
+
+struct figure figure_part(double part)
+{
+	struct figure figure;
+
+	if (!(part >= 0) || !isfinite(part))
+		return unknown;
+	if (part > 9.99)
+		part = 9.99;
+	snprintf(figure.text, sizeof(figure.text), "%.0f%%", 100 * part);
+	return figure;
+}
+
+struct figure figure_duration(uint64_t ns)
+{
+	unsigned long long seconds = ns / 1000000000u, days = seconds / 86400;
+	struct figure figure;
+
+	if (days > 0)
+		snprintf(figure.text, sizeof(figure.text), "%llud %02llu:%02llu", days,
+			 seconds / 3600 % 24, seconds / 60 % 60);
+	else
+		snprintf(figure.text, sizeof(figure.text), "%02llu:%02llu:%02llu", seconds / 3600,
+			 seconds / 60 % 60, seconds % 60);
+	return figure;
+}

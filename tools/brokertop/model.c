@@ -1,0 +1,762 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From pages to figures
+ *
+ * Records are copied when the broker has updated them, a few times a second, however often somebody
+ * wants to draw. Counts are compared with those of an update at least a second before, by the
+ * broker's own clock, because what the broker runs itself is counted with its updates. Where a
+ * record has another owner by now, its counts begin with the new one's.
+ *
+ * Figures in a page may be anything, and sums of them overflow: they end up in bars and columns,
+ * which are bounded, and nothing else depends on them.
+ */
+#include "model.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "monitor/interval.h"
+
+static const uint64_t interval_ns = 1000000000;
+enum { UNKNOWN = -1, DECISIONS_PER_PAGE = 256, EVICTION_SECONDS = 60 };
+
+#define END(text) ((text)[sizeof(text) - 1] = '\0')
+
+int model_init(struct model *model)
+{
+	*model = (struct model){.n_devices = 0};
+	model->devices = calloc(RBK_MAX_DEVICES, sizeof(*model->devices));
+	model->decisions = calloc(MODEL_MAX_DECISIONS, sizeof(*model->decisions));
+	if (!model->devices || !model->decisions) {
+		model_deinit(model);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void model_deinit(struct model *model)
+{
+	free(model->devices);
+	free(model->tenants);
+	free(model->sessions);
+	free(model->plans);
+	free(model->decisions);
+	free(model->index);
+	*model = (struct model){.n_devices = 0};
+}
+
+/* Room for @n records of @size, those that were there kept, new ones zeroed. */
+static int resize(void **records, uint32_t *n_records, uint32_t n, size_t size)
+{
+	char *grown;
+
+	if (n == *n_records)
+		return 0;
+	grown = realloc(*records, ((size_t)n + 1) * size);
+	if (!grown)
+		return -ENOMEM;
+	if (n > *n_records)
+		memset(grown + *n_records * size, 0, (n - *n_records) * size);
+	*records = grown;
+	*n_records = n;
+	return 0;
+}
+
+/* --- Tenants by number --- */
+
+static uint32_t *index_place(const struct model *model, uint32_t number)
+{
+	uint32_t at = number * 2654435761u & model->index_mask;
+
+	while (model->index[at] && model->tenants[model->index[at] - 1].now.number != number)
+		at = (at + 1) & model->index_mask;
+	return &model->index[at];
+}
+
+/* There is always room left in it. */
+static int index_tenants(struct model *model)
+{
+	uint32_t n = 16, *index;
+
+	while (n < 2 * model->n_tenants)
+		n *= 2;
+	if (!model->index || n != model->index_mask + 1) {
+		index = realloc(model->index, n * sizeof(*index));
+		if (!index)
+			return -ENOMEM;
+		model->index = index;
+		model->index_mask = n - 1;
+	}
+	memset(model->index, 0, n * sizeof(*model->index));
+	for (uint32_t i = 0; i < model->n_tenants; i++)
+		if (model->tenants[i].is_used)
+			*index_place(model, model->tenants[i].now.number) = i + 1;
+	return 0;
+}
+
+const struct model_tenant *model_tenant(const struct model *model, uint32_t number)
+{
+	uint32_t place = model->index ? *index_place(model, number) : 0;
+
+	return place ? &model->tenants[place - 1] : NULL;
+}
+
+/* --- Copies --- */
+
+static void end_causes(struct rbk_stats_delay *delay)
+{
+	if (delay->n_causes > RBK_STATS_MAX_CAUSES)
+		delay->n_causes = RBK_STATS_MAX_CAUSES;
+	for (uint32_t i = 0; i < delay->n_causes; i++) {
+		END(delay->causes[i].comm);
+		END(delay->causes[i].cgroup);
+	}
+}
+
+static void copy_devices(struct model *model, const struct rbk_stats_view *view)
+{
+	uint32_t n = rbk_stats_count(view, RBK_STATS_SECTION_DEVICES);
+
+	if (n > view->n_devices)
+		n = view->n_devices;
+	for (uint32_t i = 0; i < n; i++) {
+		struct rbk_stats_device *device = &model->devices[i].now;
+
+		page_copy(view, RBK_STATS_SECTION_DEVICES, i, device, sizeof(*device));
+		END(device->name);
+		END(device->driver);
+		END(device->paths);
+	}
+	model->n_devices = n;
+}
+
+static void copy_tenant(struct model_tenant *tenant, const struct rbk_stats_view *view,
+			uint32_t index, uint32_t only)
+{
+	/* Of those that are not used, only that much is looked at. */
+	uint64_t head[2];
+	uint32_t number, flags, before = tenant->is_used ? tenant->now.number : 0;
+
+	page_copy(view, RBK_STATS_SECTION_TENANTS, index, head, sizeof(head));
+	number = (uint32_t)(head[0] >> 32);
+	flags = (uint32_t)head[1];
+	tenant->is_used = (flags & RBK_STATS_TENANT_USED) && (only == 0 || only == number);
+	if (!tenant->is_used)
+		return;
+	page_copy(view, RBK_STATS_SECTION_TENANTS, index, &tenant->now, sizeof(tenant->now));
+	/* It was another one's a moment ago. */
+	tenant->is_used = tenant->now.number == number;
+	END(tenant->now.name);
+	page_copy(view, RBK_STATS_SECTION_DELAYS, index, &tenant->delay, sizeof(tenant->delay));
+	end_causes(&tenant->delay);
+	tenant->has_delay = tenant->delay.flags & RBK_STATS_DELAY_USED;
+	if (before != number) {
+		tenant->then = tenant->now;
+		tenant->tasks_per_s = tenant->copied_per_s = tenant->moved_per_s = UNKNOWN;
+		tenant->gpu_part = tenant->fallbacks_per_s = tenant->errors_per_s = UNKNOWN;
+		tenant->p50_ns = tenant->p99_ns = tenant->queue_p99_ns = 0;
+		tenant->has_new_evictions = false;
+	}
+}
+
+static int copy_tenants(struct model *model, const struct rbk_stats_view *view, uint32_t only)
+{
+	int r = resize((void **)&model->tenants, &model->n_tenants,
+		       rbk_stats_count(view, RBK_STATS_SECTION_TENANTS), sizeof(*model->tenants));
+
+	if (r)
+		return r;
+	for (uint32_t i = 0; i < model->n_tenants; i++)
+		copy_tenant(&model->tenants[i], view, i, only);
+	return index_tenants(model);
+}
+
+static uint64_t session_bytes(const struct rbk_stats_session *session)
+{
+	return session->copied_bytes + session->transferred_bytes;
+}
+
+static int copy_sessions(struct model *model, const struct rbk_stats_view *view)
+{
+	int r = resize((void **)&model->sessions, &model->n_sessions,
+		       rbk_stats_count(view, RBK_STATS_SECTION_SESSIONS), sizeof(*model->sessions));
+
+	if (r)
+		return r;
+	for (uint32_t i = 0; i < model->n_sessions; i++) {
+		struct model_session *session = &model->sessions[i];
+		uint64_t head;
+
+		page_copy(view, RBK_STATS_SECTION_SESSIONS, i, &head, sizeof(head));
+		if (head >> 32 == 0) {
+			session->now.number = 0;
+			continue;
+		}
+		page_copy(view, RBK_STATS_SECTION_SESSIONS, i, &session->now, sizeof(session->now));
+		END(session->now.name);
+		END(session->now.comm);
+		session->tenant = model_tenant(model, session->now.tenant);
+		if (session->then_number != session->now.number) {
+			session->then_number = session->now.number;
+			session->then_tasks = session->now.n_tasks;
+			session->then_gpu_tasks = session->now.n_gpu_tasks;
+			session->then_bytes = session_bytes(&session->now);
+			session->tasks_per_s = session->gpu_part = session->copied_per_s = UNKNOWN;
+		}
+	}
+	return 0;
+}
+
+/* Every thread of a worker counts: they share the tasks. */
+static void copy_workers(struct model *model, const struct rbk_stats_view *root)
+{
+	uint64_t all_ns = 0;
+
+	model->worker_p99_ns = 0;
+	model->worst_part = 0;
+	model->worst = (struct rbk_stats_cause){.pid = 0};
+	for (uint32_t i = 0; i < rbk_stats_count(root, RBK_STATS_SECTION_THREADS); i++) {
+		struct rbk_stats_thread thread;
+
+		page_copy(root, RBK_STATS_SECTION_THREADS, i, &thread, sizeof(thread));
+		if (thread.tid == 0)
+			break;
+		if (thread.role != RBK_STATS_ROLE_WORKER)
+			continue;
+		end_causes(&thread.delay);
+		all_ns += thread.delay.wait_ns;
+		if ((double)thread.delay.p99_ns > model->worker_p99_ns)
+			model->worker_p99_ns = (double)thread.delay.p99_ns;
+		if (thread.delay.n_causes > 0 &&
+		    thread.delay.causes[0].wait_ns > model->worst.wait_ns)
+			model->worst = thread.delay.causes[0];
+	}
+	if (all_ns > 0 && model->worst.wait_ns > 0)
+		model->worst_part = fmin(1, (double)model->worst.wait_ns / (double)all_ns);
+}
+
+/* --- Plans and decisions, of tenants' pages --- */
+
+static void copy_plan(struct model_plan *plan, const struct tenant_page *page, uint32_t slot)
+{
+	const uint32_t n_devices = page->view.n_devices;
+	double error_ns = 0, predicted_ns = 0;
+	union plan_copy copy;
+
+	page_copy_plan(&page->view, slot, &copy);
+	memcpy(&plan->now, &copy.plan, sizeof(plan->now));
+	plan->tenant = page->number;
+	memcpy(plan->tenant_name, page->name, sizeof(plan->tenant_name));
+	plan->slot = slot;
+	plan->n_tasks = 0;
+	plan->gpu = 0;
+	plan->gpu_ns = plan->speedup = 0;
+	plan->state = RBK_MEMORY_UNSUPPORTED;
+	plan->tier = RBK_TIER_NONE;
+	plan->resident_bytes = plan->footprint_bytes = 0;
+	plan->cpu_ns = copy.plan.devices[RBK_DEVICE_CPU].estimate_ns;
+	for (uint32_t i = 0; i < n_devices; i++) {
+		const struct rbk_stats_plan_device *device = &copy.plan.devices[i];
+
+		plan->n_tasks += device->n_tasks;
+		error_ns += (double)device->error_ns;
+		predicted_ns += (double)device->predicted_exec_ns;
+		if (!model_is_gpu(i) || device->state == RBK_MEMORY_UNSUPPORTED)
+			continue;
+		plan->resident_bytes += device->resident_bytes;
+		if (plan->gpu && !(device->estimate_ns > 0 &&
+				   (!(plan->gpu_ns > 0) || device->estimate_ns < plan->gpu_ns)))
+			continue;
+		plan->gpu = i;
+		plan->gpu_ns = device->estimate_ns;
+		plan->speedup = device->speedup;
+		plan->state = device->state;
+		plan->tier = device->tier;
+		plan->footprint_bytes = device->footprint_bytes;
+	}
+	plan->error = predicted_ns > 0 ? error_ns / predicted_ns : UNKNOWN;
+	if (plan->then_made_at_ns != plan->now.made_at_ns) {
+		plan->then_made_at_ns = plan->now.made_at_ns;
+		plan->then_tasks = plan->n_tasks;
+		plan->tasks_per_s = UNKNOWN;
+	}
+}
+
+/* Slots are used from the first on: behind the first that is free there are no plans. */
+static uint32_t count_slots(const struct tenant_page *page)
+{
+	uint32_t n = 0;
+
+	for (; n < rbk_stats_count(&page->view, RBK_STATS_SECTION_PLANS); n++) {
+		const struct rbk_stats_plan *plan =
+			rbk_stats_record(&page->view, RBK_STATS_SECTION_PLANS, n);
+
+		if (__atomic_load_n(&plan->state, __ATOMIC_RELAXED) == RBK_STATS_PLAN_FREE)
+			break;
+	}
+	return n;
+}
+
+/*
+ * What was known of a plan; zeroed if nothing was. Plans keep their order, so that it is where the
+ * last one was found, or behind.
+ */
+static struct model_plan known_plan(const struct model_plan *plans, uint32_t n, uint32_t *next,
+				    uint32_t tenant, uint32_t slot)
+{
+	for (uint32_t i = *next; i < n; i++)
+		if (plans[i].tenant == tenant && plans[i].slot == slot) {
+			*next = i + 1;
+			return plans[i];
+		}
+	return (struct model_plan){.tenant = tenant};
+}
+
+static int copy_plans(struct model *model, const struct pages *pages, uint32_t only)
+{
+	struct model_plan *plans;
+	uint32_t n = 0, n_room = 1, next = 0;
+
+	for (unsigned int i = 0; i < pages->n_tenants; i++)
+		n_room += count_slots(&pages->tenants[i]);
+	plans = malloc(n_room * sizeof(*plans));
+	if (!plans)
+		return -ENOMEM;
+	for (unsigned int i = 0; i < pages->n_tenants; i++) {
+		const struct tenant_page *page = &pages->tenants[i];
+		/* There may be more by now. */
+		uint32_t n_slots = only == 0 || page->number == only ? count_slots(page) : 0;
+
+		for (uint32_t slot = 0; slot < n_slots && n < n_room; slot++) {
+			plans[n] =
+				known_plan(model->plans, model->n_plans, &next, page->number, slot);
+			copy_plan(&plans[n++], page, slot);
+		}
+	}
+	free(model->plans);
+	model->plans = plans;
+	model->n_plans = n;
+	return 0;
+}
+
+static int compare_decisions(const void *a, const void *b)
+{
+	const struct rbk_stats_decision *left = a, *right = b;
+
+	return (left->ended_at_ns < right->ended_at_ns) - (left->ended_at_ns > right->ended_at_ns);
+}
+
+static uint64_t log_member(const struct tenant_page *page, size_t offset)
+{
+	const char *record = rbk_stats_record(&page->view, RBK_STATS_SECTION_TENANTS, 0);
+
+	return record ? __atomic_load_n((const uint64_t *)(record + offset), __ATOMIC_ACQUIRE) : 0;
+}
+
+/* The last ones of each log, so that the newest of all are among them. */
+static void copy_decisions(struct model *model, const struct pages *pages, uint32_t only)
+{
+	uint32_t each = pages->n_tenants ? MODEL_MAX_DECISIONS / pages->n_tenants : 0, n = 0;
+
+	each = only || each > DECISIONS_PER_PAGE ? DECISIONS_PER_PAGE : each;
+	for (unsigned int i = 0; i < pages->n_tenants; i++) {
+		const struct tenant_page *page = &pages->tenants[i];
+		uint64_t head = log_member(page, offsetof(struct rbk_stats_tenant, log_head));
+		uint64_t first = log_member(page, offsetof(struct rbk_stats_tenant, log_first));
+
+		if (only && page->number != only)
+			continue;
+		for (uint32_t back = 1; back <= each && back <= head && n < MODEL_MAX_DECISIONS;
+		     back++) {
+			struct model_decision *decision = &model->decisions[n];
+			struct rbk_stats_plan plan;
+
+			if (head - back < first)
+				break;
+			if (!rbk_stats_decision(&page->view, head - back, &decision->now))
+				continue;
+			decision->tenant = page->number;
+			memcpy(decision->tenant_name, page->name, sizeof(decision->tenant_name));
+			decision->plan_name[0] = '\0';
+			/* The slot may have another plan by now. */
+			page_copy(&page->view, RBK_STATS_SECTION_PLANS, decision->now.plan, &plan,
+				  sizeof(plan));
+			END(plan.name);
+			if (plan.state != RBK_STATS_PLAN_FREE &&
+			    plan.plan_id == decision->now.plan_id &&
+			    plan.session == decision->now.session)
+				memcpy(decision->plan_name, plan.name, RBK_NAME_BYTES);
+			n++;
+		}
+	}
+	qsort(model->decisions, n, sizeof(*model->decisions), compare_decisions);
+	model->n_decisions = n;
+}
+
+/* --- The interval --- */
+
+static void tenant_rates(struct model_tenant *tenant, uint64_t ns, uint32_t n_devices)
+{
+	const struct rbk_stats_tenant *now = &tenant->now, *then = &tenant->then;
+	uint64_t gpu_now = 0, gpu_then = 0, between[RBK_STATS_BUCKETS];
+	const unsigned int fallback = RBK_REASON_CPU_FALLBACK;
+
+	for (uint32_t i = RBK_DEVICE_GPU; i < n_devices; i++) {
+		gpu_now += now->devices[i].n_tasks;
+		gpu_then += then->devices[i].n_tasks;
+	}
+	tenant->tasks_per_s = interval_rate(now->n_tasks, then->n_tasks, ns);
+	tenant->gpu_part = interval_part(gpu_now, gpu_then, now->n_tasks, then->n_tasks);
+	tenant->copied_per_s = interval_rate(now->copied_bytes, then->copied_bytes, ns);
+	tenant->moved_per_s = interval_rate(now->transferred_bytes, then->transferred_bytes, ns);
+	tenant->errors_per_s = interval_rate(now->n_errors, then->n_errors, ns);
+	tenant->fallbacks_per_s =
+		interval_rate(now->reasons[fallback], then->reasons[fallback], ns);
+	interval_histogram(now->latency_histogram, then->latency_histogram, between);
+	tenant->p50_ns = histogram_quantile(between, 0.5);
+	tenant->p99_ns = histogram_quantile(between, 0.99);
+	interval_histogram(now->queue_histogram, then->queue_histogram, between);
+	tenant->queue_p99_ns = histogram_quantile(between, 0.99);
+	tenant->has_new_evictions = now->n_evictions > then->n_evictions;
+	tenant->then = tenant->now;
+}
+
+static void total_rates(struct model *model, uint64_t ns)
+{
+	uint64_t reasons[RBK_STATS_MAX_REASONS] = {0}, split = 0;
+
+	model->tasks_per_s = model->gpu_per_s = model->latency_p99_ns = 0;
+	memset(model->latency_now, 0, sizeof(model->latency_now));
+	for (uint32_t i = 0; i < model->n_tenants; i++) {
+		struct model_tenant *tenant = &model->tenants[i];
+		uint64_t between[RBK_STATS_BUCKETS];
+
+		if (!tenant->is_used)
+			continue;
+		for (unsigned int k = 0; k < RBK_STATS_MAX_REASONS; k++)
+			reasons[k] +=
+				interval_count(tenant->now.reasons[k], tenant->then.reasons[k]);
+		split += interval_count(tenant->now.n_partitioned, tenant->then.n_partitioned);
+		interval_histogram(tenant->now.latency_histogram, tenant->then.latency_histogram,
+				   between);
+		for (unsigned int k = 0; k < RBK_STATS_BUCKETS; k++)
+			model->latency_now[k] += between[k];
+		tenant_rates(tenant, ns, model->n_devices);
+		model->tasks_per_s += tenant->tasks_per_s;
+		if (tenant->gpu_part > 0)
+			model->gpu_per_s += tenant->tasks_per_s * tenant->gpu_part;
+	}
+	model->cpu_per_s = fmax(0, model->tasks_per_s - model->gpu_per_s);
+	model->split_per_s = interval_rate(split, 0, ns);
+	for (unsigned int k = 0; k < RBK_STATS_MAX_REASONS; k++)
+		model->reasons_per_s[k] = interval_rate(reasons[k], 0, ns);
+	model->latency_p99_ns = histogram_quantile(model->latency_now, 0.99);
+}
+
+static void set_rates(struct model *model, uint64_t ns)
+{
+	total_rates(model, ns);
+	for (uint32_t i = 0; i < model->n_devices; i++) {
+		struct model_device *device = &model->devices[i];
+
+		device->tasks_per_s = interval_rate(device->now.n_tasks, device->then_tasks, ns);
+		device->then_tasks = device->now.n_tasks;
+	}
+	for (uint32_t i = 0; i < model->n_sessions; i++) {
+		struct model_session *session = &model->sessions[i];
+		const struct rbk_stats_session *now = &session->now;
+		uint64_t bytes = session_bytes(now);
+
+		if (now->number == 0)
+			continue;
+		session->tasks_per_s = interval_rate(now->n_tasks, session->then_tasks, ns);
+		session->gpu_part = interval_part(now->n_gpu_tasks, session->then_gpu_tasks,
+						  now->n_tasks, session->then_tasks);
+		session->copied_per_s = interval_rate(bytes, session->then_bytes, ns);
+		session->then_tasks = now->n_tasks;
+		session->then_gpu_tasks = now->n_gpu_tasks;
+		session->then_bytes = bytes;
+	}
+	for (uint32_t i = 0; i < model->n_plans; i++) {
+		struct model_plan *plan = &model->plans[i];
+
+		plan->tasks_per_s = interval_rate(plan->n_tasks, plan->then_tasks, ns);
+		plan->then_tasks = plan->n_tasks;
+	}
+	model->has_rates = true;
+}
+
+/* Counts that are compared with later ones begin here. */
+static void rebase(struct model *model)
+{
+	for (uint32_t i = 0; i < model->n_tenants; i++)
+		model->tenants[i].is_used = false;
+	for (uint32_t i = 0; i < model->n_sessions; i++)
+		model->sessions[i].then_number = 0;
+	for (uint32_t i = 0; i < model->n_plans; i++)
+		model->plans[i].then_made_at_ns = 0;
+	model->has_rates = model->has_seen = false;
+	model->n_evictions = UINT64_MAX;
+	model->then_ns = 0;
+}
+
+/* --- Histories --- */
+
+static void series_clear(struct series *series)
+{
+	for (unsigned int i = 0; i < MODEL_SECONDS; i++)
+		series->values[i] = NAN;
+}
+
+static void clear_second(struct model *model, uint64_t second)
+{
+	unsigned int at = (unsigned int)(second % MODEL_SECONDS);
+
+	model->tasks.values[at] = model->latency.values[at] = model->evictions.values[at] = NAN;
+	for (uint32_t i = 0; i < RBK_MAX_DEVICES; i++)
+		model->devices[i].load.values[at] = model->devices[i].memory.values[at] = NAN;
+}
+
+static void clear_history(struct model *model)
+{
+	series_clear(&model->tasks);
+	series_clear(&model->latency);
+	series_clear(&model->evictions);
+	for (uint32_t i = 0; i < RBK_MAX_DEVICES; i++) {
+		series_clear(&model->devices[i].load);
+		series_clear(&model->devices[i].memory);
+	}
+	model->newest_second = 0;
+}
+
+/* Of several in a second the highest one is kept, so that no peak is lost. */
+static void keep_high(struct series *series, uint64_t second, double value)
+{
+	double *kept = &series->values[second % MODEL_SECONDS];
+
+	if (isfinite(value) && !(value <= *kept))
+		*kept = value;
+}
+
+static double used_part(const struct rbk_stats_device *device)
+{
+	if (device->memory_total == RBK_STATS_ABSENT || device->memory_total == 0)
+		return NAN;
+	if (device->memory_used != RBK_STATS_ABSENT)
+		return (double)device->memory_used / (double)device->memory_total;
+	return (double)device->memory_charged / (double)device->memory_total;
+}
+
+static void sample(struct model *model)
+{
+	uint64_t second = model->updated_at_ns / 1000000000u + 1, n_evictions = 0;
+
+	/* Time went back, or farther than a history goes: a new one begins. */
+	if (second < model->newest_second || second - model->newest_second > MODEL_SECONDS)
+		clear_history(model);
+	if (model->newest_second == 0)
+		model->newest_second = second - 1;
+	while (model->newest_second < second)
+		clear_second(model, ++model->newest_second);
+	for (uint32_t i = 0; i < model->n_devices; i++) {
+		struct model_device *device = &model->devices[i];
+
+		keep_high(&device->load, second, model_load(&device->now));
+		keep_high(&device->memory, second, used_part(&device->now));
+	}
+	for (uint32_t i = 0; i < model->n_tenants; i++)
+		if (model->tenants[i].is_used)
+			n_evictions += model->tenants[i].now.n_evictions;
+	if (n_evictions > model->n_evictions) {
+		double *sum = &model->evictions.values[second % MODEL_SECONDS];
+
+		*sum = (isfinite(*sum) ? *sum : 0) + (double)(n_evictions - model->n_evictions);
+	}
+	model->n_evictions = n_evictions;
+	if (model->has_rates) {
+		keep_high(&model->tasks, second, model->tasks_per_s);
+		if (model->latency_p99_ns > 0)
+			keep_high(&model->latency, second, model->latency_p99_ns);
+	}
+}
+
+void model_series(const struct model *model, const struct series *series, double ret[MODEL_SECONDS])
+{
+	for (unsigned int i = 0; i < MODEL_SECONDS; i++)
+		ret[i] = model->newest_second
+				 ? series->values[(model->newest_second + 1 + i) % MODEL_SECONDS]
+				 : NAN;
+}
+
+double model_evictions(const struct model *model)
+{
+	double ordered[MODEL_SECONDS], sum = 0;
+
+	model_series(model, &model->evictions, ordered);
+	for (unsigned int i = MODEL_SECONDS - EVICTION_SECONDS; i < MODEL_SECONDS; i++)
+		sum += isfinite(ordered[i]) ? ordered[i] : 0;
+	return sum;
+}
+
+/* --- All of it --- */
+
+/* Return: is there something to be read? */
+static bool read_header(struct model *model, const struct pages *pages)
+{
+	const struct rbk_stats_view *view =
+		pages->root.page ? &pages->root
+				 : (pages->n_tenants ? &pages->tenants[0].view : NULL);
+	const struct rbk_stats_header *page = view ? view->page : NULL;
+	uint64_t updated_at_ns, n_updates;
+
+	if (!page)
+		return false;
+	updated_at_ns = rbk_stats_load(&page->updated_at_ns);
+	n_updates = rbk_stats_load(&page->n_updates);
+	if (!model->has_page || model->pid != page->pid ||
+	    model->started_at_ns != page->started_at_ns ||
+	    model->is_root != (page->kind == RBK_STATS_ROOT) ||
+	    updated_at_ns < model->updated_at_ns) {
+		rebase(model);
+		if (!model->has_page)
+			clear_history(model);
+		model->has_page = true;
+	}
+	model->is_root = page->kind == RBK_STATS_ROOT;
+	model->pid = page->pid;
+	model->started_at_ns = page->started_at_ns;
+	model->period_ns = page->period_ns;
+	model->updated_at_ns = updated_at_ns;
+	model->n_updates = n_updates;
+	model->monotonic_offset_ns = __atomic_load_n(&page->monotonic_offset_ns, __ATOMIC_RELAXED);
+	model->realtime_offset_ns = __atomic_load_n(&page->realtime_offset_ns, __ATOMIC_RELAXED);
+	model->n_resets = rbk_stats_load(&page->n_resets);
+	model->is_closed = __atomic_load_n(&page->flags, __ATOMIC_ACQUIRE) & RBK_STATS_CLOSED;
+	return true;
+}
+
+int model_update(struct model *model, const struct pages *pages, uint32_t only, unsigned int what)
+{
+	const struct rbk_stats_view *view =
+		pages->root.page ? &pages->root
+				 : (pages->n_tenants ? &pages->tenants[0].view : NULL);
+	uint64_t ns;
+	int r;
+
+	if (!read_header(model, pages))
+		return 0;
+	if (what & MODEL_DECISIONS)
+		copy_decisions(model, pages, only);
+	if (model->n_updates == model->seen_updates && model->has_seen &&
+	    model->seen_what == what && model->seen_pages == pages->n_tenants)
+		return 0;
+	model->has_seen = false;
+	copy_devices(model, view);
+	page_copy(view, RBK_STATS_SECTION_BROKER, 0, &model->broker, sizeof(model->broker));
+	page_copy(view, RBK_STATS_SECTION_CONTENTION, 0, &model->contention,
+		  sizeof(model->contention));
+	copy_workers(model, view);
+	r = copy_tenants(model, view, only);
+	if (r == 0)
+		r = copy_sessions(model, view);
+	if (r == 0 && (what & MODEL_PLANS))
+		r = copy_plans(model, pages, only);
+	if (r)
+		return r;
+	model->has_seen = true;
+	model->seen_updates = model->n_updates;
+	model->seen_what = what;
+	model->seen_pages = pages->n_tenants;
+
+	if (model->then_ns == 0)
+		model->then_ns = model->updated_at_ns;
+	ns = model->updated_at_ns - model->then_ns;
+	if (ns >= interval_ns || (ns > 0 && !model->has_rates)) {
+		set_rates(model, ns);
+		model->then_ns = model->updated_at_ns;
+	}
+	sample(model);
+	return 0;
+}
+
+/* --- What follows --- */
+
+uint64_t model_gpu_memory(const struct model *model, const struct rbk_stats_tenant *tenant)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = RBK_DEVICE_GPU; i < model->n_devices; i++)
+		sum += tenant->devices[i].memory_used;
+	return sum;
+}
+
+uint64_t model_gpu_limit(const struct model *model, const struct rbk_stats_tenant *tenant)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = RBK_DEVICE_GPU; i < model->n_devices; i++) {
+		if (tenant->devices[i].memory_max == UINT64_MAX)
+			return UINT64_MAX;
+		sum += tenant->devices[i].memory_max;
+	}
+	return sum;
+}
+
+double model_gpu_share(const struct model *model, const struct rbk_stats_tenant *tenant)
+{
+	double sum = 0;
+
+	if (model->n_devices <= RBK_DEVICE_GPU)
+		return UNKNOWN;
+	for (uint32_t i = RBK_DEVICE_GPU; i < model->n_devices; i++)
+		if (isfinite(tenant->devices[i].share))
+			sum += tenant->devices[i].share;
+	return sum / (model->n_devices - RBK_DEVICE_GPU);
+}
+
+double model_weight_part(const struct model *model, const struct rbk_stats_tenant *tenant)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < model->n_tenants; i++)
+		if (model->tenants[i].is_used && model->tenants[i].now.n_sessions > 0)
+			sum += model->tenants[i].now.weight;
+	if (tenant->n_sessions == 0)
+		sum += tenant->weight;
+	return sum > 0 ? tenant->weight / sum : UNKNOWN;
+}
+
+double model_load(const struct rbk_stats_device *device)
+{
+	if (device->load_percent != RBK_STATS_ABSENT && model_is_gpu(device->index))
+		return fmin(1, (double)device->load_percent / 100);
+	return isfinite(device->utilization) ? fmax(0, fmin(1, device->utilization)) : NAN;
+}
+
+double model_reserved(const struct model *model, uint32_t device)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < model->n_tenants; i++) {
+		const struct rbk_stats_tenant_device *memory =
+			&model->tenants[i].now.devices[device];
+
+		if (model->tenants[i].is_used && memory->memory_reserve > memory->memory_used)
+			sum += (double)(memory->memory_reserve - memory->memory_used);
+	}
+	return sum;
+}
+
+bool model_keeps_reserves(const struct model *model, uint32_t device)
+{
+	const struct rbk_stats_device *about = &model->devices[device].now;
+	double outside =
+		about->memory_outside == RBK_STATS_ABSENT ? 0 : (double)about->memory_outside;
+
+	if (about->memory_total == RBK_STATS_ABSENT)
+		return true;
+	return (double)about->memory_charged + model_reserved(model, device) + outside <=
+	       (double)about->memory_total;
+}
