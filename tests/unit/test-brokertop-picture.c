@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokertop's pictures: what is in cells, whatever is in pages and whichever keys are pressed
+ *
+ * How good pages look is compared by tests/integration/brokertop.py.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "input.h"
+#include "picture.h"
+#include "support/stats-scene.h"
+
+static struct model model;
+static struct picture picture;
+static struct canvas canvas;
+static struct change change;
+static const struct origin origin = {.is_recorded = true, .warning = "what \033[2J\xff happened"};
+
+static int setup(void **state)
+{
+	picture_init(&picture);
+	return model_init(&model) || canvas_resize(&canvas, 120, 40);
+}
+
+static int teardown(void **state)
+{
+	picture_deinit(&picture);
+	model_deinit(&model);
+	canvas_deinit(&canvas);
+	return 0;
+}
+
+static void show(enum stats_scene scene, unsigned int moment)
+{
+	struct pages pages;
+
+	stats_scene_make(scene, moment, &pages);
+	assert_int_equal(model_update(&model, &pages, 0, MODEL_PLANS | MODEL_DECISIONS), 0);
+	pages_unmap(&pages);
+	assert_int_equal(picture_update(&picture, &model), 0);
+}
+
+/* The lines of the canvas, with colours or without; to be freed. */
+static char *lines(enum canvas_colours colours)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *file = open_memstream(&text, &bytes);
+
+	assert_non_null(file);
+	canvas_print(&canvas, file, colours);
+	assert_int_equal(fclose(file), 0);
+	return text;
+}
+
+static bool is_shown(const char *text)
+{
+	char *all;
+	bool is_there;
+
+	picture_draw(&picture, &model, &origin, &canvas, true);
+	all = lines(CANVAS_NO_COLOURS);
+	is_there = strstr(all, text) != NULL;
+	if (!is_there)
+		print_message("%s\n", all);
+	free(all);
+	return is_there;
+}
+
+static enum input_wish press_at(int code, int x, int y)
+{
+	const struct input input = {code, x, y};
+	enum input_wish wish = input_handle(&picture, &model, true, &change, canvas.width, &input);
+
+	assert_int_equal(picture_update(&picture, &model), 0);
+	return wish;
+}
+
+static enum input_wish press(int code)
+{
+	return press_at(code, 0, 0);
+}
+
+static void type(const char *text)
+{
+	for (; *text; text++)
+		press(*text);
+}
+
+static const struct row *first_row(void)
+{
+	return &picture_table(&picture)->rows[0];
+}
+
+/* --- Cells --- */
+
+static void test_canvas__only_our_signs(void **state)
+{
+	char *text;
+
+	canvas_text(&canvas, 0, 0, STYLE_PLAIN,
+		    "a\033[2J\x9b\xff\n\t\x7f\xc0\x80\xe2\x80\xae\xf0\x9f\x92\xa9\xed\xa0\x80✓█⣿z");
+	text = lines(CANVAS_NO_COLOURS);
+	assert_string_equal(text, "a?[2J?????????????✓█⣿z\n");
+	free(text);
+}
+
+static void test_canvas__ascii(void **state)
+{
+	char *text;
+
+	canvas.is_ascii = true;
+	canvas_text(&canvas, 0, 0, STYLE_PLAIN, "41 µs ✓ ▲ ▾ … ▕█▓▒░▏ ⣿⠀–");
+	canvas.is_ascii = false;
+	text = lines(CANVAS_NO_COLOURS);
+	assert_string_equal(text, "41 us + ! v ~ |#=%:| # -\n");
+	free(text);
+}
+
+static void test_canvas__cut_at_the_edges(void **state)
+{
+	const struct segment segments[] = {{7, '#', STYLE_PLAIN, "name"},
+					   {-5, '-', STYLE_PLAIN, 0}};
+
+	canvas_text(&canvas, -2, 0, STYLE_PLAIN, "abc");
+	canvas_text(&canvas, 118, 1, STYLE_PLAIN, "abc");
+	canvas_text(&canvas, 0, -1, STYLE_PLAIN, "abc");
+	canvas_text(&canvas, 0, 40, STYLE_PLAIN, "abc");
+	canvas_fill(&canvas, 119, 2, 1000, STYLE_PLAIN, '#');
+	canvas_bar(&canvas, 110, 3, 1000, 1, segments, 2);
+	assert_int_equal(canvas.cells[0].code, 'c');
+	assert_int_equal(canvas.cells[120 + 119].code, 'b');
+	assert_int_equal(canvas.cells[2 * 120].code, ' ');
+}
+
+static void test_canvas__bars(void **state)
+{
+	const struct segment segments[] = {{50, '#', STYLE_PLAIN, "half"},
+					   {25, '=', STYLE_PLAIN, "too long"},
+					   {12.5, ':', 0, 0}};
+	char *text;
+
+	canvas_bar(&canvas, 0, 0, 24, 100, segments, 3);
+	text = lines(CANVAS_NO_COLOURS);
+	assert_string_equal(text, "### half ###======:::\n");
+	free(text);
+}
+
+static void test_canvas__graphs(void **state)
+{
+	const double values[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, NAN, INFINITY, 100};
+	char *text;
+
+	canvas_graph(&canvas, 0, 0, 6, 2, STYLE_PLAIN, 8, values, 12);
+	text = lines(CANVAS_NO_COLOURS);
+	assert_string_equal(text, "  ⢀⣴⡇⢸\n⢀⣴⣿⣿⡇⢸\n");
+	free(text);
+}
+
+static void test_canvas__colours(void **state)
+{
+	char *text;
+
+	canvas_text(&canvas, 0, 0, STYLE_TENANT + 1, "a");
+	canvas_text(&canvas, 1, 0, STYLE_BAD, "b");
+	canvas_text(&canvas, 2, 0, STYLE_PLAIN, "c");
+	text = lines(CANVAS_256_COLOURS);
+	assert_string_equal(text, "\033[0;38;5;214ma\033[0;1;7;38;5;202mb\033[0mc\n");
+	free(text);
+	text = lines(CANVAS_8_COLOURS);
+	assert_string_equal(text, "\033[0;33ma\033[0;1;7;31mb\033[0mc\n");
+	free(text);
+}
+
+/* What is bad or selected is not told by colour alone. */
+static void test_canvas__without_colours(void **state)
+{
+	assert_int_not_equal(canvas_attributes(STYLE_BAD), 0);
+	assert_int_not_equal(canvas_attributes(STYLE_WARN), 0);
+	assert_int_not_equal(canvas_attributes(STYLE_SELECTED), canvas_attributes(STYLE_HEAD));
+	for (unsigned int i = 0; i < STYLE_COUNT; i++)
+		assert_int_equal(canvas_colour(i, CANVAS_NO_COLOURS), -1);
+}
+
+/* --- Keys --- */
+
+static void test_keys__sort(void **state)
+{
+	show(STATS_SCENE_THREE, 0);
+	show(STATS_SCENE_THREE, 1);
+	assert_string_equal(first_row()->tenant->now.name, "llm");
+	press('P');
+	assert_string_equal(first_row()->tenant->now.name, "web");
+	press('I');
+	assert_string_equal(first_row()->tenant->now.name, "batch");
+	press('T');
+	assert_string_equal(first_row()->tenant->now.name, "batch");
+	press('M');
+	assert_string_equal(first_row()->tenant->now.name, "llm");
+	/* By the head of the first column: names. */
+	assert_true(is_shown("TENANT"));
+	press_at(INPUT_CLICK, 2, picture_table(&picture)->head_y);
+	assert_string_equal(first_row()->tenant->now.name, "batch");
+	assert_true(is_shown("TENANT▴"));
+	press_at(INPUT_CLICK, 2, picture_table(&picture)->head_y);
+	assert_string_equal(first_row()->tenant->now.name, "web");
+	/* From the menu: the third column is VRAM. */
+	press(INPUT_F + 6);
+	assert_true(is_shown("Sort by"));
+	press(INPUT_DOWN);
+	press(INPUT_DOWN);
+	press(INPUT_ENTER);
+	assert_string_equal(first_row()->tenant->now.name, "llm");
+}
+
+static void test_keys__filter_and_search(void **state)
+{
+	show(STATS_SCENE_THREE, 1);
+	press(INPUT_F + 4);
+	type("BAT");
+	press(INPUT_ENTER);
+	assert_int_equal(picture_table(&picture)->n_rows, 1);
+	assert_string_equal(first_row()->tenant->now.name, "batch");
+	press('2');
+	assert_true(is_shown("filter \"BAT\": 1 of 3"));
+	press('\\');
+	press(INPUT_ESCAPE);
+	assert_int_equal(picture_table(&picture)->n_rows, 3);
+	press('/');
+	type("weX");
+	assert_true(is_shown("Search: weX_"));
+	press(INPUT_BACKSPACE);
+	press(INPUT_ENTER);
+	assert_string_equal(table_selected(picture_table(&picture))->tenant->now.name, "web");
+	press('3');
+	press('/');
+	type("llm");
+	press(INPUT_ENTER);
+	press('n');
+	assert_string_equal(table_selected(picture_table(&picture))->session->now.name, "llm");
+}
+
+static void test_keys__selection_follows(void **state)
+{
+	show(STATS_SCENE_THREE, 0);
+	show(STATS_SCENE_THREE, 1);
+	press(INPUT_DOWN);
+	assert_string_equal(table_selected(picture_table(&picture))->tenant->now.name, "llm");
+	press('P');
+	assert_string_equal(table_selected(picture_table(&picture))->tenant->now.name, "llm");
+	assert_int_equal(picture_table(&picture)->selected, 1);
+	assert_true(is_shown("batch"));
+	press(INPUT_END);
+	assert_int_equal(picture_table(&picture)->selected, 2);
+	press(INPUT_PAGE_UP);
+	assert_int_equal(picture_table(&picture)->selected, 0);
+}
+
+static void test_keys__tree(void **state)
+{
+	show(STATS_SCENE_THREE, 1);
+	press(INPUT_F + 5);
+	assert_int_equal(picture_table(&picture)->n_rows, 3 + 9);
+	assert_false(picture_table(&picture)->rows[0].is_child);
+	assert_true(picture_table(&picture)->rows[1].is_last_child);
+	assert_true(is_shown("├─ 1002 web"));
+	assert_true(is_shown("└─ 1001 llm"));
+}
+
+static void test_keys__details(void **state)
+{
+	show(STATS_SCENE_THREE, 0);
+	show(STATS_SCENE_THREE, 1);
+	press(INPUT_ENTER);
+	assert_true(is_shown("Tenant llm"));
+	assert_true(is_shown("behind rsync"));
+	press(INPUT_ESCAPE);
+	assert_true(is_shown("TENANT"));
+	press('4');
+	press(INPUT_ENTER);
+	assert_true(is_shown("fingerprint 1234567890abcdef"));
+	press(INPUT_ESCAPE);
+	press('?');
+	assert_true(is_shown("Views"));
+	press('5');
+	assert_true(is_shown("PREDICTED"));
+	assert_int_equal(press('q'), INPUT_QUIT);
+}
+
+static void test_keys__columns(void **state)
+{
+	show(STATS_SCENE_THREE, 1);
+	assert_true(is_shown("SESS"));
+	press(INPUT_F + 2);
+	press(INPUT_DOWN);
+	press(' ');
+	press(INPUT_ESCAPE);
+	picture_draw(&picture, &model, &origin, &canvas, true);
+	assert_int_equal(picture_table(&picture)->column_x[1],
+			 picture_table(&picture)->column_end[1]);
+	/* The first one stays. */
+	press(INPUT_F + 2);
+	press(' ');
+	assert_int_equal(picture_table(&picture)->hidden, 2);
+}
+
+static void test_changes__are_confirmed(void **state)
+{
+	const struct input evict = {.code = 'k'};
+
+	show(STATS_SCENE_THREE, 1);
+	press(INPUT_F + 8);
+	assert_true(is_shown("select a tenant first"));
+	press(INPUT_DOWN);
+	press(INPUT_F + 7);
+	type("2GiB");
+	assert_int_equal(press(INPUT_ENTER), INPUT_NOTHING);
+	assert_true(is_shown("Set vram-max of tenant llm to 2GiB?  y/n"));
+	assert_int_equal(press('n'), INPUT_NOTHING);
+	assert_true(is_shown("nothing was changed"));
+	press(INPUT_F + 8);
+	assert_true(is_shown("Evict all plans of tenant llm from every device?"));
+	assert_int_equal(press('y'), INPUT_CHANGE);
+	assert_int_equal(change.kind, CHANGE_EVICT);
+	assert_int_equal(change.tenant, 1);
+	assert_int_equal(change.plan_id, 0);
+	press(INPUT_F + 9);
+	assert_int_equal(press('y'), INPUT_CHANGE);
+	assert_int_equal(change.kind, CHANGE_DRAIN);
+	/* A plan of the second tenant alone. */
+	press('4');
+	press('/');
+	type("web-2");
+	press(INPUT_ENTER);
+	press('k');
+	assert_int_equal(press('y'), INPUT_CHANGE);
+	assert_int_equal(change.tenant, 2);
+	assert_int_equal(change.plan_id, 3);
+	assert_string_equal(change.plan, "web-2");
+	/* Others are told that it is not for them. */
+	input_handle(&picture, &model, false, &change, canvas.width, &evict);
+	assert_int_equal(picture.prompt, PROMPT_NONE);
+	assert_true(is_shown("for administrators"));
+}
+
+static void test_mouse__keys_and_rows(void **state)
+{
+	show(STATS_SCENE_THREE, 1);
+	assert_true(is_shown("F10Quit"));
+	press_at(INPUT_CLICK, 3, picture_table(&picture)->head_y + 2);
+	assert_int_equal(picture_table(&picture)->selected, 1);
+	press_at(INPUT_CLICK, 3, -1);
+	assert_int_equal(picture.sheet, SHEET_HELP);
+	press_at(INPUT_WHEEL_DOWN, 3, 3);
+	press(INPUT_ESCAPE);
+	assert_int_equal(press_at(INPUT_CLICK, 78, -1), INPUT_QUIT);
+}
+
+/* --- Whatever happens --- */
+
+static bool is_sign(uint16_t code)
+{
+	return (code >= ' ' && code <= '~') || code == 0xb0 || code == 0xb5 || code == 0xb7 ||
+	       (code >= 0x2013 && code <= 0x2026) || (code >= 0x2500 && code <= 0x25ff) ||
+	       code == 0x2713 || (code >= 0x2800 && code < 0x2900);
+}
+
+static uint32_t random_state = 1;
+
+static unsigned int random_below(unsigned int limit)
+{
+	random_state = random_state * 1664525 + 1013904223;
+	return (random_state >> 8) % limit;
+}
+
+/* Any keys in any order, at any size, over any pages: there is a picture, of our signs only. */
+static void test_anything__any_page_any_key(void **state)
+{
+	static const int keys[] = {INPUT_UP,        INPUT_DOWN, INPUT_PAGE_UP,   INPUT_PAGE_DOWN,
+				   INPUT_HOME,      INPUT_END,  INPUT_BACKSPACE, INPUT_ENTER,
+				   INPUT_ESCAPE,    INPUT_TAB,  INPUT_CLICK,     INPUT_WHEEL_UP,
+				   INPUT_WHEEL_DOWN};
+	enum { N_KEYS = sizeof(keys) / sizeof(keys[0]), ROUNDS = 3000 };
+
+	for (unsigned int i = 0; i < ROUNDS; i++) {
+		int code = random_below(3)   ? keys[random_below(N_KEYS)]
+			   : random_below(2) ? (int)(INPUT_F + 1 + random_below(9))
+					     : (int)(' ' + random_below(95));
+
+		if (i % 20 == 0) {
+			static const enum stats_scene scenes[] = {STATS_SCENE_THREE,
+								  STATS_SCENE_CPU, STATS_SCENE_OWN,
+								  STATS_SCENE_HOSTILE};
+
+			assert_int_equal(canvas_resize(&canvas, 1 + (int)random_below(260),
+						       1 + (int)random_below(80)),
+					 0);
+			canvas.is_ascii = random_below(2);
+			show(scenes[random_below(4)], i / 20);
+		}
+		press_at(code, (int)random_below(260), (int)random_below(80) - 1);
+		picture_draw(&picture, &model, &origin, &canvas, i % 2);
+		for (int k = 0; k < canvas.width * canvas.height; k++) {
+			assert_true(is_sign(canvas.cells[k].code));
+			assert_true(!canvas.is_ascii || canvas.cells[k].code < 0x7f);
+			assert_in_range(canvas.cells[k].style, 0, STYLE_COUNT - 1);
+		}
+	}
+}
+
+static void test_anything__many(void **state)
+{
+	show(STATS_SCENE_MANY, 0);
+	show(STATS_SCENE_MANY, 1);
+	assert_true(is_shown("1000 tenants"));
+	press('3');
+	assert_int_equal(picture_table(&picture)->n_rows, 10000);
+	press(INPUT_END);
+	picture_draw(&picture, &model, &origin, &canvas, true);
+	assert_int_equal(table_selected(picture_table(&picture))->id,
+			 picture_table(&picture)->rows[9999].id);
+	press('1');
+	press(INPUT_F + 5);
+	assert_int_equal(picture_table(&picture)->n_rows, 11000);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_canvas__only_our_signs),
+		TEST(test_canvas__ascii),
+		TEST(test_canvas__cut_at_the_edges),
+		TEST(test_canvas__bars),
+		TEST(test_canvas__graphs),
+		TEST(test_canvas__colours),
+		TEST(test_canvas__without_colours),
+		TEST(test_keys__sort),
+		TEST(test_keys__filter_and_search),
+		TEST(test_keys__selection_follows),
+		TEST(test_keys__tree),
+		TEST(test_keys__details),
+		TEST(test_keys__columns),
+		TEST(test_changes__are_confirmed),
+		TEST(test_mouse__keys_and_rows),
+		TEST(test_anything__any_page_any_key),
+		TEST(test_anything__many),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

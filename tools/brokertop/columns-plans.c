@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: MIT */
+/* Columns of plans, and of decisions. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "figures.h"
+#include "monitor/text.h"
+#include "table.h"
+
+#define ROW  const struct model *model, const struct row *row
+#define CELL ROW, struct cell_text *ret
+
+static void set(struct cell_text *ret, const char *text)
+{
+	snprintf(ret->text, sizeof(ret->text), "%s", text);
+}
+
+/* --- Plans --- */
+
+static const char *key_tenant(ROW)
+{
+	return row->plan->tenant_name;
+}
+
+static void draw_tenant(CELL)
+{
+	set(ret, text_name(row->plan->tenant_name));
+	ret->style = tenant_style(row->plan->tenant);
+}
+
+static const char *key_name(ROW)
+{
+	return row->plan->now.name;
+}
+
+static void draw_name(CELL)
+{
+	bool is_gone = row->plan->now.state == RBK_STATS_PLAN_GONE;
+
+	snprintf(ret->text, sizeof(ret->text), "%s%s", text_name(row->plan->now.name),
+		 is_gone ? " (gone)" : "");
+	if (is_gone)
+		ret->style = STYLE_DIM;
+}
+
+static double key_session(ROW)
+{
+	return row->plan->now.session;
+}
+
+static void draw_session(CELL)
+{
+	snprintf(ret->text, sizeof(ret->text), "%u", row->plan->now.session);
+}
+
+static double key_state(ROW)
+{
+	return row->plan->state;
+}
+
+static void draw_state(CELL)
+{
+	const struct model_plan *plan = row->plan;
+
+	if (plan->now.state == RBK_STATS_PLAN_GONE || plan->gpu == 0) {
+		set(ret, "–");
+		return;
+	}
+	snprintf(ret->text, sizeof(ret->text), "%s%s", memory_state_name(plan->state),
+		 plan->state == RBK_MEMORY_RESIDENT && plan->tier == RBK_TIER_GTT ? " GTT" : "");
+	if (plan->state == RBK_MEMORY_EVICTED || plan->state == RBK_MEMORY_LOST ||
+	    plan->state == RBK_MEMORY_NEVER_FITS)
+		ret->style = STYLE_WARN;
+}
+
+static double key_size(ROW)
+{
+	return (double)row->plan->footprint_bytes;
+}
+
+static void draw_size(CELL)
+{
+	set(ret, row->plan->footprint_bytes ? figure_bytes(key_size(model, row)).text : "–");
+}
+
+static double key_tasks(ROW)
+{
+	return row->plan->tasks_per_s;
+}
+
+static void draw_tasks(CELL)
+{
+	set(ret, figure_rate(row->plan->tasks_per_s).text);
+}
+
+static double key_cpu(ROW)
+{
+	return row->plan->cpu_ns;
+}
+
+static void draw_cpu(CELL)
+{
+	set(ret, figure_ns(row->plan->cpu_ns).text);
+}
+
+static double key_gpu(ROW)
+{
+	return row->plan->gpu_ns;
+}
+
+static void draw_gpu(CELL)
+{
+	set(ret, figure_ns(row->plan->gpu_ns).text);
+}
+
+static double key_speedup(ROW)
+{
+	return row->plan->speedup;
+}
+
+static void draw_speedup(CELL)
+{
+	double speedup = row->plan->speedup;
+
+	if (speedup > 0 && speedup < 1e4)
+		snprintf(ret->text, sizeof(ret->text), "%.*f", speedup < 10 ? 2 : 0, speedup);
+	else
+		set(ret, "–");
+}
+
+static double key_error(ROW)
+{
+	return row->plan->error;
+}
+
+static void draw_error(CELL)
+{
+	set(ret, figure_part(row->plan->error).text);
+}
+
+static double key_last(ROW)
+{
+	return row->plan->now.last_device;
+}
+
+static void draw_last(CELL)
+{
+	set(ret, row->plan->n_tasks ? device_label(row->plan->now.last_device) : "–");
+}
+
+static const char *key_reason(ROW)
+{
+	return row->plan->n_tasks ? rbk_reason_name(row->plan->now.last_reason) : "";
+}
+
+static void draw_reason(CELL)
+{
+	set(ret, row->plan->n_tasks ? key_reason(model, row) : "–");
+	if (row->plan->now.last_reason == RBK_REASON_CPU_FALLBACK ||
+	    row->plan->now.last_reason == RBK_REASON_MEMORY_CONSTRAINT ||
+	    row->plan->now.last_reason == RBK_REASON_BREAKER_OPEN)
+		ret->style = STYLE_WARN;
+}
+
+#define PLAN_COUNT(name, value)                                      \
+	static double key_##name(ROW)                                \
+	{                                                            \
+		return (double)row->plan->value;                     \
+	}                                                            \
+	static void draw_##name(CELL)                                \
+	{                                                            \
+		set(ret, figure_count(key_##name(model, row)).text); \
+	}
+
+PLAN_COUNT(evictions, now.n_evictions)
+PLAN_COUNT(returns, now.n_returns)
+PLAN_COUNT(constraints, now.n_memory_constraints)
+PLAN_COUNT(total, n_tasks)
+
+#define COLUMN(head, width, priority, flags, name)                          \
+	{                                                                   \
+		head, width, priority, flags, draw_##name, key_##name, NULL \
+	}
+#define TEXT_COLUMN(head, width, priority, flags, name)                                        \
+	{                                                                                      \
+		head, width, priority, (flags) | COLUMN_LEFT | COLUMN_TEXT, draw_##name, NULL, \
+			key_##name                                                             \
+	}
+#define DOWN COLUMN_DESCENDING
+
+const struct column plan_columns[] = {
+	TEXT_COLUMN("TENANT", 12, 0, 0, tenant),
+	COLUMN("SESSION", 7, 4, 0, session),
+	TEXT_COLUMN("PLAN", 14, 0, COLUMN_FLEX, name),
+	{"STATE", 12, 1, COLUMN_LEFT | COLUMN_GPU, draw_state, key_state, NULL},
+	COLUMN("SIZE", 8, 2, DOWN | COLUMN_GPU, size),
+	COLUMN("TASKS/s", 8, 0, DOWN, tasks),
+	COLUMN("ON CPU", 7, 1, DOWN, cpu),
+	COLUMN("ON GPU", 7, 1, DOWN | COLUMN_GPU, gpu),
+	COLUMN("SPEED-UP", 8, 3, DOWN | COLUMN_GPU, speedup),
+	{"LAST", 5, 3, COLUMN_LEFT, draw_last, key_last, NULL},
+	TEXT_COLUMN("BECAUSE", 17, 2, 0, reason),
+	COLUMN("ERROR", 5, 4, DOWN, error),
+	COLUMN("EVICT", 5, 4, DOWN | COLUMN_GPU, evictions),
+	COLUMN("RETURNS", 7, 5, DOWN | COLUMN_GPU, returns),
+	COLUMN("NO-MEM", 6, 5, DOWN | COLUMN_GPU, constraints),
+	COLUMN("TASKS", 7, 5, DOWN, total),
+};
+const unsigned int n_plan_columns = sizeof(plan_columns) / sizeof(plan_columns[0]);
+_Static_assert(sizeof(plan_columns) / sizeof(plan_columns[0]) <= TABLE_MAX_COLUMNS, "room");
+
+/* --- Decisions --- */
+
+static double key_d_time(ROW)
+{
+	return (double)row->decision->now.ended_at_ns;
+}
+
+static void draw_d_time(CELL)
+{
+	/* Unsigned, so that nothing overflows. */
+	uint64_t ns = row->decision->now.ended_at_ns + (uint64_t)model->realtime_offset_ns;
+	time_t seconds = (time_t)(ns / 1000000000u);
+	struct tm local;
+
+	if (!localtime_r(&seconds, &local)) {
+		set(ret, "–");
+		return;
+	}
+	snprintf(ret->text, sizeof(ret->text), "%02d:%02d:%02d.%03u", local.tm_hour, local.tm_min,
+		 local.tm_sec, (unsigned int)(ns / 1000000u % 1000u));
+}
+
+static const char *key_d_tenant(ROW)
+{
+	return row->decision->tenant_name;
+}
+
+static void draw_d_tenant(CELL)
+{
+	set(ret, text_name(row->decision->tenant_name));
+	ret->style = tenant_style(row->decision->tenant);
+}
+
+static const char *key_d_plan(ROW)
+{
+	return row->decision->plan_name;
+}
+
+static void draw_d_plan(CELL)
+{
+	if (row->decision->plan_name[0])
+		set(ret, text_name(row->decision->plan_name));
+	else
+		snprintf(ret->text, sizeof(ret->text), "(plan %u)", row->decision->now.plan_id);
+}
+
+static double key_d_count(ROW)
+{
+	return row->decision->now.count;
+}
+
+static void draw_d_count(CELL)
+{
+	set(ret, figure_count(row->decision->now.count).text);
+}
+
+static double key_d_device(ROW)
+{
+	return row->decision->now.device;
+}
+
+static void draw_d_device(CELL)
+{
+	set(ret,
+	    row->decision->now.split_count ? "split" : device_label(row->decision->now.device));
+}
+
+static const char *key_d_reason(ROW)
+{
+	return rbk_reason_name(row->decision->now.reason);
+}
+
+static void draw_d_reason(CELL)
+{
+	set(ret, key_d_reason(model, row));
+	if (row->decision->now.reason == RBK_REASON_CPU_FALLBACK)
+		ret->style = STYLE_WARN;
+}
+
+#define DECISION_NS(name, member)                                 \
+	static double key_##name(ROW)                             \
+	{                                                         \
+		return (double)row->decision->now.member;         \
+	}                                                         \
+	static void draw_##name(CELL)                             \
+	{                                                         \
+		set(ret, figure_ns(key_##name(model, row)).text); \
+	}
+
+DECISION_NS(d_predicted, predicted_ns)
+DECISION_NS(d_exec, exec_ns)
+DECISION_NS(d_queue, queue_ns)
+DECISION_NS(d_other, other_ns)
+
+/* How far off the prediction was, relative to what the task took. */
+static double key_d_off(ROW)
+{
+	double predicted = row->decision->now.predicted_ns, took = row->decision->now.exec_ns;
+
+	return predicted > 0 && took > 0 ? fabs(took - predicted) / took : -1;
+}
+
+static void draw_d_off(CELL)
+{
+	double off = key_d_off(model, row);
+
+	set(ret, figure_part(off).text);
+	if (off > 0.5)
+		ret->style = STYLE_WARN;
+}
+
+static double key_d_flags(ROW)
+{
+	return row->decision->now.flags;
+}
+
+static void draw_d_flags(CELL)
+{
+	static const struct {
+		unsigned int flag;
+		const char *name;
+	} flags[] = {
+		{RBK_DECISION_DEADLINE_MISSED, "late"}, {RBK_DECISION_PARTITIONED, "split"},
+		{RBK_DECISION_EXPLORED, "explored"},    {RBK_DECISION_INLINE, "inline"},
+		{RBK_DECISION_MOVED, "moved"},
+	};
+	size_t n = 0;
+
+	for (unsigned int i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+		if (row->decision->now.flags & flags[i].flag)
+			n += (size_t)snprintf(ret->text + n, sizeof(ret->text) - n, "%s%s",
+					      n ? " " : "", flags[i].name);
+	if (row->decision->now.flags & RBK_DECISION_DEADLINE_MISSED)
+		ret->style = STYLE_WARN;
+}
+
+static double key_d_result(ROW)
+{
+	return row->decision->now.res;
+}
+
+static void draw_d_result(CELL)
+{
+	if (row->decision->now.res >= 0) {
+		set(ret, "ok");
+		return;
+	}
+	snprintf(ret->text, sizeof(ret->text), "%d", row->decision->now.res);
+	ret->style = STYLE_BAD;
+}
+
+const struct column decision_columns[] = {
+	COLUMN("TIME", 12, 0, DOWN, d_time),
+	TEXT_COLUMN("TENANT", 12, 3, 0, d_tenant),
+	TEXT_COLUMN("PLAN", 14, 0, COLUMN_FLEX, d_plan),
+	COLUMN("COUNT", 6, 5, DOWN, d_count),
+	{"ON", 5, 0, COLUMN_LEFT, draw_d_device, key_d_device, NULL},
+	TEXT_COLUMN("BECAUSE", 17, 2, 0, d_reason),
+	COLUMN("PREDICTED", 9, 2, DOWN, d_predicted),
+	COLUMN("TOOK", 7, 0, DOWN, d_exec),
+	COLUMN("OFF", 5, 4, DOWN, d_off),
+	COLUMN("QUEUED", 7, 4, DOWN, d_queue),
+	COLUMN("ELSEWHERE", 9, 5, DOWN, d_other),
+	COLUMN("RESULT", 6, 4, 0, d_result),
+	{"", 24, 6, COLUMN_LEFT, draw_d_flags, key_d_flags, NULL},
+};
+const unsigned int n_decision_columns = sizeof(decision_columns) / sizeof(decision_columns[0]);
+_Static_assert(sizeof(decision_columns) / sizeof(decision_columns[0]) <= TABLE_MAX_COLUMNS, "room");

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Columns of tenants, and of their sessions
+ *
+ * Below a tenant, in the tree, its sessions have the same columns: what is a tenant's only is left
+ * empty there.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "figures.h"
+#include "monitor/text.h"
+#include "table.h"
+
+#define ROW  const struct model *model, const struct row *row
+#define CELL ROW, struct cell_text *ret
+
+static void set(struct cell_text *ret, const char *text)
+{
+	snprintf(ret->text, sizeof(ret->text), "%s", text);
+}
+
+/* An amount of something that had better not happen. */
+static void set_bad(struct cell_text *ret, uint64_t n)
+{
+	set(ret, figure_count((double)n).text);
+	if (n > 0)
+		ret->style = STYLE_WARN;
+}
+
+/* "96 /  4": what ran on the CPU, and on GPUs. */
+static void set_parts(struct cell_text *ret, double gpu_part)
+{
+	if (gpu_part < 0)
+		set(ret, "–");
+	else
+		snprintf(ret->text, sizeof(ret->text), "%.0f / %2.0f", 100 - 100 * gpu_part,
+			 100 * gpu_part);
+}
+
+/* --- Tenants --- */
+
+static void draw_name(CELL)
+{
+	if (!row->is_child) {
+		snprintf(ret->text, sizeof(ret->text), "%s%s",
+			 row->tenant->now.flags & RBK_STATS_TENANT_DRAINED ? "(drained) " : "",
+			 text_name(row->tenant->now.name));
+		ret->style = tenant_style(row->tenant->now.number);
+		return;
+	}
+	snprintf(ret->text, sizeof(ret->text), "%s %u %s", row->is_last_child ? "└─" : "├─",
+		 row->session->now.pid, text_name(row->session->now.name));
+}
+
+static const char *key_name(ROW)
+{
+	return row->tenant->now.name;
+}
+
+static void draw_n_sessions(CELL)
+{
+	if (!row->is_child)
+		set(ret, figure_count((double)row->tenant->now.n_sessions).text);
+}
+
+static double key_n_sessions(ROW)
+{
+	return (double)row->tenant->now.n_sessions;
+}
+
+static void draw_vram(CELL)
+{
+	uint64_t used, limit;
+
+	if (row->is_child)
+		return;
+	used = model_gpu_memory(model, &row->tenant->now);
+	limit = model_gpu_limit(model, &row->tenant->now);
+	set(ret, figure_bytes((double)used).text);
+	if (limit != UINT64_MAX && used > 0 && (double)used >= 0.95 * (double)limit)
+		ret->style = STYLE_WARN;
+}
+
+static double key_vram(ROW)
+{
+	return (double)model_gpu_memory(model, &row->tenant->now);
+}
+
+static void draw_vram_max(CELL)
+{
+	if (!row->is_child)
+		set(ret, figure_bytes_of(model_gpu_limit(model, &row->tenant->now)).text);
+}
+
+static double key_vram_max(ROW)
+{
+	return (double)model_gpu_limit(model, &row->tenant->now);
+}
+
+/* A check mark: it is there whenever it is wanted. */
+static void draw_reserve(CELL)
+{
+	double reserve = 0;
+	bool is_kept = true;
+
+	if (row->is_child)
+		return;
+	for (uint32_t i = RBK_DEVICE_GPU; i < model->n_devices; i++) {
+		const struct rbk_stats_tenant_device *memory = &row->tenant->now.devices[i];
+
+		reserve += (double)memory->memory_reserve;
+		if (memory->memory_used < memory->memory_reserve && !model_keeps_reserves(model, i))
+			is_kept = false;
+	}
+	if (!(reserve > 0)) {
+		set(ret, "–");
+		return;
+	}
+	snprintf(ret->text, sizeof(ret->text), "%s%s", is_kept ? "✓" : "▲",
+		 figure_bytes(reserve).text);
+	ret->style = is_kept ? STYLE_PLAIN : STYLE_BAD;
+}
+
+static double key_reserve(ROW)
+{
+	double sum = 0;
+
+	for (uint32_t i = RBK_DEVICE_GPU; i < model->n_devices; i++)
+		sum += (double)row->tenant->now.devices[i].memory_reserve;
+	return sum;
+}
+
+static void set_share(struct cell_text *ret, double share, double weight)
+{
+	if (!isfinite(share) || share < 0)
+		set(ret, "–");
+	else
+		snprintf(ret->text, sizeof(ret->text), "%s of %2.0f", figure_part(share).text,
+			 fmax(0, fmin(100, 100 * weight)));
+}
+
+static void draw_gpu_share(CELL)
+{
+	if (!row->is_child)
+		set_share(ret, model_gpu_share(model, &row->tenant->now),
+			  model_weight_part(model, &row->tenant->now));
+}
+
+static double key_gpu_share(ROW)
+{
+	return model_gpu_share(model, &row->tenant->now);
+}
+
+static void draw_cpu_share(CELL)
+{
+	if (!row->is_child)
+		set_share(ret, row->tenant->now.devices[RBK_DEVICE_CPU].share,
+			  model_weight_part(model, &row->tenant->now));
+}
+
+static double key_cpu_share(ROW)
+{
+	return row->tenant->now.devices[RBK_DEVICE_CPU].share;
+}
+
+static void draw_tasks(CELL)
+{
+	set(ret,
+	    figure_rate(row->session ? row->session->tasks_per_s : row->tenant->tasks_per_s).text);
+}
+
+static double key_tasks(ROW)
+{
+	return row->session ? row->session->tasks_per_s : row->tenant->tasks_per_s;
+}
+
+static void draw_parts(CELL)
+{
+	set_parts(ret, row->session ? row->session->gpu_part : row->tenant->gpu_part);
+}
+
+static double key_parts(ROW)
+{
+	return row->session ? row->session->gpu_part : row->tenant->gpu_part;
+}
+
+#define TENANT_NS(name, member)                                        \
+	static void draw_##name(CELL)                                  \
+	{                                                              \
+		if (!row->is_child)                                    \
+			set(ret, figure_ns(row->tenant->member).text); \
+	}                                                              \
+	static double key_##name(ROW)                                  \
+	{                                                              \
+		return row->tenant->member;                            \
+	}
+
+TENANT_NS(p50, p50_ns)
+TENANT_NS(p99, p99_ns)
+TENANT_NS(queue, queue_p99_ns)
+
+static void draw_evictions(CELL)
+{
+	if (row->is_child)
+		return;
+	set(ret, figure_count((double)row->tenant->now.n_evictions).text);
+	if (row->tenant->has_new_evictions)
+		ret->style = STYLE_WARN;
+}
+
+static double key_evictions(ROW)
+{
+	return (double)row->tenant->now.n_evictions;
+}
+
+static uint64_t fallbacks(ROW)
+{
+	return row->session ? row->session->now.n_fallbacks
+			    : row->tenant->now.reasons[RBK_REASON_CPU_FALLBACK];
+}
+
+static void draw_fallbacks(CELL)
+{
+	set_bad(ret, fallbacks(model, row));
+}
+
+static double key_fallbacks(ROW)
+{
+	return (double)fallbacks(model, row);
+}
+
+static uint64_t errors(ROW)
+{
+	return row->session ? row->session->now.n_errors : row->tenant->now.n_errors;
+}
+
+static void draw_errors(CELL)
+{
+	set_bad(ret, errors(model, row));
+}
+
+static double key_errors(ROW)
+{
+	return (double)errors(model, row);
+}
+
+static void draw_wait(CELL)
+{
+	if (!row->is_child)
+		set(ret,
+		    figure_ns(row->tenant->has_delay ? (double)row->tenant->delay.p99_ns : 0).text);
+}
+
+static double key_wait(ROW)
+{
+	return row->tenant->has_delay ? (double)row->tenant->delay.p99_ns : 0;
+}
+
+static const char *causer(ROW)
+{
+	const struct rbk_stats_delay *delay = &row->tenant->delay;
+
+	if (row->is_child || !row->tenant->has_delay || delay->n_causes == 0)
+		return "";
+	return delay->causes[0].flags & RBK_STATS_CAUSE_BROKER ? "brokerd" : delay->causes[0].comm;
+}
+
+static void draw_causer(CELL)
+{
+	const char *name = causer(model, row);
+
+	if (!row->is_child)
+		set(ret, name[0] ? text_name(name) : "–");
+}
+
+static void draw_copied(CELL)
+{
+	double bytes = row->session ? row->session->copied_per_s
+		       : row->tenant->copied_per_s < 0
+			       ? -1
+			       : row->tenant->copied_per_s + row->tenant->moved_per_s;
+
+	set(ret, figure_bytes(bytes).text);
+}
+
+static double key_copied(ROW)
+{
+	return row->session ? row->session->copied_per_s
+			    : row->tenant->copied_per_s + row->tenant->moved_per_s;
+}
+
+static void draw_host(CELL)
+{
+	set(ret, figure_bytes_of(row->session ? row->session->now.arena_bytes
+					      : row->tenant->now.host_used)
+			 .text);
+}
+
+static double key_host(ROW)
+{
+	return (double)(row->session ? row->session->now.arena_bytes : row->tenant->now.host_used);
+}
+
+static void draw_n_plans(CELL)
+{
+	set(ret, figure_count((double)(row->session ? row->session->now.n_plans
+						    : row->tenant->now.n_plans))
+			 .text);
+}
+
+static double key_n_plans(ROW)
+{
+	return (double)(row->session ? row->session->now.n_plans : row->tenant->now.n_plans);
+}
+
+#define TENANT_COUNT(name, member)                             \
+	static void draw_##name(CELL)                          \
+	{                                                      \
+		if (!row->is_child)                            \
+			set_bad(ret, row->tenant->now.member); \
+	}                                                      \
+	static double key_##name(ROW)                          \
+	{                                                      \
+		return (double)row->tenant->now.member;        \
+	}
+
+TENANT_COUNT(late, n_deadlines_missed)
+TENANT_COUNT(constraints, n_memory_constraints)
+TENANT_COUNT(refused, n_refused)
+
+static void draw_throttled(CELL)
+{
+	if (!row->is_child)
+		set(ret, figure_ns((double)row->tenant->now.throttled_ns).text);
+}
+
+static double key_throttled(ROW)
+{
+	return (double)row->tenant->now.throttled_ns;
+}
+
+#define COLUMN(head, width, priority, flags, name)                          \
+	{                                                                   \
+		head, width, priority, flags, draw_##name, key_##name, NULL \
+	}
+#define TEXT_COLUMN(head, width, priority, flags, name)                                        \
+	{                                                                                      \
+		head, width, priority, (flags) | COLUMN_LEFT | COLUMN_TEXT, draw_##name, NULL, \
+			key_##name                                                             \
+	}
+#define DOWN COLUMN_DESCENDING
+
+static const char *key_causer(ROW)
+{
+	return causer(model, row);
+}
+
+const struct column tenant_columns[] = {
+	TEXT_COLUMN("TENANT", 12, 0, COLUMN_FLEX, name),
+	COLUMN("SESS", 5, 4, DOWN, n_sessions),
+	COLUMN("VRAM", 8, 0, DOWN | COLUMN_GPU, vram),
+	COLUMN("/ MAX", 8, 2, DOWN | COLUMN_GPU, vram_max),
+	COLUMN("RESERVE", 9, 3, DOWN | COLUMN_GPU, reserve),
+	COLUMN("GPU-SHARE", 10, 2, DOWN | COLUMN_GPU, gpu_share),
+	COLUMN("TASKS/s", 8, 0, DOWN, tasks),
+	COLUMN("CPU/GPU", 8, 3, DOWN | COLUMN_GPU, parts),
+	COLUMN("P50", 7, 2, DOWN, p50),
+	COLUMN("P99", 7, 0, DOWN, p99),
+	COLUMN("EVICT", 6, 4, DOWN | COLUMN_GPU, evictions),
+	COLUMN("FALLBK", 6, 5, DOWN | COLUMN_GPU, fallbacks),
+	COLUMN("RQ-WAIT", 7, 5, DOWN, wait),
+	TEXT_COLUMN("BEHIND", 15, 6, 0, causer),
+	COLUMN("CPU-SHARE", 10, 6, DOWN, cpu_share),
+	COLUMN("COPIED/s", 8, 6, DOWN, copied),
+	COLUMN("ERRORS", 6, 6, DOWN, errors),
+	COLUMN("QUEUE99", 7, 7, DOWN, queue),
+	COLUMN("HOST", 8, 7, DOWN, host),
+	COLUMN("PLANS", 5, 7, DOWN, n_plans),
+	COLUMN("LATE", 5, 7, DOWN, late),
+	COLUMN("NO-MEM", 6, 8, DOWN | COLUMN_GPU, constraints),
+	COLUMN("REFUSED", 7, 8, DOWN, refused),
+	COLUMN("THROTTLD", 8, 8, DOWN, throttled),
+};
+const unsigned int n_tenant_columns = sizeof(tenant_columns) / sizeof(tenant_columns[0]);
+_Static_assert(sizeof(tenant_columns) / sizeof(tenant_columns[0]) <= TABLE_MAX_COLUMNS, "room");
+
+/* --- Sessions --- */
+
+#define SESSION_COUNT(name, member)                                            \
+	static void draw_##name(CELL)                                          \
+	{                                                                      \
+		set(ret, figure_count((double)row->session->now.member).text); \
+	}                                                                      \
+	static double key_##name(ROW)                                          \
+	{                                                                      \
+		return (double)row->session->now.member;                       \
+	}
+
+SESSION_COUNT(s_in_flight, n_in_flight)
+SESSION_COUNT(s_resident, n_plans_resident)
+SESSION_COUNT(s_rings, n_rings)
+SESSION_COUNT(s_total, n_tasks)
+
+static void draw_s_number(CELL)
+{
+	snprintf(ret->text, sizeof(ret->text), "%u", row->session->now.number);
+}
+
+static double key_s_number(ROW)
+{
+	return row->session->now.number;
+}
+
+static void draw_s_pid(CELL)
+{
+	if (row->session->now.pid)
+		snprintf(ret->text, sizeof(ret->text), "%u", row->session->now.pid);
+	else
+		set(ret, "–");
+}
+
+static double key_s_pid(ROW)
+{
+	return row->session->now.pid;
+}
+
+static void draw_s_uid(CELL)
+{
+	snprintf(ret->text, sizeof(ret->text), "%u", row->session->now.uid);
+}
+
+static double key_s_uid(ROW)
+{
+	return row->session->now.uid;
+}
+
+static const char *key_s_tenant(ROW)
+{
+	if (row->session->now.flags & RBK_STATS_SESSION_ADMIN)
+		return "(admin)";
+	return row->tenant ? row->tenant->now.name : "";
+}
+
+static void draw_s_tenant(CELL)
+{
+	const char *name = key_s_tenant(model, row);
+
+	set(ret, name[0] ? text_name(name) : "–");
+	if (row->tenant)
+		ret->style = tenant_style(row->tenant->now.number);
+}
+
+static const char *key_s_name(ROW)
+{
+	return row->session->now.name;
+}
+
+static void draw_s_name(CELL)
+{
+	snprintf(ret->text, sizeof(ret->text), "%s%s", text_name(row->session->now.name),
+		 row->session->now.flags & RBK_STATS_SESSION_ENDING ? " (ending)" : "");
+}
+
+static const char *key_s_comm(ROW)
+{
+	return row->session->now.comm;
+}
+
+static void draw_s_comm(CELL)
+{
+	set(ret, text_name(row->session->now.comm));
+}
+
+static double age_ns(ROW)
+{
+	uint64_t began_at_ns = row->session->now.began_at_ns;
+
+	return model->updated_at_ns > began_at_ns ? (double)(model->updated_at_ns - began_at_ns)
+						  : 0;
+}
+
+static void draw_s_age(CELL)
+{
+	set(ret, figure_ns(age_ns(model, row)).text);
+}
+
+static double key_s_age(ROW)
+{
+	return age_ns(model, row);
+}
+
+const struct column session_columns[] = {
+	COLUMN("SESSION", 7, 3, 0, s_number),
+	COLUMN("PID", 7, 0, 0, s_pid),
+	COLUMN("USER", 6, 5, 0, s_uid),
+	TEXT_COLUMN("TENANT", 12, 0, 0, s_tenant),
+	TEXT_COLUMN("NAME", 14, 1, COLUMN_FLEX, s_name),
+	TEXT_COLUMN("COMMAND", 15, 6, 0, s_comm),
+	COLUMN("TASKS/s", 8, 0, DOWN, tasks),
+	COLUMN("CPU/GPU", 8, 3, DOWN | COLUMN_GPU, parts),
+	COLUMN("IN-FLIGHT", 9, 3, DOWN, s_in_flight),
+	COLUMN("PLANS", 5, 4, DOWN, n_plans),
+	COLUMN("RESIDENT", 8, 4, DOWN | COLUMN_GPU, s_resident),
+	COLUMN("ARENAS", 8, 2, DOWN, host),
+	COLUMN("COPIED/s", 8, 5, DOWN, copied),
+	COLUMN("FALLBK", 6, 4, DOWN | COLUMN_GPU, fallbacks),
+	COLUMN("ERRORS", 6, 4, DOWN, errors),
+	COLUMN("AGE", 7, 5, DOWN, s_age),
+	COLUMN("TASKS", 7, 6, DOWN, s_total),
+	COLUMN("RINGS", 5, 7, DOWN, s_rings),
+};
+const unsigned int n_session_columns = sizeof(session_columns) / sizeof(session_columns[0]);
+_Static_assert(sizeof(session_columns) / sizeof(session_columns[0]) <= TABLE_MAX_COLUMNS, "room");

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One tenant or one plan in full
+ *
+ * Counts are since the broker's start or the last reset, rates of the last interval. All of it is
+ * laid out from the first line on, and what is above or below the screen is cut off.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "figures.h"
+#include "monitor/interval.h"
+#include "monitor/text.h"
+#include "picture.h"
+
+enum { REASON_BAR = 30, FULL = 0x2588, HISTOGRAM_ROWS = 4, MAX_DECISIONS = 50 };
+
+/* The row that the sheet's next line is drawn at; outside the canvas if it is not seen. */
+static int next_line(struct sheet_lines *lines)
+{
+	int y = lines->top + lines->line++ - lines->first;
+
+	return y >= lines->top && y < lines->end ? y : -1;
+}
+
+static void line(struct sheet_lines *lines, enum style style, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void line(struct sheet_lines *lines, enum style style, const char *format, ...)
+{
+	char text[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	canvas_text(lines->canvas, 1, next_line(lines), style, text);
+}
+
+static void head(struct sheet_lines *lines, const char *text)
+{
+	int y;
+
+	lines->line++;
+	y = next_line(lines);
+	canvas_fill(lines->canvas, 0, y, lines->canvas->width, STYLE_HEAD, ' ');
+	canvas_text(lines->canvas, 1, y, STYLE_HEAD, text);
+}
+
+static const char *count(uint64_t n)
+{
+	return text_name(figure_count((double)n).text);
+}
+
+/* --- What both have --- */
+
+static void draw_reasons(struct sheet_lines *lines, const uint64_t reasons[RBK_STATS_MAX_REASONS])
+{
+	double sum = 0;
+
+	for (unsigned int i = 0; i < RBK_REASON_COUNT; i++)
+		sum += (double)reasons[i];
+	head(lines, "Why tasks ran where they did");
+	for (unsigned int i = RBK_REASON_NONE + 1; i < RBK_REASON_COUNT; i++) {
+		const struct segment segment = {(double)reasons[i], FULL, STYLE_GRAPH, NULL};
+		int y;
+
+		if (reasons[i] == 0)
+			continue;
+		y = next_line(lines);
+		canvas_text(lines->canvas, 1, y, STYLE_PLAIN, rbk_reason_name(i));
+		canvas_right(lines->canvas, 28, y, STYLE_PLAIN,
+			     figure_count((double)reasons[i]).text);
+		canvas_right(lines->canvas, 34, y, STYLE_PLAIN,
+			     figure_part((double)reasons[i] / sum).text);
+		canvas_bar(lines->canvas, 36, y, REASON_BAR, sum, &segment, 1);
+	}
+	if (sum == 0)
+		line(lines, STYLE_DIM, "none has completed");
+}
+
+/* As high as the most frequent time, from the first to the last time that occurred. */
+static void draw_histogram(struct sheet_lines *lines, const char *title,
+			   const uint64_t buckets[RBK_STATS_BUCKETS])
+{
+	unsigned int first = RBK_STATS_BUCKETS, last = 0, n;
+	double values[RBK_STATS_BUCKETS], high = 0;
+	int y = 0, width;
+
+	for (unsigned int i = 0; i < RBK_STATS_BUCKETS; i++) {
+		if (buckets[i] == 0)
+			continue;
+		first = i < first ? i : first;
+		last = i;
+		high = fmax(high, (double)buckets[i]);
+	}
+	head(lines, title);
+	if (high == 0) {
+		line(lines, STYLE_DIM, "none has completed");
+		return;
+	}
+	n = last - first + 1;
+	for (unsigned int i = 0; i < n; i++)
+		values[i] = (double)buckets[first + i];
+	/* Two buckets a column, as the graph has them. */
+	width = (int)(n + 1) / 2;
+	for (int i = 0; i < HISTOGRAM_ROWS; i++) {
+		int row = next_line(lines);
+
+		/* Drawn whole, or not at all. */
+		y = i == 0 ? row : y;
+		y = row < 0 ? -1 : y;
+	}
+	if (y >= 0)
+		canvas_graph(lines->canvas, 1, y, width, HISTOGRAM_ROWS, STYLE_GRAPH, high, values,
+			     n);
+	line(lines, STYLE_DIM, "%s … %s   p50 %s   p90 %s   p99 %s",
+	     first ? figure_ns((double)rbk_stats_bucket_ns(first)).text : "0",
+	     figure_ns((double)rbk_stats_bucket_ns(last + 1)).text,
+	     figure_ns(histogram_quantile(buckets, 0.5)).text,
+	     figure_ns(histogram_quantile(buckets, 0.9)).text,
+	     figure_ns(histogram_quantile(buckets, 0.99)).text);
+}
+
+/* --- A tenant --- */
+
+static void draw_devices(const struct model *model, const struct model_tenant *tenant,
+			 struct sheet_lines *lines)
+{
+	static const char *const heads[] = {"MEMORY", "MAX",    "RESERVE",  "HIGH", "GTT",
+					    "TASKS",  "FAILED", "EXPLORED", "SHARE"};
+	enum { FIGURES = 9, FIRST_END = 18, APART = 10 };
+	int y = next_line(lines);
+
+	canvas_fill(lines->canvas, 0, y, lines->canvas->width, STYLE_HEAD, ' ');
+	canvas_text(lines->canvas, 1, y, STYLE_HEAD, "DEVICE");
+	for (int k = 0; k < FIGURES; k++)
+		canvas_right(lines->canvas, FIRST_END + APART * k, y, STYLE_HEAD, heads[k]);
+	for (uint32_t i = 0; i < model->n_devices; i++) {
+		const struct rbk_stats_tenant_device *device = &tenant->now.devices[i];
+		const struct figure figures[FIGURES] = {
+			figure_bytes((double)device->memory_used),
+			figure_bytes_of(device->memory_max),
+			figure_bytes((double)device->memory_reserve),
+			figure_bytes_of(device->memory_high),
+			figure_bytes((double)device->gtt_used),
+			figure_count((double)device->n_tasks),
+			figure_count((double)device->n_failed),
+			figure_count((double)device->n_explored),
+			figure_part(device->share),
+		};
+
+		y = next_line(lines);
+		canvas_text(lines->canvas, 1, y, STYLE_PLAIN, device_label(i));
+		for (int k = 0; k < FIGURES; k++)
+			canvas_right(lines->canvas, FIRST_END + APART * k, y, STYLE_PLAIN,
+				     figures[k].text);
+	}
+}
+
+static void draw_delay(const struct model *model, const struct model_tenant *tenant,
+		       struct sheet_lines *lines)
+{
+	const struct rbk_stats_delay *delay = &tenant->delay;
+
+	head(lines, "How its processes waited for processors");
+	if (!tenant->has_delay) {
+		line(lines, STYLE_DIM, "nobody watches that");
+		return;
+	}
+	line(lines, STYLE_PLAIN, "ran %s   waited %s   p50 %s   p99 %s   longest %s",
+	     figure_ns((double)delay->run_ns).text, figure_ns((double)delay->wait_ns).text,
+	     figure_ns((double)delay->p50_ns).text, figure_ns((double)delay->p99_ns).text,
+	     figure_ns((double)delay->max_ns).text);
+	line(lines, STYLE_PLAIN, "preempted %s   moved %s   throttled %s   made the broker wait %s",
+	     delay->flags & RBK_STATS_DELAY_KNOWN ? count(delay->n_preemptions) : "-",
+	     count(delay->n_migrations), figure_ns((double)delay->throttled_ns).text,
+	     figure_ns((double)delay->caused_ns).text);
+	for (uint32_t i = 0; i < delay->n_causes; i++) {
+		const struct rbk_stats_cause *cause = &delay->causes[i];
+		const struct model_tenant *other =
+			cause->tenant ? model_tenant(model, cause->tenant) : NULL;
+
+		line(lines, STYLE_PLAIN, "behind %-15s %8s   %s%s%s%s", text_name(cause->comm),
+		     figure_ns((double)cause->wait_ns).text,
+		     cause->flags & RBK_STATS_CAUSE_BROKER ? "brokerd itself"
+							   : text_name(cause->cgroup),
+		     other ? " (tenant " : "", other ? text_name(other->now.name) : "",
+		     other ? ")" : "");
+	}
+}
+
+void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet_lines *lines)
+{
+	const struct model_tenant *tenant = model_tenant(model, number);
+	const struct rbk_stats_tenant *now = tenant ? &tenant->now : NULL;
+
+	if (!tenant) {
+		line(lines, STYLE_WARN, "this tenant is gone");
+		return;
+	}
+	line(lines, STYLE_BOLD, "Tenant %s", text_name(now->name));
+	line(lines, STYLE_PLAIN, "number %u   weight %u   %s%s%s%s", now->number, now->weight,
+	     now->flags & RBK_STATS_TENANT_NAMED ? "named by the policy" : "not in the policy",
+	     now->flags & RBK_STATS_TENANT_CHANGED ? ", limits changed by an administrator" : "",
+	     now->flags & RBK_STATS_TENANT_DRAINED ? ", drained: takes no new work" : "",
+	     now->flags & RBK_STATS_TENANT_PAGE ? "" : ", has no page: no plans are listed");
+	line(lines, STYLE_PLAIN, "sessions %s   plans %s   host memory %s of %s   refused %s",
+	     count(now->n_sessions), count(now->n_plans), figure_bytes((double)now->host_used).text,
+	     now->host_max == UINT64_MAX ? "no limit" : figure_bytes_of(now->host_max).text,
+	     count(now->n_refused));
+	line(lines, STYLE_PLAIN, "evictions %s   returns %s   tasks without device memory %s",
+	     count(now->n_evictions), count(now->n_returns), count(now->n_memory_constraints));
+	lines->line++;
+	draw_devices(model, tenant, lines);
+	head(lines, "Tasks");
+	line(lines, STYLE_PLAIN, "now      %s/s   on GPUs %s   p50 %s   p99 %s   queued p99 %s",
+	     figure_rate(tenant->tasks_per_s).text, figure_part(tenant->gpu_part).text,
+	     figure_ns(tenant->p50_ns).text, figure_ns(tenant->p99_ns).text,
+	     figure_ns(tenant->queue_p99_ns).text);
+	line(lines, STYLE_PLAIN, "         copied %s/s   moved by devices %s/s   errors %s/s",
+	     figure_bytes(tenant->copied_per_s).text, figure_bytes(tenant->moved_per_s).text,
+	     figure_rate(tenant->errors_per_s).text);
+	line(lines, STYLE_PLAIN, "in all   %s   by the reactor %s   split %s   explored %s",
+	     count(now->n_tasks), count(now->n_inline), count(now->n_partitioned),
+	     count(now->n_explored));
+	line(lines, STYLE_PLAIN, "         errors %s   late %s   held up by its quota %s",
+	     count(now->n_errors), count(now->n_deadlines_missed),
+	     figure_ns((double)now->throttled_ns).text);
+	draw_reasons(lines, now->reasons);
+	draw_histogram(lines, "Times from admission to end", now->latency_histogram);
+	draw_histogram(lines, "Times in the queue", now->queue_histogram);
+	draw_delay(model, tenant, lines);
+}
+
+/* --- A plan --- */
+
+static const struct model_plan *find_plan(const struct model *model, uint32_t tenant, uint32_t slot)
+{
+	for (uint32_t i = 0; i < model->n_plans; i++)
+		if (model->plans[i].tenant == tenant && model->plans[i].slot == slot)
+			return &model->plans[i];
+	return NULL;
+}
+
+static void draw_plan_times(const struct model_plan *plan, struct sheet_lines *lines)
+{
+	line(lines, STYLE_PLAIN, "on the CPU %s   on %s %s   speed-up %.3g   predictions off by %s",
+	     figure_ns(plan->cpu_ns).text, plan->gpu ? device_label(plan->gpu) : "a GPU",
+	     figure_ns(plan->gpu_ns).text,
+	     isfinite(plan->speedup) ? fmax(0, fmin(plan->speedup, 1e9)) : 0,
+	     figure_part(plan->error).text);
+	line(lines, STYLE_PLAIN, "memory: %s%s, takes %s, of which %s are there",
+	     plan->gpu ? memory_state_name(plan->state) : "needs none of a GPU",
+	     plan->state == RBK_MEMORY_RESIDENT && plan->tier == RBK_TIER_GTT
+		     ? " in host memory (GTT)"
+		     : "",
+	     figure_bytes((double)plan->footprint_bytes).text,
+	     figure_bytes((double)plan->resident_bytes).text);
+}
+
+static void draw_plan_decisions(const struct model *model, const struct model_plan *plan,
+				struct sheet_lines *lines)
+{
+	unsigned int n = 0;
+
+	head(lines, "Its last tasks");
+	for (uint32_t i = 0; i < model->n_decisions && n < MAX_DECISIONS; i++) {
+		const struct model_decision *decision = &model->decisions[i];
+		uint64_t age_ns;
+
+		if (decision->tenant != plan->tenant || decision->now.plan != plan->slot)
+			continue;
+		age_ns = model->updated_at_ns > decision->now.ended_at_ns
+				 ? model->updated_at_ns - decision->now.ended_at_ns
+				 : 0;
+		n++;
+		line(lines, STYLE_PLAIN, "%s ago   %s   %s   predicted %s   took %s   queued %s%s",
+		     figure_ns((double)age_ns).text, device_label(decision->now.device),
+		     rbk_reason_name(decision->now.reason),
+		     figure_ns((double)decision->now.predicted_ns).text,
+		     figure_ns((double)decision->now.exec_ns).text,
+		     figure_ns((double)decision->now.queue_ns).text,
+		     decision->now.res < 0 ? "   failed" : "");
+	}
+	if (n == 0)
+		line(lines, STYLE_DIM, "none is in the log");
+}
+
+void detail_draw_plan(const struct model *model, uint32_t tenant, uint32_t slot,
+		      struct sheet_lines *lines)
+{
+	const struct model_plan *plan = find_plan(model, tenant, slot);
+	uint64_t age_ns;
+
+	if (!plan) {
+		line(lines, STYLE_WARN, "this plan is gone");
+		return;
+	}
+	age_ns = model->updated_at_ns > plan->now.made_at_ns
+			 ? model->updated_at_ns - plan->now.made_at_ns
+			 : 0;
+	line(lines, STYLE_BOLD, "Plan %s%s", text_name(plan->now.name),
+	     plan->now.state == RBK_STATS_PLAN_GONE ? " (gone)" : "");
+	line(lines, STYLE_PLAIN, "tenant %s   session %u   plan %u   fingerprint %016llx",
+	     text_name(plan->tenant_name), plan->now.session, plan->now.plan_id,
+	     (unsigned long long)plan->now.fingerprint);
+	line(lines, STYLE_PLAIN, "made %s ago   tasks %s   now %s/s   by the reactor %s",
+	     figure_duration(age_ns).text, count(plan->n_tasks),
+	     figure_rate(plan->tasks_per_s).text, count(plan->now.n_inline));
+	line(lines, STYLE_PLAIN, "last task of %u rows on %s: %s", plan->now.count,
+	     device_label(plan->now.last_device), rbk_reason_name(plan->now.last_reason));
+	draw_plan_times(plan, lines);
+	line(lines, STYLE_PLAIN, "evictions %s   returns %s   tasks without device memory %s",
+	     count(plan->now.n_evictions), count(plan->now.n_returns),
+	     count(plan->now.n_memory_constraints));
+	draw_reasons(lines, plan->now.reasons);
+	draw_plan_decisions(model, plan, lines);
+}

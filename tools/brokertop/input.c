@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Keys
+ *
+ * Those of htop where it has them. Names that become part of a question are printable.
+ */
+#include "input.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "monitor/text.h"
+
+/* --- Views and sheets --- */
+
+static void close_sheet(struct picture *picture)
+{
+	picture->sheet = SHEET_NONE;
+	picture->sheet_first = 0;
+}
+
+static void open_sheet(struct picture *picture, enum sheet sheet)
+{
+	picture->sheet = sheet;
+	picture->sheet_first = 0;
+}
+
+static void show_view(struct picture *picture, enum view view)
+{
+	close_sheet(picture);
+	picture->view = view;
+}
+
+static void open_selected(struct picture *picture)
+{
+	struct table *table = picture_table(picture);
+	const struct row *row;
+
+	/* The first one, if none was selected. */
+	if (!table->is_selecting)
+		table_move(table, 0);
+	row = table_selected(table);
+	if (!row)
+		return;
+	if (row->plan) {
+		picture->sheet_tenant = row->plan->tenant;
+		picture->sheet_slot = row->plan->slot;
+		open_sheet(picture, SHEET_PLAN);
+	} else if (row->decision && row->decision->plan_name[0]) {
+		picture->sheet_tenant = row->decision->tenant;
+		picture->sheet_slot = row->decision->now.plan;
+		open_sheet(picture, SHEET_PLAN);
+	} else if (row->tenant) {
+		picture->sheet_tenant = row->tenant->now.number;
+		open_sheet(picture, SHEET_TENANT);
+	}
+}
+
+static void say(struct picture *picture, enum style style, const char *text)
+{
+	snprintf(picture->message, sizeof(picture->message), "%s", text);
+	picture->message_style = style;
+}
+
+static void sort_by_name(struct picture *picture, const struct model *model, const char *name)
+{
+	struct table *table = picture_table(picture);
+
+	for (unsigned int i = 0; i < table->n_columns; i++)
+		if (strcmp(table->columns[i].name, name) == 0 &&
+		    (!(table->columns[i].flags & COLUMN_GPU) || model->n_devices > RBK_DEVICE_GPU))
+			table_sort_by(table, (int)i);
+}
+
+static void search(struct picture *picture, bool from_next)
+{
+	struct table *table = picture_table(picture);
+
+	if (picture->input[0] && table->n_rows > 0 &&
+	    !table_search(table, picture->input, from_next))
+		say(picture, STYLE_WARN, "not found");
+}
+
+/* --- Changes --- */
+
+static void begin_prompt(struct picture *picture, enum prompt prompt)
+{
+	picture->prompt = prompt;
+	picture->input[0] = '\0';
+}
+
+/* Whom a change is for. Return: is somebody selected who can be changed? */
+static bool begin_change(struct picture *picture, const struct model *model, bool may_change,
+			 enum change_kind kind, struct change *ret)
+{
+	const struct row *row = table_selected(picture_table(picture));
+	const struct model_tenant *tenant = NULL;
+	const struct model_plan *plan = row ? row->plan : NULL;
+
+	if (!may_change) {
+		say(picture, STYLE_WARN,
+		    "changes are for administrators, on the administrators' socket");
+		return false;
+	}
+	if (picture->sheet == SHEET_TENANT || picture->sheet == SHEET_PLAN)
+		tenant = model_tenant(model, picture->sheet_tenant);
+	else if (plan)
+		tenant = model_tenant(model, plan->tenant);
+	else if (row)
+		tenant = row->tenant;
+	if (!tenant) {
+		say(picture, STYLE_WARN, "select a tenant first");
+		return false;
+	}
+	*ret = (struct change){.kind = kind, .tenant = tenant->now.number};
+	snprintf(ret->name, sizeof(ret->name), "%s", text_name(tenant->now.name));
+	if (plan && picture->sheet == SHEET_NONE && kind == CHANGE_EVICT) {
+		ret->session = plan->now.session;
+		ret->plan_id = plan->now.plan_id;
+		snprintf(ret->plan, sizeof(ret->plan), "%s", text_name(plan->now.name));
+	}
+	if (kind == CHANGE_DRAIN && tenant->now.flags & RBK_STATS_TENANT_DRAINED)
+		ret->kind = CHANGE_DRAIN_END;
+	return true;
+}
+
+static void ask(struct picture *picture, const struct change *change)
+{
+	char *text = picture->question;
+	const size_t bytes = sizeof(picture->question);
+
+	picture->prompt = PROMPT_CONFIRM;
+	switch (change->kind) {
+	case CHANGE_BUDGET:
+		snprintf(text, bytes, "Set vram-max of tenant %s to %s?", change->name,
+			 change->value);
+		break;
+	case CHANGE_EVICT:
+		if (change->plan[0])
+			snprintf(text, bytes, "Evict plan %s of tenant %s from every device?",
+				 change->plan, change->name);
+		else
+			snprintf(text, bytes, "Evict all plans of tenant %s from every device?",
+				 change->name);
+		break;
+	case CHANGE_DRAIN:
+		snprintf(text, bytes, "Drain tenant %s, so that it gets no new work done?",
+			 change->name);
+		break;
+	case CHANGE_DRAIN_END:
+		snprintf(text, bytes, "Let tenant %s work again?", change->name);
+		break;
+	case CHANGE_NONE:
+		break;
+	}
+}
+
+static void begin(struct picture *picture, const struct model *model, bool may_change,
+		  enum change_kind kind, struct change *change)
+{
+	if (!begin_change(picture, model, may_change, kind, change))
+		return;
+	if (kind == CHANGE_BUDGET) {
+		begin_prompt(picture, PROMPT_BUDGET);
+		snprintf(picture->question, sizeof(picture->question),
+			 "vram-max of tenant %s (2GiB, 25%%, default)", change->name);
+		return;
+	}
+	ask(picture, change);
+}
+
+/* --- Prompts --- */
+
+static void type_text(struct picture *picture, int code)
+{
+	size_t n = strlen(picture->input);
+
+	if (code == INPUT_BACKSPACE && n > 0)
+		picture->input[n - 1] = '\0';
+	else if (code >= ' ' && code <= '~' && n + 1 < sizeof(picture->input)) {
+		picture->input[n] = (char)code;
+		picture->input[n + 1] = '\0';
+	}
+}
+
+static enum input_wish in_text(struct picture *picture, struct change *change, int code)
+{
+	struct table *table = picture_table(picture);
+	const enum prompt prompt = picture->prompt;
+
+	if (code == INPUT_ESCAPE) {
+		picture->prompt = PROMPT_NONE;
+		if (prompt == PROMPT_FILTER)
+			table->filter[0] = '\0';
+		return INPUT_NOTHING;
+	}
+	if (code == INPUT_ENTER) {
+		picture->prompt = PROMPT_NONE;
+		if (prompt == PROMPT_BUDGET && picture->input[0]) {
+			snprintf(change->value, sizeof(change->value), "%s", picture->input);
+			ask(picture, change);
+		}
+		return INPUT_NOTHING;
+	}
+	type_text(picture, code);
+	if (prompt == PROMPT_FILTER)
+		snprintf(table->filter, sizeof(table->filter), "%s", picture->input);
+	if (prompt == PROMPT_SEARCH)
+		search(picture, false);
+	return INPUT_NOTHING;
+}
+
+static enum input_wish in_question(struct picture *picture, int code)
+{
+	picture->prompt = PROMPT_NONE;
+	if (code == 'y' || code == 'Y')
+		return INPUT_CHANGE;
+	say(picture, STYLE_PLAIN, "nothing was changed");
+	return INPUT_NOTHING;
+}
+
+static void in_menu(struct picture *picture, int code)
+{
+	struct table *table = picture_table(picture);
+	const int n = (int)table->n_columns;
+
+	switch (code) {
+	case INPUT_UP:
+		picture->menu_at = (picture->menu_at + n - 1) % n;
+		break;
+	case INPUT_DOWN:
+		picture->menu_at = (picture->menu_at + 1) % n;
+		break;
+	case ' ':
+		/* The first one names the row. */
+		if (picture->prompt == PROMPT_COLUMNS && picture->menu_at > 0)
+			table->hidden ^= 1u << picture->menu_at;
+		break;
+	case INPUT_ENTER:
+		if (picture->prompt == PROMPT_SORT)
+			table_sort_by(table, picture->menu_at);
+		picture->prompt = PROMPT_NONE;
+		break;
+	case INPUT_ESCAPE:
+	case 'q':
+		picture->prompt = PROMPT_NONE;
+		break;
+	}
+}
+
+static void open_menu(struct picture *picture, const struct model *model, enum prompt prompt)
+{
+	int column = table_sort_column(picture_table(picture), model);
+
+	picture->prompt = prompt;
+	picture->menu_at = prompt == PROMPT_SORT && column > 0 ? column : 0;
+}
+
+/* --- Moving --- */
+
+static void move(struct picture *picture, int by)
+{
+	int last;
+
+	if (picture->sheet == SHEET_NONE) {
+		table_move(picture_table(picture), by);
+		return;
+	}
+	last = picture->sheet_lines - picture->sheet_height;
+	picture->sheet_first += by;
+	if (picture->sheet_first > last)
+		picture->sheet_first = last;
+	if (picture->sheet_first < 0)
+		picture->sheet_first = 0;
+}
+
+/* Return: was it a key that moves? */
+static bool in_motion(struct picture *picture, int code)
+{
+	enum { ALL = 1 << 28, WHEEL = 3 };
+	struct table *table = picture_table(picture);
+	int page = picture->sheet == SHEET_NONE ? table->body_height : picture->sheet_height;
+
+	switch (code) {
+	case INPUT_UP:
+		/* Going up from where nothing is selected would go nowhere. */
+		move(picture, -1);
+		return true;
+	case INPUT_DOWN:
+		move(picture, picture->sheet == SHEET_NONE && !table->is_selecting ? 0 : 1);
+		return true;
+	case INPUT_PAGE_UP:
+		move(picture, -page);
+		return true;
+	case INPUT_PAGE_DOWN:
+		move(picture, page);
+		return true;
+	case INPUT_HOME:
+		move(picture, -ALL);
+		return true;
+	case INPUT_END:
+		move(picture, ALL);
+		return true;
+	case INPUT_WHEEL_UP:
+		move(picture, -WHEEL);
+		return true;
+	case INPUT_WHEEL_DOWN:
+		move(picture, WHEEL);
+		return true;
+	}
+	return false;
+}
+
+static void click(struct picture *picture, int x, int y)
+{
+	struct table *table = picture_table(picture);
+	int row = table->first + y - table->head_y - 1;
+
+	if (picture->sheet != SHEET_NONE)
+		return;
+	if (y == table->head_y) {
+		for (unsigned int i = 0; i < table->n_columns; i++)
+			if (x >= table->column_x[i] && x < table->column_end[i])
+				table_sort_by(table, (int)i);
+	} else if (y > table->head_y && y <= table->head_y + table->body_height && row >= 0 &&
+		   row < (int)table->n_rows) {
+		table_move(table, row - table->selected);
+	}
+}
+
+/* --- All of it --- */
+
+static enum input_wish in_view(struct picture *picture, const struct model *model, bool may_change,
+			       struct change *change, int code)
+{
+	struct table *table = picture_table(picture);
+
+	if (in_motion(picture, code))
+		return INPUT_NOTHING;
+	switch (code) {
+	case 'q':
+	case INPUT_F + 10:
+		return INPUT_QUIT;
+	case INPUT_ESCAPE:
+		close_sheet(picture);
+		break;
+	case '?':
+	case 'h':
+	case INPUT_F + 1:
+		open_sheet(picture, SHEET_HELP);
+		break;
+	case '1':
+	case 'o':
+		show_view(picture, VIEW_OVERVIEW);
+		break;
+	case '2':
+		show_view(picture, VIEW_TENANTS);
+		break;
+	case '3':
+	case 's':
+		show_view(picture, VIEW_SESSIONS);
+		break;
+	case '4':
+	case 'p':
+		show_view(picture, VIEW_PLANS);
+		break;
+	case '5':
+	case 'd':
+		show_view(picture, VIEW_DECISIONS);
+		break;
+	case INPUT_TAB:
+		show_view(picture, (picture->view + 1) % VIEW_COUNT);
+		break;
+	case INPUT_ENTER:
+		open_selected(picture);
+		break;
+	case INPUT_F + 2:
+		open_menu(picture, model, PROMPT_COLUMNS);
+		break;
+	case '/':
+	case INPUT_F + 3:
+		begin_prompt(picture, PROMPT_SEARCH);
+		break;
+	case 'n':
+		search(picture, true);
+		break;
+	case '\\':
+	case INPUT_F + 4:
+		begin_prompt(picture, PROMPT_FILTER);
+		snprintf(picture->input, sizeof(picture->input), "%s", table->filter);
+		break;
+	case 't':
+	case INPUT_F + 5:
+		picture->tables[TABLE_TENANTS].is_tree ^= true;
+		break;
+	case '>':
+	case '.':
+	case INPUT_F + 6:
+		open_menu(picture, model, PROMPT_SORT);
+		break;
+	case 'M':
+		sort_by_name(picture, model, model->n_devices > RBK_DEVICE_GPU ? "VRAM" : "HOST");
+		break;
+	case 'P':
+		sort_by_name(picture, model, "TASKS/s");
+		break;
+	case 'T':
+		sort_by_name(picture, model, "P99");
+		break;
+	case 'I':
+		table->is_reversed ^= true;
+		break;
+	case ' ':
+		picture->is_paused ^= true;
+		break;
+	case 'b':
+	case INPUT_F + 7:
+		begin(picture, model, may_change, CHANGE_BUDGET, change);
+		break;
+	case 'k':
+	case INPUT_F + 8:
+		begin(picture, model, may_change, CHANGE_EVICT, change);
+		break;
+	case INPUT_F + 9:
+		begin(picture, model, may_change, CHANGE_DRAIN, change);
+		break;
+	}
+	return INPUT_NOTHING;
+}
+
+enum input_wish input_handle(struct picture *picture, const struct model *model, bool may_change,
+			     struct change *change, int width, const struct input *input)
+{
+	int code = input->code, key;
+
+	picture->message[0] = '\0';
+	switch (picture->prompt) {
+	case PROMPT_SEARCH:
+	case PROMPT_FILTER:
+	case PROMPT_BUDGET:
+		return in_text(picture, change, code);
+	case PROMPT_CONFIRM:
+		return in_question(picture, code);
+	case PROMPT_SORT:
+	case PROMPT_COLUMNS:
+		in_menu(picture, code);
+		return INPUT_NOTHING;
+	case PROMPT_NONE:
+		break;
+	}
+	if (code == INPUT_CLICK) {
+		key = input->y < 0 ? picture_key_at(picture, input->x, width) : 0;
+		if (key == 0) {
+			click(picture, input->x, input->y);
+			return INPUT_NOTHING;
+		}
+		code = INPUT_F + key;
+	}
+	return in_view(picture, model, may_change, change, code);
+}

@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokertop: tenants of a broker, as htop shows processes
+ *
+ * One loop: look at the pages, draw, wait for a key or until it is time to look again. Without a
+ * terminal the same picture is printed as lines. Only what somebody confirms is asked of the
+ * broker; everything that is seen is read from memory.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "change.h"
+#include "monitor/text.h"
+#include "picture.h"
+#include "recording.h"
+#include "report.h"
+#include "source.h"
+#include "terminal.h"
+
+enum {
+	EXIT_OK = 0,
+	EXIT_FAILED = 1,
+	EXIT_USAGE = 2,
+	EXIT_NO_BROKER = 3,
+	EXIT_NOT_PERMITTED = 4,
+};
+
+enum { DEFAULT_WIDTH = 120, DEFAULT_HEIGHT = 40, MAX_SIDE = 1000 };
+static const uint64_t second_ns = 1000000000;
+
+struct options {
+	const char *socket_path, *tenant, *page_path, *record_path;
+	uint64_t delay_ns;
+	uint64_t n_updates; /* of --batch; 0: until it is ended */
+	enum view view;
+	int width, height; /* 0: the terminal's */
+	bool is_once, is_batch, is_json, is_ascii, has_colours;
+};
+
+struct top {
+	struct options options;
+	struct source source;
+	struct model model;
+	struct picture picture;
+	struct origin origin;
+	struct canvas canvas;
+	char host[65];
+};
+
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number)
+{
+	stop_signal = number;
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * second_ns + (uint64_t)now.tv_nsec;
+}
+
+/* A line to standard error. Return: @status. */
+static int fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static int fail(int status, const char *format, ...)
+{
+	va_list args;
+
+	terminal_close();
+	fputs("brokertop: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	return status;
+}
+
+static int out_of_memory(void)
+{
+	return fail(EXIT_FAILED, "out of memory");
+}
+
+/* --- Looking --- */
+
+static bool may_change(const struct top *top)
+{
+	return top->source.rbk && rbk_features(top->source.rbk) & RBK_FEAT_ADMIN_CHANGE;
+}
+
+/* Return: 0; -ENOMEM. */
+static int look(struct top *top)
+{
+	const uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	int r = 0;
+
+	if (!top->origin.is_recorded) {
+		source_update(&top->source, picture_wants(&top->picture), now_ns);
+		source_warning(&top->source, now_ns, top->origin.warning,
+			       sizeof(top->origin.warning));
+	}
+	top->origin.now_ns = clock_ns(CLOCK_REALTIME);
+	top->origin.may_change = may_change(top);
+	if (!top->picture.is_paused)
+		r = model_update(&top->model, &top->source.pages, top->source.only,
+				 picture_wants(&top->picture));
+	return r ? r : picture_update(&top->picture, &top->model);
+}
+
+/* Reads a recording from its beginning to its end, of which the last moment is shown. */
+static int load_recording(struct top *top)
+{
+	const char *path = top->options.page_path;
+	FILE *file = fopen(path, "r");
+	struct pages pages;
+	int r, n = 0;
+
+	if (!file)
+		return fail(EXIT_FAILED, "cannot open %s: %s", path, strerror(errno));
+	while ((r = recording_read(file, &pages)) == 0) {
+		pages_unmap(&top->source.pages);
+		top->source.pages = pages;
+		n++;
+		top->source.only = 0;
+		if (top->options.tenant &&
+		    !pages_find_number(&pages, top->options.tenant, &top->source.only) &&
+		    pages.root.page) {
+			r = PAGES_E_NO_TENANT;
+			break;
+		}
+		r = model_update(&top->model, &pages, top->source.only,
+				 MODEL_PLANS | MODEL_DECISIONS);
+		if (r)
+			break;
+	}
+	fclose(file);
+	if (r == -ENOMEM)
+		return out_of_memory();
+	if (top->options.tenant && r == PAGES_E_NO_TENANT && n > 0 && top->source.only == 0 &&
+	    top->source.pages.root.page)
+		return fail(EXIT_FAILED, "there is no tenant %s in %s", top->options.tenant, path);
+	if (r < 0)
+		return fail(EXIT_FAILED, "cannot read %s: %s", path, strerror(-r));
+	if (n == 0 || r == RECORDING_E_INVALID)
+		return fail(EXIT_FAILED, "%s is no recording of statistics pages", path);
+	top->origin.is_recorded = true;
+	return EXIT_OK;
+}
+
+static int status_of(int r)
+{
+	switch (r) {
+	case -ENOENT:
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+		return EXIT_NO_BROKER;
+	case -EACCES:
+	case -EPERM:
+		return EXIT_NOT_PERMITTED;
+	default:
+		return EXIT_FAILED;
+	}
+}
+
+/* The first connection. With @waits, a broker that is not there yet is waited for. */
+static int open_source(struct top *top, bool waits)
+{
+	int r = source_open(&top->source, top->options.socket_path, top->options.tenant);
+
+	if (r == 0 || (waits && status_of(r) == EXIT_NO_BROKER))
+		return EXIT_OK;
+	return fail(status_of(r), "%s", top->source.error.text);
+}
+
+/* --- Lines --- */
+
+/* Standard input is not read: a pipe that stays open may be anything. */
+static void sleep_ns(uint64_t ns)
+{
+	const struct timespec pause = {(time_t)(ns / second_ns), (long)(ns % second_ns)};
+
+	nanosleep(&pause, NULL);
+}
+
+static void choose_size(struct options *options)
+{
+	const char *columns = getenv("COLUMNS"), *lines = getenv("LINES");
+	struct winsize size = {.ws_col = 0};
+	uint64_t value;
+
+	ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+	if (!options->width && pages_number(columns ? columns : "", MAX_SIDE, &value) && value)
+		options->width = (int)value;
+	if (!options->height && pages_number(lines ? lines : "", MAX_SIDE, &value) && value)
+		options->height = (int)value;
+	if (!options->width)
+		options->width = size.ws_col ? size.ws_col : DEFAULT_WIDTH;
+	if (!options->height)
+		options->height = size.ws_row ? size.ws_row : DEFAULT_HEIGHT;
+}
+
+/* Return: false if nobody reads any more. */
+static bool print_picture(struct top *top, bool is_first)
+{
+	const enum canvas_colours colours = top->options.has_colours && isatty(STDOUT_FILENO)
+						    ? CANVAS_256_COLOURS
+						    : CANVAS_NO_COLOURS;
+
+	if (top->options.is_json) {
+		report_json(&top->model, &top->origin);
+	} else {
+		if (!is_first)
+			putchar('\n');
+		picture_draw(&top->picture, &top->model, &top->origin, &top->canvas, false);
+		canvas_print(&top->canvas, stdout, colours);
+	}
+	return fflush(stdout) == 0;
+}
+
+static int write_failed(void)
+{
+	/* A reader that has seen enough is no failure. */
+	return errno == EPIPE ? EXIT_OK : fail(EXIT_FAILED, "cannot write: %s", strerror(errno));
+}
+
+/* Rates need two of the broker's updates. */
+static int await_rates(struct top *top)
+{
+	const uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + 2 * second_ns;
+
+	while (!top->origin.is_recorded && !top->model.has_rates && !stop_signal &&
+	       clock_ns(CLOCK_MONOTONIC) < end_ns) {
+		sleep_ns(second_ns / 20);
+		if (look(top))
+			return out_of_memory();
+	}
+	return EXIT_OK;
+}
+
+static int run_lines(struct top *top)
+{
+	uint64_t n = 0;
+
+	choose_size(&top->options);
+	if (canvas_resize(&top->canvas, top->options.width, top->options.height) || look(top) ||
+	    await_rates(top))
+		return out_of_memory();
+	while (!stop_signal) {
+		if (!print_picture(top, n == 0))
+			return write_failed();
+		n++;
+		if (top->options.is_once || top->origin.is_recorded || n == top->options.n_updates)
+			break;
+		sleep_ns(top->options.delay_ns);
+		if (look(top))
+			return out_of_memory();
+	}
+	return EXIT_OK;
+}
+
+/* --- Recording --- */
+
+static int run_record(struct top *top)
+{
+	const char *path = top->options.record_path;
+	FILE *file = fopen(path, "w");
+	/* Two, so that rates can be seen. */
+	uint64_t n_moments = top->options.n_updates ? top->options.n_updates : 2, n = 0;
+	int r = 0;
+
+	if (!file)
+		return fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(errno));
+	while (r == 0 && !stop_signal) {
+		source_update(&top->source, true, clock_ns(CLOCK_MONOTONIC));
+		r = recording_write(file, &top->source.pages);
+		if (++n == n_moments)
+			break;
+		sleep_ns(top->options.delay_ns);
+	}
+	if (fclose(file) && r == 0)
+		r = -errno;
+	return r ? fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(-r)) : EXIT_OK;
+}
+
+/* --- A terminal --- */
+
+static void carry_out(struct top *top, const struct change *change)
+{
+	struct picture *picture = &top->picture;
+	int r;
+
+	if (!top->source.rbk)
+		return;
+	r = change_carry_out(top->source.rbk, change, picture->message, sizeof(picture->message));
+	picture->message_style = r ? STYLE_BAD : STYLE_GOOD;
+}
+
+/* Return: EXIT_OK to go on; -1: the user is done. */
+static int handle_inputs(struct top *top, struct change *change)
+{
+	struct input input;
+
+	while (terminal_input(&input)) {
+		if (!input.code)
+			continue;
+		switch (input_handle(&top->picture, &top->model, may_change(top), change,
+				     top->canvas.width, &input)) {
+		case INPUT_QUIT:
+			return -1;
+		case INPUT_CHANGE:
+			carry_out(top, change);
+			break;
+		case INPUT_NOTHING:
+			break;
+		}
+		/* Rows that the next key may be about. */
+		if (look(top))
+			return out_of_memory();
+	}
+	return EXIT_OK;
+}
+
+static int run_terminal(struct top *top)
+{
+	struct pollfd fd = {.fd = STDIN_FILENO, .events = POLLIN};
+	struct change change = {.kind = CHANGE_NONE};
+	char text[256];
+	int status = EXIT_OK;
+
+	if (terminal_open(top->options.has_colours, text, sizeof(text)))
+		return fail(EXIT_USAGE, "%s", text);
+	top->canvas.is_ascii |= !terminal_has_unicode();
+	while (!stop_signal && status == EXIT_OK) {
+		const uint64_t next_ns = clock_ns(CLOCK_MONOTONIC) + top->options.delay_ns;
+		uint64_t now_ns;
+
+		if (look(top) || terminal_fit(&top->canvas))
+			return out_of_memory();
+		picture_draw(&top->picture, &top->model, &top->origin, &top->canvas, true);
+		if (terminal_draw(&top->canvas))
+			return out_of_memory();
+		now_ns = clock_ns(CLOCK_MONOTONIC);
+		if (now_ns < next_ns)
+			poll(&fd, 1, (int)((next_ns - now_ns + 999999) / 1000000));
+		/* Its other end is gone. */
+		if (fd.revents & (POLLHUP | POLLERR | POLLNVAL))
+			break;
+		status = handle_inputs(top, &change);
+	}
+	terminal_close();
+	return status > 0 ? status : EXIT_OK;
+}
+
+/* --- The command line --- */
+
+static void print_usage(FILE *file)
+{
+	fputs("usage: brokertop [OPTION...]\n"
+	      "Shows what a broker's tenants do, in a terminal; ? tells the keys.\n\n"
+	      "  -d, --delay=SECONDS  between two looks, 0.1 to 3600 (default: 1)\n"
+	      "  -t, --tenant=TENANT  of this tenant only, a name or a number\n"
+	      "  --view=VIEW          begin with overview, tenants, sessions, plans or decisions\n"
+	      "  --once               print one picture as lines, and end\n"
+	      "  --batch              print pictures as lines, until -n or for ever\n"
+	      "  -n, --number=N       so many pictures, or moments to be recorded\n"
+	      "  --json               print JSON, one object a line, instead of pictures\n"
+	      "  --size=WIDTHxHEIGHT  of pictures printed as lines\n"
+	      "  --ascii              use no other characters\n"
+	      "  --no-colour          use no colours; as NO_COLOR does\n"
+	      "  --record=FILE        write the pages to a file, and end\n"
+	      "  --page=FILE          show pages from such a file\n"
+	      "  --socket=PATH        the broker's socket; see brokertop(1) for the default\n"
+	      "  --help               this text\n"
+	      "  --version            the version\n",
+	      file);
+}
+
+static int misuse(const char *what, const char *value)
+{
+	return fail(EXIT_USAGE, "%s, not %s", what, text_name(value));
+}
+
+/* Seconds, with a fraction or without. */
+static bool parse_delay(const char *text, uint64_t *ret_ns)
+{
+	char *end;
+	double seconds;
+
+	if (!((text[0] >= '0' && text[0] <= '9') || text[0] == '.'))
+		return false;
+	seconds = strtod(text, &end);
+	if (*end || !(seconds >= 0.1 && seconds <= 3600))
+		return false;
+	*ret_ns = (uint64_t)(seconds * 1e9);
+	return true;
+}
+
+static bool parse_size(const char *text, struct options *options)
+{
+	char width[8];
+	const char *x = strchr(text, 'x');
+	uint64_t columns, lines;
+
+	if (!x || (size_t)(x - text) >= sizeof(width))
+		return false;
+	snprintf(width, sizeof(width), "%.*s", (int)(x - text), text);
+	if (!pages_number(width, MAX_SIDE, &columns) || !pages_number(x + 1, MAX_SIDE, &lines) ||
+	    !columns || !lines)
+		return false;
+	options->width = (int)columns;
+	options->height = (int)lines;
+	return true;
+}
+
+static bool parse_view(const char *text, enum view *ret)
+{
+	static const char *const names[VIEW_COUNT] = {"overview", "tenants", "sessions", "plans",
+						      "decisions"};
+
+	for (unsigned int i = 0; i < VIEW_COUNT; i++)
+		if (strcmp(names[i], text) == 0) {
+			*ret = i;
+			return true;
+		}
+	return false;
+}
+
+/* Return: -1 to go on, or what to exit with. */
+static int parse_options(int argc, char **argv, struct options *options)
+{
+	enum { VIEW = 256, ONCE, BATCH, JSON, SIZE, ASCII, NO_COLOUR, RECORD, PAGE, SOCKET };
+	static const struct option longs[] = {
+		{"delay", required_argument, NULL, 'd'},
+		{"tenant", required_argument, NULL, 't'},
+		{"view", required_argument, NULL, VIEW},
+		{"once", no_argument, NULL, ONCE},
+		{"batch", no_argument, NULL, BATCH},
+		{"number", required_argument, NULL, 'n'},
+		{"json", no_argument, NULL, JSON},
+		{"size", required_argument, NULL, SIZE},
+		{"ascii", no_argument, NULL, ASCII},
+		{"no-colour", no_argument, NULL, NO_COLOUR},
+		{"no-color", no_argument, NULL, NO_COLOUR},
+		{"record", required_argument, NULL, RECORD},
+		{"page", required_argument, NULL, PAGE},
+		{"socket", required_argument, NULL, SOCKET},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'v'},
+		{NULL, 0, NULL, 0},
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "d:t:n:h", longs, NULL)) != -1) {
+		switch (option) {
+		case 'd':
+			if (!parse_delay(optarg, &options->delay_ns))
+				return misuse("-d takes seconds, 0.1 to 3600", optarg);
+			break;
+		case 't':
+			options->tenant = optarg;
+			break;
+		case 'n':
+			if (!pages_number(optarg, UINT32_MAX, &options->n_updates) ||
+			    !options->n_updates)
+				return misuse("-n takes a number above 0", optarg);
+			break;
+		case VIEW:
+			if (!parse_view(optarg, &options->view))
+				return misuse("--view takes overview, tenants, sessions, plans or "
+					      "decisions",
+					      optarg);
+			break;
+		case ONCE:
+			options->is_once = true;
+			break;
+		case BATCH:
+			options->is_batch = true;
+			break;
+		case JSON:
+			options->is_json = true;
+			break;
+		case SIZE:
+			if (!parse_size(optarg, options))
+				return misuse("--size takes columns and lines, as in 120x40",
+					      optarg);
+			break;
+		case ASCII:
+			options->is_ascii = true;
+			break;
+		case NO_COLOUR:
+			options->has_colours = false;
+			break;
+		case RECORD:
+			options->record_path = optarg;
+			break;
+		case PAGE:
+			options->page_path = optarg;
+			break;
+		case SOCKET:
+			options->socket_path = optarg;
+			break;
+		case 'h':
+			print_usage(stdout);
+			return EXIT_OK;
+		case 'v':
+			printf("brokertop %s\n", RINGBROKER_VERSION);
+			return EXIT_OK;
+		default:
+			fputs("see brokertop --help\n", stderr);
+			return EXIT_USAGE;
+		}
+	}
+	if (optind < argc)
+		return misuse("there are only options", argv[optind]);
+	if (options->page_path && options->record_path)
+		return fail(EXIT_USAGE, "either --page or --record");
+	return -1;
+}
+
+static void catch_signals(void)
+{
+	const struct sigaction stop = {.sa_handler = on_signal};
+
+	signal(SIGPIPE, SIG_IGN);
+	sigaction(SIGINT, &stop, NULL);
+	sigaction(SIGTERM, &stop, NULL);
+	sigaction(SIGHUP, &stop, NULL);
+}
+
+static int run(struct top *top)
+{
+	const struct options *options = &top->options;
+	const bool is_lines = options->is_once || options->is_batch || options->is_json;
+	int status;
+
+	if (model_init(&top->model))
+		return out_of_memory();
+	if (options->page_path)
+		status = load_recording(top);
+	else
+		status = open_source(top, !is_lines && !options->record_path);
+	if (status)
+		return status;
+	if (options->record_path)
+		return run_record(top);
+	return is_lines ? run_lines(top) : run_terminal(top);
+}
+
+int main(int argc, char **argv)
+{
+	const char *no_colour = getenv("NO_COLOR");
+	struct top top = {
+		.options =
+			{
+				.delay_ns = second_ns,
+				.has_colours = !(no_colour && no_colour[0]),
+			},
+	};
+	int status;
+
+	setlocale(LC_CTYPE, "");
+	status = parse_options(argc, argv, &top.options);
+	if (status >= 0)
+		return status;
+	catch_signals();
+	picture_init(&top.picture);
+	top.picture.view = top.options.view;
+	top.canvas.is_ascii = top.options.is_ascii || !terminal_has_unicode();
+	if (!top.options.page_path && gethostname(top.host, sizeof(top.host) - 1) == 0)
+		top.origin.host = top.host;
+	status = run(&top);
+	source_close(&top.source);
+	model_deinit(&top.model);
+	picture_deinit(&top.picture);
+	canvas_deinit(&top.canvas);
+	return status;
+}

@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The overview: devices, processors, why tasks run where they do, and the last minutes
+ *
+ * Where there is little room the parts that matter least go first: graphs, then sensors at the ends
+ * of lines, then devices beyond those that fit, of which it is said how many they are.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "figures.h"
+#include "monitor/text.h"
+#include "picture.h"
+
+enum {
+	FULL = 0x2588,
+	DARK = 0x2593,
+	MEDIUM = 0x2592,
+	LIGHT = 0x2591,
+	MAX_SEGMENTS = 20,
+	BAR_TEXT = 20, /* columns behind a bar */
+	GRAPH_ROWS = 4,
+	TOTAL_BYTES = 64,
+};
+
+/* --- Lines of parts, of which those are left out that do not fit --- */
+
+struct part {
+	int x;
+};
+
+static void add(struct canvas *canvas, struct part *part, int y, enum style style, const char *text)
+{
+	if (part->x + canvas_columns(text) <= canvas->width)
+		part->x = canvas_text(canvas, part->x, y, style, text);
+}
+
+static void add_format(struct canvas *canvas, struct part *part, int y, enum style style,
+		       const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+static void add_format(struct canvas *canvas, struct part *part, int y, enum style style,
+		       const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	add(canvas, part, y, style, text);
+}
+
+/* --- Memory --- */
+
+struct user {
+	const struct model_tenant *tenant;
+	double bytes;
+};
+
+static int compare_users(const void *a, const void *b)
+{
+	const struct user *left = a, *right = b;
+
+	return (left->bytes < right->bytes) - (left->bytes > right->bytes);
+}
+
+/* The largest users of a device's memory, at most @max. Return: how many. */
+static unsigned int largest(const struct model *model, uint32_t device, struct user *users,
+			    unsigned int max, double *ret_others)
+{
+	unsigned int n = 0;
+
+	*ret_others = 0;
+	for (uint32_t i = 0; i < model->n_tenants; i++) {
+		const struct model_tenant *tenant = &model->tenants[i];
+		struct user user = {tenant, (double)tenant->now.devices[device].memory_used};
+
+		if (!tenant->is_used || !(user.bytes > 0))
+			continue;
+		if (n < max) {
+			users[n++] = user;
+		} else {
+			/* The last one is the smallest. */
+			qsort(users, n, sizeof(*users), compare_users);
+			if (user.bytes > users[n - 1].bytes) {
+				*ret_others += users[n - 1].bytes;
+				users[n - 1] = user;
+			} else {
+				*ret_others += user.bytes;
+			}
+		}
+	}
+	qsort(users, n, sizeof(*users), compare_users);
+	return n;
+}
+
+/* "6.9 / 8.0 GiB" needs its unit once. */
+static void used_of(char text[TOTAL_BYTES], double used, double total)
+{
+	struct figure of = figure_bytes(total), is = figure_bytes(used);
+	const char *unit = strchr(of.text, ' '), *other = strchr(is.text, ' ');
+
+	if (unit && other && strcmp(unit, other) == 0)
+		snprintf(text, TOTAL_BYTES, "%.*s / %s", (int)(other - is.text), is.text, of.text);
+	else
+		snprintf(text, TOTAL_BYTES, "%s / %s", is.text, of.text);
+}
+
+static double known(uint64_t bytes)
+{
+	return bytes == RBK_STATS_ABSENT ? 0 : (double)bytes;
+}
+
+static void draw_ends(struct canvas *canvas, int x, int y, int width)
+{
+	canvas_text(canvas, x, y, STYLE_DIM, "▕");
+	canvas_text(canvas, x + width + 1, y, STYLE_DIM, "▏");
+}
+
+/*
+ * Who has a device's memory: tenants, the largest first; what was promised and is not used; others
+ * than the broker; what could be had; and, after a gap, what is kept free.
+ */
+static void draw_vram(const struct model *model, struct canvas *canvas, int y, uint32_t device)
+{
+	static const uint16_t fills[] = {FULL, MEDIUM, DARK};
+	const struct rbk_stats_device *about = &model->devices[device].now;
+	const int width = canvas->width - 8 - BAR_TEXT;
+	struct segment segments[MAX_SEGMENTS];
+	char names[MAX_SEGMENTS][RBK_STATS_NAME_BYTES], text[TOTAL_BYTES];
+	struct user users[MAX_SEGMENTS - 4];
+	double total = known(about->memory_total), others, outside = known(about->memory_outside);
+	double reserved = model_reserved(model, device), charged = 0, used, budget;
+	unsigned int n_users, n = 0;
+
+	canvas_text(canvas, 1, y, STYLE_BOLD, "VRAM");
+	n_users = largest(model, device, users, MAX_SEGMENTS - 4, &others);
+	for (; n < n_users; n++) {
+		snprintf(names[n], sizeof(names[n]), "%s", text_name(users[n].tenant->now.name));
+		segments[n] = (struct segment){
+			.amount = users[n].bytes,
+			.code = fills[n % 3],
+			.style = tenant_style(users[n].tenant->now.number),
+			.name = names[n],
+		};
+		charged += users[n].bytes;
+	}
+	/* Also those that are not shown. */
+	others = fmax(others, known(about->memory_charged) - charged);
+	if (others > 0)
+		segments[n++] = (struct segment){others, DARK, STYLE_PLAIN, "others"};
+	if (reserved > 0)
+		segments[n++] = (struct segment){reserved, 0xb7, STYLE_DIM, "reserved"};
+	if (outside > 0)
+		segments[n++] = (struct segment){outside, LIGHT, STYLE_OUTSIDE, "outside"};
+	charged += fmax(others, 0);
+	/* What no tenant may have is kept free: behind the headroom. */
+	budget = about->memory_budget == RBK_STATS_ABSENT ? total : (double)about->memory_budget;
+	used = fmax(charged + outside, known(about->memory_used));
+	if (budget > charged + reserved)
+		segments[n++] =
+			(struct segment){budget - charged - reserved, ' ', STYLE_DIM, "headroom"};
+	if (total > budget + outside)
+		segments[n++] = (struct segment){total - budget - outside, '/', STYLE_DIM, NULL};
+	if (!(total > 0)) {
+		canvas_format(canvas, 6, y, STYLE_PLAIN,
+			      "%s used by tenants; nobody says of how much",
+			      figure_bytes(charged).text);
+		return;
+	}
+	draw_ends(canvas, 6, y, width);
+	canvas_bar(canvas, 7, y, width, total, segments, n);
+	used_of(text, used, total);
+	canvas_format(canvas, 9 + width, y, used >= 0.95 * total ? STYLE_WARN : STYLE_PLAIN,
+		      "%s %s", text, figure_part(used / total).text);
+}
+
+static void draw_gtt(const struct model *model, struct canvas *canvas, int y, uint32_t device)
+{
+	const struct rbk_stats_device *about = &model->devices[device].now;
+	const int width = (canvas->width - 8 - BAR_TEXT) / 3;
+	const double total = known(about->gtt_total), used = known(about->gtt_used);
+	const struct segment segment = {used, FULL, STYLE_PLAIN, NULL};
+	const double evictions = model_evictions(model);
+	char text[TOTAL_BYTES];
+	struct part part;
+
+	canvas_text(canvas, 1, y, STYLE_BOLD, "GTT");
+	draw_ends(canvas, 6, y, width);
+	canvas_bar(canvas, 7, y, width, total, &segment, 1);
+	used_of(text, used, total);
+	part.x = canvas_text(canvas, 9 + width, y, STYLE_PLAIN, text);
+	add_format(canvas, &part, y, evictions > 0 ? STYLE_WARN : STYLE_PLAIN,
+		   "   evictions %s/min", figure_count(evictions).text);
+	if (about->n_driver_evictions != RBK_STATS_ABSENT && about->n_driver_evictions > 0)
+		add_format(canvas, &part, y, STYLE_PLAIN, "   by the driver %s",
+			   figure_count((double)about->n_driver_evictions).text);
+}
+
+/* A tenant's own page: its use of what it may have. */
+static void draw_own_vram(const struct model *model, struct canvas *canvas, int y, uint32_t device)
+{
+	const struct rbk_stats_tenant *tenant = &model->tenants[0].now;
+	const struct rbk_stats_tenant_device *memory = &tenant->devices[device];
+	const int width = canvas->width - 8 - BAR_TEXT;
+	double used = (double)memory->memory_used, reserve = (double)memory->memory_reserve;
+	double total = memory->memory_max == UINT64_MAX
+			       ? known(model->devices[device].now.memory_total)
+			       : (double)memory->memory_max;
+	char name[RBK_STATS_NAME_BYTES], text[TOTAL_BYTES];
+	struct segment segments[] = {
+		{used, FULL, tenant_style(tenant->number), name},
+		{fmax(0, reserve - used), 0xb7, STYLE_DIM, "reserved"},
+	};
+
+	snprintf(name, sizeof(name), "%s", text_name(tenant->name));
+	canvas_text(canvas, 1, y, STYLE_BOLD, "VRAM");
+	draw_ends(canvas, 6, y, width);
+	canvas_bar(canvas, 7, y, width, total, segments, 2);
+	used_of(text, used, total);
+	canvas_text(canvas, 9 + width, y, STYLE_PLAIN, text);
+}
+
+/* --- Devices --- */
+
+static void draw_device(const struct model *model, struct canvas *canvas, int y, uint32_t device)
+{
+	const struct rbk_stats_device *about = &model->devices[device].now;
+	struct part part = {.x = 1};
+
+	add_format(canvas, &part, y, STYLE_BOLD, "%s ", device_label(device));
+	add_format(canvas, &part, y, STYLE_PLAIN, "%.32s", text_name(about->name));
+	if (!model->is_root)
+		return;
+	if (about->flags & RBK_STATS_DEVICE_LOST)
+		add(canvas, &part, y, STYLE_BAD, "  ▲ lost, being reopened");
+	if (about->flags & RBK_STATS_DEVICE_DRAINED)
+		add(canvas, &part, y, STYLE_WARN, "  drained");
+	if (about->breaker != RBK_STATS_BREAKER_CLOSED)
+		add_format(canvas, &part, y, STYLE_BAD, "  ▲ failed too often: %s",
+			   about->breaker == RBK_STATS_BREAKER_PROBING ? "probing" : "not used");
+	add_format(canvas, &part, y, STYLE_PLAIN, "  load %4s",
+		   figure_part(model_load(about)).text);
+	if (about->clock_hz != RBK_STATS_ABSENT)
+		add_format(canvas, &part, y, STYLE_PLAIN, "  %.0f MHz",
+			   fmin((double)about->clock_hz / 1e6, 99999));
+	if (about->temperature_millicelsius != RBK_STATS_ABSENT)
+		add_format(canvas, &part, y,
+			   about->temperature_millicelsius >= 90000 ? STYLE_WARN : STYLE_PLAIN,
+			   "  %.0f °C", fmin((double)about->temperature_millicelsius / 1e3, 9999));
+	if (about->power_microwatts != RBK_STATS_ABSENT)
+		add_format(canvas, &part, y, STYLE_PLAIN, "  %.0f W",
+			   fmin((double)about->power_microwatts / 1e6, 99999));
+	add_format(canvas, &part, y, STYLE_PLAIN, "  queue %s (%s)",
+		   figure_count((double)about->n_queued + (double)about->n_released).text,
+		   figure_ns((double)about->backlog_ns).text);
+	if (about->paths[0])
+		add_format(canvas, &part, y, STYLE_DIM, "  paths %s", text_name(about->paths));
+}
+
+/* Return: the line after all of them. */
+static int draw_devices(const struct model *model, struct canvas *canvas, int y, int end)
+{
+	for (uint32_t i = RBK_DEVICE_GPU; i < model->n_devices; i++) {
+		const struct rbk_stats_device *about = &model->devices[i].now;
+		bool has_gtt = model->is_root && known(about->gtt_total) > 0;
+		int lines = 2 + has_gtt;
+
+		if (y + lines > end) {
+			canvas_format(canvas, 1, y, STYLE_DIM, "and %u more, in a taller terminal",
+				      model->n_devices - i);
+			return y + 1;
+		}
+		draw_device(model, canvas, y, i);
+		if (model->is_root)
+			draw_vram(model, canvas, y + 1, i);
+		else
+			draw_own_vram(model, canvas, y + 1, i);
+		if (has_gtt)
+			draw_gtt(model, canvas, y + 2, i);
+		y += lines;
+	}
+	return y;
+}
+
+/* --- Processors --- */
+
+/* The end of a path tells more than its beginning. */
+static const char *end_of(const char *path, size_t max)
+{
+	size_t n = strlen(path);
+
+	return n > max ? path + n - max : path;
+}
+
+/* Who ran instead: in full, or as briefly as it can be said. */
+static void draw_worst(const struct model *model, struct canvas *canvas, struct part *part, int y)
+{
+	const struct rbk_stats_cause *worst = &model->worst;
+	const bool is_own = worst->flags & RBK_STATS_CAUSE_BROKER;
+	const enum style style =
+		model->contention.flags & RBK_STATS_CONTENDED ? STYLE_WARN : STYLE_PLAIN;
+	const char *comm = is_own ? "brokerd itself" : text_name(worst->comm);
+	const int x = part->x;
+
+	if (!is_own && worst->cgroup[0])
+		add_format(canvas, part, y, style, "  by %s (%s) %s",
+			   text_name(end_of(worst->cgroup, 40)), comm,
+			   figure_part(model->worst_part).text);
+	if (part->x == x)
+		add_format(canvas, part, y, style, "  by %s %s", comm,
+			   figure_part(model->worst_part).text);
+}
+
+static void draw_cpu(const struct model *model, struct canvas *canvas, int y)
+{
+	const struct rbk_stats_device *cpu = &model->devices[RBK_DEVICE_CPU].now;
+	const struct rbk_stats_contention *about = &model->contention;
+	const bool is_contended = about->flags & RBK_STATS_CONTENDED;
+	struct part part = {.x = 1};
+
+	add(canvas, &part, y, STYLE_BOLD, "CPU ");
+	if (about->n_workers_total)
+		add_format(canvas, &part, y, STYLE_PLAIN, " workers %u/%u", about->n_workers,
+			   about->n_workers_total);
+	add_format(canvas, &part, y, STYLE_PLAIN, "  busy %4s  queue %s (%s)",
+		   figure_part(model_load(cpu)).text,
+		   figure_count((double)cpu->n_queued + (double)cpu->n_released).text,
+		   figure_ns((double)cpu->backlog_ns).text);
+	if (model->broker.flags & RBK_STATS_BROKER_FORCE_CPU)
+		add(canvas, &part, y, STYLE_WARN, "  force-cpu is on");
+	if (is_contended)
+		add_format(canvas, &part, y, STYLE_BAD, "  ▲ contended %.1fx",
+			   isfinite(about->factor) ? fmax(0, fmin(about->factor, 9999)) : 0);
+	if (model->worker_p99_ns > 0)
+		add_format(canvas, &part, y, STYLE_PLAIN, "  run-queue p99 %s",
+			   figure_ns(model->worker_p99_ns).text);
+	if (model->worst_part > 0)
+		draw_worst(model, canvas, &part, y);
+}
+
+/* --- Tasks --- */
+
+struct reason {
+	unsigned int reason;
+	double per_s;
+};
+
+static int compare_reasons(const void *a, const void *b)
+{
+	const struct reason *left = a, *right = b;
+
+	return (left->per_s < right->per_s) - (left->per_s > right->per_s);
+}
+
+static void draw_tasks(const struct model *model, struct canvas *canvas, int y)
+{
+	struct reason reasons[RBK_REASON_COUNT];
+	struct part part = {.x = 1};
+	double sum = 0;
+
+	add(canvas, &part, y, STYLE_BOLD, "TASK ");
+	if (!model->has_rates) {
+		add(canvas, &part, y, STYLE_DIM, "rates follow with the broker's next update");
+		return;
+	}
+	add_format(canvas, &part, y, STYLE_PLAIN, "%s/s  cpu %s  gpu %s  split %s",
+		   figure_rate(model->tasks_per_s).text, figure_rate(model->cpu_per_s).text,
+		   figure_rate(model->gpu_per_s).text, figure_rate(model->split_per_s).text);
+	for (unsigned int i = 0; i < RBK_REASON_COUNT; i++) {
+		reasons[i] = (struct reason){i, model->reasons_per_s[i]};
+		sum += reasons[i].per_s;
+	}
+	if (!(sum > 0))
+		return;
+	qsort(reasons, RBK_REASON_COUNT, sizeof(reasons[0]), compare_reasons);
+	add(canvas, &part, y, STYLE_DIM, "   why:");
+	for (unsigned int i = 0; i < RBK_REASON_COUNT && reasons[i].per_s > 0; i++)
+		add_format(canvas, &part, y,
+			   reasons[i].reason == RBK_REASON_CPU_FALLBACK ? STYLE_WARN : STYLE_PLAIN,
+			   "  %s %s", rbk_reason_name(reasons[i].reason),
+			   figure_part(reasons[i].per_s / sum).text);
+}
+
+/* --- The last minutes --- */
+
+static double highest(const double values[MODEL_SECONDS])
+{
+	double high = 0;
+
+	for (unsigned int i = 0; i < MODEL_SECONDS; i++)
+		if (isfinite(values[i]) && values[i] > high)
+			high = values[i];
+	return high;
+}
+
+struct graph {
+	const struct series *series;
+	double top; /* 0: as high as it goes */
+	char text[96];
+};
+
+static void draw_graph(const struct model *model, struct canvas *canvas, int x, int y, int width,
+		       const struct graph *graph)
+{
+	double values[MODEL_SECONDS];
+
+	model_series(model, graph->series, values);
+	canvas_graph(canvas, x, y, width, GRAPH_ROWS, STYLE_GRAPH,
+		     graph->top > 0 ? graph->top : highest(values), values, MODEL_SECONDS);
+	canvas_format(canvas, x, y + GRAPH_ROWS, STYLE_DIM, "%.*s",
+		      canvas_columns(graph->text) > width ? 0 : (int)sizeof(graph->text),
+		      graph->text);
+}
+
+static double highest_of(const struct model *model, const struct series *series)
+{
+	double values[MODEL_SECONDS];
+
+	model_series(model, series, values);
+	return highest(values);
+}
+
+/* Return: how many there are, @max at most but 2 in any case. */
+static unsigned int choose_graphs(const struct model *model, struct graph graphs[4],
+				  unsigned int max)
+{
+	const uint32_t device = model->n_devices > RBK_DEVICE_GPU ? RBK_DEVICE_GPU : RBK_DEVICE_CPU;
+	const struct model_device *about = &model->devices[device];
+	unsigned int n = 0;
+
+	/* A tenant is not told what devices do. */
+	if (model->is_root) {
+		graphs[n] = (struct graph){.series = &about->load, .top = 1};
+		snprintf(graphs[n++].text, sizeof(graphs[0].text), "%s load %s",
+			 device_label(device), figure_part(model_load(&about->now)).text);
+	}
+	if (model->is_root && device != RBK_DEVICE_CPU) {
+		graphs[n] = (struct graph){.series = &about->memory, .top = 1};
+		snprintf(graphs[n++].text, sizeof(graphs[0].text), "%s VRAM", device_label(device));
+	}
+	if (n + 2 <= max || n == 1) {
+		graphs[n] = (struct graph){.series = &model->tasks};
+		snprintf(graphs[n++].text, sizeof(graphs[0].text), "tasks, high %s/s",
+			 figure_rate(highest_of(model, &model->tasks)).text);
+	}
+	graphs[n] = (struct graph){.series = &model->latency};
+	snprintf(graphs[n++].text, sizeof(graphs[0].text), "p99 %s, high %s",
+		 figure_ns(model->latency_p99_ns).text,
+		 figure_ns(highest_of(model, &model->latency)).text);
+	return n;
+}
+
+static void draw_graphs(const struct model *model, struct canvas *canvas, int y)
+{
+	enum { WIDEST = MODEL_SECONDS / 2, LEAST = 24, GAP = 2 };
+	const char *scale = "-5 min … now";
+	struct graph graphs[4];
+	const int n = (int)choose_graphs(model, graphs,
+					 (unsigned int)((canvas->width - 2 + GAP) / (LEAST + GAP)));
+	int width = (canvas->width - 2 - GAP * (n - 1)) / n, x = 1;
+
+	if (width > WIDEST)
+		width = WIDEST;
+	for (int i = 0; i < n; i++, x += width + GAP)
+		draw_graph(model, canvas, x, y, width, &graphs[i]);
+	if (canvas_columns(graphs[n - 1].text) + canvas_columns(scale) + GAP <= width)
+		canvas_right(canvas, x - GAP, y + GRAPH_ROWS, STYLE_DIM, scale);
+}
+
+/* --- All of it --- */
+
+int overview_draw(const struct model *model, struct canvas *canvas, int y, int height)
+{
+	/* The table keeps a third. */
+	const int end = y + height - (height / 3 > 5 ? height / 3 : 5);
+
+	y = draw_devices(model, canvas, y, end - 2);
+	if (model->is_root)
+		draw_cpu(model, canvas, y++);
+	draw_tasks(model, canvas, y++);
+	if (canvas->width >= 60 && y + GRAPH_ROWS + 2 <= end) {
+		draw_graphs(model, canvas, y);
+		y += GRAPH_ROWS + 1;
+	}
+	/* A gap, where there is room for one. */
+	return y < end ? y + 1 : y;
+}
+
+void overview_draw_outside(const struct model *model, const struct table *table,
+			   struct canvas *canvas, int y)
+{
+	double outside = 0;
+
+	for (uint32_t i = RBK_DEVICE_GPU; i < model->n_devices; i++)
+		outside += known(model->devices[i].now.memory_outside);
+	for (unsigned int i = 0; i < table->n_columns; i++) {
+		if (table->column_x[i] == table->column_end[i])
+			continue;
+		if (i == 0)
+			canvas_text(canvas, table->column_x[i], y, STYLE_OUTSIDE, "  outside");
+		else if (strcmp(table->columns[i].name, "VRAM") == 0)
+			canvas_right(canvas, table->column_end[i], y, STYLE_OUTSIDE,
+				     figure_bytes(outside).text);
+		else
+			canvas_right(canvas, table->column_end[i], y, STYLE_OUTSIDE, "–");
+	}
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Title, view, keys
+ *
+ * The first line says whose broker this is, the second one whatever has to be known before any
+ * figure is believed, the last one what can be done.
+ */
+#include "picture.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "figures.h"
+#include "monitor/text.h"
+
+enum { LEAST_WIDTH = 40, LEAST_HEIGHT = 10 };
+
+static const char *const view_names[VIEW_COUNT] = {
+	[VIEW_OVERVIEW] = "Overview", [VIEW_TENANTS] = "Tenants",     [VIEW_SESSIONS] = "Sessions",
+	[VIEW_PLANS] = "Plans",       [VIEW_DECISIONS] = "Decisions",
+};
+
+void picture_init(struct picture *picture)
+{
+	*picture = (struct picture){.view = VIEW_OVERVIEW};
+	for (unsigned int i = 0; i < TABLE_COUNT; i++)
+		table_init(&picture->tables[i], i);
+}
+
+void picture_deinit(struct picture *picture)
+{
+	for (unsigned int i = 0; i < TABLE_COUNT; i++)
+		table_deinit(&picture->tables[i]);
+}
+
+struct table *picture_table(struct picture *picture)
+{
+	static const enum table_kind kinds[VIEW_COUNT] = {
+		[VIEW_OVERVIEW] = TABLE_TENANTS,    [VIEW_TENANTS] = TABLE_TENANTS,
+		[VIEW_SESSIONS] = TABLE_SESSIONS,   [VIEW_PLANS] = TABLE_PLANS,
+		[VIEW_DECISIONS] = TABLE_DECISIONS,
+	};
+
+	return &picture->tables[kinds[picture->view]];
+}
+
+unsigned int picture_wants(const struct picture *picture)
+{
+	unsigned int what = 0;
+
+	if (picture->view == VIEW_PLANS || picture->sheet == SHEET_PLAN)
+		what |= MODEL_PLANS;
+	if (picture->view == VIEW_DECISIONS || picture->sheet == SHEET_PLAN)
+		what |= MODEL_DECISIONS;
+	return what;
+}
+
+int picture_update(struct picture *picture, const struct model *model)
+{
+	return table_update(picture_table(picture), model);
+}
+
+/* --- The title --- */
+
+static void add_part(struct canvas *canvas, int *x, int end, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* Only whole. */
+static void add_part(struct canvas *canvas, int *x, int end, const char *format, ...)
+{
+	char text[256];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (*x + canvas_columns(text) + 3 <= end)
+		*x = canvas_text(canvas, canvas_text(canvas, *x, 0, STYLE_DIM, " · "), 0,
+				 STYLE_PLAIN, text);
+}
+
+static const char *plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
+static void draw_clock(const struct model *model, const struct origin *origin,
+		       struct canvas *canvas)
+{
+	uint64_t ns = origin->is_recorded
+			      ? model->updated_at_ns + (uint64_t)model->realtime_offset_ns
+			      : origin->now_ns;
+	time_t seconds = (time_t)(ns / 1000000000u);
+	char text[64];
+	struct tm local;
+
+	if (localtime_r(&seconds, &local) &&
+	    strftime(text, sizeof(text), origin->is_recorded ? "%F %T" : "%T", &local) > 0)
+		canvas_right(canvas, canvas->width - 1, 0, STYLE_PLAIN, text);
+}
+
+static void draw_title(const struct model *model, const struct origin *origin,
+		       const struct picture *picture, struct canvas *canvas)
+{
+	uint64_t n_resident = 0, n_sessions = 0;
+	int x, end = canvas->width - (origin->is_recorded ? 22 : 11);
+
+	x = canvas_text(canvas, 1, 0, STYLE_BOLD, "brokertop");
+	draw_clock(model, origin, canvas);
+	if (origin->is_recorded)
+		add_part(canvas, &x, end, "recorded");
+	if (origin->host)
+		add_part(canvas, &x, end, "%s", text_name(origin->host));
+	if (picture->is_paused)
+		add_part(canvas, &x, end, "standing still");
+	if (!model->has_page)
+		return;
+	add_part(canvas, &x, end, "brokerd up %s",
+		 figure_duration(model->updated_at_ns > model->started_at_ns
+					 ? model->updated_at_ns - model->started_at_ns
+					 : 0)
+			 .text);
+	for (uint32_t i = 0; i < model->n_sessions; i++)
+		if (model->sessions[i].now.number) {
+			n_sessions++;
+			n_resident += model->sessions[i].now.n_plans_resident;
+		}
+	if (!model->is_root) {
+		if (model->n_tenants > 0 && model->tenants[0].is_used)
+			add_part(canvas, &x, end, "tenant %s",
+				 text_name(model->tenants[0].now.name));
+		return;
+	}
+	add_part(canvas, &x, end, "%s tenant%s", figure_count((double)model->broker.n_tenants).text,
+		 plural(model->broker.n_tenants));
+	add_part(canvas, &x, end, "%s session%s",
+		 figure_count((double)model->broker.n_sessions).text,
+		 plural(model->broker.n_sessions));
+	if (n_sessions > 0 && model->n_devices > RBK_DEVICE_GPU)
+		add_part(canvas, &x, end, "%s plan%s (%s resident)",
+			 figure_count((double)model->broker.n_plans).text,
+			 plural(model->broker.n_plans), figure_count((double)n_resident).text);
+	else
+		add_part(canvas, &x, end, "%s plan%s",
+			 figure_count((double)model->broker.n_plans).text,
+			 plural(model->broker.n_plans));
+	if (model->broker.n_tenants_unlisted > 0)
+		add_part(canvas, &x, end, "%s tenants beyond the page",
+			 figure_count((double)model->broker.n_tenants_unlisted).text);
+}
+
+/* --- The keys --- */
+
+static const struct {
+	int key; /* of F */
+	const char *name;
+	bool is_change;
+} keys[] = {
+	{1, "Help", false}, {2, "Columns", false}, {3, "Search", false}, {4, "Filter", false},
+	{5, "Tree", false}, {6, "Sort", false},    {7, "Budget", true},  {8, "Evict", true},
+	{9, "Drain", true}, {10, "Quit", false},
+};
+enum { N_KEYS = sizeof(keys) / sizeof(keys[0]) };
+
+static int key_columns(unsigned int i)
+{
+	char text[32];
+
+	return snprintf(text, sizeof(text), " F%d%s", keys[i].key, keys[i].name);
+}
+
+int picture_key_at(const struct picture *picture, int x, int width)
+{
+	int at = 0;
+
+	if (picture->prompt != PROMPT_NONE)
+		return 0;
+	for (unsigned int i = 0; i < N_KEYS && at + key_columns(i) <= width; i++) {
+		at += key_columns(i);
+		if (x < at)
+			return keys[i].key;
+	}
+	return 0;
+}
+
+static void draw_menu(struct picture *picture, struct canvas *canvas)
+{
+	const struct table *table = picture_table(picture);
+	const bool is_columns = picture->prompt == PROMPT_COLUMNS;
+	const int n = (int)table->n_columns, width = 24;
+	int height = n < canvas->height - 4 ? n : canvas->height - 4, first = 0;
+
+	if (picture->menu_at >= height)
+		first = picture->menu_at - height + 1;
+	canvas_fill(canvas, 0, 1, width, STYLE_HEAD, ' ');
+	canvas_text(canvas, 1, 1, STYLE_HEAD, is_columns ? "Columns" : "Sort by");
+	for (int i = 0; i < height; i++) {
+		const int at = first + i;
+		const enum style style = at == picture->menu_at ? STYLE_SELECTED : STYLE_PLAIN;
+		const char *mark = !is_columns ? "" : table->hidden >> at & 1 ? "[ ] " : "[x] ";
+
+		canvas_fill(canvas, 0, 2 + i, width, style, ' ');
+		canvas_format(canvas, 1, 2 + i, style, "%s%s", mark,
+			      table->columns[at].name[0] ? table->columns[at].name : "FLAGS");
+		canvas_text(canvas, width, 2 + i, STYLE_DIM, "│");
+	}
+}
+
+static void draw_foot(struct picture *picture, const struct origin *origin, struct canvas *canvas)
+{
+	const int y = canvas->height - 1;
+	int x = 0;
+
+	switch (picture->prompt) {
+	case PROMPT_SEARCH:
+	case PROMPT_FILTER:
+		canvas_format(canvas, 1, y, STYLE_BOLD, "%s: %s_   (Enter: done, Esc: none)",
+			      picture->prompt == PROMPT_SEARCH ? "Search" : "Filter",
+			      picture->input);
+		return;
+	case PROMPT_BUDGET:
+		canvas_format(canvas, 1, y, STYLE_BOLD, "%s: %s_   (Enter: go on, Esc: no)",
+			      picture->question, picture->input);
+		return;
+	case PROMPT_CONFIRM:
+		canvas_format(canvas, 1, y, STYLE_WARN, "%s  y/n", picture->question);
+		return;
+	case PROMPT_SORT:
+		canvas_text(canvas, 1, y, STYLE_BOLD, "arrows, Enter: sort, Esc: as it was");
+		return;
+	case PROMPT_COLUMNS:
+		canvas_text(canvas, 1, y, STYLE_BOLD, "arrows, space: show or hide, Esc: done");
+		return;
+	case PROMPT_NONE:
+		break;
+	}
+	if (picture->message[0]) {
+		canvas_text(canvas, 1, y, picture->message_style, picture->message);
+		return;
+	}
+	for (unsigned int i = 0; i < N_KEYS && x + key_columns(i) <= canvas->width; i++) {
+		x = canvas_format(canvas, x, y, STYLE_PLAIN, " F%d", keys[i].key);
+		x = canvas_text(canvas, x, y,
+				keys[i].is_change && !origin->may_change ? STYLE_DIM : STYLE_KEY,
+				keys[i].name);
+	}
+}
+
+/* --- Views --- */
+
+/* Which view this is, what is left out, and how it is sorted. */
+static void draw_about(struct picture *picture, struct canvas *canvas, int y)
+{
+	const struct table *table = picture_table(picture);
+	int x = 1;
+
+	for (unsigned int i = 0; i < VIEW_COUNT; i++)
+		x = 2 + canvas_format(canvas, x, y, i == picture->view ? STYLE_KEY : STYLE_DIM,
+				      "%u %s", i + 1, view_names[i]);
+	if (table->filter[0])
+		canvas_format(canvas, x + 1, y, STYLE_WARN, "filter \"%s\": %u of %u",
+			      text_name(table->filter), table->n_rows, table->n_all);
+	else
+		canvas_format(canvas, x + 1, y, STYLE_DIM, "%u", table->n_all);
+}
+
+static void draw_sheet(struct picture *picture, const struct model *model, struct canvas *canvas,
+		       int y, int end)
+{
+	struct sheet_lines lines = {
+		.canvas = canvas,
+		.top = y,
+		.end = end,
+		.first = picture->sheet_first,
+	};
+
+	switch (picture->sheet) {
+	case SHEET_HELP:
+		help_draw(&lines);
+		break;
+	case SHEET_TENANT:
+		detail_draw_tenant(model, picture->sheet_tenant, &lines);
+		break;
+	case SHEET_PLAN:
+		detail_draw_plan(model, picture->sheet_tenant, picture->sheet_slot, &lines);
+		break;
+	case SHEET_NONE:
+		break;
+	}
+	picture->sheet_lines = lines.line;
+	picture->sheet_height = end - y;
+	if (lines.line - picture->sheet_first > end - y)
+		canvas_right(canvas, canvas->width - 1, end - 1, STYLE_DIM, "more below");
+}
+
+static void draw_view(struct picture *picture, const struct model *model, struct canvas *canvas,
+		      int y, int end)
+{
+	struct table *table = picture_table(picture);
+	bool has_outside = false;
+
+	if (picture->view == VIEW_OVERVIEW) {
+		y = overview_draw(model, canvas, y, end - y);
+		has_outside = model->is_root && model->n_devices > RBK_DEVICE_GPU;
+	} else {
+		draw_about(picture, canvas, y++);
+	}
+	table_draw(table, model, canvas, y, end - y - has_outside);
+	if (has_outside && table->body_height > 0) {
+		int n = (int)table->n_rows - table->first;
+
+		if (n > table->body_height)
+			n = table->body_height;
+		overview_draw_outside(model, table, canvas, y + 1 + (n > 0 ? n : 1));
+	}
+}
+
+void picture_draw(struct picture *picture, const struct model *model, const struct origin *origin,
+		  struct canvas *canvas, bool has_keys)
+{
+	int y = 1, end = canvas->height - has_keys;
+
+	canvas_clear(canvas);
+	if (canvas->width < LEAST_WIDTH || canvas->height < LEAST_HEIGHT) {
+		canvas_text(canvas, 0, 0, STYLE_WARN, "a larger terminal, please");
+		return;
+	}
+	draw_title(model, origin, picture, canvas);
+	if (origin->warning[0]) {
+		canvas_fill(canvas, 0, y, canvas->width, STYLE_BAD, ' ');
+		canvas_format(canvas, 1, y++, STYLE_BAD, "▲ %s", origin->warning);
+	}
+	if (picture->sheet != SHEET_NONE)
+		draw_sheet(picture, model, canvas, y, end);
+	else if (model->has_page)
+		draw_view(picture, model, canvas, y, end);
+	if (picture->prompt == PROMPT_SORT || picture->prompt == PROMPT_COLUMNS)
+		draw_menu(picture, canvas);
+	if (has_keys)
+		draw_foot(picture, origin, canvas);
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One object per update
+ *
+ * What is not known is null: a limit that is none, a reading that cannot be had, a rate before
+ * there were two updates.
+ */
+#include "report.h"
+
+#include <math.h>
+
+#include "monitor/json.h"
+
+/* Negative: not known. */
+static void rate(const char *name, double value)
+{
+	json_number(name, value >= 0 ? value : NAN);
+}
+
+/* 0: nothing happened. */
+static void time_ns(const char *name, double ns)
+{
+	json_number(name, ns > 0 ? ns : NAN);
+}
+
+static void report_device(const struct model *model, uint32_t index)
+{
+	const struct model_device *device = &model->devices[index];
+	const struct rbk_stats_device *now = &device->now;
+
+	json_item();
+	json_unsigned("device", index);
+	json_string("name", now->name);
+	json_optional("memory_total", now->memory_total);
+	if (model->is_root) {
+		json_number("load", model_load(now));
+		json_optional("memory_used", now->memory_used);
+		json_optional("memory_outside", now->memory_outside);
+		json_optional("memory_budget", now->memory_budget);
+		json_optional("memory_charged", now->memory_charged);
+		json_number("memory_reserved_unused", model_reserved(model, index));
+		json_boolean("keeps_reserves", model_keeps_reserves(model, index));
+		json_optional("gtt_used", now->gtt_used);
+		json_optional("gtt_total", now->gtt_total);
+		json_optional("clock_hz", now->clock_hz);
+		json_optional("temperature_millicelsius", now->temperature_millicelsius);
+		json_optional("power_microwatts", now->power_microwatts);
+		json_unsigned("queued", now->n_queued);
+		json_unsigned("released", now->n_released);
+		json_unsigned("backlog_ns", now->backlog_ns);
+		rate("tasks_per_s", model->has_rates ? device->tasks_per_s : -1);
+		json_boolean("drained", now->flags & RBK_STATS_DEVICE_DRAINED);
+		json_boolean("lost", now->flags & RBK_STATS_DEVICE_LOST);
+		json_boolean("breaker_open", now->breaker != RBK_STATS_BREAKER_CLOSED);
+	}
+	json_object_end();
+}
+
+static void report_tenant(const struct model *model, const struct model_tenant *tenant)
+{
+	const struct rbk_stats_tenant *now = &tenant->now;
+
+	json_item();
+	json_string("tenant", now->name);
+	json_unsigned("number", now->number);
+	json_unsigned("sessions", now->n_sessions);
+	json_unsigned("plans", now->n_plans);
+	json_unsigned("memory_used", model_gpu_memory(model, now));
+	json_optional("memory_max", model_gpu_limit(model, now));
+	rate("gpu_share", model_gpu_share(model, now));
+	rate("weight_part", model_weight_part(model, now));
+	rate("tasks_per_s", tenant->tasks_per_s);
+	rate("gpu_part", tenant->gpu_part);
+	time_ns("p50_ns", tenant->p50_ns);
+	time_ns("p99_ns", tenant->p99_ns);
+	time_ns("queue_p99_ns", tenant->queue_p99_ns);
+	rate("copied_bytes_per_s", tenant->copied_per_s);
+	rate("transferred_bytes_per_s", tenant->moved_per_s);
+	rate("errors_per_s", tenant->errors_per_s);
+	rate("fallbacks_per_s", tenant->fallbacks_per_s);
+	json_unsigned("evictions", now->n_evictions);
+	json_unsigned("returns", now->n_returns);
+	json_unsigned("fallbacks", now->reasons[RBK_REASON_CPU_FALLBACK]);
+	json_unsigned("errors", now->n_errors);
+	time_ns("run_queue_p99_ns", tenant->has_delay ? (double)tenant->delay.p99_ns : 0);
+	json_boolean("drained", now->flags & RBK_STATS_TENANT_DRAINED);
+	json_object_end();
+}
+
+static void report_session(const struct model_session *session)
+{
+	const struct rbk_stats_session *now = &session->now;
+
+	json_item();
+	json_unsigned("session", now->number);
+	json_unsigned("tenant", now->tenant);
+	json_unsigned("pid", now->pid);
+	json_unsigned("uid", now->uid);
+	json_string("name", now->name);
+	json_string("comm", now->comm);
+	rate("tasks_per_s", session->tasks_per_s);
+	rate("gpu_part", session->gpu_part);
+	rate("copied_bytes_per_s", session->copied_per_s);
+	json_unsigned("in_flight", now->n_in_flight);
+	json_unsigned("plans", now->n_plans);
+	json_unsigned("plans_resident", now->n_plans_resident);
+	json_unsigned("arena_bytes", now->arena_bytes);
+	json_unsigned("errors", now->n_errors);
+	json_unsigned("fallbacks", now->n_fallbacks);
+	json_object_end();
+}
+
+static void report_reasons(const struct model *model)
+{
+	json_object("reasons_per_s");
+	for (unsigned int i = RBK_REASON_NONE + 1; i < RBK_REASON_COUNT; i++)
+		rate(rbk_reason_name(i), model->has_rates ? model->reasons_per_s[i] : -1);
+	json_object_end();
+}
+
+void report_json(const struct model *model, const struct origin *origin)
+{
+	const double unknown = -1;
+
+	json_begin();
+	json_unsigned("time_ns", origin->now_ns);
+	json_unsigned("updated_ns", model->updated_at_ns + (uint64_t)model->realtime_offset_ns);
+	json_string("warning", origin->warning);
+	json_unsigned("pid", model->pid);
+	json_boolean("all", model->is_root);
+	rate("tasks_per_s", model->has_rates ? model->tasks_per_s : unknown);
+	rate("cpu_per_s", model->has_rates ? model->cpu_per_s : unknown);
+	rate("gpu_per_s", model->has_rates ? model->gpu_per_s : unknown);
+	rate("split_per_s", model->has_rates ? model->split_per_s : unknown);
+	time_ns("p99_ns", model->latency_p99_ns);
+	json_number("evictions_per_min", model_evictions(model));
+	report_reasons(model);
+	json_boolean("contended", model->contention.flags & RBK_STATS_CONTENDED);
+	json_number("contention_factor", model->contention.factor);
+	time_ns("worker_run_queue_p99_ns", model->worker_p99_ns);
+	json_array("devices");
+	for (uint32_t i = 0; i < model->n_devices; i++)
+		report_device(model, i);
+	json_array_end();
+	json_array("tenants");
+	for (uint32_t i = 0; i < model->n_tenants; i++)
+		if (model->tenants[i].is_used)
+			report_tenant(model, &model->tenants[i]);
+	json_array_end();
+	json_array("sessions");
+	for (uint32_t i = 0; i < model->n_sessions; i++)
+		if (model->sessions[i].now.number)
+			report_session(&model->sessions[i]);
+	json_array_end();
+	json_end();
+}

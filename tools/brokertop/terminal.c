@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Curses
+ *
+ * What the terminal shows is kept as cells, so that a picture that is much like the one before
+ * costs a comparison. Colours are pairs of the terminal's own background: pair N + 1 is that of
+ * style N.
+ */
+#define NCURSES_WIDECHAR 1
+#include "terminal.h"
+
+#include <curses.h>
+#include <errno.h>
+#include <langinfo.h>
+#include <stdlib.h>
+#include <string.h>
+#include <term.h>
+#include <unistd.h>
+
+static struct {
+	bool is_open;
+	SCREEN *screen;
+	enum canvas_colours colours;
+	struct canvas shown;
+	bool is_forgotten;
+} terminal;
+
+bool terminal_has_unicode(void)
+{
+	return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+}
+
+static void init_colours(void)
+{
+	if (!has_colors() || start_color() == ERR)
+		return;
+	use_default_colors();
+	terminal.colours = COLORS >= 256 ? CANVAS_256_COLOURS : CANVAS_8_COLOURS;
+	for (unsigned int i = 0; i < STYLE_COUNT; i++)
+		init_pair((short)(i + 1), (short)canvas_colour(i, terminal.colours), -1);
+}
+
+int terminal_open(bool wants_colours, char *text, size_t bytes)
+{
+	const char *term = getenv("TERM");
+	bool is_known;
+	int error = 0;
+
+	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
+		snprintf(text, bytes,
+			 "standard output is no terminal: --batch or --once print lines");
+		return -ENOTTY;
+	}
+	/* newterm() alone would end the program if it does not know the terminal. */
+	is_known = term && term[0] && setupterm(term, STDOUT_FILENO, &error) == OK;
+	if (is_known)
+		del_curterm(cur_term);
+	if (!is_known || !(terminal.screen = newterm(term, stdout, stdin))) {
+		snprintf(text, bytes,
+			 "this terminal's kind, TERM=%.60s, is not known: --batch prints lines",
+			 term ? term : "");
+		return -ENODEV;
+	}
+	terminal.is_open = true;
+	terminal.colours = CANVAS_NO_COLOURS;
+	if (wants_colours)
+		init_colours();
+	cbreak();
+	noecho();
+	nonl();
+	curs_set(0);
+	nodelay(stdscr, TRUE);
+	keypad(stdscr, TRUE);
+	set_escdelay(25);
+	mousemask(BUTTON1_PRESSED | BUTTON1_CLICKED | BUTTON4_PRESSED | BUTTON5_PRESSED, NULL);
+	mouseinterval(0);
+	return 0;
+}
+
+void terminal_close(void)
+{
+	if (!terminal.is_open)
+		return;
+	terminal.is_open = false;
+	endwin();
+	delscreen(terminal.screen);
+	canvas_deinit(&terminal.shown);
+}
+
+int terminal_fit(struct canvas *canvas)
+{
+	int height, width;
+
+	getmaxyx(stdscr, height, width);
+	if (canvas->width == width && canvas->height == height)
+		return 0;
+	return canvas_resize(canvas, width, height);
+}
+
+void terminal_forget(void)
+{
+	terminal.is_forgotten = true;
+}
+
+static attr_t attributes_of(enum style style)
+{
+	unsigned int attributes = canvas_attributes(style);
+	attr_t ret = A_NORMAL;
+
+	if (attributes & CANVAS_IS_BOLD)
+		ret |= A_BOLD;
+	/* A colour of its own is dim enough. */
+	if (attributes & CANVAS_IS_DIM && canvas_colour(style, terminal.colours) < 0)
+		ret |= A_DIM;
+	if (attributes & CANVAS_IS_REVERSE)
+		ret |= A_REVERSE;
+	return ret;
+}
+
+int terminal_draw(const struct canvas *canvas)
+{
+	struct canvas *shown = &terminal.shown;
+	bool is_new = terminal.is_forgotten || shown->width != canvas->width ||
+		      shown->height != canvas->height;
+
+	if (is_new) {
+		if (canvas_resize(shown, canvas->width, canvas->height))
+			return -ENOMEM;
+		clear();
+		terminal.is_forgotten = false;
+	}
+	for (int i = 0; i < canvas->width * canvas->height; i++) {
+		const struct cell *cell = &canvas->cells[i];
+		wchar_t code[2] = {cell->code, L'\0'};
+		cchar_t character;
+		short pair = terminal.colours ? (short)(cell->style + 1) : 0;
+
+		if (memcmp(cell, &shown->cells[i], sizeof(*cell)) == 0)
+			continue;
+		setcchar(&character, code, attributes_of(cell->style), pair, NULL);
+		mvadd_wch(i / canvas->width, i % canvas->width, &character);
+		shown->cells[i] = *cell;
+	}
+	refresh();
+	return 0;
+}
+
+static bool mouse_input(struct input *ret)
+{
+	MEVENT event;
+
+	if (getmouse(&event) != OK)
+		return false;
+	ret->x = event.x;
+	ret->y = event.y == LINES - 1 ? -1 : event.y;
+	if (event.bstate & BUTTON4_PRESSED)
+		ret->code = INPUT_WHEEL_UP;
+	else if (event.bstate & BUTTON5_PRESSED)
+		ret->code = INPUT_WHEEL_DOWN;
+	else if (event.bstate & (BUTTON1_PRESSED | BUTTON1_CLICKED))
+		ret->code = INPUT_CLICK;
+	else
+		return false;
+	return true;
+}
+
+/* 0: nothing that is used. */
+static int key_code(int key)
+{
+	static const struct {
+		int key, code;
+	} keys[] = {
+		{KEY_UP, INPUT_UP},
+		{KEY_DOWN, INPUT_DOWN},
+		{KEY_LEFT, INPUT_LEFT},
+		{KEY_RIGHT, INPUT_RIGHT},
+		{KEY_PPAGE, INPUT_PAGE_UP},
+		{KEY_NPAGE, INPUT_PAGE_DOWN},
+		{KEY_HOME, INPUT_HOME},
+		{KEY_END, INPUT_END},
+		{KEY_BACKSPACE, INPUT_BACKSPACE},
+		{0x7f, INPUT_BACKSPACE},
+		{'\b', INPUT_BACKSPACE},
+		{KEY_ENTER, INPUT_ENTER},
+		{'\r', INPUT_ENTER},
+		{'\n', INPUT_ENTER},
+		{0x1b, INPUT_ESCAPE},
+		{'\t', INPUT_TAB},
+	};
+
+	for (unsigned int i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (keys[i].key == key)
+			return keys[i].code;
+	if (key >= KEY_F(1) && key <= KEY_F(10))
+		return INPUT_F + key - KEY_F0;
+	return key >= ' ' && key <= '~' ? key : 0;
+}
+
+bool terminal_input(struct input *ret)
+{
+	int key = getch();
+
+	*ret = (struct input){.code = 0};
+	if (key == ERR)
+		return false;
+	/* ^L */
+	if (key == '\f')
+		terminal_forget();
+	if (key == KEY_MOUSE)
+		mouse_input(ret);
+	else if (key != KEY_RESIZE)
+		ret->code = key_code(key);
+	return true;
+}
