@@ -10,49 +10,14 @@ nearest neighbour alone). Its two tenants must have had what their budgets say, 
 neighbours too. Stopped in the middle of either part, it leaves no process and no file. Exit status
 77 where the images are missing.
 """
-import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 
-
-def fail(text, output=''):
-    print(f'{text}\n{output}')
-    sys.exit(1)
-
-
-def demo(source, build, scratch, *options):
-    return subprocess.Popen(
-        [os.path.join(source, 'tools/demo'), '--build', build, *options],
-        env=dict(os.environ, TMPDIR=scratch), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, start_new_session=True)
-
-
-def finish(process):
-    output, _ = process.communicate(timeout=600)
-    return process.returncode, output
-
-
-def processes_of(scratch):
-    """Processes whose command line matches."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir('/proc')):
-        try:
-            with open(f'/proc/{pid}/cmdline', encoding='utf-8', errors='replace') as file:
-                if re.search(scratch, file.read()):
-                    found.append(int(pid))
-        except OSError:
-            pass
-    return found
-
-
-def expect_clean(scratch):
-    left = processes_of(re.escape(scratch))
-    if left or os.listdir(scratch):
-        fail(f'left behind: processes {left}, files {os.listdir(scratch)}')
+from demorun import (await_processes, demo, expect_clean, expect_refused, expect_stopped, fail,
+                     finish)
 
 
 def cells(output, row):
@@ -66,12 +31,12 @@ def cells(output, row):
 # more, and less again.
 BATCH = (('  vram-max', '24 MiB', '64 MiB', '24 MiB'),
          ('  its plan', 'never-fits', 'resident', 'never-fits'),
-         ('  tasks, gpu-available', '0', 'N on Vulkan', '0'),
+         ('  tasks, user-preference', '0', 'N on Vulkan', '0'),
          ('  tasks, memory-constraint', 'N on CPU', '0', 'N on CPU'),
          ('  evictions, returns', '0, 0', '0, 0', '1, 0'))
 SEARCH = (('  vram-reserve', '48 MiB', '48 MiB', '48 MiB'),
           ('  its plan', 'resident', 'resident', 'resident'),
-          ('  tasks, gpu-available', 'N on Vulkan', 'N on Vulkan', 'N on Vulkan'),
+          ('  tasks, user-preference', 'N on Vulkan', 'N on Vulkan', 'N on Vulkan'),
           ('  evictions, returns', '0, 0', '0, 0', '0, 0'))
 
 
@@ -115,19 +80,6 @@ def check_result(source, build, scratch, n_images, right, right_nearest):
     expect_clean(scratch)
 
 
-def await_processes(process, pattern, n):
-    """Whether so many processes match before the demo ends."""
-    deadline = time.monotonic() + 120
-    while len([p for p in processes_of(pattern) if p != process.pid]) < n:
-        if process.poll() is not None:
-            return False
-        if time.monotonic() > deadline:
-            process.kill()
-            fail('the demo starts no client', finish(process)[1])
-        time.sleep(0.02)
-    return True
-
-
 def check_stopping(source, build, scratch):
     # The clients have been started when they connect or compute; stop while they do.
     folder = re.escape(scratch)
@@ -148,20 +100,10 @@ def check_stopping(source, build, scratch):
     fail("the demo's second part was never seen")
 
 
-def expect_stopped(process, number, scratch):
-    os.kill(process.pid, number)
-    status, output = finish(process)
-    if status != 128 + number:
-        fail(f'stopped by signal {number}: status {status}', output)
-    expect_clean(scratch)
-
-
 def check_refusals(source, build, scratch):
     for options in (('--unknown',), ('--images', '0'), ('--images', '10001'), ('--images', 'x'),
                     ('--images',)):
-        status, output = finish(demo(source, build, scratch, *options))
-        if status != 2 or output.count('\n') != 1:
-            fail(f'{options}: status {status}, expected 2 and one line', output)
+        expect_refused(source, build, scratch, *options)
 
 
 def main():

@@ -30,12 +30,12 @@ enum { EXIT_USAGE = 2 };
 enum { REFERENCE_STEP = 50 };
 
 static const char usage_text[] =
-	"Usage: brokerdemo --devices | --classify auto|cpu|gpu | --reference  [OPTION...]\n"
+	"Usage: brokerdemo --devices | --classify cpu|gpu|prefer-gpu | --reference  [OPTION...]\n"
 	"Classifies Fashion-MNIST images by their 5 nearest neighbours; see tools/demo.\n"
 	"\n"
 	"  --devices           list the broker's devices: index, kind, name\n"
-	"  --classify auto     classify through the broker, on the device that it chooses\n"
-	"  --classify cpu|gpu  on that kind of device only\n"
+	"  --classify cpu|gpu  classify through the broker, on that kind of device only\n"
+	"  --classify prefer-gpu  on the GPU where its memory suffices, else on the CPU\n"
 	"  --reference         classify without a broker, in exact integer arithmetic\n"
 	"  --socket PATH       of the broker (default: the client library's)\n"
 	"  --data FOLDER       of the images (default: " IMAGES_FOLDER ")\n"
@@ -393,14 +393,14 @@ static int parse_number(const char *option, const char *value, unsigned int max,
 
 static int parse_classify(const char *value, struct options *options)
 {
-	if (strcmp(value, "auto") == 0)
-		options->strategy = RBK_STRATEGY_AUTO;
+	if (strcmp(value, "prefer-gpu") == 0)
+		options->strategy = RBK_STRATEGY_PREFER_GPU;
 	else if (strcmp(value, "cpu") == 0)
 		options->strategy = RBK_STRATEGY_ONLY_CPU;
 	else if (strcmp(value, "gpu") == 0)
 		options->strategy = RBK_STRATEGY_ONLY_GPU;
 	else
-		return refuse("classify", value, "auto, cpu or gpu");
+		return refuse("classify", value, "cpu, gpu or prefer-gpu");
 	options->mode = MODE_CLASSIFY;
 	options->name = value;
 	return 0;

@@ -1,0 +1,100 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # variables of tools/demo, which has set -euo pipefail
+# SPDX-License-Identifier: MIT
+# Starting and stopping a broker of the demo's own, and whatever else it starts. Wants $build.
+
+readonly brokerd=$build/broker/brokerd brokerdemo=$build/tools/brokerdemo/brokerdemo
+readonly libraries=$build/libclient
+
+# ---- Processes ----
+
+scratch=$(mktemp -d)
+readonly scratch socket=$scratch/brokerd.sock policy=$scratch/brokerd.conf
+broker=
+clients=()
+is_drawing=
+
+# stop PID: asks it to end, and makes it end if it does not within 5 s.
+stop() {
+	local i
+	kill "$1" 2>/dev/null || return 0
+	for ((i = 0; i < 50; i++)); do
+		kill -0 "$1" 2>/dev/null || break
+		sleep 0.1
+	done
+	kill -KILL "$1" 2>/dev/null || true
+	wait "$1" 2>/dev/null || true
+}
+
+# shellcheck disable=SC2317 # reached through the traps
+clean_up() {
+	local status=$? pid
+	trap - EXIT INT TERM
+	[ -z "$is_drawing" ] || printf '\n'
+	# Not "${clients[@]}": a signal may come before the latest one is in there.
+	for pid in $(jobs -pr); do
+		stop "$pid"
+	done
+	rm -rf "$scratch"
+	exit "$status"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# fail TEXT: ends with what the broker said.
+fail() {
+	progress_end
+	echo "tools/demo: $*" >&2
+	[ ! -s "$scratch/broker.log" ] || sed 's/^<[0-9]>/  /' "$scratch/broker.log" >&2
+	exit 1
+}
+
+# start_broker MODE [OPTION]...: starts brokerd and waits until it listens.
+start_broker() {
+	local i mode=$1
+	shift
+	rm -f "$socket"
+	# On a busy machine a software device may take seconds for a task: none is lost for that.
+	"$brokerd" --gpu="$mode" --gpu-timeout=120 --socket="$socket" --cache="$scratch" \
+		--config="$policy" "$@" >"$scratch/broker.log" 2>&1 &
+	broker=$!
+	for ((i = 0; i < 300; i++)); do
+		[ ! -S "$socket" ] || return 0
+		kill -0 "$broker" 2>/dev/null || break
+		sleep 0.1
+	done
+	fail "brokerd does not start"
+}
+
+# Prints the kind of the best device that the broker has: gpu, software-gpu or cpu.
+best_device() {
+	local kind found=cpu
+	while read -r _ kind _; do
+		[ "$kind" = cpu ] || [ "$found" = gpu ] || found=$kind
+	done <"$scratch/devices"
+	echo "$found"
+}
+
+list_devices() {
+	"$brokerdemo" --socket "$socket" --devices >"$scratch/devices" ||
+		fail "the broker does not answer"
+}
+
+# Ends the line of progress, if one is being drawn.
+progress_end() {
+	[ -z "$is_drawing" ] || printf '\r\033[K'
+	is_drawing=
+}
+
+# Starts a broker with the best device there is; a real GPU goes before a software one. $gpu_mode
+# says with which --gpu.
+start_best_broker() {
+	for gpu_mode in auto software; do
+		start_broker "$gpu_mode"
+		list_devices
+		if [ "$(best_device)" != cpu ] || [ "$gpu_mode" = software ]; then
+			break
+		fi
+		stop "$broker"
+	done
+}

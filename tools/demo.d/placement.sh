@@ -1,0 +1,140 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # variables of tools/demo, which has set -euo pipefail
+# SPDX-License-Identifier: MIT
+# The demo of placement, in seven scenes: see tools/demo. Wants $build and what broker.sh has.
+
+readonly placement=$build/tools/brokerdemo/placement brokerctl=$build/tools/brokerctl/brokerctl
+readonly brokersim=$build/tools/brokersim/brokersim
+readonly scenario=tools/brokersim/scenarios/decisions.scenario
+
+# scene N TITLE
+scene() { printf '\n%s. %s\n\n' "$1" "$2"; }
+
+# say TEXT: what the broker logged last of that.
+say() { sed -n 's/^<[0-9]>brokerd: /  /p' "$scratch/broker.log" | grep -e "$1" | tail -n 1; }
+
+# play SCENE [OPTION]...: runs a scene's client. One that fails is remembered, and the next is run.
+play() {
+	"$placement" --socket "$socket" --brokerctl "$brokerctl" "$@" || {
+		kill -0 "$broker" 2>/dev/null || fail "the broker is gone"
+		echo "tools/demo: scene \"$1\" is not as it has to be" >&2
+		status=1
+	}
+}
+
+# The task of the decision table that a plan of the scenario stands for.
+declare -A of_plan=([matmul-100kb]="100 KB MatMul" [matmul-2mb]="2 MB MatMul"
+	[convolution-100mb]="100 MB convolution" [elementwise-10mb]="10 MB elementwise"
+	[matmul-500mb]="500 MB MatMul")
+
+# Writes what a simulated RX 580 beside eight cores does with the same tasks, to be shown beside.
+simulate() {
+	local figure reached plan where percent
+	printf 'head\t%s\ntask\t%s\n' "simulated" "RX 580"
+	"$brokersim" --check --policies=ours "$scenario" >"$scratch/simulated" || [ $? -eq 1 ] ||
+		fail "brokersim failed"
+	while read -r _ _ _ _ figure _ _ reached _; do
+		[[ $figure =~ ^placed\.(.*)\.(cpu|gpu|split)$ ]] || continue
+		plan=${BASH_REMATCH[1]} where=${BASH_REMATCH[2]}
+		percent=$(LC_ALL=C printf '%.0f' "${reached}e2")
+		case $where in
+		cpu | gpu) where=${where^^} ;;
+		esac
+		[ "$percent" -ge 90 ] || where+=" ($percent% of tasks)"
+		printf '%s\t%s\n' "${of_plan[$plan]:-$plan}" "$where"
+	done <"$scratch/simulated"
+}
+
+# start_twice: starts the broker, which measures its devices, and once more, which then knows them.
+start_twice() {
+	local i
+	: >"$policy" # what this machine's policy says is not for us
+	start_best_broker
+	# On a busy machine it may not have the time, and measures while it is idle.
+	for ((i = 0; i < 5; i++)); do
+		stop "$broker"
+		rm -f "$scratch"/*.profile
+		start_broker "$gpu_mode"
+		first=$(say profiles)
+		[[ $first = *"not measured"* ]] || break
+	done
+	stop "$broker"
+	start_broker "$gpu_mode"
+	second=$(say profiles)
+}
+
+# A service that stays connected while brokerctl looks.
+start_service() {
+	local said
+	mkfifo "$scratch/said"
+	"$placement" --socket "$socket" service >"$scratch/said" &
+	clients+=($!)
+	read -r said <"$scratch/said" || true
+	[ "$said" = ready ] || fail "the service failed"
+}
+
+show_statistics() {
+	local before after
+	start_service
+	echo "  brokerctl stats"
+	"$brokerctl" --socket="$socket" stats >"$scratch/stats" || fail "brokerctl stats failed"
+	sed -n '1,40s/^/    /p' "$scratch/stats"
+	printf '\n  brokerctl decisions --last=3 --json\n'
+	"$brokerctl" --socket="$socket" decisions --last=3 --json >"$scratch/decisions" ||
+		fail "brokerctl decisions failed"
+	sed 's/^/    /' "$scratch/decisions"
+	before=$(count_tasks)
+	printf '\n  brokerctl reset-stats --all\n'
+	"$brokerctl" --socket="$socket" reset-stats --all || fail "brokerctl reset-stats failed"
+	after=$(count_tasks)
+	echo "    tasks counted before: $before, after: $after"
+	if [ "$before" = 0 ] || [ "$after" != 0 ] || [ "$(wc -l <"$scratch/decisions")" != 3 ]; then
+		echo "tools/demo: the counts are not as they have to be" >&2
+		status=1
+	fi
+	stop "${clients[0]}"
+	clients=()
+}
+
+# The tasks that the broker has counted on all devices, as the JSON lines say.
+count_tasks() {
+	local n=0 line
+	while read -r line; do
+		[[ $line =~ ^\{\"type\":\"device\" && $line =~ \"tasks\":([0-9]+) ]] || continue
+		n=$((n + BASH_REMATCH[1]))
+	done < <("$brokerctl" --socket="$socket" stats --json)
+	echo "$n"
+}
+
+start_twice
+sed 's/^<[0-9]>//' "$scratch/broker.log"
+
+scene 1 "One task described"
+play task
+
+scene 2 "The devices"
+printf '  first start:  %s\n  second start: %s\n\n' "${first#  }" "${second#  }"
+play profiles --profiles "$scratch"
+
+scene 3 "The decision table"
+simulate >"$scratch/beside"
+play table --beside "$scratch/beside"
+
+scene 4 "A mixed batch, balanced"
+play batch
+
+scene 5 "One task split"
+play split
+
+scene 6 "Strategies, and force-CPU"
+play strategies
+
+scene 7 "The statistics, and their reset"
+show_statistics
+
+stop "$broker"
+broker=
+if [ "$status" -eq 0 ]; then
+	printf '\nEvery result of every scene was right.\n'
+fi
+[ "$(best_device)" != software-gpu ] ||
+	echo "(The Vulkan device is software, on the same cores: no measure of what a GPU gains.)"
