@@ -19,7 +19,8 @@ FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', '
           'ratio']
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
            'matmul-cpu', 'matmul-library', 'matmul-vulkan', 'copied-bytes', 'starpu', 'residency',
-           'ledger', 'decision']
+           'ledger', 'decision', 'contention', 'probes', 'scrape',
+           'watched']
 
 # What no command line may take, however slow the machine.
 LIMIT = 120
@@ -118,13 +119,39 @@ def test_models(program, folder):
     paging = [row for row in rows if row['params'] == '2x0.75 1:1 moved'
               and row['baseline'] == 'paging']
     expect(len(paging) == 1 and paging[0]['baseline_p50'] >= paging[0]['p50'] > 6, f'{paging}')
-    ledger = [row['params'] for row in rows if row['bench'] == 'ledger', 'decision']
+    ledger = [row['params'] for row in rows if row['bench'] == 'ledger']
     expect(len(ledger) == 6, f'rows {ledger}')
+    decision = [row for row in rows if row['bench'] == 'decision']
+    expect(len(decision) == 5, f'rows {decision}')
     expect(not os.listdir(folder), 'something is left behind')
 
 
-def test_stopped(program, folder, number):
-    """A signal in the middle of a measurement; SIGKILL cannot be handled, but the broker ends."""
+def test_probes(program, folder):
+    """What watching the scheduler costs: every row, or a reason."""
+    result = run(program, '--json', '--seconds=0.05', 'probes')
+    expect(result.returncode == 0, f'failed: {result.stderr}')
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    expect(len(rows) == 15 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
+    for row in rows:
+        expect(list(row) == FIELDS, f'fields {list(row)}')
+        expect(row['p50'] > 0 or row['unit'] == '%', f'{row}: percentiles')
+    expect(not os.listdir(folder), 'something is left behind')
+
+
+def test_scrape(program, folder):
+    """Metrics of so many tenants, unless there is no library for them."""
+    result = run(program, '--json', '--seconds=0.05', 'scrape')
+    expect(result.returncode == 0, f'failed: {result.stderr}')
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    expect(len(rows) == 3 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
+    for row in rows:
+        expect(list(row) == FIELDS and row['p50'] > 0 and row['baseline_p50'] > 0, f'{row}')
+    expect(not os.listdir(folder), 'something is left behind')
+
+
+def test_stopped(program, folder, number, after):
+    """A signal in the middle of a measurement, or while the broker starts; SIGKILL cannot be
+    handled, but the broker ends."""
     with subprocess.Popen([program, '--seconds=60', 'nop-throughput'], stdout=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, text=True) as process:
         def has_broker_or_ended():
@@ -133,7 +160,7 @@ def test_stopped(program, folder, number):
         if process.poll() is not None:
             expect('skipped' in process.stderr.read(), 'ended by itself')
             return
-        time.sleep(0.3)
+        time.sleep(after)
         process.send_signal(number)
         expect(process.wait(30) == -number, f'signal {number}: exit {process.returncode}')
     wait_for(lambda: not brokers(folder), f'signal {number}: a broker is left behind')
@@ -149,8 +176,11 @@ def main():
         test_command_line(program)
         test_report(program, folder)
         test_models(program, folder)
+        test_probes(program, folder)
+        test_scrape(program, folder)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
-            test_stopped(program, folder, number)
+            test_stopped(program, folder, number, 0)
+            test_stopped(program, folder, number, 0.3)
 
 
 main()

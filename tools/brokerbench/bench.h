@@ -64,6 +64,10 @@ extern const struct bench bench_starpu;
 extern const struct bench bench_residency;
 extern const struct bench bench_ledger;
 extern const struct bench bench_decision;
+extern const struct bench bench_contention;
+extern const struct bench bench_probes;
+extern const struct bench bench_scrape;
+extern const struct bench bench_watched;
 
 /*
  * One round of one side: measures for about @budget_ns and adds its samples, one at least. What

@@ -48,32 +48,55 @@ static struct broker_process *volatile live[MAX_BROKERS];
 
 static const int fatal_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
+/* The daemon's sockets, if it was killed, and the locks beside them. */
 static void remove_files(const struct broker_process *broker)
 {
-	char lock[96];
+	static const char *const in_folder[] = {"/admin.sock", "/admin.sock.lock"};
+	char path[96];
 
 	unlink(broker->socket);
 	unlink(broker->log);
-	/* The daemon's lock beside its socket, if it was killed. */
-	strcpy(lock, broker->socket);
-	strcat(lock, ".lock");
-	unlink(lock);
+	strcpy(path, broker->socket);
+	strcat(path, ".lock");
+	unlink(path);
+	for (size_t i = 0; i < sizeof(in_folder) / sizeof(in_folder[0]); i++) {
+		strcpy(path, broker->directory);
+		strcat(path, in_folder[i]);
+		unlink(path);
+	}
 	rmdir(broker->directory);
 }
 
 static void on_fatal_signal(int signal)
 {
+	int saved_errno = errno;
+
 	for (int i = 0; i < MAX_BROKERS; i++) {
 		struct broker_process *broker = live[i];
 
 		if (!broker)
 			continue;
-		kill(broker->pid, SIGKILL);
-		waitpid(broker->pid, NULL, 0);
+		/* It may have ended by itself, and -1 would be everybody. */
+		if (broker->pid > 0) {
+			kill(broker->pid, SIGKILL);
+			waitpid(broker->pid, NULL, 0);
+		}
 		remove_files(broker);
 	}
-	/* SA_RESETHAND: this time it kills. */
+	/* SA_RESETHAND: this time it kills, once this handler has returned. */
 	raise(signal);
+	errno = saved_errno;
+}
+
+/* A broker is listed, or it is not there: what stops us comes before or after that. */
+static void hold_signals(sigset_t *ret_old)
+{
+	sigset_t held;
+
+	sigemptyset(&held);
+	for (size_t i = 0; i < sizeof(fatal_signals) / sizeof(fatal_signals[0]); i++)
+		sigaddset(&held, fatal_signals[i]);
+	sigprocmask(SIG_BLOCK, &held, ret_old);
 }
 
 void broker_process_init(void)
@@ -147,7 +170,7 @@ static void show_log(const struct broker_process *broker)
 }
 
 static void child_main(const struct broker_process *broker, const char *path,
-		       const char *const *arguments, pid_t parent)
+		       const char *const *arguments, pid_t parent, const sigset_t *signals)
 {
 	const char *argv[MAX_ARGUMENTS + 2] = {"brokerd"};
 	struct sigaction action = {.sa_handler = SIG_DFL};
@@ -155,6 +178,7 @@ static void child_main(const struct broker_process *broker, const char *path,
 
 	for (size_t i = 0; i < sizeof(fatal_signals) / sizeof(fatal_signals[0]); i++)
 		sigaction(fatal_signals[i], &action, NULL);
+	sigprocmask(SIG_SETMASK, signals, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		_exit(1);
@@ -211,30 +235,55 @@ static void set_live(const struct broker_process *old, struct broker_process *ne
 
 struct broker_process *broker_process_free(struct broker_process *broker)
 {
-	sigset_t blocked, old;
+	sigset_t old;
 
 	if (!broker)
 		return NULL;
 	if (broker->pid > 0)
 		stop(broker);
-	sigemptyset(&blocked);
-	for (size_t i = 0; i < sizeof(fatal_signals) / sizeof(fatal_signals[0]); i++)
-		sigaddset(&blocked, fatal_signals[i]);
-	sigprocmask(SIG_BLOCK, &blocked, &old);
+	hold_signals(&old);
 	set_live(broker, NULL);
-	sigprocmask(SIG_SETMASK, &old, NULL);
 	remove_files(broker);
+	sigprocmask(SIG_SETMASK, &old, NULL);
 	free(broker);
 	return NULL;
 }
 
 DEFINE_CLEANUP(struct broker_process *, broker_process_free)
 
+/* Makes its directory below @temporary, and the process. */
+static int start(struct broker_process *broker, const char *path, const char *const *arguments,
+		 const char *temporary)
+{
+	pid_t parent = getpid();
+	sigset_t signals;
+	int r = 0;
+
+	hold_signals(&signals);
+	snprintf(broker->directory, sizeof(broker->directory), "%s/brokerbench-XXXXXX", temporary);
+	if (!mkdtemp(broker->directory)) {
+		r = -errno;
+		broker->directory[0] = '\0';
+		goto out;
+	}
+	snprintf(broker->socket, sizeof(broker->socket), "%s/socket", broker->directory);
+	snprintf(broker->log, sizeof(broker->log), "%s/log", broker->directory);
+	broker->pid = fork();
+	if (broker->pid < 0)
+		r = -errno;
+	else if (broker->pid == 0)
+		child_main(broker, path, arguments, parent, &signals);
+	else
+		set_live(NULL, broker);
+out:
+	sigprocmask(SIG_SETMASK, &signals, NULL);
+	return r;
+}
+
 int broker_process_new(const char *const *arguments, int cpu, struct broker_process **ret)
 {
 	_cleanup_(broker_process_freep) struct broker_process *broker = NULL;
 	const char *temporary = getenv("TMPDIR");
-	pid_t parent = getpid();
 	char path[PATH_MAX];
 	cpu_set_t cpus;
 	int r;
@@ -250,21 +299,9 @@ int broker_process_new(const char *const *arguments, int cpu, struct broker_proc
 	/* Socket names are short: a long TMPDIR is not used. */
 	if (!temporary || strlen(temporary) > 32)
 		temporary = "/tmp";
-	snprintf(broker->directory, sizeof(broker->directory), "%s/brokerbench-XXXXXX", temporary);
-	if (!mkdtemp(broker->directory)) {
-		r = -errno;
-		broker->directory[0] = '\0';
+	r = start(broker, path, arguments, temporary);
+	if (r)
 		return r;
-	}
-	snprintf(broker->socket, sizeof(broker->socket), "%s/socket", broker->directory);
-	snprintf(broker->log, sizeof(broker->log), "%s/log", broker->directory);
-
-	broker->pid = fork();
-	if (broker->pid < 0)
-		return -errno;
-	if (broker->pid == 0)
-		child_main(broker, path, arguments, parent);
-	set_live(NULL, broker);
 
 	r = wait_for_socket(broker);
 	if (r) {

@@ -26,7 +26,8 @@ static const struct bench *const benches[] = {
 	&bench_nop_round_trip, &bench_nop_throughput, &bench_wake_latency,   &bench_task_overhead,
 	&bench_sessions,       &bench_matmul_cpu,     &bench_matmul_library, &bench_matmul_vulkan,
 	&bench_copied_bytes,   &bench_starpu,         &bench_residency,      &bench_ledger,
-	&bench_decision,
+	&bench_decision,       &bench_contention,     &bench_probes,         &bench_scrape,
+	&bench_watched,
 };
 
 static const char help[] =
@@ -54,6 +55,17 @@ static const char help[] =
 	"measuring time; its rows are one sample each. Of ledger's rows the target is that a task\n"
 	"on a device takes at most 10 ns more than its baselines. decision's are 25 ns at p50 and\n"
 	"60 ns at p99, up to 10,000 plans.\n"
+	"\n"
+	"contention's rounds take 5 seconds each, by turns; its targets are half the baseline of\n"
+	"row \"hogs p99\", 50 ms and 200 ms. Whoever else uses the processors is not told apart.\n"
+	"\n"
+	"watched's target is 0.99 of the ratio that its first rows have, without watchers.\n"
+	"\n"
+	"probes' targets are 3%, and 0.5% for the mixture. Of its \"cost\" rows p50 is the median\n"
+	"of the pairs of rounds, and p99 the upper end of its 95% interval. It needs root, or\n"
+	"what brokerd needs to watch the scheduler.\n"
+	"\n"
+	"scrape's target is 5 ms for 100 tenants.\n"
 	"\n"
 	"brokerd is looked for in the build tree and beside this program, then in $PATH.\n"
 	"\n"

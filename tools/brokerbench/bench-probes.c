@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * probes: what watching the scheduler costs those who are watched, and those who are not
+ *
+ * Everybody's switches are seen, so the cost is everybody's. Other processes switch (switch-load.h)
+ * and it is measured what time on a processor a unit of what they do takes them, in rounds with the
+ * probes loaded and attached and rounds without them, by turns. They are watched as a tenant's, or
+ * they are nobody's.
+ *
+ * "cost" rows are of the pairs of rounds, one with and one without: the median of by how many
+ * percent more the one takes, and as p99 the upper end of its 95% interval. "event" rows are how
+ * long the probes run at each event, as the kernel counts it (BPF_STATS_RUN_TIME) in a round of its
+ * own, since that counting costs something too.
+ *
+ * "pipe" is two that do nothing but switch, some two million times a second; "4us" is two that also
+ * compute in between, and switch a quarter of a million times; of "mixed" a sample is half a
+ * microsecond of computing.
+ */
+#include <errno.h>
+#include <linux/bpf.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "switch-load.h"
+#include "telemetry/run-queue.h"
+#include "util/checked.h"
+#include "util/clock.h"
+
+enum { MIN_PAIRS = 6, MAX_PAIRS = 2000, ROUND_SLICES = 8 };
+
+static const uint64_t slice_ns = 8000000;
+/* Until the kernel's count of events is told. */
+static const uint64_t max_cost_ns = 10000000000;
+
+struct probes_row {
+	const char *name;
+	enum switch_load_kind kind;
+	bool is_watched;
+	double n_units; /* of the load, of which a sample is */
+	double target_percent;
+};
+
+/* Children move by pairs between rounds with and without. */
+struct contest {
+	struct bench_env *env;
+	const struct probes_row *row;
+	struct switch_load *load;
+	struct run_queue *rq;
+	uint16_t tenant;
+	struct samples with, without, percent;
+};
+
+/* ---- With and without ---- */
+
+static void watch(struct contest *contest)
+{
+	contest->tenant = run_queue_add_tenant(contest->rq);
+	for (unsigned int i = 0; i < switch_load_n(contest->load); i++)
+		run_queue_watch_process(contest->rq, switch_load_pid(contest->load, i), -1,
+					contest->tenant);
+}
+
+/* A tenant's processes are found by another thread; it has found them when it counts them. */
+static bool is_counted(struct contest *contest)
+{
+	struct run_queue_report report;
+
+	return !contest->row->is_watched ||
+	       (run_queue_tenant(contest->rq, contest->tenant, &report) && report.n_waits > 0);
+}
+
+static int attach(struct contest *contest)
+{
+	const struct run_queue_options options = {.source = RUN_QUEUE_SOURCE_EBPF};
+	int r;
+
+	r = run_queue_new(&options, &contest->rq);
+	if (r)
+		return bench_fail(contest->env, r, "cannot watch the scheduler");
+	if (run_queue_source(contest->rq) != RUN_QUEUE_SOURCE_EBPF) {
+		const char *why = run_queue_sentence(contest->rq, 0);
+
+		return bench_skip(contest->env, contest->row->name, "%s", why ? why : "no probes");
+	}
+	/* As it is while somebody's tasks run. */
+	run_queue_set_pace(contest->rq, RUN_QUEUE_PACE_BUSY);
+	if (contest->row->is_watched)
+		watch(contest);
+	return 0;
+}
+
+static void detach(struct contest *contest)
+{
+	contest->rq = run_queue_free(contest->rq);
+}
+
+/* ---- Rounds ---- */
+
+static int run_round(struct contest *contest, struct samples *ret)
+{
+	uint64_t units, cpu_ns, last_units, last_cpu_ns, deadline_ns;
+	int r;
+
+	r = samples_reserve(ret, ROUND_SLICES);
+	if (r)
+		return r;
+	switch_load_begin(contest->load);
+	bench_settle(slice_ns);
+	deadline_ns = clock_now_ns() + 5000000000u;
+	while (contest->rq && !is_counted(contest)) {
+		if (clock_now_ns() > deadline_ns)
+			return -ETIMEDOUT;
+		bench_settle(slice_ns);
+	}
+	switch_load_read(contest->load, &last_units, &last_cpu_ns);
+	for (unsigned int i = 0; i < ROUND_SLICES;) {
+		bench_settle(slice_ns);
+		switch_load_read(contest->load, &units, &cpu_ns);
+		if (units == last_units)
+			continue;
+		samples_add(ret, (double)(cpu_ns - last_cpu_ns) / (double)(units - last_units) *
+					 contest->row->n_units);
+		last_units = units;
+		last_cpu_ns = cpu_ns;
+		i++;
+	}
+	switch_load_end(contest->load);
+	return 0;
+}
+
+static int round_with(struct contest *contest, struct samples *ret)
+{
+	int r;
+
+	r = attach(contest);
+	if (!r)
+		r = run_round(contest, ret);
+	detach(contest);
+	return r;
+}
+
+static int append(struct samples *samples, const struct samples *more)
+{
+	int r = samples_reserve(samples, more->n);
+
+	for (size_t i = 0; i < more->n && !r; i++)
+		samples_add(samples, more->values[i]);
+	return r;
+}
+
+/* In the order A B B A, so that what goes on around them hits both. */
+static int run_pair(struct contest *contest, unsigned int pair)
+{
+	struct samples rounds[2] = {SAMPLES_INIT, SAMPLES_INIT};
+	double with, without;
+	int r = 0;
+
+	for (unsigned int turn = 0; turn < 2 && !r; turn++) {
+		unsigned int side = turn ^ (pair & 1);
+
+		r = side == 0 ? round_with(contest, &rounds[0]) : run_round(contest, &rounds[1]);
+	}
+	if (!r)
+		r = samples_reserve(&contest->percent, 1);
+	if (!r) {
+		with = samples_percentile(&rounds[0], 50);
+		without = samples_percentile(&rounds[1], 50);
+		samples_add(&contest->percent, (with / without - 1) * 100);
+		r = append(&contest->with, &rounds[0]);
+	}
+	if (!r)
+		r = append(&contest->without, &rounds[1]);
+	samples_deinit(&rounds[0]);
+	samples_deinit(&rounds[1]);
+	return r;
+}
+
+/* ---- What an event costs ---- */
+
+/* Counts as long as the descriptor is open. Return: it, or negative errno. */
+static int enable_stats(void)
+{
+	union bpf_attr attr;
+	int fd;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.enable_stats.type = BPF_STATS_RUN_TIME;
+	fd = (int)syscall(SYS_bpf, BPF_ENABLE_STATS, &attr, sizeof(attr));
+	return fd < 0 ? -errno : fd;
+}
+
+static int measure_event(struct contest *contest, double *ret_ns)
+{
+	const uint64_t until_ns = clock_now_ns() + max_cost_ns;
+	struct run_queue_cost before, after;
+	struct samples unused = SAMPLES_INIT;
+	int fd, r;
+
+	fd = enable_stats();
+	if (fd < 0)
+		return fd;
+	r = attach(contest);
+	run_queue_cost(contest->rq, &before);
+	/* What is told is as of the last report, which may be from before the round. */
+	do {
+		if (!r)
+			r = run_round(contest, &unused);
+		run_queue_cost(contest->rq, &after);
+		if (!r && after.n_events == before.n_events && clock_now_ns() >= until_ns)
+			r = -ETIME;
+	} while (!r && after.n_events == before.n_events);
+	if (!r)
+		*ret_ns = (double)(after.event_ns - before.event_ns) /
+			  (double)(after.n_events - before.n_events);
+	detach(contest);
+	close(fd);
+	samples_deinit(&unused);
+	return r;
+}
+
+/* ---- Reports ---- */
+
+/* The value of which 97.5% of medians of so many samples are at most; by ranks. */
+static double upper_end(struct samples *samples)
+{
+	double rank = ceil((double)samples->n / 2 + 0.98 * sqrt((double)samples->n)) + 1;
+
+	samples_percentile(samples, 50);
+	return samples->values[rank <= (double)samples->n ? (size_t)rank - 1 : samples->n - 1];
+}
+
+static void report(struct contest *contest, double event_ns)
+{
+	const struct probes_row *about = contest->row;
+	struct bench_env *env = contest->env;
+	double percent[2] = {samples_percentile(&contest->percent, 50),
+			     upper_end(&contest->percent)};
+	double target[1] = {about->target_percent}, event[1] = {event_ns};
+	double plain[1] = {samples_percentile(&contest->without, 50)};
+	char params[64];
+	struct bench_row row = {about->name, "ns", false, "no probes"};
+
+	bench_report(env, &row, &contest->with, &contest->without);
+	snprintf(params, sizeof(params), "%s cost", about->name);
+	row = (struct bench_row){params, "%", false, "target"};
+	bench_report(env, &row, &(struct samples){percent, 2, 2}, &(struct samples){target, 1, 1});
+	snprintf(params, sizeof(params), "%s event", about->name);
+	row = (struct bench_row){params, "ns", false, "no probes"};
+	bench_report(env, &row, &(struct samples){event, 1, 1}, &(struct samples){plain, 1, 1});
+}
+
+static int run_row(struct bench_env *env, const struct probes_row *row)
+{
+	struct contest contest = {.env = env, .row = row};
+	uint64_t end_ns = clock_now_ns() + (uint64_t)(env->seconds * 1e9);
+	double event_ns = 0;
+	int r;
+
+	/* The one who measures is elsewhere, if there is another place. */
+	bench_pin(env, -1);
+	r = switch_load_new(row->kind, env->peer_cpu, &contest.load);
+	if (r)
+		return bench_fail(env, r, "no processes that switch");
+	bench_pin(env, row->kind == SWITCH_LOAD_MIXED ? -1 : env->client_cpu);
+	for (unsigned int i = 0; i < MAX_PAIRS && !r && (i < MIN_PAIRS || clock_now_ns() < end_ns);
+	     i++)
+		r = run_pair(&contest, i);
+	if (!r)
+		r = measure_event(&contest, &event_ns);
+	if (!r)
+		report(&contest, event_ns);
+	else if (r < 0)
+		bench_fail(env, r, "measuring failed");
+	switch_load_free(contest.load);
+	samples_deinit(&contest.with);
+	samples_deinit(&contest.without);
+	samples_deinit(&contest.percent);
+	return r;
+}
+
+static int run(struct bench_env *env)
+{
+	static const struct probes_row rows[] = {
+		{"pipe", SWITCH_LOAD_PIPE, false, 1, 3},
+		{"pipe watched", SWITCH_LOAD_PIPE, true, 1, 3},
+		{"4us", SWITCH_LOAD_PACED, false, SWITCH_LOAD_PACED_UNITS, 3},
+		{"4us watched", SWITCH_LOAD_PACED, true, SWITCH_LOAD_PACED_UNITS, 3},
+		{"mixed watched", SWITCH_LOAD_MIXED, true, 1, 0.5},
+	};
+	int r = 0;
+
+	if (env->socket)
+		return bench_skip(env, NULL, "needs no broker");
+	for (unsigned int i = 0; i < ARRAY_SIZE(rows) && !r; i++)
+		r = run_row(env, &rows[i]);
+	return r;
+}
+
+const struct bench bench_probes = {
+	.name = "probes",
+	.summary = "time on a processor of who switches: two with a pipe, and a mixture",
+	.baseline = "the same without probes; targets of 3% and 0.5% more",
+	.run = run,
+};
