@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What goes with the metrics fits them.
+
+    metrics.py ROOT          checks
+    metrics.py --self-test   checks that each fault is caught
+
+Every metric of the golden files is in ringbroker-metrics(7), with its type and labels, and nothing else
+is; alerts, their tests and the dashboard name no others; the dashboard is one that Grafana can load:
+panels of known types with identifiers of their own, which do not overlap.
+"""
+import json
+import re
+import sys
+
+import tree
+
+GOLDEN = 'tests/unit/data/metrics.txt'
+OPEN = 'tests/unit/data/metrics.openmetrics'
+PAGE = 'doc/ringbroker-metrics.7'
+DASHBOARD = 'doc/metrics/grafana-dashboard.json'
+RULES = ('doc/metrics/ringbroker.rules.yml', 'doc/metrics/ringbroker.rules-test.yml')
+DOCUMENTED = re.compile(r'^\.It Li (ringbroker_\w+)\n\.Pq (\w+)(?: by ([a-z, ]+?))?\.?\n(.+)$', re.MULTILINE)
+SAMPLE = re.compile(r'^(\w+)(?:\{(.*)\})? \S+$')
+LABEL = re.compile(r'(\w+)="(?:[^"\\]|\\.)*"')
+PANELS = {'row', 'timeseries', 'stat', 'heatmap'}
+COLUMNS = 24
+# Of a tenant, a device, and the broker's own words.
+LABELS = {'tenant', 'device', 'reason', 'state', 'role', 'le', 'quantile'}
+INFO_LABELS = {'version', 'statistics', 'device', 'name', 'driver', 'kind', 'paths'}
+
+
+def families(text, problems):
+    """{name: (type, labels)} as the text exposes them."""
+    found, name, seen = {}, None, set()
+    for line in text.splitlines():
+        if line.startswith('# TYPE '):
+            _, _, name, kind = line.split(' ')
+            if name in found:
+                problems.append(f'{GOLDEN}: {name} is there twice')
+            found[name] = ('information' if name.endswith('_info') else kind, set())
+        elif not line.startswith('#'):
+            match = SAMPLE.match(line)
+            labels = set(LABEL.findall(match.group(2) or '')) if match else set()
+            if not match or not name or not match.group(1).startswith(name):
+                problems.append(f'{GOLDEN}: not a sample of {name}: {line}')
+                continue
+            series = line.rsplit(' ', 1)[0]
+            if series in seen:
+                problems.append(f'{GOLDEN}: {series} is there twice')
+            seen.add(series)
+            found[name][1].update(labels)
+    return found
+
+
+def check_page(root, found, problems):
+    documented = {}
+    for name, kind, labels, _ in DOCUMENTED.findall(tree.read(root, PAGE)):
+        if name in documented:
+            problems.append(f'{PAGE}: {name} is there twice')
+        documented[name] = (kind, set((labels or '').split(', ')) - {''})
+    for name in sorted(set(found) - set(documented)):
+        problems.append(f'{PAGE}: {name} is not documented')
+    for name in sorted(set(documented) - set(found)):
+        problems.append(f'{PAGE}: {name} does not exist')
+    for name in sorted(set(documented) & set(found)):
+        kind, labels = found[name]
+        if documented[name] != (kind, labels - {'le', 'quantile'}):
+            problems.append(f'{PAGE}: {name} is a {kind} by {", ".join(sorted(labels)) or "nothing"}')
+
+
+def check_labels(found, problems):
+    for name, (kind, labels) in sorted(found.items()):
+        for label in sorted(labels - (INFO_LABELS if kind == 'information' else LABELS)):
+            problems.append(f'{GOLDEN}: {name} has the label {label}, which nobody bounds')
+
+
+def check_names(path, text, found, problems):
+    known = set(found)
+    for name, (kind, _) in found.items():
+        if kind in ('histogram', 'summary'):
+            known |= {name + suffix for suffix in ('_bucket', '_sum', '_count')}
+    for name in sorted(set(re.findall(r'\bringbroker_\w+', text)) - known):
+        problems.append(f'{path}: {name} does not exist')
+
+
+def check_dashboard(board, problems):
+    def wrong(what):
+        problems.append(f'{DASHBOARD}: {what}')
+
+    for key, kind in (('title', str), ('uid', str), ('schemaVersion', int), ('panels', list),
+                      ('templating', dict), ('time', dict), ('annotations', dict)):
+        if not isinstance(board.get(key), kind):
+            wrong(f'{key} is missing')
+    variables = {entry.get('name') for entry in board.get('templating', {}).get('list', [])}
+    identifiers, taken = set(), {}
+    for panel in board.get('panels') or []:
+        title = panel.get('title')
+        if panel.get('type') not in PANELS:
+            wrong(f'{title}: no panel of type {panel.get("type")} is known')
+        if panel.get('id') in identifiers:
+            wrong(f'{title}: identifier {panel.get("id")} is there twice')
+        identifiers.add(panel.get('id'))
+        place = panel.get('gridPos', {})
+        if place.get('w', 0) < 1 or place.get('x', 0) + place.get('w', 0) > COLUMNS:
+            wrong(f'{title}: is not within {COLUMNS} columns')
+        cells = [(x, y) for x in range(place.get('x', 0), place.get('x', 0) + place.get('w', 0))
+                 for y in range(place.get('y', 0), place.get('y', 0) + place.get('h', 0))]
+        for other in sorted({taken[cell] for cell in cells if cell in taken}):
+            wrong(f'{title}: lies over {other}')
+        taken.update((cell, title) for cell in cells)
+        if panel.get('type') == 'row':
+            continue
+        if not panel.get('targets'):
+            wrong(f'{title}: shows nothing')
+        if len({target.get('refId') for target in panel.get('targets', [])}) != len(panel.get('targets', [])):
+            wrong(f'{title}: two targets of one refId')
+        for target in panel.get('targets', []):
+            if target.get('datasource', {}).get('uid') != '${datasource}':
+                wrong(f'{title}: a data source of its own')
+            for name in re.findall(r'\$(\w+)', target.get('expr', '')):
+                if not name.startswith('__') and name not in variables:
+                    wrong(f'{title}: no variable {name}')
+
+
+def check(root):
+    problems = []
+    found = families(tree.read(root, GOLDEN), problems)
+    check_labels(found, problems)
+    check_page(root, found, problems)
+    for path in RULES:
+        check_names(path, tree.read(root, path), found, problems)
+    text = tree.read(root, DASHBOARD)
+    check_names(DASHBOARD, text, found, problems)
+    try:
+        check_dashboard(json.loads(text), problems)
+    except ValueError as error:
+        problems.append(f'{DASHBOARD}: {error}')
+    if not tree.read(root, OPEN).endswith('\n# EOF\n'):
+        problems.append(f'{OPEN}: has no end')
+    return problems
+
+
+def main():
+    if sys.argv[1:] == ['--self-test']:
+        tree.self_test(check, CASES)
+    found = families(tree.read(sys.argv[1], GOLDEN), [])
+    tree.report(check(sys.argv[1]), len(found), 'metrics')
+
+
+PANEL = {'id': 1, 'type': 'stat', 'title': 'A', 'gridPos': {'x': 0, 'y': 0, 'w': 4, 'h': 4},
+         'targets': [{'refId': 'A', 'datasource': {'uid': '${datasource}'}, 'expr': 'ringbroker_a{x="$i"}'}]}
+BOARD = {'title': 'T', 'uid': 'u', 'schemaVersion': 37, 'panels': [PANEL], 'time': {}, 'annotations': {},
+         'templating': {'list': [{'name': 'i'}]}}
+GOOD = {
+    GOLDEN: '# HELP ringbroker_a A.\n# TYPE ringbroker_a gauge\nringbroker_a{tenant="x,\\"y"} 1\n'
+            '# TYPE ringbroker_h histogram\nringbroker_h_sum 1\n',
+    OPEN: 'x 1\n# EOF\n',
+    PAGE: '.It Li ringbroker_a\n.Pq gauge by tenant\nA.\n.It Li ringbroker_h\n.Pq histogram\nH.\n',
+    DASHBOARD: json.dumps(BOARD), RULES[0]: 'expr: rate(ringbroker_h_sum[1m])\n', RULES[1]: 'x\n',
+}
+
+
+def board(**changes):
+    return {**GOOD, DASHBOARD: json.dumps({**BOARD, **changes})}
+
+
+CASES = [
+    ('good', GOOD, None),
+    ('not documented', {**GOOD, PAGE: GOOD[PAGE].split('.It Li ringbroker_h')[0]}, 'ringbroker_h is not documented'),
+    ('not there', {**GOOD, PAGE: GOOD[PAGE] + '.It Li ringbroker_z\n.Pq gauge\nZ.\n'}, 'ringbroker_z does not exist'),
+    ('labels', {**GOOD, PAGE: GOOD[PAGE].replace(' by tenant', '')}, 'ringbroker_a is a gauge by tenant'),
+    ('type', {**GOOD, PAGE: GOOD[PAGE].replace('histogram', 'counter')}, 'ringbroker_h is a histogram'),
+    ('twice', {**GOOD, GOLDEN: GOOD[GOLDEN] + 'ringbroker_h_sum 2\n'}, 'ringbroker_h_sum is there twice'),
+    ('unbounded', {**GOOD, GOLDEN: GOOD[GOLDEN] + 'ringbroker_h_sum{plan="p"} 2\n',
+                    PAGE: GOOD[PAGE].replace('histogram', 'histogram by plan')}, 'the label plan'),
+    ('alert', {**GOOD, RULES[0]: 'expr: ringbroker_b > 1\n'}, 'ringbroker_b does not exist'),
+    ('no end', {**GOOD, OPEN: 'x 1\n'}, 'has no end'),
+    ('JSON', {**GOOD, DASHBOARD: '{'}, 'grafana-dashboard.json: '),
+    ('no title', board(title=None), 'title is missing'),
+    ('panel', board(panels=[{**PANEL, 'type': 'pie'}]), 'no panel of type pie'),
+    ('wide', board(panels=[{**PANEL, 'gridPos': {'x': 20, 'y': 0, 'w': 5, 'h': 1}}]), 'not within 24'),
+    ('overlap', board(panels=[PANEL, {**PANEL, 'id': 2, 'title': 'B'}]), 'B: lies over A'),
+    ('identifier', board(panels=[PANEL, {**PANEL, 'gridPos': {'x': 9, 'y': 0, 'w': 5, 'h': 1}}]), 'is there twice'),
+    ('variable', board(templating={'list': []}), 'no variable i'),
+    ('dashboard', board(panels=[{**PANEL, 'targets': [{**PANEL['targets'][0], 'expr': 'ringbroker_q'}]}]),
+     'ringbroker_q does not exist'),
+]
+
+if __name__ == '__main__':
+    main()
