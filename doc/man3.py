@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Manual pages of the library, from the comments in its headers.
+
+    man3.py ROOT FOLDER    writes every page into FOLDER
+    man3.py ROOT --names   prints "PAGE FUNCTION" for each function that has no page of its own name
+    man3.py --self-test    checks that what is missing or unknown is noticed
+
+What the headers say is said once, there. A page is a list of functions and types; a function of a
+public header that no page lists, or that does not exist, is an error.
+"""
+import os
+import re
+import sys
+
+CLIENT = 'libclient/ringbroker.h'
+ADMIN = 'libclient/ringbroker/admin.h'
+STATS = 'shm/ringbroker/stats.h'
+ABI = 'shm/ringbroker/abi.h'
+
+# name: (what it is, header to include, [(file, names of what is declared there)])
+PAGES = {
+    'rbk_connect': ('connect to a ringbroker daemon', 'ringbroker.h', [(CLIENT, [
+        'struct rbk_error', 'struct rbk_options', 'rbk_connect', 'rbk_disconnect', 'rbk_features',
+        'rbk_broker_name',
+        'enum rbk_device_kind', 'struct rbk_device', 'rbk_devices', 'struct rbk_stats', 'rbk_stats',
+        'rbk_reason_name'])]),
+    'rbk_tenant': ('what a session\'s tenant may have, and has', 'ringbroker.h', [(CLIENT, [
+        'struct rbk_use', 'struct rbk_tenant_device', 'struct rbk_tenant', 'rbk_tenant'])]),
+    'rbk_arena': ('memory that devices read and write in place', 'ringbroker.h', [(CLIENT, [
+        'rbk_arena_new', 'rbk_arena_new_flags', 'rbk_arena_free', 'rbk_arena_data', 'rbk_arena_bytes',
+        'rbk_arena_alloc', 'rbk_arena_reset', 'rbk_arena_seal', 'rbk_arena_ref', 'rbk_ref'])]),
+    'rbk_builder': ('describe a computation', 'ringbroker.h', [(CLIENT, [
+        'rbk_builder_new', 'rbk_builder_free', 'rbk_builder_error', 'rbk_builder_input',
+        'rbk_builder_output', 'rbk_builder_state', 'rbk_builder_scratch', 'rbk_builder_constant',
+        'rbk_builder_node', 'rbk_builder_unary', 'rbk_builder_binary', 'rbk_builder_attr_int',
+        'rbk_builder_attr_float', 'rbk_builder_attr_ints', 'rbk_builder_attr_floats',
+        'rbk_builder_attr_string', 'rbk_builder_pin_device'])]),
+    'rbk_plan': ('prepared computations', 'ringbroker.h', [(CLIENT, [
+        'rbk_plan_new', 'rbk_plan_free', 'rbk_plan_id', 'struct rbk_plan_info', 'rbk_plan_info',
+        'struct rbk_plan_memory', 'rbk_plan_memory'])]),
+    'rbk_ring': ('submit tasks and consume completions', 'ringbroker.h', [(CLIENT, [
+        'rbk_ring_new', 'rbk_ring_free', 'rbk_ring_set_spin_ns', 'rbk_get_sqe', 'rbk_submit',
+        'rbk_submit_and_wait', 'rbk_peek_cqe', 'rbk_wait_cqe', 'rbk_wait_cqe_timeout',
+        'rbk_peek_batch_cqe', 'rbk_cq_advance', 'rbk_sq_ready', 'rbk_sq_space_left', 'rbk_cq_ready',
+        'rbk_cq_at', 'rbk_ring_fd', 'rbk_ring_arm', 'rbk_cqe_get_data64', 'rbk_cqe_get_data',
+        'rbk_cqe_seen'])]),
+    'rbk_prep_run': ('fill in submission entries', 'ringbroker.h', [
+        (CLIENT, ['rbk_prep_nop', 'rbk_prep_run', 'rbk_prep_run_table', 'rbk_prep_cancel',
+                  'rbk_prep_barrier', 'rbk_prep_prefetch', 'rbk_prep_evict', 'rbk_sqe_set_data64',
+                  'rbk_sqe_set_data', 'rbk_sqe_set_flags', 'rbk_sqe_set_strategy',
+                  'rbk_sqe_set_wait_memory', 'rbk_sqe_set_priority', 'rbk_sqe_set_deadline_us']),
+        (ABI, ['enum rbk_strategy', 'enum rbk_priority', 'struct rbk_sqe', 'enum rbk_reason',
+               'struct rbk_cqe'])]),
+    'rbk_stats_map': ('statistics pages', 'ringbroker/stats.h', [
+        (CLIENT, ['rbk_stats_map', 'rbk_stats_unmap', 'rbk_stats_reset', 'rbk_force_cpu']),
+        (STATS, ['enum rbk_stats_whose', 'struct rbk_stats_view', 'rbk_stats_view', 'rbk_stats_count',
+                 'rbk_stats_record', 'rbk_stats_load', 'rbk_stats_copy', 'rbk_stats_decision',
+                 'rbk_stats_bucket', 'rbk_stats_bucket_ns'])]),
+    'rbk_admin_connect': ('administer a ringbroker daemon', 'ringbroker/admin.h', [(ADMIN, [
+        'rbk_admin_connect', 'rbk_admin_set', 'struct rbk_admin_evict', 'rbk_admin_evict',
+        'enum rbk_drain', 'struct rbk_admin_drained', 'rbk_admin_drain_tenant',
+        'rbk_admin_drain_device', 'rbk_admin_log_level', 'struct rbk_operator', 'rbk_catalogue'])]),
+}
+SEE_ALSO = 'brokerd(8), ringbroker(7)'
+NAME = re.compile(r'\b(rbk_\w+)\s*\(')
+ITEM = re.compile(r'^ {2,}(-E[A-Z0-9]+(?:, -E[A-Z0-9]+)*|\S+)(?: {2,}|(?<=[A-Z]) +)(\S.*)$')
+
+
+class Declaration:
+    """What a header declares under one comment, or a comment that stands alone."""
+
+    def __init__(self, comment):
+        self.comment = comment
+        self.names, self.texts = [], []
+
+    def add(self, text):
+        if text.startswith(('struct', 'enum')) and '{' in text:
+            name = ' '.join(text.split()[:2])
+        else:
+            found = NAME.search(text)
+            name = found.group(1) if found else None
+        if name:
+            self.names.append(name)
+            self.texts.append(text)
+
+
+def comment_lines(text):
+    lines = text[2:-2].strip('\n').split('\n')
+    return [re.sub(r'^ \* ?', '', line).rstrip() for line in lines if line.strip() not in ('', '*')
+            or line.strip() == '*']
+
+
+def declarations(text):
+    """The comments and declarations of a header, in its order."""
+    result, lines, i = [], text.split('\n'), 0
+    current = Declaration([])
+    while i < len(lines):
+        line = lines[i]
+        if line.startswith('/*'):
+            start = i
+            while '*/' not in lines[i]:
+                i += 1
+            current = Declaration(comment_lines('\n'.join(lines[start:i + 1]).split('*/')[0] + '*/'))
+            result.append(current)
+        elif line.startswith('extern "C"'):
+            pass
+        elif line.startswith('#'):
+            while lines[i].endswith('\\'):
+                i += 1
+        elif line and not line[0].isspace() and line[0] != '}':
+            start = i
+            while not (lines[i].endswith(';') and (lines[i][0] == '}' or '{' not in lines[start])
+                       or lines[i] == '}' or lines[i].endswith('};')):
+                i += 1
+                if i == len(lines):
+                    raise SystemExit(f'man3.py: no end of: {line}')
+                if lines[i] == '{':
+                    lines[start] += '{'
+            current.add(re.sub(r'\{$', '', '\n'.join(lines[start:i + 1])) if lines[i] != '}'
+                        else '\n'.join(lines[start:i + 1]).split('\n{')[0].rstrip('{') + ';')
+        i += 1
+    return result
+
+
+def plain(text):
+    """As roff has it, whatever it holds."""
+    text = text.replace('\\', '\\e').replace('-', '\\-')
+    return '\\&' + text if text.startswith(('.', "'")) else text
+
+
+def prose(text):
+    text = plain(text)
+    text = re.sub(r'@(\w+)', r'\\fI\1\\fP', text)
+    return re.sub(r'\b(rbk_\w+)\(\)', r'\\fB\1\\fP()', text)
+
+
+def paragraphs(lines):
+    """A comment as roff: paragraphs, lists of values, examples."""
+    result, kind = [], None
+    for line in lines:
+        item = ITEM.match(line)
+        if not line.strip():
+            result.append('.fi\n.RE' if kind == 'example' else '.PP')
+            kind = None
+        elif line.startswith('\t'):
+            if kind != 'example':
+                result.append('.PP\n.RS\n.nf')
+            kind = 'example'
+            result.append(plain(line.expandtabs(8)[8:]))
+        elif item:
+            result.append(f'.TP\n.B {plain(item.group(1))}\n{prose(item.group(2))}')
+            kind = 'item'
+        elif kind == 'item' and line.startswith('  '):
+            result.append(prose(line.strip()))
+        else:
+            if kind in ('item', 'example'):
+                result.append('.fi\n.RE' if kind == 'example' else '.PP')
+            kind = 'text'
+            result.append(prose(line.strip()))
+    if kind == 'example':
+        result.append('.fi\n.RE')
+    return '\n'.join(result)
+
+
+def literal(text):
+    return '.nf\n' + '\n'.join(plain(line.expandtabs(8)) for line in text.split('\n')) + '\n.fi'
+
+
+def page(name, headers):
+    what, include, parts = PAGES[name]
+    listed = [n for _, names in parts for n in names if ' ' not in n]
+    synopsis, description = [], []
+    for path, names in parts:
+        missing = set(names)
+        for one in headers[path]:
+            here = [i for i, n in enumerate(one.names) if n in names]
+            if not here:
+                continue
+            missing -= {one.names[i] for i in here}
+            for i in here:
+                if ' ' not in one.names[i]:
+                    synopsis.append(literal(re.sub(r'^static inline ', '', one.texts[i])))
+            title = ', '.join(one.names[i] + ('' if ' ' in one.names[i] else '()') for i in here)
+            description.append(f'.SS {plain(title)}')
+            if one.comment:
+                description.append(paragraphs(one.comment))
+            for i in here:
+                if ' ' in one.names[i]:
+                    description.append('.PP\n.RS\n' + literal(one.texts[i]) + '\n.RE')
+        if missing:
+            raise SystemExit(f'man3.py: {path} does not declare {", ".join(sorted(missing))}, which '
+                             f'the page {name} lists')
+    others = ', '.join(f'{other}(3)' for other in sorted(PAGES) if other != name)
+    first = [name] if name not in listed else []
+    return '\n'.join([
+        '.\\" SPDX-License-Identifier: MIT',
+        f'.TH {name} 3 "" "ringbroker" "ringbroker programmer\'s manual"',
+        '.SH NAME', ', '.join(first + listed).replace('-', '\\-') + f' \\- {what}',
+        '.SH LIBRARY', 'libringbroker (\\fB\\-lringbroker\\fP, or \\fBpkg\\-config ringbroker\\fP)',
+        '.SH SYNOPSIS', f'.nf\n.B #include <{include}>\n.fi\n.PP', '\n.PP\n'.join(synopsis),
+        '.SH DESCRIPTION',
+        'Errors are negative errno values; those that any of these functions may return, and what may',
+        'be called from which thread, are in \\fBringbroker\\fP(7).',
+        '\n'.join(description), '.SH SEE ALSO', f'{others}, {SEE_ALSO}', ''])
+
+
+def check_all_listed(headers):
+    """Every function of the client library's headers has a page."""
+    listed = {name for _, _, parts in PAGES.values() for _, names in parts for name in names}
+    problems = []
+    for path in (CLIENT, ADMIN):
+        for one in headers[path]:
+            problems += [f'man3.py: no page lists {name}() of {path}' for name in one.names
+                         if ' ' not in name and name not in listed]
+    if problems:
+        raise SystemExit('\n'.join(problems))
+
+
+def read_headers(root):
+    headers = {}
+    for path in (CLIENT, ADMIN, STATS, ABI):
+        with open(os.path.join(root, path), encoding='utf-8') as file:
+            headers[path] = declarations(file.read())
+    return headers
+
+
+def self_test():
+    text = ('/* Alone. */\n\n/*\n * Does @it. Return: 0;\n *   -EIO  broken\n *         for good\n'
+            ' * or more.\n *\n *\tint x;\n */\nint rbk_a(int it,\n\t  int b);\nint rbk_b(void);\n\n'
+            '/* Fast. */\nstatic inline int rbk_c(void)\n{\n\treturn 1;\n}\n'
+            '/* What. */\nstruct rbk_s {\n\tint a; /* one */\n};\n#define RBK_X(a) \\\n\t(a)\n')
+    found = declarations(text)
+    assert [one.names for one in found] == [[], ['rbk_a', 'rbk_b'], ['rbk_c'], ['struct rbk_s']], found
+    assert found[2].texts == ['static inline int rbk_c(void);'], found[2].texts
+    assert found[1].texts[0] == 'int rbk_a(int it,\n\t  int b);'
+    roff = paragraphs(found[1].comment)
+    assert roff == ('Does \\fIit\\fP. Return: 0;\n.TP\n.B \\-EIO\nbroken\nfor good\n.PP\nor more.\n.PP\n'
+                    '.PP\n.RS\n.nf\nint x;\n.fi\n.RE'), roff
+    assert prose('.so it') == '\\&.so it' and prose('a\\b') == 'a\\eb'
+    for path in (CLIENT, ADMIN):
+        headers = {CLIENT: [], ADMIN: []}
+        headers[path] = declarations('/* New. */\nint rbk_unheard_of(void);\n')
+        try:
+            check_all_listed(headers)
+        except SystemExit as error:
+            assert 'rbk_unheard_of' in str(error)
+        else:
+            raise AssertionError('a function without a page was not noticed')
+    try:
+        page('rbk_tenant', {CLIENT: []})
+    except SystemExit as error:
+        assert 'rbk_tenant' in str(error)
+    else:
+        raise AssertionError('a function that is no more was not noticed')
+
+
+def main():
+    if sys.argv[1:] == ['--self-test']:
+        self_test()
+        return
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    headers = read_headers(sys.argv[1])
+    check_all_listed(headers)
+    if sys.argv[2] == '--names':
+        for name, (_, _, parts) in PAGES.items():
+            for _, names in parts:
+                for other in names:
+                    if ' ' not in other and other != name:
+                        print(name, other)
+        return
+    os.makedirs(sys.argv[2], exist_ok=True)
+    for name in PAGES:
+        with open(os.path.join(sys.argv[2], name + '.3'), 'w', encoding='utf-8') as file:
+            file.write(page(name, headers))
+
+
+main()
