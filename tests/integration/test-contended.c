@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A broker whose processors others take
+ *
+ *	test-contended         by the best source that this machine allows
+ *	test-contended soak    by each, and what the broker itself costs: for a quiet machine
+ *
+ * Hogs compute on every processor, and tasks that belong on the CPU are seen to go to a device that
+ * uses none (brokerd --test-device), for that reason, and to come back. Nothing here depends on how
+ * long that takes: each step goes on until it is so, within the time that the test has. Which
+ * source it was is as the statistics page says: one that this machine does not allow is left out,
+ * with the reason.
+ *
+ * Others than the hogs make what is looked for impossible: a CPU that is slower than the device
+ * without hogs, too, is left for that, and while they go on contention does not end. So what a step
+ * presumes is looked at, and the rest is left out, with the reason, where it is not so.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "hogs.h"
+#include "integration/placement.h"
+
+enum { CPU = RBK_DEVICE_CPU, DEVICE = RBK_DEVICE_GPU, WIDTH = 512, MAX_ROWS = 4096, N_WORKERS = 2 };
+
+#define DEVICE_TIME "8ms"
+
+static const uint64_t device_ns = 8000000, limit_ns = 30000000000u, calm_limit_ns = 3000000000u;
+
+/* Of the device's time, what a task takes the CPU; more than the other, and it is not clearly less.
+ */
+static const double cpu_part = 0.35, most_cpu_part = 0.55;
+
+struct kit {
+	struct broker broker;
+	struct customer customer;
+	struct rbk *admin;
+	struct rbk_stats_view root;
+	struct hogs *hogs;
+	uint32_t count; /* rows that take the CPU somewhat less than the device */
+};
+
+static struct rbk_stats_contention contention(const struct kit *kit)
+{
+	struct rbk_stats_contention ret;
+
+	assert_true(rbk_stats_copy(
+		&ret, rbk_stats_record(&kit->root, RBK_STATS_SECTION_CONTENTION, 0), sizeof(ret)));
+	return ret;
+}
+
+static bool is_contended(const struct kit *kit)
+{
+	return contention(kit).flags & RBK_STATS_CONTENDED;
+}
+
+/* ---- A broker and a client ---- */
+
+/* What a process has had of processors. */
+static uint64_t cpu_ns(pid_t pid)
+{
+	struct timespec time;
+	clockid_t clock;
+
+	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
+	assert_int_equal(clock_gettime(clock, &time), 0);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static unsigned int n_processors(void)
+{
+	cpu_set_t cpus;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
+	return (unsigned int)CPU_COUNT(&cpus);
+}
+
+/* What a worker needs of a processor for one of @n tasks, whoever disturbs it; all of them share
+ * it. */
+static uint64_t task_cpu_ns(struct kit *kit, uint32_t count, unsigned int n)
+{
+	uint64_t ns = cpu_ns(kit->broker.pid);
+
+	for (unsigned int i = 0; i < n; i++)
+		customer_run(&kit->customer, count, RBK_STRATEGY_ONLY_CPU);
+	return (cpu_ns(kit->broker.pid) - ns) / n / N_WORKERS + 1;
+}
+
+/*
+ * Both estimates are trusted, of what the CPU takes while nobody disturbs it. With one worker of
+ * two, a task is still sooner done there than on the device; but not if that one gets half of what
+ * it needs, which is the most that sources can say that know little.
+ */
+static void train(struct kit *kit)
+{
+	const double rows =
+		MAX_ROWS * (double)device_ns * cpu_part / (double)task_cpu_ns(kit, MAX_ROWS, 20);
+
+	kit->count = (uint32_t)(rows < 1 ? 1 : rows > MAX_ROWS ? MAX_ROWS : rows);
+	for (unsigned int i = 0; i < 30; i++) {
+		customer_run(&kit->customer, kit->count, RBK_STRATEGY_ONLY_CPU);
+		customer_run(&kit->customer, kit->count, RBK_STRATEGY_ONLY_GPU);
+	}
+}
+
+static void kit_begin(struct kit *kit, const char *source, const char *action)
+{
+	const struct customer_options customer = {.width = WIDTH,
+						  .max_rows = MAX_ROWS,
+						  .n_entries = 2,
+						  .is_careless = true,
+						  .has_constant = true,
+						  .has_test_device = true};
+	const struct hogs_options hogs = {.n_per_cpu = 4,
+					  .comm = "test-hog",
+					  .cgroup = "ringbroker-test-hogs",
+					  .limit_s = 60};
+	char source_arg[32], action_arg[32];
+	const char *const args[] = {"--gpu=none",
+				    "--test-device=" DEVICE_TIME,
+				    "--threshold=1",
+				    "--min-count=0",
+				    source_arg,
+				    action_arg,
+				    NULL};
+	struct rbk_error error = {""};
+
+	*kit = (struct kit){.count = 0};
+	snprintf(source_arg, sizeof(source_arg), "--contention=%s", source);
+	snprintf(action_arg, sizeof(action_arg), "--contention-action=%s", action);
+	assert_int_equal(hogs_new(&hogs, &kit->hogs), 0);
+	broker_start(&kit->broker, &(struct broker_options){.args = args});
+	kit->admin = broker_connect_admin(&kit->broker, "admin");
+	if (rbk_stats_map(kit->admin, RBK_STATS_ALL, 0, &kit->root, &error))
+		fail_msg("%s", error.text);
+	customer_init(&kit->customer, &kit->broker, &customer);
+	train(kit);
+}
+
+static void kit_end(struct kit *kit)
+{
+	hogs_free(kit->hogs);
+	customer_deinit(&kit->customer);
+	rbk_stats_unmap(&kit->root);
+	rbk_disconnect(kit->admin);
+	broker_stop(&kit->broker);
+}
+
+/* ---- Steps ---- */
+
+typedef bool is_so_fn(const struct kit *kit, const struct rbk_cqe *cqe);
+
+/*
+ * Runs tasks until one of them, or what is known then, is as it should be. Return: false: not in
+ * that time; *ret_last is the last one.
+ */
+static bool try_until(struct kit *kit, is_so_fn *is_so, uint64_t ns, struct rbk_cqe *ret_last)
+{
+	uint64_t end_ns = harness_now_ns() + harness_slow_ns(ns);
+
+	do {
+		*ret_last = customer_run(&kit->customer, kit->count, RBK_STRATEGY_AUTO);
+		if (is_so(kit, ret_last))
+			return true;
+	} while (harness_now_ns() < end_ns);
+	return false;
+}
+
+/* It was not so in that time. */
+static void fail_never(struct kit *kit, const struct rbk_cqe *last, const char *what)
+{
+	struct rbk_stats_contention now = contention(kit);
+	struct rbk_stats_plan_device devices[2];
+	struct rbk_stats_plan plan;
+
+	customer_plan_stats(&kit->customer, &plan, devices, 2);
+	broker_show_log(&kit->broker);
+	fail_msg("%s: never; the last task of %u rows ran on device %u (%s), factor %g, %u of %u "
+		 "workers; estimates of %u rows are %g and %g us",
+		 what, kit->count, last->device, rbk_reason_name(last->reason), now.factor,
+		 now.n_workers, now.n_workers_total, plan.count, devices[CPU].estimate_ns / 1e3,
+		 devices[DEVICE].estimate_ns / 1e3);
+}
+
+static void run_until(struct kit *kit, is_so_fn *is_so, const char *what)
+{
+	struct rbk_cqe cqe;
+
+	if (!try_until(kit, is_so, limit_ns, &cqe))
+		fail_never(kit, &cqe, what);
+}
+
+/* What is left out from here on, because this machine is not as it has to be. Return: false. */
+static bool left_out(const char *why)
+{
+	print_message("left out: %s\n", why);
+	return false;
+}
+
+static bool is_over(const struct kit *kit, const struct rbk_cqe *cqe)
+{
+	struct rbk_stats_contention now = contention(kit);
+
+	return !(now.flags & RBK_STATS_CONTENDED) && now.n_workers == now.n_workers_total;
+}
+
+static bool is_calm(const struct kit *kit, const struct rbk_cqe *cqe)
+{
+	return cqe->device == CPU && is_over(kit, cqe);
+}
+
+/* And the CPU is known to be clearly faster. */
+static bool is_ready(const struct kit *kit, const struct rbk_cqe *cqe)
+{
+	struct rbk_stats_plan_device devices[2];
+	struct rbk_stats_plan plan;
+
+	customer_plan_stats(&kit->customer, &plan, devices, 2);
+	return is_calm(kit, cqe) && plan.count == kit->count &&
+	       (double)devices[CPU].estimate_ns < (double)device_ns * most_cpu_part;
+}
+
+static bool run_until_ready(struct kit *kit)
+{
+	struct rbk_cqe cqe;
+
+	return try_until(kit, is_ready, calm_limit_ns, &cqe) ||
+	       left_out("others use the processors of this machine, too");
+}
+
+/* ---- Others ---- */
+
+/* What this machine's processors were used for so far, and that by others than this test. */
+struct usage {
+	double all, others;
+};
+
+static struct usage usage_now(const struct kit *kit)
+{
+	const double tick_ns = 1e9 / (double)sysconf(_SC_CLK_TCK);
+	struct usage usage = {0, -(double)cpu_ns(kit->broker.pid) - (double)cpu_ns(getpid())};
+	unsigned long long v[8];
+	cpu_set_t cpus;
+	char line[1024];
+	double ns;
+	int cpu;
+	FILE *file = fopen("/proc/stat", "re");
+
+	assert_non_null(file);
+	assert_int_equal(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "cpu%d %llu %llu %llu %llu %llu %llu %llu %llu", &cpu, &v[0],
+			   &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7]) != 9 ||
+		    !CPU_ISSET(cpu, &cpus))
+			continue;
+		for (unsigned int i = 0; i < 8; i++) {
+			ns = (double)v[i] * tick_ns;
+			usage.all += ns;
+			/* The fourth and the fifth: nothing to do. */
+			usage.others += i == 3 || i == 4 ? 0 : ns;
+		}
+	}
+	fclose(file);
+	return usage;
+}
+
+/*
+ * As run_until(), of what others than the hogs can prevent. Return: false: it was not so, while
+ * they used more than a little of the processors.
+ */
+static bool run_until_unless_used(struct kit *kit, is_so_fn *is_so, const char *what)
+{
+	struct usage before = usage_now(kit), after;
+	struct rbk_cqe cqe;
+
+	if (try_until(kit, is_so, limit_ns, &cqe))
+		return true;
+	after = usage_now(kit);
+	if (after.others - before.others > 0.05 * (after.all - before.all))
+		return left_out("others use the processors of this machine by now");
+	fail_never(kit, &cqe, what);
+	return false;
+}
+
+/*
+ * As run_until(has_shifted). Return: false: it was not so, while the CPU is not clearly faster than
+ * the device even if nobody makes it wait: who shares its caches, or takes it from all of this
+ * machine, is no contention that one could know of.
+ */
+static bool run_until_shifted(struct kit *kit, is_so_fn *has_shifted, const char *what)
+{
+	struct rbk_cqe cqe;
+
+	if (try_until(kit, has_shifted, limit_ns, &cqe))
+		return true;
+	if ((double)task_cpu_ns(kit, kit->count, 20) > (double)device_ns * most_cpu_part)
+		return left_out("the processors of this machine are slower by now");
+	fail_never(kit, &cqe, what);
+	return false;
+}
+
+static bool has_shifted(const struct kit *kit, const struct rbk_cqe *cqe)
+{
+	return cqe->device == DEVICE && cqe->reason == RBK_REASON_CONTENTION;
+}
+
+static bool has_fewer_workers(const struct kit *kit, const struct rbk_cqe *cqe)
+{
+	struct rbk_stats_contention now = contention(kit);
+
+	return now.flags & RBK_STATS_CONTENDED &&
+	       (now.n_workers < now.n_workers_total || now.n_workers_total == 1);
+}
+
+static bool sees_contention(const struct kit *kit, const struct rbk_cqe *cqe)
+{
+	return is_contended(kit);
+}
+
+static bool says_so(const struct kit *kit, const struct rbk_cqe *cqe)
+{
+	return broker_log_has(&kit->broker, "the CPU is contended");
+}
+
+/* ---- Tests ---- */
+
+/* Return: false, it is not there, and why has been said. */
+static bool has_source(const struct kit *kit, const char *name, uint32_t source)
+{
+	struct rbk_stats_contention now = contention(kit);
+
+	if (now.source == source)
+		return true;
+	print_message("left out: %s cannot be had here: %s\n", name, now.sentences[0]);
+	return false;
+}
+
+static void shift(struct kit *kit)
+{
+	uint32_t source = contention(kit).source;
+	/* Without knowing how much workers wait, what tasks took is learned, too. */
+	is_so_fn *is_as_before =
+		source == RBK_STATS_SOURCE_EBPF || source == RBK_STATS_SOURCE_SCHEDSTAT ? is_calm
+											: is_over;
+
+	if (!run_until_ready(kit))
+		return;
+	hogs_begin(kit->hogs);
+	if (!run_until_shifted(kit, has_shifted, "hogs compute, and a task goes to the device"))
+		return;
+	run_until(kit, has_fewer_workers, "hogs compute, and fewer workers are used");
+	run_until(kit, says_so, "hogs compute, and the log says so");
+	hogs_end(kit->hogs);
+	if (!run_until_unless_used(kit, is_as_before, "hogs have ended, and it is as before"))
+		return;
+	assert_true(contention(kit).n_began > 0);
+}
+
+/* By the best source that there is. */
+static void test_shift(void **state)
+{
+	struct kit kit;
+
+	kit_begin(&kit, "auto", "act");
+	if (contention(&kit).source != RBK_STATS_SOURCE_NONE || left_out("nothing can be watched"))
+		shift(&kit);
+	kit_end(&kit);
+}
+
+static void shift_by(const char *name, uint32_t source)
+{
+	struct kit kit;
+
+	kit_begin(&kit, name, "act");
+	if (has_source(&kit, name, source))
+		shift(&kit);
+	kit_end(&kit);
+}
+
+static void test_shift__ebpf(void **state)
+{
+	shift_by("ebpf", RBK_STATS_SOURCE_EBPF);
+}
+
+static void test_shift__schedstat(void **state)
+{
+	shift_by("schedstat", RBK_STATS_SOURCE_SCHEDSTAT);
+}
+
+static void test_shift__psi(void **state)
+{
+	shift_by("psi", RBK_STATS_SOURCE_PSI);
+}
+
+static void test_shift__stat(void **state)
+{
+	shift_by("stat", RBK_STATS_SOURCE_STAT);
+}
+
+/* Seen and told, but placement knows nothing of it. */
+static void test_observe(void **state)
+{
+	struct kit kit;
+
+	kit_begin(&kit, "auto", "observe");
+	if (contention(&kit).source != RBK_STATS_SOURCE_NONE ||
+	    left_out("nothing can be watched")) {
+		hogs_begin(kit.hogs);
+		run_until(&kit, sees_contention, "hogs compute, and it is seen");
+		for (unsigned int i = 0; i < 50; i++)
+			customer_run(&kit.customer, kit.count, RBK_STRATEGY_AUTO);
+		assert_int_equal(kit.customer.reasons[RBK_REASON_CONTENTION], 0);
+		assert_false(contention(&kit).flags & RBK_STATS_CONTENTION_ACTS);
+		assert_int_equal(contention(&kit).n_workers, contention(&kit).n_workers_total);
+	}
+	kit_end(&kit);
+}
+
+/* Nobody looks, nothing is acted on. */
+static void test_none(void **state)
+{
+	struct kit kit;
+
+	kit_begin(&kit, "none", "act");
+	assert_int_equal(contention(&kit).source, RBK_STATS_SOURCE_NONE);
+	hogs_begin(kit.hogs);
+	for (unsigned int i = 0; i < 50; i++)
+		customer_run(&kit.customer, kit.count, RBK_STRATEGY_AUTO);
+	assert_int_equal(kit.customer.reasons[RBK_REASON_CONTENTION], 0);
+	assert_false(is_contended(&kit));
+	kit_end(&kit);
+}
+
+/* ---- Who disturbs itself ---- */
+
+enum { MAX_THREADS = 64 };
+
+static atomic_bool has_ended;
+
+static void *compute(void *data)
+{
+	volatile uint64_t value = 1;
+
+	while (!atomic_load_explicit(&has_ended, memory_order_relaxed))
+		for (unsigned int i = 0; i < 1000; i++)
+			value = value * 6364136223846793005u + 1;
+	return NULL;
+}
+
+/* Its own threads are what its tasks wait for: they wait on. */
+static void test_own(void **state)
+{
+	unsigned int n = n_processors() * 4, n_shifted, n_run = 0;
+	pthread_t threads[MAX_THREADS];
+	uint64_t end_ns;
+	struct kit kit;
+
+	n = n < MAX_THREADS ? n : MAX_THREADS;
+	kit_begin(&kit, "ebpf", "act");
+	/* What whoever else is there does, it may gain by. */
+	if (!has_source(&kit, "ebpf", RBK_STATS_SOURCE_EBPF) || !run_until_ready(&kit)) {
+		kit_end(&kit);
+		return;
+	}
+	atomic_store(&has_ended, false);
+	for (unsigned int i = 0; i < n; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, compute, NULL), 0);
+	run_until(&kit, sees_contention, "the client's threads compute, and it is seen");
+	/* Until it is known whose they are; and then it does not happen again. */
+	end_ns = harness_now_ns() + harness_slow_ns(limit_ns);
+	do {
+		n_shifted = (unsigned int)kit.customer.reasons[RBK_REASON_CONTENTION];
+		for (n_run = 0; n_run < 30 && is_contended(&kit); n_run++)
+			customer_run(&kit.customer, kit.count, RBK_STRATEGY_AUTO);
+		if (harness_now_ns() > end_ns) {
+			broker_show_log(&kit.broker);
+			fail_msg("the client gains by what it does itself: %u of %u tasks go to "
+				 "the device for it",
+				 (unsigned int)kit.customer.reasons[RBK_REASON_CONTENTION] -
+					 n_shifted,
+				 n_run);
+		}
+		/* Not contended any more: not what is looked for. */
+		if (n_run < 30)
+			customer_run(&kit.customer, kit.count, RBK_STRATEGY_ONLY_CPU);
+	} while (n_run < 30 ||
+		 kit.customer.reasons[RBK_REASON_CONTENTION] - n_shifted > n_run / 10);
+	atomic_store(&has_ended, true);
+	for (unsigned int i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+	kit_end(&kit);
+}
+
+/* ---- The broker as a neighbour ---- */
+
+/* While the CPU is contended and there is nothing to do, it uses next to none of it. */
+static void test_quiet(void **state)
+{
+	uint64_t begin_ns, used_ns;
+	struct kit kit;
+
+	kit_begin(&kit, "auto", "act");
+	hogs_begin(kit.hogs);
+	if (contention(&kit).source != RBK_STATS_SOURCE_NONE)
+		run_until(&kit, sees_contention, "hogs compute, and it is seen");
+	begin_ns = harness_now_ns();
+	used_ns = cpu_ns(kit.broker.pid);
+	harness_sleep_ms(1000);
+	used_ns = cpu_ns(kit.broker.pid) - used_ns;
+	begin_ns = harness_now_ns() - begin_ns;
+	if (used_ns * 10 > begin_ns)
+		fail_msg("%u us of processor time in %u us", (unsigned int)(used_ns / 1000),
+			 (unsigned int)(begin_ns / 1000));
+	kit_end(&kit);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_shift),
+		cmocka_unit_test(test_observe),
+		cmocka_unit_test(test_none),
+	};
+	const struct CMUnitTest soak_tests[] = {
+		cmocka_unit_test(test_shift__ebpf), cmocka_unit_test(test_shift__schedstat),
+		cmocka_unit_test(test_shift__psi),  cmocka_unit_test(test_shift__stat),
+		cmocka_unit_test(test_own),         cmocka_unit_test(test_quiet),
+	};
+
+	if (argc > 1 && strcmp(argv[1], "soak") == 0) {
+		harness_limit_seconds(600);
+		return cmocka_run_group_tests(soak_tests, NULL, NULL);
+	}
+	harness_limit_seconds(170);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

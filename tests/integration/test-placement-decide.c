@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Decisions of a real broker: each rule with its reason, and what statistics say of them
+ *
+ * Which device is the faster one is the machine's affair; what is checked is that the broker goes
+ * by what it has learned, and says so.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "integration/placement.h"
+
+enum { CPU = RBK_DEVICE_CPU, GPU = RBK_DEVICE_GPU, SMALL = 20, WIDTH = 256, LARGE = 600 };
+
+static const struct customer_options large = {.width = WIDTH, .max_rows = LARGE, .n_entries = 16};
+/* Whole tasks: what is learned of parts is kept by their size. */
+static const char *const software[] = {"--gpu=software", "--submission-max=1s", NULL};
+
+static struct broker broker;
+static struct customer customer;
+
+static void begin(const char *const *args, const char *policy,
+		  const struct customer_options *options)
+{
+	broker_start(&broker, &(struct broker_options){
+				      .args = args, .is_undisturbed = true, .policy = policy});
+	customer_init(&customer, &broker, options);
+}
+
+static void end(void)
+{
+	customer_deinit(&customer);
+	broker_stop(&broker);
+}
+
+static bool begin_with_gpu(const char *const *args, const char *policy,
+			   const struct customer_options *options)
+{
+	begin(args, policy, options);
+	if (broker_has_gpu(customer.rbk))
+		return true;
+	print_message("no software Vulkan device here\n");
+	end();
+	return false;
+}
+
+static void expect(uint32_t count, unsigned int strategy, uint8_t device, uint8_t reason)
+{
+	struct rbk_cqe cqe = customer_run(&customer, count, strategy);
+
+	if (cqe.device != device || cqe.reason != reason)
+		fail_msg("%u rows, strategy %u: device %u, %s; not device %u, %s", count, strategy,
+			 cqe.device, rbk_reason_name(cqe.reason), device, rbk_reason_name(reason));
+}
+
+static struct rbk_stats_decision last_decision(void);
+
+/* Where nothing is known of either device a GPU has it, until it is found that the CPU is idle. */
+static void expect_unknown(uint32_t count)
+{
+	struct rbk_cqe cqe = customer_run(&customer, count, RBK_STRATEGY_AUTO);
+
+	if (last_decision().flags & RBK_DECISION_MOVED) {
+		assert_int_equal(cqe.device, CPU);
+		assert_int_equal(cqe.reason, RBK_REASON_COST_MODEL);
+	} else {
+		assert_int_equal(cqe.device, GPU);
+		assert_int_equal(cqe.reason, RBK_REASON_GPU_AVAILABLE);
+	}
+}
+
+static void expect_error(unsigned int strategy, int res, uint8_t reason)
+{
+	struct rbk_cqe cqe;
+
+	customer_put(&customer, SMALL, strategy);
+	cqe = customer_take(&customer);
+	assert_int_equal(cqe.res, res);
+	assert_int_equal(cqe.device, RBK_DEVICE_NONE);
+	assert_int_equal(cqe.reason, reason);
+}
+
+/* --- Rules --- */
+
+static void test_rules__with_gpu(void **state)
+{
+	if (!begin_with_gpu(software, NULL, &large))
+		skip();
+	expect(SMALL, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	/* Nothing is known of the speed of either: what is large goes to the GPU. */
+	expect_unknown(LARGE);
+	expect(SMALL, RBK_STRATEGY_PREFER_GPU, GPU, RBK_REASON_USER_PREFERENCE);
+	expect(LARGE, RBK_STRATEGY_PREFER_CPU, CPU, RBK_REASON_USER_PREFERENCE);
+	expect(SMALL, RBK_STRATEGY_ONLY_GPU, GPU, RBK_REASON_USER_PREFERENCE);
+	expect(LARGE, RBK_STRATEGY_ONLY_CPU, CPU, RBK_REASON_USER_PREFERENCE);
+	expect(SMALL, RBK_STRATEGY_DEVICE(GPU), GPU, RBK_REASON_USER_PREFERENCE);
+	expect(LARGE, RBK_STRATEGY_DEVICE(CPU), CPU, RBK_REASON_USER_PREFERENCE);
+	expect(LARGE, RBK_STRATEGY_DEVICE(9), CPU, RBK_REASON_GPU_UNAVAILABLE);
+	end();
+}
+
+static void test_rules__without_gpu(void **state)
+{
+	begin((const char *const[]){"--gpu=none", NULL}, NULL, &large);
+	expect(SMALL, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	expect(LARGE, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
+	expect(SMALL, RBK_STRATEGY_PREFER_GPU, CPU, RBK_REASON_GPU_UNAVAILABLE);
+	expect(SMALL, RBK_STRATEGY_DEVICE(GPU), CPU, RBK_REASON_GPU_UNAVAILABLE);
+	expect(SMALL, RBK_STRATEGY_PARTITION, CPU, RBK_REASON_BELOW_THRESHOLD);
+	expect(LARGE, RBK_STRATEGY_PREFER_CPU, CPU, RBK_REASON_USER_PREFERENCE);
+	expect_error(RBK_STRATEGY_ONLY_GPU, -ENODEV, RBK_REASON_GPU_UNAVAILABLE);
+	end();
+}
+
+/* Thresholds are the administrator's. */
+static void test_rules__thresholds(void **state)
+{
+	const char *const args[] = {"--gpu=software", "--threshold=1KiB", "--min-count=10", NULL};
+
+	if (!begin_with_gpu(args, NULL, &large))
+		skip();
+	expect(9, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	expect_unknown(10);
+	end();
+}
+
+/* A plan that is pinned runs there, whatever its tasks wish for. */
+static void test_rules__pinned(void **state)
+{
+	static const unsigned int strategies[] = {RBK_STRATEGY_AUTO, RBK_STRATEGY_PREFER_GPU,
+						  RBK_STRATEGY_PREFER_CPU, RBK_STRATEGY_PARTITION};
+	struct customer_options options = large;
+
+	for (uint8_t device = CPU; device <= GPU; device++) {
+		options.pinned = 1u + device;
+		if (!begin_with_gpu(software, NULL, &options))
+			skip();
+		for (unsigned int i = 0; i < 4; i++) {
+			expect(SMALL, strategies[i], device, RBK_REASON_USER_PREFERENCE);
+			expect(LARGE, strategies[i], device, RBK_REASON_USER_PREFERENCE);
+		}
+		end();
+	}
+}
+
+/* What never fits into the device's memory, or what a tenant may have of it. */
+static void test_rules__never_fits(void **state)
+{
+	struct customer_options options = large;
+
+	options.has_constant = true;
+	if (!begin_with_gpu(software, "[tenant default]\nvram-max = 0\n", &options))
+		skip();
+	expect(SMALL, RBK_STRATEGY_AUTO, CPU, RBK_REASON_BELOW_THRESHOLD);
+	expect(LARGE, RBK_STRATEGY_AUTO, CPU, RBK_REASON_MEMORY_CONSTRAINT);
+	expect(SMALL, RBK_STRATEGY_PREFER_GPU, CPU, RBK_REASON_MEMORY_CONSTRAINT);
+	expect_error(RBK_STRATEGY_ONLY_GPU, -ENOMEM, RBK_REASON_MEMORY_CONSTRAINT);
+	end();
+}
+
+/* --- Force-CPU --- */
+
+static void test_force_cpu__while_tasks_run(void **state)
+{
+	struct rbk_cqe cqe;
+	struct rbk *admin;
+
+	if (!begin_with_gpu(software, NULL, &large))
+		skip();
+	admin = broker_connect_admin(&broker, "admin");
+	for (unsigned int round = 0; round < 3; round++) {
+		expect(LARGE, RBK_STRATEGY_DEVICE(GPU), GPU, RBK_REASON_USER_PREFERENCE);
+		for (unsigned int i = 0; i < 12; i++)
+			customer_put(&customer, LARGE - i, RBK_STRATEGY_DEVICE(GPU));
+		assert_int_equal(rbk_force_cpu(admin, 1, NULL, NULL), 0);
+		/* Those before it complete where they are, or on the CPU. */
+		customer_drain(&customer);
+		assert_int_equal(customer.n_errors, round);
+		expect(LARGE, RBK_STRATEGY_AUTO, CPU, RBK_REASON_GPU_UNAVAILABLE);
+		expect(LARGE, RBK_STRATEGY_PREFER_GPU, CPU, RBK_REASON_GPU_UNAVAILABLE);
+		expect(LARGE, RBK_STRATEGY_DEVICE(GPU), CPU, RBK_REASON_GPU_UNAVAILABLE);
+		cqe = customer_run(&customer, LARGE, RBK_STRATEGY_PARTITION);
+		assert_int_equal(cqe.flags & RBK_CQE_PARTITIONED, 0);
+		assert_int_equal(cqe.device, CPU);
+		expect_error(RBK_STRATEGY_ONLY_GPU, -ENODEV, RBK_REASON_GPU_UNAVAILABLE);
+		assert_int_equal(rbk_force_cpu(admin, 0, NULL, NULL), 0);
+		expect(LARGE, RBK_STRATEGY_DEVICE(GPU), GPU, RBK_REASON_USER_PREFERENCE);
+	}
+	rbk_disconnect(admin);
+	end();
+}
+
+/* --- The cost model --- */
+
+/* Each has been seen often enough on both. */
+static void learn(void)
+{
+	struct rbk_stats_plan_device on[2];
+	struct rbk_stats_plan plan;
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(60000000000);
+
+	do {
+		for (unsigned int i = 0; i < 10; i++) {
+			customer_run(&customer, LARGE, RBK_STRATEGY_ONLY_CPU);
+			customer_run(&customer, LARGE, RBK_STRATEGY_ONLY_GPU);
+		}
+		harness_sleep_ms(10);
+		customer_plan_stats(&customer, &plan, on, 2);
+		if (harness_now_ns() > end_ns)
+			fail_msg("trusted after %llu and %llu tasks: %d, %d",
+				 (unsigned long long)on[CPU].n_tasks,
+				 (unsigned long long)on[GPU].n_tasks, on[CPU].is_trusted,
+				 on[GPU].is_trusted);
+	} while (!on[CPU].is_trusted || !on[GPU].is_trusted);
+}
+
+/* The last record of the log, which is the last task's. */
+static struct rbk_stats_decision last_decision(void)
+{
+	struct rbk_stats_decision decision = {.sequence = 0};
+
+	while (customer_next_decision(&customer, &decision))
+		;
+	assert_int_not_equal(decision.sequence, 0);
+	return decision;
+}
+
+static void test_cost_model__goes_by_what_it_learned(void **state)
+{
+	const char *const args[] = {"--gpu=software", "--submission-max=1s", "--calibration=now",
+				    NULL};
+	const uint64_t n = harness_scaled(200) < 40 ? 40 : harness_scaled(200);
+	struct rbk_stats_decision decision;
+	struct rbk_stats_plan_device on[2];
+	double lost_ns = 0, run_ns = 0;
+	uint64_t n_against = 0;
+	struct rbk_stats_plan plan;
+	struct rbk_cqe cqe;
+
+	if (!begin_with_gpu(args, NULL, &large))
+		skip();
+	learn();
+	while (customer_next_decision(&customer, &decision))
+		run_ns += (double)decision.exec_ns;
+	for (uint64_t i = 0; i < n; i++) {
+		cqe = customer_run(&customer, LARGE, RBK_STRATEGY_AUTO);
+		decision = last_decision();
+		assert_int_equal(decision.device, cqe.device);
+		assert_int_equal(decision.reason, cqe.reason);
+		assert_int_equal(decision.flags & RBK_CQE_EXPLORED, cqe.flags & RBK_CQE_EXPLORED);
+		assert_int_equal((int64_t)(float)cqe.exec_ns, (int64_t)decision.exec_ns);
+		assert_true(decision.predicted_ns > 0 && isfinite(decision.predicted_ns));
+		assert_true(decision.other_ns > 0 && isfinite(decision.other_ns));
+		assert_true(cqe.reason == RBK_REASON_COST_MODEL ||
+			    cqe.reason == RBK_REASON_CONTENTION);
+		if (cqe.flags & RBK_CQE_EXPLORED) {
+			/* Only for what has been earned, by a hundredth of what was executed. */
+			assert_true(decision.predicted_ns - decision.other_ns <=
+				    0.011 * run_ns - lost_ns);
+			if (decision.exec_ns > decision.other_ns)
+				lost_ns += (double)(decision.exec_ns - decision.other_ns);
+		} else {
+			/* Nothing else is there, so the device that takes less is done earlier. */
+			/* What had to be moved was not decided rightly, either. */
+			n_against += decision.predicted_ns > decision.other_ns * 1.01f ||
+				     (decision.flags & RBK_DECISION_MOVED);
+		}
+		run_ns += (double)decision.exec_ns;
+	}
+	/* Now and then a device is taken for busy that has just become idle. */
+	assert_true(n_against <= n / 5);
+	/* Not only by its own predictions, which are what was measured. */
+	customer_plan_stats(&customer, &plan, on, 2);
+	assert_true(on[CPU].mean_ns > 0 && on[GPU].mean_ns > 0);
+	if (on[GPU].mean_ns > 1.5 * on[CPU].mean_ns)
+		assert_true(on[CPU].n_tasks > on[GPU].n_tasks);
+	if (on[CPU].mean_ns > 1.5 * on[GPU].mean_ns)
+		assert_true(on[GPU].n_tasks > on[CPU].n_tasks);
+	end();
+}
+
+/* A budget of nothing, and none for tasks with deadlines. */
+static void test_explored__never(void **state)
+{
+	const char *const none[] = {"--gpu=software", "--exploration=0", NULL};
+	const char *const much[] = {"--gpu=software", "--exploration=50%", NULL};
+	uint64_t n_explored = 0;
+	struct rbk_sqe *sqe;
+
+	if (!begin_with_gpu(none, NULL, &large))
+		skip();
+	for (unsigned int i = 0; i < 60; i++)
+		assert_int_equal(customer_run(&customer, LARGE, RBK_STRATEGY_AUTO).flags, 0);
+	assert_int_equal(customer_totals(&customer).n_explored, 0);
+	end();
+
+	begin(much, NULL, &large);
+	for (unsigned int i = 0; i < 60; i++) {
+		sqe = customer_prepare(&customer, LARGE);
+		rbk_sqe_set_deadline_us(sqe, UINT32_MAX);
+		rbk_submit(customer.ring);
+		assert_int_equal(customer_take(&customer).flags, 0);
+	}
+	/* Where it pays, it may be done, and is counted. */
+	for (unsigned int i = 0; i < 200; i++)
+		n_explored +=
+			customer_run(&customer, LARGE, RBK_STRATEGY_AUTO).flags == RBK_CQE_EXPLORED;
+	assert_int_equal(customer_totals(&customer).n_explored, n_explored);
+	end();
+}
+
+/* --- Deadlines --- */
+
+static struct rbk_cqe run_by(uint32_t count, uint32_t deadline_us, unsigned int strategy)
+{
+	struct rbk_sqe *sqe = customer_prepare(&customer, count);
+	struct rbk_cqe cqe;
+
+	rbk_sqe_set_strategy(sqe, strategy);
+	rbk_sqe_set_deadline_us(sqe, deadline_us);
+	assert_int_equal(rbk_submit(customer.ring), 1);
+	cqe = customer_take(&customer);
+	assert_int_equal(cqe.res, 0);
+	return cqe;
+}
+
+/* Missed, or not; done all the same, and counted. */
+static void test_deadline__is_reported(void **state)
+{
+	uint64_t n_missed = 0;
+	struct rbk_cqe cqe;
+
+	if (!begin_with_gpu(software, NULL, &large))
+		skip();
+	for (unsigned int strategy = RBK_STRATEGY_AUTO; strategy < RBK_STRATEGY_COUNT; strategy++) {
+		cqe = run_by(LARGE, 1, strategy);
+		/* Nothing of that size takes a microsecond. */
+		assert_int_equal(cqe.flags & RBK_CQE_DEADLINE_MISSED, RBK_CQE_DEADLINE_MISSED);
+		n_missed++;
+		cqe = run_by(LARGE, UINT32_MAX, strategy);
+		assert_int_equal(cqe.flags & RBK_CQE_DEADLINE_MISSED, 0);
+		cqe = run_by(LARGE, 0, strategy);
+		assert_int_equal(cqe.flags & RBK_CQE_DEADLINE_MISSED, 0);
+	}
+	assert_int_equal(customer_totals(&customer).n_deadlines_missed, n_missed);
+	end();
+}
+
+/* Who prefers a device that would be late is done by the other in time. */
+static void test_deadline__other_device(void **state)
+{
+	struct rbk_stats_plan_device on[2];
+	struct rbk_stats_plan plan;
+	uint8_t slow, fast;
+	struct rbk_cqe cqe;
+	double middle_ns;
+
+	if (!begin_with_gpu(software, NULL, &large))
+		skip();
+	learn();
+	customer_plan_stats(&customer, &plan, on, 2);
+	slow = on[GPU].estimate_ns > on[CPU].estimate_ns ? GPU : CPU;
+	fast = slow == GPU ? CPU : GPU;
+	if (on[slow].estimate_ns < 3 * on[fast].estimate_ns) {
+		print_message("both are about as fast\n");
+		end();
+		skip();
+	}
+	cqe = run_by(LARGE, 0, slow == GPU ? RBK_STRATEGY_PREFER_GPU : RBK_STRATEGY_PREFER_CPU);
+	assert_int_equal(cqe.device, slow);
+	middle_ns = sqrt(on[slow].estimate_ns * on[fast].estimate_ns);
+	cqe = run_by(LARGE, (uint32_t)(middle_ns / 1000),
+		     slow == GPU ? RBK_STRATEGY_PREFER_GPU : RBK_STRATEGY_PREFER_CPU);
+	assert_int_equal(cqe.device, fast);
+	assert_int_equal(cqe.reason, RBK_REASON_COST_MODEL);
+	/* Where both would miss it, or both meet it, it stays. */
+	cqe = run_by(LARGE, 1, slow == GPU ? RBK_STRATEGY_PREFER_GPU : RBK_STRATEGY_PREFER_CPU);
+	assert_int_equal(cqe.device, slow);
+	cqe = run_by(LARGE, UINT32_MAX,
+		     slow == GPU ? RBK_STRATEGY_PREFER_GPU : RBK_STRATEGY_PREFER_CPU);
+	assert_int_equal(cqe.device, slow);
+	end();
+}
+
+/* --- Statistics --- */
+
+/* Everything is counted once, and sums agree. */
+static void test_statistics__agree(void **state)
+{
+	const uint64_t n = harness_scaled(1000);
+	uint64_t n_reasons = 0, n_devices = 0, n_plan = 0, n_logged = 0, exec_ns = 0;
+	double predicted_ns = 0, predicted_exec_ns = 0, error_ns = 0, log_predicted_ns = 0,
+	       log_error_ns = 0;
+	struct rbk_stats_decision decision;
+	struct rbk_stats_plan_device on[2];
+	struct rbk_stats_tenant totals;
+	struct rbk_stats_plan plan;
+	struct rbk_sqe *sqe;
+
+	if (!begin_with_gpu(software, NULL, &large))
+		skip();
+	for (uint64_t i = 0; i < n; i++) {
+		if (customer_in_flight(&customer) == 16)
+			customer_take(&customer);
+		sqe = customer_prepare(&customer, 1 + (uint32_t)(i * 37 % LARGE));
+		rbk_sqe_set_strategy(sqe, i % 8);
+		rbk_sqe_set_priority(sqe, i / 8 % 4);
+		rbk_sqe_set_deadline_us(sqe, i % 5 ? 0 : 1 + (uint32_t)i);
+		rbk_submit(customer.ring);
+	}
+	customer_drain(&customer);
+	assert_int_equal(customer.n_right, n);
+	harness_sleep_ms(1);
+	totals = customer_totals(&customer);
+	for (uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000);
+	     totals.n_tasks < n && harness_now_ns() < end_ns;) {
+		harness_sleep_ms(5);
+		totals = customer_totals(&customer);
+	}
+	assert_int_equal(totals.n_tasks, n);
+	assert_int_equal(totals.n_errors, 0);
+	for (unsigned int i = 0; i < RBK_REASON_COUNT; i++) {
+		assert_int_equal(totals.reasons[i], customer.reasons[i]);
+		n_reasons += totals.reasons[i];
+	}
+	assert_int_equal(n_reasons, n);
+	assert_int_equal(totals.exec_ns, customer.exec_ns);
+	for (unsigned int i = 0; i < 2; i++) {
+		n_devices += totals.devices[i].n_tasks;
+		exec_ns += totals.devices[i].exec_ns;
+	}
+	assert_int_equal(n_devices, n);
+	assert_int_equal(exec_ns, totals.exec_ns);
+
+	customer_plan_stats(&customer, &plan, on, 2);
+	for (unsigned int i = 0; i < 2; i++) {
+		n_plan += on[i].n_tasks;
+		predicted_ns += (double)on[i].predicted_ns;
+		predicted_exec_ns += (double)on[i].predicted_exec_ns;
+		error_ns += (double)on[i].error_ns;
+	}
+	assert_int_equal(n_plan, n);
+	assert_true(error_ns + 10 * (double)n >= fabs(predicted_ns - predicted_exec_ns));
+	while (customer_next_decision(&customer, &decision)) {
+		n_logged++;
+		if (decision.predicted_ns <= 0 || (decision.flags & RBK_CQE_PARTITIONED))
+			continue;
+		log_predicted_ns += (double)decision.predicted_ns;
+		log_error_ns += fabs((double)decision.predicted_ns - (double)decision.exec_ns);
+	}
+	assert_int_equal(n_logged, n);
+	assert_true(log_predicted_ns > 0);
+	assert_true(fabs(log_predicted_ns - predicted_ns) <= 0.001 * predicted_ns);
+	assert_true(fabs(log_error_ns - error_ns) <= 0.001 * error_ns);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rules__with_gpu),
+		cmocka_unit_test(test_rules__without_gpu),
+		cmocka_unit_test(test_rules__thresholds),
+		cmocka_unit_test(test_rules__pinned),
+		cmocka_unit_test(test_rules__never_fits),
+		cmocka_unit_test(test_force_cpu__while_tasks_run),
+		cmocka_unit_test(test_cost_model__goes_by_what_it_learned),
+		cmocka_unit_test(test_explored__never),
+		cmocka_unit_test(test_deadline__is_reported),
+		cmocka_unit_test(test_deadline__other_device),
+		cmocka_unit_test(test_statistics__agree),
+	};
+
+	harness_limit_seconds(120);
+	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
