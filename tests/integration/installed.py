@@ -62,8 +62,10 @@ def main():
         files = installed_files(top)
         library = find(files, '/libringbroker.so.0')
         brokerd = find(files, 'bin/brokerd')
-        for name in ('/ringbroker.h', '/ringbroker/abi.h', '/libringbroker.so', '/man8/brokerd.8',
-                     '/man5/brokerd.conf.5', '/ringbroker/examples/brokerd.conf'):
+        for name in ('/ringbroker.h', '/ringbroker/abi.h', '/ringbroker/stats.h',
+                     '/libringbroker.so', '/bin/brokerctl', '/man1/brokerctl.1', '/man8/brokerd.8',
+                     '/man5/brokerd.conf.5', '/man5/ringbroker-profile.5',
+                     '/ringbroker/examples/brokerd.conf'):
             find(files, name)
 
         exported = {line.split()[-1].split('@')[0] for line in

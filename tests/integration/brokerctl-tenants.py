@@ -1,0 +1,403 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""brokerctl beside a broker with several tenants.
+
+    brokerctl-tenants.py BROKERCTL BROKERD STATS_CLIENT LIBRARY_FOLDER BROKERCTL.1
+
+Every listing is parsed and compared with what the manual says of its members; a time line has no
+two spans that cross; what was slow is explained, to tenants too; a broker that is stopped is told
+from one that is not there; nothing that a client is called reaches the terminal as it is.
+"""
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from ctlrig import (CLIENT, CTL, FAILED, LIMIT, NO_BROKER, OK, REASONS, USAGE, Broker, Client, ctl,
+                    expect, objects, of_type, wait_for)
+
+LIBRARY, PAGE = sys.argv[4:6]
+TENANTS = ('alpha', 'beta', 'gamma')
+LISTINGS = (['status'], ['devices'], ['tenants'], ['sessions'], ['plans'], ['reasons'], ['stats'],
+            ['decisions'], ['contention'], ['check'])
+
+
+def start(folder):
+    """A broker whose tenants are told apart by copies of the client, and one client of each."""
+    policy = ''
+    for name in TENANTS:
+        shutil.copy(CLIENT, os.path.join(folder, name))
+        policy += f'[tenant {name}]\nmatch-exe = {folder}/{name}\nweight = {100 + len(name)}\n'
+    with open(os.path.join(folder, 'conf'), 'w', encoding='utf-8') as file:
+        file.write(policy)
+    broker = Broker(folder, '--config', os.path.join(folder, 'conf'), '--gpu=software',
+                    '--calibration=none')
+    environment = dict(os.environ, LD_LIBRARY_PATH=LIBRARY)
+    clients = {name: Client(broker, f'small-{name}', os.path.join(folder, name), env=environment)
+               for name in TENANTS}
+    for client in clients.values():
+        client.run(70, 6)
+    return broker, clients
+
+
+# ---- What the manual says
+
+def documented():
+    """The members of each type of object, by the manual."""
+    with open(PAGE, encoding='utf-8') as file:
+        text = file.read()
+    text = text[text.index('.Sh JSON'):text.index('.Sh EXIT STATUS')]
+    members = {}
+    for part in re.split(r'^\.It Dq ', text, flags=re.MULTILINE)[1:]:
+        kind = part.split('\n', 1)[0]
+        found = set()
+        for line in re.findall(r'^\.(?:Va|Pq (?:each )?Va) (.*)$', part, re.MULTILINE):
+            found |= set(re.findall(r'[a-z][a-z0-9_]*', line))
+        members[kind] = found
+    return members
+
+
+def members_of(value):
+    """Names of all members, but those of counts by reason."""
+    found = set()
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            found.add(name)
+            if name != 'reasons':
+                found |= members_of(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            found |= members_of(inner)
+    return found
+
+
+def check_documented(broker):
+    known, seen = documented(), {}
+    listings = [[*listing, '--json'] for listing in LISTINGS if listing[0] not in ('check', 'contention')]
+    for listing in listings + [['why', 'tenant', 'alpha', '--json']]:
+        for entry in objects(ctl(broker, *listing)):
+            seen.setdefault(entry['type'], set()).update(members_of(entry) - {'type'})
+    for entry in objects(ctl(broker, 'devices', '--capabilities', '--json')):
+        seen.setdefault(entry['type'], set()).update(members_of(entry) - {'type'})
+    for entry in checks(broker):
+        seen.setdefault(entry['type'], set()).update(members_of(entry) - {'type'})
+    expect(set(seen) >= {'status', 'broker', 'device', 'tenant', 'session', 'plan', 'reason', 'decision',
+                         'operator', 'why', 'check'}, seen.keys())
+    for kind, members in seen.items():
+        expect(members <= known[kind], kind, 'has undocumented', members - known[kind])
+        expect(known[kind] <= members, kind, 'has not', known[kind] - members)
+
+
+# ---- Listings
+
+def check_listings(broker):
+    # Also right after somebody else gave the root page back: nothing is zero that is not.
+    for _ in range(3):
+        status, = objects(ctl(broker, 'status', '--json'))
+        expect(status['sessions'] >= 3 and status['completed'] >= 3 * 76, status)
+    expect(status['whole'] and status['pid'] == broker.process.pid, status)
+    expect(set(status['reasons']) == REASONS and sum(status['reasons'].values()) >= 3 * 76, status)
+    expect('software' in ctl(broker, 'devices', '--no-header'), 'no devices')
+
+    tenants = objects(ctl(broker, 'tenants', '--json'))
+    expect({tenant['tenant'] for tenant in tenants} >= set(TENANTS), tenants)
+    names = [entry['tenant'] for entry in objects(ctl(broker, 'tenants', '--json', '--sort=name'))]
+    expect(names == sorted(names), names)
+    names.reverse()
+    expect([entry['tenant'] for entry in objects(ctl(broker, 'tenants', '--json', '--sort=-name'))]
+           == names, names)
+    counts = [entry['tasks'] for entry in objects(ctl(broker, 'tenants', '--json', '--sort=tasks'))]
+    expect(counts == sorted(counts, reverse=True), counts)
+    beta, = objects(ctl(broker, 'tenants', '--json', '--tenant=beta'))
+    expect(beta['tenant'] == 'beta' and beta['weight'] == 104 and beta['named'], beta)
+
+    sessions = [entry for entry in objects(ctl(broker, 'sessions', '--json')) if entry['tenant']]
+    expect({entry['tenant'] for entry in sessions} == set(TENANTS), sessions)
+    for entry in sessions:
+        expect(entry['tasks'] == 76 and entry['plans'] == 2 and entry['arenas'] == 1, entry)
+        expect(entry['comm'] == entry['tenant'] and not entry['admin'], entry)
+    one, = objects(ctl(broker, 'sessions', '--json', '--tenant=gamma'))
+    expect(one['tenant'] == 'gamma', one)
+
+    plans = objects(ctl(broker, 'plans', '--json', '--sort=tasks'))
+    expect(len(plans) == 6 and [plan['tasks'] for plan in plans] == [70] * 3 + [6] * 3, plans)
+    expect(len(objects(ctl(broker, 'plans', '--json', '--tenant=alpha'))) == 2, 'not two plans')
+    reasons = objects(ctl(broker, 'reasons', '--json'))
+    expect({entry['reason'] for entry in reasons} == REASONS, reasons)
+    expect(sum(entry['tasks'] for entry in reasons) == 3 * 76, reasons)
+    expect(abs(sum(entry['share'] for entry in reasons) - 1) < 1e-6, reasons)
+
+    rows = ctl(broker, 'tenants', '--no-header').splitlines()
+    expect(len(rows) == len(tenants) and 'TENANT' not in rows[0], rows)
+    for listing in LISTINGS:
+        text = ctl(broker, *listing) if listing != ['check'] else ''
+        expect(not re.search('[\0-\b\v-\x1f\x7f]', text), listing, repr(text))
+    operators = of_type(objects(ctl(broker, 'devices', '--capabilities', '--json')), 'operator')
+    matmul, = [entry for entry in operators if entry['operator'] == 'MatMul']
+    expect(all('float32' in device['types'] for device in matmul['devices']), matmul)
+
+
+def complaint(broker, *arguments, status=USAGE):
+    result = subprocess.run([CTL, '--socket', broker.socket, *arguments], timeout=LIMIT, check=False,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    expect(result.returncode == status, arguments, result)
+    return result.stderr.decode()
+
+
+def check_mistakes(broker):
+    for arguments, meant in ((['tennants'], 'tenants'), (['statsu'], 'stat'), (['--sokcet=x', 'status'], '--socket'),
+                             (['tenants', '--jsn'], '--json'), (['tenants', '--sort=weihgt'], 'weight'),
+                             (['watch', 'devcies'], 'devices'),
+                             (['set', 'alpha', 'vram-mx=1GiB'], 'vram-max')):
+        said = complaint(broker, *arguments)
+        expect(f'did you mean {meant}' in said, arguments, said)
+    for arguments in (['status', 'x'], ['why'], ['why', 'nothing', 'x'], ['why', 'task', 'x', 'y'],
+                      ['trace', '--seconds=-1'], ['trace', '--seconds=x'], ['trace', '--max-events=0'],
+                      ['watch'], ['watch', 'trace'], ['watch', '--interval=0', 'status'],
+                      ['watch', 'decisions', '--follow'], ['set', 'alpha'], ['set', 'alpha', 'weight'],
+                      ['set', 'alpha', '=3'], ['evict'], ['evict', 'alpha', '--all'],
+                      ['evict', '--all', '--device=99'], ['drain', 'device'], ['drain', 'device', 'x'],
+                      ['drain', 'nothing', '1'], ['drain', 'device', '1', '--end', '--status'],
+                      ['log-level', 'loud'], ['--timeout=0', 'status'], ['--timeout=x', 'status'],
+                      ['tenants', '--json=yes'], ['tenants', '--sort']):
+        complaint(broker, *arguments)
+    # What is typed comes back without what a terminal would obey.
+    expect('\x1b' not in complaint(broker, 'st\x1b[2Jatus'), 'an escape sequence')
+    for arguments in (['sessions', '--tenant=nobody'], ['why', 'plan', 'nothing'],
+                      ['why', 'task', '987654321'], ['set', 'nobody', 'weight=3'],
+                      ['drain', 'tenant', 'nobody'], ['evict', 'nobody'],
+                      ['trace', '--output=/nonexistent/x']):
+        complaint(broker, *arguments, status=FAILED)
+
+
+def checks(broker):
+    result = subprocess.run([CTL, '--socket', broker.socket, 'check', '--json'], timeout=LIMIT,
+                            stdout=subprocess.PIPE, check=False)
+    found = objects(result.stdout.decode())
+    expect(result.returncode == (FAILED if any(entry['health'] == 'fail' for entry in found) else OK),
+           result)
+    return found
+
+
+def check_doctor(broker):
+    found = {entry['check']: entry for entry in checks(broker)}
+    for entry in found.values():
+        expect(entry['health'] in ('ok', 'warn', 'fail', 'skip'), entry)
+        expect(entry['text'] and entry['why'], entry)
+        expect(bool(entry['mend']) == (entry['health'] in ('warn', 'fail')), entry)
+    for name in ('socket', 'version', 'io-uring', 'open-files'):
+        expect(found[name]['health'] in ('ok', 'warn'), found[name])
+
+
+# ---- Why
+
+def why(broker, *arguments, **options):
+    answer, = objects(ctl(broker, 'why', '--json', *arguments, **options))
+    times = [cause['ns'] for cause in answer['causes']]
+    expect(times == sorted(times, reverse=True) and all(time > 0 for time in times), answer)
+    expect(abs(sum(times) - answer['total_ns']) < 1e-6 * answer['total_ns'] + 10, answer)
+    expect(abs(sum(cause['share'] for cause in answer['causes']) - 1) < 1e-5, answer)
+    return answer
+
+
+def check_why(broker):
+    task = why(broker, 'task', '72', '--tenant=beta')
+    expect(task['what'] == 'task' and task['user_data'] == 72 and task['tasks'] == 1, task)
+    expect(task['plan'] == 'large' and task['tenant'] == 'beta', task)
+    decision, = [entry for entry in objects(ctl(broker, 'decisions', '--json', '--tenant=beta',
+                                                '--last=1000'))
+                 if entry['user_data'] == 72]
+    expect(abs(task['total_ns'] - decision['queue_ns'] - decision['exec_ns']) < 10, task, decision)
+    expect(any(decision['reason'] in fact for fact in task['facts']), task)
+    expect(why(broker, 'task', '#%d' % decision['index'], '--tenant=beta')['user_data'] == 72, task)
+    plan = why(broker, 'plan', 'large', '--tenant=gamma')
+    expect(plan['what'] == 'plan' and plan['tasks'] == 6 and plan['tenant'] == 'gamma', plan)
+    tenant = why(broker, 'alpha')
+    expect(tenant['what'] == 'tenant' and tenant['tasks'] >= 6, tenant)
+    text = ctl(broker, 'why', 'large', '--tenant=gamma').splitlines()
+    expect(text[0].startswith('plan large of tenant gamma: ') and 'of which' in text[0], text)
+
+
+def check_why_of_tenant(folder):
+    """A tenant's own user, without a right to look at anything else."""
+    if os.geteuid() != 0:
+        print('brokerctl-tenants.py: needs root to become another user')
+        return
+    os.chmod(folder, 0o755)
+    broker = Broker(folder, '--gpu=none', '--socket-mode=0666', '--calibration=none')
+    other = {'user': 65534, 'group': 65534, 'extra_groups': []}
+    client = Client(broker, **other)
+    client.run(1, 4)
+    answer = why(broker, 'task', '3', **other)
+    expect(answer['what'] == 'task' and answer['plan'] == 'large', answer)
+    expect(why(broker, 'plan', 'large', **other)['tasks'] == 4, 'not four')
+    status, = objects(ctl(broker, 'status', '--json', **other))
+    expect(not status['whole'] and status['sessions'] is None, status)
+    expect({entry['type'] for entry in objects(ctl(broker, 'devices', '--json', **other))} == {'device'},
+           'no devices')
+    own = objects(ctl(broker, 'sessions', '--json', **other))
+    expect(any(entry['pid'] == client.process.pid for entry in own), own)
+    client.stop()
+    broker.stop()
+
+
+# ---- Time lines
+
+def check_spans(spans):
+    """Those of one track do not overlap."""
+    tracks = {}
+    for span in spans:
+        tracks.setdefault((span['pid'], span['tid']), []).append(span)
+    for track in tracks.values():
+        end = None
+        for span in track:
+            # Three digits of a microsecond: whole nanoseconds.
+            began, took = round(span['ts'] * 1000), round(span['dur'] * 1000)
+            expect(took >= 0, span)
+            expect(end is None or began >= end, 'overlap', span, track)
+            end = began + took
+    return tracks
+
+
+def check_trace(broker, folder, clients):
+    path = os.path.join(folder, 'trace.json')
+    for client in clients.values():
+        client.begin(200, 100)
+    ctl(broker, 'trace', '--seconds=0.5', '--output=' + path)
+    for client in clients.values():
+        client.finish()
+    with open(path, encoding='utf-8') as file:
+        trace = json.load(file)
+    events = trace['traceEvents']
+    spans = [event for event in events if event['ph'] == 'X']
+    names = {(event['name'], event['pid'], event['tid']) for event in events if event['ph'] == 'M'}
+    for event in events:
+        expect(event['ph'] in 'XMCsf' and isinstance(event['pid'], int)
+               and isinstance(event['tid'], int) and event['name'], event)
+        expect(event['ph'] == 'M' or event['ts'] >= 0, event)
+    for span in spans:
+        expect(span['cat'] in ('queue', 'execution') and span['args']['reason'] in REASONS, span)
+        expect(('thread_name', span['pid'], span['tid']) in names, 'a track without a name', span)
+        expect(('process_name', span['pid'], 0) in names, 'a process without a name', span)
+    times = [event['ts'] for event in spans]
+    expect(times == sorted(times), 'not in order')
+    check_spans(spans)
+    processes = {event['pid']: event['args']['name'] for event in events
+                 if event['name'] == 'process_name'}
+    expect({processes[span['pid']] for span in spans} >= {'tenant ' + name for name in TENANTS},
+           processes)
+    # Each execution that waited follows its waiting at once.
+    waits = {(span['pid'], span['args']['index']): span for span in spans if span['cat'] == 'queue'}
+    for span in spans:
+        wait = waits.get((span['pid'], span['args']['index']))
+        if span['cat'] == 'execution' and wait:
+            expect(round(wait['ts'] * 1000) + round(wait['dur'] * 1000) == round(span['ts'] * 1000),
+                   wait, span)
+    begun = {event['id'] for event in events if event['ph'] == 's'}
+    expect(begun == {event['id'] for event in events if event['ph'] == 'f'}, 'arrows without ends')
+    counters = {event['name'] for event in events if event['ph'] == 'C'}
+    expect({'contention', 'utilization', 'VRAM of tenants'} <= counters, counters)
+
+    # Bounded, to standard output, and what is missing is said.
+    result = subprocess.run([CTL, '--socket', broker.socket, 'trace', '--max-events=3'],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT, check=True)
+    few = json.loads(result.stdout)['traceEvents']
+    expect(len({event['args']['index'] for event in few if event['ph'] == 'X'}) <= 3, few)
+    expect(b'beyond --max-events' in result.stderr, result.stderr)
+
+
+# ---- Watching
+
+def check_watch(broker):
+    process = subprocess.Popen([CTL, '--socket', broker.socket, 'watch', '-n', '0.1', 'tenants', '--json',
+                                '--tenant=alpha'], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    for _ in range(3):
+        expect(json.loads(process.stdout.readline())['tenant'] == 'alpha', 'not alpha')
+    # A broker that is stopped is waited for: the pages are there.
+    broker.process.send_signal(signal.SIGSTOP)
+    try:
+        said = complaint(broker, '--timeout=0.3', 'status', status=NO_BROKER)
+        expect('stopped' in said and '0.3 s' in said, said)
+    finally:
+        broker.process.send_signal(signal.SIGCONT)
+    expect(json.loads(process.stdout.readline())['tenant'] == 'alpha', 'not alpha')
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=LIMIT)
+    expect(process.returncode == -signal.SIGINT, process.returncode)
+
+    # A terminal is cleared before each picture.
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([CTL, '--socket', broker.socket, 'watch', '-n', '0.1', 'tenants'],
+                               stdout=theirs)
+    os.close(theirs)
+    text = b''
+    while text.count(b'\x1b[2J') < 2:
+        text += os.read(ours, 65536)
+    process.kill()
+    process.wait(LIMIT)
+    os.close(ours)
+    expect(b'alpha' in text and not re.search(b'[\0-\b\v\f\x0e-\x1a\x1c-\x1f\x7f]', text), text)
+
+
+# ---- Changing
+
+def check_admin(broker):
+    expect(ctl(broker, 'set', 'alpha', 'weight=250', 'vram-max=512MiB') ==
+           'alpha: weight = 250\nalpha: vram-max = 512MiB\n', 'not set')
+    alpha, = objects(ctl(broker, 'tenants', '--json', '--tenant=alpha'))
+    expect(alpha['weight'] == 250 and alpha['changed'], alpha)
+    expect(alpha['devices'][1]['memory_max'] == 512 << 20, alpha)
+    complaint(broker, 'set', 'alpha', 'weight=many', status=FAILED)
+    ctl(broker, 'set', 'alpha', 'weight=default')
+    alpha, = objects(ctl(broker, 'tenants', '--json', '--tenant=alpha'))
+    expect(alpha['weight'] == 105, alpha)
+
+    expect('give' in ctl(broker, 'evict', 'alpha'), 'nothing said')
+    expect('give' in ctl(broker, 'evict', '--all', '--device=1'), 'nothing said')
+    ctl(broker, 'evict', 'alpha', 'large')
+    complaint(broker, 'evict', 'alpha', 'nothing', status=FAILED)
+
+    expect(ctl(broker, 'drain', 'device', 'GPU1', '--wait=30') == 'GPU1 is drained\n', 'not drained')
+    gpu = of_type(objects(ctl(broker, 'devices', '--json')), 'device')[1]
+    expect(gpu['drained'], gpu)
+    expect('drained' in ctl(broker, 'status'), 'no warning')
+    expect(ctl(broker, 'drain', 'device', '1', '--end') == '1 takes work\n', 'drained')
+    ctl(broker, 'drain', 'tenant', 'beta', '--wait')
+    expect(ctl(broker, 'drain', 'tenant', 'beta', '--status') == 'beta is drained\n', 'not drained')
+    expect(ctl(broker, 'drain', 'tenant', 'beta', '--end') == 'beta takes work\n', 'drained')
+    complaint(broker, 'drain', 'device', 'CPU', status=FAILED)
+
+    expect(ctl(broker, 'log-level', 'debug') == 'debug\n', 'not debug')
+    expect(ctl(broker, 'log-level') == 'debug\n', 'not debug')
+    expect(ctl(broker, 'log-level', 'info') == 'info\n', 'not info')
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        broker, clients = start(folder)
+        check_documented(broker)
+        check_listings(broker)
+        check_mistakes(broker)
+        check_doctor(broker)
+        check_why(broker)
+        check_trace(broker, folder, clients)
+        check_watch(broker)
+        check_admin(broker)
+        for client in clients.values():
+            client.stop()
+        broker.stop()
+        # Dead: its files are there, but nobody listens.
+        expect('is brokerd running' in complaint(broker, 'status', status=NO_BROKER), 'no hint')
+    with tempfile.TemporaryDirectory() as folder:
+        check_why_of_tenant(folder)
+    print('brokerctl: well')
+
+
+if __name__ == '__main__':
+    main()

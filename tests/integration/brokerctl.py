@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""brokerctl beside a real broker.
+
+    brokerctl.py BROKERCTL BROKERD STATS_CLIENT
+
+What it prints is parsed, its exit statuses are those of its manual, and it ends well whatever
+becomes of the broker and of whoever reads its output.
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+from ctlrig import (CTL, FAILED, LIMIT, NAME, NO_BROKER, NOT_PERMITTED, OK, REASONS, USAGE, Broker,
+                    Client, ctl, expect, objects, of_type)
+
+
+def check_stats(broker, client):
+    client.run(100, 10)
+    found = objects(ctl(broker, 'stats', '--json'))
+    expect([entry['type'] for entry in found][:2] == ['broker', 'device'], found)
+    about, = of_type(found, 'broker')
+    expect(about['pid'] == broker.process.pid and about['sessions'] == 2, about)
+    expect(about['force_cpu'] is False and about['completed'] == 110, about)
+    expect(abs(about['updated_ns'] / 1e9 - time.time()) < LIMIT, about)
+    devices = of_type(found, 'device')
+    expect([device['device'] for device in devices] == list(range(len(devices))), devices)
+    expect(devices[0]['kind'] == 'cpu' and set(devices[0]['reasons']) == REASONS, devices)
+    expect(sum(device['tasks'] for device in devices) == 110, devices)
+    tenant, = of_type(found, 'tenant')
+    expect(tenant['tenant'] == 'default' and tenant['tasks'] == 110, tenant)
+    expect(sum(tenant['reasons'].values()) == 110 and tenant['errors'] == 0, tenant)
+    expect(sum(device['tasks'] for device in tenant['devices']) == 110, tenant)
+    expect(0 < tenant['latency']['p50'] <= tenant['latency']['p99'], tenant)
+    plans = {plan['plan']: plan for plan in of_type(found, 'plan')}
+    expect(set(plans) == {NAME, 'large'}, plans)
+    expect(plans[NAME]['tasks'] == 100 and plans['large']['tasks'] == 10, plans)
+    expect(plans['large']['state'] == 'live' and plans['large']['last_reason'] in REASONS, plans)
+    expect(re.fullmatch('[0-9a-f]{16}', plans['large']['fingerprint']), plans)
+    expect(plans['large']['devices'][0]['memory'] == 'resident', plans)
+
+    text = ctl(broker, 'stats')
+    expect(NAME in text and 'default' in text and 'force-cpu is off' in text, text)
+    expect(objects(ctl(broker, 'stats', '--json', '--tenant=default')), 'no tenant')
+    ctl(broker, 'stats', '--tenant=nobody', status=FAILED)
+
+
+def check_decisions(broker, client):
+    found = objects(ctl(broker, 'decisions', '--json', '--last=1000000'))
+    expect(all(entry['type'] == 'decision' for entry in found), found)
+    large = [entry for entry in found if entry['plan'] == 'large']
+    expect([entry['user_data'] for entry in large] == list(range(101, 111)), large)
+    for entry in large:
+        expect(entry['reason'] in REASONS and entry['device'] in range(16), entry)
+        expect(entry['exec_ns'] > 0 and entry['queue_ns'] >= 0 and entry['res'] == 0, entry)
+        expect(entry['count'] == 256 and entry['tenant'] == 'default', entry)
+        expect(entry['predicted_ns'] >= 0 and entry['other_ns'] >= 0, entry)
+        expect(abs(entry['time_ns'] / 1e9 - time.time()) < 3600, entry)
+    expect([entry['time_ns'] for entry in found] == sorted(entry['time_ns'] for entry in found),
+           'not in order')
+    expect(any(entry['plan'] == NAME for entry in found), found)
+    expect(any('inline' in entry['flags'] for entry in found), found)
+    last = objects(ctl(broker, 'decisions', '--json', '--last', '3'))
+    expect([entry['user_data'] for entry in last] == [108, 109, 110], last)
+    expect(len(ctl(broker, 'decisions').splitlines()) <= 20, 'more than the last 20')
+    expect('large' in ctl(broker, 'decisions', '--last=1'), 'no name')
+    expect(ctl(broker, 'decisions', '--last=0') == '', 'something')
+    for bad in ('-1', '', 'x', '1x', '99999999999999999999'):
+        ctl(broker, 'decisions', '--last=' + bad, status=USAGE)
+
+
+def follow(broker, *arguments):
+    return subprocess.Popen([CTL, '--socket', broker.socket, 'decisions', '--follow', '--json',
+                             *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def check_follow(broker, client):
+    process = follow(broker, '--last=1')
+    first = json.loads(process.stdout.readline())
+    client.run(0, 5)
+    seen = [json.loads(process.stdout.readline()) for _ in range(5)]
+    expect([entry['user_data'] for entry in seen] ==
+           list(range(first['user_data'] + 1, first['user_data'] + 6)), first, seen)
+    # A reader that goes away is no failure.
+    process.stdout.close()
+    client.run(0, 1)
+    expect(process.wait(LIMIT) == OK, process.stderr.read())
+    expect(process.stderr.read() == '', 'it complained')
+    process.stderr.close()
+    ended = subprocess.run(f"'{CTL}' --socket '{broker.socket}' stats --json | head -n 1",
+                           shell=True, stdout=subprocess.PIPE, timeout=LIMIT, check=True)
+    expect(json.loads(ended.stdout)['type'] == 'broker', ended)
+
+
+def check_changes(broker, client):
+    expect(ctl(broker, 'force-cpu', 'status') == 'off\n', 'not off')
+    expect(ctl(broker, 'force-cpu', 'on') == 'on\n', 'not on')
+    about, = of_type(objects(ctl(broker, 'stats', '--json')), 'broker')
+    expect(about['force_cpu'] is True, about)
+    client.run(0, 2)
+    last = objects(ctl(broker, 'decisions', '--json', '--last=2'))
+    expect([entry['device'] for entry in last] == [0, 0], last)
+    expect(ctl(broker, 'force-cpu', 'off') == 'off\n', 'not off')
+    expect(ctl(broker, 'force-cpu', 'status') == 'off\n', 'not off')
+
+    ctl(broker, 'reset-stats')
+    found = objects(ctl(broker, 'stats', '--json'))
+    expect(of_type(found, 'tenant')[0]['tasks'] == 0, found)
+    expect({plan['tasks'] for plan in of_type(found, 'plan')} == {0}, found)
+    expect(ctl(broker, 'decisions', '--json') == '', 'decisions from before')
+    client.run(0, 3)
+    ctl(broker, 'reset-stats', '--all')
+    found = objects(ctl(broker, 'stats', '--json'))
+    expect({device['tasks'] for device in of_type(found, 'device')} == {0}, found)
+    expect(of_type(found, 'broker')[0]['resets'] == 1, found)
+    ctl(broker, 'reset-stats', '--tenant=default')
+
+
+def check_statuses(broker):
+    for arguments in ([], ['nonsense'], ['stats', '--nonsense'], ['stats', 'x'], ['decisions', 'x'],
+                      ['reset-stats', 'x'], ['reset-stats', '--all', '--tenant=a'], ['force-cpu'],
+                      ['force-cpu', 'maybe'], ['force-cpu', 'on', 'off'], ['--nonsense']):
+        ctl(broker, *arguments, status=USAGE)
+    expect('reset-stats' in ctl(broker, '--help'), 'no help')
+    expect(re.fullmatch(r'brokerctl [0-9.]+\n', ctl(broker, '--version')), 'no version')
+    if os.path.exists('/dev/full'):
+        with open('/dev/full', 'wb') as full:
+            ctl(broker, 'stats', status=FAILED, stdout=full)
+    if os.geteuid() == 0:
+        os.chmod(os.path.dirname(broker.socket), 0o755)
+        os.chmod(broker.socket, 0o777)
+        other = {'user': 65534, 'group': 65534, 'extra_groups': []}
+        ctl(broker, 'reset-stats', '--all', status=NOT_PERMITTED, **other)
+        ctl(broker, 'force-cpu', 'on', status=NOT_PERMITTED, **other)
+        expect(ctl(broker, 'force-cpu', 'status', **other) == 'off\n', 'not off')
+        found = objects(ctl(broker, 'stats', '--json', **other))
+        expect({entry['type'] for entry in found} == {'tenant', 'plan'}, found)
+        ctl(broker, 'stats', '--tenant=elsewhere', status=NOT_PERMITTED, **other)
+        os.chmod(broker.socket, 0o700)
+        ctl(broker, 'stats', status=NOT_PERMITTED, **other)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        broker = Broker(folder)
+        client = Client(broker)
+        check_stats(broker, client)
+        check_decisions(broker, client)
+        check_follow(broker, client)
+        check_changes(broker, client)
+        check_statuses(broker)
+
+        # The broker dies under somebody who follows.
+        client.run(0, 1)
+        process = follow(broker, '--last=1')
+        expect(json.loads(process.stdout.readline())['type'] == 'decision', 'no decision')
+        broker.stop(signal.SIGKILL)
+        _, complaint = process.communicate(timeout=LIMIT)
+        expect(process.returncode == NO_BROKER and 'gone' in complaint, process.returncode,
+               complaint)
+        for command in (['stats'], ['decisions'], ['reset-stats'], ['force-cpu', 'status']):
+            ctl(broker, *command, status=NO_BROKER)
+        client.stop()
+    print('brokerctl: well')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""brokertop in a terminal, which is tmux.
+
+    brokertop-tmux.py BROKERTOP BROKERD STATS_CLIENT LIBRARY_DIR RECORD_SCENE
+
+Over recorded pages the screen is the picture that is printed without one, at three sizes, with and
+without UTF-8 and colours. Over a broker with three tenants at work keys are typed, and the broker is
+stopped, killed and started again while it is watched. Skipped without tmux.
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+TOP, BROKERD, CLIENT, LIBRARY_DIR, RECORD = sys.argv[1:6]
+LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
+ENVIRONMENT = {name: value for name, value in os.environ.items()
+               if name not in ('LANG', 'LC_CTYPE', 'NO_COLOR', 'COLUMNS', 'LINES', 'TMUX')}
+ENVIRONMENT |= {'LC_ALL': 'C.UTF-8', 'TZ': 'UTC', 'LD_LIBRARY_PATH': LIBRARY_DIR}
+TENANTS = ('web', 'llm', 'batch')
+
+
+def fail(*what):
+    print('brokertop-tmux.py:', *what)
+    sys.exit(1)
+
+
+class Terminal:
+    """A terminal of its own, in which brokertop runs."""
+
+    n_terminals = 0
+
+    def __init__(self, folder, width, height, *arguments, settings=''):
+        # A server of its own: the last one's may still be about to end.
+        Terminal.n_terminals += 1
+        socket = os.path.join(folder, f'tmux-{Terminal.n_terminals}')
+        self.tmux = ['tmux', '-S', socket, '-u', '-f', '/dev/null']
+        self.status = os.path.join(folder, 'status')
+        command = ' '.join([settings, TOP, *arguments]) + f'; echo $? >{self.status}; exec cat'
+        self.call('new-session', '-d', '-x', str(width), '-y', str(height), command)
+
+    def call(self, *arguments):
+        return subprocess.run([*self.tmux, *arguments], check=True, env=ENVIRONMENT, timeout=LIMIT,
+                              stdout=subprocess.PIPE).stdout.decode()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.call('kill-server')
+
+    def screen(self, *options):
+        return self.call('capture-pane', '-p', *options).rstrip('\n').split('\n')
+
+    def type(self, *keys):
+        for key in keys:
+            self.call('send-keys', key)
+
+    def wait(self, condition, what):
+        end = time.monotonic() + LIMIT
+        while True:
+            lines = self.screen()
+            found = condition(lines)
+            if found:
+                return found
+            if time.monotonic() > end:
+                fail(what, 'does not come:\n' + '\n'.join(lines))
+            time.sleep(0.05)
+
+    def wait_for(self, text):
+        return self.wait(lambda lines: any(text in line for line in lines), text)
+
+    def wait_without(self, text):
+        return self.wait(lambda lines: not any(text in line for line in lines), 'no ' + text)
+
+    def quit(self):
+        self.type('q')
+        end = time.monotonic() + LIMIT
+        while not os.path.exists(self.status) or not open(self.status).read():
+            if time.monotonic() > end:
+                fail('q does not end it')
+            time.sleep(0.05)
+        if open(self.status).read() != '0\n':
+            fail('it ended with', open(self.status).read(), '\n'.join(self.screen()))
+        os.unlink(self.status)
+
+
+def printed(*arguments, **environment):
+    done = subprocess.run([TOP, '--once', *arguments], check=True, timeout=LIMIT,
+                          stdout=subprocess.PIPE, env={**ENVIRONMENT, **environment})
+    return done.stdout.decode().rstrip('\n').split('\n')
+
+
+def trimmed(lines):
+    """Without the line of keys, and empty lines before it."""
+    lines = [line.rstrip() for line in lines[:-1]]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def check_recorded(folder):
+    path = os.path.join(folder, 'three.pages')
+    subprocess.run([RECORD, 'three', '60', path], check=True, timeout=LIMIT)
+    page = ['--page', path]
+    for width, height, settings, options in (
+            (80, 24, '', ()), (120, 40, '', ()), (250, 70, '', ()),
+            (80, 24, 'LC_ALL=C', ()), (120, 40, 'NO_COLOR=1', ()), (120, 40, '', ('--ascii',)),
+            (120, 40, 'TERM=vt100', ('--ascii',))):
+        wanted = printed(*page, f'--size={width}x{height - 1}', *options,
+                         **dict([settings.split('=')] if 'LC_ALL' in settings else []))
+        with Terminal(folder, width, height, *page, *options, settings=settings) as terminal:
+            terminal.wait(lambda lines, wanted=wanted: trimmed(lines) == wanted,
+                          f'{width}x{height} {settings} {options}:\n' + '\n'.join(wanted) + '\n')
+            has_colours = '38;5;' in '\n'.join(terminal.screen('-e'))
+            if has_colours != (settings in ('', 'LC_ALL=C')):
+                fail('colours with', settings, has_colours)
+            if (width, settings, options) == (80, '', ()):
+                check_resized(terminal, page)
+            terminal.quit()
+
+
+def check_resized(terminal, page):
+    for width, height in ((130, 30), (60, 15), (80, 24)):
+        terminal.call('resize-window', '-x', str(width), '-y', str(height))
+        wanted = printed(*page, f'--size={width}x{height - 1}')
+        terminal.wait(lambda lines, wanted=wanted: trimmed(lines) == wanted,
+                      f'resized to {width}x{height}')
+    terminal.call('resize-window', '-x', '10', '-y', '3')
+    terminal.wait_for('a larger')
+    terminal.call('resize-window', '-x', '80', '-y', '24')
+    terminal.wait_for('TENANT')
+
+
+def check_hostile(folder):
+    path = os.path.join(folder, 'hostile.pages')
+    subprocess.run([RECORD, 'hostile', '3', path], check=True, timeout=LIMIT)
+    with Terminal(folder, 120, 40, '--page', path) as terminal:
+        terminal.wait_for('TENANT')
+        for keys, text in ((('2', 'F5'), 'Tenants'), (('3',), 'SESSION'), (('4',), 'STATE'),
+                           (('5',), 'PREDICTED'), (('2', 'Down', 'Enter'), 'Tenant ')):
+            terminal.type(*keys)
+            terminal.wait_for(text)
+        if terminal.call('display-message', '-p', '#{pane_title}').strip() == 'owned':
+            fail('a name has set the title')
+        terminal.type('Escape')
+        terminal.quit()
+
+
+class Load:
+    """A tenant's client, always at work."""
+
+    def __init__(self, folder, broker, name):
+        self.process = subprocess.Popen([os.path.join(folder, name), broker.socket, name],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+        threading.Thread(target=self.work, daemon=True).start()
+
+    def work(self):
+        try:
+            while True:
+                self.process.stdin.write('20 2\n')
+                self.process.stdin.flush()
+                if not self.process.stdout.readline():
+                    return
+                time.sleep(0.02)
+        except (OSError, ValueError):
+            return
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait(LIMIT)
+
+
+class Broker:
+    def __init__(self, folder):
+        self.socket = os.path.join(folder, 'sock')
+        for name in (self.socket, os.path.join(folder, 'admin.sock')):
+            if os.path.exists(name):
+                os.unlink(name)
+        self.process = subprocess.Popen(
+            [BROKERD, '--socket', self.socket, '--cache', folder, '--config', folder + '/conf',
+             '--gpu', 'none', '--test-device', '1ms', '--contention', 'none', '--spin', '0'],
+            stderr=subprocess.DEVNULL, env=ENVIRONMENT)
+        end = time.monotonic() + LIMIT
+        while not os.path.exists(self.socket):
+            if time.monotonic() > end:
+                fail('no socket')
+            time.sleep(0.02)
+        self.loads = [Load(folder, self, name) for name in TENANTS]
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(LIMIT)
+        for load in self.loads:
+            load.stop()
+
+
+def rate_of(lines, tenant):
+    """Tasks a second, as its row has them; 0 if there is none."""
+    head = next((line for line in lines if 'TENANT' in line and 'TASKS/s' in line), None)
+    row = next((line for line in lines if re.match(rf' {tenant} ', line)), None)
+    if not head or not row:
+        return 0
+    end = head.index('TASKS/s') + len('TASKS/s') + ('TASKS/s▾' in head)
+    return float(row[end - 8:end].strip(' –k') or 0)
+
+
+def all_work(lines):
+    return all(rate_of(lines, tenant) > 0 for tenant in TENANTS)
+
+
+def check_broker(folder):
+    with open(os.path.join(folder, 'conf'), 'w', encoding='utf-8') as conf:
+        for name in TENANTS:
+            path = os.path.join(folder, name)
+            shutil.copy(CLIENT, path)
+            conf.write(f'[tenant {name}]\nmatch-exe = {path}\n')
+    with Terminal(folder, 120, 40, '--socket', folder + '/sock', '-d', '0.2') as terminal:
+        terminal.wait_for('no broker')
+        broker = Broker(folder)
+        terminal.wait(all_work, 'three tenants at work')
+        terminal.wait_without('no broker')
+        check_keys(terminal)
+        check_change(terminal)
+        broker.process.send_signal(signal.SIGSTOP)
+        terminal.wait_for('does not answer')
+        terminal.type('2')
+        terminal.wait_for('1 Overview')
+        broker.process.send_signal(signal.SIGCONT)
+        terminal.wait_without('does not answer')
+        broker.kill()
+        terminal.wait_for('brokerd is gone')
+        terminal.wait_for('web')
+        terminal.type('1')
+        terminal.wait_for('TASK ')
+        broker = Broker(folder)
+        terminal.wait_without('brokerd is gone')
+        terminal.wait(all_work, 'work after a new start')
+        terminal.quit()
+        broker.kill()
+
+
+def check_keys(terminal):
+    terminal.type('F1')
+    terminal.wait_for('Views')
+    terminal.type('Escape')
+    terminal.wait_for('TENANT')
+    terminal.type('F4', 'w', 'e', 'Enter')
+    terminal.wait(lambda lines: rate_of(lines, 'web') > 0 and not rate_of(lines, 'llm'),
+                  'the filter')
+    terminal.type('F4', 'Escape')
+    terminal.wait(all_work, 'all')
+    terminal.type('d')
+    terminal.wait(lambda lines: sum('large' in line for line in lines) > 5, 'decisions')
+    terminal.type('p')
+    terminal.wait(lambda lines: sum('large' in line for line in lines) == 3, 'plans')
+    terminal.type('/', 'l', 'l', 'm', 'Enter', 'Enter')
+    terminal.wait_for('fingerprint')
+    terminal.wait_for('tenant llm')
+    terminal.type('Escape', 's')
+    terminal.wait_for('IN-FLIGHT')
+    terminal.type('1')
+    terminal.wait(all_work, 'the overview')
+
+
+def check_change(terminal):
+    """As an administrator, which who runs the broker is."""
+    terminal.type('/', 'w', 'e', 'b', 'Enter', 'F7', '6', '4', 'M', 'i', 'B', 'Enter')
+    terminal.wait_for('Set vram-max of tenant web to 64MiB?')
+    terminal.type('n')
+    terminal.wait_for('nothing was changed')
+    terminal.type('F7', '1', 'x', 'Enter', 'y')
+    terminal.wait(lambda lines: '1x' in lines[-1] and 'y/n' not in lines[-1]
+                  and 'tenant web is' not in lines[-1], 'a refusal')
+    terminal.type('F7', '6', '4', 'M', 'i', 'B', 'Enter', 'y')
+    terminal.wait_for('vram-max of tenant web is 64MiB')
+    terminal.type('F8')
+    terminal.wait_for('Evict all plans of tenant web')
+    terminal.type('y')
+    terminal.wait_for('of tenant web leave')
+    terminal.type('F9')
+    terminal.wait_for('Drain tenant web')
+    terminal.type('y')
+    terminal.wait_for('(drained) web')
+    terminal.type('F9')
+    terminal.wait_for('Let tenant web work again')
+    terminal.type('y')
+    terminal.wait_without('(drained) web')
+    terminal.wait(all_work, 'work after draining')
+
+
+def main():
+    if not shutil.which('tmux'):
+        print('skipped: there is no tmux')
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder:
+        check_recorded(folder)
+        check_hostile(folder)
+        check_broker(folder)
+    print('brokertop-tmux: well')
+
+
+main()

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""brokertop without a terminal, over recorded pages.
+
+    brokertop.py BROKERTOP RECORD-SCENE README.md
+    brokertop.py --update BROKERTOP RECORD-SCENE README.md
+                    draws what the pictures are compared with anew, and the one in the README
+
+Every view at three sizes, with and without UTF-8, is what data/brokertop has of it; so is the picture
+in the README. Nothing of a hostile page gets out. Wrong command lines, files and terminals get one
+sentence each.
+"""
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+
+UPDATES = sys.argv[1] == '--update'
+TOP, RECORD, README = sys.argv[1 + UPDATES:]
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'data/brokertop')
+LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
+SIZES = ('80x24', '120x40', '250x70')
+VIEWS = ('overview', 'tenants', 'sessions', 'plans', 'decisions')
+OK, FAILED, USAGE, NO_BROKER = range(4)
+ENVIRONMENT = {name: value for name, value in os.environ.items()
+               if name not in ('LANG', 'LC_CTYPE', 'NO_COLOR', 'COLUMNS', 'LINES')}
+ENVIRONMENT |= {'LC_ALL': 'C.UTF-8', 'TZ': 'UTC', 'TERM': 'xterm-256color'}
+# What a picture may consist of.
+SIGNS = re.compile('[ -~\n°µ·–…─│└├█░▒▓▏▕▲▴▾✓⠀-⣿]*')
+
+
+def expect(condition, *what):
+    if not condition:
+        print('brokertop.py:', *what)
+        sys.exit(1)
+
+
+def top(*arguments, status=OK, **environment):
+    """Return: what it prints to standard output, bytes, and to standard error."""
+    done = subprocess.run([TOP, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=LIMIT, check=False,
+                          env={**ENVIRONMENT, **environment})
+    error = done.stderr.decode()
+    expect(done.returncode == status, arguments, 'ended with', done.returncode, error)
+    expect((status == OK) == (error == ''), arguments, 'says', repr(error))
+    return done.stdout, error
+
+
+def record(folder, scene, moments):
+    path = os.path.join(folder, f'{scene}.pages')
+    subprocess.run([RECORD, scene, str(moments), path], check=True, timeout=LIMIT)
+    return path
+
+
+def pictures(paths):
+    """Name and options of every picture."""
+    for size in SIZES:
+        yield f'three-{size}', ['--page', paths['three'], '--size', size]
+        yield f'three-{size}-ascii', ['--page', paths['three'], '--size', size, '--ascii']
+        for view in VIEWS[1:]:
+            yield f'three-{view}-{size}', ['--page', paths['three'], '--size', size,
+                                           '--view', view]
+    for scene in ('cpu', 'own', 'many'):
+        yield f'{scene}-120x40', ['--page', paths[scene], '--size', '120x40']
+    yield 'one-120x40', ['--page', paths['three'], '--size', '120x40', '--tenant', 'web']
+
+
+def check_pictures(paths):
+    for name, arguments in pictures(paths):
+        text, _ = top('--once', *arguments)
+        path = os.path.join(DATA, name + '.txt')
+        if UPDATES:
+            with open(path, 'wb') as file:
+                file.write(text)
+            continue
+        with open(path, 'rb') as file:
+            wanted = file.read()
+        expect(text == wanted, f'{name} is\n{text.decode()}\ninstead of\n{wanted.decode()}')
+        if name.endswith('ascii'):
+            expect(text.isascii(), name, 'is not ASCII')
+        width = int(re.search(r'(\d+)x', name)[1])
+        expect(max(map(len, text.decode().splitlines())) <= width, name, 'is too wide')
+
+
+def check_locale(paths):
+    """Without UTF-8 in the locale, ASCII by itself; --batch is the same picture."""
+    arguments = ['--page', paths['three'], '--size=120x40']
+    ascii_text, _ = top('--once', '--ascii', *arguments)
+    expect(top('--once', *arguments, LC_ALL='C')[0] == ascii_text, 'the C locale makes a difference')
+    expect(top('--batch', '-n', '3', '--ascii', *arguments)[0] == ascii_text,
+           '--batch makes a difference')
+    sized, _ = top('--once', '--page', paths['three'], COLUMNS='90', LINES='30')
+    expect(sized == top('--once', '--page', paths['three'], '--size=90x30')[0],
+           'COLUMNS and LINES are nothing')
+
+
+def check_hostile(paths):
+    for view in VIEWS:
+        for size in SIZES + ('41x11',):
+            text, _ = top('--once', '--page', paths['hostile'], '--view', view, '--size', size)
+            expect(SIGNS.fullmatch(text.decode()), view, size, 'prints', repr(text))
+    text, _ = top('--json', '--page', paths['hostile'])
+    expect(not re.search(rb'[\x00-\x09\x0b-\x1f\x7f]', text), 'control bytes', repr(text))
+    json.loads(text.decode(), parse_constant=lambda name: expect(False, name))
+
+
+def check_json(paths):
+    lines = top('--json', '--page', paths['three'])[0].decode().splitlines()
+    expect(len(lines) == 1, lines)
+    about = json.loads(lines[0])
+    expect([tenant['tenant'] for tenant in about['tenants']] == ['llm', 'web', 'batch'], about)
+    expect(len(about['sessions']) == 9 and about['sessions'][0]['comm'] == 'llm-server', about)
+    gpu = about['devices'][1]
+    expect(gpu['memory_total'] == 8 << 30 and gpu['keeps_reserves'] is True, about)
+    expect(about['devices'][0]['temperature_millicelsius'] is None, about)
+    expect(48000 < about['tasks_per_s'] < 49000 and about['all'] is True, about)
+    expect(about['tenants'][1]['memory_max'] == 2 << 30, about)
+    expect(json.loads(top('--json', '--page', paths['own'])[0])['all'] is False, 'all')
+
+
+def check_mistakes(folder, paths):
+    for arguments in (['-d', '0'], ['-d', 'x'], ['-d', '1e9'], ['-d', '-1'], ['-n', '0'],
+                      ['-n', 'x'], ['--size=x'], ['--size=0x5'], ['--size=99999999999x2'],
+                      ['--view=none'], ['more'], ['--page=a', '--record=b']):
+        _, error = top(*arguments, status=USAGE)
+        expect(error.count('\n') == 1 and error.startswith('brokertop: '), error)
+    top('--nonsense', status=USAGE)
+    _, error = top('--once', '--socket', folder + '/none', status=NO_BROKER)
+    expect(error.count('\n') == 1, error)
+    top('--page', folder + '/none', status=FAILED)
+    top('--page', TOP, '--once', status=FAILED)
+    top('--page', folder, '--once', status=FAILED)
+    top('--page', paths['three'], '--tenant=nobody', '--once', status=FAILED)
+    short = os.path.join(folder, 'short')
+    with open(paths['three'], 'rb') as file, open(short, 'wb') as cut:
+        cut.write(file.read(100000))
+    _, error = top('--page', short, '--once', status=FAILED)
+    expect('no recording' in error, error)
+    open(os.path.join(folder, 'empty'), 'wb').close()
+    top('--page', folder + '/empty', '--once', status=FAILED)
+    # No terminal, and one of which nothing is known.
+    _, error = top('--page', paths['three'], status=USAGE)
+    expect('--batch' in error and error.count('\n') == 1, error)
+    for term in ('nothing-known', ''):
+        master, slave = pty.openpty()
+        done = subprocess.run([TOP, '--page', paths['three']], stdin=slave, stdout=slave,
+                              stderr=subprocess.PIPE, timeout=LIMIT, check=False,
+                              env={**ENVIRONMENT, 'TERM': term})
+        os.close(slave)
+        os.close(master)
+        expect(done.returncode == USAGE and b'--batch' in done.stderr, term, done)
+    # Nobody reads.
+    shell = f'{TOP} --batch --page {paths["three"]} | true'
+    expect(subprocess.run(shell, shell=True, timeout=LIMIT, env=ENVIRONMENT,
+                          stderr=subprocess.PIPE, check=False).stderr == b'', 'a broken pipe')
+    if os.path.exists('/dev/full'):
+        with open('/dev/full', 'wb') as full:
+            done = subprocess.run([TOP, '--once', '--page', paths['three']], stdout=full,
+                                  stderr=subprocess.PIPE, timeout=LIMIT, check=False,
+                                  env=ENVIRONMENT)
+        expect(done.returncode == FAILED and b'cannot write' in done.stderr, done)
+
+
+def check_readme():
+    with open(README, encoding='utf-8') as file:
+        text = file.read()
+    with open(os.path.join(DATA, 'three-120x40.txt'), encoding='utf-8') as file:
+        picture = file.read()
+    if UPDATES:
+        text = re.sub(r'```\n brokertop · recorded.*?```\n', lambda _: '```\n' + picture + '```\n',
+                      text, flags=re.DOTALL)
+        with open(README, 'w', encoding='utf-8') as file:
+            file.write(text)
+    expect('```\n' + picture + '```\n' in text, 'the picture in the README is not\n' + picture)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {scene: record(folder, scene, moments) for scene, moments in
+                 (('three', 371), ('cpu', 20), ('own', 20), ('many', 2), ('hostile', 5))}
+        check_pictures(paths)
+        if UPDATES:
+            check_readme()
+            return
+        check_locale(paths)
+        check_hostile(paths)
+        check_json(paths)
+        check_mistakes(folder, paths)
+    check_readme()
+    print('brokertop: well')
+
+
+main()

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What programs say of their options is what shells complete, and what brokerctl(1) describes.
+
+    completions.py FOLDER BROKERCTL.1 PROGRAM...
+
+FOLDER has the files for bash, zsh and fish. Shells that are installed are asked whether they
+understand them; bash also what it completes.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
+problems = []
+
+
+def expect(condition, *what):
+    if not condition:
+        problems.append(' '.join(map(str, what)))
+
+
+def read(*path):
+    with open(os.path.join(*path), encoding='utf-8') as file:
+        return file.read()
+
+
+def help_of(program, *command):
+    result = subprocess.run([program, *command, '--help'], stdout=subprocess.PIPE, timeout=LIMIT,
+                            text=True, check=False)
+    expect(result.returncode == 0, program, *command, '--help ended with', result.returncode)
+    return result.stdout
+
+
+def options_of(text):
+    """Long options, where a --help lists them: at the beginning of a line."""
+    found = set()
+    for line in re.findall(r'^ {2,8}(-.*)$', text, re.MULTILINE):
+        # What stands before the explanation, which is two spaces away, or a sentence.
+        head = re.split(r' {2,}|(?<=[^,]) (?=[a-z])', line)[0]
+        found |= set(re.findall(r'--[a-z][a-z-]*', head))
+    return found
+
+
+def commands_of(text):
+    part = re.search(r'^Commands:\n((?:  .*\n)+)', text, re.MULTILINE)
+    return re.findall(r'^  ([a-z-]+) ', part.group(1), re.MULTILINE) if part else []
+
+
+def bash_options(text):
+    return {word.rstrip('=') for line in re.findall(r'compgen -W "([^"]*)"', text)
+            for word in line.split() if word.startswith('--')}
+
+
+def zsh_options(text):
+    return set(re.findall(r"'(--[a-z-]+?)(?:=-?)?\[", text))
+
+
+def fish_options(text):
+    return {'--' + name for name in re.findall(r' -l ([a-z-]+)', text)}
+
+
+def check_program(folder, program):
+    name = os.path.basename(program)
+    files = {form: read(folder, form.format(name)) for form in ('{}.bash', '_{}', '{}.fish')}
+    text = help_of(program)
+    options, commands = options_of(text), commands_of(text)
+    for command in commands:
+        options |= options_of(help_of(program, command))
+    expect(len(options) > 4, name, 'has few options', options)
+    for form, listed in (('{}.bash', bash_options), ('_{}', zsh_options), ('{}.fish', fish_options)):
+        there = listed(files[form])
+        expect(there == options, form.format(name), 'has not', sorted(options - there),
+               'and has beside', sorted(there - options))
+        for command in commands:
+            expect(re.search(r'\b%s\b' % command, files[form]), form.format(name), 'has not',
+                   command)
+    for shell, form in (('bash', '{}.bash'), ('zsh', '_{}'), ('fish', '{}.fish')):
+        if not shutil.which(shell):
+            print(f'completions.py: {shell} is not installed: what it says is not checked')
+            continue
+        result = subprocess.run([shell, '-n', os.path.join(folder, form.format(name))],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT,
+                                text=True, check=False)
+        expect(result.returncode == 0 and not result.stdout, shell, name, result.stdout)
+    return commands
+
+
+def completed(folder, *words):
+    """What bash offers for the last of the words."""
+    script = ('source "$0/$1.bash"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _$1 2>/dev/null; '
+              'printf "%s\\n" "${COMPREPLY[@]}"')
+    result = subprocess.run(['bash', '-c', script, folder, *words], stdout=subprocess.PIPE,
+                            timeout=LIMIT, text=True, check=False)
+    return result.stdout.split()
+
+
+def check_bash(folder):
+    for words, expected in (
+            (['brokerctl', 'sess'], ['sessions']),
+            (['brokerctl', '--ti'], ['--timeout=']),
+            (['brokerctl', '--socket', '=', '/x', 'ten'], ['tenants']),
+            (['brokerctl', '--socket', '/x', 'force-cpu', 'o'], ['on', 'off']),
+            (['brokerctl', 'tenants', '--so'], ['--sort=']),
+            (['brokerctl', 'tenants', '--sort', '=', 'l'], ['latency']),
+            (['brokerctl', 'watch', 'pla'], ['plans']),
+            (['brokerctl', 'set', 'web', 'vram-m'], ['vram-max=']),
+            (['brokerctl', 'drain', 'dev'], ['device']),
+            (['brokerd', '--gpu', 's'], ['software']),
+            (['brokertop', '--view', '=', 'p'], ['plans'])):
+        found = completed(folder, *words)
+        expect(found == expected, words, 'is completed to', found)
+
+
+def check_page(page, program, commands):
+    """Each command of brokerctl and each of its options is described."""
+    text = read(page)
+    described = text[text.index('.Sh DESCRIPTION'):]
+    for command in commands:
+        part = re.search(r'^\.It Cm %s\b.*\n((?:(?!\.It Cm ).*\n)*)' % command, described,
+                         re.MULTILINE)
+        expect(part, 'brokerctl(1) does not describe', command)
+        for option in options_of(help_of(program, command)):
+            expect(re.search(r'Fl -%s\b' % option[2:], described),
+                   'brokerctl(1) does not describe', option, 'of', command)
+            synopsis = re.search(r'^\.Cm %s\b((?:(?!\.Nm).*\n)*)' % command, text, re.MULTILINE)
+            expect(synopsis and (option == '--help' or f'Fl -{option[2:]}' in synopsis.group(1)),
+                   'the synopsis of brokerctl(1) has not', option, 'of', command)
+    for option in options_of(help_of(program)):
+        expect(f'It Fl -{option[2:]}' in described, 'brokerctl(1) does not describe', option)
+
+
+def main():
+    folder, page, *programs = sys.argv[1:]
+    for program in programs:
+        commands = check_program(folder, program)
+        if os.path.basename(program) == 'brokerctl':
+            expect(len(commands) > 15, 'few commands', commands)
+            check_page(page, program, commands)
+    if shutil.which('bash'):
+        check_bash(folder)
+    for problem in problems:
+        print('completions.py:', problem)
+    return 1 if problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

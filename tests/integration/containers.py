@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Clients in name spaces of their own beside a broker that is outside of them.
+
+    containers.py EXAMPLE BROKERD BROKERCTL FIRST_PROGRAM LIBRARY
+
+EXAMPLE is the script of ringbroker-containers(7). A client inside takes itself for root; the broker
+knows it by its user outside, and lets it do what that one may. Exit status 77 where users may not make
+name spaces.
+"""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+EXAMPLE, BROKERD, CTL, PROGRAM, LIBRARY = sys.argv[1:6]
+LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
+NOT_PERMITTED = 4
+
+
+def expect(condition, *what):
+    if not condition:
+        print('containers.py:', *what)
+        sys.exit(1)
+
+
+def run(user, *command):
+    """As that user; None: as this one."""
+    if user is not None:
+        command = ('setpriv', f'--reuid={user}', f'--regid={user}', '--clear-groups', *command)
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=LIMIT, check=False)
+
+
+def may_make_namespaces(user):
+    result = run(user, 'unshare', '--user', '--map-root-user', '--mount', '--pid', '--fork',
+                 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt')
+    if result.returncode:
+        print('users may not make name spaces here:', result.stdout.strip())
+    return result.returncode == 0
+
+
+class Box:
+    """A folder for what goes in, and a broker beside it."""
+
+    def __init__(self, folder, policy):
+        os.chmod(folder, 0o755)
+        self.sockets, self.programs = (os.path.join(folder, name) for name in ('run', 'programs'))
+        for path in (self.sockets, self.programs):
+            os.mkdir(path, 0o755)
+        for path, name in ((CTL, 'brokerctl'), (PROGRAM, 'first-program'), (LIBRARY, 'libringbroker.so.0')):
+            shutil.copy(path, os.path.join(self.programs, name))
+        self.policy = os.path.join(folder, 'policy')
+        with open(self.policy, 'w', encoding='utf-8') as file:
+            file.write(policy)
+        self.socket = os.path.join(self.sockets, 'brokerd.sock')
+        self.log = open(os.path.join(folder, 'log'), 'wb')
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [BROKERD, '--gpu', 'none', '--calibration', 'none', '--cache', 'none', '--config', self.policy,
+             '--socket', self.socket, '--socket-mode', '0666'], stderr=self.log)
+        end = time.monotonic() + LIMIT
+        while not os.path.exists(self.socket):
+            expect(time.monotonic() < end, 'no socket')
+            time.sleep(0.02)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        expect(self.process.wait(LIMIT) == 0, 'the broker ended with', self.process.returncode)
+
+    def inside(self, user, *command):
+        return run(user, EXAMPLE, self.sockets, self.programs, *command)
+
+
+def tenants(text):
+    """Names in the first column of the table."""
+    return [line.split()[0] for line in text.split('\n')[2:] if line.strip()]
+
+
+def main():
+    # Two users that need not have names; without being root, this one.
+    users = [30001, 30002] if os.getuid() == 0 else [None]
+    if not may_make_namespaces(users[0]):
+        sys.exit(77)
+    policy = ''.join(f'[tenant box-{i}]\nmatch-uid = {os.getuid() if user is None else user}\n'
+                     for i, user in enumerate(users))
+    if os.getuid() == 0:
+        policy += '[tenant real-root]\nmatch-uid = 0\n'
+    with tempfile.TemporaryDirectory() as folder:
+        box = Box(folder, policy)
+        for i, user in enumerate(users):
+            result = box.inside(user, 'first-program')
+            expect(result.returncode == 0 and result.stdout == '0 11 22 33 on device 0\n',
+                   'the program said', result.stdout)
+            # Whoever asks is told of nobody else's tenant.
+            result = box.inside(user, 'brokerctl', 'tenants')
+            expect(result.returncode == 0 and tenants(result.stdout) == [f'box-{i}'],
+                   'tenants seen inside:', result.stdout)
+            if user is not None:
+                result = box.inside(user, 'brokerctl', 'force-cpu', 'on')
+                expect(result.returncode == NOT_PERMITTED, 'root of a container may administer:',
+                       result.returncode, result.stdout)
+        # The folder is mounted, not the socket: a new one is found.
+        box.stop()
+        box.start()
+        result = box.inside(users[0], 'first-program')
+        expect(result.returncode == 0, 'after a restart the program said', result.stdout)
+        box.stop()
+
+
+main()

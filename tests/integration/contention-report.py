@@ -1,0 +1,344 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What a real broker says of contention, by each source that it can have here.
+
+    contention-report.py BROKERCTL BROKERD STATS_CLIENT
+
+Each rung of the ladder is asked for by name; what cannot be had is fallen back from and said. The
+figures are those of the contract, whoever causes contention is named, tenants see themselves, and a
+broker without privileges starts. Nothing here depends on how long something takes.
+"""
+import concurrent.futures
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+CTL, BROKERD, CLIENT = sys.argv[1:4]
+LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
+LADDER = ['ebpf', 'schedstat', 'psi', 'stat', 'none']
+FIGURES = {'run_ns', 'wait_ns', 'idle_wait_ns', 'n_waits', 'n_preemptions', 'n_involuntary',
+           'n_throttled', 'n_migrations', 'p50_ns', 'p99_ns', 'max_ns', 'causers'}
+CAUSER = {'comm', 'cgroup', 'pid', 'tenant', 'own', 'wait_ns', 'n_preemptions'}
+CONTENTION = {'source', 'sentences', 'contended', 'factor', 'workers', 'workers_total', 'n_began',
+              'began_ns', 'contended_ns', 'action', 'n_unwatched', 'n_dropped', 'n_probe_events',
+              'probe_ns'}
+OTHER_UID = 64123  # nobody's
+
+
+def expect(condition, *what):
+    if not condition:
+        print('contention-report.py:', *what)
+        sys.exit(1)
+
+
+def wait_for(condition, *what):
+    end = time.monotonic() + LIMIT
+    while not (result := condition()):
+        expect(time.monotonic() < end, *what)
+        time.sleep(0.02)
+    return result
+
+
+class Broker:
+    """A brokerd of its own, without a GPU."""
+
+    def __init__(self, *options, config='', uid=None):
+        self.folder = tempfile.TemporaryDirectory(prefix='rbk-test-')
+        os.chmod(self.folder.name, 0o755)
+        self.config = os.path.join(self.folder.name, 'brokerd.conf')
+        self.write(config)
+        self.socket = os.path.join(self.folder.name, 'sock')
+        self.uid = uid
+        if uid is not None:
+            os.chown(self.folder.name, uid, uid)
+        with open(os.path.join(self.folder.name, 'log'), 'wb') as log:
+            self.process = subprocess.Popen(
+                [BROKERD, '--socket', self.socket, '--socket-mode=0666', '--cache=none',
+                 '--calibration=none', '--gpu=none', '--workers=2', '--config', self.config,
+                 *options], stderr=log, **as_user(uid))
+        try:
+            wait_for(lambda: self.says('listening on') or self.process.poll() is not None,
+                     'brokerd does not listen')
+            expect(self.process.poll() is None, 'brokerd ended:', self.log())
+        except BaseException:
+            self.process.kill()
+            raise
+
+    def write(self, config):
+        with open(self.config, 'w', encoding='utf-8') as file:
+            file.write(config)
+
+    def log(self):
+        with open(os.path.join(self.folder.name, 'log'), encoding='utf-8') as log:
+            return log.read()
+
+    def says(self, text):
+        return text in self.log()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind:
+            print(self.log())
+            self.process.kill()
+        self.process.terminate()
+        status = self.process.wait(LIMIT)
+        if not kind:
+            expect(status == 0, 'brokerd ended with', status, self.log())
+        self.folder.cleanup()
+
+
+def as_user(uid):
+    return {} if uid is None else {'user': uid, 'group': uid, 'extra_groups': []}
+
+
+class Client:
+    """Runs tasks without a pause, in the background."""
+
+    def __init__(self, broker, uid=None):
+        self.process = subprocess.Popen([CLIENT, broker.socket, 'small'], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, **as_user(uid))
+        self.is_stopping = False
+        self.run(10, 10)
+        self.thread = threading.Thread(target=self.work)
+        self.thread.start()
+
+    def run(self, small, large):
+        self.process.stdin.write(f'{small} {large}\n')
+        self.process.stdin.flush()
+        return self.process.stdout.readline() == 'ok\n'
+
+    def work(self):
+        while not self.is_stopping and self.run(0, 20):
+            pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.is_stopping = True
+        self.thread.join()
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(LIMIT)
+
+
+def ctl(broker, *arguments, uid=None):
+    result = subprocess.run([CTL, '--socket', broker.socket, *arguments], timeout=LIMIT,
+                            check=False, capture_output=True, text=True, **as_user(uid))
+    expect(result.returncode == 0, arguments, 'ended with', result.returncode, result.stderr)
+    return result.stdout
+
+
+class Report:
+    """brokerctl contention --json, taken apart, with the members that are always there."""
+
+    def __init__(self, broker, uid=None):
+        found = [json.loads(line) for line in
+                 ctl(broker, 'contention', '--json', uid=uid).splitlines()]
+        of_type = lambda name: [entry for entry in found if entry['type'] == name]
+        self.found = found
+        self.contention, self.threads = of_type('contention'), of_type('thread')
+        self.tenants = {tenant['name']: tenant for tenant in of_type('tenant')}
+        self.workers = [thread for thread in self.threads if thread['role'] == 'worker']
+        self.about = self.contention[0] if self.contention else None
+        for about in self.contention:
+            expect(CONTENTION <= set(about), about)
+            expect(about['source'] in LADDER and about['action'] in ('act', 'observe'), about)
+            expect(1 <= about['workers'] <= about['workers_total'] == 2, about)
+            expect(about['factor'] >= 1, about)
+            # A reset does not make it as if what lasts had not begun.
+            expect((about['began_ns'] is not None) == (about['n_began'] > 0 or about['contended']),
+                   about)
+        for thread in self.threads:
+            expect(FIGURES | {'tid', 'name', 'role'} <= set(thread), thread)
+            expect(thread['role'] in ('reactor', 'worker', 'other') and thread['tid'] > 0, thread)
+        for tenant in self.tenants.values():
+            expect(FIGURES | {'number', 'caused_ns', 'throttled_ns'} <= set(tenant), tenant)
+        for subject in self.threads + list(self.tenants.values()):
+            expect(len(subject['causers']) <= 3, subject)
+            expect(all(CAUSER <= set(causer) for causer in subject['causers']), subject)
+
+
+def check_source(asked):
+    """Starts at one rung. Return: the one that is used."""
+    with Broker(f'--contention={asked}') as broker, Client(broker):
+        report = Report(broker)
+        source, sentences = report.about['source'], report.about['sentences']
+        first = LADDER[0] if asked == 'auto' else asked
+        expect(LADDER.index(source) >= LADDER.index(first), asked, report.about)
+        # Whoever falls says why, in the log as well.
+        expect(source == first or sentences, asked, report.about)
+        for sentence in sentences:
+            expect(broker.says(sentence), sentence, broker.log())
+        expect(broker.says('not watched' if source == 'none' else 'CPU contention: watched by'),
+               broker.log())
+        text = ctl(broker, 'contention')
+        if source == 'none':
+            expect(not report.threads and not report.tenants and 'not known' in text, text)
+            return source
+        # The thread that lists them may be a little late.
+        is_listed = lambda report: (
+            len([thread for thread in report.threads if thread['role'] == 'reactor']) == 1 and
+            [worker['name'] for worker in report.workers] == ['rb-cpu-0', 'rb-cpu-1'] and
+            'default' in report.tenants)
+        report = wait_report(broker, is_listed, 'threads are not listed', report.found)
+        text = ctl(broker, 'contention')
+        expect('rb-cpu-0' in text and 'default' in text, text)
+        if source in ('ebpf', 'schedstat'):
+            # The client works, so in the end both are seen to run.
+            def ran():
+                report = Report(broker)
+                return ('default' in report.tenants and report.tenants['default']['run_ns'] > 0 and
+                        sum(worker['run_ns'] for worker in report.workers) > 0 and report)
+            report = wait_for(ran, 'nobody ran', report.found)
+        is_known = source == 'ebpf'
+        for subject in report.threads + list(report.tenants.values()):
+            expect((subject['p99_ns'] is not None) == is_known, source, subject)
+            expect(is_known or not subject['causers'], source, subject)
+        return source
+
+
+def wait_report(broker, condition, *what):
+    def look():
+        report = Report(broker)
+        return condition(report) and report
+    return wait_for(look, *what)
+
+
+class Hogs:
+    """Compute on all processors."""
+
+    def __init__(self):
+        script = [sys.executable, '-c', f'import signal\nsignal.alarm({LIMIT})\n'
+                  "open('/proc/self/comm', 'w').write('the-hog')\nwhile True: pass"]
+        self.hogs = [subprocess.Popen(script) for _ in range(2 * os.cpu_count())]
+        self.looks = [(time.monotonic(), 0)]
+
+    def share(self):
+        """Of the processors' time, over ten seconds at least; all of it until then."""
+        ticks = 0
+        for hog in self.hogs:
+            with open(f'/proc/{hog.pid}/stat', encoding='utf-8') as file:
+                ticks += sum(map(int, file.read().rpartition(')')[2].split()[11:13]))
+        self.looks.append((time.monotonic(), ticks / os.sysconf('SC_CLK_TCK')))
+        while len(self.looks) > 2 and self.looks[-1][0] - self.looks[1][0] >= 10:
+            self.looks.pop(0)
+        (begin, before), (end, now) = self.looks[0], self.looks[-1]
+        return (now - before) / (end - begin) / os.cpu_count() if end - begin >= 10 else 1
+
+    def end(self):
+        for hog in self.hogs:
+            hog.terminate()
+        for hog in self.hogs:
+            hog.wait(LIMIT)
+
+
+def check_culprit():
+    """Hogs are named, in the log as well. What is counted begins anew."""
+    def names_hog(report):
+        return any(causer['comm'] == 'the-hog' and not causer['own']
+                   for worker in report.workers for causer in worker['causers'])
+
+    with Broker('--contention=ebpf', config='[broker]\ncontention-action = act\n') as broker:
+        with Client(broker):
+            hogs = Hogs()
+            try:
+                wait_report(broker, lambda report: report.about['contended'], 'no contention')
+                # Three are named. Where each of three others computes more than all hogs together,
+                # it is these.
+                wait_report(broker, lambda report: names_hog(report) or hogs.share() < 0.2,
+                            'the hog is not named')
+                # There is no other device that could do what fewer workers would not.
+                wait_report(broker, lambda report: report.about['contended'] and
+                            report.about['workers'] == 2, 'workers are missing')
+                # Others that keep this machine busy may have done it more than the hogs.
+                wait_for(lambda: broker.says('the CPU is contended (most by '), broker.log())
+                broker.write('[broker]\ncontention-action = observe\n')
+                broker.process.send_signal(signal.SIGHUP)
+                report = wait_report(broker, lambda report: report.about['action'] == 'observe',
+                                     'it does not observe')
+                expect(report.about['workers'] == 2, report.about)
+            finally:
+                hogs.end()
+        report = Report(broker)
+        expect(report.about['n_began'] > 0 and report.about['contended_ns'] > 0, report.about)
+        ran = lambda report: sum(worker['run_ns'] for worker in report.workers)
+        before = ran(report)
+        expect(before > 0, report.workers)
+        # Nobody has tasks any more.
+        ctl(broker, 'reset-stats', '--all')
+        wait_report(broker, lambda report: ran(report) < before, 'no reset')
+
+
+def check_tenants(source):
+    """Each tenant sees its own delays, and of others no more than /proc shows."""
+    config = f'[tenant guest]\nmatch-uid = {OTHER_UID}\n'
+    with Broker(f'--contention={source}', config=config) as broker, Client(broker), \
+            Client(broker, uid=OTHER_UID):
+        report = wait_report(broker, lambda report: {'default', 'guest'} <= set(report.tenants),
+                             'not both tenants')
+        numbers = {name: tenant['number'] for name, tenant in report.tenants.items()}
+        guest = Report(broker, uid=OTHER_UID)
+        expect(not guest.contention and not guest.threads, guest.found)
+        expect({name: tenant['number'] for name, tenant in guest.tenants.items()} ==
+               {'guest': numbers['guest']}, guest.found)
+        for causer in guest.tenants['guest']['causers']:
+            expect(causer['tenant'] in (None, 'guest'), causer)
+            expect(causer['pid'] is None or causer['own'] or causer['tenant'] == 'guest', causer)
+        text = ctl(broker, 'contention', uid=OTHER_UID)
+        expect('guest' in text and 'default' not in text and 'rb-cpu' not in text.split('Who ran')[0],
+               text)
+
+
+def check_unprivileged():
+    """Without privileges it starts, and says what it uses instead."""
+    with Broker(uid=OTHER_UID) as broker, Client(broker):
+        report = Report(broker)
+        expect(report.about['source'] != 'ebpf' and report.about['sentences'], report.about)
+        expect(broker.says(report.about['sentences'][0]), broker.log())
+
+
+def check_options():
+    for option, wanted in (('--contention=perf', 'one of auto ebpf schedstat psi stat none'),
+                           ('--contention-action=panic', 'one of act observe'),
+                           ('--contention', 'is missing its value')):
+        result = subprocess.run([BROKERD, option], capture_output=True, text=True, check=False)
+        expect(result.returncode == 2 and wanted in result.stderr, option, result.stderr)
+    with tempfile.NamedTemporaryFile('w', suffix='.conf') as file:
+        file.write('[broker]\ncontention = maybe\ncontention-action = no\n')
+        file.flush()
+        result = subprocess.run([BROKERD, '--check-config', '--config', file.name],
+                                capture_output=True, text=True, check=False)
+        expect(result.returncode == 1 and ':2: contention: ' in result.stderr and
+               ':3: contention-action: ' in result.stderr, result.stderr)
+
+
+def main():
+    is_root = os.geteuid() == 0
+    check_options()
+    # Most of it is waiting for updates.
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        rungs = ['auto', *LADDER]
+        used = dict(zip(rungs, pool.map(check_source, rungs)))
+    print('used, by what was asked for:', used)
+    expect(used['none'] == 'none', used)
+    expect(used['auto'] == used['ebpf'], used)
+    if used['ebpf'] == 'ebpf':
+        check_culprit()
+    else:
+        print('no BPF here: who causes contention is not known')
+    if is_root:
+        check_tenants(used['auto'])
+        check_unprivileged()
+    else:
+        print('not root: other users are not tried')
+
+
+main()

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+"""A broker, clients of it and brokerctl, for the tests of the latter.
+
+Programs are the first arguments of the test: BROKERCTL BROKERD STATS_CLIENT.
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+CTL, BROKERD, CLIENT = sys.argv[1:4]
+LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
+# As hostile as the broker lets a plan's name be.
+NAME = 'a"b\\c</d>\'%s'
+OK, FAILED, USAGE, NO_BROKER, NOT_PERMITTED = range(5)
+REASONS = {'gpu-available', 'gpu-unavailable', 'cpu-fallback', 'cost-model', 'memory-constraint',
+           'user-preference', 'below-threshold', 'contention', 'breaker-open'}
+
+
+def expect(condition, *what):
+    if not condition:
+        print(os.path.basename(sys.argv[0]) + ':', *what)
+        sys.exit(1)
+
+
+class Broker:
+    def __init__(self, folder, *options):
+        self.socket = os.path.join(folder, 'sock')
+        self.log = open(os.path.join(folder, 'log'), 'wb')
+        self.process = subprocess.Popen(
+            [BROKERD, '--socket', self.socket, '--cache', folder, *options], stderr=self.log)
+        wait_for(lambda: os.path.exists(self.socket), 'no socket')
+
+    def stop(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        self.process.wait(LIMIT)
+        self.log.close()
+
+
+class Client:
+    """One of a broker: @name is of its small plan, @program the client, or a copy of it."""
+
+    def __init__(self, broker, name=NAME, program=CLIENT, **options):
+        self.process = subprocess.Popen([program, broker.socket, name], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, **options)
+
+    def begin(self, small, large):
+        self.process.stdin.write(f'{small} {large}\n')
+        self.process.stdin.flush()
+
+    def finish(self):
+        expect(self.process.stdout.readline() == 'ok\n', 'the client failed')
+
+    def run(self, small, large):
+        self.begin(small, large)
+        self.finish()
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(LIMIT)
+
+
+def wait_for(condition, what):
+    end = time.monotonic() + LIMIT
+    while not condition():
+        expect(time.monotonic() < end, what)
+        time.sleep(0.02)
+
+
+def ctl(broker, *arguments, status=OK, **options):
+    options = {'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, **options}
+    result = subprocess.run([CTL, '--socket', broker.socket, *arguments], timeout=LIMIT,
+                            check=False, **options)
+    expect(result.returncode == status, arguments, 'ended with', result.returncode, result.stderr,
+           result.stdout)
+    expect(status == OK or result.stderr, arguments, 'says nothing')
+    return (result.stdout or b'').decode()
+
+
+def objects(text):
+    lines = text.splitlines()
+    expect(all(lines), 'an empty line')
+    # No NaN, no Infinity: these are not JSON.
+    return [json.loads(line, parse_constant=lambda name: expect(False, name)) for line in lines]
+
+
+def of_type(found, name):
+    return [entry for entry in found if entry['type'] == name]

@@ -1,0 +1,820 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The administrators' socket, from outside
+ *
+ * Who may what is tested with processes that become another user, which needs root. Without it only
+ * what is tested as the user that brokerd runs as is.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ringbroker/admin.h>
+#include <ringbroker/stats.h>
+
+#include "integration/harness.h"
+#include "integration/placement.h"
+#include "integration/raw.h"
+#include "shm/wire.h"
+
+/* Of nobody who runs tests. */
+enum { STRANGER_UID = 40010, MEMBER_UID = 40011, LISTED_UID = 40012, GROUP = 40020 };
+
+static const char *const with_group[] = {"--admin-group=40020", "--gpu=none", NULL};
+static const char *const with_users[] = {"--admin-group=40020", "--admin-users=40012", "--gpu=none",
+					 NULL};
+static const char *const plain[] = {"--gpu=none", NULL};
+
+/* --- Other users --- */
+
+/* Runs @as as another user beside the test. It says what is wrong with a number. */
+static void as_user(uid_t uid, gid_t extra, int (*as)(const struct broker *broker),
+		    const struct broker *broker)
+{
+	int status;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (setgroups(extra ? 1 : 0, &extra) < 0 || setgid(uid) < 0 || setuid(uid) < 0)
+			_exit(100);
+		_exit(as(broker));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void start(struct broker *broker, const char *const *args)
+{
+	const struct broker_options options = {.args = args};
+
+	broker_start(broker, &options);
+	assert_int_equal(chmod(broker->dir, 0755), 0);
+}
+
+static bool is_root(void)
+{
+	if (geteuid() == 0)
+		return true;
+	print_message("needs root to become another user\n");
+	return false;
+}
+
+static int connect_admin(const struct broker *broker, struct rbk **ret, struct rbk_error *error)
+{
+	const struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = broker->admin_path,
+		.timeout_ns = 60000000000,
+	};
+
+	return rbk_admin_connect(&options, ret, error);
+}
+
+static unsigned int mode_of(const char *path)
+{
+	struct stat status;
+
+	assert_int_equal(stat(path, &status), 0);
+	return status.st_mode & 0777;
+}
+
+static int expect_kept_out(const struct broker *broker)
+{
+	struct rbk *rbk;
+
+	return connect_admin(broker, &rbk, NULL) == -EACCES ? 0 : 1;
+}
+
+/* The socket lets in, the broker does not. */
+static int expect_refused(const struct broker *broker)
+{
+	struct rbk_error error = {""};
+	struct rbk *rbk;
+
+	if (connect_admin(broker, &rbk, &error) != -EACCES)
+		return 1;
+	return strstr(error.text, "is for administrators") ? 0 : 2;
+}
+
+static int expect_looking(const struct broker *broker)
+{
+	struct rbk_admin_evict evict = {.device = RBK_DEVICE_NONE};
+	struct rbk_error error = {""};
+	struct rbk_device devices[RBK_MAX_DEVICES];
+	struct rbk_stats_view root;
+	struct rbk *rbk;
+	unsigned int n;
+	int value;
+
+	if (connect_admin(broker, &rbk, &error))
+		return 1;
+	if ((rbk_features(rbk) & (RBK_FEAT_ADMIN | RBK_FEAT_ADMIN_CHANGE)) != RBK_FEAT_ADMIN)
+		return 2;
+	if (rbk_stats_map(rbk, RBK_STATS_ALL, 0, &root, &error))
+		return 3;
+	if (rbk_stats_reset(rbk, RBK_STATS_ALL, 0, &error) != -EPERM ||
+	    !strstr(error.text, "not change anything"))
+		return 4;
+	if (rbk_force_cpu(rbk, 1, NULL, &error) != -EPERM ||
+	    rbk_force_cpu(rbk, RBK_ASK, &value, &error) || value != 0)
+		return 5;
+	if (rbk_admin_set(rbk, 1, "weight", "10", &error) != -EPERM ||
+	    rbk_admin_evict(rbk, &evict, NULL, NULL, &error) != -EPERM ||
+	    rbk_admin_drain_tenant(rbk, 1, RBK_DRAIN_BEGIN, NULL, &error) != -EPERM ||
+	    rbk_admin_log_level(rbk, 7, NULL, &error) != -EPERM)
+		return 6;
+	if (rbk_devices(rbk, devices, RBK_MAX_DEVICES, &n) || n != 1)
+		return 7;
+	rbk_stats_unmap(&root);
+	rbk_disconnect(rbk);
+	return 0;
+}
+
+static int expect_changing(const struct broker *broker)
+{
+	struct rbk *rbk;
+
+	if (connect_admin(broker, &rbk, NULL))
+		return 1;
+	if (!(rbk_features(rbk) & RBK_FEAT_ADMIN_CHANGE))
+		return 2;
+	if (rbk_force_cpu(rbk, 1, NULL, NULL) || rbk_force_cpu(rbk, 0, NULL, NULL))
+		return 3;
+	if (rbk_stats_reset(rbk, RBK_STATS_ALL, 0, NULL))
+		return 4;
+	rbk_disconnect(rbk);
+	return 0;
+}
+
+static void test_rights(void **state)
+{
+	struct broker broker;
+
+	if (!is_root())
+		skip();
+	start(&broker, with_group);
+	assert_int_equal(mode_of(broker.admin_path), 0660);
+	as_user(STRANGER_UID, 0, expect_kept_out, &broker);
+	as_user(MEMBER_UID, GROUP, expect_looking, &broker);
+	/* Also where the socket would let everybody in. */
+	assert_int_equal(chmod(broker.admin_path, 0666), 0);
+	as_user(STRANGER_UID, 0, expect_refused, &broker);
+	as_user(MEMBER_UID, GROUP, expect_looking, &broker);
+	assert_true(broker_log_has(&broker, "this socket is for administrators"));
+	broker_stop(&broker);
+
+	start(&broker, with_users);
+	as_user(STRANGER_UID, 0, expect_refused, &broker);
+	as_user(MEMBER_UID, GROUP, expect_looking, &broker);
+	as_user(LISTED_UID, 0, expect_changing, &broker);
+	assert_int_equal(expect_changing(&broker), 0);
+	broker_stop(&broker);
+}
+
+/* --- What is not there --- */
+
+static void test_socket__where(void **state)
+{
+	const char *const args[] = {"--admin-socket=none", "--gpu=none", NULL};
+	const struct broker_options options = {.args = args};
+	struct rbk_error error = {""};
+	struct broker broker;
+	struct rbk *rbk;
+
+	broker_start(&broker, &options);
+	assert_int_not_equal(access(broker.admin_path, F_OK), 0);
+	assert_int_equal(connect_admin(&broker, &rbk, &error), -ENOENT);
+	broker_stop(&broker);
+
+	start(&broker, plain);
+	assert_int_equal(access(broker.admin_path, F_OK), 0);
+	/* Beside the other one, unless told otherwise. */
+	assert_int_equal(setenv("RINGBROKER_SOCKET", broker.socket_path, 1), 0);
+	assert_int_equal(rbk_admin_connect(NULL, &rbk, &error), 0);
+	rbk_disconnect(rbk);
+	assert_int_equal(setenv("RINGBROKER_ADMIN_SOCKET", "/nonexistent/socket", 1), 0);
+	assert_int_equal(rbk_admin_connect(NULL, &rbk, &error), -ENOENT);
+	assert_int_equal(setenv("RINGBROKER_ADMIN_SOCKET", broker.admin_path, 1), 0);
+	assert_int_equal(setenv("RINGBROKER_SOCKET", "/nonexistent/socket", 1), 0);
+	assert_int_equal(rbk_admin_connect(NULL, &rbk, &error), 0);
+	rbk_disconnect(rbk);
+	unsetenv("RINGBROKER_SOCKET");
+	unsetenv("RINGBROKER_ADMIN_SOCKET");
+	broker_stop(&broker);
+	assert_int_not_equal(access(broker.admin_path, F_OK), 0);
+}
+
+/* Where it cannot be, a broker that was told to listen there ends; by default it goes without. */
+static void test_socket__in_use(void **state)
+{
+	struct broker first, second;
+	struct broker_options options = {.args = plain};
+	char path[128], option[160];
+	const char *args[] = {option, "--gpu=none", NULL};
+	int status = 0;
+
+	broker_start(&first, &options);
+	snprintf(path, sizeof(path), "%s/second", first.dir);
+	options.socket_path = path;
+	broker_start(&second, &options);
+	assert_true(broker_log_has(&second, "no socket for administrators"));
+	broker_stop(&second);
+
+	snprintf(option, sizeof(option), "--admin-socket=%s", first.admin_path);
+	options.args = args;
+	assert_false(broker_try_start(&second, &options, &status));
+	assert_int_equal(WEXITSTATUS(status), 2);
+	assert_true(broker_log_has(&second, "its own --admin-socket"));
+	broker_remove(&second);
+	assert_int_equal(expect_changing(&first), 0);
+	broker_stop(&first);
+}
+
+/* An administrator has nothing that a tenant has, and is told so. */
+static void test_administrator__is_no_tenant(void **state)
+{
+	struct rbk_error error = {""};
+	struct rbk_stats_view view;
+	struct rbk_tenant tenant;
+	struct rbk_arena *arena;
+	struct rbk_ring *ring;
+	struct broker broker;
+	struct rbk *rbk;
+
+	start(&broker, plain);
+	rbk = broker_connect_admin(&broker, "admin");
+	assert_int_equal(rbk_ring_new(rbk, 8, &ring, &error), -EPERM);
+	assert_non_null(strstr(error.text, "other socket"));
+	assert_int_equal(rbk_arena_new(rbk, 4096, &arena, &error), -EPERM);
+	assert_int_equal(rbk_stats_map(rbk, RBK_STATS_OWN, 0, &view, &error), -EPERM);
+	assert_int_equal(rbk_tenant(rbk, &tenant), -EOPNOTSUPP);
+	assert_int_equal(rbk_stats_map(rbk, RBK_STATS_ALL, 0, &view, &error), 0);
+	rbk_stats_unmap(&view);
+	rbk_disconnect(rbk);
+
+	/* Nor has root anything to say on the other one. */
+	rbk = broker_connect(&broker, "client");
+	assert_int_equal(rbk_features(rbk) & (RBK_FEAT_ADMIN | RBK_FEAT_ADMIN_CHANGE), 0);
+	assert_int_equal(rbk_stats_map(rbk, RBK_STATS_ALL, 0, &view, &error), -EPERM);
+	assert_int_equal(rbk_force_cpu(rbk, 1, NULL, &error), -EPERM);
+	assert_non_null(strstr(error.text, "administrators' socket"));
+	assert_int_equal(rbk_admin_log_level(rbk, 7, NULL, &error), -EPERM);
+	rbk_disconnect(rbk);
+	broker_stop(&broker);
+}
+
+/* --- Sessions --- */
+
+/* Waits for the record of the client that calls itself @name. */
+static struct rbk_stats_session find_session(const struct rbk_stats_view *view, const char *name)
+{
+	uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
+	struct rbk_stats_session session;
+
+	for (;;) {
+		for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_SESSIONS); i++)
+			if (rbk_stats_copy(&session,
+					   rbk_stats_record(view, RBK_STATS_SECTION_SESSIONS, i),
+					   sizeof(session)) &&
+			    session.number != 0 && strcmp(session.name, name) == 0)
+				return session;
+		assert_true(harness_now_ns() < end_ns);
+		harness_sleep_ms(5);
+	}
+}
+
+static void test_sessions__are_shown(void **state)
+{
+	struct rbk_stats_session session, other;
+	struct rbk_stats_view root, own;
+	struct rbk_error error = {""};
+	struct rbk *admin, *client, *second;
+	struct rbk_arena *arena;
+	struct rbk_ring *ring;
+	struct broker broker;
+	uint64_t end_ns;
+
+	start(&broker, plain);
+	admin = broker_connect_admin(&broker, "admin");
+	client = broker_connect(&broker, "cli\033[31ment");
+	second = broker_connect(&broker, "second");
+	assert_int_equal(rbk_ring_new(client, 8, &ring, &error), 0);
+	assert_int_equal(rbk_arena_new(client, 65536, &arena, &error), 0);
+	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, &error), 0);
+	assert_int_equal(rbk_stats_map(client, RBK_STATS_OWN, 0, &own, &error), 0);
+
+	session = find_session(&root, "admin");
+	assert_int_equal(session.flags, RBK_STATS_SESSION_ADMIN);
+	assert_int_equal(session.tenant, 0);
+	/* No escape sequence of its choosing comes through. */
+	session = find_session(&root, "cli?[31ment");
+	assert_int_equal(session.pid, getpid());
+	assert_int_equal(session.uid, getuid());
+	assert_string_equal(session.comm, "test-admin");
+	assert_int_equal(session.n_rings, 1);
+	assert_int_equal(session.n_arenas, 1);
+	assert_int_equal(session.arena_bytes, 65536);
+	assert_true(session.tenant != 0);
+	other = find_session(&own, "cli?[31ment");
+	assert_int_equal(other.number, session.number);
+	find_session(&own, "second");
+	assert_int_equal(rbk_stats_count(&own, RBK_STATS_SECTION_SESSIONS), 64);
+
+	/* One that ends is shown no more. */
+	rbk_disconnect(second);
+	end_ns = harness_now_ns() + harness_slow_ns(10000000000);
+	for (bool is_there = true; is_there;) {
+		is_there = false;
+		for (uint32_t i = 0; i < 8; i++)
+			is_there |= rbk_stats_copy(
+					    &session,
+					    rbk_stats_record(&root, RBK_STATS_SECTION_SESSIONS, i),
+					    sizeof(session)) &&
+				    strcmp(session.name, "second") == 0;
+		assert_true(harness_now_ns() < end_ns);
+	}
+	rbk_stats_unmap(&root);
+	rbk_stats_unmap(&own);
+	rbk_arena_free(arena);
+	rbk_ring_free(ring);
+	rbk_disconnect(client);
+	rbk_disconnect(admin);
+	broker_stop(&broker);
+}
+
+/* --- Changes --- */
+
+/* A client of its own, whose tasks run on the device that computes nothing. */
+static const char *const with_device[] = {"--gpu=none", "--test-device=2ms", NULL};
+
+static const struct customer_options on_test_device = {.has_test_device = true};
+
+static struct rbk_stats_tenant tenant_of(const struct rbk_stats_view *root)
+{
+	struct rbk_stats_tenant tenant;
+
+	assert_true(rbk_stats_copy(&tenant, rbk_stats_record(root, RBK_STATS_SECTION_TENANTS, 0),
+				   sizeof(tenant)));
+	return tenant;
+}
+
+static struct rbk_stats_device device_of(const struct rbk_stats_view *root, uint32_t index)
+{
+	struct rbk_stats_device device;
+
+	assert_true(rbk_stats_copy(
+		&device, rbk_stats_record(root, RBK_STATS_SECTION_DEVICES, index), sizeof(device)));
+	return device;
+}
+
+/* Waits until the first tenant's record has these of the flags. */
+static void wait_tenant(const struct rbk_stats_view *root, uint32_t mask, uint32_t flags)
+{
+	uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
+
+	while ((tenant_of(root).flags & mask) != flags) {
+		assert_true(harness_now_ns() < end_ns);
+		harness_sleep_ms(5);
+	}
+}
+
+static void test_set(void **state)
+{
+	const struct broker_options options = {
+		.args = plain,
+		.policy = "[tenant default]\nsessions-max = 4\nweight = 50\n",
+	};
+	struct rbk_stats_view root;
+	struct rbk_error error = {""};
+	struct rbk_tenant about;
+	struct broker broker;
+	struct rbk *admin, *client;
+	uint32_t number;
+
+	broker_start(&broker, &options);
+	admin = broker_connect_admin(&broker, "admin");
+	client = broker_connect(&broker, "client");
+	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, &error), 0);
+	number = tenant_of(&root).number;
+
+	assert_int_equal(rbk_admin_set(admin, number, "sessions-max", "7", &error), 0);
+	assert_int_equal(rbk_tenant(client, &about), 0);
+	assert_int_equal(about.sessions.max, 7);
+	assert_int_equal(rbk_admin_set(admin, number, "weight", "80", &error), 0);
+	wait_tenant(&root, RBK_STATS_TENANT_CHANGED, RBK_STATS_TENANT_CHANGED);
+	assert_int_equal(tenant_of(&root).weight, 80);
+	assert_true(broker_log_has(&broker, "tenant default: sessions-max is 7, as uid"));
+
+	/* The file's own sentences. */
+	assert_int_equal(rbk_admin_set(admin, number, "vram-max", "5x", &error), -EINVAL);
+	assert_string_equal(
+		error.text,
+		"vram-max: '5x' is no size; bytes, KiB, MiB, GiB, TiB or 0% to 100% are "
+		"allowed, such as 512MiB or 25%");
+	assert_int_equal(rbk_admin_set(admin, number, "match-uid", "0", &error), -EINVAL);
+	assert_non_null(strstr(error.text, "cannot be changed"));
+	assert_int_equal(rbk_admin_set(admin, number, "no-such-key", "0", &error), -EINVAL);
+	assert_non_null(strstr(error.text, "no such key"));
+	assert_int_equal(rbk_admin_set(admin, number, "no-such-key", "default", &error), -EINVAL);
+	assert_int_equal(rbk_admin_set(admin, number, "weight", "0", &error), -EINVAL);
+	assert_int_equal(rbk_admin_set(admin, number, "vram-high", "20%", &error), 0);
+	assert_int_equal(rbk_admin_set(admin, number, "vram-reserve", "30%", &error), -EINVAL);
+	assert_non_null(strstr(error.text, "vram-reserve"));
+	assert_int_equal(rbk_admin_set(admin, 4711, "weight", "1", &error), -ENOENT);
+	assert_int_equal(
+		rbk_admin_set(admin, number, "weight-that-is-much-too-long-for-a-key", "1", &error),
+		-EINVAL);
+
+	/* What the file does not touch stays, what it changes is the file's again. */
+	broker_write_policy(&broker, "[tenant default]\nsessions-max = 4\nweight = 60\n");
+	broker_reload(&broker, "again");
+	assert_int_equal(rbk_tenant(client, &about), 0);
+	assert_int_equal(about.sessions.max, 7);
+	for (uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
+	     tenant_of(&root).weight != 60;)
+		assert_true(harness_now_ns() < end_ns);
+	assert_int_equal(rbk_admin_set(admin, number, "sessions-max", "default", &error), 0);
+	assert_int_equal(rbk_admin_set(admin, number, "vram-high", "default", &error), 0);
+	assert_int_equal(rbk_tenant(client, &about), 0);
+	assert_int_equal(about.sessions.max, 4);
+	wait_tenant(&root, RBK_STATS_TENANT_CHANGED, 0);
+	rbk_stats_unmap(&root);
+	rbk_disconnect(client);
+	rbk_disconnect(admin);
+	broker_stop(&broker);
+}
+
+static void test_drain__tenant(void **state)
+{
+	struct rbk_admin_drained drained = {0};
+	struct customer customer;
+	struct rbk_stats_view root;
+	struct rbk_error error = {""};
+	struct broker broker;
+	struct rbk *admin, *other;
+	uint32_t number;
+
+	start(&broker, with_device);
+	admin = broker_connect_admin(&broker, "admin");
+	customer_init(&customer, &broker, &on_test_device);
+	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, &error), 0);
+	number = tenant_of(&root).number;
+	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_ASK, &drained, &error), 0);
+	assert_int_equal(drained.is_drained, 0);
+
+	/* What was admitted completes. */
+	for (unsigned int i = 0; i < 8; i++)
+		customer_put(&customer, 8, RBK_STRATEGY_PREFER_GPU);
+	customer_take(&customer);
+	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_BEGIN, &drained, &error),
+			 0);
+	assert_int_equal(drained.is_drained, 1);
+	customer_drain(&customer);
+	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_ASK, &drained, &error), 0);
+	assert_int_equal(drained.n_tasks, 0);
+	wait_tenant(&root, RBK_STATS_TENANT_DRAINED, RBK_STATS_TENANT_DRAINED);
+
+	/* What comes now waits, and nobody new gets in; also after the policy was read again. */
+	for (unsigned int i = 0; i < 5; i++)
+		customer_put(&customer, 8, RBK_STRATEGY_ONLY_CPU);
+	assert_int_equal(rbk_connect(&(const struct rbk_options){.size = sizeof(struct rbk_options),
+								 .socket_path = broker.socket_path},
+				     &other, &error),
+			 -EBUSY);
+	assert_non_null(strstr(error.text, "drains this tenant"));
+	assert_int_equal(kill(broker.pid, SIGHUP), 0);
+	harness_sleep_ms(100);
+	assert_false(customer_has(&customer));
+	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_ASK, &drained, &error), 0);
+	assert_int_equal(drained.is_drained, 1);
+	assert_int_equal(drained.n_tasks, 0);
+
+	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_END, &drained, &error), 0);
+	assert_int_equal(drained.is_drained, 0);
+	customer_drain(&customer);
+	assert_int_equal(customer.n_errors, 0);
+	assert_int_equal(customer.n_done, 13);
+	rbk_disconnect(broker_connect(&broker, "new"));
+
+	/* A client that ends, and a broker that ends, while it is drained. */
+	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_BEGIN, NULL, &error), 0);
+	customer_put(&customer, 8, RBK_STRATEGY_ONLY_CPU);
+	harness_sleep_ms(20);
+	customer_deinit(&customer);
+	assert_int_equal(rbk_admin_drain_tenant(admin, 4711, RBK_DRAIN_BEGIN, NULL, &error),
+			 -ENOENT);
+	rbk_stats_unmap(&root);
+	rbk_disconnect(admin);
+	broker_stop(&broker);
+}
+
+/* The only GPU: what may goes to the CPU, what may not is refused. */
+static void test_drain__device(void **state)
+{
+	struct rbk_admin_drained drained = {0};
+	struct customer customer;
+	struct rbk_stats_view root;
+	struct rbk_error error = {""};
+	struct rbk_cqe cqe;
+	struct broker broker;
+	struct rbk *admin;
+	unsigned int n_moved = 0;
+
+	start(&broker, with_device);
+	admin = broker_connect_admin(&broker, "admin");
+	customer_init(&customer, &broker, &on_test_device);
+	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, &error), 0);
+	assert_int_equal(rbk_admin_drain_device(admin, 0, RBK_DRAIN_BEGIN, NULL, &error), -EINVAL);
+	assert_int_equal(rbk_admin_drain_device(admin, 2, RBK_DRAIN_BEGIN, NULL, &error), -ENOENT);
+
+	for (unsigned int i = 0; i < 40; i++)
+		customer_put(&customer, 8, RBK_STRATEGY_PREFER_GPU);
+	customer_take(&customer);
+	assert_int_equal(rbk_admin_drain_device(admin, 1, RBK_DRAIN_BEGIN, &drained, &error), 0);
+	assert_int_equal(drained.is_drained, 1);
+	while (customer_in_flight(&customer) > 0) {
+		cqe = customer_take(&customer);
+		n_moved += cqe.device == RBK_DEVICE_CPU;
+	}
+	assert_int_equal(customer.n_errors, 0);
+	assert_true(n_moved > 0);
+	assert_int_equal(rbk_admin_drain_device(admin, 1, RBK_DRAIN_ASK, &drained, &error), 0);
+	assert_int_equal(drained.n_tasks, 0);
+	assert_int_equal(drained.device_bytes, 0);
+
+	cqe = customer_run(&customer, 8, RBK_STRATEGY_PREFER_GPU);
+	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
+	assert_int_equal(cqe.reason, RBK_REASON_GPU_UNAVAILABLE);
+	cqe = customer_run(&customer, 8, RBK_STRATEGY_DEVICE(1));
+	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
+	assert_int_equal(cqe.reason, RBK_REASON_GPU_UNAVAILABLE);
+	customer_put(&customer, 8, RBK_STRATEGY_ONLY_GPU);
+	cqe = customer_take(&customer);
+	assert_int_equal(cqe.res, -ENODEV);
+	assert_int_equal(cqe.reason, RBK_REASON_GPU_UNAVAILABLE);
+	for (uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
+	     !(device_of(&root, 1).flags & RBK_STATS_DEVICE_DRAINED);)
+		assert_true(harness_now_ns() < end_ns);
+
+	assert_int_equal(rbk_admin_drain_device(admin, 1, RBK_DRAIN_END, &drained, &error), 0);
+	cqe = customer_run(&customer, 8, RBK_STRATEGY_PREFER_GPU);
+	assert_int_equal(cqe.device, 1);
+	/* The broker may end while it is drained. */
+	assert_int_equal(rbk_admin_drain_device(admin, 1, RBK_DRAIN_BEGIN, NULL, &error), 0);
+	rbk_stats_unmap(&root);
+	customer_deinit(&customer);
+	rbk_disconnect(admin);
+	broker_stop(&broker);
+}
+
+/* Device memory is given back, and taken again by who wants it. */
+static void test_memory__evict_and_drain(void **state)
+{
+	static const char *const software[] = {"--gpu=software", NULL};
+	static const struct customer_options constant = {.has_constant = true};
+	struct rbk_admin_evict evict = {.device = RBK_DEVICE_NONE};
+	struct rbk_admin_drained drained = {0};
+	uint64_t n = 7, bytes = 7, end_ns;
+	struct rbk_stats_view root;
+	struct rbk_error error = {""};
+	struct customer customer;
+	struct broker broker;
+	struct rbk *admin;
+
+	start(&broker, software);
+	admin = broker_connect_admin(&broker, "admin");
+	if (!broker_has_gpu(admin)) {
+		print_message("no software Vulkan device here\n");
+		rbk_disconnect(admin);
+		broker_stop(&broker);
+		skip();
+	}
+	customer_init(&customer, &broker, &constant);
+	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, &error), 0);
+	assert_int_equal(customer_run(&customer, 8, RBK_STRATEGY_PREFER_GPU).device, 1);
+	evict.tenant = tenant_of(&root).number;
+	assert_int_equal(rbk_admin_evict(admin, &evict, &n, &bytes, &error), 0);
+	assert_int_equal(n, 1);
+	assert_true(bytes > 0);
+	/* It is out already, or is leaving; and comes back for who wants it. */
+	assert_int_equal(rbk_admin_evict(admin, &evict, &n, &bytes, &error), 0);
+	assert_int_equal(n, 0);
+	end_ns = harness_now_ns() + harness_slow_ns(20000000000);
+	while (customer_run(&customer, 8, RBK_STRATEGY_PREFER_GPU).device != 1)
+		assert_true(harness_now_ns() < end_ns);
+
+	assert_int_equal(rbk_admin_drain_device(admin, 1, RBK_DRAIN_BEGIN, &drained, &error), 0);
+	end_ns = harness_now_ns() + harness_slow_ns(20000000000);
+	while (drained.device_bytes > 0 || drained.n_tasks > 0) {
+		assert_true(harness_now_ns() < end_ns);
+		harness_sleep_ms(2);
+		assert_int_equal(rbk_admin_drain_device(admin, 1, RBK_DRAIN_ASK, &drained, &error),
+				 0);
+	}
+	assert_int_equal(customer_run(&customer, 8, RBK_STRATEGY_PREFER_GPU).reason,
+			 RBK_REASON_GPU_UNAVAILABLE);
+	assert_int_equal(rbk_admin_drain_device(admin, 1, RBK_DRAIN_END, NULL, &error), 0);
+	end_ns = harness_now_ns() + harness_slow_ns(20000000000);
+	while (customer_run(&customer, 8, RBK_STRATEGY_PREFER_GPU).device != 1)
+		assert_true(harness_now_ns() < end_ns);
+
+	evict.device = 5;
+	assert_int_equal(rbk_admin_evict(admin, &evict, &n, &bytes, &error), -EINVAL);
+	evict = (struct rbk_admin_evict){.tenant = 4711, .device = RBK_DEVICE_NONE};
+	assert_int_equal(rbk_admin_evict(admin, &evict, &n, &bytes, &error), -ENOENT);
+	evict = (struct rbk_admin_evict){
+		.tenant = tenant_of(&root).number,
+		.session = 4711,
+		.plan_id = 1,
+		.device = RBK_DEVICE_NONE,
+	};
+	assert_int_equal(rbk_admin_evict(admin, &evict, &n, &bytes, &error), -ENOENT);
+	rbk_stats_unmap(&root);
+	customer_deinit(&customer);
+	rbk_disconnect(admin);
+	broker_stop(&broker);
+}
+
+static void test_settings(void **state)
+{
+	struct rbk_operator operators[64];
+	struct rbk_error error = {""};
+	struct broker broker;
+	struct rbk *admin, *client;
+	unsigned int n = 0, few = 0;
+	int level = 0;
+
+	start(&broker, plain);
+	admin = broker_connect_admin(&broker, "admin");
+	client = broker_connect(&broker, "client");
+	assert_int_equal(rbk_admin_log_level(admin, RBK_ASK, &level, &error), 0);
+	assert_int_equal(level, 6);
+	assert_int_equal(rbk_admin_log_level(admin, 7, &level, &error), 0);
+	assert_int_equal(level, 7);
+	assert_int_equal(rbk_admin_log_level(admin, 5, &level, &error), -EINVAL);
+	assert_int_equal(rbk_admin_log_level(admin, 99, &level, &error), -EINVAL);
+	assert_int_equal(rbk_admin_log_level(admin, 4, &level, &error), 0);
+	assert_true(broker_log_has(&broker, "the log level becomes debug, as uid"));
+
+	assert_int_equal(rbk_catalogue(admin, operators, 64, &n), 0);
+	assert_true(n > 5 && n < 64);
+	assert_int_equal(rbk_catalogue(client, operators, 2, &few), 0);
+	assert_int_equal(few, n);
+	assert_string_equal(operators[0].name, "MatMul");
+	assert_int_equal(operators[0].opset, 13);
+	assert_int_equal(operators[0].types[RBK_DEVICE_CPU], 1u << RBK_DTYPE_F32);
+	assert_int_equal(rbk_catalogue(client, NULL, 0, &few), 0);
+	rbk_disconnect(client);
+	rbk_disconnect(admin);
+	broker_stop(&broker);
+}
+
+/* --- Hostile administrators --- */
+
+static int raw_admin(const struct broker *broker)
+{
+	struct broker other = *broker;
+	struct rbk_wire_hello hello = {
+		.request = {.type = RBK_WIRE_HELLO},
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+		.features = UINT64_MAX,
+		.name = "hostile",
+	};
+	struct rbk_wire_welcome welcome;
+	int fd;
+
+	memcpy(other.socket_path, broker->admin_path, sizeof(other.socket_path));
+	fd = raw_connect(&other);
+	raw_ask(fd, &hello, sizeof(hello), NULL, 0, &welcome, sizeof(welcome));
+	assert_true(welcome.features & RBK_FEAT_ADMIN_CHANGE);
+	return fd;
+}
+
+static void expect_hostile(const struct broker *broker, const void *request, size_t bytes)
+{
+	int fd = raw_admin(broker);
+
+	assert_true(raw_send(fd, request, bytes, NULL, 0) > 0);
+	raw_expect_closed(fd);
+	close(fd);
+}
+
+static void test_hostile__form(void **state)
+{
+	struct rbk_wire_admin_set set = {.request = {.type = RBK_WIRE_ADMIN_SET}, .tenant = 1};
+	struct rbk_wire_admin_evict evict = {.request = {.type = RBK_WIRE_ADMIN_EVICT}};
+	struct rbk_wire_admin_drain drain = {
+		.request = {.type = RBK_WIRE_ADMIN_DRAIN},
+		.what = RBK_WIRE_DRAIN_DEVICE,
+		.number = 1,
+	};
+	struct rbk_wire_request catalogue = {.type = RBK_WIRE_CATALOGUE};
+	struct broker broker;
+
+	start(&broker, plain);
+	expect_hostile(&broker, &set, sizeof(set) - 1);
+	expect_hostile(&broker, &set, sizeof(set.request));
+	set.reserved = 1;
+	expect_hostile(&broker, &set, sizeof(set));
+	set.reserved = 0;
+	memset(set.key, 'k', sizeof(set.key));
+	expect_hostile(&broker, &set, sizeof(set));
+	set.key[1] = '\0';
+	memset(set.value, 'v', sizeof(set.value));
+	expect_hostile(&broker, &set, sizeof(set));
+	evict.plan_id = 3;
+	expect_hostile(&broker, &evict, sizeof(evict));
+	evict.plan_id = 0;
+	evict.session = 3;
+	expect_hostile(&broker, &evict, sizeof(evict));
+	drain.what = 3;
+	expect_hostile(&broker, &drain, sizeof(drain));
+	drain.what = RBK_WIRE_DRAIN_DEVICE;
+	drain.action = 3;
+	expect_hostile(&broker, &drain, sizeof(drain));
+	expect_hostile(&broker, &catalogue, sizeof(catalogue) - 1);
+	assert_int_equal(expect_changing(&broker), 0);
+	broker_stop(&broker);
+}
+
+/* As fast as they go, with an end in the middle of it; whoever else looks is served. */
+static void test_hostile__many(void **state)
+{
+	/* Answers of so many fit into the socket. */
+	enum { BATCH = 50 };
+	struct rbk_wire_admin_drain drain = {
+		.request = {.type = RBK_WIRE_ADMIN_DRAIN},
+		.what = RBK_WIRE_DRAIN_TENANT,
+		.number = 1,
+		.action = RBK_WIRE_DRAIN_ASK,
+	};
+	struct rbk_wire_admin_set set = {.request = {.type = RBK_WIRE_ADMIN_SET}, .tenant = 1};
+	struct rbk_wire_admin_result result;
+	uint64_t n = harness_scaled(10000);
+	struct broker broker;
+	int fd;
+
+	start(&broker, plain);
+	rbk_disconnect(broker_connect(&broker, "tenant"));
+	fd = raw_admin(&broker);
+	strcpy(set.key, "weight");
+	for (uint64_t i = 0; i < n; i += BATCH) {
+		for (unsigned int k = 0; k < BATCH; k++) {
+			snprintf(set.value, sizeof(set.value), "%u",
+				 (unsigned int)((i + k) % 10000 + 1));
+			assert_true(raw_send(fd, k % 2 ? (void *)&set : (void *)&drain,
+					     k % 2 ? sizeof(set) : sizeof(drain), NULL, 0) > 0);
+		}
+		for (unsigned int k = 0; k < BATCH; k++) {
+			unsigned int n_fds = 0;
+
+			assert_true(raw_receive(fd, &result, sizeof(result), NULL, &n_fds, 20000) >=
+				    (ssize_t)sizeof(result.reply));
+			assert_int_equal(result.reply.res, 0);
+		}
+	}
+	/* Answers that nobody reads end the session, not the broker. */
+	while (raw_send(fd, &drain, sizeof(drain), NULL, 0) > 0)
+		;
+	close(fd);
+	fd = raw_admin(&broker);
+	assert_true(raw_send(fd, &set, sizeof(set), NULL, 0) > 0);
+	close(fd);
+	assert_int_equal(expect_changing(&broker), 0);
+	broker_stop(&broker);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_socket__where),
+		cmocka_unit_test(test_socket__in_use),
+		cmocka_unit_test(test_administrator__is_no_tenant),
+		cmocka_unit_test(test_sessions__are_shown),
+		cmocka_unit_test(test_set),
+		cmocka_unit_test(test_drain__tenant),
+		cmocka_unit_test(test_drain__device),
+		cmocka_unit_test(test_memory__evict_and_drain),
+		cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_hostile__form),
+		cmocka_unit_test(test_hostile__many),
+	};
+
+	harness_limit_seconds(120);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
