@@ -76,6 +76,19 @@ uint64_t harness_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+bool harness_stats_copy(const struct rbk_stats_view *view, unsigned int id, uint32_t index,
+			void *to, size_t bytes)
+{
+	uint64_t end_ns = harness_now_ns() + harness_slow_ns(10000000000);
+
+	while (!rbk_stats_copy(to, rbk_stats_record(view, id, index), bytes)) {
+		if (harness_now_ns() >= end_ns)
+			return false;
+		harness_sleep_ms(1);
+	}
+	return true;
+}
+
 uint64_t harness_random(uint64_t *state)
 {
 	uint64_t x = *state;

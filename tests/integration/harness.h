@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include <ringbroker.h>
+#include <ringbroker/stats.h>
 
 /*
  * Ends the test program by SIGALRM if it takes far longer, three times that: it hangs. Multiplied
@@ -32,6 +33,14 @@ uint64_t harness_scaled(uint64_t n);
 
 void harness_sleep_ms(unsigned int ms);
 uint64_t harness_now_ns(void);
+
+/*
+ * rbk_stats_copy() of record @index of section @id: waits while the broker is at it, which on a
+ * busy machine may have lost the processor in the middle of a change. Return: false only if that
+ * lasts ten seconds.
+ */
+bool harness_stats_copy(const struct rbk_stats_view *view, unsigned int id, uint32_t index,
+			void *to, size_t bytes);
 
 /* A reproducible random number; *state must not be 0. */
 uint64_t harness_random(uint64_t *state);

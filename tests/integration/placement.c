@@ -286,9 +286,8 @@ struct rbk_stats_tenant customer_totals(const struct customer *customer)
 {
 	struct rbk_stats_tenant totals;
 
-	assert_true(rbk_stats_copy(&totals,
-				   rbk_stats_record(&customer->stats, RBK_STATS_SECTION_TENANTS, 0),
-				   sizeof(totals)));
+	assert_true(harness_stats_copy(&customer->stats, RBK_STATS_SECTION_TENANTS, 0, &totals,
+				       sizeof(totals)));
 	return totals;
 }
 
@@ -304,8 +303,7 @@ void customer_plan_stats(const struct customer *customer, struct rbk_stats_plan 
 
 	assert_true(n_devices <= view->n_devices);
 	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_PLANS); i++) {
-		assert_true(rbk_stats_copy(
-			words, rbk_stats_record(view, RBK_STATS_SECTION_PLANS, i), bytes));
+		assert_true(harness_stats_copy(view, RBK_STATS_SECTION_PLANS, i, words, bytes));
 		if (plan->state != RBK_STATS_PLAN_LIVE ||
 		    plan->plan_id != rbk_plan_id(customer->plan))
 			continue;

@@ -286,9 +286,8 @@ static struct rbk_stats_session find_session(const struct rbk_stats_view *view, 
 
 	for (;;) {
 		for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_SESSIONS); i++)
-			if (rbk_stats_copy(&session,
-					   rbk_stats_record(view, RBK_STATS_SECTION_SESSIONS, i),
-					   sizeof(session)) &&
+			if (harness_stats_copy(view, RBK_STATS_SECTION_SESSIONS, i, &session,
+					       sizeof(session)) &&
 			    session.number != 0 && strcmp(session.name, name) == 0)
 				return session;
 		assert_true(harness_now_ns() < end_ns);
@@ -339,10 +338,8 @@ static void test_sessions__are_shown(void **state)
 	for (bool is_there = true; is_there;) {
 		is_there = false;
 		for (uint32_t i = 0; i < 8; i++)
-			is_there |= rbk_stats_copy(
-					    &session,
-					    rbk_stats_record(&root, RBK_STATS_SECTION_SESSIONS, i),
-					    sizeof(session)) &&
+			is_there |= harness_stats_copy(&root, RBK_STATS_SECTION_SESSIONS, i,
+						       &session, sizeof(session)) &&
 				    strcmp(session.name, "second") == 0;
 		assert_true(harness_now_ns() < end_ns);
 	}
@@ -366,8 +363,8 @@ static struct rbk_stats_tenant tenant_of(const struct rbk_stats_view *root)
 {
 	struct rbk_stats_tenant tenant;
 
-	assert_true(rbk_stats_copy(&tenant, rbk_stats_record(root, RBK_STATS_SECTION_TENANTS, 0),
-				   sizeof(tenant)));
+	assert_true(
+		harness_stats_copy(root, RBK_STATS_SECTION_TENANTS, 0, &tenant, sizeof(tenant)));
 	return tenant;
 }
 
@@ -375,8 +372,8 @@ static struct rbk_stats_device device_of(const struct rbk_stats_view *root, uint
 {
 	struct rbk_stats_device device;
 
-	assert_true(rbk_stats_copy(
-		&device, rbk_stats_record(root, RBK_STATS_SECTION_DEVICES, index), sizeof(device)));
+	assert_true(harness_stats_copy(root, RBK_STATS_SECTION_DEVICES, index, &device,
+				       sizeof(device)));
 	return device;
 }
 

@@ -54,8 +54,8 @@ static struct rbk_stats_contention contention(const struct kit *kit)
 {
 	struct rbk_stats_contention ret;
 
-	assert_true(rbk_stats_copy(
-		&ret, rbk_stats_record(&kit->root, RBK_STATS_SECTION_CONTENTION, 0), sizeof(ret)));
+	assert_true(
+		harness_stats_copy(&kit->root, RBK_STATS_SECTION_CONTENTION, 0, &ret, sizeof(ret)));
 	return ret;
 }
 

@@ -53,10 +53,8 @@ static uint64_t n_opened(void)
 	uint64_t n;
 
 	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, NULL), 0);
-	while (!rbk_stats_copy(&device,
-			       rbk_stats_record(&root, RBK_STATS_SECTION_DEVICES, RBK_DEVICE_GPU),
-			       sizeof(device)))
-		harness_sleep_ms(1);
+	assert_true(harness_stats_copy(&root, RBK_STATS_SECTION_DEVICES, RBK_DEVICE_GPU, &device,
+				       sizeof(device)));
 	n = device.n_opened;
 	rbk_stats_unmap(&root);
 	rbk_disconnect(admin);

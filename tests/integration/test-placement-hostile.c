@@ -209,8 +209,8 @@ static uint64_t used_by_first(const struct rbk_stats_view *root)
 	struct rbk_stats_tenant tenant;
 
 	for (uint32_t i = 0; i < rbk_stats_count(root, RBK_STATS_SECTION_TENANTS); i++)
-		if (rbk_stats_copy(&tenant, rbk_stats_record(root, RBK_STATS_SECTION_TENANTS, i),
-				   sizeof(tenant)) &&
+		if (harness_stats_copy(root, RBK_STATS_SECTION_TENANTS, i, &tenant,
+				       sizeof(tenant)) &&
 		    strcmp(tenant.name, "first") == 0)
 			return tenant.devices[CPU].device_ns;
 	return 0;

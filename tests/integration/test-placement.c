@@ -139,8 +139,8 @@ static void expect_both_worked(void)
 	struct rbk_error error;
 
 	assert_int_equal(rbk_stats_map(rbk, RBK_STATS_OWN, 0, &view, &error), 0);
-	assert_true(rbk_stats_copy(&totals, rbk_stats_record(&view, RBK_STATS_SECTION_TENANTS, 0),
-				   sizeof(totals)));
+	assert_true(
+		harness_stats_copy(&view, RBK_STATS_SECTION_TENANTS, 0, &totals, sizeof(totals)));
 	assert_true(totals.devices[RBK_DEVICE_CPU].device_ns > 0);
 	assert_true(totals.devices[RBK_DEVICE_GPU].device_ns > 0);
 	rbk_stats_unmap(&view);

@@ -33,8 +33,8 @@ static struct rbk_stats_tenant totals_of(const struct rbk_stats_view *view)
 {
 	struct rbk_stats_tenant totals;
 
-	assert_true(rbk_stats_copy(&totals, rbk_stats_record(view, RBK_STATS_SECTION_TENANTS, 0),
-				   sizeof(totals)));
+	assert_true(
+		harness_stats_copy(view, RBK_STATS_SECTION_TENANTS, 0, &totals, sizeof(totals)));
 	return totals;
 }
 
@@ -85,8 +85,8 @@ static void find_plan(const struct rbk_stats_view *view, const char *name, union
 		       view->n_devices * sizeof(struct rbk_stats_plan_device);
 
 	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_PLANS); i++) {
-		assert_true(rbk_stats_copy(
-			ret->words, rbk_stats_record(view, RBK_STATS_SECTION_PLANS, i), bytes));
+		assert_true(
+			harness_stats_copy(view, RBK_STATS_SECTION_PLANS, i, ret->words, bytes));
 		if (ret->plan.state == RBK_STATS_PLAN_LIVE && strcmp(ret->plan.name, name) == 0)
 			return;
 	}
@@ -155,8 +155,8 @@ static void test_own__counts(void **state)
 	assert_true(exec_ns <= totals.exec_ns);
 
 	/* A tenant learns what devices are called, and no more of them. */
-	assert_true(rbk_stats_copy(&device, rbk_stats_record(&view, RBK_STATS_SECTION_DEVICES, 0),
-				   sizeof(device)));
+	assert_true(
+		harness_stats_copy(&view, RBK_STATS_SECTION_DEVICES, 0, &device, sizeof(device)));
 	assert_true(device.name[0] != '\0');
 	assert_int_equal(device.n_tasks, 0);
 	rbk_stats_unmap(&view);
@@ -230,9 +230,8 @@ static void test_heartbeat(void **state)
 	end_ns = harness_now_ns() + harness_slow_ns(10000000000);
 	do {
 		harness_sleep_ms(5);
-		assert_true(rbk_stats_copy(&about,
-					   rbk_stats_record(&root, RBK_STATS_SECTION_BROKER, 0),
-					   sizeof(about)));
+		assert_true(harness_stats_copy(&root, RBK_STATS_SECTION_BROKER, 0, &about,
+					       sizeof(about)));
 		assert_true(harness_now_ns() < end_ns);
 	} while (about.n_sessions != 3 || totals_of(&view).n_sessions != 2 ||
 		 rbk_stats_load(&view.page->n_updates) < n_updates + 3);
@@ -300,8 +299,7 @@ static int try_everything(const struct broker *broker, uint32_t number)
 		return 7;
 	if (rbk_stats_map(rbk, RBK_STATS_OWN, 0, &view, &error))
 		return 8;
-	if (!rbk_stats_copy(&totals, rbk_stats_record(&view, RBK_STATS_SECTION_TENANTS, 0),
-			    sizeof(totals)) ||
+	if (!harness_stats_copy(&view, RBK_STATS_SECTION_TENANTS, 0, &totals, sizeof(totals)) ||
 	    strcmp(totals.name, "other") != 0 || totals.n_tasks != 0)
 		return 9;
 	if (rbk_stats_count(&view, RBK_STATS_SECTION_BROKER) != 0 ||
@@ -346,9 +344,8 @@ static void test_tenants__see_their_own(void **state)
 		struct rbk_stats_tenant tenant;
 
 		for (uint32_t i = 0; i < rbk_stats_count(&root, RBK_STATS_SECTION_TENANTS); i++) {
-			assert_true(rbk_stats_copy(
-				&tenant, rbk_stats_record(&root, RBK_STATS_SECTION_TENANTS, i),
-				sizeof(tenant)));
+			assert_true(harness_stats_copy(&root, RBK_STATS_SECTION_TENANTS, i, &tenant,
+						       sizeof(tenant)));
 			has_other |= (tenant.flags & RBK_STATS_TENANT_USED) &&
 				     strcmp(tenant.name, "other") == 0 && tenant.weight == 300;
 		}
@@ -521,9 +518,8 @@ static void test_tenants__come_and_go(void **state)
 		do {
 			harness_sleep_ms(5);
 			assert_true(harness_now_ns() < end_ns);
-			assert_true(rbk_stats_copy(
-				&tenant, rbk_stats_record(&root, RBK_STATS_SECTION_TENANTS, 1),
-				sizeof(tenant)));
+			assert_true(harness_stats_copy(&root, RBK_STATS_SECTION_TENANTS, 1, &tenant,
+						       sizeof(tenant)));
 		} while (tenant.n_tasks != 4 * round || (tenant.flags & RBK_STATS_TENANT_PAGE) ||
 			 tenant.n_sessions != 0);
 		assert_string_equal(tenant.name, "other");
@@ -543,9 +539,8 @@ static void test_tenants__come_and_go(void **state)
 	do {
 		harness_sleep_ms(5);
 		assert_true(harness_now_ns() < end_ns);
-		assert_true(rbk_stats_copy(&tenant,
-					   rbk_stats_record(&root, RBK_STATS_SECTION_TENANTS, 1),
-					   sizeof(tenant)));
+		assert_true(harness_stats_copy(&root, RBK_STATS_SECTION_TENANTS, 1, &tenant,
+					       sizeof(tenant)));
 	} while (tenant.flags & RBK_STATS_TENANT_USED);
 	assert_int_equal(rbk_stats_map(rbk, RBK_STATS_OF_TENANT, number, &page, &error), -ENOENT);
 	rbk_stats_unmap(&root);
