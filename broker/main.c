@@ -500,7 +500,7 @@ static int make_server(struct broker *broker)
 	server_options.control = control_hooks(broker->control);
 	r = server_new(&server_options, &broker->server);
 	if (r > SERVER_E_ADMIN && !broker->options.has_admin_socket) {
-		/* Another broker has its sockets in the same folder, say. */
+		/* A folder that only a manager may write to, say. */
 		log_warning(LOG_ADMIN_SOCKET,
 			    "no socket for administrators: %s cannot be made or is another "
 			    "broker's; see --admin-socket",

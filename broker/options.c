@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shm/admin-path.h"
 #include "util/size.h"
 
 static const char usage_text[] =
@@ -34,7 +35,8 @@ static const char usage_text[] =
 	"                        0600 elsewhere)\n"
 	"  --admin-socket PATH   listen there for administrators, or nowhere if it is 'none' "
 	"(default:\n"
-	"                        $RINGBROKER_ADMIN_SOCKET, else admin.sock beside the other one)\n"
+	"                        $RINGBROKER_ADMIN_SOCKET, else beside the other one: admin.sock\n"
+	"                        for brokerd.sock, x.admin.sock for x.sock)\n"
 	"  --admin-group NAME    whose members may look at everything there (default: "
 	"ringbroker, if\n"
 	"                        there is such a group)\n"
@@ -487,17 +489,16 @@ static void default_socket_path(struct options *options)
 static void default_admin_path(struct options *options)
 {
 	const char *path = getenv("RINGBROKER_ADMIN_SOCKET");
-	const char *slash = strrchr(options->socket_path, '/');
-	int n_folder = slash ? (int)(slash - options->socket_path) + 1 : 0;
 	size_t bytes = sizeof(options->admin_socket_path);
-	int n;
+	int r = 0;
 
 	if (path && path[0])
-		n = snprintf(options->admin_socket_path, bytes, "%s", path);
+		r = (size_t)snprintf(options->admin_socket_path, bytes, "%s", path) < bytes
+			    ? 0
+			    : -ENAMETOOLONG;
 	else
-		n = snprintf(options->admin_socket_path, bytes, "%.*sadmin.sock", n_folder,
-			     options->socket_path);
-	if ((size_t)n >= bytes)
+		r = rbk_admin_path_of(options->socket_path, options->admin_socket_path, bytes);
+	if (r)
 		options->admin_socket_path[0] = '\0';
 }
 

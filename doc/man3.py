@@ -58,7 +58,7 @@ PAGES = {
                  'rbk_stats_record', 'rbk_stats_load', 'rbk_stats_copy', 'rbk_stats_decision',
                  'rbk_stats_bucket', 'rbk_stats_bucket_ns'])]),
     'rbk_admin_connect': ('administer a ringbroker daemon', 'ringbroker/admin.h', [(ADMIN, [
-        'rbk_admin_connect', 'rbk_admin_set', 'struct rbk_admin_evict', 'rbk_admin_evict',
+        'rbk_admin_connect', 'rbk_admin_socket_path', 'rbk_admin_set', 'struct rbk_admin_evict', 'rbk_admin_evict',
         'enum rbk_drain', 'struct rbk_admin_drained', 'rbk_admin_drain_tenant',
         'rbk_admin_drain_device', 'rbk_admin_log_level', 'struct rbk_operator', 'rbk_catalogue'])]),
 }

@@ -17,7 +17,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <ringbroker/admin.h>
+
 #include "libclient/private.h"
+#include "shm/admin-path.h"
 
 #define CONNECT_TIMEOUT_NS 30000000000u
 #define SYSTEM_SOCKET_PATH "/run/ringbroker/brokerd.sock"
@@ -105,28 +108,18 @@ static int default_path(struct sockaddr_un *address)
 	return 0;
 }
 
-/* Beside that. Return: as above. */
-static int default_admin_path(struct sockaddr_un *address)
+RBK_EXPORT int rbk_admin_socket_path(const char *socket_path, char *ret, size_t bytes)
 {
-	static const char name[] = "admin.sock";
 	const char *path = secure_getenv("RINGBROKER_ADMIN_SOCKET");
-	char *slash;
-	size_t n_folder;
-	int r, n;
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int r;
 
-	if (path && path[0]) {
-		n = snprintf(address->sun_path, sizeof(address->sun_path), "%s", path);
-		return (size_t)n < sizeof(address->sun_path) ? 0 : -ENAMETOOLONG;
-	}
-	r = default_path(address);
-	if (r)
-		return r;
-	slash = strrchr(address->sun_path, '/');
-	n_folder = slash ? (size_t)(slash - address->sun_path) + 1 : 0;
-	if (n_folder + sizeof(name) > sizeof(address->sun_path))
-		return -ENAMETOOLONG;
-	memcpy(address->sun_path + n_folder, name, sizeof(name));
-	return 0;
+	if (!ret || bytes == 0)
+		return -EINVAL;
+	if (!socket_path && path && path[0])
+		return (size_t)snprintf(ret, bytes, "%s", path) < bytes ? 0 : -ENAMETOOLONG;
+	r = socket_path ? 0 : default_path(&address);
+	return r ? r : rbk_admin_path_of(socket_path ? socket_path : address.sun_path, ret, bytes);
 }
 
 static int open_socket(struct rbk *rbk, const char *path, bool is_admin, struct rbk_error *error)
@@ -137,7 +130,9 @@ static int open_socket(struct rbk *rbk, const char *path, bool is_admin, struct 
 	int r = 0;
 
 	if (!path)
-		r = is_admin ? default_admin_path(&address) : default_path(&address);
+		r = is_admin ? rbk_admin_socket_path(NULL, address.sun_path,
+						     sizeof(address.sun_path))
+			     : default_path(&address);
 	else if (strlen(path) >= sizeof(address.sun_path))
 		r = -ENAMETOOLONG;
 	else

@@ -22,11 +22,19 @@ extern "C" {
 
 /*
  * Connects to the administrators' socket. As rbk_connect(), but for options->socket_path, whose
- * default is $RINGBROKER_ADMIN_SOCKET; else "admin.sock" in the folder of the socket that
- * rbk_connect() would use.
+ * default is what rbk_admin_socket_path() says without one.
  * Return: as rbk_connect(); -EACCES: this user is not in the group that may.
  */
 int rbk_admin_connect(const struct rbk_options *options, struct rbk **ret, struct rbk_error *error);
+
+/*
+ * Where the administrators' socket of the broker is whose other socket is at @socket_path: beside
+ * it, called admin.sock if that is called brokerd.sock, x.admin.sock for x.sock, and x.admin for x.
+ * A broker may have been told another one (--admin-socket). Without a @socket_path:
+ * $RINGBROKER_ADMIN_SOCKET, else beside the socket that rbk_connect() would use.
+ * Return: 0; -ENAMETOOLONG: it does not fit into @bytes; -EINVAL.
+ */
+int rbk_admin_socket_path(const char *socket_path, char *ret, size_t bytes);
 
 /*
  * Gives the tenant of number @tenant another limit: @key and @value as in its section of

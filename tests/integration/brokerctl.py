@@ -144,6 +144,18 @@ def check_statuses(broker):
         ctl(broker, 'stats', status=NOT_PERMITTED, **other)
 
 
+def check_neighbours(folder, broker):
+    """A second broker in the folder is not taken for the first, nor the first for it."""
+    other = Broker(folder, name='other.sock')
+    expect(ctl(other, 'force-cpu', 'on') == 'on\n', 'not on')
+    expect(ctl(broker, 'force-cpu', 'status') == 'off\n', 'the wrong broker')
+    for one in (broker, other):
+        about, = of_type(objects(ctl(one, 'status', '--json')), 'status')
+        expect(about['pid'] == one.process.pid, about)
+    other.stop()
+    ctl(other, 'force-cpu', 'status', status=NO_BROKER)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         broker = Broker(folder)
@@ -152,6 +164,7 @@ def main():
         check_decisions(broker, client)
         check_follow(broker, client)
         check_changes(broker, client)
+        check_neighbours(folder, broker)
         check_statuses(broker)
 
         # The broker dies under somebody who follows.

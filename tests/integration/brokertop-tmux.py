@@ -181,7 +181,7 @@ class Load:
 class Broker:
     def __init__(self, folder):
         self.socket = os.path.join(folder, 'sock')
-        for name in (self.socket, os.path.join(folder, 'admin.sock')):
+        for name in (self.socket, self.socket + '.admin'):
             if os.path.exists(name):
                 os.unlink(name)
         self.process = subprocess.Popen(

@@ -26,9 +26,9 @@ def expect(condition, *what):
 
 
 class Broker:
-    def __init__(self, folder, *options):
-        self.socket = os.path.join(folder, 'sock')
-        self.log = open(os.path.join(folder, 'log'), 'wb')
+    def __init__(self, folder, *options, name='sock'):
+        self.socket = os.path.join(folder, name)
+        self.log = open(os.path.join(folder, f'{name}.log'), 'wb')
         self.process = subprocess.Popen(
             [BROKERD, '--socket', self.socket, '--cache', folder, *options], stderr=self.log)
         wait_for(lambda: os.path.exists(self.socket), 'no socket')

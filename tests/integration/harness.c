@@ -155,9 +155,9 @@ bool broker_try_start(struct broker *broker, const struct broker_options *option
 	if (options && options->socket_path)
 		snprintf(broker->socket_path, sizeof(broker->socket_path), "%s",
 			 options->socket_path);
-	snprintf(broker->admin_path, sizeof(broker->admin_path), "%.*sadmin.sock",
-		 (int)(strrchr(broker->socket_path, '/') + 1 - broker->socket_path),
-		 broker->socket_path);
+	assert_int_equal(rbk_admin_socket_path(broker->socket_path, broker->admin_path,
+					       sizeof(broker->admin_path)),
+			 0);
 	snprintf(broker->log_path, sizeof(broker->log_path), "%s/log", broker->dir);
 	snprintf(broker->cache_path, sizeof(broker->cache_path), "%s/cache", broker->dir);
 	snprintf(broker->config_path, sizeof(broker->config_path), "/dev/null");

@@ -217,21 +217,69 @@ static void test_socket__where(void **state)
 	assert_int_not_equal(access(broker.admin_path, F_OK), 0);
 }
 
+/* Whom the administrators' socket of @broker reaches. */
+static uint32_t administered_pid(const struct broker *broker)
+{
+	struct rbk *rbk = broker_connect_admin(broker, "admin");
+	struct rbk_error error = {""};
+	struct rbk_stats_view root;
+	uint32_t pid;
+
+	assert_int_equal(rbk_stats_map(rbk, RBK_STATS_ALL, 0, &root, &error), 0);
+	pid = root.page->pid;
+	rbk_stats_unmap(&root);
+	rbk_disconnect(rbk);
+	return pid;
+}
+
+/* Brokers in one folder, each with the socket that its own is named after. */
+static void test_socket__one_folder(void **state)
+{
+	static const char *const names[] = {"brokerd.sock", "x.sock", "x"};
+	static const char *const beside[] = {"admin.sock", "x.admin.sock", "x.admin"};
+	struct broker brokers[3];
+	struct broker_options options = {.args = plain};
+	char folder[] = "/tmp/rbk-test-XXXXXX", path[128];
+
+	assert_non_null(mkdtemp(folder));
+	for (unsigned int i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+		options.socket_path = path;
+		broker_start(&brokers[i], &options);
+		snprintf(path, sizeof(path), "%s/%s", folder, beside[i]);
+		assert_string_equal(brokers[i].admin_path, path);
+		assert_false(broker_log_has(&brokers[i], "no socket for administrators"));
+	}
+	for (unsigned int i = 0; i < 3; i++)
+		assert_int_equal(administered_pid(&brokers[i]), brokers[i].pid);
+	for (unsigned int i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s.lock", brokers[i].admin_path);
+		broker_stop(&brokers[i]);
+		unlink(path);
+		snprintf(path, sizeof(path), "%s/%s.lock", folder, names[i]);
+		unlink(path);
+	}
+	assert_int_equal(rmdir(folder), 0);
+}
+
 /* Where it cannot be, a broker that was told to listen there ends; by default it goes without. */
 static void test_socket__in_use(void **state)
 {
 	struct broker first, second;
 	struct broker_options options = {.args = plain};
-	char path[128], option[160];
+	char path[128], folder[144], option[160];
 	const char *args[] = {option, "--gpu=none", NULL};
 	int status = 0;
 
 	broker_start(&first, &options);
 	snprintf(path, sizeof(path), "%s/second", first.dir);
+	snprintf(folder, sizeof(folder), "%s.admin", path);
+	assert_int_equal(mkdir(folder, 0700), 0);
 	options.socket_path = path;
 	broker_start(&second, &options);
 	assert_true(broker_log_has(&second, "no socket for administrators"));
 	broker_stop(&second);
+	rmdir(folder);
 
 	snprintf(option, sizeof(option), "--admin-socket=%s", first.admin_path);
 	options.args = args;
@@ -800,6 +848,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rights),
 		cmocka_unit_test(test_socket__where),
+		cmocka_unit_test(test_socket__one_folder),
 		cmocka_unit_test(test_socket__in_use),
 		cmocka_unit_test(test_administrator__is_no_tenant),
 		cmocka_unit_test(test_sessions__are_shown),

@@ -80,8 +80,8 @@ static void broker_begin(struct broker *broker, const char *spin)
 
 static void broker_end(struct broker *broker, int signal, int expected)
 {
-	static const char *const names[] = {"socket", "socket.lock", "admin.sock",
-					    "admin.sock.lock"};
+	static const char *const names[] = {"socket", "socket.lock", "socket.admin",
+					    "socket.admin.lock"};
 	char path[sizeof(broker->directory) + 32];
 	int status;
 

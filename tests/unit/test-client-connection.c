@@ -85,6 +85,54 @@ static void test_connect__where(void **state)
 	fixture_end(&fixture);
 }
 
+/* The administrators' socket is named after the other one. */
+static void test_admin__where(void **state)
+{
+	static const struct {
+		const char *other, *admin;
+	} cases[] = {
+		{"/run/ringbroker/brokerd.sock", "/run/ringbroker/admin.sock"},
+		{"brokerd.sock", "admin.sock"},
+		{"/tmp/x.sock", "/tmp/x.admin.sock"},
+		{"/tmp/x", "/tmp/x.admin"},
+		{"x.sock", "x.admin.sock"},
+		{"/tmp/a.sock/x", "/tmp/a.sock/x.admin"},
+		{"/tmp/.sock", "/tmp/.sock.admin"},
+		{"/tmp/admin.sock", "/tmp/admin.admin.sock"},
+		{"/tmp/mybrokerd.sock", "/tmp/mybrokerd.admin.sock"},
+		{"", ".admin"},
+	};
+	char path[256], text[120];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const size_t n = strlen(cases[i].admin);
+
+		assert_int_equal(rbk_admin_socket_path(cases[i].other, path, n + 1), 0);
+		assert_string_equal(path, cases[i].admin);
+		assert_int_equal(rbk_admin_socket_path(cases[i].other, path, n), -ENAMETOOLONG);
+	}
+	assert_int_equal(rbk_admin_socket_path("x", path, 0), -EINVAL);
+	assert_int_equal(rbk_admin_socket_path("x", NULL, 8), -EINVAL);
+
+	/* Without one: what rbk_admin_connect() would take. */
+	setenv("RINGBROKER_SOCKET", "/tmp/b.sock", 1);
+	assert_int_equal(rbk_admin_socket_path(NULL, path, sizeof(path)), 0);
+	assert_string_equal(path, "/tmp/b.admin.sock");
+	setenv("RINGBROKER_ADMIN_SOCKET", "/tmp/other", 1);
+	assert_int_equal(rbk_admin_socket_path(NULL, path, sizeof(path)), 0);
+	assert_string_equal(path, "/tmp/other");
+	assert_int_equal(rbk_admin_socket_path(NULL, path, 10), -ENAMETOOLONG);
+	/* It is of another broker. */
+	assert_int_equal(rbk_admin_socket_path("/tmp/x", path, sizeof(path)), 0);
+	assert_string_equal(path, "/tmp/x.admin");
+	unsetenv("RINGBROKER_ADMIN_SOCKET");
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	setenv("RINGBROKER_SOCKET", text, 1);
+	assert_int_equal(rbk_admin_socket_path(NULL, path, sizeof(path)), -ENAMETOOLONG);
+	unsetenv("RINGBROKER_SOCKET");
+}
+
 static void test_connect__impossible(void **state)
 {
 	struct rbk_options options = {.size = sizeof(options),
@@ -485,6 +533,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_connect__answers),
 		cmocka_unit_test(test_connect__where),
+		cmocka_unit_test(test_admin__where),
 		cmocka_unit_test(test_connect__impossible),
 		cmocka_unit_test(test_connect__nobody_accepts),
 		cmocka_unit_test(test_request__wrong_answers),

@@ -51,7 +51,7 @@ static const int fatal_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 /* The daemon's sockets, if it was killed, and the locks beside them. */
 static void remove_files(const struct broker_process *broker)
 {
-	static const char *const in_folder[] = {"/admin.sock", "/admin.sock.lock"};
+	static const char *const in_folder[] = {"/socket.admin", "/socket.admin.lock"};
 	char path[96];
 
 	unlink(broker->socket);

@@ -45,19 +45,15 @@ void control_socket_path(const struct control *control, char *path, size_t bytes
 
 void control_admin_path(const struct control *control, char *path, size_t bytes)
 {
-	const char *given = control->admin_path;
-	char *end;
+	const char *socket_path = control->socket_path;
 
-	if (!given && !control->socket_path)
-		given = getenv("RINGBROKER_ADMIN_SOCKET");
-	if (given && given[0]) {
-		snprintf(path, bytes, "%s", given);
-		return;
-	}
-	control_socket_path(control, path, bytes);
-	end = strrchr(path, '/');
-	end = end ? end + 1 : path;
-	snprintf(end, bytes - (size_t)(end - path), "admin.sock");
+	if (socket_path && !socket_path[0])
+		socket_path = NULL;
+	if (control->admin_path && control->admin_path[0])
+		snprintf(path, bytes, "%s", control->admin_path);
+	else if (rbk_admin_socket_path(socket_path, path, bytes))
+		/* Too long, and refused for that where it is connected to. */
+		control_socket_path(control, path, bytes);
 }
 
 /* "members of group ringbroker", of the group that @path belongs to. */

@@ -95,7 +95,7 @@ static void print_usage(FILE *file)
 		fprintf(file, "  %-12s %s\n", commands[i].name, commands[i].summary);
 	fputs("\nOptions:\n"
 	      "  --socket=PATH        the broker's socket; see brokerctl(1) for the default\n"
-	      "  --admin-socket=PATH  the administrators' (admin.sock beside the other)\n"
+	      "  --admin-socket=PATH  the administrators' (default: the one beside the other)\n"
 	      "  --timeout=SECONDS    that a broker may take to answer (5)\n"
 	      "  --help               this text; after a command: the command's options\n"
 	      "  --version            the version\n",

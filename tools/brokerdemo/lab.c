@@ -55,17 +55,14 @@ bool lab_expect(struct lab *lab, bool holds, const char *format, ...)
 	return false;
 }
 
-/* The administrators' socket is beside the other one. */
 static int connect_admin(struct lab *lab, struct rbk_options options)
 {
-	const char *slash = options.socket_path ? strrchr(options.socket_path, '/') : NULL;
 	char path[PATH_MAX];
+	int r = rbk_admin_socket_path(options.socket_path, path, sizeof(path));
 
-	if (options.socket_path) {
-		snprintf(path, sizeof(path), "%.*sadmin.sock",
-			 slash ? (int)(slash + 1 - options.socket_path) : 0, options.socket_path);
-		options.socket_path = path;
-	}
+	if (r)
+		return r;
+	options.socket_path = path;
 	return rbk_admin_connect(&options, &lab->admin, &lab->error);
 }
 

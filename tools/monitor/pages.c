@@ -186,19 +186,16 @@ int pages_connect(const char *socket_path, const char *name, uint64_t timeout_ns
 int pages_connect_best(const char *socket_path, const char *name, uint64_t timeout_ns,
 		       struct rbk **ret, struct rbk_error *error)
 {
-	const char *slash = socket_path ? strrchr(socket_path, '/') : NULL;
 	char path[PATH_MAX];
 	const struct rbk_options options = {
 		.size = sizeof(options),
-		.socket_path = socket_path ? path : NULL,
+		.socket_path = path,
 		.name = name,
 		.timeout_ns = timeout_ns,
 	};
 
-	if (socket_path)
-		snprintf(path, sizeof(path), "%.*sadmin.sock",
-			 slash ? (int)(slash + 1 - socket_path) : 0, socket_path);
-	if (rbk_admin_connect(&options, ret, NULL) == 0)
+	if (rbk_admin_socket_path(socket_path, path, sizeof(path)) == 0 &&
+	    rbk_admin_connect(&options, ret, NULL) == 0)
 		return 0;
 	return pages_connect(socket_path, name, timeout_ns, ret, error);
 }
