@@ -147,6 +147,53 @@ static void exec_broker(const struct broker *broker, const struct broker_options
 	_exit(127);
 }
 
+/* Those that run, for the end of a test that failed: slots of pid 0 are free. */
+static struct broker running[16];
+static pid_t test_pid;
+
+static void forget(pid_t pid)
+{
+	for (unsigned int i = 0; i < sizeof(running) / sizeof(running[0]); i++)
+		if (running[i].pid == pid)
+			running[i].pid = 0;
+}
+
+/*
+ * Brokers that a failed test left behind: what they said, and of what they died, which may be why
+ * it failed. What crashed gets no second try from tools/test.
+ */
+static void show_left(void)
+{
+	int status;
+
+	if (getpid() != test_pid)
+		return;
+	for (unsigned int i = 0; i < sizeof(running) / sizeof(running[0]); i++) {
+		if (running[i].pid == 0)
+			continue;
+		if (waitpid(running[i].pid, &status, WNOHANG) == running[i].pid)
+			print_message("brokerd has died: wait status 0x%x%s%s\n", status,
+				      WIFSIGNALED(status) ? ", SIG" : "",
+				      WIFSIGNALED(status) ? sigabbrev_np(WTERMSIG(status)) : "");
+		broker_show_log(&running[i]);
+	}
+}
+
+static void remember(const struct broker *broker)
+{
+	if (test_pid != getpid()) {
+		test_pid = getpid();
+		memset(running, 0, sizeof(running));
+		atexit(show_left);
+	}
+	for (unsigned int i = 0; i < sizeof(running) / sizeof(running[0]); i++) {
+		if (running[i].pid != 0)
+			continue;
+		running[i] = *broker;
+		return;
+	}
+}
+
 bool broker_try_start(struct broker *broker, const struct broker_options *options, int *ret_status)
 {
 	*broker = (struct broker){.dir = "/tmp/rbk-test-XXXXXX"};
@@ -171,9 +218,11 @@ bool broker_try_start(struct broker *broker, const struct broker_options *option
 	assert_true(broker->pid >= 0);
 	if (broker->pid == 0)
 		exec_broker(broker, options);
+	remember(broker);
 
 	for (unsigned int i = 0; i < START_MS / 2; i++) {
 		if (waitpid(broker->pid, ret_status, WNOHANG) == broker->pid) {
+			forget(broker->pid);
 			broker->pid = 0;
 			return false;
 		}
@@ -204,6 +253,7 @@ int broker_wait(struct broker *broker)
 
 	for (unsigned int i = 0; i < STOP_MS / 2; i++) {
 		if (waitpid(broker->pid, &status, WNOHANG) == broker->pid) {
+			forget(broker->pid);
 			broker->pid = 0;
 			return status;
 		}
@@ -273,6 +323,7 @@ void broker_kill(struct broker *broker)
 
 	if (broker->pid <= 0)
 		return;
+	forget(broker->pid);
 	kill(broker->pid, SIGKILL);
 	while (waitpid(broker->pid, &status, 0) < 0 && errno == EINTR)
 		;
