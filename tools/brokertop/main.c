@@ -19,7 +19,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "change.h"
 #include "monitor/text.h"
 #include "picture.h"
 #include "recording.h"
@@ -35,7 +34,7 @@ enum {
 	EXIT_NOT_PERMITTED = 4,
 };
 
-enum { DEFAULT_WIDTH = 120, DEFAULT_HEIGHT = 40, MAX_SIDE = 1000 };
+enum { DEFAULT_WIDTH = 120, DEFAULT_HEIGHT = 40, MAX_SIDE = 1000, FIRST_ANSWER_MS = 100 };
 static const uint64_t second_ns = 1000000000;
 
 struct options {
@@ -100,6 +99,18 @@ static bool may_change(const struct top *top)
 	return top->source.rbk && rbk_features(top->source.rbk) & RBK_FEAT_ADMIN_CHANGE;
 }
 
+static void hear_of_change(struct top *top)
+{
+	struct picture *picture = &top->picture;
+	int change_r;
+	const char *said = source_said(&top->source, &change_r);
+
+	if (!said)
+		return;
+	snprintf(picture->message, sizeof(picture->message), "%s", said);
+	picture->message_style = change_r ? STYLE_BAD : STYLE_GOOD;
+}
+
 /* Return: 0; -ENOMEM. */
 static int look(struct top *top)
 {
@@ -108,6 +119,7 @@ static int look(struct top *top)
 
 	if (!top->origin.is_recorded) {
 		source_update(&top->source, picture_wants(&top->picture), now_ns);
+		hear_of_change(top);
 		source_warning(&top->source, now_ns, top->origin.warning,
 			       sizeof(top->origin.warning));
 	}
@@ -174,12 +186,16 @@ static int status_of(int r)
 	}
 }
 
-/* The first connection. With @waits, a broker that is not there yet is waited for. */
-static int open_source(struct top *top, bool waits)
+/*
+ * The first connection. In a terminal, a broker that is not there yet is waited for, and one that
+ * does not answer at once is said not to; lines wait for every answer.
+ */
+static int open_source(struct top *top, bool is_terminal)
 {
-	int r = source_open(&top->source, top->options.socket_path, top->options.tenant);
+	int r = source_open(&top->source, top->options.socket_path, top->options.tenant,
+			    !is_terminal, FIRST_ANSWER_MS);
 
-	if (r == 0 || (waits && status_of(r) == EXIT_NO_BROKER))
+	if (r == 0 || r == SOURCE_E_LATER || (is_terminal && status_of(r) == EXIT_NO_BROKER))
 		return EXIT_OK;
 	return fail(status_of(r), "%s", top->source.error.text);
 }
@@ -299,12 +315,15 @@ static int run_record(struct top *top)
 static void carry_out(struct top *top, const struct change *change)
 {
 	struct picture *picture = &top->picture;
-	int r;
+	const char *said = "the broker is asked";
+	const bool is_asked = source_change(&top->source, change);
 
-	if (!top->source.rbk)
-		return;
-	r = change_carry_out(top->source.rbk, change, picture->message, sizeof(picture->message));
-	picture->message_style = r ? STYLE_BAD : STYLE_GOOD;
+	if (!is_asked && top->source.rbk)
+		said = "the broker has not done the last change yet: nothing else was changed";
+	else if (!is_asked)
+		said = "there is no broker: nothing was changed";
+	snprintf(picture->message, sizeof(picture->message), "%s", said);
+	picture->message_style = is_asked ? STYLE_PLAIN : STYLE_BAD;
 }
 
 /* Return: EXIT_OK to go on; -1: the user is done. */
@@ -334,7 +353,10 @@ static int handle_inputs(struct top *top, struct change *change)
 
 static int run_terminal(struct top *top)
 {
-	struct pollfd fd = {.fd = STDIN_FILENO, .events = POLLIN};
+	struct pollfd fds[] = {
+		{.fd = STDIN_FILENO, .events = POLLIN},
+		{.fd = source_fd(&top->source), .events = POLLIN},
+	};
 	struct change change = {.kind = CHANGE_NONE};
 	char text[256];
 	int status = EXIT_OK;
@@ -353,9 +375,9 @@ static int run_terminal(struct top *top)
 			return out_of_memory();
 		now_ns = clock_ns(CLOCK_MONOTONIC);
 		if (now_ns < next_ns)
-			poll(&fd, 1, (int)((next_ns - now_ns + 999999) / 1000000));
+			poll(fds, 2, (int)((next_ns - now_ns + 999999) / 1000000));
 		/* Its other end is gone. */
-		if (fd.revents & (POLLHUP | POLLERR | POLLNVAL))
+		if (fds[0].revents & (POLLHUP | POLLERR | POLLNVAL))
 			break;
 		status = handle_inputs(top, &change);
 	}

@@ -2,18 +2,20 @@
 /*
  * A broker that may hang, die and come back
  *
- * Nothing here waits for long: requests to a broker that has not been heard of for a while are few,
- * ever fewer, and limited in time. Pages of a broker that is gone stay mapped until there are
- * others: they are its last words.
+ * Nobody waits here: the asker does, and pages are read and drawn meanwhile. Requests to a broker
+ * that has not been heard of for a while are few, ever fewer, and limited in time. Pages of a
+ * broker that is gone stay mapped until there are others: they are its last words.
  */
 #include "source.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "change.h"
 #include "figures.h"
 
 static const uint64_t request_ns = 500000000;
@@ -38,52 +40,57 @@ static const struct rbk_stats_header *first_page(const struct source *source)
 	return source->pages.n_tenants ? source->pages.tenants[0].view.page : NULL;
 }
 
-/* Return: 0; as pages_map(). Pages that there were are replaced. */
-static int connect_broker(struct source *source)
+/* --- Questions: what the asker's thread does --- */
+
+static void ask_connect(struct source_request *request)
 {
 	struct rbk *rbk = NULL;
-	struct pages pages;
-	uint32_t only = 0;
 	unsigned int whose;
 	int r;
 
-	r = pages_connect_best(source->socket_path, "brokertop", request_ns, &rbk, &source->error);
-	if (r)
-		return r;
-	r = pages_map_root(rbk, &pages, &source->error);
-	if (r == 0 && source->tenant && !pages_find_number(&pages, source->tenant, &only)) {
+	r = pages_connect_best(request->socket_path, "brokertop", request_ns, &rbk,
+			       &request->error);
+	if (r == 0)
+		r = pages_map_root(rbk, &request->pages, &request->error);
+	if (r == 0 && request->tenant &&
+	    !pages_find_number(&request->pages, request->tenant, &request->only)) {
 		/* One's own has no root page to be found in; and for the sentence. */
-		r = pages_find_tenant(rbk, source->tenant, &whose, &only, &source->error);
+		r = pages_find_tenant(rbk, request->tenant, &whose, &request->only,
+				      &request->error);
 		if (r)
-			pages_unmap(&pages);
+			pages_unmap(&request->pages);
 	}
-	if (r) {
-		rbk_disconnect(rbk);
-		return r;
-	}
-	pages_unmap(&source->pages);
-	source->rbk = rbk;
-	source->pages = pages;
-	source->only = only;
-	source->has_all_pages = false;
-	source->state = SOURCE_LIVE;
-	source->n_updates = rbk_stats_load(&first_page(source)->n_updates);
-	source->heard_at_ns = clock_ns();
-	source->next_ns = 0;
-	return 0;
+	if (r)
+		rbk = rbk_disconnect(rbk);
+	request->rbk = rbk;
+	request->r = r;
 }
 
-int source_open(struct source *source, const char *socket_path, const char *tenant)
+static void ask(void *data)
 {
-	*source = (struct source){.socket_path = socket_path, .tenant = tenant};
-	return connect_broker(source);
+	struct source_request *request = data;
+	int value;
+
+	switch (request->kind) {
+	case SOURCE_CONNECT:
+		ask_connect(request);
+		break;
+	case SOURCE_PROBE:
+		/* That costs it nothing. */
+		request->r = rbk_force_cpu(request->rbk, RBK_ASK, &value, NULL);
+		break;
+	case SOURCE_FETCH:
+		request->r = pages_fetch(request->rbk, request->numbers, request->n_numbers,
+					 &request->pages, &request->error);
+		break;
+	case SOURCE_CHANGE:
+		request->r = change_carry_out(request->rbk, &request->change, request->text,
+					      sizeof(request->text));
+		break;
+	}
 }
 
-void source_close(struct source *source)
-{
-	pages_unmap(&source->pages);
-	source->rbk = rbk_disconnect(source->rbk);
-}
+/* --- Answers --- */
 
 static void lose(struct source *source)
 {
@@ -92,34 +99,161 @@ static void lose(struct source *source)
 	source->next_ns = 0;
 }
 
-/* The broker is asked something that costs it nothing. */
-static void probe(struct source *source, uint64_t now_ns)
+static void take_connection(struct source *source)
 {
-	int value, r = rbk_force_cpu(source->rbk, RBK_ASK, &value, NULL);
+	struct source_request *request = &source->request;
 
-	if (r == -ECONNRESET || r == -EPROTO) {
-		lose(source);
+	source->r = request->r;
+	source->error = request->error;
+	source->next_ns = clock_ns() + look_ns;
+	if (request->r)
 		return;
+	pages_unmap(&source->pages);
+	source->rbk = request->rbk;
+	source->pages = request->pages;
+	source->only = request->only;
+	source->has_all_pages = false;
+	source->state = SOURCE_LIVE;
+	source->n_updates = rbk_stats_load(&first_page(source)->n_updates);
+	source->heard_at_ns = clock_ns();
+	source->next_ns = 0;
+}
+
+/* What has been asked is answered, or was given up. */
+static void take_answer(struct source *source)
+{
+	struct source_request *request = &source->request;
+
+	switch (request->kind) {
+	case SOURCE_CONNECT:
+		take_connection(source);
+		return;
+	case SOURCE_PROBE:
+		source->next_ns = clock_ns() + source->pause_ns;
+		if (source->pause_ns < max_pause_ns)
+			source->pause_ns *= 2;
+		break;
+	case SOURCE_FETCH:
+		/* Those that cannot be kept are asked for again. */
+		if (pages_take(&source->pages, &request->pages))
+			pages_unmap(&request->pages);
+		free(request->numbers);
+		request->numbers = NULL;
+		break;
+	case SOURCE_CHANGE:
+		source->has_said = true;
+		source->said_r = request->r;
+		memcpy(source->said, request->text, sizeof(source->said));
+		break;
 	}
-	source->next_ns = now_ns + source->pause_ns;
-	if (source->pause_ns < max_pause_ns)
-		source->pause_ns *= 2;
+	if (request->r == -ECONNRESET || request->r == -EPROTO)
+		lose(source);
+}
+
+static void begin(struct source *source, enum source_question kind)
+{
+	struct source_request *request = &source->request;
+
+	request->kind = kind;
+	request->socket_path = source->socket_path;
+	request->tenant = source->tenant;
+	request->rbk = source->rbk;
+	request->r = 0;
+	request->pages = (struct pages){.tenants = NULL};
+	request->only = 0;
+	request->error.text[0] = '\0';
+	asker_begin(&source->asker, ask, request, source->waits);
+	if (source->waits && asker_is_done(&source->asker, 0))
+		take_answer(source);
+}
+
+int source_open(struct source *source, const char *socket_path, const char *tenant, bool waits,
+		int patience_ms)
+{
+	*source = (struct source){.socket_path = socket_path, .tenant = tenant, .waits = waits};
+	asker_init(&source->asker);
+	begin(source, SOURCE_CONNECT);
+	if (asker_is_done(&source->asker, patience_ms))
+		take_answer(source);
+	return source->asker.is_asking ? SOURCE_E_LATER : source->r;
+}
+
+void source_close(struct source *source)
+{
+	if (source->asker.is_asking) {
+		asker_deinit(&source->asker);
+		take_answer(source);
+	} else if (source->asker.question) {
+		asker_deinit(&source->asker);
+	}
+	pages_unmap(&source->pages);
+	source->rbk = rbk_disconnect(source->rbk);
+}
+
+int source_fd(const struct source *source)
+{
+	/* Of a recording nothing is asked. */
+	return source->asker.question ? source->asker.fd : -1;
+}
+
+bool source_change(struct source *source, const struct change *change)
+{
+	if (!source->rbk || source->change.kind != CHANGE_NONE ||
+	    (source->asker.is_asking && source->request.kind == SOURCE_CHANGE))
+		return false;
+	source->change = *change;
+	return true;
+}
+
+const char *source_said(struct source *source, int *ret_r)
+{
+	if (!source->has_said)
+		return NULL;
+	source->has_said = false;
+	*ret_r = source->said_r;
+	return source->said;
+}
+
+/* --- What there is to ask --- */
+
+static void ask_for_change(struct source *source)
+{
+	source->request.change = source->change;
+	source->change.kind = CHANGE_NONE;
+	begin(source, SOURCE_CHANGE);
+}
+
+/* It went before it could be asked. */
+static void give_up_change(struct source *source)
+{
+	if (source->change.kind == CHANGE_NONE)
+		return;
+	source->change.kind = CHANGE_NONE;
+	source->has_said = true;
+	source->said_r = -ECONNRESET;
+	snprintf(source->said, sizeof(source->said), "the broker is gone: nothing was changed");
 }
 
 static void look_for_tenants(struct source *source, bool wants_pages, uint64_t now_ns)
 {
+	struct source_request *request = &source->request;
 	uint32_t only;
-	int r = 0;
 
 	source->next_ns = now_ns + look_ns;
 	if (source->tenant && pages_find_number(&source->pages, source->tenant, &only))
 		source->only = only;
-	if (wants_pages && source->pages.root.page) {
-		r = pages_update(source->rbk, &source->pages, &source->error);
-		source->has_all_pages = true;
+	if (!wants_pages || !source->pages.root.page)
+		return;
+	source->has_all_pages = true;
+	pages_forget_closed(&source->pages);
+	if (pages_missing(&source->pages, &request->numbers, &request->n_numbers))
+		return;
+	if (request->n_numbers > 0) {
+		begin(source, SOURCE_FETCH);
+		return;
 	}
-	if (r == -ECONNRESET || r == -EPROTO)
-		lose(source);
+	free(request->numbers);
+	request->numbers = NULL;
 }
 
 /* Is there one, as far as this one sees? */
@@ -128,16 +262,22 @@ static bool has_process(uint32_t pid)
 	return pid > 0 && pid <= INT32_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
 }
 
+static uint64_t age_ns(const struct source *source, uint64_t now_ns)
+{
+	return now_ns > source->heard_at_ns ? now_ns - source->heard_at_ns : 0;
+}
+
 void source_update(struct source *source, bool wants_pages, uint64_t now_ns)
 {
 	const struct rbk_stats_header *page;
 	uint64_t n_updates, patience_ns;
 
+	if (asker_is_done(&source->asker, 0))
+		take_answer(source);
 	if (!source->rbk) {
-		if (now_ns < source->next_ns)
-			return;
-		if (connect_broker(source))
-			source->next_ns = clock_ns() + look_ns;
+		give_up_change(source);
+		if (now_ns >= source->next_ns && !source->asker.is_asking)
+			begin(source, SOURCE_CONNECT);
 		return;
 	}
 	page = first_page(source);
@@ -152,14 +292,18 @@ void source_update(struct source *source, bool wants_pages, uint64_t now_ns)
 	patience_ns = silent_ns;
 	if (page->period_ns < max_pause_ns && page->period_ns * SILENT_PERIODS > patience_ns)
 		patience_ns = page->period_ns * SILENT_PERIODS;
-	if (source->state == SOURCE_LIVE && now_ns - source->heard_at_ns > patience_ns) {
+	if (source->state == SOURCE_LIVE && age_ns(source, now_ns) > patience_ns) {
 		source->state = SOURCE_SILENT;
 		source->pause_ns = first_pause_ns;
 		/* Asking a process that does not answer takes time. */
 		source->next_ns = has_process(page->pid) ? now_ns + first_pause_ns : 0;
 	}
-	if (source->state == SOURCE_SILENT && now_ns >= source->next_ns)
-		probe(source, now_ns);
+	if (source->asker.is_asking)
+		return;
+	if (source->change.kind != CHANGE_NONE)
+		ask_for_change(source);
+	else if (source->state == SOURCE_SILENT && now_ns >= source->next_ns)
+		begin(source, SOURCE_PROBE);
 	else if (source->state == SOURCE_LIVE &&
 		 (now_ns >= source->next_ns || (wants_pages && !source->has_all_pages)))
 		look_for_tenants(source, wants_pages, now_ns);
@@ -167,16 +311,18 @@ void source_update(struct source *source, bool wants_pages, uint64_t now_ns)
 
 void source_warning(const struct source *source, uint64_t now_ns, char *text, size_t bytes)
 {
-	const uint64_t age_ns = now_ns > source->heard_at_ns ? now_ns - source->heard_at_ns : 0;
+	const double old_ns = (double)age_ns(source, now_ns);
 
 	text[0] = '\0';
-	if (source->state == SOURCE_NONE)
+	if (source->state == SOURCE_NONE && !source->r && source->asker.is_asking)
+		snprintf(text, bytes, "the broker has not answered yet");
+	else if (source->state == SOURCE_NONE)
 		snprintf(text, bytes, "no broker: %s; it is waited for", source->error.text);
 	else if (source->state == SOURCE_SILENT)
 		snprintf(text, bytes, "brokerd does not answer: these figures are %s old",
-			 figure_ns((double)age_ns).text);
+			 figure_ns(old_ns).text);
 	else if (source->state == SOURCE_GONE)
 		snprintf(text, bytes,
 			 "brokerd is gone: these are its last figures, %s old; it is waited for",
-			 figure_ns((double)age_ns).text);
+			 figure_ns(old_ns).text);
 }

@@ -225,25 +225,59 @@ static int add_page(struct rbk *rbk, struct pages *pages, unsigned int whose, ui
 	return 0;
 }
 
-static bool has_page(const struct pages *pages, unsigned int n, uint32_t number)
+static int compare_numbers(const void *a, const void *b)
 {
-	for (unsigned int i = 0; i < n; i++)
-		if (pages->tenants[i].number == number)
-			return true;
-	return false;
+	const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+int pages_missing(const struct pages *pages, uint32_t **ret_numbers, unsigned int *ret_n)
+{
+	const uint32_t n_records =
+		pages->has_all ? rbk_stats_count(&pages->root, RBK_STATS_SECTION_TENANTS) : 0;
+	uint32_t *numbers, *present;
+	struct tenant_head tenant;
+	unsigned int n = 0;
+
+	numbers = malloc((pages->n_tenants + n_records + 1) * sizeof(*numbers));
+	if (!numbers)
+		return -ENOMEM;
+	/* There may be a thousand of both. */
+	present = numbers + n_records;
+	for (unsigned int i = 0; i < pages->n_tenants; i++)
+		present[i] = pages->tenants[i].number;
+	qsort(present, pages->n_tenants, sizeof(*present), compare_numbers);
+	for (uint32_t i = 0; i < n_records; i++)
+		if (copy_head(&pages->root, i, &tenant) && (tenant.flags & RBK_STATS_TENANT_PAGE) &&
+		    !bsearch(&tenant.number, present, pages->n_tenants, sizeof(*present),
+			     compare_numbers))
+			numbers[n++] = tenant.number;
+	*ret_numbers = numbers;
+	*ret_n = n;
+	return 0;
+}
+
+int pages_fetch(struct rbk *rbk, const uint32_t *numbers, unsigned int n, struct pages *pages,
+		struct rbk_error *error)
+{
+	int r = 0;
+
+	for (unsigned int i = 0; i < n && r == 0; i++)
+		r = add_page(rbk, pages, RBK_STATS_OF_TENANT, numbers[i], true, error);
+	return r;
 }
 
 static int add_all(struct rbk *rbk, struct pages *pages, struct rbk_error *error)
 {
-	const unsigned int n_before = pages->n_tenants;
-	struct tenant_head tenant;
-	int r = 0;
+	uint32_t *numbers = NULL;
+	unsigned int n = 0;
+	int r = pages_missing(pages, &numbers, &n);
 
-	for (uint32_t i = 0; i < rbk_stats_count(&pages->root, RBK_STATS_SECTION_TENANTS) && r == 0;
-	     i++)
-		if (copy_head(&pages->root, i, &tenant) && (tenant.flags & RBK_STATS_TENANT_PAGE) &&
-		    !has_page(pages, n_before, tenant.number))
-			r = add_page(rbk, pages, RBK_STATS_OF_TENANT, tenant.number, true, error);
+	if (r)
+		return fail(error, r, "out of memory");
+	r = pages_fetch(rbk, numbers, n, pages, error);
+	free(numbers);
 	return r;
 }
 
@@ -285,19 +319,41 @@ int pages_map(struct rbk *rbk, const char *tenant, struct pages *ret, struct rbk
 	return r;
 }
 
+void pages_forget_closed(struct pages *pages)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < pages->n_tenants; i++) {
+		struct tenant_page page = pages->tenants[i];
+
+		if (__atomic_load_n(&page.view.page->flags, __ATOMIC_ACQUIRE) & RBK_STATS_CLOSED)
+			rbk_stats_unmap(&page.view);
+		else
+			pages->tenants[n++] = page;
+	}
+	pages->n_tenants = n;
+}
+
+int pages_take(struct pages *pages, struct pages *from)
+{
+	const size_t n = (size_t)pages->n_tenants + from->n_tenants;
+	struct tenant_page *grown = realloc(pages->tenants, (n + 1) * sizeof(*grown));
+
+	if (!grown)
+		return -ENOMEM;
+	if (from->n_tenants)
+		memcpy(grown + pages->n_tenants, from->tenants, from->n_tenants * sizeof(*grown));
+	pages->tenants = grown;
+	pages->n_tenants = (unsigned int)n;
+	free(from->tenants);
+	from->tenants = NULL;
+	from->n_tenants = 0;
+	return 0;
+}
+
 int pages_update(struct rbk *rbk, struct pages *pages, struct rbk_error *error)
 {
-	for (unsigned int i = 0; i < pages->n_tenants;) {
-		struct tenant_page *page = &pages->tenants[i];
-
-		if (!(__atomic_load_n(&page->view.page->flags, __ATOMIC_ACQUIRE) &
-		      RBK_STATS_CLOSED)) {
-			i++;
-			continue;
-		}
-		rbk_stats_unmap(&page->view);
-		memmove(page, page + 1, (--pages->n_tenants - i) * sizeof(*page));
-	}
+	pages_forget_closed(pages);
 	return pages->has_all ? add_all(rbk, pages, error) : 0;
 }
 

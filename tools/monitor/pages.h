@@ -64,6 +64,17 @@ void pages_unmap(struct pages *pages);
 int pages_update(struct rbk *rbk, struct pages *pages, struct rbk_error *error);
 
 /*
+ * The same in steps, for who reads @pages while the broker is asked: what is missing of a broker
+ * whose every tenant is meant (to be freed; -ENOMEM), asking for it, into pages of their own, and
+ * taking these over (-ENOMEM: they stay there).
+ */
+void pages_forget_closed(struct pages *pages);
+int pages_missing(const struct pages *pages, uint32_t **ret_numbers, unsigned int *ret_n);
+int pages_fetch(struct rbk *rbk, const uint32_t *numbers, unsigned int n, struct pages *pages,
+		struct rbk_error *error);
+int pages_take(struct pages *pages, struct pages *from);
+
+/*
  * The tenant that @text stands for: its number, or 0 and RBK_STATS_OWN for one's own, in *ret_whose
  * and *ret_number. Return: as pages_map().
  */

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What brokertop does about a broker that hangs, dies and comes back
+ *
+ * The broker is stopped by a signal; the clock that brokertop goes by is the test's. Who asks while
+ * he draws is seen to have asked, and not to have waited for the answer: that is taken by the next
+ * update, however fast it came.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "brokertop/source.h"
+#include "integration/harness.h"
+
+static const uint64_t second_ns = 1000000000;
+static const uint64_t patience_ns = 60 * second_ns;
+static const char *const plain[] = {"--gpu=none", NULL};
+
+static const char *warning(const struct source *source, uint64_t now_ns)
+{
+	static char text[600];
+
+	source_warning(source, now_ns, text, sizeof(text));
+	return text;
+}
+
+/* Looks, in its own time, until there is a state. */
+static void await_state(struct source *source, enum source_state state)
+{
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(patience_ns);
+
+	for (;;) {
+		source_update(source, true, harness_now_ns());
+		if (source->state == state)
+			return;
+		assert_true(harness_now_ns() < end_ns);
+		harness_sleep_ms(5);
+	}
+}
+
+/* Nothing is being asked, and there will be nothing for a while. */
+static void await_answer(struct source *source, uint64_t now_ns)
+{
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(patience_ns);
+
+	while (source->asker.is_asking) {
+		assert_true(harness_now_ns() < end_ns);
+		harness_sleep_ms(5);
+		source_update(source, false, now_ns);
+	}
+}
+
+static void stop(const struct broker *broker)
+{
+	int status;
+
+	assert_int_equal(kill(broker->pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(broker->pid, &status, WUNTRACED), broker->pid);
+	assert_true(WIFSTOPPED(status));
+}
+
+static void test_open__hung(void **state)
+{
+	const struct broker_options options = {.args = plain};
+	struct broker broker;
+	struct source source;
+
+	broker_start(&broker, &options);
+	stop(&broker);
+	assert_int_equal(source_open(&source, broker.socket_path, NULL, false, 0), SOURCE_E_LATER);
+	assert_true(source.asker.is_asking);
+	assert_string_equal(warning(&source, 0), "the broker has not answered yet");
+	await_answer(&source, 0);
+	assert_int_equal(source.state, SOURCE_NONE);
+	assert_non_null(strstr(warning(&source, 0), "it is waited for"));
+	/* Lines wait, and then say so. */
+	source_close(&source);
+	assert_int_equal(source_open(&source, broker.socket_path, NULL, true, 0), -ETIME);
+	assert_false(source.asker.is_asking);
+	source_close(&source);
+
+	assert_int_equal(source_open(&source, broker.socket_path, NULL, false, 0), SOURCE_E_LATER);
+	assert_int_equal(kill(broker.pid, SIGCONT), 0);
+	await_state(&source, SOURCE_LIVE);
+	assert_string_equal(warning(&source, harness_now_ns()), "");
+	/* While something is being asked. */
+	stop(&broker);
+	source_update(&source, false, harness_now_ns() + 60 * second_ns);
+	source_close(&source);
+	assert_int_equal(kill(broker.pid, SIGCONT), 0);
+	broker_stop(&broker);
+}
+
+static void test_hung(void **state)
+{
+	struct change change = {.kind = CHANGE_BUDGET, .tenant = 1, .name = "default"};
+	const struct broker_options options = {.args = plain};
+	struct broker broker;
+	struct source source;
+	uint64_t now_ns;
+	int r = 1;
+
+	strcpy(change.value, "64MiB");
+	broker_start(&broker, &options);
+	assert_int_equal(source_open(&source, broker.socket_path, NULL, true, 0), 0);
+	source.waits = false;
+	stop(&broker);
+	now_ns = harness_now_ns();
+	source_update(&source, false, now_ns);
+	await_answer(&source, now_ns);
+
+	/* Its figures are old; after a while it is asked whether it is there. */
+	now_ns += 10 * second_ns;
+	source_update(&source, true, now_ns);
+	assert_int_equal(source.state, SOURCE_SILENT);
+	assert_non_null(strstr(warning(&source, now_ns), "does not answer"));
+	now_ns += 10 * second_ns;
+	source_update(&source, true, now_ns);
+	assert_true(source.asker.is_asking);
+	assert_int_equal(source.request.kind, SOURCE_PROBE);
+	assert_non_null(source.pages.root.page);
+	await_answer(&source, now_ns);
+	assert_int_equal(source.state, SOURCE_SILENT);
+
+	/* A change is asked for in its turn, and what came of it is told once. */
+	assert_true(source_change(&source, &change));
+	assert_false(source_change(&source, &change));
+	source_update(&source, true, now_ns);
+	assert_int_equal(source.request.kind, SOURCE_CHANGE);
+	assert_false(source_change(&source, &change));
+	assert_null(source_said(&source, &r));
+	await_answer(&source, now_ns);
+	assert_non_null(source_said(&source, &r));
+	assert_int_equal(r, -ETIME);
+	assert_null(source_said(&source, &r));
+
+	/* It goes on; the same change is done now. */
+	assert_int_equal(kill(broker.pid, SIGCONT), 0);
+	await_state(&source, SOURCE_LIVE);
+	assert_true(source_change(&source, &change));
+	while (!source.has_said) {
+		source_update(&source, true, harness_now_ns());
+		harness_sleep_ms(5);
+	}
+	assert_non_null(strstr(source_said(&source, &r), "is 64MiB"));
+	assert_int_equal(r, 0);
+
+	/* A change that comes too late. */
+	stop(&broker);
+	assert_true(source_change(&source, &change));
+	broker_kill(&broker);
+	await_state(&source, SOURCE_GONE);
+	while (!source.has_said) {
+		source_update(&source, true, harness_now_ns());
+		harness_sleep_ms(5);
+	}
+	assert_non_null(source_said(&source, &r));
+	assert_true(r < 0);
+	assert_non_null(source.pages.root.page);
+	assert_false(source_change(&source, &change));
+	source_close(&source);
+	broker_remove(&broker);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_open__hung),
+		cmocka_unit_test(test_hung),
+	};
+
+	harness_limit_seconds(120);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
