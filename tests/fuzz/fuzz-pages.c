@@ -9,7 +9,8 @@
 #undef NDEBUG /* assertions are the point of this file */
 #include <assert.h>
 #include <stdint.h>
-#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "input.h"
 #include "picture.h"
@@ -40,18 +41,18 @@ static void draw(struct picture *picture, const struct model *model, struct canv
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	FILE *file = bytes ? fmemopen((void *)data, bytes, "r") : NULL;
+	struct recording_moment moment = {.end = 0};
 	struct canvas canvas = {.is_ascii = true};
 	struct picture picture;
 	struct pages pages;
 	struct model model;
-	int r;
+	int fd = memfd_create("recording", MFD_CLOEXEC), r;
 
-	if (!file)
-		return 0;
+	assert(fd >= 0 && write(fd, data, bytes) == (ssize_t)bytes);
 	assert(model_init(&model) == 0 && canvas_resize(&canvas, 130, 30) == 0);
 	picture_init(&picture);
-	while ((r = recording_read(file, &pages)) == 0) {
+	while ((r = recording_find(fd, moment.end, &moment)) == 0 &&
+	       (r = recording_read(fd, &moment, &pages)) == 0) {
 		assert(model_update(&model, &pages, 0, MODEL_PLANS | MODEL_DECISIONS) == 0);
 		pages_unmap(&pages);
 		draw(&picture, &model, &canvas);
@@ -60,6 +61,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	picture_deinit(&picture);
 	canvas_deinit(&canvas);
 	model_deinit(&model);
-	fclose(file);
+	close(fd);
 	return 0;
 }

@@ -116,6 +116,8 @@ def check_recorded(folder):
         wanted = printed(*page, f'--size={width}x{height - 1}', *options,
                          **dict([settings.split('=')] if 'LC_ALL' in settings else []))
         with Terminal(folder, width, height, *page, *options, settings=settings) as terminal:
+            terminal.wait_for('1/60 playing')
+            terminal.type('G')
             terminal.wait(lambda lines, wanted=wanted: trimmed(lines) == wanted,
                           f'{width}x{height} {settings} {options}:\n' + '\n'.join(wanted) + '\n')
             has_colours = '38;5;' in '\n'.join(terminal.screen('-e'))
@@ -136,6 +138,41 @@ def check_resized(terminal, page):
     terminal.wait_for('a larger')
     terminal.call('resize-window', '-x', '80', '-y', '24')
     terminal.wait_for('TENANT')
+
+
+def check_played(folder):
+    """Keys of a recording: its moments come and go, and its end is said."""
+    path = os.path.join(folder, 'short.pages')
+    subprocess.run([RECORD, 'three', '5', path], check=True, timeout=LIMIT)
+
+    def clock(lines):
+        return re.search(r'\d\d:\d\d:\d\d$', lines[0].rstrip())[0]
+
+    with Terminal(folder, 100, 24, '--page', path) as terminal:
+        terminal.wait_for('1/5 playing')
+        terminal.type('Space', 'g')
+        terminal.wait_for('1/5 paused')
+        first = clock(terminal.screen())
+        terminal.type('Left')
+        terminal.wait_for('this is the beginning')
+        terminal.type('Right', 'Right')
+        terminal.wait_for('3/5 paused')
+        third = clock(terminal.screen())
+        terminal.type('Left', 'Left', '2')
+        terminal.wait_for('1/5 paused')
+        terminal.wait_for('1 Overview')
+        if not first == clock(terminal.screen()) < third:
+            fail('the clock:', first, third, clock(terminal.screen()))
+        if 'F7' in terminal.screen()[-1] or 'F10' not in terminal.screen()[-1]:
+            fail('keys', terminal.screen()[-1])
+        # A space that is typed is none of the player's.
+        terminal.type('/', 'Space', 'Escape', '+', '+', '+', '+', '+', '+')
+        terminal.wait_for('1/5 paused')
+        terminal.type('Space')
+        terminal.wait_for('this is the end of the recording')
+        terminal.type('1')
+        terminal.wait_for('5/5 the end')
+        terminal.quit()
 
 
 def check_hostile(folder):
@@ -302,6 +339,7 @@ def main():
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         check_recorded(folder)
+        check_played(folder)
         check_hostile(folder)
         check_broker(folder)
     print('brokertop-tmux: well')

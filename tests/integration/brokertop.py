@@ -86,12 +86,10 @@ def check_pictures(paths):
 
 
 def check_locale(paths):
-    """Without UTF-8 in the locale, ASCII by itself; --batch is the same picture."""
+    """Without UTF-8 in the locale, ASCII by itself."""
     arguments = ['--page', paths['three'], '--size=120x40']
     ascii_text, _ = top('--once', '--ascii', *arguments)
     expect(top('--once', *arguments, LC_ALL='C')[0] == ascii_text, 'the C locale makes a difference')
-    expect(top('--batch', '-n', '3', '--ascii', *arguments)[0] == ascii_text,
-           '--batch makes a difference')
     sized, _ = top('--once', '--page', paths['three'], COLUMNS='90', LINES='30')
     expect(sized == top('--once', '--page', paths['three'], '--size=90x30')[0],
            'COLUMNS and LINES are nothing')
@@ -102,13 +100,13 @@ def check_hostile(paths):
         for size in SIZES + ('41x11',):
             text, _ = top('--once', '--page', paths['hostile'], '--view', view, '--size', size)
             expect(SIGNS.fullmatch(text.decode()), view, size, 'prints', repr(text))
-    text, _ = top('--json', '--page', paths['hostile'])
+    text, _ = top('--json', '--once', '--page', paths['hostile'])
     expect(not re.search(rb'[\x00-\x09\x0b-\x1f\x7f]', text), 'control bytes', repr(text))
     json.loads(text.decode(), parse_constant=lambda name: expect(False, name))
 
 
 def check_json(paths):
-    lines = top('--json', '--page', paths['three'])[0].decode().splitlines()
+    lines = top('--json', '--once', '--page', paths['three'])[0].decode().splitlines()
     expect(len(lines) == 1, lines)
     about = json.loads(lines[0])
     expect([tenant['tenant'] for tenant in about['tenants']] == ['llm', 'web', 'batch'], about)
@@ -118,7 +116,21 @@ def check_json(paths):
     expect(about['devices'][0]['temperature_millicelsius'] is None, about)
     expect(48000 < about['tasks_per_s'] < 49000 and about['all'] is True, about)
     expect(about['tenants'][1]['memory_max'] == 2 << 30, about)
-    expect(json.loads(top('--json', '--page', paths['own'])[0])['all'] is False, 'all')
+    expect(json.loads(top('--json', '--once', '--page', paths['own'])[0])['all'] is False, 'all')
+
+
+def check_moments(paths):
+    """Lines are of every moment of a recording, or of the first ones; once is the last."""
+    lines = [json.loads(line) for line in top('--json', '--page', paths['own'])[0].splitlines()]
+    times = [line['updated_ns'] for line in lines]
+    expect(len(lines) == 20 and times == sorted(set(times)), times)
+    expect(lines[0]['tasks_per_s'] is None and lines[-1]['tasks_per_s'] > 0, lines[0], lines[-1])
+    once = json.loads(top('--json', '--once', '--page', paths['own'])[0])
+    expect({**once, 'time_ns': 0} == {**lines[-1], 'time_ns': 0}, once, lines[-1])
+    expect(len(top('--json', '-n', '3', '--page', paths['own'])[0].splitlines()) == 3, '-n')
+    arguments = ['--page', paths['own'], '--size=80x24']
+    expect(top('--batch', *arguments)[0].count(b'recorded') == 20, '--batch')
+    expect(top('--batch', *arguments)[0].endswith(top('--once', *arguments)[0]), 'the last one')
 
 
 def check_mistakes(folder, paths):
@@ -188,6 +200,7 @@ def main():
         check_locale(paths)
         check_hostile(paths)
         check_json(paths)
+        check_moments(paths)
         check_mistakes(folder, paths)
     check_readme()
     print('brokertop: well')

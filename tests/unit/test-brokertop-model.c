@@ -5,14 +5,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "model.h"
-#include "recording.h"
 #include "support/stats-scene.h"
 
 static struct model model;
@@ -214,68 +211,17 @@ static void test_absurd__stays_finite(void **state)
 	assert_true(isfinite(model.tasks_per_s) && isfinite(model_evictions(&model)));
 }
 
-static void test_recording__reads_what_was_written(void **state)
-{
-	FILE *file = tmpfile();
-	struct pages pages;
-
-	assert_non_null(file);
-	for (unsigned int i = 0; i < 3; i++) {
-		stats_scene_make(STATS_SCENE_THREE, i, &pages);
-		assert_int_equal(recording_write(file, &pages), 0);
-		pages_unmap(&pages);
-	}
-	rewind(file);
-	for (unsigned int i = 0; i < 3; i++) {
-		struct pages wanted;
-
-		assert_int_equal(recording_read(file, &pages), 0);
-		stats_scene_make(STATS_SCENE_THREE, i, &wanted);
-		assert_int_equal(pages.n_tenants, 3);
-		assert_int_equal(pages.root.bytes, wanted.root.bytes);
-		assert_memory_equal(pages.root.page, wanted.root.page, pages.root.bytes);
-		assert_string_equal(pages.tenants[2].name, "batch");
-		pages_unmap(&wanted);
-		pages_unmap(&pages);
-	}
-	assert_int_equal(recording_read(file, &pages), RECORDING_E_END);
-	fclose(file);
-}
-
-static void test_recording__cut_short(void **state)
-{
-	FILE *file = tmpfile();
-	struct pages pages;
-
-	assert_non_null(file);
-	stats_scene_make(STATS_SCENE_OWN, 0, &pages);
-	assert_int_equal(recording_write(file, &pages), 0);
-	assert_int_equal(ftruncate(fileno(file), (off_t)pages.tenants[0].view.bytes - 1), 0);
-	pages_unmap(&pages);
-	rewind(file);
-	assert_int_equal(recording_read(file, &pages), RECORDING_E_INVALID);
-	fclose(file);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_rates__of_two_updates),
-		TEST(test_rates__same_update_again),
-		TEST(test_rates__after_a_reset),
-		TEST(test_rates__time_went_back),
-		TEST(test_rates__another_broker),
-		TEST(test_rates__record_with_another_owner),
-		TEST(test_only__one_tenant),
-		TEST(test_decisions__newest_first),
-		TEST(test_history__five_minutes),
-		TEST(test_history__evictions_of_a_minute),
-		TEST(test_memory__reserves),
-		TEST(test_absurd__stays_finite),
-		cmocka_unit_test(test_recording__reads_what_was_written),
-		cmocka_unit_test(test_recording__cut_short),
+		TEST(test_rates__of_two_updates), TEST(test_rates__same_update_again),
+		TEST(test_rates__after_a_reset),  TEST(test_rates__time_went_back),
+		TEST(test_rates__another_broker), TEST(test_rates__record_with_another_owner),
+		TEST(test_only__one_tenant),      TEST(test_decisions__newest_first),
+		TEST(test_history__five_minutes), TEST(test_history__evictions_of_a_minute),
+		TEST(test_memory__reserves),      TEST(test_absurd__stays_finite),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@
 
 #include "monitor/text.h"
 #include "picture.h"
-#include "recording.h"
+#include "player.h"
 #include "report.h"
 #include "source.h"
 #include "terminal.h"
@@ -43,12 +43,13 @@ struct options {
 	uint64_t n_updates; /* of --batch; 0: until it is ended */
 	enum view view;
 	int width, height; /* 0: the terminal's */
-	bool is_once, is_batch, is_json, is_ascii, has_colours;
+	bool is_once, is_batch, is_json, is_ascii, has_colours, has_delay;
 };
 
 struct top {
 	struct options options;
 	struct source source;
+	struct player player;
 	struct model model;
 	struct picture picture;
 	struct origin origin;
@@ -117,12 +118,11 @@ static int look(struct top *top)
 	const uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
 	int r = 0;
 
-	if (!top->origin.is_recorded) {
-		source_update(&top->source, picture_wants(&top->picture), now_ns);
-		hear_of_change(top);
-		source_warning(&top->source, now_ns, top->origin.warning,
-			       sizeof(top->origin.warning));
-	}
+	if (top->origin.is_recorded)
+		return picture_update(&top->picture, &top->model);
+	source_update(&top->source, picture_wants(&top->picture), now_ns);
+	hear_of_change(top);
+	source_warning(&top->source, now_ns, top->origin.warning, sizeof(top->origin.warning));
 	top->origin.now_ns = clock_ns(CLOCK_REALTIME);
 	top->origin.may_change = may_change(top);
 	if (!top->picture.is_paused)
@@ -131,44 +131,41 @@ static int look(struct top *top)
 	return r ? r : picture_update(&top->picture, &top->model);
 }
 
-/* Reads a recording from its beginning to its end, of which the last moment is shown. */
-static int load_recording(struct top *top)
+static int recording_failed(const struct top *top, int r)
 {
 	const char *path = top->options.page_path;
-	FILE *file = fopen(path, "r");
-	struct pages pages;
-	int r, n = 0;
 
-	if (!file)
-		return fail(EXIT_FAILED, "cannot open %s: %s", path, strerror(errno));
-	while ((r = recording_read(file, &pages)) == 0) {
-		pages_unmap(&top->source.pages);
-		top->source.pages = pages;
-		n++;
-		top->source.only = 0;
-		if (top->options.tenant &&
-		    !pages_find_number(&pages, top->options.tenant, &top->source.only) &&
-		    pages.root.page) {
-			r = PAGES_E_NO_TENANT;
-			break;
-		}
-		r = model_update(&top->model, &pages, top->source.only,
-				 MODEL_PLANS | MODEL_DECISIONS);
-		if (r)
-			break;
-	}
-	fclose(file);
 	if (r == -ENOMEM)
 		return out_of_memory();
-	if (top->options.tenant && r == PAGES_E_NO_TENANT && n > 0 && top->source.only == 0 &&
-	    top->source.pages.root.page)
-		return fail(EXIT_FAILED, "there is no tenant %s in %s", top->options.tenant, path);
 	if (r < 0)
 		return fail(EXIT_FAILED, "cannot read %s: %s", path, strerror(-r));
-	if (n == 0 || r == RECORDING_E_INVALID)
-		return fail(EXIT_FAILED, "%s is no recording of statistics pages", path);
-	top->origin.is_recorded = true;
-	return EXIT_OK;
+	return fail(EXIT_FAILED, "%s is no recording of statistics pages", path);
+}
+
+/* Return: EXIT_*, having said why. */
+static int show_recorded(struct top *top)
+{
+	int r = player_show(&top->player, top->options.tenant, &top->source.pages,
+			    &top->source.only, &top->model);
+
+	return r ? recording_failed(top, r) : EXIT_OK;
+}
+
+/* Its last moment is what is shown once, and knows all tenants that there were. */
+static int open_recording(struct top *top)
+{
+	int r = player_open(&top->player, top->options.page_path), status;
+
+	if (r)
+		return recording_failed(top, r);
+	top->origin.is_recorded = top->picture.is_played = true;
+	top->player.step_ns = top->options.has_delay ? top->options.delay_ns : 0;
+	top->player.wanted = top->player.n_moments - 1;
+	status = show_recorded(top);
+	if (status == EXIT_OK && top->source.only == UINT32_MAX)
+		return fail(EXIT_FAILED, "there is no tenant %s in %s", top->options.tenant,
+			    top->options.page_path);
+	return status;
 }
 
 static int status_of(int r)
@@ -256,11 +253,36 @@ static int await_rates(struct top *top)
 {
 	const uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + 2 * second_ns;
 
-	while (!top->origin.is_recorded && !top->model.has_rates && !stop_signal &&
-	       clock_ns(CLOCK_MONOTONIC) < end_ns) {
+	while (!top->model.has_rates && !stop_signal && clock_ns(CLOCK_MONOTONIC) < end_ns) {
 		sleep_ns(second_ns / 20);
 		if (look(top))
 			return out_of_memory();
+	}
+	return EXIT_OK;
+}
+
+/* The moments of a recording, one after the other; or the last one. */
+static int print_recorded(struct top *top)
+{
+	struct player *player = &top->player;
+	const uint32_t n =
+		top->options.is_once ? 1
+		: top->options.n_updates > 0 && top->options.n_updates < player->n_moments
+			? (uint32_t)top->options.n_updates
+			: player->n_moments;
+
+	for (uint32_t i = 0; i < n && !stop_signal; i++) {
+		int status;
+
+		if (!top->options.is_once)
+			player->wanted = i;
+		status = show_recorded(top);
+		if (status)
+			return status;
+		if (look(top))
+			return out_of_memory();
+		if (!print_picture(top, i == 0))
+			return write_failed();
 	}
 	return EXIT_OK;
 }
@@ -270,14 +292,17 @@ static int run_lines(struct top *top)
 	uint64_t n = 0;
 
 	choose_size(&top->options);
-	if (canvas_resize(&top->canvas, top->options.width, top->options.height) || look(top) ||
-	    await_rates(top))
+	if (canvas_resize(&top->canvas, top->options.width, top->options.height))
+		return out_of_memory();
+	if (top->origin.is_recorded)
+		return print_recorded(top);
+	if (look(top) || await_rates(top))
 		return out_of_memory();
 	while (!stop_signal) {
 		if (!print_picture(top, n == 0))
 			return write_failed();
 		n++;
-		if (top->options.is_once || top->origin.is_recorded || n == top->options.n_updates)
+		if (top->options.is_once || n == top->options.n_updates)
 			break;
 		sleep_ns(top->options.delay_ns);
 		if (look(top))
@@ -326,13 +351,28 @@ static void carry_out(struct top *top, const struct change *change)
 	picture->message_style = is_asked ? STYLE_PLAIN : STYLE_BAD;
 }
 
+/* Return: was that a key of the recording's? */
+static bool handle_played(struct top *top, const struct input *input)
+{
+	struct picture *picture = &top->picture;
+	const char *text = NULL;
+
+	if (!picture->is_played || picture->prompt != PROMPT_NONE ||
+	    !player_handle(&top->player, input->code, clock_ns(CLOCK_MONOTONIC), &text))
+		return false;
+	snprintf(picture->message, sizeof(picture->message), "%s", text ? text : "");
+	picture->message_style = STYLE_WARN;
+	return true;
+}
+
 /* Return: EXIT_OK to go on; -1: the user is done. */
 static int handle_inputs(struct top *top, struct change *change)
 {
 	struct input input;
 
 	while (terminal_input(&input)) {
-		if (!input.code)
+		/* Somebody holds an arrow: only the last moment is shown. */
+		if (!input.code || handle_played(top, &input))
 			continue;
 		switch (input_handle(&top->picture, &top->model, may_change(top), change,
 				     top->canvas.width, &input)) {
@@ -351,6 +391,19 @@ static int handle_inputs(struct top *top, struct change *change)
 	return EXIT_OK;
 }
 
+/* Return: as show_recorded(). */
+static int play(struct top *top)
+{
+	struct picture *picture = &top->picture;
+
+	if (player_run(&top->player, clock_ns(CLOCK_MONOTONIC))) {
+		snprintf(picture->message, sizeof(picture->message),
+			 "this is the end of the recording; space plays it again");
+		picture->message_style = STYLE_WARN;
+	}
+	return show_recorded(top);
+}
+
 static int run_terminal(struct top *top)
 {
 	struct pollfd fds[] = {
@@ -364,10 +417,19 @@ static int run_terminal(struct top *top)
 	if (terminal_open(top->options.has_colours, text, sizeof(text)))
 		return fail(EXIT_USAGE, "%s", text);
 	top->canvas.is_ascii |= !terminal_has_unicode();
+	top->player.wanted = 0;
 	while (!stop_signal && status == EXIT_OK) {
-		const uint64_t next_ns = clock_ns(CLOCK_MONOTONIC) + top->options.delay_ns;
-		uint64_t now_ns;
+		uint64_t next_ns = clock_ns(CLOCK_MONOTONIC) + top->options.delay_ns, now_ns;
 
+		if (top->origin.is_recorded) {
+			status = play(top);
+			if (status)
+				break;
+			player_describe(&top->player, top->origin.player,
+					sizeof(top->origin.player));
+			if (player_next_ns(&top->player) < next_ns)
+				next_ns = player_next_ns(&top->player);
+		}
 		if (look(top) || terminal_fit(&top->canvas))
 			return out_of_memory();
 		picture_draw(&top->picture, &top->model, &top->origin, &top->canvas, true);
@@ -402,7 +464,7 @@ static void print_usage(FILE *file)
 	      "  --ascii              use no other characters\n"
 	      "  --no-colour          use no colours; as NO_COLOR does\n"
 	      "  --record=FILE        write the pages to a file, and end\n"
-	      "  --page=FILE          show pages from such a file\n"
+	      "  --page=FILE          play such a file; ? tells the keys\n"
 	      "  --socket=PATH        the broker's socket; see brokertop(1) for the default\n"
 	      "  --help               this text\n"
 	      "  --version            the version\n",
@@ -489,6 +551,7 @@ static int parse_options(int argc, char **argv, struct options *options)
 		case 'd':
 			if (!parse_delay(optarg, &options->delay_ns))
 				return misuse("-d takes seconds, 0.1 to 3600", optarg);
+			options->has_delay = true;
 			break;
 		case 't':
 			options->tenant = optarg;
@@ -570,7 +633,7 @@ static int run(struct top *top)
 	if (model_init(&top->model))
 		return out_of_memory();
 	if (options->page_path)
-		status = load_recording(top);
+		status = open_recording(top);
 	else
 		status = open_source(top, !is_lines && !options->record_path);
 	if (status)
@@ -604,6 +667,7 @@ int main(int argc, char **argv)
 		top.origin.host = top.host;
 	status = run(&top);
 	source_close(&top.source);
+	player_close(&top.player);
 	model_deinit(&top.model);
 	picture_deinit(&top.picture);
 	canvas_deinit(&top.canvas);

@@ -164,10 +164,13 @@ static const struct {
 };
 enum { N_KEYS = sizeof(keys) / sizeof(keys[0]) };
 
-static int key_columns(unsigned int i)
+/* Return: 0: it is not shown. */
+static int key_columns(const struct picture *picture, unsigned int i)
 {
 	char text[32];
 
+	if (picture->is_played && keys[i].is_change)
+		return 0;
 	return snprintf(text, sizeof(text), " F%d%s", keys[i].key, keys[i].name);
 }
 
@@ -177,8 +180,8 @@ int picture_key_at(const struct picture *picture, int x, int width)
 
 	if (picture->prompt != PROMPT_NONE)
 		return 0;
-	for (unsigned int i = 0; i < N_KEYS && at + key_columns(i) <= width; i++) {
-		at += key_columns(i);
+	for (unsigned int i = 0; i < N_KEYS && at + key_columns(picture, i) <= width; i++) {
+		at += key_columns(picture, i);
 		if (x < at)
 			return keys[i].key;
 	}
@@ -240,12 +243,16 @@ static void draw_foot(struct picture *picture, const struct origin *origin, stru
 		canvas_text(canvas, 1, y, picture->message_style, picture->message);
 		return;
 	}
-	for (unsigned int i = 0; i < N_KEYS && x + key_columns(i) <= canvas->width; i++) {
+	for (unsigned int i = 0; i < N_KEYS && x + key_columns(picture, i) <= canvas->width; i++) {
+		if (key_columns(picture, i) == 0)
+			continue;
 		x = canvas_format(canvas, x, y, STYLE_PLAIN, " F%d", keys[i].key);
 		x = canvas_text(canvas, x, y,
 				keys[i].is_change && !origin->may_change ? STYLE_DIM : STYLE_KEY,
 				keys[i].name);
 	}
+	if (x + canvas_columns(origin->player) < canvas->width)
+		canvas_right(canvas, canvas->width - 1, y, STYLE_BOLD, origin->player);
 }
 
 /* --- Views --- */

@@ -43,6 +43,7 @@ struct origin {
 	/* A sentence that has to be seen; empty: all is well. */
 	char warning[600];
 	bool is_recorded;
+	char player[48]; /* where in a recording; empty: nobody plays */
 	uint64_t now_ns; /* realtime, for the clock */
 	bool may_change; /* budgets, evictions, drains */
 };
@@ -55,6 +56,7 @@ struct picture {
 	int sheet_lines, sheet_height;     /* as it was drawn last */
 	struct table tables[TABLE_COUNT];
 	bool is_paused;
+	bool is_played; /* a recording: nothing can be changed */
 
 	enum prompt prompt;
 	char input[64];

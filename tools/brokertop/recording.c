@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { BLOCK_BYTES = 4096 };
 static const uint64_t max_page_bytes = 1ull << 28;
@@ -51,30 +53,145 @@ int recording_write(FILE *file, const struct pages *pages)
 
 /* --- Reading --- */
 
-/* Return: 0, mapped; RECORDING_E_*; -errno. The file is where it was if there is none. */
-static int read_page(FILE *file, struct rbk_stats_view *ret)
+/* Return: 0; RECORDING_E_INVALID: the file ends before; -errno. */
+static int read_at(int fd, uint64_t at, void *to, size_t bytes)
 {
-	struct rbk_stats_header header;
-	size_t n = fread(&header, 1, sizeof(header), file);
-	void *page;
+	while (bytes > 0) {
+		ssize_t n = pread(fd, to, bytes, (off_t)at);
 
-	if (n == 0)
-		return ferror(file) ? -EIO : RECORDING_E_END;
-	if (n < sizeof(header) || header.magic != RBK_STATS_MAGIC ||
-	    header.page_bytes < sizeof(header) || header.page_bytes > max_page_bytes)
-		return RECORDING_E_INVALID;
-	page = mmap(NULL, (size_t)header.page_bytes, PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (page == MAP_FAILED)
-		return -errno;
-	memcpy(page, &header, sizeof(header));
-	n = (size_t)header.page_bytes - sizeof(header);
-	if (fread((char *)page + sizeof(header), 1, n, file) != n ||
-	    !rbk_stats_view(ret, page, header.page_bytes)) {
-		munmap(page, (size_t)header.page_bytes);
-		return RECORDING_E_INVALID;
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : RECORDING_E_INVALID;
+		to = (char *)to + n;
+		at += (uint64_t)n;
+		bytes -= (size_t)n;
 	}
 	return 0;
+}
+
+/* The header of the page at @at, and whose it is. Return: 0; RECORDING_E_*; -errno. */
+static int read_head(int fd, uint64_t at, uint64_t file_bytes, struct rbk_stats_header *ret,
+		     uint32_t *ret_tenant)
+{
+	const struct rbk_stats_section *section = &ret->sections[RBK_STATS_SECTION_TENANTS];
+	struct {
+		uint32_t sequence, number; /* of struct rbk_stats_tenant */
+	} head = {.number = 0};
+	int r;
+
+	if (at >= file_bytes)
+		return RECORDING_E_END;
+	r = read_at(fd, at, ret, sizeof(*ret));
+	if (r)
+		return r;
+	if (ret->magic != RBK_STATS_MAGIC || ret->page_bytes < sizeof(*ret) ||
+	    ret->page_bytes > max_page_bytes || ret->page_bytes > file_bytes - at)
+		return RECORDING_E_INVALID;
+	if (ret->kind != RBK_STATS_ROOT && section->offset &&
+	    section->offset <= ret->page_bytes - sizeof(head))
+		r = read_at(fd, at + section->offset, &head, sizeof(head));
+	*ret_tenant = head.number;
+	return r;
+}
+
+static bool is_among(const uint32_t *numbers, unsigned int n, uint32_t number)
+{
+	for (unsigned int i = 0; i < n; i++)
+		if (numbers[i] == number)
+			return true;
+	return false;
+}
+
+int recording_find(int fd, uint64_t at, struct recording_moment *ret)
+{
+	struct recording_moment moment = {.offset = at, .end = at};
+	struct rbk_stats_header header;
+	uint32_t *tenants = NULL, *grown, tenant;
+	unsigned int n_tenants = 0, room = 0;
+	struct stat about;
+	int r;
+
+	if (fstat(fd, &about))
+		return -errno;
+	for (;;) {
+		const bool has_some = moment.end > at;
+
+		r = read_head(fd, moment.end, (uint64_t)about.st_size, &header, &tenant);
+		/* That is the next moment's. */
+		if (r == 0 && has_some &&
+		    (header.kind == RBK_STATS_ROOT || is_among(tenants, n_tenants, tenant)))
+			break;
+		if (r)
+			break;
+		if (!has_some)
+			moment.at_ns = header.updated_at_ns;
+		moment.end += header.page_bytes;
+		if (header.kind == RBK_STATS_ROOT)
+			continue;
+		if (n_tenants == room) {
+			room = room ? 2 * room : 16;
+			grown = realloc(tenants, room * sizeof(*tenants));
+			if (!grown) {
+				r = -ENOMEM;
+				break;
+			}
+			tenants = grown;
+		}
+		tenants[n_tenants++] = tenant;
+	}
+	free(tenants);
+	if (r == RECORDING_E_END && moment.end > at)
+		r = 0;
+	if (r == 0)
+		*ret = moment;
+	return r;
+}
+
+/* What is empty in the file stays as it is: most of a page. Return: as read_at(). */
+static int read_data(int fd, uint64_t at, char *page, uint64_t bytes)
+{
+	const uint64_t end = at + bytes;
+	uint64_t from = at;
+
+	while (from < end) {
+		off_t data = lseek(fd, (off_t)from, SEEK_DATA), hole;
+		uint64_t to = end;
+		int r;
+
+		if (data < 0 && errno == ENXIO)
+			return 0;
+		/* A file system that does not tell. */
+		hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
+		if (data > 0 && (uint64_t)data > from)
+			from = (uint64_t)data;
+		if (from >= end)
+			return 0;
+		if (hole > 0 && (uint64_t)hole > from && (uint64_t)hole < end)
+			to = (uint64_t)hole;
+		r = read_at(fd, from, page + (from - at), (size_t)(to - from));
+		if (r)
+			return r;
+		from = to;
+	}
+	return 0;
+}
+
+/* Return: 0, mapped; RECORDING_E_INVALID; -errno. */
+static int read_page(int fd, uint64_t at, uint64_t bytes, struct rbk_stats_view *ret)
+{
+	char *page = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			  -1, 0);
+	int r;
+
+	if (page == MAP_FAILED)
+		return -errno;
+	r = read_data(fd, at, page, bytes);
+	if (r == 0 && !rbk_stats_view(ret, page, bytes))
+		r = RECORDING_E_INVALID;
+	if (r)
+		munmap(page, (size_t)bytes);
+	return r;
 }
 
 static int add_tenant(struct pages *pages, struct rbk_stats_view *view)
@@ -95,47 +212,37 @@ static int add_tenant(struct pages *pages, struct rbk_stats_view *view)
 	return 0;
 }
 
-static bool has_tenant(const struct pages *pages, const struct rbk_stats_view *view)
-{
-	const struct rbk_stats_tenant *tenant =
-		rbk_stats_record(view, RBK_STATS_SECTION_TENANTS, 0);
-
-	for (unsigned int i = 0; i < pages->n_tenants && tenant; i++)
-		if (pages->tenants[i].number == tenant->number)
-			return true;
-	return false;
-}
-
-int recording_read(FILE *file, struct pages *ret)
+int recording_read(int fd, const struct recording_moment *moment, struct pages *ret)
 {
 	struct pages pages = {.tenants = NULL};
+	struct rbk_stats_header header;
 	struct rbk_stats_view view;
-	int r;
+	uint32_t tenant;
+	struct stat about;
+	int r = 0;
 
-	for (;;) {
-		const bool has_some = pages.root.page || pages.n_tenants > 0;
-
-		r = read_page(file, &view);
-		if (r == RECORDING_E_END && has_some)
-			r = 0;
-		else if (r == 0 &&
-			 (view.page->kind == RBK_STATS_ROOT ? has_some
-							    : has_tenant(&pages, &view))) {
-			/* That is the next moment's. */
-			if (fseeko(file, -(off_t)view.bytes, SEEK_CUR))
-				r = -errno;
-			rbk_stats_unmap(&view);
-		} else if (r == 0) {
-			if (view.page->kind == RBK_STATS_ROOT)
-				pages.root = view;
-			else
-				r = add_tenant(&pages, &view);
-			if (r == 0)
-				continue;
-			rbk_stats_unmap(&view);
+	if (fstat(fd, &about))
+		return -errno;
+	if ((uint64_t)about.st_size < moment->end)
+		return RECORDING_E_INVALID;
+	for (uint64_t at = moment->offset; at < moment->end && r == 0; at += header.page_bytes) {
+		r = read_head(fd, at, moment->end, &header, &tenant);
+		if (r == 0)
+			r = read_page(fd, at, header.page_bytes, &view);
+		if (r)
+			break;
+		if (view.page->kind == RBK_STATS_ROOT && !pages.root.page) {
+			pages.root = view;
+			continue;
 		}
-		break;
+		/* It has changed since it was found. */
+		r = view.page->kind == RBK_STATS_ROOT ? RECORDING_E_INVALID
+						      : add_tenant(&pages, &view);
+		if (r)
+			rbk_stats_unmap(&view);
 	}
+	if (r == 0 && !pages.root.page && pages.n_tenants == 0)
+		r = RECORDING_E_INVALID;
 	if (r)
 		pages_unmap(&pages);
 	else

@@ -19,5 +19,16 @@ enum {
 /* Appends what is mapped now. Return: 0; -errno. */
 int recording_write(FILE *file, const struct pages *pages);
 
-/* Reads the next moment, for pages_unmap(). Return: 0; RECORDING_E_*; -ENOMEM; -errno. */
-int recording_read(FILE *file, struct pages *ret);
+struct recording_moment {
+	uint64_t offset, end; /* in the file */
+	uint64_t at_ns;       /* the broker's last update, by its own clock */
+};
+
+/*
+ * What moment begins at @at; little of it is read. Anything that can be read anywhere will do.
+ * Return: 0; RECORDING_E_*; -ENOMEM; -errno.
+ */
+int recording_find(int fd, uint64_t at, struct recording_moment *ret);
+
+/* Reads it, for pages_unmap(). Return: 0; RECORDING_E_INVALID; -ENOMEM; -errno. */
+int recording_read(int fd, const struct recording_moment *moment, struct pages *ret);

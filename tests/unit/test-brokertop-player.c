@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/* Recordings: what is read is what was written, and played forward and backward it is the same. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "input.h"
+#include "player.h"
+#include "support/stats-scene.h"
+
+static const uint64_t second_ns = 1000000000;
+
+/* A file with the first @n moments of a scene. */
+static FILE *record(enum stats_scene scene, unsigned int n)
+{
+	FILE *file = tmpfile();
+	struct pages pages;
+
+	assert_non_null(file);
+	for (unsigned int i = 0; i < n; i++) {
+		stats_scene_make(scene, i, &pages);
+		assert_int_equal(recording_write(file, &pages), 0);
+		pages_unmap(&pages);
+	}
+	return file;
+}
+
+static void test_recording__reads_what_was_written(void **state)
+{
+	struct recording_moment moment = {.end = 0};
+	FILE *file = record(STATS_SCENE_THREE, 3);
+	uint64_t last_ns = 0;
+	struct pages pages;
+
+	for (unsigned int i = 0; i < 3; i++) {
+		struct pages wanted;
+
+		assert_int_equal(recording_find(fileno(file), moment.end, &moment), 0);
+		assert_true(moment.at_ns > last_ns);
+		last_ns = moment.at_ns;
+		assert_int_equal(recording_read(fileno(file), &moment, &pages), 0);
+		stats_scene_make(STATS_SCENE_THREE, i, &wanted);
+		assert_int_equal(pages.n_tenants, 3);
+		assert_int_equal(pages.root.bytes, wanted.root.bytes);
+		assert_memory_equal(pages.root.page, wanted.root.page, pages.root.bytes);
+		assert_string_equal(pages.tenants[2].name, "batch");
+		pages_unmap(&wanted);
+		pages_unmap(&pages);
+	}
+	assert_int_equal(recording_find(fileno(file), moment.end, &moment), RECORDING_E_END);
+	fclose(file);
+}
+
+/* A tenant's own pages: each is a moment. */
+static void test_recording__without_a_root(void **state)
+{
+	struct recording_moment moment = {.end = 0};
+	FILE *file = record(STATS_SCENE_OWN, 3);
+	struct pages pages;
+
+	for (unsigned int i = 0; i < 3; i++) {
+		assert_int_equal(recording_find(fileno(file), moment.end, &moment), 0);
+		assert_int_equal(recording_read(fileno(file), &moment, &pages), 0);
+		assert_null(pages.root.page);
+		assert_int_equal(pages.n_tenants, 1);
+		pages_unmap(&pages);
+	}
+	assert_int_equal(recording_find(fileno(file), moment.end, &moment), RECORDING_E_END);
+	fclose(file);
+}
+
+static void test_recording__cut_short(void **state)
+{
+	FILE *file = record(STATS_SCENE_OWN, 1);
+	struct recording_moment moment;
+	struct pages pages;
+
+	assert_int_equal(recording_find(fileno(file), 0, &moment), 0);
+	/* After it was found, and before. */
+	assert_int_equal(ftruncate(fileno(file), (off_t)moment.end - 1), 0);
+	assert_int_equal(recording_read(fileno(file), &moment, &pages), RECORDING_E_INVALID);
+	assert_int_equal(ftruncate(fileno(file), 4096), 0);
+	assert_int_equal(recording_find(fileno(file), 0, &moment), RECORDING_E_INVALID);
+	assert_int_equal(ftruncate(fileno(file), 100), 0);
+	assert_int_equal(recording_read(fileno(file), &moment, &pages), RECORDING_E_INVALID);
+	assert_int_equal(recording_find(fileno(file), 0, &moment), RECORDING_E_INVALID);
+	fclose(file);
+}
+
+/* --- Playing --- */
+
+struct stage {
+	char path[64];
+	FILE *file;
+	struct player player;
+	struct pages pages;
+	uint32_t only;
+	struct model model;
+};
+
+static void begin(struct stage *stage, enum stats_scene scene, unsigned int n)
+{
+	*stage = (struct stage){.file = record(scene, n)};
+	snprintf(stage->path, sizeof(stage->path), "/proc/self/fd/%d", fileno(stage->file));
+	assert_int_equal(player_open(&stage->player, stage->path), 0);
+	assert_int_equal(stage->player.n_moments, n);
+	assert_int_equal(model_init(&stage->model), 0);
+}
+
+static void end(struct stage *stage)
+{
+	player_close(&stage->player);
+	pages_unmap(&stage->pages);
+	model_deinit(&stage->model);
+	fclose(stage->file);
+}
+
+static void show(struct stage *stage, uint32_t moment)
+{
+	stage->player.wanted = moment;
+	assert_int_equal(
+		player_show(&stage->player, NULL, &stage->pages, &stage->only, &stage->model), 0);
+	assert_int_equal(stage->player.shown, moment);
+}
+
+static void expect_same(const struct model *left, const struct model *right)
+{
+	double a[MODEL_SECONDS], b[MODEL_SECONDS];
+
+	assert_int_equal(left->updated_at_ns, right->updated_at_ns);
+	assert_true(left->has_rates == right->has_rates);
+	assert_true(left->tasks_per_s == right->tasks_per_s);
+	assert_true(left->latency_p99_ns == right->latency_p99_ns);
+	assert_int_equal(left->n_plans, right->n_plans);
+	for (uint32_t i = 0; i < left->n_plans && left->has_rates; i++)
+		assert_true(left->plans[i].tasks_per_s == right->plans[i].tasks_per_s);
+	assert_int_equal(left->n_decisions, right->n_decisions);
+	assert_true(model_evictions(left) == model_evictions(right));
+	model_series(left, &left->tasks, a);
+	model_series(right, &right->tasks, b);
+	for (unsigned int i = 0; i < MODEL_SECONDS; i++)
+		assert_true(a[i] == b[i] || (isnan(a[i]) && isnan(b[i])));
+}
+
+/* However it was come to, a moment is the same: its rates, and what was before. */
+static void test_show__any_order(void **state)
+{
+	enum { N = 320 };
+	static const uint32_t order[] = {N - 1, N - 2, 20, 21, 0, 1, 304, 305};
+	struct stage forward, any;
+
+	begin(&any, STATS_SCENE_THREE, N);
+	for (unsigned int i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+		begin(&forward, STATS_SCENE_THREE, N);
+		for (uint32_t k = 0; k <= order[i]; k++)
+			show(&forward, k);
+		show(&any, order[i]);
+		expect_same(&any.model, &forward.model);
+		end(&forward);
+	}
+	end(&any);
+}
+
+static const char *key(struct stage *stage, int code, uint64_t now_ns)
+{
+	const char *text;
+
+	assert_true(player_handle(&stage->player, code, now_ns, &text));
+	return text;
+}
+
+static const char *described(struct stage *stage)
+{
+	static char text[48];
+
+	show(stage, stage->player.wanted);
+	player_describe(&stage->player, text, sizeof(text));
+	return text;
+}
+
+static void test_play(void **state)
+{
+	uint64_t now_ns = 1000 * second_ns;
+	const char *text;
+	struct stage stage;
+
+	/* Moments of a scene are a second apart. */
+	begin(&stage, STATS_SCENE_THREE, 6);
+	show(&stage, 0);
+	assert_false(player_run(&stage.player, now_ns));
+	assert_string_equal(described(&stage), "1/6 playing");
+	assert_int_equal(player_next_ns(&stage.player), now_ns + second_ns);
+	now_ns += second_ns;
+	assert_false(player_run(&stage.player, now_ns - 1));
+	assert_string_equal(described(&stage), "1/6 playing");
+	assert_false(player_run(&stage.player, now_ns));
+	assert_string_equal(described(&stage), "2/6 playing");
+
+	assert_null(key(&stage, ' ', now_ns));
+	assert_string_equal(described(&stage), "2/6 paused");
+	now_ns += 100 * second_ns;
+	assert_false(player_run(&stage.player, now_ns));
+	assert_int_equal(player_next_ns(&stage.player), UINT64_MAX);
+	assert_string_equal(described(&stage), "2/6 paused");
+	assert_null(key(&stage, INPUT_RIGHT, now_ns));
+	assert_string_equal(described(&stage), "3/6 paused");
+	assert_null(key(&stage, INPUT_LEFT, now_ns));
+	assert_null(key(&stage, INPUT_LEFT, now_ns));
+	assert_string_equal(described(&stage), "1/6 paused");
+	assert_non_null(strstr(key(&stage, INPUT_LEFT, now_ns), "beginning"));
+
+	/* As long as it stood still is not made up for. */
+	assert_null(key(&stage, ' ', now_ns));
+	assert_false(player_run(&stage.player, now_ns));
+	assert_string_equal(described(&stage), "1/6 playing");
+	assert_null(key(&stage, '+', now_ns));
+	assert_string_equal(described(&stage), "1/6 playing 2x");
+	assert_false(player_run(&stage.player, now_ns + second_ns));
+	assert_string_equal(described(&stage), "3/6 playing 2x");
+	for (unsigned int i = 0; i < 20; i++)
+		key(&stage, '-', now_ns);
+	assert_string_equal(described(&stage), "3/6 playing 1/8x");
+	assert_int_equal(player_next_ns(&stage.player), now_ns + 8 * second_ns);
+
+	/* Its end. */
+	now_ns += 1000 * second_ns;
+	assert_true(player_run(&stage.player, now_ns));
+	assert_string_equal(described(&stage), "6/6 the end");
+	assert_false(player_run(&stage.player, now_ns + 1000 * second_ns));
+	assert_non_null(strstr(key(&stage, INPUT_RIGHT, now_ns), "end"));
+	assert_null(key(&stage, ' ', now_ns));
+	assert_string_equal(described(&stage), "1/6 playing 1/8x");
+	assert_non_null(strstr(key(&stage, 'G', now_ns), "end"));
+	assert_string_equal(described(&stage), "6/6 the end");
+	assert_null(key(&stage, 'g', now_ns));
+	assert_string_equal(described(&stage), "1/6 paused");
+	assert_false(player_handle(&stage.player, 'x', now_ns, &text));
+	end(&stage);
+
+	/* Each as long as -d says; and one moment alone. */
+	begin(&stage, STATS_SCENE_CPU, 2);
+	stage.player.step_ns = 7 * second_ns;
+	show(&stage, 0);
+	player_run(&stage.player, now_ns);
+	assert_int_equal(player_next_ns(&stage.player), now_ns + 7 * second_ns);
+	end(&stage);
+	begin(&stage, STATS_SCENE_CPU, 1);
+	assert_true(player_run(&stage.player, now_ns));
+	assert_string_equal(described(&stage), "1/1 the end");
+	assert_null(key(&stage, ' ', now_ns));
+	assert_string_equal(described(&stage), "1/1 the end");
+	end(&stage);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_recording__reads_what_was_written),
+		cmocka_unit_test(test_recording__without_a_root),
+		cmocka_unit_test(test_recording__cut_short),
+		cmocka_unit_test(test_show__any_order),
+		cmocka_unit_test(test_play),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
