@@ -1,17 +1,96 @@
 /* SPDX-License-Identifier: MIT */
-/* What happened between two copies of a record, and figures for people. */
+/* Copies of records, what happened between two of them, and figures for people. */
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "figures.h"
 #include "monitor/interval.h"
+#include "monitor/pages.h"
 #include "monitor/text.h"
+
+/* A page with one record, whose writer goes on when the reader has slept so often. */
+static struct {
+	struct rbk_stats_header header;
+	struct rbk_stats_session session;
+} shown;
+static unsigned int n_naps, writes_after;
+
+int __real_nanosleep(const struct timespec *time, struct timespec *rest);
+int __wrap_nanosleep(const struct timespec *time, struct timespec *rest);
+int __wrap_nanosleep(const struct timespec *time, struct timespec *rest)
+{
+	if (++n_naps == writes_after) {
+		shown.session.number = 7;
+		strcpy(shown.session.name, "new");
+		shown.session.sequence++;
+	}
+	return n_naps < writes_after ? 0 : __real_nanosleep(time, rest);
+}
+
+/* It is in the middle of a change, and showed a sign of life so long ago. */
+static void show(struct rbk_stats_view *ret, int64_t ago_ns)
+{
+	struct timespec now;
+
+	memset(&shown, 0, sizeof(shown));
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	shown.header.updated_at_ns = 1000;
+	shown.header.monotonic_offset_ns =
+		(int64_t)now.tv_sec * 1000000000 + now.tv_nsec - ago_ns - 1000;
+	shown.session.sequence = 3;
+	shown.session.number = 7;
+	strcpy(shown.session.name, "old");
+	*ret = (struct rbk_stats_view){.page = &shown.header};
+	ret->sections[RBK_STATS_SECTION_SESSIONS] = (struct rbk_stats_section){
+		.offset = sizeof(shown.header),
+		.stride = sizeof(shown.session),
+		.count = 1,
+	};
+	n_naps = 0;
+}
+
+/* A broker that lost the processor in the middle of a change is waited for. */
+static void test_copy__waits_for_the_writer(void **state)
+{
+	struct rbk_stats_session copy;
+	struct rbk_stats_view view;
+
+	show(&view, 0);
+	writes_after = 20;
+	page_copy(&view, RBK_STATS_SECTION_SESSIONS, 0, &copy, sizeof(copy));
+	assert_int_equal(n_naps, 20);
+	assert_int_equal(copy.number, 7);
+	assert_string_equal(copy.name, "new");
+}
+
+/* One that has stopped there is not, and what there is is shown. */
+static void test_copy__not_for_one_that_stopped(void **state)
+{
+	static const int64_t agos_ns[] = {3600000000000, -3600000000000};
+	struct rbk_stats_session copy;
+	struct rbk_stats_view view;
+
+	for (unsigned int i = 0; i < sizeof(agos_ns) / sizeof(agos_ns[0]); i++) {
+		show(&view, agos_ns[i]);
+		writes_after = UINT_MAX;
+		page_copy(&view, RBK_STATS_SECTION_SESSIONS, 0, &copy, sizeof(copy));
+		assert_int_equal(n_naps, 0);
+		assert_int_equal(copy.number, 7);
+	}
+	/* It stops while it is waited for: the test ends. */
+	show(&view, 2900000000);
+	writes_after = 0;
+	page_copy(&view, RBK_STATS_SECTION_SESSIONS, 0, &copy, sizeof(copy));
+	assert_int_equal(copy.number, 7);
+}
 
 static void test_interval__counts_that_began_anew(void **state)
 {
@@ -95,6 +174,8 @@ static void test_text__names_are_printable(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_copy__waits_for_the_writer),
+		cmocka_unit_test(test_copy__not_for_one_that_stopped),
 		cmocka_unit_test(test_interval__counts_that_began_anew),
 		cmocka_unit_test(test_interval__parts_are_parts),
 		cmocka_unit_test(test_interval__quantiles_of_what_came),

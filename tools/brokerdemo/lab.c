@@ -315,8 +315,12 @@ static int copy(struct lab *lab, const struct rbk_stats_view *view, unsigned int
 {
 	const void *record = rbk_stats_record(view, section, index);
 
-	if (record && rbk_stats_copy(to, record, bytes))
-		return 0;
+	/* The broker may have lost the processor in the middle of a change. */
+	for (unsigned int ms = 0; record && ms < SETTLE_MS; ms += STEP_MS) {
+		if (rbk_stats_copy(to, record, bytes))
+			return 0;
+		nanosleep(&(struct timespec){.tv_nsec = STEP_MS * 1000000}, NULL);
+	}
 	return lab_fail(lab, -EPROTO, "the statistics page has no record %u of section %u", index,
 			section);
 }

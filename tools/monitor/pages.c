@@ -13,8 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <ringbroker/admin.h>
+
+/* A broker that lost the processor in the middle of a change gets it back sooner than that. */
+static const int64_t patience_ns = 3000000000;
 
 static int fail(struct rbk_error *error, int r, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -46,15 +50,29 @@ bool pages_number(const char *text, uint64_t max, uint64_t *ret)
 
 /* --- Copies of records --- */
 
+/* One that was updated a moment ago: its broker goes on with what it is at. */
+static bool is_fresh(const struct rbk_stats_header *page)
+{
+	struct timespec now;
+	int64_t age_ns;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	age_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec -
+		 (int64_t)rbk_stats_load(&page->updated_at_ns) -
+		 __atomic_load_n(&page->monotonic_offset_ns, __ATOMIC_RELAXED);
+	return age_ns >= 0 && age_ns < patience_ns;
+}
+
 void page_copy(const struct rbk_stats_view *view, unsigned int section, uint32_t index, void *to,
 	       size_t bytes)
 {
+	static const struct timespec nap = {.tv_nsec = 1000000};
 	const void *record = rbk_stats_record(view, section, index);
 
 	memset(to, 0, bytes);
-	/* A record that its writer left half written is better than none. */
-	if (record)
-		rbk_stats_copy(to, record, bytes);
+	/* A record that its writer left half written, for good or for long, is better than none. */
+	while (record && !rbk_stats_copy(to, record, bytes) && is_fresh(view->page))
+		nanosleep(&nap, NULL);
 }
 
 bool page_copy_plan(const struct rbk_stats_view *view, uint32_t slot, union plan_copy *ret)

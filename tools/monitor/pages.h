@@ -87,7 +87,10 @@ int pages_find_tenant(struct rbk *rbk, const char *text, unsigned int *ret_whose
  */
 bool pages_find_number(const struct pages *pages, const char *text, uint32_t *ret_number);
 
-/* Copies record @index of a section; the members that the broker does not have are 0. */
+/*
+ * Copies record @index of a section; the members that the broker does not have are 0. Waits while
+ * the broker changes it; of one that stopped or died there the copy may mix old and new.
+ */
 void page_copy(const struct rbk_stats_view *view, unsigned int section, uint32_t index, void *to,
 	       size_t bytes);
 
