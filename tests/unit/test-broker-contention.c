@@ -353,8 +353,25 @@ static void expect_asleep(struct bench *bench)
 {
 	const uint64_t until_ns = clock_now_ns() + 30000000;
 
-	while (clock_now_ns() < until_ns)
-		assert_int_equal(loop_turn(bench->loop, false), 0);
+	int n;
+
+	while (clock_now_ns() < until_ns) {
+		n = loop_turn(bench->loop, false);
+		/* Who loses the processor may come to what is due much later. */
+		if (clock_now_ns() < until_ns)
+			assert_int_equal(n, 0);
+	}
+}
+
+/* Until something comes: a signal ends a turn, too. Return: how many handlers ran. */
+static int turn(struct bench *bench)
+{
+	int n;
+
+	do
+		n = loop_turn(bench->loop, true);
+	while (n == 0);
+	return n;
 }
 
 /* --- Whom to watch --- */
@@ -472,10 +489,10 @@ static void test_work__begins_and_ends(void **state)
 	contention_work_begins(bench->contention);
 	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_BUSY);
 	for (unsigned int i = 0; i < 5; i++)
-		assert_int_equal(loop_turn(bench->loop, true), 1);
+		assert_int_equal(turn(bench), 1);
 	assert_false(status_of(bench).is_contended);
 	told.is_working = false;
-	assert_int_equal(loop_turn(bench->loop, true), 1);
+	assert_int_equal(turn(bench), 1);
 	expect_asleep(bench);
 	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_IDLE);
 
@@ -485,7 +502,7 @@ static void test_work__begins_and_ends(void **state)
 	contention_set_watched(bench->contention, false);
 	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_IDLE);
 	contention_set_watched(bench->contention, true);
-	assert_int_equal(loop_turn(bench->loop, true), 1);
+	assert_int_equal(turn(bench), 1);
 	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_SESSIONS);
 	expect_asleep(bench);
 }
@@ -553,7 +570,7 @@ static void test_contended__without_work(void **state)
 	await(bench, true);
 	told.is_working = false;
 	while (bench->rq.pace != RUN_QUEUE_PACE_IDLE)
-		assert_int_equal(loop_turn(bench->loop, true), 1);
+		assert_int_equal(turn(bench), 1);
 	assert_true(status_of(bench).is_contended);
 	expect_asleep(bench);
 
@@ -561,7 +578,7 @@ static void test_contended__without_work(void **state)
 	contention_set_watched(bench->contention, true);
 	await(bench, false);
 	while (bench->rq.pace != RUN_QUEUE_PACE_SESSIONS)
-		assert_int_equal(loop_turn(bench->loop, true), 1);
+		assert_int_equal(turn(bench), 1);
 	expect_asleep(bench);
 }
 
