@@ -43,7 +43,7 @@ static inline int fixture_connect(struct fixture *fixture, uint64_t timeout_ns)
 	return rbk_connect(&options, &fixture->rbk, &fixture->error);
 }
 
-/* A fake broker; requests to it time out after ten seconds unless the test connects itself. */
+/* A fake broker; requests to it time out after a minute unless the test connects itself. */
 static inline void fixture_begin(struct fixture *fixture, const struct fake_options *options)
 {
 	*fixture = (struct fixture){.n_fds = count_fds()};
@@ -54,7 +54,7 @@ static inline void fixture_begin_connected(struct fixture *fixture,
 					   const struct fake_options *options)
 {
 	fixture_begin(fixture, options);
-	assert_int_equal(fixture_connect(fixture, 10000000000u), 0);
+	assert_int_equal(fixture_connect(fixture, 60000000000u), 0);
 }
 
 static inline void fixture_end(struct fixture *fixture)

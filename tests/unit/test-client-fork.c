@@ -135,7 +135,7 @@ static void test_fork__child_is_told(void **state)
 	assert_int_equal(*objects.data, 6);
 	assert_int_equal(rbk_submit(objects.ring), 1);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(rbk_wait_cqe_timeout(objects.ring, &cqe, 5000000000u), 0);
+		assert_int_equal(rbk_wait_cqe_timeout(objects.ring, &cqe, 60000000000u), 0);
 		rbk_cqe_seen(objects.ring, cqe);
 	}
 	assert_int_equal(rbk_arena_seal(objects.arena, NULL), 0);

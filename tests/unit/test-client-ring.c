@@ -27,6 +27,11 @@ static struct rbk_ring *ring_make(struct fixture *fixture, unsigned int entries)
 	return ring;
 }
 
+/* For what comes in the end, however slow the machine: who gives up has seen it hang. */
+static const uint64_t patience_ns = 60000000000;
+
+enum { TRIES = 20 };
+
 static void submit_nops(struct rbk_ring *ring, unsigned int n, uint64_t first)
 {
 	for (unsigned int i = 0; i < n; i++) {
@@ -44,7 +49,7 @@ static void expect_nops(struct rbk_ring *ring, unsigned int n, uint64_t first)
 	for (unsigned int i = 0; i < n; i++) {
 		const struct rbk_cqe *cqe;
 
-		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 5000000000u), 0);
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, patience_ns), 0);
 		assert_int_equal(rbk_cqe_get_data64(cqe), first + i);
 		assert_int_equal(cqe->res, 0);
 		rbk_cqe_seen(ring, cqe);
@@ -231,7 +236,7 @@ static void test_ring__room_wakes_broker(void **state)
 	submit_nops(ring, 4, 4);
 	sleep_ms(20);
 	stopwatch_start(&stopwatch);
-	while (n < 8 && stopwatch_ms(&stopwatch) < 5000)
+	while (n < 8 && stopwatch_ms(&stopwatch) < 60000)
 		if (!rbk_peek_cqe(ring, &cqe)) {
 			assert_int_equal(cqe->user_data, n++);
 			rbk_cqe_seen(ring, cqe);
@@ -280,10 +285,20 @@ static void test_ring__many(void **state)
 
 /* ---- Sleeping ---- */
 
+struct release {
+	struct fake_broker *fake;
+	const struct rbk_ring *ring;
+};
+
+/* Once the client has slept for a while. */
 static void *release_later(void *data)
 {
+	const struct release *release = data;
+
+	while (__atomic_load_n(&release->ring->sq->cq_wait, __ATOMIC_RELAXED) == 0)
+		sleep_ms(1);
 	sleep_ms(30);
-	fake_broker_pause(data, false);
+	fake_broker_pause(release->fake, false);
 	return NULL;
 }
 
@@ -293,23 +308,25 @@ static void test_wait__sleeps(void **state)
 		struct fixture fixture;
 		struct rbk_ring *ring;
 		const struct rbk_cqe *cqe;
+		struct release release;
 		struct timespec cpu;
 		pthread_t thread;
 
 		fixture_begin_connected(&fixture, NULL);
 		ring = ring_make(&fixture, 4);
+		release = (struct release){fixture.fake, ring};
 		for (int i = 0; i < 3; i++) {
 			uint64_t start_ns = client_now_ns(), cpu_ns;
 
 			fake_broker_pause(fixture.fake, true);
-			pthread_create(&thread, NULL, release_later, fixture.fake);
+			pthread_create(&thread, NULL, release_later, &release);
 			clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
 			cpu_ns = (uint64_t)cpu.tv_nsec + (uint64_t)cpu.tv_sec * 1000000000u;
 			submit_nops(ring, 2, 0);
 			/* Two bytes in the bell for nothing do not end the wait. */
 			fake_broker_ring_bells(fixture.fake, 2);
 			if (with_timeout)
-				assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 5000000000u), 0);
+				assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, patience_ns), 0);
 			else
 				assert_int_equal(rbk_wait_cqe(ring, &cqe), 0);
 			assert_true(since_ms(start_ns) >= 25);
@@ -331,14 +348,16 @@ static void test_wait__sleeps(void **state)
 static void test_wait__several(void **state)
 {
 	struct fixture fixture;
+	struct release release;
 	struct rbk_ring *ring;
 	pthread_t thread;
 
 	fixture_begin_connected(&fixture, NULL);
 	ring = ring_make(&fixture, 4);
+	release = (struct release){fixture.fake, ring};
 	rbk_ring_set_spin_ns(ring, 0);
 	fake_broker_pause(fixture.fake, true);
-	pthread_create(&thread, NULL, release_later, fixture.fake);
+	pthread_create(&thread, NULL, release_later, &release);
 	for (int i = 0; i < 4; i++)
 		rbk_prep_nop(rbk_get_sqe(ring));
 	assert_int_equal(rbk_submit_and_wait(ring, 4), 4);
@@ -349,28 +368,41 @@ static void test_wait__several(void **state)
 	fixture_end(&fixture);
 }
 
+/*
+ * How long a wait takes that comes to nothing: the least of some, for who loses the processor in
+ * one of them takes longer.
+ */
+static double wait_in_vain_ms(struct rbk_ring *ring, uint64_t timeout_ns, double most_ms)
+{
+	const struct rbk_cqe *cqe = NULL;
+	struct stopwatch stopwatch;
+	double ms, least_ms = most_ms;
+	uint64_t start_ns;
+
+	for (unsigned int i = 0; i < TRIES && least_ms >= most_ms; i++) {
+		start_ns = client_now_ns();
+		stopwatch_start(&stopwatch);
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, timeout_ns), -ETIME);
+		ms = stopwatch_stop_ms(&stopwatch);
+		least_ms = ms < least_ms ? ms : least_ms;
+		assert_true(since_ms(start_ns) >= (double)timeout_ns / 1e6 - 0.1);
+		assert_null(cqe);
+	}
+	return least_ms;
+}
+
 static void test_wait__time_out(void **state)
 {
 	struct fixture fixture;
 	struct rbk_ring *ring;
-	const struct rbk_cqe *cqe = NULL;
-	struct stopwatch stopwatch;
-	uint64_t start_ns;
 
 	fixture_begin_connected(&fixture, NULL);
 	ring = ring_make(&fixture, 4);
 	for (int spin = 0; spin < 2; spin++) {
 		rbk_ring_set_spin_ns(ring, spin ? 1000000000 : 0);
-		stopwatch_start(&stopwatch);
-		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 0), -ETIME);
-		assert_true(stopwatch_stop_ms(&stopwatch) < 20);
-		start_ns = client_now_ns();
-		stopwatch_start(&stopwatch);
-		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 30000000), -ETIME);
-		assert_true(stopwatch_stop_ms(&stopwatch) < 500);
-		assert_true(since_ms(start_ns) >= 29.9);
+		assert_true(wait_in_vain_ms(ring, 0, 20) < 20);
+		assert_true(wait_in_vain_ms(ring, 30000000, 500) < 500);
 	}
-	assert_null(cqe);
 	submit_nops(ring, 1, 1);
 	expect_nops(ring, 1, 1);
 	rbk_ring_free(ring);
@@ -418,7 +450,7 @@ static void test_wait__interrupted(void **state)
 		if (i == 0)
 			r = rbk_wait_cqe(ring, &cqe);
 		else if (i == 1)
-			r = rbk_wait_cqe_timeout(ring, &cqe, 5000000000u);
+			r = rbk_wait_cqe_timeout(ring, &cqe, patience_ns);
 		else
 			r = rbk_submit_and_wait(ring, 1);
 		atomic_store(&signals.is_over, true);
@@ -447,6 +479,8 @@ static void test_submit__wakes_once(void **state)
 		submit_nops(ring, 1, (uint64_t)i);
 		sleep_ms(1);
 	}
+	while (fake_broker_wakeups(fixture.fake) == n_before)
+		sleep_ms(1);
 	/* While paused, the fake broker goes back to sleep with a new token each time. */
 	assert_in_range(fake_broker_wakeups(fixture.fake) - n_before, 1, 21);
 	fake_broker_pause(fixture.fake, false);
@@ -482,11 +516,10 @@ static void test_wait__lets_broker_sleep(void **state)
 static void test_arm__epoll(void **state)
 {
 	struct epoll_event event = {.events = EPOLLIN};
-	struct stopwatch stopwatch;
 	struct fixture fixture;
 	struct rbk_ring *ring;
 	const struct rbk_cqe *cqe;
-	int epoll, r;
+	int epoll, r, n_bells = 0;
 
 	fixture_begin_connected(&fixture, NULL);
 	ring = ring_make(&fixture, 8);
@@ -505,12 +538,20 @@ static void test_arm__epoll(void **state)
 			}
 			assert_int_equal(r, -EAGAIN);
 			if (n_seen < 3 && rbk_ring_arm(ring) == 0)
-				assert_int_equal(epoll_wait(epoll, &event, 1, 5000), 1);
+				assert_int_equal(epoll_wait(epoll, &event, 1, 60000), 1);
 		}
-		/* Consumed: nothing left in the bell. */
-		assert_int_equal(rbk_peek_cqe(ring, &cqe), -EAGAIN);
-		assert_int_equal(rbk_ring_arm(ring), 0);
-		assert_int_equal(epoll_wait(epoll, &event, 1, 0), 0);
+		/*
+		 * Consumed: nothing left in the bell, but for one byte of a broker that has
+		 * completed the last one before we fell asleep, and looked after that.
+		 */
+		for (unsigned int k = 0; k < 2; k++) {
+			assert_int_equal(rbk_peek_cqe(ring, &cqe), -EAGAIN);
+			assert_int_equal(rbk_ring_arm(ring), 0);
+			n_bells = epoll_wait(epoll, &event, 1, 0);
+			if (n_bells == 0)
+				break;
+		}
+		assert_int_equal(n_bells, 0);
 	}
 	/* Completions that are there already: do not sleep. */
 	submit_nops(ring, 1, 0);
@@ -520,10 +561,8 @@ static void test_arm__epoll(void **state)
 	expect_nops(ring, 1, 0);
 
 	assert_int_equal(rbk_ring_arm(ring), 0);
-	stopwatch_start(&stopwatch);
 	fake_broker_kill(fixture.fake);
-	assert_int_equal(epoll_wait(epoll, &event, 1, 10000), 1);
-	assert_true(stopwatch_stop_ms(&stopwatch) < 100);
+	assert_int_equal(epoll_wait(epoll, &event, 1, 60000), 1);
 	assert_int_equal(rbk_peek_cqe(ring, &cqe), -ECONNRESET);
 	assert_int_equal(rbk_ring_arm(ring), -ECONNRESET);
 	close(epoll);
@@ -545,67 +584,84 @@ static void lose(struct fixture *fixture, enum loss loss)
 		fake_broker_close_rings(fixture->fake, loss != LOSS_BELL, loss != LOSS_CLOSED);
 }
 
-/* Before anything is called: each call tells, within 100 ms. */
+/* Before anything is called. Return: how long it takes until one of the calls tells. */
+static double lose_before_ms(enum loss loss, int how)
+{
+	struct stopwatch stopwatch;
+	struct fixture fixture;
+	struct rbk_ring *ring;
+	const struct rbk_cqe *cqe, *cqes[4];
+	double ms;
+	int r = 0;
+
+	fixture_begin_connected(&fixture, NULL);
+	ring = ring_make(&fixture, 4);
+	submit_nops(ring, 2, 0);
+	while (rbk_cq_ready(ring) < 2)
+		sleep_ms(1);
+	lose(&fixture, loss);
+	stopwatch_start(&stopwatch);
+	/* What was completed can still be read. */
+	assert_int_equal(rbk_peek_batch_cqe(ring, cqes, 4), 2);
+	rbk_cq_advance(ring, 2);
+	while (!r)
+		switch (how) {
+		case 0:
+			r = rbk_wait_cqe(ring, &cqe);
+			break;
+		case 1:
+			r = rbk_wait_cqe_timeout(ring, &cqe, patience_ns);
+			break;
+		case 2:
+			r = rbk_submit_and_wait(ring, 1);
+			break;
+		case 3: /* submitting only */
+			if (rbk_sq_space_left(ring))
+				rbk_prep_nop(rbk_get_sqe(ring));
+			r = rbk_submit(ring);
+			r = r > 0 ? 0 : r;
+			break;
+		case 4: /* peeking as fast as possible */
+			r = rbk_peek_cqe(ring, &cqe);
+			r = r == -EAGAIN ? 0 : r;
+			break;
+		case 5: /* peeking now and then */
+			r = rbk_peek_batch_cqe(ring, cqes, 4);
+			sleep_ms(1);
+			break;
+		}
+	ms = stopwatch_stop_ms(&stopwatch);
+	assert_int_equal(r, -ECONNRESET);
+	assert_int_equal(rbk_submit(ring), -ECONNRESET);
+	/* What was submitted before it was noticed may have completed. */
+	while (!rbk_peek_cqe(ring, &cqe))
+		rbk_cqe_seen(ring, cqe);
+	assert_int_equal(rbk_peek_cqe(ring, &cqe), -ECONNRESET);
+	assert_int_equal(rbk_ring_arm(ring), -ECONNRESET);
+	assert_int_equal(rbk_wait_cqe(ring, &cqe), -ECONNRESET);
+	rbk_ring_free(ring);
+	fixture_end(&fixture);
+	return ms;
+}
+
+/* Within 100 ms; a thread that loses its processor spoils one try, not all of them. */
+static void expect_soon(double (*lose_ms)(enum loss loss, int how), enum loss loss, int how)
+{
+	double ms = 0;
+
+	for (unsigned int i = 0; i < TRIES; i++) {
+		ms = lose_ms(loss, how);
+		if (ms <= 100)
+			return;
+	}
+	fail_msg("loss %d, how %d: %g ms, %d times", loss, how, ms, TRIES);
+}
+
 static void test_lost__before(void **state)
 {
 	for (int loss = 0; loss < LOSS_COUNT; loss++)
-		for (int how = 0; how < 6; how++) {
-			struct stopwatch stopwatch;
-			struct fixture fixture;
-			struct rbk_ring *ring;
-			const struct rbk_cqe *cqe, *cqes[4];
-			double ms;
-			int r = 0;
-
-			fixture_begin_connected(&fixture, NULL);
-			ring = ring_make(&fixture, 4);
-			submit_nops(ring, 2, 0);
-			while (rbk_cq_ready(ring) < 2)
-				sleep_ms(1);
-			lose(&fixture, (enum loss)loss);
-			stopwatch_start(&stopwatch);
-			/* What was completed can still be read. */
-			assert_int_equal(rbk_peek_batch_cqe(ring, cqes, 4), 2);
-			rbk_cq_advance(ring, 2);
-			while (!r && stopwatch_ms(&stopwatch) < 1000)
-				switch (how) {
-				case 0:
-					r = rbk_wait_cqe(ring, &cqe);
-					break;
-				case 1:
-					r = rbk_wait_cqe_timeout(ring, &cqe, 500000000);
-					break;
-				case 2:
-					r = rbk_submit_and_wait(ring, 1);
-					break;
-				case 3: /* submitting only */
-					if (rbk_sq_space_left(ring))
-						rbk_prep_nop(rbk_get_sqe(ring));
-					r = rbk_submit(ring);
-					r = r > 0 ? 0 : r;
-					break;
-				case 4: /* peeking as fast as possible */
-					r = rbk_peek_cqe(ring, &cqe);
-					r = r == -EAGAIN ? 0 : r;
-					break;
-				case 5: /* peeking now and then */
-					r = rbk_peek_batch_cqe(ring, cqes, 4);
-					sleep_ms(1);
-					break;
-				}
-			ms = stopwatch_stop_ms(&stopwatch);
-			if (r != -ECONNRESET || ms > 100)
-				fail_msg("loss %d, how %d: %d after %g ms", loss, how, r, ms);
-			assert_int_equal(rbk_submit(ring), -ECONNRESET);
-			/* What was submitted before it was noticed may have completed. */
-			while (!rbk_peek_cqe(ring, &cqe))
-				rbk_cqe_seen(ring, cqe);
-			assert_int_equal(rbk_peek_cqe(ring, &cqe), -ECONNRESET);
-			assert_int_equal(rbk_ring_arm(ring), -ECONNRESET);
-			assert_int_equal(rbk_wait_cqe(ring, &cqe), -ECONNRESET);
-			rbk_ring_free(ring);
-			fixture_end(&fixture);
-		}
+		for (int how = 0; how < 6; how++)
+			expect_soon(lose_before_ms, (enum loss)loss, how);
 }
 
 struct loss_argument {
@@ -628,42 +684,44 @@ static void *lose_later(void *data)
 }
 
 /* In the middle of a wait that spins or sleeps, with and without a time-out. */
+static double lose_waiting_ms(enum loss loss, int how)
+{
+	struct loss_argument argument;
+	struct fixture fixture;
+	struct rbk_ring *ring;
+	const struct rbk_cqe *cqe;
+	pthread_t thread;
+	double ms;
+	int r;
+
+	fixture_begin_connected(&fixture, NULL);
+	argument.fixture = &fixture;
+	argument.loss = loss;
+	ring = ring_make(&fixture, 4);
+	rbk_ring_set_spin_ns(ring, how < 2 ? 0 : UINT64_MAX);
+	fake_broker_pause(fixture.fake, true);
+	submit_nops(ring, 1, 0);
+	pthread_create(&thread, NULL, lose_later, &argument);
+	r = how % 2 ? rbk_wait_cqe_timeout(ring, &cqe, patience_ns) : rbk_wait_cqe(ring, &cqe);
+	pthread_join(thread, NULL);
+	ms = stopwatch_stop_ms(&argument.since);
+	assert_int_equal(r, -ECONNRESET);
+	rbk_ring_free(ring);
+	fixture_end(&fixture);
+	return ms;
+}
+
 static void test_lost__while_waiting(void **state)
 {
 	for (int loss = 0; loss < LOSS_COUNT; loss++)
-		for (int how = 0; how < 4; how++) {
-			struct loss_argument argument;
-			struct fixture fixture;
-			struct rbk_ring *ring;
-			const struct rbk_cqe *cqe;
-			pthread_t thread;
-			double ms;
-			int r;
-
+		for (int how = 0; how < 4; how++)
 			/* A broker that sets the word without a byte finds spinners only. */
-			if (loss == LOSS_CLOSED && how < 2)
-				continue;
-			fixture_begin_connected(&fixture, NULL);
-			argument.fixture = &fixture;
-			argument.loss = (enum loss)loss;
-			ring = ring_make(&fixture, 4);
-			rbk_ring_set_spin_ns(ring, how < 2 ? 0 : UINT64_MAX);
-			fake_broker_pause(fixture.fake, true);
-			submit_nops(ring, 1, 0);
-			pthread_create(&thread, NULL, lose_later, &argument);
-			r = how % 2 ? rbk_wait_cqe_timeout(ring, &cqe, 2000000000)
-				    : rbk_wait_cqe(ring, &cqe);
-			pthread_join(thread, NULL);
-			ms = stopwatch_stop_ms(&argument.since);
-			if (r != -ECONNRESET || ms > 100)
-				fail_msg("loss %d, how %d: %d after %g ms", loss, how, r, ms);
-			rbk_ring_free(ring);
-			fixture_end(&fixture);
-		}
+			if (loss != LOSS_CLOSED || how >= 2)
+				expect_soon(lose_waiting_ms, (enum loss)loss, how);
 }
 
 /* A broker in a process of its own that is killed with SIGKILL. */
-static void test_lost__sigkill(void **state)
+static double lose_killed_ms(enum loss loss, int how)
 {
 	struct fixture fixture = {.n_fds = count_fds()};
 	struct rbk_options options = {.size = sizeof(options)};
@@ -672,6 +730,7 @@ static void test_lost__sigkill(void **state)
 	const struct rbk_cqe *cqe;
 	struct stopwatch stopwatch;
 	int pipe_fds[2];
+	double ms;
 	pid_t pid;
 
 	assert_int_equal(pipe(pipe_fds), 0);
@@ -696,7 +755,7 @@ static void test_lost__sigkill(void **state)
 	stopwatch_start(&stopwatch);
 	kill(pid, SIGKILL);
 	assert_int_equal(rbk_wait_cqe(ring, &cqe), -ECONNRESET);
-	assert_true(stopwatch_stop_ms(&stopwatch) < 100);
+	ms = stopwatch_stop_ms(&stopwatch);
 	waitpid(pid, NULL, 0);
 	unlink(path);
 	*strrchr(path, '/') = '\0';
@@ -704,6 +763,12 @@ static void test_lost__sigkill(void **state)
 	rbk_ring_free(ring);
 	rbk_disconnect(fixture.rbk);
 	assert_int_equal(count_fds(), fixture.n_fds);
+	return ms;
+}
+
+static void test_lost__sigkill(void **state)
+{
+	expect_soon(lose_killed_ms, LOSS_KILL, 0);
 }
 
 static void test_lost__impossible_indices(void **state)
