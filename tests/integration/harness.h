@@ -147,14 +147,26 @@ struct neighbour *neighbour_start(const struct broker *broker);
 /* How many results were right so far. */
 uint64_t neighbour_results(const struct neighbour *neighbour);
 
-/* The longest that one result took since the start or the last call. */
+/*
+ * Waits until the round that is under way has ended. A round is some tasks at once, and begins
+ * where the one before has ended.
+ */
+void neighbour_finish_round(const struct neighbour *neighbour);
+
+/* The longest that a round took since the start or the last call of one of these. */
 uint64_t neighbour_take_longest_ns(struct neighbour *neighbour);
 
 /*
- * The most that the broker has worked, all its threads together, while the neighbour waited for one
- * result, likewise: how long what it does keeps others waiting, whoever uses the machine.
+ * What three rounds took at least, or each of fewer, likewise. Who loses the processor for a
+ * moment makes one round long, who is kept waiting by the broker has more of them.
  */
-uint64_t neighbour_take_most_work_ns(struct neighbour *neighbour);
+uint64_t neighbour_take_often_ns(struct neighbour *neighbour);
+
+/*
+ * What the broker has worked in three rounds at least, all its threads together, likewise: how long
+ * what it does keeps others waiting, whoever uses the machine.
+ */
+uint64_t neighbour_take_often_work_ns(struct neighbour *neighbour);
 
 /* Ends it. Fails the test if a result was wrong or missing, or there was none. Return: NULL. */
 struct neighbour *neighbour_stop(struct neighbour *neighbour);

@@ -25,6 +25,14 @@ enum {
 	N_OUT = 32,
 	MAX_COUNT = 256,
 	IN_FLIGHT = 4, /* tasks at a time, each with buffers of its own */
+	N_LONGEST = 3,
+};
+
+/* The longest of some rounds, the longest first. */
+struct longest {
+	pthread_mutex_t lock;
+	unsigned int n;
+	uint64_t ns[N_LONGEST];
 };
 
 struct neighbour {
@@ -38,7 +46,7 @@ struct neighbour {
 	float *wanted; /* [MAX_COUNT, N_OUT] */
 	_Atomic bool stop;
 	_Atomic uint64_t n_results;
-	_Atomic uint64_t longest_ns, most_work_ns;
+	struct longest time, work;
 	clockid_t broker_clock;
 	_Atomic bool is_over; /* the thread writes no more */
 	char failure[256];    /* empty unless something went wrong */
@@ -103,6 +111,34 @@ static bool check(struct neighbour *n, const struct rbk_cqe *cqe)
 	return true;
 }
 
+static void longest_add(struct longest *longest, uint64_t ns)
+{
+	pthread_mutex_lock(&longest->lock);
+	longest->n += longest->n < N_LONGEST;
+	for (unsigned int i = 0; i < longest->n; i++)
+		if (longest->ns[i] < ns) {
+			uint64_t shorter_ns = longest->ns[i];
+
+			longest->ns[i] = ns;
+			ns = shorter_ns;
+		}
+	pthread_mutex_unlock(&longest->lock);
+}
+
+/* Begins anew. Return: the longest, or the @n-th, or the last where there were not so many. */
+static uint64_t longest_take(struct longest *longest, unsigned int n)
+{
+	uint64_t ns = 0;
+
+	pthread_mutex_lock(&longest->lock);
+	if (longest->n > 0)
+		ns = longest->ns[(n < longest->n ? n : longest->n) - 1];
+	longest->n = 0;
+	memset(longest->ns, 0, sizeof(longest->ns));
+	pthread_mutex_unlock(&longest->lock);
+	return ns;
+}
+
 /* What the broker has worked, all its threads together. */
 static uint64_t broker_work_ns(const struct neighbour *n)
 {
@@ -114,12 +150,11 @@ static uint64_t broker_work_ns(const struct neighbour *n)
 
 static void run(struct neighbour *n)
 {
-	uint64_t seed = 88172645463325252u, took_ns, started_ns, work_ns;
+	uint64_t seed = 88172645463325252u, started_ns = harness_now_ns(), ended_ns, work_ns;
 	const struct rbk_cqe *cqe;
 	int r;
 
 	while (!n->stop) {
-		started_ns = harness_now_ns();
 		work_ns = broker_work_ns(n);
 		for (unsigned int i = 0; i < IN_FLIGHT; i++)
 			submit(n, i, 1 + (uint32_t)(harness_random(&seed) >> 20) % MAX_COUNT);
@@ -136,12 +171,10 @@ static void run(struct neighbour *n)
 				 strerror(-r));
 			return;
 		}
-		took_ns = harness_now_ns() - started_ns;
-		if (took_ns > n->longest_ns)
-			n->longest_ns = took_ns;
-		work_ns = broker_work_ns(n) - work_ns;
-		if (work_ns > n->most_work_ns)
-			n->most_work_ns = work_ns;
+		ended_ns = harness_now_ns();
+		longest_add(&n->time, ended_ns - started_ns);
+		longest_add(&n->work, broker_work_ns(n) - work_ns);
+		started_ns = ended_ns;
 	}
 }
 
@@ -161,6 +194,8 @@ struct neighbour *neighbour_start(const struct broker *broker)
 	uint64_t weight_at, bias_at;
 
 	assert_non_null(n);
+	pthread_mutex_init(&n->time.lock, NULL);
+	pthread_mutex_init(&n->work.lock, NULL);
 	assert_int_equal(clock_getcpuclockid(broker->pid, &n->broker_clock), 0);
 	n->rbk = broker_connect(broker, "neighbour");
 	assert_int_equal(rbk_arena_new(n->rbk, 65536, &n->constants, NULL), 0);
@@ -207,14 +242,28 @@ uint64_t neighbour_results(const struct neighbour *n)
 	return n->n_results;
 }
 
-uint64_t neighbour_take_longest_ns(struct neighbour *n)
+void neighbour_finish_round(const struct neighbour *n)
 {
-	return atomic_exchange(&n->longest_ns, 0);
+	/* The end of the one that is under way, and one that began after it. */
+	const uint64_t n_wanted = n->n_results + 2 * IN_FLIGHT;
+
+	while (n->n_results < n_wanted && !n->is_over)
+		harness_sleep_ms(1);
 }
 
-uint64_t neighbour_take_most_work_ns(struct neighbour *n)
+uint64_t neighbour_take_longest_ns(struct neighbour *n)
 {
-	return atomic_exchange(&n->most_work_ns, 0);
+	return longest_take(&n->time, 1);
+}
+
+uint64_t neighbour_take_often_ns(struct neighbour *n)
+{
+	return longest_take(&n->time, N_LONGEST);
+}
+
+uint64_t neighbour_take_often_work_ns(struct neighbour *n)
+{
+	return longest_take(&n->work, N_LONGEST);
 }
 
 struct neighbour *neighbour_stop(struct neighbour *n)

@@ -520,7 +520,7 @@ static void test_plans__largest_descriptions(void **state)
 {
 	struct describe *d = describe_new("largest", 1);
 	const unsigned int n_tensors = RBK_MAX_PLAN_TENSORS;
-	uint64_t most_ns, start_ns;
+	uint64_t often_ns, start_ns;
 	struct rbk_wire_plan_add add;
 	struct rbk_wire_plan reply;
 	char name[32], previous[32];
@@ -547,21 +547,21 @@ static void test_plans__largest_descriptions(void **state)
 	add = (struct rbk_wire_plan_add){.request.type = RBK_WIRE_PLAN_ADD,
 					 .desc_bytes = (uint32_t)desc_bytes,
 					 .flags = RBK_WIRE_PLAN_FD};
-	neighbour_take_most_work_ns(neighbour);
-	neighbour_take_longest_ns(neighbour);
+	neighbour_take_often_work_ns(neighbour);
+	neighbour_take_often_ns(neighbour);
 	start_ns = harness_now_ns();
 	for (unsigned int i = 0; i < 50; i++) {
 		raw_ask(fd, &add, sizeof(add), &memfd, 1, &reply, sizeof(reply));
 		assert_int_equal(reply.reply.res, 0);
 		assert_int_equal(raw_remove(fd, RBK_WIRE_PLAN_REMOVE, reply.id), 0);
 	}
-	most_ns = neighbour_take_most_work_ns(neighbour);
-	print_message("a plan of %u nodes takes %.1f ms; in one of the neighbour's rounds the "
+	often_ns = neighbour_take_often_work_ns(neighbour);
+	print_message("a plan of %u nodes takes %.1f ms; in three of the neighbour's rounds the "
 		      "broker worked %.1f ms\n",
 		      n_tensors - 1, (double)(harness_now_ns() - start_ns) / 50e6,
-		      (double)most_ns / 1e6);
-	assert_true(most_ns < harness_slow_ns(1000000000));
-	assert_true(neighbour_take_longest_ns(neighbour) < harness_slow_ns(1000000000));
+		      (double)often_ns / 1e6);
+	assert_true(often_ns < harness_slow_ns(1000000000));
+	assert_true(neighbour_take_often_ns(neighbour) < harness_slow_ns(1000000000));
 	close(fd);
 	close(memfd);
 	free(desc);
