@@ -321,6 +321,7 @@ def check_watch(broker):
         expect(json.loads(process.stdout.readline())['tenant'] == 'alpha', 'not alpha')
     # A broker that is stopped is waited for: the pages are there.
     broker.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, broker.process.pid, os.WSTOPPED | os.WNOWAIT)
     try:
         said = complaint(broker, '--timeout=0.3', 'status', status=NO_BROKER)
         expect('stopped' in said and '0.3 s' in said, said)

@@ -18,6 +18,8 @@ import tempfile
 import threading
 import time
 
+from started import await_listening, start
+
 TOP, BROKERD, CLIENT, LIBRARY_DIR, RECORD = sys.argv[1:6]
 LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 ENVIRONMENT = {name: value for name, value in os.environ.items()
@@ -186,7 +188,9 @@ def check_hostile(folder):
             terminal.wait_for(text)
         if terminal.call('display-message', '-p', '#{pane_title}').strip() == 'owned':
             fail('a name has set the title')
+        # By itself: together with the next key it would be another one.
         terminal.type('Escape')
+        terminal.wait_without('Tenant ')
         terminal.quit()
 
 
@@ -194,9 +198,9 @@ class Load:
     """A tenant's client, always at work."""
 
     def __init__(self, folder, broker, name):
-        self.process = subprocess.Popen([os.path.join(folder, name), broker.socket, name],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+        self.process = start([os.path.join(folder, name), broker.socket, name],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                             env=ENVIRONMENT, stderr=subprocess.DEVNULL)
         threading.Thread(target=self.work, daemon=True).start()
 
     def work(self):
@@ -221,15 +225,12 @@ class Broker:
         for name in (self.socket, self.socket + '.admin'):
             if os.path.exists(name):
                 os.unlink(name)
-        self.process = subprocess.Popen(
-            [BROKERD, '--socket', self.socket, '--cache', folder, '--config', folder + '/conf',
-             '--gpu', 'none', '--test-device', '1ms', '--contention', 'none', '--spin', '0'],
-            stderr=subprocess.DEVNULL, env=ENVIRONMENT)
-        end = time.monotonic() + LIMIT
-        while not os.path.exists(self.socket):
-            if time.monotonic() > end:
-                fail('no socket')
-            time.sleep(0.02)
+        with open(folder + '/log', 'wb') as log:
+            self.process = start(
+                [BROKERD, '--socket', self.socket, '--cache', folder, '--config', folder + '/conf',
+                 '--gpu', 'none', '--test-device', '1ms', '--contention', 'none', '--spin', '0'],
+                stderr=log, env=ENVIRONMENT)
+        await_listening(self.process, log.name, LIMIT)
         self.loads = [Load(folder, self, name) for name in TENANTS]
 
     def kill(self):
@@ -288,7 +289,7 @@ def check_keys(terminal):
     terminal.type('F1')
     terminal.wait_for('Views')
     terminal.type('Escape')
-    terminal.wait_for('TENANT')
+    terminal.wait_without('Views')
     terminal.type('F4', 'w', 'e', 'Enter')
     terminal.wait(lambda lines: rate_of(lines, 'web') > 0 and not rate_of(lines, 'llm'),
                   'the filter')
@@ -301,7 +302,9 @@ def check_keys(terminal):
     terminal.type('/', 'l', 'l', 'm', 'Enter', 'Enter')
     terminal.wait_for('fingerprint')
     terminal.wait_for('tenant llm')
-    terminal.type('Escape', 's')
+    terminal.type('Escape')
+    terminal.wait_without('fingerprint')
+    terminal.type('s')
     terminal.wait_for('IN-FLIGHT')
     terminal.type('1')
     terminal.wait(all_work, 'the overview')

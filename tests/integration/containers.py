@@ -14,7 +14,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+
+from started import await_listening, start
 
 EXAMPLE, BROKERD, CTL, PROGRAM, LIBRARY = sys.argv[1:6]
 LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
@@ -57,21 +58,20 @@ class Box:
         with open(self.policy, 'w', encoding='utf-8') as file:
             file.write(policy)
         self.socket = os.path.join(self.sockets, 'brokerd.sock')
-        self.log = open(os.path.join(folder, 'log'), 'wb')
+        self.log_path = os.path.join(folder, 'log')
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen(
+        self.log = open(self.log_path, 'wb')
+        self.process = start(
             [BROKERD, '--gpu', 'none', '--calibration', 'none', '--cache', 'none', '--config', self.policy,
              '--socket', self.socket, '--socket-mode', '0666'], stderr=self.log)
-        end = time.monotonic() + LIMIT
-        while not os.path.exists(self.socket):
-            expect(time.monotonic() < end, 'no socket')
-            time.sleep(0.02)
+        await_listening(self.process, self.log.name, LIMIT)
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         expect(self.process.wait(LIMIT) == 0, 'the broker ended with', self.process.returncode)
+        self.log.close()
 
     def inside(self, user, *command):
         return run(user, EXAMPLE, self.sockets, self.programs, *command)

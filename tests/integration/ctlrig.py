@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 
+from started import await_listening, start
+
 CTL, BROKERD, CLIENT = sys.argv[1:4]
 LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 # As hostile as the broker lets a plan's name be.
@@ -29,9 +31,9 @@ class Broker:
     def __init__(self, folder, *options, name='sock'):
         self.socket = os.path.join(folder, name)
         self.log = open(os.path.join(folder, f'{name}.log'), 'wb')
-        self.process = subprocess.Popen(
-            [BROKERD, '--socket', self.socket, '--cache', folder, *options], stderr=self.log)
-        wait_for(lambda: os.path.exists(self.socket), 'no socket')
+        self.process = start([BROKERD, '--socket', self.socket, '--cache', folder, *options],
+                             stderr=self.log)
+        await_listening(self.process, self.log.name, LIMIT)
 
     def stop(self, how=signal.SIGTERM):
         self.process.send_signal(how)
@@ -43,8 +45,8 @@ class Client:
     """One of a broker: @name is of its small plan, @program the client, or a copy of it."""
 
     def __init__(self, broker, name=NAME, program=CLIENT, **options):
-        self.process = subprocess.Popen([program, broker.socket, name], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, **options)
+        self.process = start([program, broker.socket, name], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True, **options)
 
     def begin(self, small, large):
         self.process.stdin.write(f'{small} {large}\n')

@@ -13,13 +13,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
+from started import await_listening
+
+LIMIT = 60
 EXPECTED = '0 11 22 33 on device 0\n'
 
 
 def run(command, **options):
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT,
                             check=False, **options)
     output = result.stdout.decode(errors='replace')
     if result.returncode:
@@ -39,17 +41,6 @@ def find(files, end):
         print(f'{end} is not installed; there are: {" ".join(sorted(files))}')
         sys.exit(1)
     return found[0]
-
-
-def wait_for(path, process):
-    for _ in range(500):
-        if os.path.exists(path):
-            return
-        if process.poll() is not None:
-            break
-        time.sleep(0.02)
-    print('brokerd does not listen')
-    sys.exit(1)
 
 
 def main():
@@ -84,7 +75,7 @@ def main():
              *flags], cwd=top, env=env)
 
         # Without a broker: one line, no hang.
-        result = subprocess.run([f'{top}/first'], env=env, timeout=20, check=False,
+        result = subprocess.run([f'{top}/first'], env=env, timeout=LIMIT, check=False,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if result.returncode == 0 or result.stderr.count(b'\n') != 1 or result.stdout:
             print(f'without a broker: status {result.returncode}, {result.stderr}')
@@ -93,12 +84,12 @@ def main():
         with open(f'{top}/log', 'wb') as log:
             broker = subprocess.Popen([brokerd, '--gpu=none', '--cache=none'], env=env, stderr=log)
             try:
-                wait_for(f'{top}/socket', broker)
+                await_listening(broker, log.name, LIMIT)
                 output = run([f'{top}/first'], env=env)
             finally:
                 broker.send_signal(signal.SIGTERM)
                 try:
-                    status = broker.wait(20)
+                    status = broker.wait(LIMIT)
                 except subprocess.TimeoutExpired:
                     broker.kill()
                     status = 'killed: it did not stop'

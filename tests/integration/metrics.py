@@ -24,6 +24,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+from started import start
+
 BROKERD, CLIENT, DOC = sys.argv[1:4]
 LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 SKIPPED, USAGE = 77, 2
@@ -44,7 +46,8 @@ def wait_for(condition, what):
         found = condition()
         if found:
             return found
-        expect(time.monotonic() < end, what)
+        if time.monotonic() > end:
+            expect(False, what() if callable(what) else what)
         time.sleep(0.02)
 
 
@@ -64,7 +67,7 @@ class Broker:
             self.write_policy(policy)
             options = ['--config', os.path.join(folder, 'conf'), *options]
         with open(self.log_path, 'wb') as log:
-            self.process = subprocess.Popen(
+            self.process = start(
                 [BROKERD, '--socket', self.socket, '--cache', folder, '--calibration', 'none',
                  '--gpu', 'none', '--contention', contention, *options], stderr=log)
 
@@ -92,8 +95,8 @@ class Broker:
 
 class Client:
     def __init__(self, broker):
-        self.process = subprocess.Popen([CLIENT, broker.socket, NAME],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = start([CLIENT, broker.socket, NAME], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True)
 
     def run(self, small, large):
         self.process.stdin.write(f'{small} {large}\n')
@@ -149,10 +152,14 @@ def check_figures(broker, path):
     client = Client(broker)
     client.run(100, 10)
     tasks = 'ringbroker_tenant_tasks_total'
-    found = wait_for(lambda: (lambda now: total(now, tasks) == 110 and now)(values(scrape(path))), 'no tasks')
-    expect(total(found, 'ringbroker_device_tasks_total') == 110, found)
-    expect(total(found, 'ringbroker_tenant_device_tasks_total') == 110, found)
-    expect(found['ringbroker_sessions'] == 1 and found['ringbroker_tenant_sessions{tenant="default"}'] == 1, found)
+    # What is copied while it is updated is of two moments.
+    found = wait_for(
+        lambda: (lambda now: total(now, tasks) == 110
+                 and total(now, 'ringbroker_device_tasks_total') == 110
+                 and total(now, 'ringbroker_tenant_device_tasks_total') == 110
+                 and now['ringbroker_sessions'] == 1
+                 and now['ringbroker_tenant_sessions{tenant="default"}'] == 1 and now)(values(scrape(path))),
+        lambda: f'not 110 tasks of one session: {scrape(path)}')
     expect(abs(found['ringbroker_start_time_seconds'] - time.time()) < LIMIT, found)
     queued = found['ringbroker_tenant_latency_seconds_count{tenant="default"}']
     inline = found['ringbroker_tenant_inline_tasks_total{tenant="default"}']
@@ -274,14 +281,14 @@ def check_prometheus(folder):
     with open(path, 'w', encoding='ascii') as file:
         file.write(config)
     log = open(os.path.join(folder, 'prometheus.log'), 'wb')
-    process = subprocess.Popen(
+    process = start(
         [prometheus, '--config.file', path, '--storage.tsdb.path', os.path.join(folder, 'data'),
          '--web.listen-address', f'127.0.0.1:{own}', '--storage.tsdb.retention.time', '1h'],
         stdout=log, stderr=log, env={**os.environ, 'GOMAXPROCS': '1'})
     try:
         def asked(expression, expected):
             wait_for(lambda: [value for _, value in query(own, expression) or []] == [expected],
-                     f'{expression} is not {expected}: {query(own, expression)}')
+                     lambda: f'{expression} is not {expected}: {query(own, expression)}')
 
         asked('up{job="ringbroker"}', 1)
         asked('sum(ringbroker_tenant_tasks_total)', 110)

@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+from started import start
+
 BROKERD, CLIENT = sys.argv[1:3]
 LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 IDLE = r'1 device; 0 sessions; CPU (not )?contended'
@@ -41,7 +43,7 @@ class Manager:
         if watchdog_us:
             environment['WATCHDOG_USEC'] = str(watchdog_us)
         with open(self.log, 'wb') as log:
-            self.process = subprocess.Popen(
+            self.process = start(
                 [*wrap, BROKERD, '--gpu', 'none', '--calibration', 'none', '--cache', 'none',
                  '--config', os.path.join(folder, 'policy'), *options],
                 stderr=log, env=environment, **popen)

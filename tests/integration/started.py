@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+"""Processes that a test starts: none of them outlives it, however it ends."""
+import atexit
+import subprocess
+import sys
+import time
+
+_started = []
+
+
+def start(command, **options):
+    """As subprocess.Popen()."""
+    process = subprocess.Popen(command, **options)
+    _started.append(process)
+    return process
+
+
+def await_listening(process, log_path, limit_s):
+    """Waits until brokerd says that it listens: its socket is there a little earlier. Else the test ends."""
+    end = time.monotonic() + limit_s
+    while True:
+        has_ended = process.poll() is not None
+        with open(log_path, encoding='utf-8', errors='replace') as log:
+            said = log.read()
+        if 'listening on' in said:
+            return
+        if has_ended or time.monotonic() > end:
+            print('brokerd', 'has ended:' if has_ended else 'does not listen:', said)
+            sys.exit(1)
+        time.sleep(0.02)
+
+
+@atexit.register
+def _end():
+    for process in _started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
