@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <ringbroker/admin.h>
+
 #include "support/client-fixture.h"
 #include "support/stopwatch.h"
 
