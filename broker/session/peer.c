@@ -130,6 +130,10 @@ static void read_comm(struct peer_identity *identity, int proc_fd)
 
 	identity->comm[n > 0 ? n : 0] = '\0';
 	identity->comm[strcspn(identity->comm, "\n")] = '\0';
+	/* A process calls itself what it likes, and this is shown to administrators. */
+	for (char *c = identity->comm; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
 }
 
 int peer_identity_init(struct peer_identity *identity, int fd, uint32_t kinds)

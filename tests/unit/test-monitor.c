@@ -6,13 +6,17 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "figures.h"
 #include "monitor/interval.h"
+#include "monitor/json.h"
 #include "monitor/pages.h"
 #include "monitor/text.h"
 
@@ -166,6 +170,41 @@ static void test_figures__always_short(void **state)
 	}
 }
 
+/* What json_string() prints of @value. */
+static void expect_json(const char *value, const char *expected)
+{
+	char path[] = "/tmp/rbk-monitor-XXXXXX", text[200] = "";
+	int fd = mkstemp(path), stdout_fd = dup(1);
+
+	assert_true(fd >= 0 && stdout_fd >= 0);
+	unlink(path);
+	fflush(stdout);
+	assert_int_equal(dup2(fd, 1), 1);
+	json_begin();
+	json_string("a", value);
+	json_end();
+	fflush(stdout);
+	assert_int_equal(dup2(stdout_fd, 1), 1);
+	assert_true(pread(fd, text, sizeof(text) - 1, 0) > 0);
+	close(fd);
+	close(stdout_fd);
+	assert_string_equal(text, expected);
+}
+
+static void test_json__nothing_steers_a_terminal(void **state)
+{
+	expect_json("a\"b\\c", "{\"a\":\"a\\\"b\\\\c\"}\n");
+	expect_json("\033[2J\177", "{\"a\":\"\\u001b[2J\\u007f\"}\n");
+	/* CSI as one character, the next line, and what turns a text around. */
+	expect_json("\xc2\x9b"
+		    "2J\xc2\x85",
+		    "{\"a\":\"\\u009b2J\\u0085\"}\n");
+	expect_json("\xe2\x80\xae\xe2\x80\xa8\xe2\x81\xa9", "{\"a\":\"\\u202e\\u2028\\u2069\"}\n");
+	/* What is no UTF-8; what is, and harmless. */
+	expect_json("\x9b\xff\xc2", "{\"a\":\"\\ufffd\\ufffd\\ufffd\"}\n");
+	expect_json("\xc2\xa0\xe2\x82\xac", "{\"a\":\"\xc2\xa0\xe2\x82\xac\"}\n");
+}
+
 static void test_text__names_are_printable(void **state)
 {
 	assert_string_equal(text_name("a\033[2J\x9b\xff\n"), "a?[2J???");
@@ -181,6 +220,7 @@ int main(void)
 		cmocka_unit_test(test_interval__quantiles_of_what_came),
 		cmocka_unit_test(test_figures__units),
 		cmocka_unit_test(test_figures__always_short),
+		cmocka_unit_test(test_json__nothing_steers_a_terminal),
 		cmocka_unit_test(test_text__names_are_printable),
 	};
 

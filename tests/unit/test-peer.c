@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -147,6 +148,28 @@ static void test_peer__alive(void **state)
 	close(listener.fd);
 }
 
+/* It is shown to administrators, whose terminals it must not steer. */
+static void test_peer__calls_itself_names(void **state)
+{
+	struct peer_identity identity = PEER_IDENTITY_INIT;
+	struct listener listener;
+	char before[16];
+	int theirs, ours;
+
+	assert_int_equal(prctl(PR_GET_NAME, before), 0);
+	assert_int_equal(prctl(PR_SET_NAME, "\033[2J\"\xc2\x9b\xff\x7f|a"), 0);
+	listener_init(&listener);
+	theirs = connect_to(&listener);
+	ours = accept_from(&listener);
+	assert_int_equal(peer_identity_init(&identity, ours, PEER_COMM), 0);
+	assert_string_equal(identity.comm, "?[2J\"????|a");
+	peer_identity_deinit(&identity);
+	assert_int_equal(prctl(PR_SET_NAME, before), 0);
+	close(theirs);
+	close(ours);
+	close(listener.fd);
+}
+
 /*
  * Connected, handed on, and over: its number stays taken until it is waited for, so /proc has a
  * process there that must not be taken for whoever holds the socket now.
@@ -213,6 +236,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_peer__alive),
+		cmocka_unit_test(test_peer__calls_itself_names),
 		cmocka_unit_test(test_peer__gone),
 		cmocka_unit_test(test_peer__no_socket),
 	};

@@ -58,8 +58,8 @@ void json_item(void)
 	json_object(NULL);
 }
 
-/* How long the UTF-8 sequence at @text is; 0: it is none. */
-static unsigned int utf8_length(const unsigned char *text)
+/* Return: bytes of the UTF-8 sequence at @text, and *ret_code; 0: it is none. */
+static unsigned int utf8_decode(const unsigned char *text, uint32_t *ret_code)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
 	unsigned int n = text[0] < 0x80   ? 1
@@ -77,29 +77,35 @@ static unsigned int utf8_length(const unsigned char *text)
 	}
 	if (n > 1 && (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)))
 		return 0;
+	*ret_code = code;
 	return n;
+}
+
+/* C0 and C1 controls steer terminals; directions and line ends make a text look like another. */
+static bool steers(uint32_t code)
+{
+	return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x2028 && code <= 0x202e) ||
+	       (code >= 0x2066 && code <= 0x2069);
 }
 
 void json_string(const char *name, const char *value)
 {
 	const unsigned char *c = (const unsigned char *)value;
+	unsigned int n;
+	uint32_t code;
 
 	json_name(name);
 	putchar('"');
-	while (*c) {
-		unsigned int n = utf8_length(c);
-
-		if (n == 0) {
+	for (; *c; c += n ? n : 1) {
+		n = utf8_decode(c, &code);
+		if (n == 0)
 			fputs("\\ufffd", stdout);
-			c++;
-		} else if (*c == '"' || *c == '\\') {
-			printf("\\%c", *c++);
-		} else if (*c < 0x20 || *c == 0x7f) {
-			printf("\\u%04x", *c++);
-		} else {
+		else if (steers(code))
+			printf("\\u%04x", (unsigned int)code);
+		else if (code == '"' || code == '\\')
+			printf("\\%c", (int)code);
+		else
 			fwrite(c, 1, n, stdout);
-			c += n;
-		}
 	}
 	putchar('"');
 }

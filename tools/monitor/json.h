@@ -3,7 +3,8 @@
 /*
  * JSON lines on standard output
  *
- * Names come from clients: they are escaped, and what is not UTF-8 becomes U+FFFD.
+ * Names come from clients: they are escaped, whatever would steer a terminal as well, and what is
+ * not UTF-8 becomes U+FFFD.
  */
 #include <stdbool.h>
 #include <stdint.h>
