@@ -71,6 +71,9 @@ _Static_assert(sizeof(struct client_catalogue) == sizeof(struct rbk_wire_catalog
 	 RBK_WIRE_MAX_OPERATORS * sizeof(struct rbk_wire_operator))
 _Static_assert(sizeof(union client_reply) <= CLIENT_REPLY_MAX_BYTES, "that is the longest");
 
+/* How many descriptors an answer to a request of @type that says yes comes with. */
+unsigned int client_reply_fds(uint32_t type);
+
 /*
  * Checks an answer to a request of @type: length, descriptors, strings, every number that the
  * library relies on. @bytes is what was received into @reply.

@@ -131,6 +131,11 @@ static int check_catalogue(const struct client_catalogue *catalogue, struct rbk_
 	return check_n_devices(catalogue->n_devices, error);
 }
 
+unsigned int client_reply_fds(uint32_t type)
+{
+	return type < sizeof(reply_shapes) / sizeof(reply_shapes[0]) ? reply_shapes[type].n_fds : 0;
+}
+
 int client_reply_check(const union client_reply *reply, size_t bytes, unsigned int n_fds,
 		       uint32_t type, struct rbk_error *error)
 {

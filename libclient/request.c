@@ -48,6 +48,7 @@ struct packet {
 	size_t n_bytes;
 	int fds[RBK_WIRE_MAX_FDS];
 	unsigned int n_fds;
+	bool lacks_fds; /* this process may not have those that came with it */
 };
 
 static void packet_close(struct packet *packet)
@@ -161,8 +162,10 @@ static int receive_packet(int fd, struct packet *packet)
 			packet->n_fds = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 			memcpy(packet->fds, CMSG_DATA(cmsg), packet->n_fds * sizeof(int));
 		}
-	if (n == 0 || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
-	    (size_t)n > CLIENT_REPLY_MAX_BYTES) {
+	/* The kernel leaves out what the process has no number for. */
+	packet->lacks_fds = header.msg_flags & MSG_CTRUNC && packet->n_fds < RBK_WIRE_MAX_FDS;
+	if (n == 0 || (header.msg_flags & MSG_TRUNC) || (size_t)n > CLIENT_REPLY_MAX_BYTES ||
+	    (header.msg_flags & MSG_CTRUNC && !packet->lacks_fds)) {
 		packet_close(packet);
 		return n == 0 ? -ECONNRESET : -EPROTO;
 	}
@@ -255,19 +258,37 @@ static int keep_operators(const struct packet *packet, struct client_answer *ans
 	return 0;
 }
 
+/* An answer whose descriptors did not arrive: what was made goes back. Under the lock. */
+static void refuse(struct rbk *rbk, struct packet *packet, struct client_request *request)
+{
+	uint32_t id;
+
+	packet_close(packet);
+	if (reply_names(&packet->reply, request->type, &id))
+		give_back(rbk, request->type, id);
+	request->done = true;
+	request->r = client_error(&request->error, -EMFILE,
+				  "this process may not have as many files open as it needs "
+				  "(ulimit -n)");
+}
+
 /* Gives a packet to the request that it answers. Under the lock. Takes over its descriptors. */
 static void deliver(struct rbk *rbk, struct packet *packet)
 {
 	struct client_request *request;
 	struct rbk_error error;
+	unsigned int n_fds = packet->n_fds;
 	uint32_t id;
 
 	for (request = rbk->requests; request; request = request->next)
 		if (!request->done && packet->n_bytes >= sizeof(struct rbk_wire_reply) &&
 		    request->cookie == packet->reply.head.cookie)
 			break;
-	if (!request || client_reply_check(&packet->reply, packet->n_bytes, packet->n_fds,
-					   request->type, &error)) {
+	/* All else has to be as if they had come. */
+	if (request && packet->lacks_fds)
+		n_fds = client_reply_fds(request->type);
+	if (!request ||
+	    client_reply_check(&packet->reply, packet->n_bytes, n_fds, request->type, &error)) {
 		packet_close(packet);
 		if (request && !request->abandoned) {
 			request->done = true;
@@ -283,6 +304,10 @@ static void deliver(struct rbk *rbk, struct packet *packet)
 			give_back(rbk, request->type, id);
 		request_unlink(rbk, request);
 		free(request);
+		return;
+	}
+	if (packet->lacks_fds) {
+		refuse(rbk, packet, request);
 		return;
 	}
 

@@ -25,6 +25,7 @@
  *   -EPROTO      the broker said something that the protocol does not allow; as if it were gone
  *   -ETIME       the broker did not answer a request within the connection's time-out
  *   -ENOMEM      no memory
+ *   -EMFILE      this process may not have another file open; what the broker made was given back
  *
  * Threads. The library keeps no global state. Functions on a connection (struct rbk) may be called
  * from any thread at any time. A ring, an arena and a builder are each used by one thread at a

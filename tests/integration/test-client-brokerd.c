@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -300,6 +301,39 @@ static void test_objects__any_order(void **state)
 	broker_end(&broker, SIGTERM, 0);
 }
 
+/* What comes with descriptors that the process may not have is given back; the session stays. */
+static void test_objects__no_descriptor_left(void **state)
+{
+	struct rbk_stats before, stats;
+	struct rlimit limit, low;
+	struct rbk_ring *ring = NULL;
+	struct broker broker;
+	int r, next;
+
+	broker_begin(&broker, "auto");
+	assert_int_equal(rbk_stats(broker.rbk, &before), 0);
+	next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	assert_true(next >= 0);
+	close(next);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	low = limit;
+	/* Of the three that a ring comes with, none to all but one. */
+	for (rlim_t n = 0; n < 3; n++) {
+		low.rlim_cur = (rlim_t)next + n;
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+		r = rbk_ring_new(broker.rbk, 8, &ring, &broker.error);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+		assert_int_equal(r, -EMFILE);
+		assert_non_null(strstr(broker.error.text, "ulimit -n"));
+	}
+	/* Removing is asked for without waiting, and done before what is asked later. */
+	assert_int_equal(rbk_stats(broker.rbk, &stats), 0);
+	assert_int_equal(stats.rings, before.rings);
+	ring = ring_make(&broker, 8, UINT64_MAX);
+	rbk_ring_free(ring);
+	broker_end(&broker, SIGTERM, 0);
+}
+
 /* Sealing waits for the tasks that use the arena, and they all complete. */
 static void test_seal__with_tasks_in_flight(void **state)
 {
@@ -405,6 +439,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_sleep__rung_for_nothing),
 		cmocka_unit_test(test_sleep__room),
 		cmocka_unit_test(test_objects__any_order),
+		cmocka_unit_test(test_objects__no_descriptor_left),
 		cmocka_unit_test(test_seal__with_tasks_in_flight),
 		cmocka_unit_test(test_lost__killed),
 	};
