@@ -353,5 +353,8 @@ int list_devices(FILE *file, enum list_devices_format format, struct executor *c
 	}
 	if (is_json)
 		fputs("\n]}\n", file);
-	return fflush(file) || ferror(file) ? error_origin(-EIO) : 0;
+	errno = 0;
+	if (fflush(file) == 0 && !ferror(file))
+		return 0;
+	return error_origin(errno ? -errno : -EIO);
 }

@@ -41,6 +41,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/streams.h"
 #include "util/thread.h"
 #include "util/waker.h"
 #include "vulkan/vulkan.h"
@@ -801,6 +802,7 @@ int main(int argc, char **argv)
 	char *errors = NULL;
 	int r;
 
+	streams_init();
 	/*
 	 * What sessions leave goes back to the system. By itself the allocator learns from large
 	 * pieces that are freed to keep ever larger ones, and has an arena for every thread.
@@ -811,9 +813,9 @@ int main(int argc, char **argv)
 	log_open_journal(LOG_JOURNAL_PATH);
 	r = options_parse(argc, argv, &broker.options);
 	if (r >= 0)
-		return r;
+		return streams_finish("brokerd", r);
 	if (broker.options.checks_config)
-		return config_check(&broker.options);
+		return streams_finish("brokerd", config_check(&broker.options));
 	broker.asked = broker.options;
 	r = config_load(&broker.options, &broker.policy, &errors);
 	if (r) {

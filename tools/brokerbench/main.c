@@ -17,6 +17,7 @@
 #include "broker-process.h"
 #include "util/checked.h"
 #include "util/clock.h"
+#include "util/streams.h"
 
 #define DEFAULT_SECONDS 1.0
 #define QUICK_SECONDS   0.2
@@ -146,13 +147,14 @@ int main(int argc, char **argv)
 	bool has_seconds = false;
 	int option, status = 0;
 
+	streams_init();
 	/* getopt's own messages are not always one line that names the program. */
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, ":ljqt:s:hV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 'l':
 			list_benches();
-			return 0;
+			return streams_finish("brokerbench", 0);
 		case 'j':
 			env.json = true;
 			break;
@@ -174,10 +176,10 @@ int main(int argc, char **argv)
 			break;
 		case 'h':
 			fputs(help, stdout);
-			return 0;
+			return streams_finish("brokerbench", 0);
 		case 'V':
 			puts("brokerbench " RINGBROKER_VERSION);
-			return 0;
+			return streams_finish("brokerbench", 0);
 		case ':':
 			fprintf(stderr, "brokerbench: option '%s' needs a value\n",
 				argv[optind - 1]);
@@ -208,9 +210,5 @@ int main(int argc, char **argv)
 		for (int i = optind; i < argc; i++)
 			status |= run(&env, find_bench(argv[i]));
 	}
-	if (fflush(stdout) != 0 || ferror(stdout)) {
-		fprintf(stderr, "brokerbench: cannot write the report: %s\n", strerror(errno));
-		return 1;
-	}
-	return status;
+	return streams_finish("brokerbench", status);
 }

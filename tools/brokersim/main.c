@@ -19,6 +19,7 @@
 #include "util/checked.h"
 #include "util/cleanup.h"
 #include "util/error.h"
+#include "util/streams.h"
 
 #define SOLVER_SECONDS 10.0
 
@@ -331,13 +332,13 @@ static int parse_options(struct options *options, int argc, char **argv)
 			options->starpu = true;
 			break;
 		case 'l':
-			exit(list(options->data));
+			exit(streams_finish("brokersim", list(options->data)));
 		case 'h':
 			fputs(help, stdout);
-			exit(0);
+			exit(streams_finish("brokersim", 0));
 		case 'V':
 			puts("brokersim " RINGBROKER_VERSION);
-			exit(0);
+			exit(streams_finish("brokersim", 0));
 		default:
 			status = 2;
 			break;
@@ -351,6 +352,7 @@ int main(int argc, char **argv)
 	struct options options = {.run = {.solver_seconds = SOLVER_SECONDS}};
 	int status;
 
+	streams_init();
 	for (unsigned int i = 0; policies[i]; i++)
 		options.run.policies[i] = policies[i];
 	if (!data_find(options.data, sizeof(options.data))) {
@@ -382,5 +384,5 @@ int main(int argc, char **argv)
 		       options.checks.n_missed, options.checks.n_short);
 	if (!status && options.check && options.checks.n_missed)
 		status = 1;
-	return status;
+	return streams_finish("brokersim", status);
 }
