@@ -267,6 +267,7 @@ def check_broker(folder):
         terminal.wait_without('no broker')
         check_keys(terminal)
         check_change(terminal)
+        check_streams(folder)
         broker.process.send_signal(signal.SIGSTOP)
         terminal.wait_for('does not answer')
         terminal.type('2')
@@ -282,7 +283,34 @@ def check_broker(folder):
         terminal.wait_without('brokerd is gone')
         terminal.wait(all_work, 'work after a new start')
         terminal.quit()
+        check_recorded_death(folder, broker)
+
+
+def check_streams(folder):
+    """Without standard output, that fails; nothing is printed into the connection instead."""
+    for arguments in ('--once', '--json -n 2 -d 0.1'):
+        done = subprocess.run(f'{TOP} --socket {folder}/sock {arguments} <&- >&-', shell=True,
+                              stderr=subprocess.PIPE, timeout=LIMIT, env=ENVIRONMENT, check=False)
+        if done.returncode != 1 or b'cannot write' not in done.stderr:
+            fail('without standard output', done)
+
+
+def check_recorded_death(folder, broker):
+    """A recording of a broker that dies meanwhile says so, and has what there was."""
+    path = os.path.join(folder, 'recorded')
+    with subprocess.Popen([TOP, '--socket', folder + '/sock', '--record', path, '-n', '100000',
+                           '-d', '0.1'], stderr=subprocess.PIPE, env=ENVIRONMENT) as recorder:
+        end = time.monotonic() + LIMIT
+        while not os.path.exists(path) or os.path.getsize(path) == 0:
+            if time.monotonic() > end:
+                fail('nothing is recorded')
+            time.sleep(0.02)
         broker.kill()
+        _, error = recorder.communicate(timeout=LIMIT)
+        if recorder.returncode != 3 or b'stopped answering' not in error:
+            fail('the recording of a dead broker', recorder, error)
+    if not any('web' in line for line in printed('--page', path)):
+        fail('what was recorded cannot be shown')
 
 
 def check_keys(terminal):

@@ -174,6 +174,17 @@ def check_mistakes(folder, paths):
                                   stderr=subprocess.PIPE, timeout=LIMIT, check=False,
                                   env=ENVIRONMENT)
         expect(done.returncode == FAILED and b'cannot write' in done.stderr, done)
+        for option in ('--help', '--version'):
+            shell = f'{TOP} {option} >/dev/full'
+            done = subprocess.run(shell, shell=True, stderr=subprocess.PIPE, timeout=LIMIT,
+                                  check=False)
+            expect(done.returncode == FAILED and b'cannot write' in done.stderr, done)
+    # What it complains about steers no terminal.
+    for arguments in (['--page', folder + '/\033[2J'], ['--socket', folder + '/\033[2J', '--once'],
+                      ['--page', paths['three'], '--tenant=\033[2J', '--once']):
+        done = subprocess.run([TOP, *arguments], stderr=subprocess.PIPE, timeout=LIMIT, check=False)
+        expect(done.returncode in (FAILED, NO_BROKER), done)
+        expect(b'?[2J' in done.stderr and b'\033' not in done.stderr, done)
 
 
 def check_readme():

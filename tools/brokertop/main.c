@@ -25,6 +25,7 @@
 #include "report.h"
 #include "source.h"
 #include "terminal.h"
+#include "util/streams.h"
 
 enum {
 	EXIT_OK = 0,
@@ -77,14 +78,15 @@ static int fail(int status, const char *format, ...) __attribute__((format(print
 
 static int fail(int status, const char *format, ...)
 {
+	char text[RBK_ERROR_BYTES];
 	va_list args;
 
 	terminal_close();
-	fputs("brokertop: ", stderr);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	fputc('\n', stderr);
+	/* Sentences of a broker, and names of files, are in it. */
+	fprintf(stderr, "brokertop: %s\n", text_name(text));
 	return status;
 }
 
@@ -318,21 +320,32 @@ static int run_record(struct top *top)
 	const char *path = top->options.record_path;
 	FILE *file = fopen(path, "w");
 	/* Two, so that rates can be seen. */
-	uint64_t n_moments = top->options.n_updates ? top->options.n_updates : 2, n = 0;
+	uint64_t n_moments = top->options.n_updates ? top->options.n_updates : 2, n_written = 0;
 	int r = 0;
 
 	if (!file)
 		return fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(errno));
-	while (r == 0 && !stop_signal) {
+	for (uint64_t n = 0; r == 0 && n < n_moments && !stop_signal; n++) {
+		if (n > 0)
+			sleep_ns(top->options.delay_ns);
 		source_update(&top->source, true, clock_ns(CLOCK_MONOTONIC));
-		r = recording_write(file, &top->source.pages);
-		if (++n == n_moments)
+		if (top->source.state == SOURCE_GONE)
 			break;
-		sleep_ns(top->options.delay_ns);
+		/* Of a broker that says nothing it would be the same again. */
+		if (top->source.state != SOURCE_LIVE)
+			continue;
+		r = recording_write(file, &top->source.pages);
+		n_written++;
 	}
 	if (fclose(file) && r == 0)
 		r = -errno;
-	return r ? fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(-r)) : EXIT_OK;
+	if (r)
+		return fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(-r));
+	if (n_written < n_moments && !stop_signal)
+		return fail(EXIT_NO_BROKER,
+			    "the broker has stopped answering: %s has %llu of %llu moments", path,
+			    (unsigned long long)n_written, (unsigned long long)n_moments);
+	return EXIT_OK;
 }
 
 /* --- A terminal --- */
@@ -655,10 +668,11 @@ int main(int argc, char **argv)
 	};
 	int status;
 
+	streams_init();
 	setlocale(LC_CTYPE, "");
 	status = parse_options(argc, argv, &top.options);
 	if (status >= 0)
-		return status;
+		return streams_finish("brokertop", status);
 	catch_signals();
 	picture_init(&top.picture);
 	top.picture.view = top.options.view;
