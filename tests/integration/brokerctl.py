@@ -11,6 +11,8 @@ import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -156,6 +158,55 @@ def check_neighbours(folder, broker):
     ctl(other, 'force-cpu', 'status', status=NO_BROKER)
 
 
+def answer(request, layout, *values):
+    """As struct rbk_wire_reply, and what follows it."""
+    kind, cookie = struct.unpack_from('<II', request)
+    return struct.pack('<IIiI512s' + layout, kind, cookie, 0, 0, b'', *values)
+
+
+def check_opposite_orders(folder):
+    """Who waits until a device has run dry is told that somebody else has ended draining it."""
+    features = 1 << 6 | 1 << 8 | 1 << 9  # statistics; an administrator, who may change something
+    path = os.path.join(folder, 'played')
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as played:
+        played.bind(path)
+        played.listen()
+        with subprocess.Popen([CTL, '--admin-socket', path, 'drain', 'device', '1', '--wait=60'],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+            connection, _ = played.accept()
+            with connection:
+                connection.send(answer(connection.recv(4096), 'HHIQIIIIQQII64s', 1, 3, 2, features,
+                                       16, 1, 1, 1, 0, 0, 0, 0, b'a test'))
+                for tasks, is_drained in ((5, 1), (5, 1), (5, 0)):
+                    connection.send(answer(connection.recv(4096), 'QQII', tasks, 0, is_drained, 0))
+                said, error = waiting.communicate(timeout=LIMIT)
+        expect(waiting.returncode == FAILED and said == '' and 'somebody else' in error,
+               waiting.returncode, said, error)
+
+
+def check_streams(broker):
+    """Without standard output nothing is printed into the connection to the broker."""
+    def ended_hostile():
+        about, = of_type(objects(ctl(broker, 'stats', '--json')), 'broker')
+        return about['ended_hostile']
+
+    before = ended_hostile()
+    # Writes at once, while it is connected.
+    shell = f'{CTL} --socket {broker.socket} watch --interval=0.1 tenants'
+    for closed in ('>&-', '<&- >&-', '<&- >&- 2>&-'):
+        done = subprocess.run(f'{shell} {closed}', shell=True, stderr=subprocess.PIPE, timeout=LIMIT,
+                              check=False)
+        expect(done.returncode == FAILED, closed, done)
+        expect(('2>' in closed) == (done.stderr == b''), closed, done)
+    expect(ended_hostile() == before, 'it sent what it should have printed')
+    # A file is written all the same.
+    trace = os.path.join(os.path.dirname(broker.socket), 'trace.json')
+    subprocess.run(f'{CTL} --socket {broker.socket} trace --output={trace} <&- >&-', shell=True,
+                   timeout=LIMIT, check=True)
+    with open(trace, encoding='utf-8') as file:
+        json.load(file)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         broker = Broker(folder)
@@ -166,6 +217,8 @@ def main():
         check_changes(broker, client)
         check_neighbours(folder, broker)
         check_statuses(broker)
+        check_streams(broker)
+        check_opposite_orders(folder)
 
         # The broker dies under somebody who follows.
         client.run(0, 1)

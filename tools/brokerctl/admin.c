@@ -247,6 +247,10 @@ static int await_drained(struct control *control, const struct drained_thing *th
 		nanosleep(&pause, NULL);
 		status = drain(control, thing, RBK_DRAIN_ASK, drained);
 	}
+	if (status == EXIT_OK && !drained->is_drained)
+		return control_fail(EXIT_FAILED,
+				    "%s takes work again: somebody else has ended draining",
+				    text_name(thing->name));
 	return status;
 }
 

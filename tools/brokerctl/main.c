@@ -15,6 +15,7 @@
 #include "monitor/text.h"
 #include "output.h"
 #include "suggest.h"
+#include "util/streams.h"
 
 #define LISTS    TAKES(OPT_JSON) | TAKES(OPT_NO_HEADER)
 #define A_TENANT TAKES(OPT_TENANT)
@@ -165,6 +166,7 @@ int main(int argc, char **argv)
 	struct arguments arguments;
 	int status, first;
 
+	streams_init();
 	/* A reader that has gone is seen when writing. */
 	signal(SIGPIPE, SIG_IGN);
 	status = read_options(&control, argc, argv);
