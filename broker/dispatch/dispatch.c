@@ -251,6 +251,18 @@ static bool dispatch_drain(struct dispatch *dispatch)
 	return server_is_empty(dispatch->server);
 }
 
+/* A device that hangs hands nothing back that would tell of it. */
+static void notice_losses(struct dispatch *dispatch)
+{
+	for (uint32_t i = RBK_DEVICE_GPU; i < dispatch->n_executors; i++) {
+		struct executor *executor = dispatch->executors[i];
+
+		if (dispatch->loads[i].n_held > 0 && executor->ops->is_lost &&
+		    executor->ops->is_lost(executor))
+			residency_device_lost(dispatch->options.residency, i);
+	}
+}
+
 int dispatch_run(struct dispatch *dispatch, struct server *server)
 {
 	unsigned int n;
@@ -282,6 +294,8 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 			flow_await_refill(dispatch);
 			r = loop_turn(dispatch->options.loop, false);
 		}
+		if (dispatch->n_submitted > 0)
+			notice_losses(dispatch);
 		if (dispatch->drain_expired && dispatch->n_submitted > 0)
 			return error_origin(-ETIMEDOUT);
 	}

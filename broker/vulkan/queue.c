@@ -15,7 +15,8 @@
  * Loss: "lost" means that no new work is begun; "dead" that the driver declared the device lost, so
  * that nothing runs on it any more and waiting is pointless. A timeout sets only the first: Vulkan
  * cannot cancel, so the waiting thread goes on waiting for the very task, and if the device
- * finishes it after all, its result is as good as any.
+ * finishes it after all, its result is as good as any. Tasks that the device has not seen do not
+ * wait for that: they overtake it.
  *
  * Setup work goes through the submitting thread as well; an item of "begun" that is the queue
  * itself stands for it.
@@ -36,6 +37,8 @@
 #include "vulkan/record.h"
 
 static const uint64_t gpu_timeout_ns = 10ull * 1000 * 1000 * 1000;
+/* How often is looked for what can be handed back meanwhile. */
+static const uint64_t hung_look_ns = 20ull * 1000 * 1000;
 /* A software device shares the processor with everybody: slow is not stuck. */
 static const uint64_t software_timeout_ns = 300ull * 1000 * 1000 * 1000;
 
@@ -75,7 +78,18 @@ int vk_device_submit(struct vk_device *device, VkQueue queue, uint32_t n, const 
 
 /* The waiting thread */
 
-int vk_device_wait(struct vk_device *device, VkSemaphore timeline, uint64_t value)
+enum { WAIT_E_TIMEOUT = 1 };
+
+/* The device does not come back. Who held tasks ready for it hands them back, and is told. */
+static void note_timeout(struct vk_device *device)
+{
+	vk_device_lose(device, "a task takes longer than the timeout");
+	sem_post(&device->submit.work);
+	waker_ring(device->executor.waker);
+}
+
+/* Return: as vk_device_wait(), or WAIT_E_TIMEOUT: the device is lost, and was waited for a bit. */
+static int wait_once(struct vk_device *device, VkSemaphore timeline, uint64_t value)
 {
 	const VkSemaphoreWaitInfo info = {
 		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
@@ -89,23 +103,56 @@ int vk_device_wait(struct vk_device *device, VkSemaphore timeline, uint64_t valu
 
 	if (device->options.timeout_ns)
 		timeout_ns = device->options.timeout_ns;
-	for (;;) {
-		if (vk_queue_is_dead(&device->submit))
-			return -EIO;
-		fault = vk_device_fault(device, VULKAN_FAULT_WAIT);
-		if (fault == VULKAN_FAULT_LOST)
-			result = VK_ERROR_DEVICE_LOST;
-		else if (fault == VULKAN_FAULT_TIMEOUT)
-			result = VK_TIMEOUT;
-		else
-			result = device->vk.vkWaitSemaphores(device->handle, &info, timeout_ns);
-		if (result == VK_SUCCESS)
-			return 0;
-		if (result == VK_TIMEOUT)
-			vk_device_lose(device, "a task takes longer than the timeout");
-		else
-			vk_device_die(device, "waiting failed");
+	if (vk_device_is_lost(device) && timeout_ns > hung_look_ns)
+		timeout_ns = hung_look_ns;
+	if (vk_queue_is_dead(&device->submit))
+		return -EIO;
+	fault = vk_device_fault(device, VULKAN_FAULT_WAIT);
+	if (fault == VULKAN_FAULT_LOST)
+		result = VK_ERROR_DEVICE_LOST;
+	else if (fault == VULKAN_FAULT_TIMEOUT)
+		result = VK_TIMEOUT;
+	else
+		result = device->vk.vkWaitSemaphores(device->handle, &info, timeout_ns);
+	if (result == VK_SUCCESS)
+		return 0;
+	if (result == VK_TIMEOUT) {
+		note_timeout(device);
+		return WAIT_E_TIMEOUT;
 	}
+	vk_device_die(device, "waiting failed");
+	return -EIO;
+}
+
+int vk_device_wait(struct vk_device *device, VkSemaphore timeline, uint64_t value)
+{
+	int r;
+
+	do
+		r = wait_once(device, timeline, value);
+	while (r == WAIT_E_TIMEOUT);
+	return r;
+}
+
+/* --- What overtakes --- */
+
+static void defer(struct vk_queue *queue, void *item)
+{
+	assert(queue->n_deferred < VK_QUEUE_DEFERRED);
+	queue->deferred[(queue->first_deferred + queue->n_deferred++) % VK_QUEUE_DEFERRED] = item;
+}
+
+/* NULL: there is none. */
+static void *pop_begun(struct vk_queue *queue)
+{
+	void *item;
+
+	if (queue->n_deferred == 0)
+		return spsc_pop(&queue->begun);
+	item = queue->deferred[queue->first_deferred];
+	queue->first_deferred = (queue->first_deferred + 1) % VK_QUEUE_DEFERRED;
+	queue->n_deferred--;
+	return item;
 }
 
 /* Waiting thread: the next item, NULL once it is to end. */
@@ -114,7 +161,7 @@ static void *next_begun(struct vk_queue *queue)
 	void *item;
 
 	for (;;) {
-		item = spsc_pop(&queue->begun);
+		item = pop_begun(queue);
 		if (item || atomic_load_explicit(&queue->stop_waiter, memory_order_acquire))
 			return item;
 		while (sem_wait(&queue->begun_work) < 0 && errno == EINTR)
@@ -132,17 +179,60 @@ static bool finish(struct vk_queue *queue, struct exec_task *task)
 	return atomic_exchange_explicit(&queue->awaits_slot, false, memory_order_seq_cst);
 }
 
+static void hand_back(struct vk_device *device, struct exec_task *const *tasks, unsigned int n)
+{
+	bool pushed;
+
+	for (unsigned int i = 0; i < n; i++) {
+		pushed = spsc_push(&device->submit.out, tasks[i]);
+		assert(pushed);
+	}
+	waker_ring(device->executor.waker);
+}
+
+/* While the device does not come back: what it has not seen is none of its affair. */
+static void overtake(struct vk_device *device)
+{
+	struct vk_queue *queue = &device->submit;
+	struct exec_task *task;
+	unsigned int n;
+	void *item;
+
+	while ((item = spsc_pop(&queue->begun))) {
+		task = item;
+		if (item == queue ? queue->setup_value != 0 : vk_queue_value(task, &n) != 0) {
+			defer(queue, item);
+		} else if (item == queue) {
+			sem_post(&queue->setup_done);
+		} else {
+			if (finish(queue, task))
+				sem_post(&queue->work);
+			task->end_ticks = clock_ticks();
+			hand_back(device, &task, 1);
+		}
+	}
+}
+
+static int await(struct vk_device *device, uint64_t value)
+{
+	int r;
+
+	while ((r = wait_once(device, device->submit.timeline, value)) == WAIT_E_TIMEOUT)
+		overtake(device);
+	return r;
+}
+
 /* @tasks were submitted together. */
 static void complete(struct vk_device *device, struct exec_task *const *tasks, unsigned int n,
 		     uint64_t value)
 {
 	struct vk_queue *queue = &device->submit;
 	uint64_t start_ticks = tasks[0]->start_ticks, end_ticks;
-	bool is_awaited = false, pushed;
+	bool is_awaited = false;
 	int res = tasks[0]->res;
 
 	if (value)
-		res = vk_device_wait(device, queue->timeline, value);
+		res = await(device, value);
 	for (unsigned int i = 0; i < n; i++) {
 		tasks[i]->res = res;
 		is_awaited |= finish(queue, tasks[i]);
@@ -164,11 +254,7 @@ static void complete(struct vk_device *device, struct exec_task *const *tasks, u
 			vk_plan_learn(tasks[0]->plan->exec[device->executor.index], tasks, n,
 				      end_ticks - start_ticks);
 	}
-	for (unsigned int i = 0; i < n; i++) {
-		pushed = spsc_push(&queue->out, tasks[i]);
-		assert(pushed);
-	}
-	waker_ring(device->executor.waker);
+	hand_back(device, tasks, n);
 }
 
 static void *waiter_main(void *argument)
@@ -183,8 +269,7 @@ static void *waiter_main(void *argument)
 	while ((item = next_begun(queue))) {
 		if (item == queue) {
 			if (queue->setup_value)
-				queue->setup_result =
-					vk_device_wait(device, queue->timeline, queue->setup_value);
+				queue->setup_result = await(device, queue->setup_value);
 			sem_post(&queue->setup_done);
 			continue;
 		}

@@ -23,8 +23,9 @@
 struct vk_device;
 
 enum {
-	VK_QUEUE_TASKS = 256, /* between submit and reap */
-	VK_QUEUE_BATCH = 64,  /* tasks in one vkQueueSubmit() */
+	VK_QUEUE_TASKS = 256,                   /* between submit and reap */
+	VK_QUEUE_BATCH = 64,                    /* tasks in one vkQueueSubmit() */
+	VK_QUEUE_DEFERRED = VK_QUEUE_TASKS + 1, /* and a setup */
 };
 
 /* Tasks that the submitting thread holds, linked through their executor_private[0]. */
@@ -50,6 +51,9 @@ struct vk_queue {
 	struct vk_queue_list urgent; /* submitting thread: not on the device yet, in order */
 	struct vk_queue_list others; /* likewise */
 	uint64_t last_end_ticks;     /* waiting thread */
+	/* Waiting thread: taken from begun while it waited for what was before them. */
+	void *deferred[VK_QUEUE_DEFERRED];
+	unsigned int first_deferred, n_deferred;
 
 	uint32_t n_in_flight; /* reactor */
 	bool unflushed;       /* reactor */

@@ -335,12 +335,13 @@ static void test_lost__timeout(void **state)
 	struct plan *plan = rig_scratch_plan(33);
 	struct exec_task *none;
 	struct vulkan_usage usage;
-	struct job job, later;
+	struct job job, meanwhile, later;
 	struct rig rig;
 
 	rig_init(&rig, &(struct vulkan_options){.fault = fault, .fault_context = &script});
 	rig_prepare(&rig, plan);
 	job_init(&rig, &job, plan, 3, 1);
+	job_init(&rig, &meanwhile, plan, 3, 1);
 	job_init(&rig, &later, plan, 3, 1);
 	atomic_store(&script.n_waits, 0);
 	atomic_store(&script.wait, VULKAN_FAULT_TIMEOUT);
@@ -350,6 +351,9 @@ static void test_lost__timeout(void **state)
 	assert_int_equal(rig.executor->ops->reap(rig.executor, &none, 1), 0);
 	vulkan_usage(rig.executor, &usage);
 	assert_true(usage.lost);
+	/* What comes now has no part in that, and does not wait for it. */
+	rig_run(&rig, &meanwhile);
+	assert_int_equal(meanwhile.task.res, -EIO);
 
 	/* It comes to an end after all: the result counts, but the device is not trusted again. */
 	atomic_store(&script.wait, VULKAN_FAULT_NONE);
@@ -359,6 +363,7 @@ static void test_lost__timeout(void **state)
 	rig_run(&rig, &later);
 	assert_int_equal(later.task.res, -EIO);
 	job_deinit(&rig, &job);
+	job_deinit(&rig, &meanwhile);
 	job_deinit(&rig, &later);
 	rig_release(&rig, plan);
 	rig_deinit(&rig);
