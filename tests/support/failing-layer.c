@@ -2,9 +2,10 @@
 /*
  * A Vulkan layer that fails on request: see failing-layer.h
  *
- * It knows one function of the device beside those that a layer must have, vkQueueSubmit(); all
- * others are the driver's. Devices of one process may be of different drivers, so what is next is
- * kept by device, which is found again by the dispatch table that a device and its queues share.
+ * It knows two functions of the device beside those that a layer must have, vkQueueSubmit() and
+ * vkWaitSemaphores(); all others are the driver's. Devices of one process may be of different
+ * drivers, so what is next is kept by device, which is found again by the dispatch table that a
+ * device and its queues share.
  */
 #include "failing-layer.h"
 
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <vulkan/vulkan_core.h>
@@ -20,13 +22,14 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { MAX_DEVICES = 16 };
+enum { MAX_DEVICES = 16, HANGING_STEP_NS = 1000000 };
 
 struct device {
 	void *key; /* NULL: free */
 	PFN_vkGetDeviceProcAddr get_proc_addr;
 	PFN_vkDestroyDevice destroy;
 	PFN_vkQueueSubmit submit;
+	PFN_vkWaitSemaphores wait;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -88,6 +91,24 @@ static VKAPI_ATTR VkResult VKAPI_CALL layer_queue_submit(VkQueue queue, uint32_t
 	return device.submit(queue, n, infos, fence);
 }
 
+static VKAPI_ATTR VkResult VKAPI_CALL layer_wait_semaphores(VkDevice handle,
+							    const VkSemaphoreWaitInfo *info,
+							    uint64_t timeout_ns)
+{
+	const struct timespec pause = {.tv_nsec = HANGING_STEP_NS};
+	struct device device = find(key_of(handle));
+
+	if (shared && atomic_load(&shared->is_hanging))
+		atomic_fetch_add(&shared->n_hung, 1);
+	while (shared && atomic_load(&shared->is_hanging)) {
+		if (timeout_ns < HANGING_STEP_NS)
+			return VK_TIMEOUT;
+		timeout_ns -= HANGING_STEP_NS;
+		nanosleep(&pause, NULL);
+	}
+	return device.wait(handle, info, timeout_ns);
+}
+
 static VKAPI_ATTR void VKAPI_CALL layer_destroy_device(VkDevice handle,
 						       const VkAllocationCallbacks *allocator)
 {
@@ -134,6 +155,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL layer_create_device(VkPhysicalDevice physi
 	device.key = key_of(*ret);
 	device.destroy = (PFN_vkDestroyDevice)device.get_proc_addr(*ret, "vkDestroyDevice");
 	device.submit = (PFN_vkQueueSubmit)device.get_proc_addr(*ret, "vkQueueSubmit");
+	device.wait = (PFN_vkWaitSemaphores)device.get_proc_addr(*ret, "vkWaitSemaphores");
 	pthread_mutex_lock(&lock);
 	for (unsigned int i = 0; i < MAX_DEVICES; i++) {
 		if (devices[i].key)
@@ -190,6 +212,7 @@ static PFN_vkVoidFunction own(const char *name)
 		{"vkCreateDevice", (PFN_vkVoidFunction)layer_create_device},
 		{"vkDestroyDevice", (PFN_vkVoidFunction)layer_destroy_device},
 		{"vkQueueSubmit", (PFN_vkVoidFunction)layer_queue_submit},
+		{"vkWaitSemaphores", (PFN_vkVoidFunction)layer_wait_semaphores},
 	};
 
 	for (unsigned int i = 0; i < sizeof(functions) / sizeof(*functions); i++)

@@ -19,8 +19,11 @@ struct failing_layer {
 	_Atomic uint32_t every;
 	/* The test's: while it is not 0, vkCreateDevice() says VK_ERROR_INITIALIZATION_FAILED. */
 	_Atomic uint32_t is_absent;
+	/* The test's: while it is not 0, nothing that is waited for is seen to be done. */
+	_Atomic uint32_t is_hanging;
 	/* The layer's. */
 	_Atomic uint64_t n_submits; /* failed ones too */
 	_Atomic uint64_t n_failed;
+	_Atomic uint64_t n_hung;    /* vkWaitSemaphores() that were kept waiting */
 	_Atomic uint64_t n_devices; /* made */
 };

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Draining where it is hard
+ *
+ * One of two GPUs: a software Vulkan device, which has memory, and the device that computes
+ * nothing. Clients that are killed while what they wait for is drained. A GPU that does not come
+ * back from what it was given, under a service manager that watches the broker.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ringbroker/admin.h>
+
+#include "integration/harness.h"
+#include "integration/placement.h"
+#include "support/failing-layer.h"
+
+enum { TEST_DEVICE = RBK_DEVICE_GPU, SOFTWARE = RBK_DEVICE_GPU + 1 };
+
+static const uint64_t patience_ns = 60000000000;
+
+static uint64_t deadline_ns(void)
+{
+	return harness_now_ns() + harness_slow_ns(patience_ns);
+}
+
+static struct rbk_admin_drained drain(struct rbk *admin, uint32_t device, enum rbk_drain action)
+{
+	struct rbk_admin_drained drained;
+	struct rbk_error error = {""};
+
+	if (rbk_admin_drain_device(admin, device, action, &drained, &error))
+		fail_msg("%s", error.text);
+	return drained;
+}
+
+/* Nothing runs there, and nothing of a tenant's is there any more. */
+static void drain_wholly(struct rbk *admin, uint32_t device)
+{
+	const uint64_t end_ns = deadline_ns();
+	struct rbk_admin_drained drained = drain(admin, device, RBK_DRAIN_BEGIN);
+
+	while (drained.n_tasks > 0 || drained.device_bytes > 0) {
+		assert_true(harness_now_ns() < end_ns);
+		harness_sleep_ms(2);
+		drained = drain(admin, device, RBK_DRAIN_ASK);
+		assert_int_equal(drained.is_drained, 1);
+	}
+}
+
+/* --- One of two --- */
+
+/* Runs one after the other until one is where it was meant to be. */
+static void run_until_on(struct customer *customer, uint8_t device)
+{
+	const uint64_t end_ns = deadline_ns();
+
+	while (customer_run(customer, 8, RBK_STRATEGY_DEVICE(device)).device != device)
+		assert_true(harness_now_ns() < end_ns);
+}
+
+/* Tasks for either GPU are in flight while @device is drained; those for it go elsewhere. */
+static unsigned int drain_under_load(struct rbk *admin, struct customer *customer, uint8_t device)
+{
+	const uint8_t other = device == SOFTWARE ? TEST_DEVICE : SOFTWARE;
+	unsigned int n_moved = 0;
+	struct rbk_cqe cqe;
+
+	for (unsigned int i = 0; i < 20; i++) {
+		customer_put(customer, 8, RBK_STRATEGY_DEVICE(device));
+		customer_put(customer, 8, RBK_STRATEGY_DEVICE(other));
+		customer_put(customer, 8, RBK_STRATEGY_ONLY_GPU);
+	}
+	customer_take(customer);
+	drain(admin, device, RBK_DRAIN_BEGIN);
+	while (customer_in_flight(customer) > 0) {
+		cqe = customer_take(customer);
+		assert_int_equal(cqe.res, 0);
+		n_moved += cqe.reason == RBK_REASON_GPU_UNAVAILABLE;
+	}
+	drain_wholly(admin, device);
+	for (unsigned int i = 0; i < 20; i++) {
+		assert_int_equal(customer_run(customer, 8, RBK_STRATEGY_PREFER_GPU).device, other);
+		assert_int_equal(customer_run(customer, 8, RBK_STRATEGY_ONLY_GPU).device, other);
+		assert_int_equal(customer_run(customer, 8, RBK_STRATEGY_DEVICE(other)).device,
+				 other);
+		cqe = customer_run(customer, 8, RBK_STRATEGY_DEVICE(device));
+		assert_int_equal(cqe.device, RBK_DEVICE_CPU);
+		assert_int_equal(cqe.reason, RBK_REASON_GPU_UNAVAILABLE);
+	}
+	return n_moved;
+}
+
+static void test_one_of_two(void **state)
+{
+	static const char *const two[] = {"--gpu=software", "--test-device=2ms", NULL};
+	static const struct customer_options constant = {
+		.has_constant = true,
+		.has_test_device = true,
+	};
+	const struct broker_options options = {.args = two};
+	struct customer customer;
+	struct broker broker;
+	struct rbk *admin;
+	unsigned int n_devices = 0;
+
+	broker_start(&broker, &options);
+	admin = broker_connect_admin(&broker, "admin");
+	assert_int_equal(rbk_devices(admin, NULL, 0, &n_devices), 0);
+	if (n_devices < 3) {
+		print_message("no software Vulkan device here\n");
+		rbk_disconnect(admin);
+		broker_stop(&broker);
+		skip();
+	}
+	customer_init(&customer, &broker, &constant);
+	run_until_on(&customer, SOFTWARE);
+	run_until_on(&customer, TEST_DEVICE);
+
+	drain_under_load(admin, &customer, SOFTWARE);
+	/* A plan that is made meanwhile has nothing there, too, and gets it afterwards. */
+	rbk_plan_free(customer_plan(&customer, 0));
+	assert_int_equal(drain(admin, SOFTWARE, RBK_DRAIN_ASK).device_bytes, 0);
+	drain(admin, SOFTWARE, RBK_DRAIN_END);
+	run_until_on(&customer, SOFTWARE);
+	assert_true(drain(admin, SOFTWARE, RBK_DRAIN_ASK).device_bytes > 0);
+
+	/* Each takes 2 ms there, so that most still waited. */
+	assert_true(drain_under_load(admin, &customer, TEST_DEVICE) > 0);
+	drain_wholly(admin, SOFTWARE);
+	customer_put(&customer, 8, RBK_STRATEGY_ONLY_GPU);
+	assert_int_equal(customer_take(&customer).res, -ENODEV);
+	drain(admin, TEST_DEVICE, RBK_DRAIN_END);
+	assert_int_equal(customer_run(&customer, 8, RBK_STRATEGY_ONLY_GPU).device, TEST_DEVICE);
+	drain(admin, SOFTWARE, RBK_DRAIN_END);
+	run_until_on(&customer, SOFTWARE);
+	customer_deinit(&customer);
+	rbk_disconnect(admin);
+	broker_stop(&broker);
+}
+
+/* --- Killed clients --- */
+
+/*
+ * A process whose tasks are for the device that computes nothing: it says when the first one is
+ * done, and goes on without end. Return: its process id; *ret_fd is what it says it to.
+ */
+static pid_t fork_client(const struct broker *broker, int *ret_fd)
+{
+	static const struct customer_options on_device = {.has_test_device = true};
+	struct customer customer;
+	int fds[2];
+	pid_t pid;
+
+	assert_int_equal(pipe(fds), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid > 0) {
+		close(fds[1]);
+		*ret_fd = fds[0];
+		return pid;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	customer_init(&customer, broker, &on_device);
+	customer_run(&customer, 8, RBK_STRATEGY_PREFER_GPU);
+	if (write(fds[1], "!", 1) != 1)
+		_exit(1);
+	for (;;)
+		customer_feed(&customer, 48, 8, RBK_STRATEGY_PREFER_GPU);
+}
+
+static struct rbk_stats_tenant tenant_of(const struct rbk_stats_view *root)
+{
+	struct rbk_stats_tenant tenant;
+
+	assert_true(
+		harness_stats_copy(root, RBK_STATS_SECTION_TENANTS, 0, &tenant, sizeof(tenant)));
+	return tenant;
+}
+
+/* Its session, and whatever it was charged for, are gone. */
+static void await_nobody(struct rbk *admin, const struct rbk_stats_view *root, uint32_t tenant)
+{
+	const uint64_t end_ns = deadline_ns();
+	struct rbk_admin_drained drained = {.n_tasks = 1};
+
+	while (drained.n_tasks > 0 || drained.device_bytes > 0 || tenant_of(root).n_sessions > 0 ||
+	       tenant_of(root).devices[0].memory_used > 0) {
+		assert_true(harness_now_ns() < end_ns);
+		harness_sleep_ms(2);
+		assert_int_equal(
+			rbk_admin_drain_tenant(admin, tenant, RBK_DRAIN_ASK, &drained, NULL), 0);
+	}
+}
+
+/* Killed at any moment while its tenant, or the device of its tasks, is drained. */
+static void test_killed(void **state)
+{
+	static const char *const with_device[] = {"--gpu=none", "--test-device=1ms", NULL};
+	const struct broker_options options = {.args = with_device};
+	const unsigned int n_rounds = (unsigned int)harness_scaled(40);
+	struct broker_usage before, after;
+	struct rbk_admin_drained drained;
+	struct rbk_stats_view root;
+	struct customer customer;
+	struct broker broker;
+	struct rbk *admin;
+	uint64_t seed = 1;
+	uint32_t tenant;
+	unsigned int n_busy = 0;
+	char said;
+	int fd;
+
+	broker_start(&broker, &options);
+	admin = broker_connect_admin(&broker, "admin");
+	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, NULL), 0);
+	customer_init(&customer, &broker, &(struct customer_options){.has_test_device = true});
+	tenant = tenant_of(&root).number;
+	customer_deinit(&customer);
+	await_nobody(admin, &root, tenant);
+	broker_usage(&broker, &before);
+	for (unsigned int i = 0; i < n_rounds; i++) {
+		const bool is_tenant = i % 2;
+		pid_t pid = fork_client(&broker, &fd);
+
+		assert_int_equal(read(fd, &said, 1), 1);
+		close(fd);
+		if (is_tenant)
+			assert_int_equal(rbk_admin_drain_tenant(admin, tenant, RBK_DRAIN_BEGIN,
+								&drained, NULL),
+					 0);
+		else
+			drained = drain(admin, RBK_DEVICE_GPU, RBK_DRAIN_BEGIN);
+		n_busy += drained.n_tasks > 0;
+		harness_sleep_ms((unsigned int)(harness_random(&seed) % 60));
+		assert_int_equal(kill(pid, SIGKILL), 0);
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+		await_nobody(admin, &root, tenant);
+		if (is_tenant)
+			assert_int_equal(rbk_admin_drain_tenant(admin, tenant, RBK_DRAIN_END,
+								&drained, NULL),
+					 0);
+		else
+			drained = drain(admin, RBK_DEVICE_GPU, RBK_DRAIN_END);
+		assert_int_equal(drained.n_tasks, 0);
+	}
+	/* Not always when there was nothing to drain. */
+	assert_true(n_busy > 0);
+	broker_usage(&broker, &after);
+	assert_int_equal(after.n_fds, before.n_fds);
+	customer_init(&customer, &broker, &(struct customer_options){.has_test_device = true});
+	assert_int_equal(customer_run(&customer, 8, RBK_STRATEGY_PREFER_GPU).device,
+			 RBK_DEVICE_GPU);
+	customer_deinit(&customer);
+	rbk_stats_unmap(&root);
+	rbk_disconnect(admin);
+	broker_stop(&broker);
+}
+
+/* --- A GPU that hangs --- */
+
+/* What a service manager has been told. */
+static char notify_path[108];
+
+static void be_watched(void)
+{
+	setenv("NOTIFY_SOCKET", notify_path, 1);
+	setenv("WATCHDOG_USEC", "600000", 1);
+}
+
+static int listen_as_manager(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	assert_true(fd >= 0);
+	snprintf(notify_path, sizeof(notify_path), "/tmp/rbk-test-notify-%d", getpid());
+	unlink(notify_path);
+	strcpy(address.sun_path, notify_path);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+/* So many signs of life that are not there yet. */
+static void await_signs(int fd, unsigned int n)
+{
+	const uint64_t end_ns = deadline_ns();
+	char text[4096];
+
+	while (recv(fd, text, sizeof(text), 0) > 0)
+		;
+	while (n > 0) {
+		ssize_t bytes = recv(fd, text, sizeof(text) - 1, 0);
+
+		assert_true(harness_now_ns() < end_ns);
+		if (bytes < 0)
+			harness_sleep_ms(5);
+		else if (text[bytes] = '\0', strcmp(text, "WATCHDOG=1") == 0)
+			n--;
+	}
+}
+
+static void await_lost(const struct rbk_stats_view *root, bool is_lost)
+{
+	const uint64_t end_ns = deadline_ns();
+	struct rbk_stats_device device;
+
+	do {
+		assert_true(harness_now_ns() < end_ns);
+		harness_sleep_ms(5);
+		assert_true(harness_stats_copy(root, RBK_STATS_SECTION_DEVICES, RBK_DEVICE_GPU,
+					       &device, sizeof(device)));
+	} while (!(device.flags & RBK_STATS_DEVICE_LOST) == is_lost);
+}
+
+static void test_hung(void **state)
+{
+	static const char *const args[] = {"--gpu=software", "--gpu-timeout=1", NULL};
+	const struct broker_options options = {.args = args, .in_child = be_watched};
+	struct failing_layer *layer = failing_layer_begin();
+	struct rbk_admin_drained drained;
+	struct customer stuck, other;
+	struct rbk_stats_view root;
+	struct broker broker;
+	struct rbk_cqe cqe;
+	struct rbk *admin;
+	int fd, status;
+
+	if (!layer) {
+		print_message("built without Vulkan\n");
+		skip();
+	}
+	fd = listen_as_manager();
+	broker_start(&broker, &options);
+	admin = broker_connect_admin(&broker, "admin");
+	if (!broker_has_gpu(admin) || atomic_load(&layer->n_devices) == 0) {
+		print_message("no software Vulkan device here\n");
+		rbk_disconnect(admin);
+		broker_stop(&broker);
+		failing_layer_end(layer);
+		close(fd);
+		unlink(notify_path);
+		skip();
+	}
+	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, NULL), 0);
+	customer_init(&stuck, &broker, NULL);
+	customer_init(&other, &broker, NULL);
+	run_until_on(&stuck, RBK_DEVICE_GPU);
+	run_until_on(&other, RBK_DEVICE_GPU);
+
+	/* What is there stays there; the broker lives, says so, and serves everybody else. */
+	atomic_store(&layer->is_hanging, 1);
+	customer_put(&stuck, 8, RBK_STRATEGY_DEVICE(RBK_DEVICE_GPU));
+	await_lost(&root, true);
+	assert_true(atomic_load(&layer->n_hung) > 0);
+	await_signs(fd, 3);
+	assert_false(customer_has(&stuck));
+	cqe = customer_run(&other, 8, RBK_STRATEGY_PREFER_GPU);
+	assert_int_equal(cqe.device, RBK_DEVICE_CPU);
+	assert_int_equal(cqe.reason, RBK_REASON_GPU_UNAVAILABLE);
+	drained = drain(admin, RBK_DEVICE_GPU, RBK_DRAIN_BEGIN);
+	assert_int_equal(drained.n_tasks, 1);
+	await_signs(fd, 3);
+	rbk_plan_free(customer_plan(&other, 0));
+	assert_int_equal(drain(admin, RBK_DEVICE_GPU, RBK_DRAIN_ASK).n_tasks, 1);
+	assert_false(customer_has(&stuck));
+
+	/* It comes to its end after all: with a right result, and the device is as before. */
+	atomic_store(&layer->is_hanging, 0);
+	cqe = customer_take(&stuck);
+	assert_int_equal(cqe.res, 0);
+	assert_int_equal(cqe.device, RBK_DEVICE_GPU);
+	drain_wholly(admin, RBK_DEVICE_GPU);
+	await_lost(&root, false);
+	assert_int_equal(customer_run(&other, 8, RBK_STRATEGY_PREFER_GPU).device, RBK_DEVICE_CPU);
+	drain(admin, RBK_DEVICE_GPU, RBK_DRAIN_END);
+	run_until_on(&other, RBK_DEVICE_GPU);
+
+	/* Who is told to stop while it hangs does so, though not with a clear conscience. */
+	atomic_store(&layer->is_hanging, 1);
+	customer_put(&stuck, 8, RBK_STRATEGY_DEVICE(RBK_DEVICE_GPU));
+	await_lost(&root, true);
+	assert_int_equal(kill(broker.pid, SIGTERM), 0);
+	await_signs(fd, 2);
+	status = broker_wait(&broker);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 1);
+	assert_true(broker_log_has(&broker, "stopped with tasks in flight"));
+	customer_deinit(&other);
+	customer_deinit(&stuck);
+	rbk_stats_unmap(&root);
+	rbk_disconnect(admin);
+	broker_remove(&broker);
+	failing_layer_end(layer);
+	close(fd);
+	unlink(notify_path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_of_two),
+		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_hung),
+	};
+
+	harness_limit_seconds(180);
+	cmocka_set_test_filter(getenv("RBK_TEST_FILTER"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
