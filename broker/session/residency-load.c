@@ -380,6 +380,9 @@ static void unload_done(struct offload_job *job)
 	residence_clear(residence);
 	if (residence->load_result)
 		load_failed(residence, residence->load_result);
+	/* It had come, or nearly, when it was told to leave: its client need not wait for more. */
+	if (residence->state == RESIDENCE_OUT)
+		residency_tell_added(plan);
 	residency_tell_gone(residence);
 	residency_device_settle(device);
 	if (!residency_plan_settle(plan))
@@ -556,6 +559,7 @@ void residence_evict(struct residence *residence)
 	switch (residence->state) {
 	case RESIDENCE_AWAITED:
 		residence_forget_awaited(residence);
+		residency_tell_added(residence->plan);
 		break;
 	case RESIDENCE_LOADING:
 		residence->must_leave = true;

@@ -187,6 +187,8 @@ void residence_show(struct residence *residence);
 /* Tells who waits for the plan that @residence has come, or, with a negative @res, that it will
  * not. */
 void residency_tell(struct residence *residence, int res);
+/* Tells who added the plan, if he does not know yet, that it need not be waited for any longer. */
+void residency_tell_added(struct residency_plan *plan);
 /* Tells who waits for it to be gone, if it is. */
 void residency_tell_gone(struct residence *residence);
 /* Tells who waits for what can no longer come: limits were lowered, or a device was lost. */

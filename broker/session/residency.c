@@ -113,10 +113,19 @@ static void tell_held(struct residence *residence, enum residency_wish wish, int
 	recall(plan, wish);
 }
 
+void residency_tell_added(struct residency_plan *plan)
+{
+	void (*added)(struct session_plan * slot) = plan->added;
+
+	if (!added)
+		return;
+	plan->added = NULL;
+	added(plan->slot);
+}
+
 void residency_tell(struct residence *residence, int res)
 {
 	struct residency_plan *plan = residence->plan;
-	void (*added)(struct session_plan * slot) = plan->added;
 
 	tell_held(residence, RESIDENCY_PREFETCH, res);
 	if (res == 0)
@@ -124,10 +133,7 @@ void residency_tell(struct residence *residence, int res)
 	/* Whoever wanted it back after it was evicted by hand has it. */
 	if (res == 0)
 		plan->is_parked = false;
-	if (added) {
-		plan->added = NULL;
-		added(plan->slot);
-	}
+	residency_tell_added(plan);
 }
 
 void residency_tell_gone(struct residence *residence)

@@ -94,6 +94,7 @@ static int count_plan_load(struct executor *executor, struct plan *plan,
 	uint64_t bytes;
 	int r;
 
+	wait_while_held(device);
 	CHECK(!plan->exec[executor->index]);
 	for (uint16_t i = 0; i < plan->n_constants; i++) {
 		const struct exec_block *block = load->blocks[i];

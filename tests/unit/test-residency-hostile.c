@@ -201,6 +201,110 @@ static void test_loads__of_each_tenant(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* ---- Plans that are added ---- */
+
+static unsigned int n_added;
+
+static void on_added(struct session_plan *slot)
+{
+	n_added++;
+}
+
+enum meanwhile { EVICTED, EVICTED_BY_HAND, DRAINED };
+
+/*
+ * A plan is being loaded when its device memory is taken from it: who added it is told once, and
+ * not only when it comes after all. One without constants cannot be stopped: it comes, and leaves.
+ */
+static void add_and_take(enum meanwhile meanwhile, bool has_constant)
+{
+	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
+	struct wish wish = {.res = 1};
+	struct residency_rig rig;
+	struct session_plan *slot;
+	uint64_t n, bytes;
+
+	begin(&rig);
+	n_added = 0;
+	rig.devices[RIG_DEVICE].is_held = true;
+	slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){has_constant ? 1 : 0, 0});
+	assert_int_equal(residency_add(rig.residency, slot, on_added), 0);
+	turns(&rig, 3);
+	assert_int_equal(n_added, 0);
+	if (meanwhile == EVICTED)
+		assert_true(residency_evict(rig.residency, &all, &n, &bytes));
+	else if (meanwhile == EVICTED_BY_HAND)
+		ask(&rig, slot, &wish, RESIDENCY_EVICT);
+	else
+		residency_set_drained(rig.residency, RIG_DEVICE, true);
+	turns(&rig, 3);
+	rig.devices[RIG_DEVICE].is_held = false;
+	rig_settle(&rig);
+	assert_int_equal(n_added, 1);
+	assert_false(rig_is_ready(slot));
+
+	/* It comes when it is asked for, as after any eviction. */
+	residency_set_drained(rig.residency, RIG_DEVICE, false);
+	wish = (struct wish){.res = 1};
+	ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	rig_settle(&rig);
+	assert_true(wish.n_done == 1 && wish.res == 0);
+	assert_true(rig_is_ready(slot));
+	assert_int_equal(n_added, 1);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+static void test_add__evicted_meanwhile(void **state)
+{
+	add_and_take(EVICTED, true);
+	add_and_take(EVICTED, false);
+	add_and_take(EVICTED_BY_HAND, true);
+	add_and_take(EVICTED_BY_HAND, false);
+}
+
+static void test_add__drained_meanwhile(void **state)
+{
+	add_and_take(DRAINED, true);
+	add_and_take(DRAINED, false);
+}
+
+/* The driver refuses it, others are to leave for it, and then it is not to come at all. */
+static void test_add__evicted_while_awaited(void **state)
+{
+	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
+	struct session_plan *busy, *slot;
+	struct residency_rig rig;
+	uint64_t n, bytes;
+
+	begin(&rig);
+	n_added = 0;
+	rig_share(&rig, 0, 100 * MIB, 0, 0);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 60 * MIB);
+	rig_add(&rig, busy = rig_plan_of(&rig, 0, 40 * MIB));
+	rig_settle(&rig);
+	assert_true(rig_is_ready(busy));
+	busy->n_on_device[RIG_DEVICE] = 1;
+	rig.devices[RIG_DEVICE].is_held = true;
+	rig.devices[RIG_DEVICE].n_refused = 1;
+	slot = rig_plan_of(&rig, 1, 60 * MIB);
+	assert_int_equal(residency_add(rig.residency, slot, on_added), 0);
+	turns(&rig, 3);
+	residency_set_usable(rig.residency, RIG_DEVICE, 70 * MIB, 0);
+	rig.devices[RIG_DEVICE].is_held = false;
+	rig_settle(&rig);
+	assert_int_equal(n_added, 0);
+	assert_true(busy->leaving);
+	assert_true(residency_evict(rig.residency, &all, &n, &bytes));
+	assert_int_equal(n_added, 1);
+	set_idle(&rig, busy);
+	rig_settle(&rig);
+	assert_int_equal(n_added, 1);
+	rig_remove(&rig, slot);
+	rig_remove(&rig, busy);
+	residency_rig_deinit(&rig);
+}
+
 /* ---- Wishes ---- */
 
 /* In one breath: the second is about what the first leaves. */
@@ -453,6 +557,9 @@ int main(void)
 		cmocka_unit_test(test_promises__limit_lowered),
 		cmocka_unit_test(test_host_limit__displaces_nobody),
 		cmocka_unit_test(test_loads__of_each_tenant),
+		cmocka_unit_test(test_add__evicted_meanwhile),
+		cmocka_unit_test(test_add__drained_meanwhile),
+		cmocka_unit_test(test_add__evicted_while_awaited),
 		cmocka_unit_test(test_wishes__evict_then_prefetch),
 		cmocka_unit_test(test_wishes__evict_after_want),
 		cmocka_unit_test(test_wishes__limit_lowered_meanwhile),
