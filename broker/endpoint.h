@@ -5,7 +5,8 @@
  *
  * Puts the endpoint and the root page that it serves together. Reactor thread only.
  */
-struct metrics;
+struct endpoint;
+struct loop;
 struct options;
 struct server;
 
@@ -13,7 +14,8 @@ struct server;
  * Serves what --metrics asks for, if it does, until endpoint_stop(). Logs where, or why not.
  * Return: 0, *ret is NULL if nothing was asked for; else the status to exit with.
  */
-int endpoint_start(const struct options *options, struct server *server, struct metrics **ret);
+int endpoint_start(const struct options *options, struct loop *loop, struct server *server,
+		   struct endpoint **ret);
 
-/* Before the server is freed. @metrics may be NULL. */
-void endpoint_stop(struct metrics *metrics, struct server *server);
+/* Before the server and the loop are freed. @endpoint may be NULL. Return: NULL. */
+struct endpoint *endpoint_stop(struct endpoint *endpoint);

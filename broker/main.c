@@ -94,7 +94,7 @@ struct broker {
 	struct publish *publish;
 	struct control *control;
 	struct server *server;
-	struct metrics *metrics;
+	struct endpoint *endpoint;
 	int signal_fd;
 	struct loop_watch *signal_watch;
 	bool is_stopping;
@@ -716,7 +716,7 @@ static int broker_run(struct broker *broker)
 	}
 
 	say_what_was_found(broker);
-	r = endpoint_start(&broker->options, broker->server, &broker->metrics);
+	r = endpoint_start(&broker->options, broker->loop, broker->server, &broker->endpoint);
 	if (r)
 		return r;
 	shorten_slices();
@@ -766,7 +766,7 @@ static int broker_list_devices(struct broker *broker)
 
 static void broker_deinit(struct broker *broker)
 {
-	endpoint_stop(broker->metrics, broker->server);
+	broker->endpoint = endpoint_stop(broker->endpoint);
 	server_free(broker->server);
 	control_free(broker->control);
 	publish_free(broker->publish);

@@ -142,9 +142,12 @@ static enum MHD_Result reply_metrics(struct metrics *metrics, struct MHD_Connect
 	enum metrics_format format = metrics_accepted(accept);
 	const struct rbk_stats_header *header = metrics->options.view.page;
 	struct answer *answer = &metrics->answers[format];
-	uint64_t n_updates = rbk_stats_load(&header->n_updates);
-	uint64_t n_resets = rbk_stats_load(&header->n_resets);
+	uint64_t n_updates, n_resets;
 
+	if (metrics->options.scraped)
+		metrics->options.scraped(metrics->options.context);
+	n_updates = rbk_stats_load(&header->n_updates);
+	n_resets = rbk_stats_load(&header->n_resets);
 	if (!answer->response || answer->n_updates != n_updates || answer->n_resets != n_resets) {
 		if (answer->response)
 			MHD_destroy_response(answer->response);

@@ -22,6 +22,9 @@ struct metrics_options {
 	/* The root page, kept up to date by whoever writes it until metrics_free(). */
 	struct rbk_stats_view view;
 	const char *version; /* the broker's */
+	/* Before the page is read for somebody, in the endpoint's thread; may be NULL. */
+	void (*scraped)(void *context);
+	void *context;
 };
 
 /*

@@ -232,6 +232,11 @@ struct stats *server_stats_pages(struct server *server);
  */
 int server_watch_root(struct server *server, struct rbk_stats_view *ret);
 void server_unwatch_root(struct server *server);
+/*
+ * While it rests the page stays, but is not kept up to date for this watcher's sake; when it does
+ * so no more, it is at once. Between the two above, and not resting at the end.
+ */
+void server_rest_root(struct server *server, bool rests);
 /* The members of the whole broker's record that the server knows; the rest of *ret stays. */
 void server_describe(const struct server *server, struct rbk_stats_broker *ret);
 /* Forgets the counts of tenants that are gone from the policy: it was read again. */

@@ -379,6 +379,16 @@ void server_unwatch_root(struct server *server)
 	end_watching(server);
 }
 
+void server_rest_root(struct server *server, bool rests)
+{
+	if (rests) {
+		end_watching(server);
+		return;
+	}
+	begin_watching(server);
+	update(server);
+}
+
 static void reset_tenant(struct server *server, struct stats_tenant *tenant)
 {
 	const struct server_publisher *publisher = &server->options.publisher;

@@ -180,6 +180,34 @@ def check_figures(broker, path):
     expect(total(values(scrape(path)), tasks) == 128, 'counts are gone with the session')
 
 
+def switches(broker):
+    """How often threads of the broker stopped running: one that does nothing leaves it as it is."""
+    n, folder = 0, f'/proc/{broker.process.pid}/task'
+    for thread in os.listdir(folder):
+        with open(f'{folder}/{thread}/status', encoding='ascii') as file:
+            n += sum(int(line.split()[1]) for line in file if 'ctxt_switches' in line)
+    return n
+
+
+def check_idle(broker, path):
+    """Nobody scrapes: nothing happens. Who does then is not told of what was long ago."""
+    def is_still():
+        before = switches(broker)
+        time.sleep(1)
+        return switches(broker) == before
+
+    wait_for(is_still, 'an endpoint that nobody scrapes keeps the broker busy')
+    client = Client(broker)
+    client.run(30, 3)
+    found = values(scrape(path))
+    expect(found['ringbroker_sessions'] == 1, found['ringbroker_sessions'])
+    expect(total(found, 'ringbroker_tenant_tasks_total') == 33, found)
+    # It is being looked after now.
+    wait_for(lambda: values(scrape(path))['ringbroker_statistics_updated_timestamp_seconds']
+             > found['ringbroker_statistics_updated_timestamp_seconds'], 'no updates')
+    client.stop()
+
+
 def check_endpoint(folder):
     path = os.path.join(folder, 'metrics.sock')
     policy = f'[broker]\nmetrics = unix:{path}\n'
@@ -187,6 +215,9 @@ def check_endpoint(folder):
     broker = Broker(folder, '--admin-group', str(os.getgid()), policy=policy).start()
     status = os.stat(path)
     expect(stat.S_IMODE(status.st_mode) == 0o660 and status.st_gid == os.getgid(), status)
+    check_idle(broker, path)
+    broker.stop()
+    broker = Broker(folder, '--admin-group', str(os.getgid()), policy=policy).start()
     check_figures(broker, path)
 
     # Read again: the same goes on, and another address is said to need a restart.
