@@ -117,6 +117,16 @@ static bool has_software_gpu(const struct broker_options *options)
 	return false;
 }
 
+/* With RBK_TEST_GPU=real tests of devices take the machine's GPU, not one in software. */
+static const char *gpu_argument(const char *argument)
+{
+	const char *wanted = getenv("RBK_TEST_GPU");
+
+	if (wanted && strcmp(wanted, "real") == 0 && strcmp(argument, "--gpu=software") == 0)
+		return "--gpu=auto";
+	return argument;
+}
+
 static void exec_broker(const struct broker *broker, const struct broker_options *options)
 {
 	const char *args[MAX_ARGS] = {"brokerd",           "--socket",         broker->socket_path,
@@ -136,7 +146,7 @@ static void exec_broker(const struct broker *broker, const struct broker_options
 	}
 	for (unsigned int i = 0; options && options->args && options->args[i] && n + 1 < MAX_ARGS;
 	     i++)
-		args[n++] = options->args[i];
+		args[n++] = gpu_argument(options->args[i]);
 	if (options && options->in_child)
 		options->in_child();
 	execv(program ? program : BROKERD_PATH, (char *const *)args);

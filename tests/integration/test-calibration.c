@@ -226,8 +226,8 @@ static void test_idle__stays_out_of_the_way(void **state)
 static void test_idle__stops(void **state)
 {
 	struct fixture *fixture = *state;
-	const char *args[] = {"--gpu",         "software", "--cache", fixture->cache,
-			      "--calibration", "auto",     NULL};
+	const char *args[] = {"--gpu=software", "--cache", fixture->cache,
+			      "--calibration",  "auto",    NULL};
 	const struct broker_options options = {.args = args};
 	struct broker broker;
 

@@ -15,7 +15,7 @@ enum { N = 96, BYTES = N * N * 4 };
 
 static void run_bare(enum vulkan_bare_shader shader, uint32_t force)
 {
-	const struct vulkan_options options = {.mode = VULKAN_SOFTWARE, .force = force};
+	const struct vulkan_options options = {.mode = rig_mode(), .force = force};
 	struct vulkan_bare *bare;
 	struct exec_arena arena;
 	float *a, *b, *c;
@@ -73,7 +73,7 @@ static void print_figures(void)
 {
 	for (uint32_t n = 64; n <= 1024; n *= 2)
 		for (int shader = 0; shader < 2; shader++) {
-			const struct vulkan_options options = {.mode = VULKAN_SOFTWARE};
+			const struct vulkan_options options = {.mode = rig_mode()};
 			uint64_t bytes = 4ull * n * n, best_ns = UINT64_MAX, begin_ns, ns;
 			struct vulkan_bare *bare;
 			struct exec_arena arena;

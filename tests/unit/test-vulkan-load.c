@@ -192,10 +192,18 @@ static void test_block_load__contents(void **state)
 		assert_int_equal(r, 0);
 		assert_true(n_parts >= 3);
 		assert_int_equal(pieces.block.loaded_bytes, pieces.block.bytes);
-		assert_int_equal(pieces.block.copied_bytes, way == 2 ? 0 : sum);
-		assert_int_equal(pieces.block.transferred_bytes, way == 0   ? 0
-								 : way == 1 ? pieces.block.bytes
-									    : sum);
+		/* Unless forced it is what is fastest; for a software device always the processor.
+		 */
+		if (way == 0 && rig.executor->info.kind != EXECUTOR_SOFTWARE_GPU) {
+			assert_true(pieces.block.copied_bytes == sum ||
+				    pieces.block.transferred_bytes == sum);
+		} else {
+			assert_int_equal(pieces.block.copied_bytes, way == 2 ? 0 : sum);
+			assert_int_equal(pieces.block.transferred_bytes,
+					 way == 0   ? 0
+					 : way == 1 ? pieces.block.bytes
+						    : sum);
+		}
 
 		got = malloc(pieces.block.bytes);
 		assert_non_null(got);
@@ -335,7 +343,10 @@ static void test_load__driver_out_of_memory(void **state)
 			assert_false(rig.executor->ops->is_lost(rig.executor));
 		}
 		/* The block, staging of it where it is staged, parameters. */
-		assert_int_equal(n, way == 0 ? 3 : 4);
+		if (way == 0 && rig.executor->info.kind == EXECUTOR_GPU)
+			assert_in_range(n, 3, 4);
+		else
+			assert_int_equal(n, way == 0 ? 3 : 4);
 		assert_int_equal(script.n_failed, 0);
 		run_and_check(&rig, plan);
 		rig_release(&rig, plan);
@@ -400,14 +411,18 @@ static void test_rates__measured(void **state)
 
 	rig_init(&rig, &(struct vulkan_options){0});
 	vulkan_rates(rig.executor, &rates);
-	assert_true(rates.direct.up_bytes_per_s > 0 && rates.direct.down_bytes_per_s > 0);
+	if (rig.executor->info.kind == EXECUTOR_SOFTWARE_GPU)
+		assert_true(rates.direct.up_bytes_per_s > 0 && rates.direct.down_bytes_per_s > 0);
 	assert_true(rates.staged.up_bytes_per_s > 0 && rates.staged.down_bytes_per_s > 0);
-	assert_true(rates.arena.up_bytes_per_s > 0 && rates.arena.down_bytes_per_s > 0);
+	if (strstr(rig.executor->info.paths, "host-import"))
+		assert_true(rates.arena.up_bytes_per_s > 0 && rates.arena.down_bytes_per_s > 0);
 	vulkan_usage(rig.executor, &usage);
 	assert_int_equal(usage.device_bytes, 0);
 	/* One memory, the processor's. */
-	assert_int_equal(rig.executor->info.gtt_bytes, 0);
-	assert_false(rig.executor->info.is_integrated);
+	if (rig.executor->info.kind == EXECUTOR_SOFTWARE_GPU) {
+		assert_int_equal(rig.executor->info.gtt_bytes, 0);
+		assert_false(rig.executor->info.is_integrated);
+	}
 	rig.executor->ops->memory_sample(rig.executor, &memory);
 	assert_true(memory.has_budget || memory.budget_bytes == 0);
 	rig_deinit(&rig);

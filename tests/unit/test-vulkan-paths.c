@@ -509,7 +509,7 @@ int main(int argc, char **argv)
 		return 77;
 	path = path_of(argv[1]);
 	options = options_of();
-	options.mode = VULKAN_SOFTWARE;
+	options.mode = rig_mode();
 	if (waker_init(&waker) || vulkan_open(&options, &waker, &vulkan))
 		return 1;
 	refusal = vulkan_path_refusal(vulkan);

@@ -19,9 +19,16 @@
 
 enum { PAGE = 4096, GUARD = 0xa5 };
 
+enum vulkan_mode rig_mode(void)
+{
+	const char *wanted = getenv("RBK_TEST_GPU");
+
+	return wanted && strcmp(wanted, "real") == 0 ? VULKAN_AUTO : VULKAN_SOFTWARE;
+}
+
 bool rig_available(void)
 {
-	const struct vulkan_options options = {.mode = VULKAN_SOFTWARE};
+	const struct vulkan_options options = {.mode = rig_mode()};
 	struct vulkan *vulkan = NULL;
 	struct waker waker;
 	bool available;
@@ -38,12 +45,12 @@ bool rig_available(void)
 
 void rig_init(struct rig *rig, const struct vulkan_options *options)
 {
-	struct vulkan_options software = *options;
+	struct vulkan_options of_mode = *options;
 
 	memset(rig, 0, sizeof(*rig));
-	software.mode = VULKAN_SOFTWARE;
+	of_mode.mode = rig_mode();
 	assert_int_equal(waker_init(&rig->waker), 0);
-	assert_int_equal(vulkan_open(&software, &rig->waker, &rig->vulkan), 0);
+	assert_int_equal(vulkan_open(&of_mode, &rig->waker, &rig->vulkan), 0);
 	assert_true(vulkan_n_executors(rig->vulkan) > 0);
 	rig->executor = vulkan_executor(rig->vulkan, 0);
 	rig->executor->index = RBK_DEVICE_GPU;
@@ -202,6 +209,18 @@ void rig_run(struct rig *rig, struct job *job)
 {
 	rig_submit(rig, &job->task);
 	assert_ptr_equal(rig_reap(rig), &job->task);
+}
+
+uint64_t rig_transferred_bytes(const struct rig *rig, const struct exec_task *task)
+{
+	const struct plan *plan = task->plan;
+	uint64_t bytes = 0;
+
+	if (rig->executor->info.kind != EXECUTOR_GPU || rig->executor->info.is_integrated)
+		return 0;
+	for (uint16_t i = 0; i < plan->n_bindings; i++)
+		bytes += tensor_bytes(&plan->tensors[plan->bindings[i].tensor], task->count);
+	return bytes;
 }
 
 struct exec_block *rig_block_new(struct rig *rig, const struct plan *plan)

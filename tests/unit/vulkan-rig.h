@@ -3,9 +3,9 @@
 /*
  * A rig for tests of the Vulkan executor
  *
- * A software device, a fake reactor, and tasks whose tensors each lie at the very end of an arena
- * of their own, with unmapped memory behind and a guarded stretch in front: reading or writing
- * beyond a tensor either faults or shows.
+ * A software device (with RBK_TEST_GPU=real in the environment the machine's GPU), a fake reactor,
+ * and tasks whose tensors each lie at the very end of an arena of their own, with unmapped memory
+ * behind and a guarded stretch in front: reading or writing beyond a tensor either faults or shows.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,10 +27,13 @@ struct rig {
 	} loaded[RIG_MAX_LOADED];
 };
 
-/* Is there a software device? Says so on standard output if not: the test then exits with 77. */
+/* The kind of device that the rig opens. */
+enum vulkan_mode rig_mode(void);
+
+/* Is there such a device? Says so on standard output if not: the test then exits with 77. */
 bool rig_available(void);
 
-/* Opens a software device with these options; mode is set here. Asserts success. */
+/* Opens that device with these options; mode is set here. Asserts success. */
 void rig_init(struct rig *rig, const struct vulkan_options *options);
 /* Asserts that nothing is left on the device. */
 void rig_deinit(struct rig *rig);
@@ -59,6 +62,9 @@ void *job_binding(struct job *job, unsigned int binding);
 void rig_submit(struct rig *rig, struct exec_task *task);
 struct exec_task *rig_reap(struct rig *rig);
 void rig_run(struct rig *rig, struct job *job);
+
+/* What a device that does not bounce transfers is nothing, what a card does, all bound tensors. */
+uint64_t rig_transferred_bytes(const struct rig *rig, const struct exec_task *task);
 
 /* y = x * w: a constant of @rows x @cols at @offset of @arena; counts up to RIG_MAX_COUNT. */
 struct plan *rig_product_plan(struct exec_arena *arena, uint64_t offset, uint32_t rows,
