@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,16 +255,53 @@ static void describe(struct vk_device *device)
 		device->bounces = true;
 }
 
+struct libraries {
+	char **names;
+	size_t n;
+};
+
+static void libraries_deinit(struct libraries *libraries)
+{
+	for (size_t i = 0; i < libraries->n; i++)
+		free(libraries->names[i]);
+	free(libraries->names);
+}
+
+static int note_library(struct dl_phdr_info *info, size_t size, void *data)
+{
+	struct libraries *libraries = data;
+	char **names;
+
+	/* The program itself, and what the kernel maps. */
+	if (!info->dlpi_name || info->dlpi_name[0] != '/')
+		return 0;
+	names = realloc(libraries->names, (libraries->n + 1) * sizeof(*names));
+	if (!names)
+		return 1;
+	libraries->names = names;
+	names[libraries->n] = strdup(info->dlpi_name);
+	if (!names[libraries->n])
+		return 1;
+	libraries->n++;
+	return 0;
+}
+
 /*
  * Keeps the driver in memory after its last instance: drivers leave threads and thread-local
  * destructors behind that must not lose their code, and what their globals hold must not look lost.
+ * That is every library: which ones are the driver's cannot be told, and a part of them is worse
+ * than none. NVIDIA's is several libraries; with only the one kept that Vulkan's functions are in,
+ * driver 580.159 freed what was not there any more when it was unloaded for the second time.
  */
-static void pin_driver(struct vk_device *device)
+static void pin_driver(void)
 {
-	Dl_info info;
+	struct libraries libraries = {NULL, 0};
 
-	if (dladdr((void *)device->vk.vkQueueSubmit, &info) && info.dli_fname)
-		(void)dlopen(info.dli_fname, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	/* What is in the list stays loaded meanwhile: nobody else loads and unloads. */
+	dl_iterate_phdr(note_library, &libraries);
+	for (size_t i = 0; i < libraries.n; i++)
+		(void)dlopen(libraries.names[i], RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+	libraries_deinit(&libraries);
 }
 
 /*
@@ -353,7 +391,7 @@ int vk_device_open(struct vk_device *device, bool only_compiles)
 		return error_fold(r);
 	}
 	volkLoadDeviceTable(&device->vk, device->handle);
-	pin_driver(device);
+	pin_driver();
 	device->vk.vkGetDeviceQueue(device->handle, device->queue_family, 0, &device->queue);
 
 	r = vk_pipelines_init(device);

@@ -3,9 +3,11 @@
  * The Vulkan executor as the dispatcher sees it: accounting, many tasks at once, cancellation, lost
  * devices, the cache on disk. How memory is loaded is in test-vulkan-load.c.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <link.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -606,9 +608,45 @@ static void test_open__modes(void **state)
 	waker_deinit(&waker);
 }
 
+struct loaded {
+	char names[512][256];
+	unsigned int n;
+};
+
+static int note_loaded(struct dl_phdr_info *info, size_t size, void *data)
+{
+	struct loaded *loaded = data;
+
+	if (info->dlpi_name && info->dlpi_name[0] == '/' &&
+	    loaded->n < sizeof(loaded->names) / sizeof(loaded->names[0]))
+		snprintf(loaded->names[loaded->n++], sizeof(loaded->names[0]), "%s",
+			 info->dlpi_name);
+	return 0;
+}
+
+/* A driver of several libraries does not survive the loss of some: all or none may go. */
+static void test_open__keeps_libraries(void **state)
+{
+	static struct loaded loaded;
+	void *library;
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){0});
+	dl_iterate_phdr(note_loaded, &loaded);
+	assert_true(loaded.n > 3);
+	rig_deinit(&rig);
+	for (unsigned int i = 0; i < loaded.n; i++) {
+		library = dlopen(loaded.names[i], RTLD_NOW | RTLD_NOLOAD);
+		if (!library)
+			fail_msg("%s was unloaded", loaded.names[i]);
+		dlclose(library);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_open__keeps_libraries),
 		cmocka_unit_test(test_plan__unsupported),
 		cmocka_unit_test(test_submit__many),
 		cmocka_unit_test(test_cancel__race),
