@@ -34,6 +34,14 @@ static void put(const char *name, const char *text)
 	assert_int_equal(fclose(file), 0);
 }
 
+static int remove_file(const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s%s", root, name);
+	return unlink(path);
+}
+
 static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *at)
 {
 	return remove(path);
@@ -135,6 +143,13 @@ static void test_udmabuf(void **state)
 	assert_health(&doctor, "udmabuf-limits", HEALTH_OK);
 	put("/sys/module/udmabuf/parameters/list_limit", "16\n");
 	assert_health(&doctor, "udmabuf-limits", HEALTH_WARN);
+	/* A driver that imports clients' memory itself wants none of it. */
+	doctor.imports_host = true;
+	assert_health(&doctor, "udmabuf-limits", HEALTH_SKIP);
+	assert_int_equal(remove_file("/dev/udmabuf"), 0);
+	assert_health(&doctor, "udmabuf", HEALTH_OK);
+	doctor.imports_host = false;
+	assert_health(&doctor, "udmabuf", HEALTH_WARN);
 }
 
 static void test_render_nodes(void **state)
@@ -149,6 +164,30 @@ static void test_render_nodes(void **state)
 	assert_health(&doctor, "render-nodes", HEALTH_WARN);
 	snprintf(link_path, sizeof(link_path), "%s/sys/class/drm/renderD128/device/driver", root);
 	assert_int_equal(symlink("../../../../bus/pci/drivers/amdgpu", link_path), 0);
+	assert_health(&doctor, "render-nodes", HEALTH_OK);
+}
+
+/* NVIDIA's driver has no render nodes without its module nvidia-drm, and needs none. */
+static void test_nvidia(void **state)
+{
+	struct doctor doctor = {.root = root};
+	char link_path[128];
+
+	put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module\n");
+	assert_health(&doctor, "render-nodes", HEALTH_WARN);
+	assert_non_null(strstr(check(&doctor, "render-nodes").text, "/dev/nvidiactl"));
+	put("/dev/nvidiactl", "");
+	assert_health(&doctor, "render-nodes", HEALTH_WARN);
+	put("/dev/nvidia0", "");
+	assert_health(&doctor, "render-nodes", HEALTH_OK);
+
+	put("/dev/dri/renderD128", "");
+	put("/sys/class/drm/renderD128/device/vendor", "0x10de\n");
+	snprintf(link_path, sizeof(link_path), "%s/sys/class/drm/renderD128/device/driver", root);
+	assert_int_equal(symlink("../../../../bus/pci/drivers/nouveau", link_path), 0);
+	assert_health(&doctor, "render-nodes", HEALTH_WARN);
+	assert_int_equal(unlink(link_path), 0);
+	assert_int_equal(symlink("../../../../bus/pci/drivers/nvidia", link_path), 0);
 	assert_health(&doctor, "render-nodes", HEALTH_OK);
 }
 
@@ -191,6 +230,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_kernel, begin, end),
 		cmocka_unit_test_setup_teardown(test_udmabuf, begin, end),
 		cmocka_unit_test_setup_teardown(test_render_nodes, begin, end),
+		cmocka_unit_test_setup_teardown(test_nvidia, begin, end),
 		cmocka_unit_test_setup_teardown(test_service, begin, end),
 	};
 

@@ -150,11 +150,15 @@ static void ask_broker(struct checkup *checkup, struct rbk *rbk, bool is_admin)
 		return;
 	checkup->doctor.pid = (pid_t)view.page->pid;
 	checkup->doctor.has_devices = true;
+	checkup->doctor.imports_host = true;
 	for (uint32_t i = 0; i < rbk_stats_count(&view, RBK_STATS_SECTION_DEVICES); i++) {
 		device_copy(&view, i, &device);
 		checkup->doctor.has_gpu |= device.kind == RBK_DEVICE_KIND_GPU;
 		checkup->doctor.has_software_gpu |= device.kind == RBK_DEVICE_KIND_SOFTWARE_GPU;
+		if (device.kind != RBK_DEVICE_KIND_CPU && !strstr(device.paths, "host-import"))
+			checkup->doctor.imports_host = false;
 	}
+	checkup->doctor.imports_host &= checkup->doctor.has_gpu;
 	contention_copy(&view, &contention);
 	checkup->doctor.has_probes = contention.source == RBK_STATS_SOURCE_EBPF;
 	rbk_stats_unmap(&view);

@@ -238,36 +238,63 @@ static void check_dmem(const struct doctor *doctor, struct finding *finding)
 
 /* --- Devices --- */
 
-/* How many render nodes there are; of how many the driver is amdgpu; the first one without access.
+/* How many render nodes there are; of how many the driver is amdgpu, or NVIDIA's own; the first one
+ * without access.
  */
 struct nodes {
-	unsigned int n, n_amdgpu;
+	unsigned int n, n_amdgpu, n_nvidia;
 	char denied[64];
 };
 
 static void look_at_node(const struct doctor *doctor, const char *name, struct nodes *nodes)
 {
-	char path[PATH_BYTES], driver[PATH_BYTES];
+	char path[PATH_BYTES], link[PATH_BYTES];
+	const char *driver;
 	ssize_t n;
 
 	nodes->n++;
 	path_of(doctor, path, "/sys/class/drm/%s/device/driver", name);
-	n = readlink(path, driver, sizeof(driver) - 1);
-	driver[n > 0 ? n : 0] = '\0';
-	if (strcmp(strrchr(driver, '/') ? strrchr(driver, '/') + 1 : driver, "amdgpu") == 0)
-		nodes->n_amdgpu++;
+	n = readlink(path, link, sizeof(link) - 1);
+	link[n > 0 ? n : 0] = '\0';
+	driver = strrchr(link, '/') ? strrchr(link, '/') + 1 : link;
+	nodes->n_amdgpu += strcmp(driver, "amdgpu") == 0;
+	nodes->n_nvidia += strcmp(driver, "nvidia") == 0;
 	path_of(doctor, path, "/dev/dri/%s", name);
 	if (access(path, R_OK | W_OK) && !nodes->denied[0])
 		snprintf(nodes->denied, sizeof(nodes->denied), "/dev/dri/%.40s", name);
+}
+
+/* NVIDIA's driver has files of its own, and render nodes only with its module nvidia-drm. */
+static void check_nvidia(const struct doctor *doctor, struct finding *finding)
+{
+	static const char *const names[] = {"/dev/nvidiactl", "/dev/nvidia0"};
+	char path[PATH_BYTES];
+
+	for (unsigned int i = 0; i < 2; i++) {
+		path_of(doctor, path, "%s", names[i]);
+		if (access(path, F_OK)) {
+			finding_set(finding, HEALTH_WARN, "nvidia-modprobe -c 0 -u",
+				    "NVIDIA's driver is there, but not %s", names[i]);
+			return;
+		}
+		if (access(path, R_OK | W_OK)) {
+			finding_set(finding, HEALTH_WARN, "ls -l /dev/nvidia*, for whose they are",
+				    "this user may not open %s", names[i]);
+			return;
+		}
+	}
+	finding_set(finding, HEALTH_OK, "",
+		    "NVIDIA's driver, which needs none: no figures but what Vulkan tells");
 }
 
 static void check_render_nodes(const struct doctor *doctor, struct finding *finding)
 {
 	struct nodes nodes = {.n = 0};
 	struct dirent *entry;
-	char path[PATH_BYTES];
+	char path[PATH_BYTES], nvidia[PATH_BYTES];
 	DIR *folder;
 
+	path_of(doctor, nvidia, "/proc/driver/nvidia/version");
 	path_of(doctor, path, "/dev/dri");
 	folder = opendir(path);
 	while (folder && (entry = readdir(folder)))
@@ -275,13 +302,19 @@ static void check_render_nodes(const struct doctor *doctor, struct finding *find
 			look_at_node(doctor, entry->d_name, &nodes);
 	if (folder)
 		closedir(folder);
-	if (nodes.n == 0)
+	if (nodes.n == 0 && access(nvidia, F_OK) == 0)
+		check_nvidia(doctor, finding);
+	else if (nodes.n == 0)
 		finding_set(finding, HEALTH_WARN,
 			    "apt-get install firmware-amd-graphics, then modprobe amdgpu",
 			    "there is no render node in /dev/dri: no GPU, or no driver for it");
 	else if (nodes.denied[0])
 		finding_set(finding, HEALTH_WARN, "usermod -aG render USER, and log in again",
 			    "this user may not open %s", nodes.denied);
+	else if (nodes.n_nvidia == nodes.n)
+		finding_set(finding, HEALTH_OK, "",
+			    "%u render nodes, of NVIDIA's driver: no figures but what Vulkan tells",
+			    nodes.n);
 	else if (nodes.n_amdgpu == 0)
 		finding_set(finding, HEALTH_WARN, "modprobe amdgpu, if the card is one of AMD's",
 			    "%u render nodes, none of amdgpu: no figures but what Vulkan tells",
@@ -344,7 +377,10 @@ static void check_udmabuf(const struct doctor *doctor, struct finding *finding)
 	char path[PATH_BYTES];
 
 	path_of(doctor, path, "/dev/udmabuf");
-	if (access(path, F_OK))
+	if (doctor->imports_host)
+		finding_set(finding, HEALTH_OK, "",
+			    "not needed: the GPU works in clients' memory by host-import");
+	else if (access(path, F_OK))
 		finding_set(finding, HEALTH_WARN,
 			    "modprobe udmabuf; echo udmabuf > /etc/modules-load.d/udmabuf.conf",
 			    "/dev/udmabuf is missing");
@@ -363,7 +399,9 @@ static void check_udmabuf_limits(const struct doctor *doctor, struct finding *fi
 	long long size_mb = read_number(doctor, "/sys/module/udmabuf/parameters/size_limit_mb");
 	long long list = read_number(doctor, "/sys/module/udmabuf/parameters/list_limit");
 
-	if (size_mb < 0)
+	if (doctor->imports_host)
+		finding_set(finding, HEALTH_SKIP, "", "udmabuf is not used");
+	else if (size_mb < 0)
 		finding_set(finding, HEALTH_SKIP, "", "the module is not loaded");
 	else if (size_mb < wanted_size_mb || list < wanted_list)
 		finding_set(finding, HEALTH_WARN,

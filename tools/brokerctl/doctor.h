@@ -34,7 +34,8 @@ struct doctor {
 	pid_t pid;        /* the running broker's; 0: none, or not known */
 	/* Of the broker's devices, if it said so. */
 	bool has_devices, has_gpu, has_software_gpu;
-	bool has_probes; /* it watches contention by its own probes, as it says */
+	bool imports_host; /* it has a GPU, and no device needs udmabuf */
+	bool has_probes;   /* it watches contention by its own probes, as it says */
 };
 
 /* How many checks there are; each fills one finding. */
