@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The unit as systemd sees it: without a warning, and exposed no more than agreed.
+"""The unit as systemd sees it: without a warning, exposed no more than agreed, and with all GPUs.
 
     unit.py SERVICE [FILE...]
 
 FILE: sockets, which belong to it, and drop-ins. Exit status 77 where systemd-analyze is missing or
 cannot do without a running systemd.
 """
+import fnmatch
 import os
 import re
 import shutil
@@ -15,6 +16,10 @@ import sys
 import tempfile
 
 MAX_EXPOSURE = 2.0
+
+
+# What drivers of GPUs call their devices in /proc/devices.
+DEVICES = ('drm', 'nvidia', 'nvidia-frontend', 'nvidiactl', 'nvidia-uvm', 'nvidia-modeset')
 
 
 def analyze(*arguments):
@@ -39,6 +44,15 @@ def exposure(unit, problems):
     if float(match[1]) > MAX_EXPOSURE:
         open_items = [line for line in result.stdout.split('\n') if '\u2717' in line]
         problems.append(f'{unit}: more than {MAX_EXPOSURE}:\n' + '\n'.join(open_items))
+
+
+def devices(unit, problems):
+    """May it open every GPU?"""
+    with open(unit, encoding='utf-8') as file:
+        allowed = re.findall(r'^DeviceAllow=char-(\S+) rw$', file.read(), flags=re.MULTILINE)
+    for device in DEVICES:
+        if not any(fnmatch.fnmatchcase(device, pattern) for pattern in allowed):
+            problems.append(f'{unit}: it may not open char-{device}')
 
 
 def main():
@@ -74,6 +88,7 @@ def main():
             if said:
                 problems.append('\n'.join(said))
         exposure(os.path.join(folder, os.path.basename(service)), problems)
+        devices(service, problems)
     print('\n'.join(problems))
     sys.exit(1 if problems else 0)
 
