@@ -28,6 +28,7 @@
 enum {
 	MIN_STAY_NS = 2000000000, /* one that had to leave sooner comes back more slowly */
 	FIRST_HOLDOFF_NS = 250000000,
+	MAX_HOLDOFF_DOUBLINGS = 6, /* more are more than max_holdoff_ns */
 };
 static const uint64_t max_holdoff_ns = 10ull * 1000 * 1000 * 1000;
 
@@ -311,6 +312,19 @@ static void unload_run(struct offload_job *job)
 			executor->ops->block_unload(executor, &residence->sharing[i]->exec);
 }
 
+/*
+ * Loading it may be what the device does not survive: then others are served there between its
+ * tries, which become rare, and a device that survives no load is not reopened all the time.
+ */
+static void hold_off_lost(struct residence *residence)
+{
+	residence->left_ns = clock_now_ns();
+	residence->holdoff_ns = residence->n_lost < MAX_HOLDOFF_DOUBLINGS
+					? (uint64_t)FIRST_HOLDOFF_NS << residence->n_lost
+					: max_holdoff_ns;
+	residence->n_lost++;
+}
+
 /* A load that failed has been undone: is it tried again, and who is told what? */
 static void load_failed(struct residence *residence, int r)
 {
@@ -328,6 +342,7 @@ static void load_failed(struct residence *residence, int r)
 	}
 	if (r == -EIO || residency_device_is_lost(device)) {
 		residency_device_lost(residency, device->index);
+		hold_off_lost(residence);
 		residency_tell(residence, -EIO);
 		return;
 	}
@@ -447,6 +462,7 @@ static void load_done(struct offload_job *job)
 			residence->own->is_loaded = true;
 		residence->own = NULL;
 		residence->is_retry = false;
+		residence->n_lost = 0;
 		residence->state = RESIDENCE_IN;
 		residence->came_ns = clock_now_ns();
 		if (residence->tier == EXEC_TIER_VRAM)

@@ -105,6 +105,7 @@ struct residence {
 
 	uint64_t came_ns, left_ns;
 	uint64_t holdoff_ns; /* after leaving, before it may come back by itself */
+	uint32_t n_lost;     /* loads in a row that ended with the loss of the device */
 	uint64_t n_evictions, n_returns;
 };
 

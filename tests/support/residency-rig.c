@@ -52,6 +52,8 @@ static int count_block_load(struct executor *executor, struct exec_block *block)
 	int r = 0;
 
 	wait_while_held(device);
+	if (block->bytes / RIG_PAGE == atomic_load(&device->fatal_pages))
+		atomic_store(&device->is_lost, true);
 	if (atomic_load(&device->is_lost))
 		r = -EIO;
 	else if (atomic_load(&block->is_cancelled))

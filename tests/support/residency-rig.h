@@ -32,6 +32,7 @@ struct counting {
 	atomic_uint n_parts;          /* set by the test: calls that a block takes, at least 1 */
 	atomic_uint n_refused;        /* set by the test: so many loads find no memory */
 	atomic_uint n_failed_reopens; /* set by the test: so many fail before one succeeds */
+	atomic_uint fatal_pages;      /* set by the test: loading a block of that size loses it */
 	atomic_bool is_lost;          /* set by the test */
 	atomic_bool is_held;          /* set by the test: loads wait */
 };

@@ -499,6 +499,39 @@ static void test_lost__while_loading(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* A plan whose loading loses the device tries ever more rarely, and others are there between. */
+static void test_lost__by_loading(void **state)
+{
+	uint64_t begin_ns = clock_now_ns();
+	struct session_plan *fatal, *other;
+	struct counting *device;
+	struct residency_rig rig;
+
+	begin(&rig);
+	device = &rig.devices[RIG_DEVICE];
+	atomic_store(&device->fatal_pages, 11 * MIB / RIG_PAGE);
+	rig_add(&rig, fatal = rig_plan_of(&rig, 0, 11 * MIB));
+	rig_add(&rig, other = rig_plan_of(&rig, 1, 10 * MIB));
+	for (unsigned int n = 1; n <= 3; n++) {
+		while (residency_n_reopened(rig.residency, RIG_DEVICE) < n ||
+		       !rig_is_ready(other)) {
+			assert_false(rig_is_ready(fatal));
+			rig_turn(&rig);
+		}
+	}
+	/* After 250 ms and 500 ms. */
+	assert_true(clock_now_ns() - begin_ns >= 750000000);
+	atomic_store(&device->fatal_pages, 0);
+	while (!rig_is_ready(fatal))
+		rig_turn(&rig);
+	assert_true(rig_is_ready(other));
+	assert_int_equal(residency_n_reopened(rig.residency, RIG_DEVICE), 3);
+	rig_check(&rig);
+	rig_remove(&rig, fatal);
+	rig_remove(&rig, other);
+	residency_rig_deinit(&rig);
+}
+
 /* Who has something loaded beside us is waited for, and not accounted for. */
 static void test_lost__with_a_guest(void **state)
 {
@@ -804,6 +837,7 @@ int main(void)
 		cmocka_unit_test(test_no_memory__twice_is_given_up),
 		cmocka_unit_test(test_lost__everything_is_given_back),
 		cmocka_unit_test(test_lost__while_loading),
+		cmocka_unit_test(test_lost__by_loading),
 		cmocka_unit_test(test_lost__with_a_guest),
 		cmocka_unit_test(test_gone__noticed_without_a_task),
 		cmocka_unit_test(test_renew__oldest_idle_first),
