@@ -136,9 +136,39 @@ def check_resized(terminal, page):
         wanted = printed(*page, f'--size={width}x{height - 1}')
         terminal.wait(lambda lines, wanted=wanted: trimmed(lines) == wanted,
                       f'resized to {width}x{height}')
-    terminal.call('resize-window', '-x', '10', '-y', '3')
-    terminal.wait_for('a larger')
-    terminal.call('resize-window', '-x', '80', '-y', '24')
+    terminal.call('resize-window', '-x', '60', '-y', '3')
+    terminal.wait_for('a larger terminal, please: 40x10 or more')
+    terminal.call('resize-window', '-x', '20', '-y', '5')
+    terminal.wait_for('needs 40x10 or more')
+    # The end of the recording was said, until a key is pressed.
+    terminal.type('Escape')
+    # How to get out is always said, and no figure is cut.
+    for width, height in ((40, 10), (60, 15), (80, 24)):
+        terminal.call('resize-window', '-x', str(width), '-y', str(height))
+        terminal.wait(lambda lines, width=width, height=height:
+                      len(lines) == height and lines[-1].startswith(' F1Help')
+                      and ' F10Quit' in lines[-1] and len(lines[-1]) <= width
+                      and re.search(r' P99▾?$', next(line for line in lines if 'TENANT' in line)),
+                      f'what fits into {width}x{height}')
+        check_help(terminal)
+
+
+def check_help(terminal):
+    """Whatever the width, the end of each sentence is there."""
+    terminal.type('?')
+    seen = []
+    terminal.wait_for('Views')
+    for text in ('Tab for the next', 'all again', 'click on its head', 'in the queue',
+                 'want of device memory'):
+        for _ in range(60):
+            seen = ' '.join(line.strip() for line in terminal.screen()[1:-1])
+            if text in seen:
+                break
+            terminal.type('Down')
+            time.sleep(0.02)
+        else:
+            fail('the help does not say', text, '\n'.join(terminal.screen()))
+    terminal.type('Escape')
     terminal.wait_for('TENANT')
 
 
@@ -321,6 +351,8 @@ def check_keys(terminal):
     terminal.type('F4', 'w', 'e', 'Enter')
     terminal.wait(lambda lines: rate_of(lines, 'web') > 0 and not rate_of(lines, 'llm'),
                   'the filter')
+    # Else who forgot it looks for the others.
+    terminal.wait_for('filter "we": 1 of ')
     terminal.type('F4', 'Escape')
     terminal.wait(all_work, 'all')
     terminal.type('d')
@@ -353,6 +385,20 @@ def check_change(terminal):
     terminal.wait_for('Evict all plans of tenant web')
     terminal.type('y')
     terminal.wait_for('of tenant web leave')
+    # A plan's own sheet is about that plan; a decision is its tenant's.
+    terminal.type('p', '/', 'l', 'l', 'm', 'Enter', 'Enter')
+    terminal.wait_for('fingerprint')
+    terminal.type('F8')
+    terminal.wait_for('Evict plan llm of tenant llm')
+    terminal.type('n')
+    terminal.wait_for('nothing was changed')
+    terminal.type('Escape', 'd', '/', 'b', 'a', 't', 'Enter')
+    terminal.wait_for('PREDICTED')
+    terminal.type('F9')
+    terminal.wait_for('Drain tenant batch')
+    terminal.type('n', '1')
+    terminal.wait_for('TASK ')
+    terminal.type('/', 'w', 'e', 'b', 'Enter')
     terminal.type('F9')
     terminal.wait_for('Drain tenant web')
     terminal.type('y')

@@ -17,14 +17,6 @@
 
 enum { REASON_BAR = 30, FULL = 0x2588, HISTOGRAM_ROWS = 4, MAX_DECISIONS = 50 };
 
-/* The row that the sheet's next line is drawn at; outside the canvas if it is not seen. */
-static int next_line(struct sheet_lines *lines)
-{
-	int y = lines->top + lines->line++ - lines->first;
-
-	return y >= lines->top && y < lines->end ? y : -1;
-}
-
 static void line(struct sheet_lines *lines, enum style style, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -36,7 +28,7 @@ static void line(struct sheet_lines *lines, enum style style, const char *format
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	canvas_text(lines->canvas, 1, next_line(lines), style, text);
+	canvas_text(lines->canvas, 1, sheet_next_line(lines), style, text);
 }
 
 static void head(struct sheet_lines *lines, const char *text)
@@ -44,7 +36,7 @@ static void head(struct sheet_lines *lines, const char *text)
 	int y;
 
 	lines->line++;
-	y = next_line(lines);
+	y = sheet_next_line(lines);
 	canvas_fill(lines->canvas, 0, y, lines->canvas->width, STYLE_HEAD, ' ');
 	canvas_text(lines->canvas, 1, y, STYLE_HEAD, text);
 }
@@ -69,7 +61,7 @@ static void draw_reasons(struct sheet_lines *lines, const uint64_t reasons[RBK_S
 
 		if (reasons[i] == 0)
 			continue;
-		y = next_line(lines);
+		y = sheet_next_line(lines);
 		canvas_text(lines->canvas, 1, y, STYLE_PLAIN, rbk_reason_name(i));
 		canvas_right(lines->canvas, 28, y, STYLE_PLAIN,
 			     figure_count((double)reasons[i]).text);
@@ -107,7 +99,7 @@ static void draw_histogram(struct sheet_lines *lines, const char *title,
 	/* Two buckets a column, as the graph has them. */
 	width = (int)(n + 1) / 2;
 	for (int i = 0; i < HISTOGRAM_ROWS; i++) {
-		int row = next_line(lines);
+		int row = sheet_next_line(lines);
 
 		/* Drawn whole, or not at all. */
 		y = i == 0 ? row : y;
@@ -132,7 +124,7 @@ static void draw_devices(const struct model *model, const struct model_tenant *t
 	static const char *const heads[] = {"MEMORY", "MAX",    "RESERVE",  "HIGH", "GTT",
 					    "TASKS",  "FAILED", "EXPLORED", "SHARE"};
 	enum { FIGURES = 9, FIRST_END = 18, APART = 10 };
-	int y = next_line(lines);
+	int y = sheet_next_line(lines);
 
 	canvas_fill(lines->canvas, 0, y, lines->canvas->width, STYLE_HEAD, ' ');
 	canvas_text(lines->canvas, 1, y, STYLE_HEAD, "DEVICE");
@@ -152,7 +144,7 @@ static void draw_devices(const struct model *model, const struct model_tenant *t
 			figure_part(device->share),
 		};
 
-		y = next_line(lines);
+		y = sheet_next_line(lines);
 		canvas_text(lines->canvas, 1, y, STYLE_PLAIN, device_label(i));
 		for (int k = 0; k < FIGURES; k++)
 			canvas_right(lines->canvas, FIRST_END + APART * k, y, STYLE_PLAIN,
@@ -237,20 +229,13 @@ void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet
 
 /* --- A plan --- */
 
-static const struct model_plan *find_plan(const struct model *model, uint32_t tenant, uint32_t slot)
-{
-	for (uint32_t i = 0; i < model->n_plans; i++)
-		if (model->plans[i].tenant == tenant && model->plans[i].slot == slot)
-			return &model->plans[i];
-	return NULL;
-}
-
 static void draw_plan_times(const struct model_plan *plan, struct sheet_lines *lines)
 {
-	line(lines, STYLE_PLAIN, "on the CPU %s   on %s %s   speed-up %.3g   predictions off by %s",
+	const double speedup = isfinite(plan->speedup) ? fmax(0, fmin(plan->speedup, 1e9)) : 0;
+
+	line(lines, STYLE_PLAIN, "on the CPU %s   on %s %s   speed-up %.*f   predictions off by %s",
 	     figure_ns(plan->cpu_ns).text, plan->gpu ? device_label(plan->gpu) : "a GPU",
-	     figure_ns(plan->gpu_ns).text,
-	     isfinite(plan->speedup) ? fmax(0, fmin(plan->speedup, 1e9)) : 0,
+	     figure_ns(plan->gpu_ns).text, speedup < 10 ? 2 : 0, speedup,
 	     figure_part(plan->error).text);
 	line(lines, STYLE_PLAIN, "memory: %s%s, takes %s, of which %s are there",
 	     plan->gpu ? memory_state_name(plan->state) : "needs none of a GPU",
@@ -261,6 +246,15 @@ static void draw_plan_times(const struct model_plan *plan, struct sheet_lines *l
 	     figure_bytes((double)plan->resident_bytes).text);
 }
 
+/* So that one stands below the other; blanks before it. */
+static const char *before(const struct figure *figure)
+{
+	static const char blanks[] = "       ";
+	const int n = (int)sizeof(blanks) - 1, columns = canvas_columns(figure->text);
+
+	return blanks + (columns < n ? columns : n);
+}
+
 static void draw_plan_decisions(const struct model *model, const struct model_plan *plan,
 				struct sheet_lines *lines)
 {
@@ -269,6 +263,7 @@ static void draw_plan_decisions(const struct model *model, const struct model_pl
 	head(lines, "Its last tasks");
 	for (uint32_t i = 0; i < model->n_decisions && n < MAX_DECISIONS; i++) {
 		const struct model_decision *decision = &model->decisions[i];
+		struct figure age, predicted, took, queued;
 		uint64_t age_ns;
 
 		if (decision->tenant != plan->tenant || decision->now.plan != plan->slot)
@@ -277,12 +272,15 @@ static void draw_plan_decisions(const struct model *model, const struct model_pl
 				 ? model->updated_at_ns - decision->now.ended_at_ns
 				 : 0;
 		n++;
-		line(lines, STYLE_PLAIN, "%s ago   %s   %s   predicted %s   took %s   queued %s%s",
-		     figure_ns((double)age_ns).text, device_label(decision->now.device),
-		     rbk_reason_name(decision->now.reason),
-		     figure_ns((double)decision->now.predicted_ns).text,
-		     figure_ns((double)decision->now.exec_ns).text,
-		     figure_ns((double)decision->now.queue_ns).text,
+		age = figure_ns((double)age_ns);
+		predicted = figure_ns((double)decision->now.predicted_ns);
+		took = figure_ns((double)decision->now.exec_ns);
+		queued = figure_ns((double)decision->now.queue_ns);
+		line(lines, STYLE_PLAIN,
+		     "%s%s ago   %-5s %-17s   predicted %s%s   took %s%s   queued %s%s%s",
+		     before(&age), age.text, device_label(decision->now.device),
+		     rbk_reason_name(decision->now.reason), before(&predicted), predicted.text,
+		     before(&took), took.text, before(&queued), queued.text,
 		     decision->now.res < 0 ? "   failed" : "");
 	}
 	if (n == 0)
@@ -292,7 +290,7 @@ static void draw_plan_decisions(const struct model *model, const struct model_pl
 void detail_draw_plan(const struct model *model, uint32_t tenant, uint32_t slot,
 		      struct sheet_lines *lines)
 {
-	const struct model_plan *plan = find_plan(model, tenant, slot);
+	const struct model_plan *plan = model_plan(model, tenant, slot);
 	uint64_t age_ns;
 
 	if (!plan) {

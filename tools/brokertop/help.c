@@ -4,47 +4,83 @@
 
 #include "picture.h"
 
-static const char *const help[] = {
-	"Views",
-	"  1 o         overview: devices, processors, reasons, the last minutes, tenants",
-	"  2 3 4 5     tenants, sessions, plans, decisions; also s p d, and Tab for the next",
-	"  Enter       the selected tenant or plan in full; Esc goes back",
-	"  F5 t        tenants with their sessions",
-	"Rows",
-	"  arrows, PgUp PgDn Home End; the mouse: its wheel, and a click",
-	"  F3 /        search: n for the next one; F4 \\ filter: only rows that contain the text",
-	"  F6 > .      sort by a column; again: the other way around. A click on its head likewise",
-	"  M P T       sort tenants by memory, tasks, latency; I the other way around",
-	"  F2          columns: which are shown",
-	"  space       stand still; again: go on",
-	"Recordings, of --page",
-	"  space       pause, and go on; at the end: from the beginning",
-	"  left right  one moment back, and on; g G: to the beginning, and the end",
-	"  + -         faster, and slower",
-	"Changes, for administrators, after a question",
-	"  F7 b        another vram-max for the tenant",
-	"  F8 k        evict its plans, or the plan, from device memory",
-	"  F9          drain the tenant, or end that",
-	"  F10 q       quit",
-	"The bar of device memory",
-	"  filled: tenants; dots: promised to them, not used; outside: other programs;",
-	"  headroom: can be had; ///: kept free",
-	"Columns",
-	"  RESERVE     ✓ there whenever it is wanted; ▲ others have taken it",
-	"  GPU-SHARE   of the time of GPUs; \"of\": what the weight entitles to",
-	"  P50 P99     from admission to end, in the last second; QUEUE99: in the queue",
-	"  RQ-WAIT     p99 of waiting for a processor, in ten seconds; BEHIND: for whom",
-	"  EVICT FALLBK NO-MEM   plans evicted, tasks that failed on a GPU, tasks without memory",
-	NULL,
+enum { TEXT_X = 14, LEAST_TEXT = 20 };
+
+/* Without a text a heading. */
+static const struct {
+	const char *key, *text;
+} help[] = {
+	{"Views", NULL},
+	{"1 o", "overview: devices, processors, reasons, the last minutes, tenants"},
+	{"2 3 4 5", "tenants, sessions, plans, decisions; also s p d, and Tab for the next"},
+	{"Enter", "the selected tenant or plan in full; Esc goes back"},
+	{"F5 t", "tenants with their sessions"},
+	{"Rows", NULL},
+	{"arrows", "PgUp PgDn Home End; the mouse: its wheel, and a click"},
+	{"F3 /", "search; n for the next one"},
+	{"F4 \\", "filter: only rows that contain the text; F4 Esc: all again"},
+	{"F6 > .", "sort by a column; again: the other way around; or click on its head"},
+	{"M P T", "sort tenants by memory, tasks, latency; I: the other way around"},
+	{"F2", "columns: which are shown"},
+	{"space", "stand still; again: go on"},
+	{"Recordings, of --page", NULL},
+	{"space", "pause, and go on; at the end: from the beginning"},
+	{"left right", "one moment back, and on; g G: to the beginning, and the end"},
+	{"+ -", "faster, and slower"},
+	{"Changes, for administrators, after a question", NULL},
+	{"F7 b", "another vram-max for the tenant"},
+	{"F8 k", "evict its plans, or the plan, from device memory"},
+	{"F9", "drain the tenant, or end that"},
+	{"F10 q", "quit"},
+	{"The bar of device memory", NULL},
+	{"filled", "tenants, the largest first"},
+	{"dots", "promised to tenants (vram-reserve), and not used"},
+	{"outside", "programs beside the broker"},
+	{"headroom", "can be had; ///: kept free"},
+	{"Columns", NULL},
+	{"RESERVE", "✓ there whenever it is wanted; ▲ others have taken it"},
+	{"GPU-SHARE", "of the time of GPUs; \"of\": what the weight entitles to"},
+	{"P50 P99", "from admission to end, in the last second; QUEUE99: in the queue"},
+	{"RQ-WAIT", "p99 of waiting for a processor, in ten seconds; BEHIND: for whom"},
+	{"EVICT", "plans that had to leave device memory; RETURNS: that came back"},
+	{"FALLBK", "tasks that failed on a GPU, and ran on the CPU"},
+	{"NO-MEM", "tasks that ran elsewhere for want of device memory"},
 };
+
+/* How many bytes of @text fit into @width columns, in whole words if that is possible. */
+static size_t words_that_fit(const char *text, int width)
+{
+	size_t n = 0, end = 0;
+	int columns = 0;
+
+	for (; text[n]; n++) {
+		if (text[n] == ' ')
+			end = n;
+		/* Not the inside of a character. */
+		if (((unsigned char)text[n] & 0xc0) != 0x80 && columns++ == width)
+			return end ? end : n;
+	}
+	return n;
+}
 
 void help_draw(struct sheet_lines *lines)
 {
-	for (unsigned int i = 0; help[i]; i++) {
-		int y = lines->top + lines->line++ - lines->first;
+	int width = lines->canvas->width - TEXT_X - 1;
 
-		if (y >= lines->top && y < lines->end)
-			canvas_text(lines->canvas, 1, y,
-				    help[i][0] == ' ' ? STYLE_PLAIN : STYLE_BOLD, help[i]);
+	width = width < LEAST_TEXT ? LEAST_TEXT : width;
+	for (unsigned int i = 0; i < sizeof(help) / sizeof(help[0]); i++) {
+		const char *text = help[i].text;
+		int y = sheet_next_line(lines);
+
+		canvas_text(lines->canvas, text ? 3 : 1, y, text ? STYLE_PLAIN : STYLE_BOLD,
+			    help[i].key);
+		while (text && *text) {
+			size_t n = words_that_fit(text, width);
+
+			canvas_format(lines->canvas, TEXT_X, y, STYLE_PLAIN, "%.*s", (int)n, text);
+			text += n + (text[n] == ' ');
+			if (*text)
+				y = sheet_next_line(lines);
+		}
 	}
 }

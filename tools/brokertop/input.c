@@ -95,8 +95,12 @@ static bool begin_change(struct picture *picture, const struct model *model, boo
 {
 	const struct row *row = table_selected(picture_table(picture));
 	const struct model_tenant *tenant = NULL;
-	const struct model_plan *plan = row ? row->plan : NULL;
+	const struct model_plan *plan = NULL;
 
+	if (picture->sheet == SHEET_PLAN)
+		plan = model_plan(model, picture->sheet_tenant, picture->sheet_slot);
+	else if (picture->sheet == SHEET_NONE && row)
+		plan = row->plan;
 	if (!may_change) {
 		say(picture, STYLE_WARN,
 		    "changes are for administrators, on the administrators' socket");
@@ -106,6 +110,8 @@ static bool begin_change(struct picture *picture, const struct model *model, boo
 		tenant = model_tenant(model, picture->sheet_tenant);
 	else if (plan)
 		tenant = model_tenant(model, plan->tenant);
+	else if (row && row->decision)
+		tenant = model_tenant(model, row->decision->tenant);
 	else if (row)
 		tenant = row->tenant;
 	if (!tenant) {
@@ -114,7 +120,7 @@ static bool begin_change(struct picture *picture, const struct model *model, boo
 	}
 	*ret = (struct change){.kind = kind, .tenant = tenant->now.number};
 	snprintf(ret->name, sizeof(ret->name), "%s", text_name(tenant->now.name));
-	if (plan && picture->sheet == SHEET_NONE && kind == CHANGE_EVICT) {
+	if (plan && kind == CHANGE_EVICT) {
 		ret->session = plan->now.session;
 		ret->plan_id = plan->now.plan_id;
 		snprintf(ret->plan, sizeof(ret->plan), "%s", text_name(plan->now.name));

@@ -103,6 +103,14 @@ const struct model_tenant *model_tenant(const struct model *model, uint32_t numb
 	return place ? &model->tenants[place - 1] : NULL;
 }
 
+const struct model_plan *model_plan(const struct model *model, uint32_t tenant, uint32_t slot)
+{
+	for (uint32_t i = 0; i < model->n_plans; i++)
+		if (model->plans[i].tenant == tenant && model->plans[i].slot == slot)
+			return &model->plans[i];
+	return NULL;
+}
+
 /* --- Copies --- */
 
 static void end_causes(struct rbk_stats_delay *delay)

@@ -142,6 +142,8 @@ int model_update(struct model *model, const struct pages *pages, uint32_t only, 
 
 /* NULL: there is none. */
 const struct model_tenant *model_tenant(const struct model *model, uint32_t number);
+/* The plan of the tenant of that number in that place; NULL: it is gone. */
+const struct model_plan *model_plan(const struct model *model, uint32_t tenant, uint32_t slot);
 
 /* A history, oldest first. */
 void model_series(const struct model *model, const struct series *series,

@@ -306,7 +306,8 @@ static void draw_worst(const struct model *model, struct canvas *canvas, struct 
 	const char *comm = is_own ? "brokerd itself" : text_name(worst->comm);
 	const int x = part->x;
 
-	if (!is_own && worst->cgroup[0])
+	/* The root of all cgroups says nothing. */
+	if (!is_own && worst->cgroup[0] && strcmp(worst->cgroup, "/") != 0)
 		add_format(canvas, part, y, style, "  by %s (%s) %s",
 			   text_name(end_of(worst->cgroup, 40)), comm,
 			   figure_part(model->worst_part).text);

@@ -102,8 +102,9 @@ static void draw_clock(const struct model *model, const struct origin *origin,
 }
 
 static void draw_title(const struct model *model, const struct origin *origin,
-		       const struct picture *picture, struct canvas *canvas)
+		       struct picture *picture, struct canvas *canvas)
 {
+	const struct table *table = picture_table(picture);
 	uint64_t n_resident = 0, n_sessions = 0;
 	int x, end = canvas->width - (origin->is_recorded ? 22 : 11);
 
@@ -117,6 +118,10 @@ static void draw_title(const struct model *model, const struct origin *origin,
 		add_part(canvas, &x, end, "standing still");
 	if (!model->has_page)
 		return;
+	/* The other views say it themselves. */
+	if (table->filter[0] && picture->view == VIEW_OVERVIEW && picture->sheet == SHEET_NONE)
+		add_part(canvas, &x, end, "filter \"%s\": %u of %u", text_name(table->filter),
+			 table->n_rows, table->n_all);
 	add_part(canvas, &x, end, "brokerd up %s",
 		 figure_duration(model->updated_at_ns > model->started_at_ns
 					 ? model->updated_at_ns - model->started_at_ns
@@ -158,8 +163,8 @@ static const struct {
 	const char *name;
 	bool is_change;
 } keys[] = {
-	{1, "Help", false}, {2, "Columns", false}, {3, "Search", false}, {4, "Filter", false},
-	{5, "Tree", false}, {6, "Sort", false},    {7, "Budget", true},  {8, "Evict", true},
+	{1, "Help", false}, {2, "Cols", false},  {3, "Search", false}, {4, "Filter", false},
+	{5, "Tree", false}, {6, "Sort", false},  {7, "Budget", true},  {8, "Evict", true},
 	{9, "Drain", true}, {10, "Quit", false},
 };
 enum { N_KEYS = sizeof(keys) / sizeof(keys[0]) };
@@ -174,13 +179,24 @@ static int key_columns(const struct picture *picture, unsigned int i)
 	return snprintf(text, sizeof(text), " F%d%s", keys[i].key, keys[i].name);
 }
 
+/* Which keys there is room for: the first ones, and how to get out. */
+static bool shows_key(const struct picture *picture, unsigned int i, int at, int width)
+{
+	return i == N_KEYS - 1 ||
+	       at + key_columns(picture, i) + key_columns(picture, N_KEYS - 1) <= width;
+}
+
 int picture_key_at(const struct picture *picture, int x, int width)
 {
 	int at = 0;
 
 	if (picture->prompt != PROMPT_NONE)
 		return 0;
-	for (unsigned int i = 0; i < N_KEYS && at + key_columns(picture, i) <= width; i++) {
+	for (unsigned int i = 0; i < N_KEYS; i++) {
+		if (!shows_key(picture, i, at, width)) {
+			i = N_KEYS - 2;
+			continue;
+		}
 		at += key_columns(picture, i);
 		if (x < at)
 			return keys[i].key;
@@ -199,6 +215,7 @@ static void draw_menu(struct picture *picture, struct canvas *canvas)
 		first = picture->menu_at - height + 1;
 	canvas_fill(canvas, 0, 1, width, STYLE_HEAD, ' ');
 	canvas_text(canvas, 1, 1, STYLE_HEAD, is_columns ? "Columns" : "Sort by");
+	canvas_text(canvas, width, 1, STYLE_DIM, "│");
 	for (int i = 0; i < height; i++) {
 		const int at = first + i;
 		const enum style style = at == picture->menu_at ? STYLE_SELECTED : STYLE_PLAIN;
@@ -243,7 +260,11 @@ static void draw_foot(struct picture *picture, const struct origin *origin, stru
 		canvas_text(canvas, 1, y, picture->message_style, picture->message);
 		return;
 	}
-	for (unsigned int i = 0; i < N_KEYS && x + key_columns(picture, i) <= canvas->width; i++) {
+	for (unsigned int i = 0; i < N_KEYS; i++) {
+		if (!shows_key(picture, i, x, canvas->width)) {
+			i = N_KEYS - 2;
+			continue;
+		}
 		if (key_columns(picture, i) == 0)
 			continue;
 		x = canvas_format(canvas, x, y, STYLE_PLAIN, " F%d", keys[i].key);
@@ -299,7 +320,7 @@ static void draw_sheet(struct picture *picture, const struct model *model, struc
 	picture->sheet_lines = lines.line;
 	picture->sheet_height = end - y;
 	if (lines.line - picture->sheet_first > end - y)
-		canvas_right(canvas, canvas->width - 1, end - 1, STYLE_DIM, "more below");
+		canvas_right(canvas, canvas->width, end - 1, STYLE_DIM, "  more below ");
 }
 
 static void draw_view(struct picture *picture, const struct model *model, struct canvas *canvas,
@@ -331,7 +352,9 @@ void picture_draw(struct picture *picture, const struct model *model, const stru
 
 	canvas_clear(canvas);
 	if (canvas->width < LEAST_WIDTH || canvas->height < LEAST_HEIGHT) {
-		canvas_text(canvas, 0, 0, STYLE_WARN, "a larger terminal, please");
+		canvas_format(canvas, 0, 0, STYLE_WARN, "%s%dx%d or more",
+			      canvas->width < 32 ? "needs " : "a larger terminal, please: ",
+			      LEAST_WIDTH, LEAST_HEIGHT);
 		return;
 	}
 	draw_title(model, origin, picture, canvas);

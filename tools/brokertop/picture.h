@@ -97,6 +97,14 @@ struct sheet_lines {
 	int line;     /* of the sheet, that comes next */
 	int first;    /* that is drawn at @top */
 };
+/* The row that the sheet's next line is drawn at; outside the canvas if it is not seen. */
+static inline int sheet_next_line(struct sheet_lines *lines)
+{
+	int y = lines->top + lines->line++ - lines->first;
+
+	return y >= lines->top && y < lines->end ? y : -1;
+}
+
 /* detail.c: one tenant, one plan; help.c. */
 void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet_lines *lines);
 void detail_draw_plan(const struct model *model, uint32_t tenant, uint32_t slot,

@@ -373,6 +373,8 @@ static bool may_show(const struct table *table, const struct model *model, unsig
 	return !(table->columns[column].flags & COLUMN_GPU) || model->n_devices > RBK_DEVICE_GPU;
 }
 
+enum { LEAST_FLEX = 8 };
+
 /* Chooses columns for @width: @widths of those that are left out are 0. */
 static void choose_columns(const struct table *table, const struct model *model, int width,
 			   int widths[TABLE_MAX_COLUMNS])
@@ -398,6 +400,11 @@ static void choose_columns(const struct table *table, const struct model *model,
 		need -= widths[worst] + 2;
 		widths[worst] = 0;
 	}
+	/* A name that is cut says so; a number would be another one. */
+	if (flex >= 0 && need > width)
+		widths[flex] -= need - width < widths[flex] - LEAST_FLEX
+					? need - width
+					: widths[flex] - LEAST_FLEX;
 	if (flex >= 0 && need < width) {
 		widths[flex] += width - need;
 		/* So that figures stay near their names. */
