@@ -133,6 +133,7 @@ static int apply_policy(struct broker *broker)
 		publish_configure(broker->publish, &reload->options.place);
 		contention_set_observes(broker->contention, reload->options.observes_contention);
 		server_forget_tenants(broker->server);
+		server_know_tenants(broker->server);
 		log_info(LOG_POLICY_RELOADED, "read %s again: %s", broker->options.config_path,
 			 changes ? changes : "it is in force");
 	}

@@ -38,6 +38,7 @@ int server_new(const struct server_options *options, struct server **ret)
 	r = server_stats_init(server);
 	if (r)
 		return error_fold(r);
+	server_know_tenants(server);
 	r = holds_init(server);
 	if (r)
 		return error_fold(r);

@@ -241,6 +241,8 @@ void server_rest_root(struct server *server, bool rests);
 void server_describe(const struct server *server, struct rbk_stats_broker *ret);
 /* Forgets the counts of tenants that are gone from the policy: it was read again. */
 void server_forget_tenants(struct server *server);
+/* Begins to count for those that it names, if they are not too many: they are seen at once. */
+void server_know_tenants(struct server *server);
 
 /*
  * Descriptors that clients sent and that are being closed. How long that takes is up to the

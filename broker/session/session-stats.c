@@ -72,6 +72,33 @@ void server_forget_tenants(struct server *server)
 	}
 }
 
+/*
+ * Looking must not depend on who has connected: a tenant that was just written into the policy is
+ * there to be seen, changed and drained. Where there are more than an update of the root page
+ * copies, each is there from its first session on.
+ */
+void server_know_tenants(struct server *server)
+{
+	enum { MAX_KNOWN = 256 };
+	const struct tenants *tenants = server->options.tenants;
+	unsigned int n = 0;
+
+	for (struct tenant *tenant = tenants_first(tenants); tenant;
+	     tenant = tenants_next(tenants, tenant))
+		n++;
+	if (n > MAX_KNOWN)
+		return;
+	for (struct tenant *tenant = tenants_first(tenants); tenant;
+	     tenant = tenants_next(tenants, tenant)) {
+		struct stats_tenant *shown = stats_tenant_find(server->pages, tenant->number);
+
+		/* Without memory for it, its first session tries again. */
+		if (!shown &&
+		    stats_tenant_new(server->pages, tenant->number, tenant_name(tenant), &shown))
+			return;
+	}
+}
+
 /* --- Sessions --- */
 
 int session_stats_join(struct session *session)
@@ -250,7 +277,7 @@ static int find_tenant(struct session *session, const struct rbk_wire_stats_of *
 	if (*ret)
 		return 0;
 	session_reply_result(session, of->request.type, of->request.cookie, -ENOENT,
-			     "there is no tenant %u that had a session", of->tenant);
+			     "there is no tenant %u", of->tenant);
 	return SESSION_E_REFUSED;
 }
 

@@ -153,10 +153,18 @@ def complaint(broker, *arguments, status=USAGE):
 def check_mistakes(broker):
     for arguments, meant in ((['tennants'], 'tenants'), (['statsu'], 'stat'), (['--sokcet=x', 'status'], '--socket'),
                              (['tenants', '--jsn'], '--json'), (['tenants', '--sort=weihgt'], 'weight'),
-                             (['watch', 'devcies'], 'devices'),
+                             (['watch', 'devcies'], 'devices'), (['drain', 'alpha'], None),
                              (['set', 'alpha', 'vram-mx=1GiB'], 'vram-max')):
         said = complaint(broker, *arguments)
-        expect(f'did you mean {meant}' in said, arguments, said)
+        expect(f'did you mean {meant}' in said if meant else 'tenant alpha' in said, arguments, said)
+    for said, wanted in ((complaint(broker, '--json', 'status'), '--json belongs to commands'),
+                         (complaint(broker, 'status', '--timeout=1'), 'in front of the command'),
+                         (complaint(broker, 'drain', 'tenant'), 'which tenant?'),
+                         (complaint(broker, 'set', 'alhpa', 'weight=3', status=FAILED),
+                          'no tenant alhpa; did you mean alpha?'),
+                         (complaint(broker, 'sessions', '--tenant=nobody', status=FAILED),
+                          'no tenant nobody; there are ')):
+        expect(wanted in said, wanted, said)
     for arguments in (['status', 'x'], ['why'], ['why', 'nothing', 'x'], ['why', 'task', 'x', 'y'],
                       ['trace', '--seconds=-1'], ['trace', '--seconds=x'], ['trace', '--max-events=0'],
                       ['watch'], ['watch', 'trace'], ['watch', '--interval=0', 'status'],
@@ -364,19 +372,49 @@ def check_admin(broker):
     ctl(broker, 'evict', 'alpha', 'large')
     complaint(broker, 'evict', 'alpha', 'nothing', status=FAILED)
 
-    expect(ctl(broker, 'drain', 'device', 'GPU1', '--wait=30') == 'GPU1 is drained\n', 'not drained')
+    expect(ctl(broker, 'drain', 'device', 'GPU1', '--wait=30') == 'device GPU1 is drained\n',
+           'not drained')
     gpu = of_type(objects(ctl(broker, 'devices', '--json')), 'device')[1]
     expect(gpu['drained'], gpu)
     expect('drained' in ctl(broker, 'status'), 'no warning')
-    expect(ctl(broker, 'drain', 'device', '1', '--end') == '1 takes work\n', 'drained')
+    expect(ctl(broker, 'drain', 'device', '1', '--end') == 'device 1 takes work\n', 'drained')
     ctl(broker, 'drain', 'tenant', 'beta', '--wait')
-    expect(ctl(broker, 'drain', 'tenant', 'beta', '--status') == 'beta is drained\n', 'not drained')
-    expect(ctl(broker, 'drain', 'tenant', 'beta', '--end') == 'beta takes work\n', 'drained')
+    expect(ctl(broker, 'drain', 'tenant', 'beta', '--status') == 'tenant beta is drained\n', 'not drained')
+    expect(ctl(broker, 'drain', 'tenant', 'beta', '--end') == 'tenant beta takes work\n', 'drained')
     complaint(broker, 'drain', 'device', 'CPU', status=FAILED)
 
     expect(ctl(broker, 'log-level', 'debug') == 'debug\n', 'not debug')
     expect(ctl(broker, 'log-level') == 'debug\n', 'not debug')
     expect(ctl(broker, 'log-level', 'info') == 'info\n', 'not info')
+
+
+def check_before_its_first_session(folder):
+    """A section that was just written is seen and changed as if somebody had connected."""
+    conf = os.path.join(folder, 'conf')
+
+    def names():
+        return {entry['tenant'] for entry in objects(ctl(broker, 'tenants', '--json'))}
+
+    with open(conf, 'w', encoding='utf-8') as file:
+        file.write('[tenant early]\nmatch-uid = 4294967\n')
+    broker = Broker(folder, '--config', conf, '--gpu=none', '--calibration=none')
+    expect(names() == {'default', 'early'}, names())
+    with open(conf, 'a', encoding='utf-8') as file:
+        file.write('[tenant late]\nmatch-uid = 4294968\nweight = 7\n')
+    broker.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: names() == {'default', 'early', 'late'}, 'no tenant late')
+    ctl(broker, 'set', 'late', 'sessions-max=3')
+    late, = objects(ctl(broker, 'tenants', '--json', '--tenant=late'))
+    expect(late['weight'] == 7 and late['changed'] and late['named'] and late['sessions'] == 0, late)
+    ctl(broker, 'drain', 'tenant', 'early')
+    early, = objects(ctl(broker, 'tenants', '--json', '--tenant=early'))
+    expect(early['drained'], early)
+    # It is gone with its section: nobody was connected.
+    with open(conf, 'w', encoding='utf-8') as file:
+        file.write('[tenant late]\nmatch-uid = 4294968\n')
+    broker.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: names() == {'default', 'late'}, 'tenant early stays')
+    broker.stop()
 
 
 def main():
@@ -397,6 +435,8 @@ def main():
         expect('is brokerd running' in complaint(broker, 'status', status=NO_BROKER), 'no hint')
     with tempfile.TemporaryDirectory() as folder:
         check_why_of_tenant(folder)
+    with tempfile.TemporaryDirectory() as folder:
+        check_before_its_first_session(folder)
     print('brokerctl: well')
 
 

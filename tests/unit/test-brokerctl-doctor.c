@@ -195,7 +195,10 @@ static void test_service(void **state)
 {
 	struct doctor doctor = {.root = root, .pid = 77};
 
+	/* Whom it does not tell can not tell whether it has given them up. */
 	put("/proc/77/status", "Name:\tbrokerd\nCapEff:\t0000000000000000\n");
+	assert_health(&doctor, "capabilities", HEALTH_SKIP);
+	doctor.knows_probes = true;
 	put("/proc/77/limits", "Limit                     Soft Limit           Hard Limit\n"
 			       "Max open files            1024                 524288\n"
 			       "Max locked memory         65536                65536\n");

@@ -13,9 +13,9 @@
 #include <ringbroker/admin.h>
 
 #include "command.h"
+#include "monitor/suggest.h"
 #include "output.h"
 #include "records.h"
-#include "suggest.h"
 
 /* --- Limits --- */
 
@@ -211,14 +211,18 @@ static int drain(struct control *control, const struct drained_thing *thing, enu
 static void print_drained(const struct drained_thing *thing,
 			  const struct rbk_admin_drained *drained)
 {
+	char what[160];
+
+	snprintf(what, sizeof(what), "%s %s", thing->is_tenant ? "tenant" : "device",
+		 text_name(thing->name));
 	if (!drained->is_drained)
-		printf("%s takes work\n", text_name(thing->name));
+		printf("%s takes work\n", what);
 	else if (drained->n_tasks == 0 && drained->device_bytes == 0)
-		printf("%s is drained\n", text_name(thing->name));
+		printf("%s is drained\n", what);
 	else
 		printf("%s is being drained: %llu tasks have still to end, and %s to be given "
 		       "back\n",
-		       text_name(thing->name), (unsigned long long)drained->n_tasks,
+		       what, (unsigned long long)drained->n_tasks,
 		       text_bytes(drained->device_bytes));
 }
 
@@ -265,9 +269,15 @@ int run_drain(struct control *control, const struct arguments *arguments)
 	double limit_s = 31536000;
 	int status;
 
-	if (!thing.is_tenant && strcmp(kind, "device") != 0)
+	if (!thing.is_tenant && strcmp(kind, "device") != 0) {
+		if (!name)
+			return control_misuse(arguments, "say which it is: tenant %s, or device %s",
+					      text_name(kind), text_name(kind));
 		return control_misuse(arguments, "%s is neither tenant nor device",
 				      text_name(kind));
+	}
+	if (!name)
+		return control_misuse(arguments, "which %s?", kind);
 	if (!thing.is_tenant && !device_number(name, &thing.number))
 		return control_misuse(arguments, "there is no device %s; see brokerctl devices",
 				      text_name(name));

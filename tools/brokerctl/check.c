@@ -6,6 +6,8 @@
  * rights and limits count. None of it changes anything.
  */
 #include <errno.h>
+#include <grp.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -96,6 +98,27 @@ static void check_socket(struct checkup *checkup, const struct rbk *rbk, int r,
 	report(checkup, &finding);
 }
 
+/* The command that lets this user look. */
+static const char *mend_admin(const struct control *control, char mend[FINDING_BYTES])
+{
+	const struct group *group = control_admin_group(control);
+	char group_name[128] = "ringbroker", user[128];
+	const struct passwd *passwd;
+
+	if (group)
+		snprintf(group_name, sizeof(group_name), "%s", text_name(group->gr_name));
+	passwd = getpwuid(getuid());
+	if (passwd)
+		snprintf(user, sizeof(user), "%s", text_name(passwd->pw_name));
+	else
+		snprintf(user, sizeof(user), "%u", (unsigned int)getuid());
+	/* Without such a group brokerd gives the socket to none; see --admin-group. */
+	snprintf(mend, FINDING_BYTES, "%susermod -aG %s %s%s, and log in again",
+		 group ? "" : "groupadd --force --system ringbroker; ", group_name, user,
+		 group ? "" : "; systemctl restart brokerd.service");
+	return mend;
+}
+
 static void check_admin(struct checkup *checkup, const struct rbk *rbk, int r,
 			const struct rbk_error *error)
 {
@@ -103,13 +126,14 @@ static void check_admin(struct checkup *checkup, const struct rbk *rbk, int r,
 		.name = "administrators",
 		.why = "through their socket the whole broker is seen, and changed",
 	};
+	char mend[FINDING_BYTES];
 
 	if (rbk && rbk_features(rbk) & RBK_FEAT_ADMIN_CHANGE)
 		finding_set(&finding, HEALTH_OK, "", "this user may look, and change");
 	else if (rbk)
 		finding_set(&finding, HEALTH_OK, "", "this user may look, but not change anything");
 	else if (r == -EACCES || r == -EPERM)
-		finding_set(&finding, HEALTH_WARN, "usermod -aG GROUP USER, and log in again",
+		finding_set(&finding, HEALTH_WARN, mend_admin(checkup->control, mend),
 			    "this user may not: it is for root, and %s",
 			    control_who_may(checkup->control));
 	else
@@ -160,6 +184,8 @@ static void ask_broker(struct checkup *checkup, struct rbk *rbk, bool is_admin)
 	}
 	checkup->doctor.imports_host &= checkup->doctor.has_gpu;
 	contention_copy(&view, &contention);
+	/* Else it does not say. */
+	checkup->doctor.knows_probes = is_admin;
 	checkup->doctor.has_probes = contention.source == RBK_STATS_SOURCE_EBPF;
 	rbk_stats_unmap(&view);
 }

@@ -53,6 +53,7 @@ struct control {
 };
 
 struct arguments;
+struct group;
 
 struct command {
 	const char *name;
@@ -104,12 +105,16 @@ extern const char *const plan_sort_keys[];
 
 /* The table of subcommands; NULL: there is no such one, and it was said. */
 const struct command *command_find(const char *name);
+/* Is this, without its dashes, an option that stands in front of the command? */
+bool control_has_option(const char *name);
 
 /* options.c */
 
 /* Reads what follows @argv[0], the subcommand's name. Return: EXIT_OK, or EXIT_USAGE, having said
  * what is wrong. @ret->operands are in @argv. */
 int arguments_read(const struct command *command, int argc, char **argv, struct arguments *ret);
+/* Is this, without its dashes, an option that some commands have? */
+bool arguments_has_option(const char *name);
 void command_print_usage(const struct command *command);
 
 /* A line to standard error. Return: @status. */
@@ -141,6 +146,8 @@ int control_refused(const struct control *control, int error, const struct rbk_e
 /* Who may look at everything beside root, in words: "members of group ringbroker". Static storage.
  */
 const char *control_who_may(const struct control *control);
+/* The group whose members may; NULL: there is none. Static storage. */
+const struct group *control_admin_group(const struct control *control);
 /* The path of the administrators' socket that is tried, into @path. */
 void control_admin_path(const struct control *control, char *path, size_t bytes);
 void control_socket_path(const struct control *control, char *path, size_t bytes);

@@ -56,14 +56,14 @@ void control_admin_path(const struct control *control, char *path, size_t bytes)
 		control_socket_path(control, path, bytes);
 }
 
-/* "members of group ringbroker", of the group that @path belongs to. */
+/* "members of group ringbroker", of the group that @path belongs to, if it may connect. */
 static const char *group_of(const char *path)
 {
 	static char text[128];
 	const struct group *group;
 	struct stat stat_of;
 
-	if (stat(path, &stat_of))
+	if (stat(path, &stat_of) || !(stat_of.st_mode & S_IWGRP))
 		return "the user that brokerd runs as";
 	group = getgrgid(stat_of.st_gid);
 	if (group)
@@ -79,6 +79,17 @@ const char *control_who_may(const struct control *control)
 
 	control_admin_path(control, path, sizeof(path));
 	return group_of(path);
+}
+
+const struct group *control_admin_group(const struct control *control)
+{
+	char path[PATH_BYTES];
+	struct stat stat_of;
+
+	control_admin_path(control, path, sizeof(path));
+	if (stat(path, &stat_of) || !(stat_of.st_mode & S_IWGRP) || stat_of.st_gid == 0)
+		return NULL;
+	return getgrgid(stat_of.st_gid);
 }
 
 /* What is the same wherever it goes wrong. */

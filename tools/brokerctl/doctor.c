@@ -366,7 +366,8 @@ static void check_vulkan(const struct doctor *doctor, struct finding *finding)
 		finding_set(finding, HEALTH_WARN, "apt-get install mesa-vulkan-drivers",
 			    "the only Vulkan driver is lavapipe, which runs on the CPU");
 	else if (doctor->has_devices)
-		finding_set(finding, HEALTH_WARN, "vulkaninfo --summary",
+		finding_set(finding, HEALTH_WARN,
+			    "apt-get install vulkan-tools; vulkaninfo --summary",
 			    "%u Vulkan drivers are installed, but the broker has no GPU", n_real);
 	else
 		finding_set(finding, HEALTH_OK, "", "%u Vulkan drivers are installed", n);
@@ -438,6 +439,9 @@ static void check_capabilities(const struct doctor *doctor, struct finding *find
 	has_perfmon = effective >> CAP_PERFMON & 1;
 	if (has_bpf && has_perfmon)
 		finding_set(finding, HEALTH_OK, "", "the broker has CAP_BPF and CAP_PERFMON");
+	else if (!doctor->knows_probes)
+		finding_set(finding, HEALTH_SKIP, "",
+			    "only administrators see whether the broker has loaded its probes");
 	else
 		finding_set(finding, HEALTH_WARN,
 			    "systemctl edit brokerd.service, and add [Service] "

@@ -35,7 +35,8 @@ struct doctor {
 	/* Of the broker's devices, if it said so. */
 	bool has_devices, has_gpu, has_software_gpu;
 	bool imports_host; /* it has a GPU, and no device needs udmabuf */
-	bool has_probes;   /* it watches contention by its own probes, as it says */
+	/* It watches contention by its own probes, as it says; and may this user know? */
+	bool has_probes, knows_probes;
 };
 
 /* How many checks there are; each fills one finding. */

@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "command.h"
+#include "monitor/suggest.h"
 #include "monitor/text.h"
 #include "output.h"
-#include "suggest.h"
 #include "util/streams.h"
 
 #define LISTS    TAKES(OPT_JSON) | TAKES(OPT_NO_HEADER)
@@ -54,7 +54,7 @@ static const struct command commands[] = {
 	{"evict", "[TENANT [PLAN]]", "take plans out of devices' memory",
 	 TAKES(OPT_ALL) | TAKES(OPT_DEVICE), 0, 2, false, run_evict, NULL},
 	{"drain", "(tenant TENANT | device N)", "give it no new work",
-	 TAKES(OPT_WAIT) | TAKES(OPT_END) | TAKES(OPT_STATUS), 2, 2, false, run_drain, NULL},
+	 TAKES(OPT_WAIT) | TAKES(OPT_END) | TAKES(OPT_STATUS), 1, 2, false, run_drain, NULL},
 	{"force-cpu", "(on | off | status)", "run everything on the CPU, or ask", 0, 1, 1, false,
 	 run_force_cpu, NULL},
 	{"reset-stats", NULL, "begin counting and learning anew", A_TENANT | TAKES(OPT_ALL), 0, 0,
@@ -83,8 +83,8 @@ const struct command *command_find(const char *name)
 		names[i] = commands[i].name;
 	}
 	near = suggest(name, names);
-	control_fail(EXIT_USAGE, "there is no command %s%s%s%s; see brokerctl --help",
-		     text_name(name), near ? "; did you mean " : "", near ? near : "",
+	control_fail(EXIT_USAGE, "there is no command %s; %s%s%s", text_name(name),
+		     near ? "did you mean " : "see brokerctl --help", near ? near : "",
 		     near ? "?" : "");
 	return NULL;
 }
@@ -103,6 +103,14 @@ static void print_usage(FILE *file)
 	      file);
 }
 
+bool control_has_option(const char *name)
+{
+	for (unsigned int i = 0; options[i].name; i++)
+		if (strcmp(options[i].name, name) == 0)
+			return true;
+	return false;
+}
+
 /* Return: EXIT_USAGE, having said which one it may have been. */
 static int unknown_option(const char *word)
 {
@@ -112,9 +120,12 @@ static int unknown_option(const char *word)
 	for (unsigned int i = 0; i < sizeof(options) / sizeof(options[0]); i++)
 		names[i] = options[i].name;
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
+	if (arguments_has_option(name + strspn(name, "-")))
+		return control_fail(EXIT_USAGE, "%s belongs to commands, and stands after them",
+				    text_name(name));
 	near = suggest(name + strspn(name, "-"), names);
-	return control_fail(EXIT_USAGE, "there is no option %s%s%s%s; see brokerctl --help",
-			    text_name(name), near ? "; did you mean --" : "", near ? near : "",
+	return control_fail(EXIT_USAGE, "there is no option %s; %s%s%s", text_name(name),
+			    near ? "did you mean --" : "see brokerctl --help", near ? near : "",
 			    near ? "?" : "");
 }
 

@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "command.h"
+#include "monitor/suggest.h"
 #include "monitor/text.h"
 #include "output.h"
-#include "suggest.h"
 
 struct about {
 	const char *name;
@@ -127,6 +127,14 @@ bool control_seconds(const char *text, double max, double *ret)
 	return true;
 }
 
+bool arguments_has_option(const char *name)
+{
+	for (unsigned int i = 0; i < N_OPTIONS; i++)
+		if (strcmp(about[i].name, name) == 0)
+			return true;
+	return false;
+}
+
 /* Says which option @word is not, and which one it may have been. */
 static int unknown_option(const struct arguments *arguments, const char *word)
 {
@@ -139,6 +147,9 @@ static int unknown_option(const struct arguments *arguments, const char *word)
 			names[n++] = about[i].name;
 	names[n] = NULL;
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
+	if (control_has_option(name + strspn(name, "-")))
+		return control_misuse(arguments, "%s stands in front of the command",
+				      text_name(name));
 	near = suggest(name + strspn(name, "-"), names);
 	return control_misuse(arguments, "there is no option %s%s%s%s", text_name(name),
 			      near ? "; did you mean --" : "", near ? near : "", near ? "?" : "");
@@ -156,8 +167,8 @@ static int check_sort(const struct arguments *arguments)
 		if (strcmp(keys[i], key) == 0)
 			return EXIT_OK;
 	near = suggest(key, keys);
-	return control_misuse(arguments, "--sort does not take %s%s%s%s; see --help",
-			      text_name(key), near ? ": did you mean " : "", near ? near : "",
+	return control_misuse(arguments, "--sort does not take %s; %s%s%s", text_name(key),
+			      near ? "did you mean " : "see --help", near ? near : "",
 			      near ? "?" : "");
 }
 

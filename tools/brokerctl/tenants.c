@@ -136,14 +136,23 @@ int run_tenants(struct control *control, const struct arguments *arguments)
 {
 	const char *tenant = arguments->values[OPT_TENANT], *sort = arguments->values[OPT_SORT];
 	const struct rbk_stats_view *view;
-	uint32_t n_records, n = 0;
+	struct rbk_error error = {""};
+	/* All, or the only one. */
+	unsigned int whose = RBK_STATS_OWN;
+	uint32_t n_records, number = 0, n = 0;
 	struct pages pages;
 	struct row *rows;
-	int status;
+	int status, r;
 
-	status = tenant ? control_map(control, tenant, &pages) : control_map_root(control, &pages);
+	status = control_map_root(control, &pages);
 	if (status)
 		return status;
+	/* Without its page, which it only has while it has sessions. */
+	r = tenant ? pages_find_tenant(control->rbk, tenant, &whose, &number, &error) : 0;
+	if (r) {
+		pages_unmap(&pages);
+		return control_refused(control, r, &error);
+	}
 	/* A tenant's own page has the one record. */
 	view = pages.has_all ? &pages.root : &pages.tenants[0].view;
 	n_records = rbk_stats_count(view, RBK_STATS_SECTION_TENANTS);
@@ -153,7 +162,9 @@ int run_tenants(struct control *control, const struct arguments *arguments)
 		return control_fail(EXIT_FAILED, "out of memory");
 	}
 	for (uint32_t i = 0; i < n_records; i++)
-		n += row_fill(view, i, sort, &rows[n]);
+		if (row_fill(view, i, sort, &rows[n]) &&
+		    (whose == RBK_STATS_OWN || rows[n].tenant.number == number))
+			n++;
 	if (sort)
 		rows_sort(rows, n, sizeof(*rows), sort);
 	if (arguments->values[OPT_JSON])

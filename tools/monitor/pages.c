@@ -17,6 +17,9 @@
 
 #include <ringbroker/admin.h>
 
+#include "monitor/suggest.h"
+#include "monitor/text.h"
+
 /* A broker that lost the processor in the middle of a change gets it back sooner than that. */
 static const int64_t patience_ns = 3000000000;
 
@@ -125,6 +128,39 @@ bool pages_find_number(const struct pages *pages, const char *text, uint32_t *re
 	return pages->root.page && find_in_root(&pages->root, text, ret_number) == 0;
 }
 
+/* Who was meant, or who there is. Return: PAGES_E_NO_TENANT. */
+static int refuse_tenant(const struct rbk_stats_view *root, const char *text,
+			 struct rbk_error *error)
+{
+	/* As many as make a readable line. */
+	enum { MAX_LISTED = 8 };
+	uint32_t n = root->page ? rbk_stats_count(root, RBK_STATS_SECTION_TENANTS) : 0, n_names = 0;
+	const char **names = calloc((size_t)n + 1, sizeof(*names)), *near;
+	struct tenant_head *heads = calloc((size_t)n + 1, sizeof(*heads));
+	char list[sizeof(error->text)] = "";
+	size_t at = 0;
+
+	for (uint32_t i = 0; names && heads && i < n; i++)
+		if (copy_head(root, i, &heads[n_names])) {
+			names[n_names] = heads[n_names].name;
+			n_names++;
+		}
+	near = n_names ? suggest(text, names) : NULL;
+	for (uint32_t i = 0; i < n_names && n_names <= MAX_LISTED && at < sizeof(list); i++)
+		at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", i ? ", " : "",
+				       text_name(names[i]));
+	if (near)
+		fail(error, 0, "there is no tenant %s; did you mean %s?", text, near);
+	else if (list[0])
+		fail(error, 0, "there is no tenant %s; there %s %s", text,
+		     n_names == 1 ? "is" : "are", list);
+	else
+		fail(error, 0, "there is no tenant %s; see brokerctl tenants", text);
+	free(names);
+	free(heads);
+	return PAGES_E_NO_TENANT;
+}
+
 static int find_tenant(struct rbk *rbk, const struct rbk_stats_view *root, const char *text,
 		       unsigned int *ret_whose, uint32_t *ret_number, struct rbk_error *error)
 {
@@ -147,8 +183,7 @@ static int find_tenant(struct rbk *rbk, const struct rbk_stats_view *root, const
 	}
 	*ret_whose = RBK_STATS_OF_TENANT;
 	if (find_in_root(root, text, ret_number))
-		return fail(error, PAGES_E_NO_TENANT, "there is no tenant %s that had a session",
-			    text);
+		return refuse_tenant(root, text, error);
 	return 0;
 }
 
