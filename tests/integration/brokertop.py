@@ -119,6 +119,32 @@ def check_json(paths):
     expect(json.loads(top('--json', '--once', '--page', paths['own'])[0])['all'] is False, 'all')
 
 
+def documented():
+    """What brokertop(1) lists under JSON: members of the line, and of what its arrays have."""
+    with open(os.path.join(os.path.dirname(README), 'doc/brokertop.1'), encoding='utf-8') as file:
+        text = file.read()
+    text = text[text.index('.Sh JSON'):text.index('.Sh ENVIRONMENT')]
+    found = {}
+    for part in re.split(r'^\.Ss ', text, flags=re.MULTILINE):
+        kind = part.split('\n', 1)[0].split()[-1] if found else 'line'
+        found[kind] = {name for line in re.findall(r'^\.It Va (.*)$', part, re.MULTILINE)
+                       for name in re.findall(r'[a-z][a-z0-9_]*', line)}
+    return found
+
+
+def check_documented(paths):
+    about = json.loads(top('--json', '--once', '--page', paths['three'])[0])
+    own = json.loads(top('--json', '--once', '--page', paths['own'])[0])
+    known = documented()
+    expect(set(known) == {'line', 'devices', 'tenants', 'sessions'}, known.keys())
+    expect(set(about) == known['line'], 'the line', set(about) ^ known['line'])
+    for kind in ('devices', 'tenants', 'sessions'):
+        for entry in about[kind]:
+            expect(set(entry) == known[kind], kind, set(entry) ^ known[kind])
+        for entry in own[kind]:
+            expect(set(entry) <= known[kind], kind, set(entry) - known[kind])
+
+
 def check_moments(paths):
     """Lines are of every moment of a recording, or of the first ones; once is the last."""
     lines = [json.loads(line) for line in top('--json', '--page', paths['own'])[0].splitlines()]
@@ -211,6 +237,7 @@ def main():
         check_locale(paths)
         check_hostile(paths)
         check_json(paths)
+        check_documented(paths)
         check_moments(paths)
         check_mistakes(folder, paths)
     check_readme()
