@@ -117,6 +117,11 @@ def check_json(paths):
     expect(48000 < about['tasks_per_s'] < 49000 and about['all'] is True, about)
     expect(about['tenants'][1]['memory_max'] == 2 << 30, about)
     expect(json.loads(top('--json', '--once', '--page', paths['own'])[0])['all'] is False, 'all')
+    # The sessions of one tenant, and of nobody else.
+    web = json.loads(top('--json', '--once', '--page', paths['three'], '--tenant=web')[0])
+    number = web['tenants'][0]['number']
+    expect([tenant['tenant'] for tenant in web['tenants']] == ['web'], web)
+    expect(len(web['sessions']) == 6 and {entry['tenant'] for entry in web['sessions']} == {number}, web)
 
 
 def documented():
@@ -165,7 +170,14 @@ def check_mistakes(folder, paths):
                       ['--view=none'], ['more'], ['--page=a', '--record=b']):
         _, error = top(*arguments, status=USAGE)
         expect(error.count('\n') == 1 and error.startswith('brokertop: '), error)
-    top('--nonsense', status=USAGE)
+    for arguments, wanted in ((['--veiw=plans'], 'no option --veiw; did you mean --view?'),
+                              (['--nonsense'], 'no option --nonsense; see brokertop --help'),
+                              (['-x'], 'no option -x'), (['--once', '--tenant'], '--tenant needs'),
+                              (['-d'], '-d needs'), (['--once=3'], '--once takes no argument'),
+                              (['--s=80x24'], 'no option --s;'),
+                              (['--view=tenant'], 'not tenant')):
+        _, error = top(*arguments, status=USAGE)
+        expect(error.startswith('brokertop: ') and wanted in error and error.count('\n') == 1, error)
     _, error = top('--once', '--socket', folder + '/none', status=NO_BROKER)
     expect(error.count('\n') == 1, error)
     top('--page', folder + '/none', status=FAILED)

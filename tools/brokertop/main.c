@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "monitor/suggest.h"
 #include "monitor/text.h"
 #include "picture.h"
 #include "player.h"
@@ -35,7 +36,13 @@ enum {
 	EXIT_NOT_PERMITTED = 4,
 };
 
-enum { DEFAULT_WIDTH = 120, DEFAULT_HEIGHT = 40, MAX_SIDE = 1000, FIRST_ANSWER_MS = 100 };
+enum {
+	DEFAULT_WIDTH = 120,
+	DEFAULT_HEIGHT = 40,
+	MAX_SIDE = 1000,
+	FIRST_ANSWER_MS = 100,
+	MAX_LONGS = 31
+};
 static const uint64_t second_ns = 1000000000;
 
 struct options {
@@ -534,6 +541,26 @@ static bool parse_view(const char *text, enum view *ret)
 	return false;
 }
 
+/* What getopt_long() has just taken for no option. Return: EXIT_USAGE. */
+static int unknown_option(char **argv, const struct option *longs, unsigned int n_longs)
+{
+	const char *word = argv[optind - 1], *names[MAX_LONGS + 1] = {NULL}, *near;
+	char name[64];
+
+	if (strncmp(word, "--", 2) != 0)
+		return fail(EXIT_USAGE, "there is no option -%c; see brokertop --help", optopt);
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
+	for (unsigned int i = 0; i < n_longs && i < MAX_LONGS; i++) {
+		names[i] = longs[i].name;
+		if (strcmp(longs[i].name, name + 2) == 0)
+			return fail(EXIT_USAGE, "%s takes no argument", name);
+	}
+	near = suggest(name + 2, names);
+	return fail(EXIT_USAGE, "there is no option %s; %s%s%s", name,
+		    near ? "did you mean --" : "see brokertop --help", near ? near : "",
+		    near ? "?" : "");
+}
+
 /* Return: -1 to go on, or what to exit with. */
 static int parse_options(int argc, char **argv, struct options *options)
 {
@@ -557,9 +584,10 @@ static int parse_options(int argc, char **argv, struct options *options)
 		{"version", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
 	};
+	const unsigned int n_longs = sizeof(longs) / sizeof(longs[0]) - 1;
 	int option;
 
-	while ((option = getopt_long(argc, argv, "d:t:n:h", longs, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, ":d:t:n:h", longs, NULL)) != -1) {
 		switch (option) {
 		case 'd':
 			if (!parse_delay(optarg, &options->delay_ns))
@@ -615,9 +643,11 @@ static int parse_options(int argc, char **argv, struct options *options)
 		case 'v':
 			printf("brokertop %s\n", RINGBROKER_VERSION);
 			return EXIT_OK;
+		case ':':
+			return fail(EXIT_USAGE, "%s needs an argument; see brokertop --help",
+				    text_name(argv[optind - 1]));
 		default:
-			fputs("see brokertop --help\n", stderr);
-			return EXIT_USAGE;
+			return unknown_option(argv, longs, n_longs);
 		}
 	}
 	if (optind < argc)

@@ -169,6 +169,21 @@ static void copy_tenant(struct model_tenant *tenant, const struct rbk_stats_view
 	}
 }
 
+/* Of all that have sessions, beside the only one that is shown. */
+static double weight_of_others(const struct rbk_stats_view *view, uint32_t only)
+{
+	struct rbk_stats_tenant other;
+	double sum = 0;
+
+	for (uint32_t i = 0; only && i < rbk_stats_count(view, RBK_STATS_SECTION_TENANTS); i++) {
+		page_copy(view, RBK_STATS_SECTION_TENANTS, i, &other, sizeof(other));
+		if ((other.flags & RBK_STATS_TENANT_USED) && other.number != only &&
+		    other.n_sessions > 0)
+			sum += other.weight;
+	}
+	return sum;
+}
+
 static int copy_tenants(struct model *model, const struct rbk_stats_view *view, uint32_t only)
 {
 	int r = resize((void **)&model->tenants, &model->n_tenants,
@@ -178,6 +193,8 @@ static int copy_tenants(struct model *model, const struct rbk_stats_view *view, 
 		return r;
 	for (uint32_t i = 0; i < model->n_tenants; i++)
 		copy_tenant(&model->tenants[i], view, i, only);
+	model->is_one = only != 0;
+	model->weight_of_others = weight_of_others(view, only);
 	return index_tenants(model);
 }
 
@@ -726,7 +743,7 @@ double model_gpu_share(const struct model *model, const struct rbk_stats_tenant 
 
 double model_weight_part(const struct model *model, const struct rbk_stats_tenant *tenant)
 {
-	double sum = 0;
+	double sum = model->weight_of_others;
 
 	for (uint32_t i = 0; i < model->n_tenants; i++)
 		if (model->tenants[i].is_used && model->tenants[i].now.n_sessions > 0)

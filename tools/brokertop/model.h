@@ -90,6 +90,8 @@ struct model {
 	uint32_t n_tenants;
 	struct model_session *sessions;
 	uint32_t n_sessions;
+	bool is_one;             /* of several tenants one is shown, */
+	double weight_of_others; /* beside these */
 	struct model_plan *plans;
 	uint32_t n_plans;
 	struct model_decision *decisions; /* newest first */
@@ -142,6 +144,12 @@ int model_update(struct model *model, const struct pages *pages, uint32_t only, 
 
 /* NULL: there is none. */
 const struct model_tenant *model_tenant(const struct model *model, uint32_t number);
+/* Is this session shown? */
+static inline bool model_shows(const struct model *model, const struct model_session *session)
+{
+	return session->now.number && (!model->is_one || session->tenant);
+}
+
 /* The plan of the tenant of that number in that place; NULL: it is gone. */
 const struct model_plan *model_plan(const struct model *model, uint32_t tenant, uint32_t slot);
 

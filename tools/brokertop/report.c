@@ -149,7 +149,7 @@ void report_json(const struct model *model, const struct origin *origin)
 	json_array_end();
 	json_array("sessions");
 	for (uint32_t i = 0; i < model->n_sessions; i++)
-		if (model->sessions[i].now.number)
+		if (model_shows(model, &model->sessions[i]))
 			report_session(&model->sessions[i]);
 	json_array_end();
 	json_end();

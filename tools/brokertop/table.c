@@ -151,7 +151,7 @@ static int add_sessions(struct table *table, const struct model *model)
 			.id = session->now.number,
 		};
 
-		if (session->now.number)
+		if (model_shows(model, session))
 			r = add_matching(table, model, &row);
 	}
 	return r;
