@@ -436,6 +436,8 @@ static void act(struct contention *contention)
 	const uint32_t n_workers =
 		acts && verdict->n_workers ? verdict->n_workers : n_workers_total(contention);
 
+	/* Also who only observes tells what it saw. */
+	dispatch_log_contention(contention->dispatch, verdict->is_contended ? verdict->factor : 1);
 	if (factor != contention->factor)
 		placer_set_contention(placer, RBK_DEVICE_CPU, factor);
 	if (n_workers != contention->n_workers)

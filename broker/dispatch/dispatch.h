@@ -98,6 +98,11 @@ struct placer *dispatch_placer(struct dispatch *dispatch);
  */
 void dispatch_set_contended(struct dispatch *dispatch, bool is_contended);
 /*
+ * How many times longer others make the CPU take, 1: no longer: for the log of tasks that complete
+ * there from now on.
+ */
+void dispatch_log_contention(struct dispatch *dispatch, float factor);
+/*
  * What part of the CPU's contention a tenant causes itself, see place_flow_set_own_contention(). A
  * tenant without a ring has nothing to be decided about, and is passed over.
  */

@@ -311,6 +311,17 @@ void dispatch_set_contended(struct dispatch *dispatch, bool is_contended)
 	dispatch->is_contended = is_contended;
 }
 
+void dispatch_log_contention(struct dispatch *dispatch, float factor)
+{
+	/* 2 to the power of 1/18, 1/9: the nearest ninth of the logarithm. */
+	float limit = 1.0392592f;
+	uint32_t level = 0;
+
+	for (; factor > limit && level < RBK_DECISION_CONTENTION_MAX; limit *= 1.0800597f)
+		level++;
+	dispatch->contention_flags = (uint16_t)(level << RBK_DECISION_CONTENTION_SHIFT);
+}
+
 /* While stopping no ring is polled, whatever rang: else a busy client would keep us. */
 void dispatch_stop_polling(struct dispatch *dispatch)
 {

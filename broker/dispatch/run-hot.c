@@ -136,6 +136,8 @@ static void task_count(const struct dispatch *dispatch, struct task *task,
 		return;
 	if (task->is_moved)
 		flags |= RBK_DECISION_MOVED;
+	if (outcome->device == RBK_DEVICE_CPU)
+		flags |= dispatch->contention_flags;
 	stats_task_done(&task->plan->stats, &(struct stats_task){
 						    .user_data = task->user_data,
 						    .ended_ns = clock_ticks_to_ns(ended_ticks),

@@ -225,8 +225,10 @@ struct dispatch {
 	bool is_refill_armed;
 	struct loop_timer *balance_timer;
 	bool is_balance_armed;
-	bool has_used_devices; /* other than the CPU, since nothing was in flight */
-	bool is_working;       /* as dispatch_is_working() said last */
+	uint16_t contention_flags; /* of tasks that the CPU completes now: RBK_DECISION_CONTENTION_*
+				    */
+	bool has_used_devices;     /* other than the CPU, since nothing was in flight */
+	bool is_working;           /* as dispatch_is_working() said last */
 	bool is_stopping;
 	bool drain_expired;
 };

@@ -253,6 +253,10 @@ struct rbk_stats_plan {
 #define RBK_DECISION_EXPLORED        RBK_CQE_EXPLORED
 #define RBK_DECISION_INLINE          (1u << 8) /* ran on the reactor; stands for up to 64 such */
 #define RBK_DECISION_MOVED           (1u << 9) /* queued on another device at first */
+/* The upper six bits, of a task on the CPU: others kept that busy when the task ended, so that it
+ * took two to the power of a ninth of this number times as long; 0: they did not. */
+#define RBK_DECISION_CONTENTION_SHIFT 10
+#define RBK_DECISION_CONTENTION_MAX   63u
 
 /*
  * One task, as it completed. Times are single-precision: exact to one part in sixteen million. All

@@ -407,6 +407,22 @@ static void test_shift__stat(void **state)
 	shift_by("stat", RBK_STATS_SOURCE_STAT);
 }
 
+/* The log has with each task how busy others kept the CPU. */
+static void await_logged(struct kit *kit)
+{
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(limit_ns);
+	struct rbk_stats_decision decision;
+
+	for (;;) {
+		customer_run(&kit->customer, kit->count, RBK_STRATEGY_ONLY_CPU);
+		while (customer_next_decision(&kit->customer, &decision))
+			if (decision.device == CPU &&
+			    decision.flags >> RBK_DECISION_CONTENTION_SHIFT > 0)
+				return;
+		assert_true(harness_now_ns() < end_ns);
+	}
+}
+
 /* Seen and told, but placement knows nothing of it. */
 static void test_observe(void **state)
 {
@@ -420,6 +436,7 @@ static void test_observe(void **state)
 		for (unsigned int i = 0; i < 50; i++)
 			customer_run(&kit.customer, kit.count, RBK_STRATEGY_AUTO);
 		assert_int_equal(kit.customer.reasons[RBK_REASON_CONTENTION], 0);
+		await_logged(&kit);
 		assert_false(contention(&kit).flags & RBK_STATS_CONTENTION_ACTS);
 		assert_int_equal(contention(&kit).n_workers, contention(&kit).n_workers_total);
 	}

@@ -181,7 +181,7 @@ void run_queue_cost(struct run_queue *rq, struct run_queue_cost *ret)
 
 static struct told {
 	bool is_working;
-	float factor;
+	float factor, logged;
 	uint32_t n_servers;
 	unsigned int n_workers;
 	bool is_executor_contended, is_reactor_contended;
@@ -230,6 +230,11 @@ bool dispatch_is_working(struct dispatch *dispatch)
 void dispatch_set_contended(struct dispatch *dispatch, bool is_contended)
 {
 	told.is_reactor_contended = is_contended;
+}
+
+void dispatch_log_contention(struct dispatch *dispatch, float factor)
+{
+	told.logged = factor;
 }
 
 void dispatch_set_own_contention(struct dispatch *dispatch, const struct tenant *tenant,
@@ -519,6 +524,7 @@ static void test_contended__acts(void **state)
 	assert_int_equal(status.n_began, 1);
 	assert_true(status.began_at_ns > 0);
 	assert_true(told.factor >= 1.25f);
+	assert_true(told.logged == told.factor);
 	assert_true(told.is_executor_contended && told.is_reactor_contended);
 	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_CONTENDED);
 	while (told.n_workers != 1)
@@ -537,6 +543,7 @@ static void test_contended__acts(void **state)
 	/* Only said: all is taken back, and what is seen stays. */
 	contention_set_observes(bench->contention, true);
 	assert_true(told.factor == 1);
+	assert_true(told.logged > 1);
 	assert_int_equal(told.n_workers, N_WORKERS);
 	assert_false(told.is_executor_contended || told.is_reactor_contended);
 	loop_turn(bench->loop, true);
@@ -550,6 +557,7 @@ static void test_contended__acts(void **state)
 	await(bench, false);
 	while (told.n_workers != N_WORKERS || told.factor > 1)
 		loop_turn(bench->loop, true);
+	assert_true(told.logged == 1);
 	assert_false(told.is_executor_contended || told.is_reactor_contended);
 	status = status_of(bench);
 	assert_true(status.contended_ns > 0);

@@ -13,7 +13,7 @@
 
 enum { GPU = RBK_DEVICE_GPU, CPU = RBK_DEVICE_CPU };
 
-static const struct judge nothing_known = {.contention = 1};
+static const struct judge nothing_known = {.n_busy = 0};
 
 /* Ends at 10,000; waited 6,000 and ran 1,000, on the CPU. */
 static struct rbk_stats_decision task_of(void)
@@ -76,7 +76,7 @@ static void test_judge__behind_others(void **state)
 		{.began_ns = 0, .ended_ns = 3000, .device = CPU},
 		{.began_ns = 9000, .ended_ns = 10000, .device = CPU, .is_own = true},
 	};
-	struct judge judge = {.busy = busy, .n_busy = 5, .longest_ns = 10000, .contention = 1};
+	struct judge judge = {.busy = busy, .n_busy = 5, .longest_ns = 10000};
 	struct rbk_stats_decision task = task_of();
 	struct verdict verdict;
 
@@ -98,7 +98,7 @@ static void test_judge__behind_both(void **state)
 		{.began_ns = 2000, .ended_ns = 6000, .device = CPU, .is_own = true},
 		{.began_ns = 3000, .ended_ns = 6000, .device = CPU},
 	};
-	struct judge judge = {.busy = busy, .n_busy = 4, .longest_ns = 4000, .contention = 1};
+	struct judge judge = {.busy = busy, .n_busy = 4, .longest_ns = 4000};
 	struct rbk_stats_decision task = task_of();
 	struct verdict verdict;
 
@@ -112,8 +112,8 @@ static void test_judge__behind_both(void **state)
 
 static void test_judge__waits(void **state)
 {
-	struct judge throttled = {.contention = 1, .is_throttled = true};
-	struct judge returned = {.contention = 1, .has_returned = true};
+	struct judge throttled = {.is_throttled = true};
+	struct judge returned = {.has_returned = true};
 	struct rbk_stats_decision task = task_of();
 	struct verdict verdict = verdict_of(&nothing_known, &task);
 
@@ -172,22 +172,37 @@ static void test_judge__places(void **state)
 
 static void test_judge__contention(void **state)
 {
-	struct judge contended = {.contention = 2.5};
 	struct rbk_stats_decision task = task_of();
 	struct verdict verdict;
 
+	/* Of 1,000, which is four times as long: a fourth was work. */
 	task.queue_ns = 0;
+	task.predicted_ns = 100;
+	task.flags = RBK_DECISION_MOVED | 18 << RBK_DECISION_CONTENTION_SHIFT;
+	assert_true(judge_contention(&task) == 4);
+	verdict = verdict_of(&nothing_known, &task);
+	assert_cause(&verdict, CAUSE_CONTENTION, 750);
+	assert_cause(&verdict, CAUSE_SLOWER, 150);
+	assert_cause(&verdict, CAUSE_WORK, 100);
+	/* The prediction knew of a part of it. */
 	task.predicted_ns = 400;
-	verdict = verdict_of(&contended, &task);
+	verdict = verdict_of(&nothing_known, &task);
 	assert_cause(&verdict, CAUSE_CONTENTION, 600);
 	task.device = GPU;
-	verdict = verdict_of(&contended, &task);
+	verdict = verdict_of(&nothing_known, &task);
+	assert_cause(&verdict, CAUSE_SLOWER, 600);
+	/* Whatever is the case now, it was not then. */
+	task.device = CPU;
+	task.flags = RBK_DECISION_MOVED;
+	assert_true(judge_contention(&task) == 1);
+	verdict = verdict_of(&nothing_known, &task);
+	assert_cause(&verdict, CAUSE_CONTENTION, 0);
 	assert_cause(&verdict, CAUSE_SLOWER, 600);
 }
 
 static void test_judge__transfer(void **state)
 {
-	struct judge judge = {.contention = 1, .transfer_ns = 250};
+	struct judge judge = {.transfer_ns = 250};
 	struct rbk_stats_decision task = task_of();
 	struct verdict verdict;
 
@@ -234,8 +249,7 @@ static void test_judge__nonsense(void **state)
 	static const float values[] = {-1, 0, 1, 1e9f, 3e38f, INFINITY, NAN};
 	enum { N = sizeof(values) / sizeof(values[0]) };
 	struct busy busy = {.began_ns = 0, .ended_ns = UINT64_MAX};
-	struct judge judge = {
-		.busy = &busy, .n_busy = 1, .longest_ns = UINT64_MAX, .contention = 1};
+	struct judge judge = {.busy = &busy, .n_busy = 1, .longest_ns = UINT64_MAX};
 
 	for (unsigned int i = 0; i < N * N * N * N; i++) {
 		struct rbk_stats_decision task = task_of();

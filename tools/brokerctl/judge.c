@@ -5,11 +5,12 @@
  * The time of waiting is explained by executions that overlap it on the same device; what none of
  * them covers has another cause. The time of execution is first what was predicted where it ran. Of
  * that, what it would not have taken elsewhere is lost by the reason for being here; the rest is
- * work. What it took beyond the prediction is the CPU's contention, if there is any, or
- * unexplained.
+ * work. What it took beyond the prediction is the CPU's contention, as far as the factor that was
+ * logged with it goes, or unexplained.
  */
 #include "judge.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 const char *cause_name(enum cause cause)
@@ -40,10 +41,12 @@ const char *cause_phrase(enum cause cause)
 		[CAUSE_WORK] = "the work itself",
 		[CAUSE_OWN_QUEUE] = "waiting behind other tasks of its tenant",
 		[CAUSE_OTHERS_QUEUE] = "waiting behind tasks of other tenants",
-		[CAUSE_QUOTA] = "waiting, held up by its tenant's CPU quota (cpu-max)",
-		[CAUSE_RETURN] = "waiting until its plan was back in the device's memory",
+		[CAUSE_QUOTA] = "waiting, presumably for its tenant's CPU quota (cpu-max), which "
+				"has held tasks up",
+		[CAUSE_RETURN] = "waiting, presumably until its plan was back in the device's "
+				 "memory, which it had left",
 		[CAUSE_WAIT] = "waiting, without a task that is logged in front of it",
-		[CAUSE_TRANSFER] = "moving data to the device and back (an average)",
+		[CAUSE_TRANSFER] = "moving data to the device and back (its tenant's average)",
 		[CAUSE_MEMORY] = "lost on a slower device, because its plan had no room on the "
 				 "faster one",
 		[CAUSE_BREAKER] = "lost on a slower device, because the faster one failed too "
@@ -51,7 +54,7 @@ const char *cause_phrase(enum cause cause)
 		[CAUSE_FALLBACK] = "lost by failing on a GPU first",
 		[CAUSE_LEARNING] = "lost on a slower device, so that the broker learns",
 		[CAUSE_PREFERENCE] = "lost on a slower device, because the client asked for it",
-		[CAUSE_CONTENTION] = "lost to others who keep the CPU busy",
+		[CAUSE_CONTENTION] = "lost to others who kept the CPU busy then",
 		[CAUSE_SLOWER] = "longer than predicted",
 	};
 
@@ -191,18 +194,26 @@ static enum cause cause_of_place(const struct rbk_stats_decision *task)
 	return task->flags & RBK_DECISION_EXPLORED ? CAUSE_LEARNING : CAUSE_WORK;
 }
 
+double judge_contention(const struct rbk_stats_decision *task)
+{
+	return exp2((double)(task->flags >> RBK_DECISION_CONTENTION_SHIFT) / 9);
+}
+
 static void judge_execution(const struct judge *judge, const struct rbk_stats_decision *task,
 			    struct verdict *verdict)
 {
 	double exec_ns = (double)whole_ns(task->exec_ns);
 	double predicted_ns = (double)whole_ns(task->predicted_ns);
 	double other_ns = (double)whole_ns(task->other_ns);
-	double expected_ns, moved_ns = 0, lost_ns = 0;
+	double expected_ns, contended_ns = 0, moved_ns = 0, lost_ns = 0;
 	bool is_on_cpu = task->device == RBK_DEVICE_CPU;
 
 	expected_ns = predicted_ns > 0 && predicted_ns < exec_ns ? predicted_ns : exec_ns;
-	verdict->ns[is_on_cpu && judge->contention > 1 ? CAUSE_CONTENTION : CAUSE_SLOWER] +=
-		exec_ns - expected_ns;
+	if (is_on_cpu)
+		contended_ns =
+			fmin(exec_ns - expected_ns, exec_ns - exec_ns / judge_contention(task));
+	verdict->ns[CAUSE_CONTENTION] += contended_ns;
+	verdict->ns[CAUSE_SLOWER] += exec_ns - expected_ns - contended_ns;
 	if (!is_on_cpu)
 		moved_ns = judge->transfer_ns < expected_ns ? judge->transfer_ns : expected_ns;
 	verdict->ns[CAUSE_TRANSFER] += moved_ns;

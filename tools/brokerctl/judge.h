@@ -5,7 +5,10 @@
  *
  * A task's time, from its admission to its end, is divided among causes; those of several tasks are
  * added up. It is judged by what is in decision logs: when a task waited, and what ran on its
- * device meanwhile; how long it ran, and what was predicted there and elsewhere.
+ * device meanwhile; how long it ran, what was predicted there and elsewhere, and how busy others
+ * kept the CPU then. Two things the log does not have: what moving data took is an average of the
+ * tenant's, and whether a quota or a plan's return held a task up follows from their having done so
+ * at some time.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,7 +54,6 @@ struct judge {
 	const struct busy *busy; /* sorted by busy_sort() */
 	size_t n_busy;
 	uint64_t longest_ns; /* of them */
-	double contention;   /* how many times longer the CPU takes for it; 1: it does not */
 	double transfer_ns;  /* of a task on a GPU, on average; 0: none, or not known */
 	bool is_throttled;   /* the tenant's CPU quota has held it up */
 	bool has_returned;   /* the plan had left device memory, and came back */
@@ -65,6 +67,9 @@ struct verdict {
 	uint64_t n_failed; /* with a negative result */
 	uint64_t n_ahead;  /* executions that they waited for */
 };
+
+/* How many times longer the CPU took for it because of others; 1: no longer. */
+double judge_contention(const struct rbk_stats_decision *task);
 
 /* Adds a task. */
 void judge_add(const struct judge *judge, const struct rbk_stats_decision *task,

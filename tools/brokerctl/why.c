@@ -207,21 +207,10 @@ static double mean_transfer_ns(const struct why *why)
 	return mean_of(why->about.transferred_bytes, n_gpu_tasks) / bytes_per_ns;
 }
 
-static double contention_now(const struct why *why)
-{
-	struct rbk_stats_contention contention;
-
-	if (!why->pages.root.page)
-		return 1;
-	contention_copy(&why->pages.root, &contention);
-	return contention.flags & RBK_STATS_CONTENDED ? contention.factor : 1;
-}
-
 /* Return: EXIT_* */
 static int judge_all(struct why *why)
 {
 	struct judge judge = {
-		.contention = contention_now(why),
 		.transfer_ns = mean_transfer_ns(why),
 		.is_throttled = why->about.n_throttled > 0,
 		.has_returned = why->plan.plan.n_returns > 0,
@@ -263,6 +252,9 @@ static void task_facts(struct why *why)
 	if (task->other_ns > 0)
 		fact(why, "%s was predicted on the best of the other devices",
 		     text_ns(task->other_ns));
+	if (task->device == RBK_DEVICE_CPU && judge_contention(task) > 1)
+		fact(why, "others kept the CPU busy then: tasks took %.2f times as long there",
+		     judge_contention(task));
 	if (task->flags & RBK_DECISION_MOVED)
 		fact(why, "it was queued on another device at first");
 	if (task->flags & RBK_DECISION_PARTITIONED)
@@ -341,7 +333,7 @@ static void tenant_facts(struct why *why)
 		fact(why, "the tenant's CPU quota held its tasks up %" PRIu64 " times, %s together",
 		     about->n_throttled, text_ns((double)about->throttled_ns));
 	if (about->flags & RBK_STATS_TENANT_DRAINED)
-		fact(why, "the tenant is drained: its rings are not read any further");
+		fact(why, "the tenant is drained now: its rings are not read any further");
 	if (about->n_memory_constraints > 0)
 		fact(why,
 		     "%" PRIu64 " of the tenant's tasks went elsewhere for want of device "
@@ -369,19 +361,19 @@ static void broker_facts(struct why *why)
 	broker_copy(root, &broker);
 	contention_copy(root, &contention);
 	if (broker.flags & RBK_STATS_BROKER_FORCE_CPU)
-		fact(why, "force-cpu is on: nothing runs on a GPU");
+		fact(why, "force-cpu is on now: nothing runs on a GPU");
 	if (contention.flags & RBK_STATS_CONTENDED)
-		fact(why, "others keep the CPU busy: tasks take %.2f times as long there",
+		fact(why, "others keep the CPU busy now: tasks take %.2f times as long there",
 		     contention.factor);
 	for (uint32_t i = RBK_DEVICE_GPU; i < root->n_devices; i++) {
 		device_copy(root, i, &device);
 		if (device.flags & RBK_STATS_DEVICE_LOST)
-			fact(why, "%s is lost", device_label(i));
+			fact(why, "%s is lost now", device_label(i));
 		if (device.breaker != RBK_STATS_BREAKER_CLOSED)
-			fact(why, "%s failed too often: its breaker is %s", device_label(i),
+			fact(why, "%s failed too often: its breaker is %s now", device_label(i),
 			     breaker_name(device.breaker));
 		if (device.flags & RBK_STATS_DEVICE_DRAINED)
-			fact(why, "%s is drained", device_label(i));
+			fact(why, "%s is drained now", device_label(i));
 	}
 }
 
