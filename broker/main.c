@@ -5,6 +5,7 @@
  * Nothing here is needed but io_uring: without a GPU, without privilege, without configuration the
  * broker starts, does what it can, and says in a few lines what it found and what it could not.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <malloc.h>
 #include <poll.h>
@@ -48,7 +49,17 @@
 #include "watch.h"
 
 enum {
-	MAIN_E_PATH = 1, /* make_executors: vulkan_path_refusal() says why */
+	MAIN_E_PATH = 1,  /* make_executors: vulkan_path_refusal() says why */
+	MAIN_E_FILES = 2, /* make_tenants: there may be too few open files; it was said */
+};
+
+/* Descriptors beside those of tenants. */
+enum {
+	DRIVER_FDS = 128, /* and what else comes and goes */
+	OWN_FDS = 12,     /* the same where there are few: sockets, one accepted */
+	METRICS_FDS = 20,
+	ADMIN_FDS = 8,
+	LEAST_FDS = 8, /* of tenants */
 };
 
 /* The least that the kernel gives. */
@@ -236,22 +247,57 @@ static uint64_t raise_descriptor_limit(void)
 	return limit.rlim_cur;
 }
 
-/* After the devices, of which budgets are parts. */
+/* How many are open now, or so. */
+static uint64_t count_descriptors(void)
+{
+	uint64_t n = 0;
+	DIR *folder = opendir("/proc/self/fd");
+
+	while (folder && readdir(folder))
+		n++;
+	if (folder)
+		closedir(folder);
+	return n;
+}
+
+/*
+ * What tenants may have, so that some are left for ourselves and for administrators: these look
+ * after a broker that is full. Return: 0; MAIN_E_FILES.
+ */
+static int limit_descriptors(const struct broker *broker, uint64_t *ret)
+{
+	uint64_t limit = raise_descriptor_limit(), used = count_descriptors();
+
+	if (limit > 1024) {
+		*ret = limit - DRIVER_FDS - SERVER_ADMIN_SESSIONS;
+		return 0;
+	}
+	used += OWN_FDS + ADMIN_FDS + (broker->options.metrics_address.bytes > 0 ? METRICS_FDS : 0);
+	if (limit < used + LEAST_FDS) {
+		log_error(LOG_START_FAILED,
+			  "brokerd may have %llu open files, and needs %llu: raise the limit "
+			  "(LimitNOFILE= in the unit, or ulimit -n)",
+			  (unsigned long long)limit, (unsigned long long)(used + LEAST_FDS));
+		return MAIN_E_FILES;
+	}
+	*ret = limit - used < limit / 2 ? limit - used : limit / 2;
+	return 0;
+}
+
+/* After the devices, of which budgets are parts. Return: 0; MAIN_E_FILES; as tenants_new(). */
 static int make_tenants(struct broker *broker, char **ret_errors)
 {
-	uint64_t n_fds = raise_descriptor_limit();
 	struct tenants_machine machine = {
 		.host_bytes = config_host_bytes(),
 		.n_devices = broker->n_executors,
-		/* Some are kept back: for ourselves, for drivers, for accepting others, and for
-		 * administrators. */
-		.n_fds = n_fds > 1024 ? n_fds - 128 - SERVER_ADMIN_SESSIONS : n_fds / 2,
 		/* vm.max_map_count is 65,530 by default; a ring also has two allocations that are
 		 * mappings. */
 		.n_mappings = 24000,
 	};
-	int r;
+	int r = limit_descriptors(broker, &machine.n_fds);
 
+	if (r)
+		return r;
 	for (uint32_t i = 0; i < broker->n_executors; i++) {
 		machine.vram_bytes[i] = broker->executors[i]->info.memory_bytes;
 		machine.gtt_bytes[i] = broker->executors[i]->info.gtt_bytes;
@@ -697,6 +743,8 @@ static int broker_run(struct broker *broker)
 		r = make_residency(broker);
 	if (r == 0)
 		r = make_contention(broker);
+	if (r == MAIN_E_FILES)
+		return OPTIONS_EXIT_USAGE;
 	if (r == MAIN_E_PATH) {
 		log_error(LOG_START_FAILED,
 			  "the memory path that --memory-path asks for does not work: %s",

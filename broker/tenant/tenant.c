@@ -63,7 +63,8 @@ static void limits_of(const struct tenants_machine *machine, const struct tenant
 		[ACCOUNT_TASKS] = policy->tasks_max,
 		[ACCOUNT_ARENA_BYTES] = policy->arena_bytes_max,
 		[ACCOUNT_HOST_BYTES] = policy_size_bytes(policy->host_max, machine->host_bytes),
-		[ACCOUNT_FDS] = at_least(machine->n_fds / n_tenants, TENANT_MIN_FDS),
+		[ACCOUNT_FDS] = at_least(machine->n_fds / n_tenants,
+					 at_most(machine->n_fds, TENANT_MIN_FDS)),
 		[ACCOUNT_MAPPINGS] = at_least(machine->n_mappings / n_tenants, TENANT_MIN_MAPPINGS),
 	}};
 	if (!checked_mul(policy->sessions_max, TENANT_RINGS_PER_SESSION, &ret->max[ACCOUNT_RINGS]))

@@ -611,13 +611,49 @@ static void test_kill__every_client_is_told(void **state)
 
 /* ---- Running out ---- */
 
-enum { FEW_FDS = 80 };
+enum { FEW_FDS = 80, TOO_FEW_FDS = 20 };
+static rlim_t few_fds = FEW_FDS;
 
 static void allow_few_fds(void)
 {
-	const struct rlimit few = {FEW_FDS, FEW_FDS};
+	const struct rlimit few = {few_fds, few_fds};
 
 	setrlimit(RLIMIT_NOFILE, &few);
+}
+
+/* Tenants have all that they can get, and an administrator comes all the same. */
+static void test_descriptors__some_for_administrators(void **state)
+{
+	enum { N = 200 };
+	struct rbk_options options = {
+		.size = sizeof(options),
+		.timeout_ns = harness_slow_ns(10000000000),
+	};
+	struct rbk *sessions[N];
+	struct broker broker;
+	unsigned int n = 0;
+	int status;
+
+	broker_start(&broker, &(struct broker_options){.in_child = allow_few_fds});
+	options.socket_path = broker.socket_path;
+	while (n < N && rbk_connect(&options, &sessions[n], NULL) == 0)
+		n++;
+	assert_true(n > 0 && n < N);
+	rbk_disconnect(broker_connect_admin(&broker, "administrator"));
+	assert_false(broker_log_has(&broker, "cannot accept"));
+	while (n > 0)
+		rbk_disconnect(sessions[--n]);
+	broker_stop(&broker);
+	broker_remove(&broker);
+
+	/* Where there are too few for that it says so, and ends. */
+	few_fds = TOO_FEW_FDS;
+	assert_false(broker_try_start(&broker, &(struct broker_options){.in_child = allow_few_fds},
+				      &status));
+	few_fds = FEW_FDS;
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 0);
+	assert_true(broker_log_has(&broker, "open files"));
+	broker_remove(&broker);
 }
 
 static void test_descriptors__refused_and_recovers(void **state)
@@ -799,6 +835,7 @@ int main(void)
 		cmocka_unit_test(test_stop__under_load),
 		cmocka_unit_test(test_stop__twice_at_once),
 		cmocka_unit_test(test_kill__every_client_is_told),
+		cmocka_unit_test(test_descriptors__some_for_administrators),
 		cmocka_unit_test(test_descriptors__refused_and_recovers),
 		cmocka_unit_test(test_memory__refused_and_recovers),
 		cmocka_unit_test(test_quota__sessions),
