@@ -180,23 +180,38 @@ static void test_shares__gpu(void **state)
 
 /* --- Who waits for whom --- */
 
-/* What tasks of a log that ended in a span of the broker's time were predicted to take. */
-static double predicted_of_ended(struct customer *customer, uint64_t after_ns, uint64_t until_ns)
+/*
+ * What tasks of a log that ended in a span of the broker's time were predicted to take, or took, if
+ * that is less: their tenant is given back the rest, and others of its tasks go for that. Also the
+ * most that one of them was predicted to take.
+ */
+static double work_of_ended(struct customer *customer, uint64_t after_ns, uint64_t until_ns,
+			    double *ret_most_ns)
 {
 	struct rbk_stats_decision decision;
 	double ns = 0;
 
-	while (customer_next_decision(customer, &decision))
-		if (decision.ended_at_ns > after_ns && decision.ended_at_ns <= until_ns)
-			ns += (double)decision.predicted_ns;
+	*ret_most_ns = 0;
+	while (customer_next_decision(customer, &decision)) {
+		const double predicted_ns = (double)decision.predicted_ns;
+		const double exec_ns = (double)decision.exec_ns;
+
+		if (decision.ended_at_ns <= after_ns || decision.ended_at_ns > until_ns)
+			continue;
+		ns += exec_ns < predicted_ns ? exec_ns : predicted_ns;
+		if (*ret_most_ns < predicted_ns)
+			*ret_most_ns = predicted_ns;
+	}
 	return ns;
 }
 
 /*
  * A tenant that asks for little beside one whose ring is always full: all it asks for is done, and
  * it waits for those that have begun and no more, however many are queued. A worker is given half
- * a millisecond of work by prediction, and one task more; how long that takes is the machine's
- * affair.
+ * a millisecond of work by prediction, and one task more beside the one that runs; how long that
+ * takes is the machine's affair. So it is for most of them: one that comes in a turn of the reactor
+ * in which that loses its processor finds more begun at its end, and one that follows a task that
+ * lost its own has to make up for that. If the order were that of queueing it would be for none.
  */
 static void test_latency__waits_for_few(void **state)
 {
@@ -207,7 +222,9 @@ static void test_latency__waits_for_few(void **state)
 				      options = {.uid = SECOND};
 	const char *const args[] = {"--gpu=none", "--workers=1", NULL};
 	const double most_ns = 1.25 * 500000;
-	double ring_ns = 0, waited_ns = 0, ns;
+	double ring_ns = 0, waited_ns, longest_ns, worst_ns = 0;
+	const uint64_t n = harness_scaled(100);
+	uint64_t n_late = 0;
 	struct rbk_stats_decision decision;
 	struct customer batch, critical;
 	uint64_t start_ns;
@@ -225,7 +242,7 @@ static void test_latency__waits_for_few(void **state)
 		ring_ns = BATCH * (double)decision.predicted_ns;
 	/* Else it could wait for all of them. */
 	assert_true(ring_ns > most_ns);
-	for (uint64_t i = 0; i < harness_scaled(100); i++) {
+	for (uint64_t i = 0; i < n; i++) {
 		customer_feed(&batch, BATCH, ROWS, RBK_STRATEGY_ONLY_CPU);
 		customer_put(&critical, 8, RBK_STRATEGY_ONLY_CPU);
 		while (!customer_has(&critical))
@@ -234,12 +251,14 @@ static void test_latency__waits_for_few(void **state)
 		assert_true(customer_next_decision(&critical, &decision));
 		start_ns = decision.ended_at_ns - (uint64_t)decision.exec_ns -
 			   (uint64_t)decision.queue_ns;
-		ns = predicted_of_ended(&batch, start_ns, decision.ended_at_ns);
-		waited_ns = ns > waited_ns ? ns : waited_ns;
+		waited_ns = work_of_ended(&batch, start_ns, decision.ended_at_ns, &longest_ns);
+		n_late += waited_ns > most_ns + 2 * longest_ns;
+		worst_ns = waited_ns > worst_ns ? waited_ns : worst_ns;
 	}
-	if (waited_ns > most_ns)
-		fail_msg("a task has waited for others that were predicted to take %.0f us",
-			 waited_ns / 1e3);
+	if (n_late > n / 4)
+		fail_msg("%llu of %llu tasks have waited for too many others, one for %.0f us of "
+			 "them",
+			 (unsigned long long)n_late, (unsigned long long)n, worst_ns / 1e3);
 	assert_int_equal(critical.n_errors + batch.n_errors, 0);
 	customer_drain(&batch);
 	customer_deinit(&batch);
