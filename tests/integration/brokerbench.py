@@ -15,6 +15,8 @@ import sys
 import tempfile
 import time
 
+from started import start
+
 FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', 'baseline_p99',
           'ratio']
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
@@ -53,7 +55,7 @@ def brokers(folder):
 
 
 def wait_for(condition, what):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         expect(time.monotonic() < deadline, what)
         time.sleep(0.02)
@@ -152,8 +154,8 @@ def test_scrape(program, folder):
 def test_stopped(program, folder, number, after):
     """A signal in the middle of a measurement, or while the broker starts; SIGKILL cannot be
     handled, but the broker ends."""
-    with subprocess.Popen([program, '--seconds=60', 'nop-throughput'], stdout=subprocess.DEVNULL,
-                          stderr=subprocess.PIPE, text=True) as process:
+    with start([program, '--seconds=60', 'nop-throughput'], stdout=subprocess.DEVNULL,
+               stderr=subprocess.PIPE, text=True) as process:
         def has_broker_or_ended():
             return brokers(folder) or process.poll() is not None
         wait_for(has_broker_or_ended, 'no broker is started')
@@ -162,7 +164,7 @@ def test_stopped(program, folder, number, after):
             return
         time.sleep(after)
         process.send_signal(number)
-        expect(process.wait(30) == -number, f'signal {number}: exit {process.returncode}')
+        expect(process.wait(60) == -number, f'signal {number}: exit {process.returncode}')
     wait_for(lambda: not brokers(folder), f'signal {number}: a broker is left behind')
     if number != signal.SIGKILL:
         expect(not os.listdir(folder), f'signal {number}: files are left behind')

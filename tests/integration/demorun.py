@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+from started import start
+
 
 def fail(text, output=''):
     print(f'{text}\n{output}')
@@ -14,7 +16,7 @@ def fail(text, output=''):
 
 
 def demo(source, build, scratch, *options):
-    return subprocess.Popen(
+    return start(
         [os.path.join(source, 'tools/demo'), '--build', build, *options],
         env=dict(os.environ, TMPDIR=scratch), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, start_new_session=True)

@@ -137,6 +137,8 @@ static void exec_broker(const struct broker *broker, const struct broker_options
 	int log_fd;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* What a shell runs in the background ignores it. */
+	signal(SIGINT, SIG_DFL);
 	log_fd = open(broker->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (log_fd < 0 || dup2(log_fd, STDERR_FILENO) < 0 || dup2(log_fd, STDOUT_FILENO) < 0)
 		_exit(126);

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Processes that a test starts: none of them outlives it, however it ends."""
 import atexit
+import signal
 import subprocess
 import sys
 import time
 
+# What a shell runs in the background ignores it, and so would everything that is started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 _started = []
 
 
