@@ -3,10 +3,13 @@
  * A Vulkan driver that is Mesa's software device and says that it is a card
  *
  * For tests of what is done for cards alone, with right results and without one: bound tensors are
- * copied into its memory and back, shaders are those for GPUs, and it is taken with --gpu=auto. All
- * functions are lavapipe's but those that tell what kind of device it is.
+ * copied into its memory and back, shaders are those for GPUs, and it is taken with --gpu=auto.
+ * Its memory is described as NVIDIA's driver does: a heap of its own, of which the processor sees
+ * nothing, one of the host's, and VK_EXT_memory_budget, which tells what was taken of both.
  */
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,11 +18,48 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-typedef VkResult (*negotiate_fn)(uint32_t *version);
+enum {
+	HEAP_CARD,
+	HEAP_HOST,
+	HEAPS,
+	TYPE_CARD = 1, /* 0 is for nothing, and there */
+	TYPE_HOST,
+	TYPE_HOST_CACHED,
+	TYPES,
+	BITS_HOST = 1 << TYPE_HOST | 1 << TYPE_HOST_CACHED,
+	MAX_ALLOCATIONS = 65536,
+	/* Lavapipe has one type, of everything. */
+	TRUE_TYPE = 0,
+	/* What a driver keeps for itself. */
+	KEPT_BYTES = 64 << 20,
+};
 
+struct allocation {
+	VkDeviceMemory memory; /* VK_NULL_HANDLE: free */
+	uint64_t bytes;
+	uint32_t heap;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct allocation allocations[MAX_ALLOCATIONS];
+static uint64_t used_bytes[HEAPS];
+
+/* Lavapipe's. */
 static PFN_vkGetInstanceProcAddr next_instance, next_physical;
-static PFN_vkGetPhysicalDeviceProperties next_properties;
-static PFN_vkGetPhysicalDeviceProperties2 next_properties2;
+static struct {
+	PFN_vkGetPhysicalDeviceProperties properties;
+	PFN_vkGetPhysicalDeviceProperties2 properties2;
+	PFN_vkGetPhysicalDeviceMemoryProperties memory;
+	PFN_vkGetPhysicalDeviceMemoryProperties2 memory2;
+	PFN_vkEnumerateDeviceExtensionProperties extensions;
+	PFN_vkGetDeviceProcAddr device;
+	PFN_vkAllocateMemory allocate;
+	PFN_vkFreeMemory free;
+	PFN_vkGetBufferMemoryRequirements needs;
+	PFN_vkGetMemoryHostPointerPropertiesEXT pointer;
+} next;
+
+/* --- What it says of itself --- */
 
 static void pretend(VkPhysicalDeviceProperties *properties)
 {
@@ -30,56 +70,208 @@ static void pretend(VkPhysicalDeviceProperties *properties)
 static VKAPI_ATTR void VKAPI_CALL card_properties(VkPhysicalDevice physical,
 						  VkPhysicalDeviceProperties *ret)
 {
-	next_properties(physical, ret);
+	next.properties(physical, ret);
 	pretend(ret);
 }
 
 static VKAPI_ATTR void VKAPI_CALL card_properties2(VkPhysicalDevice physical,
 						   VkPhysicalDeviceProperties2 *ret)
 {
-	next_properties2(physical, ret);
+	next.properties2(physical, ret);
 	pretend(&ret->properties);
 }
 
-static PFN_vkVoidFunction get(PFN_vkGetInstanceProcAddr next, VkInstance instance, const char *name)
+static VKAPI_ATTR void VKAPI_CALL card_memory(VkPhysicalDevice physical,
+					      VkPhysicalDeviceMemoryProperties *ret)
 {
-	PFN_vkVoidFunction function = next ? next(instance, name) : NULL;
+	const VkMemoryPropertyFlags mapped =
+		VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+	VkDeviceSize bytes;
 
-	if (!function)
-		return NULL;
-	if (strcmp(name, "vkGetPhysicalDeviceProperties") == 0) {
-		next_properties = (PFN_vkGetPhysicalDeviceProperties)function;
-		return (PFN_vkVoidFunction)card_properties;
+	next.memory(physical, ret);
+	bytes = ret->memoryHeaps[0].size;
+	*ret = (VkPhysicalDeviceMemoryProperties){
+		.memoryTypeCount = TYPES,
+		.memoryTypes =
+			{
+				[0] = {0, HEAP_HOST},
+				[TYPE_CARD] = {VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, HEAP_CARD},
+				[TYPE_HOST] = {mapped, HEAP_HOST},
+				[TYPE_HOST_CACHED] = {mapped | VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
+						      HEAP_HOST},
+			},
+		.memoryHeapCount = HEAPS,
+		.memoryHeaps =
+			{
+				[HEAP_CARD] = {bytes, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT},
+				[HEAP_HOST] = {bytes, 0},
+			},
+	};
+}
+
+static VKAPI_ATTR void VKAPI_CALL card_memory2(VkPhysicalDevice physical,
+					       VkPhysicalDeviceMemoryProperties2 *ret)
+{
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget = ret->pNext;
+
+	card_memory(physical, &ret->memoryProperties);
+	while (budget &&
+	       budget->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT)
+		budget = budget->pNext;
+	if (!budget)
+		return;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < HEAPS; i++) {
+		budget->heapBudget[i] = ret->memoryProperties.memoryHeaps[i].size -
+					(i == HEAP_CARD ? KEPT_BYTES : 0);
+		budget->heapUsage[i] = used_bytes[i];
 	}
-	if (strcmp(name, "vkGetPhysicalDeviceProperties2") == 0 ||
-	    strcmp(name, "vkGetPhysicalDeviceProperties2KHR") == 0) {
-		next_properties2 = (PFN_vkGetPhysicalDeviceProperties2)function;
-		return (PFN_vkVoidFunction)card_properties2;
+	pthread_mutex_unlock(&lock);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL card_extensions(VkPhysicalDevice physical, const char *layer,
+						      uint32_t *n, VkExtensionProperties *ret)
+{
+	const uint32_t room = *n;
+	VkResult result;
+
+	result = next.extensions(physical, layer, n, ret);
+	if (result < 0 || layer)
+		return result;
+	if (!ret) {
+		++*n;
+		return result;
 	}
+	if (result == VK_INCOMPLETE || *n == room)
+		return VK_INCOMPLETE;
+	ret[(*n)++] = (VkExtensionProperties){VK_EXT_MEMORY_BUDGET_EXTENSION_NAME,
+					      VK_EXT_MEMORY_BUDGET_SPEC_VERSION};
+	return VK_SUCCESS;
+}
+
+/* --- Its memory --- */
+
+static VKAPI_ATTR VkResult VKAPI_CALL card_allocate(VkDevice device,
+						    const VkMemoryAllocateInfo *info,
+						    const VkAllocationCallbacks *allocator,
+						    VkDeviceMemory *ret)
+{
+	const uint32_t heap = info->memoryTypeIndex == TYPE_CARD ? HEAP_CARD : HEAP_HOST;
+	VkMemoryAllocateInfo true_info = *info;
+	VkResult result;
+
+	true_info.memoryTypeIndex = TRUE_TYPE;
+	result = next.allocate(device, &true_info, allocator, ret);
+	if (result != VK_SUCCESS)
+		return result;
+	pthread_mutex_lock(&lock);
+	for (unsigned int i = 0; i < MAX_ALLOCATIONS; i++)
+		if (!allocations[i].memory) {
+			allocations[i] = (struct allocation){*ret, info->allocationSize, heap};
+			used_bytes[heap] += info->allocationSize;
+			break;
+		}
+	pthread_mutex_unlock(&lock);
+	return VK_SUCCESS;
+}
+
+static VKAPI_ATTR void VKAPI_CALL card_free(VkDevice device, VkDeviceMemory memory,
+					    const VkAllocationCallbacks *allocator)
+{
+	pthread_mutex_lock(&lock);
+	for (unsigned int i = 0; memory && i < MAX_ALLOCATIONS; i++)
+		if (allocations[i].memory == memory) {
+			used_bytes[allocations[i].heap] -= allocations[i].bytes;
+			allocations[i].memory = VK_NULL_HANDLE;
+			break;
+		}
+	pthread_mutex_unlock(&lock);
+	next.free(device, memory, allocator);
+}
+
+static VKAPI_ATTR void VKAPI_CALL card_needs(VkDevice device, VkBuffer buffer,
+					     VkMemoryRequirements *ret)
+{
+	next.needs(device, buffer, ret);
+	ret->memoryTypeBits = 1 << TYPE_CARD | BITS_HOST;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL card_pointer(VkDevice device,
+						   VkExternalMemoryHandleTypeFlagBits kind,
+						   const void *pointer,
+						   VkMemoryHostPointerPropertiesEXT *ret)
+{
+	VkResult result = next.pointer(device, kind, pointer, ret);
+
+	ret->memoryTypeBits = BITS_HOST;
+	return result;
+}
+
+/* --- Functions by name --- */
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL card_device(VkDevice device, const char *name);
+
+/* Ours instead of @function, which is remembered. */
+static PFN_vkVoidFunction instead(const char *name, PFN_vkVoidFunction function)
+{
+	const struct {
+		const char *name;
+		PFN_vkVoidFunction ours;
+		void *next;
+	} functions[] = {
+		{"vkGetPhysicalDeviceProperties", (PFN_vkVoidFunction)card_properties,
+		 &next.properties},
+		{"vkGetPhysicalDeviceProperties2", (PFN_vkVoidFunction)card_properties2,
+		 &next.properties2},
+		{"vkGetPhysicalDeviceMemoryProperties", (PFN_vkVoidFunction)card_memory,
+		 &next.memory},
+		{"vkGetPhysicalDeviceMemoryProperties2", (PFN_vkVoidFunction)card_memory2,
+		 &next.memory2},
+		{"vkEnumerateDeviceExtensionProperties", (PFN_vkVoidFunction)card_extensions,
+		 &next.extensions},
+		{"vkGetDeviceProcAddr", (PFN_vkVoidFunction)card_device, &next.device},
+		{"vkAllocateMemory", (PFN_vkVoidFunction)card_allocate, &next.allocate},
+		{"vkFreeMemory", (PFN_vkVoidFunction)card_free, &next.free},
+		{"vkGetBufferMemoryRequirements", (PFN_vkVoidFunction)card_needs, &next.needs},
+		{"vkGetMemoryHostPointerPropertiesEXT", (PFN_vkVoidFunction)card_pointer,
+		 &next.pointer},
+	};
+
+	for (unsigned int i = 0; function && i < sizeof(functions) / sizeof(*functions); i++)
+		if (strcmp(name, functions[i].name) == 0) {
+			memcpy(functions[i].next, &function, sizeof(function));
+			return functions[i].ours;
+		}
 	return function;
 }
 
-EXPORT VKAPI_ATTR VkResult VKAPI_CALL vk_icdNegotiateLoaderICDInterfaceVersion(uint32_t *version)
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL card_device(VkDevice device, const char *name)
 {
-	void *driver = dlopen("libvulkan_lvp.so", RTLD_NOW | RTLD_LOCAL);
-	negotiate_fn negotiate;
-
-	if (!driver)
-		return VK_ERROR_INITIALIZATION_FAILED;
-	negotiate = (negotiate_fn)dlsym(driver, "vk_icdNegotiateLoaderICDInterfaceVersion");
-	next_instance = (PFN_vkGetInstanceProcAddr)dlsym(driver, "vk_icdGetInstanceProcAddr");
-	next_physical = (PFN_vkGetInstanceProcAddr)dlsym(driver, "vk_icdGetPhysicalDeviceProcAddr");
-	return negotiate && next_instance ? negotiate(version) : VK_ERROR_INITIALIZATION_FAILED;
+	return instead(name, next.device(device, name));
 }
 
 EXPORT VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vk_icdGetInstanceProcAddr(VkInstance instance,
 									  const char *name)
 {
-	return get(next_instance, instance, name);
+	return instead(name, next_instance(instance, name));
 }
 
 EXPORT VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vk_icdGetPhysicalDeviceProcAddr(VkInstance instance,
 										const char *name)
 {
-	return get(next_physical, instance, name);
+	return instead(name, next_physical ? next_physical(instance, name) : NULL);
+}
+
+EXPORT VKAPI_ATTR VkResult VKAPI_CALL vk_icdNegotiateLoaderICDInterfaceVersion(uint32_t *version)
+{
+	void *driver = dlopen("libvulkan_lvp.so", RTLD_NOW | RTLD_LOCAL);
+	VkResult (*negotiate)(uint32_t * version);
+
+	if (!driver)
+		return VK_ERROR_INITIALIZATION_FAILED;
+	negotiate =
+		(VkResult(*)(uint32_t *))dlsym(driver, "vk_icdNegotiateLoaderICDInterfaceVersion");
+	next_instance = (PFN_vkGetInstanceProcAddr)dlsym(driver, "vk_icdGetInstanceProcAddr");
+	next_physical = (PFN_vkGetInstanceProcAddr)dlsym(driver, "vk_icdGetPhysicalDeviceProcAddr");
+	return negotiate && next_instance ? negotiate(version) : VK_ERROR_INITIALIZATION_FAILED;
 }
