@@ -15,6 +15,9 @@
 #include "telemetry/stats.h"
 #include "util/checked.h"
 
+/* Shown in one update: what there are more of, later. */
+enum { MAX_TENANTS = 64 };
+
 _Static_assert(RUN_QUEUE_TOP <= RBK_STATS_MAX_CAUSES, "all are shown");
 _Static_assert(RUN_QUEUE_NAME_BYTES == RBK_STATS_COMM_BYTES, "nothing is cut");
 _Static_assert(RUN_QUEUE_PATH_BYTES == RBK_STATS_CGROUP_BYTES, "nothing is cut");
@@ -177,9 +180,12 @@ static void publish_tenant(const struct contention *contention, struct stats_ten
 
 void contention_publish(const struct contention *contention, struct stats *stats)
 {
+	unsigned int n_told = 0;
+
 	publish_status(contention, stats);
 	publish_threads(contention, stats);
-	for (struct stats_tenant *tenant = stats_first_tenant(stats); tenant;
-	     tenant = stats_next_tenant(stats, tenant))
+	/* Their other figures come in the same order, see stats_tenant_last(). */
+	for (struct stats_tenant *tenant = stats_first_tenant(stats);
+	     tenant && n_told < MAX_TENANTS; tenant = stats_next_tenant(stats, tenant), n_told++)
 		publish_tenant(contention, tenant);
 }

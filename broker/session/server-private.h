@@ -18,6 +18,9 @@ struct loop_timer;
 	LOG_OF(.tenant = (s)->tenant ? tenant_name((s)->tenant) : NULL, .session = (s)->number, \
 	       .pid = (s)->pid, .uid = (s)->uid)
 
+/* Lists that tenants are spread over, of whom there may be a thousand. */
+enum { SERVER_STATS_USERS = 256 };
+
 /* A socket that is listened on; listen.c. All zero but for the descriptors: not in use. */
 struct listener {
 	struct server *server;
@@ -57,7 +60,7 @@ struct server {
 
 	/* See session-stats.c. */
 	struct stats *pages;
-	struct list_node stats_users;         /* tenants with sessions */
+	struct list_node stats_users[SERVER_STATS_USERS]; /* tenants with sessions, by number */
 	uint32_t n_watchers, n_root_watchers; /* sessions that were handed a page, that page */
 	struct charge root_charges[3];
 };

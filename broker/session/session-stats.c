@@ -40,7 +40,8 @@ static uint64_t now_ns(void)
 
 int server_stats_init(struct server *server)
 {
-	list_init(&server->stats_users);
+	for (unsigned int i = 0; i < SERVER_STATS_USERS; i++)
+		list_init(&server->stats_users[i]);
 	return stats_new(server->options.n_executors, now_ns(), &server->pages);
 }
 
@@ -114,7 +115,7 @@ int session_stats_join(struct session *session)
 		return 0;
 	}
 	number = session->tenant->number;
-	list_for_each (node, &server->stats_users) {
+	list_for_each (node, &server->stats_users[number % SERVER_STATS_USERS]) {
 		user = container_of(node, struct stats_user, link);
 		if (user->stats->own.number == number)
 			goto found;
@@ -132,7 +133,7 @@ int session_stats_join(struct session *session)
 			return error_fold(r);
 		}
 	}
-	list_append(&server->stats_users, &user->link);
+	list_append(&server->stats_users[number % SERVER_STATS_USERS], &user->link);
 found:
 	user->n_sessions++;
 	session->stats_user = user;

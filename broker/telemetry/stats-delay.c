@@ -47,8 +47,13 @@ void stats_set_delay(struct stats_tenant *tenant, const struct rbk_stats_delay *
 		     const struct rbk_stats_delay *own)
 {
 	struct stats_page *root = &tenant->stats->root;
+	const bool is_used = figures->flags & RBK_STATS_DELAY_USED;
 	struct rbk_stats_delay *shown;
 
+	/* A thousand tenants of whom nothing is known cost nothing. */
+	if (!is_used && !tenant->has_delay)
+		return;
+	tenant->has_delay = is_used;
 	if (root->header && tenant->root_slot != STATS_NO_SLOT &&
 	    stats_page_back(root, RBK_STATS_SECTION_DELAYS, tenant->root_slot)) {
 		shown = stats_page_record(root, RBK_STATS_SECTION_DELAYS, tenant->root_slot);

@@ -3,6 +3,8 @@
 /* What the stats*.c files share. */
 #include "telemetry/stats.h"
 
+enum { STATS_BUCKETS = 256 };
+
 struct stats {
 	uint32_t n_devices;
 	uint32_t n_tenants;
@@ -13,6 +15,7 @@ struct stats {
 	int64_t monotonic_offset_ns, realtime_offset_ns;
 	uint64_t plan_stride;
 	struct list_node tenants;
+	struct stats_tenant *buckets[STATS_BUCKETS]; /* the same by number, linked by next */
 	struct stats_page root;
 	struct stats_device_counts counts[RBK_MAX_DEVICES];
 	struct rbk_stats_device devices[RBK_MAX_DEVICES]; /* figures set last */

@@ -123,6 +123,8 @@ int stats_tenant_new(struct stats *stats, uint32_t number, const char *name,
 	list_init(&tenant->gathered);
 	list_init(&tenant->sessions);
 	list_append(&stats->tenants, &tenant->link);
+	tenant->next = stats->buckets[number % STATS_BUCKETS];
+	stats->buckets[number % STATS_BUCKETS] = tenant;
 	stats->n_tenants++;
 	*ret = tenant;
 	return 0;
@@ -130,6 +132,7 @@ int stats_tenant_new(struct stats *stats, uint32_t number, const char *name,
 
 struct stats_tenant *stats_tenant_free(struct stats_tenant *tenant)
 {
+	struct stats_tenant **at;
 	struct stats *stats;
 	struct rbk_stats_tenant *shown;
 
@@ -150,6 +153,9 @@ struct stats_tenant *stats_tenant_free(struct stats_tenant *tenant)
 		}
 	}
 	list_remove(&tenant->link);
+	for (at = &stats->buckets[tenant->own.number % STATS_BUCKETS]; *at != tenant;)
+		at = &(*at)->next;
+	*at = tenant->next;
 	stats->n_tenants--;
 	free(tenant->spill);
 	free(tenant);
@@ -183,13 +189,11 @@ void stats_tenant_last(struct stats_tenant *tenant)
 
 struct stats_tenant *stats_tenant_find(const struct stats *stats, uint32_t number)
 {
-	list_for_each (node, &stats->tenants) {
-		struct stats_tenant *tenant = container_of(node, struct stats_tenant, link);
+	struct stats_tenant *tenant = stats->buckets[number % STATS_BUCKETS];
 
-		if (tenant->own.number == number)
-			return tenant;
-	}
-	return NULL;
+	while (tenant && tenant->own.number != number)
+		tenant = tenant->next;
+	return tenant;
 }
 
 /* --- Plans --- */

@@ -61,8 +61,9 @@ struct stats_tenant {
 
 	/* Cold. */
 	struct stats *stats;
-	struct list_node link;  /* in stats, see stats_first_tenant() */
-	struct list_node plans; /* struct stats_plan, in no particular order */
+	struct list_node link;     /* in stats, see stats_first_tenant() */
+	struct stats_tenant *next; /* in one of its buckets */
+	struct list_node plans;    /* struct stats_plan, in no particular order */
 	struct stats_page page;
 	struct list_node sessions;    /* struct stats_session */
 	uint64_t own_sessions;        /* bit i: record i of the page's is somebody's */
@@ -70,6 +71,7 @@ struct stats_tenant {
 	struct rbk_stats_decision own_log;
 	uint32_t next_slot;       /* below it every slot of the page was used */
 	uint64_t n_unlisted;      /* plans without a slot */
+	bool has_delay;           /* the record of it is used */
 	bool is_changed;          /* something but the counts, since the root page was updated */
 	uint64_t published_tasks; /* n_tasks then */
 	uint32_t root_slot;       /* in the root page; STATS_NO_SLOT */
