@@ -68,16 +68,29 @@ struct tenant_head {
 _Static_assert(offsetof(struct tenant_head, name) == offsetof(struct rbk_stats_tenant, name),
 	       "the same");
 
+/* Return: is that the tenant's record? */
+static bool read_head(const struct rbk_stats_view *view, uint32_t index, uint32_t number,
+		      struct tenant_head *ret)
+{
+	page_copy(view, RBK_STATS_SECTION_TENANTS, index, ret, sizeof(*ret));
+	ret->name[sizeof(ret->name) - 1] = '\0';
+	return ret->flags & RBK_STATS_TENANT_USED && ret->number == number;
+}
+
 const char *tenant_name(const struct rbk_stats_view *view, uint32_t number)
 {
+	/* Where it was the last time: ten thousand sessions may be of a thousand tenants. */
+	static uint32_t seen[4096];
+	uint32_t *index = &seen[number % (sizeof(seen) / sizeof(seen[0]))];
 	static struct tenant_head tenant;
 
-	for (uint32_t i = 0; number && i < rbk_stats_count(view, RBK_STATS_SECTION_TENANTS); i++) {
-		page_copy(view, RBK_STATS_SECTION_TENANTS, i, &tenant, sizeof(tenant));
-		tenant.name[sizeof(tenant.name) - 1] = '\0';
-		if (tenant.flags & RBK_STATS_TENANT_USED && tenant.number == number)
+	if (number && read_head(view, *index, number, &tenant))
+		return tenant.name;
+	for (uint32_t i = 0; number && i < rbk_stats_count(view, RBK_STATS_SECTION_TENANTS); i++)
+		if (read_head(view, i, number, &tenant)) {
+			*index = i;
 			return tenant.name;
-	}
+		}
 	return NULL;
 }
 
