@@ -670,7 +670,9 @@ static int explain_server(const struct broker *broker, int r)
 	switch (is_admin ? r - SERVER_E_ADMIN : r) {
 	case SERVER_E_IN_USE:
 		log_error(LOG_START_FAILED,
-			  "another brokerd listens on %s; give this one its own %s", path, option);
+			  "another brokerd, or a service manager, listens on %s; give this one its "
+			  "own %s",
+			  path, option);
 		return OPTIONS_EXIT_USAGE;
 	case SERVER_E_PERMISSION:
 		log_error(LOG_START_FAILED,

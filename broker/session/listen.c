@@ -7,7 +7,8 @@
  * at once cannot both win. The lock file stays: removing it would let a third one in between.
  *
  * A service manager may have made the sockets and hand them over: then it also says who may connect
- * there, and keeps them, with whoever waits there, while the broker is restarted.
+ * there, and keeps them, with whoever waits there, while the broker is restarted. It holds no lock,
+ * so a path where somebody takes connections is not ours either.
  *
  * There are two sockets, one for tenants' clients and one for administrators. All that differs is
  * what a session that comes in there is.
@@ -33,6 +34,8 @@ enum {
 	LISTEN_BACKLOG = 512,
 	/* Connections accepted before the other watches have their turn. */
 	ACCEPT_BATCH = 32,
+	/* The last pause before who listens on a path is taken to be alive; twice that in all. */
+	LEFT_MAX_MS = 1024,
 };
 
 /* How long to wait when the process is out of descriptors or memory. */
@@ -98,6 +101,19 @@ static int take_path(struct listener *listener)
 	return 0;
 }
 
+/* Does anybody take connections there? What a dead process left behind refuses them. */
+static bool is_listened_on(const struct sockaddr_un *address)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
+
+	if (fd < 0)
+		return false;
+	r = connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? errno : 0;
+	close(fd);
+	/* Also with as many waiting as there may, and by sockets of another kind. */
+	return r == 0 || r == EAGAIN || r == EPROTOTYPE;
+}
+
 /* Who may try to connect. Before anybody can: nobody listens yet. */
 static int set_permissions(const struct listener *listener)
 {
@@ -130,6 +146,12 @@ static int listener_bind(struct listener *listener)
 	r = take_path(listener);
 	if (r)
 		return r;
+	/* The kernel takes a killed broker's ring, and with it the socket, apart after its lock. */
+	for (int wait_ms = 1; is_listened_on(&address); wait_ms *= 2) {
+		if (wait_ms > LEFT_MAX_MS)
+			return SERVER_E_IN_USE;
+		poll(NULL, 0, wait_ms);
+	}
 	if (unlink(listener->path) < 0 && errno != ENOENT)
 		return outcome_of(errno);
 

@@ -18,8 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -206,11 +208,41 @@ static void test_start__socket_in_use(void **state)
 
 	broker_start(&broker, NULL);
 	expect_refusal(&(struct broker_options){.socket_path = broker.socket_path}, 2, 1,
-		       "another brokerd listens on");
+		       "another brokerd, or a service manager, listens on");
 	/* The one that is there has lost nothing. */
 	rbk = broker_connect(&broker, "after");
 	rbk_disconnect(rbk);
 	broker_stop(&broker);
+}
+
+/* A service manager listens without a lock, also while its service does not run. */
+static void test_start__socket_of_a_manager(void **state)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX}, peer;
+	socklen_t peer_bytes = sizeof(peer);
+	char folder[] = "/tmp/rbk-test-manager-XXXXXX", lock_path[120];
+	int fd, client;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock", folder);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_true(fd >= 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(fd, 4), 0);
+	expect_refusal(&(struct broker_options){.socket_path = address.sun_path}, 2, 1,
+		       "another brokerd, or a service manager, listens on");
+	/* What it was asked comes first; then who connects is still its client. */
+	client = accept(fd, (struct sockaddr *)&peer, &peer_bytes);
+	assert_true(client >= 0);
+	close(client);
+	client = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof(address)), 0);
+	close(client);
+	close(fd);
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", address.sun_path);
+	unlink(lock_path);
+	unlink(address.sun_path);
+	rmdir(folder);
 }
 
 static void test_start__socket_left_behind(void **state)
@@ -824,6 +856,7 @@ int main(void)
 		cmocka_unit_test(test_start__no_cache),
 		cmocka_unit_test(test_start__unknown_option),
 		cmocka_unit_test(test_start__socket_in_use),
+		cmocka_unit_test(test_start__socket_of_a_manager),
 		cmocka_unit_test(test_start__socket_left_behind),
 		cmocka_unit_test(test_start__path_is_a_file),
 		cmocka_unit_test(test_start__path_is_impossible),
