@@ -570,17 +570,18 @@ static void test_deadline__missed(void **state)
 static void test_full__completions_are_never_dropped(void **state)
 {
 	enum { ENTRIES = 16, TOTAL = 1600 };
+	const unsigned int n_total = (unsigned int)harness_scaled(TOTAL);
 	struct rbk_ring *ring = make_ring(ENTRIES);
 	unsigned int n_put = 0, n_done = 0;
 	static uint8_t seen[TOTAL];
 	struct rbk_cqe cqe;
 
 	memset(seen, 0, sizeof(seen));
-	while (n_done < TOTAL) {
+	while (n_done < n_total) {
 		struct rbk_sqe *sqe;
 
 		/* As many as the ring takes: 16 completed and unread, and 16 more in the ring. */
-		for (unsigned int idle = 0; idle < 3 && n_put < TOTAL;) {
+		for (unsigned int idle = 0; idle < 3 && n_put < n_total;) {
 			sqe = rbk_get_sqe(ring);
 			if (!sqe) {
 				rbk_submit(ring);
@@ -596,7 +597,7 @@ static void test_full__completions_are_never_dropped(void **state)
 		assert_true(rbk_cq_ready(ring) <= ENTRIES);
 		for (unsigned int i = 0; i < 1 + n_done % 40 && n_done < n_put; i++) {
 			cqe = take(ring);
-			assert_true(cqe.user_data < TOTAL);
+			assert_true(cqe.user_data < n_total);
 			assert_int_equal(seen[cqe.user_data]++, 0);
 			n_done++;
 		}
@@ -607,6 +608,7 @@ static void test_full__completions_are_never_dropped(void **state)
 static void test_full__saturated(void **state)
 {
 	enum { ENTRIES = 128, TOTAL = 2000 };
+	const unsigned int n_total = (unsigned int)harness_scaled(TOTAL);
 	struct rbk_ring *ring = make_ring(ENTRIES);
 	unsigned int n_put = 0, n_done = 0;
 	static uint8_t seen[TOTAL];
@@ -616,8 +618,8 @@ static void test_full__saturated(void **state)
 				 rbk_arena_ref(arena, 4 << 20)};
 
 	memset(seen, 0, sizeof(seen));
-	while (n_done < TOTAL) {
-		while (n_put < TOTAL && (sqe = rbk_get_sqe(ring))) {
+	while (n_done < n_total) {
+		while (n_put < n_total && (sqe = rbk_get_sqe(ring))) {
 			rbk_prep_run(sqe, rbk_plan_id(slow), 32, refs, 3);
 			rbk_sqe_set_data64(sqe, n_put++);
 		}
@@ -639,13 +641,14 @@ struct worker {
 
 static void *use_own_ring(void *data)
 {
+	const uint64_t n_rounds = harness_scaled(2000);
 	struct worker *worker = data;
 	uint64_t base = (8ull << 20) + worker->number * 4096ull;
 	struct rbk_ring *ring = NULL;
 	const struct rbk_cqe *cqe;
 
 	worker->failed = rbk_ring_new(rbk, 32, &ring, NULL) != 0;
-	for (unsigned int i = 0; i < 2000 && !worker->failed; i++) {
+	for (uint64_t i = 0; i < n_rounds && !worker->failed; i++) {
 		const uint64_t refs[] = {rbk_arena_ref(arena, base),
 					 rbk_arena_ref(arena, base + 64),
 					 rbk_arena_ref(arena, base + 128)};
