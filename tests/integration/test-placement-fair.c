@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tenants beside each other: shares, who waits for whom, classes, quotas, and work that moves
+ * Tenants beside each other: shares, classes, quotas, and work that moves
  *
  * Shares are of what devices worked, as counted in the statistics pages, over a span in which all
- * who compete had something to do; who waits for how many others is read from the order in which
- * decision logs say that tasks ended. Nothing here depends on how fast anything is.
+ * who compete had something to do. Nothing here depends on how fast anything is; so who waits for
+ * how many others is tested in virtual time (test-schedule.c, test-schedule-fair.c).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -178,94 +178,6 @@ static void test_shares__gpu(void **state)
 	expect_shares(3, GPU);
 }
 
-/* --- Who waits for whom --- */
-
-/*
- * What tasks of a log that ended in a span of the broker's time were predicted to take, or took, if
- * that is less: their tenant is given back the rest, and others of its tasks go for that. Also the
- * most that one of them was predicted to take.
- */
-static double work_of_ended(struct customer *customer, uint64_t after_ns, uint64_t until_ns,
-			    double *ret_most_ns)
-{
-	struct rbk_stats_decision decision;
-	double ns = 0;
-
-	*ret_most_ns = 0;
-	while (customer_next_decision(customer, &decision)) {
-		const double predicted_ns = (double)decision.predicted_ns;
-		const double exec_ns = (double)decision.exec_ns;
-
-		if (decision.ended_at_ns <= after_ns || decision.ended_at_ns > until_ns)
-			continue;
-		ns += exec_ns < predicted_ns ? exec_ns : predicted_ns;
-		if (*ret_most_ns < predicted_ns)
-			*ret_most_ns = predicted_ns;
-	}
-	return ns;
-}
-
-/*
- * A tenant that asks for little beside one whose ring is always full: all it asks for is done, and
- * it waits for those that have begun and no more, however many are queued. A worker is given half
- * a millisecond of work by prediction, and one task more beside the one that runs; how long that
- * takes is the machine's affair. So it is for most of them: one that comes in a turn of the reactor
- * in which that loses its processor finds more begun at its end, and one that follows a task that
- * lost its own has to make up for that. If the order were that of queueing it would be for none.
- */
-static void test_latency__waits_for_few(void **state)
-{
-	enum { BATCH = 256, ROWS = 128 };
-	const struct customer_options batch_options = {.uid = FIRST,
-						       .max_rows = ROWS,
-						       .n_entries = BATCH},
-				      options = {.uid = SECOND};
-	const char *const args[] = {"--gpu=none", "--workers=1", NULL};
-	const double most_ns = 1.25 * 500000;
-	double ring_ns = 0, waited_ns, longest_ns, worst_ns = 0;
-	const uint64_t n = harness_scaled(100);
-	uint64_t n_late = 0;
-	struct rbk_stats_decision decision;
-	struct customer batch, critical;
-	uint64_t start_ns;
-
-	if (!begin(args, "[tenant first]\nmatch-uid = 40021\n[tenant second]\nmatch-uid = 40022\n"))
-		skip();
-	customer_init(&batch, &broker, &batch_options);
-	customer_init(&critical, &broker, &options);
-	/* Until it is known what they take. */
-	for (unsigned int i = 0; i < 4; i++) {
-		customer_feed(&batch, BATCH, ROWS, RBK_STRATEGY_ONLY_CPU);
-		customer_drain(&batch);
-	}
-	while (customer_next_decision(&batch, &decision))
-		ring_ns = BATCH * (double)decision.predicted_ns;
-	/* Else it could wait for all of them. */
-	assert_true(ring_ns > most_ns);
-	for (uint64_t i = 0; i < n; i++) {
-		customer_feed(&batch, BATCH, ROWS, RBK_STRATEGY_ONLY_CPU);
-		customer_put(&critical, 8, RBK_STRATEGY_ONLY_CPU);
-		while (!customer_has(&critical))
-			customer_feed(&batch, BATCH, ROWS, RBK_STRATEGY_ONLY_CPU);
-		assert_int_equal(customer_take(&critical).res, 0);
-		assert_true(customer_next_decision(&critical, &decision));
-		start_ns = decision.ended_at_ns - (uint64_t)decision.exec_ns -
-			   (uint64_t)decision.queue_ns;
-		waited_ns = work_of_ended(&batch, start_ns, decision.ended_at_ns, &longest_ns);
-		n_late += waited_ns > most_ns + 2 * longest_ns;
-		worst_ns = waited_ns > worst_ns ? waited_ns : worst_ns;
-	}
-	if (n_late > n / 4)
-		fail_msg("%llu of %llu tasks have waited for too many others, one for %.0f us of "
-			 "them",
-			 (unsigned long long)n_late, (unsigned long long)n, worst_ns / 1e3);
-	assert_int_equal(critical.n_errors + batch.n_errors, 0);
-	customer_drain(&batch);
-	customer_deinit(&batch);
-	customer_deinit(&critical);
-	broker_stop(&broker);
-}
-
 /* --- Classes --- */
 
 /* Sums of the places at which tasks of each class ended, of a ring full of all. */
@@ -419,7 +331,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shares__cpu),
 		cmocka_unit_test(test_shares__gpu),
-		cmocka_unit_test(test_latency__waits_for_few),
 		cmocka_unit_test(test_classes__in_order),
 		cmocka_unit_test(test_classes__take_from_nobody),
 		cmocka_unit_test(test_balance__moves),
