@@ -52,6 +52,11 @@ const char *probes_why(const struct probes_facts *facts, char *buffer, size_t n)
 	else if (!facts->has_storage)
 		snprintf(buffer, n,
 			 "The kernel has no task storage for BPF: boot Linux 5.15 or newer.");
+	else if (facts->error == -EAGAIN)
+		snprintf(buffer, n,
+			 "The kernel broke off loading the probes each time (%s), as it does to a "
+			 "process that is traced or frozen: restart brokerd when it is not.",
+			 error);
 	else if (facts->is_refused)
 		snprintf(buffer, n,
 			 "The kernel's verifier refused the probes (%s): what it said is logged "

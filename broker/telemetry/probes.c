@@ -20,6 +20,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,6 +224,8 @@ static const char *choose(struct run_queue_bpf *skeleton, const struct btf *btf)
 
 /* --- Loading --- */
 
+enum { TRIES = 5 };
+
 static int map(struct bpf_map *map, size_t value_bytes, struct mapping *ret)
 {
 	size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -317,6 +321,40 @@ static int load(struct probes *probes, struct probes_facts *facts)
 	return r;
 }
 
+static void unload(struct probes *probes)
+{
+	unmap(&probes->threads);
+	unmap(&probes->tenants);
+	unmap(&probes->processors);
+	run_queue_bpf__destroy(probes->skeleton);
+	*probes = (struct probes){.skeleton = NULL};
+}
+
+/*
+ * The verifier breaks off with EAGAIN when this thread has a signal to see to, and libbpf tries
+ * five times. Where signals come more often than the verifier is done, a profiler's for instance,
+ * that is never enough; so they wait. Those that cannot be put off (a tracer's, a freezer's) pass.
+ */
+static int load_patiently(struct probes *probes, struct probes_facts *facts)
+{
+	const struct probes_facts before = *facts;
+	sigset_t all, old;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	for (unsigned int i = 0; i < TRIES; i++) {
+		unload(probes);
+		*facts = before;
+		is_refused = false;
+		r = load(probes, facts);
+		if (r != -EAGAIN)
+			break;
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return r;
+}
+
 int probes_new(char ret_why[RUN_QUEUE_WHY_BYTES], struct probes **ret)
 {
 	_cleanup_(probes_freep) struct probes *probes = NULL;
@@ -328,8 +366,7 @@ int probes_new(char ret_why[RUN_QUEUE_WHY_BYTES], struct probes **ret)
 		probes = calloc(1, sizeof(*probes));
 		if (!probes)
 			return error_origin(-ENOMEM);
-		is_refused = false;
-		facts.error = load(probes, &facts);
+		facts.error = load_patiently(probes, &facts);
 		if (!facts.error) {
 			probes->need_privilege = does_need_privilege(probes);
 			*ret = steal_ptr(probes);
@@ -350,10 +387,7 @@ struct probes *probes_free(struct probes *probes)
 {
 	if (!probes)
 		return NULL;
-	unmap(&probes->threads);
-	unmap(&probes->tenants);
-	unmap(&probes->processors);
-	run_queue_bpf__destroy(probes->skeleton);
+	unload(probes);
 	free(probes);
 	return NULL;
 }

@@ -54,7 +54,8 @@ struct probes *rig_probes(void)
 		return probes;
 	fprintf(stderr, "no probes: %s\n", why);
 	/* These are not for lack of anything. */
-	if (r != PROBES_E_UNAVAILABLE || strstr(why, "verifier") || strstr(why, "could not be"))
+	if (r != PROBES_E_UNAVAILABLE || strstr(why, "verifier") || strstr(why, "could not be") ||
+	    strstr(why, "broke off"))
 		exit(1);
 	return NULL;
 }

@@ -23,6 +23,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "integration/harness.h"
@@ -528,6 +529,35 @@ static void test_two(void **state)
 	assert_null(probes_free(NULL));
 }
 
+static void ignore(int number)
+{
+}
+
+/* The verifier gives up when a signal arrives, and these arrive more often than it needs. */
+static void test_signalled(void **state)
+{
+	const struct itimerspec often = {{0, 200000}, {0, 200000}};
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+	char why[RUN_QUEUE_WHY_BYTES] = "";
+	struct probes *other = NULL;
+	timer_t timer;
+	sigset_t now;
+	int r;
+
+	assert_true(signal(SIGUSR1, ignore) != SIG_ERR);
+	assert_int_equal(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
+	assert_int_equal(timer_settime(timer, 0, &often, NULL), 0);
+	r = probes_new(why, &other);
+	assert_int_equal(timer_delete(timer), 0);
+	if (r)
+		fail_msg("%s", why);
+	probes_free(other);
+	/* What it does about that is over. */
+	assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &now), 0);
+	assert_false(sigismember(&now, SIGUSR1));
+	signal(SIGUSR1, SIG_DFL);
+}
+
 /* Without the capabilities: said, with what would help. */
 static void test_no_privilege(void **state)
 {
@@ -618,6 +648,7 @@ int main(void)
 		cmocka_unit_test(test_churn),
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_two),
+		cmocka_unit_test(test_signalled),
 		cmocka_unit_test(test_no_privilege),
 		cmocka_unit_test(test_least_privilege),
 	};

@@ -83,6 +83,10 @@ static void test_why(void **state)
 	facts.is_refused = true;
 	check(facts, "verifier refused the probes (Permission denied)", "--log-level debug");
 
+	/* Which libbpf says is a refusal, too. */
+	facts.error = -EAGAIN;
+	check(facts, "broke off loading the probes", "restart brokerd");
+
 	facts = fine;
 	facts.error = -ENOMEM;
 	check(facts, "not enough memory", "memory limit");
