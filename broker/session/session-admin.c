@@ -169,6 +169,7 @@ void session_log_level(struct session *session, const struct rbk_wire_control *c
 		.reply = {.type = RBK_WIRE_CONTROL, .cookie = control->request.cookie},
 	};
 	uint32_t cookie = control->request.cookie;
+	enum log_level level;
 
 	if (control->flags & RBK_WIRE_CONTROL_SET) {
 		if (!session_may_change(session, RBK_WIRE_CONTROL, cookie))
@@ -180,11 +181,14 @@ void session_log_level(struct session *session, const struct rbk_wire_control *c
 					     (unsigned long long)control->value);
 			return;
 		}
+		level = (enum log_level)control->value;
 		/* Said at whichever of the two levels lets it be seen. */
+		if (level > log_get_level())
+			log_set_level(level);
 		log_info_of(SESSION_ABOUT(session), LOG_LEVEL_CHANGED,
 			    "the log level becomes %s, as uid %u (pid %d) asked",
-			    names[control->value], (unsigned int)session->uid, (int)session->pid);
-		log_set_level((enum log_level)control->value);
+			    names[level], (unsigned int)session->uid, (int)session->pid);
+		log_set_level(level);
 	}
 	reply.value = log_get_level();
 	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);

@@ -713,6 +713,10 @@ static void test_settings(void **state)
 	assert_int_equal(rbk_admin_log_level(admin, 99, &level, &error), -EINVAL);
 	assert_int_equal(rbk_admin_log_level(admin, 4, &level, &error), 0);
 	assert_true(broker_log_has(&broker, "the log level becomes debug, as uid"));
+	/* Whether it becomes more or less that is logged, the change is. */
+	assert_true(broker_log_has(&broker, "the log level becomes warning, as uid"));
+	assert_int_equal(rbk_admin_log_level(admin, 6, &level, &error), 0);
+	assert_true(broker_log_has(&broker, "the log level becomes info, as uid"));
 
 	assert_int_equal(rbk_catalogue(admin, operators, 64, &n), 0);
 	assert_true(n > 5 && n < 64);
