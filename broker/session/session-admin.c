@@ -186,8 +186,8 @@ void session_log_level(struct session *session, const struct rbk_wire_control *c
 		if (level > log_get_level())
 			log_set_level(level);
 		log_info_of(SESSION_ABOUT(session), LOG_LEVEL_CHANGED,
-			    "the log level becomes %s, as uid %u (pid %d) asked",
-			    names[level], (unsigned int)session->uid, (int)session->pid);
+			    "the log level becomes %s, as uid %u (pid %d) asked", names[level],
+			    (unsigned int)session->uid, (int)session->pid);
 		log_set_level(level);
 	}
 	reply.value = log_get_level();

@@ -5,11 +5,17 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <ftw.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "brokerctl/doctor.h"
@@ -106,6 +112,67 @@ static void test_nothing(void **state)
 	assert_health(&doctor, "capabilities", HEALTH_SKIP);
 	assert_health(&doctor, "memlock", HEALTH_SKIP);
 	assert_health(&doctor, "open-files", HEALTH_SKIP);
+}
+
+/* From here on io_uring_setup() fails with @error, in this process. */
+static int refuse_io_uring(unsigned int error)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		return -1;
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* What is said of a kernel that refuses it so, without a sysctl for it; NULL: cannot be tried. */
+static const char *io_uring_refused(unsigned int error)
+{
+	static char text[FINDING_BYTES];
+	struct doctor doctor = {.root = root};
+	int fds[2], status;
+	ssize_t n;
+	pid_t child;
+
+	assert_int_equal(pipe(fds), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		struct finding finding;
+
+		if (refuse_io_uring(error))
+			_exit(77);
+		finding = check(&doctor, "io-uring");
+		_exit(write(fds[1], finding.text, sizeof(finding.text)) !=
+		      (ssize_t)sizeof(finding.text));
+	}
+	close(fds[1]);
+	n = read(fds[0], text, sizeof(text));
+	close(fds[0]);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		return NULL;
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(n, sizeof(text));
+	return text;
+}
+
+/* What the kernel said, and not what came of looking for the sysctl of newer ones. */
+static void test_io_uring__refused(void **state)
+{
+	const char *text = io_uring_refused(ENOSYS);
+
+	if (!text)
+		skip();
+	assert_string_equal(text, "the kernel has none");
+	assert_string_equal(io_uring_refused(EPERM),
+			    "this process may not use it: Operation not permitted");
 }
 
 static void test_kernel(void **state)
@@ -231,6 +298,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_nothing, begin, end),
 		cmocka_unit_test_setup_teardown(test_kernel, begin, end),
+		cmocka_unit_test_setup_teardown(test_io_uring__refused, begin, end),
 		cmocka_unit_test_setup_teardown(test_udmabuf, begin, end),
 		cmocka_unit_test_setup_teardown(test_render_nodes, begin, end),
 		cmocka_unit_test_setup_teardown(test_nvidia, begin, end),

@@ -130,13 +130,13 @@ static void skip_unknown(struct finding *finding)
 static void check_io_uring(const struct doctor *doctor, struct finding *finding)
 {
 	struct io_uring_params params = {.flags = 0};
-	int fd = (int)syscall(__NR_io_uring_setup, 1, &params);
+	int fd = (int)syscall(__NR_io_uring_setup, 1, &params), error = errno;
 	long long disabled = read_number(doctor, "/proc/sys/kernel/io_uring_disabled");
 
 	if (fd >= 0) {
 		close(fd);
 		finding_set(finding, HEALTH_OK, "", "the kernel has it");
-	} else if (errno == ENOSYS) {
+	} else if (error == ENOSYS) {
 		finding_set(finding, HEALTH_FAIL, "apt-get install linux-image-amd64",
 			    "the kernel has none");
 	} else if (disabled > 0) {
@@ -145,7 +145,7 @@ static void check_io_uring(const struct doctor *doctor, struct finding *finding)
 	} else {
 		finding_set(finding, HEALTH_FAIL,
 			    "allow io_uring_setup in the seccomp profile of this container",
-			    "this process may not use it: %s", strerror(errno));
+			    "this process may not use it: %s", strerror(error));
 	}
 }
 
@@ -451,7 +451,7 @@ static void check_capabilities(const struct doctor *doctor, struct finding *find
 			    has_bpf || has_perfmon ? "" : "neither CAP_BPF nor CAP_PERFMON");
 }
 
-/* The soft limit of a line of /proc/PID/limits; -1: there is none. @ret: false: not known. */
+/* The soft limit of a line of /proc/PID/limits; -1: there is none. Return: is it known? */
 static bool read_limit(const struct doctor *doctor, const char *name, long long *ret)
 {
 	char text[TEXT_BYTES];
