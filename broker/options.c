@@ -17,7 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "shm/admin-path.h"
@@ -172,6 +174,8 @@ enum {
 	OPTION_END,
 };
 _Static_assert(OPTION_END - OPTION_SOCKET <= 64, "options.given has a bit for each");
+
+enum { SOCKET_PATH_BYTES = sizeof(((struct sockaddr_un *)0)->sun_path) };
 
 static const struct option long_options[] = {
 	{"socket", required_argument, NULL, OPTION_SOCKET},
@@ -603,8 +607,7 @@ static int parse_one(int option, const struct source *source, const char *value,
 
 	switch (option) {
 	case OPTION_SOCKET:
-		return parse_path(source, value, options->socket_path,
-				  sizeof(options->socket_path));
+		return parse_path(source, value, options->socket_path, SOCKET_PATH_BYTES);
 	case OPTION_SOCKET_MODE:
 		r = parse_number(source, value, 0, 0777, 8, &number);
 		options->socket_mode = (unsigned int)number;

@@ -25,7 +25,8 @@ enum {
 };
 
 struct options {
-	char socket_path[108];
+	/* Longer than a socket's may be, so that a default that is too long is refused, not cut. */
+	char socket_path[256];
 	unsigned int socket_mode;
 	char admin_socket_path[108]; /* empty: none */
 	unsigned int admin_socket_mode;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include "options.h"
 #include "util/checked.h"
@@ -267,9 +268,49 @@ static void test_read_key__unknown(void **state)
 	assert_true(options_key_is_live("force-cpu"));
 }
 
+/* It is refused where it is listened on; cut to what fits, it would be another broker's place. */
+static void test_socket__default_too_long(void **state)
+{
+	static const char *const names[] = {"RINGBROKER_SOCKET", "XDG_RUNTIME_DIR"};
+	struct options options;
+	char path[600];
+
+	for (size_t bytes = 100; bytes < sizeof(path); bytes += 400) {
+		memset(path, 'x', bytes);
+		memcpy(path, "/nonexistent/", 13);
+		path[bytes] = '\0';
+		for (unsigned int i = 0; i < 2; i++) {
+			unsetenv(names[1 - i]);
+			setenv(names[i], path, 1);
+			assert_int_equal(parse(&options, "--cache=none", NULL), -1);
+			options_complete(&options);
+			if (i == 0 && bytes == 100)
+				assert_string_equal(options.socket_path, path);
+			else
+				assert_true(strlen(options.socket_path) >=
+					    sizeof(((struct sockaddr_un *)0)->sun_path));
+			unsetenv(names[i]);
+		}
+	}
+}
+
+/* What is asked for by name is refused at once. */
+static void test_socket__too_long(void **state)
+{
+	char argument[128] = "--socket=";
+	struct options options;
+
+	memset(argument + 9, 'x', 107);
+	assert_int_equal(parse(&options, argument, NULL), -1);
+	memset(argument + 9, 'x', 108);
+	assert_int_equal(parse(&options, argument, NULL), OPTIONS_EXIT_USAGE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_socket__default_too_long),
+		cmocka_unit_test(test_socket__too_long),
 		cmocka_unit_test(test_place__defaults),
 		cmocka_unit_test(test_place__ranges),
 		cmocka_unit_test(test_place__values),
