@@ -52,19 +52,6 @@ static void on_drain_tenant(void *context, struct tenant *tenant, enum rbk_wire_
 				     account_used(tenant->account, account_gtt(i));
 }
 
-/* What tenants are charged for there; what the driver takes for itself is not theirs. */
-static uint64_t device_bytes(const struct control *control, uint8_t device)
-{
-	struct tenants *tenants = control->options.tenants;
-	const struct account_book *book = tenants_book(tenants);
-	const struct account *broker = tenants_broker_account(tenants);
-
-	return account_book_total(book, account_vram(device)) -
-	       account_used(broker, account_vram(device)) +
-	       account_book_total(book, account_gtt(device)) -
-	       account_used(broker, account_gtt(device));
-}
-
 static void on_drain_device(void *context, uint8_t device, enum rbk_wire_drain_action action,
 			    struct server_drained *ret)
 {
@@ -80,7 +67,7 @@ static void on_drain_device(void *context, uint8_t device, enum rbk_wire_drain_a
 	*ret = (struct server_drained){
 		.is_drained = placer_is_drained(dispatch_placer(dispatch), device),
 		.n_tasks = dispatch_device_in_flight(dispatch, device),
-		.device_bytes = device_bytes(control, device),
+		.device_bytes = tenants_device_bytes(control->options.tenants, device),
 	};
 }
 

@@ -374,7 +374,7 @@ int session_stats_page(struct session *session, const struct rbk_wire_stats_of *
 		session_reply_result(
 			session, RBK_WIRE_STATS_PAGE, of->request.cookie, -EDQUOT,
 			"tenant %s has no room for a statistics page of %llu bytes, "
-			"which may take a part in %d of its host memory",
+			"which may take 1/%d of its host memory at most",
 			tenant->own.name,
 			(unsigned long long)stats_tenant_page_bytes(session->server->pages),
 			PAGE_PART_OF_LIMIT);
@@ -495,16 +495,10 @@ int session_control(struct session *session, const struct rbk_wire_control *cont
 
 uint64_t server_device_bytes(const struct server *server)
 {
-	struct tenants *tenants = server->options.tenants;
-	const struct account_book *book = tenants_book(tenants);
-	const struct account *broker = tenants_broker_account(tenants);
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < server->options.n_executors; i++)
-		bytes += account_book_total(book, account_vram(i)) -
-			 account_used(broker, account_vram(i)) +
-			 account_book_total(book, account_gtt(i)) -
-			 account_used(broker, account_gtt(i));
+		bytes += tenants_device_bytes(server->options.tenants, i);
 	return bytes;
 }
 

@@ -415,6 +415,15 @@ struct account *tenants_broker_account(struct tenants *tenants)
 	return tenants->broker_account;
 }
 
+uint64_t tenants_device_bytes(const struct tenants *tenants, uint32_t device)
+{
+	const enum account_slot vram = account_vram(device), gtt = account_gtt(device);
+	const struct account *broker = tenants->broker_account;
+
+	return account_book_total(tenants->book, vram) - account_used(broker, vram) +
+	       account_book_total(tenants->book, gtt) - account_used(broker, gtt);
+}
+
 struct tenant *tenants_find(struct tenants *tenants, const struct peer *peer)
 {
 	return tenant_ref(tenants->by_index[policy_match(tenants->policy, peer)]);

@@ -91,6 +91,8 @@ struct account_book *tenants_book(const struct tenants *tenants);
 const struct policy *tenants_policy(const struct tenants *tenants);
 /* Where charges go that no client made: what drivers take for themselves. Borrowed. */
 struct account *tenants_broker_account(struct tenants *tenants);
+/* What all tenants together are charged for on a device; what its driver takes is not theirs. */
+uint64_t tenants_device_bytes(const struct tenants *tenants, uint32_t device);
 
 /* The tenant of a client, with a reference; never NULL. */
 struct tenant *tenants_find(struct tenants *tenants, const struct peer *peer);
