@@ -479,7 +479,6 @@ static int make_control(struct broker *broker)
 		.tenants = broker->tenants,
 		.dispatch = broker->dispatch,
 		.residency = broker->residency,
-		.executors = broker->executors,
 		.n_executors = broker->n_executors,
 		.limits_changed = on_limits_changed,
 		.context = broker,
@@ -488,9 +487,9 @@ static int make_control(struct broker *broker)
 	return control_new(&options, &broker->control);
 }
 
-static int make_server(struct broker *broker)
+static int make_dispatch(struct broker *broker)
 {
-	struct dispatch_options dispatch_options = {
+	struct dispatch_options options = {
 		.loop = broker->loop,
 		.waker = &broker->waker,
 		.executors = broker->executors,
@@ -504,17 +503,38 @@ static int make_server(struct broker *broker)
 		.work_begins = contention_work_begins,
 		.work_context = broker->contention,
 	};
-	struct publish_options publish_options = {
+	int r;
+
+	for (uint32_t i = 0; i < broker->n_executors; i++)
+		options.profiles[i] = profiles_get(broker->profiles, i);
+	r = dispatch_new(&options, &broker->dispatch);
+	if (r)
+		return error_fold(r);
+	contention_start(broker->contention, broker->dispatch);
+	return 0;
+}
+
+static int make_publish(struct broker *broker)
+{
+	const struct publish_options options = {
 		.loop = broker->loop,
 		.tenants = broker->tenants,
 		.telemetry = broker->telemetry,
 		.budget = broker->budget,
+		.dispatch = broker->dispatch,
 		.contention = broker->contention,
 		.residency = broker->residency,
 		.executors = broker->executors,
 		.n_executors = broker->n_executors,
 	};
-	struct server_options server_options = {
+
+	return publish_new(&options, &broker->publish);
+}
+
+/* Return: as server_new(). */
+static int make_server(struct broker *broker)
+{
+	struct server_options options = {
 		.socket_path = broker->options.socket_path,
 		.socket_mode = broker->options.socket_mode,
 		.given_fd = broker->given.fd,
@@ -527,26 +547,12 @@ static int make_server(struct broker *broker)
 		.n_executors = broker->n_executors,
 		.residency = broker->residency,
 		.observer = contention_observer(broker->contention),
+		.hooks = dispatch_hooks(broker->dispatch),
+		.publisher = publish_hooks(broker->publish),
+		.control = control_hooks(broker->control),
 	};
-	int r;
+	int r = server_new(&options, &broker->server);
 
-	for (uint32_t i = 0; i < broker->n_executors; i++)
-		dispatch_options.profiles[i] = profiles_get(broker->profiles, i);
-	r = dispatch_new(&dispatch_options, &broker->dispatch);
-	if (r)
-		return error_fold(r);
-	contention_start(broker->contention, broker->dispatch);
-	server_options.hooks = dispatch_hooks(broker->dispatch);
-	publish_options.dispatch = broker->dispatch;
-	r = publish_new(&publish_options, &broker->publish);
-	if (r)
-		return error_fold(r);
-	server_options.publisher = publish_hooks(broker->publish);
-	r = make_control(broker);
-	if (r)
-		return error_fold(r);
-	server_options.control = control_hooks(broker->control);
-	r = server_new(&server_options, &broker->server);
 	if (r > SERVER_E_ADMIN && !broker->options.has_admin_socket) {
 		/* A folder that only a manager may write to, say. */
 		log_warning(LOG_ADMIN_SOCKET,
@@ -554,8 +560,8 @@ static int make_server(struct broker *broker)
 			    "broker's; see --admin-socket",
 			    broker->options.admin_socket_path);
 		broker->options.admin_socket_path[0] = '\0';
-		server_options.admin.socket_path = NULL;
-		r = server_new(&server_options, &broker->server);
+		options.admin.socket_path = NULL;
+		r = server_new(&options, &broker->server);
 	}
 	if (r == 0)
 		publish_start(broker->publish, broker->server);
@@ -694,6 +700,49 @@ static int explain_server(const struct broker *broker, int r)
 	}
 }
 
+/*
+ * Everything between the loop and the sockets, each after what it is made of. Return: 0; MAIN_E_*;
+ * as tenants_new(), with *ret_errors; negative errno.
+ */
+static int make_parts(struct broker *broker, char **ret_errors)
+{
+	int r = watch_signals(broker);
+
+	if (r == 0)
+		r = service_new(broker->loop, &broker->service);
+	if (r == 0)
+		r = sigbus_init();
+	if (r == 0)
+		r = waker_init(&broker->waker);
+	if (r == 0)
+		r = waker_init(&broker->telemetry_waker);
+	if (r == 0)
+		r = watch_run_queue(broker);
+	if (r == 0)
+		r = offload_new(broker->loop, &broker->offload);
+	if (r == 0) {
+		service_starting(broker->service, "opening the devices");
+		r = make_executors(broker);
+	}
+	if (r == 0)
+		r = make_tenants(broker, ret_errors);
+	if (r == 0) {
+		service_starting(broker->service, "measuring the devices");
+		r = make_profiles(broker, PROFILES_BUDGET_NS);
+	}
+	if (r == 0)
+		r = make_residency(broker);
+	if (r == 0)
+		r = make_contention(broker);
+	if (r == 0)
+		r = make_dispatch(broker);
+	if (r == 0)
+		r = make_publish(broker);
+	if (r == 0)
+		r = make_control(broker);
+	return r;
+}
+
 static int broker_run(struct broker *broker)
 {
 	char *errors = NULL;
@@ -714,37 +763,11 @@ static int broker_run(struct broker *broker)
 			  strerror(-r));
 		return OPTIONS_EXIT_USAGE;
 	}
-	r = watch_signals(broker);
-	if (r == 0)
-		r = service_new(broker->loop, &broker->service);
-	if (r == 0)
-		r = sigbus_init();
-	if (r == 0)
-		r = waker_init(&broker->waker);
-	if (r == 0)
-		r = waker_init(&broker->telemetry_waker);
-	if (r == 0)
-		r = watch_run_queue(broker);
-	if (r == 0)
-		r = offload_new(broker->loop, &broker->offload);
-	if (r == 0) {
-		service_starting(broker->service, "opening the devices");
-		r = make_executors(broker);
-	}
-	if (r == 0)
-		r = make_tenants(broker, &errors);
+	r = make_parts(broker, &errors);
 	if (errors) {
 		config_log_errors(LOG_START_FAILED, "cannot start with this policy", errors);
 		return OPTIONS_EXIT_USAGE;
 	}
-	if (r == 0) {
-		service_starting(broker->service, "measuring the devices");
-		r = make_profiles(broker, PROFILES_BUDGET_NS);
-	}
-	if (r == 0)
-		r = make_residency(broker);
-	if (r == 0)
-		r = make_contention(broker);
 	if (r == MAIN_E_FILES)
 		return OPTIONS_EXIT_USAGE;
 	if (r == MAIN_E_PATH) {

@@ -17,7 +17,6 @@ struct control_options {
 	struct tenants *tenants;
 	struct dispatch *dispatch;
 	struct residency *residency;
-	struct executor *const *executors;
 	uint32_t n_executors;
 	/* Limits of tenants have changed, as when the policy was read again. */
 	void (*limits_changed)(void *context);
