@@ -5,7 +5,7 @@
  * Counts are in the pages already; this computes the rest. While nobody looks nothing is computed,
  * and the timer does not run. An update does a bounded amount of work: so many tenants and plans,
  * those first that were longest not looked at, which is why both lists are turned round; of plans
- * only those that completed tasks since. Whoever asks for pages more often than UPDATE_MIN_NS gets
+ * only those that completed tasks since. Whoever asks for pages more often than update_min_ns gets
  * what the last update computed.
  *
  * A tenant's share of a device is its part of the device time that all tenants used since the

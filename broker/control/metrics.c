@@ -5,8 +5,8 @@
  * libmicrohttpd speaks HTTP; when it does, and for how long, is decided here: its loop is ours, in
  * a thread started like any other of the broker's, without capabilities. The library's own time-out
  * begins anew with each byte, so that a client that sends one a second would stay for ever. Here a
- * connection has LIFE_NS from when it was accepted, answered or not. While all MAX_CONNECTIONS are
- * taken nothing more is accepted, and the oldest ends after CROWDED_NS: however many connect and
+ * connection has life_ns from when it was accepted, answered or not. While all MAX_CONNECTIONS are
+ * taken nothing more is accepted, and the oldest ends after crowded_ns: however many connect and
  * say nothing, who has something to ask gets his turn.
  *
  * A text is written once for each update of the page and shared by all who ask until the next, as
@@ -78,13 +78,9 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned int sta
 	return MHD_queue_response(connection, status, response);
 }
 
-static struct MHD_Response *new_response(const char *text, const char *type)
+/* Return: @response; NULL, and it is gone: there is no memory for its headers. */
+static struct MHD_Response *add_headers(struct MHD_Response *response, const char *type)
 {
-	struct MHD_Response *response =
-		MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
-
-	if (!response)
-		return NULL;
 	if (MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type) == MHD_NO ||
 	    MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close") == MHD_NO) {
 		MHD_destroy_response(response);
@@ -97,9 +93,12 @@ static struct MHD_Response *new_response(const char *text, const char *type)
 static enum MHD_Result reply_text(struct MHD_Connection *connection, unsigned int status,
 				  const char *text, const char *allowed)
 {
-	struct MHD_Response *response = new_response(text, "text/plain; charset=utf-8");
+	struct MHD_Response *response =
+		MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
 	enum MHD_Result result = MHD_NO;
 
+	if (response)
+		response = add_headers(response, "text/plain; charset=utf-8");
 	if (!response)
 		return MHD_NO;
 	if (!allowed ||
@@ -126,13 +125,7 @@ static struct MHD_Response *write_page(struct metrics *metrics, enum metrics_for
 		metrics_text_deinit(&text);
 		return NULL;
 	}
-	if (MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
-				    metrics_content_type(format)) == MHD_NO ||
-	    MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close") == MHD_NO) {
-		MHD_destroy_response(response);
-		return NULL;
-	}
-	return response;
+	return add_headers(response, metrics_content_type(format));
 }
 
 static enum MHD_Result reply_metrics(struct metrics *metrics, struct MHD_Connection *connection)

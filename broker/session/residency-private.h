@@ -17,7 +17,6 @@ struct loop_timer;
 struct tenant;
 
 enum {
-	RESIDENCY_BUCKETS = 4096,   /* of the index of constants, per device */
 	RESIDENCY_MAX_LOADS = 2,    /* at once, of one tenant on one device */
 	RESIDENCY_MAX_DRAFTS = 8,   /* candidates looked at closely in one review, of each kind */
 	RESIDENCY_MAX_VICTIMS = 64, /* that one wish may displace */
