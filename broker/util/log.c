@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "util/clock.h"
+#include "util/utf8.h"
 
 enum {
 	LINE_BYTES = 1024,
@@ -85,48 +86,14 @@ bool log_open_journal(const char *path)
 
 /* --- Cleaning --- */
 
-/* Return: bytes of the UTF-8 sequence at @text, and *ret_point; 0: it is none. */
-static size_t utf8_decode(const unsigned char *text, uint32_t *ret_point)
-{
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t n = text[0] < 0xc2   ? 0
-		   : text[0] < 0xe0 ? 2
-		   : text[0] < 0xf0 ? 3
-		   : text[0] < 0xf5 ? 4
-				    : 0;
-	uint32_t point;
-
-	if (n == 0)
-		return 0;
-	point = text[0] & (0x7fu >> n);
-	for (size_t i = 1; i < n; i++) {
-		if ((text[i] & 0xc0) != 0x80)
-			return 0;
-		point = point << 6 | (text[i] & 0x3f);
-	}
-	*ret_point = point;
-	return point < least[n] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000) ? 0 : n;
-}
-
-/* C1 controls steer terminals as escape sequences do, and directions turn a text around. */
-static bool steers(uint32_t point)
-{
-	return (point >= 0x80 && point < 0xa0) || (point >= 0x2028 && point <= 0x202e) ||
-	       (point >= 0x2066 && point <= 0x2069);
-}
-
 static void clean(char *text)
 {
-	unsigned char *c = (unsigned char *)text;
-	uint32_t point;
+	uint32_t code;
 	size_t n;
 
-	for (; *c; c += n) {
-		n = 1;
-		if (*c >= ' ' && *c < 0x7f)
-			continue;
-		n = *c >= 0x80 ? utf8_decode(c, &point) : 0;
-		if (n > 0 && !steers(point))
+	for (char *c = text; *c; c += n) {
+		n = utf8_decode(c, &code);
+		if (n > 0 && !utf8_steers(code))
 			continue;
 		n = n > 0 ? n : 1;
 		memset(c, '?', n);

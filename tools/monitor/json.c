@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "util/utf8.h"
+
 static bool needs_comma;
 
 static void json_name(const char *name)
@@ -58,49 +60,18 @@ void json_item(void)
 	json_object(NULL);
 }
 
-/* Return: bytes of the UTF-8 sequence at @text, and *ret_code; 0: it is none. */
-static unsigned int utf8_decode(const unsigned char *text, uint32_t *ret_code)
-{
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	unsigned int n = text[0] < 0x80   ? 1
-			 : text[0] < 0xc2 ? 0
-			 : text[0] < 0xe0 ? 2
-			 : text[0] < 0xf0 ? 3
-			 : text[0] < 0xf5 ? 4
-					  : 0;
-	uint32_t code = n > 1 ? text[0] & (0x7fu >> n) : text[0];
-
-	for (unsigned int i = 1; i < n; i++) {
-		if ((text[i] & 0xc0) != 0x80)
-			return 0;
-		code = code << 6 | (text[i] & 0x3f);
-	}
-	if (n > 1 && (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)))
-		return 0;
-	*ret_code = code;
-	return n;
-}
-
-/* C0 and C1 controls steer terminals; directions and line ends make a text look like another. */
-static bool steers(uint32_t code)
-{
-	return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x2028 && code <= 0x202e) ||
-	       (code >= 0x2066 && code <= 0x2069);
-}
-
 void json_string(const char *name, const char *value)
 {
-	const unsigned char *c = (const unsigned char *)value;
-	unsigned int n;
 	uint32_t code;
+	size_t n;
 
 	json_name(name);
 	putchar('"');
-	for (; *c; c += n ? n : 1) {
+	for (const char *c = value; *c; c += n ? n : 1) {
 		n = utf8_decode(c, &code);
 		if (n == 0)
 			fputs("\\ufffd", stdout);
-		else if (steers(code))
+		else if (utf8_steers(code))
 			printf("\\u%04x", (unsigned int)code);
 		else if (code == '"' || code == '\\')
 			printf("\\%c", (int)code);
