@@ -60,21 +60,11 @@ bool delay_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_st
 	return ret->flags & RBK_STATS_DELAY_USED;
 }
 
-/* What a tenant's record begins with; the rest is long, and sessions are many. */
-struct tenant_head {
-	uint32_t sequence, number, flags, weight;
-	char name[RBK_STATS_NAME_BYTES];
-};
-_Static_assert(offsetof(struct tenant_head, name) == offsetof(struct rbk_stats_tenant, name),
-	       "the same");
-
 /* Return: is that the tenant's record? */
 static bool read_head(const struct rbk_stats_view *view, uint32_t index, uint32_t number,
 		      struct tenant_head *ret)
 {
-	page_copy(view, RBK_STATS_SECTION_TENANTS, index, ret, sizeof(*ret));
-	ret->name[sizeof(ret->name) - 1] = '\0';
-	return ret->flags & RBK_STATS_TENANT_USED && ret->number == number;
+	return page_copy_tenant_head(view, index, ret) && ret->number == number;
 }
 
 const char *tenant_name(const struct rbk_stats_view *view, uint32_t number)

@@ -10,7 +10,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "command.h"
 #include "monitor/interval.h"
@@ -167,16 +166,9 @@ static void judge_contention(struct status *status)
 
 static void status_fill(struct status *status, struct control *control, const struct pages *pages)
 {
-	const struct rbk_stats_header *page;
-	struct timespec now;
-
 	*status = (struct status){.control = control, .is_root = pages->has_all};
 	status->view = pages->has_all ? &pages->root : &pages->tenants[0].view;
-	page = status->view->page;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	status->age_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec -
-			 (int64_t)rbk_stats_load(&page->updated_at_ns) -
-			 __atomic_load_n(&page->monotonic_offset_ns, __ATOMIC_RELAXED);
+	status->age_ns = page_age_ns(status->view->page);
 	if (status->is_root) {
 		broker_copy(status->view, &status->broker);
 		contention_copy(status->view, &status->contention);

@@ -197,18 +197,17 @@ static int read_page(int fd, uint64_t at, uint64_t bytes, struct rbk_stats_view 
 static int add_tenant(struct pages *pages, struct rbk_stats_view *view)
 {
 	struct tenant_page *grown, *page;
-	struct rbk_stats_tenant tenant;
+	struct tenant_head tenant;
 
 	grown = realloc(pages->tenants, (pages->n_tenants + 1) * sizeof(*grown));
 	if (!grown)
 		return -ENOMEM;
 	pages->tenants = grown;
 	page = &grown[pages->n_tenants++];
-	page_copy(view, RBK_STATS_SECTION_TENANTS, 0, &tenant, sizeof(tenant));
+	page_copy_tenant_head(view, 0, &tenant);
 	page->view = *view;
 	page->number = tenant.number;
 	memcpy(page->name, tenant.name, sizeof(page->name));
-	page->name[sizeof(page->name) - 1] = '\0';
 	return 0;
 }
 

@@ -53,16 +53,22 @@ bool pages_number(const char *text, uint64_t max, uint64_t *ret)
 
 /* --- Copies of records --- */
 
+int64_t page_age_ns(const struct rbk_stats_header *page)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	/* Unsigned, where whatever a page says wraps around. */
+	return (int64_t)((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec -
+			 rbk_stats_load(&page->updated_at_ns) -
+			 (uint64_t)__atomic_load_n(&page->monotonic_offset_ns, __ATOMIC_RELAXED));
+}
+
 /* One that was updated a moment ago: its broker goes on with what it is at. */
 static bool is_fresh(const struct rbk_stats_header *page)
 {
-	struct timespec now;
-	int64_t age_ns;
+	const int64_t age_ns = page_age_ns(page);
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	age_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec -
-		 (int64_t)rbk_stats_load(&page->updated_at_ns) -
-		 __atomic_load_n(&page->monotonic_offset_ns, __ATOMIC_RELAXED);
 	return age_ns >= 0 && age_ns < patience_ns;
 }
 
@@ -87,16 +93,11 @@ bool page_copy_plan(const struct rbk_stats_view *view, uint32_t slot, union plan
 	return ret->plan.state != RBK_STATS_PLAN_FREE;
 }
 
-/* What a tenant's record begins with; the rest is long. */
-struct tenant_head {
-	uint32_t sequence, number, flags, weight;
-	char name[RBK_STATS_NAME_BYTES];
-};
 _Static_assert(offsetof(struct tenant_head, name) == offsetof(struct rbk_stats_tenant, name),
 	       "the same");
 
-/* Return: is there a tenant? */
-static bool copy_head(const struct rbk_stats_view *view, uint32_t index, struct tenant_head *ret)
+bool page_copy_tenant_head(const struct rbk_stats_view *view, uint32_t index,
+			   struct tenant_head *ret)
 {
 	page_copy(view, RBK_STATS_SECTION_TENANTS, index, ret, sizeof(*ret));
 	ret->name[sizeof(ret->name) - 1] = '\0';
@@ -113,7 +114,7 @@ static int find_in_root(const struct rbk_stats_view *root, const char *text, uin
 	bool is_number = pages_number(text, UINT32_MAX, &number);
 
 	for (uint32_t i = 0; i < rbk_stats_count(root, RBK_STATS_SECTION_TENANTS); i++) {
-		if (!copy_head(root, i, &tenant))
+		if (!page_copy_tenant_head(root, i, &tenant))
 			continue;
 		if (strcmp(tenant.name, text) == 0 || (is_number && tenant.number == number)) {
 			*ret_number = tenant.number;
@@ -141,7 +142,7 @@ static int refuse_tenant(const struct rbk_stats_view *root, const char *text,
 	size_t at = 0;
 
 	for (uint32_t i = 0; names && heads && i < n; i++)
-		if (copy_head(root, i, &heads[n_names])) {
+		if (page_copy_tenant_head(root, i, &heads[n_names])) {
 			names[n_names] = heads[n_names].name;
 			n_names++;
 		}
@@ -271,7 +272,7 @@ static int add_page(struct rbk *rbk, struct pages *pages, unsigned int whose, ui
 		return is_optional ? 0 : PAGES_E_NO_TENANT;
 	if (r)
 		return r;
-	copy_head(&page->view, 0, &head);
+	page_copy_tenant_head(&page->view, 0, &head);
 	memcpy(page->name, head.name, sizeof(page->name));
 	page->number = head.number;
 	pages->n_tenants++;
@@ -302,7 +303,8 @@ int pages_missing(const struct pages *pages, uint32_t **ret_numbers, unsigned in
 		present[i] = pages->tenants[i].number;
 	qsort(present, pages->n_tenants, sizeof(*present), compare_numbers);
 	for (uint32_t i = 0; i < n_records; i++)
-		if (copy_head(&pages->root, i, &tenant) && (tenant.flags & RBK_STATS_TENANT_PAGE) &&
+		if (page_copy_tenant_head(&pages->root, i, &tenant) &&
+		    (tenant.flags & RBK_STATS_TENANT_PAGE) &&
 		    !bsearch(&tenant.number, present, pages->n_tenants, sizeof(*present),
 			     compare_numbers))
 			numbers[n++] = tenant.number;

@@ -94,6 +94,21 @@ bool pages_find_number(const struct pages *pages, const char *text, uint32_t *re
 void page_copy(const struct rbk_stats_view *view, unsigned int section, uint32_t index, void *to,
 	       size_t bytes);
 
+/*
+ * How long ago the page was brought up to date, by this machine's CLOCK_MONOTONIC; nonsense, also
+ * negative, of a page that another machine wrote.
+ */
+int64_t page_age_ns(const struct rbk_stats_header *page);
+
+/* What a tenant's record begins with: the rest is long, and tenants are many. */
+struct tenant_head {
+	uint32_t sequence, number, flags, weight;
+	char name[RBK_STATS_NAME_BYTES];
+};
+/* The name ends, whatever the page says. Return: is there such a tenant? */
+bool page_copy_tenant_head(const struct rbk_stats_view *view, uint32_t index,
+			   struct tenant_head *ret);
+
 /* A plan's slot with what is known of each device; those that there are not are 0. */
 union plan_copy {
 	struct rbk_stats_plan plan;
