@@ -202,6 +202,16 @@ def check_mistakes(folder, paths):
         os.close(slave)
         os.close(master)
         expect(done.returncode == USAGE and b'--batch' in done.stderr, term, done)
+    # Which of the two it is that is none.
+    for side in ('input', 'output'):
+        master, slave = pty.openpty()
+        done = subprocess.run([TOP, '--page', paths['three']], stderr=subprocess.PIPE, timeout=LIMIT,
+                              stdin=subprocess.DEVNULL if side == 'input' else slave,
+                              stdout=subprocess.DEVNULL if side == 'output' else slave,
+                              check=False, env=ENVIRONMENT)
+        os.close(slave)
+        os.close(master)
+        expect(done.returncode == USAGE and f'standard {side} is'.encode() in done.stderr, done)
     # Nobody reads.
     shell = f'{TOP} --batch --page {paths["three"]} | true'
     expect(subprocess.run(shell, shell=True, timeout=LIMIT, env=ENVIRONMENT,

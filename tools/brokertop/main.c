@@ -248,7 +248,8 @@ static bool print_picture(struct top *top, bool is_first)
 		picture_draw(&top->picture, &top->model, &top->origin, &top->canvas, false);
 		canvas_print(&top->canvas, stdout, colours);
 	}
-	return fflush(stdout) == 0;
+	/* What did not fit into the buffer may have failed before. */
+	return fflush(stdout) == 0 && !ferror(stdout);
 }
 
 static int write_failed(void)

@@ -47,8 +47,8 @@ int terminal_open(bool wants_colours, char *text, size_t bytes)
 	int error = 0;
 
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
-		snprintf(text, bytes,
-			 "standard output is no terminal: --batch or --once print lines");
+		snprintf(text, bytes, "standard %s is no terminal: --batch or --once print lines",
+			 isatty(STDOUT_FILENO) ? "input" : "output");
 		return -ENOTTY;
 	}
 	/* newterm() alone would end the program if it does not know the terminal. */
