@@ -68,7 +68,7 @@ static void tell_state(struct service *service)
 		snprintf(text, sizeof(text), "STOPPING=1\nSTATUS=finishing the tasks in flight");
 		break;
 	}
-	if (notifier_send(&service->notifier, text) == -EAGAIN)
+	if (notifier_send(&service->notifier, text) == SYSTEMD_E_BUSY)
 		loop_timer_arm(service->retry_timer, retry_ns);
 }
 
@@ -110,7 +110,7 @@ int service_new(struct loop *loop, struct service **ret)
 	if (!service)
 		return error_origin(-ENOMEM);
 	r = notifier_init(&service->notifier);
-	if (r == -EINVAL) {
+	if (r == SYSTEMD_E_ADDRESS) {
 		log_warning(LOG_UNSUPERVISED, "$NOTIFY_SOCKET names no socket: the service manager "
 					      "is not told anything");
 		r = 0;
@@ -245,18 +245,31 @@ static int take_socket(struct service_sockets *sockets, int fd, const char *name
 	return 0;
 }
 
+static int refuse_sockets(int r)
+{
+	if (r == SYSTEMD_E_MALFORMED)
+		log_error(LOG_START_FAILED, "$LISTEN_PID and $LISTEN_FDS have to be numbers");
+	else if (r == SYSTEMD_E_TOO_MANY)
+		log_error(LOG_START_FAILED,
+			  "$LISTEN_FDS hands over more than %d sockets: brokerd takes brokerd.sock "
+			  "and admin.sock",
+			  SYSTEMD_MAX_FDS);
+	else
+		log_error(LOG_START_FAILED, "the sockets of $LISTEN_FDS cannot be had: %s",
+			  strerror(-r));
+	return SERVICE_E_SOCKETS;
+}
+
 int service_take_sockets(struct service_sockets *ret)
 {
 	char names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES];
-	int n = systemd_take_fds(names), r = 0;
+	unsigned int n = 0;
+	int r = systemd_take_fds(names, &n);
 
 	*ret = (struct service_sockets){.fd = 0};
-	if (n < 0) {
-		log_error(LOG_START_FAILED, "the sockets of $LISTEN_FDS cannot be had: %s",
-			  strerror(-n));
-		return SERVICE_E_SOCKETS;
-	}
-	for (int i = 0; i < n && r == 0; i++)
-		r = take_socket(ret, SYSTEMD_FIRST_FD + i, names[i], n == 1);
+	if (r)
+		return refuse_sockets(r);
+	for (unsigned int i = 0; i < n && r == 0; i++)
+		r = take_socket(ret, SYSTEMD_FIRST_FD + (int)i, names[i], n == 1);
 	return r;
 }

@@ -23,7 +23,7 @@ int notifier_init(struct notifier *ret)
 		return 0;
 	/* "@" stands for the NUL of the abstract name space. */
 	if ((path[0] != '/' && path[0] != '@') || n < 2 || n >= sizeof(ret->address.sun_path)) {
-		r = -EINVAL;
+		r = SYSTEMD_E_ADDRESS;
 	} else {
 		ret->address.sun_family = AF_UNIX;
 		memcpy(ret->address.sun_path, path, n);
@@ -31,10 +31,10 @@ int notifier_init(struct notifier *ret)
 			ret->address.sun_path[0] = '\0';
 		ret->address_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
 		ret->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-		r = ret->fd < 0 ? -errno : 0;
+		r = ret->fd < 0 ? error_origin(-errno) : 0;
 	}
 	unsetenv("NOTIFY_SOCKET");
-	return r ? error_origin(r) : 0;
+	return r;
 }
 
 void notifier_deinit(struct notifier *notifier)
@@ -49,7 +49,8 @@ int notifier_send(const struct notifier *notifier, const char *text)
 	if (sendto(notifier->fd, text, strlen(text), MSG_DONTWAIT | MSG_NOSIGNAL,
 		   (const struct sockaddr *)&notifier->address, notifier->address_bytes) >= 0)
 		return 0;
-	return errno == ENOBUFS ? -EAGAIN : -errno;
+	/* There may be no manager any more: nothing is lost by it. */
+	return errno == EAGAIN || errno == ENOBUFS ? SYSTEMD_E_BUSY : -errno;
 }
 
 /* Return: is it there, and a number and nothing else? */
@@ -84,7 +85,7 @@ static int prepare_fd(int fd)
 
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
 	    fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
-		return -errno;
+		return error_origin(-errno);
 	return 0;
 }
 
@@ -108,32 +109,34 @@ static void split_names(char ret_names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES], int
 	}
 }
 
-static int take_fds(char ret_names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES])
+static int take_fds(char ret_names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES], unsigned int *ret_n)
 {
 	uint64_t pid, n;
 	int r;
 
+	*ret_n = 0;
 	if (!getenv("LISTEN_FDS") || !getenv("LISTEN_PID"))
 		return 0;
 	if (!read_number("LISTEN_PID", &pid) || !read_number("LISTEN_FDS", &n))
-		return -EINVAL;
+		return SYSTEMD_E_MALFORMED;
 	/* They were handed to a process that started this one. */
 	if (pid != (uint64_t)getpid())
 		return 0;
 	if (n > SYSTEMD_MAX_FDS)
-		return -E2BIG;
+		return SYSTEMD_E_TOO_MANY;
 	for (int i = 0; i < (int)n; i++) {
 		r = prepare_fd(SYSTEMD_FIRST_FD + i);
 		if (r)
 			return r;
 	}
 	split_names(ret_names, (int)n);
-	return (int)n;
+	*ret_n = (unsigned int)n;
+	return 0;
 }
 
-int systemd_take_fds(char ret_names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES])
+int systemd_take_fds(char ret_names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES], unsigned int *ret_n)
 {
-	int r = take_fds(ret_names);
+	int r = take_fds(ret_names, ret_n);
 
 	unsetenv("LISTEN_PID");
 	unsetenv("LISTEN_FDS");

@@ -238,7 +238,7 @@ def test_wrong_sockets(folder):
         refuses([first, second], 'brokerd.sock:some.socket', 'FileDescriptorName=')
         refuses([stream], 'brokerd.sock', 'ListenSequentialPacket=')
         refuses([deaf], 'brokerd.sock', 'Accept=no')
-        refuses([first] * 9, None, 'cannot be had')
+        refuses([first] * 9, None, 'hands over more than 8 sockets')
 
 
 def main():

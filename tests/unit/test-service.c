@@ -392,9 +392,19 @@ static void give(const char *pid, const char *n, const char *names)
 		unsetenv("LISTEN_FDNAMES");
 }
 
+/* Return: how many there are. */
+static unsigned int take_fds(char names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES])
+{
+	unsigned int n = 77;
+
+	assert_int_equal(systemd_take_fds(names, &n), 0);
+	return n;
+}
+
 static void test_fds__named(void **state)
 {
 	char names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES];
+	unsigned int n;
 	int pipe_fds[2], saved[2] = {dup(3), dup(4)}, long_name = 0;
 	char text[200];
 
@@ -402,32 +412,32 @@ static void test_fds__named(void **state)
 	assert_true(dup2(pipe_fds[0], 3) == 3 && dup2(pipe_fds[1], 4) == 4);
 
 	give(NULL, "2", "brokerd.sock:admin.sock");
-	assert_int_equal(systemd_take_fds(names), 2);
+	assert_int_equal(take_fds(names), 2);
 	assert_string_equal(names[0], "brokerd.sock");
 	assert_string_equal(names[1], "admin.sock");
 	assert_true(fcntl(3, F_GETFD) & FD_CLOEXEC);
 	assert_true(fcntl(4, F_GETFL) & O_NONBLOCK);
 	/* Once: what this process starts is not to take them for its own. */
 	assert_null(getenv("LISTEN_FDS"));
-	assert_int_equal(systemd_take_fds(names), 0);
+	assert_int_equal(take_fds(names), 0);
 
 	give(NULL, "2", NULL);
-	assert_int_equal(systemd_take_fds(names), 2);
+	assert_int_equal(take_fds(names), 2);
 	assert_string_equal(names[0], "");
 	give(NULL, "2", "one");
-	assert_int_equal(systemd_take_fds(names), 2);
+	assert_int_equal(take_fds(names), 2);
 	assert_string_equal(names[0], "one");
 	assert_string_equal(names[1], "");
 	memset(text, 'n', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
 	give(NULL, "1", text);
-	assert_int_equal(systemd_take_fds(names), 1);
+	assert_int_equal(take_fds(names), 1);
 	long_name = (int)strlen(names[0]);
 	assert_int_equal(long_name, SYSTEMD_NAME_BYTES - 1);
 
 	close(3);
 	give(NULL, "1", "brokerd.sock");
-	assert_int_equal(systemd_take_fds(names), -EBADF);
+	assert_int_equal(systemd_take_fds(names, &n), -EBADF);
 	for (int i = 0; i < 2; i++)
 		if (saved[i] >= 0)
 			dup2(saved[i], 3 + i);
@@ -436,21 +446,22 @@ static void test_fds__named(void **state)
 static void test_fds__none(void **state)
 {
 	char names[SYSTEMD_MAX_FDS][SYSTEMD_NAME_BYTES];
+	unsigned int n;
 
-	assert_int_equal(systemd_take_fds(names), 0);
+	assert_int_equal(take_fds(names), 0);
 	give("1", "1", "brokerd.sock");
-	assert_int_equal(systemd_take_fds(names), 0);
+	assert_int_equal(take_fds(names), 0);
 	assert_null(getenv("LISTEN_FDS"));
 	give(NULL, "0", NULL);
-	assert_int_equal(systemd_take_fds(names), 0);
+	assert_int_equal(take_fds(names), 0);
 	give(NULL, "-1", NULL);
-	assert_int_equal(systemd_take_fds(names), -EINVAL);
+	assert_int_equal(systemd_take_fds(names, &n), SYSTEMD_E_MALFORMED);
 	give("x", "1", NULL);
-	assert_int_equal(systemd_take_fds(names), -EINVAL);
+	assert_int_equal(systemd_take_fds(names, &n), SYSTEMD_E_MALFORMED);
 	give(NULL, "9", NULL);
-	assert_int_equal(systemd_take_fds(names), -E2BIG);
+	assert_int_equal(systemd_take_fds(names, &n), SYSTEMD_E_TOO_MANY);
 	give(NULL, "18446744073709551617", NULL);
-	assert_int_equal(systemd_take_fds(names), -EINVAL);
+	assert_int_equal(systemd_take_fds(names, &n), SYSTEMD_E_MALFORMED);
 }
 
 int main(void)
