@@ -5,17 +5,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "columns.h"
 #include "figures.h"
 #include "monitor/text.h"
-#include "table.h"
-
-#define ROW  const struct model *model, const struct row *row
-#define CELL ROW, struct cell_text *ret
-
-static void set(struct cell_text *ret, const char *text)
-{
-	snprintf(ret->text, sizeof(ret->text), "%s", text);
-}
 
 /* --- Plans --- */
 
@@ -26,7 +18,7 @@ static const char *key_tenant(ROW)
 
 static void draw_tenant(CELL)
 {
-	set(ret, text_name(row->plan->tenant_name));
+	cell_set(ret, text_name(row->plan->tenant_name));
 	ret->style = tenant_style(row->plan->tenant);
 }
 
@@ -65,7 +57,7 @@ static void draw_state(CELL)
 	const struct model_plan *plan = row->plan;
 
 	if (plan->now.state == RBK_STATS_PLAN_GONE || plan->gpu == 0) {
-		set(ret, "–");
+		cell_set(ret, "–");
 		return;
 	}
 	snprintf(ret->text, sizeof(ret->text), "%s%s", memory_state_name(plan->state),
@@ -82,7 +74,7 @@ static double key_size(ROW)
 
 static void draw_size(CELL)
 {
-	set(ret, row->plan->footprint_bytes ? figure_bytes(key_size(model, row)).text : "–");
+	cell_set(ret, row->plan->footprint_bytes ? figure_bytes(key_size(model, row)).text : "–");
 }
 
 static double key_tasks(ROW)
@@ -92,7 +84,7 @@ static double key_tasks(ROW)
 
 static void draw_tasks(CELL)
 {
-	set(ret, figure_rate(row->plan->tasks_per_s).text);
+	cell_set(ret, figure_rate(row->plan->tasks_per_s).text);
 }
 
 static double key_cpu(ROW)
@@ -102,7 +94,7 @@ static double key_cpu(ROW)
 
 static void draw_cpu(CELL)
 {
-	set(ret, figure_ns(row->plan->cpu_ns).text);
+	cell_set(ret, figure_ns(row->plan->cpu_ns).text);
 }
 
 static double key_gpu(ROW)
@@ -112,7 +104,7 @@ static double key_gpu(ROW)
 
 static void draw_gpu(CELL)
 {
-	set(ret, figure_ns(row->plan->gpu_ns).text);
+	cell_set(ret, figure_ns(row->plan->gpu_ns).text);
 }
 
 static double key_speedup(ROW)
@@ -127,7 +119,7 @@ static void draw_speedup(CELL)
 	if (speedup > 0 && speedup < 1e4)
 		snprintf(ret->text, sizeof(ret->text), "%.*f", speedup < 10 ? 2 : 0, speedup);
 	else
-		set(ret, "–");
+		cell_set(ret, "–");
 }
 
 static double key_error(ROW)
@@ -137,7 +129,7 @@ static double key_error(ROW)
 
 static void draw_error(CELL)
 {
-	set(ret, figure_part(row->plan->error).text);
+	cell_set(ret, figure_part(row->plan->error).text);
 }
 
 static double key_last(ROW)
@@ -147,7 +139,7 @@ static double key_last(ROW)
 
 static void draw_last(CELL)
 {
-	set(ret, row->plan->n_tasks ? device_label(row->plan->now.last_device) : "–");
+	cell_set(ret, row->plan->n_tasks ? device_label(row->plan->now.last_device) : "–");
 }
 
 static const char *key_reason(ROW)
@@ -157,38 +149,27 @@ static const char *key_reason(ROW)
 
 static void draw_reason(CELL)
 {
-	set(ret, row->plan->n_tasks ? key_reason(model, row) : "–");
+	cell_set(ret, row->plan->n_tasks ? key_reason(model, row) : "–");
 	if (row->plan->now.last_reason == RBK_REASON_CPU_FALLBACK ||
 	    row->plan->now.last_reason == RBK_REASON_MEMORY_CONSTRAINT ||
 	    row->plan->now.last_reason == RBK_REASON_BREAKER_OPEN)
 		ret->style = STYLE_WARN;
 }
 
-#define PLAN_COUNT(name, value)                                      \
-	static double key_##name(ROW)                                \
-	{                                                            \
-		return (double)row->plan->value;                     \
-	}                                                            \
-	static void draw_##name(CELL)                                \
-	{                                                            \
-		set(ret, figure_count(key_##name(model, row)).text); \
+#define PLAN_COUNT(name, value)                                           \
+	static double key_##name(ROW)                                     \
+	{                                                                 \
+		return (double)row->plan->value;                          \
+	}                                                                 \
+	static void draw_##name(CELL)                                     \
+	{                                                                 \
+		cell_set(ret, figure_count(key_##name(model, row)).text); \
 	}
 
 PLAN_COUNT(evictions, now.n_evictions)
 PLAN_COUNT(returns, now.n_returns)
 PLAN_COUNT(constraints, now.n_memory_constraints)
 PLAN_COUNT(total, n_tasks)
-
-#define COLUMN(head, width, priority, flags, name)                          \
-	{                                                                   \
-		head, width, priority, flags, draw_##name, key_##name, NULL \
-	}
-#define TEXT_COLUMN(head, width, priority, flags, name)                                        \
-	{                                                                                      \
-		head, width, priority, (flags) | COLUMN_LEFT | COLUMN_TEXT, draw_##name, NULL, \
-			key_##name                                                             \
-	}
-#define DOWN COLUMN_DESCENDING
 
 const struct column plan_columns[] = {
 	TEXT_COLUMN("TENANT", 12, 0, 0, tenant),
@@ -226,7 +207,7 @@ static void draw_d_time(CELL)
 	struct tm local;
 
 	if (!localtime_r(&seconds, &local)) {
-		set(ret, "–");
+		cell_set(ret, "–");
 		return;
 	}
 	snprintf(ret->text, sizeof(ret->text), "%02d:%02d:%02d.%03u", local.tm_hour, local.tm_min,
@@ -240,7 +221,7 @@ static const char *key_d_tenant(ROW)
 
 static void draw_d_tenant(CELL)
 {
-	set(ret, text_name(row->decision->tenant_name));
+	cell_set(ret, text_name(row->decision->tenant_name));
 	ret->style = tenant_style(row->decision->tenant);
 }
 
@@ -252,7 +233,7 @@ static const char *key_d_plan(ROW)
 static void draw_d_plan(CELL)
 {
 	if (row->decision->plan_name[0])
-		set(ret, text_name(row->decision->plan_name));
+		cell_set(ret, text_name(row->decision->plan_name));
 	else
 		snprintf(ret->text, sizeof(ret->text), "(plan %u)", row->decision->now.plan_id);
 }
@@ -264,7 +245,7 @@ static double key_d_count(ROW)
 
 static void draw_d_count(CELL)
 {
-	set(ret, figure_count(row->decision->now.count).text);
+	cell_set(ret, figure_count(row->decision->now.count).text);
 }
 
 static double key_d_device(ROW)
@@ -274,8 +255,8 @@ static double key_d_device(ROW)
 
 static void draw_d_device(CELL)
 {
-	set(ret,
-	    row->decision->now.split_count ? "split" : device_label(row->decision->now.device));
+	cell_set(ret, row->decision->now.split_count ? "split"
+						     : device_label(row->decision->now.device));
 }
 
 static const char *key_d_reason(ROW)
@@ -285,19 +266,19 @@ static const char *key_d_reason(ROW)
 
 static void draw_d_reason(CELL)
 {
-	set(ret, key_d_reason(model, row));
+	cell_set(ret, key_d_reason(model, row));
 	if (row->decision->now.reason == RBK_REASON_CPU_FALLBACK)
 		ret->style = STYLE_WARN;
 }
 
-#define DECISION_NS(name, member)                                 \
-	static double key_##name(ROW)                             \
-	{                                                         \
-		return (double)row->decision->now.member;         \
-	}                                                         \
-	static void draw_##name(CELL)                             \
-	{                                                         \
-		set(ret, figure_ns(key_##name(model, row)).text); \
+#define DECISION_NS(name, member)                                      \
+	static double key_##name(ROW)                                  \
+	{                                                              \
+		return (double)row->decision->now.member;              \
+	}                                                              \
+	static void draw_##name(CELL)                                  \
+	{                                                              \
+		cell_set(ret, figure_ns(key_##name(model, row)).text); \
 	}
 
 DECISION_NS(d_predicted, predicted_ns)
@@ -317,7 +298,7 @@ static void draw_d_off(CELL)
 {
 	double off = key_d_off(model, row);
 
-	set(ret, figure_part(off).text);
+	cell_set(ret, figure_part(off).text);
 	if (off > 0.5)
 		ret->style = STYLE_WARN;
 }
@@ -355,7 +336,7 @@ static double key_d_result(ROW)
 static void draw_d_result(CELL)
 {
 	if (row->decision->now.res >= 0) {
-		set(ret, "ok");
+		cell_set(ret, "ok");
 		return;
 	}
 	snprintf(ret->text, sizeof(ret->text), "%d", row->decision->now.res);

@@ -9,22 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "columns.h"
 #include "figures.h"
 #include "monitor/text.h"
-#include "table.h"
-
-#define ROW  const struct model *model, const struct row *row
-#define CELL ROW, struct cell_text *ret
-
-static void set(struct cell_text *ret, const char *text)
-{
-	snprintf(ret->text, sizeof(ret->text), "%s", text);
-}
 
 /* An amount of something that had better not happen. */
 static void set_bad(struct cell_text *ret, uint64_t n)
 {
-	set(ret, figure_count((double)n).text);
+	cell_set(ret, figure_count((double)n).text);
 	if (n > 0)
 		ret->style = STYLE_WARN;
 }
@@ -33,7 +25,7 @@ static void set_bad(struct cell_text *ret, uint64_t n)
 static void set_parts(struct cell_text *ret, double gpu_part)
 {
 	if (gpu_part < 0)
-		set(ret, "–");
+		cell_set(ret, "–");
 	else
 		snprintf(ret->text, sizeof(ret->text), "%.0f / %2.0f", 100 - 100 * gpu_part,
 			 100 * gpu_part);
@@ -62,7 +54,7 @@ static const char *key_name(ROW)
 static void draw_n_sessions(CELL)
 {
 	if (!row->is_child)
-		set(ret, figure_count((double)row->tenant->now.n_sessions).text);
+		cell_set(ret, figure_count((double)row->tenant->now.n_sessions).text);
 }
 
 static double key_n_sessions(ROW)
@@ -78,7 +70,7 @@ static void draw_vram(CELL)
 		return;
 	used = model_gpu_memory(model, &row->tenant->now);
 	limit = model_gpu_limit(model, &row->tenant->now);
-	set(ret, figure_bytes((double)used).text);
+	cell_set(ret, figure_bytes((double)used).text);
 	if (limit != UINT64_MAX && used > 0 && (double)used >= 0.95 * (double)limit)
 		ret->style = STYLE_WARN;
 }
@@ -91,7 +83,7 @@ static double key_vram(ROW)
 static void draw_vram_max(CELL)
 {
 	if (!row->is_child)
-		set(ret, figure_bytes_of(model_gpu_limit(model, &row->tenant->now)).text);
+		cell_set(ret, figure_bytes_of(model_gpu_limit(model, &row->tenant->now)).text);
 }
 
 static double key_vram_max(ROW)
@@ -115,7 +107,7 @@ static void draw_reserve(CELL)
 			is_kept = false;
 	}
 	if (!(reserve > 0)) {
-		set(ret, "–");
+		cell_set(ret, "–");
 		return;
 	}
 	snprintf(ret->text, sizeof(ret->text), "%s%s", is_kept ? "✓" : "▲",
@@ -135,7 +127,7 @@ static double key_reserve(ROW)
 static void set_share(struct cell_text *ret, double share, double weight)
 {
 	if (!isfinite(share) || share < 0)
-		set(ret, "–");
+		cell_set(ret, "–");
 	else
 		snprintf(ret->text, sizeof(ret->text), "%s of %2.0f", figure_part(share).text,
 			 fmax(0, fmin(100, 100 * weight)));
@@ -167,8 +159,9 @@ static double key_cpu_share(ROW)
 
 static void draw_tasks(CELL)
 {
-	set(ret,
-	    figure_rate(row->session ? row->session->tasks_per_s : row->tenant->tasks_per_s).text);
+	cell_set(ret,
+		 figure_rate(row->session ? row->session->tasks_per_s : row->tenant->tasks_per_s)
+			 .text);
 }
 
 static double key_tasks(ROW)
@@ -186,15 +179,15 @@ static double key_parts(ROW)
 	return row->session ? row->session->gpu_part : row->tenant->gpu_part;
 }
 
-#define TENANT_NS(name, member)                                        \
-	static void draw_##name(CELL)                                  \
-	{                                                              \
-		if (!row->is_child)                                    \
-			set(ret, figure_ns(row->tenant->member).text); \
-	}                                                              \
-	static double key_##name(ROW)                                  \
-	{                                                              \
-		return row->tenant->member;                            \
+#define TENANT_NS(name, member)                                             \
+	static void draw_##name(CELL)                                       \
+	{                                                                   \
+		if (!row->is_child)                                         \
+			cell_set(ret, figure_ns(row->tenant->member).text); \
+	}                                                                   \
+	static double key_##name(ROW)                                       \
+	{                                                                   \
+		return row->tenant->member;                                 \
 	}
 
 TENANT_NS(p50, p50_ns)
@@ -205,7 +198,7 @@ static void draw_evictions(CELL)
 {
 	if (row->is_child)
 		return;
-	set(ret, figure_count((double)row->tenant->now.n_evictions).text);
+	cell_set(ret, figure_count((double)row->tenant->now.n_evictions).text);
 	if (row->tenant->has_new_evictions)
 		ret->style = STYLE_WARN;
 }
@@ -249,8 +242,9 @@ static double key_errors(ROW)
 static void draw_wait(CELL)
 {
 	if (!row->is_child)
-		set(ret,
-		    figure_ns(row->tenant->has_delay ? (double)row->tenant->delay.p99_ns : 0).text);
+		cell_set(ret,
+			 figure_ns(row->tenant->has_delay ? (double)row->tenant->delay.p99_ns : 0)
+				 .text);
 }
 
 static double key_wait(ROW)
@@ -272,30 +266,32 @@ static void draw_causer(CELL)
 	const char *name = causer(model, row);
 
 	if (!row->is_child)
-		set(ret, name[0] ? text_name(name) : "–");
+		cell_set(ret, name[0] ? text_name(name) : "–");
 }
 
 static void draw_copied(CELL)
 {
-	double bytes = row->session ? row->session->copied_per_s
-		       : row->tenant->copied_per_s < 0
-			       ? -1
-			       : row->tenant->copied_per_s + row->tenant->moved_per_s;
+	double bytes =
+		row->session ? row->session->copied_bytes_per_s
+		: row->tenant->copied_bytes_per_s < 0
+			? -1
+			: row->tenant->copied_bytes_per_s + row->tenant->transferred_bytes_per_s;
 
-	set(ret, figure_bytes(bytes).text);
+	cell_set(ret, figure_bytes(bytes).text);
 }
 
 static double key_copied(ROW)
 {
-	return row->session ? row->session->copied_per_s
-			    : row->tenant->copied_per_s + row->tenant->moved_per_s;
+	return row->session
+		       ? row->session->copied_bytes_per_s
+		       : row->tenant->copied_bytes_per_s + row->tenant->transferred_bytes_per_s;
 }
 
 static void draw_host(CELL)
 {
-	set(ret, figure_bytes_of(row->session ? row->session->now.arena_bytes
-					      : row->tenant->now.host_used)
-			 .text);
+	cell_set(ret, figure_bytes_of(row->session ? row->session->now.arena_bytes
+						   : row->tenant->now.host_used)
+			      .text);
 }
 
 static double key_host(ROW)
@@ -305,9 +301,9 @@ static double key_host(ROW)
 
 static void draw_n_plans(CELL)
 {
-	set(ret, figure_count((double)(row->session ? row->session->now.n_plans
-						    : row->tenant->now.n_plans))
-			 .text);
+	cell_set(ret, figure_count((double)(row->session ? row->session->now.n_plans
+							 : row->tenant->now.n_plans))
+			      .text);
 }
 
 static double key_n_plans(ROW)
@@ -333,24 +329,13 @@ TENANT_COUNT(refused, n_refused)
 static void draw_throttled(CELL)
 {
 	if (!row->is_child)
-		set(ret, figure_ns((double)row->tenant->now.throttled_ns).text);
+		cell_set(ret, figure_ns((double)row->tenant->now.throttled_ns).text);
 }
 
 static double key_throttled(ROW)
 {
 	return (double)row->tenant->now.throttled_ns;
 }
-
-#define COLUMN(head, width, priority, flags, name)                          \
-	{                                                                   \
-		head, width, priority, flags, draw_##name, key_##name, NULL \
-	}
-#define TEXT_COLUMN(head, width, priority, flags, name)                                        \
-	{                                                                                      \
-		head, width, priority, (flags) | COLUMN_LEFT | COLUMN_TEXT, draw_##name, NULL, \
-			key_##name                                                             \
-	}
-#define DOWN COLUMN_DESCENDING
 
 static const char *key_causer(ROW)
 {
@@ -388,14 +373,14 @@ _Static_assert(sizeof(tenant_columns) / sizeof(tenant_columns[0]) <= TABLE_MAX_C
 
 /* --- Sessions --- */
 
-#define SESSION_COUNT(name, member)                                            \
-	static void draw_##name(CELL)                                          \
-	{                                                                      \
-		set(ret, figure_count((double)row->session->now.member).text); \
-	}                                                                      \
-	static double key_##name(ROW)                                          \
-	{                                                                      \
-		return (double)row->session->now.member;                       \
+#define SESSION_COUNT(name, member)                                                 \
+	static void draw_##name(CELL)                                               \
+	{                                                                           \
+		cell_set(ret, figure_count((double)row->session->now.member).text); \
+	}                                                                           \
+	static double key_##name(ROW)                                               \
+	{                                                                           \
+		return (double)row->session->now.member;                            \
 	}
 
 SESSION_COUNT(s_in_flight, n_in_flight)
@@ -418,7 +403,7 @@ static void draw_s_pid(CELL)
 	if (row->session->now.pid)
 		snprintf(ret->text, sizeof(ret->text), "%u", row->session->now.pid);
 	else
-		set(ret, "–");
+		cell_set(ret, "–");
 }
 
 static double key_s_pid(ROW)
@@ -447,7 +432,7 @@ static void draw_s_tenant(CELL)
 {
 	const char *name = key_s_tenant(model, row);
 
-	set(ret, name[0] ? text_name(name) : "–");
+	cell_set(ret, name[0] ? text_name(name) : "–");
 	if (row->tenant)
 		ret->style = tenant_style(row->tenant->now.number);
 }
@@ -470,7 +455,7 @@ static const char *key_s_comm(ROW)
 
 static void draw_s_comm(CELL)
 {
-	set(ret, text_name(row->session->now.comm));
+	cell_set(ret, text_name(row->session->now.comm));
 }
 
 static double age_ns(ROW)
@@ -483,7 +468,7 @@ static double age_ns(ROW)
 
 static void draw_s_age(CELL)
 {
-	set(ret, figure_ns(age_ns(model, row)).text);
+	cell_set(ret, figure_ns(age_ns(model, row)).text);
 }
 
 static double key_s_age(ROW)

@@ -213,7 +213,8 @@ void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet
 	     figure_ns(tenant->p50_ns).text, figure_ns(tenant->p99_ns).text,
 	     figure_ns(tenant->queue_p99_ns).text);
 	line(lines, STYLE_PLAIN, "         copied %s/s   moved by devices %s/s   errors %s/s",
-	     figure_bytes(tenant->copied_per_s).text, figure_bytes(tenant->moved_per_s).text,
+	     figure_bytes(tenant->copied_bytes_per_s).text,
+	     figure_bytes(tenant->transferred_bytes_per_s).text,
 	     figure_rate(tenant->errors_per_s).text);
 	line(lines, STYLE_PLAIN, "in all   %s   by the reactor %s   split %s   explored %s",
 	     count(now->n_tasks), count(now->n_inline), count(now->n_partitioned),

@@ -162,7 +162,8 @@ static void copy_tenant(struct model_tenant *tenant, const struct rbk_stats_view
 	tenant->has_delay = tenant->delay.flags & RBK_STATS_DELAY_USED;
 	if (before != number) {
 		tenant->then = tenant->now;
-		tenant->tasks_per_s = tenant->copied_per_s = tenant->moved_per_s = UNKNOWN;
+		tenant->tasks_per_s = tenant->copied_bytes_per_s = tenant->transferred_bytes_per_s =
+			UNKNOWN;
 		tenant->gpu_part = tenant->fallbacks_per_s = tenant->errors_per_s = UNKNOWN;
 		tenant->p50_ns = tenant->p99_ns = tenant->queue_p99_ns = 0;
 		tenant->has_new_evictions = false;
@@ -228,7 +229,8 @@ static int copy_sessions(struct model *model, const struct rbk_stats_view *view)
 			session->then_tasks = session->now.n_tasks;
 			session->then_gpu_tasks = session->now.n_gpu_tasks;
 			session->then_bytes = session_bytes(&session->now);
-			session->tasks_per_s = session->gpu_part = session->copied_per_s = UNKNOWN;
+			session->tasks_per_s = session->gpu_part = session->copied_bytes_per_s =
+				UNKNOWN;
 		}
 	}
 	return 0;
@@ -434,8 +436,9 @@ static void tenant_rates(struct model_tenant *tenant, uint64_t ns, uint32_t n_de
 	}
 	tenant->tasks_per_s = interval_rate(now->n_tasks, then->n_tasks, ns);
 	tenant->gpu_part = interval_part(gpu_now, gpu_then, now->n_tasks, then->n_tasks);
-	tenant->copied_per_s = interval_rate(now->copied_bytes, then->copied_bytes, ns);
-	tenant->moved_per_s = interval_rate(now->transferred_bytes, then->transferred_bytes, ns);
+	tenant->copied_bytes_per_s = interval_rate(now->copied_bytes, then->copied_bytes, ns);
+	tenant->transferred_bytes_per_s =
+		interval_rate(now->transferred_bytes, then->transferred_bytes, ns);
 	tenant->errors_per_s = interval_rate(now->n_errors, then->n_errors, ns);
 	tenant->fallbacks_per_s =
 		interval_rate(now->reasons[fallback], then->reasons[fallback], ns);
@@ -499,7 +502,7 @@ static void set_rates(struct model *model, uint64_t ns)
 		session->tasks_per_s = interval_rate(now->n_tasks, session->then_tasks, ns);
 		session->gpu_part = interval_part(now->n_gpu_tasks, session->then_gpu_tasks,
 						  now->n_tasks, session->then_tasks);
-		session->copied_per_s = interval_rate(bytes, session->then_bytes, ns);
+		session->copied_bytes_per_s = interval_rate(bytes, session->then_bytes, ns);
 		session->then_tasks = now->n_tasks;
 		session->then_gpu_tasks = now->n_gpu_tasks;
 		session->then_bytes = bytes;
@@ -655,7 +658,6 @@ static bool read_header(struct model *model, const struct pages *pages)
 	model->period_ns = page->period_ns;
 	model->updated_at_ns = updated_at_ns;
 	model->n_updates = n_updates;
-	model->monotonic_offset_ns = __atomic_load_n(&page->monotonic_offset_ns, __ATOMIC_RELAXED);
 	model->realtime_offset_ns = __atomic_load_n(&page->realtime_offset_ns, __ATOMIC_RELAXED);
 	model->n_resets = rbk_stats_load(&page->n_resets);
 	model->is_closed = __atomic_load_n(&page->flags, __ATOMIC_ACQUIRE) & RBK_STATS_CLOSED;

@@ -36,7 +36,7 @@ struct model_tenant {
 	bool has_delay;
 
 	/* Over the last interval; negative: not known. */
-	double tasks_per_s, copied_per_s, moved_per_s;
+	double tasks_per_s, copied_bytes_per_s, transferred_bytes_per_s;
 	double gpu_part; /* of the tasks, on a GPU */
 	double fallbacks_per_s, errors_per_s;
 	double p50_ns, p99_ns, queue_p99_ns; /* 0: nothing completed */
@@ -47,7 +47,7 @@ struct model_session {
 	struct rbk_stats_session now;
 	uint64_t then_tasks, then_gpu_tasks, then_bytes;
 	uint32_t then_number;
-	double tasks_per_s, gpu_part, copied_per_s;
+	double tasks_per_s, gpu_part, copied_bytes_per_s;
 	const struct model_tenant *tenant; /* NULL: of none that is shown */
 };
 
@@ -78,7 +78,7 @@ struct model {
 	bool is_root;
 	uint32_t pid;
 	uint64_t started_at_ns, updated_at_ns, period_ns, n_updates;
-	int64_t monotonic_offset_ns, realtime_offset_ns;
+	int64_t realtime_offset_ns;
 	uint64_t n_resets;
 	bool is_closed;
 
@@ -105,9 +105,7 @@ struct model {
 	/* The interval. */
 	bool has_rates;
 	uint64_t then_ns;
-	uint64_t then_reasons[RBK_STATS_MAX_REASONS];
 	double reasons_per_s[RBK_STATS_MAX_REASONS];
-	uint64_t then_split;
 	double split_per_s, tasks_per_s, cpu_per_s, gpu_per_s;
 
 	/* Histories. */
@@ -122,7 +120,7 @@ struct model {
 	unsigned int seen_what, seen_pages;
 	uint32_t *index; /* of tenants by number */
 	uint32_t index_mask;
-	uint64_t latency_now[RBK_STATS_BUCKETS], latency_then[RBK_STATS_BUCKETS];
+	uint64_t latency_now[RBK_STATS_BUCKETS];
 };
 
 /* What else is to be read from tenants' pages. */

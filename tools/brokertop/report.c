@@ -74,8 +74,8 @@ static void report_tenant(const struct model *model, const struct model_tenant *
 	time_ns("p50_ns", tenant->p50_ns);
 	time_ns("p99_ns", tenant->p99_ns);
 	time_ns("queue_p99_ns", tenant->queue_p99_ns);
-	rate("copied_bytes_per_s", tenant->copied_per_s);
-	rate("transferred_bytes_per_s", tenant->moved_per_s);
+	rate("copied_bytes_per_s", tenant->copied_bytes_per_s);
+	rate("transferred_bytes_per_s", tenant->transferred_bytes_per_s);
 	rate("errors_per_s", tenant->errors_per_s);
 	rate("fallbacks_per_s", tenant->fallbacks_per_s);
 	json_unsigned("evictions", now->n_evictions);
@@ -100,7 +100,7 @@ static void report_session(const struct model_session *session)
 	json_string("comm", now->comm);
 	rate("tasks_per_s", session->tasks_per_s);
 	rate("gpu_part", session->gpu_part);
-	rate("copied_bytes_per_s", session->copied_per_s);
+	rate("copied_bytes_per_s", session->copied_bytes_per_s);
 	json_unsigned("in_flight", now->n_in_flight);
 	json_unsigned("plans", now->n_plans);
 	json_unsigned("plans_resident", now->n_plans_resident);

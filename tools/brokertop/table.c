@@ -9,9 +9,11 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "columns.h"
 #include "monitor/text.h"
 
 void table_init(struct table *table, enum table_kind kind)
@@ -45,6 +47,11 @@ void table_deinit(struct table *table)
 enum style tenant_style(uint32_t number)
 {
 	return STYLE_TENANT + (number - 1) % STYLE_TENANTS;
+}
+
+void cell_set(struct cell_text *ret, const char *text)
+{
+	snprintf(ret->text, sizeof(ret->text), "%s", text);
 }
 
 const char *device_label(uint32_t device)

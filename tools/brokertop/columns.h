@@ -1,0 +1,27 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Writing columns
+ *
+ * What the files that define them share: what goes into a cell, and what a row is sorted by, are a
+ * draw_NAME() and a key_NAME() each.
+ */
+#include "table.h"
+
+#define ROW  const struct model *model, const struct row *row
+#define CELL ROW, struct cell_text *ret
+
+/* The arguments are of struct column; sorted by key_NAME(), a number or a text. */
+#define COLUMN(head, width, priority, flags, name)                          \
+	{                                                                   \
+		head, width, priority, flags, draw_##name, key_##name, NULL \
+	}
+#define TEXT_COLUMN(head, width, priority, flags, name)                                        \
+	{                                                                                      \
+		head, width, priority, (flags) | COLUMN_LEFT | COLUMN_TEXT, draw_##name, NULL, \
+			key_##name                                                             \
+	}
+#define DOWN COLUMN_DESCENDING
+
+/* Cuts what is longer than a cell. */
+void cell_set(struct cell_text *ret, const char *text);
