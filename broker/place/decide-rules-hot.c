@@ -16,7 +16,6 @@
 
 struct offer {
 	uint8_t state; /* enum plan_device_state */
-	bool is_shut;  /* by a breaker, and no probe is due */
 	bool is_probe;
 	float exec_ns, work_ns;
 	float done_ns;  /* when it would be complete */

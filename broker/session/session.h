@@ -92,7 +92,6 @@ struct session_plan {
 	uint8_t state;             /* enum slot_state */
 	bool wants_reply;          /* a remove request waits */
 	uint32_t cookie;
-	int prepare_result;
 	struct charge charges[3]; /* one plan; what executors hold; what describes it */
 	struct offload_job job;
 

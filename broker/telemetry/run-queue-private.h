@@ -89,8 +89,8 @@ struct run_queue_throttled {
 struct run_queue_tenant {
 	uint32_t generation; /* 0: none */
 	struct run_queue_subject *subject;
-	struct run_queue_figures read;                                 /* of /proc, added up */
-	uint64_t last_run_ns, last_wait_ns, last_waits, last_stall_ns; /* sums of the last look */
+	struct run_queue_figures read;                  /* of /proc, added up */
+	uint64_t last_run_ns, last_wait_ns, last_waits; /* sums of the last look */
 	bool has_last;
 	uint64_t throttled_ns, throttled_base_ns;
 	struct run_queue_throttled throttled[RUN_QUEUE_TENANT_CGROUPS];

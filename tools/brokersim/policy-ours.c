@@ -52,7 +52,6 @@ static void moved(void *context, struct place_task *place, uint8_t from)
 	struct sim *sim = context;
 
 	sim->n_moved++;
-	part->task->was_moved = true;
 	device_unassign(&sim->devices[from], part);
 	device_assign(&sim->devices[place->decision.device], part, sim->now_ns);
 }

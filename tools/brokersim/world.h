@@ -48,7 +48,7 @@ struct sim_task {
 	struct sim_part parts[MAX_PARTS];
 	uint8_t n_parts, n_parts_done;
 	uint8_t device, reason; /* as decided */
-	bool fell_back, was_moved;
+	bool fell_back;
 	uint32_t nth_of_plan; /* admitted before it, of its tenant's plan */
 };
 
