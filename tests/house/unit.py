@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """The unit as systemd sees it: without a warning, exposed no more than agreed, and with all GPUs.
 
-    unit.py SERVICE [FILE...]
+    unit.py SERVICE TMPFILES [FILE...]
 
-FILE: sockets, which belong to it, and drop-ins. Exit status 77 where systemd-analyze is missing or
+TMPFILES: what systemd-tmpfiles makes. FILE: sockets, which belong to it, and drop-ins. Exit status 77 where systemd-analyze is missing or
 cannot do without a running systemd.
 """
 import fnmatch
@@ -55,8 +55,20 @@ def devices(unit, problems):
             problems.append(f'{unit}: it may not open char-{device}')
 
 
+def configuration(unit, tmpfiles, problems):
+    """Only root may say who may have how much: not who runs as the broker's user."""
+    with open(unit, encoding='utf-8') as file:
+        if re.search(r'^ConfigurationDirectory=', file.read(), flags=re.MULTILINE):
+            problems.append(f'{unit}: ConfigurationDirectory= gives a new folder to User=')
+    with open(tmpfiles, encoding='utf-8') as file:
+        made = [line.split() for line in file if not line.startswith('#')]
+    for folder in ('/etc/ringbroker', '/etc/ringbroker/tenants.d'):
+        if ['d', folder, '0755', 'root', 'root', '-'] not in made:
+            problems.append(f'{tmpfiles}: {folder} is not made, or not as root\'s')
+
+
 def main():
-    service, others = sys.argv[1], sys.argv[2:]
+    service, tmpfiles, others = sys.argv[1], sys.argv[2], sys.argv[3:]
     if not shutil.which('systemd-analyze'):
         skip('systemd-analyze is not installed')
     if '--offline' not in analyze('--help').stdout:
@@ -89,6 +101,7 @@ def main():
                 problems.append('\n'.join(said))
         exposure(os.path.join(folder, os.path.basename(service)), problems)
         devices(service, problems)
+        configuration(service, tmpfiles, problems)
     print('\n'.join(problems))
     sys.exit(1 if problems else 0)
 
