@@ -192,8 +192,21 @@ def check_svg(folder):
             text = file.read()
         expect(text.count('http') == 1 and 'nan' not in text, f'{name}: links or no numbers')
         expect('prefers-color-scheme' in text, f'{name}: one colour scheme only')
-    result = run('--svg', os.path.join(folder, 'none'), '-n1', scenario('small'))
-    expect(result.returncode == 1, 'a folder that does not exist')
+    none = os.path.join(folder, 'none')
+    result = run('--svg', none, '-n1', scenario('fair-equal'))
+    expect(result.returncode == 1 and result.stderr ==
+           f'brokersim: {none}/fair-equal-ours.svg: No such file or directory\n', result.stderr)
+    # A disk that is full, met by the one picture and by the other.
+    if os.path.exists('/dev/full'):
+        for name in ('fair-equal-ours', 'fair-equal'):
+            path = os.path.join(folder, name + '.svg')
+            os.unlink(path)
+            os.symlink('/dev/full', path)
+            result = run('--svg', folder, '-n1', scenario('fair-equal'))
+            expect(result.returncode == 1 and
+                   result.stderr == f'brokersim: {path}: No space left on device\n', result.stderr)
+            os.unlink(path)
+            run('--svg', folder, '-n1', scenario('fair-equal'))
 
 
 def check_figures(folder):

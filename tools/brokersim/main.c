@@ -81,6 +81,8 @@ struct options {
 	struct run_options run;
 	char data[4096], profiles[4200];
 	struct report_checks checks;
+	bool is_svg_refused; /* svg_path could not be written */
+	char svg_path[SVG_PATH_BYTES];
 };
 
 static int parse_whole(const char *name, const char *text, unsigned long long max,
@@ -153,15 +155,17 @@ static int list(const char *data)
 
 static int show_run(void *context, const struct sim *sim)
 {
-	const struct options *options = context;
+	struct options *options = context;
 	int r = 0;
 
 	if (strcmp(sim->policy->name, "ours"))
 		return 0;
 	if (options->n_misses)
 		r = report_misses(stdout, sim, options->n_misses);
-	if (!r && options->svg)
-		r = svg_timeline(options->svg, sim);
+	if (r || !options->svg)
+		return r;
+	r = svg_timeline(options->svg, sim, options->svg_path);
+	options->is_svg_refused = r != 0;
 	return r;
 }
 
@@ -206,6 +210,8 @@ static int run_pair(struct options *options, const struct scenario *scenario)
 	int r;
 
 	r = outcome_run(&outcome, scenario, &options->run, message);
+	if (r && options->is_svg_refused)
+		return failed(options->svg_path, r, NULL);
 	if (r) {
 		/* A policy that leaves tasks behind is a failure of ours, not of the file. */
 		int status = failed(scenario->path, r, message);
@@ -221,10 +227,10 @@ static int run_pair(struct options *options, const struct scenario *scenario)
 	options->checks.n_met += checks.n_met;
 	options->checks.n_missed += checks.n_missed;
 	options->checks.n_short += checks.n_short;
-	r = options->svg ? svg_comparison(options->svg, &outcome) : 0;
+	r = options->svg ? svg_comparison(options->svg, &outcome, options->svg_path) : 0;
 	outcome_deinit(&outcome);
 	if (r)
-		return failed(options->svg, r, NULL);
+		return failed(options->svg_path, r, NULL);
 	return options->starpu ? starpu_compare(stdout, scenario, &options->run) : 0;
 }
 

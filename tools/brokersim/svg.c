@@ -41,11 +41,10 @@ static void close_file(FILE **file)
 		fclose(*file);
 }
 
-static int open_svg(const char *directory, const char *name, unsigned int height, FILE **ret)
+static int open_svg(const char *directory, const char *name, unsigned int height,
+		    char path[SVG_PATH_BYTES], FILE **ret)
 {
-	char path[4096];
-
-	if (snprintf(path, sizeof(path), "%s/%s.svg", directory, name) >= (int)sizeof(path))
+	if (snprintf(path, SVG_PATH_BYTES, "%s/%s.svg", directory, name) >= SVG_PATH_BYTES)
 		return -ENAMETOOLONG;
 	*ret = fopen(path, "we");
 	if (!*ret)
@@ -60,7 +59,9 @@ static int open_svg(const char *directory, const char *name, unsigned int height
 static int close_svg(FILE *file)
 {
 	fputs("</svg>\n", file);
-	fflush(file);
+	/* What could not be written before is tried again here. */
+	if (fflush(file))
+		return -errno;
 	return ferror(file) ? -EIO : 0;
 }
 
@@ -127,7 +128,7 @@ static uint32_t count_lanes(const struct sim *sim, uint8_t device)
 	return n < MAX_LANES ? n : MAX_LANES;
 }
 
-int svg_timeline(const char *directory, const struct sim *sim)
+int svg_timeline(const char *directory, const struct sim *sim, char path[SVG_PATH_BYTES])
 {
 	const struct scenario *scenario = sim->world->scenario;
 	_cleanup_(close_file) FILE *file = NULL;
@@ -148,7 +149,7 @@ int svg_timeline(const char *directory, const struct sim *sim)
 	}
 	bottom = y;
 	snprintf(title, sizeof(title), "%s-%s", scenario->name, sim->policy->name);
-	r = open_svg(directory, title, (unsigned int)bottom + 60, &file);
+	r = open_svg(directory, title, (unsigned int)bottom + 60, path, &file);
 	if (r)
 		return error_fold(r);
 	snprintf(title, sizeof(title), "%s: %s on %s + %s", scenario->name, sim->policy->name,
@@ -178,7 +179,7 @@ int svg_timeline(const char *directory, const struct sim *sim)
 	return close_svg(file);
 }
 
-int svg_comparison(const char *directory, const struct outcome *outcome)
+int svg_comparison(const char *directory, const struct outcome *outcome, char path[SVG_PATH_BYTES])
 {
 	const struct scenario *scenario = outcome->scenario;
 	_cleanup_(close_file) FILE *file = NULL;
@@ -189,7 +190,7 @@ int svg_comparison(const char *directory, const struct outcome *outcome)
 	/* A policy that is far behind is cut off, or nothing could be seen of the others. */
 	for (unsigned int i = 0; i < outcome->n_measures; i++)
 		span = fmax(span, fmin(outcome->measures[i].figures[FIG_RATIO], 4) * 1.05);
-	r = open_svg(directory, scenario->name, 46 + outcome->n_measures * 30 + 44, &file);
+	r = open_svg(directory, scenario->name, 46 + outcome->n_measures * 30 + 44, path, &file);
 	if (r)
 		return error_fold(r);
 	snprintf(text, sizeof(text), "%s: makespan by policy, %s + %s", scenario->name,
