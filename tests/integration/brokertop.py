@@ -202,6 +202,17 @@ def check_mistakes(folder, paths):
         os.close(slave)
         os.close(master)
         expect(done.returncode == USAGE and b'--batch' in done.stderr, term, done)
+        expect(b'is not known' in done.stderr and b'COLUMNS' not in done.stderr, term, done)
+    # It is the size that is at fault.
+    for name in ('COLUMNS', 'LINES'):
+        master, slave = pty.openpty()
+        done = subprocess.run([TOP, '--page', paths['three']], stdin=slave, stdout=slave,
+                              stderr=subprocess.PIPE, timeout=LIMIT, check=False,
+                              env={**ENVIRONMENT, name: '99999999'})
+        os.close(slave)
+        os.close(master)
+        expect(done.returncode == USAGE and f'{name}=99999999'.encode() in done.stderr and
+               b'TERM' not in done.stderr, name, done)
     # Which of the two it is that is none.
     for side in ('input', 'output'):
         master, slave = pty.openpty()

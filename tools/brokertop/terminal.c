@@ -12,10 +12,13 @@
 #include <curses.h>
 #include <errno.h>
 #include <langinfo.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <term.h>
 #include <unistd.h>
+
+#include "monitor/text.h"
 
 static struct {
 	bool is_open;
@@ -40,6 +43,29 @@ static void init_colours(void)
 		init_pair((short)(i + 1), (short)canvas_colour(i, terminal.colours), -1);
 }
 
+/*
+ * Of the size the environment's word counts more than the terminal's, and curses has shorts for it.
+ * Return: is the size one that it can have?
+ */
+static bool check_size(char *text, size_t bytes)
+{
+	const char *const names[] = {"COLUMNS", "LINES"};
+
+	for (unsigned int i = 0; i < 2; i++) {
+		const char *value = getenv(names[i]);
+
+		if (!value || strtol(value, NULL, 10) <= SHRT_MAX)
+			continue;
+		snprintf(
+			text, bytes,
+			"%s=%.20s in the environment is more than any terminal has; without it the "
+			"terminal's own size counts",
+			names[i], text_name(value));
+		return false;
+	}
+	return true;
+}
+
 int terminal_open(bool wants_colours, char *text, size_t bytes)
 {
 	const char *term = getenv("TERM");
@@ -55,10 +81,17 @@ int terminal_open(bool wants_colours, char *text, size_t bytes)
 	is_known = term && term[0] && setupterm(term, STDOUT_FILENO, &error) == OK;
 	if (is_known)
 		del_curterm(cur_term);
-	if (!is_known || !(terminal.screen = newterm(term, stdout, stdin))) {
+	if (!is_known) {
 		snprintf(text, bytes,
 			 "this terminal's kind, TERM=%.60s, is not known: --batch prints lines",
 			 term ? term : "");
+		return -ENODEV;
+	}
+	if (!check_size(text, bytes))
+		return -EINVAL;
+	terminal.screen = newterm(term, stdout, stdin);
+	if (!terminal.screen) {
+		snprintf(text, bytes, "curses cannot set up this terminal, TERM=%.60s", term);
 		return -ENODEV;
 	}
 	terminal.is_open = true;

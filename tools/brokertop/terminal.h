@@ -10,7 +10,8 @@
 
 /*
  * Takes over the terminal. @text gets a sentence if it cannot be had. Return: 0; -ENOTTY: standard
- * input or output is none; -ENODEV: its kind, $TERM, is not known.
+ * input or output is none; -ENODEV: its kind, $TERM, is not known, or cannot be
+ * had; -EINVAL: $COLUMNS or $LINES is too large.
  */
 int terminal_open(bool wants_colours, char *text, size_t bytes);
 /* Gives it back as it was. May be called at any time, and twice. */
