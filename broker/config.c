@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "util/cleanup.h"
 #include "util/error.h"
+#include "util/log.h"
 
 uint64_t config_host_bytes(void)
 {
@@ -38,6 +40,25 @@ void config_log_errors(enum log_event event, const char *what, char *errors)
 			log_error(LOG_POLICY_INVALID, "%s", line);
 	log_error(event, "%s", what);
 	free(errors);
+}
+
+/* A line with words of a file, which may be anybody's: a terminal is not to obey it. */
+__attribute__((format(printf, 2, 3))) static void print_line(FILE *stream, const char *format, ...)
+{
+	char *line;
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vasprintf(&line, format, args);
+	va_end(args);
+	if (n < 0) {
+		fputs("out of memory\n", stream);
+		return;
+	}
+	log_clean(line);
+	fprintf(stream, "%s\n", line);
+	free(line);
 }
 
 static void print_headroom(const struct policy *policy)
@@ -64,12 +85,16 @@ int config_check(const struct options *options)
 	if (r == 0 && device_bytes > 0)
 		r = policy_check_devices(policy, &(uint64_t[]){0, device_bytes}[0], 2, &errors);
 	if (r == POLICY_E_INVALID) {
-		fputs(errors, stderr);
+		char *rest = errors, *line;
+
+		while ((line = strsep(&rest, "\n")))
+			if (*line)
+				print_line(stderr, "%s", line);
 		return OPTIONS_EXIT_FAILURE;
 	}
 	if (r) {
-		fprintf(stderr, "brokerd: cannot check %s: %s\n", options->config_path,
-			strerror(-r));
+		print_line(stderr, "brokerd: cannot check %s: %s", options->config_path,
+			   strerror(-r));
 		return OPTIONS_EXIT_FAILURE;
 	}
 
@@ -78,7 +103,7 @@ int config_check(const struct options *options)
 		const char *key, *value;
 
 		policy_setting(policy, i, &key, &value);
-		printf("broker: %s = %s\n", key, value);
+		print_line(stdout, "broker: %s = %s", key, value);
 	}
 	fputs("placement: ", stdout);
 	options_print_place(stdout, &scratch);
@@ -86,7 +111,7 @@ int config_check(const struct options *options)
 	for (uint32_t i = 0; i < policy_n_tenants(policy); i++) {
 		char *line = policy_describe(policy, i, config_host_bytes());
 
-		puts(line ? line : "tenant ?: out of memory");
+		print_line(stdout, "%s", line ? line : "tenant ?: out of memory");
 		free(line);
 	}
 	return 0;

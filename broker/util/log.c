@@ -86,7 +86,7 @@ bool log_open_journal(const char *path)
 
 /* --- Cleaning --- */
 
-static void clean(char *text)
+void log_clean(char *text)
 {
 	uint32_t code;
 	size_t n;
@@ -150,7 +150,7 @@ static void append_name(struct entry *entry, const char *key, const char *name)
 	char value[NAME_BYTES];
 
 	snprintf(value, sizeof(value), "%s", name);
-	clean(value);
+	log_clean(value);
 	append(entry, "%s=%s\n", key, value);
 }
 
@@ -186,7 +186,7 @@ static bool write_text(enum log_level level, enum log_event event, const struct 
 {
 	bool is_lost;
 
-	clean(text);
+	log_clean(text);
 	if (journal_fd >= 0 && write_journal(level, event, about, text, &is_lost))
 		return !is_lost;
 	return write_plain(level, text);

@@ -53,6 +53,12 @@ enum log_level log_get_level(void);
  */
 bool log_open_journal(const char *path);
 
+/*
+ * Makes a line what the log would make of it: each byte that could steer a terminal, or is no
+ * UTF-8, becomes '?'.
+ */
+void log_clean(char *text);
+
 /* @about may be NULL. */
 void log_line(enum log_level level, enum log_event event, const struct log_about *about,
 	      const char *format, ...) __attribute__((format(printf, 4, 5)));

@@ -202,6 +202,31 @@ static void test_check__wrong(void **state)
 	check_deinit(&check);
 }
 
+/* What is in a file, and would steer the terminal that this is looked at in, does not come out. */
+static void test_check__controls(void **state)
+{
+	struct check check;
+
+	check_init(&check);
+	write_file(check.path, "[broker]\ngpu = \xc2\x9b"
+			       "31m\n\xc2\x9d"
+			       "0 = 1\n");
+	expect_errors(&check,
+		      "b.conf:2: gpu: '??31m' is not allowed; one of auto software none is\n"
+		      "b.conf:3: ??0: [broker] has no such key; brokerd.conf(5) lists those that "
+		      "there are\n");
+	write_file(check.path, "[broker]\nsocket = /\xc2\x9b"
+			       "31m/\xc3\xa9\n"
+			       "[tenant web]\nmatch-exe = /\xe2\x80\xae"
+			       "x\n");
+	check_run(&check);
+	assert_int_equal(check.status, 0);
+	assert_non_null(strstr(check.text, "broker: socket = /??31m/\xc3\xa9\n"));
+	assert_non_null(strstr(check.text, "tenant web: match-exe = /???x; "));
+	unlink(check.path);
+	check_deinit(&check);
+}
+
 static void test_check__drop_ins(void **state)
 {
 	static const char *const names[] = {"tenants.d/10-a.conf", "tenants.d/20-b.conf",
@@ -714,6 +739,7 @@ int main(void)
 		cmocka_unit_test(test_check__right),
 		cmocka_unit_test(test_check__example),
 		cmocka_unit_test(test_check__wrong),
+		cmocka_unit_test(test_check__controls),
 		cmocka_unit_test(test_check__drop_ins),
 		cmocka_unit_test(test_start__bad_policy),
 		cmocka_unit_test(test_start__options_from_file),
