@@ -312,12 +312,17 @@ static void describe_cause(const struct contention *contention, char *text, size
 		return;
 	for (uint32_t i = 0; i < report.n_causes && i < RUN_QUEUE_TOP; i++) {
 		const struct run_queue_cause *cause = &report.causes[i];
+		char where[32] = "in another PID namespace";
+		const char *in = cause->pid ? " in " : ", in ";
 
 		if (cause->is_own || cause->pid == getpid())
 			continue;
 		tenant = tenant_of(contention, cause->tenant);
-		snprintf(text, bytes, "most by %s, process %d%s%s%s%s", cause->comm,
-			 (int)cause->pid, cause->cgroup[0] ? " in " : "", cause->cgroup,
+		/* Who is outside the broker's container has no number in it. */
+		if (cause->pid)
+			snprintf(where, sizeof(where), "process %d", (int)cause->pid);
+		snprintf(text, bytes, "most by %s, %s%s%s%s%s", cause->comm, where,
+			 cause->cgroup[0] ? in : "", cause->cgroup,
 			 tenant ? ", of tenant " : "", tenant ? tenant_name(tenant) : "");
 		return;
 	}

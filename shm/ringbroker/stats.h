@@ -462,7 +462,8 @@ struct rbk_stats_contention {
 struct rbk_stats_cause {
 	char comm[RBK_STATS_COMM_BYTES];     /* what is not printable is '?' */
 	char cgroup[RBK_STATS_CGROUP_BYTES]; /* likewise; its last part if it is gone */
-	uint32_t pid;                        /* the process when it was first seen; 0: not told */
+	uint32_t pid; /* the process when first seen; 0: not in the broker's pid namespace, or not
+			 told */
 	uint32_t tenant; /* number of the tenant that it belongs to; 0: of none */
 	uint32_t flags;  /* RBK_STATS_CAUSE_* */
 	uint32_t reserved32;

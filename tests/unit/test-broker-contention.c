@@ -13,6 +13,8 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "contention.h"
 #include "cpu/cpu.h"
@@ -568,6 +570,43 @@ static void test_contended__acts(void **state)
 	assert_int_equal(status_of(bench).contended_ns, 0);
 }
 
+/* What the log says when the workers wait for process @pid. */
+static void expect_said(struct bench *bench, pid_t pid, const char *expected)
+{
+	const int fd = memfd_create("log", MFD_CLOEXEC), old = dup(STDERR_FILENO);
+	char text[1000] = "";
+
+	assert_true(fd >= 0 && old >= 0);
+	bench->rq.report = (struct run_queue_report){
+		.n_causes = 1,
+		.causes = {{.comm = "cc1",
+			    .cgroup = "/x",
+			    .pid = pid,
+			    .tenant = RUN_QUEUE_NO_TENANT}},
+	};
+	contention_work_begins(bench->contention);
+	be_contended(bench);
+	dup2(fd, STDERR_FILENO);
+	while (pread(fd, text, sizeof(text) - 1, 0) == 0)
+		loop_turn(bench->loop, true);
+	dup2(old, STDERR_FILENO);
+	close(old);
+	close(fd);
+	if (!strstr(text, expected))
+		fail_msg("%s", text);
+}
+
+static void test_contended__by_process(void **state)
+{
+	expect_said(*state, 4711, "contended (most by cc1, process 4711 in /x): ");
+}
+
+/* Who is outside the broker's container has a name, and no number. */
+static void test_contended__by_other_namespace(void **state)
+{
+	expect_said(*state, 0, "contended (most by cc1, in another PID namespace, in /x): ");
+}
+
 /* Contention without work: nobody looks for its end, unless somebody looks at statistics. */
 static void test_contended__without_work(void **state)
 {
@@ -751,6 +790,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_none__sleeps, setup_none, teardown),
 		cmocka_unit_test_setup_teardown(test_work__begins_and_ends, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_contended__acts, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_contended__by_process, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_contended__by_other_namespace, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_contended__without_work, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_share, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_publish, setup, teardown),

@@ -268,6 +268,8 @@ static void cause_rows(const struct rbk_stats_view *view, const char *who,
 		table_cell("%s", cause->comm[0] ? text_name(cause->comm) : "-");
 		if (cause->pid)
 			table_cell("%u", cause->pid);
+		else if (view->page->kind == RBK_STATS_ROOT)
+			table_cell("in another PID namespace");
 		else
 			table_cell("-");
 		if (cause->flags & RBK_STATS_CAUSE_BROKER)
