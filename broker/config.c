@@ -17,6 +17,7 @@
 #include "util/cleanup.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/plural.h"
 
 uint64_t config_host_bytes(void)
 {
@@ -207,7 +208,8 @@ char *config_changes(const struct policy *before, const struct policy *after)
 	fflush(stream);
 	if (bytes == 0)
 		fputs("nothing changed; ", stream);
-	fprintf(stream, "%u tenants in all", policy_n_tenants(after));
+	fprintf(stream, "%u tenant%s in all", policy_n_tenants(after),
+		plural(policy_n_tenants(after)));
 	if (fclose(stream) == 0)
 		return text;
 	free(text);

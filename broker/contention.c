@@ -36,6 +36,7 @@
 #include "util/error.h"
 #include "util/list.h"
 #include "util/log.h"
+#include "util/plural.h"
 
 static const uint64_t look_ns = 10000000;
 /* After the last work, while it is contended; for that long, and then so slowly, if anybody looks.
@@ -322,8 +323,8 @@ static void describe_cause(const struct contention *contention, char *text, size
 		if (cause->pid)
 			snprintf(where, sizeof(where), "process %d", (int)cause->pid);
 		snprintf(text, bytes, "most by %s, %s%s%s%s%s", cause->comm, where,
-			 cause->cgroup[0] ? in : "", cause->cgroup,
-			 tenant ? ", of tenant " : "", tenant ? tenant_name(tenant) : "");
+			 cause->cgroup[0] ? in : "", cause->cgroup, tenant ? ", of tenant " : "",
+			 tenant ? tenant_name(tenant) : "");
 		return;
 	}
 }
@@ -337,13 +338,14 @@ static void say_begin(struct contention *contention, uint64_t now_ns)
 
 	describe_cause(contention, cause, sizeof(cause));
 	if (contention->n_unsaid > 0)
-		snprintf(unsaid, sizeof(unsaid), "; so it was %llu times since the last such line",
-			 (unsigned long long)contention->n_unsaid);
-	log_info(LOG_CONTENTION_BEGAN,
-		 "the CPU is contended (%s): tasks take %.1f times as long there; %u of %u workers "
-		 "%s used%s%s",
-		 cause, (double)verdict->factor, n, n_total, n == 1 ? "is" : "are",
-		 contention->options.observes ? ", placement ignores it" : "", unsaid);
+		snprintf(unsaid, sizeof(unsaid), "; so it was %llu time%s since the last such line",
+			 (unsigned long long)contention->n_unsaid, plural(contention->n_unsaid));
+	log_info(
+		LOG_CONTENTION_BEGAN,
+		"the CPU is contended (%s): tasks take %.1f times as long there; %u of %u worker%s "
+		"%s used%s%s",
+		cause, (double)verdict->factor, n, n_total, plural(n_total), n == 1 ? "is" : "are",
+		contention->options.observes ? ", placement ignores it" : "", unsaid);
 	contention->said = SAID_BEGIN;
 	contention->said_ns = now_ns;
 	contention->n_unsaid = 0;

@@ -18,6 +18,7 @@
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/plural.h"
 
 enum { DEFAULT_MAX_TASKS = 4096, DEFAULT_SPIN_NS = 20000, SCRATCH_ALIGN = 4096 };
 
@@ -272,8 +273,7 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 			return error_fold(r);
 	}
 
-	snprintf(cpu->name, sizeof(cpu->name), "CPU, %u worker%s", n_workers,
-		 n_workers == 1 ? "" : "s");
+	snprintf(cpu->name, sizeof(cpu->name), "CPU, %u worker%s", n_workers, plural(n_workers));
 	cpu->executor.info = (struct executor_info){
 		.kind = EXECUTOR_CPU,
 		.name = cpu->name,

@@ -14,6 +14,7 @@
 #include "session/residency.h"
 #include "session/server-private.h"
 #include "util/log.h"
+#include "util/plural.h"
 
 /* Refuses the request if there is no such tenant. */
 static struct tenant *find_tenant(struct session *session, uint32_t number, uint32_t type,
@@ -100,9 +101,9 @@ void session_admin_evict(struct session *session, const struct rbk_wire_admin_ev
 		return;
 	}
 	log_info_of(SESSION_ABOUT(session), LOG_PLANS_EVICTED,
-		    "%llu plans with %llu bytes leave device memory, as uid %u (pid %d) asked",
-		    (unsigned long long)reply.n, (unsigned long long)reply.bytes,
-		    (unsigned int)session->uid, (int)session->pid);
+		    "%llu plan%s with %llu bytes leave%s device memory, as uid %u (pid %d) asked",
+		    (unsigned long long)reply.n, plural(reply.n), (unsigned long long)reply.bytes,
+		    reply.n == 1 ? "s" : "", (unsigned int)session->uid, (int)session->pid);
 	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
 }
 

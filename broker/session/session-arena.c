@@ -18,6 +18,7 @@
 #include "session/sigbus.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/plural.h"
 
 static struct session_arena *arena_of_job(struct offload_job *job)
 {
@@ -321,8 +322,9 @@ int session_arena_remove(struct session *session, uint32_t cookie, uint32_t id)
 	}
 	if (slot->n_plans > 0) {
 		session_reply_result(session, RBK_WIRE_ARENA_REMOVE, cookie, -EBUSY,
-				     "arena %u holds constants of %u plans: remove them first", id,
-				     slot->n_plans);
+				     "arena %u holds constants of %u plan%s: remove %s first", id,
+				     slot->n_plans, plural(slot->n_plans),
+				     slot->n_plans == 1 ? "it" : "them");
 		return 0;
 	}
 

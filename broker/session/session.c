@@ -400,8 +400,8 @@ static void log_end(struct session *session, const char *why)
 		       session_owner(session), why);
 	if (n_unlogged > 0)
 		log_warning_of(SESSION_ABOUT(session), LOG_SESSION_CLOSED,
-			       "%llu sessions were closed likewise, and not logged",
-			       (unsigned long long)n_unlogged);
+			       "%llu session%s closed likewise, and not logged",
+			       (unsigned long long)n_unlogged, n_unlogged == 1 ? " was" : "s were");
 }
 
 void session_end(struct session *session, bool is_hostile, const char *why)

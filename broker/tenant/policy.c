@@ -288,11 +288,12 @@ static int check_device(const struct policy *policy, unsigned int device, uint64
 			sum = UINT64_MAX;
 		if (sum > usable)
 			return refuse(ret_errors, section,
-				      "with tenant %s, %u tenants reserve %llu bytes of device %u, "
+				      "with tenant %s, %u tenant%s %llu bytes of device %u, "
 				      "which has %llu; at most %llu may be reserved, the rest is "
 				      "vram-headroom",
-				      section->tenant.name, n, (unsigned long long)sum, device,
-				      (unsigned long long)bytes, (unsigned long long)usable);
+				      section->tenant.name, n, n == 1 ? " reserves" : "s reserve",
+				      (unsigned long long)sum, device, (unsigned long long)bytes,
+				      (unsigned long long)usable);
 	}
 	return 0;
 }

@@ -25,6 +25,7 @@
 #include "util/cleanup.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "util/plural.h"
 #include "vulkan/device.h"
 #include "vulkan/udmabuf.h"
 
@@ -312,7 +313,8 @@ void vk_imports_restore(struct vk_device *device)
 	if (n_missing > 0)
 		log_warning_of(
 			LOG_OF_DEVICE(device->executor.index), LOG_ARENAS_LOST,
-			"%s: %u arenas cannot be reached any more: their tasks run elsewhere "
-			"until they are registered anew",
-			device->name, n_missing);
+			"%s: %u arena%s cannot be reached any more: tasks run elsewhere until %s "
+			"registered anew",
+			device->name, n_missing, plural(n_missing),
+			n_missing == 1 ? "it is" : "they are");
 }

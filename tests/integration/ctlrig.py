@@ -5,6 +5,7 @@ Programs are the first arguments of the test: BROKERCTL BROKERD STATS_CLIENT.
 """
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ NAME = 'a"b\\c</d>\'%s'
 OK, FAILED, USAGE, NO_BROKER, NOT_PERMITTED = range(5)
 REASONS = {'gpu-available', 'gpu-unavailable', 'cpu-fallback', 'cost-model', 'memory-constraint',
            'user-preference', 'below-threshold', 'contention', 'breaker-open'}
+
+PLURAL_OF_ONE = re.compile(r'\b1 (?:sessions|plans|tenants|tasks|times|workers|entries|requests|records|rows)\b')
 
 
 def expect(condition, *what):
@@ -79,7 +82,10 @@ def ctl(broker, *arguments, status=OK, **options):
     expect(result.returncode == status, arguments, 'ended with', result.returncode, result.stderr,
            result.stdout)
     expect(status == OK or result.stderr, arguments, 'says nothing')
-    return (result.stdout or b'').decode()
+    text = (result.stdout or b'').decode()
+    said = text + (result.stderr or b'').decode()
+    expect(not PLURAL_OF_ONE.search(said), arguments, said)
+    return text
 
 
 def objects(text):

@@ -245,14 +245,14 @@ static void test_reload__placement(void **state)
 
 	broker_start(&broker, &options);
 	broker_write_policy(&broker, "[broker]\nthreshold = 2MiB\nforce-cpu = yes\n");
-	broker_reload(&broker, "other keys of placement; 1 tenants in all");
+	broker_reload(&broker, "other keys of placement; 1 tenant in all");
 	broker_write_policy(&broker, "[broker]\nthreshold = 2MiB\nforce-cpu = yes\n");
-	broker_reload(&broker, "nothing changed; 1 tenants in all");
+	broker_reload(&broker, "nothing changed; 1 tenant in all");
 	broker_write_policy(&broker, "[broker]\nforce-cpu = yes\nbalance-low = 1.1\n");
 	broker_reload(&broker, ":3: balance-low: '1.1' is not allowed; a factor from 0.01 to 0.99 "
 			       "is");
 	broker_write_policy(&broker, "");
-	broker_reload(&broker, "other keys of placement; 1 tenants in all");
+	broker_reload(&broker, "other keys of placement; 1 tenant in all");
 	broker_write_policy(&broker, "[broker]\nworkers = 1\n");
 	broker_reload(&broker, "other keys of [broker], which count from the next start on");
 	broker_stop(&broker);

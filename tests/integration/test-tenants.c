@@ -195,7 +195,7 @@ static void test_check__wrong(void **state)
 	/* What would fit no device that it may use. */
 	write_file(check.path, "[broker]\ndevice-memory = 1GiB\n"
 			       "[tenant web]\nmatch-uid = 33\nvram-reserve = 1000MiB\n");
-	expect_errors(&check, "b.conf:5: vram-reserve: with tenant web, 1 tenants reserve "
+	expect_errors(&check, "b.conf:5: vram-reserve: with tenant web, 1 tenant reserves "
 			      "1048576000 bytes of device 1, which has 1073741824; at most "
 			      "1020054733 may be reserved, the rest is vram-headroom\n");
 	unlink(check.path);
@@ -619,11 +619,11 @@ static void test_reload__limits_of_who_is_there(void **state)
 	assert_int_equal(rbk_arena_new(rbk, 4096, &arenas[0], &error), 0);
 	assert_int_equal(rbk_arena_new(rbk, 4096, &arenas[1], &error), -EDQUOT);
 	broker_write_policy(&broker, "[tenant default]\narenas-max = 2\n");
-	broker_reload(&broker, "again: changed: default; 1 tenants in all");
+	broker_reload(&broker, "again: changed: default; 1 tenant in all");
 	assert_int_equal(rbk_arena_new(rbk, 4096, &arenas[1], &error), 0);
 	/* Below what is used: what is there stays. */
 	broker_write_policy(&broker, "[tenant default]\narenas-max = 1\n");
-	broker_reload(&broker, "again: changed: default; 1 tenants in all");
+	broker_reload(&broker, "again: changed: default; 1 tenant in all");
 	assert_int_equal(rbk_arena_new(rbk, 4096, &arena, &error), -EDQUOT);
 	assert_non_null(strstr(error.text, "may have 1 arenas (arenas-max), has 2,"));
 	rbk_arena_free(arenas[1]);
@@ -631,7 +631,7 @@ static void test_reload__limits_of_who_is_there(void **state)
 	rbk_arena_free(arenas[0]);
 	assert_int_equal(rbk_arena_new(rbk, 4096, &arena, &error), 0);
 	rbk_arena_free(arena);
-	broker_reload(&broker, "again: nothing changed; 1 tenants in all");
+	broker_reload(&broker, "again: nothing changed; 1 tenant in all");
 	rbk_disconnect(rbk);
 	broker_stop(&broker);
 }
@@ -651,7 +651,7 @@ static void test_reload__moves_nobody(void **state)
 	broker_start(&broker, &options);
 	rbk = broker_connect(&broker, "stays");
 	broker_write_policy(&broker, without);
-	broker_reload(&broker, "again: gone: mine; 1 tenants in all");
+	broker_reload(&broker, "again: gone: mine; 1 tenant in all");
 	expect_tenant(&broker, "default");
 	tenant_of(rbk, name);
 	assert_string_equal(name, "mine");

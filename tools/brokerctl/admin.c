@@ -16,6 +16,7 @@
 #include "monitor/suggest.h"
 #include "output.h"
 #include "records.h"
+#include "util/plural.h"
 
 /* --- Limits --- */
 
@@ -185,7 +186,7 @@ int run_evict(struct control *control, const struct arguments *arguments)
 			 : evict_plans(control, arguments, &what, &n_plans, &bytes);
 	if (status == EXIT_OK)
 		printf("%llu plan%s leave%s, and give back %s\n", (unsigned long long)n_plans,
-		       n_plans == 1 ? "" : "s", n_plans == 1 ? "s" : "", text_bytes(bytes));
+		       plural(n_plans), n_plans == 1 ? "s" : "", text_bytes(bytes));
 	return status;
 }
 
@@ -220,9 +221,9 @@ static void print_drained(const struct drained_thing *thing,
 	else if (drained->n_tasks == 0 && drained->device_bytes == 0)
 		printf("%s is drained\n", what);
 	else
-		printf("%s is being drained: %llu tasks have still to end, and %s to be given "
-		       "back\n",
+		printf("%s is being drained: %llu task%s still to end, and %s to be given back\n",
 		       what, (unsigned long long)drained->n_tasks,
+		       drained->n_tasks == 1 ? " has" : "s have",
 		       text_bytes(drained->device_bytes));
 }
 

@@ -14,6 +14,7 @@
 #include "command.h"
 #include "output.h"
 #include "records.h"
+#include "util/plural.h"
 
 static const char *const roles[] = {
 	[RBK_STATS_ROLE_OTHER] = "other",
@@ -171,17 +172,18 @@ static void print_status(const struct rbk_stats_view *root)
 		printf("Whether the CPU is contended is not known; ");
 	else
 		printf("The CPU is not contended; ");
-	printf("%s, %s; %u of %u workers used\n", NAME_OF(words, contention.source), acts,
-	       contention.n_workers, contention.n_workers_total);
+	printf("%s, %s; %u of %u worker%s used\n", NAME_OF(words, contention.source), acts,
+	       contention.n_workers, contention.n_workers_total,
+	       plural(contention.n_workers_total));
 	if (contention.n_began > 0)
-		printf("It was contended %llu times since the start or the last reset, %s "
+		printf("It was contended %llu time%s since the start or the last reset, %s "
 		       "together, last %s ago\n",
-		       (unsigned long long)contention.n_began,
+		       (unsigned long long)contention.n_began, plural(contention.n_began),
 		       text_ns((double)contention.contended_ns),
 		       text_ns((double)(now_ns - contention.began_at_ns)));
 	if (contention.n_unwatched + contention.n_dropped > 0)
-		printf("Not watched for want of room: %llu tenants, %llu threads and processes\n",
-		       (unsigned long long)contention.n_unwatched,
+		printf("Not watched for want of room: %llu tenant%s, %llu threads and processes\n",
+		       (unsigned long long)contention.n_unwatched, plural(contention.n_unwatched),
 		       (unsigned long long)contention.n_dropped);
 	for (unsigned int i = 0; i < RBK_STATS_MAX_SENTENCES && contention.sentences[i][0]; i++)
 		printf("%s\n", text_name(contention.sentences[i]));

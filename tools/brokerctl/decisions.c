@@ -15,6 +15,7 @@
 #include "command.h"
 #include "logs.h"
 #include "output.h"
+#include "util/plural.h"
 
 enum { LAST_DEFAULT = 20, LAST_MAX = 1000000 };
 
@@ -110,7 +111,7 @@ static void print_text(const struct tenant_page *tenant, const struct rbk_stats_
 	if (decision->other_ns > 0)
 		printf("  elsewhere %s", text_ns((double)decision->other_ns));
 	if (decision->split_count)
-		printf("  %u rows on a GPU", decision->split_count);
+		printf("  %u row%s on a GPU", decision->split_count, plural(decision->split_count));
 	if (decision->res)
 		printf("  %s", strerror(-decision->res));
 	for (unsigned int i = 0; i < N_FLAGS; i++)
@@ -140,8 +141,8 @@ static void print_lost(const struct decisions *decisions, unsigned int tenant, u
 		json_unsigned("records", n);
 		json_end();
 	} else {
-		printf("(%llu records of tenant %s were overwritten before they were read)\n",
-		       (unsigned long long)n, text_name(name));
+		printf("(%llu record%s of tenant %s overwritten before being read)\n",
+		       (unsigned long long)n, plural(n), text_name(name));
 	}
 }
 

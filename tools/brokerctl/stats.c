@@ -13,6 +13,7 @@
 #include "objects.h"
 #include "output.h"
 #include "records.h"
+#include "util/plural.h"
 
 /* --- Tables --- */
 
@@ -23,11 +24,15 @@ static void table_broker(const struct rbk_stats_view *root)
 	uint64_t updated_at_ns = rbk_stats_load(&page->updated_at_ns);
 
 	broker_copy(root, &broker);
-	printf("brokerd, process %u, up %s: %llu sessions, %llu plans, %llu entries completed, "
+	printf("brokerd, process %u, up %s: %llu session%s, %llu plan%s, "
+	       "%llu %s completed, "
 	       "%llu in flight; force-cpu is %s\n\n",
 	       page->pid, text_ns((double)(updated_at_ns - page->started_at_ns)),
-	       (unsigned long long)broker.n_sessions, (unsigned long long)broker.n_plans,
-	       (unsigned long long)broker.n_completed, (unsigned long long)broker.n_in_flight,
+	       (unsigned long long)broker.n_sessions, plural(broker.n_sessions),
+	       (unsigned long long)broker.n_plans, plural(broker.n_plans),
+	       (unsigned long long)broker.n_completed,
+	       broker.n_completed == 1 ? "entry" : "entries",
+	       (unsigned long long)broker.n_in_flight,
 	       broker.flags & RBK_STATS_BROKER_FORCE_CPU ? "on" : "off");
 }
 

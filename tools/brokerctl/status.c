@@ -16,6 +16,7 @@
 #include "objects.h"
 #include "output.h"
 #include "records.h"
+#include "util/plural.h"
 
 enum { MAX_WARNINGS = 40, WARNING_BYTES = 320 };
 
@@ -73,11 +74,12 @@ static void judge_broker(struct status *status)
 	if (status->broker.flags & RBK_STATS_BROKER_FORCE_CPU)
 		warn(warnings, "force-cpu is on: no task runs on a GPU (brokerctl force-cpu off)");
 	if (status->broker.n_ended_hostile > 0)
-		warn(warnings, "%" PRIu64 " sessions were ended for breaking a rule: see the log",
-		     status->broker.n_ended_hostile);
+		warn(warnings, "%" PRIu64 " session%s ended for breaking a rule: see the log",
+		     status->broker.n_ended_hostile,
+		     status->broker.n_ended_hostile == 1 ? " was" : "s were");
 	if (status->broker.n_tenants_unlisted > 0)
-		warn(warnings, "%" PRIu64 " tenants more than are listed",
-		     status->broker.n_tenants_unlisted);
+		warn(warnings, "%" PRIu64 " tenant%s more than are listed",
+		     status->broker.n_tenants_unlisted, plural(status->broker.n_tenants_unlisted));
 }
 
 static void judge_devices(struct status *status)
@@ -198,8 +200,8 @@ static void print_devices(const struct status *status)
 		if (device.paths[0])
 			printf(", %s", text_name(device.paths));
 		if (status->is_root) {
-			printf(", %" PRIu64 " tasks, %s busy", device.n_tasks,
-			       text_percent(device.utilization, 1));
+			printf(", %" PRIu64 " task%s, %s busy", device.n_tasks,
+			       plural(device.n_tasks), text_percent(device.utilization, 1));
 			if (device.index != RBK_DEVICE_CPU)
 				printf(", %s of %s", text_bytes(device.memory_used),
 				       text_bytes(device.memory_total));
@@ -224,9 +226,10 @@ static void print_tenants(const struct status *status)
 			printf("tenant   %s, p99 %s\n", text_name(tenant.name),
 			       text_ns(histogram_quantile(tenant.latency_histogram, 0.99)));
 	}
-	printf("tenants  %" PRIu64 " (%" PRIu64 " over a budget), %" PRIu64 " sessions, %" PRIu64
-	       " plans, %" PRIu64 " tasks",
-	       n_tenants, status->n_over, n_sessions, n_plans, n_tasks);
+	printf("tenants  %" PRIu64 " (%" PRIu64 " over a budget), %" PRIu64 " session%s, %" PRIu64
+	       " plan%s, %" PRIu64 " task%s",
+	       n_tenants, status->n_over, n_sessions, plural(n_sessions), n_plans, plural(n_plans),
+	       n_tasks, plural(n_tasks));
 	if (status->is_root)
 		printf(", %" PRIu64 " in flight", status->broker.n_in_flight);
 	putchar('\n');

@@ -503,12 +503,11 @@ static void say_lost(const struct trace *trace)
 		n_lost += trace->traced[i].n_lost;
 	if (n_lost > 0)
 		control_fail(EXIT_OK,
-			     "%" PRIu64 " tasks are missing: the log was overwritten before it was "
-			     "read",
-			     n_lost);
+			     "%" PRIu64 " %s missing: the log was overwritten before it was read",
+			     n_lost, n_lost == 1 ? "task is" : "tasks are");
 	if (trace->n_left_out > 0)
-		control_fail(EXIT_OK, "%" PRIu64 " tasks are missing: they are beyond --max-events",
-			     trace->n_left_out);
+		control_fail(EXIT_OK, "%" PRIu64 " %s missing, beyond --max-events",
+			     trace->n_left_out, trace->n_left_out == 1 ? "task is" : "tasks are");
 }
 
 /* --- All of it --- */

@@ -19,6 +19,7 @@
 #include "output.h"
 #include "reasons.h"
 #include "records.h"
+#include "util/plural.h"
 
 enum { MAX_FACTS = 32, FACT_BYTES = 320, MAX_JUDGED = 1000 };
 
@@ -258,8 +259,8 @@ static void task_facts(struct why *why)
 	if (task->flags & RBK_DECISION_MOVED)
 		fact(why, "it was queued on another device at first");
 	if (task->flags & RBK_DECISION_PARTITIONED)
-		fact(why, "it was split: %u of its %u rows on a GPU", task->split_count,
-		     task->count);
+		fact(why, "it was split: %u of its %u row%s on a GPU", task->split_count,
+		     task->count, plural(task->count));
 	if (task->flags & RBK_DECISION_DEADLINE_MISSED)
 		fact(why, "it missed its deadline");
 	if (task->res < 0)
@@ -289,8 +290,8 @@ static void plan_facts(struct why *why)
 			     device_label(i));
 	}
 	if (plan->n_evictions > 0)
-		fact(why, "the plan left device memory %" PRIu64 " times and came back %" PRIu64,
-		     plan->n_evictions, plan->n_returns);
+		fact(why, "the plan left device memory %" PRIu64 " time%s and came back %" PRIu64,
+		     plan->n_evictions, plural(plan->n_evictions), plan->n_returns);
 	if (plan->n_memory_constraints > 0)
 		fact(why, "%" PRIu64 " of its tasks went elsewhere for want of device memory",
 		     plan->n_memory_constraints);
@@ -330,8 +331,10 @@ static void tenant_facts(struct why *why)
 	const struct rbk_stats_tenant *about = &why->about;
 
 	if (about->n_throttled > 0)
-		fact(why, "the tenant's CPU quota held its tasks up %" PRIu64 " times, %s together",
-		     about->n_throttled, text_ns((double)about->throttled_ns));
+		fact(why,
+		     "the tenant's CPU quota held its tasks up %" PRIu64 " time%s, %s together",
+		     about->n_throttled, plural(about->n_throttled),
+		     text_ns((double)about->throttled_ns));
 	if (about->flags & RBK_STATS_TENANT_DRAINED)
 		fact(why, "the tenant is drained now: its rings are not read any further");
 	if (about->n_memory_constraints > 0)
@@ -342,11 +345,11 @@ static void tenant_facts(struct why *why)
 	if (why->subject != SUBJECT_TENANT)
 		return;
 	if (about->n_evictions > 0)
-		fact(why, "its plans were evicted %" PRIu64 " times and came back %" PRIu64,
-		     about->n_evictions, about->n_returns);
+		fact(why, "its plans were evicted %" PRIu64 " time%s and came back %" PRIu64,
+		     about->n_evictions, plural(about->n_evictions), about->n_returns);
 	if (about->n_refused > 0)
-		fact(why, "%" PRIu64 " requests were beyond a limit, and refused",
-		     about->n_refused);
+		fact(why, "%" PRIu64 " request%s beyond a limit, and refused", about->n_refused,
+		     about->n_refused == 1 ? " was" : "s were");
 }
 
 static void broker_facts(struct why *why)
@@ -383,17 +386,17 @@ static void verdict_facts(struct why *why)
 
 	if (verdict->n_ahead > 0)
 		fact(why,
-		     "%" PRIu64 " other executions that are logged kept the device busy "
+		     "%" PRIu64 " other execution%s logged kept the device busy "
 		     "meanwhile",
-		     verdict->n_ahead);
+		     verdict->n_ahead, verdict->n_ahead == 1 ? " that is" : "s that are");
 	if (why->subject == SUBJECT_TASK)
 		return;
 	if (verdict->n_late > 0)
-		fact(why, "%" PRIu64 " of %" PRIu64 " tasks missed their deadlines",
-		     verdict->n_late, verdict->n_tasks);
+		fact(why, "%" PRIu64 " of %" PRIu64 " task%s missed the deadline", verdict->n_late,
+		     verdict->n_tasks, plural(verdict->n_tasks));
 	if (verdict->n_failed > 0)
-		fact(why, "%" PRIu64 " of %" PRIu64 " tasks failed", verdict->n_failed,
-		     verdict->n_tasks);
+		fact(why, "%" PRIu64 " of %" PRIu64 " task%s failed", verdict->n_failed,
+		     verdict->n_tasks, plural(verdict->n_tasks));
 }
 
 static void gather_facts(struct why *why)

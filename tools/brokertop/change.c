@@ -8,6 +8,7 @@
 #include <ringbroker/admin.h>
 
 #include "figures.h"
+#include "util/plural.h"
 
 static int evict(struct rbk *rbk, const struct change *change, char *text, size_t bytes,
 		 struct rbk_error *error)
@@ -22,7 +23,7 @@ static int evict(struct rbk *rbk, const struct change *change, char *text, size_
 	int r = rbk_admin_evict(rbk, &what, &n_plans, &n_bytes, error);
 
 	snprintf(text, bytes, "%s plan%s of tenant %s leave, with %s",
-		 figure_count((double)n_plans).text, n_plans == 1 ? "" : "s", change->name,
+		 figure_count((double)n_plans).text, plural(n_plans), change->name,
 		 figure_bytes((double)n_bytes).text);
 	return r;
 }

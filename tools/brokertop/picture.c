@@ -14,6 +14,7 @@
 
 #include "figures.h"
 #include "monitor/text.h"
+#include "util/plural.h"
 
 enum { LEAST_WIDTH = 40, LEAST_HEIGHT = 10 };
 
@@ -79,11 +80,6 @@ static void add_part(struct canvas *canvas, int *x, int end, const char *format,
 	if (*x + canvas_columns(text) + 3 <= end)
 		*x = canvas_text(canvas, canvas_text(canvas, *x, 0, STYLE_DIM, " · "), 0,
 				 STYLE_PLAIN, text);
-}
-
-static const char *plural(uint64_t n)
-{
-	return n == 1 ? "" : "s";
 }
 
 static void draw_clock(const struct model *model, const struct origin *origin,
@@ -152,8 +148,9 @@ static void draw_title(const struct model *model, const struct origin *origin,
 			 figure_count((double)model->broker.n_plans).text,
 			 plural(model->broker.n_plans));
 	if (model->broker.n_tenants_unlisted > 0)
-		add_part(canvas, &x, end, "%s tenants beyond the page",
-			 figure_count((double)model->broker.n_tenants_unlisted).text);
+		add_part(canvas, &x, end, "%s tenant%s beyond the page",
+			 figure_count((double)model->broker.n_tenants_unlisted).text,
+			 plural(model->broker.n_tenants_unlisted));
 }
 
 /* --- The keys --- */

@@ -1,0 +1,14 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Counts in sentences
+ *
+ *     printf("%u session%s", n, plural(n));
+ */
+#include <stdint.h>
+
+/* What the noun after @n ends with. */
+static inline const char *plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
