@@ -26,7 +26,6 @@
 #include "util/error.h"
 #include "util/log.h"
 
-static const uint64_t awake_ns = 60000000000;
 /* For the reactor, which may be in the middle of a turn. */
 enum { PATIENCE_MS = 500 };
 
@@ -36,6 +35,7 @@ struct endpoint {
 	struct loop_watch *watch;
 	struct loop_timer *timer;
 	int wake_fd;
+	uint64_t awake_ns;
 	bool is_watching;
 	/* The reactor's word, and the endpoint's thread's. */
 	_Atomic bool rests;
@@ -84,8 +84,8 @@ static void on_timer(void *data)
 	struct endpoint *endpoint = data;
 	const uint64_t idle_ns = clock_now_ns() - atomic_load(&endpoint->scraped_ns);
 
-	if (idle_ns < awake_ns) {
-		loop_timer_arm(endpoint->timer, awake_ns - idle_ns);
+	if (idle_ns < endpoint->awake_ns) {
+		loop_timer_arm(endpoint->timer, endpoint->awake_ns - idle_ns);
 		return;
 	}
 	server_rest_root(endpoint->server, true);
@@ -102,7 +102,7 @@ static void on_wake(void *data, uint32_t events)
 		return;
 	server_rest_root(endpoint->server, false);
 	atomic_store(&endpoint->rests, false);
-	loop_timer_arm(endpoint->timer, awake_ns);
+	loop_timer_arm(endpoint->timer, endpoint->awake_ns);
 }
 
 /* The endpoint's thread. */
@@ -143,7 +143,7 @@ static int start(struct endpoint *endpoint, struct loop *loop, struct metrics_op
 }
 
 int endpoint_start(const struct options *options, struct loop *loop, struct server *server,
-		   struct endpoint **ret)
+		   uint64_t awake_ns, struct endpoint **ret)
 {
 	struct endpoint *endpoint;
 	struct metrics_options metrics_options = {
@@ -162,6 +162,7 @@ int endpoint_start(const struct options *options, struct loop *loop, struct serv
 		return explain(options, error_origin(-ENOMEM));
 	endpoint->server = server;
 	endpoint->wake_fd = -1;
+	endpoint->awake_ns = awake_ns;
 	metrics_options.context = endpoint;
 	r = start(endpoint, loop, &metrics_options);
 	if (r) {

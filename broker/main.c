@@ -791,7 +791,8 @@ static int broker_run(struct broker *broker)
 	}
 
 	say_what_was_found(broker);
-	r = endpoint_start(&broker->options, broker->loop, broker->server, &broker->endpoint);
+	r = endpoint_start(&broker->options, broker->loop, broker->server, endpoint_awake_ns,
+			   &broker->endpoint);
 	if (r)
 		return r;
 	shorten_slices();
