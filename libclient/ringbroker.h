@@ -614,7 +614,8 @@ static inline void rbk_prep_barrier(struct rbk_sqe *sqe)
  *   -ENODEV      there is no such device, or it cannot run the plan, or has no memory of its own
  *   -EIO         the device was lost
  *   -ENOENT      there is no such plan
- *   -ECANCELED   cancelled, or the plan was removed
+ *   -ECANCELED   cancelled, or the plan was removed, or evicted before it was there: by
+ *                rbk_prep_evict() or an administrator
  *   -EOPNOTSUPP  the broker does not offer RBK_FEAT_RESIDENCY
  */
 static inline void rbk_prep_prefetch(struct rbk_sqe *sqe, uint32_t plan_id)

@@ -111,7 +111,9 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 		} else {
 			if (task->opcode == RBK_OP_PREFETCH && task->wait_res == 0)
 				task->device = prefetched_device(dispatch, task);
-			task_finish(dispatch, task, task->wait_res);
+			/* Somebody evicted it by hand: that cancels, whatever room there is. */
+			task_finish(dispatch, task,
+				    task->wait_res == -EINTR ? -ECANCELED : task->wait_res);
 		}
 	}
 	return n;

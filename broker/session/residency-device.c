@@ -246,7 +246,7 @@ bool residency_evict(struct residency *residency, const struct residency_victims
 				leaves = true;
 				*ret_bytes += residence_bytes(residence);
 			}
-			residence_evict(residence);
+			residence_evict_by_hand(residence);
 		}
 		*ret_n += leaves;
 	}

@@ -349,7 +349,7 @@ static void load_failed(struct residence *residence, int r)
 	if (r == EXECUTOR_E_CANCELLED) {
 		/* Evicted by hand. Whoever asked for it after that has it brought again. */
 		if (plan->is_parked)
-			residency_tell(residence, -ENOMEM);
+			residency_tell(residence, -EINTR);
 		return;
 	}
 	if (r == EXECUTOR_E_NO_MEMORY && !is_retry) {

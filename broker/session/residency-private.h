@@ -236,6 +236,8 @@ enum { RESIDENCE_E_QUOTA = 1 };
 int residence_begin(struct draft *draft, uint32_t n_slots);
 /* Lets it go as soon as possible. Fine in any state. */
 void residence_evict(struct residence *residence);
+/* The same for somebody who says so: who had asked for it to be brought is told. */
+void residence_evict_by_hand(struct residence *residence);
 /* Lets one that is IN go so that it comes back, elsewhere or anew; it is no eviction. */
 void residence_move(struct residence *residence);
 /* One that was to come back stays out after all: that is an eviction. */

@@ -136,6 +136,17 @@ void residency_tell(struct residence *residence, int res)
 	residency_tell_added(plan);
 }
 
+void residence_evict_by_hand(struct residence *residence)
+{
+	const bool is_coming =
+		residence->state == RESIDENCE_AWAITED || residence->state == RESIDENCE_LOADING;
+
+	residence_evict(residence);
+	/* There may well be room: who asked before that is not told that there is none. */
+	if (is_coming)
+		tell_held(residence, RESIDENCY_PREFETCH, -EINTR);
+}
+
 void residency_tell_gone(struct residence *residence)
 {
 	struct residency_plan *plan = residence->plan;
@@ -223,7 +234,7 @@ static void ask_evict(struct residency_plan *plan, struct residency_waiter *wait
 	plan->is_parked = true;
 	for (unsigned int i = 1; i < plan->residency->options.n_executors; i++)
 		if (waiter->device == RBK_DEVICE_NONE || waiter->device == i)
-			residence_evict(&plan->on[i]);
+			residence_evict_by_hand(&plan->on[i]);
 	if (is_gone_everywhere(plan, waiter->device)) {
 		waiter_finish(waiter, 0);
 		return;

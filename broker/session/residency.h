@@ -116,7 +116,8 @@ struct residency_waiter {
 	struct session_plan *slot;
 	/*
 	 * 0: it is there (EVICT: gone); -ENOMEM: no room, or never; -ENODEV: no device can run it;
-	 * -EIO: the device was lost; -ECANCELED: the plan is being removed. May ask again at once.
+	 * -EIO: the device was lost; -EINTR: PREFETCH, it was evicted by hand while it was on its
+	 * way; -ECANCELED: the plan is being removed. May ask again at once.
 	 */
 	void (*done)(struct residency_waiter *waiter, int res);
 	uint8_t wish;   /* enum residency_wish */

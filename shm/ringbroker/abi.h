@@ -180,7 +180,8 @@ enum rbk_reason {
  *   -EOPNOTSUPP  needs a feature that was not offered
  *   -EALREADY    CANCEL: the task is running and cannot be stopped
  *   -ECANCELED   cancelled, or an earlier task of its chain failed, or it waited for the memory of
- *                a plan that was removed
+ *                a plan that was removed; PREFETCH: the plan was evicted on its way to the device,
+ *                by EVICT or an administrator
  *   -EIO         every device that may run the task failed; PREFETCH: the device was lost
  *   -ENOMEM      out of memory while running it; no room for the plan's memory, or never, on the
  *                devices that may run it

@@ -370,6 +370,22 @@ static void test_nowhere_else__is_brought(void **state)
 	bench_end(&bench);
 }
 
+/* Evicted by hand on its way: who only asked for that is cancelled, who has to run tries again. */
+static void test_wait__evicted_by_hand(void **state)
+{
+	struct bench bench;
+
+	begin(&bench, 2);
+	put_memory(&bench, RBK_OP_PREFETCH, 1, 0, 0);
+	put(&bench, 2, RBK_STRATEGY_ONLY_GPU, 0);
+	rig_work(&bench.rig);
+	answer(&bench, RESIDENCY_PREFETCH, RBK_DEVICE_NONE, PLAN_DEVICE_EVICTED, -EINTR);
+	expect_cqe(&bench, 1, -ECANCELED);
+	answer(&bench, RESIDENCY_PREFETCH, GPU, PLAN_DEVICE_READY, -EINTR);
+	expect_placed(&bench, 2, GPU, RBK_REASON_USER_PREFERENCE);
+	bench_end(&bench);
+}
+
 /* The plan may come to either; to the one that is not broken only. */
 static void test_wait__two_devices(void **state)
 {
@@ -897,6 +913,7 @@ int main(void)
 		cmocka_unit_test(test_wait__taken_away_again),
 		cmocka_unit_test(test_wait__refused),
 		cmocka_unit_test(test_nowhere_else__is_brought),
+		cmocka_unit_test(test_wait__evicted_by_hand),
 		cmocka_unit_test(test_wait__two_devices),
 		cmocka_unit_test(test_wait__without_the_feature),
 		cmocka_unit_test(test_wait__deadline_only_marks),

@@ -347,6 +347,48 @@ static void test_wishes__evict_then_prefetch(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* Evicted by hand on its way, with all the room that there is: that is not for want of memory. */
+static void evict_on_the_way(bool is_administrators)
+{
+	const struct residency_victims all = {.device = RBK_DEVICE_NONE};
+	struct wish evict = {.res = 1}, prefetch = {.res = 1};
+	struct residency_rig rig;
+	struct session_plan *slot;
+	uint64_t n, bytes;
+
+	begin(&rig);
+	rig_add(&rig, slot = rig_plan_of(&rig, 0, 60 * MIB));
+	rig_settle(&rig);
+	ask(&rig, slot, &evict, RESIDENCY_EVICT);
+	rig_settle(&rig);
+	assert_true(evict.n_done == 1 && !rig_is_ready(slot));
+
+	rig.devices[RIG_DEVICE].is_held = true;
+	ask(&rig, slot, &prefetch, RESIDENCY_PREFETCH);
+	turns(&rig, 10);
+	assert_int_equal(used(&rig, 0), 60 * MIB);
+	assert_int_equal(prefetch.n_done, 0);
+	evict = (struct wish){.res = 1};
+	if (is_administrators)
+		assert_true(residency_evict(rig.residency, &all, &n, &bytes));
+	else
+		ask(&rig, slot, &evict, RESIDENCY_EVICT);
+	turns(&rig, 10);
+	rig.devices[RIG_DEVICE].is_held = false;
+	rig_settle(&rig);
+	assert_true(prefetch.n_done == 1 && prefetch.res == -EINTR);
+	assert_true(is_administrators || (evict.n_done == 1 && evict.res == 0));
+	assert_false(rig_is_ready(slot));
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
+static void test_wishes__evicted_on_the_way(void **state)
+{
+	evict_on_the_way(false);
+	evict_on_the_way(true);
+}
+
 /* What was wanted before it was evicted by hand does not bring it back. */
 static void test_wishes__evict_after_want(void **state)
 {
@@ -561,6 +603,7 @@ int main(void)
 		cmocka_unit_test(test_add__drained_meanwhile),
 		cmocka_unit_test(test_add__evicted_while_awaited),
 		cmocka_unit_test(test_wishes__evict_then_prefetch),
+		cmocka_unit_test(test_wishes__evicted_on_the_way),
 		cmocka_unit_test(test_wishes__evict_after_want),
 		cmocka_unit_test(test_wishes__limit_lowered_meanwhile),
 		cmocka_unit_test(test_wishes__of_a_named_device),
