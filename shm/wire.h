@@ -47,6 +47,11 @@ enum rbk_wire_type {
 	RBK_WIRE_ADMIN_DRAIN = 18, /* rbk_wire_admin_drain -> rbk_wire_admin_result */
 	/* RBK_FEAT_CATALOGUE, on both: */
 	RBK_WIRE_CATALOGUE = 19, /* rbk_wire_request -> rbk_wire_catalogue */
+	/* RBK_FEAT_LEASES, on the clients' socket; LEASE_RESIZE also on the administrators': */
+	RBK_WIRE_LEASE_OPEN = 20,   /* rbk_wire_lease_open -> rbk_wire_lease, fd: memfd */
+	RBK_WIRE_LEASE_CREDIT = 21, /* rbk_wire_lease_credit -> rbk_wire_lease_given */
+	RBK_WIRE_LEASE_OBJECT = 22, /* rbk_wire_lease_object -> rbk_wire_lease_given */
+	RBK_WIRE_LEASE_RESIZE = 23, /* rbk_wire_lease_resize -> rbk_wire_lease_given */
 };
 
 /* Every request begins with it. */
@@ -419,6 +424,121 @@ struct rbk_wire_catalogue {
 	struct rbk_wire_operator operators[]; /* n_operators */
 };
 
+/*
+ * Leases (RBK_FEAT_LEASES): device memory for programs that drive a device themselves; what they
+ * mean is in <ringbroker/lease.h>. A lease is a charge of granted_bytes to its tenant. Sessions are
+ * members of it; it is gone with the last of them. Bytes of a lease are given to members as credit,
+ * out of which they allocate without asking.
+ *
+ * LEASE_OPEN: makes a lease, or joins one that a session of the same tenant and user has made. A
+ * session is a member of at most one lease of a device. The descriptor is struct rbk_lease_page
+ * (<ringbroker/lease.h>), to be mapped read-only. With wait_ms the answer comes when there is room;
+ * until then the session's other requests are answered.
+ *   -EINVAL     min, wish and max are not in that order, or 0; text says which
+ *   -ENODEV     the broker has no such device, or none with memory
+ *   -ENOENT     join: there is no such lease
+ *   -EPERM      join: it is another tenant's or user's
+ *   -EALREADY   the session is a member of a lease of that device
+ *   -EDQUOT     min is more than the tenant may ever have there (vram-max)
+ *   -ENOMEM     no room for min now; text names required, available, tenant
+ *   -ETIMEDOUT  nor within wait_ms
+ *   -EDEADLK    who has the room waits as well
+ */
+#define RBK_WIRE_LEASE_JOIN    (1u << 0) /* the lease of that number */
+#define RBK_WIRE_LEASE_RESTORE (1u << 1) /* was had of a broker that ended: see below */
+#define RBK_WIRE_LEASE_BY_UUID (1u << 2) /* the device is that of uuid, not of that index */
+struct rbk_wire_lease_open {
+	struct rbk_wire_request request;
+	uint32_t flags;      /* RBK_WIRE_LEASE_* */
+	uint32_t number;     /* JOIN, RESTORE: of the lease, else 0 */
+	uint32_t device;     /* RBK_DEVICE_*; RBK_DEVICE_NONE: the first with memory; BY_UUID: 0 */
+	uint32_t wait_ms;    /* at most so long, in the order of asking; 0: not at all */
+	uint8_t uuid[16];    /* VkPhysicalDeviceIDProperties.deviceUUID; else 0 */
+	uint64_t min_bytes;  /* below it, rather none; the next two are 0 with JOIN */
+	uint64_t wish_bytes; /* granted at once, as far as there is room */
+	uint64_t max_bytes;  /* it never grows above that */
+	/*
+	 * RESTORE: what the member held when the broker ended, credit included; charged whatever
+	 * the limits, for it is there. The first member makes the lease anew, min, wish and max as
+	 * they were, others join.
+	 */
+	uint64_t held_bytes;
+	char program[RBK_WIRE_NAME_BYTES]; /* for listings; NUL-terminated */
+};
+
+struct rbk_wire_lease {
+	struct rbk_wire_reply reply;
+	uint32_t number; /* of the lease: never 0, unique until the broker ends */
+	uint32_t device; /* RBK_DEVICE_* */
+	uint64_t granted_bytes;
+	uint64_t max_bytes;
+	uint64_t page_bytes; /* of the memfd, to be mapped whole */
+};
+
+/*
+ * LEASE_CREDIT: asks for credit of a lease, or gives it back, and says what the member uses. A
+ * lease of which all is given away grows, up to its maximum, if its tenant and the device have
+ * room. -ENOENT     the session is no member of it -ENOMEM, -ETIMEDOUT, -EDEADLK  as above, if not
+ * even least_bytes can be had -EINVAL     it gives back more than it has
+ */
+struct rbk_wire_lease_credit {
+	struct rbk_wire_request request;
+	uint32_t lease; /* its number */
+	uint32_t wait_ms;
+	uint64_t want_bytes;  /* 0: none */
+	uint64_t least_bytes; /* at most want_bytes; with less than that, none */
+	uint64_t
+		return_bytes; /* credit given back, before anything else; with it want_bytes is 0 */
+	uint64_t used_bytes;  /* what the member holds of device memory, as it counts, */
+	uint64_t extra_bytes; /* and what the driver has beside it, as far as it can be seen: this
+				 is within the credit, too */
+	uint32_t n_objects;   /* of its allocations, now */
+	uint32_t n_refused;   /* since it joined */
+};
+
+/*
+ * LEASE_OBJECT: an allocation that can be had by several processes, named by what fstat() says of
+ * its descriptor. It is charged once, to the first lease that names it, and stays charged, to
+ * another that named it if need be, until all have let it go. A member names each once.
+ *   ADD   given_bytes is 0: it was charged already, or bytes: now to this member, of whose credit
+ *         it is not (who exported it gives the credit back). -ENOMEM: the lease has no room for it.
+ *   DROP  the member has no more of it. -ENOENT: it had not.
+ */
+#define RBK_WIRE_LEASE_MAX_OBJECTS 4096u /* of a member */
+enum rbk_wire_lease_object_action {
+	RBK_WIRE_OBJECT_ADD = 1,
+	RBK_WIRE_OBJECT_DROP = 2,
+};
+struct rbk_wire_lease_object {
+	struct rbk_wire_request request;
+	uint32_t lease;
+	uint32_t action; /* enum rbk_wire_lease_object_action */
+	uint64_t dev, ino;
+	uint64_t bytes; /* ADD: rounded up to pages */
+	/* ADD: of the member's credit, that pays for it: an export of what it has allocated. */
+	uint64_t from_credit_bytes;
+};
+
+/*
+ * LEASE_RESIZE: another wish for a lease: it grows at once, as far as there is room, or is asked to
+ * shrink: what is not given as credit is taken back now, the rest as members give it back. By who
+ * opened it, or an administrator who may change something.
+ *   -EPERM, -ENOENT (no such lease)
+ *   -EINVAL  above its maximum
+ */
+struct rbk_wire_lease_resize {
+	struct rbk_wire_request request;
+	uint32_t lease;
+	uint32_t reserved;
+	uint64_t wish_bytes;
+};
+
+struct rbk_wire_lease_given {
+	struct rbk_wire_reply reply;
+	uint64_t given_bytes;   /* CREDIT: credit beside what the member had */
+	uint64_t granted_bytes; /* the lease has now */
+};
+
 _Static_assert(sizeof(struct rbk_wire_request) == 8, "wire");
 _Static_assert(sizeof(struct rbk_wire_reply) == 528, "wire");
 _Static_assert(sizeof(struct rbk_wire_id) == 16, "wire");
@@ -449,3 +569,9 @@ _Static_assert(sizeof(struct rbk_wire_admin_drain) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_admin_result) == 552, "wire");
 _Static_assert(sizeof(struct rbk_wire_operator) == 104, "wire");
 _Static_assert(sizeof(struct rbk_wire_catalogue) == 536, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease_open) == 136, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease) == 560, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease_credit) == 64, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease_object) == 48, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease_resize) == 24, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease_given) == 544, "wire");

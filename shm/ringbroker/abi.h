@@ -19,9 +19,10 @@
  *   1.1  RBK_FEAT_RESIDENCY: RBK_OP_PREFETCH, RBK_OP_EVICT, RBK_SQE_WAIT_MEMORY; RBK_FEAT_TENANTS
  *   1.2  RBK_FEAT_STRATEGIES, RBK_FEAT_STATS; RBK_CQE_PARTITIONED, RBK_CQE_EXPLORED
  *   1.3  RBK_FEAT_CATALOGUE, RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE
+ *   1.4  RBK_FEAT_LEASES
  */
 #define RBK_ABI_MAJOR 1
-#define RBK_ABI_MINOR 3
+#define RBK_ABI_MINOR 4
 
 /*
  * Feature bits: offered by the broker in its handshake, never required by this ABI's base set.
@@ -39,6 +40,8 @@
 /* On the administrators' socket: see <ringbroker/admin.h>. */
 #define RBK_FEAT_ADMIN        (1ull << 8) /* everybody's statistics may be read */
 #define RBK_FEAT_ADMIN_CHANGE (1ull << 9) /* and limits, devices and settings changed */
+/* On the clients' socket: see <ringbroker/lease.h>. */
+#define RBK_FEAT_LEASES (1ull << 10)
 
 /* Limits of the ABI; a broker may set lower ones (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */

@@ -47,7 +47,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another one: not this layout at all */
-#define RBK_STATS_ABI_MINOR   2           /* grows with what is added */
+#define RBK_STATS_ABI_MINOR   3           /* grows with what is added */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had here */
 #define RBK_STATS_NAME_BYTES  64         /* of tenants, devices and drivers, with the NUL */
@@ -80,8 +80,10 @@ enum rbk_stats_section_id {
 					     index */
 	/* Since 1.2. */
 	RBK_STATS_SECTION_SESSIONS = 8, /* rbk_stats_session; of a tenant page its own */
+	/* Since 1.3. */
+	RBK_STATS_SECTION_LEASES = 9, /* rbk_stats_lease; of a tenant page its own */
 };
-#define RBK_STATS_SECTION_COUNT  9
+#define RBK_STATS_SECTION_COUNT  10
 #define RBK_STATS_LEAST_SECTIONS 5 /* of 1.0: every page has them */
 #define RBK_STATS_MAX_SECTIONS   16
 
@@ -384,6 +386,44 @@ struct rbk_stats_session {
 	uint64_t reserved[6];
 };
 
+/* struct rbk_stats_lease.flags */
+#define RBK_STATS_LEASE_WAITING   (1u << 0) /* some member waits for more */
+#define RBK_STATS_LEASE_SHRINKING (1u << 1) /* it was asked for more than it has given back */
+#define RBK_STATS_LEASE_RESTORED  (1u << 2) /* it comes from a broker that ended */
+#define RBK_STATS_LEASE_OVER      (1u << 3) /* more than it was granted was seen in use */
+#define RBK_STATS_LEASE_CAPPED    (1u << 4) /* the kernel holds it, too: dmem.max */
+
+/*
+ * Device memory of programs that drive the device themselves (<ringbroker/lease.h>), as of the last
+ * update. Records are taken from the first on, as those of sessions; the first free one ends them.
+ */
+struct rbk_stats_lease {
+	uint32_t sequence;
+	uint32_t number; /* 0: the record is free */
+	uint32_t tenant; /* its number */
+	uint32_t device; /* RBK_DEVICE_* */
+	uint32_t flags;  /* RBK_STATS_LEASE_* */
+	uint32_t pid;    /* of who opened it, in the broker's pid namespace; 0: gone, or not seen */
+	uint32_t uid;
+	uint32_t n_members;              /* sessions */
+	char name[RBK_STATS_NAME_BYTES]; /* the program, as it calls itself; printable ASCII */
+	uint64_t opened_at_ns;
+	uint64_t min_bytes;
+	uint64_t wish_bytes;
+	uint64_t max_bytes;
+	uint64_t granted_bytes;  /* charged to the tenant */
+	uint64_t credited_bytes; /* of that given to members */
+	uint64_t object_bytes;   /* of that for what processes share */
+	uint64_t used_bytes;     /* as members say */
+	uint64_t extra_bytes;    /* what drivers took beside it, as members say */
+	uint64_t peak_bytes;     /* the most that used and extra were together */
+	uint64_t seen_bytes;     /* what the kernel says of members' processes; RBK_STATS_ABSENT */
+	uint64_t waiting_bytes;  /* asked for and waited for, by all members */
+	uint64_t n_objects;      /* allocations, as members say */
+	uint64_t n_refused;      /* allocations refused, as members say */
+	uint64_t reserved[6];
+};
+
 /* struct rbk_stats_broker.flags */
 #define RBK_STATS_BROKER_FORCE_CPU (1u << 0) /* every task that may runs on the CPU */
 
@@ -550,6 +590,7 @@ static inline int rbk_stats_view(struct rbk_stats_view *ret, const void *page, u
 		(uint32_t)sizeof(struct rbk_stats_thread),
 		(uint32_t)sizeof(struct rbk_stats_delay),
 		(uint32_t)sizeof(struct rbk_stats_session),
+		(uint32_t)sizeof(struct rbk_stats_lease),
 	};
 	const struct rbk_stats_header *header = (const struct rbk_stats_header *)page;
 	const struct rbk_stats_section *section;

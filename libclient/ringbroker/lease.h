@@ -1,0 +1,138 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leases: device memory for programs that drive a device themselves
+ *
+ * A program that uses Vulkan itself shares the card with the broker's tenants all the same. A lease
+ * is its part: a charge of granted bytes in the ledger, to the tenant that the program's user,
+ * cgroup or executable belongs to, so that plans of that tenant and of others make way for it by
+ * the same rules as for each other. The Vulkan layer VK_LAYER_RINGBROKER_lease holds an unmodified
+ * program to its lease; this is what it is made of, for who wants to do so by hand.
+ *
+ * A lease has a minimum, below which it is refused; a wish, granted at once as far as there is
+ * room; and a maximum, up to which it grows when asked. It belongs to the sessions that opened or
+ * joined it (of one tenant and user), and is gone with the last: a program that is killed leaves
+ * nothing. A member draws credit in chunks and allocates out of that without asking anybody.
+ *
+ * What counts, in bytes, is what lies in the device's own memory: Vulkan's device-local heaps,
+ * rounded up to pages; not imports of host memory. What several processes share is charged once.
+ *
+ * One connection is a member of at most one lease of each device. Any thread may call these, unless
+ * said otherwise; errors beside those listed are those of a broken connection (-EPIPE, -ESTALE in a
+ * fork()ed child), as of rbk_stats(). -EOPNOTSUPP: the broker does not offer RBK_FEAT_LEASES.
+ */
+#include <stdint.h>
+#include <ringbroker.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * What the broker tells all members of a lease, in memory that only it writes: each member an
+ * aligned 64-bit integer, to be read by __atomic_load_n(); two of them may be of different moments.
+ */
+#define RBK_LEASE_PAGE_MAGIC 0x4c425252u /* "RRBL" */
+struct rbk_lease_page {
+	uint32_t magic; /* RBK_LEASE_PAGE_MAGIC */
+	uint32_t lease; /* its number */
+	uint64_t max_bytes;
+	uint64_t granted_bytes; /* what the lease has */
+	/*
+	 * What it should come down to, or may grow to: members report no more than that as their
+	 * budget. Below granted_bytes: give back what can be given back.
+	 */
+	uint64_t wish_bytes;
+	uint64_t credited_bytes; /* of granted_bytes: given to members, shared objects included */
+	uint64_t reserved[11];
+};
+
+struct rbk_lease;
+
+/* Zero-initialised but for what is wanted. */
+struct rbk_lease_options {
+	uint32_t device; /* RBK_DEVICE_*; RBK_DEVICE_NONE: the first with memory of its own */
+	uint32_t join; /* the number of a lease to join; 0: a new one. The rest is not looked at */
+	const uint8_t *uuid; /* 16 bytes, Vulkan's deviceUUID, instead of @device; or NULL */
+	uint64_t min_bytes;  /* 0: 1 byte will do */
+	uint64_t wish_bytes; /* 0: max_bytes */
+	uint64_t max_bytes;  /* 0: wish_bytes, one of the two must be given */
+	uint64_t wait_ns;    /* for room, in the order of asking; 0: not at all */
+	const char *program; /* for listings; NULL: what rbk_connect() was told */
+};
+
+/*
+ * Opens or joins a lease. *ret belongs to @rbk's session, and is for rbk_lease_close() or the end
+ * of the connection. Blocks for wait_ns beside the connection's own time limit. Return: 0; -EINVAL
+ * not min <= wish <= max -ENODEV     no such device -ENOENT, -EPERM  there is no such lease to
+ * join; it is another tenant's or user's -EALREADY   the session has a lease of that device -EDQUOT
+ * more than the tenant may ever have there -ENOMEM     no room; -ETIMEDOUT: nor within wait_ns;
+ * -EDEADLK: who has it waits, too. The sentence names what was required, what is available, and the
+ * tenant
+ */
+int rbk_lease_open(struct rbk *rbk, const struct rbk_lease_options *options, struct rbk_lease **ret,
+		   struct rbk_error *error);
+
+/*
+ * Leaves the lease, all credit with it, as the end of the connection would: its memory should have
+ * been freed. Since the broker keeps a member until its connection ends, this gives back credit and
+ * objects, and the lease itself with rbk_disconnect(). NULL is fine. Nobody else may use it.
+ */
+void rbk_lease_close(struct rbk_lease *lease);
+
+uint32_t rbk_lease_number(const struct rbk_lease *lease);
+uint32_t rbk_lease_device(const struct rbk_lease *lease); /* RBK_DEVICE_* */
+/* Mapped until rbk_lease_close(), also when the broker is gone. */
+const struct rbk_lease_page *rbk_lease_page(const struct rbk_lease *lease);
+
+/* What the member says of itself whenever it asks for credit; for listings and audits. */
+struct rbk_lease_use {
+	uint64_t used_bytes;  /* allocated */
+	uint64_t extra_bytes; /* that the driver took for itself beside it, as far as is known */
+	uint32_t n_objects;   /* how many allocations that are */
+	uint32_t n_refused;   /* how many were refused */
+};
+
+/*
+ * Asks for @want_bytes of credit, at least @least_bytes; what was given goes to *ret_bytes. @use
+ * may be NULL. May block for @wait_ns. Return: 0; -ENOMEM, -ETIMEDOUT, -EDEADLK, as
+ * rbk_lease_open(), nothing was given; -EINVAL.
+ */
+int rbk_lease_take(struct rbk_lease *lease, uint64_t want_bytes, uint64_t least_bytes,
+		   uint64_t wait_ns, const struct rbk_lease_use *use, uint64_t *ret_bytes,
+		   struct rbk_error *error);
+/* Gives @bytes of credit back, perhaps 0, and tells @use, which may be NULL. */
+int rbk_lease_give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lease_use *use);
+
+/*
+ * An object of @bytes that other processes may have too, by what fstat() says of its descriptor;
+ * once per object. @from_credit_bytes of the member's credit pay for it: of an export, what its
+ * allocation took; of an import 0. What the lease was charged now goes to *ret_charged_bytes: 0 if
+ * somebody pays already. rbk_lease_object_drop() when the process has no more of it.
+ * Return: 0; -ENOMEM: the lease has no room for it; -ENOSPC: too many objects; -ENOENT.
+ */
+int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint64_t ino, uint64_t bytes,
+			 uint64_t from_credit_bytes, uint64_t *ret_charged_bytes,
+			 struct rbk_error *error);
+int rbk_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino);
+
+/*
+ * Another wish for a lease, by its number: at once as far as there is room, or as members give
+ * back. Its opener's connection, or an administrator's who may change something. *ret_granted_bytes
+ * is what it has now; may be NULL. Return: 0; -EPERM; -ENOENT; -EINVAL: above its maximum.
+ */
+int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_bytes,
+		     uint64_t *ret_granted_bytes, struct rbk_error *error);
+
+/*
+ * After the broker ended: the same lease on a new connection, to the broker that came after it. The
+ * member had @held_bytes of credit and objects, which are charged whatever the limits. On success
+ * @lease is of @rbk's session; its number and page may be others.
+ * Return: 0; errors as rbk_lease_open(), and @lease is as it was.
+ */
+int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint64_t held_bytes,
+		      struct rbk_error *error);
+
+#ifdef __cplusplus
+}
+#endif
