@@ -6,8 +6,8 @@
  * A charge can therefore outlive the session and the tenant that made it (a device buffer whose
  * last submission is still in flight) and is still undone against the right account.
  *
- * Invariants: an account's slot is the sum of its charges; no charge but the broker's own, which
- * follows what a driver says (account_charge_set()), takes it above its limit; the book's total is
+ * Invariants: an account's slot is the sum of its charges; no charge but those that follow what is
+ * there already (account_charge_set()) takes it above its limit; the book's total is
  * the sum over its accounts, and fits 64 bits because a charge that would not is refused.
  */
 #include "tenant/account.h"
@@ -215,6 +215,19 @@ void account_charge_set(struct account *account, struct charge *charge, enum acc
 	account->used[slot] += amount - charge->amount;
 	account->book->total[slot] = others + amount;
 	charge->amount = amount;
+}
+
+int account_charge_change(struct account *account, struct charge *charge, enum account_slot slot,
+			  uint64_t amount)
+{
+	struct charge more = CHARGE_INIT;
+
+	if (amount > charge->amount &&
+	    account_charge(account, &more, slot, amount - charge->amount))
+		return ACCOUNT_E_QUOTA;
+	charge_deinit(&more);
+	account_charge_set(account, charge, slot, amount);
+	return 0;
 }
 
 uint64_t account_n_refused(const struct account *account)

@@ -91,11 +91,18 @@ int account_charge(struct account *account, struct charge *charge, enum account_
 		   uint64_t amount);
 /*
  * Sets a charge to what turned out to be used, limit or not: for the broker's own account, which
- * follows what the driver says. An empty charge is made; another must be of this account and slot.
- * What would not fit 64 bits in all is cut off.
+ * follows what the driver says, and for what programs had before the broker knew of it. An empty
+ * charge is made; another must be of this account and slot. What would not fit 64 bits in all is
+ * cut off.
  */
 void account_charge_set(struct account *account, struct charge *charge, enum account_slot slot,
 			uint64_t amount);
+/*
+ * Sets a charge, likewise, to no more than the limit allows: what it amounts to may always shrink.
+ * Return: 0; ACCOUNT_E_QUOTA, nothing changed.
+ */
+int account_charge_change(struct account *account, struct charge *charge, enum account_slot slot,
+			  uint64_t amount);
 /* A sentence about the last charge that was refused: which limit, how much is used, how much was
  * asked for. Return: @text. */
 const char *account_explain(const struct account *account, char text[ACCOUNT_TEXT_BYTES]);

@@ -33,6 +33,8 @@ static bool is_wanted_more(const struct residency_claim *wish, const struct resi
 static int rank_own(enum residency_policy policy, const struct residency_claim *wish,
 		    const struct residency_claim *holder)
 {
+	if (wish->is_lease)
+		return RANK_OWN;
 	if (policy == RESIDENCY_LRU)
 		return wish->used_ns > holder->used_ns ? RANK_OWN : RESIDENCY_KEEP;
 	return is_wanted_more(wish, holder) ? RANK_OWN : RESIDENCY_KEEP;
@@ -58,6 +60,8 @@ int residency_rank(enum residency_policy policy, const struct residency_claim *w
 		return rank;
 	if (!leaves_reserve(holder))
 		return RESIDENCY_KEEP;
+	if (wish->is_lease)
+		return is_above_high && is_below_high ? rank : RESIDENCY_KEEP;
 	if (policy == RESIDENCY_LRU)
 		return wish->used_ns > holder->used_ns ? rank : RESIDENCY_KEEP;
 	if (is_above_high && is_below_high && wish->value > 0)

@@ -13,6 +13,10 @@
  * kept by half. That cannot go back and forth, because the plan that left wants more than its
  * reserve.
  *
+ * A lease (lease.h) stands for a program whose tasks nobody sees. It may take what is within its
+ * tenant's reserve; above that, what its own tenant's plans have, however wanted, and what other
+ * tenants have above vram-high; and it never leaves by itself.
+ *
  * What is wanted is told from the tasks of late: value is their number, decaying by half every
  * RESIDENCY_HALF_LIFE_NS. A wish above its reserve must be wanted RESIDENCY_HYSTERESIS times as
  * much as what it displaces, so that two plans that cannot both be there do not take turns: moving
@@ -51,6 +55,7 @@ struct residency_claim {
 	uint64_t bytes;   /* of this plan: wanted more, or given back if it goes */
 	double value;     /* how much it is wanted */
 	uint64_t used_ns; /* when it was wanted last, for RESIDENCY_LRU */
+	bool is_lease;    /* a lease, not a plan: only wishes */
 };
 
 enum { RESIDENCY_KEEP = -1 };

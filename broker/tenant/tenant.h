@@ -47,8 +47,11 @@ struct tenant {
 	uint64_t awaited[RBK_MAX_DEVICES];
 	uint32_t n_loads[RBK_MAX_DEVICES];
 	uint64_t sum_number;     /* of the last sum over tenants that has it */
+	uint64_t blocked_number; /* of the last pass over who waits in which it had no room */
 	struct list_node asked;  /* what was asked of it and not looked at */
 	struct list_node asking; /* in residency, unless that is empty */
+
+	uint64_t leased[RBK_MAX_DEVICES]; /* bytes of VRAM that leases were granted: see lease.h */
 
 	/* Counters since start. */
 	uint64_t n_evictions, n_returns, n_memory_constraints;

@@ -28,25 +28,6 @@
 extern "C" {
 #endif
 
-/*
- * What the broker tells all members of a lease, in memory that only it writes: each member an
- * aligned 64-bit integer, to be read by __atomic_load_n(); two of them may be of different moments.
- */
-#define RBK_LEASE_PAGE_MAGIC 0x4c425252u /* "RRBL" */
-struct rbk_lease_page {
-	uint32_t magic; /* RBK_LEASE_PAGE_MAGIC */
-	uint32_t lease; /* its number */
-	uint64_t max_bytes;
-	uint64_t granted_bytes; /* what the lease has */
-	/*
-	 * What it should come down to, or may grow to: members report no more than that as their
-	 * budget. Below granted_bytes: give back what can be given back.
-	 */
-	uint64_t wish_bytes;
-	uint64_t credited_bytes; /* of granted_bytes: given to members, shared objects included */
-	uint64_t reserved[11];
-};
-
 struct rbk_lease;
 
 /* Zero-initialised but for what is wanted. */
@@ -63,12 +44,20 @@ struct rbk_lease_options {
 
 /*
  * Opens or joins a lease. *ret belongs to @rbk's session, and is for rbk_lease_close() or the end
- * of the connection. Blocks for wait_ns beside the connection's own time limit. Return: 0; -EINVAL
- * not min <= wish <= max -ENODEV     no such device -ENOENT, -EPERM  there is no such lease to
- * join; it is another tenant's or user's -EALREADY   the session has a lease of that device -EDQUOT
- * more than the tenant may ever have there -ENOMEM     no room; -ETIMEDOUT: nor within wait_ns;
- * -EDEADLK: who has it waits, too. The sentence names what was required, what is available, and the
- * tenant
+ * of the connection. Blocks for wait_ns beside the connection's own time limit.
+ *
+ * Return: 0;
+ *   -EINVAL    not min <= wish <= max
+ *   -ENODEV    no such device
+ *   -ENOENT    join: there is no such lease
+ *   -EPERM     join: it is another tenant's or user's
+ *   -EALREADY  the session has a lease of that device
+ *   -EBUSY     an administrator drains the device or the tenant, or the device is lost
+ *   -EDQUOT    more than the tenant may ever have there
+ *   -ENOMEM    no room now
+ *   -ETIMEDOUT nor within wait_ns
+ *   -EDEADLK   who has the room waits, too
+ * The sentence names what was required, what is available, and the tenant.
  */
 int rbk_lease_open(struct rbk *rbk, const struct rbk_lease_options *options, struct rbk_lease **ret,
 		   struct rbk_error *error);
@@ -80,8 +69,9 @@ int rbk_lease_open(struct rbk *rbk, const struct rbk_lease_options *options, str
  */
 void rbk_lease_close(struct rbk_lease *lease);
 
+/* By which others join it, and RBK_DEVICE_*. */
 uint32_t rbk_lease_number(const struct rbk_lease *lease);
-uint32_t rbk_lease_device(const struct rbk_lease *lease); /* RBK_DEVICE_* */
+uint32_t rbk_lease_device(const struct rbk_lease *lease);
 /* Mapped until rbk_lease_close(), also when the broker is gone. */
 const struct rbk_lease_page *rbk_lease_page(const struct rbk_lease *lease);
 
@@ -107,9 +97,15 @@ int rbk_lease_give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lea
 /*
  * An object of @bytes that other processes may have too, by what fstat() says of its descriptor;
  * once per object. @from_credit_bytes of the member's credit pay for it: of an export, what its
- * allocation took; of an import 0. What the lease was charged now goes to *ret_charged_bytes: 0 if
- * somebody pays already. rbk_lease_object_drop() when the process has no more of it.
- * Return: 0; -ENOMEM: the lease has no room for it; -ENOSPC: too many objects; -ENOENT.
+ * allocation took; of an import 0. That much less credit the member has from then on, whoever pays.
+ * What the lease was charged now goes to *ret_charged_bytes: 0 if somebody of the same tenant pays
+ * already. rbk_lease_object_drop() when the process has no more of it; that gives no credit.
+ *
+ * Return: 0;
+ *   -ENOMEM   the lease has no room for it
+ *   -ENOSPC   too many objects
+ *   -EALREADY the member has named it
+ *   -ENOENT   drop: it has not
  */
 int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint64_t ino, uint64_t bytes,
 			 uint64_t from_credit_bytes, uint64_t *ret_charged_bytes,
@@ -117,9 +113,14 @@ int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint64_t ino, ui
 int rbk_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino);
 
 /*
- * Another wish for a lease, by its number: at once as far as there is room, or as members give
- * back. Its opener's connection, or an administrator's who may change something. *ret_granted_bytes
- * is what it has now; may be NULL. Return: 0; -EPERM; -ENOENT; -EINVAL: above its maximum.
+ * Another wish for a lease, by its number: it grows at once as far as there is free room, and no
+ * further than that wish from then on, or shrinks as members give back. Its opener's connection, or
+ * an administrator's who may change something. *ret_granted_bytes is what it has now; may be NULL.
+ *
+ * Return: 0;
+ *   -EPERM    another's lease
+ *   -ENOENT   there is none of that number
+ *   -EINVAL   0, or above its maximum
  */
 int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_bytes,
 		     uint64_t *ret_granted_bytes, struct rbk_error *error);

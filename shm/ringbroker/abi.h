@@ -309,6 +309,25 @@ enum rbk_memory_tier {
 };
 #define RBK_TIER_COUNT 3
 
+/*
+ * What the broker tells all members of a lease, in memory that only it writes: each member an
+ * aligned 64-bit integer, to be read by __atomic_load_n(); two of them may be of different moments.
+ */
+#define RBK_LEASE_PAGE_MAGIC 0x4c425252u /* "RRBL" */
+struct rbk_lease_page {
+	uint32_t magic; /* RBK_LEASE_PAGE_MAGIC */
+	uint32_t lease; /* its number */
+	uint64_t max_bytes;
+	uint64_t granted_bytes; /* what the lease has */
+	/*
+	 * What it should come down to, or may grow to: members report no more than that as their
+	 * budget. Below granted_bytes: give back what can be given back.
+	 */
+	uint64_t wish_bytes;
+	uint64_t credited_bytes; /* of granted_bytes: given to members, shared objects included */
+	uint64_t reserved[11];
+};
+
 #ifndef __cplusplus
 _Static_assert(sizeof(struct rbk_sqe) == 64, "a submission entry is one cache line");
 _Static_assert(offsetof(struct rbk_sqe, opcode) == 0, "abi");
@@ -334,6 +353,7 @@ _Static_assert(offsetof(struct rbk_cqe, reason) == 13, "abi");
 _Static_assert(offsetof(struct rbk_cqe, flags) == 14, "abi");
 _Static_assert(offsetof(struct rbk_cqe, queue_ns) == 16, "abi");
 _Static_assert(offsetof(struct rbk_cqe, exec_ns) == 24, "abi");
+_Static_assert(sizeof(struct rbk_lease_page) == 128, "abi");
 _Static_assert(sizeof(struct rbk_sq_area) == 512, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, sq_tail) == 0, "abi");
 _Static_assert(offsetof(struct rbk_sq_area, cq_head) == 128, "abi");

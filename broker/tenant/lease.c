@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leases: see lease.h.
+ *
+ * What is granted and given to nobody stays with the lease up to its wish: that is what it was
+ * opened for, and its members come back for it. What it grew beyond its wish goes back with the
+ * credit that it grew for, so that nobody hoards the most that he ever had.
+ *
+ * What members say of themselves is only added up, cut to numbers whose sums cannot overflow:
+ * nothing depends on it but listings, and audits that compare it with what the kernel says.
+ */
+#include "tenant/lease.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "tenant/tenant.h"
+#include "util/checked.h"
+#include "util/error.h"
+
+/* More than any device has; a sum of as many as there can be sessions fits 64 bits. */
+static const uint64_t max_reported_bytes = 1ull << 48;
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+int leases_init(struct leases *leases)
+{
+	enum { BASES = 9000, NUMBERS = 1000 };
+	uint16_t random = 0;
+
+	*leases = (struct leases){.n = 0};
+	list_init(&leases->all);
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
+		list_init(&leases->waits[i]);
+	/*
+	 * Programs keep the numbers of a broker that ended, by which others join them, so those of
+	 * the broker after it should not begin with the same. Without randomness they do.
+	 */
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+		random = 0;
+	leases->next_number = random % BASES * NUMBERS;
+	return lease_objects_init(leases);
+}
+
+void leases_deinit(struct leases *leases)
+{
+	assert(list_is_empty(&leases->all));
+	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++) {
+		assert(list_is_empty(&leases->waits[i]));
+		assert(leases->granted_bytes[i] == 0);
+	}
+	lease_objects_deinit(leases);
+}
+
+static void store(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+void lease_show(const struct lease *lease)
+{
+	struct rbk_lease_page *page = lease->page;
+
+	if (!page)
+		return;
+	store(&page->max_bytes, lease->max_bytes);
+	store(&page->granted_bytes, lease_granted(lease));
+	store(&page->wish_bytes, least(lease->limit_bytes, lease->allowed_bytes));
+	store(&page->credited_bytes, lease->credited_bytes);
+}
+
+static bool is_number_taken(const struct leases *leases, uint32_t number)
+{
+	list_for_each (node, &leases->all) {
+		const struct lease *lease = container_of(node, struct lease, link);
+
+		if (lease->number == number)
+			return true;
+	}
+	return false;
+}
+
+static uint32_t take_number(struct leases *leases)
+{
+	do
+		leases->next_number++;
+	while (leases->next_number == 0 || is_number_taken(leases, leases->next_number));
+	return leases->next_number;
+}
+
+int lease_new(struct leases *leases, const struct lease_about *about, struct lease **ret)
+{
+	struct lease *lease = calloc(1, sizeof(*lease));
+
+	if (!lease)
+		return error_origin(-ENOMEM);
+	lease->leases = leases;
+	lease->tenant = tenant_ref(about->tenant);
+	lease->uid = about->uid;
+	lease->pid = about->pid;
+	lease->device = about->device;
+	lease->restored_number = about->restored_number;
+	lease->min_bytes = about->min_bytes;
+	lease->wish_bytes = about->wish_bytes;
+	lease->max_bytes = lease->limit_bytes = about->max_bytes;
+	lease->allowed_bytes = UINT64_MAX;
+	snprintf(lease->name, sizeof(lease->name), "%s", about->name);
+	list_init(&lease->members);
+	/* Those who know it by its number find it, unless that has been given away. */
+	if (about->restored_number && !is_number_taken(leases, about->restored_number))
+		lease->number = about->restored_number;
+	else
+		lease->number = take_number(leases);
+	list_append(&leases->all, &lease->link);
+	leases->n++;
+	*ret = lease;
+	return 0;
+}
+
+struct lease *lease_free(struct lease *lease)
+{
+	if (!lease)
+		return NULL;
+	assert(lease->n_members == 0 && lease->n_waits == 0);
+	assert(lease->credited_bytes == 0 && lease->object_bytes == 0);
+	lease->leases->granted_bytes[lease->device] -= lease_granted(lease);
+	lease->tenant->leased[lease->device] -= lease_granted(lease);
+	charge_deinit(&lease->charge);
+	list_remove(&lease->link);
+	lease->leases->n--;
+	tenant_unref(lease->tenant);
+	free(lease);
+	return NULL;
+}
+
+struct lease *lease_find(const struct leases *leases, uint32_t number, const struct tenant *tenant,
+			 uid_t uid)
+{
+	struct lease *restored = NULL;
+
+	list_for_each (node, &leases->all) {
+		struct lease *lease = container_of(node, struct lease, link);
+
+		if (lease->number == number)
+			return lease;
+		if (lease->restored_number == number && lease->tenant == tenant &&
+		    lease->uid == uid)
+			restored = lease;
+	}
+	return restored;
+}
+
+int lease_grant(struct lease *lease, uint64_t bytes, bool is_forced)
+{
+	struct account *account = lease->tenant->account;
+	enum account_slot slot = account_vram(lease->device);
+	uint64_t before = lease_granted(lease);
+
+	assert(bytes >= lease->credited_bytes);
+	if (is_forced)
+		account_charge_set(account, &lease->charge, slot, bytes);
+	else if (account_charge_change(account, &lease->charge, slot, bytes))
+		return LEASE_E_QUOTA;
+	lease->leases->granted_bytes[lease->device] += lease_granted(lease) - before;
+	lease->tenant->leased[lease->device] += lease_granted(lease) - before;
+	lease_show(lease);
+	return 0;
+}
+
+uint64_t lease_trim(struct lease *lease)
+{
+	uint64_t granted = lease_granted(lease);
+	uint64_t kept = most(lease->credited_bytes, least(lease->wish_bytes, lease->allowed_bytes));
+
+	if (kept >= granted)
+		return 0;
+	/* Less is always granted. */
+	if (lease_grant(lease, kept, false))
+		assert(!"less");
+	return granted - kept;
+}
+
+void lease_resize(struct lease *lease, uint64_t wish_bytes)
+{
+	assert(wish_bytes <= lease->max_bytes);
+	lease->wish_bytes = lease->limit_bytes = wish_bytes;
+	lease_trim(lease);
+	lease_show(lease);
+}
+
+void lease_allow(struct lease *lease, uint64_t bytes)
+{
+	if (bytes == lease->allowed_bytes)
+		return;
+	lease->allowed_bytes = bytes;
+	lease_trim(lease);
+	lease_show(lease);
+}
+
+bool lease_is_shrinking(const struct lease *lease)
+{
+	return lease_granted(lease) > least(lease->limit_bytes, lease->allowed_bytes);
+}
+
+/* Waiting */
+
+void lease_wait_begin(struct lease_wait *wait)
+{
+	struct lease *lease = wait->lease;
+
+	list_append(&lease->leases->waits[lease->device], &wait->link);
+	lease->n_waits++;
+	if (wait->member)
+		wait->member->n_waits++;
+}
+
+void lease_wait_end(struct lease_wait *wait)
+{
+	list_remove(&wait->link);
+	wait->lease->n_waits--;
+	if (wait->member)
+		wait->member->n_waits--;
+}
+
+/* Members */
+
+void lease_join(struct lease *lease, struct lease_member *member, pid_t pid)
+{
+	assert(!member->lease);
+	*member = (struct lease_member){.lease = lease, .pid = pid};
+	list_init(&member->holdings);
+	list_append(&lease->members, &member->link);
+	lease->n_members++;
+}
+
+void lease_leave(struct lease_member *member)
+{
+	struct lease *lease = member->lease;
+
+	if (!lease)
+		return;
+	assert(member->n_waits == 0);
+	/* How often it was refused is remembered. */
+	lease_report(member, &(struct lease_use){.n_refused = member->n_refused});
+	lease_objects_drop(member);
+	lease->credited_bytes -= member->credit_bytes;
+	member->credit_bytes = 0;
+	list_remove(&member->link);
+	member->lease = NULL;
+	lease->n_members--;
+	lease_trim(lease);
+	lease_show(lease);
+}
+
+int lease_take(struct lease_member *member, uint64_t bytes)
+{
+	struct lease *lease = member->lease;
+
+	if (bytes > lease_ungiven(lease))
+		return LEASE_E_LACKING;
+	lease->credited_bytes += bytes;
+	member->credit_bytes += bytes;
+	lease_show(lease);
+	return 0;
+}
+
+int lease_give(struct lease_member *member, uint64_t bytes)
+{
+	struct lease *lease = member->lease;
+
+	if (bytes > member->credit_bytes)
+		return LEASE_E_LACKING;
+	lease->credited_bytes -= bytes;
+	member->credit_bytes -= bytes;
+	lease_trim(lease);
+	lease_show(lease);
+	return 0;
+}
+
+void lease_report(struct lease_member *member, const struct lease_use *use)
+{
+	struct lease *lease = member->lease;
+	uint64_t used = least(use->used_bytes, max_reported_bytes);
+	uint64_t extra = least(use->extra_bytes, max_reported_bytes);
+
+	lease->used_bytes += used - member->used_bytes;
+	lease->extra_bytes += extra - member->extra_bytes;
+	lease->n_objects += (uint64_t)use->n_objects - member->n_objects;
+	/* A count of the past does not go back. */
+	if (use->n_refused > member->n_refused) {
+		lease->n_refused += use->n_refused - member->n_refused;
+		member->n_refused = use->n_refused;
+	}
+	member->used_bytes = used;
+	member->extra_bytes = extra;
+	member->n_objects = use->n_objects;
+	lease->peak_bytes = most(lease->peak_bytes, lease->used_bytes + lease->extra_bytes);
+}

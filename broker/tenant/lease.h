@@ -1,0 +1,229 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leases: device memory for programs that drive a device themselves
+ *
+ * A lease is a charge in the ledger, of granted bytes, to its tenant. Members are sessions; each
+ * has credit, which is a part of what is granted and out of which its process allocates without
+ * asking. What processes share is an object, paid for by one lease of each tenant that has it, out
+ * of what it was granted. A lease is gone with its last member.
+ *
+ * Here is the book-keeping: whether there is room on a device for more to be granted is asked of
+ * residency, who is a member is found out by sessions. Reactor thread only.
+ *
+ * Invariants: granted = the charge, and a part of leases.granted_bytes and tenant.leased; credited
+ * = the credit of all members + the objects that the lease pays for <= granted; of each object of a
+ * tenant there is one who pays, and nobody of it who has it says that it is larger.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <ringbroker/abi.h>
+
+#include "tenant/account.h"
+#include "util/cleanup.h"
+#include "util/list.h"
+
+struct lease_object;
+struct tenant;
+
+enum {
+	LEASE_E_QUOTA = 1,  /* the tenant's limit */
+	LEASE_E_LACKING,    /* more than there is: of credit, or ungiven in the lease */
+	LEASE_E_EXISTS,     /* the member has named this object */
+	LEASE_E_UNKNOWN,    /* it has not */
+	LEASE_E_HOST_QUOTA, /* account_explain() says which */
+};
+
+enum {
+	LEASE_NAME_BYTES = 64,
+	LEASE_MAX_HOLDINGS = 4096, /* objects of a member */
+};
+
+/* All leases of the broker. */
+struct leases {
+	struct list_node all;
+	struct list_node waits[RBK_MAX_DEVICES]; /* struct lease_wait, oldest first */
+	uint64_t granted_bytes[RBK_MAX_DEVICES]; /* by all leases of a device */
+	uint32_t n, next_number;
+	/* Objects by what they are, with a secret seed: clients choose that. */
+	struct lease_object **buckets;
+	uint32_t n_buckets, n_objects;
+	uint64_t seed;
+};
+
+struct lease {
+	struct list_node link; /* in leases.all */
+	struct leases *leases;
+	struct tenant *tenant; /* counted */
+	uid_t uid;
+	pid_t pid; /* of who opened it */
+	uint32_t number;
+	uint32_t restored_number; /* that it had of a broker that ended; 0: it is new */
+	uint8_t device;
+	uint64_t opened_ns; /* the owner's, for listings */
+	char name[LEASE_NAME_BYTES];
+
+	uint64_t min_bytes, wish_bytes, max_bytes;
+	uint64_t limit_bytes;   /* it grows no further: max_bytes, or what was wished since then */
+	uint64_t allowed_bytes; /* what its tenant's limits leave it; UINT64_MAX: enough */
+	uint64_t credited_bytes, object_bytes; /* the latter a part of the former */
+	struct charge charge;                  /* what is granted */
+
+	struct list_node members;
+	uint32_t n_members;
+	uint32_t n_waits; /* in leases.waits */
+	uint64_t
+		blocked_number; /* residency's: of the last pass in which one of them had to stay */
+
+	/* What members say, all together. */
+	uint64_t used_bytes, extra_bytes, peak_bytes;
+	uint64_t n_objects, n_refused;
+
+	struct rbk_lease_page *page; /* the owner's: members read it; NULL: there is none */
+	void *owner;
+};
+
+/* Embedded by who has it. */
+struct lease_member {
+	struct list_node link; /* in lease.members */
+	struct lease *lease;   /* NULL: of none */
+	uint64_t credit_bytes;
+	struct list_node holdings; /* objects that it has named */
+	uint32_t n_holdings;
+	uint32_t n_waits; /* in leases.waits */
+	pid_t pid;
+	uint64_t used_bytes, extra_bytes; /* as it says, */
+	uint32_t n_objects, n_refused;    /* likewise */
+};
+
+/*
+ * Somebody who waits for a lease to have more to give, in the order of asking. Embedded by who
+ * asks.
+ */
+struct lease_wait {
+	struct list_node link; /* in leases.waits */
+	struct lease *lease;
+	struct lease_member *member; /* whose credit it will be; NULL: the lease is being opened */
+	uint64_t least_bytes, want_bytes; /* to be ungiven, or opening: granted */
+
+	/* Residency's. */
+	uint64_t until_ns;      /* gives up then, or if others leave for it, */
+	uint64_t grace_ns;      /* then */
+	uint64_t awaited_bytes; /* set aside for it, from which others are leaving */
+	bool is_patient;        /* it waits also if nobody leaves */
+	/* 0; -ENOMEM, -ETIMEDOUT, -EDEADLK. May free the wait, and nothing else of leases. */
+	void (*done)(struct lease_wait *wait, int res);
+};
+
+/* Return: 0 or -ENOMEM. */
+int leases_init(struct leases *leases);
+/* None may be left. */
+void leases_deinit(struct leases *leases);
+
+struct lease_about {
+	struct tenant *tenant;
+	uid_t uid;
+	pid_t pid;
+	uint8_t device;
+	uint32_t restored_number; /* 0: it is new */
+	uint64_t min_bytes, wish_bytes, max_bytes;
+	const char *name; /* printable */
+};
+/* Nothing is granted yet, and nobody is a member. Return: 0 or -ENOMEM. */
+int lease_new(struct leases *leases, const struct lease_about *about, struct lease **ret);
+/* Nobody may be a member or wait. What is granted is given back. Return: NULL. */
+struct lease *lease_free(struct lease *lease);
+
+/*
+ * The lease of a number; or else one that had that number of a broker that ended, if it is
+ * @tenant's and @uid's. NULL: there is none.
+ */
+struct lease *lease_find(const struct leases *leases, uint32_t number, const struct tenant *tenant,
+			 uid_t uid);
+
+static inline uint64_t lease_granted(const struct lease *lease)
+{
+	return lease->charge.amount;
+}
+
+/* Granted, and given to nobody. */
+static inline uint64_t lease_ungiven(const struct lease *lease)
+{
+	return lease->charge.amount - lease->credited_bytes;
+}
+
+/*
+ * Has it granted @bytes, not less than are credited. Return: 0; LEASE_E_QUOTA, nothing changed;
+ * not, with @is_forced: it is there already, whatever the limits.
+ */
+int lease_grant(struct lease *lease, uint64_t bytes, bool is_forced);
+/* Gives back what is neither given to anybody nor within the wish. Return: how much. */
+uint64_t lease_trim(struct lease *lease);
+/*
+ * Another wish, not above the maximum: it grows no further, and what is above it and given to
+ * nobody is given back.
+ */
+void lease_resize(struct lease *lease, uint64_t wish_bytes);
+/* What its tenant's limits leave to it. */
+void lease_allow(struct lease *lease, uint64_t bytes);
+/* Has it more than it should have by now? */
+bool lease_is_shrinking(const struct lease *lease);
+
+void lease_join(struct lease *lease, struct lease_member *member, pid_t pid);
+/* Gives back its credit and its objects. One that is a member of nothing is fine. */
+void lease_leave(struct lease_member *member);
+/* Return: 0; LEASE_E_LACKING. */
+int lease_take(struct lease_member *member, uint64_t bytes);
+int lease_give(struct lease_member *member, uint64_t bytes);
+
+/* What a member says of itself. */
+struct lease_use {
+	uint64_t used_bytes, extra_bytes;
+	uint32_t n_objects, n_refused;
+};
+void lease_report(struct lease_member *member, const struct lease_use *use);
+
+/*
+ * What must be ungiven for lease_object_add(), beside what the member's credit pays; 0: somebody
+ * else pays for it.
+ */
+uint64_t lease_object_cost(const struct lease_member *member, uint64_t dev, uint64_t ino,
+			   uint64_t bytes, uint64_t from_credit_bytes);
+/*
+ * The member has an object of @bytes. Of its credit @from_credit_bytes go to its lease, which pays
+ * for the object if nobody does, or if who does believes it smaller. *ret_bytes: what it pays.
+ * Return: 0; LEASE_E_LACKING, LEASE_E_EXISTS, LEASE_E_HOST_QUOTA; -ENOMEM. Then nothing changed.
+ */
+int lease_object_add(struct lease_member *member, uint64_t dev, uint64_t ino, uint64_t bytes,
+		     uint64_t from_credit_bytes, uint64_t *ret_bytes);
+/*
+ * It has it no more. If its lease paid, another one of the tenant who has it does from now on, and
+ * gets from this lease what its own lacks for that.
+ * Return: 0; LEASE_E_UNKNOWN.
+ */
+int lease_object_drop(struct lease_member *member, uint64_t dev, uint64_t ino);
+
+/* Joins those who wait for its lease's device, at the end; and leaves them. */
+void lease_wait_begin(struct lease_wait *wait);
+void lease_wait_end(struct lease_wait *wait);
+/* What must be granted for it, and what it would have. */
+static inline uint64_t lease_wait_need(const struct lease_wait *wait)
+{
+	return wait->lease->credited_bytes + wait->least_bytes;
+}
+static inline uint64_t lease_wait_goal(const struct lease_wait *wait)
+{
+	uint64_t goal = wait->lease->credited_bytes + wait->want_bytes;
+
+	return goal < wait->lease->limit_bytes ? goal : wait->lease->limit_bytes;
+}
+
+/* lease-object.c, for lease_leave() and leases_init(). */
+void lease_objects_drop(struct lease_member *member);
+int lease_objects_init(struct leases *leases);
+void lease_objects_deinit(struct leases *leases);
+/* lease.c: members see on the page how things are. */
+void lease_show(const struct lease *lease);
+
+DEFINE_CLEANUP(struct lease *, lease_free)
