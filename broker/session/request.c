@@ -22,7 +22,7 @@
 /* What a client may ask for beyond the base set. */
 #define CLIENT_FEATURES                                                                   \
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_TENANTS | \
-	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE)
+	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES)
 /* On the administrators' socket, beside what the user may. */
 #define ADMIN_FEATURES (RBK_FEAT_STATS | RBK_FEAT_CATALOGUE)
 
@@ -47,7 +47,7 @@ static bool is_terminated(const char *text, size_t bytes)
 }
 
 /* Control characters never reach a log or a listing. */
-static void copy_printable(char *to, const char *from, size_t bytes)
+void request_copy_printable(char *to, const char *from, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i++) {
 		unsigned char c = (unsigned char)from[i];
@@ -101,7 +101,7 @@ static int handle_hello(struct request *request)
 		return hostile(request, "its hello has a wrong magic number");
 	if (!is_terminated(hello->name, sizeof(hello->name)))
 		return hostile(request, "its name does not end");
-	copy_printable(session->name, hello->name, sizeof(session->name));
+	request_copy_printable(session->name, hello->name, sizeof(session->name));
 	if (hello->abi_major != RBK_ABI_MAJOR || hello->abi_minor > RBK_ABI_MINOR) {
 		session_reply_result(
 			session, RBK_WIRE_HELLO, hello->request.cookie, -EPROTONOSUPPORT,
@@ -369,7 +369,7 @@ static int handle_tenant(struct request *request)
 		.n_devices = options->n_executors,
 	};
 
-	copy_printable(reply.name, tenant_name(tenant), sizeof(reply.name) - 1);
+	request_copy_printable(reply.name, tenant_name(tenant), sizeof(reply.name) - 1);
 	for (uint32_t i = RBK_DEVICE_GPU; i < options->n_executors; i++) {
 		const struct tenant_share *share = &tenant->shares[i];
 
@@ -449,6 +449,67 @@ static int handle_catalogue(struct request *request)
 	return 0;
 }
 
+static bool is_zero(const uint8_t *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (bytes[i])
+			return false;
+	return true;
+}
+
+static int handle_lease_open(struct request *request)
+{
+	const struct rbk_wire_lease_open *open = request->bytes;
+	bool joins = open->flags & RBK_WIRE_LEASE_JOIN;
+	bool restores = open->flags & RBK_WIRE_LEASE_RESTORE;
+	bool by_uuid = open->flags & RBK_WIRE_LEASE_BY_UUID;
+
+	if (open->flags & ~(RBK_WIRE_LEASE_JOIN | RBK_WIRE_LEASE_RESTORE | RBK_WIRE_LEASE_BY_UUID))
+		return hostile(request, "its request of a lease has unknown flags");
+	if ((joins && (restores || by_uuid)) || (joins || restores) != (open->number != 0))
+		return hostile(request, "it joins a lease in a way that there is not");
+	if ((by_uuid && open->device != 0) || (!by_uuid && !is_zero(open->uuid, 16)) ||
+	    (joins && (open->wish_bytes || open->max_bytes)) || (!restores && open->held_bytes))
+		return hostile(request, "reserved bytes of its request of a lease are set");
+	if (!is_terminated(open->program, sizeof(open->program)))
+		return hostile(request, "the name of its lease's program does not end");
+	session_lease_open(request->session, open);
+	return 0;
+}
+
+static int handle_lease_credit(struct request *request)
+{
+	const struct rbk_wire_lease_credit *credit = request->bytes;
+
+	if (credit->least_bytes > credit->want_bytes ||
+	    (credit->return_bytes && credit->want_bytes))
+		return hostile(request, "it asks for credit in a way that there is not");
+	session_lease_credit(request->session, credit);
+	return 0;
+}
+
+static int handle_lease_object(struct request *request)
+{
+	const struct rbk_wire_lease_object *object = request->bytes;
+
+	if (object->action != RBK_WIRE_OBJECT_ADD && object->action != RBK_WIRE_OBJECT_DROP)
+		return hostile(request, "it does with an object what cannot be done");
+	if (object->action == RBK_WIRE_OBJECT_DROP && (object->bytes || object->from_credit_bytes))
+		return hostile(request, "reserved bytes of its request about an object are set");
+	session_lease_object(request->session, object);
+	return 0;
+}
+
+static int handle_lease_resize(struct request *request)
+{
+	const struct rbk_wire_lease_resize *resize = request->bytes;
+
+	if (resize->reserved)
+		return hostile(request, "reserved bytes of its wish for a lease are set");
+	session_lease_resize(request->session, resize);
+	return 0;
+}
+
 /* On which socket a request has a meaning. */
 enum request_place { ANYWHERE, FOR_TENANTS, FOR_ADMINS };
 
@@ -491,6 +552,14 @@ static const struct request_type {
 				  FOR_ADMINS},
 	[RBK_WIRE_CATALOGUE] = {handle_catalogue, sizeof(struct rbk_wire_request), 0, false,
 				ANYWHERE},
+	[RBK_WIRE_LEASE_OPEN] = {handle_lease_open, sizeof(struct rbk_wire_lease_open), 0, false,
+				 FOR_TENANTS},
+	[RBK_WIRE_LEASE_CREDIT] = {handle_lease_credit, sizeof(struct rbk_wire_lease_credit), 0,
+				   false, FOR_TENANTS},
+	[RBK_WIRE_LEASE_OBJECT] = {handle_lease_object, sizeof(struct rbk_wire_lease_object), 0,
+				   false, FOR_TENANTS},
+	[RBK_WIRE_LEASE_RESIZE] = {handle_lease_resize, sizeof(struct rbk_wire_lease_resize), 0,
+				   false, ANYWHERE},
 };
 
 bool session_may_change(struct session *session, uint32_t type, uint32_t cookie)

@@ -9,6 +9,7 @@
 #include "plan/executor.h"
 #include "session/residency.h"
 #include "tenant/account.h"
+#include "tenant/lease.h"
 #include "tenant/residency-policy.h"
 #include "util/list.h"
 #include "util/log.h"
@@ -161,6 +162,9 @@ struct residency_device {
 
 struct residency {
 	struct residency_options options;
+	struct leases leases;
+	uint64_t n_passes; /* over who waits for a lease; see tenant.blocked_number */
+	bool is_serving;
 	struct residency_demand demand;
 	struct list_node plans;
 	struct list_node asking; /* tenants who asked something, each in its turn */
@@ -249,6 +253,39 @@ void residence_drained(struct residence *residence);
 void residence_forget_awaited(struct residence *residence);
 
 /* ---- residency-room.c: who comes and who goes ---- */
+
+/* Who wishes for room on a device: a plan, or a lease. */
+struct seeker {
+	struct residency_device *device;
+	struct tenant *tenant;
+	struct residence *residence; /* NULL: a lease */
+	uint64_t awaited_bytes;      /* set aside for it already */
+};
+/* What it could have at this moment, without anybody having to leave. */
+uint64_t seeker_room(const struct seeker *seeker);
+/* What its tenant may have beside what it has and was promised. */
+int64_t seeker_tenant_free(const struct seeker *seeker);
+/*
+ * Is it within what its tenant is owed, on a device that can hold what everybody is owed? By hand,
+ * the tenant's own plans make way first.
+ */
+bool seeker_is_owed(const struct seeker *seeker, uint64_t bytes, bool by_hand);
+/*
+ * Sends away who may be, for @bytes, if that is enough, or if it is owed to it.
+ * Return: is it?
+ */
+bool seeker_displace(const struct seeker *seeker, uint64_t bytes, bool by_hand);
+/* What there is on a device for everybody that nobody has been promised; negative: too little. */
+int64_t residency_device_free(const struct residency_device *device);
+/* What a tenant could have at most now, by its right: its own plans make way. */
+uint64_t residency_available(const struct residency_device *device, const struct tenant *tenant);
+
+/* ---- residency-lease.c: who waits for a lease ---- */
+
+/* Grants what there is room for, in the order of asking. */
+void residency_leases_serve(struct residency_device *device);
+/* Leases are told what the limits of their tenants leave to them. */
+void residency_leases_limit(struct residency *residency);
 
 enum try_result {
 	TRY_STARTED,

@@ -34,18 +34,27 @@ enum {
 /* A wish is repeated for that long after the plan was wanted last. */
 static const uint64_t patience_ns = 10ull * 1000 * 1000 * 1000;
 
+static struct seeker seeker_of(const struct residence *residence)
+{
+	return (struct seeker){
+		.device = residence->device,
+		.tenant = residence->plan->tenant,
+		.residence = (struct residence *)residence,
+		/* 0 unless it is AWAITED. */
+		.awaited_bytes = residence->awaited_bytes,
+	};
+}
+
 static const struct tenant_share *share_of(const struct residence *residence)
 {
 	return &residence->plan->tenant->shares[residence->device->index];
 }
 
-/* What its tenant holds there and is not giving back. */
-static uint64_t tenant_used(const struct residence *residence)
+/* What a tenant holds there and is not giving back. */
+static uint64_t tenant_used(const struct residency_device *device, const struct tenant *tenant)
 {
-	const struct tenant *tenant = residence->plan->tenant;
-	unsigned int index = residence->device->index;
-
-	return account_used(tenant->account, account_vram(index)) - tenant->leaving[index];
+	return account_used(tenant->account, account_vram(device->index)) -
+	       tenant->leaving[device->index];
 }
 
 static void claim_of(const struct residence *residence, uint64_t bytes, struct residency_claim *ret)
@@ -55,60 +64,94 @@ static void claim_of(const struct residence *residence, uint64_t bytes, struct r
 	*ret = (struct residency_claim){
 		.share = *share_of(residence),
 		.tenant = plan->tenant->number,
-		.used = tenant_used(residence),
+		.used = tenant_used(residence->device, plan->tenant),
 		.bytes = bytes,
 		.value = residency_value_heard(plan->value, plan->folded_ns - plan->used_ns),
 		.used_ns = plan->used_ns,
 	};
 }
 
-/* Room for everybody that nobody has been promised. Negative when others must leave. */
-static int64_t device_free(const struct residency_device *device)
+/* What plans and leases have been charged for. */
+static uint64_t device_charged(const struct residency_device *device)
+{
+	return device->charged_bytes[EXEC_TIER_VRAM] +
+	       device->residency->leases.granted_bytes[device->index];
+}
+
+int64_t residency_device_free(const struct residency_device *device)
 {
 	return (int64_t)device->usable_bytes[EXEC_TIER_VRAM] -
-	       (int64_t)(device->charged_bytes[EXEC_TIER_VRAM] - device->leaving_bytes) -
+	       (int64_t)(device_charged(device) - device->leaving_bytes) -
 	       (int64_t)device->awaited_bytes - (int64_t)device->refused_bytes;
 }
 
-/* What is set aside for its tenant's other plans. */
-static uint64_t tenant_awaited(const struct residence *residence)
+/* What is set aside for its tenant beside itself. */
+static uint64_t tenant_awaited(const struct seeker *seeker)
 {
-	/* Its own bytes are 0 unless it is AWAITED itself. */
-	return residence->plan->tenant->awaited[residence->device->index] -
-	       residence->awaited_bytes;
+	return seeker->tenant->awaited[seeker->device->index] - seeker->awaited_bytes;
 }
 
-/* The claim of a plan that is not there: what its tenant was promised counts like what it has. */
-static void claim_of_wish(const struct residence *residence, uint64_t bytes,
-			  struct residency_claim *ret)
+/* The claim of who is not there: what its tenant was promised counts like what it has. */
+static void claim_of_wish(const struct seeker *seeker, uint64_t bytes, struct residency_claim *ret)
 {
-	claim_of(residence, bytes, ret);
-	ret->used += tenant_awaited(residence);
+	if (seeker->residence)
+		claim_of(seeker->residence, bytes, ret);
+	else
+		*ret = (struct residency_claim){
+			.share = seeker->tenant->shares[seeker->device->index],
+			.tenant = seeker->tenant->number,
+			.used = tenant_used(seeker->device, seeker->tenant),
+			.bytes = bytes,
+			.is_lease = true,
+		};
+	ret->used += tenant_awaited(seeker);
 }
 
-static int64_t tenant_free(const struct residence *residence)
+static int64_t tenant_free(const struct residency_device *device, const struct tenant *tenant)
 {
-	return (int64_t)share_of(residence)->max - (int64_t)tenant_used(residence);
+	return (int64_t)tenant->shares[device->index].max - (int64_t)tenant_used(device, tenant);
+}
+
+int64_t seeker_tenant_free(const struct seeker *seeker)
+{
+	return tenant_free(seeker->device, seeker->tenant) - (int64_t)tenant_awaited(seeker);
+}
+
+static uint64_t left_of(uint64_t limit, uint64_t used)
+{
+	return limit > used ? limit - used : 0;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
 }
 
 /*
- * Is there room at this moment, without anybody having to leave? Not in what is still taken by
- * those who leave, and not in what others who are awaited will need when that is free.
+ * Not what is still taken by those who leave, and not what others who are awaited will need when
+ * that is free.
  */
+uint64_t seeker_room(const struct seeker *seeker)
+{
+	const struct residency_device *device = seeker->device;
+	const struct account *account = seeker->tenant->account;
+	uint64_t max = seeker->tenant->shares[device->index].max;
+	uint64_t usable = left_of(device->usable_bytes[EXEC_TIER_VRAM], device->refused_bytes);
+	uint64_t charged = device_charged(device);
+	uint64_t kept =
+		charged - device->leaving_bytes + device->awaited_bytes - seeker->awaited_bytes;
+	uint64_t used = account_used(account, account_vram(device->index));
+	uint64_t promised = tenant_used(device, seeker->tenant) + tenant_awaited(seeker);
+
+	return least(least(left_of(usable, charged), left_of(usable, kept)),
+		     least(left_of(max, used), left_of(max, promised)));
+}
+
 static bool has_room(const struct residence *residence, uint64_t bytes)
 {
-	const struct residency_device *device = residence->device;
-	const struct account *account = residence->plan->tenant->account;
-	uint64_t used = account_used(account, account_vram(device->index));
-	uint64_t promised = tenant_used(residence) + tenant_awaited(residence);
-	uint64_t charged = device->charged_bytes[EXEC_TIER_VRAM];
-	uint64_t kept =
-		charged - device->leaving_bytes + device->awaited_bytes - residence->awaited_bytes;
-	uint64_t usable = device->usable_bytes[EXEC_TIER_VRAM], max = share_of(residence)->max;
+	const struct seeker seeker = seeker_of(residence);
 
-	usable -= usable < device->refused_bytes ? usable : device->refused_bytes;
-	return checked_range(charged, bytes, usable) && checked_range(kept, bytes, usable) &&
-	       checked_range(used, bytes, max) && checked_range(promised, bytes, max);
+	return bytes <= seeker_room(&seeker);
 }
 
 /* May its tenant have the host memory that it takes? If not, nobody has to leave for it. */
@@ -148,27 +191,32 @@ bool residence_fits(const struct residence *residence)
 	       residence->required_bytes <= residence->device->executor->info.memory_bytes;
 }
 
-uint64_t residence_available(const struct residence *residence)
+uint64_t residency_available(const struct residency_device *device, const struct tenant *tenant)
 {
-	const struct residency_device *device = residence->device;
-	int64_t of_tenant = tenant_free(residence), of_device = device_free(device);
-	uint64_t claimed = 0;
+	int64_t of_tenant = tenant_free(device, tenant), of_device = residency_device_free(device);
+	uint64_t claimed = 0, leased = tenant->leased[device->index];
+	uint64_t reserve = tenant->shares[device->index].reserve;
 
-	/* Its tenant's own plans can make way for it, and others that hold more than their due. */
+	/* Its own plans can make way, and others that hold more than their due. */
 	list_for_each (node, &device->residences) {
 		const struct residence *other = container_of(node, struct residence, link);
 
 		if (other->state == RESIDENCE_IN && other->tier == EXEC_TIER_VRAM &&
-		    other->plan->tenant == residence->plan->tenant)
+		    other->plan->tenant == tenant)
 			claimed += residence_bytes(other);
 	}
 	of_tenant += (int64_t)claimed;
 	of_device += (int64_t)claimed;
-	if (of_device < (int64_t)share_of(residence)->reserve)
-		of_device = (int64_t)share_of(residence)->reserve;
+	if (of_device < (int64_t)left_of(reserve, leased))
+		of_device = (int64_t)left_of(reserve, leased);
 	if (of_device < 0)
 		of_device = 0;
 	return (uint64_t)(of_tenant < of_device ? of_tenant > 0 ? of_tenant : 0 : of_device);
+}
+
+uint64_t residence_available(const struct residence *residence)
+{
+	return residency_available(residence->device, residence->plan->tenant);
 }
 
 /* Victims */
@@ -186,7 +234,7 @@ struct victim {
 
 /* What is asked for, and with which right. */
 struct wish {
-	const struct residence *residence; /* NULL: pressure, nobody's wish */
+	const struct seeker *seeker; /* NULL: pressure, nobody's wish */
 	struct residency_claim claim;
 	bool by_hand;  /* among its own tenant's plans it comes first */
 	bool own_only; /* its tenant's maximum is in the way, not the device's size */
@@ -197,18 +245,20 @@ static int rank_of(const struct residency_device *device, const struct wish *wis
 {
 	struct residency_claim claim = wish->claim;
 
-	if (!wish->residence)
+	if (!wish->seeker)
 		return residency_rank_pressure(holder);
 	if (wish->by_hand && holder->tenant == claim.tenant)
 		claim.value = INFINITY;
 	return residency_rank(device->residency->options.policy, &claim, holder);
 }
 
-/* Does it use a block that the wish counts on? Whoever wishes made the last draft. */
-static bool is_needed(const struct residence *other)
+/* Does it use a block that the wish counts on? A plan that wishes made the last draft. */
+static bool is_needed(const struct seeker *seeker, const struct residence *other)
 {
 	uint64_t number = other->device->residency->n_drafts;
 
+	if (!seeker->residence)
+		return false;
 	for (uint32_t i = 0; i < other->n_sharing; i++)
 		if (other->sharing[i]->draft_number == number)
 			return true;
@@ -228,9 +278,9 @@ static uint32_t find_victims(struct residency_device *device, const struct wish 
 
 		if (!is_evictable(other))
 			continue;
-		if (wish->own_only && other->plan->tenant != wish->residence->plan->tenant)
+		if (wish->own_only && other->plan->tenant != wish->seeker->tenant)
 			continue;
-		if (wish->residence && is_needed(other))
+		if (wish->seeker && is_needed(wish->seeker, other))
 			continue;
 		claim_of(other, residence_bytes(other), &victim.claim);
 		victim.rank = rank_of(device, wish, &victim.claim);
@@ -271,57 +321,83 @@ static bool may_go(const struct residency_device *device, const struct wish *wis
 	return rank_of(device, wish, &victim->claim) != RESIDENCY_KEEP;
 }
 
-static bool is_enough(const struct residence *residence, uint64_t bytes, bool *ret_own_only)
+static bool is_enough(const struct seeker *seeker, uint64_t bytes, bool *ret_own_only)
 {
-	*ret_own_only =
-		tenant_free(residence) - (int64_t)tenant_awaited(residence) < (int64_t)bytes;
-	return !*ret_own_only && device_free(residence->device) >= (int64_t)bytes;
+	*ret_own_only = seeker_tenant_free(seeker) < (int64_t)bytes;
+	return !*ret_own_only && residency_device_free(seeker->device) >= (int64_t)bytes;
 }
 
-/*
- * Is it within what its tenant is owed, on a device that can hold what everybody is owed? By hand,
- * the tenant's own plans make way first.
- */
+/* What a tenant is owed of what it has there, or cannot be made to give. */
+static uint64_t owed_to(const struct residency_device *device, const struct tenant *tenant)
+{
+	uint64_t leased = tenant->leased[device->index];
+	uint64_t owed = least(tenant_used(device, tenant) + tenant->awaited[device->index],
+			      tenant->shares[device->index].reserve);
+
+	return owed > leased ? owed : leased;
+}
+
+static uint64_t owed_to_others(const struct residency_device *device, struct tenant *tenant)
+{
+	struct residency *residency = device->residency;
+	uint64_t sum = 0;
+
+	/* Each tenant once, however many plans and leases it has there. */
+	residency->n_sums++;
+	tenant->sum_number = residency->n_sums;
+	list_for_each (node, &device->residences) {
+		const struct residence *residence = container_of(node, struct residence, link);
+		struct tenant *other = residence->plan->tenant;
+
+		if (other->sum_number != residency->n_sums)
+			sum += owed_to(device, other);
+		other->sum_number = residency->n_sums;
+	}
+	list_for_each (node, &residency->leases.all) {
+		const struct lease *lease = container_of(node, struct lease, link);
+
+		if (lease->tenant->sum_number != residency->n_sums)
+			sum += owed_to(device, lease->tenant);
+		lease->tenant->sum_number = residency->n_sums;
+	}
+	return sum;
+}
+
+bool seeker_is_owed(const struct seeker *seeker, uint64_t bytes, bool by_hand)
+{
+	const struct residency_device *device = seeker->device;
+	uint64_t reserve = seeker->tenant->shares[device->index].reserve;
+	uint64_t own = tenant_used(device, seeker->tenant) + tenant_awaited(seeker);
+
+	if (device->residency->options.policy == RESIDENCY_STAY || bytes > reserve)
+		return false;
+	if (by_hand)
+		list_for_each (node, &device->residences) {
+			const struct residence *other = container_of(node, struct residence, link);
+
+			if (other->plan->tenant == seeker->tenant && is_evictable(other) &&
+			    !is_needed(seeker, other))
+				own -= residence_bytes(other);
+		}
+	return checked_range(own, bytes, reserve) &&
+	       checked_range(own + owed_to_others(device, seeker->tenant), bytes,
+			     device->usable_bytes[EXEC_TIER_VRAM]);
+}
+
 static bool is_owed(const struct residence *residence, uint64_t bytes, bool by_hand)
 {
-	const struct residency_device *device = residence->device;
-	struct residency *residency = device->residency;
-	uint64_t own = tenant_used(residence) + tenant_awaited(residence), others = 0;
+	const struct seeker seeker = seeker_of(residence);
 
-	if (residency->options.policy == RESIDENCY_STAY || bytes > share_of(residence)->reserve)
-		return false;
-	residency->n_sums++;
-	list_for_each (node, &device->residences) {
-		const struct residence *other = container_of(node, struct residence, link);
-		struct tenant *tenant = other->plan->tenant;
-		uint64_t used = tenant_used(other) + tenant->awaited[device->index];
-
-		if (tenant == residence->plan->tenant) {
-			if (by_hand && is_evictable(other) && !is_needed(other))
-				own -= residence_bytes(other);
-			continue;
-		}
-		/* Each tenant once, however many plans it has there. */
-		if (tenant->sum_number == residency->n_sums)
-			continue;
-		tenant->sum_number = residency->n_sums;
-		others += used < share_of(other)->reserve ? used : share_of(other)->reserve;
-	}
-	return checked_range(own, bytes, share_of(residence)->reserve) &&
-	       checked_range(own + others, bytes, device->usable_bytes[EXEC_TIER_VRAM]);
+	return seeker_is_owed(&seeker, bytes, by_hand);
 }
 
-/*
- * Sends away who may be, for @bytes of @residence, if that is enough, or if it is owed to it.
- * Return: is it?
- */
-static bool displace(struct residence *residence, uint64_t bytes, bool by_hand)
+bool seeker_displace(const struct seeker *seeker, uint64_t bytes, bool by_hand)
 {
-	struct residency_device *device = residence->device;
+	struct residency_device *device = seeker->device;
 	struct victim found[RESIDENCY_MAX_VICTIMS], victims[RESIDENCY_MAX_VICTIMS];
-	struct wish wish = {.residence = residence, .by_hand = by_hand};
-	bool enough = is_enough(residence, bytes, &wish.own_only);
-	bool is_promised = is_owed(residence, bytes, by_hand);
+	struct wish wish = {.seeker = seeker, .by_hand = by_hand};
+	bool enough = is_enough(seeker, bytes, &wish.own_only);
+	bool is_promised = seeker_is_owed(seeker, bytes, by_hand);
 	uint32_t n = 0, n_found, n_before;
 
 	/* First what is above the tenant's own maximum, then what the device lacks. */
@@ -329,15 +405,15 @@ static bool displace(struct residence *residence, uint64_t bytes, bool by_hand)
 		bool own_only = wish.own_only;
 
 		n_before = n;
-		claim_of_wish(residence, bytes, &wish.claim);
+		claim_of_wish(seeker, bytes, &wish.claim);
 		n_found = find_victims(device, &wish, found, RESIDENCY_MAX_VICTIMS - n);
 		for (uint32_t i = 0; i < n_found && !enough && wish.own_only == own_only; i++) {
-			claim_of_wish(residence, bytes, &wish.claim);
+			claim_of_wish(seeker, bytes, &wish.claim);
 			if (!may_go(device, &wish, &found[i]))
 				continue;
 			victims[n] = found[i];
 			victim_mark(&victims[n++], true);
-			enough = is_enough(residence, bytes, &wish.own_only);
+			enough = is_enough(seeker, bytes, &wish.own_only);
 		}
 	} while (!enough && n > n_before);
 	for (uint32_t i = 0; i < n; i++)
@@ -387,6 +463,7 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 {
 	struct residency_device *device = residence->device;
 	bool was_awaited = residence->state == RESIDENCE_AWAITED;
+	struct seeker seeker;
 	struct draft draft;
 	uint64_t bytes;
 	uint32_t n_slots;
@@ -411,7 +488,8 @@ enum try_result residence_try(struct residence *residence, bool by_hand)
 	if (was_awaited || !has_host_room(residence, n_slots))
 		return TRY_NO_ROOM;
 
-	if (displace(residence, bytes, by_hand)) {
+	seeker = seeker_of(residence);
+	if (seeker_displace(&seeker, bytes, by_hand)) {
 		residence->state = RESIDENCE_AWAITED;
 		residence->awaited_bytes = bytes;
 		residence->plan->tenant->awaited[device->index] += bytes;
@@ -438,7 +516,8 @@ struct residence *residency_choose(struct residency_plan *plan)
 			return residence;
 		if (!residence_fits(residence))
 			continue;
-		if (!best || device_free(residence->device) > device_free(best->device))
+		if (!best ||
+		    residency_device_free(residence->device) > residency_device_free(best->device))
 			best = residence;
 	}
 	return best;
@@ -486,7 +565,7 @@ static void enforce_limits(struct residency_device *device)
 		struct residence *residence = container_of(node, struct residence, link);
 
 		if (residence->state != RESIDENCE_AWAITED ||
-		    tenant_free(residence) >=
+		    tenant_free(device, residence->plan->tenant) >=
 			    (int64_t)residence->plan->tenant->awaited[device->index])
 			continue;
 		residence_forget_awaited(residence);
@@ -497,7 +576,7 @@ static void enforce_limits(struct residency_device *device)
 		struct residence *least = residence;
 
 		if (residence->state != RESIDENCE_IN || residence->tier != EXEC_TIER_VRAM ||
-		    tenant_free(residence) >= 0)
+		    tenant_free(device, residence->plan->tenant) >= 0)
 			continue;
 		list_for_each (other_node, &device->residences) {
 			struct residence *other = container_of(other_node, struct residence, link);
@@ -519,7 +598,7 @@ static bool is_waited_for(const struct residency_plan *plan)
 
 static void yield(struct residency_device *device)
 {
-	const struct wish wish = {.residence = NULL};
+	const struct wish wish = {.seeker = NULL};
 	struct victim victims[RESIDENCY_MAX_VICTIMS];
 	uint32_t n, n_gone;
 
@@ -527,7 +606,7 @@ static void yield(struct residency_device *device)
 	list_for_each_safe (node, &device->residences) {
 		struct residence *residence = container_of(node, struct residence, link);
 
-		if (device_free(device) >= 0)
+		if (residency_device_free(device) >= 0)
 			return;
 		if (residence->state == RESIDENCE_AWAITED &&
 		    !is_owed(residence, residence->awaited_bytes, is_waited_for(residence->plan))) {
@@ -538,13 +617,13 @@ static void yield(struct residency_device *device)
 	do {
 		n = find_victims(device, &wish, victims, RESIDENCY_MAX_VICTIMS);
 		n_gone = 0;
-		for (uint32_t i = 0; i < n && device_free(device) < 0; i++)
+		for (uint32_t i = 0; i < n && residency_device_free(device) < 0; i++)
 			if (may_go(device, &wish, &victims[i])) {
 				victims[i].residence->is_pressed = true;
 				residence_evict(victims[i].residence);
 				n_gone++;
 			}
-	} while (device_free(device) < 0 && n_gone > 0);
+	} while (residency_device_free(device) < 0 && n_gone > 0);
 }
 
 /* Plans that left in order to come back. */
@@ -638,12 +717,13 @@ static bool candidate_comes_first(const struct candidates *candidates, const str
 /* Keeps the best few. */
 static void candidates_add(struct candidates *candidates, struct residence *residence)
 {
+	const struct seeker seeker = seeker_of(residence);
 	struct candidate candidate = {.residence = residence};
 	uint32_t i;
 
 	if (!residence_fits(residence))
 		return;
-	claim_of_wish(residence, residence->required_bytes, &candidate.claim);
+	claim_of_wish(&seeker, residence->required_bytes, &candidate.claim);
 	for (i = candidates->n;
 	     i > 0 && candidate_comes_first(candidates, &candidate, &candidates->of[i - 1]); i--)
 		if (i < RESIDENCY_MAX_DRAFTS)
@@ -769,11 +849,14 @@ void residency_review(struct residency *residency)
 	for (unsigned int i = 1; i < residency->options.n_executors; i++) {
 		struct residency_device *device = &residency->devices[i];
 
-		if (device->state != RESIDENCY_DEVICE_UP)
+		if (device->state != RESIDENCY_DEVICE_UP) {
+			residency_leases_serve(device);
 			continue;
+		}
 		check_sums(device);
 		enforce_limits(device);
 		yield(device);
+		residency_leases_serve(device);
 		bring_awaited(device);
 		bring_moved(device);
 		promote(device);

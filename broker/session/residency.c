@@ -520,6 +520,7 @@ void residency_limits_changed(struct residency *residency)
 			residence_show(&plan->on[i]);
 	}
 	residency_tell_hopeless(residency);
+	residency_leases_limit(residency);
 	residency_review_in(residency, 0);
 }
 
@@ -566,6 +567,11 @@ int residency_new(const struct residency_options *options, struct residency **re
 	residency->options = *options;
 	list_init(&residency->plans);
 	list_init(&residency->asking);
+	r = leases_init(&residency->leases);
+	if (r) {
+		free(steal_ptr(residency));
+		return error_fold(r);
+	}
 	for (unsigned int i = 0; i < options->n_executors; i++) {
 		struct residency_device *device = &residency->devices[i];
 		const struct executor_info *info = &options->executors[i]->info;
@@ -603,6 +609,7 @@ struct residency *residency_free(struct residency *residency)
 			assert(device->charged_bytes[tier] == 0);
 		resident_index_deinit(&device->index_of_constants);
 	}
+	leases_deinit(&residency->leases);
 	loop_timer_free(residency->timer);
 	free(residency);
 	return NULL;

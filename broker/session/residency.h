@@ -21,6 +21,7 @@
 
 #include "plan/executor.h"
 #include "session/session.h"
+#include "tenant/lease.h"
 #include "tenant/residency-policy.h"
 #include "util/cleanup.h"
 #include "util/list.h"
@@ -141,6 +142,29 @@ void residency_withdraw(struct residency *residency, struct residency_waiter *wa
 /* The last task of the plan on @device came back, and slot->leaving has the device's bit. */
 void residency_plan_idle(struct residency *residency, struct session_plan *slot,
 			 unsigned int device);
+
+/* ---- Leases: for session-lease.c ------------------------------------------------------------ */
+
+/* Those of all devices. */
+struct leases *residency_leases(struct residency *residency);
+/* Has that device, which there may not be, memory that leases can be of? */
+bool residency_has_memory(const struct residency *residency, unsigned int device);
+/*
+ * Has the lease of @wait granted what it needs, when all who asked before have been served or do
+ * not mind: for it plans leave where residency-policy.h allows it, and others wait. With
+ * @patience_ns it waits that long for room, else only for who is leaving. @wait's done() is called
+ * once, perhaps from inside; 0: it is granted, until the caller does something else.
+ */
+void residency_lease_ask(struct residency *residency, struct lease_wait *wait,
+			 uint64_t patience_ns);
+/* Before done() was called. */
+void residency_lease_withdraw(struct residency *residency, struct lease_wait *wait);
+/* Up to its wish into what is free, if nobody waits for that. */
+void residency_lease_grow(struct residency *residency, struct lease *lease);
+/* What was granted or given there is less, or otherwise, than before. */
+void residency_leases_changed(struct residency *residency, unsigned int device);
+/* What the lease's tenant could have at most now. */
+uint64_t residency_lease_available(struct residency *residency, const struct lease *lease);
 
 /* ---- What happens around it ------------------------------------------------------------------ */
 

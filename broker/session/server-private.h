@@ -51,7 +51,7 @@ struct server {
 	/* See refusal.c. */
 	struct list_node refusals;
 	struct loop_timer *refusal_timer;
-	struct log_limit refusal_limit, failure_limit;
+	struct log_limit refusal_limit, failure_limit, lease_limit;
 	struct log_limit end_limits[SERVER_END_LIMITS]; /* by reason, */
 	uint32_t end_reasons[SERVER_END_LIMITS];        /* of which these are hashes */
 	uint32_t n_refusals;                            /* in the list */
@@ -178,6 +178,11 @@ void session_stats_plan_leaving(struct session_plan *slot);
 int session_stats_page(struct session *session, const struct rbk_wire_stats_of *of);
 int session_stats_reset(struct session *session, const struct rbk_wire_stats_of *of);
 int session_control(struct session *session, const struct rbk_wire_control *control);
+/* session-lease.c: likewise; the answer may come later. */
+void session_lease_open(struct session *session, const struct rbk_wire_lease_open *open);
+void session_lease_credit(struct session *session, const struct rbk_wire_lease_credit *credit);
+void session_lease_object(struct session *session, const struct rbk_wire_lease_object *object);
+void session_lease_resize(struct session *session, const struct rbk_wire_lease_resize *resize);
 /* session-admin.c: likewise. */
 void session_admin_set(struct session *session, const struct rbk_wire_admin_set *set);
 void session_admin_evict(struct session *session, const struct rbk_wire_admin_evict *evict);
@@ -193,6 +198,8 @@ uint64_t server_device_bytes(const struct server *server);
 /* For the end of a session: no task is in flight, no job under way; nobody is answered. */
 void session_plan_discard(struct session_plan *slot);
 void session_arena_discard(struct session_arena *slot);
+/* It is a member of no lease any more, whether tasks are in flight or not. */
+void session_leases_discard(struct session *session);
 
 /* Stops a ring: nothing is admitted any more. */
 void session_ring_close(struct session_ring *ring);
@@ -205,6 +212,9 @@ void session_ring_discard(struct session_ring *ring);
  */
 int request_handle(struct session *session, const void *message, size_t n_bytes, int *fds,
 		   unsigned int n_fds, const char **ret_why);
+
+/* A name of a client's: control characters never reach a log or a listing. */
+void request_copy_printable(char *to, const char *from, size_t bytes);
 
 /* Answers the request at @message, if it has a head, with @res. Return: 0. */
 int request_refuse(struct session *session, const void *message, size_t n_bytes, int res);

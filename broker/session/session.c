@@ -348,6 +348,8 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 	session->fd = fd;
 	session->number = ++server->next_number;
 	list_init(&session->link);
+	list_init(&session->leases);
+	list_init(&session->lease_waits);
 
 	r = session_init(session, is_admin, &identity, &reason, text);
 	if (r) {
@@ -455,6 +457,9 @@ void session_settle(struct session *session)
 {
 	bool has_rings = session_settle_rings(session);
 
+	/* Whoever waits for that should not wait for this one's tasks. */
+	if (session->is_ending)
+		session_leases_discard(session);
 	if (!session->is_ending || has_rings || session->n_jobs > 0)
 		return;
 

@@ -177,6 +177,8 @@ struct session {
 	uid_t uid;
 	uint64_t features;
 	uint64_t arena_bytes;
+	struct list_node leases;      /* of which it is a member, see session-lease.c */
+	struct list_node lease_waits; /* requests about them that wait to be answered */
 	uint32_t n_added_rings, n_added_arenas, n_added_plans; /* how many there are */
 	uint64_t began_ns;                                     /* as statistics pages have it */
 	struct stats_session shown;

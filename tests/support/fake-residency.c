@@ -39,6 +39,10 @@ int residency_new(const struct residency_options *options, struct residency **re
 		return -ENOMEM;
 	residency->options = *options;
 	list_init(&residency->waiters);
+	if (leases_init(&residency->leases)) {
+		free(residency);
+		return -ENOMEM;
+	}
 	*ret = residency;
 	return 0;
 }
@@ -48,6 +52,7 @@ struct residency *residency_free(struct residency *residency)
 	if (!residency)
 		return NULL;
 	CHECK(residency->n_waiters == 0 && residency->n_plans == 0);
+	leases_deinit(&residency->leases);
 	free(residency);
 	return NULL;
 }
@@ -215,6 +220,46 @@ void residency_on_reopened(struct residency *residency,
 
 void residency_limits_changed(struct residency *residency)
 {
+}
+
+/* --- leases: there are none --- */
+
+struct leases *residency_leases(struct residency *residency)
+{
+	return &residency->leases;
+}
+
+bool residency_has_memory(const struct residency *residency, unsigned int device)
+{
+	return false;
+}
+
+bool residency_is_up(const struct residency *residency, unsigned int device)
+{
+	return !residency->is_lost;
+}
+
+void residency_lease_ask(struct residency *residency, struct lease_wait *wait, uint64_t patience_ns)
+{
+	CHECK(!"there is no device for it");
+}
+
+void residency_lease_withdraw(struct residency *residency, struct lease_wait *wait)
+{
+	CHECK(!"it was never asked");
+}
+
+void residency_lease_grow(struct residency *residency, struct lease *lease)
+{
+}
+
+void residency_leases_changed(struct residency *residency, unsigned int device)
+{
+}
+
+uint64_t residency_lease_available(struct residency *residency, const struct lease *lease)
+{
+	return 0;
 }
 
 /* --- the script --- */

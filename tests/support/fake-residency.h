@@ -16,6 +16,7 @@
 struct residency {
 	struct residency_options options;
 	struct residency_demand demand;
+	struct leases leases;
 	struct list_node waiters; /* oldest first */
 	unsigned int n_waiters;
 	unsigned int n_plans;

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Residency: leases, and who waits for one
+ *
+ * Who asks for a lease to be granted more waits, if only for this turn, behind those who have asked
+ * before. All who wait are gone through in that order, whenever something may have changed. One for
+ * whom there is no room keeps those behind him from taking it: of the device all others, of its
+ * tenant's maximum those of that tenant, of the lease's own maximum those of that lease. Only what
+ * a tenant is owed, within its reserve, does not wait for other tenants.
+ *
+ * Plans make way by the rules of residency-policy.h. What they are to leave is set aside (as for a
+ * plan that is AWAITED), and whoever asked waits for that even if he would not wait otherwise: it
+ * takes as long as the tasks in flight.
+ */
+#include <assert.h>
+#include <errno.h>
+
+#include "session/residency-private.h"
+#include "session/session.h"
+#include "tenant/tenant.h"
+#include "util/clock.h"
+
+/* For plans on their way out, and those just coming, before they can go. */
+static const uint64_t grace_ns = 5ull * 1000 * 1000 * 1000;
+
+static struct lease_wait *wait_of(struct list_node *node)
+{
+	return container_of(node, struct lease_wait, link);
+}
+
+static struct seeker seeker_of(struct residency_device *device, const struct lease_wait *wait)
+{
+	return (struct seeker){
+		.device = device,
+		.tenant = wait->lease->tenant,
+		.awaited_bytes = wait->awaited_bytes,
+	};
+}
+
+static void set_awaited(struct residency_device *device, struct lease_wait *wait, uint64_t bytes)
+{
+	uint64_t *awaited = &wait->lease->tenant->awaited[device->index];
+
+	*awaited += bytes - wait->awaited_bytes;
+	device->awaited_bytes += bytes - wait->awaited_bytes;
+	wait->awaited_bytes = bytes;
+}
+
+static void finish(struct residency_device *device, struct lease_wait *wait, int res)
+{
+	set_awaited(device, wait, 0);
+	lease_wait_end(wait);
+	wait->done(wait, res);
+}
+
+/* Into free room, up to @goal_bytes. */
+static void grow(struct residency_device *device, struct lease *lease, uint64_t goal_bytes)
+{
+	const struct seeker seeker = {.device = device, .tenant = lease->tenant};
+	uint64_t granted = lease_granted(lease), room = seeker_room(&seeker);
+
+	if (goal_bytes <= granted)
+		return;
+	if (room > goal_bytes - granted)
+		room = goal_bytes - granted;
+	if (lease_grant(lease, granted + room, false))
+		assert(!"the room was looked at");
+}
+
+enum verdict {
+	GRANTED,
+	LEAVING, /* others are, for it */
+	NO_ROOM,
+};
+
+static void grant(struct residency_device *device, struct lease_wait *wait, uint64_t more_bytes)
+{
+	set_awaited(device, wait, 0);
+	if (lease_grant(wait->lease, lease_granted(wait->lease) + more_bytes, false))
+		assert(!"the room was looked at");
+}
+
+/* Has @bytes more granted, and up to @most if these are free, or others leave for @bytes. */
+static enum verdict try_bytes(struct residency_device *device, struct lease_wait *wait,
+			      uint64_t bytes, uint64_t most)
+{
+	const struct seeker seeker = seeker_of(device, wait);
+	uint64_t room = seeker_room(&seeker);
+
+	if (room >= bytes) {
+		grant(device, wait, room < most ? room : most);
+		return GRANTED;
+	}
+	if (!seeker_displace(&seeker, bytes, true))
+		return NO_ROOM;
+	set_awaited(device, wait, bytes);
+	return LEAVING;
+}
+
+/*
+ * Who is opening a lease is granted as much of its wish as others make way for. That depends on how
+ * much it is: what is within the reserve or below vram-high is given by more of them.
+ */
+static enum verdict try_wish(struct residency_device *device, struct lease_wait *wait,
+			     uint64_t least, uint64_t most)
+{
+	const struct tenant *tenant = wait->lease->tenant;
+	const struct tenant_share *share = &tenant->shares[device->index];
+	const struct seeker seeker = seeker_of(device, wait);
+	uint64_t has = share->max - (uint64_t)(seeker_tenant_free(&seeker) < 0
+						       ? (int64_t)share->max
+						       : seeker_tenant_free(&seeker));
+	const uint64_t tries[] = {
+		most,
+		residency_available(device, tenant),
+		share->high > has ? share->high - has : 0,
+		share->reserve > has ? share->reserve - has : 0,
+		seeker_room(&seeker),
+		least,
+	};
+	uint64_t last = UINT64_MAX;
+
+	for (;;) {
+		uint64_t next = 0;
+		enum verdict verdict;
+
+		/* The largest that was not tried yet. */
+		for (unsigned int i = 0; i < ARRAY_SIZE(tries); i++) {
+			uint64_t bytes = tries[i] < most ? tries[i] : most;
+
+			if (bytes >= least && bytes < last && bytes > next)
+				next = bytes;
+		}
+		if (next == 0)
+			return NO_ROOM;
+		verdict = try_bytes(device, wait, next, next);
+		if (verdict != NO_ROOM)
+			return verdict;
+		last = next;
+	}
+}
+
+/* Those who were to leave for it have done so, or will not. */
+static bool is_still_awaited(struct residency_device *device, struct lease_wait *wait)
+{
+	const struct seeker seeker = seeker_of(device, wait);
+
+	if (seeker_tenant_free(&seeker) < (int64_t)wait->awaited_bytes)
+		return false;
+	if (residency_device_free(device) < 0 &&
+	    !seeker_is_owed(&seeker, wait->awaited_bytes, true))
+		return false;
+	return device->leaving_bytes > 0 || device->n_jobs > 0;
+}
+
+static enum verdict try_grant(struct residency_device *device, struct lease_wait *wait)
+{
+	uint64_t granted = lease_granted(wait->lease);
+	uint64_t least = lease_wait_need(wait) - granted;
+	uint64_t goal = lease_wait_goal(wait);
+	uint64_t most = goal > granted + least ? goal - granted : least;
+
+	if (wait->awaited_bytes >= least) {
+		const struct seeker seeker = seeker_of(device, wait);
+
+		if (seeker_room(&seeker) >= wait->awaited_bytes)
+			return try_bytes(device, wait, wait->awaited_bytes,
+					 wait->awaited_bytes > most ? wait->awaited_bytes : most);
+		if (is_still_awaited(device, wait))
+			return LEAVING;
+	}
+	set_awaited(device, wait, 0);
+	if (!wait->member)
+		return try_wish(device, wait, least, most);
+	return try_bytes(device, wait, least, most);
+}
+
+/* Notes whom it keeps waiting if there is no room. Return: GRANTED, LEAVING, NO_ROOM. */
+static enum verdict look_at(struct residency_device *device, struct lease_wait *wait,
+			    bool *is_blocked)
+{
+	struct lease *lease = wait->lease;
+	struct tenant *tenant = lease->tenant;
+	uint64_t number = device->residency->n_passes, need = lease_wait_need(wait), more;
+	struct seeker seeker;
+	enum verdict verdict;
+	bool can_grow;
+
+	if (lease->blocked_number == number)
+		return NO_ROOM;
+	lease->blocked_number = number;
+	can_grow = tenant->blocked_number != number && device->state == RESIDENCY_DEVICE_UP;
+	if (need <= lease_granted(lease)) {
+		lease->blocked_number = 0;
+		if (can_grow && !*is_blocked)
+			grow(device, lease, lease_wait_goal(wait));
+		return GRANTED;
+	}
+	if (need > lease->limit_bytes || !can_grow) {
+		set_awaited(device, wait, 0);
+		return NO_ROOM;
+	}
+	more = need - lease_granted(lease);
+	seeker = seeker_of(device, wait);
+	if (*is_blocked && !seeker_is_owed(&seeker, more, true))
+		return NO_ROOM;
+	verdict = try_grant(device, wait);
+	if (verdict == GRANTED)
+		lease->blocked_number = 0;
+	if (verdict != NO_ROOM)
+		return verdict;
+	if (seeker_tenant_free(&seeker) < (int64_t)more)
+		tenant->blocked_number = number;
+	else
+		*is_blocked = true;
+	return NO_ROOM;
+}
+
+/* Until when may it stay? If somebody is on his way, longer; a plan that comes can leave then. */
+static uint64_t stays_until(const struct residency_device *device, const struct lease_wait *wait,
+			    enum verdict verdict)
+{
+	const struct tenant *tenant = wait->lease->tenant;
+
+	return verdict == LEAVING || tenant->n_loads[device->index] > 0 ? wait->grace_ns
+									: wait->until_ns;
+}
+
+void residency_leases_serve(struct residency_device *device)
+{
+	struct residency *residency = device->residency;
+	struct list_node *waits = &residency->leases.waits[device->index];
+	uint64_t now_ns = clock_now_ns(), next_ns = UINT64_MAX;
+	bool is_blocked = false;
+
+	if (residency->is_serving || list_is_empty(waits))
+		return;
+	residency->is_serving = true;
+	residency->n_passes++;
+	list_for_each_safe (node, waits) {
+		struct lease_wait *wait = wait_of(node);
+		enum verdict verdict = look_at(device, wait, &is_blocked);
+		uint64_t until_ns = stays_until(device, wait, verdict);
+
+		if (verdict == GRANTED)
+			finish(device, wait, 0);
+		else if (until_ns <= now_ns)
+			finish(device, wait, wait->is_patient ? -ETIMEDOUT : -ENOMEM);
+		else if (until_ns < next_ns)
+			next_ns = until_ns;
+	}
+	residency->is_serving = false;
+	if (next_ns != UINT64_MAX)
+		residency_review_in(residency, next_ns - now_ns);
+}
+
+struct leases *residency_leases(struct residency *residency)
+{
+	return &residency->leases;
+}
+
+void residency_lease_ask(struct residency *residency, struct lease_wait *wait, uint64_t patience_ns)
+{
+	struct residency_device *device = &residency->devices[wait->lease->device];
+
+	wait->awaited_bytes = 0;
+	wait->is_patient = patience_ns > 0;
+	wait->until_ns = clock_now_ns() + patience_ns;
+	wait->grace_ns = wait->until_ns + (patience_ns < grace_ns ? grace_ns - patience_ns : 0);
+	lease_wait_begin(wait);
+	residency_leases_serve(device);
+}
+
+void residency_lease_withdraw(struct residency *residency, struct lease_wait *wait)
+{
+	set_awaited(&residency->devices[wait->lease->device], wait, 0);
+	lease_wait_end(wait);
+}
+
+void residency_leases_changed(struct residency *residency, unsigned int index)
+{
+	residency_leases_limit(residency);
+	residency_leases_serve(&residency->devices[index]);
+	residency_review_in(residency, 0);
+}
+
+void residency_lease_grow(struct residency *residency, struct lease *lease)
+{
+	struct residency_device *device = &residency->devices[lease->device];
+
+	if (device->state == RESIDENCY_DEVICE_UP &&
+	    list_is_empty(&residency->leases.waits[lease->device]))
+		grow(device, lease, lease->wish_bytes);
+}
+
+uint64_t residency_lease_available(struct residency *residency, const struct lease *lease)
+{
+	return residency_available(&residency->devices[lease->device], lease->tenant);
+}
+
+bool residency_has_memory(const struct residency *residency, unsigned int device)
+{
+	return device < residency->options.n_executors &&
+	       residency->devices[device].state != RESIDENCY_DEVICE_NONE;
+}
+
+/* Limits */
+
+/* What each of a tenant's leases may keep, so that they have @max_bytes together: none has to give
+ * that has less than its part. */
+static uint64_t fair_part(const struct leases *leases, const struct tenant *tenant, uint8_t device,
+			  uint64_t max_bytes)
+{
+	uint64_t part = 0, before;
+
+	do {
+		uint64_t left = max_bytes;
+		uint32_t n = 0;
+
+		before = part;
+		list_for_each (node, &leases->all) {
+			const struct lease *lease = container_of(node, struct lease, link);
+
+			if (lease->tenant != tenant || lease->device != device)
+				continue;
+			if (lease_granted(lease) <= before)
+				left -= lease_granted(lease);
+			else
+				n++;
+		}
+		part = n > 0 ? left / n : before;
+	} while (part > before);
+	return part;
+}
+
+void residency_leases_limit(struct residency *residency)
+{
+	list_for_each (node, &residency->leases.all) {
+		struct lease *lease = container_of(node, struct lease, link);
+		uint64_t max = lease->tenant->shares[lease->device].max, allowed = max;
+
+		if (lease->tenant->leased[lease->device] > max)
+			allowed = fair_part(&residency->leases, lease->tenant, lease->device, max);
+		lease_allow(lease, allowed);
+	}
+}

@@ -1,0 +1,826 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leases: what members ask for
+ *
+ * A session is a member of at most one lease of each device, until it ends. A request that has to
+ * wait for room is kept until it is answered; the session goes on meanwhile. Everything that this
+ * takes here is charged to the tenant: a lease with its page, a member, a request that waits, an
+ * object. So how many there can be is the tenant's own affair.
+ *
+ * The page of a lease is like that of statistics: only we can ever write it.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "session/residency.h"
+#include "session/server-private.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/log.h"
+
+/* A lease's own. */
+struct lease_page {
+	struct charge charges[3];
+	void *map;
+	size_t bytes;
+	int fd;
+	uint32_t opener; /* number of the session */
+};
+
+/* A session is a member of a lease, or will be when that is opened. */
+struct session_lease {
+	struct list_node link; /* in session->leases */
+	struct session *session;
+	struct lease_member member;
+	struct charge charge;
+	uint8_t device;
+};
+
+/* A request that is not answered yet. */
+struct lease_request {
+	struct list_node link; /* in session->lease_waits */
+	struct lease_wait wait;
+	struct session_lease *held;
+	struct charge charge;
+	uint32_t type, cookie;
+	union {
+		uint64_t want_bytes;                 /* LEASE_CREDIT */
+		struct rbk_wire_lease_object object; /* LEASE_OBJECT */
+	};
+};
+
+static struct residency *residency_of(const struct session *session)
+{
+	return session->server->options.residency;
+}
+
+static unsigned long long ull(uint64_t value)
+{
+	return value;
+}
+
+/* The page */
+
+static struct lease_page *page_free(struct lease_page *page)
+{
+	if (!page)
+		return NULL;
+	if (page->map)
+		munmap(page->map, page->bytes);
+	close_fd(page->fd);
+	for (unsigned int i = 0; i < ARRAY_SIZE(page->charges); i++)
+		charge_deinit(&page->charges[i]);
+	free(page);
+	return NULL;
+}
+DEFINE_CLEANUP(struct lease_page *, page_free)
+
+static int page_map(struct lease_page *page)
+{
+	page->fd = memfd_create("ringbroker-lease", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (page->fd < 0)
+		return error_origin(-errno);
+	if (ftruncate(page->fd, (off_t)page->bytes) < 0 ||
+	    fallocate(page->fd, 0, 0, (off_t)page->bytes) < 0)
+		return error_origin(-errno);
+	page->map = mmap(NULL, page->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, page->fd, 0);
+	if (page->map == MAP_FAILED) {
+		page->map = NULL;
+		return error_origin(-errno);
+	}
+	if (fcntl(page->fd, F_ADD_SEALS,
+		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
+		return error_origin(-errno);
+	return 0;
+}
+
+/* Return: 0; ACCOUNT_E_QUOTA; negative errno. */
+static int page_new(struct session *session, struct lease_page **ret)
+{
+	struct account *account = session->account;
+	_cleanup_(page_freep) struct lease_page *page = calloc(1, sizeof(*page));
+	int r;
+
+	if (!page)
+		return error_origin(-ENOMEM);
+	page->fd = -1;
+	page->bytes = (size_t)sysconf(_SC_PAGESIZE);
+	page->opener = session->number;
+	if (account_charge(account, &page->charges[0], ACCOUNT_HOST_BYTES,
+			   sizeof(struct lease) + sizeof(*page) + page->bytes) ||
+	    account_charge(account, &page->charges[1], ACCOUNT_FDS, 1) ||
+	    account_charge(account, &page->charges[2], ACCOUNT_MAPPINGS, 1))
+		return ACCOUNT_E_QUOTA;
+	r = page_map(page);
+	if (r)
+		return error_fold(r);
+	*ret = steal_ptr(page);
+	return 0;
+}
+
+static void lease_discard(struct session *session, struct lease *lease)
+{
+	struct lease_page *page = lease->owner;
+
+	log_debug_of(SESSION_ABOUT(session), LOG_LEASE_ENDED,
+		     "lease %u of \"%s\" on device %u ended; it used %llu bytes at most",
+		     lease->number, lease->name, lease->device, ull(lease->peak_bytes));
+	lease_free(lease);
+	page_free(page);
+}
+
+/* Members */
+
+static struct session_lease *held_free(struct session_lease *held)
+{
+	if (!held)
+		return NULL;
+	list_remove(&held->link);
+	charge_deinit(&held->charge);
+	free(held);
+	return NULL;
+}
+
+/* It leaves, and its lease is gone with the last; requests of it that wait must be gone. */
+static void held_leave(struct session_lease *held)
+{
+	struct residency *residency = residency_of(held->session);
+	struct lease *lease = held->member.lease;
+	uint8_t device = held->device;
+
+	lease_leave(&held->member);
+	if (lease && lease->n_members == 0 && lease->n_waits == 0)
+		lease_discard(held->session, lease);
+	held_free(held);
+	if (lease)
+		residency_leases_changed(residency, device);
+}
+
+static struct session_lease *held_of_device(const struct session *session, uint32_t device)
+{
+	list_for_each (node, &session->leases) {
+		struct session_lease *held = container_of(node, struct session_lease, link);
+
+		if (held->device == device)
+			return held;
+	}
+	return NULL;
+}
+
+/* NULL: it is no member of that lease, and has been told. */
+static struct session_lease *find_held(struct session *session,
+				       const struct rbk_wire_request *request, uint32_t number)
+{
+	list_for_each (node, &session->leases) {
+		struct session_lease *held = container_of(node, struct session_lease, link);
+
+		if (held->member.lease && held->member.lease->number == number)
+			return held;
+	}
+	session_reply_result(session, request->type, request->cookie, -ENOENT,
+			     "this session is no member of a lease %u", number);
+	return NULL;
+}
+
+/* Requests that wait */
+
+static struct lease_request *request_of(struct lease_wait *wait)
+{
+	return container_of(wait, struct lease_request, wait);
+}
+
+static void request_free(struct lease_request *request)
+{
+	list_remove(&request->link);
+	charge_deinit(&request->charge);
+	free(request);
+}
+
+/* NULL: it was answered that there is no room for it. */
+static struct lease_request *request_new(struct session_lease *held,
+					 const struct rbk_wire_request *head)
+{
+	struct session *session = held->session;
+	struct charge charge = CHARGE_INIT;
+	struct lease_request *request;
+	char text[ACCOUNT_TEXT_BYTES];
+
+	if (account_charge(session->account, &charge, ACCOUNT_HOST_BYTES, sizeof(*request))) {
+		session_reply_result(session, head->type, head->cookie, -EDQUOT, "%s",
+				     account_explain(session->account, text));
+		return NULL;
+	}
+	request = calloc(1, sizeof(*request));
+	if (!request) {
+		charge_deinit(&charge);
+		session_reply_result(session, head->type, head->cookie, -ENOMEM,
+				     "the broker is out of memory");
+		return NULL;
+	}
+	request->held = held;
+	request->type = head->type;
+	request->cookie = head->cookie;
+	request->charge = charge;
+	list_append(&session->lease_waits, &request->link);
+	return request;
+}
+
+static void ask(struct lease_request *request, struct lease *lease, uint64_t least_bytes,
+		uint64_t want_bytes, uint32_t wait_ms,
+		void (*done)(struct lease_wait *wait, int res))
+{
+	request->wait.lease = lease;
+	request->wait.member = request->held->member.lease ? &request->held->member : NULL;
+	request->wait.least_bytes = least_bytes;
+	request->wait.want_bytes = want_bytes;
+	request->wait.done = done;
+	residency_lease_ask(residency_of(request->held->session), &request->wait,
+			    wait_ms * 1000000ull);
+}
+
+/* What was asked for, and what there is; also for the log. */
+static void refuse(struct lease_request *request, const struct lease *lease,
+		   uint64_t required_bytes, int res)
+{
+	struct session *session = request->held->session;
+	struct server *server = session->server;
+	uint64_t available = residency_lease_available(residency_of(session), lease), n_unlogged;
+	const char *how = res == -ETIMEDOUT ? ", after waiting for it"
+			  : res == -EDEADLK ? ", and who has the rest waits for more, too"
+					    : "";
+	char text[256];
+
+	/* A lease has what it was granted, and no more than its limit. */
+	if (request->type != RBK_WIRE_LEASE_OPEN) {
+		uint64_t left = lease->limit_bytes > lease_granted(lease)
+					? lease->limit_bytes - lease_granted(lease)
+					: 0;
+
+		available = (available < left ? available : left) + lease_ungiven(lease);
+	}
+	snprintf(text, sizeof(text),
+		 "tenant %s: a lease of device %u requires %llu bytes, of which %llu are "
+		 "available%s",
+		 tenant_name(lease->tenant), lease->device, ull(required_bytes), ull(available),
+		 how);
+	if (request->type == RBK_WIRE_LEASE_OPEN &&
+	    log_limit_pass(&server->lease_limit, clock_now_ns(), &n_unlogged))
+		log_info_of(SESSION_ABOUT(session), LOG_LEASE_REFUSED,
+			    "lease of \"%s\" refused: %s%s", lease->name, text,
+			    n_unlogged > 0 ? "; others before it were not logged" : "");
+	session_reply_result(session, request->type, request->cookie, res, "%s", text);
+}
+
+/* LEASE_OPEN */
+
+static void reply_opened(struct session_lease *held, uint32_t cookie)
+{
+	const struct lease *lease = held->member.lease;
+	const struct lease_page *page = lease->owner;
+	struct rbk_wire_lease reply = {
+		.reply = {.type = RBK_WIRE_LEASE_OPEN, .cookie = cookie},
+		.number = lease->number,
+		.device = lease->device,
+		.granted_bytes = lease_granted(lease),
+		.max_bytes = lease->max_bytes,
+		.page_bytes = page->bytes,
+	};
+
+	session_reply(held->session, &reply.reply, sizeof(reply), &page->fd, 1);
+}
+
+static void join(struct session_lease *held, struct lease *lease, uint32_t cookie)
+{
+	held->device = lease->device;
+	lease_join(lease, &held->member, held->session->pid);
+	reply_opened(held, cookie);
+}
+
+static void on_opened(struct lease_wait *wait, int res)
+{
+	struct lease_request *request = request_of(wait);
+	struct session_lease *held = request->held;
+	struct lease *lease = wait->lease;
+
+	if (res == 0) {
+		log_debug_of(SESSION_ABOUT(held->session), LOG_LEASE_OPENED,
+			     "lease %u of \"%s\" on device %u: %llu of %llu bytes", lease->number,
+			     lease->name, lease->device, ull(lease_granted(lease)),
+			     ull(lease->max_bytes));
+		join(held, lease, request->cookie);
+	} else {
+		refuse(request, lease, lease->min_bytes, res);
+		lease_discard(held->session, lease);
+		held_free(held);
+	}
+	request_free(request);
+}
+
+static int reply_error(struct session *session, const struct rbk_wire_request *request, int res,
+		       const char *text)
+{
+	session_reply_result(session, request->type, request->cookie, res, "%s", text);
+	return SESSION_E_REFUSED;
+}
+
+/* Return: 0; SESSION_E_REFUSED, and it was answered. */
+static int find_device(struct session *session, const struct rbk_wire_lease_open *open,
+		       uint8_t *ret)
+{
+	const struct server_options *options = &session->server->options;
+
+	for (uint32_t i = RBK_DEVICE_GPU; i < options->n_executors; i++) {
+		const struct exec_identity *identity = &options->executors[i]->info.identity;
+		bool is_it;
+
+		if (!residency_has_memory(options->residency, i))
+			continue;
+		if (open->flags & RBK_WIRE_LEASE_BY_UUID)
+			is_it = memcmp(identity->uuid, open->uuid, sizeof(open->uuid)) == 0;
+		else
+			is_it = open->device == RBK_DEVICE_NONE || open->device == i;
+		if (!is_it)
+			continue;
+		*ret = (uint8_t)i;
+		return 0;
+	}
+	return reply_error(session, &open->request, -ENODEV,
+			   "the broker has no such device with memory of its own");
+}
+
+/* Likewise. */
+static int check_sizes(struct session *session, const struct rbk_wire_lease_open *open,
+		       uint8_t device)
+{
+	const struct executor_info *info = &session->server->options.executors[device]->info;
+	uint64_t most = session->tenant->shares[device].max;
+
+	if (open->min_bytes == 0 || open->wish_bytes < open->min_bytes ||
+	    open->max_bytes < open->wish_bytes) {
+		session_reply_result(session, open->request.type, open->request.cookie, -EINVAL,
+				     "a lease's minimum, wish and maximum are %llu, %llu and %llu "
+				     "bytes, which should be above 0 and in that order",
+				     ull(open->min_bytes), ull(open->wish_bytes),
+				     ull(open->max_bytes));
+		return SESSION_E_REFUSED;
+	}
+	if (most > info->memory_bytes)
+		most = info->memory_bytes;
+	if (open->min_bytes <= most)
+		return 0;
+	session_reply_result(session, open->request.type, open->request.cookie, -EDQUOT,
+			     "tenant %s: a lease of device %u requires %llu bytes, of which it may "
+			     "never have more than %llu (vram-max)",
+			     tenant_name(session->tenant), device, ull(open->min_bytes), ull(most));
+	return SESSION_E_REFUSED;
+}
+
+/* Likewise; @device may be drained, or lost. */
+static int check_state(struct session *session, const struct rbk_wire_request *request,
+		       uint8_t device)
+{
+	struct residency *residency = residency_of(session);
+
+	if (held_of_device(session, device))
+		return reply_error(session, request, -EALREADY,
+				   "this session has a lease of that device");
+	if (session->tenant->is_drained)
+		return reply_error(session, request, -EBUSY,
+				   "an administrator drains this tenant: until that ends, it gets "
+				   "no new leases");
+	if (!residency_is_up(residency, device))
+		return reply_error(session, request, -EBUSY,
+				   "an administrator drains that device, or it is lost: until that "
+				   "ends, there are no new leases of it");
+	return 0;
+}
+
+/* NULL: it was answered. */
+static struct session_lease *held_new(struct session *session,
+				      const struct rbk_wire_request *request, uint8_t device)
+{
+	struct charge charge = CHARGE_INIT;
+	struct session_lease *held;
+	char text[ACCOUNT_TEXT_BYTES];
+
+	if (account_charge(session->account, &charge, ACCOUNT_HOST_BYTES, sizeof(*held))) {
+		reply_error(session, request, -EDQUOT, account_explain(session->account, text));
+		return NULL;
+	}
+	held = calloc(1, sizeof(*held));
+	if (!held) {
+		charge_deinit(&charge);
+		reply_error(session, request, -ENOMEM, "the broker is out of memory");
+		return NULL;
+	}
+	held->session = session;
+	held->device = device;
+	held->charge = charge;
+	list_append(&session->leases, &held->link);
+	return held;
+}
+
+/* NULL: it was answered. */
+static struct lease *make_lease(struct session *session, const struct rbk_wire_lease_open *open,
+				uint8_t device)
+{
+	uint64_t memory_bytes = session->server->options.executors[device]->info.memory_bytes;
+	struct lease_page *page = NULL;
+	struct rbk_lease_page *shown;
+	char name[LEASE_NAME_BYTES], text[ACCOUNT_TEXT_BYTES];
+	struct lease_about about = {
+		.tenant = session->tenant,
+		.uid = session->uid,
+		.pid = session->pid,
+		.device = device,
+		.restored_number = open->flags & RBK_WIRE_LEASE_RESTORE ? open->number : 0,
+		.min_bytes = open->min_bytes,
+		/* Nobody can have more, and sums do not overflow. */
+		.wish_bytes = open->wish_bytes < memory_bytes ? open->wish_bytes : memory_bytes,
+		.max_bytes = open->max_bytes < memory_bytes ? open->max_bytes : memory_bytes,
+		.name = name,
+	};
+	struct lease *lease;
+	int r;
+
+	request_copy_printable(name, open->program, sizeof(name));
+	if (!name[0])
+		memcpy(name, session->name, sizeof(name));
+	r = page_new(session, &page);
+	if (r > 0)
+		reply_error(session, &open->request, -EDQUOT,
+			    account_explain(session->account, text));
+	if (r == 0) {
+		r = lease_new(residency_leases(residency_of(session)), &about, &lease);
+		if (r)
+			page_free(page);
+	}
+	if (r < 0)
+		session_reply_result(session, open->request.type, open->request.cookie, r,
+				     "cannot make a lease: %s", strerror(-r));
+	if (r)
+		return NULL;
+	shown = page->map;
+	shown->magic = RBK_LEASE_PAGE_MAGIC;
+	shown->lease = lease->number;
+	lease->page = shown;
+	lease->owner = page;
+	lease->opened_ns = clock_ticks_to_ns(clock_ticks());
+	lease_show(lease);
+	return lease;
+}
+_Static_assert(RBK_WIRE_NAME_BYTES <= LEASE_NAME_BYTES, "names fit");
+
+static void open_joining(struct session *session, const struct rbk_wire_lease_open *open)
+{
+	struct lease *lease = lease_find(residency_leases(residency_of(session)), open->number,
+					 session->tenant, session->uid);
+	struct session_lease *held;
+
+	/* One that is still being opened has no members. */
+	if (!lease || lease->n_members == 0) {
+		session_reply_result(session, open->request.type, open->request.cookie, -ENOENT,
+				     "there is no lease %u", open->number);
+		return;
+	}
+	if (lease->tenant != session->tenant || lease->uid != session->uid) {
+		reply_error(session, &open->request, -EPERM,
+			    "that is a lease of another tenant or user");
+		return;
+	}
+	if (check_state(session, &open->request, lease->device))
+		return;
+	held = held_new(session, &open->request, lease->device);
+	if (held)
+		join(held, lease, open->request.cookie);
+}
+
+/*
+ * What a member had of a broker that ended is there, whether there would be room or not. It is
+ * within what the tenant may have at most, as any lease: what is above that is somebody's who need
+ * not be believed.
+ */
+static void open_restoring(struct session *session, const struct rbk_wire_lease_open *open,
+			   uint8_t device)
+{
+	struct lease *lease = lease_find(residency_leases(residency_of(session)), open->number,
+					 session->tenant, session->uid);
+	uint64_t used = account_used(session->account, account_vram(device));
+	uint64_t max = session->tenant->shares[device].max;
+	struct session_lease *held;
+
+	if (used > max || open->held_bytes > max - used) {
+		session_reply_result(session, open->request.type, open->request.cookie, -EDQUOT,
+				     "tenant %s: a lease of device %u had %llu bytes, of which "
+				     "%llu are available (vram-max)",
+				     tenant_name(session->tenant), device, ull(open->held_bytes),
+				     ull(used < max ? max - used : 0));
+		return;
+	}
+	held = held_new(session, &open->request, device);
+	if (!held)
+		return;
+	/* Numbers begin elsewhere with each broker; one of this one's own is another lease. */
+	if (!lease || lease->n_members == 0 || lease->tenant != session->tenant ||
+	    lease->uid != session->uid || lease->device != device ||
+	    lease->restored_number != open->number)
+		lease = make_lease(session, open, device);
+	if (!lease) {
+		held_free(held);
+		return;
+	}
+	lease_join(lease, &held->member, session->pid);
+	if (open->held_bytes > lease_ungiven(lease))
+		lease_grant(lease, lease->credited_bytes + open->held_bytes, true);
+	if (lease_take(&held->member, open->held_bytes))
+		assert(!"it was granted");
+	residency_lease_grow(residency_of(session), lease);
+	reply_opened(held, open->request.cookie);
+	residency_leases_changed(residency_of(session), device);
+}
+
+void session_lease_open(struct session *session, const struct rbk_wire_lease_open *open)
+{
+	struct lease_request *request;
+	struct session_lease *held;
+	struct lease *lease;
+	uint8_t device;
+
+	if (open->flags & RBK_WIRE_LEASE_JOIN) {
+		open_joining(session, open);
+		return;
+	}
+	if (find_device(session, open, &device) || check_sizes(session, open, device) ||
+	    check_state(session, &open->request, device))
+		return;
+	if (open->flags & RBK_WIRE_LEASE_RESTORE) {
+		open_restoring(session, open, device);
+		return;
+	}
+	held = held_new(session, &open->request, device);
+	if (!held)
+		return;
+	lease = make_lease(session, open, device);
+	if (!lease) {
+		held_free(held);
+		return;
+	}
+	request = request_new(held, &open->request);
+	if (!request) {
+		lease_discard(session, lease);
+		held_free(held);
+		return;
+	}
+	ask(request, lease, lease->min_bytes, lease->wish_bytes, open->wait_ms, on_opened);
+}
+
+/* LEASE_CREDIT */
+
+static void reply_given(struct session *session, uint32_t type, uint32_t cookie,
+			const struct lease *lease, uint64_t given_bytes)
+{
+	struct rbk_wire_lease_given reply = {
+		.reply = {.type = type, .cookie = cookie},
+		.given_bytes = given_bytes,
+		.granted_bytes = lease_granted(lease),
+	};
+
+	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+}
+
+/* Up to @want_bytes of what is there. */
+static void give_credit(struct session_lease *held, uint32_t cookie, uint64_t want_bytes)
+{
+	struct lease *lease = held->member.lease;
+	uint64_t bytes = lease_ungiven(lease) < want_bytes ? lease_ungiven(lease) : want_bytes;
+
+	if (lease_take(&held->member, bytes))
+		assert(!"that is there");
+	reply_given(held->session, RBK_WIRE_LEASE_CREDIT, cookie, lease, bytes);
+}
+
+static void on_credit(struct lease_wait *wait, int res)
+{
+	struct lease_request *request = request_of(wait);
+
+	if (res == 0)
+		give_credit(request->held, request->cookie, request->want_bytes);
+	else
+		refuse(request, wait->lease, wait->least_bytes, res);
+	request_free(request);
+}
+
+void session_lease_credit(struct session *session, const struct rbk_wire_lease_credit *credit)
+{
+	struct session_lease *held = find_held(session, &credit->request, credit->lease);
+	const struct lease_use use = {
+		.used_bytes = credit->used_bytes,
+		.extra_bytes = credit->extra_bytes,
+		.n_objects = credit->n_objects,
+		.n_refused = credit->n_refused,
+	};
+	uint32_t cookie = credit->request.cookie;
+	struct lease_request *request;
+	struct lease *lease;
+
+	if (!held)
+		return;
+	lease = held->member.lease;
+	if (credit->return_bytes > held->member.credit_bytes) {
+		session_reply_result(session, RBK_WIRE_LEASE_CREDIT, cookie, -EINVAL,
+				     "it gives back %llu bytes of credit and has %llu",
+				     ull(credit->return_bytes), ull(held->member.credit_bytes));
+		return;
+	}
+	lease_report(&held->member, &use);
+	if (credit->return_bytes > 0) {
+		if (lease_give(&held->member, credit->return_bytes))
+			assert(!"it has that");
+		reply_given(session, RBK_WIRE_LEASE_CREDIT, cookie, lease, 0);
+		residency_leases_changed(residency_of(session), lease->device);
+		return;
+	}
+	if (lease->n_waits == 0 && lease_ungiven(lease) >= credit->want_bytes) {
+		give_credit(held, cookie, credit->want_bytes);
+		return;
+	}
+	request = request_new(held, &credit->request);
+	if (!request)
+		return;
+	request->want_bytes = credit->want_bytes;
+	/* What is above its limit others could never give back. */
+	if (credit->least_bytes > lease->limit_bytes) {
+		request->wait.lease = lease;
+		refuse(request, lease, credit->least_bytes, -ENOMEM);
+		request_free(request);
+		return;
+	}
+	ask(request, lease, credit->least_bytes,
+	    credit->want_bytes < lease->limit_bytes ? credit->want_bytes : lease->limit_bytes,
+	    credit->wait_ms, on_credit);
+}
+
+/* LEASE_OBJECT */
+
+static void add_object(struct session_lease *held, const struct rbk_wire_lease_object *object)
+{
+	struct session *session = held->session;
+	struct lease *lease = held->member.lease;
+	uint32_t cookie = object->request.cookie;
+	char text[ACCOUNT_TEXT_BYTES];
+	uint64_t charged;
+	int r;
+
+	r = lease_object_add(&held->member, object->dev, object->ino, object->bytes,
+			     object->from_credit_bytes, &charged);
+	if (r == 0)
+		reply_given(session, RBK_WIRE_LEASE_OBJECT, cookie, lease, charged);
+	else if (r == LEASE_E_EXISTS)
+		session_reply_result(session, RBK_WIRE_LEASE_OBJECT, cookie, -EALREADY,
+				     "it has named that object before");
+	else if (r == LEASE_E_HOST_QUOTA)
+		session_reply_result(session, RBK_WIRE_LEASE_OBJECT, cookie, -EDQUOT, "%s",
+				     account_explain(session->account, text));
+	else
+		session_reply_result(session, RBK_WIRE_LEASE_OBJECT, cookie, -ENOMEM,
+				     "tenant %s: lease %u has no room for an object of %llu bytes",
+				     tenant_name(lease->tenant), lease->number, ull(object->bytes));
+	if (r == 0)
+		residency_leases_changed(residency_of(session), lease->device);
+}
+
+static void on_object(struct lease_wait *wait, int res)
+{
+	struct lease_request *request = request_of(wait);
+
+	if (res == 0)
+		add_object(request->held, &request->object);
+	else
+		refuse(request, wait->lease, request->object.bytes, res);
+	request_free(request);
+}
+
+static void drop_object(struct session_lease *held, const struct rbk_wire_lease_object *object)
+{
+	struct session *session = held->session;
+	struct lease *lease = held->member.lease;
+
+	if (lease_object_drop(&held->member, object->dev, object->ino)) {
+		reply_error(session, &object->request, -ENOENT, "it has named no such object");
+		return;
+	}
+	reply_given(session, RBK_WIRE_LEASE_OBJECT, object->request.cookie, lease, 0);
+	residency_leases_changed(residency_of(session), lease->device);
+}
+
+void session_lease_object(struct session *session, const struct rbk_wire_lease_object *object)
+{
+	struct session_lease *held = find_held(session, &object->request, object->lease);
+	struct lease_request *request;
+	struct lease *lease;
+	uint64_t cost;
+
+	if (!held)
+		return;
+	if (object->action == RBK_WIRE_OBJECT_DROP) {
+		drop_object(held, object);
+		return;
+	}
+	lease = held->member.lease;
+	if (object->bytes == 0 || object->from_credit_bytes > held->member.credit_bytes) {
+		session_reply_result(session, RBK_WIRE_LEASE_OBJECT, object->request.cookie,
+				     -EINVAL,
+				     "an object of %llu bytes cannot be paid with %llu of the "
+				     "member's %llu bytes of credit",
+				     ull(object->bytes), ull(object->from_credit_bytes),
+				     ull(held->member.credit_bytes));
+		return;
+	}
+	if (held->member.n_holdings >= LEASE_MAX_HOLDINGS) {
+		session_reply_result(session, RBK_WIRE_LEASE_OBJECT, object->request.cookie,
+				     -ENOSPC, "a member has at most %u objects",
+				     (unsigned int)LEASE_MAX_HOLDINGS);
+		return;
+	}
+	cost = lease_object_cost(&held->member, object->dev, object->ino, object->bytes,
+				 object->from_credit_bytes);
+	if (cost <= lease_ungiven(lease)) {
+		add_object(held, object);
+		return;
+	}
+	request = request_new(held, &object->request);
+	if (!request)
+		return;
+	request->object = *object;
+	if (cost > lease->limit_bytes) {
+		refuse(request, lease, object->bytes, -ENOMEM);
+		request_free(request);
+		return;
+	}
+	ask(request, lease, cost, cost, 0, on_object);
+}
+_Static_assert((int)LEASE_MAX_HOLDINGS == (int)RBK_WIRE_LEASE_MAX_OBJECTS, "the same number");
+
+/* LEASE_RESIZE */
+
+void session_lease_resize(struct session *session, const struct rbk_wire_lease_resize *resize)
+{
+	struct residency *residency = residency_of(session);
+	struct lease *lease = lease_find(residency_leases(residency), resize->lease,
+					 session->tenant, session->uid);
+	const struct lease_page *page;
+
+	if (!session->tenant &&
+	    !session_may_change(session, resize->request.type, resize->request.cookie))
+		return;
+	if (!lease || lease->n_members == 0) {
+		session_reply_result(session, resize->request.type, resize->request.cookie, -ENOENT,
+				     "there is no lease %u", resize->lease);
+		return;
+	}
+	page = lease->owner;
+	if (session->tenant && page->opener != session->number) {
+		reply_error(session, &resize->request, -EPERM,
+			    "a lease's size is for who opened it, and for administrators");
+		return;
+	}
+	if (resize->wish_bytes == 0 || resize->wish_bytes > lease->max_bytes) {
+		session_reply_result(session, resize->request.type, resize->request.cookie, -EINVAL,
+				     "lease %u has 1 to %llu bytes, not %llu", lease->number,
+				     ull(lease->max_bytes), ull(resize->wish_bytes));
+		return;
+	}
+	lease_resize(lease, resize->wish_bytes);
+	residency_lease_grow(residency, lease);
+	if (!session->tenant)
+		log_info_of(SESSION_ABOUT(session), LOG_LEASE_RESIZED,
+			    "lease %u of \"%s\", tenant %s: %llu bytes are wished for it, and it "
+			    "has %llu, as uid %u (pid %d) asked",
+			    lease->number, lease->name, tenant_name(lease->tenant),
+			    ull(lease->wish_bytes), ull(lease_granted(lease)),
+			    (unsigned int)session->uid, (int)session->pid);
+	reply_given(session, RBK_WIRE_LEASE_RESIZE, resize->request.cookie, lease, 0);
+	residency_leases_changed(residency, lease->device);
+}
+
+/* The end */
+
+void session_leases_discard(struct session *session)
+{
+	while (!list_is_empty(&session->lease_waits)) {
+		struct lease_request *request =
+			container_of(session->lease_waits.next, struct lease_request, link);
+		struct lease *lease = request->wait.lease;
+
+		residency_lease_withdraw(residency_of(session), &request->wait);
+		request_free(request);
+		if (lease->n_members == 0)
+			lease_discard(session, lease);
+	}
+	while (!list_is_empty(&session->leases))
+		held_leave(container_of(session->leases.next, struct session_lease, link));
+}
