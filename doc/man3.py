@@ -15,6 +15,7 @@ import sys
 
 CLIENT = 'libclient/ringbroker.h'
 ADMIN = 'libclient/ringbroker/admin.h'
+LEASE = 'libclient/ringbroker/lease.h'
 STATS = 'shm/ringbroker/stats.h'
 ABI = 'shm/ringbroker/abi.h'
 
@@ -61,6 +62,13 @@ PAGES = {
         'rbk_admin_connect', 'rbk_admin_socket_path', 'rbk_admin_set', 'struct rbk_admin_evict', 'rbk_admin_evict',
         'enum rbk_drain', 'struct rbk_admin_drained', 'rbk_admin_drain_tenant',
         'rbk_admin_drain_device', 'rbk_admin_log_level', 'struct rbk_operator', 'rbk_catalogue'])]),
+    'rbk_lease_open': ('device memory for programs that drive a device themselves',
+        'ringbroker/lease.h', [
+        (LEASE, ['struct rbk_lease_options', 'rbk_lease_open', 'rbk_lease_close',
+                 'rbk_lease_number', 'rbk_lease_device', 'rbk_lease_page', 'struct rbk_lease_use',
+                 'rbk_lease_take', 'rbk_lease_give', 'rbk_lease_object_add',
+                 'rbk_lease_object_drop', 'rbk_lease_resize', 'rbk_lease_restore']),
+        (ABI, ['struct rbk_lease_page'])]),
 }
 SEE_ALSO = 'brokerd(8), ringbroker(7)'
 NAME = re.compile(r'\b(rbk_\w+)\s*\(')
@@ -209,7 +217,7 @@ def check_all_listed(headers):
     """Every function of the client library's headers has a page."""
     listed = {name for _, _, parts in PAGES.values() for _, names in parts for name in names}
     problems = []
-    for path in (CLIENT, ADMIN):
+    for path in (CLIENT, ADMIN, LEASE):
         for one in headers[path]:
             problems += [f'man3.py: no page lists {name}() of {path}' for name in one.names
                          if ' ' not in name and name not in listed]
@@ -219,7 +227,7 @@ def check_all_listed(headers):
 
 def read_headers(root):
     headers = {}
-    for path in (CLIENT, ADMIN, STATS, ABI):
+    for path in (CLIENT, ADMIN, LEASE, STATS, ABI):
         with open(os.path.join(root, path), encoding='utf-8') as file:
             headers[path] = declarations(file.read())
     return headers
@@ -238,8 +246,8 @@ def self_test():
     assert roff == ('Does \\fIit\\fP. Return: 0;\n.TP\n.B \\-EIO\nbroken\nfor good\n.PP\nor more.\n.PP\n'
                     '.PP\n.RS\n.nf\nint x;\n.fi\n.RE'), roff
     assert prose('.so it') == '\\&.so it' and prose('a\\b') == 'a\\eb'
-    for path in (CLIENT, ADMIN):
-        headers = {CLIENT: [], ADMIN: []}
+    for path in (CLIENT, ADMIN, LEASE):
+        headers = {CLIENT: [], ADMIN: [], LEASE: []}
         headers[path] = declarations('/* New. */\nint rbk_unheard_of(void);\n')
         try:
             check_all_listed(headers)

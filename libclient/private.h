@@ -57,6 +57,8 @@ union client_reply {
 	struct rbk_wire_stats_page stats_page;
 	struct rbk_wire_setting setting;
 	struct rbk_wire_admin_result admin_result;
+	struct rbk_wire_lease lease;
+	struct rbk_wire_lease_given lease_given;
 	struct client_catalogue {
 		struct rbk_wire_reply reply;
 		uint32_t n_operators;
@@ -133,6 +135,10 @@ struct client_answer {
  */
 int client_request(struct rbk *rbk, const struct client_message *message, struct client_answer *ret,
 		   struct rbk_error *error);
+
+/* client_request() that the broker may take @wait_ns longer to answer. */
+int client_request_for(struct rbk *rbk, const struct client_message *message, uint64_t wait_ns,
+		       struct client_answer *ret, struct rbk_error *error);
 
 /* client_request() of those that name an object and get nothing back. */
 int client_request_id(struct rbk *rbk, uint32_t type, uint32_t id, struct rbk_error *error);

@@ -38,6 +38,10 @@ static const struct reply_shape reply_shapes[] = {
 	[RBK_WIRE_ADMIN_DRAIN] = {sizeof(struct rbk_wire_admin_result), 0},
 	/* And what it announces. */
 	[RBK_WIRE_CATALOGUE] = {sizeof(struct rbk_wire_catalogue), 0},
+	[RBK_WIRE_LEASE_OPEN] = {sizeof(struct rbk_wire_lease), 1},
+	[RBK_WIRE_LEASE_CREDIT] = {sizeof(struct rbk_wire_lease_given), 0},
+	[RBK_WIRE_LEASE_OBJECT] = {sizeof(struct rbk_wire_lease_given), 0},
+	[RBK_WIRE_LEASE_RESIZE] = {sizeof(struct rbk_wire_lease_given), 0},
 };
 
 /* Areas are page multiples; no page is larger than this. */
@@ -136,6 +140,23 @@ unsigned int client_reply_fds(uint32_t type)
 	return type < sizeof(reply_shapes) / sizeof(reply_shapes[0]) ? reply_shapes[type].n_fds : 0;
 }
 
+static int check_lease(const struct rbk_wire_lease *lease, struct rbk_error *error)
+{
+	if (lease->number == 0 || lease->device == RBK_DEVICE_CPU ||
+	    lease->device >= RBK_MAX_DEVICES || lease->granted_bytes > lease->max_bytes)
+		return client_error(error, -EPROTO,
+				    "the broker made a lease %" PRIu32 " of device %" PRIu32
+				    ", %" PRIu64 " of %" PRIu64 " bytes",
+				    lease->number, lease->device, lease->granted_bytes,
+				    lease->max_bytes);
+	if (lease->page_bytes < sizeof(struct rbk_lease_page) ||
+	    lease->page_bytes > REPLY_PAGE_BYTES_MAX)
+		return client_error(error, -EPROTO,
+				    "the broker made a page of %" PRIu64 " bytes for a lease",
+				    lease->page_bytes);
+	return 0;
+}
+
 int client_reply_check(const union client_reply *reply, size_t bytes, unsigned int n_fds,
 		       uint32_t type, struct rbk_error *error)
 {
@@ -191,6 +212,8 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 		return check_tenant(&reply->tenant, error);
 	case RBK_WIRE_CATALOGUE:
 		return check_catalogue(&reply->catalogue, error);
+	case RBK_WIRE_LEASE_OPEN:
+		return check_lease(&reply->lease, error);
 	default:
 		return 0;
 	}

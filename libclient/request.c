@@ -34,7 +34,8 @@ struct client_request {
 	uint32_t cookie;
 	bool done;
 	bool abandoned;
-	struct client_answer *answer; /* of who waits */
+	struct client_answer *answer;        /* of who waits */
+	struct rbk_wire_lease_credit credit; /* of LEASE_CREDIT, that request */
 	int r;
 	struct rbk_error error;
 };
@@ -196,23 +197,18 @@ static int wait_readable(int fd, uint64_t deadline_ns)
 	}
 }
 
-/* Something was made for a request that nobody waits for: gives it back. Under the lock; neither
- * waits nor fails, the session's end will clean up too. */
-static void give_back(struct rbk *rbk, uint32_t type, uint32_t id)
+/* A request that nobody will wait for. Under the lock; neither waits nor fails: the session's end
+ * will clean up too. */
+static void send_abandoned(struct rbk *rbk, const struct client_message *message)
 {
-	struct rbk_wire_id remove = {
-		.request.type = type == RBK_WIRE_ARENA_NEW ? RBK_WIRE_ARENA_REMOVE : type + 1,
-		.id = id,
-	};
-	struct client_message message = {&remove.request, sizeof(remove), NULL, 0, -1};
 	struct client_request *request;
 
 	request = calloc(1, sizeof(*request));
 	if (!request)
 		return;
-	request->type = remove.request.type;
-	request->cookie = remove.request.cookie = rbk->next_cookie++;
-	if (send_message(rbk, &message, MSG_DONTWAIT)) {
+	request->type = message->request->type;
+	request->cookie = message->request->cookie = rbk->next_cookie++;
+	if (send_message(rbk, message, MSG_DONTWAIT)) {
 		free(request);
 		return;
 	}
@@ -220,6 +216,32 @@ static void give_back(struct rbk *rbk, uint32_t type, uint32_t id)
 	request->next = rbk->requests;
 	rbk->requests = request;
 	rbk->n_abandoned++;
+}
+
+/* Something was made for a request that nobody waits for: gives it back. Under the lock. */
+static void give_back(struct rbk *rbk, uint32_t type, uint32_t id)
+{
+	struct rbk_wire_id remove = {
+		.request.type = type == RBK_WIRE_ARENA_NEW ? RBK_WIRE_ARENA_REMOVE : type + 1,
+		.id = id,
+	};
+	struct client_message message = {&remove.request, sizeof(remove), NULL, 0, -1};
+
+	send_abandoned(rbk, &message);
+}
+
+/* Likewise credit of a lease. */
+static void give_credit_back(struct rbk *rbk, const struct client_request *request, uint64_t bytes)
+{
+	struct rbk_wire_lease_credit back = request->credit;
+	struct client_message message = {&back.request, sizeof(back), NULL, 0, -1};
+
+	if (bytes == 0)
+		return;
+	back.wait_ms = 0;
+	back.want_bytes = back.least_bytes = 0;
+	back.return_bytes = bytes;
+	send_abandoned(rbk, &message);
 }
 
 _Static_assert(RBK_WIRE_RING_REMOVE == RBK_WIRE_RING_ADD + 1, "give_back() relies on it");
@@ -302,6 +324,8 @@ static void deliver(struct rbk *rbk, struct packet *packet)
 		packet_close(packet);
 		if (reply_names(&packet->reply, request->type, &id))
 			give_back(rbk, request->type, id);
+		if (request->type == RBK_WIRE_LEASE_CREDIT && packet->reply.head.res == 0)
+			give_credit_back(rbk, request, packet->reply.lease_given.given_bytes);
 		request_unlink(rbk, request);
 		free(request);
 		return;
@@ -361,8 +385,14 @@ static int wait_done(struct rbk *rbk, struct client_request *request, uint64_t d
 int client_request(struct rbk *rbk, const struct client_message *message, struct client_answer *ret,
 		   struct rbk_error *error)
 {
+	return client_request_for(rbk, message, 0, ret, error);
+}
+
+int client_request_for(struct rbk *rbk, const struct client_message *message, uint64_t wait_ns,
+		       struct client_answer *ret, struct rbk_error *error)
+{
 	struct client_request *request;
-	uint64_t deadline_ns;
+	uint64_t timeout_ns, deadline_ns;
 	int r;
 
 	r = client_check(rbk, error);
@@ -375,7 +405,11 @@ int client_request(struct rbk *rbk, const struct client_message *message, struct
 	ret->operators = NULL;
 	request->answer = ret;
 	request->type = message->request->type;
-	deadline_ns = client_deadline_ns(rbk->timeout_ns);
+	if (message->request->type == RBK_WIRE_LEASE_CREDIT)
+		memcpy(&request->credit, message->request, sizeof(request->credit));
+	if (__builtin_add_overflow(rbk->timeout_ns, wait_ns, &timeout_ns))
+		timeout_ns = UINT64_MAX;
+	deadline_ns = client_deadline_ns(timeout_ns);
 
 	pthread_mutex_lock(&rbk->lock);
 	request->cookie = message->request->cookie = rbk->next_cookie++;
@@ -390,7 +424,7 @@ int client_request(struct rbk *rbk, const struct client_message *message, struct
 		client_error(&request->error, r, "cannot send to the broker: %m");
 	} else if (wait_done(rbk, request, deadline_ns)) {
 		r = client_error(error, -ETIME, "the broker did not answer within %.3g s",
-				 (double)rbk->timeout_ns / 1e9);
+				 (double)timeout_ns / 1e9);
 		request->abandoned = true;
 		if (++rbk->n_abandoned > REQUESTS_ABANDONED_MAX)
 			lose(rbk, -ECONNRESET);

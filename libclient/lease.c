@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leases
+ *
+ * What the broker knows of a member is remembered here as well, credit and objects: to give it all
+ * back, and to tell a broker that comes after this one. A lease is of one connection at a time, and
+ * moves to another one only by rbk_lease_restore(); whoever is in the middle of a request then ends
+ * it on the old one, which is lost.
+ *
+ * The page is mapped in one place for the lease's life: that of another broker takes the place of
+ * the one before, so that nobody who reads has to know.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <ringbroker/lease.h>
+
+#include "libclient/private.h"
+
+struct lease_object {
+	struct lease_object *next;
+	uint64_t dev, ino, bytes;
+	uint64_t charged_bytes; /* to this member */
+};
+
+struct rbk_lease {
+	pthread_mutex_t lock; /* of all but what never changes */
+	struct rbk *rbk;      /* counted */
+	uint32_t number;
+	uint32_t device;
+	struct rbk_wire_lease_open opened; /* as it was asked for */
+	void *page;                        /* never changes */
+	size_t page_bytes;                 /* likewise */
+	uint64_t credit_bytes;
+	struct lease_object *objects;
+};
+
+static int check_offered(const struct rbk *rbk, struct rbk_error *error)
+{
+	int r = client_check(rbk, error);
+
+	if (r)
+		return r;
+	if (!(rbk->features & RBK_FEAT_LEASES))
+		return client_error(error, -EOPNOTSUPP, "this broker has no leases");
+	return 0;
+}
+
+/* Milliseconds, rounded up. */
+static uint32_t wait_ms(uint64_t wait_ns)
+{
+	uint64_t ms = wait_ns / 1000000 + (wait_ns % 1000000 != 0);
+
+	return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
+}
+
+/* At @at, or anywhere if that is NULL. */
+static int map_page(int fd, uint64_t bytes, void *at, void **ret, struct rbk_error *error)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	const struct rbk_lease_page *page;
+	struct stat stat;
+	void *map;
+
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &stat) || stat.st_size < 0 ||
+	    (uint64_t)stat.st_size != bytes || bytes % client_page_bytes() != 0)
+		return client_error(error, -EPROTO,
+				    "the page of the lease is not what it should be");
+	map = mmap(at, (size_t)bytes, PROT_READ, MAP_SHARED | (at ? MAP_FIXED : 0), fd, 0);
+	if (map == MAP_FAILED)
+		return client_error(error, -errno, "cannot map the page of the lease: %m");
+	page = map;
+	if (page->magic != RBK_LEASE_PAGE_MAGIC) {
+		if (!at)
+			munmap(map, (size_t)bytes);
+		return client_error(error, -EPROTO, "the page of the lease is of an unknown kind");
+	}
+	*ret = map;
+	return 0;
+}
+
+static int fill_request(const struct rbk_lease_options *options, struct rbk_wire_lease_open *ret,
+			struct rbk_error *error)
+{
+	*ret = (struct rbk_wire_lease_open){
+		.request.type = RBK_WIRE_LEASE_OPEN,
+		.number = options->join,
+		.wait_ms = wait_ms(options->wait_ns),
+	};
+	if (options->program)
+		strncpy(ret->program, options->program, sizeof(ret->program) - 1);
+	if (options->join) {
+		ret->flags = RBK_WIRE_LEASE_JOIN;
+		return 0;
+	}
+	ret->device = options->device;
+	if (options->uuid) {
+		ret->flags = RBK_WIRE_LEASE_BY_UUID;
+		ret->device = 0;
+		memcpy(ret->uuid, options->uuid, sizeof(ret->uuid));
+	}
+	ret->min_bytes = options->min_bytes ? options->min_bytes : 1;
+	ret->wish_bytes = options->wish_bytes ? options->wish_bytes : options->max_bytes;
+	ret->max_bytes = options->max_bytes ? options->max_bytes : options->wish_bytes;
+	if (ret->wish_bytes < ret->min_bytes || ret->max_bytes < ret->wish_bytes)
+		return client_error(error, -EINVAL,
+				    "a lease's minimum is at most its wish, which is at most its "
+				    "maximum");
+	return 0;
+}
+
+static struct rbk_lease *lease_new(void)
+{
+	struct rbk_lease *lease = calloc(1, sizeof(*lease));
+
+	if (lease)
+		pthread_mutex_init(&lease->lock, NULL);
+	return lease;
+}
+
+static void lease_free(struct rbk_lease *lease)
+{
+	while (lease->objects) {
+		struct lease_object *object = lease->objects;
+
+		lease->objects = object->next;
+		free(object);
+	}
+	if (lease->page)
+		munmap(lease->page, lease->page_bytes);
+	if (lease->rbk)
+		client_unref(lease->rbk);
+	pthread_mutex_destroy(&lease->lock);
+	free(lease);
+}
+
+RBK_EXPORT int rbk_lease_open(struct rbk *rbk, const struct rbk_lease_options *options,
+			      struct rbk_lease **ret, struct rbk_error *error)
+{
+	struct rbk_wire_lease_open request;
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct client_answer answer;
+	struct rbk_lease *lease;
+	int r;
+
+	r = check_offered(rbk, error);
+	if (!r)
+		r = fill_request(options, &request, error);
+	if (r)
+		return r;
+	lease = lease_new();
+	if (!lease)
+		return client_error(error, -ENOMEM, "out of memory");
+	lease->opened = request;
+	r = client_request_for(rbk, &message, options->wait_ns, &answer, error);
+	if (!r) {
+		r = map_page(answer.fds[0], answer.reply.lease.page_bytes, NULL, &lease->page,
+			     error);
+		client_close(&answer.fds[0]);
+	}
+	if (r) {
+		lease_free(lease);
+		return r;
+	}
+	lease->rbk = client_ref(rbk);
+	lease->page_bytes = (size_t)answer.reply.lease.page_bytes;
+	lease->number = answer.reply.lease.number;
+	lease->device = answer.reply.lease.device;
+	*ret = lease;
+	return 0;
+}
+
+/* Where to send a request about it; client_unref() what is returned. */
+static struct rbk *lease_rbk(struct rbk_lease *lease, uint32_t *ret_number)
+{
+	struct rbk *rbk;
+
+	pthread_mutex_lock(&lease->lock);
+	rbk = client_ref(lease->rbk);
+	*ret_number = lease->number;
+	pthread_mutex_unlock(&lease->lock);
+	return rbk;
+}
+
+static int ask_object(struct rbk *rbk, struct rbk_wire_lease_object *request,
+		      struct client_answer *ret, struct rbk_error *error)
+{
+	struct client_message message = {&request->request, sizeof(*request), NULL, 0, -1};
+
+	request->request.type = RBK_WIRE_LEASE_OBJECT;
+	return client_request(rbk, &message, ret, error);
+}
+
+RBK_EXPORT void rbk_lease_close(struct rbk_lease *lease)
+{
+	if (!lease)
+		return;
+	if (client_check(lease->rbk, NULL) == 0) {
+		for (struct lease_object *object = lease->objects; object; object = object->next) {
+			struct rbk_wire_lease_object drop = {
+				.lease = lease->number,
+				.action = RBK_WIRE_OBJECT_DROP,
+				.dev = object->dev,
+				.ino = object->ino,
+			};
+			struct client_answer answer;
+
+			ask_object(lease->rbk, &drop, &answer, NULL);
+		}
+		rbk_lease_give(lease, lease->credit_bytes, NULL);
+	}
+	lease_free(lease);
+}
+
+RBK_EXPORT uint32_t rbk_lease_number(const struct rbk_lease *lease)
+{
+	return __atomic_load_n(&lease->number, __ATOMIC_RELAXED);
+}
+
+RBK_EXPORT uint32_t rbk_lease_device(const struct rbk_lease *lease)
+{
+	return __atomic_load_n(&lease->device, __ATOMIC_RELAXED);
+}
+
+RBK_EXPORT const struct rbk_lease_page *rbk_lease_page(const struct rbk_lease *lease)
+{
+	return lease->page;
+}
+
+static int ask_credit(struct rbk_lease *lease, struct rbk_wire_lease_credit *request,
+		      const struct rbk_lease_use *use, uint64_t wait_ns, struct client_answer *ret,
+		      struct rbk_error *error)
+{
+	struct client_message message = {&request->request, sizeof(*request), NULL, 0, -1};
+	struct rbk *rbk = lease_rbk(lease, &request->lease);
+	int r;
+
+	request->request.type = RBK_WIRE_LEASE_CREDIT;
+	request->wait_ms = wait_ms(wait_ns);
+	if (use) {
+		request->used_bytes = use->used_bytes;
+		request->extra_bytes = use->extra_bytes;
+		request->n_objects = use->n_objects;
+		request->n_refused = use->n_refused;
+	}
+	r = client_request_for(rbk, &message, wait_ns, ret, error);
+	client_unref(rbk);
+	return r;
+}
+
+static void add_credit(struct rbk_lease *lease, uint64_t more, uint64_t less)
+{
+	pthread_mutex_lock(&lease->lock);
+	lease->credit_bytes += more;
+	lease->credit_bytes -= less < lease->credit_bytes ? less : lease->credit_bytes;
+	pthread_mutex_unlock(&lease->lock);
+}
+
+RBK_EXPORT int rbk_lease_take(struct rbk_lease *lease, uint64_t want_bytes, uint64_t least_bytes,
+			      uint64_t wait_ns, const struct rbk_lease_use *use,
+			      uint64_t *ret_bytes, struct rbk_error *error)
+{
+	struct rbk_wire_lease_credit request = {
+		.want_bytes = want_bytes,
+		.least_bytes = least_bytes,
+	};
+	struct client_answer answer;
+	int r;
+
+	if (least_bytes > want_bytes)
+		return client_error(error, -EINVAL,
+				    "the least that will do is above what is wanted");
+	r = ask_credit(lease, &request, use, wait_ns, &answer, error);
+	if (r)
+		return r;
+	if (answer.reply.lease_given.given_bytes > want_bytes ||
+	    answer.reply.lease_given.given_bytes < least_bytes)
+		return client_error(error, -EPROTO, "the broker gave other credit than was wanted");
+	add_credit(lease, answer.reply.lease_given.given_bytes, 0);
+	*ret_bytes = answer.reply.lease_given.given_bytes;
+	return 0;
+}
+
+RBK_EXPORT int rbk_lease_give(struct rbk_lease *lease, uint64_t bytes,
+			      const struct rbk_lease_use *use)
+{
+	struct rbk_wire_lease_credit request = {.return_bytes = bytes};
+	struct client_answer answer;
+	int r = ask_credit(lease, &request, use, 0, &answer, NULL);
+
+	if (r == 0)
+		add_credit(lease, 0, bytes);
+	return r;
+}
+
+RBK_EXPORT int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint64_t ino,
+				    uint64_t bytes, uint64_t from_credit_bytes,
+				    uint64_t *ret_charged_bytes, struct rbk_error *error)
+{
+	struct rbk_wire_lease_object request = {
+		.action = RBK_WIRE_OBJECT_ADD,
+		.dev = dev,
+		.ino = ino,
+		.bytes = bytes,
+		.from_credit_bytes = from_credit_bytes,
+	};
+	struct lease_object *object = calloc(1, sizeof(*object));
+	struct client_answer answer;
+	struct rbk *rbk;
+	int r;
+
+	if (!object)
+		return client_error(error, -ENOMEM, "out of memory");
+	rbk = lease_rbk(lease, &request.lease);
+	r = ask_object(rbk, &request, &answer, error);
+	client_unref(rbk);
+	if (r) {
+		free(object);
+		return r;
+	}
+	*object = (struct lease_object){
+		.dev = dev,
+		.ino = ino,
+		.bytes = bytes,
+		.charged_bytes = answer.reply.lease_given.given_bytes,
+	};
+	*ret_charged_bytes = object->charged_bytes;
+	add_credit(lease, 0, from_credit_bytes);
+	pthread_mutex_lock(&lease->lock);
+	object->next = lease->objects;
+	lease->objects = object;
+	pthread_mutex_unlock(&lease->lock);
+	return 0;
+}
+
+/* Under the lock. */
+static struct lease_object *take_object(struct rbk_lease *lease, uint64_t dev, uint64_t ino)
+{
+	struct lease_object **at = &lease->objects, *object;
+
+	while (*at && ((*at)->dev != dev || (*at)->ino != ino))
+		at = &(*at)->next;
+	object = *at;
+	if (object)
+		*at = object->next;
+	return object;
+}
+
+RBK_EXPORT int rbk_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino)
+{
+	struct rbk_wire_lease_object request = {
+		.action = RBK_WIRE_OBJECT_DROP,
+		.dev = dev,
+		.ino = ino,
+	};
+	struct client_answer answer;
+	struct rbk *rbk = lease_rbk(lease, &request.lease);
+	int r = ask_object(rbk, &request, &answer, NULL);
+
+	client_unref(rbk);
+	if (r)
+		return r;
+	pthread_mutex_lock(&lease->lock);
+	free(take_object(lease, dev, ino));
+	pthread_mutex_unlock(&lease->lock);
+	return 0;
+}
+
+RBK_EXPORT int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_bytes,
+				uint64_t *ret_granted_bytes, struct rbk_error *error)
+{
+	struct rbk_wire_lease_resize request = {
+		.request.type = RBK_WIRE_LEASE_RESIZE,
+		.lease = lease,
+		.wish_bytes = wish_bytes,
+	};
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct client_answer answer;
+	int r;
+
+	/* On the administrators' socket the right to change is asked for by the broker itself. */
+	r = client_check(rbk, error);
+	if (!r && !(rbk->features & (RBK_FEAT_LEASES | RBK_FEAT_ADMIN)))
+		r = client_error(error, -EOPNOTSUPP, "this broker has no leases");
+	if (!r)
+		r = client_request(rbk, &message, &answer, error);
+	if (r)
+		return r;
+	if (ret_granted_bytes)
+		*ret_granted_bytes = answer.reply.lease_given.granted_bytes;
+	return 0;
+}
+
+/* What the member shares, and paid for, out of the credit that it has been given back. */
+static void restore_objects(struct rbk_lease *lease)
+{
+	for (struct lease_object *object = lease->objects; object; object = object->next) {
+		struct rbk_wire_lease_object request = {
+			.lease = lease->number,
+			.action = RBK_WIRE_OBJECT_ADD,
+			.dev = object->dev,
+			.ino = object->ino,
+			.bytes = object->bytes,
+			.from_credit_bytes = object->charged_bytes < lease->credit_bytes
+						     ? object->charged_bytes
+						     : lease->credit_bytes,
+		};
+		struct client_answer answer;
+
+		/* One that is not known any more is nobody's; what it cost stays credit. */
+		if (ask_object(lease->rbk, &request, &answer, NULL))
+			continue;
+		lease->credit_bytes -= request.from_credit_bytes;
+		object->charged_bytes = answer.reply.lease_given.given_bytes;
+	}
+}
+
+RBK_EXPORT int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint64_t held_bytes,
+				 struct rbk_error *error)
+{
+	struct rbk_wire_lease_open request = lease->opened;
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
+	struct client_answer answer;
+	void *page;
+	int r;
+
+	r = check_offered(rbk, error);
+	if (r)
+		return r;
+	pthread_mutex_lock(&lease->lock);
+	request.wait_ms = 0;
+	request.number = lease->number;
+	request.held_bytes = held_bytes;
+	if (request.flags & RBK_WIRE_LEASE_JOIN) {
+		/* Who joined knows the lease as its page tells it. */
+		const struct rbk_lease_page *known = lease->page;
+
+		request.device = lease->device;
+		request.min_bytes = 1;
+		request.max_bytes = __atomic_load_n(&known->max_bytes, __ATOMIC_RELAXED);
+		request.wish_bytes = __atomic_load_n(&known->wish_bytes, __ATOMIC_RELAXED);
+		if (request.wish_bytes == 0 || request.wish_bytes > request.max_bytes)
+			request.wish_bytes = request.max_bytes;
+	}
+	request.flags = RBK_WIRE_LEASE_RESTORE | (request.flags & RBK_WIRE_LEASE_BY_UUID);
+	r = client_request(rbk, &message, &answer, error);
+	if (!r) {
+		r = answer.reply.lease.page_bytes == lease->page_bytes
+			    ? map_page(answer.fds[0], lease->page_bytes, lease->page, &page, error)
+			    : client_error(error, -EPROTO,
+					   "the page of the lease has another size");
+		client_close(&answer.fds[0]);
+	}
+	if (!r) {
+		client_unref(lease->rbk);
+		lease->rbk = client_ref(rbk);
+		__atomic_store_n(&lease->number, answer.reply.lease.number, __ATOMIC_RELAXED);
+		__atomic_store_n(&lease->device, answer.reply.lease.device, __ATOMIC_RELAXED);
+		lease->credit_bytes = held_bytes;
+		restore_objects(lease);
+	}
+	pthread_mutex_unlock(&lease->lock);
+	return r;
+}
