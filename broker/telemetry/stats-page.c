@@ -59,6 +59,7 @@ void stats_layout_tenant(const struct stats *stats, struct stats_layout *ret)
 	layout_add(ret, RBK_STATS_SECTION_DELAYS, sizeof(struct rbk_stats_delay), 1);
 	layout_add(ret, RBK_STATS_SECTION_SESSIONS, sizeof(struct rbk_stats_session),
 		   STATS_OWN_SESSIONS);
+	layout_add(ret, RBK_STATS_SECTION_LEASES, sizeof(struct rbk_stats_lease), STATS_OWN_LEASES);
 	layout_end(ret);
 	ret->backed_bytes = ret->bytes;
 }
@@ -83,6 +84,7 @@ void stats_layout_root(const struct stats *stats, struct stats_layout *ret)
 		   STATS_MAX_TENANTS);
 	layout_add(ret, RBK_STATS_SECTION_SESSIONS, sizeof(struct rbk_stats_session),
 		   STATS_MAX_SESSIONS);
+	layout_add(ret, RBK_STATS_SECTION_LEASES, sizeof(struct rbk_stats_lease), STATS_MAX_LEASES);
 	layout_end(ret);
 }
 

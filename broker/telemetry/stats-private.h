@@ -23,7 +23,10 @@ struct stats {
 	struct list_node sessions;
 	uint32_t n_sessions;
 	uint64_t sessions_used[STATS_MAX_SESSIONS / 64]; /* bits: records of the root page */
-	uint32_t n_threads;                              /* records of THREADS that are used */
+	struct list_node leases;
+	uint32_t n_leases;
+	uint64_t leases_used[STATS_MAX_LEASES / 64]; /* likewise */
+	uint32_t n_threads;                          /* records of THREADS that are used */
 };
 
 /* How the sections of a page lie. */
@@ -82,6 +85,10 @@ void stats_delay_clear(struct stats *stats, uint32_t root_slot);
  */
 void stats_sessions_map(struct stats_tenant *tenant);
 void stats_sessions_unmap(struct stats_tenant *tenant);
+
+/* stats-lease.c: likewise its leases. */
+void stats_leases_map(struct stats_tenant *tenant);
+void stats_leases_unmap(struct stats_tenant *tenant);
 
 /* The heartbeat of one page. */
 void stats_page_touch(const struct stats *stats, const struct stats_page *page);

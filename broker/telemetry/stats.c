@@ -63,6 +63,7 @@ int stats_new(uint32_t n_devices, uint64_t now_ns, struct stats **ret)
 	stats->root.fd = -1;
 	list_init(&stats->tenants);
 	list_init(&stats->sessions);
+	list_init(&stats->leases);
 	*ret = stats;
 	return 0;
 }
@@ -122,6 +123,7 @@ int stats_tenant_new(struct stats *stats, uint32_t number, const char *name,
 	list_init(&tenant->plans);
 	list_init(&tenant->gathered);
 	list_init(&tenant->sessions);
+	list_init(&tenant->leases);
 	list_append(&stats->tenants, &tenant->link);
 	tenant->next = stats->buckets[number % STATS_BUCKETS];
 	stats->buckets[number % STATS_BUCKETS] = tenant;
@@ -366,6 +368,7 @@ int stats_tenant_map(struct stats_tenant *tenant, uint64_t now_ns)
 	list_for_each (node, &tenant->plans)
 		plan_take_slot(container_of(node, struct stats_plan, link));
 	stats_sessions_map(tenant);
+	stats_leases_map(tenant);
 	return 0;
 }
 
@@ -375,6 +378,7 @@ void stats_tenant_unmap(struct stats_tenant *tenant, uint64_t now_ns)
 		return;
 	tenant_flush(tenant);
 	stats_sessions_unmap(tenant);
+	stats_leases_unmap(tenant);
 	list_for_each (node, &tenant->plans) {
 		plan_drop_slot(container_of(node, struct stats_plan, link));
 		tenant->n_unlisted++;

@@ -32,6 +32,8 @@ enum {
 	STATS_MAX_TENANTS = 1024,   /* records of the root page */
 	STATS_MAX_SESSIONS = 16384, /* likewise */
 	STATS_OWN_SESSIONS = 64,    /* records of a tenant's page */
+	STATS_MAX_LEASES = 2048,    /* records of the root page */
+	STATS_OWN_LEASES = 64,      /* records of a tenant's page */
 	STATS_MAX_THREADS = 512,    /* likewise */
 	STATS_INLINE_SAMPLE = 64,   /* of so many tasks run inline, one is logged */
 	STATS_NO_SLOT = 0xffff,
@@ -67,6 +69,8 @@ struct stats_tenant {
 	struct stats_page page;
 	struct list_node sessions;    /* struct stats_session */
 	uint64_t own_sessions;        /* bit i: record i of the page's is somebody's */
+	struct list_node leases;      /* struct stats_lease */
+	uint64_t own_leases;          /* as own_sessions */
 	struct rbk_stats_plan *spill; /* counts of plans without a slot, for nobody */
 	struct rbk_stats_decision own_log;
 	uint32_t next_slot;       /* below it every slot of the page was used */
@@ -110,6 +114,17 @@ struct stats_session {
 	struct list_node of_tenant;  /* in it */
 	uint32_t root_slot;          /* STATS_NO_SLOT */
 	uint32_t own_slot;           /* in the tenant's page; likewise */
+	void *owner;
+};
+
+/* Likewise a lease's. */
+struct stats_lease {
+	struct list_node link; /* in stats, see stats_first_lease() */
+	struct stats *stats;
+	struct stats_tenant *tenant;
+	struct list_node of_tenant; /* in it */
+	uint32_t root_slot;         /* STATS_NO_SLOT */
+	uint32_t own_slot;          /* in the tenant's page; likewise */
 	void *owner;
 };
 
@@ -387,6 +402,14 @@ uint32_t stats_n_sessions(const struct stats *stats);
 void stats_session_last(struct stats_session *session);
 /* All but the sequence. Into the pages that there are. */
 void stats_set_session(struct stats_session *session, const struct rbk_stats_session *figures);
+
+/* Likewise a lease of @tenant. */
+void stats_lease_init(struct stats_lease *lease, struct stats_tenant *tenant, void *owner);
+void stats_lease_deinit(struct stats_lease *lease);
+struct stats_lease *stats_first_lease(const struct stats *stats);
+uint32_t stats_n_leases(const struct stats *stats);
+void stats_lease_last(struct stats_lease *lease);
+void stats_set_lease(struct stats_lease *lease, const struct rbk_stats_lease *figures);
 
 /*
  * Counts what was gathered of tasks that ran on the reactor: before an update, or before somebody

@@ -47,6 +47,7 @@ static struct rbk_stats_view page_new(uint32_t kind, uint32_t n_devices, unsigne
 		sizeof(struct rbk_stats_thread),
 		sizeof(struct rbk_stats_delay),
 		sizeof(struct rbk_stats_session),
+		sizeof(struct rbk_stats_lease),
 	};
 	struct rbk_stats_header header = {
 		.magic = RBK_STATS_MAGIC,
@@ -131,7 +132,7 @@ static const struct about three[] = {
 	{"batch", 20, 2, 3, 0.6 * GIB, 8 * GIB, 0, 0.17, 98, 98, 30e6, 85e6, 2, 3.8e6,
 	 RBK_REASON_USER_PREFERENCE},
 };
-enum { N_THREE = sizeof(three) / sizeof(three[0]) };
+enum { N_THREE = sizeof(three) / sizeof(three[0]), N_LEASES = 3 };
 
 /* @n tasks, of which one in 50 takes @p99_ns. */
 static void histogram(uint64_t buckets[RBK_STATS_BUCKETS], uint64_t n, double p50_ns, double p99_ns)
@@ -294,6 +295,42 @@ static void fill_broker(const struct rbk_stats_view *root, uint64_t n_tenants, u
 	delay_of(&worker, &thread->delay);
 }
 
+/* Of programs that drive the GPU themselves: one as it should be, one that waits, one to look at.
+ */
+static struct rbk_stats_lease lease_of(uint32_t number, uint32_t tenant, unsigned int moment)
+{
+	static const char *const names[N_LEASES] = {"llama-server", "ffmpeg", "vkcube"};
+	static const uint32_t flags[N_LEASES] = {0, RBK_STATS_LEASE_WAITING,
+						 RBK_STATS_LEASE_OVER | RBK_STATS_LEASE_SHRINKING};
+	uint32_t i = (number - 1) % N_LEASES;
+	struct rbk_stats_lease lease = {
+		.number = number,
+		.tenant = tenant,
+		.device = RBK_DEVICE_GPU,
+		.flags = flags[i],
+		.pid = 4300 + number,
+		.uid = 1000,
+		.n_members = 1 + (i == 0),
+		.opened_at_ns = began_ns + up_ns - number * 90 * second_ns,
+		.min_bytes = (uint64_t)(64 * MIB),
+		.wish_bytes = (uint64_t)(512 * MIB),
+		.max_bytes = (uint64_t)(1024 * MIB),
+		.granted_bytes = (uint64_t)(512 * MIB),
+		.credited_bytes = (uint64_t)((480 + moment % 2) * MIB),
+		.object_bytes = (uint64_t)(32 * MIB),
+		.used_bytes = (uint64_t)(460 * MIB),
+		.extra_bytes = (uint64_t)(12 * MIB),
+		.peak_bytes = (uint64_t)(500 * MIB),
+		.seen_bytes = i == 1 ? RBK_STATS_ABSENT : (uint64_t)((472 + 100 * i) * MIB),
+		.waiting_bytes = i == 1 ? (uint64_t)(128 * MIB) : 0,
+		.n_objects = 211,
+		.n_refused = i,
+	};
+
+	snprintf(lease.name, sizeof(lease.name), "%s", names[i]);
+	return lease;
+}
+
 static struct rbk_stats_session session_of(uint32_t number, uint32_t tenant, const char *name,
 					   uint64_t tasks_per_s, uint64_t n_plans,
 					   unsigned int moment)
@@ -397,6 +434,7 @@ static void make_tenant_page(struct pages *pages, const struct about *about, uin
 			[RBK_STATS_SECTION_DEVICES] = 2,
 			[RBK_STATS_SECTION_DELAYS] = 1,
 			[RBK_STATS_SECTION_SESSIONS] = n_sessions,
+			[RBK_STATS_SECTION_LEASES] = 2,
 		}};
 	struct rbk_stats_view view = page_new(RBK_STATS_TENANT, 2, moment, &counts);
 	const struct rbk_stats_tenant tenant = tenant_of(about, number, moment);
@@ -414,6 +452,8 @@ static void make_tenant_page(struct pages *pages, const struct about *about, uin
 		*(struct rbk_stats_session *)record(&view, RBK_STATS_SECTION_SESSIONS, i) =
 			session_of(i + 1, number, about->name, about->tasks_per_s / n_sessions, 2,
 				   moment);
+	*(struct rbk_stats_lease *)record(&view, RBK_STATS_SECTION_LEASES, 0) =
+		lease_of(number, number, moment);
 	add_tenant_page(pages, &view, &tenant);
 }
 
@@ -427,6 +467,7 @@ static void make_three(unsigned int moment, struct pages *ret)
 					      [RBK_STATS_SECTION_THREADS] = 2,
 					      [RBK_STATS_SECTION_DELAYS] = N_THREE + 2,
 					      [RBK_STATS_SECTION_SESSIONS] = 12,
+					      [RBK_STATS_SECTION_LEASES] = N_LEASES + 1,
 				      }};
 	struct rbk_stats_view root = page_new(RBK_STATS_ROOT, 2, moment, &counts);
 	uint32_t n_sessions = 0;
@@ -443,6 +484,8 @@ static void make_three(unsigned int moment, struct pages *ret)
 			tenant_of(about, i + 1, moment);
 		delay_of(about, record(&root, RBK_STATS_SECTION_DELAYS, i));
 		make_tenant_page(ret, about, i + 1, 0, moment);
+		*(struct rbk_stats_lease *)record(&root, RBK_STATS_SECTION_LEASES, i) =
+			lease_of(i + 1, i + 1, moment);
 		for (uint32_t k = 0; k < about->n_sessions; k++) {
 			struct rbk_stats_session *session =
 				record(&root, RBK_STATS_SECTION_SESSIONS, n_sessions++);
@@ -572,6 +615,13 @@ static void make_hostile(unsigned int moment, struct pages *ret)
 		session->number = i + 1;
 		snprintf(session->name, sizeof(session->name), "%s", names[i]);
 		memset(session->comm, '\x9b', sizeof(session->comm));
+	}
+	for (uint32_t i = 0; i < N_LEASES; i++) {
+		struct rbk_stats_lease *lease = record(view, RBK_STATS_SECTION_LEASES, i);
+
+		lease->number = i + 1;
+		lease->tenant = i + 1;
+		snprintf(lease->name, sizeof(lease->name), "%s", names[i]);
 	}
 }
 

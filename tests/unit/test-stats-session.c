@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sessions in statistics pages: whose records are whose, as sessions and pages come and go. */
+/* Sessions and leases in statistics pages: whose records are whose, as they and pages come and go.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -179,12 +180,82 @@ static void test_root__is_sparse(void **state)
 	stats_session_deinit(&session);
 }
 
+static struct rbk_stats_lease lease_record(const struct rbk_stats_view *view, uint32_t index)
+{
+	struct rbk_stats_lease lease;
+
+	assert_true(rbk_stats_copy(&lease, rbk_stats_record(view, RBK_STATS_SECTION_LEASES, index),
+				   sizeof(lease)));
+	return lease;
+}
+
+static void show_lease(struct stats_lease *lease, uint32_t number)
+{
+	const struct rbk_stats_lease figures = {
+		.number = number, .name = "program", .granted_bytes = number * 10};
+
+	stats_set_lease(lease, &figures);
+}
+
+static void test_lease__in_both_pages(void **state)
+{
+	struct kit *kit = *state;
+	struct stats_lease first, second;
+
+	assert_int_equal(rbk_stats_count(&kit->root, RBK_STATS_SECTION_LEASES), STATS_MAX_LEASES);
+	assert_int_equal(rbk_stats_count(&kit->own, RBK_STATS_SECTION_LEASES), STATS_OWN_LEASES);
+	stats_lease_init(&first, kit->other, NULL);
+	stats_lease_init(&second, kit->tenant, NULL);
+	assert_int_equal(stats_n_leases(kit->stats), 2);
+	show_lease(&first, 1);
+	show_lease(&second, 2);
+	assert_int_equal(lease_record(&kit->root, 0).number, 1);
+	assert_int_equal(lease_record(&kit->root, 1).granted_bytes, 20);
+	assert_string_equal(lease_record(&kit->root, 1).name, "program");
+	assert_int_equal(lease_record(&kit->own, 0).number, 2);
+	assert_int_equal(lease_record(&kit->own, 1).number, 0);
+
+	stats_tenant_unmap(kit->tenant, 2);
+	show_lease(&second, 3);
+	assert_int_equal(stats_tenant_map(kit->tenant, 3), 0);
+	kit->own = view_of(&kit->tenant->page);
+	show_lease(&second, 4);
+	assert_int_equal(lease_record(&kit->own, 0).number, 4);
+	stats_lease_deinit(&first);
+	stats_lease_deinit(&first);
+	assert_int_equal(lease_record(&kit->root, 0).number, 0);
+	stats_lease_deinit(&second);
+	assert_int_equal(lease_record(&kit->own, 0).number, 0);
+	assert_null(stats_first_lease(kit->stats));
+}
+
+static void test_lease__too_many(void **state)
+{
+	enum { N = STATS_MAX_LEASES + 2 };
+	struct stats_lease *leases = calloc(N, sizeof(*leases));
+	struct kit *kit = *state;
+
+	assert_non_null(leases);
+	for (uint32_t i = 0; i < N; i++) {
+		stats_lease_init(&leases[i], kit->tenant, NULL);
+		show_lease(&leases[i], i + 1);
+	}
+	assert_int_equal(lease_record(&kit->root, STATS_MAX_LEASES - 1).number, STATS_MAX_LEASES);
+	for (uint32_t i = 0; i < N; i++)
+		stats_lease_deinit(&leases[i]);
+	for (uint32_t i = 0; i < STATS_MAX_LEASES; i++)
+		assert_int_equal(lease_record(&kit->root, i).number, 0);
+	free(leases);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_session__in_both_pages, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_session__pages_come_and_go, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_session__too_many, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_lease__in_both_pages, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_lease__too_many, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_root__is_sparse, setup, teardown),
 	};
 

@@ -244,7 +244,8 @@ static void test_layout__nonsense(void **state)
 	REFUSED(plans->offset = 8);
 	REFUSED(plans->offset += 4);
 	/* Over the sections behind it, and the end. */
-	REFUSED(plans->offset += 8192 + STATS_OWN_SESSIONS * sizeof(struct rbk_stats_session));
+	REFUSED(plans->offset += 8192 + STATS_OWN_SESSIONS * sizeof(struct rbk_stats_session) +
+				 STATS_OWN_LEASES * sizeof(struct rbk_stats_lease));
 	REFUSED(plans->offset = UINT32_MAX - 7);
 	REFUSED(plans->stride -= 8);
 	REFUSED(plans->stride += 1);
