@@ -226,6 +226,24 @@ static uint64_t stays_until(const struct residency_device *device, const struct 
 									: wait->until_ns;
 }
 
+/* Nobody is on his way who could make a difference. */
+static void refuse_deadlocked(struct residency_device *device)
+{
+	struct leases *leases = &device->residency->leases;
+	struct lease_wait *wait;
+
+	device->has_new_waits = false;
+	for (;;) {
+		wait = lease_find_deadlocked(leases, device->index,
+					     device->usable_bytes[EXEC_TIER_VRAM]);
+		if (!wait)
+			return;
+		finish(device, wait, -EDEADLK);
+		/* It kept others waiting, too. */
+		residency_review_in(device->residency, 0);
+	}
+}
+
 void residency_leases_serve(struct residency_device *device)
 {
 	struct residency *residency = device->residency;
@@ -249,6 +267,8 @@ void residency_leases_serve(struct residency_device *device)
 		else if (until_ns < next_ns)
 			next_ns = until_ns;
 	}
+	if (device->has_new_waits && device->leaving_bytes == 0 && device->n_jobs == 0)
+		refuse_deadlocked(device);
 	residency->is_serving = false;
 	if (next_ns != UINT64_MAX)
 		residency_review_in(residency, next_ns - now_ns);
@@ -257,6 +277,18 @@ void residency_leases_serve(struct residency_device *device)
 struct leases *residency_leases(struct residency *residency)
 {
 	return &residency->leases;
+}
+
+/* At once, unless that takes long: reviews take a small part of the reactor's time. */
+static void serve_soon(struct residency_device *device)
+{
+	enum { AT_ONCE = 16 };
+	struct residency *residency = device->residency;
+
+	if (residency->leases.n_waits[device->index] <= AT_ONCE)
+		residency_leases_serve(device);
+	else
+		residency_review_in(residency, 0);
 }
 
 void residency_lease_ask(struct residency *residency, struct lease_wait *wait, uint64_t patience_ns)
@@ -268,7 +300,8 @@ void residency_lease_ask(struct residency *residency, struct lease_wait *wait, u
 	wait->until_ns = clock_now_ns() + patience_ns;
 	wait->grace_ns = wait->until_ns + (patience_ns < grace_ns ? grace_ns - patience_ns : 0);
 	lease_wait_begin(wait);
-	residency_leases_serve(device);
+	device->has_new_waits = true;
+	serve_soon(device);
 }
 
 void residency_lease_withdraw(struct residency *residency, struct lease_wait *wait)
@@ -280,7 +313,7 @@ void residency_lease_withdraw(struct residency *residency, struct lease_wait *wa
 void residency_leases_changed(struct residency *residency, unsigned int index)
 {
 	residency_leases_limit(residency);
-	residency_leases_serve(&residency->devices[index]);
+	serve_soon(&residency->devices[index]);
 	residency_review_in(residency, 0);
 }
 

@@ -498,6 +498,7 @@ void residency_set_usable(struct residency *residency, unsigned int device, uint
 	if (vram_bytes == on->usable_bytes[EXEC_TIER_VRAM] &&
 	    gtt_bytes == on->usable_bytes[EXEC_TIER_GTT])
 		return;
+	on->has_new_waits = true;
 	on->usable_bytes[EXEC_TIER_VRAM] = vram_bytes;
 	on->usable_bytes[EXEC_TIER_GTT] = gtt_bytes;
 	if (has_shrunk)
@@ -521,6 +522,8 @@ void residency_limits_changed(struct residency *residency)
 	}
 	residency_tell_hopeless(residency);
 	residency_leases_limit(residency);
+	for (unsigned int i = 1; i < residency->options.n_executors; i++)
+		residency->devices[i].has_new_waits = true;
 	residency_review_in(residency, 0);
 }
 

@@ -22,6 +22,9 @@
 #include "util/error.h"
 #include "util/log.h"
 
+/* Requests of a session that wait. */
+enum { MAX_REQUESTS = 64 };
+
 /* A lease's own. */
 struct lease_page {
 	struct charge charges[3];
@@ -29,6 +32,7 @@ struct lease_page {
 	size_t bytes;
 	int fd;
 	uint32_t opener; /* number of the session */
+	struct stats_lease shown;
 };
 
 /* A session is a member of a lease, or will be when that is opened. */
@@ -129,6 +133,7 @@ static void lease_discard(struct session *session, struct lease *lease)
 	log_debug_of(SESSION_ABOUT(session), LOG_LEASE_ENDED,
 		     "lease %u of \"%s\" on device %u ended; it used %llu bytes at most",
 		     lease->number, lease->name, lease->device, ull(lease->peak_bytes));
+	stats_lease_deinit(&page->shown);
 	lease_free(lease);
 	page_free(page);
 }
@@ -208,7 +213,16 @@ static struct lease_request *request_new(struct session_lease *held,
 	struct charge charge = CHARGE_INIT;
 	struct lease_request *request;
 	char text[ACCOUNT_TEXT_BYTES];
+	unsigned int n = 0;
 
+	list_for_each (node, &session->lease_waits)
+		n++;
+	if (n >= MAX_REQUESTS) {
+		session_reply_result(session, head->type, head->cookie, -EBUSY,
+				     "at most %d requests of a session wait for room",
+				     MAX_REQUESTS);
+		return NULL;
+	}
 	if (account_charge(session->account, &charge, ACCOUNT_HOST_BYTES, sizeof(*request))) {
 		session_reply_result(session, head->type, head->cookie, -EDQUOT, "%s",
 				     account_explain(session->account, text));
@@ -471,6 +485,7 @@ static struct lease *make_lease(struct session *session, const struct rbk_wire_l
 	lease->owner = page;
 	lease->opened_ns = clock_ticks_to_ns(clock_ticks());
 	lease_show(lease);
+	stats_lease_init(&page->shown, session->tenant_stats, lease);
 	return lease;
 }
 _Static_assert(RBK_WIRE_NAME_BYTES <= LEASE_NAME_BYTES, "names fit");

@@ -214,26 +214,6 @@ bool lease_is_shrinking(const struct lease *lease)
 	return lease_granted(lease) > least(lease->limit_bytes, lease->allowed_bytes);
 }
 
-/* Waiting */
-
-void lease_wait_begin(struct lease_wait *wait)
-{
-	struct lease *lease = wait->lease;
-
-	list_append(&lease->leases->waits[lease->device], &wait->link);
-	lease->n_waits++;
-	if (wait->member)
-		wait->member->n_waits++;
-}
-
-void lease_wait_end(struct lease_wait *wait)
-{
-	list_remove(&wait->link);
-	wait->lease->n_waits--;
-	if (wait->member)
-		wait->member->n_waits--;
-}
-
 /* Members */
 
 void lease_join(struct lease *lease, struct lease_member *member, pid_t pid)
@@ -272,6 +252,7 @@ int lease_take(struct lease_member *member, uint64_t bytes)
 		return LEASE_E_LACKING;
 	lease->credited_bytes += bytes;
 	member->credit_bytes += bytes;
+	lease->leases->n_changes++;
 	lease_show(lease);
 	return 0;
 }
@@ -284,6 +265,7 @@ int lease_give(struct lease_member *member, uint64_t bytes)
 		return LEASE_E_LACKING;
 	lease->credited_bytes -= bytes;
 	member->credit_bytes -= bytes;
+	lease->leases->n_changes++;
 	lease_trim(lease);
 	lease_show(lease);
 	return 0;
@@ -295,6 +277,8 @@ void lease_report(struct lease_member *member, const struct lease_use *use)
 	uint64_t used = least(use->used_bytes, max_reported_bytes);
 	uint64_t extra = least(use->extra_bytes, max_reported_bytes);
 
+	if (used != member->used_bytes || extra != member->extra_bytes)
+		lease->leases->n_changes++;
 	lease->used_bytes += used - member->used_bytes;
 	lease->extra_bytes += extra - member->extra_bytes;
 	lease->n_objects += (uint64_t)use->n_objects - member->n_objects;

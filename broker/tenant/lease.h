@@ -44,8 +44,10 @@ enum {
 struct leases {
 	struct list_node all;
 	struct list_node waits[RBK_MAX_DEVICES]; /* struct lease_wait, oldest first */
+	uint32_t n_waits[RBK_MAX_DEVICES];       /* in them */
 	uint64_t granted_bytes[RBK_MAX_DEVICES]; /* by all leases of a device */
 	uint32_t n, next_number;
+	uint64_t n_changes; /* of what members have, or say of themselves */
 	/* Objects by what they are, with a secret seed: clients choose that. */
 	struct lease_object **buckets;
 	uint32_t n_buckets, n_objects;
@@ -72,13 +74,18 @@ struct lease {
 
 	struct list_node members;
 	uint32_t n_members;
-	uint32_t n_waits; /* in leases.waits */
-	uint64_t
-		blocked_number; /* residency's: of the last pass in which one of them had to stay */
+	uint32_t n_waits;        /* in leases.waits */
+	uint64_t blocked_number; /* residency's: of the last pass in which one had to stay */
+	uint64_t kept_bytes, thought_bytes; /* see lease-wait.c */
 
 	/* What members say, all together. */
 	uint64_t used_bytes, extra_bytes, peak_bytes;
 	uint64_t n_objects, n_refused;
+	uint64_t waiting_bytes; /* that they wait for */
+
+	/* What the kernel says of their processes, if anybody knows. */
+	bool is_seen;
+	uint64_t seen_bytes;
 
 	struct rbk_lease_page *page; /* the owner's: members read it; NULL: there is none */
 	void *owner;
@@ -91,7 +98,8 @@ struct lease_member {
 	uint64_t credit_bytes;
 	struct list_node holdings; /* objects that it has named */
 	uint32_t n_holdings;
-	uint32_t n_waits; /* in leases.waits */
+	uint32_t n_waits;    /* in leases.waits */
+	uint32_t n_unserved; /* see lease-wait.c */
 	pid_t pid;
 	uint64_t used_bytes, extra_bytes; /* as it says, */
 	uint32_t n_objects, n_refused;    /* likewise */
@@ -106,6 +114,7 @@ struct lease_wait {
 	struct lease *lease;
 	struct lease_member *member; /* whose credit it will be; NULL: the lease is being opened */
 	uint64_t least_bytes, want_bytes; /* to be ungiven, or opening: granted */
+	bool is_served;                   /* see lease-wait.c */
 
 	/* Residency's. */
 	uint64_t until_ns;      /* gives up then, or if others leave for it, */
@@ -207,6 +216,12 @@ int lease_object_drop(struct lease_member *member, uint64_t dev, uint64_t ino);
 /* Joins those who wait for its lease's device, at the end; and leaves them. */
 void lease_wait_begin(struct lease_wait *wait);
 void lease_wait_end(struct lease_wait *wait);
+/*
+ * The newest of those on a device who wait for nobody but each other, if the leases there can have
+ * at most @usable_bytes together. NULL: there are none.
+ */
+struct lease_wait *lease_find_deadlocked(struct leases *leases, uint8_t device,
+					 uint64_t usable_bytes);
 /* What must be granted for it, and what it would have. */
 static inline uint64_t lease_wait_need(const struct lease_wait *wait)
 {

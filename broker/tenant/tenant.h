@@ -51,6 +51,7 @@ struct tenant {
 	struct list_node asked;  /* what was asked of it and not looked at */
 	struct list_node asking; /* in residency, unless that is empty */
 
+	uint64_t thought_bytes;           /* see lease-wait.c */
 	uint64_t leased[RBK_MAX_DEVICES]; /* bytes of VRAM that leases were granted: see lease.h */
 
 	/* Counters since start. */

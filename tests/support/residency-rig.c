@@ -395,14 +395,17 @@ void rig_check(const struct residency_rig *rig)
 {
 	for (uint32_t i = 1; i < rig->n_devices; i++) {
 		const struct residency_device *device = &rig->residency->devices[i];
-		uint64_t sum = 0;
+		uint64_t sum = 0, vram_leased = rig->residency->leases.granted_bytes[i];
 
 		for (int tier = 0; tier < EXEC_TIER_COUNT; tier++) {
-			uint64_t charged = device->charged_bytes[tier];
+			uint64_t charged = device->charged_bytes[tier], leased = 0;
 
-			CHECK(charged == account_book_total(rig->book, tier == EXEC_TIER_VRAM
-									       ? account_vram(i)
-									       : account_gtt(i)));
+			if (tier == EXEC_TIER_VRAM)
+				leased = rig->residency->leases.granted_bytes[i];
+			CHECK(charged + leased ==
+			      account_book_total(rig->book, tier == EXEC_TIER_VRAM
+								    ? account_vram(i)
+								    : account_gtt(i)));
 			if (device->n_jobs == 0)
 				CHECK(charged == rig->devices[i].allocated[tier]);
 		}
@@ -414,6 +417,6 @@ void rig_check(const struct residency_rig *rig)
 			CHECK(tenant->leaving[i] <= used);
 			sum += used;
 		}
-		CHECK(sum == device->charged_bytes[EXEC_TIER_VRAM]);
+		CHECK(sum == device->charged_bytes[EXEC_TIER_VRAM] + vram_leased);
 	}
 }

@@ -21,7 +21,7 @@ static struct budget_figures compute(const struct memory_reading *pool, uint64_t
 {
 	struct budget_figures figures;
 
-	budget_compute(pool, 8 * GIB, headroom_bytes, allocated_bytes, &figures);
+	budget_compute(pool, 8 * GIB, headroom_bytes, allocated_bytes, 0, &figures);
 	return figures;
 }
 
@@ -58,6 +58,22 @@ static void test_compute__more_used_than_there_is(void **state)
 	assert_int_equal(compute(&pool, GIB, GIB).usable_bytes, 0);
 }
 
+/* What programs use of their leases is not used by others. */
+static void test_compute__leased(void **state)
+{
+	const struct memory_reading pool = {
+		.total = known(8 * GIB), .used = known(5 * GIB), .own = known(GIB)};
+	struct budget_figures figures;
+
+	budget_compute(&pool, 8 * GIB, 0, GIB, 3 * GIB, &figures);
+	assert_int_equal(figures.outside_bytes, GIB);
+	assert_int_equal(figures.usable_bytes, 7 * GIB);
+	/* More than is seen in use at all. */
+	budget_compute(&pool, 8 * GIB, 0, GIB, 6 * GIB, &figures);
+	assert_int_equal(figures.outside_bytes, 0);
+	assert_int_equal(figures.usable_bytes, 8 * GIB);
+}
+
 /* The driver has moved something of ours out: what is missing is nobody's overhead. */
 static void test_compute__own_moved_out(void **state)
 {
@@ -85,6 +101,7 @@ int main(void)
 		cmocka_unit_test(test_compute__others_and_the_driver),
 		cmocka_unit_test(test_compute__nothing_known),
 		cmocka_unit_test(test_compute__more_used_than_there_is),
+		cmocka_unit_test(test_compute__leased),
 		cmocka_unit_test(test_compute__own_moved_out),
 		cmocka_unit_test(test_compute__capped),
 	};

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: MIT */
+/* The books of leases: broker/tenant/lease.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tenant/lease.h"
+#include "tenant/tenant.h"
+
+enum { DEVICE = 1, N_TENANTS = 2, TOTAL = 700 };
+
+static struct account_book *book;
+static struct tenant tenants[N_TENANTS];
+static struct leases leases;
+
+static void allow(unsigned int tenant, uint64_t max_bytes)
+{
+	struct account_limits limits;
+
+	for (int slot = 0; slot < ACCOUNT_SLOT_COUNT; slot++)
+		limits.max[slot] = UINT64_MAX;
+	limits.max[account_vram(DEVICE)] = max_bytes;
+	account_set_limits(tenants[tenant].account, &limits);
+	tenants[tenant].shares[DEVICE] = (struct tenant_share){.max = max_bytes};
+}
+
+static int setup(void **state)
+{
+	const struct account_limits none = {{0}};
+
+	assert_int_equal(account_book_new(&book), 0);
+	for (unsigned int i = 0; i < N_TENANTS; i++) {
+		tenants[i] = (struct tenant){.number = i + 1, .n_refs = 1, .is_named = true};
+		assert_int_equal(account_new(book, "t", &none, &tenants[i].account), 0);
+		allow(i, TOTAL);
+	}
+	assert_int_equal(leases_init(&leases), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	leases_deinit(&leases);
+	for (unsigned int i = 0; i < N_TENANTS; i++) {
+		assert_int_equal(tenants[i].n_refs, 1);
+		assert_int_equal(tenants[i].leased[DEVICE], 0);
+		account_unref(tenants[i].account);
+	}
+	account_book_free(book);
+	return 0;
+}
+
+static struct lease *make(unsigned int tenant, uint64_t wish, uint64_t max)
+{
+	const struct lease_about about = {
+		.tenant = &tenants[tenant],
+		.device = DEVICE,
+		.min_bytes = 1,
+		.wish_bytes = wish,
+		.max_bytes = max,
+		.name = "test",
+	};
+	struct lease *lease;
+
+	assert_int_equal(lease_new(&leases, &about, &lease), 0);
+	return lease;
+}
+
+/* One with a member that has @credit. */
+static struct lease *make_with(unsigned int tenant, uint64_t wish, uint64_t max,
+			       struct lease_member *member, uint64_t credit)
+{
+	struct lease *lease = make(tenant, wish, max);
+
+	*member = (struct lease_member){.lease = NULL};
+	lease_join(lease, member, 1);
+	assert_int_equal(lease_grant(lease, wish, false), 0);
+	assert_int_equal(lease_take(member, credit), 0);
+	return lease;
+}
+
+static void leave(struct lease_member *member)
+{
+	struct lease *lease = member->lease;
+
+	lease_leave(member);
+	if (lease->n_members == 0)
+		lease_free(lease);
+}
+
+static uint64_t used(unsigned int tenant)
+{
+	return account_used(tenants[tenant].account, account_vram(DEVICE));
+}
+
+/* What books must be, whatever happens. */
+static void check(void)
+{
+	uint64_t sums[N_TENANTS] = {0};
+
+	list_for_each (node, &leases.all) {
+		const struct lease *lease = container_of(node, struct lease, link);
+		uint64_t credit = lease->object_bytes;
+
+		list_for_each (member_node, &lease->members)
+			credit +=
+				container_of(member_node, struct lease_member, link)->credit_bytes;
+		assert_int_equal(credit, lease->credited_bytes);
+		assert_true(lease->credited_bytes <= lease_granted(lease));
+		sums[lease->tenant->number - 1] += lease_granted(lease);
+	}
+	for (unsigned int i = 0; i < N_TENANTS; i++) {
+		assert_int_equal(sums[i], used(i));
+		assert_int_equal(sums[i], tenants[i].leased[DEVICE]);
+	}
+	assert_int_equal(leases.granted_bytes[DEVICE], sums[0] + sums[1]);
+}
+
+static void test_credit(void **state)
+{
+	struct lease_member first, second = {.lease = NULL};
+	struct lease *lease = make_with(0, 100, 300, &first, 60);
+
+	lease_join(lease, &second, 2);
+	assert_int_equal(lease_take(&second, 41), LEASE_E_LACKING);
+	assert_int_equal(lease_take(&second, 40), 0);
+	assert_int_equal(lease_ungiven(lease), 0);
+	assert_int_equal(lease_give(&second, 41), LEASE_E_LACKING);
+	/* What it grew beyond its wish goes with the credit. */
+	assert_int_equal(lease_grant(lease, 200, false), 0);
+	assert_int_equal(lease_take(&second, 100), 0);
+	check();
+	assert_int_equal(lease_give(&second, 30), 0);
+	assert_int_equal(lease_granted(lease), 170);
+	leave(&second);
+	assert_int_equal(lease_granted(lease), 100);
+	assert_int_equal(used(0), 100);
+	check();
+	leave(&first);
+	assert_int_equal(used(0), 0);
+}
+
+static void test_grant__limits(void **state)
+{
+	struct lease_member member;
+	struct lease *lease;
+
+	allow(0, 150);
+	lease = make_with(0, 100, 300, &member, 100);
+	assert_int_equal(lease_grant(lease, 151, false), LEASE_E_QUOTA);
+	assert_int_equal(lease_granted(lease), 100);
+	assert_int_equal(lease_grant(lease, 151, true), 0);
+	assert_int_equal(lease_granted(lease), 151);
+	check();
+	/* Less is always fine, also above the limit. */
+	allow(0, 50);
+	assert_int_equal(lease_grant(lease, 120, false), 0);
+	check();
+	leave(&member);
+}
+
+static void test_resize(void **state)
+{
+	struct lease_member member;
+	struct lease *lease = make_with(0, 200, 300, &member, 80);
+
+	lease_resize(lease, 50);
+	assert_int_equal(lease_granted(lease), 80);
+	assert_true(lease_is_shrinking(lease));
+	assert_int_equal(lease_give(&member, 20), 0);
+	assert_int_equal(lease_granted(lease), 60);
+	assert_int_equal(lease_give(&member, 60), 0);
+	assert_int_equal(lease_granted(lease), 50);
+	assert_false(lease_is_shrinking(lease));
+	lease_resize(lease, 300);
+	assert_int_equal(lease->limit_bytes, 300);
+	/* What its tenant's limits leave to it. */
+	lease_allow(lease, 30);
+	assert_int_equal(lease_granted(lease), 30);
+	check();
+	leave(&member);
+}
+
+static void test_report__no_overflow(void **state)
+{
+	struct lease_member members[3];
+	struct lease *lease = make_with(0, 1, 1, &members[0], 0);
+
+	for (unsigned int i = 1; i < 3; i++) {
+		members[i] = (struct lease_member){.lease = NULL};
+		lease_join(lease, &members[i], 1);
+	}
+	for (unsigned int i = 0; i < 3; i++)
+		lease_report(&members[i], &(struct lease_use){UINT64_MAX, UINT64_MAX - 5,
+							      UINT32_MAX, UINT32_MAX});
+	assert_true(lease->used_bytes < UINT64_MAX / 4 && lease->peak_bytes < UINT64_MAX / 2);
+	assert_int_equal(lease->n_objects, 3ull * UINT32_MAX);
+	lease_report(&members[0], &(struct lease_use){10, 5, 2, 1});
+	lease_report(&members[1], &(struct lease_use){.used_bytes = 0});
+	lease_report(&members[2], &(struct lease_use){.used_bytes = 0});
+	assert_int_equal(lease->used_bytes, 10);
+	assert_int_equal(lease->extra_bytes, 5);
+	assert_int_equal(lease->n_objects, 2);
+	/* A count of the past does not go back, nor with who leaves. */
+	assert_int_equal(lease->n_refused, 3ull * UINT32_MAX);
+	leave(&members[2]);
+	leave(&members[1]);
+	assert_int_equal(lease->n_refused, 3ull * UINT32_MAX);
+	leave(&members[0]);
+}
+
+/* Exported, freed and imported elsewhere: somebody pays all the time, and once. */
+static void test_object__export_and_import(void **state)
+{
+	struct lease_member first, second = {.lease = NULL}, other;
+	struct lease *lease = make_with(0, 100, 100, &first, 100);
+	struct lease *another = make_with(0, 50, 50, &other, 50);
+	uint64_t bytes;
+
+	lease_join(lease, &second, 2);
+	assert_int_equal(lease_object_add(&first, 1, 7, 60, 60, &bytes), 0);
+	assert_int_equal(bytes, 60);
+	assert_int_equal(first.credit_bytes, 40);
+	assert_int_equal(lease->object_bytes, 60);
+	check();
+	/* Within the lease, and in another one of the tenant, that has no room. */
+	assert_int_equal(lease_object_add(&second, 1, 7, 60, 0, &bytes), 0);
+	assert_int_equal(bytes, 0);
+	assert_int_equal(lease_object_add(&second, 1, 7, 60, 0, &bytes), LEASE_E_EXISTS);
+	assert_int_equal(lease_object_add(&other, 1, 7, 60, 0, &bytes), 0);
+	assert_int_equal(bytes, 0);
+	check();
+	assert_int_equal(lease_object_drop(&first, 1, 7), 0);
+	assert_int_equal(lease_object_drop(&first, 1, 7), LEASE_E_UNKNOWN);
+	assert_int_equal(lease->object_bytes, 60);
+	check();
+	/* It is free for nobody: the other one inherits, and with it what it lacks. */
+	assert_int_equal(lease_object_drop(&second, 1, 7), 0);
+	assert_int_equal(lease->object_bytes, 0);
+	assert_int_equal(another->object_bytes, 60);
+	assert_int_equal(lease_granted(another), 110);
+	assert_true(lease_is_shrinking(another));
+	assert_int_equal(lease_granted(lease), 40);
+	assert_int_equal(used(0), 150);
+	check();
+	/* Also when the one who paid is gone altogether. */
+	assert_int_equal(lease_object_add(&second, 1, 7, 60, 0, &bytes), 0);
+	leave(&other);
+	assert_int_equal(lease->object_bytes, 60);
+	check();
+	leave(&second);
+	leave(&first);
+	assert_int_equal(leases.n_objects, 0);
+	assert_int_equal(used(0), 0);
+}
+
+static void test_object__who_says_most_pays(void **state)
+{
+	struct lease_member first, second;
+	struct lease *lease = make_with(0, 100, 100, &first, 100);
+	struct lease *other = make_with(0, 100, 100, &second, 0);
+	uint64_t bytes;
+
+	/* Said to be small by one who would have others pay nothing for it. */
+	assert_int_equal(lease_object_add(&first, 1, 7, 1, 1, &bytes), 0);
+	assert_int_equal(lease_object_cost(&second, 1, 7, 80, 0), 80);
+	assert_int_equal(lease_object_add(&second, 1, 7, 80, 0, &bytes), 0);
+	assert_int_equal(bytes, 80);
+	assert_int_equal(lease->object_bytes, 0);
+	assert_int_equal(other->object_bytes, 80);
+	check();
+	/* Each inherits what it said itself. */
+	assert_int_equal(lease_object_drop(&second, 1, 7), 0);
+	assert_int_equal(lease->object_bytes, 1);
+	check();
+	/* More than there is, from credit that there is not. */
+	assert_int_equal(lease_object_add(&second, 1, 8, 101, 0, &bytes), LEASE_E_LACKING);
+	assert_int_equal(lease_object_add(&second, 1, 8, 10, 1, &bytes), LEASE_E_LACKING);
+	assert_int_equal(lease_object_add(&second, 1, 8, UINT64_MAX, 0, &bytes), LEASE_E_LACKING);
+	assert_int_equal(lease_object_add(&first, 1, 7, UINT64_MAX, 99, &bytes), LEASE_E_EXISTS);
+	check();
+	leave(&first);
+	leave(&second);
+}
+
+/* What another tenant names is another object: naming takes nothing from anybody. */
+static void test_object__of_tenants(void **state)
+{
+	struct lease_member first, second;
+	struct lease *lease = make_with(0, 100, 100, &first, 100);
+	struct lease *other = make_with(1, 100, 100, &second, 0);
+	uint64_t bytes;
+
+	assert_int_equal(lease_object_add(&first, 1, 7, 60, 60, &bytes), 0);
+	assert_int_equal(lease_object_add(&second, 1, 7, 60, 0, &bytes), 0);
+	assert_int_equal(bytes, 60);
+	leave(&first);
+	assert_int_equal(lease_granted(other), 100);
+	assert_int_equal(other->object_bytes, 60);
+	check();
+	(void)lease;
+	leave(&second);
+}
+
+static void test_object__many(void **state)
+{
+	enum { N = 3000 };
+	struct lease_member first, second;
+	uint64_t bytes;
+
+	allow(0, UINT64_MAX);
+	make_with(0, N, N, &first, N);
+	make_with(0, N, N, &second, 0);
+	assert_true(leases.n_buckets < N);
+	for (uint64_t i = 0; i < N; i++) {
+		assert_int_equal(lease_object_add(&first, i % 3, i, 1, 1, &bytes), 0);
+		assert_int_equal(lease_object_add(&second, i % 3, i, 1, 0, &bytes), 0);
+	}
+	assert_int_equal(leases.n_objects, N);
+	assert_int_equal(first.n_holdings, N);
+	for (uint64_t i = 0; i < N; i += 2)
+		assert_int_equal(lease_object_drop(&first, i % 3, i), 0);
+	check();
+	leave(&second);
+	assert_int_equal(leases.n_objects, N / 2);
+	leave(&first);
+	assert_int_equal(leases.n_objects, 0);
+}
+
+static void test_find(void **state)
+{
+	struct lease_about about = {
+		.tenant = &tenants[0], .uid = 5, .device = DEVICE, .name = "test"};
+	struct lease *lease = make(0, 1, 1), *restored, *same;
+
+	assert_ptr_equal(lease_find(&leases, lease->number, NULL, 0), lease);
+	assert_null(lease_find(&leases, lease->number + 1, NULL, 0));
+	/* It keeps the number that it had, if that is free; else only its own find it by that. */
+	about.restored_number = lease->number + 100;
+	assert_int_equal(lease_new(&leases, &about, &restored), 0);
+	assert_int_equal(restored->number, lease->number + 100);
+	about.restored_number = 0;
+	about.restored_number = lease->number;
+	assert_int_equal(lease_new(&leases, &about, &same), 0);
+	assert_int_not_equal(same->number, lease->number);
+	assert_ptr_equal(lease_find(&leases, lease->number, &tenants[0], 5), lease);
+	lease_free(lease);
+	assert_ptr_equal(lease_find(&leases, same->restored_number, &tenants[0], 5), same);
+	assert_null(lease_find(&leases, same->restored_number, &tenants[0], 6));
+	assert_null(lease_find(&leases, same->restored_number, &tenants[1], 5));
+	lease_free(restored);
+	lease_free(same);
+}
+
+/* Deadlocks: nobody is told here, so waits are only looked at. */
+
+static struct lease_wait begin_wait(struct lease *lease, struct lease_member *member,
+				    uint64_t least)
+{
+	return (struct lease_wait){.lease = lease, .member = member, .least_bytes = least};
+}
+
+static void test_deadlock__two_holders(void **state)
+{
+	struct lease_member first, second;
+	struct lease *a = make_with(0, 300, 700, &first, 300);
+	struct lease *b = make_with(1, 300, 700, &second, 300);
+	struct lease_wait of_a = begin_wait(a, &first, 300), of_b = begin_wait(b, &second, 300);
+
+	assert_null(lease_find_deadlocked(&leases, DEVICE, TOTAL));
+	lease_wait_begin(&of_a);
+	/* The other one may give. */
+	assert_null(lease_find_deadlocked(&leases, DEVICE, TOTAL));
+	lease_wait_begin(&of_b);
+	assert_ptr_equal(lease_find_deadlocked(&leases, DEVICE, TOTAL), &of_b);
+	/* With more room one comes after the other. */
+	assert_null(lease_find_deadlocked(&leases, DEVICE, 900));
+	/* On another device there is nobody. */
+	assert_null(lease_find_deadlocked(&leases, DEVICE + 1, TOTAL));
+	lease_wait_end(&of_b);
+	assert_null(lease_find_deadlocked(&leases, DEVICE, TOTAL));
+	lease_wait_end(&of_a);
+	leave(&first);
+	leave(&second);
+}
+
+/* One that can be served ends the wait of the others, however many there are. */
+static void test_deadlock__chain(void **state)
+{
+	struct lease_member members[4];
+	struct lease_wait waits[4];
+
+	for (unsigned int i = 0; i < 4; i++) {
+		struct lease *lease = make_with(i % 2, 150, 700, &members[i], 150);
+
+		/* 100 are free: the last needs as much, each other one more and more. */
+		waits[i] = begin_wait(lease, &members[i], 400 - 100 * i);
+		lease_wait_begin(&waits[i]);
+	}
+	assert_null(lease_find_deadlocked(&leases, DEVICE, TOTAL));
+	lease_wait_end(&waits[3]);
+	waits[3].least_bytes = 101;
+	lease_wait_begin(&waits[3]);
+	assert_ptr_equal(lease_find_deadlocked(&leases, DEVICE, TOTAL), &waits[3]);
+	for (unsigned int i = 0; i < 4; i++) {
+		lease_wait_end(&waits[i]);
+		leave(&members[i]);
+	}
+}
+
+/* Of a tenant's maximum, while the device has plenty; and of one lease's. */
+static void test_deadlock__limits(void **state)
+{
+	struct lease_member first, second, third;
+	struct lease *a, *b;
+	struct lease_wait of_a, of_b;
+
+	allow(0, 400);
+	a = make_with(0, 200, 400, &first, 200);
+	b = make_with(0, 150, 400, &second, 150);
+	of_a = begin_wait(a, &first, 200);
+	of_b = begin_wait(b, &second, 100);
+	lease_wait_begin(&of_a);
+	lease_wait_begin(&of_b);
+	assert_ptr_equal(lease_find_deadlocked(&leases, DEVICE, 10 * TOTAL), &of_b);
+	/* A limit is in the way that others could never make up for: that may be raised. */
+	lease_wait_end(&of_b);
+	lease_wait_end(&of_a);
+	of_a.least_bytes = 201;
+	lease_wait_begin(&of_a);
+	assert_null(lease_find_deadlocked(&leases, DEVICE, 10 * TOTAL));
+	lease_wait_end(&of_a);
+	leave(&second);
+
+	third = (struct lease_member){.lease = NULL};
+	lease_join(a, &third, 3);
+	assert_int_equal(lease_grant(a, 400, false), 0);
+	assert_int_equal(lease_take(&third, 200), 0);
+	of_a = begin_wait(a, &first, 100);
+	of_b = begin_wait(a, &third, 100);
+	lease_wait_begin(&of_b);
+	assert_null(lease_find_deadlocked(&leases, DEVICE, TOTAL));
+	lease_wait_begin(&of_a);
+	assert_ptr_equal(lease_find_deadlocked(&leases, DEVICE, TOTAL), &of_a);
+	lease_wait_end(&of_a);
+	lease_wait_end(&of_b);
+	leave(&third);
+	leave(&first);
+}
+
+/* One who is only opening holds nothing, so nobody waits for it. */
+static void test_deadlock__opening(void **state)
+{
+	struct lease_member first;
+	struct lease *a = make_with(0, 300, 700, &first, 300), *opening = make(1, 500, 500);
+	struct lease_wait of_a = begin_wait(a, &first, 300);
+	struct lease_wait of_opening = begin_wait(opening, NULL, 500);
+
+	lease_wait_begin(&of_opening);
+	assert_null(lease_find_deadlocked(&leases, DEVICE, TOTAL));
+	lease_wait_begin(&of_a);
+	/* It is served when the first has been. */
+	assert_null(lease_find_deadlocked(&leases, DEVICE, TOTAL));
+	lease_wait_end(&of_a);
+	lease_wait_end(&of_opening);
+	lease_free(opening);
+	leave(&first);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_credit, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_grant__limits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_resize, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_report__no_overflow, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_object__export_and_import, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_object__who_says_most_pays, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_object__of_tenants, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_object__many, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_find, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_deadlock__two_holders, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_deadlock__chain, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_deadlock__limits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_deadlock__opening, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

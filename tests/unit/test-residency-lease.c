@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: MIT */
+/* Room for leases on a device, among plans and each other: broker/session/residency-lease.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "session/residency-private.h"
+#include "support/residency-rig.h"
+#include "util/clock.h"
+
+#define MIB       (1ull << 20)
+#define LONG_NS   60000000000ull
+#define NOT_DONE  1
+#define MAX_ASKED 8
+
+/* A lease with one member, and what came of asking for it. */
+struct asked {
+	struct lease *lease;
+	struct lease_member member;
+	struct lease_wait wait;
+	int res; /* NOT_DONE */
+	unsigned int order;
+};
+
+static struct residency_rig rig;
+static struct asked asked[MAX_ASKED];
+static unsigned int n_asked, n_done;
+
+static int setup(void **state)
+{
+	residency_rig_init(&rig, 1, 100 * MIB, 0, RESIDENCY_WANTED);
+	n_asked = n_done = 0;
+	return 0;
+}
+
+static void end_lease(struct asked *a)
+{
+	if (!a->lease)
+		return;
+	if (a->res == NOT_DONE)
+		residency_lease_withdraw(rig.residency, &a->wait);
+	lease_leave(&a->member);
+	a->lease = lease_free(a->lease);
+	residency_leases_changed(rig.residency, RIG_DEVICE);
+}
+
+static int teardown(void **state)
+{
+	for (unsigned int i = 0; i < n_asked; i++)
+		end_lease(&asked[i]);
+	residency_rig_deinit(&rig);
+	return 0;
+}
+
+static void on_done(struct lease_wait *wait, int res)
+{
+	struct asked *a = container_of(wait, struct asked, wait);
+
+	assert_int_equal(a->res, NOT_DONE);
+	a->res = res;
+	a->order = ++n_done;
+	if (res == 0 && !a->member.lease)
+		lease_join(a->lease, &a->member, 1);
+}
+
+/* Opens one of at least @min, and waits that long. */
+static struct asked *ask(unsigned int tenant, uint64_t min, uint64_t wish, uint64_t patience_ns)
+{
+	const struct lease_about about = {
+		.tenant = &rig.tenants[tenant],
+		.device = RIG_DEVICE,
+		.min_bytes = min * MIB,
+		.wish_bytes = wish * MIB,
+		.max_bytes = 100 * MIB,
+		.name = "test",
+	};
+	struct asked *a = &asked[n_asked++];
+
+	*a = (struct asked){.res = NOT_DONE};
+	assert_int_equal(lease_new(residency_leases(rig.residency), &about, &a->lease), 0);
+	a->wait = (struct lease_wait){.lease = a->lease,
+				      .least_bytes = min * MIB,
+				      .want_bytes = wish * MIB,
+				      .done = on_done};
+	residency_lease_ask(rig.residency, &a->wait, patience_ns);
+	return a;
+}
+
+/* Credit for one that has been opened. */
+static void ask_more(struct asked *a, uint64_t least, uint64_t patience_ns)
+{
+	a->res = NOT_DONE;
+	a->wait = (struct lease_wait){.lease = a->lease,
+				      .member = &a->member,
+				      .least_bytes = least * MIB,
+				      .want_bytes = least * MIB,
+				      .done = on_done};
+	residency_lease_ask(rig.residency, &a->wait, patience_ns);
+}
+
+static uint64_t granted(const struct asked *a)
+{
+	return lease_granted(a->lease) / MIB;
+}
+
+static void settle(void)
+{
+	rig_settle(&rig);
+	rig_check(&rig);
+}
+
+/* Bytes are there, or have been refused, at once. */
+static void test_open__free_room(void **state)
+{
+	struct asked *a = ask(0, 60, 60, 0), *b;
+
+	assert_int_equal(a->res, 0);
+	assert_int_equal(granted(a), 60);
+	/* As much of the wish as there is. */
+	b = ask(1, 10, 90, 0);
+	assert_int_equal(b->res, 0);
+	assert_int_equal(granted(b), 40);
+	assert_int_equal(ask(1, 1, 1, 0)->res, -ENOMEM);
+	rig_check(&rig);
+	end_lease(a);
+	settle();
+	assert_int_equal(account_used(rig.tenants[0].account, account_vram(RIG_DEVICE)), 0);
+}
+
+/* Plans of its tenant leave for it, however wanted, when their tasks have ended. */
+static void test_open__own_plans_leave(void **state)
+{
+	struct session_plan *slot = rig_plan_of(&rig, 0, 70 * MIB);
+	struct asked *a;
+
+	rig_add(&rig, slot);
+	settle();
+	rig_want(&rig, slot, 1000000);
+	slot->n_on_device[RIG_DEVICE] = 1;
+	a = ask(0, 20, 50, 0);
+	settle();
+	/* It waits for that, though it would not wait otherwise, and nobody else takes it. */
+	assert_int_equal(a->res, NOT_DONE);
+	assert_int_equal(ask(1, 51, 51, 0)->res, -ENOMEM);
+	slot->n_on_device[RIG_DEVICE] = 0;
+	residency_plan_idle(rig.residency, slot, RIG_DEVICE);
+	settle();
+	assert_int_equal(a->res, 0);
+	assert_int_equal(granted(a), 50);
+	assert_false(rig_is_ready(slot));
+	end_lease(a);
+	settle();
+	rig_remove(&rig, slot);
+}
+
+/* Other tenants' plans do not, unless these are above vram-high, or it is within the reserve. */
+static void test_open__others(void **state)
+{
+	struct session_plan *slot = rig_plan_of(&rig, 1, 70 * MIB);
+	struct rig_wish wish;
+	struct asked *a;
+
+	rig_share(&rig, 1, 100 * MIB, 80 * MIB, 0);
+	rig_add(&rig, slot);
+	settle();
+	/* Though nobody has wanted it for long. */
+	assert_int_equal(ask(0, 40, 40, 0)->res, -ENOMEM);
+	settle();
+	assert_true(rig_is_ready(slot));
+	rig_want(&rig, slot, 1000000);
+	rig_share(&rig, 1, 100 * MIB, 60 * MIB, 0);
+	rig_share(&rig, 0, 100 * MIB, 50 * MIB, 0);
+	/* Whoever is above his own vram-high takes from nobody. */
+	assert_int_equal(ask(0, 60, 60, 0)->res, -ENOMEM);
+	a = ask(0, 40, 40, 0);
+	settle();
+	assert_int_equal(a->res, 0);
+	assert_false(rig_is_ready(slot));
+	end_lease(a);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 0);
+	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	assert_true(rig_is_ready(slot));
+	rig_share(&rig, 0, 100 * MIB, 100 * MIB, 40 * MIB);
+	a = ask(0, 40, 40, 0);
+	settle();
+	assert_int_equal(a->res, 0);
+	assert_false(rig_is_ready(slot));
+	rig_remove(&rig, slot);
+}
+
+/* What a lease has no plan gets, whatever it is worth or owed. */
+static void test_plans__keep_out(void **state)
+{
+	struct session_plan *slot = rig_plan_of(&rig, 1, 50 * MIB);
+	struct rig_wish wish;
+	struct asked *a;
+
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 50 * MIB);
+	a = ask(0, 60, 60, 0);
+	rig_add(&rig, slot);
+	settle();
+	rig_want(&rig, slot, 1000000);
+	settle();
+	assert_false(rig_is_ready(slot));
+	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
+	rig_check(&rig);
+	/* Nor is anything set aside for it for ever. */
+	assert_int_equal(ask(2, 40, 40, 0)->res, 0);
+	/* Pressure makes leases no smaller. */
+	residency_set_usable(rig.residency, RIG_DEVICE, 50 * MIB, 0);
+	settle();
+	assert_int_equal(granted(a), 60);
+	residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
+	end_lease(a);
+	settle();
+	rig_want(&rig, slot, 1000);
+	settle();
+	assert_true(rig_is_ready(slot));
+	rig_remove(&rig, slot);
+}
+
+/* Room goes to who has waited longest, not to who is smallest. */
+static void test_wait__in_order(void **state)
+{
+	struct asked *holder = ask(0, 50, 50, 0), *big, *small, *last;
+
+	big = ask(1, 80, 80, LONG_NS);
+	small = ask(2, 10, 10, LONG_NS);
+	assert_int_equal(big->res, NOT_DONE);
+	assert_int_equal(small->res, NOT_DONE);
+	/* Who would not wait does not overtake either. */
+	assert_int_equal(ask(2, 10, 10, 0)->res, -ENOMEM);
+	last = ask(0, 20, 20, LONG_NS);
+	settle();
+	assert_int_equal(n_done, 2);
+	end_lease(holder);
+	settle();
+	assert_int_equal(big->res, 0);
+	assert_int_equal(small->res, 0);
+	assert_true(big->order < small->order);
+	assert_int_equal(last->res, NOT_DONE);
+	end_lease(small);
+	settle();
+	assert_int_equal(last->res, 0);
+	rig_check(&rig);
+}
+
+/* Who waits for his own limits keeps nobody else waiting. */
+static void test_wait__own_limits(void **state)
+{
+	struct asked *holder, *mine, *same, *other;
+
+	rig_share(&rig, 0, 40 * MIB, 40 * MIB, 0);
+	holder = ask(0, 30, 30, 0);
+	mine = ask(0, 20, 20, LONG_NS);
+	other = ask(1, 60, 60, 0);
+	assert_int_equal(other->res, 0);
+	assert_int_equal(mine->res, NOT_DONE);
+	same = ask(0, 5, 5, LONG_NS);
+	assert_int_equal(same->res, NOT_DONE);
+	/* What its own lease has is there for its members. */
+	ask_more(holder, 30, 0);
+	assert_int_equal(holder->res, 0);
+	end_lease(holder);
+	settle();
+	assert_int_equal(mine->res, 0);
+	assert_int_equal(same->res, 0);
+	assert_true(mine->order < same->order);
+	/* A lease's own maximum. */
+	lease_resize(other->lease, 60 * MIB);
+	ask_more(other, 61, LONG_NS);
+	assert_int_equal(other->res, NOT_DONE);
+	assert_int_equal(ask(2, 5, 5, 0)->res, 0);
+}
+
+/* What a tenant is owed waits for nobody of the others. */
+static void test_wait__reserve_overtakes(void **state)
+{
+	struct asked *mine;
+
+	rig_share(&rig, 2, 100 * MIB, 100 * MIB, 30 * MIB);
+	ask(0, 50, 50, 0);
+	assert_int_equal(ask(1, 60, 60, LONG_NS)->res, NOT_DONE);
+	mine = ask(2, 30, 30, 0);
+	assert_int_equal(mine->res, 0);
+	rig_check(&rig);
+}
+
+static void test_wait__time_is_up(void **state)
+{
+	struct asked *a;
+
+	ask(0, 80, 80, 0);
+	a = ask(1, 30, 30, 20000000);
+	assert_int_equal(a->res, NOT_DONE);
+	for (int i = 0; i < 100000 && a->res == NOT_DONE; i++)
+		rig_turn(&rig);
+	assert_int_equal(a->res, -ETIMEDOUT);
+	assert_true(list_is_empty(&rig.residency->leases.waits[RIG_DEVICE]));
+}
+
+static void test_wait__withdrawn(void **state)
+{
+	struct session_plan *slot = rig_plan_of(&rig, 0, 70 * MIB);
+	struct asked *a;
+
+	rig_add(&rig, slot);
+	settle();
+	slot->n_on_device[RIG_DEVICE] = 1;
+	a = ask(0, 50, 50, 0);
+	assert_int_equal(a->res, NOT_DONE);
+	assert_int_equal(rig.tenants[0].awaited[RIG_DEVICE], 50 * MIB);
+	end_lease(a);
+	assert_int_equal(rig.tenants[0].awaited[RIG_DEVICE], 0);
+	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 0);
+	slot->n_on_device[RIG_DEVICE] = 0;
+	residency_plan_idle(rig.residency, slot, RIG_DEVICE);
+	settle();
+	rig_remove(&rig, slot);
+}
+
+/* Each waits for what the other has. */
+static void test_wait__deadlock(void **state)
+{
+	struct asked *a = ask(0, 40, 40, 0), *b = ask(1, 40, 40, 0);
+
+	ask_more(a, 40, 0);
+	ask_more(b, 40, 0);
+	assert_int_equal(lease_take(&a->member, 40 * MIB), 0);
+	assert_int_equal(lease_take(&b->member, 40 * MIB), 0);
+	ask_more(a, 40, LONG_NS);
+	assert_int_equal(a->res, NOT_DONE);
+	ask_more(b, 40, LONG_NS);
+	assert_int_equal(b->res, -EDEADLK);
+	assert_int_equal(a->res, NOT_DONE);
+	/* That one goes on, and gives. */
+	end_lease(b);
+	settle();
+	assert_int_equal(a->res, 0);
+	assert_int_equal(granted(a), 80);
+}
+
+/* Plans on their way out are no deadlock. */
+static void test_wait__plans_of_others(void **state)
+{
+	struct session_plan *slot = rig_plan_of(&rig, 2, 30 * MIB);
+	struct asked *a = ask(0, 60, 60, 0);
+
+	rig_add(&rig, slot);
+	settle();
+	assert_true(rig_is_ready(slot));
+	assert_int_equal(lease_take(&a->member, 60 * MIB), 0);
+	ask_more(a, 20, LONG_NS);
+	settle();
+	assert_int_equal(a->res, NOT_DONE);
+	rig_remove(&rig, slot);
+	settle();
+	assert_int_equal(a->res, 0);
+}
+
+static void test_limits__lowered(void **state)
+{
+	struct asked *a = ask(0, 10, 60, 0), *b = ask(0, 10, 30, 0);
+	struct rbk_lease_page page = {.magic = 0};
+
+	a->lease->page = &page;
+	assert_int_equal(lease_take(&a->member, 50 * MIB), 0);
+	rig_share(&rig, 0, 40 * MIB, 40 * MIB, 0);
+	residency_limits_changed(rig.residency);
+	/* What is given stays until it is given back; what is not goes at once. */
+	assert_int_equal(granted(a), 50);
+	assert_true(lease_is_shrinking(a->lease));
+	assert_true(granted(b) <= 20);
+	assert_true(page.wish_bytes <= 40 * MIB);
+	assert_true(page.wish_bytes < page.granted_bytes);
+	assert_int_equal(lease_give(&a->member, 50 * MIB), 0);
+	residency_leases_changed(rig.residency, RIG_DEVICE);
+	settle();
+	assert_true(granted(a) + granted(b) <= 40);
+	assert_false(lease_is_shrinking(a->lease));
+	ask_more(a, 41, LONG_NS);
+	assert_int_equal(a->res, NOT_DONE);
+	rig_share(&rig, 0, 100 * MIB, 100 * MIB, 0);
+	residency_limits_changed(rig.residency);
+	settle();
+	assert_int_equal(a->res, 0);
+	assert_int_equal(page.wish_bytes, 100 * MIB);
+	a->lease->page = NULL;
+}
+
+/* A lost or drained device has nothing more to give; leases stay. */
+static void test_device__drained(void **state)
+{
+	struct asked *a = ask(0, 60, 60, 0), *b;
+
+	residency_set_drained(rig.residency, RIG_DEVICE, true);
+	b = ask(1, 10, 10, LONG_NS);
+	assert_int_equal(ask(1, 10, 10, 0)->res, -ENOMEM);
+	settle();
+	assert_int_equal(b->res, NOT_DONE);
+	assert_int_equal(granted(a), 60);
+	residency_set_drained(rig.residency, RIG_DEVICE, false);
+	settle();
+	assert_int_equal(b->res, 0);
+}
+
+/* At random: never more than there is, nothing lost, and nobody waits for ever. */
+static void test_random(void **state)
+{
+	struct session_plan *slots[4];
+	uint64_t seed = 88172645463325252ull;
+
+	rig_share(&rig, 0, 70 * MIB, 50 * MIB, 20 * MIB);
+	rig_share(&rig, 1, 90 * MIB, 60 * MIB, 0);
+	for (unsigned int i = 0; i < 4; i++)
+		rig_add(&rig, slots[i] = rig_plan_of(&rig, i % 3, (10 + 5 * i) * MIB));
+	for (unsigned int round = 0; round < 3000; round++) {
+		unsigned int i;
+
+		seed ^= seed << 13;
+		seed ^= seed >> 7;
+		seed ^= seed << 17;
+		i = seed % MAX_ASKED;
+		if (i < n_asked && asked[i].lease) {
+			if (asked[i].res == 0 && seed >> 20 & 1)
+				ask_more(&asked[i], 1 + (seed >> 24) % 30,
+					 seed >> 30 & 1 ? LONG_NS : 0);
+			else
+				end_lease(&asked[i]);
+		} else {
+			unsigned int n = n_asked;
+
+			n_asked = i < n ? i : n;
+			ask((seed >> 8) % 3, 1 + (seed >> 12) % 40, 41 + (seed >> 18) % 30,
+			    seed >> 30 & 1 ? LONG_NS : 0);
+			n_asked = n_asked > n ? n_asked : n;
+		}
+		rig_want(&rig, slots[(seed >> 40) % 4], 10);
+		rig_turn(&rig);
+		rig_check(&rig);
+		assert_true(rig.residency->leases.granted_bytes[RIG_DEVICE] <= 100 * MIB);
+	}
+	for (unsigned int i = 0; i < n_asked; i++)
+		end_lease(&asked[i]);
+	settle();
+	assert_int_equal(rig.residency->leases.granted_bytes[RIG_DEVICE], 0);
+	assert_int_equal(rig.residency->devices[RIG_DEVICE].awaited_bytes, 0);
+	for (unsigned int i = 0; i < 4; i++)
+		rig_remove(&rig, slots[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_open__free_room, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_open__own_plans_leave, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_open__others, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_plans__keep_out, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wait__in_order, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wait__own_limits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wait__reserve_overtakes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wait__time_is_up, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wait__withdrawn, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wait__deadlock, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wait__plans_of_others, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_limits__lowered, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_device__drained, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_random, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
