@@ -10,6 +10,11 @@
  * tasks would only find out by failing, and when its driver moved out what is in its memory
  * (spill.h). While something of that is under way, samples are looked at without being rung for.
  *
+ * What lies in processes that have leases is charged to their tenants when it is granted, and seen
+ * in the samples, too: as much of it is taken for theirs as the kernel, or else they themselves,
+ * say that they use, but no more than they were granted. If one says too much, others get the
+ * difference until it is used.
+ *
  * Host memory behind EXEC_TIER_GTT: half of what the driver offers and others do not use, since the
  * processor's side of the machine lives there as well.
  */
@@ -39,6 +44,9 @@ struct budget_device {
 	uint32_t n_overheads;
 	uint32_t n_samples; /* when it was looked at last */
 	uint64_t usable_bytes;
+	uint64_t leased_bytes; /* that programs use of their leases */
+	uint64_t processes_ns; /* of the list of processes that was looked at last */
+	uint64_t n_changes;    /* of leases at that time */
 	bool has_warned;
 	bool was_gone;
 	struct reading n_vram_lost; /* at the last look */
@@ -61,7 +69,8 @@ static uint64_t less(uint64_t a, uint64_t b)
 }
 
 void budget_compute(const struct memory_reading *pool, uint64_t total_bytes,
-		    uint64_t headroom_bytes, uint64_t allocated_bytes, struct budget_figures *ret)
+		    uint64_t headroom_bytes, uint64_t allocated_bytes, uint64_t leased_bytes,
+		    struct budget_figures *ret)
 {
 	uint64_t own = pool->own.is_valid ? pool->own.value : allocated_bytes;
 	uint64_t used = pool->used.is_valid ? pool->used.value : own;
@@ -69,7 +78,7 @@ void budget_compute(const struct memory_reading *pool, uint64_t total_bytes,
 				: pool->total.is_valid ? pool->total.value
 						       : total_bytes;
 
-	ret->outside_bytes = less(used, own);
+	ret->outside_bytes = less(less(used, own), leased_bytes);
 	ret->overhead_bytes = less(own, allocated_bytes);
 	ret->usable_bytes =
 		less(device_bytes, ret->outside_bytes + ret->overhead_bytes + headroom_bytes);
@@ -185,6 +194,78 @@ static void look_at_spill(struct budget *budget, unsigned int index, uint64_t ow
 	spill_tried(spill, !has_more);
 }
 
+/* What the kernel says that a process holds; false: it does not say. */
+static bool find_process(const struct device_reading *reading, pid_t pid, uint64_t *ret_bytes)
+{
+	for (uint32_t i = 0; i < reading->n_processes; i++) {
+		const struct process_reading *process = &reading->processes[i];
+
+		if (process->pid != pid)
+			continue;
+		/* As the pool that it is taken out of: telemetry_pool(). */
+		*ret_bytes =
+			process->vram_bytes + (reading->is_integrated ? process->gtt_bytes : 0);
+		return true;
+	}
+	*ret_bytes = 0;
+	return !reading->processes_are_partial && pid > 0;
+}
+
+/* A process with several connections to a lease counts once. */
+static bool is_first_of_pid(const struct lease *lease, const struct lease_member *member)
+{
+	list_for_each (node, &lease->members) {
+		const struct lease_member *other = container_of(node, struct lease_member, link);
+
+		if (other->pid == member->pid)
+			return other == member;
+	}
+	return false;
+}
+
+static void see_lease(struct lease *lease, const struct device_reading *reading)
+{
+	lease->is_seen = lease->n_members > 0;
+	lease->seen_bytes = 0;
+	list_for_each (node, &lease->members) {
+		const struct lease_member *member = container_of(node, struct lease_member, link);
+		uint64_t bytes;
+
+		if (!is_first_of_pid(lease, member))
+			continue;
+		lease->is_seen &= find_process(reading, member->pid, &bytes);
+		lease->seen_bytes += bytes;
+	}
+}
+
+/* What programs use of their leases, as far as is known: the kernel's word may be seconds old. */
+static uint64_t look_at_leases(struct budget *budget, unsigned int index,
+			       const struct device_reading *reading)
+{
+	struct leases *leases = residency_leases(budget->options.residency);
+	struct budget_device *device = &budget->devices[index];
+	bool is_new = reading->processes_ns.is_valid &&
+		      reading->processes_ns.value != device->processes_ns;
+	uint64_t sum = 0;
+
+	device->processes_ns = reading->processes_ns.value;
+	if (is_new)
+		device->n_changes = leases->n_changes;
+	list_for_each (node, &leases->all) {
+		struct lease *lease = container_of(node, struct lease, link);
+		uint64_t bytes = lease->used_bytes + lease->extra_bytes;
+
+		if (lease->device != index)
+			continue;
+		if (is_new)
+			see_lease(lease, reading);
+		if (lease->is_seen && lease->seen_bytes > bytes)
+			bytes = lease->seen_bytes;
+		sum += bytes < lease_granted(lease) ? bytes : lease_granted(lease);
+	}
+	return sum;
+}
+
 static void look(struct budget *budget, unsigned int index)
 {
 	struct executor *executor = budget->options.executors[index];
@@ -207,7 +288,9 @@ static void look(struct budget *budget, unsigned int index)
 		headroom_bytes = policy_size_bytes(policy_headroom(policy), info->memory_bytes);
 	pool = telemetry_pool(&reading);
 	allocated_bytes = executor->ops->memory_used(executor, EXEC_TIER_VRAM);
-	budget_compute(&pool, info->memory_bytes, headroom_bytes, allocated_bytes, &figures);
+	device->leased_bytes = look_at_leases(budget, index, &reading);
+	budget_compute(&pool, info->memory_bytes, headroom_bytes, allocated_bytes,
+		       device->leased_bytes, &figures);
 	overhead_bytes = least_overhead(device, figures.overhead_bytes);
 	figures.usable_bytes += figures.overhead_bytes - overhead_bytes;
 	if (figures.usable_bytes > info->memory_bytes)
@@ -257,6 +340,11 @@ uint64_t budget_usable_bytes(const struct budget *budget, uint32_t device)
 	return budget->devices[device].usable_bytes;
 }
 
+uint64_t budget_leased_bytes(const struct budget *budget, uint32_t device)
+{
+	return budget->devices[device].leased_bytes;
+}
+
 void budget_policy_changed(struct budget *budget)
 {
 	look_at_all(budget);
@@ -265,6 +353,8 @@ void budget_policy_changed(struct budget *budget)
 /* Is something awaited that only samples tell? */
 static bool is_watching(const struct budget *budget)
 {
+	const struct leases *leases = residency_leases(budget->options.residency);
+
 	if (residency_is_pressed(budget->options.residency))
 		return true;
 	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++) {
@@ -277,6 +367,10 @@ static bool is_watching(const struct budget *budget)
 		if (!device->was_gone && !residency_is_up(budget->options.residency, i))
 			return true;
 		if (spill_is_open(&device->spill))
+			return true;
+		/* What programs use is seen in the samples, whose it is in the list of processes.
+		 */
+		if (device->processes_ns && device->n_changes != leases->n_changes)
 			return true;
 	}
 	return false;

@@ -56,6 +56,9 @@ void budget_set_pace(void *context, bool is_busy, bool has_sessions);
 /* What all tenants together can have of a device's memory, as of the last look. */
 uint64_t budget_usable_bytes(const struct budget *budget, uint32_t device);
 
+/* What programs seem to use of their leases there, as of the last look: see lease.h. */
+uint64_t budget_leased_bytes(const struct budget *budget, uint32_t device);
+
 /* What a sample means. A pure function. */
 struct budget_figures {
 	uint64_t usable_bytes;   /* by tenants */
@@ -65,9 +68,11 @@ struct budget_figures {
 
 /*
  * @total_bytes as the executor has them; @headroom_bytes to be left free; @allocated_bytes that
- * executors hold for tenants now. @pool may lack anything: what is not known is taken for 0.
+ * executors hold for tenants now; @leased_bytes of what others use is within leases, and so charged
+ * to tenants already. @pool may lack anything: what is not known is taken for 0.
  */
 void budget_compute(const struct memory_reading *pool, uint64_t total_bytes,
-		    uint64_t headroom_bytes, uint64_t allocated_bytes, struct budget_figures *ret);
+		    uint64_t headroom_bytes, uint64_t allocated_bytes, uint64_t leased_bytes,
+		    struct budget_figures *ret);
 
 DEFINE_CLEANUP(struct budget *, budget_free)

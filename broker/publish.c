@@ -40,6 +40,7 @@ enum {
 	MAX_PLANS = 1024,        /* looked at */
 	MAX_CHANGED_PLANS = 128, /* for which figures were computed */
 	MAX_SESSIONS = 1024,
+	MAX_LEASES = 512,         /* likewise */
 	MAX_SESSION_PLANS = 4096, /* asked whether they are in some device's memory */
 };
 static const uint64_t period_ns = 250000000;
@@ -333,6 +334,60 @@ static void publish_sessions(struct publish *publish)
 	}
 }
 
+/* --- Leases --- */
+
+static void publish_lease(const struct lease *lease, struct stats_lease *shown)
+{
+	struct rbk_stats_lease figures = {
+		.number = lease->number,
+		.tenant = lease->tenant->number,
+		.device = lease->device,
+		.pid = (uint32_t)lease->pid,
+		.uid = lease->uid,
+		.n_members = lease->n_members,
+		.opened_at_ns = lease->opened_ns,
+		.min_bytes = lease->min_bytes,
+		.wish_bytes = lease->wish_bytes,
+		.max_bytes = lease->max_bytes,
+		.granted_bytes = lease_granted(lease),
+		.credited_bytes = lease->credited_bytes,
+		.object_bytes = lease->object_bytes,
+		.used_bytes = lease->used_bytes,
+		.extra_bytes = lease->extra_bytes,
+		.peak_bytes = lease->peak_bytes,
+		.seen_bytes = lease->is_seen ? lease->seen_bytes : RBK_STATS_ABSENT,
+		.waiting_bytes = lease->waiting_bytes,
+		.n_objects = lease->n_objects,
+		.n_refused = lease->n_refused,
+	};
+	uint64_t in_use = lease->used_bytes + lease->extra_bytes;
+
+	if (lease->is_seen && lease->seen_bytes > in_use)
+		in_use = lease->seen_bytes;
+	if (lease->n_waits > 0)
+		figures.flags |= RBK_STATS_LEASE_WAITING;
+	if (lease_is_shrinking(lease))
+		figures.flags |= RBK_STATS_LEASE_SHRINKING;
+	if (lease->restored_number)
+		figures.flags |= RBK_STATS_LEASE_RESTORED;
+	if (in_use > lease_granted(lease))
+		figures.flags |= RBK_STATS_LEASE_OVER;
+	snprintf(figures.name, sizeof(figures.name), "%s", lease->name);
+	stats_set_lease(shown, &figures);
+}
+
+static void publish_leases(struct publish *publish)
+{
+	uint32_t n = stats_n_leases(publish->stats);
+
+	for (n = n < MAX_LEASES ? n : MAX_LEASES; n > 0; n--) {
+		struct stats_lease *shown = stats_first_lease(publish->stats);
+
+		stats_lease_last(shown);
+		publish_lease(shown->owner, shown);
+	}
+}
+
 /* --- Devices and the whole --- */
 
 static uint64_t or_absent(struct reading reading)
@@ -353,9 +408,14 @@ static void describe_sensors(const struct publish *publish, uint32_t index,
 		ret->memory_total = pool.total.value;
 	ret->memory_used = or_absent(pool.used);
 	ret->memory_outside = RBK_STATS_ABSENT;
-	if (pool.used.is_valid && pool.own.is_valid)
-		ret->memory_outside =
-			pool.used.value > pool.own.value ? pool.used.value - pool.own.value : 0;
+	if (pool.used.is_valid && pool.own.is_valid) {
+		uint64_t leased = index == RBK_DEVICE_CPU
+					  ? 0
+					  : budget_leased_bytes(publish->options.budget, index);
+		uint64_t ours = pool.own.value + leased;
+
+		ret->memory_outside = pool.used.value > ours ? pool.used.value - ours : 0;
+	}
 	ret->gtt_total = or_absent(reading.gtt.total);
 	ret->gtt_used = or_absent(reading.gtt.used);
 	ret->load_percent = or_absent(reading.load_percent);
@@ -479,6 +539,7 @@ static void publish_all(struct publish *publish, uint64_t now_ns)
 	}
 	publish_tenants(publish, used_ns);
 	publish_sessions(publish);
+	publish_leases(publish);
 	for (const struct tenant *tenant = tenants_first(publish->options.tenants); tenant;
 	     tenant = tenants_next(publish->options.tenants, tenant))
 		broker.n_tenants++;
