@@ -92,15 +92,16 @@ static int fill_request(const struct rbk_lease_options *options, struct rbk_wire
 	};
 	if (options->program)
 		strncpy(ret->program, options->program, sizeof(ret->program) - 1);
-	if (options->join) {
-		ret->flags = RBK_WIRE_LEASE_JOIN;
-		return 0;
-	}
 	ret->device = options->device;
 	if (options->uuid) {
 		ret->flags = RBK_WIRE_LEASE_BY_UUID;
 		ret->device = 0;
 		memcpy(ret->uuid, options->uuid, sizeof(ret->uuid));
+	}
+	if (options->join) {
+		ret->flags |= RBK_WIRE_LEASE_JOIN;
+		ret->device = 0;
+		return 0;
 	}
 	ret->min_bytes = options->min_bytes ? options->min_bytes : 1;
 	ret->wish_bytes = options->wish_bytes ? options->wish_bytes : options->max_bytes;
@@ -438,7 +439,8 @@ RBK_EXPORT int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint6
 		/* Who joined knows the lease as its page tells it. */
 		const struct rbk_lease_page *known = lease->page;
 
-		request.device = lease->device;
+		if (!(request.flags & RBK_WIRE_LEASE_BY_UUID))
+			request.device = lease->device;
 		request.min_bytes = 1;
 		request.max_bytes = __atomic_load_n(&known->max_bytes, __ATOMIC_RELAXED);
 		request.wish_bytes = __atomic_load_n(&known->wish_bytes, __ATOMIC_RELAXED);

@@ -435,7 +435,8 @@ struct rbk_wire_catalogue {
  * (<ringbroker/lease.h>), to be mapped read-only. With wait_ms the answer comes when there is room;
  * until then the session's other requests are answered.
  *   -EINVAL     min, wish and max are not in that order, or 0; text says which
- *   -ENODEV     the broker has no such device, or none with memory
+ *   -ENODEV     the broker has no such device, or none with memory; JOIN and BY_UUID: the lease is
+ *               of another device
  *   -ENOENT     join: there is no such lease
  *   -EPERM      join: it is another tenant's or user's
  *   -EALREADY   the session is a member of a lease of that device
@@ -444,9 +445,9 @@ struct rbk_wire_catalogue {
  *   -ETIMEDOUT  nor within wait_ms
  *   -EDEADLK    who has the room waits as well
  */
-#define RBK_WIRE_LEASE_JOIN    (1u << 0) /* the lease of that number */
+#define RBK_WIRE_LEASE_JOIN    (1u << 0) /* the lease of that number, of whatever device */
 #define RBK_WIRE_LEASE_RESTORE (1u << 1) /* was had of a broker that ended: see below */
-#define RBK_WIRE_LEASE_BY_UUID (1u << 2) /* the device is that of uuid, not of that index */
+#define RBK_WIRE_LEASE_BY_UUID (1u << 2) /* the device is that of uuid; device is 0 */
 struct rbk_wire_lease_open {
 	struct rbk_wire_request request;
 	uint32_t flags;      /* RBK_WIRE_LEASE_* */

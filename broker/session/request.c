@@ -466,7 +466,7 @@ static int handle_lease_open(struct request *request)
 
 	if (open->flags & ~(RBK_WIRE_LEASE_JOIN | RBK_WIRE_LEASE_RESTORE | RBK_WIRE_LEASE_BY_UUID))
 		return hostile(request, "its request of a lease has unknown flags");
-	if ((joins && (restores || by_uuid)) || (joins || restores) != (open->number != 0))
+	if ((joins && restores) || (joins || restores) != (open->number != 0))
 		return hostile(request, "it joins a lease in a way that there is not");
 	if ((by_uuid && open->device != 0) || (!by_uuid && !is_zero(open->uuid, 16)) ||
 	    (joins && (open->wish_bytes || open->max_bytes)) || (!restores && open->held_bytes))

@@ -495,6 +495,7 @@ static void open_joining(struct session *session, const struct rbk_wire_lease_op
 	struct lease *lease = lease_find(residency_leases(residency_of(session)), open->number,
 					 session->tenant, session->uid);
 	struct session_lease *held;
+	uint8_t device;
 
 	/* One that is still being opened has no members. */
 	if (!lease || lease->n_members == 0) {
@@ -506,6 +507,16 @@ static void open_joining(struct session *session, const struct rbk_wire_lease_op
 		reply_error(session, &open->request, -EPERM,
 			    "that is a lease of another tenant or user");
 		return;
+	}
+	if (open->flags & RBK_WIRE_LEASE_BY_UUID) {
+		if (find_device(session, open, &device))
+			return;
+		if (device != lease->device) {
+			session_reply_result(session, open->request.type, open->request.cookie,
+					     -ENODEV, "lease %u is of device %u, and that is %u",
+					     lease->number, lease->device, device);
+			return;
+		}
 	}
 	if (check_state(session, &open->request, lease->device))
 		return;

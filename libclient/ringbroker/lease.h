@@ -33,7 +33,11 @@ struct rbk_lease;
 /* Zero-initialised but for what is wanted. */
 struct rbk_lease_options {
 	uint32_t device; /* RBK_DEVICE_*; RBK_DEVICE_NONE: the first with memory of its own */
-	uint32_t join; /* the number of a lease to join; 0: a new one. The rest is not looked at */
+	/*
+	 * The number of a lease to join, 0: a new one. Of the rest only @uuid is looked at: the
+	 * lease must be of that device.
+	 */
+	uint32_t join;
 	const uint8_t *uuid; /* 16 bytes, Vulkan's deviceUUID, instead of @device; or NULL */
 	uint64_t min_bytes;  /* 0: 1 byte will do */
 	uint64_t wish_bytes; /* 0: max_bytes */
