@@ -5,7 +5,7 @@
     rooms.py ROOT          checks every #include of the tree
     rooms.py --self-test   checks that a forbidden one is caught
 
-A room is shm, libclient, bpf, or a folder of broker/. Each may include itself, and what the table lists.
+A room is shm, libclient, libclient/layer, bpf, or a folder of broker/. Each may include itself, and what the table lists.
 Tests and tools may include what they test.
 """
 import os
@@ -18,6 +18,7 @@ import tree
 ROOMS = {
     'shm': set(),
     'libclient': {'shm'},
+    'layer': {'shm', 'libclient'},
     'bpf': set(),
     'util': {'shm'},
     'loop': {'shm', 'util'},
@@ -45,7 +46,7 @@ FREE = {'broker', 'tests', 'tools'}
 LIBRARIES = [
     (re.compile(r'^liburing(\.h$|/)'), 'liburing', {'loop'} | {'tests', 'tools'}),
     (re.compile(r'^(volk\.h|volk\.c)$|^vulkan/|^vk_video/'), 'Vulkan',
-     {'vulkan'} | {'tests', 'tools'}),
+     {'vulkan', 'layer'} | {'tests', 'tools'}),
     (re.compile(r'^(libdrm/.*|xf86drm\.h|amdgpu\.h|amdgpu_drm\.h|drm\.h|drm/.*)$'), 'libdrm',
      {'telemetry'} | {'tests', 'tools'}),
     (re.compile(r'^bpf/|\.skel\.h$'), 'libbpf', {'bpf', 'telemetry'} | {'tests', 'tools'}),
@@ -62,6 +63,8 @@ def room_of(path):
     parts = path.split('/')
     if parts[0] == 'broker':
         return parts[1] if len(parts) > 2 else 'broker'
+    if parts[:2] == ['libclient', 'layer']:
+        return 'layer'
     return parts[0] if parts[0] in ROOMS or parts[0] in FREE else None
 
 
@@ -122,7 +125,7 @@ def main():
 HOUSE = {'bpf/layout.h': '', 'broker/util/log.h': '', 'broker/plan/plan.h': '', 'broker/vulkan/device.h': '',
          'broker/cpu/cpu.h': '',
          'broker/telemetry/telemetry.h': '', 'broker/telemetry/stats.h': '', 'broker/session/session.h': '', 'shm/ring.h': '',
-         'shm/ringbroker/abi.h': '', 'libclient/ringbroker.h': '', 'tests/unit/help.h': ''}
+         'shm/ringbroker/abi.h': '', 'libclient/ringbroker.h': '', 'libclient/layer/layer.h': '', 'tests/unit/help.h': ''}
 
 CASES = [
     (f'{path}: {text}', {**HOUSE, path: text + '\n'}, expected) for path, text, expected in [
@@ -147,6 +150,11 @@ CASES = [
         ('broker/util/a.c', '#include "plan/plan.h"', 'which is in plan'),
         ('broker/plan/a.h', '#include "libclient/ringbroker.h"', 'which is in libclient'),
         ('broker/plan/a.h', '#include <ringbroker.h>', 'which is in libclient'),
+        ('libclient/layer/a.c', '#include <vulkan/vulkan_core.h>', None),
+        ('libclient/layer/a.c', '#include <ringbroker.h>', None),
+        ('libclient/layer/a.c', '#include "util/log.h"', 'which is in util'),
+        ('libclient/a.c', '#include <vulkan/vulkan_core.h>', 'libclient includes <vulkan/vulkan_core.h>'),
+        ('libclient/a.c', '#include "libclient/layer/layer.h"', 'which is in layer'),
         ('shm/a.h', '#include "util/log.h"', 'which is in util'),
         ('libclient/a.c', '#include "shm/ring.h"', None),
         ('libclient/a.c', '#include "util/log.h"', 'which is in util'),
@@ -154,8 +162,8 @@ CASES = [
         ('broker/session/a.c', '#include <liburing.h>', 'only loop may use liburing'),
         ('libclient/a.c', '#include <liburing/io_uring.h>', 'only loop may use liburing'),
         ('broker/vulkan/a.c', '#include <volk.h>', None),
-        ('broker/dispatch/a.c', '#include <volk.h>', 'only vulkan may use Vulkan'),
-        ('broker/plan/a.c', '#include <vulkan/vulkan_core.h>', 'only vulkan may use Vulkan'),
+        ('broker/dispatch/a.c', '#include <volk.h>', 'only layer, vulkan may use Vulkan'),
+        ('broker/plan/a.c', '#include <vulkan/vulkan_core.h>', 'only layer, vulkan may use Vulkan'),
         ('broker/telemetry/a.c', '#include <amdgpu.h>', None),
         ('broker/vulkan/a.c', '#include <xf86drm.h>', 'only telemetry may use libdrm'),
         ('broker/telemetry/a.c', '#include <bpf/libbpf.h>', None),

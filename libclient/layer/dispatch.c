@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Instances and devices of Vulkan, and what is below them
+ *
+ * Two lists of entries that are never freed but used again: whoever looks something up may walk
+ * them at any time, and a program that makes and destroys instances for days needs no more of them
+ * than it has had at once. The lock of who changes them is in memory that fork() wipes, so that a
+ * child finds it free; the lists themselves are inherited, for a child may destroy what it has
+ * inherited.
+ */
+#include "libclient/layer/dispatch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct entry {
+	struct entry *next;
+	const void *key; /* atomic; NULL: free */
+	void *object;    /* written before the key */
+};
+
+static struct entry *instances, *devices; /* atomic */
+
+static const void *key_of(const void *handle)
+{
+	return *(const void *const *)handle;
+}
+
+static struct entry *find(struct entry *const *list, const void *key)
+{
+	struct entry *entry = __atomic_load_n(list, __ATOMIC_ACQUIRE);
+
+	while (entry && __atomic_load_n(&entry->key, __ATOMIC_ACQUIRE) != key)
+		entry = entry->next;
+	return entry;
+}
+
+static int add(struct entry **list, const void *key, void *object)
+{
+	struct entry *entry;
+
+	pthread_mutex_lock(gpu_list_lock());
+	entry = find(list, NULL);
+	if (entry) {
+		entry->object = object;
+		__atomic_store_n(&entry->key, key, __ATOMIC_RELEASE);
+	} else {
+		entry = calloc(1, sizeof(*entry));
+		if (entry) {
+			entry->key = key;
+			entry->object = object;
+			entry->next = *list;
+			__atomic_store_n(list, entry, __ATOMIC_RELEASE);
+		}
+	}
+	pthread_mutex_unlock(gpu_list_lock());
+	return entry ? 0 : -ENOMEM;
+}
+
+static void *take_out(struct entry *const *list, const void *key)
+{
+	struct entry *entry = find(list, key);
+
+	if (!entry)
+		return NULL;
+	__atomic_store_n(&entry->key, NULL, __ATOMIC_RELEASE);
+	return entry->object;
+}
+
+int dispatch_add_instance(struct instance *instance)
+{
+	return add(&instances, key_of(instance->handle), instance);
+}
+
+int dispatch_add_device(struct device *device)
+{
+	return add(&devices, key_of(device->handle), device);
+}
+
+struct instance *dispatch_instance(const void *handle)
+{
+	struct entry *entry = find(&instances, key_of(handle));
+
+	return entry ? entry->object : NULL;
+}
+
+struct device *dispatch_device(const void *handle)
+{
+	struct entry *entry = find(&devices, key_of(handle));
+
+	return entry ? entry->object : NULL;
+}
+
+struct instance *dispatch_remove_instance(VkInstance handle)
+{
+	return take_out(&instances, key_of(handle));
+}
+
+struct device *dispatch_remove_device(VkDevice handle)
+{
+	return take_out(&devices, key_of(handle));
+}
+
+void dispatch_free_instance(struct instance *instance)
+{
+	while (instance->physicals) {
+		struct physical *physical = instance->physicals;
+
+		instance->physicals = physical->next;
+		free(physical);
+	}
+	free(instance);
+}
+
+/* ---- Physical devices ---- */
+
+static void ask_properties(struct physical *physical)
+{
+	struct instance *instance = physical->instance;
+	VkPhysicalDeviceIDProperties id = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
+	};
+	VkPhysicalDeviceProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+		.pNext = &id,
+	};
+
+	if (instance->properties2)
+		instance->properties2(physical->handle, &properties);
+	else
+		instance->properties(physical->handle, &properties.properties);
+	physical->is_cpu = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+	physical->identity.has_uuid = instance->properties2;
+	memcpy(physical->identity.uuid, id.deviceUUID, GPU_UUID_BYTES);
+	snprintf(physical->identity.name, sizeof(physical->identity.name), "%s",
+		 properties.properties.deviceName);
+	physical->can_budget = instance->memory_properties2;
+	physical->has_budget =
+		properties_has_extension(physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+	instance->memory_properties(physical->handle, &physical->memory);
+	for (uint32_t i = 0; i < physical->memory.memoryHeapCount; i++)
+		if (physical->memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
+			physical->local_heaps |= 1u << i;
+}
+
+static struct physical *find_physical(struct instance *instance, VkPhysicalDevice handle)
+{
+	struct physical *physical = __atomic_load_n(&instance->physicals, __ATOMIC_ACQUIRE);
+
+	while (physical && physical->handle != handle)
+		physical = physical->next;
+	return physical;
+}
+
+struct physical *dispatch_physical(VkPhysicalDevice handle)
+{
+	struct instance *instance = dispatch_instance(handle);
+	struct physical *physical = instance ? find_physical(instance, handle) : NULL;
+	struct physical *other;
+
+	if (physical || !instance)
+		return physical;
+	physical = calloc(1, sizeof(*physical));
+	if (!physical)
+		return NULL;
+	physical->instance = instance;
+	physical->handle = handle;
+	/* Without a lock: it is the driver that is asked. */
+	ask_properties(physical);
+	pthread_mutex_lock(gpu_list_lock());
+	other = find_physical(instance, handle);
+	if (!other) {
+		physical->next = instance->physicals;
+		__atomic_store_n(&instance->physicals, physical, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(gpu_list_lock());
+	if (!other)
+		return physical;
+	free(physical);
+	return other;
+}
+
+struct gpu *dispatch_gpu(struct physical *physical, bool insist)
+{
+	struct gpu *gpu = __atomic_load_n(&physical->gpu, __ATOMIC_ACQUIRE);
+
+	if (gpu && gpu_is_ours(gpu) && gpu_state(gpu) != GPU_WITHOUT)
+		return gpu;
+	gpu = gpu_get(&physical->identity, insist);
+	if (!gpu)
+		return NULL;
+	__atomic_fetch_or(&gpu->local_heaps, physical->local_heaps, __ATOMIC_RELAXED);
+	__atomic_store_n(&physical->gpu, gpu, __ATOMIC_RELEASE);
+	return gpu;
+}

@@ -1,0 +1,101 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Instances and devices of Vulkan, and what is below them
+ *
+ * Found by the first word of a handle, which is the loader's and the same for all that belongs to
+ * one instance or device. Finding takes no lock. What is found stays until it is destroyed, which
+ * Vulkan forbids while it is in use.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <vulkan/vulkan_core.h>
+#include <vulkan/vk_layer.h>
+
+#include "libclient/layer/gpu.h"
+#include "libclient/layer/table.h"
+
+/* A physical device, of one instance. */
+struct physical {
+	struct physical *next;
+	struct instance *instance;
+	VkPhysicalDevice handle;
+	struct gpu_identity identity;
+	bool is_cpu;     /* its memory is the machine's */
+	bool has_budget; /* the driver has VK_EXT_memory_budget */
+	bool can_budget; /* vkGetPhysicalDeviceMemoryProperties2() is there to tell it */
+	struct gpu *gpu; /* atomic; of this process or, in a child, of its parent */
+	VkPhysicalDeviceMemoryProperties memory; /* the driver's */
+	uint32_t local_heaps;                    /* bits */
+};
+
+struct instance {
+	VkInstance handle;
+	PFN_vkGetInstanceProcAddr get_proc_addr; /* the next layer's, as all of these */
+	PFN_GetPhysicalDeviceProcAddr get_physical_proc_addr; /* NULL with old loaders */
+	PFN_vkDestroyInstance destroy;
+	PFN_vkEnumerateDeviceExtensionProperties enumerate_extensions;
+	PFN_vkGetPhysicalDeviceProperties properties;
+	PFN_vkGetPhysicalDeviceProperties2 properties2; /* NULL: there is none */
+	PFN_vkGetPhysicalDeviceMemoryProperties memory_properties;
+	PFN_vkGetPhysicalDeviceMemoryProperties2 memory_properties2; /* NULL: there is none */
+	struct physical *physicals;                                  /* atomic; only grows */
+};
+
+struct device {
+	VkDevice handle;
+	struct instance *instance;
+	PFN_vkGetDeviceProcAddr get_proc_addr;
+	PFN_vkDestroyDevice destroy;
+	PFN_vkAllocateMemory allocate;
+	PFN_vkFreeMemory free;
+	PFN_vkGetMemoryFdKHR get_fd; /* NULL: there is none */
+	struct physical *physical;   /* the first */
+	uint32_t n_gpus;             /* 0: none of it is leased, nothing is counted */
+	struct gpu *gpus[VK_MAX_DEVICE_GROUP_SIZE]; /* NULL: that one is not leased */
+	struct table table;
+};
+
+/* ---- dispatch.c ---- */
+
+/* Return: 0 or -ENOMEM. */
+int dispatch_add_instance(struct instance *instance);
+int dispatch_add_device(struct device *device);
+
+/* Of a handle of the instance or device itself, or of what belongs to it. NULL: it is not known. */
+struct instance *dispatch_instance(const void *handle);
+struct device *dispatch_device(const void *handle);
+
+/* After that it is not found any more. Return: it. */
+struct instance *dispatch_remove_instance(VkInstance handle);
+struct device *dispatch_remove_device(VkDevice handle);
+
+/* Frees it with what is known of its physical devices. */
+void dispatch_free_instance(struct instance *instance);
+
+/* Return: NULL without memory. */
+struct physical *dispatch_physical(VkPhysicalDevice handle);
+/* Its lease may be asked for. Return: NULL without memory. */
+struct gpu *dispatch_gpu(struct physical *physical, bool insist);
+
+/* ---- memory.c ---- */
+
+VkResult memory_allocate(struct device *device, const VkMemoryAllocateInfo *info,
+			 const VkAllocationCallbacks *allocator, VkDeviceMemory *ret);
+void memory_free(struct device *device, VkDeviceMemory memory,
+		 const VkAllocationCallbacks *allocator);
+VkResult memory_get_fd(struct device *device, const VkMemoryGetFdInfoKHR *info, int *ret_fd);
+/* For table_deinit(), of a struct device: a program has left it. */
+void memory_forget(const struct allocation *allocation, void *device);
+/* Asks the driver what it has for itself, and charges that. */
+void memory_look(struct physical *physical, struct gpu *gpu);
+
+/* ---- properties.c ---- */
+
+void properties_memory(struct physical *physical, VkPhysicalDeviceMemoryProperties *ret);
+void properties_memory2(struct physical *physical, VkPhysicalDeviceMemoryProperties2 *ret);
+VkResult properties_extensions(struct physical *physical, const char *layer, uint32_t *n,
+			       VkExtensionProperties *ret);
+/* Does the driver have an extension of that name? */
+bool properties_has_extension(const struct physical *physical, const char *name);

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a program's environment says of its lease
+ *
+ * A value that cannot be read is not ignored: who set it wanted a limit, and would not get it. It
+ * becomes the sentence with which devices are refused. Numbers are read by hand, because strtod()
+ * depends on the program's locale, where a comma may be a point.
+ */
+#include "libclient/layer/environment.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+struct unit {
+	const char *name;
+	uint64_t factor;
+};
+
+static const struct unit size_units[] = {
+	{"", 1},           {"B", 1},
+	{"K", 1ull << 10}, {"KiB", 1ull << 10},
+	{"M", 1ull << 20}, {"MiB", 1ull << 20},
+	{"G", 1ull << 30}, {"GiB", 1ull << 30},
+	{"T", 1ull << 40}, {"TiB", 1ull << 40},
+	{NULL, 0},
+};
+
+static const struct unit duration_units[] = {
+	{"", 1000000000u},     {"s", 1000000000u},    {"ms", 1000000u}, {"us", 1000u},
+	{"min", 60000000000u}, {"h", 3600000000000u}, {NULL, 0},
+};
+
+/* Digits, perhaps a point and more, and a unit. Rounded down. */
+static bool parse(const char *text, const struct unit *units, uint64_t *ret)
+{
+	uint64_t whole = 0, fraction = 0, scale = 1, value;
+
+	if (!isdigit((unsigned char)*text))
+		return false;
+	for (; isdigit((unsigned char)*text); text++)
+		if (__builtin_mul_overflow(whole, 10u, &whole) ||
+		    __builtin_add_overflow(whole, (uint64_t)(*text - '0'), &whole))
+			return false;
+	if (*text == '.') {
+		if (!isdigit((unsigned char)*++text))
+			return false;
+		for (; isdigit((unsigned char)*text); text++)
+			if (scale < 1000000) {
+				fraction = fraction * 10 + (uint64_t)(*text - '0');
+				scale *= 10;
+			}
+	}
+	while (units->name && strcasecmp(text, units->name) != 0)
+		units++;
+	if (!units->name || (scale > 1 && units->factor == 1) ||
+	    __builtin_mul_overflow(whole, units->factor, &value))
+		return false;
+	/* Of units up to 2^40 and 10^13, parts of a million: no overflow in 128 bits. */
+	fraction = (uint64_t)((unsigned __int128)fraction * units->factor / scale);
+	return !__builtin_add_overflow(value, fraction, ret);
+}
+
+bool environment_parse_size(const char *text, uint64_t *ret_bytes)
+{
+	uint64_t value;
+
+	if (!parse(text, size_units, &value))
+		return false;
+	*ret_bytes = value;
+	return true;
+}
+
+bool environment_parse_duration(const char *text, uint64_t *ret_ns)
+{
+	uint64_t value;
+
+	if (!parse(text, duration_units, &value))
+		return false;
+	*ret_ns = value;
+	return true;
+}
+
+/* A variable that is set, and not to nothing. */
+static const char *variable(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text && text[0] ? text : NULL;
+}
+
+static void read_size(struct environment *environment, const char *name, uint64_t *ret_bytes)
+{
+	const char *text = variable(name);
+
+	if (!text || environment->error[0])
+		return;
+	if (!environment_parse_size(text, ret_bytes) || *ret_bytes == 0)
+		snprintf(environment->error, sizeof(environment->error),
+			 "%s=%.64s is no size: 4GiB would be one", name, text);
+}
+
+static void read_number(struct environment *environment)
+{
+	const char *text = variable("RINGBROKER_LEASE");
+	uint64_t number = 0;
+
+	if (!text)
+		return;
+	for (const char *digit = text; *digit && number <= UINT32_MAX; digit++)
+		number = isdigit((unsigned char)*digit) ? number * 10 + (uint64_t)(*digit - '0')
+							: 1ull << 32;
+	if (number == 0 || number > UINT32_MAX)
+		snprintf(environment->error, sizeof(environment->error),
+			 "RINGBROKER_LEASE=%.64s is no number of a lease", text);
+	else
+		environment->lease = (uint32_t)number;
+}
+
+static void read_own(struct environment *environment)
+{
+	read_size(environment, "RINGBROKER_LEASE_VRAM", &environment->wish_bytes);
+	read_size(environment, "RINGBROKER_LEASE_MIN", &environment->min_bytes);
+	read_size(environment, "RINGBROKER_LEASE_MAX", &environment->max_bytes);
+	if (environment->error[0])
+		return;
+	if (environment->wish_bytes == 0 && environment->max_bytes == 0)
+		snprintf(environment->error, sizeof(environment->error),
+			 "neither RINGBROKER_LEASE_VRAM says how much memory the program should "
+			 "have, nor RINGBROKER_LEASE which lease it belongs to");
+	if (environment->max_bytes == 0)
+		environment->max_bytes = environment->wish_bytes;
+	if (environment->wish_bytes == 0)
+		environment->wish_bytes = environment->max_bytes;
+	if (environment->wish_bytes > environment->max_bytes)
+		snprintf(environment->error, sizeof(environment->error),
+			 "RINGBROKER_LEASE_VRAM is more than RINGBROKER_LEASE_MAX");
+	else if (environment->min_bytes > environment->wish_bytes)
+		snprintf(environment->error, sizeof(environment->error),
+			 "RINGBROKER_LEASE_MIN is more than %s",
+			 variable("RINGBROKER_LEASE_VRAM") ? "RINGBROKER_LEASE_VRAM"
+							   : "RINGBROKER_LEASE_MAX");
+}
+
+void environment_read(struct environment *ret)
+{
+	const char *text;
+
+	memset(ret, 0, sizeof(*ret));
+	/* Would be written with the rights of the program. */
+	text = secure_getenv("RINGBROKER_LEASE_LOG");
+	ret->log_path = text && text[0] ? text : NULL;
+	read_number(ret);
+	if (ret->lease == 0 && !ret->error[0])
+		read_own(ret);
+	text = variable("RINGBROKER_LEASE_WAIT");
+	if (text && !ret->error[0] && !environment_parse_duration(text, &ret->wait_ns))
+		snprintf(ret->error, sizeof(ret->error),
+			 "RINGBROKER_LEASE_WAIT=%.64s is no duration: 30s would be one", text);
+}

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The leases of this process, one of each device that it uses
+ *
+ * One connection for all, made when the program first asks for a device's memory: heaps and budgets
+ * are to be those of the lease, and what is reported as budget must be granted by then, or two
+ * programs would fit themselves into the same room. It is kept to the end of the process, whose end
+ * is the release; the library stays loaded (-z nodelete), or it would forget it with the last
+ * instance.
+ *
+ * When the broker ends, everybody goes on within the credit that he has. Who needs more connects
+ * anew, once a second at most, and tells the new broker what is here: leases, then objects.
+ *
+ * Everything lives in pages that fork() wipes: a child finds no process, no devices, and locks that
+ * nobody holds. What it has inherited is not freed.
+ *
+ * Locks, from the outside: objects_lock of a device; process.lock (setting up); process.using: read
+ * for each request, written while the leases move to another connection. Who has objects_lock only
+ * tries for the latter.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <ringbroker.h>
+#include <ringbroker/lease.h>
+
+#include "libclient/layer/environment.h"
+#include "libclient/layer/gpu.h"
+#include "libclient/layer/layer.h"
+#include "libclient/layer/objects.h"
+#include "libclient/layer/say.h"
+
+#define RETRY_NS           1000000000u
+#define REQUEST_TIMEOUT_NS 10000000000u
+
+struct process {
+	uint32_t is_set_up;
+	pthread_mutex_t list_lock; /* dispatch.c's */
+	pthread_mutex_t lock;
+	pthread_rwlock_t using;
+	struct environment environment;
+	struct rbk *rbk;
+	uint64_t connection; /* atomic: how often it was made */
+	uint64_t retry_at_ns;
+	struct gpu *gpus; /* atomic; none is ever removed */
+};
+
+static struct process *process;
+
+/* Zeroed, and zeroed again in children. */
+static void *wiped_new(size_t bytes)
+{
+	void *memory =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return NULL;
+	if (madvise(memory, bytes, MADV_WIPEONFORK)) {
+		munmap(memory, bytes);
+		return NULL;
+	}
+	return memory;
+}
+
+int gpu_init(void)
+{
+	if (!process)
+		process = wiped_new(sizeof(*process));
+	return process ? 0 : -ENOMEM;
+}
+
+pthread_mutex_t *gpu_list_lock(void)
+{
+	return &process->list_lock;
+}
+
+/* Under process.lock, which works as it is in zeroed memory. */
+static void set_up(void)
+{
+	if (process->is_set_up)
+		return;
+	environment_read(&process->environment);
+	say_open(process->environment.log_path);
+	pthread_rwlock_init(&process->using, NULL);
+	process->is_set_up = 1;
+}
+
+uint64_t gpu_wait_ns(void)
+{
+	return process->environment.wait_ns;
+}
+
+/* ---- What is used ---- */
+
+uint64_t gpu_used_bytes(const struct gpu *gpu)
+{
+	uint64_t bytes = __atomic_load_n(&gpu->kept_bytes, __ATOMIC_RELAXED);
+	uint32_t local_heaps = __atomic_load_n(&gpu->local_heaps, __ATOMIC_RELAXED);
+
+	for (; local_heaps; local_heaps &= local_heaps - 1) {
+		unsigned int heap = (unsigned int)__builtin_ctz(local_heaps);
+
+		bytes += __atomic_load_n(&gpu->live_bytes[heap], __ATOMIC_RELAXED) -
+			 __atomic_load_n(&gpu->twice_bytes[heap], __ATOMIC_RELAXED);
+	}
+	return bytes;
+}
+
+static void describe_use(const struct gpu *gpu, struct rbk_lease_use *ret)
+{
+	const struct account *account = &gpu->account;
+
+	ret->used_bytes = gpu_used_bytes(gpu);
+	ret->extra_bytes = __atomic_load_n(&account->extra_bytes, __ATOMIC_RELAXED);
+	ret->n_objects = (uint32_t)(__atomic_load_n(&gpu->n_allocated, __ATOMIC_RELAXED) -
+				    __atomic_load_n(&gpu->n_freed, __ATOMIC_RELAXED));
+	ret->n_refused = __atomic_load_n(&account->n_refused, __ATOMIC_RELAXED);
+}
+
+void gpu_set_driver_bytes(struct gpu *gpu, uint64_t bytes)
+{
+	uint32_t local_heaps = __atomic_load_n(&gpu->local_heaps, __ATOMIC_RELAXED);
+	uint64_t known_bytes = 0;
+
+	/* The driver counts as often as it was given something. */
+	for (; local_heaps; local_heaps &= local_heaps - 1)
+		known_bytes += __atomic_load_n(&gpu->live_bytes[__builtin_ctz(local_heaps)],
+					       __ATOMIC_RELAXED);
+	bytes = bytes > known_bytes ? bytes - known_bytes : 0;
+	account_set_extra(&gpu->account, (bytes + 4095) / 4096 * 4096);
+}
+
+/* ---- The connection ---- */
+
+/* Under process.lock. */
+static int connect_now(struct rbk **ret, struct rbk_error *error)
+{
+	struct rbk_options options = {.size = sizeof(options), .timeout_ns = REQUEST_TIMEOUT_NS};
+	int r = rbk_connect(&options, ret, error);
+
+	if (r)
+		return r;
+	if (rbk_features(*ret) & RBK_FEAT_LEASES)
+		return 0;
+	snprintf(error->text, sizeof(error->text), "the broker (%s) does not know leases",
+		 rbk_broker_name(*ret));
+	*ret = rbk_disconnect(*ret);
+	return -EOPNOTSUPP;
+}
+
+static bool is_lost(int r)
+{
+	return r == -ECONNRESET || r == -EPIPE || r == -EPROTO;
+}
+
+/* Under process.lock and process.using, for writing: what a new broker should know. */
+static void restore(struct gpu *gpu)
+{
+	struct account *account = &gpu->account;
+	struct rbk_error error = {""};
+	uint64_t held_bytes;
+	int r;
+
+	pthread_mutex_lock(&gpu->objects_lock);
+	held_bytes =
+		__atomic_load_n(&account->credit_bytes, __ATOMIC_RELAXED) + objects_paid_bytes(gpu);
+	r = rbk_lease_restore(gpu->lease, process->rbk, held_bytes, &error);
+	if (!r) {
+		account_set_page(account, rbk_lease_page(gpu->lease));
+		gpu->connection = process->connection;
+		objects_restore(gpu);
+	}
+	pthread_mutex_unlock(&gpu->objects_lock);
+	if (r)
+		say("the new broker does not take over a lease of %llu bytes: %s",
+		    (unsigned long long)held_bytes, error.text);
+	else
+		say("lease %u: restored, with %llu bytes", rbk_lease_number(gpu->lease),
+		    (unsigned long long)held_bytes);
+}
+
+/* Has the leases move to another connection, and makes one first if that is lost. Under
+ * process.lock. */
+static void move(bool is_lost_too)
+{
+	struct rbk_error error = {""};
+	struct rbk *rbk = NULL;
+
+	if (layer_now_ns() < process->retry_at_ns)
+		return;
+	process->retry_at_ns = layer_now_ns() + RETRY_NS;
+	if (is_lost_too && connect_now(&rbk, &error)) {
+		say("still no broker: %s", error.text);
+		return;
+	}
+	pthread_rwlock_wrlock(&process->using);
+	if (rbk) {
+		rbk_disconnect(process->rbk);
+		process->rbk = rbk;
+		process->connection++;
+	}
+	for (struct gpu *gpu = process->gpus; gpu; gpu = gpu->next)
+		if (gpu_state(gpu) == GPU_LEASED && gpu->connection != process->connection)
+			restore(gpu);
+	pthread_rwlock_unlock(&process->using);
+}
+
+/* After a request on connection @connection was lost. Return: is it worth another try? */
+static bool reconnect(struct gpu *gpu, uint64_t connection)
+{
+	bool is_moved;
+
+	pthread_mutex_lock(&process->lock);
+	if (gpu->connection == connection)
+		move(connection == process->connection);
+	is_moved = gpu->connection != connection;
+	pthread_mutex_unlock(&process->lock);
+	return is_moved;
+}
+
+/* ---- Credit ---- */
+
+static int source_take(void *context, uint64_t want_bytes, uint64_t least_bytes, uint64_t wait_ns,
+		       uint64_t *ret_bytes)
+{
+	struct gpu *gpu = context;
+	struct rbk_lease_use use;
+	struct rbk_error error = {""};
+	uint64_t connection;
+	int r;
+
+	do {
+		describe_use(gpu, &use);
+		pthread_rwlock_rdlock(&process->using);
+		connection = gpu->connection;
+		r = rbk_lease_take(gpu->lease, want_bytes, least_bytes, wait_ns, &use, ret_bytes,
+				   &error);
+		if (!r)
+			__atomic_fetch_add(&gpu->account.credit_bytes, *ret_bytes,
+					   __ATOMIC_RELAXED);
+		pthread_rwlock_unlock(&process->using);
+	} while (is_lost(r) && reconnect(gpu, connection));
+	if (r)
+		say_rarely("refused: %s", error.text);
+	return r;
+}
+
+static int source_give(void *context, uint64_t bytes)
+{
+	struct gpu *gpu = context;
+	struct rbk_lease_use use;
+	int r;
+
+	/* vkFreeMemory() waits for no connection. */
+	if (pthread_rwlock_tryrdlock(&process->using))
+		return -EBUSY;
+	describe_use(gpu, &use);
+	r = rbk_lease_give(gpu->lease, bytes, &use);
+	if (!r)
+		__atomic_fetch_sub(&gpu->account.credit_bytes, bytes, __ATOMIC_RELAXED);
+	pthread_rwlock_unlock(&process->using);
+	return r;
+}
+
+static const struct account_source source = {.take = source_take, .give = source_give};
+
+int gpu_object_add(struct gpu *gpu, uint64_t dev, uint64_t ino, uint64_t bytes,
+		   uint64_t from_credit_bytes, uint64_t *ret_charged_bytes, bool is_moving)
+{
+	int r;
+
+	if (!is_moving && pthread_rwlock_tryrdlock(&process->using))
+		return -EBUSY;
+	r = rbk_lease_object_add(gpu->lease, dev, ino, bytes, from_credit_bytes, ret_charged_bytes,
+				 NULL);
+	if (!r)
+		__atomic_fetch_sub(&gpu->account.credit_bytes, from_credit_bytes, __ATOMIC_RELAXED);
+	if (!is_moving)
+		pthread_rwlock_unlock(&process->using);
+	return r;
+}
+
+int gpu_object_drop(struct gpu *gpu, uint64_t dev, uint64_t ino)
+{
+	int r;
+
+	if (pthread_rwlock_tryrdlock(&process->using))
+		return -EBUSY;
+	r = rbk_lease_object_drop(gpu->lease, dev, ino);
+	pthread_rwlock_unlock(&process->using);
+	return r;
+}
+
+/* ---- Opening ---- */
+
+/* The broker's index of a device of that name. Return: 0; -ENODEV; errors of the connection. */
+static int find_index(const char *name, uint32_t *ret_device, struct rbk_error *error)
+{
+	struct rbk_device devices[RBK_MAX_DEVICES];
+	unsigned int n = 0;
+	int r = rbk_devices(process->rbk, devices, RBK_MAX_DEVICES, &n);
+
+	if (r) {
+		snprintf(error->text, sizeof(error->text), "the broker does not list its devices");
+		return r;
+	}
+	for (unsigned int i = 0; i < n && i < RBK_MAX_DEVICES; i++)
+		/* The broker's names may be shorter. */
+		if (devices[i].kind != RBK_DEVICE_KIND_CPU &&
+		    strncmp(devices[i].name, name, sizeof(devices[i].name) - 1) == 0) {
+			*ret_device = devices[i].index;
+			return 0;
+		}
+	snprintf(error->text, sizeof(error->text), "it has none that is called %s", name);
+	return -ENODEV;
+}
+
+/* Under process.lock, on the connection that there is. */
+static int ask_for_lease(struct gpu *gpu, struct rbk_lease_options *options,
+			 struct rbk_error *error)
+{
+	uint32_t device;
+	int r;
+
+	if (gpu->identity.has_uuid)
+		return rbk_lease_open(process->rbk, options, &gpu->lease, error);
+	r = find_index(gpu->identity.name, &device, error);
+	if (r)
+		return r;
+	options->device = device;
+	r = rbk_lease_open(process->rbk, options, &gpu->lease, error);
+	if (r || rbk_lease_device(gpu->lease) == device)
+		return r;
+	snprintf(error->text, sizeof(error->text), "the lease is of device %u, this is %u",
+		 rbk_lease_device(gpu->lease), device);
+	rbk_lease_close(gpu->lease);
+	gpu->lease = NULL;
+	return -ENODEV;
+}
+
+/* Under process.lock. */
+static int open_lease(struct gpu *gpu, struct rbk_error *error)
+{
+	const struct environment *environment = &process->environment;
+	struct rbk_lease_options options = {
+		.device = RBK_DEVICE_NONE,
+		.join = environment->lease,
+		.uuid = gpu->identity.has_uuid ? gpu->identity.uuid : NULL,
+		.min_bytes = environment->min_bytes,
+		.wish_bytes = environment->wish_bytes,
+		.max_bytes = environment->max_bytes,
+		.wait_ns = environment->wait_ns,
+	};
+	struct rbk *before;
+	int r;
+
+	if (environment->error[0]) {
+		snprintf(error->text, sizeof(error->text), "%s", environment->error);
+		return -EINVAL;
+	}
+	if (!process->rbk) {
+		r = connect_now(&process->rbk, error);
+		if (r)
+			return r;
+		process->connection++;
+	}
+	do {
+		before = process->rbk;
+		r = ask_for_lease(gpu, &options, error);
+		/* The broker ended since the last request. */
+		if (is_lost(r))
+			move(true);
+	} while (is_lost(r) && process->rbk != before);
+	return r;
+}
+
+/* Under process.lock. */
+static void try_open(struct gpu *gpu)
+{
+	struct rbk_error error = {""};
+	int r;
+
+	r = open_lease(gpu, &error);
+	gpu->retry_at_ns = layer_now_ns() + RETRY_NS;
+	if (r == -ENODEV) {
+		say("a device that the broker does not own is left alone: %s", error.text);
+		__atomic_store_n(&gpu->state, GPU_FOREIGN, __ATOMIC_RELEASE);
+		return;
+	}
+	if (r) {
+		snprintf(gpu->error, sizeof(gpu->error), "%s", error.text);
+		say("no lease: %s", error.text);
+		return;
+	}
+	gpu->connection = process->connection;
+	account_init(&gpu->account, &source, gpu, rbk_lease_page(gpu->lease));
+	say("lease %u of device %u: %llu of %llu bytes", rbk_lease_number(gpu->lease),
+	    rbk_lease_device(gpu->lease),
+	    (unsigned long long)rbk_lease_page(gpu->lease)->granted_bytes,
+	    (unsigned long long)rbk_lease_page(gpu->lease)->max_bytes);
+	__atomic_store_n(&gpu->state, GPU_LEASED, __ATOMIC_RELEASE);
+}
+
+static bool is_same(const struct gpu_identity *a, const struct gpu_identity *b)
+{
+	if (a->has_uuid && b->has_uuid)
+		return memcmp(a->uuid, b->uuid, GPU_UUID_BYTES) == 0;
+	return strcmp(a->name, b->name) == 0;
+}
+
+/* Under process.lock, or not: the list never gets shorter. */
+static struct gpu *find(const struct gpu_identity *identity)
+{
+	struct gpu *gpu = __atomic_load_n(&process->gpus, __ATOMIC_ACQUIRE);
+
+	while (gpu && !is_same(&gpu->identity, identity))
+		gpu = gpu->next;
+	return gpu;
+}
+
+static struct gpu *add(const struct gpu_identity *identity)
+{
+	struct gpu *gpu = wiped_new(sizeof(*gpu));
+
+	if (!gpu)
+		return NULL;
+	gpu->is_ours = 1;
+	gpu->identity = *identity;
+	pthread_mutex_init(&gpu->objects_lock, NULL);
+	gpu->next = process->gpus;
+	__atomic_store_n(&process->gpus, gpu, __ATOMIC_RELEASE);
+	return gpu;
+}
+
+struct gpu *gpu_get(const struct gpu_identity *identity, bool insist)
+{
+	struct gpu *gpu = find(identity);
+
+	if (gpu && gpu_state(gpu) != GPU_WITHOUT)
+		return gpu;
+	pthread_mutex_lock(&process->lock);
+	set_up();
+	gpu = find(identity);
+	if (!gpu)
+		gpu = add(identity);
+	if (gpu && gpu_state(gpu) == GPU_WITHOUT && (insist || layer_now_ns() >= gpu->retry_at_ns))
+		try_open(gpu);
+	pthread_mutex_unlock(&process->lock);
+	return gpu;
+}

@@ -1,0 +1,105 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * The leases of this process, one of each device that it uses
+ *
+ * A device is what Vulkan's deviceUUID names, whichever instances and devices of Vulkan the process
+ * makes of it. All of it is gone in a fork()ed child: a device that the child makes itself gets it
+ * a connection and leases of its own; one that it has inherited allocates no more.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libclient/layer/account.h"
+
+struct rbk_lease;
+
+enum { GPU_MAX_HEAPS = 16, GPU_UUID_BYTES = 16 };
+
+enum gpu_state {
+	GPU_WITHOUT, /* no lease could be had */
+	GPU_LEASED,
+	GPU_FOREIGN, /* the broker does not own it: it is nobody's business */
+};
+
+/* Which device it is. A program of Vulkan 1.0 gets no UUID: then it is the name that counts. */
+struct gpu_identity {
+	bool has_uuid;
+	uint8_t uuid[GPU_UUID_BYTES];
+	char name[256]; /* VkPhysicalDeviceProperties.deviceName */
+};
+
+struct gpu {
+	struct account account; /* of a lease */
+	/* Atomic, of all heaps: allocated and imported; */
+	uint64_t live_bytes[GPU_MAX_HEAPS];
+	/* of that imported once more, or exported to this very process. */
+	uint64_t twice_bytes[GPU_MAX_HEAPS];
+	uint64_t n_allocated; /* atomic: allocations so far, */
+	uint64_t n_freed;     /* and of them freed */
+	uint64_t kept_bytes;  /* atomic: freed, but the process has a descriptor of it */
+
+	uint32_t is_ours; /* 0 in a fork()ed child */
+	struct gpu_identity identity;
+	uint32_t local_heaps; /* atomic; bits: those that are the device's own memory */
+	uint32_t n_devices;   /* atomic: VkDevice of it */
+	enum gpu_state state; /* atomic */
+	struct gpu *next;
+
+	/* lease.c's */
+	struct rbk_lease *lease;
+	uint64_t connection; /* of which the lease is, counted from 1 */
+	uint64_t retry_at_ns;
+	char error[512]; /* why there is none */
+
+	/* objects.c's; the lock is held for requests to the broker, but never for Vulkan. */
+	pthread_mutex_t objects_lock;
+	struct object *objects;
+	uint64_t n_kept;      /* atomic: objects that only descriptors have */
+	uint64_t sweep_at_ns; /* atomic */
+};
+
+/* Once, before anything else. Return: 0; -ENOMEM. */
+int gpu_init(void);
+
+/* For dispatch.c: a lock that nobody has in a fork()ed child. */
+pthread_mutex_t *gpu_list_lock(void);
+
+/*
+ * The device of that identity, with a lease of it if one can be had; where it could not, that is
+ * tried again not more often than once a second, but always if @insist. Asks the broker.
+ * Return: it, for ever; NULL without memory.
+ */
+struct gpu *gpu_get(const struct gpu_identity *identity, bool insist);
+
+/* Is it of this process, not inherited? */
+static inline bool gpu_is_ours(const struct gpu *gpu)
+{
+	return gpu->is_ours;
+}
+
+static inline enum gpu_state gpu_state(const struct gpu *gpu)
+{
+	return __atomic_load_n(&gpu->state, __ATOMIC_ACQUIRE);
+}
+
+/* RINGBROKER_LEASE_WAIT. */
+uint64_t gpu_wait_ns(void);
+
+/* What counts: each byte of the device's own memory once. */
+uint64_t gpu_used_bytes(const struct gpu *gpu);
+
+/*
+ * What the driver says that the process has of the device's own memory, all allocations included:
+ * what is beside them is charged, too.
+ */
+void gpu_set_driver_bytes(struct gpu *gpu, uint64_t bytes);
+
+/*
+ * For objects.c, under objects_lock: rbk_lease_object_add() and _drop(). Neither waits for the
+ * leases to move to another connection: -EBUSY; unless it is they who do it, @is_moving.
+ */
+int gpu_object_add(struct gpu *gpu, uint64_t dev, uint64_t ino, uint64_t bytes,
+		   uint64_t from_credit_bytes, uint64_t *ret_charged_bytes, bool is_moving);
+int gpu_object_drop(struct gpu *gpu, uint64_t dev, uint64_t ino);

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the loader and programs call
+ *
+ * The loader finds the layer by its manifest, asks it for interface version 2, and chains it
+ * between the program, with whatever layers are above, and the driver, with whatever is below.
+ * Functions of the next layer are looked up once, when an instance or a device is made: later
+ * look-ups through the loader would return the top of the chain.
+ *
+ * A device of which there can be no lease is not made. The sentence that says why goes to standard
+ * error, since programs report no more than VK_ERROR_INITIALIZATION_FAILED.
+ */
+#include "libclient/layer/layer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <vulkan/vulkan_core.h>
+#include <vulkan/vk_layer.h>
+
+#include "libclient/layer/dispatch.h"
+#include "libclient/layer/say.h"
+
+#define FUNCTION(from, handle, name) ((PFN_##name)(from)(handle, #name))
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_proc_addr(VkInstance handle,
+								       const char *name);
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_proc_addr(VkDevice handle,
+								     const char *name);
+
+/* ---- Instances ---- */
+
+static VkLayerInstanceCreateInfo *instance_link(const VkInstanceCreateInfo *info)
+{
+	const VkLayerInstanceCreateInfo *each = info->pNext;
+
+	while (each && !(each->sType == VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO &&
+			 each->function == VK_LAYER_LINK_INFO))
+		each = each->pNext;
+	return (VkLayerInstanceCreateInfo *)each;
+}
+
+/* Whether they may be called depends on the version that the program asked for. */
+static bool has_properties2(const VkInstanceCreateInfo *info)
+{
+	if (info->pApplicationInfo && info->pApplicationInfo->apiVersion >= VK_API_VERSION_1_1)
+		return true;
+	for (uint32_t i = 0; i < info->enabledExtensionCount; i++)
+		if (strcmp(info->ppEnabledExtensionNames[i],
+			   VK_KHR_GET_PHYSICAL_DEVICE_PROPERTIES_2_EXTENSION_NAME) == 0)
+			return true;
+	return false;
+}
+
+static void resolve_instance(struct instance *instance, const VkInstanceCreateInfo *info)
+{
+	PFN_vkGetInstanceProcAddr next = instance->get_proc_addr;
+	VkInstance handle = instance->handle;
+
+	instance->destroy = FUNCTION(next, handle, vkDestroyInstance);
+	instance->enumerate_extensions =
+		FUNCTION(next, handle, vkEnumerateDeviceExtensionProperties);
+	instance->properties = FUNCTION(next, handle, vkGetPhysicalDeviceProperties);
+	instance->memory_properties = FUNCTION(next, handle, vkGetPhysicalDeviceMemoryProperties);
+	if (!has_properties2(info))
+		return;
+	instance->properties2 = FUNCTION(next, handle, vkGetPhysicalDeviceProperties2);
+	if (!instance->properties2)
+		instance->properties2 = FUNCTION(next, handle, vkGetPhysicalDeviceProperties2KHR);
+	instance->memory_properties2 = FUNCTION(next, handle, vkGetPhysicalDeviceMemoryProperties2);
+	if (!instance->memory_properties2)
+		instance->memory_properties2 =
+			FUNCTION(next, handle, vkGetPhysicalDeviceMemoryProperties2KHR);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo *info,
+						      const VkAllocationCallbacks *allocator,
+						      VkInstance *ret)
+{
+	VkLayerInstanceCreateInfo *link = instance_link(info);
+	struct instance *instance;
+	PFN_vkCreateInstance create;
+	VkResult result;
+
+	if (!link)
+		return VK_ERROR_INITIALIZATION_FAILED;
+	instance = calloc(1, sizeof(*instance));
+	if (!instance)
+		return VK_ERROR_OUT_OF_HOST_MEMORY;
+	instance->get_proc_addr = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
+	instance->get_physical_proc_addr = link->u.pLayerInfo->pfnNextGetPhysicalDeviceProcAddr;
+	link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+	create = FUNCTION(instance->get_proc_addr, VK_NULL_HANDLE, vkCreateInstance);
+	result = create ? create(info, allocator, ret) : VK_ERROR_INITIALIZATION_FAILED;
+	if (result != VK_SUCCESS) {
+		free(instance);
+		return result;
+	}
+	instance->handle = *ret;
+	resolve_instance(instance, info);
+	if (dispatch_add_instance(instance)) {
+		instance->destroy(*ret, allocator);
+		free(instance);
+		return VK_ERROR_OUT_OF_HOST_MEMORY;
+	}
+	return VK_SUCCESS;
+}
+
+static VKAPI_ATTR void VKAPI_CALL destroy_instance(VkInstance handle,
+						   const VkAllocationCallbacks *allocator)
+{
+	struct instance *instance = handle ? dispatch_remove_instance(handle) : NULL;
+
+	if (!instance)
+		return;
+	instance->destroy(handle, allocator);
+	dispatch_free_instance(instance);
+}
+
+/* ---- Devices ---- */
+
+static VkLayerDeviceCreateInfo *device_link(const VkDeviceCreateInfo *info)
+{
+	const VkLayerDeviceCreateInfo *each = info->pNext;
+
+	while (each && !(each->sType == VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO &&
+			 each->function == VK_LAYER_LINK_INFO))
+		each = each->pNext;
+	return (VkLayerDeviceCreateInfo *)each;
+}
+
+/* Of a group; or NULL. */
+static const VkDeviceGroupDeviceCreateInfo *device_group(const VkDeviceCreateInfo *info)
+{
+	const VkBaseInStructure *each = info->pNext;
+
+	while (each && each->sType != VK_STRUCTURE_TYPE_DEVICE_GROUP_DEVICE_CREATE_INFO)
+		each = each->pNext;
+	return (const VkDeviceGroupDeviceCreateInfo *)each;
+}
+
+/* Return: VK_SUCCESS, also if nobody has to lease it. */
+static VkResult lease_physical(struct device *device, VkPhysicalDevice handle)
+{
+	struct physical *physical = dispatch_physical(handle);
+	struct gpu *gpu = physical ? dispatch_gpu(physical, true) : NULL;
+
+	if (!gpu)
+		return VK_ERROR_OUT_OF_HOST_MEMORY;
+	switch (gpu_state(gpu)) {
+	case GPU_WITHOUT:
+		say_error("this program is to have device memory by a lease only, and gets none: "
+			  "%s",
+			  gpu->error);
+		return VK_ERROR_INITIALIZATION_FAILED;
+	case GPU_LEASED:
+		device->gpus[device->n_gpus] = gpu;
+		break;
+	case GPU_FOREIGN:
+		break;
+	}
+	device->n_gpus++;
+	return VK_SUCCESS;
+}
+
+static VkResult lease_all(struct device *device, VkPhysicalDevice handle,
+			  const VkDeviceCreateInfo *info)
+{
+	const VkDeviceGroupDeviceCreateInfo *group = device_group(info);
+	VkResult result = VK_SUCCESS;
+	bool is_leased = false;
+
+	if (group && group->physicalDeviceCount > VK_MAX_DEVICE_GROUP_SIZE)
+		return VK_ERROR_INITIALIZATION_FAILED;
+	if (group && group->physicalDeviceCount > 0)
+		for (uint32_t i = 0; i < group->physicalDeviceCount && !result; i++)
+			result = lease_physical(device, group->pPhysicalDevices[i]);
+	else
+		result = lease_physical(device, handle);
+	for (uint32_t i = 0; i < device->n_gpus; i++)
+		is_leased |= device->gpus[i] != NULL;
+	if (!is_leased)
+		device->n_gpus = 0;
+	return result;
+}
+
+/* What the driver is asked for: without the extension that is ours. Return: a list to be freed. */
+static const char **strip_extensions(const struct device *device, VkDeviceCreateInfo *info)
+{
+	const char **names = calloc(info->enabledExtensionCount + 1, sizeof(*names));
+	bool is_ours = device->n_gpus > 0 && !device->physical->has_budget;
+	uint32_t n = 0;
+
+	if (!names)
+		return NULL;
+	for (uint32_t i = 0; i < info->enabledExtensionCount; i++) {
+		const char *name = info->ppEnabledExtensionNames[i];
+
+		if (!is_ours || strcmp(name, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME) != 0)
+			names[n++] = name;
+	}
+	info->ppEnabledExtensionNames = names;
+	info->enabledExtensionCount = n;
+	return names;
+}
+
+static VkResult create_below(struct device *device, VkPhysicalDevice handle,
+			     const VkDeviceCreateInfo *info, const VkAllocationCallbacks *allocator,
+			     VkDevice *ret)
+{
+	VkLayerDeviceCreateInfo *link = device_link(info);
+	VkDeviceCreateInfo stripped = *info;
+	PFN_vkCreateDevice create;
+	const char **names;
+	VkResult result;
+
+	if (!link)
+		return VK_ERROR_INITIALIZATION_FAILED;
+	device->get_proc_addr = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
+	create = FUNCTION(link->u.pLayerInfo->pfnNextGetInstanceProcAddr, device->instance->handle,
+			  vkCreateDevice);
+	link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+	names = strip_extensions(device, &stripped);
+	if (!names)
+		return VK_ERROR_OUT_OF_HOST_MEMORY;
+	result =
+		create ? create(handle, &stripped, allocator, ret) : VK_ERROR_INITIALIZATION_FAILED;
+	free(names);
+	return result;
+}
+
+static void resolve_device(struct device *device)
+{
+	PFN_vkGetDeviceProcAddr next = device->get_proc_addr;
+
+	device->destroy = FUNCTION(next, device->handle, vkDestroyDevice);
+	device->allocate = FUNCTION(next, device->handle, vkAllocateMemory);
+	device->free = FUNCTION(next, device->handle, vkFreeMemory);
+	device->get_fd = FUNCTION(next, device->handle, vkGetMemoryFdKHR);
+}
+
+static VkResult make_device(struct device *device, VkPhysicalDevice handle,
+			    const VkDeviceCreateInfo *info, const VkAllocationCallbacks *allocator,
+			    VkDevice *ret)
+{
+	VkResult result;
+
+	device->instance = dispatch_instance(handle);
+	device->physical = dispatch_physical(handle);
+	if (!device->instance)
+		return VK_ERROR_INITIALIZATION_FAILED;
+	if (!device->physical)
+		return VK_ERROR_OUT_OF_HOST_MEMORY;
+	result = lease_all(device, handle, info);
+	if (result != VK_SUCCESS)
+		return result;
+	result = create_below(device, handle, info, allocator, ret);
+	if (result != VK_SUCCESS)
+		return result;
+	device->handle = *ret;
+	resolve_device(device);
+	if (dispatch_add_device(device)) {
+		device->destroy(*ret, allocator);
+		return VK_ERROR_OUT_OF_HOST_MEMORY;
+	}
+	return VK_SUCCESS;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice handle,
+						    const VkDeviceCreateInfo *info,
+						    const VkAllocationCallbacks *allocator,
+						    VkDevice *ret)
+{
+	struct device *device = NULL;
+	VkResult result;
+
+	if (posix_memalign((void **)&device, _Alignof(struct device), sizeof(*device)))
+		return VK_ERROR_OUT_OF_HOST_MEMORY;
+	memset(device, 0, sizeof(*device));
+	table_init(&device->table);
+	result = make_device(device, handle, info, allocator, ret);
+	if (result != VK_SUCCESS) {
+		table_deinit(&device->table, memory_forget, device);
+		free(device);
+		return result;
+	}
+	for (uint32_t i = 0; i < device->n_gpus; i++) {
+		if (!device->gpus[i])
+			continue;
+		__atomic_fetch_add(&device->gpus[i]->n_devices, 1, __ATOMIC_RELAXED);
+		memory_look(device->physical, device->gpus[i]);
+	}
+	return VK_SUCCESS;
+}
+
+static VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice handle,
+						 const VkAllocationCallbacks *allocator)
+{
+	struct device *device = handle ? dispatch_remove_device(handle) : NULL;
+
+	if (!device)
+		return;
+	device->destroy(handle, allocator);
+	table_deinit(&device->table, memory_forget, device);
+	for (uint32_t i = 0; i < device->n_gpus; i++) {
+		struct gpu *gpu = device->gpus[i];
+
+		if (!gpu || !gpu_is_ours(gpu))
+			continue;
+		memory_look(device->physical, gpu);
+		if (__atomic_sub_fetch(&gpu->n_devices, 1, __ATOMIC_ACQ_REL) == 0) {
+			account_trim_all(&gpu->account);
+			say("no device is left of %u allocations; %u were refused",
+			    (unsigned int)__atomic_load_n(&gpu->n_allocated, __ATOMIC_RELAXED),
+			    __atomic_load_n(&gpu->account.n_refused, __ATOMIC_RELAXED));
+		}
+	}
+	free(device);
+}
+
+/* ---- What passes through ---- */
+
+static VKAPI_ATTR VkResult VKAPI_CALL allocate_memory(VkDevice handle,
+						      const VkMemoryAllocateInfo *info,
+						      const VkAllocationCallbacks *allocator,
+						      VkDeviceMemory *ret)
+{
+	return memory_allocate(dispatch_device(handle), info, allocator, ret);
+}
+
+static VKAPI_ATTR void VKAPI_CALL free_memory(VkDevice handle, VkDeviceMemory memory,
+					      const VkAllocationCallbacks *allocator)
+{
+	memory_free(dispatch_device(handle), memory, allocator);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL get_memory_fd(VkDevice handle,
+						    const VkMemoryGetFdInfoKHR *info, int *ret_fd)
+{
+	return memory_get_fd(dispatch_device(handle), info, ret_fd);
+}
+
+static VKAPI_ATTR void VKAPI_CALL get_memory_properties(VkPhysicalDevice handle,
+							VkPhysicalDeviceMemoryProperties *ret)
+{
+	struct physical *physical = dispatch_physical(handle);
+
+	/* Without memory for a note of it: as if there were none. */
+	if (physical)
+		properties_memory(physical, ret);
+	else
+		memset(ret, 0, sizeof(*ret));
+}
+
+static VKAPI_ATTR void VKAPI_CALL get_memory_properties2(VkPhysicalDevice handle,
+							 VkPhysicalDeviceMemoryProperties2 *ret)
+{
+	struct physical *physical = dispatch_physical(handle);
+
+	if (physical)
+		properties_memory2(physical, ret);
+	else
+		memset(&ret->memoryProperties, 0, sizeof(ret->memoryProperties));
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL enumerate_extensions(VkPhysicalDevice handle,
+							   const char *layer, uint32_t *n,
+							   VkExtensionProperties *ret)
+{
+	struct physical *physical;
+
+	/* Of the layer as such, before there is anything. */
+	if (!handle) {
+		if (!layer || strcmp(layer, LAYER_NAME) != 0)
+			return VK_ERROR_LAYER_NOT_PRESENT;
+		*n = 0;
+		return VK_SUCCESS;
+	}
+	physical = dispatch_physical(handle);
+	if (!physical)
+		return VK_ERROR_OUT_OF_HOST_MEMORY;
+	return properties_extensions(physical, layer, n, ret);
+}
+
+/* ---- Looking up ---- */
+
+enum kind {
+	KIND_INSTANCE,
+	KIND_PHYSICAL,
+	KIND_DEVICE,
+};
+
+/* Is there ours only where the next layer has it, too? */
+enum { ALWAYS, IF_BELOW };
+
+static const struct function {
+	const char *name;
+	PFN_vkVoidFunction function;
+	enum kind kind;
+	int when;
+} functions[] = {
+#define ENTRY(name, function, kind, when)                              \
+	{                                                              \
+		"vk" name, (PFN_vkVoidFunction)(function), kind, when, \
+	}
+	ENTRY("GetInstanceProcAddr", get_instance_proc_addr, KIND_INSTANCE, ALWAYS),
+	ENTRY("CreateInstance", create_instance, KIND_INSTANCE, ALWAYS),
+	ENTRY("DestroyInstance", destroy_instance, KIND_INSTANCE, ALWAYS),
+	ENTRY("CreateDevice", create_device, KIND_PHYSICAL, ALWAYS),
+	ENTRY("GetPhysicalDeviceMemoryProperties", get_memory_properties, KIND_PHYSICAL, ALWAYS),
+	ENTRY("GetPhysicalDeviceMemoryProperties2", get_memory_properties2, KIND_PHYSICAL,
+	      IF_BELOW),
+	ENTRY("GetPhysicalDeviceMemoryProperties2KHR", get_memory_properties2, KIND_PHYSICAL,
+	      IF_BELOW),
+	ENTRY("EnumerateDeviceExtensionProperties", enumerate_extensions, KIND_PHYSICAL, ALWAYS),
+	ENTRY("GetDeviceProcAddr", get_device_proc_addr, KIND_DEVICE, ALWAYS),
+	ENTRY("DestroyDevice", destroy_device, KIND_DEVICE, ALWAYS),
+	ENTRY("AllocateMemory", allocate_memory, KIND_DEVICE, ALWAYS),
+	ENTRY("FreeMemory", free_memory, KIND_DEVICE, ALWAYS),
+	ENTRY("GetMemoryFdKHR", get_memory_fd, KIND_DEVICE, IF_BELOW),
+#undef ENTRY
+};
+
+static const struct function *find_function(const char *name)
+{
+	for (unsigned int i = 0; i < sizeof(functions) / sizeof(*functions); i++)
+		if (strcmp(functions[i].name, name) == 0)
+			return &functions[i];
+	return NULL;
+}
+
+/* Ours, unless it depends on the next one, which is not there. */
+static PFN_vkVoidFunction choose(const struct function *ours, PFN_vkVoidFunction below)
+{
+	return ours && (below || ours->when == ALWAYS) ? ours->function : below;
+}
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_proc_addr(VkDevice handle,
+								     const char *name)
+{
+	const struct function *ours = find_function(name);
+	struct device *device = dispatch_device(handle);
+
+	if (ours && ours->kind != KIND_DEVICE)
+		ours = NULL;
+	if (!device)
+		return NULL;
+	return choose(ours, device->get_proc_addr(handle, name));
+}
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_proc_addr(VkInstance handle,
+								       const char *name)
+{
+	const struct function *ours = find_function(name);
+	struct instance *instance;
+
+	/* The loader asks for vkCreateInstance() of an instance that is yet to be made. */
+	if (ours && ours->kind == KIND_INSTANCE)
+		return ours->function;
+	instance = handle ? dispatch_instance(handle) : NULL;
+	if (!instance)
+		return NULL;
+	return choose(ours, instance->get_proc_addr(handle, name));
+}
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_physical_proc_addr(VkInstance handle,
+								       const char *name)
+{
+	const struct function *ours = find_function(name);
+	struct instance *instance = dispatch_instance(handle);
+	PFN_vkVoidFunction below = NULL;
+
+	if (ours && ours->kind != KIND_PHYSICAL)
+		return NULL;
+	if (instance && instance->get_physical_proc_addr)
+		below = instance->get_physical_proc_addr(handle, name);
+	return choose(ours, below);
+}
+
+/* The one function that the library exports. */
+__attribute__((__visibility__("default"))) VKAPI_ATTR VkResult VKAPI_CALL
+vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface *negotiation);
+
+VKAPI_ATTR VkResult VKAPI_CALL
+vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface *negotiation)
+{
+	if (negotiation->sType != LAYER_NEGOTIATE_INTERFACE_STRUCT ||
+	    negotiation->loaderLayerInterfaceVersion < 2 || gpu_init())
+		return VK_ERROR_INITIALIZATION_FAILED;
+	negotiation->loaderLayerInterfaceVersion = 2;
+	negotiation->pfnGetInstanceProcAddr = get_instance_proc_addr;
+	negotiation->pfnGetDeviceProcAddr = get_device_proc_addr;
+	negotiation->pfnGetPhysicalDeviceProcAddr = get_physical_proc_addr;
+	return VK_SUCCESS;
+}

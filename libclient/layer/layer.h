@@ -1,0 +1,22 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * The Vulkan layer that holds a program to a lease
+ *
+ * Files: layer.c (what the loader and programs call), dispatch.[ch] (instances and devices),
+ * memory.c (allocations), properties.c and budget.h (what programs are told), gpu.[ch] (leases and
+ * the connection), objects.[ch] (what is exported and imported), account.[ch] (credit), table.[ch]
+ * (handles), environment.[ch] and say.[ch].
+ */
+#include <stdint.h>
+#include <time.h>
+
+#define LAYER_NAME "VK_LAYER_RINGBROKER_lease"
+
+static inline uint64_t layer_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Allocating, freeing and exporting device memory
+ *
+ * What counts is what lies in a device's own memory: allocations of device-local heaps, dedicated
+ * and exportable ones too, in whole pages and once for each device of a group that gets an instance
+ * of it; and what is imported by descriptor. Host memory that is imported stays the host's, even
+ * where the driver gives it a device-local type.
+ *
+ * Charged before the driver is asked, so that the lease holds at every moment; counted as live
+ * before and until after, so that what the driver has beside it is never overestimated. A handle
+ * leaves the table before the driver is told to free it, because another thread may get the same
+ * one the moment that it is free.
+ *
+ * What drivers allocate for themselves (command buffers, descriptor pools, swapchain images, sparse
+ * page tables) does not come by here. The driver tells how much it has in all: it is asked each
+ * time that a program asks for its budget, every so many allocations, and before one is refused;
+ * what is beside the rest is charged then.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/layer/dispatch.h"
+#include "libclient/layer/objects.h"
+#include "libclient/layer/say.h"
+
+enum { PAGE_BYTES = 4096, LOOK_EVERY = 256 };
+
+/* What an allocation is to be. */
+struct wanted {
+	uint64_t bytes;
+	int import_fd; /* -1: it is none */
+	bool is_host;  /* memory of the process is imported */
+	uint32_t gpus; /* bits: instances of it */
+	uint32_t heap;
+};
+
+static void look_at(const void *chain, struct wanted *wanted)
+{
+	for (const VkBaseInStructure *each = chain; each; each = each->pNext) {
+		switch ((int)each->sType) {
+		case VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR: {
+			const VkImportMemoryFdInfoKHR *import = (const void *)each;
+
+			if (import->handleType)
+				wanted->import_fd = import->fd;
+			break;
+		}
+		case VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT:
+			wanted->is_host =
+				((const VkImportMemoryHostPointerInfoEXT *)each)->handleType != 0;
+			break;
+		case VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO: {
+			const VkMemoryAllocateFlagsInfo *flags = (const void *)each;
+
+			if (flags->flags & VK_MEMORY_ALLOCATE_DEVICE_MASK_BIT)
+				wanted->gpus &= flags->deviceMask;
+			break;
+		}
+		default:
+			break;
+		}
+	}
+}
+
+/* Of a device group's heap with one instance for all, the first device has it. */
+static void choose_gpus(const struct device *device, struct wanted *wanted)
+{
+	const VkMemoryHeap *heap = &device->physical->memory.memoryHeaps[wanted->heap];
+
+	if (wanted->gpus == 0)
+		wanted->gpus = 1;
+	if (!(heap->flags & VK_MEMORY_HEAP_MULTI_INSTANCE_BIT) || wanted->import_fd >= 0)
+		wanted->gpus &= ~wanted->gpus + 1;
+}
+
+/* ---- Charging ---- */
+
+#define for_each_gpu(gpu, device, bits)                                                         \
+	for (uint32_t left_ = (bits), at_ = 0;                                                  \
+	     left_ && ((void)(at_ = (uint32_t)__builtin_ctz(left_)), true); left_ &= left_ - 1) \
+		for (struct gpu *gpu = (device)->gpus[at_]; gpu; gpu = NULL)
+
+static void count(struct gpu *gpu, uint32_t heap, uint64_t bytes)
+{
+	__atomic_fetch_add(&gpu->live_bytes[heap], bytes, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&gpu->n_allocated, 1, __ATOMIC_RELAXED);
+}
+
+static void uncount(struct gpu *gpu, uint32_t heap, uint64_t bytes)
+{
+	__atomic_fetch_sub(&gpu->live_bytes[heap], bytes, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&gpu->n_freed, 1, __ATOMIC_RELAXED);
+}
+
+void memory_look(struct physical *physical, struct gpu *gpu)
+{
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
+	};
+	VkPhysicalDeviceMemoryProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+		.pNext = &budget,
+	};
+	uint64_t bytes = 0;
+
+	/* A processor's driver tells what the machine uses, not the process. */
+	if (physical->is_cpu || !physical->has_budget || !physical->can_budget)
+		return;
+	physical->instance->memory_properties2(physical->handle, &properties);
+	for (uint32_t left = physical->local_heaps; left; left &= left - 1)
+		bytes += budget.heapUsage[__builtin_ctz(left)];
+	gpu_set_driver_bytes(gpu, bytes);
+}
+
+static int charge_gpu(struct device *device, struct gpu *gpu, const struct wanted *wanted,
+		      struct allocation *allocation)
+{
+	int r;
+
+	if (wanted->import_fd < 0)
+		return account_charge(&gpu->account, wanted->bytes, gpu_wait_ns());
+	r = objects_import(gpu, wanted->import_fd, wanted->bytes, wanted->heap, gpu_wait_ns(),
+			   &allocation->object, &allocation->bytes);
+	allocation->is_charged = !allocation->object;
+	return r;
+}
+
+/* As charge_gpu(); what is kept for nothing goes before anything is refused. */
+static int charge_at_need(struct device *device, struct gpu *gpu, const struct wanted *wanted,
+			  struct allocation *allocation)
+{
+	int r = charge_gpu(device, gpu, wanted, allocation);
+
+	if (!r || __atomic_load_n(&gpu->n_kept, __ATOMIC_RELAXED) == 0)
+		return r;
+	objects_sweep(gpu);
+	return charge_gpu(device, gpu, wanted, allocation);
+}
+
+/* Undoes charge() for those of @gpus. */
+static void uncharge(struct device *device, const struct allocation *allocation, uint32_t gpus,
+		     bool is_undone)
+{
+	for_each_gpu(gpu, device, gpus)
+	{
+		if (!gpu_is_ours(gpu))
+			continue;
+		uncount(gpu, allocation->heap, allocation->bytes);
+		if (allocation->object)
+			objects_drop(gpu, allocation->object, allocation->heap, is_undone);
+		else if (allocation->is_charged)
+			account_release(&gpu->account, allocation->bytes);
+	}
+}
+
+static int charge(struct device *device, const struct wanted *wanted, struct allocation *allocation)
+{
+	bool is_local = device->physical->local_heaps & (1u << wanted->heap);
+	int r;
+
+	allocation->is_charged = is_local && !wanted->is_host;
+	for_each_gpu(gpu, device, wanted->gpus)
+	{
+		r = 0;
+		if (!gpu_is_ours(gpu))
+			r = -ECHILD;
+		else if (allocation->is_charged)
+			r = charge_at_need(device, gpu, wanted, allocation);
+		if (r) {
+			uncharge(device, allocation, wanted->gpus & ((1u << at_) - 1), true);
+			return r;
+		}
+		count(gpu, wanted->heap, allocation->bytes);
+	}
+	return 0;
+}
+
+static VkResult refuse(const struct wanted *wanted, int r)
+{
+	say_rarely("an %s of %llu bytes is refused: %s",
+		   wanted->import_fd < 0 ? "allocation" : "import",
+		   (unsigned long long)wanted->bytes,
+		   r == -ECHILD ? "the device was made before fork()" : strerror(-r));
+	return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+
+/* ---- Vulkan's functions ---- */
+
+VkResult memory_allocate(struct device *device, const VkMemoryAllocateInfo *info,
+			 const VkAllocationCallbacks *allocator, VkDeviceMemory *ret)
+{
+	const VkPhysicalDeviceMemoryProperties *memory = &device->physical->memory;
+	struct wanted wanted = {.import_fd = -1};
+	struct allocation allocation = {0};
+	VkResult result;
+	int r;
+
+	if (device->n_gpus == 0 || info->memoryTypeIndex >= memory->memoryTypeCount)
+		return device->allocate(device->handle, info, allocator, ret);
+	wanted.heap = memory->memoryTypes[info->memoryTypeIndex].heapIndex;
+	wanted.gpus = device->n_gpus < 32 ? (1u << device->n_gpus) - 1 : UINT32_MAX;
+	if (info->pNext)
+		look_at(info->pNext, &wanted);
+	choose_gpus(device, &wanted);
+	if (__builtin_add_overflow(info->allocationSize, PAGE_BYTES - 1u, &wanted.bytes))
+		return refuse(&wanted, -ENOMEM);
+	wanted.bytes -= wanted.bytes % PAGE_BYTES;
+
+	allocation.bytes = wanted.is_host ? 0 : wanted.bytes;
+	allocation.heap = (uint8_t)wanted.heap;
+	allocation.gpus = wanted.gpus;
+	r = charge(device, &wanted, &allocation);
+	if (r)
+		return refuse(&wanted, r);
+	result = device->allocate(device->handle, info, allocator, ret);
+	if (result != VK_SUCCESS) {
+		uncharge(device, &allocation, allocation.gpus, true);
+		return result;
+	}
+	allocation.handle = (uint64_t)*ret;
+	if (table_add(&device->table, &allocation)) {
+		device->free(device->handle, *ret, allocator);
+		uncharge(device, &allocation, allocation.gpus, false);
+		return VK_ERROR_OUT_OF_HOST_MEMORY;
+	}
+	for_each_gpu(gpu, device, allocation.gpus)
+	{
+		if (__atomic_load_n(&gpu->n_allocated, __ATOMIC_RELAXED) % LOOK_EVERY == 0)
+			memory_look(device->physical, gpu);
+	}
+	return VK_SUCCESS;
+}
+
+void memory_free(struct device *device, VkDeviceMemory memory,
+		 const VkAllocationCallbacks *allocator)
+{
+	struct allocation allocation;
+	bool is_known = memory && device->n_gpus > 0 &&
+			table_remove(&device->table, (uint64_t)memory, &allocation);
+
+	device->free(device->handle, memory, allocator);
+	if (is_known)
+		uncharge(device, &allocation, allocation.gpus, false);
+}
+
+void memory_forget(const struct allocation *allocation, void *device)
+{
+	uncharge(device, allocation, allocation->gpus, false);
+}
+
+VkResult memory_get_fd(struct device *device, const VkMemoryGetFdInfoKHR *info, int *ret_fd)
+{
+	VkResult result = device->get_fd(device->handle, info, ret_fd);
+	struct allocation allocation;
+	struct object *object;
+	struct gpu *gpu;
+
+	if (result != VK_SUCCESS || device->n_gpus == 0 ||
+	    !table_find(&device->table, (uint64_t)info->memory, &allocation) ||
+	    (!allocation.is_charged && !allocation.object))
+		return result;
+	gpu = device->gpus[__builtin_ctz(allocation.gpus)];
+	object = objects_export(gpu, allocation.object, *ret_fd, allocation.bytes, allocation.heap);
+	if (object != allocation.object)
+		table_set_object(&device->table, allocation.handle, object);
+	return result;
+}

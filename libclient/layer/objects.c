@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What may be had several times: exported memory, and imported
+ *
+ * Without it, exporting, freeing and importing again would have memory for nothing. An allocation
+ * that is exported gives its credit to the object; the broker then takes the object for paid, and
+ * the credit is less by that. Where the broker does not take it, for it is gone or has too many of
+ * them, the object keeps the credit instead.
+ *
+ * Memory lives on in its descriptors. When the last allocation is freed, /proc/self/fd tells
+ * whether there is one: then the object stays charged, and is looked at again whenever something is
+ * refused, freed or asked for that could be different without it. Descriptors in other processes
+ * are theirs: they pay for what they import.
+ *
+ * All under the lock of the device's objects, requests to the broker included: exporting, importing
+ * and what follows of them are rare, and an object must not be dropped there after it was added
+ * anew.
+ */
+#include "libclient/layer/objects.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libclient/layer/gpu.h"
+
+enum { SEARCH_FDS_MAX = 4096 };
+
+struct object {
+	struct object *next;
+	uint64_t dev, ino;
+	uint64_t bytes;
+	uint64_t credit_bytes; /* of ours, spent on it */
+	uint64_t paid_bytes;   /* by our lease, as the broker sees it */
+	uint32_t n_owners;     /* allocations; 0: descriptors keep it */
+	bool is_known;         /* to the broker */
+	bool is_had;           /* an allocation of it was exported or freed here */
+	bool is_found;         /* by the search for descriptors */
+};
+
+static struct object *find(struct gpu *gpu, uint64_t dev, uint64_t ino)
+{
+	struct object *object = gpu->objects;
+
+	while (object && (object->dev != dev || object->ino != ino))
+		object = object->next;
+	return object;
+}
+
+static struct object *add(struct gpu *gpu, const struct stat *stat, uint64_t bytes)
+{
+	struct object *object = calloc(1, sizeof(*object));
+
+	if (!object)
+		return NULL;
+	object->dev = stat->st_dev;
+	object->ino = stat->st_ino;
+	object->bytes = bytes;
+	object->next = gpu->objects;
+	gpu->objects = object;
+	return object;
+}
+
+/* The credit of an object becomes the broker's business, if that can be. */
+static void tell(struct gpu *gpu, struct object *object, bool is_moving)
+{
+	uint64_t paid_bytes;
+
+	if (gpu_object_add(gpu, object->dev, object->ino, object->bytes, object->credit_bytes,
+			   &paid_bytes, is_moving))
+		return;
+	object->is_known = true;
+	object->paid_bytes = paid_bytes;
+	object->credit_bytes = 0;
+}
+
+/* One more allocation of it. */
+static void own(struct gpu *gpu, struct object *object, unsigned int heap)
+{
+	if (object->n_owners++ > 0) {
+		__atomic_fetch_add(&gpu->twice_bytes[heap], object->bytes, __ATOMIC_RELAXED);
+		return;
+	}
+	/* Was kept by a descriptor only. */
+	__atomic_fetch_sub(&gpu->kept_bytes, object->bytes, __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&gpu->n_kept, 1, __ATOMIC_RELAXED);
+}
+
+/*
+ * Does fstat() tell it from others? Not where the descriptor is a device's, as some drivers have
+ * it, nor where it is of the one inode that the kernel has for all that need none.
+ */
+static bool has_name(const struct stat *stat)
+{
+	struct stat anonymous;
+	int fd, r;
+
+	if (S_ISCHR(stat->st_mode) || S_ISBLK(stat->st_mode))
+		return false;
+	fd = eventfd(0, EFD_CLOEXEC);
+	if (fd < 0)
+		return true;
+	r = fstat(fd, &anonymous);
+	close(fd);
+	return r || anonymous.st_dev != stat->st_dev || anonymous.st_ino != stat->st_ino;
+}
+
+/* ---- Descriptors ---- */
+
+static void mark(struct gpu *gpu, const struct stat *stat)
+{
+	struct object *object = find(gpu, stat->st_dev, stat->st_ino);
+
+	if (object)
+		object->is_found = true;
+}
+
+/* Where there is no /proc. */
+static void search_numbers(struct gpu *gpu)
+{
+	struct stat stat;
+
+	for (int fd = 0; fd < SEARCH_FDS_MAX; fd++)
+		if (!fstat(fd, &stat))
+			mark(gpu, &stat);
+}
+
+/* Finds out which objects this process has open. */
+static void search(struct gpu *gpu)
+{
+	DIR *directory = opendir("/proc/self/fd");
+	struct stat stat;
+
+	for (struct object *object = gpu->objects; object; object = object->next)
+		object->is_found = false;
+	if (!directory) {
+		search_numbers(gpu);
+		return;
+	}
+	/* Follows each link, to what is open. */
+	for (struct dirent *entry; (entry = readdir(directory));)
+		if (entry->d_name[0] != '.' && !fstatat(dirfd(directory), entry->d_name, &stat, 0))
+			mark(gpu, &stat);
+	closedir(directory);
+}
+
+/* Return: false: the broker could not be told. */
+static bool forget(struct gpu *gpu, struct object **link)
+{
+	struct object *object = *link;
+
+	if (object->is_known && gpu_object_drop(gpu, object->dev, object->ino) == -EBUSY)
+		return false;
+	*link = object->next;
+	if (object->credit_bytes > 0)
+		__atomic_fetch_add(&gpu->account.free_bytes, object->credit_bytes,
+				   __ATOMIC_SEQ_CST);
+	free(object);
+	return true;
+}
+
+/* Under the lock: forgets whatever is neither allocated nor open. */
+static void sweep(struct gpu *gpu)
+{
+	struct object **link = &gpu->objects;
+
+	search(gpu);
+	while (*link) {
+		struct object *object = *link;
+		uint64_t bytes = object->bytes;
+
+		if (object->n_owners > 0 || object->is_found || !forget(gpu, link)) {
+			link = &object->next;
+			continue;
+		}
+		__atomic_fetch_sub(&gpu->kept_bytes, bytes, __ATOMIC_RELAXED);
+		__atomic_fetch_sub(&gpu->n_kept, 1, __ATOMIC_RELAXED);
+	}
+}
+
+void objects_sweep(struct gpu *gpu)
+{
+	if (!gpu_is_ours(gpu) || __atomic_load_n(&gpu->n_kept, __ATOMIC_RELAXED) == 0)
+		return;
+	pthread_mutex_lock(&gpu->objects_lock);
+	sweep(gpu);
+	pthread_mutex_unlock(&gpu->objects_lock);
+	account_trim(&gpu->account);
+}
+
+/* Under the lock: there never was an allocation. Return: false: as forget(). */
+static bool undo(struct gpu *gpu, struct object *object)
+{
+	struct object **link = &gpu->objects;
+
+	if (object->is_had)
+		return false;
+	while (*link != object)
+		link = &(*link)->next;
+	return forget(gpu, link);
+}
+
+void objects_drop(struct gpu *gpu, struct object *object, unsigned int heap, bool is_undone)
+{
+	if (!gpu_is_ours(gpu))
+		return;
+	pthread_mutex_lock(&gpu->objects_lock);
+	object->is_had |= !is_undone;
+	if (--object->n_owners > 0) {
+		__atomic_fetch_sub(&gpu->twice_bytes[heap], object->bytes, __ATOMIC_RELAXED);
+	} else if (!is_undone || !undo(gpu, object)) {
+		__atomic_fetch_add(&gpu->kept_bytes, object->bytes, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&gpu->n_kept, 1, __ATOMIC_RELAXED);
+		sweep(gpu);
+	}
+	pthread_mutex_unlock(&gpu->objects_lock);
+	account_trim(&gpu->account);
+}
+
+/* ---- Exporting and importing ---- */
+
+struct object *objects_export(struct gpu *gpu, struct object *object, int fd, uint64_t bytes,
+			      unsigned int heap)
+{
+	struct object *known;
+	struct stat stat;
+
+	if (!gpu_is_ours(gpu) || fstat(fd, &stat) || !has_name(&stat))
+		return object;
+	pthread_mutex_lock(&gpu->objects_lock);
+	known = find(gpu, stat.st_dev, stat.st_ino);
+	if (known == object && object)
+		goto out;
+	if (known) {
+		/* Two allocations of one object, of which the second has been charged for itself.
+		 */
+		if (!object) {
+			own(gpu, known, heap);
+			__atomic_fetch_add(&gpu->account.free_bytes, bytes, __ATOMIC_SEQ_CST);
+			object = known;
+		}
+		goto out;
+	}
+	if (object) {
+		/* The driver made another descriptor of the same memory: that is its name now. */
+		if (object->is_known && !gpu_object_drop(gpu, object->dev, object->ino)) {
+			object->is_known = false;
+			object->paid_bytes = 0;
+		}
+		object->dev = stat.st_dev;
+		object->ino = stat.st_ino;
+	} else {
+		object = add(gpu, &stat, bytes);
+		if (!object)
+			goto out;
+		object->n_owners = 1;
+		object->credit_bytes = bytes;
+	}
+	object->is_had = true;
+	tell(gpu, object, false);
+out:
+	pthread_mutex_unlock(&gpu->objects_lock);
+	return object;
+}
+
+/* What an object has in truth: who imports may say less. */
+static uint64_t bytes_of(int fd, const struct stat *stat, uint64_t bytes)
+{
+	off_t end = stat->st_size;
+
+	/* A dma-buf may tell its end only so; it has no position that could be moved. */
+	if (end == 0) {
+		end = lseek(fd, 0, SEEK_END);
+		lseek(fd, 0, SEEK_SET);
+	}
+	if (end < 0 || (uint64_t)end <= bytes)
+		return bytes;
+	return ((uint64_t)end + 4095) / 4096 * 4096;
+}
+
+/* Under the lock: by what it is already charged, or the lease has ungiven. */
+static int import_known(struct gpu *gpu, const struct stat *stat, uint64_t bytes,
+			uint64_t credit_bytes, unsigned int heap, struct object **ret)
+{
+	struct object *object = find(gpu, stat->st_dev, stat->st_ino);
+	uint64_t paid_bytes = 0;
+	int r;
+
+	if (object) {
+		own(gpu, object, heap);
+		if (credit_bytes > 0)
+			__atomic_fetch_add(&gpu->account.free_bytes, credit_bytes,
+					   __ATOMIC_SEQ_CST);
+		*ret = object;
+		return 0;
+	}
+	r = gpu_object_add(gpu, stat->st_dev, stat->st_ino, bytes, credit_bytes, &paid_bytes,
+			   false);
+	if (r && credit_bytes == 0)
+		return r;
+	object = add(gpu, stat, bytes);
+	if (!object) {
+		if (!r)
+			gpu_object_drop(gpu, stat->st_dev, stat->st_ino);
+		else
+			__atomic_fetch_add(&gpu->account.free_bytes, credit_bytes,
+					   __ATOMIC_SEQ_CST);
+		return -ENOMEM;
+	}
+	object->is_known = !r;
+	object->paid_bytes = paid_bytes;
+	object->credit_bytes = r ? credit_bytes : 0;
+	object->n_owners = 1;
+	*ret = object;
+	return 0;
+}
+
+int objects_import(struct gpu *gpu, int fd, uint64_t bytes, unsigned int heap, uint64_t wait_ns,
+		   struct object **ret, uint64_t *ret_bytes)
+{
+	struct object *object = NULL;
+	struct stat stat;
+	int r;
+
+	if (!gpu_is_ours(gpu))
+		return -ECHILD;
+	if (fstat(fd, &stat))
+		return -errno;
+	if (!has_name(&stat)) {
+		*ret = NULL;
+		*ret_bytes = bytes;
+		return account_charge(&gpu->account, bytes, wait_ns);
+	}
+	bytes = bytes_of(fd, &stat, bytes);
+	pthread_mutex_lock(&gpu->objects_lock);
+	r = import_known(gpu, &stat, bytes, 0, heap, &object);
+	pthread_mutex_unlock(&gpu->objects_lock);
+	if (r) {
+		/* The lease has to grow for it, or the broker does not answer: by credit. */
+		r = account_charge(&gpu->account, bytes, wait_ns);
+		if (r)
+			return r;
+		pthread_mutex_lock(&gpu->objects_lock);
+		r = import_known(gpu, &stat, bytes, bytes, heap, &object);
+		pthread_mutex_unlock(&gpu->objects_lock);
+		if (r)
+			return r;
+	}
+	*ret = object;
+	*ret_bytes = object->bytes;
+	return 0;
+}
+
+/* ---- After the broker's end ---- */
+
+uint64_t objects_paid_bytes(struct gpu *gpu)
+{
+	uint64_t bytes = 0;
+
+	for (struct object *object = gpu->objects; object; object = object->next)
+		bytes += object->paid_bytes;
+	return bytes;
+}
+
+void objects_restore(struct gpu *gpu)
+{
+	for (struct object *object = gpu->objects; object; object = object->next)
+		if (!object->is_known)
+			tell(gpu, object, true);
+}

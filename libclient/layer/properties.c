@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a program is told of a device's memory
+ *
+ * The size of a heap is the lease's maximum, because programs remember it; the budget is what they
+ * have and what is left of what is granted, so that it follows the lease as it grows and shrinks
+ * (budget.h). The extension that tells it is added where the driver lacks it, and taken out again
+ * before the driver could see it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/layer/budget.h"
+#include "libclient/layer/dispatch.h"
+#include "libclient/layer/layer.h"
+#include "libclient/layer/objects.h"
+
+#define SWEEP_EVERY_NS 100000000u
+
+static uint64_t load(const uint64_t *from)
+{
+	return __atomic_load_n(from, __ATOMIC_RELAXED);
+}
+
+static uint64_t max_bytes(const struct gpu *gpu)
+{
+	const struct rbk_lease_page *page = __atomic_load_n(&gpu->account.page, __ATOMIC_ACQUIRE);
+
+	return load(&page->max_bytes);
+}
+
+/* Its lease; NULL: there is none, and everything is as the driver says. */
+static struct gpu *leased(struct physical *physical)
+{
+	struct gpu *gpu = dispatch_gpu(physical, false);
+
+	return gpu && gpu_state(gpu) == GPU_LEASED ? gpu : NULL;
+}
+
+static void shrink(const struct gpu *gpu, VkPhysicalDeviceMemoryProperties *memory)
+{
+	for (uint32_t i = 0; i < memory->memoryHeapCount; i++)
+		if (memory->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
+			memory->memoryHeaps[i].size =
+				budget_heap_bytes(memory->memoryHeaps[i].size, max_bytes(gpu));
+}
+
+void properties_memory(struct physical *physical, VkPhysicalDeviceMemoryProperties *ret)
+{
+	struct gpu *gpu = leased(physical);
+
+	physical->instance->memory_properties(physical->handle, ret);
+	if (gpu)
+		shrink(gpu, ret);
+}
+
+/* ---- VK_EXT_memory_budget ---- */
+
+static VkPhysicalDeviceMemoryBudgetPropertiesEXT *find_budget(void *chain)
+{
+	VkBaseOutStructure *each = chain;
+
+	while (each &&
+	       each->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT)
+		each = each->pNext;
+	return (VkPhysicalDeviceMemoryBudgetPropertiesEXT *)each;
+}
+
+/* What the driver says, where it says nothing: what is known. */
+static void complete(const struct physical *physical, const struct gpu *gpu,
+		     VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget)
+{
+	for (uint32_t i = 0; i < physical->memory.memoryHeapCount; i++) {
+		if (!physical->has_budget) {
+			budget->heapBudget[i] = physical->memory.memoryHeaps[i].size;
+			budget->heapUsage[i] = load(&gpu->live_bytes[i]);
+		}
+		if (physical->is_cpu && (physical->local_heaps & (1u << i)))
+			budget->heapUsage[i] = 0;
+	}
+}
+
+static void report(struct gpu *gpu, const VkPhysicalDeviceMemoryProperties *memory,
+		   uint32_t local_heaps, VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget)
+{
+	uint64_t kept_bytes = load(&gpu->kept_bytes), left_bytes = account_left(&gpu->account);
+
+	for (uint32_t left = local_heaps; left; left &= left - 1) {
+		uint32_t i = (uint32_t)__builtin_ctz(left);
+		struct budget_heap heap = {
+			.size_bytes = memory->memoryHeaps[i].size,
+			.driver_used_bytes = budget->heapUsage[i],
+			.driver_budget_bytes = budget->heapBudget[i],
+			.counted_bytes = load(&gpu->live_bytes[i]) - load(&gpu->twice_bytes[i]),
+			.kept_bytes = kept_bytes,
+			.left_bytes = left_bytes,
+		};
+
+		budget_of_heap(&heap, &budget->heapUsage[i], &budget->heapBudget[i]);
+		kept_bytes = 0; /* in the first */
+	}
+}
+
+static void sweep_at_times(struct gpu *gpu)
+{
+	uint64_t now_ns, at_ns = load(&gpu->sweep_at_ns);
+
+	if (load(&gpu->n_kept) == 0)
+		return;
+	now_ns = layer_now_ns();
+	if (now_ns >= at_ns &&
+	    __atomic_compare_exchange_n(&gpu->sweep_at_ns, &at_ns, now_ns + SWEEP_EVERY_NS, false,
+					__ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		objects_sweep(gpu);
+}
+
+void properties_memory2(struct physical *physical, VkPhysicalDeviceMemoryProperties2 *ret)
+{
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget = find_budget(ret->pNext);
+	struct gpu *gpu = leased(physical);
+	uint64_t driver_bytes = 0;
+
+	if (budget) {
+		memset(budget->heapBudget, 0, sizeof(budget->heapBudget));
+		memset(budget->heapUsage, 0, sizeof(budget->heapUsage));
+	}
+	physical->instance->memory_properties2(physical->handle, ret);
+	if (!gpu)
+		return;
+	shrink(gpu, &ret->memoryProperties);
+	if (!budget)
+		return;
+	sweep_at_times(gpu);
+	if (physical->has_budget && !physical->is_cpu) {
+		for (uint32_t left = physical->local_heaps; left; left &= left - 1)
+			driver_bytes += budget->heapUsage[__builtin_ctz(left)];
+		gpu_set_driver_bytes(gpu, driver_bytes);
+	}
+	if (account_is_shrinking(&gpu->account))
+		account_trim(&gpu->account);
+	complete(physical, gpu, budget);
+	report(gpu, &ret->memoryProperties, physical->local_heaps, budget);
+}
+
+/* ---- Extensions ---- */
+
+/* Return: VK_SUCCESS and a list to be freed. */
+static VkResult drivers_extensions(const struct physical *physical, uint32_t n_more,
+				   uint32_t *ret_n, VkExtensionProperties **ret)
+{
+	PFN_vkEnumerateDeviceExtensionProperties enumerate =
+		physical->instance->enumerate_extensions;
+	VkExtensionProperties *list = NULL;
+	VkResult result;
+	uint32_t n;
+
+	do {
+		free(list);
+		n = 0;
+		result = enumerate(physical->handle, NULL, &n, NULL);
+		if (result != VK_SUCCESS)
+			return result;
+		list = calloc((size_t)n + n_more, sizeof(*list));
+		if (!list)
+			return VK_ERROR_OUT_OF_HOST_MEMORY;
+		result = enumerate(physical->handle, NULL, &n, list);
+	} while (result == VK_INCOMPLETE);
+	if (result != VK_SUCCESS) {
+		free(list);
+		return result;
+	}
+	*ret_n = n;
+	*ret = list;
+	return VK_SUCCESS;
+}
+
+bool properties_has_extension(const struct physical *physical, const char *name)
+{
+	VkExtensionProperties *list;
+	bool has = false;
+	uint32_t n;
+
+	if (drivers_extensions(physical, 1, &n, &list) != VK_SUCCESS)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		has |= strcmp(list[i].extensionName, name) == 0;
+	free(list);
+	return has;
+}
+
+static void name_budget(VkExtensionProperties *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	strcpy(ret->extensionName, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+	ret->specVersion = VK_EXT_MEMORY_BUDGET_SPEC_VERSION;
+}
+
+/* Both ways of calling: how many there are, or as many as fit. */
+static VkResult hand_over(const VkExtensionProperties *list, uint32_t n_list, uint32_t *n,
+			  VkExtensionProperties *ret)
+{
+	uint32_t n_room = *n;
+
+	*n = n_list;
+	if (!ret)
+		return VK_SUCCESS;
+	if (*n > n_room)
+		*n = n_room;
+	if (*n > 0)
+		memcpy(ret, list, *n * sizeof(*list));
+	return *n < n_list ? VK_INCOMPLETE : VK_SUCCESS;
+}
+
+VkResult properties_extensions(struct physical *physical, const char *layer, uint32_t *n,
+			       VkExtensionProperties *ret)
+{
+	bool is_ours = layer && strcmp(layer, LAYER_NAME) == 0, is_added;
+	VkExtensionProperties *list, budget;
+	VkResult result;
+	uint32_t n_list;
+
+	is_added = !physical->has_budget && physical->can_budget && leased(physical);
+	name_budget(&budget);
+	if (is_ours)
+		return hand_over(&budget, is_added, n, ret);
+	if (layer || !is_added)
+		return physical->instance->enumerate_extensions(physical->handle, layer, n, ret);
+	result = drivers_extensions(physical, 1, &n_list, &list);
+	if (result != VK_SUCCESS)
+		return result;
+	list[n_list++] = budget;
+	result = hand_over(list, n_list, n, ret);
+	free(list);
+	return result;
+}

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: MIT
+"""A broker with the software GPU, and Vulkan programs under the layer that holds them to leases.
+
+Programs are the first arguments of the test: BROKERD LEASE_CLIENT MANIFEST.
+"""
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BROKERD, CLIENT, MANIFEST = sys.argv[1:4]
+SLOW = int(os.environ.get('RBK_TEST_SLOW', '1'))
+LIMIT_S = 60 * SLOW
+MIB = 1 << 20
+OK, OUT_OF_DEVICE_MEMORY, INITIALIZATION_FAILED = 0, -2, -3
+LAYER = 'VK_LAYER_RINGBROKER_lease'
+
+
+def expect(condition, *what):
+    if not condition:
+        raise AssertionError(' '.join(str(part) for part in what))
+
+
+def await_true(what, condition):
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        expect(time.monotonic() < end, 'in vain:', what)
+        time.sleep(0.005)
+
+
+class Broker:
+    """A brokerd of its own. @policy is the text of its policy file."""
+
+    def __init__(self, *arguments, policy='', memory='512MiB'):
+        self.folder = tempfile.mkdtemp(prefix='rbk-lease-')
+        self.socket = os.path.join(self.folder, 'socket')
+        self.log_path = os.path.join(self.folder, 'log')
+        config = os.path.join(self.folder, 'brokerd.conf')
+        with open(config, 'w', encoding='utf-8') as file:
+            file.write(policy)
+        self.arguments = [BROKERD, '--socket', self.socket, '--cache', self.folder,
+                          '--config', config, '--gpu=software', f'--device-memory={memory}',
+                          '--calibration=none', '--contention=none', *arguments]
+        self.start()
+
+    def start(self):
+        with open(self.log_path, 'wb') as log:
+            self.process = subprocess.Popen(self.arguments, stderr=log)
+        await_true('brokerd listens', lambda: 'listening on' in self.log()
+                   or expect(self.process.poll() is None, 'brokerd ended:', self.log()))
+        if 'llvmpipe' not in self.log():
+            print('no software Vulkan device: skipped')
+            sys.exit(77)
+
+    def log(self):
+        with open(self.log_path, encoding='utf-8', errors='replace') as file:
+            return file.read()
+
+    def end(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        self.process.wait(LIMIT_S)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.process.poll() is None:
+            self.end()
+        if error[0]:
+            print(self.log()[-4000:])
+        shutil.rmtree(self.folder)
+
+
+class Layers:
+    """Folders where the loader finds manifests: of the layer as it was built, and of others."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix='rbk-layers-')
+        implicit = os.path.join(self.folder, 'share/vulkan/implicit_layer.d')
+        os.makedirs(implicit)
+        shutil.copy(MANIFEST, os.path.join(implicit, 'ringbroker_lease.json'))
+
+    def environment(self):
+        return {'XDG_DATA_DIRS': f'{self.folder}/share:/usr/share',
+                'VK_ICD_FILENAMES': icd_of('lvp'), 'VK_DRIVER_FILES': icd_of('lvp'),
+                'HOME': self.folder, 'NODEVICE_SELECT': '1'}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        shutil.rmtree(self.folder)
+
+
+def icd_of(name):
+    folder = '/usr/share/vulkan/icd.d'
+    for file in sorted(os.listdir(folder)):
+        if file.startswith(name):
+            return os.path.join(folder, file)
+    return ''
+
+
+class Heap:
+    def __init__(self, text):
+        self.size, self.budget, self.used, is_local, same = map(int, text.split(','))
+        self.is_local = bool(is_local)
+        expect(same, 'the two ways of asking for the size of a heap differ')
+
+
+class Client:
+    """lease-client.c: commands in, answers out."""
+
+    def __init__(self, layers, broker=None, wrapper=(), **environment):
+        socket = broker.socket if isinstance(broker, Broker) else broker
+        whole = {**os.environ, **layers.environment()}
+        for name in list(whole):
+            if name.startswith('RINGBROKER_'):
+                del whole[name]
+        if socket:
+            whole['RINGBROKER_SOCKET'] = socket
+        whole['RINGBROKER_VULKAN_LEASE'] = '1'
+        whole.update(environment)
+        whole = {name: value for name, value in whole.items() if value is not None}
+        self.errors = tempfile.TemporaryFile()
+        self.process = subprocess.Popen([*wrapper, CLIENT], env=whole, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=self.errors, text=True)
+
+    def say(self, command):
+        self.process.stdin.write(command + '\n')
+        self.process.stdin.flush()
+
+    def hear(self):
+        line = self.process.stdout.readline()
+        expect(line, 'the client ended with', self.process.poll(), self.stderr())
+        return line.rstrip('\n')
+
+    def ask(self, command):
+        self.say(command)
+        return self.hear()
+
+    def number(self, command, name):
+        answer = self.ask(command)
+        found = re.search(rf'\b{name}=(-?\d+)', answer)
+        expect(found, command, 'is answered by', answer)
+        return int(found.group(1))
+
+    def result(self, command):
+        return self.number(command, 'result')
+
+    def heaps(self):
+        name, *heaps = self.ask('budget').split()
+        expect(name == 'budget:', 'no budget')
+        return [Heap(text) for text in heaps]
+
+    def heap(self):
+        """The device's own memory."""
+        return next(heap for heap in self.heaps() if heap.is_local)
+
+    def alloc(self, size, n=1):
+        """Return: how many it got, and the last result."""
+        answer = self.ask(f'alloc {size} {n}')
+        found = re.fullmatch(r'alloc: n=(\d+) result=(-?\d+)', answer)
+        expect(found, answer)
+        return int(found.group(1)), int(found.group(2))
+
+    def stderr(self):
+        self.errors.seek(0)
+        return self.errors.read().decode(errors='replace')
+
+    def kill(self):
+        self.process.kill()
+        self.end()
+
+    def end(self):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait(LIMIT_S)
+        self.process.stdout.close()
+        return self.process.returncode
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if error[0]:
+            self.process.kill()
+            print(self.stderr()[-4000:])
+        self.end()
+
+
+def run(tests):
+    """Runs those that were named as arguments; else all."""
+    names = sys.argv[4:]
+    for test in tests:
+        if names and test.__name__ not in names:
+            continue
+        begin = time.monotonic()
+        test()
+        print(f'ok {test.__name__} ({time.monotonic() - begin:.1f} s)', flush=True)

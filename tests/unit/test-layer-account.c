@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+/* Credit of a lease in the Vulkan layer: chunks, refusals, waiting, shrinking; no Vulkan, no
+ * broker. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libclient/layer/account.h"
+#include "libclient/layer/budget.h"
+
+#define KIB 1024u
+#define MIB (1024u * KIB)
+
+/* A lease that is the member's alone. */
+struct giver {
+	struct account account;
+	struct rbk_lease_page page;
+	pthread_mutex_t lock;
+	unsigned int n_takes, n_gives, n_waits;
+	int fault, give_fault; /* instead of an answer */
+	/* While it waits: frees as much. */
+	uint64_t freed_meanwhile_bytes;
+};
+
+static uint64_t ungiven(const struct giver *giver)
+{
+	return giver->page.granted_bytes - giver->page.credited_bytes;
+}
+
+static int take(void *context, uint64_t want_bytes, uint64_t least_bytes, uint64_t wait_ns,
+		uint64_t *ret_bytes)
+{
+	struct giver *giver = context;
+	uint64_t bytes;
+
+	assert_true(least_bytes <= want_bytes && least_bytes > 0);
+	if (wait_ns > 0 && giver->freed_meanwhile_bytes > 0)
+		account_release(&giver->account, giver->freed_meanwhile_bytes);
+	pthread_mutex_lock(&giver->lock);
+	giver->n_takes++;
+	giver->n_waits += wait_ns > 0;
+	bytes = ungiven(giver) < want_bytes ? ungiven(giver) : want_bytes;
+	if (giver->fault || bytes < least_bytes) {
+		pthread_mutex_unlock(&giver->lock);
+		return giver->fault ? giver->fault : wait_ns ? -ETIMEDOUT : -ENOMEM;
+	}
+	giver->page.credited_bytes += bytes;
+	pthread_mutex_unlock(&giver->lock);
+	__atomic_fetch_add(&giver->account.credit_bytes, bytes, __ATOMIC_RELAXED);
+	*ret_bytes = bytes;
+	return 0;
+}
+
+static int give(void *context, uint64_t bytes)
+{
+	struct giver *giver = context;
+
+	assert_true(bytes > 0);
+	giver->n_gives++;
+	if (giver->give_fault)
+		return giver->give_fault;
+	pthread_mutex_lock(&giver->lock);
+	assert_true(bytes <= giver->page.credited_bytes);
+	giver->page.credited_bytes -= bytes;
+	pthread_mutex_unlock(&giver->lock);
+	__atomic_fetch_sub(&giver->account.credit_bytes, bytes, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static const struct account_source source = {.take = take, .give = give};
+
+static struct giver *giver_new(uint64_t granted_bytes)
+{
+	struct giver *giver = NULL;
+
+	assert_int_equal(posix_memalign((void **)&giver, 64, sizeof(*giver)), 0);
+	memset(giver, 0, sizeof(*giver));
+	pthread_mutex_init(&giver->lock, NULL);
+	giver->page.max_bytes = giver->page.granted_bytes = giver->page.wish_bytes = granted_bytes;
+	account_init(&giver->account, &source, giver, &giver->page);
+	return giver;
+}
+
+/* What was charged has been released: nothing is lost, nothing is given twice. */
+static void giver_free(struct giver *giver)
+{
+	account_trim_all(&giver->account);
+	assert_int_equal(giver->account.free_bytes, 0);
+	assert_int_equal(giver->account.credit_bytes, 0);
+	assert_int_equal(giver->page.credited_bytes, 0);
+	free(giver);
+}
+
+static void test_account__within_credit_asks_nobody(void **state)
+{
+	struct giver *giver = giver_new(1024 * MIB);
+
+	assert_int_equal(account_charge(&giver->account, 64 * KIB, 0), 0);
+	assert_int_equal(giver->n_takes, 1);
+	assert_int_equal(giver->account.credit_bytes, 16 * MIB);
+	for (int i = 0; i < 1000; i++) {
+		assert_int_equal(account_charge(&giver->account, 64 * KIB, 0), 0);
+		account_release(&giver->account, 64 * KIB);
+	}
+	assert_int_equal(giver->n_takes, 1);
+	assert_int_equal(giver->n_gives, 0);
+	assert_int_equal(account_spent(&giver->account), 64 * KIB);
+	account_release(&giver->account, 64 * KIB);
+	giver_free(giver);
+}
+
+/* Around the border of a chunk nothing is asked over and over. */
+static void test_account__hysteresis(void **state)
+{
+	struct giver *giver = giver_new(1024 * MIB);
+
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(account_charge(&giver->account, 16 * MIB, 0), 0);
+	assert_int_equal(giver->n_takes, 4);
+	for (int i = 0; i < 100; i++) {
+		account_release(&giver->account, 16 * MIB);
+		assert_int_equal(account_charge(&giver->account, 16 * MIB, 0), 0);
+	}
+	assert_int_equal(giver->n_takes, 4);
+	assert_int_equal(giver->n_gives, 0);
+	for (int i = 0; i < 4; i++)
+		account_release(&giver->account, 16 * MIB);
+	assert_true(giver->n_gives > 0);
+	assert_true(giver->account.credit_bytes <= 32 * MIB);
+	giver_free(giver);
+}
+
+static void test_account__to_the_byte(void **state)
+{
+	struct giver *giver = giver_new(10 * MIB);
+
+	/* Less than a chunk is left, and is had. */
+	for (int i = 0; i < 10; i++)
+		assert_int_equal(account_charge(&giver->account, MIB, 0), 0);
+	assert_int_equal(account_left(&giver->account), 0);
+	assert_int_equal(account_charge(&giver->account, 4 * KIB, 0), -ENOMEM);
+	assert_int_equal(giver->account.n_refused, 1);
+	account_release(&giver->account, MIB);
+	assert_int_equal(account_left(&giver->account), MIB);
+	assert_int_equal(account_charge(&giver->account, MIB + 4 * KIB, 0), -ENOMEM);
+	assert_int_equal(account_charge(&giver->account, MIB, 0), 0);
+	account_release(&giver->account, 10 * MIB);
+	giver_free(giver);
+}
+
+static void test_account__above_the_maximum(void **state)
+{
+	struct giver *giver = giver_new(10 * MIB);
+
+	/* Nobody has to be asked, and nobody waits. */
+	assert_int_equal(account_charge(&giver->account, 10 * MIB + 1, 1000000), -ENOMEM);
+	assert_int_equal(account_charge(&giver->account, UINT64_MAX, 1000000), -ENOMEM);
+	assert_int_equal(giver->n_takes, 0);
+	/* With what it has it would be above: it would wait for itself. */
+	assert_int_equal(account_charge(&giver->account, 6 * MIB, 0), 0);
+	assert_int_equal(account_charge(&giver->account, 6 * MIB, 1000000), -ENOMEM);
+	assert_int_equal(giver->n_waits, 0);
+	account_release(&giver->account, 6 * MIB);
+	giver_free(giver);
+}
+
+static void test_account__waiting_gives_back_first(void **state)
+{
+	struct giver *giver = giver_new(64 * MIB);
+
+	/* Another member has most of it. */
+	giver->page.credited_bytes = 50 * MIB;
+	assert_int_equal(account_charge(&giver->account, 6 * MIB, 0), 0);
+	assert_int_equal(account_charge(&giver->account, 12 * MIB, 1000000), -ETIMEDOUT);
+	assert_int_equal(giver->n_waits, 1);
+	/* What was free was given back: it may be what somebody else waits for. */
+	assert_int_equal(giver->account.free_bytes, 0);
+	assert_int_equal(giver->page.credited_bytes, 56 * MIB);
+	assert_int_equal(giver->account.n_waiting, 0);
+	/* Another thread frees while this one waits: that is what the broker gives then. */
+	giver->freed_meanwhile_bytes = 6 * MIB;
+	assert_int_equal(account_charge(&giver->account, 12 * MIB, 1000000), 0);
+	assert_int_equal(giver->n_waits, 2);
+	account_release(&giver->account, 12 * MIB);
+	giver->freed_meanwhile_bytes = 0;
+	account_trim_all(&giver->account);
+	giver->page.credited_bytes -= 50 * MIB;
+	giver_free(giver);
+}
+
+static void test_account__without_an_answer(void **state)
+{
+	struct giver *giver = giver_new(64 * MIB);
+
+	assert_int_equal(account_charge(&giver->account, MIB, 0), 0);
+	giver->fault = giver->give_fault = -ECONNRESET;
+	/* It goes on within what it has. */
+	assert_int_equal(account_charge(&giver->account, MIB, 0), 0);
+	assert_int_equal(account_charge(&giver->account, 32 * MIB, 1000000), -ECONNRESET);
+	account_release(&giver->account, 2 * MIB);
+	account_trim_all(&giver->account);
+	assert_int_equal(account_spent(&giver->account), 0);
+	assert_int_equal(giver->account.free_bytes, giver->account.credit_bytes);
+	giver->fault = giver->give_fault = 0;
+	giver_free(giver);
+}
+
+static void test_account__shrinking(void **state)
+{
+	struct giver *giver = giver_new(256 * MIB);
+
+	assert_int_equal(account_charge(&giver->account, 100 * MIB, 0), 0);
+	giver->page.wish_bytes = 64 * MIB;
+	assert_true(account_is_shrinking(&giver->account));
+	/* What becomes free is not kept, however little. */
+	account_release(&giver->account, 4 * KIB);
+	assert_int_equal(giver->account.free_bytes, 0);
+	assert_int_equal(giver->page.credited_bytes, 100 * MIB - 4 * KIB);
+	assert_int_equal(account_left(&giver->account), 0);
+	/* Nor is more asked for than is needed. */
+	assert_int_equal(account_charge(&giver->account, 4 * KIB, 0), 0);
+	assert_int_equal(giver->account.free_bytes, 0);
+	account_release(&giver->account, 100 * MIB);
+	assert_int_equal(account_left(&giver->account), 64 * MIB);
+	giver_free(giver);
+}
+
+static void test_account__extra(void **state)
+{
+	struct giver *giver = giver_new(64 * MIB);
+
+	assert_int_equal(account_charge(&giver->account, 60 * MIB, 0), 0);
+	account_set_extra(&giver->account, 3 * MIB);
+	assert_int_equal(giver->account.extra_bytes, 3 * MIB);
+	assert_int_equal(account_left(&giver->account), MIB);
+	/* As much as there is; the rest is missing from what comes free. */
+	account_set_extra(&giver->account, 6 * MIB);
+	assert_int_equal(giver->account.extra_bytes, 4 * MIB);
+	assert_int_equal(account_charge(&giver->account, 4 * KIB, 0), -ENOMEM);
+	account_release(&giver->account, 10 * MIB);
+	account_set_extra(&giver->account, 6 * MIB);
+	assert_int_equal(giver->account.extra_bytes, 6 * MIB);
+	assert_int_equal(account_left(&giver->account), 8 * MIB);
+	account_set_extra(&giver->account, 0);
+	assert_int_equal(account_left(&giver->account), 14 * MIB);
+	account_release(&giver->account, 50 * MIB);
+	giver_free(giver);
+}
+
+static void test_account__child(void **state)
+{
+	struct giver *giver = giver_new(64 * MIB);
+
+	assert_int_equal(account_charge(&giver->account, MIB, 0), 0);
+	/* As the kernel does it to the memory of a child. */
+	memset(&giver->account, 0, sizeof(giver->account));
+	assert_int_equal(account_charge(&giver->account, MIB, 1000000), -ECHILD);
+	account_release(&giver->account, MIB);
+	account_trim_all(&giver->account);
+	account_set_extra(&giver->account, MIB);
+	assert_int_equal(giver->account.free_bytes, 0);
+	assert_int_equal(giver->n_takes, 1);
+	assert_int_equal(giver->n_gives, 0);
+	free(giver);
+}
+
+/* ---- Threads ---- */
+
+enum { THREADS = 32, ROUNDS = 4000, HELD = 8 };
+#define LEASE_BYTES (64 * MIB)
+
+static struct giver *shared;
+static uint64_t n_refused, held_bytes; /* atomic */
+static pthread_barrier_t all_hold;
+
+static void hold(uint64_t *at, uint64_t bytes, uint64_t wait_ns)
+{
+	if (account_charge(&shared->account, bytes, wait_ns)) {
+		__atomic_fetch_add(&n_refused, 1, __ATOMIC_RELAXED);
+		return;
+	}
+	*at = bytes;
+	assert_true(__atomic_add_fetch(&held_bytes, bytes, __ATOMIC_SEQ_CST) <= LEASE_BYTES);
+}
+
+static void *churn(void *argument)
+{
+	uint64_t seed = (uint64_t)(uintptr_t)argument * 2654435761u + 1, held[HELD] = {0};
+
+	/* All together want more than there is, however few of them run at a time. */
+	for (int i = 0; i < HELD; i++)
+		hold(&held[i], MIB, 0);
+	pthread_barrier_wait(&all_hold);
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t *at;
+
+		seed = seed * 6364136223846793005u + 1442695040888963407u;
+		at = &held[(seed >> 40) % HELD];
+		if (*at) {
+			__atomic_fetch_sub(&held_bytes, *at, __ATOMIC_SEQ_CST);
+			account_release(&shared->account, *at);
+			*at = 0;
+			continue;
+		}
+		hold(at, ((seed >> 20) % 1024 + 1) * 4096, i % 16 == 0 ? 1000 : 0);
+	}
+	for (int i = 0; i < HELD; i++) {
+		__atomic_fetch_sub(&held_bytes, held[i], __ATOMIC_SEQ_CST);
+		account_release(&shared->account, held[i]);
+	}
+	return NULL;
+}
+
+static void test_account__threads(void **state)
+{
+	pthread_t threads[THREADS];
+
+	shared = giver_new(LEASE_BYTES);
+	pthread_barrier_init(&all_hold, NULL, THREADS);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	pthread_barrier_destroy(&all_hold);
+	assert_true(n_refused > 0);
+	assert_true(shared->n_takes > 1);
+	assert_int_equal(account_spent(&shared->account), 0);
+	assert_int_equal(account_left(&shared->account), LEASE_BYTES);
+	giver_free(shared);
+}
+
+/* ---- Budgets ---- */
+
+static void check_budget(struct budget_heap heap, uint64_t used_bytes, uint64_t budget_bytes)
+{
+	uint64_t used, budget;
+
+	budget_of_heap(&heap, &used, &budget);
+	assert_int_equal(used, used_bytes);
+	assert_int_equal(budget, budget_bytes);
+}
+
+static void test_budget(void **state)
+{
+	assert_int_equal(budget_heap_bytes(8 * MIB, 4 * MIB), 4 * MIB);
+	assert_int_equal(budget_heap_bytes(2 * MIB, 4 * MIB), 2 * MIB);
+	/* A driver that says nothing. */
+	check_budget((struct budget_heap){.size_bytes = 100, .counted_bytes = 30, .left_bytes = 50},
+		     30, 80);
+	check_budget((struct budget_heap){.size_bytes = 100,
+					  .driver_used_bytes = 40,
+					  .driver_budget_bytes = 1000,
+					  .counted_bytes = 30,
+					  .kept_bytes = 5,
+					  .left_bytes = 50},
+		     45, 95);
+	/* Not above the heap, nor above what the driver has. */
+	check_budget((struct budget_heap){.size_bytes = 60, .counted_bytes = 30, .left_bytes = 50},
+		     30, 60);
+	check_budget((struct budget_heap){.size_bytes = 100,
+					  .driver_budget_bytes = 70,
+					  .counted_bytes = 30,
+					  .left_bytes = 50},
+		     30, 70);
+	/* Never 0. */
+	check_budget((struct budget_heap){.size_bytes = 100}, 0, 1);
+	check_budget((struct budget_heap){.size_bytes = 100,
+					  .counted_bytes = 2,
+					  .left_bytes = UINT64_MAX},
+		     2, 100);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_account__within_credit_asks_nobody),
+		cmocka_unit_test(test_account__hysteresis),
+		cmocka_unit_test(test_account__to_the_byte),
+		cmocka_unit_test(test_account__above_the_maximum),
+		cmocka_unit_test(test_account__waiting_gives_back_first),
+		cmocka_unit_test(test_account__without_an_answer),
+		cmocka_unit_test(test_account__shrinking),
+		cmocka_unit_test(test_account__extra),
+		cmocka_unit_test(test_account__child),
+		cmocka_unit_test(test_account__threads),
+		cmocka_unit_test(test_budget),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* What the layer reads from a program's environment, and what it says of what it cannot read. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/layer/environment.h"
+
+#define MIB (1ull << 20)
+#define GIB (1ull << 30)
+
+static void clear(void)
+{
+	unsetenv("RINGBROKER_LEASE");
+	unsetenv("RINGBROKER_LEASE_VRAM");
+	unsetenv("RINGBROKER_LEASE_MIN");
+	unsetenv("RINGBROKER_LEASE_MAX");
+	unsetenv("RINGBROKER_LEASE_WAIT");
+	unsetenv("RINGBROKER_LEASE_LOG");
+}
+
+static void test_sizes(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t bytes;
+	} right[] = {
+		{"0", 0},
+		{"4096", 4096},
+		{"4GiB", 4 * GIB},
+		{"4gib", 4 * GIB},
+		{"1.5G", 3 * GIB / 2},
+		{"0.25M", MIB / 4},
+		{"18446744073709551615", UINT64_MAX},
+		{"1.0000000000001K", 1024},
+		{"64KiB", 65536},
+		{"1TiB", 1024 * GIB},
+		{"12B", 12},
+	};
+	static const char *const wrong[] = {
+		"",
+		"GiB",
+		"-1",
+		"+1",
+		" 1",
+		"1 GiB",
+		"4GB",
+		"1.5",
+		"1.G",
+		"0x10",
+		"1e9",
+		"4GiBx",
+		"inf",
+		"nan",
+		"18446744073709551616",
+		"16777216TiB",
+		".5G",
+		"1,5G",
+	};
+	uint64_t bytes;
+
+	for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
+		assert_true(environment_parse_size(right[i].text, &bytes));
+		assert_int_equal(bytes, right[i].bytes);
+	}
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		bytes = 77;
+		if (environment_parse_size(wrong[i], &bytes))
+			fail_msg("\"%s\" is taken for %llu", wrong[i], (unsigned long long)bytes);
+		assert_int_equal(bytes, 77);
+	}
+}
+
+static void test_durations(void **state)
+{
+	uint64_t ns;
+
+	assert_true(environment_parse_duration("30s", &ns));
+	assert_int_equal(ns, 30000000000u);
+	assert_true(environment_parse_duration("1.5", &ns));
+	assert_int_equal(ns, 1500000000u);
+	assert_true(environment_parse_duration("500ms", &ns));
+	assert_int_equal(ns, 500000000u);
+	assert_true(environment_parse_duration("2min", &ns));
+	assert_int_equal(ns, 120000000000u);
+	assert_true(environment_parse_duration("1h", &ns));
+	assert_true(environment_parse_duration("0", &ns));
+	assert_int_equal(ns, 0);
+	assert_false(environment_parse_duration("30 s", &ns));
+	assert_false(environment_parse_duration("forever", &ns));
+	assert_false(environment_parse_duration("5d", &ns));
+	assert_false(environment_parse_duration("99999999999999999h", &ns));
+}
+
+static void test_own(void **state)
+{
+	struct environment environment;
+
+	clear();
+	setenv("RINGBROKER_LEASE_VRAM", "4GiB", 1);
+	setenv("RINGBROKER_LEASE_WAIT", "2s", 1);
+	setenv("RINGBROKER_LEASE_LOG", "-", 1);
+	environment_read(&environment);
+	assert_string_equal(environment.error, "");
+	assert_int_equal(environment.lease, 0);
+	assert_int_equal(environment.min_bytes, 0);
+	assert_int_equal(environment.wish_bytes, 4 * GIB);
+	assert_int_equal(environment.max_bytes, 4 * GIB);
+	assert_int_equal(environment.wait_ns, 2000000000u);
+	assert_string_equal(environment.log_path, "-");
+
+	setenv("RINGBROKER_LEASE_MIN", "1GiB", 1);
+	setenv("RINGBROKER_LEASE_MAX", "6GiB", 1);
+	environment_read(&environment);
+	assert_string_equal(environment.error, "");
+	assert_int_equal(environment.min_bytes, GIB);
+	assert_int_equal(environment.max_bytes, 6 * GIB);
+
+	unsetenv("RINGBROKER_LEASE_VRAM");
+	environment_read(&environment);
+	assert_string_equal(environment.error, "");
+	assert_int_equal(environment.wish_bytes, 6 * GIB);
+}
+
+static void test_joining(void **state)
+{
+	struct environment environment;
+
+	clear();
+	setenv("RINGBROKER_LEASE", "4294967295", 1);
+	/* Of no matter then, even if it is nonsense. */
+	setenv("RINGBROKER_LEASE_VRAM", "much", 1);
+	environment_read(&environment);
+	assert_string_equal(environment.error, "");
+	assert_int_equal(environment.lease, UINT32_MAX);
+}
+
+static void check_error(const char *variable, const char *value, const char *sentence)
+{
+	struct environment environment;
+
+	setenv(variable, value, 1);
+	environment_read(&environment);
+	if (!strstr(environment.error, sentence))
+		fail_msg("%s=%s: \"%s\" has no \"%s\"", variable, value, environment.error,
+			 sentence);
+	assert_true(strlen(environment.error) < sizeof(environment.error) - 1);
+}
+
+static void test_errors(void **state)
+{
+	char long_text[2000];
+
+	clear();
+	check_error("RINGBROKER_LEASE_LOG", "", "neither RINGBROKER_LEASE_VRAM");
+	memset(long_text, '9', sizeof(long_text) - 1);
+	long_text[sizeof(long_text) - 1] = '\0';
+	check_error("RINGBROKER_LEASE", long_text, "no number of a lease");
+	check_error("RINGBROKER_LEASE", "0", "no number of a lease");
+	check_error("RINGBROKER_LEASE", "4294967296", "no number of a lease");
+	check_error("RINGBROKER_LEASE", "-1", "no number of a lease");
+	check_error("RINGBROKER_LEASE", "7x", "RINGBROKER_LEASE=7x is no number");
+	unsetenv("RINGBROKER_LEASE");
+	check_error("RINGBROKER_LEASE_VRAM", long_text, "is no size");
+	check_error("RINGBROKER_LEASE_VRAM", "4GB", "RINGBROKER_LEASE_VRAM=4GB is no size");
+	check_error("RINGBROKER_LEASE_VRAM", "0", "is no size");
+	setenv("RINGBROKER_LEASE_VRAM", "4GiB", 1);
+	check_error("RINGBROKER_LEASE_MAX", "3GiB", "VRAM is more than RINGBROKER_LEASE_MAX");
+	check_error("RINGBROKER_LEASE_MAX", "3Gi", "RINGBROKER_LEASE_MAX=3Gi");
+	unsetenv("RINGBROKER_LEASE_MAX");
+	check_error("RINGBROKER_LEASE_MIN", "5GiB", "MIN is more than RINGBROKER_LEASE_VRAM");
+	unsetenv("RINGBROKER_LEASE_MIN");
+	check_error("RINGBROKER_LEASE_WAIT", "soon", "RINGBROKER_LEASE_WAIT=soon is no duration");
+}
+
+/* Where 1,5 is one and a half. */
+static void test_locale(void **state)
+{
+	uint64_t bytes;
+
+	if (!setlocale(LC_ALL, "de_DE.UTF-8") && !setlocale(LC_ALL, "fr_FR.UTF-8"))
+		skip();
+	assert_true(environment_parse_size("1.5G", &bytes));
+	assert_int_equal(bytes, 3 * GIB / 2);
+	setlocale(LC_ALL, "C");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sizes),  cmocka_unit_test(test_durations),
+		cmocka_unit_test(test_own),    cmocka_unit_test(test_joining),
+		cmocka_unit_test(test_errors), cmocka_unit_test(test_locale),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
