@@ -3,8 +3,9 @@
  * Fuzzing request_handle()
  *
  * The input is a series of messages: a byte with the number of descriptors and their kind, two with
- * the length, then the message, and so on, to one session of a server without a socket to listen
- * on. At the end the session is gone and so is every charge.
+ * the length, then the message, and so on, to a session of a server without a socket to listen on;
+ * with the highest bit of the first byte to a second one. At the end the sessions are gone and so
+ * is every charge.
  *
  * With FUZZ_ADMIN the session is one of the administrators' socket, by the user who runs this, who
  * may change everything there.
@@ -33,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 #define FUZZ_ADMIN false
 #endif
 
-enum { MAX_MESSAGES = 32, PAGE = 4096 };
+enum { MAX_MESSAGES = 32, PAGE = 4096, N_DEVICES = 2, GPU_BYTES = 16 * PAGE };
 
 static struct loop *loop;
 static struct offload *offload;
@@ -66,7 +67,17 @@ static const struct executor_ops no_ops = {
 };
 static struct executor no_executor = {.ops = &no_ops,
 				      .info = {.name = "none", .driver = "", .paths = ""}};
-static struct executor *const executors[] = {&no_executor};
+/* One with memory, so that there can be leases; numbers are small, so that inputs meet limits. */
+static struct executor no_gpu = {.ops = &no_ops,
+				 .index = RBK_DEVICE_GPU,
+				 .info = {.kind = EXECUTOR_GPU,
+					  .name = "none",
+					  .driver = "",
+					  .paths = "",
+					  .memory_bytes = GPU_BYTES,
+					  .memory_page_bytes = PAGE,
+					  .memory_align_bytes = PAGE}};
+static struct executor *const executors[] = {&no_executor, &no_gpu};
 
 static uint64_t no_bytes(uint32_t n_entries)
 {
@@ -173,11 +184,13 @@ static void prepare(void)
 {
 	const struct tenants_machine machine = {
 		.host_bytes = 1 << 30,
-		.n_devices = 1,
+		.n_devices = N_DEVICES,
+		.vram_bytes = {0, GPU_BYTES},
 		.n_fds = 1 << 20,
 		.n_mappings = 1 << 20,
 	};
-	struct residency_options residency_options = {.executors = executors, .n_executors = 1};
+	struct residency_options residency_options = {.executors = executors,
+						      .n_executors = N_DEVICES};
 	struct policy *policy = NULL;
 	char *errors = NULL;
 
@@ -240,7 +253,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 			{
 				.limits = SERVER_LIMITS_DEFAULT,
 				.executors = executors,
-				.n_executors = 1,
+				.n_executors = N_DEVICES,
 				.hooks = no_hooks,
 				.publisher = {.force_cpu = any_force_cpu},
 				.control = a_control,
@@ -248,9 +261,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		.clients = LISTENER_INIT,
 		.admins = LISTENER_INIT,
 	};
-	struct session *session = NULL;
+	struct session *sessions[2] = {NULL, NULL};
 	bool is_over = false;
-	int pair[2];
+	int pairs[2][2];
 	size_t n = 1;
 
 	if (!loop)
@@ -267,22 +280,30 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	server.options.residency = residency;
 	list_init(&server.sessions);
 	assert(server_stats_init(&server) == 0);
-	assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
-	assert(session_new(&server, pair[0], FUZZ_ADMIN, &session) == 0);
+	/* Random, so that it differs from broker to broker; inputs name them. */
+	residency_leases(residency)->next_number = 0;
+	for (unsigned int i = 0; i < 2; i++) {
+		assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pairs[i]) == 0);
+		assert(session_new(&server, pairs[i][0], FUZZ_ADMIN, &sessions[i]) == 0);
+	}
 	for (unsigned int i = 0; i < MAX_MESSAGES && n > 0 && !is_over; i++) {
-		n = one_message(session, pair[1], data, bytes, &is_over);
+		unsigned int which = bytes > 0 ? data[0] >> 7 : 0;
+
+		n = one_message(sessions[which], pairs[which][1], data, bytes, &is_over);
 		data += n;
 		bytes -= n;
 	}
 
-	session_end(session, false, "the input ended");
+	for (unsigned int i = 0; i < 2; i++)
+		session_end(sessions[i], false, "the input ended");
 	for (unsigned int i = 0; server.n_sessions > 0; i++) {
 		server_settle(&server);
 		if (server.n_sessions > 0)
 			assert(loop_turn(loop, !server_is_settling(&server)) >= 0);
 		assert(i < 1000);
 	}
-	close(pair[1]);
+	close(pairs[0][1]);
+	close(pairs[1][1]);
 	server_stats_deinit(&server);
 	assert(server.n_watchers == 0 && server.n_root_watchers == 0);
 	assert(server.n_admin_sessions == 0);

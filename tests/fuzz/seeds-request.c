@@ -124,6 +124,125 @@ static void add_plan(void)
 	free(desc);
 }
 
+static void add_lease(uint8_t fds, uint32_t flags, uint32_t number, uint64_t wish)
+{
+	const struct rbk_wire_lease_open open = {
+		.request = {.type = RBK_WIRE_LEASE_OPEN},
+		.flags = flags,
+		.number = number,
+		.device = RBK_DEVICE_GPU,
+		.min_bytes = wish ? 1 : 0,
+		.wish_bytes = wish,
+		.max_bytes = 2 * wish,
+		.held_bytes = flags & RBK_WIRE_LEASE_RESTORE ? wish : 0,
+		.program = "seed",
+	};
+
+	add(fds, &open, sizeof(open));
+}
+
+static void add_credit(uint8_t fds, uint32_t lease, uint64_t want, uint64_t back, uint32_t wait_ms)
+{
+	const struct rbk_wire_lease_credit credit = {
+		.request = {.type = RBK_WIRE_LEASE_CREDIT},
+		.lease = lease,
+		.wait_ms = wait_ms,
+		.want_bytes = want,
+		.least_bytes = want / 2,
+		.return_bytes = back,
+		.used_bytes = want,
+		.n_objects = 1,
+	};
+
+	add(fds, &credit, sizeof(credit));
+}
+
+static void add_object(uint8_t fds, uint32_t lease, uint32_t action, uint64_t ino, uint64_t bytes)
+{
+	const struct rbk_wire_lease_object object = {
+		.request = {.type = RBK_WIRE_LEASE_OBJECT},
+		.lease = lease,
+		.action = action,
+		.dev = 1,
+		.ino = ino,
+		.bytes = bytes,
+		.from_credit_bytes = bytes / 2,
+	};
+
+	add(fds, &object, sizeof(object));
+}
+
+static void add_resize(uint8_t fds, uint32_t lease, uint64_t wish)
+{
+	const struct rbk_wire_lease_resize resize = {
+		.request = {.type = RBK_WIRE_LEASE_RESIZE}, .lease = lease, .wish_bytes = wish};
+
+	add(fds, &resize, sizeof(resize));
+}
+
+/* The second session is @SECOND. The device has 65,536 bytes. */
+static void save_leases(const char *folder)
+{
+	enum { SECOND = 130 }; /* with as many descriptors as 0 */
+	const struct rbk_wire_hello hello = {
+		.request = {.type = RBK_WIRE_HELLO},
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+		.features = RBK_FEAT_LEASES,
+		.name = "seed",
+	};
+
+	add(0, &hello, sizeof(hello));
+	add(SECOND, &hello, sizeof(hello));
+	add_lease(0, 0, 0, 16384);
+	add_lease(SECOND, RBK_WIRE_LEASE_JOIN, 1, 0);
+	add_credit(0, 1, 8192, 0, 0);
+	add_credit(SECOND, 1, 20480, 0, 0);
+	add_object(0, 1, RBK_WIRE_OBJECT_ADD, 7, 4096);
+	add_object(SECOND, 1, RBK_WIRE_OBJECT_ADD, 7, 4096);
+	add_object(0, 1, RBK_WIRE_OBJECT_DROP, 7, 0);
+	add_credit(SECOND, 1, 0, 4096, 0);
+	add_resize(0, 1, 4096);
+	add_resize(SECOND, 1, 8192);
+	add_credit(0, 1, 0, UINT64_MAX, 0);
+	save(folder, "request", "leases-joined");
+
+	add(0, &hello, sizeof(hello));
+	add(SECOND, &hello, sizeof(hello));
+	add_lease(0, 0, 0, 30000);
+	add_lease(SECOND, 0, 0, 30000);
+	add_credit(0, 1, 30000, 0, 0);
+	add_credit(SECOND, 2, 30000, 0, 0);
+	add_credit(0, 1, 30000, 0, 10000);
+	add_credit(SECOND, 2, 30000, 0, 10000);
+	add_object(SECOND, 2, RBK_WIRE_OBJECT_ADD, 9, 8192);
+	add_credit(SECOND, 2, 0, 30000, 0);
+	save(folder, "request", "leases-deadlock");
+
+	add(0, &hello, sizeof(hello));
+	add(SECOND, &hello, sizeof(hello));
+	add_lease(0, RBK_WIRE_LEASE_RESTORE, 4711, 20000);
+	add_lease(SECOND, RBK_WIRE_LEASE_RESTORE, 4711, 20000);
+	add_credit(0, 4711, 1000, 0, 0);
+	add_lease(SECOND, 0, 0, 1);
+	add_credit(0, 4711, UINT64_MAX, 0, UINT32_MAX);
+	add_object(0, 4711, RBK_WIRE_OBJECT_ADD, UINT64_MAX, UINT64_MAX);
+	save(folder, "request", "leases-restored");
+
+	add(0, &hello, sizeof(hello));
+	add_lease(0, RBK_WIRE_LEASE_JOIN | RBK_WIRE_LEASE_RESTORE, 1, 4096);
+	save(folder, "request", "lease-flags");
+	add(0, &hello, sizeof(hello));
+	add_lease(0, 0, 0, 4096);
+	add_object(0, 1, 3, 7, 4096);
+	save(folder, "request", "lease-object-action");
+
+	add_hello_with(UINT64_MAX);
+	add_resize(0, 1, 4096);
+	add_lease(0, 0, 0, 4096);
+	save(folder, "admin-request", "leases");
+}
+
 int main(int argc, char **argv)
 {
 	const struct rbk_wire_ring_add ring = {.request = {.type = RBK_WIRE_RING_ADD},
@@ -237,5 +356,6 @@ int main(int argc, char **argv)
 	add_hello_with(UINT64_MAX);
 	add_drain(3, 1, RBK_WIRE_DRAIN_BEGIN);
 	save(argv[1], "admin-request", "drain-what");
+	save_leases(argv[1]);
 	return 0;
 }
