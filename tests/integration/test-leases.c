@@ -10,12 +10,15 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <ringbroker/admin.h>
 #include <ringbroker/lease.h>
 
 #include "integration/harness.h"
@@ -23,7 +26,15 @@
 #define MIB (1ull << 20)
 #define GPU RBK_DEVICE_GPU
 
-enum { DEVICE_MIB = 64 };
+enum {
+	DEVICE_MIB = 64,
+	OTHER_UID = 40001,
+	ROWS = 1,
+	WIDTH = 2048, /* of a plan's matrix, which takes 16 MiB */
+};
+
+static const char two_tenants[] = "[tenant default]\n"
+				  "[tenant other]\nmatch-uid = 40001\nvram-max = 40MiB\n";
 
 static struct broker broker;
 /* Of the same tenant as all others, to ask what that has. */
@@ -35,6 +46,9 @@ static void begin_with(const char *policy)
 				      .policy = policy,
 				      .args = (const char *const[]){
 					      "--gpu=software", "--device-memory", "64MiB", NULL}});
+	/* For other users. */
+	assert_int_equal(chmod(broker.dir, 0711), 0);
+	assert_int_equal(chmod(broker.socket_path, 0666), 0);
 	watcher = broker_connect(&broker, "watcher");
 	if (broker_has_gpu(watcher))
 		return;
@@ -46,8 +60,21 @@ static void begin_with(const char *policy)
 
 static int begin(void **state)
 {
-	begin_with(NULL);
+	begin_with(two_tenants);
 	return 0;
+}
+
+/* As another user, who is another tenant; NULL: only root can be that. */
+static struct rbk *connect_other(void)
+{
+	struct rbk *rbk;
+
+	if (geteuid() != 0)
+		return NULL;
+	assert_int_equal(seteuid(OTHER_UID), 0);
+	rbk = broker_connect(&broker, "other");
+	assert_int_equal(seteuid(0), 0);
+	return rbk;
 }
 
 static int end(void **state)
@@ -230,12 +257,538 @@ static void test_kill(void **state)
 	close(ready[1]);
 }
 
+static void test_other_tenant(void **state)
+{
+	struct rbk *rbk = broker_connect(&broker, "one"), *other = connect_other();
+	struct rbk_lease *lease, *none;
+	struct rbk_error error;
+	char text[64];
+
+	if (!other) {
+		rbk_disconnect(rbk);
+		print_message("only root can be another user\n");
+		skip();
+	}
+	lease = open_lease(rbk, 40, 40);
+	assert_int_equal(
+		rbk_lease_open(other, &(struct rbk_lease_options){.join = rbk_lease_number(lease)},
+			       &none, &error),
+		-EPERM);
+	assert_int_equal(rbk_lease_resize(other, rbk_lease_number(lease), MIB, NULL, &error),
+			 -EPERM);
+	assert_int_equal(try_open(other, 30, 30, 30, &none, &error), -ENOMEM);
+	assert_non_null(strstr(error.text, "tenant other"));
+	snprintf(text, sizeof(text), "requires %llu bytes", 30 * MIB);
+	assert_non_null(strstr(error.text, text));
+	snprintf(text, sizeof(text), "%llu are available", 24 * MIB);
+	assert_non_null(strstr(error.text, text));
+	assert_int_equal(try_open(other, 41, 41, 41, &none, &error), -EDQUOT);
+	expect_used(40 * MIB);
+	rbk_lease_close(lease);
+	rbk_disconnect(rbk);
+	expect_used(0);
+	none = open_lease(other, 30, 40);
+	assert_int_equal(used(), 0);
+	rbk_lease_close(none);
+	rbk_disconnect(other);
+}
+
+/* What is exported, freed and imported by others is paid for by one of them all the time. */
+static void test_laundering(void **state)
+{
+	struct rbk *first = broker_connect(&broker, "exporter"),
+		   *second = broker_connect(&broker, "importer"),
+		   *third = broker_connect(&broker, "elsewhere"), *other = connect_other();
+	struct rbk_lease *lease = open_lease(first, 20, 20), *member, *elsewhere, *theirs = NULL;
+	struct rbk_error error;
+	uint64_t charged;
+
+	member = join(second, rbk_lease_number(lease));
+	elsewhere = open_lease(third, 4, 4);
+	assert_int_equal(take(lease, 20), 0);
+	assert_int_equal(rbk_lease_object_add(lease, 3, 77, 16 * MIB, 16 * MIB, &charged, &error),
+			 0);
+	assert_int_equal(charged, 16 * MIB);
+	assert_int_equal(rbk_lease_object_add(lease, 3, 77, 16 * MIB, 0, &charged, &error),
+			 -EALREADY);
+	/* There is no more for the exporter, imported by a member or not. */
+	assert_int_equal(take(lease, 1), -ENOMEM);
+	assert_int_equal(rbk_lease_object_add(member, 3, 77, 16 * MIB, 0, &charged, &error), 0);
+	assert_int_equal(charged, 0);
+	assert_int_equal(rbk_lease_object_drop(lease, 3, 77), 0);
+	assert_int_equal(rbk_lease_object_drop(lease, 3, 77), -ENOENT);
+	assert_int_equal(take(lease, 1), -ENOMEM);
+	/* In another lease of the tenant, which has no room of its own for it. */
+	assert_int_equal(rbk_lease_object_add(elsewhere, 3, 77, 16 * MIB, 0, &charged, &error), 0);
+	assert_int_equal(charged, 0);
+	expect_used(24 * MIB);
+	assert_int_equal(rbk_lease_object_drop(member, 3, 77), 0);
+	expect_used(24 * MIB);
+	assert_int_equal(load(&rbk_lease_page(elsewhere)->granted_bytes), 16 * MIB);
+	assert_int_equal(load(&rbk_lease_page(lease)->granted_bytes), 8 * MIB);
+	/* In another tenant's: that pays for itself. */
+	if (other) {
+		theirs = open_lease(other, 1, 16);
+		assert_int_equal(rbk_lease_object_add(theirs, 3, 77, 16 * MIB, 0, &charged, &error),
+				 0);
+		assert_int_equal(charged, 16 * MIB);
+	}
+	/* An object of nobody's needs room like an allocation. */
+	assert_int_equal(rbk_lease_object_add(elsewhere, 3, 78, 5 * MIB, 0, &charged, &error),
+			 -ENOMEM);
+	rbk_lease_close(lease);
+	rbk_disconnect(first);
+	rbk_lease_close(member);
+	rbk_disconnect(second);
+	expect_used(16 * MIB);
+	rbk_lease_close(elsewhere);
+	rbk_disconnect(third);
+	expect_used(0);
+	rbk_lease_close(theirs);
+	rbk_disconnect(other);
+}
+
+/* Waiting */
+
+struct waiting {
+	pthread_t thread;
+	struct rbk *rbk;
+	struct rbk_lease *lease; /* NULL: to be opened, of @bytes */
+	uint64_t bytes, wait_ns;
+	int r;
+	bool is_done; /* atomic */
+	struct rbk_error error;
+};
+
+static void *wait_run(void *data)
+{
+	struct waiting *w = data;
+	const struct rbk_lease_options options = {
+		.device = GPU,
+		.min_bytes = w->bytes,
+		.max_bytes = w->bytes,
+		.wait_ns = w->wait_ns,
+	};
+	uint64_t bytes;
+
+	if (w->lease)
+		w->r = rbk_lease_take(w->lease, w->bytes, w->bytes, w->wait_ns, NULL, &bytes,
+				      &w->error);
+	else
+		w->r = rbk_lease_open(w->rbk, &options, &w->lease, &w->error);
+	__atomic_store_n(&w->is_done, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void wait_begin(struct waiting *w, struct rbk *rbk, struct rbk_lease *lease, uint64_t mib,
+		       uint64_t wait_ns)
+{
+	*w = (struct waiting){.rbk = rbk, .lease = lease, .bytes = mib * MIB, .wait_ns = wait_ns};
+	assert_int_equal(pthread_create(&w->thread, NULL, wait_run, w), 0);
+}
+
+static int wait_end(struct waiting *w)
+{
+	pthread_join(w->thread, NULL);
+	return w->r;
+}
+
+/* The records of leases that somebody waits for. */
+static unsigned int count_waiting(void)
+{
+	struct rbk_stats_view view;
+	struct rbk_stats_lease lease;
+	unsigned int n = 0;
+
+	assert_int_equal(rbk_stats_map(watcher, RBK_STATS_OWN, 0, &view, NULL), 0);
+	for (uint32_t i = 0; i < rbk_stats_count(&view, RBK_STATS_SECTION_LEASES); i++)
+		if (harness_stats_copy(&view, RBK_STATS_SECTION_LEASES, i, &lease, sizeof(lease)) &&
+		    lease.number)
+			n += !!(lease.flags & RBK_STATS_LEASE_WAITING);
+	rbk_stats_unmap(&view);
+	return n;
+}
+
+static void expect_waiting(unsigned int n)
+{
+	uint64_t deadline_ns = harness_now_ns() + harness_slow_ns(10000000000);
+
+	while (count_waiting() != n && harness_now_ns() < deadline_ns)
+		harness_sleep_ms(5);
+	assert_int_equal(count_waiting(), n);
+}
+
+static void test_wait(void **state)
+{
+	struct rbk *rbk[3];
+	struct rbk_lease *lease;
+	struct waiting first, second;
+
+	for (unsigned int i = 0; i < 3; i++)
+		rbk[i] = broker_connect(&broker, "waiter");
+	lease = open_lease(rbk[0], 60, 60);
+	wait_begin(&first, rbk[1], NULL, 30, 1000000);
+	assert_int_equal(wait_end(&first), -ETIMEDOUT);
+	assert_non_null(strstr(first.error.text, "waiting"));
+	wait_begin(&first, rbk[1], NULL, 30, harness_slow_ns(60000000000));
+	expect_waiting(1);
+	/* A small one does not overtake; a session that waits goes on with other things. */
+	wait_begin(&second, rbk[2], NULL, 2, harness_slow_ns(60000000000));
+	expect_waiting(2);
+	expect_used(60 * MIB);
+	assert_int_equal(rbk_stats(rbk[1], &(struct rbk_stats){0}), 0);
+	rbk_lease_close(lease);
+	rbk_disconnect(rbk[0]);
+	assert_int_equal(wait_end(&first), 0);
+	assert_int_equal(wait_end(&second), 0);
+	expect_used(32 * MIB);
+	/* One that goes away while it waits leaves nothing. */
+	rbk_lease_close(first.lease);
+	rbk_lease_close(second.lease);
+	rbk_disconnect(rbk[1]);
+	rbk_disconnect(rbk[2]);
+	expect_used(0);
+	expect_waiting(0);
+}
+
+static void test_deadlock(void **state)
+{
+	struct rbk *rbk[2] = {broker_connect(&broker, "a"), broker_connect(&broker, "b")};
+	struct rbk_lease *lease[2] = {open_lease(rbk[0], 28, 64), open_lease(rbk[1], 28, 64)};
+	struct waiting first, second;
+
+	assert_int_equal(take(lease[0], 28), 0);
+	assert_int_equal(take(lease[1], 28), 0);
+	wait_begin(&first, rbk[0], lease[0], 28, harness_slow_ns(60000000000));
+	expect_waiting(1);
+	wait_begin(&second, rbk[1], lease[1], 28, harness_slow_ns(60000000000));
+	assert_int_equal(wait_end(&second), -EDEADLK);
+	assert_false(__atomic_load_n(&first.is_done, __ATOMIC_ACQUIRE));
+	assert_int_equal(rbk_lease_give(lease[1], 28 * MIB, NULL), 0);
+	/* What it wished for when it was opened it keeps; so it ends. */
+	rbk_lease_close(lease[1]);
+	rbk_disconnect(rbk[1]);
+	assert_int_equal(wait_end(&first), 0);
+	expect_used(56 * MIB);
+	rbk_lease_close(lease[0]);
+	rbk_disconnect(rbk[0]);
+	expect_used(0);
+}
+
+/* Two that begin at the same moment both have what they were told, and that is there. */
+static void test_two_at_once(void **state)
+{
+	for (unsigned int round = 0; round < 20; round++) {
+		struct rbk *rbk[2] = {broker_connect(&broker, "a"), broker_connect(&broker, "b")};
+		struct waiting both[2];
+		unsigned int n = 0;
+
+		for (unsigned int i = 0; i < 2; i++)
+			wait_begin(&both[i], rbk[i], NULL, 40, 0);
+		for (unsigned int i = 0; i < 2; i++) {
+			int r = wait_end(&both[i]);
+
+			assert_true(r == 0 || r == -ENOMEM);
+			n += r == 0;
+		}
+		assert_int_equal(n, 1);
+		expect_used(40 * MIB);
+		for (unsigned int i = 0; i < 2; i++) {
+			rbk_lease_close(both[i].lease);
+			rbk_disconnect(rbk[i]);
+		}
+		expect_used(0);
+	}
+}
+
+/* Administration */
+
+static struct rbk_stats_lease record_of(const struct rbk_stats_view *view, uint32_t number)
+{
+	struct rbk_stats_lease lease;
+
+	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_LEASES); i++)
+		if (harness_stats_copy(view, RBK_STATS_SECTION_LEASES, i, &lease, sizeof(lease)) &&
+		    lease.number == number)
+			return lease;
+	return (struct rbk_stats_lease){0};
+}
+
+/* Asks anew each time, which brings what is computed up to date. */
+static struct rbk_stats_lease see(struct rbk *admin, uint32_t number, uint32_t flag)
+{
+	uint64_t deadline_ns = harness_now_ns() + harness_slow_ns(10000000000);
+	struct rbk_stats_lease lease;
+
+	do {
+		struct rbk_stats_view view;
+
+		assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &view, NULL), 0);
+		lease = record_of(&view, number);
+		rbk_stats_unmap(&view);
+		if (!flag || lease.flags & flag)
+			break;
+		harness_sleep_ms(20);
+	} while (harness_now_ns() < deadline_ns);
+	return lease;
+}
+
+static void test_resize_and_listing(void **state)
+{
+	struct rbk *admin = broker_connect_admin(&broker, "admin");
+	struct rbk *rbk = broker_connect(&broker, "program");
+	struct rbk_lease *lease = open_lease(rbk, 20, 40);
+	const struct rbk_lease_use use = {10 * MIB, MIB, 7, 2};
+	uint32_t number = rbk_lease_number(lease);
+	struct rbk_stats_lease record;
+	struct rbk_error error;
+	uint64_t bytes;
+
+	assert_int_equal(rbk_lease_take(lease, 16 * MIB, 16 * MIB, 0, &use, &bytes, &error), 0);
+	record = see(admin, number, 0);
+	assert_int_equal(record.number, number);
+	assert_string_equal(record.name, "test");
+	assert_int_equal(record.device, GPU);
+	assert_int_equal(record.pid, getpid());
+	assert_int_equal(record.n_members, 1);
+	assert_int_equal(record.min_bytes, 20 * MIB);
+	assert_int_equal(record.wish_bytes, 20 * MIB);
+	assert_int_equal(record.max_bytes, 40 * MIB);
+
+	assert_int_equal(rbk_lease_resize(admin, number, 8 * MIB, &bytes, &error), 0);
+	assert_int_equal(bytes, 16 * MIB);
+	assert_true(broker_log_has(&broker, "bytes are wished for it"));
+	assert_int_equal(load(&rbk_lease_page(lease)->wish_bytes), 8 * MIB);
+	record = see(admin, number, RBK_STATS_LEASE_SHRINKING);
+	assert_true(record.flags & RBK_STATS_LEASE_SHRINKING);
+	assert_int_equal(record.granted_bytes, 16 * MIB);
+	assert_int_equal(record.credited_bytes, 16 * MIB);
+	assert_int_equal(record.used_bytes, 10 * MIB);
+	assert_int_equal(record.extra_bytes, MIB);
+	assert_int_equal(record.peak_bytes, 11 * MIB);
+	assert_int_equal(record.n_objects, 7);
+	assert_int_equal(record.n_refused, 2);
+	assert_int_equal(take(lease, 1), -ENOMEM);
+	assert_int_equal(rbk_lease_give(lease, 12 * MIB, NULL), 0);
+	assert_int_equal(load(&rbk_lease_page(lease)->granted_bytes), 8 * MIB);
+	/* Its opener may, too. */
+	assert_int_equal(rbk_lease_resize(rbk, number, 30 * MIB, &bytes, &error), 0);
+	assert_int_equal(bytes, 30 * MIB);
+	assert_int_equal(rbk_lease_resize(rbk, number, 41 * MIB, &bytes, &error), -EINVAL);
+	assert_int_equal(rbk_lease_resize(rbk, number, 0, &bytes, &error), -EINVAL);
+	assert_int_equal(rbk_lease_resize(watcher, number, MIB, &bytes, &error), -EPERM);
+	assert_int_equal(rbk_lease_resize(rbk, number + 1, MIB, &bytes, &error), -ENOENT);
+	rbk_lease_close(lease);
+	rbk_disconnect(rbk);
+	expect_used(0);
+	assert_int_equal(see(admin, number, 0).number, 0);
+	rbk_disconnect(admin);
+}
+
+static uint32_t own_tenant(struct rbk *rbk)
+{
+	struct rbk_stats_view view;
+	struct rbk_stats_tenant tenant;
+
+	assert_int_equal(rbk_stats_map(rbk, RBK_STATS_OWN, 0, &view, NULL), 0);
+	assert_true(
+		harness_stats_copy(&view, RBK_STATS_SECTION_TENANTS, 0, &tenant, sizeof(tenant)));
+	rbk_stats_unmap(&view);
+	return tenant.number;
+}
+
+/* Drained: nothing new, and what is there stays until its program ends. */
+static void test_drain_and_evict(void **state)
+{
+	struct rbk *admin = broker_connect_admin(&broker, "admin");
+	struct rbk *rbk = broker_connect(&broker, "early"), *late = broker_connect(&broker, "late");
+	struct rbk_lease *lease = open_lease(rbk, 20, 40), *none;
+	uint32_t tenant = own_tenant(rbk);
+	struct rbk_admin_drained drained;
+	struct rbk_error error;
+	uint64_t n, bytes;
+
+	assert_int_equal(rbk_admin_drain_device(admin, GPU, RBK_DRAIN_BEGIN, &drained, &error), 0);
+	assert_int_equal(drained.device_bytes, 20 * MIB);
+	assert_int_equal(try_open(late, 1, 1, 1, &none, &error), -EBUSY);
+	assert_non_null(strstr(error.text, "drains"));
+	assert_int_equal(take(lease, 20), 0);
+	assert_int_equal(take(lease, 1), -ENOMEM);
+	assert_int_equal(rbk_admin_drain_device(admin, GPU, RBK_DRAIN_END, NULL, &error), 0);
+	assert_int_equal(rbk_admin_drain_tenant(admin, tenant, RBK_DRAIN_BEGIN, &drained, &error),
+			 0);
+	assert_int_equal(try_open(late, 1, 1, 1, &none, &error), -EBUSY);
+	assert_non_null(strstr(error.text, "drains"));
+	assert_int_equal(rbk_admin_drain_tenant(admin, tenant, RBK_DRAIN_END, NULL, &error), 0);
+	assert_int_equal(rbk_admin_evict(admin, &(struct rbk_admin_evict){.device = GPU}, &n,
+					 &bytes, &error),
+			 0);
+	expect_used(20 * MIB);
+	assert_int_equal(try_open(late, 1, 1, 1, &none, &error), 0);
+	rbk_lease_close(none);
+	rbk_lease_close(lease);
+	rbk_disconnect(late);
+	rbk_disconnect(rbk);
+	rbk_disconnect(admin);
+	expect_used(0);
+}
+
+static void test_lowered_limit(void **state)
+{
+	struct rbk *rbk = broker_connect(&broker, "program");
+	struct rbk_lease *lease = open_lease(rbk, 30, 50);
+	uint64_t deadline_ns;
+
+	assert_int_equal(take(lease, 24), 0);
+	broker_write_policy(&broker, "[tenant default]\nvram-max = 16MiB\n"
+				     "[tenant other]\nmatch-uid = 40001\nvram-max = 40MiB\n");
+	broker_reload(&broker, "again: changed");
+	deadline_ns = harness_now_ns() + harness_slow_ns(10000000000);
+	while (load(&rbk_lease_page(lease)->wish_bytes) != 16 * MIB &&
+	       harness_now_ns() < deadline_ns)
+		harness_sleep_ms(5);
+	assert_int_equal(load(&rbk_lease_page(lease)->wish_bytes), 16 * MIB);
+	assert_int_equal(load(&rbk_lease_page(lease)->granted_bytes), 24 * MIB);
+	assert_int_equal(take(lease, 1), -ENOMEM);
+	assert_int_equal(rbk_lease_give(lease, 20 * MIB, NULL), 0);
+	expect_used(16 * MIB);
+	broker_write_policy(&broker, two_tenants);
+	broker_reload(&broker, "again: changed");
+	assert_int_equal(take(lease, 40), 0);
+	rbk_lease_close(lease);
+	rbk_disconnect(rbk);
+	expect_used(0);
+}
+
+/* Plans */
+
+static struct rbk_plan *make_plan(struct rbk *rbk)
+{
+	const uint32_t in[] = {RBK_DIM_COUNT, WIDTH}, dims[] = {WIDTH, WIDTH};
+	struct rbk_builder *b = rbk_builder_new("product");
+	struct rbk_arena *constants;
+	struct rbk_plan *plan;
+	struct rbk_error error;
+	unsigned int x, w, y;
+
+	assert_int_equal(
+		rbk_arena_new(rbk, (size_t)WIDTH * WIDTH * sizeof(float), &constants, NULL), 0);
+	assert_int_equal(rbk_arena_seal(constants, NULL), 0);
+	x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, in);
+	w = rbk_builder_constant(b, "w", RBK_DTYPE_F32, 2, dims, constants, 0);
+	y = rbk_builder_output(b, "y", RBK_DTYPE_F32, 2, in);
+	rbk_builder_binary(b, "MatMul", x, w, y);
+	if (rbk_plan_new(rbk, b, ROWS, &plan, &error))
+		fail_msg("%s", error.text);
+	rbk_builder_free(b);
+	rbk_arena_free(constants);
+	return plan;
+}
+
+static uint32_t state_of(struct rbk_plan *plan)
+{
+	struct rbk_plan_memory devices[RBK_MAX_DEVICES];
+	unsigned int n;
+
+	assert_int_equal(rbk_plan_memory(plan, devices, RBK_MAX_DEVICES, &n, NULL), 0);
+	return devices[GPU].state;
+}
+
+static void expect_state(struct rbk_plan *plan, uint32_t memory_state)
+{
+	uint64_t deadline_ns = harness_now_ns() + harness_slow_ns(10000000000);
+
+	while (state_of(plan) != memory_state && harness_now_ns() < deadline_ns)
+		harness_sleep_ms(5);
+	assert_int_equal(state_of(plan), memory_state);
+}
+
+/* A tenant's own plans leave for a lease, which waits for that. */
+static void test_plans_yield(void **state)
+{
+	struct rbk *rbk = broker_connect(&broker, "plans");
+	struct rbk_plan *plan = make_plan(rbk);
+	struct rbk_lease *lease;
+
+	expect_state(plan, RBK_MEMORY_RESIDENT);
+	assert_true(used() >= 16 * MIB);
+	lease = open_lease(rbk, 60, 60);
+	expect_state(plan, RBK_MEMORY_EVICTED);
+	expect_used(60 * MIB);
+	rbk_lease_close(lease);
+	rbk_plan_free(plan);
+	rbk_disconnect(rbk);
+	expect_used(0);
+}
+
+/* The broker is killed; members go on, and tell the next one what they have. */
+static void test_restore(void **state)
+{
+	struct rbk *rbk[2] = {broker_connect(&broker, "a"), broker_connect(&broker, "b")}, *anew[2];
+	struct rbk_lease *lease[2] = {open_lease(rbk[0], 20, 40), NULL}, *late;
+	const struct rbk_lease_page *page = rbk_lease_page(lease[0]);
+	uint32_t number = rbk_lease_number(lease[0]);
+	struct rbk_error error;
+	uint64_t charged;
+
+	lease[1] = join(rbk[1], number);
+	assert_int_equal(take(lease[0], 16), 0);
+	assert_int_equal(take(lease[1], 10), 0);
+	assert_int_equal(rbk_lease_object_add(lease[0], 3, 5, 6 * MIB, 6 * MIB, &charged, &error),
+			 0);
+	rbk_disconnect(watcher);
+	broker_kill(&broker);
+	broker_remove(&broker);
+	begin_with(two_tenants);
+	assert_int_equal(take(lease[0], 1), -ECONNRESET);
+	assert_int_equal(load(&page->granted_bytes), 26 * MIB);
+
+	for (unsigned int i = 0; i < 2; i++)
+		anew[i] = broker_connect(&broker, "again");
+	/* Somebody was faster; what is there is charged all the same. */
+	late = open_lease(watcher, 60, 60);
+	assert_int_equal(rbk_lease_restore(lease[0], anew[0], 16 * MIB, &error), -EDQUOT);
+	rbk_lease_close(late);
+	rbk_disconnect(watcher);
+	watcher = broker_connect(&broker, "watcher");
+	expect_used(0);
+	assert_int_equal(rbk_lease_restore(lease[0], anew[0], 16 * MIB, &error), 0);
+	assert_int_equal(rbk_lease_restore(lease[1], anew[1], 10 * MIB, &error), 0);
+	assert_int_equal(rbk_lease_number(lease[0]), number);
+	assert_int_equal(rbk_lease_number(lease[1]), number);
+	assert_ptr_equal(rbk_lease_page(lease[0]), page);
+	assert_int_equal(load(&page->credited_bytes), 26 * MIB);
+	assert_int_equal(load(&page->max_bytes), 40 * MIB);
+	expect_used(26 * MIB);
+	/* The object, too. */
+	assert_int_equal(rbk_lease_object_add(lease[1], 3, 5, 6 * MIB, 0, &charged, &error), 0);
+	assert_int_equal(charged, 0);
+	assert_int_equal(take(lease[1], 14), 0);
+	assert_int_equal(take(lease[1], 1), -ENOMEM);
+	for (unsigned int i = 0; i < 2; i++) {
+		rbk_lease_close(lease[i]);
+		rbk_disconnect(anew[i]);
+		rbk_disconnect(rbk[i]);
+	}
+	expect_used(0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_open),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_kill),
+		cmocka_unit_test(test_other_tenant),
+		cmocka_unit_test(test_laundering),
+		cmocka_unit_test(test_wait),
+		cmocka_unit_test(test_deadlock),
+		cmocka_unit_test(test_two_at_once),
+		cmocka_unit_test(test_resize_and_listing),
+		cmocka_unit_test(test_drain_and_evict),
+		cmocka_unit_test(test_lowered_limit),
+		cmocka_unit_test(test_plans_yield),
+		cmocka_unit_test(test_restore),
 	};
 
 	harness_limit_seconds(120);

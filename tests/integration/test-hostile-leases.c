@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leases asked for by hostile clients, against a live broker
+ *
+ * Numbers that are not theirs, sizes near 2^64, more objects than there may be, storms of members,
+ * messages with something changed. Each is answered or ends its session, nobody else notices, and
+ * in the end nothing is left.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "integration/raw.h"
+
+#define MIB (1ull << 20)
+#define GPU RBK_DEVICE_GPU
+
+static struct broker broker;
+static struct neighbour *neighbour;
+static struct rbk *observer;
+static struct rbk_stats stats_before;
+static struct broker_usage usage_before;
+
+static int begin(void **state)
+{
+	broker_start(&broker, &(struct broker_options){
+				      .args = (const char *const[]){
+					      "--gpu=software", "--device-memory=64MiB", NULL}});
+	observer = broker_connect(&broker, "observer");
+	if (!broker_has_gpu(observer)) {
+		rbk_disconnect(observer);
+		broker_stop(&broker);
+		print_message("no software Vulkan device here\n");
+		_exit(77);
+	}
+	neighbour = neighbour_start(&broker);
+	broker_wait_sessions(observer, 2);
+	assert_int_equal(rbk_stats(observer, &stats_before), 0);
+	broker_usage(&broker, &usage_before);
+	return 0;
+}
+
+static uint64_t vram_used(void)
+{
+	struct rbk_tenant tenant;
+
+	assert_int_equal(rbk_tenant(observer, &tenant), 0);
+	return tenant.devices[GPU].vram.used;
+}
+
+static void expect_nothing_left(void)
+{
+	struct broker_usage usage;
+	struct rbk_stats stats;
+
+	broker_wait_sessions(observer, 2);
+	for (unsigned int i = 0; i < 2000; i++) {
+		assert_int_equal(rbk_stats(observer, &stats), 0);
+		broker_usage(&broker, &usage);
+		/* What the neighbour's plan needs may be on the device, or not. */
+		if (stats.host_bytes == stats_before.host_bytes &&
+		    usage.n_fds == usage_before.n_fds && vram_used() < MIB)
+			break;
+		harness_sleep_ms(5);
+	}
+	assert_int_equal(stats.host_bytes, stats_before.host_bytes);
+	assert_int_equal(usage.n_fds, usage_before.n_fds);
+	assert_true(vram_used() < MIB);
+}
+
+static int end(void **state)
+{
+	expect_nothing_left();
+	neighbour = neighbour_stop(neighbour);
+	observer = rbk_disconnect(observer);
+	broker_stop(&broker);
+	return 0;
+}
+
+static int connect_raw(void)
+{
+	int fd = raw_connect(&broker);
+
+	raw_hello(fd);
+	return fd;
+}
+
+static struct rbk_wire_lease_open an_opening(uint64_t min, uint64_t wish, uint64_t max)
+{
+	return (struct rbk_wire_lease_open){
+		.request = {.type = RBK_WIRE_LEASE_OPEN},
+		.device = GPU,
+		.min_bytes = min,
+		.wish_bytes = wish,
+		.max_bytes = max,
+		.program = "hostile\n\x1b[2J",
+	};
+}
+
+static int ask_open(int fd, const struct rbk_wire_lease_open *request, struct rbk_wire_lease *ret)
+{
+	raw_ask(fd, request, sizeof(*request), NULL, 0, ret, sizeof(*ret));
+	return ret->reply.res;
+}
+
+/* Return: its number. */
+static uint32_t open_lease(int fd, uint64_t wish, uint64_t max)
+{
+	const struct rbk_wire_lease_open request = an_opening(1, wish, max);
+	struct rbk_wire_lease lease;
+
+	if (ask_open(fd, &request, &lease))
+		fail_msg("%s", lease.reply.text);
+	return lease.number;
+}
+
+static int ask_join(int fd, uint32_t number)
+{
+	const struct rbk_wire_lease_open request = {
+		.request = {.type = RBK_WIRE_LEASE_OPEN},
+		.flags = RBK_WIRE_LEASE_JOIN,
+		.number = number,
+	};
+	struct rbk_wire_lease lease;
+
+	return ask_open(fd, &request, &lease);
+}
+
+static struct rbk_wire_lease_given given;
+
+static int ask_credit(int fd, uint32_t lease, uint64_t want, uint64_t least, uint64_t back)
+{
+	const struct rbk_wire_lease_credit request = {
+		.request = {.type = RBK_WIRE_LEASE_CREDIT},
+		.lease = lease,
+		.want_bytes = want,
+		.least_bytes = least,
+		.return_bytes = back,
+		.used_bytes = UINT64_MAX,
+		.extra_bytes = UINT64_MAX,
+		.n_objects = UINT32_MAX,
+		.n_refused = UINT32_MAX,
+	};
+
+	raw_ask(fd, &request, sizeof(request), NULL, 0, &given, sizeof(given));
+	return given.reply.res;
+}
+
+static int ask_object(int fd, uint32_t lease, uint32_t action, uint64_t ino, uint64_t bytes,
+		      uint64_t from_credit)
+{
+	const struct rbk_wire_lease_object request = {
+		.request = {.type = RBK_WIRE_LEASE_OBJECT},
+		.lease = lease,
+		.action = action,
+		.dev = 9,
+		.ino = ino,
+		.bytes = bytes,
+		.from_credit_bytes = from_credit,
+	};
+
+	raw_ask(fd, &request, sizeof(request), NULL, 0, &given, sizeof(given));
+	return given.reply.res;
+}
+
+/* Of a lease that somebody else has, and of none. */
+static void test_forged_numbers(void **state)
+{
+	int victim = connect_raw(), fd = connect_raw();
+	uint32_t number = open_lease(victim, 8 * MIB, 8 * MIB);
+	const struct rbk_wire_lease_resize resize = {
+		.request = {.type = RBK_WIRE_LEASE_RESIZE}, .lease = number, .wish_bytes = 1};
+
+	assert_int_equal(ask_credit(victim, number, 4 * MIB, 4 * MIB, 0), 0);
+	assert_int_equal(ask_credit(fd, number, 0, 0, 4 * MIB), -ENOENT);
+	assert_int_equal(ask_credit(fd, number, MIB, 1, 0), -ENOENT);
+	assert_int_equal(ask_credit(fd, 0, MIB, 1, 0), -ENOENT);
+	assert_int_equal(ask_credit(fd, UINT32_MAX, MIB, 1, 0), -ENOENT);
+	assert_int_equal(ask_object(fd, number, RBK_WIRE_OBJECT_DROP, 1, 0, 0), -ENOENT);
+	assert_int_equal(ask_object(fd, number, RBK_WIRE_OBJECT_ADD, 1, 1, 0), -ENOENT);
+	raw_ask(fd, &resize, sizeof(resize), NULL, 0, &given, sizeof(given));
+	assert_int_equal(given.reply.res, -EPERM);
+	assert_int_equal(ask_join(fd, number + 1), -ENOENT);
+	/* With one of its own it is the same. */
+	open_lease(fd, MIB, MIB);
+	assert_int_equal(ask_join(fd, number), -EALREADY);
+	assert_int_equal(ask_credit(fd, number, 0, 0, 1), -ENOENT);
+	assert_int_equal(ask_credit(victim, number, 4 * MIB, 4 * MIB, 0), 0);
+	close(fd);
+	close(victim);
+	expect_nothing_left();
+}
+
+static void test_sizes(void **state)
+{
+	static const uint64_t huge[] = {UINT64_MAX, UINT64_MAX - 1, 1ull << 63, INT64_MAX,
+					UINT64_MAX - 8 * MIB};
+	int fd = connect_raw();
+	struct rbk_wire_lease_open request;
+	struct rbk_wire_lease lease;
+	uint32_t number;
+
+	for (unsigned int i = 0; i < sizeof(huge) / sizeof(*huge); i++) {
+		request = an_opening(huge[i], huge[i], huge[i]);
+		assert_int_equal(ask_open(fd, &request, &lease), -EDQUOT);
+		request.flags = RBK_WIRE_LEASE_RESTORE;
+		request.number = 77;
+		request.min_bytes = 1;
+		request.held_bytes = huge[i];
+		assert_int_equal(ask_open(fd, &request, &lease), -EDQUOT);
+	}
+	request = an_opening(0, 1, 1);
+	assert_int_equal(ask_open(fd, &request, &lease), -EINVAL);
+	request = an_opening(2, 1, 3);
+	assert_int_equal(ask_open(fd, &request, &lease), -EINVAL);
+	/* All that there is, and no more, whatever the maximum. */
+	request = an_opening(1, UINT64_MAX, UINT64_MAX);
+	assert_int_equal(ask_open(fd, &request, &lease), 0);
+	assert_true(lease.granted_bytes <= 64 * MIB && lease.max_bytes == 64 * MIB);
+	close(fd);
+	expect_nothing_left();
+
+	fd = connect_raw();
+	number = open_lease(fd, 8 * MIB, 16 * MIB);
+	for (unsigned int i = 0; i < sizeof(huge) / sizeof(*huge); i++) {
+		assert_int_equal(ask_credit(fd, number, huge[i], huge[i], 0), -ENOMEM);
+		assert_int_equal(ask_credit(fd, number, 0, 0, huge[i]), -EINVAL);
+		assert_int_equal(ask_object(fd, number, RBK_WIRE_OBJECT_ADD, i, huge[i], 0),
+				 -ENOMEM);
+		assert_int_equal(ask_object(fd, number, RBK_WIRE_OBJECT_ADD, i, huge[i], huge[i]),
+				 -EINVAL);
+	}
+	assert_int_equal(ask_object(fd, number, RBK_WIRE_OBJECT_ADD, 1, 0, 0), -EINVAL);
+	/* As much as there is of what is wanted. */
+	assert_int_equal(ask_credit(fd, number, UINT64_MAX, 1, 0), 0);
+	assert_int_equal(given.given_bytes, 16 * MIB);
+	assert_int_equal(ask_credit(fd, number, UINT64_MAX, 1, 0), -ENOMEM);
+	assert_int_equal(ask_credit(fd, number, UINT64_MAX, 0, 0), 0);
+	assert_int_equal(given.given_bytes, 0);
+	assert_int_equal(ask_credit(fd, number, 0, 0, 16 * MIB + 1), -EINVAL);
+	assert_int_equal(ask_credit(fd, number, 0, 0, 16 * MIB), 0);
+	assert_int_equal(ask_credit(fd, number, 0, 0, 1), -EINVAL);
+	close(fd);
+	expect_nothing_left();
+}
+
+static void test_objects(void **state)
+{
+	int fd = connect_raw(), other = connect_raw();
+	uint32_t number = open_lease(fd, MIB, MIB);
+
+	assert_int_equal(ask_join(other, number), 0);
+	assert_int_equal(ask_credit(fd, number, MIB, MIB, 0), 0);
+	for (unsigned int i = 0; i < RBK_WIRE_LEASE_MAX_OBJECTS; i++) {
+		assert_int_equal(ask_object(fd, number, RBK_WIRE_OBJECT_ADD, i, 1, 1), 0);
+		assert_int_equal(given.given_bytes, 1);
+	}
+	assert_int_equal(ask_object(fd, number, RBK_WIRE_OBJECT_ADD, UINT64_MAX, 1, 1), -ENOSPC);
+	assert_int_equal(ask_object(fd, number, RBK_WIRE_OBJECT_ADD, 0, 1, 1), -ENOSPC);
+	for (unsigned int i = 0; i < RBK_WIRE_LEASE_MAX_OBJECTS; i += 3)
+		assert_int_equal(ask_object(other, number, RBK_WIRE_OBJECT_ADD, i, 1, 0), 0);
+	assert_int_equal(ask_object(fd, number, RBK_WIRE_OBJECT_DROP, 5, 0, 0), 0);
+	assert_int_equal(ask_object(fd, number, RBK_WIRE_OBJECT_DROP, 5, 0, 0), -ENOENT);
+	assert_int_equal(ask_object(fd, number, RBK_WIRE_OBJECT_ADD, 5, 1, 0), 0);
+	close(fd);
+	assert_int_equal(ask_credit(other, number, 0, 0, 0), 0);
+	close(other);
+	expect_nothing_left();
+}
+
+/* Requests that would wait for ever, and members by the hundred that come and go. */
+static void test_storms(void **state)
+{
+	enum { N = 200, ROUNDS = 5, MAX_WAITING = 64 };
+	struct rbk_wire_lease_credit wait = {
+		.request = {.type = RBK_WIRE_LEASE_CREDIT},
+		.wait_ms = UINT32_MAX,
+		.want_bytes = MIB,
+		.least_bytes = MIB,
+	};
+	int fd = connect_raw(), members[N];
+	uint32_t number = open_lease(fd, MIB, MIB);
+	uint64_t results = neighbour_results(neighbour);
+	unsigned int n_busy = 0;
+
+	assert_int_equal(ask_join(members[0] = connect_raw(), number), 0);
+	assert_int_equal(ask_credit(members[0], number, MIB, MIB, 0), 0);
+	wait.lease = number;
+	for (unsigned int i = 0; i < MAX_WAITING + 5; i++) {
+		struct rbk_wire_reply reply;
+
+		wait.request.cookie = i;
+		assert_int_equal(raw_send(fd, &wait, sizeof(wait), NULL, 0), sizeof(wait));
+		if (i < MAX_WAITING)
+			continue;
+		assert_int_equal(raw_receive(fd, &reply, sizeof(reply), NULL, NULL, 60000),
+				 sizeof(reply));
+		assert_int_equal(reply.cookie, i);
+		n_busy += reply.res == -EBUSY;
+	}
+	assert_int_equal(n_busy, 5);
+	for (unsigned int round = 0; round < ROUNDS; round++) {
+		for (unsigned int i = 1; i < N; i++) {
+			members[i] = connect_raw();
+			assert_int_equal(ask_join(members[i], number), 0);
+			assert_int_equal(ask_join(members[i], number), -EALREADY);
+		}
+		for (unsigned int i = 1; i < N; i++)
+			close(members[i]);
+	}
+	close(members[0]);
+	close(fd);
+	expect_nothing_left();
+	assert_true(neighbour_results(neighbour) > results);
+}
+
+/* Cut short, too long, and with something set that must not be. */
+static void test_forms(void **state)
+{
+	struct rbk_wire_lease_open open = an_opening(1, 1, 1);
+	struct rbk_wire_lease_credit credit = {.request = {.type = RBK_WIRE_LEASE_CREDIT}};
+	struct rbk_wire_lease_object object = {.request = {.type = RBK_WIRE_LEASE_OBJECT},
+					       .action = RBK_WIRE_OBJECT_ADD};
+	struct rbk_wire_lease_resize resize = {.request = {.type = RBK_WIRE_LEASE_RESIZE}};
+	const struct {
+		const void *bytes;
+		size_t n_bytes;
+	} good[] = {{&open, sizeof(open)},
+		    {&credit, sizeof(credit)},
+		    {&object, sizeof(object)},
+		    {&resize, sizeof(resize)}};
+	struct rbk_wire_lease_open bad[10];
+	unsigned int n = 0;
+	uint8_t longer[sizeof(open) + 8];
+	int fd;
+
+	for (unsigned int i = 0; i < sizeof(good) / sizeof(*good); i++)
+		for (int change = -8; change <= 8; change += 4) {
+			if (change == 0)
+				continue;
+			memset(longer, 0, sizeof(longer));
+			memcpy(longer, good[i].bytes, good[i].n_bytes);
+			fd = connect_raw();
+			raw_send(fd, longer, (size_t)((long)good[i].n_bytes + change), NULL, 0);
+			raw_expect_closed(fd);
+			close(fd);
+		}
+	for (n = 0; n < 10; n++)
+		bad[n] = open;
+	bad[0].flags = 8;
+	bad[1].number = 1;
+	bad[2].flags = RBK_WIRE_LEASE_JOIN;
+	bad[3].flags = RBK_WIRE_LEASE_JOIN | RBK_WIRE_LEASE_RESTORE;
+	bad[3].number = 1;
+	bad[4].uuid[15] = 1;
+	bad[5].flags = RBK_WIRE_LEASE_BY_UUID;
+	bad[6].held_bytes = 1;
+	memset(bad[7].program, 'x', sizeof(bad[7].program));
+	bad[8].flags = RBK_WIRE_LEASE_JOIN;
+	bad[8].number = 1;
+	bad[9].flags = RBK_WIRE_LEASE_JOIN | RBK_WIRE_LEASE_BY_UUID;
+	bad[9].number = 1;
+	for (unsigned int i = 0; i < n; i++) {
+		fd = connect_raw();
+		raw_send(fd, &bad[i], sizeof(bad[i]), NULL, 0);
+		raw_expect_closed(fd);
+		close(fd);
+	}
+	credit.least_bytes = 1;
+	fd = connect_raw();
+	raw_send(fd, &credit, sizeof(credit), NULL, 0);
+	raw_expect_closed(fd);
+	close(fd);
+	credit.want_bytes = credit.return_bytes = 1;
+	fd = connect_raw();
+	raw_send(fd, &credit, sizeof(credit), NULL, 0);
+	raw_expect_closed(fd);
+	close(fd);
+	object.action = 3;
+	fd = connect_raw();
+	raw_send(fd, &object, sizeof(object), NULL, 0);
+	raw_expect_closed(fd);
+	close(fd);
+	resize.reserved = 1;
+	fd = connect_raw();
+	raw_send(fd, &resize, sizeof(resize), NULL, 0);
+	raw_expect_closed(fd);
+	close(fd);
+	expect_nothing_left();
+}
+
+static uint64_t seed = 0x9e3779b97f4a7c15;
+
+static uint32_t pick(uint32_t n)
+{
+	return (uint32_t)(harness_random(&seed) >> 33) % n;
+}
+
+static uint64_t odd_size(void)
+{
+	static const uint64_t odd[] = {0,
+				       1,
+				       4096,
+				       MIB,
+				       8 * MIB,
+				       64 * MIB,
+				       64 * MIB + 1,
+				       1ull << 32,
+				       INT64_MAX,
+				       UINT64_MAX,
+				       UINT64_MAX - 4095};
+
+	return pick(3) ? odd[pick(sizeof(odd) / sizeof(*odd))] : pick(16 * MIB);
+}
+
+static size_t make_message(uint32_t number, uint8_t bytes[256])
+{
+	struct rbk_wire_lease_open open = an_opening(odd_size(), odd_size(), odd_size());
+	struct rbk_wire_lease_credit credit = {
+		.request = {.type = RBK_WIRE_LEASE_CREDIT}, .lease = number, .wait_ms = pick(20)};
+	struct rbk_wire_lease_object object = {.request = {.type = RBK_WIRE_LEASE_OBJECT},
+					       .lease = number,
+					       .action = 1 + pick(2),
+					       .dev = 9,
+					       .ino = pick(5)};
+	struct rbk_wire_lease_resize resize = {.request = {.type = RBK_WIRE_LEASE_RESIZE},
+					       .lease = number,
+					       .wish_bytes = odd_size()};
+	size_t n;
+
+	switch (pick(6)) {
+	case 0:
+		if (pick(2)) {
+			open.flags = RBK_WIRE_LEASE_RESTORE;
+			open.number = number;
+			open.held_bytes = odd_size();
+		}
+		memcpy(bytes, &open, n = sizeof(open));
+		break;
+	case 1:
+	case 2:
+		credit.want_bytes = odd_size();
+		credit.least_bytes = pick(2) ? credit.want_bytes : 0;
+		memcpy(bytes, &credit, n = sizeof(credit));
+		break;
+	case 3:
+		credit.return_bytes = odd_size();
+		memcpy(bytes, &credit, n = sizeof(credit));
+		break;
+	case 4:
+		if (object.action == RBK_WIRE_OBJECT_ADD) {
+			object.bytes = odd_size();
+			object.from_credit_bytes = pick(2) ? odd_size() : 0;
+		}
+		memcpy(bytes, &object, n = sizeof(object));
+		break;
+	default:
+		memcpy(bytes, &resize, n = sizeof(resize));
+		break;
+	}
+	if (pick(8) == 0)
+		bytes[8 + pick((uint32_t)n - 8)] ^= (uint8_t)(1u << pick(8));
+	/* Nobody waits for days. */
+	if (((struct rbk_wire_request *)bytes)->type == RBK_WIRE_LEASE_OPEN)
+		((struct rbk_wire_lease_open *)bytes)->wait_ms %= 20;
+	if (((struct rbk_wire_request *)bytes)->type == RBK_WIRE_LEASE_CREDIT)
+		((struct rbk_wire_lease_credit *)bytes)->wait_ms %= 20;
+	return n;
+}
+
+static void test_random(void **state)
+{
+	uint64_t n_total = harness_scaled(20000), n_answered = 0, n_closed = 0, results;
+	_Alignas(8) uint8_t message[256];
+	_Alignas(8) char answer[4096];
+	int fds[2] = {-1, -1};
+	uint32_t numbers[2] = {0, 0};
+
+	results = neighbour_results(neighbour);
+	for (uint64_t i = 0; i < n_total; i++) {
+		unsigned int which = pick(2);
+		ssize_t n;
+
+		if (fds[which] < 0) {
+			fds[which] = connect_raw();
+			if (numbers[!which] && fds[!which] >= 0 &&
+			    ask_join(fds[which], numbers[!which]) == 0)
+				numbers[which] = numbers[!which];
+			else
+				numbers[which] = open_lease(fds[which], 4 * MIB, 24 * MIB);
+		}
+		n = (ssize_t)make_message(numbers[which], message);
+		n = raw_send(fds[which], message, (size_t)n, NULL, 0);
+		if (n > 0)
+			n = raw_receive(fds[which], answer, sizeof(answer), NULL, NULL, 60000);
+		assert_true(n != -ETIME);
+		if (n > 0) {
+			n_answered++;
+			assert_true(vram_used() <= 64 * MIB);
+			if (pick(50))
+				continue;
+		} else {
+			n_closed++;
+		}
+		close(fds[which]);
+		fds[which] = -1;
+		/* The other one may have been opened by this. */
+		if (fds[!which] < 0)
+			numbers[0] = numbers[1] = 0;
+	}
+	for (unsigned int i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	print_message("%llu answered, %llu ended\n", (unsigned long long)n_answered,
+		      (unsigned long long)n_closed);
+	assert_true(n_answered > n_total / 2);
+	assert_true(n_closed > 0);
+	expect_nothing_left();
+	assert_true(neighbour_results(neighbour) > results);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_forged_numbers), cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_objects),        cmocka_unit_test(test_storms),
+		cmocka_unit_test(test_forms),          cmocka_unit_test(test_random),
+	};
+
+	harness_limit_seconds(120);
+	return cmocka_run_group_tests(tests, begin, end);
+}
