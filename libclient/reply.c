@@ -142,13 +142,12 @@ unsigned int client_reply_fds(uint32_t type)
 
 static int check_lease(const struct rbk_wire_lease *lease, struct rbk_error *error)
 {
+	/* It may have more than its maximum: what it inherited. */
 	if (lease->number == 0 || lease->device == RBK_DEVICE_CPU ||
-	    lease->device >= RBK_MAX_DEVICES || lease->granted_bytes > lease->max_bytes)
+	    lease->device >= RBK_MAX_DEVICES)
 		return client_error(error, -EPROTO,
-				    "the broker made a lease %" PRIu32 " of device %" PRIu32
-				    ", %" PRIu64 " of %" PRIu64 " bytes",
-				    lease->number, lease->device, lease->granted_bytes,
-				    lease->max_bytes);
+				    "the broker made a lease %" PRIu32 " of device %" PRIu32,
+				    lease->number, lease->device);
 	if (lease->page_bytes < sizeof(struct rbk_lease_page) ||
 	    lease->page_bytes > REPLY_PAGE_BYTES_MAX)
 		return client_error(error, -EPROTO,

@@ -635,6 +635,8 @@ static void on_credit(struct lease_wait *wait, int res)
 
 	if (res == 0)
 		give_credit(request->held, request->cookie, request->want_bytes);
+	else if (wait->least_bytes == 0)
+		give_credit(request->held, request->cookie, 0);
 	else
 		refuse(request, wait->lease, wait->least_bytes, res);
 	request_free(request);
@@ -670,7 +672,9 @@ void session_lease_credit(struct session *session, const struct rbk_wire_lease_c
 		residency_leases_changed(residency_of(session), lease->device);
 		return;
 	}
-	if (lease->n_waits == 0 && lease_ungiven(lease) >= credit->want_bytes) {
+	/* Nothing is there for everybody. */
+	if (credit->want_bytes == 0 ||
+	    (lease->n_waits == 0 && lease_ungiven(lease) >= credit->want_bytes)) {
 		give_credit(held, cookie, credit->want_bytes);
 		return;
 	}

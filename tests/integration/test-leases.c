@@ -157,6 +157,7 @@ static void test_open(void **state)
 	const struct rbk_lease_page *page;
 	struct rbk_lease *lease, *joined;
 	struct rbk_error error;
+	uint64_t bytes;
 
 	assert_true(rbk_features(rbk) & RBK_FEAT_LEASES);
 	lease = open_lease(rbk, 16, 24);
@@ -181,6 +182,10 @@ static void test_open(void **state)
 	assert_int_equal(take(joined, 8), 0);
 	expect_used(24 * MIB);
 	assert_int_equal(take(joined, 1), -ENOMEM);
+	/* Nothing is always there. */
+	assert_int_equal(rbk_lease_take(joined, MIB, 0, 0, NULL, &bytes, &error), 0);
+	assert_int_equal(bytes, 0);
+	assert_int_equal(rbk_lease_give(joined, 0, NULL), 0);
 	assert_int_equal(rbk_lease_give(joined, 14 * MIB + 1, NULL), -EINVAL);
 	assert_int_equal(rbk_lease_give(joined, 12 * MIB, NULL), 0);
 	/* What it grew goes, what was wished for stays. */
