@@ -312,7 +312,6 @@ void residency_lease_withdraw(struct residency *residency, struct lease_wait *wa
 
 void residency_leases_changed(struct residency *residency, unsigned int index)
 {
-	residency_leases_limit(residency);
 	serve_soon(&residency->devices[index]);
 	residency_review_in(residency, 0);
 }
@@ -339,14 +338,17 @@ bool residency_has_memory(const struct residency *residency, unsigned int device
 
 /* Limits */
 
-/* What each of a tenant's leases may keep, so that they have @max_bytes together: none has to give
- * that has less than its part. */
+/*
+ * What each of a tenant's leases may keep, so that they have @max_bytes together: none has to give
+ * that has less than its part. Where there are many of many sizes it may come out a little less.
+ */
 static uint64_t fair_part(const struct leases *leases, const struct tenant *tenant, uint8_t device,
 			  uint64_t max_bytes)
 {
+	enum { PASSES = 8 };
 	uint64_t part = 0, before;
 
-	do {
+	for (unsigned int i = 0; i < PASSES; i++) {
 		uint64_t left = max_bytes;
 		uint32_t n = 0;
 
@@ -362,18 +364,38 @@ static uint64_t fair_part(const struct leases *leases, const struct tenant *tena
 				n++;
 		}
 		part = n > 0 ? left / n : before;
-	} while (part > before);
+		if (part <= before)
+			break;
+	}
 	return part;
+}
+
+/* Once for all leases of a tenant on a device. */
+static uint64_t allowed_to(struct residency *residency, const struct lease *lease)
+{
+	struct tenant *tenant = lease->tenant;
+	uint64_t max = tenant->shares[lease->device].max;
+
+	if (tenant->leased[lease->device] <= max)
+		return max;
+	residency->has_large_leases = true;
+	if (tenant->part_number != residency->n_parts) {
+		tenant->part_number = residency->n_parts;
+		tenant->part_bytes = fair_part(&residency->leases, tenant, lease->device, max);
+	}
+	return tenant->part_bytes;
 }
 
 void residency_leases_limit(struct residency *residency)
 {
-	list_for_each (node, &residency->leases.all) {
-		struct lease *lease = container_of(node, struct lease, link);
-		uint64_t max = lease->tenant->shares[lease->device].max, allowed = max;
+	residency->has_large_leases = false;
+	for (unsigned int i = 1; i < residency->options.n_executors; i++) {
+		residency->n_parts++;
+		list_for_each (node, &residency->leases.all) {
+			struct lease *lease = container_of(node, struct lease, link);
 
-		if (lease->tenant->leased[lease->device] > max)
-			allowed = fair_part(&residency->leases, lease->tenant, lease->device, max);
-		lease_allow(lease, allowed);
+			if (lease->device == i)
+				lease_allow(lease, allowed_to(residency, lease));
+		}
 	}
 }

@@ -164,7 +164,9 @@ struct residency_device {
 struct residency {
 	struct residency_options options;
 	struct leases leases;
-	uint64_t n_passes; /* over who waits for a lease; see tenant.blocked_number */
+	uint64_t n_parts;      /* see tenant.part_bytes */
+	bool has_large_leases; /* more than their tenants may have by now */
+	uint64_t n_passes;     /* over who waits for a lease; see tenant.blocked_number */
 	bool is_serving;
 	struct residency_demand demand;
 	struct list_node plans;

@@ -846,6 +846,8 @@ void residency_review(struct residency *residency)
 	residency->is_pressed = false;
 	residency->demand.first = NULL;
 	residency_fold(residency);
+	if (residency->has_large_leases)
+		residency_leases_limit(residency);
 	for (unsigned int i = 1; i < residency->options.n_executors; i++) {
 		struct residency_device *device = &residency->devices[i];
 

@@ -115,7 +115,7 @@ int lease_new(struct leases *leases, const struct lease_about *about, struct lea
 	lease->min_bytes = about->min_bytes;
 	lease->wish_bytes = about->wish_bytes;
 	lease->max_bytes = lease->limit_bytes = about->max_bytes;
-	lease->allowed_bytes = UINT64_MAX;
+	lease->allowed_bytes = about->tenant->shares[about->device].max;
 	snprintf(lease->name, sizeof(lease->name), "%s", about->name);
 	list_init(&lease->members);
 	/* Those who know it by its number find it, unless that has been given away. */

@@ -68,7 +68,7 @@ struct lease {
 
 	uint64_t min_bytes, wish_bytes, max_bytes;
 	uint64_t limit_bytes;   /* it grows no further: max_bytes, or what was wished since then */
-	uint64_t allowed_bytes; /* what its tenant's limits leave it; UINT64_MAX: enough */
+	uint64_t allowed_bytes; /* what its tenant's limits leave it */
 	uint64_t credited_bytes, object_bytes; /* the latter a part of the former */
 	struct charge charge;                  /* what is granted */
 

@@ -51,7 +51,9 @@ struct tenant {
 	struct list_node asked;  /* what was asked of it and not looked at */
 	struct list_node asking; /* in residency, unless that is empty */
 
-	uint64_t thought_bytes;           /* see lease-wait.c */
+	uint64_t part_number,
+		part_bytes;     /* what each of its leases may keep, and when that was found */
+	uint64_t thought_bytes; /* see lease-wait.c */
 	uint64_t leased[RBK_MAX_DEVICES]; /* bytes of VRAM that leases were granted: see lease.h */
 
 	/* Counters since start. */
