@@ -145,6 +145,8 @@ static void pay(struct lease_object *object, struct lease_holding *holding)
 
 	assert(holding->bytes <= lease_ungiven(lease));
 	lease->credited_bytes += holding->bytes;
+	if (lease->credited_bytes > lease->peak_credited_bytes)
+		lease->peak_credited_bytes = lease->credited_bytes;
 	lease->object_bytes += holding->bytes;
 	object->payer = holding;
 }

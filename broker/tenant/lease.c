@@ -79,6 +79,9 @@ void lease_show(const struct lease *lease)
 	store(&page->granted_bytes, lease_granted(lease));
 	store(&page->wish_bytes, least(lease->limit_bytes, lease->allowed_bytes));
 	store(&page->credited_bytes, lease->credited_bytes);
+	store(&page->peak_bytes, lease->peak_bytes);
+	store(&page->peak_credited_bytes, lease->peak_credited_bytes);
+	store(&page->n_refused, lease->n_refused);
 }
 
 static bool is_number_taken(const struct leases *leases, uint32_t number)
@@ -251,6 +254,7 @@ int lease_take(struct lease_member *member, uint64_t bytes)
 	if (bytes > lease_ungiven(lease))
 		return LEASE_E_LACKING;
 	lease->credited_bytes += bytes;
+	lease->peak_credited_bytes = most(lease->peak_credited_bytes, lease->credited_bytes);
 	member->credit_bytes += bytes;
 	lease->leases->n_changes++;
 	lease_show(lease);
@@ -291,4 +295,5 @@ void lease_report(struct lease_member *member, const struct lease_use *use)
 	member->extra_bytes = extra;
 	member->n_objects = use->n_objects;
 	lease->peak_bytes = most(lease->peak_bytes, lease->used_bytes + lease->extra_bytes);
+	lease_show(lease);
 }

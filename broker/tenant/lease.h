@@ -80,6 +80,7 @@ struct lease {
 
 	/* What members say, all together. */
 	uint64_t used_bytes, extra_bytes, peak_bytes;
+	uint64_t peak_credited_bytes; /* not what they say: what they had */
 	uint64_t n_objects, n_refused;
 	uint64_t waiting_bytes; /* that they wait for */
 

@@ -325,7 +325,11 @@ struct rbk_lease_page {
 	 */
 	uint64_t wish_bytes;
 	uint64_t credited_bytes; /* of granted_bytes: given to members, shared objects included */
-	uint64_t reserved[11];
+	/* Since it was opened, of all members together: */
+	uint64_t peak_bytes;          /* the most that they said they use */
+	uint64_t peak_credited_bytes; /* the most that they were given, of which they use a part */
+	uint64_t n_refused;           /* allocations, as they say */
+	uint64_t reserved[8];
 };
 
 #ifndef __cplusplus

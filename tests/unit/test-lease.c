@@ -211,6 +211,34 @@ static void test_report__no_overflow(void **state)
 	leave(&members[0]);
 }
 
+/* What it was at most stays on the page, when members have given back and left. */
+static void test_peaks(void **state)
+{
+	struct rbk_lease_page page = {.magic = 0};
+	struct lease_member member, other = {.lease = NULL};
+	struct lease *lease = make_with(0, 200, 300, &member, 80);
+	uint64_t charged;
+
+	lease->page = &page;
+	lease_join(lease, &other, 1);
+	lease_report(&member, &(struct lease_use){.used_bytes = 50, .extra_bytes = 9});
+	assert_int_equal(page.peak_bytes, 59);
+	assert_int_equal(lease_take(&other, 40), 0);
+	lease_report(&other, &(struct lease_use){.used_bytes = 2, .n_refused = 3});
+	/* Exporting costs nothing more; importing what nobody pays for does. */
+	assert_int_equal(lease_object_add(&member, 1, 1, 30, 30, &charged), 0);
+	assert_int_equal(page.peak_credited_bytes, 120);
+	assert_int_equal(lease_object_add(&member, 1, 2, 7, 0, &charged), 0);
+	assert_int_equal(lease_give(&member, 50), 0);
+	leave(&other);
+	assert_int_equal(page.credited_bytes, 37);
+	assert_int_equal(page.peak_bytes, 61);
+	assert_int_equal(page.peak_credited_bytes, 127);
+	assert_int_equal(page.n_refused, 3);
+	lease->page = NULL;
+	leave(&member);
+}
+
 /* Exported, freed and imported elsewhere: somebody pays all the time, and once. */
 static void test_object__export_and_import(void **state)
 {
@@ -476,6 +504,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_grant__limits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_resize, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_report__no_overflow, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_peaks, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_object__export_and_import, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_object__who_says_most_pays, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_object__of_tenants, setup, teardown),
