@@ -23,7 +23,7 @@ ABI = 'shm/ringbroker/abi.h'
 PAGES = {
     'rbk_connect': ('connect to a ringbroker daemon', 'ringbroker.h', [(CLIENT, [
         'struct rbk_error', 'struct rbk_options', 'rbk_connect', 'rbk_disconnect', 'rbk_features',
-        'rbk_broker_name',
+        'rbk_broker_name', 'rbk_fd',
         'enum rbk_device_kind', 'struct rbk_device', 'rbk_devices', 'struct rbk_stats', 'rbk_stats',
         'rbk_reason_name'])]),
     'rbk_tenant': ('what a session\'s tenant may have, and has', 'ringbroker.h', [(CLIENT, [

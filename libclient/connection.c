@@ -244,6 +244,11 @@ RBK_EXPORT const char *rbk_broker_name(const struct rbk *rbk)
 	return rbk->broker;
 }
 
+RBK_EXPORT int rbk_fd(const struct rbk *rbk)
+{
+	return client_is_child(rbk) ? -ECHILD : rbk->fd;
+}
+
 _Static_assert(sizeof(struct rbk_device) == sizeof(struct rbk_wire_device), "mirrored");
 _Static_assert(offsetof(struct rbk_device, kind) == offsetof(struct rbk_wire_device, kind), "");
 _Static_assert(offsetof(struct rbk_device, memory_bytes) ==

@@ -104,6 +104,13 @@ uint64_t rbk_features(const struct rbk *rbk);
 /* The broker's name and version, as it says: "ringbroker 0.1.0". As long as @rbk. Any thread. */
 const char *rbk_broker_name(const struct rbk *rbk);
 
+/*
+ * For event loops of programs that wait for nothing else of the broker: a descriptor on which
+ * poll() reports POLLHUP when it is gone, or has ended the session. Owned by @rbk; only ever polled
+ * by the caller, for no events. Return: the descriptor; -ECHILD in a fork()ed child. Any thread.
+ */
+int rbk_fd(const struct rbk *rbk);
+
 enum rbk_device_kind {
 	RBK_DEVICE_KIND_CPU = 0,
 	RBK_DEVICE_KIND_GPU = 1,

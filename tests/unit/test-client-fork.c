@@ -85,6 +85,7 @@ static int child(struct objects *objects)
 	EXPECT(rbk_peek_batch_cqe(ring, cqes, 4) == -ECHILD);
 	EXPECT(rbk_ring_arm(ring) == -ECHILD);
 	EXPECT(rbk_ring_fd(ring) == -ECHILD);
+	EXPECT(rbk_fd(rbk) == -ECHILD);
 	EXPECT(rbk_cq_at(ring, 0) == NULL);
 	EXPECT(rbk_cq_ready(ring) == 0);
 	EXPECT(rbk_sq_ready(ring) == 0);
