@@ -22,7 +22,7 @@ FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', '
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
            'matmul-cpu', 'matmul-library', 'matmul-vulkan', 'copied-bytes', 'starpu', 'residency',
            'ledger', 'decision', 'contention', 'probes', 'scrape',
-           'watched']
+           'watched', 'lease']
 
 # What no command line may take, however slow the machine.
 LIMIT = 120

@@ -63,6 +63,7 @@ extern const struct bench bench_copied_bytes;
 extern const struct bench bench_starpu;
 extern const struct bench bench_residency;
 extern const struct bench bench_ledger;
+extern const struct bench bench_lease;
 extern const struct bench bench_decision;
 extern const struct bench bench_contention;
 extern const struct bench bench_probes;

@@ -28,7 +28,7 @@ static const struct bench *const benches[] = {
 	&bench_sessions,       &bench_matmul_cpu,     &bench_matmul_library, &bench_matmul_vulkan,
 	&bench_copied_bytes,   &bench_starpu,         &bench_residency,      &bench_ledger,
 	&bench_decision,       &bench_contention,     &bench_probes,         &bench_scrape,
-	&bench_watched,
+	&bench_watched,        &bench_lease,
 };
 
 static const char help[] =
@@ -67,6 +67,8 @@ static const char help[] =
 	"what brokerd needs to watch the scheduler.\n"
 	"\n"
 	"scrape's target is 5 ms for 100 tenants.\n"
+	"\n"
+	"lease's targets are 150 ns above the baseline for 64 KiB, and 2 us for the budget.\n"
 	"\n"
 	"brokerd is looked for in the build tree and beside this program, then in $PATH.\n"
 	"\n"

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* lease, of a build without Vulkan. */
+#include "bench.h"
+
+static int run_lease(struct bench_env *env)
+{
+	return bench_skip(env, NULL, "built without Vulkan");
+}
+
+const struct bench bench_lease = {
+	.name = "lease",
+	.summary = "what a Vulkan allocation costs under a lease",
+	.baseline = "without-layer",
+	.run = run_lease,
+};
