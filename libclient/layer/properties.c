@@ -56,14 +56,15 @@ void properties_memory(struct physical *physical, VkPhysicalDeviceMemoryProperti
 
 /* ---- VK_EXT_memory_budget ---- */
 
-static VkPhysicalDeviceMemoryBudgetPropertiesEXT *find_budget(void *chain)
+/* Return: where it hangs in the chain of @properties; *that is NULL: nowhere. */
+static VkBaseOutStructure **find_budget(VkPhysicalDeviceMemoryProperties2 *properties)
 {
-	VkBaseOutStructure *each = chain;
+	VkBaseOutStructure **link = (VkBaseOutStructure **)&properties->pNext;
 
-	while (each &&
-	       each->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT)
-		each = each->pNext;
-	return (VkPhysicalDeviceMemoryBudgetPropertiesEXT *)each;
+	while (*link &&
+	       (*link)->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT)
+		link = &(*link)->pNext;
+	return link;
 }
 
 /* What the driver says, where it says nothing: what is known. */
@@ -114,20 +115,39 @@ static void sweep_at_times(struct gpu *gpu)
 		objects_sweep(gpu);
 }
 
-void properties_memory2(struct physical *physical, VkPhysicalDeviceMemoryProperties2 *ret)
+/* The driver's, and the budget where it has that; whoever does not know it is not shown it. */
+static void ask_driver(const struct physical *physical, VkPhysicalDeviceMemoryProperties2 *ret,
+		       VkBaseOutStructure **link)
 {
-	VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget = find_budget(ret->pNext);
-	struct gpu *gpu = leased(physical);
-	uint64_t driver_bytes = 0;
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget = (void *)*link;
+	bool is_hidden = budget && !physical->has_budget;
 
 	if (budget) {
 		memset(budget->heapBudget, 0, sizeof(budget->heapBudget));
 		memset(budget->heapUsage, 0, sizeof(budget->heapUsage));
 	}
+	if (is_hidden)
+		*link = budget->pNext;
 	physical->instance->memory_properties2(physical->handle, ret);
-	if (!gpu)
+	if (is_hidden)
+		*link = (VkBaseOutStructure *)budget;
+}
+
+void properties_memory2(struct physical *physical, VkPhysicalDeviceMemoryProperties2 *ret)
+{
+	struct gpu *gpu = leased(physical);
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget;
+	VkBaseOutStructure **link;
+	uint64_t driver_bytes = 0;
+
+	if (!gpu) {
+		physical->instance->memory_properties2(physical->handle, ret);
 		return;
+	}
+	link = find_budget(ret);
+	ask_driver(physical, ret, link);
 	shrink(gpu, &ret->memoryProperties);
+	budget = (void *)*link;
 	if (!budget)
 		return;
 	sweep_at_times(gpu);

@@ -2,12 +2,20 @@
 # SPDX-License-Identifier: MIT
 """The Vulkan layer: a program that knows nothing of leases is held to one.
 
-    lease-layer.py BROKERD LEASE_CLIENT MANIFEST [TEST...]
+    lease-layer.py BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER [TEST...]
 """
+import contextlib
+import fcntl
+import json
 import os
+import re
 import signal
+import socket
+import struct
+import subprocess
+import threading
 
-from leaserig import (CLIENT, INITIALIZATION_FAILED, LAYER, MANIFEST, MIB, OK, OUT_OF_DEVICE_MEMORY,
+from leaserig import (INITIALIZATION_FAILED, LAYER, MANIFEST, MIB, OK, OUT_OF_DEVICE_MEMORY,
                       Broker, Client, Layers, await_true, expect, run)
 
 LEASE = {'RINGBROKER_LEASE_VRAM': '64MiB'}
@@ -248,8 +256,358 @@ def test_old_vulkan():
         expect(client.heap().used == 64 * MIB, 'the two are the same hardware')
 
 
+def test_card():
+    """Two heaps, of which one is the device's own; the driver has a budget of its own."""
+    with Broker() as broker, Layers() as layers, \
+            Client(layers, broker, **LEASE, **layers.add_card()) as client:
+        expect(client.result('device') == OK, 'no device')
+        heaps = client.heaps()
+        expect(len(heaps) == 2 and heaps[0].is_local and not heaps[1].is_local, 'the heaps')
+        expect((heaps[0].size, heaps[0].budget) == (64 * MIB, 64 * MIB), 'of the device')
+        expect(heaps[1].size == 4096 * MIB and heaps[1].budget == 4096 * MIB, 'of the host')
+        # The host's memory is not leased: type 1.
+        expect(client.ask(f'alloc {100 * MIB} 1 1') == 'alloc: n=1 result=0', 'of the host')
+        expect(client.heaps()[1].used == 100 * MIB and client.heap().used == 0, 'of the host')
+        # Both types of the device's own are.
+        expect(client.ask(f'alloc {40 * MIB} 1 2') == 'alloc: n=1 result=0', 'of the device')
+        expect(client.alloc(40 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'it is one lease')
+        expect(client.heap().used == 40 * MIB, 'used')
+
+
+def test_driver_budget():
+    """A lease that is larger than what the driver has free."""
+    with Broker(memory='4GiB') as broker, Layers() as layers, \
+            Client(layers, broker, RINGBROKER_LEASE_VRAM='2GiB', **layers.add_card()) as client:
+        expect(client.result('device') == OK, 'no device')
+        heap = client.heap()
+        expect((heap.size, heap.budget) == (1024 * MIB, 924 * MIB), vars(heap))
+
+
+def test_escapes():
+    """What the driver has taken for itself is charged as soon as it is seen."""
+    with Broker() as broker, Layers() as layers:
+        path = os.path.join(layers.folder, 'own')
+
+        def own(size):
+            with open(path, 'w', encoding='utf-8') as file:
+                file.write(str(size))
+
+        with Client(layers, broker, RBK_FAKE_CARD=path, **LEASE, **layers.add_card()) as client:
+            expect(client.result('device') == OK, 'no device')
+            expect(client.alloc(40 * MIB) == (1, OK), 'no memory')
+            own(10 * MIB)
+            heap = client.heap()
+            expect((heap.used, heap.budget) == (50 * MIB, 64 * MIB), vars(heap))
+            expect(client.alloc(16 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'more than is left')
+            expect(client.alloc(14 * MIB) == (1, OK), 'what is left')
+            # More than there is: allocated is nothing any more.
+            own(20 * MIB)
+            expect(client.heap().used == 74 * MIB, 'over it')
+            expect(client.alloc(4096) == (0, OUT_OF_DEVICE_MEMORY), 'nothing is left')
+            client.ask('free 1')
+            expect(client.heap().used == 60 * MIB, 'of which a part pays for that')
+            expect(client.alloc(4 * MIB + 1) == (0, OUT_OF_DEVICE_MEMORY), 'more than is left')
+            expect(client.alloc(4 * MIB) == (1, OK), 'what is left')
+            own(0)
+            expect(client.heap().used == 44 * MIB, 'given back')
+            expect(client.alloc(20 * MIB) == (1, OK), 'given back')
+            client.ask('free-all')
+            # Without anybody asking for a budget: it is looked at every so many allocations.
+            own(60 * MIB)
+            n, result = client.alloc(4096, 4000)
+            expect(n < 2000 and result == OUT_OF_DEVICE_MEMORY, 'nobody looks:', n)
+            # An import twice is no escape, though the driver counts it twice.
+            own(0)
+            client.ask('free-all')
+            client.heap()
+            expect(client.result(f'exportable {20 * MIB}') == OK, 'exportable')
+            fd = client.number('export 0', 'fd')
+            expect(client.result(f'import {20 * MIB} {fd}') == OK, 'import')
+            client.heap()
+            expect(client.alloc(44 * MIB) == (1, OK), 'it is charged twice')
+
+
+def test_driver_refuses():
+    with Broker() as broker, Layers() as layers, \
+            Client(layers, broker, RBK_FAKE_CARD_FAIL='2', **LEASE, **layers.add_card()) as client:
+        expect(client.result('device') == OK, 'no device')
+        for _ in range(10):
+            expect(client.alloc(60 * MIB) == (1, OK), 'a charge is left')
+            client.ask('free-all')
+            expect(client.alloc(60 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'of the driver')
+            expect(client.heap().used == 0, 'a charge is left')
+        # An import that fails: its descriptor is open, and nothing is held.
+        expect(client.result(f'exportable {20 * MIB}') == OK, 'exportable')
+        fd = client.number('export 0', 'fd')
+        expect(client.result(f'import {20 * MIB} {fd}') == OUT_OF_DEVICE_MEMORY, 'of the driver')
+        expect(client.heap().used == 20 * MIB, 'once')
+        client.ask('free 0')
+        client.ask(f'close {fd}')
+        expect(client.alloc(64 * MIB) == (1, OK), 'a charge is left')
+
+
+VALIDATION = 'VK_LAYER_KHRONOS_validation'
+
+
+def validate(broker, layers, environment, order):
+    """Everything that the client can, under the validation layer; it must have nothing to say."""
+    log = os.path.join(layers.folder, 'validation')
+    with open(os.path.join(layers.folder, 'vk_layer_settings.txt'), 'w', encoding='utf-8') as file:
+        file.write('khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG\n'
+                   'khronos_validation.report_flags = error,warn,perf\n'
+                   f'khronos_validation.log_filename = {log}\n')
+    with Client(layers, broker, VK_LAYER_SETTINGS_PATH=layers.folder, VK_LOADER_DEBUG='layer',
+                **LEASE, **environment) as client:
+        expect(client.result('device') == OK, 'no device')
+        found = [name for line in client.stderr().splitlines() if 'Insert instance layer' in line
+                 for name in (VALIDATION, LAYER) if name in line]
+        # The loader names what is next to the driver first.
+        expect(found == order[::-1], 'layers are in another order:', found)
+        client.heap()
+        expect(client.alloc(MIB, 100) == (64, OUT_OF_DEVICE_MEMORY), 'not held to it')
+        client.ask('free-all')
+        client.ask(f'launder {10 * MIB} 10')
+        client.ask('free-all')
+        client.ask(f'host {MIB} 4')
+        client.ask('free-all')
+        client.number('threads 4 100 1000000', 'refused')
+        client.ask('destroy')
+    text = ''
+    if os.path.exists(log):
+        with open(log, encoding='utf-8') as file:
+            text = file.read()
+    expect('VUID' not in text and 'Error' not in text, text[:4000])
+
+
+def test_validation():
+    """The validation layer, below ours and above it."""
+    if not os.path.exists('/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json'):
+        print('test_validation: skipped, no validation layer')
+        return
+    with Broker() as broker:
+        with Layers() as layers:
+            validate(broker, layers, {'VK_INSTANCE_LAYERS': VALIDATION}, [LAYER, VALIDATION])
+        with Layers() as layers:
+            # Implicit layers are next to the program, in the order in which they are found.
+            with open(MANIFEST, encoding='utf-8') as file:
+                library = json.load(file)['layer']['library_path']
+            os.unlink(os.path.join(layers.folder,
+                                   'share/vulkan/implicit_layer.d/ringbroker_lease.json'))
+            layers.add(LAYER, library)
+            layers.add(VALIDATION, 'libVkLayer_khronos_validation.so', implicit_as='validation')
+            validate(broker, layers, {'VK_INSTANCE_LAYERS': LAYER}, [VALIDATION, LAYER])
+
+
+def test_symbols():
+    """One function is exported, and nothing is wanted but the C library."""
+    with open(MANIFEST, encoding='utf-8') as file:
+        library = json.load(file)['layer']['library_path']
+    text = subprocess.run(['nm', '-D', '--defined-only', library], check=True,
+                          stdout=subprocess.PIPE).stdout.decode()
+    names = [line.split()[-1] for line in text.splitlines()]
+    expect(names == ['vkNegotiateLoaderLayerInterfaceVersion'], names)
+    text = subprocess.run(['readelf', '-d', library], check=True,
+                          stdout=subprocess.PIPE).stdout.decode()
+    needed = [line.split('[')[1].rstrip(']') for line in text.splitlines() if 'NEEDED' in line]
+    expect(all(name.startswith(('libc.so', 'ld-linux', 'libasan', 'libubsan', 'libtsan'))
+               for name in needed), needed)
+    expect('NODELETE' in text, 'the loader would unload it')
+
+
+# ---- Brokers that are not as they should be ------------------------------------------------
+
+HELLO, LEASE_OPEN, LEASE_CREDIT, LEASE_OBJECT = 1, 20, 21, 22
+FEAT_LEASES = 1 << 10
+F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
+
+
+class FakeBroker:
+    """Answers as it is told: @answers maps a type of request to bytes behind the reply's head, a
+    negative errno, or a function of the request that returns such and descriptors."""
+
+    def __init__(self, folder, answers):
+        self.path = os.path.join(folder, 'fake')
+        self.answers = answers
+        self.seen = []
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(self.path)
+        self.listener.listen(8)
+        self.connections = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                self.connections.append(connection)
+                threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        with contextlib.suppress(OSError):
+            while True:
+                request = connection.recv(1 << 16)
+                if not request:
+                    return
+                kind, cookie = struct.unpack_from('=II', request)
+                self.seen.append(kind)
+                answer = self.answers.get(kind, -95)
+                fds = []
+                if callable(answer):
+                    answer, fds = answer(request)
+                if answer is None:
+                    continue
+                res = answer if isinstance(answer, int) else 0
+                body = b'' if isinstance(answer, int) else answer
+                # struct rbk_wire_reply
+                head = struct.pack('=IIiI', kind, cookie, res, 0)
+                head += b'fake'.ljust(REPLY_BYTES - len(head), b'\0')
+                socket.send_fds(connection, [head + body], fds)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.listener.close()
+        for connection in self.connections:
+            connection.close()
+
+
+REPLY_BYTES = 528
+
+
+def welcome(features=FEAT_LEASES):
+    return struct.pack('=HHIQ4IQQII', 1, 4, 2, features, 1024, 1, 1, 1, 0, 0, 0, 0) + b'fake'.ljust(64, b'\0')
+
+
+def page(max_bytes=64 * MIB, granted=64 * MIB, wish=64 * MIB, credited=0, magic=0x4c425252,
+         seals=True, size=4096):
+    """Return: the descriptor of a lease's page."""
+    fd = os.memfd_create('lease', os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    os.pwrite(fd, struct.pack('=IIQQQQ', magic, 7, max_bytes, granted, wish, credited), 0)
+    if seals:
+        fcntl.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK)
+    return fd
+
+
+def opened(fd, number=7, granted=64 * MIB, max_bytes=64 * MIB, page_bytes=4096):
+    return struct.pack('=IIQQQ', number, 1, granted, max_bytes, page_bytes), [fd] if fd else []
+
+
+def test_other_brokers():
+    """Of another version, without leases, or of no protocol at all."""
+    cases = [
+        ({HELLO: -93}, 'fake'),
+        ({HELLO: welcome(0)}, 'does not know leases'),
+        ({HELLO: b'too short'}, ''),
+        ({HELLO: welcome(), LEASE_OPEN: -12}, 'fake'),
+        ({HELLO: welcome(), LEASE_OPEN: lambda _: opened(None)}, ''),
+        ({HELLO: welcome(), LEASE_OPEN: lambda _: opened(page(seals=False))}, ''),
+        ({HELLO: welcome(), LEASE_OPEN: lambda _: opened(page(magic=1))}, ''),
+        ({HELLO: welcome(), LEASE_OPEN: lambda _: opened(page(size=8192))}, ''),
+        ({HELLO: welcome(), LEASE_OPEN: lambda _: opened(page(), page_bytes=1 << 40)}, ''),
+        ({HELLO: welcome(), LEASE_OPEN: lambda _: opened(page(size=0), page_bytes=0)}, ''),
+    ]
+    for answers, sentence in cases:
+        with Layers() as layers, FakeBroker(layers.folder, answers) as broker, \
+                Client(layers, broker.path, **LEASE) as client:
+            refused(client, sentence)
+
+
+def test_nonsense_on_the_page():
+    """The layer reports what Vulkan allows, whatever it is told, and does not crash."""
+    most = (1 << 64) - 1
+    for granted, wish, credited in ((0, 0, 0), (most, most, 0), (most, most, most), (0, 0, most),
+                                    (64 * MIB, 0, 32 * MIB)):
+        answers = {HELLO: welcome(), LEASE_CREDIT: -12, LEASE_OPEN: lambda _, a=granted, b=wish,
+                   c=credited: opened(page(granted=a, wish=b, credited=c))}
+        with Layers() as layers, FakeBroker(layers.folder, answers) as broker, \
+                Client(layers, broker.path, **LEASE) as client:
+            expect(client.result('device') == OK, 'no device')
+            heap = client.heap()
+            expect(heap.size == 64 * MIB and 0 < heap.budget <= heap.size, vars(heap))
+            expect(client.alloc(MIB) == (0, OUT_OF_DEVICE_MEMORY), 'out of nowhere')
+
+
+def test_wrong_credit():
+    """More than was wanted is not believed, nor less; the next broker is looked for."""
+    for given in (1, 1 << 63):
+        answers = {HELLO: welcome(), LEASE_OPEN: lambda _: opened(page()),
+                   LEASE_CREDIT: struct.pack('=QQ', given, 64 * MIB)}
+        with Layers() as layers, FakeBroker(layers.folder, answers) as broker, \
+                Client(layers, broker.path, **LEASE) as client:
+            expect(client.result('device') == OK, 'no device')
+            for _ in range(3):
+                expect(client.alloc(MIB) == (0, OUT_OF_DEVICE_MEMORY), 'it is believed')
+
+
+def test_no_call_within_credit():
+    """Thousands of allocations, and a few requests."""
+    def give(request):
+        want, = struct.unpack_from('=Q', request, 16)
+        return struct.pack('=QQ', want, 64 * MIB), []
+    answers = {HELLO: welcome(), LEASE_OPEN: lambda _: opened(page()), LEASE_CREDIT: give}
+    with Layers() as layers, FakeBroker(layers.folder, answers) as broker, \
+            Client(layers, broker.path, **LEASE) as client:
+        expect(client.result('device') == OK, 'no device')
+        for _ in range(20):
+            expect(client.alloc(64 << 10, 10) == (10, OK), 'no memory')
+            client.ask('free-all')
+        expect(broker.seen.count(LEASE_CREDIT) == 1, 'requests:', broker.seen)
+        # Once a second at most it looks for another broker, however often it needs one.
+        for connection in broker.connections:
+            connection.shutdown(socket.SHUT_RDWR)
+        n = broker.seen.count(HELLO)
+        client.alloc(60 * MIB)
+        for _ in range(200):
+            client.alloc(60 * MIB)
+        expect(broker.seen.count(HELLO) - n <= 3, 'it connects over and over')
+
+
+def test_read_only():
+    """A log that cannot be opened is one line, and no reason to fail."""
+    with Broker() as broker, Layers() as layers, \
+            Client(layers, broker, RINGBROKER_LEASE_LOG='/proc/nothing/here', **LEASE) as client:
+        expect(client.result('device') == OK, 'no device')
+        expect(client.stderr().count('\n') == 1 and 'cannot open the log' in client.stderr(),
+               client.stderr())
+    with Broker() as broker, Layers() as layers:
+        log = os.path.join(layers.folder, 'log')
+        with Client(layers, broker, RINGBROKER_LEASE_LOG=log, **LEASE) as client:
+            expect(client.result('device') == OK, 'no device')
+            client.alloc(MIB, 1000)
+            for _ in range(300):
+                client.alloc(MIB)
+            expect(client.stderr() == '', 'on standard error:', client.stderr())
+        with open(log, encoding='utf-8') as file:
+            lines = file.read().splitlines()
+        expect(any('refused' in line for line in lines), lines)
+        expect(len(lines) < 100, 'a line per refusal')
+
+
+def test_joining():
+    """Two programs share a lease by its number; the second cannot have another one."""
+    with Broker() as broker, Layers() as layers:
+        log = os.path.join(layers.folder, 'log')
+        with Client(layers, broker, RINGBROKER_LEASE_LOG=log, **LEASE) as first:
+            expect(first.result('device') == OK, 'no device')
+            with open(log, encoding='utf-8') as file:
+                number = re.search(r'lease (\d+) of device', file.read()).group(1)
+            with Client(layers, broker, RINGBROKER_LEASE=number) as second:
+                expect(second.result('device') == OK, 'no device')
+                expect(second.heap().size == 64 * MIB, 'the heap')
+                expect(first.alloc(40 * MIB) == (1, OK), 'no memory')
+                await_true('what is left', lambda: second.heap().budget <= 24 * MIB)
+                expect(second.alloc(40 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'together')
+                expect(second.alloc(20 * MIB) == (1, OK), 'together')
+                expect(first.heap().budget <= 44 * MIB, vars(first.heap()))
+            expect(first.alloc(20 * MIB) == (1, OK), 'the other one is gone')
+
+
 if __name__ == '__main__':
     run([test_limit, test_laundering, test_host_imports, test_threads, test_fork,
          test_several_devices, test_destroyed_with_leaks, test_allocators, test_untouched,
          test_no_broker, test_no_lease, test_killed, test_broker_ends, test_waiting,
-         test_old_vulkan])
+         test_old_vulkan, test_card, test_driver_budget, test_escapes, test_driver_refuses,
+         test_validation, test_symbols, test_other_brokers, test_nonsense_on_the_page,
+         test_wrong_credit, test_no_call_within_credit, test_read_only, test_joining])

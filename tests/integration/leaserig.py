@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """A broker with the software GPU, and Vulkan programs under the layer that holds them to leases.
 
-Programs are the first arguments of the test: BROKERD LEASE_CLIENT MANIFEST.
+The first arguments of the test are BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER.
 """
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import time
 
-BROKERD, CLIENT, MANIFEST = sys.argv[1:4]
+BROKERD, CLIENT, MANIFEST, FAKE_CARD = map(os.path.abspath, sys.argv[1:5])
 SLOW = int(os.environ.get('RBK_TEST_SLOW', '1'))
 LIMIT_S = 60 * SLOW
 MIB = 1 << 20
@@ -84,6 +85,24 @@ class Layers:
         implicit = os.path.join(self.folder, 'share/vulkan/implicit_layer.d')
         os.makedirs(implicit)
         shutil.copy(MANIFEST, os.path.join(implicit, 'ringbroker_lease.json'))
+
+    def add(self, name, library, implicit_as=None, prefix='m'):
+        """Another layer, explicit unless @implicit_as names a file to put it there."""
+        folder = 'implicit_layer.d' if implicit_as else 'explicit_layer.d'
+        layer = {'name': name, 'type': 'GLOBAL', 'library_path': library, 'api_version': '1.3.239',
+                 'implementation_version': '1', 'description': name}
+        if implicit_as:
+            layer['disable_environment'] = {'RBK_NOT_' + implicit_as.upper(): '1'}
+        path = os.path.join(self.folder, 'share/vulkan', folder)
+        os.makedirs(path, exist_ok=True)
+        with open(os.path.join(path, f'{implicit_as or prefix + name}.json'), 'w',
+                  encoding='utf-8') as file:
+            json.dump({'file_format_version': '1.2.0', 'layer': layer}, file)
+
+    def add_card(self):
+        """Makes the software device look like a card. Return: environment that enables it."""
+        self.add('VK_LAYER_RINGBROKER_fake_card', FAKE_CARD)
+        return {'VK_INSTANCE_LAYERS': 'VK_LAYER_RINGBROKER_fake_card'}
 
     def environment(self):
         return {'XDG_DATA_DIRS': f'{self.folder}/share:/usr/share',
@@ -195,7 +214,7 @@ class Client:
 
 def run(tests):
     """Runs those that were named as arguments; else all."""
-    names = sys.argv[4:]
+    names = sys.argv[5:]
     for test in tests:
         if names and test.__name__ not in names:
             continue
