@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The Vulkan layer on AMD's driver, over a simulated card: what is counted and what escapes is what
+the driver says and what the kernel says.
+
+    lease-card.py AMDGPU_SIM BROKERD LEASE_CLIENT MANIFEST
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from simulated import MIB, Broker, Cards, await_true
+
+SIM, BROKERD, CLIENT, MANIFEST = sys.argv[1:5]
+
+
+class Program:
+    """lease-client.c under the layer; see leaserig.py, which has other devices."""
+
+    def __init__(self, cards, broker, folder):
+        environment = {**cards.environment, 'XDG_DATA_DIRS': f'{folder}/share:/usr/share',
+                       'RINGBROKER_VULKAN_LEASE': '1', 'RINGBROKER_LEASE_VRAM': '256MiB',
+                       'RINGBROKER_SOCKET': broker.socket}
+        self.process = subprocess.Popen([CLIENT], env=environment, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+
+    def ask(self, command):
+        self.process.stdin.write(command + '\n')
+        self.process.stdin.flush()
+        return self.process.stdout.readline().rstrip('\n')
+
+    def used(self):
+        """What it is told that it uses of the card's own memory, of all heaps of that."""
+        heaps = [list(map(int, text.split(','))) for text in self.ask('budget').split()[1:]]
+        local = [heap for heap in heaps if heap[3]]
+        assert all(heap[1] <= heap[0] == 256 * MIB for heap in local), heaps
+        return sum(heap[2] for heap in local)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait(60)
+        self.process.stdout.close()
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix='rbk-lease-') as folder, \
+            Cards(SIM, 'polaris10,vram=4GiB') as cards, Broker(BROKERD, cards) as broker:
+        layers = os.path.join(folder, 'share/vulkan/implicit_layer.d')
+        os.makedirs(layers)
+        shutil.copy(MANIFEST, os.path.join(layers, 'ringbroker_lease.json'))
+        program = Program(cards, broker, folder)
+        answer = program.ask('device')
+        assert answer == 'device 0: result=0', answer
+        own = program.used()
+        assert own > 0, 'the driver has nothing for itself'
+        for command, counted in (('alloc 1048576 10', 10 * MIB), ('alloc 100000 7', 7 * 102400),
+                                 ('free 3', -MIB), ('exportable 5000000 2', 2 * 5001216),
+                                 ('free-all', None)):
+            before = program.used()
+            program.ask(command)
+            used = program.used()
+            assert used - before == counted if counted else used == own, (command, before, used)
+            vram, _ = cards.held(program.process.pid)
+            assert vram == used, f'{command}: the kernel says {vram}, the layer {used}'
+        # What escaped is charged: it is missing from what can be allocated.
+        answer = program.ask(f'alloc {MIB} 1000')
+        found = re.fullmatch(r'alloc: n=(\d+) result=-2', answer)
+        assert found and int(found.group(1)) == (256 * MIB - own) // MIB, answer
+        vram, _ = cards.held(program.process.pid)
+        assert 255 * MIB < vram <= 256 * MIB, vram
+        program.end()
+        await_true('nothing is left', lambda: cards.held(program.process.pid) == (0, 0))
+
+
+if __name__ == '__main__':
+    main()
