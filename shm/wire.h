@@ -440,6 +440,7 @@ struct rbk_wire_catalogue {
  *   -ENOENT     join: there is no such lease
  *   -EPERM      join: it is another tenant's or user's
  *   -EALREADY   the session is a member of a lease of that device
+ *   -EBUSY      an administrator drains the device or the tenant, or the device is lost
  *   -EDQUOT     min is more than the tenant may ever have there (vram-max)
  *   -ENOMEM     no room for min now; text names required, available, tenant
  *   -ETIMEDOUT  nor within wait_ms
@@ -479,8 +480,12 @@ struct rbk_wire_lease {
 /*
  * LEASE_CREDIT: asks for credit of a lease, or gives it back, and says what the member uses. A
  * lease of which all is given away grows, up to its maximum, if its tenant and the device have
- * room. -ENOENT     the session is no member of it -ENOMEM, -ETIMEDOUT, -EDEADLK  as above, if not
- * even least_bytes can be had -EINVAL     it gives back more than it has
+ * room.
+ *   -ENOENT     the session is no member of it
+ *   -ENOMEM, -ETIMEDOUT, -EDEADLK  as above, if not even least_bytes can be had
+ *   -EINVAL     it gives back more than it has
+ *   -EBUSY      as many of the session's requests wait as may
+ * Nothing, or a least of 0, is never refused.
  */
 struct rbk_wire_lease_credit {
 	struct rbk_wire_request request;
@@ -499,11 +504,14 @@ struct rbk_wire_lease_credit {
 
 /*
  * LEASE_OBJECT: an allocation that can be had by several processes, named by what fstat() says of
- * its descriptor. It is charged once, to the first lease that names it, and stays charged, to
- * another that named it if need be, until all have let it go. A member names each once.
- *   ADD   given_bytes is 0: it was charged already, or bytes: now to this member, of whose credit
- *         it is not (who exported it gives the credit back). -ENOMEM: the lease has no room for it.
- *   DROP  the member has no more of it. -ENOENT: it had not.
+ * its descriptor. It is charged once to a tenant, to the first of its leases that names it or to
+ * one that says that it is larger, and stays charged, to another that named it if need be, until
+ * all have let it go. A member names each once.
+ *   ADD   given_bytes is 0: it was charged already, or bytes: now to this member's lease. The
+ *         member has from_credit_bytes less credit from then on, in either case. -ENOMEM: the lease
+ *         has no room for it; -EINVAL: it has not that much credit, or the object no size;
+ *         -EALREADY: it has named it; -ENOSPC: too many.
+ *   DROP  the member has no more of it; gives it no credit. -ENOENT: it had not.
  */
 #define RBK_WIRE_LEASE_MAX_OBJECTS 4096u /* of a member */
 enum rbk_wire_lease_object_action {
@@ -521,11 +529,12 @@ struct rbk_wire_lease_object {
 };
 
 /*
- * LEASE_RESIZE: another wish for a lease: it grows at once, as far as there is room, or is asked to
- * shrink: what is not given as credit is taken back now, the rest as members give it back. By who
- * opened it, or an administrator who may change something.
+ * LEASE_RESIZE: another wish for a lease: it grows at once, as far as there is free room, or is
+ * asked to shrink: what is not given as credit is taken back now, the rest as members give it back.
+ * It grows no further than that wish from then on. By who opened it, or an administrator who may
+ * change something.
  *   -EPERM, -ENOENT (no such lease)
- *   -EINVAL  above its maximum
+ *   -EINVAL  0, or above its maximum
  */
 struct rbk_wire_lease_resize {
 	struct rbk_wire_request request;
