@@ -57,8 +57,35 @@ static size_t yes_bytes(uint32_t type)
 		return sizeof(struct rbk_wire_plan_memory);
 	case RBK_WIRE_TENANT:
 		return sizeof(struct rbk_wire_tenant);
+	case RBK_WIRE_STATS_PAGE:
+		return sizeof(struct rbk_wire_stats_page);
+	case RBK_WIRE_CONTROL:
+		return sizeof(struct rbk_wire_setting);
+	case RBK_WIRE_ADMIN_EVICT:
+	case RBK_WIRE_ADMIN_DRAIN:
+		return sizeof(struct rbk_wire_admin_result);
+	case RBK_WIRE_LEASE_OPEN:
+		return sizeof(struct rbk_wire_lease);
+	case RBK_WIRE_LEASE_CREDIT:
+	case RBK_WIRE_LEASE_OBJECT:
+	case RBK_WIRE_LEASE_RESIZE:
+		return sizeof(struct rbk_wire_lease_given);
 	default:
 		return sizeof(struct rbk_wire_reply);
+	}
+}
+
+static unsigned int yes_fds(uint32_t type)
+{
+	switch (type) {
+	case RBK_WIRE_RING_ADD:
+		return 3;
+	case RBK_WIRE_ARENA_NEW:
+	case RBK_WIRE_STATS_PAGE:
+	case RBK_WIRE_LEASE_OPEN:
+		return 1;
+	default:
+		return 0;
 	}
 }
 
@@ -86,16 +113,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		assert(error.text[0]);
 		return 0;
 	}
-	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_TENANT && reply.head.type == type);
+	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_LEASE_RESIZE && reply.head.type == type);
 	assert(strnlen(reply.head.text, sizeof(reply.head.text)) < sizeof(reply.head.text));
 	assert(reply.head.res <= 0 && reply.head.res >= -4095);
 	if (reply.head.res) {
 		assert(n_fds == 0);
-		assert(bytes == sizeof(reply.head) || bytes == yes_bytes(type));
+		assert(bytes == sizeof(reply.head) || bytes == yes_bytes(type) ||
+		       type == RBK_WIRE_CATALOGUE);
 		return 0;
 	}
-	assert(n_fds == (type == RBK_WIRE_RING_ADD ? 3 : type == RBK_WIRE_ARENA_NEW ? 1 : 0));
-	assert(bytes == yes_bytes(type));
+	assert(n_fds == yes_fds(type));
+	/* Operators follow. */
+	assert(bytes == yes_bytes(type) || type == RBK_WIRE_CATALOGUE);
 	if (type == RBK_WIRE_RING_ADD)
 		check_ring(&reply.ring);
 	if (type == RBK_WIRE_DEVICES)
@@ -109,6 +138,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	}
 	if (type == RBK_WIRE_ARENA_ADD || type == RBK_WIRE_ARENA_NEW)
 		assert(RBK_REF(reply.id.id, 0) != RBK_REF_INVALID && reply.id.id <= UINT16_MAX);
+	if (type == RBK_WIRE_LEASE_OPEN) {
+		assert(reply.lease.number != 0);
+		assert(reply.lease.device > RBK_DEVICE_CPU && reply.lease.device < RBK_MAX_DEVICES);
+		assert(reply.lease.page_bytes >= sizeof(struct rbk_lease_page));
+	}
 	if (type == RBK_WIRE_HELLO)
 		assert(reply.welcome.abi_major == RBK_ABI_MAJOR &&
 		       reply.welcome.arena_segment_bytes % 4096 == 0);

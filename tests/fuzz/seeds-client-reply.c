@@ -56,6 +56,14 @@ int main(int argc, char **argv)
 	struct rbk_wire_plan_memory memory = {.reply.type = RBK_WIRE_PLAN_MEMORY, .n_devices = 2};
 	struct rbk_wire_tenant tenant = {
 		.reply.type = RBK_WIRE_TENANT, .name = "web", .n_devices = 2};
+	struct rbk_wire_lease lease = {.reply.type = RBK_WIRE_LEASE_OPEN,
+				       .number = 7,
+				       .device = RBK_DEVICE_GPU,
+				       .granted_bytes = 4096,
+				       .max_bytes = 8192,
+				       .page_bytes = 4096};
+	struct rbk_wire_lease_given given = {
+		.reply.type = RBK_WIRE_LEASE_CREDIT, .given_bytes = 4096, .granted_bytes = 4096};
 
 	if (argc != 2) {
 		fprintf(stderr, "seeds-client-reply DIRECTORY\n");
@@ -73,6 +81,8 @@ int main(int argc, char **argv)
 	save("stats", 0, &stats, sizeof(stats));
 	save("plan-memory", 0, &memory, sizeof(memory));
 	save("tenant", 0, &tenant, sizeof(tenant));
+	save("lease", 1, &lease, sizeof(lease));
+	save("lease-given", 0, &given, sizeof(given));
 	plan.reply.res = -EINVAL;
 	strcpy(plan.reply.text, "node 3 (MatMul): inputs do not agree");
 	save("refused", 0, &plan, sizeof(plan));
