@@ -11,9 +11,10 @@
  * (spill.h). While something of that is under way, samples are looked at without being rung for.
  *
  * What lies in processes that have leases is charged to their tenants when it is granted, and seen
- * in the samples, too: as much of it is taken for theirs as the kernel, or else they themselves,
- * say that they use, but no more than they were granted. If one says too much, others get the
- * difference until it is used.
+ * in the samples, too: as much of it is taken for theirs as the kernel, or they themselves, say
+ * that they use, but no more than they were granted. The kernel's list of processes may be seconds
+ * old; until there is a newer one than the last change, and it is looked for more often then, all
+ * that they were given counts. If that is too much, others get the difference until it is used.
  *
  * Host memory behind EXEC_TIER_GTT: half of what the driver offers and others do not use, since the
  * processor's side of the machine lives there as well.
@@ -33,8 +34,9 @@
 #include "util/log.h"
 #include "util/waker.h"
 
-enum { OVERHEAD_SAMPLES = 8 };
+enum { OVERHEAD_SAMPLES = 8, GROWTH_BYTES = 4 << 20 };
 static const uint64_t look_again_ns = 20000000;
+static const uint64_t look_at_leases_ns = 100000000;
 /* Telemetry finds a device that is back within that time. */
 static const uint64_t find_again_ns = 1500000000;
 
@@ -47,6 +49,8 @@ struct budget_device {
 	uint64_t leased_bytes; /* that programs use of their leases */
 	uint64_t processes_ns; /* of the list of processes that was looked at last */
 	uint64_t n_changes;    /* of leases at that time */
+	uint64_t outside_bytes;
+	bool has_grown_outside; /* since that time: it may be what leased programs took */
 	bool has_warned;
 	bool was_gone;
 	struct reading n_vram_lost; /* at the last look */
@@ -58,7 +62,8 @@ struct budget_device {
 struct budget {
 	struct budget_options options;
 	struct loop_watch *watch;
-	struct loop_timer *timer;
+	struct loop_timer *timer, *lease_timer;
+	bool is_lease_timer_set;
 	enum telemetry_pace pace;
 	struct budget_device devices[RBK_MAX_DEVICES];
 };
@@ -238,19 +243,31 @@ static void see_lease(struct lease *lease, const struct device_reading *reading)
 	}
 }
 
-/* What programs use of their leases, as far as is known: the kernel's word may be seconds old. */
+/* Was there something that the kernel's list does not know yet? */
+static bool has_lease_changes(const struct budget *budget, unsigned int index)
+{
+	const struct leases *leases = residency_leases(budget->options.residency);
+	const struct budget_device *device = &budget->devices[index];
+
+	return (leases->n > 0 || device->leased_bytes > 0) &&
+	       (device->n_changes != leases->n_changes || device->has_grown_outside);
+}
+
+/* What programs use of their leases, as far as is known. */
 static uint64_t look_at_leases(struct budget *budget, unsigned int index,
 			       const struct device_reading *reading)
 {
 	struct leases *leases = residency_leases(budget->options.residency);
 	struct budget_device *device = &budget->devices[index];
-	bool is_new = reading->processes_ns.is_valid &&
-		      reading->processes_ns.value != device->processes_ns;
+	bool has_list = reading->processes_ns.is_valid;
+	bool is_new = has_list && reading->processes_ns.value != device->processes_ns;
 	uint64_t sum = 0;
 
 	device->processes_ns = reading->processes_ns.value;
-	if (is_new)
+	if (is_new || !has_list) {
 		device->n_changes = leases->n_changes;
+		device->has_grown_outside = false;
+	}
 	list_for_each (node, &leases->all) {
 		struct lease *lease = container_of(node, struct lease, link);
 		uint64_t bytes = lease->used_bytes + lease->extra_bytes;
@@ -261,6 +278,8 @@ static uint64_t look_at_leases(struct budget *budget, unsigned int index,
 			see_lease(lease, reading);
 		if (lease->is_seen && lease->seen_bytes > bytes)
 			bytes = lease->seen_bytes;
+		if (has_lease_changes(budget, index) && lease->credited_bytes > bytes)
+			bytes = lease->credited_bytes;
 		sum += bytes < lease_granted(lease) ? bytes : lease_granted(lease);
 	}
 	return sum;
@@ -291,6 +310,9 @@ static void look(struct budget *budget, unsigned int index)
 	device->leased_bytes = look_at_leases(budget, index, &reading);
 	budget_compute(&pool, info->memory_bytes, headroom_bytes, allocated_bytes,
 		       device->leased_bytes, &figures);
+	if (figures.outside_bytes > device->outside_bytes + GROWTH_BYTES)
+		device->has_grown_outside = true;
+	device->outside_bytes = figures.outside_bytes;
 	overhead_bytes = least_overhead(device, figures.overhead_bytes);
 	figures.usable_bytes += figures.overhead_bytes - overhead_bytes;
 	if (figures.usable_bytes > info->memory_bytes)
@@ -345,6 +367,38 @@ uint64_t budget_leased_bytes(const struct budget *budget, uint32_t device)
 	return budget->devices[device].leased_bytes;
 }
 
+static void on_lease_timer(void *data)
+{
+	struct budget *budget = data;
+
+	budget->is_lease_timer_set = false;
+	budget_look_at_leases(budget);
+}
+
+void budget_look_at_leases(struct budget *budget)
+{
+	const struct leases *leases = residency_leases(budget->options.residency);
+
+	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
+		if (has_lease_changes(budget, i) ||
+		    (leases->n > 0 && telemetry_n_samples(budget->options.telemetry, i) !=
+					      budget->devices[i].n_samples))
+			look(budget, i);
+}
+
+/* What members take and say of themselves rings nowhere. */
+static void watch_leases(struct budget *budget)
+{
+	bool is_any = false;
+
+	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
+		is_any |= has_lease_changes(budget, i);
+	if (!is_any || budget->is_lease_timer_set)
+		return;
+	budget->is_lease_timer_set = true;
+	loop_timer_arm(budget->lease_timer, look_at_leases_ns);
+}
+
 void budget_policy_changed(struct budget *budget)
 {
 	look_at_all(budget);
@@ -353,8 +407,6 @@ void budget_policy_changed(struct budget *budget)
 /* Is something awaited that only samples tell? */
 static bool is_watching(const struct budget *budget)
 {
-	const struct leases *leases = residency_leases(budget->options.residency);
-
 	if (residency_is_pressed(budget->options.residency))
 		return true;
 	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++) {
@@ -368,9 +420,7 @@ static bool is_watching(const struct budget *budget)
 			return true;
 		if (spill_is_open(&device->spill))
 			return true;
-		/* What programs use is seen in the samples, whose it is in the list of processes.
-		 */
-		if (device->processes_ns && device->n_changes != leases->n_changes)
+		if (has_lease_changes(budget, i))
 			return true;
 	}
 	return false;
@@ -390,6 +440,7 @@ void budget_set_pace(void *context, bool is_busy, bool has_sessions)
 	struct budget *budget = context;
 	enum telemetry_pace pace = has_sessions ? TELEMETRY_SESSIONS : TELEMETRY_IDLE;
 
+	watch_leases(budget);
 	if (is_busy || is_watching(budget))
 		pace = TELEMETRY_BUSY;
 	else if (is_missing(budget))
@@ -412,6 +463,9 @@ int budget_new(const struct budget_options *options, struct budget **ret)
 	r = loop_timer_new(options->loop, on_timer, budget, &budget->timer);
 	if (r)
 		return error_fold(r);
+	r = loop_timer_new(options->loop, on_lease_timer, budget, &budget->lease_timer);
+	if (r)
+		return error_fold(r);
 	r = loop_watch(options->loop, options->waker->fd, POLLIN, on_sample, budget,
 		       &budget->watch);
 	if (r)
@@ -427,6 +481,7 @@ struct budget *budget_free(struct budget *budget)
 	if (!budget)
 		return NULL;
 	loop_timer_free(budget->timer);
+	loop_timer_free(budget->lease_timer);
 	loop_unwatch(budget->watch);
 	for (unsigned int i = 0; i < RBK_MAX_DEVICES; i++)
 		charge_deinit(&budget->devices[i].overhead);

@@ -56,6 +56,8 @@ void budget_set_pace(void *context, bool is_busy, bool has_sessions);
 /* What all tenants together can have of a device's memory, as of the last look. */
 uint64_t budget_usable_bytes(const struct budget *budget, uint32_t device);
 
+/* What they use may have changed: somebody is about to look. */
+void budget_look_at_leases(struct budget *budget);
 /* What programs seem to use of their leases there, as of the last look: see lease.h. */
 uint64_t budget_leased_bytes(const struct budget *budget, uint32_t device);
 

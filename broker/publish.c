@@ -380,6 +380,7 @@ static void publish_leases(struct publish *publish)
 {
 	uint32_t n = stats_n_leases(publish->stats);
 
+	budget_look_at_leases(publish->options.budget);
 	for (n = n < MAX_LEASES ? n : MAX_LEASES; n > 0; n--) {
 		struct stats_lease *shown = stats_first_lease(publish->stats);
 

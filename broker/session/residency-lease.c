@@ -226,6 +226,15 @@ static uint64_t stays_until(const struct residency_device *device, const struct 
 									: wait->until_ns;
 }
 
+/* So that it is seen when that becomes less. */
+static void note_granted(struct residency_device *device)
+{
+	uint64_t granted = device->residency->leases.granted_bytes[device->index];
+
+	if (granted > device->leased_bytes)
+		device->leased_bytes = granted;
+}
+
 /* Nobody is on his way who could make a difference. */
 static void refuse_deadlocked(struct residency_device *device)
 {
@@ -270,6 +279,7 @@ void residency_leases_serve(struct residency_device *device)
 	if (device->has_new_waits && device->leaving_bytes == 0 && device->n_jobs == 0)
 		refuse_deadlocked(device);
 	residency->is_serving = false;
+	note_granted(device);
 	if (next_ns != UINT64_MAX)
 		residency_review_in(residency, next_ns - now_ns);
 }
@@ -312,8 +322,15 @@ void residency_lease_withdraw(struct residency *residency, struct lease_wait *wa
 
 void residency_leases_changed(struct residency *residency, unsigned int index)
 {
-	serve_soon(&residency->devices[index]);
-	residency_review_in(residency, 0);
+	struct residency_device *device = &residency->devices[index];
+	uint64_t granted = residency->leases.granted_bytes[index];
+	bool is_less = granted < device->leased_bytes;
+
+	device->leased_bytes = granted;
+	serve_soon(device);
+	/* Plans may have room now. */
+	if (is_less || residency->has_large_leases)
+		residency_review_in(residency, 0);
 }
 
 void residency_lease_grow(struct residency *residency, struct lease *lease)
@@ -323,6 +340,7 @@ void residency_lease_grow(struct residency *residency, struct lease *lease)
 	if (device->state == RESIDENCY_DEVICE_UP &&
 	    list_is_empty(&residency->leases.waits[lease->device]))
 		grow(device, lease, lease->wish_bytes);
+	note_granted(device);
 }
 
 uint64_t residency_lease_available(struct residency *residency, const struct lease *lease)

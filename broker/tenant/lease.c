@@ -140,6 +140,7 @@ struct lease *lease_free(struct lease *lease)
 	assert(lease->credited_bytes == 0 && lease->object_bytes == 0);
 	lease->leases->granted_bytes[lease->device] -= lease_granted(lease);
 	lease->tenant->leased[lease->device] -= lease_granted(lease);
+	lease->leases->n_changes++;
 	charge_deinit(&lease->charge);
 	list_remove(&lease->link);
 	lease->leases->n--;
@@ -178,6 +179,7 @@ int lease_grant(struct lease *lease, uint64_t bytes, bool is_forced)
 		return LEASE_E_QUOTA;
 	lease->leases->granted_bytes[lease->device] += lease_granted(lease) - before;
 	lease->tenant->leased[lease->device] += lease_granted(lease) - before;
+	lease->leases->n_changes++;
 	lease_show(lease);
 	return 0;
 }

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A leased program on a card, as the kernel sees it
+ *
+ *	amdgpu-sim run --card polaris10,vram=4GiB -- test-lease-card
+ *
+ * This process has a lease and allocates from the driver itself. What it allocates within the lease
+ * is charged once, when it is granted, and is nobody else's use of the card; what is beyond the
+ * lease is.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <amdgpu.h>
+#include <amdgpu_drm.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <ringbroker/lease.h>
+
+#include "integration/harness.h"
+
+#define MIB (1ull << 20)
+
+static struct broker broker;
+static struct rbk *admin;
+
+/* As of the last update: what is seen may be seconds old. */
+struct seen {
+	struct rbk_stats_lease lease;
+	struct rbk_stats_device device;
+};
+
+static void look(uint32_t number, struct seen *ret)
+{
+	struct rbk_stats_view view;
+	struct rbk_stats_lease lease;
+
+	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &view, NULL), 0);
+	assert_true(harness_stats_copy(&view, RBK_STATS_SECTION_DEVICES, RBK_DEVICE_GPU,
+				       &ret->device, sizeof(ret->device)));
+	ret->lease = (struct rbk_stats_lease){0};
+	for (uint32_t i = 0; i < rbk_stats_count(&view, RBK_STATS_SECTION_LEASES); i++)
+		if (harness_stats_copy(&view, RBK_STATS_SECTION_LEASES, i, &lease, sizeof(lease)) &&
+		    lease.number == number)
+			ret->lease = lease;
+	rbk_stats_unmap(&view);
+}
+
+#define wait_until(number, seen, condition)                                                        \
+	do {                                                                                       \
+		uint64_t end_ns = harness_now_ns() + harness_slow_ns(40000000000);                 \
+                                                                                                   \
+		for (;;) {                                                                         \
+			look(number, seen);                                                        \
+			if (condition)                                                             \
+				break;                                                             \
+			if (harness_now_ns() > end_ns)                                             \
+				fail_msg(                                                          \
+					"in vain: %s; seen %llu MiB, outside %llu, budget %llu",   \
+					#condition,                                                \
+					(unsigned long long)((seen)->lease.seen_bytes >> 20),      \
+					(unsigned long long)((seen)->device.memory_outside >> 20), \
+					(unsigned long long)((seen)->device.memory_budget >> 20)); \
+			harness_sleep_ms(20);                                                      \
+		}                                                                                  \
+	} while (0)
+
+static amdgpu_bo_handle allocate(amdgpu_device_handle card, uint64_t bytes)
+{
+	struct amdgpu_bo_alloc_request request = {
+		.alloc_size = bytes,
+		.phys_alignment = 4096,
+		.preferred_heap = AMDGPU_GEM_DOMAIN_VRAM,
+	};
+	amdgpu_bo_handle buffer;
+
+	assert_int_equal(amdgpu_bo_alloc(card, &request, &buffer), 0);
+	return buffer;
+}
+
+static void test_seen(void **state)
+{
+	const struct rbk_lease_options options = {.device = RBK_DEVICE_GPU,
+						  .max_bytes = 1024 * MIB};
+	struct rbk *rbk;
+	struct rbk_lease *lease;
+	struct rbk_error error;
+	struct seen before, seen;
+	amdgpu_device_handle card;
+	amdgpu_bo_handle first, second;
+	uint32_t number, major_version, minor_version;
+	int fd;
+
+	broker_start(&broker,
+		     &(struct broker_options){.is_undisturbed = true,
+					      .args = (const char *const[]){"--gpu=auto", NULL}});
+	admin = broker_connect_admin(&broker, "admin");
+	rbk = broker_connect(&broker, "program");
+	if (rbk_lease_open(rbk, &options, &lease, &error))
+		fail_msg("%s", error.text);
+	number = rbk_lease_number(lease);
+	wait_until(number, &before, before.lease.seen_bytes != RBK_STATS_ABSENT);
+	assert_int_equal(before.lease.seen_bytes, 0);
+	assert_int_equal(before.lease.granted_bytes, 1024 * MIB);
+
+	/* Within the lease, also if the program says nothing of it. */
+	fd = open("/dev/dri/renderD128", O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(amdgpu_device_initialize(fd, &major_version, &minor_version, &card), 0);
+	close(fd);
+	first = allocate(card, 600 * MIB);
+	wait_until(number, &seen, seen.lease.seen_bytes == 600 * MIB);
+	assert_false(seen.lease.flags & RBK_STATS_LEASE_OVER);
+	wait_until(number, &seen, seen.device.memory_outside <= before.device.memory_outside);
+	assert_true(seen.device.memory_budget >= before.device.memory_budget - 64 * MIB);
+
+	/* Beyond it. */
+	second = allocate(card, 700 * MIB);
+	wait_until(number, &seen, seen.lease.seen_bytes == 1300 * MIB);
+	assert_true(seen.lease.flags & RBK_STATS_LEASE_OVER);
+	wait_until(number, &seen,
+		   seen.device.memory_outside == before.device.memory_outside + 276 * MIB);
+
+	/* Without the lease all of it is. */
+	rbk_lease_close(lease);
+	rbk_disconnect(rbk);
+	wait_until(number, &seen,
+		   seen.device.memory_outside == before.device.memory_outside + 1300 * MIB);
+	assert_int_equal(seen.lease.number, 0);
+	amdgpu_bo_free(first);
+	amdgpu_bo_free(second);
+	amdgpu_device_deinitialize(card);
+	wait_until(number, &seen, seen.device.memory_outside <= before.device.memory_outside);
+	rbk_disconnect(admin);
+	broker_stop(&broker);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_seen)};
+
+	harness_limit_seconds(120);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
