@@ -411,6 +411,32 @@ static void test_device__drained(void **state)
 	assert_int_equal(b->res, 0);
 }
 
+/* What programs had there is gone with it, but who has a lease knows nothing of that. */
+static void test_device__lost(void **state)
+{
+	struct session_plan *slot = rig_plan_of(&rig, 0, 20 * MIB);
+	struct asked *a = ask(0, 60, 60, 0), *b;
+
+	rig_add(&rig, slot);
+	settle();
+	assert_true(rig_is_ready(slot));
+	atomic_store(&rig.devices[RIG_DEVICE].n_failed_reopens, 1);
+	atomic_store(&rig.devices[RIG_DEVICE].is_lost, true);
+	assert_true(residency_device_lost(rig.residency, RIG_DEVICE));
+	b = ask(1, 30, 30, LONG_NS);
+	assert_int_equal(b->res, NOT_DONE);
+	assert_int_equal(granted(a), 60);
+	while (!residency_is_up(rig.residency, RIG_DEVICE))
+		rig_turn(&rig);
+	settle();
+	assert_int_equal(b->res, 0);
+	assert_int_equal(granted(a), 60);
+	end_lease(b);
+	end_lease(a);
+	settle();
+	rig_remove(&rig, slot);
+}
+
 /* At random: never more than there is, nothing lost, and nobody waits for ever. */
 static void test_random(void **state)
 {
@@ -472,6 +498,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_wait__plans_of_others, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_limits__lowered, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_device__drained, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_device__lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_random, setup, teardown),
 	};
 
