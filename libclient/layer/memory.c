@@ -114,8 +114,7 @@ void memory_look(struct physical *physical, struct gpu *gpu)
 	gpu_set_driver_bytes(gpu, bytes);
 }
 
-static int charge_gpu(struct device *device, struct gpu *gpu, const struct wanted *wanted,
-		      struct allocation *allocation)
+static int charge_gpu(struct gpu *gpu, const struct wanted *wanted, struct allocation *allocation)
 {
 	int r;
 
@@ -127,16 +126,25 @@ static int charge_gpu(struct device *device, struct gpu *gpu, const struct wante
 	return r;
 }
 
-/* As charge_gpu(); what is kept for nothing goes before anything is refused. */
+/* As charge_gpu(). What is charged for nothing goes before anything is refused. */
 static int charge_at_need(struct device *device, struct gpu *gpu, const struct wanted *wanted,
 			  struct allocation *allocation)
 {
-	int r = charge_gpu(device, gpu, wanted, allocation);
+	uint64_t extra_bytes;
+	bool is_kept;
+	int r = charge_gpu(gpu, wanted, allocation);
 
-	if (!r || __atomic_load_n(&gpu->n_kept, __ATOMIC_RELAXED) == 0)
-		return r;
+	if (!r)
+		return 0;
+	is_kept = __atomic_load_n(&gpu->n_kept, __ATOMIC_RELAXED) > 0;
 	objects_sweep(gpu);
-	return charge_gpu(device, gpu, wanted, allocation);
+	/* It may have been looked at while another thread freed. */
+	extra_bytes = __atomic_load_n(&gpu->account.extra_bytes, __ATOMIC_RELAXED);
+	if (gpu == device->gpus[0])
+		memory_look(device->physical, gpu);
+	if (!is_kept && __atomic_load_n(&gpu->account.extra_bytes, __ATOMIC_RELAXED) >= extra_bytes)
+		return r;
+	return charge_gpu(gpu, wanted, allocation);
 }
 
 /* Undoes charge() for those of @gpus. */

@@ -316,6 +316,20 @@ def test_escapes():
             own(60 * MIB)
             n, result = client.alloc(4096, 4000)
             expect(n < 2000 and result == OUT_OF_DEVICE_MEMORY, 'nobody looks:', n)
+            # What was seen of it in the middle of something is not held against anybody.
+            own(0)
+            client.ask('free-all')
+            client.heap()
+            for _ in range(5):
+                client.number('threads 32 200 1000000', 'refused')
+                expect(client.alloc(64 * MIB) == (1, OK), 'something is still charged')
+                client.ask('free-all')
+            # It is seen before something is refused, too.
+            own(60 * MIB)
+            client.heap()
+            own(0)
+            expect(client.alloc(64 * MIB) == (1, OK), 'nobody looked')
+            client.ask('free-all')
             # An import twice is no escape, though the driver counts it twice.
             own(0)
             client.ask('free-all')
