@@ -29,20 +29,30 @@ enum option_id {
 	OPT_END,
 	OPT_FOLLOW,
 	OPT_HELP,
+	OPT_IF_TENANT,
 	OPT_INTERVAL,
 	OPT_JSON,
 	OPT_LAST,
+	OPT_MAX,
 	OPT_MAX_EVENTS,
+	OPT_MIN,
 	OPT_NO_HEADER,
+	OPT_NO_LAYER,
 	OPT_OUTPUT,
+	OPT_QUIET,
+	OPT_REPORT,
+	OPT_ROOM_WAIT,
 	OPT_SECONDS,
 	OPT_SORT,
 	OPT_STATUS,
 	OPT_TENANT,
+	OPT_VERBOSE,
+	OPT_VRAM,
 	OPT_WAIT,
 	N_OPTIONS,
 };
 #define TAKES(option) (1u << (option))
+_Static_assert(N_OPTIONS <= 32, "bits");
 
 struct control {
 	const char *socket_path; /* NULL: the library's choice */
@@ -50,6 +60,7 @@ struct control {
 	uint64_t timeout_ns;     /* of each request */
 	struct rbk *rbk;         /* after control_connect() */
 	bool is_admin;           /* it is on the administrators' socket */
+	void (*sigpipe)(int);    /* what SIGPIPE was, for other programs */
 };
 
 struct arguments;
@@ -89,6 +100,10 @@ int run_why(struct control *control, const struct arguments *arguments);
 int run_trace(struct control *control, const struct arguments *arguments);
 int run_check(struct control *control, const struct arguments *arguments);
 int run_watch(struct control *control, const struct arguments *arguments);
+int run_leases(struct control *control, const struct arguments *arguments);
+int run_lease(struct control *control, const struct arguments *arguments);
+/* Whatever goes wrong before the program runs: EXEC_*, of exec.h. */
+int run_exec(struct control *control, const struct arguments *arguments);
 /* admin.c */
 int run_set(struct control *control, const struct arguments *arguments);
 int run_evict(struct control *control, const struct arguments *arguments);
@@ -99,6 +114,7 @@ int run_log_level(struct control *control, const struct arguments *arguments);
 
 extern const char *const tenant_sort_keys[];
 extern const char *const session_sort_keys[];
+extern const char *const lease_sort_keys[];
 extern const char *const plan_sort_keys[];
 
 /* main.c */

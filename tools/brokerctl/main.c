@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "exec.h"
 #include "monitor/suggest.h"
 #include "monitor/text.h"
 #include "output.h"
@@ -47,6 +48,15 @@ static const struct command commands[] = {
 	 run_trace, NULL},
 	{"check", NULL, "what is missing on this machine, and what mends it", TAKES(OPT_JSON), 0, 0,
 	 true, run_check, NULL},
+	{"leases", NULL, "device memory that programs have for themselves",
+	 LISTS | A_TENANT | TAKES(OPT_SORT), 0, 0, true, run_leases, lease_sort_keys},
+	{"lease", "NUMBER", "give a lease another size", TAKES(OPT_VRAM), 1, 1, false, run_lease,
+	 NULL},
+	{"exec", "PROGRAM [ARGUMENT...]", "run a program with a lease on device memory",
+	 TAKES(OPT_IF_TENANT) | TAKES(OPT_VRAM) | TAKES(OPT_MIN) | TAKES(OPT_MAX) |
+		 TAKES(OPT_DEVICE) | TAKES(OPT_ROOM_WAIT) | TAKES(OPT_NO_LAYER) | TAKES(OPT_QUIET) |
+		 TAKES(OPT_VERBOSE) | TAKES(OPT_REPORT),
+	 1, UINT32_MAX, false, run_exec, NULL},
 	{"watch", "COMMAND [ARGUMENT...]", "a listing again and again", TAKES(OPT_INTERVAL), 1, 64,
 	 false, run_watch, NULL},
 	{"set", "TENANT KEY=VALUE...", "give a tenant other limits, until the broker ends", 0, 2,
@@ -179,7 +189,7 @@ int main(int argc, char **argv)
 
 	streams_init();
 	/* A reader that has gone is seen when writing. */
-	signal(SIGPIPE, SIG_IGN);
+	control.sigpipe = signal(SIGPIPE, SIG_IGN);
 	status = read_options(&control, argc, argv);
 	if (status)
 		return status < 0 ? output_finish(EXIT_OK) : status;
@@ -193,7 +203,7 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	status = arguments_read(command, argc - first, argv + first, &arguments);
 	if (status)
-		return status;
+		return command->run == run_exec ? EXEC_FAILED : status;
 	if (arguments.values[OPT_HELP])
 		command_print_usage(command);
 	else

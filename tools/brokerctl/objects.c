@@ -274,3 +274,41 @@ void json_session(const struct rbk_stats_view *view, const struct rbk_stats_sess
 	json_unsigned("plans_resident", session->n_plans_resident);
 	json_end();
 }
+
+void json_lease(const struct rbk_stats_view *view, const struct rbk_stats_lease *lease)
+{
+	const char *tenant = tenant_name(view, lease->tenant);
+
+	json_begin();
+	json_string("type", "lease");
+	json_unsigned("lease", lease->number);
+	if (tenant)
+		json_string("tenant", tenant);
+	else
+		json_optional("tenant", UINT64_MAX);
+	json_string("name", lease->name);
+	json_unsigned("device", lease->device);
+	json_optional("pid", lease->pid ? lease->pid : UINT64_MAX);
+	json_unsigned("uid", lease->uid);
+	json_unsigned("members", lease->n_members);
+	json_signed("opened_ns", since_1970_ns(view, lease->opened_at_ns));
+	json_unsigned("min_bytes", lease->min_bytes);
+	json_unsigned("wish_bytes", lease->wish_bytes);
+	json_unsigned("max_bytes", lease->max_bytes);
+	json_unsigned("granted_bytes", lease->granted_bytes);
+	json_unsigned("credited_bytes", lease->credited_bytes);
+	json_unsigned("object_bytes", lease->object_bytes);
+	json_unsigned("used_bytes", lease->used_bytes);
+	json_unsigned("extra_bytes", lease->extra_bytes);
+	json_unsigned("peak_bytes", lease->peak_bytes);
+	json_optional("seen_bytes", lease->seen_bytes);
+	json_unsigned("waiting_bytes", lease->waiting_bytes);
+	json_unsigned("objects", lease->n_objects);
+	json_unsigned("refused", lease->n_refused);
+	json_boolean("waiting", lease->flags & RBK_STATS_LEASE_WAITING);
+	json_boolean("shrinking", lease->flags & RBK_STATS_LEASE_SHRINKING);
+	json_boolean("restored", lease->flags & RBK_STATS_LEASE_RESTORED);
+	json_boolean("over", lease->flags & RBK_STATS_LEASE_OVER);
+	json_boolean("capped", lease->flags & RBK_STATS_LEASE_CAPPED);
+	json_end();
+}

@@ -13,5 +13,6 @@ void json_tenant(const struct rbk_stats_tenant *tenant, uint32_t n_devices);
 void json_plan(const char *tenant, const union plan_copy *plan, uint32_t n_devices);
 /* @view: the page that it is from, for the clock. */
 void json_session(const struct rbk_stats_view *view, const struct rbk_stats_session *session);
+void json_lease(const struct rbk_stats_view *view, const struct rbk_stats_lease *lease);
 /* A point on the broker's clock as nanoseconds since 1970. */
 int64_t since_1970_ns(const struct rbk_stats_view *view, uint64_t at_ns);

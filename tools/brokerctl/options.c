@@ -31,16 +31,29 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_END] = {"end", NULL, false, "end draining"},
 	[OPT_FOLLOW] = {"follow", NULL, false, "go on until interrupted"},
 	[OPT_HELP] = {"help", NULL, false, "this text"},
+	[OPT_IF_TENANT] = {"tenant", "TENANT", false,
+			   "refuse unless the broker takes this user, here, for this one"},
 	[OPT_INTERVAL] = {"interval", "SECONDS", false, "between two looks (2); also -n SECONDS"},
 	[OPT_JSON] = {"json", NULL, false, "JSON lines instead of text for people"},
 	[OPT_LAST] = {"last", "N", false, "so many of the last (20)"},
+	[OPT_MAX] = {"max", "SIZE", false,
+		     "that it may grow to, as long as there is room (--vram)"},
 	[OPT_MAX_EVENTS] = {"max-events", "N", false, "of tasks at most (200000)"},
+	[OPT_MIN] = {"min", "SIZE", false,
+		     "that will do if there is no room for all of it (--vram)"},
 	[OPT_NO_HEADER] = {"no-header", NULL, false, "rows only, without title and heads"},
+	[OPT_NO_LAYER] = {"no-layer", NULL, false,
+			  "set memory aside, but do not hold the program to it"},
 	[OPT_OUTPUT] = {"output", "FILE", false, "write there, instead of to standard output"},
+	[OPT_QUIET] = {"quiet", NULL, false, "do not say at the end what was used"},
+	[OPT_REPORT] = {"report", "FILE", false, "write there what was used, as JSON"},
+	[OPT_ROOM_WAIT] = {"wait", "TIME", false, "for room, at most so long: 30s, 5min"},
 	[OPT_SECONDS] = {"seconds", "N", false, "record for so long, beside what is logged"},
 	[OPT_SORT] = {"sort", "KEY", false, "the largest first, or by name; -KEY: the other way"},
 	[OPT_STATUS] = {"status", NULL, false, "only say how far it is"},
 	[OPT_TENANT] = {"tenant", "TENANT", false, "this one only, by name or by number"},
+	[OPT_VERBOSE] = {"verbose", NULL, false, "say what is done"},
+	[OPT_VRAM] = {"vram", "SIZE", false, "device memory that it is to have: 4GiB"},
 	[OPT_WAIT] = {"wait", "SECONDS", true, "until it has run dry, at most so long"},
 };
 
@@ -192,10 +205,12 @@ int arguments_read(const struct command *command, int argc, char **argv, struct 
 	opterr = 0;
 	for (;;) {
 		first = optind ? optind : 1;
-		/* What follows a subcommand to be watched is that one's. */
+		/* What follows a subcommand to be watched is that one's, or a program's. */
 		option = getopt_long(argc, argv,
-				     command->options & TAKES(OPT_INTERVAL) ? "+:n:" : ":", options,
-				     NULL);
+				     command->options & TAKES(OPT_INTERVAL)   ? "+:n:"
+				     : command->options & TAKES(OPT_NO_LAYER) ? "+:"
+									      : ":",
+				     options, NULL);
 		if (option == -1)
 			break;
 		if (option == ':')

@@ -36,6 +36,13 @@ bool session_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_
 	return ret->number != 0;
 }
 
+bool lease_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_lease *ret)
+{
+	page_copy(view, RBK_STATS_SECTION_LEASES, index, ret, sizeof(*ret));
+	ret->name[sizeof(ret->name) - 1] = '\0';
+	return ret->number != 0;
+}
+
 void contention_copy(const struct rbk_stats_view *root, struct rbk_stats_contention *ret)
 {
 	page_copy(root, RBK_STATS_SECTION_CONTENTION, 0, ret, sizeof(*ret));

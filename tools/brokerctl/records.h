@@ -12,9 +12,10 @@
 
 void broker_copy(const struct rbk_stats_view *root, struct rbk_stats_broker *ret);
 void device_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_device *ret);
-/* Return: is there such a tenant, or session? */
+/* Return: is there such a tenant, session or lease? */
 bool tenant_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_tenant *ret);
 bool session_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_session *ret);
+bool lease_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_lease *ret);
 void contention_copy(const struct rbk_stats_view *root, struct rbk_stats_contention *ret);
 /* Also its causes. Return: is it a tenant that is watched? */
 bool delay_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_delay *ret);

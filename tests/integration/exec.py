@@ -1,0 +1,386 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""brokerctl exec, leases and lease beside a real broker with a software device of 64 MiB.
+
+    exec.py BROKERCTL BROKERD STATS_CLIENT MEMBER MANIFEST BROKERCTL.1
+
+MEMBER joins the lease that its environment names; MANIFEST is that of the layer as it was built.
+"""
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from ctlrig import CTL, FAILED, LIMIT, NOT_PERMITTED, OK, USAGE, Broker, ctl, expect, objects, wait_for
+
+MEMBER, MANIFEST, MANUAL = sys.argv[4:7]
+NOT_RUN, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
+MIB = 1 << 20
+OURS = re.compile('^(RINGBROKER|LLAMA|XDG_DATA_DIRS|XDG_CONFIG|VK_)')
+
+
+def environment(folder, **more):
+    clean = {name: value for name, value in os.environ.items() if not OURS.match(name)}
+    return {**clean, 'XDG_DATA_DIRS': os.path.join(folder, 'data') + ':/usr/share', **more}
+
+
+class Exec:
+    """brokerctl exec of @arguments; it has a pipe at each end."""
+
+    def __init__(self, broker, *arguments, env=None, **options):
+        self.process = subprocess.Popen(
+            [CTL, '--socket', broker.socket, 'exec', *arguments], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env or broker.env,
+            **options)
+
+    def line(self):
+        return self.process.stdout.readline().strip()
+
+    def expect_ready(self):
+        line = self.line()
+        if line != 'ready':
+            expect(False, line, self.process.stderr.read())
+
+    def end(self, status=OK):
+        """What it wrote to standard output and to standard error."""
+        out, err = self.process.communicate(timeout=LIMIT)
+        expect(self.process.returncode == status, self.process.args, 'ended with',
+               self.process.returncode, out, err)
+        return out, err
+
+
+def run(broker, *arguments, status=OK, env=None):
+    return Exec(broker, *arguments, env=env).end(status)
+
+
+def leases(broker):
+    return objects(ctl(broker, 'leases', '--json'))
+
+
+def check_status(broker):
+    def ends(script, status, *options):
+        return run(broker, '--vram=8MiB', *options, '--', 'sh', '-c', script, status=status)
+
+    expect(ends('exit 0', 0)[1].count('\n') == 1, 'not one line')
+    expect(ends('echo out; exit 7', 7, '--quiet') == ('out\n', ''), 'it says something')
+    # Status 1 to 4 and 125 are the program's, too.
+    ends('exit 3', 3)
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV):
+        ends(f'kill -{int(number)} $$', 128 + number)
+    # What brokerctl ignores itself is not the program's business.
+    ends(f'kill -{int(signal.SIGPIPE)} $$; exit 1', 128 + signal.SIGPIPE)
+    _, err = run(broker, '--vram=8MiB', '--', '/nowhere/program', status=NOT_FOUND)
+    expect('/nowhere/program' in err and 'used' not in err, err)
+    run(broker, '--vram=8MiB', '--', 'no-such-program-at-all', status=NOT_FOUND)
+    run(broker, '--vram=8MiB', '--', MANUAL, status=NOT_EXECUTABLE)
+    # Options after the program are the program's.
+    expect(run(broker, '--vram=8MiB', 'echo', '--vram=1', '--wait')[0] == '--vram=1 --wait\n', '')
+    for bad in (['--', 'true'], ['--vram=8MiB'], ['--vram=no', 'true'], ['--vram=0', 'true'],
+                ['--vram=8MiB', '--min=9MiB', 'true'], ['--vram=8MiB', '--max=7MiB', 'true'],
+                ['--vram=8MiB', '--wait=soon', 'true'], ['--vram=8MiB', '--wait', '1x', 'true'],
+                ['--vram=8MiB', '--device=99', 'true'], ['--no-such-option', 'true'],
+                ['--vram=8MiB', '--device=0', 'true'],
+                ['--vram=8MiB', '--report=/nowhere/file', 'true'],
+                ['--vram=8MiB', '--tenant=somebody', 'true'], ['--vram=8GiB', 'true']):
+        out, err = run(broker, *bad, status=NOT_RUN)
+        expect(out == '' and err, bad, out, err)
+    _, err = run(broker, '--vram=8GiB', 'true', status=NOT_RUN)
+    expect('default' in err and str(8 << 30) in err and str(64 * MIB) in err, err)
+    run(broker, '--vram=8MiB', '--tenant=default', 'true')
+    expect(leases(broker) == [], 'leases are left')
+
+
+def check_environment(broker, folder):
+    show = ['--', 'sh', '-c', 'cd / && env']
+
+    def of(*options, env=None):
+        lines = run(broker, *options, *show, env=env)[0].splitlines()
+        return dict(line.split('=', 1) for line in lines if OURS.match(line))
+
+    found = of('--vram=32MiB')
+    expect(found['RINGBROKER_VULKAN_LEASE'] == '1' and int(found['RINGBROKER_LEASE']) > 0, found)
+    expect(os.path.isabs(found['RINGBROKER_SOCKET']), found)
+    expect(found['LLAMA_ARG_FIT_TARGET'] == '32', found)
+    # What the user has set is left.
+    found = of('--vram=32MiB', env={**broker.env, 'LLAMA_ARG_FIT_TARGET': '5'})
+    expect(found['LLAMA_ARG_FIT_TARGET'] == '5', found)
+    # Without the layer there is nothing to tell.
+    found = of('--vram=32MiB', '--no-layer', env=environment(folder, XDG_DATA_DIRS='/nowhere'))
+    expect(not [name for name in found if not name.startswith('XDG')], found)
+
+
+def check_layer(broker, folder):
+    def refused(word, **more):
+        _, err = run(broker, '--vram=8MiB', '--', 'touch', os.path.join(folder, 'was-run'),
+                     status=NOT_RUN, env=environment(folder, **more))
+        expect(word in err and '--no-layer' in err, err)
+        expect(not os.path.exists(os.path.join(folder, 'was-run')), 'it ran')
+
+    # HOME and /etc may have one on the machine that tests.
+    nothing = {'XDG_DATA_DIRS': '/nowhere', 'HOME': '/nowhere'}
+    refused('not installed', **nothing)
+    refused('RINGBROKER_VULKAN_LEASE_DISABLE', RINGBROKER_VULKAN_LEASE_DISABLE='1')
+    refused('VK_LOADER_LAYERS_DISABLE', VK_LOADER_LAYERS_DISABLE='~implicit~')
+    refused('VK_LOADER_LAYERS_DISABLE', VK_LOADER_LAYERS_DISABLE='other,*ringbroker*')
+    run(broker, '--vram=8MiB', 'true', env=environment(
+        folder, VK_LOADER_LAYERS_DISABLE='*ringbroker*', VK_LOADER_LAYERS_ALLOW='*LEASE'))
+    run(broker, '--vram=8MiB', 'true', env=environment(folder, VK_LOADER_LAYERS_DISABLE='*other*'))
+    # A manifest whose library is gone.
+    broken = os.path.join(folder, 'broken', 'vulkan', 'implicit_layer.d')
+    os.makedirs(broken)
+    with open(MANIFEST, encoding='utf-8') as file:
+        about = json.load(file)
+    about['layer']['library_path'] = './gone.so'
+    with open(os.path.join(broken, 'x.json'), 'w', encoding='utf-8') as file:
+        json.dump(about, file)
+    refused('gone.so', **{**nothing, 'XDG_DATA_DIRS': os.path.join(folder, 'broken')})
+    run(broker, '--vram=8MiB', '--no-layer', 'true', env=environment(folder, **nothing))
+
+
+COUNTING = '''
+import os, signal, sys
+def say(number, frame):
+    print(signal.Signals(number).name, flush=True)
+for name in sys.argv[1:]:
+    signal.signal(getattr(signal, name), say)
+print('ready', os.getpid(), flush=True)
+while True:
+    signal.pause()
+'''
+
+
+def check_signals(broker):
+    names = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2', 'SIGWINCH', 'SIGCONT',
+             'SIGALRM', 'SIGTSTP']
+    program = Exec(broker, '--vram=8MiB', '--', sys.executable, '-c', COUNTING, *names)
+    pid = int(program.line().split()[1])
+    for name in names:
+        program.process.send_signal(getattr(signal, name))
+        expect(program.line() == name, name, 'did not arrive')
+    os.kill(pid, signal.SIGKILL)
+    program.end(128 + signal.SIGKILL)
+    # One that it leaves to do what it does.
+    program = Exec(broker, '--vram=8MiB', '--', sys.executable, '-c', COUNTING)
+    program.line()
+    program.process.terminate()
+    program.end(128 + signal.SIGTERM)
+
+
+# A shell with job control, in a terminal: it tells when its job stops, and continues it.
+SHELL = '''
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+job = os.fork()
+if job == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.argv[1], sys.argv[1:])
+while True:
+    status = os.waitpid(job, os.WUNTRACED)[1]
+    if not os.WIFSTOPPED(status):
+        break
+    print('stopped', flush=True)
+    os.killpg(job, signal.SIGCONT)
+print('ended', os.waitstatus_to_exitcode(status), flush=True)
+'''
+
+
+def check_terminal(broker):
+    """What a terminal sends comes once; what it stops is seen to be stopped, and goes on."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(sys.executable, [sys.executable, '-c', SHELL, CTL, '--socket', broker.socket,
+                                   'exec', '--vram=8MiB', '--', sys.executable, '-c', COUNTING,
+                                   'SIGINT', 'SIGUSR1'], broker.env)
+    seen = ''
+
+    def read_until(count, what):
+        nonlocal seen
+        while len(re.findall(what, seen)) < count:
+            try:
+                data = os.read(terminal, 4096)
+            except OSError:
+                data = b''
+            expect(data, 'it ended', what, seen)
+            seen += data.decode()
+
+    read_until(1, r'ready \d+\r?\n')
+    program = int(re.search(r'ready (\d+)', seen)[1])
+    for i in range(1, 6):
+        os.write(terminal, b'\x03')
+        read_until(i, 'SIGINT')
+    os.write(terminal, b'\x1a')
+    read_until(1, 'stopped')
+    os.write(terminal, b'\x03')
+    read_until(6, 'SIGINT')
+    # What was sent twice would have come before this.
+    with open(f'/proc/{program}/stat', encoding='utf-8') as file:
+        brokerctl = int(file.read().rpartition(')')[2].split()[1])
+    os.kill(brokerctl, signal.SIGUSR1)
+    read_until(1, 'SIGUSR1')
+    expect(len(re.findall('SIGINT', seen)) == 6, 'twice', seen)
+    os.kill(program, signal.SIGKILL)
+    read_until(1, r'ended \d+')
+    expect(f'ended {128 + signal.SIGKILL}' in seen, seen)
+    os.close(terminal)
+    os.waitpid(pid, 0)
+
+
+def check_use(broker, folder):
+    report = os.path.join(folder, 'report.json')
+    member = Exec(broker, '--vram=32MiB', f'--report={report}', '--', MEMBER, '20', '11', '5')
+    member.expect_ready()
+    wait_for(lambda: [entry['used_bytes'] for entry in leases(broker)] == [11 * MIB], 'no use')
+    lease, = leases(broker)
+    expect(lease['granted_bytes'] == 32 * MIB and lease['credited_bytes'] == 20 * MIB, lease)
+    # Who runs it and who joined it.
+    expect(lease['members'] == 2 and lease['pid'] == member.process.pid, lease)
+    expect(lease['name'] == os.path.basename(MEMBER) and lease['tenant'] == 'default', lease)
+    expect(lease['device'] == 1 and lease['objects'] == 1, lease)
+    text = ctl(broker, 'leases')
+    expect('lease-member' in text and '20 MiB' in text and 'GPU1' in text, text)
+    expect(ctl(broker, 'leases', '--no-header', '--sort=-used').count('\n') == 1, 'rows')
+    with open(MANUAL, encoding='utf-8') as file:
+        part = re.search(r'^\.It Dq lease\n(.*?)^\.(?:It|El)', file.read(), re.DOTALL | re.MULTILINE)
+    described = set(re.findall(r'[a-z_]+', ' '.join(
+        line for line in part[1].splitlines() if line.startswith('.Va ')))) if part else set()
+    expect(set(lease) - {'type'} <= described, 'brokerctl(1) has not', set(lease) - described)
+
+    # Another size: what is drawn stays.
+    number = str(lease['lease'])
+    expect(ctl(broker, 'lease', number, '--vram=8MiB') == f'lease {number} has 20 MiB\n', 'resize')
+    wait_for(lambda: leases(broker)[0]['shrinking'], 'not shrinking')
+    expect('shrinking' in ctl(broker, 'leases'), 'not said')
+    expect(ctl(broker, 'lease', number, '--vram=32MiB') == f'lease {number} has 32 MiB\n', 'resize')
+    for bad in ('33MiB', '1GiB'):
+        ctl(broker, 'lease', number, '--vram', bad, status=FAILED)
+    for bad in ([number], [number, '--vram=0'], [number, '--vram=x'], ['0', '--vram=1MiB'],
+                ['x', '--vram=1MiB']):
+        ctl(broker, 'lease', *bad, status=USAGE)
+    ctl(broker, 'lease', '1', '--vram=1MiB', status=FAILED)
+
+    _, err = member.end(5)
+    expect('11 MiB' in err and '20 MiB' in err and '32 MiB' in err, err)
+    with open(report, encoding='utf-8') as file:
+        about = json.load(file)
+    expect(about['peak_bytes'] == 11 * MIB and about['peak_credited_bytes'] == 20 * MIB, about)
+    expect(about['granted_bytes'] == 32 * MIB and about['status'] == 5, about)
+    expect(about['type'] == 'exec' and about['tenant'] == 'default', about)
+    wait_for(lambda: leases(broker) == [], 'it is left')
+
+
+def check_two(broker):
+    """Both fit, or they are told apart; and who waits gets what the other had."""
+    both = [Exec(broker, '--vram=24MiB', '--', MEMBER, '24', '24') for _ in range(2)]
+    for member in both:
+        member.expect_ready()
+    for member in both:
+        member.end()
+
+    both = [Exec(broker, '--vram=40MiB', '--', MEMBER, '40', '40') for _ in range(2)]
+    lines = [member.line() for member in both]
+    expect(sorted(lines) == ['', 'ready'], lines)
+    _, err = both[lines.index('')].end(NOT_RUN)
+    expect(all(word in err for word in ('default', str(40 * MIB), str(24 * MIB))), err)
+    first = both[lines.index('ready')]
+    # A smaller one will do.
+    run(broker, '--vram=40MiB', '--min=20MiB', 'true')
+    _, err = run(broker, '--vram=40MiB', '--wait=200ms', 'true', status=NOT_RUN)
+    expect('default' in err, err)
+    second = Exec(broker, '--vram', '40MiB', '--wait', '5min', '--', MEMBER, '40', '40')
+    wait_for(lambda: ctl(broker, 'sessions', '--no-header').count('brokerctl') >= 2, 'not there')
+    expect(second.process.poll() is None, 'it did not wait')
+    first.end()
+    second.expect_ready()
+    second.end()
+
+
+def check_kills(broker):
+    # The program: nothing is left, and its status is known.
+    member = Exec(broker, '--vram=8MiB', '--', MEMBER, '8', '8')
+    member.line()
+    children = subprocess.run(['ps', '-o', 'pid=', '--ppid', str(member.process.pid)], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout
+    os.kill(int(children), signal.SIGKILL)
+    member.end(128 + signal.SIGKILL)
+    wait_for(lambda: leases(broker) == [], 'the lease is left')
+
+    # brokerctl: who is in the lease stays there.
+    member = Exec(broker, '--vram=8MiB', '--', MEMBER, '8', '8')
+    member.line()
+    member.process.kill()
+    member.process.wait(LIMIT)
+    wait_for(lambda: [entry['members'] for entry in leases(broker)] == [1], 'the lease is gone')
+    member.process.stdin.close()
+    wait_for(lambda: leases(broker) == [], 'the lease is left')
+    member.process.stdout.close()
+    member.process.stderr.close()
+
+    # A program that leaves a process behind.
+    left = Exec(broker, '--vram=8MiB', '--', 'sh', '-c', f'exec 3<&0; {MEMBER} 8 8 <&3 & wait')
+    left.expect_ready()
+    left.process.terminate()
+    expect(left.process.wait(LIMIT) == 128 + signal.SIGTERM, left.process.returncode)
+    wait_for(lambda: [entry['members'] for entry in leases(broker)] == [1], 'the lease is gone')
+    left.process.stdin.close()
+    wait_for(lambda: leases(broker) == [], 'the lease is left')
+    left.process.stdout.close()
+    left.process.stderr.close()
+
+
+def check_restart(broker, folder):
+    """The broker is killed: the lease comes back, whether somebody uses it or not."""
+    program = Exec(broker, '--verbose', '--vram=24MiB', '--', 'sh', '-c', 'read x; exit 9')
+    wait_for(lambda: len(leases(broker)) == 1, 'no lease')
+    broker.stop(signal.SIGKILL)
+    os.unlink(broker.socket)
+    time.sleep(0.1)
+    expect(program.process.poll() is None, 'it ended with the broker')
+    broker = start(folder)
+    wait_for(lambda: [entry['restored'] for entry in leases(broker)] == [True], 'not restored')
+    lease, = leases(broker)
+    expect(lease['granted_bytes'] == 24 * MIB and lease['members'] == 1, lease)
+    _, err = program.end(9)
+    expect('came back' in err, err)
+    wait_for(lambda: leases(broker) == [], 'the lease is left')
+
+    # Nobody there at all.
+    broker.stop()
+    _, err = run(broker, '--vram=8MiB', 'true', status=NOT_RUN)
+    expect(broker.socket in err, err)
+
+
+def start(folder):
+    broker = Broker(folder, '--gpu=software', '--device-memory=64MiB')
+    broker.env = environment(folder)
+    return broker
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        place = os.path.join(folder, 'data', 'vulkan', 'implicit_layer.d')
+        os.makedirs(place)
+        shutil.copy(MANIFEST, place)
+        broker = start(folder)
+        if len(objects(ctl(broker, 'devices', '--json'))) < 2:
+            print('no software Vulkan device here')
+            sys.exit(77)
+        check_status(broker)
+        check_environment(broker, folder)
+        check_layer(broker, folder)
+        check_signals(broker)
+        check_terminal(broker)
+        check_use(broker, folder)
+        check_two(broker)
+        check_kills(broker)
+        check_restart(broker, folder)
+
+
+main()

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerctl exec: the program as a child
+ *
+ * It is in our process group, so that the terminal is as much its own as if it had been started
+ * alone. What the terminal sends it therefore gets by itself: those signals come from the kernel,
+ * and only those that a process sends to us are passed on. When the terminal stops it, we stop, so
+ * that the shell sees it, and are continued with it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "exec.h"
+#include "monitor/text.h"
+
+static const int passed_on[] = {
+	SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT, SIGTSTP,
+};
+
+enum { MEND_MS = 1000 };
+
+/* In the new process. */
+static void become(const struct exec_program *program, const sigset_t *mask, int report)
+{
+	int error;
+
+	signal(SIGPIPE, program->sigpipe);
+	program->prepare(program->data);
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	execvp(program->argv[0], program->argv);
+	error = errno;
+	if (write(report, &error, sizeof(error)) < 0)
+		_exit(EXEC_FAILED);
+	_exit(error == ENOENT ? EXEC_NOT_FOUND : EXEC_NOT_EXECUTABLE);
+}
+
+/* Return: EXIT_OK, *ret_pid runs the program; EXEC_*: it was said why not. */
+static int start(const struct exec_program *program, const sigset_t *mask, pid_t *ret_pid)
+{
+	int ends[2], error = 0;
+	ssize_t n;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return control_fail(EXEC_FAILED, "cannot make a pipe: %s", strerror(errno));
+	fflush(NULL);
+	*ret_pid = fork();
+	if (*ret_pid == 0)
+		become(program, mask, ends[1]);
+	close(ends[1]);
+	if (*ret_pid < 0) {
+		close(ends[0]);
+		return control_fail(EXEC_FAILED, "cannot fork: %s", strerror(errno));
+	}
+	do
+		n = read(ends[0], &error, sizeof(error));
+	while (n < 0 && errno == EINTR);
+	close(ends[0]);
+	if (n != sizeof(error))
+		return EXIT_OK;
+	while (waitpid(*ret_pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return control_fail(error == ENOENT ? EXEC_NOT_FOUND : EXEC_NOT_EXECUTABLE,
+			    "cannot run %s: %s", text_name(program->argv[0]), strerror(error));
+}
+
+/* As the program was, unless nobody could continue us. */
+static void stop_too(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTSTP);
+	raise(SIGTSTP);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+/* Return: has it ended, with *ret_status? */
+static bool look(pid_t pid, int *ret_status)
+{
+	int status;
+
+	while (waitpid(pid, &status, WNOHANG | WUNTRACED) == pid) {
+		if (WIFEXITED(status) || WIFSIGNALED(status)) {
+			*ret_status =
+				WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+			return true;
+		}
+		if (WIFSTOPPED(status) && WSTOPSIG(status) != SIGSTOP)
+			stop_too();
+	}
+	return false;
+}
+
+static void pass_on(pid_t pid, int signals)
+{
+	struct signalfd_siginfo info;
+
+	while (read(signals, &info, sizeof(info)) == sizeof(info))
+		if (info.ssi_signo != SIGCHLD && info.ssi_code != SI_KERNEL)
+			kill(pid, (int)info.ssi_signo);
+}
+
+static int wait_for(const struct exec_program *program, pid_t pid, int signals)
+{
+	int status = EXEC_FAILED;
+
+	while (!look(pid, &status)) {
+		int lost = program->fd(program->data);
+		struct pollfd fds[] = {{.fd = signals, .events = POLLIN}, {.fd = lost}};
+		int n = poll(fds, 2, lost < 0 ? MEND_MS : -1);
+
+		if (n > 0 && fds[0].revents)
+			pass_on(pid, signals);
+		if (n == 0 || (n > 0 && fds[1].revents))
+			program->mend(program->data);
+	}
+	return status;
+}
+
+int exec_program_run(const struct exec_program *program, bool *ret_was_run)
+{
+	sigset_t set, mask;
+	int signals, status;
+	pid_t pid = 0;
+
+	sigemptyset(&set);
+	for (unsigned int i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
+		sigaddset(&set, passed_on[i]);
+	sigaddset(&set, SIGCHLD);
+	/* Who ignores it is not told how children end. */
+	signal(SIGCHLD, SIG_DFL);
+	sigprocmask(SIG_BLOCK, &set, &mask);
+	*ret_was_run = false;
+	signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (signals < 0)
+		return control_fail(EXEC_FAILED, "cannot receive signals: %s", strerror(errno));
+	status = start(program, &mask, &pid);
+	*ret_was_run = status == EXIT_OK;
+	if (*ret_was_run)
+		status = wait_for(program, pid, signals);
+	close(signals);
+	return status;
+}

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerctl exec: obtains a lease, and runs a program in it
+ *
+ * The lease is opened here, before the program begins, so that it has what it was promised when it
+ * looks how much there is; its processes join it by the number that their environment has. We stay
+ * a member as long as the program runs, so that the lease outlives each of its processes, and bring
+ * it over to another broker if that is started anew. Once they have joined, they keep it without
+ * us.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <ringbroker/lease.h>
+
+#include "broker/util/size.h"
+#include "command.h"
+#include "exec.h"
+#include "output.h"
+#include "records.h"
+
+static const uint64_t one_second_ns = 1000000000;
+
+struct execution {
+	struct control *control;
+	struct rbk_lease *lease;
+	uint64_t wish_bytes;
+	char tenant[RBK_STATS_NAME_BYTES];
+	char socket_path[PATH_MAX];
+	const char *program; /* without folders */
+	struct exec_cgroup cgroup;
+	bool is_verbose, is_lost, was_refused;
+	/* Of all brokers that it has been with. */
+	uint64_t granted_bytes, peak_bytes, peak_credited_bytes, n_refused;
+};
+
+/* --- What is wanted --- */
+
+/* Return: EXIT_OK or EXIT_USAGE; *ret_bytes is untouched if the option is not there. */
+static int read_size(const struct arguments *arguments, enum option_id option, const char *name,
+		     uint64_t *ret_bytes)
+{
+	const char *text = arguments->values[option];
+
+	if (text && (!size_parse(text, ret_bytes) || *ret_bytes == 0))
+		return control_misuse(arguments, "--%s takes a size such as 4GiB, not %s", name,
+				      text_name(text));
+	return EXIT_OK;
+}
+
+/* "30s", "5min", "1.5". */
+static bool read_duration(const char *text, uint64_t *ret_ns)
+{
+	static const struct {
+		const char *name;
+		double seconds;
+	} units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"min", 60}, {"h", 3600}};
+	size_t length = strspn(text, "0123456789.");
+	char number[32];
+	double value;
+
+	if (length >= sizeof(number))
+		return false;
+	snprintf(number, sizeof(number), "%.*s", (int)length, text);
+	if (!control_seconds(number, 1e6, &value))
+		return false;
+	for (unsigned int i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strcmp(text + length, units[i].name) != 0)
+			continue;
+		*ret_ns = (uint64_t)(value * units[i].seconds * 1e9);
+		return true;
+	}
+	return false;
+}
+
+static int read_options(const struct arguments *arguments, struct rbk_lease_options *ret)
+{
+	const char *wait = arguments->values[OPT_ROOM_WAIT],
+		   *device = arguments->values[OPT_DEVICE];
+	int status;
+
+	ret->device = RBK_DEVICE_NONE;
+	if (!arguments->values[OPT_VRAM])
+		return control_misuse(arguments, "--vram says how much memory it is to have");
+	status = read_size(arguments, OPT_VRAM, "vram", &ret->wish_bytes);
+	ret->min_bytes = ret->max_bytes = ret->wish_bytes;
+	if (!status)
+		status = read_size(arguments, OPT_MIN, "min", &ret->min_bytes);
+	if (!status)
+		status = read_size(arguments, OPT_MAX, "max", &ret->max_bytes);
+	if (status)
+		return status;
+	if (ret->min_bytes > ret->wish_bytes)
+		return control_misuse(arguments, "--min is more than --vram");
+	if (ret->max_bytes < ret->wish_bytes)
+		return control_misuse(arguments, "--max is less than --vram");
+	if (wait && !read_duration(wait, &ret->wait_ns))
+		return control_misuse(arguments, "--wait takes a time such as 30s, not %s",
+				      text_name(wait));
+	if (device && !device_number(device, &ret->device))
+		return control_misuse(arguments, "there is no device %s; see brokerctl devices",
+				      text_name(device));
+	return EXIT_OK;
+}
+
+/* --- The lease --- */
+
+static int check_layer(const struct arguments *arguments)
+{
+	char text[EXEC_TEXT_BYTES];
+
+	if (arguments->values[OPT_NO_LAYER])
+		return EXIT_OK;
+	if (!exec_layer_find(text))
+		return control_fail(EXEC_FAILED,
+				    "%s: nothing would hold the program to its lease; --no-layer "
+				    "runs it all the same",
+				    text);
+	if (arguments->values[OPT_VERBOSE])
+		control_fail(0, "the layer is that of %s", text);
+	return EXIT_OK;
+}
+
+/* Whom the broker takes us for. */
+static int check_tenant(struct execution *execution, const char *wanted)
+{
+	struct rbk_tenant tenant;
+	int r = rbk_tenant(execution->control->rbk, &tenant);
+
+	if (r)
+		return control_refused(execution->control, r, &(struct rbk_error){""});
+	snprintf(execution->tenant, sizeof(execution->tenant), "%s", tenant.name);
+	if (!wanted || strcmp(wanted, tenant.name) == 0)
+		return EXIT_OK;
+	return control_fail(EXEC_FAILED,
+			    "here one is tenant %s, not %s: the broker goes by user, cgroup and "
+			    "executable, see brokerd.conf(5)",
+			    text_name(tenant.name), text_name(wanted));
+}
+
+static int open_lease(struct execution *execution, const struct arguments *arguments,
+		      struct rbk_lease_options *options)
+{
+	struct control *control = execution->control;
+	struct rbk_error error = {""};
+	int status, r;
+
+	status = control_connect_as_tenant(control);
+	if (!status)
+		status = check_tenant(execution, arguments->values[OPT_IF_TENANT]);
+	if (status)
+		return status;
+	options->program = execution->program;
+	r = rbk_lease_open(control->rbk, options, &execution->lease, &error);
+	if (r)
+		return control_refused(control, r, &error);
+	execution->wish_bytes = options->wish_bytes;
+	return EXIT_OK;
+}
+
+static uint64_t load(const uint64_t *from)
+{
+	return __atomic_load_n(from, __ATOMIC_RELAXED);
+}
+
+static void raise_to(uint64_t *to, uint64_t value)
+{
+	if (value > *to)
+		*to = value;
+}
+
+static void note_use(struct execution *execution)
+{
+	const struct rbk_lease_page *page = rbk_lease_page(execution->lease);
+
+	raise_to(&execution->granted_bytes, load(&page->granted_bytes));
+	raise_to(&execution->peak_bytes, load(&page->peak_bytes));
+	raise_to(&execution->peak_credited_bytes, load(&page->peak_credited_bytes));
+	raise_to(&execution->n_refused, load(&page->n_refused));
+}
+
+static int fd_of(void *data)
+{
+	const struct execution *execution = data;
+
+	return execution->is_lost ? -1 : rbk_fd(execution->control->rbk);
+}
+
+static void mend(void *data)
+{
+	struct execution *execution = data;
+	struct control *control = execution->control;
+	const struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = execution->socket_path,
+		.name = "brokerctl",
+		.timeout_ns = one_second_ns,
+	};
+	struct rbk_error error = {""};
+	struct rbk *rbk;
+	int r;
+
+	/* Given time to come back. */
+	if (!execution->is_lost) {
+		if (execution->is_verbose)
+			control_fail(0, "the broker is gone: lease %u waits for the next one",
+				     rbk_lease_number(execution->lease));
+		execution->is_lost = true;
+		return;
+	}
+	if (rbk_connect(&options, &rbk, &error))
+		return;
+	note_use(execution);
+	r = rbk_lease_restore(execution->lease, rbk, 0, &error);
+	if (r) {
+		rbk_disconnect(rbk);
+		if (!execution->was_refused)
+			control_fail(0,
+				     "the broker came back, but not the lease, which is tried "
+				     "again: %s",
+				     error.text[0] ? text_name(error.text) : strerror(-r));
+		execution->was_refused = true;
+		return;
+	}
+	rbk_disconnect(control->rbk);
+	control->rbk = rbk;
+	execution->is_lost = execution->was_refused = false;
+	if (execution->is_verbose)
+		control_fail(0, "the broker came back: it is lease %u now",
+			     rbk_lease_number(execution->lease));
+}
+
+/* --- What is around the program --- */
+
+static void say_hint(const char *name, const char *value)
+{
+	control_fail(0, "%s=%s", name, value);
+}
+
+/* Where the program finds the broker, whatever folder it goes to. */
+static void find_socket(struct execution *execution)
+{
+	char path[PATH_MAX];
+
+	control_socket_path(execution->control, path, sizeof(path));
+	if (!realpath(path, execution->socket_path))
+		snprintf(execution->socket_path, sizeof(execution->socket_path), "%s", path);
+}
+
+static int set_environment(const struct execution *execution, const struct arguments *arguments)
+{
+	char number[16];
+
+	if (arguments->values[OPT_NO_LAYER])
+		return EXIT_OK;
+	snprintf(number, sizeof(number), "%u", rbk_lease_number(execution->lease));
+	if (setenv("RINGBROKER_VULKAN_LEASE", "1", 1) || setenv("RINGBROKER_LEASE", number, 1) ||
+	    setenv("RINGBROKER_SOCKET", execution->socket_path, 1) ||
+	    exec_hints_set(execution->wish_bytes, execution->is_verbose ? say_hint : NULL))
+		return control_fail(EXEC_FAILED, "out of memory");
+	return EXIT_OK;
+}
+
+static void make_cgroup(struct execution *execution)
+{
+	char text[EXEC_TEXT_BYTES];
+
+	if (exec_cgroup_make(&execution->cgroup, text)) {
+		if (execution->is_verbose)
+			control_fail(0, "the program's cgroup is %s", execution->cgroup.path);
+	} else if (execution->is_verbose) {
+		control_fail(0, "the program has no cgroup of its own: %s", text);
+	}
+}
+
+/* Who is in another cgroup may be another tenant, who may not join the lease. */
+static bool is_same_tenant(const struct execution *execution)
+{
+	const struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = execution->socket_path,
+		.name = "brokerctl",
+		.timeout_ns = one_second_ns,
+	};
+	struct rbk_tenant tenant;
+	struct rbk *rbk;
+	bool is_same;
+
+	if (rbk_connect(&options, &rbk, NULL))
+		return false;
+	is_same = rbk_tenant(rbk, &tenant) == 0 && strcmp(tenant.name, execution->tenant) == 0;
+	rbk_disconnect(rbk);
+	return is_same;
+}
+
+/* In the new process. */
+static void prepare(void *data)
+{
+	const struct execution *execution = data;
+	const char *why = NULL;
+
+	if (!execution->cgroup.path[0])
+		return;
+	if (!exec_cgroup_enter(&execution->cgroup))
+		why = strerror(errno);
+	else if (!is_same_tenant(execution) && exec_cgroup_leave(&execution->cgroup))
+		why = "there it would belong to another tenant, or to none";
+	if (why && execution->is_verbose)
+		control_fail(0, "the program is not in that cgroup: %s", why);
+}
+
+/* --- The end --- */
+
+static void say_use(const struct execution *execution, bool is_held)
+{
+	uint32_t number = rbk_lease_number(execution->lease);
+	char refused[64] = "";
+
+	if (execution->n_refused)
+		snprintf(refused, sizeof(refused), ", %llu allocation%s refused",
+			 (unsigned long long)execution->n_refused,
+			 execution->n_refused == 1 ? "" : "s");
+	if (!is_held)
+		control_fail(0, "lease %u: %s were set aside", number,
+			     text_bytes(execution->granted_bytes));
+	else if (execution->peak_credited_bytes == 0)
+		control_fail(0, "lease %u: none of %s was used%s", number,
+			     text_bytes(execution->granted_bytes), refused);
+	else
+		control_fail(0, "lease %u: at most %s in use (%s drawn) of %s%s", number,
+			     text_bytes(execution->peak_bytes),
+			     text_bytes(execution->peak_credited_bytes),
+			     text_bytes(execution->granted_bytes), refused);
+}
+
+/* Return: @status, or EXIT_FAILED. */
+static int write_report(const struct execution *execution, FILE *report, int status)
+{
+	fflush(stdout);
+	if (dup2(fileno(report), STDOUT_FILENO) < 0)
+		return control_fail(EXIT_FAILED, "cannot write the report: %s", strerror(errno));
+	json_begin();
+	json_string("type", "exec");
+	json_unsigned("lease", rbk_lease_number(execution->lease));
+	json_unsigned("device", rbk_lease_device(execution->lease));
+	json_string("tenant", execution->tenant);
+	json_string("program", execution->program);
+	json_unsigned("granted_bytes", execution->granted_bytes);
+	json_unsigned("peak_bytes", execution->peak_bytes);
+	json_unsigned("peak_credited_bytes", execution->peak_credited_bytes);
+	json_unsigned("refused", execution->n_refused);
+	json_signed("status", status);
+	json_end();
+	return status;
+}
+
+static int run_in_lease(struct execution *execution, const struct arguments *arguments,
+			FILE *report)
+{
+	const struct exec_program program = {
+		.argv = arguments->operands,
+		.prepare = prepare,
+		.fd = fd_of,
+		.mend = mend,
+		.data = execution,
+		.sigpipe = execution->control->sigpipe,
+	};
+	int status = set_environment(execution, arguments);
+	bool was_run;
+
+	if (status)
+		return status;
+	note_use(execution);
+	if (execution->is_verbose)
+		control_fail(0, "lease %u of tenant %s: %s on %s",
+			     rbk_lease_number(execution->lease), text_name(execution->tenant),
+			     text_bytes(execution->granted_bytes),
+			     device_label(rbk_lease_device(execution->lease)));
+	make_cgroup(execution);
+	status = exec_program_run(&program, &was_run);
+	exec_cgroup_remove(&execution->cgroup);
+	if (!was_run)
+		return status;
+	note_use(execution);
+	if (!arguments->values[OPT_QUIET])
+		say_use(execution, !arguments->values[OPT_NO_LAYER]);
+	return report ? write_report(execution, report, status) : status;
+}
+
+int run_exec(struct control *control, const struct arguments *arguments)
+{
+	struct execution execution = {
+		.control = control,
+		.is_verbose = arguments->values[OPT_VERBOSE],
+	};
+	const char *report_path = arguments->values[OPT_REPORT];
+	struct rbk_lease_options options = {.device = RBK_DEVICE_NONE};
+	const char *slash = strrchr(arguments->operands[0], '/');
+	FILE *report = NULL;
+	int status;
+
+	execution.program = slash && slash[1] ? slash + 1 : arguments->operands[0];
+	if (read_options(arguments, &options) || check_layer(arguments))
+		return EXEC_FAILED;
+	if (report_path) {
+		report = fopen(report_path, "we");
+		if (!report)
+			return control_fail(EXEC_FAILED, "cannot write %s: %s",
+					    text_name(report_path), strerror(errno));
+	}
+	find_socket(&execution);
+	status = EXEC_FAILED;
+	if (open_lease(&execution, arguments, &options) == EXIT_OK)
+		status = run_in_lease(&execution, arguments, report);
+	rbk_lease_close(execution.lease);
+	if (report)
+		fclose(report);
+	return status;
+}

@@ -1,0 +1,67 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerctl exec: a program that is held to a lease
+ *
+ * exec.c obtains the lease and keeps it while the program runs, exec-program.c runs it, the others
+ * see to what is around it.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <signal.h>
+#include <sys/types.h>
+
+/* As of env(1) and timeout(1): our own failure; not executable; not found. */
+enum { EXEC_FAILED = 125, EXEC_NOT_EXECUTABLE = 126, EXEC_NOT_FOUND = 127 };
+
+enum { EXEC_PATH_BYTES = 4096, EXEC_TEXT_BYTES = 512 };
+
+/* exec-layer.c */
+
+/*
+ * Would a loader of Vulkan find our layer, and would it use it, in a program that is given this
+ * process's environment? Its manifest's path, or a sentence on what is missing, goes to @ret_text.
+ */
+bool exec_layer_find(char ret_text[EXEC_TEXT_BYTES]);
+
+/* exec-hints.c */
+
+/* Sets what well-known programs need to make use of a lease of @bytes. @say, if it is not NULL, is
+ * called with each variable. What is set already stays. Return: 0 or a negative errno. */
+int exec_hints_set(uint64_t bytes, void (*say)(const char *name, const char *value));
+
+/* exec-cgroup.c */
+
+/* A cgroup below this process's, for a program. */
+struct exec_cgroup {
+	char path[EXEC_PATH_BYTES];   /* ""; there is none */
+	char parent[EXEC_PATH_BYTES]; /* where this process is */
+};
+
+/* Makes one. Return: false, and in @ret_text why not. */
+bool exec_cgroup_make(struct exec_cgroup *ret, char ret_text[EXEC_TEXT_BYTES]);
+/* Moves the calling process there, and back. Return: false, errno says why. */
+bool exec_cgroup_enter(const struct exec_cgroup *cgroup);
+bool exec_cgroup_leave(const struct exec_cgroup *cgroup);
+/* Unless somebody is still there. */
+void exec_cgroup_remove(const struct exec_cgroup *cgroup);
+
+/* exec-program.c */
+
+struct exec_program {
+	char **argv;
+	/* Called in the new process before it becomes the program. */
+	void (*prepare)(void *data);
+	/* The connection's end, for poll(); -1: it is lost, and @mend is called once a second. */
+	int (*fd)(void *data);
+	void (*mend)(void *data);
+	void *data;
+	void (*sigpipe)(int); /* what SIGPIPE was */
+};
+
+/*
+ * Runs it to its end, passing signals on. Return: its exit status, 128 and its number of a signal;
+ * or EXEC_*, without *ret_was_run: it could not be started, of which it was said why.
+ */
+int exec_program_run(const struct exec_program *program, bool *ret_was_run);

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerctl leases: device memory that programs have for themselves, as of the last update; and
+ * lease, which gives one another size.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ringbroker/lease.h>
+
+#include "broker/util/size.h"
+#include "command.h"
+#include "objects.h"
+#include "output.h"
+#include "records.h"
+
+struct row {
+	struct row_key key;
+	struct rbk_stats_lease lease;
+	char tenant[RBK_STATS_NAME_BYTES];
+};
+
+enum sort_by { BY_LEASE, BY_TENANT, BY_NAME, BY_AGE, BY_GRANTED, BY_USED, BY_PEAK, BY_SEEN };
+const char *const lease_sort_keys[] = {
+	"lease", "tenant", "name", "age", "granted", "used", "peak", "seen", NULL,
+};
+
+static uint64_t used_of(const struct rbk_stats_lease *lease)
+{
+	return lease->used_bytes + lease->extra_bytes;
+}
+
+static void row_key(struct row *row, const char *sort)
+{
+	const struct rbk_stats_lease *lease = &row->lease;
+	unsigned int by = 0;
+
+	while (strcmp(lease_sort_keys[by], sort + (sort[0] == '-')) != 0)
+		by++;
+	switch (by) {
+	case BY_LEASE:
+		/* The first one first. */
+		row->key.number = -(double)lease->number;
+		break;
+	case BY_TENANT:
+		memcpy(row->key.text, row->tenant, sizeof(row->key.text) - 1);
+		break;
+	case BY_NAME:
+		memcpy(row->key.text, lease->name, sizeof(row->key.text) - 1);
+		break;
+	case BY_AGE:
+		row->key.number = -(double)lease->opened_at_ns;
+		break;
+	case BY_GRANTED:
+		row->key.number = (double)lease->granted_bytes;
+		break;
+	case BY_USED:
+		row->key.number = (double)used_of(lease);
+		break;
+	case BY_PEAK:
+		row->key.number = (double)lease->peak_bytes;
+		break;
+	case BY_SEEN:
+		row->key.number =
+			lease->seen_bytes == RBK_STATS_ABSENT ? -1 : (double)lease->seen_bytes;
+		break;
+	}
+}
+
+static uint32_t rows_fill(const struct rbk_stats_view *view, const char *sort, struct row *rows)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_LEASES); i++) {
+		struct row *row = &rows[n];
+		const char *tenant;
+
+		if (!lease_copy(view, i, &row->lease))
+			continue;
+		tenant = tenant_name(view, row->lease.tenant);
+		snprintf(row->tenant, sizeof(row->tenant), "%s", tenant ? tenant : "-");
+		if (sort)
+			row_key(row, sort);
+		n++;
+	}
+	return n;
+}
+
+static void print_row(const struct rbk_stats_view *view, const struct row *row)
+{
+	const struct rbk_stats_lease *lease = &row->lease;
+	uint64_t now_ns = rbk_stats_load(&view->page->updated_at_ns);
+
+	table_cell("%u", lease->number);
+	table_cell("%s", text_name(row->tenant));
+	table_cell("%s", text_name(lease->name));
+	if (lease->pid)
+		table_cell("%u", lease->pid);
+	else
+		table_cell("-");
+	table_cell("%s", device_label(lease->device));
+	table_cell("%s", text_ns((double)(int64_t)(now_ns - lease->opened_at_ns)));
+	table_cell("%u", lease->n_members);
+	table_cell("%s", text_bytes(lease->granted_bytes));
+	table_cell("%s", text_bytes(lease->max_bytes));
+	table_cell("%s", text_bytes(lease->credited_bytes));
+	table_cell("%s", text_bytes(used_of(lease)));
+	table_cell("%s", text_bytes(lease->peak_bytes));
+	table_cell("%s",
+		   lease->seen_bytes == RBK_STATS_ABSENT ? "-" : text_bytes(lease->seen_bytes));
+	table_cell("%llu", (unsigned long long)lease->n_refused);
+	table_cell("%s%s%s%s%s", lease->flags & RBK_STATS_LEASE_OVER ? "over " : "",
+		   lease->flags & RBK_STATS_LEASE_WAITING ? "waiting " : "",
+		   lease->flags & RBK_STATS_LEASE_SHRINKING ? "shrinking " : "",
+		   lease->flags & RBK_STATS_LEASE_CAPPED ? "capped " : "",
+		   lease->flags & RBK_STATS_LEASE_RESTORED ? "restored" : "");
+}
+
+static void print_rows(const struct arguments *arguments, const struct rbk_stats_view *view,
+		       const struct row *rows, uint32_t n)
+{
+	static const char *const heads[] = {
+		"LEASE", "<TENANT", "<NAME", "PID",  "<DEVICE", "AGE",     "MEMBERS", "GRANTED",
+		"MAX",   "DRAWN",   "USED",  "PEAK", "SEEN",    "REFUSED", "<IS",     NULL,
+	};
+	_Static_assert(sizeof(heads) / sizeof(heads[0]) <= TABLE_COLUMNS + 1, "room");
+
+	table_begin(arguments->values[OPT_NO_HEADER] ? NULL : "Leases", heads);
+	for (uint32_t i = 0; i < n; i++)
+		print_row(view, &rows[i]);
+	table_end();
+}
+
+int run_leases(struct control *control, const struct arguments *arguments)
+{
+	const char *tenant = arguments->values[OPT_TENANT], *sort = arguments->values[OPT_SORT];
+	const struct rbk_stats_view *view;
+	struct row *rows = NULL;
+	struct pages pages;
+	uint32_t n = 0;
+	int status;
+
+	status = tenant ? control_map(control, tenant, &pages) : control_map_root(control, &pages);
+	if (status)
+		return status;
+	view = pages.has_all ? &pages.root : &pages.tenants[0].view;
+	if (!view->sections[RBK_STATS_SECTION_LEASES].offset)
+		status = control_fail(EXIT_FAILED, "this broker (%s) is older: it has no leases",
+				      text_name(rbk_broker_name(control->rbk)));
+	else
+		rows = calloc(rbk_stats_count(view, RBK_STATS_SECTION_LEASES) + 1, sizeof(*rows));
+	if (status == EXIT_OK && !rows)
+		status = control_fail(EXIT_FAILED, "out of memory");
+	if (status == EXIT_OK)
+		n = rows_fill(view, sort, rows);
+	if (sort)
+		rows_sort(rows, n, sizeof(*rows), sort);
+	if (status == EXIT_OK && !arguments->values[OPT_JSON])
+		print_rows(arguments, view, rows, n);
+	else
+		for (uint32_t i = 0; i < n; i++)
+			json_lease(view, &rows[i].lease);
+	free(rows);
+	pages_unmap(&pages);
+	return status;
+}
+
+int run_lease(struct control *control, const struct arguments *arguments)
+{
+	const char *size = arguments->values[OPT_VRAM];
+	uint64_t number, wish_bytes, granted_bytes = 0;
+	struct rbk_error error = {""};
+	int status, r;
+
+	if (!pages_number(arguments->operands[0], UINT32_MAX, &number) || number == 0)
+		return control_misuse(arguments, "%s is no number of a lease; see brokerctl leases",
+				      text_name(arguments->operands[0]));
+	if (!size || !size_parse(size, &wish_bytes) || wish_bytes == 0)
+		return control_misuse(arguments,
+				      "--vram says how much it is to have, such as 4GiB%s%s",
+				      size ? ", not " : "", size ? text_name(size) : "");
+	status = control_connect_to_change(control);
+	if (status)
+		return status;
+	r = rbk_lease_resize(control->rbk, (uint32_t)number, wish_bytes, &granted_bytes, &error);
+	if (r)
+		return control_refused(control, r, &error);
+	printf("lease %u has %s\n", (unsigned int)number, text_bytes(granted_bytes));
+	return EXIT_OK;
+}
