@@ -25,6 +25,7 @@
 #include <poll.h>
 #include <stdlib.h>
 
+#include "enforce.h"
 #include "loop/loop.h"
 #include "session/residency.h"
 #include "spill.h"
@@ -355,6 +356,8 @@ static void on_sample(void *data, uint32_t events)
 	/* Before looking: what comes after it rings again. */
 	waker_arm(budget->options.waker);
 	look_at_all(budget);
+	if (budget->options.enforce)
+		enforce_outside_changed(budget->options.enforce);
 }
 
 uint64_t budget_usable_bytes(const struct budget *budget, uint32_t device)
@@ -407,7 +410,8 @@ void budget_policy_changed(struct budget *budget)
 /* Is something awaited that only samples tell? */
 static bool is_watching(const struct budget *budget)
 {
-	if (residency_is_pressed(budget->options.residency))
+	if (residency_is_pressed(budget->options.residency) ||
+	    enforce_is_urgent(budget->options.enforce))
 		return true;
 	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++) {
 		const struct budget_device *device = &budget->devices[i];
@@ -438,7 +442,12 @@ static bool is_missing(const struct budget *budget)
 void budget_set_pace(void *context, bool is_busy, bool has_sessions)
 {
 	struct budget *budget = context;
-	enum telemetry_pace pace = has_sessions ? TELEMETRY_SESSIONS : TELEMETRY_IDLE;
+	/* Who has a lease uses the device whenever he likes. */
+	bool is_used = has_sessions || residency_leases(budget->options.residency)->n > 0;
+	enum telemetry_pace pace = is_used ? TELEMETRY_SESSIONS : TELEMETRY_IDLE;
+
+	if (budget->options.enforce)
+		enforce_wake(budget->options.enforce);
 
 	watch_leases(budget);
 	if (is_busy || is_watching(budget))

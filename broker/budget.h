@@ -16,6 +16,7 @@
 #include "util/cleanup.h"
 
 struct budget;
+struct enforce;
 struct loop;
 struct residency;
 struct tenants;
@@ -33,6 +34,8 @@ struct budget_options {
 	struct telemetry *telemetry;
 	struct residency *residency;
 	struct tenants *tenants;
+	struct enforce
+		*enforce; /* told of what samples say, and may want more; NULL: there is none */
 	struct executor *const *executors;
 	uint32_t n_executors;
 	/* Devices have all of their memory_bytes: an administrator said how much may be used. */

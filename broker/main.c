@@ -25,6 +25,7 @@
 #include "cpu/kernels.h"
 #include "dispatch/dispatch.h"
 #include "endpoint.h"
+#include "enforce.h"
 #include "list-devices.h"
 #include "loop/loop.h"
 #include "loop/offload.h"
@@ -99,6 +100,7 @@ struct broker {
 	int telemetry_error;
 	struct budget *budget;
 	struct residency *residency;
+	struct enforce *enforce;
 	struct run_queue *run_queue;
 	struct contention *contention;
 	struct dispatch *dispatch;
@@ -129,6 +131,14 @@ static void on_limits_changed(void *context)
 	residency_limits_changed(broker->residency);
 	dispatch_limits_changed(broker->dispatch);
 	budget_policy_changed(broker->budget);
+	enforce_policy_changed(broker->enforce);
+}
+
+static void on_lowered(void *context)
+{
+	struct broker *broker = context;
+
+	dispatch_limits_changed(broker->dispatch);
 }
 
 /* Takes over the policy that was read. Return: as tenants_reload(). */
@@ -403,12 +413,26 @@ static int make_residency(struct broker *broker)
 		.n_executors = broker->n_executors,
 		.is_capped = broker->options.vulkan.memory_cap_bytes > 0,
 	};
+	struct enforce_options enforce_options = {
+		.loop = broker->loop,
+		.telemetry = broker->telemetry,
+		.tenants = broker->tenants,
+		.n_devices = broker->n_executors,
+		.proc = "/proc",
+		.lowered = on_lowered,
+		.context = broker,
+	};
 	int r;
 
 	r = residency_new(&residency_options, &broker->residency);
 	if (r)
 		return error_fold(r);
+	enforce_options.leases = residency_leases(broker->residency);
+	r = enforce_new(&enforce_options, &broker->enforce);
+	if (r)
+		return error_fold(r);
 	budget_options.residency = broker->residency;
+	budget_options.enforce = broker->enforce;
 	return budget_new(&budget_options, &broker->budget);
 }
 
@@ -852,6 +876,7 @@ static void broker_deinit(struct broker *broker)
 	offload_free(broker->offload);
 	refresh_free(broker->refresh);
 	budget_free(broker->budget);
+	enforce_free(broker->enforce);
 	residency_free(broker->residency);
 	telemetry_free(broker->telemetry);
 	profiles_free(broker->profiles);

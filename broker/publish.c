@@ -360,17 +360,13 @@ static void publish_lease(const struct lease *lease, struct stats_lease *shown)
 		.n_objects = lease->n_objects,
 		.n_refused = lease->n_refused,
 	};
-	uint64_t in_use = lease->used_bytes + lease->extra_bytes;
-
-	if (lease->is_seen && lease->seen_bytes > in_use)
-		in_use = lease->seen_bytes;
 	if (lease->n_waits > 0)
 		figures.flags |= RBK_STATS_LEASE_WAITING;
 	if (lease_is_shrinking(lease))
 		figures.flags |= RBK_STATS_LEASE_SHRINKING;
 	if (lease->restored_number)
 		figures.flags |= RBK_STATS_LEASE_RESTORED;
-	if (in_use > lease_granted(lease))
+	if (lease->is_over || lease->used_bytes + lease->extra_bytes > lease_granted(lease))
 		figures.flags |= RBK_STATS_LEASE_OVER;
 	snprintf(figures.name, sizeof(figures.name), "%s", lease->name);
 	stats_set_lease(shown, &figures);

@@ -311,6 +311,7 @@ static void join(struct session_lease *held, struct lease *lease, uint32_t cooki
 {
 	held->device = lease->device;
 	lease_join(lease, &held->member, held->session->pid);
+	held->member.joined_ns = clock_boot_ns();
 	reply_opened(held, cookie);
 }
 
@@ -560,6 +561,7 @@ static void open_restoring(struct session *session, const struct rbk_wire_lease_
 		return;
 	}
 	lease_join(lease, &held->member, session->pid);
+	held->member.joined_ns = clock_boot_ns();
 	if (open->held_bytes > lease_ungiven(lease))
 		lease_grant(lease, lease->credited_bytes + open->held_bytes, true);
 	if (lease_take(&held->member, open->held_bytes))

@@ -180,6 +180,7 @@ int lease_grant(struct lease *lease, uint64_t bytes, bool is_forced)
 	lease->leases->granted_bytes[lease->device] += lease_granted(lease) - before;
 	lease->tenant->leased[lease->device] += lease_granted(lease) - before;
 	lease->leases->n_changes++;
+	lease->audited_bytes = most(lease->audited_bytes, lease_granted(lease));
 	lease_show(lease);
 	return 0;
 }

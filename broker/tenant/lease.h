@@ -87,6 +87,8 @@ struct lease {
 	/* What the kernel says of their processes, if anybody knows. */
 	bool is_seen;
 	uint64_t seen_bytes;
+	bool is_over;           /* more than was granted, and its drivers may need: see audit.h */
+	uint64_t audited_bytes; /* the most that was granted since the last audit */
 
 	struct rbk_lease_page *page; /* the owner's: members read it; NULL: there is none */
 	void *owner;
@@ -102,6 +104,8 @@ struct lease_member {
 	uint32_t n_waits;    /* in leases.waits */
 	uint32_t n_unserved; /* see lease-wait.c */
 	pid_t pid;
+	uint64_t
+		joined_ns; /* CLOCK_BOOTTIME, the owner's; 0: its process is not known by its pid */
 	uint64_t used_bytes, extra_bytes; /* as it says, */
 	uint32_t n_objects, n_refused;    /* likewise */
 };

@@ -74,6 +74,13 @@ static void print_tenant(FILE *stream, const struct policy_section *section, uin
 			(unsigned long long)tenant->arena_bytes_max);
 	fprintf(stream, "plans-max = %llu; tasks-max = %llu", (unsigned long long)tenant->plans_max,
 		(unsigned long long)tenant->tasks_max);
+	if (tenant->lease_audit != POLICY_AUDIT_WARN)
+		fprintf(stream, "; lease-audit = %s", policy_audit_names[tenant->lease_audit]);
+	if (tenant->lease_required)
+		fputs("; lease-required = yes", stream);
+	if (tenant->lease_tolerance != POLICY_LEASE_TOLERANCE_BYTES)
+		fprintf(stream, "; lease-tolerance = %llu",
+			(unsigned long long)tenant->lease_tolerance);
 }
 
 char *policy_describe(const struct policy *policy, uint32_t index, uint64_t host_bytes)

@@ -35,7 +35,9 @@ enum value_kind {
 	VALUE_NUMBER,
 	VALUE_WEIGHT,
 	VALUE_PROCESSORS,
-	VALUE_PRIORITY
+	VALUE_PRIORITY,
+	VALUE_AUDIT,
+	VALUE_SWITCH
 };
 
 static const struct key {
@@ -63,6 +65,10 @@ static const struct key {
 					0},
 	[POLICY_KEY_PLANS_MAX] = {"plans-max", VALUE_NUMBER, FIELD(plans_max), 0, 1000000},
 	[POLICY_KEY_TASKS_MAX] = {"tasks-max", VALUE_NUMBER, FIELD(tasks_max), 0, 1000000000},
+	[POLICY_KEY_LEASE_AUDIT] = {"lease-audit", VALUE_AUDIT, FIELD(lease_audit), 0, 0},
+	[POLICY_KEY_LEASE_REQUIRED] = {"lease-required", VALUE_SWITCH, FIELD(lease_required), 0, 0},
+	[POLICY_KEY_LEASE_TOLERANCE] = {"lease-tolerance", VALUE_BYTES, FIELD(lease_tolerance), 0,
+					0},
 #undef FIELD
 };
 
@@ -225,6 +231,36 @@ static void read_priority(struct policy_loader *loader, const char *key, const c
 	}
 	complain_key(loader, key, "'%s' is no priority; low, normal, high and urgent are allowed",
 		     value);
+}
+
+const char *const policy_audit_names[POLICY_AUDIT_COUNT] = {
+	[POLICY_AUDIT_OFF] = "off",
+	[POLICY_AUDIT_WARN] = "warn",
+	[POLICY_AUDIT_PRIORITY] = "priority",
+	[POLICY_AUDIT_STOP] = "stop",
+};
+
+static void read_audit(struct policy_loader *loader, const char *key, const char *value,
+		       uint8_t *ret)
+{
+	for (uint8_t i = 0; i < POLICY_AUDIT_COUNT; i++) {
+		if (strcmp(value, policy_audit_names[i]) == 0) {
+			*ret = i;
+			return;
+		}
+	}
+	complain_key(loader, key, "'%s' is no action; off, warn, priority and stop are allowed",
+		     value);
+}
+
+static void read_switch(struct policy_loader *loader, const char *key, const char *value,
+			uint8_t *ret)
+{
+	if (strcmp(value, "yes") == 0 || strcmp(value, "no") == 0)
+		*ret = value[0] == 'y';
+	else
+		complain_key(loader, key, "'%s' is neither yes nor no; one of them is allowed",
+			     value);
 }
 
 /* ---- Who matches ---- */
@@ -438,6 +474,12 @@ void policy_key_read(struct policy_loader *loader, const char *name, const char 
 	case VALUE_PRIORITY:
 		read_priority(loader, name, value, field);
 		break;
+	case VALUE_AUDIT:
+		read_audit(loader, name, value, field);
+		break;
+	case VALUE_SWITCH:
+		read_switch(loader, name, value, field);
+		break;
 	}
 }
 
@@ -604,6 +646,7 @@ void policy_key_copy(enum policy_key key, struct tenant_policy *to,
 		[VALUE_SIZE] = sizeof(struct policy_size), [VALUE_BYTES] = sizeof(uint64_t),
 		[VALUE_NUMBER] = sizeof(uint64_t),         [VALUE_WEIGHT] = sizeof(uint32_t),
 		[VALUE_PROCESSORS] = sizeof(float),        [VALUE_PRIORITY] = sizeof(uint8_t),
+		[VALUE_AUDIT] = sizeof(uint8_t),           [VALUE_SWITCH] = sizeof(uint8_t),
 	};
 	size_t offset = keys[key].offset;
 
@@ -625,6 +668,8 @@ bool policy_key_is_same(enum policy_key key, const struct tenant_policy *a,
 	case VALUE_PROCESSORS:
 		return memcmp(x, y, sizeof(float)) == 0;
 	case VALUE_PRIORITY:
+	case VALUE_AUDIT:
+	case VALUE_SWITCH:
 		return *x == *y;
 	default:
 		return *(const uint64_t *)x == *(const uint64_t *)y;

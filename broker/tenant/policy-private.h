@@ -4,7 +4,11 @@
 #include "tenant/policy.h"
 #include "util/sentences.h"
 
-enum { POLICY_WHOLE = 10000 }; /* hundredths of a percent */
+enum {
+	POLICY_WHOLE = 10000, /* hundredths of a percent */
+	/* Drivers were seen to take up to 55 MiB for command buffers, descriptors and the like. */
+	POLICY_LEASE_TOLERANCE_BYTES = 64 << 20,
+};
 
 /* A section of a file. */
 struct policy_section {
@@ -35,6 +39,8 @@ void policy_section_init(struct policy_section *section, const char *name);
 
 /* By enum rbk_priority. */
 extern const char *const policy_priority_names[RBK_PRIORITY_COUNT];
+/* By enum policy_audit. */
+extern const char *const policy_audit_names[POLICY_AUDIT_COUNT];
 
 /* ---- Reading ---- */
 
@@ -57,6 +63,9 @@ enum policy_key {
 	POLICY_KEY_ARENA_BYTES_MAX,
 	POLICY_KEY_PLANS_MAX,
 	POLICY_KEY_TASKS_MAX,
+	POLICY_KEY_LEASE_AUDIT,
+	POLICY_KEY_LEASE_REQUIRED,
+	POLICY_KEY_LEASE_TOLERANCE,
 	POLICY_KEY_COUNT,
 };
 

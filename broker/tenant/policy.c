@@ -46,6 +46,8 @@ void policy_section_init(struct policy_section *section, const char *name)
 				.arena_bytes_max = UINT64_MAX,
 				.plans_max = 65536,
 				.tasks_max = 1 << 22,
+				.lease_audit = POLICY_AUDIT_WARN,
+				.lease_tolerance = POLICY_LEASE_TOLERANCE_BYTES,
 			},
 	};
 	snprintf(section->tenant.name, sizeof(section->tenant.name), "%s", name);

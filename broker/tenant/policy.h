@@ -20,7 +20,8 @@
  *	vram-reserve = 512MiB
  *	vram-high = 75%
  *	gtt-max, host-max, weight, cpu-max, priority-max,
- *	sessions-max, arenas-max, arena-bytes-max, plans-max, tasks-max
+ *	sessions-max, arenas-max, arena-bytes-max, plans-max, tasks-max,
+ *	lease-audit, lease-required, lease-tolerance
  *
  * A section "tenant default" is for who matches no other; it has no match keys. Without a file
  * there is only this one, with the defaults of policy_defaults().
@@ -48,6 +49,15 @@ struct policy_size {
 	uint64_t value; /* bytes, or hundredths of a percent */
 };
 
+/* What becomes of processes that use more of a device's memory than leases allow: see audit.h. */
+enum policy_audit {
+	POLICY_AUDIT_OFF,
+	POLICY_AUDIT_WARN,     /* the log names them */
+	POLICY_AUDIT_PRIORITY, /* and their tenant comes after others meanwhile */
+	POLICY_AUDIT_STOP,     /* or they are ended */
+	POLICY_AUDIT_COUNT,
+};
+
 /* What a section says about a tenant; every key that is absent has its default. */
 struct tenant_policy {
 	char name[ACCOUNT_NAME_BYTES];
@@ -56,6 +66,9 @@ struct tenant_policy {
 	float cpu_max;        /* processors' worth of CPU time; 0: no quota */
 	uint8_t priority_max; /* enum rbk_priority, whose numbers are not in order */
 	uint64_t sessions_max, arenas_max, arena_bytes_max, plans_max, tasks_max;
+	uint8_t lease_audit;      /* enum policy_audit */
+	uint8_t lease_required;   /* 0 or 1: programs that use a device themselves need leases */
+	uint64_t lease_tolerance; /* bytes of each process that its driver may need besides */
 };
 
 /* Kinds of match keys; a higher one is more specific. */

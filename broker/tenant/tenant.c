@@ -77,6 +77,13 @@ static void limits_of(const struct tenants_machine *machine, const struct tenant
 	}
 }
 
+void tenant_set_lowered(struct tenant *tenant, bool is_lowered)
+{
+	tenant->is_lowered = is_lowered;
+	tenant->weight = is_lowered ? at_least(tenant->full_weight / 10, 1) : tenant->full_weight;
+	tenant->priority_max = is_lowered ? RBK_PRIORITY_LOW : tenant->full_priority_max;
+}
+
 /* Nothing in here can fail. */
 static void tenant_apply(struct tenant *tenant, const struct tenants_machine *machine,
 			 const struct tenant_policy *wanted, uint32_t n_tenants)
@@ -97,9 +104,13 @@ static void tenant_apply(struct tenant *tenant, const struct tenants_machine *ma
 		share->high = at_least(policy_size_bytes(wanted->vram_high, bytes), share->reserve);
 		share->high = at_most(share->high, share->max);
 	}
-	tenant->weight = wanted->weight;
+	tenant->full_weight = wanted->weight;
+	tenant->full_priority_max = wanted->priority_max;
+	tenant_set_lowered(tenant, tenant->is_lowered);
 	tenant->cpu_max = wanted->cpu_max;
-	tenant->priority_max = wanted->priority_max;
+	tenant->lease_audit = wanted->lease_audit;
+	tenant->is_lease_required = wanted->lease_required;
+	tenant->lease_tolerance = wanted->lease_tolerance;
 	tenant->is_named = true;
 }
 

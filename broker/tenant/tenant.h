@@ -40,6 +40,12 @@ struct tenant {
 	bool is_named;              /* by the policy in force */
 	bool is_drained;            /* an administrator wants no new work of it */
 	bool is_changed;            /* or gave it limits beside the policy's */
+	uint8_t lease_audit;        /* enum policy_audit */
+	bool is_lease_required;     /* of its programs that use a device themselves */
+	bool is_lowered;            /* weight and priority_max are, see tenant_set_lowered() */
+	uint32_t full_weight;       /* what they are otherwise */
+	uint8_t full_priority_max;
+	uint64_t lease_tolerance; /* bytes of each process */
 
 	/* Residency's, by device: bytes of VRAM on their way out, bytes set aside, plans loading.
 	 */
@@ -105,6 +111,12 @@ struct tenant *tenants_find(struct tenants *tenants, const struct peer *peer);
 struct tenant *tenant_ref(struct tenant *tenant);
 /* Return: NULL. */
 struct tenant *tenant_unref(struct tenant *tenant);
+
+/*
+ * Has its tasks come after others', or no longer: a tenth of its weight, and the lowest class.
+ * Nobody is told.
+ */
+void tenant_set_lowered(struct tenant *tenant, bool is_lowered);
 
 const char *tenant_name(const struct tenant *tenant);
 

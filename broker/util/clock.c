@@ -17,6 +17,14 @@ uint64_t clock_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+uint64_t clock_boot_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 #if defined(__x86_64__)
 /* CPUID 80000007h EDX bit 8: the counter runs at one rate in every power state (AMD APM 3). */
 static int tsc_is_invariant(void)

@@ -26,6 +26,9 @@ void clock_init(void);
 /* CLOCK_MONOTONIC in nanoseconds: for timers and anything shown to people. */
 uint64_t clock_now_ns(void);
 
+/* CLOCK_BOOTTIME in nanoseconds: when the kernel says that processes were started. */
+uint64_t clock_boot_ns(void);
+
 static inline uint64_t clock_ticks(void)
 {
 #if defined(__x86_64__)

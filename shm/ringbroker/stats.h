@@ -390,8 +390,9 @@ struct rbk_stats_session {
 #define RBK_STATS_LEASE_WAITING   (1u << 0) /* some member waits for more */
 #define RBK_STATS_LEASE_SHRINKING (1u << 1) /* it was asked for more than it has given back */
 #define RBK_STATS_LEASE_RESTORED  (1u << 2) /* it comes from a broker that ended */
-#define RBK_STATS_LEASE_OVER      (1u << 3) /* more than it was granted was seen in use */
-#define RBK_STATS_LEASE_CAPPED    (1u << 4) /* the kernel holds it, too: dmem.max */
+#define RBK_STATS_LEASE_OVER \
+	(1u << 3) /* more than it was granted is in use, and than drivers may need besides */
+#define RBK_STATS_LEASE_CAPPED (1u << 4) /* the kernel holds it, too: dmem.max */
 
 /*
  * Device memory of programs that drive the device themselves (<ringbroker/lease.h>), as of the last

@@ -230,6 +230,9 @@ static void test_load__everything(void **state)
 				     "arena-bytes-max = 64K\n"
 				     "plans-max = 3\n"
 				     "tasks-max = 1000000000\n"
+				     "lease-audit = stop\n"
+				     "lease-required = yes\n"
+				     "lease-tolerance = 1 MiB\n"
 				     "[tenant default]\n"
 				     "weight = 1");
 	const struct tenant_policy *web = policy_tenant(policy, 1);
@@ -270,7 +273,10 @@ static void test_load__everything(void **state)
 		      "vram-reserve = 10%; vram-high = 20.05%; gtt-max = 1610612736; "
 		      "host-max = 4096; weight = 10000; cpu-max = 150%; priority-max = low; "
 		      "sessions-max = 0; arenas-max = 1; arena-bytes-max = 65536; plans-max = 3; "
-		      "tasks-max = 1000000000");
+		      "tasks-max = 1000000000; lease-audit = stop; lease-required = yes; "
+		      "lease-tolerance = 1048576");
+	assert_int_equal(policy_tenant(policy, 0)->lease_audit, POLICY_AUDIT_WARN);
+	assert_int_equal(policy_tenant(policy, 0)->lease_required, 0);
 	free(text);
 	policy_free(policy);
 	/* Nothing at all is a policy, too. */
@@ -444,7 +450,8 @@ static void test_load__values(void **state)
 	}
 	expect_errors("[tenant default]\narena-bytes-max = 5%\nweight = 0\nsessions-max = "
 		      "1000001\nplans-max = -1\ntasks-max = 1 2\narenas-max =\n"
-		      "priority-max = High\nvram = 1\nweight = 10001\nplans-max = 1\n",
+		      "priority-max = High\nvram = 1\nweight = 10001\nplans-max = 1\n"
+		      "lease-audit = kill\nlease-required = maybe\nlease-tolerance = 5%\n",
 		      "f:2: arena-bytes-max: '5%' is no size; bytes, KiB, MiB, GiB or TiB are "
 		      "allowed, such as 512MiB\n"
 		      "f:3: weight: '0' is no number from 1 to 10000\n"
@@ -457,7 +464,13 @@ static void test_load__values(void **state)
 		      "f:9: vram: a tenant has no such key; brokerd.conf(5) lists those that there "
 		      "are\n"
 		      "f:10: weight: it is in line 3 already; it is given once\n"
-		      "f:11: plans-max: it is in line 5 already; it is given once\n");
+		      "f:11: plans-max: it is in line 5 already; it is given once\n"
+		      "f:12: lease-audit: 'kill' is no action; off, warn, priority and stop are "
+		      "allowed\n"
+		      "f:13: lease-required: 'maybe' is neither yes nor no; one of them is "
+		      "allowed\n"
+		      "f:14: lease-tolerance: '5%' is no size; bytes, KiB, MiB, GiB or TiB are "
+		      "allowed, such as 512MiB\n");
 	expect_errors("[broker]\nvram-headroom = lots\nvram-headroom = 1%\nworkers = 1\n",
 		      "f:2: vram-headroom: 'lots' is no size; bytes, KiB, MiB, GiB, TiB or 0% to "
 		      "100% are allowed, such as 512MiB or 25%\n"

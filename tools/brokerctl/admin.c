@@ -24,7 +24,8 @@
 static const char *const keys[] = {
 	"vram-max",        "vram-reserve", "vram-high",    "gtt-max",      "host-max",
 	"weight",          "cpu-max",      "priority-max", "sessions-max", "arenas-max",
-	"arena-bytes-max", "plans-max",    "tasks-max",    NULL,
+	"arena-bytes-max", "plans-max",    "tasks-max",    "lease-audit",  "lease-required",
+	"lease-tolerance", NULL,
 };
 
 enum { KEY_BYTES = 32 };

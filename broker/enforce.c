@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Acting upon audits: see enforce.h.
+ *
+ * A process is only ever known by a pidfd here. It is opened when a list of processes names one
+ * that uses too much; if a list that was begun after that names it again, and the pidfd still has
+ * a living process, then that is the one that the list means. So no other process is ever hit that
+ * got the number meanwhile.
+ *
+ * What /proc says of a process (whose tenant it is, whether it is root's) is read while its pidfd
+ * is open, and looked at as the kernel has it, not as the list of processes does: the folder of a
+ * process that forbids being looked at belongs to root, and everybody could hide there.
+ *
+ * At most MAX_CASES at a time; others have their turn when one of those has ended. Nothing is done
+ * while no lease is open and no tenant has to have any.
+ */
+#include "enforce.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "loop/loop.h"
+#include "telemetry/run-queue-proc.h"
+#include "tenant/audit.h"
+#include "tenant/tenant.h"
+#include "util/clock.h"
+#include "util/error.h"
+#include "util/log.h"
+
+enum {
+	MAX_CASES = 64,
+	MAX_GROUPS = 256,
+	CGROUP_BYTES = 4096,
+};
+static const uint64_t interval_ns = 1000000000, urgent_interval_ns = 100000000;
+/* For so long lists are made quickly after a change, and so often at most. */
+static const uint64_t hurry_ns = 3000000000, hurry_pause_ns = 10000000000u;
+/* Who uses less is not even looked at. */
+static const uint64_t least_bytes = 1 << 20;
+
+/* Somebody who uses too much of a device. */
+struct suspect {
+	struct audit_case audit;
+	pid_t pid;
+	int pidfd; /* -1: the place is free */
+	uint8_t device;
+	bool is_current;       /* uses too much in the list that is being looked at */
+	bool is_settled;       /* nothing more can be done about it */
+	uint32_t lease;        /* number; 0: it has none */
+	struct tenant *tenant; /* counted */
+	bool is_logged;
+	char comm[TELEMETRY_COMM_BYTES];
+};
+
+struct enforce {
+	struct enforce_options options;
+	struct loop_timer *timer;
+	bool is_armed;
+	bool has_required; /* some tenant's programs must have leases */
+	uint64_t started_ns, tick_ns;
+	bool is_hurry_due;
+	uint64_t hurry_until_ns, hurried_ns;
+	uint64_t list_ns[RBK_MAX_DEVICES]; /* of the list of processes that was looked at last */
+	struct log_limit limit;
+	bool has_said_powerless;
+	uint32_t n_suspects;
+	struct suspect suspects[MAX_CASES];
+	struct audit_process processes[TELEMETRY_MAX_PROCESSES]; /* of one look */
+	char text[PROC_TEXT_BYTES];
+};
+
+static unsigned long long ull(uint64_t value)
+{
+	return value;
+}
+
+/* ---- What /proc says ---- */
+
+/* Return: 0: it is gone, or cannot be seen. */
+static uint64_t read_start(struct enforce *enforce, pid_t pid)
+{
+	struct proc_task task;
+	size_t bytes = proc_read(enforce->text, sizeof(enforce->text), "%s/%d/stat",
+				 enforce->options.proc, (int)pid);
+
+	if (!proc_parse_task(enforce->text, bytes, &task))
+		return 0;
+	/* 0 is for none. */
+	return task.start_ticks * enforce->tick_ns + 1;
+}
+
+/* The line of a status file that begins with @key and a colon; NULL: there is none. */
+static const char *find_line(const char *text, const char *key)
+{
+	size_t n = strlen(key);
+
+	for (; text; text = strchr(text, '\n')) {
+		text += *text == '\n';
+		if (strncmp(text, key, n) == 0 && text[n] == ':')
+			return text + n + 1;
+	}
+	return NULL;
+}
+
+/* Effective user and group, and the other groups. Return: false: they are not known. */
+static bool read_user(struct enforce *enforce, struct peer *peer, gid_t groups[static MAX_GROUPS])
+{
+	unsigned int real, effective;
+	const char *line;
+	char *end;
+
+	if (!proc_read(enforce->text, sizeof(enforce->text), "%s/%d/status", enforce->options.proc,
+		       (int)peer->pid))
+		return false;
+	line = find_line(enforce->text, "Uid");
+	if (!line || sscanf(line, "%u %u", &real, &effective) != 2)
+		return false;
+	peer->uid = effective;
+	line = find_line(enforce->text, "Gid");
+	if (!line || sscanf(line, "%u %u", &real, &effective) != 2)
+		return false;
+	peer->gid = effective;
+	peer->groups = groups;
+	line = find_line(enforce->text, "Groups");
+	while (line && peer->n_groups < MAX_GROUPS) {
+		line += strspn(line, " \t");
+		if (*line < '0' || *line > '9')
+			break;
+		groups[peer->n_groups++] = (gid_t)strtoul(line, &end, 10);
+		line = end;
+	}
+	return true;
+}
+
+/* As a client's, see session/peer.c. Return: NULL: it is gone. */
+static struct tenant *find_tenant(struct enforce *enforce, pid_t pid)
+{
+	struct peer peer = {.pid = pid};
+	char cgroup[CGROUP_BYTES], path[64];
+	gid_t groups[MAX_GROUPS];
+	struct statx status;
+	size_t bytes;
+
+	if (!read_user(enforce, &peer, groups))
+		return NULL;
+	bytes = proc_read(enforce->text, sizeof(enforce->text), "%s/%d/cgroup",
+			  enforce->options.proc, (int)pid);
+	if (proc_parse_cgroup(enforce->text, bytes, NULL, cgroup, sizeof(cgroup)))
+		peer.cgroup = cgroup;
+	snprintf(path, sizeof(path), "%s/%d/exe", enforce->options.proc, (int)pid);
+	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_INO, &status) == 0) {
+		peer.has_exe = true;
+		peer.exe_dev = makedev(status.stx_dev_major, status.stx_dev_minor);
+		peer.exe_ino = status.stx_ino;
+	}
+	return tenants_find(enforce->options.tenants, &peer);
+}
+
+/* ---- Suspects ---- */
+
+static void drop(struct enforce *enforce, struct suspect *suspect)
+{
+	close_fd(suspect->pidfd);
+	tenant_unref(suspect->tenant);
+	*suspect = (struct suspect){.pidfd = -1};
+	enforce->n_suspects--;
+}
+
+static struct suspect *find_suspect(struct enforce *enforce, uint8_t device, pid_t pid)
+{
+	for (uint32_t i = 0; i < MAX_CASES; i++) {
+		struct suspect *suspect = &enforce->suspects[i];
+
+		if (suspect->pidfd >= 0 && suspect->device == device && suspect->pid == pid)
+			return suspect;
+	}
+	return NULL;
+}
+
+/* Return: NULL: it is gone, or there are too many. */
+static struct suspect *add_suspect(struct enforce *enforce, uint8_t device, pid_t pid)
+{
+	struct suspect *suspect = enforce->suspects;
+	int fd;
+
+	if (enforce->n_suspects == MAX_CASES || pid <= 0)
+		return NULL;
+	while (suspect->pidfd >= 0)
+		suspect++;
+	/* Debian 12's libc has it, older headers have not. */
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (fd < 0)
+		return NULL;
+	*suspect = (struct suspect){
+		.pidfd = fd, .pid = pid, .device = device, .audit.noticed_ns = clock_now_ns()};
+	enforce->n_suspects++;
+	return suspect;
+}
+
+static bool is_alive(const struct suspect *suspect)
+{
+	struct pollfd poll_fd = {.fd = suspect->pidfd, .events = POLLIN};
+
+	return poll(&poll_fd, 1, 0) == 0;
+}
+
+/* ---- What is done ---- */
+
+/* @what: "uses X bytes of device 1, ..." */
+static void tell(struct enforce *enforce, struct suspect *suspect, uid_t uid, const char *what,
+		 uint64_t now_ns)
+{
+	const char *name = tenant_name(suspect->tenant);
+	const struct log_about *about = LOG_OF(.tenant = name, .pid = suspect->pid, .uid = uid,
+					       .has_device = true, .device = suspect->device);
+	uint64_t n_unlogged;
+
+	if (!log_limit_pass(&enforce->limit, now_ns, &n_unlogged))
+		return;
+	suspect->is_logged = true;
+	log_warning_of(about, suspect->lease ? LOG_LEASE_EXCEEDED : LOG_LEASE_LACKING,
+		       "process %d (%s) of tenant %s %s%s", (int)suspect->pid, suspect->comm, name,
+		       what, n_unlogged > 0 ? "; others before it were not logged" : "");
+}
+
+static void spare(struct suspect *suspect, const char *why)
+{
+	suspect->is_settled = true;
+	log_warning_of(LOG_OF(.tenant = tenant_name(suspect->tenant), .pid = suspect->pid),
+		       LOG_PROCESS_SPARED, "process %d (%s) is not stopped: %s", (int)suspect->pid,
+		       suspect->comm, why);
+}
+
+static void stop(struct enforce *enforce, struct suspect *suspect, uid_t uid, bool kills,
+		 uint64_t now_ns)
+{
+	const char *name = tenant_name(suspect->tenant);
+	int r = (int)syscall(SYS_pidfd_send_signal, suspect->pidfd, kills ? SIGKILL : SIGTERM, NULL,
+			     0);
+
+	if (r < 0 && errno == ESRCH)
+		return;
+	if (r < 0) {
+		suspect->is_settled = true;
+		if (enforce->has_said_powerless)
+			return;
+		enforce->has_said_powerless = true;
+		log_warning_of(LOG_OF(.tenant = name, .pid = suspect->pid), LOG_PROCESS_SPARED,
+			       "process %d (%s) cannot be stopped: %s; lease-audit = stop needs "
+			       "CAP_KILL for other users' processes (said once)",
+			       (int)suspect->pid, suspect->comm, strerror(errno));
+		return;
+	}
+	/* Each process at most twice. */
+	log_warning_of(LOG_OF(.tenant = name, .pid = suspect->pid, .uid = uid, .has_device = true,
+			      .device = suspect->device),
+		       LOG_PROCESS_STOPPED, "process %d (%s) of tenant %s is stopped with %s",
+		       (int)suspect->pid, suspect->comm, name, kills ? "SIGKILL" : "SIGTERM");
+}
+
+static void act(struct enforce *enforce, struct suspect *suspect, uint64_t started_ns,
+		const char *what, uint64_t list_ns, uint64_t now_ns)
+{
+	enum policy_audit action = suspect->tenant->lease_audit;
+	struct peer peer = {.pid = suspect->pid};
+	gid_t groups[MAX_GROUPS];
+	unsigned int steps;
+	const char *why;
+
+	suspect->is_current = true;
+	steps = audit_step(&suspect->audit, action, list_ns, now_ns);
+	/* What was read of it is its own only if it is still there. */
+	if ((!steps && (suspect->is_logged || !suspect->audit.told_ns)) ||
+	    !read_user(enforce, &peer, groups) || !is_alive(suspect))
+		return;
+	/* One a second; who was not named now is later. */
+	if (suspect->audit.told_ns && !suspect->is_logged)
+		tell(enforce, suspect, peer.uid, what, now_ns);
+	if (!(steps & (AUDIT_TERMINATE | AUDIT_KILL)) || suspect->is_settled)
+		return;
+	why = audit_spares(&(struct audit_suspect){.pid = suspect->pid,
+						   .uid = peer.uid,
+						   .has_lease = suspect->lease != 0,
+						   .started_ns = started_ns},
+			   getpid(), enforce->started_ns);
+	if (why)
+		spare(suspect, why);
+	else
+		stop(enforce, suspect, peer.uid, steps & AUDIT_KILL, now_ns);
+}
+
+/* ---- Looking ---- */
+
+/* It uses more than its lease allows, or with @lease NULL more than anybody may without. */
+static void suspect_process(struct enforce *enforce, uint8_t device,
+			    const struct process_reading *reading,
+			    const struct audit_process *process, const struct lease *lease,
+			    const char *what, uint64_t list_ns, uint64_t now_ns)
+{
+	struct suspect *suspect = find_suspect(enforce, device, process->pid);
+	struct tenant *tenant;
+
+	if (suspect && (!is_alive(suspect) || (suspect->lease != 0) != (lease != NULL))) {
+		drop(enforce, suspect);
+		suspect = NULL;
+	}
+	if (!suspect)
+		suspect = add_suspect(enforce, device, process->pid);
+	if (!suspect)
+		return;
+	tenant = lease ? tenant_ref(lease->tenant) : find_tenant(enforce, process->pid);
+	if (!tenant) {
+		drop(enforce, suspect);
+		return;
+	}
+	tenant_unref(suspect->tenant);
+	suspect->tenant = tenant;
+	suspect->lease = lease ? lease->number : 0;
+	snprintf(suspect->comm, sizeof(suspect->comm), "%s", reading->comm);
+	/* Others that it moved to may be free to use what they like. */
+	if (tenant->lease_audit == POLICY_AUDIT_OFF ||
+	    (!lease && (!tenant->is_lease_required || process->bytes <= tenant->lease_tolerance)))
+		return;
+	act(enforce, suspect, process->started_ns, what, list_ns, now_ns);
+}
+
+static void look_at_lease(struct enforce *enforce, struct lease *lease, uint32_t n,
+			  const struct device_reading *reading, uint64_t now_ns)
+{
+	struct audit_sum sum;
+	char what[256];
+
+	audit_add_up(lease, enforce->processes, n, &sum);
+	lease->is_over = sum.seen_bytes > sum.allowed_bytes;
+	if (lease->is_over) {
+		snprintf(what, sizeof(what),
+			 "uses %llu bytes of device %u, and lease %u allows all of its processes "
+			 "%llu, with what drivers may need, of which %llu are in use",
+			 ull(enforce->processes[sum.worst].bytes), lease->device, lease->number,
+			 ull(sum.allowed_bytes), ull(sum.seen_bytes));
+		suspect_process(enforce, lease->device, &reading->processes[sum.worst],
+				&enforce->processes[sum.worst], lease, what,
+				reading->processes_ns.value, now_ns);
+	}
+	audit_begin_anew(lease);
+}
+
+static void look_at_others(struct enforce *enforce, uint8_t device, uint32_t n,
+			   const struct device_reading *reading, uint64_t now_ns)
+{
+	char what[256];
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct audit_process *process = &enforce->processes[i];
+
+		if (process->lease || process->started_ns == 0)
+			continue;
+		snprintf(what, sizeof(what), "uses %llu bytes of device %u, and has no lease of it",
+			 ull(process->bytes), device);
+		suspect_process(enforce, device, &reading->processes[i], process, NULL, what,
+				reading->processes_ns.value, now_ns);
+	}
+}
+
+/* Those that the list does not name any more are no suspects. */
+static void forget_others(struct enforce *enforce, uint8_t device)
+{
+	for (uint32_t i = 0; i < MAX_CASES; i++) {
+		struct suspect *suspect = &enforce->suspects[i];
+
+		if (suspect->pidfd < 0 || suspect->device != device)
+			continue;
+		if (suspect->is_current)
+			suspect->is_current = false;
+		else
+			drop(enforce, suspect);
+	}
+}
+
+/* Has a process of it been told of, and is that what its policy wants? */
+static bool is_to_be_lowered(const struct enforce *enforce, const struct tenant *tenant)
+{
+	if (tenant->lease_audit != POLICY_AUDIT_PRIORITY)
+		return false;
+	for (uint32_t i = 0; i < MAX_CASES; i++) {
+		const struct suspect *suspect = &enforce->suspects[i];
+
+		if (suspect->pidfd >= 0 && suspect->tenant == tenant && suspect->audit.told_ns)
+			return true;
+	}
+	return false;
+}
+
+static void lower_tenants(struct enforce *enforce)
+{
+	struct tenants *tenants = enforce->options.tenants;
+	bool is_any = false;
+
+	for (struct tenant *tenant = tenants_first(tenants); tenant;
+	     tenant = tenants_next(tenants, tenant)) {
+		bool is_lowered = is_to_be_lowered(enforce, tenant);
+
+		if (is_lowered == tenant->is_lowered)
+			continue;
+		is_any = true;
+		tenant_set_lowered(tenant, is_lowered);
+		log_warning_of(LOG_OF(.tenant = tenant_name(tenant)), LOG_TENANT_LOWERED,
+			       is_lowered ? "tenant %s comes after others until its processes keep "
+					    "to their leases"
+					  : "tenant %s comes after others no more: its processes "
+					    "keep to their leases",
+			       tenant_name(tenant));
+	}
+	if (is_any)
+		enforce->options.lowered(enforce->options.context);
+}
+
+void enforce_look(struct enforce *enforce, uint8_t device, const struct device_reading *reading,
+		  uint64_t now_ns)
+{
+	uint32_t n = 0;
+
+	if (!reading->processes_ns.is_valid ||
+	    reading->processes_ns.value == enforce->list_ns[device])
+		return;
+	enforce->list_ns[device] = reading->processes_ns.value;
+	for (; n < reading->n_processes; n++) {
+		const struct process_reading *process = &reading->processes[n];
+		struct audit_process *seen = &enforce->processes[n];
+
+		*seen = (struct audit_process){.pid = process->pid};
+		/* As the pool that leases are of: telemetry_pool(). */
+		seen->bytes =
+			process->vram_bytes + (reading->is_integrated ? process->gtt_bytes : 0);
+		if (seen->bytes < least_bytes || process->pid == getpid())
+			continue;
+		seen->started_ns = read_start(enforce, process->pid);
+		if (seen->started_ns)
+			seen->lease = audit_find_lease(enforce->options.leases, device,
+						       process->pid, seen->started_ns);
+	}
+	list_for_each (node, &enforce->options.leases->all) {
+		struct lease *lease = container_of(node, struct lease, link);
+
+		if (lease->device == device)
+			look_at_lease(enforce, lease, n, reading, now_ns);
+	}
+	if (enforce->has_required)
+		look_at_others(enforce, device, n, reading, now_ns);
+	forget_others(enforce, device);
+	lower_tenants(enforce);
+}
+
+static bool is_wanted(const struct enforce *enforce)
+{
+	return enforce->has_required || enforce->options.leases->n > 0 || enforce->n_suspects > 0;
+}
+
+/* Is somebody waited for to be named once more, or to end? */
+bool enforce_is_urgent(const struct enforce *enforce)
+{
+	if (!enforce || !is_wanted(enforce))
+		return false;
+	for (uint32_t i = 0; i < MAX_CASES; i++) {
+		const struct suspect *suspect = &enforce->suspects[i];
+		const struct audit_case *audit = &suspect->audit;
+
+		if (suspect->pidfd < 0 || suspect->is_settled)
+			continue;
+		if (!audit->told_ns || !suspect->is_logged ||
+		    (audit->terminated_ns && !audit->is_killed))
+			return true;
+	}
+	return enforce->hurry_until_ns > 0 && clock_now_ns() < enforce->hurry_until_ns;
+}
+
+/* At once, or when it was long enough ago. */
+static void hurry(struct enforce *enforce)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (!enforce->is_hurry_due ||
+	    (enforce->hurried_ns && now_ns - enforce->hurried_ns < hurry_pause_ns))
+		return;
+	enforce->is_hurry_due = false;
+	enforce->hurried_ns = now_ns;
+	enforce->hurry_until_ns = now_ns + hurry_ns;
+}
+
+static void on_timer(void *data)
+{
+	struct enforce *enforce = data;
+	struct device_reading reading;
+
+	enforce->is_armed = false;
+	for (uint32_t i = RBK_DEVICE_GPU; i < enforce->options.n_devices; i++) {
+		if (telemetry_read(enforce->options.telemetry, i, &reading))
+			enforce_look(enforce, (uint8_t)i, &reading, clock_now_ns());
+	}
+	if (!enforce->has_required && enforce->options.leases->n == 0) {
+		for (uint32_t i = 0; i < MAX_CASES; i++)
+			if (enforce->suspects[i].pidfd >= 0)
+				drop(enforce, &enforce->suspects[i]);
+		lower_tenants(enforce);
+	}
+	hurry(enforce);
+	enforce_wake(enforce);
+}
+
+void enforce_wake(struct enforce *enforce)
+{
+	bool is_wanted_now = is_wanted(enforce);
+
+	if (enforce->is_armed || !is_wanted_now || !enforce->timer)
+		return;
+	enforce->is_armed = true;
+	loop_timer_arm(enforce->timer,
+		       enforce_is_urgent(enforce) ? urgent_interval_ns : interval_ns);
+}
+
+void enforce_outside_changed(struct enforce *enforce)
+{
+	if (!is_wanted(enforce))
+		return;
+	enforce->is_hurry_due = true;
+	hurry(enforce);
+}
+
+void enforce_policy_changed(struct enforce *enforce)
+{
+	const struct tenants *tenants = enforce->options.tenants;
+
+	enforce->has_required = false;
+	for (struct tenant *tenant = tenants_first(tenants); tenant;
+	     tenant = tenants_next(tenants, tenant))
+		enforce->has_required |= tenant->is_named && tenant->is_lease_required &&
+					 tenant->lease_audit != POLICY_AUDIT_OFF;
+	enforce_wake(enforce);
+}
+
+int enforce_new(const struct enforce_options *options, struct enforce **ret)
+{
+	_cleanup_(enforce_freep) struct enforce *enforce = calloc(1, sizeof(*enforce));
+	int r;
+
+	if (!enforce)
+		return error_origin(-ENOMEM);
+	enforce->options = *options;
+	enforce->started_ns = clock_boot_ns();
+	enforce->tick_ns = 1000000000u / (uint64_t)sysconf(_SC_CLK_TCK);
+	for (uint32_t i = 0; i < MAX_CASES; i++)
+		enforce->suspects[i].pidfd = -1;
+	if (options->loop) {
+		r = loop_timer_new(options->loop, on_timer, enforce, &enforce->timer);
+		if (r)
+			return error_fold(r);
+	}
+	enforce_policy_changed(enforce);
+	*ret = steal_ptr(enforce);
+	return 0;
+}
+
+struct enforce *enforce_free(struct enforce *enforce)
+{
+	if (!enforce)
+		return NULL;
+	loop_timer_free(enforce->timer);
+	for (uint32_t i = 0; i < MAX_CASES; i++)
+		if (enforce->suspects[i].pidfd >= 0)
+			drop(enforce, &enforce->suspects[i]);
+	free(enforce);
+	return NULL;
+}

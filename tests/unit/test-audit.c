@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* Judging whether processes keep to their leases: broker/tenant/audit.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tenant/audit.h"
+#include "tenant/tenant.h"
+
+enum { DEVICE = 1, TOLERANCE = 10 };
+
+static struct account_book *book;
+static struct tenant tenant;
+static struct leases leases;
+
+static int set_up(void **state)
+{
+	struct account_limits limits = {{0}};
+
+	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+		limits.max[i] = 1000;
+	tenant = (struct tenant){.lease_tolerance = TOLERANCE, .n_refs = 1, .is_named = true};
+	assert_int_equal(leases_init(&leases), 0);
+	assert_int_equal(account_book_new(&book), 0);
+	assert_int_equal(account_new(book, "t", &limits, &tenant.account), 0);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	leases_deinit(&leases);
+	account_unref(tenant.account);
+	account_book_free(book);
+	return 0;
+}
+
+static struct lease *make(uint64_t bytes)
+{
+	const struct lease_about about = {
+		.tenant = &tenant,
+		.device = DEVICE,
+		.min_bytes = 1,
+		.wish_bytes = bytes,
+		.max_bytes = 1000,
+		.name = "test",
+	};
+	struct lease *lease;
+
+	assert_int_equal(lease_new(&leases, &about, &lease), 0);
+	assert_int_equal(lease_grant(lease, bytes, false), 0);
+	audit_begin_anew(lease);
+	return lease;
+}
+
+static void join(struct lease *lease, struct lease_member *member, pid_t pid, uint64_t credit)
+{
+	*member = (struct lease_member){.lease = NULL};
+	lease_join(lease, member, pid);
+	member->joined_ns = 100;
+	assert_int_equal(lease_take(member, credit), 0);
+}
+
+static void test_find_lease(void **state)
+{
+	struct lease_member member, unknown;
+	struct lease *lease = make(100);
+
+	join(lease, &member, 7, 0);
+	join(lease, &unknown, 8, 0);
+	unknown.joined_ns = 0;
+	assert_ptr_equal(audit_find_lease(&leases, DEVICE, 7, 99), lease);
+	assert_ptr_equal(audit_find_lease(&leases, DEVICE, 7, 100), lease);
+	/* Another process, which has the number now. */
+	assert_null(audit_find_lease(&leases, DEVICE, 7, 101));
+	assert_null(audit_find_lease(&leases, DEVICE, 8, 99));
+	assert_null(audit_find_lease(&leases, DEVICE, 9, 99));
+	assert_null(audit_find_lease(&leases, DEVICE + 1, 7, 99));
+	lease_leave(&unknown);
+	lease_leave(&member);
+	lease_free(lease);
+}
+
+static void test_add_up(void **state)
+{
+	struct lease_member members[3];
+	struct lease *lease = make(100), *other = make(10);
+	const struct audit_process processes[] = {
+		{.pid = 1, .bytes = 500, .started_ns = 1, .lease = other},
+		{.pid = 2, .bytes = 70, .started_ns = 1, .lease = lease},
+		{.pid = 3, .bytes = 60, .started_ns = 1, .lease = lease},
+		{.pid = 4, .bytes = 900, .started_ns = 1},
+	};
+	struct audit_sum sum;
+
+	/* Twice connected, it counts once. */
+	join(lease, &members[0], 2, 40);
+	join(lease, &members[1], 2, 25);
+	join(lease, &members[2], 3, 10);
+	audit_add_up(lease, processes, 4, &sum);
+	assert_int_equal(sum.seen_bytes, 130);
+	assert_int_equal(sum.allowed_bytes, 100 + 2 * TOLERANCE);
+	/* It uses less than the other, but was given next to nothing. */
+	assert_int_equal(sum.worst, 2);
+	audit_add_up(lease, processes, 1, &sum);
+	assert_int_equal(sum.worst, UINT32_MAX);
+	assert_int_equal(sum.seen_bytes, 0);
+	for (unsigned int i = 0; i < 3; i++)
+		lease_leave(&members[i]);
+	lease_free(other);
+	lease_free(lease);
+}
+
+/* What it had while the list was made counts, though it has given that back since. */
+static void test_add_up__shrunk_meanwhile(void **state)
+{
+	struct lease *lease = make(100);
+	const struct audit_process process = {.pid = 2, .bytes = 300, .lease = lease};
+	struct audit_sum sum;
+
+	assert_int_equal(lease_grant(lease, 300, false), 0);
+	assert_int_equal(lease_grant(lease, 100, false), 0);
+	audit_add_up(lease, &process, 1, &sum);
+	assert_int_equal(sum.allowed_bytes, 300 + TOLERANCE);
+	audit_begin_anew(lease);
+	audit_add_up(lease, &process, 1, &sum);
+	assert_int_equal(sum.allowed_bytes, 100 + TOLERANCE);
+	lease_free(lease);
+}
+
+static void test_step__a_second_list(void **state)
+{
+	struct audit_case audit = {.noticed_ns = 50};
+
+	/* Begun before its process was held on to: it may be of another one. */
+	assert_int_equal(audit_step(&audit, POLICY_AUDIT_STOP, 49, 60), 0);
+	assert_int_equal(audit_step(&audit, POLICY_AUDIT_STOP, 50, 60), 0);
+	assert_int_equal(audit_step(&audit, POLICY_AUDIT_STOP, 51, 60),
+			 AUDIT_TELL | AUDIT_TERMINATE);
+	assert_int_equal(audit_step(&audit, POLICY_AUDIT_STOP, 52, 60 + AUDIT_KILL_NS - 1), 0);
+	assert_int_equal(audit_step(&audit, POLICY_AUDIT_STOP, 53, 60 + AUDIT_KILL_NS), AUDIT_KILL);
+	assert_int_equal(audit_step(&audit, POLICY_AUDIT_STOP, 54, 60 + 5 * AUDIT_KILL_NS), 0);
+}
+
+static void test_step__milder(void **state)
+{
+	for (unsigned int action = 0; action < POLICY_AUDIT_STOP; action++) {
+		struct audit_case audit = {.noticed_ns = 50};
+
+		assert_int_equal(audit_step(&audit, action, 51, 60),
+				 action == POLICY_AUDIT_OFF ? 0 : AUDIT_TELL);
+		assert_int_equal(audit_step(&audit, action, 52, 60 + 5 * AUDIT_KILL_NS), 0);
+		/* The policy has become stricter. */
+		assert_true(audit_step(&audit, POLICY_AUDIT_STOP, 53, 61 + 5 * AUDIT_KILL_NS) &
+			    AUDIT_TERMINATE);
+	}
+}
+
+static bool spares(pid_t pid, uid_t uid, bool has_lease, uint64_t started_ns)
+{
+	const struct audit_suspect suspect = {
+		.pid = pid, .uid = uid, .has_lease = has_lease, .started_ns = started_ns};
+
+	return audit_spares(&suspect, 77, 1000) != NULL;
+}
+
+static void test_spares(void **state)
+{
+	assert_false(spares(5, 1000, false, 1001));
+	assert_false(spares(5, 1000, true, 999));
+	assert_true(spares(5, 1000, false, 999));
+	assert_true(spares(5, 0, true, 1001));
+	assert_true(spares(77, 1000, true, 1001));
+	assert_true(spares(1, 1000, true, 1001));
+	assert_true(spares(0, 1000, true, 1001));
+	assert_true(spares(-1, 1000, true, 1001));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_find_lease, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_add_up, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_add_up__shrunk_meanwhile, set_up, tear_down),
+		cmocka_unit_test(test_step__a_second_list),
+		cmocka_unit_test(test_step__milder),
+		cmocka_unit_test(test_spares),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+/* Acting upon audits, on real processes of which made-up samples tell: broker/enforce.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "enforce.h"
+#include "tenant/audit.h"
+#include "tenant/policy-private.h"
+#include "tenant/tenant.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+enum { DEVICE = 1, NOBODY = 65534 };
+#define MIB (1ull << 20)
+
+static struct account_book *book;
+static struct tenants *tenants;
+static struct leases leases;
+static struct enforce *enforce;
+static unsigned int n_lowered;
+static struct device_reading reading;
+
+static void on_lowered(void *context)
+{
+	n_lowered++;
+}
+
+static struct policy *load(const char *keys)
+{
+	struct policy *policy = NULL;
+	char text[512], *errors = NULL;
+
+	snprintf(text, sizeof(text), "[tenant default]\nlease-tolerance = 8MiB\nweight = 50\n%s\n",
+		 keys);
+	assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors), 0);
+	return policy;
+}
+
+static void begin(const char *keys)
+{
+	const struct tenants_machine machine = {
+		.host_bytes = 1 << 30,
+		.vram_bytes = {[DEVICE] = 1 << 30},
+		.n_devices = 2,
+		.n_fds = 1000,
+		.n_mappings = 1000,
+	};
+	struct enforce_options options = {
+		.leases = &leases, .n_devices = 2, .proc = "/proc", .lowered = on_lowered};
+	char *errors = NULL;
+
+	n_lowered = 0;
+	reading = (struct device_reading){.n_samples = 0};
+	assert_int_equal(leases_init(&leases), 0);
+	assert_int_equal(account_book_new(&book), 0);
+	assert_int_equal(tenants_new(book, &machine, load(keys), &tenants, &errors), 0);
+	options.tenants = tenants;
+	assert_int_equal(enforce_new(&options, &enforce), 0);
+	/* Children are to be younger than this, in the kernel's hundredths of a second. */
+	usleep(30000);
+}
+
+static void end(void)
+{
+	enforce_free(enforce);
+	leases_deinit(&leases);
+	tenants_free(tenants);
+	account_book_free(book);
+}
+
+/* A process that is nobody's, does nothing, and ends with us. */
+static pid_t start(bool is_stubborn)
+{
+	int pipes[2];
+	pid_t pid;
+	char byte;
+
+	assert_int_equal(pipe(pipes), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (getuid() == 0 && setresuid(NOBODY, NOBODY, NOBODY) < 0)
+			_exit(1);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		/* Which has its folder in /proc be root's. */
+		prctl(PR_SET_DUMPABLE, 0);
+		if (is_stubborn)
+			signal(SIGTERM, SIG_IGN);
+		if (write(pipes[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(pipes[0], &byte, 1), 1);
+	close(pipes[0]);
+	close(pipes[1]);
+	return pid;
+}
+
+/* Return: the signal that has ended it, at once or soon. */
+static int ended_by(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+	return WTERMSIG(status);
+}
+
+static bool is_running(pid_t pid)
+{
+	siginfo_t info = {.si_pid = 0};
+
+	usleep(20000);
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
+	return info.si_pid == 0;
+}
+
+static void put_away(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	assert_int_equal(ended_by(pid), SIGKILL);
+}
+
+static void look_at(pid_t pid, uint64_t bytes, uint64_t later_ns)
+{
+	reading.processes_ns.is_valid = true;
+	reading.processes_ns.value = clock_now_ns();
+	reading.n_processes = bytes ? 1 : 0;
+	reading.processes[0] =
+		(struct process_reading){.pid = pid, .comm = "prog", .vram_bytes = bytes};
+	enforce_look(enforce, DEVICE, &reading, clock_now_ns() + later_ns);
+}
+
+static struct tenant *tenant_of_all(void)
+{
+	return tenants_first(tenants);
+}
+
+/* A lease with this process as its member. */
+static struct lease *lend(struct lease_member *member, pid_t pid, uint64_t bytes)
+{
+	const struct lease_about about = {
+		.tenant = tenant_of_all(),
+		.device = DEVICE,
+		.min_bytes = 1,
+		.wish_bytes = bytes,
+		.max_bytes = 512 * MIB,
+		.name = "test",
+	};
+	struct lease *lease;
+
+	assert_int_equal(lease_new(&leases, &about, &lease), 0);
+	assert_int_equal(lease_grant(lease, bytes, false), 0);
+	*member = (struct lease_member){.lease = NULL};
+	lease_join(lease, member, pid);
+	member->joined_ns = clock_boot_ns();
+	return lease;
+}
+
+static void test_stop__without_lease(void **state)
+{
+	pid_t pid;
+
+	begin("lease-audit = stop\nlease-required = yes");
+	pid = start(false);
+	look_at(pid, 100 * MIB, 0);
+	assert_true(enforce_is_urgent(enforce));
+	assert_true(is_running(pid));
+	/* The same list once more says nothing new. */
+	enforce_look(enforce, DEVICE, &reading, clock_now_ns());
+	assert_true(is_running(pid));
+	look_at(pid, 100 * MIB, 0);
+	assert_int_equal(ended_by(pid), SIGTERM);
+	look_at(pid, 0, 0);
+	assert_false(enforce_is_urgent(enforce));
+	end();
+}
+
+static void test_stop__stubborn(void **state)
+{
+	pid_t pid;
+
+	begin("lease-audit = stop\nlease-required = yes");
+	pid = start(true);
+	look_at(pid, 100 * MIB, 0);
+	look_at(pid, 100 * MIB, 0);
+	look_at(pid, 100 * MIB, AUDIT_KILL_NS - 1000000000);
+	assert_true(is_running(pid));
+	look_at(pid, 100 * MIB, AUDIT_KILL_NS);
+	assert_int_equal(ended_by(pid), SIGKILL);
+	end();
+}
+
+/* It was seen only once, then gave back; then began again. */
+static void test_stop__in_time(void **state)
+{
+	pid_t pid;
+
+	begin("lease-audit = stop\nlease-required = yes");
+	pid = start(false);
+	for (unsigned int i = 0; i < 3; i++) {
+		look_at(pid, 100 * MIB, 0);
+		look_at(pid, 8 * MIB, 0);
+	}
+	assert_true(is_running(pid));
+	put_away(pid);
+	end();
+}
+
+static void test_stop__with_lease(void **state)
+{
+	struct lease_member member;
+	struct lease *lease;
+	pid_t pid;
+
+	begin("lease-audit = stop\nlease-required = yes");
+	pid = start(false);
+	lease = lend(&member, pid, 100 * MIB);
+	for (unsigned int i = 0; i < 3; i++)
+		look_at(pid, 108 * MIB, 0);
+	assert_false(lease->is_over);
+	assert_true(is_running(pid));
+	look_at(pid, 108 * MIB + 1, 0);
+	assert_true(lease->is_over);
+	look_at(pid, 108 * MIB + 1, 0);
+	assert_int_equal(ended_by(pid), SIGTERM);
+	lease_leave(&member);
+	lease_free(lease);
+	end();
+}
+
+/* A process that has the number of a member that is gone is not that one. */
+static void test_stop__number_reused(void **state)
+{
+	struct lease_member member;
+	struct lease *lease;
+	pid_t pid;
+
+	begin("lease-audit = stop\nlease-required = no");
+	pid = start(false);
+	lease = lend(&member, pid, 100 * MIB);
+	member.joined_ns = 1;
+	for (unsigned int i = 0; i < 3; i++)
+		look_at(pid, 500 * MIB, 0);
+	assert_false(lease->is_over);
+	assert_true(is_running(pid));
+	put_away(pid);
+	lease_leave(&member);
+	lease_free(lease);
+	end();
+}
+
+static void test_spares(void **state)
+{
+	pid_t pid = start(false);
+
+	/* It is older than the broker. */
+	begin("lease-audit = stop\nlease-required = yes");
+	for (unsigned int i = 0; i < 3; i++)
+		look_at(pid, 500 * MIB, 0);
+	assert_true(is_running(pid));
+	assert_false(enforce_is_urgent(enforce));
+	/* Neither init nor ourselves; that this goes on is the proof. */
+	for (unsigned int i = 0; i < 3; i++)
+		look_at(1, 500 * MIB, 0);
+	for (unsigned int i = 0; i < 3; i++)
+		look_at(getpid(), 500 * MIB, 0);
+	put_away(pid);
+	end();
+}
+
+static void test_off_and_warn(void **state)
+{
+	static const char *const policies[] = {
+		"lease-audit = off\nlease-required = yes",
+		"lease-audit = warn\nlease-required = yes",
+		"lease-audit = stop\nlease-required = no",
+	};
+
+	for (unsigned int i = 0; i < 3; i++) {
+		pid_t pid;
+
+		begin(policies[i]);
+		pid = start(false);
+		for (unsigned int k = 0; k < 3; k++)
+			look_at(pid, 500 * MIB, 0);
+		assert_true(is_running(pid));
+		assert_int_equal(n_lowered, 0);
+		put_away(pid);
+		end();
+	}
+}
+
+static void test_priority(void **state)
+{
+	struct tenant *tenant;
+	char *errors = NULL;
+	pid_t pid;
+
+	begin("lease-audit = priority\nlease-required = yes");
+	tenant = tenant_of_all();
+	pid = start(false);
+	look_at(pid, 500 * MIB, 0);
+	assert_int_equal(tenant->weight, 50);
+	look_at(pid, 500 * MIB, 0);
+	assert_int_equal(tenant->weight, 5);
+	assert_int_equal(tenant->priority_max, RBK_PRIORITY_LOW);
+	assert_int_equal(n_lowered, 1);
+	/* It stays so when the policy is read again, */
+	assert_int_equal(tenants_reload(tenants,
+					load("lease-audit = priority\nlease-required = yes"),
+					&errors),
+			 0);
+	look_at(pid, 500 * MIB, 0);
+	assert_int_equal(tenant->weight, 5);
+	/* and ends with what it was for. */
+	look_at(pid, 8 * MIB, 0);
+	assert_int_equal(tenant->weight, 50);
+	assert_int_equal(tenant->priority_max, RBK_PRIORITY_URGENT);
+	assert_int_equal(n_lowered, 2);
+	put_away(pid);
+	end();
+}
+
+/* More than are followed at once. */
+static void test_many(void **state)
+{
+	enum { N = TELEMETRY_MAX_PROCESSES };
+	pid_t pids[N + 10];
+
+	begin("lease-audit = stop\nlease-required = yes");
+	for (unsigned int i = 0; i < N + 10; i++)
+		pids[i] = start(false);
+	for (unsigned int turn = 0; turn < 8; turn++) {
+		unsigned int from = turn < 4 ? 0 : 10;
+
+		reading.processes_ns = (struct reading){clock_now_ns(), true};
+		reading.n_processes = N;
+		for (unsigned int i = 0; i < N; i++)
+			reading.processes[i] = (struct process_reading){
+				.pid = pids[from + i], .comm = "prog", .vram_bytes = 100 * MIB};
+		enforce_look(enforce, DEVICE, &reading, clock_now_ns());
+	}
+	for (unsigned int i = 0; i < N + 10; i++)
+		assert_int_equal(ended_by(pids[i]), SIGTERM);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_stop__without_lease),
+		cmocka_unit_test(test_stop__stubborn),
+		cmocka_unit_test(test_stop__in_time),
+		cmocka_unit_test(test_stop__with_lease),
+		cmocka_unit_test(test_stop__number_reused),
+		cmocka_unit_test(test_spares),
+		cmocka_unit_test(test_off_and_warn),
+		cmocka_unit_test(test_priority),
+		cmocka_unit_test(test_many),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
