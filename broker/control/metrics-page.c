@@ -29,10 +29,17 @@ enum {
 	MAX_NAPS = 100, /* of one copy of a page */
 };
 
+/* Of all leases that a tenant has of a device: their programs come and go, and get no series. */
+struct lease_sum {
+	uint64_t n, granted_bytes, credited_bytes, used_bytes, seen_bytes;
+	bool is_seen;
+};
+
 struct tenant_copy {
 	struct rbk_stats_tenant figures;
 	struct rbk_stats_delay delay;
 	char label[LABEL_BYTES];
+	struct lease_sum leases[RBK_MAX_DEVICES];
 };
 
 struct metrics_page {
@@ -44,6 +51,7 @@ struct metrics_page {
 	bool has_roles;
 	uint32_t n_devices;
 	struct rbk_stats_device devices[RBK_MAX_DEVICES];
+	bool has_leases;
 	uint32_t n_tenants, max_tenants;
 	uint64_t *hashes; /* of the tenants' labels */
 	struct tenant_copy tenants[];
@@ -201,6 +209,46 @@ static void copy_tenants(struct metrics_page *page, const struct rbk_stats_view 
 	}
 }
 
+static struct tenant_copy *find_tenant(struct metrics_page *page, uint32_t number)
+{
+	for (uint32_t i = 0; i < page->n_tenants; i++)
+		if (page->tenants[i].figures.number == number)
+			return &page->tenants[i];
+	return NULL;
+}
+
+static void copy_leases(struct metrics_page *page, const struct rbk_stats_view *view,
+			unsigned int *n_naps)
+{
+	const uint32_t n = rbk_stats_count(view, RBK_STATS_SECTION_LEASES);
+	const struct rbk_stats_lease *record;
+	struct rbk_stats_lease lease;
+	struct tenant_copy *tenant;
+	struct lease_sum *sum;
+
+	page->has_leases = n > 0;
+	for (uint32_t i = 0; i < page->n_tenants; i++)
+		memset(page->tenants[i].leases, 0, sizeof(page->tenants[i].leases));
+	for (uint32_t i = 0; i < n; i++) {
+		record = rbk_stats_record(view, RBK_STATS_SECTION_LEASES, i);
+		if (__atomic_load_n(&record->number, __ATOMIC_RELAXED) == 0)
+			continue;
+		copy_record(&lease, record, sizeof(lease), n_naps);
+		tenant = find_tenant(page, lease.tenant);
+		if (lease.number == 0 || !tenant || lease.device >= page->n_devices)
+			continue;
+		sum = &tenant->leases[lease.device];
+		sum->n++;
+		sum->granted_bytes += lease.granted_bytes;
+		sum->credited_bytes += lease.credited_bytes;
+		sum->used_bytes += lease.used_bytes + lease.extra_bytes;
+		if (lease.seen_bytes != RBK_STATS_ABSENT) {
+			sum->is_seen = true;
+			sum->seen_bytes += lease.seen_bytes;
+		}
+	}
+}
+
 void metrics_page_take(struct metrics_page *page, const struct rbk_stats_view *view)
 {
 	const struct rbk_stats_broker *broker = rbk_stats_record(view, RBK_STATS_SECTION_BROKER, 0);
@@ -228,6 +276,7 @@ void metrics_page_take(struct metrics_page *page, const struct rbk_stats_view *v
 		page->n_devices++;
 	}
 	copy_tenants(page, view, &n_naps);
+	copy_leases(page, view, &n_naps);
 	copy_threads(page, view, &n_naps);
 }
 
@@ -810,6 +859,53 @@ static void write_tenants(const struct metrics_page *page, struct metrics_text *
 	write_tenant_delays(page, text);
 }
 
+/* ---- Leases ---- */
+
+static const struct lease_member {
+	size_t offset; /* in struct lease_sum */
+	bool is_seen;  /* only where that is */
+	struct metrics_family family;
+} lease_members[] = {
+	{offsetof(struct lease_sum, n),
+	 false,
+	 {"leases", "Leases that programs have of the device's memory", METRICS_GAUGE}},
+	{offsetof(struct lease_sum, granted_bytes),
+	 false,
+	 {"lease_granted_bytes", "Device memory that its leases were granted", METRICS_GAUGE}},
+	{offsetof(struct lease_sum, credited_bytes),
+	 false,
+	 {"lease_credited_bytes", "What of that was handed out to programs", METRICS_GAUGE}},
+	{offsetof(struct lease_sum, used_bytes),
+	 false,
+	 {"lease_used_bytes", "What programs say that they and their drivers use of it",
+	  METRICS_GAUGE}},
+	{offsetof(struct lease_sum, seen_bytes),
+	 true,
+	 {"lease_seen_bytes", "What the kernel says that these programs use", METRICS_GAUGE}},
+};
+
+static void write_leases(const struct metrics_page *page, struct metrics_text *text)
+{
+	const struct lease_sum *sum;
+	char device[32];
+	uint64_t value;
+
+	for (size_t k = 0; page->has_leases && k < ARRAY_SIZE(lease_members); k++) {
+		metrics_begin(text, &lease_members[k].family);
+		for (uint32_t i = 0; i < page->n_tenants; i++) {
+			for (uint32_t n = RBK_DEVICE_GPU; n < page->n_devices; n++) {
+				sum = &page->tenants[i].leases[n];
+				if (lease_members[k].is_seen && !sum->is_seen)
+					continue;
+				device_label(device, n);
+				memcpy(&value, (const char *)sum + lease_members[k].offset,
+				       sizeof(value));
+				metrics_count(text, NULL, page->tenants[i].label, device, value);
+			}
+		}
+	}
+}
+
 void metrics_page_write(const struct metrics_page *page, const char *version,
 			struct metrics_text *text)
 {
@@ -822,5 +918,6 @@ void metrics_page_write(const struct metrics_page *page, const char *version,
 	write_roles(page, text);
 	write_devices(page, text);
 	write_tenants(page, text);
+	write_leases(page, text);
 	metrics_end(text);
 }

@@ -47,6 +47,8 @@ void metrics_rig_init(struct metrics_rig *rig, uint32_t n_tenants)
 		section(rig, RBK_STATS_SECTION_THREADS, sizeof(*rig->threads), METRICS_RIG_THREADS);
 	rig->tenants = section(rig, RBK_STATS_SECTION_TENANTS, sizeof(*rig->tenants), n_tenants);
 	rig->delays = section(rig, RBK_STATS_SECTION_DELAYS, sizeof(*rig->delays), n_tenants);
+	rig->leases =
+		section(rig, RBK_STATS_SECTION_LEASES, sizeof(*rig->leases), METRICS_RIG_LEASES);
 	assert(rbk_stats_view(&rig->view, rig->page, rig->header->page_bytes));
 }
 
@@ -134,6 +136,41 @@ static void fill_threads(struct metrics_rig *rig)
 	}
 }
 
+/* Two of one tenant and another's, with a hole between; one of nobody, and one of no device. */
+static void fill_leases(struct metrics_rig *rig)
+{
+	static const struct rbk_stats_lease leases[METRICS_RIG_LEASES] = {
+		{.number = 1,
+		 .tenant = 1,
+		 .device = 1,
+		 .granted_bytes = 1000,
+		 .credited_bytes = 600,
+		 .used_bytes = 500,
+		 .extra_bytes = 7,
+		 .seen_bytes = RBK_STATS_ABSENT},
+		{.number = 0, .tenant = 1, .device = 1, .granted_bytes = 55},
+		{.number = 3,
+		 .tenant = 1,
+		 .device = 1,
+		 .granted_bytes = 2000,
+		 .credited_bytes = 900,
+		 .used_bytes = 800,
+		 .seen_bytes = 810},
+		{.number = 4,
+		 .tenant = 2,
+		 .device = 1,
+		 .granted_bytes = 40000,
+		 .credited_bytes = 300,
+		 .used_bytes = 200,
+		 .seen_bytes = RBK_STATS_ABSENT},
+		{.number = 5, .tenant = 77, .device = 1, .granted_bytes = 66},
+		{.number = 6, .tenant = 2, .device = 15, .granted_bytes = 77},
+	};
+
+	for (uint32_t i = 0; i < METRICS_RIG_LEASES; i++)
+		rig->leases[i] = leases[i];
+}
+
 void metrics_rig_fill(struct metrics_rig *rig)
 {
 	struct rbk_stats_header *header = rig->header;
@@ -152,6 +189,7 @@ void metrics_rig_fill(struct metrics_rig *rig)
 	rig->contention->factor = 1.75;
 	fill_devices(rig);
 	fill_threads(rig);
+	fill_leases(rig);
 	metrics_rig_tenant(rig, 0, "web");
 	metrics_rig_tenant(rig, 1, "batch");
 }

@@ -18,9 +18,10 @@ struct metrics_rig {
 	struct rbk_stats_tenant *tenants;
 	struct rbk_stats_delay *delays; /* of tenants */
 	struct rbk_stats_thread *threads;
+	struct rbk_stats_lease *leases;
 };
 
-enum { METRICS_RIG_DEVICES = 2, METRICS_RIG_THREADS = 4 };
+enum { METRICS_RIG_DEVICES = 2, METRICS_RIG_THREADS = 4, METRICS_RIG_LEASES = 6 };
 
 /* With room for @n_tenants, none of which is used. */
 void metrics_rig_init(struct metrics_rig *rig, uint32_t n_tenants);
