@@ -282,6 +282,25 @@ static void test_spares(void **state)
 	end();
 }
 
+/* Without the right to, it is tried once for each. */
+static void test_stop__powerless(void **state)
+{
+	pid_t pid;
+
+	if (getuid() != 0)
+		skip();
+	begin("lease-audit = stop\nlease-required = yes");
+	pid = start(false);
+	assert_int_equal(seteuid(1), 0);
+	for (unsigned int i = 0; i < 3; i++)
+		look_at(pid, 500 * MIB, i * AUDIT_KILL_NS);
+	assert_int_equal(seteuid(0), 0);
+	assert_true(is_running(pid));
+	assert_false(enforce_is_urgent(enforce));
+	put_away(pid);
+	end();
+}
+
 static void test_off_and_warn(void **state)
 {
 	static const char *const policies[] = {
@@ -368,6 +387,7 @@ int main(void)
 		cmocka_unit_test(test_stop__with_lease),
 		cmocka_unit_test(test_stop__number_reused),
 		cmocka_unit_test(test_spares),
+		cmocka_unit_test(test_stop__powerless),
 		cmocka_unit_test(test_off_and_warn),
 		cmocka_unit_test(test_priority),
 		cmocka_unit_test(test_many),
