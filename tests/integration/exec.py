@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: MIT
 """brokerctl exec, leases and lease beside a real broker with a software device of 64 MiB.
 
-    exec.py BROKERCTL BROKERD STATS_CLIENT MEMBER MANIFEST BROKERCTL.1
+    exec.py BROKERCTL BROKERD STATS_CLIENT MEMBER MANIFEST BROKERCTL.1 VULKAN_CLIENT
 
-MEMBER joins the lease that its environment names; MANIFEST is that of the layer as it was built.
+MEMBER joins the lease that its environment names; MANIFEST is that of the layer as it was built;
+VULKAN_CLIENT knows nothing of leases.
 """
+import atexit
 import json
 import os
 import pty
@@ -19,7 +21,7 @@ import time
 
 from ctlrig import CTL, FAILED, LIMIT, NOT_PERMITTED, OK, USAGE, Broker, ctl, expect, objects, wait_for
 
-MEMBER, MANIFEST, MANUAL = sys.argv[4:7]
+MEMBER, MANIFEST, MANUAL, VULKAN_CLIENT = sys.argv[4:8]
 NOT_RUN, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 MIB = 1 << 20
 OURS = re.compile('^(RINGBROKER|LLAMA|XDG_DATA_DIRS|XDG_CONFIG|VK_)')
@@ -276,6 +278,24 @@ def check_use(broker, folder):
     wait_for(lambda: leases(broker) == [], 'it is left')
 
 
+def check_vulkan(broker):
+    """An unmodified program: it gets what it was promised, and no more."""
+    program = Exec(broker, '--vram=16MiB', '--', VULKAN_CLIENT)
+    answers = []
+    for command in ('device', f'alloc {MIB} 100'):
+        program.process.stdin.write(command + '\n')
+        program.process.stdin.flush()
+        answers.append(program.line())
+    expect(answers[0] == 'device 0: result=0', answers)
+    found = re.fullmatch(r'alloc: n=(\d+) result=(-?\d+)', answers[1])
+    expect(found and found[1] == '16' and found[2] == '-2', answers)
+    lease, = leases(broker)
+    expect(lease['granted_bytes'] == 16 * MIB and lease['members'] == 2, lease)
+    _, err = program.end()
+    expect('(16 MiB drawn) of 16 MiB' in err, err)
+    wait_for(lambda: leases(broker) == [], 'it is left')
+
+
 def check_two(broker):
     """Both fit, or they are told apart; and who waits gets what the other had."""
     both = [Exec(broker, '--vram=24MiB', '--', MEMBER, '24', '24') for _ in range(2)]
@@ -360,6 +380,8 @@ def check_restart(broker, folder):
 def start(folder):
     broker = Broker(folder, '--gpu=software', '--device-memory=64MiB')
     broker.env = environment(folder)
+    # Whoever fails leaves nothing behind.
+    atexit.register(broker.process.kill)
     return broker
 
 
@@ -378,6 +400,7 @@ def main():
         check_signals(broker)
         check_terminal(broker)
         check_use(broker, folder)
+        check_vulkan(broker)
         check_two(broker)
         check_kills(broker)
         check_restart(broker, folder)
