@@ -306,7 +306,11 @@ static int run_lines(struct top *top)
 		return out_of_memory();
 	if (top->origin.is_recorded)
 		return print_recorded(top);
-	if (look(top) || await_rates(top))
+	if (look(top))
+		return out_of_memory();
+	if (top->source.state == SOURCE_LIVE && top->source.pages.root.page)
+		pages_await_listing(&top->source.pages.root);
+	if (await_rates(top) || look(top))
 		return out_of_memory();
 	while (!stop_signal) {
 		if (!print_picture(top, n == 0))

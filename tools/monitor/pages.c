@@ -104,6 +104,53 @@ bool page_copy_tenant_head(const struct rbk_stats_view *view, uint32_t index,
 	return ret->flags & RBK_STATS_TENANT_USED;
 }
 
+/* --- Waiting for listings --- */
+
+/* So many the broker shows with its first update, of those that nobody has looked at before. */
+enum { FIRST_TENANTS = 256, FIRST_SESSIONS = 1024, MAX_LOOKS = 40 };
+
+static uint64_t count_used(const struct rbk_stats_view *root, unsigned int section)
+{
+	const uint32_t n = rbk_stats_count(root, section);
+	uint32_t head[2]; /* sequence, number */
+	uint64_t n_used = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		page_copy(root, section, i, head, sizeof(head));
+		n_used += head[1] != 0;
+	}
+	return n_used;
+}
+
+void pages_await_listing(const struct rbk_stats_view *root)
+{
+	const struct timespec pause = {.tv_nsec = 300000000};
+	uint64_t n_before = 0, n_updates = 0;
+
+	for (unsigned int i = 0; i < MAX_LOOKS; i++) {
+		uint64_t n_tenants = 0, n_sessions = 0;
+		struct rbk_stats_broker broker;
+
+		page_copy(root, RBK_STATS_SECTION_BROKER, 0, &broker, sizeof(broker));
+		if (broker.n_tenants > FIRST_TENANTS)
+			n_tenants = count_used(root, RBK_STATS_SECTION_TENANTS);
+		if (broker.n_sessions > FIRST_SESSIONS)
+			n_sessions = count_used(root, RBK_STATS_SECTION_SESSIONS);
+		/* How many tenants had a session is not told: until there are no more. */
+		if (n_tenants < FIRST_TENANTS &&
+		    (broker.n_sessions <= FIRST_SESSIONS || n_sessions >= broker.n_sessions))
+			return;
+		/* The broker has had time to show more. */
+		if (n_tenants + n_sessions == n_before &&
+		    rbk_stats_load(&root->page->n_updates) >= n_updates + 2)
+			return;
+		if (n_tenants + n_sessions != n_before)
+			n_updates = rbk_stats_load(&root->page->n_updates);
+		n_before = n_tenants + n_sessions;
+		nanosleep(&pause, NULL);
+	}
+}
+
 /* --- Which tenants --- */
 
 /* Return: 0, *ret_number set; -ENOENT. */

@@ -95,6 +95,12 @@ void page_copy(const struct rbk_stats_view *view, unsigned int section, uint32_t
 	       size_t bytes);
 
 /*
+ * Waits until the root page shows everybody: whoever has just come sees some of a thousand sessions
+ * and tenants, and more with each update. Returns after a few updates without more, 12 s at most.
+ */
+void pages_await_listing(const struct rbk_stats_view *root);
+
+/*
  * How long ago the page was brought up to date, by this machine's CLOCK_MONOTONIC; nonsense, also
  * negative, of a page that another machine wrote.
  */
