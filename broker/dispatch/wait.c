@@ -38,6 +38,12 @@ static void on_answer(struct residency_waiter *waiter, int res)
 {
 	struct task *task = container_of(waiter, struct task, waiter);
 
+	/*
+	 * Somebody evicted it by hand. Who only asked for that is cancelled, whatever room there
+	 * is; who cannot run anywhere else lacks the memory.
+	 */
+	if (res == -EINTR)
+		res = task->opcode == RBK_OP_RUN ? -ENOMEM : -ECANCELED;
 	task_wake(task->ring->dispatch, task, res);
 }
 
@@ -111,9 +117,7 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 		} else {
 			if (task->opcode == RBK_OP_PREFETCH && task->wait_res == 0)
 				task->device = prefetched_device(dispatch, task);
-			/* Somebody evicted it by hand: that cancels, whatever room there is. */
-			task_finish(dispatch, task,
-				    task->wait_res == -EINTR ? -ECANCELED : task->wait_res);
+			task_finish(dispatch, task, task->wait_res);
 		}
 	}
 	return n;

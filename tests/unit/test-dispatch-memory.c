@@ -378,11 +378,14 @@ static void test_wait__evicted_by_hand(void **state)
 	begin(&bench, 2);
 	put_memory(&bench, RBK_OP_PREFETCH, 1, 0, 0);
 	put(&bench, 2, RBK_STRATEGY_ONLY_GPU, 0);
+	put(&bench, 3, RBK_STRATEGY_ONLY_GPU, 0);
 	rig_work(&bench.rig);
 	answer(&bench, RESIDENCY_PREFETCH, RBK_DEVICE_NONE, PLAN_DEVICE_EVICTED, -EINTR);
 	expect_cqe(&bench, 1, -ECANCELED);
 	answer(&bench, RESIDENCY_PREFETCH, GPU, PLAN_DEVICE_READY, -EINTR);
 	expect_placed(&bench, 2, GPU, RBK_REASON_USER_PREFERENCE);
+	answer(&bench, RESIDENCY_PREFETCH, GPU, PLAN_DEVICE_EVICTED, -EINTR);
+	expect_cqe(&bench, 3, -ENOMEM);
 	bench_end(&bench);
 }
 
