@@ -365,7 +365,7 @@ void rig_turn(struct residency_rig *rig)
 	usleep(50);
 }
 
-static bool is_busy(const struct residency_rig *rig)
+bool rig_review_is_due(const struct residency_rig *rig)
 {
 	const struct residency *residency = rig->residency;
 	/* What is due now comes that late after a review that took long. */
@@ -373,8 +373,15 @@ static bool is_busy(const struct residency_rig *rig)
 				   RESIDENCY_PAUSE * (residency->review_ns + residency->asked_ns);
 	uint64_t soon_ns = clock_now_ns() + 5000000;
 
-	if (residency->timer_ns &&
-	    (residency->timer_ns < soon_ns || residency->timer_ns <= paused_until_ns))
+	return residency->timer_ns &&
+	       (residency->timer_ns < soon_ns || residency->timer_ns <= paused_until_ns);
+}
+
+static bool is_busy(const struct residency_rig *rig)
+{
+	const struct residency *residency = rig->residency;
+
+	if (rig_review_is_due(rig))
 		return true;
 	if (!list_is_empty(&residency->asking))
 		return true;

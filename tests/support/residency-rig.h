@@ -88,6 +88,8 @@ void rig_ask(struct residency_rig *rig, struct session_plan *slot, struct rig_wi
 void rig_settle(struct residency_rig *rig);
 /* Turns the loop once, and gives the setup thread its time. */
 void rig_turn(struct residency_rig *rig);
+/* Is a review to come soon, or as soon as the pause after the last one has passed? */
+bool rig_review_is_due(const struct residency_rig *rig);
 
 /* What is charged and what is allocated are the same, and nobody has more than is his. */
 void rig_check(const struct residency_rig *rig);
