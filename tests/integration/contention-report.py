@@ -153,9 +153,9 @@ class Report:
             expect(about['source'] in LADDER and about['action'] in ('act', 'observe'), about)
             expect(1 <= about['workers'] <= about['workers_total'] == 2, about)
             expect(about['factor'] >= 1, about)
-            # A reset does not make it as if what lasts had not begun.
-            expect((about['began_ns'] is not None) == (about['n_began'] > 0 or about['contended']),
-                   about)
+            # A reset does not make it as if what lasts had not begun, nor when it ends later.
+            expect((about['began_ns'] is not None) == (about['n_began'] > 0 or about['contended'] or
+                                                       about['contended_ns'] > 0), about)
         for thread in self.threads:
             expect(FIGURES | {'tid', 'name', 'role'} <= set(thread), thread)
             expect(thread['role'] in ('reactor', 'worker', 'other') and thread['tid'] > 0, thread)
