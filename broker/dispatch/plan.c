@@ -112,6 +112,11 @@ void dispatch_plan_freed(void *context, struct session_plan *plan)
 
 void dispatch_plans_review(struct dispatch *dispatch)
 {
-	list_for_each (node, &dispatch->plans)
-		plan_review(dispatch, container_of(node, struct session_plan, dispatched));
+	list_for_each (node, &dispatch->plans) {
+		struct session_plan *plan = container_of(node, struct session_plan, dispatched);
+
+		/* No task finds one that is leaving, and the setup thread may be undoing it. */
+		if (plan->state != SLOT_REMOVING && plan->state != SLOT_RELEASING)
+			plan_review(dispatch, plan);
+	}
 }
