@@ -95,7 +95,8 @@ static bool is_allowed(const struct slot *slot, int res)
 		return slot->opcode == RBK_OP_RUN && slot->plan->is_pinned &&
 		       slot->strategy == RBK_STRATEGY_ONLY_CPU;
 	case -ECANCELED:
-		return slot->is_cancelled || slot->has_lost_plan;
+		/* What is on its way may be evicted by hand, as the fighter does, too. */
+		return slot->is_cancelled || slot->has_lost_plan || slot->opcode == RBK_OP_PREFETCH;
 	case -ENOENT:
 		return slot->opcode == RBK_OP_CANCEL || slot->has_lost_plan;
 	case -EALREADY:
