@@ -38,6 +38,7 @@ enum {
 /* An entry that has not completed. */
 struct slot {
 	bool is_used, is_waiting, is_cancelled, has_lost_plan;
+	bool may_be_evicted; /* by hand, on its way: an EVICT was in flight with it */
 	uint8_t opcode, strategy;
 	uint32_t n_rows;
 	uint64_t serial, since_ns, patience_ns;
@@ -95,8 +96,7 @@ static bool is_allowed(const struct slot *slot, int res)
 		return slot->opcode == RBK_OP_RUN && slot->plan->is_pinned &&
 		       slot->strategy == RBK_STRATEGY_ONLY_CPU;
 	case -ECANCELED:
-		/* What is on its way may be evicted by hand, as the fighter does, too. */
-		return slot->is_cancelled || slot->has_lost_plan || slot->opcode == RBK_OP_PREFETCH;
+		return slot->is_cancelled || slot->has_lost_plan || slot->may_be_evicted;
 	case -ENOENT:
 		return slot->opcode == RBK_OP_CANCEL || slot->has_lost_plan;
 	case -EALREADY:
@@ -191,6 +191,25 @@ static void wait_for_slot(struct fighter *f, uint8_t opcode)
 		pump(f, 1000000);
 }
 
+/* An EVICT cancels a PREFETCH of the same plan that has not completed, whichever came first. */
+static void expect_eviction(struct fighter *f, struct slot *slot)
+{
+	const uint8_t opcode = slot->opcode;
+
+	if (opcode != RBK_OP_PREFETCH && opcode != RBK_OP_EVICT)
+		return;
+	for (unsigned int i = 0; i < N_SLOTS; i++) {
+		struct slot *other = &f->slots[i];
+
+		if (!other->is_used || other->plan != slot->plan)
+			continue;
+		if (opcode == RBK_OP_EVICT && other->opcode == RBK_OP_PREFETCH)
+			other->may_be_evicted = true;
+		if (opcode == RBK_OP_PREFETCH && other->opcode == RBK_OP_EVICT)
+			slot->may_be_evicted = true;
+	}
+}
+
 static struct slot *put(struct fighter *f, uint8_t opcode, struct fight_plan *plan,
 			uint8_t strategy, bool is_waiting)
 {
@@ -214,6 +233,7 @@ static struct slot *put(struct fighter *f, uint8_t opcode, struct fight_plan *pl
 	f->n_used++;
 	if (plan)
 		plan->n_in_flight++;
+	expect_eviction(f, slot);
 	sqe = rbk_get_sqe(f->ring);
 	if (!sqe)
 		FAIL(f, "the ring is full, or lost");

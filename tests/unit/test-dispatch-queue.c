@@ -492,6 +492,30 @@ static void test_force_cpu__inline(void **state)
 	bench_end(&bench);
 }
 
+/* The setup thread may be undoing a plan that is leaving: a review leaves it alone. */
+static void test_review__leaving_plans(void **state)
+{
+	static const uint8_t leaving[] = {SLOT_REMOVING, SLOT_RELEASING};
+	struct place_config config = PLACE_CONFIG_DEFAULT;
+	struct bench bench;
+	uint8_t before;
+
+	bench_begin(&bench, 2, N_ENTRIES);
+	assert_int_equal(bench.tiny->inline_reason, RBK_REASON_BELOW_THRESHOLD);
+	before = bench.tiny->state;
+	config.force_cpu = true;
+	for (unsigned int i = 0; i < ARRAY_SIZE(leaving); i++) {
+		bench.tiny->state = leaving[i];
+		dispatch_configure(bench.rig.dispatch, &config);
+		dispatch_drain_device(bench.rig.dispatch, GPU, true);
+		assert_int_equal(bench.tiny->inline_reason, RBK_REASON_BELOW_THRESHOLD);
+	}
+	bench.tiny->state = before;
+	dispatch_configure(bench.rig.dispatch, &config);
+	assert_int_equal(bench.tiny->inline_reason, RBK_REASON_GPU_UNAVAILABLE);
+	bench_end(&bench);
+}
+
 /* --- quotas --- */
 
 /* A turn of the reactor, that much of it as the rig does not do. */
@@ -897,6 +921,7 @@ int main(void)
 		cmocka_unit_test(test_moved__tells_residency),
 		cmocka_unit_test(test_force_cpu__while_queued),
 		cmocka_unit_test(test_force_cpu__inline),
+		cmocka_unit_test(test_review__leaving_plans),
 		cmocka_unit_test(test_quota__holds_its_tenant),
 		cmocka_unit_test(test_quota__is_lifted),
 		cmocka_unit_test(test_quota__ring_closes),
