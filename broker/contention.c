@@ -14,7 +14,8 @@
  * The log has a line when contention begins and one when it ends, but no more than a pair in ten
  * seconds: those of others are counted, and the next line says how many there were. It begins, for
  * the log, once it has lasted a quarter of a second: until then nobody knows whose doing it is, and
- * what is over before is not worth a line.
+ * what is over before is not worth a line. Who collects that waits for a processor, too, so that
+ * the line is put off for up to five seconds where the source tells and has not told yet.
  */
 #include "contention.h"
 
@@ -49,6 +50,7 @@ static const uint64_t stale_ns = 10000000000;
 static const uint64_t fresh_ns = 1000000000;
 static const uint64_t fade_ns = 200000000;
 static const uint64_t say_after_ns = 250000000;
+static const uint64_t say_anyway_ns = 5000000000;
 static const uint64_t say_again_ns = 10000000000;
 
 /* Of paths: they are kept, and a copy of them here, for each session. */
@@ -301,8 +303,8 @@ const char *contention_watched_by(const struct contention *contention)
 	return sentences[run_queue_source(contention->options.run_queue)];
 }
 
-/* Whom the workers waited for most. */
-static void describe_cause(const struct contention *contention, char *text, size_t bytes)
+/* Whom the workers waited for most. Return: is anybody known? */
+static bool describe_cause(const struct contention *contention, char *text, size_t bytes)
 {
 	const struct run_queue *rq = contention->options.run_queue;
 	struct run_queue_report report;
@@ -310,7 +312,7 @@ static void describe_cause(const struct contention *contention, char *text, size
 
 	snprintf(text, bytes, "by whom %s does not tell", place_of(contention->source));
 	if (!run_queue_workers(rq, &report))
-		return;
+		return false;
 	for (uint32_t i = 0; i < report.n_causes && i < RUN_QUEUE_TOP; i++) {
 		const struct run_queue_cause *cause = &report.causes[i];
 		char where[32] = "in another PID namespace";
@@ -325,18 +327,18 @@ static void describe_cause(const struct contention *contention, char *text, size
 		snprintf(text, bytes, "most by %s, %s%s%s%s%s", cause->comm, where,
 			 cause->cgroup[0] ? in : "", cause->cgroup, tenant ? ", of tenant " : "",
 			 tenant ? tenant_name(tenant) : "");
-		return;
+		return true;
 	}
+	return false;
 }
 
-static void say_begin(struct contention *contention, uint64_t now_ns)
+static void say_begin(struct contention *contention, const char *cause, uint64_t now_ns)
 {
 	const struct place_contention_verdict *verdict = &contention->verdict;
 	const uint32_t n_total = n_workers_total(contention);
 	const uint32_t n = contention->options.observes ? n_total : verdict->n_workers;
-	char cause[RUN_QUEUE_PATH_BYTES + 128], unsaid[64] = "";
+	char unsaid[64] = "";
 
-	describe_cause(contention, cause, sizeof(cause));
 	if (contention->n_unsaid > 0)
 		snprintf(unsaid, sizeof(unsaid), "; so it was %llu time%s since the last such line",
 			 (unsigned long long)contention->n_unsaid, plural(contention->n_unsaid));
@@ -351,13 +353,25 @@ static void say_begin(struct contention *contention, uint64_t now_ns)
 	contention->n_unsaid = 0;
 }
 
+/* Says that it has begun, if it is time to. */
+static void consider_saying(struct contention *contention, uint64_t now_ns)
+{
+	const uint64_t lasted_ns = now_ns - contention->began_ns;
+	char cause[RUN_QUEUE_PATH_BYTES + 128];
+
+	if (lasted_ns < say_after_ns ||
+	    (contention->said_ns != 0 && now_ns - contention->said_ns < say_again_ns))
+		return;
+	if (describe_cause(contention, cause, sizeof(cause)) ||
+	    contention->source != RUN_QUEUE_SOURCE_EBPF || lasted_ns >= say_anyway_ns)
+		say_begin(contention, cause, now_ns);
+}
+
 static void say(struct contention *contention, uint64_t now_ns)
 {
 	if (contention->verdict.is_contended) {
-		if (contention->said == SAID_LATER &&
-		    now_ns - contention->began_ns >= say_after_ns &&
-		    (contention->said_ns == 0 || now_ns - contention->said_ns >= say_again_ns))
-			say_begin(contention, now_ns);
+		if (contention->said == SAID_LATER)
+			consider_saying(contention, now_ns);
 		return;
 	}
 	if (contention->said == SAID_BEGIN)

@@ -570,41 +570,81 @@ static void test_contended__acts(void **state)
 	assert_int_equal(status_of(bench).contended_ns, 0);
 }
 
-/* What the log says when the workers wait for process @pid. */
-static void expect_said(struct bench *bench, pid_t pid, const char *expected)
+static struct run_queue_report report_of(pid_t pid)
 {
-	const int fd = memfd_create("log", MFD_CLOEXEC), old = dup(STDERR_FILENO);
-	char text[1000] = "";
-
-	assert_true(fd >= 0 && old >= 0);
-	bench->rq.report = (struct run_queue_report){
+	return (struct run_queue_report){
 		.n_causes = 1,
 		.causes = {{.comm = "cc1",
 			    .cgroup = "/x",
 			    .pid = pid,
 			    .tenant = RUN_QUEUE_NO_TENANT}},
 	};
+}
+
+/*
+ * What the log says when the workers wait for process @pid, which is told once it has lasted
+ * @told_after_ns. Return: how long it had lasted.
+ */
+static uint64_t expect_said(struct bench *bench, pid_t pid, uint64_t told_after_ns,
+			    const char *expected)
+{
+	const int fd = memfd_create("log", MFD_CLOEXEC), old = dup(STDERR_FILENO);
+	uint64_t began_ns, lasted_ns = 0;
+	char text[1000] = "";
+
+	assert_true(fd >= 0 && old >= 0);
 	contention_work_begins(bench->contention);
 	be_contended(bench);
+	await(bench, true);
+	began_ns = clock_now_ns();
 	dup2(fd, STDERR_FILENO);
-	while (pread(fd, text, sizeof(text) - 1, 0) == 0)
+	while (pread(fd, text, sizeof(text) - 1, 0) == 0) {
+		lasted_ns = clock_now_ns() - began_ns;
+		if (lasted_ns >= told_after_ns)
+			bench->rq.report = report_of(pid);
 		loop_turn(bench->loop, true);
+	}
 	dup2(old, STDERR_FILENO);
 	close(old);
 	close(fd);
 	if (!strstr(text, expected))
 		fail_msg("%s", text);
+	return lasted_ns;
 }
 
 static void test_contended__by_process(void **state)
 {
-	expect_said(*state, 4711, "contended (most by cc1, process 4711 in /x): ");
+	expect_said(*state, 4711, 0, "contended (most by cc1, process 4711 in /x): ");
+}
+
+/* Who collects it waits for a processor, too: the line is not written without it. */
+static void test_contended__told_late(void **state)
+{
+	expect_said(*state, 4711, 1000000000, "contended (most by cc1, process 4711 in /x): ");
+}
+
+/* It is not waited for in vain for long. */
+static void test_contended__by_nobody(void **state)
+{
+	uint64_t lasted_ns =
+		expect_said(*state, 0, UINT64_MAX, "contended (by whom eBPF does not tell): ");
+
+	assert_true(lasted_ns >= 4000000000);
+}
+
+/* Other sources never tell. */
+static void test_contended__untold(void **state)
+{
+	struct bench *bench = *state;
+
+	bench->rq.source = RUN_QUEUE_SOURCE_PSI;
+	expect_said(bench, 0, 3000000000, "contended (by whom /proc/pressure/cpu does not tell): ");
 }
 
 /* Who is outside the broker's container has a name, and no number. */
 static void test_contended__by_other_namespace(void **state)
 {
-	expect_said(*state, 0, "contended (most by cc1, in another PID namespace, in /x): ");
+	expect_said(*state, 0, 0, "contended (most by cc1, in another PID namespace, in /x): ");
 }
 
 /* Contention without work: nobody looks for its end, unless somebody looks at statistics. */
@@ -791,6 +831,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_work__begins_and_ends, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_contended__acts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_contended__by_process, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_contended__told_late, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_contended__by_nobody, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_contended__untold, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_contended__by_other_namespace, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_contended__without_work, setup, teardown),
