@@ -59,14 +59,9 @@ struct metrics_page {
 
 /* ---- Copying ---- */
 
-static uint32_t tenants_of(const struct rbk_stats_view *view)
-{
-	return rbk_stats_count(view, RBK_STATS_SECTION_TENANTS);
-}
-
 int metrics_page_new(const struct rbk_stats_view *view, struct metrics_page **ret)
 {
-	size_t n = tenants_of(view);
+	size_t n = rbk_stats_count(view, RBK_STATS_SECTION_TENANTS);
 	_cleanup_(metrics_page_freep) struct metrics_page *page =
 		calloc(1, sizeof(*page) + n * sizeof(page->tenants[0]));
 
@@ -191,7 +186,9 @@ static void copy_tenants(struct metrics_page *page, const struct rbk_stats_view 
 	struct tenant_copy *tenant;
 
 	page->n_tenants = 0;
-	for (uint32_t i = 0; i < tenants_of(view) && page->n_tenants < page->max_tenants; i++) {
+	for (uint32_t i = 0; i < rbk_stats_used(view, RBK_STATS_SECTION_TENANTS) &&
+			     page->n_tenants < page->max_tenants;
+	     i++) {
 		record = rbk_stats_record(view, RBK_STATS_SECTION_TENANTS, i);
 		if (!(__atomic_load_n(&record->flags, __ATOMIC_RELAXED) & RBK_STATS_TENANT_USED))
 			continue;
@@ -220,13 +217,13 @@ static struct tenant_copy *find_tenant(struct metrics_page *page, uint32_t numbe
 static void copy_leases(struct metrics_page *page, const struct rbk_stats_view *view,
 			unsigned int *n_naps)
 {
-	const uint32_t n = rbk_stats_count(view, RBK_STATS_SECTION_LEASES);
+	const uint32_t n = rbk_stats_used(view, RBK_STATS_SECTION_LEASES);
 	const struct rbk_stats_lease *record;
 	struct rbk_stats_lease lease;
 	struct tenant_copy *tenant;
 	struct lease_sum *sum;
 
-	page->has_leases = n > 0;
+	page->has_leases = rbk_stats_count(view, RBK_STATS_SECTION_LEASES) > 0;
 	for (uint32_t i = 0; i < page->n_tenants; i++)
 		memset(page->tenants[i].leases, 0, sizeof(page->tenants[i].leases));
 	for (uint32_t i = 0; i < n; i++) {

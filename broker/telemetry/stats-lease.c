@@ -7,20 +7,6 @@
  */
 #include "telemetry/stats-private.h"
 
-static uint32_t take_root_slot(struct stats *stats)
-{
-	for (uint32_t i = 0; i < ARRAY_SIZE(stats->leases_used); i++) {
-		unsigned int bit;
-
-		if (stats->leases_used[i] == UINT64_MAX)
-			continue;
-		bit = (unsigned int)__builtin_ctzll(~stats->leases_used[i]);
-		stats->leases_used[i] |= 1ull << bit;
-		return i * 64 + bit;
-	}
-	return STATS_NO_SLOT;
-}
-
 static void take_own_slot(struct stats_lease *lease)
 {
 	struct stats_tenant *tenant = lease->tenant;
@@ -49,7 +35,7 @@ void stats_lease_init(struct stats_lease *lease, struct stats_tenant *tenant, vo
 	*lease = (struct stats_lease){
 		.stats = stats,
 		.tenant = tenant,
-		.root_slot = take_root_slot(stats),
+		.root_slot = stats_slot_take(stats, &stats->lease_slots),
 		.own_slot = STATS_NO_SLOT,
 		.owner = owner,
 	};
@@ -67,8 +53,7 @@ void stats_lease_deinit(struct stats_lease *lease)
 	if (!stats)
 		return;
 	stats_set_lease(lease, &nobody);
-	if (lease->root_slot != STATS_NO_SLOT)
-		stats->leases_used[lease->root_slot / 64] &= ~(1ull << lease->root_slot % 64);
+	stats_slot_give(stats, &stats->lease_slots, lease->root_slot);
 	if (lease->own_slot != STATS_NO_SLOT)
 		lease->tenant->own_leases &= ~(1ull << lease->own_slot);
 	list_remove(&lease->of_tenant);

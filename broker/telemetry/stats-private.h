@@ -5,6 +5,15 @@
 
 enum { STATS_BUCKETS = 256 };
 
+/* Records of sections of the root page, whether that is there or not: who takes one takes the first
+ * that is free. */
+struct stats_slots {
+	enum rbk_stats_section_id section;
+	uint32_t n;
+	uint32_t end;                            /* behind the last one that is taken */
+	uint64_t taken[STATS_MAX_SESSIONS / 64]; /* bits; none has more */
+};
+
 struct stats {
 	uint32_t n_devices;
 	uint32_t n_tenants;
@@ -19,14 +28,12 @@ struct stats {
 	struct stats_page root;
 	struct stats_device_counts counts[RBK_MAX_DEVICES];
 	struct rbk_stats_device devices[RBK_MAX_DEVICES]; /* figures set last */
-	uint8_t root_used[STATS_MAX_TENANTS];             /* records of the root page */
+	struct stats_slots tenant_slots, session_slots, lease_slots;
 	struct list_node sessions;
 	uint32_t n_sessions;
-	uint64_t sessions_used[STATS_MAX_SESSIONS / 64]; /* bits: records of the root page */
 	struct list_node leases;
 	uint32_t n_leases;
-	uint64_t leases_used[STATS_MAX_LEASES / 64]; /* likewise */
-	uint32_t n_threads;                          /* records of THREADS that are used */
+	uint32_t n_threads; /* records of THREADS that are used */
 };
 
 /* How the sections of a page lie. */
@@ -75,6 +82,13 @@ static inline void stats_record_store(void *to, const void *from, size_t bytes)
 	for (size_t i = 1; i < bytes / sizeof(*target); i++)
 		stats_store(&target[i], source[i]);
 }
+
+/* stats-slots.c. Return: STATS_NO_SLOT: there is none left. */
+uint32_t stats_slot_take(struct stats *stats, struct stats_slots *slots);
+/* Gives it back; also STATS_NO_SLOT. What it showed has been cleared. */
+void stats_slot_give(struct stats *stats, struct stats_slots *slots, uint32_t slot);
+/* Says in a root page that has just come which records are free. */
+void stats_slots_show(struct stats *stats);
 
 /* stats-delay.c: the record of the root page that stands beside that of a tenant means nobody. */
 void stats_delay_clear(struct stats *stats, uint32_t root_slot);

@@ -9,20 +9,6 @@
  */
 #include "telemetry/stats-private.h"
 
-static uint32_t take_root_slot(struct stats *stats)
-{
-	for (uint32_t i = 0; i < ARRAY_SIZE(stats->sessions_used); i++) {
-		unsigned int bit;
-
-		if (stats->sessions_used[i] == UINT64_MAX)
-			continue;
-		bit = (unsigned int)__builtin_ctzll(~stats->sessions_used[i]);
-		stats->sessions_used[i] |= 1ull << bit;
-		return i * 64 + bit;
-	}
-	return STATS_NO_SLOT;
-}
-
 static void take_own_slot(struct stats_session *session)
 {
 	struct stats_tenant *tenant = session->tenant;
@@ -50,7 +36,7 @@ void stats_session_init(struct stats_session *session, struct stats *stats,
 	*session = (struct stats_session){
 		.stats = stats,
 		.tenant = tenant,
-		.root_slot = take_root_slot(stats),
+		.root_slot = stats_slot_take(stats, &stats->session_slots),
 		.own_slot = STATS_NO_SLOT,
 		.owner = owner,
 	};
@@ -70,8 +56,7 @@ void stats_session_deinit(struct stats_session *session)
 	if (!stats)
 		return;
 	stats_set_session(session, &nobody);
-	if (session->root_slot != STATS_NO_SLOT)
-		stats->sessions_used[session->root_slot / 64] &= ~(1ull << session->root_slot % 64);
+	stats_slot_give(stats, &stats->session_slots, session->root_slot);
 	if (session->own_slot != STATS_NO_SLOT)
 		session->tenant->own_sessions &= ~(1ull << session->own_slot);
 	list_remove(&session->of_tenant);

@@ -61,6 +61,12 @@ int stats_new(uint32_t n_devices, uint64_t now_ns, struct stats **ret)
 	stats->plan_stride = sizeof(struct rbk_stats_plan) +
 			     stats->n_devices * sizeof(struct rbk_stats_plan_device);
 	stats->root.fd = -1;
+	stats->tenant_slots.section = RBK_STATS_SECTION_TENANTS;
+	stats->tenant_slots.n = STATS_MAX_TENANTS;
+	stats->session_slots.section = RBK_STATS_SECTION_SESSIONS;
+	stats->session_slots.n = STATS_MAX_SESSIONS;
+	stats->lease_slots.section = RBK_STATS_SECTION_LEASES;
+	stats->lease_slots.n = STATS_MAX_LEASES;
 	list_init(&stats->tenants);
 	list_init(&stats->sessions);
 	list_init(&stats->leases);
@@ -143,17 +149,16 @@ struct stats_tenant *stats_tenant_free(struct stats_tenant *tenant)
 	assert(list_is_empty(&tenant->plans));
 	stats = tenant->stats;
 	stats_page_free(&tenant->page, stats->updated_ns);
-	if (tenant->root_slot != STATS_NO_SLOT) {
-		stats->root_used[tenant->root_slot] = 0;
-		if (stats->root.header && root_back(stats, tenant->root_slot)) {
-			shown = stats_page_record(&stats->root, RBK_STATS_SECTION_TENANTS,
-						  tenant->root_slot);
-			stats_begin(&shown->sequence);
-			STATS_SET(shown->flags, 0);
-			stats_end(&shown->sequence);
-			stats_delay_clear(stats, tenant->root_slot);
-		}
+	if (tenant->root_slot != STATS_NO_SLOT && stats->root.header &&
+	    root_back(stats, tenant->root_slot)) {
+		shown = stats_page_record(&stats->root, RBK_STATS_SECTION_TENANTS,
+					  tenant->root_slot);
+		stats_begin(&shown->sequence);
+		STATS_SET(shown->flags, 0);
+		stats_end(&shown->sequence);
+		stats_delay_clear(stats, tenant->root_slot);
 	}
+	stats_slot_give(stats, &stats->tenant_slots, tenant->root_slot);
 	list_remove(&tenant->link);
 	for (at = &stats->buckets[tenant->own.number % STATS_BUCKETS]; *at != tenant;)
 		at = &(*at)->next;
@@ -426,6 +431,7 @@ int stats_root_map(struct stats *stats, uint64_t now_ns)
 	r = stats_page_new(stats, &layout, now_ns, &stats->root);
 	if (r)
 		return error_fold(r);
+	stats_slots_show(stats);
 	for (uint32_t i = 0; i < stats->n_devices; i++)
 		update_device(stats, i);
 	list_for_each (node, &stats->tenants)
@@ -437,17 +443,6 @@ int stats_root_map(struct stats *stats, uint64_t now_ns)
 void stats_root_unmap(struct stats *stats, uint64_t now_ns)
 {
 	stats_page_free(&stats->root, now_ns);
-}
-
-static uint32_t take_root_slot(struct stats *stats)
-{
-	for (uint32_t i = 0; i < STATS_MAX_TENANTS; i++) {
-		if (stats->root_used[i])
-			continue;
-		stats->root_used[i] = 1;
-		return i;
-	}
-	return STATS_NO_SLOT;
 }
 
 void stats_update_root(struct stats *stats)
@@ -468,7 +463,7 @@ void stats_update_root(struct stats *stats)
 		if (!tenant->is_changed && tenant->published_tasks == tenant->totals->n_tasks)
 			continue;
 		if (tenant->root_slot == STATS_NO_SLOT)
-			tenant->root_slot = take_root_slot(stats);
+			tenant->root_slot = stats_slot_take(stats, &stats->tenant_slots);
 		if (tenant->root_slot == STATS_NO_SLOT || !root_back(stats, tenant->root_slot))
 			continue;
 		n_copied++;

@@ -47,7 +47,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another one: not this layout at all */
-#define RBK_STATS_ABI_MINOR   3           /* grows with what is added */
+#define RBK_STATS_ABI_MINOR   4           /* grows with what is added */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had here */
 #define RBK_STATS_NAME_BYTES  64         /* of tenants, devices and drivers, with the NUL */
@@ -91,7 +91,8 @@ struct rbk_stats_section {
 	uint32_t offset; /* of the first record, from the page's first byte; 0: no such section */
 	uint32_t stride; /* from one record to the next */
 	uint32_t count;  /* of records; a power of two in DECISIONS */
-	uint32_t reserved;
+	uint32_t n_free; /* so many of them, the last ones, are free now: rbk_stats_used(); since
+			    1.4, 0 before */
 };
 
 /* struct rbk_stats_header.flags */
@@ -640,6 +641,20 @@ static inline uint32_t rbk_stats_count(const struct rbk_stats_view *view, unsign
 {
 	return id < RBK_STATS_SECTION_COUNT && view->sections[id].offset ? view->sections[id].count
 									 : 0;
+}
+
+/*
+ * How many records of a section can be in use now: those behind are free, and reading them would
+ * only take memory. It changes, and whoever comes in between is seen with the next look.
+ */
+static inline uint32_t rbk_stats_used(const struct rbk_stats_view *view, unsigned int id)
+{
+	uint32_t count = rbk_stats_count(view, id), n_free;
+
+	if (count == 0)
+		return 0;
+	n_free = __atomic_load_n(&view->page->sections[id].n_free, __ATOMIC_RELAXED);
+	return n_free < count ? count - n_free : 0;
 }
 
 /* Record @index of a section, to be copied or loaded from; NULL beyond its end. */

@@ -137,6 +137,35 @@ static void test_session__pages_come_and_go(void **state)
 	stats_session_deinit(&second);
 }
 
+/* The page says behind which record all are free, as sessions come and go. */
+static void test_session__used_records(void **state)
+{
+	struct kit *kit = *state;
+	struct stats_session sessions[3];
+
+	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		stats_session_init(&sessions[i], kit->stats, kit->tenant, NULL);
+		show(&sessions[i], i + 1);
+		assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), i + 1);
+	}
+	stats_session_deinit(&sessions[1]);
+	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), 3);
+	/* Also a page that comes later. */
+	stats_root_unmap(kit->stats, 2);
+	assert_int_equal(stats_root_map(kit->stats, 3), 0);
+	kit->root = view_of(stats_root(kit->stats));
+	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), 3);
+	stats_session_deinit(&sessions[2]);
+	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), 1);
+	stats_session_deinit(&sessions[0]);
+	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_SESSIONS), 0);
+	/* Of sections that are short, or not there, nothing is said. */
+	assert_int_equal(rbk_stats_used(&kit->own, RBK_STATS_SECTION_SESSIONS), STATS_OWN_SESSIONS);
+	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_DEVICES), N_DEVICES);
+	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_PLANS), 0);
+}
+
 /* Those beyond the room that there is are not shown, and get room when others end. */
 static void test_session__too_many(void **state)
 {
@@ -241,8 +270,10 @@ static void test_lease__too_many(void **state)
 		show_lease(&leases[i], i + 1);
 	}
 	assert_int_equal(lease_record(&kit->root, STATS_MAX_LEASES - 1).number, STATS_MAX_LEASES);
+	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_LEASES), STATS_MAX_LEASES);
 	for (uint32_t i = 0; i < N; i++)
 		stats_lease_deinit(&leases[i]);
+	assert_int_equal(rbk_stats_used(&kit->root, RBK_STATS_SECTION_LEASES), 0);
 	for (uint32_t i = 0; i < STATS_MAX_LEASES; i++)
 		assert_int_equal(lease_record(&kit->root, i).number, 0);
 	free(leases);
@@ -253,6 +284,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_session__in_both_pages, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_session__pages_come_and_go, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_session__used_records, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_session__too_many, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lease__in_both_pages, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lease__too_many, setup, teardown),

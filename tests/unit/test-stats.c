@@ -718,6 +718,8 @@ static void test_root__tenants(void **state)
 	stats_task_done(&plan, &task);
 	stats_update_root(kit->stats);
 	assert_int_equal(totals_of(&root).n_tasks, 2);
+	assert_int_equal(rbk_stats_used(&root, RBK_STATS_SECTION_TENANTS), 1);
+	assert_int_equal(rbk_stats_used(&root, RBK_STATS_SECTION_DELAYS), 1);
 
 	for (uint32_t i = 0; i < STATS_MAX_TENANTS; i++)
 		assert_int_equal(stats_tenant_new(kit->stats, 100 + i, "many", &many[i]), 0);

@@ -134,7 +134,7 @@ static void json_tenants(const struct rbk_stats_view *view)
 	struct rbk_stats_tenant tenant;
 	struct rbk_stats_delay delay;
 
-	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_DELAYS); i++) {
+	for (uint32_t i = 0; i < rbk_stats_used(view, RBK_STATS_SECTION_DELAYS); i++) {
 		if (!watched_copy(view, i, &tenant, &delay))
 			continue;
 		json_begin();
@@ -238,7 +238,7 @@ static void table_tenants(const struct rbk_stats_view *view)
 	struct rbk_stats_delay delay;
 
 	table_begin("Tenants' processes", heads);
-	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_DELAYS); i++) {
+	for (uint32_t i = 0; i < rbk_stats_used(view, RBK_STATS_SECTION_DELAYS); i++) {
 		if (!watched_copy(view, i, &tenant, &delay))
 			continue;
 		table_cell("%s", text_name(tenant.name));
@@ -296,7 +296,7 @@ static void table_causes(const struct rbk_stats_view *view)
 			break;
 		cause_rows(view, text_name(thread.name), &thread.delay);
 	}
-	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_DELAYS); i++)
+	for (uint32_t i = 0; i < rbk_stats_used(view, RBK_STATS_SECTION_DELAYS); i++)
 		if (watched_copy(view, i, &tenant, &delay))
 			cause_rows(view, text_name(tenant.name), &delay);
 	table_end();

@@ -97,7 +97,7 @@ int run_reasons(struct control *control, const struct arguments *arguments)
 	if (status)
 		return status;
 	view = pages.has_all ? &pages.root : &pages.tenants[0].view;
-	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_TENANTS); i++)
+	for (uint32_t i = 0; i < rbk_stats_used(view, RBK_STATS_SECTION_TENANTS); i++)
 		if (tenant_copy(view, i, &tenant))
 			add_tenant(&counts, &tenant);
 	if (arguments->values[OPT_JSON])

@@ -83,7 +83,7 @@ const char *tenant_name(const struct rbk_stats_view *view, uint32_t number)
 
 	if (number && read_head(view, *index, number, &tenant))
 		return tenant.name;
-	for (uint32_t i = 0; number && i < rbk_stats_count(view, RBK_STATS_SECTION_TENANTS); i++)
+	for (uint32_t i = 0; number && i < rbk_stats_used(view, RBK_STATS_SECTION_TENANTS); i++)
 		if (read_head(view, i, number, &tenant)) {
 			*index = i;
 			return tenant.name;

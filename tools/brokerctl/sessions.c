@@ -69,7 +69,7 @@ static uint32_t rows_fill(const struct rbk_stats_view *view, const char *sort, s
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_SESSIONS); i++) {
+	for (uint32_t i = 0; i < rbk_stats_used(view, RBK_STATS_SECTION_SESSIONS); i++) {
 		struct row *row = &rows[n];
 		const char *tenant;
 

@@ -160,7 +160,7 @@ static void each_tenant(const struct pages *pages,
 	struct rbk_stats_tenant tenant;
 
 	if (pages->has_all) {
-		for (uint32_t i = 0; i < rbk_stats_count(&pages->root, RBK_STATS_SECTION_TENANTS);
+		for (uint32_t i = 0; i < rbk_stats_used(&pages->root, RBK_STATS_SECTION_TENANTS);
 		     i++)
 			if (tenant_copy(&pages->root, i, &tenant))
 				each(&tenant, pages->root.n_devices);

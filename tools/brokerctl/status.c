@@ -140,7 +140,7 @@ static void judge_tenants(struct status *status)
 {
 	struct rbk_stats_tenant tenant;
 
-	for (uint32_t i = 0; i < rbk_stats_count(status->view, RBK_STATS_SECTION_TENANTS); i++) {
+	for (uint32_t i = 0; i < rbk_stats_used(status->view, RBK_STATS_SECTION_TENANTS); i++) {
 		if (!tenant_copy(status->view, i, &tenant))
 			continue;
 		for (unsigned int k = RBK_REASON_NONE + 1; k < RBK_REASON_COUNT; k++) {
@@ -215,7 +215,7 @@ static void print_tenants(const struct status *status)
 	struct rbk_stats_tenant tenant;
 	uint64_t n_tenants = 0, n_sessions = 0, n_plans = 0, n_tasks = 0;
 
-	for (uint32_t i = 0; i < rbk_stats_count(status->view, RBK_STATS_SECTION_TENANTS); i++) {
+	for (uint32_t i = 0; i < rbk_stats_used(status->view, RBK_STATS_SECTION_TENANTS); i++) {
 		if (!tenant_copy(status->view, i, &tenant))
 			continue;
 		n_tenants++;

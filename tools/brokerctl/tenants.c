@@ -155,7 +155,7 @@ int run_tenants(struct control *control, const struct arguments *arguments)
 	}
 	/* A tenant's own page has the one record. */
 	view = pages.has_all ? &pages.root : &pages.tenants[0].view;
-	n_records = rbk_stats_count(view, RBK_STATS_SECTION_TENANTS);
+	n_records = rbk_stats_used(view, RBK_STATS_SECTION_TENANTS);
 	rows = calloc(n_records + 1, sizeof(*rows));
 	if (!rows) {
 		pages_unmap(&pages);

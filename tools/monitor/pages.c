@@ -111,7 +111,7 @@ enum { FIRST_TENANTS = 256, FIRST_SESSIONS = 1024, MAX_LOOKS = 40 };
 
 static uint64_t count_used(const struct rbk_stats_view *root, unsigned int section)
 {
-	const uint32_t n = rbk_stats_count(root, section);
+	const uint32_t n = rbk_stats_used(root, section);
 	uint32_t head[2]; /* sequence, number */
 	uint64_t n_used = 0;
 
@@ -160,7 +160,7 @@ static int find_in_root(const struct rbk_stats_view *root, const char *text, uin
 	uint64_t number = 0;
 	bool is_number = pages_number(text, UINT32_MAX, &number);
 
-	for (uint32_t i = 0; i < rbk_stats_count(root, RBK_STATS_SECTION_TENANTS); i++) {
+	for (uint32_t i = 0; i < rbk_stats_used(root, RBK_STATS_SECTION_TENANTS); i++) {
 		if (!page_copy_tenant_head(root, i, &tenant))
 			continue;
 		if (strcmp(tenant.name, text) == 0 || (is_number && tenant.number == number)) {
@@ -182,7 +182,7 @@ static int refuse_tenant(const struct rbk_stats_view *root, const char *text,
 {
 	/* As many as make a readable line. */
 	enum { MAX_LISTED = 8 };
-	uint32_t n = root->page ? rbk_stats_count(root, RBK_STATS_SECTION_TENANTS) : 0, n_names = 0;
+	uint32_t n = root->page ? rbk_stats_used(root, RBK_STATS_SECTION_TENANTS) : 0, n_names = 0;
 	const char **names = calloc((size_t)n + 1, sizeof(*names)), *near;
 	struct tenant_head *heads = calloc((size_t)n + 1, sizeof(*heads));
 	char list[sizeof(error->text)] = "";
@@ -336,7 +336,7 @@ static int compare_numbers(const void *a, const void *b)
 int pages_missing(const struct pages *pages, uint32_t **ret_numbers, unsigned int *ret_n)
 {
 	const uint32_t n_records =
-		pages->has_all ? rbk_stats_count(&pages->root, RBK_STATS_SECTION_TENANTS) : 0;
+		pages->has_all ? rbk_stats_used(&pages->root, RBK_STATS_SECTION_TENANTS) : 0;
 	uint32_t *numbers, *present;
 	struct tenant_head tenant;
 	unsigned int n = 0;
