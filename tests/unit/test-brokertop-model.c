@@ -34,6 +34,11 @@ static void show(enum stats_scene scene, unsigned int moment)
 	pages_unmap(&pages);
 }
 
+static struct rbk_stats_tenant *tenant_record(const struct pages *pages, uint32_t index)
+{
+	return (void *)rbk_stats_record(&pages->root, RBK_STATS_SECTION_TENANTS, index);
+}
+
 static bool is_near(double value, double wanted)
 {
 	return fabs(value - wanted) <= 0.05 * wanted;
@@ -75,8 +80,7 @@ static void test_rates__after_a_reset(void **state)
 	show(STATS_SCENE_THREE, 6);
 	stats_scene_make(STATS_SCENE_THREE, 7, &pages);
 	for (uint32_t i = 0; i < 3; i++) {
-		struct rbk_stats_tenant *tenant = (struct rbk_stats_tenant *)rbk_stats_record(
-			&pages.root, RBK_STATS_SECTION_TENANTS, i);
+		struct rbk_stats_tenant *tenant = tenant_record(&pages, i);
 
 		tenant->n_tasks = 10;
 		memset(tenant->latency_histogram, 0, sizeof(tenant->latency_histogram));
@@ -85,6 +89,71 @@ static void test_rates__after_a_reset(void **state)
 	pages_unmap(&pages);
 	assert_true(model.tasks_per_s == 30);
 	assert_true(model.tenants[0].p99_ns == 0);
+}
+
+/* Several updates of the broker lie in an interval: what was late in any of them is in it. */
+static void test_latencies__of_the_whole_interval(void **state)
+{
+	const uint64_t late_ns = 1000000000;
+	struct rbk_stats_header *header;
+	struct pages pages;
+
+	show(STATS_SCENE_THREE, 0);
+	show(STATS_SCENE_THREE, 1);
+	assert_true(model.tenants[0].p99_ns < (double)late_ns);
+	for (unsigned int quarter = 1; quarter <= 4; quarter++) {
+		stats_scene_make(STATS_SCENE_THREE, 2, &pages);
+		header = (struct rbk_stats_header *)pages.root.page;
+		header->updated_at_ns -= (4 - quarter) * 250000000ull;
+		header->n_updates += quarter;
+		tenant_record(&pages, 0)->latency_histogram[rbk_stats_bucket(late_ns)] += 100000;
+		assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+		pages_unmap(&pages);
+		assert_true(quarter == 4 || model.tenants[0].p99_ns < (double)late_ns);
+	}
+	assert_true(model.tenants[0].p99_ns >= (double)late_ns);
+	assert_true(model.latency_p99_ns >= (double)late_ns);
+}
+
+/* Memory is taken for records that are used, and those behind them are not even looked at. */
+static void test_records__as_many_as_are_used(void **state)
+{
+	struct rbk_stats_header *header;
+	struct pages pages;
+	uint32_t n_tenants, n_sessions, n_free;
+
+	show(STATS_SCENE_THREE, 1);
+	n_tenants = model.n_tenants;
+	n_sessions = model.n_sessions;
+	n_free = n_sessions - model.n_connected;
+	for (unsigned int i = 1; i < 3; i++) {
+		stats_scene_make(STATS_SCENE_THREE, 1 + i, &pages);
+		header = (struct rbk_stats_header *)pages.root.page;
+		header->sections[RBK_STATS_SECTION_TENANTS].n_free = n_tenants - 3 + i;
+		header->sections[RBK_STATS_SECTION_SESSIONS].n_free = n_free + i;
+		assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+		pages_unmap(&pages);
+		assert_int_equal(model.n_tenants, 3 - i);
+		assert_int_equal(model.n_sessions, n_sessions - n_free - i);
+		assert_int_equal(model.n_connected, model.n_sessions);
+		assert_true(model.tenants[0].is_used);
+	}
+	assert_null(model_tenant(&model, 3));
+	/* They are back, and nothing is known of what they were. */
+	show(STATS_SCENE_THREE, 4);
+	assert_int_equal(model.n_tenants, n_tenants);
+	assert_int_equal(model.n_sessions, n_sessions);
+	assert_non_null(model_tenant(&model, 3));
+
+	/* More are free than there are: none is left. */
+	stats_scene_make(STATS_SCENE_THREE, 5, &pages);
+	header = (struct rbk_stats_header *)pages.root.page;
+	for (unsigned int i = 0; i < RBK_STATS_SECTION_COUNT; i++)
+		header->sections[i].n_free = UINT32_MAX;
+	assert_int_equal(model_update(&model, &pages, 0, MODEL_PLANS | MODEL_DECISIONS), 0);
+	pages_unmap(&pages);
+	assert_int_equal(model.n_tenants, 0);
+	assert_int_equal(model.n_sessions, 0);
 }
 
 static void test_rates__time_went_back(void **state)
@@ -190,13 +259,17 @@ static void test_history__evictions_of_a_minute(void **state)
 static void test_memory__reserves(void **state)
 {
 	struct rbk_stats_device *gpu;
+	struct pages pages;
 
 	show(STATS_SCENE_THREE, 1);
-	assert_true(model_reserved(&model, RBK_DEVICE_GPU) == 0);
+	assert_true(model.devices[RBK_DEVICE_GPU].reserved_bytes == 0);
 	assert_true(model_keeps_reserves(&model, RBK_DEVICE_GPU));
 	/* llm has left what it was promised, and others have taken it. */
-	model.tenants[0].now.devices[RBK_DEVICE_GPU].memory_used = 0;
-	assert_true(model_reserved(&model, RBK_DEVICE_GPU) == 3 * 0x1p30);
+	stats_scene_make(STATS_SCENE_THREE, 2, &pages);
+	tenant_record(&pages, 0)->devices[RBK_DEVICE_GPU].memory_used = 0;
+	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+	pages_unmap(&pages);
+	assert_true(model.devices[RBK_DEVICE_GPU].reserved_bytes == 3 * 0x1p30);
 	gpu = &model.devices[RBK_DEVICE_GPU].now;
 	gpu->memory_charged = (uint64_t)(1.7 * 0x1p30);
 	assert_true(model_keeps_reserves(&model, RBK_DEVICE_GPU));
@@ -216,12 +289,20 @@ static void test_absurd__stays_finite(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_rates__of_two_updates), TEST(test_rates__same_update_again),
-		TEST(test_rates__after_a_reset),  TEST(test_rates__time_went_back),
-		TEST(test_rates__another_broker), TEST(test_rates__record_with_another_owner),
-		TEST(test_only__one_tenant),      TEST(test_decisions__newest_first),
-		TEST(test_history__five_minutes), TEST(test_history__evictions_of_a_minute),
-		TEST(test_memory__reserves),      TEST(test_absurd__stays_finite),
+		TEST(test_rates__of_two_updates),
+		TEST(test_rates__same_update_again),
+		TEST(test_rates__after_a_reset),
+		TEST(test_rates__time_went_back),
+		TEST(test_rates__another_broker),
+		TEST(test_rates__record_with_another_owner),
+		TEST(test_latencies__of_the_whole_interval),
+		TEST(test_records__as_many_as_are_used),
+		TEST(test_only__one_tenant),
+		TEST(test_decisions__newest_first),
+		TEST(test_history__five_minutes),
+		TEST(test_history__evictions_of_a_minute),
+		TEST(test_memory__reserves),
+		TEST(test_absurd__stays_finite),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -243,18 +243,18 @@ static void draw_wait(CELL)
 {
 	if (!row->is_child)
 		cell_set(ret,
-			 figure_ns(row->tenant->has_delay ? (double)row->tenant->delay.p99_ns : 0)
+			 figure_ns(row->tenant->has_delay ? (double)row->tenant->delay->p99_ns : 0)
 				 .text);
 }
 
 static double key_wait(ROW)
 {
-	return row->tenant->has_delay ? (double)row->tenant->delay.p99_ns : 0;
+	return row->tenant->has_delay ? (double)row->tenant->delay->p99_ns : 0;
 }
 
 static const char *causer(ROW)
 {
-	const struct rbk_stats_delay *delay = &row->tenant->delay;
+	const struct rbk_stats_delay *delay = row->tenant->delay;
 
 	if (row->is_child || !row->tenant->has_delay || delay->n_causes == 0)
 		return "";

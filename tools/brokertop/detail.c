@@ -155,7 +155,7 @@ static void draw_devices(const struct model *model, const struct model_tenant *t
 static void draw_delay(const struct model *model, const struct model_tenant *tenant,
 		       struct sheet_lines *lines)
 {
-	const struct rbk_stats_delay *delay = &tenant->delay;
+	const struct rbk_stats_delay *delay = tenant->delay;
 
 	head(lines, "How its processes waited for processors");
 	if (!tenant->has_delay) {

@@ -36,8 +36,17 @@ int model_init(struct model *model)
 	return 0;
 }
 
+static void forget_tenants(struct model *model, uint32_t first)
+{
+	for (uint32_t i = first; i < model->n_tenants; i++) {
+		free(model->tenants[i].delay);
+		model->tenants[i] = (struct model_tenant){.is_used = false};
+	}
+}
+
 void model_deinit(struct model *model)
 {
+	forget_tenants(model, 0);
 	free(model->devices);
 	free(model->tenants);
 	free(model->sessions);
@@ -140,8 +149,47 @@ static void copy_devices(struct model *model, const struct rbk_stats_view *view)
 	model->n_devices = n;
 }
 
-static void copy_tenant(struct model_tenant *tenant, const struct rbk_stats_view *view,
-			uint32_t index, uint32_t only)
+static struct model_counts counts_of(const struct rbk_stats_tenant *tenant)
+{
+	struct model_counts counts = {
+		.n_tasks = tenant->n_tasks,
+		.n_partitioned = tenant->n_partitioned,
+		.n_errors = tenant->n_errors,
+		.n_evictions = tenant->n_evictions,
+		.copied_bytes = tenant->copied_bytes,
+		.transferred_bytes = tenant->transferred_bytes,
+	};
+
+	for (uint32_t i = RBK_DEVICE_GPU; i < RBK_MAX_DEVICES; i++)
+		counts.n_gpu_tasks += tenant->devices[i].n_tasks;
+	memcpy(counts.reasons, tenant->reasons, sizeof(counts.reasons));
+	return counts;
+}
+
+/* Few tenants are watched, and what is known of them is long. Return: 0; -ENOMEM. */
+static int copy_delay(struct model_tenant *tenant, const struct rbk_stats_view *view,
+		      uint32_t index)
+{
+	uint64_t head;
+
+	page_copy(view, RBK_STATS_SECTION_DELAYS, index, &head, sizeof(head));
+	tenant->has_delay = head >> 32 & RBK_STATS_DELAY_USED;
+	if (!tenant->has_delay)
+		return 0;
+	if (!tenant->delay)
+		tenant->delay = calloc(1, sizeof(*tenant->delay));
+	if (!tenant->delay) {
+		tenant->has_delay = false;
+		return -ENOMEM;
+	}
+	page_copy(view, RBK_STATS_SECTION_DELAYS, index, tenant->delay, sizeof(*tenant->delay));
+	end_causes(tenant->delay);
+	return 0;
+}
+
+/* Return: 0; -ENOMEM. */
+static int copy_tenant(struct model_tenant *tenant, const struct rbk_stats_view *view,
+		       uint32_t index, uint32_t only)
 {
 	/* Of those that are not used, only that much is looked at. */
 	uint64_t head[2];
@@ -152,22 +200,23 @@ static void copy_tenant(struct model_tenant *tenant, const struct rbk_stats_view
 	flags = (uint32_t)head[1];
 	tenant->is_used = (flags & RBK_STATS_TENANT_USED) && (only == 0 || only == number);
 	if (!tenant->is_used)
-		return;
-	page_copy(view, RBK_STATS_SECTION_TENANTS, index, &tenant->now, sizeof(tenant->now));
+		return 0;
+	/* Histograms are looked at when an interval ends. */
+	page_copy(view, RBK_STATS_SECTION_TENANTS, index, &tenant->now,
+		  before == number ? offsetof(struct rbk_stats_tenant, queue_histogram)
+				   : sizeof(tenant->now));
 	/* It was another one's a moment ago. */
 	tenant->is_used = tenant->now.number == number;
 	END(tenant->now.name);
-	page_copy(view, RBK_STATS_SECTION_DELAYS, index, &tenant->delay, sizeof(tenant->delay));
-	end_causes(&tenant->delay);
-	tenant->has_delay = tenant->delay.flags & RBK_STATS_DELAY_USED;
 	if (before != number) {
-		tenant->then = tenant->now;
+		tenant->then = counts_of(&tenant->now);
 		tenant->tasks_per_s = tenant->copied_bytes_per_s = tenant->transferred_bytes_per_s =
 			UNKNOWN;
 		tenant->gpu_part = tenant->fallbacks_per_s = tenant->errors_per_s = UNKNOWN;
 		tenant->p50_ns = tenant->p99_ns = tenant->queue_p99_ns = 0;
 		tenant->has_new_evictions = false;
 	}
+	return copy_delay(tenant, view, index);
 }
 
 /* Of all that have sessions, beside the only one that is shown. */
@@ -176,8 +225,9 @@ static double weight_of_others(const struct rbk_stats_view *view, uint32_t only)
 	struct rbk_stats_tenant other;
 	double sum = 0;
 
-	for (uint32_t i = 0; only && i < rbk_stats_count(view, RBK_STATS_SECTION_TENANTS); i++) {
-		page_copy(view, RBK_STATS_SECTION_TENANTS, i, &other, sizeof(other));
+	for (uint32_t i = 0; only && i < rbk_stats_used(view, RBK_STATS_SECTION_TENANTS); i++) {
+		page_copy(view, RBK_STATS_SECTION_TENANTS, i, &other,
+			  offsetof(struct rbk_stats_tenant, devices));
 		if ((other.flags & RBK_STATS_TENANT_USED) && other.number != only &&
 		    other.n_sessions > 0)
 			sum += other.weight;
@@ -185,17 +235,43 @@ static double weight_of_others(const struct rbk_stats_view *view, uint32_t only)
 	return sum;
 }
 
+/* What rows show a part of. */
+static void sum_tenants(struct model *model)
+{
+	model->weight_of_all = model->weight_of_others;
+	for (uint32_t i = 0; i < model->n_devices; i++)
+		model->devices[i].reserved_bytes = 0;
+	for (uint32_t i = 0; i < model->n_tenants; i++) {
+		const struct model_tenant *tenant = &model->tenants[i];
+
+		if (!tenant->is_used)
+			continue;
+		if (tenant->now.n_sessions > 0)
+			model->weight_of_all += tenant->now.weight;
+		for (uint32_t k = 0; k < model->n_devices; k++) {
+			const struct rbk_stats_tenant_device *memory = &tenant->now.devices[k];
+
+			if (memory->memory_reserve > memory->memory_used)
+				model->devices[k].reserved_bytes +=
+					(double)(memory->memory_reserve - memory->memory_used);
+		}
+	}
+}
+
 static int copy_tenants(struct model *model, const struct rbk_stats_view *view, uint32_t only)
 {
-	int r = resize((void **)&model->tenants, &model->n_tenants,
-		       rbk_stats_count(view, RBK_STATS_SECTION_TENANTS), sizeof(*model->tenants));
+	const uint32_t n = rbk_stats_used(view, RBK_STATS_SECTION_TENANTS);
+	int r;
 
+	forget_tenants(model, n);
+	r = resize((void **)&model->tenants, &model->n_tenants, n, sizeof(*model->tenants));
+	for (uint32_t i = 0; i < n && r == 0; i++)
+		r = copy_tenant(&model->tenants[i], view, i, only);
 	if (r)
 		return r;
-	for (uint32_t i = 0; i < model->n_tenants; i++)
-		copy_tenant(&model->tenants[i], view, i, only);
 	model->is_one = only != 0;
 	model->weight_of_others = weight_of_others(view, only);
+	sum_tenants(model);
 	return index_tenants(model);
 }
 
@@ -207,10 +283,12 @@ static uint64_t session_bytes(const struct rbk_stats_session *session)
 static int copy_sessions(struct model *model, const struct rbk_stats_view *view)
 {
 	int r = resize((void **)&model->sessions, &model->n_sessions,
-		       rbk_stats_count(view, RBK_STATS_SECTION_SESSIONS), sizeof(*model->sessions));
+		       rbk_stats_used(view, RBK_STATS_SECTION_SESSIONS), sizeof(*model->sessions));
 
 	if (r)
 		return r;
+	model->n_connected = 0;
+	model->n_resident = 0;
 	for (uint32_t i = 0; i < model->n_sessions; i++) {
 		struct model_session *session = &model->sessions[i];
 		uint64_t head;
@@ -224,6 +302,8 @@ static int copy_sessions(struct model *model, const struct rbk_stats_view *view)
 		END(session->now.name);
 		END(session->now.comm);
 		session->tenant = model_tenant(model, session->now.tenant);
+		model->n_connected++;
+		model->n_resident += session->now.n_plans_resident;
 		if (session->then_number != session->now.number) {
 			session->then_number = session->now.number;
 			session->then_tasks = session->now.n_tasks;
@@ -424,34 +504,49 @@ static void copy_decisions(struct model *model, const struct pages *pages, uint3
 
 /* --- The interval --- */
 
-static void tenant_rates(struct model_tenant *tenant, uint64_t ns, uint32_t n_devices)
+static void tenant_rates(struct model_tenant *tenant, uint64_t ns)
 {
-	const struct rbk_stats_tenant *now = &tenant->now, *then = &tenant->then;
-	uint64_t gpu_now = 0, gpu_then = 0, between[RBK_STATS_BUCKETS];
+	const struct model_counts counts = counts_of(&tenant->now);
+	const struct model_counts *now = &counts, *then = &tenant->then;
 	const unsigned int fallback = RBK_REASON_CPU_FALLBACK;
 
-	for (uint32_t i = RBK_DEVICE_GPU; i < n_devices; i++) {
-		gpu_now += now->devices[i].n_tasks;
-		gpu_then += then->devices[i].n_tasks;
-	}
 	tenant->tasks_per_s = interval_rate(now->n_tasks, then->n_tasks, ns);
-	tenant->gpu_part = interval_part(gpu_now, gpu_then, now->n_tasks, then->n_tasks);
+	tenant->gpu_part =
+		interval_part(now->n_gpu_tasks, then->n_gpu_tasks, now->n_tasks, then->n_tasks);
 	tenant->copied_bytes_per_s = interval_rate(now->copied_bytes, then->copied_bytes, ns);
 	tenant->transferred_bytes_per_s =
 		interval_rate(now->transferred_bytes, then->transferred_bytes, ns);
 	tenant->errors_per_s = interval_rate(now->n_errors, then->n_errors, ns);
 	tenant->fallbacks_per_s =
 		interval_rate(now->reasons[fallback], then->reasons[fallback], ns);
-	interval_histogram(now->latency_histogram, then->latency_histogram, between);
-	tenant->p50_ns = histogram_quantile(between, 0.5);
-	tenant->p99_ns = histogram_quantile(between, 0.99);
-	interval_histogram(now->queue_histogram, then->queue_histogram, between);
-	tenant->queue_p99_ns = histogram_quantile(between, 0.99);
 	tenant->has_new_evictions = now->n_evictions > then->n_evictions;
-	tenant->then = tenant->now;
+	tenant->then = counts;
 }
 
-static void total_rates(struct model *model, uint64_t ns)
+/* Also adds to all tenants' latencies. */
+static void tenant_latencies(struct model *model, struct model_tenant *tenant,
+			     const struct rbk_stats_view *view)
+{
+	const uint32_t index = (uint32_t)(tenant - model->tenants);
+	uint64_t between[RBK_STATS_BUCKETS];
+	struct rbk_stats_tenant now;
+
+	page_copy(view, RBK_STATS_SECTION_TENANTS, index, &now, sizeof(now));
+	/* It has become another one's: nothing is known of that one. */
+	if (now.number != tenant->now.number)
+		return;
+	interval_histogram(now.queue_histogram, tenant->now.queue_histogram, between);
+	tenant->queue_p99_ns = histogram_quantile(between, 0.99);
+	interval_histogram(now.latency_histogram, tenant->now.latency_histogram, between);
+	tenant->p50_ns = histogram_quantile(between, 0.5);
+	tenant->p99_ns = histogram_quantile(between, 0.99);
+	for (unsigned int i = 0; i < RBK_STATS_BUCKETS; i++)
+		model->latency_now[i] += between[i];
+	memcpy(tenant->now.queue_histogram, now.queue_histogram, sizeof(now.queue_histogram));
+	memcpy(tenant->now.latency_histogram, now.latency_histogram, sizeof(now.latency_histogram));
+}
+
+static void total_rates(struct model *model, const struct rbk_stats_view *view, uint64_t ns)
 {
 	uint64_t reasons[RBK_STATS_MAX_REASONS] = {0}, split = 0;
 
@@ -459,7 +554,6 @@ static void total_rates(struct model *model, uint64_t ns)
 	memset(model->latency_now, 0, sizeof(model->latency_now));
 	for (uint32_t i = 0; i < model->n_tenants; i++) {
 		struct model_tenant *tenant = &model->tenants[i];
-		uint64_t between[RBK_STATS_BUCKETS];
 
 		if (!tenant->is_used)
 			continue;
@@ -467,11 +561,8 @@ static void total_rates(struct model *model, uint64_t ns)
 			reasons[k] +=
 				interval_count(tenant->now.reasons[k], tenant->then.reasons[k]);
 		split += interval_count(tenant->now.n_partitioned, tenant->then.n_partitioned);
-		interval_histogram(tenant->now.latency_histogram, tenant->then.latency_histogram,
-				   between);
-		for (unsigned int k = 0; k < RBK_STATS_BUCKETS; k++)
-			model->latency_now[k] += between[k];
-		tenant_rates(tenant, ns, model->n_devices);
+		tenant_rates(tenant, ns);
+		tenant_latencies(model, tenant, view);
 		model->tasks_per_s += tenant->tasks_per_s;
 		if (tenant->gpu_part > 0)
 			model->gpu_per_s += tenant->tasks_per_s * tenant->gpu_part;
@@ -483,9 +574,9 @@ static void total_rates(struct model *model, uint64_t ns)
 	model->latency_p99_ns = histogram_quantile(model->latency_now, 0.99);
 }
 
-static void set_rates(struct model *model, uint64_t ns)
+static void set_rates(struct model *model, const struct rbk_stats_view *view, uint64_t ns)
 {
-	total_rates(model, ns);
+	total_rates(model, view, ns);
 	for (uint32_t i = 0; i < model->n_devices; i++) {
 		struct model_device *device = &model->devices[i];
 
@@ -701,7 +792,7 @@ int model_update(struct model *model, const struct pages *pages, uint32_t only, 
 		model->then_ns = model->updated_at_ns;
 	ns = model->updated_at_ns - model->then_ns;
 	if (ns >= interval_ns || (ns > 0 && !model->has_rates)) {
-		set_rates(model, ns);
+		set_rates(model, view, ns);
 		model->then_ns = model->updated_at_ns;
 	}
 	sample(model);
@@ -745,11 +836,8 @@ double model_gpu_share(const struct model *model, const struct rbk_stats_tenant 
 
 double model_weight_part(const struct model *model, const struct rbk_stats_tenant *tenant)
 {
-	double sum = model->weight_of_others;
+	double sum = model->weight_of_all;
 
-	for (uint32_t i = 0; i < model->n_tenants; i++)
-		if (model->tenants[i].is_used && model->tenants[i].now.n_sessions > 0)
-			sum += model->tenants[i].now.weight;
 	if (tenant->n_sessions == 0)
 		sum += tenant->weight;
 	return sum > 0 ? tenant->weight / sum : UNKNOWN;
@@ -762,20 +850,6 @@ double model_load(const struct rbk_stats_device *device)
 	return isfinite(device->utilization) ? fmax(0, fmin(1, device->utilization)) : NAN;
 }
 
-double model_reserved(const struct model *model, uint32_t device)
-{
-	double sum = 0;
-
-	for (uint32_t i = 0; i < model->n_tenants; i++) {
-		const struct rbk_stats_tenant_device *memory =
-			&model->tenants[i].now.devices[device];
-
-		if (model->tenants[i].is_used && memory->memory_reserve > memory->memory_used)
-			sum += (double)(memory->memory_reserve - memory->memory_used);
-	}
-	return sum;
-}
-
 bool model_keeps_reserves(const struct model *model, uint32_t device)
 {
 	const struct rbk_stats_device *about = &model->devices[device].now;
@@ -784,6 +858,6 @@ bool model_keeps_reserves(const struct model *model, uint32_t device)
 
 	if (about->memory_total == RBK_STATS_ABSENT)
 		return true;
-	return (double)about->memory_charged + model_reserved(model, device) + outside <=
+	return (double)about->memory_charged + model->devices[device].reserved_bytes + outside <=
 	       (double)about->memory_total;
 }

@@ -26,12 +26,21 @@ struct model_device {
 	struct rbk_stats_device now;
 	uint64_t then_tasks;
 	double tasks_per_s;
+	double reserved_bytes;      /* that tenants were promised and do not use */
 	struct series load, memory; /* 0 to 1 */
 };
 
+/* A tenant's counts when the interval began. */
+struct model_counts {
+	uint64_t n_tasks, n_gpu_tasks, n_partitioned, n_errors, n_evictions;
+	uint64_t copied_bytes, transferred_bytes;
+	uint64_t reasons[RBK_STATS_MAX_REASONS];
+};
+
 struct model_tenant {
-	struct rbk_stats_tenant now, then;
-	struct rbk_stats_delay delay;
+	struct rbk_stats_tenant now; /* but histograms, of when the interval began */
+	struct model_counts then;
+	struct rbk_stats_delay *delay; /* NULL: it is not watched, and was not */
 	bool is_used;
 	bool has_delay;
 
@@ -90,8 +99,11 @@ struct model {
 	uint32_t n_tenants;
 	struct model_session *sessions;
 	uint32_t n_sessions;
+	uint32_t n_connected;    /* of the sessions, not free */
+	uint64_t n_resident;     /* plans of theirs */
 	bool is_one;             /* of several tenants one is shown, */
 	double weight_of_others; /* beside these */
+	double weight_of_all;    /* that have sessions, these among them */
 	struct model_plan *plans;
 	uint32_t n_plans;
 	struct model_decision *decisions; /* newest first */
@@ -170,6 +182,5 @@ double model_gpu_share(const struct model *model, const struct rbk_stats_tenant 
 double model_weight_part(const struct model *model, const struct rbk_stats_tenant *tenant);
 /* What a device's driver, or else the broker, says of its load; 0 to 1. */
 double model_load(const struct rbk_stats_device *device);
-/* Of memory on a device: what tenants were promised and do not use; whether it is there. */
-double model_reserved(const struct model *model, uint32_t device);
+/* Is what tenants were promised of a device's memory, and do not use, there? */
 bool model_keeps_reserves(const struct model *model, uint32_t device);

@@ -133,7 +133,7 @@ static void draw_vram(const struct model *model, struct canvas *canvas, int y, u
 	char names[MAX_SEGMENTS][RBK_STATS_NAME_BYTES], text[TOTAL_BYTES];
 	struct user users[MAX_SEGMENTS - 4];
 	double total = known(about->memory_total), others, outside = known(about->memory_outside);
-	double reserved = model_reserved(model, device), charged = 0, used, budget;
+	double reserved = model->devices[device].reserved_bytes, charged = 0, used, budget;
 	unsigned int n_users, n = 0;
 
 	canvas_text(canvas, 1, y, STYLE_BOLD, "VRAM");
@@ -277,7 +277,7 @@ static int draw_devices(const struct model *model, struct canvas *canvas, int y,
 		draw_device(model, canvas, y, i);
 		if (model->is_root)
 			draw_vram(model, canvas, y + 1, i);
-		else
+		else if (model->n_tenants > 0)
 			draw_own_vram(model, canvas, y + 1, i);
 		if (has_gtt)
 			draw_gtt(model, canvas, y + 2, i);

@@ -101,7 +101,6 @@ static void draw_title(const struct model *model, const struct origin *origin,
 		       struct picture *picture, struct canvas *canvas)
 {
 	const struct table *table = picture_table(picture);
-	uint64_t n_resident = 0, n_sessions = 0;
 	int x, end = canvas->width - (origin->is_recorded ? 22 : 11);
 
 	x = canvas_text(canvas, 1, 0, STYLE_BOLD, "brokertop");
@@ -123,11 +122,6 @@ static void draw_title(const struct model *model, const struct origin *origin,
 					 ? model->updated_at_ns - model->started_at_ns
 					 : 0)
 			 .text);
-	for (uint32_t i = 0; i < model->n_sessions; i++)
-		if (model->sessions[i].now.number) {
-			n_sessions++;
-			n_resident += model->sessions[i].now.n_plans_resident;
-		}
 	if (!model->is_root) {
 		if (model->n_tenants > 0 && model->tenants[0].is_used)
 			add_part(canvas, &x, end, "tenant %s",
@@ -139,10 +133,11 @@ static void draw_title(const struct model *model, const struct origin *origin,
 	add_part(canvas, &x, end, "%s session%s",
 		 figure_count((double)model->broker.n_sessions).text,
 		 plural(model->broker.n_sessions));
-	if (n_sessions > 0 && model->n_devices > RBK_DEVICE_GPU)
+	if (model->n_connected > 0 && model->n_devices > RBK_DEVICE_GPU)
 		add_part(canvas, &x, end, "%s plan%s (%s resident)",
 			 figure_count((double)model->broker.n_plans).text,
-			 plural(model->broker.n_plans), figure_count((double)n_resident).text);
+			 plural(model->broker.n_plans),
+			 figure_count((double)model->n_resident).text);
 	else
 		add_part(canvas, &x, end, "%s plan%s",
 			 figure_count((double)model->broker.n_plans).text,

@@ -38,7 +38,7 @@ static void report_device(const struct model *model, uint32_t index)
 		json_optional("memory_outside", now->memory_outside);
 		json_optional("memory_budget", now->memory_budget);
 		json_optional("memory_charged", now->memory_charged);
-		json_number("memory_reserved_unused", model_reserved(model, index));
+		json_number("memory_reserved_unused", model->devices[index].reserved_bytes);
 		json_boolean("keeps_reserves", model_keeps_reserves(model, index));
 		json_optional("gtt_used", now->gtt_used);
 		json_optional("gtt_total", now->gtt_total);
@@ -82,7 +82,7 @@ static void report_tenant(const struct model *model, const struct model_tenant *
 	json_unsigned("returns", now->n_returns);
 	json_unsigned("fallbacks", now->reasons[RBK_REASON_CPU_FALLBACK]);
 	json_unsigned("errors", now->n_errors);
-	time_ns("run_queue_p99_ns", tenant->has_delay ? (double)tenant->delay.p99_ns : 0);
+	time_ns("run_queue_p99_ns", tenant->has_delay ? (double)tenant->delay->p99_ns : 0);
 	json_boolean("drained", now->flags & RBK_STATS_TENANT_DRAINED);
 	json_object_end();
 }
