@@ -201,10 +201,28 @@ def check_streams(broker):
     expect(ended_hostile() == before, 'it sent what it should have printed')
     # A file is written all the same.
     trace = os.path.join(os.path.dirname(broker.socket), 'trace.json')
+    # An older one, which is longer, is replaced.
+    with open(trace, 'w', encoding='utf-8') as file:
+        file.write('x' * 10000000)
     subprocess.run(f'{CTL} --socket {broker.socket} trace --output={trace} <&- >&-', shell=True,
                    timeout=LIMIT, check=True)
     with open(trace, encoding='utf-8') as file:
         json.load(file)
+
+
+def check_trace_kept(folder, broker):
+    """Nothing can be traced: an older trace stays as it is, and none is left that is empty."""
+    old, new = os.path.join(folder, 'old.json'), os.path.join(folder, 'new.json')
+    with open(old, 'w', encoding='utf-8') as file:
+        file.write('an older one')
+    for path in (old, new):
+        ctl(broker, 'trace', '--output=' + path, status=NO_BROKER)
+    with open(old, encoding='utf-8') as file:
+        expect(file.read() == 'an older one', 'the older trace is gone')
+    expect(not os.path.exists(new), 'a trace of nothing')
+    # Where nothing can be cut off.
+    ctl(broker, 'trace', '--output=/dev/null', status=NO_BROKER)
+    expect(os.path.exists('/dev/null'), '/dev/null')
 
 
 def main():
@@ -230,6 +248,7 @@ def main():
                complaint)
         for command in (['stats'], ['decisions'], ['reset-stats'], ['force-cpu', 'status']):
             ctl(broker, *command, status=NO_BROKER)
+        check_trace_kept(folder, broker)
         client.stop()
     print('brokerctl: well')
 

@@ -512,17 +512,24 @@ static void say_lost(const struct trace *trace)
 
 /* --- All of it --- */
 
-/* Where it goes is seen to before anything is recorded. Return: EXIT_* */
-static int open_output(const struct arguments *arguments, int *ret_fd)
+/*
+ * Where it goes is seen to before anything is recorded; what is in a file that is there stays until
+ * there is something to replace it. *ret_is_new: it was not there. Return: EXIT_*
+ */
+static int open_output(const struct arguments *arguments, int *ret_fd, bool *ret_is_new)
 {
 	const char *path = arguments->values[OPT_OUTPUT];
 
 	*ret_fd = -1;
+	*ret_is_new = false;
 	if (!path && isatty(STDOUT_FILENO))
 		return control_misuse(arguments, "a trace is not for terminals: --output=FILE");
 	if (!path || strcmp(path, "-") == 0)
 		return EXIT_OK;
-	*ret_fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	*ret_fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	*ret_is_new = *ret_fd >= 0;
+	if (*ret_fd < 0 && errno == EEXIST)
+		*ret_fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
 	if (*ret_fd < 0)
 		return control_fail(EXIT_FAILED, "cannot write %s: %s", text_name(path),
 				    strerror(errno));
@@ -542,8 +549,8 @@ static int trace_into(struct trace *trace, int fd, double seconds)
 	status = record_all(trace, seconds);
 	if (status)
 		return status;
-	/* What is printed goes there from now on. */
-	if (fd >= 0 && dup2(fd, STDOUT_FILENO) < 0)
+	/* What is printed goes there from now on. A pipe has nothing to be cut off. */
+	if (fd >= 0 && ((ftruncate(fd, 0) < 0 && errno != EINVAL) || dup2(fd, STDOUT_FILENO) < 0))
 		return control_fail(EXIT_FAILED, "cannot write: %s", strerror(errno));
 	status = write_all(trace);
 	say_lost(trace);
@@ -557,6 +564,7 @@ int run_trace(struct control *control, const struct arguments *arguments)
 	struct trace trace = {.control = control};
 	uint64_t max_records = EVENTS_DEFAULT;
 	double seconds = 0;
+	bool is_new;
 	int fd, status;
 
 	if (events && (!pages_number(events, EVENTS_MAX, &max_records) || max_records == 0))
@@ -565,7 +573,7 @@ int run_trace(struct control *control, const struct arguments *arguments)
 	if (seconds_text && !control_seconds(seconds_text, max_seconds, &seconds))
 		return control_misuse(arguments, "--seconds takes seconds, up to %g", max_seconds);
 	trace.max_records = (size_t)max_records;
-	status = open_output(arguments, &fd);
+	status = open_output(arguments, &fd, &is_new);
 	if (status)
 		return status;
 	status = control_map(control, arguments->values[OPT_TENANT], &trace.pages);
@@ -573,6 +581,8 @@ int run_trace(struct control *control, const struct arguments *arguments)
 		status = trace_into(&trace, fd, seconds);
 	if (fd >= 0)
 		close(fd);
+	if (status && is_new)
+		unlink(arguments->values[OPT_OUTPUT]);
 	free(trace.records);
 	free(trace.samples);
 	free(trace.traced);
