@@ -153,7 +153,7 @@ def test_scrape(program, folder):
 
 def test_stopped(program, folder, number, after):
     """A signal in the middle of a measurement, or while the broker starts; SIGKILL cannot be
-    handled, but the broker ends."""
+    handled, but the broker ends, and its files go."""
     with start([program, '--seconds=60', 'nop-throughput'], stdout=subprocess.DEVNULL,
                stderr=subprocess.PIPE, text=True) as process:
         def has_broker_or_ended():
@@ -165,9 +165,10 @@ def test_stopped(program, folder, number, after):
         time.sleep(after)
         process.send_signal(number)
         expect(process.wait(60) == -number, f'signal {number}: exit {process.returncode}')
-    wait_for(lambda: not brokers(folder), f'signal {number}: a broker is left behind')
-    if number != signal.SIGKILL:
-        expect(not os.listdir(folder), f'signal {number}: files are left behind')
+    if number == signal.SIGKILL:
+        wait_for(lambda: not os.listdir(folder), 'SIGKILL: files are left behind')
+    expect(not brokers(folder), f'signal {number}: a broker is left behind')
+    expect(not os.listdir(folder), f'signal {number}: files are left behind')
 
 
 def main():

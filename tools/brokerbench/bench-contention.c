@@ -27,7 +27,7 @@
 #include <ringbroker.h>
 
 #include "bench.h"
-#include "broker-process.h"
+#include "broker-process/broker-process.h"
 #include "hogs.h"
 #include "plans.h"
 #include "util/checked.h"

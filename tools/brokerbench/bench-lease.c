@@ -17,7 +17,7 @@
 #include <volk.h>
 
 #include "bench.h"
-#include "broker-process.h"
+#include "broker-process/broker-process.h"
 #include "util/clock.h"
 
 #define LAYER_NAME "VK_LAYER_RINGBROKER_lease"

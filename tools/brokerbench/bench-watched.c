@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "broker-process/broker-process.h"
 #include "target.h"
 #include "util/checked.h"
 #include "util/clock.h"

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "bench.h"
-#include "broker-process.h"
+#include "broker-process/broker-process.h"
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/streams.h"

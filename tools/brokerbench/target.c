@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "broker-process.h"
+#include "broker-process/broker-process.h"
 #include "util/clock.h"
 
 #define RING_ENTRIES 1024u

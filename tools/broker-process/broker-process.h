@@ -3,21 +3,29 @@
 /*
  * A private broker
  *
- * brokerd from the build tree that this program lies in, or else from PATH, on a socket in a
- * directory of its own. Whatever way this program ends, the broker ends too: on return and on
- * signals by its process id, otherwise because it is told when its parent dies.
+ * brokerd from the build tree that this program lies in, or from beside an installed one, or else
+ * from PATH, on a socket in a directory of its own. Whatever way this program ends, the broker ends
+ * too and the directory goes: on return and on signals before this program has ended, after SIGKILL
+ * a moment later.
  */
+#include <stddef.h>
 #include <sys/types.h>
 
 struct broker_process;
 
 /*
  * Starts a broker and waits until its socket answers. @arguments: further ones, ended by NULL.
- * Its log goes to a file of the directory and is shown only if it does not start. @cpu: pins the
- * broker's main thread, the reactor; below 0: not.
+ * @cpu: pins the broker's main thread, the reactor; below 0: not.
  * Return: 0; -ENOENT: there is no brokerd; -ETIMEDOUT; -ECHILD: it ended at once; other errno.
  */
 int broker_process_new(const char *const *arguments, int cpu, struct broker_process **ret);
+
+/*
+ * The same, without a word to standard error if it does not start: what the broker said, of which
+ * the end counts, goes to @said instead.
+ */
+int broker_process_try(const char *const *arguments, int cpu, struct broker_process **ret,
+		       char *said, size_t said_bytes);
 
 /* Stops it (SIGTERM, after a while SIGKILL) and removes its directory. Return: NULL. */
 struct broker_process *broker_process_free(struct broker_process *broker);
