@@ -22,7 +22,7 @@ FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', '
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
            'matmul-cpu', 'matmul-library', 'matmul-vulkan', 'copied-bytes', 'starpu', 'residency',
            'ledger', 'decision', 'contention', 'probes', 'scrape',
-           'watched', 'lease']
+           'watched', 'brokertop', 'lease']
 
 # What no command line may take, however slow the machine.
 LIMIT = 120
@@ -133,7 +133,7 @@ def test_probes(program, folder):
     result = run(program, '--json', '--seconds=0.05', 'probes')
     expect(result.returncode == 0, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
-    expect(len(rows) == 15 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
+    expect(len(rows) == 19 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
     for row in rows:
         expect(list(row) == FIELDS, f'fields {list(row)}')
         expect(row['p50'] > 0 or row['unit'] == '%', f'{row}: percentiles')
@@ -149,6 +149,17 @@ def test_scrape(program, folder):
     for row in rows:
         expect(list(row) == FIELDS and row['p50'] > 0 and row['baseline_p50'] > 0, f'{row}')
     expect(not os.listdir(folder), 'something is left behind')
+
+
+def test_brokertop(program, folder):
+    """What it takes, unless there are not as many users."""
+    result = run(program, '--json', '--quick', 'brokertop')
+    expect(result.returncode == 0, f'failed: {result.stderr}')
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    expect(len(rows) == 1 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
+    for row in rows:
+        expect(list(row) == FIELDS and row['p50'] > 0 and row['baseline_p50'] > 0, f'{row}')
+    expect(not brokers(folder) and not os.listdir(folder), 'something is left behind')
 
 
 def test_stopped(program, folder, number, after):
@@ -181,6 +192,7 @@ def main():
         test_models(program, folder)
         test_probes(program, folder)
         test_scrape(program, folder)
+        test_brokertop(program, folder)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
             test_stopped(program, folder, number, 0)
             test_stopped(program, folder, number, 0.3)

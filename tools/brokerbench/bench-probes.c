@@ -10,10 +10,12 @@
  * "cost" rows are of the pairs of rounds, one with and one without: the median of by how many
  * percent more the one takes, and as p99 the upper end of its 95% interval. "event" rows are how
  * long the probes run at each event, as the kernel counts it (BPF_STATS_RUN_TIME) in a round of its
- * own, since that counting costs something too.
+ * own, since that counting costs something too. In "empty" rows the probes are programs that return
+ * at once, at a wake-up and a switch: what the kernel takes to call any, which ours cannot be
+ * below.
  *
- * "pipe" is two that do nothing but switch, some two million times a second; "4us" is two that also
- * compute in between, and switch a quarter of a million times; of "mixed" a sample is half a
+ * "pipe" is two that do nothing but switch, up to a million times a second; "4us" is two that also
+ * compute in between, and switch some two hundred thousand times; of "mixed" a sample is half a
  * microsecond of computing.
  */
 #include <errno.h>
@@ -37,10 +39,16 @@ static const uint64_t slice_ns = 8000000;
 /* Until the kernel's count of events is told. */
 static const uint64_t max_cost_ns = 10000000000;
 
+enum probes_kind {
+	PROBES_EMPTY,
+	PROBES_OF_NOBODY, /* the broker's, which watches others */
+	PROBES_WATCHING,
+};
+
 struct probes_row {
 	const char *name;
-	enum switch_load_kind kind;
-	bool is_watched;
+	enum switch_load_kind load;
+	enum probes_kind probes;
 	double n_units; /* of the load, of which a sample is */
 	double target_percent;
 };
@@ -52,10 +60,65 @@ struct contest {
 	struct switch_load *load;
 	struct run_queue *rq;
 	uint16_t tenant;
+	int empty_fds[2];
 	struct samples with, without, percent;
 };
 
 /* ---- With and without ---- */
+
+static int call_bpf(int command, union bpf_attr *attr)
+{
+	int r = (int)syscall(SYS_bpf, command, attr, sizeof(*attr));
+
+	return r < 0 ? -errno : r;
+}
+
+/* Return: a descriptor, which holds the program and where it is attached; negative errno. */
+static int attach_empty(const char *tracepoint)
+{
+	/* Return 0. */
+	static const struct bpf_insn body[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	union bpf_attr attr;
+	int program_fd, r;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.prog_type = BPF_PROG_TYPE_RAW_TRACEPOINT;
+	attr.insns = (uintptr_t)body;
+	attr.insn_cnt = ARRAY_SIZE(body);
+	attr.license = (uintptr_t) "MIT";
+	program_fd = call_bpf(BPF_PROG_LOAD, &attr);
+	if (program_fd < 0)
+		return program_fd;
+	memset(&attr, 0, sizeof(attr));
+	attr.raw_tracepoint.name = (uintptr_t)tracepoint;
+	attr.raw_tracepoint.prog_fd = (uint32_t)program_fd;
+	r = call_bpf(BPF_RAW_TRACEPOINT_OPEN, &attr);
+	close(program_fd);
+	return r;
+}
+
+static void detach_empty(struct contest *contest)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(contest->empty_fds); i++) {
+		if (contest->empty_fds[i] >= 0)
+			close(contest->empty_fds[i]);
+		contest->empty_fds[i] = -1;
+	}
+}
+
+static int attach_two_empty(struct contest *contest)
+{
+	contest->empty_fds[0] = attach_empty("sched_switch");
+	contest->empty_fds[1] = attach_empty("sched_wakeup");
+	for (unsigned int i = 0; i < ARRAY_SIZE(contest->empty_fds); i++)
+		if (contest->empty_fds[i] < 0)
+			return bench_fail(contest->env, contest->empty_fds[i],
+					  "cannot attach to the scheduler");
+	return 0;
+}
 
 static void watch(struct contest *contest)
 {
@@ -70,7 +133,7 @@ static bool is_counted(struct contest *contest)
 {
 	struct run_queue_report report;
 
-	return !contest->row->is_watched ||
+	return contest->row->probes != PROBES_WATCHING ||
 	       (run_queue_tenant(contest->rq, contest->tenant, &report) && report.n_waits > 0);
 }
 
@@ -79,6 +142,8 @@ static int attach(struct contest *contest)
 	const struct run_queue_options options = {.source = RUN_QUEUE_SOURCE_EBPF};
 	int r;
 
+	if (contest->row->probes == PROBES_EMPTY)
+		return attach_two_empty(contest);
 	r = run_queue_new(&options, &contest->rq);
 	if (r)
 		return bench_fail(contest->env, r, "cannot watch the scheduler");
@@ -89,7 +154,7 @@ static int attach(struct contest *contest)
 	}
 	/* As it is while somebody's tasks run. */
 	run_queue_set_pace(contest->rq, RUN_QUEUE_PACE_BUSY);
-	if (contest->row->is_watched)
+	if (contest->row->probes == PROBES_WATCHING)
 		watch(contest);
 	return 0;
 }
@@ -97,6 +162,7 @@ static int attach(struct contest *contest)
 static void detach(struct contest *contest)
 {
 	contest->rq = run_queue_free(contest->rq);
+	detach_empty(contest);
 }
 
 /* ---- Rounds ---- */
@@ -186,12 +252,10 @@ static int run_pair(struct contest *contest, unsigned int pair)
 static int enable_stats(void)
 {
 	union bpf_attr attr;
-	int fd;
 
 	memset(&attr, 0, sizeof(attr));
 	attr.enable_stats.type = BPF_STATS_RUN_TIME;
-	fd = (int)syscall(SYS_bpf, BPF_ENABLE_STATS, &attr, sizeof(attr));
-	return fd < 0 ? -errno : fd;
+	return call_bpf(BPF_ENABLE_STATS, &attr);
 }
 
 static int measure_event(struct contest *contest, double *ret_ns)
@@ -234,6 +298,7 @@ static double upper_end(struct samples *samples)
 	return samples->values[rank <= (double)samples->n ? (size_t)rank - 1 : samples->n - 1];
 }
 
+/* @event_ns: 0 if it was not measured. */
 static void report(struct contest *contest, double event_ns)
 {
 	const struct probes_row *about = contest->row;
@@ -249,6 +314,8 @@ static void report(struct contest *contest, double event_ns)
 	snprintf(params, sizeof(params), "%s cost", about->name);
 	row = (struct bench_row){params, "%", false, "target"};
 	bench_report(env, &row, &(struct samples){percent, 2, 2}, &(struct samples){target, 1, 1});
+	if (event_ns <= 0)
+		return;
 	snprintf(params, sizeof(params), "%s event", about->name);
 	row = (struct bench_row){params, "ns", false, "no probes"};
 	bench_report(env, &row, &(struct samples){event, 1, 1}, &(struct samples){plain, 1, 1});
@@ -256,21 +323,21 @@ static void report(struct contest *contest, double event_ns)
 
 static int run_row(struct bench_env *env, const struct probes_row *row)
 {
-	struct contest contest = {.env = env, .row = row};
+	struct contest contest = {.env = env, .row = row, .empty_fds = {-1, -1}};
 	uint64_t end_ns = clock_now_ns() + (uint64_t)(env->seconds * 1e9);
 	double event_ns = 0;
 	int r;
 
 	/* The one who measures is elsewhere, if there is another place. */
 	bench_pin(env, -1);
-	r = switch_load_new(row->kind, env->peer_cpu, &contest.load);
+	r = switch_load_new(row->load, env->peer_cpu, &contest.load);
 	if (r)
 		return bench_fail(env, r, "no processes that switch");
-	bench_pin(env, row->kind == SWITCH_LOAD_MIXED ? -1 : env->client_cpu);
+	bench_pin(env, row->load == SWITCH_LOAD_MIXED ? -1 : env->client_cpu);
 	for (unsigned int i = 0; i < MAX_PAIRS && !r && (i < MIN_PAIRS || clock_now_ns() < end_ns);
 	     i++)
 		r = run_pair(&contest, i);
-	if (!r)
+	if (!r && row->probes != PROBES_EMPTY)
 		r = measure_event(&contest, &event_ns);
 	if (!r)
 		report(&contest, event_ns);
@@ -286,11 +353,13 @@ static int run_row(struct bench_env *env, const struct probes_row *row)
 static int run(struct bench_env *env)
 {
 	static const struct probes_row rows[] = {
-		{"pipe", SWITCH_LOAD_PIPE, false, 1, 3},
-		{"pipe watched", SWITCH_LOAD_PIPE, true, 1, 3},
-		{"4us", SWITCH_LOAD_PACED, false, SWITCH_LOAD_PACED_UNITS, 3},
-		{"4us watched", SWITCH_LOAD_PACED, true, SWITCH_LOAD_PACED_UNITS, 3},
-		{"mixed watched", SWITCH_LOAD_MIXED, true, 1, 0.5},
+		{"pipe empty", SWITCH_LOAD_PIPE, PROBES_EMPTY, 1, 3},
+		{"pipe", SWITCH_LOAD_PIPE, PROBES_OF_NOBODY, 1, 3},
+		{"pipe watched", SWITCH_LOAD_PIPE, PROBES_WATCHING, 1, 3},
+		{"4us empty", SWITCH_LOAD_PACED, PROBES_EMPTY, SWITCH_LOAD_PACED_UNITS, 3},
+		{"4us", SWITCH_LOAD_PACED, PROBES_OF_NOBODY, SWITCH_LOAD_PACED_UNITS, 3},
+		{"4us watched", SWITCH_LOAD_PACED, PROBES_WATCHING, SWITCH_LOAD_PACED_UNITS, 3},
+		{"mixed watched", SWITCH_LOAD_MIXED, PROBES_WATCHING, 1, 0.5},
 	};
 	int r = 0;
 

@@ -1,22 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What being watched costs the broker
+ * What being watched costs the broker, and what it costs the watcher
  *
- * Two brokers on one processor, one with fifty brokertops and one that nobody looks at, measured by
- * turns. The watchers take processor time of their own, during both sides' rounds: what is left
- * between the two is what the broker does more for them, updating its pages four times a second,
- * and what reading takes from its caches. The rows without watchers say how far two equal brokers
- * differ.
+ * watched: two brokers on one processor, one with fifty brokertops and one that nobody looks at,
+ * measured by turns. The watchers take processor time of their own, during both sides' rounds: what
+ * is left between the two is what the broker does more for them, updating its pages four times a
+ * second, and what reading takes from its caches. The rows without watchers say how far two equal
+ * brokers differ.
+ *
+ * brokertop: two of them side by side, in terminals that nobody looks at, over a broker with a
+ * hundred tenants, each with a session: one draws ten times a second, the other once.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pty.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -25,8 +32,9 @@
 #include "util/checked.h"
 #include "util/clock.h"
 
-enum { N_WATCHERS = 50 };
+enum { N_WATCHERS = 50, N_TENANTS = 100, FIRST_UID = 40001, MIN_ROUNDS = 3 };
 #define START_TIMEOUT_NS 20000000000u
+#define ROUND_NS         1000000000u
 
 /* In the build tree it lies in a folder of its own, installed beside this program. */
 static int find_brokertop(char ret_path[PATH_MAX])
@@ -161,4 +169,204 @@ const struct bench bench_watched = {
 	.summary = "NOPs per second while 50 brokertops look at the broker",
 	.baseline = "the same while nobody does, on a second broker",
 	.run = run_watched,
+};
+
+/* ---- What it costs the watcher ---- */
+
+/* A brokertop in a terminal of its own. */
+struct shown {
+	pid_t pid; /* 0: it does not run */
+	int terminal;
+	clockid_t clock; /* of what it has computed */
+	uint64_t cpu_ns; /* as of the last look */
+};
+
+static void shown_stop(struct shown *shown)
+{
+	if (shown->pid <= 0)
+		return;
+	kill(shown->pid, SIGKILL);
+	waitpid(shown->pid, NULL, 0);
+	close(shown->terminal);
+	shown->pid = 0;
+}
+
+/* Return: 0; negative errno. */
+static int shown_start(struct shown *shown, const char *path, const char *socket, const char *delay)
+{
+	const struct winsize size = {.ws_row = 40, .ws_col = 120};
+	const pid_t parent = getpid();
+
+	shown->pid = forkpty(&shown->terminal, NULL, NULL, &size);
+	if (shown->pid < 0)
+		return -errno;
+	if (shown->pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setenv("TERM", "xterm", 1);
+		if (getppid() == parent)
+			execl(path, path, "--socket", socket, "-d", delay, (char *)NULL);
+		_exit(127);
+	}
+	fcntl(shown->terminal, F_SETFD, FD_CLOEXEC);
+	fcntl(shown->terminal, F_SETFL, O_NONBLOCK);
+	return clock_getcpuclockid(shown->pid, &shown->clock) ? -ESRCH : 0;
+}
+
+/* Reads what it has drawn. Return: 0; -ECHILD: it has ended. */
+static int shown_look(struct shown *shown, uint64_t *ret_cpu_ns)
+{
+	struct timespec cpu;
+	char drawn[4096];
+
+	while (read(shown->terminal, drawn, sizeof(drawn)) > 0)
+		;
+	if (waitpid(shown->pid, NULL, WNOHANG) != 0 || clock_gettime(shown->clock, &cpu)) {
+		shown->pid = 0;
+		close(shown->terminal);
+		return -ECHILD;
+	}
+	*ret_cpu_ns = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec - shown->cpu_ns;
+	shown->cpu_ns += *ret_cpu_ns;
+	return 0;
+}
+
+/* A second of both of them, in percent of a processor; and their samples, if there are any. */
+static int watch_both(struct shown shown[2], struct samples samples[2])
+{
+	const uint64_t begin_ns = clock_now_ns();
+	uint64_t sums_ns[2] = {0, 0}, elapsed_ns = 0, cpu_ns;
+	int r = 0;
+
+	while (r == 0 && elapsed_ns < ROUND_NS) {
+		/* So that nobody waits for room to draw. */
+		bench_settle(50000000);
+		elapsed_ns = clock_now_ns() - begin_ns;
+		for (unsigned int i = 0; i < 2 && r == 0; i++) {
+			r = shown_look(&shown[i], &cpu_ns);
+			sums_ns[i] += r ? 0 : cpu_ns;
+		}
+	}
+	for (unsigned int i = 0; i < 2 && r == 0 && samples; i++)
+		samples_add(&samples[i], 100 * (double)sums_ns[i] / (double)elapsed_ns);
+	return r;
+}
+
+static int measure_brokertop(struct bench_env *env, const char *path, const char *socket)
+{
+	const struct bench_row row = {
+		.params = "tenants=100 terminal=120x40 updates=10/s",
+		.unit = "%",
+		.baseline = "updates=1/s",
+	};
+	struct samples samples[2] = {SAMPLES_INIT, SAMPLES_INIT};
+	struct shown shown[2] = {{.pid = 0}, {.pid = 0}};
+	const unsigned int n_rounds =
+		env->seconds > MIN_ROUNDS ? (unsigned int)env->seconds : MIN_ROUNDS;
+	int r;
+
+	r = shown_start(&shown[0], path, socket, "0.1");
+	if (!r)
+		r = shown_start(&shown[1], path, socket, "1");
+	for (unsigned int i = 0; i < 2 && !r; i++)
+		r = samples_reserve(&samples[i], n_rounds);
+	/* What only beginning costs. */
+	for (unsigned int i = 0; i < 2 && !r; i++)
+		r = watch_both(shown, NULL);
+	for (unsigned int i = 0; i < n_rounds && !r; i++)
+		r = watch_both(shown, samples);
+	if (r)
+		bench_fail(env, r, "brokertop cannot be watched: %s", strerror(-r));
+	else
+		bench_report(env, &row, &samples[0], &samples[1]);
+	for (unsigned int i = 0; i < 2; i++) {
+		shown_stop(&shown[i]);
+		samples_deinit(&samples[i]);
+	}
+	return r;
+}
+
+/* A session of each tenant, who is a user. Return: 0; negative errno. */
+static int connect_tenants(const char *socket, struct rbk *tenants[N_TENANTS])
+{
+	const struct rbk_options options = {
+		.size = sizeof(options),
+		.socket_path = socket,
+		.name = "brokerbench",
+	};
+	int r = 0;
+
+	for (unsigned int i = 0; i < N_TENANTS && !r; i++) {
+		if (seteuid(FIRST_UID + i))
+			return -errno;
+		/* The folder that the socket is in is ours. */
+		setfsuid(0);
+		r = rbk_connect(&options, &tenants[i], NULL);
+		if (seteuid(0))
+			return -errno;
+	}
+	return r;
+}
+
+/* A policy that has all of them, to be read from *ret_fd. Return: 0; negative errno. */
+static int write_policy(int *ret_fd, char *path, size_t bytes)
+{
+	*ret_fd = memfd_create("brokerbench-policy", MFD_CLOEXEC);
+	if (*ret_fd < 0)
+		return -errno;
+	for (unsigned int i = 0; i < N_TENANTS; i++)
+		if (dprintf(*ret_fd, "[tenant t%u]\nmatch-uid = %u\n", i, FIRST_UID + i) < 0)
+			return -errno;
+	snprintf(path, bytes, "/proc/%d/fd/%d", (int)getpid(), *ret_fd);
+	return 0;
+}
+
+static int run_brokertop(struct bench_env *env)
+{
+	char brokertop[PATH_MAX], policy[64] = "";
+	const char *const arguments[] = {"--gpu",
+					 "none",
+					 "--contention",
+					 "none",
+					 "--cache",
+					 "none",
+					 "--calibration",
+					 "none",
+					 "--socket-mode",
+					 "0666",
+					 "--config",
+					 policy,
+					 NULL};
+	struct rbk *tenants[N_TENANTS] = {NULL};
+	struct broker_process *broker = NULL;
+	int fd = -1, r;
+
+	if (env->socket)
+		return bench_skip(env, NULL, "needs a broker of its own, not --socket");
+	if (geteuid() != 0)
+		return bench_skip(env, NULL, "needs root, to be %d users", N_TENANTS);
+	if (find_brokertop(brokertop))
+		return bench_skip(env, NULL, "there is no brokertop beside this program");
+	bench_pin(env, -1);
+	r = write_policy(&fd, policy, sizeof(policy));
+	if (!r)
+		r = broker_process_new(arguments, -1, &broker);
+	if (!r)
+		r = connect_tenants(broker_process_socket(broker), tenants);
+	if (r)
+		bench_fail(env, r, "no broker with %d tenants: %s", N_TENANTS, strerror(-r));
+	else
+		r = measure_brokertop(env, brokertop, broker_process_socket(broker));
+	for (unsigned int i = 0; i < N_TENANTS; i++)
+		rbk_disconnect(tenants[i]);
+	broker_process_free(broker);
+	if (fd >= 0)
+		close(fd);
+	return r;
+}
+
+const struct bench bench_brokertop = {
+	.name = "brokertop",
+	.summary = "processor time of a brokertop over 100 tenants (target: 1% at 10 updates/s)",
+	.baseline = "one that draws once a second, over the same broker",
+	.run = run_brokertop,
 };

@@ -69,6 +69,7 @@ extern const struct bench bench_contention;
 extern const struct bench bench_probes;
 extern const struct bench bench_scrape;
 extern const struct bench bench_watched;
+extern const struct bench bench_brokertop;
 
 /*
  * One round of one side: measures for about @budget_ns and adds its samples, one at least. What

@@ -28,7 +28,7 @@ static const struct bench *const benches[] = {
 	&bench_sessions,       &bench_matmul_cpu,     &bench_matmul_library, &bench_matmul_vulkan,
 	&bench_copied_bytes,   &bench_starpu,         &bench_residency,      &bench_ledger,
 	&bench_decision,       &bench_contention,     &bench_probes,         &bench_scrape,
-	&bench_watched,        &bench_lease,
+	&bench_watched,        &bench_brokertop,      &bench_lease,
 };
 
 static const char help[] =
@@ -63,8 +63,11 @@ static const char help[] =
 	"watched's target is 0.99 of the ratio that its first rows have, without watchers.\n"
 	"\n"
 	"probes' targets are 3%, and 0.5% for the mixture. Of its \"cost\" rows p50 is the median\n"
-	"of the pairs of rounds, and p99 the upper end of its 95% interval. It needs root, or\n"
-	"what brokerd needs to watch the scheduler.\n"
+	"of the pairs of rounds, and p99 the upper end of its 95% interval. \"empty\" is what the\n"
+	"kernel takes to call probes that do nothing. It needs root, or what brokerd needs to\n"
+	"watch the scheduler.\n"
+	"\n"
+	"brokertop's target is 1%, at 10 updates a second. It needs root.\n"
 	"\n"
 	"scrape's target is 5 ms for 100 tenants.\n"
 	"\n"
