@@ -246,6 +246,7 @@ static int ask_credit(struct rbk_lease *lease, struct rbk_wire_lease_credit *req
 		request->extra_bytes = use->extra_bytes;
 		request->n_objects = use->n_objects;
 		request->n_refused = use->n_refused;
+		request->peak_bytes = use->peak_bytes;
 	}
 	r = client_request_for(rbk, &message, wait_ns, ret, error);
 	client_unref(rbk);

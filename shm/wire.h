@@ -500,6 +500,7 @@ struct rbk_wire_lease_credit {
 				 is within the credit, too */
 	uint32_t n_objects;   /* of its allocations, now */
 	uint32_t n_refused;   /* since it joined */
+	uint64_t peak_bytes;  /* the most that both were since it last said so */
 };
 
 /*
@@ -581,7 +582,7 @@ _Static_assert(sizeof(struct rbk_wire_operator) == 104, "wire");
 _Static_assert(sizeof(struct rbk_wire_catalogue) == 536, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_open) == 136, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease) == 560, "wire");
-_Static_assert(sizeof(struct rbk_wire_lease_credit) == 64, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease_credit) == 72, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_object) == 48, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_resize) == 24, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_given) == 544, "wire");

@@ -652,6 +652,7 @@ void session_lease_credit(struct session *session, const struct rbk_wire_lease_c
 		.extra_bytes = credit->extra_bytes,
 		.n_objects = credit->n_objects,
 		.n_refused = credit->n_refused,
+		.peak_bytes = credit->peak_bytes,
 	};
 	uint32_t cookie = credit->request.cookie;
 	struct lease_request *request;

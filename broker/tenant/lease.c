@@ -283,11 +283,17 @@ void lease_report(struct lease_member *member, const struct lease_use *use)
 	struct lease *lease = member->lease;
 	uint64_t used = least(use->used_bytes, max_reported_bytes);
 	uint64_t extra = least(use->extra_bytes, max_reported_bytes);
+	uint64_t peak = least(use->peak_bytes, max_reported_bytes);
 
 	if (used != member->used_bytes || extra != member->extra_bytes)
 		lease->leases->n_changes++;
 	lease->used_bytes += used - member->used_bytes;
 	lease->extra_bytes += extra - member->extra_bytes;
+	/* Beside what the others have. */
+	peak = lease->used_bytes + lease->extra_bytes - used - extra + most(peak, used + extra);
+	if (peak > lease->peak_bytes)
+		lease->leases->n_changes++;
+	lease->peak_bytes = most(lease->peak_bytes, peak);
 	lease->n_objects += (uint64_t)use->n_objects - member->n_objects;
 	/* A count of the past does not go back. */
 	if (use->n_refused > member->n_refused) {
@@ -297,6 +303,5 @@ void lease_report(struct lease_member *member, const struct lease_use *use)
 	member->used_bytes = used;
 	member->extra_bytes = extra;
 	member->n_objects = use->n_objects;
-	lease->peak_bytes = most(lease->peak_bytes, lease->used_bytes + lease->extra_bytes);
 	lease_show(lease);
 }

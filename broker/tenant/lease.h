@@ -195,6 +195,7 @@ int lease_give(struct lease_member *member, uint64_t bytes);
 struct lease_use {
 	uint64_t used_bytes, extra_bytes;
 	uint32_t n_objects, n_refused;
+	uint64_t peak_bytes; /* the most that both were since the last time; 0: as they are */
 };
 void lease_report(struct lease_member *member, const struct lease_use *use);
 

@@ -85,6 +85,7 @@ struct rbk_lease_use {
 	uint64_t extra_bytes; /* that the driver took for itself beside it, as far as is known */
 	uint32_t n_objects;   /* how many allocations that are */
 	uint32_t n_refused;   /* how many were refused */
+	uint64_t peak_bytes;  /* the most that both were since it last said so; 0: as they are */
 };
 
 /*

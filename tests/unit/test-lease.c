@@ -239,6 +239,32 @@ static void test_peaks(void **state)
 	leave(&member);
 }
 
+/* What was, between two reports, counts beside what others have now; and it is not kept. */
+static void test_peaks__between_reports(void **state)
+{
+	struct rbk_lease_page page = {.magic = 0};
+	struct lease_member member, other = {.lease = NULL};
+	struct lease *lease = make_with(0, 200, 300, &member, 80);
+
+	lease->page = &page;
+	lease_join(lease, &other, 1);
+	lease_report(&member, &(struct lease_use){.used_bytes = 10, .peak_bytes = 70});
+	assert_int_equal(page.peak_bytes, 70);
+	assert_int_equal(lease->used_bytes, 10);
+	lease_report(&other, &(struct lease_use){.used_bytes = 30, .peak_bytes = 30});
+	assert_int_equal(page.peak_bytes, 70);
+	lease_report(&member, &(struct lease_use){.used_bytes = 0, .peak_bytes = 45});
+	assert_int_equal(page.peak_bytes, 75);
+	/* Less than what it has now, and more than there can be. */
+	lease_report(&member, &(struct lease_use){.used_bytes = 60, .peak_bytes = 1});
+	assert_int_equal(page.peak_bytes, 90);
+	lease_report(&member, &(struct lease_use){.peak_bytes = UINT64_MAX});
+	assert_true(page.peak_bytes < UINT64_MAX / 2);
+	lease->page = NULL;
+	leave(&other);
+	leave(&member);
+}
+
 /* Exported, freed and imported elsewhere: somebody pays all the time, and once. */
 static void test_object__export_and_import(void **state)
 {
@@ -505,6 +531,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_resize, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_report__no_overflow, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_peaks, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_peaks__between_reports, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_object__export_and_import, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_object__who_says_most_pays, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_object__of_tenants, setup, teardown),
