@@ -402,8 +402,23 @@ static void watch_leases(struct budget *budget)
 	loop_timer_arm(budget->lease_timer, look_at_leases_ns);
 }
 
+/* Of those, too, of whom no session is there. */
+static uint64_t reserved_bytes(const struct budget *budget, unsigned int index)
+{
+	const struct tenants *tenants = budget->options.tenants;
+	uint64_t bytes = 0;
+
+	for (const struct tenant *tenant = tenants_first(tenants); tenant;
+	     tenant = tenants_next(tenants, tenant))
+		if (tenant->is_named)
+			bytes += tenant->shares[index].reserve;
+	return bytes;
+}
+
 void budget_policy_changed(struct budget *budget)
 {
+	for (unsigned int i = RBK_DEVICE_GPU; i < budget->options.n_executors; i++)
+		residency_set_reserved(budget->options.residency, i, reserved_bytes(budget, i));
 	look_at_all(budget);
 }
 

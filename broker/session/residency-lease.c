@@ -91,10 +91,19 @@ static enum verdict try_bytes(struct residency_device *device, struct lease_wait
 		grant(device, wait, room < most ? room : most);
 		return GRANTED;
 	}
-	if (!seeker_displace(&seeker, bytes, true))
+	if (bytes > residency_lease_room(device, seeker.tenant) ||
+	    !seeker_displace(&seeker, bytes, true))
 		return NO_ROOM;
 	set_awaited(device, wait, bytes);
 	return LEAVING;
+}
+
+static uint64_t lease_available(const struct residency_device *device, struct tenant *tenant)
+{
+	uint64_t available = residency_available(device, tenant);
+	uint64_t room = residency_lease_room(device, tenant);
+
+	return available < room ? available : room;
 }
 
 /*
@@ -104,7 +113,7 @@ static enum verdict try_bytes(struct residency_device *device, struct lease_wait
 static enum verdict try_wish(struct residency_device *device, struct lease_wait *wait,
 			     uint64_t least, uint64_t most)
 {
-	const struct tenant *tenant = wait->lease->tenant;
+	struct tenant *tenant = wait->lease->tenant;
 	const struct tenant_share *share = &tenant->shares[device->index];
 	const struct seeker seeker = seeker_of(device, wait);
 	uint64_t has = share->max - (uint64_t)(seeker_tenant_free(&seeker) < 0
@@ -112,7 +121,7 @@ static enum verdict try_wish(struct residency_device *device, struct lease_wait 
 						       : seeker_tenant_free(&seeker));
 	const uint64_t tries[] = {
 		most,
-		residency_available(device, tenant),
+		lease_available(device, tenant),
 		share->high > has ? share->high - has : 0,
 		share->reserve > has ? share->reserve - has : 0,
 		seeker_room(&seeker),
@@ -345,7 +354,7 @@ void residency_lease_grow(struct residency *residency, struct lease *lease)
 
 uint64_t residency_lease_available(struct residency *residency, const struct lease *lease)
 {
-	return residency_available(&residency->devices[lease->device], lease->tenant);
+	return lease_available(&residency->devices[lease->device], lease->tenant);
 }
 
 bool residency_has_memory(const struct residency *residency, unsigned int device)

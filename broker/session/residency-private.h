@@ -148,6 +148,7 @@ struct residency_device {
 	uint64_t charged_bytes[EXEC_TIER_COUNT]; /* by plans and blocks of this file */
 	uint64_t leaving_bytes;                  /* of VRAM, a part of it */
 	uint64_t awaited_bytes;                  /* of VRAM, to be charged when others have left */
+	uint64_t reserved_bytes;                 /* of VRAM, the reserves of all tenants */
 	uint64_t refused_bytes; /* of VRAM, while a load that was refused is tried again */
 	uint64_t leased_bytes;  /* at the last look, or more: leases may have given back since */
 	bool has_new_waits;     /* who may wait for each other: leases */
@@ -267,6 +268,8 @@ struct seeker {
 };
 /* What it could have at this moment, without anybody having to leave. */
 uint64_t seeker_room(const struct seeker *seeker);
+/* What leases of the tenant could have beside theirs at most, whatever plans make way. */
+uint64_t residency_lease_room(const struct residency_device *device, struct tenant *tenant);
 /* What its tenant may have beside what it has and was promised. */
 int64_t seeker_tenant_free(const struct seeker *seeker);
 /*

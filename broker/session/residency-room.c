@@ -127,6 +127,40 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* What other tenants' leases have not yet taken of their reserves. */
+static uint64_t reserved_for_others(const struct residency_device *device, struct tenant *tenant)
+{
+	struct residency *residency = device->residency;
+	unsigned int i = device->index;
+	uint64_t bytes = left_of(device->reserved_bytes, tenant->shares[i].reserve);
+
+	residency->n_sums++;
+	tenant->sum_number = residency->n_sums;
+	list_for_each (node, &residency->leases.all) {
+		struct tenant *other = container_of(node, struct lease, link)->tenant;
+
+		if (other->sum_number != residency->n_sums)
+			bytes = left_of(bytes, least(other->leased[i], other->shares[i].reserve));
+		other->sum_number = residency->n_sums;
+	}
+	return bytes;
+}
+
+/*
+ * Plans leave for who is owed something, leases do not. So these stay out of what is reserved for
+ * others, though nobody is there yet who would fill it.
+ */
+uint64_t residency_lease_room(const struct residency_device *device, struct tenant *tenant)
+{
+	uint64_t granted = device->residency->leases.granted_bytes[device->index];
+	uint64_t kept = granted + reserved_for_others(device, tenant);
+	uint64_t room = left_of(device->usable_bytes[EXEC_TIER_VRAM], kept);
+	uint64_t own =
+		left_of(tenant->shares[device->index].reserve, tenant->leased[device->index]);
+
+	return room > own ? room : own;
+}
+
 /*
  * Not what is still taken by those who leave, and not what others who are awaited will need when
  * that is free.
@@ -143,8 +177,10 @@ uint64_t seeker_room(const struct seeker *seeker)
 	uint64_t used = account_used(account, account_vram(device->index));
 	uint64_t promised = tenant_used(device, seeker->tenant) + tenant_awaited(seeker);
 
-	return least(least(left_of(usable, charged), left_of(usable, kept)),
-		     least(left_of(max, used), left_of(max, promised)));
+	uint64_t room = least(least(left_of(usable, charged), left_of(usable, kept)),
+			      least(left_of(max, used), left_of(max, promised)));
+
+	return seeker->residence ? room : least(room, residency_lease_room(device, seeker->tenant));
 }
 
 static bool has_room(const struct residence *residence, uint64_t bytes)

@@ -507,6 +507,13 @@ void residency_set_usable(struct residency *residency, unsigned int device, uint
 		residency_review_in(residency, 0);
 }
 
+void residency_set_reserved(struct residency *residency, unsigned int device, uint64_t vram_bytes)
+{
+	residency->devices[device].reserved_bytes = vram_bytes;
+	residency->devices[device].has_new_waits = true;
+	residency_review_in(residency, 0);
+}
+
 bool residency_is_pressed(const struct residency *residency)
 {
 	return residency->is_pressed;

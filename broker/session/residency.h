@@ -176,6 +176,11 @@ void residency_set_usable(struct residency *residency, unsigned int device, uint
 			  uint64_t gtt_bytes);
 
 /*
+ * What all tenants' reserves on it come to, of those who are away, too: leases leave that to them.
+ */
+void residency_set_reserved(struct residency *residency, unsigned int device, uint64_t vram_bytes);
+
+/*
  * A task failed on a device. If that was lost: once nothing is in flight on it (the dispatcher sees
  * to that: executors hand tasks of a lost device back) all its memory is given back and it is
  * reopened, with back-off; then plans return. Return: is it lost?

@@ -201,6 +201,10 @@ void residency_set_usable(struct residency *residency, unsigned int device, uint
 {
 }
 
+void residency_set_reserved(struct residency *residency, unsigned int device, uint64_t vram_bytes)
+{
+}
+
 bool residency_device_lost(struct residency *residency, unsigned int device)
 {
 	return residency->is_lost;

@@ -243,6 +243,17 @@ void residency_rig_deinit(struct residency_rig *rig)
 	loop_free(rig->loop);
 }
 
+static void tell_reserves(struct residency_rig *rig)
+{
+	for (uint32_t i = 1; i < rig->n_devices; i++) {
+		uint64_t bytes = 0;
+
+		for (unsigned int tenant = 0; tenant < RIG_MAX_TENANTS; tenant++)
+			bytes += rig->tenants[tenant].shares[i].reserve;
+		residency_set_reserved(rig->residency, i, bytes);
+	}
+}
+
 void rig_share(struct residency_rig *rig, unsigned int tenant, uint64_t max, uint64_t high,
 	       uint64_t reserve)
 {
@@ -255,6 +266,8 @@ void rig_share(struct residency_rig *rig, unsigned int tenant, uint64_t max, uin
 		limits.max[account_vram(i)] = max;
 	}
 	account_set_limits(rig->tenants[tenant].account, &limits);
+	if (rig->residency)
+		tell_reserves(rig);
 }
 
 /* Plans */

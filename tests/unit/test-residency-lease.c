@@ -194,15 +194,59 @@ static void test_open__others(void **state)
 	rig_remove(&rig, slot);
 }
 
-/* What a lease has no plan gets, whatever it is worth or owed. */
+/* Leases do not leave, so they take nothing that is reserved for others, though these are away. */
+static void test_open__reserves_of_others(void **state)
+{
+	struct session_plan *slot = rig_plan_of(&rig, 0, 40 * MIB);
+	struct asked *a, *b;
+
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 40 * MIB);
+	assert_int_equal(ask(0, 61, 61, 0)->res, -ENOMEM);
+	a = ask(0, 1, 100, 0);
+	assert_int_equal(a->res, 0);
+	assert_int_equal(granted(a), 60);
+	assert_int_equal(residency_lease_available(rig.residency, a->lease), 0);
+	ask_more(a, 61, 0);
+	assert_int_equal(a->res, -ENOMEM);
+	/* Plans may be there meanwhile: they leave. */
+	rig_add(&rig, slot);
+	rig_want(&rig, slot, 10);
+	settle();
+	assert_true(rig_is_ready(slot));
+	b = ask(1, 30, 30, 0);
+	settle();
+	assert_int_equal(b->res, 0);
+	assert_int_equal(granted(b), 30);
+	/* What it has of it is not kept for it twice. */
+	ask_more(a, 61, 0);
+	assert_int_equal(a->res, -ENOMEM);
+	rig_remove(&rig, slot);
+	settle();
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 0);
+	ask_more(a, 70, 0);
+	assert_int_equal(a->res, 0);
+	assert_int_equal(granted(a), 70);
+}
+
+/* Where there is less than all reserves, its own is not held back by others'. */
+static void test_open__own_reserve(void **state)
+{
+	rig_share(&rig, 0, 100 * MIB, 100 * MIB, 50 * MIB);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 50 * MIB);
+	residency_set_usable(rig.residency, RIG_DEVICE, 50 * MIB, 0);
+	assert_int_equal(ask(0, 40, 40, 0)->res, 0);
+	residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
+}
+
+/* What a lease has no plan gets, whatever it is worth, or owed since then. */
 static void test_plans__keep_out(void **state)
 {
 	struct session_plan *slot = rig_plan_of(&rig, 1, 50 * MIB);
 	struct rig_wish wish;
 	struct asked *a;
 
-	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 50 * MIB);
 	a = ask(0, 60, 60, 0);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 50 * MIB);
 	rig_add(&rig, slot);
 	settle();
 	rig_want(&rig, slot, 1000000);
@@ -211,7 +255,9 @@ static void test_plans__keep_out(void **state)
 	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
 	assert_true(wish.n_done == 1 && wish.res == -ENOMEM);
 	rig_check(&rig);
-	/* Nor is anything set aside for it for ever. */
+	/* Nor is anything set aside for it for ever, but the reserve. */
+	assert_int_equal(ask(2, 1, 1, 0)->res, -ENOMEM);
+	rig_share(&rig, 1, 100 * MIB, 100 * MIB, 0);
 	assert_int_equal(ask(2, 40, 40, 0)->res, 0);
 	/* Pressure makes leases no smaller. */
 	residency_set_usable(rig.residency, RIG_DEVICE, 50 * MIB, 0);
@@ -487,6 +533,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_open__free_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_open__own_plans_leave, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_open__reserves_of_others, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_open__own_reserve, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_open__others, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_plans__keep_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wait__in_order, setup, teardown),
