@@ -328,6 +328,7 @@ static void look(struct budget *budget, unsigned int index)
 		(unsigned long long)(pool.own.value >> 10),
 		(unsigned long long)(allocated_bytes >> 10),
 		(unsigned long long)(figures.usable_bytes >> 10));
+	residency_set_outside(budget->options.residency, index, figures.outside_bytes);
 	residency_set_usable(budget->options.residency, index, figures.usable_bytes,
 			     usable_gtt(&reading, info));
 	if (n_samples != device->n_samples && pool.own.is_valid && pool.used.is_valid)

@@ -460,9 +460,10 @@ struct rbk_wire_lease_open {
 	uint64_t wish_bytes; /* granted at once, as far as there is room */
 	uint64_t max_bytes;  /* it never grows above that */
 	/*
-	 * RESTORE: what the member held when the broker ended, credit included; charged whatever
-	 * the limits, for it is there. The first member makes the lease anew, min, wish and max as
-	 * they were, others join.
+	 * RESTORE: what the member held when the broker ended, credit included: it is there, so it
+	 * is charged without waiting, also above max. It is believed as far as nobody else has that
+	 * memory or has it reserved: -ENOMEM. The first member makes the lease anew, min, wish and
+	 * max as they were, others join.
 	 */
 	uint64_t held_bytes;
 	char program[RBK_WIRE_NAME_BYTES]; /* for listings; NUL-terminated */

@@ -352,6 +352,33 @@ void residency_lease_grow(struct residency *residency, struct lease *lease)
 	note_granted(device);
 }
 
+uint64_t residency_lease_believed(struct residency *residency, unsigned int index,
+				  struct tenant *tenant)
+{
+	const struct residency_device *device = &residency->devices[index];
+	const struct seeker seeker = {.device = &residency->devices[index], .tenant = tenant};
+	uint64_t bytes = seeker_room(&seeker) + device->outside_bytes;
+	int64_t of_tenant = seeker_tenant_free(&seeker);
+
+	if (of_tenant < 0)
+		return 0;
+	return bytes < (uint64_t)of_tenant ? bytes : (uint64_t)of_tenant;
+}
+
+void residency_lease_believe(struct residency *residency, unsigned int index, struct tenant *tenant,
+			     uint64_t bytes)
+{
+	struct residency_device *device = &residency->devices[index];
+	const struct seeker seeker = {.device = device, .tenant = tenant};
+	uint64_t room = seeker_room(&seeker), more = bytes > room ? bytes - room : 0;
+
+	/* As the next sample will have it. */
+	if (more > device->outside_bytes)
+		more = device->outside_bytes;
+	device->outside_bytes -= more;
+	device->usable_bytes[EXEC_TIER_VRAM] += more;
+}
+
 uint64_t residency_lease_available(struct residency *residency, const struct lease *lease)
 {
 	return lease_available(&residency->devices[lease->device], lease->tenant);

@@ -149,6 +149,7 @@ struct residency_device {
 	uint64_t leaving_bytes;                  /* of VRAM, a part of it */
 	uint64_t awaited_bytes;                  /* of VRAM, to be charged when others have left */
 	uint64_t reserved_bytes;                 /* of VRAM, the reserves of all tenants */
+	uint64_t outside_bytes;                  /* of VRAM, used by others */
 	uint64_t refused_bytes; /* of VRAM, while a load that was refused is tried again */
 	uint64_t leased_bytes;  /* at the last look, or more: leases may have given back since */
 	bool has_new_waits;     /* who may wait for each other: leases */

@@ -514,6 +514,11 @@ void residency_set_reserved(struct residency *residency, unsigned int device, ui
 	residency_review_in(residency, 0);
 }
 
+void residency_set_outside(struct residency *residency, unsigned int device, uint64_t vram_bytes)
+{
+	residency->devices[device].outside_bytes = vram_bytes;
+}
+
 bool residency_is_pressed(const struct residency *residency)
 {
 	return residency->is_pressed;

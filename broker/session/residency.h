@@ -161,6 +161,15 @@ void residency_lease_ask(struct residency *residency, struct lease_wait *wait,
 void residency_lease_withdraw(struct residency *residency, struct lease_wait *wait);
 /* Up to its wish into what is free, if nobody waits for that. */
 void residency_lease_grow(struct residency *residency, struct lease *lease);
+/*
+ * What somebody of the tenant can be believed to have had there of a broker that ended: what is
+ * free, or in use by nobody knows whom.
+ */
+uint64_t residency_lease_believed(struct residency *residency, unsigned int device,
+				  struct tenant *tenant);
+/* So much is granted for it now: what it takes of others' use is theirs no longer. */
+void residency_lease_believe(struct residency *residency, unsigned int device,
+			     struct tenant *tenant, uint64_t bytes);
 /* What was granted or given there is less, or otherwise, than before. */
 void residency_leases_changed(struct residency *residency, unsigned int device);
 /* What the lease's tenant could have at most now. */
@@ -179,6 +188,9 @@ void residency_set_usable(struct residency *residency, unsigned int device, uint
  * What all tenants' reserves on it come to, of those who are away, too: leases leave that to them.
  */
 void residency_set_reserved(struct residency *residency, unsigned int device, uint64_t vram_bytes);
+
+/* What others than the broker and members of leases, as far as is known, use on it. */
+void residency_set_outside(struct residency *residency, unsigned int device, uint64_t vram_bytes);
 
 /*
  * A task failed on a device. If that was lost: once nothing is in flight on it (the dispatcher sees

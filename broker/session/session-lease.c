@@ -364,7 +364,8 @@ static int find_device(struct session *session, const struct rbk_wire_lease_open
 		return 0;
 	}
 	return reply_error(session, &open->request, -ENODEV,
-			   "the broker has no such device with memory of its own");
+			   "the broker has no such device, or it has no memory of its own; see "
+			   "brokerctl devices");
 }
 
 /* Likewise. */
@@ -373,6 +374,7 @@ static int check_sizes(struct session *session, const struct rbk_wire_lease_open
 {
 	const struct executor_info *info = &session->server->options.executors[device]->info;
 	uint64_t most = session->tenant->shares[device].max;
+	const char *limit = "vram-max";
 
 	if (open->min_bytes == 0 || open->wish_bytes < open->min_bytes ||
 	    open->max_bytes < open->wish_bytes) {
@@ -383,14 +385,17 @@ static int check_sizes(struct session *session, const struct rbk_wire_lease_open
 				     ull(open->max_bytes));
 		return SESSION_E_REFUSED;
 	}
-	if (most > info->memory_bytes)
+	if (most >= info->memory_bytes) {
 		most = info->memory_bytes;
+		limit = "the device's memory";
+	}
 	if (open->min_bytes <= most)
 		return 0;
 	session_reply_result(session, open->request.type, open->request.cookie, -EDQUOT,
 			     "tenant %s: a lease of device %u requires %llu bytes, of which it may "
-			     "never have more than %llu (vram-max)",
-			     tenant_name(session->tenant), device, ull(open->min_bytes), ull(most));
+			     "never have more than %llu (%s)",
+			     tenant_name(session->tenant), device, ull(open->min_bytes), ull(most),
+			     limit);
 	return SESSION_E_REFUSED;
 }
 
@@ -526,19 +531,37 @@ static void open_joining(struct session *session, const struct rbk_wire_lease_op
 		join(held, lease, open->request.cookie);
 }
 
-/*
- * What a member had of a broker that ended is there, whether there would be room or not. It is
- * within what the tenant may have at most, as any lease: what is above that is somebody's who need
- * not be believed.
- */
-static void open_restoring(struct session *session, const struct rbk_wire_lease_open *open,
-			   uint8_t device)
+/* The lease that others have brought from the broker that ended; NULL: none have. */
+static struct lease *find_restored(struct session *session, const struct rbk_wire_lease_open *open,
+				   uint8_t device)
 {
 	struct lease *lease = lease_find(residency_leases(residency_of(session)), open->number,
 					 session->tenant, session->uid);
-	uint64_t used = account_used(session->account, account_vram(device));
-	uint64_t max = session->tenant->shares[device].max;
-	struct session_lease *held;
+
+	/* Numbers begin elsewhere with each broker; one of this one's own is another lease. */
+	if (!lease || lease->n_members == 0 || lease->tenant != session->tenant ||
+	    lease->uid != session->uid || lease->device != device ||
+	    lease->restored_number != open->number)
+		return NULL;
+	return lease;
+}
+
+/*
+ * What a member had of a broker that ended is there: it waits for nobody, and nobody has to leave
+ * for it. But anybody can say so. It is believed as far as nobody else has that memory, nor is
+ * promised it, and within what the tenant may have at most. What the tenant's other restored leases
+ * have not given to anybody is no such promise: they only came first.
+ *
+ * Return: 0; SESSION_E_REFUSED, and it was answered.
+ */
+static int check_held(struct session *session, const struct rbk_wire_lease_open *open,
+		      uint8_t device)
+{
+	struct residency *residency = residency_of(session);
+	uint64_t ungiven =
+		leases_restored_ungiven(residency_leases(residency), session->tenant, device);
+	uint64_t used = account_used(session->account, account_vram(device)) - ungiven;
+	uint64_t max = session->tenant->shares[device].max, believed;
 
 	if (used > max || open->held_bytes > max - used) {
 		session_reply_result(session, open->request.type, open->request.cookie, -EDQUOT,
@@ -546,15 +569,52 @@ static void open_restoring(struct session *session, const struct rbk_wire_lease_
 				     "%llu are available (vram-max)",
 				     tenant_name(session->tenant), device, ull(open->held_bytes),
 				     ull(used < max ? max - used : 0));
-		return;
+		return SESSION_E_REFUSED;
 	}
+	believed = ungiven + residency_lease_believed(residency, device, session->tenant);
+	if (open->held_bytes <= believed)
+		return 0;
+	session_reply_result(
+		session, open->request.type, open->request.cookie, -ENOMEM,
+		"tenant %s: a lease of device %u had %llu bytes, of which at most %llu "
+		"can be its, as others have the rest or are owed it",
+		tenant_name(session->tenant), device, ull(open->held_bytes), ull(believed));
+	return SESSION_E_REFUSED;
+}
+
+/* Has @lease granted what a member held, which was checked, beside what it has given to others. */
+static void grant_held(struct session *session, struct lease *lease, uint64_t held_bytes)
+{
+	struct residency *residency = residency_of(session);
+	uint8_t device = lease->device;
+	uint64_t used = account_used(session->account, account_vram(device));
+	uint64_t max = session->tenant->shares[device].max;
+	uint64_t room = residency_lease_believed(residency, device, session->tenant), more;
+
+	if (held_bytes <= lease_ungiven(lease))
+		return;
+	more = held_bytes - lease_ungiven(lease);
+	if (used >= max || room > max - used)
+		room = used < max ? max - used : 0;
+	if (more > room)
+		leases_take_back(residency_leases(residency), lease, session->tenant, device,
+				 more - room);
+	residency_lease_believe(residency, device, session->tenant, more);
+	lease_grant(lease, lease->credited_bytes + held_bytes, true);
+}
+
+static void open_restoring(struct session *session, const struct rbk_wire_lease_open *open,
+			   uint8_t device)
+{
+	struct lease *lease = find_restored(session, open, device);
+	struct session_lease *held;
+
+	if (check_held(session, open, device))
+		return;
 	held = held_new(session, &open->request, device);
 	if (!held)
 		return;
-	/* Numbers begin elsewhere with each broker; one of this one's own is another lease. */
-	if (!lease || lease->n_members == 0 || lease->tenant != session->tenant ||
-	    lease->uid != session->uid || lease->device != device ||
-	    lease->restored_number != open->number)
+	if (!lease)
 		lease = make_lease(session, open, device);
 	if (!lease) {
 		held_free(held);
@@ -562,8 +622,7 @@ static void open_restoring(struct session *session, const struct rbk_wire_lease_
 	}
 	lease_join(lease, &held->member, session->pid);
 	held->member.joined_ns = clock_boot_ns();
-	if (open->held_bytes > lease_ungiven(lease))
-		lease_grant(lease, lease->credited_bytes + open->held_bytes, true);
+	grant_held(session, lease, open->held_bytes);
 	if (lease_take(&held->member, open->held_bytes))
 		assert(!"it was granted");
 	residency_lease_grow(residency_of(session), lease);
@@ -823,8 +882,9 @@ void session_lease_resize(struct session *session, const struct rbk_wire_lease_r
 	}
 	if (resize->wish_bytes == 0 || resize->wish_bytes > lease->max_bytes) {
 		session_reply_result(session, resize->request.type, resize->request.cookie, -EINVAL,
-				     "lease %u has 1 to %llu bytes, not %llu", lease->number,
-				     ull(lease->max_bytes), ull(resize->wish_bytes));
+				     "lease %u can be given 1 to %llu bytes, which is its maximum, "
+				     "not %llu",
+				     lease->number, ull(lease->max_bytes), ull(resize->wish_bytes));
 		return;
 	}
 	lease_resize(lease, resize->wish_bytes);

@@ -220,6 +220,39 @@ bool lease_is_shrinking(const struct lease *lease)
 	return lease_granted(lease) > least(lease->limit_bytes, lease->allowed_bytes);
 }
 
+/* Leases that were restored */
+
+uint64_t leases_restored_ungiven(const struct leases *leases, const struct tenant *tenant,
+				 uint8_t device)
+{
+	uint64_t bytes = 0;
+
+	list_for_each (node, &leases->all) {
+		const struct lease *lease = container_of(node, struct lease, link);
+
+		if (lease->tenant == tenant && lease->device == device && lease->restored_number)
+			bytes += lease_ungiven(lease);
+	}
+	return bytes;
+}
+
+void leases_take_back(struct leases *leases, const struct lease *but, const struct tenant *tenant,
+		      uint8_t device, uint64_t bytes)
+{
+	list_for_each (node, &leases->all) {
+		struct lease *lease = container_of(node, struct lease, link);
+		uint64_t part = least(lease_ungiven(lease), bytes);
+
+		if (lease == but || lease->tenant != tenant || lease->device != device ||
+		    !lease->restored_number || part == 0)
+			continue;
+		/* Less is always granted. */
+		if (lease_grant(lease, lease_granted(lease) - part, false))
+			assert(!"less");
+		bytes -= part;
+	}
+}
+
 /* Members */
 
 void lease_join(struct lease *lease, struct lease_member *member, pid_t pid)

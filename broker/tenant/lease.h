@@ -184,6 +184,17 @@ void lease_allow(struct lease *lease, uint64_t bytes);
 /* Has it more than it should have by now? */
 bool lease_is_shrinking(const struct lease *lease);
 
+/*
+ * What a tenant's leases that were restored have of a device, and gave to nobody: they grow to
+ * their wishes as soon as they are there, and others may not have told yet what they have in truth.
+ */
+uint64_t leases_restored_ungiven(const struct leases *leases, const struct tenant *tenant,
+				 uint8_t device);
+/* So much of it is given back, as far as it is there, by all of them @but one, which may be NULL.
+ */
+void leases_take_back(struct leases *leases, const struct lease *but, const struct tenant *tenant,
+		      uint8_t device, uint64_t bytes);
+
 void lease_join(struct lease *lease, struct lease_member *member, pid_t pid);
 /* Gives back its credit and its objects. One that is a member of nothing is fine. */
 void lease_leave(struct lease_member *member);

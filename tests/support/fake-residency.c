@@ -205,6 +205,10 @@ void residency_set_reserved(struct residency *residency, unsigned int device, ui
 {
 }
 
+void residency_set_outside(struct residency *residency, unsigned int device, uint64_t vram_bytes)
+{
+}
+
 bool residency_device_lost(struct residency *residency, unsigned int device)
 {
 	return residency->is_lost;
@@ -251,6 +255,17 @@ void residency_lease_ask(struct residency *residency, struct lease_wait *wait, u
 void residency_lease_withdraw(struct residency *residency, struct lease_wait *wait)
 {
 	CHECK(!"it was never asked");
+}
+
+uint64_t residency_lease_believed(struct residency *residency, unsigned int device,
+				  struct tenant *tenant)
+{
+	return INT64_MAX;
+}
+
+void residency_lease_believe(struct residency *residency, unsigned int device,
+			     struct tenant *tenant, uint64_t bytes)
+{
 }
 
 void residency_lease_grow(struct residency *residency, struct lease *lease)

@@ -408,6 +408,35 @@ static void test_find(void **state)
 	lease_free(same);
 }
 
+/* Of restored leases of one tenant alone, what they have not given: not of new ones, nor of @but.
+ */
+static void test_take_back(void **state)
+{
+	struct lease_member members[4];
+	struct lease *new = make_with(0, 30, 30, &members[0], 10);
+	struct lease *first = make_with(0, 30, 30, &members[1], 10);
+	struct lease *second = make_with(0, 20, 20, &members[2], 20);
+	struct lease *other = make_with(1, 15, 15, &members[3], 5);
+
+	first->restored_number = second->restored_number = other->restored_number = 7;
+	assert_int_equal(leases_restored_ungiven(&leases, &tenants[0], DEVICE), 20);
+	assert_int_equal(leases_restored_ungiven(&leases, &tenants[0], DEVICE + 1), 0);
+	leases_take_back(&leases, first, &tenants[0], DEVICE, 5);
+	leases_take_back(&leases, NULL, &tenants[0], DEVICE + 1, 5);
+	assert_int_equal(lease_granted(first), 30);
+	leases_take_back(&leases, second, &tenants[0], DEVICE, 5);
+	assert_int_equal(lease_granted(first), 25);
+	leases_take_back(&leases, second, &tenants[0], DEVICE, UINT64_MAX);
+	assert_int_equal(lease_granted(first), 10);
+	assert_int_equal(lease_granted(new), 30);
+	assert_int_equal(lease_granted(second), 20);
+	assert_int_equal(lease_granted(other), 15);
+	assert_int_equal(used(0), 60);
+	check();
+	for (unsigned int i = 0; i < 4; i++)
+		leave(&members[i]);
+}
+
 /* Deadlocks: nobody is told here, so waits are only looked at. */
 
 static struct lease_wait begin_wait(struct lease *lease, struct lease_member *member,
@@ -537,6 +566,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_object__of_tenants, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_object__many, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_find, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_take_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_deadlock__two_holders, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_deadlock__chain, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_deadlock__limits, setup, teardown),

@@ -238,6 +238,44 @@ static void test_open__own_reserve(void **state)
 	residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
 }
 
+/* Of what somebody says that he had, as much as nobody else has. */
+static void test_believed(void **state)
+{
+	struct session_plan *slot = rig_plan_of(&rig, 1, 30 * MIB);
+	struct rig_wish wish;
+	struct asked *a;
+
+	rig_add(&rig, slot);
+	rig_ask(&rig, slot, &wish, RESIDENCY_PREFETCH);
+	settle();
+	assert_true(rig_is_ready(slot));
+	assert_int_equal(residency_lease_believed(rig.residency, RIG_DEVICE, &rig.tenants[0]),
+			 70 * MIB);
+	/* What is reserved for others is theirs, but for what is in use already. */
+	rig_share(&rig, 2, 100 * MIB, 100 * MIB, 80 * MIB);
+	assert_int_equal(residency_lease_believed(rig.residency, RIG_DEVICE, &rig.tenants[0]),
+			 20 * MIB);
+	residency_set_outside(rig.residency, RIG_DEVICE, 15 * MIB);
+	assert_int_equal(residency_lease_believed(rig.residency, RIG_DEVICE, &rig.tenants[0]),
+			 35 * MIB);
+	/* Once. */
+	residency_lease_believe(rig.residency, RIG_DEVICE, &rig.tenants[0], 30 * MIB);
+	assert_int_equal(residency_lease_believed(rig.residency, RIG_DEVICE, &rig.tenants[0]),
+			 35 * MIB);
+	a = ask(0, 30, 30, 0);
+	assert_int_equal(a->res, 0);
+	assert_int_equal(residency_lease_believed(rig.residency, RIG_DEVICE, &rig.tenants[0]),
+			 5 * MIB);
+	end_lease(a);
+	/* Its own maximum. */
+	rig_share(&rig, 0, 25 * MIB, 25 * MIB, 0);
+	assert_int_equal(residency_lease_believed(rig.residency, RIG_DEVICE, &rig.tenants[0]),
+			 25 * MIB);
+	residency_set_outside(rig.residency, RIG_DEVICE, 0);
+	residency_set_usable(rig.residency, RIG_DEVICE, 100 * MIB, 0);
+	rig_remove(&rig, slot);
+}
+
 /* What a lease has no plan gets, whatever it is worth, or owed since then. */
 static void test_plans__keep_out(void **state)
 {
@@ -536,6 +574,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_open__reserves_of_others, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_open__own_reserve, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_open__others, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_believed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_plans__keep_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wait__in_order, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wait__own_limits, setup, teardown),
