@@ -241,7 +241,9 @@ static void describe(struct vk_device *device)
 		properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
 	device->max_buffer_bytes = UINT64_MAX;
 	measure_heaps(device);
-	device->has_budget = has_extension(device->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+	/* A processor's driver tells what the machine uses, not the process. */
+	device->has_budget = !device->is_software &&
+			     has_extension(device->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
 	vk_physical_identify(device->physical, &device->identity);
 
 	/* Plain variants pass values around among eight invocations of one subgroup. */
