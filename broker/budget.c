@@ -229,7 +229,40 @@ static bool is_first_of_pid(const struct lease *lease, const struct lease_member
 	return false;
 }
 
-static void see_lease(struct lease *lease, const struct device_reading *reading)
+static bool is_member(const struct lease *lease, pid_t pid)
+{
+	list_for_each (node, &lease->members)
+		if (container_of(node, struct lease_member, link)->pid == pid)
+			return true;
+	return false;
+}
+
+/* Whose those are that are no members, by their cgroups. */
+static void find_owners(struct budget *budget, unsigned int index,
+			const struct device_reading *reading,
+			const struct lease *owners[static TELEMETRY_MAX_PROCESSES])
+{
+	const struct leases *leases = residency_leases(budget->options.residency);
+
+	for (uint32_t i = 0; i < reading->n_processes; i++) {
+		pid_t pid = reading->processes[i].pid;
+		bool is_other = false;
+
+		list_for_each (node, &leases->all) {
+			const struct lease *lease = container_of(node, struct lease, link);
+
+			is_other = lease->device == index && is_member(lease, pid);
+			if (is_other)
+				break;
+		}
+		owners[i] = is_other ? NULL
+				     : enforce_find_by_cgroup(budget->options.enforce,
+							      (uint8_t)index, pid);
+	}
+}
+
+static void see_lease(struct lease *lease, const struct device_reading *reading,
+		      const struct lease *const owners[static TELEMETRY_MAX_PROCESSES])
 {
 	lease->is_seen = lease->n_members > 0;
 	lease->seen_bytes = 0;
@@ -240,6 +273,14 @@ static void see_lease(struct lease *lease, const struct device_reading *reading)
 		if (!is_first_of_pid(lease, member))
 			continue;
 		lease->is_seen &= find_process(reading, member->pid, &bytes);
+		lease->seen_bytes += bytes;
+	}
+	for (uint32_t i = 0; i < reading->n_processes; i++) {
+		uint64_t bytes;
+
+		if (owners[i] != lease)
+			continue;
+		find_process(reading, reading->processes[i].pid, &bytes);
 		lease->seen_bytes += bytes;
 	}
 }
@@ -258,6 +299,7 @@ static bool has_lease_changes(const struct budget *budget, unsigned int index)
 static uint64_t look_at_leases(struct budget *budget, unsigned int index,
 			       const struct device_reading *reading)
 {
+	const struct lease *owners[TELEMETRY_MAX_PROCESSES];
 	struct leases *leases = residency_leases(budget->options.residency);
 	struct budget_device *device = &budget->devices[index];
 	bool has_list = reading->processes_ns.is_valid;
@@ -269,6 +311,8 @@ static uint64_t look_at_leases(struct budget *budget, unsigned int index,
 		device->n_changes = leases->n_changes;
 		device->has_grown_outside = false;
 	}
+	if (is_new)
+		find_owners(budget, index, reading, owners);
 	list_for_each (node, &leases->all) {
 		struct lease *lease = container_of(node, struct lease, link);
 		uint64_t bytes = lease->used_bytes + lease->extra_bytes;
@@ -276,7 +320,7 @@ static uint64_t look_at_leases(struct budget *budget, unsigned int index,
 		if (lease->device != index)
 			continue;
 		if (is_new)
-			see_lease(lease, reading);
+			see_lease(lease, reading, owners);
 		if (lease->is_seen && lease->seen_bytes > bytes)
 			bytes = lease->seen_bytes;
 		if (has_lease_changes(budget, index) && lease->credited_bytes > bytes)

@@ -17,19 +17,16 @@
 #include "enforce.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "loop/loop.h"
-#include "telemetry/run-queue-proc.h"
+#include "process.h"
 #include "tenant/audit.h"
 #include "tenant/tenant.h"
 #include "util/clock.h"
@@ -38,8 +35,6 @@
 
 enum {
 	MAX_CASES = 64,
-	MAX_GROUPS = 256,
-	CGROUP_BYTES = 4096,
 };
 static const uint64_t interval_ns = 1000000000, urgent_interval_ns = 100000000;
 /* For so long lists are made quickly after a change, and so often at most. */
@@ -66,7 +61,7 @@ struct enforce {
 	struct loop_timer *timer;
 	bool is_armed;
 	bool has_required; /* some tenant's programs must have leases */
-	uint64_t started_ns, tick_ns;
+	uint64_t started_ns;
 	bool is_hurry_due;
 	uint64_t hurry_until_ns, hurried_ns;
 	uint64_t list_ns[RBK_MAX_DEVICES]; /* of the list of processes that was looked at last */
@@ -75,94 +70,12 @@ struct enforce {
 	uint32_t n_suspects;
 	struct suspect suspects[MAX_CASES];
 	struct audit_process processes[TELEMETRY_MAX_PROCESSES]; /* of one look */
-	char text[PROC_TEXT_BYTES];
+	struct process_view view;
 };
 
 static unsigned long long ull(uint64_t value)
 {
 	return value;
-}
-
-/* ---- What /proc says ---- */
-
-/* Return: 0: it is gone, or cannot be seen. */
-static uint64_t read_start(struct enforce *enforce, pid_t pid)
-{
-	struct proc_task task;
-	size_t bytes = proc_read(enforce->text, sizeof(enforce->text), "%s/%d/stat",
-				 enforce->options.proc, (int)pid);
-
-	if (!proc_parse_task(enforce->text, bytes, &task))
-		return 0;
-	/* 0 is for none. */
-	return task.start_ticks * enforce->tick_ns + 1;
-}
-
-/* The line of a status file that begins with @key and a colon; NULL: there is none. */
-static const char *find_line(const char *text, const char *key)
-{
-	size_t n = strlen(key);
-
-	for (; text; text = strchr(text, '\n')) {
-		text += *text == '\n';
-		if (strncmp(text, key, n) == 0 && text[n] == ':')
-			return text + n + 1;
-	}
-	return NULL;
-}
-
-/* Effective user and group, and the other groups. Return: false: they are not known. */
-static bool read_user(struct enforce *enforce, struct peer *peer, gid_t groups[static MAX_GROUPS])
-{
-	unsigned int real, effective;
-	const char *line;
-	char *end;
-
-	if (!proc_read(enforce->text, sizeof(enforce->text), "%s/%d/status", enforce->options.proc,
-		       (int)peer->pid))
-		return false;
-	line = find_line(enforce->text, "Uid");
-	if (!line || sscanf(line, "%u %u", &real, &effective) != 2)
-		return false;
-	peer->uid = effective;
-	line = find_line(enforce->text, "Gid");
-	if (!line || sscanf(line, "%u %u", &real, &effective) != 2)
-		return false;
-	peer->gid = effective;
-	peer->groups = groups;
-	line = find_line(enforce->text, "Groups");
-	while (line && peer->n_groups < MAX_GROUPS) {
-		line += strspn(line, " \t");
-		if (*line < '0' || *line > '9')
-			break;
-		groups[peer->n_groups++] = (gid_t)strtoul(line, &end, 10);
-		line = end;
-	}
-	return true;
-}
-
-/* As a client's, see session/peer.c. Return: NULL: it is gone. */
-static struct tenant *find_tenant(struct enforce *enforce, pid_t pid)
-{
-	struct peer peer = {.pid = pid};
-	char cgroup[CGROUP_BYTES], path[64];
-	gid_t groups[MAX_GROUPS];
-	struct statx status;
-	size_t bytes;
-
-	if (!read_user(enforce, &peer, groups))
-		return NULL;
-	bytes = proc_read(enforce->text, sizeof(enforce->text), "%s/%d/cgroup",
-			  enforce->options.proc, (int)pid);
-	if (proc_parse_cgroup(enforce->text, bytes, NULL, cgroup, sizeof(cgroup)))
-		peer.cgroup = cgroup;
-	snprintf(path, sizeof(path), "%s/%d/exe", enforce->options.proc, (int)pid);
-	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_INO, &status) == 0) {
-		peer.has_exe = true;
-		peer.exe_dev = makedev(status.stx_dev_major, status.stx_dev_minor);
-		peer.exe_ino = status.stx_ino;
-	}
-	return tenants_find(enforce->options.tenants, &peer);
 }
 
 /* ---- Suspects ---- */
@@ -272,7 +185,7 @@ static void act(struct enforce *enforce, struct suspect *suspect, uint64_t start
 {
 	enum policy_audit action = suspect->tenant->lease_audit;
 	struct peer peer = {.pid = suspect->pid};
-	gid_t groups[MAX_GROUPS];
+	gid_t groups[PROCESS_MAX_GROUPS];
 	unsigned int steps;
 	const char *why;
 
@@ -280,7 +193,7 @@ static void act(struct enforce *enforce, struct suspect *suspect, uint64_t start
 	steps = audit_step(&suspect->audit, action, list_ns, now_ns);
 	/* What was read of it is its own only if it is still there. */
 	if ((!steps && (suspect->is_logged || !suspect->audit.told_ns)) ||
-	    !read_user(enforce, &peer, groups) || !is_alive(suspect))
+	    !process_user(&enforce->view, &peer, groups) || !is_alive(suspect))
 		return;
 	/* One a second; who was not named now is later. */
 	if (suspect->audit.told_ns && !suspect->is_logged)
@@ -317,7 +230,7 @@ static void suspect_process(struct enforce *enforce, uint8_t device,
 		suspect = add_suspect(enforce, device, process->pid);
 	if (!suspect)
 		return;
-	tenant = lease ? tenant_ref(lease->tenant) : find_tenant(enforce, process->pid);
+	tenant = lease ? tenant_ref(lease->tenant) : process_tenant(&enforce->view, process->pid);
 	if (!tenant) {
 		drop(enforce, suspect);
 		return;
@@ -424,6 +337,26 @@ static void lower_tenants(struct enforce *enforce)
 		enforce->options.lowered(enforce->options.context);
 }
 
+/* By its connections, or else by the cgroup that it is in. */
+static struct lease *find_lease(struct enforce *enforce, uint8_t device, pid_t pid,
+				uint64_t started_ns)
+{
+	const struct leases *leases = enforce->options.leases;
+	struct lease *lease = audit_find_lease(leases, device, pid, started_ns);
+
+	if (!lease)
+		return process_find_lease(&enforce->view, leases, device, pid);
+	if (lease->cgroup_id && !process_is_in(&enforce->view, pid, lease->cgroup_id))
+		lease->has_outside = true;
+	return lease;
+}
+
+struct lease *enforce_find_by_cgroup(struct enforce *enforce, uint8_t device, pid_t pid)
+{
+	return enforce ? process_find_lease(&enforce->view, enforce->options.leases, device, pid)
+		       : NULL;
+}
+
 void enforce_look(struct enforce *enforce, uint8_t device, const struct device_reading *reading,
 		  uint64_t now_ns)
 {
@@ -433,6 +366,11 @@ void enforce_look(struct enforce *enforce, uint8_t device, const struct device_r
 	    reading->processes_ns.value == enforce->list_ns[device])
 		return;
 	enforce->list_ns[device] = reading->processes_ns.value;
+	list_for_each (node, &enforce->options.leases->all) {
+		struct lease *lease = container_of(node, struct lease, link);
+
+		lease->has_outside &= lease->device != device;
+	}
 	for (; n < reading->n_processes; n++) {
 		const struct process_reading *process = &reading->processes[n];
 		struct audit_process *seen = &enforce->processes[n];
@@ -443,10 +381,9 @@ void enforce_look(struct enforce *enforce, uint8_t device, const struct device_r
 			process->vram_bytes + (reading->is_integrated ? process->gtt_bytes : 0);
 		if (seen->bytes < least_bytes || process->pid == getpid())
 			continue;
-		seen->started_ns = read_start(enforce, process->pid);
+		seen->started_ns = process_start(&enforce->view, process->pid);
 		if (seen->started_ns)
-			seen->lease = audit_find_lease(enforce->options.leases, device,
-						       process->pid, seen->started_ns);
+			seen->lease = find_lease(enforce, device, process->pid, seen->started_ns);
 	}
 	list_for_each (node, &enforce->options.leases->all) {
 		struct lease *lease = container_of(node, struct lease, link);
@@ -556,7 +493,7 @@ int enforce_new(const struct enforce_options *options, struct enforce **ret)
 		return error_origin(-ENOMEM);
 	enforce->options = *options;
 	enforce->started_ns = clock_boot_ns();
-	enforce->tick_ns = 1000000000u / (uint64_t)sysconf(_SC_CLK_TCK);
+	process_view_init(&enforce->view, options->proc, options->cgroups, options->tenants);
 	for (uint32_t i = 0; i < MAX_CASES; i++)
 		enforce->suspects[i].pidfd = -1;
 	if (options->loop) {

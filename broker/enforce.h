@@ -15,6 +15,7 @@
 #include "util/cleanup.h"
 
 struct enforce;
+struct lease;
 struct leases;
 struct loop;
 struct tenants;
@@ -25,7 +26,8 @@ struct enforce_options {
 	struct tenants *tenants;
 	struct leases *leases;
 	uint32_t n_devices;
-	const char *proc; /* "/proc" but in tests */
+	const char *proc;    /* "/proc" but in tests */
+	const char *cgroups; /* where the unified hierarchy is mounted; NULL: nowhere */
 	/* A tenant's weight and priority are others now. */
 	void (*lowered)(void *context);
 	void *context;
@@ -48,5 +50,10 @@ bool enforce_is_urgent(const struct enforce *enforce);
 /* Judges by one sample of a device; for the timer, and tests. @now_ns: clock_now_ns(). */
 void enforce_look(struct enforce *enforce, uint8_t device, const struct device_reading *reading,
 		  uint64_t now_ns);
+
+/*
+ * The lease of a process that is no member of it, by the cgroup that it is in. NULL: there is none.
+ */
+struct lease *enforce_find_by_cgroup(struct enforce *enforce, uint8_t device, pid_t pid);
 
 DEFINE_CLEANUP(struct enforce *, enforce_free)

@@ -7,6 +7,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <malloc.h>
 #include <poll.h>
 #include <sched.h>
@@ -39,6 +40,7 @@
 #include "session/sigbus.h"
 #include "tenant/tenant.h"
 #include "test-device.h"
+#include "util/cgroup.h"
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -101,6 +103,7 @@ struct broker {
 	struct budget *budget;
 	struct residency *residency;
 	struct enforce *enforce;
+	char cgroups[PATH_MAX]; /* where they are mounted, for it */
 	struct run_queue *run_queue;
 	struct contention *contention;
 	struct dispatch *dispatch;
@@ -419,6 +422,9 @@ static int make_residency(struct broker *broker)
 		.tenants = broker->tenants,
 		.n_devices = broker->n_executors,
 		.proc = "/proc",
+		.cgroups = cgroup_find_root(broker->cgroups, sizeof(broker->cgroups))
+				   ? broker->cgroups
+				   : NULL,
 		.lowered = on_lowered,
 		.context = broker,
 	};

@@ -67,7 +67,8 @@ PAGES = {
         (LEASE, ['struct rbk_lease_options', 'rbk_lease_open', 'rbk_lease_close',
                  'rbk_lease_number', 'rbk_lease_device', 'rbk_lease_page', 'struct rbk_lease_use',
                  'rbk_lease_take', 'rbk_lease_give', 'rbk_lease_object_add',
-                 'rbk_lease_object_drop', 'rbk_lease_resize', 'rbk_lease_restore']),
+                 'rbk_lease_object_drop', 'rbk_lease_resize', 'rbk_lease_set_cgroup',
+                 'rbk_lease_restore']),
         (ABI, ['struct rbk_lease_page'])]),
 }
 SEE_ALSO = 'brokerd(8), ringbroker(7)'

@@ -396,6 +396,27 @@ RBK_EXPORT int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_b
 	return 0;
 }
 
+RBK_EXPORT int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd,
+				    char ret_region[RBK_LEASE_REGION_BYTES],
+				    struct rbk_error *error)
+{
+	struct rbk_wire_lease_cgroup request = {.request.type = RBK_WIRE_LEASE_CGROUP};
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, fd};
+	struct client_answer answer;
+	struct rbk *rbk;
+	int r;
+
+	if (fd < 0)
+		return client_error(error, -EINVAL, "a cgroup is told by its folder's descriptor");
+	rbk = lease_rbk(lease, &request.lease);
+	r = client_request(rbk, &message, &answer, error);
+	client_unref(rbk);
+	if (r == 0 && ret_region)
+		memcpy(ret_region, answer.reply.lease_region.region, RBK_LEASE_REGION_BYTES);
+	return r;
+}
+_Static_assert(RBK_LEASE_REGION_BYTES == RBK_WIRE_NAME_BYTES, "the same");
+
 /* What the member shares, and paid for, out of the credit that it has been given back. */
 static void restore_objects(struct rbk_lease *lease)
 {

@@ -59,6 +59,7 @@ union client_reply {
 	struct rbk_wire_admin_result admin_result;
 	struct rbk_wire_lease lease;
 	struct rbk_wire_lease_given lease_given;
+	struct rbk_wire_lease_region lease_region;
 	struct client_catalogue {
 		struct rbk_wire_reply reply;
 		uint32_t n_operators;

@@ -42,6 +42,7 @@ static const struct reply_shape reply_shapes[] = {
 	[RBK_WIRE_LEASE_CREDIT] = {sizeof(struct rbk_wire_lease_given), 0},
 	[RBK_WIRE_LEASE_OBJECT] = {sizeof(struct rbk_wire_lease_given), 0},
 	[RBK_WIRE_LEASE_RESIZE] = {sizeof(struct rbk_wire_lease_given), 0},
+	[RBK_WIRE_LEASE_CGROUP] = {sizeof(struct rbk_wire_lease_region), 0},
 };
 
 /* Areas are page multiples; no page is larger than this. */
@@ -213,6 +214,10 @@ int client_reply_check(const union client_reply *reply, size_t bytes, unsigned i
 		return check_catalogue(&reply->catalogue, error);
 	case RBK_WIRE_LEASE_OPEN:
 		return check_lease(&reply->lease, error);
+	case RBK_WIRE_LEASE_CGROUP:
+		if (!text_ends(reply->lease_region.region, sizeof(reply->lease_region.region)))
+			return client_error(error, -EPROTO, "the name of a region does not end");
+		return 0;
 	default:
 		return 0;
 	}

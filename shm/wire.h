@@ -52,6 +52,7 @@ enum rbk_wire_type {
 	RBK_WIRE_LEASE_CREDIT = 21, /* rbk_wire_lease_credit -> rbk_wire_lease_given */
 	RBK_WIRE_LEASE_OBJECT = 22, /* rbk_wire_lease_object -> rbk_wire_lease_given */
 	RBK_WIRE_LEASE_RESIZE = 23, /* rbk_wire_lease_resize -> rbk_wire_lease_given */
+	RBK_WIRE_LEASE_CGROUP = 24, /* rbk_wire_lease_cgroup, fd -> rbk_wire_lease_region */
 };
 
 /* Every request begins with it. */
@@ -545,6 +546,31 @@ struct rbk_wire_lease_resize {
 	uint64_t wish_bytes;
 };
 
+/*
+ * LEASE_CGROUP: the cgroup that the lease's programs are in, which need not be members themselves.
+ * The descriptor is its folder in the unified hierarchy. It stays the lease's to the end.
+ *   -ENOENT     the session is no member of it
+ *   -ENOTDIR    the descriptor is no such folder
+ *   -EPERM      the folder is another user's than the lease
+ *   -EALREADY   the lease has another one
+ *   -EBUSY      another lease of the device has it
+ *   -EDQUOT     too many descriptors
+ */
+struct rbk_wire_lease_cgroup {
+	struct rbk_wire_request request;
+	uint32_t lease;
+	uint32_t reserved;
+};
+
+struct rbk_wire_lease_region {
+	struct rbk_wire_reply reply;
+	/*
+	 * What regions of the device's memory are called by the kernel's dmem controller, without
+	 * the number that some end with; NUL-terminated; empty: not known.
+	 */
+	char region[RBK_WIRE_NAME_BYTES];
+};
+
 struct rbk_wire_lease_given {
 	struct rbk_wire_reply reply;
 	uint64_t given_bytes;   /* CREDIT: credit beside what the member had */
@@ -586,4 +612,6 @@ _Static_assert(sizeof(struct rbk_wire_lease) == 560, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_credit) == 72, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_object) == 48, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_resize) == 24, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease_cgroup) == 16, "wire");
+_Static_assert(sizeof(struct rbk_wire_lease_region) == 592, "wire");
 _Static_assert(sizeof(struct rbk_wire_lease_given) == 544, "wire");

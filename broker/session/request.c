@@ -510,6 +510,16 @@ static int handle_lease_resize(struct request *request)
 	return 0;
 }
 
+static int handle_lease_cgroup(struct request *request)
+{
+	const struct rbk_wire_lease_cgroup *cgroup = request->bytes;
+
+	if (cgroup->reserved)
+		return hostile(request, "reserved bytes of its request about a cgroup are set");
+	session_lease_cgroup(request->session, cgroup, &request->fds[0]);
+	return 0;
+}
+
 /* On which socket a request has a meaning. */
 enum request_place { ANYWHERE, FOR_TENANTS, FOR_ADMINS };
 
@@ -560,6 +570,8 @@ static const struct request_type {
 				   false, FOR_TENANTS},
 	[RBK_WIRE_LEASE_RESIZE] = {handle_lease_resize, sizeof(struct rbk_wire_lease_resize), 0,
 				   false, ANYWHERE},
+	[RBK_WIRE_LEASE_CGROUP] = {handle_lease_cgroup, sizeof(struct rbk_wire_lease_cgroup), 1,
+				   false, FOR_TENANTS},
 };
 
 bool session_may_change(struct session *session, uint32_t type, uint32_t cookie)

@@ -183,6 +183,9 @@ void session_lease_open(struct session *session, const struct rbk_wire_lease_ope
 void session_lease_credit(struct session *session, const struct rbk_wire_lease_credit *credit);
 void session_lease_object(struct session *session, const struct rbk_wire_lease_object *object);
 void session_lease_resize(struct session *session, const struct rbk_wire_lease_resize *resize);
+/* Takes *fd if that is what the lease keeps, and sets it to -1. */
+void session_lease_cgroup(struct session *session, const struct rbk_wire_lease_cgroup *cgroup,
+			  int *fd);
 /* session-admin.c: likewise. */
 void session_admin_set(struct session *session, const struct rbk_wire_admin_set *set);
 void session_admin_evict(struct session *session, const struct rbk_wire_admin_evict *evict);

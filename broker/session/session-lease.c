@@ -18,6 +18,7 @@
 
 #include "session/residency.h"
 #include "session/server-private.h"
+#include "util/cgroup.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -899,6 +900,56 @@ void session_lease_resize(struct session *session, const struct rbk_wire_lease_r
 	reply_given(session, RBK_WIRE_LEASE_RESIZE, resize->request.cookie, lease, 0);
 	residency_leases_changed(residency, lease->device);
 }
+
+/* LEASE_CGROUP */
+
+static void reply_region(struct session *session, const struct rbk_wire_request *request,
+			 uint8_t device)
+{
+	const struct leases *leases = residency_leases(residency_of(session));
+	struct rbk_wire_lease_region reply = {
+		.reply = {.type = request->type, .cookie = request->cookie},
+	};
+
+	memcpy(reply.region, leases->dmem_memory[device], sizeof(reply.region));
+	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+}
+
+void session_lease_cgroup(struct session *session, const struct rbk_wire_lease_cgroup *cgroup,
+			  int *fd)
+{
+	const struct rbk_wire_request *request = &cgroup->request;
+	struct session_lease *held = find_held(session, request, cgroup->lease);
+	char text[ACCOUNT_TEXT_BYTES];
+	struct cgroup_about about;
+	int r;
+
+	if (!held)
+		return;
+	if (!cgroup_of_fd(*fd, &about)) {
+		reply_error(session, request, -ENOTDIR,
+			    "that is no folder of the cgroups of version 2 that the broker sees");
+		return;
+	}
+	/* Others' processes would be taken for the lease's. */
+	if (about.owner != session->uid) {
+		session_reply_result(session, request->type, request->cookie, -EPERM,
+				     "that cgroup is uid %u's, and the lease uid %u's",
+				     (unsigned int)about.owner, (unsigned int)session->uid);
+		return;
+	}
+	r = lease_set_cgroup(held->member.lease, fd, about.id);
+	if (r == LEASE_E_EXISTS)
+		reply_error(session, request, -EALREADY, "the lease has another cgroup");
+	else if (r == LEASE_E_TAKEN)
+		reply_error(session, request, -EBUSY,
+			    "that is the cgroup of another lease of this device");
+	else if (r)
+		reply_error(session, request, -EDQUOT, account_explain(session->account, text));
+	else
+		reply_region(session, request, held->device);
+}
+_Static_assert((int)RBK_WIRE_NAME_BYTES == (int)DMEM_REGION_BYTES, "names fit");
 
 /* The end */
 

@@ -120,6 +120,7 @@ int lease_new(struct leases *leases, const struct lease_about *about, struct lea
 	lease->max_bytes = lease->limit_bytes = about->max_bytes;
 	lease->allowed_bytes = about->tenant->shares[about->device].max;
 	snprintf(lease->name, sizeof(lease->name), "%s", about->name);
+	lease->cgroup_fd = -1;
 	list_init(&lease->members);
 	/* Those who know it by its number find it, unless that has been given away. */
 	if (about->restored_number && !is_number_taken(leases, about->restored_number))
@@ -130,6 +131,13 @@ int lease_new(struct leases *leases, const struct lease_about *about, struct lea
 	leases->n++;
 	*ret = lease;
 	return 0;
+}
+
+/* Whoever keeps books of cgroups sees by @all whether it is there. */
+static void tell_of_cgroup(const struct lease *lease)
+{
+	if (lease->cgroup_id && lease->leases->cgroup_changed)
+		lease->leases->cgroup_changed(lease->leases->cgroup_context, lease);
 }
 
 struct lease *lease_free(struct lease *lease)
@@ -144,6 +152,9 @@ struct lease *lease_free(struct lease *lease)
 	charge_deinit(&lease->charge);
 	list_remove(&lease->link);
 	lease->leases->n--;
+	tell_of_cgroup(lease);
+	close_fd(lease->cgroup_fd);
+	charge_deinit(&lease->cgroup_charge);
 	tenant_unref(lease->tenant);
 	free(lease);
 	return NULL;
@@ -251,6 +262,34 @@ void leases_take_back(struct leases *leases, const struct lease *but, const stru
 			assert(!"less");
 		bytes -= part;
 	}
+}
+
+/* Its cgroup */
+
+struct lease *lease_of_cgroup(const struct leases *leases, uint8_t device, uint64_t id)
+{
+	list_for_each (node, &leases->all) {
+		struct lease *lease = container_of(node, struct lease, link);
+
+		if (lease->device == device && lease->cgroup_id == id)
+			return lease;
+	}
+	return NULL;
+}
+
+int lease_set_cgroup(struct lease *lease, int *fd, uint64_t id)
+{
+	assert(id != 0);
+	if (lease->cgroup_id)
+		return lease->cgroup_id == id ? 0 : LEASE_E_EXISTS;
+	if (lease_of_cgroup(lease->leases, lease->device, id))
+		return LEASE_E_TAKEN;
+	if (account_charge(lease->tenant->account, &lease->cgroup_charge, ACCOUNT_FDS, 1))
+		return LEASE_E_HOST_QUOTA;
+	lease->cgroup_fd = steal_fd(fd);
+	lease->cgroup_id = id;
+	tell_of_cgroup(lease);
+	return 0;
 }
 
 /* Members */

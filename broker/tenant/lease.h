@@ -22,8 +22,10 @@
 
 #include "tenant/account.h"
 #include "util/cleanup.h"
+#include "util/dmem.h"
 #include "util/list.h"
 
+struct lease;
 struct lease_object;
 struct tenant;
 
@@ -33,6 +35,7 @@ enum {
 	LEASE_E_EXISTS,     /* the member has named this object */
 	LEASE_E_UNKNOWN,    /* it has not */
 	LEASE_E_HOST_QUOTA, /* account_explain() says which */
+	LEASE_E_TAKEN,      /* the cgroup is another lease's */
 };
 
 enum {
@@ -47,11 +50,19 @@ struct leases {
 	uint32_t n_waits[RBK_MAX_DEVICES];       /* in them */
 	uint64_t granted_bytes[RBK_MAX_DEVICES]; /* by all leases of a device */
 	uint32_t n, next_number;
+	/* The kernel calls the regions of a device's memory so (util/dmem.h); empty: not known. */
+	char dmem_memory[RBK_MAX_DEVICES][DMEM_REGION_BYTES];
 	uint64_t n_changes; /* of what members have, or say of themselves */
 	/* Objects by what they are, with a secret seed: clients choose that. */
 	struct lease_object **buckets;
 	uint32_t n_buckets, n_objects;
 	uint64_t seed;
+	/*
+	 * A lease has its cgroup from now on, or, no more in @all, has ended with it; NULL: nobody
+	 * wants to know.
+	 */
+	void (*cgroup_changed)(void *context, const struct lease *lease);
+	void *cgroup_context;
 };
 
 struct lease {
@@ -90,6 +101,17 @@ struct lease {
 	bool is_over;           /* more than was granted, and its drivers may need: see audit.h */
 	uint64_t audited_bytes; /* the most that was granted since the last audit */
 
+	/*
+	 * The folder of the cgroup that its programs are in, members or not, which belongs to the
+	 * lease's user: whoever is in there and not the user's and the tenant's is not the lease's.
+	 */
+	int cgroup_fd;      /* -1: none is known */
+	uint64_t cgroup_id; /* the kernel's; 0 */
+	struct charge cgroup_charge;
+	bool has_outside;   /* a member's process uses the device, and is not in there */
+	bool is_capped;     /* the kernel lets nobody of it have more, as of the last look, */
+	uint64_t cap_round; /* which was in this round of its owner's */
+
 	struct rbk_lease_page *page; /* the owner's: members read it; NULL: there is none */
 	void *owner;
 };
@@ -106,6 +128,7 @@ struct lease_member {
 	pid_t pid;
 	uint64_t
 		joined_ns; /* CLOCK_BOOTTIME, the owner's; 0: its process is not known by its pid */
+	bool is_inside;    /* the lease's cgroup, as of the last look */
 	uint64_t used_bytes, extra_bytes; /* as it says, */
 	uint32_t n_objects, n_refused;    /* likewise */
 };
@@ -194,6 +217,15 @@ uint64_t leases_restored_ungiven(const struct leases *leases, const struct tenan
  */
 void leases_take_back(struct leases *leases, const struct lease *but, const struct tenant *tenant,
 		      uint8_t device, uint64_t bytes);
+
+/*
+ * Its programs are in the cgroup of that folder from now on. Takes *fd, and sets it to -1; if that
+ * is its cgroup already, nothing is done.
+ * Return: 0; LEASE_E_EXISTS: it has another; LEASE_E_TAKEN; LEASE_E_HOST_QUOTA.
+ */
+int lease_set_cgroup(struct lease *lease, int *fd, uint64_t id);
+/* The lease of a device whose cgroup that is. NULL: there is none. */
+struct lease *lease_of_cgroup(const struct leases *leases, uint8_t device, uint64_t id);
 
 void lease_join(struct lease *lease, struct lease_member *member, pid_t pid);
 /* Gives back its credit and its objects. One that is a member of nothing is fine. */

@@ -28,6 +28,8 @@
 extern "C" {
 #endif
 
+#define RBK_LEASE_REGION_BYTES 64
+
 struct rbk_lease;
 
 /* Zero-initialised but for what is wanted. */
@@ -129,6 +131,27 @@ int rbk_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino);
  */
 int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_bytes,
 		     uint64_t *ret_granted_bytes, struct rbk_error *error);
+
+/*
+ * Tells the broker that the lease's programs are in a cgroup, of which @fd is the folder (open(),
+ * in /sys/fs/cgroup). What processes in there and below use of the device, if they are of the
+ * lease's user and tenant, is then the lease's, also of those that are no members. @fd stays the
+ * caller's. A lease keeps its cgroup to its end; it has to be told to a broker that comes later.
+ *
+ * Where the kernel has the dmem controller, whoever may can hold that cgroup to the lease: in
+ * dmem.max it is the line of *ret_region, or of that with a number behind it. Empty: not known, or
+ * the device's memory is not one that the controller counts. @ret_region may be NULL. The broker
+ * reads dmem.max, and shows what holds (RBK_STATS_LEASE_CAPPED).
+ *
+ * Return: 0;
+ *   -ENOTDIR   @fd is no folder of cgroups (of version 2)
+ *   -EPERM     the folder is another user's than the lease
+ *   -EALREADY  the lease has another cgroup
+ *   -EBUSY     another lease of the device has it
+ *   -EDQUOT    the tenant has too many descriptors
+ */
+int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd, char ret_region[RBK_LEASE_REGION_BYTES],
+			 struct rbk_error *error);
 
 /*
  * After the broker ended: the same lease on a new connection, to the broker that came after it. The

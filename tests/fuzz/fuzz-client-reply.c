@@ -70,6 +70,8 @@ static size_t yes_bytes(uint32_t type)
 	case RBK_WIRE_LEASE_OBJECT:
 	case RBK_WIRE_LEASE_RESIZE:
 		return sizeof(struct rbk_wire_lease_given);
+	case RBK_WIRE_LEASE_CGROUP:
+		return sizeof(struct rbk_wire_lease_region);
 	default:
 		return sizeof(struct rbk_wire_reply);
 	}
@@ -113,7 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		assert(error.text[0]);
 		return 0;
 	}
-	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_LEASE_RESIZE && reply.head.type == type);
+	assert(type >= RBK_WIRE_HELLO && type <= RBK_WIRE_LEASE_CGROUP && reply.head.type == type);
 	assert(strnlen(reply.head.text, sizeof(reply.head.text)) < sizeof(reply.head.text));
 	assert(reply.head.res <= 0 && reply.head.res >= -4095);
 	if (reply.head.res) {

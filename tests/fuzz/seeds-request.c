@@ -180,6 +180,14 @@ static void add_resize(uint8_t fds, uint32_t lease, uint64_t wish)
 	add(fds, &resize, sizeof(resize));
 }
 
+static void add_cgroup(uint8_t fds, uint32_t lease, uint32_t reserved)
+{
+	const struct rbk_wire_lease_cgroup cgroup = {
+		.request = {.type = RBK_WIRE_LEASE_CGROUP}, .lease = lease, .reserved = reserved};
+
+	add(fds, &cgroup, sizeof(cgroup));
+}
+
 /* The second session is @SECOND. The device has 65,536 bytes. */
 static void save_leases(const char *folder)
 {
@@ -236,6 +244,13 @@ static void save_leases(const char *folder)
 	add_lease(0, 0, 0, 4096);
 	add_object(0, 1, 3, 7, 4096);
 	save(folder, "request", "lease-object-action");
+
+	add(0, &hello, sizeof(hello));
+	add_lease(0, 0, 0, 4096);
+	add_cgroup(1, 2, 0);
+	add_cgroup(1, 1, 0);
+	add_cgroup(1, 1, 1);
+	save(folder, "request", "lease-cgroup");
 
 	add_hello_with(UINT64_MAX);
 	add_resize(0, 1, 4096);

@@ -32,6 +32,7 @@
 
 #include "cgroup-v2.h"
 #include "telemetry/run-queue.h"
+#include "util/cgroup.h"
 #include "util/clock.h"
 
 enum { MAX_CULPRITS = 3, PATH_BYTES = 256, NAME_BYTES = 32, CHAIN = 6, SKIP = 77, WEIGHT = -15 };
@@ -346,7 +347,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	weigh_session();
 	choose_cpu();
-	if (!cgroup_v2_find(cgroup_root, sizeof(cgroup_root)) || access(cgroup_root, W_OK) < 0) {
+	if (!cgroup_find_root(cgroup_root, sizeof(cgroup_root)) || access(cgroup_root, W_OK) < 0) {
 		printf("without cgroups of their own: none can be made\n");
 		cgroup_root[0] = '\0';
 	}

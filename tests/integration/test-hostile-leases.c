@@ -12,14 +12,20 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "integration/raw.h"
 
 #define MIB (1ull << 20)
 #define GPU RBK_DEVICE_GPU
+
+enum { OTHER_UID = 40001 };
 
 static struct broker broker;
 static struct neighbour *neighbour;
@@ -30,8 +36,14 @@ static struct broker_usage usage_before;
 static int begin(void **state)
 {
 	broker_start(&broker, &(struct broker_options){
+				      .policy = "[tenant default]\n"
+						"[tenant other]\nmatch-uid = 40001\n"
+						"vram-reserve = 24MiB\n",
 				      .args = (const char *const[]){
 					      "--gpu=software", "--device-memory=64MiB", NULL}});
+	/* For another user. */
+	assert_int_equal(chmod(broker.dir, 0711), 0);
+	assert_int_equal(chmod(broker.socket_path, 0666), 0);
 	observer = broker_connect(&broker, "observer");
 	if (!broker_has_gpu(observer)) {
 		rbk_disconnect(observer);
@@ -274,6 +286,35 @@ static void test_objects(void **state)
 	expect_nothing_left();
 }
 
+/* What is no cgroup's folder, of whatever kind, and a cgroup of somebody else's lease. */
+static void test_no_cgroups(void **state)
+{
+	int victim = connect_raw(), fd = connect_raw(), pair[2];
+	struct rbk_wire_lease_cgroup request = {.request = {.type = RBK_WIRE_LEASE_CGROUP}};
+	struct rbk_wire_reply reply;
+	int fds[6];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	fds[0] = pair[0];
+	fds[1] = pair[1];
+	fds[2] = memfd_create("hostile", MFD_CLOEXEC);
+	fds[3] = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fds[4] = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+	fds[5] = open("/sys/fs", O_PATH | O_CLOEXEC);
+	request.lease = open_lease(victim, MIB, MIB);
+	raw_ask(fd, &request, sizeof(request), fds, 1, &reply, sizeof(reply));
+	assert_int_equal(reply.res, -ENOENT);
+	for (unsigned int i = 0; i < 6; i++) {
+		assert_true(fds[i] >= 0);
+		raw_ask(victim, &request, sizeof(request), &fds[i], 1, &reply, sizeof(reply));
+		assert_int_equal(reply.res, -ENOTDIR);
+		close(fds[i]);
+	}
+	close(fd);
+	close(victim);
+	expect_nothing_left();
+}
+
 /* Requests that would wait for ever, and members by the hundred that come and go. */
 static void test_storms(void **state)
 {
@@ -320,6 +361,50 @@ static void test_storms(void **state)
 	assert_true(neighbour_results(neighbour) > results);
 }
 
+static int connect_other(void)
+{
+	int fd;
+
+	assert_int_equal(seteuid(OTHER_UID), 0);
+	fd = connect_raw();
+	assert_int_equal(seteuid(0), 0);
+	return fd;
+}
+
+/* What is reserved for another tenant nobody gets, neither asking for it nor by saying that he had
+ * it. */
+static void test_others_reserve(void **state)
+{
+	struct rbk_wire_lease_open request = an_opening(1, 64 * MIB, 64 * MIB);
+	int fd = connect_raw(), liar, other;
+	struct rbk_wire_lease lease;
+
+	assert_int_equal(ask_open(fd, &request, &lease), 0);
+	assert_true(lease.granted_bytes <= 40 * MIB);
+	close(fd);
+	expect_nothing_left();
+	liar = connect_raw();
+	request = an_opening(1, 1, 64 * MIB);
+	request.flags = RBK_WIRE_LEASE_RESTORE;
+	request.number = 4711;
+	request.held_bytes = 41 * MIB;
+	assert_int_equal(ask_open(liar, &request, &lease), -ENOMEM);
+	assert_non_null(strstr(lease.reply.text, "default"));
+	assert_non_null(strstr(lease.reply.text, "42991616"));
+	request.held_bytes = 38 * MIB;
+	assert_int_equal(ask_open(liar, &request, &lease), 0);
+	assert_int_equal(lease.granted_bytes, 38 * MIB);
+	if (geteuid() == 0) {
+		other = connect_other();
+		request = an_opening(24 * MIB, 24 * MIB, 64 * MIB);
+		assert_int_equal(ask_open(other, &request, &lease), 0);
+		assert_int_equal(ask_credit(liar, 4711, 10 * MIB, 10 * MIB, 0), -ENOMEM);
+		close(other);
+	}
+	close(liar);
+	expect_nothing_left();
+}
+
 /* Cut short, too long, and with something set that must not be. */
 static void test_forms(void **state)
 {
@@ -328,6 +413,7 @@ static void test_forms(void **state)
 	struct rbk_wire_lease_object object = {.request = {.type = RBK_WIRE_LEASE_OBJECT},
 					       .action = RBK_WIRE_OBJECT_ADD};
 	struct rbk_wire_lease_resize resize = {.request = {.type = RBK_WIRE_LEASE_RESIZE}};
+	struct rbk_wire_lease_cgroup cgroup = {.request = {.type = RBK_WIRE_LEASE_CGROUP}};
 	const struct {
 		const void *bytes;
 		size_t n_bytes;
@@ -338,7 +424,7 @@ static void test_forms(void **state)
 	struct rbk_wire_lease_open bad[10];
 	unsigned int n = 0;
 	uint8_t longer[sizeof(open) + 8];
-	int fd;
+	int fd, twice[2] = {STDERR_FILENO, STDERR_FILENO};
 
 	for (unsigned int i = 0; i < sizeof(good) / sizeof(*good); i++)
 		for (int change = -8; change <= 8; change += 4) {
@@ -392,6 +478,14 @@ static void test_forms(void **state)
 	raw_send(fd, &resize, sizeof(resize), NULL, 0);
 	raw_expect_closed(fd);
 	close(fd);
+	/* It comes with a descriptor, and one. */
+	for (unsigned int n_fds = 0; n_fds < 3; n_fds++) {
+		cgroup.reserved = n_fds == 1;
+		fd = connect_raw();
+		raw_send(fd, &cgroup, sizeof(cgroup), twice, n_fds);
+		raw_expect_closed(fd);
+		close(fd);
+	}
 	expect_nothing_left();
 }
 
@@ -531,6 +625,7 @@ int main(void)
 		cmocka_unit_test(test_forged_numbers), cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_objects),        cmocka_unit_test(test_storms),
 		cmocka_unit_test(test_forms),          cmocka_unit_test(test_random),
+		cmocka_unit_test(test_no_cgroups),     cmocka_unit_test(test_others_reserve),
 	};
 
 	harness_limit_seconds(120);

@@ -6,6 +6,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "tenant/lease.h"
 #include "tenant/tenant.h"
 
@@ -383,6 +386,38 @@ static void test_object__many(void **state)
 	assert_int_equal(leases.n_objects, 0);
 }
 
+static void test_cgroup(void **state)
+{
+	struct lease_member members[3];
+	struct lease *lease = make_with(0, 100, 100, &members[0], 0);
+	struct lease *other = make_with(1, 100, 100, &members[1], 0);
+	int fd = open("/", O_PATH | O_CLOEXEC), same = dup(fd), another = dup(fd);
+	uint64_t fds = account_used(tenants[0].account, ACCOUNT_FDS);
+
+	assert_int_equal(lease->cgroup_fd, -1);
+	assert_null(lease_of_cgroup(&leases, DEVICE, 7));
+	assert_int_equal(lease_set_cgroup(lease, &fd, 7), 0);
+	assert_int_equal(fd, -1);
+	assert_true(lease->cgroup_fd >= 0);
+	assert_int_equal(account_used(tenants[0].account, ACCOUNT_FDS), fds + 1);
+	/* Said once more; that descriptor stays the caller's, as those that are refused. */
+	assert_int_equal(lease_set_cgroup(lease, &same, 7), 0);
+	assert_true(same >= 0);
+	assert_int_equal(lease_set_cgroup(lease, &another, 8), LEASE_E_EXISTS);
+	assert_int_equal(lease_set_cgroup(other, &another, 7), LEASE_E_TAKEN);
+	assert_true(another >= 0);
+	assert_ptr_equal(lease_of_cgroup(&leases, DEVICE, 7), lease);
+	assert_null(lease_of_cgroup(&leases, DEVICE + 1, 7));
+	fd = lease->cgroup_fd;
+	leave(&members[0]);
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+	assert_int_equal(account_used(tenants[0].account, ACCOUNT_FDS), fds);
+	assert_int_equal(lease_set_cgroup(other, &another, 7), 0);
+	leave(&members[1]);
+	close(same);
+	check();
+}
+
 static void test_find(void **state)
 {
 	struct lease_about about = {
@@ -565,6 +600,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_object__who_says_most_pays, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_object__of_tenants, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_object__many, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cgroup, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_find, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_take_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_deadlock__two_holders, setup, teardown),

@@ -25,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "broker/util/cgroup.h"
 #include "cgroup-v2.h"
 
 enum { MAX_HOGS = 1024, UNIT_STEPS = 2000 };
@@ -151,7 +152,7 @@ static void make_cgroup(struct hogs *hogs, const char *name)
 {
 	char root[PATH_MAX / 2];
 
-	if (!cgroup_v2_find(root, sizeof(root)) || strlen(name) >= sizeof(root))
+	if (!cgroup_find_root(root, sizeof(root)) || strlen(name) >= sizeof(root))
 		return;
 	snprintf(hogs->cgroup, sizeof(hogs->cgroup), "%s/%s", root, name);
 	if (mkdir(hogs->cgroup, 0755) < 0 && errno != EEXIST)

@@ -13,6 +13,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "broker/util/cgroup.h"
 #include "brokerbench/cgroup-v2.h"
 #include "exec.h"
 
@@ -25,7 +26,7 @@ static bool own_cgroup(char *ret, size_t bytes)
 
 	while (file && !is_found && fgets(line, sizeof(line), file)) {
 		line[strcspn(line, "\n")] = '\0';
-		if (strncmp(line, "0::/", 4) != 0 || !cgroup_v2_find(mount, sizeof(mount)))
+		if (strncmp(line, "0::/", 4) != 0 || !cgroup_find_root(mount, sizeof(mount)))
 			continue;
 		is_found = (size_t)snprintf(ret, bytes, "%s%s", mount, line[4] ? line + 3 : "") <
 			   bytes;
