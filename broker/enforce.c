@@ -30,11 +30,14 @@
 #include "tenant/audit.h"
 #include "tenant/tenant.h"
 #include "util/clock.h"
+#include "util/dmem.h"
 #include "util/error.h"
 #include "util/log.h"
 
 enum {
 	MAX_CASES = 64,
+	MAX_LOOKS = 32, /* at members' cgroups, in a turn */
+	MAX_CAPS = 128, /* at leases' limits, likewise */
 };
 static const uint64_t interval_ns = 1000000000, urgent_interval_ns = 100000000;
 /* For so long lists are made quickly after a change, and so often at most. */
@@ -64,6 +67,7 @@ struct enforce {
 	uint64_t started_ns;
 	bool is_hurry_due;
 	uint64_t hurry_until_ns, hurried_ns;
+	uint64_t cap_round;                /* in which each lease's limit is read once */
 	uint64_t list_ns[RBK_MAX_DEVICES]; /* of the list of processes that was looked at last */
 	struct log_limit limit;
 	bool has_said_powerless;
@@ -397,6 +401,70 @@ void enforce_look(struct enforce *enforce, uint8_t device, const struct device_r
 	lower_tenants(enforce);
 }
 
+/* ---- What the kernel holds ---- */
+
+/*
+ * Are all who have credit in the lease's cgroup? Some of them are looked at, in turns, and for the
+ * others that holds which was so at last; who has just joined is outside until then.
+ */
+static bool look_at_members(struct enforce *enforce, struct lease *lease, uint32_t *n_left)
+{
+	bool is_any_outside = false;
+
+	for (uint32_t n = lease->n_members; n > 0 && *n_left > 0; n--) {
+		struct lease_member *member =
+			container_of(lease->members.next, struct lease_member, link);
+
+		list_remove(&member->link);
+		list_append(&lease->members, &member->link);
+		if (member->credit_bytes == 0)
+			continue;
+		member->is_inside = process_is_in(&enforce->view, member->pid, lease->cgroup_id);
+		--*n_left;
+	}
+	list_for_each (node, &lease->members) {
+		const struct lease_member *member = container_of(node, struct lease_member, link);
+
+		is_any_outside |= member->credit_bytes > 0 && !member->is_inside;
+	}
+	return !is_any_outside;
+}
+
+/* By what the kernel says, not by what the lease's members do. */
+static bool is_held_to(const struct lease *lease)
+{
+	const char *memory = lease->leases->dmem_memory[lease->device];
+	uint64_t most = lease->limit_bytes < lease->allowed_bytes ? lease->limit_bytes
+								  : lease->allowed_bytes;
+	char region[DMEM_REGION_BYTES];
+	uint64_t bytes;
+
+	if (most < lease_granted(lease))
+		most = lease_granted(lease);
+	return memory[0] && dmem_find(lease->cgroup_fd, memory, region) == 0 &&
+	       dmem_read(lease->cgroup_fd, "dmem.max", region, &bytes) == 0 && bytes <= most;
+}
+
+/* Some are looked at, in turns: there may be many, and each takes system calls. */
+void enforce_look_at_caps(struct enforce *enforce)
+{
+	uint32_t n_members = MAX_LOOKS, n_leases = 0;
+
+	list_for_each (node, &enforce->options.leases->all) {
+		struct lease *lease = container_of(node, struct lease, link);
+
+		if (!lease->cgroup_id || lease->cap_round == enforce->cap_round)
+			continue;
+		if (n_leases++ == MAX_CAPS)
+			return;
+		lease->cap_round = enforce->cap_round;
+		lease->is_capped = is_held_to(lease) &&
+				   look_at_members(enforce, lease, &n_members) &&
+				   !lease->has_outside;
+	}
+	enforce->cap_round++;
+}
+
 static bool is_wanted(const struct enforce *enforce)
 {
 	return enforce->has_required || enforce->options.leases->n > 0 || enforce->n_suspects > 0;
@@ -443,6 +511,7 @@ static void on_timer(void *data)
 		if (telemetry_read(enforce->options.telemetry, i, &reading))
 			enforce_look(enforce, (uint8_t)i, &reading, clock_now_ns());
 	}
+	enforce_look_at_caps(enforce);
 	if (!enforce->has_required && enforce->options.leases->n == 0) {
 		for (uint32_t i = 0; i < MAX_CASES; i++)
 			if (enforce->suspects[i].pidfd >= 0)
@@ -493,6 +562,7 @@ int enforce_new(const struct enforce_options *options, struct enforce **ret)
 		return error_origin(-ENOMEM);
 	enforce->options = *options;
 	enforce->started_ns = clock_boot_ns();
+	enforce->cap_round = 1; /* leases are of none when they begin */
 	process_view_init(&enforce->view, options->proc, options->cgroups, options->tenants);
 	for (uint32_t i = 0; i < MAX_CASES; i++)
 		enforce->suspects[i].pidfd = -1;

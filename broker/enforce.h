@@ -56,4 +56,7 @@ void enforce_look(struct enforce *enforce, uint8_t device, const struct device_r
  */
 struct lease *enforce_find_by_cgroup(struct enforce *enforce, uint8_t device, pid_t pid);
 
+/* Which leases does the kernel hold, too? For the timer, and tests. */
+void enforce_look_at_caps(struct enforce *enforce);
+
 DEFINE_CLEANUP(struct enforce *, enforce_free)

@@ -434,6 +434,8 @@ static int make_residency(struct broker *broker)
 	if (r)
 		return error_fold(r);
 	enforce_options.leases = residency_leases(broker->residency);
+	watch_name_memory(broker->executors, broker->n_executors, broker->options.test_dmem_region,
+			  enforce_options.leases);
 	r = enforce_new(&enforce_options, &broker->enforce);
 	if (r)
 		return error_fold(r);

@@ -118,6 +118,8 @@ static const char usage_text[] =
 	"  --list-devices[=json] print the devices, their memory and who uses it, and exit\n"
 	"  --test-device TIME    for tests of brokerd: a GPU that computes nothing and takes that "
 	"long\n"
+	"  --test-dmem-region NAME\n"
+	"                        for tests of brokerd: what the kernel calls the memory of GPUs\n"
 	"  --help, --version\n"
 	"\n"
 	"Signals: SIGTERM and SIGINT finish the tasks in flight and stop; a second one stops at "
@@ -169,6 +171,7 @@ enum {
 	OPTION_CHECK_CONFIG,
 	OPTION_LIST_DEVICES,
 	OPTION_TEST_DEVICE,
+	OPTION_TEST_DMEM_REGION,
 	OPTION_HELP,
 	OPTION_VERSION,
 	OPTION_END,
@@ -217,6 +220,7 @@ static const struct option long_options[] = {
 	{"check-config", no_argument, NULL, OPTION_CHECK_CONFIG},
 	{"list-devices", optional_argument, NULL, OPTION_LIST_DEVICES},
 	{"test-device", required_argument, NULL, OPTION_TEST_DEVICE},
+	{"test-dmem-region", required_argument, NULL, OPTION_TEST_DMEM_REGION},
 	{"help", no_argument, NULL, OPTION_HELP},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{NULL, 0, NULL, 0},
@@ -687,6 +691,9 @@ static int parse_one(int option, const struct source *source, const char *value,
 		return r;
 	case OPTION_TEST_DEVICE:
 		return parse_time(source, value, 0.01, 1000, &options->test_device_ns);
+	case OPTION_TEST_DMEM_REGION:
+		return parse_path(source, value, options->test_dmem_region,
+				  sizeof(options->test_dmem_region));
 	case OPTION_HELP:
 		fputs(usage_text, stdout);
 		return 0;
@@ -751,7 +758,7 @@ int options_read_key(void *context, const char *key, const char *value,
 	while (option->name && strcmp(option->name, key) != 0)
 		option++;
 	if (!option->name || option->has_arg != required_argument || option->val == OPTION_CONFIG ||
-	    option->val == OPTION_TEST_DEVICE)
+	    option->val == OPTION_TEST_DEVICE || option->val == OPTION_TEST_DMEM_REGION)
 		return POLICY_E_UNKNOWN;
 	/* What the command line says wins, but nothing wrong is left standing. */
 	scratch = *options;

@@ -15,6 +15,7 @@
 #include "telemetry/run-queue.h"
 #include "tenant/policy.h"
 #include "users.h"
+#include "util/dmem.h"
 #include "util/log.h"
 #include "vulkan/vulkan.h"
 
@@ -45,6 +46,8 @@ struct options {
 	float cpu_watts, gpu_watts; /* 0: unknown */
 	int64_t spin_ns;            /* -1: adaptive */
 	uint64_t test_device_ns;    /* what a task takes there; 0: there is none */
+	/* What the kernel calls the memory of every GPU; empty: it is found out. */
+	char test_dmem_region[DMEM_REGION_BYTES];
 	enum run_queue_source contention;
 	bool observes_contention; /* watch and say it, but do nothing about it */
 	enum log_level log_level;

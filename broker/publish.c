@@ -368,6 +368,8 @@ static void publish_lease(const struct lease *lease, struct stats_lease *shown)
 		figures.flags |= RBK_STATS_LEASE_RESTORED;
 	if (lease->is_over || lease->used_bytes + lease->extra_bytes > lease_granted(lease))
 		figures.flags |= RBK_STATS_LEASE_OVER;
+	if (lease->is_capped)
+		figures.flags |= RBK_STATS_LEASE_CAPPED;
 	snprintf(figures.name, sizeof(figures.name), "%s", lease->name);
 	stats_set_lease(shown, &figures);
 }

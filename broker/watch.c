@@ -74,3 +74,22 @@ int watch_devices(struct executor *const *executors, uint32_t n_executors, struc
 	}
 	return telemetry_new(devices, n, waker, ret);
 }
+
+void watch_name_memory(struct executor *const *executors, uint32_t n_executors, const char *name,
+		       struct leases *leases)
+{
+	for (uint32_t i = 0; i < n_executors && i < RBK_MAX_DEVICES; i++) {
+		const struct executor_info *info = &executors[i]->info;
+		const struct exec_identity *identity = &info->identity;
+
+		if (info->memory_page_bytes == 0)
+			continue;
+		if (name[0])
+			snprintf(leases->dmem_memory[i], DMEM_REGION_BYTES, "%s", name);
+		/* Of the host's memory, which leases are of there, the controller knows nothing. */
+		else if (identity->has_pci && !info->is_integrated)
+			dmem_name_memory(identity->pci_domain, identity->pci_bus,
+					 identity->pci_device, identity->pci_function,
+					 leases->dmem_memory[i]);
+	}
+}

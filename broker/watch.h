@@ -7,6 +7,7 @@
 
 #include "plan/executor.h"
 #include "telemetry/telemetry.h"
+#include "tenant/lease.h"
 
 /*
  * Watches the GPUs among @executors, which are borrowed: free the telemetry before them. As
@@ -14,3 +15,10 @@
  */
 int watch_devices(struct executor *const *executors, uint32_t n_executors, struct waker *waker,
 		  struct telemetry **ret);
+
+/*
+ * Tells @leases what the kernel's dmem controller calls the memory of each GPU; if @name is not
+ * empty, that of all of them is called that.
+ */
+void watch_name_memory(struct executor *const *executors, uint32_t n_executors, const char *name,
+		       struct leases *leases);

@@ -31,7 +31,7 @@ enum {
 
 /* Of all leases that a tenant has of a device: their programs come and go, and get no series. */
 struct lease_sum {
-	uint64_t n, granted_bytes, credited_bytes, used_bytes, seen_bytes;
+	uint64_t n, granted_bytes, capped_bytes, credited_bytes, used_bytes, seen_bytes;
 	bool is_seen;
 };
 
@@ -237,6 +237,8 @@ static void copy_leases(struct metrics_page *page, const struct rbk_stats_view *
 		sum = &tenant->leases[lease.device];
 		sum->n++;
 		sum->granted_bytes += lease.granted_bytes;
+		if (lease.flags & RBK_STATS_LEASE_CAPPED)
+			sum->capped_bytes += lease.granted_bytes;
 		sum->credited_bytes += lease.credited_bytes;
 		sum->used_bytes += lease.used_bytes + lease.extra_bytes;
 		if (lease.seen_bytes != RBK_STATS_ABSENT) {
@@ -869,9 +871,13 @@ static const struct lease_member {
 	{offsetof(struct lease_sum, granted_bytes),
 	 false,
 	 {"lease_granted_bytes", "Device memory that its leases were granted", METRICS_GAUGE}},
+	{offsetof(struct lease_sum, capped_bytes),
+	 false,
+	 {"lease_capped_bytes", "What of that the kernel holds programs to, too", METRICS_GAUGE}},
 	{offsetof(struct lease_sum, credited_bytes),
 	 false,
-	 {"lease_credited_bytes", "What of that was handed out to programs", METRICS_GAUGE}},
+	 {"lease_credited_bytes", "What was handed out to programs of what was granted",
+	  METRICS_GAUGE}},
 	{offsetof(struct lease_sum, used_bytes),
 	 false,
 	 {"lease_used_bytes", "What programs say that they and their drivers use of it",

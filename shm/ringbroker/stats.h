@@ -393,7 +393,11 @@ struct rbk_stats_session {
 #define RBK_STATS_LEASE_RESTORED  (1u << 2) /* it comes from a broker that ended */
 #define RBK_STATS_LEASE_OVER \
 	(1u << 3) /* more than it was granted is in use, and than drivers may need besides */
-#define RBK_STATS_LEASE_CAPPED (1u << 4) /* the kernel holds it, too: dmem.max */
+/*
+ * The kernel holds it, too: all who use it are in its cgroup, whose dmem.max is not more, as the
+ * broker has seen a second ago, or some seconds where there are many leases.
+ */
+#define RBK_STATS_LEASE_CAPPED (1u << 4)
 
 /*
  * Device memory of programs that drive the device themselves (<ringbroker/lease.h>), as of the last

@@ -152,6 +152,7 @@ static void fill_leases(struct metrics_rig *rig)
 		{.number = 3,
 		 .tenant = 1,
 		 .device = 1,
+		 .flags = RBK_STATS_LEASE_CAPPED,
 		 .granted_bytes = 2000,
 		 .credited_bytes = 900,
 		 .used_bytes = 800,

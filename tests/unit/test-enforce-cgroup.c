@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leases and cgroups: whose a process is by the one that it is in, and what the kernel holds
+ *
+ * Processes are real ones, so that they can be stopped; which cgroups they are in, and what their
+ * files say, is made up. See broker/enforce.h and broker/process.h.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "enforce.h"
+#include "process.h"
+#include "tenant/lease.h"
+#include "tenant/policy-private.h"
+#include "tenant/tenant.h"
+#include "util/clock.h"
+
+enum { DEVICE = 1, NOBODY = 65534, N_PROCESSES = 3 };
+#define MIB    (1ull << 20)
+#define REGION "drm/0000:03:00.0/vram"
+
+static struct account_book *book;
+static struct tenants *tenants;
+static struct leases leases;
+static struct enforce *enforce;
+static struct lease *lease;
+static struct lease_member holder; /* brokerctl exec, say, which uses nothing itself */
+static char dir[64], proc[96], cgroups[96];
+static pid_t pids[N_PROCESSES];
+
+static void on_lowered(void *context)
+{
+}
+
+static void put(const char *folder, const char *name, const char *text)
+{
+	char path[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	assert_true(fputs(text, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+}
+
+static void make_folder(const char *folder, const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	assert_int_equal(mkdir(path, 0755), 0);
+}
+
+/* Of a process: as it really is, but for its cgroup. */
+static void show(pid_t pid, const char *cgroup)
+{
+	static const char *const files[] = {"stat", "status"};
+	char path[128], folder[128], text[8192];
+
+	snprintf(folder, sizeof(folder), "%s/%d", proc, (int)pid);
+	assert_true(mkdir(folder, 0755) == 0 || access(folder, F_OK) == 0);
+	for (unsigned int i = 0; i < 2; i++) {
+		FILE *file;
+		size_t n;
+
+		snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, files[i]);
+		file = fopen(path, "re");
+		assert_non_null(file);
+		n = fread(text, 1, sizeof(text) - 1, file);
+		text[n] = '\0';
+		fclose(file);
+		put(folder, files[i], text);
+	}
+	snprintf(text, sizeof(text), "1:cpu:/elsewhere\n0::%s\n", cgroup);
+	put(folder, "cgroup", text);
+}
+
+/* Does nothing, and ends with us. */
+static pid_t start(void)
+{
+	int pipes[2];
+	char byte;
+	pid_t pid;
+
+	assert_int_equal(pipe(pipes), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (getuid() == 0 && setresuid(NOBODY, NOBODY, NOBODY) < 0)
+			_exit(1);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (write(pipes[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(pipes[0], &byte, 1), 1);
+	close(pipes[0]);
+	close(pipes[1]);
+	return pid;
+}
+
+static uid_t their_uid(void)
+{
+	return getuid() == 0 ? NOBODY : getuid();
+}
+
+static struct policy *load(void)
+{
+	static const char text[] = "[tenant default]\nlease-tolerance = 8MiB\nlease-audit = stop\n"
+				   "lease-required = yes\n";
+	struct policy *policy = NULL;
+	char *errors = NULL;
+
+	assert_int_equal(policy_load_text("f", text, strlen(text), NULL, &policy, &errors), 0);
+	return policy;
+}
+
+static struct lease *lend(const char *cgroup, uid_t uid, struct lease_member *member,
+			  uint64_t bytes)
+{
+	const struct lease_about about = {
+		.tenant = tenants_first(tenants),
+		.uid = uid,
+		.device = DEVICE,
+		.min_bytes = 1,
+		.wish_bytes = bytes,
+		.max_bytes = 2 * bytes,
+		.name = "test",
+	};
+	struct lease *made;
+	struct stat status;
+	char path[256];
+	int fd;
+
+	assert_int_equal(lease_new(&leases, &about, &made), 0);
+	assert_int_equal(lease_grant(made, bytes, false), 0);
+	*member = (struct lease_member){.lease = NULL};
+	lease_join(made, member, 0);
+	snprintf(path, sizeof(path), "%s/%s", cgroups, cgroup);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(fd >= 0 && fstat(fd, &status) == 0);
+	assert_int_equal(lease_set_cgroup(made, &fd, status.st_ino), 0);
+	return made;
+}
+
+static int setup(void **state)
+{
+	const struct tenants_machine machine = {
+		.host_bytes = 1 << 30,
+		.vram_bytes = {[DEVICE] = 1 << 30},
+		.n_devices = 2,
+		.n_fds = 1000,
+		.n_mappings = 1000,
+	};
+	struct enforce_options options = {.leases = &leases,
+					  .n_devices = 2,
+					  .proc = proc,
+					  .cgroups = cgroups,
+					  .lowered = on_lowered};
+	char *errors = NULL;
+
+	strcpy(dir, "/tmp/test-enforce-cgroup-XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	snprintf(proc, sizeof(proc), "%s/proc", dir);
+	snprintf(cgroups, sizeof(cgroups), "%s/cgroup", dir);
+	make_folder(dir, "proc");
+	make_folder(dir, "cgroup");
+	make_folder(cgroups, "a");
+	make_folder(cgroups, "a/lease");
+	make_folder(cgroups, "a/lease/below");
+	make_folder(cgroups, "a/lease-not");
+	assert_int_equal(leases_init(&leases), 0);
+	strcpy(leases.dmem_memory[DEVICE], REGION);
+	assert_int_equal(account_book_new(&book), 0);
+	assert_int_equal(tenants_new(book, &machine, load(), &tenants, &errors), 0);
+	options.tenants = tenants;
+	assert_int_equal(enforce_new(&options, &enforce), 0);
+	usleep(30000);
+	for (unsigned int i = 0; i < N_PROCESSES; i++)
+		pids[i] = start();
+	lease = lend("a/lease", their_uid(), &holder, 100 * MIB);
+	return 0;
+}
+
+static int forget(const char *path, const struct stat *status, int type, struct FTW *where)
+{
+	return remove(path);
+}
+
+static int teardown(void **state)
+{
+	for (unsigned int i = 0; i < N_PROCESSES; i++) {
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], NULL, 0);
+	}
+	lease_leave(&holder);
+	lease_free(lease);
+	enforce_free(enforce);
+	leases_deinit(&leases);
+	tenants_free(tenants);
+	account_book_free(book);
+	assert_int_equal(nftw(dir, forget, 8, FTW_DEPTH | FTW_PHYS), 0);
+	return 0;
+}
+
+/* Process i uses @mib[i]; seen twice, since one look is none. */
+static void look(const uint64_t mib[N_PROCESSES])
+{
+	for (unsigned int turn = 0; turn < 2; turn++) {
+		struct device_reading reading = {.n_processes = N_PROCESSES};
+
+		reading.processes_ns = (struct reading){clock_now_ns(), true};
+		for (unsigned int i = 0; i < N_PROCESSES; i++)
+			reading.processes[i] = (struct process_reading){
+				.pid = pids[i], .comm = "prog", .vram_bytes = mib[i] * MIB};
+		enforce_look(enforce, DEVICE, &reading, clock_now_ns());
+	}
+	usleep(20000);
+}
+
+static bool is_running(unsigned int i)
+{
+	siginfo_t info = {.si_pid = 0};
+
+	assert_int_equal(waitid(P_PID, (id_t)pids[i], &info, WEXITED | WNOHANG | WNOWAIT), 0);
+	return info.si_pid == 0;
+}
+
+/* They use the lease, although they are no members; and more than it only together. */
+static void test_audit__in_cgroup(void **state)
+{
+	show(pids[0], "/a/lease");
+	show(pids[1], "/a/lease/below");
+	show(pids[2], "/a/lease");
+	look((const uint64_t[]){100, 0, 0});
+	assert_false(lease->is_over);
+	assert_ptr_equal(enforce_find_by_cgroup(enforce, DEVICE, pids[1]), lease);
+	assert_null(enforce_find_by_cgroup(enforce, DEVICE + 1, pids[1]));
+	/* A tolerance for each, and who has most is stopped. */
+	look((const uint64_t[]){40, 40, 44});
+	assert_false(lease->is_over);
+	assert_true(is_running(0) && is_running(1) && is_running(2));
+	look((const uint64_t[]){40, 60, 44});
+	assert_true(lease->is_over);
+	assert_true(is_running(0) && is_running(2));
+	assert_false(is_running(1));
+}
+
+/* Beside it, above it, and somewhere that is not seen: there is no lease. */
+static void test_audit__not_in_cgroup(void **state)
+{
+	show(pids[0], "/a/lease-not");
+	show(pids[1], "/a");
+	show(pids[2], "/../a/lease");
+	for (unsigned int i = 0; i < N_PROCESSES; i++)
+		assert_null(enforce_find_by_cgroup(enforce, DEVICE, pids[i]));
+	look((const uint64_t[]){40, 40, 40});
+	assert_false(lease->is_over);
+	for (unsigned int i = 0; i < N_PROCESSES; i++)
+		assert_false(is_running(i));
+}
+
+/* One cgroup of a lease in another's: the nearest counts. What is gone counts for nothing. */
+static void test_audit__nested(void **state)
+{
+	struct lease_member member;
+	struct lease *inner = lend("a/lease/below", their_uid(), &member, 100 * MIB);
+
+	show(pids[0], "/a/lease/below");
+	show(pids[1], "/a/lease/gone (deleted)");
+	show(pids[2], "/a/lease");
+	assert_ptr_equal(enforce_find_by_cgroup(enforce, DEVICE, pids[0]), inner);
+	assert_ptr_equal(enforce_find_by_cgroup(enforce, DEVICE, pids[1]), lease);
+	assert_ptr_equal(enforce_find_by_cgroup(enforce, DEVICE, pids[2]), lease);
+	lease_leave(&member);
+	lease_free(inner);
+	assert_ptr_equal(enforce_find_by_cgroup(enforce, DEVICE, pids[0]), lease);
+}
+
+/* Another user's process in there is not the lease's, and is judged as one without. */
+static void test_audit__other_user(void **state)
+{
+	struct lease_member member;
+	struct lease *others = lend("a/lease-not", their_uid() + 1, &member, 100 * MIB);
+
+	show(pids[0], "/a/lease-not");
+	show(pids[1], "/a/lease");
+	show(pids[2], "/a/lease");
+	assert_null(enforce_find_by_cgroup(enforce, DEVICE, pids[0]));
+	look((const uint64_t[]){150, 0, 0});
+	assert_false(others->is_over);
+	assert_false(is_running(0));
+	assert_true(is_running(1));
+	lease_leave(&member);
+	lease_free(others);
+}
+
+/* So deep as nobody is who means well: looking for each level's number takes the broker's time. */
+static void test_audit__deep(void **state)
+{
+	char cgroup[256] = "/a/lease";
+
+	for (unsigned int level = 2; level < PROCESS_MAX_LEVELS; level++) {
+		strcat(cgroup, "/d");
+		make_folder(cgroups, cgroup);
+	}
+	show(pids[0], cgroup);
+	assert_ptr_equal(enforce_find_by_cgroup(enforce, DEVICE, pids[0]), lease);
+	strcat(cgroup, "/d");
+	make_folder(cgroups, cgroup);
+	show(pids[0], cgroup);
+	assert_null(enforce_find_by_cgroup(enforce, DEVICE, pids[0]));
+}
+
+static void put_limit(const char *value)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "lab/vram0 5\n" REGION "0 %s\n", value);
+	put(cgroups, "a/lease/dmem.max", text);
+}
+
+static bool is_capped(void)
+{
+	enforce_look_at_caps(enforce);
+	return lease->is_capped;
+}
+
+static void test_cap__value(void **state)
+{
+	char path[256];
+
+	assert_false(is_capped());
+	put_limit("max");
+	assert_false(is_capped());
+	put_limit("209715200");
+	assert_true(is_capped());
+	put_limit("209715201");
+	assert_false(is_capped());
+	put_limit("garbage");
+	assert_false(is_capped());
+	put_limit("0");
+	assert_true(is_capped());
+	/* Of a lease that has become smaller, and has still what it had. */
+	lease_resize(lease, 50 * MIB);
+	put_limit("52428800");
+	assert_true(is_capped());
+	put_limit("104857600");
+	assert_false(is_capped());
+	/* Nobody knows which region it is. */
+	put_limit("0");
+	leases.dmem_memory[DEVICE][0] = '\0';
+	assert_false(is_capped());
+	strcpy(leases.dmem_memory[DEVICE], REGION);
+	assert_true(is_capped());
+	snprintf(path, sizeof(path), "%s/a/lease/dmem.max", cgroups);
+	assert_int_equal(unlink(path), 0);
+	assert_false(is_capped());
+}
+
+/* A limit on a cgroup that its members are not in is none. */
+static void test_cap__members_outside(void **state)
+{
+	struct lease_member member = {.lease = NULL};
+
+	put_limit("1000");
+	assert_true(is_capped());
+	lease_join(lease, &member, pids[0]);
+	member.joined_ns = clock_boot_ns();
+	show(pids[0], "/a");
+	assert_true(is_capped());
+	assert_int_equal(lease_take(&member, MIB), 0);
+	assert_false(is_capped());
+	show(pids[0], "/a/lease/below");
+	assert_true(is_capped());
+	show(pids[0], "/a");
+	assert_false(is_capped());
+	assert_int_equal(lease_give(&member, MIB), 0);
+	assert_true(is_capped());
+	/* It has no credit, and uses the device all the same. */
+	look((const uint64_t[]){60, 0, 0});
+	assert_false(is_capped());
+	show(pids[0], "/a/lease");
+	look((const uint64_t[]){60, 0, 0});
+	assert_true(is_capped());
+	lease_leave(&member);
+}
+
+/* More members than are looked at in one turn. */
+static void test_cap__many_members(void **state)
+{
+	enum { N = 100 };
+	static struct lease_member members[N];
+
+	put_limit("1000");
+	show(pids[0], "/a/lease");
+	show(pids[1], "/a");
+	for (unsigned int i = 0; i < N; i++) {
+		members[i] = (struct lease_member){.lease = NULL};
+		lease_join(lease, &members[i], pids[i == N / 2 ? 1 : 0]);
+		assert_int_equal(lease_take(&members[i], 4096), 0);
+	}
+	for (unsigned int turn = 0; turn < 20; turn++)
+		assert_false(is_capped());
+	show(pids[1], "/a/lease");
+	for (unsigned int turn = 0; turn < 8; turn++)
+		is_capped();
+	assert_true(is_capped());
+	/* One that moves out is noticed, too. */
+	show(pids[1], "/a");
+	for (unsigned int turn = 0; turn < 8; turn++)
+		is_capped();
+	assert_false(is_capped());
+	for (unsigned int i = 0; i < N; i++)
+		lease_leave(&members[i]);
+}
+
+/* More leases than are looked at in one turn. */
+static void test_cap__many_leases(void **state)
+{
+	enum { N = 150 };
+	static struct lease_member members[N];
+	static struct lease *made[N];
+	unsigned int n_capped = 0;
+	char name[32];
+
+	for (unsigned int i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "b%u", i);
+		make_folder(cgroups, name);
+		strcat(name, "/dmem.max");
+		put(cgroups, name, REGION " 1000\n");
+		*strrchr(name, '/') = '\0';
+		made[i] = lend(name, their_uid(), &members[i], MIB);
+	}
+	enforce_look_at_caps(enforce);
+	for (unsigned int i = 0; i < N; i++)
+		n_capped += made[i]->is_capped;
+	assert_in_range(n_capped, 1, N - 1);
+	for (unsigned int turn = 0; turn < 8; turn++)
+		enforce_look_at_caps(enforce);
+	for (unsigned int i = 0; i < N; i++)
+		assert_true(made[i]->is_capped);
+	/* One that is held no more is noticed, too. */
+	put(cgroups, "b149/dmem.max", REGION " max\n");
+	for (unsigned int turn = 0; turn < 8; turn++)
+		enforce_look_at_caps(enforce);
+	assert_false(made[149]->is_capped);
+	for (unsigned int i = 0; i < N; i++) {
+		lease_leave(&members[i]);
+		lease_free(made[i]);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_audit__in_cgroup, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_audit__not_in_cgroup, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_audit__nested, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_audit__other_user, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_audit__deep, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cap__value, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cap__members_outside, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cap__many_members, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cap__many_leases, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
