@@ -250,12 +250,62 @@ static void suspect_process(struct enforce *enforce, uint8_t device,
 	act(enforce, suspect, process->started_ns, what, list_ns, now_ns);
 }
 
+/* Has it next to nothing, as far as the list tells? */
+static bool is_missing(const struct enforce *enforce, pid_t pid, const struct lease *lease,
+		       uint32_t n, const struct device_reading *reading)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (enforce->processes[i].pid == pid && enforce->processes[i].lease == lease)
+			return false;
+	return !reading->processes_are_partial;
+}
+
+/* Those of its processes that came back from another broker have what they told, or more. */
+static void confirm_lease(struct enforce *enforce, struct lease *lease, uint32_t n,
+			  const struct device_reading *reading, uint64_t now_ns)
+{
+	uint64_t before = lease->credited_bytes, n_unlogged;
+	const char *name = tenant_name(lease->tenant);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct audit_process *process = &enforce->processes[i];
+		const struct lease_member *member;
+
+		if (process->lease != lease)
+			continue;
+		member = audit_confirm(lease, process, reading->processes_ns.value,
+				       lease->tenant->lease_audit == POLICY_AUDIT_OFF);
+		if (member && log_limit_pass(&enforce->limit, now_ns, &n_unlogged))
+			log_warning_of(LOG_OF(.tenant = name, .pid = process->pid,
+					      .has_device = true, .device = lease->device),
+				       LOG_LEASE_CORRECTED,
+				       "process %d (%s) of tenant %s came back with %llu bytes of "
+				       "lease %u, and uses %llu bytes of device %u: it is charged "
+				       "for %llu%s",
+				       (int)process->pid, reading->processes[i].comm, name,
+				       ull(lease_own_credit(member)), lease->number,
+				       ull(process->bytes), lease->device,
+				       ull(member->credit_bytes),
+				       n_unlogged > 0 ? "; others before it were not logged" : "");
+	}
+	list_for_each (node, &lease->members) {
+		struct lease_member *member = container_of(node, struct lease_member, link);
+
+		if (member->corrected_bytes > 0 &&
+		    is_missing(enforce, member->pid, lease, n, reading))
+			lease_correct(member, 0);
+	}
+	if (lease->credited_bytes != before)
+		enforce->options.corrected(enforce->options.context, lease->device);
+}
+
 static void look_at_lease(struct enforce *enforce, struct lease *lease, uint32_t n,
 			  const struct device_reading *reading, uint64_t now_ns)
 {
 	struct audit_sum sum;
 	char what[256];
 
+	confirm_lease(enforce, lease, n, reading, now_ns);
 	audit_add_up(lease, enforce->processes, n, &sum);
 	lease->is_over = sum.seen_bytes > sum.allowed_bytes;
 	if (lease->is_over) {

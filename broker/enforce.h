@@ -30,6 +30,8 @@ struct enforce_options {
 	const char *cgroups; /* where the unified hierarchy is mounted; NULL: nowhere */
 	/* A tenant's weight and priority are others now. */
 	void (*lowered)(void *context);
+	/* More or less of a device is granted to leases. */
+	void (*corrected)(void *context, uint8_t device);
 	void *context;
 };
 

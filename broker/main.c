@@ -144,6 +144,13 @@ static void on_lowered(void *context)
 	dispatch_limits_changed(broker->dispatch);
 }
 
+static void on_corrected(void *context, uint8_t device)
+{
+	struct broker *broker = context;
+
+	residency_leases_changed(broker->residency, device);
+}
+
 /* Takes over the policy that was read. Return: as tenants_reload(). */
 static int apply_policy(struct broker *broker)
 {
@@ -426,6 +433,7 @@ static int make_residency(struct broker *broker)
 				   ? broker->cgroups
 				   : NULL,
 		.lowered = on_lowered,
+		.corrected = on_corrected,
 		.context = broker,
 	};
 	int r;

@@ -623,6 +623,7 @@ static void open_restoring(struct session *session, const struct rbk_wire_lease_
 	}
 	lease_join(lease, &held->member, session->pid);
 	held->member.joined_ns = clock_boot_ns();
+	held->member.restored_ns = clock_now_ns();
 	grant_held(session, lease, open->held_bytes);
 	if (lease_take(&held->member, open->held_bytes))
 		assert(!"it was granted");
@@ -721,10 +722,11 @@ void session_lease_credit(struct session *session, const struct rbk_wire_lease_c
 	if (!held)
 		return;
 	lease = held->member.lease;
-	if (credit->return_bytes > held->member.credit_bytes) {
+	if (credit->return_bytes > lease_own_credit(&held->member)) {
 		session_reply_result(session, RBK_WIRE_LEASE_CREDIT, cookie, -EINVAL,
 				     "it gives back %llu bytes of credit and has %llu",
-				     ull(credit->return_bytes), ull(held->member.credit_bytes));
+				     ull(credit->return_bytes),
+				     ull(lease_own_credit(&held->member)));
 		return;
 	}
 	lease_report(&held->member, &use);
@@ -824,13 +826,13 @@ void session_lease_object(struct session *session, const struct rbk_wire_lease_o
 		return;
 	}
 	lease = held->member.lease;
-	if (object->bytes == 0 || object->from_credit_bytes > held->member.credit_bytes) {
+	if (object->bytes == 0 || object->from_credit_bytes > lease_own_credit(&held->member)) {
 		session_reply_result(session, RBK_WIRE_LEASE_OBJECT, object->request.cookie,
 				     -EINVAL,
 				     "an object of %llu bytes cannot be paid with %llu of the "
 				     "member's %llu bytes of credit",
 				     ull(object->bytes), ull(object->from_credit_bytes),
-				     ull(held->member.credit_bytes));
+				     ull(lease_own_credit(&held->member)));
 		return;
 	}
 	if (held->member.n_holdings >= LEASE_MAX_HOLDINGS) {

@@ -44,6 +44,31 @@ static uint64_t credit_of(const struct lease *lease, const struct audit_process 
 	return credit;
 }
 
+struct lease_member *audit_confirm(struct lease *lease, const struct audit_process *process,
+				   uint64_t list_ns, bool is_off)
+{
+	struct lease_member *restored = NULL;
+	uint64_t own = 0, beyond;
+
+	list_for_each (node, &lease->members) {
+		struct lease_member *member = container_of(node, struct lease_member, link);
+
+		if (!is_of(member, process->pid, process->started_ns))
+			continue;
+		own = sum(own, lease_own_credit(member));
+		if (!restored && member->restored_ns && member->restored_ns < list_ns)
+			restored = member;
+	}
+	if (!restored)
+		return NULL;
+	beyond = process->bytes > own ? process->bytes - own : 0;
+	lease_correct(restored, is_off || beyond <= lease->tenant->lease_tolerance ? 0 : beyond);
+	if (restored->is_corrected || restored->corrected_bytes == 0)
+		return NULL;
+	restored->is_corrected = true;
+	return restored;
+}
+
 void audit_add_up(const struct lease *lease, const struct audit_process *processes, uint32_t n,
 		  struct audit_sum *ret)
 {

@@ -41,6 +41,15 @@ struct lease *audit_find_lease(const struct leases *leases, uint8_t device, pid_
 			       uint64_t started_ns);
 
 /*
+ * A member that came back from a broker that ended says itself what it has. If the process is seen
+ * to have more, beyond the tolerance, in a list that was begun at @list_ns and after it came back,
+ * it is credited with that: lease_correct(). With @is_off it is not.
+ * Return: the member, if that was done for the first time; else NULL.
+ */
+struct lease_member *audit_confirm(struct lease *lease, const struct audit_process *process,
+				   uint64_t list_ns, bool is_off);
+
+/*
  * Adds up what the members of @lease use, out of @n processes of its device. What they may use is
  * the most that it was granted since audit_begin_anew(), and the tolerance for each.
  */

@@ -314,7 +314,7 @@ void lease_leave(struct lease_member *member)
 	lease_report(member, &(struct lease_use){.n_refused = member->n_refused});
 	lease_objects_drop(member);
 	lease->credited_bytes -= member->credit_bytes;
-	member->credit_bytes = 0;
+	member->credit_bytes = member->corrected_bytes = 0;
 	list_remove(&member->link);
 	member->lease = NULL;
 	lease->n_members--;
@@ -340,7 +340,7 @@ int lease_give(struct lease_member *member, uint64_t bytes)
 {
 	struct lease *lease = member->lease;
 
-	if (bytes > member->credit_bytes)
+	if (bytes > lease_own_credit(member))
 		return LEASE_E_LACKING;
 	lease->credited_bytes -= bytes;
 	member->credit_bytes -= bytes;
@@ -348,6 +348,26 @@ int lease_give(struct lease_member *member, uint64_t bytes)
 	lease_trim(lease);
 	lease_show(lease);
 	return 0;
+}
+
+void lease_correct(struct lease_member *member, uint64_t bytes)
+{
+	struct lease *lease = member->lease;
+	uint64_t before = member->corrected_bytes, others = lease->credited_bytes - before;
+
+	bytes = least(bytes, lease->max_bytes > others ? lease->max_bytes - others : 0);
+	if (bytes <= before) {
+		member->corrected_bytes = bytes;
+		if (bytes < before && lease_give(member, before - bytes))
+			assert(!"it has that");
+		return;
+	}
+	if (bytes - before > lease_ungiven(lease) &&
+	    lease_grant(lease, lease->credited_bytes + bytes - before, true))
+		assert(!"forced");
+	if (lease_take(member, bytes - before))
+		assert(!"it was granted");
+	member->corrected_bytes = bytes;
 }
 
 void lease_report(struct lease_member *member, const struct lease_use *use)

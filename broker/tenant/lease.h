@@ -131,6 +131,10 @@ struct lease_member {
 	bool is_inside;    /* the lease's cgroup, as of the last look */
 	uint64_t used_bytes, extra_bytes; /* as it says, */
 	uint32_t n_objects, n_refused;    /* likewise */
+	/* Of one that came back from a broker that ended: see audit_confirm(). */
+	uint64_t restored_ns;     /* when, by clock_now_ns(), the owner's; 0: it did not */
+	uint64_t corrected_bytes; /* of its credit, what it did not tell, and has */
+	bool is_corrected;        /* it has been, and that was said */
 };
 
 /*
@@ -233,6 +237,17 @@ void lease_leave(struct lease_member *member);
 /* Return: 0; LEASE_E_LACKING. */
 int lease_take(struct lease_member *member, uint64_t bytes);
 int lease_give(struct lease_member *member, uint64_t bytes);
+
+/* The credit that it knows of, and may give back. */
+static inline uint64_t lease_own_credit(const struct lease_member *member)
+{
+	return member->credit_bytes - member->corrected_bytes;
+}
+/*
+ * @bytes of device memory are the member's beside its own credit: they are credited to it, whatever
+ * the limits, as far as the lease's maximum goes. Less than before, or 0, gives them back.
+ */
+void lease_correct(struct lease_member *member, uint64_t bytes);
 
 /* What a member says of itself. */
 struct lease_use {

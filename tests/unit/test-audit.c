@@ -130,6 +130,50 @@ static void test_add_up__shrunk_meanwhile(void **state)
 	lease_free(lease);
 }
 
+/* Who came back from another broker is charged for what it has, not for what it says. */
+static void test_confirm(void **state)
+{
+	struct lease_member member, second;
+	struct lease *lease = make(100);
+	struct audit_process process = {.pid = 2, .bytes = 80, .started_ns = 1, .lease = lease};
+
+	join(lease, &member, 2, 30);
+	/* One that was here all the time. */
+	assert_null(audit_confirm(lease, &process, 60, false));
+	assert_int_equal(member.credit_bytes, 30);
+	/* In a list that was begun before. */
+	member.restored_ns = 50;
+	assert_null(audit_confirm(lease, &process, 50, false));
+	assert_int_equal(member.credit_bytes, 30);
+	/* It has told it on another connection. */
+	join(lease, &second, 2, 45);
+	assert_null(audit_confirm(lease, &process, 60, false));
+	lease_leave(&second);
+	assert_null(audit_confirm(lease, &process, 60, true));
+	assert_int_equal(member.credit_bytes, 30);
+
+	assert_ptr_equal(audit_confirm(lease, &process, 60, false), &member);
+	assert_int_equal(member.credit_bytes, 80);
+	assert_int_equal(lease->credited_bytes, 80);
+	assert_int_equal(lease_own_credit(&member), 30);
+	assert_int_equal(lease_give(&member, 31), LEASE_E_LACKING);
+	/* It is charged for what it frees no more, and named once. */
+	process.bytes = 60;
+	assert_null(audit_confirm(lease, &process, 70, false));
+	assert_int_equal(member.credit_bytes, 60);
+	process.bytes = 35;
+	assert_null(audit_confirm(lease, &process, 80, false));
+	assert_int_equal(member.credit_bytes, 30);
+	/* Above what was granted, whatever the limits. */
+	process.bytes = 500;
+	assert_null(audit_confirm(lease, &process, 90, false));
+	assert_int_equal(lease_granted(lease), 500);
+	assert_int_equal(account_used(tenant.account, account_vram(DEVICE)), 500);
+	lease_leave(&member);
+	assert_int_equal(lease->credited_bytes, 0);
+	lease_free(lease);
+}
+
 static void test_step__a_second_list(void **state)
 {
 	struct audit_case audit = {.noticed_ns = 50};
@@ -184,6 +228,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_find_lease, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_add_up, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_add_up__shrunk_meanwhile, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_confirm, set_up, tear_down),
 		cmocka_unit_test(test_step__a_second_list),
 		cmocka_unit_test(test_step__milder),
 		cmocka_unit_test(test_spares),

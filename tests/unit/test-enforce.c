@@ -37,6 +37,14 @@ static void on_lowered(void *context)
 	n_lowered++;
 }
 
+static unsigned int n_corrected;
+
+static void on_corrected(void *context, uint8_t device)
+{
+	assert_int_equal(device, DEVICE);
+	n_corrected++;
+}
+
 static struct policy *load(const char *keys)
 {
 	struct policy *policy = NULL;
@@ -57,11 +65,14 @@ static void begin(const char *keys)
 		.n_fds = 1000,
 		.n_mappings = 1000,
 	};
-	struct enforce_options options = {
-		.leases = &leases, .n_devices = 2, .proc = "/proc", .lowered = on_lowered};
+	struct enforce_options options = {.leases = &leases,
+					  .n_devices = 2,
+					  .proc = "/proc",
+					  .lowered = on_lowered,
+					  .corrected = on_corrected};
 	char *errors = NULL;
 
-	n_lowered = 0;
+	n_lowered = n_corrected = 0;
 	reading = (struct device_reading){.n_samples = 0};
 	assert_int_equal(leases_init(&leases), 0);
 	assert_int_equal(account_book_new(&book), 0);
@@ -168,6 +179,62 @@ static struct lease *lend(struct lease_member *member, pid_t pid, uint64_t bytes
 	lease_join(lease, member, pid);
 	member->joined_ns = clock_boot_ns();
 	return lease;
+}
+
+/* It told the next broker less than it has; the ledger follows what is seen, and nobody is hit. */
+static void test_restored__too_little(void **state)
+{
+	struct lease_member member;
+	struct lease *lease;
+	pid_t pid;
+
+	begin("lease-audit = stop");
+	pid = start(false);
+	lease = lend(&member, pid, 64 * MIB);
+	member.restored_ns = clock_now_ns();
+	assert_int_equal(lease_take(&member, 10 * MIB), 0);
+	/* Drivers may need that much. */
+	look_at(pid, 18 * MIB, 0);
+	assert_int_equal(n_corrected, 0);
+	for (unsigned int i = 0; i < 3; i++) {
+		look_at(pid, 100 * MIB, 0);
+		assert_int_equal(n_corrected, 1);
+		assert_int_equal(lease->credited_bytes, 100 * MIB);
+		assert_int_equal(lease_granted(lease), 100 * MIB);
+		assert_false(lease->is_over);
+	}
+	assert_true(is_running(pid));
+	look_at(pid, 0, 0);
+	assert_int_equal(lease->credited_bytes, 10 * MIB);
+	/* Up to the lease's maximum: what is above that is as of anybody. */
+	look_at(pid, 600 * MIB, 0);
+	assert_int_equal(lease->credited_bytes, 512 * MIB);
+	assert_true(lease->is_over);
+	look_at(pid, 600 * MIB, 0);
+	assert_int_equal(ended_by(pid), SIGTERM);
+	look_at(pid, 0, 0);
+	lease_leave(&member);
+	lease_free(lease);
+	end();
+}
+
+static void test_restored__off(void **state)
+{
+	struct lease_member member;
+	struct lease *lease;
+	pid_t pid;
+
+	begin("lease-audit = off");
+	pid = start(false);
+	lease = lend(&member, pid, 64 * MIB);
+	member.restored_ns = clock_now_ns();
+	look_at(pid, 100 * MIB, 0);
+	assert_int_equal(lease_granted(lease), 64 * MIB);
+	assert_int_equal(n_corrected, 0);
+	put_away(pid);
+	lease_leave(&member);
+	lease_free(lease);
+	end();
 }
 
 static void test_stop__without_lease(void **state)
@@ -381,6 +448,8 @@ static void test_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_restored__too_little),
+		cmocka_unit_test(test_restored__off),
 		cmocka_unit_test(test_stop__without_lease),
 		cmocka_unit_test(test_stop__stubborn),
 		cmocka_unit_test(test_stop__in_time),
