@@ -7,6 +7,10 @@
  * moves to another one only by rbk_lease_restore(); whoever is in the middle of a request then ends
  * it on the old one, which is lost.
  *
+ * Who pays for an object may change without a word to its members: what is remembered as charged is
+ * what the broker said last, and a new broker says anew. So the next one may hear of a little more
+ * than there is, until it is told of the objects as well.
+ *
  * The page is mapped in one place for the lease's life: that of another broker takes the place of
  * the one before, so that nobody who reads has to know.
  */
@@ -361,14 +365,24 @@ RBK_EXPORT int rbk_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint
 	struct client_answer answer;
 	struct rbk *rbk = lease_rbk(lease, &request.lease);
 	int r = ask_object(rbk, &request, &answer, NULL);
+	struct lease_object *object = NULL;
+	uint64_t credit_bytes = 0;
 
-	client_unref(rbk);
-	if (r)
-		return r;
 	pthread_mutex_lock(&lease->lock);
-	free(take_object(lease, dev, ino));
+	/* A broker that is lost has forgotten it, and the next one is not to hear of it. */
+	if (!r || r == -ENOENT || (client_check(rbk, NULL) && lease->rbk == rbk))
+		object = take_object(lease, dev, ino);
+	/* What it cost with one that ended is credit where the next did not take it. */
+	if (object && r == -ENOENT)
+		credit_bytes = object->charged_bytes;
 	pthread_mutex_unlock(&lease->lock);
-	return 0;
+	client_unref(rbk);
+	if (credit_bytes > 0)
+		rbk_lease_give(lease, credit_bytes, NULL);
+	if (object && r == -ENOENT)
+		r = 0;
+	free(object);
+	return r;
 }
 
 RBK_EXPORT int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_bytes,
@@ -433,7 +447,7 @@ static void restore_objects(struct rbk_lease *lease)
 		};
 		struct client_answer answer;
 
-		/* One that is not known any more is nobody's; what it cost stays credit. */
+		/* What it cost stays credit, until it is dropped. */
 		if (ask_object(lease->rbk, &request, &answer, NULL))
 			continue;
 		lease->credit_bytes -= request.from_credit_bytes;
@@ -441,7 +455,17 @@ static void restore_objects(struct rbk_lease *lease)
 	}
 }
 
-RBK_EXPORT int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint64_t held_bytes,
+/* Under the lock. */
+static uint64_t charged_bytes(const struct rbk_lease *lease)
+{
+	uint64_t bytes = 0;
+
+	for (const struct lease_object *object = lease->objects; object; object = object->next)
+		bytes += object->charged_bytes;
+	return bytes;
+}
+
+RBK_EXPORT int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint64_t credit_bytes,
 				 struct rbk_error *error)
 {
 	struct rbk_wire_lease_open request = lease->opened;
@@ -456,7 +480,9 @@ RBK_EXPORT int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint6
 	pthread_mutex_lock(&lease->lock);
 	request.wait_ms = 0;
 	request.number = lease->number;
-	request.held_bytes = held_bytes;
+	/* An absurd number is refused by the broker. */
+	if (__builtin_add_overflow(credit_bytes, charged_bytes(lease), &request.held_bytes))
+		request.held_bytes = UINT64_MAX;
 	if (request.flags & RBK_WIRE_LEASE_JOIN) {
 		/* Who joined knows the lease as its page tells it. */
 		const struct rbk_lease_page *known = lease->page;
@@ -483,7 +509,7 @@ RBK_EXPORT int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint6
 		lease->rbk = client_ref(rbk);
 		__atomic_store_n(&lease->number, answer.reply.lease.number, __ATOMIC_RELAXED);
 		__atomic_store_n(&lease->device, answer.reply.lease.device, __ATOMIC_RELAXED);
-		lease->credit_bytes = held_bytes;
+		lease->credit_bytes = request.held_bytes;
 		restore_objects(lease);
 	}
 	pthread_mutex_unlock(&lease->lock);

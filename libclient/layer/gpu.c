@@ -9,16 +9,22 @@
  * instance.
  *
  * When the broker ends, everybody goes on within the credit that he has. Who needs more connects
- * anew, once a second at most, and tells the new broker what is here: leases, then objects.
+ * anew, once a second at most, and tells the new broker what is here: leases, then objects. Most
+ * programs need no more once they have begun, and the broker would give others what is theirs: so a
+ * thread sleeps until the connection ends, and does the same. Without it, where there can be none,
+ * the rest works.
  *
  * Everything lives in pages that fork() wipes: a child finds no process, no devices, and locks that
  * nobody holds. What it has inherited is not freed.
  *
- * Locks, from the outside: objects_lock of a device; process.lock (setting up); process.using: read
- * for each request, written while the leases move to another connection. Who has objects_lock only
- * tries for the latter.
+ * Locks, from the outside: process.lock (setting up, and moving); process.using: read for each
+ * request, written while the leases move to another connection; objects_lock of a device, which who
+ * moves waits for: so who has it only tries for process.using.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -33,7 +39,9 @@
 #include "libclient/layer/objects.h"
 #include "libclient/layer/say.h"
 
-#define RETRY_NS           1000000000u
+#define RETRY_MS           1000
+#define RETRY_NS           (RETRY_MS * UINT64_C(1000000))
+#define REPORT_MS          1000
 #define REQUEST_TIMEOUT_NS 10000000000u
 
 struct process {
@@ -42,6 +50,7 @@ struct process {
 	pthread_mutex_t lock;
 	pthread_rwlock_t using;
 	struct environment environment;
+	bool is_watched; /* a thread waits for the connection's end */
 	struct rbk *rbk;
 	uint64_t connection; /* atomic: how often it was made */
 	uint64_t retry_at_ns;
@@ -109,7 +118,44 @@ uint64_t gpu_used_bytes(const struct gpu *gpu)
 	return bytes;
 }
 
-static void describe_use(const struct gpu *gpu, struct rbk_lease_use *ret)
+static uint64_t all_bytes(const struct gpu *gpu)
+{
+	return gpu_used_bytes(gpu) + __atomic_load_n(&gpu->account.extra_bytes, __ATOMIC_RELAXED);
+}
+
+void gpu_note_peak(struct gpu *gpu)
+{
+	uint64_t peak_bytes = __atomic_load_n(&gpu->peak_bytes, __ATOMIC_RELAXED);
+	uint64_t bytes = all_bytes(gpu);
+
+	while (bytes > peak_bytes &&
+	       !__atomic_compare_exchange_n(&gpu->peak_bytes, &peak_bytes, bytes, true,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
+/* The broker knows it: the next peak is one of what comes now. */
+static void note_told(struct gpu *gpu, const struct rbk_lease_use *use)
+{
+	uint64_t peak_bytes = __atomic_load_n(&gpu->peak_bytes, __ATOMIC_RELAXED);
+
+	/* If another thread has noted more, that stays. */
+	if (peak_bytes <= use->peak_bytes)
+		__atomic_compare_exchange_n(&gpu->peak_bytes, &peak_bytes, 0, false,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	__atomic_store_n(&gpu->told_bytes, use->used_bytes + use->extra_bytes, __ATOMIC_RELAXED);
+}
+
+/* Does the broker know what is used, and the most that was? */
+static bool is_told(const struct gpu *gpu)
+{
+	uint64_t told_bytes = __atomic_load_n(&gpu->told_bytes, __ATOMIC_RELAXED);
+
+	return all_bytes(gpu) == told_bytes &&
+	       __atomic_load_n(&gpu->peak_bytes, __ATOMIC_RELAXED) <= told_bytes;
+}
+
+static void describe_use(struct gpu *gpu, struct rbk_lease_use *ret)
 {
 	const struct account *account = &gpu->account;
 
@@ -118,6 +164,8 @@ static void describe_use(const struct gpu *gpu, struct rbk_lease_use *ret)
 	ret->n_objects = (uint32_t)(__atomic_load_n(&gpu->n_allocated, __ATOMIC_RELAXED) -
 				    __atomic_load_n(&gpu->n_freed, __ATOMIC_RELAXED));
 	ret->n_refused = __atomic_load_n(&account->n_refused, __ATOMIC_RELAXED);
+	gpu_note_peak(gpu);
+	ret->peak_bytes = __atomic_load_n(&gpu->peak_bytes, __ATOMIC_RELAXED);
 }
 
 void gpu_set_driver_bytes(struct gpu *gpu, uint64_t bytes)
@@ -130,6 +178,7 @@ void gpu_set_driver_bytes(struct gpu *gpu, uint64_t bytes)
 		known_bytes += __atomic_load_n(&gpu->live_bytes[__builtin_ctz(local_heaps)],
 					       __ATOMIC_RELAXED);
 	bytes = bytes > known_bytes ? bytes - known_bytes : 0;
+	gpu_note_peak(gpu);
 	account_set_extra(&gpu->account, (bytes + 4095) / 4096 * 4096);
 }
 
@@ -161,25 +210,26 @@ static void restore(struct gpu *gpu)
 {
 	struct account *account = &gpu->account;
 	struct rbk_error error = {""};
-	uint64_t held_bytes;
+	uint64_t credit_bytes;
 	int r;
 
 	pthread_mutex_lock(&gpu->objects_lock);
-	held_bytes =
-		__atomic_load_n(&account->credit_bytes, __ATOMIC_RELAXED) + objects_paid_bytes(gpu);
-	r = rbk_lease_restore(gpu->lease, process->rbk, held_bytes, &error);
+	credit_bytes = __atomic_load_n(&account->credit_bytes, __ATOMIC_RELAXED);
+	r = rbk_lease_restore(gpu->lease, process->rbk, credit_bytes, &error);
 	if (!r) {
 		account_set_page(account, rbk_lease_page(gpu->lease));
 		gpu->connection = process->connection;
+		/* It knows what is held, and not yet how much of it is used. */
+		__atomic_store_n(&gpu->told_bytes, UINT64_MAX, __ATOMIC_RELAXED);
 		objects_restore(gpu);
 	}
 	pthread_mutex_unlock(&gpu->objects_lock);
 	if (r)
-		say("the new broker does not take over a lease of %llu bytes: %s",
-		    (unsigned long long)held_bytes, error.text);
+		say("the new broker does not take over a lease with %llu bytes beside objects: %s",
+		    (unsigned long long)credit_bytes, error.text);
 	else
-		say("lease %u: restored, with %llu bytes", rbk_lease_number(gpu->lease),
-		    (unsigned long long)held_bytes);
+		say("lease %u: restored, with %llu bytes beside objects",
+		    rbk_lease_number(gpu->lease), (unsigned long long)credit_bytes);
 }
 
 /* Has the leases move to another connection, and makes one first if that is lost. Under
@@ -238,9 +288,11 @@ static int source_take(void *context, uint64_t want_bytes, uint64_t least_bytes,
 		connection = gpu->connection;
 		r = rbk_lease_take(gpu->lease, want_bytes, least_bytes, wait_ns, &use, ret_bytes,
 				   &error);
-		if (!r)
+		if (!r) {
 			__atomic_fetch_add(&gpu->account.credit_bytes, *ret_bytes,
 					   __ATOMIC_RELAXED);
+			note_told(gpu, &use);
+		}
 		pthread_rwlock_unlock(&process->using);
 	} while (is_lost(r) && reconnect(gpu, connection));
 	if (r)
@@ -259,22 +311,30 @@ static int source_give(void *context, uint64_t bytes)
 		return -EBUSY;
 	describe_use(gpu, &use);
 	r = rbk_lease_give(gpu->lease, bytes, &use);
-	if (!r)
+	if (!r) {
 		__atomic_fetch_sub(&gpu->account.credit_bytes, bytes, __ATOMIC_RELAXED);
+		note_told(gpu, &use);
+	}
 	pthread_rwlock_unlock(&process->using);
 	return r;
+}
+
+void gpu_report(struct gpu *gpu)
+{
+	source_give(gpu, 0);
 }
 
 static const struct account_source source = {.take = source_take, .give = source_give};
 
 int gpu_object_add(struct gpu *gpu, uint64_t dev, uint64_t ino, uint64_t bytes,
-		   uint64_t from_credit_bytes, uint64_t *ret_charged_bytes, bool is_moving)
+		   uint64_t from_credit_bytes, bool is_moving)
 {
+	uint64_t charged_bytes;
 	int r;
 
 	if (!is_moving && pthread_rwlock_tryrdlock(&process->using))
 		return -EBUSY;
-	r = rbk_lease_object_add(gpu->lease, dev, ino, bytes, from_credit_bytes, ret_charged_bytes,
+	r = rbk_lease_object_add(gpu->lease, dev, ino, bytes, from_credit_bytes, &charged_bytes,
 				 NULL);
 	if (!r)
 		__atomic_fetch_sub(&gpu->account.credit_bytes, from_credit_bytes, __ATOMIC_RELAXED);
@@ -292,6 +352,92 @@ int gpu_object_drop(struct gpu *gpu, uint64_t dev, uint64_t ino)
 	r = rbk_lease_object_drop(gpu->lease, dev, ino);
 	pthread_rwlock_unlock(&process->using);
 	return r;
+}
+
+/* ---- What is told unasked ---- */
+
+static void report_changes(void)
+{
+	struct gpu *gpu = __atomic_load_n(&process->gpus, __ATOMIC_ACQUIRE);
+
+	for (; gpu; gpu = gpu->next)
+		if (gpu_state(gpu) == GPU_LEASED && !is_told(gpu))
+			gpu_report(gpu);
+}
+
+/* Many programs end without an end of their devices. */
+__attribute__((__destructor__)) static void report_at_exit(void)
+{
+	if (process)
+		report_changes();
+}
+
+/* ---- The connection's end ---- */
+
+/* Under process.lock: has the connection not all leases? */
+static bool is_behind(void)
+{
+	for (struct gpu *gpu = process->gpus; gpu; gpu = gpu->next)
+		if (gpu_state(gpu) == GPU_LEASED && gpu->connection != process->connection)
+			return true;
+	return false;
+}
+
+/*
+ * Sleeps until there is something to be mended, on a descriptor of its own: the connection's may be
+ * closed meanwhile, and its number be another file's. In between it tells the broker what is used,
+ * if that has changed: who allocates within the credit that he has asks for nothing.
+ */
+static void *watch(void *unused)
+{
+	pthread_setname_np(pthread_self(), "rbk-lease");
+	for (;;) {
+		struct pollfd end = {.fd = -1};
+		uint64_t connection;
+		bool is_retry;
+
+		pthread_mutex_lock(&process->lock);
+		connection = process->connection;
+		is_retry = is_behind();
+		end.fd = fcntl(rbk_fd(process->rbk), F_DUPFD_CLOEXEC, 0);
+		pthread_mutex_unlock(&process->lock);
+		poll(&end, 1, is_retry || end.fd < 0 ? RETRY_MS : REPORT_MS);
+		if (end.fd >= 0)
+			close(end.fd);
+		if (!end.revents)
+			report_changes();
+
+		pthread_mutex_lock(&process->lock);
+		if (end.revents ? connection == process->connection : is_behind())
+			move(end.revents);
+		is_retry = end.revents && connection == process->connection;
+		pthread_mutex_unlock(&process->lock);
+		if (is_retry)
+			poll(NULL, 0, RETRY_MS);
+	}
+	return NULL;
+}
+
+/* Under process.lock. */
+static void begin_to_watch(void)
+{
+	pthread_attr_t attributes;
+	sigset_t all, before;
+	pthread_t thread;
+	int r;
+
+	if (process->is_watched || pthread_attr_init(&attributes))
+		return;
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	/* Signals are the program's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&thread, &attributes, watch, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
+	process->is_watched = !r;
+	if (r)
+		say("no thread waits for the broker's end: %s", strerror(r));
 }
 
 /* ---- Opening ---- */
@@ -402,6 +548,7 @@ static void try_open(struct gpu *gpu)
 	    (unsigned long long)rbk_lease_page(gpu->lease)->granted_bytes,
 	    (unsigned long long)rbk_lease_page(gpu->lease)->max_bytes);
 	__atomic_store_n(&gpu->state, GPU_LEASED, __ATOMIC_RELEASE);
+	begin_to_watch();
 }
 
 static bool is_same(const struct gpu_identity *a, const struct gpu_identity *b)

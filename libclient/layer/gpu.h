@@ -39,6 +39,8 @@ struct gpu {
 	uint64_t n_allocated; /* atomic: allocations so far, */
 	uint64_t n_freed;     /* and of them freed */
 	uint64_t kept_bytes;  /* atomic: freed, but the process has a descriptor of it */
+	uint64_t peak_bytes;  /* atomic: the most of all that since the broker was told */
+	uint64_t told_bytes;  /* atomic: how much of all that was in use then */
 
 	uint32_t is_ours; /* 0 in a fork()ed child */
 	struct gpu_identity identity;
@@ -90,6 +92,12 @@ uint64_t gpu_wait_ns(void);
 /* What counts: each byte of the device's own memory once. */
 uint64_t gpu_used_bytes(const struct gpu *gpu);
 
+/* Before it is less: what it is now may have been the most. */
+void gpu_note_peak(struct gpu *gpu);
+
+/* Tells the broker what is used, as each request for credit does, unless leases are moving. */
+void gpu_report(struct gpu *gpu);
+
 /*
  * What the driver says that the process has of the device's own memory, all allocations included:
  * what is beside them is charged, too.
@@ -101,5 +109,5 @@ void gpu_set_driver_bytes(struct gpu *gpu, uint64_t bytes);
  * leases to move to another connection: -EBUSY; unless it is they who do it, @is_moving.
  */
 int gpu_object_add(struct gpu *gpu, uint64_t dev, uint64_t ino, uint64_t bytes,
-		   uint64_t from_credit_bytes, uint64_t *ret_charged_bytes, bool is_moving);
+		   uint64_t from_credit_bytes, bool is_moving);
 int gpu_object_drop(struct gpu *gpu, uint64_t dev, uint64_t ino);

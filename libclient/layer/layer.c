@@ -314,6 +314,7 @@ static VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice handle,
 			    (unsigned int)__atomic_load_n(&gpu->n_allocated, __ATOMIC_RELAXED),
 			    __atomic_load_n(&gpu->account.n_refused, __ATOMIC_RELAXED));
 		}
+		gpu_report(gpu);
 	}
 	free(device);
 }

@@ -88,8 +88,11 @@ static void count(struct gpu *gpu, uint32_t heap, uint64_t bytes)
 	__atomic_fetch_add(&gpu->n_allocated, 1, __ATOMIC_RELAXED);
 }
 
-static void uncount(struct gpu *gpu, uint32_t heap, uint64_t bytes)
+static void uncount(struct gpu *gpu, uint32_t heap, uint64_t bytes, bool is_undone)
 {
+	/* What the driver did not give was never there. */
+	if (!is_undone)
+		gpu_note_peak(gpu);
 	__atomic_fetch_sub(&gpu->live_bytes[heap], bytes, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&gpu->n_freed, 1, __ATOMIC_RELAXED);
 }
@@ -155,7 +158,7 @@ static void uncharge(struct device *device, const struct allocation *allocation,
 	{
 		if (!gpu_is_ours(gpu))
 			continue;
-		uncount(gpu, allocation->heap, allocation->bytes);
+		uncount(gpu, allocation->heap, allocation->bytes, is_undone);
 		if (allocation->object)
 			objects_drop(gpu, allocation->object, allocation->heap, is_undone);
 		else if (allocation->is_charged)
@@ -185,8 +188,13 @@ static int charge(struct device *device, const struct wanted *wanted, struct all
 	return 0;
 }
 
-static VkResult refuse(const struct wanted *wanted, int r)
+static VkResult refuse(const struct device *device, const struct wanted *wanted, int r)
 {
+	for_each_gpu(gpu, device, wanted->gpus)
+	{
+		if (gpu_is_ours(gpu))
+			gpu_report(gpu);
+	}
 	say_rarely("an %s of %llu bytes is refused: %s",
 		   wanted->import_fd < 0 ? "allocation" : "import",
 		   (unsigned long long)wanted->bytes,
@@ -213,7 +221,7 @@ VkResult memory_allocate(struct device *device, const VkMemoryAllocateInfo *info
 		look_at(info->pNext, &wanted);
 	choose_gpus(device, &wanted);
 	if (__builtin_add_overflow(info->allocationSize, PAGE_BYTES - 1u, &wanted.bytes))
-		return refuse(&wanted, -ENOMEM);
+		return refuse(device, &wanted, -ENOMEM);
 	wanted.bytes -= wanted.bytes % PAGE_BYTES;
 
 	allocation.bytes = wanted.is_host ? 0 : wanted.bytes;
@@ -221,7 +229,7 @@ VkResult memory_allocate(struct device *device, const VkMemoryAllocateInfo *info
 	allocation.gpus = wanted.gpus;
 	r = charge(device, &wanted, &allocation);
 	if (r)
-		return refuse(&wanted, r);
+		return refuse(device, &wanted, r);
 	result = device->allocate(device->handle, info, allocator, ret);
 	if (result != VK_SUCCESS) {
 		uncharge(device, &allocation, allocation.gpus, true);

@@ -35,7 +35,6 @@ struct object {
 	uint64_t dev, ino;
 	uint64_t bytes;
 	uint64_t credit_bytes; /* of ours, spent on it */
-	uint64_t paid_bytes;   /* by our lease, as the broker sees it */
 	uint32_t n_owners;     /* allocations; 0: descriptors keep it */
 	bool is_known;         /* to the broker */
 	bool is_had;           /* an allocation of it was exported or freed here */
@@ -68,13 +67,10 @@ static struct object *add(struct gpu *gpu, const struct stat *stat, uint64_t byt
 /* The credit of an object becomes the broker's business, if that can be. */
 static void tell(struct gpu *gpu, struct object *object, bool is_moving)
 {
-	uint64_t paid_bytes;
-
 	if (gpu_object_add(gpu, object->dev, object->ino, object->bytes, object->credit_bytes,
-			   &paid_bytes, is_moving))
+			   is_moving))
 		return;
 	object->is_known = true;
-	object->paid_bytes = paid_bytes;
 	object->credit_bytes = 0;
 }
 
@@ -186,6 +182,7 @@ void objects_sweep(struct gpu *gpu)
 {
 	if (!gpu_is_ours(gpu) || __atomic_load_n(&gpu->n_kept, __ATOMIC_RELAXED) == 0)
 		return;
+	gpu_note_peak(gpu);
 	pthread_mutex_lock(&gpu->objects_lock);
 	sweep(gpu);
 	pthread_mutex_unlock(&gpu->objects_lock);
@@ -249,7 +246,6 @@ struct object *objects_export(struct gpu *gpu, struct object *object, int fd, ui
 		/* The driver made another descriptor of the same memory: that is its name now. */
 		if (object->is_known && !gpu_object_drop(gpu, object->dev, object->ino)) {
 			object->is_known = false;
-			object->paid_bytes = 0;
 		}
 		object->dev = stat.st_dev;
 		object->ino = stat.st_ino;
@@ -287,7 +283,6 @@ static int import_known(struct gpu *gpu, const struct stat *stat, uint64_t bytes
 			uint64_t credit_bytes, unsigned int heap, struct object **ret)
 {
 	struct object *object = find(gpu, stat->st_dev, stat->st_ino);
-	uint64_t paid_bytes = 0;
 	int r;
 
 	if (object) {
@@ -298,8 +293,7 @@ static int import_known(struct gpu *gpu, const struct stat *stat, uint64_t bytes
 		*ret = object;
 		return 0;
 	}
-	r = gpu_object_add(gpu, stat->st_dev, stat->st_ino, bytes, credit_bytes, &paid_bytes,
-			   false);
+	r = gpu_object_add(gpu, stat->st_dev, stat->st_ino, bytes, credit_bytes, false);
 	if (r && credit_bytes == 0)
 		return r;
 	object = add(gpu, stat, bytes);
@@ -312,7 +306,6 @@ static int import_known(struct gpu *gpu, const struct stat *stat, uint64_t bytes
 		return -ENOMEM;
 	}
 	object->is_known = !r;
-	object->paid_bytes = paid_bytes;
 	object->credit_bytes = r ? credit_bytes : 0;
 	object->n_owners = 1;
 	*ret = object;
@@ -356,15 +349,6 @@ int objects_import(struct gpu *gpu, int fd, uint64_t bytes, unsigned int heap, u
 }
 
 /* ---- After the broker's end ---- */
-
-uint64_t objects_paid_bytes(struct gpu *gpu)
-{
-	uint64_t bytes = 0;
-
-	for (struct object *object = gpu->objects; object; object = object->next)
-		bytes += object->paid_bytes;
-	return bytes;
-}
 
 void objects_restore(struct gpu *gpu)
 {

@@ -38,7 +38,5 @@ void objects_drop(struct gpu *gpu, struct object *object, unsigned int heap, boo
 /* Lets go of what is kept for descriptors that have been closed since. */
 void objects_sweep(struct gpu *gpu);
 
-/* Under objects_lock: what our lease pays for objects, by what the broker said. */
-uint64_t objects_paid_bytes(struct gpu *gpu);
-/* Likewise: tells a new broker of those that the one before did not take. */
+/* Under objects_lock: tells a new broker of those that the one before did not take. */
 void objects_restore(struct gpu *gpu);

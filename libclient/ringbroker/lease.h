@@ -106,7 +106,9 @@ int rbk_lease_give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lea
  * once per object. @from_credit_bytes of the member's credit pay for it: of an export, what its
  * allocation took; of an import 0. That much less credit the member has from then on, whoever pays.
  * What the lease was charged now goes to *ret_charged_bytes: 0 if somebody of the same tenant pays
- * already. rbk_lease_object_drop() when the process has no more of it; that gives no credit.
+ * already. rbk_lease_object_drop() when the process has no more of it; that gives no credit. Where
+ * it fails because the connection is lost, the object is dropped all the same: the broker that
+ * comes next does not hear of it.
  *
  * Return: 0;
  *   -ENOMEM   the lease has no room for it
@@ -155,11 +157,13 @@ int rbk_lease_set_cgroup(struct rbk_lease *lease, int fd, char ret_region[RBK_LE
 
 /*
  * After the broker ended: the same lease on a new connection, to the broker that came after it. The
- * member had @held_bytes of credit and objects, which are charged whatever the limits. On success
- * @lease is of @rbk's session; its number and page may be others.
- * Return: 0; errors as rbk_lease_open(), and @lease is as it was.
+ * member had @credit_bytes of credit, beside what it paid for objects, which the library knows;
+ * both are charged at once, above the lease's maximum, too, as they are there. They are believed as
+ * far as nobody else has that memory or has it reserved. On success @lease is of @rbk's session;
+ * its number and page may be others. Return: 0; errors as rbk_lease_open(), such as -ENOMEM: not
+ * believed; and @lease is as it was.
  */
-int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint64_t held_bytes,
+int rbk_lease_restore(struct rbk_lease *lease, struct rbk *rbk, uint64_t credit_bytes,
 		      struct rbk_error *error);
 
 #ifdef __cplusplus

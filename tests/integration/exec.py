@@ -279,23 +279,74 @@ def check_use(broker, folder):
     wait_for(lambda: leases(broker) == [], 'it is left')
 
 
-def check_vulkan(broker):
-    """An unmodified program: it gets what it was promised, and no more."""
+def check_vulkan(broker, folder):
+    """An unmodified program: it gets what it was promised, and no more; and what it has had is known
+    to the byte when something is refused, and when it has no device any more."""
+    report = os.path.join(folder, 'vulkan.json')
     # The layer keeps its lease until the process has ended.
     sanitizer = os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'
-    program = Exec(broker, '--vram=16MiB', '--', 'env', f'ASAN_OPTIONS={sanitizer}', VULKAN_CLIENT)
-    answers = []
-    for command in ('device', f'alloc {MIB} 100'):
+
+    def start():
+        program = Exec(broker, '--vram=16MiB', f'--report={report}', '--', 'env',
+                       f'ASAN_OPTIONS={sanitizer}', VULKAN_CLIENT)
+        expect(tell(program, 'device') == 'device 0: result=0', 'no device')
+        return program
+
+    def tell(program, command):
         program.process.stdin.write(command + '\n')
         program.process.stdin.flush()
-        answers.append(program.line())
-    expect(answers[0] == 'device 0: result=0', answers)
-    found = re.fullmatch(r'alloc: n=(\d+) result=(-?\d+)', answers[1])
-    expect(found and found[1] == '16' and found[2] == '-2', answers)
+        return program.line()
+
+    def await_use(used, peak, objects, refused):
+        wanted = {'used_bytes': used, 'peak_bytes': peak, 'objects': objects, 'refused': refused}
+        wait_for(lambda: wanted.items() <= leases(broker)[0].items(),
+                 f'the lease is not as {wanted}')
+
+    program = start()
+    answer = tell(program, f'alloc {MIB} 100')
+    found = re.fullmatch(r'alloc: n=(\d+) result=(-?\d+)', answer)
+    expect(found and found[1] == '16' and found[2] == '-2', answer)
     lease, = leases(broker)
     expect(lease['granted_bytes'] == 16 * MIB and lease['members'] == 2, lease)
+    await_use(16 * MIB, 16 * MIB, 16, 1)
+    tell(program, 'free 3')
+    tell(program, 'free 4')
+    # Above the lease's maximum nobody asks for credit.
+    tell(program, f'alloc {17 * MIB}')
+    await_use(14 * MIB, 16 * MIB, 14, 2)
+    tell(program, 'free-all')
+    tell(program, 'destroy')
+    await_use(0, 16 * MIB, 0, 2)
     _, err = program.end()
-    expect('(16 MiB drawn) of 16 MiB' in err, err)
+    expect('at most 16 MiB in use (16 MiB drawn) of 16 MiB, 2 allocations refused' in err, err)
+
+    # All of it within one chunk of credit: nobody is asked, and it is known all the same.
+    program = start()
+    tell(program, 'alloc 4096 3')
+    tell(program, 'free-all')
+    tell(program, 'alloc 4096 2')
+    tell(program, 'destroy')
+    await_use(0, 3 * 4096, 0, 0)
+    program.end()
+    with open(report, encoding='utf-8') as file:
+        about = json.load(file)
+    expect(about['peak_bytes'] == 3 * 4096 and about['refused'] == 0, about)
+    wait_for(lambda: leases(broker) == [], 'it is left')
+
+    # Nor does it have to end its device, or anything in good order.
+    program = start()
+    tell(program, 'alloc 4096 3')
+    tell(program, 'free-all')
+    program.end()
+    with open(report, encoding='utf-8') as file:
+        about = json.load(file)
+    expect(about['peak_bytes'] == 3 * 4096, about)
+    program = start()
+    tell(program, 'alloc 4096 5')
+    await_use(5 * 4096, 5 * 4096, 5, 0)
+    tell(program, 'free-all')
+    await_use(0, 5 * 4096, 0, 0)
+    program.end()
     wait_for(lambda: leases(broker) == [], 'it is left')
 
 
@@ -374,6 +425,23 @@ def check_restart(broker, folder):
     expect('came back' in err, err)
     wait_for(lambda: leases(broker) == [], 'the lease is left')
 
+    # The next broker is told what a program uses that asks for nothing any more.
+    sanitizer = os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'
+    program = Exec(broker, '--vram=16MiB', '--', 'env', f'ASAN_OPTIONS={sanitizer}', VULKAN_CLIENT)
+    for command in ('device', 'alloc 4096 5'):
+        program.process.stdin.write(command + '\n')
+        program.process.stdin.flush()
+        program.line()
+    wait_for(lambda: [entry['used_bytes'] for entry in leases(broker)] == [5 * 4096], 'no use')
+    broker.stop(signal.SIGKILL)
+    os.unlink(broker.socket)
+    broker = start(folder)
+    wait_for(lambda: [(entry['restored'], entry['used_bytes'], entry['members'])
+                      for entry in leases(broker)] == [(True, 5 * 4096, 2)], 'it does not know')
+    program.process.stdin.write('free-all\n')
+    program.end()
+    wait_for(lambda: leases(broker) == [], 'the lease is left')
+
     # Nobody there at all.
     broker.stop()
     _, err = run(broker, '--vram=8MiB', 'true', status=NOT_RUN)
@@ -403,7 +471,7 @@ def main():
         check_signals(broker)
         check_terminal(broker)
         check_use(broker, folder)
-        check_vulkan(broker)
+        check_vulkan(broker, folder)
         check_two(broker)
         check_kills(broker)
         check_restart(broker, folder)

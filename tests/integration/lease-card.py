@@ -45,7 +45,7 @@ class Program:
         self.process.stdout.close()
 
 
-def main():
+def test_counts():
     with tempfile.TemporaryDirectory(prefix='rbk-lease-') as folder, \
             Cards(SIM, 'polaris10,vram=4GiB') as cards, Broker(BROKERD, cards) as broker:
         layers = os.path.join(folder, 'share/vulkan/implicit_layer.d')
@@ -75,5 +75,28 @@ def main():
         await_true('nothing is left', lambda: cards.held(program.process.pid) == (0, 0))
 
 
+def test_two_cards():
+    """A lease of each card, each for itself."""
+    with tempfile.TemporaryDirectory(prefix='rbk-lease-') as folder, \
+            Cards(SIM, 'polaris10,vram=4GiB', 'polaris10,vram=2GiB') as cards, \
+            Broker(BROKERD, cards) as broker:
+        layers = os.path.join(folder, 'share/vulkan/implicit_layer.d')
+        os.makedirs(layers)
+        shutil.copy(MANIFEST, os.path.join(layers, 'ringbroker_lease.json'))
+        program = Program(cards, broker, folder)
+        for card in ('card0', 'card1'):
+            index = int(card[-1])
+            answer = program.ask(f'device 0 {index}')
+            assert answer == f'device {index}: result=0', answer
+            own = program.used()
+            answer = program.ask(f'alloc {MIB} 1000')
+            assert answer == f'alloc: n={(256 * MIB - own) // MIB} result=-2', (answer, own)
+        for card in ('card0', 'card1'):
+            vram, _ = cards.held(program.process.pid, card)
+            assert 255 * MIB < vram <= 256 * MIB, (card, vram)
+        program.end()
+
+
 if __name__ == '__main__':
-    main()
+    test_counts()
+    test_two_cards()

@@ -5,7 +5,6 @@
     lease-layer.py BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER [TEST...]
 """
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -13,10 +12,12 @@ import signal
 import socket
 import struct
 import subprocess
-import threading
+import time
 
+from fakebroker import (FEAT_LEASES, HELLO, LEASE_CREDIT, LEASE_OPEN, FakeBroker, give_all, hello,
+                        opened, page, welcome)
 from leaserig import (INITIALIZATION_FAILED, LAYER, MANIFEST, MIB, OK, OUT_OF_DEVICE_MEMORY,
-                      Broker, Client, Layers, await_true, expect, run)
+                      SLOW, Broker, Client, Layers, await_true, expect, run)
 
 LEASE = {'RINGBROKER_LEASE_VRAM': '64MiB'}
 
@@ -108,6 +109,24 @@ def test_fork():
         expect(client.alloc(10 * MIB, 100) == (5, OUT_OF_DEVICE_MEMORY), 'the parent goes on')
 
 
+def test_fork_amid_threads():
+    """A child of a process whose threads are allocating: it holds none of their locks."""
+    if SLOW > 1:
+        print('test_fork_amid_threads: skipped, a sanitizer has locks of its own')
+        return
+    for _ in range(3):
+        with Broker() as broker, Layers() as layers, Client(layers, broker, **LEASE) as client:
+            expect(client.result('device') == OK, 'no device')
+            expect(client.ask('fork-threads 32 200 1000000') == 'child', 'no child')
+            expect(client.alloc(MIB) == (0, OUT_OF_DEVICE_MEMORY), 'with the device of the parent')
+            expect(client.result('device') == OK, 'no device in the child')
+            expect(client.alloc(MIB, 100) == (64, OUT_OF_DEVICE_MEMORY), 'in the child')
+            client.say('quit')
+            expect(client.hear() == 'parent: status=0', 'how the child ended')
+            expect(client.hear().startswith('threads: '), 'its parent is stuck')
+            expect(client.alloc(64 * MIB) == (1, OK), 'the parent has lost something')
+
+
 def test_several_devices():
     """One lease for all instances and devices that a process makes of one piece of hardware."""
     with Broker() as broker, Layers() as layers, Client(layers, broker, **LEASE) as client:
@@ -184,7 +203,8 @@ def test_no_lease():
             refused(client, 'there is no lease 77')
         with Client(layers, broker, RINGBROKER_LEASE_VRAM='200MiB',
                     RINGBROKER_LEASE_MIN='101MiB') as client:
-            refused(client, 'tenant default: a lease of device 1 requires 105906176 bytes')
+            refused(client, 'tenant default: a lease of device 1 requires 105906176 bytes, of which '
+                    'it may never have more than 104857600 (vram-max)')
         # Once there is room it gets one: it is not given up for ever.
         with Client(layers, broker, RINGBROKER_LEASE_VRAM='60MiB') as first, \
                 Client(layers, broker, RINGBROKER_LEASE_VRAM='60MiB',
@@ -227,6 +247,153 @@ def test_broker_ends():
         client.ask('free-all')
         client.ask(f'close {fd}')
         expect(client.alloc(64 * MIB) == (1, OK), 'nothing is lost')
+
+
+def test_broker_ends_idle():
+    """Who wants nothing is known to the next broker, too, before others get what he has."""
+    with Broker(memory='100MiB') as broker, Layers() as layers:
+        log = os.path.join(layers.folder, 'log')
+        with Client(layers, broker, RINGBROKER_LEASE_LOG=log, **LEASE) as client:
+            expect(client.result('device') == OK, 'no device')
+            expect(client.alloc(40 * MIB) == (1, OK), 'no memory')
+            for how in (signal.SIGTERM, signal.SIGKILL):
+                broker.end(how)
+                if how == signal.SIGKILL:
+                    os.unlink(broker.socket)
+                broker.start()
+
+                def restored(times=1 + (how == signal.SIGKILL)):
+                    with open(log, encoding='utf-8') as file:
+                        return file.read().count('restored') == times
+
+                await_true('the lease is restored', restored)
+                with Client(layers, broker, RINGBROKER_LEASE_VRAM='60MiB',
+                            RINGBROKER_LEASE_MIN='60MiB') as other:
+                    expect(other.result('device') == INITIALIZATION_FAILED, 'what is not there')
+            expect(client.heap().used == 40 * MIB, 'it has forgotten')
+            expect(client.alloc(24 * MIB + 1) == (0, OUT_OF_DEVICE_MEMORY), 'it is held to its lease')
+            # The thread that sees to it takes no signals from the program, and nor does it work.
+            watchers = []
+            for task in os.scandir(f'/proc/{client.process.pid}/task'):
+                with open(os.path.join(task.path, 'status'), encoding='utf-8') as file:
+                    status = dict(line.split(':\t', 1) for line in file.read().splitlines())
+                if status['Name'] == 'rbk-lease':
+                    watchers.append((task.path, int(status['SigBlk'], 16)))
+            expect(len(watchers) == 1, watchers)
+            blocked = watchers[0][1]
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD):
+                expect(blocked >> (number - 1) & 1, 'not blocked', number)
+
+
+def test_payer_changes():
+    """Who pays for what two programs share may be another one with the next broker: neither says
+    to the broker after that what it paid to one before."""
+    with Broker() as broker, Layers() as layers:
+        logs = [os.path.join(layers.folder, name) for name in ('first', 'second')]
+
+        def held(which, times):
+            with open(logs[which], encoding='utf-8') as file:
+                found = re.findall(r'restored, with (\d+) bytes', file.read())
+            return int(found[-1]) if len(found) == times else None
+
+        def restart(first, times):
+            first.process.send_signal(signal.SIGSTOP)
+            broker.end(signal.SIGKILL)
+            os.unlink(broker.socket)
+            broker.start()
+            await_true('the other is restored', lambda: held(1, times) is not None)
+            first.process.send_signal(signal.SIGCONT)
+            await_true('it is restored', lambda: held(0, times) is not None)
+
+        with Client(layers, broker, RINGBROKER_LEASE_LOG=logs[0], **LEASE) as first:
+            expect(first.result('device') == OK, 'no device')
+            expect(first.result(f'exportable {8 * MIB}') == OK, 'exportable')
+            fd = first.number('export 0', 'fd')
+            wrapper = ['sh', '-c', f'exec "$@" 9<>/proc/{first.process.pid}/fd/{fd}', 'sh']
+            with Client(layers, broker, wrapper=wrapper, RINGBROKER_LEASE_LOG=logs[1],
+                        **LEASE) as second:
+                expect(second.result('device') == OK, 'no device')
+                expect(second.result(f'import {8 * MIB} 9') == OK, 'import')
+                # The second comes first, and pays; for a little more, which the driver adds.
+                restart(first, 1)
+                expect(first.alloc(MIB, 100) == (64, OUT_OF_DEVICE_MEMORY), 'it does not pay')
+                expect(second.alloc(MIB, 100) == (55, OUT_OF_DEVICE_MEMORY), 'it pays')
+                restart(first, 2)
+                expect(held(0, 2) == 64 * MIB, 'another is told of', held(0, 2))
+                expect(held(1, 2) <= 56 * MIB, 'another is told of', held(1, 2))
+                for client in (first, second):
+                    expect(client.alloc(MIB) == (0, OUT_OF_DEVICE_MEMORY), 'above the lease')
+                    client.ask('free 1')
+                    expect(client.alloc(MIB, 100) == (1, OUT_OF_DEVICE_MEMORY), 'as before')
+
+
+def test_broker_has_less():
+    """A broker that has not what is there: it is asked again, and the program goes on."""
+    with Broker(memory='100MiB') as broker, Layers() as layers:
+        log = os.path.join(layers.folder, 'log')
+        with Client(layers, broker, RINGBROKER_LEASE_LOG=log, **LEASE) as client:
+            expect(client.result('device') == OK, 'no device')
+            expect(client.alloc(40 * MIB) == (1, OK), 'no memory')
+
+            def said(what):
+                with open(log, encoding='utf-8') as file:
+                    return file.read().count(what)
+
+            plenty = list(broker.arguments)
+            broker.end()
+            broker.arguments[plenty.index('--device-memory=100MiB')] = '--device-memory=30MiB'
+            broker.start()
+            await_true('it is refused twice', lambda: said('does not take over') >= 2)
+            begin, n = time.monotonic(), said('does not take over')
+            await_true('once more', lambda: said('does not take over') >= n + 2)
+            expect(time.monotonic() - begin >= 1, 'more often than once a second')
+            expect(client.alloc(40 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'out of nowhere')
+            broker.end()
+            broker.arguments = plenty
+            broker.start()
+            await_true('the lease is restored', lambda: said('restored') == 1)
+            expect(client.heap().used == 40 * MIB, 'all of it')
+
+
+def test_broker_allows_less():
+    """The tenant may have less with the next broker: who comes first is taken over, the other goes
+    on within what it has, and comes in once there is room."""
+    policy = '[tenant default]\nvram-max = {}MiB\n'
+    with Broker(policy=policy.format(100)) as broker, Layers() as layers:
+        logs = [os.path.join(layers.folder, name) for name in ('first', 'second')]
+
+        def said(which, what):
+            with open(logs[which], encoding='utf-8') as file:
+                return what in file.read()
+
+        with Client(layers, broker, RINGBROKER_LEASE_LOG=logs[0], **LEASE) as first, \
+                Client(layers, broker, RINGBROKER_LEASE_LOG=logs[1], **LEASE) as second:
+            clients = (first, second)
+            for client in clients:
+                expect(client.result('device') == OK, 'no device')
+                expect(client.alloc(36 * MIB) == (1, OK), 'no memory')
+            broker.end()
+            with open(broker.arguments[broker.arguments.index('--config') + 1], 'w',
+                      encoding='utf-8') as file:
+                file.write(policy.format(50))
+            broker.start()
+            await_true('one is taken over, one not',
+                       lambda: sorted((said(i, 'restored'), said(i, '(vram-max)'))
+                                      for i in (0, 1)) == [(False, True), (True, False)])
+            here, away = clients if said(0, 'restored') else clients[::-1]
+            for client in clients:
+                expect(client.heap().used == 36 * MIB, 'it has forgotten')
+            expect(here.alloc(20 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'above what it may have')
+            expect(away.alloc(20 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'out of nowhere')
+            with Client(layers, broker, RINGBROKER_LEASE_VRAM='20MiB',
+                        RINGBROKER_LEASE_MIN='20MiB') as third:
+                refused(third, 'tenant default: a lease of device 1 requires 20971520 bytes')
+            here.ask('free-all')
+            await_true('it comes in', lambda: said(clients.index(away), 'restored'))
+            expect(away.alloc(20 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'together')
+            expect(here.alloc(MIB, 100)[0] <= 14, 'together')
+            for client in clients:
+                expect(client.stderr() == '', 'on standard error:', client.stderr())
 
 
 def test_waiting():
@@ -341,6 +508,21 @@ def test_escapes():
             expect(client.alloc(44 * MIB) == (1, OK), 'it is charged twice')
 
 
+def test_machine_use():
+    """A processor's driver that has VK_EXT_memory_budget tells what the machine uses, as that of
+    Mesa 26 does: neither brokerd nor the layer takes that for the process's."""
+    with Layers() as layers:
+        path = os.path.join(layers.folder, 'own')
+        with open(path, 'w', encoding='utf-8') as file:
+            file.write(str(4096 * MIB))
+        fake = {**layers.environment(), **layers.add_card(), 'RBK_FAKE_CARD': path,
+                'RBK_FAKE_CARD_CPU': '1'}
+        with Broker(environment=fake) as broker, Client(layers, broker, **LEASE, **fake) as client:
+            expect(client.result('device') == OK, 'no device:', client.stderr())
+            expect(client.heap().used == 0, 'it is charged for the machine')
+            expect(client.alloc(MIB, 100) == (64, OUT_OF_DEVICE_MEMORY), 'not its lease')
+
+
 def test_driver_refuses():
     with Broker() as broker, Layers() as layers, \
             Client(layers, broker, RBK_FAKE_CARD_FAIL='2', **LEASE, **layers.add_card()) as client:
@@ -430,84 +612,6 @@ def test_symbols():
 
 # ---- Brokers that are not as they should be ------------------------------------------------
 
-HELLO, LEASE_OPEN, LEASE_CREDIT, LEASE_OBJECT = 1, 20, 21, 22
-FEAT_LEASES = 1 << 10
-F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
-
-
-class FakeBroker:
-    """Answers as it is told: @answers maps a type of request to bytes behind the reply's head, a
-    negative errno, or a function of the request that returns such and descriptors."""
-
-    def __init__(self, folder, answers):
-        self.path = os.path.join(folder, 'fake')
-        self.answers = answers
-        self.seen = []
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.listener.bind(self.path)
-        self.listener.listen(8)
-        self.connections = []
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self.listener.accept()
-                self.connections.append(connection)
-                threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
-
-    def serve(self, connection):
-        with contextlib.suppress(OSError):
-            while True:
-                request = connection.recv(1 << 16)
-                if not request:
-                    return
-                kind, cookie = struct.unpack_from('=II', request)
-                self.seen.append(kind)
-                answer = self.answers.get(kind, -95)
-                fds = []
-                if callable(answer):
-                    answer, fds = answer(request)
-                if answer is None:
-                    continue
-                res = answer if isinstance(answer, int) else 0
-                body = b'' if isinstance(answer, int) else answer
-                # struct rbk_wire_reply
-                head = struct.pack('=IIiI', kind, cookie, res, 0)
-                head += b'fake'.ljust(REPLY_BYTES - len(head), b'\0')
-                socket.send_fds(connection, [head + body], fds)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.listener.close()
-        for connection in self.connections:
-            connection.close()
-
-
-REPLY_BYTES = 528
-
-
-def welcome(features=FEAT_LEASES):
-    return struct.pack('=HHIQ4IQQII', 1, 4, 2, features, 1024, 1, 1, 1, 0, 0, 0, 0) + b'fake'.ljust(64, b'\0')
-
-
-def page(max_bytes=64 * MIB, granted=64 * MIB, wish=64 * MIB, credited=0, magic=0x4c425252,
-         seals=True, size=4096):
-    """Return: the descriptor of a lease's page."""
-    fd = os.memfd_create('lease', os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, size)
-    os.pwrite(fd, struct.pack('=IIQQQQ', magic, 7, max_bytes, granted, wish, credited), 0)
-    if seals:
-        fcntl.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK)
-    return fd
-
-
-def opened(fd, number=7, granted=64 * MIB, max_bytes=64 * MIB, page_bytes=4096):
-    return struct.pack('=IIQQQ', number, 1, granted, max_bytes, page_bytes), [fd] if fd else []
-
-
 def test_other_brokers():
     """Of another version, without leases, or of no protocol at all."""
     cases = [
@@ -526,6 +630,78 @@ def test_other_brokers():
         with Layers() as layers, FakeBroker(layers.folder, answers) as broker, \
                 Client(layers, broker.path, **LEASE) as client:
             refused(client, sentence)
+
+
+def test_versions():
+    """The layer with brokers of other versions: a minor one is no hindrance, whatever more it
+    offers; another major one is refused, in a sentence that names both."""
+    for greeting in (welcome(minor=0), welcome(minor=99), welcome(features=(1 << 64) - 1, minor=99)):
+        answers = {HELLO: greeting, LEASE_OPEN: lambda _: opened(page()), LEASE_CREDIT: give_all}
+        with Layers() as layers, FakeBroker(layers.folder, answers) as broker, \
+                Client(layers, broker.path, **LEASE) as client:
+            expect(client.result('device') == OK, 'no device')
+            expect(client.alloc(MIB) == (1, OK), 'no memory')
+            expect(client.stderr() == '', client.stderr())
+    # One that does not look at what the client speaks, and one that does: as brokerd, below.
+    for answer, sentence in ((welcome(major=2, minor=0), 'answered with 2.0'),
+                             (welcome(major=0, minor=9), 'answered with 0.9'), (-93, 'fake')):
+        with Layers() as layers, FakeBroker(layers.folder, {HELLO: answer}) as broker, \
+                Client(layers, broker.path, **LEASE) as client:
+            refused(client, sentence)
+            expect(set(broker.seen) == {HELLO}, 'it goes on asking:', broker.seen)
+            # Each time anew, and the program is not ended by it.
+            expect(client.result('device') == INITIALIZATION_FAILED, 'there is a device')
+
+
+def test_other_clients():
+    """brokerd with clients of other versions: of a lower minor one, or without leases."""
+    with Broker() as broker:
+        for minor, features in ((0, FEAT_LEASES), (4, FEAT_LEASES), (0, (1 << 64) - 1)):
+            connection, result, text, has = hello(broker.socket, minor=minor, features=features)
+            expect(result == 0 and has & FEAT_LEASES, minor, result, text)
+            connection.close()
+        for major, minor in ((1, 5), (1, 65535), (0, 0), (2, 0), (65535, 65535)):
+            connection, result, text, _ = hello(broker.socket, major, minor)
+            expect(result == -93 and f'{major}.{minor}' in text and '1.4' in text, result, text)
+            expect(connection.recv(1) == b'', 'it may stay')
+            connection.close()
+        # What it did not ask for it does not have.
+        connection, result, _, has = hello(broker.socket, features=0)
+        expect((result, has) == (0, 0), result, has)
+        connection.close()
+
+
+def test_broker_is_exchanged():
+    """A broker that comes next and is of another version, or without leases, takes nothing over:
+    the program goes on with what it has, and then with the one after it."""
+    answers = {HELLO: welcome(), LEASE_OPEN: lambda _: opened(page()), LEASE_CREDIT: give_all}
+    with Layers() as layers, FakeBroker(layers.folder, answers) as broker:
+        log = os.path.join(layers.folder, 'log')
+
+        def said(what):
+            with open(log, encoding='utf-8') as file:
+                return file.read().count(what)
+
+        with Client(layers, broker.path, RINGBROKER_LEASE_LOG=log, **LEASE) as client:
+            expect(client.result('device') == OK, 'no device')
+            expect(client.alloc(30 * MIB) == (1, OK), 'no memory')
+            for answer, sentence in ((welcome(0), 'does not know leases'),
+                                     (welcome(major=2), 'answered with 2.4'), (-93, 'fake')):
+                before = said(sentence)
+                answers[HELLO] = answer
+                for connection in broker.connections:
+                    with contextlib.suppress(OSError):
+                        connection.shutdown(socket.SHUT_RDWR)
+                await_true(sentence, lambda s=sentence, n=before: said(s) >= n + 2)
+                expect(client.heap().used == 30 * MIB, 'it has forgotten')
+                client.ask('free-all')
+                expect(client.alloc(30 * MIB) == (1, OK), 'what it had')
+                expect(client.alloc(60 * MIB) == (0, OUT_OF_DEVICE_MEMORY), 'out of nowhere')
+                n = said('restored')
+                answers[HELLO] = welcome(minor=99)
+                await_true('it is restored', lambda n=n: said('restored') == n + 1)
+            expect(client.alloc(20 * MIB) == (1, OK), 'more of the next broker')
+            expect(client.stderr() == '', 'on standard error:', client.stderr())
 
 
 def test_nonsense_on_the_page():
@@ -557,10 +733,7 @@ def test_wrong_credit():
 
 def test_no_call_within_credit():
     """Thousands of allocations, and a few requests."""
-    def give(request):
-        want, = struct.unpack_from('=Q', request, 16)
-        return struct.pack('=QQ', want, 64 * MIB), []
-    answers = {HELLO: welcome(), LEASE_OPEN: lambda _: opened(page()), LEASE_CREDIT: give}
+    answers = {HELLO: welcome(), LEASE_OPEN: lambda _: opened(page()), LEASE_CREDIT: give_all}
     with Layers() as layers, FakeBroker(layers.folder, answers) as broker, \
             Client(layers, broker.path, **LEASE) as client:
         expect(client.result('device') == OK, 'no device')
@@ -621,8 +794,11 @@ def test_joining():
 
 if __name__ == '__main__':
     run([test_limit, test_laundering, test_host_imports, test_threads, test_fork,
-         test_several_devices, test_destroyed_with_leaks, test_allocators, test_untouched,
-         test_no_broker, test_no_lease, test_killed, test_broker_ends, test_waiting,
-         test_old_vulkan, test_card, test_driver_budget, test_escapes, test_driver_refuses,
-         test_validation, test_symbols, test_other_brokers, test_nonsense_on_the_page,
-         test_wrong_credit, test_no_call_within_credit, test_read_only, test_joining])
+         test_fork_amid_threads, test_several_devices, test_destroyed_with_leaks, test_allocators, test_untouched,
+         test_no_broker, test_no_lease, test_killed, test_broker_ends, test_broker_ends_idle,
+         test_payer_changes, test_broker_has_less, test_broker_allows_less, test_waiting,
+         test_old_vulkan, test_card, test_driver_budget, test_escapes, test_machine_use,
+         test_driver_refuses, test_validation, test_symbols, test_other_brokers,
+         test_versions, test_other_clients, test_broker_is_exchanged,
+         test_nonsense_on_the_page, test_wrong_credit, test_no_call_within_credit, test_read_only,
+         test_joining])

@@ -37,7 +37,8 @@ def await_true(what, condition):
 class Broker:
     """A brokerd of its own. @policy is the text of its policy file."""
 
-    def __init__(self, *arguments, policy='', memory='512MiB'):
+    def __init__(self, *arguments, policy='', memory='512MiB', environment=()):
+        self.environment = {**os.environ, **dict(environment)}
         self.folder = tempfile.mkdtemp(prefix='rbk-lease-')
         self.socket = os.path.join(self.folder, 'socket')
         self.log_path = os.path.join(self.folder, 'log')
@@ -51,7 +52,7 @@ class Broker:
 
     def start(self):
         with open(self.log_path, 'wb') as log:
-            self.process = subprocess.Popen(self.arguments, stderr=log)
+            self.process = subprocess.Popen(self.arguments, stderr=log, env=self.environment)
         await_true('brokerd listens', lambda: 'listening on' in self.log()
                    or expect(self.process.poll() is None, 'brokerd ended:', self.log()))
         if 'llvmpipe' not in self.log():
@@ -132,9 +133,9 @@ class Heap:
 
 
 class Client:
-    """lease-client.c: commands in, answers out."""
+    """lease-client.c: commands in, answers out. @program is it, or a copy."""
 
-    def __init__(self, layers, broker=None, wrapper=(), **environment):
+    def __init__(self, layers, broker=None, wrapper=(), program=CLIENT, **environment):
         socket = broker.socket if isinstance(broker, Broker) else broker
         whole = {**os.environ, **layers.environment()}
         for name in list(whole):
@@ -148,7 +149,7 @@ class Client:
         whole.update(environment)
         whole = {name: value for name, value in whole.items() if value is not None}
         self.errors = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([*wrapper, CLIENT], env=whole, stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([*wrapper, program], env=whole, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=self.errors, text=True)
 
     def say(self, command):

@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,6 +24,7 @@
 #include <ringbroker/lease.h>
 
 #include "integration/harness.h"
+#include "util/cgroup.h"
 
 #define MIB (1ull << 20)
 #define GPU RBK_DEVICE_GPU
@@ -210,7 +213,7 @@ static void test_refusals(void **state)
 	char text[64];
 
 	assert_int_equal(try_open(rbk, 65, 65, 65, &none, &error), -EDQUOT);
-	assert_non_null(strstr(error.text, "vram-max"));
+	assert_non_null(strstr(error.text, "the device's memory"));
 	assert_int_equal(try_open(rbk, 2, 1, 3, &none, &error), -EINVAL);
 	assert_int_equal(rbk_lease_open(rbk, &nowhere, &none, &error), -ENODEV);
 	assert_int_equal(rbk_lease_open(rbk, &nobody, &none, &error), -ENOENT);
@@ -627,6 +630,77 @@ static void test_resize_and_listing(void **state)
 	rbk_disconnect(admin);
 }
 
+/* A new cgroup, whose folder is *ret_fd. Return: false: none can be made here. */
+static bool make_cgroup(const char *name, char path[static PATH_MAX], int *ret_fd)
+{
+	char root[PATH_MAX - 64];
+
+	if (!cgroup_find_root(root, sizeof(root)))
+		return false;
+	snprintf(path, PATH_MAX, "%s/test-leases-%d-%s", root, (int)getpid(), name);
+	if (mkdir(path, 0755))
+		return false;
+	*ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(*ret_fd >= 0);
+	return true;
+}
+
+static void test_cgroup(void **state)
+{
+	struct rbk *rbk = broker_connect(&broker, "test"), *second, *other;
+	struct rbk_lease *lease, *another, *others;
+	char paths[2][PATH_MAX];
+	struct rbk_error error;
+	int fds[2] = {-1, -1}, fd, r;
+
+	if (!make_cgroup("a", paths[0], &fds[0])) {
+		print_message("no cgroup can be made here\n");
+		rbk_disconnect(rbk);
+		skip();
+	}
+	assert_true(make_cgroup("b", paths[1], &fds[1]));
+	lease = open_lease(rbk, 4, 4);
+	second = broker_connect(&broker, "test");
+	another = open_lease(second, 4, 4);
+	assert_int_equal(rbk_lease_set_cgroup(lease, -1, NULL, &error), -EINVAL);
+	fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(rbk_lease_set_cgroup(lease, fd, NULL, &error), -ENOTDIR);
+	close(fd);
+	/* A file of a cgroup is not its folder. */
+	fd = openat(fds[0], "cgroup.procs", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(rbk_lease_set_cgroup(lease, fd, NULL, &error), -ENOTDIR);
+	close(fd);
+	r = rbk_lease_set_cgroup(lease, fds[0], NULL, &error);
+	if (r)
+		fail_msg("%s", error.text);
+	assert_int_equal(rbk_lease_set_cgroup(lease, fds[0], NULL, &error), 0);
+	assert_int_equal(rbk_lease_set_cgroup(lease, fds[1], NULL, &error), -EALREADY);
+	assert_int_equal(rbk_lease_set_cgroup(another, fds[0], NULL, &error), -EBUSY);
+	if (getuid() == 0) {
+		other = connect_other();
+		others = open_lease(other, 4, 4);
+		assert_int_equal(rbk_lease_set_cgroup(others, fds[1], NULL, &error), -EPERM);
+		assert_int_equal(chown(paths[1], OTHER_UID, OTHER_UID), 0);
+		assert_int_equal(rbk_lease_set_cgroup(others, fds[1], NULL, &error), 0);
+		rbk_lease_close(others);
+		rbk_disconnect(other);
+		assert_int_equal(chown(paths[1], 0, 0), 0);
+	}
+	/* It is free again when its lease has ended. */
+	rbk_lease_close(lease);
+	rbk_disconnect(rbk);
+	expect_used(4 * MIB);
+	assert_int_equal(rbk_lease_set_cgroup(another, fds[0], NULL, &error), 0);
+	/* Nobody keeps it from being removed. */
+	for (unsigned int i = 0; i < 2; i++) {
+		close(fds[i]);
+		assert_int_equal(rmdir(paths[i]), 0);
+	}
+	rbk_lease_close(another);
+	rbk_disconnect(second);
+	expect_used(0);
+}
+
 static uint32_t own_tenant(struct rbk *rbk)
 {
 	struct rbk_stats_view view;
@@ -789,12 +863,12 @@ static void test_restore(void **state)
 		anew[i] = broker_connect(&broker, "again");
 	/* Somebody was faster; what is there is charged all the same. */
 	late = open_lease(watcher, 60, 60);
-	assert_int_equal(rbk_lease_restore(lease[0], anew[0], 16 * MIB, &error), -EDQUOT);
+	assert_int_equal(rbk_lease_restore(lease[0], anew[0], 10 * MIB, &error), -EDQUOT);
 	rbk_lease_close(late);
 	rbk_disconnect(watcher);
 	watcher = broker_connect(&broker, "watcher");
 	expect_used(0);
-	assert_int_equal(rbk_lease_restore(lease[0], anew[0], 16 * MIB, &error), 0);
+	assert_int_equal(rbk_lease_restore(lease[0], anew[0], 10 * MIB, &error), 0);
 	assert_int_equal(rbk_lease_restore(lease[1], anew[1], 10 * MIB, &error), 0);
 	assert_int_equal(rbk_lease_number(lease[0]), number);
 	assert_int_equal(rbk_lease_number(lease[1]), number);
@@ -815,23 +889,53 @@ static void test_restore(void **state)
 	expect_used(0);
 }
 
+/*
+ * What is let go while no broker is there is let go: the next one does not hear of it, nor of what
+ * it cost.
+ */
+static void test_restore__dropped(void **state)
+{
+	struct rbk *rbk = broker_connect(&broker, "a"), *anew;
+	struct rbk_lease *lease = open_lease(rbk, 1, 40);
+	struct rbk_error error;
+	uint64_t charged;
+
+	assert_int_equal(take(lease, 18), 0);
+	for (uint64_t ino = 1; ino <= 2; ino++) {
+		assert_int_equal(
+			rbk_lease_object_add(lease, 3, ino, 6 * MIB, 6 * MIB, &charged, &error), 0);
+		assert_int_equal(charged, 6 * MIB);
+	}
+	rbk_disconnect(watcher);
+	broker_kill(&broker);
+	broker_remove(&broker);
+	begin_with(two_tenants);
+	assert_int_equal(rbk_lease_object_drop(lease, 3, 1), -ECONNRESET);
+	anew = broker_connect(&broker, "again");
+	assert_int_equal(rbk_lease_restore(lease, anew, 6 * MIB, &error), 0);
+	expect_used(12 * MIB);
+	assert_int_equal(rbk_lease_object_drop(lease, 3, 1), -ENOENT);
+	assert_int_equal(rbk_lease_object_drop(lease, 3, 2), 0);
+	expect_used(6 * MIB);
+	assert_int_equal(rbk_lease_give(lease, 6 * MIB, NULL), 0);
+	expect_used(MIB);
+	rbk_lease_close(lease);
+	rbk_disconnect(anew);
+	rbk_disconnect(rbk);
+	expect_used(0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_open),
-		cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_kill),
-		cmocka_unit_test(test_other_tenant),
-		cmocka_unit_test(test_laundering),
-		cmocka_unit_test(test_wait),
-		cmocka_unit_test(test_deadlock),
-		cmocka_unit_test(test_two_at_once),
-		cmocka_unit_test(test_late_credit),
-		cmocka_unit_test(test_resize_and_listing),
-		cmocka_unit_test(test_drain_and_evict),
-		cmocka_unit_test(test_lowered_limit),
-		cmocka_unit_test(test_plans_yield),
-		cmocka_unit_test(test_restore),
+		cmocka_unit_test(test_open),          cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_kill),          cmocka_unit_test(test_other_tenant),
+		cmocka_unit_test(test_laundering),    cmocka_unit_test(test_wait),
+		cmocka_unit_test(test_deadlock),      cmocka_unit_test(test_two_at_once),
+		cmocka_unit_test(test_late_credit),   cmocka_unit_test(test_resize_and_listing),
+		cmocka_unit_test(test_cgroup),        cmocka_unit_test(test_drain_and_evict),
+		cmocka_unit_test(test_lowered_limit), cmocka_unit_test(test_plans_yield),
+		cmocka_unit_test(test_restore),       cmocka_unit_test(test_restore__dropped),
 	};
 
 	harness_limit_seconds(120);

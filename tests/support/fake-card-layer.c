@@ -5,8 +5,9 @@
  * Between other layers and the driver: a discrete GPU of two heaps, its own memory and the host's,
  * and three memory types; with VK_EXT_memory_budget, whose use is what was allocated and what the
  * driver is said to have taken for itself, which the file that RBK_FAKE_CARD names says in bytes,
- * as text, whenever it is asked. An import counts each time, as with drivers. One instance's
- * devices at a time have the figures; RBK_FAKE_CARD_FAIL=N lets each N-th allocation fail.
+ * as text, whenever it is asked. An import counts each time, as with drivers. Everything may lie in
+ * any of its memory. One instance's devices at a time have the figures; RBK_FAKE_CARD_FAIL=N lets
+ * each N-th allocation fail. With RBK_FAKE_CARD_CPU it stays a processor's.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -134,14 +135,16 @@ static VKAPI_ATTR void VKAPI_CALL properties(VkPhysicalDevice handle,
 					     VkPhysicalDeviceProperties *ret)
 {
 	find(key_of(handle))->properties(handle, ret);
-	ret->deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+	if (!getenv("RBK_FAKE_CARD_CPU"))
+		ret->deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
 }
 
 static VKAPI_ATTR void VKAPI_CALL properties2(VkPhysicalDevice handle,
 					      VkPhysicalDeviceProperties2 *ret)
 {
 	find(key_of(handle))->properties2(handle, ret);
-	ret->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+	if (!getenv("RBK_FAKE_CARD_CPU"))
+		ret->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL extensions(VkPhysicalDevice handle, const char *layer,
@@ -207,6 +210,32 @@ static VKAPI_ATTR void VKAPI_CALL release(VkDevice device, VkDeviceMemory memory
 	pthread_mutex_unlock(&lock);
 	DEVICE(device, vkFreeMemory)(device, memory, allocator);
 }
+
+/* What the driver asks for is of its only memory type. */
+#define ALL_TYPES 7u
+
+#define REQUIREMENTS(name, function, type)                                       \
+	static VKAPI_ATTR void VKAPI_CALL function(VkDevice device, type object, \
+						   VkMemoryRequirements *ret)    \
+	{                                                                        \
+		DEVICE(device, name)(device, object, ret);                       \
+		ret->memoryTypeBits = ALL_TYPES;                                 \
+	}
+#define REQUIREMENTS2(name, function, type)                                           \
+	static VKAPI_ATTR void VKAPI_CALL function(VkDevice device, const type *info, \
+						   VkMemoryRequirements2 *ret)        \
+	{                                                                             \
+		DEVICE(device, name)(device, info, ret);                              \
+		ret->memoryRequirements.memoryTypeBits = ALL_TYPES;                   \
+	}
+REQUIREMENTS(vkGetBufferMemoryRequirements, buffer_needs, VkBuffer)
+REQUIREMENTS(vkGetImageMemoryRequirements, image_needs, VkImage)
+REQUIREMENTS2(vkGetBufferMemoryRequirements2, buffer_needs2, VkBufferMemoryRequirementsInfo2)
+REQUIREMENTS2(vkGetImageMemoryRequirements2, image_needs2, VkImageMemoryRequirementsInfo2)
+REQUIREMENTS2(vkGetDeviceBufferMemoryRequirements, future_buffer_needs,
+	      VkDeviceBufferMemoryRequirements)
+REQUIREMENTS2(vkGetDeviceImageMemoryRequirements, future_image_needs,
+	      VkDeviceImageMemoryRequirements)
 
 /* ---- What a layer must have ---- */
 
@@ -290,10 +319,20 @@ static PFN_vkVoidFunction own(const char *name)
 		{"vkCreateDevice", (PFN_vkVoidFunction)create_device},
 		{"vkAllocateMemory", (PFN_vkVoidFunction)allocate},
 		{"vkFreeMemory", (PFN_vkVoidFunction)release},
+		{"vkGetBufferMemoryRequirements", (PFN_vkVoidFunction)buffer_needs},
+		{"vkGetImageMemoryRequirements", (PFN_vkVoidFunction)image_needs},
+		{"vkGetBufferMemoryRequirements2", (PFN_vkVoidFunction)buffer_needs2},
+		{"vkGetBufferMemoryRequirements2KHR", (PFN_vkVoidFunction)buffer_needs2},
+		{"vkGetImageMemoryRequirements2", (PFN_vkVoidFunction)image_needs2},
+		{"vkGetImageMemoryRequirements2KHR", (PFN_vkVoidFunction)image_needs2},
+		{"vkGetDeviceBufferMemoryRequirements", (PFN_vkVoidFunction)future_buffer_needs},
+		{"vkGetDeviceImageMemoryRequirements", (PFN_vkVoidFunction)future_image_needs},
 		{"vkGetPhysicalDeviceProperties", (PFN_vkVoidFunction)properties},
 		{"vkGetPhysicalDeviceProperties2", (PFN_vkVoidFunction)properties2},
+		{"vkGetPhysicalDeviceProperties2KHR", (PFN_vkVoidFunction)properties2},
 		{"vkGetPhysicalDeviceMemoryProperties", (PFN_vkVoidFunction)memory_properties},
 		{"vkGetPhysicalDeviceMemoryProperties2", (PFN_vkVoidFunction)memory_properties2},
+		{"vkGetPhysicalDeviceMemoryProperties2KHR", (PFN_vkVoidFunction)memory_properties2},
 		{"vkEnumerateDeviceExtensionProperties", (PFN_vkVoidFunction)extensions},
 	};
 

@@ -6,7 +6,10 @@
  * standard input and answers each with a line, so that tests can look at the broker in between.
  * Sizes are bytes; "slot" numbers allocations in the order in which they were made. Heaps are told
  * as size, budget and use, and whether they are the device's own.
+ *
+ * LEASE_CLIENT_DRIVER names a driver's library, which is used without the loader.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,7 +23,7 @@
 
 #include <volk.h>
 
-enum { MAX_SLOTS = 16384, MAX_DEVICES = 16, MAX_THREADS = 64, MAX_WORDS = 16 };
+enum { MAX_SLOTS = 16384, MAX_DEVICES = 16, MAX_THREADS = 64, MAX_WORDS = 16, MAX_PHYSICAL = 8 };
 
 struct made {
 	VkInstance instance;
@@ -86,8 +89,9 @@ static bool has_extension(VkPhysicalDevice physical, const char *name)
 	return has;
 }
 
-static VkResult make_instance(struct made *made, uint32_t version)
+static VkResult make_instance(struct made *made, uint32_t version, uint32_t index)
 {
+	VkPhysicalDevice physical[MAX_PHYSICAL];
 	VkApplicationInfo application = {
 		.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
 		.pApplicationName = "lease-client",
@@ -97,14 +101,19 @@ static VkResult make_instance(struct made *made, uint32_t version)
 		.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
 		.pApplicationInfo = &application,
 	};
-	uint32_t n = 1;
+	uint32_t n = MAX_PHYSICAL;
 	VkResult result = vkCreateInstance(&info, NULL, &made->instance);
 
 	if (result)
 		return result;
 	volkLoadInstance(made->instance);
-	result = vkEnumeratePhysicalDevices(made->instance, &n, &made->physical);
-	return result == VK_INCOMPLETE ? VK_SUCCESS : result;
+	result = vkEnumeratePhysicalDevices(made->instance, &n, physical);
+	if (result < 0)
+		return result;
+	if (index >= n)
+		return VK_ERROR_INITIALIZATION_FAILED;
+	made->physical = physical[index];
+	return VK_SUCCESS;
 }
 
 static VkResult make_device(struct made *made)
@@ -138,7 +147,7 @@ static VkResult make_device(struct made *made)
 }
 
 /* Return: the device, or NULL after an answer. */
-static struct made *add_device(const struct made *of, uint32_t version)
+static struct made *add_device(const struct made *of, uint32_t version, uint32_t index)
 {
 	struct made *made = &devices[n_devices];
 	VkResult result = VK_SUCCESS;
@@ -148,7 +157,7 @@ static struct made *add_device(const struct made *of, uint32_t version)
 		made->instance = of->instance;
 		made->physical = of->physical;
 	} else {
-		result = make_instance(made, version);
+		result = make_instance(made, version, index);
 	}
 	if (!result)
 		result = make_device(made);
@@ -333,20 +342,32 @@ static void *work(void *argument)
 	return NULL;
 }
 
-static void run_threads(unsigned int n, unsigned int rounds, uint64_t bytes)
+static void start_threads(struct worker *workers, unsigned int n, unsigned int rounds,
+			  uint64_t bytes)
 {
-	struct worker workers[MAX_THREADS];
-	unsigned int n_refused = 0;
-
 	for (unsigned int i = 0; i < n; i++) {
 		workers[i] = (struct worker){.seed = i + 1, .bytes = bytes, .rounds = rounds};
 		pthread_create(&workers[i].thread, NULL, work, &workers[i]);
 	}
+}
+
+static void join_threads(const struct worker *workers, unsigned int n)
+{
+	unsigned int n_refused = 0;
+
 	for (unsigned int i = 0; i < n; i++) {
 		pthread_join(workers[i].thread, NULL);
 		n_refused += workers[i].n_refused;
 	}
 	printf("threads: refused=%u\n", n_refused);
+}
+
+static void run_threads(unsigned int n, unsigned int rounds, uint64_t bytes)
+{
+	struct worker workers[MAX_THREADS];
+
+	start_threads(workers, n, rounds, bytes);
+	join_threads(workers, n);
 }
 
 struct late {
@@ -411,6 +432,17 @@ static void in_child(void)
 	printf("parent: status=%d\n", status);
 }
 
+/* As in_child(), in the middle of what threads do. */
+static void in_child_of_threads(unsigned int n, unsigned int rounds, uint64_t bytes)
+{
+	struct worker workers[MAX_THREADS];
+
+	start_threads(workers, n, rounds, bytes);
+	in_child();
+	if (!is_child)
+		join_threads(workers, n);
+}
+
 static bool obey(unsigned int n, char **words)
 {
 	const char *name = words[0];
@@ -419,15 +451,21 @@ static bool obey(unsigned int n, char **words)
 	uint64_t c = n > 3 ? strtoull(words[3], NULL, 10) : 0;
 	int fd = -1;
 
-	if (!strcmp(name, "device")) {
-		now = add_device(NULL, a ? VK_MAKE_API_VERSION(0, 1, (uint32_t)a - 1, 0)
-					 : VK_API_VERSION_1_2);
+	if (!strcmp(name, "pid")) {
+		printf("pid: n=%d\n", getpid());
+	} else if (!strcmp(name, "device")) {
+		now = add_device(NULL,
+				 a ? VK_MAKE_API_VERSION(0, 1, (uint32_t)a - 1, 0)
+				   : VK_API_VERSION_1_2,
+				 (uint32_t)b);
 	} else if (!strcmp(name, "sibling")) {
-		now = add_device(now, 0);
+		now = add_device(now, 0, 0);
 	} else if (!strcmp(name, "quit")) {
 		return false;
 	} else if (!strcmp(name, "fork")) {
 		in_child();
+	} else if (!strcmp(name, "fork-threads")) {
+		in_child_of_threads((unsigned int)a, (unsigned int)b, c);
 	} else if (!now) {
 		printf("no device\n");
 	} else if (!strcmp(name, "use")) {
@@ -485,13 +523,32 @@ static bool obey(unsigned int n, char **words)
 	return true;
 }
 
+/* As the loader does: drivers answer nobody who has not agreed on an interface with them. */
+static VkResult load_driver(const char *path)
+{
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	VkResult(VKAPI_PTR * negotiate)(uint32_t *) = NULL;
+	PFN_vkGetInstanceProcAddr get = NULL;
+	uint32_t version = 5;
+
+	if (library) {
+		*(void **)&negotiate = dlsym(library, "vk_icdNegotiateLoaderICDInterfaceVersion");
+		*(void **)&get = dlsym(library, "vk_icdGetInstanceProcAddr");
+	}
+	if (!negotiate || !get || negotiate(&version))
+		return VK_ERROR_INITIALIZATION_FAILED;
+	volkInitializeCustom(get);
+	return VK_SUCCESS;
+}
+
 int main(void)
 {
+	const char *driver = getenv("LEASE_CLIENT_DRIVER");
 	char line[256];
 	bool more = true;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (volkInitialize()) {
+	if (driver ? load_driver(driver) : volkInitialize()) {
 		printf("no Vulkan\n");
 		return 77;
 	}

@@ -1,0 +1,566 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leases with another broker than they were opened with, and clients that die on the way
+ *
+ * brokerd is killed, and started anew with the same budget or a smaller one; members tell it what
+ * they have, in any order. What is charged is never above the budget; who is refused is told why,
+ * and comes in when others have given back. Then a typical conversation, of which a client dies
+ * after each part: nothing is left, and who shared something has it on.
+ *
+ * Raw sockets: each request is where it is meant to be.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "integration/raw.h"
+
+#define MIB (1ull << 20)
+#define GPU RBK_DEVICE_GPU
+
+enum { DEVICE_MIB = 64, LONG_MS = 600000 };
+
+static struct broker broker;
+static struct rbk *observer;
+
+static void start_with(const char *policy)
+{
+	broker_start(&broker, &(struct broker_options){
+				      .policy = policy,
+				      .args = (const char *const[]){
+					      "--gpu=software", "--device-memory=64MiB", NULL}});
+	observer = broker_connect(&broker, "observer");
+}
+
+static void restart_with(const char *policy)
+{
+	broker_kill(&broker);
+	rbk_disconnect(observer);
+	broker_remove(&broker);
+	start_with(policy);
+}
+
+static int begin(void **state)
+{
+	start_with("");
+	if (broker_has_gpu(observer))
+		return 0;
+	rbk_disconnect(observer);
+	broker_stop(&broker);
+	print_message("no software Vulkan device here\n");
+	_exit(77);
+}
+
+static int end(void **state)
+{
+	rbk_disconnect(observer);
+	broker_stop(&broker);
+	return 0;
+}
+
+static uint64_t vram_used(void)
+{
+	struct rbk_tenant tenant;
+
+	assert_int_equal(rbk_tenant(observer, &tenant), 0);
+	return tenant.devices[GPU].vram.used;
+}
+
+static void expect_used(uint64_t bytes)
+{
+	uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000);
+
+	while (vram_used() != bytes && harness_now_ns() < end_ns)
+		harness_sleep_ms(2);
+	assert_int_equal(vram_used(), bytes);
+}
+
+/* ---- Members ---- */
+
+struct member {
+	int fd;
+	uint32_t number;
+	uint64_t held_bytes; /* as it knows */
+	uint64_t wish_bytes, max_bytes;
+};
+
+/* Of the last request. */
+static union {
+	struct rbk_wire_reply reply;
+	struct rbk_wire_lease lease;
+	struct rbk_wire_lease_given given;
+} answer;
+
+static struct rbk_wire_lease_open an_opening(const struct member *member)
+{
+	return (struct rbk_wire_lease_open){
+		.request = {.type = RBK_WIRE_LEASE_OPEN},
+		.device = GPU,
+		.min_bytes = 1,
+		.wish_bytes = member->wish_bytes,
+		.max_bytes = member->max_bytes,
+		.program = "member",
+	};
+}
+
+static int ask(int fd, const void *request, size_t n_bytes)
+{
+	raw_ask(fd, request, n_bytes, NULL, 0, &answer, sizeof(answer));
+	return answer.reply.res;
+}
+
+static int ask_credit(struct member *member, uint64_t bytes)
+{
+	const struct rbk_wire_lease_credit request = {
+		.request = {.type = RBK_WIRE_LEASE_CREDIT},
+		.lease = member->number,
+		.want_bytes = bytes,
+		.least_bytes = bytes,
+	};
+	int r = ask(member->fd, &request, sizeof(request));
+
+	member->held_bytes += r ? 0 : bytes;
+	return r;
+}
+
+static void give(struct member *member, uint64_t bytes)
+{
+	const struct rbk_wire_lease_credit request = {
+		.request = {.type = RBK_WIRE_LEASE_CREDIT},
+		.lease = member->number,
+		.return_bytes = bytes,
+	};
+
+	assert_int_equal(ask(member->fd, &request, sizeof(request)), 0);
+	member->held_bytes -= bytes;
+}
+
+static int ask_resize(const struct member *member, uint64_t bytes)
+{
+	const struct rbk_wire_lease_resize request = {.request = {.type = RBK_WIRE_LEASE_RESIZE},
+						      .lease = member->number,
+						      .wish_bytes = bytes};
+
+	return ask(member->fd, &request, sizeof(request));
+}
+
+/* With a lease of its own, and credit. */
+static struct member member_with(uint64_t wish_mib, uint64_t max_mib, uint64_t credit_mib)
+{
+	struct member member = {.fd = raw_connect(&broker),
+				.wish_bytes = wish_mib * MIB,
+				.max_bytes = max_mib * MIB};
+	struct rbk_wire_lease_open request = an_opening(&member);
+
+	raw_hello(member.fd);
+	assert_int_equal(ask(member.fd, &request, sizeof(request)), 0);
+	member.number = answer.lease.number;
+	if (credit_mib > 0)
+		assert_int_equal(ask_credit(&member, credit_mib * MIB), 0);
+	return member;
+}
+
+static struct member joined_with(const struct member *other, uint64_t credit_mib)
+{
+	struct member member = *other;
+	const struct rbk_wire_lease_open request = {.request = {.type = RBK_WIRE_LEASE_OPEN},
+						    .flags = RBK_WIRE_LEASE_JOIN,
+						    .number = other->number};
+
+	member.fd = raw_connect(&broker);
+	member.held_bytes = 0;
+	raw_hello(member.fd);
+	assert_int_equal(ask(member.fd, &request, sizeof(request)), 0);
+	assert_int_equal(ask_credit(&member, credit_mib * MIB), 0);
+	return member;
+}
+
+static void member_leave(struct member *member)
+{
+	close(member->fd);
+	member->fd = -1;
+}
+
+/* On a connection to the broker that is there now, which stays if it is refused. */
+static int restore(struct member *member)
+{
+	struct rbk_wire_lease_open request = an_opening(member);
+	int fd = raw_connect(&broker), r;
+
+	raw_hello(fd);
+	request.flags = RBK_WIRE_LEASE_RESTORE;
+	request.number = member->number;
+	request.held_bytes = member->held_bytes;
+	r = ask(fd, &request, sizeof(request));
+	close(member->fd);
+	member->fd = fd;
+	if (r == 0)
+		member->number = answer.lease.number;
+	return r;
+}
+
+static void expect_refused(struct member *member, int res, const char *part)
+{
+	assert_int_equal(restore(member), res);
+	if (!strstr(answer.reply.text, part) || !strstr(answer.reply.text, "tenant default"))
+		fail_msg("it is told: %s", answer.reply.text);
+}
+
+/* ---- The same budget ---- */
+
+/*
+ * Who comes first grows to its wish, for which there was no room before, and not out of what
+ * another one has in truth and has not told yet.
+ */
+static void test_who_comes_first(void **state)
+{
+	struct member second = member_with(44, 44, 40), first = member_with(30, 30, 20);
+
+	restart_with("");
+	assert_int_equal(restore(&first), 0);
+	assert_true(answer.lease.granted_bytes >= 20 * MIB);
+	assert_int_equal(restore(&second), 0);
+	assert_true(vram_used() <= DEVICE_MIB * MIB);
+	assert_int_equal(ask_credit(&first, 5 * MIB), -ENOMEM);
+	give(&second, 40 * MIB);
+	assert_int_equal(ask_resize(&second, MIB), 0);
+	assert_int_equal(ask_credit(&first, 10 * MIB), 0);
+	member_leave(&first);
+	member_leave(&second);
+	expect_used(0);
+}
+
+/* What a lease has ungiven is for its own members, too. */
+static void test_members_of_one(void **state)
+{
+	static const char policy[] = "[tenant default]\nvram-max = 32MiB\n";
+	struct member first, second;
+
+	restart_with(policy);
+	first = member_with(32, 32, 16);
+	second = joined_with(&first, 14);
+	restart_with(policy);
+	assert_int_equal(restore(&first), 0);
+	assert_int_equal(restore(&second), 0);
+	assert_int_equal(first.number, second.number);
+	expect_used(32 * MIB);
+	assert_int_equal(ask_credit(&second, 2 * MIB), 0);
+	assert_int_equal(ask_credit(&first, 1), -ENOMEM);
+	member_leave(&first);
+	member_leave(&second);
+	expect_used(0);
+	restart_with("");
+}
+
+/*
+ * One member is given all of the lease before the other one has told what it has: that is there,
+ * and charged above the maximum. Nothing more is given until it has come down.
+ */
+static void test_above_maximum(void **state)
+{
+	struct member first = member_with(20, 20, 10), second = joined_with(&first, 10);
+
+	restart_with("");
+	assert_int_equal(restore(&first), 0);
+	assert_int_equal(ask_credit(&first, 10 * MIB), 0);
+	assert_int_equal(ask_credit(&first, 1), -ENOMEM);
+	assert_int_equal(restore(&second), 0);
+	assert_int_equal(answer.lease.granted_bytes, 30 * MIB);
+	assert_int_equal(answer.lease.max_bytes, 20 * MIB);
+	expect_used(30 * MIB);
+	assert_int_equal(ask_credit(&second, 1), -ENOMEM);
+	give(&first, 5 * MIB);
+	expect_used(25 * MIB);
+	assert_int_equal(ask_credit(&second, 1), -ENOMEM);
+	member_leave(&second);
+	expect_used(20 * MIB);
+	assert_int_equal(ask_credit(&first, 5 * MIB), 0);
+	assert_int_equal(ask_credit(&first, 1), -ENOMEM);
+	member_leave(&first);
+	expect_used(0);
+}
+
+/*
+ * The broker dies after it has taken what one member gives back, and given it to another, and
+ * before it says so: both have it. One alone cannot come above the maximum so.
+ */
+static void test_lost_answer(void **state)
+{
+	struct member first = member_with(20, 20, 20), second = joined_with(&first, 0);
+	struct member alone = member_with(20, 20, 20);
+	uint64_t alone_bytes = alone.held_bytes, first_bytes = first.held_bytes;
+
+	give(&first, 8 * MIB);
+	assert_int_equal(ask_credit(&second, 8 * MIB), 0);
+	first.held_bytes = first_bytes;
+	give(&alone, 8 * MIB);
+	assert_int_equal(ask_credit(&alone, 8 * MIB), 0);
+	alone.held_bytes = alone_bytes;
+	restart_with("");
+	assert_int_equal(restore(&first), 0);
+	assert_int_equal(restore(&second), 0);
+	assert_int_equal(answer.lease.granted_bytes, 28 * MIB);
+	assert_int_equal(restore(&alone), 0);
+	assert_int_equal(answer.lease.granted_bytes, 20 * MIB);
+	expect_used(48 * MIB);
+	give(&first, 8 * MIB);
+	expect_used(40 * MIB);
+	member_leave(&first);
+	member_leave(&second);
+	member_leave(&alone);
+	expect_used(0);
+}
+
+/*
+ * The broker dies while a lease is to come down: what is there is charged, and goes down by what is
+ * given back, to the wish that the next broker is told.
+ */
+static void test_while_shrinking(void **state)
+{
+	struct member member = member_with(20, 20, 20), other;
+
+	assert_int_equal(ask_resize(&member, 10 * MIB), 0);
+	assert_int_equal(answer.given.granted_bytes, 20 * MIB);
+	give(&member, 4 * MIB);
+	restart_with("");
+	member.wish_bytes = 10 * MIB;
+	assert_int_equal(restore(&member), 0);
+	assert_int_equal(answer.lease.granted_bytes, 16 * MIB);
+	expect_used(16 * MIB);
+	other = member_with(48, 48, 48);
+	assert_int_equal(ask_credit(&other, 1), -ENOMEM);
+	give(&member, 16 * MIB);
+	expect_used(58 * MIB);
+	member_leave(&member);
+	member_leave(&other);
+	expect_used(0);
+}
+
+/* ---- A smaller budget ---- */
+
+static void test_smaller_budget(void **state)
+{
+	static const char less[] = "[tenant default]\nvram-max = 32MiB\n";
+	struct member first = member_with(30, 30, 24), second = member_with(20, 20, 16),
+		      third = member_with(14, 14, 6);
+
+	restart_with(less);
+	assert_int_equal(restore(&first), 0);
+	expect_refused(&second, -EDQUOT, "had 16777216 bytes, of which 8388608 are available");
+	/* What the first has not given to anybody is not kept from what is there. */
+	assert_int_equal(restore(&third), 0);
+	assert_true(vram_used() <= 32 * MIB);
+	expect_refused(&second, -EDQUOT, "(vram-max)");
+	/* The two that are in are held to what there is. */
+	assert_int_equal(ask_credit(&first, 4 * MIB), -ENOMEM);
+	assert_int_equal(ask_credit(&third, 4 * MIB), -ENOMEM);
+	/* It comes in once they have given back enough. */
+	give(&first, 14 * MIB);
+	assert_int_equal(restore(&second), 0);
+	assert_true(vram_used() <= 32 * MIB);
+	give(&second, 16 * MIB);
+	give(&third, 6 * MIB);
+	member_leave(&second);
+	member_leave(&third);
+	expect_used(10 * MIB);
+	assert_int_equal(ask_credit(&first, 20 * MIB), 0);
+	assert_int_equal(ask_credit(&first, MIB), -ENOMEM);
+	member_leave(&first);
+	expect_used(0);
+	restart_with("");
+}
+
+/* One lease has more than the tenant may have in all. */
+static void test_far_too_small_budget(void **state)
+{
+	static const char least[] = "[tenant default]\nvram-max = 8MiB\n";
+	struct member member = member_with(20, 20, 16), small;
+
+	restart_with(least);
+	for (unsigned int i = 0; i < 3; i++)
+		expect_refused(&member, -EDQUOT, "had 16777216 bytes, of which 8388608");
+	expect_used(0);
+	/* Others go on; what is not believed is not charged to them. */
+	small = member_with(8, 8, 8);
+	member_leave(&small);
+	expect_used(0);
+	member.held_bytes = 8 * MIB;
+	assert_int_equal(restore(&member), 0);
+	expect_used(8 * MIB);
+	assert_int_equal(ask_credit(&member, 1), -ENOMEM);
+	member_leave(&member);
+	expect_used(0);
+	restart_with("");
+}
+
+/* ---- Clients that die ---- */
+
+enum { N_STEPS = 12, SHARED_INO = 77 };
+
+static void say(int fd, const void *request, size_t n_bytes)
+{
+	assert_int_equal(raw_send(fd, request, n_bytes, NULL, 0), n_bytes);
+}
+
+static void say_object(const struct member *member, uint32_t action, uint64_t ino, uint64_t bytes,
+		       uint64_t from_credit_bytes)
+{
+	const struct rbk_wire_lease_object request = {
+		.request = {.type = RBK_WIRE_LEASE_OBJECT},
+		.lease = member->number,
+		.action = action,
+		.dev = 5,
+		.ino = ino,
+		.bytes = bytes,
+		.from_credit_bytes = from_credit_bytes,
+	};
+
+	say(member->fd, &request, sizeof(request));
+}
+
+static void say_credit(const struct member *member, uint64_t least, uint64_t back, uint32_t wait_ms)
+{
+	const struct rbk_wire_lease_credit request = {
+		.request = {.type = RBK_WIRE_LEASE_CREDIT},
+		.lease = member->number,
+		.wait_ms = wait_ms,
+		.want_bytes = least,
+		.least_bytes = least,
+		.return_bytes = back,
+	};
+
+	say(member->fd, &request, sizeof(request));
+}
+
+/* What is answered to a step, if anything is at once. */
+static void hear(const struct member *member)
+{
+	assert_true(raw_receive(member->fd, &answer, sizeof(answer), NULL, NULL, 60000) >=
+		    (ssize_t)sizeof(answer.reply));
+	assert_int_equal(answer.reply.res, 0);
+}
+
+static void say_opening(const struct member *member, unsigned int step)
+{
+	struct rbk_wire_lease_open request = an_opening(member);
+
+	if (step % 2) {
+		request.flags = RBK_WIRE_LEASE_RESTORE;
+		request.number = 4711;
+		request.held_bytes = 12 * MIB;
+	}
+	say(member->fd, &request, sizeof(request));
+}
+
+/* Says what comes as @step, of a lease that is new, or restored. */
+static void say_step(struct member *member, unsigned int step, bool is_restored)
+{
+	const struct rbk_wire_hello hello = {.request = {.type = RBK_WIRE_HELLO},
+					     .magic = RBK_WIRE_MAGIC,
+					     .abi_major = RBK_ABI_MAJOR,
+					     .abi_minor = RBK_ABI_MINOR,
+					     .name = "mortal"};
+	const struct rbk_wire_lease_resize resize = {.request = {.type = RBK_WIRE_LEASE_RESIZE},
+						     .lease = member->number,
+						     .wish_bytes = 10 * MIB};
+
+	switch (step) {
+	case 0:
+		break; /* connected */
+	case 1:
+		say(member->fd, &hello, sizeof(hello));
+		break;
+	case 2:
+		say_opening(member, is_restored);
+		break;
+	case 3:
+		say_credit(member, 8 * MIB, 0, 0);
+		break;
+	case 4: /* an export, */
+		say_object(member, RBK_WIRE_OBJECT_ADD, 1, 4 * MIB, 4 * MIB);
+		break;
+	case 5: /* an import of what another one pays for, */
+		say_object(member, RBK_WIRE_OBJECT_ADD, SHARED_INO, 2 * MIB, 0);
+		break;
+	case 6: /* and one for which it pays from now on */
+		say_object(member, RBK_WIRE_OBJECT_ADD, SHARED_INO + 1, 3 * MIB, 0);
+		break;
+	case 7:
+		say(member->fd, &resize, sizeof(resize));
+		break;
+	case 8:
+		say_credit(member, 0, 2 * MIB, 0);
+		break;
+	case 9:
+		say_object(member, RBK_WIRE_OBJECT_DROP, 1, 0, 0);
+		break;
+	case 10: /* more than the others leave: it waits, and is not answered */
+		say_credit(member, 10 * MIB, 0, LONG_MS);
+		break;
+	default:
+		say_object(member, RBK_WIRE_OBJECT_DROP, SHARED_INO + 1, 0, 0);
+		break;
+	}
+}
+
+/* Its last request is answered or not when it goes. */
+static void live_until(unsigned int last, bool is_restored, bool is_heard)
+{
+	struct member member = {
+		.fd = raw_connect(&broker), .wish_bytes = 16 * MIB, .max_bytes = 24 * MIB};
+
+	for (unsigned int step = 0; step <= last; step++) {
+		say_step(&member, step, is_restored);
+		if (step == 0 || step >= 10 || (step == last && !is_heard))
+			continue;
+		hear(&member);
+		if (step == 2)
+			member.number = answer.lease.number;
+	}
+	close(member.fd);
+}
+
+static void test_die_at_each_step(void **state)
+{
+	struct member other = member_with(8, 8, 8);
+
+	say_object(&other, RBK_WIRE_OBJECT_ADD, SHARED_INO, 2 * MIB, 2 * MIB);
+	hear(&other);
+	say_object(&other, RBK_WIRE_OBJECT_ADD, SHARED_INO + 1, 2 * MIB, 2 * MIB);
+	hear(&other);
+	expect_used(8 * MIB);
+	for (unsigned int last = 0; last < N_STEPS; last++)
+		for (unsigned int how = 0; how < 4; how++) {
+			live_until(last, how & 1, how & 2);
+			broker_wait_sessions(observer, 2);
+			/* Its own, and what it shared, for which it pays again. */
+			expect_used(8 * MIB);
+		}
+	assert_int_equal(ask_credit(&other, 1), -ENOMEM);
+	member_leave(&other);
+	expect_used(0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_who_comes_first),
+		cmocka_unit_test(test_members_of_one),
+		cmocka_unit_test(test_above_maximum),
+		cmocka_unit_test(test_lost_answer),
+		cmocka_unit_test(test_while_shrinking),
+		cmocka_unit_test(test_smaller_budget),
+		cmocka_unit_test(test_far_too_small_budget),
+		cmocka_unit_test(test_die_at_each_step),
+	};
+
+	harness_limit_seconds(120);
+	return cmocka_run_group_tests(tests, begin, end);
+}
