@@ -118,15 +118,25 @@ def check_environment(broker, folder):
 
 
 def check_layer(broker, folder):
+    def checked(**more):
+        result = subprocess.run([CTL, '--socket', broker.socket, 'check', '--json'], check=False,
+                                stdout=subprocess.PIPE, text=True, timeout=LIMIT,
+                                env=environment(folder, **more))
+        return [entry for entry in map(json.loads, result.stdout.splitlines())
+                if entry['check'] == 'vulkan-layer'][0]
+
     def refused(word, **more):
         _, err = run(broker, '--vram=8MiB', '--', 'touch', os.path.join(folder, 'was-run'),
                      status=NOT_RUN, env=environment(folder, **more))
         expect(word in err and '--no-layer' in err, err)
+        found = checked(**more)
+        expect(found['health'] == 'warn' and word in found['text'] and found['mend'], found)
         expect(not os.path.exists(os.path.join(folder, 'was-run')), 'it ran')
 
     # HOME and /etc may have one on the machine that tests.
     nothing = {'XDG_DATA_DIRS': '/nowhere', 'HOME': '/nowhere'}
     refused('not installed', **nothing)
+    expect(checked()['health'] == 'ok', checked())
     refused('RINGBROKER_VULKAN_LEASE_DISABLE', RINGBROKER_VULKAN_LEASE_DISABLE='1')
     refused('VK_LOADER_LAYERS_DISABLE', VK_LOADER_LAYERS_DISABLE='~implicit~')
     refused('VK_LOADER_LAYERS_DISABLE', VK_LOADER_LAYERS_DISABLE='other,*ringbroker*')

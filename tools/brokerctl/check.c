@@ -18,6 +18,7 @@
 
 #include "command.h"
 #include "doctor.h"
+#include "exec.h"
 #include "output.h"
 #include "records.h"
 
@@ -209,6 +210,24 @@ static void check_broker(struct checkup *checkup)
 	rbk_disconnect(admin);
 }
 
+/* --- The layer --- */
+
+static void check_layer(struct checkup *checkup)
+{
+	struct finding finding = {
+		.name = "vulkan-layer",
+		.why = "it holds programs that use Vulkan themselves to their leases",
+	};
+	char text[EXEC_TEXT_BYTES];
+	const char *mend;
+
+	if (exec_layer_find(text, &mend))
+		finding_set(&finding, HEALTH_OK, "", "that of %s", text);
+	else
+		finding_set(&finding, HEALTH_WARN, mend, "%s", text);
+	report(checkup, &finding);
+}
+
 int run_check(struct control *control, const struct arguments *arguments)
 {
 	struct checkup checkup = {
@@ -223,6 +242,7 @@ int run_check(struct control *control, const struct arguments *arguments)
 		doctor_check(&checkup.doctor, i, &finding);
 		report(&checkup, &finding);
 	}
+	check_layer(&checkup);
 	if (!checkup.is_json)
 		printf("\n%u are well, %u could be better, %u are not, %u are not known\n",
 		       checkup.n[HEALTH_OK], checkup.n[HEALTH_WARN], checkup.n[HEALTH_FAIL],

@@ -155,7 +155,7 @@ static bool is_listed(const char *list)
 	return false;
 }
 
-bool exec_layer_find(char ret_text[EXEC_TEXT_BYTES])
+bool exec_layer_find(char ret_text[EXEC_TEXT_BYTES], const char **ret_mend)
 {
 	struct search search = {.is_found = false};
 	void *library;
@@ -164,18 +164,21 @@ bool exec_layer_find(char ret_text[EXEC_TEXT_BYTES])
 	if (getenv("RINGBROKER_VULKAN_LEASE_DISABLE")) {
 		snprintf(ret_text, EXEC_TEXT_BYTES,
 			 "RINGBROKER_VULKAN_LEASE_DISABLE is set, which turns the layer off");
+		*ret_mend = "unset RINGBROKER_VULKAN_LEASE_DISABLE";
 		return false;
 	}
 	if (is_listed(getenv("VK_LOADER_LAYERS_DISABLE")) &&
 	    !is_listed(getenv("VK_LOADER_LAYERS_ALLOW"))) {
 		snprintf(ret_text, EXEC_TEXT_BYTES, "VK_LOADER_LAYERS_DISABLE turns the layer off");
+		*ret_mend = "unset VK_LOADER_LAYERS_DISABLE";
 		return false;
 	}
 	search_all(&search);
+	*ret_mend = "apt-get install --reinstall ringbroker-vulkan-layer";
 	if (!search.is_found) {
 		snprintf(ret_text, EXEC_TEXT_BYTES,
-			 "the Vulkan layer is not installed: no manifest of " LAYER
-			 " is where loaders look, such as /usr/share/" FOLDER);
+			 "the Vulkan layer (package ringbroker-vulkan-layer) is not installed: no "
+			 "manifest of " LAYER " is where loaders look, such as /usr/share/" FOLDER);
 		return false;
 	}
 	library = dlopen(search.library, RTLD_LAZY | RTLD_LOCAL);
@@ -186,6 +189,7 @@ bool exec_layer_find(char ret_text[EXEC_TEXT_BYTES])
 		return false;
 	}
 	dlclose(library);
+	*ret_mend = "";
 	snprintf(ret_text, EXEC_TEXT_BYTES, "%.400s", text_name(search.path));
 	return true;
 }

@@ -113,10 +113,11 @@ static int read_options(const struct arguments *arguments, struct rbk_lease_opti
 static int check_layer(const struct arguments *arguments)
 {
 	char text[EXEC_TEXT_BYTES];
+	const char *mend;
 
 	if (arguments->values[OPT_NO_LAYER])
 		return EXIT_OK;
-	if (!exec_layer_find(text))
+	if (!exec_layer_find(text, &mend))
 		return control_fail(EXEC_FAILED,
 				    "%s: nothing would hold the program to its lease; --no-layer "
 				    "runs it all the same",

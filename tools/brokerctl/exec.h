@@ -21,9 +21,10 @@ enum { EXEC_PATH_BYTES = 4096, EXEC_TEXT_BYTES = 512 };
 
 /*
  * Would a loader of Vulkan find our layer, and would it use it, in a program that is given this
- * process's environment? Its manifest's path, or a sentence on what is missing, goes to @ret_text.
+ * process's environment? Its manifest's path, or a sentence on what is missing, goes to @ret_text;
+ * to @ret_mend the command that mends it, or "".
  */
-bool exec_layer_find(char ret_text[EXEC_TEXT_BYTES]);
+bool exec_layer_find(char ret_text[EXEC_TEXT_BYTES], const char **ret_mend);
 
 /* exec-hints.c */
 
