@@ -27,6 +27,7 @@
 #include "dispatch/dispatch.h"
 #include "endpoint.h"
 #include "enforce.h"
+#include "gate.h"
 #include "list-devices.h"
 #include "loop/loop.h"
 #include "loop/offload.h"
@@ -104,6 +105,7 @@ struct broker {
 	struct residency *residency;
 	struct enforce *enforce;
 	char cgroups[PATH_MAX]; /* where they are mounted, for it */
+	struct gate *gate;
 	struct run_queue *run_queue;
 	struct contention *contention;
 	struct dispatch *dispatch;
@@ -162,6 +164,7 @@ static int apply_policy(struct broker *broker)
 	if (r == 0) {
 		reload->policy = NULL;
 		on_limits_changed(broker);
+		gate_check(broker->gate);
 		publish_configure(broker->publish, &reload->options.place);
 		contention_set_observes(broker->contention, reload->options.observes_contention);
 		server_forget_tenants(broker->server);
@@ -231,6 +234,7 @@ static void on_signal(void *data, uint32_t events)
 		log_info(LOG_STOPPING, "stopping: finishing the tasks in flight");
 		broker->is_stopping = true;
 		service_stopping(broker->service);
+		gate_stop(broker->gate);
 		refresh_stop(broker->refresh);
 		dispatch_stop(broker->dispatch);
 	}
@@ -609,6 +613,18 @@ static int make_server(struct broker *broker)
 	return r;
 }
 
+/* Now that no other broker has this socket, and so the gate beside it. */
+static int make_gate(struct broker *broker)
+{
+	const struct gate_options options = {
+		.socket_path = broker->options.socket_path,
+		.loop = broker->loop,
+		.leases = residency_leases(broker->residency),
+	};
+
+	return gate_new(&options, &broker->gate);
+}
+
 static int make_refresh(struct broker *broker)
 {
 	const struct refresh_options options = {
@@ -825,6 +841,8 @@ static int broker_run(struct broker *broker)
 	if (r)
 		return explain_server(broker, r);
 	r = make_refresh(broker);
+	if (r == 0)
+		r = make_gate(broker);
 	if (r) {
 		log_error(LOG_START_FAILED, "cannot start: %s", strerror(-r));
 		return OPTIONS_EXIT_FAILURE;
@@ -893,6 +911,7 @@ static void broker_deinit(struct broker *broker)
 	refresh_free(broker->refresh);
 	budget_free(broker->budget);
 	enforce_free(broker->enforce);
+	gate_free(broker->gate);
 	residency_free(broker->residency);
 	telemetry_free(broker->telemetry);
 	profiles_free(broker->profiles);

@@ -70,6 +70,9 @@
 	LOG_KIND(PROCESS_STOPPED, "process-stopped", "570bef341b3546fb880b4ee3aca918b3")         \
 	LOG_KIND(PROCESS_SPARED, "process-spared", "057a156f85fd47c0abf349dea693cf83")           \
 	LOG_KIND(TENANT_LOWERED, "tenant-lowered", "f661c65a9ba24001b8828327659debf3")           \
+	LOG_KIND(GATE_FOUND, "gate-found", "d9a81fc75e4a4527a29e150cb235cbcb")                   \
+	LOG_KIND(GATE_GONE, "gate-gone", "3e0cbef161314617934ddc8f88df9796")                     \
+	LOG_KIND(GATE_UNUSABLE, "gate-unusable", "aa1b122a2c614d4e9be5cfc6cf5d2402")             \
 	LOG_KIND(ACCEPT_PAUSED, "accept-paused", "0a398b6bc97445f0b003ae6da41be6e5")
 
 enum log_event {

@@ -9,6 +9,7 @@
 #include <grp.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #include "command.h"
 #include "doctor.h"
 #include "exec.h"
+#include "gate.h"
 #include "output.h"
 #include "records.h"
 
@@ -210,6 +212,67 @@ static void check_broker(struct checkup *checkup)
 	rbk_disconnect(admin);
 }
 
+/* --- The gate --- */
+
+static void judge_gates(const struct gate_views *gates, const char *over, struct finding *finding)
+{
+	uint64_t n_refused = 0;
+
+	if (!gates->may_look && !over[0]) {
+		finding_set(finding, HEALTH_OK, "",
+			    "there is one; of whom is for administrators to see");
+		return;
+	}
+	for (unsigned int i = 0; i < gates->n; i++) {
+		n_refused += gates->gates[i].record.n_refused;
+		if (!gates->gates[i].is_gone)
+			continue;
+		finding_set(finding, HEALTH_WARN, "systemctl restart ringbroker-gate.service",
+			    "the gate of %s is gone with its cgroup", gate_name(&gates->gates[i]));
+		return;
+	}
+	if (gates->knows_holders && !gates->broker)
+		finding_set(
+			finding, HEALTH_WARN,
+			"systemctl start brokerd.service; or, for everybody, brokerctl gate off",
+			"%s is closed, and no broker lets leases pass",
+			gate_name(&gates->gates[0]));
+	else if (over[0])
+		finding_set(finding, HEALTH_OK, "",
+			    "programs of this shell are behind it, for %s: brokerctl exec lets "
+			    "them pass",
+			    text_name(over));
+	else
+		finding_set(finding, HEALTH_OK, "", "%s%s, closed to programs without a lease; %s",
+			    gate_name(&gates->gates[0]), gates->n > 1 ? " and others" : "",
+			    n_refused == 0 ? "nobody was refused"
+			    : gates->n > 1 ? "brokerctl gate status tells who was refused"
+					   : gate_count_text(&gates->gates[0].record));
+}
+
+static void check_gate(struct checkup *checkup)
+{
+	struct finding finding = {
+		.name = "device-gate",
+		.why = "it keeps programs without a lease from opening GPUs",
+	};
+	struct gate_views *gates = malloc(sizeof(*gates));
+	char over[PATH_MAX];
+
+	if (!gates)
+		return;
+	if (!gate_is_over_self(checkup->control, over))
+		over[0] = '\0';
+	gate_views_read(checkup->control, gates);
+	if (gates->is_there && (gates->n || !gates->may_look))
+		judge_gates(gates, over, &finding);
+	else
+		finding_set(&finding, HEALTH_OK, "",
+			    "there is none, and programs open GPUs without a lease, too");
+	report(checkup, &finding);
+	free(gates);
+}
+
 /* --- The layer --- */
 
 static void check_layer(struct checkup *checkup)
@@ -243,6 +306,7 @@ int run_check(struct control *control, const struct arguments *arguments)
 		report(&checkup, &finding);
 	}
 	check_layer(&checkup);
+	check_gate(&checkup);
 	if (!checkup.is_json)
 		printf("\n%u are well, %u could be better, %u are not, %u are not known\n",
 		       checkup.n[HEALTH_OK], checkup.n[HEALTH_WARN], checkup.n[HEALTH_FAIL],

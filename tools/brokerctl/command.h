@@ -25,6 +25,7 @@ enum {
 enum option_id {
 	OPT_ALL,
 	OPT_CAPABILITIES,
+	OPT_CGROUP,
 	OPT_DEVICE,
 	OPT_END,
 	OPT_FOLLOW,
@@ -36,6 +37,7 @@ enum option_id {
 	OPT_MAX,
 	OPT_MAX_EVENTS,
 	OPT_MIN,
+	OPT_NODES,
 	OPT_NO_HEADER,
 	OPT_NO_LAYER,
 	OPT_OUTPUT,
@@ -46,6 +48,7 @@ enum option_id {
 	OPT_SORT,
 	OPT_STATUS,
 	OPT_TENANT,
+	OPT_USER,
 	OPT_VERBOSE,
 	OPT_VRAM,
 	OPT_WAIT,
@@ -104,6 +107,7 @@ int run_leases(struct control *control, const struct arguments *arguments);
 int run_lease(struct control *control, const struct arguments *arguments);
 /* Whatever goes wrong before the program runs: EXEC_*, of exec.h. */
 int run_exec(struct control *control, const struct arguments *arguments);
+int run_gate(struct control *control, const struct arguments *arguments);
 /* admin.c */
 int run_set(struct control *control, const struct arguments *arguments);
 int run_evict(struct control *control, const struct arguments *arguments);

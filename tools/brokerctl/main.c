@@ -57,6 +57,9 @@ static const struct command commands[] = {
 		 TAKES(OPT_DEVICE) | TAKES(OPT_ROOM_WAIT) | TAKES(OPT_NO_LAYER) | TAKES(OPT_QUIET) |
 		 TAKES(OPT_VERBOSE) | TAKES(OPT_REPORT),
 	 1, UINT32_MAX, false, run_exec, NULL},
+	{"gate", "(on | off | status)", "close GPUs to programs without a lease",
+	 TAKES(OPT_CGROUP) | TAKES(OPT_NODES) | TAKES(OPT_USER) | TAKES(OPT_JSON), 1, 1, true,
+	 run_gate, NULL},
 	{"watch", "COMMAND [ARGUMENT...]", "a listing again and again", TAKES(OPT_INTERVAL), 1, 64,
 	 false, run_watch, NULL},
 	{"set", "TENANT KEY=VALUE...", "give a tenant other limits, until the broker ends", 0, 2,

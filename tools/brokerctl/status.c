@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "gate.h"
 #include "monitor/interval.h"
 #include "objects.h"
 #include "output.h"
@@ -38,7 +39,8 @@ struct status {
 	struct rbk_stats_contention contention;
 	uint64_t reasons[RBK_STATS_MAX_REASONS], n_reasons;
 	uint64_t n_over; /* tenants above a budget */
-	int64_t age_ns;  /* of the figures */
+	int64_t age_ns; /* of the figures */
+	struct gate_views gates;
 	struct warnings warnings;
 };
 
@@ -166,6 +168,20 @@ static void judge_contention(struct status *status)
 		warn(&status->warnings, "%s", text_name(contention->sentences[i]));
 }
 
+static void judge_gates(struct status *status)
+{
+	gate_views_read(status->control, &status->gates);
+	for (unsigned int i = 0; i < status->gates.n; i++)
+		if (status->gates.gates[i].is_gone)
+			warn(&status->warnings,
+			     "the gate of %s is gone with its cgroup: programs there open GPUs "
+			     "without a lease (systemctl restart ringbroker-gate.service)",
+			     gate_name(&status->gates.gates[i]));
+	if (status->gates.n && status->gates.knows_holders && !status->gates.broker)
+		warn(&status->warnings,
+		     "nobody lets new leases pass the gate: this broker cannot write its map");
+}
+
 static void status_fill(struct status *status, struct control *control, const struct pages *pages)
 {
 	*status = (struct status){.control = control, .is_root = pages->has_all};
@@ -179,6 +195,7 @@ static void status_fill(struct status *status, struct control *control, const st
 	judge_devices(status);
 	judge_tenants(status);
 	judge_contention(status);
+	judge_gates(status);
 }
 
 /* --- Printing --- */
@@ -235,6 +252,19 @@ static void print_tenants(const struct status *status)
 	putchar('\n');
 }
 
+static void print_gates(const struct gate_views *gates)
+{
+	for (unsigned int i = 0; i < gates->n; i++) {
+		const struct gate_view *gate = &gates->gates[i];
+
+		printf("gate     %s, %s; %s\n", gate_name(gate),
+		       gate->is_gone ? "gone with its cgroup, and open"
+				     : "closed to programs without a lease",
+		       gate->is_known ? gate_count_text(&gate->record)
+				      : "more is not for this user to see");
+	}
+}
+
 static void print_reasons(const struct status *status)
 {
 	bool is_first = true;
@@ -267,6 +297,7 @@ static void print_text(const struct status *status)
 		       contention->n_workers, contention->n_workers_total,
 		       contention_source_name(contention->source));
 	}
+	print_gates(&status->gates);
 	print_reasons(status);
 	printf("warnings %u\n", status->warnings.n + status->warnings.n_more);
 	for (unsigned int i = 0; i < status->warnings.n; i++)
@@ -299,6 +330,10 @@ static void print_json(const struct status *status)
 	json_boolean("force_cpu", status->broker.flags & RBK_STATS_BROKER_FORCE_CPU);
 	json_boolean("contended", contention->flags & RBK_STATS_CONTENDED);
 	json_number("contention", status->is_root ? contention->factor : NAN);
+	json_array("gates");
+	for (unsigned int i = 0; i < status->gates.n; i++)
+		json_string(NULL, gate_name(&status->gates.gates[i]));
+	json_array_end();
 	json_object("reasons");
 	for (unsigned int i = RBK_REASON_NONE + 1; i < RBK_REASON_COUNT; i++)
 		json_unsigned(rbk_reason_name(i), status->reasons[i]);
