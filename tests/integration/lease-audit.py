@@ -3,10 +3,13 @@
 """Processes that use a card themselves, beyond their lease or without one: the broker names them,
 has their tenant come after others, or stops them, by what the kernel says of them.
 
-    lease-audit.py AMDGPU-SIM BROKERD LIBRINGBROKER
-    lease-audit.py user LIBRINGBROKER SOCKET LEASE-MIB UID     (the process that does it)
+    lease-audit.py AMDGPU-SIM BROKERD LIBRINGBROKER BROKERCTL
+    lease-audit.py user LIBRINGBROKER SOCKET LEASE-MIB UID [fork]    (the process that does it)
 """
+import contextlib
 import ctypes
+import errno
+import json
 import os
 import signal
 import subprocess
@@ -35,16 +38,37 @@ def open_lease(library, socket, mib):
     return rbk, lease
 
 
+def restore(library, lease, socket, mib):
+    """Tells another broker that it has so much. Return: what keeps that connection, and the error."""
+    rbk, error = ctypes.c_void_p(), ctypes.create_string_buffer(1024)
+    os.environ['RINGBROKER_SOCKET'] = socket
+    assert library.rbk_connect(None, ctypes.byref(rbk), error) == 0, error.value
+    return rbk, library.rbk_lease_restore(lease[1], rbk, ctypes.c_uint64(mib * MIB), error)
+
+
+def credited(library, lease):
+    """As the lease's page has it, in MiB: struct rbk_lease_page."""
+    library.rbk_lease_page.restype = ctypes.c_void_p
+    return ctypes.c_uint64.from_address(library.rbk_lease_page(lease[1]) + 32).value // MIB
+
+
 def use():
-    """Does as it is told: "alloc MIB", "free"."""
+    """Does as it is told: "alloc MIB", "free", "restore MIB SOCKET ERRNO", "credited MIB"."""
     library, socket, mib = ctypes.CDLL(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     lease = open_lease(library, socket, mib) if mib else None
+    # The child has everything, the connection too; its parent lives as long as it does.
+    if sys.argv[6:] == ['fork']:
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+            os._exit(0)
     libc = ctypes.CDLL(None, use_errno=True)
     card = os.open('/dev/dri/renderD128', os.O_RDWR)
     handles = []
     if int(sys.argv[5]) != os.getuid():
         os.setuid(int(sys.argv[5]))
-    print('ready', flush=True)
+    print('ready', os.getpid(), flush=True)
+    anew = None
     for line in sys.stdin:
         words = line.split()
         if words[0] == 'alloc':
@@ -52,31 +76,39 @@ def use():
             argument = (ctypes.c_uint64 * 4)(int(words[1]) * MIB, 4096, 4, 0)
             assert libc.ioctl(card, ctypes.c_ulong(0xC0206440), argument) == 0, ctypes.get_errno()
             handles.append(argument[0] & 0xFFFFFFFF)
+        elif words[0] == 'restore':
+            anew, r = restore(library, lease, words[2], int(words[1]))
+            assert r == -int(words[3]), r
+        elif words[0] == 'credited':
+            await_true(line, lambda: credited(library, lease) == int(words[1]))
         else:
             for handle in handles:
                 argument = (ctypes.c_uint32 * 2)(handle, 0)
                 assert libc.ioctl(card, ctypes.c_ulong(0x40086409), argument) == 0
             handles.clear()
         print('done', flush=True)
-    del lease
+    del lease, anew
 
 
 class User:
-    """One such process."""
+    """One such process. @prefix: what begins it."""
 
-    def __init__(self, cards, broker, lease_mib, is_nobody=False):
+    def __init__(self, cards, broker, lease_mib, is_nobody=False, how=(), prefix=()):
         self.process = subprocess.Popen(
-            [sys.executable, '-B', __file__, 'user', LIBRARY, broker.socket, str(lease_mib),
-             str(NOBODY if is_nobody else os.getuid())],
+            [*prefix, sys.executable, '-B', __file__, 'user', LIBRARY, broker.socket if broker else '',
+             str(lease_mib), str(NOBODY if is_nobody else os.getuid()), *how],
             env=cards.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.pid = self.process.pid
-        assert self.process.stdout.readline() == 'ready\n'
+        ready, self.pid = self.process.stdout.readline().split()
+        self.pid = int(self.pid)
+        assert ready == 'ready'
 
     def __enter__(self):
         return self
 
     def __exit__(self, *error):
-        self.process.kill()
+        for pid in {self.pid, self.process.pid}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.process.communicate()
 
     def tell(self, command):
@@ -145,6 +177,98 @@ def stopped(cards):
                 assert roots.process.poll() is None
 
 
+def handed_over(cards):
+    """A child with its parent's connection, which keeps the lease: it has none."""
+    policy = '[tenant default]\nlease-required = yes\nlease-tolerance = 16MiB\n'
+    with Broker(BROKERD, cards, policy=policy) as broker, \
+            User(cards, broker, 64, how=['fork']) as child:
+        assert child.pid != child.process.pid
+        child.tell('alloc 40')
+        await_true('it is named', lambda: n_lines(broker, child, 'and has no lease of it'))
+
+
+def there_before(cards):
+    """Who was there before the broker is told of, and goes on."""
+    policy = ('[tenant default]\nlease-audit = stop\nlease-required = yes\n'
+              'lease-tolerance = 16MiB\n')
+    is_root = os.getuid() == 0
+    with User(cards, None, 0, is_root) as before, Broker(BROKERD, cards, policy=policy) as broker:
+        before.tell('alloc 40')
+        await_true('it is spared', lambda: n_lines(broker, before, 'is not stopped'))
+        assert not is_root or n_lines(broker, before, 'it was there before the broker')
+        with User(cards, broker, 0, is_root) as after:
+            after.tell('alloc 40')
+            assert after.process.wait(PATIENCE_S) == -signal.SIGTERM
+        assert before.process.poll() is None
+
+
+def can_make_cgroups():
+    with open('/proc/self/mounts', encoding='utf-8') as file:
+        roots = [line.split()[1] for line in file if line.split()[2] == 'cgroup2']
+    return (roots and os.access(roots[0], os.W_OK) and os.getuid() == 0 and
+            not os.path.exists('/run/systemd/system'))
+
+
+def without_layer(cards):
+    """A program that brokerctl exec runs has its lease by its cgroup, with what it starts."""
+    if not can_make_cgroups():
+        print('no cgroups can be made here')
+        return
+    policy = '[tenant default]\nlease-required = yes\nlease-tolerance = 16MiB\n'
+    with Broker(BROKERD, cards, policy=policy) as broker:
+        prefix = (BROKERCTL, '--socket', broker.socket, 'exec', '--quiet', '--no-layer',
+                  '--vram=64MiB', '--')
+
+        def seen():
+            text = subprocess.run([BROKERCTL, '--socket', broker.socket, 'leases', '--json'],
+                                  check=True, stdout=subprocess.PIPE, timeout=60).stdout
+            lease, = [json.loads(line) for line in text.splitlines()]
+            return lease['seen_bytes']
+
+        with User(cards, broker, 0, prefix=prefix) as good, User(cards, broker, 0) as offender:
+            good.tell('alloc 64')
+            offender.tell('alloc 40')
+            await_true('who has no lease is named',
+                       lambda: n_lines(broker, offender, 'and has no lease of it'))
+            await_true('what it uses is seen to be the lease\'s', lambda: seen() == 64 * MIB)
+            assert n_lines(broker, good, '') == 0, broker.log()
+            good.tell('alloc 40')
+            await_true('who uses too much is named', lambda: n_lines(broker, good, 'and lease '))
+            assert n_lines(broker, good, f'uses {104 * MIB} bytes of device 1'), broker.log()
+            assert n_lines(broker, good, 'has no lease') == 0, broker.log()
+
+
+def restored(cards):
+    """Who tells the next broker less than he has is charged for what he has; who tells of more than
+    his tenant may have is not believed."""
+    policy = '[tenant default]\nvram-max = 256MiB\nlease-tolerance = 16MiB\n'
+    with contextlib.ExitStack() as stack:
+        with Broker(BROKERD, cards, policy=policy) as broker:
+            liar, honest, greedy = (stack.enter_context(User(cards, broker, mib))
+                                    for mib in (128, 64, 64))
+            liar.tell('alloc 100')
+            honest.tell('alloc 40')
+        with Broker(BROKERD, cards, policy=policy) as broker:
+            honest.tell(f'restore 40 {broker.socket} 0')
+            liar.tell(f'restore 10 {broker.socket} 0')
+            await_true('it is named', lambda: n_lines(
+                broker, liar, f'came back with {10 * MIB} bytes of lease'))
+            assert n_lines(broker, liar, f'and uses {100 * MIB} bytes of device 1: '
+                                         f'it is charged for {100 * MIB}'), broker.log()
+            liar.tell('credited 100')
+            greedy.tell(f'restore 300 {broker.socket} {errno.EDQUOT}')
+            greedy.tell(f'restore 20 {broker.socket} 0')
+            # What is there no more is not charged for, and nobody is named twice.
+            liar.tell('free')
+            liar.tell('credited 10')
+            liar.tell('alloc 90')
+            liar.tell('credited 90')
+            honest.tell('credited 40')
+            greedy.tell('credited 20')
+            assert n_lines(broker, liar, '') == 1, broker.log()
+            assert n_lines(broker, honest, '') == n_lines(broker, greedy, '') == 0, broker.log()
+
+
 def play():
     with Cards(SIM, 'polaris10,vram=512MiB') as cards:
         # Processes that are not root's write there.
@@ -154,7 +278,8 @@ def play():
                 path = os.path.join(folder, name)
                 if not os.path.islink(path):
                     os.chmod(path, 0o666)
-        for scene in (warned, lowered, stopped):
+        for scene in (warned, lowered, stopped, handed_over, there_before, restored,
+                      without_layer):
             scene(cards)
             print(scene.__name__, flush=True)
 
@@ -162,5 +287,5 @@ def play():
 if sys.argv[1] == 'user':
     use()
 else:
-    SIM, BROKERD, LIBRARY = sys.argv[1:4]
+    SIM, BROKERD, LIBRARY, BROKERCTL = sys.argv[1:5]
     play()

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "command.h"
@@ -24,7 +25,7 @@ static const int passed_on[] = {
 	SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT, SIGTSTP,
 };
 
-enum { MEND_MS = 1000 };
+enum { TICK_MS = 1000 };
 
 /* In the new process. */
 static void become(const struct exec_program *program, const sigset_t *mask, int report)
@@ -108,18 +109,36 @@ static void pass_on(pid_t pid, int signals)
 			kill(pid, (int)info.ssi_signo);
 }
 
+/* Is a tick due? The first is at once. */
+static bool is_due(uint64_t *next_ms)
+{
+	struct timespec now;
+	uint64_t now_ms;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	if (now_ms < *next_ms)
+		return false;
+	*next_ms = now_ms + TICK_MS;
+	return true;
+}
+
 static int wait_for(const struct exec_program *program, pid_t pid, int signals)
 {
 	int status = EXEC_FAILED;
+	uint64_t next_ms = 0;
 
 	while (!look(pid, &status)) {
 		int lost = program->fd(program->data);
 		struct pollfd fds[] = {{.fd = signals, .events = POLLIN}, {.fd = lost}};
-		int n = poll(fds, 2, lost < 0 ? MEND_MS : -1);
+		int n;
 
+		if (program->tick && is_due(&next_ms))
+			program->tick(program->data);
+		n = poll(fds, 2, lost < 0 || program->tick ? TICK_MS : -1);
 		if (n > 0 && fds[0].revents)
 			pass_on(pid, signals);
-		if (n == 0 || (n > 0 && fds[1].revents))
+		if ((n == 0 && lost < 0) || (n > 0 && fds[1].revents))
 			program->mend(program->data);
 	}
 	return status;

@@ -21,6 +21,7 @@
 #include "broker/util/size.h"
 #include "command.h"
 #include "exec.h"
+#include "gate.h"
 #include "output.h"
 #include "records.h"
 
@@ -34,7 +35,11 @@ struct execution {
 	char socket_path[PATH_MAX];
 	const char *program; /* without folders */
 	struct exec_cgroup cgroup;
-	bool is_verbose, is_lost, was_refused;
+	char gate[PATH_MAX]; /* the cgroup behind whose gate this is; "": behind none */
+	char memory[RBK_LEASE_REGION_BYTES]; /* what the kernel calls the device's; "": not known */
+	struct exec_dmem dmem;
+	char dmem_text[EXEC_TEXT_BYTES]; /* what of it holds */
+	bool is_verbose, is_quiet, is_lost, was_refused;
 	/* Of all brokers that it has been with. */
 	uint64_t granted_bytes, peak_bytes, peak_credited_bytes, n_refused;
 };
@@ -182,7 +187,39 @@ static void note_use(struct execution *execution)
 	raise_to(&execution->granted_bytes, load(&page->granted_bytes));
 	raise_to(&execution->peak_bytes, load(&page->peak_bytes));
 	raise_to(&execution->peak_credited_bytes, load(&page->peak_credited_bytes));
+	/* It grew meanwhile, and had all that it drew. */
+	raise_to(&execution->granted_bytes, execution->peak_credited_bytes);
 	raise_to(&execution->n_refused, load(&page->n_refused));
+}
+
+/* What the program lacks for having no cgroup of its own, or not one that is the lease's. */
+static void say_lacking(const struct execution *execution, const char *what, const char *why)
+{
+	if (execution->gate[0])
+		control_fail(0,
+			     "the gate of %s keeps GPUs closed to the program, since %s: %s; see "
+			     "ringbroker-leases(7)",
+			     text_name(execution->gate), what, why);
+	else if (execution->is_verbose)
+		control_fail(0, "%s: %s", what, why);
+}
+
+/*
+ * So that what is in there is known to be the lease's, with the layer or without. Return: EXIT_OK,
+ * or it was not taken, and that was said.
+ */
+static int tell_cgroup(struct execution *execution)
+{
+	struct rbk_error error = {""};
+
+	if (execution->cgroup.fd < 0)
+		return EXIT_FAILED;
+	if (rbk_lease_set_cgroup(execution->lease, execution->cgroup.fd, execution->memory,
+				 &error) == 0)
+		return EXIT_OK;
+	say_lacking(execution, "the broker does not take that cgroup for the lease's",
+		    text_name(error.text));
+	return EXIT_FAILED;
 }
 
 static int fd_of(void *data)
@@ -230,6 +267,7 @@ static void mend(void *data)
 	}
 	rbk_disconnect(control->rbk);
 	control->rbk = rbk;
+	tell_cgroup(execution);
 	execution->is_lost = execution->was_refused = false;
 	if (execution->is_verbose)
 		control_fail(0, "the broker came back: it is lease %u now",
@@ -267,18 +305,6 @@ static int set_environment(const struct execution *execution, const struct argum
 	return EXIT_OK;
 }
 
-static void make_cgroup(struct execution *execution)
-{
-	char text[EXEC_TEXT_BYTES];
-
-	if (exec_cgroup_make(&execution->cgroup, text)) {
-		if (execution->is_verbose)
-			control_fail(0, "the program's cgroup is %s", execution->cgroup.path);
-	} else if (execution->is_verbose) {
-		control_fail(0, "the program has no cgroup of its own: %s", text);
-	}
-}
-
 /* Who is in another cgroup may be another tenant, who may not join the lease. */
 static bool is_same_tenant(const struct execution *execution)
 {
@@ -299,20 +325,90 @@ static bool is_same_tenant(const struct execution *execution)
 	return is_same;
 }
 
+/* Return: NULL, or why no program can be in there. */
+static const char *try_cgroup(const struct execution *execution)
+{
+	bool is_same;
+
+	if (!exec_cgroup_enter(&execution->cgroup))
+		return strerror(errno);
+	is_same = is_same_tenant(execution);
+	if (!exec_cgroup_leave(&execution->cgroup))
+		return strerror(errno);
+	return is_same ? NULL : "there it would belong to another tenant, or to none";
+}
+
+static void make_cgroup(struct execution *execution)
+{
+	char text[EXEC_TEXT_BYTES];
+	const char *why = text;
+
+	if (exec_cgroup_make(&execution->cgroup, text)) {
+		why = try_cgroup(execution);
+		if (why)
+			exec_cgroup_remove(&execution->cgroup, "dmem");
+	}
+	if (why) {
+		execution->cgroup.path[0] = '\0';
+		snprintf(execution->dmem_text, sizeof(execution->dmem_text),
+			 "the program has no cgroup of its own");
+	}
+	if (why)
+		say_lacking(execution, "the program has no cgroup of its own", why);
+	else if (execution->is_verbose)
+		control_fail(0, "the program's cgroup is %s", execution->cgroup.path);
+}
+
+static bool may_stay(void *data)
+{
+	return is_same_tenant(data);
+}
+
+static uint64_t lease_limit(const struct execution *execution)
+{
+	return load(&rbk_lease_page(execution->lease)->wish_bytes);
+}
+
+/* The broker is told of the cgroup, and the kernel of the lease. */
+static void begin_limits(struct execution *execution, uint64_t min_bytes)
+{
+	struct exec_cgroup *cgroup = &execution->cgroup;
+	bool is_held = false;
+
+	if (cgroup->path[0]) {
+		bool has_dmem = exec_cgroup_enable(cgroup, "dmem", may_stay, execution,
+						   execution->dmem_text);
+
+		if (tell_cgroup(execution) == EXIT_OK && has_dmem)
+			is_held = exec_dmem_begin(&execution->dmem, cgroup->fd, execution->memory,
+						  lease_limit(execution), min_bytes,
+						  execution->dmem_text);
+	}
+	if (execution->is_verbose || (execution->dmem.has_region && !is_held))
+		control_fail(0, "the kernel %s the program to its lease: %s",
+			     is_held ? "holds" : "does not hold", execution->dmem_text);
+}
+
+/* Once a second. */
+static void follow_lease(void *data)
+{
+	struct execution *execution = data;
+
+	if (!exec_dmem_follow(&execution->dmem, lease_limit(execution), execution->dmem_text))
+		return;
+	if (execution->is_verbose || (!execution->is_quiet && !execution->dmem.is_held))
+		control_fail(0, "the kernel %s the program to its lease: %s",
+			     execution->dmem.is_held ? "holds" : "does not hold",
+			     execution->dmem_text);
+}
+
 /* In the new process. */
 static void prepare(void *data)
 {
 	const struct execution *execution = data;
-	const char *why = NULL;
 
-	if (!execution->cgroup.path[0])
-		return;
-	if (!exec_cgroup_enter(&execution->cgroup))
-		why = strerror(errno);
-	else if (!is_same_tenant(execution) && exec_cgroup_leave(&execution->cgroup))
-		why = "there it would belong to another tenant, or to none";
-	if (why && execution->is_verbose)
-		control_fail(0, "the program is not in that cgroup: %s", why);
+	if (execution->cgroup.path[0] && !exec_cgroup_enter(&execution->cgroup))
+		say_lacking(execution, "the program is not in its cgroup", strerror(errno));
 }
 
 /* --- The end --- */
@@ -320,23 +416,26 @@ static void prepare(void *data)
 static void say_use(const struct execution *execution, bool is_held)
 {
 	uint32_t number = rbk_lease_number(execution->lease);
-	char refused[64] = "";
+	char refused[64] = "", kernel[64] = "";
 
 	if (execution->n_refused)
 		snprintf(refused, sizeof(refused), ", %llu allocation%s refused",
 			 (unsigned long long)execution->n_refused,
 			 execution->n_refused == 1 ? "" : "s");
+	if (execution->dmem.has_region)
+		snprintf(kernel, sizeof(kernel), ", %s by the kernel's count",
+			 text_bytes(execution->dmem.peak_bytes));
 	if (!is_held)
-		control_fail(0, "lease %u: %s were set aside", number,
-			     text_bytes(execution->granted_bytes));
+		control_fail(0, "lease %u: %s were set aside%s", number,
+			     text_bytes(execution->granted_bytes), kernel);
 	else if (execution->peak_credited_bytes == 0)
-		control_fail(0, "lease %u: none of %s was used%s", number,
-			     text_bytes(execution->granted_bytes), refused);
+		control_fail(0, "lease %u: none of %s was used%s%s", number,
+			     text_bytes(execution->granted_bytes), kernel, refused);
 	else
-		control_fail(0, "lease %u: at most %s in use (%s drawn) of %s%s", number,
+		control_fail(0, "lease %u: at most %s in use (%s drawn) of %s%s%s", number,
 			     text_bytes(execution->peak_bytes),
 			     text_bytes(execution->peak_credited_bytes),
-			     text_bytes(execution->granted_bytes), refused);
+			     text_bytes(execution->granted_bytes), kernel, refused);
 }
 
 /* Return: @status, or EXIT_FAILED. */
@@ -355,15 +454,19 @@ static int write_report(const struct execution *execution, FILE *report, int sta
 	json_unsigned("peak_bytes", execution->peak_bytes);
 	json_unsigned("peak_credited_bytes", execution->peak_credited_bytes);
 	json_unsigned("refused", execution->n_refused);
+	json_boolean("capped", execution->dmem.is_held);
+	json_string("cap", execution->dmem_text);
+	json_optional("kernel_peak_bytes",
+		      execution->dmem.has_region ? execution->dmem.peak_bytes : RBK_STATS_ABSENT);
 	json_signed("status", status);
 	json_end();
 	return status;
 }
 
 static int run_in_lease(struct execution *execution, const struct arguments *arguments,
-			FILE *report)
+			uint64_t min_bytes, FILE *report)
 {
-	const struct exec_program program = {
+	struct exec_program program = {
 		.argv = arguments->operands,
 		.prepare = prepare,
 		.fd = fd_of,
@@ -382,9 +485,15 @@ static int run_in_lease(struct execution *execution, const struct arguments *arg
 			     rbk_lease_number(execution->lease), text_name(execution->tenant),
 			     text_bytes(execution->granted_bytes),
 			     device_label(rbk_lease_device(execution->lease)));
+	if (!gate_is_over_self(execution->control, execution->gate))
+		execution->gate[0] = '\0';
 	make_cgroup(execution);
+	begin_limits(execution, min_bytes);
+	if (execution->dmem.has_region)
+		program.tick = follow_lease;
 	status = exec_program_run(&program, &was_run);
-	exec_cgroup_remove(&execution->cgroup);
+	exec_dmem_note_use(&execution->dmem);
+	exec_cgroup_remove(&execution->cgroup, "dmem");
 	if (!was_run)
 		return status;
 	note_use(execution);
@@ -397,7 +506,9 @@ int run_exec(struct control *control, const struct arguments *arguments)
 {
 	struct execution execution = {
 		.control = control,
+		.cgroup = {.fd = -1},
 		.is_verbose = arguments->values[OPT_VERBOSE],
+		.is_quiet = arguments->values[OPT_QUIET],
 	};
 	const char *report_path = arguments->values[OPT_REPORT];
 	struct rbk_lease_options options = {.device = RBK_DEVICE_NONE};
@@ -417,7 +528,7 @@ int run_exec(struct control *control, const struct arguments *arguments)
 	find_socket(&execution);
 	status = EXEC_FAILED;
 	if (open_lease(&execution, arguments, &options) == EXIT_OK)
-		status = run_in_lease(&execution, arguments, report);
+		status = run_in_lease(&execution, arguments, options.min_bytes, report);
 	rbk_lease_close(execution.lease);
 	if (report)
 		fclose(report);
