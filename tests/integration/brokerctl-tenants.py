@@ -160,6 +160,8 @@ def check_mistakes(broker):
     for said, wanted in ((complaint(broker, '--json', 'status'), '--json belongs to commands'),
                          (complaint(broker, 'status', '--timeout=1'), 'in front of the command'),
                          (complaint(broker, 'drain', 'tenant'), 'which tenant?'),
+                         (complaint(broker, 'leases', '--sort=xyzzy'), 'there are lease tenant name '),
+                         (complaint(broker, 'lease'), 'lease --vram=SIZE NUMBER'),
                          (complaint(broker, 'set', 'alhpa', 'weight=3', status=FAILED),
                           'no tenant alhpa; did you mean alpha?'),
                          (complaint(broker, 'sessions', '--tenant=nobody', status=FAILED),

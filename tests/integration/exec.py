@@ -65,6 +65,36 @@ def leases(broker):
     return objects(ctl(broker, 'leases', '--json'))
 
 
+def check_odd_programs(broker):
+    """Scripts without an interpreter, or with one that is not there; files that are none; full
+    disks, closed descriptors; a lease within a lease."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = os.path.join(folder, 'script')
+        for text, status in (('exit 5\n', 5), ('#!/nowhere/interpreter\n', NOT_FOUND)):
+            with open(script, 'w', encoding='utf-8') as file:
+                file.write(text)
+            os.chmod(script, 0o755)
+            run(broker, '--vram=8MiB', '--', script, status=status)
+        run(broker, '--vram=8MiB', '--', folder, status=NOT_EXECUTABLE)
+    run(broker, '--vram=8MiB', '--', '', status=NOT_FOUND)
+    for size in ('-1', '16EiB', '99999999999999999999', '0x10', '8 MiB', 'nan', '8X'):
+        out, err = run(broker, '--vram', size, 'true', status=NOT_RUN)
+        expect(out == '' and 'size such as' in err, size, err)
+    for time_text in ('-1s', 'nan', 'inf', '1e3', '99999999999h'):
+        _, err = run(broker, '--vram=8MiB', '--wait', time_text, 'true', status=NOT_RUN)
+        expect('time such as' in err, time_text, err)
+    _, err = run(broker, '--vram=8MiB', '--report=/dev/full', 'true', status=FAILED)
+    expect('No space left' in err, err)
+    # Neither does what it writes go into the connection, nor is the program given another output.
+    arguments = ' '.join([CTL, '--socket', broker.socket, 'exec', '--vram=8MiB', '--'])
+    for closed, status in (('2>&-', 3), ('>&- 2>&-', 3), ('<&- >&- 2>&-', 3)):
+        subprocess.run(['sh', '-c', f'{arguments} sh -c "exit 3" {closed}; test $? = {status}'],
+                       env=broker.env, check=True, timeout=LIMIT)
+    out, _ = run(broker, '--vram=32MiB', CTL, 'exec', '--vram=16MiB', '--', 'sh', '-c',
+                 'echo $RINGBROKER_LEASE; exit 9', status=9)
+    expect(int(out) > 0, out)
+
+
 def check_status(broker):
     def ends(script, status, *options):
         return run(broker, '--vram=8MiB', *options, '--', 'sh', '-c', script, status=status)
@@ -81,6 +111,7 @@ def check_status(broker):
     expect('/nowhere/program' in err and 'used' not in err, err)
     run(broker, '--vram=8MiB', '--', 'no-such-program-at-all', status=NOT_FOUND)
     run(broker, '--vram=8MiB', '--', MANUAL, status=NOT_EXECUTABLE)
+    check_odd_programs(broker)
     # Options after the program are the program's.
     expect(run(broker, '--vram=8MiB', 'echo', '--vram=1', '--wait')[0] == '--vram=1 --wait\n', '')
     for bad in (['--', 'true'], ['--vram=8MiB'], ['--vram=no', 'true'], ['--vram=0', 'true'],
@@ -93,7 +124,11 @@ def check_status(broker):
         out, err = run(broker, *bad, status=NOT_RUN)
         expect(out == '' and err, bad, out, err)
     _, err = run(broker, '--vram=8GiB', 'true', status=NOT_RUN)
-    expect('default' in err and str(8 << 30) in err and str(64 * MIB) in err, err)
+    expect(all(word in err for word in ('default', str(8 << 30), f"{64 * MIB} (the device's memory)")), err)
+    # A unit was forgotten.
+    for option in ('--vram', '--min', '--max'):
+        _, err = run(broker, '--vram=8MiB', f'{option}=64', 'true', status=NOT_RUN)
+        expect(option in err and '64 bytes, less than a page' in err and '4GiB' in err, err)
     run(broker, '--vram=8MiB', '--tenant=default', 'true')
     expect(leases(broker) == [], 'leases are left')
 
@@ -115,6 +150,24 @@ def check_environment(broker, folder):
     # Without the layer there is nothing to tell.
     found = of('--vram=32MiB', '--no-layer', env=environment(folder, XDG_DATA_DIRS='/nowhere'))
     expect(not [name for name in found if not name.startswith('XDG')], found)
+
+
+def check_service_manager(broker):
+    """What names the process that sockets and a watchdog are for, names the program."""
+    def names(program):
+        start = f'LISTEN_PID={program} WATCHDOG_PID={program} exec "$0" "$@"'
+        env = dict(broker.env, LISTEN_FDS='1')
+        process = subprocess.run(
+            ['sh', '-c', start, CTL, '--socket', broker.socket, 'exec', '--vram=8MiB', '--', 'sh', '-c',
+             'echo $$ $LISTEN_PID $WATCHDOG_PID $LISTEN_FDS'], stdout=subprocess.PIPE, text=True,
+            env=env, timeout=LIMIT, check=True)
+        return process.stdout.split()
+
+    found = names('$$')
+    expect(found == [found[0]] * 3 + ['1'], found)
+    # Not what is somebody else's.
+    found = names('1')
+    expect(found[1:] == ['1', '1', '1'], found)
 
 
 def check_layer(broker, folder):
@@ -288,6 +341,18 @@ def check_use(broker, folder):
     expect(about['type'] == 'exec' and about['tenant'] == 'default', about)
     wait_for(lambda: leases(broker) == [], 'it is left')
 
+    # One that grew, and is small again when its program ends.
+    member = Exec(broker, '--vram=8MiB', '--max=32MiB', f'--report={report}', '--', 'sh', '-c',
+                  '"$0" 20 11 5 </dev/null; read x', MEMBER)
+    member.expect_ready()
+    wait_for(lambda: [entry['granted_bytes'] for entry in leases(broker)] == [8 * MIB], 'not small')
+    _, err = member.end(1)
+    expect('(20 MiB drawn) of 20 MiB' in err, err)
+    with open(report, encoding='utf-8') as file:
+        about = json.load(file)
+    expect(about['granted_bytes'] == 20 * MIB, about)
+    wait_for(lambda: leases(broker) == [], 'it is left')
+
 
 def check_vulkan(broker, folder):
     """An unmodified program: it gets what it was promised, and no more; and what it has had is known
@@ -376,8 +441,16 @@ def check_two(broker):
     first = both[lines.index('ready')]
     # A smaller one will do.
     run(broker, '--vram=40MiB', '--min=20MiB', 'true')
-    _, err = run(broker, '--vram=40MiB', '--wait=200ms', 'true', status=NOT_RUN)
-    expect('default' in err, err)
+    _, err = run(broker, '--vram=40MiB', '--wait=500ms', 'true', status=NOT_RUN)
+    expect('default' in err and 'waits' not in err, err)
+    _, err = run(broker, '--vram=40MiB', '--wait=500ms', '--verbose', 'true', status=NOT_RUN)
+    expect(err.count('no room for a lease of 40 MiB yet: it waits for that, at most 500 ms') == 1, err)
+    # Not if there is nothing to wait for, nor who refuses.
+    for options, status in ((('--vram=8MiB',), OK), (('--vram=8GiB',), NOT_RUN)):
+        _, err = run(broker, *options, '--wait=5min', '--verbose', 'true', status=status)
+        expect('it waits' not in err, err)
+    expect('it waits for that' in in_terminal(broker, '--vram=40MiB', '--wait=500ms', 'true'),
+           'a terminal is not told')
     second = Exec(broker, '--vram', '40MiB', '--wait', '5min', '--', MEMBER, '40', '40')
     wait_for(lambda: ctl(broker, 'sessions', '--no-header').count('brokerctl') >= 2, 'not there')
     expect(second.process.poll() is None, 'it did not wait')
@@ -477,6 +550,7 @@ def main():
             sys.exit(77)
         check_status(broker)
         check_environment(broker, folder)
+        check_service_manager(broker)
         check_layer(broker, folder)
         check_signals(broker)
         check_terminal(broker)

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -27,6 +28,22 @@ static const int passed_on[] = {
 
 enum { TICK_MS = 1000 };
 
+/*
+ * A service manager names the process that its sockets and its watchdog are for: this was to be the
+ * program, and is now.
+ */
+static void take_over(const char *variable)
+{
+	const char *value = getenv(variable);
+	char pid[16];
+
+	snprintf(pid, sizeof(pid), "%d", (int)getppid());
+	if (!value || strcmp(value, pid) != 0)
+		return;
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	setenv(variable, pid, 1);
+}
+
 /* In the new process. */
 static void become(const struct exec_program *program, const sigset_t *mask, int report)
 {
@@ -34,6 +51,8 @@ static void become(const struct exec_program *program, const sigset_t *mask, int
 
 	signal(SIGPIPE, program->sigpipe);
 	program->prepare(program->data);
+	take_over("LISTEN_PID");
+	take_over("WATCHDOG_PID");
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	execvp(program->argv[0], program->argv);
 	error = errno;

@@ -11,9 +11,11 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <ringbroker/lease.h>
@@ -26,6 +28,8 @@
 #include "records.h"
 
 static const uint64_t one_second_ns = 1000000000;
+/* An answer that takes longer is a wait; without one it is much faster. */
+static const uint64_t soon_ns = 200000000;
 
 struct execution {
 	struct control *control;
@@ -46,6 +50,9 @@ struct execution {
 
 /* --- What is wanted --- */
 
+/* No device gives less; who asks for it has forgotten the unit. */
+enum { MIN_BYTES = 4096 };
+
 /* Return: EXIT_OK or EXIT_USAGE; *ret_bytes is untouched if the option is not there. */
 static int read_size(const struct arguments *arguments, enum option_id option, const char *name,
 		     uint64_t *ret_bytes)
@@ -55,6 +62,12 @@ static int read_size(const struct arguments *arguments, enum option_id option, c
 	if (text && (!size_parse(text, ret_bytes) || *ret_bytes == 0))
 		return control_misuse(arguments, "--%s takes a size such as 4GiB, not %s", name,
 				      text_name(text));
+	if (text && *ret_bytes < MIN_BYTES)
+		return control_misuse(
+			arguments,
+			"--%s takes a size such as 4GiB; %s is %llu bytes, less than a "
+			"page of memory",
+			name, text_name(text), (unsigned long long)*ret_bytes);
 	return EXIT_OK;
 }
 
@@ -91,7 +104,8 @@ static int read_options(const struct arguments *arguments, struct rbk_lease_opti
 
 	ret->device = RBK_DEVICE_NONE;
 	if (!arguments->values[OPT_VRAM])
-		return control_misuse(arguments, "--vram says how much memory it is to have");
+		return control_misuse(arguments, "--vram says how much memory it is to have: "
+						 "--vram=4GiB");
 	status = read_size(arguments, OPT_VRAM, "vram", &ret->wish_bytes);
 	ret->min_bytes = ret->max_bytes = ret->wish_bytes;
 	if (!status)
@@ -144,9 +158,74 @@ static int check_tenant(struct execution *execution, const char *wanted)
 	if (!wanted || strcmp(wanted, tenant.name) == 0)
 		return EXIT_OK;
 	return control_fail(EXEC_FAILED,
-			    "here one is tenant %s, not %s: the broker goes by user, cgroup and "
-			    "executable, see brokerd.conf(5)",
+			    "this user is tenant %s here, not %s: the broker goes by user, "
+			    "group, cgroup and executable, see brokerd.conf(5)",
 			    text_name(tenant.name), text_name(wanted));
+}
+
+/* Tells somebody that nothing hangs, if the answer takes its time. */
+struct waiting {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool is_over;
+	bool is_told; /* by a thread */
+	uint64_t min_bytes, wait_ns;
+};
+
+static void *tell_wait(void *data)
+{
+	struct waiting *waiting = data;
+	struct timespec end;
+	int r = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_nsec += (long)soon_ns;
+	end.tv_sec += end.tv_nsec / (long)one_second_ns;
+	end.tv_nsec %= (long)one_second_ns;
+	pthread_mutex_lock(&waiting->lock);
+	while (!waiting->is_over && r == 0)
+		r = pthread_cond_timedwait(&waiting->changed, &waiting->lock, &end);
+	if (!waiting->is_over)
+		control_fail(0,
+			     "there is no room for a lease of %s yet: it waits for that, at most "
+			     "%s (see brokerctl leases)",
+			     text_bytes(waiting->min_bytes), text_ns((double)waiting->wait_ns));
+	pthread_mutex_unlock(&waiting->lock);
+	return NULL;
+}
+
+static void waiting_begin(struct waiting *waiting, const struct execution *execution,
+			  const struct rbk_lease_options *options)
+{
+	pthread_condattr_t attributes;
+
+	*waiting = (struct waiting){
+		.min_bytes = options->min_bytes,
+		.wait_ns = options->wait_ns,
+	};
+	if (options->wait_ns == 0 || execution->is_quiet ||
+	    (!execution->is_verbose && !isatty(STDERR_FILENO)))
+		return;
+	pthread_mutex_init(&waiting->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&waiting->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+	/* Without it, it waits all the same. */
+	waiting->is_told = pthread_create(&waiting->thread, NULL, tell_wait, waiting) == 0;
+}
+
+/* No thread is left when the program is begun. */
+static void waiting_end(struct waiting *waiting)
+{
+	if (!waiting->is_told)
+		return;
+	pthread_mutex_lock(&waiting->lock);
+	waiting->is_over = true;
+	pthread_cond_signal(&waiting->changed);
+	pthread_mutex_unlock(&waiting->lock);
+	pthread_join(waiting->thread, NULL);
 }
 
 static int open_lease(struct execution *execution, const struct arguments *arguments,
@@ -154,6 +233,7 @@ static int open_lease(struct execution *execution, const struct arguments *argum
 {
 	struct control *control = execution->control;
 	struct rbk_error error = {""};
+	struct waiting waiting;
 	int status, r;
 
 	status = control_connect_as_tenant(control);
@@ -162,7 +242,9 @@ static int open_lease(struct execution *execution, const struct arguments *argum
 	if (status)
 		return status;
 	options->program = execution->program;
+	waiting_begin(&waiting, execution, options);
 	r = rbk_lease_open(control->rbk, options, &execution->lease, &error);
+	waiting_end(&waiting);
 	if (r)
 		return control_refused(control, r, &error);
 	execution->wish_bytes = options->wish_bytes;

@@ -33,15 +33,15 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_FOLLOW] = {"follow", NULL, false, "go on until interrupted"},
 	[OPT_HELP] = {"help", NULL, false, "this text"},
 	[OPT_IF_TENANT] = {"tenant", "TENANT", false,
-			   "refuse unless the broker takes this user, here, for this one"},
+			   "do not run if the broker takes this user, here, for another one"},
 	[OPT_INTERVAL] = {"interval", "SECONDS", false, "between two looks (2); also -n SECONDS"},
 	[OPT_JSON] = {"json", NULL, false, "JSON lines instead of text for people"},
 	[OPT_LAST] = {"last", "N", false, "so many of the last (20)"},
 	[OPT_MAX] = {"max", "SIZE", false,
-		     "that it may grow to, as long as there is room (--vram)"},
+		     "that it may grow to, as long as there is room (as --vram)"},
 	[OPT_MAX_EVENTS] = {"max-events", "N", false, "of tasks at most (200000)"},
 	[OPT_MIN] = {"min", "SIZE", false,
-		     "that will do if there is no room for all of it (--vram)"},
+		     "that will do if there is no room for all of --vram (as --vram)"},
 	[OPT_NODES] = {"nodes", "FILE,...", false,
 		       "these device files only, instead of those of all GPUs"},
 	[OPT_NO_HEADER] = {"no-header", NULL, false, "rows only, without title and heads"},
@@ -85,8 +85,13 @@ static void print_option(FILE *file, const struct about *option)
 static void print_synopsis(FILE *file, const struct command *command)
 {
 	fprintf(file, "usage: brokerctl [OPTION...] %s", command->name);
+	/* Whatever takes it requires it. */
+	if (command->options & TAKES(OPT_VRAM)) {
+		fputc(' ', file);
+		print_option(file, &about[OPT_VRAM]);
+	}
 	for (unsigned int i = 0; i < N_OPTIONS; i++) {
-		if (!(command->options & TAKES(i)))
+		if (!(command->options & TAKES(i)) || i == OPT_VRAM)
 			continue;
 		fputs(" [", file);
 		print_option(file, &about[i]);
@@ -177,6 +182,8 @@ static int check_sort(const struct arguments *arguments)
 {
 	const char *key = arguments->values[OPT_SORT], *near;
 	const char *const *keys = arguments->command->sort_keys;
+	char all[256] = "";
+	size_t length = 0;
 
 	if (!key)
 		return EXIT_OK;
@@ -185,9 +192,13 @@ static int check_sort(const struct arguments *arguments)
 		if (strcmp(keys[i], key) == 0)
 			return EXIT_OK;
 	near = suggest(key, keys);
-	return control_misuse(arguments, "--sort does not take %s; %s%s%s", text_name(key),
-			      near ? "did you mean " : "see --help", near ? near : "",
-			      near ? "?" : "");
+	if (near)
+		return control_misuse(arguments, "--sort does not take %s; did you mean %s?",
+				      text_name(key), near);
+	for (unsigned int i = 0; keys[i] && length < sizeof(all); i++)
+		length += (size_t)snprintf(all + length, sizeof(all) - length, " %s", keys[i]);
+	return control_misuse(arguments, "--sort does not take %s; there are%s", text_name(key),
+			      all);
 }
 
 int arguments_read(const struct command *command, int argc, char **argv, struct arguments *ret)
