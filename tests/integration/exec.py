@@ -425,6 +425,17 @@ def check_vulkan(broker, folder):
     wait_for(lambda: leases(broker) == [], 'it is left')
 
 
+def check_counts(broker, n, granted, n_waiting, text):
+    """What brokerctl status says of leases."""
+    def counts():
+        status, = objects(ctl(broker, 'status', '--json'))
+        return [status[name] for name in ('leases', 'leases_granted_bytes', 'leases_waiting')]
+
+    wait_for(lambda: counts() == [n, granted, n_waiting], f'status does not count {n} leases')
+    line, = [line for line in ctl(broker, 'status').splitlines() if line.startswith('leases')]
+    expect(line == f'leases   {text}', line)
+
+
 def check_two(broker):
     """Both fit, or they are told apart; and who waits gets what the other had."""
     both = [Exec(broker, '--vram=24MiB', '--', MEMBER, '24', '24') for _ in range(2)]
@@ -454,9 +465,12 @@ def check_two(broker):
     second = Exec(broker, '--vram', '40MiB', '--wait', '5min', '--', MEMBER, '40', '40')
     wait_for(lambda: ctl(broker, 'sessions', '--no-header').count('brokerctl') >= 2, 'not there')
     expect(second.process.poll() is None, 'it did not wait')
+    check_counts(broker, 2, 40 * MIB, 1, '2, 40 MiB granted, 1 waits for room')
     first.end()
     second.expect_ready()
+    check_counts(broker, 1, 40 * MIB, 0, '1, 40 MiB granted')
     second.end()
+    check_counts(broker, 0, 0, 0, '0')
 
 
 def check_kills(broker):

@@ -39,6 +39,8 @@ struct status {
 	struct rbk_stats_contention contention;
 	uint64_t reasons[RBK_STATS_MAX_REASONS], n_reasons;
 	uint64_t n_over; /* tenants above a budget */
+	bool has_leases; /* the broker tells of them; else the next three are 0 */
+	uint64_t n_leases, n_leases_waiting, lease_bytes;
 	int64_t age_ns; /* of the figures */
 	struct gate_views gates;
 	struct warnings warnings;
@@ -153,6 +155,23 @@ static void judge_tenants(struct status *status)
 	}
 }
 
+static void count_leases(struct status *status)
+{
+	const struct rbk_stats_view *view = status->view;
+	struct rbk_stats_lease lease;
+
+	status->has_leases = view->sections[RBK_STATS_SECTION_LEASES].offset;
+	if (!status->has_leases)
+		return;
+	for (uint32_t i = 0; i < rbk_stats_used(view, RBK_STATS_SECTION_LEASES); i++) {
+		if (!lease_copy(view, i, &lease))
+			continue;
+		status->n_leases++;
+		status->n_leases_waiting += !!(lease.flags & RBK_STATS_LEASE_WAITING);
+		status->lease_bytes += lease.granted_bytes;
+	}
+}
+
 static void judge_contention(struct status *status)
 {
 	const struct rbk_stats_contention *contention = &status->contention;
@@ -194,6 +213,7 @@ static void status_fill(struct status *status, struct control *control, const st
 	judge_broker(status);
 	judge_devices(status);
 	judge_tenants(status);
+	count_leases(status);
 	judge_contention(status);
 	judge_gates(status);
 }
@@ -252,6 +272,19 @@ static void print_tenants(const struct status *status)
 	putchar('\n');
 }
 
+static void print_leases(const struct status *status)
+{
+	if (!status->has_leases)
+		return;
+	printf("leases   %" PRIu64, status->n_leases);
+	if (status->n_leases)
+		printf(", %s granted", text_bytes(status->lease_bytes));
+	if (status->n_leases_waiting)
+		printf(", %" PRIu64 " wait%s for room", status->n_leases_waiting,
+		       status->n_leases_waiting == 1 ? "s" : "");
+	putchar('\n');
+}
+
 static void print_gates(const struct gate_views *gates)
 {
 	for (unsigned int i = 0; i < gates->n; i++) {
@@ -291,6 +324,7 @@ static void print_text(const struct status *status)
 	printf("devices  %u\n", status->view->n_devices);
 	print_devices(status);
 	print_tenants(status);
+	print_leases(status);
 	if (status->is_root) {
 		printf("CPU      %s, %u of %u workers used, watched by %s\n",
 		       contention->flags & RBK_STATS_CONTENDED ? "CONTENDED" : "not contended",
@@ -311,6 +345,8 @@ static void print_json(const struct status *status)
 	const struct rbk_stats_contention *contention = &status->contention;
 	/* What only the root page has. */
 	const uint64_t unknown = status->is_root ? 0 : UINT64_MAX;
+	/* What older brokers do not have. */
+	const uint64_t untold = status->has_leases ? 0 : UINT64_MAX;
 
 	json_begin();
 	json_string("type", "status");
@@ -327,6 +363,9 @@ static void print_json(const struct status *status)
 	json_optional("in_flight", status->broker.n_in_flight | unknown);
 	json_optional("completed", status->broker.n_completed | unknown);
 	json_unsigned("tenants_over", status->n_over);
+	json_optional("leases", status->n_leases | untold);
+	json_optional("leases_granted_bytes", status->lease_bytes | untold);
+	json_optional("leases_waiting", status->n_leases_waiting | untold);
 	json_boolean("force_cpu", status->broker.flags & RBK_STATS_BROKER_FORCE_CPU);
 	json_boolean("contended", contention->flags & RBK_STATS_CONTENDED);
 	json_number("contention", status->is_root ? contention->factor : NAN);
