@@ -20,9 +20,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static void draw(struct picture *picture, const struct model *model, struct canvas *canvas)
 {
-	static const int keys[] = {'1',         INPUT_DOWN, INPUT_ENTER, '2',        't',
-				   'T',         '3',        INPUT_END,   '4',        INPUT_DOWN,
-				   INPUT_ENTER, '5',        INPUT_DOWN,  INPUT_ENTER};
+	static const int keys[] = {'1',         INPUT_DOWN, INPUT_ENTER, '2',         't',
+				   'T',         '3',        INPUT_END,   '4',         INPUT_DOWN,
+				   INPUT_ENTER, '5',        INPUT_DOWN,  INPUT_ENTER, '6',
+				   INPUT_DOWN,  INPUT_ENTER};
 	static const struct origin origin = {.is_recorded = true};
 	struct change change = {.kind = CHANGE_NONE};
 

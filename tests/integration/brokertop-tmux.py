@@ -113,7 +113,8 @@ def check_recorded(folder):
     page = ['--page', path]
     for width, height, settings, options in (
             (80, 24, '', ()), (120, 40, '', ()), (250, 70, '', ()),
-            (80, 24, 'LC_ALL=C', ()), (120, 40, 'NO_COLOR=1', ()), (120, 40, '', ('--ascii',)),
+            (80, 24, 'LC_ALL=C', ()), (250, 70, 'LC_ALL=C', ()), (80, 24, 'NO_COLOR=1', ()),
+            (250, 70, 'NO_COLOR=1', ()), (120, 40, 'NO_COLOR=1', ()), (120, 40, '', ('--ascii',)),
             (120, 40, 'TERM=vt100', ('--ascii',))):
         wanted = printed(*page, f'--size={width}x{height - 1}', *options,
                          **dict([settings.split('=')] if 'LC_ALL' in settings else []))
@@ -125,9 +126,23 @@ def check_recorded(folder):
             has_colours = '38;5;' in '\n'.join(terminal.screen('-e'))
             if has_colours != (settings in ('', 'LC_ALL=C')):
                 fail('colours with', settings, has_colours)
+            check_leases(terminal, [*page, f'--size={width}x{height - 1}', *options],
+                         dict([settings.split('=')] if 'LC_ALL' in settings else []), has_colours)
             if (width, settings, options) == (80, '', ()):
                 check_resized(terminal, page)
             terminal.quit()
+
+
+def check_leases(terminal, arguments, environment, has_colours):
+    """The view is what is printed, and colours its tenants."""
+    wanted = printed(*arguments, '--view=leases', **environment)
+    terminal.type('l')
+    terminal.wait(lambda lines: trimmed(lines) == wanted, '\n'.join(wanted))
+    row = next(line for line in terminal.screen('-e') if 'ffmpeg' in line)
+    if ('38;5;' in row) != has_colours:
+        fail('colours of leases', has_colours, row)
+    terminal.type('1')
+    terminal.wait_for('TASK ')
 
 
 def check_resized(terminal, page):
@@ -213,7 +228,8 @@ def check_hostile(folder):
     with Terminal(folder, 120, 40, '--page', path) as terminal:
         terminal.wait_for('TENANT')
         for keys, text in ((('2', 'F5'), 'Tenants'), (('3',), 'SESSION'), (('4',), 'STATE'),
-                           (('5',), 'PREDICTED'), (('2', 'Down', 'Enter'), 'Tenant ')):
+                           (('5',), 'PREDICTED'), (('6',), 'GRANTED'),
+                           (('Enter',), 'What it may have'), (('2', 'Down', 'Enter'), 'Tenant ')):
             terminal.type(*keys)
             terminal.wait_for(text)
         if terminal.call('display-message', '-p', '#{pane_title}').strip() == 'owned':
@@ -364,6 +380,8 @@ def check_keys(terminal):
     terminal.wait_for('tenant llm')
     terminal.type('Escape')
     terminal.wait_without('fingerprint')
+    terminal.type('l')
+    terminal.wait_for('GRANTED')
     terminal.type('s')
     terminal.wait_for('IN-FLIGHT')
     terminal.type('1')

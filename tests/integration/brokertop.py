@@ -23,7 +23,7 @@ TOP, RECORD, README = sys.argv[1 + UPDATES:]
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'data/brokertop')
 LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 SIZES = ('80x24', '120x40', '250x70')
-VIEWS = ('overview', 'tenants', 'sessions', 'plans', 'decisions')
+VIEWS = ('overview', 'tenants', 'sessions', 'plans', 'decisions', 'leases')
 OK, FAILED, USAGE, NO_BROKER = range(4)
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in ('LANG', 'LC_CTYPE', 'NO_COLOR', 'COLUMNS', 'LINES')}
@@ -63,8 +63,11 @@ def pictures(paths):
         for view in VIEWS[1:]:
             yield f'three-{view}-{size}', ['--page', paths['three'], '--size', size,
                                            '--view', view]
+        yield f'three-leases-{size}-ascii', ['--page', paths['three'], '--size', size,
+                                             '--view=leases', '--ascii']
     for scene in ('cpu', 'own', 'many'):
         yield f'{scene}-120x40', ['--page', paths[scene], '--size', '120x40']
+    yield 'own-leases-120x40', ['--page', paths['own'], '--size', '120x40', '--view=leases']
     yield 'one-120x40', ['--page', paths['three'], '--size', '120x40', '--tenant', 'web']
 
 
@@ -117,11 +120,20 @@ def check_json(paths):
     expect(48000 < about['tasks_per_s'] < 49000 and about['all'] is True, about)
     expect(about['tenants'][1]['memory_max'] == 2 << 30, about)
     expect(json.loads(top('--json', '--once', '--page', paths['own'])[0])['all'] is False, 'all')
-    # The sessions of one tenant, and of nobody else.
+    leases = about['leases']
+    expect([lease['name'] for lease in leases] == ['llama-server', 'ffmpeg', 'vkcube'], leases)
+    expect([lease['over'] for lease in leases] == [False, False, True], leases)
+    expect(leases[1]['waiting'] and leases[1]['waiting_bytes'] == 128 << 20, leases)
+    expect([lease['seen_bytes'] for lease in leases] == [472 << 20, None, 672 << 20], leases)
+    expect(leases[0]['granted_bytes'] == 512 << 20 and leases[0]['pid'] == 4301, leases)
+    # The sessions and leases of one tenant, and of nobody else.
     web = json.loads(top('--json', '--once', '--page', paths['three'], '--tenant=web')[0])
     number = web['tenants'][0]['number']
     expect([tenant['tenant'] for tenant in web['tenants']] == ['web'], web)
     expect(len(web['sessions']) == 6 and {entry['tenant'] for entry in web['sessions']} == {number}, web)
+    expect([lease['name'] for lease in web['leases']] == ['ffmpeg'], web)
+    text, _ = top('--once', '--page', paths['three'], '--tenant=web', '--view=leases')
+    expect(b'ffmpeg' in text and b'vkcube' not in text, text)
 
 
 def documented():
@@ -141,9 +153,10 @@ def check_documented(paths):
     about = json.loads(top('--json', '--once', '--page', paths['three'])[0])
     own = json.loads(top('--json', '--once', '--page', paths['own'])[0])
     known = documented()
-    expect(set(known) == {'line', 'devices', 'tenants', 'sessions'}, known.keys())
+    expect(set(known) == {'line', 'devices', 'tenants', 'sessions', 'leases'}, known.keys())
     expect(set(about) == known['line'], 'the line', set(about) ^ known['line'])
-    for kind in ('devices', 'tenants', 'sessions'):
+    for kind in ('devices', 'tenants', 'sessions', 'leases'):
+        expect(about[kind] and own[kind], kind)
         for entry in about[kind]:
             expect(set(entry) == known[kind], kind, set(entry) ^ known[kind])
         for entry in own[kind]:

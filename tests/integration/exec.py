@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 """brokerctl exec, leases and lease beside a real broker with a software device of 64 MiB.
 
-    exec.py BROKERCTL BROKERD STATS_CLIENT MEMBER MANIFEST BROKERCTL.1 VULKAN_CLIENT
+    exec.py BROKERCTL BROKERD STATS_CLIENT MEMBER MANIFEST BROKERCTL.1 VULKAN_CLIENT [BROKERTOP]
 
 MEMBER joins the lease that its environment names; MANIFEST is that of the layer as it was built;
-VULKAN_CLIENT knows nothing of leases.
+VULKAN_CLIENT knows nothing of leases. Without BROKERTOP what that shows of them is not looked at.
 """
 import atexit
 import json
@@ -22,6 +22,7 @@ import time
 from ctlrig import CTL, FAILED, LIMIT, NOT_PERMITTED, OK, USAGE, Broker, ctl, expect, objects, wait_for
 
 MEMBER, MANIFEST, MANUAL, VULKAN_CLIENT = sys.argv[4:8]
+TOP = sys.argv[8] if len(sys.argv) > 8 else None
 NOT_RUN, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 MIB = 1 << 20
 OURS = re.compile('^(RINGBROKER|LLAMA|XDG_DATA_DIRS|XDG_CONFIG|VK_)')
@@ -299,6 +300,36 @@ def check_terminal(broker):
     os.waitpid(pid, 0)
 
 
+def check_top(broker, lease):
+    """brokertop says the same of it, in its view and as JSON."""
+    def top(*arguments):
+        done = subprocess.run([TOP, '--socket', broker.socket, '--once', *arguments], check=True,
+                              timeout=LIMIT, env={**broker.env, 'LC_ALL': 'C'},
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        return done.stdout
+
+    seen, = json.loads(top('--json'))['leases']
+    expect(seen['tenant'] > 0, seen)
+    for name in set(seen) - {'tenant', 'opened_ns', 'seen_bytes'}:
+        expect(seen[name] == lease[name], name, seen, lease)
+    expect(abs(seen['opened_ns'] - lease['opened_ns']) < 10 ** 9, seen, lease)
+    text = top('--view=leases', '--size=250x20')
+    row, = [line.split() for line in text.splitlines() if ' lease-member ' in line]
+    expect(row[:4] == [str(lease['lease']), 'default', 'lease-member', str(lease['pid'])], text)
+    expect('32 MiB' in ' '.join(row) and '20 MiB' in ' '.join(row) and '11 MiB' in ' '.join(row), text)
+
+
+def in_terminal(broker, *arguments):
+    """What brokerctl exec writes to a terminal that its standard error is."""
+    ours, theirs = pty.openpty()
+    subprocess.run([CTL, '--socket', broker.socket, 'exec', *arguments], stdin=subprocess.DEVNULL,
+                   stdout=subprocess.DEVNULL, stderr=theirs, env=broker.env, check=False, timeout=LIMIT)
+    os.close(theirs)
+    said = os.read(ours, 4096).decode()
+    os.close(ours)
+    return said
+
+
 def check_use(broker, folder):
     report = os.path.join(folder, 'report.json')
     member = Exec(broker, '--vram=32MiB', f'--report={report}', '--', MEMBER, '20', '11', '5')
@@ -318,6 +349,9 @@ def check_use(broker, folder):
     described = set(re.findall(r'[a-z_]+', ' '.join(
         line for line in part[1].splitlines() if line.startswith('.Va ')))) if part else set()
     expect(set(lease) - {'type'} <= described, 'brokerctl(1) has not', set(lease) - described)
+
+    if TOP:
+        check_top(broker, lease)
 
     # Another size: what is drawn stays.
     number = str(lease['lease'])

@@ -207,8 +207,78 @@ static void test_only__one_tenant(void **state)
 	assert_null(model_tenant(&model, 1));
 	assert_non_null(model_tenant(&model, 2));
 	assert_int_equal(model.n_plans, 8);
+	assert_false(model_shows_lease(&model, model_lease(&model, 1)));
+	assert_true(model_shows_lease(&model, model_lease(&model, 2)));
 	for (uint32_t i = 0; i < model.n_decisions; i++)
 		assert_int_equal(model.decisions[i].tenant, 2);
+}
+
+static struct rbk_stats_lease *lease_record(const struct pages *pages, uint32_t index)
+{
+	return (void *)rbk_stats_record(&pages->root, RBK_STATS_SECTION_LEASES, index);
+}
+
+/* What comes, goes and changes hands is what the page has now. */
+static void test_leases__come_and_go(void **state)
+{
+	const struct model_lease *lease;
+	struct pages pages;
+
+	show(STATS_SCENE_THREE, 1);
+	lease = model_lease(&model, 2);
+	assert_non_null(lease);
+	assert_string_equal(lease->now.name, "ffmpeg");
+	assert_ptr_equal(lease->tenant, model_tenant(&model, 2));
+	assert_true(model_lease_used(lease) == 472 * 0x1p20);
+	assert_null(model_lease(&model, 0));
+	assert_true(model_tenant(&model, 2)->leased_bytes[RBK_DEVICE_GPU] == 512u << 20);
+
+	/* The first one is gone, the second one another's, on a device that there is not. */
+	stats_scene_make(STATS_SCENE_THREE, 2, &pages);
+	lease_record(&pages, 0)->number = 0;
+	lease_record(&pages, 1)->number = 9;
+	lease_record(&pages, 1)->tenant = 3;
+	lease_record(&pages, 1)->device = UINT32_MAX;
+	memset(lease_record(&pages, 2)->name, 'x', RBK_STATS_NAME_BYTES);
+	lease_record(&pages, 2)->tenant = 77;
+	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+	pages_unmap(&pages);
+	assert_null(model_lease(&model, 1));
+	assert_null(model_lease(&model, 2));
+	assert_ptr_equal(model_lease(&model, 9)->tenant, model_tenant(&model, 3));
+	lease = model_lease(&model, 3);
+	assert_null(lease->tenant);
+	assert_int_equal(strlen(lease->now.name), RBK_STATS_NAME_BYTES - 1);
+	for (uint32_t i = 1; i <= 3; i++)
+		assert_true(model_tenant(&model, i)->leased_bytes[RBK_DEVICE_GPU] == 0);
+}
+
+/* Memory is taken for as many as there are, up to those that are free for certain. */
+static void test_leases__as_many_as_are_used(void **state)
+{
+	struct rbk_stats_header *header;
+	struct pages pages;
+
+	show(STATS_SCENE_THREE, 1);
+	assert_int_equal(model.n_leases, 4);
+	stats_scene_make(STATS_SCENE_THREE, 2, &pages);
+	header = (struct rbk_stats_header *)pages.root.page;
+	header->sections[RBK_STATS_SECTION_LEASES].n_free = 2;
+	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+	pages_unmap(&pages);
+	assert_int_equal(model.n_leases, 2);
+	assert_null(model_lease(&model, 3));
+	/* A broker that has none of them. */
+	stats_scene_make(STATS_SCENE_THREE, 3, &pages);
+	header = (struct rbk_stats_header *)pages.root.page;
+	header->n_sections = RBK_STATS_SECTION_LEASES;
+	assert_true(rbk_stats_view(&pages.root, header, header->page_bytes));
+	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+	pages_unmap(&pages);
+	assert_int_equal(model.n_leases, 0);
+	assert_true(model_tenant(&model, 1)->leased_bytes[RBK_DEVICE_GPU] == 0);
+	show(STATS_SCENE_THREE, 4);
+	assert_non_null(model_lease(&model, 3));
 }
 
 static void test_decisions__newest_first(void **state)
@@ -298,6 +368,8 @@ int main(void)
 		TEST(test_latencies__of_the_whole_interval),
 		TEST(test_records__as_many_as_are_used),
 		TEST(test_only__one_tenant),
+		TEST(test_leases__come_and_go),
+		TEST(test_leases__as_many_as_are_used),
 		TEST(test_decisions__newest_first),
 		TEST(test_history__five_minutes),
 		TEST(test_history__evictions_of_a_minute),

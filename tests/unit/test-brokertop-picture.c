@@ -296,6 +296,193 @@ static void test_keys__details(void **state)
 	assert_int_equal(press('q'), INPUT_QUIT);
 }
 
+static struct rbk_stats_lease *lease_record(const struct pages *pages, uint32_t index)
+{
+	return (void *)rbk_stats_record(&pages->root, RBK_STATS_SECTION_LEASES, index);
+}
+
+static const char *first_lease(void)
+{
+	return first_row()->lease->now.name;
+}
+
+/* The first row has @text in that column, where there is room for all of them. */
+static void expect_cell(const char *column, const char *text)
+{
+	const struct table *table = picture_table(&picture);
+	unsigned int i = 0;
+	char cell[64] = "";
+	int n = 0;
+
+	assert_int_equal(canvas_resize(&canvas, 250, 40), 0);
+	picture_draw(&picture, &model, &origin, &canvas, true);
+	while (strcmp(table->columns[i].name, column) != 0)
+		i++;
+	for (int x = table->column_x[i]; x < table->column_end[i] && n < 63; x++) {
+		uint16_t code = canvas.cells[(table->head_y + 1) * canvas.width + x].code;
+
+		if (n > 0 || code != ' ')
+			cell[n++] = code < 0x7f ? (char)code : '?';
+	}
+	while (n > 0 && cell[n - 1] == ' ')
+		cell[--n] = '\0';
+	assert_string_equal(cell, text);
+	assert_int_equal(canvas_resize(&canvas, 120, 40), 0);
+}
+
+static void test_leases__columns(void **state)
+{
+	static const char *const cells[][2] = {
+		{"LEASE", "4294967295"},
+		{"TENANT", "web"},
+		{"NAME", "a?[2J"},
+		{"PID", "?"},
+		{"USER", "4294967294"},
+		{"DEVICE", "GPU1"},
+		{"AGE", "3.0 min"},
+		{"MEMBERS", "5"},
+		{"MIN", "1.0 MiB"},
+		{"WISH", "2.0 MiB"},
+		{"GRANTED", "3.0 MiB"},
+		{"MAX", "4.0 MiB"},
+		{"DRAWN", "5.0 MiB"},
+		{"USED", "7.0 MiB"},
+		{"PEAK", "8.0 MiB"},
+		{"SEEN", "9.0 MiB"},
+		{"WAITING", "2.0 GiB"},
+		{"REFUSED", "3"},
+		{"IS", "over waiting shrinking capped restored"},
+	};
+	struct pages pages;
+
+	stats_scene_make(STATS_SCENE_THREE, 1, &pages);
+	*lease_record(&pages, 0) = (struct rbk_stats_lease){
+		.number = UINT32_MAX,
+		.tenant = 2,
+		.device = RBK_DEVICE_GPU,
+		.flags = UINT32_MAX,
+		.uid = UINT32_MAX - 1,
+		.n_members = 5,
+		.name = "a\033[2J",
+		.min_bytes = 1 << 20,
+		.wish_bytes = 2 << 20,
+		.granted_bytes = 3 << 20,
+		.max_bytes = 4 << 20,
+		.credited_bytes = 5 << 20,
+		.used_bytes = 4 << 20,
+		.extra_bytes = 3 << 20,
+		.peak_bytes = 8 << 20,
+		.seen_bytes = 9 << 20,
+		.waiting_bytes = 2ull << 30,
+		.n_refused = 3,
+		.opened_at_ns = pages.root.page->updated_at_ns - 180000000000,
+	};
+	lease_record(&pages, 1)->number = lease_record(&pages, 2)->number = 0;
+	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+	pages_unmap(&pages);
+	press('l');
+	assert_int_equal(picture_table(&picture)->n_rows, 1);
+	assert_int_equal(sizeof(cells) / sizeof(cells[0]), n_lease_columns);
+	for (unsigned int i = 0; i < n_lease_columns; i++)
+		expect_cell(cells[i][0], cells[i][1]);
+	press(INPUT_ENTER);
+	assert_true(is_shown("Lease 4294967295 a?[2J"));
+	assert_true(is_shown(
+		"opened by user 4294967294, whose process is gone or not seen   members 5"));
+	assert_true(is_shown("granted 3.0 MiB   min 1.0 MiB   wish 2.0 MiB   max 4.0 MiB"));
+	assert_true(is_shown("used 7.0 MiB   of that by drivers 3.0 MiB   peak 8.0 MiB"));
+	assert_true(is_shown("seen by the kernel 9.0 MiB   refused 3"));
+	assert_true(is_shown("waiting for 2.0 GiB"));
+	/* Its tenant is whom changes are about. */
+	press(INPUT_F + 9);
+	assert_true(is_shown("Drain tenant web"));
+	press('n');
+	show(STATS_SCENE_THREE, 2);
+	assert_true(is_shown("this lease is gone"));
+	press(INPUT_F + 9);
+	assert_true(is_shown("select a tenant first"));
+}
+
+static void test_leases__sort_and_filter(void **state)
+{
+	struct pages pages;
+
+	stats_scene_make(STATS_SCENE_THREE, 1, &pages);
+	lease_record(&pages, 1)->granted_bytes += 1;
+	lease_record(&pages, 2)->used_bytes += 1;
+	assert_int_equal(model_update(&model, &pages, 0, 0), 0);
+	pages_unmap(&pages);
+	press('6');
+	assert_string_equal(first_lease(), "ffmpeg");
+	assert_true(is_shown("GRANTED▾"));
+	for (unsigned int i = 0; i < n_lease_columns; i++) {
+		static const struct {
+			const char *column, *first;
+		} orders[] = {{"USED", "vkcube"},        {"NAME", "ffmpeg"},
+			      {"LEASE", "llama-server"}, {"TENANT", "vkcube"},
+			      {"IS", "vkcube"},          {"WAITING", "ffmpeg"},
+			      {"SEEN", "vkcube"},        {"MEMBERS", "llama-server"},
+			      {"REFUSED", "vkcube"},     {"AGE", "vkcube"}};
+
+		for (unsigned int k = 0; k < sizeof(orders) / sizeof(orders[0]); k++) {
+			if (strcmp(lease_columns[i].name, orders[k].column) != 0)
+				continue;
+			table_sort_by(picture_table(&picture), (int)i);
+			assert_int_equal(picture_update(&picture, &model), 0);
+			assert_string_equal(first_lease(), orders[k].first);
+		}
+	}
+	/* By name, by tenant, and by what is the matter. */
+	press(INPUT_F + 4);
+	type("LLAMA");
+	press(INPUT_ENTER);
+	assert_int_equal(picture_table(&picture)->n_rows, 1);
+	press(INPUT_F + 4);
+	for (unsigned int i = 0; i < 5; i++)
+		press(INPUT_BACKSPACE);
+	type("shrink");
+	press(INPUT_ENTER);
+	assert_int_equal(picture_table(&picture)->n_rows, 1);
+	assert_string_equal(first_lease(), "vkcube");
+	/* However narrow it is, that something is left out is said. */
+	assert_int_equal(canvas_resize(&canvas, 60, 20), 0);
+	assert_true(is_shown("6 Leases"));
+	assert_true(is_shown("filter \"shrink\": 1 of 3"));
+	assert_int_equal(canvas_resize(&canvas, 120, 40), 0);
+	press('\\');
+	press(INPUT_ESCAPE);
+	press('/');
+	type("web");
+	press(INPUT_ENTER);
+	assert_string_equal(table_selected(picture_table(&picture))->lease->now.name, "ffmpeg");
+	press(INPUT_TAB);
+	assert_int_equal(picture.view, VIEW_OVERVIEW);
+}
+
+/* A column for which there is no room is not there, not even as wide as what is left. */
+static void test_columns__left_out_whole(void **state)
+{
+	show(STATS_SCENE_THREE, 1);
+	for (int width = 40; width < 260; width++) {
+		assert_int_equal(canvas_resize(&canvas, width, 20), 0);
+		for (int view = '2'; view <= '6'; view++) {
+			const struct table *table;
+
+			press(view);
+			picture_draw(&picture, &model, &origin, &canvas, true);
+			table = picture_table(&picture);
+			for (unsigned int i = 0; i < table->n_columns; i++) {
+				int columns = table->column_end[i] - table->column_x[i];
+
+				/* A name may be cut. */
+				assert_true(
+					columns == 0 || columns >= table->columns[i].width ||
+					(table->columns[i].flags & COLUMN_FLEX && columns >= 8));
+			}
+		}
+	}
+}
+
 static void test_keys__columns(void **state)
 {
 	show(STATS_SCENE_THREE, 1);
@@ -450,6 +637,9 @@ int main(void)
 		TEST(test_keys__selection_follows),
 		TEST(test_keys__tree),
 		TEST(test_keys__details),
+		TEST(test_leases__columns),
+		TEST(test_leases__sort_and_filter),
+		TEST(test_columns__left_out_whole),
 		TEST(test_keys__columns),
 		TEST(test_changes__are_confirmed),
 		TEST(test_mouse__keys_and_rows),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One tenant or one plan in full
+ * One tenant, one plan or one lease in full
  *
  * Counts are since the broker's start or the last reset, rates of the last interval. All of it is
  * laid out from the first line on, and what is above or below the screen is cut off.
@@ -14,6 +14,7 @@
 #include "monitor/interval.h"
 #include "monitor/text.h"
 #include "picture.h"
+#include "util/plural.h"
 
 enum { REASON_BAR = 30, FULL = 0x2588, HISTOGRAM_ROWS = 4, MAX_DECISIONS = 50 };
 
@@ -317,4 +318,55 @@ void detail_draw_plan(const struct model *model, uint32_t tenant, uint32_t slot,
 	     count(plan->now.n_memory_constraints));
 	draw_reasons(lines, plan->now.reasons);
 	draw_plan_decisions(model, plan, lines);
+}
+
+/* --- A lease --- */
+
+static void draw_lease_memory(const struct model_lease *lease, struct sheet_lines *lines)
+{
+	const struct rbk_stats_lease *now = &lease->now;
+
+	head(lines, "What it may have");
+	line(lines, STYLE_PLAIN, "granted %s   min %s   wish %s   max %s",
+	     figure_bytes_of(now->granted_bytes).text, figure_bytes_of(now->min_bytes).text,
+	     figure_bytes_of(now->wish_bytes).text, figure_bytes_of(now->max_bytes).text);
+	line(lines, STYLE_PLAIN, "drawn by its programs %s   drawn for what they share %s",
+	     figure_bytes_of(now->credited_bytes).text, figure_bytes_of(now->object_bytes).text);
+	line(lines, now->waiting_bytes ? STYLE_WARN : STYLE_PLAIN, "waiting for %s",
+	     now->waiting_bytes ? figure_bytes_of(now->waiting_bytes).text : "nothing");
+	head(lines, "What it has");
+	line(lines, STYLE_PLAIN, "used %s   of that by drivers %s   peak %s   in %s allocation%s",
+	     figure_bytes(model_lease_used(lease)).text, figure_bytes_of(now->extra_bytes).text,
+	     figure_bytes_of(now->peak_bytes).text, count(now->n_objects), plural(now->n_objects));
+	line(lines, now->flags & RBK_STATS_LEASE_OVER ? STYLE_WARN : STYLE_PLAIN,
+	     "seen by the kernel %s   refused %s", figure_bytes_of(now->seen_bytes).text,
+	     count(now->n_refused));
+}
+
+void detail_draw_lease(const struct model *model, uint32_t number, struct sheet_lines *lines)
+{
+	const struct model_lease *lease = model_lease(model, number);
+	const struct rbk_stats_lease *now = lease ? &lease->now : NULL;
+	struct lease_state state;
+	uint64_t age_ns;
+
+	if (!lease) {
+		line(lines, STYLE_WARN, "this lease is gone");
+		return;
+	}
+	state = lease_state(lease);
+	age_ns = model->updated_at_ns > now->opened_at_ns ? model->updated_at_ns - now->opened_at_ns
+							  : 0;
+	line(lines, STYLE_BOLD, "Lease %u %s", now->number, text_name(now->name));
+	line(lines, STYLE_PLAIN, "tenant %s   on %s   opened %s ago   %s",
+	     lease->tenant ? text_name(lease->tenant->now.name) : "–", device_label(now->device),
+	     figure_duration(age_ns).text, state.text);
+	if (now->pid)
+		line(lines, STYLE_PLAIN, "opened by process %u of user %u   member%s %u", now->pid,
+		     now->uid, plural(now->n_members), now->n_members);
+	else
+		line(lines, STYLE_PLAIN,
+		     "opened by user %u, whose process is gone or not seen   member%s %u", now->uid,
+		     plural(now->n_members), now->n_members);
+	draw_lease_memory(lease, lines);
 }

@@ -12,8 +12,9 @@ static const struct {
 } help[] = {
 	{"Views", NULL},
 	{"1 o", "overview: devices, processors, reasons, the last minutes, tenants"},
-	{"2 3 4 5", "tenants, sessions, plans, decisions; also s p d, and Tab for the next"},
-	{"Enter", "the selected tenant or plan in full; Esc goes back"},
+	{"2 3 4 5 6",
+	 "tenants, sessions, plans, decisions, leases; also s p d l, and Tab for the next"},
+	{"Enter", "the selected tenant, plan or lease in full; Esc goes back"},
 	{"F5 t", "tenants with their sessions"},
 	{"Rows", NULL},
 	{"arrows", "PgUp PgDn Home End; the mouse: its wheel, and a click"},
@@ -33,7 +34,8 @@ static const struct {
 	{"F9", "drain the tenant, or end that"},
 	{"F10 q", "quit"},
 	{"The bar of device memory", NULL},
-	{"filled", "tenants, the largest first"},
+	{"filled", "tenants, the largest first: what their plans have"},
+	{"===", "leased by that tenant, to programs that use the device themselves"},
 	{"dots", "promised to tenants (vram-reserve), and not used"},
 	{"outside", "programs beside the broker"},
 	{"headroom", "can be had; ///: kept free"},
@@ -44,6 +46,11 @@ static const struct {
 	{"RQ-WAIT", "p99 of waiting for a processor, in ten seconds; BEHIND: for whom"},
 	{"EVICT", "plans that had to leave device memory; RETURNS: that came back"},
 	{"FALLBK", "tasks that failed on a GPU, and ran on the CPU"},
+	{"GRANTED", "to a lease, out of its tenant's memory; DRAWN: handed out to its programs"},
+	{"USED PEAK", "of a lease, as its programs say; SEEN: as the kernel says"},
+	{"IS",
+	 "over: more was seen than granted; waiting: for more; shrinking: has still to give back; "
+	 "capped: the kernel holds it, too; restored: from a broker that ended"},
 	{"NO-MEM", "tasks that ran elsewhere for want of device memory"},
 };
 

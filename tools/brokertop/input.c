@@ -50,6 +50,9 @@ static void open_selected(struct picture *picture)
 		picture->sheet_tenant = row->decision->tenant;
 		picture->sheet_slot = row->decision->now.plan;
 		open_sheet(picture, SHEET_PLAN);
+	} else if (row->lease) {
+		picture->sheet_lease = row->lease->now.number;
+		open_sheet(picture, SHEET_LEASE);
 	} else if (row->tenant) {
 		picture->sheet_tenant = row->tenant->now.number;
 		open_sheet(picture, SHEET_TENANT);
@@ -96,11 +99,14 @@ static bool begin_change(struct picture *picture, const struct model *model, boo
 	const struct row *row = table_selected(picture_table(picture));
 	const struct model_tenant *tenant = NULL;
 	const struct model_plan *plan = NULL;
+	const struct model_lease *lease = NULL;
 
 	if (picture->sheet == SHEET_PLAN)
 		plan = model_plan(model, picture->sheet_tenant, picture->sheet_slot);
 	else if (picture->sheet == SHEET_NONE && row)
 		plan = row->plan;
+	if (picture->sheet == SHEET_LEASE)
+		lease = model_lease(model, picture->sheet_lease);
 	if (!may_change) {
 		say(picture, STYLE_WARN,
 		    "changes are for administrators, on the administrators' socket");
@@ -108,6 +114,8 @@ static bool begin_change(struct picture *picture, const struct model *model, boo
 	}
 	if (picture->sheet == SHEET_TENANT || picture->sheet == SHEET_PLAN)
 		tenant = model_tenant(model, picture->sheet_tenant);
+	else if (picture->sheet == SHEET_LEASE)
+		tenant = lease ? lease->tenant : NULL;
 	else if (plan)
 		tenant = model_tenant(model, plan->tenant);
 	else if (row && row->decision)
@@ -373,6 +381,10 @@ static enum input_wish in_view(struct picture *picture, const struct model *mode
 	case '5':
 	case 'd':
 		show_view(picture, VIEW_DECISIONS);
+		break;
+	case '6':
+	case 'l':
+		show_view(picture, VIEW_LEASES);
 		break;
 	case INPUT_TAB:
 		show_view(picture, (picture->view + 1) % VIEW_COUNT);

@@ -480,7 +480,8 @@ static void print_usage(FILE *file)
 	      "Shows what a broker's tenants do, in a terminal; ? tells the keys.\n\n"
 	      "  -d, --delay=SECONDS  between two looks, 0.1 to 3600 (default: 1)\n"
 	      "  -t, --tenant=TENANT  of this tenant only, a name or a number\n"
-	      "  --view=VIEW          begin with overview, tenants, sessions, plans or decisions\n"
+	      "  --view=VIEW          begin with overview, tenants, sessions, plans,\n"
+	      "                       decisions or leases\n"
 	      "  --once               print one picture as lines, and end\n"
 	      "  --batch              print pictures as lines, until -n or for ever\n"
 	      "  -n, --number=N       so many pictures, or moments to be recorded\n"
@@ -535,8 +536,8 @@ static bool parse_size(const char *text, struct options *options)
 
 static bool parse_view(const char *text, enum view *ret)
 {
-	static const char *const names[VIEW_COUNT] = {"overview", "tenants", "sessions", "plans",
-						      "decisions"};
+	static const char *const names[VIEW_COUNT] = {"overview", "tenants",   "sessions",
+						      "plans",    "decisions", "leases"};
 
 	for (unsigned int i = 0; i < VIEW_COUNT; i++)
 		if (strcmp(names[i], text) == 0) {
@@ -609,8 +610,8 @@ static int parse_options(int argc, char **argv, struct options *options)
 			break;
 		case VIEW:
 			if (!parse_view(optarg, &options->view))
-				return misuse("--view takes overview, tenants, sessions, plans or "
-					      "decisions",
+				return misuse("--view takes overview, tenants, sessions, plans, "
+					      "decisions or leases",
 					      optarg);
 			break;
 		case ONCE:

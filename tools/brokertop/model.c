@@ -50,6 +50,7 @@ void model_deinit(struct model *model)
 	free(model->devices);
 	free(model->tenants);
 	free(model->sessions);
+	free(model->leases);
 	free(model->plans);
 	free(model->decisions);
 	free(model->index);
@@ -117,6 +118,14 @@ const struct model_plan *model_plan(const struct model *model, uint32_t tenant, 
 	for (uint32_t i = 0; i < model->n_plans; i++)
 		if (model->plans[i].tenant == tenant && model->plans[i].slot == slot)
 			return &model->plans[i];
+	return NULL;
+}
+
+const struct model_lease *model_lease(const struct model *model, uint32_t number)
+{
+	for (uint32_t i = 0; i < model->n_leases; i++)
+		if (number && model->leases[i].now.number == number)
+			return &model->leases[i];
 	return NULL;
 }
 
@@ -313,6 +322,44 @@ static int copy_sessions(struct model *model, const struct rbk_stats_view *view)
 				UNKNOWN;
 		}
 	}
+	return 0;
+}
+
+/* What of the tenants' memory is granted to programs that drive a device themselves. */
+static void sum_leases(struct model *model)
+{
+	for (uint32_t i = 0; i < model->n_tenants; i++)
+		memset(model->tenants[i].leased_bytes, 0, sizeof(model->tenants[i].leased_bytes));
+	for (uint32_t i = 0; i < model->n_leases; i++) {
+		const struct model_lease *lease = &model->leases[i];
+		/* Ours, and not constant. */
+		struct model_tenant *tenant = (struct model_tenant *)lease->tenant;
+
+		if (lease->now.number && tenant && lease->now.device < RBK_MAX_DEVICES)
+			tenant->leased_bytes[lease->now.device] += lease->now.granted_bytes;
+	}
+}
+
+static int copy_leases(struct model *model, const struct rbk_stats_view *view)
+{
+	int r = resize((void **)&model->leases, &model->n_leases,
+		       rbk_stats_used(view, RBK_STATS_SECTION_LEASES), sizeof(*model->leases));
+
+	if (r)
+		return r;
+	for (uint32_t i = 0; i < model->n_leases; i++) {
+		struct model_lease *lease = &model->leases[i];
+		uint64_t head;
+
+		page_copy(view, RBK_STATS_SECTION_LEASES, i, &head, sizeof(head));
+		lease->now.number = 0;
+		if (head >> 32 == 0)
+			continue;
+		page_copy(view, RBK_STATS_SECTION_LEASES, i, &lease->now, sizeof(lease->now));
+		END(lease->now.name);
+		lease->tenant = model_tenant(model, lease->now.tenant);
+	}
+	sum_leases(model);
 	return 0;
 }
 
@@ -779,6 +826,8 @@ int model_update(struct model *model, const struct pages *pages, uint32_t only, 
 	r = copy_tenants(model, view, only);
 	if (r == 0)
 		r = copy_sessions(model, view);
+	if (r == 0)
+		r = copy_leases(model, view);
 	if (r == 0 && (what & MODEL_PLANS))
 		r = copy_plans(model, pages, only);
 	if (r)

@@ -43,6 +43,7 @@ struct model_tenant {
 	struct rbk_stats_delay *delay; /* NULL: it is not watched, and was not */
 	bool is_used;
 	bool has_delay;
+	uint64_t leased_bytes[RBK_MAX_DEVICES]; /* of its memory, granted to programs */
 
 	/* Over the last interval; negative: not known. */
 	double tasks_per_s, copied_bytes_per_s, transferred_bytes_per_s;
@@ -57,6 +58,11 @@ struct model_session {
 	uint64_t then_tasks, then_gpu_tasks, then_bytes;
 	uint32_t then_number;
 	double tasks_per_s, gpu_part, copied_bytes_per_s;
+	const struct model_tenant *tenant; /* NULL: of none that is shown */
+};
+
+struct model_lease {
+	struct rbk_stats_lease now;        /* number 0: there is none */
 	const struct model_tenant *tenant; /* NULL: of none that is shown */
 };
 
@@ -99,6 +105,8 @@ struct model {
 	uint32_t n_tenants;
 	struct model_session *sessions;
 	uint32_t n_sessions;
+	struct model_lease *leases;
+	uint32_t n_leases;
 	uint32_t n_connected;    /* of the sessions, not free */
 	uint64_t n_resident;     /* plans of theirs */
 	bool is_one;             /* of several tenants one is shown, */
@@ -158,6 +166,18 @@ const struct model_tenant *model_tenant(const struct model *model, uint32_t numb
 static inline bool model_shows(const struct model *model, const struct model_session *session)
 {
 	return session->now.number && (!model->is_one || session->tenant);
+}
+
+static inline bool model_shows_lease(const struct model *model, const struct model_lease *lease)
+{
+	return lease->now.number && (!model->is_one || lease->tenant);
+}
+/* NULL: it is gone. */
+const struct model_lease *model_lease(const struct model *model, uint32_t number);
+/* What its members use, and drivers take beside it. */
+static inline double model_lease_used(const struct model_lease *lease)
+{
+	return (double)lease->now.used_bytes + (double)lease->now.extra_bytes;
 }
 
 /* The plan of the tenant of that number in that place; NULL: it is gone. */

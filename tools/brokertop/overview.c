@@ -20,7 +20,10 @@ enum {
 	DARK = 0x2593,
 	MEDIUM = 0x2592,
 	LIGHT = 0x2591,
-	MAX_SEGMENTS = 20,
+	LEASED = '=',
+	MAX_USERS = 16,
+	MAX_SEGMENTS = 2 * MAX_USERS + 4,
+	NAME_BYTES = RBK_STATS_NAME_BYTES + 16,
 	BAR_TEXT = 20, /* columns behind a bar */
 	GRAPH_ROWS = 4,
 	TOTAL_BYTES = 64,
@@ -114,6 +117,31 @@ static double known(uint64_t bytes)
 	return bytes == RBK_STATS_ABSENT ? 0 : (double)bytes;
 }
 
+/*
+ * Of what a tenant has of a device: its plans, and behind them what it was granted for leases.
+ * @names: room for two. Return: how many segments.
+ */
+static unsigned int split(const struct model_tenant *tenant, uint32_t device, uint16_t fill,
+			  struct segment *segments, char (*names)[NAME_BYTES])
+{
+	double used = (double)tenant->now.devices[device].memory_used;
+	double leased = fmin((double)tenant->leased_bytes[device], used);
+	enum style style = tenant_style(tenant->now.number);
+	unsigned int n = 0;
+
+	if (used > leased) {
+		snprintf(names[n], NAME_BYTES, "%s", text_name(tenant->now.name));
+		segments[n] = (struct segment){used - leased, fill, style, names[n]};
+		n++;
+	}
+	if (leased > 0) {
+		snprintf(names[n], NAME_BYTES, "%s leased", text_name(tenant->now.name));
+		segments[n] = (struct segment){leased, LEASED, style, names[n]};
+		n++;
+	}
+	return n;
+}
+
 static void draw_ends(struct canvas *canvas, int x, int y, int width)
 {
 	canvas_text(canvas, x, y, STYLE_DIM, "▕");
@@ -121,8 +149,9 @@ static void draw_ends(struct canvas *canvas, int x, int y, int width)
 }
 
 /*
- * Who has a device's memory: tenants, the largest first; what was promised and is not used; others
- * than the broker; what could be had; and, after a gap, what is kept free.
+ * Who has a device's memory: tenants, the largest first, with what is leased of it; what was
+ * promised and is not used; others than the broker; what could be had; and, after a gap, what is
+ * kept free.
  */
 static void draw_vram(const struct model *model, struct canvas *canvas, int y, uint32_t device)
 {
@@ -130,23 +159,17 @@ static void draw_vram(const struct model *model, struct canvas *canvas, int y, u
 	const struct rbk_stats_device *about = &model->devices[device].now;
 	const int width = canvas->width - 8 - BAR_TEXT;
 	struct segment segments[MAX_SEGMENTS];
-	char names[MAX_SEGMENTS][RBK_STATS_NAME_BYTES], text[TOTAL_BYTES];
-	struct user users[MAX_SEGMENTS - 4];
+	char names[MAX_SEGMENTS][NAME_BYTES], text[TOTAL_BYTES];
+	struct user users[MAX_USERS];
 	double total = known(about->memory_total), others, outside = known(about->memory_outside);
 	double reserved = model->devices[device].reserved_bytes, charged = 0, used, budget;
 	unsigned int n_users, n = 0;
 
 	canvas_text(canvas, 1, y, STYLE_BOLD, "VRAM");
-	n_users = largest(model, device, users, MAX_SEGMENTS - 4, &others);
-	for (; n < n_users; n++) {
-		snprintf(names[n], sizeof(names[n]), "%s", text_name(users[n].tenant->now.name));
-		segments[n] = (struct segment){
-			.amount = users[n].bytes,
-			.code = fills[n % 3],
-			.style = tenant_style(users[n].tenant->now.number),
-			.name = names[n],
-		};
-		charged += users[n].bytes;
+	n_users = largest(model, device, users, MAX_USERS, &others);
+	for (unsigned int i = 0; i < n_users; i++) {
+		n += split(users[i].tenant, device, fills[i % 3], &segments[n], &names[n]);
+		charged += users[i].bytes;
 	}
 	/* Also those that are not shown. */
 	others = fmax(others, known(about->memory_charged) - charged);
@@ -210,16 +233,14 @@ static void draw_own_vram(const struct model *model, struct canvas *canvas, int 
 	double total = memory->memory_max == UINT64_MAX
 			       ? known(model->devices[device].now.memory_total)
 			       : (double)memory->memory_max;
-	char name[RBK_STATS_NAME_BYTES], text[TOTAL_BYTES];
-	struct segment segments[] = {
-		{used, FULL, tenant_style(tenant->number), name},
-		{fmax(0, reserve - used), 0xb7, STYLE_DIM, "reserved"},
-	};
+	char names[2][NAME_BYTES], text[TOTAL_BYTES];
+	struct segment segments[3];
+	unsigned int n = split(&model->tenants[0], device, FULL, segments, names);
 
-	snprintf(name, sizeof(name), "%s", text_name(tenant->name));
+	segments[n++] = (struct segment){fmax(0, reserve - used), 0xb7, STYLE_DIM, "reserved"};
 	canvas_text(canvas, 1, y, STYLE_BOLD, "VRAM");
 	draw_ends(canvas, 6, y, width);
-	canvas_bar(canvas, 7, y, width, total, segments, 2);
+	canvas_bar(canvas, 7, y, width, total, segments, n);
 	used_of(text, used, total);
 	canvas_text(canvas, 9 + width, y, STYLE_PLAIN, text);
 }

@@ -20,7 +20,7 @@ enum { LEAST_WIDTH = 40, LEAST_HEIGHT = 10 };
 
 static const char *const view_names[VIEW_COUNT] = {
 	[VIEW_OVERVIEW] = "Overview", [VIEW_TENANTS] = "Tenants",     [VIEW_SESSIONS] = "Sessions",
-	[VIEW_PLANS] = "Plans",       [VIEW_DECISIONS] = "Decisions",
+	[VIEW_PLANS] = "Plans",       [VIEW_DECISIONS] = "Decisions", [VIEW_LEASES] = "Leases",
 };
 
 void picture_init(struct picture *picture)
@@ -41,7 +41,7 @@ struct table *picture_table(struct picture *picture)
 	static const enum table_kind kinds[VIEW_COUNT] = {
 		[VIEW_OVERVIEW] = TABLE_TENANTS,    [VIEW_TENANTS] = TABLE_TENANTS,
 		[VIEW_SESSIONS] = TABLE_SESSIONS,   [VIEW_PLANS] = TABLE_PLANS,
-		[VIEW_DECISIONS] = TABLE_DECISIONS,
+		[VIEW_DECISIONS] = TABLE_DECISIONS, [VIEW_LEASES] = TABLE_LEASES,
 	};
 
 	return &picture->tables[kinds[picture->view]];
@@ -270,20 +270,33 @@ static void draw_foot(struct picture *picture, const struct origin *origin, stru
 
 /* --- Views --- */
 
-/* Which view this is, what is left out, and how it is sorted. */
+/*
+ * Which view this is, what is left out, and how many rows there are: all of which is worth more
+ * than the names of other views, where there is no room for them.
+ */
 static void draw_about(struct picture *picture, struct canvas *canvas, int y)
 {
 	const struct table *table = picture_table(picture);
-	int x = 1;
+	int x = 1, columns = 1;
+	char left_out[TABLE_FILTER_BYTES + 64];
+	bool has_names;
 
-	for (unsigned int i = 0; i < VIEW_COUNT; i++)
-		x = 2 + canvas_format(canvas, x, y, i == picture->view ? STYLE_KEY : STYLE_DIM,
-				      "%u %s", i + 1, view_names[i]);
 	if (table->filter[0])
-		canvas_format(canvas, x + 1, y, STYLE_WARN, "filter \"%s\": %u of %u",
-			      text_name(table->filter), table->n_rows, table->n_all);
+		snprintf(left_out, sizeof(left_out), "filter \"%s\": %u of %u",
+			 text_name(table->filter), table->n_rows, table->n_all);
 	else
-		canvas_format(canvas, x + 1, y, STYLE_DIM, "%u", table->n_all);
+		snprintf(left_out, sizeof(left_out), "%u", table->n_all);
+	for (unsigned int i = 0; i < VIEW_COUNT; i++)
+		columns += 4 + canvas_columns(view_names[i]);
+	has_names = columns + 1 + canvas_columns(left_out) <= canvas->width;
+	for (unsigned int i = 0; i < VIEW_COUNT; i++) {
+		const bool is_this = i == picture->view;
+
+		x = 2 + canvas_format(canvas, x, y, is_this ? STYLE_KEY : STYLE_DIM, "%u%s%s",
+				      i + 1, has_names || is_this ? " " : "",
+				      has_names || is_this ? view_names[i] : "");
+	}
+	canvas_text(canvas, x + 1, y, table->filter[0] ? STYLE_WARN : STYLE_DIM, left_out);
 }
 
 static void draw_sheet(struct picture *picture, const struct model *model, struct canvas *canvas,
@@ -305,6 +318,9 @@ static void draw_sheet(struct picture *picture, const struct model *model, struc
 		break;
 	case SHEET_PLAN:
 		detail_draw_plan(model, picture->sheet_tenant, picture->sheet_slot, &lines);
+		break;
+	case SHEET_LEASE:
+		detail_draw_lease(model, picture->sheet_lease, &lines);
 		break;
 	case SHEET_NONE:
 		break;

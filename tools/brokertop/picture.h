@@ -15,6 +15,7 @@ enum view {
 	VIEW_SESSIONS,
 	VIEW_PLANS,
 	VIEW_DECISIONS,
+	VIEW_LEASES,
 	VIEW_COUNT,
 };
 
@@ -24,6 +25,7 @@ enum sheet {
 	SHEET_HELP,
 	SHEET_TENANT, /* one in full */
 	SHEET_PLAN,
+	SHEET_LEASE,
 };
 
 /* What stands instead of the keys. */
@@ -52,6 +54,7 @@ struct picture {
 	enum view view;
 	enum sheet sheet;
 	uint32_t sheet_tenant, sheet_slot; /* of SHEET_TENANT, SHEET_PLAN */
+	uint32_t sheet_lease;              /* of SHEET_LEASE */
 	int sheet_first;                   /* line that is seen first */
 	int sheet_lines, sheet_height;     /* as it was drawn last */
 	struct table tables[TABLE_COUNT];
@@ -105,8 +108,9 @@ static inline int sheet_next_line(struct sheet_lines *lines)
 	return y >= lines->top && y < lines->end ? y : -1;
 }
 
-/* detail.c: one tenant, one plan; help.c. */
+/* detail.c: one tenant, one plan, one lease; help.c. */
 void detail_draw_tenant(const struct model *model, uint32_t number, struct sheet_lines *lines);
 void detail_draw_plan(const struct model *model, uint32_t tenant, uint32_t slot,
 		      struct sheet_lines *lines);
+void detail_draw_lease(const struct model *model, uint32_t number, struct sheet_lines *lines);
 void help_draw(struct sheet_lines *lines);

@@ -110,6 +110,40 @@ static void report_session(const struct model_session *session)
 	json_object_end();
 }
 
+static void report_lease(const struct model *model, const struct model_lease *lease)
+{
+	const struct rbk_stats_lease *now = &lease->now;
+
+	json_item();
+	json_unsigned("lease", now->number);
+	json_unsigned("tenant", now->tenant);
+	json_string("name", now->name);
+	json_unsigned("device", now->device);
+	json_optional("pid", now->pid ? now->pid : RBK_STATS_ABSENT);
+	json_unsigned("uid", now->uid);
+	json_unsigned("members", now->n_members);
+	json_unsigned("opened_ns", now->opened_at_ns + (uint64_t)model->realtime_offset_ns);
+	json_unsigned("min_bytes", now->min_bytes);
+	json_unsigned("wish_bytes", now->wish_bytes);
+	json_unsigned("max_bytes", now->max_bytes);
+	json_unsigned("granted_bytes", now->granted_bytes);
+	json_unsigned("credited_bytes", now->credited_bytes);
+	json_unsigned("object_bytes", now->object_bytes);
+	json_unsigned("used_bytes", now->used_bytes);
+	json_unsigned("extra_bytes", now->extra_bytes);
+	json_unsigned("peak_bytes", now->peak_bytes);
+	json_optional("seen_bytes", now->seen_bytes);
+	json_unsigned("waiting_bytes", now->waiting_bytes);
+	json_unsigned("objects", now->n_objects);
+	json_unsigned("refused", now->n_refused);
+	json_boolean("over", now->flags & RBK_STATS_LEASE_OVER);
+	json_boolean("waiting", now->flags & RBK_STATS_LEASE_WAITING);
+	json_boolean("shrinking", now->flags & RBK_STATS_LEASE_SHRINKING);
+	json_boolean("capped", now->flags & RBK_STATS_LEASE_CAPPED);
+	json_boolean("restored", now->flags & RBK_STATS_LEASE_RESTORED);
+	json_object_end();
+}
+
 static void report_reasons(const struct model *model)
 {
 	json_object("reasons_per_s");
@@ -151,6 +185,11 @@ void report_json(const struct model *model, const struct origin *origin)
 	for (uint32_t i = 0; i < model->n_sessions; i++)
 		if (model_shows(model, &model->sessions[i]))
 			report_session(&model->sessions[i]);
+	json_array_end();
+	json_array("leases");
+	for (uint32_t i = 0; i < model->n_leases; i++)
+		if (model_shows_lease(model, &model->leases[i]))
+			report_lease(model, &model->leases[i]);
 	json_array_end();
 	json_end();
 }

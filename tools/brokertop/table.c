@@ -26,6 +26,7 @@ void table_init(struct table *table, enum table_kind kind)
 		[TABLE_SESSIONS] = {session_columns, &n_session_columns},
 		[TABLE_PLANS] = {plan_columns, &n_plan_columns},
 		[TABLE_DECISIONS] = {decision_columns, &n_decision_columns},
+		[TABLE_LEASES] = {lease_columns, &n_lease_columns},
 	};
 
 	*table = (struct table){
@@ -112,6 +113,9 @@ static bool matches(const struct row *row, const char *text)
 	if (row->session &&
 	    (has_text(row->session->now.name, text) || has_text(row->session->now.comm, text)))
 		return true;
+	if (row->lease &&
+	    (has_text(row->lease->now.name, text) || has_text(lease_state(row->lease).text, text)))
+		return true;
 	return row->tenant && has_text(row->tenant->now.name, text);
 }
 
@@ -192,6 +196,24 @@ static int add_decisions(struct table *table, const struct model *model)
 		};
 
 		r = add_matching(table, model, &row);
+	}
+	return r;
+}
+
+static int add_leases(struct table *table, const struct model *model)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < model->n_leases && r == 0; i++) {
+		const struct model_lease *lease = &model->leases[i];
+		struct row row = {
+			.tenant = lease->tenant,
+			.lease = lease,
+			.id = lease->now.number,
+		};
+
+		if (model_shows_lease(model, lease))
+			r = add_matching(table, model, &row);
 	}
 	return r;
 }
@@ -287,10 +309,9 @@ static void find_selected(struct table *table)
 int table_update(struct table *table, const struct model *model)
 {
 	static int (*const add[TABLE_COUNT])(struct table * table, const struct model *model) = {
-		[TABLE_TENANTS] = add_tenants,
-		[TABLE_SESSIONS] = add_sessions,
-		[TABLE_PLANS] = add_plans,
-		[TABLE_DECISIONS] = add_decisions,
+		[TABLE_TENANTS] = add_tenants, [TABLE_SESSIONS] = add_sessions,
+		[TABLE_PLANS] = add_plans,     [TABLE_DECISIONS] = add_decisions,
+		[TABLE_LEASES] = add_leases,
 	};
 	int r;
 
@@ -358,7 +379,9 @@ int table_sort_column(const struct table *table, const struct model *model)
 
 	if (table->sort != TABLE_AUTO || table->kind == TABLE_DECISIONS)
 		return table->sort;
-	name = table->kind == TABLE_TENANTS && has_gpu_memory(model) ? "VRAM" : "TASKS/s";
+	name = table->kind == TABLE_LEASES                             ? "GRANTED"
+	       : table->kind == TABLE_TENANTS && has_gpu_memory(model) ? "VRAM"
+								       : "TASKS/s";
 	for (unsigned int i = 0; i < table->n_columns; i++)
 		if (strcmp(table->columns[i].name, name) == 0)
 			return (int)i;
@@ -406,6 +429,7 @@ static void choose_columns(const struct table *table, const struct model *model,
 			break;
 		need -= widths[worst] + 2;
 		widths[worst] = 0;
+		flex = worst == flex ? -1 : flex;
 	}
 	/* A name that is cut says so; a number would be another one. */
 	if (flex >= 0 && need > width)

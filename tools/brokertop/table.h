@@ -18,15 +18,17 @@ enum table_kind {
 	TABLE_SESSIONS,
 	TABLE_PLANS,
 	TABLE_DECISIONS,
+	TABLE_LEASES,
 	TABLE_COUNT,
 };
 
-/* What a row shows; of the pointers one is set, a session's tenant beside it. */
+/* What a row shows; of the pointers one is set, a session's or a lease's tenant beside it. */
 struct row {
 	const struct model_tenant *tenant;
 	const struct model_session *session;
 	const struct model_plan *plan;
 	const struct model_decision *decision;
+	const struct model_lease *lease;
 	bool is_child, is_last_child;
 	uint64_t id; /* the same as long as it is the same thing */
 	double key;
@@ -105,13 +107,20 @@ bool table_search(struct table *table, const char *text, bool from_next);
 int table_sort_column(const struct table *table, const struct model *model);
 void table_sort_by(struct table *table, int column);
 
-/* columns-tenants.c, columns-plans.c */
-extern const struct column tenant_columns[], session_columns[], plan_columns[], decision_columns[];
-extern const unsigned int n_tenant_columns, n_session_columns, n_plan_columns, n_decision_columns;
+/* columns-tenants.c, columns-plans.c, columns-leases.c */
+extern const struct column tenant_columns[], session_columns[], plan_columns[], decision_columns[],
+	lease_columns[];
+extern const unsigned int n_tenant_columns, n_session_columns, n_plan_columns, n_decision_columns,
+	n_lease_columns;
 
 /* A style that tells a tenant from others. */
 enum style tenant_style(uint32_t number);
 /* "GPU1" */
 const char *device_label(uint32_t device);
+/* "over waiting"; empty: nothing is to be said. As brokerctl leases has it. */
+struct lease_state {
+	char text[48];
+};
+struct lease_state lease_state(const struct model_lease *lease);
 /* "resident" */
 const char *memory_state_name(uint32_t state);

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* Columns of leases, in the words of brokerctl leases. */
+#include <stdio.h>
+#include <string.h>
+
+#include "columns.h"
+#include "figures.h"
+#include "monitor/text.h"
+
+/* What is worse first. */
+static const struct {
+	uint32_t flag;
+	const char *name;
+} states[] = {
+	{RBK_STATS_LEASE_OVER, "over"},           {RBK_STATS_LEASE_WAITING, "waiting"},
+	{RBK_STATS_LEASE_SHRINKING, "shrinking"}, {RBK_STATS_LEASE_CAPPED, "capped"},
+	{RBK_STATS_LEASE_RESTORED, "restored"},
+};
+enum { N_STATES = sizeof(states) / sizeof(states[0]) };
+
+struct lease_state lease_state(const struct model_lease *lease)
+{
+	struct lease_state state = {""};
+	size_t n = 0;
+
+	for (unsigned int i = 0; i < N_STATES; i++)
+		if (lease->now.flags & states[i].flag)
+			n += (size_t)snprintf(state.text + n, sizeof(state.text) - n, "%s%s",
+					      n ? " " : "", states[i].name);
+	return state;
+}
+
+static double key_state(ROW)
+{
+	double key = 0;
+
+	for (unsigned int i = 0; i < N_STATES; i++)
+		key = 2 * key + !!(row->lease->now.flags & states[i].flag);
+	return key;
+}
+
+static void draw_state(CELL)
+{
+	cell_set(ret, lease_state(row->lease).text);
+	if (row->lease->now.flags &
+	    (RBK_STATS_LEASE_OVER | RBK_STATS_LEASE_WAITING | RBK_STATS_LEASE_SHRINKING))
+		ret->style = STYLE_WARN;
+}
+
+static double key_number(ROW)
+{
+	return row->lease->now.number;
+}
+
+static void draw_number(CELL)
+{
+	snprintf(ret->text, sizeof(ret->text), "%u", row->lease->now.number);
+}
+
+static const char *key_tenant(ROW)
+{
+	return row->tenant ? row->tenant->now.name : "";
+}
+
+static void draw_tenant(CELL)
+{
+	if (!row->tenant) {
+		cell_set(ret, "–");
+		return;
+	}
+	cell_set(ret, text_name(row->tenant->now.name));
+	ret->style = tenant_style(row->tenant->now.number);
+}
+
+static const char *key_name(ROW)
+{
+	return row->lease->now.name;
+}
+
+static void draw_name(CELL)
+{
+	cell_set(ret, text_name(row->lease->now.name));
+}
+
+static double key_pid(ROW)
+{
+	return row->lease->now.pid;
+}
+
+static void draw_pid(CELL)
+{
+	if (row->lease->now.pid)
+		snprintf(ret->text, sizeof(ret->text), "%u", row->lease->now.pid);
+	else
+		cell_set(ret, "–");
+}
+
+static double key_uid(ROW)
+{
+	return row->lease->now.uid;
+}
+
+static void draw_uid(CELL)
+{
+	snprintf(ret->text, sizeof(ret->text), "%u", row->lease->now.uid);
+}
+
+static double key_device(ROW)
+{
+	return row->lease->now.device;
+}
+
+static void draw_device(CELL)
+{
+	cell_set(ret, device_label(row->lease->now.device));
+}
+
+static double key_age(ROW)
+{
+	uint64_t opened_at_ns = row->lease->now.opened_at_ns;
+
+	return model->updated_at_ns > opened_at_ns ? (double)(model->updated_at_ns - opened_at_ns)
+						   : 0;
+}
+
+static void draw_age(CELL)
+{
+	cell_set(ret, figure_ns(key_age(model, row)).text);
+}
+
+static double key_members(ROW)
+{
+	return row->lease->now.n_members;
+}
+
+static void draw_members(CELL)
+{
+	cell_set(ret, figure_count(row->lease->now.n_members).text);
+}
+
+static double key_used(ROW)
+{
+	return model_lease_used(row->lease);
+}
+
+static void draw_used(CELL)
+{
+	cell_set(ret, figure_bytes(key_used(model, row)).text);
+}
+
+/* Nobody waits for nothing. */
+static double key_waiting(ROW)
+{
+	return (double)row->lease->now.waiting_bytes;
+}
+
+static void draw_waiting(CELL)
+{
+	cell_set(ret, row->lease->now.waiting_bytes
+			      ? figure_bytes_of(row->lease->now.waiting_bytes).text
+			      : "–");
+}
+
+static double key_refused(ROW)
+{
+	return (double)row->lease->now.n_refused;
+}
+
+static void draw_refused(CELL)
+{
+	cell_set(ret, figure_count(key_refused(model, row)).text);
+	if (row->lease->now.n_refused > 0)
+		ret->style = STYLE_WARN;
+}
+
+/* What is not known is less than nothing. */
+#define LEASE_BYTES(name, member)                                            \
+	static double key_##name(ROW)                                        \
+	{                                                                    \
+		return row->lease->now.member == RBK_STATS_ABSENT            \
+			       ? -1                                          \
+			       : (double)row->lease->now.member;             \
+	}                                                                    \
+	static void draw_##name(CELL)                                        \
+	{                                                                    \
+		cell_set(ret, figure_bytes_of(row->lease->now.member).text); \
+	}
+
+LEASE_BYTES(min, min_bytes)
+LEASE_BYTES(wish, wish_bytes)
+LEASE_BYTES(max, max_bytes)
+LEASE_BYTES(granted, granted_bytes)
+LEASE_BYTES(drawn, credited_bytes)
+LEASE_BYTES(peak, peak_bytes)
+LEASE_BYTES(seen, seen_bytes)
+
+const struct column lease_columns[] = {
+	COLUMN("LEASE", 10, 3, 0, number),
+	TEXT_COLUMN("TENANT", 12, 1, 0, tenant),
+	TEXT_COLUMN("NAME", 15, 0, 0, name),
+	COLUMN("PID", 7, 3, 0, pid),
+	COLUMN("USER", 10, 7, 0, uid),
+	{"DEVICE", 6, 5, COLUMN_LEFT, draw_device, key_device, NULL},
+	COLUMN("AGE", 7, 4, DOWN, age),
+	COLUMN("MEMBERS", 7, 5, DOWN, members),
+	COLUMN("MIN", 8, 6, DOWN, min),
+	COLUMN("WISH", 8, 6, DOWN, wish),
+	COLUMN("GRANTED", 8, 0, DOWN, granted),
+	COLUMN("MAX", 8, 1, DOWN, max),
+	COLUMN("DRAWN", 8, 5, DOWN, drawn),
+	COLUMN("USED", 8, 0, DOWN, used),
+	COLUMN("PEAK", 8, 3, DOWN, peak),
+	COLUMN("SEEN", 8, 2, DOWN, seen),
+	COLUMN("WAITING", 8, 6, DOWN, waiting),
+	COLUMN("REFUSED", 7, 5, DOWN, refused),
+	{"IS", 15, 1, COLUMN_LEFT | COLUMN_FLEX | DOWN, draw_state, key_state, NULL},
+};
+const unsigned int n_lease_columns = sizeof(lease_columns) / sizeof(lease_columns[0]);
+_Static_assert(sizeof(lease_columns) / sizeof(lease_columns[0]) <= TABLE_MAX_COLUMNS, "room");
