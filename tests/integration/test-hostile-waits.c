@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who waits for device memory, in all shapes, against a live broker
+ *
+ * Rings of those who wait for each other, who wait and die, whom somebody waits for and who dies,
+ * leases that are made smaller meanwhile, and clients who ask without end and never listen. Raw
+ * sockets, so that everything happens in one thread and in one order. A neighbour, whose plan runs
+ * all the time, goes on in each of them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "integration/raw.h"
+
+#define MIB (1ull << 20)
+#define GPU RBK_DEVICE_GPU
+
+enum { DEVICE_MIB = 64, MAX_MEMBERS = 32, LONG_MS = 600000 };
+
+static struct broker broker;
+static struct neighbour *neighbour;
+static struct rbk *observer;
+static uint64_t results_before; /* of the neighbour */
+
+/* A member of a lease of its own. */
+struct member {
+	int fd;
+	uint32_t number;
+};
+
+static uint64_t vram_used(void)
+{
+	struct rbk_tenant tenant;
+
+	assert_int_equal(rbk_tenant(observer, &tenant), 0);
+	return tenant.devices[GPU].vram.used;
+}
+
+/* But for what the neighbour's plan needs, which may be there or not. */
+static void expect_nothing_left(void)
+{
+	uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000);
+
+	while (vram_used() >= MIB && harness_now_ns() < end_ns)
+		harness_sleep_ms(2);
+	assert_true(vram_used() < MIB);
+}
+
+static int begin(void **state)
+{
+	broker_start(&broker,
+		     &(struct broker_options){.args = (const char *const[]){
+						      "--gpu=software", "--device-memory=64MiB",
+						      "--force-cpu=yes", NULL}});
+	observer = broker_connect(&broker, "observer");
+	if (!broker_has_gpu(observer)) {
+		rbk_disconnect(observer);
+		broker_stop(&broker);
+		print_message("no software Vulkan device here\n");
+		_exit(77);
+	}
+	neighbour = neighbour_start(&broker);
+	broker_wait_sessions(observer, 2);
+	return 0;
+}
+
+/* A test begins. */
+static int note_neighbour(void **state)
+{
+	results_before = neighbour_results(neighbour);
+	return 0;
+}
+
+/*
+ * It ends: those who wait, as long as they were there, did not keep the neighbour from its work.
+ * What it computed wrongly is told when it is stopped.
+ */
+static int expect_neighbour(void **state)
+{
+	neighbour_finish_round(neighbour);
+	assert_true(neighbour_results(neighbour) > results_before);
+	return 0;
+}
+
+static int end(void **state)
+{
+	broker_wait_sessions(observer, 2);
+	neighbour = neighbour_stop(neighbour);
+	expect_nothing_left();
+	observer = rbk_disconnect(observer);
+	broker_stop(&broker);
+	return 0;
+}
+
+/* ---- Members ---- */
+
+static struct member open_member(uint64_t mib)
+{
+	const struct rbk_wire_lease_open request = {
+		.request = {.type = RBK_WIRE_LEASE_OPEN},
+		.device = GPU,
+		.min_bytes = 1,
+		.wish_bytes = mib ? mib * MIB : 1,
+		.max_bytes = DEVICE_MIB * MIB,
+		.program = "waits",
+	};
+	struct member member = {.fd = raw_connect(&broker)};
+	struct rbk_wire_lease lease;
+
+	raw_hello(member.fd);
+	raw_ask(member.fd, &request, sizeof(request), NULL, 0, &lease, sizeof(lease));
+	if (lease.reply.res)
+		fail_msg("%s", lease.reply.text);
+	member.number = lease.number;
+	return member;
+}
+
+static void say_credit(const struct member *member, uint64_t least, uint64_t back, uint32_t wait_ms)
+{
+	const struct rbk_wire_lease_credit request = {
+		.request = {.type = RBK_WIRE_LEASE_CREDIT, .cookie = member->number},
+		.lease = member->number,
+		.wait_ms = wait_ms,
+		.want_bytes = least,
+		.least_bytes = least,
+		.return_bytes = back,
+	};
+
+	assert_int_equal(raw_send(member->fd, &request, sizeof(request), NULL, 0), sizeof(request));
+}
+
+/* Return: what it is answered within the time; 1: nothing. */
+static int hear(const struct member *member, unsigned int timeout_ms)
+{
+	struct rbk_wire_lease_given given;
+	struct pollfd poll_fd = {.fd = member->fd, .events = POLLIN};
+
+	if (poll(&poll_fd, 1, (int)timeout_ms) == 0)
+		return 1;
+	assert_true(raw_receive(member->fd, &given, sizeof(given), NULL, NULL, 1000) >=
+		    (ssize_t)sizeof(given.reply));
+	return given.reply.res;
+}
+
+static int hear_soon(const struct member *member)
+{
+	return hear(member, (unsigned int)(harness_slow_ns(20000000000) / 1000000));
+}
+
+static void take(const struct member *member, uint64_t bytes)
+{
+	say_credit(member, bytes, 0, 0);
+	assert_int_equal(hear_soon(member), 0);
+}
+
+/* Whatever was sent before is handled. */
+static void sync_with(const struct member *member)
+{
+	vram_used();
+	assert_int_equal(hear(member, 0), 1);
+}
+
+/* ---- Rings ---- */
+
+/*
+ * Each has its part of the device and waits for as much again. That is seen at once, and the newest
+ * is refused; when it goes, another one is served, and nobody is left who waits in vain.
+ */
+static void wait_in_ring(unsigned int n)
+{
+	uint64_t part = DEVICE_MIB * MIB / n;
+	struct member members[MAX_MEMBERS];
+	unsigned int n_served = 0;
+
+	for (unsigned int i = 0; i < n; i++) {
+		members[i] = open_member(DEVICE_MIB / n);
+		take(&members[i], part);
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		say_credit(&members[i], part, 0, LONG_MS);
+		if (i + 1 < n)
+			sync_with(&members[i]);
+	}
+	assert_int_equal(hear_soon(&members[n - 1]), -EDEADLK);
+	for (unsigned int i = 0; i + 1 < n; i++)
+		assert_int_equal(hear(&members[i], 0), 1);
+	/* While they wait. */
+	neighbour_finish_round(neighbour);
+	/* Its credit is somebody's as it goes; who was served goes next, and so on. */
+	close(members[n - 1].fd);
+	for (unsigned int i = 0; i + 1 < n; i++) {
+		assert_int_equal(hear_soon(&members[i]), 0);
+		close(members[i].fd);
+		n_served++;
+	}
+	assert_int_equal(n_served, n - 1);
+	expect_nothing_left();
+}
+
+static void test_rings(void **state)
+{
+	wait_in_ring(2);
+	wait_in_ring(4);
+	wait_in_ring(8);
+	wait_in_ring(32);
+}
+
+/* The refused one stays, and keeps what it has: then the next newest is refused, down to the last.
+ */
+static void test_ring__nobody_goes(void **state)
+{
+	enum { N = 8 };
+	struct member members[N];
+
+	for (unsigned int i = 0; i < N; i++) {
+		members[i] = open_member(DEVICE_MIB / N);
+		take(&members[i], 8 * MIB);
+	}
+	for (unsigned int i = 0; i < N; i++) {
+		say_credit(&members[i], 8 * MIB, 0, LONG_MS);
+		if (i + 1 < N)
+			sync_with(&members[i]);
+	}
+	assert_int_equal(hear_soon(&members[N - 1]), -EDEADLK);
+	/* They wait for it, and it does not wait any more: it may give back. */
+	harness_sleep_ms(50);
+	for (unsigned int i = 0; i + 1 < N; i++)
+		assert_int_equal(hear(&members[i], 0), 1);
+	/* It asks again, and is refused again, and nobody else is. */
+	for (unsigned int i = 0; i < 20; i++) {
+		say_credit(&members[N - 1], 8 * MIB, 0, LONG_MS);
+		assert_int_equal(hear_soon(&members[N - 1]), -EDEADLK);
+	}
+	for (unsigned int i = 0; i + 1 < N; i++)
+		assert_int_equal(hear(&members[i], 0), 1);
+	for (unsigned int i = 0; i < N; i++)
+		close(members[i].fd);
+	expect_nothing_left();
+}
+
+/* ---- Who dies ---- */
+
+static void test_waiter_dies(void **state)
+{
+	struct member holder = open_member(DEVICE_MIB), first, second;
+
+	take(&holder, DEVICE_MIB * MIB);
+	for (unsigned int round = 0; round < 20; round++) {
+		const struct rbk_wire_lease_open opening = {
+			.request = {.type = RBK_WIRE_LEASE_OPEN},
+			.device = GPU,
+			.wait_ms = LONG_MS,
+			.min_bytes = 48 * MIB,
+			.wish_bytes = 48 * MIB,
+			.max_bytes = 48 * MIB,
+		};
+
+		/* The first would take nearly all, and keeps the second from what is less. */
+		first = (struct member){.fd = raw_connect(&broker)};
+		raw_hello(first.fd);
+		raw_send(first.fd, &opening, sizeof(opening), NULL, 0);
+		sync_with(&first);
+		say_credit(&holder, 0, 8 * MIB, 0);
+		assert_int_equal(hear_soon(&holder), 0);
+		second = (struct member){.fd = raw_connect(&broker)};
+		raw_hello(second.fd);
+		raw_send(second.fd,
+			 &(struct rbk_wire_lease_open){.request = {.type = RBK_WIRE_LEASE_OPEN},
+						       .device = GPU,
+						       .wait_ms = LONG_MS,
+						       .min_bytes = 48 * MIB,
+						       .wish_bytes = 48 * MIB,
+						       .max_bytes = 48 * MIB},
+			 sizeof(struct rbk_wire_lease_open), NULL, 0);
+		sync_with(&second);
+		close(first.fd);
+		sync_with(&second);
+		if (round % 2)
+			close(second.fd);
+		take(&holder, 8 * MIB);
+		if (round % 2 == 0)
+			close(second.fd);
+	}
+	close(holder.fd);
+	expect_nothing_left();
+}
+
+/* Its end is the release: those who wait get it, in the order in which they asked. */
+static void test_holder_dies(void **state)
+{
+	enum { N = 32 };
+	struct member holder = open_member(DEVICE_MIB - 1), waiters[N];
+
+	take(&holder, (DEVICE_MIB - 1) * MIB);
+	for (unsigned int i = 0; i < N; i++)
+		waiters[i] = open_member(0);
+	for (unsigned int i = 0; i < N; i++) {
+		say_credit(&waiters[i], 2 * MIB - 1, 0, LONG_MS);
+		sync_with(&waiters[i]);
+	}
+	neighbour_finish_round(neighbour);
+	close(holder.fd);
+	for (unsigned int i = 0; i < N; i++)
+		assert_int_equal(hear_soon(&waiters[i]), 0);
+	for (unsigned int i = 0; i < N; i++)
+		close(waiters[i].fd);
+	expect_nothing_left();
+}
+
+/* ---- Order ---- */
+
+/* A little is given back at a time: each gets it in its turn, and small ones do not overtake. */
+static void test_order(void **state)
+{
+	enum { N = 24 };
+	struct member holder = open_member(0), waiters[N];
+
+	for (unsigned int i = 0; i < N; i++)
+		waiters[i] = open_member(0);
+	take(&holder, DEVICE_MIB * MIB - 4096);
+	for (unsigned int i = 0; i < N; i++) {
+		/* Of 1 and 2 MiB, by turns. */
+		say_credit(&waiters[i], (1 + i % 2) * MIB, 0, LONG_MS);
+		sync_with(&waiters[i]);
+	}
+	for (unsigned int i = 0; i < N; i++) {
+		say_credit(&holder, 0, (1 + i % 2) * MIB, 0);
+		assert_int_equal(hear_soon(&holder), 0);
+		assert_int_equal(hear_soon(&waiters[i]), 0);
+		for (unsigned int later = i + 1; later < N; later++)
+			assert_int_equal(hear(&waiters[later], 0), 1);
+	}
+	for (unsigned int i = 0; i < N; i++)
+		close(waiters[i].fd);
+	close(holder.fd);
+	expect_nothing_left();
+}
+
+/* What a smaller lease gives back goes to who waits; a larger one takes nothing from him. */
+static void test_resized_meanwhile(void **state)
+{
+	struct member holder = open_member(DEVICE_MIB - 1), waiter = open_member(0);
+	struct rbk_wire_lease_resize resize = {.request = {.type = RBK_WIRE_LEASE_RESIZE},
+					       .lease = holder.number,
+					       .wish_bytes = 32 * MIB};
+	struct rbk_wire_lease_given given;
+
+	say_credit(&waiter, 40 * MIB, 0, LONG_MS);
+	sync_with(&waiter);
+	raw_ask(holder.fd, &resize, sizeof(resize), NULL, 0, &given, sizeof(given));
+	assert_int_equal(given.reply.res, 0);
+	assert_int_equal(hear(&waiter, 20), 1);
+	resize.wish_bytes = DEVICE_MIB * MIB;
+	raw_ask(holder.fd, &resize, sizeof(resize), NULL, 0, &given, sizeof(given));
+	assert_int_equal(given.granted_bytes, 32 * MIB);
+	resize.wish_bytes = 16 * MIB;
+	raw_ask(holder.fd, &resize, sizeof(resize), NULL, 0, &given, sizeof(given));
+	assert_int_equal(hear_soon(&waiter), 0);
+	/* His own lease below what he waits for: in vain, but no longer than he wants to. */
+	say_credit(&waiter, 20 * MIB, 0, 200);
+	resize.lease = waiter.number;
+	resize.wish_bytes = 41 * MIB;
+	assert_int_equal(raw_send(waiter.fd, &resize, sizeof(resize), NULL, 0), sizeof(resize));
+	assert_int_equal(hear_soon(&waiter), 0);
+	assert_int_equal(hear_soon(&waiter), -ETIMEDOUT);
+	close(holder.fd);
+	close(waiter.fd);
+	expect_nothing_left();
+}
+
+/* ---- Floods ---- */
+
+/* It asks and asks and reads no answer; others are answered at once. */
+static void test_never_listens(void **state)
+{
+	struct member deaf = open_member(1), other = open_member(1);
+	uint64_t longest_ns = 0;
+	bool is_over = false;
+
+	for (unsigned int i = 0; i < 20000 && !is_over; i++) {
+		const struct rbk_wire_lease_credit request = {
+			.request = {.type = RBK_WIRE_LEASE_CREDIT},
+			.lease = deaf.number,
+			.want_bytes = i % 2 ? 4096 : 0,
+			.return_bytes = i % 2 ? 0 : 4096,
+		};
+		uint64_t begin_ns;
+
+		is_over =
+			send(deaf.fd, &request, sizeof(request), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
+			errno != EAGAIN;
+		if (i % 100)
+			continue;
+		begin_ns = harness_now_ns();
+		take(&other, 4096);
+		say_credit(&other, 0, 4096, 0);
+		assert_int_equal(hear_soon(&other), 0);
+		if (harness_now_ns() - begin_ns > longest_ns)
+			longest_ns = harness_now_ns() - begin_ns;
+	}
+	print_message("%s; others waited for %llu us at most\n",
+		      is_over ? "its session was ended" : "it is there yet",
+		      (unsigned long long)longest_ns / 1000);
+	assert_true(longest_ns < harness_slow_ns(2000000000));
+	close(deaf.fd);
+	close(other.fd);
+	expect_nothing_left();
+}
+
+/* Descriptors with requests that have none end the session, and are closed. */
+static void test_uninvited_descriptors(void **state)
+{
+	struct broker_usage before, now;
+	const struct rbk_wire_lease_credit credit = {.request = {.type = RBK_WIRE_LEASE_CREDIT}};
+	const struct rbk_wire_lease_object object = {.request = {.type = RBK_WIRE_LEASE_OBJECT},
+						     .action = RBK_WIRE_OBJECT_ADD};
+	const struct rbk_wire_lease_resize resize = {.request = {.type = RBK_WIRE_LEASE_RESIZE}};
+	const struct rbk_wire_lease_open opening = {.request = {.type = RBK_WIRE_LEASE_OPEN},
+						    .min_bytes = 1,
+						    .wish_bytes = 1,
+						    .max_bytes = 1,
+						    .device = GPU};
+	const struct {
+		const void *bytes;
+		size_t n_bytes;
+	} requests[] = {{&credit, sizeof(credit)},
+			{&object, sizeof(object)},
+			{&resize, sizeof(resize)},
+			{&opening, sizeof(opening)}};
+	int fds[4], fd;
+
+	for (unsigned int i = 0; i < 4; i++)
+		fds[i] = raw_memfd(4096, false, 0);
+	broker_usage(&broker, &before);
+	for (unsigned int round = 0; round < 16; round++) {
+		struct member member = open_member(1);
+
+		fd = member.fd;
+		raw_send(fd, requests[round / 4].bytes, requests[round / 4].n_bytes, fds,
+			 1 + round % 4);
+		raw_expect_closed(fd);
+		close(fd);
+	}
+	broker_wait_sessions(observer, 2);
+	for (unsigned int i = 0; i < 4; i++)
+		close(fds[i]);
+	for (unsigned int i = 0; i < 1000; i++) {
+		broker_usage(&broker, &now);
+		if (now.n_fds == before.n_fds)
+			break;
+		harness_sleep_ms(5);
+	}
+	assert_int_equal(now.n_fds, before.n_fds);
+	expect_nothing_left();
+}
+
+int main(void)
+{
+#define WITH_NEIGHBOUR(test) cmocka_unit_test_setup_teardown(test, note_neighbour, expect_neighbour)
+	const struct CMUnitTest tests[] = {
+		WITH_NEIGHBOUR(test_rings),         WITH_NEIGHBOUR(test_ring__nobody_goes),
+		WITH_NEIGHBOUR(test_waiter_dies),   WITH_NEIGHBOUR(test_holder_dies),
+		WITH_NEIGHBOUR(test_order),         WITH_NEIGHBOUR(test_resized_meanwhile),
+		WITH_NEIGHBOUR(test_never_listens), WITH_NEIGHBOUR(test_uninvited_descriptors),
+	};
+
+	harness_limit_seconds(120);
+	return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What Debian 12 has not: a newer loader and a newer driver, with all tests of the layer; llama.cpp
+and vkmark, run in leases. $RBK_TEST_NEWER is where tests/soak/newer-programs has put them.
+
+    newer.py BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER BROKERCTL loader|llama|vkmark
+
+llama.cpp computes with $RBK_TEST_MODEL, a GGUF file of at most 400 MiB, or else with a model of random
+numbers, which is enough to see where it puts what.
+"""
+import os
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+INTEGRATION = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../integration')
+NEWER = os.path.abspath(os.environ.get('RBK_TEST_NEWER', '/nonexistent'))
+LIBRARIES = os.path.join(NEWER, 'usr/lib/x86_64-linux-gnu')
+LINKER = os.path.join(LIBRARIES, 'ld-linux-x86-64.so.2')
+DRIVER = os.path.join(NEWER, 'usr/share/vulkan/icd.d/lvp_icd.json')
+BACKENDS = os.path.join(LIBRARIES, 'ggml/backends0')
+if not os.path.exists(LINKER):
+    print('skipped: $RBK_TEST_NEWER names no folder that tests/soak/newer-programs has filled')
+    sys.exit(77)
+
+
+def newer(program):
+    """The command that runs @program on the newer libraries."""
+    return [LINKER, '--library-path', f'{LIBRARIES}:{LIBRARIES}/llama', program]
+
+
+def wrap(folder, program):
+    """Return: a script in @folder that does, on the newer driver."""
+    path = os.path.join(folder, os.path.basename(program))
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write('#!/bin/sh\n' + ''.join(f'export {name}={DRIVER}\n' for name in
+                                          ('VK_DRIVER_FILES', 'VK_ICD_FILENAMES'))
+                   + f'exec {" ".join(newer(program))} "$@"\n')
+    os.chmod(path, 0o755)
+    return path
+
+
+# Both have to be on the same driver: a software device is known by its version.
+WRAPPERS = tempfile.TemporaryDirectory(prefix='rbk-newer-')
+sys.argv[1:3] = [wrap(WRAPPERS.name, os.path.abspath(program)) for program in sys.argv[1:3]]
+sys.path.insert(0, INTEGRATION)
+
+from leaserig import MIB, Broker, Layers, expect
+from unmodified import Ended, display, half
+
+LIMIT_S = 1500
+ON_DRIVER = {'VK_DRIVER_FILES': DRIVER, 'VK_ICD_FILENAMES': DRIVER}
+
+
+def loader():
+    """All that the layer is tested for."""
+    done = subprocess.run([sys.executable, '-B', os.path.join(INTEGRATION, 'lease-layer.py'),
+                           *sys.argv[1:5]], check=False)
+    expect(done.returncode == 0, 'the layer fails with the newer loader')
+
+
+# ---- llama.cpp -----------------------------------------------------------------------------
+
+WIDTH, HIDDEN, HEADS, WORDS, BLOCKS = 256, 512, 4, 4096, 4
+UINT32, FLOAT32, STRING, ARRAY, INT32 = 4, 6, 8, 9, 5
+TENSOR_F32, TENSOR_F16 = 0, 1
+
+
+def text_of(text):
+    return struct.pack('<Q', len(text)) + text.encode()
+
+
+def entry(name, kind, value):
+    if kind == STRING:
+        return text_of(name) + struct.pack('<I', kind) + text_of(value)
+    return text_of(name) + struct.pack('<I', kind) + struct.pack('<f' if kind == FLOAT32 else '<I', value)
+
+
+def list_of(name, kind, items):
+    return text_of(name) + struct.pack('<IIQ', ARRAY, kind, len(items)) + b''.join(items)
+
+
+def words():
+    return ['<unk>', '<s>', '</s>', *(f'<0x{byte:02X}>' for byte in range(256)),
+            *(f't{number}' for number in range(WORDS - 259))]
+
+
+def tensors():
+    yield 'token_embd.weight', (WIDTH, WORDS)
+    yield 'output_norm.weight', (WIDTH,)
+    yield 'output.weight', (WIDTH, WORDS)
+    for block in range(BLOCKS):
+        for name, shape in (('attn_norm', (WIDTH,)), ('attn_q', (WIDTH, WIDTH)),
+                            ('attn_k', (WIDTH, WIDTH)), ('attn_v', (WIDTH, WIDTH)),
+                            ('attn_output', (WIDTH, WIDTH)), ('ffn_norm', (WIDTH,)),
+                            ('ffn_gate', (WIDTH, HIDDEN)), ('ffn_up', (WIDTH, HIDDEN)),
+                            ('ffn_down', (HIDDEN, WIDTH))):
+            yield f'blk.{block}.{name}.weight', shape
+
+
+def write_model(path):
+    """A model of llama's architecture, of some 9 MiB, as a GGUF file of version 3."""
+    entries = [entry('general.architecture', STRING, 'llama'),
+               *(entry('llama.' + name, UINT32, value) for name, value in (
+                   ('context_length', 512), ('embedding_length', WIDTH), ('block_count', BLOCKS),
+                   ('feed_forward_length', HIDDEN), ('attention.head_count', HEADS),
+                   ('attention.head_count_kv', HEADS), ('vocab_size', WORDS),
+                   ('rope.dimension_count', WIDTH // HEADS))),
+               entry('llama.attention.layer_norm_rms_epsilon', FLOAT32, 1e-5),
+               entry('tokenizer.ggml.model', STRING, 'llama'),
+               list_of('tokenizer.ggml.tokens', STRING, [text_of(word) for word in words()]),
+               list_of('tokenizer.ggml.scores', FLOAT32,
+                       [struct.pack('<f', -number) for number in range(WORDS)]),
+               # Unknown, control, control, bytes, words.
+               list_of('tokenizer.ggml.token_type', INT32,
+                       [struct.pack('<i', kind) for kind in
+                        [2, 3, 3] + [6] * 256 + [1] * (WORDS - 259)])]
+    random.seed(1)
+    some = b''.join(struct.pack('<e', random.gauss(0, .02)) for _ in range(32768))
+    about, data = b'', b''
+    n_tensors = 0
+    for name, shape in tensors():
+        kind = TENSOR_F16 if len(shape) == 2 else TENSOR_F32
+        about += text_of(name) + struct.pack('<I', len(shape)) + b''.join(
+            struct.pack('<Q', size) for size in shape) + struct.pack('<IQ', kind, len(data))
+        n_bytes = 2 * shape[0] * shape[1] if kind == TENSOR_F16 else 4 * shape[0]
+        one = some * (n_bytes // len(some) + 1) if kind == TENSOR_F16 else \
+            struct.pack('<f', 1) * shape[0]
+        data += one[:n_bytes] + bytes(-n_bytes % 32)
+        n_tensors += 1
+    head = b'GGUF' + struct.pack('<IQQ', 3, n_tensors, len(entries)) + b''.join(entries) + about
+    with open(path, 'wb') as file:
+        file.write(head + bytes(-len(head) % 32) + data)
+
+
+def on_card(ended):
+    """Of what llama.cpp says last: how much of the model is on the device, in MiB."""
+    found = re.findall(r'Vulkan0 model buffer size = +([\d.]+) MiB', ended.err)
+    return float(found[-1]) if found else 0.0
+
+
+def llama(broker, layers):
+    """With room it is all on the card; with less it fits itself, or says that it cannot."""
+    model = os.environ.get('RBK_TEST_MODEL')
+    if not model:
+        model = os.path.join(layers.folder, 'model.gguf')
+        write_model(model)
+    # It looks for its backends where it is started, and compiles for the processor only once.
+    more = {**ON_DRIVER, **layers.add_card(), 'limit_s': LIMIT_S}
+    command = ['env', '-C', BACKENDS, *newer(os.path.join(NEWER, 'usr/bin/llama-completion')),
+               '-m', model, '-p', 't1', '-n', '1', '-no-cnv', '--temp', '0', '-c', '128', '-b',
+               '32', '-ub', '32', '--no-warmup', '-fa', 'off', '-v']
+    whole = Ended(broker, layers, 448 * MIB, [*command, '-ngl', '99'], **more)
+    whole.expect_well('with room')
+    expect(on_card(whole) > 0, 'nothing is on the card:', whole.err[-4000:])
+    # Beside what it takes it keeps the margin that brokerctl sets.
+    part = os.path.getsize(model) // 2 // MIB * MIB
+    fitted = Ended(broker, layers, 32 * MIB + part, command, **more)
+    fitted.expect_well('fitting itself')
+    print('of', on_card(whole), 'MiB a lease of', 32 * MIB + part, 'bytes has', on_card(fitted),
+          flush=True)
+    expect(on_card(fitted) < on_card(whole), 'it did not fit itself:', fitted.err[-4000:])
+    small = Ended(broker, layers, part, [*command, '-ngl', '99'], **more)
+    expect(small.status == 1 and 'model' in small.err, small.status, small.err[-2000:])
+
+
+def vkmark(broker, layers):
+    """It draws; what it cannot draw it says."""
+    with display() as where:
+        command = [*newer(os.path.join(NEWER, 'usr/bin/vkmark')), '-s', '200x200', '--winsys', 'xcb', '--winsys-dir',
+                   os.path.join(LIBRARIES, 'vkmark'), '--data-dir',
+                   os.path.join(NEWER, 'usr/share/vkmark'), '-b', 'vertex:duration=1']
+        more = {**ON_DRIVER, 'DISPLAY': where, 'limit_s': LIMIT_S}
+        drawn = Ended(broker, layers, 64 * MIB, command, **more)
+        drawn.expect_well('vkmark')
+        expect(re.search(r'FPS: [1-9]', drawn.out), drawn.out)
+        small = Ended(broker, layers, half(drawn), command, **more)
+        small.expect_refused('vkmark')
+        expect(not re.search(r'FPS: [1-9]', small.out), small.out)
+
+
+def main():
+    if sys.argv[6] == 'loader':
+        loader()
+        return
+    with Broker() as broker, Layers() as layers:
+        {'llama': llama, 'vkmark': vkmark}[sys.argv[6]](broker, layers)
+
+
+main()
