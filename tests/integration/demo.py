@@ -7,8 +7,9 @@
 The demo compares every neighbour that a device found with those of exact integer arithmetic; it
 must find all of them, on the CPU and on Vulkan, and RIGHT of the images right (RIGHT_NEAREST by the
 nearest neighbour alone). Its two tenants must have had what their budgets say, and the exact
-neighbours too. Stopped in the middle of either part, it leaves no process and no file. Exit status
-77 where the images are missing.
+neighbours too. The program that knows nothing of the broker must have been charged for beside its
+tenant's client, and have had its lease and not more. Stopped in the middle of any part, it leaves no
+process and no file. Exit status 77 where the images are missing.
 """
 import re
 import signal
@@ -61,6 +62,43 @@ def check_tenants(output, n_images):
         fail("the tenants' neighbours differ", output)
 
 
+def command(output, line):
+    """What a command printed that the demo shows."""
+    return output.split(f'\n$ {line}')[1].split('\n$ ')[0]
+
+
+def check_leases(output, n_images):
+    if 'This build has no Vulkan layer' in output:
+        return
+    holding = command(output, 'brokerctl exec --tenant studio --vram 16MiB -- plain-vulkan --hold')
+    if 'the sums of pixels of 12000 images are right; 10.0 MiB allocated' not in holding:
+        fail('the program was not right in its lease', output)
+    # The ledger has its lease of 16 MiB beside an index of 37 MiB and what its tasks need.
+    rows = [line.split() for line in command(output, 'brokerctl leases').splitlines()
+            if 'plain-vulkan' in line]
+    if [row[1:3] for row in rows] != [['studio', 'plain-vulkan']] or rows[0].count('16') != 2:
+        fail('brokerctl does not list the lease', output)
+    picture = command(output, 'brokertop --once')
+    used = re.search(r'^ studio .*?(\d+) MiB +64 MiB', picture, re.MULTILINE)
+    if not used or not 53 <= int(used.group(1)) <= 64 or '====' not in picture:
+        fail('brokertop does not show both of them', output)
+    more = command(output, 'brokerctl exec --tenant studio --vram 4MiB -- plain-vulkan')
+    if 'vkAllocateMemory of 44.9 MiB: VK_ERROR_OUT_OF_DEVICE_MEMORY' not in more or \
+            '1 allocation refused\n(status 1)' not in more:
+        fail('the program is not refused by an error of its driver', output)
+    budget, end = command(output, 'brokerctl exec --tenant studio --vram 64MiB').split('(status 125)')
+    said = f'tenant studio: a lease of device 1 requires {64 << 20} bytes, of which {48 << 20} are'
+    if said not in budget:
+        fail('a lease above the budget is not refused', output)
+    if not re.search(r'computed \d+ times in all, right each time\n'
+                     r'.*at most 10 MiB in use .* of 16 MiB\n', end):
+        fail('the program did not go on to its end', output)
+    if 'plain-vulkan' in output.rsplit('$ brokerctl leases', 1)[1] or \
+            f'all {3 * n_images * 5} neighbours are the exact ones' not in output or \
+            'the tenant had 0 bytes of the device' not in output:
+        fail('the end is not as it has to be', output)
+
+
 def check_result(source, build, scratch, n_images, right, right_nearest):
     status, output = finish(demo(source, build, scratch, '--images', n_images))
     if status == 77:
@@ -76,6 +114,7 @@ def check_result(source, build, scratch, n_images, right, right_nearest):
         fail('the neighbours differ', output)
     if n_columns == 3:
         check_tenants(output, int(n_images))
+        check_leases(output, int(n_images))
     print(output)
     expect_clean(scratch)
 
@@ -88,16 +127,23 @@ def check_stopping(source, build, scratch):
         fail('the demo starts no client', finish(process)[1])
     time.sleep(0.3)
     expect_stopped(process, signal.SIGTERM, scratch)
-    # Tenants' clients are there for a second or two: on a busy machine they may go unseen.
+    stop_when_seen(source, build, scratch, folder + '/[^/]+/batch\0--classify')
+    stop_when_seen(source, build, scratch, folder + '/[^/]+/brokerd.sock\0exec\0.*\0--hold',
+                   'leases')
+
+
+def stop_when_seen(source, build, scratch, pattern, *part):
+    """Stops the demo when such a process is there, which is for a second or two: on a busy machine
+    it may go unseen."""
     for _ in range(5):
-        process = demo(source, build, scratch, '--images', '16')
-        is_there = await_processes(process, folder + '/[^/]+/batch\0--classify', 1)
-        if is_there:
+        process = demo(source, build, scratch, *part, '--images', '16')
+        if await_processes(process, pattern, 1):
             expect_stopped(process, signal.SIGINT, scratch)
             return
-        if 'No Vulkan device was found' in finish(process)[1]:
+        output = finish(process)[1]
+        if 'No Vulkan device was found' in output or 'has no Vulkan layer' in output:
             return
-    fail("the demo's second part was never seen")
+    fail(f'never seen: {pattern}')
 
 
 def check_refusals(source, build, scratch):

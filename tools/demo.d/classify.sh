@@ -55,9 +55,9 @@ run() {
 	rm -f "$scratch/said"
 	mkfifo "$scratch/said"
 	for name in "$@"; do
-		local what=(--classify "$name" --batch "${batch[$name]:-}")
-		[ "$name" != reference ] || what=(--reference)
-		"$brokerdemo" "${what[@]}" --socket "$socket" --data "$data" --images "$images" \
+		local arguments=(--classify "$name" --batch "${batch[$name]:-}")
+		[ "$name" != reference ] || arguments=(--reference)
+		"$brokerdemo" "${arguments[@]}" --socket "$socket" --data "$data" --images "$images" \
 			"${common[@]}" >"$scratch/said" &
 		clients+=($!)
 	done
@@ -198,7 +198,7 @@ compare_devices() {
 # ---- Two tenants ----
 
 # An index of so many images takes 37 MiB of device memory, and 5 MiB more while two tasks run.
-readonly index=12000 device_mib=128 small_mib=24 large_mib=64 reserve_mib=48
+readonly index=12000 device_mib=128 small_mib=24 large_mib=64 reserve_mib=48 tenant_images=128
 readonly tenants=(search batch)
 title+=([search]=search [batch]="batch")
 declare -A todo=() # by tenant: the descriptor that its client reads what to do from
@@ -219,12 +219,13 @@ write_policy() {
 	mv "$policy.new" "$policy"
 }
 
-# Starts each tenant's client, under a name of its own, which is how the policy knows it.
+# start_tenants NAME...: starts each tenant's client, under a name of its own, by which a policy may
+# know it.
 start_tenants() {
 	local name fd
 	mkfifo "$scratch/said"
 	exec {said}<>"$scratch/said"
-	for name in "${tenants[@]}"; do
+	for name in "$@"; do
 		cp "$brokerdemo" "$scratch/$name"
 		LD_LIBRARY_PATH=$libraries "$scratch/$name" --help >"$scratch/help" 2>&1 ||
 			fail "no program can run in ${TMPDIR:-/tmp}; set TMPDIR to a folder where it can"
@@ -243,18 +244,23 @@ start_tenants() {
 		) &
 		clients+=($!)
 	done
-	hear prepare "${tenants[@]}"
+	hear prepare "$@"
 }
 
-# tell TEXT NAME...: has those clients do it, all at once; @ stands for the client's name.
-tell() {
+# ask TEXT NAME...: has those clients do it, all at once; @ stands for the client's name.
+ask() {
 	local text=$1 name
 	shift
 	for name in "$@"; do
 		result[$name.progress]=0
 		echo "${text//@/$name}" >&"${todo[$name]}"
 	done
-	hear "$text" "$@"
+}
+
+# tell TEXT NAME...: the same, and waits until they have.
+tell() {
+	ask "$@"
+	hear "$@"
 }
 
 # hear TEXT NAME...: takes in what clients say until those have done it.
@@ -286,6 +292,8 @@ end_tenants() {
 		wait "$pid" || fail "a tenant's client failed"
 	done
 	clients=()
+	todo=()
+	rm "$scratch/said"
 }
 
 # set_budget MIB: vram-max of tenant batch, in the file; brokerd reads it again.
@@ -360,10 +368,9 @@ expect() {
 	status=1
 }
 
-divide_memory() {
-	local round mode
-	[ "$images" -le 128 ] || images=128
-	write_policy "$small_mib"
+# Starts a broker whose device has little memory, a software one if there is any: then there is
+# $broker, and $mode says with which --gpu.
+start_small_broker() {
 	for mode in software auto; do
 		start_broker "$mode" --device-memory="${device_mib}MiB"
 		list_devices
@@ -371,13 +378,20 @@ divide_memory() {
 		stop "$broker"
 		broker=
 	done
+}
+
+divide_memory() {
+	local round
+	[ "$images" -le "$tenant_images" ] || images=$tenant_images
+	write_policy "$small_mib"
+	start_small_broker
 	if [ -z "$broker" ]; then
 		echo "No Vulkan device was found: there is no device memory to divide."
 		return
 	fi
 	batch[gpu]=16
 	common=(--index "$index")
-	start_tenants
+	start_tenants "${tenants[@]}"
 	tell "run @.1" "${tenants[@]}"
 	set_budget "$large_mib"
 	tell "await resident" batch
@@ -415,6 +429,3 @@ divide_memory() {
 	[ "$mode" != software ] ||
 		echo "(This device is software, and slower than the CPU: no measure of what a GPU gains.)"
 }
-
-compare_devices
-divide_memory
