@@ -108,6 +108,11 @@ def check_bash(folder):
             (['brokerctl', 'watch', 'pla'], ['plans']),
             (['brokerctl', 'set', 'web', 'vram-m'], ['vram-max=']),
             (['brokerctl', 'drain', 'dev'], ['device']),
+            (['brokerctl', 'exec', '--vram', '4G', '--no'], ['--no-layer']),
+            (['brokerctl', 'exec', '--vram', '4G', 'readon'], ['readonly']),
+            (['brokerctl', 'exec', '--vram', '=', '4G', '--', 'readon'], ['readonly']),
+            (['brokerctl', 'exec', '--vram', '4G', '--', 'ls', '--no'], []),
+            (['brokerctl', 'exec', 'ls', '--vram', '/et'], ['/etc']),
             (['brokerd', '--gpu', 's'], ['software']),
             (['brokertop', '--view', '=', 'p'], ['plans'])):
         found = completed(folder, *words)

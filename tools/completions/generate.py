@@ -29,7 +29,7 @@ class Scope:
 
 
 def words(kind):
-    return None if kind in ('FILE', 'DIR', 'TEXT', 'COMMAND') else kind.split('|')
+    return None if kind in ('FILE', 'DIR', 'TEXT', 'COMMAND', 'PROGRAM') else kind.split('|')
 
 
 def parse(text):
@@ -63,14 +63,30 @@ def bash_candidates(kind, program):
         return 'compgen -f -- "$cur"'
     if kind == 'DIR':
         return 'compgen -d -- "$cur"'
+    if kind == 'PROGRAM':
+        return 'compgen -c -- "$cur"'
     if kind == 'COMMAND':
         kind = '|'.join(command.name for command in program.commands)
     return f'compgen -W "{kind.replace("|", " ")}" -- "$cur"' if kind != 'TEXT' else ':'
 
 
+def bash_program(scope):
+    """Where a command's operands are a program and its arguments: what is left to that one."""
+    takes = ' | '.join(f'--{option.name}' for option in scope.options if option.kind)
+    return ['for ((i++; i < COMP_CWORD; i++)); do', '\tcase ${COMP_WORDS[i]} in', f'\t{takes})',
+            '\t\t[[ ${COMP_WORDS[i + 1]-} == = ]] && ((i++))', '\t\t((i++))', '\t\t;;',
+            '\t--)', '\t\t((i++))', '\t\tbreak', '\t\t;;', '\t-* | =) ;;', '\t*) break ;;', '\tesac',
+            'done',
+            'if ((i < COMP_CWORD)) || [[ ${COMP_WORDS[COMP_CWORD - 1]} == -- ]]; then',
+            '\tif declare -F _command_offset >/dev/null; then', '\t\t_command_offset "$i"',
+            '\telif ((i < COMP_CWORD)); then', '\t\tCOMPREPLY=($(compgen -f -- "$cur"))',
+            '\telse', '\t\tCOMPREPLY=($(compgen -c -- "$cur"))', '\tfi', '\treturn', 'fi']
+
+
 def bash_scope(scope, program, indent):
     """The options and operands of a program without commands, or of a command."""
-    lines = ['case $prev in']
+    lines = bash_program(scope) if scope.operands == 'PROGRAM' else []
+    lines.append('case $prev in')
     for option in scope.options:
         if option.kind:
             names = f'--{option.name}' + (f' | -{option.letter}' if option.letter else '')
@@ -147,7 +163,9 @@ def zsh_arguments(scope, program):
         if option.letter:
             arguments.append(f"'-{option.letter}{'+' if option.kind else ''}{text}{kind}'")
         arguments.append(f"'--{option.name}{sign}{text}{kind}'")
-    if scope.operands:
+    if scope.operands == 'PROGRAM':
+        arguments += ["'(-)1:program:_command_names -e'", "'*::argument:_normal'"]
+    elif scope.operands:
         arguments.append(f"'*{zsh_kind(scope.operands, 'argument', program)}'")
     return arguments
 
@@ -192,6 +210,8 @@ def fish_scope(scope, program, condition):
         lines.append(f'{line} -d {fish_quoted(option.help)}')
     if scope.operands == 'FILE':
         lines.append(f'{begin} -F')
+    elif scope.operands == 'PROGRAM':
+        lines.append(f"{begin} -F -a '(__fish_complete_command)'")
     elif scope.operands == 'COMMAND':
         lines.append(f'{begin} -a {fish_quoted(" ".join(c.name for c in program.commands))}')
     elif scope.operands:
