@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "libclient/private.h"
+#include "shm/dtype.h"
 #include "shm/plan-wire.h"
 
 /* A node's number of attributes is 16 bits on the wire. */
@@ -126,23 +127,11 @@ RBK_EXPORT const char *rbk_builder_error(const struct rbk_builder *builder)
 
 /* ---- Tensors ---- */
 
-static unsigned int element_bytes(enum rbk_dtype dtype)
-{
-	switch (dtype) {
-	case RBK_DTYPE_F32:
-		return 4;
-	case RBK_DTYPE_I64:
-		return 8;
-	default:
-		return 0;
-	}
-}
-
 /* Fills in the shape and the size. Return: false after a mistake. */
 static bool tensor_set_shape(struct rbk_builder *builder, struct builder_tensor *tensor,
 			     enum rbk_dtype dtype, int rank, const uint32_t *dims)
 {
-	unsigned int n_bytes = element_bytes(dtype);
+	uint64_t n_bytes = dtype_bytes(dtype);
 	bool may_infer = tensor->kind == RBK_TENSOR_OUTPUT || tensor->kind == RBK_TENSOR_SCRATCH;
 
 	if (n_bytes == 0) {

@@ -275,10 +275,15 @@ struct rbk_cq_area {
 #define RBK_SQ_AREA_BYTES(n) (sizeof(struct rbk_sq_area) + (size_t)(n) * sizeof(struct rbk_sqe))
 #define RBK_CQ_AREA_BYTES(n) (sizeof(struct rbk_cq_area) + (size_t)(n) * sizeof(struct rbk_cqe))
 
-/* Element types. */
+/* Element types; the numbers are those of ONNX's TensorProto. All below 32. */
 enum rbk_dtype {
 	RBK_DTYPE_F32 = 1, /* IEEE 754 binary32 */
-	RBK_DTYPE_I64 = 7, /* two's complement; the numbers are those of ONNX's TensorProto */
+	RBK_DTYPE_U8 = 2,
+	RBK_DTYPE_I8 = 3, /* two's complement, as all signed ones */
+	RBK_DTYPE_I32 = 6,
+	RBK_DTYPE_I64 = 7,
+	RBK_DTYPE_BOOL = 9, /* a byte: 0, or else true; operators write 0 and 1 */
+	RBK_DTYPE_F16 = 10, /* IEEE 754 binary16 */
 };
 
 /* How a plan uses a tensor. */

@@ -5,7 +5,7 @@
     rooms.py ROOT          checks every #include of the tree
     rooms.py --self-test   checks that a forbidden one is caught
 
-A room is shm, libclient, libclient/layer, bpf, or a folder of broker/. Each may include itself, and what the table lists.
+A room is shm, shm/operators, libclient, libclient/layer, libclient/onnx, bpf, or a folder of broker/. Each may include itself, and what the table lists.
 Tests and tools may include what they test.
 """
 import os
@@ -17,18 +17,20 @@ import tree
 # shm is the bottom: everybody may include it, and it includes nothing of ours.
 ROOMS = {
     'shm': set(),
+    'operators': {'shm'},
     'libclient': {'shm'},
+    'onnx': {'shm', 'libclient', 'operators'},
     'layer': {'shm', 'libclient'},
     'bpf': set(),
     'util': {'shm'},
     'loop': {'shm', 'util'},
     'tenant': {'shm', 'util'},
-    'plan': {'shm', 'util'},
+    'plan': {'shm', 'operators', 'util'},
     'telemetry': {'shm', 'util', 'bpf'},
-    'place': {'shm', 'util', 'plan'},
-    'cpu': {'shm', 'util', 'plan'},
-    'vulkan': {'shm', 'util', 'plan'},
-    'session': {'shm', 'util', 'loop', 'tenant', 'plan'},
+    'place': {'shm', 'operators', 'util', 'plan'},
+    'cpu': {'shm', 'operators', 'util', 'plan'},
+    'vulkan': {'shm', 'operators', 'util', 'plan'},
+    'session': {'shm', 'operators', 'util', 'loop', 'tenant', 'plan'},
     'dispatch': {'shm', 'util', 'loop', 'session', 'plan', 'place'},
     'control': {'shm', 'util', 'session', 'tenant', 'dispatch'},
 }
@@ -50,6 +52,7 @@ LIBRARIES = [
     (re.compile(r'^(libdrm/.*|xf86drm\.h|amdgpu\.h|amdgpu_drm\.h|drm\.h|drm/.*)$'), 'libdrm',
      {'telemetry'} | {'tests', 'tools'}),
     (re.compile(r'^bpf/|\.skel\.h$'), 'libbpf', {'bpf', 'telemetry'} | {'tests', 'tools'}),
+    (re.compile(r'^protobuf-c/|^onnx\.pb-c\.h$'), 'protobuf-c', {'onnx'} | {'tests', 'tools'}),
     (re.compile(r'^microhttpd\.h$'), 'libmicrohttpd', {'control'} | {'tests', 'tools'}),
     (re.compile(r'^ini\.h$'), 'inih', {'place', 'tenant'} | {'tests', 'tools'}),
 ]
@@ -63,8 +66,8 @@ def room_of(path):
     parts = path.split('/')
     if parts[0] == 'broker':
         return parts[1] if len(parts) > 2 else 'broker'
-    if parts[:2] == ['libclient', 'layer']:
-        return 'layer'
+    if parts[:2] in (['libclient', 'layer'], ['libclient', 'onnx'], ['shm', 'operators']):
+        return parts[1] if len(parts) > 2 else parts[0]
     return parts[0] if parts[0] in ROOMS or parts[0] in FREE else None
 
 
@@ -123,7 +126,7 @@ def main():
 
 
 HOUSE = {'bpf/layout.h': '', 'broker/util/log.h': '', 'broker/plan/plan.h': '', 'broker/vulkan/device.h': '',
-         'broker/cpu/cpu.h': '',
+         'broker/cpu/cpu.h': '', 'shm/operators/op.h': '',
          'broker/telemetry/telemetry.h': '', 'broker/telemetry/stats.h': '', 'broker/session/session.h': '', 'shm/ring.h': '',
          'shm/ringbroker/abi.h': '', 'libclient/ringbroker.h': '', 'libclient/layer/layer.h': '', 'tests/unit/help.h': ''}
 
@@ -156,7 +159,16 @@ CASES = [
         ('libclient/a.c', '#include <vulkan/vulkan_core.h>', 'libclient includes <vulkan/vulkan_core.h>'),
         ('libclient/a.c', '#include "libclient/layer/layer.h"', 'which is in layer'),
         ('shm/a.h', '#include "util/log.h"', 'which is in util'),
+        ('shm/a.h', '#include "shm/operators/op.h"', 'which is in operators'),
+        ('shm/operators/a.c', '#include "plan/plan.h"', 'which is in plan'),
+        ('shm/operators/a.c', '#include "shm/ring.h"', None),
+        ('broker/plan/a.c', '#include "shm/operators/op.h"', None),
+        ('libclient/onnx/a.c', '#include "shm/operators/op.h"', None),
+        ('libclient/a.c', '#include "shm/operators/op.h"', 'which is in operators'),
         ('libclient/a.c', '#include "shm/ring.h"', None),
+        ('libclient/a.c', '#include <protobuf-c/protobuf-c.h>', 'only onnx may use protobuf-c'),
+        ('libclient/onnx/a.c', '#include <protobuf-c/protobuf-c.h>', None),
+        ('libclient/onnx/a.c', '#include "shm/operators/op.h"', None),
         ('libclient/a.c', '#include "util/log.h"', 'which is in util'),
         ('broker/loop/a.c', '#include <liburing.h>', None),
         ('broker/session/a.c', '#include <liburing.h>', 'only loop may use liburing'),

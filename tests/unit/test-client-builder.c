@@ -64,7 +64,7 @@ static void tensor_twice(struct rbk_builder *b)
 
 static void tensor_dtype(struct rbk_builder *b)
 {
-	rbk_builder_input(b, "x", (enum rbk_dtype)2, 1, dims_4);
+	rbk_builder_input(b, "x", (enum rbk_dtype)4, 1, dims_4);
 }
 
 static void tensor_dtype_large(struct rbk_builder *b)
@@ -308,7 +308,7 @@ static void test_builder__mistakes(void **state)
 		{tensor_long_name, "the name of tensor 0, a state, is longer than 31 bytes"},
 		{tensor_odd_name, "the name of tensor 0, a scratch tensor, is not printable ASCII"},
 		{tensor_twice, "there are two tensors \"x\""},
-		{tensor_dtype, "tensor \"x\": there is no element type 2"},
+		{tensor_dtype, "tensor \"x\": there is no element type 4"},
 		{tensor_dtype_large, "tensor \"x\": there is no element type 257"},
 		{tensor_rank, "tensor \"x\": an input cannot have rank 9; ranks are 0 to 8"},
 		{tensor_no_dims,

@@ -15,6 +15,7 @@
 #include "objects.h"
 #include "output.h"
 #include "records.h"
+#include "shm/dtype.h"
 
 enum { MAX_OPERATORS = 512 };
 
@@ -104,14 +105,6 @@ static void json_plain(const struct rbk_device *devices, unsigned int n)
 
 /* --- Capabilities --- */
 
-static const struct dtype {
-	unsigned int number;
-	const char *name;
-} dtypes[] = {
-	{RBK_DTYPE_F32, "float32"},
-	{RBK_DTYPE_I64, "int64"},
-};
-
 /* "float32,int64"; a type that is not known by its number. */
 static const char *types_text(uint32_t types, char *text, size_t bytes)
 {
@@ -119,15 +112,12 @@ static const char *types_text(uint32_t types, char *text, size_t bytes)
 
 	text[0] = '\0';
 	for (unsigned int bit = 0; bit < 32 && n < bytes; bit++) {
-		const char *name = NULL;
-
 		if (!(types & 1u << bit))
 			continue;
-		for (unsigned int i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
-			if (dtypes[i].number == bit)
-				name = dtypes[i].name;
-		n += name ? (size_t)snprintf(text + n, bytes - n, "%s%s", n ? "," : "", name)
-			  : (size_t)snprintf(text + n, bytes - n, "%s%u", n ? "," : "", bit);
+		n += dtype_bytes(bit)
+			     ? (size_t)snprintf(text + n, bytes - n, "%s%s", n ? "," : "",
+						dtype_name(bit))
+			     : (size_t)snprintf(text + n, bytes - n, "%s%u", n ? "," : "", bit);
 	}
 	return n ? text : "-";
 }

@@ -1,0 +1,27 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/* The rows of the catalogue, each defined beside its rule. Private to shm/operators. */
+#include "shm/operators/op.h"
+
+#define OP_ROW_NAME(KIND, row) op_##row
+
+extern const struct op op_matmul, op_gemm;                                 /* op-matmul.c */
+extern const struct op OP_ELEMENTWISE(OP_ROW_NAME);                        /* op-elementwise.c */
+extern const struct op op_softmax, op_log_softmax, op_lp_norm, op_cum_sum; /* op-softmax.c */
+extern const struct op op_reduce_sum, op_reduce_mean, op_reduce_sum_square, op_reduce_l1,
+	op_reduce_l2, op_reduce_log_sum, op_reduce_log_sum_exp, op_reduce_prod, op_reduce_max,
+	op_reduce_min, op_arg_max, op_arg_min; /* op-reduce.c */
+extern const struct op op_layer_norm, op_rms_norm, op_instance_norm, op_group_norm,
+	op_batch_norm;                          /* op-norm.c */
+extern const struct op op_rotary, op_attention; /* op-attention.c */
+extern const struct op op_transpose;            /* op-transpose.c */
+extern const struct op op_reshape;              /* op-reshape.c */
+extern const struct op op_conv, op_max_pool;    /* op-window.c */
+extern const struct op op_top_k;                /* op-top-k.c */
+
+/* Rules that others ask, of the first two inputs and of the first two or three. */
+int op_matmul_infer(struct op_call *call);
+int op_conv_infer(struct op_call *call);
+
+/* Of operators without attributes. */
+extern const struct op_attr op_no_attrs[];

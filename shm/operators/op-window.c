@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Shape rules: Conv and MaxPool
+ *
+ * Both slide a window over one or two spatial dimensions. auto_pad is resolved here, so that
+ * executors only know begin and end padding, and a 1-D operator becomes a 2-D one of height 1:
+ *
+ *   extent  = (kernel - 1) * dilation + 1                  what the window spans
+ *   output  = (input + pad_begin + pad_end - extent) / stride + 1
+ *
+ * rounded down, or, with ceil_mode, up, less the window that would start beyond the input and its
+ * front padding. With SAME_*, output = input / stride rounded up, and the padding follows; the odd
+ * one goes to the end (UPPER) or the beginning (LOWER). With ceil_mode a window may reach beyond
+ * the end padding: executors clip windows to the input. A MaxPool window without any element of the
+ * input gives minus infinity.
+ *
+ * Padded inputs and extents stay below 2^31, so that executors can use 32 signed bits.
+ */
+#include "shm/operators/op-call.h"
+#include "shm/operators/op-rows.h"
+
+enum auto_pad { PAD_NOTSET, PAD_SAME_UPPER, PAD_SAME_LOWER, PAD_VALID };
+static const char *const auto_pads[] = {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", NULL};
+
+/* Input 0 must be [batch, channels, one or two spatial dimensions]. */
+static int check_input(struct op_call *call)
+{
+	const struct op_tensor *in = call->in[0];
+
+	if (in->shape.rank == 3 || in->shape.rank == 4)
+		return 0;
+	return op_call_refuse(call,
+			      "input \"%s\" is %s, expected batch, channels and one or two spatial "
+			      "dimensions",
+			      in->name, SHAPE_TEXT(&in->shape));
+}
+
+static int resolve_dim(struct op_call *call, unsigned int i, enum auto_pad auto_pad, bool ceil_mode,
+		       unsigned int input_dim, uint32_t *ret)
+{
+	uint64_t in = call->in[0]->shape.dims[input_dim];
+	uint64_t stride = call->params.window.stride[i];
+	uint64_t extent =
+		(uint64_t)(call->params.window.kernel[i] - 1) * call->params.window.dilation[i] + 1;
+	uint64_t begin = call->params.window.pad_begin[i];
+	uint64_t end = call->params.window.pad_end[i];
+	uint64_t out, pad;
+
+	if (auto_pad == PAD_SAME_UPPER || auto_pad == PAD_SAME_LOWER) {
+		out = (in + stride - 1) / stride;
+		pad = (out - 1) * stride + extent;
+		pad = pad > in ? pad - in : 0;
+		begin = auto_pad == PAD_SAME_UPPER ? pad / 2 : pad - pad / 2;
+		end = pad - begin;
+		ceil_mode = false;
+	}
+	if (extent > OP_MAX_DIM || in + begin + end > OP_MAX_DIM)
+		return op_call_refuse(call,
+				      "the window or the padding along dimension %u of input "
+				      "\"%s\" is too large, expected sums of at most %u",
+				      input_dim, call->in[0]->name, OP_MAX_DIM);
+	if (in + begin + end < extent)
+		return op_call_refuse(call,
+				      "a window of %llu does not fit into dimension %u of input "
+				      "\"%s\" %s with padding %llu and %llu",
+				      (unsigned long long)extent, input_dim, call->in[0]->name,
+				      SHAPE_TEXT(&call->in[0]->shape), (unsigned long long)begin,
+				      (unsigned long long)end);
+	out = (in + begin + end - extent + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+	if (ceil_mode && (out - 1) * stride >= in + begin)
+		out--;
+	call->params.window.pad_begin[i] = (uint32_t)begin;
+	call->params.window.pad_end[i] = (uint32_t)end;
+	*ret = (uint32_t)out;
+	return 0;
+}
+
+/*
+ * Reads the attributes that both have, for a window of @kernel, and appends the spatial dimensions
+ * to the output's shape.
+ */
+static int resolve_window(struct op_call *call, const int64_t *kernel, bool ceil_mode)
+{
+	unsigned int n = call->in[0]->shape.rank - 2u, skip = OP_MAX_SPATIAL - n, auto_pad;
+	int64_t strides[OP_MAX_SPATIAL], dilations[OP_MAX_SPATIAL], pads[2 * OP_MAX_SPATIAL];
+	struct shape *out = &call->out_shape[0];
+	int r;
+
+	r = op_call_ints(call, "strides", n, 1, OP_MAX_DIM, 1, strides, NULL);
+	if (!r)
+		r = op_call_ints(call, "dilations", n, 1, OP_MAX_DIM, 1, dilations, NULL);
+	if (!r)
+		r = op_call_ints(call, "pads", 2 * n, 0, OP_MAX_DIM, 0, pads, NULL);
+	if (!r)
+		r = op_call_choice(call, "auto_pad", auto_pads, &auto_pad);
+	if (r)
+		return r;
+
+	for (unsigned int i = 0; i < OP_MAX_SPATIAL; i++) {
+		call->params.window.kernel[i] = 1;
+		call->params.window.stride[i] = 1;
+		call->params.window.dilation[i] = 1;
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		if (auto_pad != PAD_NOTSET && (pads[i] || pads[n + i]))
+			return op_call_refuse(call,
+					      "attribute \"pads\" is given together with "
+					      "\"auto_pad\" %s, expected one of the two",
+					      auto_pads[auto_pad]);
+		call->params.window.kernel[skip + i] = (uint32_t)kernel[i];
+		call->params.window.stride[skip + i] = (uint32_t)strides[i];
+		call->params.window.dilation[skip + i] = (uint32_t)dilations[i];
+		call->params.window.pad_begin[skip + i] = (uint32_t)pads[i];
+		call->params.window.pad_end[skip + i] = (uint32_t)pads[n + i];
+		r = resolve_dim(call, skip + i, (enum auto_pad)auto_pad, ceil_mode, 2 + i,
+				&out->dims[2 + i]);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int check_weights(struct op_call *call, int64_t group)
+{
+	const struct op_tensor *in = call->in[0], *weight = call->in[1], *bias = call->in[2];
+	uint32_t channels = in->shape.dims[1];
+
+	for (unsigned int i = 1; i < call->n_in; i++) {
+		if (call->in[i] && call->in[i]->shape.dynamic)
+			return op_call_refuse(call, "input \"%s\" is %s, expected fixed dimensions",
+					      call->in[i]->name, SHAPE_TEXT(&call->in[i]->shape));
+	}
+	if (weight->shape.rank != in->shape.rank)
+		return op_call_refuse(call, "input \"%s\" is %s, expected %u dimensions as \"%s\"",
+				      weight->name, SHAPE_TEXT(&weight->shape),
+				      (unsigned int)in->shape.rank, in->name);
+	if (channels % group)
+		return op_call_refuse(call,
+				      "attribute \"group\" is %lld, expected a divisor of the %u "
+				      "channels of input \"%s\" %s",
+				      (long long)group, channels, in->name, SHAPE_TEXT(&in->shape));
+	if (weight->shape.dims[1] != channels / group)
+		return op_call_refuse(call,
+				      "input \"%s\" is %s, expected dimension 1 to be %u, the "
+				      "channels of \"%s\" %s divided by group %lld",
+				      weight->name, SHAPE_TEXT(&weight->shape),
+				      (unsigned int)(channels / group), in->name,
+				      SHAPE_TEXT(&in->shape), (long long)group);
+	if (weight->shape.dims[0] % group)
+		return op_call_refuse(
+			call,
+			"input \"%s\" is %s, expected dimension 0 to be a multiple of "
+			"group %lld",
+			weight->name, SHAPE_TEXT(&weight->shape), (long long)group);
+	if (bias && (bias->shape.rank != 1 || bias->shape.dims[0] != weight->shape.dims[0]))
+		return op_call_refuse(call, "input \"%s\" is %s, expected [%u], one per channel",
+				      bias->name, SHAPE_TEXT(&bias->shape), weight->shape.dims[0]);
+	return 0;
+}
+
+int op_conv_infer(struct op_call *call)
+{
+	const struct op_tensor *in = call->in[0], *weight = call->in[1];
+	int64_t kernel[OP_MAX_SPATIAL], group;
+	unsigned int n;
+	bool given;
+	int r;
+
+	r = check_input(call);
+	if (!r)
+		r = op_call_int(call, "group", 1, OP_MAX_DIM, 1, &group);
+	if (!r)
+		r = check_weights(call, group);
+	if (r)
+		return r;
+	call->params.window.group = (uint32_t)group;
+
+	n = in->shape.rank - 2u;
+	r = op_call_ints(call, "kernel_shape", n, 1, OP_MAX_DIM, 0, kernel, &given);
+	if (r)
+		return r;
+	for (unsigned int i = 0; i < n; i++) {
+		if (given && kernel[i] != weight->shape.dims[2 + i])
+			return op_call_refuse(call,
+					      "attribute \"kernel_shape\" has the value %lld, but "
+					      "input \"%s\" is %s, expected %u",
+					      (long long)kernel[i], weight->name,
+					      SHAPE_TEXT(&weight->shape),
+					      weight->shape.dims[2 + i]);
+		kernel[i] = weight->shape.dims[2 + i];
+	}
+	call->out_shape[0] = in->shape;
+	call->out_shape[0].dims[1] = weight->shape.dims[0];
+	return resolve_window(call, kernel, false);
+}
+
+static void conv_cost(const struct op_call *call, struct cost *ret)
+{
+	const struct shape *weight = &call->in[1]->shape;
+	uint64_t bias = call->in[2] ? 1 : 0, taps = 1;
+
+	/* Cannot overflow: no more than the weight's elements, see PLAN_MAX_BYTES. */
+	for (unsigned int i = 1; i < weight->rank; i++)
+		taps *= weight->dims[i];
+	cost_elems(ret, &call->out_shape[0], 2 * taps + bias);
+	cost_tensors(ret, call);
+}
+
+static int max_pool_infer(struct op_call *call)
+{
+	int64_t kernel[OP_MAX_SPATIAL], storage_order;
+	bool ceil_mode;
+	int r;
+
+	r = check_input(call);
+	if (!r)
+		r = op_call_ints(call, "kernel_shape", call->in[0]->shape.rank - 2u, 1, OP_MAX_DIM,
+				 0, kernel, NULL);
+	if (!r)
+		r = op_call_bool(call, "ceil_mode", false, &ceil_mode);
+	if (!r)
+		r = op_call_int(call, "storage_order", 0, 0, 0, &storage_order);
+	if (r)
+		return r;
+	call->params.window.group = 1;
+	call->out_shape[0] = call->in[0]->shape;
+	return resolve_window(call, kernel, ceil_mode);
+}
+
+static void max_pool_cost(const struct op_call *call, struct cost *ret)
+{
+	cost_elems(ret, &call->out_shape[0],
+		   (uint64_t)call->params.window.kernel[0] * call->params.window.kernel[1]);
+	cost_tensors(ret, call);
+}
+
+static const struct op_attr conv_attrs[] = {
+	{"auto_pad", RBK_ATTR_STRING, false},
+	{"dilations", RBK_ATTR_INTS, false},
+	{"group", RBK_ATTR_INT, false},
+	{"kernel_shape", RBK_ATTR_INTS, false},
+	{"pads", RBK_ATTR_INTS, false},
+	{"strides", RBK_ATTR_INTS, false},
+	{0},
+};
+
+const struct op op_conv = {
+	.kind = OP_CONV,
+	.family = OP_FAMILY_CONVOLUTION,
+	.name = "Conv",
+	.opset = 11,
+	.min_in = 2,
+	.max_in = 3,
+	.min_out = 1,
+	.max_out = 1,
+	.classes = {{'T', OP_FLOATS, OP_FLOATS}},
+	.in_classes = "T",
+	.out_classes = "T",
+	.data_independent = true,
+	.splits_rows = true,
+	.attrs = conv_attrs,
+	.infer = op_conv_infer,
+	.cost = conv_cost,
+};
+
+static const struct op_attr max_pool_attrs[] = {
+	{"auto_pad", RBK_ATTR_STRING, false}, {"ceil_mode", RBK_ATTR_INT, false},
+	{"dilations", RBK_ATTR_INTS, false},  {"kernel_shape", RBK_ATTR_INTS, true},
+	{"pads", RBK_ATTR_INTS, false},       {"storage_order", RBK_ATTR_INT, false},
+	{"strides", RBK_ATTR_INTS, false},    {0},
+};
+
+const struct op op_max_pool = {
+	.kind = OP_MAX_POOL,
+	.family = OP_FAMILY_POOLING,
+	.name = "MaxPool",
+	.opset = 12,
+	.min_in = 1,
+	.max_in = 1,
+	.min_out = 1,
+	.max_out = 1,
+	.classes = {{'T', OP_FLOATS, OP_FLOATS}},
+	.in_classes = "T",
+	.out_classes = "T",
+	.data_independent = true,
+	.splits_rows = true,
+	.attrs = max_pool_attrs,
+	.infer = max_pool_infer,
+	.cost = max_pool_cost,
+};

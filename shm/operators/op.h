@@ -1,0 +1,291 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * The operator catalogue
+ *
+ * One row describes every operator once: its ONNX name, arity, attributes, element types, shape
+ * rule, what it costs, and which devices run it. The client's description names operators; the
+ * executors look their kernels up by enum op_kind. Adding an operator means a row, a shape rule, a
+ * CPU kernel and a shader, and nothing else. The broker verifies plans by these rules and clients
+ * infer shapes by them: there is one rule for each operator.
+ *
+ * Shapes are symbolic in one place only: dims[0] may be the task's count.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <ringbroker/abi.h>
+
+#include "shm/operators/elementwise.h"
+
+struct op_call;
+
+#define OP_KIND_OF(KIND, row) OP_##KIND
+
+enum op_kind {
+	OP_MATMUL, /* ONNX MatMul-13 */
+	OP_GEMM,   /* ONNX Gemm-13 */
+
+	OP_ELEMENTWISE(OP_KIND_OF), /* Add to BitwiseNot: see elementwise.h */
+
+	OP_SOFTMAX, /* ONNX Softmax-13 */
+	/* ONNX Reduce*-18, axes as an attribute */
+	OP_REDUCE_SUM,
+	OP_REDUCE_MEAN,
+	OP_REDUCE_SUM_SQUARE,
+	OP_REDUCE_L1,
+	OP_REDUCE_L2,
+	OP_REDUCE_LOG_SUM,
+	OP_REDUCE_LOG_SUM_EXP,
+	OP_REDUCE_PROD,
+	OP_REDUCE_MAX,
+	OP_REDUCE_MIN,
+	OP_ARG_MAX,           /* ONNX ArgMax-13 */
+	OP_ARG_MIN,           /* ONNX ArgMin-13 */
+	OP_CUM_SUM,           /* ONNX CumSum-14, axis as an attribute */
+	OP_LOG_SOFTMAX,       /* ONNX LogSoftmax-13 */
+	OP_LAYER_NORM,        /* ONNX LayerNormalization-17 */
+	OP_RMS_NORM,          /* ONNX RMSNormalization-23 */
+	OP_INSTANCE_NORM,     /* ONNX InstanceNormalization-22 */
+	OP_GROUP_NORM,        /* ONNX GroupNormalization-21 */
+	OP_BATCH_NORM,        /* ONNX BatchNormalization-15, without training */
+	OP_LP_NORM,           /* ONNX LpNormalization-22 */
+	OP_ROTARY,            /* ONNX RotaryEmbedding-23 */
+	OP_ATTENTION,         /* ONNX Attention-24 */
+	OP_TRANSPOSE,         /* ONNX Transpose-13 */
+	OP_RESHAPE,           /* ONNX Reshape-13, shape as an attribute */
+	OP_CONV,              /* ONNX Conv-11, one or two spatial dimensions */
+	OP_MAX_POOL,          /* ONNX MaxPool-12, one or two spatial dimensions, first output */
+	OP_TOP_K,             /* ONNX TopK-11, k as an attribute */
+	OP_KIND_COUNT,
+};
+
+#undef OP_KIND_OF
+
+/* Operators that a device runs about equally well: what its speed is known by. */
+enum op_family {
+	OP_FAMILY_MATMUL,
+	OP_FAMILY_GEMM,
+	OP_FAMILY_CONVOLUTION,
+	OP_FAMILY_ELEMENTWISE,
+	OP_FAMILY_ACTIVATION,
+	OP_FAMILY_POOLING,
+	OP_FAMILY_REDUCTION,
+	OP_FAMILY_SOFTMAX,
+	OP_FAMILY_TRANSPOSE,
+	OP_FAMILY_SELECTION,
+	OP_FAMILY_COUNT,
+};
+
+enum {
+	OP_MAX_INPUTS = 32,
+	OP_MAX_OUTPUTS = 32,
+	OP_MAX_SPATIAL = 2,
+	OP_MAX_CLASSES = 6,
+	OP_RANGES = 64,         /* pieces whose ranges DynamicQuantizeLinear finds at once */
+	OP_MESSAGE_BYTES = 512, /* of a sentence that says why a node is refused */
+};
+
+#define OP_MAX_DIM 0x7fffffffu
+
+/* Sets of element types: bit RBK_DTYPE_*. */
+#define OP_TYPE(dtype) (1u << (dtype))
+#define OP_FLOAT32     OP_TYPE(RBK_DTYPE_F32)
+#define OP_FLOATS      (OP_FLOAT32 | OP_TYPE(RBK_DTYPE_F16))
+#define OP_INDICES     (OP_TYPE(RBK_DTYPE_I32) | OP_TYPE(RBK_DTYPE_I64))
+#define OP_BYTES       (OP_TYPE(RBK_DTYPE_I8) | OP_TYPE(RBK_DTYPE_U8))
+#define OP_NUMBERS     (OP_FLOATS | OP_INDICES | OP_BYTES)
+#define OP_BOOL        OP_TYPE(RBK_DTYPE_BOOL)
+#define OP_ANY_TYPE    (OP_NUMBERS | OP_BOOL)
+
+/* A tensor's shape. Where dynamic, dims[0] holds the plan's max_count until resolved. */
+struct shape {
+	uint8_t rank;
+	bool dynamic;
+	uint32_t dims[RBK_MAX_RANK];
+};
+
+/* Numbers of elements at a given count. Never overflow once the plan is verified. */
+static inline uint64_t shape_elems(const struct shape *shape, uint32_t count)
+{
+	uint64_t n = 1;
+
+	for (unsigned int i = 0; i < shape->rank; i++)
+		n *= i == 0 && shape->dynamic ? count : shape->dims[i];
+	return n;
+}
+
+static inline uint32_t shape_dim(const struct shape *shape, unsigned int i, uint32_t count)
+{
+	return i == 0 && shape->dynamic ? count : shape->dims[i];
+}
+
+/* Attributes after verification, with ONNX's defaults filled in and axes made non-negative. */
+union op_params {
+	struct {
+		float alpha, beta;
+		bool trans_a, trans_b;
+	} gemm;
+	struct {
+		/*
+		 * alpha and beta or gamma; Clip's limits: i for integers, within the type's range;
+		 * IsInf: i[0], 1 to find negative ones + 2 positive ones.
+		 */
+		union {
+			float f[2];
+			int64_t i[2];
+		};
+		uint8_t form; /* Gelu: 1 by tanh; Mod: 1 as fmod(); BitShift: 1 to the right */
+	} elementwise;
+	struct {
+		uint8_t axis;
+	} softmax;
+	struct {
+		uint8_t axes; /* bit i: dimension i is summed; 0: identity */
+		bool keepdims;
+	} reduce;
+	struct {
+		uint8_t axis;
+		bool last; /* of equal ones the last, not the first */
+	} arg;
+	struct {
+		uint8_t axis;
+		bool exclusive, reverse;
+	} cum_sum;
+	struct {
+		float epsilon;
+		uint8_t axis;    /* Layer-, RMSNormalization: the first one that is normalised */
+		uint32_t groups; /* Instance-, GroupNormalization: of channels */
+	} norm;
+	struct {
+		uint8_t axis;
+		uint8_t p; /* 1 or 2 */
+	} lp_norm;
+	struct {
+		uint32_t heads;
+		uint32_t dim; /* elements of each head that are turned */
+		bool interleaved;
+	} rotary;
+	struct {
+		uint32_t q_heads, kv_heads;
+		float scale;
+		float softcap;   /* 0: none */
+		uint8_t qk_mode; /* ONNX's qk_matmul_output_mode */
+		bool causal;
+	} attention;
+	struct {
+		uint8_t perm[RBK_MAX_RANK];
+	} transpose;
+	struct {
+		/*
+		 * A 1-D operator has kernel[0] = stride[0] = dilation[0] = 1 and no pads there.
+		 * Tap t of output o is at o * stride + t * dilation - pad_begin of the input; taps
+		 * outside count as 0 (Conv) or not at all (MaxPool, whose windows without any tap
+		 * inside give minus infinity). With ceil_mode windows may reach beyond pad_end.
+		 * (kernel - 1) * dilation + 1 and input + pad_begin + pad_end are below 2^31.
+		 */
+		uint32_t kernel[OP_MAX_SPATIAL];
+		uint32_t stride[OP_MAX_SPATIAL];
+		uint32_t dilation[OP_MAX_SPATIAL];
+		uint32_t pad_begin[OP_MAX_SPATIAL];
+		uint32_t pad_end[OP_MAX_SPATIAL];
+		uint32_t group; /* Conv */
+	} window;
+	struct {
+		uint32_t k;
+		uint8_t axis;
+		bool largest;
+		bool sorted;
+	} top_k;
+	struct {
+		uint32_t block; /* elements along the axis of one scale; 0: all have one */
+		uint8_t axis;
+		bool is_blocked; /* scales have the tensor's rank */
+	} quantize;
+	struct {
+		uint32_t n;
+		uint32_t block; /* terms that have one scale */
+	} nbits;
+};
+
+/* Work of one node, as fixed + row * count. */
+struct cost {
+	uint64_t flops_fixed, flops_row;
+	uint64_t bytes_fixed, bytes_row; /* read and written */
+};
+
+enum {
+	OP_ON_CPU = 1u << 0,
+	OP_ON_VULKAN = 1u << 1,
+};
+
+/*
+ * A tensor as rules see it. Its name is for messages only.
+ */
+struct op_tensor {
+	const char *name;
+	uint8_t dtype; /* enum rbk_dtype */
+	struct shape shape;
+};
+
+/*
+ * Inputs and outputs of one class have one element type, as with ONNX's type constraints. An
+ * operator runs on a device if it can do so with the type of every class; a type that none of them
+ * has is refused.
+ */
+struct op_class {
+	char name;            /* a letter; 0: there is no such class */
+	uint32_t cpu, vulkan; /* OP_TYPE() of the types that the device's executor takes */
+};
+
+/* What may follow a name in a description's attributes. */
+struct op_attr {
+	const char *name;
+	uint32_t type; /* enum rbk_plan_attr_type */
+	bool required;
+};
+
+struct op {
+	enum op_kind kind;
+	enum op_family family;
+	const char *name; /* ONNX's */
+	uint8_t opset;    /* of ONNX's: since which it is as it is here */
+	uint8_t min_in, max_in;
+	uint8_t min_out, max_out;
+	struct op_class classes[OP_MAX_CLASSES]; /* the first is the one that listings show */
+	/* The class of each input and output by its letter; the last one is of all that follow. */
+	const char *in_classes, *out_classes;
+	bool in_place;         /* element i of the output depends on element i of the inputs only */
+	bool data_independent; /* run time does not depend on tensor contents */
+	bool splits_rows;      /* rows of a dynamic leading dimension are computed independently */
+	const struct op_attr *attrs; /* ends with a NULL name */
+
+	/*
+	 * Checks shapes and attributes, fills call->params and infers the outputs' shapes. Types
+	 * of inputs have been checked and those of outputs filled in where the classes tell; a
+	 * rule sets those of an output whose class has several types and no input. Return: 0, or
+	 * OP_E_INVALID after op_call_refuse() has said why.
+	 */
+	int (*infer)(struct op_call *call);
+
+	/* Fills @ret; shapes are inferred and verified. */
+	void (*cost)(const struct op_call *call, struct cost *ret);
+
+	/*
+	 * NULL, or: what an executor may need for one run beside inputs and outputs, at most and at
+	 * max_count, in bytes, each piece of it a multiple of 256. Saturates. Shapes as above.
+	 */
+	uint64_t (*work)(const struct op_call *call);
+};
+
+enum { OP_E_INVALID = 1 };
+
+/* Return: the row of that name or kind; NULL if there is none. */
+const struct op *op_by_name(const char *name);
+const struct op *op_by_kind(enum op_kind kind);
+
+/* Return: the types of the first class on a device, of OP_ON_*; 0: it does not run there. */
+uint32_t op_types(const struct op *op, uint8_t device);
+
+/* "matmul": as profile files write it. */
+const char *op_family_name(enum op_family family);
