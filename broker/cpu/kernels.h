@@ -17,10 +17,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cpu/map.h"
+
 enum cpu_simd {
 	CPU_SIMD_AUTO = 0, /* the best that the processor has */
 	CPU_SIMD_SSE2,     /* the generic build where the processor is no x86 */
-	CPU_SIMD_AVX2,     /* with FMA */
+	CPU_SIMD_AVX2,     /* with FMA and F16C */
 	CPU_SIMD_AVX512,   /* F, BW, DQ, VL */
 	CPU_SIMD_COUNT,
 };
@@ -185,6 +187,13 @@ struct cpu_kernels {
 	void (*mul_broadcast)(const struct cpu_broadcast *args, size_t begin, size_t end);
 	/* ONNX Relu: n elements; a NaN stays. y may be x. */
 	void (*relu)(size_t n, const float *x, float *y);
+
+	/* By type and operator; NULL where a type has none. See map.h. */
+	cpu_map_fn *const *map[CPU_TYPE_COUNT];
+	/* ONNX Cast, by source and destination. */
+	cpu_map_fn *const (*cast)[CPU_TYPE_COUNT];
+	/* ONNX Where, by the logarithm of the bytes of an element; operand 0 is the condition. */
+	cpu_map_fn *const *where;
 
 	/* ONNX Softmax. Units: cpu_softmax_units(). A column with a NaN or +inf gives NaN. */
 	void (*softmax)(const struct cpu_softmax *args, size_t begin, size_t end);

@@ -14,6 +14,15 @@ void CPU_FN(mul)(size_t n, const float *a, size_t a_step, const float *b, size_t
 void CPU_FN(add_broadcast)(const struct cpu_broadcast *args, size_t begin, size_t end);
 void CPU_FN(mul_broadcast)(const struct cpu_broadcast *args, size_t begin, size_t end);
 void CPU_FN(relu)(size_t n, const float *x, float *y);
+cpu_map_fn CPU_FN(equal_f32), CPU_FN(less_f32), CPU_FN(less_equal_f32), CPU_FN(greater_f32),
+	CPU_FN(greater_equal_f32), CPU_FN(is_nan_f32), CPU_FN(is_inf_f32);
+extern cpu_map_fn *const CPU_FN(map_f32)[CPU_MAP_COUNT],
+	*const CPU_FN(map_i32)[CPU_MAP_COUNT], *const CPU_FN(map_i64)[CPU_MAP_COUNT],
+						       *const
+	CPU_FN(map_i8)[CPU_MAP_COUNT],
+		*const CPU_FN(map_u8)[CPU_MAP_COUNT], *const CPU_FN(map_bool)[CPU_MAP_COUNT],
+							      *const CPU_FN(where)[4];
+extern cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT];
 void CPU_FN(softmax)(const struct cpu_softmax *args, size_t begin, size_t end);
 void CPU_FN(top_k)(const struct cpu_top_k *args, size_t begin, size_t end);
 void CPU_FN(reduce_sum)(const struct cpu_reduce *args, size_t begin, size_t end);

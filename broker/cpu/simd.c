@@ -3,16 +3,26 @@
 #include "cpu/kernels.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 
 extern const struct cpu_kernels cpu_kernels_sse2;
 extern const struct cpu_kernels cpu_kernels_avx2;
 extern const struct cpu_kernels cpu_kernels_avx512;
 
+/* Not every compiler knows these by name; what they need of the system goes with AVX2. */
+static bool has_f16c(void)
+{
+	unsigned int a, b, c, d;
+
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
 const struct cpu_kernels *cpu_kernels_get(enum cpu_simd level)
 {
 	__builtin_cpu_init();
-	const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+	const bool avx2 =
+		__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 	const bool avx512 =
 		avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 		__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

@@ -45,6 +45,14 @@
 #define VEC_UNROLL _Pragma("GCC unroll 32")
 #endif
 
+/* Before a loop whose outputs may be operands, but whose elements only depend on their own place.
+ */
+#if defined(__clang__)
+#define CPU_INDEPENDENT _Pragma("clang loop vectorize(enable)")
+#else
+#define CPU_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 #define VEC_INLINE static inline __attribute__((always_inline))
 
 typedef float vf __attribute__((vector_size(VW * 4)));
@@ -176,14 +184,81 @@ VEC_INLINE void v4_transpose(const v4 in[4], v4 out[4])
 	out[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
 }
 
+/* Lane i becomes what lane i + @by was; the last @by lanes are any. */
+VEC_INLINE vf vf_down(vf v, const unsigned int by)
+{
+#if VW == 16
+	if (by == 8)
+		return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12,
+					       13, 14, 15);
+	if (by == 4)
+		return __builtin_shufflevector(v, v, 4, 5, 6, 7, 4, 5, 6, 7, 12, 13, 14, 15, 12, 13,
+					       14, 15);
+	if (by == 2)
+		return __builtin_shufflevector(v, v, 2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15,
+					       14, 15);
+	return __builtin_shufflevector(v, v, 1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15);
+#elif VW == 8
+	if (by == 4)
+		return __builtin_shufflevector(v, v, 4, 5, 6, 7, 4, 5, 6, 7);
+	if (by == 2)
+		return __builtin_shufflevector(v, v, 2, 3, 2, 3, 6, 7, 6, 7);
+	return __builtin_shufflevector(v, v, 1, 1, 3, 3, 5, 5, 7, 7);
+#else
+	if (by == 2)
+		return __builtin_shufflevector(v, v, 2, 3, 2, 3);
+	return __builtin_shufflevector(v, v, 1, 1, 3, 3);
+#endif
+}
+
+/*
+ * Folds VEC_LANES partial results into one by @merge, in one order at every level: halves onto
+ * halves.
+ */
+#define VEC_FOLD(acc, merge)                                                                  \
+	do {                                                                                  \
+		VEC_UNROLL                                                                    \
+		for (size_t fold_n = VEC_REGS / 2; fold_n > 0; fold_n /= 2) {                 \
+			VEC_UNROLL                                                            \
+			for (size_t fold_v = 0; fold_v < fold_n; fold_v++)                    \
+				(acc)[fold_v] = merge((acc)[fold_v], (acc)[fold_v + fold_n]); \
+		}                                                                             \
+		VEC_UNROLL                                                                    \
+		for (unsigned int fold_by = VW / 2; fold_by > 0; fold_by /= 2)                \
+			(acc)[0] = merge((acc)[0], vf_down((acc)[0], fold_by));               \
+	} while (0)
+
+VEC_INLINE vf vf_add(vf a, vf b)
+{
+	return a + b;
+}
+
 /* Sums VEC_LANES partial sums, in one order at every level. */
 VEC_INLINE float vec_sum(const vf acc[VEC_REGS])
 {
-	float lanes[VEC_LANES];
+	vf sums[VEC_REGS];
 
-	memcpy(lanes, acc, sizeof(lanes));
-	for (size_t width = VEC_LANES / 2; width > 0; width /= 2)
-		for (size_t i = 0; i < width; i++)
-			lanes[i] += lanes[i + width];
-	return lanes[0];
+	VEC_UNROLL
+	for (size_t v = 0; v < VEC_REGS; v++)
+		sums[v] = acc[v];
+	VEC_FOLD(sums, vf_add);
+	return sums[0][0];
+}
+
+/* The numbers of the lanes. */
+VEC_INLINE vi vi_lanes(void)
+{
+#if VW == 16
+	return (vi){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#elif VW == 8
+	return (vi){0, 1, 2, 3, 4, 5, 6, 7};
+#else
+	return (vi){0, 1, 2, 3};
+#endif
+}
+
+/* All ones in the first @n lanes. */
+VEC_INLINE vi vi_first(size_t n)
+{
+	return vi_lanes() < (int32_t)n;
 }

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Cast
+ *
+ * A line for each pair of types. Floats to integers truncate; beyond the range they give its
+ * nearest end, and 0 is made of what is not a number: ONNX leaves both open. Integers to narrower
+ * ones keep their low bits. To bool: is it other than 0; from bool: 0 or 1. Float16 goes by
+ * float32, which is exact on the way up and rounds nothing twice on the way down: integers that
+ * float32 rounds are infinite as float16.
+ */
+#include "cpu/kernels.h"
+#include "cpu/level.h"
+#include "cpu/vec-half.h"
+
+static void half_to_float(const struct cpu_map *args, size_t n)
+{
+	const uint16_t *from = args->in[0];
+	float *to = args->out;
+	size_t i = 0;
+
+	for (; i + VW <= n; i += VW)
+		vf_store(to + i, vf_load_half(from + i));
+	if (i < n)
+		vf_store_partial(to + i, vf_load_half_partial(from + i, n - i), n - i);
+}
+
+static void float_to_half(const struct cpu_map *args, size_t n)
+{
+	const float *from = args->in[0];
+	uint16_t *to = args->out;
+	size_t i = 0;
+
+	for (; i + VW <= n; i += VW)
+		vf_store_half(to + i, vf_load(from + i));
+	if (i < n)
+		vf_store_half_partial(to + i, vf_load_partial(from + i, n - i), n - i);
+}
+
+/* @end is the first float beyond the range, @before the last integer in it. */
+VEC_INLINE int32_t to_i32(float x, float begin, float end, int32_t first, int32_t last)
+{
+	const float inside = x >= begin && x < end ? x : 0;
+	const int32_t value = (int32_t)inside;
+
+	return x >= end ? last : x < begin ? first : value;
+}
+
+VEC_INLINE int64_t to_i64(float x)
+{
+	const float inside = x >= -0x1p63f && x < 0x1p63f ? x : 0;
+	const int64_t value = (int64_t)inside;
+
+	return x >= 0x1p63f ? INT64_MAX : x < -0x1p63f ? INT64_MIN : value;
+}
+
+#define CAST(name, T, R, expression)                           \
+	static void name(const struct cpu_map *args, size_t n) \
+	{                                                      \
+		const T *from = args->in[0];                   \
+		R *to = args->out;                             \
+                                                               \
+		CPU_INDEPENDENT                                \
+		for (size_t i = 0; i < n; i++) {               \
+			const T x = from[i];                   \
+                                                               \
+			to[i] = (R)(expression);               \
+		}                                              \
+	}
+
+CAST(f32_to_i32, float, int32_t, to_i32(x, -0x1p31f, 0x1p31f, INT32_MIN, INT32_MAX))
+CAST(f32_to_i64, float, int64_t, to_i64(x))
+CAST(f32_to_i8, float, int8_t, to_i32(x, -128.0f, 128.0f, -128, 127))
+CAST(f32_to_u8, float, uint8_t, to_i32(x, 0.0f, 256.0f, 0, 255))
+CAST(f32_to_bool, float, uint8_t, x != 0)
+CAST(i32_to_f32, int32_t, float, x)
+CAST(i64_to_f32, int64_t, float, x)
+CAST(i8_to_f32, int8_t, float, x)
+CAST(u8_to_f32, uint8_t, float, x)
+CAST(bool_to_f32, uint8_t, float, x != 0)
+CAST(i32_to_i64, int32_t, int64_t, x)
+CAST(i8_to_i32, int8_t, int32_t, x)
+CAST(i8_to_i64, int8_t, int64_t, x)
+CAST(u8_to_i32, uint8_t, int32_t, x)
+CAST(u8_to_i64, uint8_t, int64_t, x)
+CAST(bool_to_i32, uint8_t, int32_t, x != 0)
+CAST(bool_to_i64, uint8_t, int64_t, x != 0)
+CAST(i64_to_i32, int64_t, int32_t, x)
+CAST(i64_to_8, int64_t, uint8_t, x)
+CAST(i32_to_8, int32_t, uint8_t, x)
+CAST(i32_to_bool, int32_t, uint8_t, x != 0)
+CAST(i64_to_bool, int64_t, uint8_t, x != 0)
+CAST(byte_to_bool, uint8_t, uint8_t, x != 0)
+CAST(copy_8, uint8_t, uint8_t, x)
+CAST(copy_16, uint16_t, uint16_t, x)
+CAST(copy_32, uint32_t, uint32_t, x)
+CAST(copy_64, uint64_t, uint64_t, x)
+
+/* By way of a few float32s that stay in the first cache. */
+enum { BY_FLOAT = 512 };
+
+#define FROM_HALF(name, R, cast_float)                                                            \
+	static void name(const struct cpu_map *args, size_t n)                                    \
+	{                                                                                         \
+		const uint16_t *from = args->in[0];                                               \
+		float between[BY_FLOAT];                                                          \
+		R *to = args->out;                                                                \
+                                                                                                  \
+		for (size_t i = 0; i < n; i += BY_FLOAT) {                                        \
+			const size_t some = n - i < BY_FLOAT ? n - i : BY_FLOAT;                  \
+                                                                                                  \
+			half_to_float(&(struct cpu_map){.in = {from + i}, .out = between}, some); \
+			cast_float(&(struct cpu_map){.in = {between}, .out = to + i}, some);      \
+		}                                                                                 \
+	}
+
+#define TO_HALF(name, T, cast_to_float)                                                           \
+	static void name(const struct cpu_map *args, size_t n)                                    \
+	{                                                                                         \
+		const T *from = args->in[0];                                                      \
+		float between[BY_FLOAT];                                                          \
+		uint16_t *to = args->out;                                                         \
+                                                                                                  \
+		for (size_t i = 0; i < n; i += BY_FLOAT) {                                        \
+			const size_t some = n - i < BY_FLOAT ? n - i : BY_FLOAT;                  \
+                                                                                                  \
+			cast_to_float(&(struct cpu_map){.in = {from + i}, .out = between}, some); \
+			float_to_half(&(struct cpu_map){.in = {between}, .out = to + i}, some);   \
+		}                                                                                 \
+	}
+
+FROM_HALF(f16_to_i32, int32_t, f32_to_i32)
+FROM_HALF(f16_to_i64, int64_t, f32_to_i64)
+FROM_HALF(f16_to_i8, int8_t, f32_to_i8)
+FROM_HALF(f16_to_u8, uint8_t, f32_to_u8)
+FROM_HALF(f16_to_bool, uint8_t, f32_to_bool)
+TO_HALF(i32_to_f16, int32_t, i32_to_f32)
+TO_HALF(i64_to_f16, int64_t, i64_to_f32)
+TO_HALF(i8_to_f16, int8_t, i8_to_f32)
+TO_HALF(u8_to_f16, uint8_t, u8_to_f32)
+TO_HALF(bool_to_f16, uint8_t, bool_to_f32)
+
+cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
+	[CPU_F32] = {[CPU_F32] = copy_32,
+		     [CPU_F16] = float_to_half,
+		     [CPU_I32] = f32_to_i32,
+		     [CPU_I64] = f32_to_i64,
+		     [CPU_I8] = f32_to_i8,
+		     [CPU_U8] = f32_to_u8,
+		     [CPU_BOOL] = f32_to_bool},
+	[CPU_F16] = {[CPU_F32] = half_to_float,
+		     [CPU_F16] = copy_16,
+		     [CPU_I32] = f16_to_i32,
+		     [CPU_I64] = f16_to_i64,
+		     [CPU_I8] = f16_to_i8,
+		     [CPU_U8] = f16_to_u8,
+		     [CPU_BOOL] = f16_to_bool},
+	[CPU_I32] = {[CPU_F32] = i32_to_f32,
+		     [CPU_F16] = i32_to_f16,
+		     [CPU_I32] = copy_32,
+		     [CPU_I64] = i32_to_i64,
+		     [CPU_I8] = i32_to_8,
+		     [CPU_U8] = i32_to_8,
+		     [CPU_BOOL] = i32_to_bool},
+	[CPU_I64] = {[CPU_F32] = i64_to_f32,
+		     [CPU_F16] = i64_to_f16,
+		     [CPU_I32] = i64_to_i32,
+		     [CPU_I64] = copy_64,
+		     [CPU_I8] = i64_to_8,
+		     [CPU_U8] = i64_to_8,
+		     [CPU_BOOL] = i64_to_bool},
+	[CPU_I8] = {[CPU_F32] = i8_to_f32,
+		    [CPU_F16] = i8_to_f16,
+		    [CPU_I32] = i8_to_i32,
+		    [CPU_I64] = i8_to_i64,
+		    [CPU_I8] = copy_8,
+		    [CPU_U8] = copy_8,
+		    [CPU_BOOL] = byte_to_bool},
+	[CPU_U8] = {[CPU_F32] = u8_to_f32,
+		    [CPU_F16] = u8_to_f16,
+		    [CPU_I32] = u8_to_i32,
+		    [CPU_I64] = u8_to_i64,
+		    [CPU_I8] = copy_8,
+		    [CPU_U8] = copy_8,
+		    [CPU_BOOL] = byte_to_bool},
+	[CPU_BOOL] = {[CPU_F32] = bool_to_f32,
+		      [CPU_F16] = bool_to_f16,
+		      [CPU_I32] = bool_to_i32,
+		      [CPU_I64] = bool_to_i64,
+		      [CPU_I8] = byte_to_bool,
+		      [CPU_U8] = byte_to_bool,
+		      [CPU_BOOL] = byte_to_bool},
+};

@@ -1,0 +1,114 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kernels that work element by element
+ *
+ * A part of kernels.h: what each function is called by, and the one form that all of them have. A
+ * kernel computes n elements; operands either advance or repeat one element, which makes every
+ * broadcast a loop over calls.
+ *
+ * Integers wrap where a result does not fit. What C leaves undefined is defined here, alike at
+ * every level and on every device: a quotient and a remainder by 0 are 0; shifts by the width or
+ * more give 0; casts of floats to integers truncate, go to the nearest end of the range where the
+ * value lies outside, and make 0 of what is not a number; integer powers by a negative exponent are
+ * those of 1 and -1, else 0.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+enum cpu_type {
+	CPU_F32,
+	CPU_F16, /* only casts and moves know it; all else goes by float32 */
+	CPU_I32,
+	CPU_I64,
+	CPU_I8,
+	CPU_U8,
+	CPU_BOOL, /* a byte; what is not 0 is true */
+	CPU_TYPE_COUNT,
+};
+
+/* ONNX's operators; parameters where they have any: f[0], f[1] or i[0], i[1] of struct cpu_map. */
+enum cpu_map_op {
+	CPU_MAP_ABS,
+	CPU_MAP_NEG,
+	CPU_MAP_SIGN,
+	CPU_MAP_FLOOR,
+	CPU_MAP_CEIL,
+	CPU_MAP_ROUND, /* half to even */
+	CPU_MAP_SQRT,
+	CPU_MAP_RECIPROCAL,
+	CPU_MAP_CLIP, /* least and largest value: f, or i for integers */
+	CPU_MAP_RELU,
+	CPU_MAP_LEAKY_RELU,       /* alpha */
+	CPU_MAP_THRESHOLDED_RELU, /* alpha */
+	CPU_MAP_ELU,              /* alpha */
+	CPU_MAP_SELU,             /* alpha, gamma */
+	CPU_MAP_CELU,             /* alpha */
+	CPU_MAP_GELU,
+	CPU_MAP_GELU_TANH,
+	CPU_MAP_SIGMOID,
+	CPU_MAP_HARD_SIGMOID, /* alpha, beta */
+	CPU_MAP_HARD_SWISH,
+	CPU_MAP_SWISH, /* alpha */
+	CPU_MAP_MISH,
+	CPU_MAP_SOFTPLUS,
+	CPU_MAP_SOFTSIGN,
+	CPU_MAP_EXP,
+	CPU_MAP_LOG,
+	CPU_MAP_ERF,
+	CPU_MAP_SIN,
+	CPU_MAP_COS,
+	CPU_MAP_TAN,
+	CPU_MAP_ASIN,
+	CPU_MAP_ACOS,
+	CPU_MAP_ATAN,
+	CPU_MAP_SINH,
+	CPU_MAP_COSH,
+	CPU_MAP_TANH,
+	CPU_MAP_ASINH,
+	CPU_MAP_ACOSH,
+	CPU_MAP_ATANH,
+	CPU_MAP_IS_NAN, /* these two give bools */
+	CPU_MAP_IS_INF, /* i[0]: bit 0 finds negative ones, bit 1 positive ones */
+	CPU_MAP_NOT,
+	CPU_MAP_BITWISE_NOT,
+	CPU_MAP_N_UNARY, /* here and above: one operand, which advances */
+
+	CPU_MAP_ADD = CPU_MAP_N_UNARY,
+	CPU_MAP_SUB,
+	CPU_MAP_MUL,
+	CPU_MAP_DIV,
+	CPU_MAP_POW,
+	CPU_MAP_MOD,  /* the remainder has the divisor's sign; integers */
+	CPU_MAP_FMOD, /* it has the dividend's */
+	CPU_MAP_MIN,
+	CPU_MAP_MAX,
+	CPU_MAP_PRELU,
+	CPU_MAP_EQUAL, /* these five give bools */
+	CPU_MAP_LESS,
+	CPU_MAP_LESS_OR_EQUAL,
+	CPU_MAP_GREATER,
+	CPU_MAP_GREATER_OR_EQUAL,
+	CPU_MAP_AND, /* bools */
+	CPU_MAP_OR,
+	CPU_MAP_XOR,
+	CPU_MAP_BITWISE_AND,
+	CPU_MAP_BITWISE_OR,
+	CPU_MAP_BITWISE_XOR,
+	CPU_MAP_SHIFT_LEFT,
+	CPU_MAP_SHIFT_RIGHT,
+	CPU_MAP_COUNT,
+};
+
+/* At least one element; with more, not all operands repeat. */
+struct cpu_map {
+	const void *in[3];
+	void *out;       /* may be an operand that advances and whose elements are as wide */
+	uint8_t step[3]; /* elements: 1, or 0 where an operand repeats */
+	union {
+		float f[2];
+		int64_t i[2];
+	};
+};
+
+typedef void cpu_map_fn(const struct cpu_map *args, size_t n);
