@@ -3,9 +3,9 @@
 /*
  * CPU kernels
  *
- * Functions over float32 arrays, one build of each per SIMD level. No kernel allocates, locks,
- * starts a thread or keeps state; every one computes the part [begin, end) of its units, and the
- * result does not depend on how the units are split. AVX2 and AVX-512 give the same bits (save
+ * Functions over arrays, mostly of float32, one build of each per SIMD level. No kernel allocates,
+ * locks, starts a thread or keeps state; every one computes the part [begin, end) of its units, and
+ * the result does not depend on how the units are split. AVX2 and AVX-512 give the same bits (save
  * those of a NaN); SSE2 and the generic build round the products of sums separately.
  *
  * Any thread may call any kernel. Kernels judge denormals as the calling thread's control register
@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "cpu/map.h"
+#include "cpu/rows.h"
 
 enum cpu_simd {
 	CPU_SIMD_AUTO = 0, /* the best that the processor has */
@@ -92,7 +93,6 @@ struct cpu_gemm_tile {
  * Add and Mul with broadcasting: output rows of @inner elements, enumerated by the @n_outer
  * dimensions (the last one fastest). Strides are 0 where an operand repeats.
  */
-enum { CPU_MAX_DIMS = 8 };
 struct cpu_broadcast {
 	const float *a, *b;
 	float *y; /* may be a or b where that one does not repeat */
@@ -101,14 +101,6 @@ struct cpu_broadcast {
 	unsigned int n_outer;
 	size_t extent[CPU_MAX_DIMS];
 	size_t a_stride[CPU_MAX_DIMS], b_stride[CPU_MAX_DIMS];
-	struct cpu_pause *pause;
-};
-
-/* Softmax and TopK: element i of a column is x[(outer * len + i) * inner + its inner index]. */
-struct cpu_softmax {
-	const float *x;
-	float *y; /* may be x */
-	size_t outer, len, inner;
 	struct cpu_pause *pause;
 };
 
@@ -123,21 +115,6 @@ struct cpu_top_k {
 	size_t outer, len, inner;
 	size_t k; /* 1..len */
 	bool largest;
-	struct cpu_pause *pause;
-};
-
-/*
- * Sums over some dimensions. The output's elements are enumerated by the kept dimensions; each is
- * the sum over the reduced ones. Neighbours are merged and dimensions of 1 dropped, so at most one
- * of the last two strides is 1; inner_kept says which kind has it.
- */
-struct cpu_reduce {
-	const float *x;
-	float *y;
-	unsigned int n_kept, n_reduced;
-	size_t kept[CPU_MAX_DIMS], kept_stride[CPU_MAX_DIMS];
-	size_t reduced[CPU_MAX_DIMS], reduced_stride[CPU_MAX_DIMS];
-	bool inner_kept;
 	struct cpu_pause *pause;
 };
 
@@ -195,12 +172,27 @@ struct cpu_kernels {
 	/* ONNX Where, by the logarithm of the bytes of an element; operand 0 is the condition. */
 	cpu_map_fn *const *where;
 
-	/* ONNX Softmax. Units: cpu_softmax_units(). A column with a NaN or +inf gives NaN. */
+	/*
+	 * ONNX Softmax, LogSoftmax. Units: cpu_softmax_units(). A column with a NaN or +inf gives
+	 * NaN.
+	 */
 	void (*softmax)(const struct cpu_softmax *args, size_t begin, size_t end);
 	/* ONNX TopK. Units: columns, outer * inner. */
 	void (*top_k)(const struct cpu_top_k *args, size_t begin, size_t end);
-	/* ONNX ReduceSum. Units: cpu_reduce_units(). */
-	void (*reduce_sum)(const struct cpu_reduce *args, size_t begin, size_t end);
+	/* ONNX ReduceSum and its kin. Units: cpu_reduce_units(). */
+	void (*reduce)(const struct cpu_reduce *args, size_t begin, size_t end);
+	/* ONNX ArgMax, ArgMin. Units: cpu_column_units(). */
+	void (*arg)(const struct cpu_arg *args, size_t begin, size_t end);
+	/* ONNX CumSum. Units: cpu_column_units(). */
+	void (*scan)(const struct cpu_scan *args, size_t begin, size_t end);
+	/* ONNX Layer-, RMS-, Instance-, GroupNormalization. Units: rows. */
+	void (*norm)(const struct cpu_norm *args, size_t begin, size_t end);
+	/* ONNX BatchNormalization. Units: cpu_batch_norm_units(). */
+	void (*batch_norm)(const struct cpu_batch_norm *args, size_t begin, size_t end);
+	/* ONNX LpNormalization. Units: cpu_column_units(). */
+	void (*lp_norm)(const struct cpu_lp_norm *args, size_t begin, size_t end);
+	/* ONNX RotaryEmbedding. Units: cpu_rotary_units(). */
+	void (*rotary)(const struct cpu_rotary *args, size_t begin, size_t end);
 	/* ONNX Transpose. Units: cpu_transpose_units(). */
 	void (*transpose)(const struct cpu_transpose *args, size_t begin, size_t end);
 
@@ -213,29 +205,8 @@ struct cpu_kernels {
 	void (*max_pool)(const struct cpu_window *args, size_t begin, size_t end);
 };
 
-/* Lanes of one unit where neighbouring columns are computed together. */
-enum { CPU_COLUMN_BLOCK = 64 };
-
 /* Output pixels of one unit of a convolution. */
 enum { CPU_CONV_PIXELS = 192 };
-
-static inline size_t cpu_softmax_units(const struct cpu_softmax *args)
-{
-	return args->outer * ((args->inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK);
-}
-
-static inline size_t cpu_reduce_units(const struct cpu_reduce *args)
-{
-	size_t units = 1;
-
-	for (unsigned int i = 0; i < args->n_kept; i++) {
-		if (args->inner_kept && i + 1 == args->n_kept)
-			units *= (args->kept[i] + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
-		else
-			units *= args->kept[i];
-	}
-	return units;
-}
 
 static inline size_t cpu_transpose_units(const struct cpu_transpose *args)
 {

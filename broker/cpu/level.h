@@ -25,12 +25,21 @@ extern cpu_map_fn *const CPU_FN(map_f32)[CPU_MAP_COUNT],
 extern cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT];
 void CPU_FN(softmax)(const struct cpu_softmax *args, size_t begin, size_t end);
 void CPU_FN(top_k)(const struct cpu_top_k *args, size_t begin, size_t end);
-void CPU_FN(reduce_sum)(const struct cpu_reduce *args, size_t begin, size_t end);
+void CPU_FN(reduce)(const struct cpu_reduce *args, size_t begin, size_t end);
+void CPU_FN(arg)(const struct cpu_arg *args, size_t begin, size_t end);
+void CPU_FN(scan)(const struct cpu_scan *args, size_t begin, size_t end);
+void CPU_FN(norm)(const struct cpu_norm *args, size_t begin, size_t end);
+void CPU_FN(batch_norm)(const struct cpu_batch_norm *args, size_t begin, size_t end);
+void CPU_FN(lp_norm)(const struct cpu_lp_norm *args, size_t begin, size_t end);
+void CPU_FN(rotary)(const struct cpu_rotary *args, size_t begin, size_t end);
 void CPU_FN(transpose)(const struct cpu_transpose *args, size_t begin, size_t end);
 size_t CPU_FN(pack_conv_size)(const struct cpu_window *args);
 void CPU_FN(pack_conv)(const struct cpu_window *args, float *to);
 void CPU_FN(conv)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
 void CPU_FN(max_pool)(const struct cpu_window *args, size_t begin, size_t end);
+
+/* reduce-int-hot.c, for reduce(). */
+void CPU_FN(reduce_int)(const struct cpu_reduce *args, size_t begin, size_t end);
 
 /*
  * gemm-hot.c, for the convolution: y[m][n] (+)= a * b over one block of the depth.

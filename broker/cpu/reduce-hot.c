@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ReduceSum
+ * Reductions of floats
  *
- * The dimensions are split into those kept and those summed over. Where the innermost one is kept,
+ * The dimensions are split into those kept and those reduced. Where the innermost one is kept,
  * lanes are neighbouring results and each is a chain over the reduced dimensions in order. Where it
- * is summed over, its elements are dealt out to VEC_LANES partial sums, which are added at the end
- * in one order. Either way the order depends on the shape alone.
+ * is reduced, its elements are dealt out to VEC_LANES partial results, which are folded at the end
+ * in one order. Either way chains are cut into pieces, whose sums are added up on their own: the
+ * error of a sum of n terms then grows with the pieces' number and length, about the root of n,
+ * instead of n. So the order depends on the shape alone.
+ *
+ * Every kind is an instance of the same loops. LogSumExp goes over its elements twice: for the
+ * largest one, then for the sum of what is left of the exponentials.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
+#include "cpu/reduce.h"
+#include "cpu/vec-exp.h"
 #include "cpu/vec.h"
 
 #define REDUCE_REGS (CPU_COLUMN_BLOCK / VW)
@@ -16,37 +23,96 @@
 /* Between two looks for others: lines, each of which may miss the cache, and elements of one. */
 enum { REDUCE_PAUSE_ROWS = 1 << 10, REDUCE_PAUSE_ELEMS = CPU_PAUSE_ELEMS };
 
-/* An odometer over all dimensions but the last. */
-struct reduce_walk {
-	size_t at[CPU_MAX_DIMS];
-	size_t offset;
-};
-
-/* Moves to the next position. Return: false after the last one. */
-VEC_INLINE bool reduce_next(struct reduce_walk *walk, unsigned int n, const size_t *extent,
-			    const size_t *stride)
+/*
+ * Terms of one chain before it is added to the others, where a lane or a column has @n: about as
+ * many as there are chains.
+ */
+static size_t reduce_chain(size_t n)
 {
-	for (unsigned int d = n; d-- > 0;) {
-		walk->offset += stride[d];
-		if (++walk->at[d] < extent[d])
-			return true;
-		walk->offset -= walk->at[d] * stride[d];
-		walk->at[d] = 0;
-	}
-	return false;
+	size_t chain = 256;
+
+	while (chain * chain < n)
+		chain *= 2;
+	return chain;
 }
 
-/* Neighbouring results: a full block of CPU_COLUMN_BLOCK, or @n < VW of them. */
-VEC_INLINE void reduce_columns(const struct cpu_reduce *args, const float *x, float *y,
-			       const size_t regs, const bool partial, size_t n)
+/* A partial result before the first element. */
+VEC_INLINE vf reduce_start(const enum cpu_reduce_kind kind)
+{
+	if (kind == CPU_REDUCE_MAX)
+		return vf_set(-INFINITY);
+	if (kind == CPU_REDUCE_MIN)
+		return vf_set(INFINITY);
+	return vf_set(kind == CPU_REDUCE_PROD ? 1 : 0);
+}
+
+/* Two partial results. A NaN stays one and wins. */
+VEC_INLINE vf reduce_merge(const enum cpu_reduce_kind kind, vf a, vf b)
+{
+	if (kind == CPU_REDUCE_MAX)
+		return vf_select((vi)(b > a) | (vi)(b != b), b, a);
+	if (kind == CPU_REDUCE_MIN)
+		return vf_select((vi)(b < a) | (vi)(b != b), b, a);
+	return kind == CPU_REDUCE_PROD ? a * b : a + b;
+}
+
+/* One more element each. @shift: LogSumExp's largest one. */
+VEC_INLINE vf reduce_step(const enum cpu_reduce_kind kind, vf acc, vf x, vf shift)
+{
+	switch (kind) {
+	case CPU_REDUCE_SUM_SQUARE:
+	case CPU_REDUCE_L2:
+		return acc + x * x;
+	case CPU_REDUCE_L1:
+		return acc + (vf)((vu)x & 0x7fffffffu);
+	case CPU_REDUCE_LOG_SUM_EXP:
+		return acc + vf_exp_neg(x - shift);
+	default:
+		return reduce_merge(kind, acc, x);
+	}
+}
+
+/* The result, of @n elements. */
+VEC_INLINE vf reduce_finish(const enum cpu_reduce_kind kind, vf acc, vf shift, float n)
+{
+	switch (kind) {
+	case CPU_REDUCE_MEAN:
+		return acc / vf_set(n);
+	case CPU_REDUCE_L2:
+		return vf_sqrt(acc);
+	case CPU_REDUCE_LOG_SUM:
+		return vf_log(acc);
+	case CPU_REDUCE_LOG_SUM_EXP:
+		/* An infinite or no number is the result already. */
+		return vf_select((vi)(shift - shift == (vf){0}), vf_log(acc) + shift, shift);
+	default:
+		return acc;
+	}
+}
+
+VEC_INLINE bool reduce_is_sum(const enum cpu_reduce_kind kind)
+{
+	return kind != CPU_REDUCE_MAX && kind != CPU_REDUCE_MIN && kind != CPU_REDUCE_PROD;
+}
+
+#define REDUCE_MERGE(a, b) reduce_merge(kind, a, b)
+
+/* Neighbouring columns: a full block of CPU_COLUMN_BLOCK, or @n <= VW of them. */
+VEC_INLINE void reduce_columns(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
+			       const float *x, const size_t regs, const bool partial, size_t n,
+			       const vf *shift, vf *ret)
 {
 	const unsigned int outer = args->n_reduced ? args->n_reduced - 1 : 0;
 	const size_t len = args->n_reduced ? args->reduced[outer] : 1;
 	const size_t stride = args->n_reduced ? args->reduced_stride[outer] : 0;
 	struct reduce_walk walk = {.offset = 0};
-	vf acc[REDUCE_REGS] = {0};
-	size_t n_rows = 0;
+	vf acc[REDUCE_REGS], total[REDUCE_REGS];
+	const size_t max_chain = reduce_chain(reduce_n_terms(args));
+	size_t n_rows = 0, n_chain = 0;
 
+	VEC_UNROLL
+	for (size_t v = 0; v < regs; v++)
+		acc[v] = total[v] = reduce_start(kind);
 	do {
 		const float *from = x + walk.offset;
 
@@ -54,12 +120,37 @@ VEC_INLINE void reduce_columns(const struct cpu_reduce *args, const float *x, fl
 			cpu_pause_at(args->pause, ++n_rows, REDUCE_PAUSE_ROWS);
 			VEC_UNROLL
 			for (size_t v = 0; v < regs; v++)
-				acc[v] +=
-					partial ? vf_load_partial(from, n) : vf_load(from + v * VW);
+				acc[v] = reduce_step(kind, acc[v],
+						     partial ? vf_load_partial(from, n)
+							     : vf_load(from + v * VW),
+						     shift[v]);
+			if (!reduce_is_sum(kind) || ++n_chain < max_chain)
+				continue;
+			n_chain = 0;
+			VEC_UNROLL
+			for (size_t v = 0; v < regs; v++) {
+				total[v] += acc[v];
+				acc[v] = (vf){0};
+			}
 		}
 	} while (reduce_next(&walk, outer, args->reduced, args->reduced_stride));
 	VEC_UNROLL
+	for (size_t v = 0; v < regs; v++)
+		ret[v] = reduce_merge(kind, total[v], acc[v]);
+}
+
+VEC_INLINE void reduce_columns_all(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
+				   const float *x, float *y, const size_t regs, const bool partial,
+				   size_t n, float n_terms)
+{
+	vf shift[REDUCE_REGS] = {0}, acc[REDUCE_REGS];
+
+	if (kind == CPU_REDUCE_LOG_SUM_EXP)
+		reduce_columns(args, CPU_REDUCE_MAX, x, regs, partial, n, shift, shift);
+	reduce_columns(args, kind, x, regs, partial, n, shift, acc);
+	VEC_UNROLL
 	for (size_t v = 0; v < regs; v++) {
+		acc[v] = reduce_finish(kind, acc[v], shift[v], n_terms);
 		if (partial)
 			vf_store_partial(y, acc[v], n);
 		else
@@ -67,55 +158,109 @@ VEC_INLINE void reduce_columns(const struct cpu_reduce *args, const float *x, fl
 	}
 }
 
-static float reduce_rows(const struct cpu_reduce *args, const float *x)
+/* One result; every lane of *ret is it. */
+VEC_INLINE vf reduce_row(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
+			 const float *x, vf shift)
 {
 	const unsigned int outer = args->n_reduced - 1;
 	const size_t len = args->reduced[outer];
 	struct reduce_walk walk = {.offset = 0};
-	vf acc[VEC_REGS] = {0};
-	size_t n_lines = 0;
+	vf acc[VEC_REGS], total[VEC_REGS];
+	const size_t max_chain = reduce_chain(reduce_n_terms(args) / VEC_LANES);
+	size_t n_lines = 0, n_chain = 0;
 
+	VEC_UNROLL
+	for (size_t v = 0; v < VEC_REGS; v++)
+		acc[v] = total[v] = reduce_start(kind);
 	do {
 		const float *from = x + walk.offset;
 		size_t i = 0;
 
 		n_lines++;
 		cpu_pause_at(args->pause, n_lines, REDUCE_PAUSE_ROWS);
-		for (; i + VEC_LANES <= len; i += VEC_LANES) {
-			cpu_pause_at(args->pause, i, REDUCE_PAUSE_ELEMS);
+		while (i + VEC_LANES <= len) {
+			const size_t left = (len - i) / VEC_LANES, chain = max_chain - n_chain;
+			const size_t end = i + (left < chain ? left : chain) * VEC_LANES;
+
+			n_chain += (end - i) / VEC_LANES;
+			for (; i < end; i += VEC_LANES) {
+				cpu_pause_at(args->pause, i, REDUCE_PAUSE_ELEMS);
+				VEC_UNROLL
+				for (size_t v = 0; v < VEC_REGS; v++)
+					acc[v] = reduce_step(kind, acc[v],
+							     vf_load(from + i + v * VW), shift);
+			}
+			if (n_chain < max_chain)
+				break;
+			n_chain = 0;
 			VEC_UNROLL
-			for (size_t v = 0; v < VEC_REGS; v++)
-				acc[v] += vf_load(from + i + v * VW);
+			for (size_t v = 0; v < VEC_REGS; v++) {
+				total[v] = reduce_merge(kind, total[v], acc[v]);
+				acc[v] = reduce_start(kind);
+			}
 		}
 		VEC_UNROLL
 		for (size_t v = 0; v < VEC_REGS; v++) {
-			const size_t at = i + v * VW;
+			const size_t at = i + v * VW, n = len - at < VW ? len - at : VW;
 
 			if (at < len)
-				acc[v] += vf_load_partial(from + at, len - at < VW ? len - at : VW);
+				acc[v] =
+					vf_select(vi_first(n),
+						  reduce_step(kind, acc[v],
+							      vf_load_partial(from + at, n), shift),
+						  acc[v]);
 		}
 	} while (reduce_next(&walk, outer, args->reduced, args->reduced_stride));
-	return vec_sum(acc);
+	VEC_UNROLL
+	for (size_t v = 0; v < VEC_REGS; v++)
+		acc[v] = reduce_merge(kind, total[v], acc[v]);
+	VEC_FOLD(acc, REDUCE_MERGE);
+	return vf_set(acc[0][0]);
 }
 
-/* Where the results of kept index @index come from, over the first @n kept dimensions. */
-static size_t reduce_offset(const struct cpu_reduce *args, unsigned int n, size_t index)
+VEC_INLINE float reduce_row_all(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
+				const float *x, float n_terms)
 {
-	size_t offset = 0;
+	vf shift = {0};
 
-	for (unsigned int d = n; d-- > 0;) {
-		offset += index % args->kept[d] * args->kept_stride[d];
-		index /= args->kept[d];
+	if (kind == CPU_REDUCE_LOG_SUM_EXP)
+		shift = reduce_row(args, CPU_REDUCE_MAX, x, shift);
+	return reduce_finish(kind, reduce_row(args, kind, x, shift), shift, n_terms)[0];
+}
+
+/* Nothing is reduced: what the loops would give if they could. */
+static void reduce_empty(const struct cpu_reduce *args, size_t begin, size_t end)
+{
+	const enum cpu_reduce_kind kind = args->kind;
+	const float value = reduce_finish(kind, reduce_start(kind), vf_set(-INFINITY), 0)[0];
+	float *y = args->y;
+
+	if (args->inner_kept) {
+		reduce_range(args, &begin, &end);
+		y += begin;
+		end -= begin;
+		begin = 0;
 	}
-	return offset;
+	for (size_t i = begin; i < end; i++)
+		y[i] = value;
 }
 
-void CPU_FN(reduce_sum)(const struct cpu_reduce *args, size_t begin, size_t end)
+VEC_INLINE void reduce_units(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
+			     size_t begin, size_t end)
 {
+	const size_t n_terms = reduce_n_terms(args);
+	const float *all = args->x;
+	float *to = args->y;
+
+	if (n_terms == 0) {
+		reduce_empty(args, begin, end);
+		return;
+	}
 	if (!args->inner_kept) {
 		for (size_t unit = begin; unit < end; unit++)
-			args->y[unit] = reduce_rows(
-				args, args->x + reduce_offset(args, args->n_kept, unit));
+			to[unit] = reduce_row_all(args, kind,
+						  all + reduce_offset(args, args->n_kept, unit),
+						  (float)n_terms);
 		return;
 	}
 
@@ -124,17 +269,57 @@ void CPU_FN(reduce_sum)(const struct cpu_reduce *args, size_t begin, size_t end)
 
 	for (size_t unit = begin; unit < end; unit++) {
 		const size_t outer = unit / blocks, first = unit % blocks * CPU_COLUMN_BLOCK;
-		const float *x = args->x + reduce_offset(args, args->n_kept - 1, outer) + first;
-		float *y = args->y + outer * inner + first;
+		const float *x = all + reduce_offset(args, args->n_kept - 1, outer) + first;
+		float *y = to + outer * inner + first;
 		size_t n = inner - first;
 
 		if (n >= CPU_COLUMN_BLOCK) {
-			reduce_columns(args, x, y, REDUCE_REGS, false, CPU_COLUMN_BLOCK);
+			reduce_columns_all(args, kind, x, y, REDUCE_REGS, false, CPU_COLUMN_BLOCK,
+					   (float)n_terms);
 			continue;
 		}
 		for (; n >= VW; n -= VW, x += VW, y += VW)
-			reduce_columns(args, x, y, 1, false, VW);
+			reduce_columns_all(args, kind, x, y, 1, false, VW, (float)n_terms);
 		if (n > 0)
-			reduce_columns(args, x, y, 1, true, n);
+			reduce_columns_all(args, kind, x, y, 1, true, n, (float)n_terms);
 	}
+}
+
+/* Each kind in a function of its own, which the compiler sees as a constant. */
+#define REDUCE_INSTANCE(name, kind)                                                        \
+	static void reduce_##name(const struct cpu_reduce *args, size_t begin, size_t end) \
+	{                                                                                  \
+		reduce_units(args, kind, begin, end);                                      \
+	}
+
+REDUCE_INSTANCE(sum, CPU_REDUCE_SUM)
+REDUCE_INSTANCE(mean, CPU_REDUCE_MEAN)
+REDUCE_INSTANCE(sum_square, CPU_REDUCE_SUM_SQUARE)
+REDUCE_INSTANCE(l1, CPU_REDUCE_L1)
+REDUCE_INSTANCE(l2, CPU_REDUCE_L2)
+REDUCE_INSTANCE(log_sum, CPU_REDUCE_LOG_SUM)
+REDUCE_INSTANCE(log_sum_exp, CPU_REDUCE_LOG_SUM_EXP)
+REDUCE_INSTANCE(prod, CPU_REDUCE_PROD)
+REDUCE_INSTANCE(max, CPU_REDUCE_MAX)
+REDUCE_INSTANCE(min, CPU_REDUCE_MIN)
+
+void CPU_FN(reduce)(const struct cpu_reduce *args, size_t begin, size_t end)
+{
+	static void (*const kinds[])(const struct cpu_reduce *args, size_t begin, size_t end) = {
+		[CPU_REDUCE_SUM] = reduce_sum,
+		[CPU_REDUCE_MEAN] = reduce_mean,
+		[CPU_REDUCE_SUM_SQUARE] = reduce_sum_square,
+		[CPU_REDUCE_L1] = reduce_l1,
+		[CPU_REDUCE_L2] = reduce_l2,
+		[CPU_REDUCE_LOG_SUM] = reduce_log_sum,
+		[CPU_REDUCE_LOG_SUM_EXP] = reduce_log_sum_exp,
+		[CPU_REDUCE_PROD] = reduce_prod,
+		[CPU_REDUCE_MAX] = reduce_max,
+		[CPU_REDUCE_MIN] = reduce_min,
+	};
+
+	if (args->type == CPU_F32)
+		kinds[args->kind](args, begin, end);
+	else
+		CPU_FN(reduce_int)(args, begin, end);
 }

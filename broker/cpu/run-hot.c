@@ -311,7 +311,7 @@ void cpu_run_reduce(const struct cpu_step *step, const struct cpu_frame *frame, 
 	args.pause = context->pause;
 	args.x = cpu_operand_at(&step->in[0], frame);
 	args.y = cpu_operand_at(&step->out[0], frame);
-	step->kernels->reduce_sum(&args, begin, min_size(end, cpu_reduce_units(&args)));
+	step->kernels->reduce(&args, begin, min_size(end, cpu_reduce_units(&args)));
 }
 
 static struct cpu_transpose transpose_args(const struct cpu_step *step, uint32_t count)

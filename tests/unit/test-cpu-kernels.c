@@ -13,94 +13,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "cpu/kernels.h"
-#include "reference/reference.h"
-
-static uint64_t seed = 4711;
-
-static size_t pick(size_t from, size_t to)
-{
-	return from + reference_random(&seed) % (to - from + 1);
-}
-
-/*
- * Memory that ends where a page begins that may not be touched: reading one element too many is a
- * fault. Freed with guarded_free().
- */
-struct guarded {
-	float *data;
-	void *map;
-	size_t map_bytes;
-};
-
-static struct guarded guarded_new(size_t n)
-{
-	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	const size_t bytes = n * sizeof(float), rounded = (bytes + page - 1) / page * page;
-	struct guarded g = {.map_bytes = rounded + page};
-
-	g.map = mmap(NULL, g.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert_true(g.map != MAP_FAILED);
-	assert_int_equal(mprotect((char *)g.map + rounded, page, PROT_NONE), 0);
-	g.data = (float *)((char *)g.map + rounded - bytes);
-	reference_fill(g.data, n, pick(1, 1000));
-	return g;
-}
-
-static void guarded_free(struct guarded *g)
-{
-	munmap(g->map, g->map_bytes);
-}
-
-/* What a kernel is called through: units [begin, end) of something, into @y. */
-struct call {
-	const struct cpu_kernels *kernels;
-	void (*run)(const struct call *call, size_t begin, size_t end, float *y);
-	const void *args;
-	size_t units;
-	size_t n_out;
-	void *workspace;
-};
-
-/* The whole, and three random ways to cut it, in random order of the pieces. */
-static void check_splits(const struct call *call)
-{
-	struct guarded want = guarded_new(call->n_out);
-
-	call->run(call, 0, call->units, want.data);
-	for (unsigned int round = 0; round < 3; round++) {
-		struct guarded got = guarded_new(call->n_out);
-		size_t cuts[6] = {0}, order[5] = {0, 1, 2, 3, 4};
-
-		for (unsigned int i = 1; i < 5; i++)
-			cuts[i] = pick(cuts[i - 1], call->units);
-		cuts[5] = call->units;
-		for (unsigned int i = 0; i < 5; i++) {
-			const size_t j = pick(i, 4), t = order[i];
-
-			order[i] = order[j];
-			order[j] = t;
-			call->run(call, cuts[order[i]], cuts[order[i] + 1], got.data);
-		}
-		assert_memory_equal(got.data, want.data, call->n_out * sizeof(float));
-		guarded_free(&got);
-	}
-	guarded_free(&want);
-}
-
-static void for_each_level(void (*check)(const struct cpu_kernels *kernels, void *workspace))
-{
-	void *workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
-
-	assert_non_null(workspace);
-	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
-		const struct cpu_kernels *kernels = cpu_kernels_get((enum cpu_simd)level);
-
-		if (kernels)
-			check(kernels, workspace);
-	}
-	free(workspace);
-}
+#include "kernel-rig.h"
+#include "shm/half.h"
 
 /* Units of the product: columns in steps of 32 (every gemm_nr divides it), then rows. */
 struct gemm_call {
@@ -201,7 +115,7 @@ static void run_reduce(const struct call *call, size_t begin, size_t end, float 
 	struct cpu_reduce args = *(const struct cpu_reduce *)call->args;
 
 	args.y = y;
-	call->kernels->reduce_sum(&args, begin, end);
+	call->kernels->reduce(&args, begin, end);
 }
 
 static void run_transpose(const struct call *call, size_t begin, size_t end, float *y)

@@ -1,0 +1,57 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/* Walking over the dimensions of a reduction. Included by the kernel sources only. */
+#include "cpu/kernels.h"
+#include "cpu/vec.h"
+
+/* An odometer over all dimensions but the last. */
+struct reduce_walk {
+	size_t at[CPU_MAX_DIMS];
+	size_t offset;
+};
+
+/* Moves to the next position. Return: false after the last one. */
+VEC_INLINE bool reduce_next(struct reduce_walk *walk, unsigned int n, const size_t *extent,
+			    const size_t *stride)
+{
+	for (unsigned int d = n; d-- > 0;) {
+		walk->offset += stride[d];
+		if (++walk->at[d] < extent[d])
+			return true;
+		walk->offset -= walk->at[d] * stride[d];
+		walk->at[d] = 0;
+	}
+	return false;
+}
+
+/* Where the results of kept index @index come from, over the first @n kept dimensions. */
+VEC_INLINE size_t reduce_offset(const struct cpu_reduce *args, unsigned int n, size_t index)
+{
+	size_t offset = 0;
+
+	for (unsigned int d = n; d-- > 0;) {
+		offset += index % args->kept[d] * args->kept_stride[d];
+		index /= args->kept[d];
+	}
+	return offset;
+}
+
+/* How many elements one result is made of. */
+VEC_INLINE size_t reduce_n_terms(const struct cpu_reduce *args)
+{
+	size_t n = 1;
+
+	for (unsigned int d = 0; d < args->n_reduced; d++)
+		n *= args->reduced[d];
+	return n;
+}
+
+/* Makes results of units where the innermost dimension is kept. */
+VEC_INLINE void reduce_range(const struct cpu_reduce *args, size_t *begin, size_t *end)
+{
+	const size_t inner = args->kept[args->n_kept - 1];
+	const size_t blocks = (inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+
+	*begin = *begin / blocks * inner + *begin % blocks * CPU_COLUMN_BLOCK;
+	*end = *end / blocks * inner + *end % blocks * CPU_COLUMN_BLOCK;
+}

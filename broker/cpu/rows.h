@@ -1,0 +1,244 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * CPU kernels along rows: their arguments
+ *
+ * Reductions, selections, scans, normalisations, rotary embedding and attention. A part of
+ * kernels.h, which says what holds for every kernel.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cpu/map.h"
+
+struct cpu_pause;
+
+enum { CPU_MAX_DIMS = 8 };
+
+/* Lanes of one unit where neighbouring columns are computed together. */
+enum { CPU_COLUMN_BLOCK = 64 };
+
+/*
+ * Softmax, LogSoftmax and TopK: element i of a column is x[(outer * len + i) * inner + its inner
+ * index].
+ */
+struct cpu_softmax {
+	const float *x;
+	float *y; /* may be x */
+	size_t outer, len, inner;
+	struct cpu_pause *pause;
+	bool log;
+};
+
+enum cpu_reduce_kind {
+	CPU_REDUCE_SUM,
+	CPU_REDUCE_MEAN,
+	CPU_REDUCE_SUM_SQUARE,
+	CPU_REDUCE_L1,
+	CPU_REDUCE_L2,
+	CPU_REDUCE_LOG_SUM,
+	CPU_REDUCE_LOG_SUM_EXP,
+	CPU_REDUCE_PROD,
+	CPU_REDUCE_MAX,
+	CPU_REDUCE_MIN,
+};
+
+/*
+ * Reductions over some dimensions. The output's elements are enumerated by the kept dimensions;
+ * each is made of the reduced ones. Neighbours are merged and dimensions of 1 dropped, so at most
+ * one of the last two strides is 1; inner_kept says which kind has it. A NaN makes every result a
+ * NaN. Over nothing, a sum is 0, a product 1, a mean a NaN, the largest the least number of the
+ * type and the smallest the greatest. Integers, which have no other kinds than Sum, Prod, Max and
+ * Min, wrap around.
+ */
+struct cpu_reduce {
+	const void *x;
+	void *y;
+	unsigned int n_kept, n_reduced;
+	size_t kept[CPU_MAX_DIMS], kept_stride[CPU_MAX_DIMS];
+	size_t reduced[CPU_MAX_DIMS], reduced_stride[CPU_MAX_DIMS];
+	bool inner_kept;
+	enum cpu_reduce_kind kind;
+	enum cpu_type type;
+	struct cpu_pause *pause;
+};
+
+/*
+ * ArgMax and ArgMin over columns as in struct cpu_softmax: of equal values the first index, or the
+ * last one. A NaN wins against every number.
+ */
+struct cpu_arg {
+	const void *x;
+	int64_t *y; /* [outer][inner] */
+	size_t outer, len, inner;
+	bool smallest, last;
+	enum cpu_type type;
+	struct cpu_pause *pause;
+};
+
+/* CumSum over columns as in struct cpu_softmax; y is not x. F32, I32 and I64, which wrap around. */
+struct cpu_scan {
+	const void *x;
+	void *y;
+	size_t outer, len, inner;
+	bool exclusive, reverse;
+	enum cpu_type type;
+	struct cpu_pause *pause;
+};
+
+/*
+ * LayerNormalization and its kin: rows of @len adjacent elements are made to have mean 0 and
+ * variance 1 (or, with @rms, only a mean square of 1), then scaled and shifted. The scale of
+ * element i of row r is, with @scale_each, scale[r % period * len + i]; else @run elements share
+ * one and it is scale[r % period * (len / run) + i / run]. The bias likewise.
+ */
+struct cpu_norm {
+	const float *x;
+	float *y;           /* may be x */
+	const float *scale; /* NULL: 1 */
+	const float *bias;  /* NULL: 0 */
+	float *mean;        /* [rows], NULL: not wanted */
+	float *inv_std;     /* [rows] */
+	size_t rows, len, run, period;
+	bool scale_each, bias_each;
+	float epsilon;
+	bool rms;
+	struct cpu_pause *pause;
+};
+
+/* BatchNormalization: [batch][channels][run], parameters by channel. */
+struct cpu_batch_norm {
+	const float *x;
+	float *y; /* may be x */
+	const float *scale, *bias, *mean, *var;
+	size_t batch, channels, run;
+	float epsilon;
+	struct cpu_pause *pause;
+};
+
+/* LpNormalization over columns as in struct cpu_softmax; a column of zeros stays one. */
+struct cpu_lp_norm {
+	const float *x;
+	float *y; /* may be x */
+	size_t outer, len, inner;
+	bool l1; /* else L2 */
+	struct cpu_pause *pause;
+};
+
+/*
+ * RotaryEmbedding: of every head the first @rotary elements are turned, the others copied. A
+ * position outside the caches is taken for the nearest one inside.
+ */
+struct cpu_rotary {
+	const float *x;
+	float *y;
+	const float *cos, *sin;   /* [positions][rotary / 2]; without @at [batch * seq] of them */
+	const int64_t *positions; /* [batch][seq], NULL: none */
+	size_t n_positions;       /* in the caches */
+	size_t batch, seq, heads, head, rotary;
+	size_t batch_stride, seq_stride, head_stride; /* of x and y */
+	bool interleaved;
+	struct cpu_pause *pause;
+};
+
+enum cpu_attention_qk {
+	CPU_QK_SCALED,
+	CPU_QK_CAPPED,
+	CPU_QK_MASKED,
+	CPU_QK_SOFTMAX,
+};
+
+/*
+ * Attention. Query head h attends to the keys of head h / (q_heads / kv_heads): first past_len ones
+ * of past_k, which is [batch][kv_heads][past_len][head], then kv_len of k. Values are likewise.
+ *
+ * Key j counts for query i where it is before mask_cols, the mask lets it (true, or a number that
+ * is added to the score), j < valid of the batch, and, with @causal, j <= i + offset: of the
+ * batch's valid keys, or those of the past and the present alike, the last query sees all if there
+ * are valid numbers, else the first sees those of the past and one more. Keys that do not count
+ * contribute nothing, whatever they hold; where none counts, the result is 0.
+ */
+struct cpu_attention {
+	const float *q, *k, *v;
+	const float *past_k, *past_v;
+	float *y;
+	float *qk; /* [batch][q_heads][q_len][past_len + kv_len], NULL: not wanted */
+	size_t batch, q_heads, kv_heads, q_len, kv_len, past_len, head, v_head;
+	size_t q_batch, q_head, q_row; /* strides; y's are between heads of v_head */
+	size_t k_batch, k_head, k_row;
+	size_t v_batch, v_head_stride, v_row;
+	size_t y_batch, y_head, y_row;
+	const void *mask; /* bytes or floats, NULL: none */
+	bool mask_is_bool;
+	size_t mask_batch, mask_head, mask_row; /* strides, 0 where broadcast */
+	size_t mask_cols;
+	const int64_t *valid; /* [batch], NULL: all */
+	bool causal;
+	float scale;
+	float softcap; /* 0: none */
+	enum cpu_attention_qk qk_mode;
+	struct cpu_pause *pause;
+};
+
+/* Rows of queries that one unit of attention computes. */
+enum { CPU_ATTENTION_ROWS = 48 };
+
+static inline size_t cpu_column_units(size_t outer, size_t inner)
+{
+	return outer * ((inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK);
+}
+
+static inline size_t cpu_softmax_units(const struct cpu_softmax *args)
+{
+	return cpu_column_units(args->outer, args->inner);
+}
+
+static inline size_t cpu_reduce_units(const struct cpu_reduce *args)
+{
+	size_t units = 1;
+
+	for (unsigned int i = 0; i < args->n_kept; i++) {
+		if (args->inner_kept && i + 1 == args->n_kept)
+			units *= (args->kept[i] + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+		else
+			units *= args->kept[i];
+	}
+	return units;
+}
+
+/* Without runs, a unit is a row of channels; else, it is one run. */
+static inline size_t cpu_batch_norm_units(const struct cpu_batch_norm *args)
+{
+	return args->run == 1 ? args->batch : args->batch * args->channels;
+}
+
+static inline size_t cpu_rotary_units(const struct cpu_rotary *args)
+{
+	return args->batch * args->seq;
+}
+
+/* Do the queries of all heads that share keys lie as if they were those of one head? */
+static inline bool cpu_attention_merges(const struct cpu_attention *args)
+{
+	return args->q_len == 1 || (args->q_head == args->q_len * args->q_row &&
+				    args->y_head == args->q_len * args->y_row);
+}
+
+/* Queries that share keys and are computed together, and the blocks of them. */
+static inline size_t cpu_attention_rows(const struct cpu_attention *args)
+{
+	return cpu_attention_merges(args) ? args->q_heads / args->kv_heads * args->q_len
+					  : args->q_len;
+}
+
+static inline size_t cpu_attention_blocks(const struct cpu_attention *args)
+{
+	return (cpu_attention_rows(args) + CPU_ATTENTION_ROWS - 1) / CPU_ATTENTION_ROWS;
+}
+
+static inline size_t cpu_attention_units(const struct cpu_attention *args)
+{
+	return args->batch * (cpu_attention_merges(args) ? args->kv_heads : args->q_heads) *
+	       cpu_attention_blocks(args);
+}
