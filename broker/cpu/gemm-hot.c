@@ -300,7 +300,7 @@ static void gemm_block(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *
 					kb, a_pack ? a_packed + i * kb : a + i * gemm->a_rs,
 					gemm->a_rs, gemm->a_cs, b, gemm->b_rs,
 					gemm->y + (tile->m_begin + i) * gemm->y_rs + j, gemm->y_rs,
-					nr, p > 0);
+					nr, p > 0 || gemm->accumulate);
 			}
 		}
 	}
@@ -331,9 +331,10 @@ VEC_INLINE bool gemm_narrow(const struct cpu_gemm *gemm, const struct cpu_gemm_t
 	for (; m > GEMM_MR; m -= GEMM_MR, a += GEMM_MR * gemm->a_rs, y += GEMM_MR * gemm->y_rs) {
 		cpu_pause_at(gemm->pause, ++n_tiles, GEMM_PAUSE_TILES);
 		micros[GEMM_MR - 1](gemm->k, a, gemm->a_rs, gemm->a_cs, b, gemm->b_rs, y,
-				    gemm->y_rs, n, false);
+				    gemm->y_rs, n, gemm->accumulate);
 	}
-	micros[m - 1](gemm->k, a, gemm->a_rs, gemm->a_cs, b, gemm->b_rs, y, gemm->y_rs, n, false);
+	micros[m - 1](gemm->k, a, gemm->a_rs, gemm->a_cs, b, gemm->b_rs, y, gemm->y_rs, n,
+		      gemm->accumulate);
 	return true;
 }
 

@@ -81,6 +81,7 @@ struct cpu_gemm {
 	const float *c;          /* NULL: none */
 	size_t c_rs, c_cs;       /* 0 where broadcast */
 	float alpha, beta;       /* 1 and 0 for a plain product */
+	bool accumulate;         /* add to y; alpha is 1 and there is no c */
 	struct cpu_pause *pause; /* NULL: none; here and below */
 };
 
@@ -193,6 +194,9 @@ struct cpu_kernels {
 	void (*lp_norm)(const struct cpu_lp_norm *args, size_t begin, size_t end);
 	/* ONNX RotaryEmbedding. Units: cpu_rotary_units(). */
 	void (*rotary)(const struct cpu_rotary *args, size_t begin, size_t end);
+	/* ONNX Attention. Units: cpu_attention_units(). */
+	void (*attention)(const struct cpu_attention *args, size_t begin, size_t end,
+			  void *workspace);
 	/* ONNX Transpose. Units: cpu_transpose_units(). */
 	void (*transpose)(const struct cpu_transpose *args, size_t begin, size_t end);
 

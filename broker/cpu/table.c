@@ -44,6 +44,7 @@ const struct cpu_kernels CPU_FN(kernels) = {
 	.batch_norm = CPU_FN(batch_norm),
 	.lp_norm = CPU_FN(lp_norm),
 	.rotary = CPU_FN(rotary),
+	.attention = CPU_FN(attention),
 	.transpose = CPU_FN(transpose),
 	.pack_conv_size = CPU_FN(pack_conv_size),
 	.pack_conv = CPU_FN(pack_conv),
