@@ -173,6 +173,10 @@ struct cpu_kernels {
 	/* ONNX Where, by the logarithm of the bytes of an element; operand 0 is the condition. */
 	cpu_map_fn *const *where;
 
+	/* From float16 and to it, rounding to nearest even: n elements. */
+	void (*half_load)(size_t n, const uint16_t *x, float *y);
+	void (*half_store)(size_t n, const float *x, uint16_t *y);
+
 	/*
 	 * ONNX Softmax, LogSoftmax. Units: cpu_softmax_units(). A column with a NaN or +inf gives
 	 * NaN.

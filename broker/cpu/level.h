@@ -9,6 +9,8 @@
 size_t CPU_FN(pack_b_size)(size_t k, size_t n);
 void CPU_FN(pack_b)(size_t k, size_t n, const float *b, size_t b_rs, size_t b_cs, float *to);
 void CPU_FN(gemm)(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile, void *workspace);
+void CPU_FN(half_load)(size_t n, const uint16_t *x, float *y);
+void CPU_FN(half_store)(size_t n, const float *x, uint16_t *y);
 void CPU_FN(add)(size_t n, const float *a, size_t a_step, const float *b, size_t b_step, float *y);
 void CPU_FN(mul)(size_t n, const float *a, size_t a_step, const float *b, size_t b_step, float *y);
 void CPU_FN(add_broadcast)(const struct cpu_broadcast *args, size_t begin, size_t end);

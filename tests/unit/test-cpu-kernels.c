@@ -342,9 +342,63 @@ static void test_levels__names(void **state)
 	assert_string_equal(cpu_simd_name(CPU_SIMD_COUNT), "unknown");
 }
 
+/* Every float16, and floats of all kinds, as shm/half.h has them; any length, in any mode. */
+static void test_half__bits(void **state)
+{
+	enum { N = 1 << 16 };
+	uint16_t *halves = malloc(N * sizeof(*halves)), *back = malloc(N * sizeof(*back));
+	float *floats = malloc(N * sizeof(*floats));
+	uint64_t seed = 4711;
+
+	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
+		const struct cpu_kernels *kernels = cpu_kernels_get((enum cpu_simd)level);
+
+		if (!kernels)
+			continue;
+		for (unsigned int i = 0; i < N; i++)
+			halves[i] = (uint16_t)i;
+		kernels->half_load(N, halves, floats);
+		kernels->half_store(N, floats, back);
+		for (unsigned int i = 0; i < N; i++) {
+			const float want = half_to_float(halves[i]);
+
+			assert_memory_equal(&floats[i], &want, sizeof(want));
+			/* A NaN becomes quiet, all else is itself. */
+			assert_int_equal(back[i],
+					 (i & 0x7c00) == 0x7c00 && (i & 0x3ff) ? i | 0x200 : i);
+		}
+		for (unsigned int round = 0; round < 40; round++) {
+			for (unsigned int i = 0; i < N; i++) {
+				uint32_t bits = (uint32_t)(reference_random(&seed) >> 16);
+
+				/* Also ties between two of float16, and what is next to them. */
+				if (round & 1)
+					bits = (bits & 0xffffe000) + 0x1000 + bits % 3 - 1;
+				if (round & 2)
+					bits = (bits & 0x80ffffff) | (0x32 + bits % 24) << 24 >> 1;
+				memcpy(&floats[i], &bits, sizeof(bits));
+			}
+			kernels->half_store(N, floats, back);
+			for (unsigned int i = 0; i < N; i++)
+				assert_int_equal(back[i], half_from_float(floats[i]));
+		}
+		for (size_t n = 0; n < 70; n++) {
+			memset(back, 0x55, 80 * sizeof(*back));
+			kernels->half_store(n, floats, back);
+			for (size_t i = 0; i < 80; i++)
+				assert_int_equal(back[i],
+						 i < n ? half_from_float(floats[i]) : 0x5555);
+		}
+	}
+	free(halves);
+	free(back);
+	free(floats);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_half__bits),
 		cmocka_unit_test(test_gemm__splits_and_packing),
 		cmocka_unit_test(test_columns__splits),
 		cmocka_unit_test(test_windows__splits_and_packing),
