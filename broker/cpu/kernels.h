@@ -85,6 +85,32 @@ struct cpu_gemm {
 	struct cpu_pause *pause; /* NULL: none; here and below */
 };
 
+/*
+ * Weights of four bits: column n has blocks of @block terms, the last one padded, term 2 i in the
+ * low half of byte i; each block a scale and a zero point, two of which share a byte if they are no
+ * floats. A weight is (four bits - zero point) * scale.
+ */
+struct cpu_nbits_weights {
+	size_t k, n;
+	size_t block;             /* terms: a multiple of 8 */
+	const uint8_t *b;         /* [n][blocks][block / 2] */
+	const float *scales;      /* [n][blocks] */
+	const uint8_t *zeros;     /* [n][(blocks + 1) / 2] or NULL: 8 */
+	const float *zeros_float; /* [n][blocks] instead, or NULL */
+};
+
+/* y[m][n] = sum over k of a[m][k] * weight[k][n] + bias[n], in the order of struct cpu_gemm. */
+struct cpu_nbits {
+	size_t m, n, k, block;
+	const float *a;
+	size_t a_rs;        /* columns are adjacent */
+	const void *packed; /* from pack_nbits() of the same level */
+	const float *bias;  /* NULL: none */
+	float *y;
+	size_t y_rs;
+	struct cpu_pause *pause;
+};
+
 /* A tile of the result, all of the depth. n_begin is a multiple of gemm_nr. */
 struct cpu_gemm_tile {
 	size_t m_begin, m_end, n_begin, n_end;
@@ -154,6 +180,13 @@ struct cpu_kernels {
 	/* ONNX MatMul and Gemm, one matrix. */
 	void (*gemm)(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile,
 		     void *workspace);
+
+	/* Bytes of pack_nbits()'s result, which is aligned to 64. */
+	size_t (*pack_nbits_size)(size_t k, size_t n, size_t block);
+	void (*pack_nbits)(const struct cpu_nbits_weights *weights, void *to);
+	/* MatMulNBits, one matrix. */
+	void (*nbits)(const struct cpu_nbits *args, const struct cpu_gemm_tile *tile,
+		      void *workspace);
 
 	/* ONNX Add, Mul: n elements; a step of 0 repeats one. y may be an operand of step 1. */
 	void (*add)(size_t n, const float *a, size_t a_step, const float *b, size_t b_step,

@@ -9,6 +9,9 @@
 size_t CPU_FN(pack_b_size)(size_t k, size_t n);
 void CPU_FN(pack_b)(size_t k, size_t n, const float *b, size_t b_rs, size_t b_cs, float *to);
 void CPU_FN(gemm)(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile, void *workspace);
+size_t CPU_FN(pack_nbits_size)(size_t k, size_t n, size_t block);
+void CPU_FN(pack_nbits)(const struct cpu_nbits_weights *weights, void *to);
+void CPU_FN(nbits)(const struct cpu_nbits *args, const struct cpu_gemm_tile *tile, void *workspace);
 void CPU_FN(half_load)(size_t n, const uint16_t *x, float *y);
 void CPU_FN(half_store)(size_t n, const float *x, uint16_t *y);
 void CPU_FN(add)(size_t n, const float *a, size_t a_step, const float *b, size_t b_step, float *y);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which kernels this processor can run, and the floating-point mode that they expect. */
+#include "cpu/int8.h"
 #include "cpu/kernels.h"
 
 #if defined(__x86_64__)
@@ -16,6 +17,13 @@ static bool has_f16c(void)
 	unsigned int a, b, c, d;
 
 	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+static bool has_avx_vnni(void)
+{
+	unsigned int a, b, c, d;
+
+	return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4);
 }
 
 const struct cpu_kernels *cpu_kernels_get(enum cpu_simd level)
@@ -44,6 +52,35 @@ const struct cpu_kernels *cpu_kernels_get(enum cpu_simd level)
 	return NULL;
 }
 
+extern const struct cpu_int8_kernels cpu_int8_kernels_sse2;
+extern const struct cpu_int8_kernels cpu_int8_kernels_avx2;
+extern const struct cpu_int8_kernels cpu_int8_kernels_avx_vnni;
+extern const struct cpu_int8_kernels cpu_int8_kernels_avx512;
+extern const struct cpu_int8_kernels cpu_int8_kernels_avx512_vnni;
+
+const struct cpu_int8_kernels *cpu_int8_get(enum cpu_int8_level level)
+{
+	const bool avx2 = cpu_kernels_get(CPU_SIMD_AVX2), avx512 = cpu_kernels_get(CPU_SIMD_AVX512);
+
+	switch (level) {
+	case CPU_INT8_SSE2:
+		return &cpu_int8_kernels_sse2;
+	case CPU_INT8_AVX2:
+		return avx2 ? &cpu_int8_kernels_avx2 : NULL;
+	case CPU_INT8_AVX_VNNI:
+		return avx2 && has_avx_vnni() ? &cpu_int8_kernels_avx_vnni : NULL;
+	case CPU_INT8_AVX512:
+		return avx512 ? &cpu_int8_kernels_avx512 : NULL;
+	case CPU_INT8_AVX512_VNNI:
+		return avx512 && __builtin_cpu_supports("avx512vnni")
+			       ? &cpu_int8_kernels_avx512_vnni
+			       : NULL;
+	case CPU_INT8_COUNT:
+		break;
+	}
+	return NULL;
+}
+
 void cpu_flush_denormals(void)
 {
 	/* MXCSR bit 15 flushes results, bit 6 takes operands as zero. */
@@ -58,10 +95,35 @@ const struct cpu_kernels *cpu_kernels_get(enum cpu_simd level)
 	return level == CPU_SIMD_AUTO || level == CPU_SIMD_SSE2 ? &cpu_kernels_generic : NULL;
 }
 
+extern const struct cpu_int8_kernels cpu_int8_kernels_generic;
+
+const struct cpu_int8_kernels *cpu_int8_get(enum cpu_int8_level level)
+{
+	return level == CPU_INT8_SSE2 ? &cpu_int8_kernels_generic : NULL;
+}
+
 void cpu_flush_denormals(void)
 {
 }
 #endif
+
+const struct cpu_int8_kernels *cpu_int8_best(enum cpu_simd within)
+{
+	static const enum cpu_int8_level last[CPU_SIMD_COUNT] = {
+		[CPU_SIMD_AUTO] = CPU_INT8_AVX512_VNNI,
+		[CPU_SIMD_SSE2] = CPU_INT8_SSE2,
+		[CPU_SIMD_AVX2] = CPU_INT8_AVX_VNNI,
+		[CPU_SIMD_AVX512] = CPU_INT8_AVX512_VNNI,
+	};
+
+	for (int level = last[within]; level > CPU_INT8_SSE2; level--) {
+		const struct cpu_int8_kernels *kernels = cpu_int8_get((enum cpu_int8_level)level);
+
+		if (kernels)
+			return kernels;
+	}
+	return cpu_int8_get(CPU_INT8_SSE2);
+}
 
 const char *cpu_simd_name(enum cpu_simd level)
 {

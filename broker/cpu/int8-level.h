@@ -1,0 +1,212 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Eight-bit products at the level being compiled
+ *
+ * The unit of a product's depth is a group: as many elements as a 32-bit lane multiplies and adds
+ * in one step. With dot products of bytes (VNNI) that is four, one operand signed and the other
+ * not; below, two that were widened to 16 bits, because the instruction that multiplies bytes
+ * saturates its sums of two and this one (pmaddwd) cannot. A word is one group of one row or
+ * column: one operand's is broadcast, the other's fill a vector.
+ */
+#include "cpu/int8.h"
+#include "cpu/vec.h"
+
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+#define I8_VNNI  1
+#define I8_GROUP 4
+#else
+#define I8_VNNI  0
+#define I8_GROUP 2
+#endif
+
+#if VW == 16
+#define I8_MR 12
+#else
+#define I8_MR 6
+#endif
+#define I8_NR (2 * VW)
+
+/* Words of one block of the depth, and the elements that they are. */
+#define I8_KCW 256
+#define I8_KC  (I8_KCW * I8_GROUP)
+
+typedef int32_t vi_unaligned __attribute__((vector_size(VW * 4), aligned(4), may_alias));
+typedef uint8_t i8_bytes __attribute__((vector_size(16)));
+typedef uint8_t i8_bytes_unaligned __attribute__((vector_size(16), aligned(1), may_alias));
+
+VEC_INLINE vi vi_set(int32_t value)
+{
+	return value - (vi){0};
+}
+
+VEC_INLINE vi vi_load(const int32_t *from)
+{
+	return *(const vi_unaligned *)from;
+}
+
+VEC_INLINE void vi_store(int32_t *to, vi value)
+{
+	*(vi_unaligned *)to = value;
+}
+
+/* Wraps around, where the language would not say what happens. */
+VEC_INLINE vi vi_add(vi a, vi b)
+{
+	return (vi)((vu)a + (vu)b);
+}
+
+VEC_INLINE vi vi_mul(vi a, vi b)
+{
+	return (vi)((vu)a * (vu)b);
+}
+
+/* acc + a * b, a group per lane. Of a and b, with VNNI, the one is signed that @a_signed says. */
+VEC_INLINE vi i8_dot(const bool a_signed, vi acc, vi a, vi b)
+{
+#if defined(__AVX512VNNI__)
+	return a_signed ? (vi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)b, (__m512i)a)
+			: (vi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)a, (__m512i)b);
+#elif defined(__AVXVNNI__)
+	return a_signed ? (vi)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)b, (__m256i)a)
+			: (vi)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)a, (__m256i)b);
+#elif VW == 16
+	return vi_add(acc, (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b));
+#elif VW == 8
+	return vi_add(acc, (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b));
+#elif defined(__SSE2__)
+	return vi_add(acc, (vi)_mm_madd_epi16((__m128i)a, (__m128i)b));
+#else
+	const vi a_low = (vi)((vu)a << 16) >> 16, b_low = (vi)((vu)b << 16) >> 16;
+
+	return vi_add(acc, vi_add(vi_mul(a_low, b_low), vi_mul(a >> 16, b >> 16)));
+#endif
+}
+
+/* The word that sums up what it is multiplied with. */
+#define I8_ONES (I8_GROUP == 4 ? 0x01010101 : 0x00010001)
+
+/*
+ * How a panel of b is kept: with VNNI with the sign that a has not, which flips the top bits of
+ * some tensors and moves their zero point by half a range.
+ */
+VEC_INLINE uint8_t i8_flip(bool a_signed, bool b_signed)
+{
+	return I8_VNNI && a_signed == b_signed ? 0x80 : 0;
+}
+
+/* Is b's form signed? Only matters where it is widened. */
+VEC_INLINE int32_t i8_value(uint8_t byte, bool is_signed)
+{
+	return is_signed ? (int8_t)byte : byte;
+}
+
+/* Element @i of zero points; flipped like the tensor. */
+VEC_INLINE int32_t i8_zero(const struct cpu_zeros *zeros, size_t i, bool is_signed, uint8_t flip)
+{
+	const uint8_t *of = zeros->of;
+	const uint8_t byte = of ? of[zeros->each ? i : 0] : 0;
+
+	/* A flipped tensor has the other sign. */
+	return i8_value(byte ^ flip, is_signed != (flip != 0));
+}
+
+/* What the last block of the depth does to the sums of a tile. All arrays reach @rows or I8_NR. */
+struct i8_finish {
+	const int32_t *row_add; /* per row; NULL: none */
+	const int32_t *col_add; /* per column; NULL: none */
+	/* Products of a number per row and one per column that are added, too. */
+	unsigned int n_outer;
+	const int32_t *row[2], *col[2];
+	/* Into bytes: */
+	bool to_bytes;
+	const float *row_scale, *col_scale; /* per row or per column; both: times / y_scale */
+	float y_scale;
+	float low, high; /* what the zero point leaves of the range */
+	int32_t zero;
+	uint8_t *y;
+	size_t y_rs;
+};
+
+/*
+ * int8-gemm-hot.c: one panel of up to I8_NR columns times @m rows, @kw words deep.
+ * @a: packed rows, see i8_pack_a(), or with @in_place (VNNI only) rows of bytes @a_rs apart, of
+ * which @tail elements follow the last whole word.
+ * @y: the sums, int32; before the first block they are 0.
+ * @finish: with the last block; rows and columns are this panel's.
+ */
+void CPU_FN(i8_panel)(size_t m, size_t n, size_t kw, const void *a, bool a_signed, bool in_place,
+		      size_t a_rs, size_t tail, const int32_t *b, int32_t *y, size_t y_rs,
+		      bool accumulate, const struct i8_finish *finish);
+/* Rows of @k elements, I8_MR at a time; the last ones as many as are left. Return: words. */
+size_t CPU_FN(i8_pack_a)(size_t m, size_t k, const uint8_t *a, size_t a_rs, bool a_signed,
+			 int32_t *to);
+/*
+ * Words of one group of rows of b, @n <= I8_NR columns; @b_signed and @flip say what the bytes are
+ * and become. A row that is NULL is 0 in the end.
+ */
+void CPU_FN(i8_pack_group)(const uint8_t *const row[I8_GROUP], size_t n, bool b_signed,
+			   uint8_t flip, int32_t *to);
+/* Adds up the columns of a panel. */
+void CPU_FN(i8_column_sums)(size_t kw, const int32_t *panel, bool a_signed, int32_t sums[I8_NR]);
+/* Sums of @m rows. */
+void CPU_FN(i8_row_sums)(size_t m, size_t k, const uint8_t *a, size_t a_rs, bool a_signed,
+			 int32_t *sums);
+/* The part that requantizing has in a finish, except for scales. */
+void CPU_FN(i8_finish_bytes)(const struct cpu_requantize *requantize, struct i8_finish *finish);
+
+size_t CPU_FN(i8_pack_b_size)(size_t k, size_t n);
+void CPU_FN(i8_pack_b)(const struct cpu_int8_gemm *gemm, void *to);
+void CPU_FN(i8_gemm)(const struct cpu_int8_gemm *gemm, const struct cpu_gemm_tile *tile,
+		     void *workspace);
+size_t CPU_FN(i8_pack_conv_size)(const struct cpu_window *window);
+void CPU_FN(i8_pack_conv)(const struct cpu_int8_conv *conv, void *to);
+void CPU_FN(i8_conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *workspace);
+void CPU_FN(i8_quantize)(const struct cpu_quantize *args, size_t begin, size_t end);
+void CPU_FN(i8_dequantize)(const struct cpu_quantize *args, size_t begin, size_t end);
+void CPU_FN(i8_range)(size_t n, const float *x, float ret[2]);
+
+extern const struct cpu_int8_kernels CPU_FN(int8_kernels);
+
+/*
+ * Whole numbers from floats: @low <= 0 <= @high are whole and within +-2^22, so that adding 1.5 *
+ * 2^23 rounds to even. A NaN becomes @low.
+ */
+VEC_INLINE vi i8_round(vf value, vf low, vf high)
+{
+	const vf magic = vf_set(12582912.0f);
+
+	value = vf_select(value > low, value, low);
+	value = vf_select(value < high, value, high);
+	return (vi)(value + magic) - (vi)magic;
+}
+
+/* Stores the low bytes of the first @n lanes. */
+VEC_INLINE void i8_store(uint8_t *to, vi value, size_t n)
+{
+#if VW == 16
+	_mm512_mask_cvtepi32_storeu_epi8(to, (__mmask16)((1u << n) - 1), (__m512i)value);
+#else
+	uint8_t bytes[VW];
+
+#if VW == 8
+	const __m256i low = (__m256i)(value & 0xff);
+	const __m128i words =
+		_mm_packs_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+
+	_mm_storel_epi64((__m128i *)bytes, _mm_packus_epi16(words, words));
+#elif defined(__SSE2__)
+	const __m128i words = _mm_packs_epi32((__m128i)(value & 0xff), _mm_setzero_si128());
+	const int packed = _mm_cvtsi128_si32(_mm_packus_epi16(words, words));
+
+	memcpy(bytes, &packed, sizeof(bytes));
+#else
+	for (size_t i = 0; i < VW; i++)
+		bytes[i] = (uint8_t)value[i];
+#endif
+	if (n == VW)
+		memcpy(to, bytes, VW);
+	else
+		memcpy(to, bytes, n);
+#endif
+}

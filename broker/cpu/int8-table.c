@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernels of one level, by name: compiled once per level as they are. */
+#include "cpu/int8-level.h"
+
+const struct cpu_int8_kernels CPU_FN(int8_kernels) = {
+#if VW == 16 && I8_VNNI
+	.level = CPU_INT8_AVX512_VNNI,
+	.name = "avx512-vnni",
+#elif VW == 16
+	.level = CPU_INT8_AVX512,
+	.name = "avx512",
+#elif VW == 8 && I8_VNNI
+	.level = CPU_INT8_AVX_VNNI,
+	.name = "avx-vnni",
+#elif VW == 8
+	.level = CPU_INT8_AVX2,
+	.name = "avx2",
+#elif defined(__SSE2__)
+	.level = CPU_INT8_SSE2,
+	.name = "sse2",
+#else
+	.level = CPU_INT8_SSE2,
+	.name = "generic",
+#endif
+	.gemm_mr = I8_MR,
+	.gemm_nr = I8_NR,
+	.pack_b_size = CPU_FN(i8_pack_b_size),
+	.pack_b = CPU_FN(i8_pack_b),
+	.gemm = CPU_FN(i8_gemm),
+	.pack_conv_size = CPU_FN(i8_pack_conv_size),
+	.pack_conv = CPU_FN(i8_pack_conv),
+	.conv = CPU_FN(i8_conv),
+	.quantize = CPU_FN(i8_quantize),
+	.dequantize = CPU_FN(i8_dequantize),
+	.range = CPU_FN(i8_range),
+};

@@ -1,0 +1,142 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * CPU kernels of quantized operators
+ *
+ * Eight-bit products are exact: every sum is the one of whole numbers, modulo 2^32, at every level
+ * and however the work is split. What a processor has for them is finer than the levels of
+ * kernels.h, so they have levels of their own. As there, no kernel allocates, locks, starts a
+ * thread or keeps state, and any thread may call any of them.
+ *
+ * A zero point is what of a tensor's elements means zero: it has that tensor's type. Matrices are
+ * row-major, their columns adjacent; strides count elements.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cpu/kernels.h"
+
+enum cpu_int8_level {
+	CPU_INT8_SSE2 = 0, /* the generic build where the processor is no x86 */
+	CPU_INT8_AVX2,
+	CPU_INT8_AVX_VNNI, /* AVX2 with dot products of four bytes */
+	CPU_INT8_AVX512,   /* F, BW, DQ, VL */
+	CPU_INT8_AVX512_VNNI,
+	CPU_INT8_COUNT,
+};
+
+/* Zero points: one of a tensor, or one of each row or column of a matrix; NULL: 0. */
+struct cpu_zeros {
+	const void *of;
+	bool each;
+};
+
+/* Scales, likewise; never NULL. */
+struct cpu_scales {
+	const float *of;
+	bool each;
+};
+
+/* How sums become eight bits again: saturate(round(sum * a * b / y) + zero), ties to even. */
+struct cpu_requantize {
+	struct cpu_scales a, b; /* of each row, of each column */
+	const float *y;
+	const void *y_zero; /* NULL: 0 */
+	bool y_signed;
+};
+
+/* y[m][n] = sum over k of (a[m][k] - a_zero[m]) * (b[k][n] - b_zero[n]), then requantized or not.
+ */
+struct cpu_int8_gemm {
+	size_t m, n, k;
+	const void *a;
+	const void *b;        /* not read where b_packed is given */
+	const void *b_packed; /* from pack_b() of the same level and signs, or NULL */
+	size_t a_rs, b_rs;    /* from row to row */
+	bool a_signed, b_signed;
+	struct cpu_zeros a_zero, b_zero;
+	const struct cpu_requantize *requantize; /* NULL: y is int32 */
+	void *y;
+	size_t y_rs;
+	struct cpu_pause *pause;
+};
+
+/*
+ * A convolution of eight-bit tensors: window.x and window.weights are bytes, window.y int32 or
+ * bytes; weights_packed is from pack_conv(). Zero points and scales of a are the weights', of each
+ * out channel; those of b are the input's, one. Padding is the input's zero point.
+ */
+struct cpu_int8_conv {
+	struct cpu_window window; /* bias is not used */
+	bool x_signed, weights_signed;
+	struct cpu_zeros x_zero, weights_zero;
+	const int32_t *bias; /* NULL: none */
+	const struct cpu_requantize *requantize;
+};
+
+/*
+ * QuantizeLinear and DequantizeLinear over [outer][axis][inner]. The scale of element (o, a, i) is
+ * scale[o * scale_outer + a / block * scale_axis + i * scale_inner]: strides are 0 where it
+ * repeats.
+ */
+enum cpu_quant_type { CPU_QUANT_U8, CPU_QUANT_S8, CPU_QUANT_S32 };
+struct cpu_quantize {
+	size_t outer, axis, inner, block;
+	size_t scale_outer, scale_axis, scale_inner;
+	const void *x;
+	const float *scale;
+	const void *zero; /* as scale; NULL: 0 */
+	void *y;
+	enum cpu_quant_type type; /* of what is quantized; 32 bits are only dequantized */
+	struct cpu_pause *pause;
+};
+
+struct cpu_int8_kernels {
+	enum cpu_int8_level level;
+	const char *name; /* "avx512-vnni" */
+	size_t gemm_mr, gemm_nr;
+
+	/* Bytes of pack_b()'s result. */
+	size_t (*pack_b_size)(size_t k, size_t n);
+	/* Rearranges a constant b for gemm(); @to is aligned to 64 bytes. */
+	void (*pack_b)(const struct cpu_int8_gemm *gemm, void *to);
+	/* ONNX MatMulInteger, QLinearMatMul, one matrix; see cpu_gemm_tile. */
+	void (*gemm)(const struct cpu_int8_gemm *gemm, const struct cpu_gemm_tile *tile,
+		     void *workspace);
+
+	size_t (*pack_conv_size)(const struct cpu_window *window);
+	void (*pack_conv)(const struct cpu_int8_conv *conv, void *to);
+	/* ONNX ConvInteger, QLinearConv; weights must be packed. Units: cpu_conv_units(). */
+	void (*conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *workspace);
+
+	/* ONNX QuantizeLinear and DequantizeLinear. Units: cpu_quantize_units(). */
+	void (*quantize)(const struct cpu_quantize *args, size_t begin, size_t end);
+	void (*dequantize)(const struct cpu_quantize *args, size_t begin, size_t end);
+	/* The least and the greatest of @n floats and 0; a NaN is passed over. */
+	void (*range)(size_t n, const float *x, float ret[2]);
+};
+
+/* Elements of one unit of a quantization, and the most rows of one. */
+enum { CPU_QUANT_PIECE = 8192 };
+
+/* Rows of a unit: as many short ones as make up a piece. */
+static inline size_t cpu_quantize_rows(const struct cpu_quantize *args)
+{
+	return args->inner == 0 || args->inner > CPU_QUANT_PIECE ? 1
+								 : CPU_QUANT_PIECE / args->inner;
+}
+
+static inline size_t cpu_quantize_units(const struct cpu_quantize *args)
+{
+	const size_t rows = cpu_quantize_rows(args);
+	const size_t pieces = (args->inner + CPU_QUANT_PIECE - 1) / CPU_QUANT_PIECE;
+
+	return (args->outer * args->axis + rows - 1) / rows * pieces;
+}
+
+/* Return: the kernels of @level; NULL if this processor or this build has none. */
+const struct cpu_int8_kernels *cpu_int8_get(enum cpu_int8_level level);
+
+/* The best kernels within a level of the others, with dot products where the processor has them. */
+const struct cpu_int8_kernels *cpu_int8_best(enum cpu_simd within);

@@ -1,0 +1,643 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kernels of quantized operators called directly: at every level that this processor has, every
+ * sign, zero points of each kind, packed and not, cut anywhere, against sums of 64 bits; nothing
+ * beyond the operands is read; no sum saturates, however extreme and deep.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "cpu/int8.h"
+#include "reference/reference.h"
+
+static uint64_t seed = 77;
+
+static size_t pick(size_t from, size_t to)
+{
+	return from + reference_random(&seed) % (to - from + 1);
+}
+
+/* Memory that ends where a page begins that may not be touched. */
+struct guarded {
+	void *data;
+	void *map;
+	size_t bytes, map_bytes;
+};
+
+enum fill { FILL_RANDOM, FILL_LEAST, FILL_MOST, FILL_ENDS };
+
+static struct guarded guarded_new(size_t bytes, bool is_signed, enum fill fill)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	const size_t rounded = (bytes + page - 1) / page * page;
+	struct guarded g = {.bytes = bytes, .map_bytes = rounded + page};
+	const uint8_t least = is_signed ? 0x80 : 0, most = is_signed ? 0x7f : 0xff;
+	uint8_t *data;
+
+	g.map = mmap(NULL, g.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(g.map != MAP_FAILED);
+	assert_int_equal(mprotect((char *)g.map + rounded, page, PROT_NONE), 0);
+	g.data = data = (uint8_t *)g.map + rounded - bytes;
+	for (size_t i = 0; i < bytes; i++) {
+		const uint8_t random = (uint8_t)(reference_random(&seed) >> 20);
+
+		data[i] = fill == FILL_RANDOM  ? random
+			  : fill == FILL_LEAST ? least
+			  : fill == FILL_MOST  ? most
+			  : random & 1         ? least
+					       : most;
+	}
+	return g;
+}
+
+static void guarded_free(struct guarded *g)
+{
+	munmap(g->map, g->map_bytes);
+}
+
+static int64_t value(const void *of, size_t i, bool is_signed)
+{
+	return is_signed ? (int64_t)((const int8_t *)of)[i] : (int64_t)((const uint8_t *)of)[i];
+}
+
+static int64_t zero_at(const struct cpu_zeros *zeros, size_t i, bool is_signed)
+{
+	return zeros->of ? value(zeros->of, zeros->each ? i : 0, is_signed) : 0;
+}
+
+static uint8_t requantized(int64_t sum, float scale, const struct cpu_requantize *q)
+{
+	const int64_t zero = q->y_zero ? value(q->y_zero, 0, q->y_signed) : 0;
+	const int64_t least = q->y_signed ? -128 : 0, most = q->y_signed ? 127 : 255;
+	const float product = (float)(int32_t)(uint32_t)sum * scale;
+	int64_t result;
+
+	if (product > 1e6f)
+		return (uint8_t)most;
+	if (product < -1e6f)
+		return (uint8_t)least;
+	result = (int64_t)nearbyintf(product) + zero;
+	return (uint8_t)(result < least ? least : result > most ? most : result);
+}
+
+static void each_level(void (*check)(const struct cpu_int8_kernels *kernels, void *workspace))
+{
+	void *workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
+
+	assert_non_null(workspace);
+	memset(workspace, 0xa5, CPU_WORKSPACE_BYTES);
+	for (int level = 0; level < CPU_INT8_COUNT; level++) {
+		const struct cpu_int8_kernels *kernels = cpu_int8_get((enum cpu_int8_level)level);
+
+		if (!kernels) {
+			fprintf(stderr, "level %d is not here: not tested\n", level);
+			continue;
+		}
+		assert_int_equal(kernels->level, level);
+		check(kernels, workspace);
+	}
+	free(workspace);
+}
+
+/* One product and all that it is made of. */
+struct product {
+	struct cpu_int8_gemm gemm;
+	struct cpu_requantize requantize;
+	struct guarded a, b, a_zero, b_zero, y_zero;
+	float *scales; /* of a's rows, of b's columns, of y */
+	uint8_t *want;
+	size_t y_bytes;
+};
+
+static void product_init(struct product *p, size_t m, size_t n, size_t k, unsigned int variant,
+			 enum fill a_fill, enum fill b_fill)
+{
+	struct cpu_int8_gemm *gemm = &p->gemm;
+
+	*p = (struct product){0};
+	gemm->m = m;
+	gemm->n = n;
+	gemm->k = gemm->a_rs = k;
+	gemm->b_rs = gemm->y_rs = n;
+	gemm->a_signed = variant & 1;
+	gemm->b_signed = variant & 2;
+	p->a = guarded_new(m * k, gemm->a_signed, a_fill);
+	p->b = guarded_new(k * n, gemm->b_signed, b_fill);
+	p->a_zero = guarded_new(m, gemm->a_signed, FILL_RANDOM);
+	p->b_zero = guarded_new(n, gemm->b_signed, FILL_RANDOM);
+	p->y_zero = guarded_new(1, false, FILL_RANDOM);
+	gemm->a = p->a.data;
+	gemm->b = p->b.data;
+	if (variant & 4)
+		gemm->a_zero = (struct cpu_zeros){p->a_zero.data, variant & 8};
+	if (variant & 16)
+		gemm->b_zero = (struct cpu_zeros){p->b_zero.data, variant & 32};
+	p->scales = malloc((m + n + 1) * sizeof(float));
+	assert_non_null(p->scales);
+	reference_fill(p->scales, m + n + 1, pick(1, 999));
+	for (size_t i = 0; i <= m + n; i++)
+		p->scales[i] = fabsf(p->scales[i]) + 0.01f;
+	p->scales[m + n] *= 100.0f * sqrtf((float)(k ? k : 1));
+	p->y_bytes = m * n * 4;
+	if (variant & 64) {
+		p->requantize = (struct cpu_requantize){
+			.a = {p->scales, variant & 128},
+			.b = {p->scales + m, variant & 256},
+			.y = p->scales + m + n,
+			.y_zero = variant & 512 ? p->y_zero.data : NULL,
+			.y_signed = variant & 1024,
+		};
+		gemm->requantize = &p->requantize;
+		p->y_bytes = m * n;
+	}
+
+	p->want = malloc(p->y_bytes);
+	assert_non_null(p->want);
+	for (size_t i = 0; i < m; i++) {
+		const int64_t a_zero = zero_at(&gemm->a_zero, i, gemm->a_signed);
+
+		for (size_t j = 0; j < n; j++) {
+			const int64_t b_zero = zero_at(&gemm->b_zero, j, gemm->b_signed);
+			int64_t sum = 0;
+			uint32_t wrapped;
+
+			for (size_t q = 0; q < k; q++)
+				sum += (value(gemm->a, i * k + q, gemm->a_signed) - a_zero) *
+				       (value(gemm->b, q * n + j, gemm->b_signed) - b_zero);
+			wrapped = (uint32_t)sum;
+			if (gemm->requantize)
+				p->want[i * n + j] = requantized(
+					sum,
+					p->requantize.a.of[p->requantize.a.each ? i : 0] *
+						p->requantize.b.of[p->requantize.b.each ? j : 0] /
+						p->requantize.y[0],
+					&p->requantize);
+			else
+				memcpy(p->want + (i * n + j) * 4, &wrapped, 4);
+		}
+	}
+}
+
+static void product_deinit(struct product *p)
+{
+	guarded_free(&p->a);
+	guarded_free(&p->b);
+	guarded_free(&p->a_zero);
+	guarded_free(&p->b_zero);
+	guarded_free(&p->y_zero);
+	free(p->scales);
+	free(p->want);
+}
+
+static void product_check(const struct product *p, const struct cpu_int8_kernels *kernels,
+			  void *workspace)
+{
+	struct cpu_int8_gemm gemm = p->gemm;
+	const size_t nr = kernels->gemm_nr;
+	void *packed = aligned_alloc(64, (kernels->pack_b_size(gemm.k, gemm.n) + 127) / 64 * 64);
+
+	assert_non_null(packed);
+	for (unsigned int form = 0; form < 4; form++) {
+		struct guarded y = guarded_new(p->y_bytes, false, FILL_RANDOM);
+
+		gemm.y = y.data;
+		if (form == 2) {
+			kernels->pack_b(&gemm, packed);
+			gemm.b_packed = packed;
+			gemm.b = NULL;
+		}
+		if (form & 1) {
+			/* In four pieces, cut anywhere. */
+			const size_t m = pick(0, gemm.m);
+			const size_t n = pick(0, gemm.n / nr) * nr;
+			const struct cpu_gemm_tile tiles[] = {{m, gemm.m, n, gemm.n},
+							      {0, m, 0, n},
+							      {m, gemm.m, 0, n},
+							      {0, m, n, gemm.n}};
+
+			for (unsigned int i = 0; i < 4; i++)
+				kernels->gemm(&gemm, &tiles[i], workspace);
+		} else {
+			kernels->gemm(&gemm, &(struct cpu_gemm_tile){0, gemm.m, 0, gemm.n},
+				      workspace);
+		}
+		if (memcmp(y.data, p->want, p->y_bytes)) {
+			for (size_t i = 0; i < p->y_bytes; i++)
+				if (((uint8_t *)y.data)[i] != p->want[i])
+					fail_msg("%s, form %u, %zu x %zu x %zu: byte %zu is %u, "
+						 "not %u",
+						 kernels->name, form, gemm.m, gemm.k, gemm.n, i,
+						 ((uint8_t *)y.data)[i], p->want[i]);
+		}
+		guarded_free(&y);
+	}
+	free(packed);
+}
+
+static void check_gemm(const struct cpu_int8_kernels *kernels, void *workspace)
+{
+	for (unsigned int round = 0; round < 160; round++) {
+		const size_t m = pick(1, 40), n = round % 5 ? pick(1, 90) : pick(160, 300);
+		const size_t k = round % 7 ? pick(1, 70) : pick(1530, 1600);
+		struct product p;
+
+		product_init(&p, m, n, k, (unsigned int)pick(0, 2047), FILL_RANDOM, FILL_RANDOM);
+		product_check(&p, kernels, workspace);
+		product_deinit(&p);
+	}
+}
+
+static void test_gemm__every_form(void **state)
+{
+	each_level(check_gemm);
+}
+
+/* The rows and columns that do not fit one block, and a sum of nothing. */
+static void check_large(const struct cpu_int8_kernels *kernels, void *workspace)
+{
+	static const size_t sizes[][3] = {{257, 33, 70},  {13, 1100, 40}, {300, 600, 5},
+					  {25, 64, 3100}, {3, 5, 0},      {1, 1, 1}};
+
+	for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		for (unsigned int variant = 0; variant < 2; variant++) {
+			struct product p;
+
+			product_init(&p, sizes[i][0], sizes[i][1], sizes[i][2],
+				     variant ? 4 + 16 + 32 + 1 : 64 + 256 + 2 + 4, FILL_RANDOM,
+				     FILL_RANDOM);
+			product_check(&p, kernels, workspace);
+			product_deinit(&p);
+		}
+	}
+}
+
+static void test_gemm__blocks(void **state)
+{
+	each_level(check_large);
+}
+
+/* All ends of the ranges against each other, with and without zero points, and deep. */
+static void check_extremes(const struct cpu_int8_kernels *kernels, void *workspace)
+{
+	for (unsigned int variant = 0; variant < 8; variant++) {
+		for (enum fill fill = FILL_LEAST; fill <= FILL_ENDS; fill++) {
+			struct product p;
+
+			product_init(&p, 3, 37, 4099, variant | (variant & 4) << 2, fill,
+				     FILL_MOST);
+			product_check(&p, kernels, workspace);
+			product_deinit(&p);
+			product_init(&p, 2, 18, 40001, variant, fill, FILL_LEAST);
+			product_check(&p, kernels, workspace);
+			product_deinit(&p);
+			product_init(&p, 13, 19, 70, variant, fill, FILL_ENDS);
+			product_check(&p, kernels, workspace);
+			product_deinit(&p);
+		}
+	}
+}
+
+static void test_gemm__never_saturates(void **state)
+{
+	each_level(check_extremes);
+}
+
+/* ---- convolution ------------------------------------------------------------------------- */
+
+static void conv_reference(const struct cpu_int8_conv *conv, uint8_t *y)
+{
+	const struct cpu_window *w = &conv->window;
+	const size_t in = w->channels / w->group, out = w->out_channels / w->group;
+	const int64_t x_zero = zero_at(&conv->x_zero, 0, conv->x_signed);
+
+	for (size_t b = 0; b < w->batch; b++)
+		for (size_t o = 0; o < w->out_channels; o++)
+			for (size_t p = 0; p < w->out_height * w->out_width; p++) {
+				const int64_t zero =
+					zero_at(&conv->weights_zero, o, conv->weights_signed);
+				const size_t at =
+					(b * w->out_channels + o) * w->out_height * w->out_width +
+					p;
+				int64_t sum = conv->bias ? conv->bias[o] : 0;
+				uint32_t wrapped;
+
+				for (size_t c = 0; c < in; c++)
+					for (size_t r = 0; r < w->kernel[0]; r++)
+						for (size_t s = 0; s < w->kernel[1]; s++) {
+							const size_t iy =
+								p / w->out_width * w->stride[0] +
+								r * w->dilation[0] -
+								w->pad_begin[0];
+							const size_t ix =
+								p % w->out_width * w->stride[1] +
+								s * w->dilation[1] -
+								w->pad_begin[1];
+							const size_t channel = o / out * in + c;
+							const size_t tap =
+								((o * in + c) * w->kernel[0] + r) *
+									w->kernel[1] +
+								s;
+
+							/* Above, for what is below 0, too. */
+							if (iy >= w->height || ix >= w->width)
+								continue;
+							sum += (value(w->x,
+								      ((b * w->channels + channel) *
+									       w->height +
+								       iy) * w->width +
+									      ix,
+								      conv->x_signed) -
+								x_zero) *
+							       (value(w->weights, tap,
+								      conv->weights_signed) -
+								zero);
+						}
+				wrapped = (uint32_t)sum;
+				if (conv->requantize) {
+					const struct cpu_requantize *q = conv->requantize;
+
+					y[at] = requantized(
+						sum,
+						q->b.of[0] * q->a.of[q->a.each ? o : 0] / q->y[0],
+						q);
+				} else {
+					memcpy(y + at * 4, &wrapped, 4);
+				}
+			}
+}
+
+static size_t conv_out(size_t in, size_t pads, size_t kernel, size_t dilation, size_t stride)
+{
+	const size_t reach = (kernel - 1) * dilation + 1;
+
+	return in + pads < reach ? 0 : (in + pads - reach) / stride + 1;
+}
+
+static void check_one_conv(const struct cpu_int8_kernels *kernels, void *workspace,
+			   struct cpu_window window, unsigned int variant)
+{
+	const size_t n_x = window.batch * window.channels * window.height * window.width;
+	const size_t n_weights = window.out_channels * (window.channels / window.group) *
+				 window.kernel[0] * window.kernel[1];
+	const size_t n_y =
+		window.batch * window.out_channels * window.out_height * window.out_width;
+	struct guarded x = guarded_new(n_x, false, FILL_RANDOM);
+	struct guarded weights = guarded_new(n_weights, false, FILL_RANDOM);
+	struct guarded zeros = guarded_new(window.out_channels, false, FILL_RANDOM);
+	struct guarded bias = guarded_new(window.out_channels * 4, false, FILL_RANDOM);
+	float *scales = malloc((window.out_channels + 2) * sizeof(float));
+	const struct cpu_requantize requantize = {
+		.a = {scales, variant & 64},
+		.b = {scales + window.out_channels, false},
+		.y = scales + window.out_channels + 1,
+		.y_zero = variant & 128 ? zeros.data : NULL,
+		.y_signed = variant & 256,
+	};
+	struct cpu_int8_conv conv = {
+		.window = window,
+		.x_signed = variant & 1,
+		.weights_signed = variant & 2,
+		.x_zero = {variant & 4 ? zeros.data : NULL, false},
+		.weights_zero = {variant & 8 ? zeros.data : NULL, variant & 16},
+		.bias = variant & 512 ? bias.data : NULL,
+		.requantize = variant & 32 ? &requantize : NULL,
+	};
+	const size_t y_bytes = n_y * (conv.requantize ? 1 : 4);
+	struct guarded want = guarded_new(y_bytes, false, FILL_LEAST);
+	struct guarded got = guarded_new(y_bytes, false, FILL_RANDOM);
+	void *packed = aligned_alloc(64, (kernels->pack_conv_size(&window) + 63) / 64 * 64);
+	size_t units, cut;
+
+	assert_true(scales && packed);
+	for (size_t i = 0; i < window.out_channels; i++)
+		((int32_t *)bias.data)[i] >>= 18;
+	reference_fill(scales, window.out_channels + 2, pick(1, 999));
+	for (size_t i = 0; i < window.out_channels + 2; i++)
+		scales[i] = fabsf(scales[i]) + 0.01f;
+	scales[window.out_channels + 1] *= 1000;
+	conv.window.x = x.data;
+	conv.window.weights = weights.data;
+	conv.window.weights_packed = packed;
+	conv.window.y = want.data;
+	conv_reference(&conv, want.data);
+	conv.window.y = got.data;
+	kernels->pack_conv(&conv, packed);
+	units = cpu_conv_units(&conv.window);
+	cut = pick(0, units);
+	kernels->conv(&conv, cut, units, workspace);
+	kernels->conv(&conv, 0, cut, workspace);
+	for (size_t i = 0; i < y_bytes; i++)
+		if (((uint8_t *)got.data)[i] != ((uint8_t *)want.data)[i])
+			fail_msg("%s, variant %u, %zu channels to %zu, %zu groups, %zu x %zu, "
+				 "kernel %zu x %zu: byte %zu is %u, not %u",
+				 kernels->name, variant, window.channels, window.out_channels,
+				 window.group, window.height, window.width, window.kernel[0],
+				 window.kernel[1], i, ((uint8_t *)got.data)[i],
+				 ((uint8_t *)want.data)[i]);
+	free(packed);
+	free(scales);
+	guarded_free(&x);
+	guarded_free(&weights);
+	guarded_free(&zeros);
+	guarded_free(&bias);
+	guarded_free(&want);
+	guarded_free(&got);
+}
+
+static void check_conv(const struct cpu_int8_kernels *kernels, void *workspace)
+{
+	for (unsigned int round = 0; round < 120; round++) {
+		struct cpu_window w = {
+			.batch = pick(1, 2),
+			.group = round % 3 ? 1 : pick(1, 3),
+			.height = pick(1, 18),
+			.width = pick(1, 18),
+			.kernel = {pick(1, 3), pick(1, 5)},
+			.stride = {pick(1, 2), pick(1, 3)},
+			.dilation = {pick(1, 2), pick(1, 2)},
+			.pad_begin = {pick(0, 2), pick(0, 2)},
+		};
+
+		w.channels = w.group * pick(1, round % 10 == 1 ? 130 : 7);
+		w.out_channels = w.group * pick(1, round % 10 == 2 ? 1000 : 30);
+		if (round % 4 == 0)
+			w.channels = w.out_channels = w.group = pick(1, 9);
+		if (round % 8 == 1)
+			w.kernel[0] = w.kernel[1] = w.stride[0] = w.stride[1] = 1;
+		if (round % 16 == 1)
+			w.pad_begin[0] = w.pad_begin[1] = 0;
+		w.out_height = conv_out(w.height, w.pad_begin[0] * 2, w.kernel[0], w.dilation[0],
+					w.stride[0]);
+		w.out_width = conv_out(w.width, w.pad_begin[1] * 2, w.kernel[1], w.dilation[1],
+				       w.stride[1]);
+		if (w.out_height == 0 || w.out_width == 0)
+			continue;
+		check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 1023));
+	}
+}
+
+static void test_conv__every_form(void **state)
+{
+	each_level(check_conv);
+}
+
+/* ---- quantization ------------------------------------------------------------------------ */
+
+static float odd_float(void)
+{
+	static const float odd[] = {0.0f,      -0.0f, 0.5f,   1.5f,  2.5f,   -0.5f,
+				    -1.5f,     -2.5f, 1e-40f, 1e30f, -1e30f, INFINITY,
+				    -INFINITY, NAN,   127.5f, 255.5f};
+
+	return odd[pick(0, sizeof(odd) / sizeof(odd[0]) - 1)];
+}
+
+static void check_quantize(const struct cpu_int8_kernels *kernels, void *workspace)
+{
+	for (unsigned int round = 0; round < 200; round++) {
+		struct cpu_quantize args = {.outer = pick(1, 3),
+					    .axis = pick(1, 7),
+					    .inner = round % 20 ? pick(1, 50) : pick(8000, 20000),
+					    .block = 1};
+		const bool dequantize = round & 1;
+		size_t n_blocks, n_scales, n, bytes, units, cut;
+		struct guarded x, y, zero;
+		float *scale;
+
+		args.type = (enum cpu_quant_type)pick(0, dequantize ? 2 : 1);
+		bytes = args.type == CPU_QUANT_S32 ? 4 : 1;
+		switch (round / 2 % 4) {
+		case 0: /* per tensor */
+			n_scales = 1;
+			break;
+		case 1: /* per axis */
+			n_scales = args.axis;
+			args.scale_axis = 1;
+			break;
+		case 2: /* per axis, the last one */
+			n_scales = args.inner;
+			args.scale_inner = 1;
+			break;
+		default:
+			args.block = pick(1, args.axis);
+			n_blocks = (args.axis + args.block - 1) / args.block;
+			n_scales = args.outer * n_blocks * args.inner;
+			args.scale_outer = n_blocks * args.inner;
+			args.scale_axis = args.inner;
+			args.scale_inner = 1;
+			break;
+		}
+		n = args.outer * args.axis * args.inner;
+		scale = malloc(n_scales * sizeof(float));
+		assert_non_null(scale);
+		for (size_t i = 0; i < n_scales; i++)
+			scale[i] = (float)pick(1, 64) / 32.0f;
+		zero = guarded_new(n_scales * bytes, false, FILL_RANDOM);
+		x = guarded_new(n * (dequantize ? bytes : 4), false, FILL_RANDOM);
+		y = guarded_new(n * (dequantize ? 4 : bytes), false, FILL_RANDOM);
+		for (size_t i = 0; i < n && !dequantize; i++)
+			((float *)x.data)[i] =
+				pick(0, 3) ? (float)pick(0, 4000) / 16.0f - 125.0f : odd_float();
+		args.x = x.data;
+		args.y = y.data;
+		args.scale = scale;
+		args.zero = pick(0, 3) ? zero.data : NULL;
+		units = cpu_quantize_units(&args);
+		cut = pick(0, units);
+		for (unsigned int part = 0; part < 2; part++)
+			(dequantize ? kernels->dequantize
+				    : kernels->quantize)(&args, part ? 0 : cut, part ? cut : units);
+		for (size_t i = 0; i < n; i++) {
+			const size_t o = i / args.inner / args.axis;
+			const size_t a = i / args.inner % args.axis, j = i % args.inner;
+			const size_t s = o * args.scale_outer + a / args.block * args.scale_axis +
+					 j * args.scale_inner;
+			const bool is_signed = args.type == CPU_QUANT_S8;
+			int64_t z = 0;
+
+			if (args.zero)
+				z = bytes == 4 ? ((const int32_t *)args.zero)[s]
+					       : value(args.zero, s, is_signed);
+			if (dequantize) {
+				const int64_t q = bytes == 4 ? ((const int32_t *)x.data)[i]
+							     : value(x.data, i, is_signed);
+				const float want = (float)(int32_t)(uint32_t)(q - z) * scale[s];
+
+				assert_memory_equal(&((float *)y.data)[i], &want, 4);
+			} else {
+				const double least = is_signed ? -128 : 0;
+				double v = nearbyintf(((const float *)x.data)[i] / scale[s]);
+
+				v = !(v + (double)z > least)      ? least
+				    : v + (double)z > least + 255 ? least + 255
+								  : v + (double)z;
+				assert_int_equal(value(y.data, i, is_signed), (int64_t)v);
+			}
+		}
+		free(scale);
+		guarded_free(&x);
+		guarded_free(&y);
+		guarded_free(&zero);
+	}
+}
+
+static void test_quantize__every_form(void **state)
+{
+	each_level(check_quantize);
+}
+
+static void check_range(const struct cpu_int8_kernels *kernels, void *workspace)
+{
+	for (size_t n = 0; n < 70; n++) {
+		struct guarded x = guarded_new(n * 4, false, FILL_RANDOM);
+		float want[2] = {0, 0}, got[2];
+
+		for (size_t i = 0; i < n; i++) {
+			float *at = &((float *)x.data)[i];
+
+			*at = pick(0, 3) ? (float)pick(0, 100) - 50.0f * (float)(n % 3)
+					 : odd_float();
+			want[0] = *at < want[0] ? *at : want[0];
+			want[1] = *at > want[1] ? *at : want[1];
+		}
+		kernels->range(n, x.data, got);
+		assert_true(got[0] == want[0] && got[1] == want[1]);
+		guarded_free(&x);
+	}
+}
+
+static void test_range__passes_over_nan(void **state)
+{
+	each_level(check_range);
+}
+
+static void test_best__within_a_level(void **state)
+{
+	assert_int_equal(cpu_int8_best(CPU_SIMD_SSE2)->level, CPU_INT8_SSE2);
+	assert_true(cpu_int8_best(CPU_SIMD_AVX2)->level <= CPU_INT8_AVX_VNNI);
+	assert_ptr_equal(cpu_int8_best(CPU_SIMD_AUTO), cpu_int8_best(CPU_SIMD_AVX512));
+	assert_null(cpu_int8_get(CPU_INT8_COUNT));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_best__within_a_level),
+		cmocka_unit_test(test_gemm__every_form),
+		cmocka_unit_test(test_gemm__blocks),
+		cmocka_unit_test(test_gemm__never_saturates),
+		cmocka_unit_test(test_conv__every_form),
+		cmocka_unit_test(test_quantize__every_form),
+		cmocka_unit_test(test_range__passes_over_nan),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
