@@ -1,63 +1,121 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Add, Mul and Relu
+ * What works element by element
  *
- * Neighbouring dimensions are merged where both operands walk through them in one stride, or both
- * repeat: that makes most broadcasts a single loop or rows of one kind.
+ * Neighbouring dimensions are merged where all operands walk through them in one stride, or repeat:
+ * that makes most broadcasts a single loop or rows of one kind. The kernel is looked up by operator
+ * and type. Float16 goes by float32, some elements at a time, except where elements only move.
  */
+#include <assert.h>
+
 #include "cpu/compile.h"
 
-int compile_binary(struct compiler *c)
+static const enum cpu_type types[] = {
+	[RBK_DTYPE_F32] = CPU_F32,   [RBK_DTYPE_F16] = CPU_F16, [RBK_DTYPE_I32] = CPU_I32,
+	[RBK_DTYPE_I64] = CPU_I64,   [RBK_DTYPE_I8] = CPU_I8,   [RBK_DTYPE_U8] = CPU_U8,
+	[RBK_DTYPE_BOOL] = CPU_BOOL,
+};
+
+/* Those that are no single function, or one of several. */
+enum {
+	CPU_MAP_WHERE = CPU_MAP_COUNT,
+	CPU_MAP_CAST = CPU_MAP_COUNT,
+	CPU_MAP_BIT_SHIFT = CPU_MAP_SHIFT_LEFT,
+};
+
+#define FUNCTION_OF(KIND, row) [OP_##KIND - OP_ADD] = (enum cpu_map_op)CPU_MAP_##KIND
+static const enum cpu_map_op functions[] = {OP_ELEMENTWISE(FUNCTION_OF)};
+
+static enum cpu_map_op function_of(const struct node *node)
 {
-	const bool is_add = c->node->op->kind == OP_ADD;
-	const struct shape *a = &node_in(c, 0)->shape, *b = &node_in(c, 1)->shape;
+	const bool form = node->params.elementwise.form;
+
+	switch (node->op->kind) {
+	case OP_GELU:
+		return form ? CPU_MAP_GELU_TANH : CPU_MAP_GELU;
+	case OP_MOD:
+		return form ? CPU_MAP_FMOD : CPU_MAP_MOD;
+	case OP_BIT_SHIFT:
+		return form ? CPU_MAP_SHIFT_RIGHT : CPU_MAP_SHIFT_LEFT;
+	default:
+		return functions[node->op->kind - OP_ADD];
+	}
+}
+
+static void choose_kernel(struct compiler *c, struct cpu_step_map *step)
+{
+	const struct cpu_kernels *kernels = c->step->kernels;
+	const struct tensor *out = node_out(c, 0);
+	enum cpu_type type = types[node_in(c, 0)->dtype];
+
+	if (c->node->op->kind == OP_WHERE) {
+		step->kernel = kernels->where[__builtin_ctz(step->out_bytes)];
+	} else if (c->node->op->kind == OP_CAST) {
+		step->kernel = kernels->cast[type][types[out->dtype]];
+	} else {
+		step->halves = type == CPU_F16;
+		step->halves_out = step->halves && out->dtype == RBK_DTYPE_F16;
+		type = step->halves ? CPU_F32 : type;
+		step->kernel = kernels->map[type][function_of(c->node)];
+	}
+	assert(step->kernel);
+}
+
+/* Can dimension @e be one with the one before, for all operands? */
+static bool joins(const struct cpu_step_map *step, const size_t last[3], const size_t stride[3],
+		  struct cpu_extent e)
+{
+	for (unsigned int i = 0; i < step->n_in; i++) {
+		if (last[i] != stride[i] * e.fixed)
+			return false;
+	}
+	return true;
+}
+
+int compile_elementwise(struct compiler *c)
+{
 	const struct shape *y = &node_out(c, 0)->shape;
-	struct cpu_step_binary *step = &c->step->binary;
+	struct cpu_step_map *step = &c->step->map;
 	struct cpu_extent extent[CPU_MAX_DIMS];
-	size_t a_stride[CPU_MAX_DIMS], b_stride[CPU_MAX_DIMS];
+	size_t stride[CPU_MAX_DIMS][CPU_MAP_MAX_IN];
 	unsigned int n = 0;
 
-	for (unsigned int i = 0; i < y->rank; i++) {
-		const struct cpu_extent e = extent_aligned(y, y->rank, i);
-		const size_t as = stride_aligned(a, y->rank, i), bs = stride_aligned(b, y->rank, i);
+	*step = (struct cpu_step_map){
+		.n_in = c->node->n_in,
+		.out_bytes = (uint8_t)dtype_bytes(node_out(c, 0)->dtype),
+		.inner.fixed = 1,
+	};
+	memcpy(step->i, c->node->params.elementwise.i, sizeof(step->i));
+	for (unsigned int i = 0; i < step->n_in; i++)
+		step->in_bytes[i] = (uint8_t)dtype_bytes(node_in(c, i)->dtype);
+	choose_kernel(c, step);
+
+	for (unsigned int d = 0; d < y->rank; d++) {
+		const struct cpu_extent e = extent_aligned(y, y->rank, d);
+		size_t here[CPU_MAP_MAX_IN] = {0};
 
 		if (extent_is_one(e))
 			continue;
-		if (n > 0 && a_stride[n - 1] == as * e.fixed && b_stride[n - 1] == bs * e.fixed) {
+		for (unsigned int i = 0; i < step->n_in; i++)
+			here[i] = stride_aligned(&node_in(c, i)->shape, y->rank, d);
+		if (n > 0 && joins(step, stride[n - 1], here, e))
 			extent[n - 1] = extent_mul(extent[n - 1], e);
-		} else {
+		else
 			extent[n++] = e;
-		}
-		a_stride[n - 1] = as;
-		b_stride[n - 1] = bs;
+		memcpy(stride[n - 1], here, sizeof(here));
 	}
-	/* What is left innermost has strides of 0 or 1, and not both 0 unless it is all there is.
-	 */
-	step->inner = n > 0 ? extent[n - 1] : (struct cpu_extent){.fixed = 1};
-	step->a_step = n > 0 ? a_stride[n - 1] : 0;
-	step->b_step = n > 0 ? b_stride[n - 1] : 0;
+	/* What is left innermost has strides of 0 or 1, and some 1 unless it is all there is. */
+	if (n > 0)
+		step->inner = extent[n - 1];
 	step->n_outer = n > 1 ? n - 1 : 0;
-	for (unsigned int i = 0; i < step->n_outer; i++) {
-		step->extent[i] = extent[i];
-		step->a_stride[i] = a_stride[i];
-		step->b_stride[i] = b_stride[i];
+	for (unsigned int i = 0; i < step->n_in; i++) {
+		step->step[i] = n > 0 && stride[n - 1][i];
+		for (unsigned int d = 0; d < step->n_outer; d++)
+			step->stride[i][d] = stride[d][i] * step->in_bytes[i];
 	}
-	if (step->n_outer == 0) {
-		c->step->run = is_add ? cpu_run_add_flat : cpu_run_mul_flat;
-		c->step->units = cpu_units_flat;
-	} else {
-		c->step->run = is_add ? cpu_run_add : cpu_run_mul;
-		c->step->units = cpu_units_broadcast;
-	}
-	return 0;
-}
-
-int compile_relu(struct compiler *c)
-{
-	const struct shape *x = &node_in(c, 0)->shape;
-
-	c->step->run = cpu_run_relu;
-	c->step->units = cpu_units_relu;
-	c->step->n = extent_range(x, 0, x->rank);
+	for (unsigned int d = 0; d < step->n_outer; d++)
+		step->extent[d] = extent[d];
+	c->step->run = step->n_outer ? cpu_run_map : cpu_run_map_flat;
+	c->step->units = step->n_outer ? cpu_units_map : cpu_units_map_flat;
 	return 0;
 }

@@ -29,7 +29,7 @@ static int pack_matrix(struct compiler *c, const struct tensor *b, size_t n_matr
 	bool is_new;
 	int r;
 
-	if (b->kind != RBK_TENSOR_CONSTANT || k * n <= PACK_MIN_ELEMS)
+	if (!node_in_is_constant(c, 1) || k * n <= PACK_MIN_ELEMS)
 		return 0;
 	/* A column is read as it is: a panel would be mostly padding. */
 	if (n < kernels->gemm_nr / 2)
@@ -78,19 +78,13 @@ static struct shape shape_front(const struct shape *shape, unsigned int n)
 	return front;
 }
 
-int compile_matmul(struct compiler *c)
+bool compile_product(struct cpu_step_gemm *step, const struct shape *as, const struct shape *bs,
+		     bool rows_apart)
 {
-	const struct tensor *a = node_in(c, 0), *b = node_in(c, 1);
-	const struct shape *as = &a->shape, *bs = &b->shape;
 	const struct shape a_front = shape_front(as, 2), b_front = shape_front(bs, 2);
 	const unsigned int rank = a_front.rank > b_front.rank ? a_front.rank : b_front.rank;
 	const struct cpu_extent b_batch = extent_range(&b_front, 0, b_front.rank);
-	struct cpu_step_gemm *step = &c->step->gemm;
 
-	c->step->run = cpu_run_gemm;
-	c->step->units = cpu_units_gemm;
-	c->step->looks = true;
-	step->alpha = 1;
 	step->k = as->dims[as->rank - 1];
 	step->m = as->rank > 1 ? extent_aligned(as, as->rank, as->rank - 2u)
 			       : (struct cpu_extent){.fixed = 1};
@@ -100,9 +94,9 @@ int compile_matmul(struct compiler *c)
 	step->b_matrix = step->n.fixed * step->k;
 
 	/* One b for all: the batch only means more rows. */
-	if (extent_is_one(b_batch)) {
+	if (extent_is_one(b_batch) && !rows_apart) {
 		step->m = extent_mul(extent_range(&a_front, 0, a_front.rank), step->m);
-		return pack_matrix(c, b, 1);
+		return true;
 	}
 	for (unsigned int i = 0; i < rank; i++) {
 		const struct cpu_extent x = extent_aligned(&a_front, rank, i);
@@ -111,7 +105,22 @@ int compile_matmul(struct compiler *c)
 		gemm_add_batch(step, extent_is_one(x) ? y : x, stride_aligned(&a_front, rank, i),
 			       stride_aligned(&b_front, rank, i));
 	}
-	return pack_matrix(c, b, b_batch.fixed);
+	return false;
+}
+
+int compile_matmul(struct compiler *c)
+{
+	const struct tensor *a = node_in(c, 0), *b = node_in(c, 1);
+	const struct shape b_front = shape_front(&b->shape, 2);
+	struct cpu_step_gemm *step = &c->step->gemm;
+
+	c->step->run = cpu_run_gemm;
+	c->step->units = cpu_units_gemm;
+	c->step->looks = true;
+	step->alpha = 1;
+	if (compile_product(step, &a->shape, &b->shape, false))
+		return pack_matrix(c, b, 1);
+	return pack_matrix(c, b, extent_range(&b_front, 0, b_front.rank).fixed);
 }
 
 int compile_gemm(struct compiler *c)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Softmax, ReduceSum, Transpose and TopK
+ * Softmax, reductions, CumSum, Transpose and TopK
  *
- * Softmax and TopK see any tensor as outer, axis and inner dimension. For the other two,
- * neighbouring dimensions that are treated alike are merged and those of 1 dropped.
+ * Those along one dimension see any tensor as outer, axis and inner dimension. For reductions and
+ * Transpose, neighbouring dimensions that are treated alike are merged and those of 1 dropped.
  */
 #include "cpu/compile.h"
 
@@ -26,13 +26,68 @@ int compile_top_k(struct compiler *c)
 	return 0;
 }
 
+static enum cpu_type type_of(const struct tensor *tensor)
+{
+	switch (tensor->dtype) {
+	case RBK_DTYPE_I32:
+		return CPU_I32;
+	case RBK_DTYPE_I64:
+		return CPU_I64;
+	case RBK_DTYPE_I8:
+		return CPU_I8;
+	case RBK_DTYPE_U8:
+	case RBK_DTYPE_BOOL:
+		return CPU_U8;
+	default:
+		return CPU_F32;
+	}
+}
+
+int compile_arg(struct compiler *c)
+{
+	columns(c, c->node->params.arg.axis);
+	c->step->run = cpu_run_arg;
+	c->step->units = cpu_units_columns;
+	c->step->columns.type = type_of(node_in(c, 0));
+	c->step->columns.largest = c->node->op->kind == OP_ARG_MAX;
+	c->step->columns.last = c->node->params.arg.last;
+	return 0;
+}
+
+int compile_cum_sum(struct compiler *c)
+{
+	columns(c, c->node->params.cum_sum.axis);
+	c->step->run = cpu_run_scan;
+	c->step->units = cpu_units_columns;
+	c->step->columns.type = type_of(node_in(c, 0));
+	c->step->columns.exclusive = c->node->params.cum_sum.exclusive;
+	c->step->columns.reverse = c->node->params.cum_sum.reverse;
+	return 0;
+}
+
+int compile_lp_norm(struct compiler *c)
+{
+	columns(c, c->node->params.lp_norm.axis);
+	c->step->run = cpu_run_lp_norm;
+	c->step->units = cpu_units_columns;
+	c->step->columns.l1 = c->node->params.lp_norm.p == 1;
+	return 0;
+}
+
+/* Softmax, LogSoftmax */
 int compile_softmax(struct compiler *c)
 {
 	columns(c, c->node->params.softmax.axis);
+	c->step->columns.log = c->node->op->kind == OP_LOG_SOFTMAX;
 	c->step->run = cpu_run_softmax;
 	c->step->units = cpu_units_softmax;
 	return 0;
 }
+
+_Static_assert(OP_REDUCE_MEAN - OP_REDUCE_SUM == CPU_REDUCE_MEAN &&
+		       OP_REDUCE_LOG_SUM_EXP - OP_REDUCE_SUM == CPU_REDUCE_LOG_SUM_EXP &&
+		       OP_REDUCE_MIN - OP_REDUCE_SUM == CPU_REDUCE_MIN,
+	       "the kinds are in one order");
 
 int compile_reduce(struct compiler *c)
 {
@@ -44,6 +99,8 @@ int compile_reduce(struct compiler *c)
 
 	c->step->run = cpu_run_reduce;
 	c->step->units = cpu_units_reduce;
+	args->kind = (enum cpu_reduce_kind)(c->node->op->kind - OP_REDUCE_SUM);
+	args->type = type_of(node_in(c, 0));
 	step->count_kept = x->dynamic && !(axes & 1);
 	step->count_reduced = x->dynamic && (axes & 1);
 	for (unsigned int i = 0; i < x->rank; i++) {
@@ -95,5 +152,19 @@ int compile_transpose(struct compiler *c)
 			args->extent[(*n)++] = extent;
 		args->x_stride[*n - 1] = stride;
 	}
+	return 0;
+}
+
+int compile_reshape(struct compiler *c)
+{
+	const struct tensor *x = node_in(c, 0), *y = node_out(c, 0);
+
+	if (x->root == y->root) {
+		compile_drop(c);
+		return 0;
+	}
+	c->step->run = cpu_run_copy;
+	c->step->units = cpu_units_elems;
+	c->step->n = (struct cpu_extent){.fixed = x->fixed_bytes, .row = x->row_bytes};
 	return 0;
 }

@@ -10,13 +10,10 @@
 #include "cpu/internal.h"
 #include "util/error.h"
 
-static void window(struct compiler *c)
+void compile_window(const struct shape *x, const struct shape *y, const union op_params *params,
+		    struct cpu_window *args, struct cpu_extent *batch)
 {
-	const struct shape *x = &node_in(c, 0)->shape, *y = &node_out(c, 0)->shape;
-	const union op_params *params = &c->node->params;
-	struct cpu_window *args = &c->step->window.args;
-
-	c->step->window.batch = extent_aligned(x, x->rank, 0);
+	*batch = extent_aligned(x, x->rank, 0);
 	args->channels = x->dims[1];
 	args->height = x->rank == 4 ? x->dims[2] : 1;
 	args->width = x->dims[x->rank - 1];
@@ -30,6 +27,12 @@ static void window(struct compiler *c)
 		args->dilation[i] = params->window.dilation[i];
 		args->pad_begin[i] = params->window.pad_begin[i];
 	}
+}
+
+static void window(struct compiler *c)
+{
+	compile_window(&node_in(c, 0)->shape, &node_out(c, 0)->shape, &c->node->params,
+		       &c->step->window.args, &c->step->window.batch);
 }
 
 int compile_max_pool(struct compiler *c)
@@ -52,7 +55,7 @@ int compile_conv(struct compiler *c)
 	c->step->run = cpu_run_conv;
 	c->step->units = cpu_units_conv;
 	args = c->step->window.args;
-	if (node_in(c, 1)->kind != RBK_TENSOR_CONSTANT || cpu_conv_is_depthwise(&args))
+	if (!node_in_is_constant(c, 1) || cpu_conv_is_depthwise(&args))
 		return 0;
 
 	args.weights = (const float *)c->step->in[1].offset;

@@ -8,6 +8,7 @@
  */
 #include "cpu/compile.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,13 @@
 /* What one thread does in a nanosecond, roughly and rather too little. */
 static const double flops_per_ns = 40, bytes_per_ns = 8;
 
-static struct cpu_operand operand(const struct compiler *c, const struct tensor *tensor)
+static struct cpu_operand operand_of(const struct compiler *c, const struct tensor *tensor)
 {
 	struct cpu_operand operand = {.present = tensor != NULL};
 
 	if (!tensor)
 		return operand;
+	tensor = &c->plan->tensors[tensor->root];
 	switch (tensor->kind) {
 	case RBK_TENSOR_CONSTANT: {
 		const struct plan_constant *constant = &c->plan->constants[tensor->constant];
@@ -44,73 +46,233 @@ static struct cpu_operand operand(const struct compiler *c, const struct tensor 
 	return operand;
 }
 
-static void step_cost(struct compiler *c)
+struct cpu_operand compile_in(const struct compiler *c, unsigned int i)
+{
+	if (i < OP_MAX_INPUTS && c->half_in[i].present)
+		return c->half_in[i];
+	return operand_of(c, node_in(c, i));
+}
+
+struct cpu_operand compile_out(const struct compiler *c, unsigned int i)
+{
+	if (i < OP_MAX_OUTPUTS && c->half_out[i].present)
+		return c->half_out[i];
+	return operand_of(c, node_out(c, i));
+}
+
+struct cpu_operand compile_operand(const struct compiler *c, const struct tensor *tensor)
+{
+	for (unsigned int i = 0; tensor && i < c->node->n_in; i++)
+		if (node_in(c, i) == tensor)
+			return compile_in(c, i);
+	for (unsigned int i = 0; tensor && i < c->node->n_out; i++)
+		if (node_out(c, i) == tensor)
+			return compile_out(c, i);
+	return operand_of(c, tensor);
+}
+
+/* Room for one more of @bytes each, of which there are @n. */
+static int reserve(void **array, uint32_t n, uint32_t *max, size_t bytes)
+{
+	const uint32_t wanted = *max ? 2 * *max : 16;
+	void *larger;
+
+	if (n < *max)
+		return 0;
+	larger = reallocarray(*array, wanted, bytes);
+	if (!larger)
+		return error_origin(-ENOMEM);
+	*array = larger;
+	*max = wanted;
+	return 0;
+}
+
+static int reserve_pack(struct compiler *c)
+{
+	return reserve((void **)&c->compiled->packs, c->compiled->n_packs, &c->max_packs,
+		       sizeof(*c->compiled->packs));
+}
+
+int compile_add(struct compiler *c)
+{
+	struct cpu_plan *compiled = c->compiled;
+	struct cpu_step *step;
+	int r;
+
+	r = reserve((void **)&compiled->steps, compiled->n_steps, &c->max_steps,
+		    sizeof(*compiled->steps));
+	if (r)
+		return error_fold(r);
+	c->step = step = &compiled->steps[compiled->n_steps++];
+	*step = (struct cpu_step){.kernels = c->cpu->kernels};
+	for (unsigned int i = 0; i < CPU_MAX_IN; i++)
+		step->in[i] = compile_in(c, i);
+	for (unsigned int i = 0; i < CPU_MAX_OUT; i++)
+		step->out[i] = compile_out(c, i);
+	return 0;
+}
+
+void compile_drop(struct compiler *c)
+{
+	c->compiled->n_steps--;
+	c->step = NULL;
+}
+
+struct cpu_operand compile_work(struct compiler *c, uint64_t bytes)
+{
+	const struct cpu_operand operand = {
+		.base = CPU_BASE_SCRATCH,
+		.offset = cpu_work_offset(c->plan) + c->work_used,
+		.present = true,
+	};
+
+	c->work_used += (bytes + PLAN_SCRATCH_ALIGN - 1) & ~(uint64_t)(PLAN_SCRATCH_ALIGN - 1);
+	assert(c->work_used <= c->node->work_bytes);
+	if (c->work_used > c->compiled->work_bytes)
+		c->compiled->work_bytes = c->work_used;
+	return operand;
+}
+
+/* What the node costs, as if its @n steps were alike. */
+static void step_costs(struct compiler *c, struct cpu_step *steps, uint32_t n)
 {
 	const struct cost *cost = &c->node->cost;
 
-	c->step->cost_fixed_ns =
-		(double)cost->flops_fixed / flops_per_ns + (double)cost->bytes_fixed / bytes_per_ns;
-	c->step->cost_row_ns =
-		(double)cost->flops_row / flops_per_ns + (double)cost->bytes_row / bytes_per_ns;
+	for (uint32_t i = 0; i < n; i++) {
+		steps[i].cost_fixed_ns = ((double)cost->flops_fixed / flops_per_ns +
+					  (double)cost->bytes_fixed / bytes_per_ns) /
+					 n;
+		steps[i].cost_row_ns = ((double)cost->flops_row / flops_per_ns +
+					(double)cost->bytes_row / bytes_per_ns) /
+				       n;
+	}
 }
 
-int compile_pack(struct compiler *c, unsigned int i, enum pack_form form, const uint64_t *params,
-		 unsigned int n_params, size_t floats, struct cpu_pack **ret, bool *ret_new)
+int compile_pack_constant(struct compiler *c, const struct plan_constant *constant,
+			  enum pack_form form, const uint64_t *params, unsigned int n_params,
+			  size_t floats, struct cpu_pack **ret, bool *ret_new)
 {
-	const struct plan_constant *constant = &c->plan->constants[node_in(c, i)->constant];
 	struct cpu_pack_key key = {
 		.owner = constant->arena->owner,
 		.dev = constant->arena->dev,
 		.ino = constant->arena->ino,
 		.offset = constant->offset,
 		.bytes = constant->bytes,
-		.form = {form},
+		.form = {form | (uint64_t)c->plan->tensors[constant->tensor].dtype << 32},
 	};
 	int r;
 
-	memcpy(key.form + 1, params, n_params * sizeof(*params));
-	r = cpu_pack_get(&c->cpu->packs, &key, floats, ret, ret_new);
+	if (n_params)
+		memcpy(key.form + 1, params, n_params * sizeof(*params));
+	r = reserve_pack(c);
+	if (!r)
+		r = cpu_pack_get(&c->cpu->packs, &key, floats, ret, ret_new);
 	if (r)
 		return error_fold(r);
 	c->compiled->packs[c->compiled->n_packs++] = *ret;
+	return 0;
+}
+
+int compile_pack(struct compiler *c, unsigned int i, enum pack_form form, const uint64_t *params,
+		 unsigned int n_params, size_t floats, struct cpu_pack **ret, bool *ret_new)
+{
+	int r;
+
+	r = compile_pack_constant(c, &c->plan->constants[node_constant(c, i)], form, params,
+				  n_params, floats, ret, ret_new);
+	if (r)
+		return error_fold(r);
 	c->step->in[i].base = CPU_BASE_ABSOLUTE;
 	c->step->in[i].offset = (uintptr_t)(*ret)->data;
 	return 0;
 }
 
+#define ELEMENTWISE(KIND, row) [OP_##KIND] = compile_elementwise
+
 static int (*const compilers[])(struct compiler *c) = {
-	[OP_MATMUL] = compile_matmul,     [OP_GEMM] = compile_gemm,
-	[OP_ADD] = compile_binary,        [OP_MUL] = compile_binary,
-	[OP_RELU] = compile_relu,         [OP_SOFTMAX] = compile_softmax,
-	[OP_REDUCE_SUM] = compile_reduce, [OP_TRANSPOSE] = compile_transpose,
-	[OP_CONV] = compile_conv,         [OP_MAX_POOL] = compile_max_pool,
+	[OP_MATMUL] = compile_matmul,
+	[OP_GEMM] = compile_gemm,
+	OP_ELEMENTWISE(ELEMENTWISE),
+	[OP_SOFTMAX] = compile_softmax,
+	[OP_REDUCE_SUM] = compile_reduce,
+	[OP_REDUCE_MEAN] = compile_reduce,
+	[OP_REDUCE_SUM_SQUARE] = compile_reduce,
+	[OP_REDUCE_L1] = compile_reduce,
+	[OP_REDUCE_L2] = compile_reduce,
+	[OP_REDUCE_LOG_SUM] = compile_reduce,
+	[OP_REDUCE_LOG_SUM_EXP] = compile_reduce,
+	[OP_REDUCE_PROD] = compile_reduce,
+	[OP_REDUCE_MAX] = compile_reduce,
+	[OP_REDUCE_MIN] = compile_reduce,
+	[OP_ARG_MAX] = compile_arg,
+	[OP_ARG_MIN] = compile_arg,
+	[OP_CUM_SUM] = compile_cum_sum,
+	[OP_LOG_SOFTMAX] = compile_softmax,
+	[OP_LAYER_NORM] = compile_layer_norm,
+	[OP_RMS_NORM] = compile_layer_norm,
+	[OP_INSTANCE_NORM] = compile_group_norm,
+	[OP_GROUP_NORM] = compile_group_norm,
+	[OP_BATCH_NORM] = compile_batch_norm,
+	[OP_LP_NORM] = compile_lp_norm,
+	[OP_ROTARY] = compile_rotary,
+	[OP_ATTENTION] = compile_attention,
+	[OP_TRANSPOSE] = compile_transpose,
+	[OP_RESHAPE] = compile_reshape,
+	[OP_CONV] = compile_conv,
+	[OP_MAX_POOL] = compile_max_pool,
 	[OP_TOP_K] = compile_top_k,
 };
 _Static_assert(sizeof(compilers) / sizeof(compilers[0]) == OP_KIND_COUNT, "one per operator");
+
+bool compile_takes_half(enum op_kind kind)
+{
+	return kind == OP_RESHAPE || (kind >= OP_ADD && kind <= OP_BITWISE_NOT);
+}
+
+static int compile_node(struct compiler *c, const struct node *node)
+{
+	const uint32_t first = c->compiled->n_steps;
+	int r;
+
+	c->node = node;
+	c->work_used = 0;
+	r = compile_half_begin(c);
+	if (!r)
+		r = compile_add(c);
+	if (!r)
+		r = compilers[node->op->kind](c);
+	if (!r)
+		r = compile_half_end(c, first);
+	compile_half_deinit(c);
+	if (r)
+		return error_fold(r);
+	step_costs(c, c->compiled->steps + first, c->compiled->n_steps - first);
+	return 0;
+}
+
+/* Gives back the room that was not needed. */
+static int trim(struct cpu_plan *compiled)
+{
+	struct cpu_step *steps;
+
+	if (compiled->n_steps == 0)
+		return 0;
+	steps = reallocarray(compiled->steps, compiled->n_steps, sizeof(*steps));
+	if (!steps)
+		return error_origin(-ENOMEM);
+	compiled->steps = steps;
+	return 0;
+}
 
 int cpu_compile(struct cpu_executor *cpu, const struct plan *plan, struct cpu_plan *compiled)
 {
 	struct compiler c = {.cpu = cpu, .plan = plan, .compiled = compiled};
 	int r;
 
-	compiled->steps = calloc(plan->n_nodes, sizeof(*compiled->steps));
-	/* At most one per node: b of a product, or the weights of a convolution. */
-	compiled->packs = calloc(plan->n_nodes, sizeof(struct cpu_pack *));
-	if (!compiled->steps || !compiled->packs)
-		return error_origin(-ENOMEM);
 	for (unsigned int i = 0; i < plan->n_nodes; i++) {
-		c.node = &plan->nodes[i];
-		c.step = &compiled->steps[i];
-		c.step->kernels = cpu->kernels;
-		for (unsigned int j = 0; j < 3; j++)
-			c.step->in[j] = operand(&c, node_in(&c, j));
-		for (unsigned int j = 0; j < c.node->n_out && j < 2; j++)
-			c.step->out[j] = operand(&c, node_out(&c, j));
-		step_cost(&c);
-		r = compilers[c.node->op->kind](&c);
+		r = compile_node(&c, &plan->nodes[i]);
 		if (r)
 			return error_fold(r);
-		compiled->n_steps++;
 	}
-	return 0;
+	return trim(compiled);
 }

@@ -10,38 +10,125 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
+#include "cpu/run.h"
 #include "cpu/step.h"
 #include "plan/plan.h"
+#include "shm/dtype.h"
 
 struct compiler {
 	struct cpu_executor *cpu;
 	const struct plan *plan;
 	struct cpu_plan *compiled;
 	const struct node *node;
-	struct cpu_step *step; /* to be filled; kernels, operands and cost are there */
+	/*
+	 * To be filled; kernels and operands are there: the node's, the first ones in order. Moves
+	 * when another step is added.
+	 */
+	struct cpu_step *step;
+
+	uint32_t max_steps, max_packs; /* that there is room for */
+	uint64_t work_used;            /* of the node's own scratch */
+
+	/* Of a node that computes in float32 what is float16: what stands for its operands. */
+	bool is_half;
+	struct cpu_operand half_in[OP_MAX_INPUTS], half_out[OP_MAX_OUTPUTS]; /* if present */
+	float *half_constants[OP_MAX_INPUTS]; /* while it is compiled */
 };
 
-enum pack_form { PACK_MATRIX = 1, PACK_CONV };
+enum pack_form {
+	PACK_MATRIX = 1,
+	PACK_CONV,
+	PACK_INTEGER,
+	PACK_INTEGER_CONV,
+	PACK_NBITS,
+	PACK_FLOATS
+};
 
-/* Return: 0, -ENOMEM. */
+/*
+ * compile-half.c: float16. Kernels are for float32, except those that only move elements: of all
+ * other nodes float16 inputs are converted in front of its steps and outputs behind them, constants
+ * once. compile_half_begin() before the node is compiled, compile_half_end() afterwards, and in any
+ * case compile_half_deinit(). Return: 0, -ENOMEM.
+ */
+int compile_half_begin(struct compiler *c);
+int compile_half_end(struct compiler *c, uint32_t first_step);
+void compile_half_deinit(struct compiler *c);
+
+/*
+ * The compilers, one per operator, each in the file of its family. Called with one step, they fill
+ * it, add others with compile_add() where an operator takes several, which run in that order, or
+ * take it away with compile_drop(). Return: 0, -ENOMEM.
+ */
 int compile_matmul(struct compiler *c);
 int compile_gemm(struct compiler *c);
-int compile_binary(struct compiler *c);
-int compile_relu(struct compiler *c);
+int compile_elementwise(struct compiler *c);
 int compile_softmax(struct compiler *c);
 int compile_reduce(struct compiler *c);
+int compile_arg(struct compiler *c);
+int compile_cum_sum(struct compiler *c);
+int compile_lp_norm(struct compiler *c);
+int compile_layer_norm(struct compiler *c);
+int compile_group_norm(struct compiler *c);
+int compile_batch_norm(struct compiler *c);
+int compile_rotary(struct compiler *c);
+int compile_attention(struct compiler *c);
 int compile_transpose(struct compiler *c);
+int compile_reshape(struct compiler *c);
 int compile_conv(struct compiler *c);
 int compile_max_pool(struct compiler *c);
 int compile_top_k(struct compiler *c);
+int compile_quantize(struct compiler *c);
+int compile_dynamic_quantize(struct compiler *c);
+int compile_integer(struct compiler *c);
+int compile_integer_conv(struct compiler *c);
+int compile_nbits(struct compiler *c);
 
 /*
- * Finds or makes the packed form of constant input @i and points that operand of the step at it.
+ * Fills the shape of a product, zeroed before. With @rows_apart batches are kept even where they
+ * only mean more rows. Return: they only do, and there is one matrix.
+ */
+bool compile_product(struct cpu_step_gemm *step, const struct shape *a, const struct shape *b,
+		     bool rows_apart);
+/* What a sliding window's arguments are, and its batch. */
+void compile_window(const struct shape *x, const struct shape *y, const union op_params *params,
+		    struct cpu_window *args, struct cpu_extent *batch);
+
+/*
+ * Adds a step behind those that the node has, with the node's operands; c->step is it from now on.
+ * Return: 0, -ENOMEM.
+ */
+int compile_add(struct compiler *c);
+/* Takes the last step away. */
+void compile_drop(struct compiler *c);
+
+/* The node's operands beyond those that a step is given, or in another order; may be absent. */
+struct cpu_operand compile_in(const struct compiler *c, unsigned int i);
+struct cpu_operand compile_out(const struct compiler *c, unsigned int i);
+/* Likewise by what it is, an input if it is both; NULL: absent. */
+struct cpu_operand compile_operand(const struct compiler *c, const struct tensor *tensor);
+
+/*
+ * Scratch of the node's own: @bytes, at max_count, for the node's steps alone. All together must be
+ * within node->work_bytes, which the row's work() tells.
+ */
+struct cpu_operand compile_work(struct compiler *c, uint64_t bytes);
+
+/*
+ * Finds or makes the packed form of constant input @i and points that operand of the step at it;
+ * the second leaves the step alone.
  * Return: 0, with *ret_new telling whether it is to be filled; -ENOMEM.
  */
 int compile_pack(struct compiler *c, unsigned int i, enum pack_form form, const uint64_t *params,
 		 unsigned int n_params, size_t floats, struct cpu_pack **ret, bool *ret_new);
+
+int compile_pack_constant(struct compiler *c, const struct plan_constant *constant,
+			  enum pack_form form, const uint64_t *params, unsigned int n_params,
+			  size_t floats, struct cpu_pack **ret, bool *ret_new);
+
+/* Does its compiler take float16 as it is? */
+bool compile_takes_half(enum op_kind kind);
 
 /* Return: the tensor, NULL if absent. */
 static inline const struct tensor *node_in(const struct compiler *c, unsigned int i)
@@ -53,7 +140,23 @@ static inline const struct tensor *node_in(const struct compiler *c, unsigned in
 
 static inline const struct tensor *node_out(const struct compiler *c, unsigned int i)
 {
+	if (i >= c->node->n_out || c->node->out[i] == PLAN_NO_TENSOR)
+		return NULL;
 	return &c->plan->tensors[c->node->out[i]];
+}
+
+/* Is it known when the plan is prepared? */
+static inline bool node_in_is_constant(const struct compiler *c, unsigned int i)
+{
+	const struct tensor *in = node_in(c, i);
+
+	return in && c->plan->tensors[in->root].kind == RBK_TENSOR_CONSTANT;
+}
+
+/* Which of the plan's constants it is, if it is one. */
+static inline uint16_t node_constant(const struct compiler *c, unsigned int i)
+{
+	return c->plan->tensors[node_in(c, i)->root].constant;
 }
 
 /* Dimension @i of a shape, which is aligned at the end with one of @rank dimensions. */

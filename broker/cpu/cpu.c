@@ -3,7 +3,7 @@
  * The CPU executor: set-up
  *
  * Options are resolved here, workers started and ended, plans prepared and released. What runs per
- * task is in pool-hot.c and run-hot.c; both find everything that they need allocated.
+ * task is in pool-hot.c and run-*-hot.c; both find everything that they need allocated.
  */
 #include "cpu/cpu.h"
 
@@ -40,9 +40,9 @@ static int scratch_map(struct cpu_executor *cpu, const struct plan *plan, struct
 	const uint64_t n_blocks = (uint64_t)cpu->n_workers + 2;
 	uint64_t stride, bytes;
 
-	if (plan->scratch_bytes == 0)
+	if (plan->scratch_bytes + compiled->work_bytes == 0)
 		return 0;
-	if (!checked_align(plan->scratch_bytes, SCRATCH_ALIGN, &stride) ||
+	if (!checked_align(cpu_work_offset(plan) + compiled->work_bytes, SCRATCH_ALIGN, &stride) ||
 	    !checked_mul(stride, n_blocks, &bytes))
 		return error_origin(-ENOMEM);
 	compiled->scratch = cpu_map(bytes, &compiled->scratch_map_bytes);
@@ -77,7 +77,7 @@ static int cpu_plan_prepare(struct executor *executor, struct plan *plan)
 	}
 
 	plan->host_bytes[index] = sizeof(*compiled) + compiled->n_steps * sizeof(*compiled->steps) +
-				  plan->n_constants * sizeof(*compiled->packs) +
+				  compiled->n_packs * sizeof(*compiled->packs) +
 				  compiled->scratch_map_bytes;
 	for (unsigned int i = 0; i < compiled->n_packs; i++)
 		plan->host_bytes[index] += compiled->packs[i]->map_bytes;
@@ -279,6 +279,7 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 		.name = cpu->name,
 		.driver = "ringbroker",
 		.paths = cpu->kernels->name,
+		.types = OP_ANY_TYPE,
 		.n_threads = n_workers,
 		.share_min_ns = n_workers > 1 ? CPU_SHARE_MIN_NS : 0,
 		.blocked_flops_per_ns = blocked_flops_per_ns(cpu->kernels->level),

@@ -117,21 +117,6 @@ struct cpu_gemm_tile {
 };
 
 /*
- * Add and Mul with broadcasting: output rows of @inner elements, enumerated by the @n_outer
- * dimensions (the last one fastest). Strides are 0 where an operand repeats.
- */
-struct cpu_broadcast {
-	const float *a, *b;
-	float *y; /* may be a or b where that one does not repeat */
-	size_t inner;
-	size_t a_step, b_step; /* along inner: 0 or 1 */
-	unsigned int n_outer;
-	size_t extent[CPU_MAX_DIMS];
-	size_t a_stride[CPU_MAX_DIMS], b_stride[CPU_MAX_DIMS];
-	struct cpu_pause *pause;
-};
-
-/*
  * The k best of each column, best first; of equal values the one with the lower index. A NaN comes
  * after every number, whether the largest or the smallest are wanted.
  */
@@ -187,17 +172,6 @@ struct cpu_kernels {
 	/* MatMulNBits, one matrix. */
 	void (*nbits)(const struct cpu_nbits *args, const struct cpu_gemm_tile *tile,
 		      void *workspace);
-
-	/* ONNX Add, Mul: n elements; a step of 0 repeats one. y may be an operand of step 1. */
-	void (*add)(size_t n, const float *a, size_t a_step, const float *b, size_t b_step,
-		    float *y);
-	void (*mul)(size_t n, const float *a, size_t a_step, const float *b, size_t b_step,
-		    float *y);
-	/* Units: rows of inner elements. */
-	void (*add_broadcast)(const struct cpu_broadcast *args, size_t begin, size_t end);
-	void (*mul_broadcast)(const struct cpu_broadcast *args, size_t begin, size_t end);
-	/* ONNX Relu: n elements; a NaN stays. y may be x. */
-	void (*relu)(size_t n, const float *x, float *y);
 
 	/* By type and operator; NULL where a type has none. See map.h. */
 	cpu_map_fn *const *map[CPU_TYPE_COUNT];

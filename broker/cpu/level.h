@@ -14,11 +14,6 @@ void CPU_FN(pack_nbits)(const struct cpu_nbits_weights *weights, void *to);
 void CPU_FN(nbits)(const struct cpu_nbits *args, const struct cpu_gemm_tile *tile, void *workspace);
 void CPU_FN(half_load)(size_t n, const uint16_t *x, float *y);
 void CPU_FN(half_store)(size_t n, const float *x, uint16_t *y);
-void CPU_FN(add)(size_t n, const float *a, size_t a_step, const float *b, size_t b_step, float *y);
-void CPU_FN(mul)(size_t n, const float *a, size_t a_step, const float *b, size_t b_step, float *y);
-void CPU_FN(add_broadcast)(const struct cpu_broadcast *args, size_t begin, size_t end);
-void CPU_FN(mul_broadcast)(const struct cpu_broadcast *args, size_t begin, size_t end);
-void CPU_FN(relu)(size_t n, const float *x, float *y);
 cpu_map_fn CPU_FN(equal_f32), CPU_FN(less_f32), CPU_FN(less_equal_f32), CPU_FN(greater_f32),
 	CPU_FN(greater_equal_f32), CPU_FN(is_nan_f32), CPU_FN(is_inf_f32);
 extern cpu_map_fn *const CPU_FN(map_f32)[CPU_MAP_COUNT],

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cpu/int8.h"
 #include "cpu/kernels.h"
 #include "plan/plan.h"
 
@@ -34,6 +35,9 @@ struct cpu_frame {
 	uintptr_t base[CPU_MAX_BASES];
 	uint32_t count;
 };
+
+/* Operands of one step: a node with more becomes several steps. */
+enum { CPU_MAX_IN = 9, CPU_MAX_OUT = 4 };
 
 /* Where a tensor is. */
 struct cpu_operand {
@@ -75,24 +79,70 @@ struct cpu_step_gemm {
 	size_t a_batch[CPU_MAX_DIMS], b_batch[CPU_MAX_DIMS];
 };
 
-/* Add, Mul: only extent[0] may depend on the count; without outer dimensions, inner may. */
-struct cpu_step_binary {
+/*
+ * What works element by element: only extent[0] may depend on the count; without outer dimensions,
+ * inner may.
+ */
+enum { CPU_MAP_MAX_IN = 3 };
+struct cpu_step_map {
+	cpu_map_fn *kernel;
+	union {
+		float f[2];
+		int64_t i[2];
+	};
+	uint8_t n_in;
+	uint8_t in_bytes[CPU_MAP_MAX_IN], out_bytes; /* of an element */
+	uint8_t step[CPU_MAP_MAX_IN];                /* along inner: 0 or 1 */
+	bool halves;     /* operands are float16, the kernel's float32 */
+	bool halves_out; /* and so is the result */
 	struct cpu_extent inner;
-	size_t a_step, b_step;
 	unsigned int n_outer;
 	struct cpu_extent extent[CPU_MAX_DIMS];
-	size_t a_stride[CPU_MAX_DIMS], b_stride[CPU_MAX_DIMS];
+	size_t stride[CPU_MAP_MAX_IN][CPU_MAX_DIMS]; /* in bytes */
 };
 
 struct cpu_step_columns {
 	struct cpu_extent outer, len, inner;
-	size_t k;
-	bool largest;
+	enum cpu_type type;
+	size_t k;                /* TopK */
+	bool largest;            /* TopK; ArgMax: not the smallest */
+	bool last;               /* ArgMax */
+	bool log;                /* Softmax */
+	bool exclusive, reverse; /* CumSum */
+	bool l1;                 /* LpNormalization */
 };
 
 struct cpu_step_reduce {
 	struct cpu_reduce args;         /* pointers unset, extents at count 1 */
 	bool count_kept, count_reduced; /* the first of which is to be multiplied by the count */
+};
+
+/* Pointers and what may depend on the count are unset in the arguments, here and below. */
+struct cpu_step_norm {
+	struct cpu_norm args; /* run 0: all of a row */
+	struct cpu_extent rows, len;
+};
+
+struct cpu_step_batch_norm {
+	struct cpu_batch_norm args;
+	struct cpu_extent batch;
+};
+
+struct cpu_step_rotary {
+	struct cpu_rotary args;
+	struct cpu_extent batch;
+};
+
+struct cpu_step_attention {
+	struct cpu_attention args;
+	struct cpu_extent batch;
+};
+
+/* Attention's present keys or values: input 0, if there is one, and input 1 behind it, by heads. */
+struct cpu_step_present {
+	struct cpu_extent batch;
+	size_t heads, past, seq, size;
+	size_t head_stride, row_stride; /* of input 1 */
 };
 
 struct cpu_step_transpose {
@@ -106,20 +156,84 @@ struct cpu_step_window {
 	bool weights_are_packed;
 };
 
+/* Where the operands of a product or convolution of eight-bit numbers stand in cpu_step.in. */
+enum cpu_integer_in {
+	CPU_INTEGER_A,
+	CPU_INTEGER_B, /* a convolution's weights */
+	CPU_INTEGER_A_ZERO,
+	CPU_INTEGER_B_ZERO,
+	CPU_INTEGER_A_SCALE,
+	CPU_INTEGER_B_SCALE,
+	CPU_INTEGER_Y_SCALE,
+	CPU_INTEGER_Y_ZERO,
+	CPU_INTEGER_BIAS,
+};
+
+/* What products and convolutions of eight-bit numbers have beside their shapes. */
+struct cpu_integer {
+	const struct cpu_int8_kernels *kernels;
+	bool a_signed, b_signed, y_signed;
+	bool a_zero_each, b_zero_each, a_scale_each, b_scale_each;
+	bool requantizes;
+};
+
+/* MatMulInteger, QLinearMatMul. */
+struct cpu_step_integer {
+	struct cpu_step_gemm gemm; /* in front: see cpu_units_gemm() */
+	struct cpu_integer of;
+};
+
+/* ConvInteger, QLinearConv. */
+struct cpu_step_integer_conv {
+	struct cpu_window args; /* extents */
+	struct cpu_extent batch;
+	struct cpu_integer of;
+};
+
+/* QuantizeLinear, DequantizeLinear: only one of the extents may depend on the count. */
+struct cpu_step_quantize {
+	const struct cpu_int8_kernels *kernels;
+	struct cpu_quantize args; /* strides, type */
+	struct cpu_extent outer, axis, inner;
+};
+
+/* DynamicQuantizeLinear: out[3] is where its ranges are. */
+struct cpu_step_ranges {
+	const struct cpu_int8_kernels *kernels;
+	struct cpu_extent n;
+};
+
+/* MatMulNBits */
+struct cpu_step_nbits {
+	struct cpu_step_gemm gemm; /* in front, as above */
+	struct cpu_nbits_weights weights;
+	bool zeros_are_floats;
+};
+
 struct cpu_step {
 	cpu_run_fn *run;
 	cpu_units_fn *units;
 	const struct cpu_kernels *kernels;
-	struct cpu_operand in[3], out[2];
+	struct cpu_operand out[CPU_MAX_OUT], in[CPU_MAX_IN];
 	bool looks; /* for others often enough, however many units it is given at once */
 	union {
 		struct cpu_step_gemm gemm;
-		struct cpu_step_binary binary;
+		struct cpu_step_map map;
 		struct cpu_step_columns columns;
 		struct cpu_step_reduce reduce;
+		struct cpu_step_norm norm;
+		struct cpu_step_batch_norm batch_norm;
+		struct cpu_step_rotary rotary;
+		struct cpu_step_attention attention;
+		struct cpu_step_present present;
 		struct cpu_step_transpose transpose;
 		struct cpu_step_window window;
-		struct cpu_extent n; /* Relu */
+		struct cpu_step_integer integer;
+		struct cpu_step_integer_conv integer_conv;
+		struct cpu_step_quantize quantize;
+		struct cpu_step_ranges ranges;
+		struct cpu_step_nbits nbits;
+		struct cpu_extent n; /* conversions of float16 */
 	};
 	/* What it may take on one thread, in ns: decides whether others are asked to help. */
 	double cost_fixed_ns, cost_row_ns;
@@ -127,10 +241,12 @@ struct cpu_step {
 
 struct cpu_plan {
 	uint16_t n_bindings;
-	uint16_t n_steps;
-	uint16_t n_packs;
+	uint32_t n_steps;
+	uint32_t n_packs;
 	struct cpu_step *steps;
 	struct cpu_pack **packs;
+	/* What steps need beside the plan's scratch tensors, behind them in the block. */
+	uint64_t work_bytes;
 	/*
 	 * A mapping: block i is worker i's, then come the inline caller's and one for whoever runs
 	 * the plan a second time on one stack.
@@ -141,15 +257,14 @@ struct cpu_plan {
 	size_t scratch_map_bytes;
 };
 
+/* Where a plan's own scratch ends and the steps' begins. */
+static inline uint64_t cpu_work_offset(const struct plan *plan)
+{
+	return (plan->scratch_bytes + PLAN_SCRATCH_ALIGN - 1) & ~(uint64_t)(PLAN_SCRATCH_ALIGN - 1);
+}
+
 /*
  * compile.c: translates the nodes; packs what is constant. The caller frees what is there even on
  * failure. Return: 0, -ENOMEM.
  */
 int cpu_compile(struct cpu_executor *executor, const struct plan *plan, struct cpu_plan *compiled);
-
-/* run-hot.c: one per operator. */
-cpu_run_fn cpu_run_gemm, cpu_run_add_flat, cpu_run_mul_flat, cpu_run_add, cpu_run_mul, cpu_run_relu,
-	cpu_run_softmax, cpu_run_reduce, cpu_run_transpose, cpu_run_conv, cpu_run_max_pool,
-	cpu_run_top_k;
-cpu_units_fn cpu_units_gemm, cpu_units_flat, cpu_units_broadcast, cpu_units_relu, cpu_units_softmax,
-	cpu_units_reduce, cpu_units_transpose, cpu_units_conv, cpu_units_max_pool, cpu_units_top_k;

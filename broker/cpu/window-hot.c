@@ -189,9 +189,13 @@ static void conv_unit(const struct cpu_window *args, size_t batch, size_t group,
 	if (!args->bias)
 		return;
 	for (size_t i = 0; i < m; i++) {
-		const float bias = args->bias[group * m + i];
+		const struct cpu_map add = {
+			.in = {y + i * pixels, args->bias + group * m + i},
+			.out = y + i * pixels,
+			.step = {1, 0},
+		};
 
-		CPU_FN(add)(n, y + i * pixels, 1, &bias, 0, y + i * pixels);
+		CPU_FN(map_f32)[CPU_MAP_ADD](&add, n);
 	}
 }
 

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "plan/op.h"
+#include "shm/operators/op.h"
 
 enum {
 	PLACE_NAME_BYTES = 96,

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/op-call.h"
 #include "plan/plan-layout.h"
+#include "plan/plan-parse.h"
 #include "util/checked.h"
 #include "util/cleanup.h"
 #include "util/error.h"
@@ -65,6 +65,12 @@ static uint64_t find_gap(struct block *const *placed, unsigned int n_placed,
 	return best_bytes == UINT64_MAX ? end : best_offset;
 }
 
+/* Is it scratch, with bytes of its own? */
+static bool needs_block(const struct plan *plan, unsigned int i)
+{
+	return plan->tensors[i].kind == RBK_TENSOR_SCRATCH && plan->tensors[i].root == i;
+}
+
 int plan_layout(struct plan *plan, const struct plan_life *lives, char message[PLAN_MESSAGE_BYTES])
 {
 	_cleanup_(freep) struct block *blocks = NULL;
@@ -73,7 +79,7 @@ int plan_layout(struct plan *plan, const struct plan_life *lives, char message[P
 	unsigned int n = 0;
 
 	for (unsigned int i = 0; i < plan->n_tensors; i++)
-		n += plan->tensors[i].kind == RBK_TENSOR_SCRATCH;
+		n += needs_block(plan, i);
 	if (n == 0)
 		return 0;
 	blocks = calloc(n, sizeof(*blocks));
@@ -85,7 +91,7 @@ int plan_layout(struct plan *plan, const struct plan_life *lives, char message[P
 	for (unsigned int i = 0; i < plan->n_tensors; i++) {
 		const struct tensor *tensor = &plan->tensors[i];
 
-		if (tensor->kind != RBK_TENSOR_SCRATCH)
+		if (!needs_block(plan, i))
 			continue;
 		blocks[n].tensor = (uint16_t)i;
 		blocks[n].life = lives[i];
@@ -114,5 +120,9 @@ int plan_layout(struct plan *plan, const struct plan_life *lives, char message[P
 				   "%llu",
 				   (unsigned long long)total, (unsigned long long)PLAN_MAX_BYTES);
 	plan->scratch_bytes = total;
+	for (unsigned int i = 0; i < plan->n_tensors; i++)
+		if (plan->tensors[i].kind == RBK_TENSOR_SCRATCH)
+			plan->tensors[i].scratch_offset =
+				plan->tensors[plan->tensors[i].root].scratch_offset;
 	return 0;
 }

@@ -12,14 +12,26 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/op-call.h"
 #include "plan/plan-parse.h"
+#include "shm/dtype.h"
 #include "util/checked.h"
 #include "util/cleanup.h"
 #include "util/error.h"
+
+int plan_refuse(char message[PLAN_MESSAGE_BYTES], const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, PLAN_MESSAGE_BYTES, format, args);
+	va_end(args);
+	return PLAN_E_INVALID;
+}
 
 /* NUL-terminated printable ASCII, and zeros behind. */
 static bool name_is_valid(const char name[RBK_NAME_BYTES])

@@ -29,3 +29,7 @@ struct plan_parsed {
  */
 int plan_parse(const void *desc, size_t desc_bytes, char message[PLAN_MESSAGE_BYTES],
 	       struct plan_parsed *ret);
+
+/* Writes a sentence into @message. Return: PLAN_E_INVALID. */
+int plan_refuse(char message[PLAN_MESSAGE_BYTES], const char *format, ...)
+	__attribute__((format(printf, 2, 3)));

@@ -24,9 +24,9 @@
 #include <string.h>
 
 #include "plan/executor.h"
-#include "plan/op-call.h"
 #include "plan/plan-layout.h"
 #include "plan/plan-parse.h"
+#include "shm/operators/op-call.h"
 #include "util/checked.h"
 #include "util/cleanup.h"
 #include "util/error.h"
@@ -98,6 +98,7 @@ static int make_tensor(struct maker *maker, unsigned int index)
 	tensor->kind = wire->kind;
 	tensor->dtype = wire->dtype;
 	maker->writers[index] = NO_NODE;
+	tensor->root = (uint16_t)index;
 	if (wire->flags & RBK_PLAN_TENSOR_INFER)
 		return 0;
 	memcpy(shape.dims, wire->dims, sizeof(shape.dims));
@@ -182,73 +183,15 @@ static int make_tensors(struct maker *maker)
 	return 0;
 }
 
-/* Attributes are known to the operator, of its type, not repeated, and complete. */
-static int check_attrs(struct op_call *call)
+/* A tensor as shape rules see it. Return: @ret. */
+static const struct op_tensor *view(const struct tensor *tensor, struct op_tensor *ret)
 {
-	const struct op_attr *known;
-
-	for (unsigned int i = 0; i < call->n_attrs; i++) {
-		const struct rbk_plan_attr *attr = &call->attrs[i];
-
-		for (known = call->op->attrs; known->name; known++) {
-			if (!strcmp(known->name, attr->name))
-				break;
-		}
-		if (!known->name) {
-			char list[128] = "none";
-			size_t used = 0;
-
-			for (known = call->op->attrs; known->name && used < sizeof(list); known++)
-				used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
-							 used ? ", " : "", known->name);
-			return op_call_refuse(call, "unknown attribute \"%s\", expected %s%s",
-					      attr->name, used ? "one of " : "", list);
-		}
-		if (attr->type != known->type)
-			return op_call_refuse(call,
-					      "attribute \"%s\" has type %u, expected %u (1 int, 2 "
-					      "float, 3 ints, 4 floats, 5 string)",
-					      attr->name, attr->type, known->type);
-		for (unsigned int j = 0; j < i; j++) {
-			if (!strcmp(call->attrs[j].name, attr->name))
-				return op_call_refuse(call, "attribute \"%s\" is given twice",
-						      attr->name);
-		}
-	}
-	for (known = call->op->attrs; known->name; known++) {
-		unsigned int i = 0;
-
-		while (i < call->n_attrs && strcmp(call->attrs[i].name, known->name))
-			i++;
-		if (known->required && i == call->n_attrs)
-			return op_call_refuse(call, "attribute \"%s\" is missing", known->name);
-	}
-	return 0;
+	*ret = (struct op_tensor){tensor->name, tensor->dtype, tensor->shape};
+	return ret;
 }
 
-/* Numbers of inputs and outputs, after absent ones at the end were dropped. */
-static int check_arity(struct op_call *call, const struct node *node)
-{
-	const struct op *op = call->op;
-
-	if (node->n_in < op->min_in)
-		return op_call_refuse(call, "%u inputs, expected at least %u", node->n_in,
-				      op->min_in);
-	if (node->n_out < op->min_out)
-		return op_call_refuse(call, "%u outputs, expected at least %u", node->n_out,
-				      op->min_out);
-	for (unsigned int i = 0; i < op->min_in; i++) {
-		if (node->in[i] == PLAN_NO_TENSOR)
-			return op_call_refuse(call, "input %u is absent, but required", i);
-	}
-	for (unsigned int i = 0; i < op->min_out; i++) {
-		if (node->out[i] == PLAN_NO_TENSOR)
-			return op_call_refuse(call, "output %u is absent, but required", i);
-	}
-	return 0;
-}
-
-static int check_reads(struct maker *maker, struct op_call *call, const struct node *node)
+static int check_reads(struct maker *maker, struct op_call *call, const struct node *node,
+		       struct op_tensor views[OP_MAX_INPUTS])
 {
 	for (unsigned int i = 0; i < node->n_in; i++) {
 		const struct tensor *tensor;
@@ -264,12 +207,13 @@ static int check_reads(struct maker *maker, struct op_call *call, const struct n
 					      "earlier node to write it",
 					      tensor->name, kind_name(tensor->kind));
 		maker->lives[t].last = (uint16_t)call->node_index;
-		call->in[i] = tensor;
+		call->in[i] = view(tensor, &views[i]);
 	}
 	return 0;
 }
 
-static int check_writes(struct maker *maker, struct op_call *call, const struct node *node)
+static int check_writes(struct maker *maker, struct op_call *call, const struct node *node,
+			struct op_tensor views[OP_MAX_OUTPUTS])
 {
 	for (unsigned int i = 0; i < node->n_out; i++) {
 		const struct tensor *tensor;
@@ -299,7 +243,7 @@ static int check_writes(struct maker *maker, struct op_call *call, const struct 
 		maker->writers[t] = (uint16_t)call->node_index;
 		maker->lives[t].first = (uint16_t)call->node_index;
 		maker->lives[t].last = (uint16_t)call->node_index;
-		call->out[i] = tensor;
+		call->out[i] = view(tensor, &views[i]);
 	}
 	return 0;
 }
@@ -341,7 +285,7 @@ static bool node_mixes_rows(const struct op_call *call)
 	for (unsigned int i = 0; i < call->n_in; i++)
 		in_dynamic |= call->in[i] && call->in[i]->shape.dynamic;
 	for (unsigned int i = 0; i < call->n_out; i++)
-		out_dynamic &= !call->out[i] || call->out[i]->shape.dynamic;
+		out_dynamic &= !call->out[i] || call->out_shape[i].dynamic;
 	return in_dynamic && (!out_dynamic || call->mixes_rows || !call->op->splits_rows);
 }
 
@@ -349,22 +293,22 @@ static int find_op(struct maker *maker, unsigned int index, const struct op **re
 {
 	const struct rbk_plan_node *wire = &maker->parsed.nodes[index];
 	const struct op *op = op_by_name(wire->op);
-	char list[256] = "";
-	size_t used = 0;
 
 	if (op) {
 		*ret = op;
 		return 0;
 	}
-	for (unsigned int i = 0; i < OP_KIND_COUNT && used < sizeof(list); i++)
-		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "",
-					 op_by_kind((enum op_kind)i)->name);
-	return plan_refuse(
-		maker->message, "node %u%s%s%s: unknown operator \"%s\", expected one of %s", index,
-		wire->name[0] ? " \"" : "", wire->name, wire->name[0] ? "\"" : "", wire->op, list);
+	return plan_refuse(maker->message,
+			   "node %u%s%s%s: unknown operator \"%s\", expected one of those that "
+			   "brokerctl devices lists",
+			   index, wire->name[0] ? " \"" : "", wire->name, wire->name[0] ? "\"" : "",
+			   wire->op);
 }
 
-/* Copies up to @max edges, without absent ones at the end. Return: how many, @max + 1 if more. */
+/*
+ * Copies up to @max edges; those beyond are absent. Return: how many there are, without absent ones
+ * at the end; may be more than @max.
+ */
 static unsigned int copy_edges(const uint16_t *edges, unsigned int n, unsigned int max,
 			       uint16_t *ret)
 {
@@ -372,7 +316,62 @@ static unsigned int copy_edges(const uint16_t *edges, unsigned int n, unsigned i
 		n--;
 	for (unsigned int i = 0; i < max; i++)
 		ret[i] = i < n ? edges[i] : PLAN_NO_TENSOR;
-	return n <= max ? n : max + 1;
+	return n;
+}
+
+/* What the node's steps may take for themselves. */
+static int set_work(struct maker *maker, struct op_call *call, struct node *node)
+{
+	uint64_t bytes = 0;
+
+	if (node->op->work)
+		node->work_bytes = node->op->work(call);
+	/* Executors may compute in float32: no more than PLAN_MAX_BYTES each. */
+	for (unsigned int i = 0; i < call->n_in + call->n_out; i++) {
+		const uint16_t t = i < call->n_in ? node->in[i] : node->out[i - call->n_in];
+
+		if (t == PLAN_NO_TENSOR || maker->plan->tensors[t].dtype != RBK_DTYPE_F16)
+			continue;
+		checked_align(2 * maker->plan->tensors[t].max_bytes, PLAN_SCRATCH_ALIGN, &bytes);
+		if (!checked_add(node->work_bytes, bytes, &node->work_bytes))
+			node->work_bytes = UINT64_MAX;
+	}
+	if (node->work_bytes > PLAN_MAX_BYTES)
+		return op_call_refuse(call, "it would need more than %llu bytes to work in",
+				      (unsigned long long)PLAN_MAX_BYTES);
+	if (node->work_bytes > maker->plan->work_bytes)
+		maker->plan->work_bytes = node->work_bytes;
+	return 0;
+}
+
+/*
+ * Makes the output of a Reshape a view of the input, or the input one of the output, where either
+ * is scratch. States keep their bytes for themselves: they change in the middle of a plan.
+ */
+static void make_view(struct maker *maker, const struct node *node)
+{
+	struct tensor *tensors = maker->plan->tensors;
+	struct tensor *in = &tensors[node->in[0]], *out = &tensors[node->out[0]];
+
+	if (out->kind == RBK_TENSOR_SCRATCH && tensors[in->root].kind != RBK_TENSOR_STATE)
+		out->root = in->root;
+	else if (out->kind == RBK_TENSOR_OUTPUT && in->kind == RBK_TENSOR_SCRATCH &&
+		 in->root == node->in[0])
+		in->root = node->out[0];
+}
+
+/* Views of views, and how long roots live. */
+static void resolve_views(struct maker *maker)
+{
+	struct tensor *tensors = maker->plan->tensors;
+
+	for (unsigned int i = 0; i < maker->plan->n_tensors; i++) {
+		/* Each goes to a root of less hops: there are no circles, roots are older. */
+		while (tensors[tensors[i].root].root != tensors[i].root)
+			tensors[i].root = tensors[tensors[i].root].root;
+		if (maker->lives[tensors[i].root].last < maker->lives[i].last)
+			maker->lives[tensors[i].root].last = maker->lives[i].last;
+	}
 }
 
 static int make_node(struct maker *maker, unsigned int index)
@@ -388,7 +387,7 @@ static int make_node(struct maker *maker, unsigned int index)
 		.blob = maker->parsed.blob,
 		.message = maker->message,
 	};
-	unsigned int n_in, n_out;
+	struct op_tensor views[OP_MAX_INPUTS + OP_MAX_OUTPUTS];
 	int r;
 
 	r = find_op(maker, index, &node->op);
@@ -398,30 +397,20 @@ static int make_node(struct maker *maker, unsigned int index)
 	memcpy(node->name, wire->name, sizeof(node->name));
 	memset(node->in, 0xff, sizeof(node->in));
 	memset(node->out, 0xff, sizeof(node->out));
-	n_in = copy_edges(maker->parsed.edges + wire->first_in, wire->n_in, node->op->max_in,
-			  node->in);
-	n_out = copy_edges(maker->parsed.edges + wire->first_out, wire->n_out, node->op->max_out,
-			   node->out);
-	if (n_in > node->op->max_in)
-		return op_call_refuse(&call, "%u inputs, expected at most %u", wire->n_in,
-				      node->op->max_in);
-	if (n_out > node->op->max_out)
-		return op_call_refuse(&call, "%u outputs, expected at most %u", wire->n_out,
-				      node->op->max_out);
-	node->n_in = (uint8_t)n_in;
-	node->n_out = (uint8_t)n_out;
-	call.n_in = n_in;
-	call.n_out = n_out;
-
-	r = check_arity(&call, node);
+	call.n_in = copy_edges(maker->parsed.edges + wire->first_in, wire->n_in, OP_MAX_INPUTS,
+			       node->in);
+	call.n_out = copy_edges(maker->parsed.edges + wire->first_out, wire->n_out, OP_MAX_OUTPUTS,
+				node->out);
+	/* More than there is room for are refused next. */
+	node->n_in = (uint8_t)call.n_in;
+	node->n_out = (uint8_t)call.n_out;
+	r = op_call_check_arity(&call);
 	if (!r)
-		r = check_attrs(&call);
+		r = check_reads(maker, &call, node, views);
 	if (!r)
-		r = check_reads(maker, &call, node);
+		r = check_writes(maker, &call, node, views + OP_MAX_INPUTS);
 	if (!r)
-		r = check_writes(maker, &call, node);
-	if (!r)
-		r = node->op->infer(&call);
+		r = op_call_infer(&call);
 	if (!r)
 		r = check_outputs(maker, &call, node);
 	if (r)
@@ -429,9 +418,14 @@ static int make_node(struct maker *maker, unsigned int index)
 	node->params = call.params;
 	node->op->cost(&call, &node->cost);
 	cost_add(&plan->cost, &node->cost);
-	plan->ops_devices &= node->op->devices;
+	r = set_work(maker, &call, node);
+	if (r)
+		return r;
+	plan->ops_devices &= call.devices;
 	plan->data_independent &= node->op->data_independent;
 	maker->mixes_rows |= node_mixes_rows(&call);
+	if (node->op->kind == OP_RESHAPE)
+		make_view(maker, node);
 	return 0;
 }
 
@@ -541,6 +535,7 @@ static int finish(struct maker *maker)
 	plan->splits_rows = maker->has_count && !maker->mixes_rows && !writes_fixed;
 	plan->row_grain = row_grain(plan);
 	plan->fingerprint = fingerprint(plan);
+	resolve_views(maker);
 	return plan_layout(plan, maker->lives, maker->message);
 }
 

@@ -15,7 +15,7 @@
 #include <ringbroker/abi.h>
 
 #include "plan/exec-block.h"
-#include "plan/op.h"
+#include "shm/operators/op.h"
 #include "util/cleanup.h"
 
 struct exec_arena;
@@ -25,7 +25,7 @@ struct exec_arena;
 
 enum {
 	PLAN_E_INVALID = 1, /* the description is impossible; the message says why */
-	PLAN_MESSAGE_BYTES = 512,
+	PLAN_MESSAGE_BYTES = OP_MESSAGE_BYTES,
 	PLAN_SCRATCH_ALIGN = 256, /* of every scratch tensor, in bytes */
 	PLAN_NO_TENSOR = 0xffff,
 };
@@ -41,6 +41,12 @@ struct tensor {
 	uint16_t binding;        /* input, output, state: which of the task's references */
 	uint16_t constant;       /* constant: index into plan->constants */
 	uint64_t scratch_offset; /* scratch: within the plan's scratch block, at any count */
+	/*
+	 * The tensor whose bytes it is: itself, unless it is scratch and a view of another, of the
+	 * same size, as Reshape makes them. Executors look for bytes there; a root's root is
+	 * itself.
+	 */
+	uint16_t root;
 };
 
 struct node {
@@ -51,6 +57,9 @@ struct node {
 	uint16_t out[OP_MAX_OUTPUTS];
 	union op_params params;
 	struct cost cost;
+	/* What an executor may need beside the tensors while it runs, at max_count: at most this.
+	 */
+	uint64_t work_bytes;
 };
 
 /* A constant: bytes of an immutable arena. (dev, ino, offset, bytes) identifies them for sharing
@@ -90,6 +99,7 @@ struct plan {
 	struct plan_binding bindings[RBK_MAX_REFS];
 	uint64_t constant_bytes; /* sum over constants */
 	uint64_t scratch_bytes;  /* one run at max_count */
+	uint64_t work_bytes;     /* the most of node.work_bytes: executors reuse it for each */
 	struct cost cost;        /* sum over nodes */
 	uint64_t touched_fixed;  /* bytes of bound tensors and constants: fixed + count * row */
 	uint64_t touched_row;

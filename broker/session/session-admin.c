@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/op.h"
+#include "shm/operators/op.h"
 #include "session/residency.h"
 #include "session/server-private.h"
 #include "util/log.h"
@@ -195,12 +195,12 @@ void session_log_level(struct session *session, const struct rbk_wire_control *c
 	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
 }
 
-/* On which types of elements it computes; f32 all of them do, and some say where in i64. */
+/* On which types of elements it computes. */
 static uint32_t types_on(const struct op *op, const struct executor *executor)
 {
-	uint8_t needed = executor->info.kind == EXECUTOR_CPU ? OP_ON_CPU : OP_ON_VULKAN;
+	const uint32_t types = executor->info.types ? executor->info.types : OP_ANY_TYPE;
 
-	return op->devices & needed ? 1u << RBK_DTYPE_F32 : 0;
+	return types & op_types(op, executor->info.kind == EXECUTOR_CPU ? OP_ON_CPU : OP_ON_VULKAN);
 }
 
 void session_catalogue(struct session *session, uint32_t cookie)

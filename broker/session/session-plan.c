@@ -273,7 +273,8 @@ static int plan_charge_scratch(const struct session *session, struct session_pla
 
 	if (plan->pinned && plan->pinned_device != RBK_DEVICE_CPU)
 		return 0;
-	if (!checked_mul(plan->scratch_bytes, cpu->info.n_threads + 1, &bytes))
+	/* Neither is above PLAN_MAX_BYTES. */
+	if (!checked_mul(plan->scratch_bytes + plan->work_bytes, cpu->info.n_threads + 1, &bytes))
 		bytes = UINT64_MAX;
 	return account_charge(session->tenant->account, &slot->charges[1], ACCOUNT_HOST_BYTES,
 			      bytes);

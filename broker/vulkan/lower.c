@@ -396,7 +396,7 @@ static bool lower_node(const struct plan *plan, const struct node *node, int var
 	step->node = node;
 	for (unsigned int i = 0; i < node->n_in && i < VK_OUT; i++)
 		step->operands[i].tensor = node->in[i];
-	for (unsigned int i = 0; i < node->n_out; i++)
+	for (unsigned int i = 0; i < node->n_out && VK_OUT + i < PARAM_ADDRESSES; i++)
 		step->operands[VK_OUT + i].tensor = node->out[i];
 
 	switch (node->op->kind) {
@@ -448,7 +448,7 @@ static bool lower_node(const struct plan *plan, const struct node *node, int var
 		step->pipe = op->top_k.k <= VK_TOP_K_SMALL ? VK_PIPE_TOP_K : VK_PIPE_TOP_K_LARGE;
 		step->fill = fill_top_k;
 		return true;
-	case OP_KIND_COUNT:
+	default:
 		break;
 	}
 	return false;

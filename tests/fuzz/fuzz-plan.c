@@ -14,6 +14,7 @@
 
 #include "plan/executor.h"
 #include "reference/reference.h"
+#include "shm/dtype.h"
 
 /* Above these a plan is checked, but not run. */
 #define MAX_RUN_WORK  (1u << 14)
@@ -44,11 +45,11 @@ static void check_shape(const struct plan *plan, const struct shape *shape)
 
 static void check_tensor(const struct plan *plan, const struct tensor *tensor)
 {
-	uint64_t elem = tensor->dtype == RBK_DTYPE_F32 ? 4 : 8, max;
+	uint64_t elem = dtype_bytes(tensor->dtype), max;
 
 	assert(tensor->name[0] && strnlen(tensor->name, RBK_NAME_BYTES) < RBK_NAME_BYTES);
 	assert(tensor->kind < RBK_TENSOR_KIND_COUNT);
-	assert(tensor->dtype == RBK_DTYPE_F32 || tensor->dtype == RBK_DTYPE_I64);
+	assert(elem > 0);
 	check_shape(plan, &tensor->shape);
 	max = elem * shape_elems(&tensor->shape, plan->max_count);
 	assert(max == tensor->max_bytes && max >= elem && max <= PLAN_MAX_BYTES);
@@ -56,7 +57,8 @@ static void check_tensor(const struct plan *plan, const struct tensor *tensor)
 	assert(tensor_bytes(tensor, 1) == elem * shape_elems(&tensor->shape, 1));
 	assert((tensor->fixed_bytes == 0) == tensor->shape.dynamic);
 	assert((tensor->row_bytes != 0) == tensor->shape.dynamic);
-	if (tensor->kind == RBK_TENSOR_SCRATCH) {
+	if (tensor->kind == RBK_TENSOR_SCRATCH &&
+	    plan->tensors[tensor->root].kind == RBK_TENSOR_SCRATCH) {
 		assert(tensor->scratch_offset % PLAN_SCRATCH_ALIGN == 0);
 		assert(tensor->scratch_offset + max <= plan->scratch_bytes);
 	} else if (tensor->kind == RBK_TENSOR_CONSTANT) {

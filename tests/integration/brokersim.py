@@ -96,7 +96,7 @@ def check_bad_input(folder):
         'no plan': ('[scenario]\ncpu = a\ngpu = b\n[tenant a]\narrivals = all\ntasks = 1\n',
                     'bad.scenario: '),
         'no such plan': (good.replace('plans = sum', 'plans = difference'), 'bad.scenario:12: '),
-        'no such operator': (good.replace('op = Add', 'op = Sub'), 'bad.scenario:8: '),
+        'no such operator': (good.replace('op = Add', 'op = Subtract'), 'bad.scenario:8: '),
         'no such dimension': (good.replace('columns = 333', 'columns = 333\nkernel = 3'),
                               'bad.scenario:7: '),
         'count': (good.replace('count = 2500', 'count = 2501'), 'bad.scenario:7: '),

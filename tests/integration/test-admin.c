@@ -695,7 +695,7 @@ static void test_memory__evict_and_drain(void **state)
 
 static void test_settings(void **state)
 {
-	struct rbk_operator operators[64];
+	struct rbk_operator operators[256];
 	struct rbk_error error = {""};
 	struct broker broker;
 	struct rbk *admin, *client;
@@ -718,13 +718,14 @@ static void test_settings(void **state)
 	assert_int_equal(rbk_admin_log_level(admin, 6, &level, &error), 0);
 	assert_true(broker_log_has(&broker, "the log level becomes info, as uid"));
 
-	assert_int_equal(rbk_catalogue(admin, operators, 64, &n), 0);
-	assert_true(n > 5 && n < 64);
+	assert_int_equal(rbk_catalogue(admin, operators, 256, &n), 0);
+	assert_true(n > 5 && n < 256);
 	assert_int_equal(rbk_catalogue(client, operators, 2, &few), 0);
 	assert_int_equal(few, n);
 	assert_string_equal(operators[0].name, "MatMul");
 	assert_int_equal(operators[0].opset, 13);
-	assert_int_equal(operators[0].types[RBK_DEVICE_CPU], 1u << RBK_DTYPE_F32);
+	assert_int_equal(operators[0].types[RBK_DEVICE_CPU],
+			 1u << RBK_DTYPE_F32 | 1u << RBK_DTYPE_F16);
 	assert_int_equal(rbk_catalogue(client, NULL, 0, &few), 0);
 	rbk_disconnect(client);
 	rbk_disconnect(admin);

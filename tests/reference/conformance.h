@@ -4,13 +4,14 @@
  * ONNX's own test cases
  *
  * Reads the directory onnx-ops of the test data: one folder per operator and case, with case.json
- * and arrays in .npy files. Each float32 case of an operator of the catalogue becomes a plan of one
- * node, its float inputs, and the outputs that ONNX expects. Tests only; what cannot be read aborts
- * with a message, so that a damaged directory does not pass for an empty one.
+ * and arrays in .npy files. Each case of an operator of the catalogue becomes a plan of one node,
+ * as many inputs as the operator has here, and the outputs that ONNX expects. Tests only; what
+ * cannot be read aborts with a message, so that a damaged directory does not pass for an empty one.
  *
  * Attributes are given as the model gives them (so auto_pad is resolved by the shape rule), except:
- * k, axes and other inputs that are attributes in the catalogue are taken from the case's resolved
- * ones, and MaxPool's indices, with storage_order, which means nothing without them, are left out.
+ * k, axes, Clip's limits and other inputs that are attributes in the catalogue are taken from the
+ * case's resolved ones, and MaxPool's indices, with storage_order, which means nothing without
+ * them, are left out.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,7 +32,8 @@ struct conformance_case {
 
 /*
  * Calls @run for every case of each operator, in no particular order; the case is freed afterwards.
- * Cases with a tensor without elements must be refused by plan_new(); they count as refused.
+ * Cases with a tensor without elements must be refused by plan_new(); they count as refused, and so
+ * do those with tensors of float16.
  * Return: how many cases were run; *ret_refused: how many were refused as they should be.
  * -ENOENT if there is no such directory.
  */

@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reference/elementwise.h"
 #include "reference/reference.h"
+#include "reference/rows.h"
+#include "shm/dtype.h"
 
 /* An array with its shape at the count of this run. */
 struct array {
@@ -134,28 +137,6 @@ static void run_gemm(const union op_params *params, const struct array *a, const
 	}
 }
 
-static void run_binary(enum op_kind kind, const struct array *a, const struct array *b,
-		       const struct array *y, float *out)
-{
-	for (uint64_t i = 0; i < n_elems(y); i++) {
-		struct coords to = coords_of(y, i), from_a = {{0}}, from_b = {{0}};
-
-		broadcast(&from_a, a, 0, &to, y->rank);
-		broadcast(&from_b, b, 0, &to, y->rank);
-		if (kind == OP_ADD)
-			out[i] = (float)(at(a, &from_a) + at(b, &from_b));
-		else
-			out[i] = (float)(at(a, &from_a) * at(b, &from_b));
-	}
-}
-
-/* What is not a number stays so. */
-static void run_relu(const struct array *x, float *out)
-{
-	for (uint64_t i = 0; i < n_elems(x); i++)
-		out[i] = x->data[i] < 0 ? 0 : x->data[i];
-}
-
 static void run_softmax(const union op_params *params, const struct array *x, float *out)
 {
 	unsigned int axis = params->softmax.axis;
@@ -170,29 +151,6 @@ static void run_softmax(const union op_params *params, const struct array *x, fl
 			sum += exp(at(x, &from) - max);
 		out[i] = (float)(exp(value - max) / sum);
 	}
-}
-
-static void run_reduce_sum(const union op_params *params, const struct array *x,
-			   const struct array *y, float *out)
-{
-	uint64_t n = n_elems(y);
-	double *sums = reference_alloc(n * sizeof(*sums));
-
-	for (uint64_t i = 0; i < n_elems(x); i++) {
-		struct coords from = coords_of(x, i), to = {{0}};
-		unsigned int d = 0;
-
-		for (unsigned int j = 0; j < x->rank; j++) {
-			if (!(params->reduce.axes & 1u << j))
-				to.at[d++] = from.at[j];
-			else if (params->reduce.keepdims)
-				to.at[d++] = 0;
-		}
-		sums[offset(y, &to)] += at(x, &from);
-	}
-	for (uint64_t i = 0; i < n; i++)
-		out[i] = (float)sums[i];
-	free(sums);
 }
 
 static void run_transpose(const union op_params *params, const struct array *x,
@@ -342,21 +300,14 @@ void reference_node(const struct plan *plan, const struct node *node, uint32_t c
 		run_gemm(&node->params, &inputs[0], &inputs[1], in[2] ? &inputs[2] : NULL, &y,
 			 out[0]);
 		return;
-	case OP_ADD:
-	case OP_MUL:
-		run_binary(node->op->kind, &inputs[0], &inputs[1], &y, out[0]);
-		return;
-	case OP_RELU:
-		run_relu(&inputs[0], out[0]);
-		return;
 	case OP_SOFTMAX:
 		run_softmax(&node->params, &inputs[0], out[0]);
 		return;
-	case OP_REDUCE_SUM:
-		run_reduce_sum(&node->params, &inputs[0], &y, out[0]);
-		return;
 	case OP_TRANSPOSE:
 		run_transpose(&node->params, &inputs[0], &y, out[0]);
+		return;
+	case OP_RESHAPE:
+		memcpy(out[0], in[0], n_elems(&y) * dtype_bytes(plan->tensors[node->in[0]].dtype));
 		return;
 	case OP_CONV:
 		run_conv(&node->params, &inputs[0], &inputs[1], in[2] ? &inputs[2] : NULL, &y,
@@ -368,8 +319,11 @@ void reference_node(const struct plan *plan, const struct node *node, uint32_t c
 	case OP_TOP_K:
 		run_top_k(&node->params, &inputs[0], &y, out[0], out[1]);
 		return;
-	case OP_KIND_COUNT:
-		break;
+	default:
+		if (reference_rows(plan, node, count, in, out))
+			return;
+		assert(node->op->kind >= OP_ADD && node->op->kind <= OP_BITWISE_NOT);
+		reference_elementwise(plan, node, count, in, out[0]);
+		return;
 	}
-	abort();
 }

@@ -11,6 +11,8 @@
 
 #include "plan/executor.h"
 #include "reference/reference.h"
+#include "shm/half.h"
+#include "shm/dtype.h"
 
 enum { ALIGN = 64, UNWRITTEN = 0xa5 };
 
@@ -95,6 +97,62 @@ static void *locate(const struct plan *plan, unsigned int t, void *const *bindin
 	}
 }
 
+/* Numbers of float16, as floats, for free(). */
+static float *widened(const uint16_t *data, uint64_t n)
+{
+	float *values = reference_alloc(n * sizeof(*values));
+
+	for (uint64_t i = 0; i < n; i++)
+		values[i] = half_to_float(data[i]);
+	return values;
+}
+
+/* Operators compute in floats: float16 operands are converted in front and behind. */
+static void run_node(const struct plan *plan, const struct node *node, uint32_t count,
+		     const void *const *in, void *const *out)
+{
+	const void *node_in[OP_MAX_INPUTS];
+	void *node_out[OP_MAX_OUTPUTS];
+	struct plan as_floats = *plan;
+
+	for (unsigned int i = 0; i < OP_MAX_INPUTS; i++) {
+		const struct tensor *tensor = in[i] ? &plan->tensors[node->in[i]] : NULL;
+
+		node_in[i] = in[i];
+		if (tensor && tensor->dtype == RBK_DTYPE_F16)
+			node_in[i] = widened(in[i], shape_elems(&tensor->shape, count));
+	}
+	for (unsigned int i = 0; i < OP_MAX_OUTPUTS; i++) {
+		const struct tensor *tensor = out[i] ? &plan->tensors[node->out[i]] : NULL;
+
+		node_out[i] = out[i];
+		if (tensor && tensor->dtype == RBK_DTYPE_F16)
+			node_out[i] =
+				reference_alloc(shape_elems(&tensor->shape, count) * sizeof(float));
+	}
+	as_floats.tensors = reference_alloc(plan->n_tensors * sizeof(struct tensor));
+	memcpy(as_floats.tensors, plan->tensors, plan->n_tensors * sizeof(struct tensor));
+	for (unsigned int i = 0; i < plan->n_tensors; i++)
+		if (as_floats.tensors[i].dtype == RBK_DTYPE_F16)
+			as_floats.tensors[i].dtype = RBK_DTYPE_F32;
+	reference_node(&as_floats, node, count, node_in, node_out);
+	free(as_floats.tensors);
+	for (unsigned int i = 0; i < OP_MAX_INPUTS; i++)
+		if (node_in[i] != in[i])
+			free((void *)node_in[i]);
+	for (unsigned int i = 0; i < OP_MAX_OUTPUTS; i++) {
+		const float *values = node_out[i];
+		uint16_t *halves = out[i];
+
+		if (node_out[i] == out[i])
+			continue;
+		for (uint64_t k = 0; k < shape_elems(&plan->tensors[node->out[i]].shape, count);
+		     k++)
+			halves[k] = half_from_float(values[k]);
+		free(node_out[i]);
+	}
+}
+
 void reference_run(const struct plan *plan, uint32_t count, void *const *bindings)
 {
 	void **scratch = calloc(plan->n_tensors, sizeof(*scratch));
@@ -119,7 +177,7 @@ void reference_run(const struct plan *plan, uint32_t count, void *const *binding
 				out[j] = reference_alloc(
 					tensor_bytes(&plan->tensors[node->out[j]], count));
 		}
-		reference_node(plan, node, count, in, out);
+		run_node(plan, node, count, in, out);
 		for (unsigned int j = 0; j < node->n_out; j++) {
 			if (node->out[j] != PLAN_NO_TENSOR)
 				memcpy(locate(plan, node->out[j], bindings, scratch), out[j],
@@ -151,6 +209,25 @@ void reference_fill(float *data, uint64_t n, uint64_t seed)
 			(float)(int64_t)(reference_random(&state) >> 40) / (float)(1 << 23) - 1.0f;
 }
 
+/* Any bits: of bytes and of integers. */
+static void fill_words(uint8_t *data, uint64_t bytes, uint64_t seed)
+{
+	uint64_t state = seed * 0x9e3779b97f4a7c15ull + 1;
+
+	for (uint64_t i = 0; i < bytes; i++)
+		data[i] = (uint8_t)(reference_random(&state) >> 32);
+}
+
+static void fill_half(uint16_t *data, uint64_t n, uint64_t seed)
+{
+	float *values = reference_alloc(n * sizeof(*values));
+
+	reference_fill(values, n, seed);
+	for (uint64_t i = 0; i < n; i++)
+		data[i] = half_from_float(values[i]);
+	free(values);
+}
+
 void reference_buffers_init(struct reference_buffers *buffers, const struct plan *plan,
 			    uint32_t count, uint64_t seed)
 {
@@ -165,6 +242,11 @@ void reference_buffers_init(struct reference_buffers *buffers, const struct plan
 		else if (tensor->dtype == RBK_DTYPE_F32)
 			reference_fill(buffers->bindings[i], buffers->bytes[i] / sizeof(float),
 				       seed + i);
+		else if (tensor->dtype == RBK_DTYPE_F16)
+			fill_half(buffers->bindings[i], buffers->bytes[i] / sizeof(uint16_t),
+				  seed + i);
+		else
+			fill_words(buffers->bindings[i], buffers->bytes[i], seed + i);
 	}
 }
 
@@ -224,6 +306,30 @@ bool reference_equal(const char *what, const int64_t *got, const int64_t *want, 
 	return true;
 }
 
+static bool same_bytes(const char *what, const uint8_t *got, const uint8_t *want, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		if (got[i] != want[i]) {
+			fprintf(stderr, "%s: byte %llu of %llu: got %u, expected %u\n", what,
+				(unsigned long long)i, (unsigned long long)n, got[i], want[i]);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* As reference_close(), with a step of float16 more. */
+static bool half_close(const char *what, const uint16_t *got, const uint16_t *want, uint64_t n,
+		       double rtol, double atol)
+{
+	float *g = widened(got, n), *w = widened(want, n);
+	bool close = reference_close(what, g, w, n, rtol + 0x1p-10, atol + 0x1p-24);
+
+	free(g);
+	free(w);
+	return close;
+}
+
 bool reference_buffers_close(const struct plan *plan, uint32_t count,
 			     const struct reference_buffers *got,
 			     const struct reference_buffers *want, double rtol, double atol)
@@ -236,9 +342,15 @@ bool reference_buffers_close(const struct plan *plan, uint32_t count,
 
 		if (!plan->bindings[i].written)
 			continue;
-		if (tensor->dtype == RBK_DTYPE_I64)
+		if (tensor->dtype == RBK_DTYPE_F16)
+			close &= half_close(tensor->name, got->bindings[i], want->bindings[i], n,
+					    rtol, atol);
+		else if (tensor->dtype == RBK_DTYPE_I64)
 			close &= reference_equal(tensor->name, got->bindings[i], want->bindings[i],
 						 n);
+		else if (tensor->dtype != RBK_DTYPE_F32)
+			close &= same_bytes(tensor->name, got->bindings[i], want->bindings[i],
+					    got->bytes[i]);
 		else
 			close &= reference_close(tensor->name, got->bindings[i], want->bindings[i],
 						 n, rtol, atol);

@@ -187,6 +187,15 @@ static uint16_t add_edges(struct describe *describe, const char *names)
 	}
 }
 
+void describe_halve(struct describe *describe)
+{
+	struct rbk_plan_tensor *tensors = (struct rbk_plan_tensor *)describe->tensors.data;
+
+	for (unsigned int i = 0; i < describe->header.n_tensors; i++)
+		if (tensors[i].dtype == RBK_DTYPE_F32)
+			tensors[i].dtype = RBK_DTYPE_F16;
+}
+
 void describe_node(struct describe *describe, const char *op, const char *name, const char *in,
 		   const char *out)
 {

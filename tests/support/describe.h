@@ -64,6 +64,9 @@ unsigned int describe_inferred(struct describe *describe, const char *name,
 /* A float scratch tensor whose shape is inferred. */
 unsigned int describe_scratch(struct describe *describe, const char *name);
 
+/* Makes every float tensor so far one of float16. */
+void describe_halve(struct describe *describe);
+
 /*
  * Adds a node. @in and @out are tensor names separated by commas; an empty name between or before
  * commas, or "-", is an absent one. Attributes that follow belong to it.

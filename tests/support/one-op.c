@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "plan/executor.h"
-#include "plan/op-call.h"
+#include "shm/operators/op-call.h"
 #include "support/one-op.h"
 
 static struct exec_arena arenas[2] = {
@@ -97,9 +97,14 @@ struct describe *one_op(const char *op, const char *inputs, const char *attrs)
 	}
 	name[0] = 'y';
 	for (unsigned int i = 0; i < n_out; i++, name[0]++) {
+		const bool is_index =
+			known && ((known->kind == OP_TOP_K && i == 1) ||
+				  known->kind == OP_ARG_MAX || known->kind == OP_ARG_MIN);
+
 		describe_inferred(describe, name, RBK_TENSOR_OUTPUT,
-				  known && known->kind == OP_TOP_K && i == 1 ? RBK_DTYPE_I64
-									     : RBK_DTYPE_F32);
+				  is_index                                ? RBK_DTYPE_I64
+				  : known && known->out_classes[0] == 'B' ? RBK_DTYPE_BOOL
+									  : RBK_DTYPE_F32);
 		strcat(out, i ? "," : "");
 		strcat(out, name);
 	}

@@ -266,35 +266,6 @@ static void test_windows__splits_and_packing(void **state)
 	for_each_level(check_windows);
 }
 
-/* Every length and both ends: nothing beyond is touched, and in place is fine. */
-static void check_flat(const struct cpu_kernels *kernels, void *workspace)
-{
-	for (size_t n = 1; n < 150; n++) {
-		struct guarded a = guarded_new(n), b = guarded_new(n), y = guarded_new(n);
-
-		kernels->add(n, a.data, 1, b.data, 1, y.data);
-		for (size_t i = 0; i < n; i++)
-			assert_true(y.data[i] == a.data[i] + b.data[i]);
-		kernels->mul(n, a.data + n - 1, 0, b.data, 1, y.data);
-		for (size_t i = 0; i < n; i++)
-			assert_true(y.data[i] == a.data[n - 1] * b.data[i]);
-		kernels->relu(n, a.data, y.data);
-		kernels->relu(n, a.data, a.data);
-		assert_memory_equal(a.data, y.data, n * sizeof(float));
-		kernels->add(n, a.data, 1, b.data, 1, y.data);
-		kernels->add(n, a.data, 1, b.data, 1, a.data);
-		assert_memory_equal(a.data, y.data, n * sizeof(float));
-		guarded_free(&a);
-		guarded_free(&b);
-		guarded_free(&y);
-	}
-}
-
-static void test_flat__ends_and_in_place(void **state)
-{
-	for_each_level(check_flat);
-}
-
 /* Columns end where memory does; every k. */
 static void check_top_k(const struct cpu_kernels *kernels, void *workspace)
 {
@@ -402,7 +373,6 @@ int main(void)
 		cmocka_unit_test(test_gemm__splits_and_packing),
 		cmocka_unit_test(test_columns__splits),
 		cmocka_unit_test(test_windows__splits_and_packing),
-		cmocka_unit_test(test_flat__ends_and_in_place),
 		cmocka_unit_test(test_top_k__every_k),
 		cmocka_unit_test(test_levels__names),
 	};

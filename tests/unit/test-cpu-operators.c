@@ -15,6 +15,7 @@
 
 #include "cpu/cpu.h"
 #include "plan/executor.h"
+#include "reference/random-rows.h"
 #include "reference/reference.h"
 #include "support/describe.h"
 #include "util/clock.h"
@@ -204,6 +205,93 @@ static void test_matmul__odd_sizes(void **state)
 	matmul_case(250, 65, 300, true);
 	matmul_case(250, 65, 300, false);
 	matmul_case(3, 20, 1100, true);
+}
+
+/* Operators over float16: converted in front and behind, constants once, whether packed or not. */
+static void test_half__operators(void **state)
+{
+	static const char *const ops[] = {"MatMul",  "Gemm",      "Add", "Mul",
+					  "Softmax", "ReduceSum", "Relu"};
+
+	for (unsigned int i = 0; i < 7; i++) {
+		for (unsigned int constant = 0; constant < 2; constant++) {
+			struct describe *d = describe_new("", MAX_COUNT);
+			const bool is_unary = i >= 4;
+
+			describe_input(d, "a", DESCRIBE_DIMS(DESCRIBE_COUNT, 33));
+			if (!is_unary && i < 2)
+				describe_operand(d, "b", constant, DESCRIBE_DIMS(33, 41));
+			else if (!is_unary)
+				describe_operand(d, "b", constant, DESCRIBE_DIMS(33));
+			describe_scratch(d, "s");
+			describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+			describe_node(d, ops[i], "", is_unary ? "a" : "a,b", "s");
+			describe_node(d, "Relu", "", "s", "y");
+			describe_halve(d);
+			check(d, 1e-5);
+		}
+	}
+}
+
+/* Views of an input, of scratch and of a constant, into an output and as a copy. */
+static struct describe *describe_views(bool half)
+{
+	struct describe *d = describe_new("views", MAX_COUNT);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 6));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 64), DESCRIBE_DIMS(12));
+	describe_scratch(d, "three");
+	describe_scratch(d, "weights");
+	describe_scratch(d, "product");
+	describe_scratch(d, "flat");
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_inferred(d, "z", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Reshape", "", "x", "three");
+	describe_attr_ints(d, "shape", DESCRIBE_INTS(0, 2, 3));
+	describe_node(d, "Reshape", "", "w", "weights");
+	describe_attr_ints(d, "shape", DESCRIBE_INTS(3, -1));
+	describe_node(d, "MatMul", "", "three,weights", "product");
+	describe_node(d, "Reshape", "", "product", "flat");
+	describe_attr_ints(d, "shape", DESCRIBE_INTS(-1, 8));
+	describe_node(d, "Reshape", "", "three", "z");
+	describe_attr_ints(d, "shape", DESCRIBE_INTS(0, 1, 6));
+	describe_node(d, "Relu", "", "flat", "y");
+	if (half)
+		describe_halve(d);
+	return d;
+}
+
+static void test_reshape__views(void **state)
+{
+	check(describe_views(false), 1e-6);
+	check(describe_views(true), 1e-6);
+}
+
+static void test_half__windows(void **state)
+{
+	for (unsigned int constant = 0; constant < 2; constant++) {
+		struct describe *d = describe_new("", MAX_COUNT);
+
+		describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 4, 9, 9));
+		describe_operand(d, "w", constant, DESCRIBE_DIMS(6, 4, 3, 3));
+		describe_operand(d, "d", constant, DESCRIBE_DIMS(6, 1, 3, 3));
+		describe_operand(d, "b", constant, DESCRIBE_DIMS(6));
+		describe_scratch(d, "s");
+		describe_scratch(d, "t");
+		describe_scratch(d, "u");
+		describe_inferred(d, "values", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_inferred(d, "indices", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
+		describe_node(d, "Conv", "", "x,w,b", "s");
+		describe_node(d, "Conv", "", "s,d,b", "t");
+		describe_attr_int(d, "group", 6);
+		describe_node(d, "MaxPool", "", "t", "u");
+		describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(2, 2));
+		describe_node(d, "TopK", "", "u", "values,indices");
+		describe_attr_int(d, "k", 2);
+		describe_halve(d);
+		/* A step of float16 between two convolutions. */
+		check(d, 4e-3);
+	}
 }
 
 static void test_matmul__batches(void **state)
@@ -637,12 +725,24 @@ static void test_denormals__flushed(void **state)
 			x[i] = 1e-40f;
 			one[i] = 1e-30f;
 		}
-		kernels->add(37, x, 1, x, 1, y);
+		kernels->map[CPU_F32][CPU_MAP_ADD](
+			&(struct cpu_map){.in = {x, x}, .out = y, .step = {1, 1}}, 37);
 		for (unsigned int i = 0; i < 37; i++)
 			assert_true(y[i] == 0);
-		kernels->mul(37, one, 1, one, 1, y);
+		kernels->map[CPU_F32][CPU_MAP_MUL](
+			&(struct cpu_map){.in = {one, one}, .out = y, .step = {1, 1}}, 37);
 		for (unsigned int i = 0; i < 37; i++)
 			assert_true(y[i] == 0);
+	}
+}
+
+static void test_rows__random(void **state)
+{
+	for (unsigned int round = 0; round < 12 * RANDOM_ROWS_OPERATORS; round++) {
+		struct plan *plan = random_rows(&seed, round, MAX_COUNT);
+
+		check_plan(plan, 2e-5, NULL, 0);
+		plan_free(plan);
 	}
 }
 
@@ -650,6 +750,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_matmul__odd_sizes),
+		cmocka_unit_test(test_half__operators),
+		cmocka_unit_test(test_half__windows),
+		cmocka_unit_test(test_reshape__views),
 		cmocka_unit_test(test_matmul__batches),
 		cmocka_unit_test(test_matmul__packed_batch),
 		cmocka_unit_test(test_matmul__special_values),
@@ -661,6 +764,7 @@ int main(void)
 		cmocka_unit_test(test_softmax__axes),
 		cmocka_unit_test(test_softmax__special_values),
 		cmocka_unit_test(test_reduce_sum__axes),
+		cmocka_unit_test(test_rows__random),
 		cmocka_unit_test(test_transpose__perms),
 		cmocka_unit_test(test_conv__windows),
 		cmocka_unit_test(test_conv__large),

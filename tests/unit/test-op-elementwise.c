@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shape rules: Add, Mul and Relu
+ * Shape rules: what works element by element
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -74,9 +74,46 @@ static void test_elementwise__int64_refused(void **state)
 
 	describe_tensor(d, "indices", RBK_TENSOR_INPUT, RBK_DTYPE_I64, 0, DESCRIBE_DIMS(4));
 	describe_output(d, "y", DESCRIBE_DIMS(4));
-	describe_node(d, "Relu", "r", "indices", "y");
-	expect_refused(d, "node 0 \"r\" (Relu)", "input \"indices\" is int64, expected float32",
+	describe_node(d, "Exp", "e", "indices", "y");
+	expect_refused(d, "node 0 \"e\" (Exp)", "input \"indices\" is int64, expected", NULL);
+}
+
+static void test_where__broadcast(void **state)
+{
+	struct describe *d = describe_new("", 4);
+	struct plan *plan;
+
+	describe_tensor(d, "c", RBK_TENSOR_INPUT, RBK_DTYPE_BOOL, 0, DESCRIBE_DIMS(3, 1));
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 1, 5));
+	describe_input(d, "y", DESCRIBE_DIMS(1));
+	describe_output(d, "z", DESCRIBE_DIMS(DESCRIBE_COUNT, 3, 5));
+	describe_node(d, "Where", "w", "c,x,y", "z");
+	plan = expect_plan(d);
+	plan_free(plan);
+	d = describe_new("", 1);
+	describe_tensor(d, "c", RBK_TENSOR_INPUT, RBK_DTYPE_BOOL, 0, DESCRIBE_DIMS(2));
+	describe_input(d, "x", DESCRIBE_DIMS(3));
+	describe_input(d, "y", DESCRIBE_DIMS(1));
+	describe_inferred(d, "z", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Where", "w", "c,x,y", "z");
+	expect_refused(d, "(Where)", "do not broadcast", NULL);
+	expect_refuses("Where", "[2] [2] [2]", "", "input \"a\" is float32, expected bool", NULL);
+}
+
+static void test_elementwise__attributes(void **state)
+{
+	expect_infers("Clip", "[2,3]", "min=0.5", "[2,3]");
+	expect_infers("Gelu", "[count,3]", "approximate=tanh", "[count,3]");
+	expect_refuses("Gelu", "[2]", "approximate=fast", "\"fast\", expected one of none, tanh",
 		       NULL);
+	expect_refuses("Mod", "[2] [2]", "", "\"fmod\" is 0, expected 1 for float32", NULL);
+	expect_infers("Mod", "[2] [2]", "fmod=1", "[2]");
+	expect_refuses("Cast", "[2]", "to=16", "\"to\" is 16", NULL);
+	expect_refuses("Cast", "[2]", "", "\"to\"", NULL);
+	expect_infers("PRelu", "[count,3,4] [3,1]", "", "[count,3,4]");
+	expect_refuses("PRelu", "[3] [2,3]", "", "the slope \"b\" is [2,3]", NULL);
+	expect_infers("Less", "[2,1] [3]", "", "[2,3]");
+	expect_refuses("And", "[2] [2]", "", "input \"a\" is float32, expected bool", NULL);
 }
 
 int main(void)
@@ -88,6 +125,8 @@ int main(void)
 		cmocka_unit_test(test_relu__shapes),
 		cmocka_unit_test(test_elementwise__cost),
 		cmocka_unit_test(test_elementwise__int64_refused),
+		cmocka_unit_test(test_where__broadcast),
+		cmocka_unit_test(test_elementwise__attributes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

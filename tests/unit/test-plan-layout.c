@@ -166,6 +166,7 @@ static void check_offsets(const struct want *wants, uint16_t n, uint64_t total)
 	for (unsigned int i = 0; i < n; i++) {
 		tensors[i].kind = RBK_TENSOR_SCRATCH;
 		tensors[i].max_bytes = wants[i].bytes;
+		tensors[i].root = (uint16_t)i;
 		lives[i] = wants[i].life;
 	}
 	assert_int_equal(plan_layout(&plan, lives, message), 0);

@@ -159,8 +159,7 @@ static void test_parse__nodes(void **state)
 	EXPECT_DAMAGE(nodes[0].name[31], 1, "the name of node 0 is not");
 	EXPECT_DAMAGE(nodes[0].op[0], 0, "node 0 \"product\" has no operator");
 	EXPECT_DAMAGE(nodes[0].op[6], 's', "node 0 \"product\": unknown operator \"MatMuls\"",
-		      "expected one of MatMul, Gemm, Add, Mul, Relu, Softmax, ReduceSum, "
-		      "Transpose, Conv, MaxPool, TopK");
+		      "expected one of those that brokerctl devices lists");
 	EXPECT_DAMAGE(nodes[0].op[0], 'm', "unknown operator \"matMul\"");
 	EXPECT_DAMAGE(nodes[1].reserved[2], 1, "reserved bytes of node 1 \"best\"");
 	EXPECT_DAMAGE(nodes[1].first_in, 6, "node 1 \"best\" has inputs or outputs beyond the 6");

@@ -34,6 +34,8 @@ struct kernel_add {
 static int kernel_round(void *data, uint64_t budget_ns, struct samples *samples)
 {
 	const struct kernel_add *add = data;
+	const struct cpu_map args = {
+		.in = {add->left, add->right}, .out = add->out, .step = {1, 1}};
 	uint64_t start, last, now, budget;
 	unsigned int i, call;
 	int r;
@@ -45,7 +47,7 @@ static int kernel_round(void *data, uint64_t budget_ns, struct samples *samples)
 	start = last = clock_ticks();
 	for (i = 0; i < ROUND_SAMPLES && (i == 0 || last - start < budget); i++) {
 		for (call = 0; call < N_CALLS; call++)
-			add->kernels->add(N_FLOATS, add->left, 1, add->right, 1, add->out);
+			add->kernels->map[CPU_F32][CPU_MAP_ADD](&args, N_FLOATS);
 		now = clock_ticks();
 		samples_add(samples, N_CALLS * 1e3 / (double)clock_elapsed_ns(last, now));
 		last = now;

@@ -57,8 +57,8 @@ static void set_rows(struct scenario_plan *plan, double bytes, unsigned int n_te
 	plan->dims[ROWS] = at_least(bytes / (4.0 * n_tensors * columns), MIN_ROWS);
 }
 
-void scenario_generate(struct scenario *scenario, uint32_t n, uint32_t ops, double bytes_min,
-		       double bytes_max, uint64_t seed)
+void scenario_generate(struct scenario *scenario, uint32_t n, const bool ops[OP_KIND_COUNT],
+		       double bytes_min, double bytes_max, uint64_t seed)
 {
 	enum op_kind op = OP_KIND_COUNT - 1;
 
@@ -72,7 +72,7 @@ void scenario_generate(struct scenario *scenario, uint32_t n, uint32_t ops, doub
 
 		do
 			op = (op + 1) % OP_KIND_COUNT;
-		while (!(ops & 1u << op));
+		while (!ops[op]);
 		*plan = (struct scenario_plan){.op = op, .share = 1, .is_constant = true};
 		snprintf(plan->name, sizeof(plan->name), "%s-%u", op_by_kind(op)->name, i);
 		switch (op) {
@@ -93,12 +93,9 @@ void scenario_generate(struct scenario *scenario, uint32_t n, uint32_t ops, doub
 			set_rows(plan, bytes, 1, seed, i);
 			plan->dims[KERNEL] = 10;
 			break;
-		case OP_ADD:
-		case OP_MUL:
-			set_rows(plan, bytes, 3, seed, i);
-			break;
 		default:
-			set_rows(plan, bytes, op == OP_REDUCE_SUM ? 1 : 2, seed, i);
+			set_rows(plan, bytes, op == OP_REDUCE_SUM ? 1 : op_by_kind(op)->min_in + 1u,
+				 seed, i);
 			break;
 		}
 	}

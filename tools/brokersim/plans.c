@@ -31,12 +31,12 @@ struct description {
 	uint32_t n_values;
 };
 
+#define MATRIX(KIND, row) [OP_##KIND] = 1 << ROWS | 1 << COLUMNS
+
 static const uint32_t op_dims[OP_KIND_COUNT] = {
 	[OP_MATMUL] = 1 << ROWS | 1 << INNER | 1 << COLUMNS,
 	[OP_GEMM] = 1 << ROWS | 1 << INNER | 1 << COLUMNS,
-	[OP_ADD] = 1 << ROWS | 1 << COLUMNS,
-	[OP_MUL] = 1 << ROWS | 1 << COLUMNS,
-	[OP_RELU] = 1 << ROWS | 1 << COLUMNS,
+	OP_ELEMENTWISE(MATRIX),
 	[OP_SOFTMAX] = 1 << ROWS | 1 << COLUMNS,
 	[OP_REDUCE_SUM] = 1 << ROWS | 1 << COLUMNS,
 	[OP_TRANSPOSE] = 1 << ROWS | 1 << HEIGHT | 1 << WIDTH,
@@ -105,13 +105,6 @@ static void describe_op(struct description *d, const struct scenario_plan *spec)
 			   true);
 		add_tensor(d, "w", weights, 2, (uint32_t[]){dims[INNER], dims[COLUMNS]}, false);
 		break;
-	case OP_ADD:
-	case OP_MUL:
-		add_tensor(d, "x", RBK_TENSOR_INPUT, 2, (uint32_t[]){dims[ROWS], dims[COLUMNS]},
-			   true);
-		add_tensor(d, "z", RBK_TENSOR_INPUT, 2, (uint32_t[]){dims[ROWS], dims[COLUMNS]},
-			   true);
-		break;
 	case OP_TRANSPOSE:
 		add_tensor(d, "x", RBK_TENSOR_INPUT, 3,
 			   (uint32_t[]){dims[ROWS], dims[HEIGHT], dims[WIDTH]}, true);
@@ -135,8 +128,9 @@ static void describe_op(struct description *d, const struct scenario_plan *spec)
 		add_attr(d, "strides", RBK_ATTR_INTS, 2, (int64_t[]){dims[KERNEL], dims[KERNEL]});
 		break;
 	default:
-		add_tensor(d, "x", RBK_TENSOR_INPUT, 2, (uint32_t[]){dims[ROWS], dims[COLUMNS]},
-			   true);
+		for (unsigned int i = 0; i < op_by_kind(spec->op)->min_in; i++)
+			add_tensor(d, (const char[]){"xzv"[i], 0}, RBK_TENSOR_INPUT, 2,
+				   (uint32_t[]){dims[ROWS], dims[COLUMNS]}, true);
 		if (spec->op == OP_REDUCE_SUM)
 			add_attr(d, "axes", RBK_ATTR_INTS, 1, (int64_t[]){1});
 		if (spec->op == OP_TOP_K)

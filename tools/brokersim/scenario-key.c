@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plans.h"
 #include "util/checked.h"
 #include "util/size.h"
 
@@ -188,7 +189,8 @@ static int read_op(struct reader *reader, const char *key, char *value)
 {
 	const struct op *op = op_by_name(value);
 
-	if (!op)
+	/* Nor is there one that no description can be made of. */
+	if (!op || !plans_dims(op->kind))
 		return reader_refuse(reader, "there is no operator \"%s\"", value);
 	plan_of(reader)->op = op->kind;
 	return 0;
@@ -246,17 +248,18 @@ static int read_bytes(struct reader *reader, const char *key, char *value)
 
 static int read_ops(struct reader *reader, const char *key, char *value)
 {
+	bool any = false;
 	char *save = NULL;
 
-	reader->ops = 0;
+	memset(reader->ops, 0, sizeof(reader->ops));
 	for (char *word = strtok_r(value, " ,", &save); word; word = strtok_r(NULL, " ,", &save)) {
 		const struct op *op = op_by_name(word);
 
-		if (!op)
+		if (!op || !plans_dims(op->kind))
 			return reader_refuse(reader, "there is no operator \"%s\"", word);
-		reader->ops |= 1u << op->kind;
+		reader->ops[op->kind] = any = true;
 	}
-	if (!reader->ops)
+	if (!any)
 		return reader_refuse(reader, "%s: no operator", key);
 	return 0;
 }

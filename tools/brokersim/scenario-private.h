@@ -28,7 +28,8 @@ struct reader {
 	char trace[512];
 	unsigned int trace_line;
 	/* [generate] */
-	uint32_t n_generated, ops;
+	uint32_t n_generated;
+	bool ops[OP_KIND_COUNT];
 	double bytes_min, bytes_max;
 	uint64_t generate_seed;
 	/* Shares of tenants are names until all plans are known. */

@@ -484,7 +484,7 @@ int scenario_load(const char *path, const char *profiles_dir, const char *cpu, c
 				.path = path,
 				.message = message,
 				.shares = shares,
-				.ops = 1 << OP_MATMUL | 1 << OP_CONV | 1 << OP_ADD,
+				.ops = {[OP_MATMUL] = true, [OP_CONV] = true, [OP_ADD] = true},
 				.bytes_min = 1 << 14,
 				.bytes_max = 1 << 26,
 				.generate_seed = 1};

@@ -13,7 +13,7 @@
 
 #include "place/placer.h"
 #include "place/profile.h"
-#include "plan/op.h"
+#include "shm/operators/op.h"
 #include "util/cleanup.h"
 
 enum {
@@ -149,10 +149,10 @@ int scenario_load(const char *path, const char *profiles_dir, const char *cpu, c
 struct scenario *scenario_free(struct scenario *scenario);
 
 /*
- * Fills @scenario->plans with @n plans of the operators of @ops, a mask of 1 << enum op_kind, that
- * touch between @bytes_min and @bytes_max.
+ * Fills @scenario->plans with @n plans of the operators of @ops, by kind, that touch
+ * between @bytes_min and @bytes_max.
  */
-void scenario_generate(struct scenario *scenario, uint32_t n, uint32_t ops, double bytes_min,
-		       double bytes_max, uint64_t seed);
+void scenario_generate(struct scenario *scenario, uint32_t n, const bool ops[OP_KIND_COUNT],
+		       double bytes_min, double bytes_max, uint64_t seed);
 
 DEFINE_CLEANUP(struct scenario *, scenario_free)

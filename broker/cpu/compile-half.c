@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Float16
+ *
+ * A node with float16 operands becomes conversions into scratch of its own, the steps of its
+ * operator, which see float32, and conversions back. Sums are so in float32, and every kernel has
+ * float16 for two passes over its operands.
+ *
+ * Constants are converted here, once. If the operator packs what it is given, the converted copy is
+ * dropped; if it goes on reading it, it is kept as another packed form.
+ */
+#include "cpu/compile.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu/internal.h"
+#include "util/error.h"
+
+static bool is_half(const struct tensor *tensor)
+{
+	return tensor && tensor->dtype == RBK_DTYPE_F16;
+}
+
+static uint64_t n_elems(const struct compiler *c, const struct tensor *tensor)
+{
+	return shape_elems(&tensor->shape, c->plan->max_count);
+}
+
+/* A step that converts all of @tensor. */
+static int add_conversion(struct compiler *c, const struct tensor *tensor, cpu_run_fn *run,
+			  struct cpu_operand from, struct cpu_operand to)
+{
+	int r = compile_add(c);
+
+	if (r)
+		return error_fold(r);
+	for (unsigned int i = 0; i < CPU_MAX_IN; i++)
+		c->step->in[i].present = false;
+	for (unsigned int i = 0; i < CPU_MAX_OUT; i++)
+		c->step->out[i].present = false;
+	c->step->run = run;
+	c->step->units = cpu_units_elems;
+	c->step->n = extent_range(&tensor->shape, 0, tensor->shape.rank);
+	c->step->in[0] = from;
+	c->step->out[0] = to;
+	return 0;
+}
+
+/* What a constant is, as float32, until compile_half_end(). */
+static int convert_constant(struct compiler *c, unsigned int i, struct cpu_operand operand)
+{
+	const uint64_t n = n_elems(c, node_in(c, i));
+
+	c->half_constants[i] = malloc(n * sizeof(float));
+	if (!c->half_constants[i])
+		return error_origin(-ENOMEM);
+	c->cpu->kernels->half_load(n, (const uint16_t *)operand.offset, c->half_constants[i]);
+	c->half_in[i] = operand;
+	c->half_in[i].offset = (uintptr_t)c->half_constants[i];
+	return 0;
+}
+
+int compile_half_begin(struct compiler *c)
+{
+	struct cpu_operand operand, converted;
+	int r = 0;
+
+	c->is_half = false;
+	memset(c->half_in, 0, sizeof(c->half_in));
+	memset(c->half_out, 0, sizeof(c->half_out));
+	if (compile_takes_half(c->node->op->kind))
+		return 0;
+	for (unsigned int i = 0; !r && i < c->node->n_in; i++) {
+		const struct tensor *in = node_in(c, i);
+
+		if (!is_half(in))
+			continue;
+		operand = compile_in(c, i);
+		if (c->plan->tensors[in->root].kind == RBK_TENSOR_CONSTANT) {
+			r = convert_constant(c, i, operand);
+		} else {
+			converted = compile_work(c, n_elems(c, in) * sizeof(float));
+			r = add_conversion(c, in, cpu_run_half_load, operand, converted);
+			c->half_in[i] = converted;
+		}
+		c->is_half = true;
+	}
+	for (unsigned int i = 0; !r && i < c->node->n_out; i++) {
+		if (!is_half(node_out(c, i)))
+			continue;
+		c->half_out[i] = compile_work(c, n_elems(c, node_out(c, i)) * sizeof(float));
+		c->is_half = true;
+	}
+	return r ? error_fold(r) : 0;
+}
+
+/* Keeps a converted constant if a step from @first on reads it. */
+static int keep_constant(struct compiler *c, unsigned int i, uint32_t first)
+{
+	const struct plan_constant *constant = &c->plan->constants[node_constant(c, i)];
+	const uintptr_t begin = (uintptr_t)c->half_constants[i];
+	const size_t n = n_elems(c, node_in(c, i));
+	struct cpu_pack *pack = NULL;
+	bool is_new;
+	int r;
+
+	for (uint32_t step = first; step < c->compiled->n_steps; step++) {
+		for (unsigned int k = 0; k < CPU_MAX_IN; k++) {
+			struct cpu_operand *in = &c->compiled->steps[step].in[k];
+
+			if (!in->present || in->base != CPU_BASE_ABSOLUTE || in->offset < begin ||
+			    in->offset - begin >= n * sizeof(float))
+				continue;
+			if (!pack) {
+				r = compile_pack_constant(c, constant, PACK_FLOATS, NULL, 0, n,
+							  &pack, &is_new);
+				if (r)
+					return error_fold(r);
+				if (is_new)
+					memcpy(pack->data, c->half_constants[i], n * sizeof(float));
+			}
+			in->offset = (uintptr_t)pack->data + (in->offset - begin);
+		}
+	}
+	return 0;
+}
+
+int compile_half_end(struct compiler *c, uint32_t first_step)
+{
+	int r = 0;
+
+	if (!c->is_half)
+		return 0;
+	for (unsigned int i = 0; !r && i < c->node->n_in; i++)
+		if (c->half_constants[i])
+			r = keep_constant(c, i, first_step);
+	for (unsigned int i = 0; !r && i < c->node->n_out; i++) {
+		const struct cpu_operand converted = c->half_out[i];
+
+		if (!converted.present)
+			continue;
+		c->half_out[i].present = false;
+		r = add_conversion(c, node_out(c, i), cpu_run_half_store, converted,
+				   compile_out(c, i));
+	}
+	return r ? error_fold(r) : 0;
+}
+
+void compile_half_deinit(struct compiler *c)
+{
+	for (unsigned int i = 0; i < OP_MAX_INPUTS; i++) {
+		free(c->half_constants[i]);
+		c->half_constants[i] = NULL;
+	}
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Normalisations
+ *
+ * All but BatchNormalization are rows of neighbours: what lies from a dimension on, or a channel,
+ * or a group of them. Scale and bias are either the row's length, or one for each channel, or one.
+ */
+#include "cpu/compile.h"
+
+static bool is_one(const struct tensor *tensor)
+{
+	return !tensor->shape.dynamic && shape_elems(&tensor->shape, 1) == 1;
+}
+
+int compile_layer_norm(struct compiler *c)
+{
+	const struct tensor *x = node_in(c, 0), *scale = node_in(c, 1), *bias = node_in(c, 2);
+	const unsigned int axis = c->node->params.norm.axis;
+	struct cpu_step_norm *step = &c->step->norm;
+
+	c->step->run = cpu_run_norm;
+	c->step->units = cpu_units_norm;
+	step->rows = extent_range(&x->shape, 0, axis);
+	step->len = extent_range(&x->shape, axis, x->shape.rank);
+	step->args.period = 1;
+	step->args.scale_each = !is_one(scale);
+	step->args.bias_each = bias && !is_one(bias);
+	step->args.epsilon = c->node->params.norm.epsilon;
+	step->args.rms = c->node->op->kind == OP_RMS_NORM;
+	return 0;
+}
+
+/* InstanceNormalization has as many groups as channels. */
+int compile_group_norm(struct compiler *c)
+{
+	const struct shape *x = &node_in(c, 0)->shape;
+	const uint32_t groups = c->node->params.norm.groups;
+	struct cpu_step_norm *step = &c->step->norm;
+
+	c->step->run = cpu_run_norm;
+	c->step->units = cpu_units_norm;
+	step->rows = extent_mul(extent_range(x, 0, 1), (struct cpu_extent){.fixed = groups});
+	step->args.run = extent_range(x, 2, x->rank).fixed;
+	step->len.fixed = step->args.run * (x->dims[1] / groups);
+	step->args.period = groups;
+	step->args.scale_each = step->args.bias_each = step->args.run == 1;
+	step->args.epsilon = c->node->params.norm.epsilon;
+	return 0;
+}
+
+int compile_batch_norm(struct compiler *c)
+{
+	const struct shape *x = &node_in(c, 0)->shape;
+	struct cpu_step_batch_norm *step = &c->step->batch_norm;
+
+	c->step->run = cpu_run_batch_norm;
+	c->step->units = cpu_units_batch_norm;
+	step->batch = extent_range(x, 0, 1);
+	step->args.channels = x->dims[1];
+	step->args.run = extent_range(x, 2, x->rank).fixed;
+	step->args.epsilon = c->node->params.norm.epsilon;
+	return 0;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Running steps: what works element by element
+ *
+ * One loop serves every operator and every broadcast: its rows either advance along an operand or
+ * repeat one element of it, and what lies outside the rows is an odometer over the outer
+ * dimensions.
+ */
+#include "cpu/run.h"
+
+/* Float16s that are converted at a time: they stay in the first cache. */
+enum { HALVES = 512 };
+
+/* By float32: operands before, the result after. */
+static void run_halves(const struct cpu_step *step, const struct cpu_map *args, size_t n)
+{
+	const struct cpu_step_map *s = &step->map;
+	cpu_map_fn *const widen = step->kernels->cast[CPU_F16][CPU_F32];
+	cpu_map_fn *const narrow = step->kernels->cast[CPU_F32][CPU_F16];
+	float in[CPU_MAP_MAX_IN][HALVES], out[HALVES];
+	struct cpu_map some = *args;
+
+	for (unsigned int j = 0; j < s->n_in; j++) {
+		some.in[j] = in[j];
+		if (!s->step[j])
+			widen(&(struct cpu_map){.in = {args->in[j]}, .out = in[j]}, 1);
+	}
+	for (size_t i = 0; i < n; i += HALVES) {
+		const size_t left = min_size(n - i, HALVES);
+		char *to = (char *)args->out + i * s->out_bytes;
+
+		for (unsigned int j = 0; j < s->n_in; j++) {
+			if (s->step[j])
+				widen(&(struct cpu_map){.in = {(const uint16_t *)args->in[j] + i},
+							.out = in[j]},
+				      left);
+		}
+		some.out = s->halves_out ? (void *)out : to;
+		s->kernel(&some, left);
+		if (s->halves_out)
+			narrow(&(struct cpu_map){.in = {out}, .out = to}, left);
+	}
+}
+
+static void run_row(const struct cpu_step *step, const struct cpu_map *args, size_t n)
+{
+	if (step->map.halves)
+		run_halves(step, args, n);
+	else
+		step->map.kernel(args, n);
+}
+
+/* The part of a row from element @from on. */
+static struct cpu_map row_from(const struct cpu_step_map *s, const struct cpu_map *row, size_t from)
+{
+	struct cpu_map args = *row;
+
+	for (unsigned int i = 0; i < s->n_in; i++) {
+		if (s->step[i])
+			args.in[i] = (const char *)row->in[i] + from * s->in_bytes[i];
+	}
+	args.out = (char *)row->out + from * s->out_bytes;
+	return args;
+}
+
+static struct cpu_map map_args(const struct cpu_step *step, const struct cpu_frame *frame)
+{
+	const struct cpu_step_map *s = &step->map;
+	struct cpu_map args = {
+		.step = {s->step[0], s->step[1], s->step[2]},
+		.i = {s->i[0], s->i[1]},
+		.out = cpu_operand_at(&step->out[0], frame),
+	};
+
+	for (unsigned int i = 0; i < s->n_in; i++)
+		args.in[i] = cpu_operand_at(&step->in[i], frame);
+	return args;
+}
+
+size_t cpu_units_map_flat(const struct cpu_step *step, uint32_t count)
+{
+	return div_up(cpu_extent_at(&step->map.inner, count), CPU_FLAT_UNIT);
+}
+
+void cpu_run_map_flat(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		      size_t end, const struct cpu_context *context)
+{
+	const struct cpu_step_map *s = &step->map;
+	const size_t n = cpu_extent_at(&s->inner, frame->count);
+	const size_t from = begin * CPU_FLAT_UNIT;
+	const size_t to = end > n / CPU_FLAT_UNIT ? n : end * CPU_FLAT_UNIT;
+	struct cpu_map args = map_args(step, frame);
+
+	if (from > 0)
+		args = row_from(s, &args, from);
+	run_row(step, &args, to - from);
+}
+
+size_t cpu_units_map(const struct cpu_step *step, uint32_t count)
+{
+	size_t rows = 1;
+
+	for (unsigned int i = 0; i < step->map.n_outer; i++)
+		rows *= cpu_extent_at(&step->map.extent[i], count);
+	return rows;
+}
+
+void cpu_run_map(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		 size_t end, const struct cpu_context *context)
+{
+	const struct cpu_step_map *s = &step->map;
+	const size_t inner = cpu_extent_at(&s->inner, frame->count);
+	struct cpu_map row = map_args(step, frame);
+	size_t extent[CPU_MAX_DIMS], at[CPU_MAX_DIMS], rest = begin;
+
+	end = min_size(end, cpu_units_map(step, frame->count));
+	row.out = (char *)row.out + begin * inner * s->out_bytes;
+	for (unsigned int d = s->n_outer; d-- > 0;) {
+		extent[d] = cpu_extent_at(&s->extent[d], frame->count);
+		at[d] = rest % extent[d];
+		rest /= extent[d];
+		for (unsigned int i = 0; i < s->n_in; i++)
+			row.in[i] = (const char *)row.in[i] + at[d] * s->stride[i][d];
+	}
+	for (size_t unit = begin; unit < end; unit++) {
+		for (size_t i = 0; i < inner; i += CPU_PAUSE_ELEMS) {
+			const size_t n = min_size(inner - i, CPU_PAUSE_ELEMS);
+			const struct cpu_map part = i > 0 ? row_from(s, &row, i) : row;
+
+			if (i > 0)
+				cpu_pause(context->pause);
+			run_row(step, &part, n);
+		}
+		row.out = (char *)row.out + inner * s->out_bytes;
+		for (unsigned int d = s->n_outer; d-- > 0;) {
+			const bool wraps = ++at[d] == extent[d];
+
+			for (unsigned int i = 0; i < s->n_in; i++)
+				row.in[i] = (const char *)row.in[i] +
+					    s->stride[i][d] * (wraps ? 1 - extent[d] : 1);
+			if (!wraps)
+				break;
+			at[d] = 0;
+		}
+	}
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Running steps: MatMul and Gemm
+ */
+#include "cpu/run.h"
+
+/* Columns of one unit of a matrix product, a multiple of every gemm_nr; most rows of one. */
+enum { GEMM_UNIT_N = 128, GEMM_UNIT_M = 240, GEMM_UNIT_M_MIN = 60, GEMM_ENOUGH_UNITS = 64 };
+
+struct cpu_gemm_grid cpu_gemm_grid(const struct cpu_step_gemm *step, uint32_t count)
+{
+	const size_t m = cpu_extent_at(&step->m, count);
+	struct cpu_gemm_grid grid = {
+		.batches = 1,
+		.n_units = div_up(cpu_extent_at(&step->n, count), GEMM_UNIT_N),
+		.m_unit = GEMM_UNIT_M,
+	};
+
+	for (unsigned int i = 0; i < step->n_batch; i++)
+		grid.batches *= cpu_extent_at(&step->batch[i], count);
+	while (grid.m_unit > GEMM_UNIT_M_MIN &&
+	       grid.batches * grid.n_units * div_up(m, grid.m_unit) < GEMM_ENOUGH_UNITS)
+		grid.m_unit /= 2;
+	grid.m_units = div_up(m, grid.m_unit);
+	return grid;
+}
+
+size_t cpu_units_gemm(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_gemm_grid grid = cpu_gemm_grid(&step->gemm, count);
+
+	return grid.batches * grid.m_units * grid.n_units;
+}
+
+void cpu_gemm_batch(const struct cpu_step_gemm *step, uint32_t count, size_t batch, size_t *ret_a,
+		    size_t *ret_b)
+{
+	size_t a = 0, b = 0, rest = batch;
+
+	for (unsigned int i = step->n_batch; i-- > 0;) {
+		const size_t extent = cpu_extent_at(&step->batch[i], count);
+
+		a += rest % extent * step->a_batch[i];
+		b += rest % extent * step->b_batch[i];
+		rest /= extent;
+	}
+	*ret_a = a * step->a_matrix;
+	*ret_b = b * step->b_matrix;
+}
+
+struct cpu_gemm_tile cpu_gemm_tile(const struct cpu_gemm_grid *grid, size_t m, size_t n,
+				   size_t *begin, size_t end)
+{
+	const size_t units = grid->m_units * grid->n_units, unit = *begin % units;
+	const size_t m_unit = unit / grid->n_units, n_unit = unit % grid->n_units;
+	const size_t left = min_size(end - *begin, units - unit);
+	size_t rows = 1, columns = min_size(left, grid->n_units - n_unit);
+
+	/* Whole rows of units are one tile. */
+	if (n_unit == 0 && left >= grid->n_units)
+		rows = left / grid->n_units;
+	*begin += rows * columns;
+	return (struct cpu_gemm_tile){
+		.m_begin = m_unit * grid->m_unit,
+		.m_end = min_size(m, (m_unit + rows) * grid->m_unit),
+		.n_begin = n_unit * GEMM_UNIT_N,
+		.n_end = min_size(n, (n_unit + columns) * GEMM_UNIT_N),
+	};
+}
+
+/* Points @gemm at the matrices of one batch index. */
+static void gemm_batch(const struct cpu_step *step, const struct cpu_frame *frame, size_t batch,
+		       struct cpu_gemm *gemm)
+{
+	const struct cpu_step_gemm *s = &step->gemm;
+	size_t a, b;
+
+	cpu_gemm_batch(s, frame->count, batch, &a, &b);
+	gemm->a = (const float *)cpu_operand_at(&step->in[0], frame) + a;
+	gemm->b = (const float *)cpu_operand_at(&step->in[1], frame) + b;
+	gemm->b_packed = s->b_is_packed ? gemm->b : NULL;
+	gemm->y = (float *)cpu_operand_at(&step->out[0], frame) + batch * gemm->m * gemm->n;
+}
+
+void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		  size_t end, const struct cpu_context *context)
+{
+	const struct cpu_step_gemm *s = &step->gemm;
+	struct cpu_gemm_grid grid;
+	size_t units;
+	struct cpu_gemm gemm = {
+		.m = cpu_extent_at(&s->m, frame->count),
+		.n = cpu_extent_at(&s->n, frame->count),
+		.k = s->k,
+		.c = step->in[2].present ? cpu_operand_at(&step->in[2], frame) : NULL,
+		.c_rs = s->c_rs,
+		.c_cs = s->c_cs,
+		.alpha = s->alpha,
+		.beta = s->beta,
+		.pause = context->pause,
+	};
+
+	gemm.a_rs = s->trans_a ? 1 : gemm.k;
+	gemm.a_cs = s->trans_a ? gemm.m : 1;
+	gemm.b_rs = s->trans_b ? 1 : gemm.n;
+	gemm.b_cs = s->trans_b ? gemm.k : 1;
+	gemm.y_rs = gemm.n;
+
+	/* All of one matrix, which may be tiny: nothing to work out. */
+	if (end == SIZE_MAX && begin == 0 && s->n_batch == 0) {
+		gemm_batch(step, frame, 0, &gemm);
+		step->kernels->gemm(&gemm,
+				    &(struct cpu_gemm_tile){.m_end = gemm.m, .n_end = gemm.n},
+				    context->workspace);
+		return;
+	}
+	grid = cpu_gemm_grid(s, frame->count);
+	units = grid.m_units * grid.n_units;
+	end = min_size(end, units * grid.batches);
+
+	while (begin < end) {
+		struct cpu_gemm_tile tile;
+
+		gemm_batch(step, frame, begin / units, &gemm);
+		tile = cpu_gemm_tile(&grid, gemm.m, gemm.n, &begin, end);
+		step->kernels->gemm(&gemm, &tile, context->workspace);
+	}
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Running steps: Conv and MaxPool
+ */
+#include "cpu/run.h"
+
+static struct cpu_window window_args(const struct cpu_step *step, uint32_t count)
+{
+	struct cpu_window args = step->window.args;
+
+	args.batch = cpu_extent_at(&step->window.batch, count);
+	return args;
+}
+
+size_t cpu_units_conv(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_window args = window_args(step, count);
+
+	return cpu_conv_units(&args);
+}
+
+void cpu_run_conv(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		  size_t end, const struct cpu_context *context)
+{
+	struct cpu_window args = window_args(step, frame->count);
+	const float *weights = cpu_operand_at(&step->in[1], frame);
+
+	args.pause = context->pause;
+	args.x = cpu_operand_at(&step->in[0], frame);
+	args.weights = weights;
+	args.weights_packed = step->window.weights_are_packed ? weights : NULL;
+	args.bias = step->in[2].present ? cpu_operand_at(&step->in[2], frame) : NULL;
+	args.y = cpu_operand_at(&step->out[0], frame);
+	step->kernels->conv(&args, begin, min_size(end, cpu_conv_units(&args)), context->workspace);
+}
+
+size_t cpu_units_max_pool(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_window args = window_args(step, count);
+
+	return args.batch * args.channels;
+}
+
+void cpu_run_max_pool(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		      size_t end, const struct cpu_context *context)
+{
+	struct cpu_window args = window_args(step, frame->count);
+
+	args.pause = context->pause;
+	args.x = cpu_operand_at(&step->in[0], frame);
+	args.y = cpu_operand_at(&step->out[0], frame);
+	step->kernels->max_pool(&args, begin, min_size(end, args.batch * args.channels));
+}

@@ -1,0 +1,73 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Running steps. Private to broker/cpu.
+ *
+ * A step has two functions, in run-FAMILY-hot.c: cpu_run_fn turns the step, a frame and the task's
+ * count into the arguments of a kernel and calls it for some of its units; cpu_units_fn says how
+ * many there are. A unit is the smallest piece that is worth handing to another worker; for a
+ * matrix product, a tile whose height depends on the problem only.
+ */
+#include "cpu/step.h"
+
+/* Elements of one unit of a flat elementwise step: a multiple of every vector's width. */
+enum { CPU_FLAT_UNIT = 8192 };
+
+static inline size_t min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline size_t div_up(size_t a, size_t b)
+{
+	return (a + b - 1) / b;
+}
+
+/* run-half-hot.c: step->n elements; cpu_units_elems() counts them. */
+cpu_run_fn cpu_run_half_load, cpu_run_half_store;
+cpu_units_fn cpu_units_elems;
+
+/* run-matmul-hot.c */
+cpu_run_fn cpu_run_gemm;
+cpu_units_fn cpu_units_gemm;
+
+/* How a product is cut: see run-matmul-hot.c. */
+struct cpu_gemm_grid {
+	size_t batches, m_units, n_units, m_unit;
+};
+struct cpu_gemm_grid cpu_gemm_grid(const struct cpu_step_gemm *step, uint32_t count);
+/* The matrices of a and b of one of the batches. */
+void cpu_gemm_batch(const struct cpu_step_gemm *step, uint32_t count, size_t batch, size_t *ret_a,
+		    size_t *ret_b);
+/* The tile of units from @begin that lie in one batch and make one; moves @begin behind it. */
+struct cpu_gemm_tile cpu_gemm_tile(const struct cpu_gemm_grid *grid, size_t m, size_t n,
+				   size_t *begin, size_t end);
+
+/* run-elementwise-hot.c */
+cpu_run_fn cpu_run_map_flat, cpu_run_map;
+cpu_units_fn cpu_units_map_flat, cpu_units_map;
+
+/* run-reduce-hot.c; cpu_run_copy() copies step->n bytes, cpu_units_elems() counts them. */
+cpu_run_fn cpu_run_copy;
+cpu_run_fn cpu_run_softmax, cpu_run_reduce, cpu_run_transpose, cpu_run_top_k, cpu_run_arg,
+	cpu_run_scan, cpu_run_lp_norm;
+cpu_units_fn cpu_units_softmax, cpu_units_reduce, cpu_units_transpose, cpu_units_top_k,
+	cpu_units_columns;
+
+/* run-norm-hot.c */
+cpu_run_fn cpu_run_norm, cpu_run_batch_norm;
+cpu_units_fn cpu_units_norm, cpu_units_batch_norm;
+
+/* run-attention-hot.c */
+cpu_run_fn cpu_run_rotary, cpu_run_attention, cpu_run_present;
+cpu_units_fn cpu_units_rotary, cpu_units_attention, cpu_units_present;
+
+/* run-quantize-hot.c; products of it have cpu_units_gemm() */
+cpu_run_fn cpu_run_quantize, cpu_run_dequantize, cpu_run_ranges, cpu_run_range_end,
+	cpu_run_quantize_dynamic, cpu_run_integer, cpu_run_integer_pack, cpu_run_integer_conv,
+	cpu_run_nbits, cpu_run_nbits_pack;
+cpu_units_fn cpu_units_quantize, cpu_units_ranges, cpu_units_one, cpu_units_integer_conv;
+
+/* run-window-hot.c */
+cpu_run_fn cpu_run_conv, cpu_run_max_pool;
+cpu_units_fn cpu_units_conv, cpu_units_max_pool;

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The plain reference: what works element by element
+ *
+ * An element is a number in double precision or an integer of 64 bits, whatever its type; functions
+ * are libm's, by their definitions. What ONNX leaves open is as broker/cpu/map.h says. Float16 has
+ * been made float32 when it comes here: see reference.c.
+ */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reference/elementwise.h"
+#include "shm/dtype.h"
+
+struct value {
+	bool is_float;
+	double f;
+	int64_t i;
+};
+
+static bool is_float(uint8_t dtype)
+{
+	return dtype == RBK_DTYPE_F32 || dtype == RBK_DTYPE_F16;
+}
+
+static struct value of_float(double f)
+{
+	return (struct value){.is_float = true, .f = f};
+}
+
+static struct value of_integer(int64_t i)
+{
+	return (struct value){.i = i};
+}
+
+static struct value load(uint8_t dtype, const void *data, uint64_t index)
+{
+	switch (dtype) {
+	case RBK_DTYPE_U8:
+		return of_integer(((const uint8_t *)data)[index]);
+	case RBK_DTYPE_I8:
+		return of_integer(((const int8_t *)data)[index]);
+	case RBK_DTYPE_I32:
+		return of_integer(((const int32_t *)data)[index]);
+	case RBK_DTYPE_I64:
+		return of_integer(((const int64_t *)data)[index]);
+	case RBK_DTYPE_BOOL:
+		return of_integer(((const uint8_t *)data)[index] != 0);
+	default:
+		return of_float((double)((const float *)data)[index]);
+	}
+}
+
+static void store(uint8_t dtype, void *data, uint64_t index, struct value value)
+{
+	switch (dtype) {
+	case RBK_DTYPE_U8:
+	case RBK_DTYPE_I8:
+	case RBK_DTYPE_BOOL:
+		((uint8_t *)data)[index] = (uint8_t)value.i;
+		return;
+	case RBK_DTYPE_I32:
+		((uint32_t *)data)[index] = (uint32_t)value.i;
+		return;
+	case RBK_DTYPE_I64:
+		((int64_t *)data)[index] = value.i;
+		return;
+	default:
+		((float *)data)[index] = (float)value.f;
+		return;
+	}
+}
+
+static double sigmoid(double x)
+{
+	return 1 / (1 + exp(-x));
+}
+
+static double limited(double x, double low, double high)
+{
+	return isnan(x) ? x : fmin(fmax(x, low), high);
+}
+
+/* Functions of floats that give a float. */
+static double of_floats(const struct node *node, double x, double y)
+{
+	const double a = (double)node->params.elementwise.f[0];
+	const double b = (double)node->params.elementwise.f[1];
+
+	switch (node->op->kind) {
+	case OP_ADD:
+		return x + y;
+	case OP_SUB:
+		return x - y;
+	case OP_MUL:
+		return x * y;
+	case OP_DIV:
+		return x / y;
+	case OP_POW:
+		return pow(x, y);
+	case OP_MOD:
+		return fmod(x, y);
+	case OP_MIN:
+		return isnan(x) || isnan(y) ? NAN : fmin(x, y);
+	case OP_MAX:
+		return isnan(x) || isnan(y) ? NAN : fmax(x, y);
+	case OP_PRELU:
+		return x < 0 ? x * y : x;
+	case OP_CLIP:
+		return limited(x, a, b);
+	case OP_ABS:
+		return fabs(x);
+	case OP_NEG:
+		return -x;
+	case OP_SIGN:
+		return isnan(x) || x == 0 ? x : copysign(1, x);
+	case OP_FLOOR:
+		return floor(x);
+	case OP_CEIL:
+		return ceil(x);
+	case OP_ROUND:
+		return rint(x);
+	case OP_SQRT:
+		return sqrt(x);
+	case OP_RECIPROCAL:
+		return 1 / x;
+	case OP_EXP:
+		return exp(x);
+	case OP_LOG:
+		return log(x);
+	case OP_ERF:
+		return erf(x);
+	case OP_SIN:
+		return sin(x);
+	case OP_COS:
+		return cos(x);
+	case OP_TAN:
+		return tan(x);
+	case OP_ASIN:
+		return asin(x);
+	case OP_ACOS:
+		return acos(x);
+	case OP_ATAN:
+		return atan(x);
+	case OP_SINH:
+		return sinh(x);
+	case OP_COSH:
+		return cosh(x);
+	case OP_TANH:
+		return tanh(x);
+	case OP_ASINH:
+		return asinh(x);
+	case OP_ACOSH:
+		return acosh(x);
+	case OP_ATANH:
+		return atanh(x);
+	case OP_RELU:
+		return x < 0 ? 0 : x;
+	case OP_LEAKY_RELU:
+		return x < 0 ? a * x : x;
+	case OP_THRESHOLDED_RELU:
+		return x > a ? x : 0;
+	case OP_ELU:
+		return x < 0 ? a * expm1(x) : x;
+	case OP_SELU:
+		return b * (x < 0 ? a * expm1(x) : x);
+	case OP_CELU:
+		return x < 0 ? a * expm1(x / a) : x;
+	case OP_GELU:
+		if (node->params.elementwise.form)
+			return x * sigmoid(2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+		return x * 0.5 * erfc(-x * M_SQRT1_2);
+	case OP_SIGMOID:
+		return sigmoid(x);
+	case OP_HARD_SIGMOID:
+		return limited(a * x + b, 0, 1);
+	case OP_HARD_SWISH:
+		return x * limited(x / 6 + 0.5, 0, 1);
+	case OP_SWISH:
+		return x * sigmoid(a * x);
+	case OP_MISH:
+		return x * tanh(x > 30 ? x : log1p(exp(x)));
+	case OP_SOFTPLUS:
+		return x > 30 ? x + exp(-x) : log1p(exp(x));
+	case OP_SOFTSIGN:
+		return x / (1 + fabs(x));
+	default:
+		abort();
+	}
+}
+
+static int64_t power(int64_t x, int64_t y)
+{
+	uint64_t result = 1;
+
+	if (y < 0)
+		return x == 1 ? 1 : x == -1 ? (y % 2 ? -1 : 1) : 0;
+	for (uint64_t n = (uint64_t)y, base = (uint64_t)x; n > 0; n /= 2, base *= base)
+		result *= n % 2 ? base : 1;
+	return (int64_t)result;
+}
+
+static int64_t modulus(int64_t x, int64_t y, bool c)
+{
+	const int64_t rest = y == 0 || y == -1 ? 0 : x % y;
+
+	return rest != 0 && !c && (rest < 0) != (y < 0) ? rest + y : rest;
+}
+
+/* Functions of integers and bools that give the same type. */
+static int64_t of_integers(const struct node *node, int64_t x, int64_t y)
+{
+	const int64_t *limits = node->params.elementwise.i;
+	const bool form = node->params.elementwise.form;
+
+	switch (node->op->kind) {
+	case OP_ADD:
+		return (int64_t)((uint64_t)x + (uint64_t)y);
+	case OP_SUB:
+		return (int64_t)((uint64_t)x - (uint64_t)y);
+	case OP_MUL:
+		return (int64_t)((uint64_t)x * (uint64_t)y);
+	case OP_DIV:
+		return y == 0 ? 0 : y == -1 ? (int64_t)(0 - (uint64_t)x) : x / y;
+	case OP_POW:
+		return power(x, y);
+	case OP_MOD:
+		return modulus(x, y, form);
+	case OP_MIN:
+		return x < y ? x : y;
+	case OP_MAX:
+		return x > y ? x : y;
+	case OP_PRELU:
+		return x < 0 ? (int64_t)((uint64_t)x * (uint64_t)y) : x;
+	case OP_CLIP:
+		x = x < limits[0] ? limits[0] : x;
+		return x > limits[1] ? limits[1] : x;
+	case OP_ABS:
+		return x < 0 ? (int64_t)(0 - (uint64_t)x) : x;
+	case OP_NEG:
+		return (int64_t)(0 - (uint64_t)x);
+	case OP_SIGN:
+		return (x > 0) - (x < 0);
+	case OP_RELU:
+		return x < 0 ? 0 : x;
+	case OP_AND:
+	case OP_BITWISE_AND:
+		return x & y;
+	case OP_OR:
+	case OP_BITWISE_OR:
+		return x | y;
+	case OP_XOR:
+	case OP_BITWISE_XOR:
+		return x ^ y;
+	case OP_BIT_SHIFT:
+		return y > 7 ? 0 : form ? x >> y : x << y;
+	case OP_NOT:
+		return !x;
+	case OP_BITWISE_NOT:
+		return ~x;
+	default:
+		abort();
+	}
+}
+
+static bool compares(enum op_kind kind, struct value x, struct value y)
+{
+	const bool equal = x.is_float ? x.f == y.f : x.i == y.i;
+	const bool less = x.is_float ? x.f < y.f : x.i < y.i;
+	const bool greater = x.is_float ? x.f > y.f : x.i > y.i;
+
+	switch (kind) {
+	case OP_EQUAL:
+		return equal;
+	case OP_LESS:
+		return less;
+	case OP_LESS_OR_EQUAL:
+		return less || equal;
+	case OP_GREATER:
+		return greater;
+	default:
+		return greater || equal;
+	}
+}
+
+static struct value cast(uint8_t to, struct value x)
+{
+	static const struct {
+		double end;
+		int64_t least, most;
+	} ranges[] = {
+		[RBK_DTYPE_U8] = {256, 0, 255},
+		[RBK_DTYPE_I8] = {128, -128, 127},
+		[RBK_DTYPE_I32] = {0x1p31, INT32_MIN, INT32_MAX},
+		[RBK_DTYPE_I64] = {0x1p63, INT64_MIN, INT64_MAX},
+	};
+
+	if (to == RBK_DTYPE_BOOL)
+		return of_integer(x.is_float ? x.f != 0 : x.i != 0);
+	if (is_float(to))
+		return x.is_float ? x : of_float((double)(float)x.i);
+	if (!x.is_float)
+		return x;
+	if (isnan(x.f))
+		return of_integer(0);
+	if (x.f >= ranges[to].end)
+		return of_integer(ranges[to].most);
+	if (x.f < (double)ranges[to].least)
+		return of_integer(ranges[to].least);
+	return of_integer((int64_t)x.f);
+}
+
+static struct value apply(const struct node *node, uint8_t to, const struct value in[3])
+{
+	const int64_t finds = node->params.elementwise.i[0];
+
+	switch (node->op->kind) {
+	case OP_WHERE:
+		return in[0].i ? in[1] : in[2];
+	case OP_CAST:
+		return cast(to, in[0]);
+	case OP_IS_NAN:
+		return of_integer(isnan(in[0].f));
+	case OP_IS_INF:
+		return of_integer(isinf(in[0].f) && (finds & (in[0].f < 0 ? 1 : 2)));
+	case OP_EQUAL:
+	case OP_LESS:
+	case OP_LESS_OR_EQUAL:
+	case OP_GREATER:
+	case OP_GREATER_OR_EQUAL:
+		return of_integer(compares(node->op->kind, in[0], in[1]));
+	default:
+		if (in[0].is_float)
+			return of_float(of_floats(node, in[0].f, in[1].f));
+		return of_integer(of_integers(node, in[0].i, in[1].i));
+	}
+}
+
+/* The index in a tensor of @shape of the element that output element @at reads. */
+static uint64_t index_of(const struct shape *shape, const struct shape *out, uint32_t count,
+			 const uint32_t at[RBK_MAX_RANK])
+{
+	uint64_t index = 0;
+
+	for (unsigned int i = 0; i < shape->rank; i++) {
+		const uint32_t size = shape_dim(shape, i, count);
+
+		index = index * size + (size == 1 ? 0 : at[i + out->rank - shape->rank]);
+	}
+	return index;
+}
+
+void reference_elementwise(const struct plan *plan, const struct node *node, uint32_t count,
+			   const void *const *in, void *out)
+{
+	const struct tensor *y = &plan->tensors[node->out[0]];
+	const uint64_t n = shape_elems(&y->shape, count);
+
+	for (uint64_t i = 0; i < n; i++) {
+		struct value operands[3] = {{0}};
+		uint32_t at[RBK_MAX_RANK];
+		uint64_t rest = i;
+
+		for (unsigned int d = y->shape.rank; d-- > 0;) {
+			at[d] = (uint32_t)(rest % shape_dim(&y->shape, d, count));
+			rest /= shape_dim(&y->shape, d, count);
+		}
+		assert(node->n_in <= 3);
+		for (unsigned int j = 0; j < node->n_in; j++) {
+			const struct tensor *x = &plan->tensors[node->in[j]];
+			/* What only moves keeps its bits. */
+			const bool moves = node->op->kind == OP_WHERE && j > 0;
+
+			operands[j] =
+				load(moves && x->dtype == RBK_DTYPE_BOOL ? RBK_DTYPE_U8 : x->dtype,
+				     in[j], index_of(&x->shape, &y->shape, count, at));
+		}
+		store(y->dtype, out, i, apply(node, y->dtype, operands));
+	}
+}

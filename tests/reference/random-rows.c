@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/* See random-rows.h. */
+#include "reference/random-rows.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct random {
+	uint64_t *state;
+	struct describe *d;
+	bool dynamic;
+};
+
+static uint32_t pick(struct random *r, uint32_t from, uint32_t to)
+{
+	return from + (uint32_t)(reference_random(r->state) % (to - from + 1));
+}
+
+/* Dimensions with a preference for small ones; the last one is longer. */
+static void pick_dims(struct random *r, unsigned int rank, uint32_t *dims, uint32_t longest)
+{
+	for (unsigned int i = 0; i < rank; i++)
+		dims[i] = pick(r, 0, 4) ? pick(r, 1, i + 1 == rank || !pick(r, 0, 2) ? longest : 6)
+					: 1;
+	if (r->dynamic)
+		dims[0] = DESCRIBE_COUNT;
+}
+
+static void output(struct random *r, const char *name, enum rbk_dtype dtype)
+{
+	describe_inferred(r->d, name, RBK_TENSOR_OUTPUT, dtype);
+}
+
+static void reduction(struct random *r, const char *op)
+{
+	const unsigned int rank = pick(r, 1, 5);
+	const uint32_t mask = pick(r, 0, (1u << rank) - 1);
+	const bool positive = !strcmp(op, "ReduceLogSum");
+	unsigned int n = 0;
+	uint32_t dims[8];
+	int64_t axes[8];
+
+	pick_dims(r, rank, dims, rank < 4 ? 150 : 12);
+	for (unsigned int i = 0; i < rank; i++)
+		if (mask & 1u << i)
+			axes[n++] = (int64_t)i - (pick(r, 0, 1) ? rank : 0);
+	describe_input(r->d, "x", rank, dims);
+	if (positive) {
+		describe_scratch(r->d, "square");
+		describe_node(r->d, "Mul", "", "x,x", "square");
+	}
+	output(r, "y", RBK_DTYPE_F32);
+	describe_node(r->d, op, "", positive ? "square" : "x", "y");
+	if (n > 0)
+		describe_attr_ints(r->d, "axes", n, axes);
+	else
+		describe_attr_int(r->d, "noop_with_empty_axes", pick(r, 0, 1));
+	describe_attr_int(r->d, "keepdims", pick(r, 0, 1));
+}
+
+static void along_axis(struct random *r, const char *op)
+{
+	const bool is_arg = !strncmp(op, "Arg", 3);
+	const unsigned int rank = pick(r, 1, 4);
+	uint32_t dims[8];
+
+	pick_dims(r, rank, dims, 150);
+	describe_input(r->d, "x", rank, dims);
+	output(r, "y", is_arg ? RBK_DTYPE_I64 : RBK_DTYPE_F32);
+	describe_node(r->d, op, "", "x", "y");
+	describe_attr_int(r->d, "axis", pick(r, 0, rank - 1));
+	if (is_arg) {
+		describe_attr_int(r->d, "keepdims", pick(r, 0, 1));
+		describe_attr_int(r->d, "select_last_index", pick(r, 0, 1));
+	} else if (!strcmp(op, "CumSum")) {
+		describe_attr_int(r->d, "exclusive", pick(r, 0, 1));
+		describe_attr_int(r->d, "reverse", pick(r, 0, 1));
+	} else if (!strcmp(op, "LpNormalization")) {
+		describe_attr_int(r->d, "p", pick(r, 1, 2));
+	}
+}
+
+static void layer_norm(struct random *r, const char *op)
+{
+	const bool rms = !strcmp(op, "RMSNormalization");
+	const unsigned int rank = pick(r, 2, 4), axis = pick(r, 1, rank - 1);
+	const bool bias = !rms && pick(r, 0, 1), stats = !rms && pick(r, 0, 1);
+	uint32_t dims[8];
+
+	pick_dims(r, rank, dims, 200);
+	describe_input(r->d, "x", rank, dims);
+	if (pick(r, 0, 3))
+		describe_input(r->d, "scale", rank - axis, dims + axis);
+	else
+		describe_input(r->d, "scale", DESCRIBE_DIMS(1));
+	if (bias)
+		describe_input(r->d, "bias", rank - axis, dims + axis);
+	output(r, "y", RBK_DTYPE_F32);
+	if (stats) {
+		output(r, "mean", RBK_DTYPE_F32);
+		output(r, "inv", RBK_DTYPE_F32);
+	}
+	describe_node(r->d, op, "", bias ? "x,scale,bias" : "x,scale", stats ? "y,mean,inv" : "y");
+	describe_attr_int(r->d, "axis", axis);
+	describe_attr_float(r->d, "epsilon", 0.01f);
+}
+
+static void channel_norm(struct random *r, const char *op)
+{
+	const bool batch = !strcmp(op, "BatchNormalization");
+	const unsigned int rank = pick(r, 2, 4);
+	static const char *const by_channel[] = {"scale", "bias", "mean", "var"};
+	const uint32_t groups = pick(r, 1, 3);
+	uint32_t dims[8];
+
+	pick_dims(r, rank, dims, 40);
+	dims[1] = groups * pick(r, 1, 5);
+	describe_input(r->d, "x", rank, dims);
+	for (unsigned int i = 0; i < (batch ? 4 : 2); i++)
+		describe_input(r->d, by_channel[i], 1, &dims[1]);
+	output(r, "y", RBK_DTYPE_F32);
+	describe_node(r->d, op, "", batch ? "x,scale,bias,mean,var" : "x,scale,bias", "y");
+	describe_attr_float(r->d, "epsilon", 0.01f);
+	if (!strcmp(op, "GroupNormalization"))
+		describe_attr_int(r->d, "num_groups", groups);
+}
+
+static void rotary(struct random *r, const char *op)
+{
+	const bool heads_first = pick(r, 0, 1), positions = pick(r, 0, 1);
+	const uint32_t batch = r->dynamic ? DESCRIBE_COUNT : pick(r, 1, 3), heads = pick(r, 1, 4);
+	const uint32_t seq = pick(r, 1, 7), size = 2 * pick(r, 1, 20), half = pick(r, 1, size / 2);
+
+	if (heads_first)
+		describe_input(r->d, "x", DESCRIBE_DIMS(batch, heads, seq, size));
+	else
+		describe_input(r->d, "x", DESCRIBE_DIMS(batch, seq, heads * size));
+	for (unsigned int i = 0; i < 2; i++) {
+		if (positions)
+			describe_input(r->d, i ? "sin" : "cos", DESCRIBE_DIMS(11, half));
+		else
+			describe_input(r->d, i ? "sin" : "cos", DESCRIBE_DIMS(batch, seq, half));
+	}
+	if (positions)
+		describe_tensor(r->d, "at", RBK_TENSOR_INPUT, RBK_DTYPE_I64, 0,
+				DESCRIBE_DIMS(batch, seq));
+	output(r, "y", RBK_DTYPE_F32);
+	describe_node(r->d, op, "", positions ? "x,cos,sin,at" : "x,cos,sin", "y");
+	describe_attr_int(r->d, "interleaved", pick(r, 0, 1));
+	describe_attr_int(r->d, "rotary_embedding_dim", 2 * half);
+	describe_attr_int(r->d, "num_heads", heads);
+}
+
+static void attention(struct random *r, const char *op)
+{
+	const bool heads_first = pick(r, 0, 1), past = pick(r, 0, 1), mask = pick(r, 0, 1);
+	const uint32_t batch = r->dynamic ? DESCRIBE_COUNT : pick(r, 1, 3);
+	const uint32_t kv_heads = pick(r, 1, 3), heads = kv_heads * pick(r, 1, 3);
+	const uint32_t q_len = pick(r, 1, 9), kv_len = pick(r, 1, 30), before = pick(r, 1, 20);
+	const uint32_t size = pick(r, 1, 40), v_size = pick(r, 1, 40);
+	const uint32_t total = kv_len + (past ? before : 0);
+	const bool presents = pick(r, 0, 1), qk = pick(r, 0, 1);
+	char out[64] = "y";
+
+	if (heads_first) {
+		describe_input(r->d, "q", DESCRIBE_DIMS(batch, heads, q_len, size));
+		describe_input(r->d, "k", DESCRIBE_DIMS(batch, kv_heads, kv_len, size));
+		describe_input(r->d, "v", DESCRIBE_DIMS(batch, kv_heads, kv_len, v_size));
+	} else {
+		describe_input(r->d, "q", DESCRIBE_DIMS(batch, q_len, heads * size));
+		describe_input(r->d, "k", DESCRIBE_DIMS(batch, kv_len, kv_heads * size));
+		describe_input(r->d, "v", DESCRIBE_DIMS(batch, kv_len, kv_heads * v_size));
+	}
+	switch (mask ? pick(r, 0, 3) : 4) {
+	case 0:
+		describe_input(r->d, "mask", DESCRIBE_DIMS(q_len, total));
+		break;
+	case 1:
+		describe_input(r->d, "mask", DESCRIBE_DIMS(1, pick(r, 1, total)));
+		break;
+	case 2:
+		describe_input(r->d, "mask", DESCRIBE_DIMS(heads, 1, total));
+		break;
+	case 3:
+		describe_input(r->d, "mask", DESCRIBE_DIMS(batch, 1, q_len, pick(r, 1, total)));
+		break;
+	}
+	if (past) {
+		describe_input(r->d, "pk", DESCRIBE_DIMS(batch, kv_heads, before, size));
+		describe_input(r->d, "pv", DESCRIBE_DIMS(batch, kv_heads, before, v_size));
+	}
+	output(r, "y", RBK_DTYPE_F32);
+	if (presents) {
+		output(r, "nk", RBK_DTYPE_F32);
+		output(r, "nv", RBK_DTYPE_F32);
+		strcat(out, ",nk,nv");
+	}
+	if (qk) {
+		output(r, "qk", RBK_DTYPE_F32);
+		strcat(out, presents ? ",qk" : ",-,-,qk");
+	}
+	describe_node(r->d, op, "",
+		      mask && past ? "q,k,v,mask,pk,pv"
+		      : mask       ? "q,k,v,mask"
+		      : past       ? "q,k,v,-,pk,pv"
+				   : "q,k,v",
+		      out);
+	describe_attr_int(r->d, "is_causal", pick(r, 0, 1));
+	describe_attr_int(r->d, "qk_matmul_output_mode", pick(r, 0, 3));
+	if (!heads_first || pick(r, 0, 1)) {
+		describe_attr_int(r->d, "q_num_heads", heads);
+		describe_attr_int(r->d, "kv_num_heads", kv_heads);
+	}
+	if (pick(r, 0, 1))
+		describe_attr_float(r->d, "softcap", 0.5f);
+	if (pick(r, 0, 1))
+		describe_attr_float(r->d, "scale", 0.3f);
+}
+
+struct plan *random_rows(uint64_t *state, unsigned int round, uint32_t max_count)
+{
+	static const struct {
+		const char *op;
+		void (*describe)(struct random *r, const char *op);
+	} operators[RANDOM_ROWS_OPERATORS] = {
+		{"ReduceSum", reduction},
+		{"ReduceMean", reduction},
+		{"ReduceSumSquare", reduction},
+		{"ReduceL1", reduction},
+		{"ReduceL2", reduction},
+		{"ReduceLogSum", reduction},
+		{"ReduceLogSumExp", reduction},
+		{"ReduceProd", reduction},
+		{"ReduceMax", reduction},
+		{"ReduceMin", reduction},
+		{"ArgMax", along_axis},
+		{"ArgMin", along_axis},
+		{"CumSum", along_axis},
+		{"LogSoftmax", along_axis},
+		{"LpNormalization", along_axis},
+		{"LayerNormalization", layer_norm},
+		{"RMSNormalization", layer_norm},
+		{"InstanceNormalization", channel_norm},
+		{"GroupNormalization", channel_norm},
+		{"BatchNormalization", channel_norm},
+		{"RotaryEmbedding", rotary},
+		{"Attention", attention},
+	};
+	const unsigned int which = round % RANDOM_ROWS_OPERATORS;
+	struct random r = {.state = state, .dynamic = round / RANDOM_ROWS_OPERATORS & 1};
+
+	r.d = describe_new(operators[which].op, r.dynamic ? max_count : 1);
+	operators[which].describe(&r, operators[which].op);
+	return reference_plan(r.d, NULL);
+}

@@ -1,0 +1,15 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/* Random plans of the operators along rows, for comparing executors with the reference. */
+#include <stdint.h>
+
+#include "reference/reference.h"
+
+/* How many rounds go once through all operators. */
+enum { RANDOM_ROWS_OPERATORS = 22 };
+
+/*
+ * A plan of the operator that @round says, with random shapes and attributes: dynamic, of max_count
+ * @max_count, in odd rounds through all of them if it can be. *state is advanced.
+ */
+struct plan *random_rows(uint64_t *state, unsigned int round, uint32_t max_count);
