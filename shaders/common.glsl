@@ -28,34 +28,63 @@ layout(push_constant) uniform Push
 	uint64_t params;
 } push;
 
+/*
+ * A shader is compiled once for float32 and, where a device can hold such tensors, once for float16
+ * (-DF16): elements are float16 in memory then, and float32 in arithmetic.
+ */
+#ifdef F16
+#extension GL_EXT_shader_16bit_storage : require
+layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer In1 { float16_t v; };
+layout(buffer_reference, std430, buffer_reference_align = 2) writeonly buffer Out1 { float16_t v; };
+layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer In4 { f16vec4 v; };
+layout(buffer_reference, std430, buffer_reference_align = 2) writeonly buffer Out4 { f16vec4 v; };
+#define STORED1 float16_t
+#define STORED4 f16vec4
+const uint64_t ELEMENT = 2ul; /* bytes */
+#else
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer In1 { float v; };
 layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer Out1 { float v; };
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer In4 { vec4 v; };
 layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer Out4 { vec4 v; };
+#define STORED1
+#define STORED4
+const uint64_t ELEMENT = 4ul;
+#endif
 
 uint64_t at(uint64_t base, uint index)
 {
-	return base + uint64_t(index) * 4ul;
+	return base + uint64_t(index) * ELEMENT;
+}
+
+/* At an address. */
+float read1(uint64_t address)
+{
+	return float(In1(address).v);
+}
+
+vec4 read4(uint64_t address)
+{
+	return vec4(In4(address).v);
 }
 
 float load1(uint64_t base, uint index)
 {
-	return In1(at(base, index)).v;
+	return read1(at(base, index));
 }
 
 vec4 load4(uint64_t base, uint index)
 {
-	return In4(at(base, index)).v;
+	return read4(at(base, index));
 }
 
 void store1(uint64_t base, uint index, float value)
 {
-	Out1(at(base, index)).v = value;
+	Out1(at(base, index)).v = STORED1(value);
 }
 
 void store4(uint64_t base, uint index, vec4 value)
 {
-	Out4(at(base, index)).v = value;
+	Out4(at(base, index)).v = STORED4(value);
 }
 
 /*

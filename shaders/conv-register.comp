@@ -35,10 +35,10 @@ void main()
 
 	for (uint z = p.w[BATCH_BEGIN] + gl_WorkGroupID.z; z < p.w[BATCH_END]; z += p.groups.z) {
 		uint part = z % p.w[CONV_GROUPS];
-		uint64_t image = p.address[0] + uint64_t(z) * channels * in_h * in_w * 4ul;
+		uint64_t image = p.address[0] + uint64_t(z) * channels * in_h * in_w * ELEMENT;
 		uint mine = min(row + gl_LocalInvocationID.x % ROWS, filters - 1);
 		uint64_t weights = p.address[1] + uint64_t(part * filters + mine) * channels * kernel_h *
-							  kernel_w * 4ul;
+							  kernel_w * ELEMENT;
 		vec4 sum[ROWS];
 
 		[[unroll]] for (uint r = 0; r < ROWS; r++) {
@@ -80,7 +80,7 @@ void main()
 			}
 		}
 
-		uint64_t o = p.address[3] + uint64_t(z) * filters * pixels * 4ul;
+		uint64_t o = p.address[PARAM_OUT] + uint64_t(z) * filters * pixels * ELEMENT;
 
 		[[unroll]] for (uint r = 0; r < ROWS; r++)
 			[[unroll]] for (uint i = 0; i < 4; i++)

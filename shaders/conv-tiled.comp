@@ -3,84 +3,153 @@
 /*
  * Conv as a matrix product that is never laid out: filters by taps times taps by positions, in
  * shared-memory tiles, for GPUs.
+ *
+ * An invocation gathers eight taps of one position at each step. Which taps these are is the same for
+ * all of a subgroup, so their channel and place in the window are stepped from one to the next by
+ * scalar instructions, without dividing, and a vector instruction or two adds them to where
+ * the window begins. What lies beside the image is read from its first element and made zero.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "tile.glsl"
 #include "window.glsl"
+#extension GL_KHR_shader_subgroup_ballot : require
 
 layout(local_size_x_id = 0) in;
 
-uint filters, pixels, taps, out_w, in_h, in_w, kernel_h, kernel_w;
-uint stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
+uint filters, pixels, taps, row, col, in_h, in_w, plane;
 uint64_t weights, image;
 
-#define TILE_A_K_FIRST true
-#define TILE_B_K_FIRST false
+/* A tap's channel and place in the window, counted in elements of the image. */
+struct Tap {
+	uint x, y, channel;
+};
+Tap next;  /* of this subgroup's taps */
+Tap stride; /* from one of them to the next */
+Tap end, unit; /* unit: from a tap to its neighbour */
+uint window_x, window_y; /* of this invocation's position */
 
-float tile_a(uint row, uint k)
+void step_tap(Tap by)
 {
-	return row < filters && k < taps ? In1(weights + (uint64_t(row) * taps + k) * 4ul).v : 0.0;
+	next.x += by.x;
+	next.y += by.y;
+	next.channel += by.channel;
+	if (next.x >= end.x) {
+		next.x -= end.x;
+		next.y += unit.y;
+	}
+	if (next.y >= end.y) {
+		next.y -= end.y;
+		next.channel += unit.channel;
+	}
 }
 
-float tile_b(uint k, uint col)
+vec4 weights_at(uint m, uint k, bool whole)
 {
-	if (k >= taps || col >= pixels)
-		return 0.0;
+	vec4 v = vec4(0.0);
 
-	uint kx = k % kernel_w, rest = k / kernel_w;
-	uint ky = rest % kernel_h, c = rest / kernel_h;
-	uint iy = window_at(col / out_w, ky, stride_h, dilation_h, pad_h);
-	uint ix = window_at(col % out_w, kx, stride_w, dilation_w, pad_w);
-
-	return iy < in_h && ix < in_w ? load1(image, (c * in_h + iy) * in_w + ix) : 0.0;
+	if (whole)
+		return load4(weights, m * taps + k);
+	[[unroll]] for (uint i = 0; i < 4; i++)
+		if (k + i < taps)
+			v[i] = load1(weights, m * taps + k + i);
+	return v;
 }
 
-#include "tile.glsl"
+void tile_load(uint k0, bool whole)
+{
+	uint t = gl_LocalInvocationID.x, window = window_y * in_w + window_x;
+	uint c = t % TILE_COLS, kb = t / TILE_COLS, r = t / 4, k = t % 4 * 4;
+
+	[[unroll]] for (uint i = 0; i < 8; i++) {
+		bool inside = window_y + next.y < in_h && window_x + next.x < in_w &&
+			      (whole || next.channel < end.channel);
+		uint from = next.channel + next.y * in_w + next.x;
+		float v = load1(image, inside ? window + from : 0);
+
+		tile_bs[(kb + 2 * i) * TILE_B_LINE + c / 4][c % 4] = inside ? v : 0.0;
+		step_tap(stride);
+	}
+
+	vec4 v = weights_at(min(row + r, filters - 1), k0 + k, whole);
+
+	[[unroll]] for (uint i = 0; i < 4; i++)
+		tile_as[(k + i) * TILE_A_LINE + r / 4][r % 4] = v[i];
+}
+
+/* The tap that is @n taps after the first, in the same units. */
+Tap tap_at(Params p, uint n)
+{
+	uint kernel_w = p.w[WINDOW_KERNEL_W], kernel_h = p.w[WINDOW_KERNEL_H];
+	uint lines = n / kernel_w;
+
+	return Tap(n % kernel_w * p.w[WINDOW_DILATION_W], lines % kernel_h * unit.y,
+		   lines / kernel_h * unit.channel);
+}
 
 void main()
 {
 	Params p = Params(push.params);
 	uint group = linear_group(p), tiles = p.w[CONV_COL_TILES];
-	uint x = gl_LocalInvocationID.x % 16, y = gl_LocalInvocationID.x / 16;
 
 	if (group >= p.w[CONV_TILES])
 		return;
+
+	uint out_w = p.w[WINDOW_OUT_W], channels = p.w[CONV_IN_CHANNELS];
+
 	filters = p.w[CONV_OUT_CHANNELS];
 	in_h = p.w[WINDOW_IN_H];
 	in_w = p.w[WINDOW_IN_W];
-	out_w = p.w[WINDOW_OUT_W];
-	kernel_h = p.w[WINDOW_KERNEL_H];
-	kernel_w = p.w[WINDOW_KERNEL_W];
-	stride_h = p.w[WINDOW_STRIDE_H];
-	stride_w = p.w[WINDOW_STRIDE_W];
-	dilation_h = p.w[WINDOW_DILATION_H];
-	dilation_w = p.w[WINDOW_DILATION_W];
-	pad_h = p.w[WINDOW_PAD_H];
-	pad_w = p.w[WINDOW_PAD_W];
 	pixels = p.w[WINDOW_OUT_H] * out_w;
-	taps = p.w[CONV_IN_CHANNELS] * kernel_h * kernel_w;
+	taps = channels * p.w[WINDOW_KERNEL_H] * p.w[WINDOW_KERNEL_W];
+	unit = Tap(p.w[WINDOW_DILATION_W], p.w[WINDOW_DILATION_H], in_h * in_w);
+	end = Tap(p.w[WINDOW_KERNEL_W] * unit.x, p.w[WINDOW_KERNEL_H] * unit.y,
+		  channels * unit.channel);
+	stride = tap_at(p, 2);
+	row = group / tiles * TILE_ROWS;
+	col = group % tiles * TILE_COLS;
 
-	uint row = group / tiles * TILE, col = group % tiles * TILE;
+	uint position = min(col + gl_LocalInvocationID.x % TILE_COLS, pixels - 1);
+
+	window_x = window_at(position % out_w, 0, p.w[WINDOW_STRIDE_W], 0, p.w[WINDOW_PAD_W]);
+	window_y = window_at(position / out_w, 0, p.w[WINDOW_STRIDE_H], 0, p.w[WINDOW_PAD_H]);
 
 	for (uint z = p.w[BATCH_BEGIN] + gl_WorkGroupID.z; z < p.w[BATCH_END]; z += p.groups.z) {
-		uint part = z % p.w[CONV_GROUPS];
-		uint64_t o = p.address[3] + uint64_t(z) * filters * pixels * 4ul;
-		vec4 sum[4];
+		uint part = z % p.w[CONV_GROUPS], whole = taps & ~(TILE_K - 1);
+		uint64_t o = p.address[PARAM_OUT] + uint64_t(z) * filters * pixels * ELEMENT;
+		vec4 sum[2][4];
 
-		weights = p.address[1] + uint64_t(part) * filters * taps * 4ul;
-		image = p.address[0] + uint64_t(z) * p.w[CONV_IN_CHANNELS] * in_h * in_w * 4ul;
-		tile_product(row, col, taps, sum);
+		weights = p.address[1] + uint64_t(part) * filters * taps * ELEMENT;
+		image = p.address[0] + uint64_t(z) * channels * unit.channel * ELEMENT;
+		next = tap_at(p, subgroupBroadcastFirst(gl_LocalInvocationID.x / TILE_COLS));
+		[[unroll]] for (uint r = 0; r < 4; r++)
+			sum[0][r] = sum[1][r] = vec4(0.0);
+		for (uint k = 0; k < whole; k += TILE_K)
+			tile_step(k, true, sum);
+		if (whole < taps)
+			tile_step(whole, false, sum);
+
+		uint x = gl_LocalInvocationID.x % TILE_LANES;
+		uint m = row + 4 * (gl_LocalInvocationID.x / TILE_LANES);
+
 		[[unroll]] for (uint r = 0; r < 4; r++) {
-			uint m = row + 4 * y + r;
-			float bias = m < filters && p.w[CONV_HAS_BIAS] != 0 ?
-					     load1(p.address[2], part * filters + m) :
+			if (m + r >= filters)
+				break;
+
+			float bias = p.w[CONV_HAS_BIAS] != 0 ?
+					     load1(p.address[2], part * filters + m + r) :
 					     0.0;
 
-			[[unroll]] for (uint c = 0; c < 4; c++) {
-				uint n = col + x + 16 * c;
+			[[unroll]] for (uint side = 0; side < 2; side++) {
+				uint n = col + 4 * (x + TILE_LANES * side);
+				vec4 v = sum[side][r] + bias;
 
-				if (m < filters && n < pixels)
-					store1(o, m * pixels + n, sum[r][c] + bias);
+				if (n + 4 <= pixels)
+					store4(o, (m + r) * pixels + n, v);
+				else
+					[[unroll]] for (uint i = 0; i < 3; i++)
+						if (n + i < pixels)
+							store1(o, (m + r) * pixels + n + i, v[i]);
 			}
 		}
 	}

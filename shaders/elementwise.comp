@@ -1,26 +1,147 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * Add, Mul and Relu, four consecutive elements at a time. Operands that lie like the output are read
- * as vectors; broadcast ones by strides, decomposing the index of the first of four.
+ * What works element by element on floats, four consecutive elements at a time. Operands that lie
+ * like the output are read as vectors; broadcast ones by strides, decomposing the index of the first
+ * of four. The functions and what they give for special values are those of
+ * broker/cpu/map-float-hot.c.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "map.glsl"
+#include "math.glsl"
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint OPERATION = 0;
 layout(constant_id = 2) const uint QUADS = 1; /* per invocation */
 
-const uint ADD = 0, MUL = 1, RELU = 2;
+const bool BINARY = OPERATION <= MAP_PRELU;
 
-vec4 apply(vec4 a, vec4 b)
+vec4 limit(vec4 x, vec4 low, vec4 high)
 {
-	if (OPERATION == ADD)
-		return a + b;
-	if (OPERATION == MUL)
-		return a * b;
-	/* Written so that not-a-number stays what it is. */
-	return mix(a, vec4(0.0), lessThan(a, vec4(0.0)));
+	return lesser(high, greater(low, x));
+}
+
+vec4 hard_sigmoid(vec4 x, float a, float b)
+{
+	return limit(a * x + b, vec4(0.0), vec4(1.0));
+}
+
+vec4 mish(vec4 x)
+{
+	vec4 e = exp_of(lesser(vec4(20.0), x)), n = e * (e + 2.0);
+
+	return x * (n / (n + 2.0));
+}
+
+vec4 apply(vec4 x, vec4 y, float a, float b)
+{
+	const vec4 zero = vec4(0.0);
+
+	switch (OPERATION) {
+	case MAP_ADD:
+		return x + y;
+	case MAP_SUB:
+		return x - y;
+	case MAP_MUL:
+		return x * y;
+	case MAP_DIV:
+		return divide(x, y);
+	case MAP_POW:
+		return pow_of(x, y);
+	case MAP_FMOD:
+		return fmod_of(x, y);
+	case MAP_MIN:
+		return mix(lesser(x, y), x, is_nan4(x));
+	case MAP_MAX:
+		return mix(greater(x, y), x, is_nan4(x));
+	case MAP_PRELU:
+		return mix(x, x * y, lessThan(x, zero));
+	case MAP_CLIP:
+		return mix(limit(x, vec4(a), vec4(b)), x, is_nan4(x));
+	case MAP_ABS:
+		return magnitude(x);
+	case MAP_NEG:
+		return -x;
+	case MAP_SIGN:
+		return mix(x, with_sign(vec4(1.0), x), lessThan(zero, magnitude(x)));
+	case MAP_FLOOR:
+		return floor(x);
+	case MAP_CEIL:
+		return ceil(x);
+	case MAP_ROUND:
+		return roundEven(x);
+	case MAP_SQRT:
+		return root(x);
+	case MAP_RECIPROCAL:
+		return divide(vec4(1.0), x);
+	case MAP_EXP:
+		return exp_of(x);
+	case MAP_LOG:
+		return log_of(x);
+	case MAP_ERF:
+		return erf_of(x);
+	case MAP_SIN:
+		return sin_of(x);
+	case MAP_COS:
+		return cos_of(x);
+	case MAP_TAN:
+		return tan_of(x);
+	case MAP_ASIN:
+		return asin_of(x);
+	case MAP_ACOS:
+		return acos_of(x);
+	case MAP_ATAN:
+		return atan_of(x);
+	case MAP_SINH:
+		return sinh_of(x);
+	case MAP_COSH:
+		return cosh_of(x);
+	case MAP_TANH:
+		return tanh_of(x);
+	case MAP_ASINH:
+		return asinh_of(x);
+	case MAP_ACOSH:
+		return acosh_of(x);
+	case MAP_ATANH:
+		return atanh_of(x);
+	case MAP_RELU:
+		return mix(x, zero, lessThan(x, zero));
+	case MAP_LEAKY_RELU:
+		return mix(x, a * x, lessThan(x, zero));
+	case MAP_THRESHOLDED_RELU:
+		return mix(zero, x, greaterThan(x, vec4(a)));
+	case MAP_ELU:
+		return mix(x, a * expm1_of(x), lessThan(x, zero));
+	case MAP_SELU:
+		return b * mix(x, a * expm1_of(x), lessThan(x, zero));
+	case MAP_CELU:
+		return greater(zero, x) + lesser(zero, a * expm1_of(x / a));
+	case MAP_GELU:
+		return x * normal_cdf(x);
+	case MAP_GELU_TANH:
+		return x * sigmoid_of(2.0 * (x * (0.797884561 + 0.0356774081 * (x * x))));
+	case MAP_SIGMOID:
+		return sigmoid_of(x);
+	case MAP_HARD_SIGMOID:
+		return hard_sigmoid(x, a, b);
+	case MAP_HARD_SWISH:
+		return x * hard_sigmoid(x, 1.0 / 6.0, 0.5);
+	case MAP_SWISH:
+		return x * sigmoid_of(a * x);
+	case MAP_MISH:
+		return mish(x);
+	case MAP_SOFTPLUS:
+		return greater(zero, x) + log1p_of(exp_of(-magnitude(x)));
+	case MAP_SOFTSIGN:
+		return divide(x, 1.0 + magnitude(x));
+	}
+	return x;
+}
+
+float parameter(Params p, uint i)
+{
+	return uintBitsToFloat(p.w[ELEMENTWISE_PARAMS + i]);
 }
 
 void offsets(Params p, uint index, out uint a, out uint b, out uint last)
@@ -42,46 +163,54 @@ void offsets(Params p, uint index, out uint a, out uint b, out uint last)
 	}
 }
 
-void quad_flat(Params p, uint index, uint total)
+/* The @n operands from element @index on; the others stay. */
+void load_quad(Params p, uint index, uint n, inout vec4 x, inout vec4 y)
 {
-	if (index + 4 <= total) {
-		vec4 a = load4(p.address[0], index);
-		vec4 b = OPERATION == RELU ? a : load4(p.address[1], index);
+	uint rank = p.w[ELEMENTWISE_RANK];
+	uint size = p.w[ELEMENTWISE_DIMS + max(rank, 1) - 1];
+	uint x_step = p.w[ELEMENTWISE_A + max(rank, 1) - 1];
+	uint y_step = p.w[ELEMENTWISE_B + max(rank, 1) - 1];
+	uint x_at = index, y_at = index, last;
 
-		store4(p.address[3], index, apply(a, b));
+	if (rank == 0 && n == 4) {
+		x = load4(p.address[0], index);
+		if (BINARY)
+			y = load4(p.address[1], index);
 		return;
 	}
-	for (uint i = index; i < total; i++) {
-		float a = load1(p.address[0], i);
-		float b = OPERATION == RELU ? a : load1(p.address[1], i);
-
-		store1(p.address[3], i, apply(vec4(a), vec4(b)).x);
+	if (rank == 0) {
+		x_step = 1;
+		y_step = 1;
+	} else {
+		offsets(p, index, x_at, y_at, last);
+	}
+	[[unroll]] for (uint i = 0; i < 4; i++) {
+		if (i >= n)
+			return;
+		/* Into the next row. */
+		if (i > 0 && rank > 0 && ++last >= size)
+			offsets(p, index + i, x_at, y_at, last);
+		x[i] = load1(p.address[0], x_at);
+		if (BINARY)
+			y[i] = load1(p.address[1], y_at);
+		x_at += x_step;
+		y_at += y_step;
 	}
 }
 
-void quad_strided(Params p, uint index, uint total)
+void quad(Params p, uint index, uint n)
 {
-	uint rank = p.w[ELEMENTWISE_RANK];
-	uint size = p.w[ELEMENTWISE_DIMS + rank - 1];
-	uint a_step = p.w[ELEMENTWISE_A + rank - 1], b_step = p.w[ELEMENTWISE_B + rank - 1];
-	uint a_at, b_at, last;
+	vec4 x = vec4(0.0), y = vec4(0.0);
 
-	offsets(p, index, a_at, b_at, last);
-	if (last + 4 <= size) {
-		vec4 a = vec4(load1(p.address[0], a_at), load1(p.address[0], a_at + a_step),
-			      load1(p.address[0], a_at + 2 * a_step),
-			      load1(p.address[0], a_at + 3 * a_step));
-		vec4 b = vec4(load1(p.address[1], b_at), load1(p.address[1], b_at + b_step),
-			      load1(p.address[1], b_at + 2 * b_step),
-			      load1(p.address[1], b_at + 3 * b_step));
-
-		store4(p.address[3], index, apply(a, b));
+	load_quad(p, index, n, x, y);
+	x = apply(x, y, parameter(p, 0), parameter(p, 1));
+	if (n == 4) {
+		store4(p.address[PARAM_OUT], index, x);
 		return;
 	}
-	for (uint i = index; i < min(index + 4, total); i++) {
-		offsets(p, i, a_at, b_at, last);
-		store1(p.address[3], i,
-		       apply(vec4(load1(p.address[0], a_at)), vec4(load1(p.address[1], b_at))).x);
+	[[unroll]] for (uint i = 0; i < 3; i++) {
+		if (i < n)
+			store1(p.address[PARAM_OUT], index + i, x[i]);
 	}
 }
 
@@ -93,15 +222,11 @@ void main()
 	if (group >= p.w[ELEMENTWISE_GROUPS])
 		return;
 	for (uint i = 0; i < QUADS; i++) {
-		uint quad = (group * QUADS + i) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
-		uint index = quad * 4;
+		uint number = (group * QUADS + i) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
 
 		/* The last group may reach beyond the total, and beyond 32 bits. */
-		if (index >= total || quad > 0x3fffffffu)
+		if (number > 0x3fffffffu || number * 4 >= total)
 			break;
-		if (p.w[ELEMENTWISE_RANK] == 0)
-			quad_flat(p, index, total);
-		else
-			quad_strided(p, index, total);
+		quad(p, number * 4, min(total - number * 4, 4u));
 	}
 }

@@ -26,3 +26,17 @@ float finish(Params p, float sum, uint row, uint col)
 							     col * p.w[MATMUL_C_COL]);
 	return result;
 }
+
+/* The same of four columns, of which those beyond the last are anything. */
+vec4 finish4(Params p, vec4 sum, uint row, uint col, uint n_cols)
+{
+	float beta = uintBitsToFloat(p.w[MATMUL_BETA]);
+	vec4 result = uintBitsToFloat(p.w[MATMUL_ALPHA]) * sum;
+
+	if (beta != 0.0)
+		[[unroll]] for (uint c = 0; c < 4; c++)
+			result[c] += beta * load1(p.address[2], row * p.w[MATMUL_C_ROW] +
+									min(col + c, n_cols - 1) *
+										p.w[MATMUL_C_COL]);
+	return result;
+}

@@ -28,18 +28,18 @@ void load_b(uint64_t b, uint k, uint col, uint ldb, out vec4 b0, out vec4 b1, ou
 	    out vec4 b3)
 {
 	if (TRANS_B == 0) {
-		uint64_t base = b + (uint64_t(k) * ldb + col) * 4ul;
-		uint64_t step = uint64_t(ldb) * 4ul;
+		uint64_t base = b + (uint64_t(k) * ldb + col) * ELEMENT;
+		uint64_t step = uint64_t(ldb) * ELEMENT;
 
-		b0 = In4(base).v;
-		b1 = In4(base + step).v;
-		b2 = In4(base + 2ul * step).v;
-		b3 = In4(base + 3ul * step).v;
+		b0 = read4(base);
+		b1 = read4(base + step);
+		b2 = read4(base + 2ul * step);
+		b3 = read4(base + 3ul * step);
 	} else {
-		uint64_t base = b + (uint64_t(col) * ldb + k) * 4ul;
-		uint64_t step = uint64_t(ldb) * 4ul;
-		mat4 t = transpose(mat4(In4(base).v, In4(base + step).v, In4(base + 2ul * step).v,
-					In4(base + 3ul * step).v));
+		uint64_t base = b + (uint64_t(col) * ldb + k) * ELEMENT;
+		uint64_t step = uint64_t(ldb) * ELEMENT;
+		mat4 t = transpose(mat4(read4(base), read4(base + step), read4(base + 2ul * step),
+					read4(base + 3ul * step)));
 
 		b0 = t[0];
 		b1 = t[1];
@@ -50,12 +50,12 @@ void load_b(uint64_t b, uint k, uint col, uint ldb, out vec4 b0, out vec4 b1, ou
 
 float element_a(uint64_t a, uint row, uint k, uint lda)
 {
-	return In1(a + (TRANS_A == 0 ? uint64_t(row) * lda + k : uint64_t(k) * lda + row) * 4ul).v;
+	return read1(a + (TRANS_A == 0 ? uint64_t(row) * lda + k : uint64_t(k) * lda + row) * ELEMENT);
 }
 
 float element_b(uint64_t b, uint k, uint col, uint ldb)
 {
-	return In1(b + (TRANS_B == 0 ? uint64_t(k) * ldb + col : uint64_t(col) * ldb + k) * 4ul).v;
+	return read1(b + (TRANS_B == 0 ? uint64_t(k) * ldb + col : uint64_t(col) * ldb + k) * ELEMENT);
 }
 
 void main()
@@ -80,21 +80,21 @@ void main()
 
 		batch_offsets(p, z, a_at, b_at);
 		uint64_t a = at(p.address[0], a_at), b = at(p.address[1], b_at);
-		uint64_t o = p.address[3] + uint64_t(z) * M * N * 4ul;
+		uint64_t o = p.address[PARAM_OUT] + uint64_t(z) * M * N * ELEMENT;
 
 		[[unroll]] for (uint r = 0; r < ROWS; r++)
 			sum[r] = vec4(0.0);
 
 		if (N >= 4) {
 			uint c = min(col, N - 4), k4 = K & ~3u;
-			uint64_t a_mine = a + uint64_t(mine) * lda * 4ul;
+			uint64_t a_mine = a + uint64_t(mine) * lda * ELEMENT;
 
 			for (uint k = 0; k < k4; k += 4) {
 				vec4 b0, b1, b2, b3, ours;
 
 				load_b(b, k, c, ldb, b0, b1, b2, b3);
 				if (TRANS_A == 0)
-					ours = In4(a_mine + uint64_t(k) * 4ul).v;
+					ours = read4(a_mine + uint64_t(k) * ELEMENT);
 				else
 					ours = vec4(element_a(a, mine, k, lda),
 						    element_a(a, mine, k + 1, lda),

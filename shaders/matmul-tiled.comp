@@ -4,38 +4,108 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul-common.glsl"
+#include "tile.glsl"
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint TRANS_A = 0;
 layout(constant_id = 2) const uint TRANS_B = 0;
 
-uint M, N, K, lda, ldb;
+uint M, N, K, lda, ldb, row, col;
 uint64_t a, b;
 
-#define TILE_A_K_FIRST (TRANS_A == 0)
-#define TILE_B_K_FIRST (TRANS_B != 0)
-
-float tile_a(uint row, uint k)
+/*
+ * Edges cost no branch in the loop. Rows and columns beyond the last read the last one, and what comes
+ * of them is not stored; a quad that lies together and would reach beyond the last is moved to end
+ * with it, so that some elements are computed twice, with the same bits. Matrices that have fewer than
+ * four there are read as all are in the last steps of k: element by element.
+ */
+uint quad_row(uint at)
 {
-	if (row >= M || k >= K)
-		return 0.0;
-	return In1(a + (TRANS_A == 0 ? uint64_t(row) * lda + k : uint64_t(k) * lda + row) * 4ul).v;
+	return TRANS_A == 0 || M < 4 ? at : min(at, M - 4);
 }
 
-float tile_b(uint k, uint col)
+uint quad_col(uint at)
 {
-	if (col >= N || k >= K)
-		return 0.0;
-	return In1(b + (TRANS_B == 0 ? uint64_t(k) * ldb + col : uint64_t(col) * ldb + k) * 4ul).v;
+	return TRANS_B != 0 || N < 4 ? at : min(at, N - 4);
 }
 
-#include "tile.glsl"
+vec4 elements_a(uint m, uint k)
+{
+	vec4 v = vec4(0.0);
+
+	[[unroll]] for (uint i = 0; i < 4; i++) {
+		uint mi = TRANS_A == 0 ? m : m + i, ki = TRANS_A == 0 ? k + i : k;
+
+		if (mi < M && ki < K)
+			v[i] = load1(a, TRANS_A == 0 ? mi * lda + ki : ki * lda + mi);
+	}
+	return v;
+}
+
+vec4 elements_b(uint k, uint n)
+{
+	vec4 v = vec4(0.0);
+
+	[[unroll]] for (uint i = 0; i < 4; i++) {
+		uint ni = TRANS_B == 0 ? n + i : n, ki = TRANS_B == 0 ? k : k + i;
+
+		if (ni < N && ki < K)
+			v[i] = load1(b, TRANS_B == 0 ? ki * ldb + ni : ni * ldb + ki);
+	}
+	return v;
+}
+
+/* Where in the tiles an invocation puts four elements that lie together in memory. */
+void store_a(uint at, uint part, vec4 v)
+{
+	if (TRANS_A != 0)
+		tile_as[at] = v;
+	else
+		[[unroll]] for (uint i = 0; i < 4; i++)
+			tile_as[at + i * TILE_A_LINE][part] = v[i];
+}
+
+void store_b(uint at, uint part, vec4 v)
+{
+	if (TRANS_B == 0)
+		tile_bs[at] = v;
+	else
+		[[unroll]] for (uint i = 0; i < 4; i++)
+			tile_bs[at + i * TILE_B_LINE][part] = v[i];
+}
+
+/*
+ * Four elements of A and twice four of B each. What the compiler is to see as the same for several of
+ * them, or as the same for all invocations, is an expression of its own.
+ */
+void tile_load(uint k0, bool whole)
+{
+	uint t = gl_LocalInvocationID.x;
+
+	[[unroll]] for (uint i = 0; i < 2; i++) {
+		uint c = TRANS_B == 0 ? t % 32 * 4 : t / 4, k = TRANS_B == 0 ? t / 32 : t % 4 * 4;
+		uint c_more = TRANS_B == 0 ? 0 : 64 * i, k_more = TRANS_B == 0 ? 8 * i : 0;
+		uint n = TRANS_B == 0 ? quad_col(col + c) : min(col + c + c_more, N - 1);
+		vec4 v = whole ? load4(b, (TRANS_B == 0 ? k * ldb + n : n * ldb + k) +
+						  (TRANS_B == 0 ? (k0 + k_more) * ldb : k0)) :
+				 elements_b(k0 + k_more + k, n);
+
+		store_b(k * TILE_B_LINE + c / 4 + k_more * TILE_B_LINE + c_more / 4, c % 4, v);
+	}
+
+	uint r = TRANS_A == 0 ? t / 4 : t % 16 * 4, k = TRANS_A == 0 ? t % 4 * 4 : t / 16;
+	uint m = TRANS_A == 0 ? min(row + r, M - 1) : quad_row(row + r);
+	vec4 v = whole ? load4(a, (TRANS_A == 0 ? m * lda + k : k * lda + m) +
+					  (TRANS_A == 0 ? k0 : k0 * lda)) :
+			 elements_a(m, k0 + k);
+
+	store_a(k * TILE_A_LINE + r / 4, r % 4, v);
+}
 
 void main()
 {
 	Params p = Params(push.params);
 	uint group = linear_group(p), tiles = p.w[MATMUL_COL_TILES];
-	uint x = gl_LocalInvocationID.x % 16, y = gl_LocalInvocationID.x / 16;
 
 	if (group >= p.w[MATMUL_TILES])
 		return;
@@ -44,25 +114,47 @@ void main()
 	K = p.w[MATMUL_K];
 	lda = p.w[MATMUL_LDA];
 	ldb = p.w[MATMUL_LDB];
+	row = group / tiles * TILE_ROWS;
+	col = group % tiles * TILE_COLS;
 
-	uint row = group / tiles * TILE, col = group % tiles * TILE;
+	bool is_thin = (TRANS_A != 0 && M < 4) || (TRANS_B == 0 && N < 4);
+	uint whole = is_thin ? 0 : K & ~(TILE_K - 1);
 
 	for (uint z = p.w[BATCH_BEGIN] + gl_WorkGroupID.z; z < p.w[BATCH_END]; z += p.groups.z) {
+		uint64_t o = p.address[PARAM_OUT] + uint64_t(z) * M * N * ELEMENT;
 		uint a_at, b_at;
-		vec4 sum[4];
+		vec4 sum[2][4];
 
 		batch_offsets(p, z, a_at, b_at);
 		a = at(p.address[0], a_at);
 		b = at(p.address[1], b_at);
-		uint64_t o = p.address[3] + uint64_t(z) * M * N * 4ul;
-
-		tile_product(row, col, K, sum);
 		[[unroll]] for (uint r = 0; r < 4; r++)
-			[[unroll]] for (uint c = 0; c < 4; c++) {
-				uint m = row + 4 * y + r, n = col + x + 16 * c;
+			sum[0][r] = sum[1][r] = vec4(0.0);
+		for (uint k = 0; k < whole; k += TILE_K)
+			tile_step(k, true, sum);
+		for (uint k = whole; k < K; k += TILE_K)
+			tile_step(k, false, sum);
 
-				if (m < M && n < N)
-					store1(o, m * N + n, finish(p, sum[r][c], m, n));
+		uint x = gl_LocalInvocationID.x % TILE_LANES;
+		uint y = gl_LocalInvocationID.x / TILE_LANES;
+		uint m = quad_row(row + 4 * y);
+
+		[[unroll]] for (uint side = 0; side < 2; side++) {
+			uint first = col + 4 * x + 4 * TILE_LANES * side, n = quad_col(first);
+
+			[[unroll]] for (uint r = 0; r < 4; r++) {
+				if (row + 4 * y >= M || first >= N || m + r >= M)
+					continue;
+
+				vec4 v = finish4(p, sum[side][r], m + r, n, N);
+
+				if (n + 4 <= N)
+					store4(o, (m + r) * N + n, v);
+				else
+					[[unroll]] for (uint c = 0; c < 3; c++)
+						if (n + c < N)
+							store1(o, (m + r) * N + n + c, v[c]);
 			}
+		}
 	}
 }

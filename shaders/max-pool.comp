@@ -36,5 +36,5 @@ void main()
 				most = max(most, load1(p.address[0], (image * in_h + iy) * in_w + ix));
 		}
 	}
-	store1(p.address[3], index, most);
+	store1(p.address[PARAM_OUT], index, most);
 }

@@ -23,5 +23,5 @@ void main()
 		return;
 	for (uint k = 0; k < K; k++)
 		sum += load1(p.address[0], row * K + k) * load1(p.address[1], k * N + col);
-	store1(p.address[3], row * N + col, sum);
+	store1(p.address[PARAM_OUT], row * N + col, sum);
 }

@@ -4,15 +4,19 @@
  *
  * Included by the shaders and by broker/vulkan/lower.c. A block is 256 bytes: the numbers of
  * workgroups (which the indirect dispatch reads) and the number of the first one of the x and y of
- * a dispatch that is cut, five addresses (0 to 2 inputs, 3 and 4 outputs) and these words. All strides and sizes count elements.
+ * a dispatch that is cut, eight addresses (0 to 4 inputs, 5 to 7 outputs) and these words. All strides and sizes count elements.
  */
-#define PARAM_ADDRESSES    5
-#define PARAM_WORDS        50
+#define PARAM_ADDRESSES    8
+#define PARAM_OUT          5 /* the first output */
+#define PARAM_WORDS        44
 
-/* Of every operator: workgroups over x and y if it is not cut; the batches of this dispatch */
-#define ALL_GROUPS         47
-#define BATCH_BEGIN        48
-#define BATCH_END          49
+/*
+ * Of every operator: workgroups over x and y if it is not cut; the batches of this dispatch. All
+ * words before are the operator's.
+ */
+#define ALL_GROUPS         41
+#define BATCH_BEGIN        42
+#define BATCH_END          43
 
 /* MatMul and Gemm: out[z][m][n] = alpha * sum over k of a[m][k] * b[k][n] + beta * c[m][n] */
 #define MATMUL_M           0
@@ -52,23 +56,29 @@
 #define CONV_TILES         18
 #define CONV_HAS_BIAS      19
 
-/* Add, Mul, Relu, Transpose: out[i] = f(a[...], b[...]) over up to 8 dimensions */
+/* Element by element and Transpose: out[i] = f(a[...], b[...], c[...]) over up to 8 dimensions */
 #define ELEMENTWISE_TOTAL  0
 #define ELEMENTWISE_GROUPS 1
 #define ELEMENTWISE_RANK   2 /* 0: all operands lie alike */
 #define ELEMENTWISE_DIMS   3 /* [8] */
 #define ELEMENTWISE_A      11 /* strides [8] */
 #define ELEMENTWISE_B      19
+#define ELEMENTWISE_C      27
+#define ELEMENTWISE_PARAMS 35 /* see map.glsl: [4] */
 
-/* Softmax and TopK: outer * inner rows of size elements, inner apart */
+/* Operators along one dimension: outer * inner rows of size elements, inner apart */
 #define ROWS_TOTAL         0 /* outer * inner */
 #define ROWS_SIZE          1
 #define ROWS_INNER         2
 #define ROWS_GROUPS        3
 #define ROWS_K             4 /* TopK */
-#define ROWS_FLIP          5 /* TopK: 0xffffffff for the smallest */
+#define ROWS_FLIP          5 /* TopK, ArgMax: 0xffffffff for the smallest */
+#define ROWS_LAST          6 /* ArgMax: of equal ones the last */
+#define ROWS_LOG           7 /* LogSoftmax */
+#define ROWS_SCAN          8 /* CumSum: 1: exclusive, 2: reverse */
+#define ROWS_P             9 /* LpNormalization */
 
-/* ReduceSum: up to 4 groups of kept and 4 of summed dimensions */
+/* Reductions: up to 4 groups of kept and 4 of reduced dimensions */
 #define REDUCE_OUTPUTS     0
 #define REDUCE_SIZE        1 /* elements in one sum */
 #define REDUCE_GROUPS      2
@@ -78,7 +88,83 @@
 #define REDUCE_KEPT_STRIDE 9
 #define REDUCE_SUM_DIMS    13
 #define REDUCE_SUM_STRIDE  17
+#define REDUCE_KIND        21
+
+/* Normalisations: rows of neighbours; BatchNormalization, all of them as if in one row */
+#define NORM_ROWS          0 /* BatchNormalization: elements */
+#define NORM_LEN           1
+#define NORM_RUN           2 /* elements that share a scale */
+#define NORM_PERIOD        3 /* of rows; BatchNormalization: channels */
+#define NORM_FLAGS         4
+#define NORM_EPSILON       5 /* the bits of a float */
+#define NORM_GROUPS        6 /* BatchNormalization */
+/* Flags: what there is, and whether every element of a row has its own. */
+#define NORM_RMS           1
+#define NORM_SCALE         2
+#define NORM_SCALE_EACH    4
+#define NORM_BIAS          8
+#define NORM_BIAS_EACH     16
+#define NORM_MEAN          32
+#define NORM_INV           64
+
+/* RotaryEmbedding: pairs and elements that are copied */
+#define ROTARY_TOTAL       0
+#define ROTARY_GROUPS      1
+#define ROTARY_HEADS       2
+#define ROTARY_SEQ         3
+#define ROTARY_HEAD        4 /* elements of a head */
+#define ROTARY_DIM         5 /* that are turned */
+#define ROTARY_INTERLEAVED 6
+#define ROTARY_POSITIONS   7 /* in the caches; 0: they are by token */
+#define ROTARY_SEQ_STRIDE  8
+#define ROTARY_HEAD_STRIDE 9
+
+/* Attention's present keys or values */
+#define PRESENT_TOTAL       0
+#define PRESENT_GROUPS      1
+#define PRESENT_HEADS       2
+#define PRESENT_PAST        3
+#define PRESENT_SEQ         4
+#define PRESENT_SIZE        5
+#define PRESENT_HEAD_STRIDE 6
+#define PRESENT_ROW_STRIDE  7
+
+/* Attention */
+#define ATTENTION_QUERIES    0 /* of all heads and batches */
+#define ATTENTION_KEYS       1 /* of one head */
+#define ATTENTION_Q_HEADS    2
+#define ATTENTION_KV_HEADS   3
+#define ATTENTION_Q_LEN      4
+#define ATTENTION_PAST       5
+#define ATTENTION_HEAD       6
+#define ATTENTION_VALUE      7
+#define ATTENTION_Q_BATCH    8 /* strides */
+#define ATTENTION_Q_HEAD     9
+#define ATTENTION_Q_ROW      10
+#define ATTENTION_K_BATCH    11
+#define ATTENTION_K_HEAD     12
+#define ATTENTION_K_ROW      13
+#define ATTENTION_V_BATCH    14
+#define ATTENTION_V_HEAD     15
+#define ATTENTION_V_ROW      16
+#define ATTENTION_Y_BATCH    17
+#define ATTENTION_Y_HEAD     18
+#define ATTENTION_Y_ROW      19
+#define ATTENTION_MASK_BATCH 20
+#define ATTENTION_MASK_HEAD  21
+#define ATTENTION_MASK_ROW   22
+#define ATTENTION_MASK_COLS  23
+#define ATTENTION_SCALE      24 /* the bits of floats */
+#define ATTENTION_SOFTCAP    25
+#define ATTENTION_FLAGS      26
+#define ATTENTION_QK_MODE    27
+#define ATTENTION_CAUSAL     1
+#define ATTENTION_HAS_MASK   2
+#define ATTENTION_MASK_BOOL  4
+#define ATTENTION_HAS_VALID  8
+#define ATTENTION_HAS_QK     16
 
 /* copy */
 #define COPY_WORDS         0 /* of 4 bytes */
 #define COPY_GROUPS        1
+#define COPY_REST          2 /* bytes behind the words, 0 to 3 */

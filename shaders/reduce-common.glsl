@@ -1,5 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* ReduceSum: where a sum's elements lie, and a share of one sum. */
+/* Reductions: where a result's elements lie, and a share of one result. */
+#include "order.glsl"
+
+/* Sums and means have pipelines of their own; others look at the kind as they go. */
+layout(constant_id = 1) const uint SUMS_ONLY = 0;
+
+/* In the order of enum cpu_reduce_kind, which lower-reduce.c keeps. */
+const uint SUM = 0, MEAN = 1, SUM_SQUARE = 2, L1 = 3, L2 = 4, LOG_SUM = 5, LOG_SUM_EXP = 6, PROD = 7,
+	   MOST = 8, LEAST = 9;
+
+uint reduce_kind(Params p)
+{
+	return SUMS_ONLY != 0 ? min(p.w[REDUCE_KIND], MEAN) : p.w[REDUCE_KIND];
+}
 
 /* Decomposes @index over @n <= 4 dimensions whose sizes and strides stand at @dims and @strides. */
 uint strided(Params p, uint index, uint n, uint dims, uint strides)
@@ -16,27 +29,99 @@ uint strided(Params p, uint index, uint n, uint dims, uint strides)
 
 const uint TURN = 8; /* elements per invocation and turn */
 
+float term(uint kind, float x, float shift)
+{
+	if (SUMS_ONLY != 0)
+		return x;
+	if (kind == SUM_SQUARE || kind == L2)
+		return x * x;
+	if (kind == L1)
+		return abs(x);
+	return kind == LOG_SUM_EXP ? exp(x - shift) : x;
+}
+
+float merge(uint kind, float a, float b)
+{
+	return SUMS_ONLY == 0 && kind == PROD ? a * b : a + b;
+}
+
 /*
- * Adds up elements lane, lane + lanes, ... of sum @index, in several parts, which keeps the error of
- * long sums small.
+ * Takes elements lane, lane + lanes, ... of result @index together, in several parts, which keeps
+ * the error of long sums small.
  */
-float share(Params p, uint index, uint lane, uint lanes)
+float share(Params p, uint kind, uint index, uint lane, uint lanes, float shift)
 {
 	uint base = strided(p, index, p.w[REDUCE_KEPT], REDUCE_KEPT_DIMS, REDUCE_KEPT_STRIDE);
 	uint size = p.w[REDUCE_SIZE], n = p.w[REDUCE_SUMMED];
 	float parts[TURN];
 
 	[[unroll]] for (uint t = 0; t < TURN; t++)
-		parts[t] = 0.0;
+		parts[t] = SUMS_ONLY == 0 && kind == PROD ? 1.0 : 0.0;
 	for (uint begin = 0; begin < size; begin += lanes * TURN)
 		[[unroll]] for (uint t = 0; t < TURN; t++) {
 			uint i = begin + t * lanes + lane;
 
 			if (i < size)
-				parts[t] += load1(p.address[0],
-						  base + strided(p, i, n, REDUCE_SUM_DIMS,
-								 REDUCE_SUM_STRIDE));
+				parts[t] = merge(kind, parts[t],
+						 term(kind,
+						      load1(p.address[0],
+							    base + strided(p, i, n, REDUCE_SUM_DIMS,
+									   REDUCE_SUM_STRIDE)),
+						      shift));
 		}
-	return ((parts[0] + parts[1]) + (parts[2] + parts[3])) +
-	       ((parts[4] + parts[5]) + (parts[6] + parts[7]));
+	return merge(kind, merge(kind, merge(kind, parts[0], parts[1]), merge(kind, parts[2], parts[3])),
+		     merge(kind, merge(kind, parts[4], parts[5]), merge(kind, parts[6], parts[7])));
+}
+
+/* The largest of the same elements, or with @flip the smallest. */
+uint share_order(Params p, uint index, uint lane, uint lanes, uint flip)
+{
+	uint base = strided(p, index, p.w[REDUCE_KEPT], REDUCE_KEPT_DIMS, REDUCE_KEPT_STRIDE);
+	uint size = p.w[REDUCE_SIZE], n = p.w[REDUCE_SUMMED], best = order_start(flip);
+
+	for (uint begin = 0; begin < size; begin += lanes * TURN)
+		[[unroll]] for (uint t = 0; t < TURN; t++) {
+			uint i = begin + t * lanes + lane;
+
+			if (i < size)
+				best = max(best,
+					   order_of(load1(p.address[0],
+							  base + strided(p, i, n, REDUCE_SUM_DIMS,
+									 REDUCE_SUM_STRIDE)),
+						    flip));
+		}
+	return best;
+}
+
+bool is_ordered(uint kind)
+{
+	return SUMS_ONLY == 0 && (kind == MOST || kind == LEAST);
+}
+
+uint flip_of(uint kind)
+{
+	return kind == LEAST ? 0xffffffffu : 0u;
+}
+
+/* LogSumExp is computed relative to the largest element, if that is a number. */
+float shift_of(float most)
+{
+	return (floatBitsToUint(most) & 0x7f800000u) == 0x7f800000u ? 0.0 : most;
+}
+
+float finish(Params p, uint kind, float value, float most)
+{
+	if (kind == MEAN)
+		return p.w[REDUCE_SIZE] == 0 ? uintBitsToFloat(0x7fc00000u)
+					     : value / float(p.w[REDUCE_SIZE]);
+	if (SUMS_ONLY != 0)
+		return value;
+	if (kind == L2)
+		return sqrt(value);
+	if (kind == LOG_SUM)
+		return log(value);
+	if (kind == LOG_SUM_EXP)
+		return (floatBitsToUint(most) & 0x7f800000u) == 0x7f800000u ? most
+									    : log(value) + most;
+	return value;
 }

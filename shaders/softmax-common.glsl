@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Softmax: the three passes over elements lane, lane + lanes, ... of a row. */
+/* Softmax, LogSoftmax: the three passes over elements lane, lane + lanes, ... of a row. */
 
 const uint TURN = 8; /* elements per invocation and turn */
 
@@ -36,14 +36,20 @@ float share_sum(Params p, uint base, uint size, uint inner, uint lane, uint lane
 
 /* The exponential is computed again: outputs are write-only, and may lie in slower memory. */
 void share_write(Params p, uint base, uint size, uint inner, uint lane, uint lanes, float most,
-		 float scale)
+		 float sum)
 {
+	bool is_log = p.w[ROWS_LOG] != 0;
+	float scale = is_log ? log(sum) : 1.0 / sum;
+
 	for (uint begin = 0; begin < size; begin += lanes * TURN)
 		[[unroll]] for (uint t = 0; t < TURN; t++) {
 			uint i = begin + t * lanes + lane;
 
-			if (i < size)
-				store1(p.address[3], base + i * inner,
-				       exp(load1(p.address[0], base + i * inner) - most) * scale);
+			if (i < size) {
+				float d = load1(p.address[0], base + i * inner) - most;
+
+				store1(p.address[PARAM_OUT], base + i * inner,
+				       is_log ? d - scale : exp(d) * scale);
+			}
 		}
 }

@@ -21,5 +21,5 @@ void main()
 	float most = group_max(share_max(p, base, size, inner, lane, lanes));
 	float sum = group_add(share_sum(p, base, size, inner, lane, lanes, most));
 
-	share_write(p, base, size, inner, lane, lanes, most, 1.0 / sum);
+	share_write(p, base, size, inner, lane, lanes, most, sum);
 }

@@ -20,5 +20,5 @@ void main()
 	float most = share_max(p, base, size, inner, 0, 1);
 	float sum = share_sum(p, base, size, inner, 0, 1, most);
 
-	share_write(p, base, size, inner, 0, 1, most, 1.0 / sum);
+	share_write(p, base, size, inner, 0, 1, most, sum);
 }

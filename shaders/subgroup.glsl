@@ -4,6 +4,7 @@
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
 shared float subgroup_parts[256];
+shared uint subgroup_words[256];
 
 float group_add(float value)
 {
@@ -27,6 +28,32 @@ float group_max(float value)
 	barrier();
 	for (uint i = 0; i < gl_NumSubgroups; i++)
 		most = max(most, subgroup_parts[i]);
+	barrier();
+	return most;
+}
+
+float group_mul(float value)
+{
+	float part = subgroupMul(value), product = 1.0;
+
+	if (subgroupElect())
+		subgroup_parts[gl_SubgroupID] = part;
+	barrier();
+	for (uint i = 0; i < gl_NumSubgroups; i++)
+		product *= subgroup_parts[i];
+	barrier();
+	return product;
+}
+
+uint group_max_uint(uint value)
+{
+	uint most = subgroupMax(value);
+
+	if (subgroupElect())
+		subgroup_words[gl_SubgroupID] = most;
+	barrier();
+	for (uint i = 0; i < gl_NumSubgroups; i++)
+		most = max(most, subgroup_words[i]);
 	barrier();
 	return most;
 }

@@ -17,7 +17,20 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint SMALL = 1;
 
+#ifdef F16
+uint bits(uint64_t address)
+{
+	return floatBitsToUint(read1(address));
+}
+#else
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Bits { uint v; };
+
+uint bits(uint64_t address)
+{
+	return Bits(address).v;
+}
+#endif
+
 layout(buffer_reference, std430, buffer_reference_align = 8) writeonly buffer Index { uvec2 v; };
 
 const uint KEEP = 8;
@@ -89,7 +102,7 @@ void main()
 	uint size = p.w[ROWS_SIZE], inner = p.w[ROWS_INNER], k = p.w[ROWS_K];
 	uint lane = gl_LocalInvocationID.x, lanes = gl_WorkGroupSize.x, turn = lanes * TURN;
 	uint64_t from = at(p.address[0], row / inner * size * inner + row % inner);
-	uint64_t step = uint64_t(inner) * 4ul;
+	uint64_t step = uint64_t(inner) * ELEMENT;
 	uint out_at = row / inner * k * inner + row % inner;
 	uint keys[KEEP], indices[KEEP];
 	uvec2 last = uvec2(NOTHING, 0);
@@ -108,7 +121,7 @@ void main()
 
 				turn_keys[t] = 0;
 				if (i < size)
-					turn_keys[t] = key_of(Bits(from + uint64_t(i) * step).v);
+					turn_keys[t] = key_of(bits(from + uint64_t(i) * step));
 			}
 			[[unroll]] for (uint t = 0; t < TURN; t++) {
 				uint i = begin + t * lanes + lane;
@@ -142,7 +155,7 @@ void main()
 					uint i = begin + t * lanes + lane, other = 0;
 
 					if (i < size)
-						other = key_of(Bits(from + uint64_t(i) * step).v);
+						other = key_of(bits(from + uint64_t(i) * step));
 					if (i < size && is_before(other, i, key, index) &&
 					    (n == 0 || is_before(last.x, last.y, other, i))) {
 						key = other;
@@ -159,8 +172,8 @@ void main()
 		if (lane == 0) {
 			uint o = out_at + n * inner;
 
-			store1(p.address[3], o, In1(from + uint64_t(index) * step).v);
-			Index(p.address[4] + uint64_t(o) * 8ul).v = uvec2(index, 0);
+			store1(p.address[PARAM_OUT], o, read1(from + uint64_t(index) * step));
+			Index(p.address[PARAM_OUT + 1] + uint64_t(o) * 8ul).v = uvec2(index, 0);
 		}
 	}
 }

@@ -28,6 +28,6 @@ void main()
 			rest /= size;
 		}
 		from += rest * p.w[ELEMENTWISE_A];
-		store1(p.address[3], index, load1(p.address[0], from));
+		store1(p.address[PARAM_OUT], index, load1(p.address[0], from));
 	}
 }

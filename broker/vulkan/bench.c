@@ -132,7 +132,7 @@ int vulkan_bare_new(const struct vulkan_options *options, enum vulkan_bare_shade
 
 	r = place(bare, vk_pipe_info(pipe, bare->device->variant), n);
 	if (!r)
-		r = vk_pipeline_get(bare->device, pipe, &pipeline);
+		r = vk_pipeline_get(bare->device, pipe, false, &pipeline);
 	if (!r)
 		r = record(bare, pipeline);
 	if (r)

@@ -203,6 +203,26 @@ static void measure_heaps(struct vk_device *device)
 	}
 }
 
+/* Which elements of less than 32 bits shaders reach in memory. */
+static void find_types(struct vk_device *device)
+{
+	VkPhysicalDeviceVulkan12Features vulkan12 = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+	};
+	VkPhysicalDeviceVulkan11Features vulkan11 = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
+		.pNext = &vulkan12,
+	};
+	VkPhysicalDeviceFeatures2 features = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+		.pNext = &vulkan11,
+	};
+
+	vkGetPhysicalDeviceFeatures2(device->physical, &features);
+	device->has_half = vulkan11.storageBuffer16BitAccess;
+	device->has_bytes = vulkan12.storageBuffer8BitAccess;
+}
+
 static void describe(struct vk_device *device)
 {
 	VkPhysicalDeviceExternalMemoryHostPropertiesEXT host = {
@@ -240,6 +260,7 @@ static void describe(struct vk_device *device)
 	device->is_integrated =
 		properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
 	device->max_buffer_bytes = UINT64_MAX;
+	find_types(device);
 	measure_heaps(device);
 	/* A processor's driver tells what the machine uses, not the process. */
 	device->has_budget = !device->is_software &&
@@ -351,14 +372,20 @@ int vk_device_open(struct vk_device *device, bool only_compiles)
 			.pQueuePriorities = priorities,
 		},
 	};
-	VkPhysicalDeviceVulkan12Features vulkan12 = {
+	const VkPhysicalDeviceVulkan11Features vulkan11 = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
+		.storageBuffer16BitAccess = device->has_half,
+	};
+	const VkPhysicalDeviceVulkan12Features vulkan12 = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+		.pNext = (void *)&vulkan11,
+		.storageBuffer8BitAccess = device->has_bytes,
 		.bufferDeviceAddress = VK_TRUE,
 		.timelineSemaphore = VK_TRUE,
 	};
 	const VkPhysicalDeviceFeatures2 features = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
-		.pNext = &vulkan12,
+		.pNext = (void *)&vulkan12,
 		.features = {.shaderInt64 = VK_TRUE},
 	};
 	VkDeviceCreateInfo info = {

@@ -22,41 +22,55 @@ struct vk_params {
 };
 _Static_assert(sizeof(struct vk_params) == 256, "shared with shaders/common.glsl");
 
-enum { VK_OUT = 3 }; /* address[VK_OUT] and the next are outputs, those before inputs */
+/* address[VK_OUT] and the next are outputs, those before inputs */
+enum { VK_OUT = PARAM_OUT };
+
+enum { VK_WORK = 0xfffe }; /* struct vk_operand.tensor: a step's own scratch */
 
 struct vk_operand {
-	uint16_t tensor; /* PLAN_NO_TENSOR: none */
+	uint16_t tensor; /* PLAN_NO_TENSOR: none; VK_WORK */
 	bool bound;      /* where the task has it, even if the plan has a copy near the device */
+	uint64_t offset, bytes; /* VK_WORK: within the slot's scratch */
 };
 
 struct vk_step {
 	enum vk_pipe pipe;
+	bool half; /* the pipeline for float16 */
 	const struct vk_pipe_info *info;
 	const struct node *node; /* NULL: a copy */
+	uint32_t share;          /* of how many steps of its node it is one */
+	uint32_t args[4];        /* of whoever made it, for fill() */
 	struct vk_operand operands[PARAM_ADDRESSES];
 	void (*fill)(const struct vk_step *step, const struct plan *plan, uint32_t count,
 		     struct vk_params *params);
+	/* Of all loops of one invocation together, at most, with what fill() gave; NULL: few. */
+	uint64_t (*turns)(const struct vk_step *step, const struct vk_params *params);
 };
 
-/* How many steps a plan can have at most. */
-static inline uint32_t vk_lower_max_steps(const struct plan *plan)
+/* A plan's steps, in order. */
+struct vk_lowered {
+	struct vk_step *steps;
+	uint32_t n_steps;
+	uint64_t work_bytes; /* what they need in the slot's scratch behind the plan's own */
+};
+
+/* Where a plan's own scratch ends and the steps' begins. */
+static inline uint64_t vk_work_offset(const struct plan *plan)
 {
-	return plan->n_nodes + 2u * plan->n_bindings;
+	return (plan->scratch_bytes + PLAN_SCRATCH_ALIGN - 1) & ~(uint64_t)(PLAN_SCRATCH_ALIGN - 1);
 }
 
 /* What vk_lower() needs to know of a device. */
 struct vk_target {
-	int variant;        /* enum vk_variant */
-	bool bounces;       /* bound tensors are copied in at the beginning, out at the end */
-	uint64_t max_turns; /* of all loops of one invocation; 0: any number */
+	int variant;              /* enum vk_variant */
+	bool bounces;             /* bound tensors are copied in at the beginning, out at the end */
+	bool has_half, has_bytes; /* storage of 16 and of 8 bits */
+	uint64_t max_turns;       /* of all loops of one invocation; 0: any number */
 };
 
-/*
- * @steps has room for vk_lower_max_steps().
- * Return: true; false if the device cannot run the plan.
- */
-bool vk_lower(const struct plan *plan, const struct vk_target *target, struct vk_step *steps,
-	      uint32_t *ret_n_steps);
+/* Return: 0; EXECUTOR_E_UNSUPPORTED: the device cannot run the plan; -ENOMEM. */
+int vk_lower(const struct plan *plan, const struct vk_target *target, struct vk_lowered *ret);
+void vk_lowered_deinit(struct vk_lowered *lowered);
 
 /* A bare product for the benchmark: fills groups and words, not addresses. */
 void vk_fill_bare_matmul(const struct vk_pipe_info *info, uint32_t m, uint32_t n, uint32_t k,

@@ -24,6 +24,8 @@ static double step_load(const struct plan *plan, const struct vk_step *step, uin
 
 		flops = (double)cost->flops_fixed + (double)cost->flops_row * plan->max_count;
 		bytes = (double)cost->bytes_fixed + (double)cost->bytes_row * plan->max_count;
+		flops /= step->share;
+		bytes /= step->share;
 	} else {
 		bytes = 2.0 * (double)plan->tensors[step->operands[0].tensor].max_bytes;
 	}

@@ -49,7 +49,7 @@ static int copy(struct vk_device *device, const struct vk_segment *segment)
 	VkPipeline pipeline;
 	int r;
 
-	r = vk_pipeline_get(device, VK_PIPE_COPY, &pipeline);
+	r = vk_pipeline_get(device, VK_PIPE_COPY, false, &pipeline);
 	if (r)
 		return error_fold(r);
 	r = vk_memory_alloc(device, VK_MEMORY_OWN, vk_memory_pages(device, sizeof(*params)),
@@ -59,7 +59,7 @@ static int copy(struct vk_device *device, const struct vk_segment *segment)
 	params = (struct vk_params *)block.host;
 	*params = (struct vk_params){
 		.groups = {(WORDS + info->tile_cols - 1) / info->tile_cols, 1, 1},
-		.address = {segment->address, 0, 0, segment->address + HALF_BYTES},
+		.address = {segment->address, [VK_OUT] = segment->address + HALF_BYTES},
 	};
 	params->w[COPY_WORDS] = WORDS;
 	params->w[COPY_GROUPS] = params->groups[0];

@@ -33,12 +33,16 @@ struct cache_header {
 };
 static const char cache_magic[8] = "rbkvkc1";
 
-#define SHADER(shader) .code = shader, .code_bytes = sizeof(shader)
+#define ONE_SHADER(shader) \
+	.code = shader, .code_bytes = sizeof(shader), .half = NULL, .half_bytes = 0
+#define SHADER(shader)                                                       \
+	.code = shader, .code_bytes = sizeof(shader), .half = shader##_half, \
+	.half_bytes = sizeof(shader##_half)
 
 enum { PLAIN = VK_VARIANT_PLAIN, SHARED = VK_VARIANT_SHARED };
 
 /* Constant 0 is always the workgroup's size; the others are the shader's own. */
-static const struct vk_pipe_info pipe_infos[VK_PIPE_COUNT][VK_VARIANT_COUNT] = {
+static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 #define MATMUL(pipe, trans_a, trans_b)                   \
 	[pipe][PLAIN] = {"MatMul, registers",            \
 			 SHADER(shader_matmul_register), \
@@ -47,25 +51,22 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_COUNT][VK_VARIANT_COUNT] = {
 			 8,                              \
 			 32},                            \
 	[pipe][SHARED] = {                               \
-		"MatMul, tiles", SHADER(shader_matmul_tiled), 3, {256, trans_a, trans_b}, 64, 64}
+		"MatMul, tiles", SHADER(shader_matmul_tiled), 3, {256, trans_a, trans_b}, 64, 128}
 	MATMUL(VK_PIPE_MATMUL, 0, 0),
 	MATMUL(VK_PIPE_MATMUL_T_A, 1, 0),
 	MATMUL(VK_PIPE_MATMUL_T_B, 0, 1),
 	MATMUL(VK_PIPE_MATMUL_T_AB, 1, 1),
 #undef MATMUL
 	[VK_PIPE_CONV][PLAIN] = {"Conv, registers", SHADER(shader_conv_register), 2, {8, 8}, 8, 32},
-	[VK_PIPE_CONV][SHARED] = {"Conv, tiles", SHADER(shader_conv_tiled), 1, {256}, 64, 64},
+	[VK_PIPE_CONV][SHARED] = {"Conv, tiles", SHADER(shader_conv_tiled), 1, {256}, 64, 128},
+	[VK_PIPE_CONV_FEW][PLAIN] =
+		{"Conv, registers", SHADER(shader_conv_register), 2, {8, 8}, 8, 32},
+	[VK_PIPE_CONV_FEW][SHARED] =
+		{"Conv, direct", SHADER(shader_conv_direct), 3, {64, 8, 2}, 8, 128},
 	[VK_PIPE_CONV_NARROW][PLAIN] =
 		{"Conv, narrow", SHADER(shader_conv_register), 2, {8, 1}, 1, 32},
 	[VK_PIPE_CONV_NARROW][SHARED] =
-		{"Conv, narrow", SHADER(shader_conv_register), 2, {64, 1}, 1, 256},
-#define ELEMENTWISE(pipe, label, operation)                                                 \
-	[pipe][PLAIN] = {label, SHADER(shader_elementwise), 3, {8, operation, 16}, 1, 512}, \
-	[pipe][SHARED] = {label, SHADER(shader_elementwise), 3, {256, operation, 2}, 1, 2048}
-	ELEMENTWISE(VK_PIPE_ADD, "Add", 0),
-	ELEMENTWISE(VK_PIPE_MUL, "Mul", 1),
-	ELEMENTWISE(VK_PIPE_RELU, "Relu", 2),
-#undef ELEMENTWISE
+		{"Conv, direct", SHADER(shader_conv_direct), 3, {64, 1, 2}, 1, 128},
 	[VK_PIPE_TRANSPOSE][PLAIN] = {"Transpose", SHADER(shader_transpose), 2, {8, 16}, 1, 512},
 	[VK_PIPE_TRANSPOSE][SHARED] = {"Transpose", SHADER(shader_transpose), 2, {256, 2}, 1, 2048},
 	[VK_PIPE_SOFTMAX][PLAIN] = {"Softmax", SHADER(shader_softmax), 1, {8}, 1, 8},
@@ -74,30 +75,51 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_COUNT][VK_VARIANT_COUNT] = {
 		{"Softmax, subgroups", SHADER(shader_softmax_rows), 1, {8}, 1, 1},
 	[VK_PIPE_SOFTMAX_ROWS][SHARED] =
 		{"Softmax, subgroups", SHADER(shader_softmax_rows), 1, {256}, 1, 1},
-	[VK_PIPE_REDUCE][PLAIN] = {"ReduceSum", SHADER(shader_reduce), 1, {8}, 1, 8},
-	[VK_PIPE_REDUCE][SHARED] = {"ReduceSum", SHADER(shader_reduce), 1, {64}, 1, 64},
+	[VK_PIPE_REDUCE][PLAIN] = {"ReduceSum", SHADER(shader_reduce), 2, {8, 1}, 1, 8},
+	[VK_PIPE_REDUCE][SHARED] = {"ReduceSum", SHADER(shader_reduce), 2, {64, 1}, 1, 64},
 	[VK_PIPE_REDUCE_ROWS][PLAIN] =
-		{"ReduceSum, subgroups", SHADER(shader_reduce_rows), 1, {8}, 1, 1},
+		{"ReduceSum, subgroups", SHADER(shader_reduce_rows), 2, {8, 1}, 1, 1},
 	[VK_PIPE_REDUCE_ROWS][SHARED] =
-		{"ReduceSum, subgroups", SHADER(shader_reduce_rows), 1, {256}, 1, 1},
+		{"ReduceSum, subgroups", SHADER(shader_reduce_rows), 2, {256, 1}, 1, 1},
+	[VK_PIPE_REDUCE_ANY][PLAIN] = {"Reduce", SHADER(shader_reduce), 2, {8, 0}, 1, 8},
+	[VK_PIPE_REDUCE_ANY][SHARED] = {"Reduce", SHADER(shader_reduce), 2, {64, 0}, 1, 64},
+	[VK_PIPE_REDUCE_ANY_ROWS][PLAIN] =
+		{"Reduce, subgroups", SHADER(shader_reduce_rows), 2, {8, 0}, 1, 1},
+	[VK_PIPE_REDUCE_ANY_ROWS][SHARED] =
+		{"Reduce, subgroups", SHADER(shader_reduce_rows), 2, {256, 0}, 1, 1},
+	[VK_PIPE_ARG][PLAIN] = {"ArgMax", ONE_SHADER(shader_arg), 2, {8, 0}, 1, 8},
+	[VK_PIPE_ARG][SHARED] = {"ArgMax", ONE_SHADER(shader_arg), 2, {64, 0}, 1, 64},
+	[VK_PIPE_ARG_ROWS][PLAIN] = {"ArgMax, rows", ONE_SHADER(shader_arg), 2, {8, 1}, 1, 1},
+	[VK_PIPE_ARG_ROWS][SHARED] = {"ArgMax, rows", ONE_SHADER(shader_arg), 2, {256, 1}, 1, 1},
+	[VK_PIPE_SCAN][PLAIN] = {"CumSum", ONE_SHADER(shader_scan), 1, {8}, 1, 8},
+	[VK_PIPE_SCAN][SHARED] = {"CumSum", ONE_SHADER(shader_scan), 1, {64}, 1, 64},
+	[VK_PIPE_LP_NORM][PLAIN] = {"LpNormalization", ONE_SHADER(shader_lp_norm), 1, {8}, 1, 8},
+	[VK_PIPE_LP_NORM][SHARED] = {"LpNormalization", ONE_SHADER(shader_lp_norm), 1, {64}, 1, 64},
 	[VK_PIPE_MAX_POOL][PLAIN] = {"MaxPool", SHADER(shader_max_pool), 1, {8}, 1, 8},
 	[VK_PIPE_MAX_POOL][SHARED] = {"MaxPool", SHADER(shader_max_pool), 1, {64}, 1, 64},
 	[VK_PIPE_TOP_K][PLAIN] = {"TopK", SHADER(shader_top_k), 2, {8, 1}, 1, 1},
 	[VK_PIPE_TOP_K][SHARED] = {"TopK", SHADER(shader_top_k), 2, {256, 1}, 1, 1},
 	[VK_PIPE_TOP_K_LARGE][PLAIN] = {"TopK, large k", SHADER(shader_top_k), 2, {64, 0}, 1, 1},
 	[VK_PIPE_TOP_K_LARGE][SHARED] = {"TopK, large k", SHADER(shader_top_k), 2, {256, 0}, 1, 1},
-	[VK_PIPE_COPY][PLAIN] = {"copy", SHADER(shader_copy), 2, {8, 64}, 1, 2048},
-	[VK_PIPE_COPY][SHARED] = {"copy", SHADER(shader_copy), 2, {256, 4}, 1, 4096},
+#define COPY(pipe, label, shader)                                         \
+	[pipe][PLAIN] = {label, ONE_SHADER(shader), 2, {8, 64}, 1, 2048}, \
+	[pipe][SHARED] = {label, ONE_SHADER(shader), 2, {256, 4}, 1, 4096}
+	COPY(VK_PIPE_COPY, "copy", shader_copy),
+	COPY(VK_PIPE_COPY_BYTES, "copy, bytes", shader_copy_bytes),
+#undef COPY
 	[VK_PIPE_NAIVE_MATMUL][PLAIN] =
-		{"MatMul, naive", SHADER(shader_naive_matmul), 1, {8}, 1, 8},
+		{"MatMul, naive", ONE_SHADER(shader_naive_matmul), 1, {8}, 1, 8},
 	[VK_PIPE_NAIVE_MATMUL][SHARED] =
-		{"MatMul, naive", SHADER(shader_naive_matmul), 1, {64}, 1, 64},
+		{"MatMul, naive", ONE_SHADER(shader_naive_matmul), 1, {64}, 1, 64},
 };
 
 const struct vk_pipe_info *vk_pipe_info(enum vk_pipe pipe, int variant)
 {
-	const struct vk_pipe_info *info = &pipe_infos[pipe][variant];
+	const struct vk_pipe_info *info;
 
+	if (pipe >= VK_PIPE_MAP)
+		return vk_map_info(pipe, variant);
+	info = &pipe_infos[pipe][variant];
 	return info->code ? info : NULL;
 }
 
@@ -272,9 +294,10 @@ void vk_pipelines_deinit(struct vk_device *device)
 	if (pipelines->path && pipelines->cache && pipelines->dirty &&
 	    !vk_queue_is_dead(&device->submit))
 		cache_save(device);
-	for (int i = 0; i < VK_PIPE_COUNT; i++)
-		if (pipelines->pipelines[i])
-			device->vk.vkDestroyPipeline(device->handle, pipelines->pipelines[i], NULL);
+	for (int i = 0; i < 2 * VK_PIPE_COUNT; i++)
+		if (pipelines->pipelines[i / 2][i % 2])
+			device->vk.vkDestroyPipeline(device->handle,
+						     pipelines->pipelines[i / 2][i % 2], NULL);
 	if (pipelines->cache)
 		device->vk.vkDestroyPipelineCache(device->handle, pipelines->cache, NULL);
 	if (pipelines->layout)
@@ -282,12 +305,13 @@ void vk_pipelines_deinit(struct vk_device *device)
 	*pipelines = (struct vk_pipelines){.path = pipelines->path};
 }
 
-int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info, VkPipeline *ret)
+int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info, bool half,
+			VkPipeline *ret)
 {
 	const VkShaderModuleCreateInfo module_info = {
 		.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-		.codeSize = info->code_bytes,
-		.pCode = info->code,
+		.codeSize = half ? info->half_bytes : info->code_bytes,
+		.pCode = half ? info->half : info->code,
 	};
 	VkSpecializationMapEntry entries[VK_SPEC_MAX];
 	const VkSpecializationInfo spec = {
@@ -323,22 +347,22 @@ int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *inf
 	return vk_result(result, info->name);
 }
 
-int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, VkPipeline *ret)
+int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, bool half, VkPipeline *ret)
 {
 	struct vk_pipelines *pipelines = &device->pipelines;
 	const struct vk_pipe_info *info = vk_pipe_info(pipe, device->variant);
 	int r;
 
-	if (!info)
+	if (!info || (half && !info->half))
 		return error_origin(-EINVAL);
-	if (!pipelines->pipelines[pipe]) {
-		r = vk_pipeline_compile(device, info, &pipelines->pipelines[pipe]);
+	if (!pipelines->pipelines[pipe][half]) {
+		r = vk_pipeline_compile(device, info, half, &pipelines->pipelines[pipe][half]);
 		if (r) {
-			pipelines->pipelines[pipe] = VK_NULL_HANDLE;
+			pipelines->pipelines[pipe][half] = VK_NULL_HANDLE;
 			return error_fold(r);
 		}
 		pipelines->dirty = true;
 	}
-	*ret = pipelines->pipelines[pipe];
+	*ret = pipelines->pipelines[pipe][half];
 	return 0;
 }

@@ -19,27 +19,39 @@ enum vk_pipe {
 	VK_PIPE_MATMUL_T_B,
 	VK_PIPE_MATMUL_T_AB,
 	VK_PIPE_CONV,
-	VK_PIPE_CONV_NARROW, /* few output channels per group, as in depthwise convolution */
-	VK_PIPE_ADD,
-	VK_PIPE_MUL,
-	VK_PIPE_RELU,
+	VK_PIPE_CONV_FEW,    /* less than VK_CONV_MANY output channels per group */
+	VK_PIPE_CONV_NARROW, /* less than VK_CONV_FEW, as in depthwise convolution */
 	VK_PIPE_TRANSPOSE,
 	VK_PIPE_SOFTMAX,
 	VK_PIPE_SOFTMAX_ROWS, /* one workgroup per row */
 	VK_PIPE_REDUCE,
 	VK_PIPE_REDUCE_ROWS, /* one workgroup per sum */
+	VK_PIPE_REDUCE_ANY,  /* neither a sum nor a mean */
+	VK_PIPE_REDUCE_ANY_ROWS,
+	VK_PIPE_ARG,
+	VK_PIPE_ARG_ROWS, /* one workgroup per row */
+	VK_PIPE_SCAN,
+	VK_PIPE_LP_NORM,
 	VK_PIPE_MAX_POOL,
 	VK_PIPE_TOP_K,       /* k up to VK_TOP_K_SMALL: one pass */
 	VK_PIPE_TOP_K_LARGE, /* k passes */
 	VK_PIPE_COPY,
-	VK_PIPE_NAIVE_MATMUL, /* the benchmark's baseline */
-	VK_PIPE_COUNT,
+	VK_PIPE_COPY_BYTES,               /* of tensors that do not end with a word of 4 bytes */
+	VK_PIPE_NAIVE_MATMUL,             /* the benchmark's baseline */
+	VK_PIPE_MAP,                      /* as many as functions of floats: vk_pipe_map() */
+	VK_PIPE_TYPED = VK_PIPE_MAP + 48, /* of functions and types: vk_pipe_typed() */
+	VK_PIPE_COUNT = VK_PIPE_TYPED + 164,
 };
 
+enum { VK_N_MAP = VK_PIPE_TYPED - VK_PIPE_MAP, VK_N_TYPED = VK_PIPE_COUNT - VK_PIPE_TYPED };
+
 enum {
+	VK_CONV_FEW = 4,
+	VK_CONV_MANY = 32,
 	VK_TOP_K_SMALL = 8,
 	VK_TOP_K_MAX = 256,
-	VK_MAX_GROUPS = 65535, /* per dimension: what every implementation allows */
+	VK_ATTENTION_MAX_VALUE = 1024, /* elements of a value: shared memory */
+	VK_MAX_GROUPS = 65535,         /* per dimension: what every implementation allows */
 	VK_SPEC_MAX = 6,
 };
 
@@ -48,6 +60,8 @@ struct vk_pipe_info {
 	const char *name;
 	const uint32_t *code;
 	size_t code_bytes;
+	const uint32_t *half; /* the same for float16; NULL: does not compute with floats */
+	size_t half_bytes;
 	uint32_t n_spec;
 	uint32_t spec[VK_SPEC_MAX];
 	uint32_t tile_rows, tile_cols; /* of the output, per workgroup; elements in tile_cols */
@@ -56,13 +70,20 @@ struct vk_pipe_info {
 struct vk_pipelines {
 	VkPipelineLayout layout; /* push constant: the address of a struct vk_params */
 	VkPipelineCache cache;
-	VkPipeline pipelines[VK_PIPE_COUNT];
+	VkPipeline pipelines[VK_PIPE_COUNT][2]; /* [1]: for float16 */
 	char *path; /* of the cache on disk, NULL: none; lives as long as the executor */
 	bool dirty;
 };
 
 /* @variant: enum vk_variant. NULL if the variant lacks that job. */
 const struct vk_pipe_info *vk_pipe_info(enum vk_pipe pipe, int variant);
+
+/* pipeline-map.c: the same of VK_PIPE_MAP and above */
+const struct vk_pipe_info *vk_map_info(enum vk_pipe pipe, int variant);
+/* Of elementwise.comp; @operation: MAP_ADD and so on, see shaders/map.glsl. */
+enum vk_pipe vk_pipe_map(uint32_t operation);
+/* Of typed.comp; VK_PIPE_COUNT: there is no such function of these types (enum rbk_dtype). */
+enum vk_pipe vk_pipe_typed(uint32_t operation, uint8_t type, uint8_t to);
 
 /* Where the cache on disk is; NULL: there is none. Return: 0 or negative errno. */
 int vk_pipelines_set_path(struct vk_device *device, const char *cache_dir);
@@ -72,7 +93,8 @@ int vk_pipelines_init(struct vk_device *device);
 /* Writes the cache on disk, if it changed and the device is not lost. */
 void vk_pipelines_deinit(struct vk_device *device);
 
-/* Compiles it unless that was done. Return: 0 or negative errno. */
-int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, VkPipeline *ret);
+/* Compiles it, for float16 if @half, unless that was done. Return: 0 or negative errno. */
+int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, bool half, VkPipeline *ret);
 /* Compiles without keeping. Return: 0 or negative errno. */
-int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info, VkPipeline *ret);
+int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info, bool half,
+			VkPipeline *ret);

@@ -65,7 +65,7 @@ struct vk_slot {
 	struct vk_plan *plan;
 	VkCommandBuffer *commands;    /* one per section */
 	const struct exec_task *task; /* submitting thread: whose it is, unless it is free */
-	struct vk_params *params;     /* plan->n_steps */
+	struct vk_params *params;     /* plan->lowered.n_steps */
 	uint8_t *staging;
 	VkDeviceAddress params_address, staging_address, scratch_address, bounce_address;
 	uint64_t params_offset; /* in plan->host */
@@ -76,8 +76,7 @@ struct vk_slot {
 struct vk_plan {
 	struct vk_device *device;
 	const struct plan *plan;
-	struct vk_step *steps;
-	uint32_t n_steps;
+	struct vk_lowered lowered;
 	struct vk_section *sections;
 	uint32_t n_sections;
 	uint16_t n_parts;
@@ -115,29 +114,50 @@ static bool is_read(const struct tensor *tensor)
 	return tensor->kind != RBK_TENSOR_OUTPUT;
 }
 
+/* Of one slot. */
+static uint64_t scratch_bytes(const struct vk_plan *plan)
+{
+	return plan->lowered.work_bytes ? vk_work_offset(plan->plan) + plan->lowered.work_bytes
+					: plan->plan->scratch_bytes;
+}
+
 /* Recording */
+
+/* Return: whether it is in the slot's scratch; and where there. */
+static bool in_scratch(const struct plan *plan, struct vk_operand operand, uint64_t *ret_offset,
+		       uint64_t *ret_bytes)
+{
+	if (operand.tensor == VK_WORK) {
+		*ret_offset = operand.offset;
+		*ret_bytes = operand.bytes;
+		return true;
+	}
+	*ret_offset = plan->tensors[operand.tensor].scratch_offset;
+	*ret_bytes = plan->tensors[operand.tensor].max_bytes;
+	return plan->tensors[operand.tensor].kind == RBK_TENSOR_SCRATCH;
+}
 
 /* May @a and @b be the same memory? Distinct operands of one task never overlap otherwise. */
 static bool may_alias(const struct plan *plan, struct vk_operand a, struct vk_operand b)
 {
-	const struct tensor *ta = &plan->tensors[a.tensor], *tb = &plan->tensors[b.tensor];
+	uint64_t a_offset, a_bytes, b_offset, b_bytes;
 
-	if (a.tensor == b.tensor)
+	if (a.tensor == b.tensor && a.tensor != VK_WORK)
 		return a.bound == b.bound;
-	return ta->kind == RBK_TENSOR_SCRATCH && tb->kind == RBK_TENSOR_SCRATCH &&
-	       ta->scratch_offset < tb->scratch_offset + tb->max_bytes &&
-	       tb->scratch_offset < ta->scratch_offset + ta->max_bytes;
+	return in_scratch(plan, a, &a_offset, &a_bytes) &&
+	       in_scratch(plan, b, &b_offset, &b_bytes) && a_offset < b_offset + b_bytes &&
+	       b_offset < a_offset + a_bytes;
 }
 
 /* Must @step wait for one of the steps [@from, @step)? Without bounces both places are one. */
 static bool has_hazard(const struct vk_plan *plan, uint32_t from, uint32_t step)
 {
-	const struct vk_operand *mine = plan->steps[step].operands;
+	const struct vk_operand *mine = plan->lowered.steps[step].operands;
 
 	for (uint32_t other = from; other < step; other++)
 		for (int i = 0; i < PARAM_ADDRESSES; i++)
 			for (int j = 0; j < PARAM_ADDRESSES; j++) {
-				struct vk_operand theirs = plan->steps[other].operands[j];
+				struct vk_operand theirs = plan->lowered.steps[other].operands[j];
 
 				if ((i < VK_OUT && j < VK_OUT) ||
 				    mine[i].tensor == PLAN_NO_TENSOR ||
@@ -182,7 +202,8 @@ static int record(struct vk_plan *plan, struct vk_slot *slot, uint32_t index)
 		barrier(device, commands, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT,
 			VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
 	for (uint32_t i = since; i < section->first_step + section->n_steps; i++) {
-		r = vk_pipeline_get(device, plan->steps[i].pipe, &pipeline);
+		r = vk_pipeline_get(device, plan->lowered.steps[i].pipe,
+				    plan->lowered.steps[i].half, &pipeline);
 		if (r)
 			return error_fold(r);
 		if (has_hazard(plan, since, i)) {
@@ -211,15 +232,19 @@ static int record(struct vk_plan *plan, struct vk_slot *slot, uint32_t index)
 /* Fills in the addresses that no task changes. */
 static void set_addresses(struct vk_plan *plan, struct vk_slot *slot, const struct exec_load *load)
 {
-	for (uint32_t i = 0; i < plan->n_steps; i++) {
+	for (uint32_t i = 0; i < plan->lowered.n_steps; i++) {
 		struct vk_params *params = &slot->params[i];
 
 		for (int j = 0; j < PARAM_ADDRESSES; j++) {
-			struct vk_operand operand = plan->steps[i].operands[j];
+			struct vk_operand operand = plan->lowered.steps[i].operands[j];
 			const struct tensor *tensor;
 
 			if (operand.tensor == PLAN_NO_TENSOR)
 				continue;
+			if (operand.tensor == VK_WORK) {
+				params->address[j] = slot->scratch_address + operand.offset;
+				continue;
+			}
 			tensor = &plan->plan->tensors[operand.tensor];
 			if (tensor->kind == RBK_TENSOR_CONSTANT)
 				params->address[j] =
@@ -243,7 +268,7 @@ static struct vk_plan *plan_free_prepared(struct vk_plan *plan)
 	assert(plan->n_slots == 0);
 	free(plan->commands);
 	free(plan->sections);
-	free(plan->steps);
+	vk_lowered_deinit(&plan->lowered);
 	free(plan);
 	return NULL;
 }
@@ -256,8 +281,9 @@ static int compile(struct vk_plan *plan)
 
 	if (vk_device_is_lost(plan->device))
 		return 0;
-	for (uint32_t i = 0; i < plan->n_steps; i++) {
-		r = vk_pipeline_get(plan->device, plan->steps[i].pipe, &pipeline);
+	for (uint32_t i = 0; i < plan->lowered.n_steps; i++) {
+		r = vk_pipeline_get(plan->device, plan->lowered.steps[i].pipe,
+				    plan->lowered.steps[i].half, &pipeline);
 		if (r)
 			return error_fold(r);
 	}
@@ -271,9 +297,10 @@ static int divide(struct vk_plan *plan)
 	const bool by_rows =
 		plan->plan->splits_rows && plan->plan->max_count > plan->plan->row_grain;
 
-	plan->n_sections = vk_sections_make(
-		plan->plan, plan->steps, plan->n_steps, by_rows ? 0 : executor->part_flops,
-		by_rows ? 0 : executor->part_bytes, plan->sections, &plan->n_parts);
+	plan->n_sections = vk_sections_make(plan->plan, plan->lowered.steps, plan->lowered.n_steps,
+					    by_rows ? 0 : executor->part_flops,
+					    by_rows ? 0 : executor->part_bytes, plan->sections,
+					    &plan->n_parts);
 	plan->commands = calloc(plan->n_sections * MAX_SLOTS, sizeof(VkCommandBuffer));
 	return plan->commands ? 0 : error_origin(-ENOMEM);
 }
@@ -298,11 +325,12 @@ static int plan_make(struct vk_device *device, const struct plan *source, struct
 	const struct vk_target target = {
 		.variant = device->variant,
 		.bounces = device->bounces,
+		.has_half = device->has_half,
+		.has_bytes = device->has_bytes,
 		.max_turns = device->is_software ? SOFTWARE_MAX_TURNS : 0,
 	};
-	const uint32_t max_steps = vk_lower_max_steps(source);
 	struct vk_plan *plan;
-	int r = 0;
+	int r;
 
 	plan = calloc(1, sizeof(*plan));
 	if (!plan)
@@ -311,14 +339,11 @@ static int plan_make(struct vk_device *device, const struct plan *source, struct
 	plan->plan = source;
 	plan->bounces = device->bounces;
 	plan->stages = !device->imports || device->n_refused_imports > 0;
-	plan->steps = calloc(max_steps, sizeof(*plan->steps));
-	plan->sections = calloc(max_steps, sizeof(*plan->sections));
-	if (!plan->steps || !plan->sections)
-		r = error_origin(-ENOMEM);
-	else if (!vk_lower(source, &target, plan->steps, &plan->n_steps))
-		r = EXECUTOR_E_UNSUPPORTED;
-	else
-		r = compile(plan);
+	r = vk_lower(source, &target, &plan->lowered);
+	if (!r) {
+		plan->sections = calloc(plan->lowered.n_steps, sizeof(*plan->sections));
+		r = plan->sections ? compile(plan) : error_origin(-ENOMEM);
+	}
 	if (!r)
 		r = divide(plan);
 	if (r) {
@@ -331,9 +356,9 @@ static int plan_make(struct vk_device *device, const struct plan *source, struct
 			vk_memory_aligned(source->tensors[source->bindings[i].tensor].max_bytes);
 	}
 	plan->slot_device_bytes =
-		vk_memory_aligned(source->scratch_bytes) + (plan->bounces ? plan->bound_bytes : 0);
-	plan->slot_host_bytes =
-		plan->n_steps * sizeof(struct vk_params) + (plan->stages ? plan->bound_bytes : 0);
+		vk_memory_aligned(scratch_bytes(plan)) + (plan->bounces ? plan->bound_bytes : 0);
+	plan->slot_host_bytes = plan->lowered.n_steps * sizeof(struct vk_params) +
+				(plan->stages ? plan->bound_bytes : 0);
 	for (uint32_t i = 0; i < plan->n_sections; i++) {
 		const uint64_t n_chunks = plan->sections[i].n_steps / VK_COMMANDS_STEPS + 1;
 
@@ -367,7 +392,7 @@ int vk_plan_prepare(struct vk_device *device, struct plan *plan)
 	plan->exec[index] = made;
 	plan->host_bytes[index] =
 		sizeof(*made) +
-		vk_lower_max_steps(plan) * (sizeof(*made->steps) + sizeof(*made->sections)) +
+		made->lowered.n_steps * (sizeof(*made->lowered.steps) + sizeof(*made->sections)) +
 		made->n_sections * MAX_SLOTS * sizeof(*made->commands);
 	plan->n_parts[index] = made->n_parts;
 	plan->footprint[index] = (struct exec_footprint){
@@ -393,7 +418,7 @@ void vk_plan_release(struct vk_device *device, struct plan *plan)
 
 static void slot_place(struct vk_plan *plan, uint32_t i)
 {
-	uint64_t params_bytes = plan->n_steps * sizeof(struct vk_params);
+	uint64_t params_bytes = plan->lowered.n_steps * sizeof(struct vk_params);
 	uint64_t device_offset = i * plan->slot_device_bytes;
 	uint64_t host_offset = i * plan->slot_host_bytes;
 	struct vk_slot *slot = &plan->slots[i];
@@ -409,7 +434,7 @@ static void slot_place(struct vk_plan *plan, uint32_t i)
 	slot->staging = plan->host.host + host_offset + params_bytes;
 	slot->staging_address = slot->params_address + params_bytes;
 	slot->scratch_address = plan->near.address + device_offset;
-	slot->bounce_address = slot->scratch_address + vk_memory_aligned(plan->plan->scratch_bytes);
+	slot->bounce_address = slot->scratch_address + vk_memory_aligned(scratch_bytes(plan));
 }
 
 static int record_slots(struct vk_plan *plan, uint32_t n_slots)
@@ -457,8 +482,9 @@ static int warm_up(struct vk_plan *plan)
 		return error_fold(r);
 	vk_memory_clear(device, &plan->near, commands);
 	vk_memory_clear(device, &plan->host, commands);
-	for (uint32_t i = 0; i < plan->n_steps; i++) {
-		r = vk_pipeline_get(device, plan->steps[i].pipe, &pipeline);
+	for (uint32_t i = 0; i < plan->lowered.n_steps; i++) {
+		r = vk_pipeline_get(device, plan->lowered.steps[i].pipe,
+				    plan->lowered.steps[i].half, &pipeline);
 		if (r)
 			break;
 		device->vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
@@ -574,8 +600,7 @@ int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
 	VkCommandBuffer buffers[MEASURED_BUFFERS];
 	struct vk_plan plan = {
 		.device = device,
-		.steps = &step,
-		.n_steps = 1,
+		.lowered = {.steps = &step, .n_steps = 1},
 		.sections = &section,
 		.n_sections = 1,
 		.n_parts = 1,
@@ -591,7 +616,7 @@ int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
 		plan.slots[i].commands = &buffers[i];
 	for (int i = 0; i < PARAM_ADDRESSES; i++)
 		step.operands[i].tensor = PLAN_NO_TENSOR;
-	r = vk_pipeline_get(device, VK_PIPE_COPY, &pipeline);
+	r = vk_pipeline_get(device, VK_PIPE_COPY, false, &pipeline);
 	if (!r)
 		r = vk_memory_alloc(device, VK_MEMORY_OWN, device->memory.page_bytes, &plan.host);
 	if (r)
@@ -720,8 +745,8 @@ static int slot_fill(struct vk_plan *plan, struct vk_slot *slot, struct exec_tas
 	r = find_bound(plan, slot, task, addresses);
 	if (r)
 		return r;
-	for (uint32_t i = 0; i < plan->n_steps; i++) {
-		const struct vk_step *step = &plan->steps[i];
+	for (uint32_t i = 0; i < plan->lowered.n_steps; i++) {
+		const struct vk_step *step = &plan->lowered.steps[i];
 		struct vk_params *params = &slot->params[i];
 
 		if (slot->count != task->count)
@@ -729,15 +754,17 @@ static int slot_fill(struct vk_plan *plan, struct vk_slot *slot, struct exec_tas
 		for (int j = 0; j < PARAM_ADDRESSES; j++) {
 			const struct tensor *tensor;
 
-			if (step->operands[j].tensor == PLAN_NO_TENSOR)
+			if (step->operands[j].tensor == PLAN_NO_TENSOR ||
+			    step->operands[j].tensor == VK_WORK)
 				continue;
 			tensor = &plan->plan->tensors[step->operands[j].tensor];
 			if (!is_bound(tensor) || (plan->bounces && !step->operands[j].bound))
 				continue;
 			params->address[j] = addresses[tensor->binding];
 		}
-		if (step->pipe == VK_PIPE_COPY)
-			task->transferred_bytes += 4ull * params->w[COPY_WORDS];
+		if (!step->node)
+			task->transferred_bytes +=
+				4ull * params->w[COPY_WORDS] + params->w[COPY_REST];
 	}
 	slot->count = task->count;
 	return 0;
@@ -747,7 +774,7 @@ int vk_slot_load(struct vk_plan *plan, struct vk_slot *slot, struct exec_task *t
 {
 	const struct vk_section *section =
 		vk_section_of(plan->sections, plan->n_sections, task->part);
-	const struct vk_step *step = &plan->steps[section->first_step];
+	const struct vk_step *step = &plan->lowered.steps[section->first_step];
 	struct vk_params *params = &slot->params[section->first_step];
 	int r = 0;
 

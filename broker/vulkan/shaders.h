@@ -1,11 +1,18 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* The compiled shaders, as glslc prints them: shaders/NAME.comp is shader_NAME. */
+/* The compiled shaders, as glslc prints them: shaders/NAME.comp is shader_NAME, for
+ * float16 shader_NAME_half. */
 #include <stdint.h>
 
 #define SHADER_CODE(variable) static const uint32_t variable[] =
 
 /* clang-format off */
+SHADER_CODE(shader_arg)
+#include "broker/vulkan/arg.spv.h"
+;
+SHADER_CODE(shader_conv_direct)
+#include "broker/vulkan/conv-direct.spv.h"
+;
 SHADER_CODE(shader_conv_register)
 #include "broker/vulkan/conv-register.spv.h"
 ;
@@ -17,6 +24,9 @@ SHADER_CODE(shader_copy)
 ;
 SHADER_CODE(shader_elementwise)
 #include "broker/vulkan/elementwise.spv.h"
+;
+SHADER_CODE(shader_lp_norm)
+#include "broker/vulkan/lp-norm.spv.h"
 ;
 SHADER_CODE(shader_matmul_register)
 #include "broker/vulkan/matmul-register.spv.h"
@@ -36,6 +46,9 @@ SHADER_CODE(shader_reduce)
 SHADER_CODE(shader_reduce_rows)
 #include "broker/vulkan/reduce-rows.spv.h"
 ;
+SHADER_CODE(shader_scan)
+#include "broker/vulkan/scan.spv.h"
+;
 SHADER_CODE(shader_softmax)
 #include "broker/vulkan/softmax.spv.h"
 ;
@@ -47,5 +60,50 @@ SHADER_CODE(shader_top_k)
 ;
 SHADER_CODE(shader_transpose)
 #include "broker/vulkan/transpose.spv.h"
+;
+SHADER_CODE(shader_conv_register_half)
+#include "broker/vulkan/conv-register-half.spv.h"
+;
+SHADER_CODE(shader_conv_tiled_half)
+#include "broker/vulkan/conv-tiled-half.spv.h"
+;
+SHADER_CODE(shader_elementwise_half)
+#include "broker/vulkan/elementwise-half.spv.h"
+;
+SHADER_CODE(shader_matmul_register_half)
+#include "broker/vulkan/matmul-register-half.spv.h"
+;
+SHADER_CODE(shader_matmul_tiled_half)
+#include "broker/vulkan/matmul-tiled-half.spv.h"
+;
+SHADER_CODE(shader_max_pool_half)
+#include "broker/vulkan/max-pool-half.spv.h"
+;
+SHADER_CODE(shader_reduce_half)
+#include "broker/vulkan/reduce-half.spv.h"
+;
+SHADER_CODE(shader_reduce_rows_half)
+#include "broker/vulkan/reduce-rows-half.spv.h"
+;
+SHADER_CODE(shader_softmax_half)
+#include "broker/vulkan/softmax-half.spv.h"
+;
+SHADER_CODE(shader_softmax_rows_half)
+#include "broker/vulkan/softmax-rows-half.spv.h"
+;
+SHADER_CODE(shader_top_k_half)
+#include "broker/vulkan/top-k-half.spv.h"
+;
+SHADER_CODE(shader_transpose_half)
+#include "broker/vulkan/transpose-half.spv.h"
+;
+SHADER_CODE(shader_copy_bytes)
+#include "broker/vulkan/copy-bytes.spv.h"
+;
+SHADER_CODE(shader_conv_direct_half)
+#include "broker/vulkan/conv-direct-half.spv.h"
+;
+SHADER_CODE(shader_typed)
+#include "broker/vulkan/typed.spv.h"
 ;
 /* clang-format on */

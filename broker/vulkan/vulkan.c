@@ -261,6 +261,9 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 				.name = device->name,
 				.driver = device->driver,
 				.paths = device->paths.list,
+				.types = OP_ANY_TYPE &
+					 ~(device->has_half ? 0 : OP_TYPE(RBK_DTYPE_F16)) &
+					 ~(device->has_bytes ? 0 : OP_BYTES | OP_BOOL),
 				.arena_segment_bytes = device->paths.best == VULKAN_PATH_UDMABUF
 							       ? device->paths.segment_bytes
 							       : 0,
@@ -514,6 +517,19 @@ int vulkan_block_read(struct executor *executor, struct exec_block *block, uint8
 	return vk_block_read(device_of(executor), block, to);
 }
 
+static void count_compiled(struct vk_device *device, const struct vk_pipe_info *info, bool half,
+			   uint32_t *n_compiled, uint32_t *n_refused)
+{
+	VkPipeline pipeline;
+
+	if (vk_pipeline_compile(device, info, half, &pipeline)) {
+		(*n_refused)++;
+		return;
+	}
+	(*n_compiled)++;
+	device->vk.vkDestroyPipeline(device->handle, pipeline, NULL);
+}
+
 int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
 {
 	_cleanup_(vulkan_freep) struct vulkan *vulkan = NULL;
@@ -540,16 +556,15 @@ int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
 		for (int pipe = 0; pipe < VK_PIPE_COUNT; pipe++)
 			for (int variant = 0; variant < VK_VARIANT_COUNT; variant++) {
 				const struct vk_pipe_info *info = vk_pipe_info(pipe, variant);
-				VkPipeline pipeline;
 
-				if (!info)
+				if (!info || (pipe == VK_PIPE_COPY_BYTES && !device->has_bytes))
 					continue;
-				if (vk_pipeline_compile(device, info, &pipeline)) {
-					n_refused++;
+				if (pipe >= VK_PIPE_TYPED &&
+				    (!device->has_half || !device->has_bytes))
 					continue;
-				}
-				n_compiled++;
-				device->vk.vkDestroyPipeline(device->handle, pipeline, NULL);
+				count_compiled(device, info, false, &n_compiled, &n_refused);
+				if (info->half && device->has_half)
+					count_compiled(device, info, true, &n_compiled, &n_refused);
 			}
 	}
 	*ret_n_compiled = n_compiled;

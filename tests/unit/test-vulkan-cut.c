@@ -91,6 +91,7 @@ static uint32_t divide(struct fake *fake, uint32_t n, uint64_t part_flops, uint6
 	for (uint32_t i = 0; i < n; i++) {
 		fake->steps[i].node = &fake->nodes[i];
 		fake->steps[i].fill = fill_fake;
+		fake->steps[i].share = 1;
 	}
 	fake->plan.max_count = 1;
 	return vk_sections_make(&fake->plan, fake->steps, n, part_flops, part_bytes, fake->sections,

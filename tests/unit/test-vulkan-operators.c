@@ -36,7 +36,7 @@ struct one {
 	float alpha, beta; /* Gemm */
 };
 
-static struct plan *one_plan(const struct one *one, uint32_t max_count)
+static struct plan *one_plan(const struct one *one, uint32_t max_count, bool half)
 {
 	static const char *const names[] = {"a", "a,b", "a,b,c"};
 	struct describe *d = describe_new(one->op, max_count);
@@ -61,6 +61,8 @@ static struct plan *one_plan(const struct one *one, uint32_t max_count)
 		describe_attr_float(d, "alpha", one->alpha);
 	if (one->beta != 0)
 		describe_attr_float(d, "beta", one->beta);
+	if (half)
+		describe_halve(d);
 	return reference_plan(d, NULL);
 }
 
@@ -90,6 +92,15 @@ static const struct one ones[] = {
 	{"Gemm", 3, {{2, {N, 40}}, {2, {40, 66}}, {2, {1, 66}}}},
 	{"Gemm", 3, {{2, {7, 40}}, {2, {40, 66}}, {2, {7, 66}}}},
 	{"Gemm", 3, {{2, {N, 4}}, {2, {2, 4}}, {1, {1}}}, {{"transB", 0, {1}}}},
+	/* The edges of tiles: thin matrices, whole steps of k and a rest, a quad beyond the last. */
+	{"MatMul", 2, {{2, {N, 48}}, {2, {48, 2}}}},
+	{"MatMul", 2, {{2, {64, 32}}, {2, {32, 128}}}},
+	{"MatMul", 2, {{2, {67, 47}}, {2, {47, 131}}}},
+	{"Gemm", 2, {{2, {40, 3}}, {2, {40, 5}}}, {{"transA", 0, {1}}}},
+	{"Gemm", 3, {{2, {49, 66}}, {2, {49, 193}}, {1, {193}}}, {{"transA", 0, {1}}}},
+	{"Gemm", 3, {{2, {N, 53}}, {2, {131, 53}}, {2, {1, 131}}}, {{"transB", 0, {1}}}},
+	{"Gemm", 2, {{2, {35, 66}}, {2, {129, 35}}}, {{"transA", 0, {1}}, {"transB", 0, {1}}}},
+	{"Gemm", 2, {{2, {32, 1}}, {2, {1, 32}}}, {{"transA", 0, {1}}, {"transB", 0, {1}}}},
 	{"Add", 2, {{2, {N, 5}}, {2, {N, 5}}}},
 	{"Add", 2, {{2, {N, 999}}, {1, {999}}}},
 	{"Add", 2, {{2, {N, 7}}, {2, {N, 1}}}},
@@ -128,6 +139,21 @@ static const struct one ones[] = {
 	{"Conv", 2, {{4, {2, 8, 5, 5}}, {4, {70, 8, 1, 1}}}},
 	{"Conv", 3, {{3, {N, 3, 31}}, {3, {9, 3, 5}}, {1, {9}}}, {{"pads", 2, {2, 2}}}},
 	{"Conv", 2, {{4, {1, 2, 4, 4}}, {4, {5, 2, 4, 4}}}},
+	{"Conv", 3, {{4, {N, 16, 13, 11}}, {4, {66, 16, 3, 3}}, {1, {66}}},
+	 {{"pads", 4, {1, 1, 1, 1}}}},
+	{"Conv", 2, {{4, {2, 3, 9, 8}}, {4, {5, 3, 5, 1}}}, {{"pads", 4, {2, 0, 2, 0}}}},
+	{"Conv", 2, {{4, {2, 4, 6, 15}}, {4, {7, 4, 1, 6}}}, {{"dilations", 2, {1, 2}}}},
+	{"Conv", 2, {{4, {N, 17, 9, 10}}, {4, {9, 17, 1, 1}}}, {{"strides", 2, {2, 3}}}},
+	{"Conv", 3, {{4, {2, 12, 7, 19}}, {4, {24, 4, 3, 3}}, {1, {24}}},
+	 {{"group", 0, {3}}, {"pads", 4, {2, 1, 0, 3}}, {"strides", 2, {1, 2}}}},
+	{"Conv", 3, {{4, {N, 3, 20, 19}}, {4, {6, 1, 3, 3}}, {1, {6}}},
+	 {{"group", 0, {3}}, {"dilations", 2, {2, 1}}, {"pads", 4, {1, 2, 3, 1}}}},
+	/* Windows of one element. */
+	{"Conv", 3, {{4, {N, 5, 3, 7}}, {4, {33, 5, 1, 1}}, {1, {33}}}},
+	{"Conv", 2, {{4, {N, 16, 7, 9}}, {4, {40, 8, 1, 1}}}, {{"group", 0, {2}}}},
+	{"Conv", 3, {{4, {2, 16, 7, 9}}, {4, {40, 8, 1, 1}}, {1, {40}}}, {{"group", 0, {2}}}},
+	{"Conv", 3, {{3, {N, 6, 35}}, {3, {20, 6, 1}}, {1, {20}}}},
+	{"Conv", 2, {{4, {2, 6, 5, 1}}, {4, {17, 6, 1, 1}}}, {{"pads", 4, {0, 1, 0, 0}}}},
 	{"MaxPool", 1, {{4, {N, 3, 8, 9}}}, {{"kernel_shape", 2, {2, 2}}, {"strides", 2, {2, 2}}}},
 	{"MaxPool", 1, {{4, {N, 3, 9, 7}}},
 	 {{"kernel_shape", 2, {3, 3}}, {"strides", 2, {2, 1}}, {"pads", 4, {1, 1, 1, 1}}}},
@@ -181,7 +207,10 @@ static void test_operators__alone(void **state)
 
 		for (unsigned int j = 0; j < ones[i].n_in; j++)
 			dynamic |= ones[i].in[j].rank > 0 && ones[i].in[j].dims[0] == N;
-		run_counts(&rig, one_plan(&ones[i], dynamic ? MAX : 1), 2e-6, 1e-5);
+		run_counts(&rig, one_plan(&ones[i], dynamic ? MAX : 1, false), 2e-6, 1e-5);
+		if (rig.executor->info.types & op_types(op_by_name(ones[i].op), OP_ON_VULKAN) &
+		    OP_TYPE(RBK_DTYPE_F16))
+			run_counts(&rig, one_plan(&ones[i], dynamic ? MAX : 1, true), 2e-6, 1e-5);
 	}
 	rig_deinit(&rig);
 }
@@ -291,10 +320,51 @@ static void test_plan__long_loops(void **state)
 
 	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
 	for (size_t i = 0; i < sizeof(longs) / sizeof(longs[0]); i++)
-		run_counts(&rig, one_plan(&longs[i], 1), 2e-5, 2e-3);
+		run_counts(&rig, one_plan(&longs[i], 1, false), 2e-5, 2e-3);
 	if (force_of(state) & VULKAN_FORCE_PLAIN)
-		run_counts(&rig, one_plan(&batches, 1), 1e-6, 1e-6);
+		run_counts(&rig, one_plan(&batches, 1, false), 1e-6, 1e-6);
 	rig_deinit(&rig);
+}
+
+/* Views of an input, of scratch and of a constant, into an output and as a copy. */
+static struct describe *describe_views(bool half)
+{
+	struct describe *d = describe_new("views", MAX);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 6));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 64), DESCRIBE_DIMS(12));
+	describe_scratch(d, "three");
+	describe_scratch(d, "weights");
+	describe_scratch(d, "product");
+	describe_scratch(d, "flat");
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_inferred(d, "z", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Reshape", "", "x", "three");
+	describe_attr_ints(d, "shape", DESCRIBE_INTS(0, 2, 3));
+	describe_node(d, "Reshape", "", "w", "weights");
+	describe_attr_ints(d, "shape", DESCRIBE_INTS(3, -1));
+	describe_node(d, "MatMul", "", "three,weights", "product");
+	describe_node(d, "Reshape", "", "product", "flat");
+	describe_attr_ints(d, "shape", DESCRIBE_INTS(-1, 8));
+	describe_node(d, "Reshape", "", "three", "z");
+	describe_attr_ints(d, "shape", DESCRIBE_INTS(0, 1, 6));
+	describe_node(d, "Relu", "", "flat", "y");
+	if (half)
+		describe_halve(d);
+	return d;
+}
+
+static void test_plan__views(void **state)
+{
+	struct exec_arena arena;
+	struct rig rig;
+
+	reference_arena_init(&arena, CONSTANT_BYTES, 7);
+	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
+	for (int half = 0; half < 2; half++)
+		run_counts(&rig, reference_plan(describe_views(half), &arena), 2e-6, 1e-5);
+	rig_deinit(&rig);
+	reference_arena_deinit(&arena);
 }
 
 int main(int argc, char **argv)
@@ -316,6 +386,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_prestate(test_plan__knn, &force),
 		cmocka_unit_test_prestate(test_plan__network, &force),
 		cmocka_unit_test_prestate(test_plan__state, &force),
+		cmocka_unit_test_prestate(test_plan__views, &force),
 		cmocka_unit_test_prestate(test_plan__long_loops, &force),
 	};
 

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* From nodes to dispatches: MatMul, Gemm, and Conv that is a product. See lowering.h. */
+#include "vulkan/lowering.h"
+
+static void set_matmul(const struct vk_pipe_info *info, struct vk_params *params, uint32_t m,
+		       uint32_t n, uint32_t k, uint32_t lda, uint32_t ldb, uint32_t batch)
+{
+	uint32_t *w = params->w;
+
+	w[MATMUL_M] = m;
+	w[MATMUL_N] = n;
+	w[MATMUL_K] = k;
+	w[MATMUL_LDA] = lda;
+	w[MATMUL_LDB] = ldb;
+	w[MATMUL_COL_TILES] = vk_divide_up(n, info->tile_cols);
+	w[MATMUL_TILES] = w[MATMUL_COL_TILES] * vk_divide_up(m, info->tile_rows);
+	w[MATMUL_BATCH_DIMS] = 0;
+	w[MATMUL_ALPHA] = vk_float_bits(1.0f);
+	w[MATMUL_BETA] = 0;
+	w[MATMUL_C_ROW] = 0;
+	w[MATMUL_C_COL] = 0;
+	vk_set_groups(params, w[MATMUL_TILES], batch);
+}
+
+void vk_fill_bare_matmul(const struct vk_pipe_info *info, uint32_t m, uint32_t n, uint32_t k,
+			 struct vk_params *params)
+{
+	set_matmul(info, params, m, n, k, k, n, 1);
+}
+
+static void fill_matmul(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			struct vk_params *params)
+{
+	const struct shape *a = vk_shape_of(plan, step->node->in[0]);
+	const struct shape *b = vk_shape_of(plan, step->node->in[1]);
+	uint32_t m = a->rank > 1 ? shape_dim(a, a->rank - 2, count) : 1;
+	uint32_t k = shape_dim(a, a->rank - 1, count);
+	uint32_t n = b->rank > 1 ? shape_dim(b, b->rank - 1, count) : 1;
+	unsigned int a_batch = a->rank > 2 ? a->rank - 2 : 0;
+	unsigned int b_batch = b->rank > 2 ? b->rank - 2 : 0;
+	unsigned int rank = a_batch > b_batch ? a_batch : b_batch;
+	uint64_t a_stride = (uint64_t)m * k, b_stride = (uint64_t)k * n, batch = 1, b_elems = 1;
+	uint64_t a_elems = 1;
+
+	for (unsigned int i = rank; i-- > 0;) {
+		/* Dimensions are aligned at the end; absent ones are 1. */
+		uint32_t a_dim = i + a_batch >= rank ? shape_dim(a, i + a_batch - rank, count) : 1;
+		uint32_t b_dim = i + b_batch >= rank ? shape_dim(b, i + b_batch - rank, count) : 1;
+		uint32_t dim = a_dim > b_dim ? a_dim : b_dim;
+
+		params->w[MATMUL_DIMS + i] = dim;
+		params->w[MATMUL_A_STRIDES + i] = a_dim > 1 ? a_stride : 0;
+		params->w[MATMUL_B_STRIDES + i] = b_dim > 1 ? b_stride : 0;
+		a_stride *= a_dim;
+		b_stride *= b_dim;
+		batch *= dim;
+		a_elems *= a_dim;
+		b_elems *= b_dim;
+	}
+	/* One B for all of A: the batch is nothing but more rows. */
+	if (b_elems == 1 && a_elems == batch) {
+		set_matmul(step->info, params, m * batch, n, k, k, n, 1);
+		return;
+	}
+	set_matmul(step->info, params, m, n, k, k, n, batch);
+	params->w[MATMUL_BATCH_DIMS] = rank;
+}
+
+static void fill_gemm(const struct vk_step *step, const struct plan *plan, uint32_t count,
+		      struct vk_params *params)
+{
+	const struct node *node = step->node;
+	const struct shape *a = vk_shape_of(plan, node->in[0]), *b = vk_shape_of(plan, node->in[1]);
+	const struct shape *c;
+	uint32_t lda = shape_dim(a, 1, count), ldb = shape_dim(b, 1, count);
+	uint32_t m = node->params.gemm.trans_a ? lda : shape_dim(a, 0, count);
+	uint32_t k = node->params.gemm.trans_a ? shape_dim(a, 0, count) : lda;
+	uint32_t n = node->params.gemm.trans_b ? shape_dim(b, 0, count) : ldb;
+	uint32_t rows = 1, cols = 1;
+
+	set_matmul(step->info, params, m, n, k, lda, ldb, 1);
+	params->w[MATMUL_ALPHA] = vk_float_bits(node->params.gemm.alpha);
+	if (step->operands[2].tensor == PLAN_NO_TENSOR)
+		return;
+	c = vk_shape_of(plan, node->in[2]);
+	if (c->rank > 0)
+		cols = shape_dim(c, c->rank - 1, count);
+	if (c->rank > 1)
+		rows = shape_dim(c, c->rank - 2, count);
+	params->w[MATMUL_BETA] = vk_float_bits(node->params.gemm.beta);
+	params->w[MATMUL_C_ROW] = rows > 1 ? cols : 0;
+	params->w[MATMUL_C_COL] = cols > 1;
+}
+
+/* K / 4 or K / 16, the rest of K, the batch's dimensions and columns at the end. */
+static uint64_t turns_matmul(const struct vk_step *step, const struct vk_params *params)
+{
+	const uint32_t *w = params->w;
+	const uint64_t batches = vk_divide_up(w[BATCH_END], VK_MAX_GROUPS);
+
+	return batches * (w[MATMUL_K] / 4 + w[MATMUL_BATCH_DIMS] + 32);
+}
+
+int lower_matmul(struct lowering *l)
+{
+	l->step->pipe = VK_PIPE_MATMUL;
+	l->step->fill = fill_matmul;
+	l->step->turns = turns_matmul;
+	return 0;
+}
+
+int lower_gemm(struct lowering *l)
+{
+	const union op_params *op = &l->node->params;
+
+	l->step->pipe = VK_PIPE_MATMUL + op->gemm.trans_a + 2 * op->gemm.trans_b;
+	l->step->fill = fill_gemm;
+	l->step->turns = turns_matmul;
+	return 0;
+}
+
+/* Images times groups of them: filters by channels times channels by positions, plus the bias. */
+static void fill_pointwise(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			   struct vk_params *params)
+{
+	const struct shape *in = vk_shape_of(plan, step->node->in[0]);
+	const struct shape *weights = vk_shape_of(plan, step->node->in[1]);
+	uint32_t images = shape_dim(in, 0, count), groups = step->node->params.window.group;
+	uint32_t filters = shape_dim(weights, 0, count) / groups;
+	uint32_t channels = shape_dim(weights, 1, count), pixels = 1, *w = params->w;
+
+	for (unsigned int i = 2; i < in->rank; i++)
+		pixels *= shape_dim(in, i, count);
+	set_matmul(step->info, params, filters, pixels, channels, channels, pixels,
+		   images * groups);
+	w[MATMUL_BATCH_DIMS] = 2;
+	w[MATMUL_DIMS] = images;
+	w[MATMUL_DIMS + 1] = groups;
+	w[MATMUL_A_STRIDES] = 0;
+	w[MATMUL_A_STRIDES + 1] = filters * channels;
+	w[MATMUL_B_STRIDES] = groups * channels * pixels;
+	w[MATMUL_B_STRIDES + 1] = channels * pixels;
+	if (step->operands[2].tensor == PLAN_NO_TENSOR)
+		return;
+	w[MATMUL_BETA] = vk_float_bits(1.0f);
+	w[MATMUL_C_ROW] = 1;
+}
+
+bool lower_pointwise(struct lowering *l)
+{
+	const union op_params *op = &l->node->params;
+	const struct vk_operand in = l->step->operands[0];
+
+	for (unsigned int i = 0; i < 2; i++)
+		if (op->window.kernel[i] != 1 || op->window.stride[i] != 1 ||
+		    op->window.pad_begin[i] != 0 || op->window.pad_end[i] != 0)
+			return false;
+	/* The bias of a product is the same for all of a batch. */
+	if (op->window.group > 1 && l->step->operands[2].tensor != PLAN_NO_TENSOR)
+		return false;
+	l->step->pipe = VK_PIPE_MATMUL;
+	l->step->fill = fill_pointwise;
+	l->step->turns = turns_matmul;
+	l->step->operands[0] = l->step->operands[1];
+	l->step->operands[1] = in;
+	return true;
+}

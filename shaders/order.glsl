@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Floats as unsigned numbers of the same order, for the largest and the smallest: both zeros alike,
+ * what is no number above everything. Shaders compare these, because what comparisons and max()
+ * make of such values is left open.
+ */
+const uint ORDER_NAN = 0xffffffffu;
+
+/* @flip: 0xffffffff for the order turned round. */
+uint order_of(float value, uint flip)
+{
+	uint bits = floatBitsToUint(value);
+
+	if ((bits & 0x7fffffffu) > 0x7f800000u)
+		return ORDER_NAN;
+	if (bits == 0x80000000u)
+		bits = 0;
+	return ((bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u) ^ flip;
+}
+
+float order_value(uint order, uint flip)
+{
+	uint bits = order ^ flip;
+
+	if (order == ORDER_NAN)
+		return uintBitsToFloat(0x7fc00000u);
+	return uintBitsToFloat((bits & 0x80000000u) != 0 ? bits & 0x7fffffffu : ~bits);
+}
+
+/* Before the first element: less than all of them. */
+uint order_start(uint flip)
+{
+	return order_of(uintBitsToFloat(0xff800000u ^ (flip & 0x80000000u)), flip);
+}

@@ -1,0 +1,362 @@
+#version 460
+/* SPDX-License-Identifier: MIT */
+/*
+ * What works element by element and has to do with other types than floats: integers, bools,
+ * comparisons, Cast, Where. Types are constants of the pipeline; integers are computed with 64 bits
+ * and kept to as many as they have. What ONNX leaves open is defined by broker/cpu/map.h.
+ *
+ * Float16 is converted here, by its bits: how a device rounds to it is its own affair.
+ */
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_shader_8bit_storage : require
+#extension GL_EXT_shader_16bit_storage : require
+#include "common.glsl"
+#include "map.glsl"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint OPERATION = MAP_WHERE;
+layout(constant_id = 2) const uint ELEMENTS = 1; /* per invocation */
+layout(constant_id = 3) const uint TYPE = 1;	 /* enum rbk_dtype: of the operands, but Where's condition */
+layout(constant_id = 4) const uint TO = 1;	 /* and of the result */
+
+const uint F32 = 1, U8 = 2, I8 = 3, I32 = 6, I64 = 7, BOOL = 9, F16 = 10;
+
+const bool BINARY = OPERATION <= MAP_PRELU || (OPERATION >= MAP_MOD && OPERATION <= MAP_SHIFT_RIGHT);
+
+layout(buffer_reference, std430, buffer_reference_align = 1) readonly buffer InU8 { uint8_t v; };
+layout(buffer_reference, std430, buffer_reference_align = 1) writeonly buffer OutU8 { uint8_t v; };
+layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer InU16 { uint16_t v; };
+layout(buffer_reference, std430, buffer_reference_align = 2) writeonly buffer OutU16 { uint16_t v; };
+layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer InU32 { uint v; };
+layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer OutU32 { uint v; };
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer InU64 { uint64_t v; };
+layout(buffer_reference, std430, buffer_reference_align = 8) writeonly buffer OutU64 { uint64_t v; };
+
+/* Bytes of an element, as bits to shift by. */
+uint width_of(uint type)
+{
+	return type == I64 ? 3 : type == F32 || type == I32 ? 2 : type == F16 ? 1 : 0;
+}
+
+uint64_t load_bits(uint type, uint64_t base, uint index)
+{
+	uint64_t from = base + (uint64_t(index) << width_of(type));
+
+	switch (width_of(type)) {
+	case 3:
+		return InU64(from).v;
+	case 2:
+		return uint64_t(InU32(from).v);
+	case 1:
+		return uint64_t(uint(InU16(from).v));
+	}
+	return uint64_t(uint(InU8(from).v));
+}
+
+void store_bits(uint type, uint64_t base, uint index, uint64_t bits)
+{
+	uint64_t to = base + (uint64_t(index) << width_of(type));
+
+	switch (width_of(type)) {
+	case 3:
+		OutU64(to).v = bits;
+		break;
+	case 2:
+		OutU32(to).v = uint(bits & 0xfffffffful);
+		break;
+	case 1:
+		OutU16(to).v = uint16_t(uint(bits) & 0xffffu);
+		break;
+	default:
+		OutU8(to).v = uint8_t(uint(bits) & 0xffu);
+		break;
+	}
+}
+
+float half_to_float(uint bits)
+{
+	uint rest = bits & 0x7fffu, sign = (bits & 0x8000u) << 16;
+	uint value = (rest << 13) + (112u << 23);
+
+	if (rest >= 0x7c00u)
+		value += 112u << 23;
+	else if (rest < 0x400u)
+		value = floatBitsToUint(float(rest) * 5.9604644775390625e-8);
+	return uintBitsToFloat(value | sign);
+}
+
+uint float_to_half(float x)
+{
+	uint bits = floatBitsToUint(x), rest = bits & 0x7fffffffu, value;
+	precise float shifted = uintBitsToFloat(rest) + 0.5;
+
+	if (rest > 0x7f800000u)
+		value = 0x7e00u;
+	else if (rest >= 0x47800000u)
+		value = 0x7c00u;
+	else if (rest < 0x38800000u)
+		value = floatBitsToUint(shifted) - 0x3f000000u;
+	else
+		value = (rest - (112u << 23) + 0xfffu + ((rest >> 13) & 1u)) >> 13;
+	return value | (bits >> 16 & 0x8000u);
+}
+
+bool is_float(uint type)
+{
+	return type == F32 || type == F16;
+}
+
+float to_float(uint type, uint64_t bits)
+{
+	return type == F16 ? half_to_float(uint(bits)) : uintBitsToFloat(uint(bits & 0xfffffffful));
+}
+
+int64_t to_integer(uint type, uint64_t bits)
+{
+	/* Signs are extended by hand: a conversion by way of int is not one with every compiler. */
+	switch (type) {
+	case I8:
+		return int64_t(bits ^ 0x80ul) - 0x80l;
+	case I32:
+		return int64_t(bits ^ 0x80000000ul) - 0x80000000l;
+	case BOOL:
+		return bits != 0ul ? 1l : 0l;
+	}
+	return int64_t(bits);
+}
+
+uint64_t from_float(uint type, float x)
+{
+	return uint64_t(type == F16 ? float_to_half(x) : floatBitsToUint(x));
+}
+
+/* Truncates; the nearest end of the range beyond it; 0 for what is not a number. */
+int64_t truncate_to(uint type, float x)
+{
+	float limit = type == I64 ? 9223372036854775808.0 : type == I32 ? 2147483648.0
+			      : type == I8 ? 128.0 : 256.0;
+	int64_t most = type == I64 ? 0x7fffffffffffffffl : type == I32 ? 0x7fffffffl
+			      : type == I8 ? 127l : 255l;
+	bool number = (floatBitsToUint(x) & 0x7fffffffu) <= 0x7f800000u;
+
+	if (!number)
+		return 0l;
+	if (x >= limit)
+		return most;
+	if (type == U8 && x < 0.0)
+		return 0l;
+	if (x < -limit)
+		return -most - 1l;
+	return int64_t(x);
+}
+
+uint64_t convert(uint64_t bits)
+{
+	if (is_float(TYPE)) {
+		float x = to_float(TYPE, bits);
+
+		if (is_float(TO))
+			return from_float(TO, x);
+		if (TO == BOOL)
+			return (floatBitsToUint(x) & 0x7fffffffu) != 0u ? 1ul : 0ul;
+		return uint64_t(truncate_to(TO, x));
+	}
+	int64_t i = to_integer(TYPE, bits);
+
+	if (is_float(TO))
+		return from_float(TO, float(i));
+	return TO == BOOL ? (i != 0l ? 1ul : 0ul) : uint64_t(i);
+}
+
+int64_t quotient(int64_t x, int64_t y)
+{
+	if (y == 0l)
+		return 0l;
+	return y == -1l ? -x : x / y;
+}
+
+int64_t remainder(int64_t x, int64_t y)
+{
+	return y == 0l || y == -1l ? 0l : x - x / y * y;
+}
+
+int64_t modulus(int64_t x, int64_t y)
+{
+	int64_t rest = remainder(x, y);
+
+	return rest != 0l && (rest < 0l) != (y < 0l) ? rest + y : rest;
+}
+
+int64_t power(int64_t x, int64_t y)
+{
+	uint64_t base = uint64_t(x), result = 1ul;
+	bool odd = (y & 1l) != 0l;
+
+	if (y < 0l)
+		return x == 1l || (x == -1l && !odd) ? 1l : x == -1l ? -1l : 0l;
+	for (uint bit = 0; bit < 63; bit++) {
+		if ((uint64_t(y) >> bit & 1ul) != 0ul)
+			result *= base;
+		base *= base;
+	}
+	return int64_t(result);
+}
+
+bool compare_floats(float x, float y)
+{
+	switch (OPERATION) {
+	case MAP_EQUAL:
+		return x == y;
+	case MAP_LESS:
+		return x < y;
+	case MAP_LESS_OR_EQUAL:
+		return x <= y;
+	case MAP_GREATER:
+		return x > y;
+	case MAP_GREATER_OR_EQUAL:
+		return x >= y;
+	}
+	return false;
+}
+
+bool of_floats(float x, float y, uint finds)
+{
+	uint bits = floatBitsToUint(x);
+
+	switch (OPERATION) {
+	case MAP_IS_NAN:
+		return (bits & 0x7fffffffu) > 0x7f800000u;
+	case MAP_IS_INF:
+		return (bits == 0x7f800000u && (finds & 2u) != 0u) ||
+		       (bits == 0xff800000u && (finds & 1u) != 0u);
+	}
+	/* Drivers are free to forget that a comparison with what is not a number is false. */
+	if ((bits & 0x7fffffffu) > 0x7f800000u ||
+	    (floatBitsToUint(y) & 0x7fffffffu) > 0x7f800000u)
+		return false;
+	return compare_floats(x, y);
+}
+
+int64_t of_integers(int64_t x, int64_t y, int64_t low, int64_t high)
+{
+	switch (OPERATION) {
+	case MAP_ADD:
+		return x + y;
+	case MAP_SUB:
+		return x - y;
+	case MAP_MUL:
+		return x * y;
+	case MAP_DIV:
+		return quotient(x, y);
+	case MAP_POW:
+		return power(x, y);
+	case MAP_FMOD:
+		return remainder(x, y);
+	case MAP_MOD:
+		return modulus(x, y);
+	case MAP_MIN:
+		return x < y ? x : y;
+	case MAP_MAX:
+		return x > y ? x : y;
+	case MAP_PRELU:
+		return x < 0l ? x * y : x;
+	case MAP_CLIP:
+		x = x < low ? low : x;
+		return x > high ? high : x;
+	case MAP_ABS:
+		return x < 0l ? -x : x;
+	case MAP_NEG:
+		return -x;
+	case MAP_SIGN:
+		return x > 0l ? 1l : x < 0l ? -1l : 0l;
+	case MAP_RELU:
+		return x < 0l ? 0l : x;
+	case MAP_EQUAL:
+		return x == y ? 1l : 0l;
+	case MAP_LESS:
+		return x < y ? 1l : 0l;
+	case MAP_LESS_OR_EQUAL:
+		return x <= y ? 1l : 0l;
+	case MAP_GREATER:
+		return x > y ? 1l : 0l;
+	case MAP_GREATER_OR_EQUAL:
+		return x >= y ? 1l : 0l;
+	case MAP_AND:
+	case MAP_BITWISE_AND:
+		return x & y;
+	case MAP_OR:
+	case MAP_BITWISE_OR:
+		return x | y;
+	case MAP_XOR:
+	case MAP_BITWISE_XOR:
+		return x ^ y;
+	case MAP_SHIFT_LEFT:
+		return y < 8l ? x << y : 0l;
+	case MAP_SHIFT_RIGHT:
+		return y < 8l ? x >> y : 0l;
+	case MAP_BITWISE_NOT:
+		return ~x;
+	case MAP_NOT:
+		return x == 0l ? 1l : 0l;
+	}
+	return x;
+}
+
+int64_t parameter(Params p, uint i)
+{
+	return int64_t(uint64_t(p.w[ELEMENTWISE_PARAMS + 2 * i]) |
+		       uint64_t(p.w[ELEMENTWISE_PARAMS + 2 * i + 1]) << 32);
+}
+
+void element(Params p, uint index)
+{
+	uint rest = index, at[3] = uint[](0, 0, 0), coordinate, size;
+	uint64_t x, y = 0ul, result;
+
+	if (p.w[ELEMENTWISE_RANK] == 0)
+		at = uint[](index, index, index);
+	for (uint d = p.w[ELEMENTWISE_RANK]; d > 0; d--) {
+		size = p.w[ELEMENTWISE_DIMS + d - 1];
+		coordinate = d == 1 ? rest : rest % size;
+		rest = d == 1 ? 0 : rest / size;
+		at[0] += coordinate * p.w[ELEMENTWISE_A + d - 1];
+		at[1] += coordinate * p.w[ELEMENTWISE_B + d - 1];
+		at[2] += coordinate * p.w[ELEMENTWISE_C + d - 1];
+	}
+	if (OPERATION == MAP_WHERE) {
+		if (load_bits(BOOL, p.address[0], at[0]) != 0ul)
+			result = load_bits(TYPE, p.address[1], at[1]);
+		else
+			result = load_bits(TYPE, p.address[2], at[2]);
+		store_bits(TO, p.address[PARAM_OUT], index, result);
+		return;
+	}
+	x = load_bits(TYPE, p.address[0], at[0]);
+	if (BINARY)
+		y = load_bits(TYPE, p.address[1], at[1]);
+	if (OPERATION == MAP_CAST)
+		result = convert(x);
+	else if (is_float(TYPE))
+		result = of_floats(to_float(TYPE, x), to_float(TYPE, y),
+				   p.w[ELEMENTWISE_PARAMS]) ? 1ul : 0ul;
+	else
+		result = uint64_t(of_integers(to_integer(TYPE, x), to_integer(TYPE, y),
+					      parameter(p, 0), parameter(p, 1)));
+	store_bits(TO, p.address[PARAM_OUT], index, result);
+}
+
+void main()
+{
+	Params p = Params(push.params);
+	uint group = linear_group(p), total = p.w[ELEMENTWISE_TOTAL];
+
+	if (group >= p.w[ELEMENTWISE_GROUPS])
+		return;
+	for (uint i = 0; i < ELEMENTS; i++) {
+		uint index = (group * ELEMENTS + i) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+
+		if (index >= total)
+			break;
+		element(p, index);
+	}
+}
