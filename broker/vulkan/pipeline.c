@@ -93,6 +93,12 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 	[VK_PIPE_ARG_ROWS][SHARED] = {"ArgMax, rows", ONE_SHADER(shader_arg), 2, {256, 1}, 1, 1},
 	[VK_PIPE_SCAN][PLAIN] = {"CumSum", ONE_SHADER(shader_scan), 1, {8}, 1, 8},
 	[VK_PIPE_SCAN][SHARED] = {"CumSum", ONE_SHADER(shader_scan), 1, {64}, 1, 64},
+	[VK_PIPE_NORM][PLAIN] = {"normalisation", ONE_SHADER(shader_norm), 1, {8}, 1, 1},
+	[VK_PIPE_NORM][SHARED] = {"normalisation", ONE_SHADER(shader_norm), 1, {128}, 1, 1},
+	[VK_PIPE_BATCH_NORM][PLAIN] =
+		{"BatchNormalization", ONE_SHADER(shader_batch_norm), 2, {8, 32}, 1, 256},
+	[VK_PIPE_BATCH_NORM][SHARED] =
+		{"BatchNormalization", ONE_SHADER(shader_batch_norm), 2, {256, 4}, 1, 1024},
 	[VK_PIPE_LP_NORM][PLAIN] = {"LpNormalization", ONE_SHADER(shader_lp_norm), 1, {8}, 1, 8},
 	[VK_PIPE_LP_NORM][SHARED] = {"LpNormalization", ONE_SHADER(shader_lp_norm), 1, {64}, 1, 64},
 	[VK_PIPE_MAX_POOL][PLAIN] = {"MaxPool", SHADER(shader_max_pool), 1, {8}, 1, 8},

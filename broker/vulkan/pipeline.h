@@ -31,6 +31,8 @@ enum vk_pipe {
 	VK_PIPE_ARG,
 	VK_PIPE_ARG_ROWS, /* one workgroup per row */
 	VK_PIPE_SCAN,
+	VK_PIPE_NORM,
+	VK_PIPE_BATCH_NORM,
 	VK_PIPE_LP_NORM,
 	VK_PIPE_MAX_POOL,
 	VK_PIPE_TOP_K,       /* k up to VK_TOP_K_SMALL: one pass */

@@ -10,6 +10,9 @@
 SHADER_CODE(shader_arg)
 #include "broker/vulkan/arg.spv.h"
 ;
+SHADER_CODE(shader_batch_norm)
+#include "broker/vulkan/batch-norm.spv.h"
+;
 SHADER_CODE(shader_conv_direct)
 #include "broker/vulkan/conv-direct.spv.h"
 ;
@@ -39,6 +42,9 @@ SHADER_CODE(shader_max_pool)
 ;
 SHADER_CODE(shader_naive_matmul)
 #include "broker/vulkan/naive-matmul.spv.h"
+;
+SHADER_CODE(shader_norm)
+#include "broker/vulkan/norm.spv.h"
 ;
 SHADER_CODE(shader_reduce)
 #include "broker/vulkan/reduce.spv.h"

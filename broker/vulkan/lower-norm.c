@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* From nodes to dispatches: normalisations. See lowering.h. */
+#include "vulkan/lowering.h"
+
+static bool is_one(const struct plan *plan, uint16_t tensor)
+{
+	const struct shape *shape = vk_shape_of(plan, tensor);
+
+	return !shape->dynamic && shape_elems(shape, 1) == 1;
+}
+
+/* Product of dimensions [from, to). */
+static uint32_t range(const struct shape *shape, unsigned int from, unsigned int to, uint32_t count)
+{
+	uint32_t n = 1;
+
+	for (unsigned int i = from; i < to; i++)
+		n *= shape_dim(shape, i, count);
+	return n;
+}
+
+static bool has_operand(const struct vk_step *step, unsigned int i)
+{
+	return step->operands[i].tensor != PLAN_NO_TENSOR;
+}
+
+static void set_norm(const struct vk_step *step, uint32_t rows, uint32_t len, uint32_t flags,
+		     struct vk_params *params)
+{
+	uint32_t *w = params->w;
+
+	w[NORM_ROWS] = rows;
+	w[NORM_LEN] = len;
+	w[NORM_EPSILON] = vk_float_bits(step->node->params.norm.epsilon);
+	w[NORM_FLAGS] = flags | NORM_SCALE | (has_operand(step, 2) ? NORM_BIAS : 0) |
+			(has_operand(step, VK_OUT + 1) ? NORM_MEAN : 0) |
+			(has_operand(step, VK_OUT + 2) ? NORM_INV : 0);
+	vk_set_groups(params, rows, 1);
+}
+
+static void fill_layer_norm(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			    struct vk_params *params)
+{
+	const struct node *node = step->node;
+	const struct shape *x = vk_shape_of(plan, node->in[0]);
+	const unsigned int axis = node->params.norm.axis;
+	const uint32_t rows = range(x, 0, axis, count), len = range(x, axis, x->rank, count);
+	uint32_t flags = node->op->kind == OP_RMS_NORM ? NORM_RMS : 0;
+
+	if (!is_one(plan, node->in[1]))
+		flags |= NORM_SCALE_EACH;
+	if (has_operand(step, 2) && !is_one(plan, node->in[2]))
+		flags |= NORM_BIAS_EACH;
+	set_norm(step, rows, len, flags, params);
+	params->w[NORM_RUN] = len;
+	params->w[NORM_PERIOD] = 1;
+}
+
+static void fill_group_norm(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			    struct vk_params *params)
+{
+	const struct shape *x = vk_shape_of(plan, step->node->in[0]);
+	const uint32_t groups = step->node->params.norm.groups, run = range(x, 2, x->rank, count);
+
+	set_norm(step, shape_dim(x, 0, count) * groups, run * (x->dims[1] / groups), 0, params);
+	params->w[NORM_RUN] = run;
+	params->w[NORM_PERIOD] = groups;
+}
+
+static uint64_t turns_norm(const struct vk_step *step, const struct vk_params *params)
+{
+	const uint64_t len = params->w[NORM_LEN], lanes = step->info->spec[0];
+
+	return 3 * (len / (8 * lanes) + 1) + 2 * lanes;
+}
+
+int lower_layer_norm(struct lowering *l)
+{
+	l->step->pipe = VK_PIPE_NORM;
+	l->step->fill = fill_layer_norm;
+	l->step->turns = turns_norm;
+	return 0;
+}
+
+int lower_group_norm(struct lowering *l)
+{
+	l->step->pipe = VK_PIPE_NORM;
+	l->step->fill = fill_group_norm;
+	l->step->turns = turns_norm;
+	return 0;
+}
+
+static void fill_batch_norm(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			    struct vk_params *params)
+{
+	const struct shape *x = vk_shape_of(plan, step->node->in[0]);
+	uint32_t *w = params->w;
+
+	w[NORM_ROWS] = range(x, 0, x->rank, count);
+	w[NORM_RUN] = range(x, 2, x->rank, count);
+	w[NORM_PERIOD] = x->dims[1];
+	w[NORM_EPSILON] = vk_float_bits(step->node->params.norm.epsilon);
+	w[NORM_GROUPS] = vk_divide_up(w[NORM_ROWS], step->info->tile_cols);
+	vk_set_groups(params, w[NORM_GROUPS], 1);
+}
+
+int lower_batch_norm(struct lowering *l)
+{
+	l->step->pipe = VK_PIPE_BATCH_NORM;
+	l->step->fill = fill_batch_norm;
+	return 0;
+}

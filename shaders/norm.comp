@@ -1,0 +1,83 @@
+#version 460
+/* SPDX-License-Identifier: MIT */
+/*
+ * Layer-, RMS-, Instance- and GroupNormalization: one row per workgroup. The mean first, then the
+ * variance from the differences to it, then the output.
+ */
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "subgroup.glsl"
+
+layout(local_size_x_id = 0) in;
+
+const uint TURN = 8; /* elements per invocation and turn */
+
+float sum_of(float parts[TURN])
+{
+	return ((parts[0] + parts[1]) + (parts[2] + parts[3])) +
+	       ((parts[4] + parts[5]) + (parts[6] + parts[7]));
+}
+
+void main()
+{
+	Params p = Params(push.params);
+	uint row = linear_group(p), len = p.w[NORM_LEN];
+
+	if (row >= p.w[NORM_ROWS])
+		return;
+
+	uint lane = gl_LocalInvocationID.x, lanes = gl_WorkGroupSize.x, base = row * len;
+	uint flags = p.w[NORM_FLAGS], run = p.w[NORM_RUN], period = row % p.w[NORM_PERIOD];
+	float mean = 0.0, inv, parts[TURN];
+
+	if ((flags & NORM_RMS) == 0) {
+		[[unroll]] for (uint t = 0; t < TURN; t++)
+			parts[t] = 0.0;
+		for (uint begin = 0; begin < len; begin += lanes * TURN)
+			[[unroll]] for (uint t = 0; t < TURN; t++) {
+				uint i = begin + t * lanes + lane;
+
+				if (i < len)
+					parts[t] += load1(p.address[0], base + i);
+			}
+		mean = group_add(sum_of(parts)) / float(len);
+	}
+	[[unroll]] for (uint t = 0; t < TURN; t++)
+		parts[t] = 0.0;
+	for (uint begin = 0; begin < len; begin += lanes * TURN)
+		[[unroll]] for (uint t = 0; t < TURN; t++) {
+			uint i = begin + t * lanes + lane;
+
+			if (i < len) {
+				float d = load1(p.address[0], base + i) - mean;
+
+				parts[t] += d * d;
+			}
+		}
+	inv = 1.0 / sqrt(group_add(sum_of(parts)) / float(len) + uintBitsToFloat(p.w[NORM_EPSILON]));
+	for (uint begin = 0; begin < len; begin += lanes * TURN)
+		[[unroll]] for (uint t = 0; t < TURN; t++) {
+			uint i = begin + t * lanes + lane;
+
+			if (i < len) {
+				uint each = period * len + i, shared_by = period * (len / run) + i / run;
+				float scale = 1.0, bias = 0.0;
+
+				if ((flags & NORM_SCALE) != 0)
+					scale = load1(p.address[1], (flags & NORM_SCALE_EACH) != 0
+									    ? each
+									    : shared_by);
+				if ((flags & NORM_BIAS) != 0)
+					bias = load1(p.address[2],
+						     (flags & NORM_BIAS_EACH) != 0 ? each : shared_by);
+				store1(p.address[PARAM_OUT], base + i,
+				       (load1(p.address[0], base + i) - mean) * inv * scale + bias);
+			}
+		}
+	if (lane == 0) {
+		if ((flags & NORM_MEAN) != 0)
+			Out1(p.address[PARAM_OUT + 1] + uint64_t(row) * 4ul).v = mean;
+		if ((flags & NORM_INV) != 0)
+			Out1(p.address[PARAM_OUT + 2] + uint64_t(row) * 4ul).v = inv;
+	}
+}
