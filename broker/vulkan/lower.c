@@ -184,6 +184,8 @@ static lower_fn *const lowerers[] = {
 	[OP_GROUP_NORM] = lower_group_norm,
 	[OP_BATCH_NORM] = lower_batch_norm,
 	[OP_LP_NORM] = lower_lp_norm,
+	[OP_ROTARY] = lower_rotary,
+	[OP_ATTENTION] = lower_attention,
 	[OP_TRANSPOSE] = lower_transpose,
 	[OP_RESHAPE] = lower_reshape,
 	[OP_CONV] = lower_conv,
@@ -214,8 +216,7 @@ static int lower_node(struct lowering *l, const struct node *node)
 	l->is_half = has_half(l->plan, node);
 	r = lower_add(l);
 	if (!r)
-		r = lowerers[node->op->kind] ? lowerers[node->op->kind](l)
-					      : EXECUTOR_E_UNSUPPORTED;
+		r = lowerers[node->op->kind](l);
 	if (r)
 		return r < 0 ? error_fold(r) : r;
 	for (uint32_t i = first; i < l->lowered->n_steps; i++)

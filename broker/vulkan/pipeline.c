@@ -101,6 +101,16 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 		{"BatchNormalization", ONE_SHADER(shader_batch_norm), 2, {256, 4}, 1, 1024},
 	[VK_PIPE_LP_NORM][PLAIN] = {"LpNormalization", ONE_SHADER(shader_lp_norm), 1, {8}, 1, 8},
 	[VK_PIPE_LP_NORM][SHARED] = {"LpNormalization", ONE_SHADER(shader_lp_norm), 1, {64}, 1, 64},
+	[VK_PIPE_ROTARY][PLAIN] =
+		{"RotaryEmbedding", ONE_SHADER(shader_rotary), 2, {8, 32}, 1, 256},
+	[VK_PIPE_ROTARY][SHARED] =
+		{"RotaryEmbedding", ONE_SHADER(shader_rotary), 2, {256, 2}, 1, 512},
+	[VK_PIPE_ATTENTION][PLAIN] = {"Attention", ONE_SHADER(shader_attention), 1, {8}, 1, 1},
+	[VK_PIPE_ATTENTION][SHARED] = {"Attention", ONE_SHADER(shader_attention), 1, {64}, 1, 1},
+	[VK_PIPE_PRESENT][PLAIN] =
+		{"Attention, present", ONE_SHADER(shader_present), 2, {8, 32}, 1, 256},
+	[VK_PIPE_PRESENT][SHARED] =
+		{"Attention, present", ONE_SHADER(shader_present), 2, {256, 4}, 1, 1024},
 	[VK_PIPE_MAX_POOL][PLAIN] = {"MaxPool", SHADER(shader_max_pool), 1, {8}, 1, 8},
 	[VK_PIPE_MAX_POOL][SHARED] = {"MaxPool", SHADER(shader_max_pool), 1, {64}, 1, 64},
 	[VK_PIPE_TOP_K][PLAIN] = {"TopK", SHADER(shader_top_k), 2, {8, 1}, 1, 1},

@@ -34,6 +34,9 @@ enum vk_pipe {
 	VK_PIPE_NORM,
 	VK_PIPE_BATCH_NORM,
 	VK_PIPE_LP_NORM,
+	VK_PIPE_ROTARY,
+	VK_PIPE_ATTENTION,
+	VK_PIPE_PRESENT,
 	VK_PIPE_MAX_POOL,
 	VK_PIPE_TOP_K,       /* k up to VK_TOP_K_SMALL: one pass */
 	VK_PIPE_TOP_K_LARGE, /* k passes */

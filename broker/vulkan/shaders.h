@@ -10,6 +10,9 @@
 SHADER_CODE(shader_arg)
 #include "broker/vulkan/arg.spv.h"
 ;
+SHADER_CODE(shader_attention)
+#include "broker/vulkan/attention.spv.h"
+;
 SHADER_CODE(shader_batch_norm)
 #include "broker/vulkan/batch-norm.spv.h"
 ;
@@ -46,11 +49,17 @@ SHADER_CODE(shader_naive_matmul)
 SHADER_CODE(shader_norm)
 #include "broker/vulkan/norm.spv.h"
 ;
+SHADER_CODE(shader_present)
+#include "broker/vulkan/present.spv.h"
+;
 SHADER_CODE(shader_reduce)
 #include "broker/vulkan/reduce.spv.h"
 ;
 SHADER_CODE(shader_reduce_rows)
 #include "broker/vulkan/reduce-rows.spv.h"
+;
+SHADER_CODE(shader_rotary)
+#include "broker/vulkan/rotary.spv.h"
 ;
 SHADER_CODE(shader_scan)
 #include "broker/vulkan/scan.spv.h"

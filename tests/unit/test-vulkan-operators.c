@@ -11,6 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "reference/random-rows.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 
@@ -215,6 +216,17 @@ static void test_operators__alone(void **state)
 	rig_deinit(&rig);
 }
 
+static void test_rows__random(void **state)
+{
+	uint64_t seed = 5;
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
+	for (unsigned int round = 0; round < 4 * RANDOM_ROWS_OPERATORS; round++)
+		run_counts(&rig, random_rows(&seed, round, MAX), 2e-5, 2e-5);
+	rig_deinit(&rig);
+}
+
 /* y = topk(x * w + b): constants, scratch, a hazard between every two steps. */
 static struct plan *knn_plan(struct exec_arena *arena, uint32_t max_count, uint32_t n)
 {
@@ -383,6 +395,7 @@ int main(int argc, char **argv)
 	uint32_t force = 0;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_prestate(test_operators__alone, &force),
+		cmocka_unit_test_prestate(test_rows__random, &force),
 		cmocka_unit_test_prestate(test_plan__knn, &force),
 		cmocka_unit_test_prestate(test_plan__network, &force),
 		cmocka_unit_test_prestate(test_plan__state, &force),
