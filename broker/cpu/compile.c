@@ -221,6 +221,14 @@ static int (*const compilers[])(struct compiler *c) = {
 	[OP_CONV] = compile_conv,
 	[OP_MAX_POOL] = compile_max_pool,
 	[OP_TOP_K] = compile_top_k,
+	[OP_QUANTIZE_LINEAR] = compile_quantize,
+	[OP_DEQUANTIZE_LINEAR] = compile_quantize,
+	[OP_DYNAMIC_QUANTIZE_LINEAR] = compile_dynamic_quantize,
+	[OP_MATMUL_INTEGER] = compile_integer,
+	[OP_QLINEAR_MATMUL] = compile_integer,
+	[OP_CONV_INTEGER] = compile_integer_conv,
+	[OP_QLINEAR_CONV] = compile_integer_conv,
+	[OP_MATMUL_NBITS] = compile_nbits,
 };
 _Static_assert(sizeof(compilers) / sizeof(compilers[0]) == OP_KIND_COUNT, "one per operator");
 

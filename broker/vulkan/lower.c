@@ -191,6 +191,7 @@ static lower_fn *const lowerers[] = {
 	[OP_CONV] = lower_conv,
 	[OP_MAX_POOL] = lower_max_pool,
 	[OP_TOP_K] = lower_top_k,
+	[OP_MATMUL_NBITS] = NULL,
 };
 /* clang-format on */
 _Static_assert(sizeof(lowerers) / sizeof(lowerers[0]) == OP_KIND_COUNT, "one per operator");

@@ -19,6 +19,12 @@ extern const struct op op_reshape;              /* op-reshape.c */
 extern const struct op op_conv, op_max_pool;    /* op-window.c */
 extern const struct op op_top_k;                /* op-top-k.c */
 
+/* op-quantize.c */
+extern const struct op op_quantize_linear, op_dequantize_linear, op_dynamic_quantize_linear;
+/* op-integer.c */
+extern const struct op op_matmul_integer, op_qlinear_matmul, op_conv_integer, op_qlinear_conv,
+	op_matmul_nbits;
+
 /* Rules that others ask, of the first two inputs and of the first two or three. */
 int op_matmul_infer(struct op_call *call);
 int op_conv_infer(struct op_call *call);

@@ -47,6 +47,14 @@ static const struct op *const ops[] = {
 	[OP_CONV] = &op_conv,
 	[OP_MAX_POOL] = &op_max_pool,
 	[OP_TOP_K] = &op_top_k,
+	[OP_QUANTIZE_LINEAR] = &op_quantize_linear,
+	[OP_DEQUANTIZE_LINEAR] = &op_dequantize_linear,
+	[OP_DYNAMIC_QUANTIZE_LINEAR] = &op_dynamic_quantize_linear,
+	[OP_MATMUL_INTEGER] = &op_matmul_integer,
+	[OP_QLINEAR_MATMUL] = &op_qlinear_matmul,
+	[OP_CONV_INTEGER] = &op_conv_integer,
+	[OP_QLINEAR_CONV] = &op_qlinear_conv,
+	[OP_MATMUL_NBITS] = &op_matmul_nbits,
 };
 _Static_assert(sizeof(ops) / sizeof(ops[0]) == OP_KIND_COUNT, "one per operator");
 

@@ -57,6 +57,14 @@ enum op_kind {
 	OP_CONV,              /* ONNX Conv-11, one or two spatial dimensions */
 	OP_MAX_POOL,          /* ONNX MaxPool-12, one or two spatial dimensions, first output */
 	OP_TOP_K,             /* ONNX TopK-11, k as an attribute */
+	OP_QUANTIZE_LINEAR,   /* ONNX QuantizeLinear-25, to eight bits */
+	OP_DEQUANTIZE_LINEAR, /* ONNX DequantizeLinear-25, from eight bits or int32 */
+	OP_DYNAMIC_QUANTIZE_LINEAR, /* ONNX DynamicQuantizeLinear-11 */
+	OP_MATMUL_INTEGER,          /* ONNX MatMulInteger-10 */
+	OP_QLINEAR_MATMUL,          /* ONNX QLinearMatMul-21 */
+	OP_CONV_INTEGER,            /* ONNX ConvInteger-10, one or two spatial dimensions */
+	OP_QLINEAR_CONV,            /* ONNX QLinearConv-10, likewise */
+	OP_MATMUL_NBITS,            /* ONNX Runtime MatMulNBits-1, four bits, without g_idx */
 	OP_KIND_COUNT,
 };
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "reference/elementwise.h"
+#include "reference/quantized.h"
 #include "reference/reference.h"
 #include "reference/rows.h"
 #include "shm/dtype.h"
@@ -287,6 +288,8 @@ void reference_node(const struct plan *plan, const struct node *node, uint32_t c
 {
 	struct array inputs[OP_MAX_INPUTS] = {{0}}, y;
 
+	if (reference_quantized(plan, node, count, in, out))
+		return;
 	for (unsigned int i = 0; i < node->n_in; i++) {
 		if (in[i])
 			inputs[i] = array_of(plan, node->in[i], count, in[i]);

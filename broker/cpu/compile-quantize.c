@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Quantization, and products and convolutions of quantized tensors
+ *
+ * Whatever the place of scales and zero points among a node's inputs, a product's step has them
+ * where enum cpu_integer_in says. Constant weights are packed now, others in a step of their own in
+ * front of the one that reads them.
+ */
+#include "cpu/compile.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "cpu/internal.h"
+#include "util/error.h"
+
+static const struct cpu_int8_kernels *int8_kernels(const struct compiler *c)
+{
+	return cpu_int8_best(c->cpu->kernels->level);
+}
+
+static bool is_each(const struct tensor *tensor)
+{
+	return tensor && (tensor->shape.dynamic || shape_elems(&tensor->shape, 1) > 1);
+}
+
+static enum cpu_quant_type quant_type(uint8_t dtype)
+{
+	return dtype == RBK_DTYPE_I32  ? CPU_QUANT_S32
+	       : dtype == RBK_DTYPE_I8 ? CPU_QUANT_S8
+				       : CPU_QUANT_U8;
+}
+
+/* Where the scale changes along the axis: [outer][axis][inner]. */
+static void quantize_axis(struct compiler *c, const struct shape *x)
+{
+	const union op_params *params = &c->node->params;
+	struct cpu_step_quantize *step = &c->step->quantize;
+	const unsigned int axis = params->quantize.axis;
+	const size_t n = x->dims[axis], block = params->quantize.block;
+	const size_t n_blocks = (n + block - 1) / block;
+
+	step->outer = extent_range(x, 0, axis);
+	step->axis = extent_aligned(x, x->rank, axis);
+	step->inner = extent_range(x, axis + 1u, x->rank);
+	step->args.block = block;
+	if (params->quantize.is_blocked) {
+		step->args.scale_inner = extent_is_one(step->inner) ? 0 : 1;
+		step->args.scale_axis = step->inner.fixed;
+		step->args.scale_outer = n_blocks * step->inner.fixed;
+	} else {
+		step->args.scale_axis = 1;
+	}
+	if (!extent_is_one(step->inner))
+		return;
+	/* The last axis is a row, or rows of whole blocks; a ragged last one stays as it is. */
+	if (block == 1) {
+		step->inner = step->axis;
+		step->axis = (struct cpu_extent){.fixed = 1};
+		step->args.scale_inner = 1;
+		step->args.scale_axis = 0;
+		step->args.scale_outer = params->quantize.is_blocked ? n : 0;
+	} else if (n % block == 0) {
+		step->inner = (struct cpu_extent){.fixed = block};
+		step->axis = (struct cpu_extent){.fixed = n_blocks};
+		step->args.block = 1;
+	}
+}
+
+int compile_quantize(struct compiler *c)
+{
+	const bool dequantizes = c->node->op->kind == OP_DEQUANTIZE_LINEAR;
+	const struct shape *x = &node_in(c, 0)->shape;
+	struct cpu_step_quantize *step = &c->step->quantize;
+
+	c->step->run = dequantizes ? cpu_run_dequantize : cpu_run_quantize;
+	c->step->units = cpu_units_quantize;
+	c->step->looks = true;
+	step->kernels = int8_kernels(c);
+	step->args.type = quant_type(dequantizes ? node_in(c, 0)->dtype : node_out(c, 0)->dtype);
+	if (c->node->params.quantize.block > 0) {
+		quantize_axis(c, x);
+		return 0;
+	}
+	step->args.block = 1;
+	step->outer = step->axis = (struct cpu_extent){.fixed = 1};
+	step->inner = extent_range(x, 0, x->rank);
+	return 0;
+}
+
+int compile_dynamic_quantize(struct compiler *c)
+{
+	const struct shape *x = &node_in(c, 0)->shape;
+	const struct cpu_operand ranges = compile_work(c, OP_RANGES * 2 * sizeof(float));
+	const struct cpu_step_ranges of = {int8_kernels(c), extent_range(x, 0, x->rank)};
+	struct cpu_step_quantize *step;
+	int r;
+
+	c->step->run = cpu_run_ranges;
+	c->step->units = cpu_units_ranges;
+	c->step->looks = true;
+	c->step->out[3] = ranges;
+	c->step->ranges = of;
+	r = compile_add(c);
+	if (r)
+		return error_fold(r);
+	c->step->run = cpu_run_range_end;
+	c->step->units = cpu_units_one;
+	c->step->out[3] = ranges;
+	c->step->ranges = of;
+	r = compile_add(c);
+	if (r)
+		return error_fold(r);
+	c->step->run = cpu_run_quantize_dynamic;
+	c->step->units = cpu_units_quantize;
+	c->step->looks = true;
+	step = &c->step->quantize;
+	step->kernels = of.kernels;
+	step->args.type = CPU_QUANT_U8;
+	step->args.block = 1;
+	step->outer = step->axis = (struct cpu_extent){.fixed = 1};
+	step->inner = of.n;
+	return 0;
+}
+
+/* Which input of a node stands where; -1: none does. */
+static const int8_t integer_in[2][CPU_INTEGER_BIAS + 1] = {
+	{0, 1, 2, 3, -1, -1, -1, -1, -1}, /* MatMulInteger, ConvInteger */
+	{0, 3, 2, 5, 1, 4, 6, 7, 8},      /* QLinearMatMul, QLinearConv */
+};
+
+static int integer_index(const struct compiler *c, enum cpu_integer_in in)
+{
+	const bool is_linear =
+		c->node->op->kind == OP_QLINEAR_MATMUL || c->node->op->kind == OP_QLINEAR_CONV;
+
+	return integer_in[is_linear][in];
+}
+
+static const struct tensor *integer_tensor(const struct compiler *c, enum cpu_integer_in in)
+{
+	const int i = integer_index(c, in);
+
+	return i < 0 ? NULL : node_in(c, (unsigned int)i);
+}
+
+static struct cpu_integer integer_of(const struct compiler *c)
+{
+	const bool requantizes = integer_tensor(c, CPU_INTEGER_Y_SCALE) != NULL;
+
+	return (struct cpu_integer){
+		.kernels = int8_kernels(c),
+		.a_signed = integer_tensor(c, CPU_INTEGER_A)->dtype == RBK_DTYPE_I8,
+		.b_signed = integer_tensor(c, CPU_INTEGER_B)->dtype == RBK_DTYPE_I8,
+		.y_signed = node_out(c, 0)->dtype == RBK_DTYPE_I8,
+		.a_zero_each = is_each(integer_tensor(c, CPU_INTEGER_A_ZERO)),
+		.b_zero_each = is_each(integer_tensor(c, CPU_INTEGER_B_ZERO)),
+		.a_scale_each = is_each(integer_tensor(c, CPU_INTEGER_A_SCALE)),
+		.b_scale_each = is_each(integer_tensor(c, CPU_INTEGER_B_SCALE)),
+		.requantizes = requantizes,
+	};
+}
+
+/* Puts the operands of a new step, which are the node's, where they belong. */
+static void integer_operands(struct compiler *c)
+{
+	struct cpu_operand in[CPU_MAX_IN];
+
+	memcpy(in, c->step->in, sizeof(in));
+	for (unsigned int to = 0; to <= CPU_INTEGER_BIAS; to++) {
+		const int from = integer_index(c, (enum cpu_integer_in)to);
+
+		c->step->in[to] = from < 0 ? (struct cpu_operand){.present = false} : in[from];
+	}
+}
+
+/* Packs constant input @i; c->step->in[i] is it then. */
+static int pack_constant(struct compiler *c, unsigned int i, enum pack_form form,
+			 const uint64_t *params, unsigned int n_params, size_t bytes, void **ret,
+			 bool *ret_new)
+{
+	struct cpu_pack *pack;
+	int r;
+
+	r = compile_pack(c, i, form, params, n_params, (bytes + sizeof(float) - 1) / sizeof(float),
+			 &pack, ret_new);
+	if (r)
+		return error_fold(r);
+	*ret = pack->data;
+	return 0;
+}
+
+static int pack_integer(struct compiler *c, size_t n_matrices, struct cpu_operand *ret)
+{
+	const struct cpu_integer *of = &c->step->integer.of;
+	struct cpu_step_gemm *step = &c->step->integer.gemm;
+	const unsigned int index = (unsigned int)integer_index(c, CPU_INTEGER_B);
+	const size_t n = step->n.fixed, k = step->k, bytes = of->kernels->pack_b_size(k, n);
+	const uint64_t params[] = {k, n, n_matrices, of->a_signed, of->b_signed};
+	const uint8_t *from = (const uint8_t *)c->step->in[index].offset;
+	struct cpu_int8_gemm gemm = {
+		.n = n, .k = k, .b_rs = n, .a_signed = of->a_signed, .b_signed = of->b_signed};
+	size_t total;
+	bool is_new = false;
+	void *to = NULL;
+	int r;
+
+	if (__builtin_mul_overflow(bytes, n_matrices, &total))
+		return error_origin(-ENOMEM);
+	r = pack_constant(c, index, PACK_INTEGER, params, 5, total, &to, &is_new);
+	if (r)
+		return error_fold(r);
+	for (size_t i = 0; is_new && i < n_matrices; i++) {
+		gemm.b = from + i * k * n;
+		of->kernels->pack_b(&gemm, (uint8_t *)to + i * bytes);
+	}
+	step->b_is_packed = true;
+	step->b_matrix = bytes;
+	*ret = c->step->in[index];
+	return 0;
+}
+
+int compile_integer(struct compiler *c)
+{
+	const struct tensor *a = integer_tensor(c, CPU_INTEGER_A);
+	const struct tensor *b = integer_tensor(c, CPU_INTEGER_B);
+	const struct cpu_integer of = integer_of(c);
+	struct cpu_step_gemm *step = &c->step->integer.gemm;
+	struct cpu_operand packed = {.present = false};
+	bool is_one;
+	int r;
+
+	c->step->run = cpu_run_integer;
+	c->step->units = cpu_units_gemm;
+	c->step->looks = true;
+	c->step->integer.of = of;
+	/* What there is one of for each row repeats with each matrix. */
+	is_one = compile_product(step, &a->shape, &b->shape, of.a_zero_each || of.a_scale_each);
+	if (b->kind == RBK_TENSOR_CONSTANT) {
+		size_t n_matrices = 1;
+
+		for (unsigned int i = 0; !is_one && i + 2 < b->shape.rank; i++)
+			n_matrices *= b->shape.dims[i];
+		r = pack_integer(c, n_matrices, &packed);
+		if (r)
+			return error_fold(r);
+	}
+	integer_operands(c);
+	if (packed.present)
+		c->step->in[CPU_INTEGER_B] = packed;
+	return 0;
+}
+
+int compile_integer_conv(struct compiler *c)
+{
+	const struct tensor *weights = integer_tensor(c, CPU_INTEGER_B);
+	const struct cpu_integer of = integer_of(c);
+	const unsigned int index = (unsigned int)integer_index(c, CPU_INTEGER_B);
+	struct cpu_step_integer_conv conv = {.of = of};
+	struct cpu_operand packed = {.present = false};
+	size_t bytes;
+	int r;
+
+	compile_window(&integer_tensor(c, CPU_INTEGER_A)->shape, &node_out(c, 0)->shape,
+		       &c->node->params, &conv.args, &conv.batch);
+	bytes = of.kernels->pack_conv_size(&conv.args);
+	if (cpu_conv_is_depthwise(&conv.args)) {
+		/* Read as they are. */
+	} else if (weights->kind == RBK_TENSOR_CONSTANT) {
+		const uint64_t params[] = {conv.args.channels,  conv.args.out_channels,
+					   conv.args.kernel[0], conv.args.kernel[1],
+					   conv.args.group,     of.b_signed};
+		struct cpu_int8_conv from = {.window = conv.args, .weights_signed = of.b_signed};
+		bool is_new = false;
+		void *to = NULL;
+
+		from.window.weights = (const float *)c->step->in[index].offset;
+		r = pack_constant(c, index, PACK_INTEGER_CONV, params, 6, bytes, &to, &is_new);
+		if (r)
+			return error_fold(r);
+		if (is_new)
+			of.kernels->pack_conv(&from, to);
+		packed = c->step->in[index];
+	} else {
+		packed = compile_work(c, bytes);
+		integer_operands(c);
+		c->step->run = cpu_run_integer_pack;
+		c->step->units = cpu_units_one;
+		c->step->integer_conv = conv;
+		c->step->out[1] = packed;
+		r = compile_add(c);
+		if (r)
+			return error_fold(r);
+	}
+	integer_operands(c);
+	c->step->run = cpu_run_integer_conv;
+	c->step->units = cpu_units_integer_conv;
+	c->step->looks = true;
+	c->step->integer_conv = conv;
+	if (packed.present)
+		c->step->in[CPU_INTEGER_B] = packed;
+	return 0;
+}
+
+/*
+ * Are weights, scales and zero points constants of one arena, so that the weights' place together
+ * with the others' offsets says what a packed form is made of?
+ */
+static bool nbits_is_constant(const struct compiler *c)
+{
+	const struct exec_arena *arena = NULL;
+
+	for (unsigned int i = 1; i <= 3; i++) {
+		const struct tensor *tensor = node_in(c, i);
+
+		if (!tensor)
+			continue;
+		if (tensor->kind != RBK_TENSOR_CONSTANT ||
+		    (arena && arena != c->plan->constants[tensor->constant].arena))
+			return false;
+		arena = c->plan->constants[tensor->constant].arena;
+	}
+	return true;
+}
+
+static int pack_nbits(struct compiler *c, const struct cpu_step_nbits *nbits, size_t bytes)
+{
+	const struct tensor *scales = node_in(c, 2), *zeros = node_in(c, 3);
+	struct cpu_nbits_weights weights = nbits->weights;
+	const uint64_t params[] = {
+		weights.k,
+		weights.n,
+		weights.block,
+		c->plan->constants[scales->constant].offset,
+		zeros ? c->plan->constants[zeros->constant].offset + 1 : 0,
+		(uint64_t)scales->dtype << 8 | (zeros ? zeros->dtype : 0),
+	};
+	const void *zeros_at = zeros ? (const void *)c->step->in[3].offset : NULL;
+	bool is_new = false;
+	void *to = NULL;
+	int r;
+
+	weights.b = (const uint8_t *)c->step->in[1].offset;
+	weights.scales = (const float *)c->step->in[2].offset;
+	if (nbits->zeros_are_floats)
+		weights.zeros_float = zeros_at;
+	else
+		weights.zeros = zeros_at;
+	r = pack_constant(c, 1, PACK_NBITS, params, 6, bytes, &to, &is_new);
+	if (r)
+		return error_fold(r);
+	if (is_new)
+		c->cpu->kernels->pack_nbits(&weights, to);
+	return 0;
+}
+
+int compile_nbits(struct compiler *c)
+{
+	const struct shape *a = &node_in(c, 0)->shape;
+	const struct tensor *zeros = node_in(c, 3);
+	const size_t k = a->dims[a->rank - 1], n = c->node->params.nbits.n;
+	const size_t block = c->node->params.nbits.block;
+	const size_t bytes = c->cpu->kernels->pack_nbits_size(k, n, block);
+	const struct cpu_step_nbits nbits = {
+		.gemm = {.m = extent_range(a, 0, a->rank - 1u), .n = {.fixed = n}, .k = k},
+		.weights = {.k = k, .n = n, .block = block},
+		.zeros_are_floats = zeros && zeros->dtype != RBK_DTYPE_U8,
+	};
+	int r;
+
+	if (nbits_is_constant(c)) {
+		r = pack_nbits(c, &nbits, bytes);
+		if (r)
+			return error_fold(r);
+	} else {
+		const struct cpu_operand packed = compile_work(c, bytes);
+
+		c->step->run = cpu_run_nbits_pack;
+		c->step->units = cpu_units_one;
+		c->step->nbits = nbits;
+		c->step->out[1] = packed;
+		r = compile_add(c);
+		if (r)
+			return error_fold(r);
+		c->step->in[1] = packed;
+	}
+	c->step->run = cpu_run_nbits;
+	c->step->units = cpu_units_gemm;
+	c->step->looks = true;
+	c->step->nbits = nbits;
+	return 0;
+}

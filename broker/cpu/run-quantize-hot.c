@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Running steps: quantization, and products and convolutions of quantized tensors
+ */
+#include "cpu/run.h"
+
+#include <math.h>
+
+/* The tensor's address; NULL where it is absent. */
+static const void *optional(const struct cpu_operand *operand, const struct cpu_frame *frame)
+{
+	return operand->present ? cpu_operand_at(operand, frame) : NULL;
+}
+
+/* ---- QuantizeLinear, DequantizeLinear ----------------------------------------------------- */
+
+static struct cpu_quantize quantize_args(const struct cpu_step *step, uint32_t count)
+{
+	struct cpu_quantize args = step->quantize.args;
+
+	args.outer = cpu_extent_at(&step->quantize.outer, count);
+	args.axis = cpu_extent_at(&step->quantize.axis, count);
+	args.inner = cpu_extent_at(&step->quantize.inner, count);
+	return args;
+}
+
+size_t cpu_units_quantize(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_quantize args = quantize_args(step, count);
+
+	return cpu_quantize_units(&args);
+}
+
+static struct cpu_quantize quantize_at(const struct cpu_step *step, const struct cpu_frame *frame,
+				       const struct cpu_context *context)
+{
+	struct cpu_quantize args = quantize_args(step, frame->count);
+
+	args.x = cpu_operand_at(&step->in[0], frame);
+	args.scale = cpu_operand_at(&step->in[1], frame);
+	args.zero = optional(&step->in[2], frame);
+	args.y = cpu_operand_at(&step->out[0], frame);
+	args.pause = context->pause;
+	return args;
+}
+
+void cpu_run_quantize(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		      size_t end, const struct cpu_context *context)
+{
+	const struct cpu_quantize args = quantize_at(step, frame, context);
+
+	step->quantize.kernels->quantize(&args, begin, min_size(end, cpu_quantize_units(&args)));
+}
+
+void cpu_run_dequantize(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+			size_t end, const struct cpu_context *context)
+{
+	const struct cpu_quantize args = quantize_at(step, frame, context);
+
+	step->quantize.kernels->dequantize(&args, begin, min_size(end, cpu_quantize_units(&args)));
+}
+
+/* ---- DynamicQuantizeLinear: ranges of pieces, scale and zero point, then the rest ----------- */
+
+size_t cpu_units_one(const struct cpu_step *step, uint32_t count)
+{
+	return 1;
+}
+
+size_t cpu_units_ranges(const struct cpu_step *step, uint32_t count)
+{
+	const size_t pieces = div_up(cpu_extent_at(&step->ranges.n, count), CPU_FLAT_UNIT);
+
+	return pieces > OP_RANGES ? OP_RANGES : pieces;
+}
+
+void cpu_run_ranges(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		    size_t end, const struct cpu_context *context)
+{
+	const size_t n = cpu_extent_at(&step->ranges.n, frame->count);
+	const size_t units = cpu_units_ranges(step, frame->count);
+	const float *x = cpu_operand_at(&step->in[0], frame);
+	float *ranges = cpu_operand_at(&step->out[3], frame);
+
+	for (size_t unit = begin; unit < min_size(end, units); unit++) {
+		const size_t from = n / units * unit, to = unit + 1 < units ? from + n / units : n;
+
+		cpu_pause(context->pause);
+		step->ranges.kernels->range(to - from, x + from, ranges + 2 * unit);
+	}
+}
+
+void cpu_run_range_end(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		       size_t end, const struct cpu_context *context)
+{
+	const size_t units = cpu_units_ranges(step, frame->count);
+	const float *ranges = cpu_operand_at(&step->out[3], frame);
+	float *scale = cpu_operand_at(&step->out[1], frame);
+	uint8_t *zero = cpu_operand_at(&step->out[2], frame);
+	float least = 0, most = 0, width;
+
+	if (begin >= end)
+		return;
+	for (size_t i = 0; i < units; i++) {
+		least = ranges[2 * i] < least ? ranges[2 * i] : least;
+		most = ranges[2 * i + 1] > most ? ranges[2 * i + 1] : most;
+	}
+	/* All of one value that is 0: any scale would do. */
+	width = (most - least) / 255.0f;
+	*scale = width > 0 ? width : 1;
+	/* Within 0 to 255 but for infinities, which leave no scale anyway. */
+	least = nearbyintf(-least / *scale);
+	*zero = (uint8_t)(least >= 255 ? 255 : least > 0 ? least : 0);
+}
+
+void cpu_run_quantize_dynamic(const struct cpu_step *step, const struct cpu_frame *frame,
+			      size_t begin, size_t end, const struct cpu_context *context)
+{
+	struct cpu_quantize args = quantize_args(step, frame->count);
+
+	args.x = cpu_operand_at(&step->in[0], frame);
+	args.scale = cpu_operand_at(&step->out[1], frame);
+	args.zero = cpu_operand_at(&step->out[2], frame);
+	args.y = cpu_operand_at(&step->out[0], frame);
+	args.pause = context->pause;
+	step->quantize.kernels->quantize(&args, begin, min_size(end, cpu_quantize_units(&args)));
+}
+
+/* ---- products and convolutions ------------------------------------------------------------ */
+
+static struct cpu_requantize requantize_at(const struct cpu_step *step,
+					   const struct cpu_integer *of,
+					   const struct cpu_frame *frame)
+{
+	if (!of->requantizes)
+		return (struct cpu_requantize){.y_signed = false};
+	return (struct cpu_requantize){
+		.a = {cpu_operand_at(&step->in[CPU_INTEGER_A_SCALE], frame), of->a_scale_each},
+		.b = {cpu_operand_at(&step->in[CPU_INTEGER_B_SCALE], frame), of->b_scale_each},
+		.y = cpu_operand_at(&step->in[CPU_INTEGER_Y_SCALE], frame),
+		.y_zero = optional(&step->in[CPU_INTEGER_Y_ZERO], frame),
+		.y_signed = of->y_signed,
+	};
+}
+
+void cpu_run_integer(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		     size_t end, const struct cpu_context *context)
+{
+	const struct cpu_step_gemm *s = &step->integer.gemm;
+	const struct cpu_integer *of = &step->integer.of;
+	const struct cpu_requantize requantize = requantize_at(step, of, frame);
+	const struct cpu_gemm_grid grid = cpu_gemm_grid(s, frame->count);
+	const size_t units = grid.m_units * grid.n_units, y_bytes = of->requantizes ? 1 : 4;
+	const uint8_t *a_base = cpu_operand_at(&step->in[CPU_INTEGER_A], frame);
+	const uint8_t *b_base = cpu_operand_at(&step->in[CPU_INTEGER_B], frame);
+	uint8_t *y_base = cpu_operand_at(&step->out[0], frame);
+	struct cpu_int8_gemm gemm = {
+		.m = cpu_extent_at(&s->m, frame->count),
+		.n = cpu_extent_at(&s->n, frame->count),
+		.k = s->k,
+		.a_rs = s->k,
+		.a_signed = of->a_signed,
+		.b_signed = of->b_signed,
+		.a_zero = {optional(&step->in[CPU_INTEGER_A_ZERO], frame), of->a_zero_each},
+		.b_zero = {optional(&step->in[CPU_INTEGER_B_ZERO], frame), of->b_zero_each},
+		.requantize = of->requantizes ? &requantize : NULL,
+		.pause = context->pause,
+	};
+
+	gemm.b_rs = gemm.y_rs = gemm.n;
+	end = min_size(end, units * grid.batches);
+	while (begin < end) {
+		const size_t batch = begin / units;
+		struct cpu_gemm_tile tile;
+		size_t a, b;
+
+		cpu_gemm_batch(s, frame->count, batch, &a, &b);
+		gemm.a = a_base + a;
+		gemm.b = b_base + b;
+		gemm.b_packed = s->b_is_packed ? gemm.b : NULL;
+		gemm.y = y_base + batch * gemm.m * gemm.n * y_bytes;
+		tile = cpu_gemm_tile(&grid, gemm.m, gemm.n, &begin, end);
+		of->kernels->gemm(&gemm, &tile, context->workspace);
+	}
+}
+
+static struct cpu_int8_conv conv_at(const struct cpu_step *step, const struct cpu_frame *frame)
+{
+	const struct cpu_integer *of = &step->integer_conv.of;
+	struct cpu_int8_conv conv = {
+		.window = step->integer_conv.args,
+		.x_signed = of->a_signed,
+		.weights_signed = of->b_signed,
+		.x_zero = {optional(&step->in[CPU_INTEGER_A_ZERO], frame), false},
+		.weights_zero = {optional(&step->in[CPU_INTEGER_B_ZERO], frame), of->b_zero_each},
+		.bias = optional(&step->in[CPU_INTEGER_BIAS], frame),
+	};
+
+	conv.window.batch = cpu_extent_at(&step->integer_conv.batch, frame->count);
+	conv.window.weights = cpu_operand_at(&step->in[CPU_INTEGER_B], frame);
+	conv.window.weights_packed = conv.window.weights;
+	return conv;
+}
+
+/* Weights that are no constant: in[B] is what they are, out[1] where they go. */
+void cpu_run_integer_pack(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+			  size_t end, const struct cpu_context *context)
+{
+	const struct cpu_int8_conv conv = conv_at(step, frame);
+
+	if (begin < end)
+		step->integer_conv.of.kernels->pack_conv(&conv,
+							 cpu_operand_at(&step->out[1], frame));
+}
+
+size_t cpu_units_integer_conv(const struct cpu_step *step, uint32_t count)
+{
+	struct cpu_window args = step->integer_conv.args;
+
+	args.batch = cpu_extent_at(&step->integer_conv.batch, count);
+	return cpu_conv_units(&args);
+}
+
+void cpu_run_integer_conv(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+			  size_t end, const struct cpu_context *context)
+{
+	const struct cpu_integer *of = &step->integer_conv.of;
+	struct cpu_requantize requantize = requantize_at(step, of, frame);
+	struct cpu_int8_conv conv = conv_at(step, frame);
+	const struct cpu_scales x_scale = requantize.a;
+
+	/* The weights are what the kernel calls a. */
+	requantize.a = requantize.b;
+	requantize.b = x_scale;
+	conv.requantize = of->requantizes ? &requantize : NULL;
+	conv.window.x = cpu_operand_at(&step->in[CPU_INTEGER_A], frame);
+	conv.window.y = cpu_operand_at(&step->out[0], frame);
+	conv.window.pause = context->pause;
+	of->kernels->conv(&conv, begin, min_size(end, cpu_conv_units(&conv.window)),
+			  context->workspace);
+}
+
+/* ---- MatMulNBits --------------------------------------------------------------------------- */
+
+/* Weights that are no constant: out[1] is where they go. */
+void cpu_run_nbits_pack(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+			size_t end, const struct cpu_context *context)
+{
+	struct cpu_nbits_weights weights = step->nbits.weights;
+	const void *zeros = optional(&step->in[3], frame);
+
+	if (begin >= end)
+		return;
+	weights.b = cpu_operand_at(&step->in[1], frame);
+	weights.scales = cpu_operand_at(&step->in[2], frame);
+	if (step->nbits.zeros_are_floats)
+		weights.zeros_float = zeros;
+	else
+		weights.zeros = zeros;
+	step->kernels->pack_nbits(&weights, cpu_operand_at(&step->out[1], frame));
+}
+
+void cpu_run_nbits(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		   size_t end, const struct cpu_context *context)
+{
+	const struct cpu_step_gemm *s = &step->nbits.gemm;
+	const struct cpu_gemm_grid grid = cpu_gemm_grid(s, frame->count);
+	struct cpu_nbits args = {
+		.m = cpu_extent_at(&s->m, frame->count),
+		.n = s->n.fixed,
+		.k = s->k,
+		.block = step->nbits.weights.block,
+		.a = cpu_operand_at(&step->in[0], frame),
+		.a_rs = s->k,
+		.packed = cpu_operand_at(&step->in[1], frame),
+		.bias = optional(&step->in[5], frame),
+		.y = cpu_operand_at(&step->out[0], frame),
+		.y_rs = s->n.fixed,
+		.pause = context->pause,
+	};
+
+	end = min_size(end, grid.m_units * grid.n_units);
+	while (begin < end) {
+		const struct cpu_gemm_tile tile = cpu_gemm_tile(&grid, args.m, args.n, &begin, end);
+
+		step->kernels->nbits(&args, &tile, context->workspace);
+	}
+}
