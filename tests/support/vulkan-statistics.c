@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the driver's compiler makes of every pipeline, as JSON
+ *
+ *	vulkan-statistics > FILE
+ *
+ * Registers, spills, occupancy, local memory, code size and, where the driver has one, a
+ * disassembly, of the very code and specialisation constants that brokerd gives the first device
+ * that is no software: they come out of broker/vulkan/pipeline.c. Under RADV with RADV_FORCE_FAMILY
+ * no card need be there. VK_KHR_pipeline_executable_properties tells; brokerd has no use for it, so
+ * the two calls that it needs another word in are replaced here, in volk's tables.
+ *
+ * tests/unit/vulkan-statistics.py judges the figures. Exits with 77 and a reason if there are none.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vulkan/device.h"
+
+enum { SKIPPED = 77, MAX_PHYSICAL = 8, MAX_EXTENSIONS = 16, MAX_FIGURES = 64 };
+
+static PFN_vkCreateDevice create_device;
+static PFN_vkCreateComputePipelines create_pipelines;
+
+static VkResult create_device_telling(VkPhysicalDevice physical, const VkDeviceCreateInfo *info,
+				      const VkAllocationCallbacks *allocator, VkDevice *ret)
+{
+	VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR tell = {
+		.sType =
+			VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR,
+		.pNext = (void *)info->pNext,
+		.pipelineExecutableInfo = VK_TRUE,
+	};
+	const char *extensions[MAX_EXTENSIONS + 1];
+	VkDeviceCreateInfo more = *info;
+	uint32_t n = info->enabledExtensionCount;
+
+	if (n > MAX_EXTENSIONS)
+		return VK_ERROR_TOO_MANY_OBJECTS;
+	if (n > 0)
+		memcpy(extensions, info->ppEnabledExtensionNames, n * sizeof(extensions[0]));
+	extensions[n] = VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME;
+	more.enabledExtensionCount = n + 1;
+	more.ppEnabledExtensionNames = extensions;
+	more.pNext = &tell;
+	return create_device(physical, &more, allocator, ret);
+}
+
+/* Without a cache: what is found there has no statistics. */
+static VkResult create_pipelines_telling(VkDevice device, VkPipelineCache cache, uint32_t n,
+					 const VkComputePipelineCreateInfo *infos,
+					 const VkAllocationCallbacks *allocator, VkPipeline *ret)
+{
+	VkComputePipelineCreateInfo more = infos[0];
+
+	(void)cache;
+	if (n != 1)
+		return VK_ERROR_TOO_MANY_OBJECTS;
+	more.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR |
+		      VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
+	return create_pipelines(device, VK_NULL_HANDLE, 1, &more, allocator, ret);
+}
+
+static void print_string(const char *text)
+{
+	putchar('"');
+	for (; *text; text++) {
+		unsigned char c = (unsigned char)*text;
+
+		if (c == '"' || c == '\\')
+			printf("\\%c", c);
+		else if (c < 0x20)
+			printf("\\u%04x", c);
+		else
+			putchar(c);
+	}
+	putchar('"');
+}
+
+static void print_figure(const VkPipelineExecutableStatisticKHR *figure)
+{
+	print_string(figure->name);
+	switch (figure->format) {
+	case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_BOOL32_KHR:
+		printf(": %s", figure->value.b32 ? "true" : "false");
+		break;
+	case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_INT64_KHR:
+		printf(": %lld", (long long)figure->value.i64);
+		break;
+	case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_UINT64_KHR:
+		printf(": %llu", (unsigned long long)figure->value.u64);
+		break;
+	default:
+		printf(": %.17g", figure->value.f64);
+	}
+}
+
+/* The representation that is machine code as text; NULL: there is none. */
+static char *assembly_of(struct vk_device *device, const VkPipelineExecutableInfoKHR *which)
+{
+	VkPipelineExecutableInternalRepresentationKHR all[16];
+	uint32_t n = sizeof(all) / sizeof(all[0]);
+	char *text = NULL;
+
+	for (uint32_t i = 0; i < n; i++)
+		all[i] = (VkPipelineExecutableInternalRepresentationKHR){
+			.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INTERNAL_REPRESENTATION_KHR,
+		};
+	if (device->vk.vkGetPipelineExecutableInternalRepresentationsKHR(device->handle, which, &n,
+									 all) < 0)
+		return NULL;
+	for (uint32_t i = 0; i < n && !text; i++)
+		if (all[i].isText && all[i].dataSize > 0 && strcmp(all[i].name, "Assembly") == 0) {
+			all[i].pData = text = calloc(1, all[i].dataSize + 1);
+			if (!text)
+				return NULL;
+			for (uint32_t k = 0; k < n; k++)
+				if (k != i)
+					all[k].dataSize = 0;
+		}
+	if (text && device->vk.vkGetPipelineExecutableInternalRepresentationsKHR(
+			    device->handle, which, &n, all) < 0) {
+		free(text);
+		text = NULL;
+	}
+	return text;
+}
+
+static bool print_pipeline(struct vk_device *device, const struct vk_pipe_info *info)
+{
+	VkPipelineExecutableStatisticKHR figures[MAX_FIGURES];
+	VkPipelineExecutableInfoKHR which = {
+		.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR,
+	};
+	VkPipelineInfoKHR whole = {.sType = VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR};
+	VkPipelineExecutablePropertiesKHR part = {
+		.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR,
+	};
+	uint32_t n = MAX_FIGURES, n_parts = 1;
+	char *assembly;
+
+	if (vk_pipeline_compile(device, info, false, &which.pipeline))
+		return false;
+	whole.pipeline = which.pipeline;
+	for (uint32_t i = 0; i < n; i++)
+		figures[i] = (VkPipelineExecutableStatisticKHR){
+			.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR,
+		};
+	if (device->vk.vkGetPipelineExecutableStatisticsKHR(device->handle, &which, &n, figures) <
+	    0)
+		n = 0;
+	if (device->vk.vkGetPipelineExecutablePropertiesKHR(device->handle, &whole, &n_parts,
+							    &part) < 0)
+		part.subgroupSize = 0;
+	assembly = assembly_of(device, &which);
+	device->vk.vkDestroyPipeline(device->handle, which.pipeline, NULL);
+
+	printf("{\"name\": ");
+	print_string(info->name);
+	printf(", \"constants\": [");
+	for (uint32_t i = 0; i < info->n_spec; i++)
+		printf("%s%u", i ? ", " : "", info->spec[i]);
+	printf("], \"subgroup\": %u,\n\"statistics\": {", part.subgroupSize);
+	for (uint32_t i = 0; i < n; i++) {
+		printf("%s", i ? ", " : "");
+		print_figure(&figures[i]);
+	}
+	printf("},\n\"assembly\": ");
+	print_string(assembly ? assembly : "");
+	printf("}");
+	free(assembly);
+	return true;
+}
+
+static bool can_tell(VkPhysicalDevice physical)
+{
+	static VkExtensionProperties extensions[512];
+	uint32_t n = sizeof(extensions) / sizeof(extensions[0]);
+
+	if (vkEnumerateDeviceExtensionProperties(physical, NULL, &n, extensions) < 0)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (strcmp(extensions[i].extensionName,
+			   VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME) == 0)
+			return true;
+	return false;
+}
+
+static int skip(const char *why)
+{
+	fprintf(stderr, "skipped: %s\n", why);
+	return SKIPPED;
+}
+
+static bool print_device(struct vk_device *device)
+{
+	bool is_first = true;
+
+	printf("{\"device\": ");
+	print_string(device->name);
+	printf(", \"driver\": ");
+	print_string(device->driver);
+	printf(", \"pipelines\": [");
+	/* Nobody waits for the integers of typed.comp. */
+	for (int pipe = 0; pipe < VK_PIPE_TYPED; pipe++) {
+		const struct vk_pipe_info *info = vk_pipe_info(pipe, device->variant);
+
+		if (!info)
+			continue;
+		printf("%s\n", is_first ? "" : ",");
+		is_first = false;
+		if (!print_pipeline(device, info)) {
+			fprintf(stderr, "%s does not compile %s\n", device->name, info->name);
+			return false;
+		}
+	}
+	printf("\n]}\n");
+	return true;
+}
+
+int main(void)
+{
+	const VkApplicationInfo application = {
+		.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
+		.apiVersion = VK_API_VERSION_1_2,
+	};
+	const VkInstanceCreateInfo info = {
+		.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+		.pApplicationInfo = &application,
+	};
+	const struct vulkan_options options = {.mode = VULKAN_AUTO};
+	VkPhysicalDevice physicals[MAX_PHYSICAL], physical = VK_NULL_HANDLE;
+	uint32_t n = MAX_PHYSICAL;
+	struct vk_device *device;
+	VkInstance instance;
+	bool is_done;
+
+	if (volkInitialize() != VK_SUCCESS || volkGetInstanceVersion() < VK_API_VERSION_1_2)
+		return skip("no Vulkan 1.2 loader");
+	if (vkCreateInstance(&info, NULL, &instance) != VK_SUCCESS)
+		return skip("no Vulkan driver");
+	volkLoadInstanceOnly(instance);
+	if (vkEnumeratePhysicalDevices(instance, &n, physicals) < 0)
+		n = 0;
+	for (uint32_t i = 0; i < n && !physical; i++)
+		if (!vk_physical_is_software(physicals[i]) && !vk_device_missing(physicals[i]))
+			physical = physicals[i];
+	if (!physical)
+		return skip("no Vulkan device but in software");
+	if (!can_tell(physical))
+		return skip("the driver lacks VK_KHR_pipeline_executable_properties");
+
+	create_device = vkCreateDevice;
+	vkCreateDevice = create_device_telling;
+	if (vk_device_new(physical, &options, true, &device)) {
+		fprintf(stderr, "the device cannot be opened\n");
+		return 1;
+	}
+	create_pipelines = device->vk.vkCreateComputePipelines;
+	device->vk.vkCreateComputePipelines = create_pipelines_telling;
+	is_done = print_device(device);
+	vk_device_free(device);
+	vkDestroyInstance(instance, NULL);
+	return is_done ? 0 : 1;
+}
