@@ -16,6 +16,7 @@ import sys
 CLIENT = 'libclient/ringbroker.h'
 ADMIN = 'libclient/ringbroker/admin.h'
 LEASE = 'libclient/ringbroker/lease.h'
+ONNX = 'libclient/ringbroker/onnx.h'
 STATS = 'shm/ringbroker/stats.h'
 ABI = 'shm/ringbroker/abi.h'
 
@@ -70,6 +71,17 @@ PAGES = {
                  'rbk_lease_object_drop', 'rbk_lease_resize', 'rbk_lease_set_cgroup',
                  'rbk_lease_restore']),
         (ABI, ['struct rbk_lease_page'])]),
+    'rbk_onnx_load': ('read a model from an ONNX file', 'ringbroker/onnx.h', [(ONNX, [
+        'rbk_onnx_load', 'rbk_onnx_load_bytes', 'rbk_onnx_free', 'rbk_onnx_opset', 'rbk_onnx_n_nodes',
+        'enum rbk_onnx_dtype', 'rbk_onnx_dtype_name', 'rbk_onnx_dtype_bytes', 'struct rbk_onnx_value',
+        'rbk_onnx_n_inputs', 'rbk_onnx_input', 'rbk_onnx_n_outputs', 'rbk_onnx_output'])]),
+    'rbk_onnx_compile': ('make a plan of an ONNX model', 'ringbroker/onnx.h', [(ONNX, [
+        'rbk_onnx_set_dim', 'rbk_onnx_set_shape', 'struct rbk_onnx_tensor', 'rbk_onnx_set_input',
+        'struct rbk_onnx_options', 'rbk_onnx_compile', 'struct rbk_onnx_refusal', 'rbk_onnx_n_refusals',
+        'rbk_onnx_refusal', 'struct rbk_onnx_bound', 'rbk_onnx_n_bound', 'rbk_onnx_bound',
+        'struct rbk_onnx_step', 'rbk_onnx_n_steps', 'rbk_onnx_step', 'rbk_onnx_plan'])]),
+    'rbk_onnx_tensor_load': ('read a tensor from a file', 'ringbroker/onnx.h', [(ONNX, [
+        'rbk_onnx_tensor_load', 'rbk_onnx_tensor_load_bytes', 'rbk_onnx_tensor_free'])]),
 }
 SEE_ALSO = 'brokerd(8), ringbroker(7)'
 NAME = re.compile(r'\b(rbk_\w+)\s*\(')
@@ -200,13 +212,14 @@ def page(name, headers):
         if missing:
             raise SystemExit(f'man3.py: {path} does not declare {", ".join(sorted(missing))}, which '
                              f'the page {name} lists')
+    library = 'ringbroker\\-onnx' if include == 'ringbroker/onnx.h' else 'ringbroker'
     others = ', '.join(f'{other}(3)' for other in sorted(PAGES) if other != name)
     first = [name] if name not in listed else []
     return '\n'.join([
         '.\\" SPDX-License-Identifier: MIT',
         f'.TH {name} 3 "" "ringbroker" "ringbroker programmer\'s manual"',
         '.SH NAME', ', '.join(first + listed).replace('-', '\\-') + f' \\- {what}',
-        '.SH LIBRARY', 'libringbroker (\\fB\\-lringbroker\\fP, or \\fBpkg\\-config ringbroker\\fP)',
+        '.SH LIBRARY', f'lib{library} (\\fB\\-l{library}\\fP, or \\fBpkg\\-config {library}\\fP)',
         '.SH SYNOPSIS', f'.nf\n.B #include <{include}>\n.fi\n.PP', '\n.PP\n'.join(synopsis),
         '.SH DESCRIPTION',
         'Errors are negative errno values; those that any of these functions may return, and what may',
@@ -218,7 +231,7 @@ def check_all_listed(headers):
     """Every function of the client library's headers has a page."""
     listed = {name for _, _, parts in PAGES.values() for _, names in parts for name in names}
     problems = []
-    for path in (CLIENT, ADMIN, LEASE):
+    for path in (CLIENT, ADMIN, LEASE, ONNX):
         for one in headers[path]:
             problems += [f'man3.py: no page lists {name}() of {path}' for name in one.names
                          if ' ' not in name and name not in listed]
@@ -228,7 +241,7 @@ def check_all_listed(headers):
 
 def read_headers(root):
     headers = {}
-    for path in (CLIENT, ADMIN, LEASE, STATS, ABI):
+    for path in (CLIENT, ADMIN, LEASE, ONNX, STATS, ABI):
         with open(os.path.join(root, path), encoding='utf-8') as file:
             headers[path] = declarations(file.read())
     return headers
@@ -247,8 +260,8 @@ def self_test():
     assert roff == ('Does \\fIit\\fP. Return: 0;\n.TP\n.B \\-EIO\nbroken\nfor good\n.PP\nor more.\n.PP\n'
                     '.PP\n.RS\n.nf\nint x;\n.fi\n.RE'), roff
     assert prose('.so it') == '\\&.so it' and prose('a\\b') == 'a\\eb'
-    for path in (CLIENT, ADMIN, LEASE):
-        headers = {CLIENT: [], ADMIN: [], LEASE: []}
+    for path in (CLIENT, ADMIN, LEASE, ONNX):
+        headers = {CLIENT: [], ADMIN: [], LEASE: [], ONNX: []}
         headers[path] = declarations('/* New. */\nint rbk_unheard_of(void);\n')
         try:
             check_all_listed(headers)

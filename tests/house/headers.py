@@ -23,6 +23,7 @@ INSTALLED = {
     'shm/ringbroker/abi.h': 'ringbroker/abi.h',
     'shm/ringbroker/stats.h': 'ringbroker/stats.h',
     'libclient/ringbroker.h': 'ringbroker.h',
+    'libclient/ringbroker/onnx.h': 'ringbroker/onnx.h',
 }
 STRICT = ['-Wall', '-Wextra', '-Wconversion', '-Wundef', '-Werror']
 C17 = ['-x', 'c', '-std=c17', '-Wpedantic', '-Wshadow', '-Wstrict-prototypes', *STRICT]

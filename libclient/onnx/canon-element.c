@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rules: operators that are as they were, element by element, and constants
+ *
+ * Most operators only ever gained types and defaults: their nodes become steps as they are, and the
+ * catalogue judges attributes and inputs.
+ */
+#include <stdio.h>
+
+#include "libclient/onnx/canon.h"
+
+/* Changes nothing in any operator that has it, at this value. */
+static bool is_without_effect(const Onnx__AttributeProto *attr)
+{
+	/* Sums are kept in float32 whatever the inputs are. */
+	if (!strcmp(attr->name, "stash_type"))
+		return attr->i == RBK_ONNX_F32;
+	/* About types of 8 bits that plans do not have. */
+	return !strcmp(attr->name, "saturate") || !strcmp(attr->name, "round_mode");
+}
+
+static bool same_attr(struct graph *graph, const Onnx__AttributeProto *proto, struct attr *ret)
+{
+	const char *name = proto->name;
+
+	ret->name = name;
+	switch (proto->type) {
+	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT:
+		*ret = ATTR_INT(name, canon_int(graph, name, 0));
+		return true;
+	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT:
+		*ret = ATTR_FLOAT(name, canon_float(graph, name, 0));
+		return true;
+	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS:
+		ret->type = RBK_ATTR_INTS;
+		ret->ints = canon_ints(graph, name, &ret->n);
+		return true;
+	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS:
+		ret->type = RBK_ATTR_FLOATS;
+		ret->floats = canon_floats(graph, name, &ret->n);
+		return true;
+	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING:
+		*ret = ATTR_STRING(name, canon_string(graph, name, ""));
+		return true;
+	default:
+		return false;
+	}
+}
+
+void canon_same_as(struct graph *graph, const char *op)
+{
+	const struct model_node *node = graph->node;
+	const Onnx__NodeProto *proto = node->proto;
+	struct tensor *in[OP_MAX_INPUTS], *out[OP_MAX_OUTPUTS];
+	const struct op *row = op_by_name(op);
+	struct attr attrs[STEP_MAX_ATTRS];
+	unsigned int n_attrs = 0, n_in = node->n_in, n_out = node->n_out;
+
+	while (n_in > 0 && node->in[n_in - 1] == ONNX_ABSENT)
+		n_in--;
+	while (n_out > 0 && !canon_wants(graph, n_out - 1))
+		n_out--;
+	/* Also where nobody is interested in any. */
+	if (n_out < (row ? row->min_out : 1u))
+		n_out = row ? row->min_out : 1;
+	if (n_in > OP_MAX_INPUTS || n_out > OP_MAX_OUTPUTS) {
+		graph_refuse(graph, "it has more inputs or outputs than any operator can");
+		return;
+	}
+	for (size_t i = 0; i < proto->n_attribute; i++) {
+		if (is_without_effect(proto->attribute[i])) {
+			canon_ignore(graph, proto->attribute[i]->name);
+			continue;
+		}
+		if (n_attrs == STEP_MAX_ATTRS ||
+		    strlen(proto->attribute[i]->name) >= RBK_NAME_BYTES ||
+		    !same_attr(graph, proto->attribute[i], &attrs[n_attrs++])) {
+			graph_refuse(graph, "attribute \"%s\" is not known",
+				     proto->attribute[i]->name);
+			return;
+		}
+	}
+	for (unsigned int i = 0; i < n_in; i++)
+		in[i] = canon_in(graph, i);
+	if (graph->is_refused)
+		return;
+	graph_emit(graph, op, in, n_in, out, n_out, 0, attrs, n_attrs);
+	for (unsigned int i = 0; i < n_out; i++)
+		canon_out(graph, i, out[i]);
+}
+
+void canon_same(struct graph *graph)
+{
+	canon_same_as(graph, graph->node->proto->op_type);
+}
+
+void canon_identity(struct graph *graph)
+{
+	struct tensor *in = canon_in(graph, 0), *mode = canon_in(graph, 2);
+	double value;
+
+	canon_ignore(graph, "ratio");
+	canon_ignore(graph, "seed");
+	canon_ignore(graph, "is_test");
+	if (mode && (!canon_known_number(graph, mode, "training_mode", &value)))
+		return;
+	if (mode && value != 0) {
+		graph_refuse(graph, "it is in training mode");
+		return;
+	}
+	if (canon_wants(graph, 1)) {
+		graph_refuse(graph, "its second output is for training");
+		return;
+	}
+	canon_out(graph, 0, canon_nothing(graph, in));
+}
+
+/* Opset 6: with broadcast, B's dimensions are those of A from axis on. */
+void canon_legacy_binary(struct graph *graph)
+{
+	struct tensor *a = canon_in(graph, 0), *b = canon_in(graph, 1);
+	struct shape shape;
+	unsigned int axis;
+
+	if (graph->node->opset < 7) {
+		int64_t first = canon_int(graph, "axis", (int64_t)a->shape.rank - b->shape.rank);
+		bool broadcasts = canon_int(graph, "broadcast", 0) != 0;
+
+		if (first < 0)
+			first += a->shape.rank;
+		if (b->shape.rank > a->shape.rank || first < 0 ||
+		    first + b->shape.rank > a->shape.rank ||
+		    (!broadcasts && !shape_equal(&a->shape, &b->shape))) {
+			graph_refuse(graph, "its inputs %s and %s do not fit each other",
+				     SHAPE_TEXT(&a->shape), SHAPE_TEXT(&b->shape));
+			return;
+		}
+		axis = (unsigned int)first;
+		shape = b->shape;
+		while (axis + shape.rank < a->shape.rank)
+			shape.dims[shape.rank++] = 1;
+		b = canon_reshape(graph, b, &shape);
+	}
+	canon_out(graph, 0, canon_binary(graph, graph->node->proto->op_type, a, b));
+}
+
+/* Of opset 6, a list of slopes is one per channel, whatever comes behind that. */
+void canon_prelu(struct graph *graph)
+{
+	struct tensor *x = canon_in(graph, 0), *slope = canon_in(graph, 1);
+	struct shape shape = slope->shape;
+
+	if (graph->node->opset < 7 && shape.rank == 1 && shape.dims[0] != 1)
+		while (shape.rank + 1 < x->shape.rank)
+			shape.dims[shape.rank++] = 1;
+	canon_out(graph, 0, canon_binary(graph, "PRelu", x, canon_reshape(graph, slope, &shape)));
+}
+
+void canon_variadic(struct graph *graph)
+{
+	const char *name = graph->node->proto->op_type;
+	bool is_mean = !strcmp(name, "Mean");
+	const char *op = is_mean || !strcmp(name, "Sum") ? "Add" : name;
+	struct tensor *sum = NULL;
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < graph->node->n_in && !graph->fatal; i++) {
+		struct tensor *in = canon_in(graph, i);
+
+		if (!in)
+			continue;
+		sum = sum ? canon_binary(graph, op, sum, in) : in;
+		n++;
+	}
+	if (is_mean && n > 1)
+		sum = canon_binary(graph, "Div", sum, graph_scalar(graph, sum->dtype, n));
+	canon_out(graph, 0, sum);
+}
+
+/*
+ * Bounds that are not known make it a Max and a Min, which is what ONNX defines it as.
+ */
+void canon_clip(struct graph *graph)
+{
+	static const char *const names[] = {"min", "max"}, *const ops[] = {"Max", "Min"};
+	struct tensor *x = canon_in(graph, 0), *bounds[2] = {NULL, NULL};
+	struct attr attrs[2];
+	unsigned int n_attrs = 0;
+	double value;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		bounds[i] = canon_in(graph, i + 1);
+		if (graph->node->opset < 11 && canon_has_attr(graph, names[i])) {
+			attrs[n_attrs++] = ATTR_FLOAT(names[i], canon_float(graph, names[i], 0));
+		} else if (bounds[i] && bounds[i]->constant) {
+			if (!canon_known_number(graph, bounds[i], names[i], &value))
+				return;
+			attrs[n_attrs++] = ATTR_FLOAT(names[i], (float)value);
+			bounds[i] = NULL;
+		}
+	}
+	/* In this order: where min is above max, everything becomes max. */
+	if (bounds[0])
+		x = canon_binary(graph, ops[0], x, bounds[0]);
+	if (n_attrs > 0)
+		x = canon_unary(graph, "Clip", x, attrs, n_attrs);
+	if (bounds[1])
+		x = canon_binary(graph, ops[1], x, bounds[1]);
+	canon_out(graph, 0, x);
+}
+
+void canon_cast_node(struct graph *graph)
+{
+	canon_ignore(graph, "saturate");
+	canon_ignore(graph, "round_mode");
+	canon_out(graph, 0,
+		  canon_cast(graph, canon_in(graph, 0), (uint32_t)canon_int(graph, "to", 0)));
+}
+
+void canon_cast_like(struct graph *graph)
+{
+	canon_ignore(graph, "saturate");
+	canon_ignore(graph, "round_mode");
+	canon_out(graph, 0, canon_cast(graph, canon_in(graph, 0), canon_in(graph, 1)->dtype));
+}
+
+/* ---- Constants ---- */
+
+void canon_constant(struct graph *graph)
+{
+	const struct constant *constant = canon_tensor(graph, "value");
+	struct tensor *tensor = NULL;
+	unsigned int n;
+
+	if (constant) {
+		tensor = graph_constant(graph, constant);
+	} else if (canon_has_attr(graph, "value_float")) {
+		tensor = graph_scalar(graph, RBK_ONNX_F32, canon_float(graph, "value_float", 0));
+	} else if (canon_has_attr(graph, "value_int")) {
+		const int64_t value = canon_int(graph, "value_int", 0);
+		struct shape scalar = {0};
+
+		tensor = canon_reshape(graph, graph_ints(graph, &value, 1), &scalar);
+	} else if (canon_has_attr(graph, "value_ints")) {
+		const int64_t *values = canon_ints(graph, "value_ints", &n);
+
+		tensor = values ? graph_ints(graph, values, n) : NULL;
+	} else if (canon_has_attr(graph, "value_floats")) {
+		const float *values = canon_floats(graph, "value_floats", &n);
+		struct constant *list = graph_zero(graph, 1, sizeof(*list));
+
+		if (!values || !list)
+			return;
+		*list = (struct constant){
+			.dtype = RBK_ONNX_F32, .rank = 1, .dims = {n}, .data = values};
+		constant_measure(list);
+		tensor = graph_constant(graph, list);
+	}
+	if (!tensor && !graph->is_refused)
+		graph_refuse(graph, "it has no value that is a tensor of numbers");
+	canon_out(graph, 0, tensor);
+}
+
+void canon_constant_of_shape(struct graph *graph)
+{
+	struct constant zero = {
+		.dtype = RBK_ONNX_F32, .n_elems = 1, .n_bytes = 4, .data = &(float){0}};
+	const struct constant *value = canon_tensor(graph, "value");
+	struct constant *constant = graph_zero(graph, 1, sizeof(*constant));
+	const int64_t *dims;
+	unsigned int n, size;
+	uint8_t *data;
+
+	dims = canon_known_ints(graph, canon_in(graph, 0), "shape", &n);
+	if (!value)
+		value = &zero;
+	size = onnx_dtype_size(value->dtype);
+	if (!dims || !constant || graph->is_refused)
+		return;
+	if (value->n_elems != 1 || size == 0 || n > RBK_MAX_RANK) {
+		graph_refuse(graph, "its value is not one element, or its shape has %u dimensions",
+			     n);
+		return;
+	}
+	constant->dtype = value->dtype;
+	constant->rank = n;
+	for (unsigned int i = 0; i < n; i++) {
+		if (dims[i] < 0) {
+			graph_refuse(graph, "dimension %u would be %lld", i, (long long)dims[i]);
+			return;
+		}
+		constant->dims[i] = dims[i];
+	}
+	if (!constant_measure(constant) || constant->n_elems > graph->n_evaluable) {
+		graph_refuse(graph, "it would make too large a constant");
+		return;
+	}
+	graph->n_evaluable -= constant->n_elems;
+	data = graph_take(graph, constant->n_bytes);
+	for (uint64_t i = 0; data && i < constant->n_elems; i++)
+		memcpy(data + i * size, value->data, size);
+	constant->data = data;
+	canon_out(graph, 0, data ? graph_constant(graph, constant) : NULL);
+}
+
+/* The dimensions [@start, @end) of @shape, those that depend on the count included. */
+static struct tensor *sizes(struct graph *graph, const struct shape *shape, unsigned int start,
+			    unsigned int end)
+{
+	int64_t *data = graph_zero(graph, RBK_MAX_RANK, sizeof(*data));
+	int64_t *rows = graph_zero(graph, RBK_MAX_RANK, sizeof(*rows));
+	struct constant *constant = graph_zero(graph, 1, sizeof(*constant));
+
+	if (!data || !rows || !constant)
+		return graph_unknown(graph);
+	*constant = (struct constant){
+		.dtype = RBK_ONNX_I64, .rank = 1, .dims = {end - start}, .data = data};
+	for (unsigned int i = start; i < end; i++) {
+		if (i == 0 && shape->dynamic) {
+			rows[i - start] = shape_per_count(shape);
+			constant->rows = rows;
+		} else {
+			data[i - start] = shape->dims[i];
+		}
+	}
+	constant_measure(constant);
+	return graph_constant(graph, constant);
+}
+
+void canon_shape(struct graph *graph)
+{
+	const struct shape *shape = &canon_in(graph, 0)->shape;
+	int64_t rank = shape->rank, start = canon_int(graph, "start", 0);
+	int64_t end = canon_int(graph, "end", rank);
+
+	start = start < 0 ? start + rank : start;
+	end = end < 0 ? end + rank : end;
+	start = start < 0 ? 0 : start > rank ? rank : start;
+	end = end < start ? start : end > rank ? rank : end;
+	canon_out(graph, 0, sizes(graph, shape, (unsigned int)start, (unsigned int)end));
+}
+
+void canon_size(struct graph *graph)
+{
+	const struct shape *shape = &canon_in(graph, 0)->shape;
+	struct tensor *in = sizes(graph, shape, 0, shape->rank);
+	static const int64_t axis;
+	const struct attr attrs[] = {ATTR_INTS("axes", &axis, 1), ATTR_INT("keepdims", 0)};
+
+	canon_out(graph, 0, graph_emit_1(graph, "ReduceProd", &in, 1, attrs, 2));
+}
+
+void canon_range(struct graph *graph)
+{
+	static const char *const names[] = {"start", "limit", "delta"};
+	struct constant *constant = graph_zero(graph, 1, sizeof(*constant));
+	double numbers[3], n;
+	void *data;
+
+	for (unsigned int i = 0; i < 3; i++)
+		if (!canon_known_number(graph, canon_in(graph, i), names[i], &numbers[i]))
+			return;
+	n = numbers[2] != 0 ? ceil((numbers[1] - numbers[0]) / numbers[2]) : NAN;
+	if (!(n <= (double)graph->n_evaluable) || !constant) {
+		graph_refuse(graph, "it would have %g elements", n);
+		return;
+	}
+	*constant = (struct constant){.dtype = canon_in(graph, 0)->dtype, .rank = 1};
+	constant->dims[0] = n > 0 ? (int64_t)n : 0;
+	constant_measure(constant);
+	graph->n_evaluable -= constant->n_elems;
+	data = graph_take(graph, constant->n_bytes);
+	for (uint64_t i = 0; data && i < constant->n_elems; i++)
+		eval_store(constant->dtype, data, i, numbers[0] + (double)i * numbers[2]);
+	constant->data = data;
+	canon_out(graph, 0, data ? graph_constant(graph, constant) : NULL);
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rules: products, normalisation, and what goes along dimensions
+ */
+#include <stdio.h>
+
+#include "libclient/onnx/canon.h"
+
+void canon_gemm(struct graph *graph)
+{
+	/* Of opset 6: the bias may be broadcast, as it always may be since. */
+	canon_int(graph, "broadcast", 0);
+	{
+		struct tensor *in[] = {canon_in(graph, 0), canon_in(graph, 1), canon_in(graph, 2)};
+		const struct attr attrs[] = {
+			ATTR_FLOAT("alpha", canon_float(graph, "alpha", 1)),
+			ATTR_FLOAT("beta", canon_float(graph, "beta", 1)),
+			ATTR_INT("transA", canon_int(graph, "transA", 0) != 0),
+			ATTR_INT("transB", canon_int(graph, "transB", 0) != 0),
+		};
+
+		canon_out(graph, 0,
+			  graph_emit_1(graph, "Gemm", in, in[2] ? 3 : 2, attrs, ARRAY_SIZE(attrs)));
+	}
+}
+
+/*
+ * The Conv that makes @in[0], with what BatchNormalization does to its output in its weights and
+ * its bias. Return: NULL if that is not all constant, or if somebody reads its output as it is.
+ */
+static struct tensor *fold_into_conv(struct graph *graph, struct tensor *const *in, float epsilon)
+{
+	const struct step *conv = in[0]->producer;
+	struct tensor *conv_in[3], *scale;
+	struct shape column;
+
+	if (graph->options.disable & (RBK_ONNX_OPT_CONV_BN | RBK_ONNX_OPT_FOLD) || !conv ||
+	    strcmp(conv->op, "Conv") || graph->model->values[graph->node->in[0]].n_uses != 1)
+		return NULL;
+	for (unsigned int i = 1; i < conv->n_in; i++)
+		if (!conv->in[i] || !conv->in[i]->constant)
+			return NULL;
+	for (unsigned int i = 1; i < 5; i++)
+		if (!in[i]->constant || in[i]->dtype != RBK_ONNX_F32 || in[i]->shape.rank != 1 ||
+		    in[i]->shape.dims[0] != conv->in[1]->shape.dims[0])
+			return NULL;
+	if (conv->in[1]->dtype != RBK_ONNX_F32 ||
+	    conv->in[1]->constant->n_elems > graph->n_evaluable / 4)
+		return NULL;
+
+	scale = canon_binary(graph, "Add", in[4], graph_scalar(graph, RBK_ONNX_F32, epsilon));
+	scale = canon_binary(graph, "Div", in[1], canon_unary(graph, "Sqrt", scale, NULL, 0));
+	column = (struct shape){.rank = conv->in[1]->shape.rank, .dims = {scale->shape.dims[0]}};
+	for (unsigned int i = 1; i < column.rank; i++)
+		column.dims[i] = 1;
+	conv_in[0] = conv->in[0];
+	conv_in[1] = canon_binary(graph, "Mul", conv->in[1], canon_reshape(graph, scale, &column));
+	conv_in[2] = canon_unary(graph, "Neg", in[3], NULL, 0);
+	if (conv->n_in > 2)
+		conv_in[2] = canon_binary(graph, "Sub", conv->in[2], in[3]);
+	conv_in[2] = canon_binary(graph, "Mul", conv_in[2], scale);
+	conv_in[2] = canon_binary(graph, "Add", conv_in[2], in[2]);
+	if (!conv_in[1]->constant || !conv_in[2]->constant)
+		return NULL;
+	return graph_emit_1(graph, "Conv", conv_in, 3, conv->attrs, conv->n_attrs);
+}
+
+void canon_batch_norm(struct graph *graph)
+{
+	uint32_t opset = graph->node->opset;
+	float epsilon = canon_float(graph, "epsilon", 1e-5f);
+	struct attr attr = ATTR_FLOAT("epsilon", epsilon);
+	struct tensor *in[5], *out;
+
+	canon_ignore(graph, "momentum");
+	if ((opset < 7 && canon_int(graph, "is_test", 0) == 0) ||
+	    (opset >= 14 && canon_int(graph, "training_mode", 0) != 0)) {
+		graph_refuse(graph, "it is in training mode");
+		return;
+	}
+	if (opset < 9 && canon_int(graph, "spatial", 1) == 0) {
+		graph_refuse(graph, "it normalises every element on its own (spatial is 0)");
+		return;
+	}
+	for (unsigned int i = 1; i < 5; i++) {
+		if (canon_wants(graph, i)) {
+			graph_refuse(graph, "output %u is for training", i);
+			return;
+		}
+	}
+	for (unsigned int i = 0; i < 5; i++)
+		in[i] = canon_in(graph, i);
+	out = fold_into_conv(graph, in, epsilon);
+	canon_out(graph, 0, out ? out : graph_emit_1(graph, "BatchNormalization", in, 5, &attr, 1));
+}
+
+/* Of opset 18, scale and bias are per group; since, they are per channel. */
+static struct tensor *per_channel(struct graph *graph, struct tensor *tensor, uint32_t groups,
+				  uint32_t channels)
+{
+	const int64_t dims[] = {groups, channels / groups};
+	struct shape column = {.rank = 2, .dims = {groups, 1}};
+	struct shape list = {.rank = 1, .dims = {channels}};
+	struct attr attr = ATTR_INTS("shape", dims, 2);
+	int64_t *copy = graph_take(graph, sizeof(dims));
+
+	if (!copy)
+		return tensor;
+	memcpy(copy, dims, sizeof(dims));
+	attr.ints = copy;
+	tensor = canon_reshape(graph, tensor, &column);
+	tensor = graph_emit_1(graph, "Expand", &tensor, 1, &attr, 1);
+	return canon_reshape(graph, tensor, &list);
+}
+
+void canon_group_norm(struct graph *graph)
+{
+	struct tensor *in[] = {canon_in(graph, 0), canon_in(graph, 1), canon_in(graph, 2)};
+	int64_t groups = canon_int(graph, "num_groups", 0);
+	uint32_t channels = in[0]->shape.rank > 1 ? in[0]->shape.dims[1] : 0;
+	const struct attr attrs[] = {
+		ATTR_FLOAT("epsilon", canon_float(graph, "epsilon", 1e-5f)),
+		ATTR_INT("num_groups", groups),
+	};
+
+	if (canon_int(graph, "stash_type", RBK_ONNX_F32) != RBK_ONNX_F32)
+		graph_refuse(graph, "attribute \"stash_type\" is not 1 (float32)");
+	if (groups < 1 || channels == 0 || channels % groups) {
+		graph_refuse(graph, "%u channels are not %lld groups", channels, (long long)groups);
+		return;
+	}
+	for (unsigned int i = 1; i < 3 && graph->node->opset < 21; i++) {
+		if (in[i]->shape.rank != 1 || in[i]->shape.dims[0] != groups) {
+			graph_refuse(graph, "input %u is %s, expected [%lld], one per group", i,
+				     SHAPE_TEXT(&in[i]->shape), (long long)groups);
+			return;
+		}
+		in[i] = per_channel(graph, in[i], (uint32_t)groups, channels);
+	}
+	canon_out(graph, 0, graph_emit_1(graph, "GroupNormalization", in, 3, attrs, 2));
+}
+
+/*
+ * Before opset 13 everything from axis on is one dimension; since then it is about axis alone.
+ */
+void canon_softmax(struct graph *graph)
+{
+	const char *op = graph->node->proto->op_type;
+	bool flattens = graph->node->opset < 13;
+	struct tensor *x = canon_in(graph, 0), *y;
+	int64_t first = canon_int(graph, "axis", flattens ? 1 : -1);
+	struct shape shape = x->shape;
+	struct attr attr;
+	uint64_t n = 1;
+	unsigned int axis;
+
+	/* One past the last dimension is fine when flattening: rows of one element. */
+	if (flattens && first == shape.rank) {
+		axis = shape.rank;
+	} else if (shape.rank == 0) {
+		axis = 0;
+	} else if (!canon_axis(graph, first, shape.rank, &axis)) {
+		return;
+	}
+	if (shape.rank == 0 || axis == shape.rank) {
+		/* The softmax of one number does not depend on it. */
+		shape = x->shape;
+		shape.dims[shape.rank++] = 1;
+		if (shape.rank > RBK_MAX_RANK) {
+			graph_refuse(graph, "axis %u is not one of its dimensions", axis);
+			return;
+		}
+		axis = shape.rank - 1u;
+	} else if (flattens && axis + 1 < shape.rank) {
+		if (axis == 0 && shape.dynamic) {
+			graph_refuse(graph, "with axis 0 it mixes all rows of %s",
+				     SHAPE_TEXT(&shape));
+			return;
+		}
+		for (unsigned int i = axis; i < shape.rank; i++)
+			n *= shape.dims[i];
+		if (n > OP_MAX_DIM) {
+			graph_refuse(graph, "%s is too large", SHAPE_TEXT(&shape));
+			return;
+		}
+		shape.rank = (uint8_t)(axis + 1);
+		shape.dims[axis] = (uint32_t)n;
+	}
+	attr = ATTR_INT("axis", axis);
+	y = canon_unary(graph, op, canon_reshape(graph, x, &shape), &attr, 1);
+	canon_out(graph, 0, canon_reshape(graph, y, &x->shape));
+}
+
+void canon_reduce(struct graph *graph)
+{
+	struct tensor *x = canon_in(graph, 0);
+	const struct shape one = {.rank = 1, .dims = {1}};
+	unsigned int n, rank = x->shape.rank, axes[RBK_MAX_RANK];
+	bool keepdims = canon_int(graph, "keepdims", 1) != 0;
+	bool keeps = canon_int(graph, "noop_with_empty_axes", 0) != 0;
+	int64_t *list = graph_zero(graph, RBK_MAX_RANK, sizeof(*list));
+	const int64_t *given;
+
+	if (!canon_attr_or_input(graph, "axes", 1, &given, &n) || !list)
+		return;
+	if (n == 0 && keeps) {
+		canon_out(graph, 0, canon_nothing(graph, x));
+		return;
+	}
+	if (n > 0 && !canon_axes(graph, given, n, rank, axes))
+		return;
+	for (unsigned int i = 0; n == 0 && i < rank; i++)
+		axes[i] = i;
+	if (n == 0)
+		n = rank;
+	/* Of a number all by itself, too, some of them make another one. */
+	if (rank == 0) {
+		x = canon_reshape(graph, x, &one);
+		axes[0] = 0;
+		n = 1;
+		keepdims = false;
+	}
+	for (unsigned int i = 0; i < n; i++)
+		list[i] = axes[i];
+	{
+		const struct attr attrs[] = {ATTR_INTS("axes", list, n),
+					     ATTR_INT("keepdims", keepdims)};
+
+		canon_out(graph, 0,
+			  graph_emit_1(graph, graph->node->proto->op_type, &x, 1, attrs, 2));
+	}
+}
+
+void canon_arg(struct graph *graph)
+{
+	struct tensor *x = canon_in(graph, 0);
+	struct attr attrs[3];
+	unsigned int axis;
+
+	if (!canon_axis(graph, canon_int(graph, "axis", 0), x->shape.rank, &axis))
+		return;
+	attrs[0] = ATTR_INT("axis", axis);
+	attrs[1] = ATTR_INT("keepdims", canon_int(graph, "keepdims", 1) != 0);
+	attrs[2] = ATTR_INT("select_last_index", canon_int(graph, "select_last_index", 0) != 0);
+	canon_out(graph, 0, canon_unary(graph, graph->node->proto->op_type, x, attrs, 3));
+}
+
+void canon_cum_sum(struct graph *graph)
+{
+	struct tensor *x = canon_in(graph, 0);
+	struct attr attrs[3];
+	unsigned int axis;
+	double given;
+
+	if (!canon_known_number(graph, canon_in(graph, 1), "axis", &given) ||
+	    !canon_axis(graph, (int64_t)given, x->shape.rank, &axis))
+		return;
+	attrs[0] = ATTR_INT("axis", axis);
+	attrs[1] = ATTR_INT("exclusive", canon_int(graph, "exclusive", 0) != 0);
+	attrs[2] = ATTR_INT("reverse", canon_int(graph, "reverse", 0) != 0);
+	canon_out(graph, 0, canon_unary(graph, "CumSum", x, attrs, 3));
+}
+
+void canon_top_k(struct graph *graph)
+{
+	struct tensor *x = canon_in(graph, 0), *k = canon_in(graph, 1), *out[2];
+	struct attr attrs[4];
+	unsigned int axis;
+	double number;
+
+	if (!canon_axis(graph, canon_int(graph, "axis", -1), x->shape.rank, &axis))
+		return;
+	if (!k)
+		number = (double)canon_int(graph, "k", -1);
+	else if (!canon_known_number(graph, k, "K", &number))
+		return;
+	if (number < 0 || number > OP_MAX_DIM) {
+		graph_refuse(graph, "k is %g, expected a number of elements", number);
+		return;
+	}
+	attrs[0] = ATTR_INT("axis", axis);
+	attrs[1] = ATTR_INT("k", (int64_t)number);
+	attrs[2] = ATTR_INT("largest", canon_int(graph, "largest", 1) != 0);
+	attrs[3] = ATTR_INT("sorted", canon_int(graph, "sorted", 1) != 0);
+	graph_emit(graph, "TopK", &x, 1, out, 2, 0, attrs, 4);
+	canon_out(graph, 0, out[0]);
+	canon_out(graph, 1, out[1]);
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rules: operators that only move elements, joined and taken apart
+ */
+#include <stdio.h>
+
+#include "libclient/onnx/canon.h"
+
+void canon_transpose(struct graph *graph)
+{
+	struct tensor *x = canon_in(graph, 0);
+	unsigned int n, rank = x->shape.rank;
+	const int64_t *given = canon_ints(graph, "perm", &n);
+	int64_t *perm = graph_take(graph, RBK_MAX_RANK * sizeof(*perm));
+	bool moves = false;
+	struct attr attr;
+	uint32_t seen = 0;
+
+	if (!perm)
+		return;
+	for (unsigned int i = 0; i < rank; i++) {
+		perm[i] = given && i < n ? given[i] : (int64_t)rank - 1 - i;
+		if (given && (n != rank || perm[i] < 0 || perm[i] >= rank || seen >> perm[i] & 1)) {
+			graph_refuse(graph, "attribute \"perm\" does not order %u dimensions",
+				     rank);
+			return;
+		}
+		seen |= 1u << perm[i];
+		moves |= perm[i] != i;
+	}
+	attr = ATTR_INTS("perm", perm, rank);
+	canon_out(graph, 0,
+		  moves ? canon_unary(graph, "Transpose", x, &attr, 1) : canon_nothing(graph, x));
+}
+
+/* ---- Slice ---- */
+
+struct slice {
+	unsigned int n;
+	const int64_t *starts, *ends, *axes, *steps;
+	const int64_t *end_rows; /* of ends that depend on the count, or NULL */
+};
+
+static bool read_list(struct graph *graph, unsigned int i, const char *name, unsigned int n,
+		      const int64_t **ret, const int64_t **ret_rows)
+{
+	struct tensor *in = canon_in(graph, i);
+	const int64_t *rows = NULL;
+	unsigned int n_in;
+
+	*ret = NULL;
+	if (!in)
+		return true;
+	*ret = canon_known_sizes(graph, in, name, &n_in, &rows);
+	if (*ret && (n_in != n || (rows && !ret_rows))) {
+		graph_refuse(graph,
+			     rows ? "its %s depends on the count"
+				  : "its %s has another length than its starts",
+			     name);
+		return false;
+	}
+	if (ret_rows)
+		*ret_rows = rows;
+	return *ret != NULL;
+}
+
+static bool read_slice(struct graph *graph, struct slice *slice)
+{
+	unsigned int n_ends, n_axes;
+
+	if (graph->node->opset >= 10) {
+		slice->starts = canon_known_ints(graph, canon_in(graph, 1), "starts", &slice->n);
+		return slice->starts &&
+		       read_list(graph, 2, "ends", slice->n, &slice->ends, &slice->end_rows) &&
+		       slice->ends && read_list(graph, 3, "axes", slice->n, &slice->axes, NULL) &&
+		       read_list(graph, 4, "steps", slice->n, &slice->steps, NULL);
+	}
+	slice->starts = canon_ints(graph, "starts", &slice->n);
+	slice->ends = canon_ints(graph, "ends", &n_ends);
+	slice->axes = canon_ints(graph, "axes", &n_axes);
+	if (slice->starts && slice->ends && n_ends == slice->n &&
+	    (!slice->axes || n_axes == slice->n))
+		return true;
+	graph_refuse(graph, "its starts, ends and axes are not lists of one length");
+	return false;
+}
+
+/* Is that range all of dimension @axis, whatever the count? */
+static bool is_whole(const struct shape *shape, unsigned int axis, const struct slice *slice,
+		     unsigned int i)
+{
+	int64_t step = slice->steps ? slice->steps[i] : 1, end = slice->ends[i];
+	int64_t rows = slice->end_rows ? slice->end_rows[i] : 0;
+
+	if (step != 1 || slice->starts[i] != 0)
+		return false;
+	if (axis == 0 && shape->dynamic)
+		return end >= INT32_MAX || (end >= 0 && rows >= shape_per_count(shape));
+	return rows == 0 && end >= shape->dims[axis];
+}
+
+void canon_slice(struct graph *graph)
+{
+	struct tensor *x = canon_in(graph, 0);
+	int64_t *lists = graph_take(graph, 4 * RBK_MAX_RANK * sizeof(*lists));
+	unsigned int n = 0, rank = x->shape.rank;
+	struct slice slice = {0};
+	uint32_t seen = 0;
+
+	if (!lists || !read_slice(graph, &slice))
+		return;
+	for (unsigned int i = 0; i < slice.n; i++) {
+		unsigned int axis;
+
+		if (!canon_axis(graph, slice.axes ? slice.axes[i] : (int64_t)i, rank, &axis))
+			return;
+		if (seen >> axis & 1) {
+			graph_refuse(graph, "axis %u comes twice", axis);
+			return;
+		}
+		seen |= 1u << axis;
+		if (is_whole(&x->shape, axis, &slice, i))
+			continue;
+		if (slice.end_rows && slice.end_rows[i]) {
+			graph_refuse(graph, "where it ends depends on the count");
+			return;
+		}
+		lists[n] = slice.starts[i];
+		lists[RBK_MAX_RANK + n] = slice.ends[i];
+		lists[2 * RBK_MAX_RANK + n] = axis;
+		lists[3 * RBK_MAX_RANK + n] = slice.steps ? slice.steps[i] : 1;
+		if (lists[3 * RBK_MAX_RANK + n] == 0) {
+			graph_refuse(graph, "a step of it is 0");
+			return;
+		}
+		n++;
+	}
+	{
+		const struct attr attrs[] = {
+			ATTR_INTS("starts", lists, n),
+			ATTR_INTS("ends", lists + RBK_MAX_RANK, n),
+			ATTR_INTS("axes", lists + 2 * RBK_MAX_RANK, n),
+			ATTR_INTS("steps", lists + 3 * RBK_MAX_RANK, n),
+		};
+
+		canon_out(graph, 0,
+			  n ? canon_unary(graph, "Slice", x, attrs, 4) : canon_nothing(graph, x));
+	}
+}
+
+/* ---- Split and Concat ---- */
+
+/* Sizes where the model does not say: as equal as its opset has it. */
+static bool split_evenly(struct graph *graph, uint32_t dim, unsigned int n, int64_t *ret)
+{
+	uint32_t size = (dim + n - 1) / n;
+
+	if (dim % n && graph->node->opset < 18) {
+		graph_refuse(graph, "a dimension of %u does not split into %u equal parts", dim, n);
+		return false;
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		ret[i] = size < dim ? size : dim;
+		dim -= (uint32_t)ret[i];
+	}
+	return true;
+}
+
+void canon_split(struct graph *graph)
+{
+	struct tensor *x = canon_in(graph, 0), *out[OP_MAX_OUTPUTS];
+	unsigned int axis, n_given, n = graph->node->n_out;
+	int64_t *sizes = graph_take(graph, OP_MAX_OUTPUTS * sizeof(*sizes)), sum = 0;
+	const int64_t *given;
+	struct attr attrs[2];
+
+	if (!sizes || !canon_axis(graph, canon_int(graph, "axis", 0), x->shape.rank, &axis) ||
+	    !canon_attr_or_input(graph, "split", 1, &given, &n_given))
+		return;
+	if (canon_int(graph, "num_outputs", n) != n || (given && n_given != n) || n == 0 ||
+	    n > OP_MAX_OUTPUTS) {
+		graph_refuse(graph, "it has %u outputs, but splits into another number", n);
+		return;
+	}
+	if (n == 1) {
+		canon_out(graph, 0, canon_nothing(graph, x));
+		return;
+	}
+	if (axis == 0 && x->shape.dynamic) {
+		graph_refuse(graph, "it splits the count of rows");
+		return;
+	}
+	if (!given && !split_evenly(graph, x->shape.dims[axis], n, sizes))
+		return;
+	for (unsigned int i = 0; i < n; i++) {
+		if (given)
+			sizes[i] = given[i];
+		if (sizes[i] < 0 || sizes[i] > OP_MAX_DIM) {
+			graph_refuse(graph, "part %u would have %lld elements", i,
+				     (long long)sizes[i]);
+			return;
+		}
+		sum += sizes[i];
+	}
+	if (sum != x->shape.dims[axis]) {
+		graph_refuse(graph, "the parts have %lld elements, dimension %u has %u",
+			     (long long)sum, axis, x->shape.dims[axis]);
+		return;
+	}
+	attrs[0] = ATTR_INT("axis", axis);
+	attrs[1] = ATTR_INTS("split", sizes, n);
+	graph_emit(graph, "Split", &x, 1, out, n, 0, attrs, 2);
+	for (unsigned int i = 0; i < n; i++)
+		canon_out(graph, i, out[i]);
+}
+
+static bool is_empty_along(const struct tensor *tensor, unsigned int axis)
+{
+	return !(axis == 0 && tensor->shape.dynamic) && tensor->shape.dims[axis] == 0;
+}
+
+/* As many inputs at once as an operator can have, each time. */
+void canon_concat(struct graph *graph)
+{
+	struct tensor *in[OP_MAX_INPUTS], *first = canon_in(graph, 0);
+	unsigned int axis, n = 0;
+	struct attr attr;
+
+	if (!first || !canon_axis(graph, canon_int(graph, "axis", 1), first->shape.rank, &axis))
+		return;
+	attr = ATTR_INT("axis", axis);
+	for (uint32_t i = 0; i < graph->node->n_in && !graph->fatal; i++) {
+		struct tensor *tensor = canon_in(graph, i);
+
+		if (!tensor || tensor->shape.rank != first->shape.rank) {
+			graph_refuse(graph, "input %u has not the %u dimensions of the first", i,
+				     first->shape.rank);
+			return;
+		}
+		/* A cache that is empty yet, say. */
+		if (is_empty_along(tensor, axis) && (n > 0 || i + 1 < graph->node->n_in))
+			continue;
+		if (n == OP_MAX_INPUTS) {
+			in[0] = graph_emit_1(graph, "Concat", in, n, &attr, 1);
+			n = 1;
+		}
+		in[n++] = tensor;
+	}
+	canon_out(graph, 0,
+		  n > 1 ? graph_emit_1(graph, "Concat", in, n, &attr, 1)
+			: canon_nothing(graph, in[0]));
+}
+
+/* ---- Pad, Expand, Tile ---- */
+
+void canon_pad(struct graph *graph)
+{
+	struct tensor *x = canon_in(graph, 0), *value = canon_in(graph, 2);
+	unsigned int n, n_axes, rank = x->shape.rank, axis;
+	int64_t *pads = graph_zero(graph, 2 * RBK_MAX_RANK, sizeof(*pads));
+	const char *mode = canon_string(graph, "mode", "constant");
+	const int64_t *given, *axes = NULL;
+	double number = canon_float(graph, "value", 0);
+	bool pads_any = false;
+	uint32_t seen = 0;
+
+	if (!pads || !canon_attr_or_input(graph, "pads", 1, &given, &n))
+		return;
+	if (canon_in(graph, 3)) {
+		axes = canon_known_ints(graph, canon_in(graph, 3), "axes", &n_axes);
+		if (!axes)
+			return;
+	} else {
+		n_axes = rank;
+	}
+	if (!given || n != 2 * n_axes || n_axes > rank) {
+		graph_refuse(graph, "it pads %u ends, expected two of each of %u dimensions", n,
+			     n_axes);
+		return;
+	}
+	if (value && !canon_known_number(graph, value, "constant_value", &number))
+		return;
+	for (unsigned int i = 0; i < n_axes; i++) {
+		if (!canon_axis(graph, axes ? axes[i] : (int64_t)i, rank, &axis))
+			return;
+		if (seen >> axis & 1) {
+			graph_refuse(graph, "axis %u comes twice", axis);
+			return;
+		}
+		seen |= 1u << axis;
+		pads[axis] = given[i];
+		pads[rank + axis] = given[n_axes + i];
+		pads_any |= given[i] || given[n_axes + i];
+	}
+	{
+		const struct attr attrs[] = {
+			ATTR_STRING("mode", mode),
+			ATTR_INTS("pads", pads, 2 * rank),
+			ATTR_FLOAT("value", (float)number),
+		};
+
+		canon_out(graph, 0,
+			  pads_any ? canon_unary(graph, "Pad", x, attrs, 3)
+				   : canon_nothing(graph, x));
+	}
+}
+
+/* The shape that an Expand to @target makes of @x's. */
+static bool expanded_shape(struct graph *graph, const struct tensor *x, const int64_t *target,
+			   const int64_t *rows, unsigned int n, struct shape *ret)
+{
+	unsigned int rank = n > x->shape.rank ? n : x->shape.rank;
+	struct shape shape = {.rank = (uint8_t)rank};
+
+	if (rank > RBK_MAX_RANK) {
+		graph_refuse(graph, "it would have %u dimensions", rank);
+		return false;
+	}
+	for (unsigned int i = 0; i < rank; i++) {
+		unsigned int skip_x = rank - x->shape.rank, skip_n = rank - n;
+		bool is_count = i == skip_x && x->shape.dynamic;
+		int64_t dim = i < skip_x ? 1 : x->shape.dims[i - skip_x];
+		int64_t wanted = i < skip_n ? 1 : target[i - skip_n];
+		int64_t per_count = rows && i >= skip_n ? rows[i - skip_n] : 0;
+		bool is_same = is_count ? per_count == shape_per_count(&x->shape) && wanted == 0
+					: per_count == 0 && wanted == dim;
+		bool is_one = per_count == 0 && wanted == 1;
+
+		if (!is_same && !is_one && (is_count || dim != 1 || per_count || wanted < 0)) {
+			graph_refuse(graph, "%s does not expand to its shape at dimension %u",
+				     SHAPE_TEXT(&x->shape), i);
+			return false;
+		}
+		if (is_count && i > 0) {
+			graph_refuse(graph, "the count would not be the leading dimension");
+			return false;
+		}
+		shape.dims[i] = (uint32_t)(is_same || is_one ? dim : wanted);
+		if (is_count)
+			shape = shape_with_count(shape, &x->shape);
+	}
+	*ret = shape;
+	return true;
+}
+
+void canon_expand(struct graph *graph)
+{
+	struct tensor *x = canon_in(graph, 0);
+	int64_t *dims = graph_take(graph, RBK_MAX_RANK * sizeof(*dims));
+	const int64_t *target, *rows;
+	struct shape shape;
+	struct attr attr;
+	unsigned int n;
+
+	target = canon_known_sizes(graph, canon_in(graph, 1), "shape", &n, &rows);
+	if (!target || !dims || !expanded_shape(graph, x, target, rows, n, &shape))
+		return;
+	if (shape_equal(&shape, &x->shape)) {
+		canon_out(graph, 0, canon_nothing(graph, x));
+		return;
+	}
+	/* A dimension stays what it is where 1 is wanted: so the count does. */
+	for (unsigned int i = 0; i < shape.rank; i++)
+		dims[i] = i == 0 && shape.dynamic ? 1 : shape.dims[i];
+	attr = ATTR_INTS("shape", dims, shape.rank);
+	canon_out(graph, 0, canon_unary(graph, "Expand", x, &attr, 1));
+}
+
+void canon_tile(struct graph *graph)
+{
+	struct tensor *x = canon_in(graph, 0);
+	int64_t *repeats = graph_take(graph, RBK_MAX_RANK * sizeof(*repeats));
+	bool repeats_any = false;
+	const int64_t *given;
+	struct attr attr;
+	unsigned int n;
+
+	if (graph->node->opset < 6 || canon_in(graph, 2)) {
+		graph_refuse(graph, "it has the form of opset 1");
+		return;
+	}
+	given = canon_known_ints(graph, canon_in(graph, 1), "repeats", &n);
+	if (!given || !repeats)
+		return;
+	if (n != x->shape.rank) {
+		graph_refuse(graph, "it repeats %u dimensions of %u", n, x->shape.rank);
+		return;
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		if (given[i] < 0 || given[i] > OP_MAX_DIM) {
+			graph_refuse(graph, "it repeats dimension %u %lld times", i,
+				     (long long)given[i]);
+			return;
+		}
+		repeats[i] = given[i];
+		repeats_any |= given[i] != 1;
+	}
+	attr = ATTR_INTS("repeats", repeats, n);
+	canon_out(graph, 0,
+		  repeats_any ? canon_unary(graph, "Tile", x, &attr, 1) : canon_nothing(graph, x));
+}
+
+/* ---- Gather and Scatter ---- */
+
+void canon_gather(struct graph *graph)
+{
+	const char *op = graph->node->proto->op_type;
+	struct tensor *in[] = {canon_in(graph, 0), canon_in(graph, 1)};
+	struct attr attr;
+	unsigned int axis;
+
+	if (!strcmp(op, "GatherND")) {
+		attr = ATTR_INT("batch_dims", canon_int(graph, "batch_dims", 0));
+	} else {
+		if (!canon_axis(graph, canon_int(graph, "axis", 0), in[0]->shape.rank, &axis))
+			return;
+		attr = ATTR_INT("axis", axis);
+	}
+	canon_out(graph, 0, graph_emit_1(graph, op, in, 2, &attr, 1));
+}
+
+void canon_scatter(struct graph *graph)
+{
+	const char *op = graph->node->proto->op_type;
+	struct tensor *in[] = {canon_in(graph, 0), canon_in(graph, 1), canon_in(graph, 2)};
+	struct attr attrs[2];
+	unsigned int axis, n = 0;
+
+	attrs[n++] = ATTR_STRING("reduction", canon_string(graph, "reduction", "none"));
+	if (strcmp(op, "ScatterND")) {
+		if (!canon_axis(graph, canon_int(graph, "axis", 0), in[0]->shape.rank, &axis))
+			return;
+		attrs[n++] = ATTR_INT("axis", axis);
+		op = "ScatterElements";
+	}
+	canon_out(graph, 0, graph_emit_1(graph, op, in, 3, attrs, n));
+}

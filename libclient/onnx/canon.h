@@ -1,0 +1,147 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rules that bring a node into the catalogue's form
+ *
+ * One rule per ONNX operator (some share one), by family in canon-FAMILY.c, listed in canon.c. A
+ * rule reads the inputs and attributes of graph->node, as the model's opset means them, emits steps
+ * and says what the outputs are. Canonical means: the newest opset's meaning; attributes that have
+ * a default may be left out; whatever ONNX gives as an input that must be known to know shapes, or
+ * that kernels are compiled for, is an attribute of the input's name; numbers that depend on the
+ * rank are resolved: axes are not negative, sizes are complete. In particular:
+ *
+ *	Reshape   shape: -1 at most once, then the leading one; no 0 that copies. Also for Flatten,
+ *	          Squeeze, Unsqueeze, and where an output must be a copy
+ *	Slice     starts, ends, axes, steps;  Split  axis, split;  Pad  pads (all axes), mode, value
+ *	Expand    shape;  Tile  repeats;  TopK  k;  CumSum  axis;  Clip  min, max (floats)
+ *	Reduce*   axes (none is all of them), keepdims;  Resize  scales or sizes of all axes
+ *
+ * Rules need not care whether something failed: what is unknown stays unknown, graph->fatal ends
+ * the pass after the node, and a refusal is written down once.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "libclient/onnx/graph.h"
+
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
+
+struct canon {
+	const char *op; /* of another domain: "com.microsoft.MatMulNBits" */
+	uint8_t since;  /* opset */
+	uint8_t until;  /* the last opset that has it; 0: it still is there */
+	uint8_t min_in, max_in;
+	uint8_t max_out;
+	const char *needs; /* in the catalogue, if anything is to be emitted; NULL: itself */
+	void (*rule)(struct graph *graph);
+	uint8_t values; /* bit i: the elements of input i must be known */
+};
+
+/* Brings @node into steps, or refuses it. */
+void canon_node(struct graph *graph, const struct model_node *node);
+
+/* ---- What a node says ---- */
+
+/* Its @i-th input; NULL: absent. */
+struct tensor *canon_in(struct graph *graph, unsigned int i);
+/* Is somebody interested in output @i? */
+bool canon_wants(const struct graph *graph, unsigned int i);
+/* Says what its @i-th output is. */
+void canon_out(struct graph *graph, unsigned int i, struct tensor *tensor);
+
+bool canon_has_attr(const struct graph *graph, const char *name);
+/* The value, or @fallback where there is none. Of another type: a refusal. */
+int64_t canon_int(struct graph *graph, const char *name, int64_t fallback);
+float canon_float(struct graph *graph, const char *name, float fallback);
+/* NULL and 0 where there is none. */
+const int64_t *canon_ints(struct graph *graph, const char *name, unsigned int *ret_n);
+const float *canon_floats(struct graph *graph, const char *name, unsigned int *ret_n);
+/* In the graph's memory, or @fallback. */
+const char *canon_string(struct graph *graph, const char *name, const char *fallback);
+/* Of TENSOR type. NULL where there is none. */
+const struct constant *canon_tensor(struct graph *graph, const char *name);
+/* An attribute that changes nothing. */
+void canon_ignore(struct graph *graph, const char *name);
+
+/* @axis made non-negative for @rank dimensions. Return: false after a refusal. */
+bool canon_axis(struct graph *graph, int64_t axis, unsigned int rank, unsigned int *ret);
+/* A list of distinct axes; sorted ascending, into @ret of RBK_MAX_RANK. */
+bool canon_axes(struct graph *graph, const int64_t *axes, unsigned int n, unsigned int rank,
+		unsigned int *ret);
+
+/*
+ * The elements of an input that must be known, as integers. @what names it in the refusal, which
+ * also marks the model's inputs that it comes from. Return: NULL after a refusal.
+ */
+const int64_t *canon_known_ints(struct graph *graph, struct tensor *tensor, const char *what,
+				unsigned int *ret_n);
+/* The same, where elements may depend on count: *ret_rows, or NULL. */
+const int64_t *canon_known_sizes(struct graph *graph, struct tensor *tensor, const char *what,
+				 unsigned int *ret_n, const int64_t **ret_rows);
+/* One number, of any type. Return: false after a refusal. */
+bool canon_known_number(struct graph *graph, struct tensor *tensor, const char *what, double *ret);
+
+/*
+ * The attribute @name (older opsets) or the input @i (newer ones), whichever there is, as integers.
+ * Return: false after a refusal; else *ret, NULL where there is neither.
+ */
+bool canon_attr_or_input(struct graph *graph, const char *name, unsigned int i, const int64_t **ret,
+			 unsigned int *ret_n);
+
+/* ---- Emitting ---- */
+
+/* @tensor with another shape of as many elements; itself if it has that one. */
+struct tensor *canon_reshape(struct graph *graph, struct tensor *tensor, const struct shape *shape);
+/* @tensor, of a node that changes nothing: a copy if those are to be kept. */
+struct tensor *canon_nothing(struct graph *graph, struct tensor *tensor);
+/* A copy of it, as another tensor. */
+struct tensor *canon_copy(struct graph *graph, struct tensor *tensor);
+struct tensor *canon_unary(struct graph *graph, const char *op, struct tensor *a,
+			   const struct attr *attrs, unsigned int n_attrs);
+struct tensor *canon_binary(struct graph *graph, const char *op, struct tensor *a,
+			    struct tensor *b);
+struct tensor *canon_cast(struct graph *graph, struct tensor *a, uint32_t dtype);
+
+/* ---- Rules ---- */
+
+void canon_same(struct graph *graph); /* inputs, outputs and attributes as they are */
+void canon_same_as(struct graph *graph, const char *op);
+void canon_identity(struct graph *graph); /* Identity, Dropout, ... */
+
+void canon_legacy_binary(struct graph *graph); /* Add, Mul, ...: axis and broadcast of opset 6 */
+void canon_prelu(struct graph *graph);
+void canon_variadic(struct graph *graph); /* Sum, Max, Min, Mean */
+void canon_clip(struct graph *graph);
+void canon_cast_node(struct graph *graph);
+void canon_cast_like(struct graph *graph);
+void canon_softmax(struct graph *graph);
+
+void canon_gemm(struct graph *graph);
+void canon_batch_norm(struct graph *graph);
+void canon_group_norm(struct graph *graph);
+void canon_reduce(struct graph *graph);
+void canon_arg(struct graph *graph);
+void canon_cum_sum(struct graph *graph);
+void canon_top_k(struct graph *graph);
+
+void canon_reshape_node(struct graph *graph);
+void canon_flatten(struct graph *graph);
+void canon_squeeze(struct graph *graph);
+void canon_unsqueeze(struct graph *graph);
+void canon_transpose(struct graph *graph);
+void canon_slice(struct graph *graph);
+void canon_split(struct graph *graph);
+void canon_pad(struct graph *graph);
+void canon_expand(struct graph *graph);
+void canon_tile(struct graph *graph);
+void canon_resize(struct graph *graph);
+void canon_concat(struct graph *graph);
+void canon_gather(struct graph *graph);
+void canon_scatter(struct graph *graph);
+void canon_depth_space(struct graph *graph);
+
+void canon_constant(struct graph *graph);
+void canon_constant_of_shape(struct graph *graph);
+void canon_shape(struct graph *graph);
+void canon_size(struct graph *graph);
+void canon_range(struct graph *graph);

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Emitting a step
+ *
+ * What is known is computed (eval.c). Everything else goes through the catalogue's own shape rule,
+ * by the same function that the broker verifies plans with, so that what compiles here is what the
+ * broker accepts. Its sentence begins with a title of the node, which is cut off: refusals have
+ * their own.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libclient/onnx/canon.h"
+
+/* Attribute values as descriptions have them: all of a step's in one blob. */
+struct wire_attrs {
+	struct rbk_plan_attr attrs[STEP_MAX_ATTRS];
+	uint8_t *blob;
+};
+
+static uint64_t attr_bytes(const struct attr *attr)
+{
+	switch (attr->type) {
+	case RBK_ATTR_INT:
+	case RBK_ATTR_INTS:
+		return (uint64_t)attr->n * sizeof(int64_t);
+	case RBK_ATTR_FLOAT:
+	case RBK_ATTR_FLOATS:
+		return (uint64_t)attr->n * sizeof(float);
+	default:
+		return attr->n;
+	}
+}
+
+static const void *attr_data(const struct attr *attr)
+{
+	switch (attr->type) {
+	case RBK_ATTR_INT:
+		return &attr->i;
+	case RBK_ATTR_FLOAT:
+		return &attr->f;
+	default:
+		return attr->ints;
+	}
+}
+
+static bool wire_attrs_make(struct graph *graph, const struct step *step, struct wire_attrs *ret)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned int i = 0; i < step->n_attrs; i++)
+		bytes += (attr_bytes(&step->attrs[i]) + 7) / 8 * 8;
+	if (bytes > UINT32_MAX) {
+		graph_refuse(graph, "its attributes are too large");
+		return false;
+	}
+	ret->blob = graph_zero(graph, bytes, 1);
+	if (!ret->blob)
+		return false;
+	bytes = 0;
+	memset(ret->attrs, 0, sizeof(ret->attrs));
+	for (unsigned int i = 0; i < step->n_attrs; i++) {
+		const struct attr *attr = &step->attrs[i];
+		uint64_t n = attr_bytes(attr);
+
+		snprintf(ret->attrs[i].name, sizeof(ret->attrs[i].name), "%s", attr->name);
+		ret->attrs[i].type = attr->type;
+		ret->attrs[i].n = attr->n;
+		ret->attrs[i].blob_offset = (uint32_t)bytes;
+		if (n > 0)
+			memcpy(ret->blob + bytes, attr_data(attr), n);
+		bytes += (n + 7) / 8 * 8;
+	}
+	return true;
+}
+
+/* The rule's sentence without its title, "node 0 (MatMul): ". */
+static const char *without_title(const char *message, const struct op *row)
+{
+	char title[64];
+	int n = snprintf(title, sizeof(title), "node 0 (%s): ", row->name);
+
+	return strncmp(message, title, (size_t)n) ? message : message + n;
+}
+
+/* With leading dimensions of 1 taken for the count, every step must compute rows from rows. */
+static bool keeps_rows(const struct step *step, const struct op_call *call)
+{
+	bool reads = false, writes = true;
+
+	for (unsigned int i = 0; i < step->n_in; i++)
+		reads |= step->in[i] && step->in[i]->shape.dynamic;
+	for (unsigned int i = 0; i < step->n_out; i++)
+		writes &= !step->out[i] || call->out_shape[i].dynamic;
+	return !reads || (writes && step->row->splits_rows && !call->mixes_rows);
+}
+
+static bool infer(struct graph *graph, struct step *step)
+{
+	struct op_tensor in[OP_MAX_INPUTS], out[OP_MAX_OUTPUTS];
+	char message[OP_MESSAGE_BYTES] = "";
+	struct op_call call = {
+		.op = step->row,
+		.node_name = "",
+		.n_in = step->n_in,
+		.n_out = step->n_out,
+		.n_attrs = step->n_attrs,
+		.message = message,
+	};
+	struct wire_attrs attrs;
+
+	if (!wire_attrs_make(graph, step, &attrs))
+		return false;
+	call.attrs = attrs.attrs;
+	call.blob = attrs.blob;
+	for (unsigned int i = 0; i < step->n_in; i++) {
+		if (!step->in[i])
+			continue;
+		in[i] = (struct op_tensor){
+			.name = step->in[i]->name,
+			.dtype = step->in[i]->dtype,
+			.shape = step->in[i]->shape,
+		};
+		call.in[i] = &in[i];
+	}
+	for (unsigned int i = 0; i < step->n_out; i++) {
+		out[i] = (struct op_tensor){.name = ""};
+		call.out[i] = step->out[i] ? &out[i] : NULL;
+	}
+	if (op_call_infer(&call)) {
+		graph_refuse(graph, "%s", without_title(message, step->row));
+		return false;
+	}
+	if (graph->makes_batch && !keeps_rows(step, &call)) {
+		graph_refuse(graph, "it does not compute each row from that row alone");
+		return false;
+	}
+	for (unsigned int i = 0; i < step->n_out; i++) {
+		if (!step->out[i])
+			continue;
+		step->out[i]->dtype = call.out_dtype[i];
+		step->out[i]->shape = call.out_shape[i];
+		step->out[i]->known = true;
+	}
+	return true;
+}
+
+static void add_step(struct graph *graph, struct step *step)
+{
+	struct step **steps = graph->steps;
+
+	if (graph->n_steps >= GRAPH_MAX_STEPS) {
+		graph_refuse(graph, "the model has more than %u steps", GRAPH_MAX_STEPS);
+		return;
+	}
+	if (graph->n_steps == graph->n_steps_max) {
+		graph->n_steps_max = graph->n_steps_max ? graph->n_steps_max * 2 : 64;
+		steps = graph_take(graph, graph->n_steps_max * sizeof(*steps));
+		if (!steps)
+			return;
+		if (graph->n_steps > 0)
+			memcpy(steps, graph->steps, graph->n_steps * sizeof(*steps));
+		graph->steps = steps;
+	}
+	steps[graph->n_steps++] = step;
+}
+
+static struct step *make_step(struct graph *graph, const char *op, struct tensor *const *in,
+			      unsigned int n_in, struct tensor **out, unsigned int n_out,
+			      uint32_t absent, const struct attr *attrs, unsigned int n_attrs)
+{
+	struct step *step = graph_zero(graph, 1, sizeof(*step));
+
+	for (unsigned int i = 0; i < n_out; i++)
+		out[i] = absent >> i & 1 ? NULL : graph_unknown(graph);
+	if (!step)
+		return NULL;
+	if (n_in > OP_MAX_INPUTS || n_out > OP_MAX_OUTPUTS || n_attrs > STEP_MAX_ATTRS) {
+		graph_refuse(graph, "%s has %u inputs and %u outputs, expected at most %u and %u",
+			     op, n_in, n_out, OP_MAX_INPUTS, OP_MAX_OUTPUTS);
+		return NULL;
+	}
+	step->op = op;
+	step->node = graph->node;
+	step->n_in = n_in;
+	step->n_out = n_out;
+	step->n_attrs = n_attrs;
+	if (n_in > 0)
+		memcpy(step->in, in, n_in * sizeof(*in));
+	if (n_attrs > 0)
+		memcpy(step->attrs, attrs, n_attrs * sizeof(*attrs));
+	for (unsigned int i = 0; i < n_out; i++) {
+		step->out[i] = out[i];
+		if (out[i] && out[i] != &graph->nowhere)
+			out[i]->producer = step;
+	}
+	return step;
+}
+
+/* Are there inputs, all of them constant? Is any of them not known at all? */
+static bool is_constant(const struct step *step, bool *ret_unknown)
+{
+	bool is_constant = step->n_in > 0;
+
+	*ret_unknown = false;
+	for (unsigned int i = 0; i < step->n_in; i++) {
+		if (!step->in[i])
+			continue;
+		is_constant &= step->in[i]->constant != NULL;
+		*ret_unknown |= !step->in[i]->known;
+	}
+	return is_constant;
+}
+
+/* Elements that depend on the count are for shapes: no device has them. */
+static bool check_rows(struct graph *graph, const struct step *step)
+{
+	for (unsigned int i = 0; i < step->n_in; i++) {
+		if (step->in[i] && step->in[i]->constant && step->in[i]->constant->rows) {
+			graph_refuse(graph,
+				     "its input \"%s\" has elements that depend on the count",
+				     step->in[i]->name);
+			return false;
+		}
+	}
+	return true;
+}
+
+void graph_emit(struct graph *graph, const char *op, struct tensor *const *in, unsigned int n_in,
+		struct tensor **out, unsigned int n_out, uint32_t absent, const struct attr *attrs,
+		unsigned int n_attrs)
+{
+	bool is_unknown;
+	struct step *step;
+	int r;
+
+	step = make_step(graph, op, in, n_in, out, n_out, absent, attrs, n_attrs);
+	if (!step || graph->fatal)
+		return;
+	if (is_constant(step, &is_unknown) && !graph->keeps_constants) {
+		r = eval_step(graph, step);
+		if (r < 0 && !graph->fatal)
+			graph->fatal = r;
+		if (r <= 0)
+			return;
+	}
+	step->row = op_by_name(op);
+	if (!step->row) {
+		graph_refuse(graph, "the catalogue has no operator %s", op);
+		return;
+	}
+	if (is_unknown || !check_rows(graph, step) || !infer(graph, step))
+		return;
+	add_step(graph, step);
+}
+
+struct tensor *graph_emit_1(struct graph *graph, const char *op, struct tensor *const *in,
+			    unsigned int n_in, const struct attr *attrs, unsigned int n_attrs)
+{
+	struct tensor *out = NULL;
+
+	graph_emit(graph, op, in, n_in, &out, 1, 0, attrs, n_attrs);
+	return out;
+}

@@ -1,0 +1,47 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the interpreter share: numbers, results, walks
+ */
+#include "libclient/onnx/graph.h"
+
+int64_t eval_load_int(uint32_t dtype, const void *data, uint64_t i);
+void eval_store_int(uint32_t dtype, void *data, uint64_t i, int64_t value);
+bool eval_is_float(uint32_t dtype);
+bool eval_is_int(uint32_t dtype);
+
+/*
+ * Makes room for a result, zeroed, within what the graph may compute. The data is written through a
+ * cast: it is only constant once published. Return: 0; EVAL_E_UNKNOWN: too large; -errno.
+ */
+int eval_result(struct graph *graph, uint32_t dtype, uint32_t rank, const int64_t *dims,
+		bool with_rows, struct constant *ret);
+
+/* Makes it what @tensor is. Return: 0; -errno. */
+int eval_publish(struct graph *graph, struct tensor *tensor, const struct constant *result);
+
+/* An attribute's values; NULL and 0 where there is none. */
+const int64_t *eval_ints(const struct step *step, const char *name, unsigned int *ret_n);
+int64_t eval_int(const struct step *step, const char *name, int64_t fallback);
+
+/* A walk over all indices in C order, and where that is in up to three arrays, by strides. */
+struct eval_walk {
+	uint32_t rank;
+	unsigned int n_in;
+	int64_t dims[RBK_MAX_RANK];
+	int64_t strides[3][RBK_MAX_RANK];
+	int64_t index[RBK_MAX_RANK];
+	int64_t at[3];
+	bool is_set[RBK_MAX_RANK];
+};
+void eval_step_walk(struct eval_walk *walk);
+
+/* eval-move.c: as the catalogue defines the operators, constant inputs being attributes. */
+int eval_reshape(struct graph *graph, struct step *step, int arg);
+int eval_transpose(struct graph *graph, struct step *step, int arg);
+int eval_slice(struct graph *graph, struct step *step, int arg);
+int eval_concat(struct graph *graph, struct step *step, int arg);
+int eval_gather(struct graph *graph, struct step *step, int arg);
+int eval_expand(struct graph *graph, struct step *step, int arg);
+int eval_split(struct graph *graph, struct step *step, int arg);
+int eval_tile(struct graph *graph, struct step *step, int arg);

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A look at a protobuf message before it is unpacked
+ *
+ * Walks the wire format by the schema's own descriptors, without recursion: a stack of at most
+ * SCAN_MAX_DEPTH open messages, each a descriptor, an end, and which of its singular submessages
+ * have been seen. A tensor's bytes are stepped over, so that the walk costs what the number of
+ * fields does and not what the weights do. Fields that the schema does not know are fine (newer
+ * files have some); groups, which proto2 once had, are not.
+ */
+#include <stdbool.h>
+#include <string.h>
+
+#include "libclient/onnx/scan.h"
+
+enum wire_type { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
+
+/* No message of ONNX has more fields; a field's index in its descriptor is a bit. */
+#define SCAN_MAX_FIELDS 64
+
+struct level {
+	const ProtobufCMessageDescriptor *descriptor;
+	size_t end;
+	uint64_t seen; /* singular messages */
+};
+
+struct scan {
+	const uint8_t *bytes;
+	size_t at;
+	unsigned int depth;
+	struct level levels[SCAN_MAX_DEPTH];
+};
+
+static bool read_varint(struct scan *scan, size_t end, uint64_t *ret)
+{
+	uint64_t value = 0;
+
+	for (unsigned int shift = 0; shift < 70 && scan->at < end; shift += 7) {
+		uint8_t byte = scan->bytes[scan->at++];
+
+		if (shift < 64)
+			value |= (uint64_t)(byte & 0x7f) << shift;
+		if (!(byte & 0x80)) {
+			*ret = value;
+			return true;
+		}
+	}
+	return false;
+}
+
+static int field_index(const ProtobufCMessageDescriptor *descriptor, uint64_t id)
+{
+	for (unsigned int i = 0; i < descriptor->n_fields; i++)
+		if (descriptor->fields[i].id == id)
+			return (int)i;
+	return -1;
+}
+
+static enum wire_type wire_type_of(ProtobufCType type)
+{
+	switch (type) {
+	case PROTOBUF_C_TYPE_STRING:
+	case PROTOBUF_C_TYPE_BYTES:
+	case PROTOBUF_C_TYPE_MESSAGE:
+		return WIRE_BYTES;
+	case PROTOBUF_C_TYPE_FLOAT:
+	case PROTOBUF_C_TYPE_FIXED32:
+	case PROTOBUF_C_TYPE_SFIXED32:
+		return WIRE_32;
+	case PROTOBUF_C_TYPE_DOUBLE:
+	case PROTOBUF_C_TYPE_FIXED64:
+	case PROTOBUF_C_TYPE_SFIXED64:
+		return WIRE_64;
+	default:
+		return WIRE_VARINT;
+	}
+}
+
+/* Opens the message of @n bytes that starts here. */
+static const char *enter(struct scan *scan, const ProtobufCFieldDescriptor *field, int index,
+			 size_t n)
+{
+	struct level *level = &scan->levels[scan->depth - 1];
+
+	if (field->label != PROTOBUF_C_LABEL_REPEATED) {
+		if (level->seen >> index & 1)
+			return "a message comes twice that may come once";
+		level->seen |= 1ull << index;
+	}
+	if (scan->depth == SCAN_MAX_DEPTH)
+		return "messages are nested too deeply";
+	scan->levels[scan->depth++] =
+		(struct level){.descriptor = field->descriptor, .end = scan->at + n};
+	return NULL;
+}
+
+static const char *scan_field(struct scan *scan)
+{
+	const struct level *level = &scan->levels[scan->depth - 1];
+	const ProtobufCFieldDescriptor *field = NULL;
+	unsigned int wire;
+	uint64_t tag, value;
+	bool is_packed;
+	int index;
+
+	if (!read_varint(scan, level->end, &tag) || tag >> 3 == 0 || tag >> 32)
+		return "a field has no valid number";
+	wire = tag & 7;
+	index = field_index(level->descriptor, tag >> 3);
+	if (index >= 0)
+		field = &level->descriptor->fields[index];
+	is_packed = field && wire == WIRE_BYTES && field->label == PROTOBUF_C_LABEL_REPEATED;
+	if (field && wire != (unsigned int)wire_type_of(field->type) && !is_packed)
+		return "a field is not of its type";
+
+	switch (wire) {
+	case WIRE_VARINT:
+		return read_varint(scan, level->end, &value) ? NULL : "a number is cut off";
+	case WIRE_32:
+	case WIRE_64:
+		value = wire == WIRE_32 ? 4 : 8;
+		break;
+	case WIRE_BYTES:
+		if (!read_varint(scan, level->end, &value))
+			return "a length is cut off";
+		break;
+	default:
+		return "a field has no valid type";
+	}
+	if (value > level->end - scan->at)
+		return "it is cut off";
+	if (field && field->type == PROTOBUF_C_TYPE_MESSAGE)
+		return enter(scan, field, index, (size_t)value);
+	scan->at += (size_t)value;
+	return NULL;
+}
+
+const char *scan_message(const ProtobufCMessageDescriptor *descriptor, const void *bytes,
+			 size_t n_bytes, uint64_t *ret_at)
+{
+	struct scan scan = {.bytes = bytes, .depth = 1};
+	const char *trouble = NULL;
+	size_t at = 0;
+
+	scan.levels[0] = (struct level){.descriptor = descriptor, .end = n_bytes};
+	while (!trouble && scan.depth > 0) {
+		const struct level *level = &scan.levels[scan.depth - 1];
+
+		at = scan.at;
+		if (level->descriptor->n_fields > SCAN_MAX_FIELDS)
+			trouble = "its schema is too large";
+		else if (scan.at == level->end)
+			scan.depth--;
+		else
+			trouble = scan_field(&scan);
+	}
+	*ret_at = at;
+	return trouble;
+}

@@ -1,0 +1,23 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * A look at a protobuf message before it is unpacked
+ *
+ * protobuf-c unpacks by recursion and merges what comes twice; neither is bounded. So it only ever
+ * gets what passed here.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <protobuf-c/protobuf-c.h>
+
+/* How deep messages may be nested. ONNX needs 6 for what is read, and more to be refused by name.
+ */
+#define SCAN_MAX_DEPTH 24
+
+/*
+ * Checks that @bytes are a message of @descriptor: every length within its message, known fields of
+ * their wire type, messages that are not repeated at most once, no more than SCAN_MAX_DEPTH deep.
+ * Return: NULL, or what is wrong, for "the file is broken: %s at byte N", which goes to *ret_at.
+ */
+const char *scan_message(const ProtobufCMessageDescriptor *descriptor, const void *bytes,
+			 size_t n_bytes, uint64_t *ret_at);

@@ -1,0 +1,635 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tests of libclient/onnx: what a file holds, and what a hostile one does
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fail-alloc.h"
+#include "libclient/onnx/model.h"
+#include "libclient/onnx/scan.h"
+#include "support/onnx-model.h"
+
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
+
+static const int64_t two_by_four[] = {-1, 4}, four[] = {4};
+
+/* A sound model: y = Relu(x + b). */
+static void make_sound(struct onnx_model *model)
+{
+	static const float b[] = {1, 2, 3, 4};
+
+	onnx_model_init(model, 13);
+	onnx_model_input(model, "x", RBK_ONNX_F32, 2, two_by_four);
+	onnx_model_constant(model, "b", RBK_ONNX_F32, 1, four, b, sizeof(b));
+	onnx_model_node(model, "Add", "x b", "s");
+	onnx_model_node(model, "Relu", "s", "y");
+	onnx_model_output(model, "y");
+}
+
+static int load(struct onnx_model *made, const char *folder, struct rbk_onnx **ret,
+		struct rbk_error *error)
+{
+	size_t n_bytes;
+	const uint8_t *bytes = onnx_model_pack(made, &n_bytes);
+
+	error->text[0] = 0;
+	return rbk_onnx_load_bytes(bytes, n_bytes, folder, ret, error);
+}
+
+/* Loading it fails with @r and a sentence that has @words in it. The model is gone then. */
+static void expect_refused(struct onnx_model *made, int r, const char *words)
+{
+	struct rbk_onnx *model = NULL;
+	struct rbk_error error;
+	int got = load(made, NULL, &model, &error);
+
+	if (got != r || !strstr(error.text, words))
+		fail_msg("expected %d \"%s\", got %d \"%s\"", r, words, got, error.text);
+	assert_null(model);
+	onnx_model_deinit(made);
+}
+
+static void test_load__sound(void **state)
+{
+	struct rbk_onnx_value value;
+	struct onnx_model made;
+	struct rbk_onnx *model;
+	struct rbk_error error;
+
+	make_sound(&made);
+	assert_int_equal(load(&made, NULL, &model, &error), 0);
+	onnx_model_deinit(&made);
+	assert_int_equal(rbk_onnx_opset(model), 13);
+	assert_int_equal(rbk_onnx_n_nodes(model), 2);
+	assert_int_equal(rbk_onnx_n_inputs(model), 1);
+	assert_int_equal(rbk_onnx_n_outputs(model), 1);
+	assert_int_equal(rbk_onnx_input(model, 0, &value), 0);
+	assert_string_equal(value.name, "x");
+	assert_int_equal(value.dtype, RBK_ONNX_F32);
+	assert_int_equal(value.rank, 2);
+	assert_int_equal(value.dims[0], RBK_ONNX_DIM_OPEN);
+	assert_string_equal(value.dim_names[0], "N");
+	assert_int_equal(value.dims[1], 4);
+	assert_false(value.is_optional);
+	assert_int_equal(rbk_onnx_input(model, 1, &value), -EINVAL);
+	assert_int_equal(rbk_onnx_output(model, 1, &value), -EINVAL);
+	rbk_onnx_free(model);
+	assert_null(rbk_onnx_free(NULL));
+}
+
+/* Cut off anywhere it is refused, or it was whole by chance; never read beyond. */
+static void test_load__truncated(void **state)
+{
+	struct onnx_model made;
+	struct rbk_onnx *model;
+	struct rbk_error error;
+	const uint8_t *bytes;
+	size_t n_bytes;
+
+	make_sound(&made);
+	bytes = onnx_model_pack(&made, &n_bytes);
+	for (size_t n = 0; n < n_bytes; n++) {
+		uint8_t *part = malloc(n + !n);
+
+		memcpy(part, bytes, n);
+		if (!rbk_onnx_load_bytes(part, n, NULL, &model, &error))
+			rbk_onnx_free(model);
+		else
+			assert_true(error.text[0] != 0);
+		free(part);
+	}
+	onnx_model_deinit(&made);
+}
+
+static void test_load__not_a_model(void **state)
+{
+	static const char text[] = "GIF89a, and a lot of other things that are not a model";
+	struct rbk_onnx *model;
+	struct rbk_error error;
+
+	assert_int_equal(rbk_onnx_load_bytes("", 0, NULL, &model, &error), -EBADMSG);
+	assert_int_equal(rbk_onnx_load_bytes(text, sizeof(text), NULL, &model, &error), -EBADMSG);
+	assert_int_equal(rbk_onnx_load_bytes(NULL, 4, NULL, &model, &error), -EINVAL);
+	assert_int_equal(rbk_onnx_load("/nonexistent/model.onnx", &model, &error), -ENOENT);
+	assert_non_null(strstr(error.text, "/nonexistent/model.onnx"));
+	assert_int_equal(rbk_onnx_load("/dev/zero", &model, &error), -EBADMSG);
+	assert_int_equal(rbk_onnx_load("/", &model, NULL), -EBADMSG);
+}
+
+static void test_load__cyclic(void **state)
+{
+	struct onnx_model made;
+
+	make_sound(&made);
+	onnx_model_node(&made, "Add", "p x", "q");
+	onnx_model_node(&made, "Add", "q x", "p");
+	expect_refused(&made, -EBADMSG, "cyclic");
+
+	make_sound(&made);
+	onnx_model_node(&made, "Add", "p p", "p");
+	expect_refused(&made, -EBADMSG, "cyclic");
+}
+
+/* Nodes may come in any order. */
+static void test_load__unsorted(void **state)
+{
+	struct onnx_model made;
+	struct rbk_onnx *model;
+	struct rbk_error error;
+
+	onnx_model_init(&made, 13);
+	onnx_model_input(&made, "x", RBK_ONNX_F32, 2, two_by_four);
+	onnx_model_node(&made, "Relu", "b", "y");
+	onnx_model_node(&made, "Relu", "a", "b");
+	onnx_model_node(&made, "Relu", "x", "a");
+	onnx_model_output(&made, "y");
+	assert_int_equal(load(&made, NULL, &model, &error), 0);
+	assert_int_equal(model->nodes[0].index, 2);
+	assert_int_equal(model->nodes[1].index, 1);
+	assert_int_equal(model->nodes[2].index, 0);
+	rbk_onnx_free(model);
+	onnx_model_deinit(&made);
+}
+
+static void test_load__names(void **state)
+{
+	struct onnx_model made;
+
+	make_sound(&made);
+	onnx_model_node(&made, "Relu", "x", "s");
+	expect_refused(&made, -EBADMSG, "\"s\"");
+	make_sound(&made);
+	onnx_model_node(&made, "Relu", "x", "x");
+	expect_refused(&made, -EBADMSG, "\"x\"");
+	make_sound(&made);
+	onnx_model_node(&made, "Relu", "x", "b");
+	expect_refused(&made, -EBADMSG, "\"b\"");
+	make_sound(&made);
+	onnx_model_input(&made, "x", RBK_ONNX_F32, 1, four);
+	expect_refused(&made, -EBADMSG, "\"x\"");
+	make_sound(&made);
+	onnx_model_ints(&made, "b", 1, four);
+	expect_refused(&made, -EBADMSG, "\"b\"");
+	make_sound(&made);
+	onnx_model_node(&made, "Relu", "nowhere", "z");
+	expect_refused(&made, -EBADMSG, "\"nowhere\"");
+	make_sound(&made);
+	onnx_model_output(&made, "nowhere");
+	expect_refused(&made, -EBADMSG, "\"nowhere\"");
+	make_sound(&made);
+	onnx_model_output(&made, "y");
+	expect_refused(&made, -EBADMSG, "two outputs \"y\"");
+	make_sound(&made);
+	onnx_model_input(&made, "", RBK_ONNX_F32, 1, four);
+	expect_refused(&made, -EBADMSG, "no name");
+	make_sound(&made);
+	made.graph.node[0]->op_type = NULL;
+	expect_refused(&made, -EBADMSG, "no operator");
+	make_sound(&made);
+	onnx_model_attr_int(&made, made.graph.node[0], "a", 1);
+	onnx_model_attr_int(&made, made.graph.node[0], "b", 1);
+	onnx_model_attr_int(&made, made.graph.node[0], "a", 1);
+	expect_refused(&made, -EBADMSG, "\"a\" twice");
+}
+
+static void test_load__versions(void **state)
+{
+	struct onnx_model made;
+
+	make_sound(&made);
+	made.proto.ir_version = 2;
+	expect_refused(&made, -EOPNOTSUPP, "IR version");
+	make_sound(&made);
+	made.opset.version = 5;
+	expect_refused(&made, -EOPNOTSUPP, "opset is 5");
+	make_sound(&made);
+	made.opset.version = 26;
+	expect_refused(&made, -EOPNOTSUPP, "opset is 26");
+	make_sound(&made);
+	made.opset.version = -1;
+	expect_refused(&made, -EOPNOTSUPP, "opset");
+	make_sound(&made);
+	made.opset.domain = (char *)"com.example";
+	expect_refused(&made, -EBADMSG, "does not say which opset");
+	make_sound(&made);
+	made.proto.graph = NULL;
+	expect_refused(&made, -EBADMSG, "no graph");
+	make_sound(&made);
+	made.graph.n_output = 0;
+	expect_refused(&made, -EBADMSG, "no output");
+}
+
+/* Lengths that promise more than there is. */
+static void test_load__hostile_tensors(void **state)
+{
+	static const int64_t huge[] = {5, 1 << 20, 256}, negative[] = {-4}, many[17] = {1};
+	static const int64_t beyond[] = {INT64_MAX, INT64_MAX, 3}, empty[] = {0, INT64_MAX};
+	static const float b[4];
+	struct onnx_model made;
+	struct rbk_onnx *model;
+	struct rbk_error error;
+
+	make_sound(&made);
+	onnx_model_constant(&made, "w", RBK_ONNX_F32, 3, huge, b, sizeof(b));
+	expect_refused(&made, -EBADMSG, "\"w\" has 16 bytes");
+	make_sound(&made);
+	onnx_model_constant(&made, "w", RBK_ONNX_F32, 1, negative, b, sizeof(b));
+	expect_refused(&made, -EBADMSG, "is -4");
+	make_sound(&made);
+	onnx_model_constant(&made, "w", RBK_ONNX_F32, 3, beyond, b, sizeof(b));
+	expect_refused(&made, -EFBIG, "64 GiB");
+	make_sound(&made);
+	onnx_model_constant(&made, "w", RBK_ONNX_F32, 17, many, b, 4);
+	expect_refused(&made, -EOPNOTSUPP, "17 dimensions");
+	make_sound(&made);
+	onnx_model_constant(&made, "w", 8, 1, four, b, 4);
+	expect_refused(&made, -EOPNOTSUPP, "element type 8");
+	make_sound(&made);
+	onnx_model_constant(&made, "w", RBK_ONNX_F32, 1, four, NULL, 0);
+	expect_refused(&made, -EBADMSG, "has 0 elements");
+	make_sound(&made);
+	onnx_model_input(&made, "b", RBK_ONNX_F32, 1, (int64_t[]){5});
+	expect_refused(&made, -EBADMSG, "different type or shape");
+	make_sound(&made);
+	onnx_model_input(&made, "i", RBK_ONNX_F32, 1, (int64_t[]){-5});
+	expect_refused(&made, -EBADMSG, "is -5");
+
+	make_sound(&made);
+	onnx_model_constant(&made, "w", RBK_ONNX_F32, 2, empty, b, 0);
+	assert_int_equal(load(&made, NULL, &model, &error), 0);
+	rbk_onnx_free(model);
+	onnx_model_deinit(&made);
+}
+
+/* Sequences of sequences of ...: unpacking goes as deep. */
+static void test_scan__nested(void **state)
+{
+	size_t n = 0, n_max = 100000;
+	uint8_t *bytes = malloc(n_max);
+	struct rbk_onnx *model;
+	struct rbk_error error;
+	uint64_t at;
+
+	/* From the inside out: 4 (sequence_type), 1 (elem_type), lengths of 5 bytes each. */
+	for (unsigned int depth = 0; depth < 4000; depth++) {
+		uint8_t head[6] = {depth & 1 ? 0x22 : 0x0a};
+
+		for (unsigned int i = 0; i < 5; i++)
+			head[1 + i] = (uint8_t)((n >> 7 * i & 0x7f) | (i < 4 ? 0x80 : 0));
+		memmove(bytes + sizeof(head), bytes, n);
+		memcpy(bytes, head, sizeof(head));
+		n += sizeof(head);
+		assert_true(n < n_max - sizeof(head));
+	}
+	assert_non_null(
+		strstr(scan_message(&onnx__type_proto__descriptor, bytes, n, &at), "too deeply"));
+	assert_int_equal(rbk_onnx_load_bytes(bytes, n, NULL, &model, &error), -EBADMSG);
+	free(bytes);
+}
+
+static void test_scan__broken(void **state)
+{
+	static const struct {
+		uint8_t bytes[8];
+		size_t n;
+		const char *words;
+	} cases[] = {
+		{{0x08}, 1, "number is cut off"},
+		{{0x08, 0x80, 0x80}, 3, "number is cut off"},
+		{{0x3a, 0x05, 0x00}, 3, "is cut off"},
+		{{0x3a}, 1, "length is cut off"},
+		{{0x3a, 0x00, 0x3a, 0x00}, 4, "twice"},
+		{{0x38, 0x01}, 2, "not of its type"},
+		{{0x0b, 0x0c}, 2, "not of its type"},
+		{{0xfb, 0x01}, 2, "no valid type"},
+		{{0x00, 0x00}, 2, "no valid number"},
+		{{0x09, 1, 2}, 3, "not of its type"},
+	};
+	uint64_t at;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const char *trouble = scan_message(&onnx__model_proto__descriptor, cases[i].bytes,
+						   cases[i].n, &at);
+
+		assert_non_null(trouble);
+		if (!strstr(trouble, cases[i].words))
+			fail_msg("case %zu: expected \"%s\", got \"%s\"", i, cases[i].words,
+				 trouble);
+	}
+	/* A field that nobody knows. */
+	assert_null(scan_message(&onnx__model_proto__descriptor, "\xaa\x06\x02hi", 5, &at));
+}
+
+/* A file of nothing but empty nodes asks for a hundred times its size. */
+static void test_load__bomb(void **state)
+{
+	const size_t n_nodes = 4u << 20, n = 2 * n_nodes;
+	uint8_t *bytes = malloc(n + 6);
+	struct rbk_onnx *model;
+	struct rbk_error error;
+
+	bytes[0] = 0x3a;
+	for (unsigned int i = 0; i < 5; i++)
+		bytes[1 + i] = (uint8_t)((n >> 7 * i & 0x7f) | (i < 4 ? 0x80 : 0));
+	for (size_t i = 0; i < n_nodes; i++) {
+		bytes[6 + 2 * i] = 0x0a;
+		bytes[7 + 2 * i] = 0;
+	}
+	assert_int_equal(rbk_onnx_load_bytes(bytes, n + 6, NULL, &model, &error), -EFBIG);
+	free(bytes);
+}
+
+/* ---- Encodings ---- */
+
+static void expect_tensor(Onnx__TensorProto *proto, const void *data, uint64_t n_bytes)
+{
+	size_t n = onnx__tensor_proto__get_packed_size(proto);
+	uint8_t *bytes = malloc(n);
+	struct rbk_onnx_tensor tensor;
+	struct rbk_error error;
+
+	onnx__tensor_proto__pack(proto, bytes);
+	assert_int_equal(rbk_onnx_tensor_load_bytes(bytes, n, &tensor, &error), 0);
+	free(bytes);
+	assert_int_equal(tensor.dtype, proto->data_type);
+	assert_int_equal(tensor.n_bytes, n_bytes);
+	assert_memory_equal(tensor.data, data, n_bytes);
+	assert_string_equal(tensor.name, "t");
+	rbk_onnx_tensor_free(&tensor);
+	rbk_onnx_tensor_free(&tensor);
+}
+
+static void test_tensor__encodings(void **state)
+{
+	static float floats[] = {1, -2.5f};
+	static double doubles[] = {1, -2.5};
+	static int32_t ints[] = {1, -2};
+	static int32_t halves[] = {0x3c00, 0xc100};
+	static int64_t longs[] = {1, INT64_MIN};
+	static uint64_t unsigneds[] = {1, UINT32_MAX};
+	static const uint32_t u32[] = {1, UINT32_MAX};
+	static const uint16_t u16[] = {0x3c00, 0xc100};
+	static const int8_t i8[] = {1, -2};
+	static const uint8_t bools[] = {1, 1};
+	struct onnx_model made;
+	const int64_t dims[] = {2};
+	Onnx__TensorProto *t;
+
+	onnx_model_init(&made, 13);
+	t = onnx_model_tensor(&made, "t", RBK_ONNX_F32, 1, dims, NULL, 0);
+	t->n_float_data = 2;
+	t->float_data = floats;
+	expect_tensor(t, floats, sizeof(floats));
+	t = onnx_model_tensor(&made, "t", RBK_ONNX_F64, 1, dims, NULL, 0);
+	t->n_double_data = 2;
+	t->double_data = doubles;
+	expect_tensor(t, doubles, sizeof(doubles));
+	t = onnx_model_tensor(&made, "t", RBK_ONNX_I64, 1, dims, NULL, 0);
+	t->n_int64_data = 2;
+	t->int64_data = longs;
+	expect_tensor(t, longs, sizeof(longs));
+	t = onnx_model_tensor(&made, "t", RBK_ONNX_U64, 1, dims, NULL, 0);
+	t->n_uint64_data = 2;
+	t->uint64_data = unsigneds;
+	expect_tensor(t, unsigneds, sizeof(unsigneds));
+	t->data_type = RBK_ONNX_U32;
+	expect_tensor(t, u32, sizeof(u32));
+	t = onnx_model_tensor(&made, "t", RBK_ONNX_I32, 1, dims, NULL, 0);
+	t->n_int32_data = 2;
+	t->int32_data = ints;
+	expect_tensor(t, ints, sizeof(ints));
+	t->data_type = RBK_ONNX_I8;
+	expect_tensor(t, i8, sizeof(i8));
+	t->data_type = RBK_ONNX_BOOL;
+	expect_tensor(t, bools, sizeof(bools));
+	t->int32_data = halves;
+	t->data_type = RBK_ONNX_F16;
+	expect_tensor(t, u16, sizeof(u16));
+	t->data_type = RBK_ONNX_U16;
+	expect_tensor(t, u16, sizeof(u16));
+	/* Two to a byte: three of them need two. */
+	t = onnx_model_tensor(&made, "t", RBK_ONNX_I4, 1, (int64_t[]){3}, "\x21\x03", 2);
+	expect_tensor(t, "\x21\x03", 2);
+	t = onnx_model_tensor(&made, "t", RBK_ONNX_BOOL, 1, dims, "\x00\xff", 2);
+	expect_tensor(t, "\x00\x01", 2);
+	t = onnx_model_tensor(&made, "t", RBK_ONNX_F32, 0, NULL, floats, 4);
+	expect_tensor(t, floats, 4);
+	onnx_model_deinit(&made);
+}
+
+static void test_dtypes(void **state)
+{
+	assert_string_equal(rbk_onnx_dtype_name(RBK_ONNX_F16), "float16");
+	assert_string_equal(rbk_onnx_dtype_name(8), "unknown");
+	assert_int_equal(rbk_onnx_dtype_bytes(RBK_ONNX_F32, 3), 12);
+	assert_int_equal(rbk_onnx_dtype_bytes(RBK_ONNX_U4, 3), 2);
+	assert_int_equal(rbk_onnx_dtype_bytes(8, 3), 0);
+}
+
+/* ---- External data ---- */
+
+struct folder {
+	char path[64];
+};
+
+static int make_folder(void **state)
+{
+	static struct folder folder;
+	char path[128];
+	int fd;
+
+	strcpy(folder.path, "/tmp/ringbroker-onnx-XXXXXX");
+	if (!mkdtemp(folder.path))
+		return -1;
+	snprintf(path, sizeof(path), "%s/weights", folder.path);
+	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	for (uint32_t i = 0; i < 16; i++)
+		if (write(fd, &i, sizeof(i)) != sizeof(i))
+			return -1;
+	close(fd);
+	snprintf(path, sizeof(path), "%s/link", folder.path);
+	if (symlink("/etc/passwd", path))
+		return -1;
+	snprintf(path, sizeof(path), "%s/up", folder.path);
+	if (symlink("..", path))
+		return -1;
+	snprintf(path, sizeof(path), "%s/fifo", folder.path);
+	if (mkfifo(path, 0600))
+		return -1;
+	*state = &folder;
+	return 0;
+}
+
+static int remove_folder(void **state)
+{
+	static const char *const names[] = {"/weights", "/link", "/up", "/fifo", ""};
+	struct folder *folder = *state;
+	char path[128];
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "%s%s", folder->path, names[i]);
+		if (remove(path))
+			return -1;
+	}
+	return 0;
+}
+
+static void make_external(struct onnx_model *made, const char *location, const char *offset,
+			  const char *length)
+{
+	static Onnx__StringStringEntryProto entries[3], *list[3];
+	static const char *const keys[] = {"location", "offset", "length"};
+	const char *const values[] = {location, offset, length};
+	Onnx__TensorProto *tensor;
+
+	make_sound(made);
+	tensor = onnx_model_constant(made, "w", RBK_ONNX_U32, 1, four, NULL, 0);
+	tensor->has_data_location = 1;
+	tensor->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+	tensor->external_data = list;
+	for (unsigned int i = 0; i < 3; i++) {
+		if (!values[i])
+			continue;
+		onnx__string_string_entry_proto__init(&entries[i]);
+		entries[i].key = (char *)keys[i];
+		entries[i].value = (char *)values[i];
+		list[tensor->n_external_data++] = &entries[i];
+	}
+}
+
+static void test_external__sound(void **state)
+{
+	static const uint32_t expected[] = {2, 3, 4, 5};
+	struct folder *folder = *state;
+	const struct constant *constant;
+	struct onnx_model made;
+	struct rbk_onnx *model;
+	struct rbk_error error;
+
+	make_external(&made, "./weights", "8", "16");
+	assert_int_equal(load(&made, folder->path, &model, &error), 0);
+	constant = NULL;
+	for (uint32_t i = 0; i < model->n_values; i++)
+		if (!strcmp(model->values[i].name, "w"))
+			constant = model->values[i].initializer;
+	assert_non_null(constant);
+	assert_memory_equal(constant->data, expected, sizeof(expected));
+	rbk_onnx_free(model);
+	onnx_model_deinit(&made);
+
+	/* Where bytes start is the file's to say: elements are aligned all the same. */
+	make_external(&made, "weights", "3", NULL);
+	assert_int_equal(load(&made, folder->path, &model, &error), 0);
+	rbk_onnx_free(model);
+	onnx_model_deinit(&made);
+}
+
+static void test_external__outside(void **state)
+{
+	static const struct {
+		const char *location, *offset, *length, *words;
+		int r;
+	} cases[] = {
+		{"/etc/passwd", NULL, NULL, "plain name", -EBADMSG},
+		{"../weights", NULL, NULL, "plain name", -EBADMSG},
+		{"a/../../weights", NULL, NULL, "\"a/../../weights\"", -ENOENT},
+		{"./../weights", NULL, NULL, "plain name", -EBADMSG},
+		{"link", NULL, NULL, "plain name", -EBADMSG},
+		{"up/weights", NULL, NULL, "external data", -ENOTDIR},
+		{"fifo", NULL, NULL, "regular file", -EBADMSG},
+		{".", NULL, NULL, "regular file", -EBADMSG},
+		{"", NULL, NULL, "plain name", -EBADMSG},
+		{"weights/", NULL, NULL, "", -ENOTDIR},
+		{"missing", NULL, NULL, "\"missing\"", -ENOENT},
+		{NULL, NULL, NULL, "not said in which", -EBADMSG},
+		{"weights", "52", NULL, "end beyond", -EBADMSG},
+		{"weights", "18446744073709551615", NULL, "end beyond", -EBADMSG},
+		{"weights", "18446744073709551616", NULL, "no number", -EBADMSG},
+		{"weights", "-4", NULL, "no number", -EBADMSG},
+		{"weights", "0x4", NULL, "no number", -EBADMSG},
+		{"weights", "0", "15", "need 16", -EBADMSG},
+	};
+	struct folder *folder = *state;
+	struct onnx_model made;
+	struct rbk_onnx *model;
+	struct rbk_error error;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		int r;
+
+		make_external(&made, cases[i].location, cases[i].offset, cases[i].length);
+		r = load(&made, folder->path, &model, &error);
+		if (r != cases[i].r || !strstr(error.text, cases[i].words))
+			fail_msg("case %zu: expected %d \"%s\", got %d \"%s\"", i, cases[i].r,
+				 cases[i].words, r, error.text);
+		onnx_model_deinit(&made);
+	}
+	make_external(&made, "weights", NULL, NULL);
+	assert_int_equal(load(&made, NULL, &model, &error), -EBADMSG);
+	onnx_model_deinit(&made);
+}
+
+/* ---- Memory ---- */
+
+static void test_load__allocations_fail(void **state)
+{
+	struct onnx_model made;
+	struct rbk_onnx *model;
+	struct rbk_error error;
+	const uint8_t *bytes;
+	size_t n_bytes;
+	int r;
+
+	make_sound(&made);
+	bytes = onnx_model_pack(&made, &n_bytes);
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		r = rbk_onnx_load_bytes(bytes, n_bytes, "/tmp", &model, &error);
+		if (!r)
+			r = rbk_onnx_compile(model, NULL, &error) == -ENOMEM ? -ENOMEM : 0;
+		else
+			model = NULL;
+		if (!fail_alloc_stop())
+			break;
+		rbk_onnx_free(model);
+		assert_int_equal(r, -ENOMEM);
+	}
+	assert_int_equal(r, 0);
+	rbk_onnx_free(model);
+	onnx_model_deinit(&made);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_load__sound),
+		cmocka_unit_test(test_load__truncated),
+		cmocka_unit_test(test_load__not_a_model),
+		cmocka_unit_test(test_load__cyclic),
+		cmocka_unit_test(test_load__unsorted),
+		cmocka_unit_test(test_load__names),
+		cmocka_unit_test(test_load__versions),
+		cmocka_unit_test(test_load__hostile_tensors),
+		cmocka_unit_test(test_load__bomb),
+		cmocka_unit_test(test_scan__nested),
+		cmocka_unit_test(test_scan__broken),
+		cmocka_unit_test(test_tensor__encodings),
+		cmocka_unit_test(test_dtypes),
+		cmocka_unit_test_setup_teardown(test_external__sound, make_folder, remove_folder),
+		cmocka_unit_test_setup_teardown(test_external__outside, make_folder, remove_folder),
+		cmocka_unit_test(test_load__allocations_fail),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
