@@ -54,6 +54,10 @@ class Box:
             os.mkdir(path, 0o755)
         for path, name in ((CTL, 'brokerctl'), (PROGRAM, 'first-program'), (LIBRARY, 'libringbroker.so.0')):
             shutil.copy(path, os.path.join(self.programs, name))
+        # brokerctl's, where it was built with it.
+        onnx = os.path.join(os.path.dirname(LIBRARY), 'onnx', 'libringbroker-onnx.so.0')
+        if os.path.exists(onnx):
+            shutil.copy(onnx, self.programs)
         self.policy = os.path.join(folder, 'policy')
         with open(self.policy, 'w', encoding='utf-8') as file:
             file.write(policy)

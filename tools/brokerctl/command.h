@@ -24,13 +24,17 @@ enum {
 /* Options have the same name and meaning whichever subcommands take them. */
 enum option_id {
 	OPT_ALL,
+	OPT_ATOL,
 	OPT_CAPABILITIES,
 	OPT_CGROUP,
+	OPT_COUNT,
 	OPT_DEVICE,
 	OPT_END,
+	OPT_EXPECT,
 	OPT_FOLLOW,
 	OPT_HELP,
 	OPT_IF_TENANT,
+	OPT_INPUT,
 	OPT_INTERVAL,
 	OPT_JSON,
 	OPT_LAST,
@@ -41,9 +45,14 @@ enum option_id {
 	OPT_NO_HEADER,
 	OPT_NO_LAYER,
 	OPT_OUTPUT,
+	OPT_PROFILE,
 	OPT_QUIET,
+	OPT_REPEAT,
 	OPT_REPORT,
 	OPT_ROOM_WAIT,
+	OPT_RTOL,
+	OPT_RUN_DEVICE,
+	OPT_RUN_OUTPUT,
 	OPT_SECONDS,
 	OPT_SORT,
 	OPT_STATUS,
@@ -54,8 +63,8 @@ enum option_id {
 	OPT_WAIT,
 	N_OPTIONS,
 };
-#define TAKES(option) (1u << (option))
-_Static_assert(N_OPTIONS <= 32, "bits");
+#define TAKES(option) (1ull << (option))
+_Static_assert(N_OPTIONS <= 64, "bits");
 
 struct control {
 	const char *socket_path; /* NULL: the library's choice */
@@ -73,7 +82,7 @@ struct command {
 	const char *name;
 	const char *operands; /* for the usage; NULL: none */
 	const char *summary;
-	uint32_t options;         /* TAKES(), or-ed */
+	uint64_t options;         /* TAKES(), or-ed */
 	uint32_t n_least, n_most; /* operands */
 	bool is_listing;          /* it can be watched */
 	/* Return: EXIT_* */
@@ -81,10 +90,20 @@ struct command {
 	const char *const *sort_keys; /* with OPT_SORT: what --sort takes, NULL at the end */
 };
 
+/* Options of which there may be several, with their arguments, in the order of the command line. */
+enum { MAX_GIVEN = 192 };
+struct given {
+	enum option_id option;
+	const char *value;
+};
+
 /* What the command line says. */
 struct arguments {
 	const struct command *command;
-	const char *values[N_OPTIONS]; /* NULL: not given; "" if it has no argument */
+	const char
+		*values[N_OPTIONS]; /* NULL: not given; "" if it has no argument; else the last */
+	unsigned int n_given;
+	struct given given[MAX_GIVEN]; /* those that may be given again */
 	unsigned int n_operands;
 	char **operands;
 };
@@ -107,6 +126,8 @@ int run_leases(struct control *control, const struct arguments *arguments);
 int run_lease(struct control *control, const struct arguments *arguments);
 /* Whatever goes wrong before the program runs: EXEC_*, of exec.h. */
 int run_exec(struct control *control, const struct arguments *arguments);
+/* run.c */
+int run_model(struct control *control, const struct arguments *arguments);
 int run_gate(struct control *control, const struct arguments *arguments);
 /* admin.c */
 int run_set(struct control *control, const struct arguments *arguments);
@@ -156,6 +177,11 @@ int control_connect(struct control *control);
 int control_connect_to_change(struct control *control);
 /* Connects as a client like any other. Return: likewise. */
 int control_connect_as_tenant(struct control *control);
+/*
+ * The same to run something, whose preparation may take minutes. Where nobody listens and the
+ * command line names no socket, *@ret_is_nobody_there is set and nothing is said.
+ */
+int control_connect_to_run(struct control *control, bool *ret_is_nobody_there);
 /* control_connect() and pages_map(), or pages_map_root(). Return: EXIT_*, having said what is
  * wrong. */
 int control_map(struct control *control, const char *tenant, struct pages *ret);

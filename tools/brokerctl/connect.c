@@ -26,6 +26,8 @@
 
 enum { PATH_BYTES = 512 };
 
+#define RUN_TIMEOUT_NS 600000000000u
+
 /* As the library does it. */
 void control_socket_path(const struct control *control, char *path, size_t bytes)
 {
@@ -190,6 +192,30 @@ int control_connect_as_tenant(struct control *control)
 	control_socket_path(control, path, sizeof(path));
 	r = connect_to(control, path, false, &error);
 	return r ? unreachable(control, path, r, &error) : check_offers(control);
+}
+
+int control_connect_to_run(struct control *control, bool *ret_is_nobody_there)
+{
+	struct rbk_options options = {
+		.size = sizeof(options),
+		.name = "brokerctl",
+		.timeout_ns =
+			control->timeout_ns < RUN_TIMEOUT_NS ? RUN_TIMEOUT_NS : control->timeout_ns,
+	};
+	struct rbk_error error = {""};
+	char path[PATH_BYTES];
+	int r;
+
+	*ret_is_nobody_there = false;
+	control_socket_path(control, path, sizeof(path));
+	options.socket_path = path;
+	control->is_admin = false;
+	r = rbk_connect(&options, &control->rbk, &error);
+	if ((r == -ENOENT || r == -ECONNREFUSED) && !control->socket_path) {
+		*ret_is_nobody_there = true;
+		return EXIT_NO_BROKER;
+	}
+	return r ? unreachable(control, path, r, &error) : EXIT_OK;
 }
 
 int control_connect(struct control *control)

@@ -60,6 +60,11 @@ static const struct command commands[] = {
 	{"gate", "(on | off | status)", "close GPUs to programs without a lease",
 	 TAKES(OPT_CGROUP) | TAKES(OPT_NODES) | TAKES(OPT_USER) | TAKES(OPT_JSON), 1, 1, true,
 	 run_gate, NULL},
+	{"run", "MODEL.onnx", "run an ONNX model over arrays in files",
+	 TAKES(OPT_INPUT) | TAKES(OPT_RUN_OUTPUT) | TAKES(OPT_EXPECT) | TAKES(OPT_RUN_DEVICE) |
+		 TAKES(OPT_RTOL) | TAKES(OPT_ATOL) | TAKES(OPT_COUNT) | TAKES(OPT_REPEAT) |
+		 TAKES(OPT_PROFILE) | TAKES(OPT_JSON),
+	 1, 1, false, run_model, NULL},
 	{"watch", "COMMAND [ARGUMENT...]", "a listing again and again", TAKES(OPT_INTERVAL), 1, 64,
 	 false, run_watch, NULL},
 	{"set", "TENANT KEY=VALUE...", "give a tenant other limits, until the broker ends", 0, 2,

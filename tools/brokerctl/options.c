@@ -25,15 +25,21 @@ struct about {
 
 static const struct about about[N_OPTIONS] = {
 	[OPT_ALL] = {"all", NULL, false, "every tenant"},
+	[OPT_ATOL] = {"atol", "X", false,
+		      "that expected numbers may be off by (1e-6; float16: 1e-3)"},
 	[OPT_CAPABILITIES] = {"capabilities", NULL, false,
 			      "what each device runs: operators and element types"},
 	[OPT_CGROUP] = {"cgroup", "PATH", false, "of the unified hierarchy: /user.slice"},
+	[OPT_COUNT] = {"count", "ROWS", false, "that one task has at most"},
 	[OPT_DEVICE] = {"device", "N", false, "on this device only"},
 	[OPT_END] = {"end", NULL, false, "end draining"},
+	[OPT_EXPECT] = {"expect", "[NAME=]FILE", false,
+			"compare an output with what is there; may be given again"},
 	[OPT_FOLLOW] = {"follow", NULL, false, "go on until interrupted"},
 	[OPT_HELP] = {"help", NULL, false, "this text"},
 	[OPT_IF_TENANT] = {"tenant", "TENANT", false,
 			   "do not run if the broker takes this user, here, for another one"},
+	[OPT_INPUT] = {"input", "[NAME=]FILE", false, "take an input from there; likewise"},
 	[OPT_INTERVAL] = {"interval", "SECONDS", false, "between two looks (2); also -n SECONDS"},
 	[OPT_JSON] = {"json", NULL, false, "JSON lines instead of text for people"},
 	[OPT_LAST] = {"last", "N", false, "so many of the last (20)"},
@@ -48,9 +54,15 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_NO_LAYER] = {"no-layer", NULL, false,
 			  "set memory aside, but do not hold the program to it"},
 	[OPT_OUTPUT] = {"output", "FILE", false, "write there, instead of to standard output"},
+	[OPT_PROFILE] = {"profile", NULL, false, "also measure each node, on each device"},
 	[OPT_QUIET] = {"quiet", NULL, false, "do not say at the end what was used"},
+	[OPT_REPEAT] = {"repeat", "N", false, "run it so often, and tell the times"},
 	[OPT_REPORT] = {"report", "FILE", false, "write there what was used, as JSON"},
 	[OPT_ROOM_WAIT] = {"wait", "TIME", false, "for room, at most so long: 30s, 5min"},
+	[OPT_RTOL] = {"rtol", "X", false, "beside --atol, as a part of the expected number (1e-3)"},
+	[OPT_RUN_DEVICE] = {"device", "auto|cpu|gpu", false,
+			    "run there (auto: the broker decides)"},
+	[OPT_RUN_OUTPUT] = {"output", "[NAME=]FILE", false, "write an output there; likewise"},
 	[OPT_SECONDS] = {"seconds", "N", false, "record for so long, beside what is logged"},
 	[OPT_SORT] = {"sort", "KEY", false, "the largest first, or by name; -KEY: the other way"},
 	[OPT_STATUS] = {"status", NULL, false, "only say how far it is"},
@@ -238,6 +250,12 @@ int arguments_read(const struct command *command, int argc, char **argv, struct 
 		if (option == '?')
 			return unknown_option(ret, argv[optind > first ? optind - 1 : first]);
 		ret->values[option == 'n' ? OPT_INTERVAL : option - 256] = optarg ? optarg : "";
+		if (option - 256 != OPT_INPUT && option - 256 != OPT_EXPECT &&
+		    option - 256 != OPT_RUN_OUTPUT)
+			continue;
+		if (ret->n_given == MAX_GIVEN)
+			return control_misuse(ret, "there are more than %d files", (int)MAX_GIVEN);
+		ret->given[ret->n_given++] = (struct given){(enum option_id)(option - 256), optarg};
 	}
 	ret->operands = argv + optind;
 	ret->n_operands = (unsigned int)(argc - optind);

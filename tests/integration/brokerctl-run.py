@@ -1,0 +1,298 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""brokerctl run: models over files, and what it says of everything that can be wrong with them.
+
+    brokerctl-run.py BROKERCTL BROKERD DEVICE...
+
+DEVICE: cpu, gpu.
+"""
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import onnxfile as onnx
+from started import await_listening, start
+
+CTL, BROKERD = map(os.path.abspath, sys.argv[1:3])
+DEVICES = sys.argv[3:]
+LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
+OK, DIFFERENT, USAGE, NO_BROKER = range(4)
+
+
+def expect(condition, *what):
+    if not condition:
+        print('brokerctl-run.py:', *what)
+        sys.exit(1)
+
+
+def run(*arguments, status=OK, **options):
+    result = subprocess.run([CTL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, timeout=LIMIT, check=False, **options)
+    expect(result.returncode == status, arguments, 'ended with', result.returncode, 'not', status,
+           result.stdout, result.stderr)
+    return result
+
+
+def report(*arguments, status=OK, **options):
+    result = run('run', '--json', *arguments, status=status, **options)
+    expect(result.stdout.count('\n') == 1, result.stdout)
+    found = json.loads(result.stdout)
+    expect(found['type'] == 'run', found)
+    return found
+
+
+def refused(*arguments, says, status=USAGE):
+    """One sentence, which has all of these; after it the synopsis, where the options are wrong."""
+    result = run('run', *arguments, status=status)
+    expect(result.stdout == '', result.stdout)
+    first, *more = result.stderr.splitlines()
+    expect(not more or len(more) == 1 and more[0].startswith('usage: '), result.stderr)
+    expect(first.startswith('brokerctl'), first)
+    for what in says:
+        expect(what in first, first, 'does not say', what)
+
+
+def brokers(folder):
+    found = []
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            with open(f'/proc/{pid}/environ', 'rb') as file:
+                if f'RINGBROKER_SOCKET={folder}/'.encode() in file.read():
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+def wait_for(condition, what):
+    end = time.monotonic() + LIMIT
+    while not condition():
+        expect(time.monotonic() < end, what)
+        time.sleep(0.02)
+
+
+class Files:
+    """Models, and arrays for them: y = relu(x + b), of rows of 4."""
+
+    def __init__(self, folder):
+        def at(name):
+            return os.path.join(folder, name)
+        self.at = at
+        bias = onnx.tensor('b', onnx.FLOAT, [4], [1, 2, -3, 0.5])
+        nodes = [onnx.node('Add', ['x', 'b'], ['sum'], 'adding'), onnx.node('Relu', ['sum'], ['y'])]
+        self.model = onnx.write(at('model.onnx'), onnx.model(
+            nodes, [('x', onnx.FLOAT, ['batch', 4])], [('y', onnx.FLOAT, ['batch', 4])], [bias]))
+        self.two = onnx.write(at('two.onnx'), onnx.model(
+            [onnx.node('Add', ['left', 'right'], ['sum']), onnx.node('Mul', ['left', 'right'], ['product'])],
+            [('left', onnx.FLOAT, [2, 3]), ('right', onnx.FLOAT, [2, 3])],
+            [('sum', onnx.FLOAT, [2, 3]), ('product', onnx.FLOAT, [2, 3])]))
+        self.rows = 10
+        values = [(i % 7) - 3 + i / 16 for i in range(4 * self.rows)]
+        self.wanted = [max(x + [1, 2, -3, 0.5][i % 4], 0) for i, x in enumerate(values)]
+        self.x = onnx.npy(at('x.npy'), onnx.FLOAT, [self.rows, 4], values)
+        self.y = onnx.npy(at('y.npy'), onnx.FLOAT, [self.rows, 4], self.wanted)
+        self.pb = onnx.write(at('x.pb'), onnx.tensor('any', onnx.FLOAT, [self.rows, 4], values))
+        self.half = onnx.npy(at('half.npy'), onnx.FLOAT, [2, 3], [0.5] * 6)
+        self.ones = onnx.npy(at('ones.npy'), onnx.FLOAT, [2, 3], [1, 2, 3, 4, 5, 6])
+
+
+def check_devices(files):
+    for device in DEVICES:
+        out = files.at('out.npy')
+        found = report(files.model, f'--input=x={files.x}', f'--output={out}', f'--expect=y={files.y}',
+                       '--device', device)
+        expect(found['private_broker'] is True, found)
+        expect([(each['device'] > 0, each['tasks']) for each in found['devices']] ==
+               [(device == 'gpu', 1)], found)
+        output, = found['outputs']
+        expect(output['name'] == 'y' and output['dtype'] == 'float32', output)
+        expect(output['matches'] is True and output['shape'] == [files.rows, 4], output)
+        expect(output['file'] == out, output)
+        dims, values = onnx.read_npy(out)
+        expect(dims == [files.rows, 4] and list(values) == files.wanted, dims, values)
+        os.unlink(out)
+
+
+def check_files(files):
+    """Both kinds, in and out; rows in several tasks; more than one input and output."""
+    out = files.at('out.pb')
+    found = report(files.model, '--input', files.pb, '--output', out, '--expect', files.y,
+                   '--device=cpu', '--count=3', '--repeat=2')
+    expect(found['rows'] == 10 and found['task_rows'] == 3 and found['tasks'] == 4, found)
+    expect(found['runs'] == 2 and found['devices'][0]['tasks'] == 8, found)
+    expect(0 < found['exec_ns']['median'] <= found['wall_ns']['max'], found)
+    found = report(files.model, '--input', files.x, '--expect', files.y, '--device=cpu', '--count=1')
+    expect(found['tasks'] == 10, found)
+    again = files.at('again.npy')
+    report(files.model, '--input', files.y, '--output', again, '--device=cpu')
+    report(files.model, '--input', out, '--expect', again, '--device=cpu')
+    with open(out, 'rb') as file:
+        expect(file.read() == onnx.tensor('y', onnx.FLOAT, [10, 4], files.wanted), 'another .pb')
+    found = report(files.two, f'--input=right={files.half}', f'--input=left={files.ones}',
+                   f'--output=product={again}', '--device=cpu')
+    expect([each['name'] for each in found['outputs']] == ['sum', 'product'], found)
+    expect(list(onnx.read_npy(again)[1]) == [0.5, 1, 1.5, 2, 2.5, 3], onnx.read_npy(again))
+    text = run('run', files.two, f'--input=right={files.half}', f'--input=left={files.ones}',
+               '--device=cpu').stdout
+    expect('sum float32 [2,3]: 1.5 2.5 3.5 4.5 5.5 6.5' in text and 'ran on CPU' in text, text)
+
+
+def check_different(files):
+    wrong = list(files.wanted)
+    wrong[13] += 0.25
+    wrong[22] -= 0.125
+    expected = onnx.npy(files.at('wrong.npy'), onnx.FLOAT, [files.rows, 4], wrong)
+    arguments = [files.model, f'--input={files.x}', f'--expect={expected}', '--device=cpu']
+    result = run('run', *arguments, status=DIFFERENT)
+    expect('NOT as expected' in result.stdout and '2 of 40 elements differ' in result.stdout and
+           '[3,1]' in result.stdout and 'off by 0.25' in result.stdout, result.stdout)
+    output, = report(*arguments, status=DIFFERENT)['outputs']
+    expect(output['matches'] is False and output['different'] == 2, output)
+    expect(output['worst'] == [3, 1] and output['largest_difference'] == 0.25, output)
+    run('run', *arguments, '--atol=0.2', status=DIFFERENT)
+    run('run', *arguments, '--atol=0.25')
+    run('run', *arguments, '--atol=0', '--rtol=1')
+    short = onnx.npy(files.at('short.npy'), onnx.FLOAT, [4], [0] * 4)
+    text = run('run', files.model, f'--input={files.x}', f'--expect={short}', '--device=cpu',
+               status=DIFFERENT).stdout
+    expect('float32 [10,4] instead of float32 [4]' in text, text)
+
+
+def check_mistakes(files):
+    x, at = f'--input={files.x}', files.at
+    refused(says=['MODEL.onnx is missing'])
+    refused(files.model, x, '--device=tpu', says=['auto, cpu or gpu, not tpu'])
+    refused(files.model, x, '--rtol=-1', says=['--rtol', '-1'])
+    refused(files.model, x, '--atol=x', says=['--atol', 'x'])
+    refused(files.model, x, '--repeat=0', says=['--repeat'])
+    refused(files.model, x, '--count=x', says=['--count'])
+    refused(files.model, x, '--frobnicate', says=['no option --frobnicate'])
+    refused(at('none.onnx'), x, says=['none.onnx'])
+    refused(files.x, x, says=['x.npy'])
+    refused(files.model, says=['input x is missing'])
+    refused(files.model, f'--input=z={files.x}', says=['has no input z', 'x'])
+    refused(files.two, f'--input=rigt={files.half}', says=['no input rigt', 'did you mean right?'])
+    refused(files.two, f'--input={files.half}', says=['2 inputs', 'left, right'])
+    refused(files.two, f'--input=left={files.half}', says=['input right is missing'])
+    refused(files.two, f'--input=left={files.half}', f'--input=left={files.ones}', says=['twice'])
+    refused(files.model, x, f'--expect=Y={files.y}', says=['no output Y', 'y'])
+    refused(files.model, '--input=x=', says=['names no file'])
+    refused(files.model, f'--input={at("none.npy")}', says=['none.npy', 'No such file'])
+    refused(files.model, f'--input={files.model}', says=['model.onnx is not a .npy file'])
+    shape = onnx.npy(at('shape.npy'), onnx.FLOAT, [10, 5], [0] * 50)
+    refused(files.model, f'--input={shape}', says=['float32 [batch,4]', 'shape.npy has float32 [10,5]'])
+    dtype = onnx.npy(at('type.npy'), onnx.INT64, [10, 4], [0] * 40)
+    refused(files.model, f'--input={dtype}', says=['float32 [batch,4]', 'type.npy has int64 [10,4]'])
+    cut = onnx.npy(at('cut.npy'), onnx.FLOAT, [10, 4], [0] * 39)
+    refused(files.model, f'--input={cut}', says=['cut.npy', 'cut short'])
+    refused(files.model, x, f'--expect={cut}', says=['cut.npy', 'cut short'])
+    refused(files.model, x, '--device=cpu', f'--output={at("no/such.npy")}',
+            says=['no/such.npy cannot be written'])
+    # All that is not supported, not the first of it.
+    strange = onnx.write(at('strange.onnx'), onnx.model(
+        [onnx.node('Frobnicate', ['x'], ['a'], 'first'), onnx.node('Relu', ['a'], ['b']),
+         onnx.node('Twist', ['b'], ['y'], 'second')],
+        [('x', onnx.FLOAT, [2, 4])], [('y', onnx.FLOAT, [2, 4])]))
+    small = onnx.npy(at('small.npy'), onnx.FLOAT, [2, 4], [0] * 8)
+    result = run('run', strange, f'--input={small}', status=USAGE)
+    for what in ('first', 'Frobnicate', 'second', 'Twist', 'opset 17'):
+        expect(what in result.stderr, result.stderr)
+
+
+def check_profile(files):
+    found = report(files.model, f'--input={files.x}', '--profile')
+    expect([each['operator'] for each in found['nodes']] == ['Add', 'Relu'], found)
+    expect(found['nodes'][0]['name'] == 'adding', found)
+    for each in found['nodes']:
+        expect(each['devices'][0]['device'] == 0 and each['devices'][0]['exec_ns'] > 0, each)
+    text = run('run', files.model, f'--input={files.x}', '--profile', '--device=cpu').stdout
+    expect(re.search(r'adding +Add +[\d.]+ [num]?s +[\d.]+%', text) and 'together' in text, text)
+
+
+def check_broker(files, folder):
+    """The one that is there; where one is named, no other; and the one that is started goes."""
+    environment = {**os.environ, 'RINGBROKER_SOCKET': os.path.join(folder, 'sock')}
+    arguments = [files.model, f'--input={files.x}', f'--expect={files.y}']
+    expect(report(*arguments, env=environment)['private_broker'] is True, 'no private broker')
+    with open(os.path.join(folder, 'log'), 'wb') as log:
+        process = start([BROKERD, '--socket', environment['RINGBROKER_SOCKET'], '--cache', folder,
+                         '--gpu=none', '--calibration=none'], stderr=log)
+        await_listening(process, log.name, LIMIT)
+        expect(report(*arguments, env=environment)['private_broker'] is False, 'a private broker')
+        result = run('run', *arguments, '--device=gpu', env=environment, status=USAGE)
+        expect('has no GPU' in result.stderr, result.stderr)
+        process.send_signal(signal.SIGTERM)
+        process.wait(LIMIT)
+    result = run('--socket', os.path.join(folder, 'nobody'), 'run', *arguments, status=NO_BROKER)
+    expect('nobody' in result.stderr, result.stderr)
+
+
+def check_ended(files, folder):
+    """Whatever ends it, its broker ends, and leaves nothing."""
+    environment = {**os.environ, 'TMPDIR': folder}
+    command = [CTL, 'run', files.model, f'--input={files.x}', '--repeat=1000000', '--device=cpu']
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
+        with start(command, stdout=subprocess.DEVNULL, env=environment) as process:
+            wait_for(lambda: brokers(folder), 'there is no broker')
+            time.sleep(0.2)
+            process.send_signal(number)
+            expect(process.wait(LIMIT) == -number, process.returncode)
+            if number == signal.SIGKILL:
+                wait_for(lambda: not os.listdir(folder), 'it leaves files behind')
+        expect(not os.listdir(folder), number, 'leaves', os.listdir(folder))
+        wait_for(lambda: not brokers(folder), 'it leaves a broker behind')
+    report(files.model, f'--input={files.x}', env=environment)
+    refused(files.model, f'--input={files.model}', says=['.npy'])
+    expect(not os.listdir(folder) and not brokers(folder), os.listdir(folder))
+
+
+def check_progress(files):
+    """A bar on a terminal, which is gone in the end; none elsewhere."""
+    ours, theirs = pty.openpty()
+    seen = b''
+    with start([CTL, 'run', files.model, f'--input={files.x}', '--repeat=1000000', '--device=cpu'],
+               stdout=subprocess.DEVNULL, stderr=theirs,
+               env={**os.environ, 'TERM': 'xterm'}) as process:
+        os.close(theirs)
+        end = time.monotonic() + LIMIT
+        while b'running [' not in seen and time.monotonic() < end:
+            if select.select([ours], [], [], 1)[0]:
+                try:
+                    seen += os.read(ours, 4096)
+                except OSError:
+                    break
+        process.send_signal(signal.SIGTERM)
+        process.wait(LIMIT)
+    os.close(ours)
+    expect(re.search(rb'running \[#* *\] +\d+%', seen), seen)
+    result = run('run', files.model, f'--input={files.x}', '--repeat=20000', '--device=cpu')
+    expect(result.stderr == '', result.stderr)
+
+
+def main():
+    os.environ.pop('RINGBROKER_SOCKET', None)
+    os.environ.pop('RINGBROKER_ADMIN_SOCKET', None)
+    with tempfile.TemporaryDirectory(prefix='run-', dir='/tmp') as folder:
+        os.environ['XDG_RUNTIME_DIR'] = folder
+        os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
+        private = os.path.join(folder, 'tmp')
+        os.mkdir(private)
+        files = Files(folder)
+        check_devices(files)
+        check_files(files)
+        check_different(files)
+        check_mistakes(files)
+        check_profile(files)
+        check_broker(files, folder)
+        check_ended(files, private)
+        check_progress(files)
+
+
+main()

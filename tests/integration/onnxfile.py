@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""ONNX models and .npy files, made from nothing: for tests of programs that read them."""
+import array
+import struct
+
+FLOAT, UINT8, INT8, INT32, INT64, BOOL, FLOAT16 = 1, 2, 3, 6, 7, 9, 10
+DESCR = {FLOAT: '<f4', UINT8: '|u1', INT8: '|i1', INT32: '<i4', INT64: '<i8', BOOL: '|b1',
+         FLOAT16: '<f2'}
+CODES = {FLOAT: 'f', UINT8: 'B', INT8: 'b', INT32: 'i', INT64: 'q', BOOL: 'B', FLOAT16: 'e'}
+
+
+def varint(value):
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7f | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def field(number, value):
+    """A varint of an int, else bytes with their length."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    if isinstance(value, str):
+        value = value.encode()
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def packed(dtype, values):
+    return struct.pack(f'<{len(values)}{CODES[dtype]}', *values)
+
+
+def tensor(name, dtype, dims, values):
+    """A TensorProto."""
+    return (b''.join(field(1, dim) for dim in dims) + field(2, dtype) + field(8, name) +
+            field(9, packed(dtype, values)))
+
+
+def value_info(name, dtype, dims):
+    """Dimensions are numbers, or names of open ones."""
+    shape = b''.join(field(1, field(2 if isinstance(dim, str) else 1, dim)) for dim in dims)
+    return field(1, name) + field(2, field(1, field(1, dtype) + field(2, shape)))
+
+
+def attribute(name, value):
+    if isinstance(value, int):
+        return field(1, name) + field(3, value) + field(20, 2)
+    if isinstance(value, float):
+        return field(1, name) + varint(2 << 3 | 5) + struct.pack('<f', value) + field(20, 1)
+    if isinstance(value, str):
+        return field(1, name) + field(4, value) + field(20, 3)
+    return field(1, name) + b''.join(field(8, item) for item in value) + field(20, 7)
+
+
+def node(op, inputs, outputs, name='', **attributes):
+    return (b''.join(field(1, each) for each in inputs) + b''.join(field(2, each) for each in outputs) +
+            field(3, name) + field(4, op) +
+            b''.join(field(5, attribute(key, value)) for key, value in attributes.items()))
+
+
+def model(nodes, inputs, outputs, constants=(), opset=17):
+    """Inputs and outputs are (name, type, dims), constants tensor()s."""
+    graph = (b''.join(field(1, each) for each in nodes) + field(2, 'graph') +
+             b''.join(field(5, each) for each in constants) +
+             b''.join(field(11, value_info(*each)) for each in inputs) +
+             b''.join(field(12, value_info(*each)) for each in outputs))
+    return field(1, 8) + field(7, graph) + field(8, field(1, '') + field(2, opset))
+
+
+def write(path, contents):
+    with open(path, 'wb') as file:
+        file.write(contents)
+    return path
+
+
+def npy(path, dtype, dims, values):
+    """A file of values, or of their bytes."""
+    shape = '(' + ''.join(f'{dim}, ' for dim in dims) + ')'
+    header = f"{{'descr': '{DESCR[dtype]}', 'fortran_order': False, 'shape': {shape}, }}"
+    header += ' ' * (-(len(header) + 11) % 64) + '\n'
+    data = values if isinstance(values, bytes) else packed(dtype, values)
+    return write(path, b'\x93NUMPY\x01\x00' + struct.pack('<H', len(header)) + header.encode() + data)
+
+
+def read_npy(path):
+    """Dims and values of a float32 file, or the bytes of another one."""
+    with open(path, 'rb') as file:
+        contents = file.read()
+    length = struct.unpack_from('<H', contents, 8)[0]
+    header = contents[10:10 + length].decode()
+    dims = [int(dim) for dim in header.split("'shape': (")[1].split(')')[0].split(',') if dim.strip()]
+    data = contents[10 + length:]
+    return dims, array.array('f', data) if "'<f4'" in header else data

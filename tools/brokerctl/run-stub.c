@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT */
+/* brokerctl run, where the library that reads ONNX files is not built. */
+#include "command.h"
+
+int run_model(struct control *control, const struct arguments *arguments)
+{
+	return control_fail(EXIT_USAGE, "this brokerctl was built without ONNX");
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * brokerctl run
+ *
+ * Everything that can be wrong with the model, the files and the command line is found before a
+ * broker is asked for anything. Then it runs, as often as --repeat says; outputs are those of the
+ * last time, and each time is told by what the tasks took, without reading and writing files.
+ */
+#include "run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker-process/broker-process.h"
+#include "monitor/text.h"
+#include "output.h"
+#include "util/clock.h"
+
+enum { MAX_REPEATS = 1000000, PROFILE_REPEATS = 5 };
+
+/* ---- The command line --------------------------------------------------------------------- */
+
+/* A tolerance. Return: false if it is none. */
+static bool take_tolerance(const char *text, double *ret)
+{
+	double value;
+	char *end;
+
+	if (!text)
+		return true;
+	value = strtod(text, &end);
+	if (end == text || *end || !isfinite(value) || value < 0)
+		return false;
+	*ret = value;
+	return true;
+}
+
+static bool take_number(const char *text, uint64_t max, uint64_t *ret)
+{
+	return !text || (pages_number(text, max, ret) && *ret > 0);
+}
+
+static int read_options(const struct arguments *arguments, struct run *run)
+{
+	const char *device = arguments->values[OPT_RUN_DEVICE];
+	uint64_t n_repeats = 1, max_rows = 0;
+
+	run->arguments = arguments;
+	run->path = arguments->operands[0];
+	run->rtol = run->atol = -1;
+	if (device && strcmp(device, "cpu") == 0)
+		run->device = RUN_CPU;
+	else if (device && strcmp(device, "gpu") == 0)
+		run->device = RUN_GPU;
+	else if (device && strcmp(device, "auto") != 0)
+		return control_misuse(arguments, "--device is auto, cpu or gpu, not %s",
+				      text_name(device));
+	if (!take_tolerance(arguments->values[OPT_RTOL], &run->rtol))
+		return control_misuse(arguments, "--rtol takes a number such as 1e-3, not %s",
+				      text_name(arguments->values[OPT_RTOL]));
+	if (!take_tolerance(arguments->values[OPT_ATOL], &run->atol))
+		return control_misuse(arguments, "--atol takes a number such as 1e-6, not %s",
+				      text_name(arguments->values[OPT_ATOL]));
+	if (!take_number(arguments->values[OPT_REPEAT], MAX_REPEATS, &n_repeats))
+		return control_misuse(arguments, "--repeat takes a number from 1 to %d, not %s",
+				      (int)MAX_REPEATS, text_name(arguments->values[OPT_REPEAT]));
+	if (!take_number(arguments->values[OPT_COUNT], INT32_MAX, &max_rows))
+		return control_misuse(arguments, "--count takes a number from 1 to %d, not %s",
+				      INT32_MAX, text_name(arguments->values[OPT_COUNT]));
+	run->n_repeats = (unsigned int)n_repeats;
+	run->max_rows = (uint32_t)max_rows;
+	run->times = calloc(run->n_repeats, sizeof(*run->times));
+	return run->times ? EXIT_OK : control_fail(EXIT_USAGE, "out of memory");
+}
+
+/* ---- The run ------------------------------------------------------------------------------ */
+
+/* What a function of models says. Return: EXIT_*. */
+static int failed(const struct run *run, int error, const char *why)
+{
+	if (error == MODEL_E_REFUSED) {
+		run_print_refusals(run);
+		return EXIT_USAGE;
+	}
+	if (error == MODEL_E_DEVICE)
+		return control_fail(EXIT_USAGE,
+				    "%s cannot run on %s: %s; brokerctl devices --capabilities "
+				    "says what each device runs",
+				    text_name(run->path),
+				    run->device == RUN_GPU ? "the GPU" : "the CPU", text_name(why));
+	return control_fail(EXIT_USAGE, "%s: %s", text_name(run->path), text_name(why));
+}
+
+static unsigned int strategy_of(const struct run *run)
+{
+	return run->device == RUN_GPU   ? RBK_STRATEGY_ONLY_GPU
+	       : run->device == RUN_CPU ? RBK_STRATEGY_ONLY_CPU
+					: RBK_STRATEGY_AUTO;
+}
+
+static int run_all(struct run *run, struct control *control)
+{
+	struct run_progress progress;
+	struct model_how how = {strategy_of(run), run_progress_show, &progress};
+	char why[MODEL_WHY_BYTES];
+	int r = model_prepare(run->model, control->rbk, why);
+
+	run_progress_begin(&progress, "running", model_rows(run->model) * run->n_repeats);
+	for (unsigned int i = 0; i < run->n_repeats && r == 0; i++) {
+		r = model_run(run->model, &how, &run->times[i], why);
+		progress.before += model_rows(run->model);
+	}
+	run_progress_end(&progress);
+	return r ? failed(run, r, why) : EXIT_OK;
+}
+
+static int profile(struct run *run, struct control *control)
+{
+	uint32_t devices = run->device == RUN_CPU ? 1 : run->device == RUN_GPU ? ~1u : ~0u;
+	struct run_progress progress;
+	struct model_how how = {RBK_STRATEGY_AUTO, run_progress_show, &progress};
+	char why[MODEL_WHY_BYTES];
+	unsigned int n_repeats =
+		run->arguments->values[OPT_REPEAT] ? run->n_repeats : PROFILE_REPEATS;
+	int r;
+
+	run_progress_begin(&progress, "measuring nodes", rbk_onnx_n_steps(run->onnx));
+	r = model_profile(run->model, control->rbk, devices, n_repeats, &how, &run->nodes, why);
+	run_progress_end(&progress);
+	return r ? failed(run, r, why) : EXIT_OK;
+}
+
+static int load(struct run *run)
+{
+	char why[MODEL_WHY_BYTES];
+	int status, r;
+
+	r = model_open(run->path, &run->model, why);
+	if (r)
+		return failed(run, r, why);
+	run->onnx = model_onnx(run->model);
+	status = run_files_read(run);
+	if (status)
+		return status;
+	r = model_compile(run->model, run->max_rows, why);
+	if (r == MODEL_E_INPUT)
+		return control_fail(EXIT_USAGE, "%s: %s", text_name(run->path), text_name(why));
+	return r ? failed(run, r, why) : EXIT_OK;
+}
+
+static int run_loaded(struct run *run, struct control *control)
+{
+	bool is_same;
+	int status;
+
+	status = run_connect(run, control);
+	if (status == EXIT_OK)
+		status = run_all(run, control);
+	if (status == EXIT_OK)
+		status = run_files_write(run);
+	if (status)
+		return status;
+	is_same = run_files_compare(run);
+	if (run->arguments->values[OPT_PROFILE])
+		status = profile(run, control);
+	if (status)
+		return status;
+	if (run->arguments->values[OPT_JSON])
+		run_print_json(run);
+	else
+		run_print(run);
+	return is_same ? EXIT_OK : EXIT_FAILED;
+}
+
+int run_model(struct control *control, const struct arguments *arguments)
+{
+	struct run *run = calloc(1, sizeof(*run));
+	int status;
+
+	if (!run)
+		return control_fail(EXIT_USAGE, "out of memory");
+	clock_init();
+	status = read_options(arguments, run);
+	if (status == EXIT_OK)
+		status = load(run);
+	if (status == EXIT_OK)
+		status = run_loaded(run, control);
+	model_free(run->model);
+	control_disconnect(control);
+	broker_process_free(run->broker);
+	for (unsigned int i = 0; i < run->n_files; i++)
+		array_deinit(&run->files[i].array);
+	free(run->times);
+	free(run->nodes);
+	free(run);
+	return status;
+}

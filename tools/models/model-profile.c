@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Measuring the nodes of a model one by one
+ *
+ * A broker runs plans, and tells how long it worked on each task. So each step becomes a plan of
+ * its own, and runs over what the steps before it have made of the model's inputs: real data, since
+ * what an operator takes may depend on it. What steps hand on is kept by name.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/model-private.h"
+#include "models/model.h"
+#include "util/cleanup.h"
+
+/* What a step wrote. */
+struct kept {
+	struct kept *next;
+	const char *name;
+	uint64_t bytes;
+	unsigned char data[];
+};
+
+static void free_kept(struct kept **first)
+{
+	struct kept *next;
+
+	for (struct kept *kept = *first; kept; kept = next) {
+		next = kept->next;
+		free(kept);
+	}
+}
+
+/* What step @bound reads, of the first task's rows; NULL: nobody wrote it. */
+static const void *find_input(const struct model *model, const struct kept *kept,
+			      const struct rbk_onnx_bound *bound, uint64_t bytes)
+{
+	if (bound->index < model->n_inputs && model->inputs[bound->index].array &&
+	    strcmp(model->inputs[bound->index].value.name, bound->name) == 0)
+		return model->inputs[bound->index].array->data;
+	for (; kept; kept = kept->next)
+		if (strcmp(kept->name, bound->name) == 0)
+			return kept->bytes == bytes ? kept->data : NULL;
+	return NULL;
+}
+
+static int fill(const struct model *model, const struct prepared *prepared, const struct kept *kept,
+		char why[MODEL_WHY_BYTES])
+{
+	for (unsigned int i = 0; i < prepared->n_bound; i++) {
+		const struct rbk_onnx_bound *bound = &prepared->bound[i];
+		uint64_t bytes = bound_bytes(bound, model->task_rows);
+		const void *data;
+
+		if (bound->is_output || bytes == 0)
+			continue;
+		data = find_input(model, kept, bound, bytes);
+		if (!data)
+			return model_fail(why, -EPROTO, "no step has written %.200s", bound->name);
+		memcpy(prepared->places[i], data, bytes);
+	}
+	return 0;
+}
+
+static int keep(const struct prepared *prepared, uint32_t rows, struct kept **first,
+		char why[MODEL_WHY_BYTES])
+{
+	for (unsigned int i = 0; i < prepared->n_bound; i++) {
+		uint64_t bytes = bound_bytes(&prepared->bound[i], rows);
+		struct kept *kept;
+
+		if (!prepared->bound[i].is_output)
+			continue;
+		kept = malloc(sizeof(*kept) + bytes);
+		if (!kept)
+			return model_fail(why, -ENOMEM, "out of memory");
+		kept->name = prepared->bound[i].name;
+		kept->bytes = bytes;
+		memcpy(kept->data, prepared->places[i], bytes);
+		kept->next = *first;
+		*first = kept;
+	}
+	return 0;
+}
+
+static int compare_times(const void *first, const void *second)
+{
+	const uint64_t *a = first, *b = second;
+
+	return *a < *b ? -1 : *a > *b;
+}
+
+static int measure(struct prepared *prepared, uint32_t rows, unsigned int device,
+		   unsigned int n_repeats, uint64_t *samples, struct model_node *node,
+		   char why[MODEL_WHY_BYTES])
+{
+	for (unsigned int i = 0; i <= n_repeats; i++) {
+		struct model_times times = {.n_tasks = 0};
+		int r = prepared_run(prepared, rows, RBK_STRATEGY_DEVICE(device), &times, why);
+
+		if (r)
+			return r;
+		/* A device that is named may have been replaced; the first time warms up. */
+		if (!times.n_tasks_on[device])
+			return 0;
+		if (i > 0)
+			samples[i - 1] = times.exec_ns;
+	}
+	qsort(samples, n_repeats, sizeof(*samples), compare_times);
+	node->can[device] = true;
+	node->exec_ns[device] = samples[n_repeats / 2];
+	return 0;
+}
+
+static int profile_step(struct model *model, struct rbk *rbk, unsigned int step, uint32_t devices,
+			unsigned int n_repeats, uint64_t *samples, struct model_node *node,
+			struct kept **kept, char why[MODEL_WHY_BYTES])
+{
+	struct rbk_onnx_options options = model->options;
+	struct rbk_plan_info info;
+	struct prepared prepared;
+	int r;
+
+	options.first_step = step;
+	options.n_steps = 1;
+	if (rbk_onnx_step(model->onnx, step, &node->step))
+		return model_fail(why, -EPROTO, "step %u is missing", step);
+	r = prepared_init(&prepared, model->onnx, rbk, &options, model->task_rows, why);
+	if (r)
+		return r;
+	rbk_plan_info(prepared.plan, &info);
+	r = fill(model, &prepared, *kept, why);
+	for (unsigned int device = 0; device < RBK_MAX_DEVICES && r == 0; device++)
+		if (devices & info.devices & 1u << device)
+			r = measure(&prepared, model->task_rows, device, n_repeats, samples, node,
+				    why);
+	if (r == 0 && !(devices & info.devices)) {
+		/* For the steps after it. */
+		struct model_times times = {.n_tasks = 0};
+
+		r = prepared_run(&prepared, model->task_rows, RBK_STRATEGY_AUTO, &times, why);
+	}
+	if (r == 0)
+		r = keep(&prepared, model->task_rows, kept, why);
+	prepared_deinit(&prepared);
+	return r;
+}
+
+int model_profile(struct model *model, struct rbk *rbk, uint32_t devices, unsigned int n_repeats,
+		  const struct model_how *how, struct model_node **ret, char why[MODEL_WHY_BYTES])
+{
+	unsigned int n_steps = rbk_onnx_n_steps(model->onnx);
+	_cleanup_(freep) struct model_node *nodes = calloc(n_steps + 1, sizeof(*nodes));
+	_cleanup_(freep) uint64_t *samples = calloc(n_repeats + 1, sizeof(*samples));
+	_cleanup_(free_kept) struct kept *kept = NULL;
+	int r;
+
+	if (!nodes || !samples)
+		return model_fail(why, -ENOMEM, "out of memory");
+	prepared_deinit(&model->prepared);
+	for (unsigned int i = 0; i < n_steps; i++) {
+		r = profile_step(model, rbk, i, devices, n_repeats, samples, &nodes[i], &kept, why);
+		if (r)
+			return r;
+		if (how->progress)
+			how->progress(how->data, i + 1);
+	}
+	*ret = steal_ptr(nodes);
+	return 0;
+}

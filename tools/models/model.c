@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Models and their inputs
+ *
+ * The shapes of the arrays that a model is given settle what its file leaves open. There are two
+ * ways, and the first that works is taken. With rows: the leading dimension, if the file leaves it
+ * open or has 1 there and the loader finds every row computed by itself, follows each task's count,
+ * so that many rows are given to several tasks. Without: every dimension is what the arrays have.
+ *
+ * Values that shapes depend on (the "starts" of Slice) become constants: the loader tells which
+ * inputs those are when it is asked to compile without knowing them, which is why that is done
+ * again until it asks for no more.
+ */
+#include "models/model.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/model-private.h"
+#include "util/cleanup.h"
+
+_Static_assert((int)ARRAY_F32 == (int)RBK_ONNX_F32 && (int)ARRAY_U8 == (int)RBK_ONNX_U8 &&
+		       (int)ARRAY_I8 == (int)RBK_ONNX_I8 && (int)ARRAY_I32 == (int)RBK_ONNX_I32 &&
+		       (int)ARRAY_I64 == (int)RBK_ONNX_I64 &&
+		       (int)ARRAY_BOOL == (int)RBK_ONNX_BOOL && (int)ARRAY_F16 == (int)RBK_ONNX_F16,
+	       "ONNX's numbers");
+_Static_assert((int)ARRAY_MAX_RANK == RBK_ONNX_MAX_RANK, "one rank");
+
+/* Rows of a task where nobody says: enough to keep a device busy, few enough to see it go on. */
+enum { TASK_ROWS = 1024, TASK_BYTES = 32 << 20 };
+
+int model_fail(char why[MODEL_WHY_BYTES], int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, MODEL_WHY_BYTES, format, args);
+	va_end(args);
+	return error;
+}
+
+/* ---- Opening ------------------------------------------------------------------------------ */
+
+struct model *model_free(struct model *model)
+{
+	if (!model)
+		return NULL;
+	prepared_deinit(&model->prepared);
+	for (unsigned int i = 0; model->outputs && i < model->n_outputs; i++)
+		array_deinit(&model->outputs[i]);
+	rbk_onnx_free(model->onnx);
+	free(model->inputs);
+	free(model->outputs);
+	free(model);
+	return NULL;
+}
+
+DEFINE_CLEANUP(struct model *, model_free)
+
+int model_open(const char *path, struct model **ret, char why[MODEL_WHY_BYTES])
+{
+	_cleanup_(model_freep) struct model *model = calloc(1, sizeof(*model));
+	struct rbk_error error = {""};
+	int r;
+
+	if (!model)
+		return model_fail(why, -ENOMEM, "out of memory");
+	r = rbk_onnx_load(path, &model->onnx, &error);
+	if (r)
+		return model_fail(why, r, "%s", error.text);
+	model->n_inputs = rbk_onnx_n_inputs(model->onnx);
+	model->n_outputs = rbk_onnx_n_outputs(model->onnx);
+	model->inputs = calloc(model->n_inputs + 1, sizeof(*model->inputs));
+	model->outputs = calloc(model->n_outputs + 1, sizeof(*model->outputs));
+	if (!model->inputs || !model->outputs)
+		return model_fail(why, -ENOMEM, "out of memory");
+	for (unsigned int i = 0; i < model->n_inputs; i++) {
+		r = rbk_onnx_input(model->onnx, i, &model->inputs[i].value);
+		if (r)
+			return model_fail(why, r, "input %u: %s", i, strerror(-r));
+	}
+	*ret = steal_ptr(model);
+	return 0;
+}
+
+struct rbk_onnx *model_onnx(const struct model *model)
+{
+	return model->onnx;
+}
+
+/* ---- Inputs ------------------------------------------------------------------------------- */
+
+/* "float32 [batch,1,28,28]", as the file declares it. */
+static void declared_text(const struct rbk_onnx_value *value, char ret[ARRAY_TEXT_BYTES])
+{
+	int n = snprintf(ret, ARRAY_TEXT_BYTES, "%s ", rbk_onnx_dtype_name(value->dtype));
+
+	if (value->rank < 0) {
+		snprintf(ret + n, (size_t)(ARRAY_TEXT_BYTES - n), "of any shape");
+		return;
+	}
+	n += snprintf(ret + n, (size_t)(ARRAY_TEXT_BYTES - n), "[");
+	for (int i = 0; i < value->rank && n < ARRAY_TEXT_BYTES - 32; i++) {
+		n += snprintf(ret + n, (size_t)(ARRAY_TEXT_BYTES - n), i ? "," : "");
+		if (value->dims[i] >= 0)
+			n += snprintf(ret + n, (size_t)(ARRAY_TEXT_BYTES - n), "%" PRId64,
+				      value->dims[i]);
+		else
+			n += snprintf(ret + n, (size_t)(ARRAY_TEXT_BYTES - n), "%.20s",
+				      value->dim_names[i] ? value->dim_names[i] : "?");
+	}
+	snprintf(ret + n, (size_t)(ARRAY_TEXT_BYTES - n), "]");
+}
+
+/* May an array of that shape be given? A leading 1 may turn out to stand for any number. */
+static bool allows(const struct rbk_onnx_value *value, const struct array *array)
+{
+	if (value->rank < 0)
+		return true;
+	if ((unsigned int)value->rank != array->rank)
+		return false;
+	for (unsigned int i = 0; i < array->rank; i++)
+		if (value->dims[i] >= 0 && value->dims[i] != array->dims[i] &&
+		    !(i == 0 && value->dims[i] == 1))
+			return false;
+	return true;
+}
+
+int model_give(struct model *model, unsigned int index, const struct array *array, const char *name,
+	       char why[MODEL_WHY_BYTES])
+{
+	struct model_input *input = &model->inputs[index];
+	char want[ARRAY_TEXT_BYTES], have[ARRAY_TEXT_BYTES];
+
+	if (input->value.dtype != array->dtype || !allows(&input->value, array)) {
+		declared_text(&input->value, want);
+		array_describe(array, have);
+		return model_fail(why, MODEL_E_INPUT, "input %.200s is %s, but %.200s has %s",
+				  input->value.name, want, name, have);
+	}
+	input->array = array;
+	input->called = name;
+	return 0;
+}
+
+/* ---- Compiling ---------------------------------------------------------------------------- */
+
+/* Those that the file fixes at 1 may stand for any number, too. */
+static bool may_have_rows(const struct model_input *input)
+{
+	return input->array && input->array->rank > 0 && input->value.rank > 0 &&
+	       (input->value.dims[0] < 0 || input->value.dims[0] == 1);
+}
+
+/* How many rows the arrays have whose leading dimension may follow the count; 0: they disagree. */
+static uint64_t count_rows(const struct model *model)
+{
+	uint64_t n_rows = 0;
+
+	for (unsigned int i = 0; i < model->n_inputs; i++) {
+		const struct model_input *input = &model->inputs[i];
+		uint64_t n;
+
+		if (!may_have_rows(input))
+			continue;
+		n = (uint64_t)input->array->dims[0];
+		/* One that is 1 everywhere may just be broadcast. */
+		if (n == 1 && input->value.dims[0] == 1)
+			continue;
+		if (n_rows && n != n_rows)
+			return 0;
+		n_rows = n;
+	}
+	return n_rows;
+}
+
+/* Gives the model the shapes of its arrays, but leaves leading dimensions if they are @rows. */
+static int set_shapes(struct model *model, bool keep_leading, char why[MODEL_WHY_BYTES])
+{
+	struct rbk_error error = {""};
+	int64_t dims[RBK_ONNX_MAX_RANK];
+	int r;
+
+	for (unsigned int i = 0; i < model->n_inputs; i++) {
+		const struct model_input *input = &model->inputs[i];
+
+		if (!input->array || input->value.is_set)
+			continue;
+		memcpy(dims, input->array->dims, sizeof(dims));
+		if (keep_leading && input->array->rank > 0)
+			dims[0] = RBK_ONNX_DIM_OPEN;
+		r = rbk_onnx_set_shape(model->onnx, input->value.name, (int)input->array->rank,
+				       dims, &error);
+		if (r == -EINVAL)
+			return model_fail(why, MODEL_E_INPUT, "%s", error.text);
+		if (r)
+			return model_fail(why, r, "%s", error.text);
+	}
+	return 0;
+}
+
+static int set_value(struct model *model, struct model_input *input, char why[MODEL_WHY_BYTES])
+{
+	struct rbk_onnx_tensor tensor = {
+		.dtype = input->array->dtype,
+		.rank = (int)input->array->rank,
+		.data = input->array->data,
+		.n_bytes = input->array->bytes,
+		.name = "",
+	};
+	struct rbk_error error = {""};
+	int r;
+
+	memcpy(tensor.dims, input->array->dims, sizeof(tensor.dims));
+	r = rbk_onnx_set_input(model->onnx, input->value.name, &tensor, &error);
+	if (r)
+		return model_fail(why, r == -EINVAL ? MODEL_E_INPUT : r, "%s", error.text);
+	input->value.is_set = 1;
+	return 0;
+}
+
+/*
+ * Makes constants of the inputs whose values are asked for. How many goes to @ret_n. Return: 0, or
+ * as model_compile().
+ */
+static int set_values(struct model *model, unsigned int *ret_n, char why[MODEL_WHY_BYTES])
+{
+	int r;
+
+	*ret_n = 0;
+	for (unsigned int i = 0; i < model->n_inputs; i++) {
+		struct model_input *input = &model->inputs[i];
+
+		r = rbk_onnx_input(model->onnx, i, &input->value);
+		if (r)
+			return model_fail(why, r, "input %u: %s", i, strerror(-r));
+		if (!input->value.value_needed || input->value.is_set || !input->array)
+			continue;
+		r = set_value(model, input, why);
+		if (r)
+			return r;
+		++*ret_n;
+	}
+	return 0;
+}
+
+/* What has a default in the file is a constant with another value, then. */
+static int set_defaults(struct model *model, char why[MODEL_WHY_BYTES])
+{
+	int r = 0;
+
+	for (unsigned int i = 0; i < model->n_inputs && r == 0; i++) {
+		struct model_input *input = &model->inputs[i];
+
+		if (input->value.is_optional && input->array && !input->value.is_set)
+			r = set_value(model, input, why);
+	}
+	return r;
+}
+
+uint32_t model_max_count(const struct model *model, uint32_t rows)
+{
+	/* At most one row would be shapes without a count. */
+	return model->has_rows && rows < 2 ? 2 : rows;
+}
+
+static int compile(struct model *model, uint32_t rows, char why[MODEL_WHY_BYTES])
+{
+	struct rbk_error error = {""};
+	unsigned int n_set = 0;
+	int r;
+
+	model->options = (struct rbk_onnx_options){
+		.size = sizeof(model->options),
+		.max_count = model_max_count(model, rows),
+		.keep_batch = !model->has_rows,
+	};
+	for (;;) {
+		r = rbk_onnx_compile(model->onnx, &model->options, &error);
+		if (r == 0)
+			return 0;
+		if (r != -EOPNOTSUPP)
+			return model_fail(why, r, "%s", error.text);
+		r = set_values(model, &n_set, why);
+		if (r)
+			return r;
+		if (n_set == 0)
+			break;
+	}
+	return model_fail(why, MODEL_E_REFUSED, "%s", error.text);
+}
+
+uint64_t bound_bytes(const struct rbk_onnx_bound *bound, uint64_t rows)
+{
+	return bound->bytes_fixed + rows * bound->bytes_row;
+}
+
+/* Does what the compiled model binds have room for exactly the arrays that there are? */
+static int check_bound(const struct model *model, uint64_t *ret_bytes_row,
+		       char why[MODEL_WHY_BYTES])
+{
+	struct rbk_onnx_bound bound;
+	uint64_t bytes_row = 0;
+
+	for (unsigned int i = 0; i < rbk_onnx_n_bound(model->onnx); i++) {
+		const struct model_input *input;
+
+		if (rbk_onnx_bound(model->onnx, i, &bound))
+			return model_fail(why, -EPROTO, "bound tensor %u is missing", i);
+		bytes_row += bound.bytes_row;
+		if (bound.is_output)
+			continue;
+		if (bound.index >= model->n_inputs)
+			return model_fail(why, -EPROTO, "%.200s is no input of the model",
+					  bound.name);
+		input = &model->inputs[bound.index];
+		if (!input->array)
+			return model_fail(why, MODEL_E_INPUT, "input %.200s is missing",
+					  bound.name);
+		if (bound_bytes(&bound, model->n_rows) != input->array->bytes)
+			return model_fail(
+				why, MODEL_E_INPUT,
+				"%.200s has %" PRId64 " rows, but the model computes %" PRIu64
+				": its nodes do not work row by row",
+				input->called, input->array->dims[0],
+				bound.dims[0] == RBK_DIM_COUNT ? model->n_rows : (uint64_t)1);
+	}
+	*ret_bytes_row = bytes_row;
+	return 0;
+}
+
+/* How many rows go into a task of so many bytes each. */
+static uint32_t rows_of_task(uint64_t n_rows, uint64_t bytes_row)
+{
+	uint64_t rows = TASK_BYTES / (bytes_row ? bytes_row : 1);
+
+	rows = rows > TASK_ROWS ? TASK_ROWS : rows;
+	rows = rows > n_rows ? n_rows : rows;
+	return rows ? (uint32_t)rows : 1;
+}
+
+static int compile_rows(struct model *model, uint64_t n_rows, uint32_t max_rows,
+			char why[MODEL_WHY_BYTES])
+{
+	uint64_t bytes_row;
+	int r;
+
+	model->has_rows = true;
+	model->n_rows = n_rows;
+	r = set_shapes(model, true, why);
+	if (r)
+		return r;
+	model->task_rows = max_rows && max_rows < n_rows ? max_rows : (uint32_t)n_rows;
+	r = compile(model, model->task_rows, why);
+	if (r == 0)
+		r = check_bound(model, &bytes_row, why);
+	if (r || max_rows || rows_of_task(n_rows, bytes_row) == model->task_rows)
+		return r;
+	model->task_rows = rows_of_task(n_rows, bytes_row);
+	return compile(model, model->task_rows, why);
+}
+
+static int compile_fixed(struct model *model, char why[MODEL_WHY_BYTES])
+{
+	uint64_t bytes_row;
+	int r;
+
+	model->has_rows = false;
+	model->n_rows = model->task_rows = 1;
+	r = set_shapes(model, false, why);
+	if (r == 0)
+		r = compile(model, 1, why);
+	return r ? r : check_bound(model, &bytes_row, why);
+}
+
+int model_compile(struct model *model, uint32_t max_rows, char why[MODEL_WHY_BYTES])
+{
+	uint64_t n_rows;
+	int r;
+
+	model->is_compiled = false;
+	for (unsigned int i = 0; i < model->n_inputs; i++)
+		if (!model->inputs[i].array && !model->inputs[i].value.is_optional)
+			return model_fail(why, MODEL_E_INPUT, "input %.200s is missing",
+					  model->inputs[i].value.name);
+	r = set_defaults(model, why);
+	if (r)
+		return r;
+	r = MODEL_E_REFUSED;
+	n_rows = count_rows(model);
+	if (n_rows > 1 && n_rows <= INT32_MAX)
+		r = compile_rows(model, n_rows, max_rows, why);
+	if (r == MODEL_E_REFUSED || r == MODEL_E_INPUT) {
+		char fixed_why[MODEL_WHY_BYTES];
+		int fixed = compile_fixed(model, fixed_why);
+
+		/* The first refusal is the better one where the arrays cannot be had otherwise. */
+		if (fixed != MODEL_E_INPUT || n_rows <= 1) {
+			r = fixed;
+			memcpy(why, fixed_why, sizeof(fixed_why));
+		}
+	}
+	model->is_compiled = r == 0;
+	return r;
+}
+
+uint64_t model_rows(const struct model *model)
+{
+	return model->n_rows;
+}
+
+uint32_t model_task_rows(const struct model *model)
+{
+	return model->task_rows;
+}
