@@ -20,8 +20,8 @@ from started import start
 FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', 'baseline_p99',
           'ratio']
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
-           'matmul-cpu', 'matmul-library', 'matmul-vulkan', 'copied-bytes', 'starpu', 'residency',
-           'ledger', 'decision', 'contention', 'probes', 'scrape',
+           'matmul-cpu', 'matmul-library', 'matmul-int8', 'matmul-vulkan', 'copied-bytes', 'starpu',
+           'residency', 'ledger', 'decision', 'contention', 'probes', 'scrape',
            'watched', 'brokertop', 'lease']
 
 # What no command line may take, however slow the machine.

@@ -16,26 +16,13 @@
 #include <string.h>
 
 #include "bench.h"
+#include "direct.h"
 #include "kernel-matmul.h"
 #include "library.h"
 #include "plans.h"
 #include "target.h"
 #include "util/checked.h"
 #include "util/clock.h"
-
-/* Short products are timed several at a time, so that reading the clock does not count. */
-#define SAMPLE_NS     2000u
-#define ROUND_SAMPLES 4096u
-
-typedef int(run_fn)(void *data);
-
-/* A product computed in this thread. */
-struct direct {
-	const struct bench_env *env;
-	int cpu; /* where to; below 0: anywhere */
-	run_fn *run;
-	void *data;
-};
 
 /* A product through the broker. */
 struct through {
@@ -54,41 +41,6 @@ static int run_kernel(void *data)
 static int run_library(void *data)
 {
 	return library_matmul_run(data);
-}
-
-/* Microseconds per call. */
-static int direct_round(void *data, uint64_t budget_ns, struct samples *samples)
-{
-	const struct direct *direct = data;
-	uint64_t start, last, now, budget, once_ns;
-	unsigned int i, j, n_calls;
-	int r;
-
-	r = samples_reserve(samples, ROUND_SAMPLES);
-	if (r)
-		return r;
-	bench_pin(direct->env, direct->cpu);
-	/* What the other side did to the caches; then how long one takes. */
-	r = direct->run(direct->data);
-	if (r)
-		return r;
-	start = clock_ticks();
-	r = direct->run(direct->data);
-	once_ns = clock_elapsed_ns(start, clock_ticks());
-	n_calls = once_ns >= SAMPLE_NS ? 1 : SAMPLE_NS / (unsigned int)(once_ns + 1) + 1;
-
-	budget = clock_ns_to_ticks(budget_ns);
-	start = last = clock_ticks();
-	for (i = 0; i < ROUND_SAMPLES && (i == 0 || last - start < budget); i++) {
-		for (j = 0; j < n_calls && !r; j++)
-			r = direct->run(direct->data);
-		if (r)
-			return r;
-		now = clock_ticks();
-		samples_add(samples, (double)clock_elapsed_ns(last, now) / (1e3 * n_calls));
-		last = now;
-	}
-	return 0;
 }
 
 static int through_round(void *data, uint64_t budget_ns, struct samples *samples)
@@ -122,7 +74,7 @@ static int check(struct bench_env *env, const struct plans_matmul *matmul, const
 }
 
 /* Runs both once and compares; the baseline leaves its result in the plan's memory, too. */
-static int run_and_check(struct bench_env *env, const struct plans_matmul *matmul, run_fn *run,
+static int run_and_check(struct bench_env *env, const struct plans_matmul *matmul, direct_fn *run,
 			 void *data, const struct direct *baseline)
 {
 	size_t bytes = (size_t)matmul->m * matmul->n * sizeof(float);

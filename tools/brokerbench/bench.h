@@ -58,6 +58,7 @@ extern const struct bench bench_task_overhead;
 extern const struct bench bench_sessions;
 extern const struct bench bench_matmul_cpu;
 extern const struct bench bench_matmul_library;
+extern const struct bench bench_matmul_int8;
 extern const struct bench bench_matmul_vulkan;
 extern const struct bench bench_copied_bytes;
 extern const struct bench bench_starpu;

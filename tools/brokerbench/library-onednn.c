@@ -106,8 +106,9 @@ static dnnl_status_t reorder(struct onednn *dnn, struct onednn_matmul *matmul,
 	return status;
 }
 
-static int onednn_matmul_new(struct library *library, uint32_t m, uint32_t k, uint32_t n,
-			     const float *a, const float *b, float *c, struct library_matmul **ret)
+static int matmul_new(struct library *library, uint32_t m, uint32_t k, uint32_t n, const void *a,
+		      dnnl_data_type_t a_type, const void *b, dnnl_data_type_t b_type, void *c,
+		      dnnl_data_type_t c_type, struct library_matmul **ret)
 {
 	struct onednn *dnn = container_of(library, struct onednn, library);
 	const dnnl_dims_t a_dims = {m, k}, b_dims = {k, n}, c_dims = {m, n};
@@ -123,11 +124,11 @@ static int onednn_matmul_new(struct library *library, uint32_t m, uint32_t k, ui
 		return -ENOMEM;
 	matmul->matmul.library = library;
 
-	status |= dnn->dnnl_memory_desc_init_by_tag(&a_desc, 2, a_dims, dnnl_f32, dnnl_ab);
-	status |= dnn->dnnl_memory_desc_init_by_tag(&b_desc, 2, b_dims, dnnl_f32, dnnl_ab);
-	status |= dnn->dnnl_memory_desc_init_by_tag(&any_desc, 2, b_dims, dnnl_f32,
+	status |= dnn->dnnl_memory_desc_init_by_tag(&a_desc, 2, a_dims, a_type, dnnl_ab);
+	status |= dnn->dnnl_memory_desc_init_by_tag(&b_desc, 2, b_dims, b_type, dnnl_ab);
+	status |= dnn->dnnl_memory_desc_init_by_tag(&any_desc, 2, b_dims, b_type,
 						    dnnl_format_tag_any);
-	status |= dnn->dnnl_memory_desc_init_by_tag(&c_desc, 2, c_dims, dnnl_f32, dnnl_ab);
+	status |= dnn->dnnl_memory_desc_init_by_tag(&c_desc, 2, c_dims, c_type, dnnl_ab);
 	if (!status)
 		status = dnn->dnnl_matmul_desc_init(&operation, &a_desc, &any_desc, NULL, &c_desc);
 	if (!status)
@@ -154,6 +155,19 @@ static int onednn_matmul_new(struct library *library, uint32_t m, uint32_t k, ui
 	return 0;
 }
 
+static int onednn_matmul_new(struct library *library, uint32_t m, uint32_t k, uint32_t n,
+			     const float *a, const float *b, float *c, struct library_matmul **ret)
+{
+	return matmul_new(library, m, k, n, a, dnnl_f32, b, dnnl_f32, c, dnnl_f32, ret);
+}
+
+static int onednn_matmul8_new(struct library *library, uint32_t m, uint32_t k, uint32_t n,
+			      const uint8_t *a, const int8_t *b, int32_t *c,
+			      struct library_matmul **ret)
+{
+	return matmul_new(library, m, k, n, a, dnnl_u8, b, dnnl_s8, c, dnnl_s32, ret);
+}
+
 static int onednn_matmul_run(struct library_matmul *base)
 {
 	struct onednn *dnn = container_of(base->library, struct onednn, library);
@@ -172,6 +186,7 @@ static int onednn_matmul_run(struct library_matmul *base)
 
 static const struct library_ops onednn_ops = {
 	.matmul_new = onednn_matmul_new,
+	.matmul8_new = onednn_matmul8_new,
 	.matmul_run = onednn_matmul_run,
 	.matmul_free = onednn_matmul_free,
 	.free = onednn_free,

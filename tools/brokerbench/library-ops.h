@@ -10,6 +10,10 @@
 struct library_ops {
 	int (*matmul_new)(struct library *library, uint32_t m, uint32_t k, uint32_t n,
 			  const float *a, const float *b, float *c, struct library_matmul **ret);
+	/* NULL: not there */
+	int (*matmul8_new)(struct library *library, uint32_t m, uint32_t k, uint32_t n,
+			   const uint8_t *a, const int8_t *b, int32_t *c,
+			   struct library_matmul **ret);
 	int (*matmul_run)(struct library_matmul *matmul);
 	void (*matmul_free)(struct library_matmul *matmul);
 	void (*free)(struct library *library);

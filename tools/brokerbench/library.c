@@ -2,6 +2,7 @@
 /* Math libraries as baselines: the common part. */
 #include "library-ops.h"
 
+#include <errno.h>
 #include <stddef.h>
 
 struct library *library_free(struct library *library)
@@ -20,6 +21,14 @@ int library_matmul_new(struct library *library, uint32_t m, uint32_t k, uint32_t
 		       const float *b, float *c, struct library_matmul **ret)
 {
 	return library->ops->matmul_new(library, m, k, n, a, b, c, ret);
+}
+
+int library_matmul8_new(struct library *library, uint32_t m, uint32_t k, uint32_t n,
+			const uint8_t *a, const int8_t *b, int32_t *c, struct library_matmul **ret)
+{
+	if (!library->ops->matmul8_new)
+		return -ENOSYS;
+	return library->ops->matmul8_new(library, m, k, n, a, b, c, ret);
 }
 
 struct library_matmul *library_matmul_free(struct library_matmul *matmul)

@@ -33,6 +33,10 @@ const char *library_name(const struct library *library);
 int library_matmul_new(struct library *library, uint32_t m, uint32_t k, uint32_t n, const float *a,
 		       const float *b, float *c, struct library_matmul **ret);
 
+/* The same of eight-bit numbers. Return: 0; negative errno; -ENOSYS if the library has none. */
+int library_matmul8_new(struct library *library, uint32_t m, uint32_t k, uint32_t n,
+			const uint8_t *a, const int8_t *b, int32_t *c, struct library_matmul **ret);
+
 /* Return: NULL. */
 struct library_matmul *library_matmul_free(struct library_matmul *matmul);
 
