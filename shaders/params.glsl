@@ -56,7 +56,7 @@
 #define CONV_TILES         18
 #define CONV_HAS_BIAS      19
 
-/* Element by element and Transpose: out[i] = f(a[...], b[...], c[...]) over up to 8 dimensions */
+/* Element by element: out[i] = f(a[...], b[...], c[...]) over up to 8 dimensions */
 #define ELEMENTWISE_TOTAL  0
 #define ELEMENTWISE_GROUPS 1
 #define ELEMENTWISE_RANK   2 /* 0: all operands lie alike */
@@ -65,6 +65,16 @@
 #define ELEMENTWISE_B      19
 #define ELEMENTWISE_C      27
 #define ELEMENTWISE_PARAMS 35 /* see map.glsl: [4] */
+
+/* Moves: elements and strides of the box, from an address, which is 0 for a value */
+#define MOVE_TOTAL         0
+#define MOVE_GROUPS        1
+#define MOVE_RANK          2
+#define MOVE_PITCH         3 /* words of a dimension: 2 if out is written in order, else 3 */
+#define MOVE_FROM          4 /* the first element */
+#define MOVE_TO            5
+#define MOVE_DIMS          6 /* [rank]: size, stride from, stride to */
+#define MOVE_VALUE         39 /* [2] */
 
 /* Operators along one dimension: outer * inner rows of size elements, inner apart */
 #define ROWS_TOTAL         0 /* outer * inner */

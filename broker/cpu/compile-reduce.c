@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Softmax, reductions, CumSum, Transpose and TopK
+ * Softmax, reductions, CumSum and TopK
  *
- * Those along one dimension see any tensor as outer, axis and inner dimension. For reductions and
- * Transpose, neighbouring dimensions that are treated alike are merged and those of 1 dropped.
+ * Those along one dimension see any tensor as outer, axis and inner dimension. For
+ * reductions, neighbouring dimensions that are treated alike are merged and those of 1 dropped.
  */
 #include "cpu/compile.h"
 
@@ -126,32 +126,6 @@ int compile_reduce(struct compiler *c)
 		args->reduced[0] = args->reduced_stride[0] = 1;
 	}
 	args->inner_kept = any && !last;
-	return 0;
-}
-
-int compile_transpose(struct compiler *c)
-{
-	const struct shape *x = &node_in(c, 0)->shape, *y = &node_out(c, 0)->shape;
-	struct cpu_step_transpose *step = &c->step->transpose;
-	struct cpu_transpose *args = &step->args;
-
-	c->step->run = cpu_run_transpose;
-	c->step->units = cpu_units_transpose;
-	step->dynamic = y->dynamic;
-	for (unsigned int i = 0; i < y->rank; i++) {
-		const bool dynamic = i == 0 && y->dynamic;
-		const size_t extent = dynamic ? 1 : y->dims[i];
-		const size_t stride = shape_stride(x, c->node->params.transpose.perm[i]);
-		unsigned int *n = &args->n_dims;
-
-		if (extent == 1 && !dynamic)
-			continue;
-		if (*n > 0 && args->x_stride[*n - 1] == stride * extent)
-			args->extent[*n - 1] *= extent;
-		else
-			args->extent[(*n)++] = extent;
-		args->x_stride[*n - 1] = stride;
-	}
 	return 0;
 }
 

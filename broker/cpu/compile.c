@@ -15,6 +15,7 @@
 
 #include "cpu/internal.h"
 #include "plan/executor.h"
+#include "plan/move.h"
 #include "util/error.h"
 
 /* What one thread does in a nanosecond, roughly and rather too little. */
@@ -216,7 +217,7 @@ static int (*const compilers[])(struct compiler *c) = {
 	[OP_LP_NORM] = compile_lp_norm,
 	[OP_ROTARY] = compile_rotary,
 	[OP_ATTENTION] = compile_attention,
-	[OP_TRANSPOSE] = compile_transpose,
+	[OP_TRANSPOSE] = compile_moves,
 	[OP_RESHAPE] = compile_reshape,
 	[OP_CONV] = compile_conv,
 	[OP_MAX_POOL] = compile_max_pool,
@@ -234,7 +235,7 @@ _Static_assert(sizeof(compilers) / sizeof(compilers[0]) == OP_KIND_COUNT, "one p
 
 bool compile_takes_half(enum op_kind kind)
 {
-	return kind == OP_RESHAPE || (kind >= OP_ADD && kind <= OP_BITWISE_NOT);
+	return kind == OP_RESHAPE || plan_moves(kind) || (kind >= OP_ADD && kind <= OP_BITWISE_NOT);
 }
 
 static int compile_node(struct compiler *c, const struct node *node)

@@ -74,7 +74,7 @@ int compile_group_norm(struct compiler *c);
 int compile_batch_norm(struct compiler *c);
 int compile_rotary(struct compiler *c);
 int compile_attention(struct compiler *c);
-int compile_transpose(struct compiler *c);
+int compile_moves(struct compiler *c); /* whatever plan_moves() */
 int compile_reshape(struct compiler *c);
 int compile_conv(struct compiler *c);
 int compile_max_pool(struct compiler *c);

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "cpu/map.h"
+#include "cpu/move.h"
 #include "cpu/rows.h"
 
 enum cpu_simd {
@@ -130,15 +131,6 @@ struct cpu_top_k {
 	struct cpu_pause *pause;
 };
 
-/* y in C order over extent[]; element strides in x. */
-struct cpu_transpose {
-	const float *x;
-	float *y;
-	unsigned int n_dims;
-	size_t extent[CPU_MAX_DIMS], x_stride[CPU_MAX_DIMS];
-	struct cpu_pause *pause;
-};
-
 /* A sliding window over [batch][channels][height][width]; see union op_params.window. */
 struct cpu_window {
 	size_t batch, channels, height, width;
@@ -208,8 +200,8 @@ struct cpu_kernels {
 	/* ONNX Attention. Units: cpu_attention_units(). */
 	void (*attention)(const struct cpu_attention *args, size_t begin, size_t end,
 			  void *workspace);
-	/* ONNX Transpose. Units: cpu_transpose_units(). */
-	void (*transpose)(const struct cpu_transpose *args, size_t begin, size_t end);
+	/* ONNX Transpose, Slice and their like, see move.h. Units: cpu_move_units(). */
+	void (*move)(const struct cpu_move *args, size_t begin, size_t end);
 
 	/* Floats of pack_conv()'s result. */
 	size_t (*pack_conv_size)(const struct cpu_window *args);
@@ -222,17 +214,6 @@ struct cpu_kernels {
 
 /* Output pixels of one unit of a convolution. */
 enum { CPU_CONV_PIXELS = 192 };
-
-static inline size_t cpu_transpose_units(const struct cpu_transpose *args)
-{
-	size_t units = 1;
-
-	for (unsigned int i = 0; i + 2 < args->n_dims; i++)
-		units *= args->extent[i];
-	if (args->n_dims >= 2)
-		units *= (args->extent[args->n_dims - 2] + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
-	return units;
-}
 
 /* Is every channel convolved on its own? */
 static inline bool cpu_conv_is_depthwise(const struct cpu_window *args)

@@ -33,7 +33,7 @@ void CPU_FN(batch_norm)(const struct cpu_batch_norm *args, size_t begin, size_t 
 void CPU_FN(lp_norm)(const struct cpu_lp_norm *args, size_t begin, size_t end);
 void CPU_FN(rotary)(const struct cpu_rotary *args, size_t begin, size_t end);
 void CPU_FN(attention)(const struct cpu_attention *args, size_t begin, size_t end, void *workspace);
-void CPU_FN(transpose)(const struct cpu_transpose *args, size_t begin, size_t end);
+void CPU_FN(move)(const struct cpu_move *args, size_t begin, size_t end);
 size_t CPU_FN(pack_conv_size)(const struct cpu_window *args);
 void CPU_FN(pack_conv)(const struct cpu_window *args, float *to);
 void CPU_FN(conv)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);

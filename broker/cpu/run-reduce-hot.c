@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Running steps: TopK, Softmax, reductions, CumSum, LpNormalization and Transpose
+ * Running steps: TopK, Softmax, reductions, CumSum and LpNormalization
  */
 #include "cpu/run.h"
 
@@ -148,33 +148,6 @@ void cpu_run_reduce(const struct cpu_step *step, const struct cpu_frame *frame, 
 	args.x = cpu_operand_at(&step->in[0], frame);
 	args.y = cpu_operand_at(&step->out[0], frame);
 	step->kernels->reduce(&args, begin, min_size(end, cpu_reduce_units(&args)));
-}
-
-static struct cpu_transpose transpose_args(const struct cpu_step *step, uint32_t count)
-{
-	struct cpu_transpose args = step->transpose.args;
-
-	if (step->transpose.dynamic)
-		args.extent[0] *= count;
-	return args;
-}
-
-size_t cpu_units_transpose(const struct cpu_step *step, uint32_t count)
-{
-	const struct cpu_transpose args = transpose_args(step, count);
-
-	return cpu_transpose_units(&args);
-}
-
-void cpu_run_transpose(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		       size_t end, const struct cpu_context *context)
-{
-	struct cpu_transpose args = transpose_args(step, frame->count);
-
-	args.pause = context->pause;
-	args.x = cpu_operand_at(&step->in[0], frame);
-	args.y = cpu_operand_at(&step->out[0], frame);
-	step->kernels->transpose(&args, begin, min_size(end, cpu_transpose_units(&args)));
 }
 
 void cpu_run_copy(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,

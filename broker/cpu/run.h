@@ -49,10 +49,13 @@ cpu_units_fn cpu_units_map_flat, cpu_units_map;
 
 /* run-reduce-hot.c; cpu_run_copy() copies step->n bytes, cpu_units_elems() counts them. */
 cpu_run_fn cpu_run_copy;
-cpu_run_fn cpu_run_softmax, cpu_run_reduce, cpu_run_transpose, cpu_run_top_k, cpu_run_arg,
-	cpu_run_scan, cpu_run_lp_norm;
-cpu_units_fn cpu_units_softmax, cpu_units_reduce, cpu_units_transpose, cpu_units_top_k,
-	cpu_units_columns;
+cpu_run_fn cpu_run_softmax, cpu_run_reduce, cpu_run_top_k, cpu_run_arg, cpu_run_scan,
+	cpu_run_lp_norm;
+cpu_units_fn cpu_units_softmax, cpu_units_reduce, cpu_units_top_k, cpu_units_columns;
+
+/* run-move-hot.c */
+cpu_run_fn cpu_run_move;
+cpu_units_fn cpu_units_move;
 
 /* run-norm-hot.c */
 cpu_run_fn cpu_run_norm, cpu_run_batch_norm;

@@ -145,9 +145,13 @@ struct cpu_step_present {
 	size_t head_stride, row_stride; /* of input 1 */
 };
 
-struct cpu_step_transpose {
-	struct cpu_transpose args;
-	bool dynamic; /* extent[0] is to be multiplied by the count */
+struct cpu_step_move {
+	struct cpu_move args;
+	bool dynamic; /* extent[dynamic_dim] is to be multiplied by the count */
+	unsigned int dynamic_dim;
+	bool is_value;               /* what is moved: the value below, not input 0 */
+	uint64_t value;              /* the element's bits, as often as they fit in */
+	size_t from_first, to_first; /* in bytes */
 };
 
 struct cpu_step_window {
@@ -226,7 +230,7 @@ struct cpu_step {
 		struct cpu_step_rotary rotary;
 		struct cpu_step_attention attention;
 		struct cpu_step_present present;
-		struct cpu_step_transpose transpose;
+		struct cpu_step_move move;
 		struct cpu_step_window window;
 		struct cpu_step_integer integer;
 		struct cpu_step_integer_conv integer_conv;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From nodes to dispatches: what works element by element, and Transpose. See lowering.h. */
+/* From nodes to dispatches: what works element by element. See lowering.h. */
 #include "shaders/map.glsl"
 #include "shm/dtype.h"
 #include "vulkan/lowering.h"
@@ -71,25 +71,6 @@ static void fill_elementwise(const struct vk_step *step, const struct plan *plan
 	       sizeof(node->params.elementwise.i));
 }
 
-static void fill_transpose(const struct vk_step *step, const struct plan *plan, uint32_t count,
-			   struct vk_params *params)
-{
-	const struct shape *in = vk_shape_of(plan, step->node->in[0]);
-	uint64_t strides[RBK_MAX_RANK];
-	struct dims dims = {0};
-
-	vk_broadcast_strides(in, count, in->rank, strides);
-	for (unsigned int i = 0; i < in->rank; i++) {
-		unsigned int from = step->node->params.transpose.perm[i];
-
-		dims_append(&dims, shape_dim(in, from, count),
-			    (uint64_t[]){strides[from], strides[from], strides[from]});
-	}
-	if (dims.n == 0)
-		dims = (struct dims){.n = 1, .size = {1}};
-	set_elementwise(step, &dims, shape_elems(in, count), params);
-}
-
 #define FUNCTION_OF(KIND, row) [OP_##KIND - OP_ADD] = MAP_##KIND
 /* One of two. */
 #define MAP_BIT_SHIFT MAP_SHIFT_LEFT
@@ -144,11 +125,4 @@ int lower_elementwise(struct lowering *l)
 	l->step->half = false;
 	l->step->pipe = vk_pipe_typed(function, type, to);
 	return l->step->pipe == VK_PIPE_COUNT ? EXECUTOR_E_UNSUPPORTED : 0;
-}
-
-int lower_transpose(struct lowering *l)
-{
-	l->step->pipe = VK_PIPE_TRANSPOSE;
-	l->step->fill = fill_transpose;
-	return 0;
 }

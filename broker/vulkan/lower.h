@@ -39,7 +39,9 @@ struct vk_step {
 	const struct vk_pipe_info *info;
 	const struct node *node; /* NULL: a copy */
 	uint32_t share;          /* of how many steps of its node it is one */
-	uint32_t args[4];        /* of whoever made it, for fill() */
+	/* Other steps of its node that are so, too, neither read nor write what it writes. */
+	bool is_independent;
+	uint32_t args[4]; /* of whoever made it, for fill() */
 	struct vk_operand operands[PARAM_ADDRESSES];
 	void (*fill)(const struct vk_step *step, const struct plan *plan, uint32_t count,
 		     struct vk_params *params);

@@ -44,8 +44,9 @@ struct lowering {
  * Return: 0; EXECUTOR_E_UNSUPPORTED: the device cannot run the node; -ENOMEM.
  */
 typedef int lower_fn(struct lowering *l);
-lower_fn lower_matmul, lower_gemm;           /* lower-matmul.c */
-lower_fn lower_elementwise, lower_transpose; /* lower-elementwise.c */
+lower_fn lower_matmul, lower_gemm; /* lower-matmul.c */
+lower_fn lower_elementwise;        /* lower-elementwise.c */
+lower_fn lower_moves;              /* lower-move.c: whatever plan_moves() */
 lower_fn lower_softmax, lower_reduce, lower_top_k, lower_arg, lower_cum_sum,
 	lower_lp_norm;                                         /* lower-reduce.c */
 lower_fn lower_layer_norm, lower_group_norm, lower_batch_norm; /* lower-norm.c */

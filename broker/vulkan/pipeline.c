@@ -67,8 +67,6 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 		{"Conv, narrow", SHADER(shader_conv_register), 2, {8, 1}, 1, 32},
 	[VK_PIPE_CONV_NARROW][SHARED] =
 		{"Conv, direct", SHADER(shader_conv_direct), 3, {64, 1, 2}, 1, 128},
-	[VK_PIPE_TRANSPOSE][PLAIN] = {"Transpose", SHADER(shader_transpose), 2, {8, 16}, 1, 512},
-	[VK_PIPE_TRANSPOSE][SHARED] = {"Transpose", SHADER(shader_transpose), 2, {256, 2}, 1, 2048},
 	[VK_PIPE_SOFTMAX][PLAIN] = {"Softmax", SHADER(shader_softmax), 1, {8}, 1, 8},
 	[VK_PIPE_SOFTMAX][SHARED] = {"Softmax", SHADER(shader_softmax), 1, {64}, 1, 64},
 	[VK_PIPE_SOFTMAX_ROWS][PLAIN] =
@@ -117,6 +115,15 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 	[VK_PIPE_TOP_K][SHARED] = {"TopK", SHADER(shader_top_k), 2, {256, 1}, 1, 1},
 	[VK_PIPE_TOP_K_LARGE][PLAIN] = {"TopK, large k", SHADER(shader_top_k), 2, {64, 0}, 1, 1},
 	[VK_PIPE_TOP_K_LARGE][SHARED] = {"TopK, large k", SHADER(shader_top_k), 2, {256, 0}, 1, 1},
+#define MOVE(pipe, label, shader, width)                                        \
+	[pipe][PLAIN] = {label, ONE_SHADER(shader), 3, {8, 32, width}, 1, 256}, \
+	[pipe][SHARED] = {label, ONE_SHADER(shader), 3, {256, 4, width}, 1, 1024}
+	MOVE(VK_PIPE_MOVE, "move, bytes", shader_move_bytes, 0),
+	MOVE(VK_PIPE_MOVE_2, "move, 2 bytes", shader_move_halves, 1),
+	MOVE(VK_PIPE_MOVE_4, "move, 4 bytes", shader_move, 2),
+	MOVE(VK_PIPE_MOVE_8, "move, 8 bytes", shader_move, 3),
+	MOVE(VK_PIPE_MOVE_16, "move, 16 bytes", shader_move, 4),
+#undef MOVE
 #define COPY(pipe, label, shader)                                         \
 	[pipe][PLAIN] = {label, ONE_SHADER(shader), 2, {8, 64}, 1, 2048}, \
 	[pipe][SHARED] = {label, ONE_SHADER(shader), 2, {256, 4}, 1, 4096}

@@ -21,7 +21,6 @@ enum vk_pipe {
 	VK_PIPE_CONV,
 	VK_PIPE_CONV_FEW,    /* less than VK_CONV_MANY output channels per group */
 	VK_PIPE_CONV_NARROW, /* less than VK_CONV_FEW, as in depthwise convolution */
-	VK_PIPE_TRANSPOSE,
 	VK_PIPE_SOFTMAX,
 	VK_PIPE_SOFTMAX_ROWS, /* one workgroup per row */
 	VK_PIPE_REDUCE,
@@ -40,6 +39,11 @@ enum vk_pipe {
 	VK_PIPE_MAX_POOL,
 	VK_PIPE_TOP_K,       /* k up to VK_TOP_K_SMALL: one pass */
 	VK_PIPE_TOP_K_LARGE, /* k passes */
+	VK_PIPE_MOVE,        /* the five: elements of 1, 2, 4, 8, 16 bytes */
+	VK_PIPE_MOVE_2,
+	VK_PIPE_MOVE_4,
+	VK_PIPE_MOVE_8,
+	VK_PIPE_MOVE_16,
 	VK_PIPE_COPY,
 	VK_PIPE_COPY_BYTES,               /* of tensors that do not end with a word of 4 bytes */
 	VK_PIPE_NAIVE_MATMUL,             /* the benchmark's baseline */

@@ -152,12 +152,16 @@ static bool may_alias(const struct plan *plan, struct vk_operand a, struct vk_op
 /* Must @step wait for one of the steps [@from, @step)? Without bounces both places are one. */
 static bool has_hazard(const struct vk_plan *plan, uint32_t from, uint32_t step)
 {
-	const struct vk_operand *mine = plan->lowered.steps[step].operands;
+	const struct vk_step *steps = plan->lowered.steps;
+	const struct vk_operand *mine = steps[step].operands;
 
-	for (uint32_t other = from; other < step; other++)
+	for (uint32_t other = from; other < step; other++) {
+		if (steps[other].node == steps[step].node && steps[other].is_independent &&
+		    steps[step].is_independent)
+			continue;
 		for (int i = 0; i < PARAM_ADDRESSES; i++)
 			for (int j = 0; j < PARAM_ADDRESSES; j++) {
-				struct vk_operand theirs = plan->lowered.steps[other].operands[j];
+				struct vk_operand theirs = steps[other].operands[j];
 
 				if ((i < VK_OUT && j < VK_OUT) ||
 				    mine[i].tensor == PLAN_NO_TENSOR ||
@@ -166,6 +170,7 @@ static bool has_hazard(const struct vk_plan *plan, uint32_t from, uint32_t step)
 				if (may_alias(plan->plan, mine[i], theirs))
 					return true;
 			}
+	}
 	return false;
 }
 

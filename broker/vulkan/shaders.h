@@ -43,6 +43,15 @@ SHADER_CODE(shader_matmul_tiled)
 SHADER_CODE(shader_max_pool)
 #include "broker/vulkan/max-pool.spv.h"
 ;
+SHADER_CODE(shader_move)
+#include "broker/vulkan/move.spv.h"
+;
+SHADER_CODE(shader_move_bytes)
+#include "broker/vulkan/move-bytes.spv.h"
+;
+SHADER_CODE(shader_move_halves)
+#include "broker/vulkan/move-halves.spv.h"
+;
 SHADER_CODE(shader_naive_matmul)
 #include "broker/vulkan/naive-matmul.spv.h"
 ;
@@ -72,9 +81,6 @@ SHADER_CODE(shader_softmax_rows)
 ;
 SHADER_CODE(shader_top_k)
 #include "broker/vulkan/top-k.spv.h"
-;
-SHADER_CODE(shader_transpose)
-#include "broker/vulkan/transpose.spv.h"
 ;
 SHADER_CODE(shader_conv_register_half)
 #include "broker/vulkan/conv-register-half.spv.h"
@@ -108,9 +114,6 @@ SHADER_CODE(shader_softmax_rows_half)
 ;
 SHADER_CODE(shader_top_k_half)
 #include "broker/vulkan/top-k-half.spv.h"
-;
-SHADER_CODE(shader_transpose_half)
-#include "broker/vulkan/transpose-half.spv.h"
 ;
 SHADER_CODE(shader_copy_bytes)
 #include "broker/vulkan/copy-bytes.spv.h"

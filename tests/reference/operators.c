@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "reference/elementwise.h"
+#include "reference/moves.h"
 #include "reference/quantized.h"
 #include "reference/reference.h"
 #include "reference/rows.h"
@@ -154,18 +155,6 @@ static void run_softmax(const union op_params *params, const struct array *x, fl
 	}
 }
 
-static void run_transpose(const union op_params *params, const struct array *x,
-			  const struct array *y, float *out)
-{
-	for (uint64_t i = 0; i < n_elems(y); i++) {
-		struct coords to = coords_of(y, i), from = {{0}};
-
-		for (unsigned int j = 0; j < y->rank; j++)
-			from.at[params->transpose.perm[j]] = to.at[j];
-		out[i] = x->data[offset(x, &from)];
-	}
-}
-
 /* A 1-D operator as a 2-D one of height 1. */
 static struct array with_height(const struct array *x)
 {
@@ -288,7 +277,8 @@ void reference_node(const struct plan *plan, const struct node *node, uint32_t c
 {
 	struct array inputs[OP_MAX_INPUTS] = {{0}}, y;
 
-	if (reference_quantized(plan, node, count, in, out))
+	if (reference_quantized(plan, node, count, in, out) ||
+	    reference_moves(plan, node, count, in, out))
 		return;
 	for (unsigned int i = 0; i < node->n_in; i++) {
 		if (in[i])
@@ -305,9 +295,6 @@ void reference_node(const struct plan *plan, const struct node *node, uint32_t c
 		return;
 	case OP_SOFTMAX:
 		run_softmax(&node->params, &inputs[0], out[0]);
-		return;
-	case OP_TRANSPOSE:
-		run_transpose(&node->params, &inputs[0], &y, out[0]);
 		return;
 	case OP_RESHAPE:
 		memcpy(out[0], in[0], n_elems(&y) * dtype_bytes(plan->tensors[node->in[0]].dtype));

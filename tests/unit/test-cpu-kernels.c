@@ -118,12 +118,12 @@ static void run_reduce(const struct call *call, size_t begin, size_t end, float 
 	call->kernels->reduce(&args, begin, end);
 }
 
-static void run_transpose(const struct call *call, size_t begin, size_t end, float *y)
+static void run_move(const struct call *call, size_t begin, size_t end, float *y)
 {
-	struct cpu_transpose args = *(const struct cpu_transpose *)call->args;
+	struct cpu_move args = *(const struct cpu_move *)call->args;
 
-	args.y = y;
-	call->kernels->transpose(&args, begin, end);
+	args.to = y;
+	call->kernels->move(&args, begin, end);
 }
 
 static void check_columns(const struct cpu_kernels *kernels, void *workspace)
@@ -134,10 +134,6 @@ static void check_columns(const struct cpu_kernels *kernels, void *workspace)
 		struct guarded x = guarded_new(outer * len * inner);
 		const struct cpu_softmax softmax = {x.data, NULL, outer, len, inner};
 		struct cpu_reduce reduce = {.x = x.data, .n_kept = 1, .n_reduced = 1};
-		struct cpu_transpose transpose = {.x = x.data,
-						  .n_dims = 3,
-						  .extent = {inner, len, outer},
-						  .x_stride = {1, inner, inner * len}};
 
 		check_splits(&(struct call){.kernels = kernels,
 					    .run = run_softmax,
@@ -164,11 +160,6 @@ static void check_columns(const struct cpu_kernels *kernels, void *workspace)
 					    .args = &reduce,
 					    .units = cpu_reduce_units(&reduce),
 					    .n_out = len * inner});
-		check_splits(&(struct call){.kernels = kernels,
-					    .run = run_transpose,
-					    .args = &transpose,
-					    .units = cpu_transpose_units(&transpose),
-					    .n_out = outer * len * inner});
 		guarded_free(&x);
 	}
 }
@@ -176,6 +167,50 @@ static void check_columns(const struct cpu_kernels *kernels, void *workspace)
 static void test_columns__splits(void **state)
 {
 	for_each_level(check_columns);
+}
+
+/* The three forms: dimensions that change places, backwards through each, and rows. */
+static void check_moves(const struct cpu_kernels *kernels, void *workspace)
+{
+	for (unsigned int round = 0; round < 30; round++) {
+		const enum cpu_move_form form = round % CPU_MOVE_FORMS;
+		const unsigned int bytes = form == CPU_MOVE_ROWS ? 1 : 1 << round / 3 % 4;
+		const size_t a = pick(1, 5), b = pick(1, 150),
+			     c = 4 * pick(1, round % 4 ? 40 : 1200);
+		const size_t n_floats = a * b * c * bytes / 4;
+		struct guarded x = guarded_new(n_floats);
+		struct cpu_move args = {
+			.from = x.data,
+			.form = form,
+			.element_bytes = bytes,
+			.n_dims = 3,
+			.extent = {a, b, c},
+			.to_stride = {(ptrdiff_t)(b * c * bytes), (ptrdiff_t)(c * bytes),
+				      (ptrdiff_t)bytes},
+		};
+		ptrdiff_t *stride = args.from_stride;
+
+		memcpy(stride, args.to_stride, sizeof(args.to_stride));
+		if (form == CPU_MOVE_PLANE) {
+			stride[1] = (ptrdiff_t)bytes;
+			stride[2] = (ptrdiff_t)(b * bytes);
+		} else if (form == CPU_MOVE_ELEMENTS) {
+			args.from = (const uint8_t *)x.data + (a * b * c - 1) * bytes;
+			for (unsigned int d = 0; d < 3; d++)
+				stride[d] = -stride[d];
+		}
+		check_splits(&(struct call){.kernels = kernels,
+					    .run = run_move,
+					    .args = &args,
+					    .units = cpu_move_units(&args),
+					    .n_out = n_floats});
+		guarded_free(&x);
+	}
+}
+
+static void test_moves__splits(void **state)
+{
+	for_each_level(check_moves);
 }
 
 static void run_conv(const struct call *call, size_t begin, size_t end, float *y)
@@ -375,6 +410,7 @@ int main(void)
 		cmocka_unit_test(test_windows__splits_and_packing),
 		cmocka_unit_test(test_top_k__every_k),
 		cmocka_unit_test(test_levels__names),
+		cmocka_unit_test(test_moves__splits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What only moves elements: one step for each move of the node
+ *
+ * Dimensions of a move may be in any order. Those that lie close together where elements are read
+ * come next to those that lie close together where they are written: so that every Transpose is
+ * made of planes.
+ */
+#include "cpu/compile.h"
+#include "plan/move.h"
+
+_Static_assert((int)CPU_MOVE_MAX_DIMS == (int)MOVE_MAX_DIMS, "a step holds any move");
+
+/* Moves dimension @d between the last two; the others keep their order. */
+static void make_last_but_one(struct move *move, unsigned int d)
+{
+	const uint64_t extent = move->extent[d];
+	const int64_t from_stride = move->from_stride[d], to_stride = move->to_stride[d];
+
+	for (; d + 2 < move->n_dims; d++) {
+		move->extent[d] = move->extent[d + 1];
+		move->from_stride[d] = move->from_stride[d + 1];
+		move->to_stride[d] = move->to_stride[d + 1];
+	}
+	move->extent[d] = extent;
+	move->from_stride[d] = from_stride;
+	move->to_stride[d] = to_stride;
+}
+
+/* Return: the form of @move, whose dimensions are reordered for that. */
+static enum cpu_move_form choose_form(struct move *move, unsigned int *dynamic_dim)
+{
+	const unsigned int n = move->n_dims;
+	const int64_t element = move->element_bytes;
+
+	if (n == 0 || move->to_stride[n - 1] != element)
+		return CPU_MOVE_ELEMENTS;
+	if (move->from_stride[n - 1] == element && move->from != PLAN_NO_TENSOR)
+		return CPU_MOVE_ROWS;
+	if (move->from_stride[n - 1] == 0)
+		return CPU_MOVE_ELEMENTS;
+	for (unsigned int d = 0; d + 1 < n; d++) {
+		if (move->from_stride[d] != element)
+			continue;
+		if (d == 0)
+			*dynamic_dim = n - 2;
+		make_last_but_one(move, d);
+		return CPU_MOVE_PLANE;
+	}
+	return CPU_MOVE_ELEMENTS;
+}
+
+static void set_step(struct cpu_step *step, struct move *move)
+{
+	struct cpu_step_move *to = &step->move;
+	unsigned int dynamic_dim = 0, front;
+
+	move_widen(move, 8);
+	*to = (struct cpu_step_move){.value = move->value,
+				     .is_value = move->from == PLAN_NO_TENSOR};
+	to->args.form = choose_form(move, &dynamic_dim);
+	to->args.element_bytes = move->element_bytes;
+	if (to->args.form == CPU_MOVE_ROWS) {
+		to->args.element_bytes = 1;
+		move->extent[move->n_dims - 1] *= move->element_bytes;
+		move->from_stride[move->n_dims - 1] = move->to_stride[move->n_dims - 1] = 1;
+	}
+	/* Two dimensions at least, the first ones of 1. */
+	front = move->n_dims < 2 ? 2 - move->n_dims : 0;
+	to->args.n_dims = front + move->n_dims;
+	for (unsigned int d = 0; d < front; d++)
+		to->args.extent[d] = 1;
+	for (unsigned int d = 0; d < move->n_dims; d++) {
+		to->args.extent[front + d] = move->extent[d];
+		to->args.from_stride[front + d] = (ptrdiff_t)move->from_stride[d];
+		to->args.to_stride[front + d] = (ptrdiff_t)move->to_stride[d];
+	}
+	to->dynamic = move->dynamic;
+	to->dynamic_dim = front + dynamic_dim;
+	to->from_first = (size_t)move->from_first;
+	to->to_first = (size_t)move->to_first;
+	step->run = cpu_run_move;
+	step->units = cpu_units_move;
+}
+
+int compile_moves(struct compiler *c)
+{
+	const unsigned int n = plan_n_moves(c->plan, c->node);
+	const struct tensor *tensors = c->plan->tensors;
+	bool is_first = true;
+	int r;
+
+	for (unsigned int i = 0; i < n; i++) {
+		struct move move;
+
+		if (!plan_move(c->plan, c->node, i, &move))
+			continue;
+		r = is_first ? 0 : compile_add(c);
+		if (r)
+			return r;
+		is_first = false;
+		for (unsigned int k = 0; k < CPU_MAX_IN; k++)
+			c->step->in[k].present = false;
+		for (unsigned int k = 0; k < CPU_MAX_OUT; k++)
+			c->step->out[k].present = false;
+		if (move.from != PLAN_NO_TENSOR)
+			c->step->in[0] = compile_operand(c, &tensors[move.from]);
+		c->step->out[0] = compile_operand(c, &tensors[move.to]);
+		set_step(c->step, &move);
+	}
+	if (is_first)
+		compile_drop(c);
+	return 0;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From nodes to dispatches: what only moves elements. See lowering.h.
+ *
+ * One step for each move of the node, with elements as wide as they can be made. A step's args[0]
+ * is which of the moves it is.
+ */
+#include <assert.h>
+
+#include "plan/move.h"
+#include "util/error.h"
+#include "vulkan/lowering.h"
+
+/* What a parameter block has room for with strides on both sides. */
+enum { MAX_SCATTERED = (MOVE_VALUE - MOVE_DIMS) / 3, MAX_BYTES = 16 };
+_Static_assert((MOVE_VALUE - MOVE_DIMS) / 2 >= (int)MOVE_MAX_DIMS, "any move fits in");
+_Static_assert((int)MAX_SCATTERED > (int)RBK_MAX_RANK, "and any but Tile's");
+
+/* Do its elements follow each other where they are written? */
+static bool is_dense(const struct move *move)
+{
+	uint64_t stride = move->element_bytes;
+
+	for (unsigned int d = move->n_dims; d-- > 0;) {
+		if (move->to_stride[d] != (int64_t)stride)
+			return false;
+		stride *= move->extent[d];
+	}
+	return true;
+}
+
+static void fill_move(const struct vk_step *step, const struct plan *plan, uint32_t count,
+		      struct vk_params *params)
+{
+	uint32_t *w = params->w;
+	uint64_t total = 1;
+	struct move move;
+	unsigned int bytes;
+
+	plan_move(plan, step->node, step->args[0], &move);
+	move_widen(&move, MAX_BYTES);
+	bytes = move.element_bytes;
+	w[MOVE_PITCH] = is_dense(&move) ? 2 : 3;
+	assert(w[MOVE_PITCH] == 2 || move.n_dims <= MAX_SCATTERED);
+	w[MOVE_RANK] = move.n_dims;
+	w[MOVE_FROM] = (uint32_t)(move.from_first / bytes);
+	w[MOVE_TO] = (uint32_t)(move.to_first / bytes);
+	for (unsigned int d = 0; d < move.n_dims; d++) {
+		uint32_t *dim = w + MOVE_DIMS + d * w[MOVE_PITCH];
+
+		dim[0] = (uint32_t)move.extent[d] * (d == 0 && move.dynamic ? count : 1);
+		dim[1] = (uint32_t)(move.from_stride[d] / (int64_t)bytes);
+		if (w[MOVE_PITCH] == 3)
+			dim[2] = (uint32_t)(move.to_stride[d] / (int64_t)bytes);
+		total *= dim[0];
+	}
+	w[MOVE_TOTAL] = (uint32_t)total;
+	w[MOVE_GROUPS] = vk_divide_up(total, step->info->tile_cols);
+	w[MOVE_VALUE] = (uint32_t)move.value;
+	w[MOVE_VALUE + 1] = (uint32_t)(move.value >> 32);
+	vk_set_groups(params, w[MOVE_GROUPS], 1);
+}
+
+int lower_moves(struct lowering *l)
+{
+	const unsigned int n = plan_n_moves(l->plan, l->node);
+	bool is_first = true;
+	int r;
+
+	for (unsigned int i = 0; i < n; i++) {
+		struct move move;
+
+		if (!plan_move(l->plan, l->node, i, &move))
+			continue;
+		r = is_first ? 0 : lower_add(l);
+		if (r)
+			return error_fold(r);
+		is_first = false;
+		move_widen(&move, MAX_BYTES);
+		for (unsigned int k = 0; k < PARAM_ADDRESSES; k++)
+			l->step->operands[k] = (struct vk_operand){.tensor = PLAN_NO_TENSOR};
+		l->step->operands[0].tensor = move.from;
+		l->step->operands[VK_OUT].tensor = move.to;
+		l->step->pipe = (enum vk_pipe)(VK_PIPE_MOVE +
+					       (unsigned int)__builtin_ctz(move.element_bytes));
+		l->step->half = false;
+		l->step->is_independent = move.is_independent;
+		l->step->fill = fill_move;
+		l->step->args[0] = i;
+	}
+	if (is_first)
+		lower_drop(l);
+	return 0;
+}
