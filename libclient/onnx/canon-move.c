@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "libclient/onnx/canon.h"
+#include "libclient/onnx/eval.h"
 
 void canon_transpose(struct graph *graph)
 {
@@ -253,6 +254,20 @@ void canon_concat(struct graph *graph)
 
 /* ---- Pad, Expand, Tile ---- */
 
+/* What Pad fills with: a float, or an integer, of which none is too large. */
+static bool pad_value(struct graph *graph, struct tensor *value, struct attr *ret)
+{
+	double number;
+
+	if (!canon_known_number(graph, value, "constant_value", &number))
+		return false;
+	if (value->dtype == RBK_ONNX_F32 || value->dtype == RBK_ONNX_F16)
+		*ret = ATTR_FLOAT("value", (float)number);
+	else
+		*ret = ATTR_INT("int_value", eval_load_int(value->dtype, value->constant->data, 0));
+	return true;
+}
+
 void canon_pad(struct graph *graph)
 {
 	struct tensor *x = canon_in(graph, 0), *value = canon_in(graph, 2);
@@ -260,7 +275,7 @@ void canon_pad(struct graph *graph)
 	int64_t *pads = graph_zero(graph, 2 * RBK_MAX_RANK, sizeof(*pads));
 	const char *mode = canon_string(graph, "mode", "constant");
 	const int64_t *given, *axes = NULL;
-	double number = canon_float(graph, "value", 0);
+	struct attr filling = ATTR_FLOAT("value", canon_float(graph, "value", 0));
 	bool pads_any = false;
 	uint32_t seen = 0;
 
@@ -278,7 +293,7 @@ void canon_pad(struct graph *graph)
 			     n_axes);
 		return;
 	}
-	if (value && !canon_known_number(graph, value, "constant_value", &number))
+	if (value && !pad_value(graph, value, &filling))
 		return;
 	for (unsigned int i = 0; i < n_axes; i++) {
 		if (!canon_axis(graph, axes ? axes[i] : (int64_t)i, rank, &axis))
@@ -296,7 +311,7 @@ void canon_pad(struct graph *graph)
 		const struct attr attrs[] = {
 			ATTR_STRING("mode", mode),
 			ATTR_INTS("pads", pads, 2 * rank),
-			ATTR_FLOAT("value", (float)number),
+			filling,
 		};
 
 		canon_out(graph, 0,

@@ -84,6 +84,11 @@ static int64_t attr_int(const struct op_call *call, const struct rbk_plan_attr *
 	return value;
 }
 
+bool op_call_has(const struct op_call *call, const char *name)
+{
+	return find_attr(call, name) != NULL;
+}
+
 int op_call_int(struct op_call *call, const char *name, int64_t min, int64_t max, int64_t fallback,
 		int64_t *ret)
 {
@@ -318,7 +323,7 @@ void cost_elems(struct cost *cost, const struct shape *shape, uint64_t flops)
 	*sum = saturating_add(*sum, saturating_mul(shape_unit_elems(shape), flops));
 }
 
-static void cost_bytes(struct cost *cost, const struct shape *shape, uint8_t dtype)
+void cost_bytes(struct cost *cost, const struct shape *shape, uint8_t dtype)
 {
 	uint64_t *sum = shape->dynamic ? &cost->bytes_row : &cost->bytes_fixed;
 

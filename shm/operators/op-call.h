@@ -99,6 +99,9 @@ int op_call_check_arity(struct op_call *call);
 int op_call_refuse(struct op_call *call, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Is that attribute given? */
+bool op_call_has(const struct op_call *call, const char *name);
+
 /* Attributes: the value given, or @fallback where there is none. Return: 0 or OP_E_INVALID. */
 int op_call_int(struct op_call *call, const char *name, int64_t min, int64_t max, int64_t fallback,
 		int64_t *ret);
@@ -127,9 +130,10 @@ int op_call_broadcast(struct op_call *call, unsigned int skip, struct shape *ret
 /*
  * Costs. Sums saturate; plan_new() refuses what comes near.
  *
- * cost_elems() adds @flops per element of @shape, cost_tensors() the bytes of all inputs and
- * outputs.
+ * cost_elems() adds @flops per element of @shape, cost_bytes() its bytes, cost_tensors() those of
+ * all inputs and outputs.
  */
 void cost_elems(struct cost *cost, const struct shape *shape, uint64_t flops);
+void cost_bytes(struct cost *cost, const struct shape *shape, uint8_t dtype);
 void cost_tensors(struct cost *cost, const struct op_call *call);
 void cost_add(struct cost *sum, const struct cost *cost);

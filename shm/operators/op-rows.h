@@ -15,9 +15,10 @@ extern const struct op op_layer_norm, op_rms_norm, op_instance_norm, op_group_no
 	op_batch_norm;                          /* op-norm.c */
 extern const struct op op_rotary, op_attention; /* op-attention.c */
 extern const struct op op_transpose;            /* op-transpose.c */
-extern const struct op op_reshape;              /* op-reshape.c */
-extern const struct op op_conv, op_max_pool;    /* op-window.c */
-extern const struct op op_top_k;                /* op-top-k.c */
+extern const struct op op_slice, op_concat, op_split, op_expand, op_tile, op_pad; /* op-move.c */
+extern const struct op op_reshape;                                                /* op-reshape.c */
+extern const struct op op_conv, op_max_pool;                                      /* op-window.c */
+extern const struct op op_top_k;                                                  /* op-top-k.c */
 
 /* op-quantize.c */
 extern const struct op op_quantize_linear, op_dequantize_linear, op_dynamic_quantize_linear;

@@ -4,7 +4,7 @@
  *
  * One row per operator, in the order of enum op_kind. The rows stand beside their rules, one file
  * per family: op-matmul.c, op-elementwise.c, op-softmax.c, op-reduce.c, op-norm.c, op-attention.c,
- * op-transpose.c, op-reshape.c, op-window.c, op-top-k.c.
+ * op-transpose.c, op-move.c, op-reshape.c, op-window.c, op-top-k.c.
  *
  * TopK is the one operator whose run time depends on what it reads: how often the selection changes
  * depends on the order of the values.
@@ -43,6 +43,12 @@ static const struct op *const ops[] = {
 	[OP_ROTARY] = &op_rotary,
 	[OP_ATTENTION] = &op_attention,
 	[OP_TRANSPOSE] = &op_transpose,
+	[OP_SLICE] = &op_slice,
+	[OP_CONCAT] = &op_concat,
+	[OP_SPLIT] = &op_split,
+	[OP_EXPAND] = &op_expand,
+	[OP_TILE] = &op_tile,
+	[OP_PAD] = &op_pad,
 	[OP_RESHAPE] = &op_reshape,
 	[OP_CONV] = &op_conv,
 	[OP_MAX_POOL] = &op_max_pool,

@@ -40,25 +40,31 @@ enum op_kind {
 	OP_REDUCE_PROD,
 	OP_REDUCE_MAX,
 	OP_REDUCE_MIN,
-	OP_ARG_MAX,           /* ONNX ArgMax-13 */
-	OP_ARG_MIN,           /* ONNX ArgMin-13 */
-	OP_CUM_SUM,           /* ONNX CumSum-14, axis as an attribute */
-	OP_LOG_SOFTMAX,       /* ONNX LogSoftmax-13 */
-	OP_LAYER_NORM,        /* ONNX LayerNormalization-17 */
-	OP_RMS_NORM,          /* ONNX RMSNormalization-23 */
-	OP_INSTANCE_NORM,     /* ONNX InstanceNormalization-22 */
-	OP_GROUP_NORM,        /* ONNX GroupNormalization-21 */
-	OP_BATCH_NORM,        /* ONNX BatchNormalization-15, without training */
-	OP_LP_NORM,           /* ONNX LpNormalization-22 */
-	OP_ROTARY,            /* ONNX RotaryEmbedding-23 */
-	OP_ATTENTION,         /* ONNX Attention-24 */
-	OP_TRANSPOSE,         /* ONNX Transpose-13 */
-	OP_RESHAPE,           /* ONNX Reshape-13, shape as an attribute */
-	OP_CONV,              /* ONNX Conv-11, one or two spatial dimensions */
-	OP_MAX_POOL,          /* ONNX MaxPool-12, one or two spatial dimensions, first output */
-	OP_TOP_K,             /* ONNX TopK-11, k as an attribute */
-	OP_QUANTIZE_LINEAR,   /* ONNX QuantizeLinear-25, to eight bits */
-	OP_DEQUANTIZE_LINEAR, /* ONNX DequantizeLinear-25, from eight bits or int32 */
+	OP_ARG_MAX,         /* ONNX ArgMax-13 */
+	OP_ARG_MIN,         /* ONNX ArgMin-13 */
+	OP_CUM_SUM,         /* ONNX CumSum-14, axis as an attribute */
+	OP_LOG_SOFTMAX,     /* ONNX LogSoftmax-13 */
+	OP_LAYER_NORM,      /* ONNX LayerNormalization-17 */
+	OP_RMS_NORM,        /* ONNX RMSNormalization-23 */
+	OP_INSTANCE_NORM,   /* ONNX InstanceNormalization-22 */
+	OP_GROUP_NORM,      /* ONNX GroupNormalization-21 */
+	OP_BATCH_NORM,      /* ONNX BatchNormalization-15, without training */
+	OP_LP_NORM,         /* ONNX LpNormalization-22 */
+	OP_ROTARY,          /* ONNX RotaryEmbedding-23 */
+	OP_ATTENTION,       /* ONNX Attention-24 */
+	OP_TRANSPOSE,       /* ONNX Transpose-13 */
+	OP_SLICE,           /* ONNX Slice-13, this and the next without inputs that must be known */
+	OP_CONCAT,          /* ONNX Concat-13 */
+	OP_SPLIT,           /* ONNX Split-18 */
+	OP_EXPAND,          /* ONNX Expand-13 */
+	OP_TILE,            /* ONNX Tile-13 */
+	OP_PAD,             /* ONNX Pad-25 */
+	OP_RESHAPE,         /* ONNX Reshape-13, shape as an attribute */
+	OP_CONV,            /* ONNX Conv-11, one or two spatial dimensions */
+	OP_MAX_POOL,        /* ONNX MaxPool-12, one or two spatial dimensions, first output */
+	OP_TOP_K,           /* ONNX TopK-11, k as an attribute */
+	OP_QUANTIZE_LINEAR, /* ONNX QuantizeLinear-25, to eight bits */
+	OP_DEQUANTIZE_LINEAR,       /* ONNX DequantizeLinear-25, from eight bits or int32 */
 	OP_DYNAMIC_QUANTIZE_LINEAR, /* ONNX DynamicQuantizeLinear-11 */
 	OP_MATMUL_INTEGER,          /* ONNX MatMulInteger-10 */
 	OP_QLINEAR_MATMUL,          /* ONNX QLinearMatMul-21 */
@@ -184,6 +190,19 @@ union op_params {
 	struct {
 		uint8_t perm[RBK_MAX_RANK];
 	} transpose;
+	struct {
+		uint32_t start[RBK_MAX_RANK];
+		int32_t step[RBK_MAX_RANK];
+	} slice;
+	struct {
+		uint8_t axis;
+	} along; /* Concat, Split */
+	struct {
+		uint64_t value; /* the element's bits, as often as they fit in */
+		/* What is added in front, negative: taken away; behind: what shapes tell. */
+		int32_t begin[RBK_MAX_RANK];
+		uint8_t mode; /* constant, reflect, edge, wrap */
+	} pad;
 	struct {
 		/*
 		 * A 1-D operator has kernel[0] = stride[0] = dilation[0] = 1 and no pads there.

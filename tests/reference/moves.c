@@ -3,7 +3,7 @@
  * The plain reference: operators that only move elements
  *
  * For each element of an output, where it comes from: coordinates of an input, which are looked up
- * dimension by dimension as the operator is defined.
+ * dimension by dimension as the operator is defined. Elements are bytes, whatever their type.
  */
 #include "reference/moves.h"
 
@@ -38,19 +38,111 @@ static struct coords coords_of(const struct shape *shape, uint32_t count, uint64
 	return coords;
 }
 
-static struct coords source(const struct node *node, const struct shape *y, const struct coords *to)
-{
-	struct coords from = {{0}};
+/* Where element @to of an output comes from. */
+struct source {
+	unsigned int in;
+	struct coords at;
+	bool is_value; /* Pad's */
+};
 
-	for (unsigned int d = 0; d < y->rank; d++)
-		from.at[node->params.transpose.perm[d]] = to->at[d];
-	return from;
+/* Whichever index of @dim elements repeats or mirrors at @at, which may be outside. */
+static int64_t index_of(int64_t at, int64_t dim, unsigned int mode)
+{
+	enum { REFLECT = 1, EDGE };
+	const int64_t period = mode == REFLECT ? 2 * (dim - 1) : dim;
+
+	if (mode == EDGE || period == 0)
+		return at < 0 ? 0 : at >= dim ? dim - 1 : at;
+	at = (at % period + period) % period;
+	return at < dim ? at : period - at;
+}
+
+static struct source pad_source(const struct node *node, const struct shape *x,
+				const struct shape *y, const struct coords *to)
+{
+	struct source source = {0};
+
+	for (unsigned int d = 0; d < y->rank; d++) {
+		const int64_t begin = node->params.pad.begin[d];
+		const int64_t end = (int64_t)y->dims[d] - x->dims[d] - begin;
+		const int64_t first = begin < 0 ? -begin : 0;
+		/* What negative pads leave of it. */
+		const int64_t dim = x->dims[d] - first + (end < 0 ? end : 0);
+		const int64_t at = to->at[d] - (begin > 0 ? begin : 0);
+
+		if (begin == 0 && end == 0) {
+			source.at.at[d] = at;
+			continue;
+		}
+		source.is_value |= node->params.pad.mode == 0 && (at < 0 || at >= dim);
+		if (!source.is_value)
+			source.at.at[d] = first + index_of(at, dim, node->params.pad.mode);
+	}
+	return source;
+}
+
+static struct source concat_source(const struct plan *plan, const struct node *node,
+				   const struct coords *to)
+{
+	const unsigned int axis = node->params.along.axis;
+	struct source source = {.at = *to};
+
+	for (;; source.in++) {
+		const int64_t dim = plan->tensors[node->in[source.in]].shape.dims[axis];
+
+		if (source.at.at[axis] < dim || source.in + 1u == node->n_in)
+			return source;
+		source.at.at[axis] -= dim;
+	}
+}
+
+static struct source source_of(const struct plan *plan, const struct node *node, unsigned int out,
+			       const struct coords *to)
+{
+	const struct shape *x = &plan->tensors[node->in[0]].shape;
+	const struct shape *y = &plan->tensors[node->out[out]].shape;
+	const unsigned int axis = node->params.along.axis;
+	struct source source = {.at = *to};
+
+	switch (node->op->kind) {
+	case OP_TRANSPOSE:
+		for (unsigned int d = 0; d < y->rank; d++)
+			source.at.at[node->params.transpose.perm[d]] = to->at[d];
+		break;
+	case OP_SLICE:
+		for (unsigned int d = 0; d < y->rank; d++)
+			source.at.at[d] = node->params.slice.start[d] +
+					  to->at[d] * node->params.slice.step[d];
+		break;
+	case OP_CONCAT:
+		return concat_source(plan, node, to);
+	case OP_SPLIT:
+		for (unsigned int k = 0; k < out; k++)
+			source.at.at[axis] += plan->tensors[node->out[k]].shape.dims[axis];
+		break;
+	case OP_EXPAND:
+		for (unsigned int d = 0; d < x->rank; d++)
+			source.at.at[d] = x->dims[d] == 1 && !(d == 0 && x->dynamic)
+						  ? 0
+						  : to->at[y->rank - x->rank + d];
+		break;
+	case OP_TILE:
+		for (unsigned int d = 0; d < x->rank; d++)
+			if (!(d == 0 && x->dynamic))
+				source.at.at[d] %= x->dims[d];
+		break;
+	default:
+		return pad_source(node, x, y, to);
+	}
+	return source;
 }
 
 bool reference_moves(const struct plan *plan, const struct node *node, uint32_t count,
 		     const void *const *in, void *const *out)
 {
-	if (node->op->kind != OP_TRANSPOSE)
+	const enum op_kind kind = node->op->kind;
+
+	if (kind != OP_TRANSPOSE && (kind < OP_SLICE || kind > OP_PAD))
 		return false;
 	for (unsigned int o = 0; o < node->n_out; o++) {
 		const struct tensor *y = &plan->tensors[node->out[o]];
@@ -58,10 +150,14 @@ bool reference_moves(const struct plan *plan, const struct node *node, uint32_t 
 
 		for (uint64_t i = 0; i < shape_elems(&y->shape, count); i++) {
 			const struct coords to = coords_of(&y->shape, count, i);
-			const struct coords from = source(node, &y->shape, &to);
-			const uint64_t at = offset(&plan->tensors[node->in[0]].shape, count, &from);
+			const struct source source = source_of(plan, node, o, &to);
+			const struct shape *x = &plan->tensors[node->in[source.in]].shape;
+			const void *from = &node->params.pad.value;
 
-			memcpy((char *)out[o] + i * bytes, (const char *)in[0] + at * bytes, bytes);
+			if (!source.is_value)
+				from = (const char *)in[source.in] +
+				       offset(x, count, &source.at) * bytes;
+			memcpy((char *)out[o] + i * bytes, from, bytes);
 		}
 	}
 	return true;

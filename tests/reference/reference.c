@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "plan/executor.h"
+#include "reference/moves.h"
 #include "reference/reference.h"
 #include "shm/half.h"
 #include "shm/dtype.h"
@@ -107,13 +108,16 @@ static float *widened(const uint16_t *data, uint64_t n)
 	return values;
 }
 
-/* Operators compute in floats: float16 operands are converted in front and behind. */
+/* Operators compute in floats: float16 operands are converted in front and behind, but moved. */
 static void run_node(const struct plan *plan, const struct node *node, uint32_t count,
 		     const void *const *in, void *const *out)
 {
 	const void *node_in[OP_MAX_INPUTS];
 	void *node_out[OP_MAX_OUTPUTS];
 	struct plan as_floats = *plan;
+
+	if (reference_moves(plan, node, count, in, out))
+		return;
 
 	for (unsigned int i = 0; i < OP_MAX_INPUTS; i++) {
 		const struct tensor *tensor = in[i] ? &plan->tensors[node->in[i]] : NULL;
