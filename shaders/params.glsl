@@ -11,9 +11,10 @@
 #define PARAM_WORDS        44
 
 /*
- * Of every operator: workgroups over x and y if it is not cut; the batches of this dispatch. All
- * words before are the operator's.
+ * Of every operator: a word that shaders write to, 1 if an index was out of range; workgroups over
+ * x and y if it is not cut; the batches of this dispatch. All words before are the operator's.
  */
+#define ALL_OUT_OF_RANGE   40
 #define ALL_GROUPS         41
 #define BATCH_BEGIN        42
 #define BATCH_END          43
@@ -173,6 +174,60 @@
 #define ATTENTION_MASK_BOOL  4
 #define ATTENTION_HAS_VALID  8
 #define ATTENTION_HAS_QK     16
+
+/* Indices are int32 or, wide, int64 */
+
+/* Gather, GatherND: rows of x, in pieces of as many bytes as divide them, which all sizes count */
+#define GATHER_TOTAL       0
+#define GATHER_GROUPS      1
+#define GATHER_WIDE        2
+#define GATHER_RUN         3 /* of a row */
+#define GATHER_ROWS        4 /* for each outer one */
+#define GATHER_X_OUTER     5
+#define GATHER_INDEX_OUTER 6 /* in indices */
+#define GATHER_N           7 /* indices that make one */
+#define GATHER_LIMITS      8 /* [8] */
+#define GATHER_STRIDES     16 /* [8] */
+
+/* GatherElements: indices in order, and where in x each would be that is 0 */
+#define ELEMENTS_TOTAL     0
+#define ELEMENTS_GROUPS    1
+#define ELEMENTS_WIDE      2
+#define ELEMENTS_LIMIT     3
+#define ELEMENTS_STEP      4 /* along the axis of x */
+#define ELEMENTS_RANK      5
+#define ELEMENTS_DIMS      8 /* [8] */
+#define ELEMENTS_STRIDES   16 /* [8]; 0 along the axis */
+
+/* ScatterElements, ScatterND: the output in order */
+#define SCATTER_TOTAL      0
+#define SCATTER_GROUPS     1
+#define SCATTER_WIDE       2
+#define SCATTER_REDUCTION  3 /* enum op_scatter */
+#define SCATTER_N          4 /* ScatterND: numbers that make an index; 0: ScatterElements */
+#define SCATTER_COUNT      5 /* updates that may be meant for an element */
+#define SCATTER_RUN        6 /* ScatterND: elements of a row */
+#define SCATTER_LIMITS     8 /* ScatterND: [8] */
+#define SCATTER_STRIDES    16 /* ScatterND: [8], in rows */
+#define SCATTER_RANK       7 /* ScatterElements */
+#define SCATTER_DIMS       8 /* ScatterElements: [8], of the output */
+#define SCATTER_FLAT_DIMS  16 /* ScatterElements: [8], of indices and updates; the axis is 1 long */
+#define SCATTER_FLAT       24 /* ScatterElements: [8], strides of these */
+#define SCATTER_AXIS       32 /* ScatterElements: which dimension */
+#define SCATTER_STEP       33 /* ScatterElements: of indices along the axis */
+
+/* OneHot, Trilu: the output in order */
+#define ONE_HOT_TOTAL      0
+#define ONE_HOT_GROUPS     1
+#define ONE_HOT_WIDE       2
+#define ONE_HOT_DEPTH      3
+#define ONE_HOT_INNER      4
+#define TRILU_TOTAL        0
+#define TRILU_GROUPS       1
+#define TRILU_ROWS         2
+#define TRILU_COLUMNS      3
+#define TRILU_K            4 /* two's complement */
+#define TRILU_UPPER        5
 
 /* copy */
 #define COPY_WORDS         0 /* of 4 bytes */

@@ -70,7 +70,7 @@ int compile_half_begin(struct compiler *c)
 	c->is_half = false;
 	memset(c->half_in, 0, sizeof(c->half_in));
 	memset(c->half_out, 0, sizeof(c->half_out));
-	if (compile_takes_half(c->node->op->kind))
+	if (compile_takes_half(c->node))
 		return 0;
 	for (unsigned int i = 0; !r && i < c->node->n_in; i++) {
 		const struct tensor *in = node_in(c, i);

@@ -236,12 +236,33 @@ static int (*const compilers[])(struct compiler *c) = {
 	[OP_CONV_INTEGER] = compile_integer_conv,
 	[OP_QLINEAR_CONV] = compile_integer_conv,
 	[OP_MATMUL_NBITS] = compile_nbits,
+	[OP_GATHER] = compile_gather,
+	[OP_GATHER_ELEMENTS] = compile_gather_elements,
+	[OP_GATHER_ND] = compile_gather_nd,
+	[OP_SCATTER_ELEMENTS] = compile_scatter_elements,
+	[OP_SCATTER_ND] = compile_scatter_nd,
+	[OP_ONE_HOT] = compile_one_hot,
+	[OP_TRILU] = compile_trilu,
 };
 _Static_assert(sizeof(compilers) / sizeof(compilers[0]) == OP_KIND_COUNT, "one per operator");
 
-bool compile_takes_half(enum op_kind kind)
+bool compile_takes_half(const struct node *node)
 {
-	return kind == OP_RESHAPE || plan_moves(kind) || (kind >= OP_ADD && kind <= OP_BITWISE_NOT);
+	switch (node->op->kind) {
+	case OP_RESHAPE:
+	case OP_GATHER:
+	case OP_GATHER_ELEMENTS:
+	case OP_GATHER_ND:
+	case OP_ONE_HOT:
+	case OP_TRILU:
+		return true;
+	case OP_SCATTER_ELEMENTS:
+	case OP_SCATTER_ND:
+		return node->params.gather.reduction == OP_SCATTER_NONE;
+	default:
+		return plan_moves(node->op->kind) ||
+		       (node->op->kind >= OP_ADD && node->op->kind <= OP_BITWISE_NOT);
+	}
 }
 
 static int compile_node(struct compiler *c, const struct node *node)

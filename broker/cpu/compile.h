@@ -84,6 +84,13 @@ int compile_dynamic_quantize(struct compiler *c);
 int compile_integer(struct compiler *c);
 int compile_integer_conv(struct compiler *c);
 int compile_nbits(struct compiler *c);
+int compile_gather(struct compiler *c);
+int compile_gather_nd(struct compiler *c);
+int compile_gather_elements(struct compiler *c);
+int compile_scatter_elements(struct compiler *c);
+int compile_scatter_nd(struct compiler *c);
+int compile_one_hot(struct compiler *c);
+int compile_trilu(struct compiler *c);
 
 /*
  * Fills the shape of a product, zeroed before. With @rows_apart batches are kept even where they
@@ -128,7 +135,7 @@ int compile_pack_constant(struct compiler *c, const struct plan_constant *consta
 			  size_t floats, struct cpu_pack **ret, bool *ret_new);
 
 /* Does its compiler take float16 as it is? */
-bool compile_takes_half(enum op_kind kind);
+bool compile_takes_half(const struct node *node);
 
 /* Return: the tensor, NULL if absent. */
 static inline const struct tensor *node_in(const struct compiler *c, unsigned int i)

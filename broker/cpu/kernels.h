@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cpu/gather.h"
 #include "cpu/map.h"
 #include "cpu/move.h"
 #include "cpu/rows.h"
@@ -202,6 +203,18 @@ struct cpu_kernels {
 			  void *workspace);
 	/* ONNX Transpose, Slice and their like, see move.h. Units: cpu_move_units(). */
 	void (*move)(const struct cpu_move *args, size_t begin, size_t end);
+
+	/* ONNX Gather, GatherND. Units: outer * rows. These return false: see gather.h. */
+	bool (*gather)(const struct cpu_gather *args, size_t begin, size_t end);
+	/* ONNX GatherElements, by the logarithm of the bytes of an element. */
+	cpu_elements_fn *const *gather_elements;
+	/* ONNX ScatterElements and ScatterND after a copy, by enum cpu_scatter. */
+	cpu_elements_fn *const *scatter_elements;
+	cpu_scatter_nd_fn *const *scatter_nd;
+	/* ONNX OneHot. Units: outer. */
+	void (*one_hot)(const struct cpu_one_hot *args, size_t begin, size_t end);
+	/* ONNX Trilu. Units: batch * rows. */
+	void (*trilu)(const struct cpu_trilu *args, size_t begin, size_t end);
 
 	/* Floats of pack_conv()'s result. */
 	size_t (*pack_conv_size)(const struct cpu_window *args);

@@ -191,29 +191,38 @@ static bool team_help(struct cpu_worker *worker)
 }
 
 static inline void frame_init(struct cpu_frame *frame, const struct cpu_plan *plan,
-			      const struct exec_task *task, unsigned int block)
+			      const struct exec_task *task, unsigned int block,
+			      _Atomic bool *is_out_of_range)
 {
 	const unsigned int n_bindings = plan->n_bindings;
 	const struct exec_ref *refs = task->refs;
 
 	frame->count = task->count;
+	frame->is_out_of_range = is_out_of_range;
 	frame->base[CPU_BASE_ABSOLUTE] = 0;
 	frame->base[CPU_BASE_SCRATCH] = (uintptr_t)plan->scratch + block * plan->scratch_stride;
 	for (unsigned int i = 0; i < n_bindings; i++)
 		frame->base[CPU_BASE_BINDING + i] = (uintptr_t)refs[i].arena->base + refs[i].offset;
 }
 
+/* Of a task that was computed; helpers are through with it. */
+static inline int32_t task_result(const _Atomic bool *is_out_of_range)
+{
+	return atomic_load_explicit(is_out_of_range, memory_order_relaxed) ? -EDOM : 0;
+}
+
 void cpu_pool_run_inline(struct executor *executor, struct exec_task *task)
 {
 	struct cpu_executor *cpu = cpu_executor_from(executor);
 	const struct cpu_plan *plan = task->plan->exec[executor->index];
+	_Atomic bool is_out_of_range = false;
 	struct cpu_frame frame;
 
-	frame_init(&frame, plan, task, cpu->n_workers);
+	frame_init(&frame, plan, task, cpu->n_workers, &is_out_of_range);
 	for (const struct cpu_step *step = plan->steps, *end = step + plan->n_steps; step < end;
 	     step++)
 		step->run(step, &frame, 0, SIZE_MAX, &cpu->inline_context);
-	task->res = 0;
+	task->res = task_result(&is_out_of_range);
 	task->end_ticks = clock_ticks();
 }
 
@@ -252,12 +261,13 @@ static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
 {
 	const struct cpu_plan *plan = task->plan->exec[worker->cpu->executor.index];
 	const uint64_t between = worker->between_ticks;
+	_Atomic bool is_out_of_range = false;
 	struct cpu_frame frame;
 
 	layer->plan = plan;
 	layer->helper_ticks = 0;
 	task->start_ticks = clock_ticks();
-	frame_init(&frame, plan, task, block);
+	frame_init(&frame, plan, task, block, &is_out_of_range);
 	for (unsigned int i = 0; i < plan->n_steps; i++) {
 		cpu_pause(layer->context.pause);
 		worker_run_step(worker, layer, &plan->steps[i], &frame);
@@ -265,6 +275,7 @@ static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
 	task->end_ticks = clock_ticks();
 	task->start_ticks += worker->between_ticks - between;
 	task->busy_ticks = task->end_ticks - task->start_ticks + layer->helper_ticks;
+	task->res = task_result(&is_out_of_range);
 	layer->plan = NULL;
 }
 
@@ -279,7 +290,6 @@ static void worker_run(struct cpu_worker *worker, struct cpu_layer *layer, struc
 	task->transferred_bytes = 0;
 	if (exec_task_begin(task)) {
 		worker_compute(worker, layer, task, block);
-		task->res = 0;
 	} else {
 		task->start_ticks = task->end_ticks = clock_ticks();
 		task->busy_ticks = 0;

@@ -71,6 +71,12 @@ cpu_run_fn cpu_run_quantize, cpu_run_dequantize, cpu_run_ranges, cpu_run_range_e
 	cpu_run_nbits, cpu_run_nbits_pack;
 cpu_units_fn cpu_units_quantize, cpu_units_ranges, cpu_units_one, cpu_units_integer_conv;
 
+/* run-gather-hot.c */
+cpu_run_fn cpu_run_gather, cpu_run_gather_elements, cpu_run_scatter_elements, cpu_run_scatter_nd,
+	cpu_run_one_hot, cpu_run_trilu;
+cpu_units_fn cpu_units_gather, cpu_units_gather_elements, cpu_units_scatter_elements,
+	cpu_units_scatter_nd, cpu_units_one_hot, cpu_units_trilu;
+
 /* run-window-hot.c */
 cpu_run_fn cpu_run_conv, cpu_run_max_pool;
 cpu_units_fn cpu_units_conv, cpu_units_max_pool;

@@ -34,6 +34,8 @@ enum { CPU_BASE_ABSOLUTE, CPU_BASE_SCRATCH, CPU_BASE_BINDING, CPU_MAX_BASES = 2 
 struct cpu_frame {
 	uintptr_t base[CPU_MAX_BASES];
 	uint32_t count;
+	/* Set by whoever finds an index out of range; all steps are computed to the end anyway. */
+	_Atomic bool *is_out_of_range;
 };
 
 /* Operands of one step: a node with more becomes several steps. */
@@ -154,6 +156,36 @@ struct cpu_step_move {
 	size_t from_first, to_first; /* in bytes */
 };
 
+/* Gather, GatherND: pointers unset, here and below. */
+struct cpu_step_gather {
+	struct cpu_gather args;
+	struct cpu_extent outer, rows;
+};
+
+/* GatherElements, ScatterElements: with count_outer extent[0] is to be multiplied by the count. */
+struct cpu_step_elements {
+	struct cpu_elements args;
+	cpu_elements_fn *kernel;
+	struct cpu_extent len;
+	bool count_outer;
+};
+
+struct cpu_step_scatter_nd {
+	struct cpu_scatter_nd args;
+	cpu_scatter_nd_fn *kernel;
+	struct cpu_extent rows;
+};
+
+struct cpu_step_one_hot {
+	struct cpu_one_hot args;
+	struct cpu_extent outer;
+};
+
+struct cpu_step_trilu {
+	struct cpu_trilu args;
+	struct cpu_extent batch, rows; /* only one of them may depend on the count */
+};
+
 struct cpu_step_window {
 	struct cpu_window args;
 	struct cpu_extent batch;
@@ -237,6 +269,11 @@ struct cpu_step {
 		struct cpu_step_quantize quantize;
 		struct cpu_step_ranges ranges;
 		struct cpu_step_nbits nbits;
+		struct cpu_step_gather gather;
+		struct cpu_step_elements elements;
+		struct cpu_step_scatter_nd scatter_nd;
+		struct cpu_step_one_hot one_hot;
+		struct cpu_step_trilu trilu;
 		struct cpu_extent n; /* conversions of float16 */
 	};
 	/* What it may take on one thread, in ns: decides whether others are asked to help. */

@@ -79,8 +79,9 @@ struct exec_task {
 
 	/* Set by the executor before it hands the task back. */
 	/*
-	 * 0; -ECANCELED; -EIO, the device failed; -ENOMEM; -EXDEV, a tensor lies where this device
-	 * cannot reach it. After all but the first two the task may be run elsewhere.
+	 * 0; -ECANCELED; -EDOM, an index in its data is out of range; -EIO, the device failed;
+	 * -ENOMEM; -EXDEV, a tensor lies where this device cannot reach it. After all but the first
+	 * three the task may be run elsewhere.
 	 */
 	int32_t res;
 	/*

@@ -197,7 +197,13 @@ static lower_fn *const lowerers[] = {
 	[OP_CONV] = lower_conv,
 	[OP_MAX_POOL] = lower_max_pool,
 	[OP_TOP_K] = lower_top_k,
-	[OP_MATMUL_NBITS] = NULL,
+	[OP_GATHER] = lower_gather,
+	[OP_GATHER_ELEMENTS] = lower_gather_elements,
+	[OP_GATHER_ND] = lower_gather,
+	[OP_SCATTER_ELEMENTS] = lower_scatter,
+	[OP_SCATTER_ND] = lower_scatter,
+	[OP_ONE_HOT] = lower_one_hot,
+	[OP_TRILU] = lower_trilu,
 };
 /* clang-format on */
 _Static_assert(sizeof(lowerers) / sizeof(lowerers[0]) == OP_KIND_COUNT, "one per operator");

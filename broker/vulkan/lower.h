@@ -41,7 +41,8 @@ struct vk_step {
 	uint32_t share;          /* of how many steps of its node it is one */
 	/* Other steps of its node that are so, too, neither read nor write what it writes. */
 	bool is_independent;
-	uint32_t args[4]; /* of whoever made it, for fill() */
+	uint32_t args[4];    /* of whoever made it, for fill() */
+	bool checks_indices; /* its shader may set w[ALL_OUT_OF_RANGE], which fill() leaves */
 	struct vk_operand operands[PARAM_ADDRESSES];
 	void (*fill)(const struct vk_step *step, const struct plan *plan, uint32_t count,
 		     struct vk_params *params);

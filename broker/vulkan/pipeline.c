@@ -134,6 +134,34 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 		{"MatMul, naive", ONE_SHADER(shader_naive_matmul), 1, {8}, 1, 8},
 	[VK_PIPE_NAIVE_MATMUL][SHARED] =
 		{"MatMul, naive", ONE_SHADER(shader_naive_matmul), 1, {64}, 1, 64},
+#define MOVED(pipe, log, label, shader)                                                 \
+	[(pipe) + (log)][PLAIN] = {label, ONE_SHADER(shader), 3, {8, 32, log}, 1, 256}, \
+		  [(pipe) +                                                             \
+			  (log)][SHARED] = {label, ONE_SHADER(shader), 3, {256, 4, log}, 1, 1024}
+#define MOVED_EACH(pipe, label, shader)                             \
+	MOVED(pipe, 0, label ", 1 byte", shader##_narrow),          \
+		MOVED(pipe, 1, label ", 2 bytes", shader##_narrow), \
+		MOVED(pipe, 2, label ", 4 bytes", shader),          \
+		MOVED(pipe, 3, label ", 8 bytes", shader)
+	MOVED_EACH(VK_PIPE_GATHER, "Gather", shader_gather),
+	MOVED(VK_PIPE_GATHER, 4, "Gather, 16 bytes", shader_gather),
+	MOVED_EACH(VK_PIPE_GATHER_ELEMENTS, "GatherElements", shader_gather_elements),
+	MOVED_EACH(VK_PIPE_ONE_HOT, "OneHot", shader_one_hot),
+	MOVED_EACH(VK_PIPE_TRILU, "Trilu", shader_trilu),
+#undef MOVED_EACH
+#undef MOVED
+#define SCATTER(place, label, dtype)                                                            \
+	[VK_PIPE_SCATTER +                                                                      \
+		(place)][PLAIN] = {label, ONE_SHADER(shader_scatter), 3, {8, 4, dtype}, 1, 32}, \
+		[VK_PIPE_SCATTER + (place)][SHARED] = {                                         \
+			label, ONE_SHADER(shader_scatter), 3, {256, 1, dtype}, 1, 256}
+	SCATTER(0, "Scatter, float32", RBK_DTYPE_F32),
+	SCATTER(1, "Scatter, float16", RBK_DTYPE_F16),
+	SCATTER(2, "Scatter, int32", RBK_DTYPE_I32),
+	SCATTER(3, "Scatter, int64", RBK_DTYPE_I64),
+	SCATTER(4, "Scatter, int8", RBK_DTYPE_I8),
+	SCATTER(5, "Scatter, uint8", RBK_DTYPE_U8),
+#undef SCATTER
 };
 
 const struct vk_pipe_info *vk_pipe_info(enum vk_pipe pipe, int variant)
@@ -144,6 +172,15 @@ const struct vk_pipe_info *vk_pipe_info(enum vk_pipe pipe, int variant)
 		return vk_map_info(pipe, variant);
 	info = &pipe_infos[pipe][variant];
 	return info->code ? info : NULL;
+}
+
+enum vk_pipe vk_pipe_scatter(uint8_t dtype)
+{
+	for (int pipe = VK_PIPE_SCATTER; pipe < VK_PIPE_MAP; pipe++)
+		if (pipe_infos[pipe][PLAIN].spec[2] == dtype)
+			return (enum vk_pipe)pipe;
+	/* What is moved by its width alone. */
+	return vk_pipe_scatter(RBK_DTYPE_U8);
 }
 
 /* The cache on disk */

@@ -45,10 +45,16 @@ enum vk_pipe {
 	VK_PIPE_MOVE_8,
 	VK_PIPE_MOVE_16,
 	VK_PIPE_COPY,
-	VK_PIPE_COPY_BYTES,               /* of tensors that do not end with a word of 4 bytes */
-	VK_PIPE_NAIVE_MATMUL,             /* the benchmark's baseline */
-	VK_PIPE_MAP,                      /* as many as functions of floats: vk_pipe_map() */
-	VK_PIPE_TYPED = VK_PIPE_MAP + 48, /* of functions and types: vk_pipe_typed() */
+	VK_PIPE_COPY_BYTES,   /* of tensors that do not end with a word of 4 bytes */
+	VK_PIPE_NAIVE_MATMUL, /* the benchmark's baseline */
+	/* By the logarithm of the bytes that are moved at once. */
+	VK_PIPE_GATHER,
+	VK_PIPE_GATHER_ELEMENTS = VK_PIPE_GATHER + 5,
+	VK_PIPE_ONE_HOT = VK_PIPE_GATHER_ELEMENTS + 4,
+	VK_PIPE_TRILU = VK_PIPE_ONE_HOT + 4,
+	VK_PIPE_SCATTER = VK_PIPE_TRILU + 4, /* by vk_pipe_scatter() */
+	VK_PIPE_MAP = VK_PIPE_SCATTER + 6,   /* as many as functions of floats: vk_pipe_map() */
+	VK_PIPE_TYPED = VK_PIPE_MAP + 48,    /* of functions and types: vk_pipe_typed() */
 	VK_PIPE_COUNT = VK_PIPE_TYPED + 164,
 };
 
@@ -86,6 +92,9 @@ struct vk_pipelines {
 
 /* @variant: enum vk_variant. NULL if the variant lacks that job. */
 const struct vk_pipe_info *vk_pipe_info(enum vk_pipe pipe, int variant);
+
+/* Of scatter.comp, for elements of a type (enum rbk_dtype); bools are bytes. */
+enum vk_pipe vk_pipe_scatter(uint8_t dtype);
 
 /* pipeline-map.c: the same of VK_PIPE_MAP and above */
 const struct vk_pipe_info *vk_map_info(enum vk_pipe pipe, int variant);

@@ -85,6 +85,7 @@ struct vk_plan {
 	uint64_t bound_offset[RBK_MAX_REFS];
 	bool stages;                                 /* slots have staging */
 	bool bounces;                                /* slots have bounce copies */
+	bool checks_indices;                         /* one of its steps does */
 	uint64_t slot_device_bytes, slot_host_bytes; /* allocated by us */
 	struct vk_commands_cost commands_cost;       /* and by the driver */
 
@@ -355,6 +356,8 @@ static int plan_make(struct vk_device *device, const struct plan *source, struct
 		plan_free_prepared(plan);
 		return r;
 	}
+	for (uint32_t i = 0; i < plan->lowered.n_steps; i++)
+		plan->checks_indices |= plan->lowered.steps[i].checks_indices;
 	for (uint16_t i = 0; i < source->n_bindings; i++) {
 		plan->bound_offset[i] = plan->bound_bytes;
 		plan->bound_bytes +=
@@ -756,6 +759,8 @@ static int slot_fill(struct vk_plan *plan, struct vk_slot *slot, struct exec_tas
 
 		if (slot->count != task->count)
 			step->fill(step, plan->plan, task->count, params);
+		if (step->checks_indices)
+			params->w[ALL_OUT_OF_RANGE] = 0;
 		for (int j = 0; j < PARAM_ADDRESSES; j++) {
 			const struct tensor *tensor;
 
@@ -818,10 +823,24 @@ static void slot_store(struct vk_slot *slot, struct exec_task *task)
 	}
 }
 
+/* Has a shader found an index out of range since the task began? */
+static bool is_out_of_range(const struct vk_slot *slot)
+{
+	const struct vk_lowered *lowered = &slot->plan->lowered;
+	bool any = false;
+
+	for (uint32_t i = 0; slot->plan->checks_indices && i < lowered->n_steps; i++)
+		any |= lowered->steps[i].checks_indices && slot->params[i].w[ALL_OUT_OF_RANGE] != 0;
+	return any;
+}
+
 bool vk_slot_finish(struct vk_slot *slot, struct exec_task *task)
 {
-	const bool is_last = task->res != 0 || task->part + 1 >= slot->plan->n_parts;
+	bool is_last;
 
+	if (task->res == 0 && is_out_of_range(slot))
+		task->res = -EDOM;
+	is_last = task->res != 0 || task->part + 1 >= slot->plan->n_parts;
 	if (is_last && task->res == 0)
 		slot_store(slot, task);
 	/* Pairs with the loads in vk_plan_find_slot(). */

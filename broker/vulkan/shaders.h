@@ -31,6 +31,18 @@ SHADER_CODE(shader_copy)
 SHADER_CODE(shader_elementwise)
 #include "broker/vulkan/elementwise.spv.h"
 ;
+SHADER_CODE(shader_gather)
+#include "broker/vulkan/gather.spv.h"
+;
+SHADER_CODE(shader_gather_narrow)
+#include "broker/vulkan/gather-narrow.spv.h"
+;
+SHADER_CODE(shader_gather_elements)
+#include "broker/vulkan/gather-elements.spv.h"
+;
+SHADER_CODE(shader_gather_elements_narrow)
+#include "broker/vulkan/gather-elements-narrow.spv.h"
+;
 SHADER_CODE(shader_lp_norm)
 #include "broker/vulkan/lp-norm.spv.h"
 ;
@@ -58,6 +70,12 @@ SHADER_CODE(shader_naive_matmul)
 SHADER_CODE(shader_norm)
 #include "broker/vulkan/norm.spv.h"
 ;
+SHADER_CODE(shader_one_hot)
+#include "broker/vulkan/one-hot.spv.h"
+;
+SHADER_CODE(shader_one_hot_narrow)
+#include "broker/vulkan/one-hot-narrow.spv.h"
+;
 SHADER_CODE(shader_present)
 #include "broker/vulkan/present.spv.h"
 ;
@@ -73,6 +91,9 @@ SHADER_CODE(shader_rotary)
 SHADER_CODE(shader_scan)
 #include "broker/vulkan/scan.spv.h"
 ;
+SHADER_CODE(shader_scatter)
+#include "broker/vulkan/scatter.spv.h"
+;
 SHADER_CODE(shader_softmax)
 #include "broker/vulkan/softmax.spv.h"
 ;
@@ -81,6 +102,12 @@ SHADER_CODE(shader_softmax_rows)
 ;
 SHADER_CODE(shader_top_k)
 #include "broker/vulkan/top-k.spv.h"
+;
+SHADER_CODE(shader_trilu)
+#include "broker/vulkan/trilu.spv.h"
+;
+SHADER_CODE(shader_trilu_narrow)
+#include "broker/vulkan/trilu-narrow.spv.h"
 ;
 SHADER_CODE(shader_conv_register_half)
 #include "broker/vulkan/conv-register-half.spv.h"

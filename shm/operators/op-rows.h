@@ -26,6 +26,11 @@ extern const struct op op_quantize_linear, op_dequantize_linear, op_dynamic_quan
 extern const struct op op_matmul_integer, op_qlinear_matmul, op_conv_integer, op_qlinear_conv,
 	op_matmul_nbits;
 
+/* op-gather.c */
+extern const struct op op_gather, op_gather_elements, op_gather_nd, op_scatter_elements,
+	op_scatter_nd;
+extern const struct op op_one_hot, op_trilu; /* op-onehot.c */
+
 /* Rules that others ask, of the first two inputs and of the first two or three. */
 int op_matmul_infer(struct op_call *call);
 int op_conv_infer(struct op_call *call);

@@ -4,7 +4,7 @@
  *
  * One row per operator, in the order of enum op_kind. The rows stand beside their rules, one file
  * per family: op-matmul.c, op-elementwise.c, op-softmax.c, op-reduce.c, op-norm.c, op-attention.c,
- * op-transpose.c, op-move.c, op-reshape.c, op-window.c, op-top-k.c.
+ * op-transpose.c, op-move.c, op-reshape.c, op-window.c, op-top-k.c, op-gather.c, op-onehot.c.
  *
  * TopK is the one operator whose run time depends on what it reads: how often the selection changes
  * depends on the order of the values.
@@ -61,6 +61,13 @@ static const struct op *const ops[] = {
 	[OP_CONV_INTEGER] = &op_conv_integer,
 	[OP_QLINEAR_CONV] = &op_qlinear_conv,
 	[OP_MATMUL_NBITS] = &op_matmul_nbits,
+	[OP_GATHER] = &op_gather,
+	[OP_GATHER_ELEMENTS] = &op_gather_elements,
+	[OP_GATHER_ND] = &op_gather_nd,
+	[OP_SCATTER_ELEMENTS] = &op_scatter_elements,
+	[OP_SCATTER_ND] = &op_scatter_nd,
+	[OP_ONE_HOT] = &op_one_hot,
+	[OP_TRILU] = &op_trilu,
 };
 _Static_assert(sizeof(ops) / sizeof(ops[0]) == OP_KIND_COUNT, "one per operator");
 

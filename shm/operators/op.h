@@ -71,6 +71,13 @@ enum op_kind {
 	OP_CONV_INTEGER,            /* ONNX ConvInteger-10, one or two spatial dimensions */
 	OP_QLINEAR_CONV,            /* ONNX QLinearConv-10, likewise */
 	OP_MATMUL_NBITS,            /* ONNX Runtime MatMulNBits-1, four bits, without g_idx */
+	OP_GATHER,                  /* ONNX Gather-13 */
+	OP_GATHER_ELEMENTS,         /* ONNX GatherElements-13 */
+	OP_GATHER_ND,               /* ONNX GatherND-13 */
+	OP_SCATTER_ELEMENTS,        /* ONNX ScatterElements-18 */
+	OP_SCATTER_ND,              /* ONNX ScatterND-18 */
+	OP_ONE_HOT,                 /* ONNX OneHot-11, depth as an attribute */
+	OP_TRILU,                   /* ONNX Trilu-14, k as an attribute */
 	OP_KIND_COUNT,
 };
 
@@ -233,6 +240,28 @@ union op_params {
 		uint32_t n;
 		uint32_t block; /* terms that have one scale */
 	} nbits;
+	struct {
+		uint8_t axis;       /* not of GatherND, ScatterND */
+		uint8_t batch_dims; /* GatherND */
+		uint8_t reduction;  /* enum op_scatter: ScatterElements, ScatterND */
+	} gather;
+	struct {
+		uint32_t depth;
+		uint8_t axis; /* of the output */
+	} one_hot;
+	struct {
+		int64_t k; /* which diagonal, within the numbers of 32 bits */
+		bool upper;
+	} trilu;
+};
+
+/* What becomes of an element that is written to: the last update, or all with what was there. */
+enum op_scatter {
+	OP_SCATTER_NONE,
+	OP_SCATTER_ADD,
+	OP_SCATTER_MUL,
+	OP_SCATTER_MAX,
+	OP_SCATTER_MIN,
 };
 
 /* Work of one node, as fixed + row * count. */

@@ -178,6 +178,8 @@ enum rbk_reason {
  *   -EFAULT      a reference reaches beyond its arena
  *   -EACCES      an output or a state in an immutable arena
  *   -ERANGE      count is 0 or above the plan's maximum
+ *   -EDOM        an index in a tensor's contents (as Gather has them) is out of range, on any
+ *                device; outputs may hold anything
  *   -ENODEV      RBK_STRATEGY_ONLY_GPU and no GPU can run the plan; PREFETCH, EVICT: there is no
  *                such device, it cannot run the plan, or it has no memory of its own (the CPU)
  *   -EOPNOTSUPP  needs a feature that was not offered

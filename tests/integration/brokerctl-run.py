@@ -206,6 +206,20 @@ def check_mistakes(files):
         expect(what in result.stderr, result.stderr)
 
 
+def check_indices(files):
+    """A file of indices may say anything: the task ends with an error, the same on each device."""
+    model = onnx.write(files.at('gather.onnx'), onnx.model(
+        [onnx.node('Gather', ['table', 'at'], ['y'])],
+        [('table', onnx.FLOAT, [2, 3]), ('at', onnx.INT64, [2])], [('y', onnx.FLOAT, [2, 3])]))
+    last = onnx.npy(files.at('last.npy'), onnx.INT64, [2], [-1, 0])
+    rows = onnx.npy(files.at('rows.npy'), onnx.FLOAT, [2, 3], [4, 5, 6, 1, 2, 3])
+    beyond = onnx.npy(files.at('beyond.npy'), onnx.INT64, [2], [0, 2])
+    for device in DEVICES:
+        arguments = [model, f'--input=table={files.ones}', f'--device={device}']
+        run('run', *arguments, f'--input=at={last}', f'--expect={rows}')
+        refused(*arguments, f'--input=at={beyond}', says=['an index among its data is out of range'])
+
+
 def check_profile(files):
     found = report(files.model, f'--input={files.x}', '--profile')
     expect([each['operator'] for each in found['nodes']] == ['Add', 'Relu'], found)
@@ -289,6 +303,7 @@ def main():
         check_files(files)
         check_different(files)
         check_mistakes(files)
+        check_indices(files)
         check_profile(files)
         check_broker(files, folder)
         check_ended(files, private)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "reference/elementwise.h"
+#include "reference/gather.h"
 #include "reference/quantized.h"
 #include "reference/reference.h"
 #include "reference/rows.h"
@@ -276,7 +277,8 @@ void reference_node(const struct plan *plan, const struct node *node, uint32_t c
 {
 	struct array inputs[OP_MAX_INPUTS] = {{0}}, y;
 
-	if (reference_quantized(plan, node, count, in, out))
+	if (reference_quantized(plan, node, count, in, out) ||
+	    reference_gather(plan, node, count, in, out))
 		return;
 	for (unsigned int i = 0; i < node->n_in; i++) {
 		if (in[i])

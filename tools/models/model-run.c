@@ -100,6 +100,8 @@ static int task_failed(int error, char why[MODEL_WHY_BYTES])
 				  "no device that it may run on runs all of its operators");
 	case -ENOMEM:
 		return model_fail(why, error, "there is no room for it in the device's memory");
+	case -EDOM:
+		return model_fail(why, error, "an index among its data is out of range");
 	case -EIO:
 		return model_fail(why, error, "the device failed");
 	}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Gather, GatherElements, GatherND, ScatterElements, ScatterND, OneHot and Trilu
+ *
+ * What scatters is two steps, one that copies the data and one that writes into the copy.
+ */
+#include "cpu/compile.h"
+
+#include "cpu/internal.h"
+#include "util/error.h"
+
+static struct cpu_indices indices_of(const struct tensor *tensor)
+{
+	return (struct cpu_indices){.wide = tensor->dtype == RBK_DTYPE_I64};
+}
+
+/* Bytes of an element as steps see it: float16 may have been made float32. */
+static size_t element_bytes(const struct compiler *c, const struct tensor *tensor)
+{
+	return c->is_half && tensor->dtype == RBK_DTYPE_F16 ? sizeof(float)
+							    : dtype_bytes(tensor->dtype);
+}
+
+/* Of 1, 2, 4 or 8. */
+static unsigned int log_bytes(size_t bytes)
+{
+	return (unsigned int)__builtin_ctzll(bytes);
+}
+
+/* Gather: of each outer element the same rows. */
+int compile_gather(struct compiler *c)
+{
+	const struct shape *x = &node_in(c, 0)->shape, *at = &node_in(c, 1)->shape;
+	const size_t bytes = dtype_bytes(node_in(c, 0)->dtype);
+	const unsigned int axis = c->node->params.gather.axis;
+	struct cpu_step_gather *step = &c->step->gather;
+	struct cpu_gather *args = &step->args;
+
+	c->step->run = cpu_run_gather;
+	c->step->units = cpu_units_gather;
+	step->outer = extent_range(x, 0, axis);
+	step->rows = extent_range(at, 0, at->rank);
+	args->indices = indices_of(node_in(c, 1));
+	args->run = shape_stride(x, axis) * bytes;
+	args->x_outer = args->run * x->dims[axis];
+	args->n_index = 1;
+	args->limit[0] = x->dims[axis];
+	args->stride[0] = args->run;
+	return 0;
+}
+
+/* Where tuples of @n numbers point from dimension @first of @x on, in units of @bytes. */
+static void set_strides(const struct shape *x, unsigned int first, unsigned int n, size_t bytes,
+			size_t *limit, size_t *stride)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		limit[i] = x->dims[first + i];
+		stride[i] = shape_stride(x, first + i) * bytes;
+	}
+}
+
+int compile_gather_nd(struct compiler *c)
+{
+	const struct shape *x = &node_in(c, 0)->shape, *at = &node_in(c, 1)->shape;
+	const size_t bytes = dtype_bytes(node_in(c, 0)->dtype);
+	const unsigned int batch = c->node->params.gather.batch_dims;
+	const unsigned int n = at->dims[at->rank - 1];
+	struct cpu_step_gather *step = &c->step->gather;
+	struct cpu_gather *args = &step->args;
+
+	c->step->run = cpu_run_gather;
+	c->step->units = cpu_units_gather;
+	step->outer = extent_range(at, 0, batch);
+	step->rows = extent_range(at, batch, at->rank - 1u);
+	args->indices = indices_of(node_in(c, 1));
+	args->run = shape_stride(x, batch + n - 1) * bytes;
+	args->n_index = n;
+	set_strides(x, batch, n, bytes, args->limit, args->stride);
+	if (batch > 0) {
+		args->x_outer = shape_stride(x, batch - 1) * bytes;
+		args->index_outer = shape_stride(at, batch - 1);
+	}
+	return 0;
+}
+
+/*
+ * Dimensions of the table and of what lies flat, as the indices do. Neighbours of which the table's
+ * inner one is as long as the flat one are one. The count is dimension 0, which is the axis or an
+ * outer one.
+ */
+static void set_elements(struct compiler *c)
+{
+	const struct shape *table = &node_in(c, 0)->shape, *flat = &node_in(c, 1)->shape;
+	struct cpu_step_elements *step = &c->step->elements;
+	struct cpu_elements *args = &step->args;
+	const unsigned int axis = c->node->params.gather.axis;
+	bool joins = false;
+
+	step->count_outer = flat->dynamic && axis != 0;
+	step->len = extent_aligned(flat, flat->rank, axis);
+	args->indices = indices_of(node_in(c, 1));
+	args->flat_step = shape_stride(flat, axis);
+	args->table_step = shape_stride(table, axis);
+	args->limit = table->dims[axis];
+	args->inner = 1;
+	for (unsigned int i = 0; i < flat->rank; i++) {
+		const size_t extent = i == 0 && step->count_outer ? 1 : flat->dims[i];
+		const unsigned int last = args->n_outer - joins;
+
+		if (i != axis) {
+			args->extent[last] = joins ? args->extent[last] * extent : extent;
+			args->flat_stride[last] = shape_stride(flat, i);
+			args->table_stride[last] = shape_stride(table, i);
+			args->n_outer = last + 1;
+		}
+		joins = i != axis && i + 1u < flat->rank && i + 1u != axis &&
+			flat->dims[i + 1] == table->dims[i + 1];
+	}
+	/* The last one, if it is not the axis: its elements are neighbours in both. */
+	if (axis + 1u < flat->rank) {
+		args->n_outer--;
+		args->inner = args->extent[args->n_outer];
+	}
+}
+
+int compile_gather_elements(struct compiler *c)
+{
+	c->step->run = cpu_run_gather_elements;
+	c->step->units = cpu_units_gather_elements;
+	c->step->elements.kernel =
+		c->step->kernels->gather_elements[log_bytes(dtype_bytes(node_in(c, 0)->dtype))];
+	set_elements(c);
+	return 0;
+}
+
+/* Which function of what scatters. */
+static enum cpu_scatter scatter_of(const struct compiler *c)
+{
+	static const uint8_t firsts[] = {
+		[RBK_DTYPE_F32] = CPU_SCATTER_F32, [RBK_DTYPE_F16] = CPU_SCATTER_F32,
+		[RBK_DTYPE_I32] = CPU_SCATTER_I32, [RBK_DTYPE_I64] = CPU_SCATTER_I64,
+		[RBK_DTYPE_I8] = CPU_SCATTER_I8,   [RBK_DTYPE_U8] = CPU_SCATTER_U8,
+	};
+	const struct tensor *x = node_in(c, 0);
+	const unsigned int reduction = c->node->params.gather.reduction;
+
+	if (reduction == OP_SCATTER_NONE)
+		return (enum cpu_scatter)(CPU_SCATTER_BYTE + log_bytes(dtype_bytes(x->dtype)));
+	return (enum cpu_scatter)(firsts[x->dtype] + reduction - OP_SCATTER_ADD);
+}
+
+/* The data's copy; then the step that the caller fills. */
+static int add_scatter(struct compiler *c)
+{
+	const struct tensor *x = node_in(c, 0);
+	const size_t bytes = element_bytes(c, x);
+	struct cpu_extent n = extent_range(&x->shape, 0, x->shape.rank);
+
+	c->step->run = cpu_run_copy;
+	c->step->units = cpu_units_elems;
+	c->step->n = (struct cpu_extent){.fixed = n.fixed * bytes, .row = n.row * bytes};
+	return compile_add(c);
+}
+
+int compile_scatter_elements(struct compiler *c)
+{
+	int r = add_scatter(c);
+
+	if (r)
+		return error_fold(r);
+	c->step->run = cpu_run_scatter_elements;
+	c->step->units = cpu_units_scatter_elements;
+	c->step->elements.kernel = c->step->kernels->scatter_elements[scatter_of(c)];
+	set_elements(c);
+	return 0;
+}
+
+int compile_scatter_nd(struct compiler *c)
+{
+	const struct shape *x = &node_in(c, 0)->shape, *at = &node_in(c, 1)->shape;
+	const unsigned int n = at->dims[at->rank - 1];
+	struct cpu_scatter_nd *args;
+	int r = add_scatter(c);
+
+	if (r)
+		return error_fold(r);
+	args = &c->step->scatter_nd.args;
+	c->step->run = cpu_run_scatter_nd;
+	c->step->units = cpu_units_scatter_nd;
+	c->step->scatter_nd.kernel = c->step->kernels->scatter_nd[scatter_of(c)];
+	c->step->scatter_nd.rows = extent_range(at, 0, at->rank - 1u);
+	args->indices = indices_of(node_in(c, 1));
+	args->run = shape_stride(x, n - 1);
+	args->n_index = n;
+	set_strides(x, 0, n, 1, args->limit, args->stride);
+	return 0;
+}
+
+int compile_one_hot(struct compiler *c)
+{
+	const struct shape *y = &node_out(c, 0)->shape;
+	const unsigned int axis = c->node->params.one_hot.axis;
+	struct cpu_step_one_hot *step = &c->step->one_hot;
+
+	c->step->run = cpu_run_one_hot;
+	c->step->units = cpu_units_one_hot;
+	step->outer = extent_range(y, 0, axis);
+	step->args.indices = indices_of(node_in(c, 0));
+	step->args.depth = y->dims[axis];
+	step->args.inner = shape_stride(y, axis);
+	step->args.size = dtype_bytes(node_out(c, 0)->dtype);
+	return 0;
+}
+
+int compile_trilu(struct compiler *c)
+{
+	const struct shape *x = &node_in(c, 0)->shape;
+	struct cpu_step_trilu *step = &c->step->trilu;
+
+	c->step->run = cpu_run_trilu;
+	c->step->units = cpu_units_trilu;
+	step->batch = extent_range(x, 0, x->rank - 2u);
+	step->rows = extent_aligned(x, x->rank, x->rank - 2u);
+	step->args.columns = x->dims[x->rank - 1];
+	step->args.k = c->node->params.trilu.k;
+	step->args.upper = c->node->params.trilu.upper;
+	step->args.size = dtype_bytes(node_in(c, 0)->dtype);
+	return 0;
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Gather, GatherND, GatherElements, OneHot, Trilu
+ *
+ * Rows that are short are moved by loops that know how long; those of a table of embeddings, say,
+ * by memcpy(), the rows a few indices ahead being asked for while one is moved: where they lie is
+ * the one thing that the processor cannot foresee.
+ */
+#include "cpu/index.h"
+#include "cpu/level.h"
+
+/* Rows ahead, and how much of each is asked for. */
+enum { AHEAD = 8, AHEAD_BYTES = 256, CACHE_LINE = 64 };
+/* Bytes that are moved between two looks for others. */
+enum { PIECE_BYTES = CPU_PAUSE_ELEMS * 4 };
+
+static void copy_run(struct cpu_pause *pause, size_t n, const uint8_t *x, uint8_t *y)
+{
+	for (; n > PIECE_BYTES; n -= PIECE_BYTES) {
+		memcpy(y, x, PIECE_BYTES);
+		x += PIECE_BYTES;
+		y += PIECE_BYTES;
+		cpu_pause(pause);
+	}
+	memcpy(y, x, n);
+}
+
+/* The same row @AHEAD later. Only a hint: what is loaded here is not used for anything else. */
+VEC_INLINE void gather_ahead(const struct cpu_gather *args, const bool wide, const uint8_t *x,
+			     size_t i, size_t run)
+{
+	const int64_t index = index_load(args->indices.data, wide, i);
+	const uintptr_t at = (uintptr_t)x + (size_t)index * args->stride[0];
+
+	for (size_t line = 0; line < run && line < AHEAD_BYTES; line += CACHE_LINE)
+		__builtin_prefetch((const void *)(at + line));
+}
+
+/* Rows [begin, end) of outer one @outer; @run is known where it is short, 0 otherwise. */
+VEC_INLINE bool gather_rows(const struct cpu_gather *args, const bool wide, const size_t known,
+			    size_t outer, size_t begin, size_t end)
+{
+	const size_t first = outer * args->index_outer, run = known ? known : args->run;
+	const uint8_t *x = args->x + outer * args->x_outer;
+	uint8_t *y = args->y + outer * args->rows * run;
+	const bool is_single = args->n_index == 1;
+	size_t every = 1;
+	bool all = true;
+
+	while (every < INDEX_PAUSE && every * run < PIECE_BYTES)
+		every *= 2;
+	for (size_t row = begin; row < end; row++) {
+		size_t offset;
+		bool is_good;
+
+		if (is_single) {
+			is_good = index_resolve(index_load(args->indices.data, wide, first + row),
+						args->limit[0], &offset);
+			offset *= args->stride[0];
+			if (row + AHEAD < end)
+				gather_ahead(args, wide, x, first + row + AHEAD, run);
+		} else {
+			is_good = index_offset(&args->indices, wide, first + row * args->n_index,
+					       args->n_index, args->limit, args->stride, &offset);
+		}
+		all &= is_good;
+		offset = is_good ? offset : 0;
+		if (known)
+			memcpy(y + row * known, x + offset, known);
+		else
+			copy_run(args->pause, run, x + offset, y + row * run);
+		cpu_pause_at(args->pause, row, every);
+	}
+	return all;
+}
+
+VEC_INLINE bool gather_any(const struct cpu_gather *args, const bool wide, size_t outer,
+			   size_t begin, size_t end)
+{
+	switch (args->run) {
+	case 1:
+		return gather_rows(args, wide, 1, outer, begin, end);
+	case 2:
+		return gather_rows(args, wide, 2, outer, begin, end);
+	case 4:
+		return gather_rows(args, wide, 4, outer, begin, end);
+	case 8:
+		return gather_rows(args, wide, 8, outer, begin, end);
+	case 16:
+		return gather_rows(args, wide, 16, outer, begin, end);
+	default:
+		return gather_rows(args, wide, 0, outer, begin, end);
+	}
+}
+
+bool CPU_FN(gather)(const struct cpu_gather *args, size_t begin, size_t end)
+{
+	bool all = true;
+
+	while (begin < end) {
+		const size_t outer = begin / args->rows, from = begin % args->rows;
+		const size_t n = end - begin < args->rows - from ? end - begin : args->rows - from;
+
+		all &= args->indices.wide ? gather_any(args, true, outer, from, from + n)
+					  : gather_any(args, false, outer, from, from + n);
+		begin += n;
+	}
+	return all;
+}
+
+/* A row of @inner elements at a time: the elements of one are of neighbouring columns. */
+#define GATHER_ELEMENTS(name, T)                                                                \
+	VEC_INLINE bool name##_block(const struct cpu_elements *args, const bool wide,          \
+				     size_t flat, size_t table, size_t n_rows, size_t n)        \
+	{                                                                                       \
+		const T *from = (const T *)args->from + table;                                  \
+		T *to = args->to;                                                               \
+		bool all = true;                                                                \
+                                                                                                \
+		for (size_t row = 0; row < n_rows; row++, flat += args->flat_step) {            \
+			cpu_pause_at(args->pause, row, INDEX_PAUSE / CPU_COLUMN_BLOCK);         \
+			for (size_t i = 0; i < n; i++) {                                        \
+				size_t at;                                                      \
+				const bool is_good = index_resolve(                             \
+					index_load(args->indices.data, wide, flat + i),         \
+					args->limit, &at);                                      \
+                                                                                                \
+				all &= is_good;                                                 \
+				to[flat + i] = from[(is_good ? at : 0) * args->table_step + i]; \
+			}                                                                       \
+		}                                                                               \
+		return all;                                                                     \
+	}                                                                                       \
+	static bool name(const struct cpu_elements *args, size_t begin, size_t end)             \
+	{                                                                                       \
+		const size_t cuts = (args->len + CPU_GATHER_BLOCK - 1) / CPU_GATHER_BLOCK;      \
+		bool all = true;                                                                \
+                                                                                                \
+		for (size_t unit = begin; unit < end; unit++) {                                 \
+			const size_t row = unit % cuts * CPU_GATHER_BLOCK;                      \
+			const size_t n_rows = args->len - row < CPU_GATHER_BLOCK                \
+						      ? args->len - row                         \
+						      : CPU_GATHER_BLOCK;                       \
+			size_t flat, table;                                                     \
+			const size_t n = index_unit(args, unit / cuts, &flat, &table);          \
+                                                                                                \
+			flat += row * args->flat_step;                                          \
+			cpu_pause(args->pause);                                                 \
+			all &= args->indices.wide                                               \
+				       ? name##_block(args, true, flat, table, n_rows, n)       \
+				       : name##_block(args, false, flat, table, n_rows, n);     \
+		}                                                                               \
+		return all;                                                                     \
+	}
+
+GATHER_ELEMENTS(gather_elements_1, uint8_t)
+GATHER_ELEMENTS(gather_elements_2, uint16_t)
+GATHER_ELEMENTS(gather_elements_4, uint32_t)
+GATHER_ELEMENTS(gather_elements_8, uint64_t)
+
+/* By the logarithm of the bytes of an element. */
+cpu_elements_fn *const CPU_FN(gather_elements)[4] = {
+	gather_elements_1,
+	gather_elements_2,
+	gather_elements_4,
+	gather_elements_8,
+};
+
+VEC_INLINE void fill_known(uint8_t *y, size_t n, const uint8_t *value, const size_t size)
+{
+	for (size_t i = 0; i < n; i++)
+		memcpy(y + i * size, value, size);
+}
+
+/* @n elements of @size bytes: 1, 2, 4 or 8. */
+static void fill(uint8_t *y, size_t n, const uint8_t *value, size_t size)
+{
+	if (size == 1)
+		fill_known(y, n, value, 1);
+	else if (size == 2)
+		fill_known(y, n, value, 2);
+	else if (size == 4)
+		fill_known(y, n, value, 4);
+	else
+		fill_known(y, n, value, 8);
+}
+
+/* Units: outer ones. */
+void CPU_FN(one_hot)(const struct cpu_one_hot *args, size_t begin, size_t end)
+{
+	const size_t plane = args->depth * args->inner, size = args->size;
+	uint8_t off[8], on[8];
+
+	/* Both are as they are now for the whole of a unit. */
+	memcpy(off, args->values, size);
+	memcpy(on, args->values + size, size);
+	for (size_t outer = begin; outer < end; outer++) {
+		uint8_t *y = args->y + outer * plane * size;
+
+		for (size_t i = 0; i < plane; i += CPU_ONE_HOT_BLOCK) {
+			cpu_pause(args->pause);
+			fill(y + i * size,
+			     plane - i < CPU_ONE_HOT_BLOCK ? plane - i : CPU_ONE_HOT_BLOCK, off,
+			     size);
+		}
+		for (size_t i = 0; i < args->inner; i++) {
+			const int64_t index = index_load(args->indices.data, args->indices.wide,
+							 outer * args->inner + i);
+			size_t at;
+
+			cpu_pause_at(args->pause, i, INDEX_PAUSE);
+			if (index_resolve(index, args->depth, &at))
+				memcpy(y + (at * args->inner + i) * size, on, size);
+		}
+	}
+}
+
+/* Units: rows of all matrices. */
+void CPU_FN(trilu)(const struct cpu_trilu *args, size_t begin, size_t end)
+{
+	const size_t columns = args->columns, size = args->size;
+
+	for (size_t unit = begin; unit < end; unit++) {
+		const int64_t diagonal = (int64_t)(unit % args->rows) + args->k;
+		/* Where those that are kept begin, or where they end. */
+		int64_t edge = args->upper ? diagonal : diagonal + 1;
+		const uint8_t *x = args->x + unit * columns * size;
+		uint8_t *y = args->y + unit * columns * size;
+		size_t before;
+
+		edge = edge < 0 ? 0 : edge > (int64_t)columns ? (int64_t)columns : edge;
+		before = (size_t)edge * size;
+		cpu_pause_at(args->pause, unit, INDEX_PAUSE / 64);
+		if (args->upper) {
+			memset(y, 0, before);
+			copy_run(args->pause, columns * size - before, x + before, y + before);
+		} else {
+			copy_run(args->pause, before, x, y);
+			memset(y + before, 0, columns * size - before);
+		}
+	}
+}

@@ -1,0 +1,57 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/* What kernels that go by indices share. Private to them: see gather.h. */
+#include "cpu/gather.h"
+#include "cpu/kernels.h"
+#include "cpu/vec.h"
+
+/* Rows or elements between two looks for others; each may miss the cache. */
+enum { INDEX_PAUSE = 1 << 12 };
+
+/* Loaded once: its owner may change it at any time. */
+VEC_INLINE int64_t index_load(const void *data, const bool wide, size_t i)
+{
+	return wide ? ((const volatile int64_t *)data)[i] : ((const volatile int32_t *)data)[i];
+}
+
+/* Return: whether it is one of @limit, *ret then being which. */
+VEC_INLINE bool index_resolve(int64_t index, size_t limit, size_t *ret)
+{
+	*ret = (size_t)(index < 0 ? index + (int64_t)limit : index);
+	return *ret < limit;
+}
+
+/* Of the indices from @i on, one for each of the strides, what they point to. */
+VEC_INLINE bool index_offset(const struct cpu_indices *indices, const bool wide, size_t i,
+			     const unsigned int n, const size_t *limit, const size_t *stride,
+			     size_t *ret)
+{
+	bool is_good = true;
+	size_t at;
+
+	*ret = 0;
+	for (unsigned int k = 0; k < n; k++) {
+		is_good &= index_resolve(index_load(indices->data, wide, i + k), limit[k], &at);
+		*ret += at * stride[k];
+	}
+	return is_good;
+}
+
+/* Where a unit of ScatterElements begins, in what lies flat and in the table. Return: how many
+ * columns it has. */
+VEC_INLINE size_t index_unit(const struct cpu_elements *args, size_t unit, size_t *ret_flat,
+			     size_t *ret_table)
+{
+	const size_t blocks = (args->inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
+	const size_t column = unit % blocks * CPU_COLUMN_BLOCK;
+	size_t index = unit / blocks, flat = column, table = column;
+
+	for (unsigned int d = args->n_outer; d-- > 0;) {
+		flat += index % args->extent[d] * args->flat_stride[d];
+		table += index % args->extent[d] * args->table_stride[d];
+		index /= args->extent[d];
+	}
+	*ret_flat = flat;
+	*ret_table = table;
+	return args->inner - column < CPU_COLUMN_BLOCK ? args->inner - column : CPU_COLUMN_BLOCK;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ScatterElements, ScatterND
+ *
+ * The data have been copied before. What may meet in one element is done by one thread, in the
+ * order of the indices: for ScatterElements that is a column along the axis, for ScatterND the same
+ * place of all rows. So the result is the same however units are split, and of several updates
+ * without a reduction the last one stays. An update by a NaN or to one leaves a NaN, as the largest
+ * and as the smallest, too; integers wrap around.
+ */
+#include "cpu/index.h"
+#include "cpu/level.h"
+
+#define SCATTER(name, T, expression)                                                               \
+	VEC_INLINE bool name##_block(const struct cpu_elements *args, const bool wide,             \
+				     size_t flat, size_t table, size_t n)                          \
+	{                                                                                          \
+		const T *from = args->from;                                                        \
+		T *to = (T *)args->to + table;                                                     \
+		bool all = true;                                                                   \
+                                                                                                   \
+		for (size_t row = 0; row < args->len; row++, flat += args->flat_step) {            \
+			cpu_pause_at(args->pause, row, INDEX_PAUSE / CPU_COLUMN_BLOCK);            \
+			for (size_t i = 0; i < n; i++) {                                           \
+				size_t at;                                                         \
+				const bool is_good = index_resolve(                                \
+					index_load(args->indices.data, wide, flat + i),            \
+					args->limit, &at);                                         \
+				const T u = from[flat + i];                                        \
+				T *element;                                                        \
+                                                                                                   \
+				all &= is_good;                                                    \
+				if (!is_good)                                                      \
+					continue;                                                  \
+				element = to + at * args->table_step + i;                          \
+				{                                                                  \
+					const T y = *element;                                      \
+                                                                                                   \
+					(void)y;                                                   \
+					*element = (T)(expression);                                \
+				}                                                                  \
+			}                                                                          \
+		}                                                                                  \
+		return all;                                                                        \
+	}                                                                                          \
+	static bool name(const struct cpu_elements *args, size_t begin, size_t end)                \
+	{                                                                                          \
+		bool all = true;                                                                   \
+                                                                                                   \
+		for (size_t unit = begin; unit < end; unit++) {                                    \
+			size_t flat, table;                                                        \
+			const size_t n = index_unit(args, unit, &flat, &table);                    \
+                                                                                                   \
+			cpu_pause(args->pause);                                                    \
+			all &= args->indices.wide ? name##_block(args, true, flat, table, n)       \
+						  : name##_block(args, false, flat, table, n);     \
+		}                                                                                  \
+		return all;                                                                        \
+	}                                                                                          \
+	static void name##_row(size_t n, const T *from, T *to)                                     \
+	{                                                                                          \
+		CPU_INDEPENDENT                                                                    \
+		for (size_t i = 0; i < n; i++) {                                                   \
+			const T u = from[i], y = to[i];                                            \
+                                                                                                   \
+			(void)y;                                                                   \
+			to[i] = (T)(expression);                                                   \
+		}                                                                                  \
+	}                                                                                          \
+	static bool name##_nd(const struct cpu_scatter_nd *args, size_t begin, size_t end)         \
+	{                                                                                          \
+		const size_t first = begin * CPU_SCATTER_BLOCK;                                    \
+		const size_t last =                                                                \
+			end * CPU_SCATTER_BLOCK < args->run ? end * CPU_SCATTER_BLOCK : args->run; \
+		bool all = true;                                                                   \
+                                                                                                   \
+		for (size_t row = 0; first < last && row < args->rows; row++) {                    \
+			size_t offset;                                                             \
+			const bool is_good = index_offset(&args->indices, args->indices.wide,      \
+							  row * args->n_index, args->n_index,      \
+							  args->limit, args->stride, &offset);     \
+                                                                                                   \
+			all &= is_good;                                                            \
+			if (is_good)                                                               \
+				name##_row(last - first,                                           \
+					   (const T *)args->updates + row * args->run + first,     \
+					   (T *)args->y + offset + first);                         \
+			cpu_pause_at(args->pause, row, INDEX_PAUSE / 16);                          \
+		}                                                                                  \
+		return all;                                                                        \
+	}
+
+#define LARGER_FLOAT(x, y)  ((x) > (y) || (x) != (x) ? (x) : (y))
+#define SMALLER_FLOAT(x, y) ((x) < (y) || (x) != (x) ? (x) : (y))
+#define LARGER(x, y)        ((x) > (y) ? (x) : (y))
+#define SMALLER(x, y)       ((x) < (y) ? (x) : (y))
+
+/* U: of the least width that does not wrap into what C leaves open. */
+#define REDUCTIONS(name, T, U, larger, smaller) \
+	SCATTER(name##_add, T, (U)y + (U)u)     \
+	SCATTER(name##_mul, T, (U)y *(U)u)      \
+	SCATTER(name##_max, T, larger(u, y))    \
+	SCATTER(name##_min, T, smaller(u, y))
+
+SCATTER(move_1, uint8_t, u)
+SCATTER(move_2, uint16_t, u)
+SCATTER(move_4, uint32_t, u)
+SCATTER(move_8, uint64_t, u)
+REDUCTIONS(f32, float, float, LARGER_FLOAT, SMALLER_FLOAT)
+REDUCTIONS(i32, int32_t, uint32_t, LARGER, SMALLER)
+REDUCTIONS(i64, int64_t, uint64_t, LARGER, SMALLER)
+REDUCTIONS(i8, int8_t, uint32_t, LARGER, SMALLER)
+REDUCTIONS(u8, uint8_t, uint32_t, LARGER, SMALLER)
+
+#define EACH(first, name, suffix)                                         \
+	[first] = name##_add##suffix, [(first) + 1] = name##_mul##suffix, \
+	[(first) + 2] = name##_max##suffix, [(first) + 3] = name##_min##suffix
+
+cpu_elements_fn *const CPU_FN(scatter_elements)[CPU_SCATTER_COUNT] = {
+	[CPU_SCATTER_BYTE] = move_1,  [CPU_SCATTER_2] = move_2,     [CPU_SCATTER_4] = move_4,
+	[CPU_SCATTER_8] = move_8,     EACH(CPU_SCATTER_F32, f32, ), EACH(CPU_SCATTER_I32, i32, ),
+	EACH(CPU_SCATTER_I64, i64, ), EACH(CPU_SCATTER_I8, i8, ),   EACH(CPU_SCATTER_U8, u8, ),
+};
+
+cpu_scatter_nd_fn *const CPU_FN(scatter_nd)[CPU_SCATTER_COUNT] = {
+	[CPU_SCATTER_BYTE] = move_1_nd,  [CPU_SCATTER_2] = move_2_nd,
+	[CPU_SCATTER_4] = move_4_nd,     [CPU_SCATTER_8] = move_8_nd,
+	EACH(CPU_SCATTER_F32, f32, _nd), EACH(CPU_SCATTER_I32, i32, _nd),
+	EACH(CPU_SCATTER_I64, i64, _nd), EACH(CPU_SCATTER_I8, i8, _nd),
+	EACH(CPU_SCATTER_U8, u8, _nd),
+};

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From nodes to dispatches: Gather, GatherElements, GatherND, ScatterElements, ScatterND, OneHot
+ * and Trilu. See lowering.h.
+ */
+#include "shm/dtype.h"
+#include "vulkan/lowering.h"
+
+enum {
+	MAX_PIECE_BYTES = 16,
+	/* Of the updates that an element of a scatter's output looks at; and of all of them. */
+	SCATTER_MAX_UPDATES = 1 << 14,
+	SCATTER_MAX_LOOKS = 1 << 28,
+};
+
+static uint32_t is_wide(const struct plan *plan, uint16_t tensor)
+{
+	return plan->tensors[tensor].dtype == RBK_DTYPE_I64;
+}
+
+/* Elements of dimensions [from, to). */
+static uint32_t n_elems(const struct shape *shape, uint32_t count, unsigned int from,
+			unsigned int to)
+{
+	uint32_t n = 1;
+
+	for (unsigned int i = from; i < to; i++)
+		n *= shape_dim(shape, i, count);
+	return n;
+}
+
+static uint32_t stride_of(const struct shape *shape, unsigned int i)
+{
+	return n_elems(shape, 0, i + 1, shape->rank);
+}
+
+/* Sets the numbers of the output's elements and of groups, which stand first in every block. */
+static void set_total(const struct vk_step *step, uint64_t total, struct vk_params *params)
+{
+	_Static_assert(GATHER_GROUPS == 1 && ELEMENTS_GROUPS == 1 && SCATTER_GROUPS == 1 &&
+			       ONE_HOT_GROUPS == 1 && TRILU_GROUPS == 1,
+		       "alike");
+	params->w[GATHER_TOTAL] = (uint32_t)total;
+	params->w[GATHER_GROUPS] = vk_divide_up(total, step->info->tile_cols);
+	vk_set_groups(params, params->w[GATHER_GROUPS], 1);
+}
+
+/* A pipeline of those that move @bytes at once. Return: 0; EXECUTOR_E_UNSUPPORTED. */
+static int set_moved(struct lowering *l, enum vk_pipe first, uint64_t bytes)
+{
+	l->step->pipe = (enum vk_pipe)((unsigned int)first + (unsigned int)__builtin_ctzll(bytes));
+	l->step->half = false;
+	return bytes < 4 && !(l->target->has_half && l->target->has_bytes) ? EXECUTOR_E_UNSUPPORTED
+									   : 0;
+}
+
+/* Gather is a GatherND without batches whose outer elements have the same indices. */
+static void fill_gather(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			struct vk_params *params)
+{
+	const struct node *node = step->node;
+	const struct shape *x = vk_shape_of(plan, node->in[0]),
+			   *at = vk_shape_of(plan, node->in[1]);
+	const bool is_nd = node->op->kind == OP_GATHER_ND;
+	const unsigned int batch =
+		is_nd ? node->params.gather.batch_dims : node->params.gather.axis;
+	const uint32_t n = is_nd ? at->dims[at->rank - 1] : 1;
+	const uint32_t rows =
+		is_nd ? n_elems(at, count, batch, at->rank - 1u) : n_elems(at, count, 0, at->rank);
+	/* Of an element in pieces, or of a piece in elements: one of the two is 1. */
+	const uint32_t piece = 1u << (step->pipe - VK_PIPE_GATHER);
+	const uint64_t bytes = dtype_bytes(plan->tensors[node->in[0]].dtype);
+	uint32_t *w = params->w;
+
+	w[GATHER_WIDE] = is_wide(plan, node->in[1]);
+	w[GATHER_N] = n;
+	w[GATHER_ROWS] = rows;
+	w[GATHER_RUN] = (uint32_t)(n_elems(x, count, batch + n, x->rank) * bytes / piece);
+	w[GATHER_X_OUTER] = (uint32_t)(n_elems(x, 0, batch, x->rank) * bytes / piece);
+	w[GATHER_INDEX_OUTER] = is_nd && batch > 0 ? rows * n : 0;
+	for (uint32_t i = 0; i < n; i++) {
+		w[GATHER_LIMITS + i] = x->dims[batch + i];
+		w[GATHER_STRIDES + i] = (uint32_t)(stride_of(x, batch + i) * bytes / piece);
+	}
+	set_total(step, shape_elems(vk_shape_of(plan, node->out[0]), count) * bytes / piece,
+		  params);
+}
+
+int lower_gather(struct lowering *l)
+{
+	const struct node *node = l->node;
+	const struct shape *x = vk_shape_of(l->plan, node->in[0]);
+	const struct shape *at = vk_shape_of(l->plan, node->in[1]);
+	const unsigned int last = node->op->kind == OP_GATHER ? node->params.gather.axis
+							      : node->params.gather.batch_dims +
+									at->dims[at->rank - 1] - 1;
+	uint64_t bytes = stride_of(x, last) * dtype_bytes(l->plan->tensors[node->in[0]].dtype);
+
+	/* The largest power of two that divides a row. */
+	bytes &= ~bytes + 1;
+	l->step->fill = fill_gather;
+	l->step->checks_indices = true;
+	return set_moved(l, VK_PIPE_GATHER, bytes < MAX_PIECE_BYTES ? bytes : MAX_PIECE_BYTES);
+}
+
+static void fill_gather_elements(const struct vk_step *step, const struct plan *plan,
+				 uint32_t count, struct vk_params *params)
+{
+	const struct node *node = step->node;
+	const struct shape *x = vk_shape_of(plan, node->in[0]),
+			   *at = vk_shape_of(plan, node->in[1]);
+	const unsigned int axis = node->params.gather.axis;
+	uint32_t *w = params->w;
+
+	w[ELEMENTS_WIDE] = is_wide(plan, node->in[1]);
+	w[ELEMENTS_LIMIT] = x->dims[axis];
+	w[ELEMENTS_STEP] = stride_of(x, axis);
+	w[ELEMENTS_RANK] = at->rank;
+	for (unsigned int i = 0; i < at->rank; i++) {
+		w[ELEMENTS_DIMS + i] = shape_dim(at, i, count);
+		w[ELEMENTS_STRIDES + i] = i == axis ? 0 : stride_of(x, i);
+	}
+	set_total(step, shape_elems(at, count), params);
+}
+
+int lower_gather_elements(struct lowering *l)
+{
+	l->step->fill = fill_gather_elements;
+	l->step->checks_indices = true;
+	return set_moved(l, VK_PIPE_GATHER_ELEMENTS,
+			 dtype_bytes(l->plan->tensors[l->node->in[0]].dtype));
+}
+
+/* How many updates an element of the output has to look at. */
+static uint32_t n_updates(const struct plan *plan, const struct node *node, uint32_t count)
+{
+	const struct shape *at = vk_shape_of(plan, node->in[1]);
+
+	if (node->op->kind == OP_SCATTER_ND)
+		return n_elems(at, count, 0, at->rank - 1u);
+	return shape_dim(at, node->params.gather.axis, count);
+}
+
+static void fill_scatter(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			 struct vk_params *params)
+{
+	const struct node *node = step->node;
+	const struct shape *y = vk_shape_of(plan, node->out[0]),
+			   *at = vk_shape_of(plan, node->in[1]);
+	const unsigned int axis = node->params.gather.axis;
+	uint32_t *w = params->w;
+
+	w[SCATTER_WIDE] = is_wide(plan, node->in[1]);
+	w[SCATTER_REDUCTION] = node->params.gather.reduction;
+	w[SCATTER_COUNT] = n_updates(plan, node, count);
+	w[SCATTER_N] = 0;
+	set_total(step, shape_elems(y, count), params);
+	if (node->op->kind == OP_SCATTER_ND) {
+		const uint32_t n = at->dims[at->rank - 1];
+
+		w[SCATTER_N] = n;
+		w[SCATTER_RUN] = stride_of(y, n - 1);
+		for (uint32_t i = 0; i < n; i++) {
+			w[SCATTER_LIMITS + i] = y->dims[i];
+			w[SCATTER_STRIDES + i] = stride_of(y, i) / w[SCATTER_RUN];
+		}
+		return;
+	}
+	w[SCATTER_RANK] = y->rank;
+	w[SCATTER_AXIS] = axis;
+	w[SCATTER_STEP] = stride_of(at, axis);
+	for (unsigned int i = 0; i < y->rank; i++) {
+		w[SCATTER_DIMS + i] = shape_dim(y, i, count);
+		w[SCATTER_FLAT_DIMS + i] = i == axis ? 1 : shape_dim(at, i, count);
+		w[SCATTER_FLAT + i] = stride_of(at, i);
+	}
+}
+
+static uint64_t turns_scatter(const struct vk_step *step, const struct vk_params *params)
+{
+	const uint64_t of_one = RBK_MAX_RANK + (uint64_t)params->w[SCATTER_COUNT] *
+						       (1 + (uint64_t)params->w[SCATTER_N]);
+
+	return step->info->spec[1] * (1 + of_one);
+}
+
+int lower_scatter(struct lowering *l)
+{
+	const struct tensor *y = &l->plan->tensors[l->node->out[0]];
+	const uint64_t n = n_updates(l->plan, l->node, l->plan->max_count);
+
+	if (!l->target->has_half || !l->target->has_bytes || n > SCATTER_MAX_UPDATES ||
+	    n * shape_elems(&y->shape, l->plan->max_count) > SCATTER_MAX_LOOKS)
+		return EXECUTOR_E_UNSUPPORTED;
+	l->step->half = false;
+	l->step->pipe = vk_pipe_scatter(y->dtype);
+	l->step->fill = fill_scatter;
+	l->step->turns = turns_scatter;
+	l->step->checks_indices = true;
+	return 0;
+}
+
+static void fill_one_hot(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			 struct vk_params *params)
+{
+	const struct shape *y = vk_shape_of(plan, step->node->out[0]);
+
+	params->w[ONE_HOT_WIDE] = is_wide(plan, step->node->in[0]);
+	params->w[ONE_HOT_DEPTH] = step->node->params.one_hot.depth;
+	params->w[ONE_HOT_INNER] = stride_of(y, step->node->params.one_hot.axis);
+	set_total(step, shape_elems(y, count), params);
+}
+
+int lower_one_hot(struct lowering *l)
+{
+	l->step->fill = fill_one_hot;
+	return set_moved(l, VK_PIPE_ONE_HOT, dtype_bytes(l->plan->tensors[l->node->out[0]].dtype));
+}
+
+static void fill_trilu(const struct vk_step *step, const struct plan *plan, uint32_t count,
+		       struct vk_params *params)
+{
+	const struct shape *x = vk_shape_of(plan, step->node->in[0]);
+
+	params->w[TRILU_ROWS] = shape_dim(x, x->rank - 2u, count);
+	params->w[TRILU_COLUMNS] = shape_dim(x, x->rank - 1u, count);
+	params->w[TRILU_K] = (uint32_t)step->node->params.trilu.k;
+	params->w[TRILU_UPPER] = step->node->params.trilu.upper;
+	set_total(step, shape_elems(x, count), params);
+}
+
+int lower_trilu(struct lowering *l)
+{
+	l->step->fill = fill_trilu;
+	return set_moved(l, VK_PIPE_TRILU, dtype_bytes(l->plan->tensors[l->node->in[0]].dtype));
+}

@@ -1,0 +1,137 @@
+#version 460
+/* SPDX-License-Identifier: MIT */
+/*
+ * ScatterElements, ScatterND: every invocation has elements of the output, and looks through all
+ * updates that may be meant for one, in their order. So nothing is written twice, the result is the
+ * same each time, and it is that of the CPU; lower-gather.c sees to it that there are not too many.
+ */
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "index.glsl"
+#include "types.glsl"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint ELEMENTS = 1; /* per invocation */
+layout(constant_id = 2) const uint TYPE = 1;	 /* enum rbk_dtype; any of the width to move */
+
+const uint NONE = 0, ADD = 1, MUL = 2, MAX = 3, MIN = 4;
+
+bool is_nan(float x)
+{
+	return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+/* What an element @y becomes by an update @u; the larger and the smaller of a NaN is one. */
+float reduce_float(uint reduction, float y, float u)
+{
+	switch (reduction) {
+	case ADD:
+		return y + u;
+	case MUL:
+		return y * u;
+	}
+	if (is_nan(y))
+		return y;
+	if (is_nan(u))
+		return u;
+	return (reduction == MAX ? u > y : u < y) ? u : y;
+}
+
+int64_t reduce_integer(uint reduction, int64_t y, int64_t u)
+{
+	switch (reduction) {
+	case ADD:
+		return y + u;
+	case MUL:
+		return y * u;
+	}
+	return (reduction == MAX ? u > y : u < y) ? u : y;
+}
+
+void element(Params p, uint index)
+{
+	uint n = p.w[SCATTER_N], reduction = p.w[SCATTER_REDUCTION], count = p.w[SCATTER_COUNT];
+	uint run = p.w[SCATTER_RUN], wanted, first = 0, limit = 0, at;
+	uint64_t bits = load_bits(TYPE, p.address[0], index), update;
+	float y = 0.0;
+	int64_t i = 0l;
+	bool is_touched = false, reports;
+
+	if (reduction != NONE && is_float(TYPE))
+		y = to_float(TYPE, bits);
+	else if (reduction != NONE)
+		i = to_integer(TYPE, bits);
+	if (n > 0) {
+		/* Rows: which one, and which element of it. */
+		wanted = index / run;
+		first = index % run;
+		reports = index == 0;
+	} else {
+		uint rest = index, axis = p.w[SCATTER_AXIS];
+		bool is_flat = true;
+
+		for (uint d = p.w[SCATTER_RANK]; d > 0; d--) {
+			uint size = p.w[SCATTER_DIMS + d - 1], coordinate = rest % size;
+
+			rest /= size;
+			if (d - 1 == axis) {
+				wanted = coordinate;
+				limit = size;
+				continue;
+			}
+			is_flat = is_flat && coordinate < p.w[SCATTER_FLAT_DIMS + d - 1];
+			first += coordinate * p.w[SCATTER_FLAT + d - 1];
+		}
+		/* Beyond the indices there are no updates. */
+		if (!is_flat)
+			count = 0;
+		reports = wanted == 0;
+	}
+	for (uint k = 0; k < count; k++) {
+		bool good = true;
+		uint target = 0, from;
+
+		if (n > 0) {
+			for (uint d = 0; d < n; d++) {
+				good = load_index(p.address[1], p.w[SCATTER_WIDE], k * n + d,
+						  p.w[SCATTER_LIMITS + d], at) && good;
+				target += at * p.w[SCATTER_STRIDES + d];
+			}
+			from = k * run + first;
+		} else {
+			from = k * p.w[SCATTER_STEP] + first;
+			good = load_index(p.address[1], p.w[SCATTER_WIDE], from, limit, target);
+		}
+		if (!good && reports)
+			report_out_of_range();
+		if (!good || target != wanted)
+			continue;
+		update = load_bits(TYPE, p.address[2], from);
+		is_touched = true;
+		if (reduction == NONE)
+			bits = update;
+		else if (is_float(TYPE))
+			y = reduce_float(reduction, y, to_float(TYPE, update));
+		else
+			i = reduce_integer(reduction, i, to_integer(TYPE, update));
+	}
+	if (is_touched && reduction != NONE)
+		bits = is_float(TYPE) ? from_float(TYPE, y) : uint64_t(i);
+	store_bits(TYPE, p.address[PARAM_OUT], index, bits);
+}
+
+void main()
+{
+	Params p = Params(push.params);
+	uint group = linear_group(p), total = p.w[SCATTER_TOTAL];
+
+	if (group >= p.w[SCATTER_GROUPS])
+		return;
+	for (uint i = 0; i < ELEMENTS; i++) {
+		uint index = (group * ELEMENTS + i) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+
+		if (index >= total)
+			break;
+		element(p, index);
+	}
+}

@@ -1,0 +1,33 @@
+#version 460
+/* SPDX-License-Identifier: MIT */
+/* Trilu: what is on the wrong side of the diagonal becomes 0. */
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "pieces.glsl"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint ELEMENTS = 1; /* per invocation */
+
+void main()
+{
+	Params p = Params(push.params);
+	uint group = linear_group(p), total = p.w[TRILU_TOTAL];
+
+	if (group >= p.w[TRILU_GROUPS])
+		return;
+
+	/* Between -2^31 and 2^31: sums of three of its kind would not fit, two do. */
+	int k = int(p.w[TRILU_K]);
+
+	for (uint i = 0; i < ELEMENTS; i++) {
+		uint index = (group * ELEMENTS + i) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+		int column, row;
+
+		if (index >= total)
+			break;
+		column = int(index % p.w[TRILU_COLUMNS]);
+		row = int(index / p.w[TRILU_COLUMNS] % p.w[TRILU_ROWS]);
+		move_piece(piece_at(p.address[0], index), piece_at(p.address[PARAM_OUT], index),
+			   p.w[TRILU_UPPER] != 0 ? column - row >= k : column - row <= k);
+	}
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Shape rules: Gather, GatherElements, GatherND, ScatterElements and ScatterND
+ *
+ * Indices are int32 or int64 elements of a tensor, which nobody knows before the task runs;
+ * negative ones count from the end. One that is out of range ends the task with -EDOM, on
+ * whichever device, and what the outputs hold then is nobody's business; memory is never touched
+ * beyond a tensor. Of several updates of one element the last one counts, in the order of the
+ * indices, and reductions are done in that order: the results are the same each time.
+ *
+ * The count comes from the indices where they point into dimension 0 of something fixed (rows of a
+ * table), or it is the leading dimension of data and indices alike, which then are independent
+ * rows. Data whose count is what indices point into is refused: where it ends depends on the task.
+ */
+#include "shm/operators/op-call.h"
+#include "shm/operators/op-rows.h"
+
+static int refuse_count(struct op_call *call)
+{
+	return op_call_refuse(
+		call,
+		"indices would point into dimension count of input \"%s\" %s, expected "
+		"a fixed one",
+		call->in[0]->name, SHAPE_TEXT(&call->in[0]->shape));
+}
+
+/* Appends dimensions [from, to) of @shape. Return: 0; OP_E_INVALID. */
+static int append(struct op_call *call, const struct shape *shape, unsigned int from,
+		  unsigned int to)
+{
+	struct shape *out = &call->out_shape[0];
+
+	for (unsigned int i = from; i < to; i++) {
+		if (out->rank == RBK_MAX_RANK)
+			return op_call_refuse(call,
+					      "inputs \"%s\" %s and \"%s\" %s would give more than "
+					      "%u dimensions",
+					      call->in[0]->name, SHAPE_TEXT(&call->in[0]->shape),
+					      call->in[1]->name, SHAPE_TEXT(&call->in[1]->shape),
+					      RBK_MAX_RANK);
+		out->dynamic |= shape_get(shape, i).is_count;
+		out->dims[out->rank++] = shape->dims[i];
+	}
+	return 0;
+}
+
+static int gather_infer(struct op_call *call)
+{
+	const struct shape *data = &call->in[0]->shape, *indices = &call->in[1]->shape;
+	uint8_t axis;
+	int r;
+
+	r = op_call_axis(call, "axis", 0, &axis);
+	if (r)
+		return r;
+	if (data->dynamic && axis == 0)
+		return refuse_count(call);
+	if (indices->dynamic && axis != 0)
+		return op_call_refuse(
+			call,
+			"input \"%s\" %s would make count dimension %u of the output, "
+			"expected \"axis\" to be 0",
+			call->in[1]->name, SHAPE_TEXT(indices), axis);
+	call->params.gather.axis = axis;
+	r = append(call, data, 0, axis);
+	if (!r)
+		r = append(call, indices, 0, indices->rank);
+	if (!r)
+		r = append(call, data, axis + 1u, data->rank);
+	return r;
+}
+
+/* Whole rows are moved: what of the data is read is as much as is written. */
+static void gather_cost(const struct op_call *call, struct cost *ret)
+{
+	cost_bytes(ret, &call->out_shape[0], call->out_dtype[0]);
+	cost_bytes(ret, &call->out_shape[0], call->out_dtype[0]);
+	cost_bytes(ret, &call->in[1]->shape, call->in[1]->dtype);
+}
+
+/* How many numbers make one index: the last dimension of input 1, at most @max. */
+static int tuple_size(struct op_call *call, unsigned int max, unsigned int *ret)
+{
+	const struct op_tensor *indices = call->in[1];
+	struct dim last;
+
+	if (indices->shape.rank == 0)
+		return op_call_refuse(call, "input \"%s\" is a scalar, expected a last dimension",
+				      indices->name);
+	last = shape_get(&indices->shape, indices->shape.rank - 1u);
+	if (last.is_count || last.n > max)
+		return op_call_refuse(
+			call,
+			"input \"%s\" %s has indices of %s numbers, expected from 1 to "
+			"%u for \"%s\" %s",
+			indices->name, SHAPE_TEXT(&indices->shape), DIM_TEXT(last), max,
+			call->in[0]->name, SHAPE_TEXT(&call->in[0]->shape));
+	*ret = last.n;
+	return 0;
+}
+
+static int gather_nd_infer(struct op_call *call)
+{
+	const struct shape *data = &call->in[0]->shape, *indices = &call->in[1]->shape;
+	const int64_t least = data->rank < indices->rank ? data->rank : indices->rank;
+	unsigned int batch, n;
+	int64_t batch_dims;
+	int r;
+
+	r = op_call_int(call, "batch_dims", 0, least > 0 ? least - 1 : 0, 0, &batch_dims);
+	if (r)
+		return r;
+	batch = (unsigned int)batch_dims;
+	if (data->rank == 0)
+		return op_call_refuse(call, "input \"%s\" is a scalar, expected dimensions",
+				      call->in[0]->name);
+	r = tuple_size(call, data->rank - batch, &n);
+	if (r)
+		return r;
+	for (unsigned int i = 0; i < batch; i++)
+		if (!dim_equal(shape_get(data, i), shape_get(indices, i)))
+			return op_call_refuse(call,
+					      "inputs \"%s\" %s and \"%s\" %s differ in dimension "
+					      "%u, expected equal ones below \"batch_dims\"",
+					      call->in[0]->name, SHAPE_TEXT(data),
+					      call->in[1]->name, SHAPE_TEXT(indices), i);
+	if (data->dynamic && batch == 0)
+		return refuse_count(call);
+	call->params.gather.batch_dims = (uint8_t)batch;
+	r = append(call, indices, 0, indices->rank - 1u);
+	if (!r)
+		r = append(call, data, batch + n, data->rank);
+	return r;
+}
+
+/*
+ * Indices of single elements: as many dimensions as the data, none of them longer than the data's
+ * but that of "axis".
+ */
+static int elements_infer(struct op_call *call)
+{
+	const struct shape *data = &call->in[0]->shape, *indices = &call->in[1]->shape;
+	uint8_t axis;
+	int r;
+
+	r = op_call_axis(call, "axis", 0, &axis);
+	if (r)
+		return r;
+	call->params.gather.axis = axis;
+	if (indices->rank != data->rank)
+		return op_call_refuse(call,
+				      "input \"%s\" %s has not as many dimensions as \"%s\" %s",
+				      call->in[1]->name, SHAPE_TEXT(indices), call->in[0]->name,
+				      SHAPE_TEXT(data));
+	if (data->dynamic && axis == 0)
+		return refuse_count(call);
+	for (unsigned int i = 0; i < data->rank; i++) {
+		const struct dim have = shape_get(data, i), want = shape_get(indices, i);
+
+		if (i == axis || dim_equal(have, want) ||
+		    (!have.is_count && !want.is_count && want.n <= have.n))
+			continue;
+		return op_call_refuse(
+			call,
+			"dimension %u of input \"%s\" %s is %s, expected no more than "
+			"that of \"%s\" %s",
+			i, call->in[1]->name, SHAPE_TEXT(indices), DIM_TEXT(want),
+			call->in[0]->name, SHAPE_TEXT(data));
+	}
+	return 0;
+}
+
+static int gather_elements_infer(struct op_call *call)
+{
+	call->out_shape[0] = call->in[1]->shape;
+	return elements_infer(call);
+}
+
+static int refuse_updates(struct op_call *call, const struct shape *want)
+{
+	return op_call_refuse(call, "input \"%s\" is %s, expected %s", call->in[2]->name,
+			      SHAPE_TEXT(&call->in[2]->shape), SHAPE_TEXT(want));
+}
+
+static int read_reduction(struct op_call *call)
+{
+	static const char *const names[] = {"none", "add", "mul", "max", "min", NULL};
+	unsigned int reduction;
+	int r;
+
+	r = op_call_choice(call, "reduction", names, &reduction);
+	if (r)
+		return r;
+	if (reduction != OP_SCATTER_NONE && call->in[0]->dtype == RBK_DTYPE_BOOL)
+		return op_call_refuse(call,
+				      "input \"%s\" is bool, expected numbers for \"reduction\" %s",
+				      call->in[0]->name, names[reduction]);
+	call->params.gather.reduction = (uint8_t)reduction;
+	return 0;
+}
+
+static int scatter_elements_infer(struct op_call *call)
+{
+	int r;
+
+	r = read_reduction(call);
+	if (!r)
+		r = elements_infer(call);
+	if (r)
+		return r;
+	if (!shape_equal(&call->in[2]->shape, &call->in[1]->shape))
+		return refuse_updates(call, &call->in[1]->shape);
+	call->out_shape[0] = call->in[0]->shape;
+	return 0;
+}
+
+static int scatter_nd_infer(struct op_call *call)
+{
+	const struct shape *data = &call->in[0]->shape, *indices = &call->in[1]->shape;
+	struct shape want;
+	unsigned int n;
+	int r;
+
+	r = read_reduction(call);
+	if (r)
+		return r;
+	if (data->rank == 0)
+		return op_call_refuse(call, "input \"%s\" is a scalar, expected dimensions",
+				      call->in[0]->name);
+	if (data->dynamic)
+		return refuse_count(call);
+	r = tuple_size(call, data->rank, &n);
+	/* What updates are, written where the output's shape goes afterwards. */
+	if (!r)
+		r = append(call, indices, 0, indices->rank - 1u);
+	if (!r)
+		r = append(call, data, n, data->rank);
+	if (r)
+		return r;
+	want = call->out_shape[0];
+	if (!shape_equal(&call->in[2]->shape, &want))
+		return refuse_updates(call, &want);
+	call->out_shape[0] = *data;
+	return 0;
+}
+
+static void scatter_cost(const struct op_call *call, struct cost *ret)
+{
+	cost_elems(ret, &call->in[2]->shape, 1);
+	cost_tensors(ret, call);
+	cost_bytes(ret, &call->in[2]->shape, call->in[2]->dtype);
+}
+
+static const struct op_attr axis_attrs[] = {
+	{"axis", RBK_ATTR_INT, false},
+	{0},
+};
+
+static const struct op_attr gather_nd_attrs[] = {
+	{"batch_dims", RBK_ATTR_INT, false},
+	{0},
+};
+
+static const struct op_attr scatter_elements_attrs[] = {
+	{"axis", RBK_ATTR_INT, false},
+	{"reduction", RBK_ATTR_STRING, false},
+	{0},
+};
+
+static const struct op_attr scatter_nd_attrs[] = {
+	{"reduction", RBK_ATTR_STRING, false},
+	{0},
+};
+
+/* Each element takes as long, whatever is in it: only how well the cache serves depends on it. */
+#define GATHER(variable, kind_name, onnx_name, rule, known)                                  \
+	const struct op variable = {                                                         \
+		.kind = kind_name,                                                           \
+		.family = OP_FAMILY_TRANSPOSE,                                               \
+		.name = onnx_name,                                                           \
+		.opset = 13,                                                                 \
+		.min_in = 2,                                                                 \
+		.max_in = 2,                                                                 \
+		.min_out = 1,                                                                \
+		.max_out = 1,                                                                \
+		.classes = {{'T', OP_ANY_TYPE, OP_ANY_TYPE}, {'I', OP_INDICES, OP_INDICES}}, \
+		.in_classes = "TI",                                                          \
+		.out_classes = "T",                                                          \
+		.data_independent = true,                                                    \
+		.splits_rows = true,                                                         \
+		.attrs = known,                                                              \
+		.infer = rule,                                                               \
+		.cost = gather_cost,                                                         \
+	}
+
+GATHER(op_gather, OP_GATHER, "Gather", gather_infer, axis_attrs);
+GATHER(op_gather_elements, OP_GATHER_ELEMENTS, "GatherElements", gather_elements_infer, axis_attrs);
+GATHER(op_gather_nd, OP_GATHER_ND, "GatherND", gather_nd_infer, gather_nd_attrs);
+
+#define SCATTER(variable, kind_name, onnx_name, rule, known)                                 \
+	const struct op variable = {                                                         \
+		.kind = kind_name,                                                           \
+		.family = OP_FAMILY_TRANSPOSE,                                               \
+		.name = onnx_name,                                                           \
+		.opset = 18,                                                                 \
+		.min_in = 3,                                                                 \
+		.max_in = 3,                                                                 \
+		.min_out = 1,                                                                \
+		.max_out = 1,                                                                \
+		.classes = {{'T', OP_ANY_TYPE, OP_ANY_TYPE}, {'I', OP_INDICES, OP_INDICES}}, \
+		.in_classes = "TIT",                                                         \
+		.out_classes = "T",                                                          \
+		.data_independent = true,                                                    \
+		.splits_rows = true,                                                         \
+		.attrs = known,                                                              \
+		.infer = rule,                                                               \
+		.cost = scatter_cost,                                                        \
+	}
+
+SCATTER(op_scatter_elements, OP_SCATTER_ELEMENTS, "ScatterElements", scatter_elements_infer,
+	scatter_elements_attrs);
+SCATTER(op_scatter_nd, OP_SCATTER_ND, "ScatterND", scatter_nd_infer, scatter_nd_attrs);
