@@ -450,3 +450,47 @@ void canon_scatter(struct graph *graph)
 	}
 	canon_out(graph, 0, graph_emit_1(graph, op, in, 3, attrs, n));
 }
+
+/* ---- OneHot and Trilu ---- */
+
+/* Indices of any type that have whole numbers; how deep it is gives a shape. */
+void canon_one_hot(struct graph *graph)
+{
+	struct tensor *in[] = {canon_in(graph, 0), canon_in(graph, 2)};
+	struct attr attrs[2];
+	unsigned int axis;
+	double depth;
+
+	if (!canon_known_number(graph, canon_in(graph, 1), "depth", &depth) ||
+	    !canon_axis(graph, canon_int(graph, "axis", -1), in[0]->shape.rank + 1u, &axis))
+		return;
+	if (!(depth >= 1 && depth <= OP_MAX_DIM)) {
+		graph_refuse(graph, "depth is %g, expected a number of elements", depth);
+		return;
+	}
+	if (in[0]->dtype != RBK_ONNX_I64 && in[0]->dtype != RBK_ONNX_I32)
+		in[0] = canon_cast(graph, in[0], RBK_ONNX_I64);
+	attrs[0] = ATTR_INT("axis", axis);
+	attrs[1] = ATTR_INT("depth", (int64_t)depth);
+	canon_out(graph, 0, graph_emit_1(graph, "OneHot", in, 2, attrs, 2));
+}
+
+void canon_trilu(struct graph *graph)
+{
+	struct attr attrs[2];
+	const int64_t *k = NULL;
+	unsigned int n;
+
+	if (canon_in(graph, 1)) {
+		k = canon_known_ints(graph, canon_in(graph, 1), "k", &n);
+		if (!k)
+			return;
+		if (n != 1) {
+			graph_refuse(graph, "k has %u elements, expected one", n);
+			return;
+		}
+	}
+	attrs[0] = ATTR_INT("k", k ? k[0] : 0);
+	attrs[1] = ATTR_INT("upper", canon_int(graph, "upper", 1) != 0);
+	canon_out(graph, 0, canon_unary(graph, "Trilu", canon_in(graph, 0), attrs, 2));
+}

@@ -137,6 +137,7 @@ static const struct canon table[] = {
 	{"GatherElements", 11, 0, 2, 2, 1, NULL, canon_gather},
 	{"GatherND", 11, 0, 2, 2, 1, NULL, canon_gather},
 	{"Identity", 1, 0, 1, 1, 1, "Reshape", canon_identity},
+	{"OneHot", 9, 0, 3, 3, 1, NULL, canon_one_hot, 0x2},
 	{"Pad", 1, 0, 1, 4, 1, NULL, canon_pad, 0xe},
 	{"Reshape", 1, 0, 1, 2, 1, NULL, canon_reshape_node, 0x2},
 	{"Resize", 10, 0, 1, 4, 1, NULL, canon_resize, 0xe},
@@ -149,7 +150,7 @@ static const struct canon table[] = {
 	{"Squeeze", 1, 0, 1, 2, 1, "Reshape", canon_squeeze, 0x2},
 	{"Tile", 1, 0, 2, 3, 1, NULL, canon_tile, 0x2},
 	{"Transpose", 1, 0, 1, 1, 1, NULL, canon_transpose},
-	{"Trilu", 14, 0, 1, 2, 1, NULL, canon_same},
+	{"Trilu", 14, 0, 1, 2, 1, NULL, canon_trilu, 0x2},
 	{"Unsqueeze", 1, 0, 1, 2, 1, "Reshape", canon_unsqueeze, 0x2},
 	{"Upsample", 1, 9, 1, 2, 1, "Resize", canon_resize, 0x2},
 

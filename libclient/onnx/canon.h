@@ -13,8 +13,10 @@
  *	Reshape   shape: -1 at most once, then the leading one; no 0 that copies. Also for Flatten,
  *	          Squeeze, Unsqueeze, and where an output must be a copy
  *	Slice     starts, ends, axes, steps;  Split  axis, split;  Pad  pads (all axes), mode, value
- *(of floats) or int_value Expand    shape;  Tile  repeats;  TopK  k;  CumSum  axis;  Clip  min, max
- *(floats) Reduce*   axes (none is all of them), keepdims;  Resize  scales or sizes of all axes
+ *	          (of floats) or int_value
+ *	Expand    shape;  Tile  repeats;  TopK  k;  CumSum  axis;  Clip  min, max (floats)
+ *	Reduce*   axes (none is all of them), keepdims;  Resize  scales or sizes of all axes
+ *	OneHot    axis, depth;  Trilu  k, upper
  *
  * Rules need not care whether something failed: what is unknown stays unknown, graph->fatal ends
  * the pass after the node, and a refusal is written down once.
@@ -138,6 +140,8 @@ void canon_resize(struct graph *graph);
 void canon_concat(struct graph *graph);
 void canon_gather(struct graph *graph);
 void canon_scatter(struct graph *graph);
+void canon_one_hot(struct graph *graph);
+void canon_trilu(struct graph *graph);
 void canon_depth_space(struct graph *graph);
 
 void canon_constant(struct graph *graph);
