@@ -474,7 +474,8 @@ void rbk_ring_set_spin_ns(struct rbk_ring *ring, uint64_t spin_ns);
 
 /*
  * The next free entry, to be filled by one of the rbk_prep_*() functions, which are needed
- * because it holds old contents. The broker sees it after rbk_submit().
+ * because it holds old contents. The broker sees it after rbk_submit(). An entry is free again once
+ * its completion was seen, and often before.
  * Return: NULL if the ring is full (submit, and consume completions), which it stays without a
  * broker, or in a fork()ed child; rbk_submit() tells.
  */

@@ -18,8 +18,9 @@ void ring_publish(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring
 	if (ring->is_closing)
 		return;
 
-	rbk_ring_publish(&ring->cq->cq_tail, ring->cq_tail);
+	/* In this order: who has seen an entry's completion finds room for another. */
 	rbk_ring_publish(&ring->cq->sq_head, ring->sq_head);
+	rbk_ring_publish(&ring->cq->cq_tail, ring->cq_tail);
 	token = rbk_ring_sleep_token(&ring->sq->cq_wait);
 	if (token == 0 || token == dispatch_ring->rung_token)
 		return;

@@ -132,6 +132,32 @@ static struct rbk_plan *plan_make(struct broker *broker, uint32_t max_count)
 	return plan;
 }
 
+/* ---- One at a time ---- */
+
+/* Who has seen the completion of the only entry there is can have that entry again at once. */
+static void test_room__with_the_completion(void **state)
+{
+	enum { N_TASKS = 200000 };
+	struct broker broker;
+	const struct rbk_cqe *cqe;
+	struct rbk_ring *ring;
+
+	broker_begin(&broker, "1000000");
+	ring = ring_make(&broker, 1, 1000000000);
+	for (unsigned int i = 0; i < N_TASKS; i++) {
+		struct rbk_sqe *sqe = rbk_get_sqe(ring);
+
+		if (!sqe)
+			fail_msg("no room for task %u", i);
+		rbk_prep_nop(sqe);
+		assert_int_equal(rbk_submit(ring), 1);
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, patience_ns), 0);
+		rbk_cqe_seen(ring, cqe);
+	}
+	rbk_ring_free(ring);
+	broker_end(&broker, SIGTERM, 0);
+}
+
 /* ---- Sleeping ---- */
 
 /*
@@ -440,6 +466,7 @@ static void test_lost__killed(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_room__with_the_completion),
 		cmocka_unit_test(test_sleep__no_wakeup_is_lost),
 		cmocka_unit_test(test_sleep__rung_for_nothing),
 		cmocka_unit_test(test_sleep__room),
