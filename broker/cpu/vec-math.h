@@ -311,7 +311,8 @@ VEC_INLINE vf vf_log(vf x)
 {
 	const vm small = vm_lt(x, vf_set(0x1p-126f));
 	const vf t = vf_pick(small, x * vf_set(0x1p23f), x);
-	const vi bits = (vi)t - 0x3f3504f3; /* of sqrt(1/2) */
+	/* Of sqrt(1/2); numbers below 0 wrap, and are not what counts. */
+	const vi bits = (vi)((vu)t - 0x3f3504f3u);
 	const vf e =
 		__builtin_convertvector(bits >> 23, vf) - vf_pick(small, vf_set(23.0f), (vf){0});
 	/* The rest is in [sqrt(1/2), sqrt(2)). */
