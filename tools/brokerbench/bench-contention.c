@@ -4,8 +4,8 @@
  *
  * Two private brokers, alike but for what they do about contention, each with CPU workers and a
  * device that takes a fixed time and uses no processor (brokerd --test-device), because a software
- * device would share the processors. A task takes the CPU less time than the device, so that while
- * nobody disturbs it belongs there. One client at a time submits tasks at a steady rate; after a
+ * device would share the processors. Tasks are made so large that they take the CPU of this machine
+ * half as long as the device: while nobody disturbs it they belong there. One client at a time submits tasks at a steady rate; after a
  * while others begin to compute on every processor, and after another while they end. Rounds with
  * the one broker and with the other come in turns.
  *
@@ -40,11 +40,13 @@ enum {
 	MOST = 8,         /* tasks of which most are to be somewhere */
 	N_ROUNDS = 3,     /* with each broker, at the default measuring time */
 	/* The plan: a product with constant weights. */
-	ROWS = 256,
+	ROWS = 256, /* for a first look at how fast the CPU is */
+	MAX_ROWS = 1024,
 	WIDTH = 1024,
 };
 
 #define DEVICE "4ms"
+static const uint64_t cpu_ns = 2000000;
 
 static const uint64_t period_ns = 8000000, calm_ns = 500000000, hogs_ns = 3000000000,
 		      after_ns = 1000000000;
@@ -93,7 +95,7 @@ static void side_deinit(struct side *side)
 	samples_deinit(&side->back);
 }
 
-static int side_init(struct side *side, struct bench_env *env, const char *action)
+static int side_init(struct side *side, struct bench_env *env, const char *action, uint32_t rows)
 {
 	char argument[64];
 	const char *const arguments[] = {"--gpu=none",
@@ -122,10 +124,10 @@ static int side_init(struct side *side, struct bench_env *env, const char *actio
 		return bench_refused(env, r, error.text);
 	/* The client's own waiting must not be what disturbs. */
 	rbk_ring_set_spin_ns(side->ring, 0);
-	r = plans_matmul_init(&side->matmul, env, side->rbk, ROWS, WIDTH, WIDTH, true);
+	r = plans_matmul_init(&side->matmul, env, side->rbk, rows, WIDTH, WIDTH, true);
 	if (r)
 		return r;
-	side->output_bytes = ROWS * WIDTH * sizeof(float);
+	side->output_bytes = (uint64_t)rows * WIDTH * sizeof(float);
 	r = rbk_arena_new(side->rbk, RING_ENTRIES * side->output_bytes, &side->outputs, &error);
 	if (r)
 		return bench_refused(env, r, error.text);
@@ -380,6 +382,39 @@ static int measure(struct bench_env *env, struct side sides[2], struct hogs *hog
 	return 0;
 }
 
+/* So many that the CPU takes cpu_ns, if nobody disturbs it. */
+static int choose_rows(struct bench_env *env, uint32_t *ret)
+{
+	struct round *round = calloc(1, sizeof(*round));
+	struct samples on_cpu = {.values = NULL};
+	struct side side = {.action = NULL};
+	int r;
+
+	if (!round)
+		return bench_fail(env, -ENOMEM, "no memory");
+	round->side = &side;
+	r = side_init(&side, env, "observe", ROWS);
+	if (!r)
+		r = warm_up(round);
+	if (!r)
+		r = samples_reserve(&on_cpu, WARM_UP);
+	for (uint32_t i = 0; i < round->n_done && !r; i++)
+		if (round->tasks[i].device == RBK_DEVICE_CPU)
+			samples_add(&on_cpu, (double)(round->tasks[i].end_ns -
+						      round->tasks[i].begin_ns));
+	if (r) {
+		bench_fail(env, r, "measuring the CPU failed");
+	} else {
+		double rows = ROWS * (double)cpu_ns / samples_percentile(&on_cpu, 50);
+
+		*ret = rows < 1 ? 1 : rows > MAX_ROWS ? MAX_ROWS : (uint32_t)rows;
+	}
+	samples_deinit(&on_cpu);
+	side_deinit(&side);
+	free(round);
+	return r;
+}
+
 static int run(struct bench_env *env)
 {
 	static const char *const actions[] = {"act", "observe"};
@@ -387,6 +422,7 @@ static int run(struct bench_env *env)
 		.n_per_cpu = 4, .comm = "bench-hog", .cgroup = "brokerbench-hogs"};
 	struct side sides[2] = {{.action = NULL}};
 	struct hogs *hogs = NULL;
+	uint32_t rows = ROWS;
 	int r;
 
 	if (env->socket)
@@ -397,8 +433,10 @@ static int run(struct bench_env *env)
 	r = hogs_new(&options, &hogs);
 	if (r)
 		bench_fail(env, r, "no processes that compute");
+	if (!r)
+		r = choose_rows(env, &rows);
 	for (unsigned int i = 0; i < ARRAY_SIZE(sides) && !r; i++)
-		r = side_init(&sides[i], env, actions[i]);
+		r = side_init(&sides[i], env, actions[i], rows);
 	if (!r)
 		r = measure(env, sides, hogs);
 	for (unsigned int i = 0; i < ARRAY_SIZE(sides); i++)
