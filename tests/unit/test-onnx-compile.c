@@ -519,6 +519,50 @@ static void test_top_k__opsets(void **state)
 	}
 }
 
+/* What shapes and kernels are made for becomes an attribute; indices stay what they are. */
+static void test_indexed(void **state)
+{
+	Onnx__NodeProto *node;
+
+	start(18);
+	onnx_model_input(&made, "at", RBK_ONNX_I64, 2, x_dims);
+	onnx_model_node(&made, "Scatter", "x at x", "s");
+	load("s");
+	expect_refused(compile_as(4, 0), "Scatter");
+	finish();
+
+	start(18);
+	onnx_model_input(&made, "at", RBK_ONNX_I64, 2, x_dims);
+	node = onnx_model_node(&made, "ScatterElements", "x at x", "s");
+	onnx_model_attr_int(&made, node, "axis", -1);
+	load("s");
+	compile(4);
+	expect_steps("ScatterElements");
+	expect_shape("s", "[count,4]");
+	finish();
+
+	start(14);
+	onnx_model_ints(&made, "depth", 1, (int64_t[]){7});
+	onnx_model_constant(&made, "values", RBK_ONNX_F32, 1, (int64_t[]){2}, (const float[]){0, 1},
+			    2 * sizeof(float));
+	node = onnx_model_node(&made, "OneHot", "x depth values", "hot");
+	onnx_model_attr_int(&made, node, "axis", 1);
+	onnx_model_ints(&made, "k", 1, (int64_t[]){-1});
+	onnx_model_node(&made, "Trilu", "hot k", "y");
+	load("y");
+	compile(4);
+	expect_steps("Cast OneHot Trilu");
+	expect_shape("hot", "[count,7,4]");
+	finish();
+
+	start(14);
+	onnx_model_ints(&made, "depth", 1, (int64_t[]){-7});
+	onnx_model_node(&made, "OneHot", "x depth x", "y");
+	load("y");
+	expect_refused(compile_as(4, 0), "depth is -7");
+	finish();
+}
+
 static void test_variadic(void **state)
 {
 	start(13);
@@ -803,6 +847,7 @@ int main(void)
 		cmocka_unit_test(test_softmax__opsets),
 		cmocka_unit_test(test_reduce__opsets),
 		cmocka_unit_test(test_top_k__opsets),
+		cmocka_unit_test(test_indexed),
 		cmocka_unit_test(test_variadic),
 		cmocka_unit_test(test_no_ops),
 		cmocka_unit_test(test_conv_batch_norm),
