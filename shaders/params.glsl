@@ -36,7 +36,7 @@
 #define MATMUL_C_ROW       29 /* strides of C, 0 where it is broadcast */
 #define MATMUL_C_COL       30
 
-/* Conv; a "window" operator's spatial parameters are the same in MaxPool */
+/* Conv; a "window" operator's spatial parameters are the same in pooling */
 #define WINDOW_IN_H        0
 #define WINDOW_IN_W        1
 #define WINDOW_OUT_H       2
@@ -49,13 +49,31 @@
 #define WINDOW_DILATION_W  9
 #define WINDOW_PAD_H       10
 #define WINDOW_PAD_W       11
-#define WINDOW_TOTAL       12 /* MaxPool: outputs */
+#define WINDOW_TOTAL       12 /* outputs, where each is an invocation's */
 #define CONV_IN_CHANNELS   13 /* per group */
 #define CONV_OUT_CHANNELS  14 /* per group */
 #define CONV_GROUPS        15
 #define CONV_COL_TILES     17
 #define CONV_TILES         18
 #define CONV_HAS_BIAS      19
+#define WINDOW_IN_D        20 /* and so on, as those of height and width above */
+#define WINDOW_OUT_D       21
+#define WINDOW_KERNEL_D    22
+#define WINDOW_STRIDE_D    23
+#define WINDOW_DILATION_D  24
+#define WINDOW_PAD_D       25
+#define POOL_PAD_END       26 /* [3] */
+#define POOL_P             29 /* LpPool */
+#define POOL_FLAGS         30
+#define POOL_INCLUDES_PAD  1
+#define POOL_COLUMN_MAJOR  2
+#define POOL_HAS_INDEX     4
+/* The word of dimension d (depth, height, width) of which first is height's */
+#define WINDOW_OF(first, d) ((d) == 0 ? WINDOW_IN_D + (first) / 2 : (first) + (d) - 1)
+/* What pool.comp computes */
+#define POOL_MAX           0
+#define POOL_AVERAGE       1
+#define POOL_LP            2
 
 /* Element by element: out[i] = f(a[...], b[...], c[...]) over up to 8 dimensions */
 #define ELEMENTWISE_TOTAL  0

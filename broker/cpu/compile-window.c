@@ -1,31 +1,44 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Conv and MaxPool
+ * Conv and pooling
  *
- * Operators over one spatial dimension are those over two with a height of 1. Constant weights are
- * packed as the register tile of the matrix product wants them.
+ * Operators over fewer than three spatial dimensions have a depth and a height of 1. Constant
+ * weights are packed as the register tile of the matrix product wants them.
  */
 #include "cpu/compile.h"
 
 #include "cpu/internal.h"
 #include "util/error.h"
 
+/* Dimension @i of depth, height, width. */
+static size_t spatial(const struct shape *shape, unsigned int i)
+{
+	const unsigned int missing = 2 + OP_MAX_SPATIAL - shape->rank;
+
+	return i < missing ? 1 : shape->dims[2 + i - missing];
+}
+
 void compile_window(const struct shape *x, const struct shape *y, const union op_params *params,
 		    struct cpu_window *args, struct cpu_extent *batch)
 {
 	*batch = extent_aligned(x, x->rank, 0);
 	args->channels = x->dims[1];
-	args->height = x->rank == 4 ? x->dims[2] : 1;
-	args->width = x->dims[x->rank - 1];
+	args->depth = spatial(x, 0);
+	args->height = spatial(x, 1);
+	args->width = spatial(x, 2);
 	args->out_channels = y->dims[1];
-	args->out_height = y->rank == 4 ? y->dims[2] : 1;
-	args->out_width = y->dims[y->rank - 1];
+	args->out_depth = spatial(y, 0);
+	args->out_height = spatial(y, 1);
+	args->out_width = spatial(y, 2);
 	args->group = params->window.group;
-	for (unsigned int i = 0; i < 2; i++) {
+	args->includes_pad = params->window.includes_pad;
+	args->p = params->window.p;
+	for (unsigned int i = 0; i < OP_MAX_SPATIAL; i++) {
 		args->kernel[i] = params->window.kernel[i];
 		args->stride[i] = params->window.stride[i];
 		args->dilation[i] = params->window.dilation[i];
 		args->pad_begin[i] = params->window.pad_begin[i];
+		args->pad_end[i] = params->window.pad_end[i];
 	}
 }
 
@@ -35,11 +48,31 @@ static void window(struct compiler *c)
 		       &c->step->window.args, &c->step->window.batch);
 }
 
+int compile_pool(struct compiler *c)
+{
+	const struct cpu_kernels *kernels = c->cpu->kernels;
+
+	window(c);
+	c->step->run = cpu_run_pool;
+	c->step->units = cpu_units_pool;
+	c->step->window.pool = c->node->op->kind == OP_AVERAGE_POOL ? kernels->average_pool
+			       : c->node->op->kind == OP_LP_POOL    ? kernels->lp_pool
+								    : kernels->max_pool;
+	return 0;
+}
+
 int compile_max_pool(struct compiler *c)
 {
-	window(c);
-	c->step->run = cpu_run_max_pool;
-	c->step->units = cpu_units_max_pool;
+	const uint8_t dtype = node_in(c, 0)->dtype;
+
+	compile_pool(c);
+	if (!node_out(c, 1) && dtype != RBK_DTYPE_I8 && dtype != RBK_DTYPE_U8)
+		return 0;
+	c->step->run = cpu_run_pool_any;
+	c->step->window.type = dtype == RBK_DTYPE_I8   ? CPU_I8
+			       : dtype == RBK_DTYPE_U8 ? CPU_U8
+						       : CPU_F32;
+	c->step->window.is_column_major = c->node->params.window.is_column_major;
 	return 0;
 }
 
@@ -61,8 +94,8 @@ int compile_conv(struct compiler *c)
 	args.weights = (const float *)c->step->in[1].offset;
 	r = compile_pack(c, 1, PACK_CONV,
 			 (uint64_t[]){args.channels, args.out_channels, args.kernel[0],
-				      args.kernel[1], args.group},
-			 5, kernels->pack_conv_size(&args), &pack, &is_new);
+				      args.kernel[1], args.kernel[2], args.group},
+			 6, kernels->pack_conv_size(&args), &pack, &is_new);
 	if (r)
 		return error_fold(r);
 	if (is_new)

@@ -78,6 +78,7 @@ int compile_moves(struct compiler *c); /* whatever plan_moves() */
 int compile_reshape(struct compiler *c);
 int compile_conv(struct compiler *c);
 int compile_max_pool(struct compiler *c);
+int compile_pool(struct compiler *c);
 int compile_top_k(struct compiler *c);
 int compile_quantize(struct compiler *c);
 int compile_dynamic_quantize(struct compiler *c);

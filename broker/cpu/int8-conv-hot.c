@@ -34,7 +34,7 @@ static size_t conv_min(size_t a, size_t b)
 
 static size_t conv_depth(const struct cpu_window *window)
 {
-	return window->channels / window->group * window->kernel[0] * window->kernel[1];
+	return window->channels / window->group * window->kernel[1] * window->kernel[2];
 }
 
 static size_t conv_words(size_t k)
@@ -67,20 +67,20 @@ void CPU_FN(i8_pack_conv)(const struct cpu_int8_conv *conv, void *to)
 /* Does a pixel of the output see nothing but itself? */
 static bool conv_is_plain(const struct cpu_window *w)
 {
-	return w->kernel[0] == 1 && w->kernel[1] == 1 && w->stride[0] == 1 && w->stride[1] == 1 &&
-	       w->pad_begin[0] == 0 && w->pad_begin[1] == 0 && w->out_width == w->width &&
+	return w->kernel[1] == 1 && w->kernel[2] == 1 && w->stride[1] == 1 && w->stride[2] == 1 &&
+	       w->pad_begin[1] == 0 && w->pad_begin[2] == 0 && w->out_width == w->width &&
 	       w->out_height == w->height;
 }
 
 /* Output positions [*begin, *end) of a row for which tap @tap falls inside it. */
 static void conv_positions(const struct cpu_window *w, size_t tap, size_t *begin, size_t *end)
 {
-	const int64_t at = (int64_t)(tap * w->dilation[1]) - (int64_t)w->pad_begin[1];
+	const int64_t at = (int64_t)(tap * w->dilation[2]) - (int64_t)w->pad_begin[2];
 	const int64_t last = (int64_t)w->width - 1 - at;
 
-	*begin = at < 0 ? conv_min(w->out_width, ((size_t)-at + w->stride[1] - 1) / w->stride[1])
+	*begin = at < 0 ? conv_min(w->out_width, ((size_t)-at + w->stride[2] - 1) / w->stride[2])
 			: 0;
-	*end = last < 0 ? 0 : conv_min(w->out_width, (size_t)last / w->stride[1] + 1);
+	*end = last < 0 ? 0 : conv_min(w->out_width, (size_t)last / w->stride[2] + 1);
 	if (*end < *begin)
 		*end = *begin;
 }
@@ -89,14 +89,14 @@ static void conv_positions(const struct cpu_window *w, size_t tap, size_t *begin
 static void conv_gather(const struct cpu_window *w, const uint8_t *plane, size_t tap, size_t first,
 			size_t n, uint8_t pad, uint8_t *to)
 {
-	const size_t r = tap / w->kernel[1], s = tap % w->kernel[1];
+	const size_t r = tap / w->kernel[2], s = tap % w->kernel[2];
 	size_t oy = first / w->out_width, ox = first % w->out_width, from, until;
 
 	conv_positions(w, s, &from, &until);
 	while (n > 0) {
 		const size_t len = conv_min(n, w->out_width - ox);
-		const int64_t iy = (int64_t)(oy * w->stride[0] + r * w->dilation[0]) -
-				   (int64_t)w->pad_begin[0];
+		const int64_t iy = (int64_t)(oy * w->stride[1] + r * w->dilation[1]) -
+				   (int64_t)w->pad_begin[1];
 		const size_t begin = from < ox ? ox : from, end = conv_min(until, ox + len);
 
 		if (iy < 0 || iy >= (int64_t)w->height || begin >= end) {
@@ -104,14 +104,14 @@ static void conv_gather(const struct cpu_window *w, const uint8_t *plane, size_t
 		} else {
 			const uint8_t *row =
 				plane + (size_t)iy * w->width +
-				(begin * w->stride[1] + s * w->dilation[1] - w->pad_begin[1]);
+				(begin * w->stride[2] + s * w->dilation[2] - w->pad_begin[2]);
 
 			memset(to, pad, begin - ox);
-			if (w->stride[1] == 1)
+			if (w->stride[2] == 1)
 				memcpy(to + (begin - ox), row, end - begin);
 			else
 				for (size_t i = begin; i < end; i++)
-					to[i - ox] = row[(i - begin) * w->stride[1]];
+					to[i - ox] = row[(i - begin) * w->stride[2]];
 			memset(to + (end - ox), pad, ox + len - end);
 		}
 		to += len;
@@ -131,7 +131,7 @@ static void conv_pack_pixels(const struct cpu_int8_conv *conv, const uint8_t *x,
 			     size_t kb, size_t first, size_t n, struct i8_conv_workspace *work)
 {
 	const struct cpu_window *w = &conv->window;
-	const size_t taps = w->kernel[0] * w->kernel[1], kw = conv_words(kb);
+	const size_t taps = w->kernel[1] * w->kernel[2], kw = conv_words(kb);
 	const uint8_t flip = i8_flip(conv->weights_signed, conv->x_signed);
 	const bool is_plain = conv_is_plain(w);
 	const uint8_t *row[I8_GROUP], *panel_row[I8_GROUP];
@@ -276,7 +276,7 @@ static void slide_piece(const struct cpu_int8_conv *conv, size_t batch, size_t c
 			size_t first, struct i8_conv_workspace *work)
 {
 	const struct cpu_window *w = &conv->window;
-	const size_t taps = w->kernel[0] * w->kernel[1], pixels = w->out_height * w->out_width;
+	const size_t taps = w->kernel[1] * w->kernel[2], pixels = w->out_height * w->out_width;
 	const size_t n = conv_min(CPU_CONV_PIXELS, pixels - first);
 	const uint8_t *plane = (const uint8_t *)(const void *)w->x +
 			       (batch * w->channels + channel) * w->height * w->width;

@@ -132,18 +132,34 @@ struct cpu_top_k {
 	struct cpu_pause *pause;
 };
 
-/* A sliding window over [batch][channels][height][width]; see union op_params.window. */
+/*
+ * A sliding window over [batch][channels][depth][height][width]; see union op_params.window. Lists
+ * are of depth, height and width.
+ */
 struct cpu_window {
-	size_t batch, channels, height, width;
-	size_t out_channels, out_height, out_width;
-	size_t kernel[2], stride[2], dilation[2], pad_begin[2];
+	size_t batch, channels, depth, height, width;
+	size_t out_channels, out_depth, out_height, out_width;
+	size_t kernel[3], stride[3], dilation[3], pad_begin[3];
+	size_t pad_end[3]; /* AveragePool, as is the next */
+	bool includes_pad;
+	uint32_t p; /* LpPool */
 	size_t group;
 	const float *x;
-	const float *weights;        /* Conv: [out_channels][channels / group][kh][kw] */
+	const float *weights;        /* Conv: [out_channels][channels / group][kd][kh][kw] */
 	const float *weights_packed; /* Conv: from pack_conv() of the same level, or NULL */
 	const float *bias;           /* Conv: NULL: none */
 	float *y;
 	struct cpu_pause *pause;
+};
+
+/* MaxPool of any type, and where its maxima are. */
+struct cpu_pool {
+	struct cpu_window window; /* extents, pause */
+	enum cpu_type type;       /* CPU_F32, CPU_I8, CPU_U8 */
+	const void *x;
+	void *y;
+	int64_t *indices;     /* into x as a whole; NULL: nobody asks */
+	bool is_column_major; /* indices count pixels with the first dimension first */
 };
 
 struct cpu_kernels {
@@ -221,12 +237,30 @@ struct cpu_kernels {
 	void (*pack_conv)(const struct cpu_window *args, float *to);
 	/* ONNX Conv. Units: cpu_conv_units(). */
 	void (*conv)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
-	/* ONNX MaxPool; windows are clipped, an empty one gives -inf. Units: batch * channels. */
+	/*
+	 * ONNX MaxPool, AveragePool, LpPool; windows are clipped, an empty one gives -inf or 0.
+	 * Units: batch * channels.
+	 */
 	void (*max_pool)(const struct cpu_window *args, size_t begin, size_t end);
+	void (*average_pool)(const struct cpu_window *args, size_t begin, size_t end);
+	void (*lp_pool)(const struct cpu_window *args, size_t begin, size_t end);
+	/* MaxPool likewise; an empty window has its channel's first index. */
+	void (*max_pool_any)(const struct cpu_pool *args, size_t begin, size_t end);
 };
 
 /* Output pixels of one unit of a convolution. */
 enum { CPU_CONV_PIXELS = 192 };
+
+/* Elements of one channel. */
+static inline size_t cpu_window_in(const struct cpu_window *args)
+{
+	return args->depth * args->height * args->width;
+}
+
+static inline size_t cpu_window_out(const struct cpu_window *args)
+{
+	return args->out_depth * args->out_height * args->out_width;
+}
 
 /* Is every channel convolved on its own? */
 static inline bool cpu_conv_is_depthwise(const struct cpu_window *args)
@@ -236,7 +270,7 @@ static inline bool cpu_conv_is_depthwise(const struct cpu_window *args)
 
 static inline size_t cpu_conv_units(const struct cpu_window *args)
 {
-	const size_t pixels = args->out_height * args->out_width;
+	const size_t pixels = cpu_window_out(args);
 
 	if (cpu_conv_is_depthwise(args))
 		return args->batch * args->channels;

@@ -44,6 +44,12 @@ size_t CPU_FN(pack_conv_size)(const struct cpu_window *args);
 void CPU_FN(pack_conv)(const struct cpu_window *args, float *to);
 void CPU_FN(conv)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
 void CPU_FN(max_pool)(const struct cpu_window *args, size_t begin, size_t end);
+void CPU_FN(average_pool)(const struct cpu_window *args, size_t begin, size_t end);
+void CPU_FN(lp_pool)(const struct cpu_window *args, size_t begin, size_t end);
+void CPU_FN(max_pool_any)(const struct cpu_pool *args, size_t begin, size_t end);
+
+/* slide-hot.c, for conv(). Units: batch * channels. */
+void CPU_FN(conv_depthwise)(const struct cpu_window *args, size_t begin, size_t end);
 
 /* reduce-int-hot.c, for reduce(). */
 void CPU_FN(reduce_int)(const struct cpu_reduce *args, size_t begin, size_t end);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Running steps: Conv and MaxPool
+ * Running steps: Conv and pooling
  */
 #include "cpu/run.h"
 
@@ -34,20 +34,37 @@ void cpu_run_conv(const struct cpu_step *step, const struct cpu_frame *frame, si
 	step->kernels->conv(&args, begin, min_size(end, cpu_conv_units(&args)), context->workspace);
 }
 
-size_t cpu_units_max_pool(const struct cpu_step *step, uint32_t count)
+size_t cpu_units_pool(const struct cpu_step *step, uint32_t count)
 {
 	const struct cpu_window args = window_args(step, count);
 
 	return args.batch * args.channels;
 }
 
-void cpu_run_max_pool(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		      size_t end, const struct cpu_context *context)
+void cpu_run_pool(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		  size_t end, const struct cpu_context *context)
 {
 	struct cpu_window args = window_args(step, frame->count);
 
 	args.pause = context->pause;
 	args.x = cpu_operand_at(&step->in[0], frame);
 	args.y = cpu_operand_at(&step->out[0], frame);
-	step->kernels->max_pool(&args, begin, min_size(end, args.batch * args.channels));
+	step->window.pool(&args, begin, min_size(end, args.batch * args.channels));
+}
+
+void cpu_run_pool_any(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		      size_t end, const struct cpu_context *context)
+{
+	struct cpu_pool args = {
+		.window = window_args(step, frame->count),
+		.type = step->window.type,
+		.x = cpu_operand_at(&step->in[0], frame),
+		.y = cpu_operand_at(&step->out[0], frame),
+		.indices = step->out[1].present ? cpu_operand_at(&step->out[1], frame) : NULL,
+		.is_column_major = step->window.is_column_major,
+	};
+
+	args.window.pause = context->pause;
+	step->kernels->max_pool_any(&args, begin,
+				    min_size(end, args.window.batch * args.window.channels));
 }

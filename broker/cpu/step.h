@@ -190,6 +190,9 @@ struct cpu_step_window {
 	struct cpu_window args;
 	struct cpu_extent batch;
 	bool weights_are_packed;
+	void (*pool)(const struct cpu_window *args, size_t begin, size_t end);
+	enum cpu_type type;   /* MaxPool of any */
+	bool is_column_major; /* likewise */
 };
 
 /* Where the operands of a product or convolution of eight-bit numbers stand in cpu_step.in. */

@@ -56,4 +56,7 @@ const struct cpu_kernels CPU_FN(kernels) = {
 	.pack_conv = CPU_FN(pack_conv),
 	.conv = CPU_FN(conv),
 	.max_pool = CPU_FN(max_pool),
+	.average_pool = CPU_FN(average_pool),
+	.lp_pool = CPU_FN(lp_pool),
+	.max_pool_any = CPU_FN(max_pool_any),
 };

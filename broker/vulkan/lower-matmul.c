@@ -151,7 +151,7 @@ bool lower_pointwise(struct lowering *l)
 	const union op_params *op = &l->node->params;
 	const struct vk_operand in = l->step->operands[0];
 
-	for (unsigned int i = 0; i < 2; i++)
+	for (unsigned int i = 0; i < OP_MAX_SPATIAL; i++)
 		if (op->window.kernel[i] != 1 || op->window.stride[i] != 1 ||
 		    op->window.pad_begin[i] != 0 || op->window.pad_end[i] != 0)
 			return false;

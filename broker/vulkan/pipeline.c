@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shaders/params.glsl"
 #include "util/checked.h"
 #include "util/cleanup.h"
 #include "util/error.h"
@@ -67,6 +68,9 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 		{"Conv, narrow", SHADER(shader_conv_register), 2, {8, 1}, 1, 32},
 	[VK_PIPE_CONV_NARROW][SHARED] =
 		{"Conv, direct", SHADER(shader_conv_direct), 3, {64, 1, 2}, 1, 128},
+	[VK_PIPE_CONV_VOLUME][PLAIN] = {"Conv, volume", SHADER(shader_conv_volume), 1, {8}, 1, 8},
+	[VK_PIPE_CONV_VOLUME][SHARED] =
+		{"Conv, volume", SHADER(shader_conv_volume), 1, {64}, 1, 64},
 	[VK_PIPE_SOFTMAX][PLAIN] = {"Softmax", SHADER(shader_softmax), 1, {8}, 1, 8},
 	[VK_PIPE_SOFTMAX][SHARED] = {"Softmax", SHADER(shader_softmax), 1, {64}, 1, 64},
 	[VK_PIPE_SOFTMAX_ROWS][PLAIN] =
@@ -109,8 +113,15 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 		{"Attention, present", ONE_SHADER(shader_present), 2, {8, 32}, 1, 256},
 	[VK_PIPE_PRESENT][SHARED] =
 		{"Attention, present", ONE_SHADER(shader_present), 2, {256, 4}, 1, 1024},
-	[VK_PIPE_MAX_POOL][PLAIN] = {"MaxPool", SHADER(shader_max_pool), 1, {8}, 1, 8},
-	[VK_PIPE_MAX_POOL][SHARED] = {"MaxPool", SHADER(shader_max_pool), 1, {64}, 1, 64},
+#define POOL(pipe, label, shader, kind, is_signed)                      \
+	[pipe][PLAIN] = {label, shader, 3, {8, kind, is_signed}, 1, 8}, \
+	[pipe][SHARED] = {label, shader, 3, {64, kind, is_signed}, 1, 64}
+	POOL(VK_PIPE_MAX_POOL, "MaxPool", SHADER(shader_pool), POOL_MAX, 0),
+	POOL(VK_PIPE_MAX_POOL_I8, "MaxPool, int8", ONE_SHADER(shader_pool_bytes), POOL_MAX, 1),
+	POOL(VK_PIPE_MAX_POOL_U8, "MaxPool, uint8", ONE_SHADER(shader_pool_bytes), POOL_MAX, 0),
+	POOL(VK_PIPE_AVERAGE_POOL, "AveragePool", SHADER(shader_pool), POOL_AVERAGE, 0),
+	POOL(VK_PIPE_LP_POOL, "LpPool", SHADER(shader_pool), POOL_LP, 0),
+#undef POOL
 	[VK_PIPE_TOP_K][PLAIN] = {"TopK", SHADER(shader_top_k), 2, {8, 1}, 1, 1},
 	[VK_PIPE_TOP_K][SHARED] = {"TopK", SHADER(shader_top_k), 2, {256, 1}, 1, 1},
 	[VK_PIPE_TOP_K_LARGE][PLAIN] = {"TopK, large k", SHADER(shader_top_k), 2, {64, 0}, 1, 1},

@@ -21,6 +21,7 @@ enum vk_pipe {
 	VK_PIPE_CONV,
 	VK_PIPE_CONV_FEW,    /* less than VK_CONV_MANY output channels per group */
 	VK_PIPE_CONV_NARROW, /* less than VK_CONV_FEW, as in depthwise convolution */
+	VK_PIPE_CONV_VOLUME, /* with a depth */
 	VK_PIPE_SOFTMAX,
 	VK_PIPE_SOFTMAX_ROWS, /* one workgroup per row */
 	VK_PIPE_REDUCE,
@@ -37,6 +38,10 @@ enum vk_pipe {
 	VK_PIPE_ATTENTION,
 	VK_PIPE_PRESENT,
 	VK_PIPE_MAX_POOL,
+	VK_PIPE_MAX_POOL_I8,
+	VK_PIPE_MAX_POOL_U8,
+	VK_PIPE_AVERAGE_POOL,
+	VK_PIPE_LP_POOL,
 	VK_PIPE_TOP_K,       /* k up to VK_TOP_K_SMALL: one pass */
 	VK_PIPE_TOP_K_LARGE, /* k passes */
 	VK_PIPE_MOVE,        /* the five: elements of 1, 2, 4, 8, 16 bytes */

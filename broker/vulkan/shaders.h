@@ -25,6 +25,9 @@ SHADER_CODE(shader_conv_register)
 SHADER_CODE(shader_conv_tiled)
 #include "broker/vulkan/conv-tiled.spv.h"
 ;
+SHADER_CODE(shader_conv_volume)
+#include "broker/vulkan/conv-volume.spv.h"
+;
 SHADER_CODE(shader_copy)
 #include "broker/vulkan/copy.spv.h"
 ;
@@ -52,9 +55,6 @@ SHADER_CODE(shader_matmul_register)
 SHADER_CODE(shader_matmul_tiled)
 #include "broker/vulkan/matmul-tiled.spv.h"
 ;
-SHADER_CODE(shader_max_pool)
-#include "broker/vulkan/max-pool.spv.h"
-;
 SHADER_CODE(shader_move)
 #include "broker/vulkan/move.spv.h"
 ;
@@ -75,6 +75,9 @@ SHADER_CODE(shader_one_hot)
 ;
 SHADER_CODE(shader_one_hot_narrow)
 #include "broker/vulkan/one-hot-narrow.spv.h"
+;
+SHADER_CODE(shader_pool)
+#include "broker/vulkan/pool.spv.h"
 ;
 SHADER_CODE(shader_present)
 #include "broker/vulkan/present.spv.h"
@@ -115,6 +118,9 @@ SHADER_CODE(shader_conv_register_half)
 SHADER_CODE(shader_conv_tiled_half)
 #include "broker/vulkan/conv-tiled-half.spv.h"
 ;
+SHADER_CODE(shader_conv_volume_half)
+#include "broker/vulkan/conv-volume-half.spv.h"
+;
 SHADER_CODE(shader_elementwise_half)
 #include "broker/vulkan/elementwise-half.spv.h"
 ;
@@ -124,8 +130,8 @@ SHADER_CODE(shader_matmul_register_half)
 SHADER_CODE(shader_matmul_tiled_half)
 #include "broker/vulkan/matmul-tiled-half.spv.h"
 ;
-SHADER_CODE(shader_max_pool_half)
-#include "broker/vulkan/max-pool-half.spv.h"
+SHADER_CODE(shader_pool_half)
+#include "broker/vulkan/pool-half.spv.h"
 ;
 SHADER_CODE(shader_reduce_half)
 #include "broker/vulkan/reduce-half.spv.h"
@@ -147,6 +153,9 @@ SHADER_CODE(shader_copy_bytes)
 ;
 SHADER_CODE(shader_conv_direct_half)
 #include "broker/vulkan/conv-direct-half.spv.h"
+;
+SHADER_CODE(shader_pool_bytes)
+#include "broker/vulkan/pool-bytes.spv.h"
 ;
 SHADER_CODE(shader_typed)
 #include "broker/vulkan/typed.spv.h"

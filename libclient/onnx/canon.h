@@ -118,6 +118,8 @@ void canon_cast_node(struct graph *graph);
 void canon_cast_like(struct graph *graph);
 void canon_softmax(struct graph *graph);
 
+void canon_global_pool(struct graph *graph);
+
 void canon_gemm(struct graph *graph);
 void canon_batch_norm(struct graph *graph);
 void canon_group_norm(struct graph *graph);

@@ -140,11 +140,24 @@ static uint64_t qlinear_matmul_work(const struct op_call *call)
 	return round_up(shape_elems(out, out->dims[0]) * sizeof(int32_t));
 }
 
+/* Kernels of eight-bit numbers have no depth. */
+static int check_plane(struct op_call *call)
+{
+	if (call->in[0]->shape.rank <= 4)
+		return 0;
+	return op_call_refuse(call,
+			      "input \"%s\" is %s, expected batch, channels and one or two spatial "
+			      "dimensions",
+			      call->in[0]->name, SHAPE_TEXT(&call->in[0]->shape));
+}
+
 static int conv_integer_infer(struct op_call *call)
 {
 	int r;
 
-	r = infer_as(call, op_conv_infer, 2, (const unsigned int[]){0, 1});
+	r = check_plane(call);
+	if (!r)
+		r = infer_as(call, op_conv_infer, 2, (const unsigned int[]){0, 1});
 	if (!r)
 		r = check_one(call, input(call, 2));
 	if (!r)
@@ -185,7 +198,9 @@ static int qlinear_conv_infer(struct op_call *call)
 {
 	int r;
 
-	r = infer_as(call, op_conv_infer, 3, (const unsigned int[]){0, 3, 8});
+	r = check_plane(call);
+	if (!r)
+		r = infer_as(call, op_conv_infer, 3, (const unsigned int[]){0, 3, 8});
 	for (unsigned int i = 1; i <= 2 && !r; i++)
 		r = check_one(call, call->in[i]);
 	for (unsigned int i = 4; i <= 5 && !r; i++)

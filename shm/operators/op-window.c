@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shape rules: Conv and MaxPool
+ * Shape rules: Conv and pooling
  *
- * Both slide a window over one or two spatial dimensions. auto_pad is resolved here, so that
- * executors only know begin and end padding, and a 1-D operator becomes a 2-D one of height 1:
+ * All slide a window over one to three spatial dimensions. auto_pad is resolved here, so that
+ * executors only know begin and end padding, and an operator of fewer dimensions becomes one of
+ * three whose depth and height are 1:
  *
  *   extent  = (kernel - 1) * dilation + 1                  what the window spans
  *   output  = (input + pad_begin + pad_end - extent) / stride + 1
@@ -11,8 +12,7 @@
  * rounded down, or, with ceil_mode, up, less the window that would start beyond the input and its
  * front padding. With SAME_*, output = input / stride rounded up, and the padding follows; the odd
  * one goes to the end (UPPER) or the beginning (LOWER). With ceil_mode a window may reach beyond
- * the end padding: executors clip windows to the input. A MaxPool window without any element of the
- * input gives minus infinity.
+ * the end padding: executors clip windows to the input.
  *
  * Padded inputs and extents stay below 2^31, so that executors can use 32 signed bits.
  */
@@ -22,17 +22,18 @@
 enum auto_pad { PAD_NOTSET, PAD_SAME_UPPER, PAD_SAME_LOWER, PAD_VALID };
 static const char *const auto_pads[] = {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", NULL};
 
-/* Input 0 must be [batch, channels, one or two spatial dimensions]. */
+/* Input 0 must be [batch, channels, one to three spatial dimensions]. */
 static int check_input(struct op_call *call)
 {
 	const struct op_tensor *in = call->in[0];
 
-	if (in->shape.rank == 3 || in->shape.rank == 4)
+	if (in->shape.rank >= 3 && in->shape.rank <= 2 + OP_MAX_SPATIAL)
 		return 0;
-	return op_call_refuse(call,
-			      "input \"%s\" is %s, expected batch, channels and one or two spatial "
-			      "dimensions",
-			      in->name, SHAPE_TEXT(&in->shape));
+	return op_call_refuse(
+		call,
+		"input \"%s\" is %s, expected batch, channels and one to three spatial "
+		"dimensions",
+		in->name, SHAPE_TEXT(&in->shape));
 }
 
 static int resolve_dim(struct op_call *call, unsigned int i, enum auto_pad auto_pad, bool ceil_mode,
@@ -206,9 +207,10 @@ static void conv_cost(const struct op_call *call, struct cost *ret)
 	cost_tensors(ret, call);
 }
 
-static int max_pool_infer(struct op_call *call)
+/* What all poolings have: a kernel and ceil_mode. */
+static int pool_infer(struct op_call *call)
 {
-	int64_t kernel[OP_MAX_SPATIAL], storage_order;
+	int64_t kernel[OP_MAX_SPATIAL];
 	bool ceil_mode;
 	int r;
 
@@ -218,8 +220,6 @@ static int max_pool_infer(struct op_call *call)
 				 0, kernel, NULL);
 	if (!r)
 		r = op_call_bool(call, "ceil_mode", false, &ceil_mode);
-	if (!r)
-		r = op_call_int(call, "storage_order", 0, 0, 0, &storage_order);
 	if (r)
 		return r;
 	call->params.window.group = 1;
@@ -227,10 +227,50 @@ static int max_pool_infer(struct op_call *call)
 	return resolve_window(call, kernel, ceil_mode);
 }
 
-static void max_pool_cost(const struct op_call *call, struct cost *ret)
+static int max_pool_infer(struct op_call *call)
 {
-	cost_elems(ret, &call->out_shape[0],
-		   (uint64_t)call->params.window.kernel[0] * call->params.window.kernel[1]);
+	int r;
+
+	r = op_call_bool(call, "storage_order", false, &call->params.window.is_column_major);
+	if (!r)
+		r = pool_infer(call);
+	if (r)
+		return r;
+	/* Indices are of the whole input: rows apart would begin at 0 again. */
+	call->out_shape[1] = call->out_shape[0];
+	call->mixes_rows = call->n_out > 1;
+	return 0;
+}
+
+static int average_pool_infer(struct op_call *call)
+{
+	int r;
+
+	r = op_call_bool(call, "count_include_pad", false, &call->params.window.includes_pad);
+	return r ? r : pool_infer(call);
+}
+
+static int lp_pool_infer(struct op_call *call)
+{
+	int64_t p;
+	int r;
+
+	r = op_call_int(call, "p", 1, OP_MAX_DIM, 2, &p);
+	if (r)
+		return r;
+	call->params.window.p = (uint32_t)p;
+	return pool_infer(call);
+}
+
+static void pool_cost(const struct op_call *call, struct cost *ret)
+{
+	uint64_t taps = 1;
+
+	/* Saturates, as cost_elems() does. */
+	for (unsigned int i = 0; i < OP_MAX_SPATIAL; i++)
+		if (__builtin_mul_overflow(taps, call->params.window.kernel[i], &taps))
+			taps = UINT64_MAX;
+	cost_elems(ret, &call->out_shape[0], taps);
 	cost_tensors(ret, call);
 }
 
@@ -248,7 +288,7 @@ const struct op op_conv = {
 	.kind = OP_CONV,
 	.family = OP_FAMILY_CONVOLUTION,
 	.name = "Conv",
-	.opset = 11,
+	.opset = 22,
 	.min_in = 2,
 	.max_in = 3,
 	.min_out = 1,
@@ -263,18 +303,51 @@ const struct op op_conv = {
 	.cost = conv_cost,
 };
 
+#define POOL_ATTRS                                                                          \
+	{"auto_pad", RBK_ATTR_STRING, false}, {"ceil_mode", RBK_ATTR_INT, false},           \
+		{"dilations", RBK_ATTR_INTS, false}, {"kernel_shape", RBK_ATTR_INTS, true}, \
+		{"pads", RBK_ATTR_INTS, false},                                             \
+	{                                                                                   \
+		"strides", RBK_ATTR_INTS, false                                             \
+	}
+
 static const struct op_attr max_pool_attrs[] = {
-	{"auto_pad", RBK_ATTR_STRING, false}, {"ceil_mode", RBK_ATTR_INT, false},
-	{"dilations", RBK_ATTR_INTS, false},  {"kernel_shape", RBK_ATTR_INTS, true},
-	{"pads", RBK_ATTR_INTS, false},       {"storage_order", RBK_ATTR_INT, false},
-	{"strides", RBK_ATTR_INTS, false},    {0},
+	POOL_ATTRS,
+	{"storage_order", RBK_ATTR_INT, false},
+	{0},
 };
 
 const struct op op_max_pool = {
 	.kind = OP_MAX_POOL,
 	.family = OP_FAMILY_POOLING,
 	.name = "MaxPool",
-	.opset = 12,
+	.opset = 22,
+	.min_in = 1,
+	.max_in = 1,
+	.min_out = 1,
+	.max_out = 2,
+	.classes = {{'T', OP_FLOATS | OP_BYTES, OP_FLOATS | OP_BYTES},
+		    {'I', OP_TYPE(RBK_DTYPE_I64), OP_TYPE(RBK_DTYPE_I64)}},
+	.in_classes = "T",
+	.out_classes = "TI",
+	.data_independent = true,
+	.splits_rows = true,
+	.attrs = max_pool_attrs,
+	.infer = max_pool_infer,
+	.cost = pool_cost,
+};
+
+static const struct op_attr average_pool_attrs[] = {
+	POOL_ATTRS,
+	{"count_include_pad", RBK_ATTR_INT, false},
+	{0},
+};
+
+const struct op op_average_pool = {
+	.kind = OP_AVERAGE_POOL,
+	.family = OP_FAMILY_POOLING,
+	.name = "AveragePool",
+	.opset = 22,
 	.min_in = 1,
 	.max_in = 1,
 	.min_out = 1,
@@ -284,7 +357,32 @@ const struct op op_max_pool = {
 	.out_classes = "T",
 	.data_independent = true,
 	.splits_rows = true,
-	.attrs = max_pool_attrs,
-	.infer = max_pool_infer,
-	.cost = max_pool_cost,
+	.attrs = average_pool_attrs,
+	.infer = average_pool_infer,
+	.cost = pool_cost,
+};
+
+static const struct op_attr lp_pool_attrs[] = {
+	POOL_ATTRS,
+	{"p", RBK_ATTR_INT, false},
+	{0},
+};
+
+const struct op op_lp_pool = {
+	.kind = OP_LP_POOL,
+	.family = OP_FAMILY_POOLING,
+	.name = "LpPool",
+	.opset = 22,
+	.min_in = 1,
+	.max_in = 1,
+	.min_out = 1,
+	.max_out = 1,
+	.classes = {{'T', OP_FLOATS, OP_FLOATS}},
+	.in_classes = "T",
+	.out_classes = "T",
+	.data_independent = true,
+	.splits_rows = true,
+	.attrs = lp_pool_attrs,
+	.infer = lp_pool_infer,
+	.cost = pool_cost,
 };

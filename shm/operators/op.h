@@ -60,8 +60,10 @@ enum op_kind {
 	OP_TILE,            /* ONNX Tile-13 */
 	OP_PAD,             /* ONNX Pad-25 */
 	OP_RESHAPE,         /* ONNX Reshape-13, shape as an attribute */
-	OP_CONV,            /* ONNX Conv-11, one or two spatial dimensions */
-	OP_MAX_POOL,        /* ONNX MaxPool-12, one or two spatial dimensions, first output */
+	OP_CONV,            /* ONNX Conv-22, one to three spatial dimensions, as those below */
+	OP_MAX_POOL,        /* ONNX MaxPool-22 */
+	OP_AVERAGE_POOL,    /* ONNX AveragePool-22 */
+	OP_LP_POOL,         /* ONNX LpPool-22 */
 	OP_TOP_K,           /* ONNX TopK-11, k as an attribute */
 	OP_QUANTIZE_LINEAR, /* ONNX QuantizeLinear-25, to eight bits */
 	OP_DEQUANTIZE_LINEAR,       /* ONNX DequantizeLinear-25, from eight bits or int32 */
@@ -101,7 +103,7 @@ enum op_family {
 enum {
 	OP_MAX_INPUTS = 32,
 	OP_MAX_OUTPUTS = 32,
-	OP_MAX_SPATIAL = 2,
+	OP_MAX_SPATIAL = 3,
 	OP_MAX_CLASSES = 6,
 	OP_RANGES = 64,         /* pieces whose ranges DynamicQuantizeLinear finds at once */
 	OP_MESSAGE_BYTES = 512, /* of a sentence that says why a node is refused */
@@ -212,10 +214,12 @@ union op_params {
 	} pad;
 	struct {
 		/*
-		 * A 1-D operator has kernel[0] = stride[0] = dilation[0] = 1 and no pads there.
-		 * Tap t of output o is at o * stride + t * dilation - pad_begin of the input; taps
-		 * outside count as 0 (Conv) or not at all (MaxPool, whose windows without any tap
-		 * inside give minus infinity). With ceil_mode windows may reach beyond pad_end.
+		 * Depth, height, width. Of the dimensions that an operator has not, kernel, stride
+		 * and dilation are 1, without pads. Tap t of output o is at
+		 * o * stride + t * dilation - pad_begin of the input; taps outside count as 0
+		 * (Conv, LpPool) or not at all (MaxPool, whose windows without any tap inside give
+		 * minus infinity or the least integer; AveragePool, which gives 0 then). With
+		 * ceil_mode windows may reach beyond pad_end.
 		 * (kernel - 1) * dilation + 1 and input + pad_begin + pad_end are below 2^31.
 		 */
 		uint32_t kernel[OP_MAX_SPATIAL];
@@ -223,7 +227,10 @@ union op_params {
 		uint32_t dilation[OP_MAX_SPATIAL];
 		uint32_t pad_begin[OP_MAX_SPATIAL];
 		uint32_t pad_end[OP_MAX_SPATIAL];
-		uint32_t group; /* Conv */
+		uint32_t group;       /* Conv */
+		uint32_t p;           /* LpPool: of its norm */
+		bool includes_pad;    /* AveragePool: divides by taps in the padding, too */
+		bool is_column_major; /* MaxPool: indices count the first dimension first */
 	} window;
 	struct {
 		uint32_t k;

@@ -163,8 +163,6 @@ static void describe_attrs(struct describe *describe, const struct op *op, struc
 		if (!strcmp(attr->name, "k") || !strcmp(attr->name, "axes") ||
 		    (op->kind == OP_CLIP && attr->type == RBK_ATTR_FLOAT))
 			value = member(resolved, attr->name);
-		if (!strcmp(attr->name, "storage_order"))
-			value = NULL;
 		if (value)
 			describe_value(describe, attr, value);
 	}

@@ -10,8 +10,7 @@
  *
  * Attributes are given as the model gives them (so auto_pad is resolved by the shape rule), except:
  * k, axes, Clip's limits and other inputs that are attributes in the catalogue are taken from the
- * case's resolved ones, and MaxPool's indices, with storage_order, which means nothing without
- * them, are left out.
+ * case's resolved ones.
  */
 #include <stdbool.h>
 #include <stddef.h>

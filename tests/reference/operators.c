@@ -16,6 +16,7 @@
 #include "reference/quantized.h"
 #include "reference/reference.h"
 #include "reference/rows.h"
+#include "reference/windows.h"
 #include "shm/dtype.h"
 
 /* An array with its shape at the count of this run. */
@@ -155,78 +156,6 @@ static void run_softmax(const union op_params *params, const struct array *x, fl
 	}
 }
 
-/* A 1-D operator as a 2-D one of height 1. */
-static struct array with_height(const struct array *x)
-{
-	struct array tall = *x;
-
-	if (x->rank == 3) {
-		tall.rank = 4;
-		tall.dims[2] = 1;
-		tall.dims[3] = x->dims[2];
-	}
-	return tall;
-}
-
-/* Where tap @tap of output coordinate @to falls along spatial dimension @d; false: outside. */
-static bool window_at(const union op_params *params, unsigned int d, uint32_t to, uint32_t tap,
-		      uint32_t limit, uint32_t *ret)
-{
-	int64_t position = (int64_t)to * params->window.stride[d] +
-			   (int64_t)tap * params->window.dilation[d] - params->window.pad_begin[d];
-
-	*ret = (uint32_t)position;
-	return position >= 0 && position < limit;
-}
-
-static void run_conv(const union op_params *params, const struct array *x_any,
-		     const struct array *w_any, const struct array *bias, const struct array *y_any,
-		     float *out)
-{
-	struct array x = with_height(x_any), w = with_height(w_any), y = with_height(y_any);
-	uint32_t per_group = y.dims[1] / params->window.group;
-
-	for (uint64_t i = 0; i < n_elems(&y); i++) {
-		struct coords to = coords_of(&y, i), from = {{to.at[0]}}, tap = {{to.at[1]}};
-		uint32_t first_channel = to.at[1] / per_group * w.dims[1];
-		double sum = bias ? (double)bias->data[to.at[1]] : 0;
-
-		for (tap.at[1] = 0; tap.at[1] < w.dims[1]; tap.at[1]++) {
-			for (tap.at[2] = 0; tap.at[2] < w.dims[2]; tap.at[2]++) {
-				for (tap.at[3] = 0; tap.at[3] < w.dims[3]; tap.at[3]++) {
-					from.at[1] = first_channel + tap.at[1];
-					if (window_at(params, 0, to.at[2], tap.at[2], x.dims[2],
-						      &from.at[2]) &&
-					    window_at(params, 1, to.at[3], tap.at[3], x.dims[3],
-						      &from.at[3]))
-						sum += at(&x, &from) * at(&w, &tap);
-				}
-			}
-		}
-		out[i] = (float)sum;
-	}
-}
-
-static void run_max_pool(const union op_params *params, const struct array *x_any,
-			 const struct array *y_any, float *out)
-{
-	struct array x = with_height(x_any), y = with_height(y_any);
-
-	for (uint64_t i = 0; i < n_elems(&y); i++) {
-		struct coords to = coords_of(&y, i), from = {{to.at[0], to.at[1]}};
-		double max = -INFINITY;
-
-		for (uint32_t r = 0; r < params->window.kernel[0]; r++) {
-			for (uint32_t s = 0; s < params->window.kernel[1]; s++) {
-				if (window_at(params, 0, to.at[2], r, x.dims[2], &from.at[2]) &&
-				    window_at(params, 1, to.at[3], s, x.dims[3], &from.at[3]))
-					max = fmax(max, at(&x, &from));
-			}
-		}
-		out[i] = (float)max;
-	}
-}
-
 /* Does element @i come before element @j? Numbers before what is none, then the lower index. */
 static bool top_k_before(const float *line, bool largest, uint32_t i, uint32_t j)
 {
@@ -299,18 +228,12 @@ void reference_node(const struct plan *plan, const struct node *node, uint32_t c
 	case OP_RESHAPE:
 		memcpy(out[0], in[0], n_elems(&y) * dtype_bytes(plan->tensors[node->in[0]].dtype));
 		return;
-	case OP_CONV:
-		run_conv(&node->params, &inputs[0], &inputs[1], in[2] ? &inputs[2] : NULL, &y,
-			 out[0]);
-		return;
-	case OP_MAX_POOL:
-		run_max_pool(&node->params, &inputs[0], &y, out[0]);
-		return;
 	case OP_TOP_K:
 		run_top_k(&node->params, &inputs[0], &y, out[0], out[1]);
 		return;
 	default:
-		if (reference_rows(plan, node, count, in, out))
+		if (reference_rows(plan, node, count, in, out) ||
+		    reference_windows(plan, node, count, in, out))
 			return;
 		assert(node->op->kind >= OP_ADD && node->op->kind <= OP_BITWISE_NOT);
 		reference_elementwise(plan, node, count, in, out[0]);

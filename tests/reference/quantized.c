@@ -190,7 +190,7 @@ static void run_conv(const union op_params *params, const struct view *x, const 
 {
 	const uint32_t channels = w->dims[1], per_group = w->dims[0] / params->window.group;
 	const uint32_t x_width = x->dims[x->rank - 1], y_width = y->dims[y->rank - 1];
-	const uint32_t kh = params->window.kernel[0], kw = params->window.kernel[1];
+	const uint32_t kh = params->window.kernel[1], kw = params->window.kernel[2];
 
 	for (uint64_t i = 0; i < y->n; i++) {
 		const uint32_t ox = (uint32_t)(i % y_width);
@@ -201,12 +201,12 @@ static void run_conv(const union op_params *params, const struct view *x, const 
 
 		for (uint32_t c = 0; c < channels; c++)
 			for (uint32_t t = 0; t < kh * kw; t++) {
-				const int64_t iy = (int64_t)oy * params->window.stride[0] +
-						   (int64_t)(t / kw) * params->window.dilation[0] -
-						   params->window.pad_begin[0];
-				const int64_t ix = (int64_t)ox * params->window.stride[1] +
-						   (int64_t)(t % kw) * params->window.dilation[1] -
+				const int64_t iy = (int64_t)oy * params->window.stride[1] +
+						   (int64_t)(t / kw) * params->window.dilation[1] -
 						   params->window.pad_begin[1];
+				const int64_t ix = (int64_t)ox * params->window.stride[2] +
+						   (int64_t)(t % kw) * params->window.dilation[2] -
+						   params->window.pad_begin[2];
 				const uint64_t channel =
 					batch * x->dims[1] + o / per_group * channels + c;
 

@@ -330,20 +330,20 @@ static void conv_reference(const struct cpu_int8_conv *conv, uint8_t *y)
 				uint32_t wrapped;
 
 				for (size_t c = 0; c < in; c++)
-					for (size_t r = 0; r < w->kernel[0]; r++)
-						for (size_t s = 0; s < w->kernel[1]; s++) {
+					for (size_t r = 0; r < w->kernel[1]; r++)
+						for (size_t s = 0; s < w->kernel[2]; s++) {
 							const size_t iy =
-								p / w->out_width * w->stride[0] +
-								r * w->dilation[0] -
-								w->pad_begin[0];
-							const size_t ix =
-								p % w->out_width * w->stride[1] +
-								s * w->dilation[1] -
+								p / w->out_width * w->stride[1] +
+								r * w->dilation[1] -
 								w->pad_begin[1];
+							const size_t ix =
+								p % w->out_width * w->stride[2] +
+								s * w->dilation[2] -
+								w->pad_begin[2];
 							const size_t channel = o / out * in + c;
 							const size_t tap =
-								((o * in + c) * w->kernel[0] + r) *
-									w->kernel[1] +
+								((o * in + c) * w->kernel[1] + r) *
+									w->kernel[2] +
 								s;
 
 							/* Above, for what is below 0, too. */
@@ -386,7 +386,7 @@ static void check_one_conv(const struct cpu_int8_kernels *kernels, void *workspa
 {
 	const size_t n_x = window.batch * window.channels * window.height * window.width;
 	const size_t n_weights = window.out_channels * (window.channels / window.group) *
-				 window.kernel[0] * window.kernel[1];
+				 window.kernel[1] * window.kernel[2];
 	const size_t n_y =
 		window.batch * window.out_channels * window.out_height * window.out_width;
 	struct guarded x = guarded_new(n_x, false, FILL_RANDOM);
@@ -439,8 +439,8 @@ static void check_one_conv(const struct cpu_int8_kernels *kernels, void *workspa
 			fail_msg("%s, variant %u, %zu channels to %zu, %zu groups, %zu x %zu, "
 				 "kernel %zu x %zu: byte %zu is %u, not %u",
 				 kernels->name, variant, window.channels, window.out_channels,
-				 window.group, window.height, window.width, window.kernel[0],
-				 window.kernel[1], i, ((uint8_t *)got.data)[i],
+				 window.group, window.height, window.width, window.kernel[1],
+				 window.kernel[2], i, ((uint8_t *)got.data)[i],
 				 ((uint8_t *)want.data)[i]);
 	free(packed);
 	free(scales);
@@ -458,12 +458,14 @@ static void check_conv(const struct cpu_int8_kernels *kernels, void *workspace)
 		struct cpu_window w = {
 			.batch = pick(1, 2),
 			.group = round % 3 ? 1 : pick(1, 3),
+			.depth = 1,
 			.height = pick(1, 18),
 			.width = pick(1, 18),
-			.kernel = {pick(1, 3), pick(1, 5)},
-			.stride = {pick(1, 2), pick(1, 3)},
-			.dilation = {pick(1, 2), pick(1, 2)},
-			.pad_begin = {pick(0, 2), pick(0, 2)},
+			.out_depth = 1,
+			.kernel = {1, pick(1, 3), pick(1, 5)},
+			.stride = {1, pick(1, 2), pick(1, 3)},
+			.dilation = {1, pick(1, 2), pick(1, 2)},
+			.pad_begin = {0, pick(0, 2), pick(0, 2)},
 		};
 
 		w.channels = w.group * pick(1, round % 10 == 1 ? 130 : 7);
@@ -471,13 +473,13 @@ static void check_conv(const struct cpu_int8_kernels *kernels, void *workspace)
 		if (round % 4 == 0)
 			w.channels = w.out_channels = w.group = pick(1, 9);
 		if (round % 8 == 1)
-			w.kernel[0] = w.kernel[1] = w.stride[0] = w.stride[1] = 1;
+			w.kernel[1] = w.kernel[2] = w.stride[1] = w.stride[2] = 1;
 		if (round % 16 == 1)
-			w.pad_begin[0] = w.pad_begin[1] = 0;
-		w.out_height = conv_out(w.height, w.pad_begin[0] * 2, w.kernel[0], w.dilation[0],
-					w.stride[0]);
-		w.out_width = conv_out(w.width, w.pad_begin[1] * 2, w.kernel[1], w.dilation[1],
-				       w.stride[1]);
+			w.pad_begin[1] = w.pad_begin[2] = 0;
+		w.out_height = conv_out(w.height, w.pad_begin[1] * 2, w.kernel[1], w.dilation[1],
+					w.stride[1]);
+		w.out_width = conv_out(w.width, w.pad_begin[2] * 2, w.kernel[2], w.dilation[2],
+				       w.stride[2]);
 		if (w.out_height == 0 || w.out_width == 0)
 			continue;
 		check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 1023));

@@ -142,9 +142,9 @@ static void check_columns(const struct cpu_kernels *kernels, void *workspace)
 					    .n_out = outer * len * inner});
 		/* Rows, then columns. */
 		reduce.kept[0] = outer;
-		reduce.kept_stride[0] = len * inner;
+		reduce.kept_stride[1] = len * inner;
 		reduce.reduced[0] = len * inner;
-		reduce.reduced_stride[0] = 1;
+		reduce.reduced_stride[1] = 1;
 		check_splits(&(struct call){.kernels = kernels,
 					    .run = run_reduce,
 					    .args = &reduce,
@@ -152,9 +152,9 @@ static void check_columns(const struct cpu_kernels *kernels, void *workspace)
 					    .n_out = outer});
 		reduce.inner_kept = true;
 		reduce.reduced[0] = outer;
-		reduce.reduced_stride[0] = len * inner;
+		reduce.reduced_stride[1] = len * inner;
 		reduce.kept[0] = len * inner;
-		reduce.kept_stride[0] = 1;
+		reduce.kept_stride[1] = 1;
 		check_splits(&(struct call){.kernels = kernels,
 					    .run = run_reduce,
 					    .args = &reduce,
@@ -229,18 +229,51 @@ static void run_max_pool(const struct call *call, size_t begin, size_t end, floa
 	call->kernels->max_pool(&args, begin, end);
 }
 
+static void run_average_pool(const struct call *call, size_t begin, size_t end, float *y)
+{
+	struct cpu_window args = *(const struct cpu_window *)call->args;
+
+	args.y = y;
+	call->kernels->average_pool(&args, begin, end);
+}
+
+static void run_lp_pool(const struct call *call, size_t begin, size_t end, float *y)
+{
+	struct cpu_window args = *(const struct cpu_window *)call->args;
+
+	args.y = y;
+	call->kernels->lp_pool(&args, begin, end);
+}
+
+static void run_max_pool_any(const struct call *call, size_t begin, size_t end, float *y)
+{
+	const struct cpu_pool args = {
+		.window = *(const struct cpu_window *)call->args,
+		.type = CPU_F32,
+		.x = ((const struct cpu_window *)call->args)->x,
+		.y = y,
+	};
+
+	call->kernels->max_pool_any(&args, begin, end);
+}
+
 static void check_windows(const struct cpu_kernels *kernels, void *workspace)
 {
+	static void (*const pools[])(const struct call *, size_t, size_t, float *) = {
+		run_max_pool, run_average_pool, run_lp_pool, run_max_pool_any};
+
 	for (unsigned int round = 0; round < 16; round++) {
 		const bool depthwise = round % 4 == 1;
 		struct cpu_window args = {
 			.batch = pick(1, 3),
+			.depth = round % 3 ? 1 : pick(3, 6),
 			.height = pick(4, 20),
 			.width = pick(4, 60),
-			.kernel = {pick(1, 3), pick(1, 4)},
-			.stride = {pick(1, 3), pick(1, 3)},
-			.dilation = {1, 1},
-			.pad_begin = {pick(0, 2), pick(0, 3)},
+			.kernel = {round % 3 ? 1 : pick(1, 3), pick(1, 3), pick(1, 4)},
+			.stride = {pick(1, 3), pick(1, 3), pick(1, 3)},
+			.dilation = {1, 1, 1},
+			.pad_begin = {round % 3 ? 0 : pick(0, 2), pick(0, 2), pick(0, 3)},
+			.p = pick(1, 4),
 		};
 		struct guarded x, weights, bias;
 		size_t n_out;
@@ -249,14 +282,16 @@ static void check_windows(const struct cpu_kernels *kernels, void *workspace)
 		args.group = depthwise ? pick(1, 6) : pick(1, 2);
 		args.channels = depthwise ? args.group : args.group * pick(1, 4);
 		args.out_channels = depthwise ? args.group : args.group * pick(1, 30);
+		args.out_depth =
+			(args.depth + 2 * args.pad_begin[0] - args.kernel[0]) / args.stride[0] + 1;
 		args.out_height =
-			(args.height + 2 * args.pad_begin[0] - args.kernel[0]) / args.stride[0] + 1;
+			(args.height + 2 * args.pad_begin[1] - args.kernel[1]) / args.stride[1] + 1;
 		args.out_width =
-			(args.width + 2 * args.pad_begin[1] - args.kernel[1]) / args.stride[1] + 1;
-		n_out = args.batch * args.out_channels * args.out_height * args.out_width;
-		x = guarded_new(args.batch * args.channels * args.height * args.width);
+			(args.width + 2 * args.pad_begin[2] - args.kernel[2]) / args.stride[2] + 1;
+		n_out = args.batch * args.out_channels * cpu_window_out(&args);
+		x = guarded_new(args.batch * args.channels * cpu_window_in(&args));
 		weights = guarded_new(args.out_channels * args.channels / args.group *
-				      args.kernel[0] * args.kernel[1]);
+				      args.kernel[0] * args.kernel[1] * args.kernel[2]);
 		bias = guarded_new(args.out_channels);
 		args.x = x.data;
 		args.weights = weights.data;
@@ -284,12 +319,13 @@ static void check_windows(const struct cpu_kernels *kernels, void *workspace)
 			guarded_free(&got);
 		}
 		args.out_channels = args.channels;
-		check_splits(&(struct call){.kernels = kernels,
-					    .run = run_max_pool,
-					    .args = &args,
-					    .units = args.batch * args.channels,
-					    .n_out = args.batch * args.channels * args.out_height *
-						     args.out_width});
+		for (unsigned int i = 0; i < sizeof(pools) / sizeof(pools[0]); i++)
+			check_splits(&(struct call){.kernels = kernels,
+						    .run = pools[i],
+						    .args = &args,
+						    .units = args.batch * args.channels,
+						    .n_out = args.batch * args.channels *
+							     cpu_window_out(&args)});
 		guarded_free(&x);
 		guarded_free(&weights);
 		guarded_free(&bias);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shape rules: Conv and MaxPool
+ * Shape rules: Conv and pooling
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,6 +25,8 @@ static void test_conv__shapes(void **state)
 	expect_infers("Conv", "[2,3,10] [5,3,4]", "strides=[2]", "[2,5,4]");
 	expect_infers("Conv", "[count,3,10] [5,3,4] [5]", "", "[count,5,7]");
 	expect_infers("Conv", "[count,1,1,1] [1,1,1,1]", "", "[count,1,1,1]");
+	expect_infers("Conv", "[count,2,5,8,9] [4,2,3,3,3]", "pads=[1,0,0,1,0,0] strides=[2,1,3]",
+		      "[count,4,3,6,3]");
 }
 
 static void test_conv__auto_pad(void **state)
@@ -37,16 +39,16 @@ static void test_conv__auto_pad(void **state)
 	expect_infers("Conv", "[1,1,8] [1,1,1]", "auto_pad=SAME_LOWER strides=[3]", "[1,1,3]");
 
 	plan = expect_plan(one_op("Conv", "[1,1,5,8] [1,1,2,4]", "auto_pad=SAME_UPPER"));
-	assert_int_equal(plan->nodes[0].params.window.pad_begin[0], 0);
-	assert_int_equal(plan->nodes[0].params.window.pad_end[0], 1);
-	assert_int_equal(plan->nodes[0].params.window.pad_begin[1], 1);
-	assert_int_equal(plan->nodes[0].params.window.pad_end[1], 2);
+	assert_int_equal(plan->nodes[0].params.window.pad_begin[1], 0);
+	assert_int_equal(plan->nodes[0].params.window.pad_end[1], 1);
+	assert_int_equal(plan->nodes[0].params.window.pad_begin[2], 1);
+	assert_int_equal(plan->nodes[0].params.window.pad_end[2], 2);
 	plan_free(plan);
 	plan = expect_plan(one_op("Conv", "[1,1,5,8] [1,1,2,4]", "auto_pad=SAME_LOWER"));
-	assert_int_equal(plan->nodes[0].params.window.pad_begin[0], 1);
-	assert_int_equal(plan->nodes[0].params.window.pad_end[0], 0);
-	assert_int_equal(plan->nodes[0].params.window.pad_begin[1], 2);
-	assert_int_equal(plan->nodes[0].params.window.pad_end[1], 1);
+	assert_int_equal(plan->nodes[0].params.window.pad_begin[1], 1);
+	assert_int_equal(plan->nodes[0].params.window.pad_end[1], 0);
+	assert_int_equal(plan->nodes[0].params.window.pad_begin[2], 2);
+	assert_int_equal(plan->nodes[0].params.window.pad_end[2], 1);
 	plan_free(plan);
 }
 
@@ -56,16 +58,16 @@ static void test_conv__parameters_1d(void **state)
 		one_op("Conv", "[1,2,9] [4,1,3]", "group=2 strides=[2] dilations=[3] pads=[4,5]"));
 	const union op_params *params = &plan->nodes[0].params;
 
-	assert_int_equal(params->window.kernel[0], 1);
-	assert_int_equal(params->window.stride[0], 1);
-	assert_int_equal(params->window.dilation[0], 1);
-	assert_int_equal(params->window.pad_begin[0], 0);
-	assert_int_equal(params->window.pad_end[0], 0);
-	assert_int_equal(params->window.kernel[1], 3);
-	assert_int_equal(params->window.stride[1], 2);
-	assert_int_equal(params->window.dilation[1], 3);
-	assert_int_equal(params->window.pad_begin[1], 4);
-	assert_int_equal(params->window.pad_end[1], 5);
+	assert_int_equal(params->window.kernel[1], 1);
+	assert_int_equal(params->window.stride[1], 1);
+	assert_int_equal(params->window.dilation[1], 1);
+	assert_int_equal(params->window.pad_begin[1], 0);
+	assert_int_equal(params->window.pad_end[1], 0);
+	assert_int_equal(params->window.kernel[2], 3);
+	assert_int_equal(params->window.stride[2], 2);
+	assert_int_equal(params->window.dilation[2], 3);
+	assert_int_equal(params->window.pad_begin[2], 4);
+	assert_int_equal(params->window.pad_end[2], 5);
 	assert_int_equal(params->window.group, 2);
 	plan_free(plan);
 }
@@ -84,7 +86,7 @@ static void test_conv__cost(void **state)
 static void test_conv__refused(void **state)
 {
 	expect_refuses("Conv", "[3,8] [4,3]", "", "input \"a\" is [3,8], expected batch", NULL);
-	expect_refuses("Conv", "[1,1,2,2,2] [1,1,1,1,1]", "", "one or two spatial", NULL);
+	expect_refuses("Conv", "[1,1,2,2,2,2] [1,1,1,1,1,1]", "", "one to three spatial", NULL);
 	expect_refuses("Conv", "[1,3,8] [4,3,3,3]", "",
 		       "input \"b\" is [4,3,3,3], expected 3 dimensions as \"a\"", NULL);
 	expect_refuses("Conv", "[1,3,8,8] [4,2,3,3]", "",
@@ -168,25 +170,71 @@ static void test_max_pool__shapes(void **state)
 
 static void test_max_pool__refused(void **state)
 {
-	struct describe *d;
-
 	expect_refuses("MaxPool", "[1,3,8,8]", "", "attribute \"kernel_shape\" is missing", NULL);
 	expect_refuses("MaxPool", "[1,3,8,8]", "kernel_shape=[2]", "has 1 values, expected 2",
 		       NULL);
-	expect_refuses("MaxPool", "[1,3,8,8]", "kernel_shape=[2,2] storage_order=1",
-		       "\"storage_order\" is 1, expected a number from 0 to 0", NULL);
+	expect_refuses("MaxPool", "[1,3,8,8]", "kernel_shape=[2,2] storage_order=2",
+		       "\"storage_order\" is 2, expected a number from 0 to 1", NULL);
 	expect_refuses("MaxPool", "[8,8]", "kernel_shape=[2,2]", "input \"a\" is [8,8]", NULL);
 	expect_refuses("MaxPool", "[1,3,8,8]", "kernel_shape=[2,2] group=1",
 		       "unknown attribute \"group\", expected one of auto_pad, ceil_mode", NULL);
 	expect_refuses("MaxPool", "[1,3,8,8]", "kernel_shape=[0,2]", "value 0", NULL);
+}
 
-	d = describe_new("", 1);
-	describe_input(d, "x", DESCRIBE_DIMS(1, 1, 4));
-	describe_output(d, "y", DESCRIBE_DIMS(1, 1, 3));
-	describe_tensor(d, "indices", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64, 0, DESCRIBE_DIMS(1, 1, 3));
-	describe_node(d, "MaxPool", "pool", "x", "y,indices");
-	describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(2));
-	expect_refused(d, "node 0 \"pool\" (MaxPool)", "2 outputs, expected at most 1", NULL);
+/* Indices count rows of the whole task, so that its rows cannot be told apart. */
+static void test_max_pool__indices(void **state)
+{
+	struct plan *plan;
+
+	for (int n_out = 1; n_out <= 2; n_out++) {
+		struct describe *d = describe_new("", 9);
+
+		describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 1, 4));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		if (n_out > 1)
+			describe_inferred(d, "indices", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
+		describe_node(d, "MaxPool", "pool", "x", n_out > 1 ? "y,indices" : "y");
+		describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(2));
+		plan = expect_plan(d);
+		assert_int_equal(plan->splits_rows, n_out == 1);
+		assert_int_equal(expect_tensor(plan, "y")->shape.dims[2], 3);
+		if (n_out > 1)
+			assert_int_equal(expect_tensor(plan, "indices")->shape.dims[2], 3);
+		plan_free(plan);
+	}
+}
+
+static void test_average_pool__shapes(void **state)
+{
+	struct plan *plan;
+
+	expect_infers("AveragePool", "[count,3,8,8]", "kernel_shape=[2,2]", "[count,3,7,7]");
+	expect_infers("AveragePool", "[1,3,8,8,8]", "kernel_shape=[2,3,4] strides=[1,2,3]",
+		      "[1,3,7,3,2]");
+	expect_infers("AveragePool", "[1,1,7]", "kernel_shape=[3] dilations=[2] pads=[1,1]",
+		      "[1,1,5]");
+	expect_infers("AveragePool", "[1,1,4,4]", "kernel_shape=[3,3] strides=[2,2] ceil_mode=1",
+		      "[1,1,2,2]");
+	plan = expect_plan(one_op("AveragePool", "[1,1,4]",
+				  "kernel_shape=[2] pads=[1,1] count_include_pad=1"));
+	assert_true(plan->nodes[0].params.window.includes_pad);
+	plan_free(plan);
+	expect_refuses("AveragePool", "[1,1,4]", "kernel_shape=[2] count_include_pad=2",
+		       "\"count_include_pad\" is 2", NULL);
+	expect_refuses("AveragePool", "[1,1,4]", "kernel_shape=[2] storage_order=1",
+		       "unknown attribute \"storage_order\"", NULL);
+}
+
+static void test_lp_pool__shapes(void **state)
+{
+	struct plan *plan;
+
+	expect_infers("LpPool", "[count,3,8,8]", "kernel_shape=[2,2] p=3", "[count,3,7,7]");
+	plan = expect_plan(one_op("LpPool", "[1,1,4]", "kernel_shape=[2]"));
+	assert_int_equal(plan->nodes[0].params.window.p, 2);
+	plan_free(plan);
+	expect_refuses("LpPool", "[1,1,4]", "kernel_shape=[2] p=0", "\"p\" is 0", NULL);
+	expect_refuses("LpPool", "[1,1,4]", "kernel_shape=[2] p=4294967298", "4294967298", NULL);
 }
 
 int main(void)
@@ -200,6 +248,9 @@ int main(void)
 		cmocka_unit_test(test_window__overflow_refused),
 		cmocka_unit_test(test_max_pool__shapes),
 		cmocka_unit_test(test_max_pool__refused),
+		cmocka_unit_test(test_max_pool__indices),
+		cmocka_unit_test(test_average_pool__shapes),
+		cmocka_unit_test(test_lp_pool__shapes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

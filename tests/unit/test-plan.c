@@ -100,7 +100,7 @@ static void test_plan__int64_inputs(void **state)
 		[OP_TRANSPOSE] = {"[2]"},
 		[OP_RESHAPE] = {"[2]", "shape=[1,2]"},
 		[OP_CONV] = {"[1,1,2] [1,1,1] [1]"},
-		[OP_MAX_POOL] = {"[1,1,2]", "kernel_shape=[1]"},
+		[OP_AVERAGE_POOL] = {"[1,1,2]", "kernel_shape=[1]"},
 		[OP_TOP_K] = {"[2]", "k=1"},
 	};
 

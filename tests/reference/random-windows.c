@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/* See random-windows.h. */
+#include "reference/random-windows.h"
+
+#include <string.h>
+
+struct random {
+	uint64_t *state;
+	struct describe *d;
+	bool dynamic;
+	bool half;
+
+	unsigned int n;              /* spatial dimensions */
+	uint32_t dims[RBK_MAX_RANK]; /* of the input */
+	int64_t kernel[OP_MAX_SPATIAL];
+	int64_t dilations[OP_MAX_SPATIAL];
+};
+
+static uint32_t pick(struct random *r, uint32_t from, uint32_t to)
+{
+	return from + (uint32_t)(reference_random(r->state) % (to - from + 1));
+}
+
+static void input(struct random *r, uint8_t dtype, const char *name, unsigned int rank,
+		  const uint32_t *dims)
+{
+	describe_tensor(r->d, name, RBK_TENSOR_INPUT, dtype, 0, rank, dims);
+}
+
+/* A kernel, and an input of @channels that it fits into. */
+static void pick_sizes(struct random *r, uint32_t channels)
+{
+	r->n = pick(r, 1, 3);
+	r->dims[0] = r->dynamic ? DESCRIBE_COUNT : pick(r, 1, 3);
+	r->dims[1] = channels;
+	for (unsigned int i = 0; i < r->n; i++) {
+		const bool last = i + 1 == r->n;
+
+		r->kernel[i] = pick(r, 1, 4);
+		r->dilations[i] = pick(r, 0, 2) ? 1 : pick(r, 2, 3);
+		r->dims[2 + i] =
+			(uint32_t)((r->kernel[i] - 1) * r->dilations[i]) + pick(r, 1,
+										last        ? 40
+										: r->n == 3 ? 5
+											    : 9);
+	}
+}
+
+/* Strides, dilations and padding, up to @most. */
+static void window_attrs(struct random *r, uint32_t most)
+{
+	static const char *const same[] = {"SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"};
+	int64_t strides[OP_MAX_SPATIAL], pads[2 * OP_MAX_SPATIAL];
+	const uint32_t how = pick(r, 0, 7);
+
+	for (unsigned int i = 0; i < r->n; i++)
+		strides[i] = pick(r, 1, 3);
+	for (unsigned int i = 0; i < 2 * r->n; i++)
+		pads[i] = pick(r, 0, most);
+	describe_attr_ints(r->d, "strides", r->n, strides);
+	describe_attr_ints(r->d, "dilations", r->n, r->dilations);
+	if (how < 4)
+		describe_attr_string(r->d, "auto_pad", same[how]);
+	if (how >= 3)
+		describe_attr_ints(r->d, "pads", 2 * r->n, pads);
+}
+
+static void conv(struct random *r, const char *op)
+{
+	const uint32_t group = pick(r, 0, 1) ? 1 : pick(r, 1, 4);
+	const uint32_t per_group = pick(r, 1, 4), filters = group * pick(r, 1, 18);
+	const bool bias = pick(r, 0, 1);
+	uint32_t weights[2 + OP_MAX_SPATIAL] = {filters, per_group};
+
+	pick_sizes(r, group * per_group);
+	for (unsigned int i = 0; i < r->n; i++)
+		weights[2 + i] = (uint32_t)r->kernel[i];
+	input(r, RBK_DTYPE_F32, "x", 2 + r->n, r->dims);
+	input(r, RBK_DTYPE_F32, "w", 2 + r->n, weights);
+	if (bias)
+		input(r, RBK_DTYPE_F32, "b", 1, &filters);
+	describe_inferred(r->d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(r->d, op, "", bias ? "x,w,b" : "x,w", "y");
+	describe_attr_int(r->d, "group", group);
+	window_attrs(r, 5);
+}
+
+static void pool(struct random *r, const char *op)
+{
+	const bool is_max = !strcmp(op, "MaxPool");
+	const bool indices = is_max && pick(r, 0, 1);
+	const uint32_t bytes = is_max ? pick(r, 0, 5) : 0;
+	const uint8_t dtype = bytes == 1 ? RBK_DTYPE_I8 : bytes == 2 ? RBK_DTYPE_U8 : RBK_DTYPE_F32;
+
+	pick_sizes(r, pick(r, 1, 4));
+	input(r, dtype, "x", 2 + r->n, r->dims);
+	describe_inferred(r->d, "y", RBK_TENSOR_OUTPUT, dtype);
+	if (indices)
+		describe_inferred(r->d, "i", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
+	describe_node(r->d, op, "", "x", indices ? "y,i" : "y");
+	describe_attr_ints(r->d, "kernel_shape", r->n, r->kernel);
+	/* Beyond the window, too: it may lie in the padding entirely. */
+	window_attrs(r, 7);
+	describe_attr_int(r->d, "ceil_mode", pick(r, 0, 1));
+	if (is_max)
+		describe_attr_int(r->d, "storage_order", pick(r, 0, 1));
+	else if (!strcmp(op, "AveragePool"))
+		describe_attr_int(r->d, "count_include_pad", pick(r, 0, 1));
+	else
+		describe_attr_int(r->d, "p", pick(r, 1, 5));
+}
+
+struct plan *random_window(uint64_t *state, unsigned int round, uint32_t max_count)
+{
+	static const struct {
+		const char *op;
+		void (*describe)(struct random *r, const char *op);
+	} operators[RANDOM_WINDOWS_OPERATORS] = {
+		{"Conv", conv},    {"MaxPool", pool}, {"AveragePool", pool},
+		{"MaxPool", pool}, {"LpPool", pool},  {"AveragePool", pool},
+	};
+	const unsigned int which = round % RANDOM_WINDOWS_OPERATORS;
+	struct random r = {.state = state, .dynamic = round / RANDOM_WINDOWS_OPERATORS & 1};
+
+	r.d = describe_new(operators[which].op, r.dynamic ? max_count : 1);
+	operators[which].describe(&r, operators[which].op);
+	if (pick(&r, 0, 3) == 0)
+		describe_halve(r.d);
+	return reference_plan(r.d, NULL);
+}

@@ -1,0 +1,15 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/* Random plans of the operators that slide a window, for comparing executors with the reference. */
+#include <stdint.h>
+
+#include "reference/reference.h"
+
+/* How many rounds go once through all operators. */
+enum { RANDOM_WINDOWS_OPERATORS = 6 };
+
+/*
+ * A plan of the operator that @round says, with random shapes, attributes and types: dynamic, of
+ * max_count @max_count, in every other round through all of them. *state is advanced.
+ */
+struct plan *random_window(uint64_t *state, unsigned int round, uint32_t max_count);

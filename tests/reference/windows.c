@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The plain reference: operators that slide a window
+ *
+ * Conv and pooling over depth, height and width, tap by tap, in double precision.
+ */
+#include <assert.h>
+#include <math.h>
+
+#include "reference/windows.h"
+#include "shm/dtype.h"
+
+/* An operand with its shape at the count of this run: batch, channels, depth, height, width. */
+struct volume {
+	int64_t dims[2 + OP_MAX_SPATIAL];
+	uint8_t dtype;
+	const void *data;
+};
+
+static struct volume volume_of(const struct plan *plan, uint16_t tensor, uint32_t count,
+			       const void *data)
+{
+	const struct shape *shape = &plan->tensors[tensor].shape;
+	struct volume volume = {
+		.dims = {1, 1, 1, 1, 1}, .dtype = plan->tensors[tensor].dtype, .data = data};
+
+	for (unsigned int i = 0; i < shape->rank; i++)
+		volume.dims[i < 2 ? i : i + 2 + OP_MAX_SPATIAL - shape->rank] =
+			shape_dim(shape, i, count);
+	return volume;
+}
+
+static int64_t elems(const struct volume *v)
+{
+	int64_t n = 1;
+
+	for (unsigned int i = 0; i < 2 + OP_MAX_SPATIAL; i++)
+		n *= v->dims[i];
+	return n;
+}
+
+static void coords_of(const struct volume *v, int64_t i, int64_t *ret)
+{
+	for (unsigned int d = 2 + OP_MAX_SPATIAL; d-- > 0; i /= v->dims[d])
+		ret[d] = i % v->dims[d];
+}
+
+static int64_t offset(const struct volume *v, const int64_t *at)
+{
+	int64_t sum = 0;
+
+	for (unsigned int i = 0; i < 2 + OP_MAX_SPATIAL; i++) {
+		assert(at[i] >= 0 && at[i] < v->dims[i]);
+		sum = sum * v->dims[i] + at[i];
+	}
+	return sum;
+}
+
+static double value(const struct volume *v, int64_t i)
+{
+	switch (v->dtype) {
+	case RBK_DTYPE_I8:
+		return ((const int8_t *)v->data)[i];
+	case RBK_DTYPE_U8:
+		return ((const uint8_t *)v->data)[i];
+	default:
+		return (double)((const float *)v->data)[i];
+	}
+}
+
+/* Tap @tap, counted over all dimensions, of a window. */
+static void taps_of(const union op_params *params, int64_t tap, int64_t *ret)
+{
+	for (unsigned int d = OP_MAX_SPATIAL; d-- > 0; tap /= params->window.kernel[d])
+		ret[d] = tap % params->window.kernel[d];
+}
+
+static int64_t n_taps(const union op_params *params)
+{
+	int64_t n = 1;
+
+	for (unsigned int d = 0; d < OP_MAX_SPATIAL; d++)
+		n *= params->window.kernel[d];
+	return n;
+}
+
+/*
+ * Where a tap of the output at @to falls. *ret_pads: at worst into the padding, not beyond.
+ * Return: inside.
+ */
+static bool window_at(const union op_params *params, const struct volume *x, const int64_t *to,
+		      int64_t tap, int64_t *ret_from, bool *ret_pads)
+{
+	int64_t taps[OP_MAX_SPATIAL];
+	bool inside = true;
+
+	taps_of(params, tap, taps);
+	*ret_pads = true;
+	for (unsigned int d = 0; d < OP_MAX_SPATIAL; d++) {
+		const int64_t at = to[2 + d] * params->window.stride[d] +
+				   taps[d] * params->window.dilation[d] -
+				   params->window.pad_begin[d];
+
+		ret_from[2 + d] = at;
+		inside &= at >= 0 && at < x->dims[2 + d];
+		*ret_pads &= at < x->dims[2 + d] + params->window.pad_end[d];
+	}
+	return inside;
+}
+
+static void run_conv(const union op_params *params, const struct volume *x, const struct volume *w,
+		     const float *bias, const struct volume *y, float *out)
+{
+	const int64_t per_group = y->dims[1] / params->window.group;
+
+	for (int64_t i = 0; i < elems(y); i++) {
+		int64_t to[5], from[5], weight[5];
+		double sum = 0;
+		bool pads;
+
+		coords_of(y, i, to);
+		from[0] = to[0];
+		weight[0] = to[1];
+		for (int64_t c = 0; c < w->dims[1]; c++)
+			for (int64_t tap = 0; tap < n_taps(params); tap++) {
+				from[1] = to[1] / per_group * w->dims[1] + c;
+				weight[1] = c;
+				taps_of(params, tap, weight + 2);
+				if (window_at(params, x, to, tap, from, &pads))
+					sum += value(x, offset(x, from)) *
+					       value(w, offset(w, weight));
+			}
+		out[i] = (float)(sum + (bias ? (double)bias[to[1]] : 0));
+	}
+}
+
+/* The index of what lies at @at, in the order that was asked for. */
+static int64_t index_of(const union op_params *params, const struct volume *x, const int64_t *at)
+{
+	if (!params->window.is_column_major)
+		return offset(x, at);
+	return ((((at[0] * x->dims[1] + at[1]) * x->dims[4] + at[4]) * x->dims[3] + at[3]) *
+		x->dims[2]) +
+	       at[2];
+}
+
+static void run_max_pool(const union op_params *params, const struct volume *x,
+			 const struct volume *y, void *out, int64_t *indices)
+{
+	for (int64_t i = 0; i < elems(y); i++) {
+		double most = x->dtype == RBK_DTYPE_I8   ? -128
+			      : x->dtype == RBK_DTYPE_U8 ? 0
+							 : -INFINITY;
+		int64_t to[5], from[5], best = -1;
+		bool pads;
+
+		coords_of(y, i, to);
+		from[0] = to[0];
+		from[1] = to[1];
+		for (int64_t tap = 0; tap < n_taps(params); tap++) {
+			if (!window_at(params, x, to, tap, from, &pads))
+				continue;
+			if (best < 0 || value(x, offset(x, from)) > most)
+				best = index_of(params, x, from);
+			most = fmax(most, value(x, offset(x, from)));
+		}
+		if (x->dtype == RBK_DTYPE_I8)
+			((int8_t *)out)[i] = (int8_t)most;
+		else if (x->dtype == RBK_DTYPE_U8)
+			((uint8_t *)out)[i] = (uint8_t)most;
+		else
+			((float *)out)[i] = (float)most;
+		/* Of a window without anything: where its channel begins. */
+		if (indices)
+			indices[i] = best >= 0 ? best
+					       : (to[0] * x->dims[1] + to[1]) * x->dims[2] *
+							 x->dims[3] * x->dims[4];
+	}
+}
+
+static void run_sum_pool(enum op_kind kind, const union op_params *params, const struct volume *x,
+			 const struct volume *y, float *out)
+{
+	for (int64_t i = 0; i < elems(y); i++) {
+		int64_t to[5], from[5], n = 0;
+		double sum = 0;
+		bool pads;
+
+		coords_of(y, i, to);
+		from[0] = to[0];
+		from[1] = to[1];
+		for (int64_t tap = 0; tap < n_taps(params); tap++) {
+			const bool inside = window_at(params, x, to, tap, from, &pads);
+			const double v = inside ? value(x, offset(x, from)) : 0;
+
+			n += params->window.includes_pad ? pads : inside;
+			sum += kind == OP_LP_POOL ? pow(fabs(v), params->window.p) : v;
+		}
+		if (kind == OP_LP_POOL)
+			out[i] = (float)pow(sum, 1.0 / params->window.p);
+		else
+			out[i] = n ? (float)(sum / (double)n) : 0.0f;
+	}
+}
+
+bool reference_windows(const struct plan *plan, const struct node *node, uint32_t count,
+		       const void *const *in, void *const *out)
+{
+	const union op_params *params = &node->params;
+	struct volume x, y, w;
+
+	switch (node->op->kind) {
+	case OP_CONV:
+		x = volume_of(plan, node->in[0], count, in[0]);
+		w = volume_of(plan, node->in[1], count, in[1]);
+		y = volume_of(plan, node->out[0], count, NULL);
+		run_conv(params, &x, &w, in[2], &y, out[0]);
+		return true;
+	case OP_MAX_POOL:
+		x = volume_of(plan, node->in[0], count, in[0]);
+		y = volume_of(plan, node->out[0], count, NULL);
+		run_max_pool(params, &x, &y, out[0], out[1]);
+		return true;
+	case OP_AVERAGE_POOL:
+	case OP_LP_POOL:
+		x = volume_of(plan, node->in[0], count, in[0]);
+		y = volume_of(plan, node->out[0], count, NULL);
+		run_sum_pool(node->op->kind, params, &x, &y, out[0]);
+		return true;
+	default:
+		return false;
+	}
+}
