@@ -76,30 +76,55 @@ int compile_max_pool(struct compiler *c)
 	return 0;
 }
 
+/* Packs weights that are constant by @pack, whose result has @floats. */
+static int pack_weights(struct compiler *c, enum pack_form form, size_t floats,
+			void (*pack_fn)(const struct cpu_window *args, float *to))
+{
+	struct cpu_window args = c->step->window.args;
+	struct cpu_pack *pack;
+	bool is_new;
+	int r;
+
+	args.weights = (const float *)c->step->in[1].offset;
+	r = compile_pack(c, 1, form,
+			 (uint64_t[]){args.channels, args.out_channels, args.kernel[0],
+				      args.kernel[1], args.kernel[2], args.group},
+			 6, floats, &pack, &is_new);
+	if (r)
+		return error_fold(r);
+	if (is_new)
+		pack_fn(&args, pack->data);
+	c->step->window.weights_are_packed = true;
+	return 0;
+}
+
 int compile_conv(struct compiler *c)
 {
 	const struct cpu_kernels *kernels = c->cpu->kernels;
-	struct cpu_window args;
-	struct cpu_pack *pack;
-	bool is_new;
 	int r;
 
 	window(c);
 	c->step->run = cpu_run_conv;
 	c->step->units = cpu_units_conv;
-	args = c->step->window.args;
-	if (!node_in_is_constant(c, 1) || cpu_conv_is_depthwise(&args))
+	if (!node_in_is_constant(c, 1) || cpu_conv_is_depthwise(&c->step->window.args))
 		return 0;
+	r = pack_weights(c, PACK_CONV, kernels->pack_conv_size(&c->step->window.args),
+			 kernels->pack_conv);
+	return r ? error_fold(r) : 0;
+}
 
-	args.weights = (const float *)c->step->in[1].offset;
-	r = compile_pack(c, 1, PACK_CONV,
-			 (uint64_t[]){args.channels, args.out_channels, args.kernel[0],
-				      args.kernel[1], args.kernel[2], args.group},
-			 6, kernels->pack_conv_size(&args), &pack, &is_new);
-	if (r)
-		return error_fold(r);
-	if (is_new)
-		kernels->pack_conv(&args, pack->data);
-	c->step->window.weights_are_packed = true;
-	return 0;
+int compile_conv_transpose(struct compiler *c)
+{
+	const struct cpu_kernels *kernels = c->cpu->kernels;
+	int r;
+
+	window(c);
+	c->step->run = cpu_run_conv_transpose;
+	c->step->units = cpu_units_conv_transpose;
+	if (!node_in_is_constant(c, 1))
+		return 0;
+	r = pack_weights(c, PACK_CONV_TRANSPOSE,
+			 kernels->pack_conv_transpose_size(&c->step->window.args),
+			 kernels->pack_conv_transpose);
+	return r ? error_fold(r) : 0;
 }

@@ -229,6 +229,7 @@ static int (*const compilers[])(struct compiler *c) = {
 	[OP_MAX_POOL] = compile_max_pool,
 	[OP_AVERAGE_POOL] = compile_pool,
 	[OP_LP_POOL] = compile_pool,
+	[OP_CONV_TRANSPOSE] = compile_conv_transpose,
 	[OP_TOP_K] = compile_top_k,
 	[OP_QUANTIZE_LINEAR] = compile_quantize,
 	[OP_DEQUANTIZE_LINEAR] = compile_quantize,

@@ -40,6 +40,7 @@ struct compiler {
 enum pack_form {
 	PACK_MATRIX = 1,
 	PACK_CONV,
+	PACK_CONV_TRANSPOSE,
 	PACK_INTEGER,
 	PACK_INTEGER_CONV,
 	PACK_NBITS,
@@ -79,6 +80,7 @@ int compile_reshape(struct compiler *c);
 int compile_conv(struct compiler *c);
 int compile_max_pool(struct compiler *c);
 int compile_pool(struct compiler *c);
+int compile_conv_transpose(struct compiler *c);
 int compile_top_k(struct compiler *c);
 int compile_quantize(struct compiler *c);
 int compile_dynamic_quantize(struct compiler *c);

@@ -237,6 +237,13 @@ struct cpu_kernels {
 	void (*pack_conv)(const struct cpu_window *args, float *to);
 	/* ONNX Conv. Units: cpu_conv_units(). */
 	void (*conv)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
+	/* ONNX ConvTranspose, with weights [channels][out_channels / group][kd][kh][kw], likewise.
+	 */
+	size_t (*pack_conv_transpose_size)(const struct cpu_window *args);
+	void (*pack_conv_transpose)(const struct cpu_window *args, float *to);
+	/* Units: cpu_conv_transpose_units(). */
+	void (*conv_transpose)(const struct cpu_window *args, size_t begin, size_t end,
+			       void *workspace);
 	/*
 	 * ONNX MaxPool, AveragePool, LpPool; windows are clipped, an empty one gives -inf or 0.
 	 * Units: batch * channels.
@@ -275,6 +282,34 @@ static inline size_t cpu_conv_units(const struct cpu_window *args)
 	if (cpu_conv_is_depthwise(args))
 		return args->batch * args->channels;
 	return args->batch * args->group * ((pixels + CPU_CONV_PIXELS - 1) / CPU_CONV_PIXELS);
+}
+
+/* Output positions whose remainders by the strides are equal: how many sorts there are of them. */
+static inline size_t cpu_conv_transpose_phases(const struct cpu_window *args)
+{
+	const size_t out[3] = {args->out_depth, args->out_height, args->out_width};
+	size_t phases = 1;
+
+	for (unsigned int i = 0; i < 3; i++)
+		phases *= args->stride[i] < out[i] ? args->stride[i] : out[i];
+	return phases;
+}
+
+/* Blocks of pixels of a phase, at most. */
+static inline size_t cpu_conv_transpose_blocks(const struct cpu_window *args)
+{
+	const size_t out[3] = {args->out_depth, args->out_height, args->out_width};
+	size_t pixels = 1;
+
+	for (unsigned int i = 0; i < 3; i++)
+		pixels *= (out[i] - 1) / args->stride[i] + 1;
+	return (pixels + CPU_CONV_PIXELS - 1) / CPU_CONV_PIXELS;
+}
+
+static inline size_t cpu_conv_transpose_units(const struct cpu_window *args)
+{
+	return args->batch * args->group * cpu_conv_transpose_phases(args) *
+	       cpu_conv_transpose_blocks(args);
 }
 
 /* Return: the kernels of @level; NULL if this processor or this build has none. */

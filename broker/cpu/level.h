@@ -43,6 +43,10 @@ void CPU_FN(trilu)(const struct cpu_trilu *args, size_t begin, size_t end);
 size_t CPU_FN(pack_conv_size)(const struct cpu_window *args);
 void CPU_FN(pack_conv)(const struct cpu_window *args, float *to);
 void CPU_FN(conv)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
+size_t CPU_FN(pack_conv_transpose_size)(const struct cpu_window *args);
+void CPU_FN(pack_conv_transpose)(const struct cpu_window *args, float *to);
+void CPU_FN(conv_transpose)(const struct cpu_window *args, size_t begin, size_t end,
+			    void *workspace);
 void CPU_FN(max_pool)(const struct cpu_window *args, size_t begin, size_t end);
 void CPU_FN(average_pool)(const struct cpu_window *args, size_t begin, size_t end);
 void CPU_FN(lp_pool)(const struct cpu_window *args, size_t begin, size_t end);

@@ -19,8 +19,9 @@ size_t cpu_units_conv(const struct cpu_step *step, uint32_t count)
 	return cpu_conv_units(&args);
 }
 
-void cpu_run_conv(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
-		  size_t end, const struct cpu_context *context)
+/* What convolutions have beside their shapes. */
+static struct cpu_window conv_args(const struct cpu_step *step, const struct cpu_frame *frame,
+				   const struct cpu_context *context)
 {
 	struct cpu_window args = window_args(step, frame->count);
 	const float *weights = cpu_operand_at(&step->in[1], frame);
@@ -31,7 +32,31 @@ void cpu_run_conv(const struct cpu_step *step, const struct cpu_frame *frame, si
 	args.weights_packed = step->window.weights_are_packed ? weights : NULL;
 	args.bias = step->in[2].present ? cpu_operand_at(&step->in[2], frame) : NULL;
 	args.y = cpu_operand_at(&step->out[0], frame);
+	return args;
+}
+
+void cpu_run_conv(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
+		  size_t end, const struct cpu_context *context)
+{
+	const struct cpu_window args = conv_args(step, frame, context);
+
 	step->kernels->conv(&args, begin, min_size(end, cpu_conv_units(&args)), context->workspace);
+}
+
+size_t cpu_units_conv_transpose(const struct cpu_step *step, uint32_t count)
+{
+	const struct cpu_window args = window_args(step, count);
+
+	return cpu_conv_transpose_units(&args);
+}
+
+void cpu_run_conv_transpose(const struct cpu_step *step, const struct cpu_frame *frame,
+			    size_t begin, size_t end, const struct cpu_context *context)
+{
+	const struct cpu_window args = conv_args(step, frame, context);
+
+	step->kernels->conv_transpose(&args, begin, min_size(end, cpu_conv_transpose_units(&args)),
+				      context->workspace);
 }
 
 size_t cpu_units_pool(const struct cpu_step *step, uint32_t count)

@@ -78,5 +78,5 @@ cpu_units_fn cpu_units_gather, cpu_units_gather_elements, cpu_units_scatter_elem
 	cpu_units_scatter_nd, cpu_units_one_hot, cpu_units_trilu;
 
 /* run-window-hot.c */
-cpu_run_fn cpu_run_conv, cpu_run_pool, cpu_run_pool_any;
-cpu_units_fn cpu_units_conv, cpu_units_pool;
+cpu_run_fn cpu_run_conv, cpu_run_conv_transpose, cpu_run_pool, cpu_run_pool_any;
+cpu_units_fn cpu_units_conv, cpu_units_conv_transpose, cpu_units_pool;

@@ -161,3 +161,35 @@ int lower_pool(struct lowering *l)
 	l->step->turns = turns_pool;
 	return 0;
 }
+
+static void fill_conv_transpose(const struct vk_step *step, const struct plan *plan, uint32_t count,
+				struct vk_params *params)
+{
+	const struct shape *weights = vk_shape_of(plan, step->node->in[1]);
+	uint32_t *w = params->w;
+
+	set_window(step, plan, params);
+	w[CONV_GROUPS] = step->node->params.window.group;
+	w[CONV_IN_CHANNELS] = weights->dims[0] / w[CONV_GROUPS];
+	w[CONV_OUT_CHANNELS] = weights->dims[1];
+	w[CONV_HAS_BIAS] = step->operands[2].tensor != PLAN_NO_TENSOR;
+	set_total(step, plan, count, params);
+}
+
+static uint64_t turns_conv_transpose(const struct vk_step *step, const struct vk_params *params)
+{
+	const uint32_t *w = params->w;
+
+	/* Cannot overflow: no more than the weights' elements, and few loops around. */
+	return w[WINDOW_KERNEL_D] *
+	       (1 + w[WINDOW_KERNEL_H] *
+			    (1 + w[WINDOW_KERNEL_W] * (1 + (uint64_t)w[CONV_IN_CHANNELS])));
+}
+
+int lower_conv_transpose(struct lowering *l)
+{
+	l->step->pipe = VK_PIPE_CONV_TRANSPOSE;
+	l->step->fill = fill_conv_transpose;
+	l->step->turns = turns_conv_transpose;
+	return 0;
+}

@@ -198,6 +198,7 @@ static lower_fn *const lowerers[] = {
 	[OP_MAX_POOL] = lower_pool,
 	[OP_AVERAGE_POOL] = lower_pool,
 	[OP_LP_POOL] = lower_pool,
+	[OP_CONV_TRANSPOSE] = lower_conv_transpose,
 	[OP_TOP_K] = lower_top_k,
 	[OP_GATHER] = lower_gather,
 	[OP_GATHER_ELEMENTS] = lower_gather_elements,

@@ -51,7 +51,7 @@ lower_fn lower_softmax, lower_reduce, lower_top_k, lower_arg, lower_cum_sum,
 	lower_lp_norm;                                         /* lower-reduce.c */
 lower_fn lower_layer_norm, lower_group_norm, lower_batch_norm; /* lower-norm.c */
 lower_fn lower_rotary, lower_attention;                        /* lower-attention.c */
-lower_fn lower_conv, lower_pool;                               /* lower-window.c */
+lower_fn lower_conv, lower_conv_transpose, lower_pool;         /* lower-window.c */
 lower_fn lower_gather, lower_gather_elements, lower_scatter, lower_one_hot,
 	lower_trilu; /* lower-gather.c */
 

@@ -71,6 +71,10 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 	[VK_PIPE_CONV_VOLUME][PLAIN] = {"Conv, volume", SHADER(shader_conv_volume), 1, {8}, 1, 8},
 	[VK_PIPE_CONV_VOLUME][SHARED] =
 		{"Conv, volume", SHADER(shader_conv_volume), 1, {64}, 1, 64},
+	[VK_PIPE_CONV_TRANSPOSE][PLAIN] =
+		{"ConvTranspose", SHADER(shader_conv_transpose), 1, {8}, 1, 8},
+	[VK_PIPE_CONV_TRANSPOSE][SHARED] =
+		{"ConvTranspose", SHADER(shader_conv_transpose), 1, {64}, 1, 64},
 	[VK_PIPE_SOFTMAX][PLAIN] = {"Softmax", SHADER(shader_softmax), 1, {8}, 1, 8},
 	[VK_PIPE_SOFTMAX][SHARED] = {"Softmax", SHADER(shader_softmax), 1, {64}, 1, 64},
 	[VK_PIPE_SOFTMAX_ROWS][PLAIN] =

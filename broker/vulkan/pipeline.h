@@ -22,6 +22,7 @@ enum vk_pipe {
 	VK_PIPE_CONV_FEW,    /* less than VK_CONV_MANY output channels per group */
 	VK_PIPE_CONV_NARROW, /* less than VK_CONV_FEW, as in depthwise convolution */
 	VK_PIPE_CONV_VOLUME, /* with a depth */
+	VK_PIPE_CONV_TRANSPOSE,
 	VK_PIPE_SOFTMAX,
 	VK_PIPE_SOFTMAX_ROWS, /* one workgroup per row */
 	VK_PIPE_REDUCE,

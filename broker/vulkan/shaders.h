@@ -25,6 +25,9 @@ SHADER_CODE(shader_conv_register)
 SHADER_CODE(shader_conv_tiled)
 #include "broker/vulkan/conv-tiled.spv.h"
 ;
+SHADER_CODE(shader_conv_transpose)
+#include "broker/vulkan/conv-transpose.spv.h"
+;
 SHADER_CODE(shader_conv_volume)
 #include "broker/vulkan/conv-volume.spv.h"
 ;
@@ -117,6 +120,9 @@ SHADER_CODE(shader_conv_register_half)
 ;
 SHADER_CODE(shader_conv_tiled_half)
 #include "broker/vulkan/conv-tiled-half.spv.h"
+;
+SHADER_CODE(shader_conv_transpose_half)
+#include "broker/vulkan/conv-transpose-half.spv.h"
 ;
 SHADER_CODE(shader_conv_volume_half)
 #include "broker/vulkan/conv-volume-half.spv.h"

@@ -17,8 +17,9 @@ extern const struct op op_rotary, op_attention; /* op-attention.c */
 extern const struct op op_transpose;            /* op-transpose.c */
 extern const struct op op_slice, op_concat, op_split, op_expand, op_tile, op_pad; /* op-move.c */
 extern const struct op op_reshape;                                                /* op-reshape.c */
-extern const struct op op_conv, op_max_pool, op_average_pool, op_lp_pool;         /* op-window.c */
-extern const struct op op_top_k;                                                  /* op-top-k.c */
+extern const struct op op_conv, op_max_pool, op_average_pool, op_lp_pool,
+	op_conv_transpose;       /* op-window.c */
+extern const struct op op_top_k; /* op-top-k.c */
 
 /* op-quantize.c */
 extern const struct op op_quantize_linear, op_dequantize_linear, op_dynamic_quantize_linear;

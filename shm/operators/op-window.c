@@ -76,15 +76,11 @@ static int resolve_dim(struct op_call *call, unsigned int i, enum auto_pad auto_
 	return 0;
 }
 
-/*
- * Reads the attributes that both have, for a window of @kernel, and appends the spatial dimensions
- * to the output's shape.
- */
-static int resolve_window(struct op_call *call, const int64_t *kernel, bool ceil_mode)
+/* Reads the attributes that all have, for a window of @kernel, into params.window. */
+static int read_window(struct op_call *call, const int64_t *kernel, enum auto_pad *ret)
 {
 	unsigned int n = call->in[0]->shape.rank - 2u, skip = OP_MAX_SPATIAL - n, auto_pad;
 	int64_t strides[OP_MAX_SPATIAL], dilations[OP_MAX_SPATIAL], pads[2 * OP_MAX_SPATIAL];
-	struct shape *out = &call->out_shape[0];
 	int r;
 
 	r = op_call_ints(call, "strides", n, 1, OP_MAX_DIM, 1, strides, NULL);
@@ -113,10 +109,44 @@ static int resolve_window(struct op_call *call, const int64_t *kernel, bool ceil
 		call->params.window.dilation[skip + i] = (uint32_t)dilations[i];
 		call->params.window.pad_begin[skip + i] = (uint32_t)pads[i];
 		call->params.window.pad_end[skip + i] = (uint32_t)pads[n + i];
-		r = resolve_dim(call, skip + i, (enum auto_pad)auto_pad, ceil_mode, 2 + i,
-				&out->dims[2 + i]);
-		if (r)
-			return r;
+	}
+	*ret = (enum auto_pad)auto_pad;
+	return 0;
+}
+
+/* The same, and appends the spatial dimensions to the output's shape. */
+static int resolve_window(struct op_call *call, const int64_t *kernel, bool ceil_mode)
+{
+	unsigned int n = call->in[0]->shape.rank - 2u;
+	enum auto_pad auto_pad;
+	int r;
+
+	r = read_window(call, kernel, &auto_pad);
+	for (unsigned int i = 0; !r && i < n; i++)
+		r = resolve_dim(call, OP_MAX_SPATIAL - n + i, auto_pad, ceil_mode, 2 + i,
+				&call->out_shape[0].dims[2 + i]);
+	return r;
+}
+
+/* kernel_shape, which the weights say, too. */
+static int check_kernel(struct op_call *call, unsigned int n, int64_t *ret)
+{
+	const struct op_tensor *weight = call->in[1];
+	bool given;
+	int r;
+
+	r = op_call_ints(call, "kernel_shape", n, 1, OP_MAX_DIM, 0, ret, &given);
+	if (r)
+		return r;
+	for (unsigned int i = 0; i < n; i++) {
+		if (given && ret[i] != weight->shape.dims[2 + i])
+			return op_call_refuse(call,
+					      "attribute \"kernel_shape\" has the value %lld, but "
+					      "input \"%s\" is %s, expected %u",
+					      (long long)ret[i], weight->name,
+					      SHAPE_TEXT(&weight->shape),
+					      weight->shape.dims[2 + i]);
+		ret[i] = weight->shape.dims[2 + i];
 	}
 	return 0;
 }
@@ -163,8 +193,6 @@ int op_conv_infer(struct op_call *call)
 {
 	const struct op_tensor *in = call->in[0], *weight = call->in[1];
 	int64_t kernel[OP_MAX_SPATIAL], group;
-	unsigned int n;
-	bool given;
 	int r;
 
 	r = check_input(call);
@@ -176,20 +204,9 @@ int op_conv_infer(struct op_call *call)
 		return r;
 	call->params.window.group = (uint32_t)group;
 
-	n = in->shape.rank - 2u;
-	r = op_call_ints(call, "kernel_shape", n, 1, OP_MAX_DIM, 0, kernel, &given);
+	r = check_kernel(call, in->shape.rank - 2u, kernel);
 	if (r)
 		return r;
-	for (unsigned int i = 0; i < n; i++) {
-		if (given && kernel[i] != weight->shape.dims[2 + i])
-			return op_call_refuse(call,
-					      "attribute \"kernel_shape\" has the value %lld, but "
-					      "input \"%s\" is %s, expected %u",
-					      (long long)kernel[i], weight->name,
-					      SHAPE_TEXT(&weight->shape),
-					      weight->shape.dims[2 + i]);
-		kernel[i] = weight->shape.dims[2 + i];
-	}
 	call->out_shape[0] = in->shape;
 	call->out_shape[0].dims[1] = weight->shape.dims[0];
 	return resolve_window(call, kernel, false);
@@ -271,6 +288,142 @@ static void pool_cost(const struct op_call *call, struct cost *ret)
 		if (__builtin_mul_overflow(taps, call->params.window.kernel[i], &taps))
 			taps = UINT64_MAX;
 	cost_elems(ret, &call->out_shape[0], taps);
+	cost_tensors(ret, call);
+}
+
+/* The weights, and how they go with the channels. */
+static int check_transposed_weights(struct op_call *call, int64_t group)
+{
+	const struct op_tensor *in = call->in[0], *weight = call->in[1], *bias = call->in[2];
+	uint32_t channels = in->shape.dims[1];
+	uint64_t filters;
+
+	for (unsigned int i = 1; i < call->n_in; i++) {
+		if (call->in[i] && call->in[i]->shape.dynamic)
+			return op_call_refuse(call, "input \"%s\" is %s, expected fixed dimensions",
+					      call->in[i]->name, SHAPE_TEXT(&call->in[i]->shape));
+	}
+	if (weight->shape.rank != in->shape.rank || weight->shape.dims[0] != channels)
+		return op_call_refuse(
+			call,
+			"input \"%s\" is %s, expected %u dimensions as \"%s\", of which "
+			"the first is %u, the channels of that",
+			weight->name, SHAPE_TEXT(&weight->shape), (unsigned int)in->shape.rank,
+			in->name, channels);
+	if (channels % group)
+		return op_call_refuse(call,
+				      "attribute \"group\" is %lld, expected a divisor of the %u "
+				      "channels of input \"%s\" %s",
+				      (long long)group, channels, in->name, SHAPE_TEXT(&in->shape));
+	filters = weight->shape.dims[1] * (uint64_t)group;
+	if (filters > OP_MAX_DIM)
+		return op_call_refuse(call,
+				      "input \"%s\" is %s, which with group %lld would make more "
+				      "than %u channels",
+				      weight->name, SHAPE_TEXT(&weight->shape), (long long)group,
+				      OP_MAX_DIM);
+	if (bias && (bias->shape.rank != 1 || bias->shape.dims[0] != filters))
+		return op_call_refuse(call, "input \"%s\" is %s, expected [%u], one per channel",
+				      bias->name, SHAPE_TEXT(&bias->shape), (unsigned int)filters);
+	return 0;
+}
+
+/*
+ * What a dimension becomes, and the padding that is taken away in front. All that the window
+ * spreads over is stride * (input - 1) + extent, to which out_padding is added behind. With @given,
+ * or SAME_*, the output's size is known, and what is too much is taken away on both sides: the odd
+ * one behind (UPPER) or in front. What is missing then is behind, too.
+ */
+static int resolve_transposed_dim(struct op_call *call, unsigned int i, enum auto_pad auto_pad,
+				  uint64_t given, uint64_t out_padding, unsigned int input_dim,
+				  uint32_t *ret)
+{
+	uint64_t in = call->in[0]->shape.dims[input_dim];
+	uint64_t stride = call->params.window.stride[i];
+	uint64_t extent =
+		(uint64_t)(call->params.window.kernel[i] - 1) * call->params.window.dilation[i] + 1;
+	uint64_t begin = call->params.window.pad_begin[i], end = call->params.window.pad_end[i];
+	uint64_t full, out, pad;
+
+	if (extent > OP_MAX_DIM || (in - 1) * stride + extent + out_padding > OP_MAX_DIM)
+		return op_call_refuse(call,
+				      "what dimension %u of input \"%s\" %s is spread over is too "
+				      "large, expected at most %u",
+				      input_dim, call->in[0]->name, SHAPE_TEXT(&call->in[0]->shape),
+				      OP_MAX_DIM);
+	full = (in - 1) * stride + extent + out_padding;
+	if (given == 0 && (auto_pad == PAD_SAME_UPPER || auto_pad == PAD_SAME_LOWER))
+		given = in * stride;
+	if (given > 0) {
+		pad = full > given ? full - given : 0;
+		begin = auto_pad == PAD_SAME_UPPER ? pad / 2 : pad - pad / 2;
+		out = given;
+	} else if (begin + end >= full) {
+		return op_call_refuse(call,
+				      "padding %llu and %llu leaves nothing of the %llu that "
+				      "dimension %u of input \"%s\" %s is spread over",
+				      (unsigned long long)begin, (unsigned long long)end,
+				      (unsigned long long)full, input_dim, call->in[0]->name,
+				      SHAPE_TEXT(&call->in[0]->shape));
+	} else {
+		out = full - begin - end;
+	}
+	if (out > OP_MAX_DIM)
+		return op_call_refuse(
+			call, "dimension %u of the output would be %llu, expected at most %u",
+			input_dim, (unsigned long long)out, OP_MAX_DIM);
+	call->params.window.pad_begin[i] = (uint32_t)begin;
+	call->params.window.pad_end[i] = 0;
+	*ret = (uint32_t)out;
+	return 0;
+}
+
+static int conv_transpose_infer(struct op_call *call)
+{
+	const struct op_tensor *in = call->in[0], *weight = call->in[1];
+	int64_t kernel[OP_MAX_SPATIAL], group, sizes[OP_MAX_SPATIAL], padding[OP_MAX_SPATIAL];
+	enum auto_pad auto_pad;
+	unsigned int n, skip;
+	int r;
+
+	r = check_input(call);
+	if (!r)
+		r = op_call_int(call, "group", 1, OP_MAX_DIM, 1, &group);
+	if (!r)
+		r = check_transposed_weights(call, group);
+	if (r)
+		return r;
+	n = in->shape.rank - 2u;
+	skip = OP_MAX_SPATIAL - n;
+	r = check_kernel(call, n, kernel);
+	if (!r)
+		r = op_call_ints(call, "output_shape", n, 1, OP_MAX_DIM, 0, sizes, NULL);
+	if (!r)
+		r = op_call_ints(call, "output_padding", n, 0, OP_MAX_DIM, 0, padding, NULL);
+	if (!r)
+		r = read_window(call, kernel, &auto_pad);
+	if (r)
+		return r;
+	call->params.window.group = (uint32_t)group;
+	call->out_shape[0] = in->shape;
+	call->out_shape[0].dims[1] = weight->shape.dims[1] * (uint32_t)group;
+	for (unsigned int i = 0; !r && i < n; i++)
+		r = resolve_transposed_dim(call, skip + i, auto_pad, (uint64_t)sizes[i],
+					   (uint64_t)padding[i], 2 + i,
+					   &call->out_shape[0].dims[2 + i]);
+	return r;
+}
+
+static void conv_transpose_cost(const struct op_call *call, struct cost *ret)
+{
+	const struct shape *weight = &call->in[1]->shape;
+	uint64_t taps = 1;
+
+	/* Each element of the input goes to as many; see conv_cost(). */
+	for (unsigned int i = 1; i < weight->rank; i++)
+		taps *= weight->dims[i];
+	cost_elems(ret, &call->in[0]->shape, 2 * taps);
+	cost_elems(ret, &call->out_shape[0], 1);
 	cost_tensors(ret, call);
 }
 
@@ -385,4 +538,35 @@ const struct op op_lp_pool = {
 	.attrs = lp_pool_attrs,
 	.infer = lp_pool_infer,
 	.cost = pool_cost,
+};
+
+static const struct op_attr conv_transpose_attrs[] = {
+	{"auto_pad", RBK_ATTR_STRING, false},
+	{"dilations", RBK_ATTR_INTS, false},
+	{"group", RBK_ATTR_INT, false},
+	{"kernel_shape", RBK_ATTR_INTS, false},
+	{"output_padding", RBK_ATTR_INTS, false},
+	{"output_shape", RBK_ATTR_INTS, false},
+	{"pads", RBK_ATTR_INTS, false},
+	{"strides", RBK_ATTR_INTS, false},
+	{0},
+};
+
+const struct op op_conv_transpose = {
+	.kind = OP_CONV_TRANSPOSE,
+	.family = OP_FAMILY_CONVOLUTION,
+	.name = "ConvTranspose",
+	.opset = 22,
+	.min_in = 2,
+	.max_in = 3,
+	.min_out = 1,
+	.max_out = 1,
+	.classes = {{'T', OP_FLOATS, OP_FLOATS}},
+	.in_classes = "T",
+	.out_classes = "T",
+	.data_independent = true,
+	.splits_rows = true,
+	.attrs = conv_transpose_attrs,
+	.infer = conv_transpose_infer,
+	.cost = conv_transpose_cost,
 };

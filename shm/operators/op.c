@@ -54,6 +54,7 @@ static const struct op *const ops[] = {
 	[OP_MAX_POOL] = &op_max_pool,
 	[OP_AVERAGE_POOL] = &op_average_pool,
 	[OP_LP_POOL] = &op_lp_pool,
+	[OP_CONV_TRANSPOSE] = &op_conv_transpose,
 	[OP_TOP_K] = &op_top_k,
 	[OP_QUANTIZE_LINEAR] = &op_quantize_linear,
 	[OP_DEQUANTIZE_LINEAR] = &op_dequantize_linear,

@@ -64,6 +64,7 @@ enum op_kind {
 	OP_MAX_POOL,        /* ONNX MaxPool-22 */
 	OP_AVERAGE_POOL,    /* ONNX AveragePool-22 */
 	OP_LP_POOL,         /* ONNX LpPool-22 */
+	OP_CONV_TRANSPOSE,  /* ONNX ConvTranspose-22 */
 	OP_TOP_K,           /* ONNX TopK-11, k as an attribute */
 	OP_QUANTIZE_LINEAR, /* ONNX QuantizeLinear-25, to eight bits */
 	OP_DEQUANTIZE_LINEAR,       /* ONNX DequantizeLinear-25, from eight bits or int32 */
@@ -219,7 +220,9 @@ union op_params {
 		 * o * stride + t * dilation - pad_begin of the input; taps outside count as 0
 		 * (Conv, LpPool) or not at all (MaxPool, whose windows without any tap inside give
 		 * minus infinity or the least integer; AveragePool, which gives 0 then). With
-		 * ceil_mode windows may reach beyond pad_end.
+		 * ceil_mode windows may reach beyond pad_end. ConvTranspose is the other
+		 * way round: input i adds to o = i * stride + t * dilation - pad_begin, unless
+		 * that is beside the output; pad_end is 0.
 		 * (kernel - 1) * dilation + 1 and input + pad_begin + pad_end are below 2^31.
 		 */
 		uint32_t kernel[OP_MAX_SPATIAL];

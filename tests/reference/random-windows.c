@@ -85,6 +85,50 @@ static void conv(struct random *r, const char *op)
 	window_attrs(r, 5);
 }
 
+static void conv_transpose(struct random *r, const char *op)
+{
+	const uint32_t group = pick(r, 0, 1) ? 1 : pick(r, 1, 3);
+	const uint32_t channels = group * pick(r, 1, 5), per_group = pick(r, 1, 15);
+	const uint32_t filters = group * per_group, how = pick(r, 0, 7);
+	const bool bias = pick(r, 0, 1);
+	uint32_t weights[2 + OP_MAX_SPATIAL] = {channels, per_group};
+	int64_t strides[OP_MAX_SPATIAL], pads[2 * OP_MAX_SPATIAL], more[OP_MAX_SPATIAL];
+	int64_t sizes[OP_MAX_SPATIAL];
+
+	pick_sizes(r, channels);
+	for (unsigned int i = 0; i < r->n; i++) {
+		const int64_t extent = (r->kernel[i] - 1) * r->dilations[i] + 1;
+
+		r->dims[2 + i] = pick(r, 1, r->n == 3 ? 4 : 12);
+		weights[2 + i] = (uint32_t)r->kernel[i];
+		strides[i] = pick(r, 1, 4);
+		more[i] = pick(r, 0, 3);
+		sizes[i] = pick(r, 1, (uint32_t)(r->dims[2 + i] * strides[i] + extent + 3));
+		/* What is spread over extent is never taken away as a whole. */
+		pads[i] = pick(r, 0, (uint32_t)(extent - 1) / 2);
+		pads[r->n + i] = pick(r, 0, (uint32_t)(extent - 1) / 2);
+	}
+	input(r, RBK_DTYPE_F32, "x", 2 + r->n, r->dims);
+	input(r, RBK_DTYPE_F32, "w", 2 + r->n, weights);
+	if (bias)
+		input(r, RBK_DTYPE_F32, "b", 1, &filters);
+	describe_inferred(r->d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(r->d, op, "", bias ? "x,w,b" : "x,w", "y");
+	describe_attr_int(r->d, "group", group);
+	describe_attr_ints(r->d, "strides", r->n, strides);
+	describe_attr_ints(r->d, "dilations", r->n, r->dilations);
+	if (how == 0)
+		describe_attr_string(r->d, "auto_pad", "SAME_UPPER");
+	else if (how == 1)
+		describe_attr_string(r->d, "auto_pad", "SAME_LOWER");
+	else if (how > 3)
+		describe_attr_ints(r->d, "pads", 2 * r->n, pads);
+	if (how == 2 || how == 4)
+		describe_attr_ints(r->d, "output_shape", r->n, sizes);
+	if (how & 1)
+		describe_attr_ints(r->d, "output_padding", r->n, more);
+}
+
 static void pool(struct random *r, const char *op)
 {
 	const bool is_max = !strcmp(op, "MaxPool");
@@ -116,8 +160,13 @@ struct plan *random_window(uint64_t *state, unsigned int round, uint32_t max_cou
 		const char *op;
 		void (*describe)(struct random *r, const char *op);
 	} operators[RANDOM_WINDOWS_OPERATORS] = {
-		{"Conv", conv},    {"MaxPool", pool}, {"AveragePool", pool},
-		{"MaxPool", pool}, {"LpPool", pool},  {"AveragePool", pool},
+		{"Conv", conv},
+		{"MaxPool", pool},
+		{"AveragePool", pool},
+		{"MaxPool", pool},
+		{"ConvTranspose", conv_transpose},
+		{"LpPool", pool},
+		{"AveragePool", pool},
 	};
 	const unsigned int which = round % RANDOM_WINDOWS_OPERATORS;
 	struct random r = {.state = state, .dynamic = round / RANDOM_WINDOWS_OPERATORS & 1};

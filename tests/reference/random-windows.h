@@ -6,7 +6,7 @@
 #include "reference/reference.h"
 
 /* How many rounds go once through all operators. */
-enum { RANDOM_WINDOWS_OPERATORS = 6 };
+enum { RANDOM_WINDOWS_OPERATORS = 7 };
 
 /*
  * A plan of the operator that @round says, with random shapes, attributes and types: dynamic, of

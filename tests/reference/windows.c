@@ -6,6 +6,7 @@
  */
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "reference/windows.h"
 #include "shm/dtype.h"
@@ -134,6 +135,46 @@ static void run_conv(const union op_params *params, const struct volume *x, cons
 	}
 }
 
+/* Every element of the input is spread over the output. */
+static void run_conv_transpose(const union op_params *params, const struct volume *x,
+			       const struct volume *w, const float *bias, const struct volume *y,
+			       float *out)
+{
+	const int64_t group = params->window.group, per_group = x->dims[1] / group;
+	double *sums = reference_alloc((size_t)elems(y) * sizeof(*sums));
+
+	for (int64_t i = 0; i < elems(x); i++) {
+		int64_t from[5], to[5], weight[5];
+
+		coords_of(x, i, from);
+		to[0] = from[0];
+		weight[0] = from[1];
+		for (weight[1] = 0; weight[1] < w->dims[1]; weight[1]++)
+			for (int64_t tap = 0; tap < n_taps(params); tap++) {
+				bool inside = true;
+
+				taps_of(params, tap, weight + 2);
+				to[1] = from[1] / per_group * w->dims[1] + weight[1];
+				for (unsigned int d = 0; d < OP_MAX_SPATIAL; d++) {
+					to[2 + d] = from[2 + d] * params->window.stride[d] +
+						    weight[2 + d] * params->window.dilation[d] -
+						    params->window.pad_begin[d];
+					inside &= to[2 + d] >= 0 && to[2 + d] < y->dims[2 + d];
+				}
+				if (inside)
+					sums[offset(y, to)] +=
+						value(x, i) * value(w, offset(w, weight));
+			}
+	}
+	for (int64_t i = 0; i < elems(y); i++) {
+		int64_t to[5];
+
+		coords_of(y, i, to);
+		out[i] = (float)(sums[i] + (bias ? (double)bias[to[1]] : 0));
+	}
+	free(sums);
+}
+
 /* The index of what lies at @at, in the order that was asked for. */
 static int64_t index_of(const union op_params *params, const struct volume *x, const int64_t *at)
 {
@@ -215,6 +256,12 @@ bool reference_windows(const struct plan *plan, const struct node *node, uint32_
 		w = volume_of(plan, node->in[1], count, in[1]);
 		y = volume_of(plan, node->out[0], count, NULL);
 		run_conv(params, &x, &w, in[2], &y, out[0]);
+		return true;
+	case OP_CONV_TRANSPOSE:
+		x = volume_of(plan, node->in[0], count, in[0]);
+		w = volume_of(plan, node->in[1], count, in[1]);
+		y = volume_of(plan, node->out[0], count, NULL);
+		run_conv_transpose(params, &x, &w, in[2], &y, out[0]);
 		return true;
 	case OP_MAX_POOL:
 		x = volume_of(plan, node->in[0], count, in[0]);

@@ -577,6 +577,31 @@ static void test_conv__large(void **state)
 	check(d, 1e-4);
 }
 
+/* Constant weights of groups; deeper than a block, more out channels than are fetched at a time. */
+static void test_conv_transpose__packed(void **state)
+{
+	for (unsigned int is_constant = 0; is_constant < 2; is_constant++) {
+		struct describe *d = describe_new("", MAX_COUNT);
+
+		describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 4, 5, 9));
+		describe_operand(d, "w", is_constant, DESCRIBE_DIMS(4, 3, 3, 2));
+		describe_input(d, "b", DESCRIBE_DIMS(6));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "ConvTranspose", "", "x,w,b", "y");
+		describe_attr_int(d, "group", 2);
+		describe_attr_ints(d, "strides", DESCRIBE_INTS(2, 3));
+		check(d, 1e-5);
+
+		d = describe_new("", 1);
+		describe_input(d, "x", DESCRIBE_DIMS(1, 400, 3, 15));
+		describe_operand(d, "w", is_constant, DESCRIBE_DIMS(400, 250, 2, 2));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "ConvTranspose", "", "x,w", "y");
+		describe_attr_ints(d, "strides", DESCRIBE_INTS(1, 2));
+		check(d, 1e-4);
+	}
+}
+
 static void test_max_pool__windows(void **state)
 {
 	for (unsigned int round = 0; round < 80; round++) {
@@ -768,6 +793,7 @@ int main(void)
 		cmocka_unit_test(test_transpose__perms),
 		cmocka_unit_test(test_conv__windows),
 		cmocka_unit_test(test_conv__large),
+		cmocka_unit_test(test_conv_transpose__packed),
 		cmocka_unit_test(test_max_pool__windows),
 		cmocka_unit_test(test_top_k__axes),
 		cmocka_unit_test(test_top_k__ties_and_nans),

@@ -237,6 +237,50 @@ static void test_lp_pool__shapes(void **state)
 	expect_refuses("LpPool", "[1,1,4]", "kernel_shape=[2] p=4294967298", "4294967298", NULL);
 }
 
+static void test_conv_transpose__shapes(void **state)
+{
+	struct plan *plan;
+
+	expect_infers("ConvTranspose", "[count,1,3,3] [1,2,3,3]", "", "[count,2,5,5]");
+	expect_infers("ConvTranspose", "[1,1,3] [1,2,3] [2]", "", "[1,2,5]");
+	expect_infers("ConvTranspose", "[1,1,3,4,5] [1,2,3,3,3]", "", "[1,2,5,6,7]");
+	expect_infers("ConvTranspose", "[1,1,3,3] [1,2,3,3]", "strides=[3,2] output_padding=[1,1]",
+		      "[1,2,10,8]");
+	expect_infers("ConvTranspose", "[1,1,3,3] [1,2,3,3]", "strides=[3,2] output_shape=[10,8]",
+		      "[1,2,10,8]");
+	expect_infers("ConvTranspose", "[1,1,3,3] [1,2,3,3]", "strides=[3,2] pads=[1,2,1,2]",
+		      "[1,2,7,3]");
+	expect_infers("ConvTranspose", "[1,1,3,3] [1,1,2,2]", "dilations=[2,2]", "[1,1,5,5]");
+	expect_infers("ConvTranspose", "[1,4,3,3] [4,2,3,3]", "group=2 auto_pad=SAME_LOWER",
+		      "[1,4,3,3]");
+	plan = expect_plan(one_op("ConvTranspose", "[1,1,3] [1,1,4]",
+				  "strides=[2] auto_pad=SAME_UPPER output_padding=[1]"));
+	assert_int_equal(plan->nodes[0].params.window.pad_begin[2], 1);
+	plan_free(plan);
+	plan = expect_plan(one_op("ConvTranspose", "[1,1,3] [1,1,4]",
+				  "strides=[2] auto_pad=SAME_LOWER output_padding=[1]"));
+	assert_int_equal(plan->nodes[0].params.window.pad_begin[2], 2);
+	plan_free(plan);
+}
+
+static void test_conv_transpose__refused(void **state)
+{
+	expect_refuses("ConvTranspose", "[1,3,8] [4,2,3]", "", "of which the first is 3", NULL);
+	expect_refuses("ConvTranspose", "[1,3,8] [3,2,3,3]", "", "expected 3 dimensions", NULL);
+	expect_refuses("ConvTranspose", "[1,3,8] [3,2,3]", "group=2", "a divisor of the 3", NULL);
+	expect_refuses("ConvTranspose", "[1,4,8] [4,2,3] [2]", "group=2", "expected [4]", NULL);
+	expect_refuses("ConvTranspose", "[1,3,8] [3,2,3]", "pads=[5,5]", "leaves nothing", NULL);
+	expect_refuses("ConvTranspose", "[1,3,8] [3,2,3]", "strides=[2147483647]", "too large",
+		       NULL);
+	expect_refuses("ConvTranspose", "[1,3,8] [3,2,3]", "dilations=[2147483647]", "too large",
+		       NULL);
+	expect_refuses("ConvTranspose", "[1,3,8] [3,2,3]", "output_padding=[2147483647]",
+		       "too large", NULL);
+	expect_refuses("ConvTranspose", "[1,3,8] [3,2,3]", "output_padding=[-1]", "-1", NULL);
+	expect_refuses("ConvTranspose", "[1,3,8] [3,2,3]", "output_shape=[0]", "0", NULL);
+	expect_refuses("ConvTranspose", "[1,3,8] [count,2,3]", "", "expected fixed", NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -251,6 +295,8 @@ int main(void)
 		cmocka_unit_test(test_max_pool__indices),
 		cmocka_unit_test(test_average_pool__shapes),
 		cmocka_unit_test(test_lp_pool__shapes),
+		cmocka_unit_test(test_conv_transpose__shapes),
+		cmocka_unit_test(test_conv_transpose__refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
