@@ -140,7 +140,7 @@ static const struct canon table[] = {
 	{"OneHot", 9, 0, 3, 3, 1, NULL, canon_one_hot, 0x2},
 	{"Pad", 1, 0, 1, 4, 1, NULL, canon_pad, 0xe},
 	{"Reshape", 1, 0, 1, 2, 1, NULL, canon_reshape_node, 0x2},
-	{"Resize", 10, 0, 1, 4, 1, NULL, canon_resize, 0xe},
+	{"Resize", 10, 0, 1, 4, 1, "MatMul", canon_resize, 0xe},
 	{"Scatter", 9, 10, 3, 3, 1, "ScatterElements", canon_scatter},
 	{"ScatterElements", 11, 0, 3, 3, 1, NULL, canon_scatter},
 	{"ScatterND", 11, 0, 3, 3, 1, NULL, canon_scatter},
@@ -152,7 +152,7 @@ static const struct canon table[] = {
 	{"Transpose", 1, 0, 1, 1, 1, NULL, canon_transpose},
 	{"Trilu", 14, 0, 1, 2, 1, NULL, canon_trilu, 0x2},
 	{"Unsqueeze", 1, 0, 1, 2, 1, "Reshape", canon_unsqueeze, 0x2},
-	{"Upsample", 1, 9, 1, 2, 1, "Resize", canon_resize, 0x2},
+	{"Upsample", 1, 9, 1, 2, 1, "MatMul", canon_resize, 0x2},
 
 	/* Constants and shapes */
 	{"Constant", 1, 0, 0, 0, 1, "Reshape", canon_constant},

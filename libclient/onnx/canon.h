@@ -15,7 +15,7 @@
  *	Slice     starts, ends, axes, steps;  Split  axis, split;  Pad  pads (all axes), mode, value
  *	          (of floats) or int_value
  *	Expand    shape;  Tile  repeats;  TopK  k;  CumSum  axis;  Clip  min, max (floats)
- *	Reduce*   axes (none is all of them), keepdims;  Resize  scales or sizes of all axes
+ *	Reduce*   axes (none is all of them), keepdims
  *	OneHot    axis, depth;  Trilu  k, upper
  *
  * Rules need not care whether something failed: what is unknown stays unknown, graph->fatal ends

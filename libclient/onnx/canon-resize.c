@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rules: Resize and Upsample
+ *
+ * Axes are resized one after the other. Where an element of the result comes from is known when the
+ * plan is made: the nearest ones are a Gather with constant indices, and what is interpolated is a
+ * product with a constant matrix, whose rows are the weights of an element's neighbours. Whatever
+ * decides on places and weights is so computed here, in double precision.
+ *
+ * What ONNX calls the length of the resized axis in its formulas is scale times the length, which
+ * need not be a whole number.
+ */
+#include <stdio.h>
+
+#include "libclient/onnx/canon.h"
+
+enum method { NEAREST, LINEAR, CUBIC };
+
+struct resize {
+	enum method method;
+	const char *coordinates, *rounding;
+	bool antialiases, excludes_outside, crops;
+	double cubic_a, extrapolation;
+	unsigned int rank;
+	double scales[RBK_MAX_RANK];
+	int64_t sizes[RBK_MAX_RANK];
+	double starts[RBK_MAX_RANK], ends[RBK_MAX_RANK]; /* of the region, where it crops */
+};
+
+/* Where element @i of the result lies in an axis of @in elements. */
+static double coordinate(const struct resize *resize, unsigned int axis, int64_t i, int64_t in)
+{
+	const char *how = resize->coordinates;
+	const double scale = resize->scales[axis], length = scale * (double)in;
+	const double start = resize->starts[axis], end = resize->ends[axis];
+	const double centred = ((double)i + 0.5) / scale - 0.5, last = (double)(in - 1);
+
+	if (!strcmp(how, "asymmetric"))
+		return (double)i / scale;
+	if (!strcmp(how, "align_corners"))
+		return length == 1 || i == 0 ? 0 : (double)i * last / (length - 1);
+	if (!strcmp(how, "pytorch_half_pixel"))
+		return resize->sizes[axis] > 1 ? centred : 0;
+	if (!strcmp(how, "tf_half_pixel_for_nn"))
+		return ((double)i + 0.5) / scale;
+	if (!strcmp(how, "half_pixel_symmetric"))
+		return (double)in / 2 * (1 - (double)resize->sizes[axis] / length) + centred;
+	if (!strcmp(how, "tf_crop_and_resize"))
+		return resize->sizes[axis] > 1
+			       ? start * last + (double)i * (end - start) * last / (length - 1)
+			       : 0.5 * (start + end) * last;
+	return centred;
+}
+
+static int64_t clamped(double at, int64_t in)
+{
+	/* Also what is no number. */
+	if (!(at > 0))
+		return 0;
+	return at < (double)(in - 1) ? (int64_t)at : in - 1;
+}
+
+static double rounded(const struct resize *resize, double at)
+{
+	if (!strcmp(resize->rounding, "round_prefer_ceil"))
+		return floor(at + 0.5);
+	if (!strcmp(resize->rounding, "floor"))
+		return floor(at);
+	if (!strcmp(resize->rounding, "ceil"))
+		return ceil(at);
+	return ceil(at - 0.5);
+}
+
+/* What a neighbour at that distance weighs. */
+static double weight_of(const struct resize *resize, double distance)
+{
+	const double a = resize->cubic_a, x = fabs(distance);
+
+	if (resize->method == LINEAR)
+		return x < 1 ? 1 - x : 0;
+	if (x <= 1)
+		return ((a + 2) * x - (a + 3)) * x * x + 1;
+	return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
+}
+
+/* The weights of element @i's neighbours, added to @row of @in elements. */
+static void fill_row(const struct resize *resize, unsigned int axis, int64_t i, int64_t in,
+		     float *row)
+{
+	const double at = coordinate(resize, axis, i, in), scale = resize->scales[axis];
+	/* Shrinking, a window that grows with what is left out. */
+	const double shrink = resize->antialiases && scale < 1 ? scale : 1;
+	const double reach = (resize->method == LINEAR ? 1 : 2) / shrink;
+	double from, to, sum = 0;
+
+	if (!(fabs(at) < 4e9))
+		return;
+	from = floor(at - reach);
+	to = ceil(at + reach);
+	for (double k = from; k <= to; k++)
+		if (!resize->excludes_outside || (k >= 0 && k < (double)in))
+			sum += weight_of(resize, (k - at) * shrink);
+	for (double k = from; k <= to && sum != 0; k++)
+		if (!resize->excludes_outside || (k >= 0 && k < (double)in))
+			row[clamped(k, in)] += (float)(weight_of(resize, (k - at) * shrink) / sum);
+}
+
+/* A constant of @dtype with room for its elements in *ret_data; NULL after a refusal. */
+static struct constant *new_constant(struct graph *graph, uint32_t dtype, unsigned int rank,
+				     const int64_t *dims, void **ret_data)
+{
+	struct constant *constant = graph_zero(graph, 1, sizeof(*constant));
+
+	if (!constant)
+		return NULL;
+	constant->dtype = dtype;
+	constant->rank = rank;
+	for (unsigned int i = 0; i < rank; i++)
+		constant->dims[i] = dims[i];
+	if (!constant_measure(constant) || constant->n_elems > graph->n_evaluable) {
+		graph_refuse(graph, "it would need too large a table of places");
+		return NULL;
+	}
+	graph->n_evaluable -= constant->n_elems;
+	*ret_data = graph_zero(graph, constant->n_elems, onnx_dtype_size(dtype));
+	constant->data = *ret_data;
+	return *ret_data ? constant : NULL;
+}
+
+static struct tensor *gather_axis(struct graph *graph, const struct resize *resize,
+				  struct tensor *x, unsigned int axis)
+{
+	const int64_t in = x->shape.dims[axis], out = resize->sizes[axis];
+	const struct attr attr = ATTR_INT("axis", axis);
+	void *data;
+	const struct constant *constant = new_constant(graph, RBK_ONNX_I64, 1, &out, &data);
+	struct tensor *operands[2] = {x};
+
+	if (!constant)
+		return NULL;
+	for (int64_t i = 0; i < out; i++)
+		((int64_t *)data)[i] =
+			clamped(rounded(resize, coordinate(resize, axis, i, in)), in);
+	operands[1] = graph_constant(graph, constant);
+	return graph_emit_1(graph, "Gather", operands, 2, &attr, 1);
+}
+
+/*
+ * The last axis is the right-hand side's rows; any other becomes the one before the last, with all
+ * that is behind it as the last.
+ */
+static struct tensor *multiply_axis(struct graph *graph, const struct resize *resize,
+				    struct tensor *x, unsigned int axis)
+{
+	const int64_t in = x->shape.dims[axis], out = resize->sizes[axis];
+	const bool is_last = axis + 1u == x->shape.rank;
+	const int64_t dims[2] = {is_last ? in : out, is_last ? out : in};
+	struct shape flat = {0}, shape = x->shape;
+	float *data, *row = graph_zero(graph, (uint64_t)in, sizeof(*row));
+	void *memory;
+	const struct constant *constant = new_constant(graph, RBK_ONNX_F32, 2, dims, &memory);
+	uint64_t between = 1, behind = 1;
+
+	if (!constant || !row)
+		return NULL;
+	data = memory;
+	for (int64_t i = 0; i < out; i++) {
+		memset(row, 0, (uint64_t)in * sizeof(*row));
+		fill_row(resize, axis, i, in, row);
+		for (int64_t k = 0; k < in; k++)
+			data[is_last ? k * out + i : i * in + k] = row[k];
+	}
+	if (is_last)
+		return canon_binary(graph, "MatMul", x, graph_constant(graph, constant));
+	for (unsigned int i = 1; i < axis; i++)
+		between *= shape.dims[i];
+	for (unsigned int i = axis + 1; i < shape.rank; i++)
+		behind *= shape.dims[i];
+	if (between > OP_MAX_DIM || behind > OP_MAX_DIM) {
+		graph_refuse(graph, "%s is too large", SHAPE_TEXT(&shape));
+		return NULL;
+	}
+	/* The leading dimension stays by itself: it may be the count. */
+	if (axis > 0)
+		flat.dims[flat.rank++] = shape.dims[0];
+	if (axis > 1)
+		flat.dims[flat.rank++] = (uint32_t)between;
+	flat.dims[flat.rank++] = (uint32_t)in;
+	flat.dims[flat.rank++] = (uint32_t)behind;
+	if (shape.dynamic)
+		flat = shape_with_count(flat, &shape);
+	x = canon_reshape(graph, x, &flat);
+	x = canon_binary(graph, "MatMul", graph_constant(graph, constant), x);
+	shape.dims[axis] = (uint32_t)out;
+	return canon_reshape(graph, x, &shape);
+}
+
+/* What lies beside the region of an axis becomes the extrapolation value. */
+static struct tensor *extrapolate_axis(struct graph *graph, const struct resize *resize,
+				       struct tensor *y, unsigned int axis, int64_t in)
+{
+	const int64_t out = resize->sizes[axis];
+	int64_t dims[RBK_MAX_RANK] = {out};
+	unsigned int n = y->shape.rank - axis;
+	struct tensor *operands[3];
+	const struct constant *constant;
+	bool any = false;
+	void *data;
+
+	for (unsigned int i = 1; i < n; i++)
+		dims[i] = 1;
+	constant = new_constant(graph, RBK_ONNX_BOOL, n, dims, &data);
+	if (!constant)
+		return NULL;
+	for (int64_t i = 0; i < out; i++) {
+		const double at = coordinate(resize, axis, i, in);
+		const bool is_beside = at < 0 || at > (double)(in - 1);
+
+		((uint8_t *)data)[i] = is_beside;
+		any |= is_beside;
+	}
+	if (!any)
+		return y;
+	operands[0] = graph_constant(graph, constant);
+	operands[1] = graph_scalar(graph, y->dtype, resize->extrapolation);
+	operands[2] = y;
+	return graph_emit_1(graph, "Where", operands, 3, NULL, 0);
+}
+
+/* Is @name one of @names, which end with NULL? */
+static bool is_one_of(const char *name, const char *const *names)
+{
+	while (*names && strcmp(name, *names))
+		names++;
+	return *names != NULL;
+}
+
+static bool read_modes(struct graph *graph, bool is_old, struct resize *ret)
+{
+	static const char *const coordinates[] = {
+		"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
+		"asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize", NULL};
+	static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
+						"ceil", NULL};
+	const char *mode = canon_string(graph, "mode", "nearest");
+
+	ret->coordinates = canon_string(graph, "coordinate_transformation_mode",
+					is_old ? "asymmetric" : "half_pixel");
+	ret->rounding =
+		canon_string(graph, "nearest_mode", is_old ? "floor" : "round_prefer_floor");
+	ret->antialiases = canon_int(graph, "antialias", 0) != 0;
+	ret->excludes_outside = canon_int(graph, "exclude_outside", 0) != 0;
+	ret->cubic_a = (double)canon_float(graph, "cubic_coeff_a", -0.75f);
+	ret->extrapolation = (double)canon_float(graph, "extrapolation_value", 0);
+	ret->crops = !strcmp(ret->coordinates, "tf_crop_and_resize");
+	/* Opset 9 called it bilinear now and then. */
+	ret->method = !strcmp(mode, "nearest") ? NEAREST : !strcmp(mode, "cubic") ? CUBIC : LINEAR;
+	if (ret->method == LINEAR && strcmp(mode, "linear") && strcmp(mode, "bilinear"))
+		graph_refuse(graph, "mode \"%s\" is not one of nearest, linear, cubic", mode);
+	if (!is_one_of(ret->coordinates, coordinates))
+		graph_refuse(graph, "coordinate_transformation_mode \"%s\" is not in the catalogue",
+			     ret->coordinates);
+	if (!is_one_of(ret->rounding, roundings))
+		graph_refuse(graph, "nearest_mode \"%s\" is not in the catalogue", ret->rounding);
+	return !graph->is_refused;
+}
+
+/* The elements of a known input of floats. Return: how many, 0 where there is none. */
+static unsigned int read_floats(struct graph *graph, struct tensor *tensor, const char *what,
+				unsigned int most, double *ret)
+{
+	unsigned int n;
+
+	if (!tensor || !tensor->known || (tensor->shape.rank == 1 && tensor->shape.dims[0] == 0))
+		return 0;
+	graph_need(graph, tensor);
+	if (!tensor->constant || tensor->constant->n_elems > most) {
+		graph_refuse(graph, "its %s must be known to make a plan, at most %u", what, most);
+		return 0;
+	}
+	n = (unsigned int)tensor->constant->n_elems;
+	for (unsigned int i = 0; i < n; i++)
+		ret[i] = eval_load(tensor->dtype, tensor->constant->data, i);
+	return n;
+}
+
+/* With a policy that keeps the ratio, the one scale of all axes that were given sizes. */
+static void keep_ratio(struct resize *resize, const struct tensor *x, bool larger,
+		       const unsigned int *axes, unsigned int n)
+{
+	double scale = 0;
+
+	for (unsigned int i = 0; i < n; i++) {
+		const double each = resize->scales[axes[i]];
+
+		scale = i == 0 || (larger ? each > scale : each < scale) ? each : scale;
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		resize->scales[axes[i]] = scale;
+		resize->sizes[axes[i]] =
+			(int64_t)floor(scale * (double)x->shape.dims[axes[i]] + 0.5);
+	}
+}
+
+/* Scales and sizes of every axis, from whichever of the two there is. */
+static bool read_sizes(struct graph *graph, struct tensor *x, bool is_old, struct resize *ret)
+{
+	struct tensor *given_sizes = is_old ? NULL : canon_in(graph, 3);
+	unsigned int n, n_axes = 0, n_regions, n_sizes = 0, axes[RBK_MAX_RANK];
+	const int64_t *listed = canon_ints(graph, "axes", &n_axes), *sizes = NULL;
+	const char *policy = canon_string(graph, "keep_aspect_ratio_policy", "stretch");
+	double scales[RBK_MAX_RANK], regions[2 * RBK_MAX_RANK];
+	const float *list;
+
+	n = read_floats(graph, canon_in(graph, is_old ? 1 : 2), "scales", RBK_MAX_RANK, scales);
+	n_regions = is_old ? 0
+			   : read_floats(graph, ret->crops ? canon_in(graph, 1) : NULL, "region",
+					 2 * RBK_MAX_RANK, regions);
+	if (n == 0 && is_old) {
+		list = canon_floats(graph, "scales", &n);
+		for (unsigned int i = 0; i < n && i < RBK_MAX_RANK; i++)
+			scales[i] = (double)list[i];
+	} else if (n == 0 && given_sizes) {
+		sizes = canon_known_ints(graph, given_sizes, "sizes", &n_sizes);
+		n = n_sizes;
+	}
+	if (graph->is_refused)
+		return false;
+	if (n == 0 || n != (listed ? n_axes : ret->rank) || n > ret->rank ||
+	    (ret->crops && n_regions != 2 * n)) {
+		graph_refuse(graph, "it has neither a scale nor a size for each of its dimensions, "
+				    "or no region");
+		return false;
+	}
+	for (unsigned int i = 0; i < ret->rank; i++) {
+		ret->scales[i] = 1;
+		ret->sizes[i] = x->shape.dims[i];
+		ret->starts[i] = 0;
+		ret->ends[i] = 1;
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		double in;
+
+		if (!canon_axis(graph, listed ? listed[i] : (int64_t)i, ret->rank, &axes[i]))
+			return false;
+		in = x->shape.dims[axes[i]];
+		ret->scales[axes[i]] = sizes ? (double)sizes[i] / in : scales[i];
+		/* In single precision, as ONNX infers shapes. */
+		ret->sizes[axes[i]] = sizes ? sizes[i]
+				      : scales[i] > 0 && scales[i] * in <= OP_MAX_DIM
+					      ? (int64_t)floorf((float)in * (float)scales[i])
+					      : 0;
+		if (n_regions) {
+			ret->starts[axes[i]] = regions[i];
+			ret->ends[axes[i]] = regions[n + i];
+		}
+	}
+	if (sizes && strcmp(policy, "stretch")) {
+		if (strcmp(policy, "not_larger") && strcmp(policy, "not_smaller")) {
+			graph_refuse(graph,
+				     "keep_aspect_ratio_policy \"%s\" is not in the "
+				     "catalogue",
+				     policy);
+			return false;
+		}
+		keep_ratio(ret, x, !strcmp(policy, "not_smaller"), axes, n);
+	}
+	for (unsigned int i = 0; i < ret->rank; i++) {
+		if (ret->sizes[i] >= 1 && ret->sizes[i] <= OP_MAX_DIM)
+			continue;
+		graph_refuse(graph, "dimension %u would be %lld", i, (long long)ret->sizes[i]);
+		return false;
+	}
+	return true;
+}
+
+void canon_resize(struct graph *graph)
+{
+	bool is_old = graph->node->opset < 11;
+	struct tensor *x = canon_in(graph, 0), *y = x;
+	struct resize resize = {.rank = x->shape.rank};
+	const uint8_t dtype = x->dtype;
+
+	if (!read_modes(graph, is_old, &resize) || !read_sizes(graph, x, is_old, &resize))
+		return;
+	if (resize.method != NEAREST && dtype != RBK_ONNX_F32 && dtype != RBK_ONNX_F16) {
+		graph_refuse(graph, "only floats are interpolated");
+		return;
+	}
+	if (resize.method != NEAREST)
+		y = canon_cast(graph, y, RBK_ONNX_F32);
+	for (unsigned int axis = 0; axis < resize.rank && y; axis++) {
+		const int64_t in = x->shape.dims[axis];
+		const bool is_whole =
+			!resize.crops || (resize.starts[axis] == 0 && resize.ends[axis] == 1);
+
+		if (resize.scales[axis] == 1 && resize.sizes[axis] == in && is_whole)
+			continue;
+		if (axis == 0 && x->shape.dynamic) {
+			graph_refuse(graph, "it resizes the count of rows");
+			return;
+		}
+		y = resize.method == NEAREST ? gather_axis(graph, &resize, y, axis)
+					     : multiply_axis(graph, &resize, y, axis);
+		if (y && resize.crops)
+			y = extrapolate_axis(graph, &resize, y, axis, in);
+	}
+	if (y)
+		canon_out(graph, 0, y == x ? canon_nothing(graph, x) : canon_cast(graph, y, dtype));
+}
