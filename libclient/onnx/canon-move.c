@@ -69,6 +69,10 @@ static bool read_slice(struct graph *graph, struct slice *slice)
 {
 	unsigned int n_ends, n_axes;
 
+	if (graph->node->opset >= 10 && (!canon_in(graph, 1) || !canon_in(graph, 2))) {
+		graph_refuse(graph, "it has no starts, or no ends");
+		return false;
+	}
 	if (graph->node->opset >= 10) {
 		slice->starts = canon_known_ints(graph, canon_in(graph, 1), "starts", &slice->n);
 		return slice->starts &&

@@ -161,8 +161,10 @@ static void describe_attrs(struct describe *describe, const struct op *op, struc
 		struct json_object *value = member(given, attr->name);
 
 		if (!strcmp(attr->name, "k") || !strcmp(attr->name, "axes") ||
-		    (op->kind == OP_CLIP && attr->type == RBK_ATTR_FLOAT))
+		    op->kind == OP_SLICE || (op->kind == OP_CLIP && attr->type == RBK_ATTR_FLOAT))
 			value = member(resolved, attr->name);
+		if (op->kind == OP_SPLIT && attr->type == RBK_ATTR_INTS)
+			value = member(resolved, "sizes");
 		if (value)
 			describe_value(describe, attr, value);
 	}
