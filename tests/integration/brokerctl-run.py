@@ -97,6 +97,8 @@ class Files:
         values = [(i % 7) - 3 + i / 16 for i in range(4 * self.rows)]
         self.wanted = [max(x + [1, 2, -3, 0.5][i % 4], 0) for i, x in enumerate(values)]
         self.x = onnx.npy(at('x.npy'), onnx.FLOAT, [self.rows, 4], values)
+        # Of a run that is to be seen running: a million times ten rows take fast machines a second.
+        self.long = onnx.npy(at('long.npy'), onnx.FLOAT, [1 << 16, 4], [1] * (4 << 16))
         self.y = onnx.npy(at('y.npy'), onnx.FLOAT, [self.rows, 4], self.wanted)
         self.pb = onnx.write(at('x.pb'), onnx.tensor('any', onnx.FLOAT, [self.rows, 4], values))
         self.half = onnx.npy(at('half.npy'), onnx.FLOAT, [2, 3], [0.5] * 6)
@@ -251,7 +253,7 @@ def check_broker(files, folder):
 def check_ended(files, folder):
     """Whatever ends it, its broker ends, and leaves nothing."""
     environment = {**os.environ, 'TMPDIR': folder}
-    command = [CTL, 'run', files.model, f'--input={files.x}', '--repeat=1000000', '--device=cpu']
+    command = [CTL, 'run', files.model, f'--input={files.long}', '--repeat=1000000', '--device=cpu']
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
         with start(command, stdout=subprocess.DEVNULL, env=environment) as process:
             wait_for(lambda: brokers(folder), 'there is no broker')
@@ -271,7 +273,7 @@ def check_progress(files):
     """A bar on a terminal, which is gone in the end; none elsewhere."""
     ours, theirs = pty.openpty()
     seen = b''
-    with start([CTL, 'run', files.model, f'--input={files.x}', '--repeat=1000000', '--device=cpu'],
+    with start([CTL, 'run', files.model, f'--input={files.long}', '--repeat=1000000', '--device=cpu'],
                stdout=subprocess.DEVNULL, stderr=theirs,
                env={**os.environ, 'TERM': 'xterm'}) as process:
         os.close(theirs)
