@@ -371,8 +371,8 @@ static void make_outputs(struct graph *graph)
 		uint32_t index = model->outputs[i].value;
 		struct tensor *tensor = graph_value(graph, index);
 
-		if (tensor->known && (tensor->constant || !tensor->producer ||
-				      tensor->output != UINT32_MAX)) {
+		if (tensor->known &&
+		    (tensor->constant || !tensor->producer || tensor->output != UINT32_MAX)) {
 			tensor = canon_copy(graph, tensor);
 			if (graph->fatal)
 				break;

@@ -169,7 +169,8 @@ static void become_program(uint64_t random)
 	set("NODEVICE_SELECT", "1");
 	set("RINGBROKER_SOCKET", "%s", socket_path);
 	set("RINGBROKER_VULKAN_LEASE", "1");
-	/* The layer keeps its connection to the end, in pages that LeakSanitizer does not search. */
+	/* The layer keeps its connection to the end, in pages that LeakSanitizer does not search.
+	 */
 	set("ASAN_OPTIONS", "%s:detect_leaks=0", sanitizer ? sanitizer : "");
 	if (!is_card && glob("/usr/share/vulkan/icd.d/lvp*.json", 0, NULL, &icd) == 0) {
 		set("VK_ICD_FILENAMES", "%s", icd.gl_pathv[0]);

@@ -5,9 +5,9 @@
  * Two private brokers, alike but for what they do about contention, each with CPU workers and a
  * device that takes a fixed time and uses no processor (brokerd --test-device), because a software
  * device would share the processors. Tasks are made so large that they take the CPU of this machine
- * half as long as the device: while nobody disturbs it they belong there. One client at a time submits tasks at a steady rate; after a
- * while others begin to compute on every processor, and after another while they end. Rounds with
- * the one broker and with the other come in turns.
+ * half as long as the device: while nobody disturbs it they belong there. One client at a time
+ * submits tasks at a steady rate; after a while others begin to compute on every processor, and
+ * after another while they end. Rounds with the one broker and with the other come in turns.
  *
  * "hogs" is while the others compute: latency as the client sees it, from submission to
  * completion. Of "p99" a sample is a round, so that its ratio is that of the tail. Each round
@@ -400,8 +400,8 @@ static int choose_rows(struct bench_env *env, uint32_t *ret)
 		r = samples_reserve(&on_cpu, WARM_UP);
 	for (uint32_t i = 0; i < round->n_done && !r; i++)
 		if (round->tasks[i].device == RBK_DEVICE_CPU)
-			samples_add(&on_cpu, (double)(round->tasks[i].end_ns -
-						      round->tasks[i].begin_ns));
+			samples_add(&on_cpu,
+				    (double)(round->tasks[i].end_ns - round->tasks[i].begin_ns));
 	if (r) {
 		bench_fail(env, r, "measuring the CPU failed");
 	} else {
