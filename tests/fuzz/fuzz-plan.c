@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "plan/executor.h"
+#include "plan/move.h"
 #include "reference/reference.h"
 #include "shm/dtype.h"
 
@@ -130,6 +131,46 @@ static void check_layout(const struct plan *plan, const unsigned int *writers,
 	}
 }
 
+/* All that a move reads and writes lies within its tensors. */
+static void check_side(const struct plan *plan, const struct move *move, uint16_t tensor,
+		       uint64_t first, const int64_t *strides)
+{
+	uint64_t low = first, high = first;
+
+	for (unsigned int d = 0; d < move->n_dims; d++) {
+		const uint64_t n =
+			move->extent[d] * (d == 0 && move->dynamic ? plan->max_count : 1);
+
+		assert(n > 0);
+		if (strides[d] < 0)
+			low -= (n - 1) * (uint64_t)-strides[d];
+		else
+			high += (n - 1) * (uint64_t)strides[d];
+	}
+	assert(low <= first && high >= first);
+	assert(high + move->element_bytes <= plan->tensors[tensor].max_bytes);
+}
+
+static void check_moves(const struct plan *plan, const struct node *node)
+{
+	struct move move;
+
+	if (!plan_moves(node->op->kind))
+		return;
+	for (unsigned int i = 0; i < plan_n_moves(plan, node); i++) {
+		if (!plan_move(plan, node, i, &move))
+			continue;
+		for (unsigned int wide = 0; wide < 2; wide++) {
+			assert(move.n_dims <= MOVE_MAX_DIMS);
+			check_side(plan, &move, move.to, move.to_first, move.to_stride);
+			if (move.from != PLAN_NO_TENSOR)
+				check_side(plan, &move, move.from, move.from_first,
+					   move.from_stride);
+			move_widen(&move, 16);
+		}
+	}
+}
+
 static void check_plan(const struct plan *plan)
 {
 	unsigned int *writers = calloc(plan->n_tensors, sizeof(*writers));
@@ -151,6 +192,7 @@ static void check_plan(const struct plan *plan)
 		const struct node *node = &plan->nodes[i];
 
 		check_node(plan, i, writers);
+		check_moves(plan, node);
 		for (unsigned int j = 0; j < node->n_in; j++) {
 			if (node->in[j] != PLAN_NO_TENSOR)
 				last[node->in[j]] = i + 1;

@@ -100,6 +100,14 @@ int main(int argc, char **argv)
 	save("reduce-sum", one_op("ReduceSum", "[count,4,2]", "axes=[0,-1] keepdims=0"));
 	save("reduce-noop", one_op("ReduceSum", "[4,2]", "noop_with_empty_axes=1"));
 	save("transpose", one_op("Transpose", "[count,3,2,4]", "perm=[0,3,1,2]"));
+	save("slice", one_op("Slice", "[count,8,9]",
+			     "starts=[-1,2] ends=[-100,8] axes=[1,-1] steps=[-3,2]"));
+	save("concat", one_op("Concat", "[count,3] [count,1] [count,4]", "axis=1"));
+	save("split", one_op("Split", "[4,3]", "axis=0 split=[4]"));
+	save("expand", one_op("Expand", "[3,1]", "shape=[2,1,4]"));
+	save("tile", one_op("Tile", "[2,3]", "repeats=[3,2]"));
+	save("pad", one_op("Pad", "[count,3,4]", "pads=[0,1,-1,0,-1,2] value=1.5"));
+	save("pad-reflect", one_op("Pad", "[3,4]", "pads=[9,1,7,0] mode=reflect"));
 	save("conv", one_op("Conv", "[2,4,5,6] [6,2,3,2] [6]",
 			    "group=2 pads=[1,0,1,1] strides=[2,1] dilations=[1,2] "
 			    "kernel_shape=[3,2]"));
