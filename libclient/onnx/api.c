@@ -275,6 +275,12 @@ ONNX_EXPORT int rbk_onnx_bound(const struct rbk_onnx *model, unsigned int i,
 		.dtype = tensor->dtype,
 		.rank = shape->rank,
 	};
+	if (tensor->stands_for) {
+		ret->rank = tensor->stands_for->rank;
+		for (uint32_t j = 0; j < ret->rank; j++)
+			ret->dims[j] = (uint32_t)tensor->stands_for->dims[j];
+		return 0;
+	}
 	memcpy(ret->dims, shape->dims, sizeof(ret->dims));
 	for (unsigned int j = shape->dynamic; j < shape->rank; j++)
 		n *= shape->dims[j];

@@ -47,7 +47,7 @@ static bool same_attr(struct graph *graph, const Onnx__AttributeProto *proto, st
 	}
 }
 
-void canon_same_as(struct graph *graph, const char *op)
+void canon_same_without(struct graph *graph, const char *op, uint32_t absent)
 {
 	const struct model_node *node = graph->node;
 	const Onnx__NodeProto *proto = node->proto;
@@ -56,7 +56,8 @@ void canon_same_as(struct graph *graph, const char *op)
 	struct attr attrs[STEP_MAX_ATTRS];
 	unsigned int n_attrs = 0, n_in = node->n_in, n_out = node->n_out;
 
-	while (n_in > 0 && node->in[n_in - 1] == ONNX_ABSENT)
+	while (n_in > 0 && (node->in[n_in - 1] == ONNX_ABSENT ||
+			    (n_in <= OP_MAX_INPUTS && absent >> (n_in - 1) & 1)))
 		n_in--;
 	while (n_out > 0 && !canon_wants(graph, n_out - 1))
 		n_out--;
@@ -81,7 +82,7 @@ void canon_same_as(struct graph *graph, const char *op)
 		}
 	}
 	for (unsigned int i = 0; i < n_in; i++)
-		in[i] = canon_in(graph, i);
+		in[i] = absent >> i & 1 ? NULL : canon_in(graph, i);
 	if (graph->is_refused)
 		return;
 	graph_emit(graph, op, in, n_in, out, n_out, 0, attrs, n_attrs);
@@ -91,7 +92,18 @@ void canon_same_as(struct graph *graph, const char *op)
 
 void canon_same(struct graph *graph)
 {
-	canon_same_as(graph, graph->node->proto->op_type);
+	canon_same_without(graph, graph->node->proto->op_type, 0);
+}
+
+/* No keys and values of the past are none at all, as many as there are heads. */
+void canon_attention(struct graph *graph)
+{
+	struct tensor *keys = canon_in(graph, 4), *values = canon_in(graph, 5);
+	const uint32_t past = 1u << 4 | 1u << 5;
+	const bool is_new = keys && values && keys->shape.rank == 4 && values->shape.rank == 4 &&
+			    keys->shape.dims[2] == 0 && values->shape.dims[2] == 0;
+
+	canon_same_without(graph, "Attention", is_new ? past : 0);
 }
 
 void canon_identity(struct graph *graph)

@@ -6,6 +6,26 @@
 
 #include "libclient/onnx/canon.h"
 
+/* Sums of no products are 0: what is left is the bias. */
+static struct tensor *gemm_of_nothing(struct graph *graph, struct tensor *const *in, float beta,
+				      bool trans_a, bool trans_b)
+{
+	struct shape a = in[0]->shape, b = in[1]->shape;
+	struct tensor *sum;
+
+	if (trans_a)
+		a = (struct shape){.rank = 2, .dims = {a.dims[1], a.dims[0]}};
+	if (trans_b)
+		b = (struct shape){.rank = 2, .dims = {b.dims[1], b.dims[0]}};
+	sum = canon_binary(graph, "MatMul", graph_nothing(graph, in[0]->dtype, &a),
+			   graph_nothing(graph, in[1]->dtype, &b));
+	if (!in[2] || !sum->known)
+		return sum;
+	return canon_binary(
+		graph, "Add", sum,
+		canon_binary(graph, "Mul", in[2], graph_scalar(graph, in[2]->dtype, (double)beta)));
+}
+
 void canon_gemm(struct graph *graph)
 {
 	/* Of opset 6: the bias may be broadcast, as it always may be since. */
@@ -19,6 +39,13 @@ void canon_gemm(struct graph *graph)
 			ATTR_INT("transB", canon_int(graph, "transB", 0) != 0),
 		};
 
+		if (in[0]->shape.rank == 2 && in[1]->shape.rank == 2 &&
+		    shape_is_empty(&in[0]->shape) && shape_is_empty(&in[1]->shape)) {
+			canon_out(graph, 0,
+				  gemm_of_nothing(graph, in, attrs[1].f, attrs[2].i != 0,
+						  attrs[3].i != 0));
+			return;
+		}
 		canon_out(graph, 0,
 			  graph_emit_1(graph, "Gemm", in, in[2] ? 3 : 2, attrs, ARRAY_SIZE(attrs)));
 	}
@@ -264,6 +291,7 @@ void canon_cum_sum(struct graph *graph)
 void canon_top_k(struct graph *graph)
 {
 	struct tensor *x = canon_in(graph, 0), *k = canon_in(graph, 1), *out[2];
+	struct shape shape = x->shape;
 	struct attr attrs[4];
 	unsigned int axis;
 	double number;
@@ -282,6 +310,14 @@ void canon_top_k(struct graph *graph)
 	attrs[1] = ATTR_INT("k", (int64_t)number);
 	attrs[2] = ATTR_INT("largest", canon_int(graph, "largest", 1) != 0);
 	attrs[3] = ATTR_INT("sorted", canon_int(graph, "sorted", 1) != 0);
+	if (shape.dims[axis] >= number && !(axis == 0 && shape.dynamic)) {
+		shape.dims[axis] = (uint32_t)number;
+		if (shape_is_empty(&shape)) {
+			canon_out(graph, 0, graph_nothing(graph, x->dtype, &shape));
+			canon_out(graph, 1, graph_nothing(graph, RBK_ONNX_I64, &shape));
+			return;
+		}
+	}
 	graph_emit(graph, "TopK", &x, 1, out, 2, 0, attrs, 4);
 	canon_out(graph, 0, out[0]);
 	canon_out(graph, 1, out[1]);

@@ -104,12 +104,29 @@ static bool is_whole(const struct shape *shape, unsigned int axis, const struct 
 	return rows == 0 && end >= shape->dims[axis];
 }
 
+/* What is left is given for the @n dimensions whose ranges are in @lists. */
+static struct shape sliced_shape(const struct shape *shape, unsigned int n, const int64_t *lists)
+{
+	struct shape left = *shape;
+	int64_t n_left;
+
+	for (unsigned int i = 0; i < n; i++) {
+		const int64_t axis = lists[2 * RBK_MAX_RANK + i];
+
+		eval_slice_range(shape->dims[axis], lists[i], lists[RBK_MAX_RANK + i],
+				 lists[3 * RBK_MAX_RANK + i], &n_left);
+		left.dims[axis] = (uint32_t)n_left;
+	}
+	return left;
+}
+
 void canon_slice(struct graph *graph)
 {
 	struct tensor *x = canon_in(graph, 0);
 	int64_t *lists = graph_take(graph, 4 * RBK_MAX_RANK * sizeof(*lists));
 	unsigned int n = 0, rank = x->shape.rank;
 	struct slice slice = {0};
+	struct shape left;
 	uint32_t seen = 0;
 
 	if (!lists || !read_slice(graph, &slice))
@@ -139,6 +156,11 @@ void canon_slice(struct graph *graph)
 			return;
 		}
 		n++;
+	}
+	left = sliced_shape(&x->shape, n, lists);
+	if (shape_is_empty(&left)) {
+		canon_out(graph, 0, graph_nothing(graph, x->dtype, &left));
+		return;
 	}
 	{
 		const struct attr attrs[] = {
@@ -171,13 +193,42 @@ static bool split_evenly(struct graph *graph, uint32_t dim, unsigned int n, int6
 	return true;
 }
 
+/* Parts without elements are not Split's, which has none: nothing is read for them. */
+static void emit_split(struct graph *graph, struct tensor *x, unsigned int axis, int64_t *sizes,
+		       unsigned int n)
+{
+	struct tensor *out[OP_MAX_OUTPUTS];
+	unsigned int which[OP_MAX_OUTPUTS], n_parts = 0;
+	struct attr attrs[2];
+
+	for (unsigned int i = 0; i < n; i++) {
+		struct shape part = x->shape;
+
+		part.dims[axis] = (uint32_t)sizes[i];
+		if (shape_is_empty(&part)) {
+			canon_out(graph, i, graph_nothing(graph, x->dtype, &part));
+			continue;
+		}
+		sizes[n_parts] = sizes[i];
+		which[n_parts++] = i;
+	}
+	if (n_parts == 1)
+		canon_out(graph, which[0], canon_nothing(graph, x));
+	if (n_parts <= 1)
+		return;
+	attrs[0] = ATTR_INT("axis", axis);
+	attrs[1] = ATTR_INTS("split", sizes, n_parts);
+	graph_emit(graph, "Split", &x, 1, out, n_parts, 0, attrs, 2);
+	for (unsigned int i = 0; i < n_parts; i++)
+		canon_out(graph, which[i], out[i]);
+}
+
 void canon_split(struct graph *graph)
 {
-	struct tensor *x = canon_in(graph, 0), *out[OP_MAX_OUTPUTS];
+	struct tensor *x = canon_in(graph, 0);
 	unsigned int axis, n_given, n = graph->node->n_out;
 	int64_t *sizes = graph_take(graph, OP_MAX_OUTPUTS * sizeof(*sizes)), sum = 0;
 	const int64_t *given;
-	struct attr attrs[2];
 
 	if (!sizes || !canon_axis(graph, canon_int(graph, "axis", 0), x->shape.rank, &axis) ||
 	    !canon_attr_or_input(graph, "split", 1, &given, &n_given))
@@ -212,16 +263,27 @@ void canon_split(struct graph *graph)
 			     (long long)sum, axis, x->shape.dims[axis]);
 		return;
 	}
-	attrs[0] = ATTR_INT("axis", axis);
-	attrs[1] = ATTR_INTS("split", sizes, n);
-	graph_emit(graph, "Split", &x, 1, out, n, 0, attrs, 2);
-	for (unsigned int i = 0; i < n; i++)
-		canon_out(graph, i, out[i]);
+	emit_split(graph, x, axis, sizes, n);
 }
 
 static bool is_empty_along(const struct tensor *tensor, unsigned int axis)
 {
 	return !(axis == 0 && tensor->shape.dynamic) && tensor->shape.dims[axis] == 0;
+}
+
+/* The rule will not see it. Return: false after a refusal. */
+static bool fits_beside(struct graph *graph, const struct tensor *a, const struct tensor *b,
+			unsigned int axis)
+{
+	bool fits = a->dtype == b->dtype;
+
+	for (unsigned int i = 0; i < a->shape.rank; i++)
+		fits &= i == axis || dim_equal(shape_get(&a->shape, i), shape_get(&b->shape, i));
+	if (!fits)
+		graph_refuse(graph, "input \"%s\" is %s %s, but \"%s\" %s %s", a->name,
+			     rbk_onnx_dtype_name(a->dtype), SHAPE_TEXT(&a->shape), b->name,
+			     rbk_onnx_dtype_name(b->dtype), SHAPE_TEXT(&b->shape));
+	return fits;
 }
 
 /* As many inputs at once as an operator can have, each time. */
@@ -243,14 +305,19 @@ void canon_concat(struct graph *graph)
 			return;
 		}
 		/* A cache that is empty yet, say. */
-		if (is_empty_along(tensor, axis) && (n > 0 || i + 1 < graph->node->n_in))
-			continue;
+		if (is_empty_along(tensor, axis) && (n > 0 || i + 1 < graph->node->n_in)) {
+			if (fits_beside(graph, tensor, first, axis))
+				continue;
+			return;
+		}
 		if (n == OP_MAX_INPUTS) {
 			in[0] = graph_emit_1(graph, "Concat", in, n, &attr, 1);
 			n = 1;
 		}
 		in[n++] = tensor;
 	}
+	if (graph->fatal || (in[0]->known && !fits_beside(graph, first, in[0], axis)))
+		return;
 	canon_out(graph, 0,
 		  n > 1 ? graph_emit_1(graph, "Concat", in, n, &attr, 1)
 			: canon_nothing(graph, in[0]));
@@ -381,14 +448,36 @@ void canon_expand(struct graph *graph)
 	/* A dimension stays what it is where 1 is wanted: so the count does. */
 	for (unsigned int i = 0; i < shape.rank; i++)
 		dims[i] = i == 0 && shape.dynamic ? 1 : shape.dims[i];
+	if (shape_is_empty(&shape)) {
+		canon_out(graph, 0, graph_nothing(graph, x->dtype, &shape));
+		return;
+	}
 	attr = ATTR_INTS("shape", dims, shape.rank);
 	canon_out(graph, 0, canon_unary(graph, "Expand", x, &attr, 1));
+}
+
+/* The product of a 0 and @repeats. */
+static struct tensor *tiled_to_nothing(struct graph *graph, struct tensor *x,
+				       const int64_t *repeats)
+{
+	struct shape shape = x->shape;
+
+	for (unsigned int i = 0; i < shape.rank; i++) {
+		if (repeats[i] > 0 && shape.dims[i] > OP_MAX_DIM / repeats[i]) {
+			graph_refuse(graph, "it repeats dimension %u %lld times", i,
+				     (long long)repeats[i]);
+			return graph_unknown(graph);
+		}
+		shape.dims[i] *= (uint32_t)repeats[i];
+	}
+	return graph_nothing(graph, x->dtype, &shape);
 }
 
 void canon_tile(struct graph *graph)
 {
 	struct tensor *x = canon_in(graph, 0);
 	int64_t *repeats = graph_take(graph, RBK_MAX_RANK * sizeof(*repeats));
+	struct shape shape = x->shape;
 	bool repeats_any = false;
 	const int64_t *given;
 	struct attr attr;
@@ -413,6 +502,11 @@ void canon_tile(struct graph *graph)
 		}
 		repeats[i] = given[i];
 		repeats_any |= given[i] != 1;
+		shape.dims[i] = given[i] == 0 ? 0 : shape.dims[i];
+	}
+	if (shape_is_empty(&shape)) {
+		canon_out(graph, 0, tiled_to_nothing(graph, x, repeats));
+		return;
 	}
 	attr = ATTR_INTS("repeats", repeats, n);
 	canon_out(graph, 0,
@@ -451,6 +545,11 @@ void canon_scatter(struct graph *graph)
 			return;
 		attrs[n++] = ATTR_INT("axis", axis);
 		op = "ScatterElements";
+	}
+	/* Nothing is written. */
+	if (shape_is_empty(&in[1]->shape) && shape_is_empty(&in[2]->shape)) {
+		canon_out(graph, 0, canon_nothing(graph, in[0]));
+		return;
 	}
 	canon_out(graph, 0, graph_emit_1(graph, op, in, 3, attrs, n));
 }

@@ -83,7 +83,7 @@ static const struct canon table[] = {
 	{"Xor", 1, 0, 2, 2, 1, NULL, canon_legacy_binary},
 
 	/* Products, windows, normalisation, attention */
-	{"Attention", 23, 0, 3, 7, 4, NULL, canon_same},
+	{"Attention", 23, 0, 3, 7, 4, NULL, canon_attention},
 	{"AveragePool", 1, 0, 1, 1, 1, NULL, canon_same},
 	{"BatchNormalization", 1, 0, 5, 5, 5, NULL, canon_batch_norm},
 	{"Conv", 1, 0, 2, 3, 1, NULL, canon_same},

@@ -107,7 +107,8 @@ struct tensor *canon_cast(struct graph *graph, struct tensor *a, uint32_t dtype)
 /* ---- Rules ---- */
 
 void canon_same(struct graph *graph); /* inputs, outputs and attributes as they are */
-void canon_same_as(struct graph *graph, const char *op);
+/* The same as @op, without those inputs whose bit is set. */
+void canon_same_without(struct graph *graph, const char *op, uint32_t absent);
 void canon_identity(struct graph *graph); /* Identity, Dropout, ... */
 
 void canon_legacy_binary(struct graph *graph); /* Add, Mul, ...: axis and broadcast of opset 6 */
@@ -120,6 +121,7 @@ void canon_softmax(struct graph *graph);
 
 void canon_global_pool(struct graph *graph);
 
+void canon_attention(struct graph *graph);
 void canon_gemm(struct graph *graph);
 void canon_batch_norm(struct graph *graph);
 void canon_group_norm(struct graph *graph);

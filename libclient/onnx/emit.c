@@ -2,16 +2,17 @@
 /*
  * Emitting a step
  *
- * What is known is computed (eval.c). Everything else goes through the catalogue's own shape rule,
- * by the same function that the broker verifies plans with, so that what compiles here is what the
- * broker accepts. Its sentence begins with a title of the node, which is cut off: refusals have
- * their own.
+ * What is known is computed (eval.c, emit-empty.c). Everything else goes through the catalogue's
+ * own shape rule, by the same function that the broker verifies plans with, so that what compiles
+ * here is what the broker accepts. Its sentence begins with a title of the node, which is cut off:
+ * refusals have their own.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "libclient/onnx/canon.h"
+#include "libclient/onnx/emit.h"
 
 /* Attribute values as descriptions have them: all of a step's in one blob. */
 struct wire_attrs {
@@ -96,7 +97,7 @@ static bool keeps_rows(const struct step *step, const struct op_call *call)
 	return !reads || (writes && step->row->splits_rows && !call->mixes_rows);
 }
 
-static bool infer(struct graph *graph, struct step *step)
+bool emit_infer(struct graph *graph, struct step *step)
 {
 	struct op_tensor in[OP_MAX_INPUTS], out[OP_MAX_OUTPUTS];
 	char message[OP_MESSAGE_BYTES] = "";
@@ -250,9 +251,12 @@ void graph_emit(struct graph *graph, const char *op, struct tensor *const *in, u
 		graph_refuse(graph, "the catalogue has no operator %s", op);
 		return;
 	}
-	if (is_unknown || !check_rows(graph, step) || !infer(graph, step))
+	if (is_unknown || !check_rows(graph, step))
 		return;
-	add_step(graph, step);
+	if (emit_reads_nothing(step))
+		emit_empty(graph, step);
+	else if (emit_infer(graph, step))
+		add_step(graph, step);
 }
 
 struct tensor *graph_emit_1(struct graph *graph, const char *op, struct tensor *const *in,

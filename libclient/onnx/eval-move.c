@@ -88,13 +88,12 @@ int eval_transpose(struct graph *graph, struct step *step, int arg)
 	return move_all(graph, step, 0, &walk);
 }
 
-/* Where a range of @dim starts, and how many elements it has, as ONNX counts. */
 static int64_t clamp(int64_t at, int64_t low, int64_t high)
 {
 	return at < low ? low : at > high ? high : at;
 }
 
-static int64_t slice_range(int64_t dim, int64_t start, int64_t end, int64_t step, int64_t *ret_n)
+int64_t eval_slice_range(int64_t dim, int64_t start, int64_t end, int64_t step, int64_t *ret_n)
 {
 	int64_t span;
 
@@ -129,7 +128,8 @@ int eval_slice(struct graph *graph, struct step *step, int arg)
 	for (unsigned int i = 0; i < n; i++) {
 		int64_t axis = axes[i], start;
 
-		start = slice_range(in->dims[axis], starts[i], ends[i], steps[i], &walk.dims[axis]);
+		start = eval_slice_range(in->dims[axis], starts[i], ends[i], steps[i],
+					 &walk.dims[axis]);
 		first += start * strides[axis];
 		/* One element needs no stride, which might overflow. */
 		walk.strides[0][axis] = walk.dims[axis] > 1 ? strides[axis] * steps[i] : 0;

@@ -666,7 +666,8 @@ static int run_clip(struct graph *graph, struct step *step, int arg)
 
 /* ---- Reductions ---- */
 
-enum reduce { RED_SUM, RED_PROD, RED_MIN, RED_MAX, RED_MEAN };
+/* The last two are computed over nothing only: what is 0 then, and the logarithm of that. */
+enum reduce { RED_SUM, RED_PROD, RED_MIN, RED_MAX, RED_MEAN, RED_ZERO, RED_LOG };
 
 /* The result's index of each element: strides of 0 along what is reduced. */
 static bool reduce_walk(const struct step *step, const struct constant *a, struct eval_walk *walk,
@@ -676,7 +677,7 @@ static bool reduce_walk(const struct step *step, const struct constant *a, struc
 	unsigned int n_axes;
 	const int64_t *axes = eval_ints(step, "axes", &n_axes);
 	uint32_t reduced = 0, rank = 0;
-	int64_t stride = 1;
+	int64_t stride = a->n_elems > 0; /* without any, products may be anything */
 
 	*walk = (struct eval_walk){.n_in = 1, .rank = a->rank};
 	for (unsigned int i = 0; i < n_axes; i++) {
@@ -689,7 +690,7 @@ static bool reduce_walk(const struct step *step, const struct constant *a, struc
 		if (reduced >> i & 1)
 			continue;
 		walk->strides[0][i] = stride;
-		stride *= a->dims[i];
+		stride *= stride ? a->dims[i] : 0;
 	}
 	for (uint32_t i = 0; i < a->rank; i++) {
 		if (!(reduced >> i & 1))
@@ -698,7 +699,48 @@ static bool reduce_walk(const struct step *step, const struct constant *a, struc
 			dims[rank++] = 1;
 	}
 	*ret_rank = rank;
-	return a->n_elems > 0;
+	return true;
+}
+
+static int64_t int_limit(uint32_t dtype, bool is_upper)
+{
+	switch (dtype) {
+	case RBK_ONNX_BOOL:
+		return is_upper;
+	case RBK_ONNX_U8:
+		return is_upper ? UINT8_MAX : 0;
+	case RBK_ONNX_I8:
+		return is_upper ? INT8_MAX : INT8_MIN;
+	case RBK_ONNX_I32:
+		return is_upper ? INT32_MAX : INT32_MIN;
+	default:
+		return is_upper ? INT64_MAX : INT64_MIN;
+	}
+}
+
+/* Over no elements: what changes nothing where it is combined with any. */
+static int reduce_nothing(struct graph *graph, struct step *step, enum reduce op, uint32_t rank,
+			  const int64_t *dims)
+{
+	static const double floats[] = {0, 1, INFINITY, -INFINITY, NAN, 0, -INFINITY};
+	const uint32_t dtype = step->in[0]->constant->dtype;
+	bool is_float = eval_is_float(dtype);
+	struct constant out;
+	int r;
+
+	if (!is_float && (op == RED_MEAN || op == RED_LOG || !(OP_ANY_TYPE & OP_TYPE(dtype))))
+		return EVAL_E_UNKNOWN;
+	r = eval_result(graph, dtype, rank, dims, false, &out);
+	for (uint64_t i = 0; !r && i < out.n_elems; i++) {
+		if (is_float)
+			eval_store(dtype, (void *)out.data, i, floats[op]);
+		else
+			eval_store_int(dtype, (void *)out.data, i,
+				       op == RED_MIN || op == RED_MAX
+					       ? int_limit(dtype, op == RED_MIN)
+					       : op == RED_PROD);
+	}
+	return r ? r : eval_publish(graph, step->out[0], &out);
 }
 
 static int reduce_ints(enum reduce op, const struct constant *a, struct eval_walk *walk,
@@ -758,8 +800,11 @@ static int run_reduce(struct graph *graph, struct step *step, int arg)
 	uint32_t rank;
 	int r;
 
-	if ((!is_float && (a->dtype != RBK_ONNX_I64 || op == RED_MEAN)) ||
-	    !reduce_walk(step, a, &walk, dims, &rank))
+	if (!reduce_walk(step, a, &walk, dims, &rank))
+		return EVAL_E_UNKNOWN;
+	if (a->n_elems == 0)
+		return reduce_nothing(graph, step, op, rank, dims);
+	if (op > RED_MEAN || (!is_float && (a->dtype != RBK_ONNX_I64 || op == RED_MEAN)))
 		return EVAL_E_UNKNOWN;
 	if (a->n_elems > graph->n_evaluable)
 		return EVAL_E_UNKNOWN;
@@ -820,6 +865,11 @@ static const struct {
 	{"ReduceMin", run_reduce, RED_MIN},
 	{"ReduceMax", run_reduce, RED_MAX},
 	{"ReduceMean", run_reduce, RED_MEAN},
+	{"ReduceSumSquare", run_reduce, RED_ZERO},
+	{"ReduceL1", run_reduce, RED_ZERO},
+	{"ReduceL2", run_reduce, RED_ZERO},
+	{"ReduceLogSum", run_reduce, RED_LOG},
+	{"ReduceLogSumExp", run_reduce, RED_LOG},
 	{"Reshape", eval_reshape, 0},
 	{"Transpose", eval_transpose, 0},
 	{"Slice", eval_slice, 0},

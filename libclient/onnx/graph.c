@@ -153,6 +153,28 @@ struct tensor *graph_constant(struct graph *graph, const struct constant *consta
 	return tensor;
 }
 
+static const struct constant *make_nothing(struct graph *graph, uint32_t dtype,
+					   const struct shape *shape)
+{
+	struct constant *constant = graph_zero(graph, 1, sizeof(*constant));
+
+	if (!constant)
+		return NULL;
+	constant->dtype = dtype;
+	constant->rank = shape->rank;
+	for (unsigned int i = 0; i < shape->rank; i++)
+		constant->dims[i] = shape->dims[i];
+	constant->data = constant; /* none of it is read */
+	return constant;
+}
+
+struct tensor *graph_nothing(struct graph *graph, uint32_t dtype, const struct shape *shape)
+{
+	const struct constant *constant = make_nothing(graph, dtype, shape);
+
+	return constant ? graph_constant(graph, constant) : &graph->nowhere;
+}
+
 /* Room for a constant of one dimension, or of none. */
 static struct constant *small_constant(struct graph *graph, uint32_t dtype, unsigned int n,
 				       unsigned int rank, void **ret_data)
@@ -256,6 +278,9 @@ static struct tensor *input_tensor(struct graph *graph, uint32_t index)
 	}
 	tensor->dtype = (uint8_t)input->dtype;
 	tensor->known = true;
+	/* Without elements it is known, whatever a task gives: what comes of it can be, now. */
+	if (shape_is_empty(&tensor->shape))
+		tensor->constant = make_nothing(graph, tensor->dtype, &tensor->shape);
 	return tensor;
 }
 
@@ -361,6 +386,25 @@ void graph_need(struct graph *graph, struct tensor *tensor)
 	tensor->is_needed = true;
 }
 
+/* One without elements, of a type that plans have. */
+static bool is_nothing(const struct tensor *tensor)
+{
+	return tensor->constant && tensor->constant->n_elems == 0 &&
+	       OP_ANY_TYPE & OP_TYPE(tensor->dtype);
+}
+
+/*
+ * Plans have no tensors without elements. So that every output has its place among what tasks bind,
+ * one element stands for such a one.
+ */
+static struct tensor *stand_in(struct graph *graph, const struct constant *nothing)
+{
+	struct tensor *tensor = canon_copy(graph, graph_scalar(graph, nothing->dtype, 0));
+
+	tensor->stands_for = nothing;
+	return tensor;
+}
+
 /* Every output of the model is written by a step of its own. */
 static void make_outputs(struct graph *graph)
 {
@@ -371,8 +415,12 @@ static void make_outputs(struct graph *graph)
 		uint32_t index = model->outputs[i].value;
 		struct tensor *tensor = graph_value(graph, index);
 
-		if (tensor->known &&
-		    (tensor->constant || !tensor->producer || tensor->output != UINT32_MAX)) {
+		if (tensor->known && is_nothing(tensor)) {
+			tensor = stand_in(graph, tensor->constant);
+			if (graph->fatal)
+				break;
+		} else if (tensor->known && (tensor->constant || !tensor->producer ||
+					     tensor->output != UINT32_MAX)) {
 			tensor = canon_copy(graph, tensor);
 			if (graph->fatal)
 				break;

@@ -54,12 +54,13 @@ struct tensor {
 	bool known;       /* type and shape are */
 	uint8_t dtype;
 	struct shape shape;
-	const struct constant *constant; /* its elements, where they are known */
-	struct step *producer;           /* or NULL */
-	uint32_t input;                  /* index among the model's inputs, or UINT32_MAX */
-	uint32_t output;                 /* and outputs */
-	bool is_needed;                  /* somebody needs its elements */
-	bool is_used;                    /* by a step that is */
+	const struct constant *constant;   /* its elements, where they are known */
+	const struct constant *stands_for; /* an output without elements: what it is; or NULL */
+	struct step *producer;             /* or NULL */
+	uint32_t input;                    /* index among the model's inputs, or UINT32_MAX */
+	uint32_t output;                   /* and outputs */
+	bool is_needed;                    /* somebody needs its elements */
+	bool is_used;                      /* by a step that is */
 	/* While a plan is made: */
 	enum { PLACE_NONE, PLACE_SCRATCH, PLACE_CONSTANT, PLACE_BOUND, PLACE_BOUND_OUTPUT } place;
 	unsigned int id; /* in the builder */
@@ -167,6 +168,19 @@ struct tensor *graph_unknown(struct graph *graph);
 struct tensor *graph_constant(struct graph *graph, const struct constant *constant);
 /* A small one, elements copied. */
 struct tensor *graph_scalar(struct graph *graph, uint32_t dtype, double value);
+/* One without elements, of a fixed shape. */
+struct tensor *graph_nothing(struct graph *graph, uint32_t dtype, const struct shape *shape);
+
+/* Does a fixed shape have no elements? */
+static inline bool shape_is_empty(const struct shape *shape)
+{
+	bool is_empty = false;
+
+	for (unsigned int i = 0; i < shape->rank; i++)
+		is_empty |= shape->dims[i] == 0;
+	return is_empty && !shape->dynamic;
+}
+
 struct tensor *graph_ints(struct graph *graph, const int64_t *values, unsigned int n);
 
 /*

@@ -235,8 +235,11 @@ struct rbk_onnx_bound {
 
 /*
  * The tensors that tasks of the plan bind, in the order of their references: inputs, then outputs.
- * Inputs that nothing reads are not among them. With first_step, see rbk_onnx_options, they are
- * those of the last rbk_onnx_plan(). Return: 0; -EINVAL: there is no such one.
+ * Inputs that nothing reads are not among them; nor are inputs without elements (with a dimension
+ * of 0), of which everything is known. An output without elements is, with no bytes: its reference
+ * is one to RBK_REF_ALIGN bytes of its own all the same, and what tasks write there says nothing.
+ * With first_step, see rbk_onnx_options, they are those of the last rbk_onnx_plan(). Return: 0;
+ * -EINVAL: there is no such one.
  */
 unsigned int rbk_onnx_n_bound(const struct rbk_onnx *model);
 int rbk_onnx_bound(const struct rbk_onnx *model, unsigned int i, struct rbk_onnx_bound *ret);

@@ -222,6 +222,37 @@ def check_indices(files):
         refused(*arguments, f'--input=at={beyond}', says=['an index among its data is out of range'])
 
 
+def check_empty(files):
+    """Arrays without elements, in and out, in both kinds of files."""
+    model = onnx.write(files.at('empty.onnx'), onnx.model(
+        [onnx.node('Concat', ['cache', 'new'], ['all'], axis=0), onnx.node('Relu', ['cache'], ['old'])],
+        [('cache', onnx.FLOAT, ['length', 3]), ('new', onnx.FLOAT, [2, 3])],
+        [('all', onnx.FLOAT, ['longer', 3]), ('old', onnx.FLOAT, ['length', 3])]))
+    cache = onnx.npy(files.at('cache.npy'), onnx.FLOAT, [0, 3], [])
+    other = onnx.npy(files.at('other.npy'), onnx.FLOAT, [3, 0], [])
+    for device in DEVICES:
+        old = files.at('old.npy')
+        arguments = [model, f'--input=new={files.ones}', f'--device={device}']
+        found = report(*arguments, f'--input=cache={cache}', f'--expect=all={files.ones}',
+                       f'--output=old={old}', f'--expect=old={cache}')
+        expect([each['shape'] for each in found['outputs']] == [[2, 3], [0, 3]], found)
+        expect(all(each['matches'] for each in found['outputs']), found)
+        expect(onnx.read_npy(old)[0] == [0, 3], onnx.read_npy(old))
+        old = files.at('old.pb')
+        run('run', *arguments, f'--input=cache={cache}', f'--output=old={old}')
+        text = run('run', *arguments, f'--input=cache={old}', f'--expect=old={other}',
+                   status=DIFFERENT).stdout
+        expect('float32 [0,3] instead of float32 [3,0]' in text, text)
+        os.unlink(old)
+        text = run('run', *arguments, f'--input=cache={cache}', '--profile').stdout
+        expect('old float32 [0,3]' in text, text)
+    largest = onnx.write(files.at('largest.onnx'), onnx.model(
+        [onnx.node('ArgMax', ['x'], ['y'], axis=0)], [('x', onnx.FLOAT, [0, 3])],
+        [('y', onnx.INT64, [1, 3])]))
+    result = run('run', largest, f'--input={cache}', status=USAGE)
+    expect('has no elements, for which ArgMax is not defined' in result.stderr, result.stderr)
+
+
 def check_profile(files):
     found = report(files.model, f'--input={files.x}', '--profile')
     expect([each['operator'] for each in found['nodes']] == ['Add', 'Relu'], found)
@@ -306,6 +337,7 @@ def main():
         check_different(files)
         check_mistakes(files)
         check_indices(files)
+        check_empty(files)
         check_profile(files)
         check_broker(files, folder)
         check_ended(files, private)

@@ -321,6 +321,60 @@ static void test_fold__moves(void **state)
 	finish();
 }
 
+/* An input without elements is known: of what is reduced along it, every result is. */
+static void test_fold__nothing(void **state)
+{
+	static const struct {
+		const char *op;
+		float value;
+	} cases[] = {{"ReduceSum", 0},        {"ReduceProd", 1}, {"ReduceMax", -INFINITY},
+		     {"ReduceMin", INFINITY}, {"ReduceL2", 0},   {"ReduceLogSumExp", -INFINITY}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct tensor *found;
+
+		onnx_model_init(&made, 20);
+		onnx_model_input(&made, "x", RBK_ONNX_F32, 3, (int64_t[]){2, 0, 4});
+		onnx_model_ints(&made, "axes", 1, (int64_t[]){1});
+		onnx_model_node(&made, cases[i].op, "x axes", "reduced");
+		load("reduced");
+		compile_as(4, 0);
+		assert_int_equal(rbk_onnx_n_refusals(model), 0);
+		assert_int_equal(rbk_onnx_n_bound(model), 1);
+		/* Somebody has to write the output. */
+		assert_int_equal(rbk_onnx_n_steps(model), 1);
+		expect_shape("reduced", "[2,1,4]");
+		found = find("reduced");
+		assert_int_equal(found->constant->n_elems, 8);
+		for (unsigned int k = 0; k < 8; k++)
+			assert_true(((const float *)found->constant->data)[k] == cases[i].value);
+		finish();
+	}
+}
+
+/* Outputs without elements are bound all the same, and something stands for them in the plan. */
+static void test_fold__empty_outputs(void **state)
+{
+	struct rbk_onnx_bound bound;
+
+	start(13);
+	onnx_model_ints(&made, "far", 1, (int64_t[]){1000});
+	onnx_model_ints(&made, "further", 1, (int64_t[]){2000});
+	onnx_model_ints(&made, "axis", 1, (int64_t[]){1});
+	onnx_model_node(&made, "Slice", "x far further axis", "y");
+	load("y");
+	compile_as(1, 0);
+	assert_int_equal(rbk_onnx_n_refusals(model), 0);
+	assert_int_equal(rbk_onnx_n_steps(model), 1);
+	assert_int_equal(rbk_onnx_n_bound(model), 1);
+	assert_int_equal(rbk_onnx_bound(model, 0, &bound), 0);
+	assert_true(bound.is_output);
+	assert_int_equal(bound.rank, 2);
+	assert_int_equal(bound.dims[1], 0);
+	assert_int_equal(bound.bytes_fixed, 0);
+	finish();
+}
+
 static void test_fold__constants(void **state)
 {
 	Onnx__NodeProto *node;
@@ -840,6 +894,8 @@ int main(void)
 		cmocka_unit_test(test_compile__batch_of_one),
 		cmocka_unit_test(test_fold__shape_arithmetic),
 		cmocka_unit_test(test_fold__moves),
+		cmocka_unit_test(test_fold__nothing),
+		cmocka_unit_test(test_fold__empty_outputs),
 		cmocka_unit_test(test_fold__constants),
 		cmocka_unit_test(test_eval__halves),
 		cmocka_unit_test(test_opset_6__broadcast),

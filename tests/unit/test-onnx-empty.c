@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tests of libclient/onnx: tensors without elements
+ *
+ * Each case is a model of one node, written in few words, and what has become known of its outputs.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/onnx/eval.h"
+#include "support/onnx-model.h"
+
+/*
+ * Inputs: types with shapes, and lists of constants: "f32[2,0] {1,2}"; "-" is an absent one.
+ * Attributes: "axis=1 pads=0,1 mode=reflect". Outputs as inputs, or what a refusal says.
+ */
+struct one_node {
+	const char *op;
+	int64_t opset;
+	const char *inputs, *attrs, *outputs;
+	double value; /* of each element, where there are some */
+};
+
+static struct onnx_model made;
+static struct rbk_onnx *model;
+static struct rbk_error error;
+
+static const struct {
+	const char *name;
+	int dtype;
+} types[] = {{"f32", RBK_ONNX_F32},  {"f16", RBK_ONNX_F16}, {"i64", RBK_ONNX_I64},
+	     {"i32", RBK_ONNX_I32},  {"i8", RBK_ONNX_I8},   {"u8", RBK_ONNX_U8},
+	     {"bool", RBK_ONNX_BOOL}};
+
+static int type_of(const char *text)
+{
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (!strncmp(types[i].name, text, strcspn(text, "[")))
+			return types[i].dtype;
+	fail_msg("no type in \"%s\"", text);
+	return 0;
+}
+
+static unsigned int read_list(const char *text, int64_t *ret)
+{
+	unsigned int n = 0;
+	char *end;
+
+	while (*text && !strchr("]}", *text)) {
+		ret[n++] = strtoll(text, &end, 10);
+		text = end + (*end == ',');
+	}
+	return n;
+}
+
+static void add_attr(Onnx__NodeProto *node, char *text)
+{
+	char *value = strchr(text, '=');
+	int64_t list[16];
+
+	*value++ = 0;
+	if (strchr("-0123456789", *value) && !strchr(value, ','))
+		onnx_model_attr_int(&made, node, text, atoll(value));
+	else if (strchr("-0123456789", *value))
+		onnx_model_attr_ints(&made, node, text, read_list(value, list), list);
+	else
+		onnx_model_attr_string(&made, node, text, value);
+}
+
+static bool is_refusal(const struct one_node *one)
+{
+	return !strchr(one->outputs, '[');
+}
+
+static bool has_two(const struct one_node *one)
+{
+	return !is_refusal(one) && strchr(one->outputs, ' ');
+}
+
+static void load(const struct one_node *one)
+{
+	char names[64] = "", text[256], *save, *word;
+	static char in_names[8][2];
+	Onnx__NodeProto *node;
+	const uint8_t *bytes;
+	unsigned int n_in = 0;
+	size_t n_bytes;
+
+	onnx_model_init(&made, one->opset);
+	snprintf(text, sizeof(text), "%s", one->inputs);
+	for (word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save), n_in++) {
+		int64_t list[16];
+
+		in_names[n_in][0] = *word == '-' ? '-' : (char)('a' + n_in);
+		strcat(strcat(names, n_in ? " " : ""), in_names[n_in]);
+		if (*word == '{')
+			onnx_model_ints(&made, in_names[n_in], read_list(word + 1, list), list);
+		else if (*word != '-')
+			onnx_model_input(&made, in_names[n_in], type_of(word),
+					 read_list(strchr(word, '[') + 1, list), list);
+	}
+	node = onnx_model_node(&made, one->op, names, has_two(one) ? "y z" : "y");
+	snprintf(text, sizeof(text), "%s", one->attrs);
+	for (word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save))
+		add_attr(node, word);
+	onnx_model_output(&made, "y");
+	if (node->n_output > 1)
+		onnx_model_output(&made, "z");
+	bytes = onnx_model_pack(&made, &n_bytes);
+	if (rbk_onnx_load_bytes(bytes, n_bytes, NULL, &model, &error))
+		fail_msg("%s: %s", one->op, error.text);
+	onnx_model_deinit(&made);
+}
+
+/* "f32[2,0]" */
+static void describe(const char *name, char ret[128], const struct constant **ret_constant)
+{
+	const struct tensor *tensor = NULL;
+	char shape[SHAPE_TEXT_BYTES];
+
+	for (uint32_t i = 0; i < model->n_values; i++)
+		if (!strcmp(model->values[i].name, name))
+			tensor = model->graph->values[i];
+	assert_non_null(tensor);
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (types[i].dtype == tensor->dtype)
+			snprintf(ret, 128, "%s%s", types[i].name,
+				 shape_print(&tensor->shape, shape));
+	*ret_constant = tensor->constant;
+}
+
+static void check(const struct one_node *one)
+{
+	char found[2][128], text[300];
+	const struct constant *constant = NULL;
+	int r;
+
+	load(one);
+	r = rbk_onnx_compile(model, NULL, &error);
+	if (is_refusal(one)) {
+		if (r != -EOPNOTSUPP || !strstr(error.text, one->outputs))
+			fail_msg("%s of %s: %d \"%s\", expected \"%s\"", one->op, one->inputs, r,
+				 error.text, one->outputs);
+		model = rbk_onnx_free(model);
+		return;
+	}
+	if (r)
+		fail_msg("%s of %s: %s", one->op, one->inputs, error.text);
+	if (has_two(one))
+		describe("z", found[1], &constant);
+	describe("y", found[0], &constant);
+	snprintf(text, sizeof(text), "%s%s%s", found[0], has_two(one) ? " " : "",
+		 has_two(one) ? found[1] : "");
+	if (strcmp(text, one->outputs))
+		fail_msg("%s of %s is %s, expected %s", one->op, one->inputs, text, one->outputs);
+	/* A step for each output, and nothing but that. */
+	assert_int_equal(rbk_onnx_n_bound(model), rbk_onnx_n_steps(model));
+	assert_non_null(constant);
+	for (uint64_t i = 0; i < constant->n_elems; i++) {
+		const double value = eval_load(constant->dtype, constant->data, i);
+
+		if (value != one->value && !(isnan(value) && isnan(one->value)))
+			fail_msg("%s of %s: %g, expected %g", one->op, one->inputs, value,
+				 one->value);
+	}
+	model = rbk_onnx_free(model);
+}
+
+static void check_all(const struct one_node *ones, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		check(&ones[i]);
+}
+
+#define CHECK_ALL(ones) check_all(ones, sizeof(ones) / sizeof((ones)[0]))
+
+static void test_elementwise(void **state)
+{
+	static const struct one_node ones[] = {
+		{"Relu", 13, "f32[2,0]", "", "f32[2,0]"},
+		{"IsNaN", 13, "f16[0]", "", "bool[0]"},
+		{"Cast", 13, "f32[0,3]", "to=7", "i64[0,3]"},
+		{"Clip", 13, "i8[0]", "", "i8[0]"},
+		{"Add", 13, "f32[2,0] f32[2,1]", "", "f32[2,0]"},
+		{"Add", 13, "f32[1] i64[0]", "", "float32"},
+		{"Add", 13, "f32[3] f32[0]", "", "has no elements, for which Add is not defined"},
+		{"Less", 13, "f32[3,1,1] f32[0,4]", "", "bool[3,0,4]"},
+		{"Where", 16, "bool[0] f32[1] f32[]", "", "f32[0]"},
+		{"PRelu", 16, "f32[2,0] f32[1]", "", "f32[2,0]"},
+		{"Sum", 13, "f32[0,1] f32[3] f32[1]", "", "f32[0,3]"},
+		{"Mean", 13, "f32[0] f32[1]", "", "f32[0]"},
+		{"Gelu", 20, "f32[0]", "approximate=tan", "approximate"},
+	};
+
+	CHECK_ALL(ones);
+}
+
+static void test_products(void **state)
+{
+	static const struct one_node ones[] = {
+		{"MatMul", 13, "f32[2,0] f32[0,3]", "", "f32[2,3]", 0},
+		{"MatMul", 13, "f32[0,4] f32[4,3]", "", "f32[0,3]"},
+		{"MatMul", 13, "f32[5,1,2,0] f32[7,0,3]", "", "f32[5,7,2,3]", 0},
+		{"MatMul", 13, "f32[0] f32[0]", "", "f32[]", 0},
+		{"MatMul", 13, "f32[4] f32[2,4,0]", "", "f32[2,0]"},
+		{"MatMul", 13, "f32[2,0] f32[1,3]", "", "has no elements"},
+		{"MatMulInteger", 10, "u8[2,0] i8[0,3]", "", "i32[2,3]", 0},
+		{"Gemm", 13, "f32[0,4] f32[4,3] f32[3]", "", "f32[0,3]"},
+		{"Gemm", 13, "f32[0,4] f32[3,0]", "transA=1 transB=1", "f32[4,3]", 0},
+		{"Gemm", 13, "f32[2,4] f32[3,0]", "transB=1", "has no elements"},
+		{"Conv", 11, "f32[0,3,8,8] f32[2,3,3,3]", "pads=1,1,0,0", "f32[0,2,7,7]"},
+		{"Conv", 11, "f32[1,0,8,8] f32[2,0,3,3]", "", "has no elements"},
+		{"Conv", 11, "f32[0,3,8,8] f32[2,4,3,3]", "", "channels"},
+		{"MaxPool", 12, "f32[0,3,8,8]", "kernel_shape=2,2 strides=2,2",
+		 "f32[0,3,4,4] i64[0,3,4,4]"},
+		{"GlobalAveragePool", 12, "f32[0,3,8,8]", "", "f32[0,3,1,1]"},
+		{"Softmax", 13, "f32[0,3]", "", "f32[0,3]"},
+		{"Softmax", 11, "f32[4,0,3]", "", "f32[4,0,3]"},
+		{"LayerNormalization", 17, "f32[0,3] f32[3]", "", "f32[0,3]"},
+		{"CumSum", 14, "f32[0] {0}", "", "f32[0]"},
+	};
+
+	CHECK_ALL(ones);
+}
+
+/* A bias is what remains of a Gemm over no terms. */
+static void test_products__bias(void **state)
+{
+	const struct one_node one = {"Gemm", 13, "f32[2,0] f32[0,3] f32[3]", "", "f32[2,3]"};
+	struct rbk_onnx_step step;
+
+	load(&one);
+	assert_int_equal(rbk_onnx_compile(model, NULL, &error), 0);
+	assert_int_equal(rbk_onnx_n_bound(model), 2);
+	assert_int_equal(rbk_onnx_step(model, rbk_onnx_n_steps(model) - 1, &step), 0);
+	assert_string_equal(step.op, "Add");
+	model = rbk_onnx_free(model);
+}
+
+static void test_moves(void **state)
+{
+	static const struct one_node ones[] = {
+		{"Transpose", 13, "f32[2,0,3]", "perm=2,0,1", "f32[3,2,0]"},
+		{"Reshape", 13, "f32[0,4] {2,0}", "", "does not divide"},
+		{"Reshape", 13, "f32[0,4] {0,2,2}", "", "f32[0,2,2]"},
+		{"Reshape", 13, "f32[0,4] {-1,2}", "", "f32[0,2]"},
+		{"Reshape", 13, "f32[0,4] {0,-1}", "", "does not divide"},
+		{"Reshape", 14, "f32[0,4] {7,0}", "allowzero=1", "f32[7,0]"},
+		{"Reshape", 13, "f32[3,0] {3,0}", "", "f32[3,0]"},
+		{"Flatten", 13, "f32[0,4,2]", "", "f32[0,8]"},
+		{"Squeeze", 13, "f32[0,1] {1}", "", "f32[0]"},
+		{"Unsqueeze", 13, "f32[0] {0}", "", "f32[1,0]"},
+		{"Slice", 13, "f32[4] {3} {1}", "", "f32[0]"},
+		{"Slice", 13, "f32[0,4] {0} {2} {1}", "", "f32[0,2]"},
+		{"Split", 13, "f32[0,4] {1,3}", "axis=1", "f32[0,1] f32[0,3]"},
+		{"Split", 13, "f32[0] {0,0}", "", "f32[0] f32[0]"},
+		{"Concat", 13, "f32[0,2] f32[0,3]", "axis=1", "f32[0,5]"},
+		{"Concat", 13, "f32[0,2] f32[0,2]", "axis=0", "f32[0,2]"},
+		{"Concat", 13, "f32[0,2] f32[4,3]", "axis=0", "\"a\" is float32"},
+		{"Concat", 13, "i64[0,3] f32[4,3]", "axis=0", "\"a\" is int64"},
+		{"Expand", 13, "f32[3,1] {3,0}", "", "f32[3,0]"},
+		{"Expand", 13, "f32[0] {2,1}", "", "f32[2,0]"},
+		{"Expand", 13, "f32[3] {0}", "", "does not expand"},
+		{"Tile", 13, "f32[3,2] {0,5}", "", "f32[0,10]"},
+		{"Tile", 13, "f32[0,2] {3,5}", "", "f32[0,10]"},
+		{"Tile", 13, "f32[3,2] {0,2147483647}", "", "it repeats dimension 1"},
+		{"Pad", 13, "f32[0,2] {1,0,2,1}", "", "f32[3,3]", 0},
+		{"Pad", 13, "i64[0,2] {0,1,0,1}", "", "i64[0,4]"},
+		{"Pad", 13, "f32[0,2] {1,0,2,1}", "mode=edge", "has no elements"},
+		{"Pad", 13, "f32[0,2] {-1,0,0,1}", "", "has no elements"},
+		{"DepthToSpace", 13, "f32[0,4,3,3]", "blocksize=2", "f32[0,1,6,6]"},
+		{"Trilu", 14, "f32[0,3]", "", "f32[0,3]"},
+		{"Size", 13, "f32[0,3]", "", "i64[]", 0},
+	};
+
+	CHECK_ALL(ones);
+}
+
+static void test_indices(void **state)
+{
+	static const struct one_node ones[] = {
+		{"Gather", 13, "f32[4,3] i64[0]", "", "f32[0,3]"},
+		{"Gather", 13, "f32[4,0] i64[2]", "", "f32[2,0]"},
+		{"Gather", 13, "f32[0,4] i64[2]", "", "has no elements"},
+		{"Gather", 13, "f32[0,4] i64[0]", "", "f32[0,4]"},
+		{"Gather", 13, "f32[4,3] f32[0]", "", "float32"},
+		{"GatherElements", 13, "f32[4,3] i64[0,3]", "", "f32[0,3]"},
+		{"GatherND", 13, "f32[4,3] i64[0,1]", "", "f32[0,3]"},
+		{"GatherND", 13, "f32[4,3] i64[2,0]", "", "has no elements"},
+		{"TopK", 11, "f32[4,3] {0}", "", "f32[4,0] i64[4,0]"},
+		{"TopK", 11, "f32[0,3] {2}", "", "f32[0,2] i64[0,2]"},
+		{"TopK", 11, "f32[0,3] {4}", "", "has no elements"},
+		{"ArgMax", 13, "f32[0,3]", "axis=1 keepdims=0", "i64[0]"},
+		{"ArgMax", 13, "f32[0,3]", "axis=0", "has no elements"},
+		{"OneHot", 11, "i64[0] {4} f32[2]", "axis=0", "f32[4,0]"},
+	};
+
+	CHECK_ALL(ones);
+}
+
+/* What is not written to stays. */
+static void test_indices__scatter(void **state)
+{
+	const struct one_node one = {"ScatterND", 18, "f32[4] i64[0,1] f32[0]", "", "f32[4]"};
+	struct rbk_onnx_step step;
+
+	load(&one);
+	assert_int_equal(rbk_onnx_compile(model, NULL, &error), 0);
+	assert_int_equal(rbk_onnx_n_bound(model), 2);
+	assert_int_equal(rbk_onnx_n_steps(model), 1);
+	assert_int_equal(rbk_onnx_step(model, 0, &step), 0);
+	assert_string_equal(step.op, "Reshape");
+	model = rbk_onnx_free(model);
+}
+
+static void test_reductions(void **state)
+{
+	static const struct one_node ones[] = {
+		{"ReduceSum", 13, "f32[0,3] {0}", "keepdims=0", "f32[3]", 0},
+		{"ReduceSum", 13, "f32[0,3] {1}", "keepdims=0", "f32[0]"},
+		{"ReduceMax", 20, "i32[0]", "", "i32[1]", INT32_MIN},
+		{"ReduceMin", 20, "u8[0]", "", "u8[1]", 255},
+		{"ReduceMean", 18, "f32[0]", "", "f32[1]", NAN},
+		{"ReduceL1", 18, "i32[0]", "", "i32[1]", 0},
+		{"ReduceLogSum", 18, "i32[0]", "", "has no elements"},
+	};
+
+	CHECK_ALL(ones);
+}
+
+/* The past of a conversation that begins. */
+static void test_attention(void **state)
+{
+	const struct one_node one = {"Attention", 23,
+				     "f32[1,2,3,4] f32[1,2,3,4] f32[1,2,3,4] - f32[1,2,0,4] "
+				     "f32[1,2,0,4]",
+				     "", "f32[1,2,3,4]"};
+	struct rbk_onnx_step step;
+
+	load(&one);
+	assert_int_equal(rbk_onnx_compile(model, NULL, &error), 0);
+	assert_int_equal(rbk_onnx_n_bound(model), 4);
+	assert_int_equal(rbk_onnx_step(model, 0, &step), 0);
+	assert_string_equal(step.op, "Attention");
+	model = rbk_onnx_free(model);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_elementwise),    cmocka_unit_test(test_products),
+		cmocka_unit_test(test_products__bias), cmocka_unit_test(test_moves),
+		cmocka_unit_test(test_indices),        cmocka_unit_test(test_indices__scatter),
+		cmocka_unit_test(test_reductions),     cmocka_unit_test(test_attention),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
