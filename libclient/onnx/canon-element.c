@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "libclient/onnx/canon.h"
+#include "libclient/onnx/eval.h"
 
 /* Changes nothing in any operator that has it, at this value. */
 static bool is_without_effect(const Onnx__AttributeProto *attr)
@@ -127,8 +128,8 @@ void canon_identity(struct graph *graph)
 	canon_out(graph, 0, canon_nothing(graph, in));
 }
 
-/* Opset 6: with broadcast, B's dimensions are those of A from axis on. */
-void canon_legacy_binary(struct graph *graph)
+/* Opset 6: with broadcast, B's dimensions are those of A from axis on. NULL after a refusal. */
+static struct tensor *second_operand(struct graph *graph)
 {
 	struct tensor *a = canon_in(graph, 0), *b = canon_in(graph, 1);
 	struct shape shape;
@@ -145,7 +146,7 @@ void canon_legacy_binary(struct graph *graph)
 		    (!broadcasts && !shape_equal(&a->shape, &b->shape))) {
 			graph_refuse(graph, "its inputs %s and %s do not fit each other",
 				     SHAPE_TEXT(&a->shape), SHAPE_TEXT(&b->shape));
-			return;
+			return NULL;
 		}
 		axis = (unsigned int)first;
 		shape = b->shape;
@@ -153,7 +154,51 @@ void canon_legacy_binary(struct graph *graph)
 			shape.dims[shape.rank++] = 1;
 		b = canon_reshape(graph, b, &shape);
 	}
-	canon_out(graph, 0, canon_binary(graph, graph->node->proto->op_type, a, b));
+	return b;
+}
+
+void canon_legacy_binary(struct graph *graph)
+{
+	struct tensor *a = canon_in(graph, 0), *b = second_operand(graph);
+
+	if (b)
+		canon_out(graph, 0, canon_binary(graph, graph->node->proto->op_type, a, b));
+}
+
+/*
+ * The type in which a power is computed whose base and exponent have different ones: it has all
+ * that the exponent says, and of integers as many bits as the wider, which is the base's power all
+ * the same when it is cut off.
+ */
+static uint32_t power_type(uint32_t base, uint32_t exponent)
+{
+	const bool has_floats = (OP_FLOATS & (OP_TYPE(base) | OP_TYPE(exponent))) != 0;
+
+	if (has_floats)
+		return RBK_ONNX_F32;
+	return base == RBK_ONNX_I64 || exponent == RBK_ONNX_I64 ? RBK_ONNX_I64 : RBK_ONNX_I32;
+}
+
+/* The result has the base's type. */
+void canon_pow(struct graph *graph)
+{
+	struct tensor *a = canon_in(graph, 0), *b = second_operand(graph);
+	uint32_t dtype;
+
+	if (!b)
+		return;
+	if (a->dtype == b->dtype || !b->known) {
+		canon_out(graph, 0, canon_binary(graph, "Pow", a, b));
+		return;
+	}
+	if (!((OP_FLOATS | OP_INDICES) & OP_TYPE(a->dtype)) || !(OP_NUMBERS & OP_TYPE(b->dtype))) {
+		graph_refuse(graph, "its inputs are %s and %s", rbk_onnx_dtype_name(a->dtype),
+			     rbk_onnx_dtype_name(b->dtype));
+		return;
+	}
+	dtype = power_type(a->dtype, b->dtype);
+	a = canon_binary(graph, "Pow", canon_cast(graph, a, dtype), canon_cast(graph, b, dtype));
+	canon_out(graph, 0, canon_cast(graph, a, canon_in(graph, 0)->dtype));
 }
 
 /* Of opset 6, a list of slopes is one per channel, whatever comes behind that. */
@@ -195,6 +240,7 @@ void canon_variadic(struct graph *graph)
 void canon_clip(struct graph *graph)
 {
 	static const char *const names[] = {"min", "max"}, *const ops[] = {"Max", "Min"};
+	static const char *const int_names[] = {"int_min", "int_max"};
 	struct tensor *x = canon_in(graph, 0), *bounds[2] = {NULL, NULL};
 	struct attr attrs[2];
 	unsigned int n_attrs = 0;
@@ -204,10 +250,21 @@ void canon_clip(struct graph *graph)
 		bounds[i] = canon_in(graph, i + 1);
 		if (graph->node->opset < 11 && canon_has_attr(graph, names[i])) {
 			attrs[n_attrs++] = ATTR_FLOAT(names[i], canon_float(graph, names[i], 0));
+		} else if (bounds[i] && bounds[i]->dtype != x->dtype) {
+			graph_refuse(graph, "its %s is %s, its input %s", names[i],
+				     rbk_onnx_dtype_name(bounds[i]->dtype),
+				     rbk_onnx_dtype_name(x->dtype));
+			return;
 		} else if (bounds[i] && bounds[i]->constant) {
 			if (!canon_known_number(graph, bounds[i], names[i], &value))
 				return;
-			attrs[n_attrs++] = ATTR_FLOAT(names[i], (float)value);
+			/* Not every integer is a float. */
+			if (OP_FLOATS & OP_TYPE(x->dtype))
+				attrs[n_attrs++] = ATTR_FLOAT(names[i], (float)value);
+			else
+				attrs[n_attrs++] = ATTR_INT(
+					int_names[i],
+					eval_load_int(x->dtype, bounds[i]->constant->data, 0));
 			bounds[i] = NULL;
 		}
 	}

@@ -190,7 +190,7 @@ void canon_softmax(struct graph *graph)
 		return;
 	}
 	if (shape.rank == 0 || axis == shape.rank) {
-		/* The softmax of one number does not depend on it. */
+		/* That of one number does not depend on it. */
 		shape = x->shape;
 		shape.dims[shape.rank++] = 1;
 		if (shape.rank > RBK_MAX_RANK) {
@@ -214,7 +214,9 @@ void canon_softmax(struct graph *graph)
 		shape.dims[axis] = (uint32_t)n;
 	}
 	attr = ATTR_INT("axis", axis);
-	y = canon_unary(graph, op, canon_reshape(graph, x, &shape), &attr, 1);
+	y = canon_reshape(graph, x, &shape);
+	y = strcmp(op, "Hardmax") ? canon_unary(graph, op, y, &attr, 1)
+				  : canon_hardmax(graph, y, axis);
 	canon_out(graph, 0, canon_reshape(graph, y, &x->shape));
 }
 

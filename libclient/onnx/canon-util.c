@@ -210,7 +210,7 @@ bool canon_axes(struct graph *graph, const int64_t *axes, unsigned int n, unsign
 
 /* ---- Known elements ---- */
 
-static bool check_known(struct graph *graph, struct tensor *tensor, const char *what)
+bool canon_known(struct graph *graph, struct tensor *tensor, const char *what)
 {
 	if (!tensor) {
 		graph_refuse(graph, "its %s is missing", what);
@@ -234,7 +234,7 @@ const int64_t *canon_known_sizes(struct graph *graph, struct tensor *tensor, con
 	const struct constant *constant;
 	int64_t *values;
 
-	if (!check_known(graph, tensor, what))
+	if (!canon_known(graph, tensor, what))
 		return NULL;
 	constant = tensor->constant;
 	if ((constant->dtype != RBK_ONNX_I64 && constant->dtype != RBK_ONNX_I32) ||
@@ -267,7 +267,7 @@ const int64_t *canon_known_ints(struct graph *graph, struct tensor *tensor, cons
 
 bool canon_known_number(struct graph *graph, struct tensor *tensor, const char *what, double *ret)
 {
-	if (!check_known(graph, tensor, what))
+	if (!canon_known(graph, tensor, what))
 		return false;
 	if (tensor->constant->n_elems != 1 || tensor->constant->rows ||
 	    onnx_dtype_size(tensor->constant->dtype) == 0) {

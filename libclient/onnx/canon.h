@@ -14,7 +14,8 @@
  *	          Squeeze, Unsqueeze, and where an output must be a copy
  *	Slice     starts, ends, axes, steps;  Split  axis, split;  Pad  pads (all axes), mode, value
  *	          (of floats) or int_value
- *	Expand    shape;  Tile  repeats;  TopK  k;  CumSum  axis;  Clip  min, max (floats)
+ *	Expand    shape;  Tile  repeats;  TopK  k;  CumSum  axis
+ *	Clip      min, max (of floats) or int_min, int_max
  *	Reduce*   axes (none is all of them), keepdims
  *	OneHot    axis, depth;  Trilu  k, upper
  *
@@ -72,6 +73,11 @@ bool canon_axes(struct graph *graph, const int64_t *axes, unsigned int n, unsign
 		unsigned int *ret);
 
 /*
+ * The elements of an input must be known. Return: false after a refusal, which also marks the
+ * model's inputs that they come from.
+ */
+bool canon_known(struct graph *graph, struct tensor *tensor, const char *what);
+/*
  * The elements of an input that must be known, as integers. @what names it in the refusal, which
  * also marks the model's inputs that it comes from. Return: NULL after a refusal.
  */
@@ -112,6 +118,7 @@ void canon_same_without(struct graph *graph, const char *op, uint32_t absent);
 void canon_identity(struct graph *graph); /* Identity, Dropout, ... */
 
 void canon_legacy_binary(struct graph *graph); /* Add, Mul, ...: axis and broadcast of opset 6 */
+void canon_pow(struct graph *graph);
 void canon_prelu(struct graph *graph);
 void canon_variadic(struct graph *graph); /* Sum, Max, Min, Mean */
 void canon_clip(struct graph *graph);
@@ -120,6 +127,11 @@ void canon_cast_like(struct graph *graph);
 void canon_softmax(struct graph *graph);
 
 void canon_global_pool(struct graph *graph);
+
+void canon_mean_variance(struct graph *graph);
+void canon_lrn(struct graph *graph);
+/* Hardmax of @x along @axis: Softmax's rule tells. */
+struct tensor *canon_hardmax(struct graph *graph, struct tensor *x, unsigned int axis);
 
 void canon_attention(struct graph *graph);
 void canon_gemm(struct graph *graph);
@@ -153,3 +165,8 @@ void canon_constant_of_shape(struct graph *graph);
 void canon_shape(struct graph *graph);
 void canon_size(struct graph *graph);
 void canon_range(struct graph *graph);
+
+void canon_eye_like(struct graph *graph);
+void canon_non_zero(struct graph *graph);
+void canon_compress(struct graph *graph);
+void canon_reverse_sequence(struct graph *graph);

@@ -644,17 +644,28 @@ static int run_where(struct graph *graph, struct step *step, int arg)
 static int run_clip(struct graph *graph, struct step *step, int arg)
 {
 	const struct constant *a = step->in[0]->constant;
+	const int64_t int_low = eval_int(step, "int_min", INT64_MIN);
+	const int64_t int_high = eval_int(step, "int_max", INT64_MAX);
 	double low = 0, high = 0;
 	bool has_low = eval_float(step, "min", &low), has_high = eval_float(step, "max", &high);
 	struct constant out;
 	int r;
 
-	if (!eval_is_float(a->dtype))
+	if (a->rows ||
+	    (!eval_is_float(a->dtype) && (!eval_is_int(a->dtype) || has_low || has_high)))
 		return EVAL_E_UNKNOWN;
 	r = eval_result(graph, a->dtype, a->rank, a->dims, false, &out);
 	for (uint64_t i = 0; !r && i < out.n_elems; i++) {
 		double value = eval_load(a->dtype, a->data, i);
 
+		if (eval_is_int(a->dtype)) {
+			int64_t whole = eval_load_int(a->dtype, a->data, i);
+
+			whole = whole < int_low ? int_low : whole;
+			eval_store_int(a->dtype, (void *)out.data, i,
+				       whole > int_high ? int_high : whole);
+			continue;
+		}
 		if (has_low && value < low)
 			value = low;
 		if (has_high && value > high)

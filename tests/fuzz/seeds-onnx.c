@@ -178,6 +178,39 @@ static void layers(void)
 	onnx_model_node(&made, "Clip", "d", "y");
 	finish("products");
 
+	start(18, 4, image);
+	node = onnx_model_node(&made, "LRN", "x", "a");
+	onnx_model_attr_int(&made, node, "size", 3);
+	node = onnx_model_node(&made, "MeanVarianceNormalization", "a", "b");
+	onnx_model_attr_ints(&made, node, "axes", 2, (int64_t[]){2, 3});
+	ints("two", 1, (int64_t[]){2});
+	onnx_model_node(&made, "Pow", "b two", "c");
+	onnx_model_node(&made, "Hardmax", "c", "y");
+	finish("norms");
+
+	start(18, 2, (int64_t[]){3, 4});
+	node = onnx_model_node(&made, "EyeLike", "x", "a");
+	onnx_model_attr_int(&made, node, "k", -1);
+	onnx_model_node(&made, "NonZero", "a", "b");
+	onnx_model_constant(&made, "mask", RBK_ONNX_BOOL, 1, (int64_t[]){3}, (bool[]){1, 0, 1}, 3);
+	node = onnx_model_node(&made, "Compress", "x mask", "c");
+	onnx_model_attr_int(&made, node, "axis", 0);
+	ints("lengths", 4, (int64_t[]){2, 0, 1, 2});
+	onnx_model_node(&made, "ReverseSequence", "c lengths", "y");
+	finish("known");
+
+	start(18, 2, (int64_t[]){0, 4});
+	floats("w", 2, (int64_t[]){4, 3});
+	onnx_model_node(&made, "MatMul", "x w", "a");
+	node = onnx_model_node(&made, "Transpose", "a", "b");
+	onnx_model_node(&made, "MatMul", "b a", "c");
+	ints("zero", 1, (int64_t[]){0});
+	node = onnx_model_node(&made, "ReduceMax", "a zero", "d");
+	onnx_model_node(&made, "Gather", "c zero", "e");
+	node = onnx_model_node(&made, "Concat", "e d a", "y");
+	onnx_model_attr_int(&made, node, "axis", 0);
+	finish("nothing");
+
 	start(6, 4, image);
 	floats("b", 2, (int64_t[]){4, 6});
 	node = onnx_model_node(&made, "Add", "x b", "a");

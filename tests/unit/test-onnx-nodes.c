@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tests of libclient/onnx: tensors without elements
+ * Tests of libclient/onnx: nodes on their own, with what is rare in them
  *
  * Each case is a model of one node, written in few words, and what has become known of its outputs.
  */
@@ -182,6 +182,8 @@ static void check_all(const struct one_node *ones, size_t n)
 
 #define CHECK_ALL(ones) check_all(ones, sizeof(ones) / sizeof((ones)[0]))
 
+/* ---- Tensors without elements ---- */
+
 static void test_elementwise(void **state)
 {
 	static const struct one_node ones[] = {
@@ -353,6 +355,48 @@ static void test_attention(void **state)
 	model = rbk_onnx_free(model);
 }
 
+/* ---- Attributes and inputs that make no sense ---- */
+
+static void test_hostile(void **state)
+{
+	static const struct one_node ones[] = {
+		{"LRN", 13, "f32[2,3]", "size=0", "windows"},
+		{"LRN", 13, "f32[2,3]", "", "windows"},
+		{"LRN", 13, "f32[2,3]", "size=9223372036854775807", "windows"},
+		{"LRN", 13, "f32[3]", "size=3", "windows"},
+		{"LRN", 13, "i64[2,3]", "size=3", "expected float32 or float16"},
+		{"LRN", 13, "f32[1,3,65536,65536]", "size=3", "too large"},
+		{"MeanVarianceNormalization", 13, "f32[2,3]", "axes=0,-2", "comes twice"},
+		{"MeanVarianceNormalization", 13, "f32[2,3]", "", "axis 2"},
+		{"MeanVarianceNormalization", 13, "i32[2,3]", "axes=0,1", "expected float32"},
+		{"Hardmax", 13, "i64[2,3]", "", "expected float32"},
+		{"Hardmax", 13, "f32[2,3]", "axis=2", "axis 2"},
+		{"Pow", 13, "f32[2] bool[2]", "", "float32 and bool"},
+		{"Pow", 13, "u8[2] f32[2]", "", "uint8 and float32"},
+		{"Pow", 13, "f32[2] i64[3]", "", "broadcast"},
+		{"Clip", 13, "f32[2] i64[]", "", "its min is int64, its input float32"},
+		{"EyeLike", 9, "f32[2]", "", "two dimensions"},
+		{"EyeLike", 9, "f32[2,2]", "dtype=11", "type 11"},
+		{"EyeLike", 9, "f32[2,2]", "dtype=-1", "type -1"},
+		{"EyeLike", 9, "f32[2,2]", "k=-9223372036854775808", "f32[2,2]", 0},
+		{"EyeLike", 9, "f32[2,2]", "k=9223372036854775807", "f32[2,2]", 0},
+		{"EyeLike", 9, "f32[65536,65536]", "", "too large"},
+		{"NonZero", 13, "f32[2]", "", "must be known"},
+		{"NonZero", 13, "{0,0}", "", "i64[1,0]"},
+		{"Compress", 11, "f32[2] bool[2]", "", "must be known"},
+		{"Compress", 11, "f32[2] {1,0}", "", "its condition is int64"},
+		{"Compress", 11, "f32[2] bool[0]", "", "f32[0]"},
+		{"ReverseSequence", 10, "f32[4,2] {1,5}", "", "sequence 1 has 5 elements of 4"},
+		{"ReverseSequence", 10, "f32[4,2] {1,-1}", "", "sequence 1 has -1"},
+		{"ReverseSequence", 10, "f32[4,2] {1,2}", "batch_axis=0 time_axis=0", "2 lengths"},
+		{"ReverseSequence", 10, "f32[4,2] {1}", "", "1 lengths"},
+		{"ReverseSequence", 10, "f32[4] {1}", "", "1 lengths"},
+		{"Einsum", 12, "f32[4]", "equation=i", "no such operator"},
+	};
+
+	CHECK_ALL(ones);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -360,6 +404,7 @@ int main(void)
 		cmocka_unit_test(test_products__bias), cmocka_unit_test(test_moves),
 		cmocka_unit_test(test_indices),        cmocka_unit_test(test_indices__scatter),
 		cmocka_unit_test(test_reductions),     cmocka_unit_test(test_attention),
+		cmocka_unit_test(test_hostile),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

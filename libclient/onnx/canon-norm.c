@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rules: normalisations that are made of other operators
+ *
+ * They are computed in float32 whatever the elements are: squares of float16 soon have no float16.
+ */
+#include <stdio.h>
+
+#include "libclient/onnx/canon.h"
+
+static struct tensor *with_number(struct graph *graph, const char *op, struct tensor *a,
+				  double number)
+{
+	return canon_binary(graph, op, a, graph_scalar(graph, RBK_ONNX_F32, number));
+}
+
+/* Refuses what has no fractions. */
+static bool check_floats(struct graph *graph, const struct tensor *x)
+{
+	if (OP_FLOATS & OP_TYPE(x->dtype))
+		return true;
+	graph_refuse(graph, "its input \"%s\" is %s, expected float32 or float16", x->name,
+		     rbk_onnx_dtype_name(x->dtype));
+	return false;
+}
+
+/* The mean is taken away first, so that the variance is not the difference of two large numbers. */
+void canon_mean_variance(struct graph *graph)
+{
+	static const int64_t fallback[] = {0, 2, 3};
+	struct tensor *x = canon_in(graph, 0), *y, *deviation;
+	int64_t *list = graph_zero(graph, RBK_MAX_RANK, sizeof(*list));
+	unsigned int n = 0, axes[RBK_MAX_RANK];
+	const int64_t *given = canon_ints(graph, "axes", &n);
+	struct attr attrs[2];
+
+	if (!given) {
+		given = fallback;
+		n = ARRAY_SIZE(fallback);
+	}
+	if (!list || !check_floats(graph, x) || !canon_axes(graph, given, n, x->shape.rank, axes))
+		return;
+	for (unsigned int i = 0; i < n; i++)
+		list[i] = axes[i];
+	attrs[0] = ATTR_INTS("axes", list, n);
+	attrs[1] = ATTR_INT("keepdims", 1);
+	y = canon_cast(graph, x, RBK_ONNX_F32);
+	y = canon_binary(graph, "Sub", y, canon_unary(graph, "ReduceMean", y, attrs, 2));
+	deviation = canon_unary(graph, "ReduceMean", canon_binary(graph, "Mul", y, y), attrs, 2);
+	deviation = canon_unary(graph, "Sqrt", deviation, NULL, 0);
+	y = canon_binary(graph, "Div", y, with_number(graph, "Add", deviation, 1e-9));
+	canon_out(graph, 0, canon_cast(graph, y, x->dtype));
+}
+
+/* The mean of squares over a window of channels: channels become what a pool's windows move over.
+ */
+static struct tensor *channel_means(struct graph *graph, struct tensor *x, int64_t size)
+{
+	struct shape flat = {.rank = 4, .dims = {x->shape.dims[0], 1, x->shape.dims[1], 1}};
+	int64_t *kernel = graph_zero(graph, 2, sizeof(*kernel));
+	int64_t *pads = graph_zero(graph, 4, sizeof(*pads));
+	uint64_t n_behind = 1;
+	struct tensor *y;
+
+	for (unsigned int i = 2; i < x->shape.rank && n_behind <= OP_MAX_DIM; i++)
+		n_behind *= x->shape.dims[i];
+	if (n_behind > OP_MAX_DIM) {
+		graph_refuse(graph, "%s is too large", SHAPE_TEXT(&x->shape));
+		return graph_unknown(graph);
+	}
+	if (!kernel || !pads)
+		return graph_unknown(graph);
+	flat.dims[3] = (uint32_t)n_behind;
+	if (x->shape.dynamic)
+		flat = shape_with_count(flat, &x->shape);
+	kernel[0] = size;
+	kernel[1] = 1;
+	pads[0] = (size - 1) / 2;
+	pads[2] = size - 1 - pads[0];
+	{
+		const struct attr attrs[] = {
+			ATTR_INTS("kernel_shape", kernel, 2),
+			ATTR_INTS("pads", pads, 4),
+			ATTR_INT("count_include_pad", 1),
+		};
+
+		y = canon_reshape(graph, canon_binary(graph, "Mul", x, x), &flat);
+		y = canon_unary(graph, "AveragePool", y, attrs, ARRAY_SIZE(attrs));
+	}
+	return canon_reshape(graph, y, &x->shape);
+}
+
+void canon_lrn(struct graph *graph)
+{
+	struct tensor *x = canon_in(graph, 0), *wide, *y;
+	const float alpha = canon_float(graph, "alpha", 1e-4f);
+	const float beta = canon_float(graph, "beta", 0.75f);
+	const float bias = canon_float(graph, "bias", 1);
+	const int64_t size = canon_int(graph, "size", 0);
+
+	if (!check_floats(graph, x))
+		return;
+	if (x->shape.rank < 2 || size < 1 || size > OP_MAX_DIM) {
+		graph_refuse(graph, "%s has no windows of %lld channels", SHAPE_TEXT(&x->shape),
+			     (long long)size);
+		return;
+	}
+	wide = canon_cast(graph, x, RBK_ONNX_F32);
+	y = with_number(graph, "Mul", channel_means(graph, wide, size), (double)alpha);
+	y = with_number(graph, "Pow", with_number(graph, "Add", y, (double)bias), (double)beta);
+	canon_out(graph, 0, canon_cast(graph, canon_binary(graph, "Div", wide, y), x->dtype));
+}
+
+/* Along @axis, 1 where the largest is, the first of equal ones, and 0 elsewhere. */
+struct tensor *canon_hardmax(struct graph *graph, struct tensor *x, unsigned int axis)
+{
+	const struct attr largest[] = {ATTR_INT("axis", axis), ATTR_INT("keepdims", 0)};
+	const struct attr spread[] = {ATTR_INT("axis", axis),
+				      ATTR_INT("depth", x->shape.dims[axis])};
+	static const float values[] = {0, 1};
+	static const struct constant ends = {.dtype = RBK_ONNX_F32,
+					     .rank = 1,
+					     .dims = {2},
+					     .n_elems = 2,
+					     .n_bytes = 8,
+					     .data = values};
+	struct tensor *in[2];
+
+	if (!check_floats(graph, x))
+		return graph_unknown(graph);
+	if (axis == 0 && x->shape.dynamic) {
+		graph_refuse(graph, "it looks for the largest of all rows");
+		return graph_unknown(graph);
+	}
+	in[0] = canon_unary(graph, "ArgMax", canon_cast(graph, x, RBK_ONNX_F32), largest, 2);
+	in[1] = canon_cast(graph, graph_constant(graph, &ends), x->dtype);
+	return graph_emit_1(graph, "OneHot", in, 2, spread, 2);
+}

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Operators that are made of others, by brokerctl run: their numbers, on each device.
+
+    onnx-rules.py BROKERCTL DEVICE
+
+All nodes are in one model; what they should give is computed here, as ONNX says in words.
+"""
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+import onnxfile as onnx
+
+CTL, DEVICE = os.path.abspath(sys.argv[1]), sys.argv[2]
+LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
+
+
+def expect(condition, *what):
+    if not condition:
+        print('onnx-rules.py:', *what)
+        sys.exit(1)
+
+
+class Model:
+    """One model of many nodes, and the files that it is given and expected to write."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.nodes, self.inputs, self.outputs, self.constants, self.arguments = [], [], [], [], []
+
+    def file(self, option, name, dtype, dims, values):
+        path = onnx.npy(os.path.join(self.folder, f'{name}.npy'), dtype, dims, values)
+        self.arguments.append(f'--{option}={name}={path}')
+
+    def input(self, dtype, dims, values):
+        name = f'in{len(self.inputs)}'
+        self.inputs.append((name, dtype, dims))
+        self.file('input', name, dtype, dims, values)
+        return name
+
+    def constant(self, dtype, dims, values):
+        name = f'constant{len(self.constants)}'
+        self.constants.append(onnx.tensor(name, dtype, dims, values))
+        return name
+
+    def node(self, op, inputs, dtype, dims, values, /, **attributes):
+        name = f'out{len(self.outputs)}_{op}'
+        self.nodes.append(onnx.node(op, inputs, [name], name, **attributes))
+        self.outputs.append((name, dtype, dims))
+        self.file('expect', name, dtype, dims, values)
+
+    def run(self):
+        model = onnx.write(os.path.join(self.folder, 'model.onnx'),
+                           onnx.model(self.nodes, self.inputs, self.outputs, self.constants))
+        result = subprocess.run([CTL, 'run', model, '--device', DEVICE, '--atol=2e-5', *self.arguments],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                timeout=LIMIT, check=False)
+        expect(result.returncode == 0, DEVICE, 'ended with', result.returncode, result.stdout)
+
+
+def add_mean_variance(model, rng):
+    """Away from 0, where a difference of squares would have less left than a mean of them."""
+    n, c, h, w = 3, 2, 4, 5
+    x = [20 + rng.uniform(-1, 1) for _ in range(n * c * h * w)]
+    name = model.input(onnx.FLOAT, [n, c, h, w], x)
+    for axes in (None, [2, 3], [-3]):
+        groups = {}
+        wanted = [0.0] * len(x)
+        reduced = {axis % 4 for axis in axes or [0, 2, 3]}
+        for i in range(len(x)):
+            place = (i // (c * h * w), i // (h * w) % c, i // w % h, i % w)
+            groups.setdefault(tuple(p for k, p in enumerate(place) if k not in reduced), []).append(i)
+        for members in groups.values():
+            # As it is in the file.
+            values = [round_to_float(x[i]) for i in members]
+            mean = sum(values) / len(values)
+            deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values))
+            for i, value in zip(members, values):
+                wanted[i] = (value - mean) / (deviation + 1e-9)
+        model.node('MeanVarianceNormalization', [name], onnx.FLOAT, [n, c, h, w],
+                   [round(value, 7) for value in wanted], **({'axes': axes} if axes else {}))
+
+
+def round_to_float(value):
+    return onnx.struct.unpack('<f', onnx.struct.pack('<f', value))[0]
+
+
+def add_lrn(model, rng):
+    n, c, behind = 2, 7, 6
+    x = [rng.uniform(-4, 4) for _ in range(n * c * behind)]
+    for size, dims in ((5, [n, c, 2, 3]), (4, [n, c, behind]), (1, [n, c, behind]), (20, [n, c, 2, 3])):
+        name = model.input(onnx.FLOAT, dims, x)
+        before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
+        wanted = []
+        for i, value in enumerate(x):
+            at = i // behind % c
+            window = range(max(0, at - before), min(c, at + after + 1))
+            squares = sum(x[i + (k - at) * behind] ** 2 for k in window)
+            wanted.append(value / (1.5 + 0.25 / size * squares) ** 0.5)
+        model.node('LRN', [name], onnx.FLOAT, dims, wanted, size=size, alpha=0.25, beta=0.5, bias=1.5)
+
+
+def add_hardmax(model):
+    rows = [[3, 1, 3, 2], [-1, -2, -1, -3], [0, 0, 0, 0]]
+    for dtype in (onnx.FLOAT, onnx.FLOAT16):
+        name = model.input(dtype, [3, 4], [float(value) for row in rows for value in row])
+        model.node('Hardmax', [name], dtype, [3, 4],
+                   [float(i == row.index(max(row))) for row in rows for i in range(4)])
+        columns = list(zip(*rows))
+        model.node('Hardmax', [name], dtype, [3, 4],
+                   [float(i == columns[k].index(max(columns[k]))) for i in range(3) for k in range(4)],
+                   axis=0)
+
+
+def add_powers(model):
+    """The result has the base's type, whatever the exponent's is."""
+    base = model.input(onnx.FLOAT, [4], [2.0, 0.5, -3.0, 7.0])
+    model.node('Pow', [base, model.input(onnx.INT64, [4], [3, 2, 3, 0])], onnx.FLOAT, [4],
+               [8.0, 0.25, -27.0, 1.0])
+    model.node('Pow', [base, model.constant(onnx.INT32, [], [2])], onnx.FLOAT, [4],
+               [4.0, 0.25, 9.0, 49.0])
+    half = model.input(onnx.FLOAT16, [3], [2.0, 9.0, 16.0])
+    model.node('Pow', [half, model.constant(onnx.FLOAT, [], [0.5])], onnx.FLOAT16, [3],
+               [math.sqrt(2), 3.0, 4.0])
+    whole = model.input(onnx.INT32, [3], [4, 9, 2])
+    model.node('Pow', [whole, model.input(onnx.FLOAT, [3], [0.5, 1.5, 2.5])], onnx.INT32, [3], [2, 27, 5])
+    model.node('Pow', [whole, model.input(onnx.INT64, [3], [3, 2, 30])], onnx.INT32, [3],
+               [64, 81, 1 << 30])
+    model.node('Pow', [model.input(onnx.INT64, [2], [3, -2]), model.input(onnx.INT32, [2], [39, 61])],
+               onnx.INT64, [2], [3 ** 39, -2 ** 61])
+    model.node('Pow', [whole, model.constant(onnx.UINT8, [1], [2])], onnx.INT32, [3], [16, 81, 4])
+
+
+def add_clips(model):
+    """Limits that no float has."""
+    for dtype, bits, values in ((onnx.INT64, 64, [1 << 40, (1 << 40) + 3, -(1 << 53) - 7, 12]),
+                                (onnx.INT32, 32, [1 << 30, (1 << 24) + 1, -(1 << 25) - 9, 12])):
+        low, high = values[2] + 2, values[1]
+        most = 2 ** (bits - 1) - 1
+        given = [*values, high + 1, high - 1, low - 1, most, -most - 1]
+        name = model.input(dtype, [9], given)
+        limits = [model.constant(dtype, [], [limit]) for limit in (low, high)]
+        model.node('Clip', [name, *limits], dtype, [9], [min(max(v, low), high) for v in given])
+        model.node('Clip', [name, '', limits[1]], dtype, [9], [min(v, high) for v in given])
+        model.node('Clip', [name, limits[0]], dtype, [9], [max(v, low) for v in given])
+        model.node('Clip', [name, limits[1], limits[0]], dtype, [9], [low] * 9)
+    small = model.input(onnx.INT8, [4], [-128, -5, 100, 127])
+    model.node('Clip', [small, model.constant(onnx.INT8, [], [-5]), model.constant(onnx.INT8, [], [99])],
+               onnx.INT8, [4], [-5, -5, 99, 99])
+
+
+def add_known(model):
+    """What is asked for elements that must be known."""
+    matrix = model.input(onnx.FLOAT, [3, 4], [float(i) for i in range(12)])
+    model.node('EyeLike', [matrix], onnx.FLOAT, [3, 4], [float(i % 4 == i // 4 + 1) for i in range(12)], k=1)
+    model.node('EyeLike', [matrix], onnx.INT64, [3, 4], [int(i % 4 == i // 4 - 2) for i in range(12)],
+               k=-2, dtype=onnx.INT64)
+    model.node('EyeLike', [matrix], onnx.BOOL, [3, 4], [0] * 12, k=9, dtype=onnx.BOOL)
+    mask = model.input(onnx.INT32, [2, 3], [0, 5, 0, 1, 0, -1])
+    model.node('NonZero', [mask], onnx.INT64, [2, 3], [0, 1, 1, 1, 0, 2])
+    few = model.input(onnx.BOOL, [3], [0, 1, 1])
+    model.node('Compress', [matrix, few], onnx.FLOAT, [3, 2], [1.0, 2.0, 5.0, 6.0, 9.0, 10.0], axis=1)
+    model.node('Compress', [matrix, few], onnx.FLOAT, [2], [1.0, 2.0])
+    none = model.constant(onnx.BOOL, [2], [0, 0])
+    model.node('Compress', [matrix, none], onnx.FLOAT, [0, 4], [], axis=0)
+    lengths = model.constant(onnx.INT64, [4], [1, 2, 3, 3])
+    model.node('ReverseSequence', [matrix, lengths], onnx.FLOAT, [3, 4],
+               [0.0, 5.0, 10.0, 11.0, 4.0, 1.0, 6.0, 7.0, 8.0, 9.0, 2.0, 3.0])
+    lengths = model.constant(onnx.INT64, [3], [0, 4, 2])
+    model.node('ReverseSequence', [matrix, lengths], onnx.FLOAT, [3, 4],
+               [0.0, 1.0, 2.0, 3.0, 7.0, 6.0, 5.0, 4.0, 9.0, 8.0, 10.0, 11.0], batch_axis=0, time_axis=1)
+
+
+def main():
+    os.environ.pop('RINGBROKER_SOCKET', None)
+    rng = random.Random(8)
+    with tempfile.TemporaryDirectory(prefix='rules-', dir='/tmp') as folder:
+        os.environ['XDG_RUNTIME_DIR'] = folder
+        os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
+        model = Model(folder)
+        add_mean_variance(model, rng)
+        add_lrn(model, rng)
+        add_hardmax(model)
+        add_powers(model)
+        add_clips(model)
+        add_known(model)
+        model.run()
+
+
+main()
