@@ -4,8 +4,8 @@
  *
  * Axes are resized one after the other. Where an element of the result comes from is known when the
  * plan is made: the nearest ones are a Gather with constant indices, and what is interpolated is a
- * product with a constant matrix, whose rows are the weights of an element's neighbours. Whatever
- * decides on places and weights is so computed here, in double precision.
+ * sum of a few of them, each times its weight, or a product with a constant matrix, whose rows are
+ * the weights. Whatever decides on places and weights is so computed here, in double precision.
  *
  * What ONNX calls the length of the resized axis in its formulas is scale times the length, which
  * need not be a whole number.
@@ -15,6 +15,9 @@
 #include "libclient/onnx/canon.h"
 
 enum method { NEAREST, LINEAR, CUBIC };
+
+/* Neighbours that an interpolation sums up one by one: as many as without antialiasing. */
+enum { MAX_TAPS = 4 };
 
 struct resize {
 	enum method method;
@@ -83,26 +86,59 @@ static double weight_of(const struct resize *resize, double distance)
 	return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 }
 
-/* The weights of element @i's neighbours, added to @row of @in elements. */
-static void fill_row(const struct resize *resize, unsigned int axis, int64_t i, int64_t in,
-		     float *row)
+/* How far an element's neighbours are. Shrinking, a window that grows with what is left out. */
+static double shrinking(const struct resize *resize, unsigned int axis)
 {
-	const double at = coordinate(resize, axis, i, in), scale = resize->scales[axis];
-	/* Shrinking, a window that grows with what is left out. */
-	const double shrink = resize->antialiases && scale < 1 ? scale : 1;
-	const double reach = (resize->method == LINEAR ? 1 : 2) / shrink;
-	double from, to, sum = 0;
+	return resize->antialiases && resize->scales[axis] < 1 ? resize->scales[axis] : 1;
+}
 
+static double reach(const struct resize *resize, unsigned int axis)
+{
+	return (resize->method == LINEAR ? 1 : 2) / shrinking(resize, axis);
+}
+
+/* Room for any element's neighbours in an axis of @in elements. */
+static uint64_t row_room(const struct resize *resize, unsigned int axis, int64_t in)
+{
+	const double width = 2 * reach(resize, axis) + 3;
+
+	return width < (double)in ? (uint64_t)width : (uint64_t)in;
+}
+
+/*
+ * The weights of element @i's neighbours, which lie side by side from *ret_first on. @row has room
+ * for them, see row_room(). Return: how many.
+ */
+static int64_t fill_row(const struct resize *resize, unsigned int axis, int64_t i, int64_t in,
+			float *row, int64_t *ret_first)
+{
+	const double at = coordinate(resize, axis, i, in), shrink = shrinking(resize, axis);
+	double from, to, sum = 0;
+	int64_t first, n;
+
+	*ret_first = 0;
 	if (!(fabs(at) < 4e9))
-		return;
-	from = floor(at - reach);
-	to = ceil(at + reach);
+		return 0;
+	from = floor(at - reach(resize, axis));
+	to = ceil(at + reach(resize, axis));
+	*ret_first = first = clamped(from, in);
+	n = clamped(to, in) - first + 1;
+	memset(row, 0, (uint64_t)n * sizeof(*row));
 	for (double k = from; k <= to; k++)
 		if (!resize->excludes_outside || (k >= 0 && k < (double)in))
 			sum += weight_of(resize, (k - at) * shrink);
 	for (double k = from; k <= to && sum != 0; k++)
 		if (!resize->excludes_outside || (k >= 0 && k < (double)in))
-			row[clamped(k, in)] += (float)(weight_of(resize, (k - at) * shrink) / sum);
+			row[clamped(k, in) - first] +=
+				(float)(weight_of(resize, (k - at) * shrink) / sum);
+	return n;
+}
+
+static bool may_have_table(struct graph *graph, uint64_t n_elems)
+{
+	if (n_elems > graph->n_evaluable)
+		graph_refuse(graph, "it would need too large a table of places");
+	return n_elems <= graph->n_evaluable;
 }
 
 /* A constant of @dtype with room for its elements in *ret_data; NULL after a refusal. */
@@ -117,10 +153,8 @@ static struct constant *new_constant(struct graph *graph, uint32_t dtype, unsign
 	constant->rank = rank;
 	for (unsigned int i = 0; i < rank; i++)
 		constant->dims[i] = dims[i];
-	if (!constant_measure(constant) || constant->n_elems > graph->n_evaluable) {
-		graph_refuse(graph, "it would need too large a table of places");
+	if (!constant_measure(constant) || !may_have_table(graph, constant->n_elems))
 		return NULL;
-	}
 	graph->n_evaluable -= constant->n_elems;
 	*ret_data = graph_zero(graph, constant->n_elems, onnx_dtype_size(dtype));
 	constant->data = *ret_data;
@@ -146,29 +180,29 @@ static struct tensor *gather_axis(struct graph *graph, const struct resize *resi
 }
 
 /*
- * The last axis is the right-hand side's rows; any other becomes the one before the last, with all
- * that is behind it as the last.
+ * With many neighbours: a product. The last axis is the right-hand side's rows; any other becomes
+ * the one before the last, with all that is behind it as the last.
  */
 static struct tensor *multiply_axis(struct graph *graph, const struct resize *resize,
-				    struct tensor *x, unsigned int axis)
+				    struct tensor *x, unsigned int axis, float *row)
 {
 	const int64_t in = x->shape.dims[axis], out = resize->sizes[axis];
 	const bool is_last = axis + 1u == x->shape.rank;
 	const int64_t dims[2] = {is_last ? in : out, is_last ? out : in};
 	struct shape flat = {0}, shape = x->shape;
-	float *data, *row = graph_zero(graph, (uint64_t)in, sizeof(*row));
+	float *data;
 	void *memory;
 	const struct constant *constant = new_constant(graph, RBK_ONNX_F32, 2, dims, &memory);
 	uint64_t between = 1, behind = 1;
 
-	if (!constant || !row)
+	if (!constant)
 		return NULL;
 	data = memory;
 	for (int64_t i = 0; i < out; i++) {
-		memset(row, 0, (uint64_t)in * sizeof(*row));
-		fill_row(resize, axis, i, in, row);
-		for (int64_t k = 0; k < in; k++)
-			data[is_last ? k * out + i : i * in + k] = row[k];
+		int64_t first, n = fill_row(resize, axis, i, in, row, &first);
+
+		for (int64_t k = 0; k < n; k++)
+			data[is_last ? (first + k) * out + i : i * in + first + k] = row[k];
 	}
 	if (is_last)
 		return canon_binary(graph, "MatMul", x, graph_constant(graph, constant));
@@ -193,6 +227,104 @@ static struct tensor *multiply_axis(struct graph *graph, const struct resize *re
 	x = canon_binary(graph, "MatMul", graph_constant(graph, constant), x);
 	shape.dims[axis] = (uint32_t)out;
 	return canon_reshape(graph, x, &shape);
+}
+
+/* The neighbours of element @i that weigh anything, at most @most of them. Return: how many. */
+static unsigned int find_taps(const struct resize *resize, unsigned int axis, int64_t i, int64_t in,
+			      float *row, unsigned int most, int64_t *ret_from, float *ret_weights)
+{
+	int64_t first, width = fill_row(resize, axis, i, in, row, &first);
+	unsigned int n = 0;
+
+	for (int64_t k = 0; k < width; k++) {
+		if (row[k] == 0)
+			continue;
+		if (n < most) {
+			ret_from[n] = first + k;
+			ret_weights[n] = row[k];
+		}
+		n++;
+	}
+	return n;
+}
+
+/*
+ * With few neighbours: each of them gathered, times its weight, and summed up. So an element that
+ * is no number spoils its neighbourhood only, and the work does not grow with the axis.
+ */
+static struct tensor *sum_taps(struct graph *graph, const struct resize *resize, struct tensor *x,
+			       unsigned int axis, unsigned int n_taps, float *row)
+{
+	const int64_t in = x->shape.dims[axis], out = resize->sizes[axis];
+	const unsigned int rank = x->shape.rank - axis;
+	const struct attr attr = ATTR_INT("axis", axis);
+	int64_t dims[RBK_MAX_RANK] = {out}, from[MAX_TAPS], *places[MAX_TAPS];
+	const struct constant *indices[MAX_TAPS], *factors[MAX_TAPS];
+	float weights[MAX_TAPS], *of_tap[MAX_TAPS];
+	struct tensor *sum = NULL;
+
+	for (unsigned int i = 1; i < rank; i++)
+		dims[i] = 1;
+	for (unsigned int t = 0; t < n_taps; t++) {
+		void *data;
+
+		indices[t] = new_constant(graph, RBK_ONNX_I64, 1, &out, &data);
+		if (!indices[t])
+			return NULL;
+		places[t] = data;
+		factors[t] = new_constant(graph, RBK_ONNX_F32, rank, dims, &data);
+		if (!factors[t])
+			return NULL;
+		of_tap[t] = data;
+	}
+	for (int64_t i = 0; i < out; i++) {
+		unsigned int n = find_taps(resize, axis, i, in, row, n_taps, from, weights);
+
+		/* The first one's weight is shared out where there are fewer: 0 times infinity is
+		 * none. */
+		for (unsigned int t = 0; t < n_taps; t++) {
+			const bool is_first = t == 0 || t >= n;
+
+			places[t][i] = n == 0 ? 0 : from[is_first ? 0 : t];
+			of_tap[t][i] = n == 0     ? 0
+				       : is_first ? weights[0] / (float)(n_taps - n + 1)
+						  : weights[t];
+		}
+	}
+	for (unsigned int t = 0; t < n_taps; t++) {
+		struct tensor *operands[2] = {x, graph_constant(graph, indices[t])}, *part;
+
+		part = graph_emit_1(graph, "Gather", operands, 2, &attr, 1);
+		part = canon_binary(graph, "Mul", part, graph_constant(graph, factors[t]));
+		sum = sum ? canon_binary(graph, "Add", sum, part) : part;
+	}
+	return sum;
+}
+
+static struct tensor *interpolate_axis(struct graph *graph, const struct resize *resize,
+				       struct tensor *x, unsigned int axis)
+{
+	const int64_t in = x->shape.dims[axis];
+	const uint64_t room = row_room(resize, axis, in);
+	float *row, weights[MAX_TAPS];
+	unsigned int most = 0;
+	int64_t from[MAX_TAPS];
+
+	if (!may_have_table(graph, room) || !may_have_table(graph, (uint64_t)resize->sizes[axis]))
+		return NULL;
+	row = graph_zero(graph, room, sizeof(*row));
+	if (!row)
+		return NULL;
+	/* Windows that grew have more, and are not to be searched one by one. */
+	if (shrinking(resize, axis) < 1)
+		return multiply_axis(graph, resize, x, axis, row);
+	for (int64_t i = 0; i < resize->sizes[axis]; i++) {
+		unsigned int n = find_taps(resize, axis, i, in, row, MAX_TAPS, from, weights);
+
+		most = n > most ? n : most;
+	}
+	return most > 0 && most <= MAX_TAPS ? sum_taps(graph, resize, x, axis, most, row)
+					    : multiply_axis(graph, resize, x, axis, row);
 }
 
 /* What lies beside the region of an axis becomes the extrapolation value. */
@@ -401,7 +533,7 @@ void canon_resize(struct graph *graph)
 			return;
 		}
 		y = resize.method == NEAREST ? gather_axis(graph, &resize, y, axis)
-					     : multiply_axis(graph, &resize, y, axis);
+					     : interpolate_axis(graph, &resize, y, axis);
 		if (y && resize.crops)
 			y = extrapolate_axis(graph, &resize, y, axis, in);
 	}

@@ -146,6 +146,20 @@ def check_files(files):
     expect('sum float32 [2,3]: 1.5 2.5 3.5 4.5 5.5 6.5' in text and 'ran on CPU' in text, text)
 
 
+def check_resize(files):
+    """What is no number spoils the elements made of it, and none beside them."""
+    model = onnx.write(files.at('resize.onnx'), onnx.model(
+        [onnx.node('Resize', ['x', '', 'scales'], ['y'], mode='linear')],
+        [('x', onnx.FLOAT, [1, 8])], [('y', onnx.FLOAT, [1, 16])],
+        [onnx.tensor('scales', onnx.FLOAT, [2], [1, 2])]))
+    x = onnx.npy(files.at('holes.npy'), onnx.FLOAT, [1, 8], [1, 2, float('nan'), 4, 5, 6, 7, float('inf')])
+    nan = float('nan')
+    y = onnx.npy(files.at('resized.npy'), onnx.FLOAT, [1, 16],
+                 [1, 1.25, 1.75, nan, nan, nan, nan, 4.25, 4.75, 5.25, 5.75, 6.25, 6.75] + 3 * [float('inf')])
+    for device in DEVICES:
+        report(model, f'--input={x}', f'--expect={y}', '--device', device)
+
+
 def check_different(files):
     wrong = list(files.wanted)
     wrong[13] += 0.25
@@ -334,6 +348,7 @@ def main():
         files = Files(folder)
         check_devices(files)
         check_files(files)
+        check_resize(files)
         check_different(files)
         check_mistakes(files)
         check_indices(files)
