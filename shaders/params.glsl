@@ -247,6 +247,48 @@
 #define TRILU_K            4 /* two's complement */
 #define TRILU_UPPER        5
 
+/* QuantizeLinear, DequantizeLinear: of [outer][axis][inner] elements, and where their scales are */
+#define QUANTIZE_TOTAL      0
+#define QUANTIZE_GROUPS     1
+#define QUANTIZE_INNER      2
+#define QUANTIZE_AXIS       3
+#define QUANTIZE_BLOCK      4 /* along the axis, of one scale */
+#define QUANTIZE_OUTER_STEP 5 /* of scales; 0 where they repeat */
+#define QUANTIZE_AXIS_STEP  6
+#define QUANTIZE_INNER_STEP 7
+#define QUANTIZE_HAS_ZERO   8
+
+/* DynamicQuantizeLinear: ranges of pieces, one per workgroup */
+#define RANGE_TOTAL         0
+#define RANGE_PIECES        1
+#define RANGE_PIECE         2 /* elements of one */
+
+/* Products and convolutions of bytes: beside the words of MatMul or Conv, whose input is A here */
+#define INTEGER_A_FLIP      31 /* what makes bytes count from 0 on: 0x80 of signed ones, else 0 */
+#define INTEGER_B_FLIP      32
+#define INTEGER_A_ZEROS     33 /* zero points: of each row or all, of each column or channel; 0: none */
+#define INTEGER_B_ZEROS     34
+
+/* Their sums into bytes: scale i / run % n of n */
+#define REQUANTIZE_TOTAL    0
+#define REQUANTIZE_GROUPS   1
+#define REQUANTIZE_A_RUN    2
+#define REQUANTIZE_A        3
+#define REQUANTIZE_B_RUN    4
+#define REQUANTIZE_B        5
+#define REQUANTIZE_HAS_ZERO 6
+
+/* MatMulNBits */
+#define NBITS_M             0
+#define NBITS_N             1
+#define NBITS_K             2
+#define NBITS_BLOCKS        3
+#define NBITS_BLOCK_WORDS   4 /* of eight terms */
+#define NBITS_COL_TILES     5
+#define NBITS_TILES         6
+#define NBITS_ZEROS         7 /* 0: none, 1: of four bits, 2: float32, 3: float16 */
+#define NBITS_HAS_BIAS      8
+
 /* copy */
 #define COPY_WORDS         0 /* of 4 bytes */
 #define COPY_GROUPS        1

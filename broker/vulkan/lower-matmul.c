@@ -28,11 +28,10 @@ void vk_fill_bare_matmul(const struct vk_pipe_info *info, uint32_t m, uint32_t n
 	set_matmul(info, params, m, n, k, k, n, 1);
 }
 
-static void fill_matmul(const struct vk_step *step, const struct plan *plan, uint32_t count,
-			struct vk_params *params)
+void vk_set_product(const struct vk_step *step, const struct plan *plan, uint32_t count,
+		    uint16_t a_tensor, uint16_t b_tensor, struct vk_params *params)
 {
-	const struct shape *a = vk_shape_of(plan, step->node->in[0]);
-	const struct shape *b = vk_shape_of(plan, step->node->in[1]);
+	const struct shape *a = vk_shape_of(plan, a_tensor), *b = vk_shape_of(plan, b_tensor);
 	uint32_t m = a->rank > 1 ? shape_dim(a, a->rank - 2, count) : 1;
 	uint32_t k = shape_dim(a, a->rank - 1, count);
 	uint32_t n = b->rank > 1 ? shape_dim(b, b->rank - 1, count) : 1;
@@ -64,6 +63,12 @@ static void fill_matmul(const struct vk_step *step, const struct plan *plan, uin
 	}
 	set_matmul(step->info, params, m, n, k, k, n, batch);
 	params->w[MATMUL_BATCH_DIMS] = rank;
+}
+
+static void fill_matmul(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			struct vk_params *params)
+{
+	vk_set_product(step, plan, count, step->node->in[0], step->node->in[1], params);
 }
 
 static void fill_gemm(const struct vk_step *step, const struct plan *plan, uint32_t count,

@@ -54,32 +54,34 @@ static void fill_pool(const struct vk_step *step, const struct plan *plan, uint3
 	set_total(step, plan, count, params);
 }
 
-static void set_conv(const struct vk_step *step, const struct plan *plan, struct vk_params *params)
+static void set_weights(const struct vk_step *step, const struct plan *plan, uint16_t tensor,
+			struct vk_params *params)
 {
-	const struct shape *weights = vk_shape_of(plan, step->node->in[1]);
+	const struct shape *weights = vk_shape_of(plan, tensor);
 	uint32_t *w = params->w;
 
 	set_window(step, plan, params);
 	w[CONV_GROUPS] = step->node->params.window.group;
 	w[CONV_IN_CHANNELS] = weights->dims[1];
 	w[CONV_OUT_CHANNELS] = weights->dims[0] / w[CONV_GROUPS];
-	w[CONV_HAS_BIAS] = step->operands[2].tensor != PLAN_NO_TENSOR;
 }
 
 static void fill_conv_volume(const struct vk_step *step, const struct plan *plan, uint32_t count,
 			     struct vk_params *params)
 {
-	set_conv(step, plan, params);
+	set_weights(step, plan, step->node->in[1], params);
+	params->w[CONV_HAS_BIAS] = step->operands[2].tensor != PLAN_NO_TENSOR;
 	set_total(step, plan, count, params);
 }
 
-static void fill_conv(const struct vk_step *step, const struct plan *plan, uint32_t count,
-		      struct vk_params *params)
+void vk_set_conv(const struct vk_step *step, const struct plan *plan, uint32_t count,
+		 uint16_t weights, struct vk_params *params)
 {
 	const struct shape *in = vk_shape_of(plan, step->node->in[0]);
 	uint32_t *w = params->w;
 
-	set_conv(step, plan, params);
+	set_weights(step, plan, weights, params);
+	w[CONV_HAS_BIAS] = 0;
 	w[CONV_COL_TILES] =
 		vk_divide_up((uint64_t)w[WINDOW_OUT_H] * w[WINDOW_OUT_W], step->info->tile_cols);
 	w[CONV_TILES] =
@@ -88,7 +90,14 @@ static void fill_conv(const struct vk_step *step, const struct plan *plan, uint3
 	vk_set_groups(params, w[CONV_TILES], shape_dim(in, 0, count) * w[CONV_GROUPS]);
 }
 
-static uint64_t turns_conv(const struct vk_step *step, const struct vk_params *params)
+static void fill_conv(const struct vk_step *step, const struct plan *plan, uint32_t count,
+		      struct vk_params *params)
+{
+	vk_set_conv(step, plan, count, step->node->in[1], params);
+	params->w[CONV_HAS_BIAS] = step->operands[2].tensor != PLAN_NO_TENSOR;
+}
+
+uint64_t vk_turns_conv(const struct vk_step *step, const struct vk_params *params)
 {
 	const uint32_t *w = params->w;
 	const uint64_t batches = vk_divide_up(w[BATCH_END], VK_MAX_GROUPS);
@@ -127,7 +136,7 @@ int lower_conv(struct lowering *l)
 			: filters < VK_CONV_MANY ? VK_PIPE_CONV_FEW
 						 : VK_PIPE_CONV;
 	l->step->fill = fill_conv;
-	l->step->turns = turns_conv;
+	l->step->turns = vk_turns_conv;
 	return 0;
 }
 

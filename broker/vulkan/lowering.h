@@ -52,6 +52,8 @@ lower_fn lower_softmax, lower_reduce, lower_top_k, lower_arg, lower_cum_sum,
 lower_fn lower_layer_norm, lower_group_norm, lower_batch_norm; /* lower-norm.c */
 lower_fn lower_rotary, lower_attention;                        /* lower-attention.c */
 lower_fn lower_conv, lower_conv_transpose, lower_pool;         /* lower-window.c */
+lower_fn lower_quantize, lower_dynamic_quantize, lower_matmul_integer, lower_conv_integer,
+	lower_nbits; /* lower-quantize.c */
 lower_fn lower_gather, lower_gather_elements, lower_scatter, lower_one_hot,
 	lower_trilu; /* lower-gather.c */
 
@@ -60,6 +62,16 @@ lower_fn lower_gather, lower_gather_elements, lower_scatter, lower_one_hot,
  * Return: false: it is none.
  */
 bool lower_pointwise(struct lowering *l);
+
+/*
+ * The words of a product of tensors @a and @b, and of a convolution with tensor @weights without
+ * bias; with groups. In lower-matmul.c and lower-window.c.
+ */
+void vk_set_product(const struct vk_step *step, const struct plan *plan, uint32_t count, uint16_t a,
+		    uint16_t b, struct vk_params *params);
+void vk_set_conv(const struct vk_step *step, const struct plan *plan, uint32_t count,
+		 uint16_t weights, struct vk_params *params);
+uint64_t vk_turns_conv(const struct vk_step *step, const struct vk_params *params);
 
 /*
  * Adds a step behind those that the node has, with the node's operands; l->step is it from now on.

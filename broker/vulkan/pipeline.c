@@ -139,6 +139,49 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 	MOVE(VK_PIPE_MOVE_8, "move, 8 bytes", shader_move, 3),
 	MOVE(VK_PIPE_MOVE_16, "move, 16 bytes", shader_move, 4),
 #undef MOVE
+#define QUANTIZE(pipe, label, back, type)                                                \
+	[pipe][PLAIN] = {label, SHADER(shader_quantize), 4, {8, 8, back, type}, 1, 256}, \
+	[pipe][SHARED] = {label, SHADER(shader_quantize), 4, {256, 1, back, type}, 1, 1024}
+	QUANTIZE(VK_PIPE_QUANTIZE_U8, "QuantizeLinear, uint8", 0, RBK_DTYPE_U8),
+	QUANTIZE(VK_PIPE_QUANTIZE_I8, "QuantizeLinear, int8", 0, RBK_DTYPE_I8),
+	QUANTIZE(VK_PIPE_DEQUANTIZE_U8, "DequantizeLinear, uint8", 1, RBK_DTYPE_U8),
+	QUANTIZE(VK_PIPE_DEQUANTIZE_I8, "DequantizeLinear, int8", 1, RBK_DTYPE_I8),
+	QUANTIZE(VK_PIPE_DEQUANTIZE_I32, "DequantizeLinear, int32", 1, RBK_DTYPE_I32),
+#undef QUANTIZE
+	[VK_PIPE_RANGE][PLAIN] =
+		{"DynamicQuantizeLinear, ranges", ONE_SHADER(shader_range), 1, {8}, 1, 1},
+	[VK_PIPE_RANGE][SHARED] =
+		{"DynamicQuantizeLinear, ranges", ONE_SHADER(shader_range), 1, {256}, 1, 1},
+	[VK_PIPE_RANGE_END][PLAIN] =
+		{"DynamicQuantizeLinear, scale", ONE_SHADER(shader_range_end), 1, {8}, 1, 1},
+	[VK_PIPE_RANGE_END][SHARED] =
+		{"DynamicQuantizeLinear, scale", ONE_SHADER(shader_range_end), 1, {64}, 1, 1},
+	[VK_PIPE_MATMUL_INTEGER][PLAIN] = {"MatMulInteger, registers",
+					   ONE_SHADER(shader_matmul_integer_register),
+					   1,
+					   {8},
+					   8,
+					   32},
+	[VK_PIPE_MATMUL_INTEGER][SHARED] =
+		{"MatMulInteger, tiles", ONE_SHADER(shader_matmul_integer_tiled), 1, {256}, 64, 64},
+#define CONV(pipe, label, rows)                                                              \
+	[pipe][PLAIN] = {label, ONE_SHADER(shader_conv_integer), 3, {8, rows, 4}, rows, 32}, \
+	[pipe][SHARED] = {label, ONE_SHADER(shader_conv_integer), 3, {64, rows, 2}, rows, 128}
+	CONV(VK_PIPE_CONV_INTEGER, "ConvInteger", 8),
+	CONV(VK_PIPE_CONV_INTEGER_NARROW, "ConvInteger, narrow", 1),
+#undef CONV
+#define REQUANTIZE(pipe, label, is_signed)                                                \
+	[pipe][PLAIN] = {label, SHADER(shader_requantize), 3, {8, 8, is_signed}, 1, 256}, \
+	[pipe][SHARED] = {label, SHADER(shader_requantize), 3, {256, 1, is_signed}, 1, 1024}
+	REQUANTIZE(VK_PIPE_REQUANTIZE_U8, "sums to uint8", 0),
+	REQUANTIZE(VK_PIPE_REQUANTIZE_I8, "sums to int8", 1),
+#undef REQUANTIZE
+#define NBITS(pipe, label, rows)                                                     \
+	[pipe][PLAIN] = {label, SHADER(shader_matmul_nbits), 2, {8, rows}, rows, 8}, \
+	[pipe][SHARED] = {label, SHADER(shader_matmul_nbits), 2, {64, rows}, rows, 64}
+	NBITS(VK_PIPE_MATMUL_NBITS, "MatMulNBits", VK_NBITS_ROWS),
+	NBITS(VK_PIPE_MATMUL_NBITS_ROW, "MatMulNBits, one row", 1),
+#undef NBITS
 #define COPY(pipe, label, shader)                                         \
 	[pipe][PLAIN] = {label, ONE_SHADER(shader), 2, {8, 64}, 1, 2048}, \
 	[pipe][SHARED] = {label, ONE_SHADER(shader), 2, {256, 4}, 1, 4096}

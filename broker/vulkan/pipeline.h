@@ -50,6 +50,20 @@ enum vk_pipe {
 	VK_PIPE_MOVE_4,
 	VK_PIPE_MOVE_8,
 	VK_PIPE_MOVE_16,
+	VK_PIPE_QUANTIZE_U8,
+	VK_PIPE_QUANTIZE_I8,
+	VK_PIPE_DEQUANTIZE_U8,
+	VK_PIPE_DEQUANTIZE_I8,
+	VK_PIPE_DEQUANTIZE_I32,
+	VK_PIPE_RANGE, /* of DynamicQuantizeLinear */
+	VK_PIPE_RANGE_END,
+	VK_PIPE_MATMUL_INTEGER,
+	VK_PIPE_CONV_INTEGER,
+	VK_PIPE_CONV_INTEGER_NARROW, /* less than VK_CONV_FEW output channels per group */
+	VK_PIPE_REQUANTIZE_U8,
+	VK_PIPE_REQUANTIZE_I8,
+	VK_PIPE_MATMUL_NBITS,
+	VK_PIPE_MATMUL_NBITS_ROW, /* of few rows */
 	VK_PIPE_COPY,
 	VK_PIPE_COPY_BYTES,   /* of tensors that do not end with a word of 4 bytes */
 	VK_PIPE_NAIVE_MATMUL, /* the benchmark's baseline */
@@ -69,6 +83,7 @@ enum { VK_N_MAP = VK_PIPE_TYPED - VK_PIPE_MAP, VK_N_TYPED = VK_PIPE_COUNT - VK_P
 enum {
 	VK_CONV_FEW = 4,
 	VK_CONV_MANY = 32,
+	VK_NBITS_ROWS = 8,
 	VK_TOP_K_SMALL = 8,
 	VK_TOP_K_MAX = 256,
 	VK_ATTENTION_MAX_VALUE = 1024, /* elements of a value: shared memory */

@@ -166,4 +166,37 @@ SHADER_CODE(shader_pool_bytes)
 SHADER_CODE(shader_typed)
 #include "broker/vulkan/typed.spv.h"
 ;
+SHADER_CODE(shader_conv_integer)
+#include "broker/vulkan/conv-integer.spv.h"
+;
+SHADER_CODE(shader_matmul_integer_register)
+#include "broker/vulkan/matmul-integer-register.spv.h"
+;
+SHADER_CODE(shader_matmul_integer_tiled)
+#include "broker/vulkan/matmul-integer-tiled.spv.h"
+;
+SHADER_CODE(shader_matmul_nbits)
+#include "broker/vulkan/matmul-nbits.spv.h"
+;
+SHADER_CODE(shader_matmul_nbits_half)
+#include "broker/vulkan/matmul-nbits-half.spv.h"
+;
+SHADER_CODE(shader_quantize)
+#include "broker/vulkan/quantize.spv.h"
+;
+SHADER_CODE(shader_quantize_half)
+#include "broker/vulkan/quantize-half.spv.h"
+;
+SHADER_CODE(shader_range)
+#include "broker/vulkan/range.spv.h"
+;
+SHADER_CODE(shader_range_end)
+#include "broker/vulkan/range-end.spv.h"
+;
+SHADER_CODE(shader_requantize)
+#include "broker/vulkan/requantize.spv.h"
+;
+SHADER_CODE(shader_requantize_half)
+#include "broker/vulkan/requantize-half.spv.h"
+;
 /* clang-format on */

@@ -2,10 +2,12 @@
 /* See random-quantized.h. */
 #include "reference/random-quantized.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "shm/half.h"
 #include "support/describe.h"
 
 const enum op_kind random_quantized_ops[] = {
@@ -240,6 +242,12 @@ static void make_nbits(struct maker *m, bool large)
 	describe_attr_int(m->describe, "bits", 4);
 }
 
+static bool has_halves(enum op_kind kind)
+{
+	return kind == OP_QUANTIZE_LINEAR || kind == OP_DEQUANTIZE_LINEAR ||
+	       kind == OP_QLINEAR_MATMUL || kind == OP_MATMUL_NBITS;
+}
+
 struct plan *random_quantized_plan(enum op_kind kind, struct exec_arena *arena, bool large,
 				   uint64_t *seed)
 {
@@ -249,9 +257,12 @@ struct plan *random_quantized_plan(enum op_kind kind, struct exec_arena *arena, 
 	struct plan *plan;
 	size_t bytes;
 	void *desc;
+	bool half;
 
 	m.describe = describe_new("", RANDOM_QUANTIZED_COUNT);
-	m.constants = arena && pick(&m, 0, 1);
+	/* What lies in the arena are float32. */
+	half = has_halves(kind) && pick(&m, 0, 3) == 0;
+	m.constants = arena && !half && pick(&m, 0, 1);
 	switch (kind) {
 	case OP_QUANTIZE_LINEAR:
 	case OP_DEQUANTIZE_LINEAR:
@@ -274,6 +285,8 @@ struct plan *random_quantized_plan(enum op_kind kind, struct exec_arena *arena, 
 	default:
 		abort();
 	}
+	if (half)
+		describe_halve(m.describe);
 	desc = describe_finish(m.describe, &bytes);
 	if (!m.dynamic)
 		describe_view(desc).header->max_count = 1;
@@ -285,6 +298,15 @@ struct plan *random_quantized_plan(enum op_kind kind, struct exec_arena *arena, 
 	return plan;
 }
 
+/* Ends of ranges, now and then. */
+static float special(float value, uint64_t *seed)
+{
+	static const float specials[] = {NAN, INFINITY, -INFINITY, -0.0f, 1e30f, -1e30f, 1e-30f};
+	const uint64_t pick = reference_random(seed) % 1024;
+
+	return pick < sizeof(specials) / sizeof(specials[0]) ? specials[pick] : value;
+}
+
 void random_quantized_buffers(struct reference_buffers *buffers, const struct plan *plan,
 			      uint32_t count, uint64_t *seed)
 {
@@ -292,6 +314,8 @@ void random_quantized_buffers(struct reference_buffers *buffers, const struct pl
 	for (unsigned int i = 0; i < buffers->n; i++) {
 		const struct tensor *tensor = &plan->tensors[plan->bindings[i].tensor];
 		const uint64_t n = shape_elems(&tensor->shape, count);
+		const bool half = tensor->dtype == RBK_DTYPE_F16;
+		uint16_t *halves = buffers->bindings[i];
 		float *floats = buffers->bindings[i];
 
 		if (tensor->kind == RBK_TENSOR_OUTPUT)
@@ -299,15 +323,21 @@ void random_quantized_buffers(struct reference_buffers *buffers, const struct pl
 		if (!strcmp(tensor->name, "small"))
 			for (uint64_t j = 0; j < n; j++)
 				((int32_t *)buffers->bindings[i])[j] >>= 16;
-		if (tensor->dtype != RBK_DTYPE_F32)
+		if (tensor->dtype != RBK_DTYPE_F32 && !half)
 			continue;
 		for (uint64_t j = 0; j < n; j++) {
+			float value = half ? half_to_float(halves[j]) : floats[j];
+
 			if (!strcmp(tensor->name, "large"))
-				floats[j] = 300 + floats[j];
+				value = 300 + value;
 			else if (!strcmp(tensor->name, "s"))
-				floats[j] = 0.25f * (float)(1 + reference_random(seed) % 8);
+				value = 0.25f * (float)(1 + reference_random(seed) % 8);
 			else if (!strcmp(tensor->name, "x"))
-				floats[j] = 0.125f * (float)(int)(floats[j] * 3000.0f);
+				value = special(0.125f * (float)(int)(value * 3000.0f), seed);
+			if (half)
+				halves[j] = half_from_float(value);
+			else
+				floats[j] = value;
 		}
 	}
 }

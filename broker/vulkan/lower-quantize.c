@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From nodes to dispatches: quantization, products and convolutions of quantized tensors. See
+ * lowering.h.
+ *
+ * A product that becomes bytes again is two steps, with sums in scratch between them: no step has
+ * as many inputs as such a node.
+ */
+#include "util/error.h"
+#include "vulkan/lowering.h"
+
+static uint16_t node_in(const struct node *node, unsigned int i)
+{
+	return i < node->n_in ? node->in[i] : PLAN_NO_TENSOR;
+}
+
+static bool has_operand(const struct vk_step *step, unsigned int i)
+{
+	return step->operands[i].tensor != PLAN_NO_TENSOR;
+}
+
+static void clear_operands(struct vk_step *step)
+{
+	for (unsigned int i = 0; i < PARAM_ADDRESSES; i++)
+		step->operands[i] = (struct vk_operand){.tensor = PLAN_NO_TENSOR};
+}
+
+/* Elements of dimensions [from, to). */
+static uint32_t n_elems(const struct shape *shape, uint32_t count, unsigned int from,
+			unsigned int to)
+{
+	uint32_t n = 1;
+
+	for (unsigned int i = from; i < to; i++)
+		n *= shape_dim(shape, i, count);
+	return n;
+}
+
+/* Of a tensor; 0: it is absent. */
+static uint32_t n_of(const struct plan *plan, uint16_t tensor, uint32_t count)
+{
+	return tensor == PLAN_NO_TENSOR ? 0
+					: (uint32_t)shape_elems(vk_shape_of(plan, tensor), count);
+}
+
+/* QuantizeLinear, DequantizeLinear */
+
+/* All have one scale. */
+static void fill_quantize_one(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			      struct vk_params *params)
+{
+	uint32_t *w = params->w;
+
+	w[QUANTIZE_TOTAL] = n_of(plan, step->node->in[0], count);
+	w[QUANTIZE_GROUPS] = vk_divide_up(w[QUANTIZE_TOTAL], step->info->tile_cols);
+	w[QUANTIZE_INNER] = w[QUANTIZE_TOTAL];
+	w[QUANTIZE_AXIS] = 1;
+	w[QUANTIZE_BLOCK] = 1;
+	w[QUANTIZE_OUTER_STEP] = w[QUANTIZE_AXIS_STEP] = w[QUANTIZE_INNER_STEP] = 0;
+	w[QUANTIZE_HAS_ZERO] = has_operand(step, 2);
+	vk_set_groups(params, w[QUANTIZE_GROUPS], 1);
+}
+
+static void fill_quantize(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			  struct vk_params *params)
+{
+	const struct shape *x = vk_shape_of(plan, step->node->in[0]);
+	const union op_params *op = &step->node->params;
+	const unsigned int axis = op->quantize.axis;
+	uint32_t *w = params->w;
+
+	fill_quantize_one(step, plan, count, params);
+	if (op->quantize.block == 0)
+		return;
+	w[QUANTIZE_INNER] = n_elems(x, count, axis + 1, x->rank);
+	w[QUANTIZE_AXIS] = shape_dim(x, axis, count);
+	w[QUANTIZE_BLOCK] = op->quantize.block;
+	w[QUANTIZE_AXIS_STEP] = 1;
+	if (!op->quantize.is_blocked)
+		return;
+	w[QUANTIZE_INNER_STEP] = 1;
+	w[QUANTIZE_AXIS_STEP] = w[QUANTIZE_INNER];
+	w[QUANTIZE_OUTER_STEP] =
+		w[QUANTIZE_INNER] * vk_divide_up(w[QUANTIZE_AXIS], w[QUANTIZE_BLOCK]);
+}
+
+int lower_quantize(struct lowering *l)
+{
+	const bool is_back = l->node->op->kind == OP_DEQUANTIZE_LINEAR;
+	const uint8_t type = l->plan->tensors[is_back ? l->node->in[0] : l->node->out[0]].dtype;
+
+	if (is_back)
+		l->step->pipe = type == RBK_DTYPE_I32  ? VK_PIPE_DEQUANTIZE_I32
+				: type == RBK_DTYPE_I8 ? VK_PIPE_DEQUANTIZE_I8
+						       : VK_PIPE_DEQUANTIZE_U8;
+	else
+		l->step->pipe = type == RBK_DTYPE_I8 ? VK_PIPE_QUANTIZE_I8 : VK_PIPE_QUANTIZE_U8;
+	l->step->fill = fill_quantize;
+	return 0;
+}
+
+static void fill_range(const struct vk_step *step, const struct plan *plan, uint32_t count,
+		       struct vk_params *params)
+{
+	/* So many elements are worth a workgroup. */
+	const uint32_t worth = 2048, total = n_of(plan, step->node->in[0], count);
+	const uint32_t most = vk_divide_up(total, worth);
+	uint32_t *w = params->w;
+
+	w[RANGE_TOTAL] = total;
+	w[RANGE_PIECE] = vk_divide_up(total, most < OP_RANGES ? most : OP_RANGES);
+	w[RANGE_PIECES] = vk_divide_up(total, w[RANGE_PIECE]);
+	vk_set_groups(params, step->pipe == VK_PIPE_RANGE ? w[RANGE_PIECES] : 1, 1);
+}
+
+static uint64_t turns_range(const struct vk_step *step, const struct vk_params *params)
+{
+	const uint64_t lanes = step->info->spec[0];
+
+	return params->w[RANGE_PIECE] / (8 * lanes) + 1 + 2 * lanes;
+}
+
+int lower_dynamic_quantize(struct lowering *l)
+{
+	const struct node *node = l->node;
+	const struct vk_operand ranges = lower_work(l, OP_RANGES * 2 * sizeof(float));
+	int r;
+
+	clear_operands(l->step);
+	l->step->operands[0].tensor = node->in[0];
+	l->step->operands[VK_OUT] = ranges;
+	l->step->pipe = VK_PIPE_RANGE;
+	l->step->fill = fill_range;
+	l->step->turns = turns_range;
+	r = lower_add(l);
+	if (r)
+		return error_fold(r);
+	clear_operands(l->step);
+	l->step->operands[0] = ranges;
+	l->step->operands[VK_OUT + 1].tensor = node->out[1];
+	l->step->operands[VK_OUT + 2].tensor = node->out[2];
+	l->step->pipe = VK_PIPE_RANGE_END;
+	l->step->fill = fill_range;
+	r = lower_add(l);
+	if (r)
+		return error_fold(r);
+	clear_operands(l->step);
+	l->step->operands[0].tensor = node->in[0];
+	l->step->operands[1].tensor = node->out[1];
+	l->step->operands[2].tensor = node->out[2];
+	l->step->operands[VK_OUT].tensor = node->out[0];
+	l->step->pipe = VK_PIPE_QUANTIZE_U8;
+	l->step->fill = fill_quantize_one;
+	return 0;
+}
+
+/* Products and convolutions */
+
+enum role { A, B, A_ZERO, B_ZERO, BIAS, A_SCALE, B_SCALE, Y_SCALE, Y_ZERO, N_ROLES };
+
+/* Which input of a node has a role; PLAN_NO_TENSOR: none has. */
+static uint16_t tensor_of(const struct node *node, enum role role)
+{
+	static const int8_t inputs[2][N_ROLES] = {
+		{0, 1, 2, 3, -1, -1, -1, -1, -1}, /* MatMulInteger, ConvInteger */
+		{0, 3, 2, 5, 8, 1, 4, 6, 7},      /* QLinearMatMul, QLinearConv */
+	};
+	const bool is_linear =
+		node->op->kind == OP_QLINEAR_MATMUL || node->op->kind == OP_QLINEAR_CONV;
+	const int i = inputs[is_linear][role];
+
+	return i < 0 ? PLAN_NO_TENSOR : node_in(node, (unsigned int)i);
+}
+
+static uint32_t flip_of(const struct plan *plan, uint16_t tensor)
+{
+	return plan->tensors[tensor].dtype == RBK_DTYPE_I8 ? 0x80 : 0;
+}
+
+static void set_integer(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			struct vk_params *params)
+{
+	const struct node *node = step->node;
+	uint32_t *w = params->w;
+
+	w[INTEGER_A_FLIP] = flip_of(plan, tensor_of(node, A));
+	w[INTEGER_B_FLIP] = flip_of(plan, tensor_of(node, B));
+	w[INTEGER_A_ZEROS] = n_of(plan, tensor_of(node, A_ZERO), count);
+	w[INTEGER_B_ZEROS] = n_of(plan, tensor_of(node, B_ZERO), count);
+}
+
+static void fill_matmul_integer(const struct vk_step *step, const struct plan *plan, uint32_t count,
+				struct vk_params *params)
+{
+	vk_set_product(step, plan, count, tensor_of(step->node, A), tensor_of(step->node, B),
+		       params);
+	set_integer(step, plan, count, params);
+}
+
+static void fill_conv_integer(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			      struct vk_params *params)
+{
+	vk_set_conv(step, plan, count, tensor_of(step->node, B), params);
+	params->w[CONV_HAS_BIAS] = has_operand(step, 4);
+	set_integer(step, plan, count, params);
+}
+
+/* In tiles 89 for 64 steps of k; else one for four, or for one where there are few columns. */
+static uint64_t turns_matmul_integer(const struct vk_step *step, const struct vk_params *params)
+{
+	const uint32_t *w = params->w;
+	const uint64_t batches = vk_divide_up(w[BATCH_END], VK_MAX_GROUPS);
+	const uint64_t k = w[MATMUL_K];
+	const uint64_t steps = step->info->tile_rows == 64 ? k * 3 / 2 + 89
+			       : w[MATMUL_N] < 4           ? k
+							   : k / 4;
+
+	return batches * (steps + w[MATMUL_BATCH_DIMS] + 32);
+}
+
+static void fill_requantize(const struct vk_step *step, const struct plan *plan, uint32_t count,
+			    struct vk_params *params)
+{
+	const struct node *node = step->node;
+	const struct shape *y = vk_shape_of(plan, node->out[0]);
+	const struct shape *b = vk_shape_of(plan, tensor_of(node, B));
+	const bool is_conv = node->op->kind == OP_QLINEAR_CONV;
+	uint32_t *w = params->w;
+
+	w[REQUANTIZE_TOTAL] = n_of(plan, node->out[0], count);
+	w[REQUANTIZE_GROUPS] = vk_divide_up(w[REQUANTIZE_TOTAL], step->info->tile_cols);
+	/* A row of a product has one of the one, a channel has one of the other. */
+	w[REQUANTIZE_A_RUN] = is_conv || b->rank < 2 ? 1 : shape_dim(b, b->rank - 1u, count);
+	w[REQUANTIZE_A] = n_of(plan, tensor_of(node, A_SCALE), count);
+	w[REQUANTIZE_B_RUN] = is_conv ? n_elems(y, count, 2, y->rank) : 1;
+	w[REQUANTIZE_B] = n_of(plan, tensor_of(node, B_SCALE), count);
+	w[REQUANTIZE_HAS_ZERO] = has_operand(step, 4);
+	vk_set_groups(params, w[REQUANTIZE_GROUPS], 1);
+}
+
+/* Gives the step its operands, and adds the one that makes bytes of its sums where they are. */
+static int add_product(struct lowering *l)
+{
+	const struct node *node = l->node;
+	const uint16_t y = node->out[0];
+	struct vk_operand sums = {.tensor = y};
+	int r;
+
+	clear_operands(l->step);
+	l->step->half = false;
+	for (unsigned int role = A; role <= BIAS; role++)
+		l->step->operands[role].tensor = tensor_of(node, (enum role)role);
+	if (tensor_of(node, Y_SCALE) == PLAN_NO_TENSOR) {
+		l->step->operands[VK_OUT] = sums;
+		return 0;
+	}
+	sums = lower_work(l, n_of(l->plan, y, l->plan->max_count) * sizeof(int32_t));
+	l->step->operands[VK_OUT] = sums;
+	r = lower_add(l);
+	if (r)
+		return error_fold(r);
+	clear_operands(l->step);
+	l->step->operands[0] = sums;
+	for (unsigned int role = A_SCALE; role <= Y_ZERO; role++)
+		l->step->operands[1 + role - A_SCALE].tensor = tensor_of(node, (enum role)role);
+	l->step->operands[VK_OUT].tensor = y;
+	l->step->pipe = l->plan->tensors[y].dtype == RBK_DTYPE_I8 ? VK_PIPE_REQUANTIZE_I8
+								  : VK_PIPE_REQUANTIZE_U8;
+	l->step->fill = fill_requantize;
+	return 0;
+}
+
+int lower_matmul_integer(struct lowering *l)
+{
+	l->step->pipe = VK_PIPE_MATMUL_INTEGER;
+	l->step->fill = fill_matmul_integer;
+	l->step->turns = turns_matmul_integer;
+	return add_product(l);
+}
+
+int lower_conv_integer(struct lowering *l)
+{
+	const struct shape *weights = vk_shape_of(l->plan, tensor_of(l->node, B));
+	const uint32_t filters = weights->dims[0] / l->node->params.window.group;
+
+	l->step->pipe = filters < VK_CONV_FEW ? VK_PIPE_CONV_INTEGER_NARROW : VK_PIPE_CONV_INTEGER;
+	l->step->fill = fill_conv_integer;
+	l->step->turns = vk_turns_conv;
+	return add_product(l);
+}
+
+/* MatMulNBits */
+
+static uint32_t zeros_form(uint8_t dtype)
+{
+	return dtype == RBK_DTYPE_U8 ? 1 : dtype == RBK_DTYPE_F32 ? 2 : 3;
+}
+
+static void fill_nbits(const struct vk_step *step, const struct plan *plan, uint32_t count,
+		       struct vk_params *params)
+{
+	const struct node *node = step->node;
+	const struct shape *a = vk_shape_of(plan, node->in[0]);
+	const uint32_t block = node->params.nbits.block;
+	uint32_t *w = params->w;
+
+	w[NBITS_M] = n_elems(a, count, 0, a->rank - 1u);
+	w[NBITS_N] = node->params.nbits.n;
+	w[NBITS_K] = shape_dim(a, a->rank - 1u, count);
+	w[NBITS_BLOCKS] = vk_divide_up(w[NBITS_K], block);
+	w[NBITS_BLOCK_WORDS] = block / 8;
+	w[NBITS_COL_TILES] = vk_divide_up(w[NBITS_N], step->info->tile_cols);
+	w[NBITS_TILES] = w[NBITS_COL_TILES] * vk_divide_up(w[NBITS_M], step->info->tile_rows);
+	w[NBITS_ZEROS] = has_operand(step, 3) ? zeros_form(plan->tensors[node->in[3]].dtype) : 0;
+	w[NBITS_HAS_BIAS] = has_operand(step, 4);
+	vk_set_groups(params, w[NBITS_TILES], 1);
+}
+
+static uint64_t turns_nbits(const struct vk_step *step, const struct vk_params *params)
+{
+	return params->w[NBITS_BLOCKS] * (1 + (uint64_t)params->w[NBITS_BLOCK_WORDS]);
+}
+
+int lower_nbits(struct lowering *l)
+{
+	const struct shape *a = vk_shape_of(l->plan, l->node->in[0]);
+	const uint32_t rows = n_elems(a, l->plan->max_count, 0, a->rank - 1u);
+
+	l->step->half = l->plan->tensors[l->node->in[0]].dtype == RBK_DTYPE_F16;
+	l->step->operands[4].tensor = node_in(l->node, 5);
+	l->step->pipe = rows < VK_NBITS_ROWS / 2 ? VK_PIPE_MATMUL_NBITS_ROW : VK_PIPE_MATMUL_NBITS;
+	l->step->fill = fill_nbits;
+	l->step->turns = turns_nbits;
+	return 0;
+}
