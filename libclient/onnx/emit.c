@@ -147,7 +147,7 @@ bool emit_infer(struct graph *graph, struct step *step)
 	return true;
 }
 
-static void add_step(struct graph *graph, struct step *step)
+void graph_add_step(struct graph *graph, struct step *step)
 {
 	struct step **steps = graph->steps;
 
@@ -256,7 +256,7 @@ void graph_emit(struct graph *graph, const char *op, struct tensor *const *in, u
 	if (emit_reads_nothing(step))
 		emit_empty(graph, step);
 	else if (emit_infer(graph, step))
-		add_step(graph, step);
+		graph_add_step(graph, step);
 }
 
 struct tensor *graph_emit_1(struct graph *graph, const char *op, struct tensor *const *in,

@@ -61,6 +61,7 @@ struct tensor {
 	uint32_t output;                   /* and outputs */
 	bool is_needed;                    /* somebody needs its elements */
 	bool is_used;                      /* by a step that is */
+	uint32_t n_uses;                   /* by steps before fuse(), and as the model's output */
 	/* While a plan is made: */
 	enum { PLACE_NONE, PLACE_SCRATCH, PLACE_CONSTANT, PLACE_BOUND, PLACE_BOUND_OUTPUT } place;
 	unsigned int id; /* in the builder */
@@ -195,6 +196,9 @@ void graph_emit(struct graph *graph, const char *op, struct tensor *const *in, u
 struct tensor *graph_emit_1(struct graph *graph, const char *op, struct tensor *const *in,
 			    unsigned int n_in, const struct attr *attrs, unsigned int n_attrs);
 
+/* Adds a step that is there, as it is. */
+void graph_add_step(struct graph *graph, struct step *step);
+
 /* ---- eval.c ---- */
 
 enum { EVAL_E_UNKNOWN = 1 };
@@ -211,8 +215,13 @@ double eval_load(uint32_t dtype, const void *data, uint64_t i);
 
 /* ---- optimise.c ---- */
 
-/* Drops what nobody reads and finds out what is bound, once all steps are there. */
+/* Fuses steps, drops what nobody reads and finds out what is bound, once all steps are there. */
 void optimise(struct graph *graph);
+
+/* ---- fuse.c ---- */
+
+/* Puts one step in the place of several, which are left for nobody to read. */
+void fuse(struct graph *graph);
 
 /* ---- names.c ---- */
 

@@ -3,7 +3,7 @@
  * After the pass: what is left out, and what is bound
  *
  * Steps are in an order in which they can run, so one walk backwards finds what the outputs depend
- * on.
+ * on. In between, several steps become one where there is an operator for them (fuse.c).
  */
 #include "libclient/onnx/graph.h"
 
@@ -41,6 +41,16 @@ static void sweep(struct graph *graph)
 	graph->n_steps = n;
 }
 
+/* What mark() found out. */
+static void forget(struct graph *graph)
+{
+	for (uint32_t i = 0; i < graph->n_steps; i++) {
+		for (unsigned int j = 0; j < graph->steps[i]->n_in; j++)
+			if (graph->steps[i]->in[j])
+				graph->steps[i]->in[j]->is_used = false;
+	}
+}
+
 static void bind(struct graph *graph)
 {
 	const struct rbk_onnx *model = graph->model;
@@ -61,6 +71,13 @@ static void bind(struct graph *graph)
 
 void optimise(struct graph *graph)
 {
+	/* Twice: what nobody reads is no reader, and what was fused is read no more. */
+	mark(graph);
+	sweep(graph);
+	forget(graph);
+	fuse(graph);
+	if (graph->fatal)
+		return;
 	mark(graph);
 	sweep(graph);
 	bind(graph);

@@ -173,7 +173,15 @@ int rbk_onnx_set_input(struct rbk_onnx *model, const char *name,
 #define RBK_ONNX_OPT_CONV_BN                                                \
 	(1u << 4) /* BatchNormalization into the weights of the Conv before \
 		   */
-#define RBK_ONNX_OPT_ALL 0xffffffffu
+/*
+ * Several nodes that together are one operator become it, where nobody reads what lies between:
+ * LayerNormalization and RMSNormalization; Gelu, Swish, HardSwish, Mish; an Add behind MatMul,
+ * Gemm, Conv and ConvTranspose as the bias of Gemm and those.
+ */
+#define RBK_ONNX_OPT_NORM       (1u << 5)
+#define RBK_ONNX_OPT_ACTIVATION (1u << 6)
+#define RBK_ONNX_OPT_BIAS       (1u << 7)
+#define RBK_ONNX_OPT_ALL        0xffffffffu
 
 /* Zero-initialise it and set size to sizeof(struct rbk_onnx_options); 0 is each one's default. */
 struct rbk_onnx_options {

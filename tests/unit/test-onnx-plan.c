@@ -141,7 +141,7 @@ static void test_plan__whole(void **state)
 	static const float w[] = {1, 2, 3, 4, 5, 6, 7, 8}, b[] = {-1, -2};
 	struct rbk_onnx_bound bound;
 
-	compile(16, 0);
+	compile(16, RBK_ONNX_OPT_BIAS);
 	make(NULL);
 	assert_int_equal(described->max_count, 16);
 	assert_int_equal(described->n_nodes, 4);
@@ -169,7 +169,7 @@ static void test_plan__whole(void **state)
 			assert_memory_equal(place, b, sizeof(b));
 	}
 
-	compile(16, RBK_ONNX_OPT_SHARE);
+	compile(16, RBK_ONNX_OPT_SHARE | RBK_ONNX_OPT_BIAS);
 	make(NULL);
 	assert_int_equal(n_places(), 3);
 }
@@ -178,7 +178,7 @@ static void test_plan__whole(void **state)
 static void test_plan__fixed(void **state)
 {
 	assert_int_equal(rbk_onnx_set_dim(model, "N", 3, &fixture.error), 0);
-	compile(16, 0);
+	compile(16, RBK_ONNX_OPT_BIAS);
 	make(NULL);
 	assert_int_equal(described->max_count, 1);
 	assert_int_equal(described->tensors[0].shape.dims[0], 3);
@@ -188,7 +188,7 @@ static void test_plan__pinned(void **state)
 {
 	const struct rbk_onnx_options options = {.size = sizeof(options), .pin = 1 + 1};
 
-	compile(16, 0);
+	compile(16, RBK_ONNX_OPT_BIAS);
 	make(&options);
 	assert_true(described->pinned);
 	assert_int_equal(described->pinned_device, 1);
@@ -201,7 +201,7 @@ static void test_plan__steps(void **state)
 	struct rbk_onnx_options options = {.size = sizeof(options), .n_steps = 1};
 	struct rbk_plan *plan;
 
-	compile(16, 0);
+	compile(16, RBK_ONNX_OPT_BIAS);
 	assert_int_equal(rbk_onnx_n_steps(model), 4);
 	for (unsigned int i = 0; i < 4; i++) {
 		struct rbk_onnx_bound bound;
@@ -236,7 +236,7 @@ static void test_plan__outlives_the_model(void **state)
 {
 	struct rbk_plan *plan = NULL;
 
-	compile(16, 0);
+	compile(16, RBK_ONNX_OPT_BIAS);
 	assert_int_equal(rbk_onnx_plan(model, fixture.rbk, NULL, &plan, &fixture.error), 0);
 	model = rbk_onnx_free(model);
 	assert_int_equal(fake_broker_objects(fixture.fake), 2);

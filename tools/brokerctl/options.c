@@ -32,6 +32,9 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_CGROUP] = {"cgroup", "PATH", false, "of the unified hierarchy: /user.slice"},
 	[OPT_COUNT] = {"count", "ROWS", false, "that one task has at most"},
 	[OPT_DEVICE] = {"device", "N", false, "on this device only"},
+	[OPT_DISABLE] = {"disable-optimisation", "NAME,...", false,
+			 "do without: fold, no-ops, dead, share, conv-bn, norm, activation, "
+			 "bias; or all"},
 	[OPT_END] = {"end", NULL, false, "end draining"},
 	[OPT_EXPECT] = {"expect", "[NAME=]FILE", false,
 			"compare an output with what is there; may be given again"},

@@ -42,10 +42,45 @@ static bool take_number(const char *text, uint64_t max, uint64_t *ret)
 	return !text || (pages_number(text, max, ret) && *ret > 0);
 }
 
+static const struct {
+	const char *name;
+	uint32_t bits;
+} optimisations[] = {
+	{"fold", RBK_ONNX_OPT_FOLD},
+	{"no-ops", RBK_ONNX_OPT_NO_OPS},
+	{"dead", RBK_ONNX_OPT_DEAD},
+	{"share", RBK_ONNX_OPT_SHARE},
+	{"conv-bn", RBK_ONNX_OPT_CONV_BN},
+	{"norm", RBK_ONNX_OPT_NORM},
+	{"activation", RBK_ONNX_OPT_ACTIVATION},
+	{"bias", RBK_ONNX_OPT_BIAS},
+	{"all", RBK_ONNX_OPT_ALL},
+};
+
+/* Names with commas between them. Return: NULL; else the first that is none. */
+static const char *take_optimisations(const char *text, uint32_t *ret)
+{
+	while (text) {
+		const size_t n = strcspn(text, ",");
+		uint32_t bits = 0;
+
+		for (size_t i = 0; i < sizeof(optimisations) / sizeof(optimisations[0]); i++)
+			if (strlen(optimisations[i].name) == n &&
+			    !strncmp(optimisations[i].name, text, n))
+				bits = optimisations[i].bits;
+		if (!bits)
+			return text;
+		*ret |= bits;
+		text = text[n] ? text + n + 1 : NULL;
+	}
+	return NULL;
+}
+
 static int read_options(const struct arguments *arguments, struct run *run)
 {
 	const char *device = arguments->values[OPT_RUN_DEVICE];
 	uint64_t n_repeats = 1, max_rows = 0;
+	const char *unknown;
 
 	run->arguments = arguments;
 	run->path = arguments->operands[0];
@@ -69,6 +104,12 @@ static int read_options(const struct arguments *arguments, struct run *run)
 	if (!take_number(arguments->values[OPT_COUNT], INT32_MAX, &max_rows))
 		return control_misuse(arguments, "--count takes a number from 1 to %d, not %s",
 				      INT32_MAX, text_name(arguments->values[OPT_COUNT]));
+	unknown = take_optimisations(arguments->values[OPT_DISABLE], &run->disable);
+	if (unknown)
+		return control_misuse(arguments,
+				      "--disable-optimisation takes names with commas between "
+				      "them, as --help lists them, not %s",
+				      text_name(unknown));
 	run->n_repeats = (unsigned int)n_repeats;
 	run->max_rows = (uint32_t)max_rows;
 	run->times = calloc(run->n_repeats, sizeof(*run->times));
@@ -144,6 +185,7 @@ static int load(struct run *run)
 	status = run_files_read(run);
 	if (status)
 		return status;
+	model_disable(run->model, run->disable);
 	r = model_compile(run->model, run->max_rows, why);
 	if (r == MODEL_E_INPUT)
 		return control_fail(EXIT_USAGE, "%s: %s", text_name(run->path), text_name(why));

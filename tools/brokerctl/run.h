@@ -33,6 +33,7 @@ struct run {
 	enum run_device device;
 	double rtol, atol; /* below 0: as of the type */
 	uint32_t max_rows; /* 0: not said */
+	uint32_t disable;  /* RBK_ONNX_OPT_* */
 	unsigned int n_repeats;
 	struct model *model;
 	struct rbk_onnx *onnx; /* the model's */

@@ -32,6 +32,7 @@ struct model {
 	struct model_input *inputs;
 	struct array *outputs; /* as long as they are made, all rows */
 	struct rbk_onnx_options options;
+	uint32_t disable; /* RBK_ONNX_OPT_* */
 	bool is_compiled;
 	bool has_rows; /* else shapes are fixed */
 	uint64_t n_rows;

@@ -277,6 +277,7 @@ static int compile(struct model *model, uint32_t rows, char why[MODEL_WHY_BYTES]
 	model->options = (struct rbk_onnx_options){
 		.size = sizeof(model->options),
 		.max_count = model_max_count(model, rows),
+		.disable = model->disable,
 		.keep_batch = !model->has_rows,
 	};
 	for (;;) {
@@ -375,6 +376,11 @@ static int compile_fixed(struct model *model, char why[MODEL_WHY_BYTES])
 	if (r == 0)
 		r = compile(model, 1, why);
 	return r ? r : check_bound(model, &bytes_row, why);
+}
+
+void model_disable(struct model *model, uint32_t optimisations)
+{
+	model->disable = optimisations;
 }
 
 int model_compile(struct model *model, uint32_t max_rows, char why[MODEL_WHY_BYTES])

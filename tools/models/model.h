@@ -45,6 +45,9 @@ struct rbk_onnx *model_onnx(const struct model *model);
 int model_give(struct model *model, unsigned int index, const struct array *array, const char *name,
 	       char why[MODEL_WHY_BYTES]);
 
+/* What the loader is not to do, RBK_ONNX_OPT_*, from the next model_compile() on. */
+void model_disable(struct model *model, uint32_t optimisations);
+
 /*
  * Settles shapes. @max_rows: of one task; 0: as many as seem right. Return: 0; MODEL_E_REFUSED,
  * MODEL_E_INPUT; or as rbk_onnx_compile().

@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Models as exporters write them: the loader makes fewer nodes of them, which compute the same.
+
+    fused-models.py BROKERCTL BROKERD SEED DEVICE...
+
+DEVICE: cpu, gpu. Each pattern is run over random shapes as it is (--disable-optimisation=all), on the CPU, and
+then fused on every device, which must agree; --profile tells that it was fused. Where a number in its middle is
+read by somebody else it must not be.
+"""
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+
+import onnxfile as onnx
+from started import await_listening, start
+
+CTL, BROKERD, SEED = sys.argv[1:4]
+DEVICES = sys.argv[4:]
+LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
+ROUNDS = 3
+
+
+def fail(*what):
+    print('fused-models.py:', *what)
+    sys.exit(1)
+
+
+class Graph:
+    """Nodes, each of which returns the name of what it writes, and constants."""
+
+    def __init__(self, rng):
+        self.rng = rng
+        self.nodes, self.constants, self.inputs = [], [], []
+        self.middle = None  # what a fused model does not have any more
+
+    def input(self, dims, rows):
+        name = f'x{len(self.inputs)}'
+        self.inputs.append((name, dims, [rows if isinstance(dim, str) else dim for dim in dims]))
+        return name
+
+    def constant(self, dims, values=None, dtype=onnx.FLOAT):
+        name = f'c{len(self.constants)}'
+        if values is None:
+            values = [self.rng.uniform(0.25, 2) * self.rng.choice([-1, 1]) for _ in range(math.prod(dims))]
+        self.constants.append(onnx.tensor(name, dtype, dims, values))
+        return name
+
+    def number(self, value):
+        return self.constant(self.rng.choice([[], [1]]), [value])
+
+    def op(self, name, *inputs, **attributes):
+        output = f't{len(self.nodes)}'
+        self.nodes.append(onnx.node(name, list(inputs), [output], **attributes))
+        return output
+
+    def either(self, name, a, b):
+        """Of operators whose operands may change places."""
+        return self.op(name, *self.rng.sample([a, b], 2))
+
+
+def shape(rng, least=2):
+    rank = rng.randint(least, 4)
+    return ['N'] + [rng.choice([1, 3, 8, 17, 40]) for _ in range(rank - 1)]
+
+
+def write_norm(graph, x, dims, is_rms, has_scale=True, has_bias=True):
+    rng = graph.rng
+    n_axes = rng.randint(1, len(dims) - 1)
+    axes = list(range(-n_axes, 0))
+    epsilon = graph.number(1e-5)
+    centred = x if is_rms else graph.op('Sub', x, graph.op('ReduceMean', x, axes=axes))
+    again = centred
+    if not is_rms and rng.random() < 0.3:
+        again = graph.op('Sub', x, graph.op('ReduceMean', x, axes=axes))
+    if rng.random() < 0.5:
+        square = graph.op('Mul', again, again)
+    else:
+        square = graph.op('Pow', again, graph.number(2.0))
+    variance = graph.op('ReduceMean', square, axes=axes)
+    graph.middle = variance
+    inside = graph.either('Add', variance, epsilon)
+    way = rng.randrange(5)
+    if way == 0:
+        y = graph.op('Div', centred, graph.op('Sqrt', inside))
+    elif way == 1:
+        y = graph.either('Mul', centred, graph.op('Reciprocal', graph.op('Sqrt', inside)))
+    elif way == 2:
+        y = graph.either('Mul', centred, graph.op('Div', graph.number(1.0), graph.op('Sqrt', inside)))
+    elif way == 3:
+        y = graph.either('Mul', centred, graph.op('Pow', inside, graph.number(-0.5)))
+    else:
+        y = graph.op('Div', centred, graph.op('Pow', inside, graph.number(0.5)))
+    if has_scale:
+        y = graph.either('Mul', y, graph.constant(dims[-n_axes:]))
+    if has_bias:
+        y = graph.either('Add', y, graph.constant(dims[-n_axes:]))
+    return y
+
+
+def layer_norm(graph, rows):
+    dims = shape(graph.rng)
+    has_scale = graph.rng.random() < 0.7
+    return write_norm(graph, graph.input(dims, rows), dims, False, has_scale), ['LayerNormalization']
+
+
+def rms_norm(graph, rows):
+    dims = shape(graph.rng)
+    return write_norm(graph, graph.input(dims, rows), dims, True, True, False), ['RMSNormalization']
+
+
+def gelu(graph, rows):
+    rng = graph.rng
+    x = graph.input(shape(rng), rows)
+    if rng.random() < 0.5:
+        inner = graph.op('Div', x, graph.number(math.sqrt(2)))
+    else:
+        inner = graph.either('Mul', x, graph.number(math.sqrt(0.5)))
+    graph.middle = graph.op('Erf', inner)
+    gate = graph.either('Add', graph.middle, graph.number(1.0))
+    return halves(graph, x, gate), ['Gelu']
+
+
+def halves(graph, x, gate):
+    way = graph.rng.randrange(4)
+    if way == 0:
+        return graph.either('Mul', graph.either('Mul', x, gate), graph.number(0.5))
+    if way == 1:
+        return graph.either('Mul', graph.either('Mul', x, graph.number(0.5)), gate)
+    if way == 2:
+        return graph.op('Div', graph.either('Mul', x, gate), graph.number(2.0))
+    return graph.either('Mul', x, graph.either('Mul', gate, graph.number(0.5)))
+
+
+def gelu_tanh(graph, rows):
+    rng = graph.rng
+    x = graph.input(shape(rng), rows)
+    root, cubic = graph.number(math.sqrt(2 / math.pi)), graph.number(0.044715)
+    way = rng.randrange(3)
+    if way == 2:
+        part = graph.either('Add', graph.either('Mul', graph.op('Mul', x, x), cubic), graph.number(1.0))
+        part = graph.either('Mul', graph.either('Mul', x, part), root)
+    else:
+        cube = graph.op('Pow', x, graph.number(3.0)) if way else graph.op('Mul', x, graph.op('Mul', x, x))
+        part = graph.either('Mul', graph.either('Add', x, graph.either('Mul', cube, cubic)), root)
+    graph.middle = graph.op('Tanh', part)
+    return halves(graph, x, graph.either('Add', graph.middle, graph.number(1.0))), ['Gelu']
+
+
+def swish(graph, rows):
+    x = inner = graph.input(shape(graph.rng), rows)
+    if graph.rng.random() < 0.5:
+        inner = graph.either('Mul', x, graph.number(1.702))
+    graph.middle = graph.op('Sigmoid', inner)
+    return graph.either('Mul', x, graph.middle), ['Swish']
+
+
+def hard_swish(graph, rows):
+    x = graph.input(shape(graph.rng), rows)
+    if graph.rng.random() < 0.5:
+        graph.middle = graph.op('HardSigmoid', x, alpha=1 / 6, beta=0.5)
+        return graph.either('Mul', x, graph.middle), ['HardSwish']
+    graph.middle = graph.op('Clip', graph.either('Add', x, graph.number(3.0)), graph.constant([], [0.0]),
+                            graph.constant([], [6.0]))
+    return graph.op('Div', graph.either('Mul', x, graph.middle), graph.number(6.0)), ['HardSwish']
+
+
+def mish(graph, rows):
+    x = graph.input(shape(graph.rng), rows)
+    graph.middle = graph.op('Tanh', graph.op('Softplus', x))
+    return graph.either('Mul', x, graph.middle), ['Mish']
+
+
+def gemm(graph, rows):
+    rng = graph.rng
+    k, n = rng.choice([1, 5, 24]), rng.choice([1, 7, 33])
+    graph.middle = graph.op('MatMul', graph.input(['N', k], rows), graph.constant([k, n]))
+    return graph.either('Add', graph.middle, graph.constant(rng.choice([[n], [1, n], [1]]))), ['Gemm']
+
+
+def conv(graph, rows):
+    rng = graph.rng
+    c, m, space = rng.choice([1, 3, 8]), rng.choice([2, 5, 16]), [rng.choice([5, 9, 12])] * rng.choice([1, 2])
+    op, dims = rng.choice([('Conv', [m, c]), ('ConvTranspose', [c, m])])
+    graph.middle = graph.op(op, graph.input(['N', c] + space, rows), graph.constant(dims + [3] * len(space)))
+    return graph.either('Add', graph.middle, graph.constant(rng.choice([[], [1]]) + [m] + [1] * len(space))), [op]
+
+
+PATTERNS = [layer_norm, rms_norm, gelu, gelu_tanh, swish, hard_swish, mish, gemm, conv]
+
+
+def run(*arguments):
+    result = subprocess.run([CTL, 'run', '--json', *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, timeout=LIMIT, check=False)
+    if result.returncode:
+        fail(arguments, 'ended with', result.returncode, result.stdout, result.stderr)
+    return json.loads(result.stdout)
+
+
+def save(graph, folder, outputs):
+    rng = graph.rng
+    arguments = [onnx.write(os.path.join(folder, 'model.onnx'), onnx.model(
+        graph.nodes, [(name, onnx.FLOAT, dims) for name, dims, _ in graph.inputs],
+        [(name, onnx.FLOAT, []) for name in outputs], graph.constants))]
+    for name, _, dims in graph.inputs:
+        path = os.path.join(folder, f'{name}.npy')
+        onnx.npy(path, onnx.FLOAT, dims, [rng.uniform(-3, 3) for _ in range(math.prod(dims))])
+        arguments.append(f'--input={name}={path}')
+    return arguments
+
+
+def check(graph, y, expected, folder, what):
+    """The output alone, and then with that in the middle as an output, too."""
+    plain = os.path.join(folder, 'plain.npy')
+    arguments = save(graph, folder, [y])
+    run(*arguments, f'--output={y}={plain}', '--device=cpu', '--disable-optimisation=all')
+    for device in DEVICES:
+        found = run(*arguments, f'--expect={y}={plain}', f'--device={device}', '--rtol=2e-3', '--atol=2e-4',
+                    '--profile', '--repeat=1')
+        operators = [each['operator'] for each in found['nodes']]
+        if operators != expected:
+            fail(what, 'became', operators, 'not', expected)
+    arguments = save(graph, folder, [y, graph.middle])
+    found = run(*arguments, '--device=cpu', '--profile', '--repeat=1')
+    operators = [each['operator'] for each in found['nodes']]
+    if operators == expected or len(operators) <= len(expected):
+        fail(what, 'became', operators, 'although somebody reads its middle')
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix='fused-', dir='/tmp') as folder:
+        os.environ['RINGBROKER_SOCKET'] = os.path.join(folder, 'sock')
+        with open(os.path.join(folder, 'log'), 'wb') as log:
+            gpu = 'software' if 'gpu' in DEVICES else 'none'
+            process = start([BROKERD, '--socket', os.environ['RINGBROKER_SOCKET'], '--cache', folder,
+                             '--calibration=none', f'--gpu={gpu}'], stderr=log)
+            await_listening(process, log.name, LIMIT)
+            for seed in range(ROUNDS):
+                for pattern in PATTERNS:
+                    graph = Graph(random.Random(f'{SEED} {seed} {pattern.__name__}'))
+                    y, expected = pattern(graph, graph.rng.choice([1, 2, 7]))
+                    check(graph, y, expected, folder, f'{pattern.__name__} {SEED} {seed}')
+            process.send_signal(signal.SIGTERM)
+            process.wait(LIMIT)
+
+
+main()
