@@ -238,22 +238,30 @@ void CPU_FN(gemm_panel)(size_t m, size_t n, size_t k, const float *a, const floa
 /* y = alpha * y + beta * c over the tile, while it is in the cache. */
 static void gemm_finish(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile)
 {
-	const vf alpha = vf_set(gemm->alpha), beta = vf_set(gemm->beta);
+	const vf alpha = vf_set(gemm->alpha), beta = vf_set(gemm->c ? gemm->beta : 0);
+	const size_t n = tile->n_end - tile->n_begin, rest = n % VW;
 
 	for (size_t i = tile->m_begin; i < tile->m_end; i++) {
-		float *y = gemm->y + i * gemm->y_rs;
+		float *y = gemm->y + i * gemm->y_rs + tile->n_begin;
 		const float *c = gemm->c ? gemm->c + i * gemm->c_rs : NULL;
+		const vf same = beta * vf_set(c ? c[0] : 0);
 
-		for (size_t j = tile->n_begin; j < tile->n_end; j += VW) {
-			const size_t n = gemm_min(VW, tile->n_end - j);
-			vf value = alpha * vf_load_partial(y + j, n);
-
-			if (c && gemm->c_cs == 1)
-				value += beta * vf_load_partial(c + j, n);
-			else if (c)
-				value += beta * vf_set(c[0]);
-			vf_store_partial(y + j, value, n);
+		if (c && gemm->c_cs == 1) {
+			c += tile->n_begin;
+			for (size_t j = 0; j + VW <= n; j += VW)
+				vf_store(y + j, alpha * vf_load(y + j) + beta * vf_load(c + j));
+			if (rest)
+				vf_store_partial(y + n - rest,
+						 alpha * vf_load_partial(y + n - rest, rest) +
+							 beta * vf_load_partial(c + n - rest, rest),
+						 rest);
+			continue;
 		}
+		for (size_t j = 0; j + VW <= n; j += VW)
+			vf_store(y + j, alpha * vf_load(y + j) + same);
+		if (rest)
+			vf_store_partial(y + n - rest,
+					 alpha * vf_load_partial(y + n - rest, rest) + same, rest);
 	}
 }
 
