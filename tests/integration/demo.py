@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: MIT
 """Runs tools/demo over a few images, and stops it in the middle.
 
-    demo.py SOURCE BUILD N_IMAGES RIGHT RIGHT_NEAREST
+    demo.py SOURCE BUILD DATA N_IMAGES RIGHT RIGHT_NEAREST RIGHT_DIGITS
 
 The demo compares every neighbour that a device found with those of exact integer arithmetic; it
 must find all of them, on the CPU and on Vulkan, and RIGHT of the images right (RIGHT_NEAREST by the
 nearest neighbour alone). Its two tenants must have had what their budgets say, and the exact
 neighbours too. The program that knows nothing of the broker must have been charged for beside its
-tenant's client, and have had its lease and not more. Stopped in the middle of any part, it leaves no
+tenant's client, and have had its lease and not more. The network of DATA, where that is there, must
+have read RIGHT_DIGITS of as many pictures on each device. Stopped in the middle of any part, it leaves no
 process and no file. Exit status 77 where the images are missing.
 """
 import re
@@ -99,8 +100,18 @@ def check_leases(output, n_images):
         fail('the end is not as it has to be', output)
 
 
-def check_result(source, build, scratch, n_images, right, right_nearest):
-    status, output = finish(demo(source, build, scratch, '--images', n_images))
+def check_model(output, n_columns, right):
+    if 'No model is shown' in output:
+        return
+    model = output.split('\nA convolutional network from an ONNX file')[1]
+    if cells(model, 'digits right') != [right] * n_columns:
+        fail(f'digits right: expected {right} in {n_columns} columns', output)
+    if any(float(rate) <= 0 for rate in cells(model, 'pictures per second')[:-1]):
+        fail('the model has no rate', output)
+
+
+def check_result(source, build, data, scratch, n_images, right, right_nearest, right_digits):
+    status, output = finish(demo(source, build, scratch, '--images', n_images, '--data', data))
     if status == 77:
         print(output.strip())
         sys.exit(77)
@@ -115,6 +126,7 @@ def check_result(source, build, scratch, n_images, right, right_nearest):
     if n_columns == 3:
         check_tenants(output, int(n_images))
         check_leases(output, int(n_images))
+    check_model(output, n_columns, right_digits)
     print(output)
     expect_clean(scratch)
 
@@ -153,10 +165,10 @@ def check_refusals(source, build, scratch):
 
 
 def main():
-    source, build, n_images, right, right_nearest = sys.argv[1:]
+    source, build, data, *expected = sys.argv[1:]
     with tempfile.TemporaryDirectory() as scratch:
         check_refusals(source, build, scratch)
-        check_result(source, build, scratch, n_images, right, right_nearest)
+        check_result(source, build, data, scratch, *expected)
         check_stopping(source, build, scratch)
 
 
