@@ -340,6 +340,9 @@ def check_progress(files):
 def main():
     os.environ.pop('RINGBROKER_SOCKET', None)
     os.environ.pop('RINGBROKER_ADMIN_SOCKET', None)
+    # What whoever started this ignores, as nohup does, programs go on to ignore.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix='run-', dir='/tmp') as folder:
         os.environ['XDG_RUNTIME_DIR'] = folder
         os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
