@@ -2,25 +2,69 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * ArgMax, ArgMin: one column per invocation, or one row per workgroup where it is long. What wins is
- * decided by the value's order and then by the index, so it does not matter who looks at what.
+ * decided by the value's order and then by the index, so it does not matter who looks at what. Also
+ * compiled for integers (-DINTEGERS), whose order takes two words.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "order.glsl"
+#ifdef INTEGERS
+#include "types.glsl"
+#endif
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint SHARES = 0; /* 1: a workgroup shares a row */
+
+layout(constant_id = 2) const uint TYPE = 6;   /* of integers: enum rbk_dtype */
 
 layout(buffer_reference, std430, buffer_reference_align = 8) writeonly buffer Index { uvec2 v; };
 
 const uint TURN = 8; /* elements per invocation and turn */
 
-shared uvec2 bests[256];
+#ifdef INTEGERS
+shared uvec3 bests[SHARES * 255 + 1];
+
+uvec2 order_at(uint64_t base, uint index, uint flip)
+{
+	uint64_t order = uint64_t(to_integer(TYPE, load_bits(TYPE, base, index))) ^ 1ul << 63;
+
+	return uvec2(uint(order >> 32), uint(order & 0xfffffffful)) ^ flip;
+}
+#else
+shared uvec2 bests[SHARES * 255 + 1];
+
+uvec2 order_at(uint64_t base, uint index, uint flip)
+{
+	return uvec2(order_of(load1(base, index), flip), 0);
+}
+#endif
 
 /* Is (order, index) @a better than @b? */
-bool beats(uvec2 a, uvec2 b, bool last)
+bool beats(uvec3 a, uvec3 b, bool last)
 {
-	return a.x > b.x || (a.x == b.x && (last ? a.y > b.y : a.y < b.y));
+	if (a.x != b.x)
+		return a.x > b.x;
+	if (a.y != b.y)
+		return a.y > b.y;
+	return last ? a.z > b.z : a.z < b.z;
+}
+
+void share(uint lane, uvec3 best)
+{
+#ifdef INTEGERS
+	bests[lane] = best;
+#else
+	bests[lane] = best.xz;
+#endif
+}
+
+uvec3 shared_by(uint lane)
+{
+#ifdef INTEGERS
+	return bests[lane];
+#else
+	return uvec3(bests[lane].x, 0, bests[lane].y);
+#endif
 }
 
 void main()
@@ -36,16 +80,15 @@ void main()
 	uint size = p.w[ROWS_SIZE], inner = p.w[ROWS_INNER], flip = p.w[ROWS_FLIP];
 	uint base = row / inner * size * inner + row % inner;
 	bool last = p.w[ROWS_LAST] != 0;
-	/* An order that no element has; the index is replaced by any. */
-	uvec2 best = uvec2(0, last ? 0u : 0xffffffffu);
+	/* The least order, and the index that any other takes the place of. */
+	uvec3 best = uvec3(0, 0, last ? 0u : 0xffffffffu);
 
 	for (uint begin = 0; begin < size; begin += lanes * TURN)
 		[[unroll]] for (uint t = 0; t < TURN; t++) {
 			uint i = begin + t * lanes + lane;
 
 			if (i < size) {
-				uvec2 next = uvec2(order_of(load1(p.address[0], base + i * inner),
-							    flip),
+				uvec3 next = uvec3(order_at(p.address[0], base + i * inner, flip),
 						   i);
 
 				if (beats(next, best, last))
@@ -53,15 +96,15 @@ void main()
 			}
 		}
 	if (SHARES != 0) {
-		bests[lane] = best;
+		share(lane, best);
 		barrier();
 		for (uint step = lanes / 2; step > 0; step /= 2) {
-			if (lane < step && beats(bests[lane + step], bests[lane], last))
-				bests[lane] = bests[lane + step];
+			if (lane < step && beats(shared_by(lane + step), shared_by(lane), last))
+				share(lane, shared_by(lane + step));
 			barrier();
 		}
-		best = bests[0];
+		best = shared_by(0);
 	}
 	if (lane == 0)
-		Index(p.address[PARAM_OUT] + uint64_t(row) * 8ul).v = uvec2(best.y, 0);
+		Index(p.address[PARAM_OUT] + uint64_t(row) * 8ul).v = uvec2(best.z, 0);
 }

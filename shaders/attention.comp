@@ -14,7 +14,7 @@
 layout(local_size_x_id = 0) in;
 
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Length { uvec2 v; };
-layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Bytes { uint v; };
+layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Word { uint v; };
 
 #define NONE uintBitsToFloat(0xff800000u)
 const uint MAX_VALUE = 1024;  /* ATTENTION_MAX_VALUE of lower-attention.c */
@@ -105,12 +105,19 @@ float score(Params p, Query query, uint key, bool write)
 		s = NONE;
 	} else if ((flags & ATTENTION_MASK_BOOL) != 0) {
 		uint64_t address = p.address[3] + uint64_t(query.mask + key);
-		uint word = Bytes(address & ~3ul).v;
+		uint word = Word(address & ~3ul).v;
 
 		if ((word >> (uint(address & 3ul) * 8) & 0xffu) == 0)
 			s = NONE;
 	} else if ((flags & ATTENTION_HAS_MASK) != 0) {
-		float bias = load1(p.address[3], query.mask + key);
+		uint at = query.mask + key;
+		float bias;
+
+		/* Its type need not be that of the keys. */
+		if ((flags & ATTENTION_MASK_HALF) != 0)
+			bias = unpackHalf2x16(Word(p.address[3] + uint64_t(at / 2) * 4ul).v)[at % 2];
+		else
+			bias = uintBitsToFloat(Word(p.address[3] + uint64_t(at) * 4ul).v);
 
 		s = floatBitsToUint(bias) == 0xff800000u ? NONE : s + bias;
 	}

@@ -10,6 +10,9 @@
 
 layout(local_size_x_id = 0) in;
 
+/* Means and the like are float32, whatever the elements are. */
+layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer OutStatistic { float v; };
+
 const uint TURN = 8; /* elements per invocation and turn */
 
 float sum_of(float parts[TURN])
@@ -76,8 +79,8 @@ void main()
 		}
 	if (lane == 0) {
 		if ((flags & NORM_MEAN) != 0)
-			Out1(p.address[PARAM_OUT + 1] + uint64_t(row) * 4ul).v = mean;
+			OutStatistic(p.address[PARAM_OUT + 1] + uint64_t(row) * 4ul).v = mean;
 		if ((flags & NORM_INV) != 0)
-			Out1(p.address[PARAM_OUT + 2] + uint64_t(row) * 4ul).v = inv;
+			OutStatistic(p.address[PARAM_OUT + 2] + uint64_t(row) * 4ul).v = inv;
 	}
 }

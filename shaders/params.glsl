@@ -192,6 +192,7 @@
 #define ATTENTION_MASK_BOOL  4
 #define ATTENTION_HAS_VALID  8
 #define ATTENTION_HAS_QK     16
+#define ATTENTION_MASK_HALF  32 /* float16; else, where it is not of bools, float32 */
 
 /* Indices are int32 or, wide, int64 */
 

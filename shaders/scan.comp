@@ -2,14 +2,44 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * CumSum: one column per invocation. The sum is kept in two parts, of the current piece and of all
- * before, which keeps the error of long columns small.
+ * before, which keeps the error of long columns small. Also compiled for integers (-DINTEGERS).
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#ifdef INTEGERS
+#include "types.glsl"
+#endif
 
 layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint TYPE = 6; /* of integers: enum rbk_dtype */
 
 const uint TURN = 16; /* elements of a piece */
+
+#ifdef INTEGERS
+#define NUMBER int64_t
+
+NUMBER load(uint64_t base, uint index)
+{
+	return to_integer(TYPE, load_bits(TYPE, base, index));
+}
+
+void store(uint64_t base, uint index, NUMBER value)
+{
+	store_bits(TYPE, base, index, uint64_t(value));
+}
+#else
+#define NUMBER float
+
+NUMBER load(uint64_t base, uint index)
+{
+	return load1(base, index);
+}
+
+void store(uint64_t base, uint index, NUMBER value)
+{
+	store1(base, index, value);
+}
+#endif
 
 void main()
 {
@@ -23,23 +53,23 @@ void main()
 	uint size = p.w[ROWS_SIZE], inner = p.w[ROWS_INNER];
 	uint base = row / inner * size * inner + row % inner;
 	bool exclusive = (p.w[ROWS_SCAN] & 1) != 0, reverse = (p.w[ROWS_SCAN] & 2) != 0;
-	float before = 0.0;
+	NUMBER before = NUMBER(0);
 
 	for (uint begin = 0; begin < size; begin += TURN) {
-		float piece = 0.0;
+		NUMBER piece = NUMBER(0);
 
 		[[unroll]] for (uint t = 0; t < TURN; t++) {
 			uint i = begin + t;
 
 			if (i < size) {
 				uint at = base + (reverse ? size - 1 - i : i) * inner;
-				float value = load1(p.address[0], at);
+				NUMBER value = load(p.address[0], at);
 
 				if (exclusive)
-					store1(p.address[PARAM_OUT], at, before + piece);
+					store(p.address[PARAM_OUT], at, before + piece);
 				piece += value;
 				if (!exclusive)
-					store1(p.address[PARAM_OUT], at, before + piece);
+					store(p.address[PARAM_OUT], at, before + piece);
 			}
 		}
 		before += piece;

@@ -137,9 +137,10 @@ static void fill_attention(const struct vk_step *step, const struct plan *plan, 
 		const unsigned int rank = mask->shape.rank;
 		uint32_t stride = 1;
 
-		w[ATTENTION_FLAGS] |= mask->dtype == RBK_DTYPE_BOOL
-					      ? ATTENTION_HAS_MASK | ATTENTION_MASK_BOOL
-					      : ATTENTION_HAS_MASK;
+		w[ATTENTION_FLAGS] |=
+			mask->dtype == RBK_DTYPE_BOOL  ? ATTENTION_HAS_MASK | ATTENTION_MASK_BOOL
+			: mask->dtype == RBK_DTYPE_F16 ? ATTENTION_HAS_MASK | ATTENTION_MASK_HALF
+						       : ATTENTION_HAS_MASK;
 		for (unsigned int i = rank; i-- > 0;) {
 			const uint32_t dim = shape_dim(&mask->shape, i, count);
 
@@ -167,6 +168,12 @@ static uint64_t turns_attention(const struct vk_step *step, const struct vk_para
 	return blocks * (2 * product + 2 * lanes + values * (lanes + 1)) + 2 * values;
 }
 
+/* Queries, keys and values are; a mask has a type of its own. */
+static bool is_half(const struct lowering *l)
+{
+	return l->plan->tensors[l->node->in[0]].dtype == RBK_DTYPE_F16;
+}
+
 /*
  * Puts past and present keys or values together, in output @which or in scratch. Leaves where they
  * are in *ret.
@@ -187,6 +194,7 @@ static int lower_present(struct lowering *l, unsigned int which, struct vk_opera
 	l->step->operands[0].tensor = node_in(node, 3 + which);
 	l->step->operands[1].tensor = node->in[which];
 	l->step->operands[VK_OUT] = *ret;
+	l->step->half = is_half(l);
 	l->step->pipe = VK_PIPE_PRESENT;
 	l->step->fill = fill_present;
 	l->step->args[0] = which;
@@ -220,6 +228,7 @@ int lower_attention(struct lowering *l)
 	l->step->operands[4].tensor = node_in(node, 6);
 	l->step->operands[VK_OUT].tensor = node->out[0];
 	l->step->operands[VK_OUT + 1].tensor = node_out(node, 3);
+	l->step->half = is_half(l);
 	l->step->pipe = VK_PIPE_ATTENTION;
 	l->step->fill = fill_attention;
 	l->step->turns = turns_attention;

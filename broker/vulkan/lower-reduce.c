@@ -127,12 +127,27 @@ int lower_softmax(struct lowering *l)
 	return 0;
 }
 
+/*
+ * Takes the pipeline for integers of the input's type, of those from @first on, or for floats
+ * @floats. Return: 0; EXECUTOR_E_UNSUPPORTED.
+ */
+static int set_typed(struct lowering *l, enum vk_pipe floats, enum vk_pipe first)
+{
+	const uint8_t dtype = l->plan->tensors[l->node->in[0]].dtype;
+
+	l->step->pipe = floats;
+	if (OP_TYPE(dtype) & OP_FLOATS)
+		return 0;
+	l->step->pipe = vk_pipe_integer(first, dtype);
+	return l->target->has_half && l->target->has_bytes ? 0 : EXECUTOR_E_UNSUPPORTED;
+}
+
 static uint64_t turns_reduce(const struct vk_step *step, const struct vk_params *params)
 {
 	const uint64_t size = params->w[REDUCE_SIZE], lanes = step->info->spec[0];
 
 	/* LogSumExp goes over its elements twice. */
-	if (step->pipe == VK_PIPE_REDUCE || step->pipe == VK_PIPE_REDUCE_ANY)
+	if (step->info->tile_cols > 1)
 		return 2 * (size / 8 + 1);
 	return 2 * (size / (8 * lanes) + 1 + lanes);
 }
@@ -141,24 +156,26 @@ int lower_reduce(struct lowering *l)
 {
 	const struct shape *in = vk_shape_of(l->plan, l->node->in[0]);
 	uint64_t size = 1;
+	bool shares;
 
 	for (unsigned int i = 0; i < in->rank; i++)
 		if (l->node->params.reduce.axes >> i & 1)
 			size *= shape_dim(in, i, l->plan->max_count);
-	if (l->node->op->kind == OP_REDUCE_SUM || l->node->op->kind == OP_REDUCE_MEAN)
-		l->step->pipe = size >= rows_from(l) ? VK_PIPE_REDUCE_ROWS : VK_PIPE_REDUCE;
-	else
-		l->step->pipe = size >= rows_from(l) ? VK_PIPE_REDUCE_ANY_ROWS : VK_PIPE_REDUCE_ANY;
+	shares = size >= rows_from(l);
 	l->step->fill = fill_reduce;
 	l->step->turns = turns_reduce;
-	return 0;
+	if (l->node->op->kind == OP_REDUCE_SUM || l->node->op->kind == OP_REDUCE_MEAN)
+		return set_typed(l, shares ? VK_PIPE_REDUCE_ROWS : VK_PIPE_REDUCE,
+				 shares ? VK_PIPE_REDUCE_INTEGER_ROWS : VK_PIPE_REDUCE_INTEGER);
+	return set_typed(l, shares ? VK_PIPE_REDUCE_ANY_ROWS : VK_PIPE_REDUCE_ANY,
+			 shares ? VK_PIPE_REDUCE_INTEGER_ROWS : VK_PIPE_REDUCE_INTEGER);
 }
 
 static uint64_t turns_arg(const struct vk_step *step, const struct vk_params *params)
 {
 	const uint64_t size = params->w[ROWS_SIZE], lanes = step->info->spec[0];
 
-	return step->pipe == VK_PIPE_ARG ? size / 8 + 1 : size / (8 * lanes) + 1 + 16;
+	return step->info->tile_cols > 1 ? size / 8 + 1 : size / (8 * lanes) + 1 + 16;
 }
 
 int lower_arg(struct lowering *l)
@@ -166,10 +183,11 @@ int lower_arg(struct lowering *l)
 	const struct shape *in = vk_shape_of(l->plan, l->node->in[0]);
 	const uint64_t size = shape_dim(in, l->node->params.arg.axis, l->plan->max_count);
 
-	l->step->pipe = size >= rows_from(l) ? VK_PIPE_ARG_ROWS : VK_PIPE_ARG;
 	l->step->fill = fill_arg;
 	l->step->turns = turns_arg;
-	return 0;
+	if (size >= rows_from(l))
+		return set_typed(l, VK_PIPE_ARG_ROWS, VK_PIPE_ARG_INTEGER_ROWS);
+	return set_typed(l, VK_PIPE_ARG, VK_PIPE_ARG_INTEGER);
 }
 
 static uint64_t turns_columns(const struct vk_step *step, const struct vk_params *params)
@@ -179,10 +197,9 @@ static uint64_t turns_columns(const struct vk_step *step, const struct vk_params
 
 int lower_cum_sum(struct lowering *l)
 {
-	l->step->pipe = VK_PIPE_SCAN;
 	l->step->fill = fill_cum_sum;
 	l->step->turns = turns_columns;
-	return 0;
+	return set_typed(l, VK_PIPE_SCAN, VK_PIPE_SCAN_INTEGER);
 }
 
 int lower_lp_norm(struct lowering *l)

@@ -93,30 +93,28 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 		{"Reduce, subgroups", SHADER(shader_reduce_rows), 2, {8, 0}, 1, 1},
 	[VK_PIPE_REDUCE_ANY_ROWS][SHARED] =
 		{"Reduce, subgroups", SHADER(shader_reduce_rows), 2, {256, 0}, 1, 1},
-	[VK_PIPE_ARG][PLAIN] = {"ArgMax", ONE_SHADER(shader_arg), 2, {8, 0}, 1, 8},
-	[VK_PIPE_ARG][SHARED] = {"ArgMax", ONE_SHADER(shader_arg), 2, {64, 0}, 1, 64},
-	[VK_PIPE_ARG_ROWS][PLAIN] = {"ArgMax, rows", ONE_SHADER(shader_arg), 2, {8, 1}, 1, 1},
-	[VK_PIPE_ARG_ROWS][SHARED] = {"ArgMax, rows", ONE_SHADER(shader_arg), 2, {256, 1}, 1, 1},
-	[VK_PIPE_SCAN][PLAIN] = {"CumSum", ONE_SHADER(shader_scan), 1, {8}, 1, 8},
-	[VK_PIPE_SCAN][SHARED] = {"CumSum", ONE_SHADER(shader_scan), 1, {64}, 1, 64},
-	[VK_PIPE_NORM][PLAIN] = {"normalisation", ONE_SHADER(shader_norm), 1, {8}, 1, 1},
-	[VK_PIPE_NORM][SHARED] = {"normalisation", ONE_SHADER(shader_norm), 1, {128}, 1, 1},
+	[VK_PIPE_ARG][PLAIN] = {"ArgMax", SHADER(shader_arg), 2, {8, 0}, 1, 8},
+	[VK_PIPE_ARG][SHARED] = {"ArgMax", SHADER(shader_arg), 2, {64, 0}, 1, 64},
+	[VK_PIPE_ARG_ROWS][PLAIN] = {"ArgMax, rows", SHADER(shader_arg), 2, {8, 1}, 1, 1},
+	[VK_PIPE_ARG_ROWS][SHARED] = {"ArgMax, rows", SHADER(shader_arg), 2, {256, 1}, 1, 1},
+	[VK_PIPE_SCAN][PLAIN] = {"CumSum", SHADER(shader_scan), 1, {8}, 1, 8},
+	[VK_PIPE_SCAN][SHARED] = {"CumSum", SHADER(shader_scan), 1, {64}, 1, 64},
+	[VK_PIPE_NORM][PLAIN] = {"normalisation", SHADER(shader_norm), 1, {8}, 1, 1},
+	[VK_PIPE_NORM][SHARED] = {"normalisation", SHADER(shader_norm), 1, {128}, 1, 1},
 	[VK_PIPE_BATCH_NORM][PLAIN] =
-		{"BatchNormalization", ONE_SHADER(shader_batch_norm), 2, {8, 32}, 1, 256},
+		{"BatchNormalization", SHADER(shader_batch_norm), 2, {8, 32}, 1, 256},
 	[VK_PIPE_BATCH_NORM][SHARED] =
-		{"BatchNormalization", ONE_SHADER(shader_batch_norm), 2, {256, 4}, 1, 1024},
-	[VK_PIPE_LP_NORM][PLAIN] = {"LpNormalization", ONE_SHADER(shader_lp_norm), 1, {8}, 1, 8},
-	[VK_PIPE_LP_NORM][SHARED] = {"LpNormalization", ONE_SHADER(shader_lp_norm), 1, {64}, 1, 64},
-	[VK_PIPE_ROTARY][PLAIN] =
-		{"RotaryEmbedding", ONE_SHADER(shader_rotary), 2, {8, 32}, 1, 256},
-	[VK_PIPE_ROTARY][SHARED] =
-		{"RotaryEmbedding", ONE_SHADER(shader_rotary), 2, {256, 2}, 1, 512},
-	[VK_PIPE_ATTENTION][PLAIN] = {"Attention", ONE_SHADER(shader_attention), 1, {8}, 1, 1},
-	[VK_PIPE_ATTENTION][SHARED] = {"Attention", ONE_SHADER(shader_attention), 1, {64}, 1, 1},
+		{"BatchNormalization", SHADER(shader_batch_norm), 2, {256, 4}, 1, 1024},
+	[VK_PIPE_LP_NORM][PLAIN] = {"LpNormalization", SHADER(shader_lp_norm), 1, {8}, 1, 8},
+	[VK_PIPE_LP_NORM][SHARED] = {"LpNormalization", SHADER(shader_lp_norm), 1, {64}, 1, 64},
+	[VK_PIPE_ROTARY][PLAIN] = {"RotaryEmbedding", SHADER(shader_rotary), 2, {8, 32}, 1, 256},
+	[VK_PIPE_ROTARY][SHARED] = {"RotaryEmbedding", SHADER(shader_rotary), 2, {256, 2}, 1, 512},
+	[VK_PIPE_ATTENTION][PLAIN] = {"Attention", SHADER(shader_attention), 1, {8}, 1, 1},
+	[VK_PIPE_ATTENTION][SHARED] = {"Attention", SHADER(shader_attention), 1, {64}, 1, 1},
 	[VK_PIPE_PRESENT][PLAIN] =
-		{"Attention, present", ONE_SHADER(shader_present), 2, {8, 32}, 1, 256},
+		{"Attention, present", SHADER(shader_present), 2, {8, 32}, 1, 256},
 	[VK_PIPE_PRESENT][SHARED] =
-		{"Attention, present", ONE_SHADER(shader_present), 2, {256, 4}, 1, 1024},
+		{"Attention, present", SHADER(shader_present), 2, {256, 4}, 1, 1024},
 #define POOL(pipe, label, shader, kind, is_signed)                      \
 	[pipe][PLAIN] = {label, shader, 3, {8, kind, is_signed}, 1, 8}, \
 	[pipe][SHARED] = {label, shader, 3, {64, kind, is_signed}, 1, 64}
@@ -220,6 +218,31 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 	SCATTER(4, "Scatter, int8", RBK_DTYPE_I8),
 	SCATTER(5, "Scatter, uint8", RBK_DTYPE_U8),
 #undef SCATTER
+/* One result per invocation, and one per workgroup. */
+#define EACH(pipe, label, shader, n_spec, ...)                                       \
+	[pipe][PLAIN] = {label, ONE_SHADER(shader), n_spec, {8, __VA_ARGS__}, 1, 8}, \
+	[pipe][SHARED] = {label, ONE_SHADER(shader), n_spec, {64, __VA_ARGS__}, 1, 64}
+#define ROWS(pipe, label, shader, n_spec, ...)                                       \
+	[pipe][PLAIN] = {label, ONE_SHADER(shader), n_spec, {8, __VA_ARGS__}, 1, 1}, \
+	[pipe][SHARED] = {label, ONE_SHADER(shader), n_spec, {256, __VA_ARGS__}, 1, 1}
+#define INTEGER(place, type, dtype)                                                            \
+	EACH(VK_PIPE_REDUCE_INTEGER + (place), "Reduce, " type, shader_reduce_integer, 4, 0,   \
+	     dtype, 0),                                                                        \
+		ROWS(VK_PIPE_REDUCE_INTEGER_ROWS + (place), "Reduce, rows, " type,             \
+		     shader_reduce_integer, 4, 0, dtype, 1),                                   \
+		EACH(VK_PIPE_ARG_INTEGER + (place), "ArgMax, " type, shader_arg_integer, 3, 0, \
+		     dtype),                                                                   \
+		ROWS(VK_PIPE_ARG_INTEGER_ROWS + (place), "ArgMax, rows, " type,                \
+		     shader_arg_integer, 3, 1, dtype)
+	INTEGER(0, "int32", RBK_DTYPE_I32),
+	INTEGER(1, "int64", RBK_DTYPE_I64),
+	INTEGER(2, "int8", RBK_DTYPE_I8),
+	INTEGER(3, "uint8", RBK_DTYPE_U8),
+	EACH(VK_PIPE_SCAN_INTEGER, "CumSum, int32", shader_scan_integer, 2, RBK_DTYPE_I32),
+	EACH(VK_PIPE_SCAN_INTEGER + 1, "CumSum, int64", shader_scan_integer, 2, RBK_DTYPE_I64),
+#undef INTEGER
+#undef ROWS
+#undef EACH
 };
 
 const struct vk_pipe_info *vk_pipe_info(enum vk_pipe pipe, int variant)
@@ -234,11 +257,21 @@ const struct vk_pipe_info *vk_pipe_info(enum vk_pipe pipe, int variant)
 
 enum vk_pipe vk_pipe_scatter(uint8_t dtype)
 {
-	for (int pipe = VK_PIPE_SCATTER; pipe < VK_PIPE_MAP; pipe++)
+	for (int pipe = VK_PIPE_SCATTER; pipe < VK_PIPE_REDUCE_INTEGER; pipe++)
 		if (pipe_infos[pipe][PLAIN].spec[2] == dtype)
 			return (enum vk_pipe)pipe;
 	/* What is moved by its width alone. */
 	return vk_pipe_scatter(RBK_DTYPE_U8);
+}
+
+enum vk_pipe vk_pipe_integer(enum vk_pipe first, uint8_t dtype)
+{
+	const unsigned int place = dtype == RBK_DTYPE_I32   ? 0
+				   : dtype == RBK_DTYPE_I64 ? 1
+				   : dtype == RBK_DTYPE_I8  ? 2
+							    : 3;
+
+	return (enum vk_pipe)((unsigned int)first + place);
 }
 
 /* The cache on disk */

@@ -73,8 +73,14 @@ enum vk_pipe {
 	VK_PIPE_ONE_HOT = VK_PIPE_GATHER_ELEMENTS + 4,
 	VK_PIPE_TRILU = VK_PIPE_ONE_HOT + 4,
 	VK_PIPE_SCATTER = VK_PIPE_TRILU + 4, /* by vk_pipe_scatter() */
-	VK_PIPE_MAP = VK_PIPE_SCATTER + 6,   /* as many as functions of floats: vk_pipe_map() */
-	VK_PIPE_TYPED = VK_PIPE_MAP + 48,    /* of functions and types: vk_pipe_typed() */
+	/* Of integers, by vk_pipe_integer(); CumSum of the first two types alone. */
+	VK_PIPE_REDUCE_INTEGER = VK_PIPE_SCATTER + 6,
+	VK_PIPE_REDUCE_INTEGER_ROWS = VK_PIPE_REDUCE_INTEGER + 4,
+	VK_PIPE_ARG_INTEGER = VK_PIPE_REDUCE_INTEGER_ROWS + 4,
+	VK_PIPE_ARG_INTEGER_ROWS = VK_PIPE_ARG_INTEGER + 4,
+	VK_PIPE_SCAN_INTEGER = VK_PIPE_ARG_INTEGER_ROWS + 4,
+	VK_PIPE_MAP = VK_PIPE_SCAN_INTEGER + 2, /* as many as functions of floats: vk_pipe_map() */
+	VK_PIPE_TYPED = VK_PIPE_MAP + 48,       /* of functions and types: vk_pipe_typed() */
 	VK_PIPE_COUNT = VK_PIPE_TYPED + 164,
 };
 
@@ -116,6 +122,9 @@ const struct vk_pipe_info *vk_pipe_info(enum vk_pipe pipe, int variant);
 
 /* Of scatter.comp, for elements of a type (enum rbk_dtype); bools are bytes. */
 enum vk_pipe vk_pipe_scatter(uint8_t dtype);
+
+/* Of those from @first on that which is for integers of a type; bools are bytes. */
+enum vk_pipe vk_pipe_integer(enum vk_pipe first, uint8_t dtype);
 
 /* pipeline-map.c: the same of VK_PIPE_MAP and above */
 const struct vk_pipe_info *vk_map_info(enum vk_pipe pipe, int variant);

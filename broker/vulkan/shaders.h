@@ -199,4 +199,37 @@ SHADER_CODE(shader_requantize)
 SHADER_CODE(shader_requantize_half)
 #include "broker/vulkan/requantize-half.spv.h"
 ;
+SHADER_CODE(shader_arg_half)
+#include "broker/vulkan/arg-half.spv.h"
+;
+SHADER_CODE(shader_arg_integer)
+#include "broker/vulkan/arg-integer.spv.h"
+;
+SHADER_CODE(shader_attention_half)
+#include "broker/vulkan/attention-half.spv.h"
+;
+SHADER_CODE(shader_batch_norm_half)
+#include "broker/vulkan/batch-norm-half.spv.h"
+;
+SHADER_CODE(shader_lp_norm_half)
+#include "broker/vulkan/lp-norm-half.spv.h"
+;
+SHADER_CODE(shader_norm_half)
+#include "broker/vulkan/norm-half.spv.h"
+;
+SHADER_CODE(shader_present_half)
+#include "broker/vulkan/present-half.spv.h"
+;
+SHADER_CODE(shader_reduce_integer)
+#include "broker/vulkan/reduce-integer.spv.h"
+;
+SHADER_CODE(shader_rotary_half)
+#include "broker/vulkan/rotary-half.spv.h"
+;
+SHADER_CODE(shader_scan_half)
+#include "broker/vulkan/scan-half.spv.h"
+;
+SHADER_CODE(shader_scan_integer)
+#include "broker/vulkan/scan-integer.spv.h"
+;
 /* clang-format on */

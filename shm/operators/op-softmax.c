@@ -87,33 +87,32 @@ static const struct op_attr cum_sum_attrs[] = {
 	{0},
 };
 
-#define ALONG_AXIS(variable, kind_name, family_name, onnx_name, since, ints, vulkan_types, \
-		   attributes, infers, costs)                                              \
-	const struct op variable = {                                                       \
-		.kind = kind_name,                                                         \
-		.family = family_name,                                                     \
-		.name = onnx_name,                                                         \
-		.opset = since,                                                            \
-		.min_in = 1,                                                               \
-		.max_in = 1,                                                               \
-		.min_out = 1,                                                              \
-		.max_out = 1,                                                              \
-		.classes = {{'T', OP_FLOATS | (ints), vulkan_types}},                      \
-		.in_classes = "T",                                                         \
-		.out_classes = "T",                                                        \
-		.data_independent = true,                                                  \
-		.splits_rows = true,                                                       \
-		.attrs = attributes,                                                       \
-		.infer = infers,                                                           \
-		.cost = costs,                                                             \
+#define ALONG_AXIS(variable, kind_name, family_name, onnx_name, since, types, attributes, infers, \
+		   costs)                                                                         \
+	const struct op variable = {                                                              \
+		.kind = kind_name,                                                                \
+		.family = family_name,                                                            \
+		.name = onnx_name,                                                                \
+		.opset = since,                                                                   \
+		.min_in = 1,                                                                      \
+		.max_in = 1,                                                                      \
+		.min_out = 1,                                                                     \
+		.max_out = 1,                                                                     \
+		.classes = {{'T', types, types}},                                                 \
+		.in_classes = "T",                                                                \
+		.out_classes = "T",                                                               \
+		.data_independent = true,                                                         \
+		.splits_rows = true,                                                              \
+		.attrs = attributes,                                                              \
+		.infer = infers,                                                                  \
+		.cost = costs,                                                                    \
 	}
 
-ALONG_AXIS(op_softmax, OP_SOFTMAX, OP_FAMILY_SOFTMAX, "Softmax", 13, 0, OP_FLOATS, softmax_attrs,
+ALONG_AXIS(op_softmax, OP_SOFTMAX, OP_FAMILY_SOFTMAX, "Softmax", 13, OP_FLOATS, softmax_attrs,
 	   softmax_infer, softmax_cost);
-ALONG_AXIS(op_log_softmax, OP_LOG_SOFTMAX, OP_FAMILY_SOFTMAX, "LogSoftmax", 13, 0, OP_FLOATS,
+ALONG_AXIS(op_log_softmax, OP_LOG_SOFTMAX, OP_FAMILY_SOFTMAX, "LogSoftmax", 13, OP_FLOATS,
 	   softmax_attrs, softmax_infer, softmax_cost);
-ALONG_AXIS(op_lp_norm, OP_LP_NORM, OP_FAMILY_SOFTMAX, "LpNormalization", 22, 0, OP_FLOAT32,
+ALONG_AXIS(op_lp_norm, OP_LP_NORM, OP_FAMILY_SOFTMAX, "LpNormalization", 22, OP_FLOATS,
 	   lp_norm_attrs, lp_norm_infer, softmax_cost);
-/* Integers are added up by the CPU only. */
-ALONG_AXIS(op_cum_sum, OP_CUM_SUM, OP_FAMILY_REDUCTION, "CumSum", 14, OP_INDICES, OP_FLOAT32,
+ALONG_AXIS(op_cum_sum, OP_CUM_SUM, OP_FAMILY_REDUCTION, "CumSum", 14, OP_FLOATS | OP_INDICES,
 	   cum_sum_attrs, cum_sum_infer, cum_sum_cost);

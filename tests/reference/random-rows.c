@@ -9,6 +9,7 @@ struct random {
 	uint64_t *state;
 	struct describe *d;
 	bool dynamic;
+	bool half; /* what is float32 is to become float16 */
 };
 
 static uint32_t pick(struct random *r, uint32_t from, uint32_t to)
@@ -26,13 +27,37 @@ static void pick_dims(struct random *r, unsigned int rank, uint32_t *dims, uint3
 		dims[0] = DESCRIBE_COUNT;
 }
 
+/* Once, if at all: what is described later keeps its type. */
+static void halve(struct random *r)
+{
+	if (r->half)
+		describe_halve(r->d);
+	r->half = false;
+}
+
 static void output(struct random *r, const char *name, enum rbk_dtype dtype)
 {
 	describe_inferred(r->d, name, RBK_TENSOR_OUTPUT, dtype);
 }
 
+/* A type of those that @op takes, float32 as often as not. */
+static enum rbk_dtype pick_type(struct random *r, const char *op)
+{
+	static const enum rbk_dtype types[] = {RBK_DTYPE_I32, RBK_DTYPE_I64, RBK_DTYPE_I8,
+					       RBK_DTYPE_U8, RBK_DTYPE_BOOL};
+	const bool adds =
+		!strcmp(op, "ReduceSum") || !strcmp(op, "ReduceProd") || !strcmp(op, "CumSum");
+	const bool is_arg = !strncmp(op, "Arg", 3);
+	const bool orders = !strcmp(op, "ReduceMax") || !strcmp(op, "ReduceMin");
+
+	if (pick(r, 0, 1) || !(adds || is_arg || orders))
+		return RBK_DTYPE_F32;
+	return types[pick(r, 0, adds ? 1 : is_arg ? 3 : 4)];
+}
+
 static void reduction(struct random *r, const char *op)
 {
+	const enum rbk_dtype type = pick_type(r, op);
 	const unsigned int rank = pick(r, 1, 5);
 	const uint32_t mask = pick(r, 0, (1u << rank) - 1);
 	const bool positive = !strcmp(op, "ReduceLogSum");
@@ -44,12 +69,12 @@ static void reduction(struct random *r, const char *op)
 	for (unsigned int i = 0; i < rank; i++)
 		if (mask & 1u << i)
 			axes[n++] = (int64_t)i - (pick(r, 0, 1) ? rank : 0);
-	describe_input(r->d, "x", rank, dims);
+	describe_tensor(r->d, "x", RBK_TENSOR_INPUT, type, 0, rank, dims);
 	if (positive) {
 		describe_scratch(r->d, "square");
 		describe_node(r->d, "Mul", "", "x,x", "square");
 	}
-	output(r, "y", RBK_DTYPE_F32);
+	output(r, "y", type);
 	describe_node(r->d, op, "", positive ? "square" : "x", "y");
 	if (n > 0)
 		describe_attr_ints(r->d, "axes", n, axes);
@@ -61,12 +86,13 @@ static void reduction(struct random *r, const char *op)
 static void along_axis(struct random *r, const char *op)
 {
 	const bool is_arg = !strncmp(op, "Arg", 3);
+	const enum rbk_dtype type = pick_type(r, op);
 	const unsigned int rank = pick(r, 1, 4);
 	uint32_t dims[8];
 
 	pick_dims(r, rank, dims, 150);
-	describe_input(r->d, "x", rank, dims);
-	output(r, "y", is_arg ? RBK_DTYPE_I64 : RBK_DTYPE_F32);
+	describe_tensor(r->d, "x", RBK_TENSOR_INPUT, type, 0, rank, dims);
+	output(r, "y", is_arg ? RBK_DTYPE_I64 : type);
 	describe_node(r->d, op, "", "x", "y");
 	describe_attr_int(r->d, "axis", pick(r, 0, rank - 1));
 	if (is_arg) {
@@ -96,6 +122,8 @@ static void layer_norm(struct random *r, const char *op)
 	if (bias)
 		describe_input(r->d, "bias", rank - axis, dims + axis);
 	output(r, "y", RBK_DTYPE_F32);
+	/* Statistics are float32 whatever the rest is. */
+	halve(r);
 	if (stats) {
 		output(r, "mean", RBK_DTYPE_F32);
 		output(r, "inv", RBK_DTYPE_F32);
@@ -160,6 +188,7 @@ static void attention(struct random *r, const char *op)
 	const uint32_t size = pick(r, 1, 40), v_size = pick(r, 1, 40);
 	const uint32_t total = kv_len + (past ? before : 0);
 	const bool presents = pick(r, 0, 1), qk = pick(r, 0, 1);
+	const enum rbk_dtype type = r->half ? RBK_DTYPE_F16 : RBK_DTYPE_F32;
 	char out[64] = "y";
 
 	if (heads_first) {
@@ -171,6 +200,11 @@ static void attention(struct random *r, const char *op)
 		describe_input(r->d, "k", DESCRIBE_DIMS(batch, kv_len, kv_heads * size));
 		describe_input(r->d, "v", DESCRIBE_DIMS(batch, kv_len, kv_heads * v_size));
 	}
+	if (past) {
+		describe_input(r->d, "pk", DESCRIBE_DIMS(batch, kv_heads, before, size));
+		describe_input(r->d, "pv", DESCRIBE_DIMS(batch, kv_heads, before, v_size));
+	}
+	halve(r);
 	switch (mask ? pick(r, 0, 3) : 4) {
 	case 0:
 		describe_input(r->d, "mask", DESCRIBE_DIMS(q_len, total));
@@ -185,18 +219,17 @@ static void attention(struct random *r, const char *op)
 		describe_input(r->d, "mask", DESCRIBE_DIMS(batch, 1, q_len, pick(r, 1, total)));
 		break;
 	}
-	if (past) {
-		describe_input(r->d, "pk", DESCRIBE_DIMS(batch, kv_heads, before, size));
-		describe_input(r->d, "pv", DESCRIBE_DIMS(batch, kv_heads, before, v_size));
-	}
-	output(r, "y", RBK_DTYPE_F32);
+	/* A mask has a type of its own. */
+	if (type == RBK_DTYPE_F16 && pick(r, 0, 1))
+		describe_halve(r->d);
+	output(r, "y", type);
 	if (presents) {
-		output(r, "nk", RBK_DTYPE_F32);
-		output(r, "nv", RBK_DTYPE_F32);
+		output(r, "nk", type);
+		output(r, "nv", type);
 		strcat(out, ",nk,nv");
 	}
 	if (qk) {
-		output(r, "qk", RBK_DTYPE_F32);
+		output(r, "qk", type);
 		strcat(out, presents ? ",qk" : ",-,-,qk");
 	}
 	describe_node(r->d, op, "",
@@ -250,6 +283,8 @@ struct plan *random_rows(uint64_t *state, unsigned int round, uint32_t max_count
 	struct random r = {.state = state, .dynamic = round / RANDOM_ROWS_OPERATORS & 1};
 
 	r.d = describe_new(operators[which].op, r.dynamic ? max_count : 1);
+	r.half = pick(&r, 0, 3) == 0;
 	operators[which].describe(&r, operators[which].op);
+	halve(&r);
 	return reference_plan(r.d, NULL);
 }
