@@ -20,12 +20,29 @@ static bool is_without_effect(const Onnx__AttributeProto *attr)
 	return !strcmp(attr->name, "saturate") || !strcmp(attr->name, "round_mode");
 }
 
+/* Files without types are old: the value that is there tells. */
+static int attr_type(const Onnx__AttributeProto *proto)
+{
+	if (proto->has_type)
+		return (int)proto->type;
+	if (proto->has_i)
+		return ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT;
+	if (proto->has_f)
+		return ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT;
+	if (proto->has_s)
+		return ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING;
+	if (proto->n_ints > 0)
+		return ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS;
+	return proto->n_floats > 0 ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS
+				   : ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__UNDEFINED;
+}
+
 static bool same_attr(struct graph *graph, const Onnx__AttributeProto *proto, struct attr *ret)
 {
 	const char *name = proto->name;
 
 	ret->name = name;
-	switch (proto->type) {
+	switch (attr_type(proto)) {
 	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT:
 		*ret = ATTR_INT(name, canon_int(graph, name, 0));
 		return true;
