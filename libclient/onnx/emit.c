@@ -97,6 +97,25 @@ static bool keeps_rows(const struct step *step, const struct op_call *call)
 	return !reads || (writes && step->row->splits_rows && !call->mixes_rows);
 }
 
+/* What brokers have of a plan's tensors at most; no sum of such sizes overflows. */
+#define TENSOR_MAX_BYTES (1ull << 47)
+
+static bool check_size(struct graph *graph, const char *what, uint32_t dtype,
+		       const struct shape *shape)
+{
+	uint64_t bytes = onnx_dtype_size(dtype);
+
+	for (unsigned int i = 0; i < shape->rank; i++) {
+		if (__builtin_mul_overflow(bytes, (uint64_t)shape->dims[i], &bytes) ||
+		    bytes > TENSOR_MAX_BYTES) {
+			graph_refuse(graph, "%s would be %s %s, which no memory has room for", what,
+				     rbk_onnx_dtype_name(dtype), SHAPE_TEXT(shape));
+			return false;
+		}
+	}
+	return true;
+}
+
 bool emit_infer(struct graph *graph, struct step *step)
 {
 	struct op_tensor in[OP_MAX_INPUTS], out[OP_MAX_OUTPUTS];
@@ -118,6 +137,8 @@ bool emit_infer(struct graph *graph, struct step *step)
 	for (unsigned int i = 0; i < step->n_in; i++) {
 		if (!step->in[i])
 			continue;
+		if (!check_size(graph, "its input", step->in[i]->dtype, &step->in[i]->shape))
+			return false;
 		in[i] = (struct op_tensor){
 			.name = step->in[i]->name,
 			.dtype = step->in[i]->dtype,
@@ -140,6 +161,8 @@ bool emit_infer(struct graph *graph, struct step *step)
 	for (unsigned int i = 0; i < step->n_out; i++) {
 		if (!step->out[i])
 			continue;
+		if (!check_size(graph, "its output", call.out_dtype[i], &call.out_shape[i]))
+			return false;
 		step->out[i]->dtype = call.out_dtype[i];
 		step->out[i]->shape = call.out_shape[i];
 		step->out[i]->known = true;
