@@ -180,7 +180,7 @@ static int load(struct run *run)
 
 	r = model_open(run->path, &run->model, why);
 	if (r)
-		return failed(run, r, why);
+		return control_fail(EXIT_USAGE, "%s", text_name(why));
 	run->onnx = model_onnx(run->model);
 	status = run_files_read(run);
 	if (status)

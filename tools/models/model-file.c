@@ -28,7 +28,7 @@ static int read_tensor(const char *path, struct array *ret, char why[MODEL_WHY_B
 
 	r = rbk_onnx_tensor_load(path, &tensor, &error);
 	if (r)
-		return model_fail(why, r, "%.300s: %s", path, error.text);
+		return model_fail(why, r, "%s", error.text);
 	r = array_new(tensor.dtype, (unsigned int)tensor.rank, tensor.dims, ret, &data);
 	if (r == -EINVAL)
 		r = model_fail(

@@ -31,7 +31,7 @@ enum {
 
 struct model;
 
-/* Return: 0, or as rbk_onnx_load(). */
+/* Return: 0, or as rbk_onnx_load(), with a sentence that has the path. */
 int model_open(const char *path, struct model **ret, char why[MODEL_WHY_BYTES]);
 struct model *model_free(struct model *model);
 /* For looking at; as long as the model. */
