@@ -267,6 +267,47 @@ def check_empty(files):
     expect('has no elements, for which ArgMax is not defined' in result.stderr, result.stderr)
 
 
+def check_hostile(files):
+    """Whatever a model file says, there is one sentence that says what is wrong with it."""
+    def model(nodes, constants=(), dims=(2, 3)):
+        return onnx.model(nodes, [('x', onnx.FLOAT, list(dims))], [('y', onnx.FLOAT, [2, 3])], constants)
+
+    def external(location):
+        return (onnx.field(1, 6) + onnx.field(2, onnx.FLOAT) + onnx.field(8, 'w') + onnx.field(14, 1) +
+                onnx.field(13, onnx.field(1, 'location') + onnx.field(2, location)))
+
+    relu = onnx.node('Relu', ['x'], ['y'])
+    add = onnx.node('Add', ['x', 'w'], ['y'])
+    sound = model([relu])
+    with open(files.at('secret'), 'wb') as file:
+        file.write(bytes(24))
+    inner = files.at('inner')
+    os.mkdir(inner)
+    os.symlink('../secret', os.path.join(inner, 'link'))
+    huge = onnx.tensor('w', onnx.FLOAT, [5, 1 << 20, 256], [0] * 4)
+    deep = b''
+    for _ in range(2000):
+        deep = onnx.field(1, onnx.field(5, onnx.field(6, deep)))
+    for contents, says in (
+            (sound[:-9], 'cut off'), (sound[:20], 'cut off'), (b'', 'no graph'), (bytes(range(256)), 'not a sound ModelProto'),
+            (model([onnx.node('Add', ['x', 'b'], ['a']), onnx.node('Add', ['a', 'x'], ['b']), relu]), 'cyclic'),
+            (model([relu, relu]), '"y"'), (model([relu], dims=[-7, 3]), 'is -7'),
+            (model([relu], dims=[1] * 40), '40 dimensions'), (model([add], [huge]), '"w" has 16 bytes'),
+            (model([add], [onnx.tensor('w', onnx.FLOAT, [-2, 3], [0] * 6)]), 'is -2'),
+            (model([add], [onnx.tensor('w', onnx.FLOAT, [2, 3], [0] * 6)] * 2), '"w"'),
+            (model([add], [external('../secret')]), 'plain name below'),
+            (model([add], [external('/etc/passwd')]), 'plain name below'),
+            (model([add], [external('link')]), 'plain name below'),
+            (model([add], [external('nothing')]), '"nothing"'),
+            (onnx.field(1, 8) + onnx.field(7, deep), 'too deeply')):
+        path = onnx.write(os.path.join(inner, 'hostile.onnx'), contents)
+        refused(path, f'--input={files.half}', says=[says])
+    typed = onnx.write(os.path.join(inner, 'typed.onnx'), model(
+        [onnx.node('Softmax', ['x'], ['y'], axis=0.5)]))
+    result = run('run', typed, f'--input={files.half}', status=USAGE)
+    expect('attribute "axis" is not an integer' in result.stderr, result.stderr)
+
+
 def check_profile(files):
     found = report(files.model, f'--input={files.x}', '--profile')
     expect([each['operator'] for each in found['nodes']] == ['Add', 'Relu'], found)
@@ -356,6 +397,7 @@ def main():
         check_mistakes(files)
         check_indices(files)
         check_empty(files)
+        check_hostile(files)
         check_profile(files)
         check_broker(files, folder)
         check_ended(files, private)

@@ -397,14 +397,189 @@ static void test_hostile(void **state)
 	CHECK_ALL(ones);
 }
 
+static void set_attr(Onnx__AttributeProto *attr, int type)
+{
+	static int64_t ints[] = {1, 1};
+	static float floats[] = {0.5f, 0.5f};
+	static Onnx__TensorProto tensor = ONNX__TENSOR_PROTO__INIT;
+	static Onnx__GraphProto graph = ONNX__GRAPH_PROTO__INIT;
+
+	attr->has_type = 1;
+	attr->type = (Onnx__AttributeProto__AttributeType)type;
+	switch (type) {
+	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT:
+		attr->has_i = 1;
+		attr->i = 1;
+		break;
+	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT:
+		attr->has_f = 1;
+		attr->f = 0.5f;
+		break;
+	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING:
+		attr->has_s = 1;
+		attr->s = (ProtobufCBinaryData){3, (uint8_t *)"\0\n\xff"};
+		break;
+	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
+		attr->t = &tensor;
+		break;
+	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH:
+		attr->g = &graph;
+		break;
+	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS:
+		attr->n_ints = 2;
+		attr->ints = ints;
+		break;
+	default:
+		attr->n_floats = 2;
+		attr->floats = floats;
+	}
+}
+
+/* Every attribute has one type, and with any other the node is refused, in words that name it. */
+static void test_attributes__types(void **state)
+{
+	static const struct {
+		const char *op, *attr;
+		int type;
+		int64_t opset;
+	} cases[] = {
+		{"Softmax", "axis", 2, 13},      {"Transpose", "perm", 7, 13},
+		{"Gelu", "approximate", 3, 20},  {"LeakyRelu", "alpha", 1, 13},
+		{"Cast", "to", 2, 13},           {"Flatten", "axis", 2, 13},
+		{"MaxPool", "strides", 7, 13},   {"MaxPool", "auto_pad", 3, 13},
+		{"ReduceSum", "axes", 7, 11},    {"ReduceSum", "keepdims", 2, 11},
+		{"TopK", "axis", 2, 13},         {"Split", "axis", 2, 13},
+		{"Pad", "mode", 3, 13},          {"Resize", "mode", 3, 13},
+		{"LRN", "size", 2, 13},          {"LRN", "alpha", 1, 13},
+		{"EyeLike", "k", 2, 13},         {"MeanVarianceNormalization", "axes", 7, 13},
+		{"DepthToSpace", "mode", 3, 13}, {"ConstantOfShape", "value", 4, 13},
+		{"Constant", "value", 4, 13},    {"BatchNormalization", "epsilon", 1, 13},
+		{"Concat", "axis", 2, 13},       {"Gather", "axis", 2, 13},
+	};
+	static const int types_of_attrs[] = {1, 2, 3, 4, 5, 6, 7};
+	const int64_t dims[] = {1, 4, 4, 4};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		for (size_t k = 0; k < 7; k++) {
+			const bool has_input = strcmp(cases[i].op, "Constant") != 0;
+			Onnx__NodeProto *node;
+			const uint8_t *bytes;
+			size_t n_bytes;
+
+			if (types_of_attrs[k] == cases[i].type)
+				continue;
+			onnx_model_init(&made, cases[i].opset);
+			onnx_model_input(&made, "x", RBK_ONNX_F32, 4, dims);
+			onnx_model_ints(&made, "n", 1, (int64_t[]){1});
+			node = onnx_model_node(
+				&made, cases[i].op,
+				!has_input                                   ? ""
+				: !strcmp(cases[i].op, "BatchNormalization") ? "x x x x x"
+				: !strcmp(cases[i].op, "TopK") || !strcmp(cases[i].op, "Gather")
+					? "x n"
+				: !strcmp(cases[i].op, "ConstantOfShape") ? "n"
+									  : "x",
+				"y");
+			set_attr(onnx_model_attr(&made, node, cases[i].attr), types_of_attrs[k]);
+			onnx_model_output(&made, "y");
+			bytes = onnx_model_pack(&made, &n_bytes);
+			if (rbk_onnx_load_bytes(bytes, n_bytes, NULL, &model, &error))
+				fail_msg("%s: %s", cases[i].op, error.text);
+			onnx_model_deinit(&made);
+			if (rbk_onnx_compile(model, NULL, &error) != -EOPNOTSUPP ||
+			    !strstr(error.text, cases[i].attr))
+				fail_msg("%s with %s of type %d: \"%s\"", cases[i].op,
+					 cases[i].attr, types_of_attrs[k], error.text);
+			model = rbk_onnx_free(model);
+		}
+	}
+}
+
+/* Files of old do not say which type an attribute has. */
+static void test_attributes__without_types(void **state)
+{
+	static const struct {
+		const char *op, *attr;
+		int type;
+	} cases[] = {{"LeakyRelu", "alpha", 1},
+		     {"GlobalLpPool", "p", 2},
+		     {"Gelu", "approximate", 3},
+		     {"MaxPool", "kernel_shape", 7}};
+	const int64_t dims[] = {1, 4, 4, 4};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		Onnx__AttributeProto *attr;
+		const uint8_t *bytes;
+		size_t n_bytes;
+
+		onnx_model_init(&made, 20);
+		onnx_model_input(&made, "x", RBK_ONNX_F32, 4, dims);
+		attr = onnx_model_attr(&made, onnx_model_node(&made, cases[i].op, "x", "y"),
+				       cases[i].attr);
+		set_attr(attr, cases[i].type);
+		attr->has_type = 0;
+		if (attr->has_s)
+			attr->s = (ProtobufCBinaryData){4, (uint8_t *)"tanh"};
+		onnx_model_output(&made, "y");
+		bytes = onnx_model_pack(&made, &n_bytes);
+		if (rbk_onnx_load_bytes(bytes, n_bytes, NULL, &model, &error) ||
+		    rbk_onnx_compile(model, NULL, &error))
+			fail_msg("%s: %s", cases[i].op, error.text);
+		onnx_model_deinit(&made);
+		model = rbk_onnx_free(model);
+	}
+}
+
+/* What would be huge is refused before there is any memory for it. */
+static void test_hostile__sizes(void **state)
+{
+	static const struct one_node ones[] = {
+		{"ConstantOfShape", 9, "{1000000,1000000}", "", "too large"},
+		{"ConstantOfShape", 9, "{9223372036854775807,9223372036854775807}", "",
+		 "too large"},
+		{"ConstantOfShape", 9, "{-1}", "", "would be -1"},
+		{"ConstantOfShape", 9, "{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}", "", "dimensions"},
+		{"Expand", 13, "f32[1] {2147483647,2147483647,2147483647}", "",
+		 "no memory has room"},
+		{"Relu", 14, "f32[2147483647,2147483647,2147483647]", "", "its input would be"},
+		{"Tile", 13, "f32[2] {9223372036854775807}", "", "it repeats dimension 0"},
+		{"Pad", 13, "f32[2] {9223372036854775807,9223372036854775807}", "", "Pad"},
+		{"Pad", 13, "f32[2] {-9223372036854775808,0}", "", "Pad"},
+		{"Reshape", 13, "f32[4] {1,1,1,1,1,1,1,1,1,1,1,1,4}", "", "13 dimensions"},
+		{"Reshape", 13, "f32[4] {-1,-1}", "", "dimension 1 of its shape is -1"},
+		{"Reshape", 13, "f32[4] {9223372036854775807,-1}", "", "its shape is"},
+		{"Unsqueeze", 13, "f32[4] {0,1,2,3,4,5,6,7,8}", "", "dimensions"},
+		{"Range", 11, "{0} {9223372036854775807} {1}", "", "elements"},
+		{"Range", 11, "{0} {5} {0}", "", "elements"},
+		{"Slice", 13, "f32[4] {0} {4} {0} {0}", "", "a step of it is 0"},
+		{"Slice", 13,
+		 "{1,2,3,4} {9223372036854775807} {-9223372036854775808} {0} "
+		 "{-9223372036854775808}",
+		 "", "i64[1]", 4},
+		{"OneHot", 11, "i64[2] {9223372036854775807} f32[2]", "", "depth is"},
+		{"Transpose", 13, "f32[4,4]", "perm=0,0", "does not order"},
+		{"Transpose", 13, "f32[4,4]", "perm=0,9223372036854775807", "does not order"},
+		{"Concat", 13, "f32[2147483647] f32[2147483647]", "axis=0", "Concat"},
+	};
+
+	CHECK_ALL(ones);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_elementwise),    cmocka_unit_test(test_products),
-		cmocka_unit_test(test_products__bias), cmocka_unit_test(test_moves),
-		cmocka_unit_test(test_indices),        cmocka_unit_test(test_indices__scatter),
-		cmocka_unit_test(test_reductions),     cmocka_unit_test(test_attention),
+		cmocka_unit_test(test_elementwise),
+		cmocka_unit_test(test_products),
+		cmocka_unit_test(test_products__bias),
+		cmocka_unit_test(test_moves),
+		cmocka_unit_test(test_indices),
+		cmocka_unit_test(test_indices__scatter),
+		cmocka_unit_test(test_reductions),
+		cmocka_unit_test(test_attention),
 		cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_hostile__sizes),
+		cmocka_unit_test(test_attributes__types),
+		cmocka_unit_test(test_attributes__without_types),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -264,12 +264,28 @@ static void test_load__hostile_tensors(void **state)
 	make_sound(&made);
 	onnx_model_input(&made, "i", RBK_ONNX_F32, 1, (int64_t[]){-5});
 	expect_refused(&made, -EBADMSG, "is -5");
+	make_sound(&made);
+	onnx_model_input(&made, "i", RBK_ONNX_F32, 5000, (int64_t[5000]){1});
+	expect_refused(&made, -EOPNOTSUPP, "5000 dimensions");
+	make_sound(&made);
+	onnx_model_constant(&made, "w", RBK_ONNX_F32, 5000, (int64_t[5000]){0}, b, 0);
+	expect_refused(&made, -EOPNOTSUPP, "5000 dimensions");
 
 	make_sound(&made);
 	onnx_model_constant(&made, "w", RBK_ONNX_F32, 2, empty, b, 0);
 	assert_int_equal(load(&made, NULL, &model, &error), 0);
 	rbk_onnx_free(model);
 	onnx_model_deinit(&made);
+}
+
+/* Puts what is there into a field of bytes of a message around it. */
+static size_t wrap(uint8_t *bytes, size_t n, uint8_t field)
+{
+	memmove(bytes + 6, bytes, n);
+	bytes[0] = (uint8_t)(field << 3 | 2);
+	for (unsigned int i = 0; i < 5; i++)
+		bytes[1 + i] = (uint8_t)((n >> 7 * i & 0x7f) | (i < 4 ? 0x80 : 0));
+	return n + 6;
 }
 
 /* Sequences of sequences of ...: unpacking goes as deep. */
@@ -281,20 +297,89 @@ static void test_scan__nested(void **state)
 	struct rbk_error error;
 	uint64_t at;
 
-	/* From the inside out: 4 (sequence_type), 1 (elem_type), lengths of 5 bytes each. */
+	/* From the inside out: 4 (sequence_type), 1 (elem_type). */
 	for (unsigned int depth = 0; depth < 4000; depth++) {
-		uint8_t head[6] = {depth & 1 ? 0x22 : 0x0a};
-
-		for (unsigned int i = 0; i < 5; i++)
-			head[1 + i] = (uint8_t)((n >> 7 * i & 0x7f) | (i < 4 ? 0x80 : 0));
-		memmove(bytes + sizeof(head), bytes, n);
-		memcpy(bytes, head, sizeof(head));
-		n += sizeof(head);
-		assert_true(n < n_max - sizeof(head));
+		n = wrap(bytes, n, depth & 1 ? 4 : 1);
+		assert_true(n < n_max - 6);
 	}
 	assert_non_null(
 		strstr(scan_message(&onnx__type_proto__descriptor, bytes, n, &at), "too deeply"));
 	assert_int_equal(rbk_onnx_load_bytes(bytes, n, NULL, &model, &error), -EBADMSG);
+	free(bytes);
+}
+
+/* Nodes with graphs with nodes with graphs: 7 (graph), then 1 (node), 5 (attribute), 6 (its graph).
+ */
+static void test_load__nested_graphs(void **state)
+{
+	uint8_t *bytes = malloc(100000);
+	struct rbk_onnx *model;
+	struct rbk_error error;
+	size_t n = 0;
+
+	for (unsigned int depth = 0; depth < 3000; depth++) {
+		n = wrap(bytes, n, 6);
+		n = wrap(bytes, n, 5);
+		n = wrap(bytes, n, 1);
+	}
+	n = wrap(bytes, n, 7);
+	assert_int_equal(rbk_onnx_load_bytes(bytes, n, NULL, &model, &error), -EBADMSG);
+	assert_non_null(strstr(error.text, "too deeply"));
+	free(bytes);
+}
+
+/* A node that reads "nFROM" and writes "nTO": 1 (input), 2 (output), 4 (op_type). */
+static size_t write_relu(uint8_t *at, unsigned int from, unsigned int to)
+{
+	char name[16];
+	size_t n = 2;
+
+	at[0] = 1 << 3 | 2;
+	for (unsigned int i = 0; i < 2; i++) {
+		at[n++] = (uint8_t)((i + 1) << 3 | 2);
+		at[n++] = (uint8_t)snprintf(name, sizeof(name), "n%u", i ? to : from);
+		memcpy(at + n, name, at[n - 1]);
+		n += at[n - 1];
+	}
+	at[n++] = 4 << 3 | 2;
+	at[n++] = 4;
+	memcpy(at + n, "Relu", 4);
+	n += 4;
+	at[1] = (uint8_t)(n - 2);
+	return n;
+}
+
+/* A row of so many nodes, the last one first: no stack is as deep. */
+static void test_load__long_row(void **state)
+{
+	const unsigned int n_nodes = 60000;
+	uint8_t *bytes = malloc(n_nodes * 32 + 4096), *head;
+	struct rbk_onnx *model;
+	struct rbk_error error;
+	struct onnx_model made;
+	size_t n = 0, n_head;
+
+	for (unsigned int i = n_nodes; i-- > 0;)
+		n += write_relu(bytes + n, i, i + 1);
+	onnx_model_init(&made, 13);
+	onnx_model_input(&made, "n0", RBK_ONNX_F32, 1, four);
+	onnx_model_output(&made, "n60000");
+	/* Of messages that come in pieces all repeated fields count. */
+	n_head = onnx__graph_proto__get_packed_size(&made.graph);
+	head = malloc(n_head);
+	onnx__graph_proto__pack(&made.graph, head);
+	memcpy(bytes + n, head, n_head);
+	n = wrap(bytes, n + n_head, 7);
+	made.proto.graph = NULL;
+	free(head);
+	n_head = onnx__model_proto__get_packed_size(&made.proto);
+	onnx__model_proto__pack(&made.proto, bytes + n);
+	if (rbk_onnx_load_bytes(bytes, n + n_head, NULL, &model, &error) ||
+	    rbk_onnx_compile(model, NULL, &error))
+		fail_msg("%s", error.text);
+	assert_int_equal(rbk_onnx_n_steps(model), n_nodes);
+	rbk_onnx_free(model);
+	onnx_model_deinit(&made);
 	free(bytes);
 }
 
@@ -623,6 +708,8 @@ int main(void)
 		cmocka_unit_test(test_load__hostile_tensors),
 		cmocka_unit_test(test_load__bomb),
 		cmocka_unit_test(test_scan__nested),
+		cmocka_unit_test(test_load__nested_graphs),
+		cmocka_unit_test(test_load__long_row),
 		cmocka_unit_test(test_scan__broken),
 		cmocka_unit_test(test_tensor__encodings),
 		cmocka_unit_test(test_dtypes),
