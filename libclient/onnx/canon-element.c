@@ -126,23 +126,64 @@ void canon_attention(struct graph *graph)
 
 void canon_identity(struct graph *graph)
 {
-	struct tensor *in = canon_in(graph, 0), *mode = canon_in(graph, 2);
-	double value;
+	canon_out(graph, 0, canon_nothing(graph, canon_in(graph, 0)));
+}
+
+/* Which elements stay: all. */
+static struct tensor *full_mask(struct graph *graph, const struct tensor *x)
+{
+	struct constant *mask = graph_zero(graph, 1, sizeof(*mask));
+	void *data;
+
+	if (x->shape.dynamic) {
+		graph_refuse(graph, "its mask would have as many elements as there are rows");
+		return NULL;
+	}
+	if (!mask)
+		return NULL;
+	*mask = (struct constant){.dtype = RBK_ONNX_BOOL, .rank = x->shape.rank};
+	for (unsigned int i = 0; i < x->shape.rank; i++)
+		mask->dims[i] = x->shape.dims[i];
+	if (!constant_measure(mask) || mask->n_elems > graph->n_evaluable) {
+		graph_refuse(graph, "its mask would be too large a constant");
+		return NULL;
+	}
+	graph->n_evaluable -= mask->n_elems;
+	data = graph_take(graph, mask->n_bytes);
+	if (!data)
+		return NULL;
+	memset(data, 1, mask->n_bytes);
+	mask->data = data;
+	return graph_constant(graph, mask);
+}
+
+/* Outside of training, and where none is dropped, nothing is. */
+void canon_dropout(struct graph *graph)
+{
+	struct tensor *x = canon_in(graph, 0), *ratio = canon_in(graph, 1);
+	struct tensor *mode = canon_in(graph, 2);
+	double value = 0, dropped = 0.5;
 
 	canon_ignore(graph, "ratio");
 	canon_ignore(graph, "seed");
 	canon_ignore(graph, "is_test");
-	if (mode && (!canon_known_number(graph, mode, "training_mode", &value)))
+	if (mode && !canon_known_number(graph, mode, "training_mode", &value))
 		return;
-	if (mode && value != 0) {
-		graph_refuse(graph, "it is in training mode");
+	if (value != 0 && ratio && !canon_known_number(graph, ratio, "ratio", &dropped))
+		return;
+	if (value != 0 && dropped != 0) {
+		graph_refuse(graph, "it is in training mode, and drops by chance");
 		return;
 	}
 	if (canon_wants(graph, 1)) {
-		graph_refuse(graph, "its second output is for training");
-		return;
+		struct tensor *mask = full_mask(graph, x);
+
+		/* Before it was a mask it was of the input's type. */
+		if (mask && graph->node->opset < 10)
+			mask = canon_cast(graph, mask, x->dtype);
+		canon_out(graph, 1, mask);
 	}
-	canon_out(graph, 0, canon_nothing(graph, in));
+	canon_out(graph, 0, canon_nothing(graph, x));
 }
 
 /* Opset 6: with broadcast, B's dimensions are those of A from axis on. NULL after a refusal. */
@@ -293,6 +334,30 @@ void canon_clip(struct graph *graph)
 	if (bounds[1])
 		x = canon_binary(graph, ops[1], x, bounds[1]);
 	canon_out(graph, 0, x);
+}
+
+/* Nothing near 0, and elsewhere towards 0: in float32, which has all that other types may hold. */
+void canon_shrink(struct graph *graph)
+{
+	struct tensor *x = canon_in(graph, 0), *wide, *in[3];
+	const double limit = (double)canon_float(graph, "lambd", 0.5f);
+	struct tensor *bias =
+		graph_scalar(graph, RBK_ONNX_F32, (double)canon_float(graph, "bias", 0));
+
+	if (!((OP_FLOATS | OP_BYTES) & OP_TYPE(x->dtype))) {
+		graph_refuse(graph, "its input is %s, expected float32, float16, int8 or uint8",
+			     rbk_onnx_dtype_name(x->dtype));
+		return;
+	}
+	wide = canon_cast(graph, x, RBK_ONNX_F32);
+	in[0] = canon_binary(graph, "Greater", wide, graph_scalar(graph, RBK_ONNX_F32, limit));
+	in[1] = canon_binary(graph, "Sub", wide, bias);
+	in[2] = graph_scalar(graph, RBK_ONNX_F32, 0);
+	in[2] = graph_emit_1(graph, "Where", in, 3, NULL, 0);
+	in[0] = canon_binary(graph, "Less", wide, graph_scalar(graph, RBK_ONNX_F32, -limit));
+	in[1] = canon_binary(graph, "Add", wide, bias);
+	canon_out(graph, 0,
+		  canon_cast(graph, graph_emit_1(graph, "Where", in, 3, NULL, 0), x->dtype));
 }
 
 void canon_cast_node(struct graph *graph)

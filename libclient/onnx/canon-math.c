@@ -99,9 +99,14 @@ void canon_batch_norm(struct graph *graph)
 	struct attr attr = ATTR_FLOAT("epsilon", epsilon);
 	struct tensor *in[5], *out;
 
+	for (unsigned int i = 0; i < 5; i++)
+		in[i] = canon_in(graph, i);
+	if (opset >= 14 && canon_int(graph, "training_mode", 0) != 0) {
+		canon_batch_training(graph, in, epsilon);
+		return;
+	}
 	canon_ignore(graph, "momentum");
-	if ((opset < 7 && canon_int(graph, "is_test", 0) == 0) ||
-	    (opset >= 14 && canon_int(graph, "training_mode", 0) != 0)) {
+	if (opset < 7 && canon_int(graph, "is_test", 0) == 0) {
 		graph_refuse(graph, "it is in training mode");
 		return;
 	}
@@ -115,8 +120,6 @@ void canon_batch_norm(struct graph *graph)
 			return;
 		}
 	}
-	for (unsigned int i = 0; i < 5; i++)
-		in[i] = canon_in(graph, i);
 	out = fold_into_conv(graph, in, epsilon);
 	canon_out(graph, 0, out ? out : graph_emit_1(graph, "BatchNormalization", in, 5, &attr, 1));
 }

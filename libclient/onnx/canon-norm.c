@@ -52,6 +52,66 @@ void canon_mean_variance(struct graph *graph)
 	canon_out(graph, 0, canon_cast(graph, y, x->dtype));
 }
 
+/* @old moved towards @now, which has a dimension of 1 beside the channels, as far as is left. */
+static struct tensor *running(struct graph *graph, struct tensor *old, struct tensor *now,
+			      float momentum)
+{
+	struct tensor *kept =
+		with_number(graph, "Mul", canon_cast(graph, old, RBK_ONNX_F32), (double)momentum);
+
+	now = with_number(graph, "Mul", canon_reshape(graph, now, &old->shape),
+			  1 - (double)momentum);
+	return canon_cast(graph, canon_binary(graph, "Add", kept, now), old->dtype);
+}
+
+/*
+ * In training, channels are normalised by what they are in this batch; mean and variance of all
+ * batches so far are outputs.
+ */
+void canon_batch_training(struct graph *graph, struct tensor *const *in, float epsilon)
+{
+	struct tensor *x = in[0], *mean, *variance, *y, *wide[3];
+	const float momentum = canon_float(graph, "momentum", 0.9f);
+	int64_t *list = graph_zero(graph, RBK_MAX_RANK, sizeof(*list));
+	struct shape column = {.rank = 1};
+	struct attr attrs[2];
+	unsigned int n = 0;
+
+	if (!list || !check_floats(graph, x))
+		return;
+	for (unsigned int i = 1; i < 5; i++) {
+		if (x->shape.rank >= 2 && in[i]->shape.rank == 1 &&
+		    in[i]->shape.dims[0] == x->shape.dims[1])
+			continue;
+		graph_refuse(graph, "input %u is %s, expected one element per channel of %s", i,
+			     SHAPE_TEXT(&in[i]->shape), SHAPE_TEXT(&x->shape));
+		return;
+	}
+	for (unsigned int i = 0; i < x->shape.rank; i++)
+		if (i != 1)
+			list[n++] = i;
+	column.dims[0] = x->shape.dims[1];
+	while (column.rank + 1 < x->shape.rank)
+		column.dims[column.rank++] = 1;
+	wide[0] = canon_cast(graph, x, RBK_ONNX_F32);
+	for (unsigned int i = 1; i < 3; i++)
+		wide[i] = canon_reshape(graph, canon_cast(graph, in[i], RBK_ONNX_F32), &column);
+
+	attrs[0] = ATTR_INTS("axes", list, n);
+	attrs[1] = ATTR_INT("keepdims", 1);
+	mean = canon_unary(graph, "ReduceMean", wide[0], attrs, 2);
+	y = canon_binary(graph, "Sub", wide[0], mean);
+	variance = canon_unary(graph, "ReduceMean", canon_binary(graph, "Mul", y, y), attrs, 2);
+	y = canon_binary(graph, "Div", y,
+			 canon_unary(graph, "Sqrt",
+				     with_number(graph, "Add", variance, (double)epsilon), NULL,
+				     0));
+	y = canon_binary(graph, "Add", canon_binary(graph, "Mul", y, wide[1]), wide[2]);
+	canon_out(graph, 0, canon_cast(graph, y, x->dtype));
+	canon_out(graph, 1, running(graph, in[3], mean, momentum));
+	canon_out(graph, 2, running(graph, in[4], variance, momentum));
+}
+
 /* The mean of squares over a window of channels: channels become what a pool's windows move over.
  */
 static struct tensor *channel_means(struct graph *graph, struct tensor *x, int64_t size)

@@ -65,7 +65,7 @@ static const struct canon table[] = {
 	{"Relu", 1, 0, 1, 1, 1, NULL, canon_same},
 	{"Round", 11, 0, 1, 1, 1, NULL, canon_same},
 	{"Selu", 1, 0, 1, 1, 1, NULL, canon_same},
-	{"Shrink", 9, 0, 1, 1, 1, NULL, canon_same},
+	{"Shrink", 9, 0, 1, 1, 1, "Where", canon_shrink},
 	{"Sigmoid", 1, 0, 1, 1, 1, NULL, canon_same},
 	{"Sign", 9, 0, 1, 1, 1, NULL, canon_same},
 	{"Sin", 7, 0, 1, 1, 1, NULL, canon_same},
@@ -131,7 +131,7 @@ static const struct canon table[] = {
 	{"Compress", 9, 0, 2, 2, 1, "Gather", canon_compress, 0x2},
 	{"Concat", 1, 0, 1, ANY, 1, NULL, canon_concat},
 	{"DepthToSpace", 1, 0, 1, 1, 1, "Transpose", canon_depth_space},
-	{"Dropout", 1, 0, 1, 3, 2, "Reshape", canon_identity, 0x4},
+	{"Dropout", 1, 0, 1, 3, 2, "Reshape", canon_dropout, 0x6},
 	{"Expand", 8, 0, 2, 2, 1, NULL, canon_expand, 0x2},
 	{"Flatten", 1, 0, 1, 1, 1, "Reshape", canon_flatten},
 	{"Gather", 1, 0, 2, 2, 1, NULL, canon_gather},
@@ -225,6 +225,26 @@ static void check_attributes(struct graph *graph)
 				     proto->attribute[i]->name);
 }
 
+/*
+ * Of opsets before ONNX_MIN_OPSET those operators that have always been what they are: files keep
+ * the number of the opset that their operators came with.
+ */
+static bool is_of_old(const char *op)
+{
+	static const char *const ops[] = {
+		"Constant",      "Flatten",   "Gather",   "GlobalAveragePool",
+		"GlobalMaxPool", "Identity",  "LRN",      "LogSoftmax",
+		"MatMul",        "Not",       "Shape",    "Size",
+		"Softmax",       "Softplus",  "Softsign", "Squeeze",
+		"Transpose",     "Unsqueeze",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
+		if (!strcmp(ops[i], op))
+			return true;
+	return false;
+}
+
 /* Refusals that need no shapes. Return: the rule, or NULL. */
 static const struct canon *check_node(struct graph *graph)
 {
@@ -242,6 +262,10 @@ static const struct canon *check_node(struct graph *graph)
 	}
 	if (node->opset < canon->since) {
 		graph_refuse(graph, "the operator exists since opset %u", canon->since);
+		return NULL;
+	}
+	if (!node->domain[0] && node->opset < ONNX_MIN_OPSET && !is_of_old(canon->op)) {
+		graph_refuse(graph, "it is read since opset %u", ONNX_MIN_OPSET);
 		return NULL;
 	}
 	if (canon->until && node->opset > canon->until) {

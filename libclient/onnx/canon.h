@@ -115,13 +115,15 @@ struct tensor *canon_cast(struct graph *graph, struct tensor *a, uint32_t dtype)
 void canon_same(struct graph *graph); /* inputs, outputs and attributes as they are */
 /* The same as @op, without those inputs whose bit is set. */
 void canon_same_without(struct graph *graph, const char *op, uint32_t absent);
-void canon_identity(struct graph *graph); /* Identity, Dropout, ... */
+void canon_identity(struct graph *graph);
+void canon_dropout(struct graph *graph);
 
 void canon_legacy_binary(struct graph *graph); /* Add, Mul, ...: axis and broadcast of opset 6 */
 void canon_pow(struct graph *graph);
 void canon_prelu(struct graph *graph);
 void canon_variadic(struct graph *graph); /* Sum, Max, Min, Mean */
 void canon_clip(struct graph *graph);
+void canon_shrink(struct graph *graph);
 void canon_cast_node(struct graph *graph);
 void canon_cast_like(struct graph *graph);
 void canon_softmax(struct graph *graph);
@@ -130,6 +132,8 @@ void canon_global_pool(struct graph *graph);
 
 void canon_mean_variance(struct graph *graph);
 void canon_lrn(struct graph *graph);
+/* BatchNormalization of five inputs @in, in training. */
+void canon_batch_training(struct graph *graph, struct tensor *const *in, float epsilon);
 /* Hardmax of @x along @axis: Softmax's rule tells. */
 struct tensor *canon_hardmax(struct graph *graph, struct tensor *x, unsigned int axis);
 

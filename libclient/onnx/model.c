@@ -487,10 +487,10 @@ static int check_model(struct resolver *resolver)
 	if (model->opset == 0)
 		return onnx_error(resolver->error, -EBADMSG,
 				  "it does not say which opset of the default domain it uses");
-	if (model->opset < ONNX_MIN_OPSET || model->opset > ONNX_MAX_OPSET)
+	if (model->opset > ONNX_MAX_OPSET)
 		return onnx_error(resolver->error, -EOPNOTSUPP,
-				  "its opset is %u, expected %u to %u", model->opset,
-				  ONNX_MIN_OPSET, ONNX_MAX_OPSET);
+				  "its opset is %u, expected at most %u", model->opset,
+				  ONNX_MAX_OPSET);
 	if (proto->graph->n_sparse_initializer > 0)
 		return onnx_error(resolver->error, -EOPNOTSUPP, "sparse initializers are not read");
 	if (proto->graph->n_node > ONNX_MAX_NODES)

@@ -4,7 +4,7 @@
 
     onnx-rules.py BROKERCTL DEVICE
 
-All nodes are in one model; what they should give is computed here, as ONNX says in words.
+Nodes are together in two models; what they should give is computed here, as ONNX says in words.
 """
 import math
 import os
@@ -47,11 +47,14 @@ class Model:
         self.constants.append(onnx.tensor(name, dtype, dims, values))
         return name
 
-    def node(self, op, inputs, dtype, dims, values, /, **attributes):
-        name = f'out{len(self.outputs)}_{op}'
-        self.nodes.append(onnx.node(op, inputs, [name], name, **attributes))
-        self.outputs.append((name, dtype, dims))
-        self.file('expect', name, dtype, dims, values)
+    def node(self, op, inputs, dtype, dims, values, /, more=(), **attributes):
+        """With @more outputs than one, if there are."""
+        wanted = ((dtype, dims, values), *more)
+        names = [f'out{len(self.outputs) + i}_{op}' for i in range(len(wanted))]
+        self.nodes.append(onnx.node(op, inputs, names, names[0], **attributes))
+        for name, each in zip(names, wanted):
+            self.outputs.append((name, *each[:2]))
+            self.file('expect', name, *each)
 
     def run(self):
         model = onnx.write(os.path.join(self.folder, 'model.onnx'),
@@ -114,6 +117,39 @@ def add_hardmax(model):
         model.node('Hardmax', [name], dtype, [3, 4],
                    [float(i == columns[k].index(max(columns[k]))) for i in range(3) for k in range(4)],
                    axis=0)
+
+
+def add_shrinks(model):
+    values = [-2.0, -0.75, -0.5, 0.25, 0.5, 1.5, math.inf, -math.inf]
+    name = model.input(onnx.FLOAT, [8], values)
+    model.node('Shrink', [name], onnx.FLOAT, [8], [value if abs(value) > 0.5 else 0.0 for value in values])
+    name = model.input(onnx.FLOAT16, [6], values[:6])
+    model.node('Shrink', [name], onnx.FLOAT16, [6], [-1.5, 0.0, 0.0, 0.0, 0.0, 1.0], lambd=0.75, bias=0.5)
+    name = model.input(onnx.INT8, [4], [-3, -1, 1, 2])
+    model.node('Shrink', [name], onnx.INT8, [4], [-2, 0, 0, 1], lambd=1.5, bias=1.0)
+
+
+def add_training(model, rng):
+    """Of a network that learns: normalised by this batch, and how far the means of all have moved."""
+    n, c, h = 4, 3, 5
+    x = [rng.uniform(-2, 3) for _ in range(n * c * h)]
+    scale, bias, mean, variance = ([1.5, -2.0, 0.5], [0.5, 1.0, -1.0], [1.0, 2.0, 3.0], [0.5, 1.0, 2.0])
+    wanted, means, variances = [0.0] * len(x), [], []
+    for k in range(c):
+        members = [i for i in range(len(x)) if i // h % c == k]
+        now = sum(x[i] for i in members) / len(members)
+        spread = sum((x[i] - now) ** 2 for i in members) / len(members)
+        for i in members:
+            wanted[i] = (x[i] - now) / math.sqrt(spread + 1e-3) * scale[k] + bias[k]
+        means.append(mean[k] * 0.75 + now * 0.25)
+        variances.append(variance[k] * 0.75 + spread * 0.25)
+    inputs = [model.input(onnx.FLOAT, [n, c, h], x)]
+    inputs += [model.input(onnx.FLOAT, [c], values) for values in (scale, bias, mean, variance)]
+    model.node('BatchNormalization', inputs, onnx.FLOAT, [n, c, h], wanted,
+               more=((onnx.FLOAT, [c], means), (onnx.FLOAT, [c], variances)),
+               epsilon=1e-3, momentum=0.75, training_mode=1)
+    model.node('Dropout', [inputs[0]], onnx.FLOAT, [n, c, h], x,
+               more=((onnx.BOOL, [n, c, h], [1] * len(x)),))
 
 
 def add_powers(model):
@@ -181,14 +217,14 @@ def main():
     with tempfile.TemporaryDirectory(prefix='rules-', dir='/tmp') as folder:
         os.environ['XDG_RUNTIME_DIR'] = folder
         os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
-        model = Model(folder)
-        add_mean_variance(model, rng)
-        add_lrn(model, rng)
-        add_hardmax(model)
-        add_powers(model)
-        add_clips(model)
-        add_known(model)
-        model.run()
+        # A plan has 64 inputs and outputs at most.
+        for add_all in ((lambda m: add_mean_variance(m, rng), lambda m: add_lrn(m, rng), add_hardmax,
+                         add_shrinks, lambda m: add_training(m, rng)),
+                        (add_powers, add_clips, add_known)):
+            model = Model(folder)
+            for add in add_all:
+                add(model)
+            model.run()
 
 
 main()

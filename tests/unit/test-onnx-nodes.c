@@ -391,6 +391,13 @@ static void test_hostile(void **state)
 		{"ReverseSequence", 10, "f32[4,2] {1,2}", "batch_axis=0 time_axis=0", "2 lengths"},
 		{"ReverseSequence", 10, "f32[4,2] {1}", "", "1 lengths"},
 		{"ReverseSequence", 10, "f32[4] {1}", "", "1 lengths"},
+		{"Shrink", 9, "i64[2]", "", "expected float32"},
+		{"BatchNormalization", 15, "f32[2,3] f32[3] f32[3] f32[3] f32[2]",
+		 "training_mode=1", "one element per channel"},
+		{"BatchNormalization", 15, "f32[3] f32[3] f32[3] f32[3] f32[3]", "training_mode=1",
+		 "one element per channel"},
+		{"Relu", 5, "f32[2]", "", "read since opset 6"},
+		{"Reshape", 1, "f32[2]", "shape=2,1", "read since opset 6"},
 		{"Einsum", 12, "f32[4]", "equation=i", "no such operator"},
 	};
 

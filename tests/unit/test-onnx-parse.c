@@ -211,9 +211,6 @@ static void test_load__versions(void **state)
 	made.proto.ir_version = 2;
 	expect_refused(&made, -EOPNOTSUPP, "IR version");
 	make_sound(&made);
-	made.opset.version = 5;
-	expect_refused(&made, -EOPNOTSUPP, "opset is 5");
-	make_sound(&made);
 	made.opset.version = 26;
 	expect_refused(&made, -EOPNOTSUPP, "opset is 26");
 	make_sound(&made);
