@@ -20,9 +20,9 @@
  *
  * What is read: opsets 6 to 25 of the default domain, of earlier ones the operators that have not
  * changed; IR versions 3 and later; weights in the file or beside it. Nodes are brought into the
- *one form in which the broker's catalogue has each operator; what depends on constants alone is
- *computed while compiling. What the catalogue lacks is refused, all of it at once:
- *rbk_onnx_refusal() lists node, operator, opset and reason.
+ * one form in which the broker's catalogue has each operator; what depends on constants alone is
+ * computed while compiling. What the catalogue lacks is refused, all of it at once:
+ * rbk_onnx_refusal() lists node, operator, opset and reason.
  *
  * Shapes. A leading dimension of the inputs that the file leaves open becomes the task's count. A
  * model whose inputs all have the fixed leading dimension 1 gets one too, if every node provably
