@@ -165,6 +165,10 @@ void canon_lrn(struct graph *graph)
 			     (long long)size);
 		return;
 	}
+	if (shape_is_empty(&x->shape)) {
+		canon_out(graph, 0, graph_nothing(graph, x->dtype, &x->shape));
+		return;
+	}
 	wide = canon_cast(graph, x, RBK_ONNX_F32);
 	y = with_number(graph, "Mul", channel_means(graph, wide, size), (double)alpha);
 	y = with_number(graph, "Pow", with_number(graph, "Add", y, (double)bias), (double)beta);
@@ -192,6 +196,8 @@ struct tensor *canon_hardmax(struct graph *graph, struct tensor *x, unsigned int
 		graph_refuse(graph, "it looks for the largest of all rows");
 		return graph_unknown(graph);
 	}
+	if (shape_is_empty(&x->shape))
+		return graph_nothing(graph, x->dtype, &x->shape);
 	in[0] = canon_unary(graph, "ArgMax", canon_cast(graph, x, RBK_ONNX_F32), largest, 2);
 	in[1] = canon_cast(graph, graph_constant(graph, &ends), x->dtype);
 	return graph_emit_1(graph, "OneHot", in, 2, spread, 2);

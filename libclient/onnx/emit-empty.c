@@ -394,8 +394,10 @@ void emit_empty(struct graph *graph, struct step *step)
 		if (!is_empty(step->in[i]))
 			continue;
 		graph_refuse(graph,
-			     "its input \"%s\" %s has no elements, for which %s is not defined",
-			     step->in[i]->name, SHAPE_TEXT(&step->in[i]->shape), step->op);
+			     "its input%s%s%s %s has no elements, for which %s is not defined",
+			     step->in[i]->name[0] ? " \"" : "", step->in[i]->name,
+			     step->in[i]->name[0] ? "\"" : "", SHAPE_TEXT(&step->in[i]->shape),
+			     step->op);
 		return;
 	}
 }

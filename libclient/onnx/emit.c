@@ -106,6 +106,11 @@ static bool check_size(struct graph *graph, const char *what, uint32_t dtype,
 	uint64_t bytes = onnx_dtype_size(dtype);
 
 	for (unsigned int i = 0; i < shape->rank; i++) {
+		if (shape->dims[i] == 0) {
+			graph_refuse(graph, "%s %s has no elements whatever the count is", what,
+				     SHAPE_TEXT(shape));
+			return false;
+		}
 		if (__builtin_mul_overflow(bytes, (uint64_t)shape->dims[i], &bytes) ||
 		    bytes > TENSOR_MAX_BYTES) {
 			graph_refuse(graph, "%s would be %s %s, which no memory has room for", what,

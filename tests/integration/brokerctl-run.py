@@ -260,6 +260,14 @@ def check_empty(files):
         os.unlink(old)
         text = run('run', *arguments, f'--input=cache={cache}', '--profile').stdout
         expect('old float32 [0,3]' in text, text)
+    # Of several rows none has any; and one of the inputs joins nothing.
+    rows = onnx.npy(files.at('rows0.npy'), onnx.FLOAT, [2, 0], [])
+    rowwise = onnx.write(files.at('rowwise.onnx'), onnx.model(
+        [onnx.node('Softmax', ['x'], ['y']), onnx.node('Concat', ['z', 'x'], ['w'], axis=1)],
+        [('x', onnx.FLOAT, ['n', 0]), ('z', onnx.FLOAT, ['n', 3])],
+        [('y', onnx.FLOAT, ['n', 0]), ('w', onnx.FLOAT, ['n', 3])]))
+    report(rowwise, f'--input=x={rows}', f'--input=z={files.ones}', f'--expect=y={rows}',
+           f'--expect=w={files.ones}')
     largest = onnx.write(files.at('largest.onnx'), onnx.model(
         [onnx.node('ArgMax', ['x'], ['y'], axis=0)], [('x', onnx.FLOAT, [0, 3])],
         [('y', onnx.INT64, [1, 3])]))

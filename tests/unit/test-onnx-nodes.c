@@ -228,6 +228,10 @@ static void test_products(void **state)
 		{"Softmax", 11, "f32[4,0,3]", "", "f32[4,0,3]"},
 		{"LayerNormalization", 17, "f32[0,3] f32[3]", "", "f32[0,3]"},
 		{"CumSum", 14, "f32[0] {0}", "", "f32[0]"},
+		{"LRN", 13, "f32[2,0,3]", "size=3", "f32[2,0,3]"},
+		{"Hardmax", 13, "f32[2,0]", "", "f32[2,0]"},
+		{"MeanVarianceNormalization", 13, "f32[2,0]", "axes=0,1", "f32[2,0]"},
+		{"BatchNormalization", 15, "f32[0,3] f32[3] f32[3] f32[3] f32[3]", "", "f32[0,3]"},
 	};
 
 	CHECK_ALL(ones);
