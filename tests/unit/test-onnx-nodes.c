@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fail-alloc.h"
 #include "libclient/onnx/eval.h"
 #include "support/onnx-model.h"
 
@@ -137,6 +138,20 @@ static void describe(const char *name, char ret[128], const struct constant **re
 	*ret_constant = tensor->constant;
 }
 
+/* Whichever allocation fails before it can. */
+static int compile(void)
+{
+	int r;
+
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		r = rbk_onnx_compile(model, NULL, &error);
+		if (!fail_alloc_stop())
+			return r;
+		assert_int_equal(r, -ENOMEM);
+	}
+}
+
 static void check(const struct one_node *one)
 {
 	char found[2][128], text[300];
@@ -144,7 +159,7 @@ static void check(const struct one_node *one)
 	int r;
 
 	load(one);
-	r = rbk_onnx_compile(model, NULL, &error);
+	r = compile();
 	if (is_refusal(one)) {
 		if (r != -EOPNOTSUPP || !strstr(error.text, one->outputs))
 			fail_msg("%s of %s: %d \"%s\", expected \"%s\"", one->op, one->inputs, r,
