@@ -187,6 +187,8 @@
 #define ATTENTION_SOFTCAP    25
 #define ATTENTION_FLAGS      26
 #define ATTENTION_QK_MODE    27
+#define ATTENTION_GROUPS     28 /* where a workgroup has several queries of one head of keys */
+#define ATTENTION_BLOCKS     29 /* of queries of such a head */
 #define ATTENTION_CAUSAL     1
 #define ATTENTION_HAS_MASK   2
 #define ATTENTION_MASK_BOOL  4

@@ -155,15 +155,23 @@ static void fill_attention(const struct vk_step *step, const struct plan *plan, 
 		w[ATTENTION_FLAGS] |= ATTENTION_HAS_VALID;
 	if (step->operands[VK_OUT + 1].tensor != PLAN_NO_TENSOR)
 		w[ATTENTION_FLAGS] |= ATTENTION_HAS_QK;
-	vk_set_groups(params, w[ATTENTION_QUERIES], 1);
+	w[ATTENTION_BLOCKS] = vk_divide_up((uint64_t)q.n / k.n * q.seq, step->info->tile_rows);
+	w[ATTENTION_GROUPS] = batch * k.n * w[ATTENTION_BLOCKS];
+	vk_set_groups(params,
+		      step->pipe == VK_PIPE_ATTENTION ? w[ATTENTION_QUERIES] : w[ATTENTION_GROUPS],
+		      1);
 }
 
 static uint64_t turns_attention(const struct vk_step *step, const struct vk_params *params)
 {
 	const uint32_t *w = params->w;
 	const uint64_t lanes = step->info->spec[0], blocks = w[ATTENTION_KEYS] / lanes + 1;
-	const uint64_t product = w[ATTENTION_HEAD] / 8 + 8, values = w[ATTENTION_VALUE] / lanes + 1;
+	const uint64_t at_once = step->pipe == VK_PIPE_ATTENTION ? 8 : 4;
+	const uint64_t product = w[ATTENTION_HEAD] / at_once + 8;
+	const uint64_t values = w[ATTENTION_VALUE] / lanes + 1;
 
+	if (step->pipe != VK_PIPE_ATTENTION && lanes == step->info->tile_rows)
+		return 2 * (uint64_t)w[ATTENTION_KEYS];
 	/* The scores perhaps twice, two sums over subgroups, the values; the output. */
 	return blocks * (2 * product + 2 * lanes + values * (lanes + 1)) + 2 * values;
 }
@@ -201,6 +209,21 @@ static int lower_present(struct lowering *l, unsigned int which, struct vk_opera
 	return lower_add(l);
 }
 
+/* Queries of the same keys are worth a workgroup together where there are several. */
+static enum vk_pipe attention_pipe(const struct lowering *l)
+{
+	const struct heads q = heads_of(l->plan, l->node, 0), k = heads_of(l->plan, l->node, 1);
+	const uint32_t v_size = heads_of(l->plan, l->node, 2).size;
+	const uint32_t size = q.size > v_size ? q.size : v_size;
+	const uint32_t least = q.size < v_size ? q.size : v_size;
+
+	if (q.n / k.n * (uint64_t)q.seq == 1 || least < 4 || size > 2 * VK_ATTENTION_HEAD)
+		return VK_PIPE_ATTENTION;
+	if (size > VK_ATTENTION_HEAD && l->target->variant == VK_VARIANT_PLAIN)
+		return VK_PIPE_ATTENTION_BLOCK_WIDE;
+	return VK_PIPE_ATTENTION_BLOCK;
+}
+
 int lower_attention(struct lowering *l)
 {
 	const struct node *node = l->node;
@@ -229,7 +252,7 @@ int lower_attention(struct lowering *l)
 	l->step->operands[VK_OUT].tensor = node->out[0];
 	l->step->operands[VK_OUT + 1].tensor = node_out(node, 3);
 	l->step->half = is_half(l);
-	l->step->pipe = VK_PIPE_ATTENTION;
+	l->step->pipe = attention_pipe(l);
 	l->step->fill = fill_attention;
 	l->step->turns = turns_attention;
 	l->step->args[0] = together;

@@ -111,6 +111,12 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 	[VK_PIPE_ROTARY][SHARED] = {"RotaryEmbedding", SHADER(shader_rotary), 2, {256, 2}, 1, 512},
 	[VK_PIPE_ATTENTION][PLAIN] = {"Attention", SHADER(shader_attention), 1, {8}, 1, 1},
 	[VK_PIPE_ATTENTION][SHARED] = {"Attention", SHADER(shader_attention), 1, {64}, 1, 1},
+	[VK_PIPE_ATTENTION_BLOCK][PLAIN] =
+		{"Attention, queries", SHADER(shader_attention_queries), 2, {8, 16}, 8, 1},
+	[VK_PIPE_ATTENTION_BLOCK][SHARED] =
+		{"Attention, queries", SHADER(shader_attention_block), 1, {64}, 4, 1},
+	[VK_PIPE_ATTENTION_BLOCK_WIDE][PLAIN] =
+		{"Attention, queries", SHADER(shader_attention_queries), 2, {8, 32}, 8, 1},
 	[VK_PIPE_PRESENT][PLAIN] =
 		{"Attention, present", SHADER(shader_present), 2, {8, 32}, 1, 256},
 	[VK_PIPE_PRESENT][SHARED] =

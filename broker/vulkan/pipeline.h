@@ -37,6 +37,8 @@ enum vk_pipe {
 	VK_PIPE_LP_NORM,
 	VK_PIPE_ROTARY,
 	VK_PIPE_ATTENTION,
+	VK_PIPE_ATTENTION_BLOCK,      /* several queries per workgroup */
+	VK_PIPE_ATTENTION_BLOCK_WIDE, /* with more than VK_ATTENTION_HEAD elements, PLAIN */
 	VK_PIPE_PRESENT,
 	VK_PIPE_MAX_POOL,
 	VK_PIPE_MAX_POOL_I8,
@@ -92,6 +94,7 @@ enum {
 	VK_NBITS_ROWS = 8,
 	VK_TOP_K_SMALL = 8,
 	VK_TOP_K_MAX = 256,
+	VK_ATTENTION_HEAD = 64,
 	VK_ATTENTION_MAX_VALUE = 1024, /* elements of a value: shared memory */
 	VK_MAX_GROUPS = 65535,         /* per dimension: what every implementation allows */
 	VK_SPEC_MAX = 6,

@@ -232,4 +232,16 @@ SHADER_CODE(shader_scan_half)
 SHADER_CODE(shader_scan_integer)
 #include "broker/vulkan/scan-integer.spv.h"
 ;
+SHADER_CODE(shader_attention_queries)
+#include "broker/vulkan/attention-queries.spv.h"
+;
+SHADER_CODE(shader_attention_queries_half)
+#include "broker/vulkan/attention-queries-half.spv.h"
+;
+SHADER_CODE(shader_attention_block)
+#include "broker/vulkan/attention-block.spv.h"
+;
+SHADER_CODE(shader_attention_block_half)
+#include "broker/vulkan/attention-block-half.spv.h"
+;
 /* clang-format on */

@@ -147,9 +147,6 @@ static int check_mask(struct op_call *call, const struct heads *q, uint32_t n_ke
 
 	if (!mask)
 		return 0;
-	if (mask->dtype != RBK_DTYPE_BOOL && mask->dtype != call->in[0]->dtype)
-		return op_call_refuse(call, "input \"%s\" is %s, expected bool or %s", mask->name,
-				      dtype_name(mask->dtype), dtype_name(call->in[0]->dtype));
 	if (mask->shape.rank < 2 || mask->shape.rank > 4)
 		fits = false;
 	for (unsigned int d = 0; fits && d < mask->shape.rank; d++) {

@@ -181,14 +181,17 @@ static void rotary(struct random *r, const char *op)
 
 static void attention(struct random *r, const char *op)
 {
+	static const enum rbk_dtype types[] = {RBK_DTYPE_F32, RBK_DTYPE_F16, RBK_DTYPE_BOOL};
 	const bool heads_first = pick(r, 0, 1), past = pick(r, 0, 1), mask = pick(r, 0, 1);
 	const uint32_t batch = r->dynamic ? DESCRIBE_COUNT : pick(r, 1, 3);
 	const uint32_t kv_heads = pick(r, 1, 3), heads = kv_heads * pick(r, 1, 3);
 	const uint32_t q_len = pick(r, 1, 9), kv_len = pick(r, 1, 30), before = pick(r, 1, 20);
-	const uint32_t size = pick(r, 1, 40), v_size = pick(r, 1, 40);
+	const uint32_t largest = pick(r, 0, 4) ? 40 : 150;
+	const uint32_t size = pick(r, 1, largest), v_size = pick(r, 1, largest);
 	const uint32_t total = kv_len + (past ? before : 0);
 	const bool presents = pick(r, 0, 1), qk = pick(r, 0, 1);
 	const enum rbk_dtype type = r->half ? RBK_DTYPE_F16 : RBK_DTYPE_F32;
+	const enum rbk_dtype mask_type = types[pick(r, 0, 2)];
 	char out[64] = "y";
 
 	if (heads_first) {
@@ -207,21 +210,22 @@ static void attention(struct random *r, const char *op)
 	halve(r);
 	switch (mask ? pick(r, 0, 3) : 4) {
 	case 0:
-		describe_input(r->d, "mask", DESCRIBE_DIMS(q_len, total));
+		describe_tensor(r->d, "mask", RBK_TENSOR_INPUT, mask_type, 0,
+				DESCRIBE_DIMS(q_len, total));
 		break;
 	case 1:
-		describe_input(r->d, "mask", DESCRIBE_DIMS(1, pick(r, 1, total)));
+		describe_tensor(r->d, "mask", RBK_TENSOR_INPUT, mask_type, 0,
+				DESCRIBE_DIMS(1, pick(r, 1, total)));
 		break;
 	case 2:
-		describe_input(r->d, "mask", DESCRIBE_DIMS(heads, 1, total));
+		describe_tensor(r->d, "mask", RBK_TENSOR_INPUT, mask_type, 0,
+				DESCRIBE_DIMS(heads, 1, total));
 		break;
 	case 3:
-		describe_input(r->d, "mask", DESCRIBE_DIMS(batch, 1, q_len, pick(r, 1, total)));
+		describe_tensor(r->d, "mask", RBK_TENSOR_INPUT, mask_type, 0,
+				DESCRIBE_DIMS(batch, 1, q_len, pick(r, 1, total)));
 		break;
 	}
-	/* A mask has a type of its own. */
-	if (type == RBK_DTYPE_F16 && pick(r, 0, 1))
-		describe_halve(r->d);
 	output(r, "y", type);
 	if (presents) {
 		output(r, "nk", type);
