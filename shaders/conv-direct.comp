@@ -11,6 +11,7 @@
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "activation.glsl"
 #include "window.glsl"
 
 layout(local_size_x_id = 0) in;
@@ -94,7 +95,7 @@ void main()
 				uint n = col + gl_WorkGroupSize.x * i;
 
 				if (row + r < filters && n < pixels)
-					store1(o, (row + r) * pixels + n, sum[r][i]);
+					store1(o, (row + r) * pixels + n, activate(p, sum[r][i]));
 			}
 	}
 }

@@ -9,6 +9,7 @@
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "activation.glsl"
 #include "window.glsl"
 #extension GL_KHR_shader_subgroup_ballot : require
 
@@ -85,6 +86,6 @@ void main()
 		[[unroll]] for (uint r = 0; r < ROWS; r++)
 			[[unroll]] for (uint i = 0; i < 4; i++)
 				if (row + r < filters && col + i < pixels)
-					store1(o, (row + r) * pixels + col + i, sum[r][i]);
+					store1(o, (row + r) * pixels + col + i, activate(p, sum[r][i]));
 	}
 }

@@ -11,6 +11,7 @@
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "activation.glsl"
 #include "tile.glsl"
 #include "window.glsl"
 #extension GL_KHR_shader_subgroup_ballot : require
@@ -142,7 +143,7 @@ void main()
 
 			[[unroll]] for (uint side = 0; side < 2; side++) {
 				uint n = col + 4 * (x + TILE_LANES * side);
-				vec4 v = sum[side][r] + bias;
+				vec4 v = activate4(p, sum[side][r] + bias);
 
 				if (n + 4 <= pixels)
 					store4(o, (m + r) * pixels + n, v);

@@ -3,6 +3,7 @@
 /* ConvTranspose: one output per invocation, which asks what of the input each tap would spread to it. */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "activation.glsl"
 
 layout(local_size_x_id = 0) in;
 
@@ -79,5 +80,5 @@ void main()
 			}
 		}
 	}
-	store1(p.address[PARAM_OUT], index, sum);
+	store1(p.address[PARAM_OUT], index, activate(p, sum));
 }

@@ -3,6 +3,7 @@
 /* Conv over depth, height and width: one output per invocation. */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "activation.glsl"
 #include "window.glsl"
 
 layout(local_size_x_id = 0) in;
@@ -58,5 +59,5 @@ void main()
 				}
 			}
 		}
-	store1(p.address[PARAM_OUT], index, sum);
+	store1(p.address[PARAM_OUT], index, activate(p, sum));
 }

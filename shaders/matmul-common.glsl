@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a batch of a MatMul begins, and how it ends: alpha * sum + beta * C. */
+/* Where a batch of a MatMul begins, and how it ends: alpha * sum + beta * C, and an activation. */
+#include "activation.glsl"
 
 /* Element offsets of A and B of batch @z. */
 void batch_offsets(Params p, uint z, out uint a, out uint b)
@@ -24,7 +25,7 @@ float finish(Params p, float sum, uint row, uint col)
 	if (beta != 0.0)
 		result += beta * load1(p.address[2], row * p.w[MATMUL_C_ROW] +
 							     col * p.w[MATMUL_C_COL]);
-	return result;
+	return activate(p, result);
 }
 
 /* The same of four columns, of which those beyond the last are anything. */
@@ -38,5 +39,5 @@ vec4 finish4(Params p, vec4 sum, uint row, uint col, uint n_cols)
 			result[c] += beta * load1(p.address[2], row * p.w[MATMUL_C_ROW] +
 									min(col + c, n_cols - 1) *
 										p.w[MATMUL_C_COL]);
-	return result;
+	return activate4(p, result);
 }

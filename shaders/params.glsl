@@ -19,6 +19,12 @@
 #define BATCH_BEGIN        42
 #define BATCH_END          43
 
+/* MatMul, Gemm, Conv and ConvTranspose: see activation.glsl */
+#define ACTIVATION         36 /* 0: none */
+#define ACTIVATION_SLOPE   37 /* the bits of floats */
+#define ACTIVATION_LOW     38
+#define ACTIVATION_HIGH    39
+
 /* MatMul and Gemm: out[z][m][n] = alpha * sum over k of a[m][k] * b[k][n] + beta * c[m][n] */
 #define MATMUL_M           0
 #define MATMUL_N           1

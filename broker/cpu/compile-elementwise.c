@@ -42,6 +42,14 @@ static enum cpu_map_op function_of(const struct node *node)
 	}
 }
 
+void compile_activation(struct compiler *c, const struct node *node)
+{
+	c->step->activation = (struct cpu_activation){
+		.kernel = c->step->kernels->map[CPU_F32][function_of(node)],
+		.f = {node->params.elementwise.f[0], node->params.elementwise.f[1]},
+	};
+}
+
 static void choose_kernel(struct compiler *c, struct cpu_step_map *step)
 {
 	const struct cpu_kernels *kernels = c->step->kernels;

@@ -280,6 +280,8 @@ static int compile_node(struct compiler *c, const struct node *node)
 		r = compile_add(c);
 	if (!r)
 		r = compilers[node->op->kind](c);
+	if (!r && node->activation != PLAN_NO_NODE)
+		compile_activation(c, &c->plan->nodes[node->activation]);
 	if (!r)
 		r = compile_half_end(c, first);
 	compile_half_deinit(c);
@@ -309,6 +311,8 @@ int cpu_compile(struct cpu_executor *cpu, const struct plan *plan, struct cpu_pl
 	int r;
 
 	for (unsigned int i = 0; i < plan->n_nodes; i++) {
+		if (plan->nodes[i].is_activation)
+			continue;
 		r = compile_node(&c, &plan->nodes[i]);
 		if (r)
 			return error_fold(r);

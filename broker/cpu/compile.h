@@ -95,6 +95,9 @@ int compile_scatter_nd(struct compiler *c);
 int compile_one_hot(struct compiler *c);
 int compile_trilu(struct compiler *c);
 
+/* Has the step compute @node, too, which is an activation of the node's. */
+void compile_activation(struct compiler *c, const struct node *node);
+
 /*
  * Fills the shape of a product, zeroed before. With @rows_apart batches are kept even where they
  * only mean more rows. Return: they only do, and there is one matrix.

@@ -150,16 +150,21 @@ static void transpose_pack(const struct cpu_window *args, const struct phase *ph
 	}
 }
 
-/* A tile's rows to their channels, with the bias. */
-static void transpose_scatter(const struct cpu_window *args, const struct phase *phase,
-			      const float *tile, const float *bias, size_t m, size_t first,
-			      size_t n, float *y)
+/* A tile's rows to their channels, with the bias, and activated. */
+static void transpose_scatter(const struct cpu_window *args, const struct phase *phase, float *tile,
+			      const float *bias, size_t m, size_t first, size_t n, float *y)
 {
 	for (size_t i = 0; i < m; i++) {
-		const float *from = tile + i * CPU_CONV_PIXELS, add = bias ? bias[i] : 0;
+		float *from = tile + i * CPU_CONV_PIXELS, add = bias ? bias[i] : 0;
 		float *plane = y + i * cpu_window_out(args);
 		size_t row = first / phase->n[2], j = first % phase->n[2];
 
+		if (args->activation) {
+			for (size_t k = 0; k < n; k++)
+				from[k] += add;
+			add = 0;
+			cpu_activate(args->activation, from, n);
+		}
 		for (size_t done = 0; done < n; row++, j = 0) {
 			const size_t len = window_min(n - done, phase->n[2] - j);
 			const size_t oz = phase->first[0] + row / phase->n[1] * args->stride[0];

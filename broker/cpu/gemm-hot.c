@@ -265,6 +265,21 @@ static void gemm_finish(const struct cpu_gemm *gemm, const struct cpu_gemm_tile 
 	}
 }
 
+static void gemm_activate(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile)
+{
+	const size_t m = tile->m_end - tile->m_begin, n = tile->n_end - tile->n_begin;
+	float *y = gemm->y + tile->m_begin * gemm->y_rs + tile->n_begin;
+
+	if (!gemm->activation)
+		return;
+	if (n == gemm->y_rs) {
+		cpu_activate(gemm->activation, y, m * n);
+		return;
+	}
+	for (size_t i = 0; i < m; i++)
+		cpu_activate(gemm->activation, y + i * gemm->y_rs, n);
+}
+
 static void gemm_block(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile,
 		       float *workspace)
 {
@@ -314,6 +329,7 @@ static void gemm_block(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *
 	}
 	if (gemm->c || gemm->alpha != 1)
 		gemm_finish(gemm, tile);
+	gemm_activate(gemm, tile);
 }
 
 /* A narrow tile that neither packing nor blocks would help. Return: false if it is none. */
@@ -343,6 +359,7 @@ VEC_INLINE bool gemm_narrow(const struct cpu_gemm *gemm, const struct cpu_gemm_t
 	}
 	micros[m - 1](gemm->k, a, gemm->a_rs, gemm->a_cs, b, gemm->b_rs, y, gemm->y_rs, n,
 		      gemm->accumulate);
+	gemm_activate(gemm, tile);
 	return true;
 }
 

@@ -66,6 +66,23 @@ static inline void cpu_pause_at(struct cpu_pause *pause, size_t i, size_t every)
 		cpu_pause(pause);
 }
 
+/* What becomes of each element of a result while it is at hand: an operator of one operand. */
+struct cpu_activation {
+	cpu_map_fn *kernel;
+	float f[2]; /* as struct cpu_map has them */
+};
+
+/* In place, @n elements; NULL: nothing. */
+static inline void cpu_activate(const struct cpu_activation *activation, float *y, size_t n)
+{
+	if (activation)
+		activation->kernel(&(struct cpu_map){.in = {y},
+						     .out = y,
+						     .step = {1},
+						     .f = {activation->f[0], activation->f[1]}},
+				   n);
+}
+
 /*
  * A matrix product, y[m][n] = alpha * sum over k of a[m][k] * b[k][n] + beta * c[m][n].
  * The sum is a chain of fused multiply-adds over each block of CPU_GEMM_KC terms; the blocks are
@@ -79,11 +96,13 @@ struct cpu_gemm {
 	size_t b_rs, b_cs;
 	const float *b_packed; /* from pack_b() of the same level, or NULL */
 	float *y;
-	size_t y_rs;             /* columns are adjacent */
-	const float *c;          /* NULL: none */
-	size_t c_rs, c_cs;       /* 0 where broadcast */
-	float alpha, beta;       /* 1 and 0 for a plain product */
-	bool accumulate;         /* add to y; alpha is 1 and there is no c */
+	size_t y_rs;       /* columns are adjacent */
+	const float *c;    /* NULL: none */
+	size_t c_rs, c_cs; /* 0 where broadcast */
+	float alpha, beta; /* 1 and 0 for a plain product */
+	bool accumulate;   /* add to y; alpha is 1 and there is no c */
+	/* Of all of the sum; NULL: none. Not with accumulate. Here and below. */
+	const struct cpu_activation *activation;
 	struct cpu_pause *pause; /* NULL: none; here and below */
 };
 
@@ -149,6 +168,7 @@ struct cpu_window {
 	const float *weights_packed; /* Conv: from pack_conv() of the same level, or NULL */
 	const float *bias;           /* Conv: NULL: none */
 	float *y;
+	const struct cpu_activation *activation; /* Conv, ConvTranspose */
 	struct cpu_pause *pause;
 };
 

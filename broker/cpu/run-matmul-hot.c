@@ -97,6 +97,7 @@ void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, si
 		.c_cs = s->c_cs,
 		.alpha = s->alpha,
 		.beta = s->beta,
+		.activation = step->activation.kernel ? &step->activation : NULL,
 		.pause = context->pause,
 	};
 

@@ -26,6 +26,7 @@ static struct cpu_window conv_args(const struct cpu_step *step, const struct cpu
 	struct cpu_window args = window_args(step, frame->count);
 	const float *weights = cpu_operand_at(&step->in[1], frame);
 
+	args.activation = step->activation.kernel ? &step->activation : NULL;
 	args.pause = context->pause;
 	args.x = cpu_operand_at(&step->in[0], frame);
 	args.weights = weights;

@@ -257,13 +257,20 @@ VEC_INLINE void slide_plane(const enum slide what, const struct cpu_window *args
 void CPU_FN(conv_depthwise)(const struct cpu_window *args, size_t begin, size_t end)
 {
 	const size_t taps = args->kernel[0] * args->kernel[1] * args->kernel[2];
+	const size_t pixels = cpu_window_out(args);
 
 	for (size_t unit = begin; unit < end; unit++) {
 		const size_t channel = unit % args->channels;
+		float *y = args->y + unit * pixels;
 
 		slide_plane(SLIDE_CONV, args, args->x + unit * cpu_window_in(args),
 			    args->weights + channel * taps, args->bias ? args->bias[channel] : 0,
-			    args->y + unit * cpu_window_out(args));
+			    y);
+		for (size_t i = 0; args->activation && i < pixels; i += CPU_PAUSE_ELEMS) {
+			cpu_activate(args->activation, y + i,
+				     window_min(CPU_PAUSE_ELEMS, pixels - i));
+			cpu_pause(args->pause);
+		}
 	}
 }
 

@@ -254,6 +254,7 @@ struct cpu_step {
 	cpu_units_fn *units;
 	const struct cpu_kernels *kernels;
 	struct cpu_operand out[CPU_MAX_OUT], in[CPU_MAX_IN];
+	struct cpu_activation activation; /* kernel: NULL: none */
 	bool looks; /* for others often enough, however many units it is given at once */
 	union {
 		struct cpu_step_gemm gemm;

@@ -163,16 +163,15 @@ static void conv_unit(const struct cpu_window *args, size_t batch, size_t group,
 			}
 		}
 	}
-	if (!args->bias)
-		return;
-	for (size_t i = 0; i < m; i++) {
-		const struct cpu_map add = {
-			.in = {y + i * pixels, args->bias + group * m + i},
-			.out = y + i * pixels,
-			.step = {1, 0},
-		};
+	for (size_t i = 0; i < m && (args->bias || args->activation); i++) {
+		float *row = y + i * pixels;
+		struct cpu_map add = {.in = {row}, .out = row, .step = {1, 0}};
 
-		CPU_FN(map_f32)[CPU_MAP_ADD](&add, n);
+		if (args->bias) {
+			add.in[1] = args->bias + group * m + i;
+			CPU_FN(map_f32)[CPU_MAP_ADD](&add, n);
+		}
+		cpu_activate(args->activation, row, n);
 	}
 }
 

@@ -64,7 +64,7 @@ static int parse_header(const struct rbk_plan_header *header, char message[PLAN_
 	if (header->version != RBK_PLAN_VERSION)
 		return plan_refuse(message, "the description has version %u, expected %u",
 				   header->version, RBK_PLAN_VERSION);
-	if (header->flags & ~RBK_PLAN_PINNED)
+	if (header->flags & ~(RBK_PLAN_PINNED | RBK_PLAN_NO_FUSION))
 		return plan_refuse(message, "the plan has unknown flags 0x%x", header->flags);
 	if (!is_zero(header->reserved, sizeof(header->reserved)))
 		return plan_refuse(message, "reserved bytes of the plan are not 0");

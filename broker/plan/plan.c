@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "plan/executor.h"
+#include "plan/fuse.h"
 #include "plan/plan-layout.h"
 #include "plan/plan-parse.h"
 #include "shm/operators/op-call.h"
@@ -397,6 +398,7 @@ static int make_node(struct maker *maker, unsigned int index)
 	memcpy(node->name, wire->name, sizeof(node->name));
 	memset(node->in, 0xff, sizeof(node->in));
 	memset(node->out, 0xff, sizeof(node->out));
+	node->activation = PLAN_NO_NODE;
 	call.n_in = copy_edges(maker->parsed.edges + wire->first_in, wire->n_in, OP_MAX_INPUTS,
 			       node->in);
 	call.n_out = copy_edges(maker->parsed.edges + wire->first_out, wire->n_out, OP_MAX_OUTPUTS,
@@ -491,6 +493,7 @@ static int finish(struct maker *maker)
 {
 	struct plan *plan = maker->plan;
 	bool writes_fixed = false, has_result = false;
+	int r;
 
 	for (unsigned int i = 0; i < plan->n_tensors; i++) {
 		struct tensor *tensor = &plan->tensors[i];
@@ -532,6 +535,11 @@ static int finish(struct maker *maker)
 		return plan_refuse(maker->message,
 				   "one task would take more than %llu operations or bytes",
 				   (unsigned long long)MAX_WORK);
+	if (!(maker->parsed.header->flags & RBK_PLAN_NO_FUSION)) {
+		r = plan_fuse(plan, maker->writers, maker->lives);
+		if (r)
+			return error_fold(r);
+	}
 	plan->splits_rows = maker->has_count && !maker->mixes_rows && !writes_fixed;
 	plan->row_grain = row_grain(plan);
 	plan->fingerprint = fingerprint(plan);

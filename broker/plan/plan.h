@@ -28,6 +28,7 @@ enum {
 	PLAN_MESSAGE_BYTES = OP_MESSAGE_BYTES,
 	PLAN_SCRATCH_ALIGN = 256, /* of every scratch tensor, in bytes */
 	PLAN_NO_TENSOR = 0xffff,
+	PLAN_NO_NODE = 0xffff,
 };
 
 struct tensor {
@@ -43,8 +44,8 @@ struct tensor {
 	uint64_t scratch_offset; /* scratch: within the plan's scratch block, at any count */
 	/*
 	 * The tensor whose bytes it is: itself, unless it is scratch and a view of another, of the
-	 * same size, as Reshape makes them. Executors look for bytes there; a root's root is
-	 * itself.
+	 * same size, as Reshape makes them, and nodes that work in place. Executors look for bytes
+	 * there; a root's root is itself.
 	 */
 	uint16_t root;
 };
@@ -60,6 +61,13 @@ struct node {
 	/* What an executor may need beside the tensors while it runs, at max_count: at most this.
 	 */
 	uint64_t work_bytes;
+	/*
+	 * The node that is computed along with this one, each element as soon as it is there, or
+	 * PLAN_NO_NODE: one that is_activation, which reads output 0 alone, in place. Its cost is
+	 * in here, and its own is 0. See fuse.c for which operators these are.
+	 */
+	uint16_t activation;
+	bool is_activation;
 };
 
 /* A constant: bytes of an immutable arena. (dev, ino, offset, bytes) identifies them for sharing

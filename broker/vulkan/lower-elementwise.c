@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* From nodes to dispatches: what works element by element. See lowering.h. */
+#include <assert.h>
+#include <math.h>
+
 #include "shaders/map.glsl"
 #include "shm/dtype.h"
 #include "vulkan/lowering.h"
@@ -105,6 +108,34 @@ static uint8_t type_of_width(uint8_t dtype)
 	default:
 		return RBK_DTYPE_I64;
 	}
+}
+
+void vk_set_activation(const struct vk_step *step, struct vk_params *params)
+{
+	const struct node *node = step->activation;
+	float slope = 1, low = -INFINITY, high = INFINITY;
+	uint32_t *w = params->w;
+
+	w[ACTIVATION] = node != NULL;
+	if (!node)
+		return;
+	switch (node->op->kind) {
+	case OP_RELU:
+		low = 0;
+		break;
+	case OP_LEAKY_RELU:
+		slope = node->params.elementwise.f[0];
+		break;
+	case OP_CLIP:
+		low = node->params.elementwise.f[0];
+		high = node->params.elementwise.f[1];
+		break;
+	default:
+		assert(!"no activation");
+	}
+	w[ACTIVATION_SLOPE] = vk_float_bits(slope);
+	w[ACTIVATION_LOW] = vk_float_bits(low);
+	w[ACTIVATION_HIGH] = vk_float_bits(high);
 }
 
 int lower_elementwise(struct lowering *l)

@@ -19,6 +19,7 @@ static void set_matmul(const struct vk_pipe_info *info, struct vk_params *params
 	w[MATMUL_BETA] = 0;
 	w[MATMUL_C_ROW] = 0;
 	w[MATMUL_C_COL] = 0;
+	w[ACTIVATION] = 0;
 	vk_set_groups(params, w[MATMUL_TILES], batch);
 }
 
@@ -69,6 +70,7 @@ static void fill_matmul(const struct vk_step *step, const struct plan *plan, uin
 			struct vk_params *params)
 {
 	vk_set_product(step, plan, count, step->node->in[0], step->node->in[1], params);
+	vk_set_activation(step, params);
 }
 
 static void fill_gemm(const struct vk_step *step, const struct plan *plan, uint32_t count,
@@ -84,6 +86,7 @@ static void fill_gemm(const struct vk_step *step, const struct plan *plan, uint3
 	uint32_t rows = 1, cols = 1;
 
 	set_matmul(step->info, params, m, n, k, lda, ldb, 1);
+	vk_set_activation(step, params);
 	params->w[MATMUL_ALPHA] = vk_float_bits(node->params.gemm.alpha);
 	if (step->operands[2].tensor == PLAN_NO_TENSOR)
 		return;
@@ -138,6 +141,7 @@ static void fill_pointwise(const struct vk_step *step, const struct plan *plan, 
 		pixels *= shape_dim(in, i, count);
 	set_matmul(step->info, params, filters, pixels, channels, channels, pixels,
 		   images * groups);
+	vk_set_activation(step, params);
 	w[MATMUL_BATCH_DIMS] = 2;
 	w[MATMUL_DIMS] = images;
 	w[MATMUL_DIMS + 1] = groups;

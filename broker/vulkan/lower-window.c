@@ -70,6 +70,7 @@ static void fill_conv_volume(const struct vk_step *step, const struct plan *plan
 			     struct vk_params *params)
 {
 	set_weights(step, plan, step->node->in[1], params);
+	vk_set_activation(step, params);
 	params->w[CONV_HAS_BIAS] = step->operands[2].tensor != PLAN_NO_TENSOR;
 	set_total(step, plan, count, params);
 }
@@ -94,6 +95,7 @@ static void fill_conv(const struct vk_step *step, const struct plan *plan, uint3
 		      struct vk_params *params)
 {
 	vk_set_conv(step, plan, count, step->node->in[1], params);
+	vk_set_activation(step, params);
 	params->w[CONV_HAS_BIAS] = step->operands[2].tensor != PLAN_NO_TENSOR;
 }
 
@@ -181,6 +183,7 @@ static void fill_conv_transpose(const struct vk_step *step, const struct plan *p
 	w[CONV_GROUPS] = step->node->params.window.group;
 	w[CONV_IN_CHANNELS] = weights->dims[0] / w[CONV_GROUPS];
 	w[CONV_OUT_CHANNELS] = weights->dims[1];
+	vk_set_activation(step, params);
 	w[CONV_HAS_BIAS] = step->operands[2].tensor != PLAN_NO_TENSOR;
 	set_total(step, plan, count, params);
 }

@@ -243,6 +243,8 @@ static int lower_node(struct lowering *l, const struct node *node)
 		r = lowerers[node->op->kind](l);
 	if (r)
 		return r < 0 ? error_fold(r) : r;
+	if (node->activation != PLAN_NO_NODE)
+		l->step->activation = &l->plan->nodes[node->activation];
 	for (uint32_t i = first; i < l->lowered->n_steps; i++)
 		l->lowered->steps[i].share = l->lowered->n_steps - first;
 	return 0;
@@ -285,7 +287,8 @@ int vk_lower(const struct plan *plan, const struct vk_target *target, struct vk_
 	if (target->bounces)
 		r = lower_copies(&l, true);
 	for (uint16_t i = 0; !r && i < plan->n_nodes; i++)
-		r = lower_node(&l, &plan->nodes[i]);
+		if (!plan->nodes[i].is_activation)
+			r = lower_node(&l, &plan->nodes[i]);
 	if (!r && target->bounces)
 		r = lower_copies(&l, false);
 	for (uint32_t i = 0; !r && i < ret->n_steps; i++) {

@@ -37,8 +37,9 @@ struct vk_step {
 	enum vk_pipe pipe;
 	bool half; /* the pipeline for float16 */
 	const struct vk_pipe_info *info;
-	const struct node *node; /* NULL: a copy */
-	uint32_t share;          /* of how many steps of its node it is one */
+	const struct node *node;       /* NULL: a copy */
+	const struct node *activation; /* that it computes as well; NULL: none */
+	uint32_t share;                /* of how many steps of its node it is one */
 	/* Other steps of its node that are so, too, neither read nor write what it writes. */
 	bool is_independent;
 	uint32_t args[4];    /* of whoever made it, for fill() */

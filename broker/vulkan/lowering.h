@@ -74,6 +74,12 @@ void vk_set_conv(const struct vk_step *step, const struct plan *plan, uint32_t c
 uint64_t vk_turns_conv(const struct vk_step *step, const struct vk_params *params);
 
 /*
+ * The words of a step's activation, for all pipelines of the operators that may have one; in
+ * lower-elementwise.c.
+ */
+void vk_set_activation(const struct vk_step *step, struct vk_params *params);
+
+/*
  * Adds a step behind those that the node has, with the node's operands; l->step is it from now on.
  * Return: 0, -ENOMEM.
  */

@@ -15,6 +15,7 @@
 #include "plan/executor.h"
 #include "plan/move.h"
 #include "reference/reference.h"
+#include "shm/operators/op-call.h"
 #include "shm/dtype.h"
 
 /* Above these a plan is checked, but not run. */
@@ -62,6 +63,8 @@ static void check_tensor(const struct plan *plan, const struct tensor *tensor)
 	    plan->tensors[tensor->root].kind == RBK_TENSOR_SCRATCH) {
 		assert(tensor->scratch_offset % PLAN_SCRATCH_ALIGN == 0);
 		assert(tensor->scratch_offset + max <= plan->scratch_bytes);
+	} else if (tensor->kind == RBK_TENSOR_SCRATCH) {
+		assert(plan->tensors[tensor->root].max_bytes == max);
 	} else if (tensor->kind == RBK_TENSOR_CONSTANT) {
 		const struct plan_constant *constant = &plan->constants[tensor->constant];
 
@@ -113,22 +116,45 @@ static void check_node(const struct plan *plan, unsigned int index, unsigned int
 	assert(n_in == node->n_in && n_out == node->n_out);
 }
 
-/* Scratch tensors that overlap in the block must not overlap in time. */
+static bool is_in_block(const struct plan *plan, const struct tensor *tensor)
+{
+	return tensor->kind == RBK_TENSOR_SCRATCH &&
+	       plan->tensors[tensor->root].kind == RBK_TENSOR_SCRATCH;
+}
+
+/* Scratch tensors that overlap in the block must not overlap in time, unless they are one. */
 static void check_layout(const struct plan *plan, const unsigned int *writers,
 			 const unsigned int *last)
 {
 	for (unsigned int i = 0; i < plan->n_tensors; i++) {
 		const struct tensor *a = &plan->tensors[i];
 
-		for (unsigned int j = 0; a->kind == RBK_TENSOR_SCRATCH && j < i; j++) {
+		for (unsigned int j = 0; is_in_block(plan, a) && j < i; j++) {
 			const struct tensor *b = &plan->tensors[j];
 
-			if (b->kind == RBK_TENSOR_SCRATCH &&
+			if (is_in_block(plan, b) && a->root != b->root &&
 			    a->scratch_offset < b->scratch_offset + b->max_bytes &&
 			    b->scratch_offset < a->scratch_offset + a->max_bytes)
 				assert(last[i] < writers[j] || last[j] < writers[i]);
 		}
 	}
+}
+
+/* What a node computes along is written as early as that: an activation of what it writes. */
+static void check_activation(const struct plan *plan, unsigned int index, unsigned int *writers)
+{
+	const struct node *node = &plan->nodes[index], *activation;
+
+	if (node->activation == PLAN_NO_NODE)
+		return;
+	assert(node->activation > index && node->activation < plan->n_nodes);
+	activation = &plan->nodes[node->activation];
+	assert(activation->is_activation && activation->n_in == 1 && node->n_out == 1);
+	assert(activation->in[0] == node->out[0]);
+	assert(plan->tensors[activation->in[0]].root == plan->tensors[activation->out[0]].root);
+	assert(shape_equal(&plan->tensors[activation->in[0]].shape,
+			   &plan->tensors[activation->out[0]].shape));
+	writers[activation->out[0]] = writers[node->out[0]];
 }
 
 /* All that a move reads and writes lies within its tensors. */
@@ -205,6 +231,8 @@ static void check_plan(const struct plan *plan)
 	for (unsigned int i = 0; i < plan->n_tensors; i++)
 		assert(writers[i] || (plan->tensors[i].kind != RBK_TENSOR_OUTPUT &&
 				      plan->tensors[i].kind != RBK_TENSOR_SCRATCH));
+	for (unsigned int i = 0; i < plan->n_nodes; i++)
+		check_activation(plan, i, writers);
 	check_layout(plan, writers, last);
 	assert(plan_flops(plan, plan->max_count) >= plan_flops(plan, 1));
 	free(writers);

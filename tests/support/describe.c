@@ -93,6 +93,11 @@ void describe_pin(struct describe *describe, uint8_t device)
 	describe->header.pinned_device = device;
 }
 
+void describe_disable_fusion(struct describe *describe)
+{
+	describe->header.flags |= RBK_PLAN_NO_FUSION;
+}
+
 unsigned int describe_tensor(struct describe *describe, const char *name, enum rbk_tensor_kind kind,
 			     enum rbk_dtype dtype, uint64_t constant_ref, unsigned int rank,
 			     const uint32_t *dims)

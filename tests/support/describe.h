@@ -41,6 +41,8 @@ struct describe *describe_free(struct describe *describe);
 
 /* Header flag RBK_PLAN_PINNED. */
 void describe_pin(struct describe *describe, uint8_t device);
+/* Header flag RBK_PLAN_NO_FUSION. */
+void describe_disable_fusion(struct describe *describe);
 
 /* @constant_ref is RBK_REF() for constants, else 0. Return: the tensor's index. */
 unsigned int describe_tensor(struct describe *describe, const char *name, enum rbk_tensor_kind kind,

@@ -15,20 +15,57 @@
 #include "reference/reference.h"
 #include "support/one-op.h"
 
+/* Does node @n write tensor @t, itself or by what it computes along? */
+static bool writes(const struct plan *plan, unsigned int n, unsigned int t)
+{
+	const struct node *node = &plan->nodes[n];
+
+	for (unsigned int j = 0; j < node->n_out; j++)
+		if (node->out[j] == t)
+			return true;
+	return node->activation != PLAN_NO_NODE && writes(plan, node->activation, t);
+}
+
 /* Does node @i need tensor @t: as an output, or as a value that a later node still reads? */
 static bool is_live(const struct plan *plan, unsigned int t, unsigned int i)
 {
 	bool written = false, needed = false;
 
 	for (unsigned int n = 0; n < plan->n_nodes; n++) {
-		for (unsigned int j = 0; j < plan->nodes[n].n_out; j++) {
-			written |= n <= i && plan->nodes[n].out[j] == t;
-			needed |= n == i && plan->nodes[n].out[j] == t;
-		}
+		written |= n <= i && writes(plan, n, t);
+		needed |= n >= i && writes(plan, n, t);
 		for (unsigned int j = 0; j < plan->nodes[n].n_in; j++)
 			needed |= n >= i && plan->nodes[n].in[j] == t;
 	}
 	return written && needed;
+}
+
+/* Is @to computed from @from along with it? In between there is only the result. */
+static bool are_together(const struct plan *plan, unsigned int from, unsigned int to)
+{
+	for (unsigned int n = 0; n < plan->n_nodes; n++)
+		if (plan->nodes[n].out[0] == from && plan->nodes[n].activation != PLAN_NO_NODE &&
+		    plan->nodes[plan->nodes[n].activation].out[0] == to)
+			return true;
+	return false;
+}
+
+/* May two tensors that are alive at node @i be the same bytes? */
+static bool may_share(const struct plan *plan, unsigned int a, unsigned int b, unsigned int i)
+{
+	const unsigned int from = writes(plan, i, a) ? b : a, to = from == a ? b : a;
+
+	if (plan->tensors[a].root != plan->tensors[b].root)
+		return false;
+	if (are_together(plan, a, b) || are_together(plan, b, a))
+		return true;
+	return writes(plan, i, to) && plan->nodes[i].op->in_place && !is_live(plan, from, i + 1);
+}
+
+/* Is it scratch that lies in the block? */
+static bool is_laid_out(const struct plan *plan, unsigned int t)
+{
+	return plan->tensors[plan->tensors[t].root].kind == RBK_TENSOR_SCRATCH;
 }
 
 /* Return: the most bytes that are alive at once, which no layout can do without. */
@@ -38,22 +75,29 @@ static uint64_t check_layout(const struct plan *plan)
 
 	for (unsigned int i = 0; i < plan->n_nodes; i++) {
 		uint64_t sum = 0;
+		bool is_shared;
 
 		for (unsigned int t = 0; t < plan->n_tensors; t++) {
 			const struct tensor *a = &plan->tensors[t];
 
-			if (a->kind != RBK_TENSOR_SCRATCH)
+			if (!is_laid_out(plan, t))
 				continue;
 			assert_int_equal(a->scratch_offset % PLAN_SCRATCH_ALIGN, 0);
 			assert_true(a->scratch_offset + a->max_bytes <= plan->scratch_bytes);
 			if (!is_live(plan, t, i))
 				continue;
-			sum += (a->max_bytes + PLAN_SCRATCH_ALIGN - 1) / PLAN_SCRATCH_ALIGN *
-			       PLAN_SCRATCH_ALIGN;
+			is_shared = false;
+			for (unsigned int u = 0; u < t; u++)
+				is_shared |=
+					plan->tensors[u].root == a->root && is_live(plan, u, i);
+			sum += is_shared ? 0
+					 : (a->max_bytes + PLAN_SCRATCH_ALIGN - 1) /
+						   PLAN_SCRATCH_ALIGN * PLAN_SCRATCH_ALIGN;
 			for (unsigned int u = 0; u < t; u++) {
 				const struct tensor *b = &plan->tensors[u];
 
-				if (b->kind != RBK_TENSOR_SCRATCH || !is_live(plan, u, i))
+				if (!is_laid_out(plan, u) || !is_live(plan, u, i) ||
+				    may_share(plan, t, u, i))
 					continue;
 				if (a->scratch_offset < b->scratch_offset + b->max_bytes &&
 				    b->scratch_offset < a->scratch_offset + a->max_bytes)

@@ -90,7 +90,7 @@ static void test_parse__header(void **state)
 {
 	EXPECT_DAMAGE(header->magic, 0, "no plan description");
 	EXPECT_DAMAGE(header->version, 2, "version 2, expected 1");
-	EXPECT_DAMAGE(header->flags, 2, "unknown flags 0x2");
+	EXPECT_DAMAGE(header->flags, 4, "unknown flags 0x4");
 	EXPECT_DAMAGE(header->reserved[0], 1, "reserved bytes of the plan");
 	EXPECT_DAMAGE(header->reserved[2], 1, "reserved bytes of the plan");
 	EXPECT_DAMAGE(header->name[0], '\n', "the plan's name");
