@@ -37,7 +37,7 @@ PAGES = {
         'rbk_builder_output', 'rbk_builder_state', 'rbk_builder_scratch', 'rbk_builder_constant',
         'rbk_builder_node', 'rbk_builder_unary', 'rbk_builder_binary', 'rbk_builder_attr_int',
         'rbk_builder_attr_float', 'rbk_builder_attr_ints', 'rbk_builder_attr_floats',
-        'rbk_builder_attr_string', 'rbk_builder_pin_device'])]),
+        'rbk_builder_attr_string', 'rbk_builder_pin_device', 'rbk_builder_disable_fusion'])]),
     'rbk_plan': ('prepared computations', 'ringbroker.h', [(CLIENT, [
         'rbk_plan_new', 'rbk_plan_free', 'rbk_plan_id', 'struct rbk_plan_info', 'rbk_plan_info',
         'struct rbk_plan_memory', 'rbk_plan_memory'])]),

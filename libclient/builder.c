@@ -544,3 +544,9 @@ RBK_EXPORT void rbk_builder_pin_device(struct rbk_builder *builder, unsigned int
 	builder->pinned = true;
 	builder->pinned_device = (uint8_t)device;
 }
+
+RBK_EXPORT void rbk_builder_disable_fusion(struct rbk_builder *builder)
+{
+	if (builder)
+		builder->disables_fusion = true;
+}

@@ -88,7 +88,8 @@ static void put_header(const struct description *description, const struct rbk_b
 	*description->header = (struct rbk_plan_header){
 		.magic = RBK_PLAN_MAGIC,
 		.version = RBK_PLAN_VERSION,
-		.flags = builder->pinned ? RBK_PLAN_PINNED : 0,
+		.flags = (builder->pinned ? RBK_PLAN_PINNED : 0) |
+			 (builder->disables_fusion ? RBK_PLAN_NO_FUSION : 0),
 		.max_count = max_count,
 		.n_tensors = (uint16_t)builder->tensors.n,
 		.n_nodes = (uint16_t)builder->nodes.n,

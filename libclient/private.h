@@ -234,6 +234,7 @@ struct rbk_builder {
 	char text[CLIENT_BUILDER_ERROR_BYTES];
 	bool pinned;
 	uint8_t pinned_device;
+	bool disables_fusion;
 	bool dynamic; /* some tensor is */
 	unsigned int n_refs;
 	struct builder_array tensors; /* struct builder_tensor */

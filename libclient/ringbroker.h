@@ -391,6 +391,14 @@ void rbk_builder_attr_string(struct rbk_builder *builder, unsigned int node, con
 /* The plan runs on @device only (RBK_DEVICE_*), so that its results are always the same bits. */
 void rbk_builder_pin_device(struct rbk_builder *builder, unsigned int device);
 
+/*
+ * Has the broker compute every node by itself, into memory of its own. Otherwise it computes Relu,
+ * LeakyRelu and Clip along with the MatMul, Gemm, Conv or ConvTranspose before them, and
+ * elementwise nodes in place, where nobody reads what lies between; float16 is rounded once less
+ * then.
+ */
+void rbk_builder_disable_fusion(struct rbk_builder *builder);
+
 /* ---- Plans ------------------------------------------------------------------------------- */
 
 /*

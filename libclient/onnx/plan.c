@@ -409,6 +409,8 @@ static int make(struct maker *maker, uint32_t pin, struct rbk_plan **ret)
 		return r;
 	if (pin)
 		rbk_builder_pin_device(maker->builder, pin - 1);
+	if (graph->options.disable & RBK_ONNX_OPT_FUSION)
+		rbk_builder_disable_fusion(maker->builder);
 	return rbk_plan_new(maker->rbk, maker->builder, plan_max_count(maker), ret, maker->error);
 }
 

@@ -182,6 +182,7 @@ int rbk_onnx_set_input(struct rbk_onnx *model, const char *name,
 #define RBK_ONNX_OPT_NORM       (1u << 5)
 #define RBK_ONNX_OPT_ACTIVATION (1u << 6)
 #define RBK_ONNX_OPT_BIAS       (1u << 7)
+#define RBK_ONNX_OPT_FUSION     (1u << 8) /* what rbk_builder_disable_fusion() turns off */
 #define RBK_ONNX_OPT_ALL        0xffffffffu
 
 /* Zero-initialise it and set size to sizeof(struct rbk_onnx_options); 0 is each one's default. */

@@ -54,6 +54,7 @@ static const struct {
 	{"norm", RBK_ONNX_OPT_NORM},
 	{"activation", RBK_ONNX_OPT_ACTIVATION},
 	{"bias", RBK_ONNX_OPT_BIAS},
+	{"fusion", RBK_ONNX_OPT_FUSION},
 	{"all", RBK_ONNX_OPT_ALL},
 };
 
