@@ -92,7 +92,10 @@ static bool has_profile(const struct fixture *fixture, char ret[static 512])
 
 	assert_non_null(folder);
 	while ((entry = readdir(folder))) {
-		if (!strstr(entry->d_name, ".profile"))
+		const char *suffix = strrchr(entry->d_name, '.');
+
+		/* Not the one that is being written beside it. */
+		if (!suffix || strcmp(suffix, ".profile") != 0)
 			continue;
 		n++;
 		snprintf(ret, 512, "%s/%s", fixture->cache, entry->d_name);
