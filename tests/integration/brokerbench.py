@@ -18,10 +18,10 @@ import time
 from started import start
 
 FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', 'baseline_p99',
-          'ratio']
+          'ratio', 'target']
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
-           'matmul-cpu', 'matmul-library', 'matmul-int8', 'matmul-vulkan', 'copied-bytes', 'starpu',
-           'residency', 'ledger', 'decision', 'contention', 'probes', 'scrape',
+           'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'matmul-vulkan', 'copied-bytes',
+           'starpu', 'residency', 'ledger', 'decision', 'contention', 'probes', 'scrape',
            'watched', 'brokertop', 'lease']
 
 # What no command line may take, however slow the machine.
@@ -98,6 +98,7 @@ def test_report(program, folder):
         expect(0 < row['p50'] <= row['p99'], f'{row}: percentiles')
         expect(0 < row['baseline_p50'] <= row['baseline_p99'], f'{row}: percentiles')
         expect(abs(row['ratio'] * row['baseline_p50'] / row['p50'] - 1) < 1e-4, f'{row}: ratio')
+        expect(row['target'] is None, f'{row}: target')
     table = run(program, '--seconds=0.05', 'nop-round-trip')
     expect(table.returncode == 0 and len(table.stdout.splitlines()) in (0, 2), table.stdout)
     expect(not brokers(folder) and not os.listdir(folder), 'something is left behind')
@@ -126,6 +127,26 @@ def test_models(program, folder):
     decision = [row for row in rows if row['bench'] == 'decision']
     expect(len(decision) == 5, f'rows {decision}')
     expect(not os.listdir(folder), 'something is left behind')
+
+
+def test_operators(program):
+    """Every operator beside oneDNN, unless it is not there; both results are compared."""
+    result = run(program, '--json', '--quick', '--seconds=0.01', 'operators')
+    expect(result.returncode == 0, f'failed: {result.stderr}')
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    if not rows:
+        expect('skipped' in result.stderr, 'neither a row nor a reason')
+        return
+    for row in rows:
+        expect(list(row) == FIELDS, f'fields {list(row)}')
+        expect(row['unit'] in ('GFLOP/s', 'GOP/s', 'GB/s'), f'{row}: unit')
+        expect(0 < row['p99'] <= row['p50'] and row['baseline_p50'] > 0, f'{row}: percentiles')
+        expect(row['target'] in (0.9, 1), f'{row}: target')
+    for operator in ('MatMul', 'MatMul int8', 'Gemm', 'Conv', 'Conv int8', 'MaxPool', 'AveragePool',
+                     'GlobalAveragePool', 'Softmax', 'LayerNorm', 'Gelu'):
+        for target in (0.9, 1):
+            expect(any(row['params'].startswith(operator + ' ') and row['target'] == target
+                       for row in rows), f'no row of {operator} with target {target}')
 
 
 def test_probes(program, folder):
@@ -190,6 +211,7 @@ def main():
         test_command_line(program)
         test_report(program, folder)
         test_models(program, folder)
+        test_operators(program)
         test_probes(program, folder)
         test_scrape(program, folder)
         test_brokertop(program, folder)

@@ -86,13 +86,14 @@ static void test_report__json_has_the_fields(void **state)
 		.baseline = "bare-ring",
 		.baseline_p50 = 151,
 		.baseline_p99 = 140.25,
+		.target = 0.9,
 	};
 	char *text = json_of(&row);
 
 	assert_string_equal(text, "{\"bench\":\"nop-throughput\",\"params\":\"batch=64\","
 				  "\"unit\":\"M/s\",\"p50\":75.5,\"p99\":70,"
 				  "\"baseline\":\"bare-ring\",\"baseline_p50\":151,"
-				  "\"baseline_p99\":140.25,\"ratio\":0.5}\n");
+				  "\"baseline_p99\":140.25,\"ratio\":0.5,\"target\":0.9}\n");
 	free(text);
 }
 
@@ -130,7 +131,7 @@ static void test_report__no_ratio_to_nothing(void **state)
 
 	assert_true(isnan(report_ratio(&row)));
 	assert_non_null(strstr(text, "\"p99\":null,"));
-	assert_non_null(strstr(text, "\"ratio\":null}"));
+	assert_non_null(strstr(text, "\"ratio\":null,\"target\":null}"));
 	free(text);
 }
 
@@ -158,7 +159,7 @@ static void test_report__table_has_one_heading(void **state)
 	second = strchr(text, '\n') + 1;
 	assert_int_equal(strncmp(second, "wake-latency ", 13), 0);
 	assert_non_null(strstr(second, " 60.25 "));
-	assert_non_null(strstr(second, " 1.205\n"));
+	assert_non_null(strstr(second, " 1.205       -\n"));
 	assert_null(strstr(second, "bench "));
 	free(text);
 }

@@ -59,6 +59,7 @@ extern const struct bench bench_sessions;
 extern const struct bench bench_matmul_cpu;
 extern const struct bench bench_matmul_library;
 extern const struct bench bench_matmul_int8;
+extern const struct bench bench_operators;
 extern const struct bench bench_matmul_vulkan;
 extern const struct bench bench_copied_bytes;
 extern const struct bench bench_starpu;
@@ -96,6 +97,7 @@ struct bench_row {
 	const char *unit;     /* "ns", "M/s" */
 	bool is_rate;         /* more is better: p99 is what 99 of 100 samples reach */
 	const char *baseline; /* "bare-ring" */
+	double target;        /* of the ratio; 0: none */
 };
 
 /*

@@ -106,6 +106,7 @@ void bench_report(struct bench_env *env, const struct bench_row *row, struct sam
 		.baseline = row->baseline,
 		.baseline_p50 = samples_percentile(baseline, 50.0),
 		.baseline_p99 = samples_percentile(baseline, tail),
+		.target = row->target,
 	};
 
 	if (env->json)

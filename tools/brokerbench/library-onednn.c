@@ -3,50 +3,19 @@
  * oneDNN 2 as a baseline
  *
  * The weights are declared with format "any" and reordered once into what the primitive asks for,
- * as programs for inference do. One OpenMP thread. Version 3 has another interface for everything
- * here; a build against it has no oneDNN.
+ * as programs for inference do. One OpenMP thread, unless operators are given more. Version 3 has
+ * another interface for everything here; a build against it has no oneDNN.
  */
-#include "library-ops.h"
+#include "library-onednn.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <oneapi/dnnl/dnnl.h>
 
 #include "util/checked.h"
 #include "util/cleanup.h"
-
-_Static_assert(DNNL_VERSION_MAJOR == 2, "built only with headers of version 2");
-
-/* The functions used, looked up by name. */
-#define ONEDNN_FUNCTIONS(f)              \
-	f(dnnl_engine_create);           \
-	f(dnnl_engine_destroy);          \
-	f(dnnl_stream_create);           \
-	f(dnnl_stream_destroy);          \
-	f(dnnl_stream_wait);             \
-	f(dnnl_memory_desc_init_by_tag); \
-	f(dnnl_memory_create);           \
-	f(dnnl_memory_destroy);          \
-	f(dnnl_matmul_desc_init);        \
-	f(dnnl_primitive_desc_create);   \
-	f(dnnl_primitive_desc_destroy);  \
-	f(dnnl_primitive_desc_query_md); \
-	f(dnnl_primitive_create);        \
-	f(dnnl_primitive_destroy);       \
-	f(dnnl_primitive_execute);       \
-	f(dnnl_reorder_primitive_desc_create)
-
-struct onednn {
-	struct library library;
-#define DECLARE(name) __typeof__(name) *name
-	ONEDNN_FUNCTIONS(DECLARE);
-#undef DECLARE
-	dnnl_engine_t engine;
-	dnnl_stream_t stream;
-};
 
 struct onednn_matmul {
 	struct library_matmul matmul;
@@ -79,20 +48,17 @@ static void onednn_matmul_free(struct library_matmul *base)
 	free(matmul);
 }
 
-/* Lays B out as the primitive wants it. */
-static dnnl_status_t reorder(struct onednn *dnn, struct onednn_matmul *matmul,
-			     const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to)
+dnnl_status_t onednn_reorder(struct onednn *dnn, dnnl_memory_t from,
+			     const dnnl_memory_desc_t *from_desc, dnnl_memory_t to,
+			     const dnnl_memory_desc_t *to_desc)
 {
+	const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
 	dnnl_primitive_desc_t description = NULL;
 	dnnl_primitive_t primitive = NULL;
-	dnnl_exec_arg_t arguments[] = {
-		{DNNL_ARG_FROM, matmul->b},
-		{DNNL_ARG_TO, matmul->packed_b},
-	};
 	dnnl_status_t status;
 
-	status = dnn->dnnl_reorder_primitive_desc_create(&description, from, dnn->engine, to,
-							 dnn->engine, NULL);
+	status = dnn->dnnl_reorder_primitive_desc_create(&description, from_desc, dnn->engine,
+							 to_desc, dnn->engine, NULL);
 	if (!status)
 		status = dnn->dnnl_primitive_create(&primitive, description);
 	if (!status)
@@ -142,7 +108,7 @@ static int matmul_new(struct library *library, uint32_t m, uint32_t k, uint32_t 
 						  DNNL_MEMORY_ALLOCATE);
 		status |= dnn->dnnl_memory_create(&matmul->c, &c_desc, dnn->engine, c);
 		if (!status)
-			status = reorder(dnn, matmul, &b_desc, packed);
+			status = onednn_reorder(dnn, matmul->b, &b_desc, matmul->packed_b, packed);
 		if (!status)
 			status = dnn->dnnl_primitive_create(&matmul->primitive, description);
 		dnn->dnnl_primitive_desc_destroy(description);
@@ -189,12 +155,15 @@ static const struct library_ops onednn_ops = {
 	.matmul8_new = onednn_matmul8_new,
 	.matmul_run = onednn_matmul_run,
 	.matmul_free = onednn_matmul_free,
+	.operator_new = onednn_operator_new,
+	.operator_run = onednn_operator_run,
+	.operator_fetch = onednn_operator_fetch,
+	.operator_free = onednn_operator_free,
 	.free = onednn_free,
 };
 
 int library_open_onednn(struct library **ret, const char **ret_reason)
 {
-	void (*omp_set_num_threads)(int);
 	struct onednn *dnn;
 	bool is_complete = true;
 	void *handle;
@@ -217,14 +186,13 @@ int library_open_onednn(struct library **ret, const char **ret_reason)
 	is_complete = is_complete && dnn->name
 	ONEDNN_FUNCTIONS(LOOK_UP);
 #undef LOOK_UP
-	/* oneDNN has no limit of its own; this is its OpenMP's, for the calling thread. */
-	omp_set_num_threads = (void (*)(int))dlsym(handle, "omp_set_num_threads");
-	if (!is_complete || !omp_set_num_threads) {
+	dnn->omp_set_num_threads = (void (*)(int))dlsym(handle, "omp_set_num_threads");
+	if (!is_complete || !dnn->omp_set_num_threads) {
 		*ret_reason = "libdnnl.so.2 lacks functions, or is not the OpenMP build";
 		free(dnn);
 		return LIBRARY_E_ABSENT;
 	}
-	omp_set_num_threads(1);
+	dnn->omp_set_num_threads(1);
 	if (dnn->dnnl_engine_create(&dnn->engine, dnnl_cpu, 0) ||
 	    dnn->dnnl_stream_create(&dnn->stream, dnn->engine, dnnl_stream_default_flags)) {
 		*ret_reason = "oneDNN has no engine here";

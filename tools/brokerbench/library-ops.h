@@ -16,6 +16,13 @@ struct library_ops {
 			   struct library_matmul **ret);
 	int (*matmul_run)(struct library_matmul *matmul);
 	void (*matmul_free)(struct library_matmul *matmul);
+	/* NULL: not there, all four */
+	int (*operator_new)(struct library *library, const struct operator_shape *shape,
+			    const struct operator_data *data, bool own_layout,
+			    unsigned int n_threads, struct library_operator **ret);
+	int (*operator_run)(struct library_operator *operator);
+	int (*operator_fetch)(struct library_operator *operator);
+	void (*operator_free)(struct library_operator *operator);
 	void (*free)(struct library *library);
 };
 
@@ -26,5 +33,9 @@ struct library {
 };
 
 struct library_matmul {
+	struct library *library;
+};
+
+struct library_operator {
 	struct library *library;
 };

@@ -42,3 +42,29 @@ int library_matmul_run(struct library_matmul *matmul)
 {
 	return matmul->library->ops->matmul_run(matmul);
 }
+
+int library_operator_new(struct library *library, const struct operator_shape *shape,
+			 const struct operator_data *data, bool own_layout, unsigned int n_threads,
+			 struct library_operator **ret)
+{
+	if (!library->ops->operator_new)
+		return -ENOSYS;
+	return library->ops->operator_new(library, shape, data, own_layout, n_threads, ret);
+}
+
+struct library_operator *library_operator_free(struct library_operator *operator)
+{
+	if (operator)
+		operator->library->ops->operator_free(operator);
+	return NULL;
+}
+
+int library_operator_run(struct library_operator *operator)
+{
+	return operator->library->ops->operator_run(operator);
+}
+
+int library_operator_fetch(struct library_operator *operator)
+{
+	return operator->library->ops->operator_fetch(operator);
+}

@@ -1,15 +1,19 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Math libraries as baselines: oneDNN and OpenBLAS, one thread each
+ * Math libraries as baselines: oneDNN and OpenBLAS, one thread each unless said
  *
  * Loaded when a bench asks for them, so that brokerbench runs where they are not installed and
  * nobody else's threads and signal handlers live in it.
  */
+#include <stdbool.h>
 #include <stdint.h>
 
 struct library;
 struct library_matmul;
+struct library_operator;
+struct operator_data;
+struct operator_shape;
 
 enum {
 	LIBRARY_E_ABSENT = 1, /* not installed, or not built in; @ret_reason says which */
@@ -42,3 +46,22 @@ struct library_matmul *library_matmul_free(struct library_matmul *matmul);
 
 /* Computes C, in the calling thread. Return: 0; -EIO. */
 int library_matmul_run(struct library_matmul *matmul);
+
+/*
+ * Prepares an operator over @data, borrowed; weights and bias are constants, as above. @own_layout:
+ * pictures lie as the library likes them best, beforehand and afterwards; else as in @data.
+ * @n_threads compute, the caller of library_operator_run() among them.
+ * Return: 0; negative errno; -ENOSYS if the library has no such thing.
+ */
+int library_operator_new(struct library *library, const struct operator_shape *shape,
+			 const struct operator_data *data, bool own_layout, unsigned int n_threads,
+			 struct library_operator **ret);
+
+/* Return: NULL. */
+struct library_operator *library_operator_free(struct library_operator *operator);
+
+/* Computes y, wherever it lies. Return: 0; -EIO. */
+int library_operator_run(struct library_operator *operator);
+
+/* Brings y into @data. Return: 0; -EIO. */
+int library_operator_fetch(struct library_operator *operator);

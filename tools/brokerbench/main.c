@@ -26,9 +26,10 @@
 static const struct bench *const benches[] = {
 	&bench_nop_round_trip, &bench_nop_throughput, &bench_wake_latency,   &bench_task_overhead,
 	&bench_sessions,       &bench_matmul_cpu,     &bench_matmul_library, &bench_matmul_int8,
-	&bench_matmul_vulkan,  &bench_copied_bytes,   &bench_starpu,         &bench_residency,
-	&bench_ledger,         &bench_decision,       &bench_contention,     &bench_probes,
-	&bench_scrape,         &bench_watched,        &bench_brokertop,      &bench_lease,
+	&bench_operators,      &bench_matmul_vulkan,  &bench_copied_bytes,   &bench_starpu,
+	&bench_residency,      &bench_ledger,         &bench_decision,       &bench_contention,
+	&bench_probes,         &bench_scrape,         &bench_watched,        &bench_brokertop,
+	&bench_lease,
 };
 
 static const char help[] =
@@ -49,8 +50,13 @@ static const char help[] =
 	"Columns and JSON fields: bench; params; unit; p50 and p99 of ours; baseline, its name;\n"
 	"baseline_p50 and baseline_p99; ratio, which is p50 / baseline_p50 in the row's unit, so\n"
 	"that below 1 is better for times and above 1 is better for rates (\"/s\"). p99 is the\n"
-	"value that 99 of 100 samples are at least as good as. What this machine cannot measure\n"
-	"is a line on standard error that says why, and no row.\n"
+	"value that 99 of 100 samples are at least as good as. target is the ratio's, if there is\n"
+	"one. What this machine cannot measure is a line on standard error that says why, and no\n"
+	"row.\n"
+	"\n"
+	"operators' targets are 0.9, and 1 for small shapes; where pictures are computed, beside\n"
+	"oneDNN on the same memory and on memory laid out as it likes it best. With --quick there\n"
+	"are no rows of two threads, which mean something only while nobody else computes.\n"
 	"\n"
 	"residency plays all its patterns at once, over modelled cards, for six times the\n"
 	"measuring time; its rows are one sample each. Of ledger's rows the target is that a task\n"

@@ -2,7 +2,7 @@
 /*
  * The report
  *
- * Nine fields do not need a JSON library, but they need correct JSON: strings are escaped (names
+ * Ten fields do not need a JSON library, but they need correct JSON: strings are escaped (names
  * of Vulkan devices and of core types come from elsewhere) and numbers that JSON has no word for
  * become null.
  */
@@ -59,6 +59,8 @@ void report_json(FILE *file, const struct report_row *row)
 	json_number(file, row->baseline_p99);
 	fputs(",\"ratio\":", file);
 	json_number(file, report_ratio(row));
+	fputs(",\"target\":", file);
+	json_number(file, row->target != 0.0 ? row->target : NAN);
 	fputs("}\n", file);
 	fflush(file);
 }
@@ -82,9 +84,10 @@ static void table_number(FILE *file, int width, double value)
 void report_table(FILE *file, const struct report_row *row, bool is_first)
 {
 	if (is_first)
-		fprintf(file, "%-15s %-26s %-5s %9s %9s  %-21s %9s %9s %9s\n", "bench", "params",
-			"unit", "p50", "p99", "baseline", "p50", "p99", "ratio");
-	fprintf(file, "%-15s %-26s %-5s ", row->bench, row->params, row->unit);
+		fprintf(file, "%-15s %-43s %-7s %9s %9s  %-21s %9s %9s %9s %7s\n", "bench",
+			"params", "unit", "p50", "p99", "baseline", "p50", "p99", "ratio",
+			"target");
+	fprintf(file, "%-15s %-43s %-7s ", row->bench, row->params, row->unit);
 	table_number(file, 9, row->p50);
 	fputc(' ', file);
 	table_number(file, 9, row->p99);
@@ -94,6 +97,8 @@ void report_table(FILE *file, const struct report_row *row, bool is_first)
 	table_number(file, 9, row->baseline_p99);
 	fputc(' ', file);
 	table_number(file, 9, report_ratio(row));
+	fputc(' ', file);
+	table_number(file, 7, row->target != 0.0 ? row->target : NAN);
 	fputc('\n', file);
 	fflush(file);
 }

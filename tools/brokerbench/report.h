@@ -15,6 +15,7 @@ struct report_row {
 	const char *baseline;
 	double baseline_p50;
 	double baseline_p99;
+	double target; /* of the ratio: at most, of times; at least, of rates; 0: none */
 };
 
 /*
@@ -23,7 +24,7 @@ struct report_row {
  */
 double report_ratio(const struct report_row *row);
 
-/* Writes the row as one line of JSON with the fields of struct report_row and ratio. */
+/* Writes the row as one line of JSON with the fields of struct report_row, ratio before target. */
 void report_json(FILE *file, const struct report_row *row);
 
 /* Writes the row as one line of the table; @is_first: under its heading. */

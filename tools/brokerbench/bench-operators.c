@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * operators: our kernels beside oneDNN's, an operator and a shape at a time
+ *
+ * Both sides compute in this process, by turns, on as many threads, with constants packed
+ * beforehand by both. What is in pictures has two baselines: oneDNN on the same memory, channel
+ * after channel as ONNX has it, and on memory laid out as it likes it best, which nobody pays for
+ * rearranging. Rates, so that a ratio above the target is good: 0.9, and 1 for small shapes.
+ *
+ * Every result is checked against the baseline's before it is measured.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "direct.h"
+#include "kernel-operator.h"
+#include "library.h"
+#include "operator.h"
+#include "plans.h"
+#include "util/checked.h"
+
+#define TARGET_LARGE 0.9
+#define TARGET_SMALL 1.0
+
+struct operator_row {
+	struct operator_shape shape;
+	bool is_small;
+};
+
+#define PRODUCT(kind_, m_, k_, n_, small_)                         \
+	{                                                          \
+		{.kind = kind_, .m = m_, .k = k_, .n = n_}, small_ \
+	}
+#define ROWS(kind_, m_, n_, small_)                               \
+	{                                                         \
+		{.kind = kind_, .m = m_, .k = 0, .n = n_}, small_ \
+	}
+#define WINDOW(kind_, c_, size_, out_, kernel_, stride_, dilation_, pad_, group_, small_) \
+	{                                                                                 \
+		{                                                                         \
+			.kind = kind_,                                                    \
+			.channels = c_,                                                   \
+			.size = size_,                                                    \
+			.out_channels = out_,                                             \
+			.kernel = kernel_,                                                \
+			.stride = stride_,                                                \
+			.dilation = dilation_,                                            \
+			.pad = pad_,                                                      \
+			.group = group_,                                                  \
+		},                                                                        \
+			small_                                                            \
+	}
+#define DEPTHWISE(c_, size_, kernel_, stride_, small_) \
+	WINDOW(OPERATOR_CONV, c_, size_, c_, kernel_, stride_, 1, (kernel_) / 2, c_, small_)
+#define POOL(kind_, c_, size_, kernel_, stride_, pad_, small_) \
+	WINDOW(kind_, c_, size_, 0, kernel_, stride_, 1, pad_, 1, small_)
+#define GLOBAL(c_, size_, small_) POOL(OPERATOR_GLOBAL_AVERAGE_POOL, c_, size_, size_, 1, 0, small_)
+
+static const struct operator_row rows[] = {
+	PRODUCT(OPERATOR_MATMUL, 8, 8, 8, true),
+	PRODUCT(OPERATOR_MATMUL, 16, 64, 64, true),
+	PRODUCT(OPERATOR_MATMUL, 1, 256, 256, true),
+	PRODUCT(OPERATOR_MATMUL, 1, 768, 3072, true),
+	PRODUCT(OPERATOR_MATMUL, 4, 768, 3072, true),
+	PRODUCT(OPERATOR_MATMUL, 16, 768, 768, true),
+	PRODUCT(OPERATOR_MATMUL, 64, 768, 3072, false),
+	PRODUCT(OPERATOR_MATMUL, 512, 512, 512, false),
+	PRODUCT(OPERATOR_MATMUL, 1024, 1024, 1024, false),
+	PRODUCT(OPERATOR_GEMM, 1, 512, 1000, true),
+	PRODUCT(OPERATOR_GEMM, 16, 256, 256, true),
+	PRODUCT(OPERATOR_GEMM, 128, 768, 768, false),
+	PRODUCT(OPERATOR_MATMUL8, 8, 64, 64, true),
+	PRODUCT(OPERATOR_MATMUL8, 1, 768, 3072, true),
+	PRODUCT(OPERATOR_MATMUL8, 4, 768, 3072, true),
+	PRODUCT(OPERATOR_MATMUL8, 64, 768, 3072, false),
+	PRODUCT(OPERATOR_MATMUL8, 512, 512, 512, false),
+
+	WINDOW(OPERATOR_CONV, 1, 28, 8, 5, 1, 1, 2, 1, true),
+	WINDOW(OPERATOR_CONV, 8, 14, 16, 5, 1, 1, 2, 1, true),
+	WINDOW(OPERATOR_CONV, 16, 8, 16, 3, 1, 1, 1, 1, true),
+	WINDOW(OPERATOR_CONV, 32, 8, 32, 1, 1, 1, 0, 1, true),
+	WINDOW(OPERATOR_CONV, 3, 224, 64, 7, 2, 1, 3, 1, false),
+	WINDOW(OPERATOR_CONV, 64, 56, 64, 3, 1, 1, 1, 1, false),
+	WINDOW(OPERATOR_CONV, 256, 14, 256, 3, 1, 1, 1, 1, false),
+	WINDOW(OPERATOR_CONV, 64, 56, 256, 1, 1, 1, 0, 1, false),
+	WINDOW(OPERATOR_CONV, 512, 7, 2048, 1, 1, 1, 0, 1, false),
+	WINDOW(OPERATOR_CONV, 128, 56, 128, 3, 2, 1, 1, 1, false),
+	WINDOW(OPERATOR_CONV, 64, 28, 64, 3, 1, 2, 2, 1, false),
+	WINDOW(OPERATOR_CONV, 128, 28, 128, 3, 1, 1, 1, 4, false),
+	WINDOW(OPERATOR_CONV, 128, 56, 128, 3, 1, 1, 1, 32, false),
+	WINDOW(OPERATOR_CONV8, 16, 8, 16, 3, 1, 1, 1, 1, true),
+	WINDOW(OPERATOR_CONV8, 64, 56, 64, 3, 1, 1, 1, 1, false),
+	WINDOW(OPERATOR_CONV8, 256, 14, 256, 3, 1, 1, 1, 1, false),
+	WINDOW(OPERATOR_CONV8, 64, 56, 256, 1, 1, 1, 0, 1, false),
+	DEPTHWISE(16, 8, 3, 1, true),
+	DEPTHWISE(512, 7, 3, 1, true),
+	DEPTHWISE(32, 112, 3, 1, false),
+	DEPTHWISE(96, 112, 3, 2, false),
+	DEPTHWISE(256, 28, 5, 1, false),
+
+	POOL(OPERATOR_MAX_POOL, 8, 28, 2, 2, 0, true),
+	POOL(OPERATOR_MAX_POOL, 16, 14, 3, 3, 0, true),
+	POOL(OPERATOR_MAX_POOL, 64, 112, 3, 2, 1, false),
+	POOL(OPERATOR_MAX_POOL, 64, 56, 2, 2, 0, false),
+	POOL(OPERATOR_AVERAGE_POOL, 8, 28, 2, 2, 0, true),
+	POOL(OPERATOR_AVERAGE_POOL, 64, 56, 3, 1, 1, false),
+	POOL(OPERATOR_AVERAGE_POOL, 128, 56, 2, 2, 0, false),
+	GLOBAL(16, 7, true),
+	GLOBAL(2048, 7, false),
+	GLOBAL(256, 28, false),
+
+	ROWS(OPERATOR_SOFTMAX, 1, 10, true),
+	ROWS(OPERATOR_SOFTMAX, 16, 64, true),
+	ROWS(OPERATOR_SOFTMAX, 1, 1000, true),
+	ROWS(OPERATOR_SOFTMAX, 64, 1000, false),
+	ROWS(OPERATOR_SOFTMAX, 1536, 128, false),
+	ROWS(OPERATOR_SOFTMAX, 16, 32768, false),
+	ROWS(OPERATOR_LAYER_NORM, 1, 768, true),
+	ROWS(OPERATOR_LAYER_NORM, 16, 64, true),
+	ROWS(OPERATOR_LAYER_NORM, 64, 768, false),
+	ROWS(OPERATOR_LAYER_NORM, 512, 1024, false),
+	ROWS(OPERATOR_GELU, 1, 768, true),
+	ROWS(OPERATOR_GELU, 16, 256, true),
+	ROWS(OPERATOR_GELU, 64, 3072, false),
+	ROWS(OPERATOR_GELU, 1024, 1024, false),
+};
+
+/* A side of a row: microseconds become a rate. */
+struct side {
+	struct direct direct;
+	double work; /* per call: thousands of operations or bytes */
+};
+
+static int side_round(void *data, uint64_t budget_ns, struct samples *samples)
+{
+	struct side *side = data;
+	size_t first = samples->n;
+	int r;
+
+	r = direct_round(&side->direct, budget_ns, samples);
+	for (size_t i = first; i < samples->n; i++)
+		samples->values[i] = side->work / samples->values[i];
+	return r;
+}
+
+static int run_kernel(void *data)
+{
+	kernel_operator_run(data);
+	return 0;
+}
+
+static int run_library(void *data)
+{
+	return library_operator_run(data);
+}
+
+/* Operands of a row, and the baseline's result. */
+struct operands {
+	void *x, *weights;
+	float *bias;
+	void *y, *expected;
+};
+
+static void operands_deinit(struct operands *operands)
+{
+	free(operands->x);
+	free(operands->weights);
+	free(operands->bias);
+	free(operands->y);
+	free(operands->expected);
+}
+
+static void *memory(size_t bytes)
+{
+	return aligned_alloc(64, (bytes + 64) / 64 * 64);
+}
+
+static void fill(void *to, size_t n, bool is_int8, uint32_t seed)
+{
+	if (!is_int8)
+		plans_fill(to, n, seed);
+	else
+		for (size_t i = 0; i < n; i++)
+			((uint8_t *)to)[i] =
+				(uint8_t)((seed = seed * 1664525u + 1013904223u) >> 24);
+}
+
+static int operands_init(struct operands *operands, const struct operator_shape *shape)
+{
+	const struct operator_sizes sizes = operator_sizes(shape);
+
+	operands->x = memory(sizes.x * sizeof(float));
+	operands->weights = memory(sizes.weights * sizeof(float));
+	operands->bias = memory(sizes.bias * sizeof(float));
+	operands->y = memory(sizes.y * sizeof(float));
+	operands->expected = memory(sizes.y * sizeof(float));
+	if (!operands->x || !operands->weights || !operands->bias || !operands->y ||
+	    !operands->expected)
+		return -ENOMEM;
+	fill(operands->x, sizes.x, operator_is_int8(shape), 1);
+	fill(operands->weights, sizes.weights, operator_is_int8(shape), 2);
+	fill(operands->bias, sizes.bias, false, 3);
+	return 0;
+}
+
+/* Are both results the same, up to the rounding of sums of terms of at most 1? */
+static bool is_same(const struct operator_shape *shape, const struct operands *operands)
+{
+	const size_t n = operator_sizes(shape).y;
+	const float *ours = operands->y, *theirs = operands->expected;
+	const double terms = operator_flops(shape) / (2.0 * (double)n);
+
+	if (operator_is_int8(shape))
+		return memcmp(ours, theirs, n * sizeof(int32_t)) == 0;
+	for (size_t i = 0; i < n; i++)
+		if (!(fabs((double)ours[i] - (double)theirs[i]) <= 1e-6 * (terms + 16)))
+			return false;
+	return true;
+}
+
+/* Runs both once: the library into @expected by way of y. */
+static int run_both(const struct operator_shape *shape, struct operands *operands,
+		    struct kernel_operator *kernel, struct library_operator *library)
+{
+	const size_t bytes = operator_sizes(shape).y * sizeof(float);
+	int r;
+
+	memset(operands->y, 0xff, bytes);
+	r = library_operator_run(library);
+	if (!r)
+		r = library_operator_fetch(library);
+	if (r)
+		return r;
+	memcpy(operands->expected, operands->y, bytes);
+	memset(operands->y, 0xff, bytes);
+	kernel_operator_run(kernel);
+	return is_same(shape, operands) ? 0 : -EILSEQ;
+}
+
+static int compare(struct bench_env *env, struct library *library, const struct operator_row *of,
+		   bool own_layout, unsigned int n_threads)
+{
+	const struct operator_shape *shape = &of->shape;
+	const double flops = operator_flops(shape);
+	const double work = (flops > 0 ? flops : operator_bytes(shape)) / 1e3;
+	const int cpu = n_threads == 1 ? env->client_cpu : -1;
+	struct operands operands = {0};
+	struct kernel_operator *kernel = NULL;
+	struct library_operator *theirs = NULL;
+	char params[96], name[48], baseline[64];
+	struct bench_row row = {
+		.params = params,
+		.unit = flops <= 0                ? "GB/s"
+			: operator_is_int8(shape) ? "GOP/s"
+						  : "GFLOP/s",
+		.is_rate = true,
+		.baseline = baseline,
+		.target = of->is_small ? TARGET_SMALL : TARGET_LARGE,
+	};
+	struct side ours, baselines;
+	struct operator_data data;
+	int r;
+
+	operator_describe(shape, name, sizeof(name));
+	snprintf(params, sizeof(params), "%s, %u thread%s", name, n_threads,
+		 n_threads == 1 ? "" : "s");
+	snprintf(baseline, sizeof(baseline), "%s%s", library_name(library),
+		 !operator_is_window(shape) ? ""
+		 : own_layout               ? " own layout"
+					    : " same memory");
+	r = operands_init(&operands, shape);
+	data = (struct operator_data){
+		.x = operands.x,
+		.weights = operator_sizes(shape).weights ? operands.weights : NULL,
+		.bias = operator_sizes(shape).bias ? operands.bias : NULL,
+		.y = operands.y,
+	};
+	if (!r)
+		r = kernel_operator_new(shape, &data, n_threads, &kernel);
+	if (!r)
+		r = library_operator_new(library, shape, &data, own_layout, n_threads, &theirs);
+	if (r == -ENOSYS) {
+		r = 0;
+		bench_skip(env, params, "%s has none", baseline);
+		goto out;
+	}
+	if (!r)
+		r = run_both(shape, &operands, kernel, theirs);
+	ours = (struct side){{env, cpu, run_kernel, kernel}, work};
+	baselines = (struct side){{env, cpu, run_library, theirs}, work};
+	if (!r)
+		r = bench_compare(env, &row, (struct bench_side){side_round, &ours},
+				  (struct bench_side){side_round, &baselines});
+	if (r)
+		bench_fail(env, r, "%s failed, or is not what %s has", params, baseline);
+out:
+	library_operator_free(theirs);
+	kernel_operator_free(kernel);
+	operands_deinit(&operands);
+	return r;
+}
+
+static int run(struct bench_env *env)
+{
+	struct library *library = NULL;
+	const char *reason = NULL;
+	int r = 0;
+
+	if (library_open_onednn(&library, &reason))
+		return bench_skip(env, NULL, "%s", reason);
+	for (size_t i = 0; i < ARRAY_SIZE(rows) && !r; i++) {
+		const bool is_window = operator_is_window(&rows[i].shape);
+
+		const bool is_shared = !rows[i].is_small && !env->quick && env->n_cpus >= 2;
+
+		/* Small shapes are not worth a second thread. */
+		for (unsigned int n = 1; n <= (is_shared ? 2 : 1); n++) {
+			/* oneDNN has no convolution of bytes channel after channel but a plain one.
+			 */
+			if (!r && rows[i].shape.kind != OPERATOR_CONV8)
+				r = compare(env, library, &rows[i], false, n);
+			if (!r && is_window)
+				r = compare(env, library, &rows[i], true, n);
+		}
+	}
+	library_free(library);
+	return r;
+}
+
+const struct bench bench_operators = {
+	.name = "operators",
+	.summary = "operators by our kernels, on one thread and on two, large and small",
+	.baseline = "oneDNN, on the same memory and on its own layout",
+	.run = run,
+};

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A crew
+ *
+ * The other threads are handed work by a generation counter and take parts of it from a shared
+ * counter until none is left, so that a thread whose processor is taken away for a moment delays
+ * nobody for longer than one part. A helper spins a little between two works and then sleeps on a
+ * futex, because the rounds of the other side need its processor.
+ */
+#include "crew.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cpu/kernels.h"
+#include "util/clock.h"
+
+#define MAX_THREADS 64u
+
+/* Parts of a work per thread, if it is large enough. */
+#define PARTS_PER_THREAD 4u
+
+#define HELPER_SPIN_NS   50000u
+
+struct crew {
+	crew_fn *fn;
+	void *data;
+	size_t n_units, part;
+	unsigned int n_threads;
+	unsigned int n_helpers; /* started */
+	pthread_t helpers[MAX_THREADS];
+	void *workspaces[MAX_THREADS];
+	_Atomic uint32_t next_helper;
+
+	_Alignas(128) _Atomic uint32_t generation; /* of the work; GENERATION_END */
+	_Alignas(128) _Atomic size_t next_unit;
+	_Alignas(128) _Atomic uint32_t n_running; /* helpers that have not finished */
+};
+
+#define GENERATION_END UINT32_MAX
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}
+
+static void compute(struct crew *crew, void *workspace)
+{
+	size_t begin, end;
+
+	for (;;) {
+		begin = atomic_fetch_add_explicit(&crew->next_unit, crew->part,
+						  memory_order_relaxed);
+		if (begin >= crew->n_units)
+			return;
+		end = begin + crew->part < crew->n_units ? begin + crew->part : crew->n_units;
+		crew->fn(crew->data, begin, end, workspace);
+	}
+}
+
+/* Waits for a generation other than @seen. Pairs with the release in set_generation(). */
+static uint32_t wait_generation(struct crew *crew, uint32_t seen)
+{
+	uint64_t start = clock_ticks(), spin = clock_ns_to_ticks(HELPER_SPIN_NS);
+	uint32_t generation;
+
+	for (;;) {
+		generation = atomic_load_explicit(&crew->generation, memory_order_acquire);
+		if (generation != seen)
+			return generation;
+		if (clock_ticks() - start > spin)
+			syscall(SYS_futex, &crew->generation, FUTEX_WAIT_PRIVATE, seen, NULL, NULL,
+				0);
+		else
+			relax();
+	}
+}
+
+static void *helper_main(void *data)
+{
+	struct crew *crew = data;
+	uint32_t index = atomic_fetch_add(&crew->next_helper, 1);
+	uint32_t generation = 0;
+
+	for (;;) {
+		generation = wait_generation(crew, generation);
+		if (generation == GENERATION_END)
+			return NULL;
+		compute(crew, crew->workspaces[index + 1]);
+		/* Pairs with the acquire in crew_run(): the result is visible. */
+		atomic_fetch_sub_explicit(&crew->n_running, 1, memory_order_release);
+	}
+}
+
+static void set_generation(struct crew *crew, uint32_t generation)
+{
+	atomic_store_explicit(&crew->generation, generation, memory_order_release);
+	syscall(SYS_futex, &crew->generation, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+size_t crew_part(const struct crew *crew, size_t n_units)
+{
+	const size_t n_parts = (size_t)crew->n_threads * PARTS_PER_THREAD;
+
+	return crew->n_threads > 1 ? (n_units + n_parts - 1) / n_parts : n_units;
+}
+
+void crew_run(struct crew *crew, crew_fn *fn, void *data, size_t n_units, size_t part)
+{
+	uint32_t generation;
+
+	if (crew->n_helpers == 0) {
+		fn(data, 0, n_units, crew->workspaces[0]);
+		return;
+	}
+	crew->fn = fn;
+	crew->data = data;
+	crew->n_units = n_units;
+	crew->part = part;
+	atomic_store_explicit(&crew->next_unit, 0, memory_order_relaxed);
+	atomic_store_explicit(&crew->n_running, crew->n_helpers, memory_order_relaxed);
+	generation = atomic_load_explicit(&crew->generation, memory_order_relaxed) + 1;
+	set_generation(crew, generation == GENERATION_END ? 1 : generation);
+	compute(crew, crew->workspaces[0]);
+	while (atomic_load_explicit(&crew->n_running, memory_order_acquire) > 0)
+		relax();
+}
+
+struct crew *crew_free(struct crew *crew)
+{
+	if (!crew)
+		return NULL;
+	if (crew->n_helpers > 0)
+		set_generation(crew, GENERATION_END);
+	for (unsigned int i = 0; i < crew->n_helpers; i++)
+		pthread_join(crew->helpers[i], NULL);
+	for (unsigned int i = 0; i < crew->n_threads; i++)
+		free(crew->workspaces[i]);
+	free(crew);
+	return NULL;
+}
+
+int crew_new(unsigned int n_threads, struct crew **ret)
+{
+	struct crew *crew;
+	int r;
+
+	if (n_threads < 1 || n_threads > MAX_THREADS)
+		return -EINVAL;
+	crew = aligned_alloc(128, (sizeof(*crew) + 127) / 128 * 128);
+	if (!crew)
+		return -ENOMEM;
+	memset(crew, 0, sizeof(*crew));
+	crew->n_threads = n_threads;
+	for (unsigned int i = 0; i < n_threads; i++) {
+		crew->workspaces[i] = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
+		if (!crew->workspaces[i]) {
+			crew_free(crew);
+			return -ENOMEM;
+		}
+		memset(crew->workspaces[i], 0, CPU_WORKSPACE_BYTES);
+	}
+	for (; crew->n_helpers + 1 < n_threads; crew->n_helpers++) {
+		r = -pthread_create(&crew->helpers[crew->n_helpers], NULL, helper_main, crew);
+		if (r) {
+			crew_free(crew);
+			return r;
+		}
+	}
+	*ret = crew;
+	return 0;
+}

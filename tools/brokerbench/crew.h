@@ -1,0 +1,25 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * A crew: threads that compute parts of something together, the caller among them
+ *
+ * What a bench calls kernels with where there is no broker.
+ */
+#include <stddef.h>
+
+struct crew;
+
+/* Computes units [begin, end); CPU_WORKSPACE_BYTES are the calling thread's own. */
+typedef void crew_fn(void *data, size_t begin, size_t end, void *workspace);
+
+/* @n_threads compute, the caller of crew_run() among them. Return: 0; negative errno. */
+int crew_new(unsigned int n_threads, struct crew **ret);
+
+/* Return: NULL. */
+struct crew *crew_free(struct crew *crew);
+
+/* How many units a thread is handed at once so that each gets several parts of @n_units. */
+size_t crew_part(const struct crew *crew, size_t n_units);
+
+/* Has units [0, @n_units) computed, @part of them at a time. */
+void crew_run(struct crew *crew, crew_fn *fn, void *data, size_t n_units, size_t part);

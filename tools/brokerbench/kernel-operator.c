@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The CPU kernels of an operator without a broker
+ *
+ * What the executor's steps do, without steps: arguments are filled in once, and units are handed
+ * to a crew. Of a product, units are blocks of rows or, where there are few, panels of columns.
+ */
+#include "kernel-operator.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cpu/int8.h"
+#include "crew.h"
+
+/* Rows of a product for each thread from which it is them that are shared out. */
+#define ROWS_PER_THREAD 48u
+
+struct kernel_operator {
+	struct operator_shape shape;
+	const struct cpu_kernels *kernels;
+	const struct cpu_int8_kernels *kernels8;
+	void *packed;
+	union {
+		struct cpu_gemm gemm;
+		struct cpu_int8_gemm gemm8;
+		struct cpu_window window;
+		struct cpu_int8_conv conv8;
+		struct cpu_reduce reduce;
+		struct cpu_softmax softmax;
+		struct cpu_norm norm;
+		struct cpu_map map;
+	};
+	bool by_columns; /* products: units are panels of so many: */
+	size_t panel;
+	size_t n_units, part;
+	crew_fn *fn;
+	struct crew *crew;
+};
+
+/* ---- functions of a crew -------------------------------------------------------------------- */
+
+static struct cpu_gemm_tile tile_of(const struct kernel_operator *kernel, size_t begin, size_t end)
+{
+	const size_t m = kernel->shape.m, n = kernel->shape.n;
+
+	if (!kernel->by_columns)
+		return (struct cpu_gemm_tile){begin, end, 0, n};
+	end *= kernel->panel;
+	return (struct cpu_gemm_tile){0, m, begin * kernel->panel, end < n ? end : n};
+}
+
+static void run_gemm(void *data, size_t begin, size_t end, void *workspace)
+{
+	const struct kernel_operator *kernel = data;
+	const struct cpu_gemm_tile tile = tile_of(kernel, begin, end);
+
+	kernel->kernels->gemm(&kernel->gemm, &tile, workspace);
+}
+
+static void run_gemm8(void *data, size_t begin, size_t end, void *workspace)
+{
+	const struct kernel_operator *kernel = data;
+	const struct cpu_gemm_tile tile = tile_of(kernel, begin, end);
+
+	kernel->kernels8->gemm(&kernel->gemm8, &tile, workspace);
+}
+
+static void run_conv(void *data, size_t begin, size_t end, void *workspace)
+{
+	const struct kernel_operator *kernel = data;
+
+	kernel->kernels->conv(&kernel->window, begin, end, workspace);
+}
+
+static void run_conv8(void *data, size_t begin, size_t end, void *workspace)
+{
+	const struct kernel_operator *kernel = data;
+
+	kernel->kernels8->conv(&kernel->conv8, begin, end, workspace);
+}
+
+static void run_max_pool(void *data, size_t begin, size_t end, void *workspace)
+{
+	const struct kernel_operator *kernel = data;
+
+	kernel->kernels->max_pool(&kernel->window, begin, end);
+}
+
+static void run_average_pool(void *data, size_t begin, size_t end, void *workspace)
+{
+	const struct kernel_operator *kernel = data;
+
+	kernel->kernels->average_pool(&kernel->window, begin, end);
+}
+
+static void run_reduce(void *data, size_t begin, size_t end, void *workspace)
+{
+	const struct kernel_operator *kernel = data;
+
+	kernel->kernels->reduce(&kernel->reduce, begin, end);
+}
+
+static void run_softmax(void *data, size_t begin, size_t end, void *workspace)
+{
+	const struct kernel_operator *kernel = data;
+
+	kernel->kernels->softmax(&kernel->softmax, begin, end);
+}
+
+static void run_norm(void *data, size_t begin, size_t end, void *workspace)
+{
+	const struct kernel_operator *kernel = data;
+
+	kernel->kernels->norm(&kernel->norm, begin, end);
+}
+
+static void run_gelu(void *data, size_t begin, size_t end, void *workspace)
+{
+	const struct kernel_operator *kernel = data;
+	struct cpu_map map = kernel->map;
+
+	map.in[0] = (const float *)map.in[0] + begin;
+	map.out = (float *)map.out + begin;
+	kernel->kernels->map[CPU_F32][CPU_MAP_GELU](&map, end - begin);
+}
+
+/* ---- preparation ---------------------------------------------------------------------------- */
+
+static void *memory(size_t bytes)
+{
+	return aligned_alloc(CPU_WORKSPACE_ALIGN, (bytes + CPU_WORKSPACE_ALIGN - 1) /
+							  CPU_WORKSPACE_ALIGN *
+							  CPU_WORKSPACE_ALIGN);
+}
+
+static void cut_product(struct kernel_operator *kernel, unsigned int n_threads, size_t mr,
+			size_t nr)
+{
+	const size_t m = kernel->shape.m, n = kernel->shape.n;
+
+	kernel->by_columns = n_threads > 1 && m < ROWS_PER_THREAD * n_threads;
+	kernel->panel = nr;
+	kernel->n_units = kernel->by_columns ? (n + nr - 1) / nr : m;
+	kernel->part = crew_part(kernel->crew, kernel->n_units);
+	if (!kernel->by_columns)
+		kernel->part = (kernel->part + mr - 1) / mr * mr;
+}
+
+static int prepare_gemm(struct kernel_operator *kernel, const struct operator_data *data,
+			unsigned int n_threads)
+{
+	const struct operator_shape *shape = &kernel->shape;
+	const bool is_gemm = shape->kind == OPERATOR_GEMM;
+
+	kernel->gemm = (struct cpu_gemm){
+		.m = shape->m,
+		.n = shape->n,
+		.k = shape->k,
+		.a = data->x,
+		.a_rs = shape->k,
+		.a_cs = 1,
+		.b = data->weights,
+		.b_rs = is_gemm ? 1 : shape->n,
+		.b_cs = is_gemm ? shape->k : 1,
+		.y = data->y,
+		.y_rs = shape->n,
+		.c = data->bias,
+		.c_cs = 1,
+		.alpha = 1,
+		.beta = is_gemm ? 1 : 0,
+	};
+	kernel->packed = memory(kernel->kernels->pack_b_size(shape->k, shape->n) * sizeof(float));
+	if (!kernel->packed)
+		return -ENOMEM;
+	kernel->kernels->pack_b(shape->k, shape->n, data->weights, kernel->gemm.b_rs,
+				kernel->gemm.b_cs, kernel->packed);
+	kernel->gemm.b_packed = kernel->packed;
+	kernel->fn = run_gemm;
+	cut_product(kernel, n_threads, kernel->kernels->gemm_mr, kernel->kernels->gemm_nr);
+	return 0;
+}
+
+static int prepare_gemm8(struct kernel_operator *kernel, const struct operator_data *data,
+			 unsigned int n_threads)
+{
+	const struct operator_shape *shape = &kernel->shape;
+
+	kernel->gemm8 = (struct cpu_int8_gemm){
+		.m = shape->m,
+		.n = shape->n,
+		.k = shape->k,
+		.a = data->x,
+		.a_rs = shape->k,
+		.b = data->weights,
+		.b_rs = shape->n,
+		.b_signed = true,
+		.y = data->y,
+		.y_rs = shape->n,
+	};
+	kernel->packed = memory(kernel->kernels8->pack_b_size(shape->k, shape->n));
+	if (!kernel->packed)
+		return -ENOMEM;
+	kernel->kernels8->pack_b(&kernel->gemm8, kernel->packed);
+	kernel->gemm8.b_packed = kernel->packed;
+	kernel->fn = run_gemm8;
+	cut_product(kernel, n_threads, kernel->kernels8->gemm_mr, kernel->kernels8->gemm_nr);
+	return 0;
+}
+
+static struct cpu_window window_of(const struct operator_shape *shape,
+				   const struct operator_data *data)
+{
+	const size_t out = operator_out_size(shape);
+	const size_t kernel = shape->kernel, stride = shape->stride, pad = shape->pad;
+
+	return (struct cpu_window){
+		.batch = 1,
+		.channels = shape->channels,
+		.depth = 1,
+		.height = shape->size,
+		.width = shape->size,
+		.out_channels = shape->out_channels ? shape->out_channels : shape->channels,
+		.out_depth = 1,
+		.out_height = out,
+		.out_width = out,
+		.kernel = {1, kernel, kernel},
+		.stride = {1, stride, stride},
+		.dilation = {1, shape->dilation, shape->dilation},
+		.pad_begin = {0, pad, pad},
+		.pad_end = {0, pad, pad},
+		.group = shape->group,
+		.x = data->x,
+		.weights = data->weights,
+		.bias = data->bias,
+		.y = data->y,
+	};
+}
+
+static int prepare_conv(struct kernel_operator *kernel, const struct operator_data *data)
+{
+	kernel->window = window_of(&kernel->shape, data);
+	kernel->fn = run_conv;
+	kernel->n_units = cpu_conv_units(&kernel->window);
+	if (cpu_conv_is_depthwise(&kernel->window))
+		return 0;
+	kernel->packed = memory(kernel->kernels->pack_conv_size(&kernel->window) * sizeof(float));
+	if (!kernel->packed)
+		return -ENOMEM;
+	kernel->kernels->pack_conv(&kernel->window, kernel->packed);
+	kernel->window.weights_packed = kernel->packed;
+	return 0;
+}
+
+static int prepare_conv8(struct kernel_operator *kernel, const struct operator_data *data)
+{
+	kernel->conv8 = (struct cpu_int8_conv){
+		.window = window_of(&kernel->shape, data),
+		.weights_signed = true,
+	};
+	kernel->fn = run_conv8;
+	kernel->n_units = cpu_conv_units(&kernel->conv8.window);
+	kernel->packed = memory(kernel->kernels8->pack_conv_size(&kernel->conv8.window));
+	if (!kernel->packed)
+		return -ENOMEM;
+	kernel->kernels8->pack_conv(&kernel->conv8, kernel->packed);
+	kernel->conv8.window.weights_packed = kernel->packed;
+	return 0;
+}
+
+static void prepare_rows(struct kernel_operator *kernel, const struct operator_data *data)
+{
+	const struct operator_shape *shape = &kernel->shape;
+
+	kernel->n_units = shape->m;
+	if (shape->kind == OPERATOR_SOFTMAX) {
+		kernel->fn = run_softmax;
+		kernel->softmax = (struct cpu_softmax){
+			.x = data->x,
+			.y = data->y,
+			.outer = shape->m,
+			.len = shape->n,
+			.inner = 1,
+		};
+	} else if (shape->kind == OPERATOR_LAYER_NORM) {
+		kernel->fn = run_norm;
+		kernel->norm = (struct cpu_norm){
+			.x = data->x,
+			.y = data->y,
+			.scale = data->weights,
+			.bias = data->bias,
+			.rows = shape->m,
+			.len = shape->n,
+			.period = 1,
+			.scale_each = true,
+			.bias_each = true,
+			.epsilon = 1e-5f,
+		};
+	} else {
+		kernel->fn = run_gelu;
+		kernel->n_units *= shape->n;
+		kernel->map = (struct cpu_map){.in = {data->x}, .out = data->y, .step = {1}};
+	}
+}
+
+static void prepare_pool(struct kernel_operator *kernel, const struct operator_data *data)
+{
+	const struct operator_shape *shape = &kernel->shape;
+
+	kernel->n_units = shape->channels;
+	if (shape->kind == OPERATOR_GLOBAL_AVERAGE_POOL) {
+		kernel->fn = run_reduce;
+		kernel->reduce = (struct cpu_reduce){
+			.x = data->x,
+			.y = data->y,
+			.n_kept = 1,
+			.n_reduced = 1,
+			.kept = {shape->channels},
+			.kept_stride = {(size_t)shape->size * shape->size},
+			.reduced = {(size_t)shape->size * shape->size},
+			.reduced_stride = {1},
+			.kind = CPU_REDUCE_MEAN,
+			.type = CPU_F32,
+		};
+		return;
+	}
+	kernel->fn = shape->kind == OPERATOR_MAX_POOL ? run_max_pool : run_average_pool;
+	kernel->window = window_of(shape, data);
+}
+
+int kernel_operator_new(const struct operator_shape *shape, const struct operator_data *data,
+			unsigned int n_threads, struct kernel_operator **ret)
+{
+	struct kernel_operator *kernel = calloc(1, sizeof(*kernel));
+	int r;
+
+	if (!kernel)
+		return -ENOMEM;
+	kernel->shape = *shape;
+	kernel->kernels = cpu_kernels_get(CPU_SIMD_AUTO);
+	kernel->kernels8 = cpu_int8_best(CPU_SIMD_AUTO);
+	r = crew_new(n_threads, &kernel->crew);
+	if (r)
+		goto fail;
+	switch (shape->kind) {
+	case OPERATOR_MATMUL:
+	case OPERATOR_GEMM:
+		r = prepare_gemm(kernel, data, n_threads);
+		break;
+	case OPERATOR_MATMUL8:
+		r = prepare_gemm8(kernel, data, n_threads);
+		break;
+	case OPERATOR_CONV:
+		r = prepare_conv(kernel, data);
+		break;
+	case OPERATOR_CONV8:
+		r = prepare_conv8(kernel, data);
+		break;
+	case OPERATOR_MAX_POOL:
+	case OPERATOR_AVERAGE_POOL:
+	case OPERATOR_GLOBAL_AVERAGE_POOL:
+		prepare_pool(kernel, data);
+		break;
+	default:
+		prepare_rows(kernel, data);
+		break;
+	}
+	if (r)
+		goto fail;
+	if (!kernel->part)
+		kernel->part = crew_part(kernel->crew, kernel->n_units);
+	*ret = kernel;
+	return 0;
+
+fail:
+	kernel_operator_free(kernel);
+	return r;
+}
+
+struct kernel_operator *kernel_operator_free(struct kernel_operator *kernel)
+{
+	if (!kernel)
+		return NULL;
+	crew_free(kernel->crew);
+	free(kernel->packed);
+	free(kernel);
+	return NULL;
+}
+
+void kernel_operator_run(struct kernel_operator *kernel)
+{
+	crew_run(kernel->crew, kernel->fn, kernel, kernel->n_units, kernel->part);
+}
+
+const char *kernel_operator_level(const struct kernel_operator *kernel)
+{
+	return operator_is_int8(&kernel->shape) ? kernel->kernels8->name : kernel->kernels->name;
+}

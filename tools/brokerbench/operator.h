@@ -1,0 +1,77 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * One operator over one shape: what both sides of a row are told
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+enum operator_kind {
+	OPERATOR_MATMUL,
+	OPERATOR_MATMUL8, /* unsigned times signed bytes into 32 bits, as the convolution */
+	OPERATOR_GEMM,    /* transposed weights, and a bias of each column */
+	OPERATOR_CONV,    /* with a bias */
+	OPERATOR_CONV8,
+	OPERATOR_MAX_POOL,
+	OPERATOR_AVERAGE_POOL, /* without the padding */
+	OPERATOR_GLOBAL_AVERAGE_POOL,
+	OPERATOR_SOFTMAX,    /* along rows, as the next */
+	OPERATOR_LAYER_NORM, /* with scale and bias */
+	OPERATOR_GELU,
+};
+
+/* Of products y[m][n] = x[m][k] * weights[k][n], of rows x[m][n], or of square windows. */
+struct operator_shape {
+	enum operator_kind kind;
+	union {
+		struct {
+			uint32_t m, k, n;
+		};
+		struct {
+			uint32_t channels, size, out_channels; /* of one picture */
+			uint32_t kernel, stride, dilation, pad, group;
+		};
+	};
+};
+
+/* Its operands: floats, or bytes and 32 bits. In ONNX's layout. */
+struct operator_data {
+	const void *x;
+	const void *weights; /* of a norm: the scale */
+	const float *bias;
+	void *y;
+};
+
+static inline uint32_t operator_is_window(const struct operator_shape *shape)
+{
+	return shape->kind >= OPERATOR_CONV && shape->kind <= OPERATOR_GLOBAL_AVERAGE_POOL;
+}
+
+static inline uint32_t operator_is_int8(const struct operator_shape *shape)
+{
+	return shape->kind == OPERATOR_MATMUL8 || shape->kind == OPERATOR_CONV8;
+}
+
+/* Width and height of a window's output. */
+static inline uint32_t operator_out_size(const struct operator_shape *shape)
+{
+	return (shape->size + 2 * shape->pad - (shape->kernel - 1) * shape->dilation - 1) /
+		       shape->stride +
+	       1;
+}
+
+/* Elements of each operand; 0: there is none. */
+struct operator_sizes {
+	size_t x, weights, bias, y;
+};
+
+struct operator_sizes operator_sizes(const struct operator_shape *shape);
+
+/* "Conv 64x56x56 to 64, 3x3 /2" */
+void operator_describe(const struct operator_shape *shape, char *text, size_t bytes);
+
+/* Multiplications and additions; 0: it is the bytes that count. */
+double operator_flops(const struct operator_shape *shape);
+
+/* Read and written, once each. */
+double operator_bytes(const struct operator_shape *shape);
