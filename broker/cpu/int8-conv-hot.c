@@ -199,12 +199,12 @@ static void conv_rows(const struct cpu_int8_conv *conv, size_t channel, size_t m
 	}
 }
 
-static void conv_unit(const struct cpu_int8_conv *conv, size_t batch, size_t group, size_t first,
-		      struct i8_conv_workspace *work)
+static void conv_piece(const struct cpu_int8_conv *conv, const struct cpu_conv_piece *piece,
+		       struct i8_conv_workspace *work)
 {
 	const struct cpu_window *w = &conv->window;
 	const size_t depth = conv_depth(w), pixels = w->out_height * w->out_width;
-	const size_t n = conv_min(CPU_CONV_PIXELS, pixels - first);
+	const size_t batch = piece->batch, group = piece->group, first = piece->first, n = piece->n;
 	const size_t m = w->out_channels / w->group, in_channels = w->channels / w->group;
 	const uint8_t *x = (const uint8_t *)(const void *)w->x +
 			   (batch * w->channels + group * in_channels) * w->height * w->width;
@@ -213,8 +213,8 @@ static void conv_unit(const struct cpu_int8_conv *conv, size_t batch, size_t gro
 	const size_t at = (batch * w->out_channels + group * m) * pixels + first;
 	struct i8_finish finish;
 
-	for (size_t i = 0; i < m; i += I8_CONV_MC) {
-		const size_t mb = conv_min(I8_CONV_MC, m - i);
+	for (size_t i = piece->m_begin; i < piece->m_end; i += I8_CONV_MC) {
+		const size_t mb = conv_min(I8_CONV_MC, piece->m_end - i);
 		int32_t *y = work->sums;
 		size_t y_rs = CPU_CONV_PIXELS;
 
@@ -329,7 +329,9 @@ void CPU_FN(i8_conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end,
 			}
 		return;
 	}
-	for (size_t unit = begin; unit < end; unit++)
-		conv_unit(conv, unit / pieces / w->group, unit / pieces % w->group,
-			  unit % pieces * CPU_CONV_PIXELS, workspace);
+	while (begin < end) {
+		const struct cpu_conv_piece piece = cpu_conv_piece(w, &begin, end);
+
+		conv_piece(conv, &piece, workspace);
+	}
 }

@@ -275,8 +275,11 @@ struct cpu_kernels {
 	void (*max_pool_any)(const struct cpu_pool *args, size_t begin, size_t end);
 };
 
-/* Output pixels of one unit of a convolution. */
-enum { CPU_CONV_PIXELS = 192 };
+/*
+ * A convolution's unit is a block of output pixels, CPU_CONV_PIXELS at most, or, where there are
+ * few of these, some of its out channels: fewer than CPU_CONV_ENOUGH blocks are divided.
+ */
+enum { CPU_CONV_PIXELS = 192, CPU_CONV_CHANNELS = 96, CPU_CONV_ENOUGH = 16 };
 
 /* Elements of one channel. */
 static inline size_t cpu_window_in(const struct cpu_window *args)
@@ -295,13 +298,55 @@ static inline bool cpu_conv_is_depthwise(const struct cpu_window *args)
 	return args->group == args->channels && args->out_channels == args->channels;
 }
 
+static inline size_t cpu_conv_blocks(const struct cpu_window *args)
+{
+	return (cpu_window_out(args) + CPU_CONV_PIXELS - 1) / CPU_CONV_PIXELS;
+}
+
+/* Parts into which the out channels of a block are divided. */
+static inline size_t cpu_conv_parts(const struct cpu_window *args)
+{
+	if (args->batch * args->group * cpu_conv_blocks(args) >= CPU_CONV_ENOUGH)
+		return 1;
+	return (args->out_channels / args->group + CPU_CONV_CHANNELS - 1) / CPU_CONV_CHANNELS;
+}
+
 static inline size_t cpu_conv_units(const struct cpu_window *args)
 {
-	const size_t pixels = cpu_window_out(args);
-
 	if (cpu_conv_is_depthwise(args))
 		return args->batch * args->channels;
-	return args->batch * args->group * ((pixels + CPU_CONV_PIXELS - 1) / CPU_CONV_PIXELS);
+	return args->batch * args->group * cpu_conv_blocks(args) * cpu_conv_parts(args);
+}
+
+/* Neighbouring units that share their pixels. */
+struct cpu_conv_piece {
+	size_t batch, group;
+	size_t first, n;       /* pixels */
+	size_t m_begin, m_end; /* out channels of the group */
+};
+
+/* Those of [*begin, end) that come first; moves *begin behind them. Not for depthwise ones. */
+static inline struct cpu_conv_piece cpu_conv_piece(const struct cpu_window *args, size_t *begin,
+						   size_t end)
+{
+	const size_t blocks = cpu_conv_blocks(args), parts = cpu_conv_parts(args);
+	const size_t pixels = cpu_window_out(args), m = args->out_channels / args->group;
+	/* About the same number in each, whole panels of them at every level. */
+	const size_t size = ((pixels + blocks - 1) / blocks + 31) / 32 * 32;
+	const size_t part = *begin % parts, block = *begin / parts % blocks;
+	const size_t matrix = *begin / parts / blocks;
+	const size_t n_parts = end - *begin < parts - part ? end - *begin : parts - part;
+	const size_t left = pixels - block * size, until = (part + n_parts) * CPU_CONV_CHANNELS;
+
+	*begin += n_parts;
+	return (struct cpu_conv_piece){
+		.batch = matrix / args->group,
+		.group = matrix % args->group,
+		.first = block * size,
+		.n = left < size ? left : size,
+		.m_begin = part * CPU_CONV_CHANNELS,
+		.m_end = parts == 1 || until > m ? m : until,
+	};
 }
 
 /* Output positions whose remainders by the strides are equal: how many sorts there are of them. */

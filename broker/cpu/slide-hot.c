@@ -127,14 +127,6 @@ VEC_INLINE float slide_pixel(const enum slide what, const struct slide_row *row,
 	return slide_finish(what, row, value, divisor)[0];
 }
 
-#if VW == 16
-#define SLIDE_EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
-#elif VW == 8
-#define SLIDE_EVEN 0, 2, 4, 6, 8, 10, 12, 14
-#else
-#define SLIDE_EVEN 0, 2, 4, 6
-#endif
-
 /* @n <= VW elements that are @stride (1 or 2) apart; none behind the last is read. */
 VEC_INLINE vf slide_load(const float *from, const size_t stride, size_t n)
 {
@@ -142,9 +134,9 @@ VEC_INLINE vf slide_load(const float *from, const size_t stride, size_t n)
 		return n == VW ? vf_load(from) : vf_load_partial(from, n);
 	if (2 * n <= VW)
 		return __builtin_shufflevector(vf_load_partial(from, 2 * n - 1), (vf){0},
-					       SLIDE_EVEN);
+					       VEC_EVEN);
 	return __builtin_shufflevector(vf_load(from), vf_load_partial(from + VW, 2 * n - 1 - VW),
-				       SLIDE_EVEN);
+				       VEC_EVEN);
 }
 
 /*

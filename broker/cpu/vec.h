@@ -36,6 +36,16 @@
 #define VW 4
 #endif
 
+/* All lanes, as bits; the even ones of two vectors, for shuffles. */
+#define VEC_ALL ((1u << VW) - 1)
+#if VW == 16
+#define VEC_EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#elif VW == 8
+#define VEC_EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#else
+#define VEC_EVEN 0, 2, 4, 6
+#endif
+
 #define VEC_LANES 32
 #define VEC_REGS  (VEC_LANES / VW)
 
@@ -96,6 +106,12 @@ VEC_INLINE vf vf_select(vi mask, vf a, vf b)
 
 #if VW == 16
 
+/* The lanes that @bits has; the others are 0 and their memory is not touched. */
+VEC_INLINE vf vf_load_lanes(const float *from, uint32_t bits)
+{
+	return (vf)_mm512_maskz_loadu_ps((__mmask16)bits, from);
+}
+
 /* The first @n (0..VW) elements; the other lanes are 0 and their memory is not touched. */
 VEC_INLINE vf vf_load_partial(const float *from, size_t n)
 {
@@ -113,6 +129,14 @@ VEC_INLINE bool vi_any(vi mask)
 }
 
 #elif VW == 8
+
+VEC_INLINE vf vf_load_lanes(const float *from, uint32_t bits)
+{
+	const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+	const __m256i has = _mm256_and_si256(_mm256_set1_epi32((int)bits), bit);
+
+	return (vf)_mm256_maskload_ps(from, _mm256_cmpeq_epi32(has, bit));
+}
 
 VEC_INLINE __m256i vf_partial_mask(size_t n)
 {
@@ -137,6 +161,18 @@ VEC_INLINE bool vi_any(vi mask)
 }
 
 #else
+
+VEC_INLINE vf vf_load_lanes(const float *from, uint32_t bits)
+{
+	vf value = {0};
+
+	if (bits == VEC_ALL)
+		return vf_load(from);
+	for (size_t i = 0; i < VW; i++)
+		if (bits >> i & 1)
+			value[i] = from[i];
+	return value;
+}
 
 VEC_INLINE vf vf_load_partial(const float *from, size_t n)
 {

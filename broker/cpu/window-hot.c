@@ -47,44 +47,63 @@ void CPU_FN(pack_conv)(const struct cpu_window *args, float *to)
 	}
 }
 
-/* One tap of one channel, seen from output pixels [first, first + n). */
-static void conv_gather(const struct cpu_window *args, const float *channel, size_t tap,
-			size_t first, size_t n, float *to)
+/* Some pixels of a vector of them, through a tap: lane l is channel[offset + l * stride]. */
+struct conv_part {
+	ptrdiff_t offset;
+	uint32_t lanes; /* bit l; none of the others is read */
+};
+
+/* What one tap sees from a unit's pixels, vector by vector: the same in every channel. */
+struct conv_view {
+	struct conv_part parts[CPU_CONV_PIXELS];
+	uint8_t n_parts[CPU_CONV_PIXELS / VW]; /* lanes of no part are padding */
+};
+
+/* From output pixels [first, first + n). */
+static void conv_find_view(const struct cpu_window *args, size_t tap, size_t first, size_t n,
+			   struct conv_view *ret)
 {
 	const size_t s = tap % args->kernel[2], r = tap / args->kernel[2] % args->kernel[1];
-	const size_t q = tap / args->kernel[2] / args->kernel[1];
+	const size_t q = tap / args->kernel[2] / args->kernel[1], stride = args->stride[2];
 	size_t row = first / args->out_width, ox = first % args->out_width, from, until;
+	struct conv_part *part = ret->parts;
+	size_t v = 0, lane = 0;
 
-	window_positions(s, args->stride[2], args->pad_begin[2], args->dilation[2], args->out_width,
+	memset(ret->n_parts, 0, sizeof(ret->n_parts));
+	window_positions(s, stride, args->pad_begin[2], args->dilation[2], args->out_width,
 			 args->width, &from, &until);
 	while (n > 0) {
-		const size_t len = window_min(n, args->out_width - ox);
+		const size_t len = window_min(window_min(n, args->out_width - ox), VW - lane);
 		/* Before the beginning wraps to what is beyond the end. */
 		const size_t iz = row / args->out_height * args->stride[0] + q * args->dilation[0] -
 				  args->pad_begin[0];
 		const size_t iy = row % args->out_height * args->stride[1] + r * args->dilation[1] -
 				  args->pad_begin[1];
-		size_t begin = from < ox ? ox : from, end = window_min(until, ox + len);
+		const size_t begin = from < ox ? ox : from, end = window_min(until, ox + len);
 
-		if (iz >= args->depth || iy >= args->height || begin >= end) {
-			memset(to, 0, len * sizeof(float));
-		} else {
-			const float *line = channel + (iz * args->height + iy) * args->width +
-					    (begin * args->stride[2] + s * args->dilation[2] -
-					     args->pad_begin[2]);
+		if (iz < args->depth && iy < args->height && begin < end) {
+			const size_t line = (iz * args->height + iy) * args->width;
 
-			memset(to, 0, (begin - ox) * sizeof(float));
-			if (args->stride[2] == 1)
-				memcpy(to + (begin - ox), line, (end - begin) * sizeof(float));
-			else
-				for (size_t i = begin; i < end; i++)
-					to[i - ox] = line[(i - begin) * args->stride[2]];
-			memset(to + (end - ox), 0, (ox + len - end) * sizeof(float));
+			/* Wraps likewise: lane 0 may be before the channel, where it is not read.
+			 */
+			*part++ = (struct conv_part){
+				.offset = (ptrdiff_t)(line + s * args->dilation[2] -
+						      args->pad_begin[2] + (ox - lane) * stride),
+				.lanes = ((1u << (end - begin)) - 1) << (lane + begin - ox),
+			};
+			ret->n_parts[v]++;
 		}
-		to += len;
 		n -= len;
-		ox = 0;
-		row++;
+		lane += len;
+		ox += len;
+		if (lane == VW) {
+			lane = 0;
+			v++;
+		}
+		if (ox == args->out_width) {
+			ox = 0;
+			row++;
+		}
 	}
 }
 
@@ -98,42 +117,98 @@ static bool conv_is_plain(const struct cpu_window *args)
 	       args->out_width == args->width;
 }
 
+/* Bit l of @lanes as bit 2 * l. */
+VEC_INLINE uint32_t conv_spread(uint32_t lanes)
+{
+	lanes = (lanes | lanes << 8) & 0x00ff00ffu;
+	lanes = (lanes | lanes << 4) & 0x0f0f0f0fu;
+	lanes = (lanes | lanes << 2) & 0x33333333u;
+	return (lanes | lanes << 1) & 0x55555555u;
+}
+
+/* The lanes of a part, the others 0; @stride is 1, 2, or 0 for any. */
+VEC_INLINE vf conv_load(const float *from, uint32_t lanes, const size_t stride, size_t any_stride)
+{
+	float values[VW] = {0};
+
+	if (stride == 1)
+		return vf_load_lanes(from, lanes);
+	if (stride == 2) {
+		const uint32_t spread = conv_spread(lanes);
+
+		return __builtin_shufflevector(vf_load_lanes(from, spread & VEC_ALL),
+					       vf_load_lanes(from + VW, spread >> VW), VEC_EVEN);
+	}
+	for (size_t l = 0; l < VW; l++)
+		if (lanes >> l & 1)
+			values[l] = from[l * any_stride];
+	return vf_load(values);
+}
+
+/* A view of one channel, as row k of panels of GEMM_NR pixels that have @kb rows. */
+VEC_INLINE void conv_look(const struct conv_view *view, const float *channel, const size_t stride,
+			  size_t any_stride, size_t n, size_t kb, float *to)
+{
+	const struct conv_part *part = view->parts;
+
+	for (size_t v = 0; v * VW < n; v += 2) {
+		VEC_UNROLL
+		for (size_t half = 0; half < 2; half++) {
+			vi value = {0};
+
+			for (size_t i = 0; i < view->n_parts[v + half]; i++, part++)
+				value |= (vi)conv_load(channel + part->offset, part->lanes, stride,
+						       any_stride);
+			vf_store(to + v * VW * kb + half * VW, (vf)value);
+		}
+	}
+}
+
 /* Rows [p, p + kb) of the matrix that nobody stores, as panels of GEMM_NR pixels. */
 static void conv_pack_pixels(const struct cpu_window *args, const float *x, size_t p, size_t kb,
 			     size_t first, size_t n, float *to)
 {
 	const size_t taps = args->kernel[0] * args->kernel[1] * args->kernel[2];
-	const bool is_plain = conv_is_plain(args);
-	float gathered[CPU_CONV_PIXELS];
+	const size_t stride = args->stride[2], plane = cpu_window_in(args);
+	struct cpu_window flat;
+	struct conv_view view;
 
-	for (size_t k = 0; k < kb; k++) {
-		const size_t channel = (p + k) / taps, tap = (p + k) % taps;
-		const float *plane = x + channel * cpu_window_in(args), *row = gathered;
+	if (conv_is_plain(args)) {
+		/* All of a channel is one line. */
+		flat = *args;
+		flat.depth = flat.height = flat.out_depth = flat.out_height = 1;
+		flat.width = flat.out_width = plane;
+		args = &flat;
+	}
+	/* The rows in which a tap looks into one channel after the other. */
+	for (size_t tap = 0; tap < taps && tap < p + kb; tap++) {
+		const size_t channel = tap >= p ? 0 : (p - tap + taps - 1) / taps;
+		size_t k = channel * taps + tap;
+		const float *from = x + channel * plane;
 
-		if (is_plain)
-			row = plane + first;
-		else
-			conv_gather(args, plane, tap, first, n, gathered);
-		for (size_t j = 0; j < n; j += GEMM_NR) {
-			float *panel = to + j * kb + k * GEMM_NR;
+		if (k >= p + kb)
+			continue;
+		conv_find_view(args, tap, first, n, &view);
+		for (; k < p + kb; k += taps, from += plane) {
+			float *row = to + (k - p) * GEMM_NR;
 
-			if (n - j >= GEMM_NR) {
-				memcpy(panel, row + j, GEMM_NR * sizeof(float));
-			} else {
-				memcpy(panel, row + j, (n - j) * sizeof(float));
-				memset(panel + (n - j), 0, (GEMM_NR - (n - j)) * sizeof(float));
-			}
+			if (stride == 1)
+				conv_look(&view, from, 1, 1, n, kb, row);
+			else if (stride == 2)
+				conv_look(&view, from, 2, 2, n, kb, row);
+			else
+				conv_look(&view, from, 0, stride, n, kb, row);
 		}
 	}
 }
 
-static void conv_unit(const struct cpu_window *args, size_t batch, size_t group, size_t first,
-		      float *workspace)
+static void conv_piece(const struct cpu_window *args, const struct cpu_conv_piece *piece,
+		       float *workspace)
 {
 	const size_t depth = conv_depth(args), pixels = cpu_window_out(args);
-	const size_t n = window_min(CPU_CONV_PIXELS, pixels - first);
-	const size_t m = args->out_channels / args->group;
-	const size_t in_channels = args->channels / args->group;
+	const size_t m = args->out_channels / args->group,
+		     in_channels = args->channels / args->group;
+	const size_t batch = piece->batch, group = piece->group, first = piece->first, n = piece->n;
 	const float *x =
 		args->x + (batch * args->channels + group * in_channels) * cpu_window_in(args);
 	const float *weights =
@@ -146,8 +221,8 @@ static void conv_unit(const struct cpu_window *args, size_t batch, size_t group,
 
 		cpu_pause(args->pause);
 		conv_pack_pixels(args, x, p, kb, first, n, b_block);
-		for (size_t i = 0; i < m; i += CONV_MC) {
-			const size_t mb = window_min(CONV_MC, m - i);
+		for (size_t i = piece->m_begin; i < piece->m_end; i += CONV_MC) {
+			const size_t mb = window_min(CONV_MC, piece->m_end - i);
 			const float *a = weights + m * p + i * kb;
 
 			if (!args->weights_packed) {
@@ -163,7 +238,7 @@ static void conv_unit(const struct cpu_window *args, size_t batch, size_t group,
 			}
 		}
 	}
-	for (size_t i = 0; i < m && (args->bias || args->activation); i++) {
+	for (size_t i = piece->m_begin; i < piece->m_end && (args->bias || args->activation); i++) {
 		float *row = y + i * pixels;
 		struct cpu_map add = {.in = {row}, .out = row, .step = {1, 0}};
 
@@ -177,14 +252,13 @@ static void conv_unit(const struct cpu_window *args, size_t batch, size_t group,
 
 void CPU_FN(conv)(const struct cpu_window *args, size_t begin, size_t end, void *workspace)
 {
-	const size_t pixels = cpu_window_out(args);
-	const size_t blocks = (pixels + CPU_CONV_PIXELS - 1) / CPU_CONV_PIXELS;
-
 	if (cpu_conv_is_depthwise(args)) {
 		CPU_FN(conv_depthwise)(args, begin, end);
 		return;
 	}
-	for (size_t unit = begin; unit < end; unit++)
-		conv_unit(args, unit / blocks / args->group, unit / blocks % args->group,
-			  unit % blocks * CPU_CONV_PIXELS, workspace);
+	while (begin < end) {
+		const struct cpu_conv_piece piece = cpu_conv_piece(args, &begin, end);
+
+		conv_piece(args, &piece, workspace);
+	}
 }

@@ -285,7 +285,10 @@ static void test_urgent__looks_within_a_unit(void **state)
 
 		cpu_rig_prepare(&rig, plan);
 		step = ((const struct cpu_plan *)plan->exec[RBK_DEVICE_CPU])->steps;
-		assert_true(step->units(step, 1) <= (which == 5 ? 32 : which == 6 ? 2 : 1));
+		assert_true(step->units(step, 1) <= (which == 5   ? 32
+						     : which == 8 ? 6
+						     : which == 6 ? 2
+								  : 1));
 		cpu_job_init(&job, plan, 1, 1);
 		rig.executor->ops->run_inline(rig.executor, &job.task);
 		reference_buffers_copy(&want, &job.buffers);
