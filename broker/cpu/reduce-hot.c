@@ -160,13 +160,12 @@ VEC_INLINE void reduce_columns_all(const struct cpu_reduce *args, const enum cpu
 
 /* One result; every lane of *ret is it. */
 VEC_INLINE vf reduce_row(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
-			 const float *x, vf shift)
+			 const float *x, size_t max_chain, vf shift)
 {
 	const unsigned int outer = args->n_reduced - 1;
 	const size_t len = args->reduced[outer];
 	struct reduce_walk walk = {.offset = 0};
 	vf acc[VEC_REGS], total[VEC_REGS];
-	const size_t max_chain = reduce_chain(reduce_n_terms(args) / VEC_LANES);
 	size_t n_lines = 0, n_chain = 0;
 
 	VEC_UNROLL
@@ -219,13 +218,13 @@ VEC_INLINE vf reduce_row(const struct cpu_reduce *args, const enum cpu_reduce_ki
 }
 
 VEC_INLINE float reduce_row_all(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
-				const float *x, float n_terms)
+				const float *x, size_t max_chain, float n_terms)
 {
 	vf shift = {0};
 
 	if (kind == CPU_REDUCE_LOG_SUM_EXP)
-		shift = reduce_row(args, CPU_REDUCE_MAX, x, shift);
-	return reduce_finish(kind, reduce_row(args, kind, x, shift), shift, n_terms)[0];
+		shift = reduce_row(args, CPU_REDUCE_MAX, x, max_chain, shift);
+	return reduce_finish(kind, reduce_row(args, kind, x, max_chain, shift), shift, n_terms)[0];
 }
 
 /* Nothing is reduced: what the loops would give if they could. */
@@ -257,10 +256,17 @@ VEC_INLINE void reduce_units(const struct cpu_reduce *args, const enum cpu_reduc
 		return;
 	}
 	if (!args->inner_kept) {
-		for (size_t unit = begin; unit < end; unit++)
-			to[unit] = reduce_row_all(args, kind,
-						  all + reduce_offset(args, args->n_kept, unit),
-						  (float)n_terms);
+		const size_t max_chain = reduce_chain(n_terms / VEC_LANES);
+
+		for (size_t unit = begin; unit < end; unit++) {
+			/* Most have one dimension left, and short rows feel a division. */
+			const size_t offset = args->n_kept == 1
+						      ? unit * args->kept_stride[0]
+						      : reduce_offset(args, args->n_kept, unit);
+
+			to[unit] =
+				reduce_row_all(args, kind, all + offset, max_chain, (float)n_terms);
+		}
 		return;
 	}
 

@@ -2,9 +2,12 @@
 /*
  * Depthwise Conv and pooling
  *
- * What has a plane of its own for each channel slides its window over it directly: a vector of
- * neighbouring pixels at a time where all taps are inside horizontally, pixel by pixel beside that.
+ * What has a plane of its own for each channel slides its window over it directly, a vector of
+ * neighbouring pixels at a time. Where a tap is beside the input for some of them, they are masked.
  * Windows are clipped to the input: taps outside are left out, which for sums is as good as zeros.
+ *
+ * Windows of usual heights are computed for several rows at once, since they look at the same rows
+ * of the input: what one tap has loaded is what another one of the next row needs.
  */
 #include <math.h>
 
@@ -19,6 +22,9 @@ enum slide { SLIDE_CONV, SLIDE_MAX, SLIDE_SUM, SLIDE_LP };
 
 /* Vectors that are computed side by side, to hide the latency of one sum. */
 enum { SLIDE_REGS = 4 };
+
+/* Rows that are computed at once, likewise. */
+enum { SLIDE_ROWS = 4 };
 
 /* Pixels of a row between two looks for others. */
 enum { SLIDE_PIECE = 1 << 12 };
@@ -58,16 +64,19 @@ VEC_INLINE vf slide_tap(const enum slide what, const struct cpu_window *args, vf
 	return value + (what == SLIDE_SUM ? x : slide_power(x, args->p));
 }
 
-/* What becomes of all taps together; @divisor: SLIDE_SUM. */
+/* What becomes of all taps together; SLIDE_SUM: @divides * @counts taps count, by lane. */
 VEC_INLINE vf slide_finish(const enum slide what, const struct slide_row *row, vf value,
-			   size_t divisor)
+			   size_t divides, vf counts)
 {
 	const uint32_t p = row->args->p;
 
 	if (what == SLIDE_CONV)
 		return value + vf_set(row->bias);
-	if (what == SLIDE_SUM)
-		return value / vf_set(divisor ? (float)divisor : 1.0f);
+	if (what == SLIDE_SUM) {
+		const vf divisor = vf_set((float)divides) * counts, one = vf_set(1.0f);
+
+		return value / vf_select((vi)(divisor > one), divisor, one);
+	}
 	if (what == SLIDE_MAX || p == 1)
 		return value;
 	return p == 2 ? vf_sqrt(value) : vf_pow(value, vf_set(1.0f / (float)p));
@@ -88,70 +97,109 @@ static size_t slide_counted(const struct cpu_window *args, size_t o, unsigned in
 	return end - begin;
 }
 
+/* The slice of the input under taps along the depth. */
+VEC_INLINE const float *slide_plane_at(const struct slide_row *row, size_t q)
+{
+	const struct cpu_window *args = row->args;
+	const size_t z = row->oz * args->stride[0] + q * args->dilation[0] - args->pad_begin[0];
+
+	return row->plane + z * args->height * args->width;
+}
+
 /* The row of the input under a tap. */
 VEC_INLINE const float *slide_line(const struct slide_row *row, size_t q, size_t r)
 {
 	const struct cpu_window *args = row->args;
-	const size_t z = row->oz * args->stride[0] + q * args->dilation[0] - args->pad_begin[0];
 	const size_t y = row->oy * args->stride[1] + r * args->dilation[1] - args->pad_begin[1];
 
-	return row->plane + (z * args->height + y) * args->width;
+	return slide_plane_at(row, q) + y * args->width;
 }
 
-/* One output pixel, its window clipped. */
-VEC_INLINE float slide_pixel(const enum slide what, const struct slide_row *row, size_t ox)
+/* Those of VW pixels from @ox on that tap @s is inside for; at most @n. */
+VEC_INLINE uint32_t slide_lanes(const struct cpu_window *args, size_t ox, size_t n, size_t s)
+{
+	const int64_t stride = (int64_t)args->stride[2];
+	const int64_t at = (int64_t)(ox * args->stride[2] + s * args->dilation[2]) -
+			   (int64_t)args->pad_begin[2];
+	const int64_t left = (int64_t)args->width - at;
+	/* The usual strides without a division. */
+	int64_t from = at >= 0 ? 0 : stride == 1 ? -at : (stride - 1 - at) / stride;
+	int64_t until = left <= 0 ? 0 : stride == 1 ? left : (left - 1) / stride + 1;
+
+	if (until > (int64_t)n)
+		until = (int64_t)n;
+	return from < until ? (uint32_t)((1u << until) - (1u << from)) : 0;
+}
+
+/* What @lanes of @x are worth to the others' result. */
+VEC_INLINE vf slide_masked(const enum slide what, uint32_t lanes, vf x)
+{
+	return what == SLIDE_MAX ? vf_select(vi_of_lanes(lanes), x, vf_set(-INFINITY)) : x;
+}
+
+/* SLIDE_SUM: taps of a row of the window that count, by lane. */
+VEC_INLINE vf slide_row_counts(const struct cpu_window *args, size_t ox, size_t n)
+{
+	const vf one = vf_set(1.0f);
+	float counts[VW];
+	vf sum = {0};
+
+	if (!args->includes_pad) {
+		for (size_t s = 0; s < args->kernel[2]; s++)
+			sum += vf_select(vi_of_lanes(slide_lanes(args, ox, n, s)), one, (vf){0});
+		return sum;
+	}
+	for (size_t l = 0; l < VW; l++)
+		counts[l] = l < n ? (float)slide_counted(args, ox + l, 2, args->width) : 1;
+	return vf_load(counts);
+}
+
+VEC_INLINE vf slide_start(const enum slide what)
+{
+	return vf_set(what == SLIDE_MAX ? -INFINITY : 0);
+}
+
+/* Pixels [ox, ox + n) of a row, n <= VW, of any window; @inner: all taps are inside horizontally.
+ */
+VEC_INLINE void slide_some(const enum slide what, const size_t stride, const struct slide_row *row,
+			   bool inner, size_t ox, size_t n, float *y)
 {
 	const struct cpu_window *args = row->args;
-	vf value = vf_set(what == SLIDE_MAX ? -INFINITY : 0);
-	size_t s_begin, s_end, divisor = 0;
+	const ptrdiff_t left = (ptrdiff_t)(ox * args->stride[2]) - (ptrdiff_t)args->pad_begin[2];
+	vf value = slide_start(what), counts = {0};
 
-	window_taps(ox, args->stride[2], args->pad_begin[2], args->dilation[2], args->kernel[2],
-		    args->width, &s_begin, &s_end);
 	for (size_t q = row->q_begin; q < row->q_end; q++) {
 		for (size_t r = row->r_begin; r < row->r_end; r++) {
-			const float *line = slide_line(row, q, r);
+			const float *from = slide_line(row, q, r) + left;
 			const size_t tap = (q * args->kernel[1] + r) * args->kernel[2];
 
-			for (size_t s = s_begin; s < s_end; s++) {
-				const float x = line[ox * args->stride[2] + s * args->dilation[2] -
-						     args->pad_begin[2]];
+			for (size_t s = 0; s < args->kernel[2]; s++, from += args->dilation[2]) {
+				const uint32_t lanes =
+					inner ? (1u << n) - 1 : slide_lanes(args, ox, n, s);
+				const vf x = window_load(from, lanes, stride, args->stride[2]);
 
 				value = slide_tap(what, args, value,
 						  what == SLIDE_CONV ? row->weights[tap + s] : 0,
-						  vf_set(x));
+						  slide_masked(what, lanes, x));
 			}
 		}
 	}
 	if (what == SLIDE_SUM)
-		divisor = row->divides * slide_counted(args, ox, 2, args->width);
-	return slide_finish(what, row, value, divisor)[0];
+		counts = inner ? vf_set((float)args->kernel[2]) : slide_row_counts(args, ox, n);
+	vf_store_partial(y + ox, slide_finish(what, row, value, row->divides, counts), n);
 }
 
-/* @n <= VW elements that are @stride (1 or 2) apart; none behind the last is read. */
-VEC_INLINE vf slide_load(const float *from, const size_t stride, size_t n)
-{
-	if (stride == 1)
-		return n == VW ? vf_load(from) : vf_load_partial(from, n);
-	if (2 * n <= VW)
-		return __builtin_shufflevector(vf_load_partial(from, 2 * n - 1), (vf){0},
-					       VEC_EVEN);
-	return __builtin_shufflevector(vf_load(from), vf_load_partial(from + VW, 2 * n - 1 - VW),
-				       VEC_EVEN);
-}
-
-/*
- * @regs vectors of neighbouring pixels, or @n <= VW of them where @regs is 1, all of whose taps are
- * inside horizontally.
- */
-VEC_INLINE void slide_vectors(const enum slide what, const size_t stride, const size_t regs,
-			      const struct slide_row *row, size_t ox, size_t n, float *y)
+/* SLIDE_REGS vectors of neighbouring pixels all of whose taps are inside horizontally. */
+VEC_INLINE void slide_vectors(const enum slide what, const size_t stride,
+			      const struct slide_row *row, size_t ox, float *y)
 {
 	const struct cpu_window *args = row->args;
+	const vf counts = vf_set((float)args->kernel[2]);
 	vf value[SLIDE_REGS];
 
 	VEC_UNROLL
-	for (size_t v = 0; v < regs; v++)
-		value[v] = vf_set(what == SLIDE_MAX ? -INFINITY : 0);
+	for (size_t v = 0; v < SLIDE_REGS; v++)
+		value[v] = slide_start(what);
 	for (size_t q = row->q_begin; q < row->q_end; q++) {
 		for (size_t r = row->r_begin; r < row->r_end; r++) {
 			const float *from =
@@ -163,74 +211,206 @@ VEC_INLINE void slide_vectors(const enum slide what, const size_t stride, const 
 
 			for (size_t s = 0; s < args->kernel[2]; s++, from += args->dilation[2]) {
 				VEC_UNROLL
-				for (size_t v = 0; v < regs; v++) {
-					const vf x = slide_load(from + v * VW * stride, stride,
-								regs == 1 ? n : VW);
-
-					value[v] = slide_tap(what, args, value[v],
-							     what == SLIDE_CONV ? weight[s] : 0, x);
-				}
+				for (size_t v = 0; v < SLIDE_REGS; v++)
+					value[v] = slide_tap(
+						what, args, value[v],
+						what == SLIDE_CONV ? weight[s] : 0,
+						window_load_all(from + v * VW * stride, stride));
 			}
 		}
 	}
 	VEC_UNROLL
-	for (size_t v = 0; v < regs; v++)
-		vf_store_partial(y + ox + v * VW,
-				 slide_finish(what, row, value[v], row->divides * args->kernel[2]),
-				 regs == 1 ? n : VW);
+	for (size_t v = 0; v < SLIDE_REGS; v++)
+		vf_store(y + ox + v * VW, slide_finish(what, row, value[v], row->divides, counts));
 }
 
-VEC_INLINE void slide_piece(const enum slide what, const size_t stride, const struct slide_row *row,
-			    size_t ox, size_t end, float *y)
+/* What of a row has all taps of its windows inside horizontally. */
+struct slide_inner {
+	size_t begin, end;
+};
+
+static struct slide_inner slide_find_inner(const struct cpu_window *args)
 {
-	for (; ox + SLIDE_REGS * VW <= end; ox += SLIDE_REGS * VW)
-		slide_vectors(what, stride, SLIDE_REGS, row, ox, VW, y);
-	for (; ox < end; ox += VW)
-		slide_vectors(what, stride, 1, row, ox, window_min(VW, end - ox), y);
+	struct slide_inner inner;
+	size_t ignored;
+
+	window_positions(0, args->stride[2], args->pad_begin[2], args->dilation[2], args->out_width,
+			 args->width, &inner.begin, &ignored);
+	window_positions(args->kernel[2] - 1, args->stride[2], args->pad_begin[2],
+			 args->dilation[2], args->out_width, args->width, &ignored, &inner.end);
+	return inner;
 }
 
-/* A row of the output, of which pixels [inner_begin, inner_end) have all taps inside. */
-VEC_INLINE void slide_row(const enum slide what, const struct slide_row *row, size_t inner_begin,
-			  size_t inner_end, float *y)
+/* A row of the output. */
+VEC_INLINE void slide_row(const enum slide what, const size_t stride, const struct slide_row *row,
+			  const struct slide_inner *inner, float *y)
+{
+	const size_t width = row->args->out_width;
+	size_t ox = 0, look = SLIDE_PIECE, n;
+
+	for (; ox < width; ox += n) {
+		if (ox >= look) {
+			look = ox + SLIDE_PIECE;
+			cpu_pause(row->args->pause);
+		}
+		n = SLIDE_REGS * VW;
+		if (stride != 0 && ox >= inner->begin && ox + n <= inner->end) {
+			slide_vectors(what, stride, row, ox, y);
+			continue;
+		}
+		n = window_min(VW, width - ox);
+		slide_some(what, stride, row, ox >= inner->begin && ox + n <= inner->end, ox, n, y);
+	}
+}
+
+/* The most taps of a row of a window that is computed for several rows at once. */
+enum { SLIDE_BLOCK_TAPS = 16 };
+
+/*
+ * Pixels [ox, ox + n), n <= VW, of @rows rows of windows that are @height high and @stride apart in
+ * both directions; @lanes: by tap of a row, NULL where all are inside and n is VW.
+ */
+VEC_INLINE void slide_block(const enum slide what, const size_t height, const size_t stride,
+			    const size_t rows, const struct slide_row *row, const size_t *divides,
+			    size_t ox, size_t n, const uint32_t *lanes, vf counts, float *y)
 {
 	const struct cpu_window *args = row->args;
-	size_t ox = 0;
+	const float *plane = slide_plane_at(row, 0);
+	const ptrdiff_t left = (ptrdiff_t)(ox * stride) - (ptrdiff_t)args->pad_begin[2];
+	vf value[SLIDE_ROWS];
 
-	for (; ox < inner_begin; ox++)
-		y[ox] = slide_pixel(what, row, ox);
-	while (ox < inner_end) {
-		const size_t end = window_min(inner_end, ox + SLIDE_PIECE);
+	VEC_UNROLL
+	for (size_t o = 0; o < rows; o++)
+		value[o] = slide_start(what);
+	VEC_UNROLL
+	for (size_t i = 0; i < (rows - 1) * stride + height; i++) {
+		/* Before the beginning wraps to what is beyond the end. */
+		const size_t iy = row->oy * stride + i - args->pad_begin[1];
+		const float *from = plane + (ptrdiff_t)(iy * args->width) + left;
 
-		if (args->stride[2] == 1)
-			slide_piece(what, 1, row, ox, end, y);
+		if (iy >= args->height)
+			continue;
+		for (size_t s = 0; s < args->kernel[2]; s++, from += args->dilation[2]) {
+			const vf x =
+				lanes ? slide_masked(what, lanes[s],
+						     window_load(from, lanes[s],
+								 stride <= 2 ? stride : 0, stride))
+				      : window_load_all(from, stride);
+
+			VEC_UNROLL
+			for (size_t o = 0; o < rows; o++) {
+				if (i < o * stride || i >= o * stride + height)
+					continue;
+				value[o] = slide_tap(
+					what, args, value[o],
+					what == SLIDE_CONV
+						? row->weights[(i - o * stride) * args->kernel[2] +
+							       s]
+						: 0,
+					x);
+			}
+		}
+	}
+	VEC_UNROLL
+	for (size_t o = 0; o < rows; o++) {
+		float *to = y + o * args->out_width + ox;
+		const vf result = slide_finish(what, row, value[o], divides[o], counts);
+
+		if (lanes)
+			vf_store_partial(to, result, n);
 		else
-			slide_piece(what, 2, row, ox, end, y);
-		ox = end;
-		if (ox < inner_end)
+			vf_store(to, result);
+	}
+}
+
+VEC_INLINE void slide_block_rows(const enum slide what, const size_t height, const size_t stride,
+				 const size_t rows, const struct slide_row *row,
+				 const struct slide_inner *inner, float *y)
+{
+	const struct cpu_window *args = row->args;
+	const vf all = vf_set((float)args->kernel[2]);
+	size_t divides[SLIDE_ROWS] = {0};
+	uint32_t lanes[SLIDE_BLOCK_TAPS];
+
+	for (size_t o = 0; o < rows && what == SLIDE_SUM; o++)
+		divides[o] = slide_counted(args, row->oz, 0, args->depth) *
+			     slide_counted(args, row->oy + o, 1, args->height);
+	for (size_t ox = 0; ox < args->out_width; ox += VW) {
+		const size_t n = window_min(VW, args->out_width - ox);
+
+		cpu_pause_at(args->pause, ox + VW, SLIDE_PIECE);
+		if (stride <= 2 && ox >= inner->begin && ox + VW <= inner->end) {
+			slide_block(what, height, stride, rows, row, divides, ox, VW, NULL, all, y);
+			continue;
+		}
+		for (size_t s = 0; s < args->kernel[2]; s++)
+			lanes[s] = slide_lanes(args, ox, n, s);
+		slide_block(what, height, stride, rows, row, divides, ox, n, lanes,
+			    what == SLIDE_SUM ? slide_row_counts(args, ox, n) : all, y);
+	}
+}
+
+/* A plane by several rows at once. */
+VEC_INLINE void slide_blocks(const enum slide what, const size_t height, const size_t stride,
+			     struct slide_row *row, const struct slide_inner *inner, float *y)
+{
+	const struct cpu_window *args = row->args;
+
+	for (row->oz = 0; row->oz < args->out_depth; row->oz++) {
+		for (row->oy = 0; row->oy < args->out_height;) {
+			const size_t left = args->out_height - row->oy;
+			const size_t rows = left >= SLIDE_ROWS ? SLIDE_ROWS : left >= 2 ? 2 : 1;
+
 			cpu_pause(args->pause);
+			if (rows == SLIDE_ROWS)
+				slide_block_rows(what, height, stride, SLIDE_ROWS, row, inner, y);
+			else if (rows == 2)
+				slide_block_rows(what, height, stride, 2, row, inner, y);
+			else
+				slide_block_rows(what, height, stride, 1, row, inner, y);
+			row->oy += rows;
+			y += rows * args->out_width;
+		}
 	}
-	for (; ox < args->out_width; ox++) {
-		cpu_pause_at(args->pause, ox + 1, SLIDE_PIECE);
-		y[ox] = slide_pixel(what, row, ox);
-	}
+}
+
+/* Return: false if the window is none of those that are computed by several rows. */
+VEC_INLINE bool slide_usual(const enum slide what, struct slide_row *row,
+			    const struct slide_inner *inner, float *y)
+{
+	const struct cpu_window *args = row->args;
+	const size_t height = args->kernel[1], stride = args->stride[1];
+
+	if (what == SLIDE_LP || args->kernel[0] != 1 || args->stride[0] != 1 ||
+	    args->pad_begin[0] != 0 || args->out_depth != args->depth ||
+	    stride != args->stride[2] || args->dilation[1] != 1 ||
+	    args->kernel[2] > SLIDE_BLOCK_TAPS)
+		return false;
+	if (height == 3 && stride == 1)
+		slide_blocks(what, 3, 1, row, inner, y);
+	else if (height == 3 && stride == 2)
+		slide_blocks(what, 3, 2, row, inner, y);
+	else if (what != SLIDE_CONV && height == 2 && stride == 2)
+		slide_blocks(what, 2, 2, row, inner, y);
+	else if (what != SLIDE_CONV && height == 3 && stride == 3)
+		slide_blocks(what, 3, 3, row, inner, y);
+	else if (what == SLIDE_CONV && height == 5 && stride == 1)
+		slide_blocks(what, 5, 1, row, inner, y);
+	else if (what == SLIDE_CONV && height == 5 && stride == 2)
+		slide_blocks(what, 5, 2, row, inner, y);
+	else
+		return false;
+	return true;
 }
 
 VEC_INLINE void slide_plane(const enum slide what, const struct cpu_window *args,
 			    const float *plane, const float *weights, float bias, float *y)
 {
 	struct slide_row row = {.args = args, .plane = plane, .weights = weights, .bias = bias};
-	size_t inner_begin = 0, inner_end = 0, ignored;
+	const struct slide_inner inner = slide_find_inner(args);
 
-	/* Where even the first and the last tap are inside. */
-	if (args->stride[2] <= 2) {
-		window_positions(0, args->stride[2], args->pad_begin[2], args->dilation[2],
-				 args->out_width, args->width, &inner_begin, &ignored);
-		window_positions(args->kernel[2] - 1, args->stride[2], args->pad_begin[2],
-				 args->dilation[2], args->out_width, args->width, &ignored,
-				 &inner_end);
-		if (inner_end < inner_begin)
-			inner_end = inner_begin;
-	}
+	if (slide_usual(what, &row, &inner, y))
+		return;
 	for (row.oz = 0; row.oz < args->out_depth; row.oz++) {
 		window_taps(row.oz, args->stride[0], args->pad_begin[0], args->dilation[0],
 			    args->kernel[0], args->depth, &row.q_begin, &row.q_end);
@@ -241,7 +421,12 @@ VEC_INLINE void slide_plane(const enum slide what, const struct cpu_window *args
 			if (what == SLIDE_SUM)
 				row.divides = slide_counted(args, row.oz, 0, args->depth) *
 					      slide_counted(args, row.oy, 1, args->height);
-			slide_row(what, &row, inner_begin, inner_end, y);
+			if (args->stride[2] == 1)
+				slide_row(what, 1, &row, &inner, y);
+			else if (args->stride[2] == 2)
+				slide_row(what, 2, &row, &inner, y);
+			else
+				slide_row(what, 0, &row, &inner, y);
 		}
 	}
 }

@@ -293,6 +293,12 @@ VEC_INLINE vi vi_lanes(void)
 #endif
 }
 
+/* All ones in the lanes that @bits has. */
+VEC_INLINE vi vi_of_lanes(uint32_t bits)
+{
+	return ((((vi){0} + 1) << vi_lanes()) & (int32_t)bits) != 0;
+}
+
 /* All ones in the first @n lanes. */
 VEC_INLINE vi vi_first(size_t n)
 {

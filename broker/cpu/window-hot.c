@@ -117,34 +117,6 @@ static bool conv_is_plain(const struct cpu_window *args)
 	       args->out_width == args->width;
 }
 
-/* Bit l of @lanes as bit 2 * l. */
-VEC_INLINE uint32_t conv_spread(uint32_t lanes)
-{
-	lanes = (lanes | lanes << 8) & 0x00ff00ffu;
-	lanes = (lanes | lanes << 4) & 0x0f0f0f0fu;
-	lanes = (lanes | lanes << 2) & 0x33333333u;
-	return (lanes | lanes << 1) & 0x55555555u;
-}
-
-/* The lanes of a part, the others 0; @stride is 1, 2, or 0 for any. */
-VEC_INLINE vf conv_load(const float *from, uint32_t lanes, const size_t stride, size_t any_stride)
-{
-	float values[VW] = {0};
-
-	if (stride == 1)
-		return vf_load_lanes(from, lanes);
-	if (stride == 2) {
-		const uint32_t spread = conv_spread(lanes);
-
-		return __builtin_shufflevector(vf_load_lanes(from, spread & VEC_ALL),
-					       vf_load_lanes(from + VW, spread >> VW), VEC_EVEN);
-	}
-	for (size_t l = 0; l < VW; l++)
-		if (lanes >> l & 1)
-			values[l] = from[l * any_stride];
-	return vf_load(values);
-}
-
 /* A view of one channel, as row k of panels of GEMM_NR pixels that have @kb rows. */
 VEC_INLINE void conv_look(const struct conv_view *view, const float *channel, const size_t stride,
 			  size_t any_stride, size_t n, size_t kb, float *to)
@@ -157,8 +129,8 @@ VEC_INLINE void conv_look(const struct conv_view *view, const float *channel, co
 			vi value = {0};
 
 			for (size_t i = 0; i < view->n_parts[v + half]; i++, part++)
-				value |= (vi)conv_load(channel + part->offset, part->lanes, stride,
-						       any_stride);
+				value |= (vi)window_load(channel + part->offset, part->lanes,
+							 stride, any_stride);
 			vf_store(to + v * VW * kb + half * VW, (vf)value);
 		}
 	}

@@ -1,10 +1,13 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * Where sliding windows lie, along one dimension. Included by the kernel sources only.
+ * Where sliding windows lie, along one dimension, and what is there. Included by the kernel sources
+ * only.
  */
 #include <stddef.h>
 #include <stdint.h>
+
+#include "cpu/vec.h"
 
 static inline size_t window_min(size_t a, size_t b)
 {
@@ -36,4 +39,73 @@ static inline void window_positions(size_t tap, size_t stride, size_t pad, size_
 				    : window_min(n, (size_t)((int64_t)limit - 1 - at) / stride + 1);
 	if (*end < *begin)
 		*end = *begin;
+}
+
+/* Bit l of @lanes as bit 2 * l. */
+VEC_INLINE uint32_t window_spread(uint32_t lanes)
+{
+	lanes = (lanes | lanes << 8) & 0x00ff00ffu;
+	lanes = (lanes | lanes << 4) & 0x0f0f0f0fu;
+	lanes = (lanes | lanes << 2) & 0x33333333u;
+	return (lanes | lanes << 1) & 0x55555555u;
+}
+
+/* window_load() for any stride. */
+VEC_INLINE vf window_gather(const float *from, uint32_t lanes, size_t stride)
+{
+	float values[VW] = {0};
+
+#if VW == 16
+	const uint32_t last = lanes ? 31 - (uint32_t)__builtin_clz(lanes) : 0;
+
+	/* What is between the lanes is the row's, too. */
+	if (lanes && last * stride < VW) {
+		const uint32_t span = (2u << last * stride) - (1u << __builtin_ctz(lanes) * stride);
+
+		return (vf)_mm512_maskz_permutexvar_ps((__mmask16)lanes,
+						       (__m512i)(vi_lanes() * (int32_t)stride),
+						       (__m512)vf_load_lanes(from, span));
+	}
+	if (stride <= INT32_MAX / VW)
+		return (vf)_mm512_mask_i32gather_ps(_mm512_setzero_ps(), (__mmask16)lanes,
+						    (__m512i)(vi_lanes() * (int32_t)stride), from,
+						    sizeof(float));
+#elif VW == 8
+	if (stride <= INT32_MAX / VW)
+		return (vf)_mm256_mask_i32gather_ps(_mm256_setzero_ps(), from,
+						    (__m256i)(vi_lanes() * (int32_t)stride),
+						    (__m256)vi_of_lanes(lanes), sizeof(float));
+#endif
+	for (; lanes; lanes &= lanes - 1) {
+		const unsigned int l = (unsigned int)__builtin_ctz(lanes);
+
+		values[l] = from[l * stride];
+	}
+	return vf_load(values);
+}
+
+/*
+ * Lane l is from[l * stride] where @lanes has bit l, else 0, and nothing is read. @stride is 1, 2,
+ * or 0 for @any_stride.
+ */
+VEC_INLINE vf window_load(const float *from, uint32_t lanes, const size_t stride, size_t any_stride)
+{
+	if (stride == 1)
+		return vf_load_lanes(from, lanes);
+	if (stride == 2) {
+		const uint32_t spread = window_spread(lanes);
+
+		return __builtin_shufflevector(vf_load_lanes(from, spread & VEC_ALL),
+					       vf_load_lanes(from + VW, spread >> VW), VEC_EVEN);
+	}
+	return window_gather(from, lanes, any_stride);
+}
+
+/* The same of all lanes; @stride is 1 or 2. Nothing behind the last is read. */
+VEC_INLINE vf window_load_all(const float *from, const size_t stride)
+{
+	if (stride == 1)
+		return vf_load(from);
+	return __builtin_shufflevector(vf_load(from), vf_load_lanes(from + VW, VEC_ALL >> 1),
+				       VEC_EVEN);
 }
