@@ -15,6 +15,13 @@
 #include "vulkan/device.h"
 #include "vulkan/lower.h"
 
+static const uint32_t register_matmul[] =
+#include "broker/vulkan/register-matmul.spv.h"
+	;
+
+/* Rows and columns of a workgroup of VULKAN_BARE_REGISTERS. */
+enum { REGISTER_ROWS = 8, REGISTER_COLS = 32 };
+
 struct vulkan_bare {
 	struct vulkan *vulkan;
 	struct vk_device *device;
@@ -24,8 +31,191 @@ struct vulkan_bare {
 	VkCommandPool pool;
 	VkCommandBuffer commands;
 	VkFence fence;
+	struct vulkan_bare_bound {
+		VkDescriptorSetLayout set_layout;
+		VkPipelineLayout layout;
+		VkDescriptorPool pool;
+		VkDescriptorSet set;
+		VkPipeline pipeline;
+	} bound; /* VULKAN_BARE_REGISTERS */
+	uint32_t n;
 };
 
+/* ---- a shader with bound buffers --------------------------------------------------------------
+ */
+
+static int bound_layout(struct vulkan_bare *bare)
+{
+	struct vk_device *device = bare->device;
+	VkDescriptorSetLayoutBinding bindings[3];
+	const VkDescriptorSetLayoutCreateInfo set = {
+		.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
+		.bindingCount = 3,
+		.pBindings = bindings,
+	};
+	const VkPushConstantRange push = {
+		.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT,
+		.size = sizeof(bare->n),
+	};
+	VkPipelineLayoutCreateInfo layout = {
+		.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+		.setLayoutCount = 1,
+		.pSetLayouts = &bare->bound.set_layout,
+		.pushConstantRangeCount = 1,
+		.pPushConstantRanges = &push,
+	};
+	int r;
+
+	for (uint32_t i = 0; i < 3; i++)
+		bindings[i] = (VkDescriptorSetLayoutBinding){
+			.binding = i,
+			.descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+			.descriptorCount = 1,
+			.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT,
+		};
+	r = vk_result(device->vk.vkCreateDescriptorSetLayout(device->handle, &set, NULL,
+							     &bare->bound.set_layout),
+		      "vkCreateDescriptorSetLayout");
+	if (!r)
+		r = vk_result(device->vk.vkCreatePipelineLayout(device->handle, &layout, NULL,
+								&bare->bound.layout),
+			      "vkCreatePipelineLayout");
+	return r ? error_fold(r) : 0;
+}
+
+static int bound_pipeline(struct vulkan_bare *bare)
+{
+	struct vk_device *device = bare->device;
+	const VkShaderModuleCreateInfo module = {
+		.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+		.codeSize = sizeof(register_matmul),
+		.pCode = register_matmul,
+	};
+	VkComputePipelineCreateInfo pipeline = {
+		.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+		.layout = bare->bound.layout,
+		.stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+			  .stage = VK_SHADER_STAGE_COMPUTE_BIT,
+			  .pName = "main"},
+	};
+	VkResult result;
+	int r;
+
+	r = vk_result(device->vk.vkCreateShaderModule(device->handle, &module, NULL,
+						      &pipeline.stage.module),
+		      "vkCreateShaderModule");
+	if (r)
+		return error_fold(r);
+	result = device->vk.vkCreateComputePipelines(device->handle, VK_NULL_HANDLE, 1, &pipeline,
+						     NULL, &bare->bound.pipeline);
+	device->vk.vkDestroyShaderModule(device->handle, pipeline.stage.module, NULL);
+	return vk_result(result, "vkCreateComputePipelines");
+}
+
+/* Binds the matrices, wherever they lie. */
+static int bound_set(struct vulkan_bare *bare)
+{
+	struct vk_device *device = bare->device;
+	const struct vk_import *import = bare->arena->import[device->executor.index];
+	const VkDescriptorPoolSize size = {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 3};
+	const VkDescriptorPoolCreateInfo pool = {
+		.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
+		.maxSets = 1,
+		.poolSizeCount = 1,
+		.pPoolSizes = &size,
+	};
+	VkDescriptorSetAllocateInfo set = {
+		.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
+		.descriptorSetCount = 1,
+		.pSetLayouts = &bare->bound.set_layout,
+	};
+	VkDescriptorBufferInfo buffers[3];
+	VkWriteDescriptorSet write = {
+		.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+		.descriptorCount = 3,
+		.descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+		.pBufferInfo = buffers,
+	};
+	int r;
+
+	for (uint32_t i = 0; i < 3; i++)
+		buffers[i] = (VkDescriptorBufferInfo){
+			.buffer = import ? import->segments[0].buffer : bare->staging.buffer,
+			.offset = import ? bare->offset[i] : i * vk_memory_aligned(bare->bytes),
+			.range = bare->bytes,
+		};
+	r = vk_result(
+		device->vk.vkCreateDescriptorPool(device->handle, &pool, NULL, &bare->bound.pool),
+		"vkCreateDescriptorPool");
+	set.descriptorPool = bare->bound.pool;
+	if (!r)
+		r = vk_result(
+			device->vk.vkAllocateDescriptorSets(device->handle, &set, &bare->bound.set),
+			"vkAllocateDescriptorSets");
+	if (r)
+		return error_fold(r);
+	write.dstSet = bare->bound.set;
+	device->vk.vkUpdateDescriptorSets(device->handle, 1, &write, 0, NULL);
+	return 0;
+}
+
+static int bound_init(struct vulkan_bare *bare)
+{
+	int r;
+
+	r = bound_layout(bare);
+	if (!r)
+		r = bound_pipeline(bare);
+	if (!r)
+		r = bound_set(bare);
+	return r ? error_fold(r) : 0;
+}
+
+static void bound_deinit(struct vulkan_bare *bare)
+{
+	struct vk_device *device = bare->device;
+	struct vulkan_bare_bound *bound = &bare->bound;
+
+	if (bound->pool)
+		device->vk.vkDestroyDescriptorPool(device->handle, bound->pool, NULL);
+	if (bound->pipeline)
+		device->vk.vkDestroyPipeline(device->handle, bound->pipeline, NULL);
+	if (bound->layout)
+		device->vk.vkDestroyPipelineLayout(device->handle, bound->layout, NULL);
+	if (bound->set_layout)
+		device->vk.vkDestroyDescriptorSetLayout(device->handle, bound->set_layout, NULL);
+}
+
+static void record_bound(struct vulkan_bare *bare)
+{
+	const struct vulkan_bare_bound *bound = &bare->bound;
+	struct vk_device *device = bare->device;
+
+	device->vk.vkCmdBindPipeline(bare->commands, VK_PIPELINE_BIND_POINT_COMPUTE,
+				     bound->pipeline);
+	device->vk.vkCmdBindDescriptorSets(bare->commands, VK_PIPELINE_BIND_POINT_COMPUTE,
+					   bound->layout, 0, 1, &bound->set, 0, NULL);
+	device->vk.vkCmdPushConstants(bare->commands, bound->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
+				      sizeof(bare->n), &bare->n);
+	device->vk.vkCmdDispatch(bare->commands, bare->n / REGISTER_COLS, bare->n / REGISTER_ROWS,
+				 1);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------
+ */
+
+static void record_own(struct vulkan_bare *bare, VkPipeline pipeline)
+{
+	struct vk_device *device = bare->device;
+
+	device->vk.vkCmdBindPipeline(bare->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+	device->vk.vkCmdPushConstants(bare->commands, device->pipelines.layout,
+				      VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(bare->params.address),
+				      &bare->params.address);
+	device->vk.vkCmdDispatchIndirect(bare->commands, bare->params.buffer, 0);
+}
+
+/* @pipeline: one of the executor's, or none: that of bound buffers. */
 static int record(struct vulkan_bare *bare, VkPipeline pipeline)
 {
 	struct vk_device *device = bare->device;
@@ -65,11 +255,10 @@ static int record(struct vulkan_bare *bare, VkPipeline pipeline)
 			      "vkBeginCommandBuffer");
 	if (r)
 		return error_fold(r);
-	device->vk.vkCmdBindPipeline(bare->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-	device->vk.vkCmdPushConstants(bare->commands, device->pipelines.layout,
-				      VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(bare->params.address),
-				      &bare->params.address);
-	device->vk.vkCmdDispatchIndirect(bare->commands, bare->params.buffer, 0);
+	if (pipeline)
+		record_own(bare, pipeline);
+	else
+		record_bound(bare);
 	device->vk.vkCmdPipelineBarrier(bare->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
 					VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0, NULL, 0,
 					NULL);
@@ -108,7 +297,7 @@ int vulkan_bare_new(const struct vulkan_options *options, enum vulkan_bare_shade
 {
 	enum vk_pipe pipe = shader == VULKAN_BARE_NAIVE ? VK_PIPE_NAIVE_MATMUL : VK_PIPE_MATMUL;
 	_cleanup_(vulkan_bare_freep) struct vulkan_bare *bare = NULL;
-	VkPipeline pipeline;
+	VkPipeline pipeline = VK_NULL_HANDLE;
 	int r;
 
 	bare = calloc(1, sizeof(*bare));
@@ -126,12 +315,15 @@ int vulkan_bare_new(const struct vulkan_options *options, enum vulkan_bare_shade
 	bare->offset[0] = a_offset;
 	bare->offset[1] = b_offset;
 	bare->offset[2] = c_offset;
+	bare->n = n;
 	bare->bytes = (uint64_t)n * n * sizeof(float);
 	vk_arena_import(bare->device, arena);
 	bare->arena = arena;
 
 	r = place(bare, vk_pipe_info(pipe, bare->device->variant), n);
-	if (!r)
+	if (!r && shader == VULKAN_BARE_REGISTERS)
+		r = bound_init(bare);
+	else if (!r)
 		r = vk_pipeline_get(bare->device, pipe, false, &pipeline);
 	if (!r)
 		r = record(bare, pipeline);
@@ -180,6 +372,7 @@ struct vulkan_bare *vulkan_bare_free(struct vulkan_bare *bare)
 			device->vk.vkDestroyFence(device->handle, bare->fence, NULL);
 		if (bare->pool)
 			device->vk.vkDestroyCommandPool(device->handle, bare->pool, NULL);
+		bound_deinit(bare);
 		vk_memory_free(device, &bare->params);
 		vk_memory_free(device, &bare->staging);
 		if (bare->arena)

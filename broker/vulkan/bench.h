@@ -18,6 +18,11 @@ struct exec_arena;
 enum vulkan_bare_shader {
 	VULKAN_BARE_SAME,  /* what the executor uses for MatMul on this device */
 	VULKAN_BARE_NAIVE, /* one output per invocation: shaders/naive-matmul.comp */
+	/*
+	 * What the executor's has instead of shared memory, without whatever plans need, and from
+	 * buffers that are bound: shaders/register-matmul.comp. n is a multiple of 32.
+	 */
+	VULKAN_BARE_REGISTERS,
 };
 
 enum { VULKAN_BARE_E_NO_DEVICE = 1 };

@@ -53,6 +53,12 @@ static void test_bare__naive(void **state)
 	run_bare(VULKAN_BARE_NAIVE, 0);
 }
 
+static void test_bare__registers(void **state)
+{
+	run_bare(VULKAN_BARE_REGISTERS, 0);
+	run_bare(VULKAN_BARE_REGISTERS, VULKAN_FORCE_STAGED);
+}
+
 static void test_bare__staged(void **state)
 {
 	run_bare(VULKAN_BARE_SAME, VULKAN_FORCE_STAGED);
@@ -68,11 +74,13 @@ static void test_bare__no_device(void **state)
 			 VULKAN_BARE_E_NO_DEVICE);
 }
 
-/* Not a test: "test-vulkan-bench figures" prints milliseconds per product of both shaders. */
+/* Not a test: "test-vulkan-bench figures" prints milliseconds per product of all shaders. */
 static void print_figures(void)
 {
+	static const char *const names[] = {"same", "naive", "registers"};
+
 	for (uint32_t n = 64; n <= 1024; n *= 2)
-		for (int shader = 0; shader < 2; shader++) {
+		for (int shader = 0; shader < 3; shader++) {
 			const struct vulkan_options options = {.mode = rig_mode()};
 			uint64_t bytes = 4ull * n * n, best_ns = UINT64_MAX, begin_ns, ns;
 			struct vulkan_bare *bare;
@@ -89,7 +97,7 @@ static void print_figures(void)
 				ns = clock_now_ns() - begin_ns;
 				best_ns = ns < best_ns ? ns : best_ns;
 			}
-			printf("n = %u, %s: %.3f ms, %.1f GFLOP/s\n", n, shader ? "naive" : "same",
+			printf("n = %u, %s: %.3f ms, %.1f GFLOP/s\n", n, names[shader],
 			       best_ns * 1e-6, 2.0 * n * n * n / best_ns);
 			vulkan_bare_free(bare);
 			rig_arena_deinit(NULL, &arena);
@@ -99,9 +107,8 @@ static void print_figures(void)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bare__same),
-		cmocka_unit_test(test_bare__naive),
-		cmocka_unit_test(test_bare__staged),
+		cmocka_unit_test(test_bare__same),      cmocka_unit_test(test_bare__naive),
+		cmocka_unit_test(test_bare__registers), cmocka_unit_test(test_bare__staged),
 		cmocka_unit_test(test_bare__no_device),
 	};
 
