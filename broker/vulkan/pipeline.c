@@ -50,7 +50,7 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 			 3,                              \
 			 {8, trans_a, trans_b},          \
 			 8,                              \
-			 32},                            \
+			 64},                            \
 	[pipe][SHARED] = {                               \
 		"MatMul, tiles", SHADER(shader_matmul_tiled), 3, {256, trans_a, trans_b}, 64, 128}
 	MATMUL(VK_PIPE_MATMUL, 0, 0),
