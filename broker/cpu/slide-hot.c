@@ -18,6 +18,14 @@
 #include "cpu/vec.h"
 #include "cpu/window.h"
 
+#if VW == 16
+#define SLIDE_ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#elif VW == 8
+#define SLIDE_ODD 1, 3, 5, 7, 9, 11, 13, 15
+#else
+#define SLIDE_ODD 1, 3, 5, 7
+#endif
+
 enum slide { SLIDE_CONV, SLIDE_MAX, SLIDE_SUM, SLIDE_LP };
 
 /* Vectors that are computed side by side, to hide the latency of one sum. */
@@ -54,13 +62,25 @@ VEC_INLINE vf slide_power(vf x, uint32_t p)
 	}
 }
 
+/* @a where it is larger than @b, else, or where one is no number, @b. */
+VEC_INLINE vf slide_larger(vf a, vf b)
+{
+#if VW == 16
+	return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif VW == 8
+	return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+	return vf_select((vi)(a > b), a, b);
+#endif
+}
+
 VEC_INLINE vf slide_tap(const enum slide what, const struct cpu_window *args, vf value,
 			float weight, vf x)
 {
 	if (what == SLIDE_CONV)
 		return value + vf_set(weight) * x;
 	if (what == SLIDE_MAX)
-		return vf_select((vi)(x > value), x, value);
+		return slide_larger(x, value);
 	return value + (what == SLIDE_SUM ? x : slide_power(x, args->p));
 }
 
@@ -266,6 +286,21 @@ VEC_INLINE void slide_row(const enum slide what, const size_t stride, const stru
 /* The most taps of a row of a window that is computed for several rows at once. */
 enum { SLIDE_BLOCK_TAPS = 16 };
 
+/* What tap @s of input row @i, counted from where the first window begins, adds to each row's. */
+VEC_INLINE void slide_rows(const enum slide what, const size_t height, const size_t stride,
+			   const size_t rows, const struct slide_row *row, const size_t i, size_t s,
+			   vf x, vf *value)
+{
+	VEC_UNROLL
+	for (size_t o = 0; o < rows; o++) {
+		const size_t tap = (i - o * stride) * row->args->kernel[2] + s;
+
+		if (i >= o * stride && i < o * stride + height)
+			value[o] = slide_tap(what, row->args, value[o],
+					     what == SLIDE_CONV ? row->weights[tap] : 0, x);
+	}
+}
+
 /*
  * Pixels [ox, ox + n), n <= VW, of @rows rows of windows that are @height high and @stride apart in
  * both directions; @lanes: by tap of a row, NULL where all are inside and n is VW.
@@ -291,24 +326,25 @@ VEC_INLINE void slide_block(const enum slide what, const size_t height, const si
 		if (iy >= args->height)
 			continue;
 		for (size_t s = 0; s < args->kernel[2]; s++, from += args->dilation[2]) {
-			const vf x =
-				lanes ? slide_masked(what, lanes[s],
-						     window_load(from, lanes[s],
-								 stride <= 2 ? stride : 0, stride))
-				      : window_load_all(from, stride);
+			vf x;
 
-			VEC_UNROLL
-			for (size_t o = 0; o < rows; o++) {
-				if (i < o * stride || i >= o * stride + height)
-					continue;
-				value[o] = slide_tap(
-					what, args, value[o],
-					what == SLIDE_CONV
-						? row->weights[(i - o * stride) * args->kernel[2] +
-							       s]
-						: 0,
-					x);
+			if (lanes) {
+				x = window_load(from, lanes[s], stride <= 2 ? stride : 0, stride);
+				x = slide_masked(what, lanes[s], x);
+			} else if (stride == 2 && s + 1 < args->kernel[2] &&
+				   args->dilation[2] == 1) {
+				/* What is between one tap's pixels is the next one's. */
+				const vf low = vf_load(from), high = vf_load(from + VW);
+
+				x = __builtin_shufflevector(low, high, VEC_EVEN);
+				slide_rows(what, height, stride, rows, row, i, s, x, value);
+				x = __builtin_shufflevector(low, high, SLIDE_ODD);
+				s++;
+				from++;
+			} else {
+				x = window_load_all(from, stride);
 			}
+			slide_rows(what, height, stride, rows, row, i, s, x, value);
 		}
 	}
 	VEC_UNROLL
