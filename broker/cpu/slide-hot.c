@@ -136,7 +136,8 @@ VEC_INLINE const float *slide_line(const struct slide_row *row, size_t q, size_t
 }
 
 /* Those of VW pixels from @ox on that tap @s is inside for; at most @n. */
-VEC_INLINE uint32_t slide_lanes(const struct cpu_window *args, size_t ox, size_t n, size_t s)
+VEC_INLINE struct window_lanes slide_lanes(const struct cpu_window *args, size_t ox, size_t n,
+					   size_t s)
 {
 	const int64_t stride = (int64_t)args->stride[2];
 	const int64_t at = (int64_t)(ox * args->stride[2] + s * args->dilation[2]) -
@@ -148,13 +149,22 @@ VEC_INLINE uint32_t slide_lanes(const struct cpu_window *args, size_t ox, size_t
 
 	if (until > (int64_t)n)
 		until = (int64_t)n;
-	return from < until ? (uint32_t)((1u << until) - (1u << from)) : 0;
+	return window_lanes_of(from < until ? (uint32_t)((1u << until) - (1u << from)) : 0,
+			       args->stride[2]);
 }
 
 /* What @lanes of @x are worth to the others' result. */
 VEC_INLINE vf slide_masked(const enum slide what, uint32_t lanes, vf x)
 {
-	return what == SLIDE_MAX ? vf_select(vi_of_lanes(lanes), x, vf_set(-INFINITY)) : x;
+	const vf nothing = vf_set(-INFINITY);
+
+	if (what != SLIDE_MAX)
+		return x;
+#if VW == 16
+	return (vf)_mm512_mask_mov_ps((__m512)nothing, (__mmask16)lanes, (__m512)x);
+#else
+	return vf_select(vi_of_lanes(lanes), x, nothing);
+#endif
 }
 
 /* SLIDE_SUM: taps of a row of the window that count, by lane. */
@@ -166,7 +176,8 @@ VEC_INLINE vf slide_row_counts(const struct cpu_window *args, size_t ox, size_t 
 
 	if (!args->includes_pad) {
 		for (size_t s = 0; s < args->kernel[2]; s++)
-			sum += vf_select(vi_of_lanes(slide_lanes(args, ox, n, s)), one, (vf){0});
+			sum += vf_select(vi_of_lanes(slide_lanes(args, ox, n, s).bits), one,
+					 (vf){0});
 		return sum;
 	}
 	for (size_t l = 0; l < VW; l++)
@@ -186,6 +197,7 @@ VEC_INLINE void slide_some(const enum slide what, const size_t stride, const str
 {
 	const struct cpu_window *args = row->args;
 	const ptrdiff_t left = (ptrdiff_t)(ox * args->stride[2]) - (ptrdiff_t)args->pad_begin[2];
+	const struct window_lanes all = window_lanes_of((1u << n) - 1, args->stride[2]);
 	vf value = slide_start(what), counts = {0};
 
 	for (size_t q = row->q_begin; q < row->q_end; q++) {
@@ -194,13 +206,13 @@ VEC_INLINE void slide_some(const enum slide what, const size_t stride, const str
 			const size_t tap = (q * args->kernel[1] + r) * args->kernel[2];
 
 			for (size_t s = 0; s < args->kernel[2]; s++, from += args->dilation[2]) {
-				const uint32_t lanes =
-					inner ? (1u << n) - 1 : slide_lanes(args, ox, n, s);
+				const struct window_lanes lanes =
+					inner ? all : slide_lanes(args, ox, n, s);
 				const vf x = window_load(from, lanes, stride, args->stride[2]);
 
 				value = slide_tap(what, args, value,
 						  what == SLIDE_CONV ? row->weights[tap + s] : 0,
-						  slide_masked(what, lanes, x));
+						  slide_masked(what, lanes.bits, x));
 			}
 		}
 	}
@@ -307,7 +319,8 @@ VEC_INLINE void slide_rows(const enum slide what, const size_t height, const siz
  */
 VEC_INLINE void slide_block(const enum slide what, const size_t height, const size_t stride,
 			    const size_t rows, const struct slide_row *row, const size_t *divides,
-			    size_t ox, size_t n, const uint32_t *lanes, vf counts, float *y)
+			    size_t ox, size_t n, const struct window_lanes *lanes, vf counts,
+			    float *y)
 {
 	const struct cpu_window *args = row->args;
 	const float *plane = slide_plane_at(row, 0);
@@ -330,7 +343,7 @@ VEC_INLINE void slide_block(const enum slide what, const size_t height, const si
 
 			if (lanes) {
 				x = window_load(from, lanes[s], stride <= 2 ? stride : 0, stride);
-				x = slide_masked(what, lanes[s], x);
+				x = slide_masked(what, lanes[s].bits, x);
 			} else if (stride == 2 && s + 1 < args->kernel[2] &&
 				   args->dilation[2] == 1) {
 				/* What is between one tap's pixels is the next one's. */
@@ -366,7 +379,7 @@ VEC_INLINE void slide_block_rows(const enum slide what, const size_t height, con
 	const struct cpu_window *args = row->args;
 	const vf all = vf_set((float)args->kernel[2]);
 	size_t divides[SLIDE_ROWS] = {0};
-	uint32_t lanes[SLIDE_BLOCK_TAPS];
+	struct window_lanes lanes[SLIDE_BLOCK_TAPS];
 
 	for (size_t o = 0; o < rows && what == SLIDE_SUM; o++)
 		divides[o] = slide_counted(args, row->oz, 0, args->depth) *

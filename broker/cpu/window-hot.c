@@ -50,7 +50,7 @@ void CPU_FN(pack_conv)(const struct cpu_window *args, float *to)
 /* Some pixels of a vector of them, through a tap: lane l is channel[offset + l * stride]. */
 struct conv_part {
 	ptrdiff_t offset;
-	uint32_t lanes; /* bit l; none of the others is read */
+	struct window_lanes lanes; /* none of the others is read */
 };
 
 /* What one tap sees from a unit's pixels, vector by vector: the same in every channel. */
@@ -89,7 +89,8 @@ static void conv_find_view(const struct cpu_window *args, size_t tap, size_t fir
 			*part++ = (struct conv_part){
 				.offset = (ptrdiff_t)(line + s * args->dilation[2] -
 						      args->pad_begin[2] + (ox - lane) * stride),
-				.lanes = ((1u << (end - begin)) - 1) << (lane + begin - ox),
+				.lanes = window_lanes_of(
+					((1u << (end - begin)) - 1) << (lane + begin - ox), stride),
 			};
 			ret->n_parts[v]++;
 		}

@@ -50,34 +50,60 @@ VEC_INLINE uint32_t window_spread(uint32_t lanes)
 	return (lanes | lanes << 1) & 0x55555555u;
 }
 
+/*
+ * Lanes of a vector that are @stride apart in memory: which, and which elements from lane 0's on
+ * are read for them.
+ */
+struct window_lanes {
+	uint32_t bits;
+	uint32_t reads; /* of 2 * VW; 0: lane by lane */
+};
+
+/* @bits are neighbours. */
+static inline struct window_lanes window_lanes_of(uint32_t bits, size_t stride)
+{
+	struct window_lanes lanes = {bits, bits};
+
+	if (bits == 0 || stride == 1)
+		return lanes;
+	if (stride == 2) {
+		/* Bit l becomes bit 2 * l. */
+		lanes.reads = (bits | bits << 8) & 0x00ff00ffu;
+		lanes.reads = (lanes.reads | lanes.reads << 4) & 0x0f0f0f0fu;
+		lanes.reads = (lanes.reads | lanes.reads << 2) & 0x33333333u;
+		lanes.reads = (lanes.reads | lanes.reads << 1) & 0x55555555u;
+		return lanes;
+	}
+	lanes.reads = 0;
+	/* What is between two lanes is the row's, too. */
+	if ((31 - (uint32_t)__builtin_clz(bits)) * stride < VW)
+		lanes.reads = (2u << (31 - (uint32_t)__builtin_clz(bits)) * stride) -
+			      (1u << __builtin_ctz(bits) * stride);
+	return lanes;
+}
+
 /* window_load() for any stride. */
-VEC_INLINE vf window_gather(const float *from, uint32_t lanes, size_t stride)
+VEC_INLINE vf window_gather(const float *from, struct window_lanes lanes, size_t stride)
 {
 	float values[VW] = {0};
 
 #if VW == 16
-	const uint32_t last = lanes ? 31 - (uint32_t)__builtin_clz(lanes) : 0;
+	const __m512i index = (__m512i)(vi_lanes() * (int32_t)stride);
 
-	/* What is between the lanes is the row's, too. */
-	if (lanes && last * stride < VW) {
-		const uint32_t span = (2u << last * stride) - (1u << __builtin_ctz(lanes) * stride);
-
-		return (vf)_mm512_maskz_permutexvar_ps((__mmask16)lanes,
-						       (__m512i)(vi_lanes() * (int32_t)stride),
-						       (__m512)vf_load_lanes(from, span));
-	}
+	if (lanes.reads)
+		return (vf)_mm512_maskz_permutexvar_ps((__mmask16)lanes.bits, index,
+						       (__m512)vf_load_lanes(from, lanes.reads));
 	if (stride <= INT32_MAX / VW)
-		return (vf)_mm512_mask_i32gather_ps(_mm512_setzero_ps(), (__mmask16)lanes,
-						    (__m512i)(vi_lanes() * (int32_t)stride), from,
-						    sizeof(float));
+		return (vf)_mm512_mask_i32gather_ps(_mm512_setzero_ps(), (__mmask16)lanes.bits,
+						    index, from, sizeof(float));
 #elif VW == 8
 	if (stride <= INT32_MAX / VW)
 		return (vf)_mm256_mask_i32gather_ps(_mm256_setzero_ps(), from,
 						    (__m256i)(vi_lanes() * (int32_t)stride),
-						    (__m256)vi_of_lanes(lanes), sizeof(float));
+						    (__m256)vi_of_lanes(lanes.bits), sizeof(float));
 #endif
-	for (; lanes; lanes &= lanes - 1) {
-		const unsigned int l = (unsigned int)__builtin_ctz(lanes);
+	for (uint32_t bits = lanes.bits; bits; bits &= bits - 1) {
+		const unsigned int l = (unsigned int)__builtin_ctz(bits);
 
 		values[l] = from[l * stride];
 	}
@@ -85,19 +111,18 @@ VEC_INLINE vf window_gather(const float *from, uint32_t lanes, size_t stride)
 }
 
 /*
- * Lane l is from[l * stride] where @lanes has bit l, else 0, and nothing is read. @stride is 1, 2,
- * or 0 for @any_stride.
+ * Lane l is from[l * stride] where @lanes has it, else 0, and nothing is read. @stride is 1, 2, or
+ * 0 for @any_stride.
  */
-VEC_INLINE vf window_load(const float *from, uint32_t lanes, const size_t stride, size_t any_stride)
+VEC_INLINE vf window_load(const float *from, struct window_lanes lanes, const size_t stride,
+			  size_t any_stride)
 {
 	if (stride == 1)
-		return vf_load_lanes(from, lanes);
-	if (stride == 2) {
-		const uint32_t spread = window_spread(lanes);
-
-		return __builtin_shufflevector(vf_load_lanes(from, spread & VEC_ALL),
-					       vf_load_lanes(from + VW, spread >> VW), VEC_EVEN);
-	}
+		return vf_load_lanes(from, lanes.bits);
+	if (stride == 2)
+		return __builtin_shufflevector(vf_load_lanes(from, lanes.reads & VEC_ALL),
+					       vf_load_lanes(from + VW, lanes.reads >> VW),
+					       VEC_EVEN);
 	return window_gather(from, lanes, any_stride);
 }
 
