@@ -554,6 +554,72 @@ void canon_scatter(struct graph *graph)
 	canon_out(graph, 0, graph_emit_1(graph, op, in, 3, attrs, n));
 }
 
+/* 0, 1, 2 ... along @axis of @rank dimensions. */
+static struct tensor *count_along(struct graph *graph, unsigned int rank, unsigned int axis,
+				  uint32_t n)
+{
+	int64_t *numbers = graph_take(graph, (uint64_t)n * sizeof(*numbers));
+	struct constant *constant = graph_zero(graph, 1, sizeof(*constant));
+
+	if (!numbers || !constant)
+		return graph_unknown(graph);
+	for (uint32_t i = 0; i < n; i++)
+		numbers[i] = i;
+	*constant = (struct constant){.dtype = RBK_ONNX_I64, .rank = rank, .data = numbers};
+	for (unsigned int i = 0; i < rank; i++)
+		constant->dims[i] = i == axis ? n : 1;
+	constant_measure(constant);
+	return graph_constant(graph, constant);
+}
+
+/* Updates go behind each other into a cache, where each sequence says its own first place. */
+void canon_tensor_scatter(struct graph *graph)
+{
+	struct tensor *cache = canon_in(graph, 0), *update = canon_in(graph, 1);
+	struct tensor *first = canon_in(graph, 2), *at, *in[3];
+	const char *mode = canon_string(graph, "mode", "linear");
+	const bool is_circular = !strcmp(mode, "circular");
+	const struct shape *shape = &update->shape;
+	int64_t *dims = graph_take(graph, RBK_MAX_RANK * sizeof(*dims));
+	struct attr attrs[2], sizes;
+	struct shape column;
+	unsigned int axis;
+
+	if (!dims || !canon_axis(graph, canon_int(graph, "axis", -2), cache->shape.rank, &axis))
+		return;
+	if (axis == 0 || shape->rank != cache->shape.rank ||
+	    shape->dims[axis] > cache->shape.dims[axis] || shape->dims[axis] > graph->n_evaluable ||
+	    (first && first->shape.rank != 1) || (!is_circular && strcmp(mode, "linear"))) {
+		graph_refuse(graph, "%s does not go into %s along axis %u, mode \"%s\"",
+			     SHAPE_TEXT(shape), SHAPE_TEXT(&cache->shape), axis, mode);
+		return;
+	}
+	if (shape_is_empty(shape)) {
+		canon_out(graph, 0, canon_nothing(graph, cache));
+		return;
+	}
+	graph->n_evaluable -= shape->dims[axis];
+	at = count_along(graph, shape->rank, axis, shape->dims[axis]);
+	if (first) {
+		column = first->shape;
+		while (column.rank < shape->rank)
+			column.dims[column.rank++] = 1;
+		at = canon_binary(graph, "Add", canon_reshape(graph, first, &column), at);
+	}
+	if (is_circular)
+		at = canon_binary(graph, "Mod", at,
+				  graph_scalar(graph, RBK_ONNX_I64, cache->shape.dims[axis]));
+	for (unsigned int i = 0; i < shape->rank; i++)
+		dims[i] = i == 0 && shape->dynamic ? 1 : shape->dims[i];
+	sizes = ATTR_INTS("shape", dims, shape->rank);
+	in[0] = cache;
+	in[1] = canon_unary(graph, "Expand", at, &sizes, 1);
+	in[2] = update;
+	attrs[0] = ATTR_INT("axis", axis);
+	attrs[1] = ATTR_STRING("reduction", "none");
+	canon_out(graph, 0, graph_emit_1(graph, "ScatterElements", in, 3, attrs, 2));
+}
+
 /* ---- OneHot and Trilu ---- */
 
 /* Indices of any type that have whole numbers; how deep it is gives a shape. */

@@ -150,6 +150,7 @@ static const struct canon table[] = {
 	{"SpaceToDepth", 1, 0, 1, 1, 1, "Transpose", canon_depth_space},
 	{"Split", 1, 0, 1, 2, ANY, NULL, canon_split, 0x2},
 	{"Squeeze", 1, 0, 1, 2, 1, "Reshape", canon_squeeze, 0x2},
+	{"TensorScatter", 24, 0, 2, 3, 1, "ScatterElements", canon_tensor_scatter},
 	{"Tile", 1, 0, 2, 3, 1, NULL, canon_tile, 0x2},
 	{"Transpose", 1, 0, 1, 1, 1, NULL, canon_transpose},
 	{"Trilu", 14, 0, 1, 2, 1, NULL, canon_trilu, 0x2},

@@ -160,6 +160,7 @@ void canon_resize(struct graph *graph);
 void canon_concat(struct graph *graph);
 void canon_gather(struct graph *graph);
 void canon_scatter(struct graph *graph);
+void canon_tensor_scatter(struct graph *graph);
 void canon_one_hot(struct graph *graph);
 void canon_trilu(struct graph *graph);
 void canon_depth_space(struct graph *graph);

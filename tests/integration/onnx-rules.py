@@ -4,7 +4,7 @@
 
     onnx-rules.py BROKERCTL DEVICE
 
-Nodes are together in two models; what they should give is computed here, as ONNX says in words.
+Nodes are together in few models; what they should give is computed here, as ONNX says in words.
 """
 import math
 import os
@@ -28,8 +28,8 @@ def expect(condition, *what):
 class Model:
     """One model of many nodes, and the files that it is given and expected to write."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, opset):
+        self.folder, self.opset = folder, opset
         self.nodes, self.inputs, self.outputs, self.constants, self.arguments = [], [], [], [], []
 
     def file(self, option, name, dtype, dims, values):
@@ -58,7 +58,8 @@ class Model:
 
     def run(self):
         model = onnx.write(os.path.join(self.folder, 'model.onnx'),
-                           onnx.model(self.nodes, self.inputs, self.outputs, self.constants))
+                           onnx.model(self.nodes, self.inputs, self.outputs, self.constants,
+                                      self.opset))
         result = subprocess.run([CTL, 'run', model, '--device', DEVICE, '--atol=2e-5', *self.arguments],
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 timeout=LIMIT, check=False)
@@ -211,6 +212,27 @@ def add_known(model):
                [0.0, 1.0, 2.0, 3.0, 7.0, 6.0, 5.0, 4.0, 9.0, 8.0, 10.0, 11.0], batch_axis=0, time_axis=1)
 
 
+def add_caches(model):
+    """Keys of a new word or two go into each sequence's cache, where that one has got to."""
+    batch, heads, room, new, width = 3, 2, 5, 2, 2
+    cache = [float(i) for i in range(batch * heads * room * width)]
+    update = [-1.0 - i for i in range(batch * heads * new * width)]
+    inputs = [model.input(onnx.FLOAT, [batch, heads, room, width], cache),
+              model.input(onnx.FLOAT, [batch, heads, new, width], update)]
+    for first, mode in ((None, 'linear'), ([0, 3, 1], 'linear'), ([4, 3, 7], 'circular')):
+        wanted = list(cache)
+        for i, value in enumerate(update):
+            sequence, head, word, at = (i // (heads * new * width), i // (new * width) % heads,
+                                        i // width % new, i % width)
+            place = ((first or [0] * batch)[sequence] + word) % room
+            wanted[((sequence * heads + head) * room + place) * width + at] = value
+        model.node('TensorScatter', inputs + ([model.input(onnx.INT64, [batch], first)] if first else []),
+                   onnx.FLOAT, [batch, heads, room, width], wanted, mode=mode)
+    flat = [model.input(onnx.FLOAT16, [2, 3], [0.0] * 6), model.input(onnx.FLOAT16, [2, 1], [1.0, 2.0]),
+            model.constant(onnx.INT64, [2], [2, 0])]
+    model.node('TensorScatter', flat, onnx.FLOAT16, [2, 3], [0.0, 0.0, 1.0, 2.0, 0.0, 0.0], axis=-1)
+
+
 def main():
     os.environ.pop('RINGBROKER_SOCKET', None)
     rng = random.Random(8)
@@ -220,8 +242,8 @@ def main():
         # A plan has 64 inputs and outputs at most.
         for add_all in ((lambda m: add_mean_variance(m, rng), lambda m: add_lrn(m, rng), add_hardmax,
                          add_shrinks, lambda m: add_training(m, rng)),
-                        (add_powers, add_clips, add_known)):
-            model = Model(folder)
+                        (add_powers, add_clips, add_known), (add_caches,)):
+            model = Model(folder, 24 if add_caches in add_all else 17)
             for add in add_all:
                 add(model)
             model.run()

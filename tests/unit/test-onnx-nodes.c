@@ -417,6 +417,12 @@ static void test_hostile(void **state)
 		 "one element per channel"},
 		{"Relu", 5, "f32[2]", "", "read since opset 6"},
 		{"Reshape", 1, "f32[2]", "shape=2,1", "read since opset 6"},
+		{"TensorScatter", 24, "f32[2,4] f32[2,1]", "axis=0", "does not go into"},
+		{"TensorScatter", 24, "f32[2,4] f32[2,1,1]", "", "does not go into"},
+		{"TensorScatter", 24, "f32[2,4] f32[2,1] i64[3]", "axis=1", "which is 3"},
+		{"TensorScatter", 24, "f32[2,4] f32[2,1] i64[]", "axis=1", "does not go into"},
+		{"TensorScatter", 24, "f32[2,4] f32[2,3]", "axis=1 mode=round", "mode"},
+		{"TensorScatter", 24, "f32[2,4,1] f32[2,9,1]", "", "does not go into"},
 		{"Einsum", 12, "f32[4]", "equation=i", "no such operator"},
 	};
 
