@@ -307,6 +307,19 @@ static float special(float value, uint64_t *seed)
 	return pick < sizeof(specials) / sizeof(specials[0]) ? specials[pick] : value;
 }
 
+/* A scale: a small multiple of what values are multiples of, or none that means anything. */
+static float scale_value(const struct plan *plan, uint64_t *seed)
+{
+	static const float specials[] = {NAN, INFINITY, 0.0f, -0.5f, 1e-30f, 1e30f};
+	const enum op_kind kind = plan->nodes[0].op->kind;
+	const uint64_t pick = reference_random(seed) % 128;
+
+	if ((kind == OP_QUANTIZE_LINEAR || kind == OP_DEQUANTIZE_LINEAR) &&
+	    pick < sizeof(specials) / sizeof(specials[0]))
+		return specials[pick];
+	return 0.25f * (float)(1 + reference_random(seed) % 8);
+}
+
 void random_quantized_buffers(struct reference_buffers *buffers, const struct plan *plan,
 			      uint32_t count, uint64_t *seed)
 {
@@ -331,7 +344,7 @@ void random_quantized_buffers(struct reference_buffers *buffers, const struct pl
 			if (!strcmp(tensor->name, "large"))
 				value = 300 + value;
 			else if (!strcmp(tensor->name, "s"))
-				value = 0.25f * (float)(1 + reference_random(seed) % 8);
+				value = scale_value(plan, seed);
 			else if (!strcmp(tensor->name, "x"))
 				value = special(0.125f * (float)(int)(value * 3000.0f), seed);
 			if (half)

@@ -57,6 +57,44 @@ static void check_variant(uint32_t force)
 	reference_arena_deinit(&arena);
 }
 
+/* Sums beyond the numbers of 32 bits, which wrap around: of all ones, and zero points. */
+static void check_wraps(uint32_t force)
+{
+	static const uint32_t depth = 40003;
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){.force = force});
+	for (unsigned int zeros = 0; zeros < 2; zeros++) {
+		struct describe *d = describe_new("wraps", 1);
+		struct plan *plan;
+		struct job job;
+
+		describe_tensor(d, "a", RBK_TENSOR_INPUT, RBK_DTYPE_U8, 0, DESCRIBE_DIMS(3, depth));
+		describe_tensor(d, "b", RBK_TENSOR_INPUT, RBK_DTYPE_U8, 0, DESCRIBE_DIMS(depth, 5));
+		describe_tensor(d, "z", RBK_TENSOR_INPUT, RBK_DTYPE_U8, 0, DESCRIBE_SCALAR);
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_I32);
+		describe_node(d, "MatMulInteger", "", zeros ? "a,b,z" : "a,b,-,z", "y");
+		plan = reference_plan(d, NULL);
+		rig_prepare(&rig, plan);
+		job_init(&rig, &job, plan, 1, 1);
+		for (unsigned int i = 0; i < 3; i++)
+			memset(job.want.bindings[i], i < 2 ? 0xff : 1, job.want.bytes[i]);
+		job_reset(&job);
+		rig_run(&rig, &job);
+		assert_int_equal(job.task.res, 0);
+		assert_true(job_check(&job, 0, 0));
+		job_deinit(&rig, &job);
+		rig_release(&rig, plan);
+	}
+	rig_deinit(&rig);
+}
+
+static void test_quantized__wraps(void **state)
+{
+	check_wraps(VULKAN_FORCE_PLAIN);
+	check_wraps(VULKAN_FORCE_SHARED);
+}
+
 static void test_quantized__plain(void **state)
 {
 	check_variant(VULKAN_FORCE_PLAIN);
@@ -70,6 +108,7 @@ static void test_quantized__shared(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_quantized__wraps),
 		cmocka_unit_test(test_quantized__plain),
 		cmocka_unit_test(test_quantized__shared),
 	};
