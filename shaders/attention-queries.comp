@@ -14,7 +14,6 @@
 #include "attention.glsl"
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_ballot : require
-#extension GL_KHR_shader_subgroup_vote : require
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint CHUNKS = 16;
@@ -83,7 +82,7 @@ void main()
 		vec4 part[PARTS];
 
 		/* What is no number is not the largest, but makes the sum none. */
-		if (subgroupAny(s > most)) {
+		if (subgroupBallot(s > most) != uvec4(0)) {
 			float top = s > most ? s : most;
 			float factor = top > most ? counts(most) ? exp(most - top) : 0.0 : 1.0;
 

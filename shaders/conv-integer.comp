@@ -3,15 +3,27 @@
 /*
  * ConvInteger: each invocation computes ROWS output channels of a group at POSITIONS positions, a
  * workgroup's size apart, as conv-direct.comp does. What lies beside the image is its zero point.
+ *
+ * Weights are the same for all invocations: each loads that of one row, and the subgroup, if it is
+ * large enough, hands them around. So none may leave early.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "window.glsl"
 #include "integer.glsl"
+#extension GL_KHR_shader_subgroup_ballot : require
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ROWS = 1;
 layout(constant_id = 2) const uint POSITIONS = 2;
+layout(constant_id = 3) const uint LARGE = 0; /* 1: the subgroup is known to have ROWS */
+
+int weight_at(Params p, uint filter_at, uint taps, uint tap, int zero)
+{
+	uint byte = load_byte(p.address[1] + uint64_t(filter_at) * taps, tap);
+
+	return int(byte ^ p.w[INTEGER_B_FLIP]) - zero;
+}
 
 void main()
 {
@@ -30,7 +42,7 @@ void main()
 	uint pixels = p.w[WINDOW_OUT_H] * out_w;
 	uint row = group / tiles * ROWS;
 	uint col = group % tiles * gl_WorkGroupSize.x * POSITIONS + gl_LocalInvocationID.x;
-	uint x_flip = p.w[INTEGER_A_FLIP], weight_flip = p.w[INTEGER_B_FLIP];
+	uint x_flip = p.w[INTEGER_A_FLIP];
 	int x_zero = zero_of_a(p, 0);
 	uint x[POSITIONS], y[POSITIONS];
 
@@ -45,8 +57,9 @@ void main()
 		uint part = z % p.w[CONV_GROUPS], plane = 0, tap = 0;
 		uint64_t image = p.address[0] + uint64_t(z) * (channels * in_h * in_w);
 		uint64_t o = p.address[PARAM_OUT] + uint64_t(z) * (filters * pixels) * 4ul;
-		uint64_t weight_at[ROWS];
-		int zero[ROWS], sum[ROWS][POSITIONS];
+		uint mine = part * filters +
+			    min(row + gl_SubgroupInvocationID % ROWS, filters - 1);
+		int zero = zero_of_b(p, mine), sum[ROWS][POSITIONS];
 
 		[[unroll]] for (uint r = 0; r < ROWS; r++) {
 			uint filter_at = part * filters + min(row + r, filters - 1);
@@ -54,8 +67,6 @@ void main()
 
 			if (p.w[CONV_HAS_BIAS] != 0)
 				bias = InInt(p.address[4] + uint64_t(filter_at) * 4ul).v;
-			weight_at[r] = p.address[1] + uint64_t(filter_at) * taps;
-			zero[r] = zero_of_b(p, filter_at);
 			[[unroll]] for (uint i = 0; i < POSITIONS; i++)
 				sum[r][i] = bias;
 		}
@@ -63,6 +74,7 @@ void main()
 			for (uint ky = 0; ky < kernel_h; ky += dilation_h) {
 				for (uint kx = 0; kx < kernel_w; kx += dilation_w) {
 					int v[POSITIONS];
+					int ours = weight_at(p, mine, taps, tap, zero);
 
 					[[unroll]] for (uint i = 0; i < POSITIONS; i++) {
 						uint at_y = y[i] + ky, at_x = x[i] + kx;
@@ -72,9 +84,12 @@ void main()
 						v[i] = inside ? int(byte ^ x_flip) - x_zero : 0;
 					}
 					[[unroll]] for (uint r = 0; r < ROWS; r++) {
-						int weight = int(load_byte(weight_at[r], tap) ^
-								 weight_flip) -
-							     zero[r];
+						uint filter_at = part * filters +
+								 min(row + r, filters - 1);
+						int weight = LARGE != 0 || gl_SubgroupSize >= ROWS ?
+								     subgroupBroadcast(ours, r) :
+								     weight_at(p, filter_at, taps, tap,
+									       zero_of_b(p, filter_at));
 
 						[[unroll]] for (uint i = 0; i < POSITIONS; i++)
 							sum[r][i] += weight * v[i];

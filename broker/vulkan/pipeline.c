@@ -168,9 +168,9 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 					   32},
 	[VK_PIPE_MATMUL_INTEGER][SHARED] =
 		{"MatMulInteger, tiles", ONE_SHADER(shader_matmul_integer_tiled), 1, {256}, 64, 64},
-#define CONV(pipe, label, rows)                                                              \
-	[pipe][PLAIN] = {label, ONE_SHADER(shader_conv_integer), 3, {8, rows, 4}, rows, 32}, \
-	[pipe][SHARED] = {label, ONE_SHADER(shader_conv_integer), 3, {64, rows, 2}, rows, 128}
+#define CONV(pipe, label, rows)                                                                 \
+	[pipe][PLAIN] = {label, ONE_SHADER(shader_conv_integer), 4, {8, rows, 4, 1}, rows, 32}, \
+	[pipe][SHARED] = {label, ONE_SHADER(shader_conv_integer), 4, {64, rows, 2, 0}, rows, 128}
 	CONV(VK_PIPE_CONV_INTEGER, "ConvInteger", 8),
 	CONV(VK_PIPE_CONV_INTEGER_NARROW, "ConvInteger, narrow", 1),
 #undef CONV
