@@ -567,6 +567,9 @@ static bool fuse_step(struct graph *graph, struct step *step)
 		return fuse_product(graph, step);
 	if (!strcmp(step->op, "Div"))
 		return fuse_quotient(graph, step);
+	if (!strcmp(step->op, "MatMul"))
+		return !(graph->options.disable & RBK_ONNX_OPT_ATTENTION) &&
+		       fuse_attention(graph, step);
 	return false;
 }
 

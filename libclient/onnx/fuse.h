@@ -20,3 +20,6 @@ bool fuse_number(const struct tensor *tensor, double *ret);
  */
 bool fuse_replace(struct graph *graph, struct step *step, const char *op, struct tensor *const *in,
 		  unsigned int n_in, const struct attr *attrs, unsigned int n_attrs);
+
+/* fuse-attention.c: @step is a MatMul. Return: false: it is not the end of an attention. */
+bool fuse_attention(struct graph *graph, struct step *step);

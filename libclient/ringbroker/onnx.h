@@ -177,12 +177,14 @@ int rbk_onnx_set_input(struct rbk_onnx *model, const char *name,
 /*
  * Several nodes that together are one operator become it, where nobody reads what lies between:
  * LayerNormalization and RMSNormalization; Gelu, Swish, HardSwish, Mish; an Add behind MatMul,
- * Gemm, Conv and ConvTranspose as the bias of Gemm and those.
+ * Gemm, Conv and ConvTranspose as the bias of Gemm and those; Attention of two MatMul and a
+ * Softmax, whose rows without any key that counts give 0 instead of NaN.
  */
 #define RBK_ONNX_OPT_NORM       (1u << 5)
 #define RBK_ONNX_OPT_ACTIVATION (1u << 6)
 #define RBK_ONNX_OPT_BIAS       (1u << 7)
 #define RBK_ONNX_OPT_FUSION     (1u << 8) /* what rbk_builder_disable_fusion() turns off */
+#define RBK_ONNX_OPT_ATTENTION  (1u << 9)
 #define RBK_ONNX_OPT_ALL        0xffffffffu
 
 /* Zero-initialise it and set size to sizeof(struct rbk_onnx_options); 0 is each one's default. */

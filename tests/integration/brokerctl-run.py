@@ -189,6 +189,7 @@ def check_mistakes(files):
     refused(files.model, x, '--atol=x', says=['--atol', 'x'])
     refused(files.model, x, '--repeat=0', says=['--repeat'])
     refused(files.model, x, '--count=x', says=['--count'])
+    refused(files.model, x, '--disable-optimisation=fold,speed', says=['--disable-optimisation', 'not speed'])
     refused(files.model, x, '--frobnicate', says=['no option --frobnicate'])
     refused(at('none.onnx'), x, says=['none.onnx'])
     refused(files.x, x, says=['x.npy'])

@@ -191,6 +191,32 @@ def conv(graph, rows):
     return graph.either('Add', graph.middle, graph.constant(rng.choice([[], [1]]) + [m] + [1] * len(space))), [op]
 
 
+def attention(graph, rows):
+    rng = graph.rng
+    heads, queries, keys, size, width = (rng.choice([1, 3, 4]), rng.choice([1, 6, 20]), rng.choice([2, 9, 33]),
+                                         rng.choice([4, 16]), rng.choice([4, 8]))
+    scale = 1 / math.sqrt(size)
+    q = graph.input(['N', heads, queries, size], rows)
+    expected = ['Attention']
+    if rng.random() < 0.5:
+        k = graph.op('Transpose', graph.input(['N', heads, keys, size], rows), perm=[0, 1, 3, 2])
+    else:
+        k = graph.op('Transpose', graph.input(['N', keys, heads, size], rows), perm=[0, 2, 3, 1])
+        expected = ['Transpose', 'Attention']
+    way = rng.randrange(3)
+    if way == 0:
+        q = graph.either('Mul', q, graph.number(math.sqrt(scale)))
+        k = graph.either('Mul', k, graph.number(math.sqrt(scale)))
+    scores = graph.op('MatMul', q, k)
+    if way == 1:
+        scores = graph.op('Div', scores, graph.number(1 / scale))
+    if rng.random() < 0.5:
+        scores = graph.either('Add', scores, graph.constant(rng.choice([[1, 1], [heads, queries]])[-2:] + [keys]
+                                                            if rng.random() < 0.5 else [queries, keys]))
+    graph.middle = graph.op('Softmax', scores, axis=rng.choice([-1, 3]))
+    return graph.op('MatMul', graph.middle, graph.input(['N', heads, keys, width], rows)), expected
+
+
 def activation(graph, x):
     """Relu, LeakyRelu and Clip, which the broker computes along with what is before them."""
     way = graph.rng.randrange(3)
@@ -242,7 +268,7 @@ def elementwise(graph, rows):
     return graph.op('Tanh', graph.op('Add', names[-1], names[-2])), None
 
 
-PATTERNS = [layer_norm, rms_norm, gelu, gelu_tanh, swish, hard_swish, mish, gemm, conv, activated, elementwise]
+PATTERNS = [layer_norm, rms_norm, gelu, gelu_tanh, swish, hard_swish, mish, gemm, conv, attention, activated, elementwise]
 
 
 def run(*arguments):

@@ -34,7 +34,7 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_DEVICE] = {"device", "N", false, "on this device only"},
 	[OPT_DISABLE] = {"disable-optimisation", "NAME,...", false,
 			 "do without: fold, no-ops, dead, share, conv-bn, norm, activation, "
-			 "bias, fusion; or all"},
+			 "attention, bias, fusion; or all"},
 	[OPT_END] = {"end", NULL, false, "end draining"},
 	[OPT_EXPECT] = {"expect", "[NAME=]FILE", false,
 			"compare an output with what is there; may be given again"},

@@ -53,6 +53,7 @@ static const struct {
 	{"conv-bn", RBK_ONNX_OPT_CONV_BN},
 	{"norm", RBK_ONNX_OPT_NORM},
 	{"activation", RBK_ONNX_OPT_ACTIVATION},
+	{"attention", RBK_ONNX_OPT_ATTENTION},
 	{"bias", RBK_ONNX_OPT_BIAS},
 	{"fusion", RBK_ONNX_OPT_FUSION},
 	{"all", RBK_ONNX_OPT_ALL},
