@@ -72,7 +72,7 @@ uint64_t rig_cpu_ns(pid_t pid)
 
 /* --- Processes --- */
 
-static volatile sig_atomic_t n_rounds;
+static volatile unsigned int n_rounds;
 
 static void spin(void)
 {
