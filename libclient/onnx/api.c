@@ -309,7 +309,12 @@ ONNX_EXPORT int rbk_onnx_step(const struct rbk_onnx *model, unsigned int i,
 	if (i >= rbk_onnx_n_steps(model))
 		return -EINVAL;
 	step = model->graph->steps[i];
-	*ret = (struct rbk_onnx_step){.op = step->op, .name = "", .node = UINT32_MAX};
+	*ret = (struct rbk_onnx_step){
+		.op = step->op,
+		.name = "",
+		.node = UINT32_MAX,
+		.mixes_rows = step->mixes_rows,
+	};
 	if (step->node) {
 		ret->node = step->node->index;
 		ret->name = step->node->proto->name ? step->node->proto->name : "";

@@ -159,7 +159,8 @@ bool emit_infer(struct graph *graph, struct step *step)
 		graph_refuse(graph, "%s", without_title(message, step->row));
 		return false;
 	}
-	if (graph->makes_batch && !keeps_rows(step, &call)) {
+	step->mixes_rows = !keeps_rows(step, &call);
+	if (graph->makes_batch && step->mixes_rows) {
 		graph_refuse(graph, "it does not compute each row from that row alone");
 		return false;
 	}

@@ -105,6 +105,7 @@ struct step {
 	struct tensor *in[OP_MAX_INPUTS];   /* NULL: absent */
 	struct tensor *out[OP_MAX_OUTPUTS]; /* NULL: absent */
 	struct attr attrs[STEP_MAX_ATTRS];
+	bool mixes_rows; /* rows of the count are computed from others as well */
 	bool is_used;
 };
 

@@ -11,7 +11,7 @@
  *	rbk_onnx_load("model.onnx", &model, &error);
  *	rbk_onnx_compile(model, &(struct rbk_onnx_options){.size = sizeof(struct rbk_onnx_options),
  *							   .max_count = 16}, &error);
- *	rbk_onnx_plan(model, rbk, &plan, &error);
+ *	rbk_onnx_plan(model, rbk, NULL, &plan, &error);
  *	for (i = 0; i < rbk_onnx_n_bound(model); i++) {
  *		rbk_onnx_bound(model, i, &bound);
  *		refs[i] = place for bound.bytes_fixed + count * bound.bytes_row bytes;
@@ -24,7 +24,9 @@
  * computed while compiling. What the catalogue lacks is refused, all of it at once:
  * rbk_onnx_refusal() lists node, operator, opset and reason.
  *
- * Shapes. A leading dimension of the inputs that the file leaves open becomes the task's count. A
+ * Shapes. A leading dimension of the inputs that the file leaves open becomes the task's count.
+ * Where nodes compute rows from other rows, such as a mean along that dimension, a task must hold
+ * all rows that belong together: see struct rbk_onnx_step. A
  * model whose inputs all have the fixed leading dimension 1 gets one too, if every node provably
  * computes each row from that row alone; else it keeps its shapes. Other open dimensions must be
  * given by rbk_onnx_set_dim(). With max_count 1 every shape is fixed.
@@ -261,7 +263,12 @@ struct rbk_onnx_step {
 	const char *op;   /* the catalogue's operator */
 	const char *name; /* of the node of the file that it comes from, or of its first output */
 	uint32_t node;    /* which node of the file that is; UINT32_MAX: of none */
-	uint32_t reserved;
+	/*
+	 * 1: it computes rows of the count from other rows as well, or something of all of them,
+	 * such as their mean. What is right then is one task with every row; cut into several
+	 * tasks, the model computes something else.
+	 */
+	uint32_t mixes_rows;
 };
 unsigned int rbk_onnx_n_steps(const struct rbk_onnx *model);
 /* Return: 0; -EINVAL: there is no such one. */

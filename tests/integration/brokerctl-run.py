@@ -160,6 +160,22 @@ def check_resize(files):
         report(model, f'--input={x}', f'--expect={y}', '--device', device)
 
 
+def check_mixing(files):
+    """Where rows are computed from other rows, all of them are one task, however many."""
+    model = onnx.write(files.at('mixing.onnx'), onnx.model(
+        [onnx.node('ReduceMean', ['x'], ['mean'], 'middle', axes=[0]), onnx.node('Sub', ['x', 'mean'], ['y'])],
+        [('x', onnx.FLOAT, ['n', 2])], [('y', onnx.FLOAT, ['n', 2])]))
+    rows = 4096
+    x = onnx.npy(files.at('mixing.npy'), onnx.FLOAT, [rows, 2], [i // 2 for i in range(2 * rows)])
+    y = onnx.npy(files.at('mixed.npy'), onnx.FLOAT, [rows, 2],
+                 [i // 2 - (rows - 1) / 2 for i in range(2 * rows)])
+    for device in DEVICES:
+        found = report(model, f'--input={x}', f'--expect={y}', '--device', device)
+        expect(found['tasks'] == 1 and found['task_rows'] == rows, found)
+        report(model, f'--input={x}', f'--expect={y}', '--device', device, f'--count={rows}')
+    refused(model, f'--input={x}', '--count=1024', says=['ReduceMean middle', 'from other rows', 'one task'])
+
+
 def check_different(files):
     wrong = list(files.wanted)
     wrong[13] += 0.25
@@ -402,6 +418,7 @@ def main():
         check_devices(files)
         check_files(files)
         check_resize(files)
+        check_mixing(files)
         check_different(files)
         check_mistakes(files)
         check_indices(files)

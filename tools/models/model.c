@@ -344,9 +344,19 @@ static uint32_t rows_of_task(uint64_t n_rows, uint64_t bytes_row)
 	return rows ? (uint32_t)rows : 1;
 }
 
+/* The first step that computes rows from other rows. Return: false: there is none. */
+static bool find_mixing(const struct model *model, struct rbk_onnx_step *ret)
+{
+	for (unsigned int i = 0; i < rbk_onnx_n_steps(model->onnx); i++)
+		if (rbk_onnx_step(model->onnx, i, ret) == 0 && ret->mixes_rows)
+			return true;
+	return false;
+}
+
 static int compile_rows(struct model *model, uint64_t n_rows, uint32_t max_rows,
 			char why[MODEL_WHY_BYTES])
 {
+	struct rbk_onnx_step mixing;
 	uint64_t bytes_row;
 	int r;
 
@@ -359,6 +369,14 @@ static int compile_rows(struct model *model, uint64_t n_rows, uint32_t max_rows,
 	r = compile(model, model->task_rows, why);
 	if (r == 0)
 		r = check_bound(model, &bytes_row, why);
+	if (r == 0 && find_mixing(model, &mixing)) {
+		if (model->task_rows == n_rows)
+			return 0;
+		return model_fail(why, -EINVAL,
+				  "%s %.200s computes rows from other rows, so tasks of %" PRIu32
+				  " rows would give something else: all %" PRIu64 " are one task",
+				  mixing.op, mixing.name, model->task_rows, n_rows);
+	}
 	if (r || max_rows || rows_of_task(n_rows, bytes_row) == model->task_rows)
 		return r;
 	model->task_rows = rows_of_task(n_rows, bytes_row);

@@ -50,7 +50,8 @@ void model_disable(struct model *model, uint32_t optimisations);
 
 /*
  * Settles shapes. @max_rows: of one task; 0: as many as seem right. Return: 0; MODEL_E_REFUSED,
- * MODEL_E_INPUT; or as rbk_onnx_compile().
+ * MODEL_E_INPUT; -EINVAL: nodes compute rows from other rows, so that tasks of @max_rows would give
+ * something else; or as rbk_onnx_compile().
  */
 int model_compile(struct model *model, uint32_t max_rows, char why[MODEL_WHY_BYTES]);
 /* How many rows the inputs have, and how many go into one task; both 1 where shapes are fixed. */
