@@ -272,6 +272,7 @@ ONNX_EXPORT int rbk_onnx_bound(const struct rbk_onnx *model, unsigned int i,
 		.name = tensor->name,
 		.is_output = is_output,
 		.index = is_output ? tensor->output : tensor->input,
+		.tensor = tensor->number,
 		.dtype = tensor->dtype,
 		.rank = shape->rank,
 	};

@@ -118,6 +118,7 @@ static struct tensor *tensor_new(struct graph *graph, const char *name)
 	if (!tensor)
 		tensor = &graph->nowhere;
 	tensor->name = name;
+	tensor->number = graph->n_tensors++;
 	tensor->input = UINT32_MAX;
 	tensor->output = UINT32_MAX;
 	return tensor;

@@ -51,6 +51,7 @@ struct step;
 
 struct tensor {
 	const char *name; /* ONNX's; "" if nobody named it */
+	uint32_t number;  /* no other one's */
 	bool known;       /* type and shape are */
 	uint8_t dtype;
 	struct shape shape;
@@ -122,6 +123,7 @@ struct graph {
 	struct tensor **outputs; /* the model's */
 	struct tensor **needed;  /* those that graph_need() was called for */
 	uint32_t n_needed, n_needed_max;
+	uint32_t n_tensors;
 	const char *count_name; /* of the dimension that is the count, if it has one */
 	bool keeps_constants;   /* nothing is computed now */
 	struct tensor **bound;  /* inputs that are read, then outputs */

@@ -234,7 +234,7 @@ int rbk_onnx_refusal(const struct rbk_onnx *model, unsigned int i, struct rbk_on
 
 /* A tensor that each task gives, once compiled. */
 struct rbk_onnx_bound {
-	const char *name; /* ONNX's own, whole; as long as the model */
+	const char *name; /* ONNX's own, whole; "": it has none; as long as the model */
 	uint8_t is_output;
 	uint8_t reserved[3];
 	uint32_t index; /* as rbk_onnx_input() or rbk_onnx_output() counts; else UINT32_MAX */
@@ -242,7 +242,7 @@ struct rbk_onnx_bound {
 	uint32_t rank;  /* 0..RBK_MAX_RANK */
 	uint32_t dims[RBK_MAX_RANK]; /* dims[0] is RBK_DIM_COUNT where it follows the count: */
 	uint32_t per_count;          /* it is then this times the task's count; else 0 */
-	uint32_t reserved2;
+	uint32_t tensor;      /* its number: what one step writes and another one reads has one */
 	uint64_t bytes_fixed; /* a task of count rows has bytes_fixed + count * bytes_row bytes */
 	uint64_t bytes_row;
 };

@@ -341,6 +341,17 @@ def check_profile(files):
         expect(each['devices'][0]['device'] == 0 and each['devices'][0]['exec_ns'] > 0, each)
     text = run('run', files.model, f'--input={files.x}', '--profile', '--device=cpu').stdout
     expect(re.search(r'adding +Add +[\d.]+ [num]?s +[\d.]+%', text) and 'together' in text, text)
+    # Steps that have nothing to do with the count of rows, and tensors that nobody named.
+    both = onnx.write(files.at('both.onnx'), onnx.model(
+        [onnx.node('Add', ['x', 'b'], ['y']), onnx.node('Identity', ['b'], ['z'])],
+        [('x', onnx.FLOAT, ['n', 4])], [('y', onnx.FLOAT, ['n', 4]), ('z', onnx.FLOAT, [4])],
+        [onnx.tensor('b', onnx.FLOAT, [4], [1, 2, 3, 4])]))
+    found = report(both, f'--input={files.x}', '--profile')
+    expect(len(found['nodes']) == 2, found)
+    resize = files.at('resize.onnx')
+    found = report(resize, f"--input={files.at('holes.npy')}", '--profile')
+    expect([each['operator'] for each in found['nodes']] == ['Gather', 'Mul', 'Gather', 'Mul', 'Add'], found)
+    expect(all(each['devices'] for each in found['nodes']), found)
 
 
 def check_broker(files, folder):

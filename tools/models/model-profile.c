@@ -4,7 +4,7 @@
  *
  * A broker runs plans, and tells how long it worked on each task. So each step becomes a plan of
  * its own, and runs over what the steps before it have made of the model's inputs: real data, since
- * what an operator takes may depend on it. What steps hand on is kept by name.
+ * what an operator takes may depend on it. What steps hand on is kept by the tensor's number.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 /* What a step wrote. */
 struct kept {
 	struct kept *next;
-	const char *name;
+	uint32_t tensor;
 	uint64_t bytes;
 	unsigned char data[];
 };
@@ -40,9 +40,18 @@ static const void *find_input(const struct model *model, const struct kept *kept
 	    strcmp(model->inputs[bound->index].value.name, bound->name) == 0)
 		return model->inputs[bound->index].array->data;
 	for (; kept; kept = kept->next)
-		if (strcmp(kept->name, bound->name) == 0)
+		if (kept->tensor == bound->tensor)
 			return kept->bytes == bytes ? kept->data : NULL;
 	return NULL;
+}
+
+/* How many rows a task of the step has: 1 where it has nothing to do with the count. */
+static uint32_t rows_of(const struct model *model, const struct prepared *prepared)
+{
+	for (unsigned int i = 0; i < prepared->n_bound; i++)
+		if (prepared->bound[i].per_count)
+			return model->task_rows;
+	return 1;
 }
 
 static int fill(const struct model *model, const struct prepared *prepared, const struct kept *kept,
@@ -75,7 +84,7 @@ static int keep(const struct prepared *prepared, uint32_t rows, struct kept **fi
 		kept = malloc(sizeof(*kept) + bytes);
 		if (!kept)
 			return model_fail(why, -ENOMEM, "out of memory");
-		kept->name = prepared->bound[i].name;
+		kept->tensor = prepared->bound[i].tensor;
 		kept->bytes = bytes;
 		memcpy(kept->data, prepared->places[i], bytes);
 		kept->next = *first;
@@ -120,6 +129,7 @@ static int profile_step(struct model *model, struct rbk *rbk, unsigned int step,
 	struct rbk_onnx_options options = model->options;
 	struct rbk_plan_info info;
 	struct prepared prepared;
+	uint32_t rows;
 	int r;
 
 	options.first_step = step;
@@ -130,19 +140,19 @@ static int profile_step(struct model *model, struct rbk *rbk, unsigned int step,
 	if (r)
 		return r;
 	rbk_plan_info(prepared.plan, &info);
+	rows = rows_of(model, &prepared);
 	r = fill(model, &prepared, *kept, why);
 	for (unsigned int device = 0; device < RBK_MAX_DEVICES && r == 0; device++)
 		if (devices & info.devices & 1u << device)
-			r = measure(&prepared, model->task_rows, device, n_repeats, samples, node,
-				    why);
+			r = measure(&prepared, rows, device, n_repeats, samples, node, why);
 	if (r == 0 && !(devices & info.devices)) {
 		/* For the steps after it. */
 		struct model_times times = {.n_tasks = 0};
 
-		r = prepared_run(&prepared, model->task_rows, RBK_STRATEGY_AUTO, &times, why);
+		r = prepared_run(&prepared, rows, RBK_STRATEGY_AUTO, &times, why);
 	}
 	if (r == 0)
-		r = keep(&prepared, model->task_rows, kept, why);
+		r = keep(&prepared, rows, kept, why);
 	prepared_deinit(&prepared);
 	return r;
 }
