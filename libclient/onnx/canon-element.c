@@ -362,10 +362,17 @@ void canon_shrink(struct graph *graph)
 
 void canon_cast_node(struct graph *graph)
 {
+	int64_t to;
+
 	canon_ignore(graph, "saturate");
 	canon_ignore(graph, "round_mode");
-	canon_out(graph, 0,
-		  canon_cast(graph, canon_in(graph, 0), (uint32_t)canon_int(graph, "to", 0)));
+	to = canon_int(graph, "to", 0);
+	if (to < 0 || to > INT32_MAX) {
+		graph_refuse(graph, "attribute \"to\" has the value %lld, which is no type",
+			     (long long)to);
+		return;
+	}
+	canon_out(graph, 0, canon_cast(graph, canon_in(graph, 0), (uint32_t)to));
 }
 
 void canon_cast_like(struct graph *graph)

@@ -238,7 +238,8 @@ void canon_split(struct graph *graph)
 		graph_refuse(graph, "it has %u outputs, but splits into another number", n);
 		return;
 	}
-	if (n == 1) {
+	if (n == 1 &&
+	    (!given || (axis == 0 && x->shape.dynamic) || given[0] == x->shape.dims[axis])) {
 		canon_out(graph, 0, canon_nothing(graph, x));
 		return;
 	}
@@ -412,7 +413,8 @@ static bool expanded_shape(struct graph *graph, const struct tensor *x, const in
 					: per_count == 0 && wanted == dim;
 		bool is_one = per_count == 0 && wanted == 1;
 
-		if (!is_same && !is_one && (is_count || dim != 1 || per_count || wanted < 0)) {
+		if (!is_same && !is_one &&
+		    (is_count || dim != 1 || per_count || wanted < 0 || wanted > OP_MAX_DIM)) {
 			graph_refuse(graph, "%s does not expand to its shape at dimension %u",
 				     SHAPE_TEXT(&x->shape), i);
 			return false;

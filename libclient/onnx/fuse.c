@@ -14,10 +14,10 @@
 
 #include "libclient/onnx/eval.h"
 
-/* Powers of two, pi and 1/6 as exporters write them, in float16 at worst. */
-static bool is_about(double a, double b)
+/* Is @a the root or the fraction @b, as exporters write it in the type of @x? */
+static bool is_about(double a, double b, const struct tensor *x)
 {
-	return fabs(a - b) <= 1e-3 * fabs(b);
+	return fabs(a - b) <= (x->dtype == RBK_ONNX_F16 ? 1e-3 : 2e-6) * fabs(b);
 }
 
 bool fuse_number(const struct tensor *tensor, double *ret)
@@ -198,7 +198,7 @@ static bool is_gelu_tanh_of(struct tensor *tensor, const struct tensor *x)
 	struct tensor *other;
 	double number;
 
-	if (!is_about(outer.number, root))
+	if (!is_about(outer.number, root, x))
 		return false;
 	if (outer.n == 1) {
 		sum = fuse_only_maker(outer.factors[0], "Add");
@@ -206,7 +206,7 @@ static bool is_gelu_tanh_of(struct tensor *tensor, const struct tensor *x)
 			if (sum->in[i] != x)
 				continue;
 			inner = product_of(sum->in[1 - i]);
-			if (is_power(&inner, x, 3) && is_about(inner.number, cubic))
+			if (is_power(&inner, x, 3) && is_about(inner.number, cubic, x))
 				return true;
 		}
 		return false;
@@ -217,7 +217,7 @@ static bool is_gelu_tanh_of(struct tensor *tensor, const struct tensor *x)
 		if (!other || outer.factors[1 - i] != x || number != 1)
 			continue;
 		inner = product_of(other);
-		if (is_power(&inner, x, 2) && is_about(inner.number, cubic))
+		if (is_power(&inner, x, 2) && is_about(inner.number, cubic, x))
 			return true;
 	}
 	return false;
@@ -232,7 +232,7 @@ static bool fuse_gelu(struct graph *graph, struct step *step, struct tensor *x, 
 
 	if ((arg = one_plus(y, "Erf"))) {
 		product = product_of(arg);
-		return is_power(&product, x, 1) && is_about(product.number, sqrt(0.5)) &&
+		return is_power(&product, x, 1) && is_about(product.number, sqrt(0.5), x) &&
 		       replace_unary(graph, step, "Gelu", x, NULL, 0);
 	}
 	arg = one_plus(y, "Tanh");
@@ -259,7 +259,7 @@ static bool is_hard_sigmoid_of(const struct tensor *tensor, const struct tensor 
 	const struct attr *alpha = gate ? fuse_attr(gate, "alpha") : NULL;
 	const struct attr *beta = gate ? fuse_attr(gate, "beta") : NULL;
 
-	return gate && gate->in[0] == x && alpha && is_about(alpha->f, 1. / 6) &&
+	return gate && gate->in[0] == x && alpha && is_about(alpha->f, 1. / 6, x) &&
 	       (!beta || beta->f == 0.5f);
 }
 
@@ -300,7 +300,7 @@ static bool fuse_activation(struct graph *graph, struct step *step)
 			return true;
 		if (product.number == 0.5 && fuse_gelu(graph, step, x, y))
 			return true;
-		if (is_about(product.number, 1. / 6) && is_hard_gate_of(y, x) &&
+		if (is_about(product.number, 1. / 6, x) && is_hard_gate_of(y, x) &&
 		    replace_unary(graph, step, "HardSwish", x, NULL, 0))
 			return true;
 	}
@@ -470,6 +470,8 @@ static bool fuse_gemm_bias(struct graph *graph, struct step *step, struct tensor
 			   struct tensor *bias)
 {
 	const struct step *product = fuse_only_maker(y, "MatMul");
+	struct attr attrs[STEP_MAX_ATTRS];
+	unsigned int n_attrs = 0;
 	struct tensor *in[3];
 
 	if (!product)
@@ -479,7 +481,11 @@ static bool fuse_gemm_bias(struct graph *graph, struct step *step, struct tensor
 		return false;
 	memcpy(in, product->in, 2 * sizeof(*in));
 	in[2] = bias;
-	return fuse_replace(graph, step, "Gemm", in, 3, product->attrs, product->n_attrs);
+	/* Without a bias beta says nothing; this one is to be added as it is. */
+	for (unsigned int i = 0; i < product->n_attrs; i++)
+		if (strcmp(product->attrs[i].name, "beta"))
+			attrs[n_attrs++] = product->attrs[i];
+	return fuse_replace(graph, step, "Gemm", in, 3, attrs, n_attrs);
 }
 
 /* One number for each channel, which is dimension 1 from the front of @y. */

@@ -176,6 +176,40 @@ def check_mixing(files):
     refused(model, f'--input={x}', '--count=1024', says=['ReduceMean middle', 'from other rows', 'one task'])
 
 
+def check_values(files):
+    """What is easily cut off, multiplied twice, or put into another order on one device."""
+    def one(name, nodes, inputs, outputs, constants=()):
+        return onnx.write(files.at(name), onnx.model(nodes, inputs, outputs, constants))
+
+    for nodes, constant, says in (
+            ([onnx.node('Expand', ['x', 'c'], ['y'])], [(1 << 32) + 3], 'does not expand'),
+            ([onnx.node('Split', ['x', 'c'], ['y'])], [3], 'the parts have 3 elements'),
+            ([onnx.node('Cast', ['x'], ['y'], to=(1 << 32) + 1)], [0], 'which is no type')):
+        model = one('values.onnx', nodes, [('x', onnx.FLOAT, [1])], [('y', onnx.FLOAT, ['n'])],
+                    [onnx.tensor('c', onnx.INT64, [1], constant)])
+        x = onnx.npy(files.at('one.npy'), onnx.FLOAT, [1], [1])
+        text = run('run', model, f'--input={x}', status=USAGE).stderr
+        expect(says in text, text)
+    beta = one('beta.onnx', [onnx.node('Gemm', ['x', 'w'], ['xw'], beta=0.5), onnx.node('Add', ['xw', 'b'], ['y'])],
+               [('x', onnx.FLOAT, [2, 3])], [('y', onnx.FLOAT, [2, 2])],
+               [onnx.tensor('w', onnx.FLOAT, [3, 2], [1] * 6), onnx.tensor('b', onnx.FLOAT, [2], [10, 20])])
+    sums = onnx.npy(files.at('sums.npy'), onnx.FLOAT, [2, 2], [16, 26, 25, 35])
+    # Nearly HardSwish: -3.0005 * (-0.1666 * 3.0005 + 0.5).
+    gate = one('gate.onnx', [onnx.node('HardSigmoid', ['x'], ['g'], alpha=0.1666), onnx.node('Mul', ['x', 'g'], ['y'])],
+               [('x', onnx.FLOAT, [1])], [('y', onnx.FLOAT, [1])])
+    x = onnx.npy(files.at('gate.npy'), onnx.FLOAT, [1], [-3.0005])
+    gated = onnx.npy(files.at('gated.npy'), onnx.FLOAT, [1], [-3.0005 * (0.5 - 0.1666 * 3.0005)])
+    largest = one('top.onnx', [onnx.node('TopK', ['v', 'k'], ['top', 'where'])], [('v', onnx.FLOAT, [1, 4])],
+                  [('top', onnx.FLOAT, [1, 2]), ('where', onnx.INT64, [1, 2])],
+                  [onnx.tensor('k', onnx.INT64, [1], [2])])
+    nan = onnx.npy(files.at('nan.npy'), onnx.FLOAT, [1, 4], [1, float('nan'), 3, 2])
+    top = onnx.npy(files.at('top.npy'), onnx.FLOAT, [1, 2], [3, 2])
+    for device in DEVICES:
+        report(beta, f'--input={files.ones}', f'--expect={sums}', '--device', device)
+        report(gate, f'--input={x}', f'--expect={gated}', '--device', device)
+        report(largest, f'--input={nan}', f'--expect=top={top}', '--device', device)
+
+
 def check_different(files):
     wrong = list(files.wanted)
     wrong[13] += 0.25
@@ -430,6 +464,7 @@ def main():
         check_files(files)
         check_resize(files)
         check_mixing(files)
+        check_values(files)
         check_different(files)
         check_mistakes(files)
         check_indices(files)
