@@ -125,8 +125,8 @@ static void test_thread__idle(void **state)
 	       harness_now_ns() < until_ns)
 		harness_sleep_ms(1);
 	assert_true(figures->n_switches > n_switches);
-	if (record->n_idle_waits == n && figures->idle_ns - idle_ns < 100 * MS) {
-		print_message("the processor was hardly ever idle\n");
+	if (figures->idle_ns == idle_ns) {
+		print_message("the processor was never idle\n");
 		skip();
 	}
 	assert_true(record->n_idle_waits > n);
