@@ -52,17 +52,18 @@ vec4 products(Params p, Query query[QUERIES], uint key)
 {
 	uint size = p.w[ATTENTION_HEAD], at_k = query[0].k + key * p.w[ATTENTION_K_ROW], d = 0;
 	vec4 part[QUERIES], result = vec4(0.0);
+	float scale = scale_of(p);
 
 	[[unroll]] for (uint i = 0; i < QUERIES; i++)
 		part[i] = vec4(0.0);
 	for (; d + 4 <= size; d += 4) {
-		vec4 k = load4(p.address[1], at_k + d);
+		vec4 k = load4(p.address[1], at_k + d) * scale;
 
 		[[unroll]] for (uint i = 0; i < QUERIES; i++)
 			part[i] += load4(p.address[0], query[i].q + d) * k;
 	}
 	for (; d < size; d++) {
-		float k = load1(p.address[1], at_k + d);
+		float k = load1(p.address[1], at_k + d) * scale;
 
 		[[unroll]] for (uint i = 0; i < QUERIES; i++)
 			result[i] += load1(p.address[0], query[i].q + d) * k;

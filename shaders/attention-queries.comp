@@ -71,7 +71,7 @@ void main()
 	vec4 q[CHUNKS], values[CHUNKS];
 
 	[[unroll]] for (uint c = 0; c < CHUNKS; c++) {
-		q[c] = chunk(at(p.address[0], query.q), c * 4, size);
+		q[c] = chunk(at(p.address[0], query.q), c * 4, size) * scale_of(p);
 		values[c] = vec4(0.0);
 	}
 	for (uint key = 0; key < n_keys; key++) {

@@ -24,14 +24,15 @@ float product(Params p, Query query, uint key)
 {
 	uint size = p.w[ATTENTION_HEAD], at_k = query.k + key * p.w[ATTENTION_K_ROW], d = 0;
 	vec4 sum = vec4(0.0);
-	float rest = 0.0;
+	float rest = 0.0, scale = scale_of(p);
 
 	for (; d + 8 <= size; d += 8) {
-		sum += load4(p.address[0], query.q + d) * load4(p.address[1], at_k + d);
-		sum += load4(p.address[0], query.q + d + 4) * load4(p.address[1], at_k + d + 4);
+		sum += load4(p.address[0], query.q + d) * scale * load4(p.address[1], at_k + d);
+		sum += load4(p.address[0], query.q + d + 4) * scale *
+		       load4(p.address[1], at_k + d + 4);
 	}
 	for (; d < size; d++)
-		rest += load1(p.address[0], query.q + d) * load1(p.address[1], at_k + d);
+		rest += load1(p.address[0], query.q + d) * scale * load1(p.address[1], at_k + d);
 	return (sum.x + sum.y) + (sum.z + sum.w) + rest;
 }
 

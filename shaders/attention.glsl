@@ -56,6 +56,15 @@ Query query_of(Params p, uint batch, uint head, uint row)
 }
 
 /*
+ * What one operand of each product is multiplied by: the scale comes before it, since the product
+ * alone may be infinite.
+ */
+float scale_of(Params p)
+{
+	return uintBitsToFloat(p.w[ATTENTION_SCALE]);
+}
+
+/*
  * What becomes of @product, of a query with @key, before the softmax: minus infinity where it does not
  * count; what was asked for is written.
  */
@@ -63,7 +72,7 @@ float score_of(Params p, Query query, uint key, float product, bool write)
 {
 	uint flags = p.w[ATTENTION_FLAGS], mode = p.w[ATTENTION_QK_MODE];
 	float cap = uintBitsToFloat(p.w[ATTENTION_SOFTCAP]);
-	float s = product * uintBitsToFloat(p.w[ATTENTION_SCALE]);
+	float s = product;
 
 	if (write && mode == 0)
 		store1(p.address[PARAM_OUT + 1], query.qk + key, s);

@@ -12,6 +12,10 @@
  * a single new token's heads read the cache once. With very few rows, rearranging the keys for the
  * product would cost more than it saves: those scores are plain dot products.
  *
+ * The scale comes behind the product, where it costs the least. A product that is infinite may be
+ * finite when scaled, as ONNX has it: a row with a score that is not finite gets its scores again,
+ * of the query scaled before.
+ *
  * A key that does not count has the exponential 0, and 0 times what it holds is 0, unless that is
  * infinite or no number. So a row that has turned into none of its own scores' doing is computed
  * again, key by key, with such keys left out.
@@ -96,7 +100,7 @@ static bool attention_block(const struct attention_unit *unit, size_t at, size_t
 	return true;
 }
 
-static float attention_dot(const float *a, const float *b, size_t n)
+VEC_INLINE float attention_dot(const float *a, const vf scale, const float *b, size_t n)
 {
 	vf acc[VEC_REGS] = {0};
 	size_t i = 0;
@@ -104,14 +108,15 @@ static float attention_dot(const float *a, const float *b, size_t n)
 	for (; i + VEC_LANES <= n; i += VEC_LANES) {
 		VEC_UNROLL
 		for (size_t v = 0; v < VEC_REGS; v++)
-			acc[v] += vf_load(a + i + v * VW) * vf_load(b + i + v * VW);
+			acc[v] += vf_load(a + i + v * VW) * scale * vf_load(b + i + v * VW);
 	}
 	VEC_UNROLL
 	for (size_t v = 0; v < VEC_REGS; v++) {
 		const size_t at = i + v * VW, left = n - at < VW ? n - at : VW;
 
 		if (at < n)
-			acc[v] += vf_load_partial(a + at, left) * vf_load_partial(b + at, left);
+			acc[v] += vf_load_partial(a + at, left) * scale *
+				  vf_load_partial(b + at, left);
 	}
 	return vec_sum(acc);
 }
@@ -145,7 +150,7 @@ static void attention_product(const struct attention_unit *unit, const struct at
 	for (size_t j = 0; j < keys->n; j++) {
 		for (size_t i = begin; i < end; i++)
 			unit->scores[i * ATTENTION_KEYS + j] =
-				attention_dot(unit->q + i * unit->q_stride,
+				attention_dot(unit->q + i * unit->q_stride, vf_set(1),
 					      keys->k + j * keys->k_stride, args->head);
 	}
 }
@@ -207,20 +212,37 @@ VEC_INLINE vi attention_bytes(const uint8_t *from, size_t n)
 	return mask;
 }
 
-/* Scales, caps and masks the scores of row @i. Return: the largest of them. */
-VEC_INLINE float attention_scores(const struct attention_unit *unit,
-				  const struct attention_keys *keys, size_t i, const bool caps)
+/* The products of row @i with the keys, scaled, where those without a scale are infinite. */
+static void attention_scaled(const struct attention_unit *unit, const struct attention_keys *keys,
+			     size_t i)
+{
+	const vf scale = vf_set(unit->args->scale);
+
+	cpu_pause(unit->args->pause);
+	for (size_t j = 0; j < keys->n; j++)
+		unit->scores[i * ATTENTION_KEYS + j] =
+			attention_dot(unit->q + i * unit->q_stride, scale,
+				      keys->k + j * keys->k_stride, unit->args->head);
+}
+
+/*
+ * Multiplies the scores of row @i by @factor, caps and masks them. Return: the largest of them;
+ * *ret_finite: they were all finite before.
+ */
+VEC_INLINE float attention_masked(const struct attention_unit *unit,
+				  const struct attention_keys *keys, size_t i, const bool caps,
+				  float factor, bool *ret_finite)
 {
 	const struct cpu_attention *args = unit->args;
 	const size_t limit = attention_limit(unit, i), first = keys->first;
 	const size_t n_seen = limit <= first            ? 0
 			      : limit - first < keys->n ? limit - first
 							: keys->n;
-	const vf scale = vf_set(args->scale), none = vf_set(-INFINITY);
+	const vf scale = vf_set(factor), none = vf_set(-INFINITY);
 	const vf cap = vf_set(args->softcap), inverse = vf_set(caps ? 1 / args->softcap : 0);
 	const void *mask = attention_mask(unit, i);
 	float *s = unit->scores + i * ATTENTION_KEYS, *qk = attention_qk(unit, i);
-	vf most = none;
+	vf most = none, finite = {0};
 
 	for (size_t j = 0; j < keys->n; j += VW) {
 		const size_t n = keys->n - j < VW ? keys->n - j : VW;
@@ -228,6 +250,7 @@ VEC_INLINE float attention_scores(const struct attention_unit *unit,
 		vi counts = vi_first(seen);
 		vf x = vf_load_partial(s + j, n) * scale;
 
+		finite += x * (vf){0};
 		if (qk && args->qk_mode == CPU_QK_SCALED)
 			vf_store_partial(qk + first + j, x, n);
 		if (caps)
@@ -250,7 +273,21 @@ VEC_INLINE float attention_scores(const struct attention_unit *unit,
 	}
 	for (size_t lane = 1; lane < VW; lane++)
 		most[0] = most[lane] > most[0] ? most[lane] : most[0];
+	*ret_finite = !vi_any((vi)(finite != (vf){0}));
 	return most[0];
+}
+
+/* Scales, caps and masks the scores of row @i. Return: the largest of them. */
+VEC_INLINE float attention_scores(const struct attention_unit *unit,
+				  const struct attention_keys *keys, size_t i, const bool caps)
+{
+	bool is_finite;
+	float most = attention_masked(unit, keys, i, caps, unit->args->scale, &is_finite);
+
+	if (is_finite)
+		return most;
+	attention_scaled(unit, keys, i);
+	return attention_masked(unit, keys, i, caps, 1, &is_finite);
 }
 
 /*

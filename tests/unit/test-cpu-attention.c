@@ -317,6 +317,32 @@ static void test_attention__nan(void **state)
 	problem_deinit(&p);
 }
 
+/* Products beyond what a float holds, which are within it once they are scaled. */
+static void test_attention__large(void **state)
+{
+	for (unsigned int round = 0; round < 8; round++) {
+		struct problem p = {.args = {.batch = 1,
+					     .kv_heads = 1,
+					     .q_heads = 2,
+					     .q_len = round & 1 ? 1 : 40,
+					     .kv_len = 150,
+					     .head = 24,
+					     .v_head = 5,
+					     .scale = 2e-38f,
+					     .causal = round & 2,
+					     .qk = (float *)&p,
+					     .qk_mode = (enum cpu_attention_qk)(round % 4)}};
+
+		problem_init(&p, round & 4);
+		for (size_t i = 0; i < 2 * p.args.q_len * 24; i++)
+			p.q.data[i] *= 3e19f;
+		for (size_t i = 0; i < 150 * 24; i++)
+			p.k.data[i] *= 3e19f;
+		check_attention("large", &p.args);
+		problem_deinit(&p);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -324,6 +350,7 @@ int main(void)
 		cmocka_unit_test(test_attention__many_blocks),
 		cmocka_unit_test(test_attention__nothing_counts),
 		cmocka_unit_test(test_attention__nan),
+		cmocka_unit_test(test_attention__large),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
