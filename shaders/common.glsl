@@ -88,6 +88,22 @@ void store4(uint64_t base, uint index, vec4 value)
 }
 
 /*
+ * Float32's denormals count as zero wherever something is computed, as on the CPU: some devices see
+ * to that themselves, others do not. Needed where next to zero is not next to the result.
+ */
+float flushed(float x)
+{
+	uint bits = floatBitsToUint(x);
+
+	return (bits & 0x7f800000u) == 0u ? uintBitsToFloat(bits & 0x80000000u) : x;
+}
+
+vec4 flushed(vec4 x)
+{
+	return vec4(flushed(x.x), flushed(x.y), flushed(x.z), flushed(x.w));
+}
+
+/*
  * The number of this workgroup in a grid that is folded over x and y; groups.w of it are run by
  * other dispatches before.
  */

@@ -203,7 +203,7 @@ void quad(Params p, uint index, uint n)
 	vec4 x = vec4(0.0), y = vec4(0.0);
 
 	load_quad(p, index, n, x, y);
-	x = apply(x, y, parameter(p, 0), parameter(p, 1));
+	x = apply(flushed(x), flushed(y), parameter(p, 0), parameter(p, 1));
 	if (n == 4) {
 		store4(p.address[PARAM_OUT], index, x);
 		return;

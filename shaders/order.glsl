@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Floats as unsigned numbers of the same order, for the largest and the smallest: both zeros alike,
- * what is no number above everything. Shaders compare these, because what comparisons and max()
+ * Floats as unsigned numbers of the same order, for the largest and the smallest: both zeros and
+ * denormals alike, what is no number above everything. Shaders compare these, because what comparisons and max()
  * make of such values is left open.
  */
 const uint ORDER_NAN = 0xffffffffu;
@@ -13,7 +13,7 @@ uint order_of(float value, uint flip)
 
 	if ((bits & 0x7fffffffu) > 0x7f800000u)
 		return ORDER_NAN;
-	if (bits == 0x80000000u)
+	if ((bits & 0x7f800000u) == 0)
 		bits = 0;
 	return ((bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u) ^ flip;
 }

@@ -119,7 +119,7 @@ float finish(Params p, uint kind, float value, float most)
 	if (kind == L2)
 		return sqrt(value);
 	if (kind == LOG_SUM)
-		return log(value);
+		return log(flushed(value));
 	if (kind == LOG_SUM_EXP)
 		return (floatBitsToUint(most) & 0x7f800000u) == 0x7f800000u ? most
 									    : log(value) + most;

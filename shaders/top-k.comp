@@ -4,8 +4,8 @@
  * TopK: one row per workgroup.
  *
  * Values are compared as unsigned keys in the same order (not-a-number below everything, both
- * zeros alike; inverted for the smallest, except what is no number), together with the index: of equal values the lower index
- * comes first. An index that is written is always one of the row, whatever the values are.
+ * zeros and denormals alike; inverted for the smallest, except what is no number), together with
+ * the index: of equal values the lower index comes first. An index that is written is always one of the row, whatever the values are.
  *
  * Small k (up to 8): every invocation keeps the best eight of its share in registers; then, k times,
  * the workgroup takes the best head of all lists. Large k: k passes over the row, each looking
@@ -45,7 +45,7 @@ uint key_of(uint bits)
 {
 	if ((bits & 0x7fffffffu) > 0x7f800000u)
 		return 0;
-	if (bits == 0x80000000u)
+	if ((bits & 0x7f800000u) == 0)
 		bits = 0;
 	return ((bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u) ^ flip;
 }

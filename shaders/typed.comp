@@ -41,7 +41,7 @@ int64_t truncate_to(uint type, float x)
 uint64_t convert(uint64_t bits)
 {
 	if (is_float(TYPE)) {
-		float x = to_float(TYPE, bits);
+		float x = flushed(to_float(TYPE, bits));
 
 		if (is_float(TO))
 			return from_float(TO, x);
@@ -122,7 +122,7 @@ bool of_floats(float x, float y, uint finds)
 	if ((bits & 0x7fffffffu) > 0x7f800000u ||
 	    (floatBitsToUint(y) & 0x7fffffffu) > 0x7f800000u)
 		return false;
-	return compare_floats(x, y);
+	return compare_floats(flushed(x), flushed(y));
 }
 
 int64_t of_integers(int64_t x, int64_t y, int64_t low, int64_t high)

@@ -140,7 +140,8 @@ VEC_INLINE vf sign(vf x)
 {
 	const vf one = vf_signed(vf_set(1.0f), vf_sign(x));
 
-	return vf_pick(vm_lt((vf){0}, vf_abs(x)), one, x);
+	/* Denormals are zeros with a sign; what is no number stays. */
+	return vf_pick(vm_lt((vf){0}, vf_abs(x)), one, x * (vf){0});
 }
 
 /* The remainder of finite x >= y > 0 by long division. */

@@ -233,6 +233,47 @@ def add_caches(model):
     model.node('TensorScatter', flat, onnx.FLOAT16, [2, 3], [0.0, 0.0, 1.0, 2.0, 0.0, 0.0], axis=-1)
 
 
+def add_denormals(model):
+    """They count as zero wherever something is computed, on each device, and stay where they move."""
+    values = [1e-40, -1e-40, 0.0, 2e-39, -1.0]
+    x = model.input(onnx.FLOAT, [5], values)
+    model.node('Sign', [x], onnx.FLOAT, [5], [0.0, 0.0, 0.0, 0.0, -1.0])
+    model.node('Cast', [x], onnx.BOOL, [5], [0, 0, 0, 0, 1], to=onnx.BOOL)
+    model.node('Ceil', [x], onnx.FLOAT, [5], [0.0, 0.0, 0.0, 0.0, -1.0])
+    model.node('Reciprocal', [x], onnx.FLOAT, [5], [math.inf, -math.inf, math.inf, math.inf, -1.0])
+    zero = model.constant(onnx.FLOAT, [], [0.0])
+    model.node('Equal', [x, zero], onnx.BOOL, [5], [1, 1, 1, 1, 0])
+    model.node('Greater', [x, zero], onnx.BOOL, [5], [0, 0, 0, 0, 0])
+    model.node('ArgMax', [x], onnx.INT64, [1], [0])
+    model.node('TopK', [x, model.constant(onnx.INT64, [1], [5])], onnx.FLOAT, [5],
+               [1e-40, -1e-40, 0.0, 2e-39, -1.0], more=((onnx.INT64, [5], [0, 1, 2, 3, 4]),))
+    few = model.input(onnx.FLOAT, [2], values[:2])
+    model.node('Log', [few], onnx.FLOAT, [2], [-math.inf] * 2)
+    model.node('ReduceLogSum', [few], onnx.FLOAT, [1], [-math.inf])
+    half = model.input(onnx.FLOAT16, [2], [6e-8, -6e-8])
+    model.node('Sign', [half], onnx.FLOAT16, [2], [1.0, -1.0])
+
+
+def add_attention(model, rng):
+    """Products beyond what a float holds, which are within it once they are scaled."""
+    keys, width, values, large = 6, 12, 5, 3e19
+    for rows in (1, 9):
+        q, k = ([round_to_float(large * rng.uniform(-1, 1)) for _ in range(n * width)] for n in (rows, keys))
+        v = [rng.uniform(-1, 1) for _ in range(keys * values)]
+        scale = round_to_float(2e-38)
+        wanted = []
+        for i in range(rows):
+            scores = [scale * sum(q[i * width + d] * k[j * width + d] for d in range(width))
+                      for j in range(keys)]
+            weights = [math.exp(score - max(scores)) for score in scores]
+            wanted += [sum(w * v[j * values + d] for j, w in enumerate(weights)) / sum(weights)
+                       for d in range(values)]
+        model.node('Attention', [model.input(onnx.FLOAT, [1, 1, rows, width], q),
+                                 model.input(onnx.FLOAT, [1, 1, keys, width], k),
+                                 model.input(onnx.FLOAT, [1, 1, keys, values], v)],
+                   onnx.FLOAT, [1, 1, rows, values], wanted, scale=scale)
+
+
 def main():
     os.environ.pop('RINGBROKER_SOCKET', None)
     rng = random.Random(8)
@@ -242,7 +283,8 @@ def main():
         # A plan has 64 inputs and outputs at most.
         for add_all in ((lambda m: add_mean_variance(m, rng), lambda m: add_lrn(m, rng), add_hardmax,
                          add_shrinks, lambda m: add_training(m, rng)),
-                        (add_powers, add_clips, add_known), (add_caches,)):
+                        (add_powers, add_clips, add_known), (add_denormals,),
+                        (add_caches, lambda m: add_attention(m, rng))):
             model = Model(folder, 24 if add_caches in add_all else 17)
             for add in add_all:
                 add(model)

@@ -7,6 +7,7 @@
  * been made float32 when it comes here: see reference.c.
  */
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,14 @@ static struct value load(uint8_t dtype, const void *data, uint64_t index)
 	default:
 		return of_float((double)((const float *)data)[index]);
 	}
+}
+
+/* Float32's denormals count as zero, of either sign. Those of float16 have become other numbers. */
+static struct value flushed(struct value value)
+{
+	if (value.is_float && fabs(value.f) < (double)FLT_MIN)
+		value.f = copysign(0, value.f);
+	return value;
 }
 
 static void store(uint8_t dtype, void *data, uint64_t index, struct value value)
@@ -376,6 +385,8 @@ void reference_elementwise(const struct plan *plan, const struct node *node, uin
 			operands[j] =
 				load(moves && x->dtype == RBK_DTYPE_BOOL ? RBK_DTYPE_U8 : x->dtype,
 				     in[j], index_of(&x->shape, &y->shape, count, at));
+			if (!moves)
+				operands[j] = flushed(operands[j]);
 		}
 		store(y->dtype, out, i, apply(node, y->dtype, operands));
 	}

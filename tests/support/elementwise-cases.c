@@ -118,7 +118,7 @@ static float pick_float(uint64_t *seed)
 		-1e30f, 1e-30f,   3,        7.5f,      -7.5f,         65504,
 		65520,  128,      -129,     255.5f,    2147483648.0f, -2147483648.0f,
 		1e19f,  -9.3e18f, 2049,     -4099,     1e5f,          -1e5f,
-		88,     -86};
+		88,     -86,      1e-40f,   -1e-40f};
 	const uint32_t which = pick(seed, 0, 99);
 
 	if (which < sizeof(edges) / sizeof(edges[0]))
