@@ -316,6 +316,35 @@ static void test_read__pipe(void **state)
 	close(fds[0]);
 }
 
+/* What never ends is read as far as its beginning says, and not at all where that is none. */
+static void test_read__endless(void **state)
+{
+	static const char header[] = "{'descr':'<f4','fortran_order':False,'shape':(3,)}";
+	const float data[100] = {1, 2, 3};
+	char path[64], why[ARRAY_WHY_BYTES];
+	unsigned char file[1024];
+	struct array array;
+	size_t bytes;
+	int fds[2];
+
+	assert_int_equal(array_read_npy("/dev/zero", &array, why), -EBADMSG);
+	assert_non_null(strstr(why, "/dev/zero is not a .npy file"));
+	for (unsigned int cut = 0; cut < 2; cut++) {
+		bytes = make_file(file, 1, header, data, cut ? 8 : sizeof(data));
+		assert_int_equal(pipe(fds), 0);
+		assert_int_equal(write(fds[1], file, bytes), bytes);
+		/* The other end stays open: to wait for more than it needs would be for ever. */
+		if (cut)
+			close(fds[1]);
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fds[0]);
+		assert_int_equal(array_read_npy(path, &array, why), -EBADMSG);
+		assert_non_null(strstr(why, cut ? "it is cut short" : "what is the rest?"));
+		if (!cut)
+			close(fds[1]);
+		close(fds[0]);
+	}
+}
+
 static void test_write__fails(void **state)
 {
 	const int64_t dims[] = {3};
@@ -510,6 +539,7 @@ int main(void)
 		cmocka_unit_test(test_npy__cut_short),
 		cmocka_unit_test(test_read__no_such_thing),
 		cmocka_unit_test(test_read__pipe),
+		cmocka_unit_test(test_read__endless),
 		cmocka_unit_test(test_write__round_trip),
 		cmocka_unit_test(test_write__fails),
 		cmocka_unit_test(test_write__tensor_proto),

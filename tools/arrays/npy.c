@@ -27,7 +27,9 @@
 #include "util/cleanup.h"
 
 /* NumPy itself reads 10,000 bytes of header. */
-enum { MAGIC_BYTES = 8, MAX_HEADER_BYTES = 65536, PIPE_STEP_BYTES = 1 << 20 };
+enum { MAGIC_BYTES = 8, MAX_HEADER_BYTES = 65536 };
+/* With the longest length of a header; no file that is one has fewer. */
+enum { FIRST_BYTES = MAGIC_BYTES + 4 };
 
 static const unsigned char magic[] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
@@ -229,11 +231,23 @@ static void copy_to_c_order(const struct array *array, const char *from, char *t
 	}
 }
 
-/* Finds the header. Return: 0, or as array_parse_npy(). */
-static int find_header(const unsigned char *bytes, size_t n_bytes, const char *name,
-		       const char **ret_header, size_t *ret_header_bytes, char why[ARRAY_WHY_BYTES])
+/* Where the header of @bytes begins, which are FIRST_BYTES; *ret_end: where it ends. */
+static size_t header_at(const unsigned char *bytes, size_t *ret_end)
 {
-	size_t length_bytes, header_bytes;
+	const size_t at = bytes[6] == 1 ? MAGIC_BYTES + 2 : MAGIC_BYTES + 4;
+	size_t length = bytes[8] | (size_t)bytes[9] << 8;
+
+	if (bytes[6] > 1)
+		length |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;
+	*ret_end = at + length;
+	return at;
+}
+
+/* Is that the beginning of one, whose header may be read? Return: 0, or as array_parse_npy(). */
+static int check_first(const unsigned char *bytes, size_t n_bytes, const char *name,
+		       char why[ARRAY_WHY_BYTES])
+{
+	size_t at, end;
 
 	if (n_bytes < sizeof(magic) || memcmp(bytes, magic, sizeof(magic)) != 0)
 		return array_refuse(why, -EBADMSG, name, "is not a .npy file");
@@ -243,18 +257,52 @@ static int find_header(const unsigned char *bytes, size_t n_bytes, const char *n
 		return array_refuse(why, -EOPNOTSUPP, name,
 				    "is a .npy file of format %u.%u; 1, 2 and 3 are known",
 				    bytes[6], bytes[7]);
-	length_bytes = bytes[6] == 1 ? 2 : 4;
-	if (n_bytes < MAGIC_BYTES + length_bytes)
+	if (n_bytes < FIRST_BYTES)
 		return array_refuse(why, -EBADMSG, name, "is cut short in its header");
-	header_bytes = bytes[8] | (size_t)bytes[9] << 8;
-	if (length_bytes == 4)
-		header_bytes |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;
-	if (header_bytes > MAX_HEADER_BYTES)
-		return array_refuse(why, -EBADMSG, name, "has a header of %zu bytes", header_bytes);
-	if (n_bytes - MAGIC_BYTES - length_bytes < header_bytes)
+	at = header_at(bytes, &end);
+	if (end - at > MAX_HEADER_BYTES)
+		return array_refuse(why, -EBADMSG, name, "has a header of %zu bytes", end - at);
+	return 0;
+}
+
+/*
+ * What the header says: all of *@ret but its elements, which begin at *@ret_at. Return: 0, or as
+ * array_parse_npy().
+ */
+static int parse_start(const unsigned char *bytes, size_t n_bytes, const char *name,
+		       struct array *ret, size_t *ret_at, bool *ret_is_fortran,
+		       char why[ARRAY_WHY_BYTES])
+{
+	int r = check_first(bytes, n_bytes, name, why);
+	struct header header;
+	const char *reason;
+	size_t at, end;
+
+	if (r)
+		return r;
+	at = header_at(bytes, &end);
+	if (n_bytes < end)
 		return array_refuse(why, -EBADMSG, name, "is cut short in its header");
-	*ret_header = (const char *)bytes + MAGIC_BYTES + length_bytes;
-	*ret_header_bytes = header_bytes;
+	if (!parse_header((const char *)bytes + at, end - at, &header))
+		return array_refuse(why, -EBADMSG, name, "has a header that cannot be read");
+	if (header.is_record)
+		return array_refuse(why, -EOPNOTSUPP, name, "has elements of several fields");
+	if (header.is_deep)
+		return array_refuse(why, -EOPNOTSUPP, name, "has more than %d dimensions",
+				    (int)ARRAY_MAX_RANK);
+	ret->dtype = dtype_of(header.descr, &reason);
+	if (!ret->dtype)
+		return array_refuse(
+			why, -EOPNOTSUPP, name,
+			"has elements of type '%s'%s; float32, float16, int8, uint8, int32, "
+			"int64 and bool are known",
+			header.descr, reason);
+	ret->rank = header.rank;
+	memcpy(ret->dims, header.dims, sizeof(header.dims));
+	if (array_measure(ret))
+		return array_refuse(why, -EBADMSG, name, "has an impossible shape");
+	*ret_at = end;
+	*ret_is_fortran = header.is_fortran;
 	return 0;
 }
 
@@ -262,45 +310,27 @@ int array_parse_npy(const void *bytes, size_t n_bytes, const char *name, struct 
 		    char why[ARRAY_WHY_BYTES])
 {
 	struct array array = {.rank = 0};
-	size_t header_bytes = 0, left;
-	const char *at = NULL, *reason;
-	struct header header;
+	bool is_fortran = false;
+	const char *elements;
+	size_t at = 0, left;
 	int r;
 
-	r = find_header(bytes, n_bytes, name, &at, &header_bytes, why);
+	r = parse_start(bytes, n_bytes, name, &array, &at, &is_fortran, why);
 	if (r)
 		return r;
-	if (!parse_header(at, header_bytes, &header))
-		return array_refuse(why, -EBADMSG, name, "has a header that cannot be read");
-	if (header.is_record)
-		return array_refuse(why, -EOPNOTSUPP, name, "has elements of several fields");
-	if (header.is_deep)
-		return array_refuse(why, -EOPNOTSUPP, name, "has more than %d dimensions",
-				    (int)ARRAY_MAX_RANK);
-	array.dtype = dtype_of(header.descr, &reason);
-	if (!array.dtype)
-		return array_refuse(
-			why, -EOPNOTSUPP, name,
-			"has elements of type '%s'%s; float32, float16, int8, uint8, int32, "
-			"int64 and bool are known",
-			header.descr, reason);
-	array.rank = header.rank;
-	memcpy(array.dims, header.dims, sizeof(header.dims));
-	if (array_measure(&array))
-		return array_refuse(why, -EBADMSG, name, "has an impossible shape");
-	at += header_bytes;
-	left = n_bytes - (size_t)(at - (const char *)bytes);
+	elements = (const char *)bytes + at;
+	left = n_bytes - at;
 	if (left != array.bytes)
 		return array_refuse(why, -EBADMSG, name, "has %zu bytes of elements, not %zu: %s",
 				    left, array.bytes,
 				    left < array.bytes ? "it is cut short" : "what is the rest?");
-	array.data = at;
-	if (header.is_fortran && array.rank > 1 && array.n_elems > 1) {
+	array.data = elements;
+	if (is_fortran && array.rank > 1 && array.n_elems > 1) {
 		array.owned = malloc(array.bytes);
 		if (!array.owned)
 			return array_refuse(why, -ENOMEM, name,
 					    "is too large for this machine's memory");
-		copy_to_c_order(&array, at, array.owned);
+		copy_to_c_order(&array, elements, array.owned);
 		array.data = array.owned;
 	}
 	*ret = array;
@@ -309,44 +339,58 @@ int array_parse_npy(const void *bytes, size_t n_bytes, const char *name, struct 
 
 /* ---- Files -------------------------------------------------------------------------------- */
 
-/* What a pipe has, all of it. */
-static int read_pipe(int fd, void **ret, size_t *ret_bytes)
+/* Reads until there are @end bytes, or no more. Return: 0 or a negative errno. */
+static int read_until(int fd, unsigned char **bytes, size_t *n_bytes, size_t end)
 {
-	_cleanup_(freep) void *bytes = NULL;
-	size_t n_bytes = 0, room = 0;
+	unsigned char *room;
 	ssize_t n;
 
-	for (;;) {
-		if (n_bytes == room) {
-			void *more = realloc(bytes, room + room / 2 + PIPE_STEP_BYTES);
-
-			if (!more)
-				return -ENOMEM;
-			bytes = more;
-			room += room / 2 + PIPE_STEP_BYTES;
-		}
-		n = read(fd, (char *)bytes + n_bytes, room - n_bytes);
+	if (end <= *n_bytes)
+		return 0;
+	room = realloc(*bytes, end);
+	if (!room)
+		return -ENOMEM;
+	*bytes = room;
+	while (*n_bytes < end) {
+		n = read(fd, room + *n_bytes, end - *n_bytes);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
 			return -errno;
 		if (n == 0)
 			break;
-		n_bytes += (size_t)n;
+		*n_bytes += (size_t)n;
 	}
-	*ret = steal_ptr(bytes);
-	*ret_bytes = n_bytes;
 	return 0;
 }
 
-/* What was read is kept until array_deinit() if the array lies in it. */
+/*
+ * A pipe, or a device that never ends: no more is read than what comes before says that there is,
+ * and one byte, to see that it is the end. What was read is kept until array_deinit() if the array
+ * lies in it.
+ */
 static int read_from_pipe(int fd, const char *path, struct array *ret, char why[ARRAY_WHY_BYTES])
 {
-	_cleanup_(freep) void *bytes = NULL;
-	size_t n_bytes = 0;
+	_cleanup_(freep) unsigned char *bytes = NULL;
+	struct array start = {.rank = 0};
+	size_t n_bytes = 0, end = 0;
+	bool is_fortran;
 	int r;
 
-	r = read_pipe(fd, &bytes, &n_bytes);
+	r = read_until(fd, &bytes, &n_bytes, FIRST_BYTES);
+	if (r == 0) {
+		r = check_first(bytes, n_bytes, path, why);
+		if (r)
+			return r;
+		header_at(bytes, &end);
+		r = read_until(fd, &bytes, &n_bytes, end);
+	}
+	if (r == 0) {
+		r = parse_start(bytes, n_bytes, path, &start, &end, &is_fortran, why);
+		if (r)
+			return r;
+		r = read_until(fd, &bytes, &n_bytes, end + start.bytes + 1);
+	}
 	if (r)
 		return array_refuse(why, r, path, "cannot be read: %s", strerror(-r));
 	r = array_parse_npy(bytes, n_bytes, path, ret, why);
