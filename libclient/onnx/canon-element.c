@@ -508,28 +508,64 @@ void canon_size(struct graph *graph)
 	canon_out(graph, 0, graph_emit_1(graph, "ReduceProd", &in, 1, attrs, 2));
 }
 
+/* How many integers a start, a limit and a delta that is not 0 make. */
+static double count_range(const int64_t *range)
+{
+	const int64_t step = range[2];
+	uint64_t distance, width;
+
+	if ((step > 0 && range[1] <= range[0]) || (step < 0 && range[1] >= range[0]))
+		return 0;
+	/* Differences of what has 64 bits and a sign have 64 without one. */
+	distance = step > 0 ? (uint64_t)range[1] - (uint64_t)range[0]
+			    : (uint64_t)range[0] - (uint64_t)range[1];
+	width = step > 0 ? (uint64_t)step : -(uint64_t)step;
+	return (double)((distance - 1) / width + 1);
+}
+
 void canon_range(struct graph *graph)
 {
 	static const char *const names[] = {"start", "limit", "delta"};
 	struct constant *constant = graph_zero(graph, 1, sizeof(*constant));
+	const uint32_t dtype = canon_in(graph, 0)->dtype;
 	double numbers[3], n;
+	const bool is_int = eval_is_int(dtype);
+	int64_t whole[3] = {0};
 	void *data;
 
-	for (unsigned int i = 0; i < 3; i++)
-		if (!canon_known_number(graph, canon_in(graph, i), names[i], &numbers[i]))
+	for (unsigned int i = 0; i < 3; i++) {
+		struct tensor *in = canon_in(graph, i);
+
+		if (!canon_known_number(graph, in, names[i], &numbers[i]))
 			return;
-	n = numbers[2] != 0 ? ceil((numbers[1] - numbers[0]) / numbers[2]) : NAN;
+		if (in->dtype != dtype) {
+			graph_refuse(graph, "its %s is %s, its start %s", names[i],
+				     rbk_onnx_dtype_name(in->dtype), rbk_onnx_dtype_name(dtype));
+			return;
+		}
+		if (is_int)
+			whole[i] = eval_load_int(dtype, in->constant->data, 0);
+	}
+	if (numbers[2] == 0)
+		n = NAN;
+	else
+		n = is_int ? count_range(whole) : ceil((numbers[1] - numbers[0]) / numbers[2]);
 	if (!(n <= (double)graph->n_evaluable) || !constant) {
 		graph_refuse(graph, "it would have %g elements", n);
 		return;
 	}
-	*constant = (struct constant){.dtype = canon_in(graph, 0)->dtype, .rank = 1};
+	*constant = (struct constant){.dtype = dtype, .rank = 1};
 	constant->dims[0] = n > 0 ? (int64_t)n : 0;
 	constant_measure(constant);
 	graph->n_evaluable -= constant->n_elems;
 	data = graph_take(graph, constant->n_bytes);
-	for (uint64_t i = 0; data && i < constant->n_elems; i++)
-		eval_store(constant->dtype, data, i, numbers[0] + (double)i * numbers[2]);
+	for (uint64_t i = 0; data && i < constant->n_elems; i++) {
+		if (is_int)
+			eval_store_int(dtype, data, i,
+				       (int64_t)((uint64_t)whole[0] + i * (uint64_t)whole[2]));
+		else
+			eval_store(dtype, data, i, numbers[0] + (double)i * numbers[2]);
+	}
 	constant->data = data;
 	canon_out(graph, 0, data ? graph_constant(graph, constant) : NULL);
 }

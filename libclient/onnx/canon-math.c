@@ -51,6 +51,16 @@ void canon_gemm(struct graph *graph)
 	}
 }
 
+/* A product with what is infinite or no number is none either, where the sum of products was one.
+ */
+static bool is_finite(const struct constant *constant)
+{
+	for (uint64_t i = 0; i < constant->n_elems; i++)
+		if (!isfinite(((const float *)constant->data)[i]))
+			return false;
+	return true;
+}
+
 /*
  * The Conv that makes @in[0], with what BatchNormalization does to its output in its weights and
  * its bias. Return: NULL if that is not all constant, or if somebody reads its output as it is.
@@ -87,7 +97,8 @@ static struct tensor *fold_into_conv(struct graph *graph, struct tensor *const *
 		conv_in[2] = canon_binary(graph, "Sub", conv->in[2], in[3]);
 	conv_in[2] = canon_binary(graph, "Mul", conv_in[2], scale);
 	conv_in[2] = canon_binary(graph, "Add", conv_in[2], in[2]);
-	if (!conv_in[1]->constant || !conv_in[2]->constant)
+	if (!conv_in[1]->constant || !conv_in[2]->constant || !is_finite(conv_in[1]->constant) ||
+	    !is_finite(conv_in[2]->constant))
 		return NULL;
 	return graph_emit_1(graph, "Conv", conv_in, 3, conv->attrs, conv->n_attrs);
 }
@@ -282,10 +293,10 @@ void canon_cum_sum(struct graph *graph)
 	struct tensor *x = canon_in(graph, 0);
 	struct attr attrs[3];
 	unsigned int axis;
-	double given;
+	int64_t given;
 
-	if (!canon_known_number(graph, canon_in(graph, 1), "axis", &given) ||
-	    !canon_axis(graph, (int64_t)given, x->shape.rank, &axis))
+	if (!canon_known_whole(graph, canon_in(graph, 1), "axis", &given) ||
+	    !canon_axis(graph, given, x->shape.rank, &axis))
 		return;
 	attrs[0] = ATTR_INT("axis", axis);
 	attrs[1] = ATTR_INT("exclusive", canon_int(graph, "exclusive", 0) != 0);
@@ -299,20 +310,20 @@ void canon_top_k(struct graph *graph)
 	struct shape shape = x->shape;
 	struct attr attrs[4];
 	unsigned int axis;
-	double number;
+	int64_t number;
 
 	if (!canon_axis(graph, canon_int(graph, "axis", -1), x->shape.rank, &axis))
 		return;
 	if (!k)
-		number = (double)canon_int(graph, "k", -1);
-	else if (!canon_known_number(graph, k, "K", &number))
+		number = canon_int(graph, "k", -1);
+	else if (!canon_known_whole(graph, k, "K", &number))
 		return;
 	if (number < 0 || number > OP_MAX_DIM) {
-		graph_refuse(graph, "k is %g, expected a number of elements", number);
+		graph_refuse(graph, "k is %lld, expected a number of elements", (long long)number);
 		return;
 	}
 	attrs[0] = ATTR_INT("axis", axis);
-	attrs[1] = ATTR_INT("k", (int64_t)number);
+	attrs[1] = ATTR_INT("k", number);
 	attrs[2] = ATTR_INT("largest", canon_int(graph, "largest", 1) != 0);
 	attrs[3] = ATTR_INT("sorted", canon_int(graph, "sorted", 1) != 0);
 	if (shape.dims[axis] >= number && !(axis == 0 && shape.dynamic)) {

@@ -574,6 +574,63 @@ static struct tensor *count_along(struct graph *graph, unsigned int rank, unsign
 	return graph_constant(graph, constant);
 }
 
+/* Is the update as its cache, but along the axis, and is there a first place for each sequence? */
+static bool fits_cache(struct graph *graph, const struct tensor *cache, const struct tensor *update,
+		       const struct tensor *first, unsigned int axis)
+{
+	bool fits = axis > 0 && update->shape.rank == cache->shape.rank;
+
+	for (unsigned int i = 0; fits && i < cache->shape.rank; i++)
+		fits = i == axis ? update->shape.dims[i] <= cache->shape.dims[i]
+				 : dim_equal(shape_get(&update->shape, i),
+					     shape_get(&cache->shape, i));
+	if (!fits) {
+		graph_refuse(graph,
+			     "its update %s does not go into its cache %s along axis %u: other "
+			     "dimensions must be the same",
+			     SHAPE_TEXT(&update->shape), SHAPE_TEXT(&cache->shape), axis);
+		return false;
+	}
+	if (first && (first->dtype != RBK_ONNX_I64 || first->shape.rank != 1 ||
+		      !dim_equal(shape_get(&first->shape, 0), shape_get(&cache->shape, 0)))) {
+		graph_refuse(graph, "its write_indices are %s %s, expected an int64 for each of %s",
+			     rbk_onnx_dtype_name(first->dtype), SHAPE_TEXT(&first->shape),
+			     SHAPE_TEXT(&cache->shape));
+		return false;
+	}
+	return true;
+}
+
+/*
+ * The first place of each sequence, from which on it writes @n of @room. ScatterElements would
+ * count negative ones from the end: those that tasks bring become one that no index is.
+ */
+static struct tensor *places_from(struct graph *graph, struct tensor *first, int64_t n,
+				  int64_t room)
+{
+	const struct constant *known = first->constant;
+	struct tensor *in[3];
+
+	for (uint64_t i = 0; known && i < known->n_elems; i++) {
+		const int64_t at = ((const int64_t *)known->data)[i];
+
+		if (at >= 0 && at <= room - n)
+			continue;
+		graph_refuse(graph,
+			     "its write_indices have %lld at %llu, but %lld behind each other go "
+			     "into %lld places from 0 to %lld",
+			     (long long)at, (unsigned long long)i, (long long)n, (long long)room,
+			     (long long)(room - n));
+		return graph_unknown(graph);
+	}
+	if (known)
+		return first;
+	in[0] = canon_binary(graph, "Less", first, graph_scalar(graph, RBK_ONNX_I64, 0));
+	in[1] = graph_scalar(graph, RBK_ONNX_I64, (double)room);
+	in[2] = first;
+	return graph_emit_1(graph, "Where", in, 3, NULL, 0);
+}
+
 /* Updates go behind each other into a cache, where each sequence says its own first place. */
 void canon_tensor_scatter(struct graph *graph)
 {
@@ -589,11 +646,15 @@ void canon_tensor_scatter(struct graph *graph)
 
 	if (!dims || !canon_axis(graph, canon_int(graph, "axis", -2), cache->shape.rank, &axis))
 		return;
-	if (axis == 0 || shape->rank != cache->shape.rank ||
-	    shape->dims[axis] > cache->shape.dims[axis] || shape->dims[axis] > graph->n_evaluable ||
-	    (first && first->shape.rank != 1) || (!is_circular && strcmp(mode, "linear"))) {
-		graph_refuse(graph, "%s does not go into %s along axis %u, mode \"%s\"",
-			     SHAPE_TEXT(shape), SHAPE_TEXT(&cache->shape), axis, mode);
+	if (!is_circular && strcmp(mode, "linear")) {
+		graph_refuse(graph, "its mode is \"%s\", expected \"linear\" or \"circular\"",
+			     mode);
+		return;
+	}
+	if (!fits_cache(graph, cache, update, first, axis))
+		return;
+	if (shape->dims[axis] > graph->n_evaluable) {
+		graph_refuse(graph, "its update %s is too large", SHAPE_TEXT(shape));
 		return;
 	}
 	if (shape_is_empty(shape)) {
@@ -602,6 +663,8 @@ void canon_tensor_scatter(struct graph *graph)
 	}
 	graph->n_evaluable -= shape->dims[axis];
 	at = count_along(graph, shape->rank, axis, shape->dims[axis]);
+	if (first && !is_circular)
+		first = places_from(graph, first, shape->dims[axis], cache->shape.dims[axis]);
 	if (first) {
 		column = first->shape;
 		while (column.rank < shape->rank)
@@ -630,19 +693,20 @@ void canon_one_hot(struct graph *graph)
 	struct tensor *in[] = {canon_in(graph, 0), canon_in(graph, 2)};
 	struct attr attrs[2];
 	unsigned int axis;
-	double depth;
+	int64_t depth;
 
-	if (!canon_known_number(graph, canon_in(graph, 1), "depth", &depth) ||
+	if (!canon_known_whole(graph, canon_in(graph, 1), "depth", &depth) ||
 	    !canon_axis(graph, canon_int(graph, "axis", -1), in[0]->shape.rank + 1u, &axis))
 		return;
-	if (!(depth >= 1 && depth <= OP_MAX_DIM)) {
-		graph_refuse(graph, "depth is %g, expected a number of elements", depth);
+	if (depth < 1 || depth > OP_MAX_DIM) {
+		graph_refuse(graph, "depth is %lld, expected a number of elements",
+			     (long long)depth);
 		return;
 	}
 	if (in[0]->dtype != RBK_ONNX_I64 && in[0]->dtype != RBK_ONNX_I32)
 		in[0] = canon_cast(graph, in[0], RBK_ONNX_I64);
 	attrs[0] = ATTR_INT("axis", axis);
-	attrs[1] = ATTR_INT("depth", (int64_t)depth);
+	attrs[1] = ATTR_INT("depth", depth);
 	canon_out(graph, 0, graph_emit_1(graph, "OneHot", in, 2, attrs, 2));
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "libclient/onnx/canon.h"
+#include "libclient/onnx/eval.h"
 
 /* ---- Inputs and outputs ---- */
 
@@ -275,6 +276,26 @@ bool canon_known_number(struct graph *graph, struct tensor *tensor, const char *
 		return false;
 	}
 	*ret = eval_load(tensor->constant->dtype, tensor->constant->data, 0);
+	return true;
+}
+
+bool canon_known_whole(struct graph *graph, struct tensor *tensor, const char *what, int64_t *ret)
+{
+	const struct constant *constant;
+	double number;
+
+	if (!canon_known_number(graph, tensor, what, &number))
+		return false;
+	constant = tensor->constant;
+	if (eval_is_int(constant->dtype)) {
+		*ret = eval_load_int(constant->dtype, constant->data, 0);
+		return true;
+	}
+	if (!(fabs(number) < 0x1p63) || number != trunc(number)) {
+		graph_refuse(graph, "its %s is %g, expected a whole number", what, number);
+		return false;
+	}
+	*ret = (int64_t)number;
 	return true;
 }
 

@@ -88,6 +88,8 @@ const int64_t *canon_known_sizes(struct graph *graph, struct tensor *tensor, con
 				 unsigned int *ret_n, const int64_t **ret_rows);
 /* One number, of any type. Return: false after a refusal. */
 bool canon_known_number(struct graph *graph, struct tensor *tensor, const char *what, double *ret);
+/* One whole number, of any type, as it is: 64 bits of it. */
+bool canon_known_whole(struct graph *graph, struct tensor *tensor, const char *what, int64_t *ret);
 
 /*
  * The attribute @name (older opsets) or the input @i (newer ones), whichever there is, as integers.

@@ -287,6 +287,23 @@ def check_indices(files):
         refused(*arguments, f'--input=at={beyond}', says=['an index among its data is out of range'])
 
 
+def check_cache(files):
+    """A place before the first is none, though other operators count those from the end."""
+    model = onnx.write(files.at('cache.onnx'), onnx.model(
+        [onnx.node('TensorScatter', ['cache', 'new', 'at'], ['y'], axis=1)],
+        [('cache', onnx.FLOAT, [2, 3]), ('new', onnx.FLOAT, [2, 1]), ('at', onnx.INT64, [2])],
+        [('y', onnx.FLOAT, [2, 3])], opset=24))
+    new = onnx.npy(files.at('new.npy'), onnx.FLOAT, [2, 1], [7, 8])
+    y = onnx.npy(files.at('cached.npy'), onnx.FLOAT, [2, 3], [1, 7, 3, 8, 5, 6])
+    for device in DEVICES:
+        arguments = [model, f'--input=cache={files.ones}', f'--input=new={new}', f'--device={device}']
+        right = onnx.npy(files.at('right.npy'), onnx.INT64, [2], [1, 0])
+        run('run', *arguments, f'--input=at={right}', f'--expect={y}')
+        for first in (-1, 3, -(1 << 63)):
+            wrong = onnx.npy(files.at('before.npy'), onnx.INT64, [2], [0, first])
+            refused(*arguments, f'--input=at={wrong}', says=['out of range'])
+
+
 def check_empty(files):
     """Arrays without elements, in and out, in both kinds of files."""
     model = onnx.write(files.at('empty.onnx'), onnx.model(
@@ -468,6 +485,7 @@ def main():
         check_different(files)
         check_mistakes(files)
         check_indices(files)
+        check_cache(files)
         check_empty(files)
         check_hostile(files)
         check_profile(files)

@@ -708,6 +708,36 @@ static void test_conv_batch_norm(void **state)
 	}
 }
 
+/* What has no finite weights stays as it is: 0 of them would be no number. */
+static void test_conv_batch_norm__infinite(void **state)
+{
+	static const struct {
+		float weight, scale, shift, mean, var;
+	} cases[] = {
+		{1, 2, 1, 5, 0},        {1, 0, 1, 5, 0},        {1, 2, 1, 5, -1},
+		{1, 2, INFINITY, 5, 1}, {1, INFINITY, 1, 5, 1}, {1e30f, 1e30f, 1, 5, 1},
+	};
+	const int64_t dims[] = {-1, 1, 4}, ones[] = {1, 1, 1};
+	Onnx__NodeProto *node;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		onnx_model_init(&made, 15);
+		onnx_model_input(&made, "x", RBK_ONNX_F32, 3, dims);
+		onnx_model_constant(&made, "w", RBK_ONNX_F32, 3, ones, &cases[i].weight, 4);
+		onnx_model_constant(&made, "scale", RBK_ONNX_F32, 1, ones, &cases[i].scale, 4);
+		onnx_model_constant(&made, "shift", RBK_ONNX_F32, 1, ones, &cases[i].shift, 4);
+		onnx_model_constant(&made, "mean", RBK_ONNX_F32, 1, ones, &cases[i].mean, 4);
+		onnx_model_constant(&made, "var", RBK_ONNX_F32, 1, ones, &cases[i].var, 4);
+		onnx_model_node(&made, "Conv", "x w", "c");
+		node = onnx_model_node(&made, "BatchNormalization", "c scale shift mean var", "y");
+		onnx_model_attr_float(&made, node, "epsilon", 0);
+		load("y");
+		compile(4);
+		expect_steps("Conv BatchNormalization");
+		finish();
+	}
+}
+
 /* ---- Refusals ---- */
 
 static void test_refusals__all_of_them(void **state)
@@ -907,6 +937,7 @@ int main(void)
 		cmocka_unit_test(test_variadic),
 		cmocka_unit_test(test_no_ops),
 		cmocka_unit_test(test_conv_batch_norm),
+		cmocka_unit_test(test_conv_batch_norm__infinite),
 		cmocka_unit_test(test_refusals__all_of_them),
 		cmocka_unit_test(test_values_needed),
 		cmocka_unit_test(test_defaults),

@@ -419,8 +419,17 @@ static void test_hostile(void **state)
 		{"Reshape", 1, "f32[2]", "shape=2,1", "read since opset 6"},
 		{"TensorScatter", 24, "f32[2,4] f32[2,1]", "axis=0", "does not go into"},
 		{"TensorScatter", 24, "f32[2,4] f32[2,1,1]", "", "does not go into"},
-		{"TensorScatter", 24, "f32[2,4] f32[2,1] i64[3]", "axis=1", "which is 3"},
-		{"TensorScatter", 24, "f32[2,4] f32[2,1] i64[]", "axis=1", "does not go into"},
+		{"TensorScatter", 24, "f32[2,4] f32[1,1]", "axis=1", "must be the same"},
+		{"TensorScatter", 24, "f32[2,3,4,5] f32[2,2,1,5]", "", "must be the same"},
+		{"TensorScatter", 24, "f32[2,3,4,5] f32[2,3,1,4]", "", "must be the same"},
+		{"TensorScatter", 24, "f32[2,4] f32[2,1] i64[3]", "axis=1",
+		 "write_indices are int64"},
+		{"TensorScatter", 24, "f32[2,4] f32[2,1] i64[]", "axis=1",
+		 "write_indices are int64"},
+		{"TensorScatter", 24, "f32[2,4] f32[2,1] i32[2]", "axis=1",
+		 "write_indices are int32"},
+		{"TensorScatter", 24, "f32[2,4] f32[2,2] {0,-1}", "axis=1", "have -1 at 1"},
+		{"TensorScatter", 24, "f32[2,4] f32[2,2] {3,0}", "axis=1", "from 0 to 2"},
 		{"TensorScatter", 24, "f32[2,4] f32[2,3]", "axis=1 mode=round", "mode"},
 		{"TensorScatter", 24, "f32[2,4,1] f32[2,9,1]", "", "does not go into"},
 		{"Einsum", 12, "f32[4]", "equation=i", "no such operator"},
@@ -597,9 +606,60 @@ static void test_hostile__sizes(void **state)
 	CHECK_ALL(ones);
 }
 
+/* ---- Integers that no double has ---- */
+
+static void check_range(int64_t start, int64_t limit, int64_t delta, unsigned int n,
+			const int64_t *expected)
+{
+	const struct constant *constant = NULL;
+	struct one_node one = {"Range", 11};
+	char inputs[128], found[128];
+
+	snprintf(inputs, sizeof(inputs), "{%lld} {%lld} {%lld}", (long long)start, (long long)limit,
+		 (long long)delta);
+	one.inputs = inputs;
+	one.attrs = "";
+	one.outputs = "i64[]";
+	load(&one);
+	if (compile())
+		fail_msg("Range of %s: %s", inputs, error.text);
+	describe("y", found, &constant);
+	assert_non_null(constant);
+	assert_int_equal(constant->n_elems, n);
+	if (n > 0)
+		assert_memory_equal(constant->data, expected, n * sizeof(*expected));
+	model = rbk_onnx_free(model);
+}
+
+static void test_integers__range(void **state)
+{
+	const int64_t odd = (1ll << 53) + 1, quarter = 1ll << 62;
+
+	check_range(odd, odd + 5, 2, 3, (int64_t[]){odd, odd + 2, odd + 4});
+	check_range(-odd, -odd - 3, -1, 3, (int64_t[]){-odd, -odd - 1, -odd - 2});
+	check_range(INT64_MAX - 1, INT64_MAX, 1, 1, (int64_t[]){INT64_MAX - 1});
+	check_range(INT64_MIN, INT64_MAX, quarter, 4, (int64_t[]){INT64_MIN, -quarter, 0, quarter});
+	check_range(INT64_MAX, INT64_MIN, INT64_MIN, 2, (int64_t[]){INT64_MAX, -1});
+	check_range(odd, odd, 1, 0, NULL);
+	check_range(odd + 1, odd, 1, 0, NULL);
+}
+
+static void test_integers__whole(void **state)
+{
+	static const struct one_node ones[] = {
+		{"CumSum", 14, "f32[2] {4611686018427387905}", "", "axis 4611686018427387905"},
+		{"TopK", 11, "f32[4] {-9007199254740993}", "", "k is -9007199254740993"},
+		{"OneHot", 11, "i64[2] {9007199254740993} f32[2]", "", "depth is 9007199254740993"},
+	};
+
+	CHECK_ALL(ones);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_integers__range),
+		cmocka_unit_test(test_integers__whole),
 		cmocka_unit_test(test_elementwise),
 		cmocka_unit_test(test_products),
 		cmocka_unit_test(test_products__bias),
