@@ -31,6 +31,15 @@ static const struct type_info types[] = {
 	{RBK_ONNX_I4, "int4", 4, LIST_INT32},
 };
 
+/* Of which nothing is read but the name. */
+static const struct {
+	uint32_t dtype;
+	const char *name;
+} unread[] = {
+	{8, "string"},          {14, "complex64"},  {15, "complex128"},     {17, "float8e4m3fn"},
+	{18, "float8e4m3fnuz"}, {19, "float8e5m2"}, {20, "float8e5m2fnuz"}, {23, "float4e2m1"},
+};
+
 static const struct type_info *type_find(uint32_t dtype)
 {
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
@@ -43,6 +52,9 @@ ONNX_EXPORT const char *rbk_onnx_dtype_name(uint32_t dtype)
 {
 	const struct type_info *type = type_find(dtype);
 
+	for (size_t i = 0; i < sizeof(unread) / sizeof(unread[0]); i++)
+		if (unread[i].dtype == dtype)
+			return unread[i].name;
 	return type ? type->name : "unknown";
 }
 
@@ -199,6 +211,10 @@ static int decode_shape(const Onnx__TensorProto *proto, const char *what, const 
 		if (proto->dims[i] < 0)
 			return onnx_error(error, -EBADMSG, "%s \"%s\": dimension %zu is %lld", what,
 					  name, i, (long long)proto->dims[i]);
+		if (proto->dims[i] > INT32_MAX)
+			return onnx_error(error, -EFBIG,
+					  "%s \"%s\": dimension %zu is %lld, expected at most %d",
+					  what, name, i, (long long)proto->dims[i], INT32_MAX);
 		constant->dims[i] = proto->dims[i];
 	}
 	constant->rank = (uint32_t)proto->n_dims;
@@ -257,8 +273,8 @@ int constant_decode(struct mem *mem, struct external *external, const Onnx__Tens
 
 	if (!type)
 		return onnx_error(error, -EOPNOTSUPP,
-				  "%s \"%s\" has the element type %d, which is not read", what,
-				  name, proto->data_type);
+				  "%s \"%s\" is of element type %s (%d), which is not read", what,
+				  name, rbk_onnx_dtype_name(constant.dtype), proto->data_type);
 	if (proto->segment)
 		return onnx_error(error, -EOPNOTSUPP, "%s \"%s\" is in segments", what, name);
 	r = decode_shape(proto, what, name, &constant, error);

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "libclient/onnx/canon.h"
+#include "shm/dtype.h"
 
 /* ---- Memory and refusals ---- */
 
@@ -247,9 +248,11 @@ static struct tensor *input_tensor(struct graph *graph, uint32_t index)
 	struct tensor *tensor = tensor_new(graph, name);
 
 	tensor->input = index;
-	if (onnx_dtype_size(input->dtype) == 0) {
-		graph_refuse(graph, "input \"%s\" has the element type %u, which plans do not have",
-			     name, input->dtype);
+	if (dtype_bytes(input->dtype) == 0) {
+		graph_refuse(graph,
+			     "input \"%s\" is of element type %s, which no device computes with: "
+			     "float32, float16, int8, uint8, int32, int64 and bool are known",
+			     name, rbk_onnx_dtype_name(input->dtype));
 		return tensor;
 	}
 	if (input->rank < 0) {

@@ -181,16 +181,33 @@ static bool is_default_domain(const char *domain)
 	return !text(domain)[0] || !strcmp(domain, "ai.onnx");
 }
 
+/* Each domain's opset is a number from 1 on. */
+static int check_opsets(struct resolver *resolver, const Onnx__ModelProto *proto)
+{
+	for (size_t i = 0; i < proto->n_opset_import; i++) {
+		const char *domain = text(proto->opset_import[i]->domain);
+		const long long version = proto->opset_import[i]->version;
+
+		if (is_default_domain(domain) && (version < 1 || version > ONNX_MAX_OPSET))
+			return onnx_error(resolver->error, version < 1 ? -EBADMSG : -EOPNOTSUPP,
+					  "its opset is %lld, expected 1 to %u", version,
+					  ONNX_MAX_OPSET);
+		if (version < 1 || version > INT32_MAX)
+			return onnx_error(resolver->error, -EBADMSG,
+					  "its opset of domain \"%s\" is %lld, expected 1 or more",
+					  domain, version);
+	}
+	return 0;
+}
+
 static uint32_t find_opset(const Onnx__ModelProto *proto, const char *domain)
 {
 	for (size_t i = 0; i < proto->n_opset_import; i++) {
 		const char *imported = text(proto->opset_import[i]->domain);
-		int64_t version = proto->opset_import[i]->version;
 
-		if (is_default_domain(domain) ? !is_default_domain(imported)
-					      : strcmp(domain, imported))
-			continue;
-		return version > 0 && version < UINT32_MAX ? (uint32_t)version : UINT32_MAX;
+		if (is_default_domain(domain) ? is_default_domain(imported)
+					      : !strcmp(domain, imported))
+			return (uint32_t)proto->opset_import[i]->version;
 	}
 	return 0;
 }
@@ -476,6 +493,7 @@ static int check_model(struct resolver *resolver)
 {
 	const Onnx__ModelProto *proto = resolver->model->proto;
 	struct rbk_onnx *model = resolver->model;
+	int r;
 
 	if (!proto->graph)
 		return onnx_error(resolver->error, -EBADMSG, "it has no graph");
@@ -483,14 +501,13 @@ static int check_model(struct resolver *resolver)
 		return onnx_error(resolver->error, -EOPNOTSUPP,
 				  "its IR version is %lld, expected 3 or later",
 				  (long long)proto->ir_version);
+	r = check_opsets(resolver, proto);
+	if (r)
+		return r;
 	model->opset = find_opset(proto, "");
 	if (model->opset == 0)
 		return onnx_error(resolver->error, -EBADMSG,
 				  "it does not say which opset of the default domain it uses");
-	if (model->opset > ONNX_MAX_OPSET)
-		return onnx_error(resolver->error, -EOPNOTSUPP,
-				  "its opset is %u, expected at most %u", model->opset,
-				  ONNX_MAX_OPSET);
 	if (proto->graph->n_sparse_initializer > 0)
 		return onnx_error(resolver->error, -EOPNOTSUPP, "sparse initializers are not read");
 	if (proto->graph->n_node > ONNX_MAX_NODES)

@@ -35,6 +35,10 @@
  * such a value comes from an input of the model, that input says value_needed once the model was
  * compiled, and rbk_onnx_set_input() gives it.
  *
+ * Numbers are ONNX's, the same on each device within rounding. Float32's denormals (below 1.2e-38)
+ * count as zero wherever something is computed: their Sign is 0, and they equal 0; what only moves
+ * elements keeps them. Float16's are numbers like others.
+ *
  * A model file is hostile input: sizes and numbers are bounded, and external data is read from
  * regular files below the model's own folder only. Errors are those of <ringbroker.h>: a negative
  * errno and one sentence, which names what it is about. Functions on one model are called by one
@@ -70,7 +74,10 @@ enum rbk_onnx_dtype {
 	RBK_ONNX_I4 = 22,
 };
 
-/* "float32"; "unknown" for other numbers. Static. Any thread. */
+/*
+ * "float32"; also of ONNX's types that are not read, such as "string" (8); "unknown" for numbers
+ * that ONNX does not have. Static. Any thread.
+ */
 const char *rbk_onnx_dtype_name(uint32_t dtype);
 
 /* Bytes of @n_elems elements; 0 for other numbers. Any thread. */

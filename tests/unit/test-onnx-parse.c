@@ -212,10 +212,17 @@ static void test_load__versions(void **state)
 	expect_refused(&made, -EOPNOTSUPP, "IR version");
 	make_sound(&made);
 	made.opset.version = 26;
-	expect_refused(&made, -EOPNOTSUPP, "opset is 26");
+	expect_refused(&made, -EOPNOTSUPP, "opset is 26, expected 1 to 25");
 	make_sound(&made);
 	made.opset.version = -1;
-	expect_refused(&made, -EOPNOTSUPP, "opset");
+	expect_refused(&made, -EBADMSG, "opset is -1, expected 1 to 25");
+	make_sound(&made);
+	made.opset.version = 0;
+	expect_refused(&made, -EBADMSG, "opset is 0, expected 1 to 25");
+	make_sound(&made);
+	made.opset.domain = (char *)"com.example";
+	made.opset.version = -5;
+	expect_refused(&made, -EBADMSG, "of domain \"com.example\" is -5");
 	make_sound(&made);
 	made.opset.domain = (char *)"com.example";
 	expect_refused(&made, -EBADMSG, "does not say which opset");
@@ -231,7 +238,7 @@ static void test_load__versions(void **state)
 static void test_load__hostile_tensors(void **state)
 {
 	static const int64_t huge[] = {5, 1 << 20, 256}, negative[] = {-4}, many[17] = {1};
-	static const int64_t beyond[] = {INT64_MAX, INT64_MAX, 3}, empty[] = {0, INT64_MAX};
+	static const int64_t beyond[] = {INT32_MAX, INT32_MAX, 3}, empty[] = {0, INT32_MAX};
 	static const float b[4];
 	struct onnx_model made;
 	struct rbk_onnx *model;
@@ -247,11 +254,14 @@ static void test_load__hostile_tensors(void **state)
 	onnx_model_constant(&made, "w", RBK_ONNX_F32, 3, beyond, b, sizeof(b));
 	expect_refused(&made, -EFBIG, "64 GiB");
 	make_sound(&made);
+	onnx_model_constant(&made, "w", RBK_ONNX_F32, 2, (int64_t[]){0, 1ll << 62}, b, 0);
+	expect_refused(&made, -EFBIG, "dimension 1 is 4611686018427387904");
+	make_sound(&made);
 	onnx_model_constant(&made, "w", RBK_ONNX_F32, 17, many, b, 4);
 	expect_refused(&made, -EOPNOTSUPP, "17 dimensions");
 	make_sound(&made);
 	onnx_model_constant(&made, "w", 8, 1, four, b, 4);
-	expect_refused(&made, -EOPNOTSUPP, "element type 8");
+	expect_refused(&made, -EOPNOTSUPP, "of element type string (8)");
 	make_sound(&made);
 	onnx_model_constant(&made, "w", RBK_ONNX_F32, 1, four, NULL, 0);
 	expect_refused(&made, -EBADMSG, "has 0 elements");
@@ -513,10 +523,11 @@ static void test_tensor__encodings(void **state)
 static void test_dtypes(void **state)
 {
 	assert_string_equal(rbk_onnx_dtype_name(RBK_ONNX_F16), "float16");
-	assert_string_equal(rbk_onnx_dtype_name(8), "unknown");
+	assert_string_equal(rbk_onnx_dtype_name(8), "string");
 	assert_int_equal(rbk_onnx_dtype_bytes(RBK_ONNX_F32, 3), 12);
 	assert_int_equal(rbk_onnx_dtype_bytes(RBK_ONNX_U4, 3), 2);
 	assert_int_equal(rbk_onnx_dtype_bytes(8, 3), 0);
+	assert_string_equal(rbk_onnx_dtype_name(0), "unknown");
 }
 
 /* ---- External data ---- */
