@@ -257,18 +257,16 @@ int compile_integer_conv(struct compiler *c)
 	const struct cpu_integer of = integer_of(c);
 	const unsigned int index = (unsigned int)integer_index(c, CPU_INTEGER_B);
 	struct cpu_step_integer_conv conv = {.of = of};
-	struct cpu_operand packed = {.present = false};
+	struct cpu_operand packed;
 	size_t bytes;
 	int r;
 
 	compile_window(&integer_tensor(c, CPU_INTEGER_A)->shape, &node_out(c, 0)->shape,
 		       &c->node->params, &conv.args, &conv.batch);
 	bytes = of.kernels->pack_conv_size(&conv.args);
-	if (cpu_conv_is_depthwise(&conv.args)) {
-		/* Read as they are. */
-	} else if (weights->kind == RBK_TENSOR_CONSTANT) {
+	if (weights->kind == RBK_TENSOR_CONSTANT) {
 		const uint64_t params[] = {conv.args.channels,  conv.args.out_channels,
-					   conv.args.kernel[0], conv.args.kernel[1],
+					   conv.args.kernel[1], conv.args.kernel[2],
 					   conv.args.group,     of.b_signed};
 		struct cpu_int8_conv from = {.window = conv.args, .weights_signed = of.b_signed};
 		bool is_new = false;
@@ -297,8 +295,7 @@ int compile_integer_conv(struct compiler *c)
 	c->step->units = cpu_units_integer_conv;
 	c->step->looks = true;
 	c->step->integer_conv = conv;
-	if (packed.present)
-		c->step->in[CPU_INTEGER_B] = packed;
+	c->step->in[CPU_INTEGER_B] = packed;
 	return 0;
 }
 

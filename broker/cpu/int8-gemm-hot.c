@@ -16,6 +16,7 @@
  * flipping top bits where it has the same one, which moves its zero point by 128.
  */
 #include "cpu/int8-level.h"
+#include "cpu/int8-words.h"
 
 /* Columns from which a packed copy of a pays, where it can be read in place. */
 #define I8_PACK_A_MIN 640
@@ -54,7 +55,7 @@ struct i8_end {
 };
 
 /* One row of a tile into bytes; @n columns from vector @v on. */
-static void i8_end_bytes(vi sum, const struct i8_finish *f, size_t row, size_t v, size_t n)
+VEC_INLINE void i8_end_bytes(vi sum, const struct i8_finish *f, size_t row, size_t v, size_t n)
 {
 	const vf of_row = vf_set(f->row_scale ? f->row_scale[row] : 1);
 	vf scale = f->col_scale ? vf_load(f->col_scale + v * VW) : of_row;
@@ -66,34 +67,57 @@ static void i8_end_bytes(vi sum, const struct i8_finish *f, size_t row, size_t v
 	i8_store(f->y + row * f->y_rs + v * VW, vi_add(value, vi_set(f->zero)), n);
 }
 
-/* Adds what a tile's sums lack, and stores them. Out of line: it is the same for every tile. */
-static __attribute__((noinline)) void i8_end(const int32_t *tile, size_t mr,
-					     const struct i8_end *end)
+/* The constants say what of it is there; @full: all columns are. */
+VEC_INLINE void i8_end_as(const bool full, const bool outer, const bool to_bytes,
+			  const int32_t *tile, size_t mr, const struct i8_end *end)
 {
 	const struct i8_finish *f = end->finish;
 
 	for (size_t i = 0; i < mr; i++) {
 		const size_t row = end->first_row + i;
 
-		for (size_t v = 0; v * VW < end->n; v++) {
-			const size_t n = end->n - v * VW < VW ? end->n - v * VW : VW;
+		VEC_UNROLL
+		for (size_t v = 0; v < 2; v++) {
+			const size_t left = end->n - v * VW, n = full || left > VW ? VW : left;
 			float *y = (float *)end->y + i * end->y_rs + v * VW;
 			vi sum = vi_load(tile + i * I8_NR + v * VW);
 
+			if (!full && end->n <= v * VW)
+				break;
 			if (end->accumulate)
-				sum = vi_add(sum, (vi)vf_load_partial(y, n));
+				sum = vi_add(sum, (vi)(full ? vf_load(y) : vf_load_partial(y, n)));
 			if (f->col_add)
 				sum = vi_add(sum, vi_load(f->col_add + v * VW));
 			if (f->row_add)
 				sum = vi_add(sum, vi_set(f->row_add[row]));
-			for (unsigned int t = 0; t < f->n_outer; t++)
+			for (unsigned int t = 0; outer && t < f->n_outer; t++)
 				sum = vi_add(sum, vi_mul(vi_set(f->row[t][row]),
 							 vi_load(f->col[t] + v * VW)));
-			if (f->to_bytes)
+			if (to_bytes)
 				i8_end_bytes(sum, f, row, v, n);
+			else if (full)
+				vf_store(y, (vf)sum);
 			else
 				vf_store_partial(y, (vf)sum, n);
 		}
+	}
+}
+
+/* Adds what a tile's sums lack, and stores them. Out of line: it is the same for every tile. */
+static __attribute__((noinline)) void i8_end(const int32_t *tile, size_t mr,
+					     const struct i8_end *end)
+{
+	const bool full = end->n == I8_NR, outer = end->finish->n_outer > 0;
+
+	if (end->finish->to_bytes) {
+		if (full && !outer)
+			i8_end_as(true, false, true, tile, mr, end);
+		else
+			i8_end_as(false, true, true, tile, mr, end);
+	} else if (full && !outer) {
+		i8_end_as(true, false, false, tile, mr, end);
+	} else {
+		i8_end_as(false, true, false, tile, mr, end);
 	}
 }
 
@@ -314,73 +338,21 @@ size_t CPU_FN(i8_pack_a)(size_t m, size_t k, const uint8_t *a, size_t a_rs, bool
 	return m * kw;
 }
 
-/* 16 columns of one group: from byte rows to words. */
-VEC_INLINE void i8_group_16(const uint8_t *const row[I8_GROUP], bool b_signed, uint8_t flip,
-			    int32_t *to)
-{
-	i8_bytes in[4];
-
-	VEC_UNROLL
-	for (size_t q = 0; q < I8_GROUP; q++)
-		in[q] = *(const i8_bytes_unaligned *)row[q] ^ flip;
-	const i8_bytes low = __builtin_shufflevector(in[0], in[1], 0, 16, 1, 17, 2, 18, 3, 19, 4,
-						     20, 5, 21, 6, 22, 7, 23);
-	const i8_bytes high = __builtin_shufflevector(in[0], in[1], 8, 24, 9, 25, 10, 26, 11, 27,
-						      12, 28, 13, 29, 14, 30, 15, 31);
-#if I8_GROUP == 4
-	typedef uint16_t u16x8 __attribute__((vector_size(16)));
-	const u16x8 low2 = (u16x8)__builtin_shufflevector(in[2], in[3], 0, 16, 1, 17, 2, 18, 3, 19,
-							  4, 20, 5, 21, 6, 22, 7, 23);
-	const u16x8 high2 = (u16x8)__builtin_shufflevector(in[2], in[3], 8, 24, 9, 25, 10, 26, 11,
-							   27, 12, 28, 13, 29, 14, 30, 15, 31);
-	const u16x8 words[4] = {
-		__builtin_shufflevector((u16x8)low, low2, 0, 8, 1, 9, 2, 10, 3, 11),
-		__builtin_shufflevector((u16x8)low, low2, 4, 12, 5, 13, 6, 14, 7, 15),
-		__builtin_shufflevector((u16x8)high, high2, 0, 8, 1, 9, 2, 10, 3, 11),
-		__builtin_shufflevector((u16x8)high, high2, 4, 12, 5, 13, 6, 14, 7, 15),
-	};
-
-	(void)b_signed;
-	memcpy(to, words, sizeof(words));
-#else
-	typedef int8_t s8x16 __attribute__((vector_size(16)));
-	typedef int16_t s16x16 __attribute__((vector_size(32)));
-	const s16x16 words[2] = {
-		b_signed ? __builtin_convertvector((s8x16)low, s16x16)
-			 : __builtin_convertvector(low, s16x16),
-		b_signed ? __builtin_convertvector((s8x16)high, s16x16)
-			 : __builtin_convertvector(high, s16x16),
-	};
-
-	memcpy(to, words, sizeof(words));
-#endif
-}
-
 void CPU_FN(i8_pack_group)(const uint8_t *const row[I8_GROUP], size_t n, bool b_signed,
 			   uint8_t flip, int32_t *to)
 {
-	uint8_t part[I8_GROUP][16];
-	const uint8_t *from[I8_GROUP];
 	int32_t words[16];
 
 	for (size_t j = 0; j < I8_NR; j += 16) {
 		const size_t have = j < n ? i8_min(16, n - j) : 0;
+		const uint8_t *from[I8_GROUP];
 
-		for (size_t q = 0; q < I8_GROUP; q++) {
-			if (row[q] && have == 16) {
-				from[q] = row[q] + j;
-				continue;
-			}
-			/* What flips to zero. */
-			memset(part[q], flip, 16);
-			if (row[q])
-				memcpy(part[q], row[q] + j, have);
-			from[q] = part[q];
-		}
+		for (size_t q = 0; q < I8_GROUP; q++)
+			from[q] = row[q] && have ? row[q] + j : NULL;
 		if (I8_NR - j >= 16) {
-			i8_group_16(from, b_signed, flip, to + j);
+			i8_words_16(from, have, b_signed, flip, to + j);
 		} else {
-			i8_group_16(from, b_signed, flip, words);
+			i8_words_16(from, have, b_signed, flip, words);
 			memcpy(to + j, words, (I8_NR - j) * sizeof(*words));
 		}
 	}

@@ -185,7 +185,12 @@ VEC_INLINE vi i8_round(vf value, vf low, vf high)
 VEC_INLINE void i8_store(uint8_t *to, vi value, size_t n)
 {
 #if VW == 16
-	_mm512_mask_cvtepi32_storeu_epi8(to, (__mmask16)((1u << n) - 1), (__m512i)value);
+	const __m128i bytes = _mm512_cvtepi32_epi8((__m512i)value);
+
+	if (n == VW)
+		_mm_storeu_si128((__m128i_u *)to, bytes);
+	else
+		_mm_mask_storeu_epi8(to, (__mmask16)((1u << n) - 1), bytes);
 #else
 	uint8_t bytes[VW];
 

@@ -175,13 +175,14 @@ static void conv_cost(const struct op_call *call, const struct shape *weights, s
 	cost_tensors(ret, call);
 }
 
+/* Words are of one tap on the CPU, or of one channel: as if there were a channel more. */
 static uint64_t conv_packed_bytes(const struct shape *weights)
 {
 	uint64_t taps = 1;
 
-	for (unsigned int i = 1; i < weights->rank; i++)
+	for (unsigned int i = 2; i < weights->rank; i++)
 		taps *= weights->dims[i];
-	return packed_bytes(weights->dims[0], taps);
+	return packed_bytes(weights->dims[0], taps * (weights->dims[1] + 1ull));
 }
 
 static void conv_integer_cost(const struct op_call *call, struct cost *ret)

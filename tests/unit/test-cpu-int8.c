@@ -382,16 +382,16 @@ static size_t conv_out(size_t in, size_t pads, size_t kernel, size_t dilation, s
 }
 
 static void check_one_conv(const struct cpu_int8_kernels *kernels, void *workspace,
-			   struct cpu_window window, unsigned int variant)
+			   struct cpu_window window, unsigned int variant, enum fill fill)
 {
 	const size_t n_x = window.batch * window.channels * window.height * window.width;
 	const size_t n_weights = window.out_channels * (window.channels / window.group) *
 				 window.kernel[1] * window.kernel[2];
 	const size_t n_y =
 		window.batch * window.out_channels * window.out_height * window.out_width;
-	struct guarded x = guarded_new(n_x, false, FILL_RANDOM);
-	struct guarded weights = guarded_new(n_weights, false, FILL_RANDOM);
-	struct guarded zeros = guarded_new(window.out_channels, false, FILL_RANDOM);
+	struct guarded x = guarded_new(n_x, variant & 1, fill);
+	struct guarded weights = guarded_new(n_weights, variant & 2, fill);
+	struct guarded zeros = guarded_new(window.out_channels, variant & 1, fill);
 	struct guarded bias = guarded_new(window.out_channels * 4, false, FILL_RANDOM);
 	float *scales = malloc((window.out_channels + 2) * sizeof(float));
 	const struct cpu_requantize requantize = {
@@ -430,7 +430,7 @@ static void check_one_conv(const struct cpu_int8_kernels *kernels, void *workspa
 	conv_reference(&conv, want.data);
 	conv.window.y = got.data;
 	kernels->pack_conv(&conv, packed);
-	units = cpu_conv_units(&conv.window);
+	units = cpu_int8_conv_units(&conv.window);
 	cut = pick(0, units);
 	kernels->conv(&conv, cut, units, workspace);
 	kernels->conv(&conv, 0, cut, workspace);
@@ -482,13 +482,64 @@ static void check_conv(const struct cpu_int8_kernels *kernels, void *workspace)
 				       w.stride[2]);
 		if (w.out_height == 0 || w.out_width == 0)
 			continue;
-		check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 1023));
+		check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 1023),
+			       pick(0, 3) ? FILL_RANDOM : (enum fill)pick(FILL_LEAST, FILL_ENDS));
 	}
 }
 
 static void test_conv__every_form(void **state)
 {
 	each_level(check_conv);
+}
+
+/* What is cut into several blocks of pixels or channels, and taps too far apart for a slab. */
+static void check_large_conv(const struct cpu_int8_kernels *kernels, void *workspace)
+{
+	static const struct {
+		size_t channels, out_channels, group, height, width, kernel[2], stride, dilation[2],
+			pad[2];
+	} shapes[] = {
+		{5, 13, 1, 2, 20000, {1, 3}, 1, {1, 9000}, {0, 17}},
+		{3, 2, 1, 1, 60000, {1, 5}, 2, {1, 10000}, {0, 9999}},
+		{2, 3, 1, 70000, 1, {5, 1}, 3, {16000, 1}, {5, 0}},
+		{600, 3, 1, 20, 300, {1, 1}, 2, {1, 1}, {0, 0}},
+		{70, 6, 1, 9, 700, {3, 3}, 1, {1, 1}, {1, 1}},
+		{1, 9, 1, 30, 70, {3, 7}, 1, {1, 3}, {2, 5}},
+		{3, 64, 1, 40, 41, {7, 7}, 2, {1, 1}, {3, 3}},
+		{64, 110, 1, 14, 14, {3, 3}, 1, {1, 1}, {1, 1}},
+		{20, 20, 20, 33, 57, {5, 5}, 1, {2, 1}, {4, 2}},
+		{8, 24, 4, 25, 23, {3, 3}, 2, {1, 1}, {1, 0}},
+	};
+
+	for (unsigned int i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		struct cpu_window w = {
+			.batch = 1,
+			.channels = shapes[i].channels,
+			.depth = 1,
+			.height = shapes[i].height,
+			.width = shapes[i].width,
+			.out_channels = shapes[i].out_channels,
+			.out_depth = 1,
+			.kernel = {1, shapes[i].kernel[0], shapes[i].kernel[1]},
+			.stride = {1, shapes[i].stride, shapes[i].stride},
+			.dilation = {1, shapes[i].dilation[0], shapes[i].dilation[1]},
+			.pad_begin = {0, shapes[i].pad[0], shapes[i].pad[1]},
+			.group = shapes[i].group,
+		};
+
+		w.out_height = conv_out(w.height, w.pad_begin[1] * 2, w.kernel[1], w.dilation[1],
+					w.stride[1]);
+		w.out_width = conv_out(w.width, w.pad_begin[2] * 2, w.kernel[2], w.dilation[2],
+				       w.stride[2]);
+		assert_true(w.out_height > 0 && w.out_width > 0);
+		check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 1023), FILL_RANDOM);
+		check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 1023), FILL_ENDS);
+	}
+}
+
+static void test_conv__blocks(void **state)
+{
+	each_level(check_large_conv);
 }
 
 /* ---- quantization ------------------------------------------------------------------------ */
@@ -637,6 +688,7 @@ int main(void)
 		cmocka_unit_test(test_gemm__blocks),
 		cmocka_unit_test(test_gemm__never_saturates),
 		cmocka_unit_test(test_conv__every_form),
+		cmocka_unit_test(test_conv__blocks),
 		cmocka_unit_test(test_quantize__every_form),
 		cmocka_unit_test(test_range__passes_over_nan),
 	};
