@@ -245,6 +245,17 @@ def check_mistakes(files):
     refused(files.x, x, says=['x.npy'])
     refused(files.model, says=['input x is missing'])
     refused(files.model, f'--input=z={files.x}', says=['has no input z', 'x'])
+    refused(files.model, f'--input=={files.x}', says=['no name before', f'--input={files.x} will do'])
+    refused(files.model, f'--input={files.x}', f'--output=y={at("a.npy")}', f'--output={at("b.npy")}',
+            says=['--output=y is given twice'])
+    fixed = onnx.write(at('fixed.onnx'), onnx.model(
+        [onnx.node('Relu', ['x'], ['y']), onnx.node('Neg', ['x'], ['z'])], [('x', onnx.FLOAT, [2, 3])],
+        [('y', onnx.FLOAT, [2, 3]), ('z', onnx.FLOAT, [2, 3])]))
+    refused(fixed, f'--input={files.ones}', '--count=2', says=['shapes are fixed', 'tasks of 2 rows'])
+    refused(fixed, f'--input={files.ones}', f'--output=y={at("a.npy")}', f'--output=z={at("a.npy")}',
+            says=['outputs y and z would both be written to', 'a.npy'])
+    report(fixed, f'--input={files.ones}', '--output=y=/dev/null', '--output=z=/dev/null')
+    refused(files.model, '--input=/dev/zero', says=['/dev/zero is not a .npy file'])
     refused(files.two, f'--input=rigt={files.half}', says=['no input rigt', 'did you mean right?'])
     refused(files.two, f'--input={files.half}', says=['2 inputs', 'left, right'])
     refused(files.two, f'--input=left={files.half}', says=['input right is missing'])
@@ -273,6 +284,63 @@ def check_mistakes(files):
         expect(what in result.stderr, result.stderr)
 
 
+def check_check(files):
+    """What a model needs, and all that it is refused for, without arrays and without a broker."""
+    def check(path, *arguments, status=0):
+        result = run('run', '--check', '--json', path, *arguments, status=status)
+        found = json.loads(result.stdout)
+        expect(found['type'] == 'model' and found['runs'] == (status == 0), found)
+        expect(bool(found['refusals']) == (status != 0), found)
+        return found, result.stderr
+
+    def one(name, nodes, inputs, outputs, **more):
+        return onnx.write(files.at(name), onnx.model(nodes, inputs, outputs, **more))
+
+    found, _ = check(files.model)
+    expect(found['rows'] is True and found['mixes_rows'] is False and found['steps'] == 2, found)
+    expect(found['inputs'] == [{'name': 'x', 'dtype': 'float32', 'shape': ['batch', 4], 'optional': False,
+                                'value_needed': False, 'tried': []}], found)
+    expect(found['outputs'] == [{'name': 'y', 'dtype': 'float32', 'shape': ['rows', 4]}], found)
+    text = run('run', '--check', files.model).stdout
+    for line in ('input x: float32 [batch,4]', 'output y: float32 [rows,4]', 'every row', 'it can be run, in 2 steps'):
+        expect(line in text, text)
+    words = one('words.onnx', [onnx.node('Relu', ['x'], ['y'])], [('x', onnx.FLOAT, ['batch', 'words', 4])],
+                [('y', onnx.FLOAT, ['batch', 'words', 4])])
+    found, _ = check(words)
+    expect(found['inputs'][0]['tried'] == [1] and found['outputs'][0]['shape'] == ['rows', 64, 4], found)
+    x = onnx.npy(files.at('words.npy'), onnx.FLOAT, [2, 5, 4], [0] * 40)
+    found, _ = check(words, f'--input={x}')
+    expect(found['inputs'][0]['tried'] == [] and found['outputs'][0]['shape'] == ['rows', 5, 4], found)
+    part = one('part.onnx', [onnx.node('Slice', ['x', 'from', 'to'], ['y'])],
+               [('x', onnx.FLOAT, [4]), ('from', onnx.INT64, [1]), ('to', onnx.INT64, [1])],
+               [('y', onnx.FLOAT, ['n'])])
+    found, _ = check(part, status=USAGE)
+    expect([each['value_needed'] for each in found['inputs']] == [False, True, True], found)
+    limits = [onnx.npy(files.at(f'{name}.npy'), onnx.INT64, [1], [value]) for name, value in (('from', 1), ('to', 3))]
+    found, _ = check(part, f'--input=from={limits[0]}', f'--input=to={limits[1]}')
+    expect(found['rows'] is False and found['outputs'][0]['shape'] == [2], found)
+    strange = one('unknown.onnx', [onnx.node('Frobnicate', ['x'], ['a'], 'first'), onnx.node('Twist', ['a'], ['y'])],
+                  [('x', onnx.FLOAT, ['n', 4])], [('y', onnx.FLOAT, ['n', 4])])
+    found, said = check(strange, status=USAGE)
+    expect([(each['node'], each['operator'], each['name']) for each in found['refusals']] ==
+           [(0, 'Frobnicate', 'first'), (1, 'Twist', 'y')], found)
+    expect('Frobnicate' in said and 'Twist' in said, said)
+    # A run says the same, and so does one of what is no model.
+    result = run('run', strange, '--json', f'--input={files.x}', status=USAGE)
+    ran = json.loads(result.stdout)
+    expect(ran['type'] == 'run' and ran['refusals'] == found['refusals'], ran)
+    ran = json.loads(run('run', files.x, '--json', status=USAGE).stdout)
+    expect(len(ran['refusals']) == 1 and ran['refusals'][0]['node'] is None, ran)
+    # Of types that no device has, whatever the file of the input is.
+    double = one('double.onnx', [onnx.node('Relu', ['x'], ['y'])], [('x', 11, [2, 3])], [('y', 11, [2, 3])])
+    strings = one('strings.onnx', [onnx.node('Identity', ['x'], ['y'])], [('x', 8, [2])], [('y', 8, [2])])
+    for path, name in ((double, 'float64'), (strings, 'string')):
+        found, said = check(path, status=USAGE)
+        expect(f'type {name}, which no device computes with' in said, said)
+        refused(path, f'--input={files.ones}', says=[f'x is {name}, which no device', 'float32'])
+    refused(files.model, '--check', '--output=y.npy', says=['--check runs nothing'])
+
+
 def check_indices(files):
     """A file of indices may say anything: the task ends with an error, the same on each device."""
     model = onnx.write(files.at('gather.onnx'), onnx.model(
@@ -284,7 +352,19 @@ def check_indices(files):
     for device in DEVICES:
         arguments = [model, f'--input=table={files.ones}', f'--device={device}']
         run('run', *arguments, f'--input=at={last}', f'--expect={rows}')
-        refused(*arguments, f'--input=at={beyond}', says=['an index among its data is out of range'])
+        refused(*arguments, f'--input=at={beyond}',
+                says=['Gather', 'an index in at, which are from 0 to 2, is out of range'])
+    # Among several nodes, in the second task, behind others.
+    model = onnx.write(files.at('scatter.onnx'), onnx.model(
+        [onnx.node('Add', ['at', 'one'], ['next']), onnx.node('GatherElements', ['x', 'at'], ['a'], 'first', axis=1),
+         onnx.node('ScatterElements', ['a', 'next', 'a'], ['y'], 'second', axis=1)],
+        [('x', onnx.FLOAT, ['n', 3]), ('at', onnx.INT64, ['n', 3])], [('y', onnx.FLOAT, ['n', 3])],
+        [onnx.tensor('one', onnx.INT64, [], [1])]))
+    x = onnx.npy(files.at('rows4.npy'), onnx.FLOAT, [4, 3], [0] * 12)
+    at = onnx.npy(files.at('at.npy'), onnx.INT64, [4, 3], [0] * 6 + [-1] * 5 + [2])
+    for device in DEVICES:
+        refused(model, f'--input=x={x}', f'--input=at={at}', '--count=2', f'--device={device}',
+                says=['ScatterElements second: an index in next, which are from 0 to 3, is out of range'])
 
 
 def check_cache(files):
@@ -409,7 +489,11 @@ def check_broker(files, folder):
     """The one that is there; where one is named, no other; and the one that is started goes."""
     environment = {**os.environ, 'RINGBROKER_SOCKET': os.path.join(folder, 'sock')}
     arguments = [files.model, f'--input={files.x}', f'--expect={files.y}']
-    expect(report(*arguments, env=environment)['private_broker'] is True, 'no private broker')
+    expect(report(*arguments)['private_broker'] is True, 'no private broker')
+    expect(report(*arguments, env={**environment, 'RINGBROKER_SOCKET': ''})['private_broker'] is True,
+           'no private broker')
+    result = run('run', *arguments, env=environment, status=NO_BROKER)
+    expect('RINGBROKER_SOCKET' in result.stderr and 'sock' in result.stderr, result.stderr)
     with open(os.path.join(folder, 'log'), 'wb') as log:
         process = start([BROKERD, '--socket', environment['RINGBROKER_SOCKET'], '--cache', folder,
                          '--gpu=none', '--calibration=none'], stderr=log)
@@ -484,6 +568,7 @@ def main():
         check_values(files)
         check_different(files)
         check_mistakes(files)
+        check_check(files)
         check_indices(files)
         check_cache(files)
         check_empty(files)

@@ -27,6 +27,7 @@ enum option_id {
 	OPT_ATOL,
 	OPT_CAPABILITIES,
 	OPT_CGROUP,
+	OPT_CHECK,
 	OPT_COUNT,
 	OPT_DEVICE,
 	OPT_DISABLE,
@@ -179,8 +180,9 @@ int control_connect_to_change(struct control *control);
 /* Connects as a client like any other. Return: likewise. */
 int control_connect_as_tenant(struct control *control);
 /*
- * The same to run something, whose preparation may take minutes. Where nobody listens and the
- * command line names no socket, *@ret_is_nobody_there is set and nothing is said.
+ * The same to run something, whose preparation may take minutes. Where nobody listens and neither
+ * the command line nor the environment names a socket, *@ret_is_nobody_there is set and nothing is
+ * said.
  */
 int control_connect_to_run(struct control *control, bool *ret_is_nobody_there);
 /* control_connect() and pages_map(), or pages_map_root(). Return: EXIT_*, having said what is

@@ -202,6 +202,7 @@ int control_connect_to_run(struct control *control, bool *ret_is_nobody_there)
 		.timeout_ns =
 			control->timeout_ns < RUN_TIMEOUT_NS ? RUN_TIMEOUT_NS : control->timeout_ns,
 	};
+	const char *named = getenv("RINGBROKER_SOCKET");
 	struct rbk_error error = {""};
 	char path[PATH_BYTES];
 	int r;
@@ -212,6 +213,13 @@ int control_connect_to_run(struct control *control, bool *ret_is_nobody_there)
 	control->is_admin = false;
 	r = rbk_connect(&options, &control->rbk, &error);
 	if ((r == -ENOENT || r == -ECONNREFUSED) && !control->socket_path) {
+		/* Whoever names one wants that one, and no other in its place. */
+		if (named && named[0])
+			return control_fail(EXIT_NO_BROKER,
+					    "no broker listens at %s, which RINGBROKER_SOCKET "
+					    "names: %s; without that variable one would be started "
+					    "for this run",
+					    text_name(path), strerror(-r));
 		*ret_is_nobody_there = true;
 		return EXIT_NO_BROKER;
 	}

@@ -30,6 +30,8 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_CAPABILITIES] = {"capabilities", NULL, false,
 			      "what each device runs: operators and element types"},
 	[OPT_CGROUP] = {"cgroup", "PATH", false, "of the unified hierarchy: /user.slice"},
+	[OPT_CHECK] = {"check", NULL, false,
+		       "run nothing: say what the model needs, and whether it can be run"},
 	[OPT_COUNT] = {"count", "ROWS", false, "that one task has at most"},
 	[OPT_DEVICE] = {"device", "N", false, "on this device only"},
 	[OPT_DISABLE] = {"disable-optimisation", "NAME,...", false,

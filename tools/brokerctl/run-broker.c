@@ -2,8 +2,9 @@
 /*
  * A broker to run on
  *
- * The one that is there. Where none is, and the command line does not name its socket, one is
- * started for this run alone, with what the run needs: no GPU for --device=cpu, and for
+ * The one that is there. Where none is, and neither the command line nor the environment names its
+ * socket, one is started for this run alone, with what the run needs: no GPU for --device=cpu, and
+ * for
  * --device=gpu one in software where the machine has no other.
  */
 #include <errno.h>

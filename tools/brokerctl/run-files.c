@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "monitor/suggest.h"
@@ -108,6 +109,13 @@ static int split(const struct run *run, const char *text, struct run_file *ret)
 	int only;
 
 	ret->path = NULL;
+	if (text[0] == '=')
+		return control_misuse(run->arguments,
+				      "--%s=%s has no name before the second '='; where there is "
+				      "only one %s, --%s=%s will do",
+				      option_name(ret), text_name(text),
+				      is_input ? "input" : "output", option_name(ret),
+				      text[1] ? text_name(text + 1) : "FILE");
 	for (unsigned int i = 0; i < n; i++) {
 		const char *name = value_of(run, is_input, i).name;
 		size_t length = strlen(name);
@@ -140,15 +148,32 @@ static int split(const struct run *run, const char *text, struct run_file *ret)
 	return EXIT_OK;
 }
 
+/* One would be written over the other; a device takes both. */
+static bool is_same_place(const struct run_file *file, const struct run_file *other)
+{
+	struct stat status;
+
+	return file->option == OPT_RUN_OUTPUT && other->option == OPT_RUN_OUTPUT &&
+	       strcmp(file->path, other->path) == 0 &&
+	       (stat(file->path, &status) < 0 || S_ISREG(status.st_mode));
+}
+
 static int check_twice(const struct run *run, const struct run_file *file)
 {
-	for (const struct run_file *other = run->files; other < file; other++)
+	for (const struct run_file *other = run->files; other < file; other++) {
+		const char *name =
+			text_name(value_of(run, file->option == OPT_INPUT, file->index).name);
+
 		if (other->option == file->option && other->index == file->index)
-			return control_fail(
-				EXIT_USAGE, "--%s=%s is given twice: %s and %s", option_name(file),
-				text_name(
-					value_of(run, file->option == OPT_INPUT, file->index).name),
-				text_name(other->path), text_name(file->path));
+			return control_fail(EXIT_USAGE, "--%s=%s is given twice: %s and %s",
+					    option_name(file), name, text_name(other->path),
+					    text_name(file->path));
+		if (is_same_place(file, other))
+			return control_fail(EXIT_USAGE,
+					    "outputs %s and %s would both be written to %s",
+					    text_name(run_output_name(run, other->index)), name,
+					    text_name(file->path));
+	}
 	return EXIT_OK;
 }
 
@@ -158,6 +183,9 @@ static int read_file(struct run *run, struct run_file *file)
 
 	if (file->option == OPT_RUN_OUTPUT)
 		return EXIT_OK;
+	/* Else the file would be blamed for having the type that the model wants. */
+	if (file->option == OPT_INPUT && model_check_input(run->model, file->index, why))
+		return control_fail(EXIT_USAGE, "%s: %s", text_name(run->path), text_name(why));
 	if (model_read_array(file->path, &file->array, why))
 		return control_fail(EXIT_USAGE, "%s", text_name(why));
 	if (file->option == OPT_INPUT &&

@@ -343,6 +343,43 @@ void run_print_json(const struct run *run)
 
 /* ---- Refusals ----------------------------------------------------------------------------- */
 
+static void json_refusal(const struct rbk_onnx_refusal *refusal)
+{
+	json_item();
+	if (refusal->node == UINT32_MAX) {
+		json_raw("node", "null");
+	} else {
+		json_unsigned("node", refusal->node);
+		json_string("name", refusal->name);
+		json_string("operator", refusal->op);
+		json_unsigned("opset", refusal->opset);
+	}
+	json_string("reason", refusal->reason);
+	json_object_end();
+}
+
+void run_json_refusals(const struct run *run, const char *why)
+{
+	struct rbk_onnx_refusal refusal = {.node = UINT32_MAX, .reason = why};
+
+	json_array("refusals");
+	if (why && why[0])
+		json_refusal(&refusal);
+	for (unsigned int i = 0; !why && i < rbk_onnx_n_refusals(run->onnx); i++)
+		if (rbk_onnx_refusal(run->onnx, i, &refusal) == 0)
+			json_refusal(&refusal);
+	json_array_end();
+}
+
+void run_print_json_refused(const struct run *run, const char *why)
+{
+	json_begin();
+	json_string("type", "run");
+	json_string("model", run->path);
+	run_json_refusals(run, why);
+	json_end();
+}
+
 void run_print_refusals(const struct run *run)
 {
 	unsigned int n = rbk_onnx_n_refusals(run->onnx);

@@ -8,6 +8,7 @@
  */
 #include "run.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,10 @@ static int read_options(const struct arguments *arguments, struct run *run)
 				      "--disable-optimisation takes names with commas between "
 				      "them, as --help lists them, not %s",
 				      text_name(unknown));
+	for (unsigned int i = 0; arguments->values[OPT_CHECK] && i < arguments->n_given; i++)
+		if (arguments->given[i].option != OPT_INPUT)
+			return control_misuse(arguments, "--check runs nothing, so there is no "
+							 "output to be written or compared");
 	run->n_repeats = (unsigned int)n_repeats;
 	run->max_rows = (uint32_t)max_rows;
 	run->times = calloc(run->n_repeats, sizeof(*run->times));
@@ -123,6 +128,8 @@ static int read_options(const struct arguments *arguments, struct run *run)
 /* What a function of models says. Return: EXIT_*. */
 static int failed(const struct run *run, int error, const char *why)
 {
+	if (run->arguments->values[OPT_JSON])
+		run_print_json_refused(run, error == MODEL_E_REFUSED ? NULL : why);
 	if (error == MODEL_E_REFUSED) {
 		run_print_refusals(run);
 		return EXIT_USAGE;
@@ -156,6 +163,8 @@ static int run_all(struct run *run, struct control *control)
 		progress.before += model_rows(run->model);
 	}
 	run_progress_end(&progress);
+	if (r == -EDOM)
+		model_find_index(run->model, control->rbk, how.strategy, why);
 	return r ? failed(run, r, why) : EXIT_OK;
 }
 
@@ -181,6 +190,8 @@ static int load(struct run *run)
 	int status, r;
 
 	r = model_open(run->path, &run->model, why);
+	if (r && run->arguments->values[OPT_JSON])
+		run_print_json_refused(run, why);
 	if (r)
 		return control_fail(EXIT_USAGE, "%s", text_name(why));
 	run->onnx = model_onnx(run->model);
@@ -188,9 +199,9 @@ static int load(struct run *run)
 	if (status)
 		return status;
 	model_disable(run->model, run->disable);
+	if (run->arguments->values[OPT_CHECK])
+		return run_check_model(run);
 	r = model_compile(run->model, run->max_rows, why);
-	if (r == MODEL_E_INPUT)
-		return control_fail(EXIT_USAGE, "%s: %s", text_name(run->path), text_name(why));
 	return r ? failed(run, r, why) : EXIT_OK;
 }
 
@@ -229,7 +240,7 @@ int run_model(struct control *control, const struct arguments *arguments)
 	status = read_options(arguments, run);
 	if (status == EXIT_OK)
 		status = load(run);
-	if (status == EXIT_OK)
+	if (status == EXIT_OK && !arguments->values[OPT_CHECK])
 		status = run_loaded(run, control);
 	model_free(run->model);
 	control_disconnect(control);

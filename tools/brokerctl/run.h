@@ -4,7 +4,8 @@
  * brokerctl run: an ONNX model over arrays in files
  *
  * run.c is the subcommand; run-files.c finds out which file belongs to what, and reads, compares
- * and writes them; run-broker.c connects, or starts a broker for the run; run-report.c prints.
+ * and writes them; run-broker.c connects, or starts a broker for the run; run-report.c prints;
+ * run-check.c is --check, for which nothing is run.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,6 +62,16 @@ void run_print(const struct run *run);
 void run_print_json(const struct run *run);
 /* Everything that the loader refuses, to standard error. */
 void run_print_refusals(const struct run *run);
+/*
+ * The same as the member "refusals" of a JSON object: with @why, that is the only one, as is what
+ * kept the model from being read.
+ */
+void run_json_refusals(const struct run *run, const char *why);
+/* The object of a model that is not run. */
+void run_print_json_refused(const struct run *run, const char *why);
+
+/* run-check.c. Return: EXIT_OK: it can be run; EXIT_USAGE, having said why not. */
+int run_check_model(struct run *run);
 
 /* run-progress.c: a bar on the terminal, where standard error is one, once it takes long. */
 struct run_progress {

@@ -37,6 +37,9 @@ struct model {
 	bool has_rows; /* else shapes are fixed */
 	uint64_t n_rows;
 	uint32_t task_rows;
+	/* Rows that the last task had. */
+	uint64_t part_first;
+	uint32_t part_rows;
 	struct prepared prepared;
 };
 

@@ -4,9 +4,11 @@
  *
  * A broker runs plans, and tells how long it worked on each task. So each step becomes a plan of
  * its own, and runs over what the steps before it have made of the model's inputs: real data, since
- * what an operator takes may depend on it. What steps hand on is kept by the tensor's number.
+ * what an operator takes may depend on it. What steps hand on is kept by the tensor's number. In
+ * the same way is found whose index was out of range, which the broker does not tell.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,13 +34,14 @@ static void free_kept(struct kept **first)
 	}
 }
 
-/* What step @bound reads, of the first task's rows; NULL: nobody wrote it. */
+/* What step @bound reads, of the task's rows; NULL: nobody wrote it. */
 static const void *find_input(const struct model *model, const struct kept *kept,
 			      const struct rbk_onnx_bound *bound, uint64_t bytes)
 {
 	if (bound->index < model->n_inputs && model->inputs[bound->index].array &&
 	    strcmp(model->inputs[bound->index].value.name, bound->name) == 0)
-		return model->inputs[bound->index].array->data;
+		return (const char *)model->inputs[bound->index].array->data +
+		       model->part_first * bound->bytes_row;
 	for (; kept; kept = kept->next)
 		if (kept->tensor == bound->tensor)
 			return kept->bytes == bytes ? kept->data : NULL;
@@ -50,7 +53,7 @@ static uint32_t rows_of(const struct model *model, const struct prepared *prepar
 {
 	for (unsigned int i = 0; i < prepared->n_bound; i++)
 		if (prepared->bound[i].per_count)
-			return model->task_rows;
+			return model->part_rows;
 	return 1;
 }
 
@@ -59,7 +62,7 @@ static int fill(const struct model *model, const struct prepared *prepared, cons
 {
 	for (unsigned int i = 0; i < prepared->n_bound; i++) {
 		const struct rbk_onnx_bound *bound = &prepared->bound[i];
-		uint64_t bytes = bound_bytes(bound, model->task_rows);
+		uint64_t bytes = bound_bytes(bound, model->part_rows);
 		const void *data;
 
 		if (bound->is_output || bytes == 0)
@@ -169,6 +172,8 @@ int model_profile(struct model *model, struct rbk *rbk, uint32_t devices, unsign
 	if (!nodes || !samples)
 		return model_fail(why, -ENOMEM, "out of memory");
 	prepared_deinit(&model->prepared);
+	model->part_first = 0;
+	model->part_rows = model->task_rows;
 	for (unsigned int i = 0; i < n_steps; i++) {
 		r = profile_step(model, rbk, i, devices, n_repeats, samples, &nodes[i], &kept, why);
 		if (r)
@@ -178,4 +183,89 @@ int model_profile(struct model *model, struct rbk *rbk, uint32_t devices, unsign
 	}
 	*ret = steal_ptr(nodes);
 	return 0;
+}
+
+/* ---- Whose index it was ------------------------------------------------------------------- */
+
+/* The indices of a step, among what it reads: behind what they lead into. NULL: not known. */
+static const void *find_indices(const struct prepared *prepared, const char *op, uint64_t rows,
+				const struct rbk_onnx_bound **ret)
+{
+	const void *data = NULL;
+	unsigned int n_read = 0;
+
+	for (unsigned int i = 0; i < prepared->n_bound; i++) {
+		const struct rbk_onnx_bound *bound = &prepared->bound[i];
+
+		if (bound->is_output)
+			continue;
+		/* What is written there comes behind them. */
+		if (strncmp(op, "Scatter", 7) == 0 && ++n_read > 2)
+			break;
+		data = NULL;
+		if ((bound->dtype == RBK_ONNX_I64 || bound->dtype == RBK_ONNX_I32) &&
+		    bound_bytes(bound, rows) > 0) {
+			data = prepared->places[i];
+			*ret = bound;
+		}
+	}
+	return data;
+}
+
+static void describe_index(const struct prepared *prepared, const struct rbk_onnx_step *step,
+			   uint64_t rows, char why[MODEL_WHY_BYTES])
+{
+	const struct rbk_onnx_bound *bound = NULL;
+	const void *data = find_indices(prepared, step->op, rows, &bound);
+	int64_t least = INT64_MAX, most = INT64_MIN;
+	uint64_t n;
+
+	if (!data) {
+		model_fail(why, 0, "%s %.200s: an index is out of range", step->op, step->name);
+		return;
+	}
+	n = bound_bytes(bound, rows) / (bound->dtype == RBK_ONNX_I64 ? 8 : 4);
+	for (uint64_t i = 0; i < n; i++) {
+		const int64_t index = bound->dtype == RBK_ONNX_I64 ? ((const int64_t *)data)[i]
+								   : ((const int32_t *)data)[i];
+
+		least = index < least ? index : least;
+		most = index > most ? index : most;
+	}
+	model_fail(why, 0,
+		   "%s %.200s: an index in %.200s, which are from %" PRId64 " to %" PRId64
+		   ", is out of range",
+		   step->op, step->name, bound->name[0] ? bound->name : "its indices", least, most);
+}
+
+void model_find_index(struct model *model, struct rbk *rbk, unsigned int strategy,
+		      char why[MODEL_WHY_BYTES])
+{
+	_cleanup_(free_kept) struct kept *kept = NULL;
+	struct rbk_onnx_options options = model->options;
+	char other[MODEL_WHY_BYTES];
+	int r = 0;
+
+	prepared_deinit(&model->prepared);
+	for (unsigned int i = 0; i < rbk_onnx_n_steps(model->onnx) && r == 0; i++) {
+		struct model_times times = {.n_tasks = 0};
+		struct rbk_onnx_step step;
+		struct prepared prepared;
+		uint32_t rows;
+
+		options.first_step = i;
+		options.n_steps = 1;
+		if (rbk_onnx_step(model->onnx, i, &step) ||
+		    prepared_init(&prepared, model->onnx, rbk, &options, model->part_rows, other))
+			return;
+		rows = rows_of(model, &prepared);
+		r = fill(model, &prepared, kept, other);
+		if (r == 0)
+			r = prepared_run(&prepared, rows, strategy, &times, other);
+		if (r == 0)
+			r = keep(&prepared, rows, &kept, other);
+		else if (r == -EDOM)
+			describe_index(&prepared, &step, rows, why);
+		prepared_deinit(&prepared);
+	}
 }

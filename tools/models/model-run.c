@@ -253,6 +253,8 @@ int model_run(struct model *model, const struct model_how *how, struct model_tim
 	for (uint64_t first = 0; first < model->n_rows; first += rows) {
 		rows = model->n_rows - first < model->task_rows ? (uint32_t)(model->n_rows - first)
 								: model->task_rows;
+		model->part_first = first;
+		model->part_rows = rows;
 		copy_rows(model, first, rows, false);
 		r = prepared_run(&model->prepared, rows, how->strategy, &times, why);
 		if (r)

@@ -130,6 +130,18 @@ static bool allows(const struct rbk_onnx_value *value, const struct array *array
 	return true;
 }
 
+int model_check_input(const struct model *model, unsigned int index, char why[MODEL_WHY_BYTES])
+{
+	const struct rbk_onnx_value *value = &model->inputs[index].value;
+
+	if (array_dtype_bytes(value->dtype))
+		return 0;
+	return model_fail(why, MODEL_E_INPUT,
+			  "its input %.200s is %s, which no device computes with: export the model "
+			  "with float32, float16, int8, uint8, int32, int64 or bool instead",
+			  value->name, rbk_onnx_dtype_name(value->dtype));
+}
+
 int model_give(struct model *model, unsigned int index, const struct array *array, const char *name,
 	       char why[MODEL_WHY_BYTES])
 {
@@ -428,7 +440,72 @@ int model_compile(struct model *model, uint32_t max_rows, char why[MODEL_WHY_BYT
 			memcpy(why, fixed_why, sizeof(fixed_why));
 		}
 	}
+	if (r == 0 && max_rows && !model->has_rows && count_rows(model) != 1)
+		r = model_fail(why, -EINVAL,
+			       "its shapes are fixed, so that no tasks of %" PRIu32
+			       " rows can be made of it: everything is one task",
+			       max_rows);
 	model->is_compiled = r == 0;
+	return r;
+}
+
+/* ---- Without arrays ----------------------------------------------------------------------- */
+
+/* What an array has where the file says @name; else @size. */
+static int64_t size_of(const struct model *model, const char *name, int64_t size)
+{
+	for (unsigned int i = 0; name && i < model->n_inputs; i++) {
+		const struct model_input *input = &model->inputs[i];
+
+		for (int k = 0; input->array && k < input->value.rank; k++)
+			if (input->value.dim_names[k] && !strcmp(input->value.dim_names[k], name))
+				return input->array->dims[k];
+	}
+	return size;
+}
+
+/* Gives sizes to what is open in inputs without an array. */
+static int set_sizes(struct model *model, bool keep_leading, int64_t size,
+		     char why[MODEL_WHY_BYTES])
+{
+	struct rbk_error error = {""};
+	int64_t dims[RBK_ONNX_MAX_RANK];
+
+	for (unsigned int i = 0; i < model->n_inputs; i++) {
+		const struct rbk_onnx_value *value = &model->inputs[i].value;
+		int r;
+
+		if (model->inputs[i].array || value->is_set || value->rank < 0)
+			continue;
+		for (int k = 0; k < value->rank; k++) {
+			dims[k] = value->dims[k];
+			if (dims[k] < 0 && (k > 0 || !keep_leading))
+				dims[k] = size_of(model, value->dim_names[k], k > 0 ? size : 1);
+		}
+		r = rbk_onnx_set_shape(model->onnx, value->name, value->rank, dims, &error);
+		if (r)
+			return model_fail(why, r, "%s", error.text);
+	}
+	return 0;
+}
+
+int model_try(struct model *model, uint32_t size, char why[MODEL_WHY_BYTES])
+{
+	int r = set_defaults(model, why);
+
+	model->is_compiled = false;
+	model->n_rows = model->task_rows = 1;
+	for (int keep_leading = 1; r == 0 && keep_leading >= 0; keep_leading--) {
+		model->has_rows = keep_leading;
+		r = set_shapes(model, keep_leading, why);
+		if (r == 0)
+			r = set_sizes(model, keep_leading, size, why);
+		if (r == 0)
+			r = compile(model, 1, why);
+		if (r != MODEL_E_REFUSED || !keep_leading)
+			break;
+		r = 0;
+	}
 	return r;
 }
 

@@ -45,15 +45,26 @@ struct rbk_onnx *model_onnx(const struct model *model);
 int model_give(struct model *model, unsigned int index, const struct array *array, const char *name,
 	       char why[MODEL_WHY_BYTES]);
 
+/*
+ * Is its input @index of a type that arrays can have? Return: 0; MODEL_E_INPUT: it cannot be given.
+ */
+int model_check_input(const struct model *model, unsigned int index, char why[MODEL_WHY_BYTES]);
+
 /* What the loader is not to do, RBK_ONNX_OPT_*, from the next model_compile() on. */
 void model_disable(struct model *model, uint32_t optimisations);
 
 /*
  * Settles shapes. @max_rows: of one task; 0: as many as seem right. Return: 0; MODEL_E_REFUSED,
  * MODEL_E_INPUT; -EINVAL: nodes compute rows from other rows, so that tasks of @max_rows would give
- * something else; or as rbk_onnx_compile().
+ * something else, or there are no rows to make tasks of; or as rbk_onnx_compile().
  */
 int model_compile(struct model *model, uint32_t max_rows, char why[MODEL_WHY_BYTES]);
+/*
+ * Compiles it without having all arrays, to see whether it can be run: what is open and no array
+ * tells has @size, a leading dimension any number, or 1 where nodes want one. Give all arrays and
+ * compile it before it is prepared. Return: as model_compile().
+ */
+int model_try(struct model *model, uint32_t size, char why[MODEL_WHY_BYTES]);
 /* How many rows the inputs have, and how many go into one task; both 1 where shapes are fixed. */
 uint64_t model_rows(const struct model *model);
 uint32_t model_task_rows(const struct model *model);
@@ -89,6 +100,14 @@ struct model_how {
  */
 int model_run(struct model *model, const struct model_how *how, struct model_times *ret,
 	      char why[MODEL_WHY_BYTES]);
+
+/*
+ * After a model_run() that ended with -EDOM: says in @why which node's index is out of range, and
+ * what its indices are, by running the rows of that task node by node. @why stays if that does not
+ * tell. Prepare the model anew before it is run again.
+ */
+void model_find_index(struct model *model, struct rbk *rbk, unsigned int strategy,
+		      char why[MODEL_WHY_BYTES]);
 
 /* Its output @index as the last run wrote it, as long as the model is neither run nor freed. */
 const struct array *model_output(const struct model *model, unsigned int index);
