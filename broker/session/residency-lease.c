@@ -4,9 +4,18 @@
  *
  * Who asks for a lease to be granted more waits, if only for this turn, behind those who have asked
  * before. All who wait are gone through in that order, whenever something may have changed. One for
- * whom there is no room keeps those behind him from taking it: of the device all others, of its
- * tenant's maximum those of that tenant, of the lease's own maximum those of that lease. Only what
- * a tenant is owed, within its reserve, does not wait for other tenants.
+ * whom there is no room keeps those behind it from taking it: those of its tenant, and of the
+ * lease's own maximum those of that lease. But not one who could not be served if it were alone.
+ *
+ * Tenants are kept waiting for each other by their parts. A tenant's part of a device is what is
+ * reserved for it, and beside that as much as each other tenant who has or wants leases there can
+ * have of what is reserved for nobody. One who has to wait for what is within its tenant's part
+ * keeps other tenants from going above theirs; nobody keeps a tenant from what is within its part,
+ * and one who wants more than its part keeps no other tenant from anything.
+ *
+ * All parts together are no more than there is. So who waits for what is within its part waits for
+ * those above theirs: these get no more meanwhile, and what they give back is his. And a tenant can
+ * have others go without only what is above their parts, and no more than it could take itself.
  *
  * Plans make way by the rules of residency-policy.h. What they are to leave is set aside (as for a
  * plan that is AWAITED), and whoever asked waits for that even if he would not wait otherwise: it
@@ -46,9 +55,137 @@ static void set_awaited(struct residency_device *device, struct lease_wait *wait
 	wait->awaited_bytes = bytes;
 }
 
+/* ---- Parts, and who comes first ---- */
+
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t left_of(uint64_t limit, uint64_t used)
+{
+	return limit > used ? limit - used : 0;
+}
+
+/* Of what nobody has reserved, for each tenant that has leases there or wants one. */
+static void divide(struct residency_device *device)
+{
+	struct residency *residency = device->residency;
+	uint64_t unreserved = left_of(device->usable_bytes[EXEC_TIER_VRAM], device->reserved_bytes);
+	uint32_t n = 0;
+
+	residency->n_sums++;
+	list_for_each (node, &residency->leases.all) {
+		const struct lease *lease = container_of(node, struct lease, link);
+
+		if (lease->device != device->index ||
+		    lease->tenant->sum_number == residency->n_sums)
+			continue;
+		lease->tenant->sum_number = residency->n_sums;
+		n++;
+	}
+	device->lease_part_bytes = n > 0 ? unreserved / n : unreserved;
+}
+
+/* How much more a tenant's leases can be granted before they have their part. After divide(). */
+static uint64_t left_of_part(const struct residency_device *device, const struct tenant *tenant,
+			     uint64_t awaited_bytes)
+{
+	unsigned int i = device->index;
+	uint64_t part = least_of(tenant->shares[i].reserve + device->lease_part_bytes,
+				 device->usable_bytes[EXEC_TIER_VRAM]);
+
+	return left_of(part, tenant->leased[i] + tenant->awaited[i] - awaited_bytes);
+}
+
+/* What has to be granted for it beside what is. */
+static uint64_t more_for(const struct lease_wait *wait)
+{
+	return left_of(lease_wait_need(wait), lease_granted(wait->lease));
+}
+
+static bool is_within_part(const struct residency_device *device, const struct lease_wait *wait)
+{
+	return more_for(wait) <= left_of_part(device, wait->lease->tenant, wait->awaited_bytes);
+}
+
+/* If there is no room for it, does it keep other tenants within their parts? */
+static bool holds_others(struct residency_device *device, const struct lease_wait *wait)
+{
+	const struct seeker seeker = seeker_of(device, wait);
+
+	/* Its lease's and its tenant's own limits are no others' matter. */
+	return lease_wait_need(wait) <= wait->lease->limit_bytes &&
+	       seeker_tenant_free(&seeker) >= (int64_t)more_for(wait) &&
+	       is_within_part(device, wait);
+}
+
+/* What all leases of a tenant can have, if there are no others. */
+static uint64_t most_alone(const struct residency_device *device, struct tenant *tenant)
+{
+	return residency_lease_room(device, tenant) +
+	       device->residency->leases.granted_bytes[device->index];
+}
+
+/*
+ * What those who wait before @wait, all if that is NULL, leave to a tenant's leases of what there
+ * is; *ret_ahead_bytes: what they wait for. After divide().
+ */
+static uint64_t left_by_waits(struct residency_device *device, struct tenant *tenant,
+			      const struct lease_wait *wait, uint64_t *ret_ahead_bytes)
+{
+	uint64_t left = UINT64_MAX, ahead = 0, alone = most_alone(device, tenant);
+
+	list_for_each (node, &device->residency->leases.waits[device->index]) {
+		const struct lease_wait *other = wait_of(node);
+
+		if (other == wait)
+			break;
+		if (more_for(other) == 0)
+			continue;
+		if (other->lease->tenant == tenant && !lease_wait_is_hopeless(other, alone))
+			left = 0;
+		else if (other->lease->tenant != tenant && holds_others(device, other))
+			left = least_of(left, left_of_part(device, tenant, 0));
+		else
+			continue;
+		ahead += more_for(other);
+	}
+	*ret_ahead_bytes = ahead;
+	return left;
+}
+
+static uint64_t lease_available(const struct residency_device *device, struct tenant *tenant)
+{
+	return least_of(residency_available(device, tenant), residency_lease_room(device, tenant));
+}
+
+void residency_lease_look(struct residency *residency, struct lease_wait *wait)
+{
+	const struct lease *lease = wait->lease;
+	struct residency_device *device = &residency->devices[lease->device];
+	uint64_t available =
+		device->state == RESIDENCY_DEVICE_UP ? lease_available(device, lease->tenant) : 0;
+	uint64_t left;
+
+	divide(device);
+	left = left_by_waits(device, lease->tenant, wait, &wait->ahead_bytes);
+	wait->available_bytes = least_of(available, left);
+	if (!wait->member)
+		return;
+	/* A lease has what it was granted, and no more than its limit. */
+	wait->available_bytes =
+		least_of(wait->available_bytes, left_of(lease->limit_bytes, lease_granted(lease))) +
+		lease_ungiven(lease);
+}
+
+/* ---- Granting ---- */
+
 static void finish(struct residency_device *device, struct lease_wait *wait, int res)
 {
 	set_awaited(device, wait, 0);
+	if (res)
+		residency_lease_look(device->residency, wait);
 	lease_wait_end(wait);
 	wait->done(wait, res);
 }
@@ -96,14 +233,6 @@ static enum verdict try_bytes(struct residency_device *device, struct lease_wait
 		return NO_ROOM;
 	set_awaited(device, wait, bytes);
 	return LEAVING;
-}
-
-static uint64_t lease_available(const struct residency_device *device, struct tenant *tenant)
-{
-	uint64_t available = residency_available(device, tenant);
-	uint64_t room = residency_lease_room(device, tenant);
-
-	return available < room ? available : room;
 }
 
 /*
@@ -162,11 +291,11 @@ static bool is_still_awaited(struct residency_device *device, struct lease_wait 
 	return device->leaving_bytes > 0 || device->n_jobs > 0;
 }
 
-static enum verdict try_grant(struct residency_device *device, struct lease_wait *wait)
+/* At least what it needs, and not above its goal. */
+static enum verdict try_grant(struct residency_device *device, struct lease_wait *wait,
+			      uint64_t goal)
 {
-	uint64_t granted = lease_granted(wait->lease);
-	uint64_t least = lease_wait_need(wait) - granted;
-	uint64_t goal = lease_wait_goal(wait);
+	uint64_t granted = lease_granted(wait->lease), least = more_for(wait);
 	uint64_t most = goal > granted + least ? goal - granted : least;
 
 	if (wait->awaited_bytes >= least) {
@@ -184,44 +313,45 @@ static enum verdict try_grant(struct residency_device *device, struct lease_wait
 	return try_bytes(device, wait, least, most);
 }
 
-/* Notes whom it keeps waiting if there is no room. Return: GRANTED, LEAVING, NO_ROOM. */
-static enum verdict look_at(struct residency_device *device, struct lease_wait *wait,
-			    bool *is_blocked)
+/*
+ * Notes whom it keeps waiting if there is no room; *is_held: other tenants are kept within their
+ * parts. Return: GRANTED, LEAVING, NO_ROOM.
+ */
+static enum verdict look_at(struct residency_device *device, struct lease_wait *wait, bool *is_held)
 {
 	struct lease *lease = wait->lease;
 	struct tenant *tenant = lease->tenant;
-	uint64_t number = device->residency->n_passes, need = lease_wait_need(wait), more;
-	struct seeker seeker;
-	enum verdict verdict;
+	uint64_t number = device->residency->n_passes, goal = lease_wait_goal(wait);
+	uint64_t need = lease_wait_need(wait), more = more_for(wait);
+	enum verdict verdict = NO_ROOM;
 	bool can_grow;
 
 	if (lease->blocked_number == number)
 		return NO_ROOM;
 	lease->blocked_number = number;
 	can_grow = tenant->blocked_number != number && device->state == RESIDENCY_DEVICE_UP;
-	if (need <= lease_granted(lease)) {
+	if (*is_held)
+		goal = least_of(goal, lease_granted(lease) +
+					      left_of_part(device, tenant, wait->awaited_bytes));
+	if (more == 0) {
 		lease->blocked_number = 0;
-		if (can_grow && !*is_blocked)
-			grow(device, lease, lease_wait_goal(wait));
+		if (can_grow)
+			grow(device, lease, goal);
 		return GRANTED;
 	}
 	if (need > lease->limit_bytes || !can_grow) {
 		set_awaited(device, wait, 0);
 		return NO_ROOM;
 	}
-	more = need - lease_granted(lease);
-	seeker = seeker_of(device, wait);
-	if (*is_blocked && !seeker_is_owed(&seeker, more, true))
-		return NO_ROOM;
-	verdict = try_grant(device, wait);
+	if (!*is_held || is_within_part(device, wait))
+		verdict = try_grant(device, wait, goal);
 	if (verdict == GRANTED)
 		lease->blocked_number = 0;
-	if (verdict != NO_ROOM)
+	if (verdict != NO_ROOM || lease_wait_is_hopeless(wait, most_alone(device, tenant)))
 		return verdict;
-	if (seeker_tenant_free(&seeker) < (int64_t)more)
-		tenant->blocked_number = number;
-	else
-		*is_blocked = true;
+	tenant->blocked_number = number;
+	if (holds_others(device, wait))
+		*is_held = true;
 	return NO_ROOM;
 }
 
@@ -267,15 +397,16 @@ void residency_leases_serve(struct residency_device *device)
 	struct residency *residency = device->residency;
 	struct list_node *waits = &residency->leases.waits[device->index];
 	uint64_t now_ns = clock_now_ns(), next_ns = UINT64_MAX;
-	bool is_blocked = false;
+	bool is_held = false;
 
 	if (residency->is_serving || list_is_empty(waits))
 		return;
 	residency->is_serving = true;
 	residency->n_passes++;
+	divide(device);
 	list_for_each_safe (node, waits) {
 		struct lease_wait *wait = wait_of(node);
-		enum verdict verdict = look_at(device, wait, &is_blocked);
+		enum verdict verdict = look_at(device, wait, &is_held);
 		uint64_t until_ns = stays_until(device, wait, verdict);
 
 		if (verdict == GRANTED)
@@ -314,6 +445,8 @@ void residency_lease_ask(struct residency *residency, struct lease_wait *wait, u
 {
 	struct residency_device *device = &residency->devices[wait->lease->device];
 
+	if (patience_ns > LEASE_MAX_WAIT_NS)
+		patience_ns = LEASE_MAX_WAIT_NS;
 	wait->awaited_bytes = 0;
 	wait->is_patient = patience_ns > 0;
 	wait->until_ns = clock_now_ns() + patience_ns;
@@ -346,9 +479,14 @@ void residency_lease_grow(struct residency *residency, struct lease *lease)
 {
 	struct residency_device *device = &residency->devices[lease->device];
 
-	if (device->state == RESIDENCY_DEVICE_UP &&
-	    list_is_empty(&residency->leases.waits[lease->device]))
-		grow(device, lease, lease->wish_bytes);
+	uint64_t left, ahead;
+
+	divide(device);
+	left = left_by_waits(device, lease->tenant, NULL, &ahead);
+	if (left > lease->max_bytes)
+		left = lease->max_bytes;
+	if (device->state == RESIDENCY_DEVICE_UP)
+		grow(device, lease, least_of(lease->wish_bytes, lease_granted(lease) + left));
 	note_granted(device);
 }
 
@@ -377,11 +515,6 @@ void residency_lease_believe(struct residency *residency, unsigned int index, st
 		more = device->outside_bytes;
 	device->outside_bytes -= more;
 	device->usable_bytes[EXEC_TIER_VRAM] += more;
-}
-
-uint64_t residency_lease_available(struct residency *residency, const struct lease *lease)
-{
-	return lease_available(&residency->devices[lease->device], lease->tenant);
 }
 
 bool residency_has_memory(const struct residency *residency, unsigned int device)

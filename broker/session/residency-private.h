@@ -150,9 +150,10 @@ struct residency_device {
 	uint64_t awaited_bytes;                  /* of VRAM, to be charged when others have left */
 	uint64_t reserved_bytes;                 /* of VRAM, the reserves of all tenants */
 	uint64_t outside_bytes;                  /* of VRAM, used by others */
-	uint64_t refused_bytes; /* of VRAM, while a load that was refused is tried again */
-	uint64_t leased_bytes;  /* at the last look, or more: leases may have given back since */
-	bool has_new_waits;     /* who may wait for each other: leases */
+	uint64_t refused_bytes;    /* of VRAM, while a load that was refused is tried again */
+	uint64_t leased_bytes;     /* at the last look, or more: leases may have given back since */
+	uint64_t lease_part_bytes; /* of each tenant, beside its reserve; see residency-lease.c */
+	bool has_new_waits;        /* who may wait for each other: leases */
 	uint32_t n_jobs;
 	uint32_t n_guests; /* who loads beside us */
 	uint32_t n_moving; /* residences that are on their way out in order to come back */

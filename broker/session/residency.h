@@ -150,16 +150,18 @@ struct leases *residency_leases(struct residency *residency);
 /* Has that device, which there may not be, memory that leases can be of? */
 bool residency_has_memory(const struct residency *residency, unsigned int device);
 /*
- * Has the lease of @wait granted what it needs, when all who asked before have been served or do
- * not mind: for it plans leave where residency-policy.h allows it, and others wait. With
- * @patience_ns it waits that long for room, else only for who is leaving. @wait's done() is called
+ * Has the lease of @wait granted what it needs, when those who come before it have been served:
+ * those of its tenant who asked before, and where it would be above its tenant's part of the
+ * device, those of others who wait for what is within theirs. For it plans leave where
+ * residency-policy.h allows it. With @patience_ns it waits that long for room,
+ * but no longer than LEASE_MAX_WAIT_NS, else only for who is leaving. @wait's done() is called
  * once, perhaps from inside; 0: it is granted, until the caller does something else.
  */
 void residency_lease_ask(struct residency *residency, struct lease_wait *wait,
 			 uint64_t patience_ns);
 /* Before done() was called. */
 void residency_lease_withdraw(struct residency *residency, struct lease_wait *wait);
-/* Up to its wish into what is free, if nobody waits for that. */
+/* Up to its wish into what is free, and what those who wait leave to it. */
 void residency_lease_grow(struct residency *residency, struct lease *lease);
 /*
  * What somebody of the tenant can be believed to have had there of a broker that ended: what is
@@ -172,8 +174,11 @@ void residency_lease_believe(struct residency *residency, unsigned int device,
 			     struct tenant *tenant, uint64_t bytes);
 /* What was granted or given there is less, or otherwise, than before. */
 void residency_leases_changed(struct residency *residency, unsigned int device);
-/* What the lease's tenant could have at most now. */
-uint64_t residency_lease_available(struct residency *residency, const struct lease *lease);
+/*
+ * Why there is no room for it: sets wait->available_bytes, and wait->ahead_bytes. Of one that is
+ * refused this has been done.
+ */
+void residency_lease_look(struct residency *residency, struct lease_wait *wait);
 
 /* ---- What happens around it ------------------------------------------------------------------ */
 

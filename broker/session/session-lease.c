@@ -257,37 +257,43 @@ static void ask(struct lease_request *request, struct lease *lease, uint64_t lea
 			    wait_ms * 1000000ull);
 }
 
-/* What was asked for, and what there is; also for the log. */
+/* What was asked for, and what there was, as request->wait has it; also for the log. */
 static void refuse(struct lease_request *request, const struct lease *lease,
 		   uint64_t required_bytes, int res)
 {
 	struct session *session = request->held->session;
 	struct server *server = session->server;
-	uint64_t available = residency_lease_available(residency_of(session), lease), n_unlogged;
 	const char *how = res == -ETIMEDOUT ? ", after waiting for it"
 			  : res == -EDEADLK ? ", and who has the rest waits for more, too"
 					    : "";
-	char text[256];
+	char ahead[80] = "", text[320];
+	uint64_t n_unlogged;
 
-	/* A lease has what it was granted, and no more than its limit. */
-	if (request->type != RBK_WIRE_LEASE_OPEN) {
-		uint64_t left = lease->limit_bytes > lease_granted(lease)
-					? lease->limit_bytes - lease_granted(lease)
-					: 0;
-
-		available = (available < left ? available : left) + lease_ungiven(lease);
-	}
+	if (request->wait.ahead_bytes > 0)
+		snprintf(ahead, sizeof(ahead), "; those who come first have asked for %llu",
+			 ull(request->wait.ahead_bytes));
 	snprintf(text, sizeof(text),
 		 "tenant %s: a lease of device %u requires %llu bytes, of which %llu are "
-		 "available%s",
-		 tenant_name(lease->tenant), lease->device, ull(required_bytes), ull(available),
-		 how);
+		 "available%s%s",
+		 tenant_name(lease->tenant), lease->device, ull(required_bytes),
+		 ull(request->wait.available_bytes), how, ahead);
 	if (request->type == RBK_WIRE_LEASE_OPEN &&
 	    log_limit_pass(&server->lease_limit, clock_now_ns(), &n_unlogged))
 		log_info_of(SESSION_ABOUT(session), LOG_LEASE_REFUSED,
 			    "lease of \"%s\" refused: %s%s", lease->name, text,
 			    n_unlogged > 0 ? "; others before it were not logged" : "");
 	session_reply_result(session, request->type, request->cookie, res, "%s", text);
+}
+
+/* A member's, without having asked. */
+static void refuse_at_once(struct lease_request *request, struct lease *lease,
+			   uint64_t required_bytes)
+{
+	request->wait.lease = lease;
+	request->wait.member = &request->held->member;
+	residency_lease_look(residency_of(request->held->session), &request->wait);
+	refuse(request, lease, required_bytes, -ENOMEM);
+	request_free(request);
 }
 
 /* LEASE_OPEN */
@@ -749,9 +755,7 @@ void session_lease_credit(struct session *session, const struct rbk_wire_lease_c
 	request->want_bytes = credit->want_bytes;
 	/* What is above its limit others could never give back. */
 	if (credit->least_bytes > lease->limit_bytes) {
-		request->wait.lease = lease;
-		refuse(request, lease, credit->least_bytes, -ENOMEM);
-		request_free(request);
+		refuse_at_once(request, lease, credit->least_bytes);
 		return;
 	}
 	ask(request, lease, credit->least_bytes,
@@ -852,8 +856,7 @@ void session_lease_object(struct session *session, const struct rbk_wire_lease_o
 		return;
 	request->object = *object;
 	if (cost > lease->limit_bytes) {
-		refuse(request, lease, object->bytes, -ENOMEM);
-		request_free(request);
+		refuse_at_once(request, lease, object->bytes);
 		return;
 	}
 	ask(request, lease, cost, cost, 0, on_object);

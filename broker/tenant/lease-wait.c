@@ -94,8 +94,7 @@ static bool can_be_served(const struct lease_wait *wait, uint64_t sum, uint64_t 
 			     lease->tenant->shares[lease->device].max);
 }
 
-/* Could it be, if it were alone? */
-static bool is_hopeless(const struct lease_wait *wait, uint64_t usable_bytes)
+bool lease_wait_is_hopeless(const struct lease_wait *wait, uint64_t usable_bytes)
 {
 	const struct lease *lease = wait->lease;
 	uint64_t alone = (wait->member ? wait->member->credit_bytes : 0) + wait->least_bytes;
@@ -150,7 +149,8 @@ struct lease_wait *lease_find_deadlocked(struct leases *leases, uint8_t device,
 	while (serve_once(waits, &sum, usable_bytes))
 		;
 	list_for_each (node, waits)
-		if (!wait_of(node)->is_served && !is_hopeless(wait_of(node), usable_bytes))
+		if (!wait_of(node)->is_served &&
+		    !lease_wait_is_hopeless(wait_of(node), usable_bytes))
 			newest = wait_of(node);
 	return newest;
 }

@@ -43,6 +43,9 @@ enum {
 	LEASE_MAX_HOLDINGS = 4096, /* objects of a member */
 };
 
+/* Nobody waits longer for room, whatever he asks for. */
+#define LEASE_MAX_WAIT_NS (3600ull * 1000 * 1000 * 1000)
+
 /* All leases of the broker. */
 struct leases {
 	struct list_node all;
@@ -153,6 +156,8 @@ struct lease_wait {
 	uint64_t grace_ns;      /* then */
 	uint64_t awaited_bytes; /* set aside for it, from which others are leaving */
 	bool is_patient;        /* it waits also if nobody leaves */
+	/* Once it was refused: what there was for it, and what those wanted who came before it. */
+	uint64_t available_bytes, ahead_bytes;
 	/* 0; -ENOMEM, -ETIMEDOUT, -EDEADLK. May free the wait, and nothing else of leases. */
 	void (*done)(struct lease_wait *wait, int res);
 };
@@ -286,6 +291,8 @@ void lease_wait_end(struct lease_wait *wait);
  */
 struct lease_wait *lease_find_deadlocked(struct leases *leases, uint8_t device,
 					 uint64_t usable_bytes);
+/* Could it not be served even if it were alone, with at most @usable_bytes? */
+bool lease_wait_is_hopeless(const struct lease_wait *wait, uint64_t usable_bytes);
 /* What must be granted for it, and what it would have. */
 static inline uint64_t lease_wait_need(const struct lease_wait *wait)
 {

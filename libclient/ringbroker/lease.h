@@ -44,7 +44,8 @@ struct rbk_lease_options {
 	uint64_t min_bytes;  /* 0: 1 byte will do */
 	uint64_t wish_bytes; /* 0: max_bytes */
 	uint64_t max_bytes;  /* 0: wish_bytes, one of the two must be given */
-	uint64_t wait_ns;    /* for room, in the order of asking; 0: not at all */
+	/* For room, in the tenant's order of asking, and at most an hour; 0: not at all. */
+	uint64_t wait_ns;
 	const char *program; /* for listings; NULL: what rbk_connect() was told */
 };
 

@@ -459,6 +459,48 @@ static void test_wait(void **state)
 	expect_waiting(0);
 }
 
+/* One who waits for more than its tenant's part, for ever, keeps other tenants from nothing. */
+static void test_wait__other_tenant(void **state)
+{
+	struct rbk *rbk[2] = {broker_connect(&broker, "a"), broker_connect(&broker, "a too")};
+	struct rbk *other[2] = {connect_other(), connect_other()};
+	struct rbk_lease *mine, *theirs, *new, *none;
+	struct rbk_error error;
+	struct waiting waiting;
+	char text[64];
+
+	if (!other[0]) {
+		for (unsigned int i = 0; i < 2; i++)
+			rbk_disconnect(rbk[i]);
+		print_message("only root can be another user\n");
+		skip();
+	}
+	theirs = open_lease(other[0], 20, 64);
+	assert_int_equal(take(theirs, 20), 0);
+	mine = open_lease(rbk[0], 1, 64);
+	assert_int_equal(take(mine, 1), 0);
+	wait_begin(&waiting, rbk[0], mine, 50, 1000 * 3600 * 1000000000ull);
+	expect_waiting(1);
+	assert_int_equal(take(theirs, 6), 0);
+	assert_int_equal(take(theirs, 6), 0);
+	new = open_lease(other[1], 8, 8);
+	/* Its own tenant waits, and is told for what. */
+	assert_int_equal(try_open(rbk[1], 5, 5, 5, &none, &error), -ENOMEM);
+	snprintf(text, sizeof(text), "requires %llu bytes, of which 0 are available", 5 * MIB);
+	assert_non_null(strstr(error.text, text));
+	snprintf(text, sizeof(text), "those who come first have asked for %llu", 50 * MIB);
+	assert_non_null(strstr(error.text, text));
+	rbk_lease_close(new);
+	rbk_lease_close(theirs);
+	for (unsigned int i = 0; i < 2; i++)
+		rbk_disconnect(other[i]);
+	assert_int_equal(wait_end(&waiting), 0);
+	rbk_lease_close(mine);
+	for (unsigned int i = 0; i < 2; i++)
+		rbk_disconnect(rbk[i]);
+	expect_used(0);
+}
+
 static void test_deadlock(void **state)
 {
 	struct rbk *rbk[2] = {broker_connect(&broker, "a"), broker_connect(&broker, "b")};
@@ -928,14 +970,23 @@ static void test_restore__dropped(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_open),          cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_kill),          cmocka_unit_test(test_other_tenant),
-		cmocka_unit_test(test_laundering),    cmocka_unit_test(test_wait),
-		cmocka_unit_test(test_deadlock),      cmocka_unit_test(test_two_at_once),
-		cmocka_unit_test(test_late_credit),   cmocka_unit_test(test_resize_and_listing),
-		cmocka_unit_test(test_cgroup),        cmocka_unit_test(test_drain_and_evict),
-		cmocka_unit_test(test_lowered_limit), cmocka_unit_test(test_plans_yield),
-		cmocka_unit_test(test_restore),       cmocka_unit_test(test_restore__dropped),
+		cmocka_unit_test(test_open),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_kill),
+		cmocka_unit_test(test_other_tenant),
+		cmocka_unit_test(test_laundering),
+		cmocka_unit_test(test_wait),
+		cmocka_unit_test(test_deadlock),
+		cmocka_unit_test(test_two_at_once),
+		cmocka_unit_test(test_wait__other_tenant),
+		cmocka_unit_test(test_late_credit),
+		cmocka_unit_test(test_resize_and_listing),
+		cmocka_unit_test(test_cgroup),
+		cmocka_unit_test(test_drain_and_evict),
+		cmocka_unit_test(test_lowered_limit),
+		cmocka_unit_test(test_plans_yield),
+		cmocka_unit_test(test_restore),
+		cmocka_unit_test(test_restore__dropped),
 	};
 
 	harness_limit_seconds(120);

@@ -276,9 +276,8 @@ void residency_leases_changed(struct residency *residency, unsigned int device)
 {
 }
 
-uint64_t residency_lease_available(struct residency *residency, const struct lease *lease)
+void residency_lease_look(struct residency *residency, struct lease_wait *wait)
 {
-	return 0;
 }
 
 /* --- the script --- */

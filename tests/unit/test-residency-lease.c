@@ -205,7 +205,8 @@ static void test_open__reserves_of_others(void **state)
 	a = ask(0, 1, 100, 0);
 	assert_int_equal(a->res, 0);
 	assert_int_equal(granted(a), 60);
-	assert_int_equal(residency_lease_available(rig.residency, a->lease), 0);
+	residency_lease_look(rig.residency, &a->wait);
+	assert_int_equal(a->wait.available_bytes, 0);
 	ask_more(a, 61, 0);
 	assert_int_equal(a->res, -ENOMEM);
 	/* Plans may be there meanwhile: they leave. */
@@ -310,18 +311,18 @@ static void test_plans__keep_out(void **state)
 	rig_remove(&rig, slot);
 }
 
-/* Room goes to who has waited longest, not to who is smallest. */
+/* In a tenant, room goes to who has waited longest, not to who is smallest. */
 static void test_wait__in_order(void **state)
 {
 	struct asked *holder = ask(0, 50, 50, 0), *big, *small, *last;
 
 	big = ask(1, 80, 80, LONG_NS);
-	small = ask(2, 10, 10, LONG_NS);
+	small = ask(1, 10, 10, LONG_NS);
 	assert_int_equal(big->res, NOT_DONE);
 	assert_int_equal(small->res, NOT_DONE);
 	/* Who would not wait does not overtake either. */
-	assert_int_equal(ask(2, 10, 10, 0)->res, -ENOMEM);
-	last = ask(0, 20, 20, LONG_NS);
+	assert_int_equal(ask(1, 10, 10, 0)->res, -ENOMEM);
+	last = ask(1, 20, 20, LONG_NS);
 	settle();
 	assert_int_equal(n_done, 2);
 	end_lease(holder);
@@ -334,6 +335,91 @@ static void test_wait__in_order(void **state)
 	settle();
 	assert_int_equal(last->res, 0);
 	rig_check(&rig);
+}
+
+/* Who waits for more than its tenant's part keeps no other tenant from anything. */
+static void test_wait__above_part(void **state)
+{
+	struct asked *b = ask(1, 35, 35, 0), *a = ask(0, 1, 1, 0), *small;
+
+	assert_int_equal(lease_take(&b->member, 35 * MIB), 0);
+	assert_int_equal(lease_take(&a->member, 1 * MIB), 0);
+	ask_more(a, 68, LONG_NS);
+	assert_int_equal(a->res, NOT_DONE);
+	ask_more(b, 5, 0);
+	assert_int_equal(b->res, 0);
+	assert_int_equal(ask(1, 7, 7, 0)->res, 0);
+	/* Also above its own. */
+	small = ask(1, 10, 10, 0);
+	assert_int_equal(small->res, 0);
+	end_lease(small);
+	small = ask(2, 10, 10, 0);
+	assert_int_equal(small->res, 0);
+	/* Those of its own tenant wait for it. */
+	assert_int_equal(ask(0, 1, 1, 0)->res, -ENOMEM);
+	end_lease(small);
+	end_lease(b);
+	settle();
+	assert_int_equal(a->res, 0);
+	rig_check(&rig);
+}
+
+/* Who waits for its part gets it from those above theirs, and from nobody else. */
+static void test_wait__within_part(void **state)
+{
+	struct asked *b = ask(1, 80, 80, 0), *a, *more, *c;
+
+	assert_int_equal(lease_take(&b->member, 80 * MIB), 0);
+	a = ask(0, 30, 30, LONG_NS);
+	assert_int_equal(a->res, NOT_DONE);
+	more = ask(1, 5, 5, 0);
+	assert_int_equal(more->res, -ENOMEM);
+	/* There are 20, which are a's. */
+	assert_int_equal(more->wait.available_bytes, 0);
+	assert_int_equal(more->wait.ahead_bytes, 30 * MIB);
+	end_lease(more);
+	c = ask(2, 15, 30, 0);
+	assert_int_equal(c->res, 0);
+	/* Of its wish, what is there within its part. */
+	assert_int_equal(granted(c), 20);
+	/* The room is a's though b asks first each time. */
+	lease_resize(b->lease, 60 * MIB);
+	for (unsigned int left = 75; left >= 50 && a->res == NOT_DONE; left -= 5) {
+		assert_int_equal(lease_give(&b->member, 5 * MIB), 0);
+		lease_resize(b->lease, 100 * MIB);
+		ask_more(b, 5, 0);
+		assert_int_equal(b->res, -ENOMEM);
+		b->lease->wish_bytes = 50 * MIB;
+		residency_leases_changed(rig.residency, RIG_DEVICE);
+		settle();
+	}
+	assert_int_equal(a->res, 0);
+	assert_int_equal(granted(a), 30);
+	rig_check(&rig);
+}
+
+/* What could not be had by waiting keeps nobody waiting, in its tenant neither. */
+static void test_wait__hopeless(void **state)
+{
+	struct asked *a = ask(0, 1, 1, 0);
+
+	rig_share(&rig, 2, 100 * MIB, 100 * MIB, 40 * MIB);
+	ask_more(a, 61, LONG_NS);
+	assert_int_equal(a->res, NOT_DONE);
+	assert_int_equal(ask(0, 10, 10, 0)->res, 0);
+	assert_int_equal(ask(1, 10, 10, 0)->res, 0);
+	assert_int_equal(a->res, NOT_DONE);
+}
+
+/* However long it wants to. */
+static void test_wait__longest(void **state)
+{
+	struct asked *a;
+
+	ask(0, 80, 80, 0);
+	a = ask(1, 30, 30, UINT64_MAX);
+	assert_int_equal(a->res, NOT_DONE);
+	assert_true(a->wait.until_ns <= clock_now_ns() + LEASE_MAX_WAIT_NS);
 }
 
 /* Who waits for his own limits keeps nobody else waiting. */
@@ -577,6 +663,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_believed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_plans__keep_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wait__in_order, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wait__above_part, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wait__within_part, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wait__hopeless, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wait__longest, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wait__own_limits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wait__reserve_overtakes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wait__time_is_up, setup, teardown),
