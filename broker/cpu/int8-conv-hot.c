@@ -12,14 +12,14 @@
 
 enum { I8_CONV_MC = 480 }; /* out channels whose sums fit the workspace */
 
-_Static_assert(CPU_INT8_CONV_PIXELS % I8_NR == 0 && I8_CONV_MC % I8_MR == 0, "whole panels");
-_Static_assert(CPU_INT8_CONV_ROWS % I8_MR == 0, "whole register tiles");
+_Static_assert(CPU_CONV_PIXELS % I8_NR == 0 && I8_CONV_MC % I8_MR == 0, "whole panels");
+_Static_assert(CPU_CONV_CHANNELS % I8_MR == 0, "whole register tiles");
 
 struct i8_conv_workspace {
 	int32_t panel[I8_KCW * I8_NR];
-	int32_t sums[I8_CONV_MC * CPU_INT8_CONV_PIXELS];
+	int32_t sums[I8_CONV_MC * CPU_CONV_PIXELS];
 	int32_t row_add[I8_CONV_MC], row_zero[I8_CONV_MC];
-	int32_t col_sums[CPU_INT8_CONV_PIXELS];
+	int32_t col_sums[CPU_CONV_PIXELS];
 	float row_scale[I8_CONV_MC];
 	struct i8_arrange arrange;
 };
@@ -164,7 +164,7 @@ static void conv_piece(const struct cpu_int8_conv *conv, const struct i8_depth *
 		const size_t mb = conv_min(I8_CONV_MC, piece->m_end - i);
 		const bool lacks = conv_rows(conv, channel + i, mb, packed + i, &finish, work);
 		int32_t *y = work->sums;
-		size_t y_rs = CPU_INT8_CONV_PIXELS;
+		size_t y_rs = CPU_CONV_PIXELS;
 
 		if (!conv->requantize) {
 			y = (int32_t *)(void *)w->y + at + i * pixels;
@@ -223,7 +223,7 @@ void CPU_FN(i8_conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end,
 	const struct i8_depth depth = i8_depth_of(&conv->window);
 
 	while (begin < end) {
-		const struct cpu_conv_piece piece = cpu_int8_conv_piece(&conv->window, &begin, end);
+		const struct cpu_conv_piece piece = cpu_conv_piece(&conv->window, &begin, end);
 
 		conv_pieces(conv, &depth, piece, workspace);
 	}

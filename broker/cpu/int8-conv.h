@@ -53,7 +53,7 @@ static inline bool i8_depth_at(const struct cpu_window *w, const struct i8_depth
 	return channel < d->channels && column < w->kernel[2];
 }
 
-/* Output pixels [first, first + n) of one picture, n <= CPU_INT8_CONV_PIXELS. */
+/* Output pixels [first, first + n) of one picture, n <= CPU_CONV_PIXELS. */
 struct i8_pixels {
 	const struct cpu_int8_conv *conv;
 	const struct i8_depth *depth;
@@ -98,12 +98,12 @@ struct i8_arrange {
 	int32_t slab[I8_SLAB_BEFORE + I8_SLAB_WORDS + 2 * VW + 16];
 	uint8_t row[I8_SLAB_ROW + 16];
 	uint8_t gathered[I8_GROUP][I8_NR];
-	struct i8_part parts[CPU_INT8_CONV_PIXELS + 2];
-	uint8_t first_part[CPU_INT8_CONV_PIXELS / VW + 1]; /* of a vector */
-	uint8_t n_parts[CPU_INT8_CONV_PIXELS / VW + 1];    /* none: beyond the last pixel */
+	struct i8_part parts[CPU_CONV_PIXELS + 2];
+	uint8_t first_part[CPU_CONV_PIXELS / VW + 1]; /* of a vector */
+	uint8_t n_parts[CPU_CONV_PIXELS / VW + 1];    /* none: beyond the last pixel */
 	struct i8_word words[I8_KCW];
 };
-_Static_assert(CPU_INT8_CONV_PIXELS < 256, "parts are counted in bytes");
+_Static_assert(CPU_CONV_PIXELS < 256, "parts are counted in bytes");
 
 /* int8-pixels-hot.c: is there room for a slab, or need of none? Else they are arranged slowly. */
 bool CPU_FN(i8_arrange_fits)(const struct i8_pixels *pixels);

@@ -107,8 +107,8 @@ struct cpu_int8_kernels {
 
 	size_t (*pack_conv_size)(const struct cpu_window *window);
 	void (*pack_conv)(const struct cpu_int8_conv *conv, void *to);
-	/* ONNX ConvInteger, QLinearConv; weights must be packed. Units: cpu_int8_conv_units().
-	 */
+	/* ONNX ConvInteger, QLinearConv; weights must be packed. Units:
+	 * cpu_conv_matrix_units(). */
 	void (*conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *workspace);
 
 	/* ONNX QuantizeLinear and DequantizeLinear. Units: cpu_quantize_units(). */
@@ -117,69 +117,6 @@ struct cpu_int8_kernels {
 	/* The least and the greatest of @n floats and 0; a NaN is passed over. */
 	void (*range)(size_t n, const float *x, float ret[2]);
 };
-
-/*
- * A convolution's unit is a block of output pixels of one picture and group, or, where there are
- * few of these, some of its out channels: as many as make CPU_INT8_CONV_ENOUGH units, but
- * CPU_INT8_CONV_ROWS at least, because each unit arranges its pixels anew.
- */
-enum { CPU_INT8_CONV_PIXELS = 192, CPU_INT8_CONV_ROWS = 48, CPU_INT8_CONV_ENOUGH = 16 };
-
-/* How all of it is cut. */
-struct cpu_int8_conv_cut {
-	size_t matrices; /* pictures and groups */
-	size_t blocks, block_pixels;
-	size_t parts, part_rows;
-};
-
-static inline struct cpu_int8_conv_cut cpu_int8_conv_cut(const struct cpu_window *args)
-{
-	const size_t pixels = cpu_window_out(args), m = args->out_channels / args->group;
-	struct cpu_int8_conv_cut cut = {.matrices = args->batch * args->group};
-	size_t units, most;
-
-	/* About the same number in each, whole panels of them at every level. */
-	cut.blocks = (pixels + CPU_INT8_CONV_PIXELS - 1) / CPU_INT8_CONV_PIXELS;
-	cut.block_pixels = ((pixels + cut.blocks - 1) / cut.blocks + 31) / 32 * 32;
-	units = cut.matrices * cut.blocks;
-	most = (m + CPU_INT8_CONV_ROWS - 1) / CPU_INT8_CONV_ROWS;
-	cut.parts = (CPU_INT8_CONV_ENOUGH + units - 1) / units;
-	cut.parts = cut.parts < most ? cut.parts : most;
-	cut.part_rows = ((m + cut.parts - 1) / cut.parts + CPU_INT8_CONV_ROWS - 1) /
-			CPU_INT8_CONV_ROWS * CPU_INT8_CONV_ROWS;
-	cut.parts = (m + cut.part_rows - 1) / cut.part_rows;
-	return cut;
-}
-
-static inline size_t cpu_int8_conv_units(const struct cpu_window *args)
-{
-	const struct cpu_int8_conv_cut cut = cpu_int8_conv_cut(args);
-
-	return cut.matrices * cut.blocks * cut.parts;
-}
-
-/* Those units of [*begin, end) that come first and share their pixels; moves *begin behind them. */
-static inline struct cpu_conv_piece cpu_int8_conv_piece(const struct cpu_window *args,
-							size_t *begin, size_t end)
-{
-	const struct cpu_int8_conv_cut cut = cpu_int8_conv_cut(args);
-	const size_t pixels = cpu_window_out(args), m = args->out_channels / args->group;
-	const size_t part = *begin % cut.parts, block = *begin / cut.parts % cut.blocks;
-	const size_t matrix = *begin / cut.parts / cut.blocks;
-	const size_t n_parts = end - *begin < cut.parts - part ? end - *begin : cut.parts - part;
-	const size_t left = pixels - block * cut.block_pixels;
-	const size_t until = (part + n_parts) * cut.part_rows;
-
-	*begin += n_parts;
-	return (struct cpu_conv_piece){
-		.batch = matrix / args->group,
-		.group = matrix % args->group,
-		.first = block * cut.block_pixels,
-		.n = left < cut.block_pixels ? left : cut.block_pixels,
-		.m_begin = part * cut.part_rows,
-		.m_end = until < m ? until : m,
-	};
-}
 
 /* Elements of one unit of a quantization, and the most rows of one. */
 enum { CPU_QUANT_PIECE = 8192 };

@@ -276,10 +276,17 @@ struct cpu_kernels {
 };
 
 /*
- * A convolution's unit is a block of output pixels, CPU_CONV_PIXELS at most, or, where there are
- * few of these, some of its out channels: fewer than CPU_CONV_ENOUGH blocks are divided.
+ * A convolution's unit is a panel of CPU_CONV_PANEL output pixels or, where there are fewer than
+ * CPU_CONV_ENOUGH panels, some of the out channels of one. That is fine enough for threads to end
+ * at about the same time; units that follow each other are computed together, up to
+ * CPU_CONV_PIXELS pixels that are fetched once for all out channels.
  */
-enum { CPU_CONV_PIXELS = 192, CPU_CONV_CHANNELS = 96, CPU_CONV_ENOUGH = 16 };
+enum {
+	CPU_CONV_PANEL = 32,
+	CPU_CONV_PIXELS = 6 * CPU_CONV_PANEL,
+	CPU_CONV_CHANNELS = 96, /* of a unit, at least: each fetches its pixels for itself */
+	CPU_CONV_ENOUGH = 64,
+};
 
 /* Elements of one channel. */
 static inline size_t cpu_window_in(const struct cpu_window *args)
@@ -298,24 +305,42 @@ static inline bool cpu_conv_is_depthwise(const struct cpu_window *args)
 	return args->group == args->channels && args->out_channels == args->channels;
 }
 
-static inline size_t cpu_conv_blocks(const struct cpu_window *args)
+/* How all of a convolution is cut. */
+struct cpu_conv_cut {
+	size_t matrices; /* pictures and groups */
+	size_t panels;
+	size_t parts, part_rows; /* of a group's out channels */
+};
+
+static inline struct cpu_conv_cut cpu_conv_cut(const struct cpu_window *args)
 {
-	return (cpu_window_out(args) + CPU_CONV_PIXELS - 1) / CPU_CONV_PIXELS;
+	const size_t m = args->out_channels / args->group;
+	const size_t most = (m + CPU_CONV_CHANNELS - 1) / CPU_CONV_CHANNELS;
+	struct cpu_conv_cut cut = {.matrices = args->batch * args->group};
+	size_t units;
+
+	cut.panels = (cpu_window_out(args) + CPU_CONV_PANEL - 1) / CPU_CONV_PANEL;
+	units = cut.matrices * cut.panels;
+	cut.parts = (CPU_CONV_ENOUGH + units - 1) / units;
+	cut.parts = cut.parts < most ? cut.parts : most;
+	cut.part_rows = (most + cut.parts - 1) / cut.parts * CPU_CONV_CHANNELS;
+	cut.parts = (m + cut.part_rows - 1) / cut.part_rows;
+	return cut;
 }
 
-/* Parts into which the out channels of a block are divided. */
-static inline size_t cpu_conv_parts(const struct cpu_window *args)
+/* Of a convolution that is one of groups, even where these are single channels. */
+static inline size_t cpu_conv_matrix_units(const struct cpu_window *args)
 {
-	if (args->batch * args->group * cpu_conv_blocks(args) >= CPU_CONV_ENOUGH)
-		return 1;
-	return (args->out_channels / args->group + CPU_CONV_CHANNELS - 1) / CPU_CONV_CHANNELS;
+	const struct cpu_conv_cut cut = cpu_conv_cut(args);
+
+	return cut.matrices * cut.panels * cut.parts;
 }
 
 static inline size_t cpu_conv_units(const struct cpu_window *args)
 {
 	if (cpu_conv_is_depthwise(args))
 		return args->batch * args->channels;
-	return args->batch * args->group * cpu_conv_blocks(args) * cpu_conv_parts(args);
+	return cpu_conv_matrix_units(args);
 }
 
 /* Neighbouring units that share their pixels. */
@@ -325,27 +350,36 @@ struct cpu_conv_piece {
 	size_t m_begin, m_end; /* out channels of the group */
 };
 
-/* Those of [*begin, end) that come first; moves *begin behind them. Not for depthwise ones. */
+/* Those of [*begin, end) that come first; moves *begin behind them. */
 static inline struct cpu_conv_piece cpu_conv_piece(const struct cpu_window *args, size_t *begin,
 						   size_t end)
 {
-	const size_t blocks = cpu_conv_blocks(args), parts = cpu_conv_parts(args);
+	const struct cpu_conv_cut cut = cpu_conv_cut(args);
+	const size_t most = CPU_CONV_PIXELS / CPU_CONV_PANEL, left = end - *begin;
 	const size_t pixels = cpu_window_out(args), m = args->out_channels / args->group;
-	/* About the same number in each, whole panels of them at every level. */
-	const size_t size = ((pixels + blocks - 1) / blocks + 31) / 32 * 32;
-	const size_t part = *begin % parts, block = *begin / parts % blocks;
-	const size_t matrix = *begin / parts / blocks;
-	const size_t n_parts = end - *begin < parts - part ? end - *begin : parts - part;
-	const size_t left = pixels - block * size, until = (part + n_parts) * CPU_CONV_CHANNELS;
+	const size_t part = *begin % cut.parts, panel = *begin / cut.parts % cut.panels;
+	const size_t matrix = *begin / cut.parts / cut.panels;
+	size_t n_panels = 1, n_parts = cut.parts - part, until;
 
-	*begin += n_parts;
+	if (part == 0 && left >= cut.parts) {
+		/* Whole panels: pieces of about the same number of them. */
+		n_panels = left / cut.parts;
+		if (n_panels > cut.panels - panel)
+			n_panels = cut.panels - panel;
+		n_panels = (n_panels - 1) / ((n_panels + most - 1) / most) + 1;
+	} else if (n_parts > left) {
+		n_parts = left;
+	}
+	*begin += n_panels * n_parts;
+	until = (part + n_parts) * cut.part_rows;
 	return (struct cpu_conv_piece){
 		.batch = matrix / args->group,
 		.group = matrix % args->group,
-		.first = block * size,
-		.n = left < size ? left : size,
-		.m_begin = part * CPU_CONV_CHANNELS,
-		.m_end = parts == 1 || until > m ? m : until,
+		.first = panel * CPU_CONV_PANEL,
+		.n = panel + n_panels < cut.panels ? n_panels * CPU_CONV_PANEL
+						   : pixels - panel * CPU_CONV_PANEL,
+		.m_begin = part * cut.part_rows,
+		.m_end = until < m ? until : m,
 	};
 }
 

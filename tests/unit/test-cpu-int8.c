@@ -430,7 +430,7 @@ static void check_one_conv(const struct cpu_int8_kernels *kernels, void *workspa
 	conv_reference(&conv, want.data);
 	conv.window.y = got.data;
 	kernels->pack_conv(&conv, packed);
-	units = cpu_int8_conv_units(&conv.window);
+	units = cpu_conv_matrix_units(&conv.window);
 	cut = pick(0, units);
 	kernels->conv(&conv, cut, units, workspace);
 	kernels->conv(&conv, 0, cut, workspace);
