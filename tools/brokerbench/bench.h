@@ -86,10 +86,11 @@ struct bench_side {
 };
 
 /*
- * Longer than a broker or a library spins before it sleeps. There is such a pause before each
+ * Longer than a broker or a library spins before it sleeps: threads of libgomp do for up to eight
+ * milliseconds, on the processor that the other side wants. There is such a pause before each
  * round: who is not measured sleeps, and who is has slept, so that the scheduler owes it time.
  */
-#define BENCH_ASLEEP_NS 3000000u
+#define BENCH_ASLEEP_NS 10000000u
 
 /* What a row is called in the report. */
 struct bench_row {

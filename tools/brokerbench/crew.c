@@ -5,7 +5,8 @@
  * The other threads are handed work by a generation counter and take parts of it from a shared
  * counter until none is left, so that a thread whose processor is taken away for a moment delays
  * nobody for longer than one part. A helper spins a little between two works and then sleeps on a
- * futex, because the rounds of the other side need its processor.
+ * futex, because the rounds of the other side need its processor. Each has a processor of its own,
+ * as the broker's workers do, or the caller might be woken where one of them is.
  */
 #include "crew.h"
 
@@ -13,6 +14,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -33,7 +35,7 @@
 struct crew {
 	crew_fn *fn;
 	void *data;
-	size_t n_units, part;
+	size_t n_units, n_parts;
 	unsigned int n_threads;
 	unsigned int n_helpers; /* started */
 	pthread_t helpers[MAX_THREADS];
@@ -41,7 +43,8 @@ struct crew {
 	_Atomic uint32_t next_helper;
 
 	_Alignas(128) _Atomic uint32_t generation; /* of the work; GENERATION_END */
-	_Alignas(128) _Atomic size_t next_unit;
+	_Atomic uint32_t n_asleep;
+	_Alignas(128) _Atomic size_t next_part;
 	_Alignas(128) _Atomic uint32_t n_running; /* helpers that have not finished */
 };
 
@@ -56,16 +59,12 @@ static void relax(void)
 
 static void compute(struct crew *crew, void *workspace)
 {
-	size_t begin, end;
+	size_t part;
 
-	for (;;) {
-		begin = atomic_fetch_add_explicit(&crew->next_unit, crew->part,
-						  memory_order_relaxed);
-		if (begin >= crew->n_units)
-			return;
-		end = begin + crew->part < crew->n_units ? begin + crew->part : crew->n_units;
-		crew->fn(crew->data, begin, end, workspace);
-	}
+	while ((part = atomic_fetch_add_explicit(&crew->next_part, 1, memory_order_relaxed)) <
+	       crew->n_parts)
+		crew->fn(crew->data, crew->n_units * part / crew->n_parts,
+			 crew->n_units * (part + 1) / crew->n_parts, workspace);
 }
 
 /* Waits for a generation other than @seen. Pairs with the release in set_generation(). */
@@ -78,11 +77,16 @@ static uint32_t wait_generation(struct crew *crew, uint32_t seen)
 		generation = atomic_load_explicit(&crew->generation, memory_order_acquire);
 		if (generation != seen)
 			return generation;
-		if (clock_ticks() - start > spin)
+		if (clock_ticks() - start <= spin) {
+			relax();
+			continue;
+		}
+		/* Either this is seen in set_generation(), or the new one here. */
+		atomic_fetch_add(&crew->n_asleep, 1);
+		if (atomic_load(&crew->generation) == seen)
 			syscall(SYS_futex, &crew->generation, FUTEX_WAIT_PRIVATE, seen, NULL, NULL,
 				0);
-		else
-			relax();
+		atomic_fetch_sub(&crew->n_asleep, 1);
 	}
 }
 
@@ -104,19 +108,14 @@ static void *helper_main(void *data)
 
 static void set_generation(struct crew *crew, uint32_t generation)
 {
-	atomic_store_explicit(&crew->generation, generation, memory_order_release);
-	syscall(SYS_futex, &crew->generation, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	atomic_store(&crew->generation, generation);
+	if (atomic_load(&crew->n_asleep) > 0)
+		syscall(SYS_futex, &crew->generation, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-size_t crew_part(const struct crew *crew, size_t n_units)
+void crew_run(struct crew *crew, crew_fn *fn, void *data, size_t n_units)
 {
-	const size_t n_parts = (size_t)crew->n_threads * PARTS_PER_THREAD;
-
-	return crew->n_threads > 1 ? (n_units + n_parts - 1) / n_parts : n_units;
-}
-
-void crew_run(struct crew *crew, crew_fn *fn, void *data, size_t n_units, size_t part)
-{
+	const size_t most = (size_t)crew->n_threads * PARTS_PER_THREAD;
 	uint32_t generation;
 
 	if (crew->n_helpers == 0) {
@@ -126,14 +125,30 @@ void crew_run(struct crew *crew, crew_fn *fn, void *data, size_t n_units, size_t
 	crew->fn = fn;
 	crew->data = data;
 	crew->n_units = n_units;
-	crew->part = part;
-	atomic_store_explicit(&crew->next_unit, 0, memory_order_relaxed);
+	crew->n_parts = n_units < most ? n_units : most;
+	atomic_store_explicit(&crew->next_part, 0, memory_order_relaxed);
 	atomic_store_explicit(&crew->n_running, crew->n_helpers, memory_order_relaxed);
 	generation = atomic_load_explicit(&crew->generation, memory_order_relaxed) + 1;
 	set_generation(crew, generation == GENERATION_END ? 1 : generation);
 	compute(crew, crew->workspaces[0]);
 	while (atomic_load_explicit(&crew->n_running, memory_order_acquire) > 0)
 		relax();
+}
+
+/* The processor of helper @index: of those that may be used all but the first, in turn. */
+static void pin(pthread_t thread, unsigned int index)
+{
+	cpu_set_t processors, one;
+	unsigned int skip;
+
+	if (sched_getaffinity(0, sizeof(processors), &processors) < 0 || CPU_COUNT(&processors) < 2)
+		return;
+	skip = 1 + index % ((unsigned int)CPU_COUNT(&processors) - 1);
+	CPU_ZERO(&one);
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, &processors) && skip-- == 0)
+			CPU_SET(i, &one);
+	pthread_setaffinity_np(thread, sizeof(one), &one);
 }
 
 struct crew *crew_free(struct crew *crew)
@@ -176,6 +191,7 @@ int crew_new(unsigned int n_threads, struct crew **ret)
 			crew_free(crew);
 			return r;
 		}
+		pin(crew->helpers[crew->n_helpers], crew->n_helpers);
 	}
 	*ret = crew;
 	return 0;

@@ -18,8 +18,5 @@ int crew_new(unsigned int n_threads, struct crew **ret);
 /* Return: NULL. */
 struct crew *crew_free(struct crew *crew);
 
-/* How many units a thread is handed at once so that each gets several parts of @n_units. */
-size_t crew_part(const struct crew *crew, size_t n_units);
-
-/* Has units [0, @n_units) computed, @part of them at a time. */
-void crew_run(struct crew *crew, crew_fn *fn, void *data, size_t n_units, size_t part);
+/* Has units [0, @n_units) computed, in several parts of about the same size per thread. */
+void crew_run(struct crew *crew, crew_fn *fn, void *data, size_t n_units);

@@ -12,16 +12,16 @@ struct kernel_matmul {
 	const struct cpu_kernels *kernels;
 	struct cpu_gemm gemm;
 	float *packed;
-	size_t rows_per_part;
 	struct crew *crew;
 };
 
 static void compute(void *data, size_t begin, size_t end, void *workspace)
 {
 	const struct kernel_matmul *matmul = data;
+	const size_t mr = matmul->kernels->gemm_mr, m = matmul->gemm.m;
 	const struct cpu_gemm_tile tile = {
-		.m_begin = begin,
-		.m_end = end,
+		.m_begin = begin * mr,
+		.m_end = end * mr < m ? end * mr : m,
 		.n_end = matmul->gemm.n,
 	};
 
@@ -30,7 +30,9 @@ static void compute(void *data, size_t begin, size_t end, void *workspace)
 
 void kernel_matmul_run(struct kernel_matmul *matmul)
 {
-	crew_run(matmul->crew, compute, matmul, matmul->gemm.m, matmul->rows_per_part);
+	const size_t mr = matmul->kernels->gemm_mr;
+
+	crew_run(matmul->crew, compute, matmul, (matmul->gemm.m + mr - 1) / mr);
 }
 
 struct kernel_matmul *kernel_matmul_free(struct kernel_matmul *matmul)
@@ -82,7 +84,6 @@ int kernel_matmul_new(uint32_t m, uint32_t k, uint32_t n, const float *a, const 
 		.y_rs = n,
 		.alpha = 1.0f,
 	};
-	matmul->rows_per_part = round_up(crew_part(matmul->crew, m), matmul->kernels->gemm_mr);
 	*ret = matmul;
 	return 0;
 }

@@ -3,7 +3,8 @@
  * The CPU kernels of an operator without a broker
  *
  * What the executor's steps do, without steps: arguments are filled in once, and units are handed
- * to a crew. Of a product, units are blocks of rows or, where there are few, panels of columns.
+ * to a crew. Of a product, units are register tiles' rows or, where there are few, panels of
+ * columns.
  */
 #include "kernel-operator.h"
 
@@ -31,9 +32,9 @@ struct kernel_operator {
 		struct cpu_norm norm;
 		struct cpu_map map;
 	};
-	bool by_columns; /* products: units are panels of so many: */
-	size_t panel;
-	size_t n_units, part;
+	bool by_columns; /* products: units are panels of columns, else register tiles of rows: */
+	size_t unit;     /* so many of either */
+	size_t n_units;
 	crew_fn *fn;
 	struct crew *crew;
 };
@@ -44,10 +45,11 @@ static struct cpu_gemm_tile tile_of(const struct kernel_operator *kernel, size_t
 {
 	const size_t m = kernel->shape.m, n = kernel->shape.n;
 
+	begin *= kernel->unit;
+	end *= kernel->unit;
 	if (!kernel->by_columns)
-		return (struct cpu_gemm_tile){begin, end, 0, n};
-	end *= kernel->panel;
-	return (struct cpu_gemm_tile){0, m, begin * kernel->panel, end < n ? end : n};
+		return (struct cpu_gemm_tile){begin, end < m ? end : m, 0, n};
+	return (struct cpu_gemm_tile){0, m, begin, end < n ? end : n};
 }
 
 static void run_gemm(void *data, size_t begin, size_t end, void *workspace)
@@ -140,11 +142,8 @@ static void cut_product(struct kernel_operator *kernel, unsigned int n_threads, 
 	const size_t m = kernel->shape.m, n = kernel->shape.n;
 
 	kernel->by_columns = n_threads > 1 && m < ROWS_PER_THREAD * n_threads;
-	kernel->panel = nr;
-	kernel->n_units = kernel->by_columns ? (n + nr - 1) / nr : m;
-	kernel->part = crew_part(kernel->crew, kernel->n_units);
-	if (!kernel->by_columns)
-		kernel->part = (kernel->part + mr - 1) / mr * mr;
+	kernel->unit = kernel->by_columns ? nr : mr;
+	kernel->n_units = ((kernel->by_columns ? n : m) + kernel->unit - 1) / kernel->unit;
 }
 
 static int prepare_gemm(struct kernel_operator *kernel, const struct operator_data *data,
@@ -367,8 +366,6 @@ int kernel_operator_new(const struct operator_shape *shape, const struct operato
 	}
 	if (r)
 		goto fail;
-	if (!kernel->part)
-		kernel->part = crew_part(kernel->crew, kernel->n_units);
 	*ret = kernel;
 	return 0;
 
@@ -389,7 +386,7 @@ struct kernel_operator *kernel_operator_free(struct kernel_operator *kernel)
 
 void kernel_operator_run(struct kernel_operator *kernel)
 {
-	crew_run(kernel->crew, kernel->fn, kernel, kernel->n_units, kernel->part);
+	crew_run(kernel->crew, kernel->fn, kernel, kernel->n_units);
 }
 
 const char *kernel_operator_level(const struct kernel_operator *kernel)
