@@ -26,18 +26,22 @@ RBK_EXPORT int rbk_admin_connect(const struct rbk_options *options, struct rbk *
 	return client_connect(options, true, ret, error);
 }
 
-static int check_may_change(const struct rbk *rbk, struct rbk_error *error)
+static int check_may_look(const struct rbk *rbk, struct rbk_error *error)
 {
 	int r = client_check(rbk, error);
 
-	if (r)
+	if (r || (rbk->features & RBK_FEAT_ADMIN))
 		return r;
-	if (rbk->features & RBK_FEAT_ADMIN_CHANGE)
-		return 0;
-	return client_error(error, -EPERM, "%s",
-			    rbk->features & RBK_FEAT_ADMIN
-				    ? "you may look at this broker, not change anything"
-				    : "this is for connections to the administrators' socket");
+	return client_error(error, -EPERM, "this is for connections to the administrators' socket");
+}
+
+static int check_may_change(const struct rbk *rbk, struct rbk_error *error)
+{
+	int r = check_may_look(rbk, error);
+
+	if (r || (rbk->features & RBK_FEAT_ADMIN_CHANGE))
+		return r;
+	return client_error(error, -EPERM, "you may look at this broker, not change anything");
 }
 
 /* Return: false if @text does not fit with its end. */
@@ -116,7 +120,7 @@ static int drain(struct rbk *rbk, uint32_t what, uint32_t number, enum rbk_drain
 	struct client_answer answer;
 	int r;
 
-	r = check_may_change(rbk, error);
+	r = action == RBK_DRAIN_ASK ? check_may_look(rbk, error) : check_may_change(rbk, error);
 	if (r)
 		return r;
 	if ((uint32_t)action > RBK_DRAIN_END)
@@ -159,7 +163,7 @@ RBK_EXPORT int rbk_admin_log_level(struct rbk *rbk, int level, int *ret_level,
 	struct client_answer answer;
 	int r;
 
-	r = check_may_change(rbk, error);
+	r = level == RBK_ASK ? check_may_look(rbk, error) : check_may_change(rbk, error);
 	if (r)
 		return r;
 	if (level < RBK_ASK)

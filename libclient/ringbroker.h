@@ -248,6 +248,7 @@ int rbk_force_cpu(struct rbk *rbk, int value, int *ret_value, struct rbk_error *
  * Return: 0 and the arena, owned by the caller;
  *   -ENOSPC, -ENOMEM  no memory
  *   -EDQUOT           above the broker's limit; the sentence says which
+ *   -EBUSY            an administrator drains the tenant, since before this connection
  *   or the above. Any thread.
  */
 int rbk_arena_new(struct rbk *rbk, size_t bytes, struct rbk_arena **ret, struct rbk_error *error);
@@ -408,6 +409,7 @@ void rbk_builder_disable_fusion(struct rbk_builder *builder);
  *   -EINVAL  the description is impossible; the sentence names node, tensor and what was expected
  *   -E2BIG   the description is larger than 2 MiB
  *   -EDQUOT  above the broker's limit
+ *   -EBUSY   an administrator drains the tenant, since before this connection
  *   or the above. Any thread, as long as no other one uses the builder.
  */
 int rbk_plan_new(struct rbk *rbk, const struct rbk_builder *builder, uint32_t max_count,
@@ -465,7 +467,8 @@ int rbk_plan_memory(const struct rbk_plan *plan, struct rbk_plan_memory *devices
 /*
  * Makes a submission and a completion ring of @entries each (rounded up to a power of two, at
  * most RBK_MAX_RING_ENTRIES). Any thread; the ring is then used by one thread at a time.
- * Return: 0 and the ring, owned by the caller; -EDQUOT: above the broker's limit; or the above.
+ * Return: 0 and the ring, owned by the caller; -EDQUOT: above the broker's limit; -EBUSY: an
+ * administrator drains the tenant, since before this connection; or the above.
  */
 int rbk_ring_new(struct rbk *rbk, unsigned int entries, struct rbk_ring **ret,
 		 struct rbk_error *error);

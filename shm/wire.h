@@ -122,7 +122,11 @@ struct rbk_wire_welcome {
 	char broker[RBK_WIRE_NAME_BYTES];
 };
 
-/* RING_ADD: a submission and completion ring of n_entries each (a power of two). */
+/*
+ * RING_ADD: a submission and completion ring of n_entries each (a power of two).
+ *   -EBUSY  the tenant is drained, since before the session came; ARENA_ADD, ARENA_NEW and PLAN_ADD
+ *           answer likewise, while whatever only looks is answered as ever
+ */
 struct rbk_wire_ring_add {
 	struct rbk_wire_request request;
 	uint32_t n_entries;

@@ -521,7 +521,12 @@ static int handle_lease_cgroup(struct request *request)
 }
 
 /* On which socket a request has a meaning. */
-enum request_place { ANYWHERE, FOR_TENANTS, FOR_ADMINS };
+enum request_place {
+	ANYWHERE,
+	FOR_TENANTS,
+	FOR_WORK, /* likewise, and for what a drained tenant's new sessions must not begin */
+	FOR_ADMINS,
+};
 
 /* The form of each request; PLAN_ADD checks its variable part itself. */
 static const struct request_type {
@@ -533,16 +538,16 @@ static const struct request_type {
 } request_types[] = {
 	[RBK_WIRE_HELLO] = {handle_hello, sizeof(struct rbk_wire_hello), 0, false, ANYWHERE},
 	[RBK_WIRE_RING_ADD] = {handle_ring_add, sizeof(struct rbk_wire_ring_add), 0, false,
-			       FOR_TENANTS},
+			       FOR_WORK},
 	[RBK_WIRE_RING_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false, FOR_TENANTS},
 	[RBK_WIRE_ARENA_ADD] = {handle_arena_add, sizeof(struct rbk_wire_arena_add), 1, false,
-				FOR_TENANTS},
+				FOR_WORK},
 	[RBK_WIRE_ARENA_NEW] = {handle_arena_new, sizeof(struct rbk_wire_arena_new), 0, false,
-				FOR_TENANTS},
+				FOR_WORK},
 	[RBK_WIRE_ARENA_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false,
 				   FOR_TENANTS},
 	[RBK_WIRE_PLAN_ADD] = {handle_plan_add, sizeof(struct rbk_wire_plan_add), 0, true,
-			       FOR_TENANTS},
+			       FOR_WORK},
 	[RBK_WIRE_PLAN_REMOVE] = {handle_remove, sizeof(struct rbk_wire_id), 0, false, FOR_TENANTS},
 	[RBK_WIRE_DEVICES] = {handle_devices, sizeof(struct rbk_wire_request), 0, false, ANYWHERE},
 	[RBK_WIRE_STATS] = {handle_stats, sizeof(struct rbk_wire_request), 0, false, ANYWHERE},
@@ -634,10 +639,16 @@ int request_handle(struct session *session, const void *message, size_t n_bytes,
 				     "this is for the administrators' socket");
 		return 0;
 	}
-	if (type->place == FOR_TENANTS && !session->tenant) {
+	if ((type->place == FOR_TENANTS || type->place == FOR_WORK) && !session->tenant) {
 		session_reply_result(session, header->type, header->cookie, -EPERM,
 				     "the administrators' socket is for administration; plans and "
 				     "tasks are for the broker's other socket");
+		return 0;
+	}
+	if (type->place == FOR_WORK && session->is_late && session->tenant->is_drained) {
+		session_reply_result(session, header->type, header->cookie, -EBUSY,
+				     "an administrator drains this tenant: until that ends, its "
+				     "new sessions may look, and get no rings, arenas or plans");
 		return 0;
 	}
 	r = type->handle(&request);

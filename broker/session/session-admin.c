@@ -30,8 +30,6 @@ static struct tenant *find_tenant(struct session *session, uint32_t number, uint
 
 static bool can_control(struct session *session, uint32_t type, uint32_t cookie)
 {
-	if (!session_may_change(session, type, cookie))
-		return false;
 	if (session->server->options.control.set)
 		return true;
 	session_reply_result(session, type, cookie, -EOPNOTSUPP, "this broker cannot do that");
@@ -46,7 +44,8 @@ void session_admin_set(struct session *session, const struct rbk_wire_admin_set 
 	char *why = NULL;
 	int r;
 
-	if (!can_control(session, RBK_WIRE_ADMIN_SET, cookie))
+	if (!session_may_change(session, RBK_WIRE_ADMIN_SET, cookie) ||
+	    !can_control(session, RBK_WIRE_ADMIN_SET, cookie))
 		return;
 	tenant = find_tenant(session, set->tenant, RBK_WIRE_ADMIN_SET, cookie);
 	if (!tenant)
@@ -128,6 +127,10 @@ void session_admin_drain(struct session *session, const struct rbk_wire_admin_dr
 	struct server_drained drained;
 	const char *name;
 
+	/* How far it is everybody may ask who may look. */
+	if (action != RBK_WIRE_DRAIN_ASK &&
+	    !session_may_change(session, RBK_WIRE_ADMIN_DRAIN, cookie))
+		return;
 	if (!can_control(session, RBK_WIRE_ADMIN_DRAIN, cookie))
 		return;
 	if (drain->what == RBK_WIRE_DRAIN_TENANT) {

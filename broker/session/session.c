@@ -274,12 +274,7 @@ static int session_identify(struct session *session, bool is_admin, struct peer_
 	}
 	session->tenant = tenants_find(tenants, &identity->peer);
 	session->account = session->tenant->account;
-	if (session->tenant->is_drained) {
-		*ret = (struct refusal_reason){
-			-EBUSY, "an administrator drains this tenant: until that ends, it gets no "
-				"new sessions"};
-		return SESSION_E_REFUSED;
-	}
+	session->is_late = session->tenant->is_drained;
 	return 0;
 }
 

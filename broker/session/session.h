@@ -183,6 +183,7 @@ struct session {
 	uint64_t began_ns;                                     /* as statistics pages have it */
 	struct stats_session shown;
 	uint32_t n_jobs; /* on the setup thread */
+	bool is_late;    /* its tenant was drained when it came: see RING_ADD of wire.h */
 	bool is_greeted;
 	bool is_ending;
 	bool watches_stats, watches_root; /* was handed a statistics page, the root page */

@@ -80,10 +80,11 @@ struct rbk_admin_drained {
 };
 
 /*
- * Lets a tenant (its number) or a device (RBK_DEVICE_*) run dry, or asks how far that is. A drained
+ * Lets a tenant (its number) or a device (RBK_DEVICE_*) run dry, or asks how far that is, which
+ * everybody with such a connection may. A drained
  * device gets no tasks and gives its memory back; a drained tenant's rings are not read any
- * further, and it gets no new sessions. Nothing is lost: what was admitted completes, what was not
- * is when draining ends. *ret may be NULL.
+ * further, and its new sessions may look, and get no rings, arenas or plans (-EBUSY). Nothing is
+ * lost: what was admitted completes, what was not is when draining ends. *ret may be NULL.
  * Return: 0; -EPERM; -ENOENT: no such tenant or device; -EINVAL: the CPU cannot be drained.
  */
 int rbk_admin_drain_tenant(struct rbk *rbk, uint32_t tenant, enum rbk_drain action,
@@ -93,7 +94,8 @@ int rbk_admin_drain_device(struct rbk *rbk, uint32_t device, enum rbk_drain acti
 
 /*
  * What the broker logs: up to @level (3 error, 4 warning, 6 info, 7 debug), until it ends; RBK_ASK
- * only asks. What it is now goes to *ret_level, which may be NULL.
+ * only asks, which everybody with such a connection may. What it is now goes to *ret_level, which
+ * may be NULL.
  * Return: 0; -EPERM; -EINVAL: no such level.
  */
 int rbk_admin_log_level(struct rbk *rbk, int level, int *ret_level, struct rbk_error *error);

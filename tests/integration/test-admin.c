@@ -136,6 +136,9 @@ static int expect_looking(const struct broker *broker)
 	    rbk_admin_drain_tenant(rbk, 1, RBK_DRAIN_BEGIN, NULL, &error) != -EPERM ||
 	    rbk_admin_log_level(rbk, 7, NULL, &error) != -EPERM)
 		return 6;
+	if (rbk_admin_log_level(rbk, RBK_ASK, &value, &error) || value != 6 ||
+	    rbk_admin_drain_tenant(rbk, 1, RBK_DRAIN_ASK, NULL, &error) == -EPERM)
+		return 8;
 	if (rbk_devices(rbk, devices, RBK_MAX_DEVICES, &n) || n != 1)
 		return 7;
 	rbk_stats_unmap(&root);
@@ -320,6 +323,7 @@ static void test_administrator__is_no_tenant(void **state)
 	assert_int_equal(rbk_force_cpu(rbk, 1, NULL, &error), -EPERM);
 	assert_non_null(strstr(error.text, "administrators' socket"));
 	assert_int_equal(rbk_admin_log_level(rbk, 7, NULL, &error), -EPERM);
+	assert_int_equal(rbk_admin_log_level(rbk, RBK_ASK, NULL, &error), -EPERM);
 	rbk_disconnect(rbk);
 	broker_stop(&broker);
 }
@@ -506,8 +510,10 @@ static void test_drain__tenant(void **state)
 {
 	struct rbk_admin_drained drained = {0};
 	struct customer customer;
-	struct rbk_stats_view root;
+	struct rbk_stats_view root, own;
 	struct rbk_error error = {""};
+	struct rbk_arena *arena;
+	struct rbk_ring *ring;
 	struct broker broker;
 	struct rbk *admin, *other;
 	uint32_t number;
@@ -532,14 +538,17 @@ static void test_drain__tenant(void **state)
 	assert_int_equal(drained.n_tasks, 0);
 	wait_tenant(&root, RBK_STATS_TENANT_DRAINED, RBK_STATS_TENANT_DRAINED);
 
-	/* What comes now waits, and nobody new gets in; also after the policy was read again. */
+	/* What comes now waits, and who is new may only look; also after the policy was read again.
+	 */
 	for (unsigned int i = 0; i < 5; i++)
 		customer_put(&customer, 8, RBK_STRATEGY_ONLY_CPU);
-	assert_int_equal(rbk_connect(&(const struct rbk_options){.size = sizeof(struct rbk_options),
-								 .socket_path = broker.socket_path},
-				     &other, &error),
-			 -EBUSY);
+	other = broker_connect(&broker, "late");
+	assert_int_equal(rbk_stats_map(other, RBK_STATS_OWN, 0, &own, &error), 0);
+	assert_true(tenant_of(&own).flags & RBK_STATS_TENANT_DRAINED);
+	rbk_stats_unmap(&own);
+	assert_int_equal(rbk_ring_new(other, 8, &ring, &error), -EBUSY);
 	assert_non_null(strstr(error.text, "drains this tenant"));
+	assert_int_equal(rbk_arena_new(other, 4096, &arena, &error), -EBUSY);
 	assert_int_equal(kill(broker.pid, SIGHUP), 0);
 	harness_sleep_ms(100);
 	assert_false(customer_has(&customer));
@@ -552,7 +561,8 @@ static void test_drain__tenant(void **state)
 	customer_drain(&customer);
 	assert_int_equal(customer.n_errors, 0);
 	assert_int_equal(customer.n_done, 13);
-	rbk_disconnect(broker_connect(&broker, "new"));
+	assert_int_equal(rbk_ring_new(other, 8, &ring, &error), 0);
+	rbk_disconnect(other);
 
 	/* A client that ends, and a broker that ends, while it is drained. */
 	assert_int_equal(rbk_admin_drain_tenant(admin, number, RBK_DRAIN_BEGIN, NULL, &error), 0);
