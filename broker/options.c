@@ -23,7 +23,9 @@
 #include <unistd.h>
 
 #include "shm/admin-path.h"
+#include "util/checked.h"
 #include "util/size.h"
+#include "util/suggest.h"
 
 static const char usage_text[] =
 	"Usage: brokerd [OPTION...]\n"
@@ -705,12 +707,30 @@ static int parse_one(int option, const struct source *source, const char *value,
 	}
 }
 
+/* The option that somebody meant who wrote @word. Return: NULL if it is like none. */
+static const char *option_near(const char *word)
+{
+	const char *names[ARRAY_SIZE(long_options)];
+	char name[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(long_options); i++)
+		names[i] = long_options[i].name;
+	word += strspn(word, "-");
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
+	return suggest(name, names);
+}
+
 /* getopt_long() found no option in @argument, or not one that can stand so. */
 static int refuse_argument(int option, const char *argument)
 {
-	const char *what = option == ':' ? "is missing its value" : "is no option of brokerd's";
+	const char *near = option == '?' ? option_near(argument) : NULL;
 
-	fprintf(stderr, "brokerd: %s %s; see 'brokerd --help'\n", argument, what);
+	if (near)
+		fprintf(stderr, "brokerd: %s is no option of brokerd's; did you mean --%s?\n",
+			argument, near);
+	else
+		fprintf(stderr, "brokerd: %s %s; see 'brokerd --help'\n", argument,
+			option == ':' ? "is missing its value" : "is no option of brokerd's");
 	return OPTIONS_EXIT_USAGE;
 }
 
@@ -748,18 +768,41 @@ int options_parse(int argc, char **argv, struct options *ret)
 	return -1;
 }
 
+/* May it be in the configuration file, as KEY = VALUE? */
+static bool is_key(const struct option *option)
+{
+	return option->has_arg == required_argument && option->val != OPTION_CONFIG &&
+	       option->val != OPTION_TEST_DEVICE && option->val != OPTION_TEST_DMEM_REGION;
+}
+
+static const char *key_near(const char *key)
+{
+	const char *names[ARRAY_SIZE(long_options) + 1];
+	size_t n = 0;
+
+	for (const struct option *option = long_options; option->name; option++)
+		if (is_key(option))
+			names[n++] = option->name;
+	names[n++] = POLICY_HEADROOM_KEY;
+	names[n] = NULL;
+	return suggest(key, names);
+}
+
 int options_read_key(void *context, const char *key, const char *value,
 		     char ret_wanted[POLICY_WANTED_BYTES])
 {
 	const struct source source = {.option = key, .ret_wanted = ret_wanted};
 	struct options *options = context, scratch;
 	const struct option *option = long_options;
+	const char *near;
 
 	while (option->name && strcmp(option->name, key) != 0)
 		option++;
-	if (!option->name || option->has_arg != required_argument || option->val == OPTION_CONFIG ||
-	    option->val == OPTION_TEST_DEVICE || option->val == OPTION_TEST_DMEM_REGION)
+	if (!option->name || !is_key(option)) {
+		near = key_near(key);
+		snprintf(ret_wanted, POLICY_WANTED_BYTES, "%s", near ? near : "");
 		return POLICY_E_UNKNOWN;
+	}
 	/* What the command line says wins, but nothing wrong is left standing. */
 	scratch = *options;
 	if (parse_one(option->val, &source, value, &scratch) >= 0)

@@ -67,8 +67,8 @@ int options_parse(int argc, char **argv, struct options *ret);
 
 /*
  * For policy_load(): reads @key of section [broker] into @context, a struct options, under what the
- * command line says. Every option that takes a value is a key, but for --config and
- * --test-device.
+ * command line says. Every option that takes a value is a key, but for --config and those for tests
+ * of brokerd.
  */
 int options_read_key(void *context, const char *key, const char *value,
 		     char ret_wanted[POLICY_WANTED_BYTES]);

@@ -21,6 +21,7 @@
 #include "util/checked.h"
 #include "util/error.h"
 #include "util/size.h"
+#include "util/suggest.h"
 
 enum {
 	POLICY_NSS_BYTES = 65536,  /* of what the name service says of a user or a group */
@@ -428,6 +429,27 @@ static const struct key *find_key(const char *name)
 	return NULL;
 }
 
+static const char *key_near(const char *name)
+{
+	const char *names[POLICY_KEY_COUNT + 1] = {NULL};
+
+	for (unsigned int i = 0; i < POLICY_KEY_COUNT; i++)
+		names[i] = keys[i].name;
+	return suggest(name, names);
+}
+
+/* @near: the key that was meant; NULL or empty: who knows. */
+static void complain_unknown(struct policy_loader *loader, const char *name, const char *where,
+			     const char *near)
+{
+	if (near && *near)
+		complain_key(loader, name, "%s has no such key; did you mean %s?", where, near);
+	else
+		complain_key(loader, name,
+			     "%s has no such key; brokerd.conf(5) lists those that there are",
+			     where);
+}
+
 void policy_key_read(struct policy_loader *loader, const char *name, const char *value)
 {
 	struct policy_section *section = &loader->policy->sections[loader->tenant];
@@ -438,9 +460,7 @@ void policy_key_read(struct policy_loader *loader, const char *name, const char 
 	unsigned int *line;
 
 	if (!key) {
-		complain_key(loader, name,
-			     "a tenant has no such key; brokerd.conf(5) lists those "
-			     "that there are");
+		complain_unknown(loader, name, "a tenant", key_near(name));
 		return;
 	}
 	line = &places->key_lines[key - keys];
@@ -500,7 +520,7 @@ static void add_setting(struct policy_loader *loader, const char *key, const cha
 static void read_setting(struct policy_loader *loader, const char *key, const char *value)
 {
 	const struct policy_broker_keys *others = loader->broker_keys;
-	char wanted[POLICY_WANTED_BYTES] = "something else";
+	char wanted[POLICY_WANTED_BYTES] = "";
 	const struct policy *policy = loader->policy;
 	int r;
 
@@ -512,18 +532,17 @@ static void read_setting(struct policy_loader *loader, const char *key, const ch
 	}
 	r = others ? others->read(others->context, key, value, wanted) : POLICY_E_UNKNOWN;
 	if (r == POLICY_E_UNKNOWN)
-		complain_key(loader, key,
-			     "[broker] has no such key; brokerd.conf(5) lists those "
-			     "that there are");
+		complain_unknown(loader, key, "[broker]", wanted);
 	else if (r)
-		complain_key(loader, key, "'%s' is not allowed; %s is", value, wanted);
+		complain_key(loader, key, "'%s' is not allowed; %s is", value,
+			     *wanted ? wanted : "something else");
 	else
 		add_setting(loader, key, value);
 }
 
 void policy_broker_key_read(struct policy_loader *loader, const char *key, const char *value)
 {
-	if (strcmp(key, "vram-headroom") != 0) {
+	if (strcmp(key, POLICY_HEADROOM_KEY) != 0) {
 		read_setting(loader, key, value);
 	} else if (loader->headroom_line) {
 		complain_key(loader, key, "it is in line %u already; it is given once",

@@ -291,8 +291,8 @@ static int check_device(const struct policy *policy, unsigned int device, uint64
 		if (sum > usable)
 			return refuse(ret_errors, section,
 				      "with tenant %s, %u tenant%s %llu bytes of device %u, "
-				      "which has %llu; at most %llu may be reserved, the rest is "
-				      "vram-headroom",
+				      "which has %llu; at most %llu may be reserved, the rest "
+				      "is " POLICY_HEADROOM_KEY,
 				      section->tenant.name, n, n == 1 ? " reserves" : "s reserve",
 				      (unsigned long long)sum, device, (unsigned long long)bytes,
 				      (unsigned long long)usable);

@@ -43,6 +43,8 @@ enum {
 	POLICY_WANTED_BYTES = 160,
 };
 
+#define POLICY_HEADROOM_KEY "vram-headroom" /* the key of [broker] that is read here */
+
 /* A size as people write it. */
 struct policy_size {
 	bool is_percent;
@@ -95,8 +97,8 @@ struct peer {
 /* Who reads the keys of [broker] that are not this room's. */
 struct policy_broker_keys {
 	/*
-	 * Return: 0; POLICY_E_UNKNOWN; POLICY_E_INVALID, with what is allowed in @ret_wanted: "a
-	 * size such as 64MiB".
+	 * Return: 0; POLICY_E_INVALID, with what is allowed in @ret_wanted: "a size such as
+	 * 64MiB"; POLICY_E_UNKNOWN, with the key there that may have been meant, or nothing.
 	 */
 	int (*read)(void *context, const char *key, const char *value,
 		    char ret_wanted[POLICY_WANTED_BYTES]);

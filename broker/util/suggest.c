@@ -6,7 +6,7 @@
  * neighbours swapped. A third of the word may be wrong: beyond that a guess annoys more than it
  * helps.
  */
-#include "monitor/suggest.h"
+#include "util/suggest.h"
 
 #include <string.h>
 

@@ -151,9 +151,17 @@ def complaint(broker, *arguments, status=USAGE):
 
 
 def check_mistakes(broker):
+    said = complaint(broker, 'set', 'alpha', 'weight=100', 'vram-max=x', status=FAILED)
+    expect('1 of 2 limits were changed' in said, said)
+    for arguments in (['help'], ['-h'], ['help', 'set']):
+        found = subprocess.run([CTL, *arguments], timeout=LIMIT, check=True, stdout=subprocess.PIPE)
+        expect(found.stdout.startswith(b'usage: brokerctl'), arguments, found)
     for arguments, meant in ((['tennants'], 'tenants'), (['statsu'], 'stat'), (['--sokcet=x', 'status'], '--socket'),
                              (['tenants', '--jsn'], '--json'), (['tenants', '--sort=weihgt'], 'weight'),
                              (['watch', 'devcies'], 'devices'), (['drain', 'alpha'], None),
+                             (['--jsn', 'status'], '--json, after'), (['log-level', 'dbug'], 'debug'),
+                             (['force-cpu', 'of'], 'off'), (['drain', 'tenent', 'alpha'], 'tenant'),
+                             (['why', 'plna', 'x'], 'plan'), (['help', 'statsu'], 'stat'),
                              (['set', 'alpha', 'vram-mx=1GiB'], 'vram-max')):
         said = complaint(broker, *arguments)
         expect(f'did you mean {meant}' in said if meant else 'tenant alpha' in said, arguments, said)

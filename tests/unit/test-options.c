@@ -30,6 +30,15 @@ static int read_key(struct options *options, const char *key, const char *value)
 	return options_read_key(options, key, value, wanted);
 }
 
+/* What an unknown key may have been. */
+static const char *near_key(struct options *options, const char *key)
+{
+	static char wanted[POLICY_WANTED_BYTES];
+
+	assert_int_equal(options_read_key(options, key, "1", wanted), POLICY_E_UNKNOWN);
+	return wanted;
+}
+
 /* To be freed. */
 static char *place_text(const struct options *options)
 {
@@ -262,6 +271,10 @@ static void test_read_key__unknown(void **state)
 	assert_int_equal(read_key(&options, "speed", "1"), POLICY_E_UNKNOWN);
 	assert_int_equal(read_key(&options, "config", "x"), POLICY_E_UNKNOWN);
 	assert_int_equal(read_key(&options, "help", ""), POLICY_E_UNKNOWN);
+	assert_string_equal(near_key(&options, "threshhold"), "threshold");
+	assert_string_equal(near_key(&options, "vram-hedroom"), "vram-headroom");
+	assert_string_equal(near_key(&options, "confg"), ""); /* no key */
+	assert_string_equal(near_key(&options, "xyzzy"), "");
 	assert_false(options_key_is_live("workers"));
 	assert_false(options_key_is_live("nonsense"));
 	assert_true(options_key_is_live("threshold"));

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "monitor/suggest.h"
+#include "util/suggest.h"
 
 static const char *const names[] = {"status", "devices", "tenants", "sessions", "set",
 				    "drain",  "stats",   "trace",   "watch",    NULL};

@@ -13,7 +13,7 @@
 #include <ringbroker/admin.h>
 
 #include "command.h"
-#include "monitor/suggest.h"
+#include "util/suggest.h"
 #include "output.h"
 #include "records.h"
 #include "util/plural.h"
@@ -108,8 +108,13 @@ int run_set(struct control *control, const struct arguments *arguments)
 	for (unsigned int i = 1; i < arguments->n_operands; i++) {
 		value = split_setting(arguments->operands[i], key);
 		r = rbk_admin_set(control->rbk, number, key, value, &error);
-		if (r)
-			return control_refused(control, r, &error);
+		if (r) {
+			status = control_refused(control, r, &error);
+			if (arguments->n_operands > 2)
+				fprintf(stderr, "brokerctl: %u of %u limits were changed\n", i - 1,
+					arguments->n_operands - 1);
+			return status;
+		}
 		printf("%s: %s = %s\n", text_name(name), text_name(key), text_name(value));
 	}
 	return EXIT_OK;
@@ -262,6 +267,7 @@ static int await_drained(struct control *control, const struct drained_thing *th
 
 int run_drain(struct control *control, const struct arguments *arguments)
 {
+	static const char *const kinds[] = {"tenant", "device", NULL};
 	const char *kind = arguments->operands[0], *name = arguments->operands[1];
 	const char *wait = arguments->values[OPT_WAIT];
 	struct drained_thing thing = {.is_tenant = strcmp(kind, "tenant") == 0, .name = name};
@@ -275,8 +281,7 @@ int run_drain(struct control *control, const struct arguments *arguments)
 		if (!name)
 			return control_misuse(arguments, "say which it is: tenant %s, or device %s",
 					      text_name(kind), text_name(kind));
-		return control_misuse(arguments, "%s is neither tenant nor device",
-				      text_name(kind));
+		return control_wrong_word(arguments, kind, kinds);
 	}
 	if (!name)
 		return control_misuse(arguments, "which %s?", kind);
@@ -329,6 +334,7 @@ int run_reset_stats(struct control *control, const struct arguments *arguments)
 
 int run_force_cpu(struct control *control, const struct arguments *arguments)
 {
+	static const char *const words[] = {"on", "off", "status", NULL};
 	const char *word = arguments->operands[0];
 	struct rbk_error error = {""};
 	int value, status, r;
@@ -340,8 +346,7 @@ int run_force_cpu(struct control *control, const struct arguments *arguments)
 	else if (strcmp(word, "status") == 0)
 		value = RBK_ASK;
 	else
-		return control_misuse(arguments, "%s is none of on, off and status",
-				      text_name(word));
+		return control_wrong_word(arguments, word, words);
 
 	status = value == RBK_ASK ? control_connect(control) : control_connect_to_change(control);
 	if (status)
@@ -353,12 +358,8 @@ int run_force_cpu(struct control *control, const struct arguments *arguments)
 	return EXIT_OK;
 }
 
-static const struct level {
-	const char *name;
-	int number;
-} levels[] = {{"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}};
-
-enum { N_LEVELS = sizeof(levels) / sizeof(levels[0]) };
+static const char *const level_names[] = {"error", "warning", "info", "debug", NULL};
+static const int level_numbers[] = {3, 4, 6, 7};
 
 int run_log_level(struct control *control, const struct arguments *arguments)
 {
@@ -366,21 +367,20 @@ int run_log_level(struct control *control, const struct arguments *arguments)
 	int level = RBK_ASK, status, r;
 	const char *name = NULL;
 
-	for (unsigned int i = 0; i < N_LEVELS && arguments->n_operands; i++)
-		if (strcmp(levels[i].name, arguments->operands[0]) == 0)
-			level = levels[i].number;
+	for (unsigned int i = 0; level_names[i] && arguments->n_operands; i++)
+		if (strcmp(level_names[i], arguments->operands[0]) == 0)
+			level = level_numbers[i];
 	if (arguments->n_operands && level == RBK_ASK)
-		return control_misuse(arguments, "%s is none of error, warning, info and debug",
-				      text_name(arguments->operands[0]));
+		return control_wrong_word(arguments, arguments->operands[0], level_names);
 	status = level == RBK_ASK ? control_connect(control) : control_connect_to_change(control);
 	if (status)
 		return status;
 	r = rbk_admin_log_level(control->rbk, level, &level, &error);
 	if (r)
 		return control_refused(control, r, &error);
-	for (unsigned int i = 0; i < N_LEVELS; i++)
-		if (levels[i].number == level)
-			name = levels[i].name;
+	for (unsigned int i = 0; level_names[i]; i++)
+		if (level_numbers[i] == level)
+			name = level_names[i];
 	puts(name ? name : "unknown");
 	return EXIT_OK;
 }

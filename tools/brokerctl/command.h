@@ -165,6 +165,11 @@ int control_fail(int status, const char *format, ...) __attribute__((format(prin
 /* Says what is wrong with the command line. Return: EXIT_USAGE. */
 int control_misuse(const struct arguments *arguments, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+/* Likewise that @word is none of @words, which NULL ends, and which one may have been meant. */
+int control_wrong_word(const struct arguments *arguments, const char *word,
+		       const char *const *words);
+/* Of all options that commands have, the one that @name, without its dashes, is like, or NULL. */
+const char *arguments_option_near(const char *name);
 /* A number of seconds from @text, such as "0.5". Return: false unless it is from 0 to @max. */
 bool control_seconds(const char *text, double max, double *ret);
 

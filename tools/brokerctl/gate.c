@@ -617,12 +617,12 @@ static bool has_privilege(void)
 
 int run_gate(struct control *control, const struct arguments *arguments)
 {
+	static const char *const words[] = {"on", "off", "status", NULL};
 	const char *what = arguments->operands[0];
 	bool is_on = strcmp(what, "on") == 0;
 
 	if (!is_on && strcmp(what, "off") != 0 && strcmp(what, "status") != 0)
-		return control_misuse(arguments, "it is on, off or status, not %s",
-				      text_name(what));
+		return control_wrong_word(arguments, what, words);
 	if (strcmp(what, "status") == 0)
 		return show(control, arguments->values[OPT_JSON]);
 	if (!has_privilege())

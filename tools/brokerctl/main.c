@@ -13,7 +13,7 @@
 
 #include "command.h"
 #include "exec.h"
-#include "monitor/suggest.h"
+#include "util/suggest.h"
 #include "monitor/text.h"
 #include "output.h"
 #include "util/streams.h"
@@ -142,9 +142,16 @@ static int unknown_option(const char *word)
 		return control_fail(EXIT_USAGE, "%s belongs to commands, and stands after them",
 				    text_name(name));
 	near = suggest(name + strspn(name, "-"), names);
-	return control_fail(EXIT_USAGE, "there is no option %s; %s%s%s", text_name(name),
-			    near ? "did you mean --" : "see brokerctl --help", near ? near : "",
-			    near ? "?" : "");
+	if (near)
+		return control_fail(EXIT_USAGE, "there is no option %s; did you mean --%s?",
+				    text_name(name), near);
+	near = arguments_option_near(name + strspn(name, "-"));
+	if (near)
+		return control_fail(EXIT_USAGE,
+				    "there is no option %s; did you mean --%s, after the command?",
+				    text_name(name), near);
+	return control_fail(EXIT_USAGE, "there is no option %s; see brokerctl --help",
+			    text_name(name));
 }
 
 /* Return: EXIT_OK; EXIT_USAGE; -1: it was done, and nothing is left to do. */
@@ -157,7 +164,7 @@ static int read_options(struct control *control, int argc, char **argv)
 	for (;;) {
 		at = optind;
 		/* "+": what follows the command's name is the command's. */
-		option = getopt_long(argc, argv, "+:", options, NULL);
+		option = getopt_long(argc, argv, "+:h", options, NULL);
 		switch (option) {
 		case -1:
 			control->timeout_ns = (uint64_t)(timeout_s * 1e9);
@@ -188,6 +195,20 @@ static int read_options(struct control *control, int argc, char **argv)
 	}
 }
 
+/* "help", and "help COMMAND", as people try. */
+static int help(int argc, char **argv)
+{
+	const struct command *command = argc > 1 ? command_find(argv[1]) : NULL;
+
+	if (argc > 1 && !command)
+		return EXIT_USAGE;
+	if (command)
+		command_print_usage(command);
+	else
+		print_usage(stdout);
+	return output_finish(EXIT_OK);
+}
+
 int main(int argc, char **argv)
 {
 	struct control control = {.socket_path = NULL};
@@ -206,6 +227,8 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	first = optind;
+	if (strcmp(argv[first], "help") == 0)
+		return help(argc - first, argv + first);
 	command = command_find(argv[first]);
 	if (!command)
 		return EXIT_USAGE;

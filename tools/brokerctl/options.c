@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "command.h"
-#include "monitor/suggest.h"
+#include "util/suggest.h"
 #include "monitor/text.h"
 #include "output.h"
 
@@ -153,6 +153,23 @@ int control_misuse(const struct arguments *arguments, const char *format, ...)
 	return EXIT_USAGE;
 }
 
+int control_wrong_word(const struct arguments *arguments, const char *word,
+		       const char *const *words)
+{
+	const char *near = suggest(word, words);
+	char all[256] = "";
+	size_t length = 0;
+
+	for (unsigned int i = 0; words[i] && length < sizeof(all); i++)
+		length += (size_t)snprintf(all + length, sizeof(all) - length, "%s%s",
+					   i == 0         ? ""
+					   : words[i + 1] ? ", "
+							  : " and ",
+					   words[i]);
+	return control_misuse(arguments, "%s is none of %s%s%s%s", text_name(word), all,
+			      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
 bool control_seconds(const char *text, double max, double *ret)
 {
 	double value;
@@ -173,6 +190,16 @@ bool arguments_has_option(const char *name)
 		if (strcmp(about[i].name, name) == 0)
 			return true;
 	return false;
+}
+
+const char *arguments_option_near(const char *name)
+{
+	const char *names[N_OPTIONS + 1];
+
+	for (unsigned int i = 0; i < N_OPTIONS; i++)
+		names[i] = about[i].name;
+	names[N_OPTIONS] = NULL;
+	return suggest(name, names);
 }
 
 /* Says which option @word is not, and which one it may have been. */

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "monitor/suggest.h"
+#include "util/suggest.h"
 #include "monitor/text.h"
 #include "run.h"
 

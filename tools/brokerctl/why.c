@@ -24,7 +24,8 @@
 enum { MAX_FACTS = 32, FACT_BYTES = 320, MAX_JUDGED = 1000 };
 
 enum subject { SUBJECT_ANY, SUBJECT_TASK, SUBJECT_PLAN, SUBJECT_TENANT };
-static const char *const subject_names[] = {NULL, "task", "plan", "tenant"};
+/* NULL ends them, for those who take a list. */
+static const char *const subject_names[] = {NULL, "task", "plan", "tenant", NULL};
 
 struct why {
 	struct pages pages; /* of all that may be seen */
@@ -153,8 +154,7 @@ static int find_subject(struct why *why, const struct arguments *arguments)
 			if (strcmp(subject_names[i], name) == 0)
 				subject = (enum subject)i;
 		if (subject == SUBJECT_ANY)
-			return control_misuse(arguments, "%s is none of task, plan and tenant",
-					      text_name(name));
+			return control_wrong_word(arguments, name, &subject_names[SUBJECT_TASK]);
 		name = arguments->operands[1];
 	}
 	if (((subject == SUBJECT_ANY || subject == SUBJECT_TASK) && find_task(why, name, wanted)) ||

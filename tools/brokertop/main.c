@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "monitor/suggest.h"
+#include "util/suggest.h"
 #include "monitor/text.h"
 #include "picture.h"
 #include "player.h"

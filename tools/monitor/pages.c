@@ -17,7 +17,7 @@
 
 #include <ringbroker/admin.h>
 
-#include "monitor/suggest.h"
+#include "util/suggest.h"
 #include "monitor/text.h"
 
 /* A broker that lost the processor in the middle of a change gets it back sooner than that. */
