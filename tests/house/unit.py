@@ -67,6 +67,14 @@ def configuration(unit, tmpfiles, problems):
             problems.append(f'{tmpfiles}: {folder} is not made, or not as root\'s')
 
 
+# By the section that they have.
+DROP_IN_FOLDERS = {'[Service]': 'brokerd.service.d', '[Socket]': 'brokerd-admin.socket.d'}
+
+
+def drop_in_folder(text):
+    return next(folder for section, folder in DROP_IN_FOLDERS.items() if section in text.split('\n'))
+
+
 def main():
     service, tmpfiles, others = sys.argv[1], sys.argv[2], sys.argv[3:]
     if not shutil.which('systemd-analyze'):
@@ -81,18 +89,18 @@ def main():
             # The program is somewhere else than it will be.
             text = re.sub(r'^(Exec\w+=)\S*/brokerd', r'\1/bin/true', text, flags=re.MULTILINE)
             if path.endswith('.conf'):
-                drop_ins = os.path.join(folder, 'brokerd.service.d')
+                drop_ins = os.path.join(folder, drop_in_folder(text))
                 os.makedirs(drop_ins, exist_ok=True)
                 copy = os.path.join(drop_ins, os.path.basename(path))
             else:
                 copy = os.path.join(folder, os.path.basename(path))
             with open(copy, 'w', encoding='utf-8') as file:
                 file.write(text)
-        drop_ins = os.path.join(folder, 'brokerd.service.d')
         # With drop-ins it is somebody else's decision how open it is, but they are to be right.
         for with_drop_ins in (True, False):
             if not with_drop_ins:
-                shutil.rmtree(drop_ins, ignore_errors=True)
+                for name in DROP_IN_FOLDERS.values():
+                    shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
             units = [os.path.join(folder, name) for name in sorted(os.listdir(folder))
                      if name.endswith(('.service', '.socket'))]
             result = analyze('verify', '--man=no', *units)

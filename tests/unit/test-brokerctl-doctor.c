@@ -226,6 +226,16 @@ static void test_render_nodes(void **state)
 
 	put("/dev/dri/card0", "");
 	assert_health(&doctor, "render-nodes", HEALTH_WARN);
+	assert_non_null(strstr(check(&doctor, "render-nodes").text, "no GPU here"));
+	put("/sys/bus/pci/devices/0000:00:1f.0/class", "0x060100\n");
+	put("/sys/bus/pci/devices/0000:00:1f.0/vendor", "0x1002\n");
+	assert_non_null(strstr(check(&doctor, "render-nodes").text, "no GPU here"));
+	put("/sys/bus/pci/devices/0000:00:02.0/class", "0x030000\n");
+	put("/sys/bus/pci/devices/0000:00:02.0/vendor", "0x8086\n");
+	assert_string_equal(check(&doctor, "render-nodes").mend, "modprobe i915");
+	put("/sys/bus/pci/devices/0000:03:00.0/class", "0x038000\n");
+	put("/sys/bus/pci/devices/0000:03:00.0/vendor", "0x1002\n");
+	assert_non_null(strstr(check(&doctor, "render-nodes").mend, "firmware-amd-graphics"));
 	put("/dev/dri/renderD128", "");
 	put("/sys/class/drm/renderD128/device/vendor", "0x1002\n");
 	assert_health(&doctor, "render-nodes", HEALTH_WARN);

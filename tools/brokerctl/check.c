@@ -77,6 +77,20 @@ static int connect_to(const struct control *control, bool is_admin, struct rbk *
 			: rbk_connect(&options, ret, error);
 }
 
+static const char service_folder[] = "/run/ringbroker/";
+
+/* The command that starts a broker which listens where this one was looked for. */
+static const char *mend_start(const struct control *control, char mend[FINDING_BYTES])
+{
+	char path[PATH_BYTES];
+
+	control_socket_path(control, path, sizeof(path));
+	if (strncmp(path, service_folder, strlen(service_folder)) == 0)
+		return "systemctl start brokerd.service";
+	snprintf(mend, FINDING_BYTES, "brokerd --socket %s", text_name(path));
+	return mend;
+}
+
 static void check_socket(struct checkup *checkup, const struct rbk *rbk, int r,
 			 const struct rbk_error *error)
 {
@@ -84,6 +98,7 @@ static void check_socket(struct checkup *checkup, const struct rbk *rbk, int r,
 		.name = "socket",
 		.why = "clients reach the broker through it",
 	};
+	char mend[FINDING_BYTES];
 
 	if (rbk)
 		finding_set(&finding, HEALTH_OK, "", "%s answers", rbk_broker_name(rbk));
@@ -96,7 +111,7 @@ static void check_socket(struct checkup *checkup, const struct rbk *rbk, int r,
 		finding_set(&finding, HEALTH_FAIL, "systemctl restart brokerd.service",
 			    "the broker does not answer: it is stopped, or has hung");
 	else
-		finding_set(&finding, HEALTH_FAIL, "systemctl start brokerd.service", "%s",
+		finding_set(&finding, HEALTH_FAIL, mend_start(checkup->control, mend), "%s",
 			    error->text);
 	report(checkup, &finding);
 }
@@ -140,7 +155,7 @@ static void check_admin(struct checkup *checkup, const struct rbk *rbk, int r,
 			    "this user may not: it is for root, and %s",
 			    control_who_may(checkup->control));
 	else
-		finding_set(&finding, HEALTH_WARN, "systemctl start brokerd.service", "%s",
+		finding_set(&finding, HEALTH_WARN, mend_start(checkup->control, mend), "%s",
 			    error->text);
 	report(checkup, &finding);
 }

@@ -287,9 +287,48 @@ static void check_nvidia(const struct doctor *doctor, struct finding *finding)
 		    "NVIDIA's driver, which needs none: no figures but what Vulkan tells");
 }
 
+/* Of whom a GPU is, by PCI's numbers, and what gives it a render node. */
+static const struct vendor {
+	const char *number;
+	const char *name;
+	const char *mend;
+} vendors[] = {
+	{"0x1002", "AMD", "apt-get install firmware-amd-graphics, then modprobe amdgpu"},
+	{"0x8086", "Intel", "modprobe i915"},
+	{"0x10de", "NVIDIA", "apt-get install nvidia-driver, then boot again"},
+	{NULL, NULL, NULL},
+};
+
+/* A display controller that one of them made; the first one in their order. Return: NULL: none. */
+static const struct vendor *find_gpu(const struct doctor *doctor)
+{
+	const struct vendor *best = NULL;
+	char path[PATH_BYTES], name[PATH_BYTES], class[TEXT_BYTES], number[TEXT_BYTES];
+	struct dirent *entry;
+	DIR *folder;
+
+	path_of(doctor, path, "/sys/bus/pci/devices");
+	folder = opendir(path);
+	while (folder && (entry = readdir(folder))) {
+		snprintf(name, sizeof(name), "/sys/bus/pci/devices/%.64s/class", entry->d_name);
+		if (read_below(doctor, name, class) || strncmp(class, "0x03", 4) != 0)
+			continue;
+		snprintf(name, sizeof(name), "/sys/bus/pci/devices/%.64s/vendor", entry->d_name);
+		if (read_below(doctor, name, number))
+			continue;
+		for (const struct vendor *vendor = vendors; vendor->name; vendor++)
+			if (strncmp(vendor->number, number, 6) == 0 && (!best || vendor < best))
+				best = vendor;
+	}
+	if (folder)
+		closedir(folder);
+	return best;
+}
+
 static void check_render_nodes(const struct doctor *doctor, struct finding *finding)
 {
 	struct nodes nodes = {.n = 0};
+	const struct vendor *gpu;
 	struct dirent *entry;
 	char path[PATH_BYTES], nvidia[PATH_BYTES];
 	DIR *folder;
@@ -304,10 +343,15 @@ static void check_render_nodes(const struct doctor *doctor, struct finding *find
 		closedir(folder);
 	if (nodes.n == 0 && access(nvidia, F_OK) == 0)
 		check_nvidia(doctor, finding);
+	else if (nodes.n == 0 && (gpu = find_gpu(doctor)))
+		finding_set(finding, HEALTH_WARN, gpu->mend,
+			    "there is a GPU of %s's, but no render node in /dev/dri: its driver "
+			    "is not there",
+			    gpu->name);
 	else if (nodes.n == 0)
-		finding_set(finding, HEALTH_WARN,
-			    "apt-get install firmware-amd-graphics, then modprobe amdgpu",
-			    "there is no render node in /dev/dri: no GPU, or no driver for it");
+		finding_set(finding, HEALTH_WARN, "brokerd --gpu=software, to try without one",
+			    "there is no GPU here, and no render node in /dev/dri: everything "
+			    "runs on the CPU");
 	else if (nodes.denied[0])
 		finding_set(finding, HEALTH_WARN, "usermod -aG render USER, and log in again",
 			    "this user may not open %s", nodes.denied);
