@@ -1,11 +1,11 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * Conv without shared memory: each invocation computes ROWS output channels at four consecutive
- * positions. For software devices, and everywhere for few channels per group.
+ * Conv without shared memory: each invocation computes SETS times ROWS output channels at four
+ * consecutive positions. For software devices, and everywhere for few channels per group.
  *
  * With more than one row the workgroup is one subgroup of ROWS invocations: each loads the weights of
- * one row and hands them around, as in matmul-register.comp. So none may leave early.
+ * one row of each set and hands them around, as in matmul-register.comp. So none may leave early.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -15,6 +15,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ROWS = 8;
+layout(constant_id = 2) const uint SETS = 1;
 
 void main()
 {
@@ -28,7 +29,7 @@ void main()
 	uint kernel_h = p.w[WINDOW_KERNEL_H], kernel_w = p.w[WINDOW_KERNEL_W];
 	uint channels = p.w[CONV_IN_CHANNELS], filters = p.w[CONV_OUT_CHANNELS];
 	uint pixels = p.w[WINDOW_OUT_H] * out_w;
-	uint row = group / tiles * ROWS;
+	uint row = group / tiles * ROWS * SETS;
 	uint col = (group % tiles * gl_WorkGroupSize.x + gl_LocalInvocationID.x) * 4;
 
 	uvec4 pixel = min(col + uvec4(0, 1, 2, 3), uvec4(pixels - 1));
@@ -37,15 +38,19 @@ void main()
 	for (uint z = p.w[BATCH_BEGIN] + gl_WorkGroupID.z; z < p.w[BATCH_END]; z += p.groups.z) {
 		uint part = z % p.w[CONV_GROUPS];
 		uint64_t image = p.address[0] + uint64_t(z) * channels * in_h * in_w * ELEMENT;
-		uint mine = min(row + gl_LocalInvocationID.x % ROWS, filters - 1);
-		uint64_t weights = p.address[1] + uint64_t(part * filters + mine) * channels * kernel_h *
-							  kernel_w * ELEMENT;
-		vec4 sum[ROWS];
+		uint64_t weights[SETS];
+		vec4 sum[ROWS * SETS];
 
-		[[unroll]] for (uint r = 0; r < ROWS; r++) {
-			uint filter_at = part * filters + min(row + r, filters - 1);
+		[[unroll]] for (uint set = 0; set < SETS; set++) {
+			uint mine = min(row + ROWS * set + gl_LocalInvocationID.x % ROWS, filters - 1);
+			uint filter_at = part * filters + mine;
+			float bias = p.w[CONV_HAS_BIAS] != 0 ? load1(p.address[2], filter_at) : 0.0;
 
-			sum[r] = vec4(p.w[CONV_HAS_BIAS] != 0 ? load1(p.address[2], filter_at) : 0.0);
+			weights[set] = p.address[1] + uint64_t(filter_at) * channels * kernel_h *
+							      kernel_w * ELEMENT;
+			[[unroll]] for (uint r = 0; r < ROWS; r++)
+				sum[ROWS * set + r] =
+					vec4(ROWS == 1 ? bias : subgroupBroadcast(bias, r));
 		}
 		for (uint c = 0; c < channels; c++) {
 			for (uint ky = 0; ky < kernel_h; ky++) {
@@ -70,22 +75,33 @@ void main()
 					if (inside.w)
 						v.w = load1(image, line.w + ix.w);
 
-					float ours = load1(weights, tap);
+					[[unroll]] for (uint set = 0; set < SETS; set++) {
+						float ours = load1(weights[set], tap);
 
-					if (ROWS == 1)
-						sum[0] += ours * v;
-					else
-						[[unroll]] for (uint r = 0; r < ROWS; r++)
-							sum[r] += subgroupBroadcast(ours, r) * v;
+						if (ROWS == 1)
+							sum[set] += ours * v;
+						else
+							[[unroll]] for (uint r = 0; r < ROWS; r++)
+								sum[ROWS * set + r] +=
+									subgroupBroadcast(ours, r) * v;
+					}
 				}
 			}
 		}
 
+		Activation activation = activation_of(p);
 		uint64_t o = p.address[PARAM_OUT] + uint64_t(z) * filters * pixels * ELEMENT;
 
-		[[unroll]] for (uint r = 0; r < ROWS; r++)
+		/* A loop, and the row's sums selected: that much less is to be compiled. */
+		for (uint r = 0; r < ROWS * SETS && row + r < filters; r++) {
+			vec4 v = sum[0];
+
+			[[unroll]] for (uint i = 1; i < ROWS * SETS; i++)
+				v = r == i ? sum[i] : v;
+			v = activate4(activation, v);
 			[[unroll]] for (uint i = 0; i < 4; i++)
-				if (row + r < filters && col + i < pixels)
-					store1(o, (row + r) * pixels + col + i, activate(p, sum[r][i]));
+				if (col + i < pixels)
+					store1(o, (row + r) * pixels + col + i, v[i]);
+		}
 	}
 }

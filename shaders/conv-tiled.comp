@@ -4,19 +4,21 @@
  * Conv as a matrix product that is never laid out: filters by taps times taps by positions, in
  * shared-memory tiles, for GPUs.
  *
- * An invocation gathers eight taps of one position at each step. Which taps these are is the same for
- * all of a subgroup, so their channel and place in the window are stepped from one to the next by
- * scalar instructions, without dividing, and a vector instruction or two adds them to where
- * the window begins. What lies beside the image is read from its first element and made zero.
+ * An invocation gathers several taps of one position at each step. Which taps these are is the same for
+ * all of a subgroup, which has no more invocations than a tile has columns; so their channel and place
+ * in the window are stepped from one to the next by scalar instructions, without dividing, and a vector
+ * instruction or two adds them to where the window begins. What lies beside the image is read from its
+ * first element and made zero.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "activation.glsl"
-#include "tile.glsl"
 #include "window.glsl"
 #extension GL_KHR_shader_subgroup_ballot : require
 
 layout(local_size_x_id = 0) in;
+#define TILE_ID 1
+#include "tile.glsl"
 
 uint filters, pixels, taps, row, col, in_h, in_w, plane;
 uint64_t weights, image;
@@ -60,22 +62,30 @@ vec4 weights_at(uint m, uint k, bool whole)
 void tile_load(uint k0, bool whole)
 {
 	uint t = gl_LocalInvocationID.x, window = window_y * in_w + window_x;
-	uint c = t % TILE_COLS, kb = t / TILE_COLS, r = t / 4, k = t % 4 * 4;
+	const uint size = gl_WorkGroupSize.x, k_quads = TILE_K / 4;
+	uint c = t % TILE_COLS, kb = t / TILE_COLS, r = t / k_quads, k = t % k_quads * 4;
 
-	[[unroll]] for (uint i = 0; i < 8; i++) {
+	[[unroll]] for (uint i = 0; i < TILE_COLS * TILE_K / size; i++) {
 		bool inside = window_y + next.y < in_h && window_x + next.x < in_w &&
 			      (whole || next.channel < end.channel);
 		uint from = next.channel + next.y * in_w + next.x;
 		float v = load1(image, inside ? window + from : 0);
 
-		tile_bs[(kb + 2 * i) * TILE_B_LINE + c / 4][c % 4] = inside ? v : 0.0;
+		tile_bs[(kb + size / TILE_COLS * i) * TILE_B_LINE + c / 4][c % 4] = inside ? v : 0.0;
 		step_tap(stride);
 	}
 
-	vec4 v = weights_at(min(row + r, filters - 1), k0 + k, whole);
+	[[unroll]] for (uint load = 0; load < TILE_LOADS_A; load++) {
+		uint more = size / k_quads * load;
 
-	[[unroll]] for (uint i = 0; i < 4; i++)
-		tile_as[(k + i) * TILE_A_LINE + r / 4][r % 4] = v[i];
+		if (TILE_K < TILE_LANES && t >= TILE_ROWS * k_quads)
+			break;
+
+		vec4 v = weights_at(min(row + r + more, filters - 1), k0 + k, whole);
+
+		[[unroll]] for (uint i = 0; i < 4; i++)
+			tile_as[(k + i) * TILE_A_LINE + r / 4 + more / 4][r % 4] = v[i];
+	}
 }
 
 /* The tap that is @n taps after the first, in the same units. */
@@ -106,7 +116,7 @@ void main()
 	unit = Tap(p.w[WINDOW_DILATION_W], p.w[WINDOW_DILATION_H], in_h * in_w);
 	end = Tap(p.w[WINDOW_KERNEL_W] * unit.x, p.w[WINDOW_KERNEL_H] * unit.y,
 		  channels * unit.channel);
-	stride = tap_at(p, 2);
+	stride = tap_at(p, gl_WorkGroupSize.x / TILE_COLS);
 	row = group / tiles * TILE_ROWS;
 	col = group % tiles * TILE_COLS;
 
@@ -118,13 +128,14 @@ void main()
 	for (uint z = p.w[BATCH_BEGIN] + gl_WorkGroupID.z; z < p.w[BATCH_END]; z += p.groups.z) {
 		uint part = z % p.w[CONV_GROUPS], whole = taps & ~(TILE_K - 1);
 		uint64_t o = p.address[PARAM_OUT] + uint64_t(z) * filters * pixels * ELEMENT;
-		vec4 sum[2][4];
+		vec4 sum[TILE_SIDES][4];
 
 		weights = p.address[1] + uint64_t(part) * filters * taps * ELEMENT;
 		image = p.address[0] + uint64_t(z) * channels * unit.channel * ELEMENT;
 		next = tap_at(p, subgroupBroadcastFirst(gl_LocalInvocationID.x / TILE_COLS));
 		[[unroll]] for (uint r = 0; r < 4; r++)
-			sum[0][r] = sum[1][r] = vec4(0.0);
+			[[unroll]] for (uint side = 0; side < TILE_SIDES; side++)
+				sum[side][r] = vec4(0.0);
 		for (uint k = 0; k < whole; k += TILE_K)
 			tile_step(k, true, sum);
 		if (whole < taps)
@@ -141,7 +152,7 @@ void main()
 					     load1(p.address[2], part * filters + m + r) :
 					     0.0;
 
-			[[unroll]] for (uint side = 0; side < 2; side++) {
+			[[unroll]] for (uint side = 0; side < TILE_SIDES; side++) {
 				uint n = col + 4 * (x + TILE_LANES * side);
 				vec4 v = activate4(p, sum[side][r] + bias);
 

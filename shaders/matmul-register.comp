@@ -1,14 +1,14 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * MatMul and Gemm without shared memory, for software devices: each invocation computes 8 rows by
- * twice 4 columns in registers.
+ * MatMul and Gemm without shared memory, for software devices: each invocation computes SETS times 8
+ * rows by SIDES times 4 columns in registers.
  *
  * There a load through an address is done invocation by invocation and component by component, so
  * loads are what costs, and components of 64 bits halve that. All invocations of a workgroup need
- * the same elements of A: each loads those of one row, and the subgroup, which is the workgroup,
- * hands them around. So none may leave early. Handing around costs, too, but for all columns alike:
- * that is why there are twice 4, where the matrix is wide enough.
+ * the same elements of A: each loads those of one row of a set, and the subgroup, which is the
+ * workgroup, hands them around. So none may leave early. Handing around costs, too, but for all columns
+ * alike: that is why there may be twice 4, where the matrix is wide enough.
  *
  * Edges cost no branch in the loop: rows beyond the last read the last one, and the columns of the
  * last invocations begin early enough to end at N, so that some are computed twice, with the same
@@ -23,12 +23,19 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint TRANS_A = 0;
 layout(constant_id = 2) const uint TRANS_B = 0;
 
-const uint ROWS = 8; /* the workgroup's and the subgroup's size, too */
+layout(constant_id = 3) const uint SETS = 1;
+layout(constant_id = 4) const uint SIDES = 2;
+
+const uint SET = 8; /* rows; the workgroup's and the subgroup's size, too */
 
 #ifdef F16
 #define read_quad read4
 #else
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Pairs { u64vec2 v; };
+layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer PairsOut
+{
+	u64vec2 v;
+};
 
 vec4 read_quad(uint64_t address)
 {
@@ -73,107 +80,151 @@ float element_b(uint64_t b, uint k, uint col, uint ldb)
 	return read1(b + (TRANS_B == 0 ? uint64_t(k) * ldb + col : uint64_t(col) * ldb + k) * ELEMENT);
 }
 
+void store_quad(uint64_t address, vec4 v)
+{
+#ifdef F16
+	store4(address, 0, v);
+#else
+	uvec4 bits = floatBitsToUint(v);
+
+	PairsOut(address).v = u64vec2(pack64(bits.xy), pack64(bits.zw));
+#endif
+}
+
+/* Of C, four elements that lie together, or one. */
+vec4 quad_c(uint64_t c, uint row, uint col, uint step)
+{
+	return step == 0 ? vec4(load1(c, row)) : read_quad(at(c, row + col));
+}
+
 void main()
 {
 	Params p = Params(push.params);
 	uint M = p.w[MATMUL_M], N = p.w[MATMUL_N], K = p.w[MATMUL_K];
 	uint lda = p.w[MATMUL_LDA], ldb = p.w[MATMUL_LDB];
 	uint group = linear_group(p), tiles = p.w[MATMUL_COL_TILES];
+	uint lane = gl_LocalInvocationID.x;
 
 	if (group >= p.w[MATMUL_TILES])
 		return;
 
 	/* Down the columns first: a strip of B stays in the cache while all of A passes by. */
 	uint row_tiles = p.w[MATMUL_TILES] / tiles;
-	uint row = group % row_tiles * ROWS;
-	uint first = group / row_tiles * gl_WorkGroupSize.x * 8, half_tile = gl_WorkGroupSize.x * 4;
-	uint col = first + gl_LocalInvocationID.x * 4;
-	uint sides = first + half_tile < N ? 2 : 1;
-	uint mine = min(row + gl_LocalInvocationID.x, M - 1);
+	uint row = group % row_tiles * SET * SETS;
+	uint side_cols = gl_WorkGroupSize.x * 4, first = group / row_tiles * side_cols * SIDES;
+	uint sides = min((N - first + side_cols - 1) / side_cols, SIDES);
+	uint sets = min((M - row + SET - 1) / SET, SETS);
+	float alpha = uintBitsToFloat(p.w[MATMUL_ALPHA]), beta = uintBitsToFloat(p.w[MATMUL_BETA]);
+	uint c_row = p.w[MATMUL_C_ROW], c_col = p.w[MATMUL_C_COL];
+	Activation activation = activation_of(p);
 
 	for (uint z = p.w[BATCH_BEGIN] + gl_WorkGroupID.z; z < p.w[BATCH_END]; z += p.groups.z) {
-		uint a_at, b_at;
-		vec4 sum[2][ROWS];
+		uint a_at, b_at, mine[SETS];
+		vec4 sum[SIDES][SET * SETS];
 
 		batch_offsets(p, z, a_at, b_at);
 		uint64_t a = at(p.address[0], a_at), b = at(p.address[1], b_at);
 		uint64_t o = p.address[PARAM_OUT] + uint64_t(z) * M * N * ELEMENT;
 
-		[[unroll]] for (uint r = 0; r < ROWS; r++)
-			sum[0][r] = sum[1][r] = vec4(0.0);
+		[[unroll]] for (uint set = 0; set < SETS; set++)
+			mine[set] = min(row + SET * set + lane, M - 1);
+		[[unroll]] for (uint side = 0; side < SIDES; side++)
+			[[unroll]] for (uint r = 0; r < SET * SETS; r++)
+				sum[side][r] = vec4(0.0);
 
 		if (N >= 4) {
-			uint c[2] = uint[](min(col, N - 4), min(col + half_tile, N - 4));
-			uint k4 = K & ~3u;
-			uint64_t a_mine = a + uint64_t(mine) * lda * ELEMENT;
+			uint c[SIDES], k4 = K & ~3u;
 
+			[[unroll]] for (uint side = 0; side < SIDES; side++)
+				c[side] = min(first + side_cols * side + lane * 4, N - 4);
 			for (uint k = 0; k < k4; k += 4) {
-				vec4 b0, b1, b2, b3, ours, v[ROWS];
+				vec4 b0, b1, b2, b3, v[SET * SETS];
 
-				if (TRANS_A == 0)
-					ours = read_quad(a_mine + uint64_t(k) * ELEMENT);
-				else
-					ours = vec4(element_a(a, mine, k, lda),
-						    element_a(a, mine, k + 1, lda),
-						    element_a(a, mine, k + 2, lda),
-						    element_a(a, mine, k + 3, lda));
-				[[unroll]] for (uint r = 0; r < ROWS; r++)
-					v[r] = subgroupBroadcast(ours, r);
-				[[unroll]] for (uint side = 0; side < 2; side++) {
+				[[unroll]] for (uint set = 0; set < SETS; set++) {
+					uint m = mine[set];
+					vec4 ours;
+
+					if (set >= sets)
+						continue;
+					if (TRANS_A == 0)
+						ours = read_quad(a + (uint64_t(m) * lda + k) * ELEMENT);
+					else
+						ours = vec4(element_a(a, m, k, lda),
+							    element_a(a, m, k + 1, lda),
+							    element_a(a, m, k + 2, lda),
+							    element_a(a, m, k + 3, lda));
+					[[unroll]] for (uint r = 0; r < SET; r++)
+						v[SET * set + r] = subgroupBroadcast(ours, r);
+				}
+				[[unroll]] for (uint side = 0; side < SIDES; side++) {
 					if (side >= sides)
 						continue;
 					load_b(b, k, c[side], ldb, b0, b1, b2, b3);
-					[[unroll]] for (uint r = 0; r < ROWS; r++)
+					[[unroll]] for (uint r = 0; r < SET * SETS; r++)
 						sum[side][r] += v[r].x * b0 + v[r].y * b1 +
 								v[r].z * b2 + v[r].w * b3;
 				}
 			}
 			for (uint k = k4; k < K; k++) {
-				float ours = element_a(a, mine, k, lda);
+				float ours[SETS];
 
-				[[unroll]] for (uint side = 0; side < 2; side++) {
+				[[unroll]] for (uint set = 0; set < SETS; set++)
+					ours[set] = element_a(a, mine[set], k, lda);
+				[[unroll]] for (uint side = 0; side < SIDES; side++) {
 					uint n = c[side];
 					vec4 v = vec4(element_b(b, k, n, ldb),
 						      element_b(b, k, n + 1, ldb),
 						      element_b(b, k, n + 2, ldb),
 						      element_b(b, k, n + 3, ldb));
 
-					[[unroll]] for (uint r = 0; r < ROWS; r++)
-						sum[side][r] += subgroupBroadcast(ours, r) * v;
+					[[unroll]] for (uint r = 0; r < SET * SETS; r++)
+						sum[side][r] += subgroupBroadcast(ours[r / SET], r % SET) * v;
 				}
 			}
-			[[unroll]] for (uint side = 0; side < 2; side++) {
-				[[unroll]] for (uint r = 0; r < ROWS; r++) {
-					uint m = row + r, n = c[side];
-					vec4 v = sum[side][r];
+			/* A loop, and the row's sums selected: that much less is to be compiled. */
+			for (uint r = 0; r < SET * sets; r++) {
+				uint m = row + r;
 
-					if (side < sides && m < M)
-						store4(o, m * N + n,
-						       vec4(finish(p, v.x, m, n),
-							    finish(p, v.y, m, n + 1),
-							    finish(p, v.z, m, n + 2),
-							    finish(p, v.w, m, n + 3)));
+				[[unroll]] for (uint side = 0; side < SIDES; side++) {
+					uint n = c[side];
+					vec4 v = sum[side][0];
+
+					[[unroll]] for (uint i = 1; i < SET * SETS; i++)
+						v = r == i ? sum[side][i] : v;
+					if (side >= sides || m >= M)
+						continue;
+					v *= alpha;
+					if (beta != 0.0)
+						v += beta * quad_c(p.address[2], m * c_row, n, c_col);
+					store_quad(at(o, m * N + n), activate4(activation, v));
 				}
 			}
 		} else {
-			/* One to three columns: each invocation has one row. */
-			vec4 total = vec4(0.0);
+			/* One to three columns: each invocation has one row of each set. */
+			vec4 total[SETS];
 
+			[[unroll]] for (uint set = 0; set < SETS; set++)
+				total[set] = vec4(0.0);
 			for (uint k = 0; k < K; k += 4) {
 				[[unroll]] for (uint j = 0; j < 4; j++) {
 					uint kj = min(k + j, K - 1);
+					vec4 v = vec4(element_b(b, kj, 0, ldb),
+						      element_b(b, kj, min(1, N - 1), ldb),
+						      element_b(b, kj, min(2, N - 1), ldb), 0.0);
 
-					if (k + j < K)
-						total += element_a(a, mine, kj, lda) *
-							 vec4(element_b(b, kj, 0, ldb),
-							      element_b(b, kj, min(1, N - 1), ldb),
-							      element_b(b, kj, min(2, N - 1), ldb), 0.0);
+					[[unroll]] for (uint set = 0; set < SETS; set++)
+						if (k + j < K && set < sets)
+							total[set] += element_a(a, mine[set], kj, lda) * v;
 				}
 			}
-			for (uint c = 0; c < N && row + gl_LocalInvocationID.x < M; c++)
-				store1(o, mine * N + c,
-				       finish(p, c == 0 ? total.x : c == 1 ? total.y : total.z, mine,
-					      c));
+			[[unroll]] for (uint set = 0; set < SETS; set++)
+				for (uint c = 0; c < N && row + SET * set + lane < M; c++)
+					store1(o, mine[set] * N + c,
+					       finish(p,
+						      c == 0 ? total[set].x :
+						      c == 1 ? total[set].y :
+							       total[set].z,
+						      mine[set], c));
 		}
 	}
 }

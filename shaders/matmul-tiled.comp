@@ -4,11 +4,12 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul-common.glsl"
-#include "tile.glsl"
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint TRANS_A = 0;
 layout(constant_id = 2) const uint TRANS_B = 0;
+#define TILE_ID 3
+#include "tile.glsl"
 
 uint M, N, K, lda, ldb, row, col;
 uint64_t a, b;
@@ -75,16 +76,36 @@ void store_b(uint at, uint part, vec4 v)
 }
 
 /*
- * Four elements of A and twice four of B each. What the compiler is to see as the same for several of
- * them, or as the same for all invocations, is an expression of its own.
+ * Fours of A and of B, several each. What the compiler is to see as the same for several of them, or as
+ * the same for all invocations, is an expression of its own.
  */
 void tile_load(uint k0, bool whole)
 {
+	const uint size = gl_WorkGroupSize.x, col_quads = TILE_COLS / 4, row_quads = TILE_ROWS / 4;
+	const uint k_quads = TILE_K / 4;
 	uint t = gl_LocalInvocationID.x;
 
-	[[unroll]] for (uint i = 0; i < 2; i++) {
-		uint c = TRANS_B == 0 ? t % 32 * 4 : t / 4, k = TRANS_B == 0 ? t / 32 : t % 4 * 4;
-		uint c_more = TRANS_B == 0 ? 0 : 64 * i, k_more = TRANS_B == 0 ? 8 * i : 0;
+	[[unroll]] for (uint i = 0; i < TILE_LOADS_A; i++) {
+		uint r = TRANS_A == 0 ? t / k_quads : t % row_quads * 4;
+		uint k = TRANS_A == 0 ? t % k_quads * 4 : t / row_quads;
+		uint r_more = TRANS_A == 0 ? size / k_quads * i : 0;
+		uint k_more = TRANS_A == 0 ? 0 : TILE_LANES * i;
+
+		if (TILE_K < TILE_LANES && t >= TILE_ROWS * k_quads)
+			break;
+
+		uint m = TRANS_A == 0 ? min(row + r + r_more, M - 1) : quad_row(row + r);
+		vec4 v = whole ? load4(a, (TRANS_A == 0 ? m * lda + k : k * lda + m) +
+						  (TRANS_A == 0 ? k0 : (k0 + k_more) * lda)) :
+				 elements_a(m, k0 + k_more + k);
+
+		store_a(k * TILE_A_LINE + r / 4 + k_more * TILE_A_LINE + r_more / 4, r % 4, v);
+	}
+	[[unroll]] for (uint i = 0; i < TILE_COLS * TILE_K / 4 / size; i++) {
+		uint c = TRANS_B == 0 ? t % col_quads * 4 : t / k_quads;
+		uint k = TRANS_B == 0 ? t / col_quads : t % k_quads * 4;
+		uint c_more = TRANS_B == 0 ? 0 : size / k_quads * i;
+		uint k_more = TRANS_B == 0 ? size / col_quads * i : 0;
 		uint n = TRANS_B == 0 ? quad_col(col + c) : min(col + c + c_more, N - 1);
 		vec4 v = whole ? load4(b, (TRANS_B == 0 ? k * ldb + n : n * ldb + k) +
 						  (TRANS_B == 0 ? (k0 + k_more) * ldb : k0)) :
@@ -92,14 +113,6 @@ void tile_load(uint k0, bool whole)
 
 		store_b(k * TILE_B_LINE + c / 4 + k_more * TILE_B_LINE + c_more / 4, c % 4, v);
 	}
-
-	uint r = TRANS_A == 0 ? t / 4 : t % 16 * 4, k = TRANS_A == 0 ? t % 4 * 4 : t / 16;
-	uint m = TRANS_A == 0 ? min(row + r, M - 1) : quad_row(row + r);
-	vec4 v = whole ? load4(a, (TRANS_A == 0 ? m * lda + k : k * lda + m) +
-					  (TRANS_A == 0 ? k0 : k0 * lda)) :
-			 elements_a(m, k0 + k);
-
-	store_a(k * TILE_A_LINE + r / 4, r % 4, v);
 }
 
 void main()
@@ -123,13 +136,14 @@ void main()
 	for (uint z = p.w[BATCH_BEGIN] + gl_WorkGroupID.z; z < p.w[BATCH_END]; z += p.groups.z) {
 		uint64_t o = p.address[PARAM_OUT] + uint64_t(z) * M * N * ELEMENT;
 		uint a_at, b_at;
-		vec4 sum[2][4];
+		vec4 sum[TILE_SIDES][4];
 
 		batch_offsets(p, z, a_at, b_at);
 		a = at(p.address[0], a_at);
 		b = at(p.address[1], b_at);
 		[[unroll]] for (uint r = 0; r < 4; r++)
-			sum[0][r] = sum[1][r] = vec4(0.0);
+			[[unroll]] for (uint side = 0; side < TILE_SIDES; side++)
+				sum[side][r] = vec4(0.0);
 		for (uint k = 0; k < whole; k += TILE_K)
 			tile_step(k, true, sum);
 		for (uint k = whole; k < K; k += TILE_K)
@@ -139,7 +153,7 @@ void main()
 		uint y = gl_LocalInvocationID.x / TILE_LANES;
 		uint m = quad_row(row + 4 * y);
 
-		[[unroll]] for (uint side = 0; side < 2; side++) {
+		[[unroll]] for (uint side = 0; side < TILE_SIDES; side++) {
 			uint first = col + 4 * x + 4 * TILE_LANES * side, n = quad_col(first);
 
 			[[unroll]] for (uint r = 0; r < 4; r++) {

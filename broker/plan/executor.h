@@ -148,6 +148,36 @@ struct executor_info {
 	float share_min_ns;
 };
 
+/*
+ * How much of its result a group of a device's threads computes at once: of which shapes a device
+ * has several, the fastest is found by measuring, for each class of problems.
+ */
+enum exec_tile_op {
+	EXEC_TILE_MATMUL, /* and Gemm, and Conv whose window is one element */
+	EXEC_TILE_CONV,
+	EXEC_TILE_OPS,
+};
+enum exec_tile_class {
+	EXEC_TILE_LARGE,
+	EXEC_TILE_SMALL,    /* less than EXEC_TILE_LARGE_ELEMS elements of the result */
+	EXEC_TILE_FEW_ROWS, /* up to EXEC_TILE_ROWS; of a Conv, output channels */
+	EXEC_TILE_FEW_COLS, /* else up to EXEC_TILE_COLS; of a Conv, positions */
+	EXEC_TILE_CLASSES,
+};
+enum {
+	EXEC_TILE_ROWS = 16,
+	EXEC_TILE_COLS = 64,
+	EXEC_TILE_LARGE_ELEMS = 65536,
+	EXEC_MAX_TILES = 5, /* shapes that a device has for an operator */
+};
+struct exec_tile {
+	uint8_t rows, cols;
+};
+/* Numbers of shapes, executor_ops.tile()'s. */
+struct exec_tiles {
+	uint8_t of[EXEC_TILE_OPS][EXEC_TILE_CLASSES];
+};
+
 enum {
 	EXECUTOR_E_BUSY = 1,        /* submit: the queue is full, try again after a reap */
 	EXECUTOR_E_UNSUPPORTED = 2, /* plan_prepare: not on this device, see device_state */
@@ -265,6 +295,13 @@ struct executor_ops {
 	/* reactor: takes back finished tasks. Return: how many of @max were stored in @ret. */
 	unsigned int (*reap)(struct executor *executor, struct exec_task **ret, unsigned int max);
 
+	/*
+	 * any thread: shape @i of those that it can take for an operator, from 0 without gaps;
+	 * which of them are faster is not known. Return: false, there is no such shape. NULL: none.
+	 */
+	bool (*tile)(struct executor *executor, enum exec_tile_op op, unsigned int i,
+		     struct exec_tile *ret);
+
 	/* Ends its threads; nothing may be in flight. Return: NULL. */
 	struct executor *(*free)(struct executor *executor);
 };
@@ -280,8 +317,31 @@ struct executor {
 	 * it, before the first plan is prepared.
 	 */
 	uint64_t part_flops, part_bytes;
+	/*
+	 * Which shapes plans take that are prepared from now on: the executor's best guess until
+	 * somebody has measured. Any thread; each number stands for itself.
+	 */
+	_Atomic uint8_t tiles[EXEC_TILE_OPS][EXEC_TILE_CLASSES];
 	struct waker *waker; /* borrowed: rung after a finished task can be reaped */
 };
+
+/* Numbers that the executor has no shape for are left out. */
+void executor_set_tiles(struct executor *executor, const struct exec_tiles *tiles);
+void executor_get_tiles(const struct executor *executor, struct exec_tiles *ret);
+
+/* "large", "small", "few_rows", "few_columns"; "MatMul", "Conv". */
+const char *exec_tile_class_name(enum exec_tile_class class);
+const char *exec_tile_op_name(enum exec_tile_op op);
+
+/* Of a result of @rows times @cols elements, @batch of them. */
+static inline enum exec_tile_class exec_tile_class(uint64_t rows, uint64_t cols, uint64_t batch)
+{
+	if (rows <= EXEC_TILE_ROWS)
+		return EXEC_TILE_FEW_ROWS;
+	if (cols <= EXEC_TILE_COLS)
+		return EXEC_TILE_FEW_COLS;
+	return rows * cols * batch < EXEC_TILE_LARGE_ELEMS ? EXEC_TILE_SMALL : EXEC_TILE_LARGE;
+}
 
 /* The host address of a bound or constant tensor. Scratch is the executor's own affair. */
 static inline uint8_t *exec_task_host(const struct exec_task *task, const struct tensor *tensor)

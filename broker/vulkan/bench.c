@@ -14,6 +14,7 @@
 #include "vulkan/arena-import.h"
 #include "vulkan/device.h"
 #include "vulkan/lower.h"
+#include "vulkan/tiles.h"
 
 static const uint32_t register_matmul[] =
 #include "broker/vulkan/register-matmul.spv.h"
@@ -298,6 +299,7 @@ int vulkan_bare_new(const struct vulkan_options *options, enum vulkan_bare_shade
 	enum vk_pipe pipe = shader == VULKAN_BARE_NAIVE ? VK_PIPE_NAIVE_MATMUL : VK_PIPE_MATMUL;
 	_cleanup_(vulkan_bare_freep) struct vulkan_bare *bare = NULL;
 	VkPipeline pipeline = VK_NULL_HANDLE;
+	struct exec_tiles tiles;
 	int r;
 
 	bare = calloc(1, sizeof(*bare));
@@ -320,6 +322,9 @@ int vulkan_bare_new(const struct vulkan_options *options, enum vulkan_bare_shade
 	vk_arena_import(bare->device, arena);
 	bare->arena = arena;
 
+	vk_tiles_guess(bare->device, &tiles);
+	if (pipe == VK_PIPE_MATMUL)
+		pipe = vk_tiles_pipe(&tiles, pipe, n, n, 1);
 	r = place(bare, vk_pipe_info(pipe, bare->device->variant), n);
 	if (!r && shader == VULKAN_BARE_REGISTERS)
 		r = bound_init(bare);

@@ -16,7 +16,7 @@ struct vulkan_bare;
 struct exec_arena;
 
 enum vulkan_bare_shader {
-	VULKAN_BARE_SAME,  /* what the executor uses for MatMul on this device */
+	VULKAN_BARE_SAME,  /* what the executor uses for MatMul until it is measured */
 	VULKAN_BARE_NAIVE, /* one output per invocation: shaders/naive-matmul.comp */
 	/*
 	 * What the executor's has instead of shared memory, without whatever plans need, and from

@@ -267,6 +267,7 @@ static void describe(struct vk_device *device)
 			     has_extension(device->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
 	vk_physical_identify(device->physical, &device->identity);
 
+	device->subgroup_size = vulkan11.subgroupSize;
 	/* Plain variants pass values around among eight invocations of one subgroup. */
 	device->variant = device->is_software && vulkan11.subgroupSize >= 8 ? VK_VARIANT_PLAIN
 									    : VK_VARIANT_SHARED;

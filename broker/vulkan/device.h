@@ -49,6 +49,7 @@ struct vk_device {
 	uint64_t import_align_bytes; /* VK_EXT_external_memory_host; 0: absent */
 	uint64_t max_buffer_bytes;
 	enum vk_variant variant;
+	uint32_t subgroup_size; /* invocations in a subgroup, at most */
 	bool is_software;
 	bool is_integrated;
 	bool has_budget;  /* VK_EXT_memory_budget */

@@ -100,7 +100,7 @@ static void fill_gemm(const struct vk_step *step, const struct plan *plan, uint3
 	params->w[MATMUL_C_COL] = cols > 1;
 }
 
-/* K / 4 or K / 16, the rest of K, the batch's dimensions and columns at the end. */
+/* K / 4 or K / 8, the rest of K, the batch's dimensions, and rows or columns at the end. */
 static uint64_t turns_matmul(const struct vk_step *step, const struct vk_params *params)
 {
 	const uint32_t *w = params->w;

@@ -16,6 +16,7 @@
 #include "shm/dtype.h"
 #include "util/error.h"
 #include "vulkan/lowering.h"
+#include "vulkan/tiles.h"
 
 static const uint64_t MAX_ELEMENTS = (uint64_t)VK_MAX_GROUPS * VK_MAX_GROUPS;
 
@@ -276,6 +277,21 @@ static bool turns_fit(const struct vk_step *step, const struct plan *plan, uint6
 	return turns <= max_turns;
 }
 
+/* By how large its result is, at max_count. */
+static void choose_tile(struct vk_step *step, const struct plan *plan,
+			const struct vk_target *target)
+{
+	const bool is_conv = step->pipe >= VK_PIPE_CONV;
+	struct vk_params params = {0};
+	const uint32_t *w = params.w;
+
+	step->fill(step, plan, plan->max_count, &params);
+	step->pipe = vk_tiles_pipe(
+		&target->tiles, step->pipe, is_conv ? w[CONV_OUT_CHANNELS] : w[MATMUL_M],
+		is_conv ? (uint64_t)w[WINDOW_OUT_H] * w[WINDOW_OUT_W] : w[MATMUL_N], w[BATCH_END]);
+	step->info = vk_pipe_info(step->pipe, target->variant);
+}
+
 int vk_lower(const struct plan *plan, const struct vk_target *target, struct vk_lowered *ret)
 {
 	struct lowering l = {.plan = plan, .target = target, .lowered = ret};
@@ -300,6 +316,8 @@ int vk_lower(const struct plan *plan, const struct vk_target *target, struct vk_
 				step->operands[k].tensor =
 					plan->tensors[step->operands[k].tensor].root;
 		step->info = vk_pipe_info(step->pipe, target->variant);
+		if (step->pipe < VK_PIPE_CONV_FEW)
+			choose_tile(step, plan, target);
 		if (!step->info || (step->half && !step->info->half) ||
 		    !turns_fit(step, plan, target->max_turns))
 			r = EXECUTOR_E_UNSUPPORTED;

@@ -67,6 +67,7 @@ static inline uint64_t vk_work_offset(const struct plan *plan)
 /* What vk_lower() needs to know of a device. */
 struct vk_target {
 	int variant;              /* enum vk_variant */
+	struct exec_tiles tiles;  /* which shapes it takes, see tiles.h */
 	bool bounces;             /* bound tensors are copied in at the beginning, out at the end */
 	bool has_half, has_bytes; /* storage of 16 and of 8 bits */
 	uint64_t max_turns;       /* of all loops of one invocation; 0: any number */

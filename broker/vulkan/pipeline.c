@@ -44,22 +44,53 @@ enum { PLAIN = VK_VARIANT_PLAIN, SHARED = VK_VARIANT_SHARED };
 
 /* Constant 0 is always the workgroup's size; the others are the shader's own. */
 static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
-#define MATMUL(pipe, trans_a, trans_b)                   \
-	[pipe][PLAIN] = {"MatMul, registers",            \
-			 SHADER(shader_matmul_register), \
-			 3,                              \
-			 {8, trans_a, trans_b},          \
-			 8,                              \
-			 64},                            \
-	[pipe][SHARED] = {                               \
-		"MatMul, tiles", SHADER(shader_matmul_tiled), 3, {256, trans_a, trans_b}, 64, 128}
-	MATMUL(VK_PIPE_MATMUL, 0, 0),
-	MATMUL(VK_PIPE_MATMUL_T_A, 1, 0),
-	MATMUL(VK_PIPE_MATMUL_T_B, 0, 1),
-	MATMUL(VK_PIPE_MATMUL_T_AB, 1, 1),
+/* Shapes of tiles, the first of each the one for whatever was not measured: see tiles.h. */
+#define MATMUL_PLAIN(pipe, trans, sets, sides)                                   \
+	[(pipe) + (trans)][PLAIN] = {"MatMul, registers",                        \
+				     SHADER(shader_matmul_register),             \
+				     5,                                          \
+				     {8, (trans) % 2, (trans) / 2, sets, sides}, \
+				     8 * (sets),                                 \
+				     32 * (sides)}
+#define MATMUL_SHARED(pipe, trans, size, lanes, sides, steps)                                \
+	[(pipe) + (trans)][SHARED] = {"MatMul, tiles",                                       \
+				      SHADER(shader_matmul_tiled),                           \
+				      6,                                                     \
+				      {size, (trans) % 2, (trans) / 2, lanes, sides, steps}, \
+				      (size) / (lanes)*4,                                    \
+				      (lanes)*4 * (sides)}
+#define MATMUL(tile, kind, ...)                                             \
+	MATMUL_##kind(VK_PIPE_MATMUL + 4 * (tile), 0, __VA_ARGS__),         \
+		MATMUL_##kind(VK_PIPE_MATMUL + 4 * (tile), 1, __VA_ARGS__), \
+		MATMUL_##kind(VK_PIPE_MATMUL + 4 * (tile), 2, __VA_ARGS__), \
+		MATMUL_##kind(VK_PIPE_MATMUL + 4 * (tile), 3, __VA_ARGS__)
+	MATMUL(0, PLAIN, 1, 2),
+	MATMUL(1, PLAIN, 2, 2),
+	MATMUL(2, PLAIN, 1, 4),
+	MATMUL(0, SHARED, 256, 16, 2, 16),
+	MATMUL(1, SHARED, 256, 16, 1, 16),
+	MATMUL(2, SHARED, 128, 16, 1, 16),
+	MATMUL(3, SHARED, 64, 16, 1, 8),
+	MATMUL(4, SHARED, 64, 8, 1, 8),
 #undef MATMUL
-	[VK_PIPE_CONV][PLAIN] = {"Conv, registers", SHADER(shader_conv_register), 2, {8, 8}, 8, 32},
-	[VK_PIPE_CONV][SHARED] = {"Conv, tiles", SHADER(shader_conv_tiled), 1, {256}, 64, 128},
+#undef MATMUL_SHARED
+#undef MATMUL_PLAIN
+#define CONV_PLAIN(tile, sets)             \
+	[VK_PIPE_CONV + (tile)][PLAIN] = { \
+		"Conv, registers", SHADER(shader_conv_register), 3, {8, 8, sets}, 8 * (sets), 32}
+#define CONV_SHARED(tile, size, lanes, sides, steps)                                           \
+	[VK_PIPE_CONV + (tile)][SHARED] = {                                                    \
+		"Conv, tiles",      SHADER(shader_conv_tiled), 4, {size, lanes, sides, steps}, \
+		(size) / (lanes)*4, (lanes)*4 * (sides)}
+	CONV_PLAIN(0, 1),
+	CONV_PLAIN(1, 2),
+	CONV_PLAIN(2, 4),
+	CONV_SHARED(0, 256, 16, 2, 16),
+	CONV_SHARED(1, 256, 16, 1, 16),
+	CONV_SHARED(2, 128, 16, 1, 16),
+	CONV_SHARED(3, 64, 16, 1, 8),
+#undef CONV_SHARED
+#undef CONV_PLAIN
 	[VK_PIPE_CONV_FEW][PLAIN] =
 		{"Conv, registers", SHADER(shader_conv_register), 2, {8, 8}, 8, 32},
 	[VK_PIPE_CONV_FEW][SHARED] =

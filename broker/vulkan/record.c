@@ -328,7 +328,7 @@ static uint32_t max_slots(const struct vk_plan *plan)
 /* Return: 0; EXECUTOR_E_UNSUPPORTED; negative errno. */
 static int plan_make(struct vk_device *device, const struct plan *source, struct vk_plan **ret)
 {
-	const struct vk_target target = {
+	struct vk_target target = {
 		.variant = device->variant,
 		.bounces = device->bounces,
 		.has_half = device->has_half,
@@ -341,6 +341,7 @@ static int plan_make(struct vk_device *device, const struct plan *source, struct
 	plan = calloc(1, sizeof(*plan));
 	if (!plan)
 		return error_origin(-ENOMEM);
+	executor_get_tiles(&device->executor, &target.tiles);
 	plan->device = device;
 	plan->plan = source;
 	plan->bounces = device->bounces;

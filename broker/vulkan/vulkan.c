@@ -18,6 +18,7 @@
 #include "vulkan/device.h"
 #include "vulkan/rates.h"
 #include "vulkan/record.h"
+#include "vulkan/tiles.h"
 
 enum {
 	MAX_DEVICES = RBK_MAX_DEVICES - 1,
@@ -151,6 +152,12 @@ static unsigned int op_reap(struct executor *executor, struct exec_task **ret, u
 	return vk_queue_reap(device_of(executor), ret, max);
 }
 
+static bool op_tile(struct executor *executor, enum exec_tile_op op, unsigned int i,
+		    struct exec_tile *ret)
+{
+	return vk_tile(device_of(executor), op, i, ret);
+}
+
 static struct executor *op_free(struct executor *executor)
 {
 	struct vk_device *device = device_of(executor);
@@ -178,6 +185,7 @@ static const struct executor_ops vulkan_ops = {
 	.submit = op_submit,
 	.flush = op_flush,
 	.reap = op_reap,
+	.tile = op_tile,
 	.free = op_free,
 };
 
@@ -217,6 +225,7 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 {
 	_cleanup_(vk_device_freep) struct vk_device *device = NULL;
 	VkPhysicalDeviceProperties properties;
+	struct exec_tiles tiles;
 	const char *missing;
 	uint64_t memory_bytes;
 	int r;
@@ -277,6 +286,8 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 			},
 		.waker = waker,
 	};
+	vk_tiles_guess(device, &tiles);
+	executor_set_tiles(&device->executor, &tiles);
 	say_paths(vulkan, device);
 	vulkan->devices[vulkan->n_devices++] = steal_ptr(device);
 	return 0;

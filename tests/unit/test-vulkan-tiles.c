@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every shape of tile of a shader variant (plain, shared) against the plain reference, whatever the
+ * problem is it would be chosen for: random products and convolutions, both types, guards around
+ * every tensor.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "reference/reference.h"
+#include "unit/vulkan-rig.h"
+#include "util/clock.h"
+
+enum { MAX_COUNT = 4, ROUNDS = 24 };
+
+static uint64_t seed = 11;
+
+static uint32_t pick(uint32_t from, uint32_t to)
+{
+	return from + (uint32_t)(reference_random(&seed) % (to - from + 1));
+}
+
+/* At and beside the edges of tiles, of quads and of steps of k. */
+static uint32_t pick_size(uint32_t from, uint32_t to)
+{
+	static const uint32_t edges[] = {1,  3,  4,  8,  15, 16, 17,  31,
+					 32, 33, 63, 64, 65, 96, 128, 129};
+	const uint32_t edge = edges[pick(0, sizeof(edges) / sizeof(edges[0]) - 1)];
+
+	return edge >= from && edge <= to && pick(0, 2) > 0 ? edge : pick(from, to);
+}
+
+static struct describe *describe_product(bool may_transpose)
+{
+	const uint32_t m = pick_size(1, 150), n = pick_size(1, 300), k = pick_size(1, 90);
+	const bool is_batch = pick(0, 3) == 0, trans_a = may_transpose && pick(0, 1);
+	const bool trans_b = may_transpose && pick(0, 1);
+	struct describe *d = describe_new("tiles", is_batch ? MAX_COUNT : 1);
+
+	if (is_batch) {
+		describe_input(d, "a", DESCRIBE_DIMS(DESCRIBE_COUNT, m, k));
+		describe_input(d, "b", DESCRIBE_DIMS(pick(0, 1) ? DESCRIBE_COUNT : 1, k, n));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "MatMul", "", "a,b", "y");
+		return d;
+	}
+	describe_input(d, "a", DESCRIBE_DIMS(trans_a ? k : m, trans_a ? m : k));
+	describe_input(d, "b", DESCRIBE_DIMS(trans_b ? n : k, trans_b ? k : n));
+	describe_input(d, "c", DESCRIBE_DIMS(pick(0, 1) ? m : 1, pick(0, 1) ? n : 1));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Gemm", "", "a,b,c", "y");
+	describe_attr_int(d, "transA", trans_a);
+	describe_attr_int(d, "transB", trans_b);
+	if (pick(0, 1))
+		describe_attr_float(d, "beta", 0.5f);
+	return d;
+}
+
+/* With as many output channels as the pipelines with shapes are for. */
+static struct describe *describe_convolution(void)
+{
+	const uint32_t group = pick(1, 2), filters = group * pick_size(32, 140);
+	const uint32_t channels = pick_size(1, 20), kernel_h = pick(1, 3), kernel_w = pick(2, 4);
+	const int64_t pads[4] = {pick(0, 2), pick(0, 3), pick(0, 2), pick(0, 3)};
+	const int64_t strides[2] = {pick(1, 2), pick(1, 2)};
+	const int64_t dilations[2] = {pick(1, 2), pick(1, 2)};
+	struct describe *d = describe_new("tiles", MAX_COUNT);
+
+	describe_input(d, "x",
+		       DESCRIBE_DIMS(DESCRIBE_COUNT, group * channels, pick_size(5, 12),
+				     pick_size(7, 24)));
+	describe_input(d, "w", DESCRIBE_DIMS(filters, channels, kernel_h, kernel_w));
+	describe_input(d, "b", DESCRIBE_DIMS(filters));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Conv", "", "x,w,b", "y");
+	describe_attr_int(d, "group", group);
+	describe_attr_ints(d, "pads", 4, pads);
+	describe_attr_ints(d, "strides", 2, strides);
+	describe_attr_ints(d, "dilations", 2, dilations);
+	return d;
+}
+
+static void check(struct rig *rig, enum exec_tile_op op, unsigned int tile, unsigned int round)
+{
+	struct describe *d =
+		op == EXEC_TILE_MATMUL ? describe_product(round % 4 != 0) : describe_convolution();
+	struct plan *plan;
+	struct job job;
+
+	/* Not of all ways to lay matrices out: compilers of software devices take their time. */
+	if (round % 4 == 0)
+		describe_halve(d);
+	plan = reference_plan(d, NULL);
+	rig_prepare(rig, plan);
+	job_init(rig, &job, plan, plan->max_count == 1 ? 1 : 1 + round % MAX_COUNT, 1 + round);
+	job_reset(&job);
+	rig_run(rig, &job);
+	assert_int_equal(job.task.res, 0);
+	if (!job_check(&job, 2e-5, 3e-5))
+		fail_msg("%s, shape %u, round %u", plan->nodes[0].op->name, tile, round);
+	job_deinit(rig, &job);
+	rig_release(rig, plan);
+}
+
+/* Each of a variant's, for problems of all classes. */
+static void check_variant(uint32_t force)
+{
+	struct exec_tile tile;
+	unsigned int n[EXEC_TILE_OPS];
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){.force = force});
+	for (unsigned int op = 0; op < EXEC_TILE_OPS; op++)
+		for (n[op] = 0; rig.executor->ops->tile(rig.executor, op, n[op], &tile); n[op]++) {
+			struct exec_tiles tiles;
+
+			assert_true(tile.rows > 0 && tile.cols > 0);
+			memset(&tiles, (int)n[op], sizeof(tiles));
+			executor_set_tiles(rig.executor, &tiles);
+			for (unsigned int round = 0; round < ROUNDS; round++)
+				check(&rig, op, n[op], round);
+		}
+	assert_true(n[EXEC_TILE_MATMUL] >= 3 && n[EXEC_TILE_CONV] >= 3);
+	rig_deinit(&rig);
+}
+
+static void test_tiles__right(void **state)
+{
+	check_variant(*(const uint32_t *)*state);
+}
+
+/* What is no shape, as in a file of another version, changes nothing. */
+static void test_set__unknown(void **state)
+{
+	struct exec_tiles before, after, wrong;
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){.force = VULKAN_FORCE_SHARED});
+	executor_get_tiles(rig.executor, &before);
+	memset(&wrong, 0xff, sizeof(wrong));
+	wrong.of[EXEC_TILE_CONV][EXEC_TILE_SMALL] = 1;
+	executor_set_tiles(rig.executor, &wrong);
+	executor_get_tiles(rig.executor, &after);
+	assert_int_equal(after.of[EXEC_TILE_CONV][EXEC_TILE_SMALL], 1);
+	after.of[EXEC_TILE_CONV][EXEC_TILE_SMALL] = before.of[EXEC_TILE_CONV][EXEC_TILE_SMALL];
+	assert_memory_equal(&before, &after, sizeof(before));
+	rig_deinit(&rig);
+}
+
+static void test_class(void **state)
+{
+	assert_int_equal(exec_tile_class(1, 1, 1), EXEC_TILE_FEW_ROWS);
+	assert_int_equal(exec_tile_class(EXEC_TILE_ROWS, 1 << 20, 7), EXEC_TILE_FEW_ROWS);
+	assert_int_equal(exec_tile_class(EXEC_TILE_ROWS + 1, EXEC_TILE_COLS, 1),
+			 EXEC_TILE_FEW_COLS);
+	assert_int_equal(exec_tile_class(128, 128, 1), EXEC_TILE_SMALL);
+	assert_int_equal(exec_tile_class(128, 128, 4), EXEC_TILE_LARGE);
+	assert_int_equal(exec_tile_class(256, 256, 1), EXEC_TILE_LARGE);
+	assert_int_equal(exec_tile_class(UINT32_MAX, UINT32_MAX, 1), EXEC_TILE_LARGE);
+}
+
+int main(int argc, char **argv)
+{
+	uint32_t force = argc > 1 && strcmp(argv[1], "shared") == 0 ? VULKAN_FORCE_SHARED
+								    : VULKAN_FORCE_PLAIN;
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_prestate(test_tiles__right, &force),
+		cmocka_unit_test(test_set__unknown),
+		cmocka_unit_test(test_class),
+	};
+
+	clock_init();
+	if (!rig_available())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
