@@ -173,8 +173,35 @@ static void print_profile(FILE *file, const struct place_profile *profile)
 		fprintf(file, "  %-20s -\n", "link");
 }
 
-static void print_device(FILE *file, const struct executor *executor,
-			 const struct place_profile *profile, const struct telemetry *telemetry)
+/* Which shapes are taken. Return: false, the device has no choice. */
+static bool get_tiles(struct executor *executor, enum exec_tile_op op,
+		      struct exec_tile ret[static EXEC_TILE_CLASSES])
+{
+	struct exec_tiles tiles;
+
+	executor_get_tiles(executor, &tiles);
+	for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++)
+		if (!executor->ops->tile ||
+		    !executor->ops->tile(executor, op, tiles.of[op][class], &ret[class]))
+			return false;
+	return true;
+}
+
+static void print_tiles(FILE *file, struct executor *executor, enum exec_tile_op op)
+{
+	struct exec_tile tiles[EXEC_TILE_CLASSES];
+
+	if (!get_tiles(executor, op, tiles))
+		return;
+	fprintf(file, "  tiles of %-11s", exec_tile_op_name(op));
+	for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++)
+		fprintf(file, "%s %s %ux%u", class ? "," : "", exec_tile_class_name(class),
+			tiles[class].rows, tiles[class].cols);
+	fputc('\n', file);
+}
+
+static void print_device(FILE *file, struct executor *executor, const struct place_profile *profile,
+			 const struct telemetry *telemetry)
 {
 	const struct executor_info *info = &executor->info;
 	struct device_reading reading;
@@ -184,6 +211,8 @@ static void print_device(FILE *file, const struct executor *executor,
 	fprintf(file, "  %-20s %s\n",
 		info->kind == EXECUTOR_CPU ? "instruction set" : "memory paths", info->paths);
 	print_profile(file, profile);
+	for (unsigned int op = 0; op < EXEC_TILE_OPS; op++)
+		print_tiles(file, executor, op);
 	if (get_reading(telemetry, executor, &reading))
 		print_reading(file, &reading);
 }
@@ -312,8 +341,27 @@ static void json_profile(FILE *file, const struct place_profile *profile)
 	fputc('}', file);
 }
 
-static void json_device(FILE *file, const struct executor *executor,
-			const struct place_profile *profile, const struct telemetry *telemetry)
+static void json_tiles(FILE *file, struct executor *executor)
+{
+	struct exec_tile tiles[EXEC_TILE_CLASSES];
+	bool is_first = true;
+
+	fputs(",\n   \"tiles\": {", file);
+	for (unsigned int op = 0; op < EXEC_TILE_OPS; op++) {
+		if (!get_tiles(executor, op, tiles))
+			continue;
+		fprintf(file, "%s\"%s\": {", is_first ? "" : ", ", exec_tile_op_name(op));
+		for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++)
+			fprintf(file, "%s\"%s\": \"%ux%u\"", class ? ", " : "",
+				exec_tile_class_name(class), tiles[class].rows, tiles[class].cols);
+		fputc('}', file);
+		is_first = false;
+	}
+	fputc('}', file);
+}
+
+static void json_device(FILE *file, struct executor *executor, const struct place_profile *profile,
+			const struct telemetry *telemetry)
 {
 	static const char *const kinds[] = {[EXECUTOR_CPU] = "cpu",
 					    [EXECUTOR_GPU] = "gpu",
@@ -330,6 +378,7 @@ static void json_device(FILE *file, const struct executor *executor,
 	fputs(", ", file);
 	json_string(file, "paths", info->paths);
 	json_profile(file, profile);
+	json_tiles(file, executor);
 	if (get_reading(telemetry, executor, &reading))
 		json_sample(file, &reading);
 	fputc('}', file);

@@ -85,6 +85,7 @@ static bool read_cache(struct profiles *profiles, uint32_t device)
 	if (r == 0) {
 		at->origin = CACHED;
 		set_watts(profiles, device);
+		executor_set_tiles(executor_of(profiles, device), &at->cached.tiles);
 	}
 	calibrate_cache_file(info, file);
 	if (r == CALIBRATE_CACHE_E_REFUSED)
@@ -128,6 +129,7 @@ static bool take(struct profiles *profiles, uint32_t device,
 	if (!calibrate_fit(&description, samples, &at->cached.profile))
 		return false;
 	set_watts(profiles, device);
+	executor_get_tiles(executor_of(profiles, device), &at->cached.tiles);
 	at->cached.measured_s = now_s;
 	at->cached.is_complete = is_complete;
 	at->origin = MEASURED;

@@ -472,6 +472,24 @@ static void describe_placement(const struct publish *publish, uint32_t index,
 	ret->explored_share = report.explored_share;
 }
 
+_Static_assert((int)RBK_STATS_TILE_OPERATORS == EXEC_TILE_OPS &&
+		       (int)RBK_STATS_TILE_CLASSES == EXEC_TILE_CLASSES,
+	       "the page's");
+
+static void describe_tiles(struct executor *executor, struct rbk_stats_device *ret)
+{
+	struct exec_tiles tiles;
+	struct exec_tile tile;
+
+	executor_get_tiles(executor, &tiles);
+	for (unsigned int op = 0; op < EXEC_TILE_OPS; op++)
+		for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++)
+			if (executor->ops->tile &&
+			    executor->ops->tile(executor, op, tiles.of[op][class], &tile))
+				ret->tiles[op][class] =
+					(struct rbk_stats_tile){tile.rows, tile.cols};
+}
+
 /* @elapsed_ns since the update before, in which all tenants used @used_ns of the device. */
 static void publish_device(struct publish *publish, uint32_t index, uint64_t elapsed_ns,
 			   uint64_t used_ns)
@@ -493,6 +511,7 @@ static void publish_device(struct publish *publish, uint32_t index, uint64_t ela
 	else if (!residency_is_up(publish->options.residency, index))
 		figures.flags |= RBK_STATS_DEVICE_LOST;
 	describe_sensors(publish, index, &figures);
+	describe_tiles(publish->options.executors[index], &figures);
 	describe_placement(publish, index, &figures);
 	if (index == RBK_DEVICE_CPU) {
 		figures.memory_budget = RBK_STATS_ABSENT;

@@ -32,9 +32,10 @@ enum {
 	MAX_EDGES = 2 * CALIBRATE_CHAIN_NODES + 2, /* padded to 8 bytes */
 	MAX_VALUES = 8,
 	PAGE_BYTES = 4096,
-	ROW = 256,    /* elements of a row, where rows are worked on by themselves */
-	TOP_K = 8,    /* of a row */
-	N_CHAIN = 16, /* elements of the tensors of a chain */
+	ROW = 256,       /* elements of a row, where rows are worked on by themselves */
+	TOP_K = 8,       /* of a row */
+	N_CHAIN = 16,    /* elements of the tensors of a chain */
+	MAX_SIDE = 1024, /* of a product that compares tiles */
 };
 
 /* ---- Which there are ---- */
@@ -217,11 +218,8 @@ static uint32_t count_rows(double bytes, double row_bytes)
 	return bytes < row_bytes ? 1 : (uint32_t)(bytes / row_bytes);
 }
 
-static void add_convolution(struct sketch *sketch, unsigned int size_class)
+static void add_convolution(struct sketch *sketch, uint32_t channels, uint32_t side)
 {
-	const uint32_t channels = 4u << size_class;
-	double weight_bytes = 9.0 * channels * channels * sizeof(float);
-	uint32_t side = square_side((double)class_bytes(size_class) - weight_bytes, 2.0 * channels);
 	uint16_t in = add_input(sketch, DIMS(1, channels, side, side));
 	uint16_t weight = add_input(sketch, DIMS(channels, channels, 3, 3));
 	uint16_t out = add_output(sketch);
@@ -262,7 +260,7 @@ static void add_selection(struct sketch *sketch, double bytes)
 static void sketch_probe(struct sketch *sketch, struct calibrate_probe probe)
 {
 	const double bytes = (double)class_bytes(probe.size_class), element = sizeof(float);
-	uint32_t side;
+	uint32_t side, channels;
 
 	switch (probe.family) {
 	case OP_FAMILY_MATMUL:
@@ -272,7 +270,9 @@ static void sketch_probe(struct sketch *sketch, struct calibrate_probe probe)
 			   DIMS(side, side));
 		break;
 	case OP_FAMILY_CONVOLUTION:
-		add_convolution(sketch, probe.size_class);
+		channels = 4u << probe.size_class;
+		side = square_side(bytes - 9.0 * channels * channels * element, 2.0 * channels);
+		add_convolution(sketch, channels, side);
 		break;
 	case OP_FAMILY_ELEMENTWISE:
 		add_binary(sketch, "Add", DIMS((uint32_t)(bytes / element / 3)));
@@ -309,37 +309,37 @@ static uint8_t *put(uint8_t *to, const void *from, size_t bytes)
 	return to + bytes;
 }
 
-/* A probe described, on the heap. Return: NULL if there is no memory. */
-static void *describe_probe(unsigned int index, size_t *ret_bytes)
+static void sketch_begin(struct sketch *sketch, const char *name, unsigned int index)
 {
-	struct sketch sketch = {
+	*sketch = (struct sketch){
 		.header = {.magic = RBK_PLAN_MAGIC, .version = RBK_PLAN_VERSION, .max_count = 1},
 	};
-	struct rbk_plan_header *header = &sketch.header;
+	snprintf(sketch->header.name, sizeof(sketch->header.name), "%s-%u", name, index);
+}
+
+/* Described, on the heap. Return: NULL if there is no memory. */
+static void *describe(struct sketch *sketch, size_t *ret_bytes)
+{
+	struct rbk_plan_header *header = &sketch->header;
 	size_t edge_bytes;
 	uint8_t *desc, *end;
 
-	snprintf(header->name, sizeof(header->name), "probe-%u", index);
-	if (calibrate_probe_is_chain(index))
-		add_chain(&sketch, probes[index].n_nodes);
-	else
-		sketch_probe(&sketch, probes[index]);
-	header->blob_bytes = sketch.n_values * (uint32_t)sizeof(int64_t);
+	header->blob_bytes = sketch->n_values * (uint32_t)sizeof(int64_t);
 
 	edge_bytes = (header->n_edges * sizeof(uint16_t) + 7) & ~(size_t)7;
-	*ret_bytes = sizeof(*header) + header->n_tensors * sizeof(sketch.tensors[0]) +
-		     header->n_nodes * sizeof(sketch.nodes[0]) +
-		     header->n_attrs * sizeof(sketch.attrs[0]) + edge_bytes + header->blob_bytes;
+	*ret_bytes = sizeof(*header) + header->n_tensors * sizeof(sketch->tensors[0]) +
+		     header->n_nodes * sizeof(sketch->nodes[0]) +
+		     header->n_attrs * sizeof(sketch->attrs[0]) + edge_bytes + header->blob_bytes;
 	desc = malloc(*ret_bytes);
 	if (!desc)
 		return NULL;
 	end = put(desc, header, sizeof(*header));
-	end = put(end, sketch.tensors, header->n_tensors * sizeof(sketch.tensors[0]));
-	end = put(end, sketch.nodes, header->n_nodes * sizeof(sketch.nodes[0]));
-	end = put(end, sketch.attrs, header->n_attrs * sizeof(sketch.attrs[0]));
+	end = put(end, sketch->tensors, header->n_tensors * sizeof(sketch->tensors[0]));
+	end = put(end, sketch->nodes, header->n_nodes * sizeof(sketch->nodes[0]));
+	end = put(end, sketch->attrs, header->n_attrs * sizeof(sketch->attrs[0]));
 	/* Zeros follow the edges that are used. */
-	end = put(end, sketch.edges, edge_bytes);
-	put(end, sketch.values, header->blob_bytes);
+	end = put(end, sketch->edges, edge_bytes);
+	put(end, sketch->values, header->blob_bytes);
 	return desc;
 }
 
@@ -443,7 +443,7 @@ static bool bind_tensors(struct calibrate_bench *bench)
 	return at <= bench->arena.bytes;
 }
 
-int calibrate_bench_prepare(struct calibrate_bench *bench, unsigned int probe)
+static int lay(struct calibrate_bench *bench, struct sketch *sketch)
 {
 	struct executor *executor = bench->executor;
 	_cleanup_(freep) void *desc = NULL;
@@ -452,7 +452,7 @@ int calibrate_bench_prepare(struct calibrate_bench *bench, unsigned int probe)
 	size_t desc_bytes;
 	int r;
 
-	desc = describe_probe(probe, &desc_bytes);
+	desc = describe(sketch, &desc_bytes);
 	if (!desc)
 		return error_origin(-ENOMEM);
 	r = plan_new(desc, desc_bytes, &nothing, message, &bench->plan);
@@ -476,6 +476,23 @@ int calibrate_bench_prepare(struct calibrate_bench *bench, unsigned int probe)
 	return 0;
 }
 
+int calibrate_bench_prepare(struct calibrate_bench *bench, unsigned int probe)
+{
+	struct sketch sketch;
+	int r;
+
+	if (bench->is_overwritten)
+		fill(bench->arena.base, bench->arena.bytes);
+	bench->is_overwritten = false;
+	sketch_begin(&sketch, "probe", probe);
+	if (calibrate_probe_is_chain(probe))
+		add_chain(&sketch, probes[probe].n_nodes);
+	else
+		sketch_probe(&sketch, probes[probe]);
+	r = lay(bench, &sketch);
+	return r < 0 ? error_fold(r) : r;
+}
+
 int calibrate_bench_load(struct calibrate_bench *bench)
 {
 	const struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 1};
@@ -488,6 +505,203 @@ int calibrate_bench_load(struct calibrate_bench *bench)
 	if (r == 0)
 		bench->is_loaded = true;
 	return r;
+}
+
+/* ---- Shapes of tiles ---- */
+
+/* x * w * w ..., m times k and k times n; a convolution of n channels with as many, k times k. */
+struct problem {
+	uint16_t m, k, n;
+	uint8_t n_nodes; /* 0: there is no such problem */
+};
+
+/*
+ * Each takes some milliseconds at most. On a card, products follow one another, so that they weigh
+ * more than their way there and back; a software device works where they lie.
+ */
+static const struct problem software_problems[EXEC_TILE_OPS][EXEC_TILE_CLASSES] = {
+	[EXEC_TILE_MATMUL] = {[EXEC_TILE_LARGE] = {256, 256, 256, 1},
+			      [EXEC_TILE_SMALL] = {96, 128, 128, 1},
+			      [EXEC_TILE_FEW_ROWS] = {4, 256, 512, 1},
+			      [EXEC_TILE_FEW_COLS] = {256, 256, 49, 1}},
+	[EXEC_TILE_CONV] = {[EXEC_TILE_LARGE] = {0, 46, 32, 1},
+			    [EXEC_TILE_SMALL] = {0, 16, 32, 1},
+			    [EXEC_TILE_FEW_COLS] = {0, 7, 64, 1}},
+};
+static const struct problem card_problems[EXEC_TILE_OPS][EXEC_TILE_CLASSES] = {
+	[EXEC_TILE_MATMUL] = {[EXEC_TILE_LARGE] = {1024, 512, 512, 6},
+			      [EXEC_TILE_SMALL] = {128, 256, 256, 6},
+			      [EXEC_TILE_FEW_ROWS] = {8, 1024, 1024, 6},
+			      [EXEC_TILE_FEW_COLS] = {512, 512, 49, 1}},
+	[EXEC_TILE_CONV] = {[EXEC_TILE_LARGE] = {0, 56, 64, 1},
+			    [EXEC_TILE_SMALL] = {0, 14, 64, 1},
+			    [EXEC_TILE_FEW_COLS] = {0, 7, 256, 1}},
+};
+
+struct tile_probe {
+	enum exec_tile_op op;
+	enum exec_tile_class class;
+	unsigned int tile;
+};
+
+static struct tile_probe tile_probe(unsigned int index)
+{
+	return (struct tile_probe){.op = index / EXEC_MAX_TILES / EXEC_TILE_CLASSES,
+				   .class = index / EXEC_MAX_TILES % EXEC_TILE_CLASSES,
+				   .tile = index % EXEC_MAX_TILES};
+}
+
+static const struct problem *problem_of(const struct executor *executor, struct tile_probe probe)
+{
+	return executor->info.kind == EXECUTOR_GPU ? &card_problems[probe.op][probe.class]
+						   : &software_problems[probe.op][probe.class];
+}
+
+bool calibrate_tile_is_wanted(struct executor *executor, unsigned int index)
+{
+	const struct tile_probe probe = tile_probe(index);
+	struct exec_tile tile;
+
+	return executor->ops->tile && problem_of(executor, probe)->n_nodes > 0 &&
+	       executor->ops->tile(executor, probe.op, 1, &tile) &&
+	       executor->ops->tile(executor, probe.op, probe.tile, &tile);
+}
+
+static void add_products(struct sketch *sketch, const struct problem *problem)
+{
+	uint16_t from = add_input(sketch, DIMS(problem->m, problem->k)), to;
+	uint16_t weight = add_input(sketch, DIMS(problem->k, problem->n));
+
+	for (unsigned int i = 0; i < problem->n_nodes; i++) {
+		to = i + 1 == problem->n_nodes
+			     ? add_output(sketch)
+			     : add_tensor(sketch, RBK_TENSOR_SCRATCH, RBK_DTYPE_F32, INFERRED);
+		add_node(sketch, "MatMul", 2);
+		add_edge(sketch, from);
+		add_edge(sketch, weight);
+		add_edge(sketch, to);
+		from = to;
+	}
+}
+
+int calibrate_bench_prepare_tile(struct calibrate_bench *bench, unsigned int index)
+{
+	const struct tile_probe probe = tile_probe(index);
+	const struct problem *problem = problem_of(bench->executor, probe);
+	struct exec_tiles before, tiles;
+	struct sketch sketch;
+	int r;
+
+	/* Products of results would grow out of all bounds. */
+	fill(bench->arena.base, bench->arena.bytes);
+	bench->is_overwritten = true;
+	sketch_begin(&sketch, "tile", index);
+	if (probe.op == EXEC_TILE_MATMUL)
+		add_products(&sketch, problem);
+	else
+		add_convolution(&sketch, problem->n, problem->k);
+	executor_get_tiles(bench->executor, &before);
+	tiles = before;
+	tiles.of[probe.op][probe.class] = (uint8_t)probe.tile;
+	executor_set_tiles(bench->executor, &tiles);
+	r = lay(bench, &sketch);
+	executor_set_tiles(bench->executor, &before);
+	return r < 0 ? error_fold(r) : r;
+}
+
+/* Of tensor @t of the plan. */
+static const float *bench_values(const struct calibrate_bench *bench, unsigned int t)
+{
+	const struct exec_ref *ref = &bench->refs[bench->plan->tensors[t].binding];
+
+	return (const float *)(ref->arena->base + ref->offset);
+}
+
+/* All of what is summed is positive, so nothing cancels out. */
+static bool is_near(double sum, float value)
+{
+	return fabs(sum - (double)value) <= 1e-3 * sum;
+}
+
+/* One row, which depends on no other. */
+static bool is_row_right(const struct calibrate_bench *bench, const struct problem *problem,
+			 uint32_t row)
+{
+	const float *x = bench_values(bench, 0), *w = bench_values(bench, 1);
+	const float *y = bench_values(bench, bench->plan->n_tensors - 1);
+	double sums[2][MAX_SIDE] = {{0}};
+
+	for (uint32_t k = 0; k < problem->k; k++)
+		sums[0][k] = (double)x[row * problem->k + k];
+	for (unsigned int i = 0; i < problem->n_nodes; i++) {
+		const double *from = sums[i % 2];
+		double *to = sums[(i + 1) % 2];
+
+		memset(to, 0, sizeof(sums[0]));
+		for (uint32_t k = 0; k < problem->k; k++)
+			for (uint32_t n = 0; n < problem->n; n++)
+				to[n] += from[k] * (double)w[k * problem->n + n];
+	}
+	for (uint32_t n = 0; n < problem->n; n++)
+		if (!is_near(sums[problem->n_nodes % 2][n], y[row * problem->n + n]))
+			return false;
+	return true;
+}
+
+static bool is_pixel_right(const struct calibrate_bench *bench, const struct problem *problem,
+			   uint32_t pixel)
+{
+	const float *x = bench_values(bench, 0), *w = bench_values(bench, 1);
+	const uint32_t side = problem->k, channels = problem->n, area = side * side;
+	const uint32_t filter = pixel / area, top = pixel % area / side, left = pixel % side;
+	double sum = 0;
+
+	for (uint32_t c = 0; c < channels; c++)
+		for (uint32_t tap = 0; tap < 9; tap++) {
+			const uint32_t from_y = top + tap / 3 - 1, from_x = left + tap % 3 - 1;
+
+			if (from_y < side && from_x < side)
+				sum += (double)w[(filter * channels + c) * 9 + tap] *
+				       (double)x[c * area + from_y * side + from_x];
+		}
+	return is_near(sum, bench_values(bench, bench->plan->n_tensors - 1)[pixel]);
+}
+
+bool calibrate_bench_tile_is_right(const struct calibrate_bench *bench, unsigned int index)
+{
+	enum { N_PIXELS = 61 };
+	const struct tile_probe probe = tile_probe(index);
+	const struct problem *problem = problem_of(bench->executor, probe);
+	const uint32_t n_pixels = (uint32_t)problem->n * problem->k * problem->k;
+
+	if (probe.op == EXEC_TILE_MATMUL)
+		return is_row_right(bench, problem, 0) &&
+		       is_row_right(bench, problem, problem->m - 1u);
+	for (uint32_t i = 0; i < N_PIXELS; i++)
+		if (!is_pixel_right(bench, problem, (n_pixels - 1) / (N_PIXELS - 1) * i))
+			return false;
+	return true;
+}
+
+void calibrate_tiles_choose(const struct calibrate_tiles *measured, struct exec_tiles *tiles)
+{
+	/* Less is what measuring twice may differ by. */
+	const float least_gain = 0.97f;
+
+	for (unsigned int i = 0; i < CALIBRATE_TILE_PROBES; i += EXEC_MAX_TILES) {
+		const struct tile_probe probe = tile_probe(i);
+		uint8_t *chosen = &tiles->of[probe.op][probe.class];
+		float best_ns = measured->exec_ns[i + *chosen] * least_gain;
+
+		for (uint8_t tile = 0; tile < EXEC_MAX_TILES; tile++) {
+			const float ns = measured->exec_ns[i + tile];
+
+			if (ns > 0 && (!(best_ns > 0) || ns < best_ns)) {
+				best_ns = ns;
+				*chosen = tile;
+			}
+		}
+	}
 }
 
 void calibrate_bench_clear(struct calibrate_bench *bench)

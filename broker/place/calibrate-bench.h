@@ -55,6 +55,7 @@ struct calibrate_bench {
 	struct exec_arena arena; /* base NULL: not there */
 	struct plan *plan;       /* NULL: none lies on it */
 	bool is_loaded;
+	bool is_overwritten; /* by results that are no numbers to measure with */
 	struct exec_ref refs[RBK_MAX_REFS];
 	struct exec_task task; /* of the plan; state and results are whose runs it */
 	struct calibrate_work work;
@@ -78,6 +79,27 @@ int calibrate_bench_prepare(struct calibrate_bench *bench, unsigned int probe);
 
 /* Gets it ready to run, if the device wants that. Return: as executor_ops.plan_load(). */
 int calibrate_bench_load(struct calibrate_bench *bench);
+
+/*
+ * Shapes of tiles (plan/executor.h): a probe is a problem of one class with one of the shapes. It
+ * is wanted of a device that has this shape and another one.
+ */
+enum { CALIBRATE_TILE_PROBES = EXEC_TILE_OPS * EXEC_TILE_CLASSES * EXEC_MAX_TILES };
+bool calibrate_tile_is_wanted(struct executor *executor, unsigned int index);
+
+/* As calibrate_bench_prepare(), of the @index-th probe of tiles. */
+int calibrate_bench_prepare_tile(struct calibrate_bench *bench, unsigned int index);
+
+/* After that one ran: is what it computed right, as far as a plain sum here and there can tell? */
+bool calibrate_bench_tile_is_right(const struct calibrate_bench *bench, unsigned int index);
+
+/* What they took, in nanoseconds; 0: not measured, or wrong. */
+struct calibrate_tiles {
+	float exec_ns[CALIBRATE_TILE_PROBES];
+};
+
+/* Puts the fastest into @tiles, which are those in use: they stay where others win by little. */
+void calibrate_tiles_choose(const struct calibrate_tiles *measured, struct exec_tiles *tiles);
 
 /* Takes the probe off, whatever has become of it. */
 void calibrate_bench_clear(struct calibrate_bench *bench);

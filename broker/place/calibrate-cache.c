@@ -2,11 +2,15 @@
 /*
  * Profiles on disk
  *
- *	# ringbroker calibration 1 d04f4e0e5cf1a2b3
+ *	# ringbroker calibration 2 d04f4e0e5cf1a2b3
  *	# brokerd 0.1.0, cpu CPU, 8 workers, ringbroker, avx512, 8 threads, 0000...
  *	# measured 1795219200 complete
+ *	# tiles 0232 0202
  *	[device]
  *	...
+ *
+ * Tiles are numbers of shapes (plan/executor.h), for each operator that has a choice one for each
+ *class of problems; all are 0 for a device without.
  *
  * The number in the first line is a checksum (FNV-1a, 64 bits) of everything after that line: it
  * finds out files that were cut off or damaged, not forgers. Those are kept out by the owner and
@@ -33,7 +37,7 @@
 #include "util/cleanup.h"
 #include "util/error.h"
 
-static const char magic[] = "# ringbroker calibration 1 ";
+static const char magic[] = "# ringbroker calibration 2 ";
 
 enum { CHECKSUM_DIGITS = 16 };
 
@@ -103,6 +107,26 @@ static bool parse_measured(const char *line, struct calibrate_cached *ret)
 	return errno == 0 && (ret->is_complete || strcmp(end, " partial") == 0);
 }
 
+/* "# tiles 0232 0202" */
+static bool parse_tiles(const char *line, struct exec_tiles *ret)
+{
+	static const char begin[] = "# tiles";
+
+	if (!line || strncmp(line, begin, sizeof(begin) - 1) != 0)
+		return false;
+	line += sizeof(begin) - 1;
+	for (unsigned int op = 0; op < EXEC_TILE_OPS; op++) {
+		if (*line++ != ' ')
+			return false;
+		for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++, line++) {
+			if (*line < '0' || *line >= '0' + EXEC_MAX_TILES)
+				return false;
+			ret->of[op][class] = (uint8_t)(*line - '0');
+		}
+	}
+	return *line == '\0';
+}
+
 /* Return: NULL if @text, which is taken apart, is a profile for @key; else why it is not. */
 static const char *parse(char *text, size_t n_text, const char *key, struct calibrate_cached *ret,
 			 int *ret_error)
@@ -123,6 +147,8 @@ static const char *parse(char *text, size_t n_text, const char *key, struct cali
 		return "it is of another device, driver or version";
 	if (!parse_measured(take_line(&rest), ret))
 		return "it does not say since when it holds";
+	if (!parse_tiles(take_line(&rest), &ret->tiles))
+		return "it does not say which tiles were fastest";
 	n_profile = n_text - (size_t)(rest - text);
 	r = place_profile_parse("profile", rest, n_profile, &ret->profile, &errors);
 	free(errors);
@@ -201,6 +227,11 @@ static char *print_body(const char *key, const struct calibrate_cached *cached, 
 		return NULL;
 	fprintf(stream, "# %s\n# measured %" PRIu64 " %s\n", key, cached->measured_s,
 		cached->is_complete ? "complete" : "partial");
+	fputs("# tiles", stream);
+	for (unsigned int op = 0; op < EXEC_TILE_OPS; op++)
+		for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++)
+			fprintf(stream, "%s%u", class == 0 ? " " : "", cached->tiles.of[op][class]);
+	fputc('\n', stream);
 	place_profile_write(stream, &cached->profile);
 	if (fclose(stream) == 0)
 		return text;

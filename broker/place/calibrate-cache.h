@@ -13,8 +13,7 @@
 #include <stdint.h>
 
 #include "place/profile.h"
-
-struct executor_info;
+#include "plan/executor.h"
 
 enum {
 	CALIBRATE_CACHE_E_ABSENT = 1,  /* no file */
@@ -33,6 +32,8 @@ struct calibrate_cached {
 	struct place_profile profile;
 	uint64_t measured_s; /* since 1970 */
 	bool is_complete;    /* nothing was left to be inferred for lack of time */
+	/* The fastest that were found; guesses where it is not complete. */
+	struct exec_tiles tiles;
 };
 
 /*

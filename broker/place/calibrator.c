@@ -8,6 +8,9 @@
  *
  *	open -> [prepare -> load -> run ... -> clear] ... -> close
  *
+ * Of a device that has shapes of tiles to choose from, these are compared first, and the fastest of
+ *each class is taken, so that the other probes see the device as plans will: see calibrate-bench.h.
+ *
  * What would keep the device busy for longer than a submission may is left out: nobody is to wait
  * for a measurement.
  */
@@ -37,8 +40,12 @@ struct calibrator {
 	struct calibrate_samples samples;
 	struct calibrate_runs runs;
 	uint64_t run_ns, busy_ns; /* of the parts of one run so far */
+	unsigned int tile;        /* probe of tiles; CALIBRATE_TILE_PROBES: that is done */
+	struct calibrate_tiles tiles;
+	bool has_chosen; /* from them */
 	unsigned int probe;
-	int result; /* of the last step on the setup thread */
+	bool is_sampled; /* runs is a sample; of tiles, and right as well */
+	int result;      /* of the last step on the setup thread */
 	bool has_failed;
 };
 
@@ -84,10 +91,29 @@ static void close_done(void *data)
 
 /* ---- Probes ---- */
 
+static bool is_at_tiles(const struct calibrator *calibrator)
+{
+	return calibrator->tile < CALIBRATE_TILE_PROBES;
+}
+
+static void keep_sample(struct calibrator *calibrator)
+{
+	if (is_at_tiles(calibrator)) {
+		calibrator->tiles.exec_ns[calibrator->tile] = calibrator->runs.best.exec_ns;
+		return;
+	}
+	calibrator->runs.best.work = calibrator->bench.work;
+	calibrator->samples.of[calibrator->probe] = calibrator->runs.best;
+	calibrator->samples.measured |= 1ull << calibrator->probe;
+}
+
 static void clear_run(void *data)
 {
 	struct calibrator *calibrator = data;
 
+	if (calibrator->is_sampled && is_at_tiles(calibrator))
+		calibrator->is_sampled =
+			calibrate_bench_tile_is_right(&calibrator->bench, calibrator->tile);
 	calibrate_bench_clear(&calibrator->bench);
 }
 
@@ -96,7 +122,13 @@ static void clear_done(void *data)
 	struct calibrator *calibrator = data;
 
 	charge(calibrator, 0, calibrator->bench_bytes);
-	calibrator->probe++;
+	if (calibrator->is_sampled)
+		keep_sample(calibrator);
+	calibrator->is_sampled = false;
+	if (is_at_tiles(calibrator))
+		calibrator->tile++;
+	else
+		calibrator->probe++;
 	next_probe(calibrator);
 }
 
@@ -118,13 +150,6 @@ static void run(struct calibrator *calibrator)
 	calibrator->run_ns = calibrator->busy_ns = 0;
 	calibrator->bench.task.part = 0;
 	run_part(calibrator);
-}
-
-static void keep_sample(struct calibrator *calibrator)
-{
-	calibrator->runs.best.work = calibrator->bench.work;
-	calibrator->samples.of[calibrator->probe] = calibrator->runs.best;
-	calibrator->samples.measured |= 1ull << calibrator->probe;
 }
 
 static void run_done(void *data)
@@ -151,8 +176,7 @@ static void run_done(void *data)
 		run(calibrator);
 		return;
 	}
-	if (!is_more)
-		keep_sample(calibrator);
+	calibrator->is_sampled = !is_more;
 	clear(calibrator);
 }
 
@@ -180,7 +204,10 @@ static void prepare_run(void *data)
 {
 	struct calibrator *calibrator = data;
 
-	calibrator->result = calibrate_bench_prepare(&calibrator->bench, calibrator->probe);
+	calibrator->result =
+		is_at_tiles(calibrator)
+			? calibrate_bench_prepare_tile(&calibrator->bench, calibrator->tile)
+			: calibrate_bench_prepare(&calibrator->bench, calibrator->probe);
 }
 
 static void prepare_done(void *data)
@@ -208,8 +235,25 @@ static void prepare_done(void *data)
 		clear(calibrator);
 }
 
+/* To the next probe of tiles; behind the last one, what they say is done. */
+static void next_tile(struct calibrator *calibrator)
+{
+	struct exec_tiles tiles;
+
+	for (; is_at_tiles(calibrator); calibrator->tile++)
+		if (calibrate_tile_is_wanted(calibrator->executor, calibrator->tile))
+			return;
+	if (calibrator->has_chosen)
+		return;
+	calibrator->has_chosen = true;
+	executor_get_tiles(calibrator->executor, &tiles);
+	calibrate_tiles_choose(&calibrator->tiles, &tiles);
+	executor_set_tiles(calibrator->executor, &tiles);
+}
+
 static void next_probe(struct calibrator *calibrator)
 {
+	next_tile(calibrator);
 	for (; calibrator->probe < CALIBRATE_PROBES; calibrator->probe++)
 		if (calibrate_expected_ns(&calibrator->samples, calibrator->probe) <= MAX_RUN_NS)
 			break;
@@ -235,6 +279,10 @@ static void open_done(void *data)
 	struct calibrator *calibrator = data;
 
 	calibrator->has_failed = calibrator->result != 0;
+	calibrator->tile = 0;
+	calibrator->tiles = (struct calibrate_tiles){{0}};
+	calibrator->has_chosen = false;
+	calibrator->is_sampled = false;
 	calibrator->probe = 0;
 	next_probe(calibrator);
 }

@@ -63,6 +63,9 @@ def check_apu():
         with cards.hog('card0', '--gtt', '1GiB') as pid:
             cpu, apu = cards.devices()
     assert cpu['kind'] == 'cpu' and 'vram' not in cpu
+    assert cpu['tiles'] == {} and set(apu['tiles']) == {'MatMul', 'Conv'}, apu['tiles']
+    assert list(apu['tiles']['Conv']) == ['large', 'small', 'few_rows', 'few_columns'], apu
+    assert apu['tiles']['MatMul']['large'] == '64x128', apu
     assert apu['kind'] == 'gpu' and 'RAVEN' in apu['name'], apu
     assert apu['is_integrated'] is True
     for field in ('total', 'usable', 'used', 'own'):

@@ -39,6 +39,7 @@ static void fill(struct calibrate_cached *cached)
 {
 	*cached = (struct calibrate_cached){
 		.measured_s = 1795219200,
+		.tiles = {{{0, 2, 3, 2}, {0, EXEC_MAX_TILES - 1, 0, 1}}},
 		.profile = {.name = "Card",
 			    .source = "measured",
 			    .is_valid = true,
@@ -112,6 +113,7 @@ static void expect_right(struct fixture *fixture)
 			 0);
 	assert_memory_equal(&cached.profile, &fixture->cached.profile, sizeof(cached.profile));
 	assert_int_equal(cached.measured_s, fixture->cached.measured_s);
+	assert_memory_equal(&cached.tiles, &fixture->cached.tiles, sizeof(cached.tiles));
 	assert_int_equal(cached.is_complete, fixture->cached.is_complete);
 }
 
@@ -256,6 +258,12 @@ static void test_cache__hostile_figures(void **state)
 	fixture->cached.profile.n_servers = UINT32_MAX;
 	write_right(fixture);
 	expect_refusal(fixture, "its figures are impossible");
+	for (unsigned int tile = EXEC_MAX_TILES; tile < 256; tile += 7) {
+		fill(&fixture->cached);
+		fixture->cached.tiles.of[EXEC_TILE_CONV][EXEC_TILE_FEW_COLS] = (uint8_t)tile;
+		write_right(fixture);
+		expect_refusal(fixture, "it does not say which tiles were fastest");
+	}
 	fill(&fixture->cached);
 	fixture->cached.profile.task_ns = -5;
 	write_right(fixture);

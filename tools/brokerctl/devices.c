@@ -65,6 +65,32 @@ static void print_devices(const struct arguments *arguments, const struct rbk_st
 	table_end();
 }
 
+/* How much devices compute at once, where they have a choice and it was made for them. */
+static void print_tiles(const struct rbk_stats_view *root)
+{
+	static const char *const heads[] = {"<DEVICE",   "<OPERATOR",    "<LARGE", "<SMALL",
+					    "<FEW ROWS", "<FEW COLUMNS", NULL};
+	struct rbk_stats_device device;
+	bool is_begun = false;
+
+	for (uint32_t i = 0; i < rbk_stats_count(root, RBK_STATS_SECTION_DEVICES); i++) {
+		device_copy(root, i, &device);
+		for (unsigned int op = 0; op < RBK_STATS_TILE_OPERATORS; op++) {
+			if (device.tiles[op][0].rows == 0)
+				continue;
+			if (!is_begun)
+				table_begin("Tiles, rows by columns of results", heads);
+			is_begun = true;
+			table_cell("%s", device_label(device.index));
+			table_cell("%s", tiles_name(op));
+			for (unsigned int class = 0; class < RBK_STATS_TILE_CLASSES; class ++)
+				table_cell("%s", text_tile(&device.tiles[op][class]));
+		}
+	}
+	if (is_begun)
+		table_end();
+}
+
 /* --- As every client is told --- */
 
 static void print_plain(const struct arguments *arguments, const struct rbk_device *devices,
@@ -226,6 +252,8 @@ static void show_root(const struct arguments *arguments, const struct rbk_stats_
 
 	if (!arguments->values[OPT_JSON]) {
 		print_devices(arguments, root);
+		if (!arguments->values[OPT_NO_HEADER])
+			print_tiles(root);
 		return;
 	}
 	for (uint32_t i = 0; i < rbk_stats_count(root, RBK_STATS_SECTION_DEVICES); i++) {

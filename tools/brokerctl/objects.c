@@ -92,6 +92,16 @@ void json_device(const struct rbk_stats_device *device)
 	json_number("launch_ns", device->launch_ns);
 	json_number("active_watts", device->active_watts);
 	json_object_end();
+	json_object("tiles");
+	for (unsigned int op = 0; op < RBK_STATS_TILE_OPERATORS; op++) {
+		if (device->tiles[op][0].rows == 0)
+			continue;
+		json_object(tiles_name(op));
+		for (unsigned int class = 0; class < RBK_STATS_TILE_CLASSES; class ++)
+			json_string(tile_class_name(class), text_tile(&device->tiles[op][class]));
+		json_object_end();
+	}
+	json_object_end();
 	json_object("memory");
 	json_optional("total", device->memory_total);
 	json_optional("used", device->memory_used);

@@ -2,6 +2,7 @@
 /* Copies of records whose strings end, and words for what is in them. */
 #include "records.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -126,6 +127,28 @@ const char *breaker_name(uint32_t breaker)
 	};
 
 	return NAME_OF(names, breaker);
+}
+
+const char *tiles_name(uint32_t op)
+{
+	static const char *const names[] = {"MatMul", "Conv"};
+
+	return NAME_OF(names, op);
+}
+
+const char *tile_class_name(uint32_t class)
+{
+	static const char *const names[] = {"large", "small", "few_rows", "few_columns"};
+
+	return NAME_OF(names, class);
+}
+
+const char *text_tile(const struct rbk_stats_tile *tile)
+{
+	static char text[8];
+
+	snprintf(text, sizeof(text), "%ux%u", tile->rows, tile->columns);
+	return text;
 }
 
 const char *device_kind_name(uint32_t kind)

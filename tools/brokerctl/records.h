@@ -32,10 +32,15 @@ bool device_number(const char *text, uint32_t *ret);
 /* Words for enumerations; "unknown" for what is not known. */
 const char *breaker_name(uint32_t breaker);
 const char *device_kind_name(uint32_t kind);
+const char *tiles_name(uint32_t op); /* rbk_stats_device.tiles: by operator, by class */
+const char *tile_class_name(uint32_t class);
 const char *memory_state_name(uint32_t state);
 const char *memory_tier_name(uint32_t tier);
 const char *strategy_name(uint32_t strategy);
 const char *contention_source_name(uint32_t source);
+
+/* "64x128"; valid until the next call. */
+const char *text_tile(const struct rbk_stats_tile *tile);
 
 /* 0 of none. */
 double mean_of(uint64_t sum, uint64_t n);

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which shapes of tiles a calibrator chooses: of devices that compute as the reference does, take
+ * as long as a script says, and may be wrong with one of their shapes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "place/calibrate.h"
+#include "reference/reference.h"
+#include "util/checked.h"
+#include "util/clock.h"
+
+enum { N_TILES = 3, NONE = N_TILES };
+
+struct device {
+	struct executor executor;
+	uint64_t run_ns[N_TILES];
+	unsigned int wrong; /* this one's results; NONE: none */
+	unsigned int n_tiles;
+	struct exec_tiles prepared; /* with which the plan was prepared */
+	bool is_computed;           /* by a run before */
+	unsigned int n_wrong;
+
+	/* The calibrator's next step. */
+	calibrate_step_fn *run, *done;
+	void *data;
+	struct exec_task *task;
+	unsigned int n_results, n_failures;
+};
+
+static struct device *device_of(struct executor *executor)
+{
+	return container_of(executor, struct device, executor);
+}
+
+static void op_import(struct executor *executor, struct exec_arena *arena)
+{
+}
+
+static int op_prepare(struct executor *executor, struct plan *plan)
+{
+	struct device *device = device_of(executor);
+
+	executor_get_tiles(executor, &device->prepared);
+	device->is_computed = false;
+	return 0;
+}
+
+static void op_release(struct executor *executor, struct plan *plan)
+{
+}
+
+static bool op_tile(struct executor *executor, enum exec_tile_op op, unsigned int i,
+		    struct exec_tile *ret)
+{
+	*ret = (struct exec_tile){8, (uint8_t)(32 * (1 + i))};
+	return i < device_of(executor)->n_tiles;
+}
+
+static const struct executor_ops ops = {
+	.arena_import = op_import,
+	.arena_release = op_import,
+	.plan_prepare = op_prepare,
+	.plan_release = op_release,
+	.tile = op_tile,
+};
+
+/* Classes are those of the only node, at its result. */
+static unsigned int tile_of(const struct device *device, const struct plan *plan)
+{
+	const struct shape *y = &plan->tensors[plan->n_tensors - 1].shape;
+	const bool is_conv = y->rank == 4;
+	const uint64_t rows = is_conv ? y->dims[1] : y->dims[0];
+	const uint64_t cols = is_conv ? (uint64_t)y->dims[2] * y->dims[3] : y->dims[1];
+
+	return device->prepared
+		.of[is_conv ? EXEC_TILE_CONV : EXEC_TILE_MATMUL][exec_tile_class(rows, cols, 1)];
+}
+
+static void compute(struct device *device, struct exec_task *task)
+{
+	const struct plan *plan = task->plan;
+	void *bindings[RBK_MAX_REFS];
+	uint64_t run_ns = 1000;
+
+	if (strncmp(plan->name, "tile-", 5) == 0) {
+		const unsigned int tile = tile_of(device, plan);
+
+		for (unsigned int i = 0; i < plan->n_bindings; i++)
+			bindings[i] = task->refs[i].arena->base + task->refs[i].offset;
+		if (!device->is_computed)
+			reference_run(plan, 1, bindings);
+		if (!device->is_computed && tile == device->wrong) {
+			device->n_wrong++;
+			((float *)bindings[plan->n_bindings - 1])[0] *= 1.01f;
+		}
+		device->is_computed = true;
+		run_ns = device->run_ns[tile];
+	}
+	task->res = 0;
+	task->start_ticks = 1;
+	task->end_ticks = 1 + clock_ns_to_ticks(run_ns);
+}
+
+static void step_setup(void *context, calibrate_step_fn *run, calibrate_step_fn *done, void *data)
+{
+	struct device *device = context;
+
+	device->run = run;
+	device->done = done;
+	device->data = data;
+}
+
+static bool step_charge(void *context, struct executor *executor, uint64_t device_bytes,
+			uint64_t host_bytes)
+{
+	return true;
+}
+
+static void step_run(void *context, struct executor *executor, struct exec_task *task,
+		     calibrate_step_fn *done, void *data)
+{
+	struct device *device = context;
+
+	step_setup(context, NULL, done, data);
+	device->task = task;
+}
+
+static void step_result(void *context, struct executor *executor,
+			const struct calibrate_samples *samples)
+{
+	struct device *device = context;
+
+	device->n_results++;
+	device->n_failures += samples == NULL;
+}
+
+static void calibrate(struct device *device)
+{
+	const struct calibrate_ops steps = {
+		.setup = step_setup,
+		.charge = step_charge,
+		.run = step_run,
+		.result = step_result,
+		.context = device,
+	};
+	struct executor *executors[1] = {&device->executor};
+	struct calibrator *calibrator;
+
+	device->executor.ops = &ops;
+	device->executor.info = (struct executor_info){.kind = EXECUTOR_SOFTWARE_GPU, .name = ""};
+	assert_int_equal(calibrator_new(&steps, executors, 1, &calibrator), 0);
+	calibrator_start(calibrator, 1);
+	while (device->done) {
+		calibrate_step_fn *done = device->done;
+
+		device->done = NULL;
+		if (device->task)
+			compute(device, device->task);
+		else
+			device->run(device->data);
+		device->task = NULL;
+		done(device->data);
+	}
+	assert_int_equal(device->n_results, 1);
+	assert_int_equal(device->n_failures, 0);
+	calibrator_free(calibrator);
+}
+
+/* FEW_ROWS of a Conv has no probe: another pipeline is for that. */
+static void expect_all(struct device *device, unsigned int tile, unsigned int guess)
+{
+	struct exec_tiles tiles;
+
+	executor_get_tiles(&device->executor, &tiles);
+	for (unsigned int op = 0; op < EXEC_TILE_OPS; op++)
+		for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++)
+			assert_int_equal(
+				tiles.of[op][class],
+				op == EXEC_TILE_CONV && class == EXEC_TILE_FEW_ROWS ? guess : tile);
+}
+
+static void test_tiles__fastest(void **state)
+{
+	struct device device = {
+		.run_ns = {9000000, 7000000, 8000000}, .wrong = NONE, .n_tiles = N_TILES};
+
+	calibrate(&device);
+	expect_all(&device, 1, 0);
+}
+
+/* The fastest by far, but one element in a corner is off by a hundredth. */
+static void test_tiles__never_wrong(void **state)
+{
+	struct device device = {
+		.run_ns = {9000000, 1000000, 8000000}, .wrong = 1, .n_tiles = N_TILES};
+
+	calibrate(&device);
+	assert_true(device.n_wrong > 0);
+	expect_all(&device, 2, 0);
+}
+
+/* Not even if it is what was guessed. */
+static void test_tiles__guess_is_wrong(void **state)
+{
+	struct device device = {
+		.run_ns = {1000000, 9000000, 8000000}, .wrong = 0, .n_tiles = N_TILES};
+
+	calibrate(&device);
+	expect_all(&device, 2, 0);
+}
+
+static void test_tiles__no_choice(void **state)
+{
+	struct device device = {.run_ns = {1000000}, .wrong = 0, .n_tiles = 1};
+
+	calibrate(&device);
+	assert_int_equal(device.n_wrong, 0);
+	expect_all(&device, 0, 0);
+}
+
+static void test_choose__little_gain(void **state)
+{
+	struct calibrate_tiles measured = {{0}};
+	struct exec_tiles tiles = {{{1, 1, 1, 1}, {1, 1, 1, 1}}};
+
+	/* MatMul, large: within what measuring twice differs by; small: more than that. */
+	measured.exec_ns[0] = 99;
+	measured.exec_ns[1] = 100;
+	measured.exec_ns[EXEC_MAX_TILES] = 90;
+	measured.exec_ns[EXEC_MAX_TILES + 1] = 100;
+	measured.exec_ns[EXEC_MAX_TILES + 2] = 80;
+	calibrate_tiles_choose(&measured, &tiles);
+	assert_int_equal(tiles.of[EXEC_TILE_MATMUL][EXEC_TILE_LARGE], 1);
+	assert_int_equal(tiles.of[EXEC_TILE_MATMUL][EXEC_TILE_SMALL], 2);
+	/* Nothing is known. */
+	assert_int_equal(tiles.of[EXEC_TILE_CONV][EXEC_TILE_SMALL], 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_tiles__fastest),
+		cmocka_unit_test(test_tiles__never_wrong),
+		cmocka_unit_test(test_tiles__guess_is_wrong),
+		cmocka_unit_test(test_tiles__no_choice),
+		cmocka_unit_test(test_choose__little_gain),
+	};
+
+	clock_init();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
