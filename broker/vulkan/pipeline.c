@@ -493,6 +493,32 @@ void vk_pipelines_deinit(struct vk_device *device)
 	*pipelines = (struct vk_pipelines){.path = pipelines->path};
 }
 
+/* Modules begin with a header of five words and the instructions that say what they need. */
+static bool code_needs(const uint32_t *code, size_t bytes, uint32_t capability)
+{
+	enum { HEADER_WORDS = 5, OP_CAPABILITY = 17 };
+	const size_t n_words = bytes / sizeof(code[0]);
+
+	for (size_t i = HEADER_WORDS; i + 1 < n_words && (code[i] & 0xffff) == OP_CAPABILITY;
+	     i += code[i] >> 16)
+		if (code[i + 1] == capability)
+			return true;
+	return false;
+}
+
+bool vk_pipeline_can_compile(const struct vk_device *device, const struct vk_pipe_info *info,
+			     bool half)
+{
+	/* Of SPIR-V. */
+	enum { STORAGE_BUFFER_16_BIT_ACCESS = 4433, STORAGE_BUFFER_8_BIT_ACCESS = 4448 };
+	const uint32_t *code = half ? info->half : info->code;
+	const size_t bytes = half ? info->half_bytes : info->code_bytes;
+
+	return code &&
+	       (device->has_half || !code_needs(code, bytes, STORAGE_BUFFER_16_BIT_ACCESS)) &&
+	       (device->has_bytes || !code_needs(code, bytes, STORAGE_BUFFER_8_BIT_ACCESS));
+}
+
 int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info, bool half,
 			VkPipeline *ret)
 {

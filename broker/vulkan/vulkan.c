@@ -533,6 +533,8 @@ static void count_compiled(struct vk_device *device, const struct vk_pipe_info *
 {
 	VkPipeline pipeline;
 
+	if (!vk_pipeline_can_compile(device, info, half))
+		return;
 	if (vk_pipeline_compile(device, info, half, &pipeline)) {
 		(*n_refused)++;
 		return;
@@ -568,14 +570,10 @@ int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
 			for (int variant = 0; variant < VK_VARIANT_COUNT; variant++) {
 				const struct vk_pipe_info *info = vk_pipe_info(pipe, variant);
 
-				if (!info || (pipe == VK_PIPE_COPY_BYTES && !device->has_bytes))
-					continue;
-				if (pipe >= VK_PIPE_TYPED &&
-				    (!device->has_half || !device->has_bytes))
+				if (!info)
 					continue;
 				count_compiled(device, info, false, &n_compiled, &n_refused);
-				if (info->half && device->has_half)
-					count_compiled(device, info, true, &n_compiled, &n_refused);
+				count_compiled(device, info, true, &n_compiled, &n_refused);
 			}
 	}
 	*ret_n_compiled = n_compiled;
