@@ -7,6 +7,14 @@
  * moves to another one only by rbk_lease_restore(); whoever is in the middle of a request then ends
  * it on the old one, which is lost.
  *
+ * What is given back is the broker's from when it was told, whether it answers or not: it takes
+ * requests in their order, and what it has not read when it ends, or the connection, is free by
+ * that. So credit is never spent twice, nor lost. An object that was paid for counts as added
+ * likewise; one that the broker did not take after all is found when it is dropped, and its credit
+ * given back then. Of what is asked for it is the other way round: what comes too late goes back.
+ *
+ * A broker that did not answer in time is not waited for again until it says anything.
+ *
  * Who pays for an object may change without a word to its members: what is remembered as charged is
  * what the broker said last, and a new broker says anew. So the next one may hear of a little more
  * than there is, until it is told of the objects as well.
@@ -190,10 +198,23 @@ static struct rbk *lease_rbk(struct rbk_lease *lease, uint32_t *ret_number)
 	return rbk;
 }
 
-static int ask_object(struct rbk *rbk, struct rbk_wire_lease_object *request,
+/* Return: 0; -ETIME: the broker stalls, and was not asked. */
+static int check_answers(struct rbk *rbk, struct rbk_error *error)
+{
+	if (!client_stalls(rbk))
+		return 0;
+	return client_error(error, -ETIME,
+			    "the broker has not answered a request before, and is not asked "
+			    "anew until it does");
+}
+
+/* @owed_bytes as in struct client_message. */
+static int ask_object(struct rbk *rbk, struct rbk_wire_lease_object *request, uint64_t owed_bytes,
 		      struct client_answer *ret, struct rbk_error *error)
 {
-	struct client_message message = {&request->request, sizeof(*request), NULL, 0, -1};
+	struct client_message message = {
+		&request->request, sizeof(*request), NULL, 0, -1, owed_bytes,
+	};
 
 	request->request.type = RBK_WIRE_LEASE_OBJECT;
 	return client_request(rbk, &message, ret, error);
@@ -201,22 +222,15 @@ static int ask_object(struct rbk *rbk, struct rbk_wire_lease_object *request,
 
 RBK_EXPORT void rbk_lease_close(struct rbk_lease *lease)
 {
+	int r;
+
 	if (!lease)
 		return;
-	if (client_check(lease->rbk, NULL) == 0) {
-		for (struct lease_object *object = lease->objects; object; object = object->next) {
-			struct rbk_wire_lease_object drop = {
-				.lease = lease->number,
-				.action = RBK_WIRE_OBJECT_DROP,
-				.dev = object->dev,
-				.ino = object->ino,
-			};
-			struct client_answer answer;
-
-			ask_object(lease->rbk, &drop, &answer, NULL);
-		}
+	r = client_check(lease->rbk, NULL);
+	while (!r && lease->objects)
+		r = rbk_lease_object_drop(lease, lease->objects->dev, lease->objects->ino);
+	if (client_check(lease->rbk, NULL) == 0)
 		rbk_lease_give(lease, lease->credit_bytes, NULL);
-	}
 	lease_free(lease);
 }
 
@@ -235,26 +249,16 @@ RBK_EXPORT const struct rbk_lease_page *rbk_lease_page(const struct rbk_lease *l
 	return lease->page;
 }
 
-static int ask_credit(struct rbk_lease *lease, struct rbk_wire_lease_credit *request,
-		      const struct rbk_lease_use *use, uint64_t wait_ns, struct client_answer *ret,
-		      struct rbk_error *error)
+static void fill_credit(struct rbk_wire_lease_credit *request, const struct rbk_lease_use *use)
 {
-	struct client_message message = {&request->request, sizeof(*request), NULL, 0, -1};
-	struct rbk *rbk = lease_rbk(lease, &request->lease);
-	int r;
-
 	request->request.type = RBK_WIRE_LEASE_CREDIT;
-	request->wait_ms = wait_ms(wait_ns);
-	if (use) {
-		request->used_bytes = use->used_bytes;
-		request->extra_bytes = use->extra_bytes;
-		request->n_objects = use->n_objects;
-		request->n_refused = use->n_refused;
-		request->peak_bytes = use->peak_bytes;
-	}
-	r = client_request_for(rbk, &message, wait_ns, ret, error);
-	client_unref(rbk);
-	return r;
+	if (!use)
+		return;
+	request->used_bytes = use->used_bytes;
+	request->extra_bytes = use->extra_bytes;
+	request->n_objects = use->n_objects;
+	request->n_refused = use->n_refused;
+	request->peak_bytes = use->peak_bytes;
 }
 
 static void add_credit(struct rbk_lease *lease, uint64_t more, uint64_t less)
@@ -270,16 +274,24 @@ RBK_EXPORT int rbk_lease_take(struct rbk_lease *lease, uint64_t want_bytes, uint
 			      uint64_t *ret_bytes, struct rbk_error *error)
 {
 	struct rbk_wire_lease_credit request = {
+		.wait_ms = wait_ms(wait_ns),
 		.want_bytes = want_bytes,
 		.least_bytes = least_bytes,
 	};
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
 	struct client_answer answer;
+	struct rbk *rbk;
 	int r;
 
 	if (least_bytes > want_bytes)
 		return client_error(error, -EINVAL,
 				    "the least that will do is above what is wanted");
-	r = ask_credit(lease, &request, use, wait_ns, &answer, error);
+	fill_credit(&request, use);
+	rbk = lease_rbk(lease, &request.lease);
+	r = check_answers(rbk, error);
+	if (!r)
+		r = client_request_for(rbk, &message, wait_ns, &answer, error);
+	client_unref(rbk);
 	if (r)
 		return r;
 	if (answer.reply.lease_given.given_bytes > want_bytes ||
@@ -290,16 +302,48 @@ RBK_EXPORT int rbk_lease_take(struct rbk_lease *lease, uint64_t want_bytes, uint
 	return 0;
 }
 
-RBK_EXPORT int rbk_lease_give(struct rbk_lease *lease, uint64_t bytes,
-			      const struct rbk_lease_use *use)
+/* @waits: for the answer, unless the broker stalls. */
+static int give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lease_use *use,
+		bool waits)
 {
 	struct rbk_wire_lease_credit request = {.return_bytes = bytes};
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
 	struct client_answer answer;
-	int r = ask_credit(lease, &request, use, 0, &answer, NULL);
+	struct rbk *rbk;
+	int r;
 
+	fill_credit(&request, use);
+	rbk = lease_rbk(lease, &request.lease);
+	if (waits && !client_stalls(rbk)) {
+		r = client_request(rbk, &message, &answer, NULL);
+		if (r == -ETIME)
+			r = 0;
+	} else {
+		r = client_post(rbk, &message);
+	}
+	client_unref(rbk);
 	if (r == 0)
 		add_credit(lease, 0, bytes);
 	return r;
+}
+
+RBK_EXPORT int rbk_lease_give(struct rbk_lease *lease, uint64_t bytes,
+			      const struct rbk_lease_use *use)
+{
+	return give(lease, bytes, use, true);
+}
+
+int client_lease_give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lease_use *use)
+{
+	return give(lease, bytes, use, false);
+}
+
+static void put_object(struct rbk_lease *lease, struct lease_object *object)
+{
+	pthread_mutex_lock(&lease->lock);
+	object->next = lease->objects;
+	lease->objects = object;
+	pthread_mutex_unlock(&lease->lock);
 }
 
 RBK_EXPORT int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint64_t ino,
@@ -321,7 +365,14 @@ RBK_EXPORT int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint6
 	if (!object)
 		return client_error(error, -ENOMEM, "out of memory");
 	rbk = lease_rbk(lease, &request.lease);
-	r = ask_object(rbk, &request, &answer, error);
+	r = check_answers(rbk, error);
+	if (!r) {
+		r = ask_object(rbk, &request, 0, &answer, error);
+		if (r == -ETIME && from_credit_bytes > 0) {
+			answer.reply.lease_given.given_bytes = from_credit_bytes;
+			r = 0;
+		}
+	}
 	client_unref(rbk);
 	if (r) {
 		free(object);
@@ -335,10 +386,7 @@ RBK_EXPORT int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint6
 	};
 	*ret_charged_bytes = object->charged_bytes;
 	add_credit(lease, 0, from_credit_bytes);
-	pthread_mutex_lock(&lease->lock);
-	object->next = lease->objects;
-	lease->objects = object;
-	pthread_mutex_unlock(&lease->lock);
+	put_object(lease, object);
 	return 0;
 }
 
@@ -355,34 +403,60 @@ static struct lease_object *take_object(struct rbk_lease *lease, uint64_t dev, u
 	return object;
 }
 
-RBK_EXPORT int rbk_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino)
+/*
+ * Out of the list, and then the broker is told: nobody else does meanwhile, nor a new broker. What
+ * it cost with a broker that ended is credit where the next did not take it.
+ */
+static int drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino, bool waits)
 {
 	struct rbk_wire_lease_object request = {
+		.request.type = RBK_WIRE_LEASE_OBJECT,
 		.action = RBK_WIRE_OBJECT_DROP,
 		.dev = dev,
 		.ino = ino,
 	};
+	struct client_message message = {&request.request, sizeof(request), NULL, 0, -1};
 	struct client_answer answer;
-	struct rbk *rbk = lease_rbk(lease, &request.lease);
-	int r = ask_object(rbk, &request, &answer, NULL);
-	struct lease_object *object = NULL;
-	uint64_t credit_bytes = 0;
+	struct lease_object *object;
+	struct rbk *rbk;
+	int r;
 
 	pthread_mutex_lock(&lease->lock);
-	/* A broker that is lost has forgotten it, and the next one is not to hear of it. */
-	if (!r || r == -ENOENT || (client_check(rbk, NULL) && lease->rbk == rbk))
-		object = take_object(lease, dev, ino);
-	/* What it cost with one that ended is credit where the next did not take it. */
-	if (object && r == -ENOENT)
-		credit_bytes = object->charged_bytes;
+	object = take_object(lease, dev, ino);
+	rbk = client_ref(lease->rbk);
+	request.lease = lease->number;
 	pthread_mutex_unlock(&lease->lock);
+	if (!object) {
+		r = client_check(rbk, NULL);
+		client_unref(rbk);
+		return r ? r : -ENOENT;
+	}
+	message.owed_bytes = object->charged_bytes;
+	if (waits && !client_stalls(rbk)) {
+		r = ask_object(rbk, &request, object->charged_bytes, &answer, NULL);
+		if (r == -ENOENT)
+			give(lease, object->charged_bytes, NULL, true);
+		if (r == -ENOENT || r == -ETIME)
+			r = 0;
+	} else {
+		r = client_post(rbk, &message);
+	}
 	client_unref(rbk);
-	if (credit_bytes > 0)
-		rbk_lease_give(lease, credit_bytes, NULL);
-	if (object && r == -ENOENT)
-		r = 0;
-	free(object);
+	if (r == -EBUSY || r == -ENOMEM)
+		put_object(lease, object);
+	else
+		free(object);
 	return r;
+}
+
+RBK_EXPORT int rbk_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino)
+{
+	return drop(lease, dev, ino, true);
+}
+
+int client_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino)
+{
+	return drop(lease, dev, ino, false);
 }
 
 RBK_EXPORT int rbk_lease_resize(struct rbk *rbk, uint32_t lease, uint64_t wish_bytes,
@@ -448,7 +522,7 @@ static void restore_objects(struct rbk_lease *lease)
 		struct client_answer answer;
 
 		/* What it cost stays credit, until it is dropped. */
-		if (ask_object(lease->rbk, &request, &answer, NULL))
+		if (client_stalls(lease->rbk) || ask_object(lease->rbk, &request, 0, &answer, NULL))
 			continue;
 		lease->credit_bytes -= request.from_credit_bytes;
 		object->charged_bytes = answer.reply.lease_given.given_bytes;

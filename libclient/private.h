@@ -110,6 +110,7 @@ struct rbk {
 	unsigned int n_abandoned;        /* of them, without anybody who waits */
 	uint32_t next_cookie;
 	bool reading; /* somebody is in recvmsg() on behalf of all */
+	bool stalls;  /* a request's time was up, and nothing has come since */
 	struct client_ring_cold *rings;
 };
 
@@ -120,6 +121,9 @@ struct client_message {
 	const void *tail;
 	size_t tail_bytes;
 	int fd;
+	/* Of an object that is dropped: if the broker has never heard of it, as much credit of the
+	 * lease is left of it, and given back. */
+	uint64_t owed_bytes;
 };
 
 struct client_answer {
@@ -140,6 +144,17 @@ int client_request(struct rbk *rbk, const struct client_message *message, struct
 /* client_request() that the broker may take @wait_ns longer to answer. */
 int client_request_for(struct rbk *rbk, const struct client_message *message, uint64_t wait_ns,
 		       struct client_answer *ret, struct rbk_error *error);
+
+/*
+ * Sends a request of a lease that gives something back, and waits for nothing. What it gives back
+ * is the broker's from then on, whether that reads it or ends. Any thread.
+ * Return: 0; -EBUSY: the broker has too much to answer, nothing was sent; -ECONNRESET, -EPROTO,
+ * -ECHILD, -ENOMEM: likewise.
+ */
+int client_post(struct rbk *rbk, const struct client_message *message);
+
+/* Has the time of a request passed, and has the broker said nothing since? Does not wait. */
+bool client_stalls(struct rbk *rbk);
 
 /* client_request() of those that name an object and get nothing back. */
 int client_request_id(struct rbk *rbk, uint32_t type, uint32_t id, struct rbk_error *error);
@@ -165,6 +180,19 @@ void client_requests_free(struct rbk *rbk);
 
 struct rbk *client_ref(struct rbk *rbk);
 struct rbk *client_unref(struct rbk *rbk);
+
+/* ---- lease.c ---- */
+
+struct rbk_lease;
+struct rbk_lease_use;
+
+/*
+ * rbk_lease_give() and rbk_lease_object_drop() that wait for nothing. Return: 0; -EBUSY: not now;
+ * -ENOENT: no such object; errors of a lost connection: credit is the member's as before, and the
+ * object is dropped.
+ */
+int client_lease_give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lease_use *use);
+int client_lease_object_drop(struct rbk_lease *lease, uint64_t dev, uint64_t ino);
 
 /* ---- arena.c ---- */
 

@@ -9,7 +9,12 @@
  * lock, because a packet is sent whole.
  *
  * A request that nobody waits for any more, because its time was up, stays in the list: its late
- * answer is not a mistake of the broker, and what it made must be given back.
+ * answer is not a mistake of the broker, and what it made must be given back. So do those that
+ * nobody ever waits for (client_post()): what gives something back is not to hold up who does it.
+ * Their answers are read by whoever asks next.
+ *
+ * A broker that has let a request's time pass is stalled until it says anything at all. Who has
+ * something else to do than to wait for it asks that first.
  *
  * Whatever goes wrong on the socket ends the connection for everybody: client_lose() stores why,
  * wakes all who wait for answers, and shuts the bells so that those who sleep in a ring wake up.
@@ -27,6 +32,8 @@
 
 /* More late answers than that, and the broker is taken for lost. */
 #define REQUESTS_ABANDONED_MAX 256
+/* With as many nothing more is posted; they fit into any socket. */
+#define REQUESTS_POSTED_MAX 64
 
 struct client_request {
 	struct client_request *next;
@@ -34,8 +41,12 @@ struct client_request {
 	uint32_t cookie;
 	bool done;
 	bool abandoned;
-	struct client_answer *answer;        /* of who waits */
-	struct rbk_wire_lease_credit credit; /* of LEASE_CREDIT, that request */
+	struct client_answer *answer; /* of who waits */
+	union {
+		struct rbk_wire_lease_credit credit; /* of LEASE_CREDIT, that request */
+		struct rbk_wire_lease_object object; /* likewise of LEASE_OBJECT */
+	};
+	uint64_t owed_bytes; /* as in struct client_message */
 	int r;
 	struct rbk_error error;
 };
@@ -197,28 +208,46 @@ static int wait_readable(int fd, uint64_t deadline_ns)
 	}
 }
 
-/* A request that nobody will wait for. Under the lock; neither waits nor fails: the session's end
- * will clean up too. */
-static void send_abandoned(struct rbk *rbk, const struct client_message *message)
+/* NULL: out of memory. */
+static struct client_request *request_new(const struct client_message *message)
 {
-	struct client_request *request;
+	struct client_request *request = calloc(1, sizeof(*request));
 
-	request = calloc(1, sizeof(*request));
 	if (!request)
-		return;
+		return NULL;
 	request->type = message->request->type;
+	request->owed_bytes = message->owed_bytes;
+	if (request->type == RBK_WIRE_LEASE_CREDIT)
+		memcpy(&request->credit, message->request, sizeof(request->credit));
+	if (request->type == RBK_WIRE_LEASE_OBJECT)
+		memcpy(&request->object, message->request, sizeof(request->object));
+	return request;
+}
+
+/* A request that nobody will wait for. Under the lock; does not wait. Return: 0; -ETIME: the socket
+ * is full; -ENOMEM, other errors of the socket: it was not sent. */
+static int send_abandoned(struct rbk *rbk, const struct client_message *message)
+{
+	struct client_request *request = request_new(message);
+	int r;
+
+	if (!request)
+		return -ENOMEM;
 	request->cookie = message->request->cookie = rbk->next_cookie++;
-	if (send_message(rbk, message, MSG_DONTWAIT)) {
+	r = send_message(rbk, message, MSG_DONTWAIT);
+	if (r) {
 		free(request);
-		return;
+		return r;
 	}
 	request->abandoned = true;
 	request->next = rbk->requests;
 	rbk->requests = request;
 	rbk->n_abandoned++;
+	return 0;
 }
 
-/* Something was made for a request that nobody waits for: gives it back. Under the lock. */
+/* Something was made for a request that nobody waits for: gives it back. Under the lock. If that
+ * cannot be sent, the session's end does it. */
 static void give_back(struct rbk *rbk, uint32_t type, uint32_t id)
 {
 	struct rbk_wire_id remove = {
@@ -231,17 +260,37 @@ static void give_back(struct rbk *rbk, uint32_t type, uint32_t id)
 }
 
 /* Likewise credit of a lease. */
-static void give_credit_back(struct rbk *rbk, const struct client_request *request, uint64_t bytes)
+static void give_credit_back(struct rbk *rbk, uint32_t lease, uint64_t bytes)
 {
-	struct rbk_wire_lease_credit back = request->credit;
+	struct rbk_wire_lease_credit back = {
+		.request.type = RBK_WIRE_LEASE_CREDIT,
+		.lease = lease,
+		.return_bytes = bytes,
+	};
 	struct client_message message = {&back.request, sizeof(back), NULL, 0, -1};
 
-	if (bytes == 0)
+	if (bytes > 0)
+		send_abandoned(rbk, &message);
+}
+
+/*
+ * Likewise, what is an object of a lease's: one that was to be had for nothing goes. One that was
+ * paid for counts as added from when its time was up; if it has not been, that shows when it is
+ * dropped.
+ */
+static void settle_object(struct rbk *rbk, const struct client_request *request, int res)
+{
+	struct rbk_wire_lease_object drop = request->object;
+	struct client_message message = {&drop.request, sizeof(drop), NULL, 0, -1};
+
+	if (drop.action == RBK_WIRE_OBJECT_DROP) {
+		if (res == -ENOENT)
+			give_credit_back(rbk, drop.lease, request->owed_bytes);
 		return;
-	back.wait_ms = 0;
-	back.want_bytes = back.least_bytes = 0;
-	back.return_bytes = bytes;
-	send_abandoned(rbk, &message);
+	}
+	drop.action = RBK_WIRE_OBJECT_DROP;
+	if (res == 0 && drop.from_credit_bytes == 0)
+		send_abandoned(rbk, &message);
 }
 
 _Static_assert(RBK_WIRE_RING_REMOVE == RBK_WIRE_RING_ADD + 1, "give_back() relies on it");
@@ -265,6 +314,24 @@ static bool reply_names(const union client_reply *reply, uint32_t type, uint32_t
 	default:
 		return false;
 	}
+}
+
+/* What nobody waits for was answered. Under the lock. */
+static void settle(struct rbk *rbk, const struct client_request *request,
+		   const union client_reply *reply)
+{
+	int res = reply->head.res;
+	uint32_t id;
+
+	if (reply_names(reply, request->type, &id))
+		give_back(rbk, request->type, id);
+	else if (request->type == RBK_WIRE_LEASE_CREDIT && res == 0)
+		give_credit_back(rbk, request->credit.lease, reply->lease_given.given_bytes);
+	else if (request->type == RBK_WIRE_LEASE_OBJECT)
+		settle_object(rbk, request, res);
+	else if (request->type == RBK_WIRE_LEASE_OPEN && res == 0)
+		/* A session leaves a lease with its end only. */
+		lose(rbk, -ECONNRESET);
 }
 
 /* What is longer than other answers. */
@@ -300,7 +367,6 @@ static void deliver(struct rbk *rbk, struct packet *packet)
 	struct client_request *request;
 	struct rbk_error error;
 	unsigned int n_fds = packet->n_fds;
-	uint32_t id;
 
 	for (request = rbk->requests; request; request = request->next)
 		if (!request->done && packet->n_bytes >= sizeof(struct rbk_wire_reply) &&
@@ -320,12 +386,10 @@ static void deliver(struct rbk *rbk, struct packet *packet)
 		lose(rbk, -EPROTO);
 		return;
 	}
+	rbk->stalls = false;
 	if (request->abandoned) {
 		packet_close(packet);
-		if (reply_names(&packet->reply, request->type, &id))
-			give_back(rbk, request->type, id);
-		if (request->type == RBK_WIRE_LEASE_CREDIT && packet->reply.head.res == 0)
-			give_credit_back(rbk, request, packet->reply.lease_given.given_bytes);
+		settle(rbk, request, &packet->reply);
 		request_unlink(rbk, request);
 		free(request);
 		return;
@@ -398,15 +462,12 @@ int client_request_for(struct rbk *rbk, const struct client_message *message, ui
 	r = client_check(rbk, error);
 	if (r)
 		return r;
-	request = calloc(1, sizeof(*request));
+	request = request_new(message);
 	if (!request)
 		return client_error(error, -ENOMEM, "out of memory");
 	ret->n_fds = 0;
 	ret->operators = NULL;
 	request->answer = ret;
-	request->type = message->request->type;
-	if (message->request->type == RBK_WIRE_LEASE_CREDIT)
-		memcpy(&request->credit, message->request, sizeof(request->credit));
 	if (__builtin_add_overflow(rbk->timeout_ns, wait_ns, &timeout_ns))
 		timeout_ns = UINT64_MAX;
 	deadline_ns = client_deadline_ns(timeout_ns);
@@ -426,6 +487,7 @@ int client_request_for(struct rbk *rbk, const struct client_message *message, ui
 		r = client_error(error, -ETIME, "the broker did not answer within %.3g s",
 				 (double)timeout_ns / 1e9);
 		request->abandoned = true;
+		rbk->stalls = true;
 		if (++rbk->n_abandoned > REQUESTS_ABANDONED_MAX)
 			lose(rbk, -ECONNRESET);
 		pthread_mutex_unlock(&rbk->lock);
@@ -442,6 +504,51 @@ int client_request_for(struct rbk *rbk, const struct client_message *message, ui
 		*error = request->error;
 	free(request);
 	return r;
+}
+
+/* Reads what has come, unless somebody does. Under the lock; does not wait. */
+static void read_answers(struct rbk *rbk)
+{
+	struct packet packet;
+	int r = 0;
+
+	while (!rbk->reading && !rbk->lost && !r) {
+		r = receive_packet(rbk->fd, &packet);
+		if (!r)
+			deliver(rbk, &packet);
+		else if (r != -EAGAIN)
+			lose(rbk, r);
+		pthread_cond_broadcast(&rbk->changed);
+	}
+}
+
+bool client_stalls(struct rbk *rbk)
+{
+	bool stalls;
+
+	if (client_check(rbk, NULL))
+		return false;
+	pthread_mutex_lock(&rbk->lock);
+	if (rbk->stalls)
+		read_answers(rbk);
+	stalls = rbk->stalls && !rbk->lost;
+	pthread_mutex_unlock(&rbk->lock);
+	return stalls;
+}
+
+int client_post(struct rbk *rbk, const struct client_message *message)
+{
+	int r = client_check(rbk, NULL);
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&rbk->lock);
+	read_answers(rbk);
+	r = client_check(rbk, NULL);
+	if (!r)
+		r = rbk->n_abandoned < REQUESTS_POSTED_MAX ? send_abandoned(rbk, message) : -EBUSY;
+	pthread_mutex_unlock(&rbk->lock);
+	return r == -ETIME ? -EBUSY : r;
 }
 
 int client_request_id(struct rbk *rbk, uint32_t type, uint32_t id, struct rbk_error *error)

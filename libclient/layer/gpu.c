@@ -8,6 +8,10 @@
  * is the release; the library stays loaded (-z nodelete), or it would forget it with the last
  * instance.
  *
+ * Whoever gives something back waits for nothing: the broker is told, and its answer read by who
+ * asks next. Whoever asks waits a moment for the answer. If that has passed, nobody waits until the
+ * broker has said something.
+ *
  * When the broker ends, everybody goes on within the credit that he has. Who needs more connects
  * anew, once a second at most, and tells the new broker what is here: leases, then objects. Most
  * programs need no more once they have begun, and the broker would give others what is theirs: so a
@@ -38,11 +42,12 @@
 #include "libclient/layer/layer.h"
 #include "libclient/layer/objects.h"
 #include "libclient/layer/say.h"
+#include "libclient/private.h"
 
 #define RETRY_MS           1000
 #define RETRY_NS           (RETRY_MS * UINT64_C(1000000))
 #define REPORT_MS          1000
-#define REQUEST_TIMEOUT_NS 10000000000u
+#define REQUEST_TIMEOUT_NS UINT64_C(2000000000)
 
 struct process {
 	uint32_t is_set_up;
@@ -310,7 +315,7 @@ static int source_give(void *context, uint64_t bytes)
 	if (pthread_rwlock_tryrdlock(&process->using))
 		return -EBUSY;
 	describe_use(gpu, &use);
-	r = rbk_lease_give(gpu->lease, bytes, &use);
+	r = client_lease_give(gpu->lease, bytes, &use);
 	if (!r) {
 		__atomic_fetch_sub(&gpu->account.credit_bytes, bytes, __ATOMIC_RELAXED);
 		note_told(gpu, &use);
@@ -349,7 +354,7 @@ int gpu_object_drop(struct gpu *gpu, uint64_t dev, uint64_t ino)
 
 	if (pthread_rwlock_tryrdlock(&process->using))
 		return -EBUSY;
-	r = rbk_lease_object_drop(gpu->lease, dev, ino);
+	r = client_lease_object_drop(gpu->lease, dev, ino);
 	pthread_rwlock_unlock(&process->using);
 	return r;
 }
@@ -360,9 +365,14 @@ static void report_changes(void)
 {
 	struct gpu *gpu = __atomic_load_n(&process->gpus, __ATOMIC_ACQUIRE);
 
-	for (; gpu; gpu = gpu->next)
-		if (gpu_state(gpu) == GPU_LEASED && !is_told(gpu))
+	for (; gpu; gpu = gpu->next) {
+		if (gpu_state(gpu) != GPU_LEASED)
+			continue;
+		/* What could not be given when it was freed. */
+		account_trim(&gpu->account);
+		if (!is_told(gpu))
 			gpu_report(gpu);
+	}
 }
 
 /* Many programs end without an end of their devices. */
@@ -498,7 +508,7 @@ static int open_lease(struct gpu *gpu, struct rbk_error *error)
 		.min_bytes = environment->min_bytes,
 		.wish_bytes = environment->wish_bytes,
 		.max_bytes = environment->max_bytes,
-		.wait_ns = environment->wait_ns,
+		.wait_ns = gpu->has_waited ? 0 : environment->wait_ns,
 	};
 	struct rbk *before;
 	int r;
@@ -523,6 +533,16 @@ static int open_lease(struct gpu *gpu, struct rbk_error *error)
 	return r;
 }
 
+/* Under process.lock. A lease that was asked for in vain may be given yet, and nobody know it: the
+ * connection's end takes it back. */
+static void forget_connection(void)
+{
+	for (struct gpu *gpu = process->gpus; gpu; gpu = gpu->next)
+		if (gpu_state(gpu) == GPU_LEASED)
+			return;
+	process->rbk = rbk_disconnect(process->rbk);
+}
+
 /* Under process.lock. */
 static void try_open(struct gpu *gpu)
 {
@@ -531,6 +551,10 @@ static void try_open(struct gpu *gpu)
 
 	r = open_lease(gpu, &error);
 	gpu->retry_at_ns = layer_now_ns() + RETRY_NS;
+	gpu->is_unanswered = r == -ETIME;
+	gpu->has_waited |= r == -ETIMEDOUT;
+	if (r == -ETIME)
+		forget_connection();
 	if (r == -ENODEV) {
 		say("a device that the broker does not own is left alone: %s", error.text);
 		__atomic_store_n(&gpu->state, GPU_FOREIGN, __ATOMIC_RELEASE);
@@ -593,7 +617,8 @@ struct gpu *gpu_get(const struct gpu_identity *identity, bool insist)
 	gpu = find(identity);
 	if (!gpu)
 		gpu = add(identity);
-	if (gpu && gpu_state(gpu) == GPU_WITHOUT && (insist || layer_now_ns() >= gpu->retry_at_ns))
+	if (gpu && gpu_state(gpu) == GPU_WITHOUT &&
+	    ((insist && !gpu->is_unanswered) || layer_now_ns() >= gpu->retry_at_ns))
 		try_open(gpu);
 	pthread_mutex_unlock(&process->lock);
 	return gpu;

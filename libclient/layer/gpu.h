@@ -53,7 +53,9 @@ struct gpu {
 	struct rbk_lease *lease;
 	uint64_t connection; /* of which the lease is, counted from 1 */
 	uint64_t retry_at_ns;
-	char error[512]; /* why there is none */
+	bool is_unanswered; /* the broker did not answer when it was asked last */
+	bool has_waited;    /* for room, as long as it may, in vain */
+	char error[512];    /* why there is none */
 
 	/* objects.c's; the lock is held for requests to the broker, but never for Vulkan. */
 	pthread_mutex_t objects_lock;
@@ -70,7 +72,8 @@ pthread_mutex_t *gpu_list_lock(void);
 
 /*
  * The device of that identity, with a lease of it if one can be had; where it could not, that is
- * tried again not more often than once a second, but always if @insist. Asks the broker.
+ * tried again not more often than once a second, but always if @insist and the broker answers. Asks
+ * the broker. Room is waited for once.
  * Return: it, for ever; NULL without memory.
  */
 struct gpu *gpu_get(const struct gpu_identity *identity, bool insist);
@@ -95,7 +98,8 @@ uint64_t gpu_used_bytes(const struct gpu *gpu);
 /* Before it is less: what it is now may have been the most. */
 void gpu_note_peak(struct gpu *gpu);
 
-/* Tells the broker what is used, as each request for credit does, unless leases are moving. */
+/* Tells the broker what is used, as each request for credit does, unless leases are moving. Does
+ * not wait. */
 void gpu_report(struct gpu *gpu);
 
 /*
@@ -105,8 +109,9 @@ void gpu_report(struct gpu *gpu);
 void gpu_set_driver_bytes(struct gpu *gpu, uint64_t bytes);
 
 /*
- * For objects.c, under objects_lock: rbk_lease_object_add() and _drop(). Neither waits for the
- * leases to move to another connection: -EBUSY; unless it is they who do it, @is_moving.
+ * For objects.c, under objects_lock: rbk_lease_object_add(), and _drop() without waiting for the
+ * answer. Neither waits for the leases to move to another connection: -EBUSY; unless it is they who
+ * do it, @is_moving.
  */
 int gpu_object_add(struct gpu *gpu, uint64_t dev, uint64_t ino, uint64_t bytes,
 		   uint64_t from_credit_bytes, bool is_moving);

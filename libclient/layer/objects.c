@@ -148,8 +148,9 @@ static void search(struct gpu *gpu)
 static bool forget(struct gpu *gpu, struct object **link)
 {
 	struct object *object = *link;
+	int r = object->is_known ? gpu_object_drop(gpu, object->dev, object->ino) : 0;
 
-	if (object->is_known && gpu_object_drop(gpu, object->dev, object->ino) == -EBUSY)
+	if (r == -EBUSY || r == -ENOMEM)
 		return false;
 	*link = object->next;
 	if (object->credit_bytes > 0)

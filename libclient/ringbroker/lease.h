@@ -17,8 +17,11 @@
  * What counts, in bytes, is what lies in the device's own memory: Vulkan's device-local heaps,
  * rounded up to pages; not imports of host memory. What several processes share is charged once.
  *
- * One connection is a member of at most one lease of each device. Any thread may call these, unless
- * said otherwise; errors beside those listed are those of a broken connection (-EPIPE, -ESTALE in a
+ * One connection is a member of at most one lease of each device. A broker that has not answered
+ * one request within the connection's time limit is not waited for by the next: until it says
+ * something again, what asks for credit or for an object to be added fails with -ETIME at once, and
+ * what gives back leaves it with the broker to read. Any thread may call these, unless said
+ * otherwise; errors beside those listed are those of a broken connection (-EPIPE, -ESTALE in a
  * fork()ed child), as of rbk_stats(). -EOPNOTSUPP: the broker does not offer RBK_FEAT_LEASES.
  */
 #include <stdint.h>
@@ -99,7 +102,11 @@ struct rbk_lease_use {
 int rbk_lease_take(struct rbk_lease *lease, uint64_t want_bytes, uint64_t least_bytes,
 		   uint64_t wait_ns, const struct rbk_lease_use *use, uint64_t *ret_bytes,
 		   struct rbk_error *error);
-/* Gives @bytes of credit back, perhaps 0, and tells @use, which may be NULL. */
+/*
+ * Gives @bytes of credit back, perhaps 0, and tells @use, which may be NULL. Once the broker has
+ * been told it has them, though its answer may come too late: that is no failure. Return: 0;
+ * otherwise nothing was given: -EINVAL: the member has less; -EBUSY: too much is unanswered.
+ */
 int rbk_lease_give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lease_use *use);
 
 /*
@@ -111,11 +118,17 @@ int rbk_lease_give(struct rbk_lease *lease, uint64_t bytes, const struct rbk_lea
  * it fails because the connection is lost, the object is dropped all the same: the broker that
  * comes next does not hear of it.
  *
+ * When the answer comes too late, an object that is paid for counts as added, and one that is
+ * dropped as dropped. If the broker refuses it after all, what it was to cost is given back when it
+ * is dropped.
+ *
  * Return: 0;
  *   -ENOMEM   the lease has no room for it
  *   -ENOSPC   too many objects
  *   -EALREADY the member has named it
  *   -ENOENT   drop: it has not
+ *   -ETIME    add: no answer, and nothing was paid; it is dropped if it is added after all
+ *   -EBUSY    drop: too much is unanswered, the object is as it was
  */
 int rbk_lease_object_add(struct rbk_lease *lease, uint64_t dev, uint64_t ino, uint64_t bytes,
 			 uint64_t from_credit_bytes, uint64_t *ret_charged_bytes,

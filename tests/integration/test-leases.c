@@ -551,43 +551,6 @@ static void test_two_at_once(void **state)
 	}
 }
 
-static void expect_credited(const struct rbk_lease *lease, uint64_t bytes)
-{
-	uint64_t deadline_ns = harness_now_ns() + harness_slow_ns(10000000000);
-
-	while (load(&rbk_lease_page(lease)->credited_bytes) != bytes &&
-	       harness_now_ns() < deadline_ns)
-		harness_sleep_ms(5);
-	assert_int_equal(load(&rbk_lease_page(lease)->credited_bytes), bytes);
-}
-
-/* Credit that comes when nobody waits for it any more is given back. */
-static void test_late_credit(void **state)
-{
-	struct rbk_options options = {
-		.size = sizeof(options),
-		.socket_path = broker.socket_path,
-		.timeout_ns = harness_slow_ns(1000000000),
-	};
-	struct rbk_lease *lease;
-	struct rbk_error error;
-	struct rbk *rbk;
-
-	assert_int_equal(rbk_connect(&options, &rbk, &error), 0);
-	lease = open_lease(rbk, 8, 8);
-	kill(broker.pid, SIGSTOP);
-	assert_int_equal(take(lease, 4), -ETIME);
-	kill(broker.pid, SIGCONT);
-	expect_credited(lease, 4 * MIB);
-	/* Whoever asks next reads it. */
-	rbk_lease_give(lease, 0, NULL);
-	expect_credited(lease, 0);
-	assert_int_equal(take(lease, 8), 0);
-	rbk_lease_close(lease);
-	rbk_disconnect(rbk);
-	expect_used(0);
-}
-
 /* Administration */
 
 static struct rbk_stats_lease record_of(const struct rbk_stats_view *view, uint32_t number)
@@ -979,7 +942,6 @@ int main(void)
 		cmocka_unit_test(test_deadlock),
 		cmocka_unit_test(test_two_at_once),
 		cmocka_unit_test(test_wait__other_tenant),
-		cmocka_unit_test(test_late_credit),
 		cmocka_unit_test(test_resize_and_listing),
 		cmocka_unit_test(test_cgroup),
 		cmocka_unit_test(test_drain_and_evict),
