@@ -133,6 +133,7 @@ static void ask_properties(struct physical *physical)
 		instance->properties(physical->handle, &properties.properties);
 	physical->is_cpu = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
 	physical->identity.has_uuid = instance->properties2;
+	physical->identity.is_cpu = physical->is_cpu;
 	memcpy(physical->identity.uuid, id.deviceUUID, GPU_UUID_BYTES);
 	snprintf(physical->identity.name, sizeof(physical->identity.name), "%s",
 		 properties.properties.deviceName);

@@ -543,6 +543,26 @@ static void forget_connection(void)
 	process->rbk = rbk_disconnect(process->rbk);
 }
 
+/*
+ * Does it concern no lease? A renderer on the processor does not, beside a card: it has none of the
+ * card's memory. But where the broker has no card, or has such a renderer itself, under whatever
+ * name, this may be what was to be held to a lease. Under process.lock, connected.
+ */
+static bool is_foreign(const struct gpu *gpu)
+{
+	struct rbk_device devices[RBK_MAX_DEVICES];
+	bool has_card = false, has_renderer = false;
+	unsigned int n = 0;
+
+	if (!gpu->identity.is_cpu || rbk_devices(process->rbk, devices, RBK_MAX_DEVICES, &n))
+		return false;
+	for (unsigned int i = 0; i < n && i < RBK_MAX_DEVICES; i++) {
+		has_card |= devices[i].kind == RBK_DEVICE_KIND_GPU;
+		has_renderer |= devices[i].kind == RBK_DEVICE_KIND_SOFTWARE_GPU;
+	}
+	return has_card && !has_renderer;
+}
+
 /* Under process.lock. */
 static void try_open(struct gpu *gpu)
 {
@@ -555,8 +575,9 @@ static void try_open(struct gpu *gpu)
 	gpu->has_waited |= r == -ETIMEDOUT;
 	if (r == -ETIME)
 		forget_connection();
-	if (r == -ENODEV) {
-		say("a device that the broker does not own is left alone: %s", error.text);
+	if (r == -ENODEV && process->rbk && is_foreign(gpu)) {
+		say("a renderer on the processor, %s, has no lease: the broker's are of a card",
+		    gpu->identity.name);
 		__atomic_store_n(&gpu->state, GPU_FOREIGN, __ATOMIC_RELEASE);
 		return;
 	}

@@ -20,12 +20,13 @@ enum { GPU_MAX_HEAPS = 16, GPU_UUID_BYTES = 16 };
 enum gpu_state {
 	GPU_WITHOUT, /* no lease could be had */
 	GPU_LEASED,
-	GPU_FOREIGN, /* the broker does not own it: it is nobody's business */
+	GPU_FOREIGN, /* a renderer on the processor, beside the broker's card: not held to any */
 };
 
 /* Which device it is. A program of Vulkan 1.0 gets no UUID: then it is the name that counts. */
 struct gpu_identity {
 	bool has_uuid;
+	bool is_cpu; /* a renderer on the processor */
 	uint8_t uuid[GPU_UUID_BYTES];
 	char name[256]; /* VkPhysicalDeviceProperties.deviceName */
 };

@@ -8,7 +8,8 @@ import struct
 import threading
 
 MIB = 1 << 20
-HELLO, LEASE_OPEN, LEASE_CREDIT, LEASE_OBJECT = 1, 20, 21, 22
+HELLO, DEVICES, LEASE_OPEN, LEASE_CREDIT, LEASE_OBJECT = 1, 8, 20, 21, 22
+CPU, CARD, RENDERER = 0, 1, 2
 FEAT_LEASES = 1 << 10
 F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
 
@@ -69,6 +70,12 @@ REPLY_BYTES, NAME_BYTES, MAGIC = 528, 64, 0x4b425252
 
 def welcome(features=FEAT_LEASES, major=1, minor=4):
     return struct.pack('=HHIQ4IQQII', major, minor, 2, features, 1024, 1, 1, 1, 0, 0, 0, 0) + b'fake'.ljust(64, b'\0')
+
+
+def devices(*kinds):
+    listed = b''.join(struct.pack('=IIQ', index, kind, 0) + f'device {index}'.encode().ljust(192, b'\0')
+                      for index, kind in enumerate(kinds))
+    return struct.pack('=II', len(kinds), 0) + listed.ljust(16 * 208, b'\0')
 
 
 def hello(path, major=1, minor=0, features=FEAT_LEASES):

@@ -20,10 +20,10 @@ SIM, BROKERD, CLIENT, MANIFEST = sys.argv[1:5]
 class Program:
     """lease-client.c under the layer; see leaserig.py, which has other devices."""
 
-    def __init__(self, cards, broker, folder):
+    def __init__(self, cards, broker, folder, **more):
         environment = {**cards.environment, 'XDG_DATA_DIRS': f'{folder}/share:/usr/share',
                        'RINGBROKER_VULKAN_LEASE': '1', 'RINGBROKER_LEASE_VRAM': '256MiB',
-                       'RINGBROKER_SOCKET': broker.socket}
+                       'RINGBROKER_SOCKET': broker.socket, **more}
         self.process = subprocess.Popen([CLIENT], env=environment, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
 
@@ -97,6 +97,39 @@ def test_two_cards():
         program.end()
 
 
+def drivers(cards):
+    """Environment with a renderer on the processor beside the cards' driver; None: there is none."""
+    folder = '/usr/share/vulkan/icd.d'
+    renderers = [name for name in sorted(os.listdir(folder)) if name.startswith('lvp')]
+    if not renderers:
+        return None
+    return {name: f'{cards.environment[name]}:{folder}/{renderers[0]}'
+            for name in ('VK_ICD_FILENAMES', 'VK_DRIVER_FILES') if name in cards.environment}
+
+
+def test_renderer():
+    """A renderer on the processor is not held to a lease of the card."""
+    with tempfile.TemporaryDirectory(prefix='rbk-lease-') as folder, \
+            Cards(SIM, 'polaris10,vram=4GiB') as cards, Broker(BROKERD, cards) as broker:
+        more = drivers(cards)
+        if not more:
+            print('test_renderer: skipped, there is none')
+            return
+        layers = os.path.join(folder, 'share/vulkan/implicit_layer.d')
+        os.makedirs(layers)
+        shutil.copy(MANIFEST, os.path.join(layers, 'ringbroker_lease.json'))
+        program = Program(cards, broker, folder, **more)
+        sizes = []
+        for index in (0, 1):
+            answer = program.ask(f'device 0 {index}')
+            assert answer == f'device {index}: result=0', answer
+            heaps = [list(map(int, text.split(','))) for text in program.ask('budget').split()[1:]]
+            sizes += [heap[0] for heap in heaps if heap[3]]
+        assert 256 * MIB in sizes and max(sizes) > 256 * MIB, sizes
+        program.end()
+
+
 if __name__ == '__main__':
     test_counts()
     test_two_cards()
+    test_renderer()

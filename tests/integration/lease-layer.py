@@ -14,8 +14,8 @@ import struct
 import subprocess
 import time
 
-from fakebroker import (FEAT_LEASES, HELLO, LEASE_CREDIT, LEASE_OPEN, FakeBroker, give_all, hello,
-                        opened, page, welcome)
+from fakebroker import (CARD, CPU, DEVICES, FEAT_LEASES, HELLO, LEASE_CREDIT, LEASE_OPEN, RENDERER,
+                        FakeBroker, devices, give_all, hello, opened, page, welcome)
 from leaserig import (INITIALIZATION_FAILED, LAYER, MANIFEST, MIB, OK, OUT_OF_DEVICE_MEMORY,
                       SLOW, Broker, Client, Layers, await_true, expect, run)
 
@@ -214,6 +214,32 @@ def test_no_lease():
             expect(second.result('device') == INITIALIZATION_FAILED, 'a device')
             first.end()
             await_true('room', lambda: second.result('device') == OK)
+
+
+def test_no_such_device():
+    """A device that the broker has no leases of is none, unless it is a renderer on the processor
+    beside a card of the broker's."""
+    cases = [
+        (devices(CPU), {}, False), (devices(CPU, RENDERER), {}, False),
+        (devices(CPU, CARD, RENDERER), {}, False), (devices(CPU, CARD), {}, True), (-5, {}, False),
+        # What says of itself that it is a card.
+        (devices(CPU, CARD), 'card', False),
+    ]
+    for listed, card, is_there in cases:
+        answers = {HELLO: welcome(), DEVICES: listed, LEASE_OPEN: -19}
+        with Layers() as layers, FakeBroker(layers.folder, answers) as broker, \
+                Client(layers, broker.path, **LEASE, **(layers.add_card() if card else {})) as client:
+            if not is_there:
+                refused(client, 'fake')
+                continue
+            expect(client.result('device') == OK, 'the renderer is nobody\'s business')
+            expect(client.alloc(100 * MIB) == (1, OK), 'it is held to the card\'s lease')
+            expect(client.stderr() == '', client.stderr())
+    # One that is named, by a program that knows no UUID.
+    with Layers() as layers, FakeBroker(layers.folder, {HELLO: welcome(), DEVICES: devices(CPU)}) \
+            as broker, Client(layers, broker.path, **LEASE) as client:
+        expect(client.result('device 1') == INITIALIZATION_FAILED, 'a device')
+        expect('it has none that is called llvmpipe' in client.stderr(), client.stderr())
 
 
 def test_killed():
@@ -951,7 +977,7 @@ def test_joining():
 if __name__ == '__main__':
     run([test_limit, test_laundering, test_host_imports, test_threads, test_fork,
          test_fork_amid_threads, test_several_devices, test_destroyed_with_leaks, test_allocators, test_untouched,
-         test_no_broker, test_no_lease, test_killed, test_broker_ends, test_broker_ends_idle,
+         test_no_broker, test_no_lease, test_no_such_device, test_killed, test_broker_ends, test_broker_ends_idle,
          test_stalled_broker_gives_nothing_twice, test_stalled_broker_objects,
          test_stalled_broker_holds_up_nobody, test_stalled_broker_many_returns,
          test_stalled_broker_dies, test_waits_once,
