@@ -26,7 +26,7 @@
 
 /* rbk_plan_header.flags */
 #define RBK_PLAN_PINNED (1u << 0) /* runs on pinned_device only: the same bits every time */
-/* nodes are computed one by one, each into bytes of its own */
+/* nodes are computed one by one, each into bytes of its own, in the order that ONNX has them */
 #define RBK_PLAN_NO_FUSION (1u << 1)
 
 struct rbk_plan_header {

@@ -82,7 +82,9 @@ static bool joins(const struct cpu_step_map *step, const size_t last[3], const s
 
 int compile_elementwise(struct compiler *c)
 {
-	const struct shape *y = &node_out(c, 0)->shape;
+	const unsigned int rank = node_out(c, 0)->shape.rank;
+	const struct shape y = compile_shape(c, node_out(c, 0), rank);
+	struct shape x[CPU_MAP_MAX_IN];
 	struct cpu_step_map *step = &c->step->map;
 	struct cpu_extent extent[CPU_MAX_DIMS];
 	size_t stride[CPU_MAX_DIMS][CPU_MAP_MAX_IN];
@@ -94,18 +96,20 @@ int compile_elementwise(struct compiler *c)
 		.inner.fixed = 1,
 	};
 	memcpy(step->i, c->node->params.elementwise.i, sizeof(step->i));
-	for (unsigned int i = 0; i < step->n_in; i++)
+	for (unsigned int i = 0; i < step->n_in; i++) {
 		step->in_bytes[i] = (uint8_t)dtype_bytes(node_in(c, i)->dtype);
+		x[i] = compile_shape(c, node_in(c, i), rank);
+	}
 	choose_kernel(c, step);
 
-	for (unsigned int d = 0; d < y->rank; d++) {
-		const struct cpu_extent e = extent_aligned(y, y->rank, d);
+	for (unsigned int d = 0; d < rank; d++) {
+		const struct cpu_extent e = extent_aligned(&y, rank, d);
 		size_t here[CPU_MAP_MAX_IN] = {0};
 
 		if (extent_is_one(e))
 			continue;
 		for (unsigned int i = 0; i < step->n_in; i++)
-			here[i] = stride_aligned(&node_in(c, i)->shape, y->rank, d);
+			here[i] = stride_aligned(&x[i], rank, d);
 		if (n > 0 && joins(step, stride[n - 1], here, e))
 			extent[n - 1] = extent_mul(extent[n - 1], e);
 		else

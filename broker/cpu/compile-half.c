@@ -32,19 +32,15 @@ static uint64_t n_elems(const struct compiler *c, const struct tensor *tensor)
 static int add_conversion(struct compiler *c, const struct tensor *tensor, cpu_run_fn *run,
 			  struct cpu_operand from, struct cpu_operand to)
 {
-	int r = compile_add(c);
+	const uint64_t elem_bytes = sizeof(uint16_t) + sizeof(float);
+	int r = compile_add_conversion(c, from, to, tensor->fixed_bytes * elem_bytes / 4,
+				       tensor->row_bytes * elem_bytes / 4);
 
 	if (r)
 		return error_fold(r);
-	for (unsigned int i = 0; i < CPU_MAX_IN; i++)
-		c->step->in[i].present = false;
-	for (unsigned int i = 0; i < CPU_MAX_OUT; i++)
-		c->step->out[i].present = false;
 	c->step->run = run;
 	c->step->units = cpu_units_elems;
 	c->step->n = extent_range(&tensor->shape, 0, tensor->shape.rank);
-	c->step->in[0] = from;
-	c->step->out[0] = to;
 	return 0;
 }
 
@@ -57,8 +53,8 @@ static int convert_constant(struct compiler *c, unsigned int i, struct cpu_opera
 	if (!c->half_constants[i])
 		return error_origin(-ENOMEM);
 	c->cpu->kernels->half_load(n, (const uint16_t *)operand.offset, c->half_constants[i]);
-	c->half_in[i] = operand;
-	c->half_in[i].offset = (uintptr_t)c->half_constants[i];
+	c->stand_in[i] = operand;
+	c->stand_in[i].offset = (uintptr_t)c->half_constants[i];
 	return 0;
 }
 
@@ -68,8 +64,6 @@ int compile_half_begin(struct compiler *c)
 	int r = 0;
 
 	c->is_half = false;
-	memset(c->half_in, 0, sizeof(c->half_in));
-	memset(c->half_out, 0, sizeof(c->half_out));
 	if (compile_takes_half(c->node))
 		return 0;
 	for (unsigned int i = 0; !r && i < c->node->n_in; i++) {
@@ -83,14 +77,14 @@ int compile_half_begin(struct compiler *c)
 		} else {
 			converted = compile_work(c, n_elems(c, in) * sizeof(float));
 			r = add_conversion(c, in, cpu_run_half_load, operand, converted);
-			c->half_in[i] = converted;
+			c->stand_in[i] = converted;
 		}
 		c->is_half = true;
 	}
 	for (unsigned int i = 0; !r && i < c->node->n_out; i++) {
 		if (!is_half(node_out(c, i)))
 			continue;
-		c->half_out[i] = compile_work(c, n_elems(c, node_out(c, i)) * sizeof(float));
+		c->stand_out[i] = compile_work(c, n_elems(c, node_out(c, i)) * sizeof(float));
 		c->is_half = true;
 	}
 	return r ? error_fold(r) : 0;
@@ -137,11 +131,11 @@ int compile_half_end(struct compiler *c, uint32_t first_step)
 		if (c->half_constants[i])
 			r = keep_constant(c, i, first_step);
 	for (unsigned int i = 0; !r && i < c->node->n_out; i++) {
-		const struct cpu_operand converted = c->half_out[i];
+		const struct cpu_operand converted = c->stand_out[i];
 
 		if (!converted.present)
 			continue;
-		c->half_out[i].present = false;
+		c->stand_out[i].present = false;
 		r = add_conversion(c, node_out(c, i), cpu_run_half_store, converted,
 				   compile_out(c, i));
 	}

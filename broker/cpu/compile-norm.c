@@ -58,6 +58,10 @@ int compile_batch_norm(struct compiler *c)
 	step->batch = extent_range(x, 0, 1);
 	step->args.channels = x->dims[1];
 	step->args.run = extent_range(x, 2, x->rank).fixed;
+	if (c->is_last) {
+		step->batch = extent_mul(step->batch, (struct cpu_extent){step->args.run, 0});
+		step->args.run = 1;
+	}
 	step->args.epsilon = c->node->params.norm.epsilon;
 	return 0;
 }

@@ -91,21 +91,24 @@ _Static_assert(OP_REDUCE_MEAN - OP_REDUCE_SUM == CPU_REDUCE_MEAN &&
 
 int compile_reduce(struct compiler *c)
 {
-	const struct shape *x = &node_in(c, 0)->shape;
+	const unsigned int rank = node_in(c, 0)->shape.rank;
+	const struct shape x = compile_shape(c, node_in(c, 0), rank);
 	struct cpu_step_reduce *step = &c->step->reduce;
 	struct cpu_reduce *args = &step->args;
-	const uint8_t axes = c->node->params.reduce.axes;
+	/* With channels last, what is between pictures and channels. */
+	const uint8_t axes =
+		c->is_last ? c->node->params.reduce.axes >> 1 : c->node->params.reduce.axes;
 	bool any = false, last = false;
 
 	c->step->run = cpu_run_reduce;
 	c->step->units = cpu_units_reduce;
 	args->kind = (enum cpu_reduce_kind)(c->node->op->kind - OP_REDUCE_SUM);
 	args->type = type_of(node_in(c, 0));
-	step->count_kept = x->dynamic && !(axes & 1);
-	step->count_reduced = x->dynamic && (axes & 1);
-	for (unsigned int i = 0; i < x->rank; i++) {
-		const bool reduced = axes & 1u << i, dynamic = i == 0 && x->dynamic;
-		const size_t extent = dynamic ? 1 : x->dims[i];
+	step->count_kept = x.dynamic && !(axes & 1);
+	step->count_reduced = x.dynamic && (axes & 1);
+	for (unsigned int i = 0; i < rank; i++) {
+		const bool reduced = axes & 1u << i, dynamic = i == 0 && x.dynamic;
+		const size_t extent = dynamic ? 1 : x.dims[i];
 		unsigned int *n = reduced ? &args->n_reduced : &args->n_kept;
 		size_t *extents = reduced ? args->reduced : args->kept;
 		size_t *strides = reduced ? args->reduced_stride : args->kept_stride;
@@ -117,7 +120,7 @@ int compile_reduce(struct compiler *c)
 			extents[*n - 1] *= extent;
 		else
 			extents[(*n)++] = extent;
-		strides[*n - 1] = shape_stride(x, i);
+		strides[*n - 1] = shape_stride(&x, i);
 		any = true;
 		last = reduced;
 	}

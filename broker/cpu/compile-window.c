@@ -55,6 +55,13 @@ int compile_pool(struct compiler *c)
 	window(c);
 	c->step->run = cpu_run_pool;
 	c->step->units = cpu_units_pool;
+	c->step->window.is_last = c->is_last;
+	if (c->is_last) {
+		c->step->window.pool = c->node->op->kind == OP_AVERAGE_POOL
+					       ? kernels->average_pool_last
+					       : kernels->max_pool_last;
+		return 0;
+	}
 	c->step->window.pool = c->node->op->kind == OP_AVERAGE_POOL ? kernels->average_pool
 			       : c->node->op->kind == OP_LP_POOL    ? kernels->lp_pool
 								    : kernels->max_pool;
@@ -106,6 +113,13 @@ int compile_conv(struct compiler *c)
 	window(c);
 	c->step->run = cpu_run_conv;
 	c->step->units = cpu_units_conv;
+	c->step->window.is_last = c->is_last;
+	if (c->is_last) {
+		r = pack_weights(c, PACK_CONV_LAST,
+				 kernels->pack_conv_last_size(&c->step->window.args),
+				 kernels->pack_conv_last);
+		return r ? error_fold(r) : 0;
+	}
 	if (!node_in_is_constant(c, 1) || cpu_conv_is_depthwise(&c->step->window.args))
 		return 0;
 	r = pack_weights(c, PACK_CONV, kernels->pack_conv_size(&c->step->window.args),

@@ -49,15 +49,15 @@ static struct cpu_operand operand_of(const struct compiler *c, const struct tens
 
 struct cpu_operand compile_in(const struct compiler *c, unsigned int i)
 {
-	if (i < OP_MAX_INPUTS && c->half_in[i].present)
-		return c->half_in[i];
+	if (i < OP_MAX_INPUTS && c->stand_in[i].present)
+		return c->stand_in[i];
 	return operand_of(c, node_in(c, i));
 }
 
 struct cpu_operand compile_out(const struct compiler *c, unsigned int i)
 {
-	if (i < OP_MAX_OUTPUTS && c->half_out[i].present)
-		return c->half_out[i];
+	if (i < OP_MAX_OUTPUTS && c->stand_out[i].present)
+		return c->stand_out[i];
 	return operand_of(c, node_out(c, i));
 }
 
@@ -113,6 +113,22 @@ int compile_add(struct compiler *c)
 	return 0;
 }
 
+int compile_add_conversion(struct compiler *c, struct cpu_operand from, struct cpu_operand to,
+			   uint64_t fixed_bytes, uint64_t row_bytes)
+{
+	int r = compile_add(c);
+
+	if (r)
+		return error_fold(r);
+	memset(c->step->in, 0, sizeof(c->step->in));
+	memset(c->step->out, 0, sizeof(c->step->out));
+	c->step->in[0] = from;
+	c->step->out[0] = to;
+	c->step->cost_fixed_ns = 2 * (double)fixed_bytes / bytes_per_ns;
+	c->step->cost_row_ns = 2 * (double)row_bytes / bytes_per_ns;
+	return 0;
+}
+
 void compile_drop(struct compiler *c)
 {
 	c->compiled->n_steps--;
@@ -128,24 +144,36 @@ struct cpu_operand compile_work(struct compiler *c, uint64_t bytes)
 	};
 
 	c->work_used += (bytes + PLAN_SCRATCH_ALIGN - 1) & ~(uint64_t)(PLAN_SCRATCH_ALIGN - 1);
-	assert(c->work_used <= c->node->work_bytes);
+	assert(c->work_used <= c->work_max);
 	if (c->work_used > c->compiled->work_bytes)
 		c->compiled->work_bytes = c->work_used;
 	return operand;
 }
 
-/* What the node costs, as if its @n steps were alike. */
-static void step_costs(struct compiler *c, struct cpu_step *steps, uint32_t n)
+static bool has_cost(const struct cpu_step *step)
+{
+	return step->cost_fixed_ns > 0 || step->cost_row_ns > 0;
+}
+
+/* What the node costs, as if those of its steps were alike that do not know better. */
+static void step_costs(struct compiler *c, uint32_t first)
 {
 	const struct cost *cost = &c->node->cost;
+	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < n; i++) {
-		steps[i].cost_fixed_ns = ((double)cost->flops_fixed / flops_per_ns +
-					  (double)cost->bytes_fixed / bytes_per_ns) /
-					 n;
-		steps[i].cost_row_ns = ((double)cost->flops_row / flops_per_ns +
-					(double)cost->bytes_row / bytes_per_ns) /
-				       n;
+	for (uint32_t i = first; i < c->compiled->n_steps; i++)
+		n += !has_cost(&c->compiled->steps[i]);
+	for (uint32_t i = first; i < c->compiled->n_steps; i++) {
+		struct cpu_step *step = &c->compiled->steps[i];
+
+		if (has_cost(step))
+			continue;
+		step->cost_fixed_ns = ((double)cost->flops_fixed / flops_per_ns +
+				       (double)cost->bytes_fixed / bytes_per_ns) /
+				      n;
+		step->cost_row_ns = ((double)cost->flops_row / flops_per_ns +
+				     (double)cost->bytes_row / bytes_per_ns) /
+				    n;
 	}
 }
 
@@ -219,7 +247,7 @@ static int (*const compilers[])(struct compiler *c) = {
 	[OP_ATTENTION] = compile_attention,
 	[OP_TRANSPOSE] = compile_moves,
 	[OP_SLICE] = compile_moves,
-	[OP_CONCAT] = compile_moves,
+	[OP_CONCAT] = compile_concat,
 	[OP_SPLIT] = compile_moves,
 	[OP_EXPAND] = compile_moves,
 	[OP_TILE] = compile_moves,
@@ -275,7 +303,12 @@ static int compile_node(struct compiler *c, const struct node *node)
 
 	c->node = node;
 	c->work_used = 0;
-	r = compile_half_begin(c);
+	c->work_max = node->work_bytes;
+	memset(c->stand_in, 0, sizeof(c->stand_in));
+	memset(c->stand_out, 0, sizeof(c->stand_out));
+	r = compile_layout_begin(c);
+	if (!r)
+		r = compile_half_begin(c);
 	if (!r)
 		r = compile_add(c);
 	if (!r)
@@ -284,10 +317,12 @@ static int compile_node(struct compiler *c, const struct node *node)
 		compile_activation(c, &c->plan->nodes[node->activation]);
 	if (!r)
 		r = compile_half_end(c, first);
+	if (!r)
+		r = compile_layout_end(c);
 	compile_half_deinit(c);
 	if (r)
 		return error_fold(r);
-	step_costs(c, c->compiled->steps + first, c->compiled->n_steps - first);
+	step_costs(c, first);
 	return 0;
 }
 
@@ -305,17 +340,22 @@ static int trim(struct cpu_plan *compiled)
 	return 0;
 }
 
+static int compile_nodes(struct compiler *c)
+{
+	const struct plan *plan = c->plan;
+	int r = cpu_layout_init(&c->layout, plan, c->cpu->layout_wish);
+
+	for (unsigned int i = 0; !r && i < plan->n_nodes; i++)
+		if (!plan->nodes[i].is_activation)
+			r = compile_node(c, &plan->nodes[i]);
+	return r ? error_fold(r) : 0;
+}
+
 int cpu_compile(struct cpu_executor *cpu, const struct plan *plan, struct cpu_plan *compiled)
 {
 	struct compiler c = {.cpu = cpu, .plan = plan, .compiled = compiled};
-	int r;
+	int r = compile_nodes(&c);
 
-	for (unsigned int i = 0; i < plan->n_nodes; i++) {
-		if (plan->nodes[i].is_activation)
-			continue;
-		r = compile_node(&c, &plan->nodes[i]);
-		if (r)
-			return error_fold(r);
-	}
-	return trim(compiled);
+	cpu_layout_deinit(&c.layout);
+	return r ? error_fold(r) : trim(compiled);
 }

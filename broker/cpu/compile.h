@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "cpu/layout.h"
 #include "cpu/run.h"
 #include "cpu/step.h"
 #include "plan/plan.h"
@@ -29,17 +30,22 @@ struct compiler {
 	struct cpu_step *step;
 
 	uint32_t max_steps, max_packs; /* that there is room for */
-	uint64_t work_used;            /* of the node's own scratch */
+	uint64_t work_used, work_max;  /* of the node's own scratch */
 
-	/* Of a node that computes in float32 what is float16: what stands for its operands. */
+	/* What stands for the node's operands, if present: converted for its steps alone. */
+	struct cpu_operand stand_in[OP_MAX_INPUTS], stand_out[OP_MAX_OUTPUTS];
+	/* Of a node that computes in float32 what is float16. */
 	bool is_half;
-	struct cpu_operand half_in[OP_MAX_INPUTS], half_out[OP_MAX_OUTPUTS]; /* if present */
 	float *half_constants[OP_MAX_INPUTS]; /* while it is compiled */
+
+	struct cpu_layout layout;
+	bool is_last; /* the node's pictures have their channels last */
 };
 
 enum pack_form {
 	PACK_MATRIX = 1,
 	PACK_CONV,
+	PACK_CONV_LAST,
 	PACK_CONV_TRANSPOSE,
 	PACK_INTEGER,
 	PACK_INTEGER_CONV,
@@ -56,6 +62,17 @@ enum pack_form {
 int compile_half_begin(struct compiler *c);
 int compile_half_end(struct compiler *c, uint32_t first_step);
 void compile_half_deinit(struct compiler *c);
+
+/*
+ * compile-layout.c: converts pictures that do not lie as the node is computed, in front of its
+ * steps and behind them. compile_layout_begin() before the node is compiled, compile_layout_end()
+ * afterwards. Return: 0, -ENOMEM.
+ */
+int compile_layout_begin(struct compiler *c);
+int compile_layout_end(struct compiler *c);
+/* The shape of an operand of the node, of @rank dimensions, in the order in which it lies. */
+struct shape compile_shape(const struct compiler *c, const struct tensor *tensor,
+			   unsigned int rank);
 
 /*
  * The compilers, one per operator, each in the file of its family. Called with one step, they fill
@@ -76,6 +93,7 @@ int compile_batch_norm(struct compiler *c);
 int compile_rotary(struct compiler *c);
 int compile_attention(struct compiler *c);
 int compile_moves(struct compiler *c); /* whatever plan_moves() */
+int compile_concat(struct compiler *c);
 int compile_reshape(struct compiler *c);
 int compile_conv(struct compiler *c);
 int compile_max_pool(struct compiler *c);
@@ -113,6 +131,9 @@ void compile_window(const struct shape *x, const struct shape *y, const union op
  * Return: 0, -ENOMEM.
  */
 int compile_add(struct compiler *c);
+/* Likewise one that only makes @to of @from, which touches so many bytes of each. */
+int compile_add_conversion(struct compiler *c, struct cpu_operand from, struct cpu_operand to,
+			   uint64_t fixed_bytes, uint64_t row_bytes);
 /* Takes the last step away. */
 void compile_drop(struct compiler *c);
 
@@ -124,7 +145,7 @@ struct cpu_operand compile_operand(const struct compiler *c, const struct tensor
 
 /*
  * Scratch of the node's own: @bytes, at max_count, for the node's steps alone. All together must be
- * within node->work_bytes, which the row's work() tells.
+ * within c->work_max: node->work_bytes, which the row's work() tells, and what was added.
  */
 struct cpu_operand compile_work(struct compiler *c, uint64_t bytes);
 

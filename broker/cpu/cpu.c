@@ -241,6 +241,7 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 	cpu->executor.ops = &cpu_ops;
 	cpu->executor.waker = waker;
 	cpu->kernels = choose_kernels(options->simd);
+	cpu->layout_wish = options->layout;
 	cpu->max_tasks = max_tasks;
 	cpu->processors = processors;
 	cpu->n_workers = cpu->n_in_use = n_workers;

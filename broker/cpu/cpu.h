@@ -26,6 +26,12 @@ struct waker;
 
 enum { CPU_MAX_WORKERS = 256 };
 
+enum cpu_layout_wish {
+	CPU_LAYOUT_WORTH, /* where it takes less time */
+	CPU_LAYOUT_NONE,  /* this and the next for tests, and for comparing */
+	CPU_LAYOUT_EVERY, /* wherever it is possible */
+};
+
 /* All zero: the defaults. */
 struct cpu_options {
 	unsigned int n_workers; /* 0: one per processor that this process may use */
@@ -34,6 +40,8 @@ struct cpu_options {
 	 * Else workers are pinned if there is a processor for each, while all of them are used.
 	 */
 	bool no_pin;
+	/* Which nodes are computed with their pictures' channels last: see layout.c. */
+	enum cpu_layout_wish layout;
 	/*
 	 * How long a worker without work looks for some before it sleeps, in nanoseconds.
 	 * 0: 20 us, or nothing where there are no more than two processors, since there spinning

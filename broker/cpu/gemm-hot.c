@@ -235,6 +235,14 @@ void CPU_FN(gemm_panel)(size_t m, size_t n, size_t k, const float *a, const floa
 			k, a + i * k, 0, 0, b, 0, y + i * y_rs, y_rs, n, accumulate);
 }
 
+void CPU_FN(gemm_rows_panel)(size_t m, size_t n, size_t k, const float *a, size_t a_rs,
+			     const float *b, float *y, size_t y_rs, bool accumulate)
+{
+	for (size_t i = 0; i < m; i += GEMM_MR)
+		gemm_micros[GEMM_B_PACKED][n > VW][gemm_min(GEMM_MR, m - i) - 1](
+			k, a + i * a_rs, a_rs, 1, b, 0, y + i * y_rs, y_rs, n, accumulate);
+}
+
 /* y = alpha * y + beta * c over the tile, while it is in the cache. */
 static void gemm_finish(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile)
 {

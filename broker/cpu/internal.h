@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "cpu/cpu.h"
+#include "cpu/layout.h"
 #include "cpu/pack.h"
 #include "cpu/step.h"
 #include "plan/executor.h"
@@ -68,6 +69,7 @@ struct cpu_worker {
 struct cpu_executor {
 	struct executor executor;
 	const struct cpu_kernels *kernels;
+	enum cpu_layout_wish layout_wish;
 	unsigned int n_workers;
 	struct cpu_worker *workers;
 	struct cpu_context inline_context;

@@ -273,6 +273,17 @@ struct cpu_kernels {
 	void (*lp_pool)(const struct cpu_window *args, size_t begin, size_t end);
 	/* MaxPool likewise; an empty window has its channel's first index. */
 	void (*max_pool_any)(const struct cpu_pool *args, size_t begin, size_t end);
+
+	/*
+	 * Conv, MaxPool and AveragePool of pictures whose channels come last, both those that are
+	 * read and those that are written: [batch][depth][height][width][channels]. Weights are
+	 * packed, depthwise ones, too; units: cpu_conv_last_units(), cpu_rows_last().
+	 */
+	size_t (*pack_conv_last_size)(const struct cpu_window *args);
+	void (*pack_conv_last)(const struct cpu_window *args, float *to);
+	void (*conv_last)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
+	void (*max_pool_last)(const struct cpu_window *args, size_t begin, size_t end);
+	void (*average_pool_last)(const struct cpu_window *args, size_t begin, size_t end);
 };
 
 /*
@@ -381,6 +392,29 @@ static inline struct cpu_conv_piece cpu_conv_piece(const struct cpu_window *args
 		.m_begin = part * cut.part_rows,
 		.m_end = until < m ? until : m,
 	};
+}
+
+/* Rows of the output, where channels come last. */
+static inline size_t cpu_rows_last(const struct cpu_window *args)
+{
+	return args->batch * args->out_depth * args->out_height;
+}
+
+/* All pictures as one: where channels come last, their pixels follow each other. */
+static inline struct cpu_window cpu_conv_last_flat(const struct cpu_window *args)
+{
+	struct cpu_window flat = *args;
+
+	flat.out_depth *= args->batch;
+	flat.batch = 1;
+	return flat;
+}
+
+static inline size_t cpu_conv_last_units(const struct cpu_window *args)
+{
+	const struct cpu_window flat = cpu_conv_last_flat(args);
+
+	return cpu_conv_is_depthwise(args) ? cpu_rows_last(args) : cpu_conv_units(&flat);
 }
 
 /* Output positions whose remainders by the strides are equal: how many sorts there are of them. */

@@ -51,9 +51,16 @@ void CPU_FN(max_pool)(const struct cpu_window *args, size_t begin, size_t end);
 void CPU_FN(average_pool)(const struct cpu_window *args, size_t begin, size_t end);
 void CPU_FN(lp_pool)(const struct cpu_window *args, size_t begin, size_t end);
 void CPU_FN(max_pool_any)(const struct cpu_pool *args, size_t begin, size_t end);
+size_t CPU_FN(pack_conv_last_size)(const struct cpu_window *args);
+void CPU_FN(pack_conv_last)(const struct cpu_window *args, float *to);
+void CPU_FN(conv_last)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
+void CPU_FN(max_pool_last)(const struct cpu_window *args, size_t begin, size_t end);
+void CPU_FN(average_pool_last)(const struct cpu_window *args, size_t begin, size_t end);
 
 /* slide-hot.c, for conv(). Units: batch * channels. */
 void CPU_FN(conv_depthwise)(const struct cpu_window *args, size_t begin, size_t end);
+/* slide-last-hot.c, for conv_last(). Units: cpu_rows_last(). */
+void CPU_FN(conv_depthwise_last)(const struct cpu_window *args, size_t begin, size_t end);
 
 /* reduce-int-hot.c, for reduce(). */
 void CPU_FN(reduce_int)(const struct cpu_reduce *args, size_t begin, size_t end);
@@ -65,6 +72,9 @@ void CPU_FN(reduce_int)(const struct cpu_reduce *args, size_t begin, size_t end)
 void CPU_FN(gemm_pack_a)(size_t m, size_t k, const float *a, size_t a_rs, size_t a_cs, float *to);
 void CPU_FN(gemm_panel)(size_t m, size_t n, size_t k, const float *a, const float *b, float *y,
 			size_t y_rs, bool accumulate);
+/* The same with @a as it is, rows @a_rs apart. */
+void CPU_FN(gemm_rows_panel)(size_t m, size_t n, size_t k, const float *a, size_t a_rs,
+			     const float *b, float *y, size_t y_rs, bool accumulate);
 
 #if VW == 16
 #define GEMM_MR 12

@@ -12,11 +12,16 @@ static struct cpu_window window_args(const struct cpu_step *step, uint32_t count
 	return args;
 }
 
+static size_t conv_units(const struct cpu_step *step, const struct cpu_window *args)
+{
+	return step->window.is_last ? cpu_conv_last_units(args) : cpu_conv_units(args);
+}
+
 size_t cpu_units_conv(const struct cpu_step *step, uint32_t count)
 {
 	const struct cpu_window args = window_args(step, count);
 
-	return cpu_conv_units(&args);
+	return conv_units(step, &args);
 }
 
 /* What convolutions have beside their shapes. */
@@ -41,7 +46,8 @@ void cpu_run_conv(const struct cpu_step *step, const struct cpu_frame *frame, si
 {
 	const struct cpu_window args = conv_args(step, frame, context);
 
-	step->kernels->conv(&args, begin, min_size(end, cpu_conv_units(&args)), context->workspace);
+	(step->window.is_last ? step->kernels->conv_last : step->kernels->conv)(
+		&args, begin, min_size(end, conv_units(step, &args)), context->workspace);
 }
 
 size_t cpu_units_conv_transpose(const struct cpu_step *step, uint32_t count)
@@ -60,11 +66,16 @@ void cpu_run_conv_transpose(const struct cpu_step *step, const struct cpu_frame 
 				      context->workspace);
 }
 
+static size_t pool_units(const struct cpu_step *step, const struct cpu_window *args)
+{
+	return step->window.is_last ? cpu_rows_last(args) : args->batch * args->channels;
+}
+
 size_t cpu_units_pool(const struct cpu_step *step, uint32_t count)
 {
 	const struct cpu_window args = window_args(step, count);
 
-	return args.batch * args.channels;
+	return pool_units(step, &args);
 }
 
 void cpu_run_pool(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
@@ -75,7 +86,7 @@ void cpu_run_pool(const struct cpu_step *step, const struct cpu_frame *frame, si
 	args.pause = context->pause;
 	args.x = cpu_operand_at(&step->in[0], frame);
 	args.y = cpu_operand_at(&step->out[0], frame);
-	step->window.pool(&args, begin, min_size(end, args.batch * args.channels));
+	step->window.pool(&args, begin, min_size(end, pool_units(step, &args)));
 }
 
 void cpu_run_pool_any(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,

@@ -62,25 +62,13 @@ VEC_INLINE vf slide_power(vf x, uint32_t p)
 	}
 }
 
-/* @a where it is larger than @b, else, or where one is no number, @b. */
-VEC_INLINE vf slide_larger(vf a, vf b)
-{
-#if VW == 16
-	return (vf)_mm512_max_ps((__m512)a, (__m512)b);
-#elif VW == 8
-	return (vf)_mm256_max_ps((__m256)a, (__m256)b);
-#else
-	return vf_select((vi)(a > b), a, b);
-#endif
-}
-
 VEC_INLINE vf slide_tap(const enum slide what, const struct cpu_window *args, vf value,
 			float weight, vf x)
 {
 	if (what == SLIDE_CONV)
 		return value + vf_set(weight) * x;
 	if (what == SLIDE_MAX)
-		return slide_larger(x, value);
+		return window_larger(x, value);
 	return value + (what == SLIDE_SUM ? x : slide_power(x, args->p));
 }
 
@@ -100,21 +88,6 @@ VEC_INLINE vf slide_finish(const enum slide what, const struct slide_row *row, v
 	if (what == SLIDE_MAX || p == 1)
 		return value;
 	return p == 2 ? vf_sqrt(value) : vf_pow(value, vf_set(1.0f / (float)p));
-}
-
-/* Taps of output position @o along dimension @d that an average is over. */
-static size_t slide_counted(const struct cpu_window *args, size_t o, unsigned int d, size_t limit)
-{
-	const size_t pad = args->pad_begin[d];
-	size_t begin, end;
-
-	if (args->includes_pad)
-		window_taps(o, args->stride[d], 0, args->dilation[d], args->kernel[d],
-			    limit + pad + args->pad_end[d], &begin, &end);
-	else
-		window_taps(o, args->stride[d], pad, args->dilation[d], args->kernel[d], limit,
-			    &begin, &end);
-	return end - begin;
 }
 
 /* The slice of the input under taps along the depth. */
@@ -181,7 +154,7 @@ VEC_INLINE vf slide_row_counts(const struct cpu_window *args, size_t ox, size_t 
 		return sum;
 	}
 	for (size_t l = 0; l < VW; l++)
-		counts[l] = l < n ? (float)slide_counted(args, ox + l, 2, args->width) : 1;
+		counts[l] = l < n ? (float)window_counted(args, ox + l, 2, args->width) : 1;
 	return vf_load(counts);
 }
 
@@ -256,26 +229,9 @@ VEC_INLINE void slide_vectors(const enum slide what, const size_t stride,
 		vf_store(y + ox + v * VW, slide_finish(what, row, value[v], row->divides, counts));
 }
 
-/* What of a row has all taps of its windows inside horizontally. */
-struct slide_inner {
-	size_t begin, end;
-};
-
-static struct slide_inner slide_find_inner(const struct cpu_window *args)
-{
-	struct slide_inner inner;
-	size_t ignored;
-
-	window_positions(0, args->stride[2], args->pad_begin[2], args->dilation[2], args->out_width,
-			 args->width, &inner.begin, &ignored);
-	window_positions(args->kernel[2] - 1, args->stride[2], args->pad_begin[2],
-			 args->dilation[2], args->out_width, args->width, &ignored, &inner.end);
-	return inner;
-}
-
 /* A row of the output. */
 VEC_INLINE void slide_row(const enum slide what, const size_t stride, const struct slide_row *row,
-			  const struct slide_inner *inner, float *y)
+			  const struct window_inner *inner, float *y)
 {
 	const size_t width = row->args->out_width;
 	size_t ox = 0, look = SLIDE_PIECE, n;
@@ -374,7 +330,7 @@ VEC_INLINE void slide_block(const enum slide what, const size_t height, const si
 
 VEC_INLINE void slide_block_rows(const enum slide what, const size_t height, const size_t stride,
 				 const size_t rows, const struct slide_row *row,
-				 const struct slide_inner *inner, float *y)
+				 const struct window_inner *inner, float *y)
 {
 	const struct cpu_window *args = row->args;
 	const vf all = vf_set((float)args->kernel[2]);
@@ -382,8 +338,8 @@ VEC_INLINE void slide_block_rows(const enum slide what, const size_t height, con
 	struct window_lanes lanes[SLIDE_BLOCK_TAPS];
 
 	for (size_t o = 0; o < rows && what == SLIDE_SUM; o++)
-		divides[o] = slide_counted(args, row->oz, 0, args->depth) *
-			     slide_counted(args, row->oy + o, 1, args->height);
+		divides[o] = window_counted(args, row->oz, 0, args->depth) *
+			     window_counted(args, row->oy + o, 1, args->height);
 	for (size_t ox = 0; ox < args->out_width; ox += VW) {
 		const size_t n = window_min(VW, args->out_width - ox);
 
@@ -401,7 +357,7 @@ VEC_INLINE void slide_block_rows(const enum slide what, const size_t height, con
 
 /* A plane by several rows at once. */
 VEC_INLINE void slide_blocks(const enum slide what, const size_t height, const size_t stride,
-			     struct slide_row *row, const struct slide_inner *inner, float *y)
+			     struct slide_row *row, const struct window_inner *inner, float *y)
 {
 	const struct cpu_window *args = row->args;
 
@@ -425,7 +381,7 @@ VEC_INLINE void slide_blocks(const enum slide what, const size_t height, const s
 
 /* Return: false if the window is none of those that are computed by several rows. */
 VEC_INLINE bool slide_usual(const enum slide what, struct slide_row *row,
-			    const struct slide_inner *inner, float *y)
+			    const struct window_inner *inner, float *y)
 {
 	const struct cpu_window *args = row->args;
 	const size_t height = args->kernel[1], stride = args->stride[1];
@@ -456,7 +412,7 @@ VEC_INLINE void slide_plane(const enum slide what, const struct cpu_window *args
 			    const float *plane, const float *weights, float bias, float *y)
 {
 	struct slide_row row = {.args = args, .plane = plane, .weights = weights, .bias = bias};
-	const struct slide_inner inner = slide_find_inner(args);
+	const struct window_inner inner = window_find_inner(args);
 
 	if (slide_usual(what, &row, &inner, y))
 		return;
@@ -468,8 +424,8 @@ VEC_INLINE void slide_plane(const enum slide what, const struct cpu_window *args
 			window_taps(row.oy, args->stride[1], args->pad_begin[1], args->dilation[1],
 				    args->kernel[1], args->height, &row.r_begin, &row.r_end);
 			if (what == SLIDE_SUM)
-				row.divides = slide_counted(args, row.oz, 0, args->depth) *
-					      slide_counted(args, row.oy, 1, args->height);
+				row.divides = window_counted(args, row.oz, 0, args->depth) *
+					      window_counted(args, row.oy, 1, args->height);
 			if (args->stride[2] == 1)
 				slide_row(what, 1, &row, &inner, y);
 			else if (args->stride[2] == 2)

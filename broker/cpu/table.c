@@ -62,4 +62,9 @@ const struct cpu_kernels CPU_FN(kernels) = {
 	.average_pool = CPU_FN(average_pool),
 	.lp_pool = CPU_FN(lp_pool),
 	.max_pool_any = CPU_FN(max_pool_any),
+	.pack_conv_last_size = CPU_FN(pack_conv_last_size),
+	.pack_conv_last = CPU_FN(pack_conv_last),
+	.conv_last = CPU_FN(conv_last),
+	.max_pool_last = CPU_FN(max_pool_last),
+	.average_pool_last = CPU_FN(average_pool_last),
 };

@@ -108,16 +108,6 @@ static void conv_find_view(const struct cpu_window *args, size_t tap, size_t fir
 	}
 }
 
-/* Is the output the input's pixels, as they are? */
-static bool conv_is_plain(const struct cpu_window *args)
-{
-	for (unsigned int i = 0; i < 3; i++)
-		if (args->kernel[i] != 1 || args->stride[i] != 1 || args->pad_begin[i] != 0)
-			return false;
-	return args->out_depth == args->depth && args->out_height == args->height &&
-	       args->out_width == args->width;
-}
-
 /* A view of one channel, as row k of panels of GEMM_NR pixels that have @kb rows. */
 VEC_INLINE void conv_look(const struct conv_view *view, const float *channel, const size_t stride,
 			  size_t any_stride, size_t n, size_t kb, float *to)
@@ -146,7 +136,7 @@ static void conv_pack_pixels(const struct cpu_window *args, const float *x, size
 	struct cpu_window flat;
 	struct conv_view view;
 
-	if (conv_is_plain(args)) {
+	if (window_is_plain(args)) {
 		/* All of a channel is one line. */
 		flat = *args;
 		flat.depth = flat.height = flat.out_depth = flat.out_height = 1;

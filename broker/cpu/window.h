@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cpu/kernels.h"
 #include "cpu/vec.h"
 
 static inline size_t window_min(size_t a, size_t b)
@@ -39,6 +40,61 @@ static inline void window_positions(size_t tap, size_t stride, size_t pad, size_
 				    : window_min(n, (size_t)((int64_t)limit - 1 - at) / stride + 1);
 	if (*end < *begin)
 		*end = *begin;
+}
+
+/* Output positions of a row for which all taps are inside horizontally. */
+struct window_inner {
+	size_t begin, end;
+};
+
+static inline struct window_inner window_find_inner(const struct cpu_window *args)
+{
+	struct window_inner inner;
+	size_t ignored;
+
+	window_positions(0, args->stride[2], args->pad_begin[2], args->dilation[2], args->out_width,
+			 args->width, &inner.begin, &ignored);
+	window_positions(args->kernel[2] - 1, args->stride[2], args->pad_begin[2],
+			 args->dilation[2], args->out_width, args->width, &ignored, &inner.end);
+	return inner;
+}
+
+/* Taps of output position @o along dimension @d that an average is over. */
+static inline size_t window_counted(const struct cpu_window *args, size_t o, unsigned int d,
+				    size_t limit)
+{
+	const size_t pad = args->pad_begin[d];
+	size_t begin, end;
+
+	if (args->includes_pad)
+		window_taps(o, args->stride[d], 0, args->dilation[d], args->kernel[d],
+			    limit + pad + args->pad_end[d], &begin, &end);
+	else
+		window_taps(o, args->stride[d], pad, args->dilation[d], args->kernel[d], limit,
+			    &begin, &end);
+	return end - begin;
+}
+
+/* Is the output of a convolution made of the input's pixels, one of one? */
+static inline bool window_is_plain(const struct cpu_window *args)
+{
+	for (unsigned int i = 0; i < 3; i++)
+		if (args->kernel[i] != 1 || args->stride[i] != 1 || args->pad_begin[i] != 0)
+			return false;
+	return args->out_depth == args->depth && args->out_height == args->height &&
+	       args->out_width == args->width;
+}
+
+/* @a where it is larger than @b, else, or where one is no number, @b. */
+VEC_INLINE vf window_larger(vf a, vf b)
+{
+#if VW == 16
+	return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif VW == 8
+	return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+	return vf_select((vi)(a > b), a, b);
+#endif
 }
 
 /* Bit l of @lanes as bit 2 * l. */

@@ -535,7 +535,7 @@ static int finish(struct maker *maker)
 		return plan_refuse(maker->message,
 				   "one task would take more than %llu operations or bytes",
 				   (unsigned long long)MAX_WORK);
-	if (!(maker->parsed.header->flags & RBK_PLAN_NO_FUSION)) {
+	if (plan->fuses) {
 		r = plan_fuse(plan, maker->writers, maker->lives);
 		if (r)
 			return error_fold(r);
@@ -573,6 +573,7 @@ int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup
 	plan->max_count = header->max_count;
 	plan->n_tensors = header->n_tensors;
 	plan->n_nodes = header->n_nodes;
+	plan->fuses = !(header->flags & RBK_PLAN_NO_FUSION);
 	plan->pinned = header->flags & RBK_PLAN_PINNED;
 	plan->pinned_device = header->pinned_device;
 	plan->ops_devices = UINT8_MAX;

@@ -112,6 +112,7 @@ struct plan {
 	uint64_t touched_fixed;  /* bytes of bound tensors and constants: fixed + count * row */
 	uint64_t touched_row;
 	uint8_t ops_devices; /* OP_ON_*: devices that have every operator */
+	bool fuses;          /* the description does not forbid it */
 	bool pinned;         /* runs on pinned_device only */
 	uint8_t pinned_device;
 	bool data_independent; /* every operator is */

@@ -257,6 +257,114 @@ static void run_max_pool_any(const struct call *call, size_t begin, size_t end, 
 	call->kernels->max_pool_any(&args, begin, end);
 }
 
+/* Weights are as they are: each level packs them for itself. */
+static void run_conv_last(const struct call *call, size_t begin, size_t end, float *y)
+{
+	struct cpu_window args = *(const struct cpu_window *)call->args;
+	float *packed = malloc(call->kernels->pack_conv_last_size(&args) * sizeof(float));
+
+	assert_non_null(packed);
+	call->kernels->pack_conv_last(&args, packed);
+	args.weights = NULL;
+	args.weights_packed = packed;
+	args.y = y;
+	call->kernels->conv_last(&args, begin, end, call->workspace);
+	free(packed);
+}
+
+static void run_max_pool_last(const struct call *call, size_t begin, size_t end, float *y)
+{
+	struct cpu_window args = *(const struct cpu_window *)call->args;
+
+	args.y = y;
+	call->kernels->max_pool_last(&args, begin, end);
+}
+
+static void run_average_pool_last(const struct call *call, size_t begin, size_t end, float *y)
+{
+	struct cpu_window args = *(const struct cpu_window *)call->args;
+
+	args.y = y;
+	call->kernels->average_pool_last(&args, begin, end);
+}
+
+/* The lowest level's result for @call, from memory that nothing guards. */
+static float *lowest_of(struct call call)
+{
+	float *want = calloc(call.n_out, sizeof(*want));
+
+	call.kernels = cpu_kernels_get(CPU_SIMD_SSE2);
+	call.workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
+	assert_non_null(want);
+	assert_non_null(call.workspace);
+	call.run(&call, 0, call.units, want);
+	free(call.workspace);
+	return want;
+}
+
+static void check_last(const char *what, struct call call)
+{
+	float *want = lowest_of(call);
+
+	check_levels(what, call, want, 1e-4, 1e-4);
+	free(want);
+}
+
+/* Every level has the same; those that fuse, the same bits; and every split. */
+static void test_windows__channels_last(void **state)
+{
+	for (unsigned int round = 0; round < 60; round++) {
+		const size_t how = pick(0, 3);
+		struct cpu_window args = {
+			.batch = pick(1, 3),
+			.depth = round % 3 ? 1 : pick(3, 6),
+			.height = pick(4, 20),
+			.width = pick(4, 30),
+			.kernel = {round % 3 ? 1 : pick(1, 3), pick(1, 3), pick(1, 4)},
+			.stride = {pick(1, 3), pick(1, 3), pick(1, 3)},
+			.dilation = {1, 1, pick(1, 2)},
+			.pad_begin = {round % 3 ? 0 : pick(0, 2), pick(0, 2), pick(0, 3)},
+			.includes_pad = round & 1,
+		};
+		const size_t width = (args.kernel[2] - 1) * args.dilation[2] + 1;
+		struct call call = {.args = &args};
+		struct guarded x, weights, bias;
+
+		args.group = how ? pick(1, 3) : pick(1, 50);
+		args.channels = how ? args.group * pick(1, 70) : args.group;
+		args.out_channels = how ? args.group * pick(1, 90) : args.group;
+		memcpy(args.pad_end, args.pad_begin, sizeof(args.pad_end));
+		args.out_depth =
+			(args.depth + 2 * args.pad_begin[0] - args.kernel[0]) / args.stride[0] + 1;
+		args.out_height =
+			(args.height + 2 * args.pad_begin[1] - args.kernel[1]) / args.stride[1] + 1;
+		if (args.width + 2 * args.pad_begin[2] < width)
+			continue;
+		args.out_width = (args.width + 2 * args.pad_begin[2] - width) / args.stride[2] + 1;
+		x = guarded_new(args.batch * args.channels * cpu_window_in(&args));
+		weights = guarded_new(args.out_channels * args.channels / args.group *
+				      args.kernel[0] * args.kernel[1] * args.kernel[2]);
+		bias = guarded_new(args.out_channels);
+		args.x = x.data;
+		args.weights = weights.data;
+		args.bias = round & 1 ? bias.data : NULL;
+		call.run = run_conv_last;
+		call.units = cpu_conv_last_units(&args);
+		call.n_out = args.batch * args.out_channels * cpu_window_out(&args);
+		check_last("Conv", call);
+		args.out_channels = args.channels;
+		call.units = cpu_rows_last(&args);
+		call.n_out = args.batch * args.channels * cpu_window_out(&args);
+		call.run = run_max_pool_last;
+		check_last("MaxPool", call);
+		call.run = run_average_pool_last;
+		check_last("AveragePool", call);
+		guarded_free(&x);
+		guarded_free(&weights);
+		guarded_free(&bias);
+	}
+}
+
 static void check_windows(const struct cpu_kernels *kernels, void *workspace)
 {
 	static void (*const pools[])(const struct call *, size_t, size_t, float *) = {
@@ -444,6 +552,7 @@ int main(void)
 		cmocka_unit_test(test_gemm__splits_and_packing),
 		cmocka_unit_test(test_columns__splits),
 		cmocka_unit_test(test_windows__splits_and_packing),
+		cmocka_unit_test(test_windows__channels_last),
 		cmocka_unit_test(test_top_k__every_k),
 		cmocka_unit_test(test_levels__names),
 		cmocka_unit_test(test_moves__splits),

@@ -3,9 +3,10 @@
  * operators: our kernels beside oneDNN's, an operator and a shape at a time
  *
  * Both sides compute in this process, by turns, on as many threads, with constants packed
- * beforehand by both. What is in pictures has two baselines: oneDNN on the same memory, channel
- * after channel as ONNX has it, and on memory laid out as it likes it best, which nobody pays for
- * rearranging. Rates, so that a ratio above the target is good: 0.9, and 1 for small shapes.
+ * beforehand by both. What is in pictures has two rows: both sides on the same memory, channel
+ * after channel as ONNX has it, as at the ends of a plan; and both on memory laid out as they like
+ * it best, as between the nodes of a plan, which nobody pays for rearranging: ours then has
+ * channels last. Rates, so that a ratio above the target is good: 0.9, and 1 for small shapes.
  *
  * Every result is checked against the baseline's before it is measured.
  */
@@ -163,6 +164,7 @@ struct operands {
 	void *x, *weights;
 	float *bias;
 	void *y, *expected;
+	void *x_last, *y_last; /* with channels last */
 };
 
 static void operands_deinit(struct operands *operands)
@@ -172,6 +174,8 @@ static void operands_deinit(struct operands *operands)
 	free(operands->bias);
 	free(operands->y);
 	free(operands->expected);
+	free(operands->x_last);
+	free(operands->y_last);
 }
 
 static void *memory(size_t bytes)
@@ -189,6 +193,19 @@ static void fill(void *to, size_t n, bool is_int8, uint32_t seed)
 				(uint8_t)((seed = seed * 1664525u + 1013904223u) >> 24);
 }
 
+/* Do our kernels know another layout for it? */
+static bool has_own_layout(const struct operator_shape *shape)
+{
+	return operator_is_window(shape) && !operator_is_int8(shape);
+}
+
+static void transpose(const float *from, size_t m, size_t n, float *to)
+{
+	for (size_t i = 0; i < m; i++)
+		for (size_t j = 0; j < n; j++)
+			to[j * m + i] = from[i * n + j];
+}
+
 static int operands_init(struct operands *operands, const struct operator_shape *shape)
 {
 	const struct operator_sizes sizes = operator_sizes(shape);
@@ -198,12 +215,17 @@ static int operands_init(struct operands *operands, const struct operator_shape 
 	operands->bias = memory(sizes.bias * sizeof(float));
 	operands->y = memory(sizes.y * sizeof(float));
 	operands->expected = memory(sizes.y * sizeof(float));
+	operands->x_last = memory(sizes.x * sizeof(float));
+	operands->y_last = memory(sizes.y * sizeof(float));
 	if (!operands->x || !operands->weights || !operands->bias || !operands->y ||
-	    !operands->expected)
+	    !operands->expected || !operands->x_last || !operands->y_last)
 		return -ENOMEM;
 	fill(operands->x, sizes.x, operator_is_int8(shape), 1);
 	fill(operands->weights, sizes.weights, operator_is_int8(shape), 2);
 	fill(operands->bias, sizes.bias, false, 3);
+	if (has_own_layout(shape))
+		transpose(operands->x, shape->channels, (size_t)shape->size * shape->size,
+			  operands->x_last);
 	return 0;
 }
 
@@ -222,10 +244,11 @@ static bool is_same(const struct operator_shape *shape, const struct operands *o
 	return true;
 }
 
-/* Runs both once: the library into @expected by way of y. */
-static int run_both(const struct operator_shape *shape, struct operands *operands,
+/* Runs both once: the library into @expected by way of y; ours by way of y_last with @last. */
+static int run_both(const struct operator_shape *shape, struct operands *operands, bool last,
 		    struct kernel_operator *kernel, struct library_operator *library)
 {
+	const size_t channels = shape->out_channels ? shape->out_channels : shape->channels;
 	const size_t bytes = operator_sizes(shape).y * sizeof(float);
 	int r;
 
@@ -237,7 +260,11 @@ static int run_both(const struct operator_shape *shape, struct operands *operand
 		return r;
 	memcpy(operands->expected, operands->y, bytes);
 	memset(operands->y, 0xff, bytes);
+	memset(operands->y_last, 0xff, bytes);
 	kernel_operator_run(kernel);
+	if (last)
+		transpose(operands->y_last, bytes / sizeof(float) / channels, channels,
+			  operands->y);
 	return is_same(shape, operands) ? 0 : -EILSEQ;
 }
 
@@ -262,7 +289,8 @@ static int compare(struct bench_env *env, struct library *library, const struct 
 		.target = of->is_small ? TARGET_SMALL : TARGET_LARGE,
 	};
 	struct side ours, baselines;
-	struct operator_data data;
+	const bool last = own_layout && has_own_layout(shape);
+	struct operator_data data, data_last;
 	int r;
 
 	operator_describe(shape, name, sizeof(name));
@@ -279,8 +307,12 @@ static int compare(struct bench_env *env, struct library *library, const struct 
 		.bias = operator_sizes(shape).bias ? operands.bias : NULL,
 		.y = operands.y,
 	};
+	data_last = data;
+	data_last.channels_last = true;
+	data_last.x = operands.x_last;
+	data_last.y = operands.y_last;
 	if (!r)
-		r = kernel_operator_new(shape, &data, n_threads, &kernel);
+		r = kernel_operator_new(shape, last ? &data_last : &data, n_threads, &kernel);
 	if (!r)
 		r = library_operator_new(library, shape, &data, own_layout, n_threads, &theirs);
 	if (r == -ENOSYS) {
@@ -289,7 +321,7 @@ static int compare(struct bench_env *env, struct library *library, const struct 
 		goto out;
 	}
 	if (!r)
-		r = run_both(shape, &operands, kernel, theirs);
+		r = run_both(shape, &operands, last, kernel, theirs);
 	ours = (struct side){{env, cpu, run_kernel, kernel}, work};
 	baselines = (struct side){{env, cpu, run_library, theirs}, work};
 	if (!r)
@@ -334,6 +366,6 @@ static int run(struct bench_env *env)
 const struct bench bench_operators = {
 	.name = "operators",
 	.summary = "operators by our kernels, on one thread and on two, large and small",
-	.baseline = "oneDNN, on the same memory and on its own layout",
+	.baseline = "oneDNN, on the same memory and, both, on their own layout",
 	.run = run,
 };

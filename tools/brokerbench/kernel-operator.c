@@ -96,6 +96,27 @@ static void run_average_pool(void *data, size_t begin, size_t end, void *workspa
 	kernel->kernels->average_pool(&kernel->window, begin, end);
 }
 
+static void run_conv_last(void *data, size_t begin, size_t end, void *workspace)
+{
+	const struct kernel_operator *kernel = data;
+
+	kernel->kernels->conv_last(&kernel->window, begin, end, workspace);
+}
+
+static void run_max_pool_last(void *data, size_t begin, size_t end, void *workspace)
+{
+	const struct kernel_operator *kernel = data;
+
+	kernel->kernels->max_pool_last(&kernel->window, begin, end);
+}
+
+static void run_average_pool_last(void *data, size_t begin, size_t end, void *workspace)
+{
+	const struct kernel_operator *kernel = data;
+
+	kernel->kernels->average_pool_last(&kernel->window, begin, end);
+}
+
 static void run_reduce(void *data, size_t begin, size_t end, void *workspace)
 {
 	const struct kernel_operator *kernel = data;
@@ -238,15 +259,21 @@ static struct cpu_window window_of(const struct operator_shape *shape,
 
 static int prepare_conv(struct kernel_operator *kernel, const struct operator_data *data)
 {
+	const struct cpu_kernels *kernels = kernel->kernels;
+	const bool last = data->channels_last;
+
 	kernel->window = window_of(&kernel->shape, data);
-	kernel->fn = run_conv;
-	kernel->n_units = cpu_conv_units(&kernel->window);
-	if (cpu_conv_is_depthwise(&kernel->window))
+	kernel->fn = last ? run_conv_last : run_conv;
+	kernel->n_units =
+		last ? cpu_conv_last_units(&kernel->window) : cpu_conv_units(&kernel->window);
+	if (cpu_conv_is_depthwise(&kernel->window) && !last)
 		return 0;
-	kernel->packed = memory(kernel->kernels->pack_conv_size(&kernel->window) * sizeof(float));
+	kernel->packed = memory(
+		(last ? kernels->pack_conv_last_size : kernels->pack_conv_size)(&kernel->window) *
+		sizeof(float));
 	if (!kernel->packed)
 		return -ENOMEM;
-	kernel->kernels->pack_conv(&kernel->window, kernel->packed);
+	(last ? kernels->pack_conv_last : kernels->pack_conv)(&kernel->window, kernel->packed);
 	kernel->window.weights_packed = kernel->packed;
 	return 0;
 }
@@ -302,29 +329,45 @@ static void prepare_rows(struct kernel_operator *kernel, const struct operator_d
 	}
 }
 
+static void prepare_global_pool(struct kernel_operator *kernel, const struct operator_data *data)
+{
+	const struct operator_shape *shape = &kernel->shape;
+	const size_t pixels = (size_t)shape->size * shape->size;
+
+	kernel->fn = run_reduce;
+	kernel->reduce = (struct cpu_reduce){
+		.x = data->x,
+		.y = data->y,
+		.n_kept = 1,
+		.n_reduced = 1,
+		.kept = {shape->channels},
+		.kept_stride = {data->channels_last ? 1 : pixels},
+		.reduced = {pixels},
+		.reduced_stride = {data->channels_last ? shape->channels : 1},
+		.inner_kept = data->channels_last,
+		.kind = CPU_REDUCE_MEAN,
+		.type = CPU_F32,
+	};
+	kernel->n_units = cpu_reduce_units(&kernel->reduce);
+}
+
 static void prepare_pool(struct kernel_operator *kernel, const struct operator_data *data)
 {
 	const struct operator_shape *shape = &kernel->shape;
+	const bool is_max = shape->kind == OPERATOR_MAX_POOL;
 
-	kernel->n_units = shape->channels;
 	if (shape->kind == OPERATOR_GLOBAL_AVERAGE_POOL) {
-		kernel->fn = run_reduce;
-		kernel->reduce = (struct cpu_reduce){
-			.x = data->x,
-			.y = data->y,
-			.n_kept = 1,
-			.n_reduced = 1,
-			.kept = {shape->channels},
-			.kept_stride = {(size_t)shape->size * shape->size},
-			.reduced = {(size_t)shape->size * shape->size},
-			.reduced_stride = {1},
-			.kind = CPU_REDUCE_MEAN,
-			.type = CPU_F32,
-		};
+		prepare_global_pool(kernel, data);
 		return;
 	}
-	kernel->fn = shape->kind == OPERATOR_MAX_POOL ? run_max_pool : run_average_pool;
 	kernel->window = window_of(shape, data);
+	if (data->channels_last) {
+		kernel->n_units = cpu_rows_last(&kernel->window);
+		kernel->fn = is_max ? run_max_pool_last : run_average_pool_last;
+	} else {
+		kernel->n_units = shape->channels;
+		kernel->fn = is_max ? run_max_pool : run_average_pool;
+	}
 }
 
 int kernel_operator_new(const struct operator_shape *shape, const struct operator_data *data,

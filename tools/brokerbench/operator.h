@@ -3,6 +3,7 @@
 /*
  * One operator over one shape: what both sides of a row are told
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,8 +35,12 @@ struct operator_shape {
 	};
 };
 
-/* Its operands: floats, or bytes and 32 bits. In ONNX's layout. */
+/*
+ * Its operands: floats, or bytes and 32 bits. In ONNX's layout; with @channels_last, x and y of a
+ * window have their channels last.
+ */
 struct operator_data {
+	bool channels_last;
 	const void *x;
 	const void *weights; /* of a norm: the scale */
 	const float *bias;

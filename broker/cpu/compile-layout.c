@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Nodes whose pictures have their channels last, and those around them
+ *
+ * See layout.c for which they are. What a node reads or writes in the other order is converted into
+ * or out of scratch of the node's own; its other steps see shapes in the order of memory.
+ */
+#include "cpu/compile.h"
+
+#include "cpu/internal.h"
+#include "util/error.h"
+
+/* Steps from one order into the other. */
+static int add_conversion(struct compiler *c, const struct tensor *tensor, bool to_last,
+			  struct cpu_operand from, struct cpu_operand to)
+{
+	const struct shape *shape = &tensor->shape;
+	const size_t channels = shape->dims[1], pixels = extent_range(shape, 2, shape->rank).fixed;
+	const size_t rows = to_last ? pixels : channels, columns = to_last ? channels : pixels;
+	const ptrdiff_t bytes = sizeof(float);
+	struct cpu_step_move *step;
+	int r;
+
+	r = compile_add_conversion(c, from, to, tensor->fixed_bytes, tensor->row_bytes);
+	if (r)
+		return error_fold(r);
+	step = &c->step->move;
+	step->args = (struct cpu_move){
+		.form = CPU_MOVE_PLANE,
+		.element_bytes = sizeof(float),
+		.n_dims = 3,
+		.extent = {shape->dynamic ? 1 : shape->dims[0], rows, columns},
+		.from_stride = {bytes * (ptrdiff_t)(rows * columns), bytes,
+				bytes * (ptrdiff_t)rows},
+		.to_stride = {bytes * (ptrdiff_t)(rows * columns), bytes * (ptrdiff_t)columns,
+			      bytes},
+	};
+	step->dynamic = shape->dynamic;
+	c->step->run = cpu_run_move;
+	c->step->units = cpu_units_move;
+	return 0;
+}
+
+/* Room for one of the node's operands in the other order. */
+static struct cpu_operand room_for(struct compiler *c, const struct tensor *tensor)
+{
+	c->work_max +=
+		(tensor->max_bytes + PLAN_SCRATCH_ALIGN - 1) & ~(uint64_t)(PLAN_SCRATCH_ALIGN - 1);
+	return compile_work(c, tensor->max_bytes);
+}
+
+int compile_layout_begin(struct compiler *c)
+{
+	const struct node *node = c->node;
+	int r = 0;
+
+	c->is_last = c->layout.is_last[node - c->plan->nodes];
+	for (unsigned int i = 0; !r && i < node->n_in; i++) {
+		const struct tensor *in = node_in(c, i);
+		const bool wants_last = c->is_last && cpu_layout_has_in(c->plan, node, i);
+		struct cpu_operand from;
+
+		if (!in || c->layout.lies_last[node->in[i]] == wants_last)
+			continue;
+		for (unsigned int k = 0; k < i; k++)
+			if (node->in[k] == node->in[i])
+				c->stand_in[i] = c->stand_in[k];
+		if (c->stand_in[i].present)
+			continue;
+		from = compile_in(c, i);
+		c->stand_in[i] = room_for(c, in);
+		r = add_conversion(c, in, wants_last, from, c->stand_in[i]);
+	}
+	for (unsigned int i = 0; c->is_last && i < node->n_out; i++)
+		if (cpu_layout_has_out(c->plan, node, i) &&
+		    !c->layout.lies_last[cpu_layout_out(c->plan, node, i)])
+			c->stand_out[i] = room_for(c, node_out(c, i));
+	return r ? error_fold(r) : 0;
+}
+
+int compile_layout_end(struct compiler *c)
+{
+	int r = 0;
+
+	for (unsigned int i = 0; c->is_last && !r && i < c->node->n_out; i++) {
+		const struct cpu_operand last = c->stand_out[i];
+
+		if (!last.present)
+			continue;
+		c->stand_out[i].present = false;
+		r = add_conversion(c, node_out(c, i), false, last, compile_out(c, i));
+	}
+	return r ? error_fold(r) : 0;
+}
+
+struct shape compile_shape(const struct compiler *c, const struct tensor *tensor, unsigned int rank)
+{
+	const struct shape *shape = &tensor->shape;
+	const unsigned int missing = rank - shape->rank;
+	struct shape last = {.rank = (uint8_t)rank, .dynamic = shape->dynamic && !missing};
+
+	if (!c->is_last)
+		return *shape;
+	for (unsigned int i = 0; i < rank; i++) {
+		const unsigned int d = i == 0 ? 0 : i + 1 < rank ? i + 1 : 1;
+
+		last.dims[i] = d < missing ? 1 : shape->dims[d - missing];
+	}
+	return last;
+}
+
+/* Pixel by pixel, one input after the other. */
+static void set_rows(struct compiler *c, unsigned int i, size_t first)
+{
+	const struct shape *x = &node_in(c, i)->shape;
+	const size_t pixels = extent_range(x, 2, x->rank).fixed;
+	const size_t from_bytes = x->dims[1] * sizeof(float);
+	struct cpu_step_move *step = &c->step->move;
+
+	step->args = (struct cpu_move){
+		.form = CPU_MOVE_ROWS,
+		.element_bytes = 1,
+		.n_dims = 2,
+		.extent = {x->dynamic ? pixels : x->dims[0] * pixels, from_bytes},
+		.from_stride = {(ptrdiff_t)from_bytes, 1},
+		.to_stride = {(ptrdiff_t)(node_out(c, 0)->shape.dims[1] * sizeof(float)), 1},
+	};
+	step->dynamic = x->dynamic;
+	step->to_first = first;
+	memset(c->step->in, 0, sizeof(c->step->in));
+	c->step->in[0] = compile_in(c, i);
+	c->step->run = cpu_run_move;
+	c->step->units = cpu_units_move;
+}
+
+int compile_concat(struct compiler *c)
+{
+	size_t first = 0;
+	int r;
+
+	if (!c->is_last)
+		return compile_moves(c);
+	for (unsigned int i = 0; i < c->node->n_in; i++) {
+		r = i == 0 ? 0 : compile_add(c);
+		if (r)
+			return error_fold(r);
+		set_rows(c, i, first);
+		first += node_in(c, i)->shape.dims[1] * sizeof(float);
+	}
+	return 0;
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Conv of pictures whose channels come last
+ *
+ * A matrix product, too, but the other way round: rows are output pixels, and columns output
+ * channels, which are the vectors. What a pixel sees through a row of its window lies together, so
+ * rows are gathered by copying whole runs, padding as zeros, and need not be gathered where the
+ * window is a single pixel. Weights are packed as the right side of a product, in the order of the
+ * runs: taps, then channels.
+ *
+ * A sum begins with the bias and goes on block by block, as in gemm-hot.c: the same for every
+ * split.
+ */
+#include "cpu/kernels.h"
+#include "cpu/level.h"
+#include "cpu/vec.h"
+#include "cpu/window.h"
+
+/* Out channels from which it pays to have the pixels interleaved as the register tile reads them.
+ */
+#define LAST_INTERLEAVE_MIN 160
+
+_Static_assert((CPU_CONV_PIXELS + GEMM_MR) * CPU_GEMM_KC * sizeof(float) <= CPU_WORKSPACE_BYTES,
+	       "the workspace holds a block of the pixels");
+_Static_assert(CPU_CONV_PIXELS % GEMM_MR == 0 && CPU_CONV_CHANNELS % GEMM_NR == 0, "whole tiles");
+
+static size_t last_taps(const struct cpu_window *args)
+{
+	return args->kernel[0] * args->kernel[1] * args->kernel[2];
+}
+
+size_t CPU_FN(pack_conv_last_size)(const struct cpu_window *args)
+{
+	const size_t taps = last_taps(args);
+
+	if (cpu_conv_is_depthwise(args))
+		return taps * args->channels;
+	return args->group * CPU_FN(pack_b_size)(args->channels / args->group * taps,
+						 args->out_channels / args->group);
+}
+
+/* One group's weights, as pack_b() has a matrix [taps][channels] by @n out channels. */
+static float *last_pack_group(const struct cpu_window *args, const float *weights, size_t n,
+			      float *to)
+{
+	const size_t taps = last_taps(args), channels = args->channels / args->group;
+	const size_t depth = taps * channels;
+
+	for (size_t p = 0; p < depth; p += CPU_GEMM_KC) {
+		const size_t kb = window_min(CPU_GEMM_KC, depth - p);
+
+		for (size_t j = 0; j < n; j += GEMM_NR) {
+			for (size_t k = p; k < p + kb; k++) {
+				const float *from =
+					weights + k % channels * taps + k / channels + j * depth;
+
+				for (size_t i = 0; i < GEMM_NR; i++)
+					*to++ = j + i < n ? from[i * depth] : 0;
+			}
+		}
+	}
+	return to;
+}
+
+void CPU_FN(pack_conv_last)(const struct cpu_window *args, float *to)
+{
+	const size_t taps = last_taps(args), n = args->out_channels / args->group;
+	const size_t depth = taps * args->channels / args->group;
+
+	if (cpu_conv_is_depthwise(args)) {
+		for (size_t tap = 0; tap < taps; tap++)
+			for (size_t c = 0; c < args->channels; c++)
+				*to++ = args->weights[c * taps + tap];
+		return;
+	}
+	for (size_t g = 0; g < args->group; g++)
+		to = last_pack_group(args, args->weights + g * n * depth, n, to);
+}
+
+VEC_INLINE void last_copy(float *to, const float *from, size_t n)
+{
+	for (; n >= VW; n -= VW, from += VW, to += VW)
+		vf_store(to, vf_load(from));
+	if (n)
+		vf_store_partial(to, vf_load_partial(from, n), n);
+}
+
+VEC_INLINE void last_zero(float *to, size_t n)
+{
+	for (; n >= VW; n -= VW, to += VW)
+		vf_store(to, (vf){0});
+	if (n)
+		vf_store_partial(to, (vf){0}, n);
+}
+
+/* What of a pixel's row of the product is gathered: elements [begin, end). */
+struct last_span {
+	size_t begin, end;
+};
+
+/*
+ * Elements [at, at + n) of a pixel's row, of which those before @from and from @until on are
+ * padding, and the others lie at @x, element @at's first; what of them is in the span.
+ */
+VEC_INLINE void last_run(const struct last_span *span, size_t at, size_t n, size_t from,
+			 size_t until, const float *x, float *to)
+{
+	const size_t begin = at > span->begin ? at : span->begin;
+	const size_t end = window_min(at + n, span->end);
+	size_t first, last;
+
+	if (begin >= end)
+		return;
+	first = at + from < begin ? begin : window_min(at + from, end);
+	last = at + until > end ? end : at + until;
+	to += begin - span->begin;
+	if (first >= last) {
+		last_zero(to, end - begin);
+		return;
+	}
+	last_zero(to, first - begin);
+	last_copy(to + (first - begin), x + (first - at), last - first);
+	last_zero(to + (last - begin), end - last);
+}
+
+/* A pixel of the output, and what its windows see horizontally. */
+struct last_pixel {
+	size_t batch, oz, oy, ox;
+};
+
+/* What one pixel sees, in the span; @x: the first channel of the group, of the first picture. */
+static void last_look(const struct cpu_window *args, const struct last_pixel *pixel, const float *x,
+		      const struct last_span *span, float *to)
+{
+	const size_t channels = args->channels / args->group, width = args->kernel[2];
+	const size_t pixels = args->dilation[2] == 1 && args->group == 1 ? width : 1;
+	/* Before the beginning wraps to what is beyond the end. */
+	const size_t ix = pixel->ox * args->stride[2] - args->pad_begin[2];
+	size_t begin = 0, end = width, at = 0;
+
+	if (ix >= args->width || ix + (width - 1) * args->dilation[2] >= args->width)
+		window_taps(pixel->ox, args->stride[2], args->pad_begin[2], args->dilation[2],
+			    width, args->width, &begin, &end);
+	x += pixel->batch * args->channels * cpu_window_in(args);
+	for (size_t q = 0; q < args->kernel[0]; q++) {
+		const size_t iz =
+			pixel->oz * args->stride[0] + q * args->dilation[0] - args->pad_begin[0];
+
+		for (size_t r = 0; r < args->kernel[1]; r++) {
+			const size_t iy = pixel->oy * args->stride[1] + r * args->dilation[1] -
+					  args->pad_begin[1];
+			const bool inside = iz < args->depth && iy < args->height;
+			const float *line =
+				x + ((iz * args->height + iy) * args->width + ix) * args->channels;
+
+			if (at + width * channels <= span->begin || at >= span->end) {
+				at += width * channels;
+				continue;
+			}
+			if (pixels == width) {
+				last_run(span, at, width * channels, begin * channels,
+					 inside ? end * channels : 0, line, to);
+				at += width * channels;
+				continue;
+			}
+			for (size_t s = 0; s < width; s++, at += channels)
+				last_run(span, at, channels, 0,
+					 inside && s >= begin && s < end ? channels : 0,
+					 line + s * args->dilation[2] * args->channels, to);
+		}
+	}
+}
+
+static void last_next(const struct cpu_window *args, struct last_pixel *pixel)
+{
+	if (++pixel->ox < args->out_width)
+		return;
+	pixel->ox = 0;
+	if (++pixel->oy < args->out_height)
+		return;
+	pixel->oy = 0;
+	if (++pixel->oz < args->out_depth)
+		return;
+	pixel->oz = 0;
+	pixel->batch++;
+}
+
+static struct last_pixel last_pixel_at(const struct cpu_window *args, size_t index)
+{
+	const size_t row = index / args->out_width, slice = row / args->out_height;
+
+	return (struct last_pixel){
+		.batch = slice / args->out_depth,
+		.oz = slice % args->out_depth,
+		.oy = row % args->out_height,
+		.ox = index % args->out_width,
+	};
+}
+
+/* Rows of the product for a piece's pixels, as they are or in panels of GEMM_MR. */
+static void last_gather(const struct cpu_window *args, const struct cpu_conv_piece *piece,
+			const float *x, const struct last_span *span, bool interleaves, float *to,
+			float *rows)
+{
+	const size_t kb = span->end - span->begin;
+	struct last_pixel pixel = last_pixel_at(args, piece->first);
+
+	for (size_t i = 0; i < piece->n; i += GEMM_MR) {
+		const size_t n = window_min(GEMM_MR, piece->n - i);
+		float *row = interleaves ? rows : to;
+
+		for (size_t j = 0; j < n; j++, row += kb) {
+			last_look(args, &pixel, x, span, row);
+			last_next(args, &pixel);
+		}
+		if (interleaves)
+			CPU_FN(gemm_pack_a)(n, kb, rows, kb, 1, to);
+		to += n * kb;
+	}
+}
+
+/* Every row of the result: the bias. */
+static void last_begin(const float *bias, size_t m, size_t n, float *y, size_t y_rs)
+{
+	for (size_t i = 0; i < m; i++, y += y_rs) {
+		if (bias)
+			last_copy(y, bias, n);
+		else
+			last_zero(y, n);
+	}
+}
+
+static void last_activate(const struct cpu_activation *activation, size_t m, size_t n, float *y,
+			  size_t y_rs)
+{
+	if (n == y_rs) {
+		cpu_activate(activation, y, m * n);
+		return;
+	}
+	for (size_t i = 0; activation && i < m; i++, y += y_rs)
+		cpu_activate(activation, y, n);
+}
+
+static void last_piece(const struct cpu_window *args, const struct cpu_conv_piece *piece,
+		       float *workspace)
+{
+	const size_t channels = args->channels / args->group, depth = last_taps(args) * channels;
+	const size_t n_all = args->out_channels / args->group, y_rs = args->out_channels;
+	const size_t n_padded = (n_all + GEMM_NR - 1) / GEMM_NR * GEMM_NR;
+	const size_t first_column = piece->group * n_all + piece->m_begin;
+	const size_t m = piece->n, n = piece->m_end - piece->m_begin;
+	const bool is_plain = window_is_plain(args), interleaves = n >= LAST_INTERLEAVE_MIN;
+	const float *x = args->x + piece->group * channels;
+	const float *weights = args->weights_packed + piece->group * n_padded * depth;
+	float *y = args->y + piece->first * y_rs + first_column;
+	float *rows = workspace + CPU_CONV_PIXELS * CPU_GEMM_KC;
+
+	last_begin(args->bias ? args->bias + first_column : NULL, m, n, y, y_rs);
+	for (size_t p = 0; p < depth; p += CPU_GEMM_KC) {
+		const size_t kb = window_min(CPU_GEMM_KC, depth - p);
+		const struct last_span span = {p, p + kb};
+		const float *a = workspace;
+		size_t a_rs = kb;
+
+		cpu_pause(args->pause);
+		if (!is_plain) {
+			last_gather(args, piece, x, &span, interleaves, workspace, rows);
+		} else {
+			a = x + piece->first * args->channels + p;
+			a_rs = args->channels;
+			if (interleaves) {
+				CPU_FN(gemm_pack_a)(m, kb, a, a_rs, 1, workspace);
+				a = workspace;
+			}
+		}
+		for (size_t j = 0; j < n; j += GEMM_NR) {
+			const float *b = weights + p * n_padded + (piece->m_begin + j) * kb;
+			const size_t nr = window_min(GEMM_NR, n - j);
+
+			cpu_pause(args->pause);
+			if (interleaves)
+				CPU_FN(gemm_panel)(m, nr, kb, a, b, y + j, y_rs, true);
+			else
+				CPU_FN(gemm_rows_panel)(m, nr, kb, a, a_rs, b, y + j, y_rs, true);
+		}
+	}
+	last_activate(args->activation, m, n, y, y_rs);
+}
+
+void CPU_FN(conv_last)(const struct cpu_window *args, size_t begin, size_t end, void *workspace)
+{
+	const struct cpu_window flat = cpu_conv_last_flat(args);
+
+	if (cpu_conv_is_depthwise(args)) {
+		CPU_FN(conv_depthwise_last)(args, begin, end);
+		return;
+	}
+	while (begin < end) {
+		const struct cpu_conv_piece piece = cpu_conv_piece(&flat, &begin, end);
+
+		last_piece(args, &piece, workspace);
+	}
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pictures whose channels come last
+ *
+ * ONNX has pictures channel after channel. Windows, though, are computed best where all channels of
+ * a pixel lie together: vectors are then channels, for which every tap, stride and padding is the
+ * same. What is scratch may lie as it likes; what is the task's, or is seen by operators that know
+ * nothing of this, may not, so that there pictures have to be rearranged on the way.
+ *
+ * A node is computed in one order or in the other, whichever way its pictures lie, and what differs
+ * is converted in front of and behind it, by steps of its own. What it writes lies as it was
+ * computed, where that is possible. So a choice is one bit for each node, and has a price: what the
+ * nodes take longer that are computed channel after channel, and what conversions take. Finding the
+ * cheapest one is a minimal cut; this only improves what it begins with, all windows that gain by
+ * it and what is between them, by single nodes and by whole regions that do not pay. A few rounds
+ * find what there is in networks.
+ */
+#include "cpu/layout.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/cleanup.h"
+#include "util/error.h"
+
+/* Rounds of improvement. */
+enum { MAX_ROUNDS = 4 };
+
+/* A conversion: to begin it, and bytes that it reads, or writes, per nanosecond. */
+static const double conversion_ns = 150, conversion_bytes_per_ns = 5;
+
+/* What is converted takes memory of its own: so much, or half as much as the plan's scratch. */
+static const uint64_t conversion_max_bytes = 16 << 20;
+
+/* Who reads a picture: a list by node and input. */
+struct reader {
+	uint32_t node, next;
+	bool is_picture; /* also to the node: then it follows the node's choice */
+};
+#define NO_READER UINT32_MAX
+
+struct chooser {
+	struct cpu_layout *layout;
+	const struct plan *plan;
+	bool *may;           /* by node: it can be computed with channels last */
+	bool *is_bound;      /* by tensor: it cannot lie so, whoever writes it */
+	double *gain_ns;     /* by node */
+	uint32_t *writers;   /* by tensor, UINT32_MAX: none */
+	uint32_t *first;     /* by tensor: its first reader */
+	uint32_t *region;    /* by node */
+	struct reader *list; /* n_nodes * OP_MAX_INPUTS */
+};
+
+static const struct tensor *tensor_at(const struct plan *plan, uint16_t t)
+{
+	return t == PLAN_NO_TENSOR ? NULL : &plan->tensors[t];
+}
+
+static uint64_t pixels_of(const struct shape *shape, unsigned int from)
+{
+	uint64_t n = 1;
+
+	for (unsigned int i = from; i < shape->rank; i++)
+		n *= shape->dims[i];
+	return n;
+}
+
+static bool is_elementwise(const struct node *node)
+{
+	return node->op->kind >= OP_ADD && node->op->kind <= OP_BITWISE_NOT;
+}
+
+bool cpu_layout_is_picture(const struct tensor *tensor)
+{
+	return tensor && tensor->dtype == RBK_DTYPE_F32 && tensor->shape.rank >= 3 &&
+	       tensor->shape.rank <= 2 + OP_MAX_SPATIAL && tensor->shape.dims[1] > 1 &&
+	       pixels_of(&tensor->shape, 2) > 1;
+}
+
+bool cpu_layout_has_in(const struct plan *plan, const struct node *node, unsigned int i)
+{
+	const struct tensor *x = i < node->n_in ? tensor_at(plan, node->in[i]) : NULL;
+
+	if (!cpu_layout_is_picture(x) || (i > 0 && node->op->kind == OP_CONV))
+		return false;
+	return !is_elementwise(node) || x->shape.rank == tensor_at(plan, node->out[0])->shape.rank;
+}
+
+bool cpu_layout_has_out(const struct plan *plan, const struct node *node, unsigned int i)
+{
+	return i < node->n_out && cpu_layout_is_picture(tensor_at(plan, node->out[i]));
+}
+
+uint16_t cpu_layout_out(const struct plan *plan, const struct node *node, unsigned int i)
+{
+	return node->activation == PLAN_NO_NODE ? node->out[i]
+						: plan->nodes[node->activation].out[0];
+}
+
+/* ---- what is possible ----------------------------------------------------------------------- */
+
+static bool is_float(const struct tensor *tensor)
+{
+	return tensor && tensor->dtype == RBK_DTYPE_F32;
+}
+
+static bool is_constant(const struct plan *plan, const struct tensor *tensor)
+{
+	return plan->tensors[tensor->root].kind == RBK_TENSOR_CONSTANT;
+}
+
+static bool window_may(const struct plan *plan, const struct node *node)
+{
+	const struct tensor *x = tensor_at(plan, node->in[0]), *weights;
+
+	if (!is_float(x) || x->shape.rank < 3)
+		return false;
+	if (node->op->kind != OP_CONV)
+		return node->n_out == 1 || node->out[1] == PLAN_NO_TENSOR;
+	weights = tensor_at(plan, node->in[1]);
+	return is_float(weights) && is_constant(plan, weights);
+}
+
+/* Along everything but pictures and channels. */
+static bool reduce_may(const struct plan *plan, const struct node *node)
+{
+	const struct tensor *x = tensor_at(plan, node->in[0]);
+
+	return cpu_layout_is_picture(x) &&
+	       node->params.reduce.axes == ((1u << x->shape.rank) - 1) - 3u;
+}
+
+static bool concat_may(const struct plan *plan, const struct node *node)
+{
+	for (unsigned int i = 0; i < node->n_in; i++)
+		if (!is_float(tensor_at(plan, node->in[i])))
+			return false;
+	return node->params.along.axis == 1 && cpu_layout_has_out(plan, node, 0);
+}
+
+/*
+ * Operands are pictures of the result's rank, or they lie the same in both orders: aligned at the
+ * end, they have no channels or nothing but these.
+ */
+static bool elementwise_may(const struct plan *plan, const struct node *node)
+{
+	const struct tensor *y = tensor_at(plan, node->out[0]);
+
+	if (!cpu_layout_is_picture(y))
+		return false;
+	for (unsigned int i = 0; i < node->n_in; i++) {
+		const struct tensor *x = tensor_at(plan, node->in[i]);
+		const unsigned int missing = y->shape.rank - x->shape.rank;
+
+		if (!is_float(x) || (x->shape.dynamic && missing))
+			return false;
+		if (missing > 1 || (missing == 1 && x->shape.dims[0] == 1))
+			continue;
+		if (missing == 1 ? pixels_of(&x->shape, 1) > 1
+				 : cpu_layout_is_picture(x) && is_constant(plan, x))
+			return false;
+	}
+	return true;
+}
+
+static bool node_may(const struct plan *plan, const struct node *node)
+{
+	switch (node->op->kind) {
+	case OP_CONV:
+	case OP_MAX_POOL:
+	case OP_AVERAGE_POOL:
+		return window_may(plan, node);
+	case OP_BATCH_NORM:
+		return cpu_layout_has_in(plan, node, 0);
+	case OP_CONCAT:
+		return concat_may(plan, node);
+	case OP_REDUCE_SUM:
+	case OP_REDUCE_MEAN:
+	case OP_REDUCE_MAX:
+	case OP_REDUCE_MIN:
+		return reduce_may(plan, node);
+	default:
+		return is_elementwise(node) && elementwise_may(plan, node);
+	}
+}
+
+/* ---- what it is worth ----------------------------------------------------------------------- */
+
+/* Operations per nanosecond, on Zen 4: channel after channel, and with channels last. */
+struct rates {
+	double plain, last;
+};
+
+static struct rates conv_rates(const struct plan *plan, const struct node *node)
+{
+	const uint32_t group = node->params.window.group;
+	const uint32_t channels = tensor_at(plan, node->in[0])->shape.dims[1];
+	const uint32_t out_channels = tensor_at(plan, node->out[0])->shape.dims[1];
+	const uint64_t pixels = pixels_of(&tensor_at(plan, node->out[0])->shape, 2);
+
+	if (group == channels && out_channels == channels) {
+		if (pixels < 196)
+			return (struct rates){13, 35};
+		return node->params.window.stride[2] > 1 ? (struct rates){16, 40}
+							 : (struct rates){46, 46};
+	}
+	if (out_channels / group < 12)
+		return (struct rates){30, 5};
+	if (out_channels / group < 32)
+		return (struct rates){64, 64};
+	return pixels < 64 ? (struct rates){86, 109} : (struct rates){102, 104};
+}
+
+static double node_gain(const struct plan *plan, const struct node *node)
+{
+	const double flops = (double)(node->cost.flops_fixed + node->cost.flops_row);
+	const double bytes = (double)(node->cost.bytes_fixed + node->cost.bytes_row);
+	struct rates rates;
+
+	switch (node->op->kind) {
+	case OP_CONV:
+		rates = conv_rates(plan, node);
+		return flops / rates.plain - flops / rates.last;
+	case OP_MAX_POOL:
+	case OP_AVERAGE_POOL:
+		return bytes / 20 - bytes / 60;
+	case OP_REDUCE_MEAN:
+		return bytes / 20 - bytes / 60;
+	default:
+		return 0;
+	}
+}
+
+static double conversion_of(const struct chooser *chooser, uint16_t t)
+{
+	const struct tensor *tensor = &chooser->plan->tensors[t];
+	const double bytes = (double)(tensor->fixed_bytes + tensor->row_bytes);
+	const uint64_t half = chooser->plan->scratch_bytes / 2;
+
+	if (tensor->max_bytes > (half > conversion_max_bytes ? half : conversion_max_bytes))
+		return 1e18;
+	return conversion_ns + bytes / conversion_bytes_per_ns;
+}
+
+static bool wants_last(const struct chooser *chooser, uint32_t reader)
+{
+	return chooser->list[reader].is_picture &&
+	       chooser->layout->is_last[chooser->list[reader].node];
+}
+
+/* What conversions of @t cost, by all who write and read it. */
+static double price_of_tensor(const struct chooser *chooser, uint16_t t)
+{
+	const struct cpu_layout *layout = chooser->layout;
+	const uint32_t writer = chooser->writers[t];
+	const bool written_last = writer != UINT32_MAX && layout->is_last[writer];
+	const bool lies_last = written_last && !chooser->is_bound[t];
+	unsigned int n = written_last != lies_last;
+
+	for (uint32_t i = chooser->first[t]; i != NO_READER; i = chooser->list[i].next)
+		n += wants_last(chooser, i) != lies_last;
+	return n ? n * conversion_of(chooser, t) : 0;
+}
+
+/* All that depends on the choice for @i. */
+static double price_of_node(const struct chooser *chooser, uint32_t i)
+{
+	const struct plan *plan = chooser->plan;
+	const struct node *node = &plan->nodes[i];
+	double ns = chooser->layout->is_last[i] ? 0 : chooser->gain_ns[i];
+
+	for (unsigned int k = 0; k < node->n_in; k++)
+		if (cpu_layout_has_in(plan, node, k))
+			ns += price_of_tensor(chooser, node->in[k]);
+	for (unsigned int k = 0; k < node->n_out; k++)
+		if (cpu_layout_has_out(plan, node, k))
+			ns += price_of_tensor(chooser, cpu_layout_out(plan, node, k));
+	return ns;
+}
+
+/* ---- choosing ------------------------------------------------------------------------------- */
+
+/* Windows that gain, and then what reads them. */
+static void choose_first(struct chooser *chooser)
+{
+	const struct plan *plan = chooser->plan;
+
+	for (uint32_t i = 0; i < plan->n_nodes; i++) {
+		const struct node *node = &plan->nodes[i];
+		bool reads = false;
+
+		for (unsigned int k = 0; k < node->n_in; k++)
+			if (cpu_layout_has_in(plan, node, k) &&
+			    chooser->writers[node->in[k]] != UINT32_MAX)
+				reads |= chooser->layout->is_last[chooser->writers[node->in[k]]];
+		chooser->layout->is_last[i] =
+			chooser->may[i] &&
+			(chooser->gain_ns[i] > 0 || (reads && chooser->gain_ns[i] == 0));
+	}
+}
+
+/* Return: whether anything changed. */
+static bool improve_nodes(struct chooser *chooser)
+{
+	bool *is_last = chooser->layout->is_last, any = false;
+
+	for (uint32_t i = 0; i < chooser->plan->n_nodes; i++) {
+		double before, after;
+
+		if (!chooser->may[i])
+			continue;
+		before = price_of_node(chooser, i);
+		is_last[i] = !is_last[i];
+		after = price_of_node(chooser, i);
+		if (after < before)
+			any = true;
+		else
+			is_last[i] = !is_last[i];
+	}
+	return any;
+}
+
+static uint32_t region_of(struct chooser *chooser, uint32_t i)
+{
+	while (chooser->region[i] != i)
+		i = chooser->region[i] = chooser->region[chooser->region[i]];
+	return i;
+}
+
+/* Nodes that are computed so and hand pictures to each other. */
+static void find_regions(struct chooser *chooser)
+{
+	const bool *is_last = chooser->layout->is_last;
+
+	for (uint32_t i = 0; i < chooser->plan->n_nodes; i++)
+		chooser->region[i] = i;
+	for (uint32_t t = 0; t < chooser->plan->n_tensors; t++) {
+		const uint32_t writer = chooser->writers[t];
+
+		if (writer == UINT32_MAX || !is_last[writer])
+			continue;
+		for (uint32_t k = chooser->first[t]; k != NO_READER; k = chooser->list[k].next)
+			if (wants_last(chooser, k))
+				chooser->region[region_of(chooser, chooser->list[k].node)] =
+					region_of(chooser, writer);
+	}
+}
+
+/* Takes back regions that do not pay. */
+static int improve_regions(struct chooser *chooser)
+{
+	const struct plan *plan = chooser->plan;
+	bool *is_last = chooser->layout->is_last;
+	/* What being as they are saves, by region. */
+	_cleanup_(freep) double *saved = calloc(plan->n_nodes, sizeof(*saved));
+
+	if (!saved)
+		return error_origin(-ENOMEM);
+	find_regions(chooser);
+	for (uint32_t i = 0; i < plan->n_nodes; i++)
+		if (is_last[i])
+			saved[region_of(chooser, i)] += chooser->gain_ns[i];
+	for (uint32_t t = 0; t < plan->n_tensors; t++) {
+		uint32_t node = chooser->writers[t];
+
+		for (uint32_t k = chooser->first[t]; k != NO_READER; k = chooser->list[k].next)
+			if (wants_last(chooser, k) && (node == UINT32_MAX || !is_last[node]))
+				node = chooser->list[k].node;
+		if (node != UINT32_MAX && is_last[node])
+			saved[region_of(chooser, node)] -= price_of_tensor(chooser, (uint16_t)t);
+	}
+	for (uint32_t i = 0; i < plan->n_nodes; i++)
+		if (is_last[i] && saved[region_of(chooser, i)] <= 0)
+			is_last[i] = false;
+	return 0;
+}
+
+static int choose(struct chooser *chooser)
+{
+	int r;
+
+	choose_first(chooser);
+	for (unsigned int round = 0; round < MAX_ROUNDS && improve_nodes(chooser); round++)
+		;
+	r = improve_regions(chooser);
+	return r ? error_fold(r) : 0;
+}
+
+/* ---- the plan ------------------------------------------------------------------------------- */
+
+static void add_reader(struct chooser *chooser, uint32_t node, unsigned int input)
+{
+	const uint16_t t = chooser->plan->nodes[node].in[input];
+	const uint32_t at = node * OP_MAX_INPUTS + input;
+
+	chooser->list[at] = (struct reader){
+		.node = node,
+		.next = chooser->first[t],
+		.is_picture = cpu_layout_has_in(chooser->plan, &chooser->plan->nodes[node], input),
+	};
+	chooser->first[t] = at;
+}
+
+static void look_at(struct chooser *chooser, uint32_t i)
+{
+	const struct plan *plan = chooser->plan;
+	const struct node *node = &plan->nodes[i];
+
+	/* Views are the bytes as they are. */
+	if (node->op->kind == OP_RESHAPE &&
+	    plan->tensors[node->in[0]].root == plan->tensors[node->out[0]].root)
+		chooser->is_bound[node->in[0]] = true;
+	if (node->is_activation)
+		return;
+	for (unsigned int k = 0; k < node->n_in; k++)
+		if (cpu_layout_is_picture(tensor_at(plan, node->in[k])))
+			add_reader(chooser, i, k);
+	for (unsigned int k = 0; k < node->n_out; k++)
+		if (cpu_layout_has_out(plan, node, k))
+			chooser->writers[cpu_layout_out(plan, node, k)] = i;
+	chooser->may[i] = node_may(plan, node);
+	if (chooser->may[i])
+		chooser->gain_ns[i] = node_gain(plan, node);
+}
+
+static void chooser_deinit(struct chooser *chooser)
+{
+	free(chooser->may);
+	free(chooser->is_bound);
+	free(chooser->gain_ns);
+	free(chooser->writers);
+	free(chooser->first);
+	free(chooser->region);
+	free(chooser->list);
+}
+
+static int chooser_init(struct chooser *chooser, struct cpu_layout *layout)
+{
+	const struct plan *plan = layout->plan;
+
+	chooser->layout = layout;
+	chooser->plan = plan;
+	chooser->may = calloc(plan->n_nodes, sizeof(*chooser->may));
+	chooser->is_bound = calloc(plan->n_tensors, sizeof(*chooser->is_bound));
+	chooser->gain_ns = calloc(plan->n_nodes, sizeof(*chooser->gain_ns));
+	chooser->writers = calloc(plan->n_tensors, sizeof(*chooser->writers));
+	chooser->first = calloc(plan->n_tensors, sizeof(*chooser->first));
+	chooser->region = calloc(plan->n_nodes, sizeof(*chooser->region));
+	chooser->list = calloc(plan->n_nodes, OP_MAX_INPUTS * sizeof(*chooser->list));
+	if (!chooser->may || !chooser->is_bound || !chooser->gain_ns || !chooser->writers ||
+	    !chooser->first || !chooser->region || !chooser->list)
+		return error_origin(-ENOMEM);
+	for (uint32_t t = 0; t < plan->n_tensors; t++) {
+		chooser->writers[t] = UINT32_MAX;
+		chooser->first[t] = NO_READER;
+		chooser->is_bound[t] = plan->tensors[t].kind != RBK_TENSOR_SCRATCH;
+	}
+	for (uint32_t i = 0; i < plan->n_nodes; i++)
+		look_at(chooser, i);
+	return 0;
+}
+
+int cpu_layout_init(struct cpu_layout *layout, const struct plan *plan, enum cpu_layout_wish wish)
+{
+	_cleanup_(chooser_deinit) struct chooser chooser = {0};
+	int r;
+
+	*layout = (struct cpu_layout){.plan = plan};
+	layout->is_last = calloc(plan->n_nodes, sizeof(*layout->is_last));
+	layout->lies_last = calloc(plan->n_tensors, sizeof(*layout->lies_last));
+	if (!layout->is_last || !layout->lies_last)
+		return error_origin(-ENOMEM);
+	if (!plan->fuses || wish == CPU_LAYOUT_NONE)
+		return 0;
+	r = chooser_init(&chooser, layout);
+	if (r)
+		return error_fold(r);
+	if (wish == CPU_LAYOUT_EVERY)
+		memcpy(layout->is_last, chooser.may, plan->n_nodes * sizeof(*chooser.may));
+	else
+		r = choose(&chooser);
+	for (uint32_t t = 0; t < plan->n_tensors; t++)
+		layout->lies_last[t] = !chooser.is_bound[t] && chooser.writers[t] != UINT32_MAX &&
+				       layout->is_last[chooser.writers[t]];
+	return r ? error_fold(r) : 0;
+}
+
+void cpu_layout_deinit(struct cpu_layout *layout)
+{
+	free(layout->is_last);
+	free(layout->lies_last);
+}

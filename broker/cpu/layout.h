@@ -1,0 +1,33 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which nodes are computed on pictures whose channels come last. Private to broker/cpu; setup
+ * thread only.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cpu/cpu.h"
+#include "plan/plan.h"
+
+struct cpu_layout {
+	const struct plan *plan;
+	/* By node: its pictures are taken and given with channels last. */
+	bool *is_last;
+	/* By tensor: so it lies where it is. Only pictures that are scratch. */
+	bool *lies_last;
+};
+
+/* Chooses for all nodes of @plan, which is borrowed. Return: 0, -ENOMEM. */
+int cpu_layout_init(struct cpu_layout *layout, const struct plan *plan, enum cpu_layout_wish wish);
+void cpu_layout_deinit(struct cpu_layout *layout);
+
+/* Float32, [batch][channels][...], in which the two orders differ. */
+bool cpu_layout_is_picture(const struct tensor *tensor);
+
+/* Is input @i, or output @i, of a node one of its pictures? */
+bool cpu_layout_has_in(const struct plan *plan, const struct node *node, unsigned int i);
+bool cpu_layout_has_out(const struct plan *plan, const struct node *node, unsigned int i);
+
+/* What @node writes in the end: its activation's output, if it has one. */
+uint16_t cpu_layout_out(const struct plan *plan, const struct node *node, unsigned int i);

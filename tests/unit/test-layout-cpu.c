@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Networks over pictures on the CPU's executor: with channels last wherever that is possible, and
+ * where it pays, against the reference; and without any fusion.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cpu/kernels.h"
+#include "reference/random-nets.h"
+#include "unit/cpu-rig.h"
+#include "util/clock.h"
+
+enum { MAX_COUNT = 4, ROUNDS = 250 };
+
+/* Rounding is measured by the largest number of a tensor: it comes from sums of such. */
+static void assert_close(const struct tensor *tensor, unsigned int seed, const float *got,
+			 const float *want, size_t n)
+{
+	float largest = 1;
+
+	for (size_t i = 0; i < n; i++)
+		if (isfinite(want[i]) && fabsf(want[i]) > largest)
+			largest = fabsf(want[i]);
+	for (size_t i = 0; i < n; i++)
+		if (got[i] != want[i] && !(isnan(got[i]) && isnan(want[i])) &&
+		    !(fabsf(got[i] - want[i]) <= 1e-4f * largest))
+			fail_msg("net %u, \"%s\"[%zu]: %g instead of %g", seed, tensor->name, i,
+				 (double)got[i], (double)want[i]);
+}
+
+static void check(struct cpu_rig *rig, struct exec_arena *arena, unsigned int seed, bool fuses)
+{
+	struct plan *plan = random_net(seed, MAX_COUNT, arena, fuses);
+	const uint32_t count = plan->max_count == 1 ? 1 : 1 + seed % MAX_COUNT;
+	struct reference_buffers want;
+	struct cpu_job job;
+
+	cpu_rig_prepare(rig, plan);
+	cpu_job_init(&job, plan, count, 1 + seed);
+	reference_buffers_copy(&want, &job.buffers);
+	reference_run(plan, count, want.bindings);
+	cpu_rig_run(rig, &job);
+	assert_int_equal(job.task.res, 0);
+	for (unsigned int i = 0; i < plan->n_bindings; i++)
+		if (plan->bindings[i].written)
+			assert_close(&plan->tensors[plan->bindings[i].tensor], seed,
+				     job.buffers.bindings[i], want.bindings[i],
+				     want.bytes[i] / sizeof(float));
+	reference_buffers_deinit(&want);
+	cpu_job_deinit(&job);
+	cpu_rig_release(rig, plan);
+}
+
+static void test_layout__against_reference(void **state)
+{
+	struct exec_arena arena;
+
+	reference_arena_init(&arena, RANDOM_NETS_ARENA_BYTES, 5);
+	for (int level = CPU_SIMD_SSE2; level < CPU_SIMD_COUNT; level++) {
+		struct cpu_rig rigs[2];
+
+		if (!cpu_kernels_get((enum cpu_simd)level))
+			continue;
+		for (unsigned int i = 0; i < 2; i++)
+			cpu_rig_init(&rigs[i],
+				     &(struct cpu_options){.n_workers = 1 + i,
+							   .simd = (enum cpu_simd)level,
+							   .layout = i == 0 ? CPU_LAYOUT_EVERY
+									    : CPU_LAYOUT_WORTH});
+		for (unsigned int seed = 0; seed < ROUNDS; seed++) {
+			check(&rigs[0], &arena, seed, true);
+			check(&rigs[1], &arena, seed, true);
+			check(&rigs[seed & 1], &arena, seed, false);
+		}
+		for (unsigned int i = 0; i < 2; i++)
+			cpu_rig_deinit(&rigs[i]);
+	}
+	reference_arena_deinit(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_layout__against_reference),
+	};
+
+	clock_init();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
