@@ -187,7 +187,16 @@ static bool node_may(const struct plan *plan, const struct node *node)
 
 /* ---- what it is worth ----------------------------------------------------------------------- */
 
-/* Operations per nanosecond, on Zen 4: channel after channel, and with channels last. */
+/* What vectors of channels have of use in them; those of other levels more, and take longer. */
+static double filled(uint32_t channels)
+{
+	return channels / (16.0 * ((channels + 15) / 16));
+}
+
+/*
+ * Operations, or bytes of a pooling, per nanosecond, on Zen 4: channel after channel, and with
+ * channels last.
+ */
 struct rates {
 	double plain, last;
 };
@@ -199,12 +208,11 @@ static struct rates conv_rates(const struct plan *plan, const struct node *node)
 	const uint32_t out_channels = tensor_at(plan, node->out[0])->shape.dims[1];
 	const uint64_t pixels = pixels_of(&tensor_at(plan, node->out[0])->shape, 2);
 
-	if (group == channels && out_channels == channels) {
-		if (pixels < 196)
-			return (struct rates){13, 35};
-		return node->params.window.stride[2] > 1 ? (struct rates){16, 40}
-							 : (struct rates){46, 46};
-	}
+	if (group == channels && out_channels == channels)
+		return (struct rates){pixels < 196                        ? 13
+				      : node->params.window.stride[2] > 1 ? 16
+									  : 46,
+				      55 * filled(channels)};
 	if (out_channels / group < 12)
 		return (struct rates){30, 5};
 	if (out_channels / group < 32)
@@ -212,24 +220,27 @@ static struct rates conv_rates(const struct plan *plan, const struct node *node)
 	return pixels < 64 ? (struct rates){86, 109} : (struct rates){102, 104};
 }
 
+/* What a node takes less with channels last, in nanoseconds. */
 static double node_gain(const struct plan *plan, const struct node *node)
 {
-	const double flops = (double)(node->cost.flops_fixed + node->cost.flops_row);
-	const double bytes = (double)(node->cost.bytes_fixed + node->cost.bytes_row);
+	double work = (double)(node->cost.bytes_fixed + node->cost.bytes_row);
 	struct rates rates;
 
 	switch (node->op->kind) {
 	case OP_CONV:
+		work = (double)(node->cost.flops_fixed + node->cost.flops_row);
 		rates = conv_rates(plan, node);
-		return flops / rates.plain - flops / rates.last;
+		break;
 	case OP_MAX_POOL:
 	case OP_AVERAGE_POOL:
-		return bytes / 20 - bytes / 60;
 	case OP_REDUCE_MEAN:
-		return bytes / 20 - bytes / 60;
+		rates.plain = 22;
+		rates.last = 60 * filled(tensor_at(plan, node->in[0])->shape.dims[1]);
+		break;
 	default:
 		return 0;
 	}
+	return work / rates.plain - work / rates.last;
 }
 
 static double conversion_of(const struct chooser *chooser, uint16_t t)

@@ -5,7 +5,8 @@
  * A vector is neighbouring channels of one pixel, so every tap is one load whatever the strides,
  * dilations and the padding are: taps beside the input are left out for all of a pixel's channels.
  * Some neighbouring pixels are computed at once, to hide the latency of one sum and to load weights
- * once for all of them.
+ * once for all of them. Where the windows of neighbours overlap, they share what is loaded: of a
+ * convolution, each pixel of the input; of a pooling, the result of each column of them.
  */
 #include <math.h>
 
@@ -31,6 +32,30 @@ struct last_row {
 	size_t divides;                        /* LAST_SUM: taps of these two that count */
 };
 
+/* Some pixels of it. */
+struct last_block {
+	const struct last_row *row;
+	size_t ox, n; /* LAST_PIXELS, or fewer in front of the row's end */
+	/* By pixel: the first tap of a row that is inside, and how many are. Where not all are. */
+	size_t first[LAST_PIXELS], inside[LAST_PIXELS];
+	/* Columns of the input, counted from tap 0 of pixel 0, that are inside. */
+	size_t columns_begin, columns_end;
+	float divisors[LAST_PIXELS]; /* LAST_SUM */
+};
+
+/* How the taps of a row are gone through. */
+enum last_way {
+	LAST_SHARED,         /* by column of the input: windows overlap in a known way */
+	LAST_SHARED_CLIPPED, /* some columns are beside it */
+	LAST_EACH,           /* by tap */
+	LAST_EACH_CLIPPED,
+};
+
+VEC_INLINE vf last_start(const enum last what)
+{
+	return vf_set(what == LAST_MAX ? -INFINITY : 0);
+}
+
 VEC_INLINE vf last_tap(const enum last what, vf value, vf weight, vf x)
 {
 	if (what == LAST_CONV)
@@ -38,116 +63,240 @@ VEC_INLINE vf last_tap(const enum last what, vf value, vf weight, vf x)
 	return what == LAST_MAX ? window_larger(x, value) : value + x;
 }
 
-/* @n channels from @c on, at most VW, of which the last vector of a pixel may have fewer. */
+/* VW channels, or, without @all, the first @n of these. */
 VEC_INLINE vf last_load(const float *from, const bool all, size_t n)
 {
 	return all ? vf_load(from) : vf_load_partial(from, n);
 }
 
-/*
- * @pixels pixels from @ox on, the @n channels from @c on (@all: VW), taps [s_begin, s_end) of each
- * row of the window. LAST_SUM: divided by @divisor.
- */
-VEC_INLINE void last_vectors(const enum last what, const size_t pixels, const bool all,
-			     const struct last_row *row, size_t ox, size_t c, size_t n,
-			     size_t s_begin, size_t s_end, float divisor)
+/* Where tap 0 of pixel 0 is, in row @r of slice @q of its window. May be beside the row. */
+VEC_INLINE const float *last_line(const struct last_block *block, size_t q, size_t r)
 {
+	const struct last_row *row = block->row;
 	const struct cpu_window *args = row->args;
+	const size_t iz = row->oz * args->stride[0] + q * args->dilation[0] - args->pad_begin[0];
+	const size_t iy = row->oy * args->stride[1] + r * args->dilation[1] - args->pad_begin[1];
+	const ptrdiff_t ix =
+		(ptrdiff_t)(block->ox * args->stride[2]) - (ptrdiff_t)args->pad_begin[2];
+
+	return row->x + ((ptrdiff_t)((iz * args->height + iy) * args->width) + ix) *
+				(ptrdiff_t)args->channels;
+}
+
+/* Tap @s of one row of the window, for all pixels: @value. @from: tap 0 of pixel 0. */
+VEC_INLINE void last_tap_of(const enum last what, const bool clips, const bool all,
+			    const struct last_block *block, size_t s, const float *from,
+			    const float *weight, size_t n, vf *value)
+{
+	const struct cpu_window *args = block->row->args;
 	const size_t channels = args->channels, step = args->stride[2] * channels;
-	const size_t next_tap = args->dilation[2] * channels;
-	/* Before the beginning wraps to what is beyond the end. */
-	const size_t ix = ox * args->stride[2] + s_begin * args->dilation[2] - args->pad_begin[2];
-	vf value[LAST_PIXELS], start = vf_set(what == LAST_MAX ? -INFINITY : 0);
-	float *y = row->y + ox * channels + c;
+	vf w = {0};
+
+	from += s * args->dilation[2] * channels;
+	if (what == LAST_CONV)
+		w = last_load(weight + s * channels, all, n);
+	VEC_UNROLL
+	for (size_t i = 0; i < LAST_PIXELS; i++)
+		if (!clips || s - block->first[i] < block->inside[i])
+			value[i] = last_tap(what, value[i], w, last_load(from + i * step, all, n));
+}
+
+/* All of them; a @width of 0 is any. */
+VEC_INLINE void last_taps(const enum last what, const bool clips, const size_t width,
+			  const bool all, const struct last_block *block, const float *from,
+			  const float *weight, size_t n, vf *value)
+{
+	if (width == 0) {
+		for (size_t s = 0; s < block->row->args->kernel[2]; s++)
+			last_tap_of(what, clips, all, block, s, from, weight, n, value);
+		return;
+	}
+	VEC_UNROLL
+	for (size_t s = 0; s < width; s++)
+		last_tap_of(what, clips, all, block, s, from, weight, n, value);
+}
+
+/* Of column @j, tap j - i * stride of pixel i. */
+VEC_INLINE void last_column(const enum last what, const size_t width, const size_t stride,
+			    const size_t j, const vf *weights, vf x, vf *value)
+{
+	VEC_UNROLL
+	for (size_t i = 0; i < LAST_PIXELS; i++)
+		if (j >= i * stride && j - i * stride < width)
+			value[i] = last_tap(what, value[i],
+					    what == LAST_CONV ? weights[j - i * stride] : x, x);
+}
+
+/* The most columns that neighbours share: of windows of 5, 2 apart. */
+enum { LAST_COLUMNS = (LAST_PIXELS - 1) * 2 + 5 };
+
+/* One row of the window by columns of the input; of poolings, only these: @columns. */
+VEC_INLINE void last_share(const enum last what, const bool clips, const size_t width,
+			   const size_t stride, const bool all, const struct last_block *block,
+			   const float *from, const float *weight, size_t n, vf *value, vf *columns)
+{
+	const size_t channels = block->row->args->channels;
+	vf weights[5];
+
+	if (what == LAST_CONV) {
+		VEC_UNROLL
+		for (size_t s = 0; s < width; s++)
+			weights[s] = last_load(weight + s * channels, all, n);
+	}
+	VEC_UNROLL
+	for (size_t j = 0; j < (LAST_PIXELS - 1) * stride + width; j++) {
+		vf x;
+
+		if (clips && (j < block->columns_begin || j >= block->columns_end))
+			continue;
+		x = last_load(from + j * channels, all, n);
+		if (what == LAST_CONV)
+			last_column(what, width, stride, j, weights, x, value);
+		else
+			columns[j] = last_tap(what, columns[j], x, x);
+	}
+}
+
+/* The @n channels from @c on (@all: VW) of a block. */
+VEC_INLINE void last_vectors(const enum last what, const enum last_way way, const size_t width,
+			     const size_t stride, const bool all, const struct last_block *block,
+			     size_t c, size_t n)
+{
+	const bool clips = way == LAST_SHARED_CLIPPED || way == LAST_EACH_CLIPPED;
+	const bool shares = way == LAST_SHARED || way == LAST_SHARED_CLIPPED;
+	/* Only poolings have results of theirs. */
+	const size_t n_columns =
+		shares && what != LAST_CONV ? (LAST_PIXELS - 1) * stride + width : 0;
+	const struct last_row *row = block->row;
+	const struct cpu_window *args = row->args;
+	float *y = row->y + block->ox * args->channels + c;
+	vf value[LAST_PIXELS], start = last_start(what), columns[LAST_COLUMNS];
 
 	if (what == LAST_CONV && args->bias)
 		start = last_load(args->bias + c, all, n);
 	VEC_UNROLL
-	for (size_t i = 0; i < pixels; i++)
+	for (size_t i = 0; i < LAST_PIXELS; i++)
 		value[i] = start;
+	VEC_UNROLL
+	for (size_t j = 0; j < n_columns; j++)
+		columns[j] = start;
 	for (size_t q = row->q_begin; q < row->q_end; q++) {
-		const size_t iz =
-			row->oz * args->stride[0] + q * args->dilation[0] - args->pad_begin[0];
-
 		for (size_t r = row->r_begin; r < row->r_end; r++) {
-			const size_t iy = row->oy * args->stride[1] + r * args->dilation[1] -
-					  args->pad_begin[1];
-			const float *from =
-				row->x + ((iz * args->height + iy) * args->width + ix) * channels +
-				c;
-			const size_t tap = (q * args->kernel[1] + r) * args->kernel[2] + s_begin;
-			const float *weight = args->weights_packed + tap * channels + c;
+			const float *from = last_line(block, q, r) + c, *weight = NULL;
 
-			for (size_t s = s_begin; s < s_end; s++) {
-				vf w = {0};
-
-				if (what == LAST_CONV)
-					w = last_load(weight, all, n);
-				VEC_UNROLL
-				for (size_t i = 0; i < pixels; i++)
-					value[i] = last_tap(what, value[i], w,
-							    last_load(from + i * step, all, n));
-				from += next_tap;
-				weight += channels;
-			}
+			if (what == LAST_CONV)
+				weight = args->weights_packed + c +
+					 (q * args->kernel[1] + r) * args->kernel[2] *
+						 args->channels;
+			if (shares)
+				last_share(what, clips, width, stride, all, block, from, weight, n,
+					   value, columns);
+			else
+				last_taps(what, clips, width, all, block, from, weight, n, value);
 		}
 	}
 	VEC_UNROLL
-	for (size_t i = 0; i < pixels; i++) {
+	for (size_t j = 0; j < n_columns; j++)
+		last_column(what, width, stride, j, NULL, columns[j], value);
+	VEC_UNROLL
+	for (size_t i = 0; i < LAST_PIXELS; i++) {
+		if (clips && i >= block->n)
+			continue;
 		if (what == LAST_SUM)
-			value[i] /= vf_set(divisor);
+			value[i] /= vf_set(block->divisors[i]);
 		if (all)
-			vf_store(y + i * channels, value[i]);
+			vf_store(y + i * args->channels, value[i]);
 		else
-			vf_store_partial(y + i * channels, value[i], n);
+			vf_store_partial(y + i * args->channels, value[i], n);
 	}
 }
 
-/* All channels of @pixels pixels. */
-VEC_INLINE void last_pixels(const enum last what, const size_t pixels, const struct last_row *row,
-			    size_t ox, size_t s_begin, size_t s_end, float divisor)
+/* All channels of a block. */
+VEC_INLINE void last_block(const enum last what, const enum last_way way, const size_t width,
+			   const size_t stride, const struct last_block *block)
 {
-	const size_t channels = row->args->channels;
+	const size_t channels = block->row->args->channels;
 	size_t c = 0;
 
 	for (; c + VW <= channels; c += VW) {
-		cpu_pause_at(row->args->pause, c + VW, LAST_PIECE);
-		last_vectors(what, pixels, true, row, ox, c, VW, s_begin, s_end, divisor);
+		cpu_pause_at(block->row->args->pause, c + VW, LAST_PIECE);
+		last_vectors(what, way, width, stride, true, block, c, VW);
 	}
 	if (c < channels)
-		last_vectors(what, pixels, false, row, ox, c, channels - c, s_begin, s_end,
-			     divisor);
+		last_vectors(what, way, width, stride, false, block, c, channels - c);
 }
 
-VEC_INLINE float last_divisor(const struct last_row *row, size_t counts)
+/* Windows that overlap in a known way. */
+VEC_INLINE void last_shared(const enum last what, const size_t width, const size_t stride,
+			    const struct last_block *block, bool clips)
 {
-	const size_t divides = row->divides * counts;
+	if (clips)
+		last_block(what, LAST_SHARED_CLIPPED, width, stride, block);
+	else
+		last_block(what, LAST_SHARED, width, stride, block);
+}
 
-	return divides ? (float)divides : 1;
+/* Finds out which taps of the pixels from @ox on are inside: none of those behind the row's end. */
+static void last_clip(const struct cpu_window *args, struct last_block *block)
+{
+	const int64_t at = (int64_t)(block->ox * args->stride[2]) - (int64_t)args->pad_begin[2];
+
+	for (size_t i = 0; i < LAST_PIXELS; i++) {
+		size_t begin = 0, end = 0;
+
+		if (i < block->n)
+			window_taps(block->ox + i, args->stride[2], args->pad_begin[2],
+				    args->dilation[2], args->kernel[2], args->width, &begin, &end);
+		block->first[i] = begin;
+		block->inside[i] = end - begin;
+	}
+	block->columns_begin = at < 0 ? (size_t)-at : 0;
+	block->columns_end = at < (int64_t)args->width ? (size_t)((int64_t)args->width - at) : 0;
+}
+
+static void last_count(const struct cpu_window *args, struct last_block *block)
+{
+	for (size_t i = 0; i < block->n; i++) {
+		const size_t divides =
+			block->row->divides * window_counted(args, block->ox + i, 2, args->width);
+
+		block->divisors[i] = divides ? (float)divides : 1;
+	}
 }
 
 VEC_INLINE void last_row(const enum last what, const struct last_row *row,
 			 const struct window_inner *inner)
 {
 	const struct cpu_window *args = row->args;
-	const size_t width = args->kernel[2];
+	const bool shares = args->dilation[2] == 1;
+	const size_t width = args->kernel[2], stride = args->stride[2];
+	struct last_block block = {.row = row};
 
-	for (size_t ox = 0, n; ox < args->out_width; ox += n) {
-		size_t begin, end;
+	for (; block.ox < args->out_width; block.ox += block.n) {
+		const bool clips = block.ox < inner->begin || block.ox + LAST_PIXELS > inner->end;
 
-		cpu_pause_at(args->pause, ox, LAST_PIECE / 16);
-		n = LAST_PIXELS;
-		if (ox >= inner->begin && ox + n <= inner->end) {
-			last_pixels(what, LAST_PIXELS, row, ox, 0, width, last_divisor(row, width));
-			continue;
-		}
-		n = 1;
-		window_taps(ox, args->stride[2], args->pad_begin[2], args->dilation[2], width,
-			    args->width, &begin, &end);
-		last_pixels(what, 1, row, ox, begin, end,
-			    what == LAST_SUM
-				    ? last_divisor(row, window_counted(args, ox, 2, args->width))
-				    : 1);
+		cpu_pause_at(args->pause, block.ox, LAST_PIECE / 16);
+		block.n = window_min(LAST_PIXELS, args->out_width - block.ox);
+		if (clips)
+			last_clip(args, &block);
+		if (what == LAST_SUM)
+			last_count(args, &block);
+		if (shares && width == 3 && stride == 1)
+			last_shared(what, 3, 1, &block, clips);
+		else if (shares && width == 3 && stride == 2)
+			last_shared(what, 3, 2, &block, clips);
+		else if (shares && width == 5 && stride == 1 && what == LAST_CONV)
+			last_shared(what, 5, 1, &block, clips);
+		else if (shares && width == 5 && stride == 2 && what == LAST_CONV)
+			last_shared(what, 5, 2, &block, clips);
+		else if (clips)
+			last_block(what, LAST_EACH_CLIPPED, 0, 0, &block);
+		else if (width == 2)
+			last_block(what, LAST_EACH, 2, 0, &block);
+		else if (width == 3)
+			last_block(what, LAST_EACH, 3, 0, &block);
+		else
+			last_block(what, LAST_EACH, 0, 0, &block);
 	}
 }
 
