@@ -286,7 +286,7 @@ static void test_urgent__looks_within_a_unit(void **state)
 		cpu_rig_prepare(&rig, plan);
 		step = ((const struct cpu_plan *)plan->exec[RBK_DEVICE_CPU])->steps;
 		assert_true(step->units(step, 1) <= (which == 5   ? 32
-						     : which == 8 ? 6
+						     : which == 8 ? 12
 						     : which == 6 ? 2
 								  : 1));
 		cpu_job_init(&job, plan, 1, 1);
