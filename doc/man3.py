@@ -73,18 +73,22 @@ PAGES = {
         (ABI, ['struct rbk_lease_page'])]),
     'rbk_onnx_load': ('read a model from an ONNX file', 'ringbroker/onnx.h', [(ONNX, [
         'rbk_onnx_load', 'rbk_onnx_load_bytes', 'rbk_onnx_free', 'rbk_onnx_opset', 'rbk_onnx_n_nodes',
-        'enum rbk_onnx_dtype', 'rbk_onnx_dtype_name', 'rbk_onnx_dtype_bytes', 'struct rbk_onnx_value',
+        'enum rbk_onnx_dtype', 'rbk_onnx_dtype_name', 'rbk_onnx_dtype_bytes', '#define RBK_ONNX_MAX_RANK',
+        'struct rbk_onnx_value',
         'rbk_onnx_n_inputs', 'rbk_onnx_input', 'rbk_onnx_n_outputs', 'rbk_onnx_output'])]),
     'rbk_onnx_compile': ('make a plan of an ONNX model', 'ringbroker/onnx.h', [(ONNX, [
         'rbk_onnx_set_dim', 'rbk_onnx_set_shape', 'struct rbk_onnx_tensor', 'rbk_onnx_set_input',
-        'struct rbk_onnx_options', 'rbk_onnx_compile', 'struct rbk_onnx_refusal', 'rbk_onnx_n_refusals',
+        '#define RBK_ONNX_OPT_FOLD', '#define RBK_ONNX_OPT_NORM', 'struct rbk_onnx_options', 'rbk_onnx_compile', 'struct rbk_onnx_refusal', 'rbk_onnx_n_refusals',
         'rbk_onnx_refusal', 'struct rbk_onnx_bound', 'rbk_onnx_n_bound', 'rbk_onnx_bound',
         'struct rbk_onnx_step', 'rbk_onnx_n_steps', 'rbk_onnx_step', 'rbk_onnx_plan'])]),
     'rbk_onnx_tensor_load': ('read a tensor from a file', 'ringbroker/onnx.h', [(ONNX, [
         'rbk_onnx_tensor_load', 'rbk_onnx_tensor_load_bytes', 'rbk_onnx_tensor_free'])]),
 }
+# The first comment of a header is what these pages begin with; others of that header refer to them.
+INTRODUCED = {ADMIN: 'rbk_admin_connect', LEASE: 'rbk_lease_open', ONNX: 'rbk_onnx_load'}
 SEE_ALSO = 'brokerd(8), ringbroker(7)'
 NAME = re.compile(r'\b(rbk_\w+)\s*\(')
+DEFINE = re.compile(r'#define (RBK_\w+) ')
 ITEM = re.compile(r'^ {2,}(-E[A-Z0-9]+(?:, -E[A-Z0-9]+)*|\S+)(?: {2,}|(?<=[A-Z]) +)(\S.*)$')
 
 
@@ -96,7 +100,9 @@ class Declaration:
         self.names, self.texts = [], []
 
     def add(self, text):
-        if text.startswith(('struct', 'enum')) and '{' in text:
+        if text.startswith('#define'):
+            name = ' '.join(text.split()[:2])
+        elif text.startswith(('struct', 'enum')) and '{' in text:
             name = ' '.join(text.split()[:2])
         else:
             found = NAME.search(text)
@@ -126,6 +132,11 @@ def declarations(text):
             result.append(current)
         elif line.startswith('extern "C"'):
             pass
+        elif DEFINE.match(line):
+            start = i
+            while lines[i].endswith('\\') or DEFINE.match((lines + [''])[i + 1]):
+                i += 1
+            current.add('\n'.join(lines[start:i + 1]))
         elif line.startswith('#'):
             while lines[i].endswith('\\'):
                 i += 1
@@ -162,7 +173,7 @@ def paragraphs(lines):
     for line in lines:
         item = ITEM.match(line)
         if not line.strip():
-            result.append('.fi\n.RE' if kind == 'example' else '.PP')
+            result.append('.fi\n.RE\n.PP' if kind == 'example' else '.PP')
             kind = None
         elif line.startswith('\t'):
             if kind != 'example':
@@ -172,7 +183,7 @@ def paragraphs(lines):
         elif item:
             result.append(f'.TP\n.B {plain(item.group(1))}\n{prose(item.group(2))}')
             kind = 'item'
-        elif kind == 'item' and line.startswith('  '):
+        elif kind == 'item' and line.startswith('  ') and not line.lstrip().startswith('-E'):
             result.append(prose(line.strip()))
         else:
             if kind in ('item', 'example'):
@@ -186,6 +197,24 @@ def paragraphs(lines):
 
 def literal(text):
     return '.nf\n' + '\n'.join(plain(line.expandtabs(8)) for line in text.split('\n')) + '\n.fi'
+
+
+def title_of(one, i):
+    if one.names[i].startswith('#define'):
+        return ', '.join(DEFINE.findall(one.texts[i]))
+    return one.names[i] + ('' if ' ' in one.names[i] else '()')
+
+
+def introduction(name, headers):
+    """What the page's header begins with, without its title; or where that is."""
+    for path, _ in PAGES[name][2]:
+        first = INTRODUCED.get(path)
+        if first == name:
+            comment = headers[path][1].comment
+            return [paragraphs(comment[2:]), '.PP']
+        if first:
+            return [f'What all of these have in common is in \\fB{first}\\fP(3).']
+    return []
 
 
 def page(name, headers):
@@ -202,7 +231,7 @@ def page(name, headers):
             for i in here:
                 if ' ' not in one.names[i]:
                     synopsis.append(literal(re.sub(r'^static inline ', '', one.texts[i])))
-            title = ', '.join(one.names[i] + ('' if ' ' in one.names[i] else '()') for i in here)
+            title = ', '.join(title_of(one, i) for i in here)
             description.append(f'.SS {plain(title)}')
             if one.comment:
                 description.append(paragraphs(one.comment))
@@ -221,7 +250,7 @@ def page(name, headers):
         '.SH NAME', ', '.join(first + listed).replace('-', '\\-') + f' \\- {what}',
         '.SH LIBRARY', f'lib{library} (\\fB\\-l{library}\\fP, or \\fBpkg\\-config {library}\\fP)',
         '.SH SYNOPSIS', f'.nf\n.B #include <{include}>\n.fi\n.PP', '\n.PP\n'.join(synopsis),
-        '.SH DESCRIPTION',
+        '.SH DESCRIPTION', *introduction(name, headers),
         'Errors are negative errno values; those that any of these functions may return, and what may',
         'be called from which thread, are in \\fBringbroker\\fP(7).',
         '\n'.join(description), '.SH SEE ALSO', f'{others}, {SEE_ALSO}', ''])
@@ -251,9 +280,12 @@ def self_test():
     text = ('/* Alone. */\n\n/*\n * Does @it. Return: 0;\n *   -EIO  broken\n *         for good\n'
             ' * or more.\n *\n *\tint x;\n */\nint rbk_a(int it,\n\t  int b);\nint rbk_b(void);\n\n'
             '/* Fast. */\nstatic inline int rbk_c(void)\n{\n\treturn 1;\n}\n'
-            '/* What. */\nstruct rbk_s {\n\tint a; /* one */\n};\n#define RBK_X(a) \\\n\t(a)\n')
+            '/* What. */\nstruct rbk_s {\n\tint a; /* one */\n};\n#define RBK_X(a) \\\n\t(a)\n'
+            '/* Bits. */\n#define RBK_A 1 /* a */\n#define RBK_B \\\n\t2\n\nint rbk_d(void);\n')
     found = declarations(text)
-    assert [one.names for one in found] == [[], ['rbk_a', 'rbk_b'], ['rbk_c'], ['struct rbk_s']], found
+    assert [one.names for one in found] == [[], ['rbk_a', 'rbk_b'], ['rbk_c'], ['struct rbk_s'],
+                                            ['#define RBK_A', 'rbk_d']], found
+    assert title_of(found[4], 0) == 'RBK_A, RBK_B' and title_of(found[4], 1) == 'rbk_d()', found
     assert found[2].texts == ['static inline int rbk_c(void);'], found[2].texts
     assert found[1].texts[0] == 'int rbk_a(int it,\n\t  int b);'
     roff = paragraphs(found[1].comment)

@@ -312,17 +312,10 @@ ONNX_EXPORT int rbk_onnx_step(const struct rbk_onnx *model, unsigned int i,
 	step = model->graph->steps[i];
 	*ret = (struct rbk_onnx_step){
 		.op = step->op,
-		.name = "",
-		.node = UINT32_MAX,
+		.name = step->name,
+		.node = step->node ? step->node->index : UINT32_MAX,
 		.mixes_rows = step->mixes_rows,
 	};
-	if (step->node) {
-		ret->node = step->node->index;
-		ret->name = step->node->proto->name ? step->node->proto->name : "";
-	}
-	for (unsigned int j = 0; !ret->name[0] && j < step->n_out; j++)
-		if (step->out[j])
-			ret->name = step->out[j]->name;
 	return 0;
 }
 

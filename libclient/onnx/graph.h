@@ -100,6 +100,7 @@ struct attr {
 
 struct step {
 	const char *op;
+	const char *name;              /* after optimise(): not empty */
 	const struct op *row;          /* NULL while it may yet be computed */
 	const struct model_node *node; /* or NULL */
 	unsigned int n_in, n_out, n_attrs;

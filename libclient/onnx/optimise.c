@@ -5,6 +5,9 @@
  * Steps are in an order in which they can run, so one walk backwards finds what the outputs depend
  * on. In between, several steps become one where there is an operator for them (fuse.c).
  */
+#include <stdio.h>
+#include <string.h>
+
 #include "libclient/onnx/graph.h"
 
 static bool is_bound_input(const struct tensor *tensor)
@@ -69,6 +72,39 @@ static void bind(struct graph *graph)
 		graph->bound[graph->n_bound++] = graph->outputs[i];
 }
 
+/* Of what @node writes, the first that has a name; "". */
+static const char *output_name(const struct graph *graph, const struct model_node *node)
+{
+	for (uint32_t i = 0; node && i < node->n_out; i++)
+		if (node->out[i] != ONNX_ABSENT)
+			return graph->model->values[node->out[i]].name;
+	return "";
+}
+
+/* The node's own name, the one of what it or the step writes, or else operator and number. */
+static void name_steps(struct graph *graph)
+{
+	for (uint32_t i = 0; i < graph->n_steps; i++) {
+		struct step *step = graph->steps[i];
+		const char *name = step->node ? step->node->proto->name : NULL;
+
+		if (!name || !name[0])
+			name = output_name(graph, step->node);
+		for (unsigned int j = 0; !name[0] && j < step->n_out; j++)
+			if (step->out[j])
+				name = step->out[j]->name;
+		if (!name[0]) {
+			const size_t room = strlen(step->op) + 16;
+			char *made = graph_take(graph, room);
+
+			if (made)
+				snprintf(made, room, "%s %u", step->op, i);
+			name = made ? made : step->op;
+		}
+		step->name = name;
+	}
+}
+
 void optimise(struct graph *graph)
 {
 	/* Twice: what nobody reads is no reader, and what was fused is read no more. */
@@ -80,5 +116,6 @@ void optimise(struct graph *graph)
 		return;
 	mark(graph);
 	sweep(graph);
+	name_steps(graph);
 	bind(graph);
 }

@@ -310,7 +310,7 @@ static void declare_attrs(struct maker *maker, unsigned int node, const struct s
 /* Names of nodes need not be distinct. */
 static void node_name(const struct step *step, char ret[RBK_NAME_BYTES])
 {
-	const char *name = step->node && step->node->proto->name ? step->node->proto->name : "";
+	const char *name = step->name;
 	size_t n = strlen(name);
 
 	if (n >= RBK_NAME_BYTES)

@@ -9,10 +9,11 @@
  * like any other, but belongs to no tenant, and has no arenas, plans or rings (-EPERM).
  * rbk_features() tells what this user may: RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE.
  *
- * rbk_devices(), rbk_stats(), rbk_stats_map() with every enum rbk_stats_whose but RBK_STATS_OWN,
- * and rbk_catalogue() need RBK_FEAT_ADMIN; everything else here, rbk_stats_reset() and
- * rbk_force_cpu() need RBK_FEAT_ADMIN_CHANGE. Without it they return -EPERM. Any thread may call
- * all of these; errors beside those listed are those of a broken connection, as of rbk_stats().
+ * rbk_devices(), rbk_stats(), and rbk_stats_map() with every enum rbk_stats_whose but
+ * RBK_STATS_OWN, need RBK_FEAT_ADMIN; rbk_catalogue() needs neither; everything else here,
+ * rbk_stats_reset() and rbk_force_cpu() need RBK_FEAT_ADMIN_CHANGE. Without it they return -EPERM.
+ * Any thread may call all of these; errors beside those listed are those of a broken connection, as
+ * of rbk_stats().
  */
 #include <ringbroker.h>
 

@@ -90,9 +90,12 @@ uint64_t rbk_onnx_dtype_bytes(uint32_t dtype, uint64_t n_elems);
  * Return: 0 and the model, owned by the caller;
  *   -EBADMSG     it is not an ONNX model, or a broken one: truncated, cyclic, names used twice, a
  *                tensor whose bytes are not those of its shape, data outside of the folder
- *   -EOPNOTSUPP  an opset or IR version that is not read; control flow, sequences, sparse tensors
- *   -EFBIG       beyond what is read: 2 GiB of file, 65,536 nodes, 64 GiB of weights
- *   -ENOMEM, or another errno of open() and mmap(). Any thread.
+ *   -EOPNOTSUPP  an opset or IR version that is not read; sequences, maps and sparse tensors as
+ *                inputs, outputs or weights
+ *   -EFBIG       beyond what is read: 2 GiB of file, 65,536 nodes, 64 GiB of weights, 2^31-1 in
+ *                a dimension
+ *   -ENOMEM      or another errno of open() and mmap()
+ * Operators are not looked at yet: control flow, say, is refused by rbk_onnx_compile(). Any thread.
  */
 int rbk_onnx_load(const char *path, struct rbk_onnx **ret, struct rbk_error *error);
 
@@ -176,13 +179,11 @@ int rbk_onnx_set_input(struct rbk_onnx *model, const char *name,
 /* ---- Compiling --------------------------------------------------------------------------- */
 
 /* Optimisations that rbk_onnx_options.disable turns off; results agree within rounding. */
-#define RBK_ONNX_OPT_FOLD   (1u << 0) /* computing float nodes of constants in advance */
-#define RBK_ONNX_OPT_NO_OPS (1u << 1) /* leaving out nodes that change nothing */
-#define RBK_ONNX_OPT_DEAD   (1u << 2) /* leaving out nodes whose outputs nobody reads */
-#define RBK_ONNX_OPT_SHARE  (1u << 3) /* storing equal constants once */
-#define RBK_ONNX_OPT_CONV_BN                                                \
-	(1u << 4) /* BatchNormalization into the weights of the Conv before \
-		   */
+#define RBK_ONNX_OPT_FOLD    (1u << 0) /* computing float nodes of constants in advance */
+#define RBK_ONNX_OPT_NO_OPS  (1u << 1) /* leaving out nodes that change nothing */
+#define RBK_ONNX_OPT_DEAD    (1u << 2) /* leaving out nodes whose outputs nobody reads */
+#define RBK_ONNX_OPT_SHARE   (1u << 3) /* storing equal constants once */
+#define RBK_ONNX_OPT_CONV_BN (1u << 4) /* BatchNormalization in the weights of a Conv before it */
 /*
  * Several nodes that together are one operator become it, where nobody reads what lies between:
  * LayerNormalization and RMSNormalization; Gelu, Swish, HardSwish, Mish; an Add behind MatMul,
@@ -219,7 +220,8 @@ struct rbk_onnx_options {
  * Return: 0;
  *   -EOPNOTSUPP  see rbk_onnx_refusal(); the sentence has the first, and how many there are
  *   -EINVAL      the options are impossible
- *   -ENOMEM.
+ *   -EFBIG       what would be computed now is beyond its bounds
+ *   -ENOMEM      there is no memory
  */
 int rbk_onnx_compile(struct rbk_onnx *model, const struct rbk_onnx_options *options,
 		     struct rbk_error *error);
@@ -267,9 +269,10 @@ int rbk_onnx_bound(const struct rbk_onnx *model, unsigned int i, struct rbk_onnx
 
 /* A node of the plan, once compiled. */
 struct rbk_onnx_step {
-	const char *op;   /* the catalogue's operator */
-	const char *name; /* of the node of the file that it comes from, or of its first output */
-	uint32_t node;    /* which node of the file that is; UINT32_MAX: of none */
+	const char *op; /* the catalogue's operator */
+	/* Of the file's node that it comes from, or of its first output; else "Transpose 3". */
+	const char *name;
+	uint32_t node; /* which node of the file that is; UINT32_MAX: of none */
 	/*
 	 * 1: it computes rows of the count from other rows as well, or something of all of them,
 	 * such as their mean. What is right then is one task with every row; cut into several
@@ -288,9 +291,11 @@ int rbk_onnx_step(const struct rbk_onnx *model, unsigned int i, struct rbk_onnx_
  * lives as long as the plan needs it. Where no bound tensor follows the count, the plan's tasks
  * have one row. @options as given to rbk_onnx_compile(), of which pin, first_step and n_steps are
  * looked at; NULL: the ones given there. Return: 0 and the plan, owned by the caller, independent
- * of the model; -EINVAL  the model is not compiled, or the broker says no; the sentence says why
+ * of the model;
+ *   -EINVAL  the model is not compiled, or the broker says no; the sentence says why
+ *   -ENODEV  there is no such device as pin names, or it cannot run the plan
  *   -E2BIG   more tensors, nodes or bound tensors than a plan can have
- *   or as rbk_plan_new(), rbk_arena_new() and rbk_arena_seal().
+ * or as rbk_plan_new(), rbk_arena_new() and rbk_arena_seal().
  */
 int rbk_onnx_plan(struct rbk_onnx *model, struct rbk *rbk, const struct rbk_onnx_options *options,
 		  struct rbk_plan **ret, struct rbk_error *error);

@@ -58,6 +58,12 @@ static int check_model(const char *path, uint32_t max_count)
 		wrong(path, "does not compile", error.text);
 	else if (rbk_onnx_n_bound(model) == 0 || rbk_onnx_n_steps(model) == 0)
 		wrong(path, "compiles", "to nothing");
+	for (unsigned int i = 0; r == 0 && i < rbk_onnx_n_steps(model); i++) {
+		struct rbk_onnx_step step;
+
+		if (rbk_onnx_step(model, i, &step) || !step.name[0] || !step.op[0])
+			wrong(path, "compiles", "to a step without a name");
+	}
 	rbk_onnx_free(model);
 	return r;
 }
