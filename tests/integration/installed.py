@@ -74,6 +74,12 @@ def main():
         run([*compiler, '-std=c17', '-Wall', '-Wextra', '-Werror', 'first-program.c', '-o', 'first',
              *flags], cwd=top, env=env)
 
+        # The same against the build tree, as HACKING.md has it.
+        tree = dict(os.environ, PKG_CONFIG_PATH=os.path.join(build, 'meson-uninstalled'))
+        flags = run(['pkg-config', '--cflags', '--libs', 'ringbroker'], env=tree).split()
+        run([*compiler, '-std=c17', '-Wall', '-Wextra', '-Werror', 'first-program.c', '-o', 'tree',
+             *flags], cwd=top, env=tree)
+
         # Without a broker: one line, no hang.
         result = subprocess.run([f'{top}/first'], env=env, timeout=LIMIT, check=False,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
