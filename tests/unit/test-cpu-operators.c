@@ -17,6 +17,7 @@
 #include "plan/executor.h"
 #include "reference/random-rows.h"
 #include "reference/reference.h"
+#include "reference/views.h"
 #include "support/describe.h"
 #include "util/clock.h"
 #include "util/waker.h"
@@ -233,38 +234,10 @@ static void test_half__operators(void **state)
 	}
 }
 
-/* Views of an input, of scratch and of a constant, into an output and as a copy. */
-static struct describe *describe_views(bool half)
-{
-	struct describe *d = describe_new("views", MAX_COUNT);
-
-	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 6));
-	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 64), DESCRIBE_DIMS(12));
-	describe_scratch(d, "three");
-	describe_scratch(d, "weights");
-	describe_scratch(d, "product");
-	describe_scratch(d, "flat");
-	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-	describe_inferred(d, "z", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-	describe_node(d, "Reshape", "", "x", "three");
-	describe_attr_ints(d, "shape", DESCRIBE_INTS(0, 2, 3));
-	describe_node(d, "Reshape", "", "w", "weights");
-	describe_attr_ints(d, "shape", DESCRIBE_INTS(3, -1));
-	describe_node(d, "MatMul", "", "three,weights", "product");
-	describe_node(d, "Reshape", "", "product", "flat");
-	describe_attr_ints(d, "shape", DESCRIBE_INTS(-1, 8));
-	describe_node(d, "Reshape", "", "three", "z");
-	describe_attr_ints(d, "shape", DESCRIBE_INTS(0, 1, 6));
-	describe_node(d, "Relu", "", "flat", "y");
-	if (half)
-		describe_halve(d);
-	return d;
-}
-
 static void test_reshape__views(void **state)
 {
-	check(describe_views(false), 1e-6);
-	check(describe_views(true), 1e-6);
+	check(views_describe(MAX_COUNT, false), 1e-6);
+	check(views_describe(MAX_COUNT, true), 1e-6);
 }
 
 static void test_half__windows(void **state)

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "reference/random-rows.h"
+#include "reference/views.h"
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 
@@ -338,34 +339,6 @@ static void test_plan__long_loops(void **state)
 	rig_deinit(&rig);
 }
 
-/* Views of an input, of scratch and of a constant, into an output and as a copy. */
-static struct describe *describe_views(bool half)
-{
-	struct describe *d = describe_new("views", MAX);
-
-	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 6));
-	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 64), DESCRIBE_DIMS(12));
-	describe_scratch(d, "three");
-	describe_scratch(d, "weights");
-	describe_scratch(d, "product");
-	describe_scratch(d, "flat");
-	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-	describe_inferred(d, "z", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-	describe_node(d, "Reshape", "", "x", "three");
-	describe_attr_ints(d, "shape", DESCRIBE_INTS(0, 2, 3));
-	describe_node(d, "Reshape", "", "w", "weights");
-	describe_attr_ints(d, "shape", DESCRIBE_INTS(3, -1));
-	describe_node(d, "MatMul", "", "three,weights", "product");
-	describe_node(d, "Reshape", "", "product", "flat");
-	describe_attr_ints(d, "shape", DESCRIBE_INTS(-1, 8));
-	describe_node(d, "Reshape", "", "three", "z");
-	describe_attr_ints(d, "shape", DESCRIBE_INTS(0, 1, 6));
-	describe_node(d, "Relu", "", "flat", "y");
-	if (half)
-		describe_halve(d);
-	return d;
-}
-
 static void test_plan__views(void **state)
 {
 	struct exec_arena arena;
@@ -374,7 +347,7 @@ static void test_plan__views(void **state)
 	reference_arena_init(&arena, CONSTANT_BYTES, 7);
 	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
 	for (int half = 0; half < 2; half++)
-		run_counts(&rig, reference_plan(describe_views(half), &arena), 2e-6, 1e-5);
+		run_counts(&rig, reference_plan(views_describe(MAX, half), &arena), 2e-6, 1e-5);
 	rig_deinit(&rig);
 	reference_arena_deinit(&arena);
 }
