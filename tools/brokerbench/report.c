@@ -84,10 +84,10 @@ static void table_number(FILE *file, int width, double value)
 void report_table(FILE *file, const struct report_row *row, bool is_first)
 {
 	if (is_first)
-		fprintf(file, "%-15s %-43s %-7s %9s %9s  %-21s %9s %9s %9s %7s\n", "bench",
+		fprintf(file, "%-15s %-50s %-7s %9s %9s  %-21s %9s %9s %9s %7s\n", "bench",
 			"params", "unit", "p50", "p99", "baseline", "p50", "p99", "ratio",
 			"target");
-	fprintf(file, "%-15s %-43s %-7s ", row->bench, row->params, row->unit);
+	fprintf(file, "%-15s %-50s %-7s ", row->bench, row->params, row->unit);
 	table_number(file, 9, row->p50);
 	fputc(' ', file);
 	table_number(file, 9, row->p99);
