@@ -888,6 +888,7 @@ static const struct {
 	{"Gather", eval_gather, 0},
 	{"Expand", eval_expand, 0},
 	{"Split", eval_split, 0},
+	{"DequantizeLinear", eval_dequantize, 0},
 	{"Tile", eval_tile, 0},
 };
 

@@ -39,6 +39,9 @@ void eval_step_walk(struct eval_walk *walk);
 /* Where ONNX's range of a dimension of @dim starts, and how many indices it has. */
 int64_t eval_slice_range(int64_t dim, int64_t start, int64_t end, int64_t step, int64_t *ret_n);
 
+/* eval-quantize.c */
+int eval_dequantize(struct graph *graph, struct step *step, int arg);
+
 /* eval-move.c: as the catalogue defines the operators, constant inputs being attributes. */
 int eval_reshape(struct graph *graph, struct step *step, int arg);
 int eval_transpose(struct graph *graph, struct step *step, int arg);

@@ -423,6 +423,53 @@ static void test_fold__constants(void **state)
 	finish();
 }
 
+static Onnx__NodeProto *dequantize(const char *inputs, const char *output, int64_t axis)
+{
+	Onnx__NodeProto *node = onnx_model_node(&made, "DequantizeLinear", inputs, output);
+
+	onnx_model_attr_int(&made, node, "axis", axis);
+	return node;
+}
+
+/* One scale, one along an axis, and one of each block; what the rule refuses is not computed. */
+static void test_fold__dequantize(void **state)
+{
+	static const int8_t w[] = {-128, -1, 0, 1, 2, 127}, zeros[] = {1, -1};
+	static const float scales[] = {0.5f, 2, 4, 8};
+	const int64_t dims[] = {2, 3}, two[] = {2}, blocks[] = {2, 2};
+	Onnx__NodeProto *node;
+
+	for (unsigned int strange = 0; strange < 2; strange++) {
+		start(21);
+		onnx_model_constant(&made, "w", RBK_ONNX_I8, 2, dims, w, sizeof(w));
+		onnx_model_constant(&made, "one", RBK_ONNX_F32, 0, NULL, scales, 4);
+		onnx_model_constant(&made, "some", RBK_ONNX_F32, 1, two, scales, 8);
+		onnx_model_constant(&made, "zeros", RBK_ONNX_I8, 1, two, zeros, 2);
+		onnx_model_constant(&made, "many", RBK_ONNX_F32, 2, blocks, scales, 16);
+		dequantize("w one", "a", 9);
+		dequantize("w some zeros", "b", -2);
+		node = dequantize("w many", "c", 1);
+		onnx_model_attr_int(&made, node, "block_size", 2);
+		if (strange)
+			onnx_model_attr_int(&made, node, "colour", 2);
+		onnx_model_node(&made, "Relu", "x", "y");
+		load("y");
+		if (strange) {
+			expect_refused(compile_as(4, 0), "colour");
+			finish();
+			continue;
+		}
+		compile(4);
+		assert_memory_equal(find("a")->constant->data,
+				    ((float[]){-64, -0.5f, 0, 0.5f, 1, 63.5f}), 24);
+		assert_memory_equal(find("b")->constant->data,
+				    ((float[]){-64.5f, -1, -0.5f, 4, 6, 256}), 24);
+		assert_memory_equal(find("c")->constant->data,
+				    ((float[]){-64, -0.5f, 0, 4, 8, 1016}), 24);
+		finish();
+	}
+}
+
 static void test_eval__halves(void **state)
 {
 	uint16_t half, again;
@@ -927,6 +974,7 @@ int main(void)
 		cmocka_unit_test(test_fold__nothing),
 		cmocka_unit_test(test_fold__empty_outputs),
 		cmocka_unit_test(test_fold__constants),
+		cmocka_unit_test(test_fold__dequantize),
 		cmocka_unit_test(test_eval__halves),
 		cmocka_unit_test(test_opset_6__broadcast),
 		cmocka_unit_test(test_opset_6__prelu),
