@@ -644,6 +644,18 @@ static void test_integers__range(void **state)
 	check_range(odd + 1, odd, 1, 0, NULL);
 }
 
+/* What is computed in advance takes them for zero, as devices do. */
+static void test_denormals(void **state)
+{
+	static const float values[] = {1e-40f, -1e-40f, 1.2e-38f, -0.0f};
+
+	assert_true(eval_load(RBK_ONNX_F32, values, 0) == 0);
+	assert_true(eval_load(RBK_ONNX_F32, values, 1) == 0);
+	assert_true(signbit(eval_load(RBK_ONNX_F32, values, 1)));
+	assert_true(eval_load(RBK_ONNX_F32, values, 2) == (double)values[2]);
+	assert_true(signbit(eval_load(RBK_ONNX_F32, values, 3)));
+}
+
 static void test_integers__whole(void **state)
 {
 	static const struct one_node ones[] = {
@@ -660,6 +672,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_integers__range),
 		cmocka_unit_test(test_integers__whole),
+		cmocka_unit_test(test_denormals),
 		cmocka_unit_test(test_elementwise),
 		cmocka_unit_test(test_products),
 		cmocka_unit_test(test_products__bias),
