@@ -210,6 +210,8 @@ static void print_device(FILE *file, struct executor *executor, const struct pla
 	fprintf(file, "  %-20s %s\n", "driver", info->driver);
 	fprintf(file, "  %-20s %s\n",
 		info->kind == EXECUTOR_CPU ? "instruction set" : "memory paths", info->paths);
+	if (info->matrices && info->matrices[0])
+		fprintf(file, "  %-20s %s\n", "cooperative matrices", info->matrices);
 	print_profile(file, profile);
 	for (unsigned int op = 0; op < EXEC_TILE_OPS; op++)
 		print_tiles(file, executor, op);
@@ -377,6 +379,8 @@ static void json_device(FILE *file, struct executor *executor, const struct plac
 	json_string(file, "driver", info->driver);
 	fputs(", ", file);
 	json_string(file, "paths", info->paths);
+	fputs(", ", file);
+	json_string(file, "cooperative_matrices", info->matrices ? info->matrices : "");
 	json_profile(file, profile);
 	json_tiles(file, executor);
 	if (get_reading(telemetry, executor, &reading))

@@ -510,6 +510,8 @@ static void publish_device(struct publish *publish, uint32_t index, uint64_t ela
 		figures.flags |= RBK_STATS_DEVICE_DRAINED;
 	else if (!residency_is_up(publish->options.residency, index))
 		figures.flags |= RBK_STATS_DEVICE_LOST;
+	if (info->matrices && info->matrices[0])
+		figures.flags |= RBK_STATS_DEVICE_MATRICES;
 	describe_sensors(publish, index, &figures);
 	describe_tiles(publish->options.executors[index], &figures);
 	describe_placement(publish, index, &figures);

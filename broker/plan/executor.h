@@ -120,7 +120,12 @@ struct executor_info {
 	const char *name;   /* "AMD Radeon RX 580 Series (RADV POLARIS10)" */
 	const char *driver; /* "Mesa 22.3.6 (LLVM 15.0.6)" */
 	const char *paths;  /* "host-import,staged"; for the CPU its SIMD level */
-	uint32_t types;     /* OP_TYPE() of those that it can have in memory; 0: all */
+	/*
+	 * Sizes of float16 matrices that threads multiply together by instructions of their own, as
+	 * "16x16x16"; NULL or "": none, or nobody tells.
+	 */
+	const char *matrices;
+	uint32_t types; /* OP_TYPE() of those that it can have in memory; 0: all */
 	uint64_t memory_bytes;
 	/* How the memory is handed out: sizes are rounded up to the page, offsets to the align. */
 	uint64_t memory_page_bytes; /* 0: the executor has no memory of its own */

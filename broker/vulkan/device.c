@@ -18,6 +18,7 @@
 
 #include "util/error.h"
 #include "util/log.h"
+#include "vulkan/matrices.h"
 
 int vk_result(VkResult result, const char *what)
 {
@@ -97,7 +98,7 @@ const char *vk_device_missing(VkPhysicalDevice physical)
 	return NULL;
 }
 
-static bool has_extension(VkPhysicalDevice physical, const char *name)
+bool vk_has_extension(VkPhysicalDevice physical, const char *name)
 {
 	_cleanup_(freep) VkExtensionProperties *extensions = NULL;
 	uint32_t n = 0;
@@ -130,13 +131,13 @@ void vk_physical_identify(VkPhysicalDevice physical, struct exec_identity *ret)
 	};
 
 	*ret = (struct exec_identity){
-		.has_pci = has_extension(physical, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME),
+		.has_pci = vk_has_extension(physical, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME),
 	};
 	if (ret->has_pci) {
 		pci.pNext = properties.pNext;
 		properties.pNext = &pci;
 	}
-	if (has_extension(physical, VK_EXT_PHYSICAL_DEVICE_DRM_EXTENSION_NAME)) {
+	if (vk_has_extension(physical, VK_EXT_PHYSICAL_DEVICE_DRM_EXTENSION_NAME)) {
 		drm.pNext = properties.pNext;
 		properties.pNext = &drm;
 	}
@@ -239,7 +240,8 @@ static void describe(struct vk_device *device)
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
 		.pNext = &vulkan11,
 	};
-	bool imports = has_extension(device->physical, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+	bool imports =
+		vk_has_extension(device->physical, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
 
 	if (imports)
 		vulkan12.pNext = &host;
@@ -252,8 +254,8 @@ static void describe(struct vk_device *device)
 	memcpy(device->device_uuid, properties.properties.pipelineCacheUUID, VK_UUID_SIZE);
 	memcpy(device->driver_uuid, vulkan11.driverUUID, VK_UUID_SIZE);
 	device->has_dma_buf =
-		has_extension(device->physical, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) &&
-		has_extension(device->physical, VK_EXT_EXTERNAL_MEMORY_DMA_BUF_EXTENSION_NAME);
+		vk_has_extension(device->physical, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) &&
+		vk_has_extension(device->physical, VK_EXT_EXTERNAL_MEMORY_DMA_BUF_EXTENSION_NAME);
 	device->import_align_bytes = imports ? host.minImportedHostPointerAlignment : 0;
 	device->is_software = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
 	device->bounces = properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
@@ -263,11 +265,13 @@ static void describe(struct vk_device *device)
 	find_types(device);
 	measure_heaps(device);
 	/* A processor's driver tells what the machine uses, not the process. */
-	device->has_budget = !device->is_software &&
-			     has_extension(device->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+	device->has_budget =
+		!device->is_software &&
+		vk_has_extension(device->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
 	vk_physical_identify(device->physical, &device->identity);
 
 	device->subgroup_size = vulkan11.subgroupSize;
+	vk_matrices_describe(device->physical, device->matrices, sizeof(device->matrices));
 	/* Plain variants pass values around among eight invocations of one subgroup. */
 	device->variant = device->is_software && vulkan11.subgroupSize >= 8 ? VK_VARIANT_PLAIN
 									    : VK_VARIANT_SHARED;

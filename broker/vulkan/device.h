@@ -75,6 +75,7 @@ struct vk_device {
 
 	char name[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE];
 	char driver[VK_MAX_DRIVER_NAME_SIZE + VK_MAX_DRIVER_INFO_SIZE + 4];
+	char matrices[64]; /* see matrices.h */
 	struct exec_identity identity;
 	uint8_t device_uuid[VK_UUID_SIZE];
 	uint8_t driver_uuid[VK_UUID_SIZE];
@@ -88,6 +89,8 @@ int vk_result(VkResult result, const char *what);
 
 /* Is anything missing for this room? Return: NULL if usable, else what is missing. */
 const char *vk_device_missing(VkPhysicalDevice physical);
+
+bool vk_has_extension(VkPhysicalDevice physical, const char *name);
 
 bool vk_physical_is_software(VkPhysicalDevice physical);
 

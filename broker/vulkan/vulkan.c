@@ -270,6 +270,7 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 				.name = device->name,
 				.driver = device->driver,
 				.paths = device->paths.list,
+				.matrices = device->matrices,
 				.types = OP_ANY_TYPE &
 					 ~(device->has_half ? 0 : OP_TYPE(RBK_DTYPE_F16)) &
 					 ~(device->has_bytes ? 0 : OP_BYTES | OP_BOOL),

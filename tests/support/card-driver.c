@@ -5,11 +5,13 @@
  * For tests of what is done for cards alone, with right results and without one: bound tensors are
  * copied into its memory and back, shaders are those for GPUs, and it is taken with --gpu=auto.
  * Its memory is described as NVIDIA's driver does: a heap of its own, of which the processor sees
- * nothing, one of the host's, and VK_EXT_memory_budget, which tells what was taken of both.
+ * nothing, one of the host's, and VK_EXT_memory_budget, which tells what was taken of both. With
+ * RBK_CARD_MATRICES=KHR or NV in the environment it claims that extension for cooperative matrices.
  */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,21 +134,89 @@ static VKAPI_ATTR void VKAPI_CALL card_memory2(VkPhysicalDevice physical,
 static VKAPI_ATTR VkResult VKAPI_CALL card_extensions(VkPhysicalDevice physical, const char *layer,
 						      uint32_t *n, VkExtensionProperties *ret)
 {
-	const uint32_t room = *n;
+	const char *matrices = getenv("RBK_CARD_MATRICES");
+	const uint32_t room = *n, n_more = matrices ? 2 : 1;
 	VkResult result;
 
 	result = next.extensions(physical, layer, n, ret);
 	if (result < 0 || layer)
 		return result;
 	if (!ret) {
-		++*n;
+		*n += n_more;
 		return result;
 	}
-	if (result == VK_INCOMPLETE || *n == room)
+	if (result == VK_INCOMPLETE || room - *n < n_more)
 		return VK_INCOMPLETE;
+	if (matrices) {
+		ret[*n] = (VkExtensionProperties){.specVersion = 1};
+		snprintf(ret[(*n)++].extensionName, VK_MAX_EXTENSION_NAME_SIZE,
+			 "VK_%s_cooperative_matrix", matrices);
+	}
 	ret[(*n)++] = (VkExtensionProperties){VK_EXT_MEMORY_BUDGET_EXTENSION_NAME,
 					      VK_EXT_MEMORY_BUDGET_SPEC_VERSION};
 	return VK_SUCCESS;
+}
+
+/* --- Its cooperative matrices, which only tell of themselves --- */
+
+/* As VkCooperativeMatrixPropertiesKHR, which is newer than the headers of Debian 12. */
+struct matrix_khr {
+	VkStructureType type;
+	void *next;
+	uint32_t m, n, k, a, b, c, result, saturates, scope;
+};
+
+enum {
+	F16 = VK_COMPONENT_TYPE_FLOAT16_NV,
+	F32 = VK_COMPONENT_TYPE_FLOAT32_NV,
+	S8 = VK_COMPONENT_TYPE_SINT8_NV,
+	S32 = VK_COMPONENT_TYPE_SINT32_NV,
+	N_MATRICES = 6,
+};
+
+static const struct matrix_khr matrices[N_MATRICES] = {
+	{.m = 16, .n = 16, .k = 16, .result = F16, .c = F16, .scope = VK_SCOPE_SUBGROUP_NV},
+	{.m = 16, .n = 16, .k = 16, .c = F32, .result = F32, .scope = VK_SCOPE_SUBGROUP_NV},
+	{.m = 32, .n = 32, .k = 16, .c = F32, .result = F32, .scope = VK_SCOPE_WORKGROUP_NV},
+	{.m = 8, .n = 8, .k = 32, .a = S8, .b = S8, .c = S32, .result = S32, .scope = 3},
+	{.m = 16, .n = 8, .k = 16, .c = F32, .result = F32, .scope = VK_SCOPE_SUBGROUP_NV},
+	{.m = 16, .n = 16, .k = 16, .c = F32, .result = F32, .scope = VK_SCOPE_SUBGROUP_NV},
+};
+
+static VKAPI_ATTR VkResult VKAPI_CALL card_matrices_khr(VkPhysicalDevice physical, uint32_t *n,
+							struct matrix_khr *ret)
+{
+	if (ret && *n >= N_MATRICES)
+		memcpy(ret, matrices, sizeof(matrices));
+	*n = N_MATRICES;
+	return VK_SUCCESS;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL card_matrices_nv(VkPhysicalDevice physical, uint32_t *n,
+						       VkCooperativeMatrixPropertiesNV *ret)
+{
+	for (unsigned int i = 0; ret && i < N_MATRICES && *n >= N_MATRICES; i++) {
+		ret[i].MSize = matrices[i].m;
+		ret[i].NSize = matrices[i].n;
+		ret[i].KSize = matrices[i].k;
+		ret[i].AType = (VkComponentTypeNV)matrices[i].a;
+		ret[i].BType = (VkComponentTypeNV)matrices[i].b;
+		ret[i].CType = (VkComponentTypeNV)matrices[i].c;
+		ret[i].DType = (VkComponentTypeNV)matrices[i].result;
+		ret[i].scope = (VkScopeNV)matrices[i].scope;
+	}
+	*n = N_MATRICES;
+	return VK_SUCCESS;
+}
+
+/* Return: NULL, it is another function. */
+static PFN_vkVoidFunction matrices_function(const char *name)
+{
+	if (strcmp(name, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR") == 0)
+		return (PFN_vkVoidFunction)card_matrices_khr;
+	if (strcmp(name, "vkGetPhysicalDeviceCooperativeMatrixPropertiesNV") == 0)
+		return (PFN_vkVoidFunction)card_matrices_nv;
+	return NULL;
 }
 
 /* --- Its memory --- */
@@ -253,12 +323,18 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL card_device(VkDevice device, con
 EXPORT VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vk_icdGetInstanceProcAddr(VkInstance instance,
 									  const char *name)
 {
-	return instead(name, next_instance(instance, name));
+	const PFN_vkVoidFunction function = matrices_function(name);
+
+	return function ? function : instead(name, next_instance(instance, name));
 }
 
 EXPORT VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vk_icdGetPhysicalDeviceProcAddr(VkInstance instance,
 										const char *name)
 {
+	const PFN_vkVoidFunction function = matrices_function(name);
+
+	if (function)
+		return function;
 	return instead(name, next_physical ? next_physical(instance, name) : NULL);
 }
 

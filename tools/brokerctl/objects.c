@@ -92,6 +92,7 @@ void json_device(const struct rbk_stats_device *device)
 	json_number("launch_ns", device->launch_ns);
 	json_number("active_watts", device->active_watts);
 	json_object_end();
+	json_boolean("cooperative_matrices", device->flags & RBK_STATS_DEVICE_MATRICES);
 	json_object("tiles");
 	for (unsigned int op = 0; op < RBK_STATS_TILE_OPERATORS; op++) {
 		if (device->tiles[op][0].rows == 0)
