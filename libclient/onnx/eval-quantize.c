@@ -82,7 +82,7 @@ int eval_dequantize(struct graph *graph, struct step *step, int arg)
 	struct constant out;
 	int r;
 
-	if ((x->dtype != RBK_ONNX_U8 && x->dtype != RBK_ONNX_I8) ||
+	if (x->n_elems == 0 || (x->dtype != RBK_ONNX_U8 && x->dtype != RBK_ONNX_I8) ||
 	    (scale->dtype != RBK_ONNX_F32 && scale->dtype != RBK_ONNX_F16) ||
 	    (dtype && dtype != scale->dtype) || !has_only_known_attributes(step) ||
 	    (zero && (zero->dtype != x->dtype || zero->rank != scale->rank ||

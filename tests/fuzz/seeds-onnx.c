@@ -224,6 +224,28 @@ static void layers(void)
 	finish("opset-6");
 }
 
+/* Weights in bytes, with a scale of each column; and of nothing in huge dimensions. */
+static void quantized(void)
+{
+	static const int8_t zeros[4];
+	Onnx__NodeProto *node;
+
+	for (unsigned int empty = 0; empty < 2; empty++) {
+		const int64_t dims[] = {empty ? 0 : 4, empty ? INT32_MAX : 4, INT32_MAX, INT32_MAX};
+		static const int8_t bytes[16];
+
+		start(21, 2, flat);
+		onnx_model_constant(&made, "w", RBK_ONNX_I8, empty ? 4 : 2, dims, bytes,
+				    empty ? 0 : sizeof(bytes));
+		floats("scales", 1, (int64_t[]){4});
+		onnx_model_constant(&made, "zeros", RBK_ONNX_I8, 1, (int64_t[]){4}, zeros, 4);
+		node = onnx_model_node(&made, "DequantizeLinear", "w scales zeros", "f");
+		onnx_model_attr_int(&made, node, "axis", empty ? 0 : 1);
+		onnx_model_node(&made, "Relu", "x", "y");
+		finish(empty ? "quantized-nothing" : "quantized");
+	}
+}
+
 static void hostile(void)
 {
 	start(13, 2, flat);
@@ -260,6 +282,7 @@ int main(int argc, char **argv)
 	shapes();
 	constants();
 	layers();
+	quantized();
 	hostile();
 	return 0;
 }
