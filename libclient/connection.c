@@ -5,8 +5,10 @@
  * A connection is counted: arenas, plans and rings hold it, so that they can be freed in any order
  * and after rbk_disconnect(), which ends the session but leaves the memory. A page that fork()
  * wipes tells a child apart from the process that connected, without a system call; a child
- * releases what it has inherited and says nothing to the broker, because the socket is still its
- * parent's.
+ * releases what it has inherited and says nothing to the broker, because the session is still its
+ * parent's. It has its copies of the sockets closed before fork() returns: the end of the session
+ * is the end of the process that connected, however it ends and whatever children it leaves. Those
+ * that exec() made have none, and those of clone() alone are not known here.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -29,6 +31,47 @@
 	 RBK_FEAT_TENANTS | RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE |      \
 	 RBK_FEAT_ADMIN | RBK_FEAT_ADMIN_CHANGE | RBK_FEAT_LEASES)
 
+/* Those with a socket, for children. */
+static pthread_mutex_t connections_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rbk *connections;
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&connections_lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&connections_lock);
+}
+
+static void after_fork_in_child(void)
+{
+	for (struct rbk *rbk = connections; rbk; rbk = rbk->next)
+		client_close(&rbk->fd);
+	connections = NULL;
+	pthread_mutex_unlock(&connections_lock);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+/* Of the process that it was made in: takes it out of the list, if it is there, and closes it. */
+static void close_socket(struct rbk *rbk)
+{
+	struct rbk **link = &connections;
+
+	pthread_mutex_lock(&connections_lock);
+	while (*link && *link != rbk)
+		link = &(*link)->next;
+	if (*link)
+		*link = rbk->next;
+	client_close(&rbk->fd);
+	pthread_mutex_unlock(&connections_lock);
+}
+
 struct rbk *client_ref(struct rbk *rbk)
 {
 	__atomic_fetch_add(&rbk->refs, 1, __ATOMIC_RELAXED);
@@ -39,7 +82,8 @@ struct rbk *client_unref(struct rbk *rbk)
 {
 	if (!rbk || __atomic_sub_fetch(&rbk->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return NULL;
-	client_close(&rbk->fd);
+	if (rbk->alive && !client_is_child(rbk))
+		close_socket(rbk);
 	client_requests_free(rbk);
 	/* In a child the lock may be held for ever by a thread that does not exist. */
 	if (rbk->alive && !client_is_child(rbk)) {
@@ -124,6 +168,7 @@ RBK_EXPORT int rbk_admin_socket_path(const char *socket_path, char *ret, size_t 
 
 static int open_socket(struct rbk *rbk, const char *path, bool is_admin, struct rbk_error *error)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct timeval timeout = {(time_t)(rbk->timeout_ns / 1000000000u),
 				  (suseconds_t)(rbk->timeout_ns % 1000000000u / 1000u)};
@@ -141,9 +186,15 @@ static int open_socket(struct rbk *rbk, const char *path, bool is_admin, struct 
 		return client_error(error, r, "the socket path is longer than %zu bytes",
 				    sizeof(address.sun_path) - 1);
 
+	pthread_once(&once, watch_forks);
+	pthread_mutex_lock(&connections_lock);
 	rbk->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (rbk->fd < 0)
-		return client_error(error, -errno, "cannot make a socket: %m");
+	r = rbk->fd < 0 ? -errno : 0;
+	rbk->next = connections;
+	connections = rbk;
+	pthread_mutex_unlock(&connections_lock);
+	if (r)
+		return client_error(error, r, "cannot make a socket: %m");
 	/* Bounds sending, and connecting to a broker that does not accept. 0 would be for ever. */
 	if (timeout.tv_sec == 0 && timeout.tv_usec == 0)
 		timeout.tv_usec = 1;

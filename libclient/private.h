@@ -112,6 +112,8 @@ struct rbk {
 	bool reading; /* somebody is in recvmsg() on behalf of all */
 	bool stalls;  /* a request's time was up, and nothing has come since */
 	struct client_ring_cold *rings;
+
+	struct rbk *next; /* connection.c's */
 };
 
 /* A request with what follows it in the message, and a descriptor to send along, or -1. */

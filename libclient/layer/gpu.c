@@ -26,7 +26,6 @@
  * moves waits for: so who has it only tries for process.using.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -394,26 +393,28 @@ static bool is_behind(void)
 }
 
 /*
- * Sleeps until there is something to be mended, on a descriptor of its own: the connection's may be
- * closed meanwhile, and its number be another file's. In between it tells the broker what is used,
- * if that has changed: who allocates within the credit that he has asks for nothing.
+ * Sleeps until there is something to be mended, with a reference of its own: the connection's
+ * socket could be closed meanwhile, and its number be another file's. In between it tells the
+ * broker what is used, if that has changed: who allocates within the credit that he has asks for
+ * nothing.
  */
 static void *watch(void *unused)
 {
 	pthread_setname_np(pthread_self(), "rbk-lease");
 	for (;;) {
-		struct pollfd end = {.fd = -1};
+		struct pollfd end = {0};
 		uint64_t connection;
+		struct rbk *rbk;
 		bool is_retry;
 
 		pthread_mutex_lock(&process->lock);
 		connection = process->connection;
 		is_retry = is_behind();
-		end.fd = fcntl(rbk_fd(process->rbk), F_DUPFD_CLOEXEC, 0);
+		rbk = client_ref(process->rbk);
 		pthread_mutex_unlock(&process->lock);
-		poll(&end, 1, is_retry || end.fd < 0 ? RETRY_MS : REPORT_MS);
-		if (end.fd >= 0)
-			close(end.fd);
+		end.fd = rbk_fd(rbk);
+		poll(&end, 1, is_retry ? RETRY_MS : REPORT_MS);
+		client_unref(rbk);
 		if (!end.revents)
 			report_changes();
 
