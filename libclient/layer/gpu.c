@@ -367,6 +367,7 @@ static void report_changes(void)
 	for (; gpu; gpu = gpu->next) {
 		if (gpu_state(gpu) != GPU_LEASED)
 			continue;
+		objects_sweep(gpu);
 		/* What could not be given when it was freed. */
 		account_trim(&gpu->account);
 		if (!is_told(gpu))

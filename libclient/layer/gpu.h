@@ -39,7 +39,7 @@ struct gpu {
 	uint64_t twice_bytes[GPU_MAX_HEAPS];
 	uint64_t n_allocated; /* atomic: allocations so far, */
 	uint64_t n_freed;     /* and of them freed */
-	uint64_t kept_bytes;  /* atomic: freed, but the process has a descriptor of it */
+	uint64_t kept_bytes;  /* atomic: freed, but there are descriptors of it */
 	uint64_t peak_bytes;  /* atomic: the most of all that since the broker was told */
 	uint64_t told_bytes;  /* atomic: how much of all that was in use then */
 

@@ -5,8 +5,8 @@
  *
  * Files: layer.c (what the loader and programs call), dispatch.[ch] (instances and devices),
  * memory.c (allocations), properties.c and budget.h (what programs are told), gpu.[ch] (leases and
- * the connection), objects.[ch] (what is exported and imported), account.[ch] (credit), table.[ch]
- * (handles), environment.[ch] and say.[ch].
+ * the connection), objects.[ch] and holders.[ch] (what is exported and imported), account.[ch]
+ * (credit), table.[ch] (handles), environment.[ch] and say.[ch].
  */
 #include <stdint.h>
 #include <time.h>

@@ -7,10 +7,12 @@
  * the credit is less by that. Where the broker does not take it, for it is gone or has too many of
  * them, the object keeps the credit instead.
  *
- * Memory lives on in its descriptors. When the last allocation is freed, /proc/self/fd tells
- * whether there is one: then the object stays charged, and is looked at again whenever something is
- * refused, freed or asked for that could be different without it. Descriptors in other processes
- * are theirs: they pay for what they import.
+ * Memory lives on in whatever was made of its descriptors. What was allocated here stays charged
+ * here until nobody has any (holders.h), wherever they are; where that cannot be known, for ever.
+ * Of what was only imported, /proc/self/fd tells whether this process has a descriptor: those
+ * elsewhere are the business of who allocated it. An object that is kept for its descriptors is
+ * looked at again each second, and whenever something is refused, freed or asked for that could be
+ * different without it.
  *
  * All under the lock of the device's objects, requests to the broker included: exporting, importing
  * and what follows of them are rare, and an object must not be dropped there after it was added
@@ -27,6 +29,7 @@
 #include <unistd.h>
 
 #include "libclient/layer/gpu.h"
+#include "libclient/layer/holders.h"
 
 enum { SEARCH_FDS_MAX = 4096 };
 
@@ -35,10 +38,12 @@ struct object {
 	uint64_t dev, ino;
 	uint64_t bytes;
 	uint64_t credit_bytes; /* of ours, spent on it */
-	uint32_t n_owners;     /* allocations; 0: descriptors keep it */
-	bool is_known;         /* to the broker */
-	bool is_had;           /* an allocation of it was exported or freed here */
-	bool is_found;         /* by the search for descriptors */
+	struct holders *holders;
+	uint32_t n_owners; /* allocations; 0: descriptors keep it */
+	bool is_known;     /* to the broker */
+	bool is_had;       /* an allocation of it was exported or freed here */
+	bool is_made;      /* one of this process's own was exported */
+	bool is_found;     /* by the search for descriptors */
 };
 
 static struct object *find(struct gpu *gpu, uint64_t dev, uint64_t ino)
@@ -107,11 +112,11 @@ static bool has_name(const struct stat *stat)
 
 /* ---- Descriptors ---- */
 
-static void mark(struct gpu *gpu, const struct stat *stat)
+static void mark(struct gpu *gpu, int fd, const struct stat *stat)
 {
 	struct object *object = find(gpu, stat->st_dev, stat->st_ino);
 
-	if (object)
+	if (object && !holders_is_own(object->holders, fd))
 		object->is_found = true;
 }
 
@@ -122,7 +127,7 @@ static void search_numbers(struct gpu *gpu)
 
 	for (int fd = 0; fd < SEARCH_FDS_MAX; fd++)
 		if (!fstat(fd, &stat))
-			mark(gpu, &stat);
+			mark(gpu, fd, &stat);
 }
 
 /* Finds out which objects this process has open. */
@@ -140,7 +145,7 @@ static void search(struct gpu *gpu)
 	/* Follows each link, to what is open. */
 	for (struct dirent *entry; (entry = readdir(directory));)
 		if (entry->d_name[0] != '.' && !fstatat(dirfd(directory), entry->d_name, &stat, 0))
-			mark(gpu, &stat);
+			mark(gpu, atoi(entry->d_name), &stat);
 	closedir(directory);
 }
 
@@ -153,11 +158,19 @@ static bool forget(struct gpu *gpu, struct object **link)
 	if (r == -EBUSY || r == -ENOMEM)
 		return false;
 	*link = object->next;
+	holders_free(object->holders);
 	if (object->credit_bytes > 0)
 		__atomic_fetch_add(&gpu->account.free_bytes, object->credit_bytes,
 				   __ATOMIC_SEQ_CST);
 	free(object);
 	return true;
+}
+
+/* After search(). */
+static bool is_held(const struct object *object)
+{
+	return object->n_owners > 0 || object->is_found ||
+	       (object->is_made && holders_any(object->holders));
 }
 
 /* Under the lock: forgets whatever is neither allocated nor open. */
@@ -170,7 +183,7 @@ static void sweep(struct gpu *gpu)
 		struct object *object = *link;
 		uint64_t bytes = object->bytes;
 
-		if (object->n_owners > 0 || object->is_found || !forget(gpu, link)) {
+		if (is_held(object) || !forget(gpu, link)) {
 			link = &object->next;
 			continue;
 		}
@@ -231,8 +244,11 @@ struct object *objects_export(struct gpu *gpu, struct object *object, int fd, ui
 		return object;
 	pthread_mutex_lock(&gpu->objects_lock);
 	known = find(gpu, stat.st_dev, stat.st_ino);
-	if (known == object && object)
+	if (known == object && object) {
+		if (object->holders && !holders_add(object->holders, fd))
+			object->holders = holders_free(object->holders);
 		goto out;
+	}
 	if (known) {
 		/* Two allocations of one object, of which the second has been charged for itself.
 		 */
@@ -258,6 +274,9 @@ struct object *objects_export(struct gpu *gpu, struct object *object, int fd, ui
 		object->credit_bytes = bytes;
 	}
 	object->is_had = true;
+	object->is_made = true;
+	object->holders = holders_free(object->holders);
+	object->holders = holders_new(fd);
 	tell(gpu, object, false);
 out:
 	pthread_mutex_unlock(&gpu->objects_lock);

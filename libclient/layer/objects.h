@@ -5,7 +5,8 @@
  *
  * An object is what fstat() says of its descriptors. It is charged once, however often the process
  * has imported it, from when it is first exported or imported until the last allocation of it is
- * freed and no descriptor of it is open here any more. The broker knows it by the same name, and so
+ * freed and no descriptor of it is open any more: anywhere, if it was allocated here, else in this
+ * process. The broker knows it by the same name, and so
  * charges it once among all processes of a tenant.
  *
  * Any thread. These may ask the broker; but for import, they never wait for room.

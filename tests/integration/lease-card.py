@@ -129,7 +129,32 @@ def test_renderer():
         program.end()
 
 
+def test_hidden():
+    """Memory that is freed is charged as long as a descriptor of it is anywhere."""
+    with tempfile.TemporaryDirectory(prefix='rbk-lease-') as folder, \
+            Cards(SIM, 'polaris10,vram=4GiB') as cards, Broker(BROKERD, cards) as broker:
+        layers = os.path.join(folder, 'share/vulkan/implicit_layer.d')
+        os.makedirs(layers)
+        shutil.copy(MANIFEST, os.path.join(layers, 'ringbroker_lease.json'))
+        for more in ({}, {'LEASE_CLIENT_DMA_BUF': '1'}):
+            program = Program(cards, broker, folder, **more)
+            assert program.ask('device') == 'device 0: result=0'
+            own = program.used()
+            for _ in range(2):
+                answer = program.ask(f'exportable {200 * MIB}')
+                assert answer == 'exportable: n=1 result=0', answer
+                fd = re.search(r'fd=(\d+)', program.ask('export 0')).group(1)
+                program.ask(f'park {fd}')
+                program.ask('free-all')
+                answer = program.ask(f'exportable {200 * MIB}')
+                assert answer == 'exportable: n=0 result=-2', answer
+                program.ask('unpark')
+                await_true('it is free', lambda: program.used() == own)
+            program.end()
+
+
 if __name__ == '__main__':
+    test_hidden()
     test_counts()
     test_two_cards()
     test_renderer()

@@ -4,11 +4,13 @@
 
     lease-sharing.py BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER [TEST...]
 """
+import ctypes
 import os
+import resource
 import signal
 
-from leaserig import (INITIALIZATION_FAILED, MIB, OK, Broker, Client, Layers, await_true, expect,
-                      run)
+from leaserig import (INITIALIZATION_FAILED, MIB, OK, OUT_OF_DEVICE_MEMORY, Broker, Client, Layers,
+                      await_true, expect, run)
 
 
 def test_killed_with_children():
@@ -42,5 +44,139 @@ def test_sockets_end_with_exec():
             expect(flags & os.O_CLOEXEC, 'it stays open')
 
 
+def launder(client, hide, unhide):
+    """What is exported, hidden by @hide and freed is charged until @unhide."""
+    for _ in range(2):
+        expect(client.result(f'exportable {60 * MIB}') == OK, 'exportable')
+        hidden = hide(client.number('export 0', 'fd'))
+        client.ask('free 0')
+        for _ in range(3):
+            expect(client.heap().used == 60 * MIB, 'memory for nothing')
+            expect(client.result(f'exportable {60 * MIB}') == OUT_OF_DEVICE_MEMORY,
+                   'memory for nothing')
+        unhide(hidden)
+        await_true('nobody has it', lambda: client.heap().used == 0)
+        client.ask('free-all')
+
+
+def test_hidden_in_messages():
+    with Broker() as broker, Layers() as layers, \
+            Client(layers, broker, RINGBROKER_LEASE_VRAM='64MiB') as client:
+        expect(client.result('device') == OK, 'no device')
+        launder(client, lambda fd: client.ask(f'park {fd}'), lambda _: client.ask('unpark'))
+
+
+def test_hidden_in_mappings():
+    with Broker() as broker, Layers() as layers, \
+            Client(layers, broker, RINGBROKER_LEASE_VRAM='64MiB') as client:
+        expect(client.result('device') == OK, 'no device')
+        launder(client, lambda fd: client.ask(f'map {fd} {60 * MIB}'),
+                lambda _: client.ask('unmap'))
+
+
+PIDFD_GETFD = 438
+
+
+def test_hidden_in_processes():
+    """In one that has no lease."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Broker() as broker, Layers() as layers, \
+            Client(layers, broker, RINGBROKER_LEASE_VRAM='64MiB') as client:
+        expect(client.result('device') == OK, 'no device')
+        pidfd = os.pidfd_open(client.process.pid)
+
+        def hide(fd):
+            copy = libc.syscall(PIDFD_GETFD, pidfd, fd, 0)
+            expect(copy >= 0, os.strerror(ctypes.get_errno()))
+            client.ask(f'close {fd}')
+            return copy
+
+        launder(client, hide, os.close)
+        os.close(pidfd)
+
+
+def test_opened_anew():
+    """Another open file of it that is hidden is not found; but it is charged as soon as it is used."""
+    with Broker() as broker, Layers() as layers, \
+            Client(layers, broker, RINGBROKER_LEASE_VRAM='64MiB') as client:
+        expect(client.result('device') == OK, 'no device')
+        expect(client.result(f'exportable {60 * MIB}') == OK, 'exportable')
+        fd = client.number('export 0', 'fd')
+        with open(f'/proc/{client.process.pid}/fd/{fd}', 'r+b', buffering=0) as anew:
+            path = f'/proc/{os.getpid()}/fd/{anew.fileno()}'
+            client.ask('free 0')
+            client.ask(f'close {fd}')
+            await_true('it is taken for free', lambda: client.heap().used == 0)
+            wrapper = ['sh', '-c', f'exec "$@" 9<>{path}', 'sh']
+            with Client(layers, broker, wrapper=wrapper, RINGBROKER_LEASE_VRAM='64MiB') as other:
+                expect(other.result('device') == OK, 'no device')
+                expect(other.result(f'import {60 * MIB} 9') == OK, 'import')
+                expect(60 * MIB <= other.heap().used <= 61 * MIB, 'for nothing')
+
+
+def test_left_to_others():
+    """What a process leaves to others when it ends is charged to who imports it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Broker(memory='100MiB') as broker, Layers() as layers, \
+            Client(layers, broker, RINGBROKER_LEASE_VRAM='64MiB') as client:
+        expect(client.result('device') == OK, 'no device')
+        expect(client.result(f'exportable {60 * MIB}') == OK, 'exportable')
+        fd = client.number('export 0', 'fd')
+        pidfd = os.pidfd_open(client.process.pid)
+        copy = libc.syscall(PIDFD_GETFD, pidfd, fd, 0)
+        os.close(pidfd)
+        client.kill()
+        wrapper = ['sh', '-c', f'exec "$@" 9<>/proc/{os.getpid()}/fd/{copy}', 'sh']
+        with Client(layers, broker, wrapper=wrapper, RINGBROKER_LEASE_VRAM='64MiB',
+                    RINGBROKER_LEASE_MIN='64MiB', RINGBROKER_LEASE_WAIT='50s') as other:
+            expect(other.result('device') == OK, 'its lease is not free')
+            expect(other.result(f'import {60 * MIB} 9') == OK, 'import')
+            expect(60 * MIB <= other.heap().used <= 61 * MIB, 'for nothing')
+        os.close(copy)
+
+
+def test_handed_over():
+    """Who allocated it pays until the other one has let go of it as well, who has a lease, too, and
+    each can be first."""
+    lease = {'RINGBROKER_LEASE_VRAM': '64MiB'}
+    for first_lets_go in (0, 1):
+        with Broker() as broker, Layers() as layers, Client(layers, broker, **lease) as maker:
+            expect(maker.result('device') == OK, 'no device')
+            expect(maker.result(f'exportable {40 * MIB}') == OK, 'exportable')
+            fd = maker.number('export 0', 'fd')
+            wrapper = ['sh', '-c', f'exec "$@" 9<>/proc/{maker.process.pid}/fd/{fd}', 'sh']
+            with Client(layers, broker, wrapper=wrapper, **lease) as user:
+                expect(user.result('device') == OK, 'no device')
+                expect(user.result(f'import {40 * MIB} 9') == OK, 'import')
+                if first_lets_go:
+                    user.ask('free 0')
+                    await_true('its part', lambda: user.heap().used == 0)
+                    expect(maker.heap().used == 40 * MIB, 'it has it yet')
+                maker.ask('free 0')
+                maker.ask(f'close {fd}')
+                if not first_lets_go:
+                    user.ask('free 0')
+                for client in (maker, user):
+                    await_true('all of it', lambda c=client: c.heap().used == 0)
+                    expect(client.alloc(64 * MIB) == (1, OK), 'it is charged for nothing')
+                    client.ask('free-all')
+
+
+def test_no_descriptors_left():
+    """A program that has no descriptor left for us is charged until it ends."""
+    with Broker() as broker, Layers() as layers, \
+            Client(layers, broker, RINGBROKER_LEASE_VRAM='64MiB') as client:
+        expect(client.result('device') == OK, 'no device')
+        expect(client.result(f'exportable {40 * MIB}') == OK, 'exportable')
+        used = len(os.listdir(f'/proc/{client.process.pid}/fd'))
+        resource.prlimit(client.process.pid, resource.RLIMIT_NOFILE, (used + 1, 4096))
+        fd = client.number('export 0', 'fd')
+        client.ask('free 0')
+        client.ask(f'close {fd}')
+        expect(client.heap().used == 40 * MIB, 'nobody knows where it is')
+
+
 if __name__ == '__main__':
-    run([test_killed_with_children, test_sockets_end_with_exec])
+    run([test_killed_with_children, test_sockets_end_with_exec, test_hidden_in_messages,
+         test_hidden_in_mappings, test_hidden_in_processes, test_opened_anew,
+         test_left_to_others, test_handed_over, test_no_descriptors_left])

@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,6 +45,10 @@ static struct slot {
 	struct made *made;
 } slots[MAX_SLOTS];
 static unsigned int n_slots;
+
+static int parked[2]; /* a socket and its other end; 0: none */
+static void *mapped;
+static size_t mapped_bytes;
 
 static unsigned long n_allocator_calls;
 
@@ -294,6 +300,48 @@ static void launder(uint64_t bytes, unsigned int n)
 	printf("launder: n=%u result=%d\n", done, result);
 }
 
+/* A descriptor that is nowhere but under way, to ourselves. */
+static void park(int fd)
+{
+	char control[CMSG_SPACE(sizeof(fd))] = {0};
+	struct iovec part = {(char[]){0}, 1};
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	if (parked[0] == 0 && socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, parked))
+		abort();
+	*header = (struct cmsghdr){CMSG_LEN(sizeof(fd)), SOL_SOCKET, SCM_RIGHTS};
+	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+	printf("park: %zd\n", sendmsg(parked[0], &message, 0));
+	close(fd);
+}
+
+/* Drops all that is under way. */
+static void unpark(void)
+{
+	close(parked[0]);
+	close(parked[1]);
+	parked[0] = 0;
+	printf("unpark: ok\n");
+}
+
+/* A mapping, and no descriptor. */
+static void map(int fd, size_t bytes)
+{
+	if (mapped)
+		munmap(mapped, mapped_bytes);
+	mapped = fd < 0 ? NULL : mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+	mapped_bytes = bytes;
+	if (fd >= 0)
+		close(fd);
+	printf("map: %d\n", mapped != MAP_FAILED);
+}
+
 static void import_host(uint64_t bytes, unsigned int n)
 {
 	VkImportMemoryHostPointerInfoEXT info = {
@@ -500,6 +548,14 @@ static bool obey(unsigned int n, char **words)
 		printf("dup: fd=%d\n", fcntl((int)a, F_DUPFD_CLOEXEC, 3));
 	} else if (!strcmp(name, "close")) {
 		printf("close: %d\n", close((int)a));
+	} else if (!strcmp(name, "park")) {
+		park((int)a);
+	} else if (!strcmp(name, "unpark")) {
+		unpark();
+	} else if (!strcmp(name, "map")) {
+		map((int)a, b);
+	} else if (!strcmp(name, "unmap")) {
+		map(-1, 0);
 	} else if (!strcmp(name, "launder")) {
 		launder(a, (unsigned int)b);
 	} else if (!strcmp(name, "host")) {
