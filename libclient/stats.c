@@ -13,6 +13,7 @@
 #include <ringbroker/stats.h>
 
 #include "libclient/private.h"
+#include "shm/stats-layout.h"
 
 _Static_assert((int)RBK_STATS_OWN == (int)RBK_WIRE_STATS_OWN, "the same numbers");
 _Static_assert((int)RBK_STATS_ALL == (int)RBK_WIRE_STATS_ALL, "the same numbers");

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "shm/stats-layout.h"
 #include "telemetry/stats-private.h"
 #include "util/error.h"
 
