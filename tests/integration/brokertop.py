@@ -120,6 +120,22 @@ def check_json(paths):
     expect(48000 < about['tasks_per_s'] < 49000 and about['all'] is True, about)
     expect(about['tenants'][1]['memory_max'] == 2 << 30, about)
     expect(json.loads(top('--json', '--once', '--page', paths['own'])[0])['all'] is False, 'all')
+    llm, web, batch = about['tenants']
+    expect([tenant['run_queue_behind'] for tenant in (llm, web, batch)] == ['rsync'] * 3, about)
+    expect(len(about['plans']) == 14, about['plans'])
+    plan = about['plans'][1]
+    expect((plan['tenant'], plan['plan'], plan['memory']) == (1, 'llm-1', 'evicted'), plan)
+    expect((plan['gpu'], plan['gpu_ns'], plan['speedup']) == (1, 4.1e6, 7.6), plan)
+    expect(9.9 < plan['tasks_per_s'] < 10.1 and plan['state'] == 'live', plan)
+    decisions = about['decisions']
+    expect(len(decisions) == 3 * 64, len(decisions))
+    expect(decisions == sorted(decisions, key=lambda one: -one['ended_ns']), decisions)
+    expect(sorted((one['tenant'], one['index']) for one in decisions) ==
+           [(tenant, index) for tenant in (1, 2, 3) for index in range(936, 1000)], decisions)
+    failed = [one for one in decisions if one['res'] < 0]
+    expect([one['res'] for one in failed] == [-5] * 3, failed)
+    expect(failed[0]['device'] == 0 and failed[0]['reason'] == 'below-threshold' and
+           failed[0]['predicted_ns'] == 40000 and failed[0]['exec_ns'] == 41000, failed)
     leases = about['leases']
     expect([lease['name'] for lease in leases] == ['llama-server', 'ffmpeg', 'vkcube'], leases)
     expect([lease['over'] for lease in leases] == [False, False, True], leases)
@@ -132,6 +148,7 @@ def check_json(paths):
     expect([tenant['tenant'] for tenant in web['tenants']] == ['web'], web)
     expect(len(web['sessions']) == 6 and {entry['tenant'] for entry in web['sessions']} == {number}, web)
     expect([lease['name'] for lease in web['leases']] == ['ffmpeg'], web)
+    expect({entry['tenant'] for entry in web['plans'] + web['decisions']} == {number}, web)
     text, _ = top('--once', '--page', paths['three'], '--tenant=web', '--view=leases')
     expect(b'ffmpeg' in text and b'vkcube' not in text, text)
 
@@ -153,9 +170,10 @@ def check_documented(paths):
     about = json.loads(top('--json', '--once', '--page', paths['three'])[0])
     own = json.loads(top('--json', '--once', '--page', paths['own'])[0])
     known = documented()
-    expect(set(known) == {'line', 'devices', 'tenants', 'sessions', 'leases'}, known.keys())
+    kinds = {'devices', 'tenants', 'sessions', 'plans', 'decisions', 'leases'}
+    expect(set(known) == kinds | {'line'}, known.keys())
     expect(set(about) == known['line'], 'the line', set(about) ^ known['line'])
-    for kind in ('devices', 'tenants', 'sessions', 'leases'):
+    for kind in sorted(kinds):
         expect(about[kind] and own[kind], kind)
         for entry in about[kind]:
             expect(set(entry) == known[kind], kind, set(entry) ^ known[kind])

@@ -254,11 +254,7 @@ static double key_wait(ROW)
 
 static const char *causer(ROW)
 {
-	const struct rbk_stats_delay *delay = row->tenant->delay;
-
-	if (row->is_child || !row->tenant->has_delay || delay->n_causes == 0)
-		return "";
-	return delay->causes[0].flags & RBK_STATS_CAUSE_BROKER ? "brokerd" : delay->causes[0].comm;
+	return row->is_child ? "" : model_causer(row->tenant);
 }
 
 static void draw_causer(CELL)

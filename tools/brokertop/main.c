@@ -121,6 +121,12 @@ static void hear_of_change(struct top *top)
 	picture->message_style = change_r ? STYLE_BAD : STYLE_GOOD;
 }
 
+/* What is shown of tenants' pages, or printed: MODEL_*. */
+static unsigned int wants(const struct top *top)
+{
+	return top->options.is_json ? MODEL_PLANS | MODEL_DECISIONS : picture_wants(&top->picture);
+}
+
 /* Return: 0; -ENOMEM. */
 static int look(struct top *top)
 {
@@ -129,14 +135,13 @@ static int look(struct top *top)
 
 	if (top->origin.is_recorded)
 		return picture_update(&top->picture, &top->model);
-	source_update(&top->source, picture_wants(&top->picture), now_ns);
+	source_update(&top->source, wants(top), now_ns);
 	hear_of_change(top);
 	source_warning(&top->source, now_ns, top->origin.warning, sizeof(top->origin.warning));
 	top->origin.now_ns = clock_ns(CLOCK_REALTIME);
 	top->origin.may_change = may_change(top);
 	if (!top->picture.is_paused)
-		r = model_update(&top->model, &top->source.pages, top->source.only,
-				 picture_wants(&top->picture));
+		r = model_update(&top->model, &top->source.pages, top->source.only, wants(top));
 	return r ? r : picture_update(&top->picture, &top->model);
 }
 

@@ -113,6 +113,15 @@ const struct model_tenant *model_tenant(const struct model *model, uint32_t numb
 	return place ? &model->tenants[place - 1] : NULL;
 }
 
+const char *model_causer(const struct model_tenant *tenant)
+{
+	const struct rbk_stats_delay *delay = tenant->delay;
+
+	if (!tenant->has_delay || delay->n_causes == 0)
+		return "";
+	return delay->causes[0].flags & RBK_STATS_CAUSE_BROKER ? "brokerd" : delay->causes[0].comm;
+}
+
 const struct model_plan *model_plan(const struct model *model, uint32_t tenant, uint32_t slot)
 {
 	for (uint32_t i = 0; i < model->n_plans; i++)

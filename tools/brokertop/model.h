@@ -180,6 +180,9 @@ static inline double model_lease_used(const struct model_lease *lease)
 	return (double)lease->now.used_bytes + (double)lease->now.extra_bytes;
 }
 
+/* Behind whom a tenant's processes waited for processors most; empty: nobody that is known. */
+const char *model_causer(const struct model_tenant *tenant);
+
 /* The plan of the tenant of that number in that place; NULL: it is gone. */
 const struct model_plan *model_plan(const struct model *model, uint32_t tenant, uint32_t slot);
 

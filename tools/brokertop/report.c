@@ -8,6 +8,7 @@
 #include "report.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "monitor/json.h"
 
@@ -15,6 +16,20 @@
 static void rate(const char *name, double value)
 {
 	json_number(name, value >= 0 ? value : NAN);
+}
+
+/* Empty: nobody. */
+static void name_of(const char *name, const char *value)
+{
+	if (value[0])
+		json_string(name, value);
+	else
+		json_raw(name, "null");
+}
+
+static void device_of(const char *name, uint8_t device)
+{
+	json_optional(name, device == RBK_DEVICE_NONE ? RBK_STATS_ABSENT : device);
 }
 
 /* 0: nothing happened. */
@@ -83,6 +98,7 @@ static void report_tenant(const struct model *model, const struct model_tenant *
 	json_unsigned("fallbacks", now->reasons[RBK_REASON_CPU_FALLBACK]);
 	json_unsigned("errors", now->n_errors);
 	time_ns("run_queue_p99_ns", tenant->has_delay ? (double)tenant->delay->p99_ns : 0);
+	name_of("run_queue_behind", model_causer(tenant));
 	json_boolean("drained", now->flags & RBK_STATS_TENANT_DRAINED);
 	json_object_end();
 }
@@ -107,6 +123,79 @@ static void report_session(const struct model_session *session)
 	json_unsigned("arena_bytes", now->arena_bytes);
 	json_unsigned("errors", now->n_errors);
 	json_unsigned("fallbacks", now->n_fallbacks);
+	json_object_end();
+}
+
+static void report_plan(const struct model_plan *plan)
+{
+	static const char *const states[] = {
+		[RBK_MEMORY_UNSUPPORTED] = "unsupported", [RBK_MEMORY_RESIDENT] = "resident",
+		[RBK_MEMORY_EVICTED] = "evicted",         [RBK_MEMORY_NEVER_FITS] = "never-fits",
+		[RBK_MEMORY_LOST] = "lost",
+	};
+	static const char *const tiers[] = {
+		[RBK_TIER_NONE] = "none",
+		[RBK_TIER_VRAM] = "vram",
+		[RBK_TIER_GTT] = "gtt",
+	};
+	enum {
+		N_STATES = sizeof(states) / sizeof(states[0]),
+		N_TIERS = sizeof(tiers) / sizeof(tiers[0]),
+	};
+	const struct rbk_stats_plan *now = &plan->now;
+	char fingerprint[24];
+
+	/* Above 2^53 numbers of JSON are not exact everywhere. */
+	snprintf(fingerprint, sizeof(fingerprint), "%016llx", (unsigned long long)now->fingerprint);
+	json_item();
+	json_unsigned("tenant", plan->tenant);
+	json_unsigned("session", now->session);
+	json_unsigned("plan_id", now->plan_id);
+	json_string("plan", now->name);
+	json_string("state", now->state == RBK_STATS_PLAN_LIVE ? "live" : "gone");
+	json_string("fingerprint", fingerprint);
+	rate("tasks_per_s", plan->tasks_per_s);
+	json_unsigned("tasks", plan->n_tasks);
+	json_unsigned("inline", now->n_inline);
+	json_unsigned("count", now->count);
+	device_of("last_device", now->last_device);
+	json_string("last_reason", rbk_reason_name(now->last_reason));
+	time_ns("cpu_ns", plan->cpu_ns);
+	time_ns("gpu_ns", plan->gpu_ns);
+	json_optional("gpu", plan->gpu ? plan->gpu : RBK_STATS_ABSENT);
+	time_ns("speedup", plan->speedup);
+	rate("error", plan->error);
+	json_string("memory", plan->state < N_STATES ? states[plan->state] : "unknown");
+	json_string("tier", plan->tier < N_TIERS ? tiers[plan->tier] : "unknown");
+	json_unsigned("resident_bytes", plan->resident_bytes);
+	json_unsigned("footprint_bytes", plan->footprint_bytes);
+	json_unsigned("evictions", now->n_evictions);
+	json_unsigned("returns", now->n_returns);
+	json_unsigned("memory_constraints", now->n_memory_constraints);
+	json_object_end();
+}
+
+static void report_decision(const struct model *model, const struct model_decision *decision)
+{
+	const struct rbk_stats_decision *now = &decision->now;
+
+	json_item();
+	json_unsigned("tenant", decision->tenant);
+	json_unsigned("index", now->sequence - 1);
+	json_unsigned("ended_ns", now->ended_at_ns + (uint64_t)model->realtime_offset_ns);
+	json_unsigned("session", now->session);
+	json_unsigned("plan_id", now->plan_id);
+	name_of("plan", decision->plan_name);
+	json_unsigned("user_data", now->user_data);
+	json_unsigned("count", now->count);
+	device_of("device", now->device);
+	json_string("reason", rbk_reason_name(now->reason));
+	time_ns("predicted_ns", (double)now->predicted_ns);
+	time_ns("other_ns", (double)now->other_ns);
+	json_number("queue_ns", (double)now->queue_ns);
+	json_number("exec_ns", (double)now->exec_ns);
+	json_unsigned("split_count", now->split_count);
+	json_signed("res", now->res);
 	json_object_end();
 }
 
@@ -185,6 +274,14 @@ void report_json(const struct model *model, const struct origin *origin)
 	for (uint32_t i = 0; i < model->n_sessions; i++)
 		if (model_shows(model, &model->sessions[i]))
 			report_session(&model->sessions[i]);
+	json_array_end();
+	json_array("plans");
+	for (uint32_t i = 0; i < model->n_plans; i++)
+		report_plan(&model->plans[i]);
+	json_array_end();
+	json_array("decisions");
+	for (uint32_t i = 0; i < model->n_decisions; i++)
+		report_decision(model, &model->decisions[i]);
 	json_array_end();
 	json_array("leases");
 	for (uint32_t i = 0; i < model->n_leases; i++)
