@@ -17,7 +17,9 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_FACTOR 100.0
+#include <ringbroker/stats.h>
+
+#define MAX_FACTOR ((double)RBK_STATS_MAX_FACTOR)
 /* What is less is noise, and every reader of reasons would wonder. */
 #define LEAST_FACTOR 1.05
 /*

@@ -460,6 +460,24 @@ static void test_leases__sort_and_filter(void **state)
 }
 
 /* A column for which there is no room is not there, not even as wide as what is left. */
+/* --- Contention --- */
+
+static void test_contention__cap_and_cause(void **state)
+{
+	show(STATS_SCENE_THREE, 0);
+	assert_true(is_shown("▲ contended 1.4x  run-queue p99 1.9 ms  by rsync 75%"));
+	model.worst_part = 0;
+	assert_true(is_shown("▲ contended 1.4x  run-queue p99 1.9 ms  cause unknown"));
+	/* What the broker tells at most is no measurement any more. */
+	model.contention.factor = RBK_STATS_MAX_FACTOR;
+	model.worker_p99_ns = 0;
+	assert_true(is_shown("▲ contended 100.0x or more, at the cap  cause unknown"));
+	model.contention.factor = NAN;
+	assert_true(is_shown("▲ contended 0.0x  cause unknown"));
+	model.contention.flags = 0;
+	assert_false(is_shown("cause unknown"));
+}
+
 static void test_columns__left_out_whole(void **state)
 {
 	show(STATS_SCENE_THREE, 1);
@@ -639,6 +657,7 @@ int main(void)
 		TEST(test_keys__details),
 		TEST(test_leases__columns),
 		TEST(test_leases__sort_and_filter),
+		TEST(test_contention__cap_and_cause),
 		TEST(test_columns__left_out_whole),
 		TEST(test_keys__columns),
 		TEST(test_changes__are_confirmed),

@@ -119,7 +119,7 @@ const char *model_causer(const struct model_tenant *tenant)
 
 	if (!tenant->has_delay || delay->n_causes == 0)
 		return "";
-	return delay->causes[0].flags & RBK_STATS_CAUSE_BROKER ? "brokerd" : delay->causes[0].comm;
+	return cause_name(&delay->causes[0]);
 }
 
 const struct model_plan *model_plan(const struct model *model, uint32_t tenant, uint32_t slot)

@@ -180,6 +180,10 @@ static inline double model_lease_used(const struct model_lease *lease)
 	return (double)lease->now.used_bytes + (double)lease->now.extra_bytes;
 }
 
+static inline const char *cause_name(const struct rbk_stats_cause *cause)
+{
+	return cause->flags & RBK_STATS_CAUSE_BROKER ? "brokerd" : cause->comm;
+}
 /* Behind whom a tenant's processes waited for processors most; empty: nobody that is known. */
 const char *model_causer(const struct model_tenant *tenant);
 

@@ -357,11 +357,15 @@ static void draw_cpu(const struct model *model, struct canvas *canvas, int y)
 	if (is_contended)
 		add_format(canvas, &part, y, STYLE_BAD, "  ▲ contended %.1fx",
 			   isfinite(about->factor) ? fmax(0, fmin(about->factor, 9999)) : 0);
+	if (is_contended && about->factor >= RBK_STATS_MAX_FACTOR)
+		add(canvas, &part, y, STYLE_BAD, " or more, at the cap");
 	if (model->worker_p99_ns > 0)
 		add_format(canvas, &part, y, STYLE_PLAIN, "  run-queue p99 %s",
 			   figure_ns(model->worker_p99_ns).text);
 	if (model->worst_part > 0)
 		draw_worst(model, canvas, &part, y);
+	else if (is_contended)
+		add(canvas, &part, y, STYLE_WARN, "  cause unknown");
 }
 
 /* --- Tasks --- */

@@ -260,6 +260,8 @@ void report_json(const struct model *model, const struct origin *origin)
 	report_reasons(model);
 	json_boolean("contended", model->contention.flags & RBK_STATS_CONTENDED);
 	json_number("contention_factor", model->contention.factor);
+	json_boolean("contention_at_cap", model->contention.factor >= RBK_STATS_MAX_FACTOR);
+	name_of("contention_behind", model->worst_part > 0 ? cause_name(&model->worst) : "");
 	time_ns("worker_run_queue_p99_ns", model->worker_p99_ns);
 	json_array("devices");
 	for (uint32_t i = 0; i < model->n_devices; i++)
