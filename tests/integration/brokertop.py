@@ -120,6 +120,8 @@ def check_json(paths):
     expect(48000 < about['tasks_per_s'] < 49000 and about['all'] is True, about)
     expect(about['tenants'][1]['memory_max'] == 2 << 30, about)
     expect(json.loads(top('--json', '--once', '--page', paths['own'])[0])['all'] is False, 'all')
+    expect((about['contention_factor'], about['contention_at_cap'], about['contention_behind']) ==
+           (1.4, False, 'rsync'), about)
     llm, web, batch = about['tenants']
     expect([tenant['run_queue_behind'] for tenant in (llm, web, batch)] == ['rsync'] * 3, about)
     expect(len(about['plans']) == 14, about['plans'])
@@ -222,10 +224,11 @@ def check_mistakes(folder, paths):
     expect('no recording' in error, error)
     open(os.path.join(folder, 'empty'), 'wb').close()
     top('--page', folder + '/empty', '--once', status=FAILED)
-    # No terminal, and one of which nothing is known.
+    # No terminal, one of which nothing is known, and one that is a typewriter.
     _, error = top('--page', paths['three'], status=USAGE)
     expect('--batch' in error and error.count('\n') == 1, error)
-    for term in ('nothing-known', ''):
+    for term, wanted in (('nothing-known', b'is not known'), ('', b'is not known'),
+                         ('dumb', b'cannot move its cursor, TERM=dumb')):
         master, slave = pty.openpty()
         done = subprocess.run([TOP, '--page', paths['three']], stdin=slave, stdout=slave,
                               stderr=subprocess.PIPE, timeout=LIMIT, check=False,
@@ -233,7 +236,7 @@ def check_mistakes(folder, paths):
         os.close(slave)
         os.close(master)
         expect(done.returncode == USAGE and b'--batch' in done.stderr, term, done)
-        expect(b'is not known' in done.stderr and b'COLUMNS' not in done.stderr, term, done)
+        expect(wanted in done.stderr and b'COLUMNS' not in done.stderr, term, done)
     # It is the size that is at fault.
     for name in ('COLUMNS', 'LINES'):
         master, slave = pty.openpty()

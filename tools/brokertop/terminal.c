@@ -69,7 +69,8 @@ static bool check_size(char *text, size_t bytes)
 int terminal_open(bool wants_colours, char *text, size_t bytes)
 {
 	const char *term = getenv("TERM");
-	bool is_known;
+	bool is_known, can_draw;
+	const char *move;
 	int error = 0;
 
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
@@ -79,8 +80,17 @@ int terminal_open(bool wants_colours, char *text, size_t bytes)
 	}
 	/* newterm() alone would end the program if it does not know the terminal. */
 	is_known = term && term[0] && setupterm(term, STDOUT_FILENO, &error) == OK;
+	move = is_known ? tigetstr("cup") : NULL;
+	/* A typewriter has nothing that it could be drawn with. */
+	can_draw = move && move != (char *)-1;
 	if (is_known)
 		del_curterm(cur_term);
+	if (is_known && !can_draw) {
+		snprintf(text, bytes,
+			 "this terminal cannot move its cursor, TERM=%.60s: --batch prints lines",
+			 term);
+		return -ENODEV;
+	}
 	if (!is_known) {
 		snprintf(text, bytes,
 			 "this terminal's kind, TERM=%.60s, is not known: --batch prints lines",
