@@ -5,8 +5,9 @@
     brokertop-tmux.py BROKERTOP BROKERD STATS_CLIENT LIBRARY_DIR RECORD_SCENE
 
 Over recorded pages the screen is the picture that is printed without one, at three sizes, with and
-without UTF-8 and colours. Over a broker with three tenants at work keys are typed, and the broker is
-stopped, killed and started again while it is watched. Skipped without tmux.
+without UTF-8 and colours, and a mouse is used. Over a broker with three tenants at work keys are
+typed, at each of these sizes and settings, and the broker is stopped, killed and started again while
+it is watched. Skipped without tmux.
 """
 import os
 import re
@@ -26,6 +27,10 @@ ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in ('LANG', 'LC_CTYPE', 'NO_COLOR', 'COLUMNS', 'LINES', 'TMUX')}
 ENVIRONMENT |= {'LC_ALL': 'C.UTF-8', 'TZ': 'UTC', 'LD_LIBRARY_PATH': LIBRARY_DIR}
 TENANTS = ('web', 'llm', 'batch')
+# With and without UTF-8, with and without colours, at every size.
+SETTINGS = ('', 'LC_ALL=C', 'NO_COLOR=1', 'LC_ALL=C NO_COLOR=1')
+SCREENS = [(width, height, settings) for width, height in ((80, 24), (120, 40), (250, 70))
+           for settings in SETTINGS]
 
 
 def fail(*what):
@@ -83,10 +88,13 @@ class Terminal:
 
     def quit(self):
         self.type('q')
+        self.wait_ended()
+
+    def wait_ended(self):
         end = time.monotonic() + LIMIT
         while not os.path.exists(self.status) or not open(self.status).read():
             if time.monotonic() > end:
-                fail('q does not end it')
+                fail('it does not end')
             time.sleep(0.05)
         if open(self.status).read() != '0\n':
             fail('it ended with', open(self.status).read(), '\n'.join(self.screen()))
@@ -97,6 +105,14 @@ def printed(*arguments, **environment):
     done = subprocess.run([TOP, '--once', *arguments], check=True, timeout=LIMIT,
                           stdout=subprocess.PIPE, env={**ENVIRONMENT, **environment})
     return done.stdout.decode().rstrip('\n').split('\n')
+
+
+def locale_of(settings):
+    return {'LC_ALL': 'C'} if 'LC_ALL' in settings else {}
+
+
+def has_colours(terminal):
+    return '38;5;' in '\n'.join(terminal.screen('-e'))
 
 
 def trimmed(lines):
@@ -112,35 +128,31 @@ def check_recorded(folder):
     subprocess.run([RECORD, 'three', '60', path], check=True, timeout=LIMIT)
     page = ['--page', path]
     for width, height, settings, options in (
-            (80, 24, '', ()), (120, 40, '', ()), (250, 70, '', ()),
-            (80, 24, 'LC_ALL=C', ()), (250, 70, 'LC_ALL=C', ()), (80, 24, 'NO_COLOR=1', ()),
-            (250, 70, 'NO_COLOR=1', ()), (120, 40, 'NO_COLOR=1', ()), (120, 40, '', ('--ascii',)),
+            *((*screen, ()) for screen in SCREENS), (120, 40, '', ('--ascii',)),
             (120, 40, 'TERM=vt100', ('--ascii',))):
-        wanted = printed(*page, f'--size={width}x{height - 1}', *options,
-                         **dict([settings.split('=')] if 'LC_ALL' in settings else []))
+        wanted = printed(*page, f'--size={width}x{height - 1}', *options, **locale_of(settings))
         with Terminal(folder, width, height, *page, *options, settings=settings) as terminal:
             terminal.wait_for('1/60 playing')
             terminal.type('G')
             terminal.wait(lambda lines, wanted=wanted: trimmed(lines) == wanted,
                           f'{width}x{height} {settings} {options}:\n' + '\n'.join(wanted) + '\n')
-            has_colours = '38;5;' in '\n'.join(terminal.screen('-e'))
-            if has_colours != (settings in ('', 'LC_ALL=C')):
-                fail('colours with', settings, has_colours)
+            if has_colours(terminal) != (settings in ('', 'LC_ALL=C')):
+                fail('colours with', settings, has_colours(terminal))
             check_leases(terminal, [*page, f'--size={width}x{height - 1}', *options],
-                         dict([settings.split('=')] if 'LC_ALL' in settings else []), has_colours)
+                         locale_of(settings), has_colours(terminal))
             if (width, settings, options) == (80, '', ()):
                 check_resized(terminal, page)
             terminal.quit()
 
 
-def check_leases(terminal, arguments, environment, has_colours):
+def check_leases(terminal, arguments, environment, is_coloured):
     """The view is what is printed, and colours its tenants."""
     wanted = printed(*arguments, '--view=leases', **environment)
     terminal.type('l')
     terminal.wait(lambda lines: trimmed(lines) == wanted, '\n'.join(wanted))
     row = next(line for line in terminal.screen('-e') if 'ffmpeg' in line)
-    if ('38;5;' in row) != has_colours:
-        fail('colours of leases', has_colours, row)
+    if ('38;5;' in row) != is_coloured:
+        fail('colours of leases', is_coloured, row)
     terminal.type('1')
     terminal.wait_for('TASK ')
 
@@ -185,6 +197,66 @@ def check_help(terminal):
             fail('the help does not say', text, '\n'.join(terminal.screen()))
     terminal.type('Escape')
     terminal.wait_for('TENANT')
+
+
+def mouse(terminal, is_sgr, button, x, y):
+    """What a terminal sends when a button goes down, and up again: as xterm does now, or ever did."""
+    ups = () if button >= 64 else (button,)
+    if is_sgr:
+        keys = f'\033[<{button};{x + 1};{y + 1}M' + ''.join(f'\033[<{up};{x + 1};{y + 1}m' for up in ups)
+    else:
+        where = chr(32 + x + 1) + chr(32 + y + 1)
+        keys = f'\033[M{chr(32 + button)}{where}' + ''.join(f'\033[M#{where}' for _ in ups)
+    terminal.call('send-keys', '-H', *(f'{ord(key):x}' for key in keys))
+
+
+def check_mouse(folder):
+    """A click selects a row, sorts by a column, or does what the key in the last line does."""
+    path = os.path.join(folder, 'mouse.pages')
+    subprocess.run([RECORD, 'many', '1', path], check=True, timeout=LIMIT)
+    for settings, is_sgr in (('TERM=screen', False), ('TERM=xterm-256color', True)):
+        if b'kmous=\\E[' + (b'<' if is_sgr else b'M') not in subprocess.run(
+                ['infocmp', '-1', settings.split('=')[1]], stdout=subprocess.PIPE, check=True).stdout:
+            print('not with', settings, 'whose mouse is another one here')
+            continue
+        with Terminal(folder, 90, 30, '--page', path, '--view=tenants', settings=settings) as terminal:
+            def place(text, terminal=terminal):
+                """Where that is on the screen."""
+                lines = terminal.screen()
+                y = next(y for y, line in enumerate(lines) if text in line)
+                return lines[y].index(text), y
+
+            terminal.wait_for('the end')
+            terminal.wait_for('TASKS/s')
+            if terminal.call('display-message', '-p', '#{mouse_any_flag}').strip() != '1':
+                fail('the terminal is not asked for its mouse')
+            mouse(terminal, is_sgr, 0, *place('P99'))
+            terminal.wait_for('P99▾')
+            mouse(terminal, is_sgr, 0, *place('TASKS/s'))
+            terminal.wait_for('TASKS/s▾')
+            # The second row, in full.
+            x, y = place('TENANT')
+            name = terminal.screen()[y + 2].split()[0]
+            mouse(terminal, is_sgr, 0, x, y + 2)
+            terminal.type('Enter')
+            terminal.wait_for(f'Tenant {name}')
+            terminal.type('Escape')
+            terminal.wait_without(f'Tenant {name}')
+            # Down with the wheel, so far that the rows move, and up again.
+            first = terminal.screen()[y + 1]
+            for _ in range(12):
+                mouse(terminal, is_sgr, 65, 5, 10)
+            terminal.wait(lambda lines, y=y, first=first: lines[y + 1] != first, 'the wheel, down')
+            # Once more, to the row before the one that was clicked.
+            for _ in range(13):
+                mouse(terminal, is_sgr, 64, 5, 10)
+            terminal.wait(lambda lines, y=y, first=first: lines[y + 1] == first, 'the wheel, up')
+            mouse(terminal, is_sgr, 0, *place('F1Help'))
+            terminal.wait_for('Views')
+            terminal.type('Escape')
+            terminal.wait_without('Views')
+            mouse(terminal, is_sgr, 0, *place('F10Quit'))
+            terminal.wait_ended()
 
 
 def check_played(folder):
@@ -292,8 +364,8 @@ def rate_of(lines, tenant):
     row = next((line for line in lines if re.match(rf' {tenant} ', line)), None)
     if not head or not row:
         return 0
-    end = head.index('TASKS/s') + len('TASKS/s') + ('TASKS/s▾' in head)
-    return float(row[end - 8:end].strip(' –k') or 0)
+    end = head.index('TASKS/s') + len('TASKS/s') + ('TASKS/s▾' in head or 'TASKS/sv' in head)
+    return float(row[end - 8:end].strip(' –-k') or 0)
 
 
 def all_work(lines):
@@ -312,6 +384,8 @@ def check_broker(folder):
         terminal.wait(all_work, 'three tenants at work')
         terminal.wait_without('no broker')
         check_keys(terminal)
+        for screen in SCREENS:
+            check_live(folder, *screen)
         check_change(terminal)
         check_streams(folder)
         broker.process.send_signal(signal.SIGSTOP)
@@ -330,6 +404,22 @@ def check_broker(folder):
         terminal.wait(all_work, 'work after a new start')
         terminal.quit()
         check_recorded_death(folder, broker)
+
+
+def check_live(folder, width, height, settings):
+    """The same tenants and keys in another terminal beside it."""
+    with Terminal(folder, width, height, '--socket', folder + '/sock', '-d', '0.2',
+                  settings=settings) as terminal:
+        terminal.wait(all_work, f'three tenants at work, {width}x{height} {settings}')
+        lines = terminal.screen()
+        if len(lines) != height or max(map(len, lines)) > width:
+            fail(f'{width}x{height} {settings}:', '\n'.join(lines))
+        if ''.join(lines).isascii() != ('LC_ALL=C' in settings):
+            fail('characters with', settings, '\n'.join(lines))
+        if has_colours(terminal) != ('NO_COLOR' not in settings):
+            fail('colours with', settings)
+        check_keys(terminal)
+        terminal.quit()
 
 
 def check_streams(folder):
@@ -383,7 +473,7 @@ def check_keys(terminal):
     terminal.type('l')
     terminal.wait_for('GRANTED')
     terminal.type('s')
-    terminal.wait_for('IN-FLIGHT')
+    terminal.wait_for('ARENAS')
     terminal.type('1')
     terminal.wait(all_work, 'the overview')
 
@@ -434,6 +524,7 @@ def main():
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         check_recorded(folder)
+        check_mouse(folder)
         check_played(folder)
         check_hostile(folder)
         check_broker(folder)
