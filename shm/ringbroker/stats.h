@@ -487,7 +487,7 @@ enum rbk_stats_source {
 #define RBK_STATS_CONTENDED       (1u << 0) /* the broker's workers wait for processors */
 #define RBK_STATS_CONTENTION_ACTS (1u << 1) /* and placement takes that into account */
 
-#define RBK_STATS_MAX_FACTOR 100 /* struct rbk_stats_contention.factor: so much, or more */
+#define RBK_STATS_MAX_FACTOR      100 /* struct rbk_stats_contention.factor: so much, or more */
 
 /* The CPU, as of the last look; while no task is there to run nobody looks. */
 struct rbk_stats_contention {

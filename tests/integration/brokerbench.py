@@ -169,6 +169,7 @@ def test_scrape(program, folder):
     expect(len(rows) == 3 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
     for row in rows:
         expect(list(row) == FIELDS and row['p50'] > 0 and row['baseline_p50'] > 0, f'{row}')
+        expect((row['target'] is not None) == (row['params'] == 'tenants=100'), f'{row}: target')
     expect(not os.listdir(folder), 'something is left behind')
 
 
@@ -177,9 +178,10 @@ def test_brokertop(program, folder):
     result = run(program, '--json', '--quick', 'brokertop')
     expect(result.returncode == 0, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
-    expect(len(rows) == 1 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
-    for row in rows:
+    expect(len(rows) == 2 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
+    for row, limit in zip(rows, (1, 50)):
         expect(list(row) == FIELDS and row['p50'] > 0 and row['baseline_p50'] > 0, f'{row}')
+        expect(abs(row['target'] * row['baseline_p50'] / limit - 1) < 0.01, f'{row}: target')
     expect(not brokers(folder) and not os.listdir(folder), 'something is left behind')
 
 

@@ -9,11 +9,13 @@
  * brokers differ.
  *
  * brokertop: two of them side by side, in terminals that nobody looks at, over a broker with a
- * hundred tenants, each with a session: one draws ten times a second, the other once.
+ * hundred tenants, each with a session: one draws ten times a second, the other once. And how long
+ * one takes from its start to its first picture, beside a start without one.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <pty.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,7 +34,16 @@
 #include "util/checked.h"
 #include "util/clock.h"
 
-enum { N_WATCHERS = 50, N_TENANTS = 100, FIRST_UID = 40001, MIN_ROUNDS = 3 };
+enum {
+	N_WATCHERS = 50,
+	N_TENANTS = 100,
+	FIRST_UID = 40001,
+	MIN_ROUNDS = 3,
+	STARTS_PER_ROUND = 10,
+	FIRST_LIMIT_MS = 50,
+	CPU_LIMIT_PERCENT = 1,
+};
+static const double least_watched = 0.99;
 #define START_TIMEOUT_NS 20000000000u
 #define ROUND_NS         1000000000u
 
@@ -110,10 +121,12 @@ static int start_watchers(struct bench_env *env, struct target *target, const ch
 	return r;
 }
 
+static const uint32_t batches[] = {1, 64};
+
+/* @ratios: without watchers to be found out, with them what is compared with. */
 static int compare(struct bench_env *env, const struct target *ours, const struct target *alone,
-		   unsigned int n_watchers)
+		   unsigned int n_watchers, double ratios[ARRAY_SIZE(batches)])
 {
-	static const uint32_t batches[] = {1, 64};
 	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(batches) && !r; i++) {
@@ -124,10 +137,13 @@ static int compare(struct bench_env *env, const struct target *ours, const struc
 
 		snprintf(params, sizeof(params), "watchers=%u batch=%u", n_watchers, batches[i]);
 		row.params = params;
+		row.target = n_watchers > 0 ? least_watched * ratios[i] : 0;
 		r = bench_compare(env, &row, (struct bench_side){target_throughput, &our_task},
 				  (struct bench_side){target_throughput, &alone_task});
 		if (r)
 			bench_fail(env, r, "measuring failed");
+		else if (n_watchers == 0)
+			ratios[i] = env->ratio;
 	}
 	return r;
 }
@@ -135,6 +151,7 @@ static int compare(struct bench_env *env, const struct target *ours, const struc
 static int run_watched(struct bench_env *env)
 {
 	struct target ours, alone = TARGET_INIT;
+	double ratios[ARRAY_SIZE(batches)];
 	pid_t pids[N_WATCHERS];
 	char path[PATH_MAX];
 	int r;
@@ -148,7 +165,7 @@ static int run_watched(struct bench_env *env)
 		r = target_init(&alone, env, TARGET_PINNED);
 	if (r)
 		goto out;
-	r = compare(env, &ours, &alone, 0);
+	r = compare(env, &ours, &alone, 0, ratios);
 	if (r)
 		goto out;
 	r = start_watchers(env, &ours, path, pids);
@@ -156,7 +173,7 @@ static int run_watched(struct bench_env *env)
 		bench_fail(env, r, "the watchers did not start");
 		goto out;
 	}
-	r = compare(env, &ours, &alone, N_WATCHERS);
+	r = compare(env, &ours, &alone, N_WATCHERS, ratios);
 	stop_watchers(pids, N_WATCHERS);
 out:
 	target_deinit(&alone);
@@ -192,7 +209,7 @@ static void shown_stop(struct shown *shown)
 }
 
 /* Return: 0; negative errno. */
-static int shown_start(struct shown *shown, const char *path, const char *socket, const char *delay)
+static int shown_start(struct shown *shown, const char *const arguments[])
 {
 	const struct winsize size = {.ws_row = 40, .ws_col = 120};
 	const pid_t parent = getpid();
@@ -204,7 +221,7 @@ static int shown_start(struct shown *shown, const char *path, const char *socket
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		setenv("TERM", "xterm", 1);
 		if (getppid() == parent)
-			execl(path, path, "--socket", socket, "-d", delay, (char *)NULL);
+			execv(arguments[0], (char *const *)arguments);
 		_exit(127);
 	}
 	fcntl(shown->terminal, F_SETFD, FD_CLOEXEC);
@@ -251,22 +268,103 @@ static int watch_both(struct shown shown[2], struct samples samples[2])
 	return r;
 }
 
+/*
+ * Until what it draws last is there: the keys in the lowest line, below how many tenants the
+ * broker has told of; or, with a @last that is empty, until it ends. Return: 0; negative errno.
+ */
+static int shown_await(struct shown *shown, const char *last)
+{
+	const uint64_t end_ns = clock_now_ns() + START_TIMEOUT_NS;
+	struct pollfd drawn = {.fd = shown->terminal, .events = POLLIN};
+	static char text[65536];
+	bool has_tenants = !last[0];
+	size_t n = 0;
+
+	while (clock_now_ns() < end_ns && n < sizeof(text) - 1) {
+		ssize_t n_read;
+
+		poll(&drawn, 1, 100);
+		n_read = read(shown->terminal, text + n, sizeof(text) - 1 - n);
+		if (n_read < 0 && errno == EAGAIN)
+			continue;
+		/* Its terminal is closed. */
+		if (n_read <= 0)
+			return last[0] ? -ECHILD : 0;
+		n += (size_t)n_read;
+		text[n] = '\0';
+		has_tenants |= strstr(text, " tenants") != NULL;
+		if (last[0] && has_tenants && strstr(text, last))
+			return 0;
+	}
+	return -ETIMEDOUT;
+}
+
+static int start_once(const char *const arguments[], const char *last, struct samples *samples)
+{
+	const uint64_t begin_ns = clock_now_ns();
+	struct shown shown = {.pid = 0};
+	int r = shown_start(&shown, arguments);
+
+	if (!r)
+		r = shown_await(&shown, last);
+	if (!r)
+		samples_add(samples, (double)(clock_now_ns() - begin_ns) / 1e6);
+	shown_stop(&shown);
+	/* Its session at the broker, too. */
+	bench_settle(20000000);
+	return r;
+}
+
+static int measure_start(struct bench_env *env, const char *path, const char *socket)
+{
+	const struct bench_row row = {
+		.params = "tenants=100 terminal=120x40 first picture",
+		.unit = "ms",
+		.baseline = "brokertop --version",
+		.limit = FIRST_LIMIT_MS,
+	};
+	const char *const picture[] = {path, "--socket", socket, NULL};
+	const char *const version[] = {path, "--version", NULL};
+	struct samples samples[2] = {SAMPLES_INIT, SAMPLES_INIT};
+	const unsigned int n_rounds =
+		env->seconds > MIN_ROUNDS ? (unsigned int)env->seconds : MIN_ROUNDS;
+	int r = 0;
+
+	for (unsigned int i = 0; i < 2 && !r; i++)
+		r = samples_reserve(&samples[i], n_rounds * STARTS_PER_ROUND);
+	for (unsigned int i = 0; i < n_rounds * STARTS_PER_ROUND && !r; i++) {
+		r = start_once(picture, "Quit", &samples[0]);
+		if (!r)
+			r = start_once(version, "", &samples[1]);
+	}
+	if (r)
+		bench_fail(env, r, "brokertop shows nothing: %s", strerror(-r));
+	else
+		bench_report(env, &row, &samples[0], &samples[1]);
+	for (unsigned int i = 0; i < 2; i++)
+		samples_deinit(&samples[i]);
+	return r;
+}
+
 static int measure_brokertop(struct bench_env *env, const char *path, const char *socket)
 {
 	const struct bench_row row = {
 		.params = "tenants=100 terminal=120x40 updates=10/s",
 		.unit = "%",
 		.baseline = "updates=1/s",
+		.limit = CPU_LIMIT_PERCENT,
 	};
+	const char *const often[] = {path, "--socket", socket, "-d", "0.1", NULL};
+	const char *const seldom[] = {path, "--socket", socket, "-d", "1", NULL};
 	struct samples samples[2] = {SAMPLES_INIT, SAMPLES_INIT};
 	struct shown shown[2] = {{.pid = 0}, {.pid = 0}};
 	const unsigned int n_rounds =
 		env->seconds > MIN_ROUNDS ? (unsigned int)env->seconds : MIN_ROUNDS;
 	int r;
 
-	r = shown_start(&shown[0], path, socket, "0.1");
+	r = shown_start(&shown[0], often);
 	if (!r)
-		r = shown_start(&shown[1], path, socket, "1");
+		r = shown_start(&shown[1], seldom);
 	for (unsigned int i = 0; i < 2 && !r; i++)
 		r = samples_reserve(&samples[i], n_rounds);
 	/* What only beginning costs. */
@@ -356,6 +454,8 @@ static int run_brokertop(struct bench_env *env)
 		bench_fail(env, r, "no broker with %d tenants: %s", N_TENANTS, strerror(-r));
 	else
 		r = measure_brokertop(env, brokertop, broker_process_socket(broker));
+	if (!r)
+		r = measure_start(env, brokertop, broker_process_socket(broker));
 	for (unsigned int i = 0; i < N_TENANTS; i++)
 		rbk_disconnect(tenants[i]);
 	broker_process_free(broker);
@@ -366,7 +466,9 @@ static int run_brokertop(struct bench_env *env)
 
 const struct bench bench_brokertop = {
 	.name = "brokertop",
-	.summary = "processor time of a brokertop over 100 tenants (target: 1% at 10 updates/s)",
-	.baseline = "one that draws once a second, over the same broker",
+	.summary =
+		"a brokertop over 100 tenants: processor time (target: 1% at 10 updates/s), first "
+		"picture (target: 50 ms)",
+	.baseline = "one that draws once a second, over the same broker; a start without a picture",
 	.run = run_brokertop,
 };

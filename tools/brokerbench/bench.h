@@ -36,6 +36,7 @@ struct bench_env {
 	/* Progress */
 	const char *bench; /* being run */
 	unsigned int n_rows;
+	double ratio; /* of the row that was reported last */
 	unsigned int n_skipped;
 };
 
@@ -99,6 +100,7 @@ struct bench_row {
 	bool is_rate;         /* more is better: p99 is what 99 of 100 samples reach */
 	const char *baseline; /* "bare-ring" */
 	double target;        /* of the ratio; 0: none */
+	double limit;         /* the target in its unit instead: at most; 0: that is none */
 };
 
 /*

@@ -109,10 +109,13 @@ void bench_report(struct bench_env *env, const struct bench_row *row, struct sam
 		.target = row->target,
 	};
 
+	if (row->limit != 0.0)
+		line.target = row->limit / line.baseline_p50;
 	if (env->json)
 		report_json(stdout, &line);
 	else
 		report_table(stdout, &line, env->n_rows == 0);
+	env->ratio = report_ratio(&line);
 	env->n_rows++;
 }
 

@@ -129,8 +129,10 @@ static void report_session(const struct model_session *session)
 static void report_plan(const struct model_plan *plan)
 {
 	static const char *const states[] = {
-		[RBK_MEMORY_UNSUPPORTED] = "unsupported", [RBK_MEMORY_RESIDENT] = "resident",
-		[RBK_MEMORY_EVICTED] = "evicted",         [RBK_MEMORY_NEVER_FITS] = "never-fits",
+		[RBK_MEMORY_UNSUPPORTED] = "unsupported",
+		[RBK_MEMORY_RESIDENT] = "resident",
+		[RBK_MEMORY_EVICTED] = "evicted",
+		[RBK_MEMORY_NEVER_FITS] = "never-fits",
 		[RBK_MEMORY_LOST] = "lost",
 	};
 	static const char *const tiers[] = {
