@@ -446,6 +446,23 @@ static int wait_done(struct rbk *rbk, struct client_request *request, uint64_t d
 	return request->done || rbk->lost ? 0 : -ETIME;
 }
 
+/* Whoever asks why there is no answer looks for the process that owes one. Return: -ETIME. */
+static int no_answer(const struct rbk *rbk, uint64_t timeout_ns, struct rbk_error *error)
+{
+	const double seconds = (double)timeout_ns / 1e9;
+	struct ucred listener = {.pid = 0};
+	socklen_t bytes = sizeof(listener);
+
+	getsockopt(rbk->fd, SOL_SOCKET, SO_PEERCRED, &listener, &bytes);
+	/* 0: in no pid namespace that this one sees. */
+	if (listener.pid <= 0)
+		return client_error(error, -ETIME, "the broker did not answer within %.3g s",
+				    seconds);
+	return client_error(error, -ETIME,
+			    "the broker (process %d) is there, but did not answer within %.3g s",
+			    (int)listener.pid, seconds);
+}
+
 int client_request(struct rbk *rbk, const struct client_message *message, struct client_answer *ret,
 		   struct rbk_error *error)
 {
@@ -484,8 +501,7 @@ int client_request_for(struct rbk *rbk, const struct client_message *message, ui
 	if (r) {
 		client_error(&request->error, r, "cannot send to the broker: %m");
 	} else if (wait_done(rbk, request, deadline_ns)) {
-		r = client_error(error, -ETIME, "the broker did not answer within %.3g s",
-				 (double)timeout_ns / 1e9);
+		r = no_answer(rbk, timeout_ns, error);
 		request->abandoned = true;
 		rbk->stalls = true;
 		if (++rbk->n_abandoned > REQUESTS_ABANDONED_MAX)

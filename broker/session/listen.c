@@ -169,7 +169,9 @@ static int listener_bind(struct listener *listener)
 static int listener_take(struct listener *listener, int fd)
 {
 	listener->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	return listener->fd < 0 ? error_origin(-errno) : 0;
+	/* Again: so that clients are told this process, not who made the socket (SO_PEERCRED). */
+	return listener->fd < 0 || listen(listener->fd, LISTEN_BACKLOG) < 0 ? error_origin(-errno)
+									    : 0;
 }
 
 int listener_init(struct listener *listener, struct server *server, bool is_admin)

@@ -392,7 +392,12 @@ def check_broker(folder):
         terminal.wait_for('does not answer')
         terminal.type('2')
         terminal.wait_for('1 Overview')
-        broker.process.send_signal(signal.SIGCONT)
+        # Who comes now sees that there is one, and its figures once it goes on.
+        with Terminal(folder, 120, 40, '--socket', folder + '/sock') as late:
+            late.wait_for(f'the broker (process {broker.process.pid}) is there, but did not answer')
+            broker.process.send_signal(signal.SIGCONT)
+            late.wait(all_work, 'three tenants, after it had hung')
+            late.quit()
         terminal.wait_without('does not answer')
         broker.kill()
         terminal.wait_for('brokerd is gone')

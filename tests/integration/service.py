@@ -208,6 +208,11 @@ def test_sockets(folder):
         expect(f'listening on {path}, and for administrators on {admin}\n' in log, log)
         expect(not os.path.exists(os.path.join(folder, 'other')), 'it made a socket, too')
         uses(path)
+        # Who made the socket is not who answers.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.connect(path)
+            told = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            expect(int.from_bytes(told[:4], sys.byteorder) == manager.process.pid, told)
         stopped(manager)
         expect(os.path.exists(path) and os.path.exists(admin), 'the sockets were removed')
         # Who connects meanwhile is served by the next one. A sole socket needs no name.

@@ -316,6 +316,8 @@ void source_warning(const struct source *source, uint64_t now_ns, char *text, si
 	text[0] = '\0';
 	if (source->state == SOURCE_NONE && !source->r && source->asker.is_asking)
 		snprintf(text, bytes, "the broker has not answered yet");
+	else if (source->state == SOURCE_NONE && source->r == -ETIME)
+		snprintf(text, bytes, "%s; it is waited for", source->error.text);
 	else if (source->state == SOURCE_NONE)
 		snprintf(text, bytes, "no broker: %s; it is waited for", source->error.text);
 	else if (source->state == SOURCE_SILENT)
