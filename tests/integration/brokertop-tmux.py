@@ -3,6 +3,8 @@
 """brokertop in a terminal, which is tmux.
 
     brokertop-tmux.py BROKERTOP BROKERD STATS_CLIENT LIBRARY_DIR RECORD_SCENE
+    brokertop-tmux.py --update BROKERTOP BROKERD STATS_CLIENT LIBRARY_DIR RECORD_SCENE
+                    draws the pictures anew that README has of it
 
 Over recorded pages the screen is the picture that is printed without one, at three sizes, with and
 without UTF-8 and colours, and a mouse is used. Over a broker with three tenants at work keys are
@@ -19,9 +21,12 @@ import tempfile
 import threading
 import time
 
+from screen_svg import svg
 from started import await_listening, start
 
-TOP, BROKERD, CLIENT, LIBRARY_DIR, RECORD = sys.argv[1:6]
+UPDATES = sys.argv[1] == '--update'
+TOP, BROKERD, CLIENT, LIBRARY_DIR, RECORD = sys.argv[1 + UPDATES:]
+PICTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../doc/pictures')
 LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in ('LANG', 'LC_CTYPE', 'NO_COLOR', 'COLUMNS', 'LINES', 'TMUX')}
@@ -197,6 +202,33 @@ def check_help(terminal):
             fail('the help does not say', text, '\n'.join(terminal.screen()))
     terminal.type('Escape')
     terminal.wait_for('TENANT')
+
+
+def check_pictures(folder):
+    """What README shows is what is on the screen, with its colours."""
+    path = os.path.join(folder, 'pictures.pages')
+    subprocess.run([RECORD, 'three', '371', path], check=True, timeout=LIMIT)
+    with Terminal(folder, 120, 30, '--page', path) as terminal:
+        terminal.wait_for('1/371 playing')
+        terminal.type('G')
+        terminal.wait_for('this is the end')
+        for name, keys, text in (('overview', ('Escape',), 'TASK '), ('tenants', ('2',), '1 Overview'),
+                                 ('plans', ('4',), 'SPEED-UP'), ('decisions', ('5',), 'PREDICTED'),
+                                 ('tenant', ('2', 'Enter'), 'Tenant llm')):
+            terminal.type(*keys)
+            terminal.wait(lambda lines, text=text: any(text in line for line in lines) and
+                          not any('this is the end' in line for line in lines), text)
+            picture = svg(terminal.screen('-e'), 120)
+            place = os.path.join(PICTURES, f'brokertop-{name}.svg')
+            if UPDATES:
+                with open(place, 'w', encoding='utf-8') as file:
+                    file.write(picture)
+            with open(place, encoding='utf-8') as file:
+                if file.read() != picture:
+                    fail(place, 'is another picture than', '\n'.join(terminal.screen()))
+        terminal.type('Escape')
+        terminal.wait_without('Tenant llm')
+        terminal.quit()
 
 
 def mouse(terminal, is_sgr, button, x, y):
@@ -478,7 +510,7 @@ def check_keys(terminal):
     terminal.type('l')
     terminal.wait_for('GRANTED')
     terminal.type('s')
-    terminal.wait_for('ARENAS')
+    terminal.wait_for('PID')
     terminal.type('1')
     terminal.wait(all_work, 'the overview')
 
@@ -528,6 +560,9 @@ def main():
         print('skipped: there is no tmux')
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
+        check_pictures(folder)
+        if UPDATES:
+            return
         check_recorded(folder)
         check_mouse(folder)
         check_played(folder)
