@@ -45,6 +45,9 @@ enum {
 };
 static const uint64_t period_ns = 250000000;
 static const uint64_t update_min_ns = 10000000;
+/* Sessions' latencies are of that long, and not of longer. */
+static const uint64_t latency_ns = 1000000000;
+static const uint64_t latency_stale_ns = 10000000000;
 
 struct publish {
 	struct publish_options options;
@@ -250,20 +253,26 @@ static void publish_tenants(struct publish *publish, const uint64_t used_ns[RBK_
 
 /* --- Sessions --- */
 
-static bool is_resident(const struct publish *publish, const struct session_plan *slot)
+/* Counts it, and what it has of devices' memory, if it is there. */
+static void count_plan(const struct publish *publish, const struct session_plan *slot,
+		       struct rbk_stats_session *figures)
 {
-	for (uint32_t i = RBK_DEVICE_GPU; i < publish->options.n_executors; i++)
-		if (slot->residency && slot->plan->device_state[i] == PLAN_DEVICE_READY)
-			return true;
-	return false;
+	bool is_resident = false;
+
+	for (uint32_t i = RBK_DEVICE_GPU; i < publish->options.n_executors; i++) {
+		if (!slot->residency || slot->plan->device_state[i] != PLAN_DEVICE_READY)
+			continue;
+		is_resident = true;
+		figures->memory_used += residency_vram_bytes(slot, i);
+	}
+	figures->n_plans_resident += is_resident;
 }
 
 /* Adds to the plans that were asked in this update; beyond what there is time for, none is. */
-static uint64_t count_resident(const struct publish *publish, const struct session *session,
-			       unsigned int *n_asked)
+static void count_resident(const struct publish *publish, const struct session *session,
+			   unsigned int *n_asked, struct rbk_stats_session *figures)
 {
 	uint32_t left = session->n_added_plans;
-	uint64_t n = 0;
 
 	for (uint32_t i = 0; i < session->n_plans && left > 0 && *n_asked < MAX_SESSION_PLANS;
 	     i++, ++*n_asked) {
@@ -271,9 +280,40 @@ static uint64_t count_resident(const struct publish *publish, const struct sessi
 			continue;
 		left--;
 		if (session->plans[i])
-			n += is_resident(publish, session->plans[i]);
+			count_plan(publish, session->plans[i], figures);
 	}
-	return n;
+}
+
+/* The upper end of the bucket that it is in. */
+static uint64_t quantile_ns(const struct session_latencies *latencies, uint64_t n,
+			    unsigned int percent)
+{
+	unsigned int bucket = 0;
+	uint64_t below = 0;
+
+	for (; bucket + 1 < RBK_STATS_BUCKETS; bucket++) {
+		below += latencies->buckets[bucket];
+		if (below * 100 >= percent * n)
+			return rbk_stats_bucket_ns(bucket + 1);
+	}
+	return rbk_stats_bucket_ns(bucket);
+}
+
+/* Begins to count anew when that has been done for a second. */
+static void look_at_latencies(struct session_latencies *latencies, uint64_t now_ns)
+{
+	const uint64_t ns = now_ns - latencies->from_ns;
+	uint64_t n = 0;
+
+	if (ns < latency_ns)
+		return;
+	/* While nobody watches, nobody begins anew. */
+	for (unsigned int i = 0; i < RBK_STATS_BUCKETS && ns < latency_stale_ns; i++)
+		n += latencies->buckets[i];
+	latencies->p50_ns = n ? quantile_ns(latencies, n, 50) : 0;
+	latencies->p99_ns = n ? quantile_ns(latencies, n, 99) : 0;
+	latencies->from_ns = now_ns;
+	memset(latencies->buckets, 0, sizeof(latencies->buckets));
 }
 
 static uint64_t count_in_flight(const struct session *session)
@@ -289,7 +329,7 @@ static uint64_t count_in_flight(const struct session *session)
 	return n;
 }
 
-static void publish_session(const struct publish *publish, const struct session *session,
+static void publish_session(const struct publish *publish, struct session *session,
 			    struct stats_session *shown, unsigned int *n_asked)
 {
 	const struct session_stats *stats = &session->stats;
@@ -310,7 +350,8 @@ static void publish_session(const struct publish *publish, const struct session 
 		.n_arenas = session->n_added_arenas,
 		.arena_bytes = session->arena_bytes,
 		.n_plans = session->n_added_plans,
-		.n_plans_resident = count_resident(publish, session, n_asked),
+		.n_evictions = stats->n_evictions,
+		.gpu_ns = stats->gpu_ns,
 	};
 
 	snprintf(figures.name, sizeof(figures.name), "%s", session->name);
@@ -318,6 +359,10 @@ static void publish_session(const struct publish *publish, const struct session 
 	for (uint32_t i = 0; i < publish->options.n_executors; i++)
 		figures.n_tasks += stats->tasks[i];
 	figures.n_gpu_tasks = figures.n_tasks - stats->tasks[RBK_DEVICE_CPU];
+	count_resident(publish, session, n_asked, &figures);
+	look_at_latencies(&session->latencies, publish->updated_ns);
+	figures.p50_ns = session->latencies.p50_ns;
+	figures.p99_ns = session->latencies.p99_ns;
 	stats_set_session(shown, &figures);
 }
 

@@ -434,9 +434,12 @@ static void run_learn(struct dispatch *dispatch, struct run *run)
 	uint64_t now_ns = dispatch_now_ns(dispatch);
 	uint64_t exec_ns = clock_elapsed_ns(run->exec.start_ticks, run->exec.end_ticks);
 	uint64_t busy_ns = clock_ticks_to_ns(run->exec.busy_ticks);
+	struct session *session = run->task->ring->ring->session;
 
-	stats_device_time(run->task->ring->ring->session->tenant_stats, run->place.decision.device,
+	stats_device_time(session->tenant_stats, run->place.decision.device,
 			  busy_ns ? busy_ns : exec_ns);
+	if (run->place.decision.device != RBK_DEVICE_CPU)
+		session->stats.gpu_ns += busy_ns ? busy_ns : exec_ns;
 	run->place.count = run->exec.count;
 	if (run->n_parts == 1) {
 		place_done(dispatch->placer, &run->place, result, exec_ns, busy_ns, now_ns);

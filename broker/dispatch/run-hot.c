@@ -152,6 +152,9 @@ static void task_count(const struct dispatch *dispatch, struct task *task,
 						    .reason = outcome->reason,
 						    .res = outcome->res,
 					    });
+	if (outcome->device < RBK_MAX_DEVICES)
+		task->plan->session->latencies
+			.buckets[rbk_stats_bucket(outcome->queue_ns + outcome->exec_ns)]++;
 }
 
 static void task_post(struct dispatch *dispatch, struct task *task, int res)

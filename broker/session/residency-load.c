@@ -529,6 +529,7 @@ static void note_eviction(struct residence *residence)
 
 	residence->n_evictions++;
 	residence->plan->tenant->n_evictions++;
+	residence->plan->slot->session->stats.n_evictions++;
 	residence->left_ns = now_ns;
 	/* What others do knows no hold-off. */
 	if (now_ns - residence->came_ns >= MIN_STAY_NS ||

@@ -442,6 +442,27 @@ void residency_remove(struct residency *residency, struct session_plan *slot,
 	residency_plan_settle(plan);
 }
 
+static uint64_t resident_bytes(const struct residence *residence)
+{
+	uint64_t bytes = residence->work_charge.device.amount;
+
+	if (residence->state == RESIDENCE_OUT || residence->state == RESIDENCE_AWAITED)
+		return 0;
+	for (uint32_t i = 0; i < residence->n_sharing; i++)
+		bytes += residence->sharing[i]->exec.bytes / residence->sharing[i]->n_sharers;
+	return bytes;
+}
+
+uint64_t residency_vram_bytes(const struct session_plan *slot, unsigned int device)
+{
+	const struct residency_plan *plan = slot->residency;
+	const struct residence *residence = &plan->on[device];
+
+	if (!(plan->supported & 1u << device) || residence->tier == EXEC_TIER_GTT)
+		return 0;
+	return resident_bytes(residence);
+}
+
 void residency_about(const struct residency *residency, const struct session_plan *slot,
 		     unsigned int device, struct residency_about *ret)
 {
@@ -456,12 +477,7 @@ void residency_about(const struct residency *residency, const struct session_pla
 	ret->tier = residence->tier;
 	ret->n_evictions = residence->n_evictions;
 	ret->n_returns = residence->n_returns;
-	if (residence->state == RESIDENCE_OUT || residence->state == RESIDENCE_AWAITED)
-		return;
-	ret->resident_bytes = residence->work_charge.device.amount;
-	for (uint32_t i = 0; i < residence->n_sharing; i++)
-		ret->resident_bytes +=
-			residence->sharing[i]->exec.bytes / residence->sharing[i]->n_sharers;
+	ret->resident_bytes = resident_bytes(residence);
 }
 
 /* Tasks and events */

@@ -79,6 +79,12 @@ struct residency_about {
 void residency_about(const struct residency *residency, const struct session_plan *slot,
 		     unsigned int device, struct residency_about *ret);
 
+/*
+ * What a plan that has a residency has of a device's own memory now, its share of what it shares
+ * with others. Unlike residency_about() it looks at that plan only.
+ */
+uint64_t residency_vram_bytes(const struct session_plan *slot, unsigned int device);
+
 /* ---- Tasks: for the dispatcher -------------------------------------------------------------- */
 
 /*

@@ -147,6 +147,15 @@ struct session_stats {
 	uint64_t errors;
 	uint64_t copied_bytes;
 	uint64_t transferred_bytes;
+	uint64_t gpu_ns;      /* that GPUs' servers worked on its tasks */
+	uint64_t n_evictions; /* of its plans */
+};
+
+/* How long its tasks took, from admission to end, but for those run on the reactor itself. */
+struct session_latencies {
+	uint32_t buckets[RBK_STATS_BUCKETS]; /* count by rbk_stats_bucket(), since */
+	uint64_t from_ns;                    /* then; the publisher's, as the next */
+	uint64_t p50_ns, p99_ns;             /* of those before; 0: there were none */
 };
 
 struct session {
@@ -182,6 +191,7 @@ struct session {
 	uint32_t n_added_rings, n_added_arenas, n_added_plans; /* how many there are */
 	uint64_t began_ns;                                     /* as statistics pages have it */
 	struct stats_session shown;
+	struct session_latencies latencies;
 	uint32_t n_jobs; /* on the setup thread */
 	bool is_late;    /* its tenant was drained when it came: see RING_ADD of wire.h */
 	bool is_greeted;

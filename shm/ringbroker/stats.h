@@ -395,7 +395,14 @@ struct rbk_stats_session {
 	uint64_t arena_bytes;
 	uint64_t n_plans;
 	uint64_t n_plans_resident; /* on some device with memory of its own */
-	uint64_t reserved[6];
+	/* Since 1.5. */
+	uint64_t memory_used; /* bytes of devices' own memory that its plans have */
+	uint64_t n_evictions; /* of its plans, since it began */
+	uint64_t gpu_ns;      /* what GPUs' servers worked on its tasks, together */
+	/* Times from admission to end, of tasks that ended in the last second or, where there are
+	 * many sessions, some seconds; not inline ones. 0: none did. */
+	uint64_t p50_ns, p99_ns;
+	uint64_t reserved[1];
 };
 
 /* struct rbk_stats_lease.flags */

@@ -114,6 +114,17 @@ def check_json(paths):
     about = json.loads(lines[0])
     expect([tenant['tenant'] for tenant in about['tenants']] == ['llm', 'web', 'batch'], about)
     expect(len(about['sessions']) == 9 and about['sessions'][0]['comm'] == 'llm-server', about)
+    first, *_, last = about['sessions']
+    expect((first['memory_used'], first['p50_ns'], first['p99_ns'], first['evictions']) ==
+           (192 << 20, 41000, 910000, 1), first)
+    expect(first['tenant_run_queue_behind'] == 'rsync' and
+           first['tenant_run_queue_p99_ns'] == 100000, first)
+    # Shares of a tenant's sessions are its share.
+    for tenant in about['tenants']:
+        shares = sum(entry['gpu_share'] for entry in about['sessions']
+                     if entry['tenant'] == tenant['number'])
+        expect(abs(shares - tenant['gpu_share']) < 0.001, tenant, shares)
+    expect(last['gpu_share'] < 0.1, last)
     gpu = about['devices'][1]
     expect(gpu['memory_total'] == 8 << 30 and gpu['keeps_reserves'] is True, about)
     expect(about['devices'][0]['temperature_millicelsius'] is None, about)

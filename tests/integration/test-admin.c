@@ -411,6 +411,42 @@ static const char *const with_device[] = {"--gpu=none", "--test-device=2ms", NUL
 
 static const struct customer_options on_test_device = {.has_test_device = true};
 
+/* What devices did for a session, and how long its tasks took, is its own, and not its tenant's. */
+static void test_sessions__what_tasks_took(void **state)
+{
+	struct rbk_stats_session busy = {.p50_ns = 0}, idle;
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000);
+	struct rbk_error error = {""};
+	struct rbk_stats_view root;
+	struct rbk *admin, *client;
+	struct customer customer;
+	struct broker broker;
+
+	start(&broker, with_device);
+	admin = broker_connect_admin(&broker, "admin");
+	client = broker_connect(&broker, "idle");
+	customer_init(&customer, &broker, &on_test_device);
+	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, &error), 0);
+	while (busy.p50_ns == 0 || busy.gpu_ns < 16000000) {
+		assert_true(harness_now_ns() < end_ns);
+		for (unsigned int i = 0; i < 8; i++)
+			customer_put(&customer, 8, RBK_STRATEGY_PREFER_GPU);
+		customer_drain(&customer);
+		busy = find_session(&root, "customer");
+	}
+	/* Each took the device 2 ms, and the last ones waited for those before. */
+	assert_in_range(busy.p50_ns, 2000000, harness_slow_ns(1000000000));
+	assert_in_range(busy.p99_ns, busy.p50_ns, harness_slow_ns(2000000000));
+	assert_in_range(busy.gpu_ns, 16000000, busy.n_gpu_tasks * harness_slow_ns(100000000));
+	idle = find_session(&root, "idle");
+	assert_int_equal(idle.p50_ns | idle.p99_ns | idle.gpu_ns | idle.memory_used, 0);
+	rbk_stats_unmap(&root);
+	customer_deinit(&customer);
+	rbk_disconnect(client);
+	rbk_disconnect(admin);
+	broker_stop(&broker);
+}
+
 static struct rbk_stats_tenant tenant_of(const struct rbk_stats_view *root)
 {
 	struct rbk_stats_tenant tenant;
@@ -867,6 +903,7 @@ int main(void)
 		cmocka_unit_test(test_socket__in_use),
 		cmocka_unit_test(test_administrator__is_no_tenant),
 		cmocka_unit_test(test_sessions__are_shown),
+		cmocka_unit_test(test_sessions__what_tasks_took),
 		cmocka_unit_test(test_set),
 		cmocka_unit_test(test_drain__tenant),
 		cmocka_unit_test(test_drain__device),

@@ -350,6 +350,11 @@ static struct rbk_stats_session session_of(uint32_t number, uint32_t tenant, con
 		.arena_bytes = (uint64_t)(16 * MIB),
 		.n_plans = n_plans,
 		.n_plans_resident = n_plans > 1 ? n_plans - 1 : n_plans,
+		.memory_used = (uint64_t)(64 * MIB) * n_plans,
+		.n_evictions = number % 3,
+		.gpu_ns = (1000 + moment) * tasks_per_s * 1000,
+		.p50_ns = 40000 + 1000 * number,
+		.p99_ns = 900000 + 10000 * number,
 	};
 
 	snprintf(session.name, sizeof(session.name), "%s", name);

@@ -66,8 +66,10 @@ static void draw_vram(CELL)
 {
 	uint64_t used, limit;
 
-	if (row->is_child)
+	if (row->session) {
+		cell_set(ret, figure_bytes((double)row->session->now.memory_used).text);
 		return;
+	}
 	used = model_gpu_memory(model, &row->tenant->now);
 	limit = model_gpu_limit(model, &row->tenant->now);
 	cell_set(ret, figure_bytes((double)used).text);
@@ -77,7 +79,8 @@ static void draw_vram(CELL)
 
 static double key_vram(ROW)
 {
-	return (double)model_gpu_memory(model, &row->tenant->now);
+	return row->session ? (double)row->session->now.memory_used
+			    : (double)model_gpu_memory(model, &row->tenant->now);
 }
 
 static void draw_vram_max(CELL)
@@ -135,14 +138,17 @@ static void set_share(struct cell_text *ret, double share, double weight)
 
 static void draw_gpu_share(CELL)
 {
-	if (!row->is_child)
+	if (row->session)
+		cell_set(ret, figure_part(model_session_gpu_share(model, row->session)).text);
+	else
 		set_share(ret, model_gpu_share(model, &row->tenant->now),
 			  model_weight_part(model, &row->tenant->now));
 }
 
 static double key_gpu_share(ROW)
 {
-	return model_gpu_share(model, &row->tenant->now);
+	return row->session ? model_session_gpu_share(model, row->session)
+			    : model_gpu_share(model, &row->tenant->now);
 }
 
 static void draw_cpu_share(CELL)
@@ -179,33 +185,41 @@ static double key_parts(ROW)
 	return row->session ? row->session->gpu_part : row->tenant->gpu_part;
 }
 
-#define TENANT_NS(name, member)                                             \
-	static void draw_##name(CELL)                                       \
-	{                                                                   \
-		if (!row->is_child)                                         \
-			cell_set(ret, figure_ns(row->tenant->member).text); \
-	}                                                                   \
-	static double key_##name(ROW)                                       \
-	{                                                                   \
-		return row->tenant->member;                                 \
+#define QUANTILE(name, member)                                                                \
+	static double key_##name(ROW)                                                         \
+	{                                                                                     \
+		return row->session ? (double)row->session->now.member : row->tenant->member; \
+	}                                                                                     \
+	static void draw_##name(CELL)                                                         \
+	{                                                                                     \
+		cell_set(ret, figure_ns(key_##name(model, row)).text);                        \
 	}
 
-TENANT_NS(p50, p50_ns)
-TENANT_NS(p99, p99_ns)
-TENANT_NS(queue, queue_p99_ns)
+QUANTILE(p50, p50_ns)
+QUANTILE(p99, p99_ns)
 
-static void draw_evictions(CELL)
+static void draw_queue(CELL)
 {
-	if (row->is_child)
-		return;
-	cell_set(ret, figure_count((double)row->tenant->now.n_evictions).text);
-	if (row->tenant->has_new_evictions)
-		ret->style = STYLE_WARN;
+	if (!row->is_child)
+		cell_set(ret, figure_ns(row->tenant->queue_p99_ns).text);
+}
+
+static double key_queue(ROW)
+{
+	return row->tenant->queue_p99_ns;
 }
 
 static double key_evictions(ROW)
 {
-	return (double)row->tenant->now.n_evictions;
+	return (double)(row->session ? row->session->now.n_evictions
+				     : row->tenant->now.n_evictions);
+}
+
+static void draw_evictions(CELL)
+{
+	cell_set(ret, figure_count(key_evictions(model, row)).text);
+	if (!row->session && row->tenant->has_new_evictions)
+		ret->style = STYLE_WARN;
 }
 
 static uint64_t fallbacks(ROW)
@@ -389,6 +403,29 @@ static void draw_s_number(CELL)
 	snprintf(ret->text, sizeof(ret->text), "%u", row->session->now.number);
 }
 
+/* Processes are watched by tenant. */
+static double key_s_wait(ROW)
+{
+	return row->tenant ? key_wait(model, row) : 0;
+}
+
+static void draw_s_wait(CELL)
+{
+	cell_set(ret, figure_ns(key_s_wait(model, row)).text);
+}
+
+static const char *key_s_causer(ROW)
+{
+	return row->tenant ? model_causer(row->tenant) : "";
+}
+
+static void draw_s_causer(CELL)
+{
+	const char *name = key_s_causer(model, row);
+
+	cell_set(ret, name[0] ? text_name(name) : "–");
+}
+
 static double key_s_number(ROW)
 {
 	return row->session->now.number;
@@ -479,15 +516,22 @@ const struct column session_columns[] = {
 	TEXT_COLUMN("TENANT", 12, 0, 0, s_tenant),
 	TEXT_COLUMN("NAME", 14, 1, COLUMN_FLEX, s_name),
 	TEXT_COLUMN("COMMAND", 15, 6, 0, s_comm),
+	COLUMN("VRAM", 8, 1, DOWN | COLUMN_GPU, vram),
+	COLUMN("GPU-SHARE", 9, 2, DOWN | COLUMN_GPU, gpu_share),
 	COLUMN("TASKS/s", 8, 0, DOWN, tasks),
 	COLUMN("CPU/GPU", 8, 3, DOWN | COLUMN_GPU, parts),
-	COLUMN("IN-FLIGHT", 9, 3, DOWN, s_in_flight),
+	COLUMN("P50", 7, 3, DOWN, p50),
+	COLUMN("P99", 7, 1, DOWN, p99),
+	COLUMN("IN-FLIGHT", 9, 4, DOWN, s_in_flight),
+	COLUMN("EVICT", 6, 4, DOWN | COLUMN_GPU, evictions),
 	COLUMN("PLANS", 5, 4, DOWN, n_plans),
 	COLUMN("RESIDENT", 8, 4, DOWN | COLUMN_GPU, s_resident),
-	COLUMN("ARENAS", 8, 2, DOWN, host),
+	COLUMN("ARENAS", 8, 4, DOWN, host),
 	COLUMN("COPIED/s", 8, 5, DOWN, copied),
 	COLUMN("FALLBK", 6, 4, DOWN | COLUMN_GPU, fallbacks),
 	COLUMN("ERRORS", 6, 4, DOWN, errors),
+	COLUMN("TENANT-RQ", 9, 5, DOWN, s_wait),
+	TEXT_COLUMN("TENANT-BEHIND", 15, 6, 0, s_causer),
 	COLUMN("AGE", 7, 5, DOWN, s_age),
 	COLUMN("TASKS", 7, 6, DOWN, s_total),
 	COLUMN("RINGS", 5, 7, DOWN, s_rings),

@@ -44,6 +44,7 @@ static const struct {
 	{"GPU-SHARE", "of the time of GPUs; \"of\": what the weight entitles to"},
 	{"P50 P99", "from admission to end, in the last second; QUEUE99: in the queue"},
 	{"RQ-WAIT", "p99 of waiting for a processor, in ten seconds; BEHIND: for whom"},
+	{"TENANT-RQ", "that of all processes of a session's tenant; TENANT-BEHIND likewise"},
 	{"EVICT", "plans that had to leave device memory; RETURNS: that came back"},
 	{"FALLBK", "tasks that failed on a GPU, and ran on the CPU"},
 	{"GRANTED", "to a lease, out of its tenant's memory; DRAWN: handed out to its programs"},

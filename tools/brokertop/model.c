@@ -327,8 +327,10 @@ static int copy_sessions(struct model *model, const struct rbk_stats_view *view)
 			session->then_tasks = session->now.n_tasks;
 			session->then_gpu_tasks = session->now.n_gpu_tasks;
 			session->then_bytes = session_bytes(&session->now);
+			session->then_gpu_ns = session->now.gpu_ns;
 			session->tasks_per_s = session->gpu_part = session->copied_bytes_per_s =
 				UNKNOWN;
+			session->gpu_ns_per_s = 0;
 		}
 	}
 	return 0;
@@ -630,9 +632,17 @@ static void total_rates(struct model *model, const struct rbk_stats_view *view, 
 	model->latency_p99_ns = histogram_quantile(model->latency_now, 0.99);
 }
 
+/* Ours, and not constant. */
+static struct model_tenant *tenant_of(const struct model_session *session)
+{
+	return (struct model_tenant *)session->tenant;
+}
+
 static void set_rates(struct model *model, const struct rbk_stats_view *view, uint64_t ns)
 {
 	total_rates(model, view, ns);
+	for (uint32_t i = 0; i < model->n_tenants; i++)
+		model->tenants[i].gpu_ns_per_s = 0;
 	for (uint32_t i = 0; i < model->n_devices; i++) {
 		struct model_device *device = &model->devices[i];
 
@@ -650,6 +660,10 @@ static void set_rates(struct model *model, const struct rbk_stats_view *view, ui
 		session->gpu_part = interval_part(now->n_gpu_tasks, session->then_gpu_tasks,
 						  now->n_tasks, session->then_tasks);
 		session->copied_bytes_per_s = interval_rate(bytes, session->then_bytes, ns);
+		session->gpu_ns_per_s = interval_rate(now->gpu_ns, session->then_gpu_ns, ns);
+		session->then_gpu_ns = now->gpu_ns;
+		if (session->tenant)
+			tenant_of(session)->gpu_ns_per_s += session->gpu_ns_per_s;
 		session->then_tasks = now->n_tasks;
 		session->then_gpu_tasks = now->n_gpu_tasks;
 		session->then_bytes = bytes;
@@ -890,6 +904,16 @@ double model_gpu_share(const struct model *model, const struct rbk_stats_tenant 
 		if (isfinite(tenant->devices[i].share))
 			sum += tenant->devices[i].share;
 	return sum / (model->n_devices - RBK_DEVICE_GPU);
+}
+
+double model_session_gpu_share(const struct model *model, const struct model_session *session)
+{
+	const struct model_tenant *tenant = session->tenant;
+	double share = tenant ? model_gpu_share(model, &tenant->now) : UNKNOWN;
+
+	if (!(tenant && tenant->gpu_ns_per_s > 0 && share >= 0))
+		return share > 0 ? UNKNOWN : share;
+	return share * session->gpu_ns_per_s / tenant->gpu_ns_per_s;
 }
 
 double model_weight_part(const struct model *model, const struct rbk_stats_tenant *tenant)

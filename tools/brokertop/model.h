@@ -41,6 +41,7 @@ struct model_tenant {
 	struct rbk_stats_tenant now; /* but histograms, of when the interval began */
 	struct model_counts then;
 	struct rbk_stats_delay *delay; /* NULL: it is not watched, and was not */
+	double gpu_ns_per_s;           /* of its sessions, together */
 	bool is_used;
 	bool has_delay;
 	uint64_t leased_bytes[RBK_MAX_DEVICES]; /* of its memory, granted to programs */
@@ -55,9 +56,10 @@ struct model_tenant {
 
 struct model_session {
 	struct rbk_stats_session now;
-	uint64_t then_tasks, then_gpu_tasks, then_bytes;
+	uint64_t then_tasks, then_gpu_tasks, then_bytes, then_gpu_ns;
 	uint32_t then_number;
 	double tasks_per_s, gpu_part, copied_bytes_per_s;
+	double gpu_ns_per_s;               /* that GPUs worked on its tasks */
 	const struct model_tenant *tenant; /* NULL: of none that is shown */
 };
 
@@ -207,6 +209,8 @@ uint64_t model_gpu_limit(const struct model *model, const struct rbk_stats_tenan
 /* Its part of the device time of all, on all GPUs, and what its weight entitles it to; 0 to 1. */
 double model_gpu_share(const struct model *model, const struct rbk_stats_tenant *tenant);
 double model_weight_part(const struct model *model, const struct rbk_stats_tenant *tenant);
+/* A session's part of that, by what GPUs worked on its tasks and on all of its tenant's. */
+double model_session_gpu_share(const struct model *model, const struct model_session *session);
 /* What a device's driver, or else the broker, says of its load; 0 to 1. */
 double model_load(const struct rbk_stats_device *device);
 /* Is what tenants were promised of a device's memory, and do not use, there? */

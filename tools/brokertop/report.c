@@ -103,8 +103,9 @@ static void report_tenant(const struct model *model, const struct model_tenant *
 	json_object_end();
 }
 
-static void report_session(const struct model_session *session)
+static void report_session(const struct model *model, const struct model_session *session)
 {
+	const struct model_tenant *tenant = session->tenant;
 	const struct rbk_stats_session *now = &session->now;
 
 	json_item();
@@ -120,6 +121,14 @@ static void report_session(const struct model_session *session)
 	json_unsigned("in_flight", now->n_in_flight);
 	json_unsigned("plans", now->n_plans);
 	json_unsigned("plans_resident", now->n_plans_resident);
+	json_unsigned("memory_used", now->memory_used);
+	rate("gpu_share", model_session_gpu_share(model, session));
+	time_ns("p50_ns", (double)now->p50_ns);
+	time_ns("p99_ns", (double)now->p99_ns);
+	json_unsigned("evictions", now->n_evictions);
+	time_ns("tenant_run_queue_p99_ns",
+		tenant && tenant->has_delay ? (double)tenant->delay->p99_ns : 0);
+	name_of("tenant_run_queue_behind", tenant ? model_causer(tenant) : "");
 	json_unsigned("arena_bytes", now->arena_bytes);
 	json_unsigned("errors", now->n_errors);
 	json_unsigned("fallbacks", now->n_fallbacks);
@@ -277,7 +286,7 @@ void report_json(const struct model *model, const struct origin *origin)
 	json_array("sessions");
 	for (uint32_t i = 0; i < model->n_sessions; i++)
 		if (model_shows(model, &model->sessions[i]))
-			report_session(&model->sessions[i]);
+			report_session(model, &model->sessions[i]);
 	json_array_end();
 	json_array("plans");
 	for (uint32_t i = 0; i < model->n_plans; i++)

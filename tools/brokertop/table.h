@@ -59,7 +59,7 @@ struct column {
 	const char *(*text_key)(const struct model *model, const struct row *row);
 };
 
-enum { TABLE_MAX_COLUMNS = 24, TABLE_FILTER_BYTES = 64, TABLE_AUTO = -1 };
+enum { TABLE_MAX_COLUMNS = 26, TABLE_FILTER_BYTES = 64, TABLE_AUTO = -1 };
 
 struct table {
 	enum table_kind kind;
