@@ -351,6 +351,46 @@ static void test_two__take_turns(void **state)
 	assert_true(memory_of(&first).n_returns >= before.n_returns + 3);
 }
 
+/* What the statistics page says of the tenant's only session. */
+static struct rbk_stats_session session_of(const struct rbk_stats_view *view)
+{
+	struct rbk_stats_session session = {.number = 0};
+
+	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_SESSIONS); i++)
+		if (harness_stats_copy(view, RBK_STATS_SECTION_SESSIONS, i, &session,
+				       sizeof(session)) &&
+		    session.number != 0)
+			break;
+	harness_sleep_ms(5);
+	return session;
+}
+
+static void test_session__has_its_plans_memory(void **state)
+{
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000);
+	struct rbk_stats_session session = {.number = 0};
+	struct rbk_stats_view view;
+	struct rbk_plan_memory memory;
+	struct rbk_error error = {""};
+
+	assert_int_equal(move(&second, RBK_OP_EVICT).res, 0);
+	assert_int_equal(move(&first, RBK_OP_PREFETCH).res, 0);
+	memory = memory_of(&first);
+	assert_int_equal(rbk_stats_map(rbk, RBK_STATS_OWN, 0, &view, &error), 0);
+	while (session.memory_used != memory.resident_bytes ||
+	       session.n_evictions < memory.n_evictions) {
+		assert_true(harness_now_ns() < end_ns);
+		session = session_of(&view);
+	}
+	assert_int_equal(session.n_plans_resident, 1);
+	assert_int_equal(move(&first, RBK_OP_EVICT).res, 0);
+	while (session.memory_used > 0 || session.n_evictions <= memory.n_evictions) {
+		assert_true(harness_now_ns() < end_ns);
+		session = session_of(&view);
+	}
+	rbk_stats_unmap(&view);
+}
+
 static void test_tenant__has_it_all(void **state)
 {
 	struct rbk_plan_memory memory;
@@ -471,6 +511,7 @@ int main(void)
 		cmocka_unit_test(test_never_fits__runs_on_the_cpu),
 		cmocka_unit_test(test_wait__runs_on_the_device),
 		cmocka_unit_test(test_two__take_turns),
+		cmocka_unit_test(test_session__has_its_plans_memory),
 		cmocka_unit_test(test_tenant__has_it_all),
 		cmocka_unit_test(test_killed__leaves_no_charge),
 	};
