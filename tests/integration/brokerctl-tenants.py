@@ -58,7 +58,7 @@ def documented():
         kind = part.split('\n', 1)[0]
         found = set()
         for line in re.findall(r'^\.(?:Va|Pq (?:each )?Va) (.*)$', part, re.MULTILINE):
-            found |= set(re.findall(r'[a-z][a-z0-9_]*', line))
+            found |= set(re.findall(r'[A-Za-z][A-Za-z0-9_]*', line))
         members[kind] = found
     return members
 

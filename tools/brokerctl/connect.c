@@ -119,7 +119,7 @@ static int refused(const struct control *control, int error, const char *sentenc
 
 static const char *sentence_of(int error, const struct rbk_error *text)
 {
-	if (error == -ETIME)
+	if (error == -ETIME && !text->text[0])
 		return "the broker did not answer";
 	return text->text[0] ? text_name(text->text) : strerror(-error);
 }

@@ -283,6 +283,11 @@ void json_session(const struct rbk_stats_view *view, const struct rbk_stats_sess
 	json_unsigned("arena_bytes", session->arena_bytes);
 	json_unsigned("plans", session->n_plans);
 	json_unsigned("plans_resident", session->n_plans_resident);
+	json_unsigned("memory_used", session->memory_used);
+	json_unsigned("evictions", session->n_evictions);
+	json_unsigned("gpu_ns", session->gpu_ns);
+	json_optional("p50_ns", session->p50_ns ? session->p50_ns : UINT64_MAX);
+	json_optional("p99_ns", session->p99_ns ? session->p99_ns : UINT64_MAX);
 	json_end();
 }
 

@@ -23,10 +23,13 @@ enum sort_by {
 	BY_AGE,
 	BY_IN_FLIGHT,
 	BY_ARENAS,
-	BY_ERRORS
+	BY_ERRORS,
+	BY_MEMORY,
+	BY_LATENCY,
 };
 const char *const session_sort_keys[] = {
-	"session", "tenant", "name", "tasks", "age", "in-flight", "arenas", "errors", NULL,
+	"session", "tenant", "name",   "tasks",   "age", "in-flight",
+	"arenas",  "errors", "memory", "latency", NULL,
 };
 
 static void row_key(struct row *row, const char *sort)
@@ -61,6 +64,12 @@ static void row_key(struct row *row, const char *sort)
 		break;
 	case BY_ERRORS:
 		row->key.number = (double)session->n_errors;
+		break;
+	case BY_MEMORY:
+		row->key.number = (double)session->memory_used;
+		break;
+	case BY_LATENCY:
+		row->key.number = (double)session->p99_ns;
 		break;
 	}
 }
@@ -107,6 +116,9 @@ static void print_row(const struct rbk_stats_view *view, const struct row *row)
 	table_cell("%s", text_bytes(session->arena_bytes));
 	table_cell("%llu", (unsigned long long)session->n_plans);
 	table_cell("%llu", (unsigned long long)session->n_plans_resident);
+	table_cell("%s", text_bytes(session->memory_used));
+	table_cell("%llu", (unsigned long long)session->n_evictions);
+	table_cell("%s", session->p99_ns ? text_ns((double)session->p99_ns) : "-");
 	table_cell("%s%s", session->flags & RBK_STATS_SESSION_ADMIN ? "admin " : "",
 		   session->flags & RBK_STATS_SESSION_ENDING ? "ending" : "");
 }
@@ -115,9 +127,9 @@ static void print_rows(const struct arguments *arguments, const struct rbk_stats
 		       const struct row *rows, uint32_t n)
 {
 	static const char *const heads[] = {
-		"SESSION", "<TENANT", "<NAME",    "<COMMAND", "PID", "UID",
-		"AGE",     "TASKS",   "ON GPU",   "ERRORS",   "NOW", "RINGS",
-		"ARENAS",  "PLANS",   "RESIDENT", "<IS",      NULL,
+		"SESSION",  "<TENANT", "<NAME",   "<COMMAND", "PID",   "UID",    "AGE",
+		"TASKS",    "ON GPU",  "ERRORS",  "NOW",      "RINGS", "ARENAS", "PLANS",
+		"RESIDENT", "MEMORY",  "EVICTED", "P99",      "<IS",   NULL,
 	};
 	_Static_assert(sizeof(heads) / sizeof(heads[0]) <= TABLE_COLUMNS + 1, "room");
 
