@@ -161,6 +161,13 @@ static struct cpu_integer integer_of(const struct compiler *c)
 	};
 }
 
+/* Dot products of bytes: four times as many operations in a register and an instruction. */
+static void integer_speed(struct compiler *c, const struct cpu_int8_kernels *kernels)
+{
+	if (kernels->level == CPU_INT8_AVX_VNNI || kernels->level == CPU_INT8_AVX512_VNNI)
+		c->speed_up = 4;
+}
+
 /* Puts the operands of a new step, which are the node's, where they belong. */
 static void integer_operands(struct compiler *c)
 {
@@ -234,6 +241,7 @@ int compile_integer(struct compiler *c)
 	c->step->units = cpu_units_gemm;
 	c->step->looks = true;
 	c->step->integer.of = of;
+	integer_speed(c, of.kernels);
 	/* What there is one of for each row repeats with each matrix. */
 	is_one = compile_product(step, &a->shape, &b->shape, of.a_zero_each || of.a_scale_each);
 	if (b->kind == RBK_TENSOR_CONSTANT) {
@@ -264,6 +272,7 @@ int compile_integer_conv(struct compiler *c)
 	compile_window(&integer_tensor(c, CPU_INTEGER_A)->shape, &node_out(c, 0)->shape,
 		       &c->node->params, &conv.args, &conv.batch);
 	bytes = of.kernels->pack_conv_size(&conv.args);
+	integer_speed(c, of.kernels);
 	if (weights->kind == RBK_TENSOR_CONSTANT) {
 		const uint64_t params[] = {conv.args.channels,  conv.args.out_channels,
 					   conv.args.kernel[1], conv.args.kernel[2],

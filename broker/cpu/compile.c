@@ -159,6 +159,7 @@ static bool has_cost(const struct cpu_step *step)
 static void step_costs(struct compiler *c, uint32_t first)
 {
 	const struct cost *cost = &c->node->cost;
+	const double flops = flops_per_ns * c->speed_up;
 	uint32_t n = 0;
 
 	for (uint32_t i = first; i < c->compiled->n_steps; i++)
@@ -168,12 +169,12 @@ static void step_costs(struct compiler *c, uint32_t first)
 
 		if (has_cost(step))
 			continue;
-		step->cost_fixed_ns = ((double)cost->flops_fixed / flops_per_ns +
+		step->cost_fixed_ns = ((double)cost->flops_fixed / flops +
 				       (double)cost->bytes_fixed / bytes_per_ns) /
 				      n;
-		step->cost_row_ns = ((double)cost->flops_row / flops_per_ns +
-				     (double)cost->bytes_row / bytes_per_ns) /
-				    n;
+		step->cost_row_ns =
+			((double)cost->flops_row / flops + (double)cost->bytes_row / bytes_per_ns) /
+			n;
 	}
 }
 
@@ -304,6 +305,7 @@ static int compile_node(struct compiler *c, const struct node *node)
 	c->node = node;
 	c->work_used = 0;
 	c->work_max = node->work_bytes;
+	c->speed_up = 1;
 	memset(c->stand_in, 0, sizeof(c->stand_in));
 	memset(c->stand_out, 0, sizeof(c->stand_out));
 	r = compile_layout_begin(c);
