@@ -37,9 +37,22 @@ enum { SLIDE_ROWS = 4 };
 /* Pixels of a row between two looks for others. */
 enum { SLIDE_PIECE = 1 << 12 };
 
+/* The most taps of a row of a window that is computed for several rows at once. */
+enum { SLIDE_BLOCK_TAPS = 16 };
+
+/* What is the same in every row of every plane. */
+struct slide_edges {
+	struct window_inner inner;
+	/* Of a row its first vector and its last one, where windows are not wider: */
+	size_t last; /* where the last one begins */
+	struct window_lanes lanes[2][SLIDE_BLOCK_TAPS];
+	vf counts[2]; /* SLIDE_SUM: taps of a row of the window that count */
+};
+
 /* What a row of a plane is computed with. */
 struct slide_row {
 	const struct cpu_window *args;
+	const struct slide_edges *edges;
 	const float *plane, *weights;
 	float bias;
 	size_t oz, oy;
@@ -251,8 +264,19 @@ VEC_INLINE void slide_row(const enum slide what, const size_t stride, const stru
 	}
 }
 
-/* The most taps of a row of a window that is computed for several rows at once. */
-enum { SLIDE_BLOCK_TAPS = 16 };
+static void slide_find_edges(const enum slide what, const struct cpu_window *args,
+			     struct slide_edges *ret)
+{
+	ret->inner = window_find_inner(args);
+	ret->last = (args->out_width - 1) / VW * VW;
+	for (size_t i = 0; i < 2 && args->kernel[2] <= SLIDE_BLOCK_TAPS; i++) {
+		const size_t ox = i ? ret->last : 0, n = window_min(VW, args->out_width - ox);
+
+		for (size_t s = 0; s < args->kernel[2]; s++)
+			ret->lanes[i][s] = slide_lanes(args, ox, n, s);
+		ret->counts[i] = what == SLIDE_SUM ? slide_row_counts(args, ox, n) : (vf){0};
+	}
+}
 
 /* What tap @s of input row @i, counted from where the first window begins, adds to each row's. */
 VEC_INLINE void slide_rows(const enum slide what, const size_t height, const size_t stride,
@@ -269,14 +293,76 @@ VEC_INLINE void slide_rows(const enum slide what, const size_t height, const siz
 	}
 }
 
+/* Tap @s of input row @i, whose first pixel is at @from; @lanes: of this tap, NULL: all. */
+VEC_INLINE void slide_single(const enum slide what, const size_t height, const size_t stride,
+			     const size_t rows, const struct slide_row *row, const size_t i,
+			     size_t s, const float *from, const struct window_lanes *lanes,
+			     vf *value)
+{
+	vf x;
+
+	if (lanes)
+		x = slide_masked(what, lanes->bits,
+				 window_load(from, *lanes, stride <= 2 ? stride : 0, stride));
+	else
+		x = window_load_all(from, stride);
+	slide_rows(what, height, stride, rows, row, i, s, x, value);
+}
+
+/* Taps @s and @s + 1 of strides of 2: what is between one tap's pixels is the next one's. */
+VEC_INLINE void slide_pair(const enum slide what, const size_t height, const size_t rows,
+			   const struct slide_row *row, const size_t i, size_t s, const float *from,
+			   vf *value)
+{
+	const vf low = vf_load(from), high = vf_load(from + VW);
+
+	slide_rows(what, height, 2, rows, row, i, s, __builtin_shufflevector(low, high, VEC_EVEN),
+		   value);
+	slide_rows(what, height, 2, rows, row, i, s + 1,
+		   __builtin_shufflevector(low, high, SLIDE_ODD), value);
+}
+
+/* All taps of input row @i; @width: how many, 0: any number. */
+VEC_INLINE void slide_taps(const enum slide what, const size_t height, const size_t width,
+			   const size_t stride, const size_t rows, const struct slide_row *row,
+			   const size_t i, const float *from, const struct window_lanes *lanes,
+			   vf *value)
+{
+	const struct cpu_window *args = row->args;
+	size_t s = 0;
+
+	if (!lanes && stride == 2 && width > 0) {
+		VEC_UNROLL
+		for (size_t pair = 0; pair < width / 2; pair++)
+			slide_pair(what, height, rows, row, i, 2 * pair, from + 2 * pair, value);
+		if (width % 2)
+			slide_single(what, height, stride, rows, row, i, width - 1,
+				     from + width - 1, NULL, value);
+		return;
+	}
+	if (width > 0) {
+		VEC_UNROLL
+		for (size_t t = 0; t < width; t++)
+			slide_single(what, height, stride, rows, row, i, t, from + t,
+				     lanes ? &lanes[t] : NULL, value);
+		return;
+	}
+	for (; !lanes && stride == 2 && args->dilation[2] == 1 && s + 1 < args->kernel[2]; s += 2)
+		slide_pair(what, height, rows, row, i, s, from + s, value);
+	for (; s < args->kernel[2]; s++)
+		slide_single(what, height, stride, rows, row, i, s, from + s * args->dilation[2],
+			     lanes ? &lanes[s] : NULL, value);
+}
+
 /*
  * Pixels [ox, ox + n), n <= VW, of @rows rows of windows that are @height high and @stride apart in
- * both directions; @lanes: by tap of a row, NULL where all are inside and n is VW.
+ * both directions, and @width wide unless that is 0; @lanes: by tap of a row, NULL where all are
+ * inside and n is VW.
  */
-VEC_INLINE void slide_block(const enum slide what, const size_t height, const size_t stride,
-			    const size_t rows, const struct slide_row *row, const size_t *divides,
-			    size_t ox, size_t n, const struct window_lanes *lanes, vf counts,
-			    float *y)
+VEC_INLINE void slide_block(const enum slide what, const size_t height, const size_t width,
+			    const size_t stride, const size_t rows, const struct slide_row *row,
+			    const size_t *divides, size_t ox, size_t n,
+			    const struct window_lanes *lanes, vf counts, float *y)
 {
 	const struct cpu_window *args = row->args;
 	const float *plane = slide_plane_at(row, 0);
@@ -290,31 +376,10 @@ VEC_INLINE void slide_block(const enum slide what, const size_t height, const si
 	for (size_t i = 0; i < (rows - 1) * stride + height; i++) {
 		/* Before the beginning wraps to what is beyond the end. */
 		const size_t iy = row->oy * stride + i - args->pad_begin[1];
-		const float *from = plane + (ptrdiff_t)(iy * args->width) + left;
 
-		if (iy >= args->height)
-			continue;
-		for (size_t s = 0; s < args->kernel[2]; s++, from += args->dilation[2]) {
-			vf x;
-
-			if (lanes) {
-				x = window_load(from, lanes[s], stride <= 2 ? stride : 0, stride);
-				x = slide_masked(what, lanes[s].bits, x);
-			} else if (stride == 2 && s + 1 < args->kernel[2] &&
-				   args->dilation[2] == 1) {
-				/* What is between one tap's pixels is the next one's. */
-				const vf low = vf_load(from), high = vf_load(from + VW);
-
-				x = __builtin_shufflevector(low, high, VEC_EVEN);
-				slide_rows(what, height, stride, rows, row, i, s, x, value);
-				x = __builtin_shufflevector(low, high, SLIDE_ODD);
-				s++;
-				from++;
-			} else {
-				x = window_load_all(from, stride);
-			}
-			slide_rows(what, height, stride, rows, row, i, s, x, value);
-		}
+		if (iy < args->height)
+			slide_taps(what, height, width, stride, rows, row, i,
+				   plane + (ptrdiff_t)(iy * args->width) + left, lanes, value);
 	}
 	VEC_UNROLL
 	for (size_t o = 0; o < rows; o++) {
@@ -328,36 +393,49 @@ VEC_INLINE void slide_block(const enum slide what, const size_t height, const si
 	}
 }
 
-VEC_INLINE void slide_block_rows(const enum slide what, const size_t height, const size_t stride,
-				 const size_t rows, const struct slide_row *row,
-				 const struct window_inner *inner, float *y)
+VEC_INLINE void slide_block_rows(const enum slide what, const size_t height, const size_t width,
+				 const size_t stride, const size_t rows,
+				 const struct slide_row *row, const struct window_inner *inner,
+				 float *y)
 {
 	const struct cpu_window *args = row->args;
+	const struct slide_edges *edges = row->edges;
 	const vf all = vf_set((float)args->kernel[2]);
 	size_t divides[SLIDE_ROWS] = {0};
-	struct window_lanes lanes[SLIDE_BLOCK_TAPS];
+	struct slide_edges other;
 
 	for (size_t o = 0; o < rows && what == SLIDE_SUM; o++)
 		divides[o] = window_counted(args, row->oz, 0, args->depth) *
 			     window_counted(args, row->oy + o, 1, args->height);
 	for (size_t ox = 0; ox < args->out_width; ox += VW) {
 		const size_t n = window_min(VW, args->out_width - ox);
+		const struct slide_edges *at = edges;
+		size_t edge = ox > 0;
 
 		cpu_pause_at(args->pause, ox + VW, SLIDE_PIECE);
 		if (stride <= 2 && ox >= inner->begin && ox + VW <= inner->end) {
-			slide_block(what, height, stride, rows, row, divides, ox, VW, NULL, all, y);
+			slide_block(what, height, width, stride, rows, row, divides, ox, VW, NULL,
+				    all, y);
 			continue;
 		}
-		for (size_t s = 0; s < args->kernel[2]; s++)
-			lanes[s] = slide_lanes(args, ox, n, s);
-		slide_block(what, height, stride, rows, row, divides, ox, n, lanes,
-			    what == SLIDE_SUM ? slide_row_counts(args, ox, n) : all, y);
+		/* Between them only where all of a window is padding, or dilated beyond it. */
+		if (ox != 0 && ox != edges->last) {
+			for (size_t s = 0; s < args->kernel[2]; s++)
+				other.lanes[0][s] = slide_lanes(args, ox, n, s);
+			if (what == SLIDE_SUM)
+				other.counts[0] = slide_row_counts(args, ox, n);
+			at = &other;
+			edge = 0;
+		}
+		slide_block(what, height, width, stride, rows, row, divides, ox, n, at->lanes[edge],
+			    at->counts[edge], y);
 	}
 }
 
 /* A plane by several rows at once. */
-VEC_INLINE void slide_blocks(const enum slide what, const size_t height, const size_t stride,
-			     struct slide_row *row, const struct window_inner *inner, float *y)
+VEC_INLINE void slide_blocks(const enum slide what, const size_t height, const size_t width,
+			     const size_t stride, struct slide_row *row,
+			     const struct window_inner *inner, float *y)
 {
 	const struct cpu_window *args = row->args;
 
@@ -368,11 +446,12 @@ VEC_INLINE void slide_blocks(const enum slide what, const size_t height, const s
 
 			cpu_pause(args->pause);
 			if (rows == SLIDE_ROWS)
-				slide_block_rows(what, height, stride, SLIDE_ROWS, row, inner, y);
+				slide_block_rows(what, height, width, stride, SLIDE_ROWS, row,
+						 inner, y);
 			else if (rows == 2)
-				slide_block_rows(what, height, stride, 2, row, inner, y);
+				slide_block_rows(what, height, width, stride, 2, row, inner, y);
 			else
-				slide_block_rows(what, height, stride, 1, row, inner, y);
+				slide_block_rows(what, height, width, stride, 1, row, inner, y);
 			row->oy += rows;
 			y += rows * args->out_width;
 		}
@@ -391,30 +470,43 @@ VEC_INLINE bool slide_usual(const enum slide what, struct slide_row *row,
 	    stride != args->stride[2] || args->dilation[1] != 1 ||
 	    args->kernel[2] > SLIDE_BLOCK_TAPS)
 		return false;
+	if (what == SLIDE_CONV) {
+		if (height == 3 && stride == 1)
+			slide_blocks(what, 3, 0, 1, row, inner, y);
+		else if (height == 3 && stride == 2)
+			slide_blocks(what, 3, 0, 2, row, inner, y);
+		else if (height == 5 && stride == 1)
+			slide_blocks(what, 5, 0, 1, row, inner, y);
+		else if (height == 5 && stride == 2)
+			slide_blocks(what, 5, 0, 2, row, inner, y);
+		else
+			return false;
+		return true;
+	}
+	if (args->kernel[2] != height || args->dilation[2] != 1)
+		return false;
 	if (height == 3 && stride == 1)
-		slide_blocks(what, 3, 1, row, inner, y);
+		slide_blocks(what, 3, 3, 1, row, inner, y);
 	else if (height == 3 && stride == 2)
-		slide_blocks(what, 3, 2, row, inner, y);
-	else if (what != SLIDE_CONV && height == 2 && stride == 2)
-		slide_blocks(what, 2, 2, row, inner, y);
-	else if (what != SLIDE_CONV && height == 3 && stride == 3)
-		slide_blocks(what, 3, 3, row, inner, y);
-	else if (what == SLIDE_CONV && height == 5 && stride == 1)
-		slide_blocks(what, 5, 1, row, inner, y);
-	else if (what == SLIDE_CONV && height == 5 && stride == 2)
-		slide_blocks(what, 5, 2, row, inner, y);
+		slide_blocks(what, 3, 3, 2, row, inner, y);
+	else if (height == 2 && stride == 2)
+		slide_blocks(what, 2, 2, 2, row, inner, y);
+	else if (height == 3 && stride == 3)
+		slide_blocks(what, 3, 3, 3, row, inner, y);
 	else
 		return false;
 	return true;
 }
 
 VEC_INLINE void slide_plane(const enum slide what, const struct cpu_window *args,
-			    const float *plane, const float *weights, float bias, float *y)
+			    const struct slide_edges *edges, const float *plane,
+			    const float *weights, float bias, float *y)
 {
-	struct slide_row row = {.args = args, .plane = plane, .weights = weights, .bias = bias};
-	const struct window_inner inner = window_find_inner(args);
+	struct slide_row row = {
+		.args = args, .edges = edges, .plane = plane, .weights = weights, .bias = bias};
+	const struct window_inner *inner = &edges->inner;
 
-	if (slide_usual(what, &row, &inner, y))
+	if (slide_usual(what, &row, inner, y))
 		return;
 	for (row.oz = 0; row.oz < args->out_depth; row.oz++) {
 		window_taps(row.oz, args->stride[0], args->pad_begin[0], args->dilation[0],
@@ -427,11 +519,11 @@ VEC_INLINE void slide_plane(const enum slide what, const struct cpu_window *args
 				row.divides = window_counted(args, row.oz, 0, args->depth) *
 					      window_counted(args, row.oy, 1, args->height);
 			if (args->stride[2] == 1)
-				slide_row(what, 1, &row, &inner, y);
+				slide_row(what, 1, &row, inner, y);
 			else if (args->stride[2] == 2)
-				slide_row(what, 2, &row, &inner, y);
+				slide_row(what, 2, &row, inner, y);
 			else
-				slide_row(what, 0, &row, &inner, y);
+				slide_row(what, 0, &row, inner, y);
 		}
 	}
 }
@@ -440,12 +532,14 @@ void CPU_FN(conv_depthwise)(const struct cpu_window *args, size_t begin, size_t 
 {
 	const size_t taps = args->kernel[0] * args->kernel[1] * args->kernel[2];
 	const size_t pixels = cpu_window_out(args);
+	struct slide_edges edges;
 
+	slide_find_edges(SLIDE_CONV, args, &edges);
 	for (size_t unit = begin; unit < end; unit++) {
 		const size_t channel = unit % args->channels;
 		float *y = args->y + unit * pixels;
 
-		slide_plane(SLIDE_CONV, args, args->x + unit * cpu_window_in(args),
+		slide_plane(SLIDE_CONV, args, &edges, args->x + unit * cpu_window_in(args),
 			    args->weights + channel * taps, args->bias ? args->bias[channel] : 0,
 			    y);
 		for (size_t i = 0; args->activation && i < pixels; i += CPU_PAUSE_ELEMS) {
@@ -458,21 +552,30 @@ void CPU_FN(conv_depthwise)(const struct cpu_window *args, size_t begin, size_t 
 
 void CPU_FN(max_pool)(const struct cpu_window *args, size_t begin, size_t end)
 {
+	struct slide_edges edges;
+
+	slide_find_edges(SLIDE_MAX, args, &edges);
 	for (size_t unit = begin; unit < end; unit++)
-		slide_plane(SLIDE_MAX, args, args->x + unit * cpu_window_in(args), NULL, 0,
+		slide_plane(SLIDE_MAX, args, &edges, args->x + unit * cpu_window_in(args), NULL, 0,
 			    args->y + unit * cpu_window_out(args));
 }
 
 void CPU_FN(average_pool)(const struct cpu_window *args, size_t begin, size_t end)
 {
+	struct slide_edges edges;
+
+	slide_find_edges(SLIDE_SUM, args, &edges);
 	for (size_t unit = begin; unit < end; unit++)
-		slide_plane(SLIDE_SUM, args, args->x + unit * cpu_window_in(args), NULL, 0,
+		slide_plane(SLIDE_SUM, args, &edges, args->x + unit * cpu_window_in(args), NULL, 0,
 			    args->y + unit * cpu_window_out(args));
 }
 
 void CPU_FN(lp_pool)(const struct cpu_window *args, size_t begin, size_t end)
 {
+	struct slide_edges edges;
+
+	slide_find_edges(SLIDE_LP, args, &edges);
 	for (size_t unit = begin; unit < end; unit++)
-		slide_plane(SLIDE_LP, args, args->x + unit * cpu_window_in(args), NULL, 0,
+		slide_plane(SLIDE_LP, args, &edges, args->x + unit * cpu_window_in(args), NULL, 0,
 			    args->y + unit * cpu_window_out(args));
 }
