@@ -40,6 +40,13 @@ static unsigned int n_devices;
 static struct made *now; /* commands are for this one */
 static bool is_child;
 
+/* What drivers take memory for by themselves; either may be there. */
+static struct taken {
+	struct made *made;
+	VkCommandPool commands;
+	VkDescriptorPool descriptors;
+} taken;
+
 static struct slot {
 	VkDeviceMemory memory;
 	struct made *made;
@@ -358,6 +365,64 @@ static void import_host(uint64_t bytes, unsigned int n)
 	printf("host: n=%u result=%d\n", done, result);
 }
 
+/* ---- What drivers take for themselves ---- */
+
+static VkResult take_commands(uint32_t n)
+{
+	const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+	const VkCommandBufferBeginInfo begin = {
+		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+	};
+	VkCommandBufferAllocateInfo info = {
+		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+		.commandBufferCount = 1,
+	};
+	VkResult result = now->vk.vkCreateCommandPool(now->device, &pool, NULL, &taken.commands);
+
+	info.commandPool = taken.commands;
+	for (uint32_t i = 0; i < n && !result; i++) {
+		VkCommandBuffer buffer;
+
+		result = now->vk.vkAllocateCommandBuffers(now->device, &info, &buffer);
+		if (!result)
+			result = now->vk.vkBeginCommandBuffer(buffer, &begin);
+		if (!result)
+			result = now->vk.vkEndCommandBuffer(buffer);
+	}
+	return result;
+}
+
+static VkResult take_descriptors(uint32_t n)
+{
+	const VkDescriptorPoolSize size = {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, n};
+	const VkDescriptorPoolCreateInfo info = {
+		.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
+		.maxSets = 1,
+		.poolSizeCount = 1,
+		.pPoolSizes = &size,
+	};
+
+	return now->vk.vkCreateDescriptorPool(now->device, &info, NULL, &taken.descriptors);
+}
+
+static void take(const char *what, uint32_t n)
+{
+	taken.made = now;
+	printf("take: result=%d\n",
+	       strcmp(what, "commands") == 0 ? take_commands(n) : take_descriptors(n));
+}
+
+static void give_back(void)
+{
+	const struct made *made = taken.made;
+
+	if (!made)
+		return;
+	made->vk.vkDestroyCommandPool(made->device, taken.commands, NULL);
+	made->vk.vkDestroyDescriptorPool(made->device, taken.descriptors, NULL);
+	taken = (struct taken){.made = NULL};
+}
+
 /* ---- Threads ---- */
 
 struct worker {
@@ -444,6 +509,68 @@ static void allocate_while_freeing(uint64_t bytes, unsigned int slot, unsigned i
 	printf("while-freeing: result=%d\n", result);
 }
 
+/* ---- The driver without the loader ---- */
+
+/*
+ * As the loader does: drivers answer nobody who has not agreed on an interface with them. Return:
+ * NULL, it is none.
+ */
+static PFN_vkGetInstanceProcAddr load_driver(const char *path)
+{
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	VkResult(VKAPI_PTR * negotiate)(uint32_t *) = NULL;
+	PFN_vkGetInstanceProcAddr get = NULL;
+	uint32_t version = 5;
+
+	if (library) {
+		*(void **)&negotiate = dlsym(library, "vk_icdNegotiateLoaderICDInterfaceVersion");
+		*(void **)&get = dlsym(library, "vk_icdGetInstanceProcAddr");
+	}
+	return negotiate && get && !negotiate(&version) ? get : NULL;
+}
+
+/*
+ * What a driver says that this process has of its first device's own memory: no layer is asked. It
+ * is the same driver in the same process, whose counts are of all instances.
+ */
+static void tell_driver(const char *path)
+{
+	const VkInstanceCreateInfo info = {
+		.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+		.pApplicationInfo =
+			&(VkApplicationInfo){.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
+					     .apiVersion = VK_API_VERSION_1_2},
+	};
+	PFN_vkGetInstanceProcAddr get = load_driver(path);
+	PFN_vkCreateInstance create =
+		get ? (PFN_vkCreateInstance)get(NULL, "vkCreateInstance") : NULL;
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
+	};
+	VkPhysicalDeviceMemoryProperties2 memory = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+		.pNext = &budget,
+	};
+	VkInstance instance;
+	VkPhysicalDevice physical;
+	uint64_t bytes = 0;
+	uint32_t n = 1;
+
+	if (!create || create(&info, NULL, &instance)) {
+		printf("driver: none\n");
+		return;
+	}
+#define OF_INSTANCE(name) ((PFN_##name)get(instance, #name))
+	if (OF_INSTANCE(vkEnumeratePhysicalDevices)(instance, &n, &physical) >= 0 && n > 0)
+		OF_INSTANCE(vkGetPhysicalDeviceMemoryProperties2)(physical, &memory);
+	for (uint32_t i = 0; i < memory.memoryProperties.memoryHeapCount; i++)
+		if (memory.memoryProperties.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
+			bytes += budget.heapUsage[i];
+	OF_INSTANCE(vkDestroyInstance)(instance, NULL);
+#undef OF_INSTANCE
+	printf("driver: bytes=%" PRIu64 "\n", bytes);
+}
+
 /* ---- Commands ---- */
 
 static void repeat(const char *name, uint64_t bytes, unsigned int n, uint32_t type, bool exportable)
@@ -519,6 +646,13 @@ static bool obey(unsigned int n, char **words)
 	} else if (!strcmp(name, "use")) {
 		now = &devices[a];
 		printf("use: ok\n");
+	} else if (!strcmp(name, "take") && n > 2) {
+		take(words[1], (uint32_t)b);
+	} else if (!strcmp(name, "give-back")) {
+		give_back();
+		printf("give-back: ok\n");
+	} else if (!strcmp(name, "driver") && n > 1) {
+		tell_driver(words[1]);
 	} else if (!strcmp(name, "budget")) {
 		tell_budget();
 	} else if (!strcmp(name, "extension")) {
@@ -579,32 +713,17 @@ static bool obey(unsigned int n, char **words)
 	return true;
 }
 
-/* As the loader does: drivers answer nobody who has not agreed on an interface with them. */
-static VkResult load_driver(const char *path)
-{
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	VkResult(VKAPI_PTR * negotiate)(uint32_t *) = NULL;
-	PFN_vkGetInstanceProcAddr get = NULL;
-	uint32_t version = 5;
-
-	if (library) {
-		*(void **)&negotiate = dlsym(library, "vk_icdNegotiateLoaderICDInterfaceVersion");
-		*(void **)&get = dlsym(library, "vk_icdGetInstanceProcAddr");
-	}
-	if (!negotiate || !get || negotiate(&version))
-		return VK_ERROR_INITIALIZATION_FAILED;
-	volkInitializeCustom(get);
-	return VK_SUCCESS;
-}
-
 int main(void)
 {
 	const char *driver = getenv("LEASE_CLIENT_DRIVER");
+	PFN_vkGetInstanceProcAddr get = NULL;
 	char line[256];
 	bool more = true;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (driver ? load_driver(driver) : volkInitialize()) {
+	if (driver && (get = load_driver(driver)))
+		volkInitializeCustom(get);
+	if (driver ? !get : volkInitialize() != VK_SUCCESS) {
 		printf("no Vulkan\n");
 		return 77;
 	}
