@@ -9,6 +9,7 @@ when it is stopped or killed.
 """
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -129,6 +130,20 @@ def test_models(program, folder):
     expect(not os.listdir(folder), 'something is left behind')
 
 
+def test_lease(program):
+    """Targets that are differences and times, as ratios, unless there is no Vulkan here."""
+    result = run(program, '--json', '--quick', '--seconds=0.01', 'lease')
+    expect(result.returncode == 0, f'failed: {result.stderr}')
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    if not rows:
+        expect('skipped' in result.stderr, 'neither a row nor a reason')
+    for row in rows:
+        base = row['baseline_p50']
+        wanted = {'allocate': (base + 150) / base, 'budget': 2000 / base, 'ffmpeg': 0.99}
+        kind = re.match('[a-z]+', row['params']).group()
+        expect(abs(row['target'] / wanted[kind] - 1) < 1e-4, f'{row}: target')
+
+
 def test_operators(program):
     """Every operator beside oneDNN, unless it is not there; both results are compared."""
     result = run(program, '--json', '--quick', '--seconds=0.01', 'operators')
@@ -213,6 +228,7 @@ def main():
         test_command_line(program)
         test_report(program, folder)
         test_models(program, folder)
+        test_lease(program)
         test_operators(program)
         test_probes(program, folder)
         test_scrape(program, folder)

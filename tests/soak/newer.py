@@ -11,6 +11,7 @@ numbers, which is enough to see where it puts what.
 import os
 import random
 import re
+import statistics
 import struct
 import subprocess
 import sys
@@ -49,9 +50,10 @@ sys.argv[1:3] = [wrap(WRAPPERS.name, os.path.abspath(program)) for program in sy
 sys.path.insert(0, INTEGRATION)
 
 from leaserig import MIB, Broker, Layers, expect
-from unmodified import Ended, display, half
+from unmodified import Ended, display, half, run
 
 LIMIT_S = 1500
+SPEED_PAIRS = 8
 ON_DRIVER = {'VK_DRIVER_FILES': DRIVER, 'VK_ICD_FILENAMES': DRIVER}
 
 
@@ -165,6 +167,34 @@ def llama(broker, layers):
     expect(on_card(fitted) < on_card(whole), 'it did not fit itself:', fitted.err[-4000:])
     small = Ended(broker, layers, part, [*command, '-ngl', '99'], **more)
     expect(small.status == 1 and 'model' in small.err, small.status, small.err[-2000:])
+    tell_speed(broker, layers, [*command, '-ngl', '99', '-t', '1', '--ignore-eos'], more)
+
+
+def tokens_per_s(err):
+    found = re.findall(r'\beval time =.*?([\d.]+) tokens per second', err)
+    expect(found, 'no speed is told:', err[-2000:])
+    return float(found[-1])
+
+
+def tell_speed(broker, layers, command, more):
+    """With a lease and without, by turns. Who else computes is not known here: told, not judged."""
+    command = [*command, '-n', '100']
+    speeds = {'without': [], 'with': []}
+    for turn in range(2 * SPEED_PAIRS):
+        # One, the other, the other, one.
+        if turn % 4 in (1, 2):
+            ended = Ended(broker, layers, 448 * MIB, command, **more)
+            ended.expect_well('for its speed')
+            speeds['with'].append(tokens_per_s(ended.err))
+        else:
+            done = run(command, layers, **more)
+            expect(done.returncode == 0, done.stderr[-2000:])
+            speeds['without'].append(tokens_per_s(done.stderr))
+    medians = {how: statistics.median(values) for how, values in speeds.items()}
+    # What the machine is busy with meanwhile is the same for two in a row, or nearly.
+    ratio = statistics.median(a / b for a, b in zip(speeds['with'], speeds['without']))
+    print(f"tokens/s: {medians['with']:.2f} with the layer, {medians['without']:.2f} without it, medians of "
+          f"{SPEED_PAIRS} runs each; ratio of two in a row {ratio:.3f}", flush=True)
 
 
 def vkmark(broker, layers):

@@ -9,7 +9,7 @@ static int run_lease(struct bench_env *env)
 
 const struct bench bench_lease = {
 	.name = "lease",
-	.summary = "what a Vulkan allocation costs under a lease",
+	.summary = "what a Vulkan allocation costs under a lease (target: +150 ns, budget 2 us)",
 	.baseline = "without-layer",
 	.run = run_lease,
 };

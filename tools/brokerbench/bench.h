@@ -101,6 +101,7 @@ struct bench_row {
 	const char *baseline; /* "bare-ring" */
 	double target;        /* of the ratio; 0: none */
 	double limit;         /* the target in its unit instead: at most; 0: that is none */
+	double more;          /* likewise: at most so much more than the baseline; 0: none */
 };
 
 /*

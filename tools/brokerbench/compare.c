@@ -111,6 +111,8 @@ void bench_report(struct bench_env *env, const struct bench_row *row, struct sam
 
 	if (row->limit != 0.0)
 		line.target = row->limit / line.baseline_p50;
+	if (row->more != 0.0)
+		line.target = 1 + row->more / line.baseline_p50;
 	if (env->json)
 		report_json(stdout, &line);
 	else

@@ -155,6 +155,7 @@ int lease_frames(struct bench_env *env, char *layer)
 		.unit = "frames/s",
 		.is_rate = true,
 		.baseline = "without-layer",
+		.target = 0.99,
 	};
 	const struct bench_side sides[2] = {{frames_round, layer}, {frames_round, NULL}};
 	double frames_per_s;
