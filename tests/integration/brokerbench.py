@@ -131,15 +131,17 @@ def test_models(program, folder):
 
 
 def test_lease(program):
-    """Targets that are differences and times, as ratios, unless there is no Vulkan here."""
-    result = run(program, '--json', '--quick', '--seconds=0.01', 'lease')
+    """Targets that are differences and times, as ratios, unless there is no Vulkan here; without ffmpeg,
+    which takes its time."""
+    result = run(program, '--json', '--quick', '--seconds=0.01', 'lease',
+                 env={**os.environ, 'PATH': '/nowhere'})
     expect(result.returncode == 0, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     if not rows:
         expect('skipped' in result.stderr, 'neither a row nor a reason')
     for row in rows:
         base = row['baseline_p50']
-        wanted = {'allocate': (base + 150) / base, 'budget': 2000 / base, 'ffmpeg': 0.99}
+        wanted = {'allocate': (base + 150) / base, 'budget': 2000 / base}
         kind = re.match('[a-z]+', row['params']).group()
         expect(abs(row['target'] / wanted[kind] - 1) < 1e-4, f'{row}: target')
 

@@ -117,7 +117,7 @@ def check_status(broker):
     expect(run(broker, '--vram=8MiB', 'echo', '--vram=1', '--wait')[0] == '--vram=1 --wait\n', '')
     for bad in (['--', 'true'], ['--vram=8MiB'], ['--vram=no', 'true'], ['--vram=0', 'true'],
                 ['--vram=8MiB', '--min=9MiB', 'true'], ['--vram=8MiB', '--max=7MiB', 'true'],
-                ['--vram=8MiB', '--wait=soon', 'true'], ['--vram=8MiB', '--wait', '1x', 'true'],
+                ['--vram=8MiB', '--wait=soon', 'true'], ['--vram=8MiB', '--wait=1.1h', 'true'], ['--vram=8MiB', '--wait', '1x', 'true'],
                 ['--vram=8MiB', '--device=99', 'true'], ['--no-such-option', 'true'],
                 ['--vram=8MiB', '--device=0', 'true'],
                 ['--vram=8MiB', '--report=/nowhere/file', 'true'],
@@ -148,6 +148,12 @@ def check_environment(broker, folder):
     # What the user has set is left.
     found = of('--vram=32MiB', env={**broker.env, 'LLAMA_ARG_FIT_TARGET': '5'})
     expect(found['LLAMA_ARG_FIT_TARGET'] == '5', found)
+    # What is said of waiting is for the program's allocations, too.
+    expect('RINGBROKER_LEASE_WAIT' not in found, found)
+    found = of('--vram=32MiB', '--wait=1.5')
+    expect(found['RINGBROKER_LEASE_WAIT'] == '1500ms', found)
+    found = of('--vram=32MiB', '--wait=1h', env={**broker.env, 'RINGBROKER_LEASE_WAIT': '0s'})
+    expect(found['RINGBROKER_LEASE_WAIT'] == '0s', found)
     # Without the layer there is nothing to tell.
     found = of('--vram=32MiB', '--no-layer', env=environment(folder, XDG_DATA_DIRS='/nowhere'))
     expect(not [name for name in found if not name.startswith('XDG')], found)
@@ -459,6 +465,25 @@ def check_vulkan(broker, folder):
     wait_for(lambda: leases(broker) == [], 'it is left')
 
 
+def check_growth(broker):
+    """With --wait a lease waits when it has to grow for its program, too."""
+    holder = Exec(broker, '--vram=40MiB', '--', MEMBER, '40', '40')
+    holder.expect_ready()
+    for wait, allocated in ([], 'n=0 result=-2'), (['--wait=10min'], 'n=1 result=0'):
+        program = Exec(broker, '--vram=8MiB', '--max=40MiB', *wait, '--', 'env',
+                       'ASAN_OPTIONS=detect_leaks=0', VULKAN_CLIENT)
+        program.process.stdin.write(f'device\nalloc {30 * MIB}\n')
+        program.process.stdin.flush()
+        expect(program.line() == 'device 0: result=0', 'no device')
+        if wait:
+            wait_for(lambda: [lease for lease in leases(broker) if lease['waiting']],
+                     'nobody waits')
+            holder.end()
+        expect(program.line() == f'alloc: {allocated}', wait)
+        program.end()
+    wait_for(lambda: leases(broker) == [], 'it is left')
+
+
 def check_counts(broker, n, granted, n_waiting, text):
     """What brokerctl status says of leases."""
     def counts():
@@ -604,6 +629,7 @@ def main():
         check_terminal(broker)
         check_use(broker, folder)
         check_vulkan(broker, folder)
+        check_growth(broker)
         check_two(broker)
         check_kills(broker)
         check_restart(broker, folder)

@@ -28,6 +28,8 @@
 #include "records.h"
 
 static const uint64_t one_second_ns = 1000000000;
+/* As long as brokers let anybody wait. */
+static const uint64_t max_wait_ns = 3600000000000;
 /* An answer that takes longer is a wait; without one it is much faster. */
 static const uint64_t soon_ns = 200000000;
 
@@ -121,6 +123,8 @@ static int read_options(const struct arguments *arguments, struct rbk_lease_opti
 	if (wait && !read_duration(wait, &ret->wait_ns))
 		return control_misuse(arguments, "--wait takes a time such as 30s, not %s",
 				      text_name(wait));
+	if (ret->wait_ns > max_wait_ns)
+		return control_misuse(arguments, "--wait is an hour at most");
 	if (device && !device_number(device, &ret->device))
 		return control_misuse(arguments, "there is no device %s; see brokerctl devices",
 				      text_name(device));
@@ -373,12 +377,16 @@ static void find_socket(struct execution *execution)
 		snprintf(execution->socket_path, sizeof(execution->socket_path), "%s", path);
 }
 
-static int set_environment(const struct execution *execution, const struct arguments *arguments)
+static int set_environment(const struct execution *execution, const struct arguments *arguments,
+			   uint64_t wait_ns)
 {
-	char number[16];
+	char number[16], wait[32];
 
 	if (arguments->values[OPT_NO_LAYER])
 		return EXIT_OK;
+	snprintf(wait, sizeof(wait), "%llums", (unsigned long long)wait_ns / 1000000);
+	if (wait_ns > 0 && setenv("RINGBROKER_LEASE_WAIT", wait, 0))
+		return control_fail(EXEC_FAILED, "out of memory");
 	snprintf(number, sizeof(number), "%u", rbk_lease_number(execution->lease));
 	if (setenv("RINGBROKER_VULKAN_LEASE", "1", 1) || setenv("RINGBROKER_LEASE", number, 1) ||
 	    setenv("RINGBROKER_SOCKET", execution->socket_path, 1) ||
@@ -546,7 +554,7 @@ static int write_report(const struct execution *execution, FILE *report, int sta
 }
 
 static int run_in_lease(struct execution *execution, const struct arguments *arguments,
-			uint64_t min_bytes, FILE *report)
+			const struct rbk_lease_options *options, FILE *report)
 {
 	struct exec_program program = {
 		.argv = arguments->operands,
@@ -556,7 +564,7 @@ static int run_in_lease(struct execution *execution, const struct arguments *arg
 		.data = execution,
 		.sigpipe = execution->control->sigpipe,
 	};
-	int status = set_environment(execution, arguments);
+	int status = set_environment(execution, arguments, options->wait_ns);
 	bool was_run;
 
 	if (status)
@@ -570,7 +578,7 @@ static int run_in_lease(struct execution *execution, const struct arguments *arg
 	if (!gate_is_over_self(execution->control, execution->gate))
 		execution->gate[0] = '\0';
 	make_cgroup(execution);
-	begin_limits(execution, min_bytes);
+	begin_limits(execution, options->min_bytes);
 	if (execution->dmem.has_region)
 		program.tick = follow_lease;
 	status = exec_program_run(&program, &was_run);
@@ -610,7 +618,7 @@ int run_exec(struct control *control, const struct arguments *arguments)
 	find_socket(&execution);
 	status = EXEC_FAILED;
 	if (open_lease(&execution, arguments, &options) == EXIT_OK)
-		status = run_in_lease(&execution, arguments, options.min_bytes, report);
+		status = run_in_lease(&execution, arguments, &options, report);
 	rbk_lease_close(execution.lease);
 	if (report)
 		fclose(report);

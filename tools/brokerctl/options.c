@@ -64,7 +64,7 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_QUIET] = {"quiet", NULL, false, "do not say at the end what was used"},
 	[OPT_REPEAT] = {"repeat", "N", false, "run it so often, and tell the times"},
 	[OPT_REPORT] = {"report", "FILE", false, "write there what was used, as JSON"},
-	[OPT_ROOM_WAIT] = {"wait", "TIME", false, "for room, at most so long: 30s, 5min"},
+	[OPT_ROOM_WAIT] = {"wait", "TIME", false, "for room, at most so long: 30s, 5min, 1h"},
 	[OPT_RTOL] = {"rtol", "X", false, "|got - expected| <= atol + rtol * |expected| (1e-3)"},
 	[OPT_RUN_DEVICE] = {"device", "auto|cpu|gpu", false,
 			    "run there (auto: the broker decides)"},
