@@ -29,12 +29,18 @@ static size_t last_taps(const struct cpu_window *args)
 	return args->kernel[0] * args->kernel[1] * args->kernel[2];
 }
 
+/* Channels of small groups: those of several in whole vectors. */
+static size_t last_padded(const struct cpu_window *args)
+{
+	return args->group == args->channels ? args->channels : (args->channels + VW - 1) / VW * VW;
+}
+
 size_t CPU_FN(pack_conv_last_size)(const struct cpu_window *args)
 {
 	const size_t taps = last_taps(args);
 
-	if (cpu_conv_is_depthwise(args))
-		return taps * args->channels;
+	if (cpu_conv_last_slides(args))
+		return taps * last_padded(args) * (args->channels / args->group);
 	return args->group * CPU_FN(pack_b_size)(args->channels / args->group * taps,
 						 args->out_channels / args->group);
 }
@@ -62,15 +68,29 @@ static float *last_pack_group(const struct cpu_window *args, const float *weight
 	return to;
 }
 
+/* Those of small groups, tap by tap: vectors of out channels, for each channel of their groups. */
+static void last_pack_groups(const struct cpu_window *args, float *to)
+{
+	const size_t taps = last_taps(args), group = args->channels / args->group;
+	const size_t padded = last_padded(args), width = group == 1 ? padded : VW;
+
+	for (size_t tap = 0; tap < taps; tap++)
+		for (size_t c = 0; c < padded; c += width)
+			for (size_t k = 0; k < group; k++)
+				for (size_t i = c; i < c + width; i++)
+					*to++ = i < args->channels
+							? args->weights[(i * group + k) * taps +
+									tap]
+							: 0;
+}
+
 void CPU_FN(pack_conv_last)(const struct cpu_window *args, float *to)
 {
 	const size_t taps = last_taps(args), n = args->out_channels / args->group;
 	const size_t depth = taps * args->channels / args->group;
 
-	if (cpu_conv_is_depthwise(args)) {
-		for (size_t tap = 0; tap < taps; tap++)
-			for (size_t c = 0; c < args->channels; c++)
-				*to++ = args->weights[c * taps + tap];
+	if (cpu_conv_last_slides(args)) {
+		last_pack_groups(args, to);
 		return;
 	}
 	for (size_t g = 0; g < args->group; g++)
@@ -291,8 +311,8 @@ void CPU_FN(conv_last)(const struct cpu_window *args, size_t begin, size_t end, 
 {
 	const struct cpu_window flat = cpu_conv_last_flat(args);
 
-	if (cpu_conv_is_depthwise(args)) {
-		CPU_FN(conv_depthwise_last)(args, begin, end);
+	if (cpu_conv_last_slides(args)) {
+		CPU_FN(conv_groups_last)(args, begin, end);
 		return;
 	}
 	while (begin < end) {

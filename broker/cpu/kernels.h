@@ -410,11 +410,20 @@ static inline struct cpu_window cpu_conv_last_flat(const struct cpu_window *args
 	return flat;
 }
 
+/* Has every group 1, 2 or 4 channels, and as many out channels? Then there is no matrix product. */
+static inline bool cpu_conv_last_slides(const struct cpu_window *args)
+{
+	const size_t group = args->channels / args->group;
+
+	return args->group > 1 && args->out_channels == args->channels &&
+	       (group == 1 || group == 2 || group == 4);
+}
+
 static inline size_t cpu_conv_last_units(const struct cpu_window *args)
 {
 	const struct cpu_window flat = cpu_conv_last_flat(args);
 
-	return cpu_conv_is_depthwise(args) ? cpu_rows_last(args) : cpu_conv_units(&flat);
+	return cpu_conv_last_slides(args) ? cpu_rows_last(args) : cpu_conv_matrix_units(&flat);
 }
 
 /* Output positions whose remainders by the strides are equal: how many sorts there are of them. */

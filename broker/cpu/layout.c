@@ -213,6 +213,9 @@ static struct rates conv_rates(const struct plan *plan, const struct node *node)
 				      : node->params.window.stride[2] > 1 ? 16
 									  : 46,
 				      55 * filled(channels)};
+	if (group > 1 && out_channels == channels &&
+	    (channels / group == 2 || channels / group == 4))
+		return (struct rates){30, 70};
 	if (out_channels / group < 12)
 		return (struct rates){30, 5};
 	if (out_channels / group < 32)

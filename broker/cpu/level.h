@@ -59,8 +59,8 @@ void CPU_FN(average_pool_last)(const struct cpu_window *args, size_t begin, size
 
 /* slide-hot.c, for conv(). Units: batch * channels. */
 void CPU_FN(conv_depthwise)(const struct cpu_window *args, size_t begin, size_t end);
-/* slide-last-hot.c, for conv_last(). Units: cpu_rows_last(). */
-void CPU_FN(conv_depthwise_last)(const struct cpu_window *args, size_t begin, size_t end);
+/* slide-last-hot.c, for conv_last() of cpu_conv_last_slides(). Units: cpu_rows_last(). */
+void CPU_FN(conv_groups_last)(const struct cpu_window *args, size_t begin, size_t end);
 
 /* reduce-int-hot.c, for reduce(). */
 void CPU_FN(reduce_int)(const struct cpu_reduce *args, size_t begin, size_t end);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Depthwise Conv and pooling of pictures whose channels come last
+ * Depthwise Conv, Conv of small groups and pooling of pictures whose channels come last
  *
  * A vector is neighbouring channels of one pixel, so every tap is one load whatever the strides,
  * dilations and the padding are: taps beside the input are left out for all of a pixel's channels.
  * Some neighbouring pixels are computed at once, to hide the latency of one sum and to load weights
  * once for all of them. Where the windows of neighbours overlap, they share what is loaded: of a
  * convolution, each pixel of the input; of a pooling, the result of each column of them.
+ *
+ * Of groups of two or four channels, a vector has several: each channel of the input is spread over
+ * those of its group and meets weights that are packed vector by vector for that.
  */
 #include <math.h>
 
@@ -14,7 +17,11 @@
 #include "cpu/level.h"
 #include "cpu/window.h"
 
-enum last { LAST_CONV, LAST_MAX, LAST_SUM };
+enum last { LAST_CONV, LAST_PAIRS, LAST_FOURS, LAST_MAX, LAST_SUM };
+
+/* Channels in a group of a convolution; 0: it is none. */
+#define LAST_GROUP(what) \
+	((what) == LAST_FOURS ? 4u : (what) == LAST_PAIRS ? 2u : (what) == LAST_CONV)
 
 /* Pixels that are computed at once. */
 enum { LAST_PIXELS = 4 };
@@ -30,6 +37,7 @@ struct last_row {
 	size_t oz, oy;
 	size_t q_begin, q_end, r_begin, r_end; /* taps that are inside along depth and height */
 	size_t divides;                        /* LAST_SUM: taps of these two that count */
+	float factor;                          /* LAST_SUM: of sums where none is clipped */
 };
 
 /* Some pixels of it. */
@@ -40,7 +48,7 @@ struct last_block {
 	size_t first[LAST_PIXELS], inside[LAST_PIXELS];
 	/* Columns of the input, counted from tap 0 of pixel 0, that are inside. */
 	size_t columns_begin, columns_end;
-	float divisors[LAST_PIXELS]; /* LAST_SUM */
+	float factors[LAST_PIXELS]; /* LAST_SUM: of sums */
 };
 
 /* How the taps of a row are gone through. */
@@ -54,6 +62,31 @@ enum last_way {
 VEC_INLINE vf last_start(const enum last what)
 {
 	return vf_set(what == LAST_MAX ? -INFINITY : 0);
+}
+
+/* In every lane, channel @k of its group. */
+#define LAST_SPREAD_2(b, k) (b) + (k), (b) + (k), (b) + 2 + (k), (b) + 2 + (k)
+#define LAST_SPREAD_4(b, k) (b) + (k), (b) + (k), (b) + (k), (b) + (k)
+#if VW == 16
+#define LAST_SPREAD(x, spread, k) \
+	__builtin_shufflevector(x, x, spread(0, k), spread(4, k), spread(8, k), spread(12, k))
+#elif VW == 8
+#define LAST_SPREAD(x, spread, k) __builtin_shufflevector(x, x, spread(0, k), spread(4, k))
+#else
+#define LAST_SPREAD(x, spread, k) __builtin_shufflevector(x, x, spread(0, k))
+#endif
+
+/* @weights: VW for each channel of a group. */
+VEC_INLINE vf last_groups(const enum last what, vf value, const vf *weights, vf x)
+{
+	if (what == LAST_PAIRS) {
+		value += weights[0] * LAST_SPREAD(x, LAST_SPREAD_2, 0);
+		return value + weights[1] * LAST_SPREAD(x, LAST_SPREAD_2, 1);
+	}
+	value += weights[0] * LAST_SPREAD(x, LAST_SPREAD_4, 0);
+	value += weights[1] * LAST_SPREAD(x, LAST_SPREAD_4, 1);
+	value += weights[2] * LAST_SPREAD(x, LAST_SPREAD_4, 2);
+	return value + weights[3] * LAST_SPREAD(x, LAST_SPREAD_4, 3);
 }
 
 VEC_INLINE vf last_tap(const enum last what, vf value, vf weight, vf x)
@@ -83,6 +116,12 @@ VEC_INLINE const float *last_line(const struct last_block *block, size_t q, size
 				(ptrdiff_t)args->channels;
 }
 
+/* Packed weights of one tap: of groups, whole vectors for each of a group's channels. */
+VEC_INLINE size_t last_tap_weights(const enum last what, size_t channels)
+{
+	return what == LAST_CONV ? channels : (channels + VW - 1) / VW * VW * LAST_GROUP(what);
+}
+
 /* Tap @s of one row of the window, for all pixels: @value. @from: tap 0 of pixel 0. */
 VEC_INLINE void last_tap_of(const enum last what, const bool clips, const bool all,
 			    const struct last_block *block, size_t s, const float *from,
@@ -90,15 +129,26 @@ VEC_INLINE void last_tap_of(const enum last what, const bool clips, const bool a
 {
 	const struct cpu_window *args = block->row->args;
 	const size_t channels = args->channels, step = args->stride[2] * channels;
-	vf w = {0};
+	const bool in_groups = what == LAST_PAIRS || what == LAST_FOURS;
+	vf w[4] = {0};
 
 	from += s * args->dilation[2] * channels;
 	if (what == LAST_CONV)
-		w = last_load(weight + s * channels, all, n);
+		w[0] = last_load(weight + s * channels, all, n);
 	VEC_UNROLL
-	for (size_t i = 0; i < LAST_PIXELS; i++)
-		if (!clips || s - block->first[i] < block->inside[i])
-			value[i] = last_tap(what, value[i], w, last_load(from + i * step, all, n));
+	for (size_t k = 0; k < 4; k++)
+		if (in_groups && k < LAST_GROUP(what))
+			w[k] = vf_load(weight + s * last_tap_weights(what, channels) + k * VW);
+	VEC_UNROLL
+	for (size_t i = 0; i < LAST_PIXELS; i++) {
+		vf x;
+
+		if (clips && s - block->first[i] >= block->inside[i])
+			continue;
+		x = last_load(from + i * step, all, n);
+		value[i] = in_groups ? last_groups(what, value[i], w, x)
+				     : last_tap(what, value[i], w[0], x);
+	}
 }
 
 /* All of them; a @width of 0 is any. */
@@ -172,7 +222,7 @@ VEC_INLINE void last_vectors(const enum last what, const enum last_way way, cons
 	float *y = row->y + block->ox * args->channels + c;
 	vf value[LAST_PIXELS], start = last_start(what), columns[LAST_COLUMNS];
 
-	if (what == LAST_CONV && args->bias)
+	if (LAST_GROUP(what) && args->bias)
 		start = last_load(args->bias + c, all, n);
 	VEC_UNROLL
 	for (size_t i = 0; i < LAST_PIXELS; i++)
@@ -184,10 +234,10 @@ VEC_INLINE void last_vectors(const enum last what, const enum last_way way, cons
 		for (size_t r = row->r_begin; r < row->r_end; r++) {
 			const float *from = last_line(block, q, r) + c, *weight = NULL;
 
-			if (what == LAST_CONV)
-				weight = args->weights_packed + c +
+			if (LAST_GROUP(what))
+				weight = args->weights_packed + c * LAST_GROUP(what) +
 					 (q * args->kernel[1] + r) * args->kernel[2] *
-						 args->channels;
+						 last_tap_weights(what, args->channels);
 			if (shares)
 				last_share(what, clips, width, stride, all, block, from, weight, n,
 					   value, columns);
@@ -203,7 +253,7 @@ VEC_INLINE void last_vectors(const enum last what, const enum last_way way, cons
 		if (clips && i >= block->n)
 			continue;
 		if (what == LAST_SUM)
-			value[i] /= vf_set(block->divisors[i]);
+			value[i] *= vf_set(clips ? block->factors[i] : row->factor);
 		if (all)
 			vf_store(y + i * args->channels, value[i]);
 		else
@@ -260,26 +310,44 @@ static void last_count(const struct cpu_window *args, struct last_block *block)
 		const size_t divides =
 			block->row->divides * window_counted(args, block->ox + i, 2, args->width);
 
-		block->divisors[i] = divides ? (float)divides : 1;
+		block->factors[i] = 1 / (float)(divides ? divides : 1);
 	}
+}
+
+VEC_INLINE void last_any(const enum last what, size_t width, const struct last_block *block,
+			 bool clips)
+{
+	if (clips)
+		last_block(what, LAST_EACH_CLIPPED, 0, 0, block);
+	else if (width == 2)
+		last_block(what, LAST_EACH, 2, 0, block);
+	else if (width == 3)
+		last_block(what, LAST_EACH, 3, 0, block);
+	else
+		last_block(what, LAST_EACH, 0, 0, block);
 }
 
 VEC_INLINE void last_row(const enum last what, const struct last_row *row,
 			 const struct window_inner *inner)
 {
 	const struct cpu_window *args = row->args;
-	const bool shares = args->dilation[2] == 1;
+	const bool shares = args->dilation[2] == 1 && what != LAST_PAIRS && what != LAST_FOURS;
 	const size_t width = args->kernel[2], stride = args->stride[2];
 	struct last_block block = {.row = row};
 
 	for (; block.ox < args->out_width; block.ox += block.n) {
-		const bool clips = block.ox < inner->begin || block.ox + LAST_PIXELS > inner->end;
+		bool clips;
 
 		cpu_pause_at(args->pause, block.ox, LAST_PIECE / 16);
+		/* The last ones that are no edge with some again that were computed before. */
+		if (block.ox >= inner->begin + LAST_PIXELS && block.ox < inner->end &&
+		    block.ox + LAST_PIXELS > inner->end)
+			block.ox = inner->end - LAST_PIXELS;
 		block.n = window_min(LAST_PIXELS, args->out_width - block.ox);
+		clips = block.ox < inner->begin || block.ox + LAST_PIXELS > inner->end;
 		if (clips)
 			last_clip(args, &block);
-		if (what == LAST_SUM)
+		if (what == LAST_SUM && clips)
 			last_count(args, &block);
 		if (shares && width == 3 && stride == 1)
 			last_shared(what, 3, 1, &block, clips);
@@ -289,14 +357,8 @@ VEC_INLINE void last_row(const enum last what, const struct last_row *row,
 			last_shared(what, 5, 1, &block, clips);
 		else if (shares && width == 5 && stride == 2 && what == LAST_CONV)
 			last_shared(what, 5, 2, &block, clips);
-		else if (clips)
-			last_block(what, LAST_EACH_CLIPPED, 0, 0, &block);
-		else if (width == 2)
-			last_block(what, LAST_EACH, 2, 0, &block);
-		else if (width == 3)
-			last_block(what, LAST_EACH, 3, 0, &block);
 		else
-			last_block(what, LAST_EACH, 0, 0, &block);
+			last_any(what, width, &block, clips);
 	}
 }
 
@@ -319,9 +381,11 @@ VEC_INLINE void last_rows(const enum last what, const struct cpu_window *args, s
 			    args->kernel[0], args->depth, &row.q_begin, &row.q_end);
 		window_taps(row.oy, args->stride[1], args->pad_begin[1], args->dilation[1],
 			    args->kernel[1], args->height, &row.r_begin, &row.r_end);
-		if (what == LAST_SUM)
+		if (what == LAST_SUM) {
 			row.divides = window_counted(args, row.oz, 0, args->depth) *
 				      window_counted(args, row.oy, 1, args->height);
+			row.factor = 1 / (float)((row.divides ? row.divides : 1) * args->kernel[2]);
+		}
 		last_row(what, &row, &inner);
 		for (size_t i = 0; args->activation && i < out; i += CPU_PAUSE_ELEMS) {
 			cpu_activate(args->activation, row.y + i,
@@ -331,9 +395,16 @@ VEC_INLINE void last_rows(const enum last what, const struct cpu_window *args, s
 	}
 }
 
-void CPU_FN(conv_depthwise_last)(const struct cpu_window *args, size_t begin, size_t end)
+void CPU_FN(conv_groups_last)(const struct cpu_window *args, size_t begin, size_t end)
 {
-	last_rows(LAST_CONV, args, begin, end);
+	const size_t group = args->channels / args->group;
+
+	if (group == 4)
+		last_rows(LAST_FOURS, args, begin, end);
+	else if (group == 2)
+		last_rows(LAST_PAIRS, args, begin, end);
+	else
+		last_rows(LAST_CONV, args, begin, end);
 }
 
 void CPU_FN(max_pool_last)(const struct cpu_window *args, size_t begin, size_t end)
