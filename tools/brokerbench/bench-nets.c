@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * nets: what it is worth that pictures may lie as they are computed best
+ *
+ * Tasks of small networks over one picture, on one worker: as the broker prepares them, and with
+ * fusion forbidden, so that every picture stays channel after channel. They have no activations
+ * that could be fused otherwise: only how pictures lie differs.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench.h"
+#include "plans.h"
+#include "target.h"
+#include "util/checked.h"
+
+#define CONSTANT_BYTES (8u << 20)
+#define TENSOR_BYTES   (4u << 20)
+#define MAX_LAYERS     16
+
+/* Windows are square, with padding that keeps sizes as far as strides do; of MaxPool without. */
+struct layer {
+	const char *op;
+	uint32_t channels, kernel, stride;
+	bool is_depthwise;
+};
+
+struct net {
+	const char *name;
+	uint32_t channels, size; /* of the picture */
+	struct layer layers[MAX_LAYERS];
+};
+
+#define CONV(channels_, kernel_, stride_)                  \
+	{                                                  \
+		"Conv", channels_, kernel_, stride_, false \
+	}
+#define DEPTHWISE(channels_, stride_)               \
+	{                                           \
+		"Conv", channels_, 3, stride_, true \
+	}
+#define POOL(channels_, kernel_, stride_)              \
+	{                                              \
+		"MaxPool", channels_, kernel_, stride_ \
+	}
+
+static const struct net nets[] = {
+	{"digits 1x28x28", 1, 28, {CONV(8, 5, 1), POOL(8, 2, 2), CONV(16, 5, 1), POOL(16, 3, 3)}},
+	{"3x3 and pooling 3x64x64",
+	 3,
+	 64,
+	 {CONV(32, 3, 1), CONV(32, 3, 1), POOL(32, 2, 2), CONV(64, 3, 1), CONV(64, 3, 1),
+	  POOL(64, 2, 2), CONV(128, 3, 1), CONV(128, 3, 1), POOL(128, 2, 2)}},
+	{"depthwise 3x112x112",
+	 3,
+	 112,
+	 {CONV(32, 3, 2), DEPTHWISE(32, 1), CONV(64, 1, 1), DEPTHWISE(64, 2), CONV(128, 1, 1),
+	  DEPTHWISE(128, 1), CONV(128, 1, 1), DEPTHWISE(128, 2), CONV(256, 1, 1), DEPTHWISE(256, 2),
+	  CONV(512, 1, 1), DEPTHWISE(512, 1), CONV(512, 1, 1)}},
+};
+
+/* Adds a layer over tensor @x. Return: what it writes; the last one's is the output. */
+static unsigned int add_layer(struct rbk_builder *builder, const struct layer *layer,
+			      uint32_t channels, unsigned int x, const struct rbk_arena *constants,
+			      uint64_t *offset, unsigned int number, bool is_last)
+{
+	const uint32_t group = layer->is_depthwise ? channels : 1;
+	const uint32_t dims[] = {layer->channels, channels / group, layer->kernel, layer->kernel};
+	const int64_t kernel[] = {layer->kernel, layer->kernel};
+	const int64_t strides[] = {layer->stride, layer->stride};
+	const int64_t pad = layer->kernel / 2, pads[] = {pad, pad, pad, pad};
+	const bool is_conv = !strcmp(layer->op, "Conv");
+	unsigned int in[2] = {x}, out, node;
+	char name[32];
+
+	snprintf(name, sizeof(name), "t%u", number);
+	out = (is_last ? rbk_builder_output : rbk_builder_scratch)(builder, name, RBK_DTYPE_F32,
+								   RBK_RANK_INFERRED, NULL);
+	if (is_conv) {
+		snprintf(name, sizeof(name), "w%u", number);
+		in[1] = rbk_builder_constant(builder, name, RBK_DTYPE_F32, 4, dims, constants,
+					     *offset);
+		*offset += ((uint64_t)dims[0] * dims[1] * dims[2] * dims[3] * sizeof(float) +
+			    RBK_REF_ALIGN - 1) /
+			   RBK_REF_ALIGN * RBK_REF_ALIGN;
+	}
+	node = rbk_builder_node(builder, layer->op, NULL, in, is_conv ? 2 : 1, &out, 1);
+	rbk_builder_attr_ints(builder, node, "kernel_shape", kernel, 2);
+	rbk_builder_attr_ints(builder, node, "strides", strides, 2);
+	if (is_conv) {
+		rbk_builder_attr_int(builder, node, "group", group);
+		rbk_builder_attr_ints(builder, node, "pads", pads, 4);
+	}
+	return out;
+}
+
+static int make_plan(const struct net *net, const struct target *target,
+		     const struct rbk_arena *constants, bool fuses, struct rbk_plan **ret,
+		     struct rbk_error *error)
+{
+	const uint32_t dims[] = {1, net->channels, net->size, net->size};
+	struct rbk_builder *builder = rbk_builder_new("bench-nets");
+	uint32_t channels = net->channels;
+	uint64_t offset = 0;
+	unsigned int x;
+	int r;
+
+	if (!builder)
+		return -ENOMEM;
+	if (!fuses)
+		rbk_builder_disable_fusion(builder);
+	x = rbk_builder_input(builder, "x", RBK_DTYPE_F32, 4, dims);
+	for (unsigned int i = 0; i < MAX_LAYERS && net->layers[i].op; i++) {
+		x = add_layer(builder, &net->layers[i], channels, x, constants, &offset, i,
+			      i + 1 == MAX_LAYERS || !net->layers[i + 1].op);
+		channels = net->layers[i].channels;
+	}
+	r = rbk_plan_new(target->rbk, builder, 1, ret, error);
+	rbk_builder_free(builder);
+	return r;
+}
+
+/* Are both results the same, up to the rounding of sums in another order? */
+static bool is_same(const float *a, const float *b, size_t n)
+{
+	float largest = 0;
+
+	for (size_t i = 0; i < n; i++)
+		largest = fmaxf(largest, fabsf(b[i]));
+	for (size_t i = 0; i < n; i++)
+		if (!(fabsf(a[i] - b[i]) <= 1e-4f * largest))
+			return false;
+	return true;
+}
+
+static int compare(struct bench_env *env, const struct target *target, const struct net *net,
+		   const struct rbk_arena *constants, struct rbk_arena *arena)
+{
+	const struct bench_row row = {net->name, "ns", false, "channel after channel"};
+	struct rbk_plan *plans[2] = {NULL, NULL};
+	struct rbk_error error = {"out of memory"};
+	struct target_task tasks[2];
+	float *y = rbk_arena_data(arena);
+	int r = 0;
+
+	for (unsigned int i = 0; i < 2 && !r; i++) {
+		r = make_plan(net, target, constants, i == 0, &plans[i], &error);
+		if (r) {
+			bench_refused(env, r, error.text);
+			goto out;
+		}
+		tasks[i] = (struct target_task){
+			.ring = target->ring,
+			.plan_id = rbk_plan_id(plans[i]),
+			.count = 1,
+			.refs = {rbk_arena_ref(arena, 0),
+				 rbk_arena_ref(arena, (i + 1) * TENSOR_BYTES)},
+			.n_refs = 2,
+			.strategy = RBK_STRATEGY_ONLY_CPU,
+			.depth = 1,
+		};
+		r = target_run_once(&tasks[i]);
+	}
+	y += TENSOR_BYTES / sizeof(float);
+	if (!r && !is_same(y, y + TENSOR_BYTES / sizeof(float), TENSOR_BYTES / sizeof(float)))
+		r = -EILSEQ;
+	if (!r)
+		r = bench_compare(env, &row, (struct bench_side){target_waits, &tasks[0]},
+				  (struct bench_side){target_waits, &tasks[1]});
+	if (r)
+		bench_fail(env, r, "%s failed, or both are not the same", net->name);
+out:
+	rbk_plan_free(plans[0]);
+	rbk_plan_free(plans[1]);
+	return r;
+}
+
+static int run(struct bench_env *env)
+{
+	struct rbk_arena *constants = NULL, *arena = NULL;
+	struct rbk_error error = {"out of memory"};
+	struct target target;
+	int r;
+
+	r = target_init(&target, env, TARGET_ONE_WORKER);
+	if (r)
+		return r;
+	r = rbk_arena_new(target.rbk, CONSTANT_BYTES, &constants, &error);
+	if (!r) {
+		plans_fill(rbk_arena_data(constants), CONSTANT_BYTES / sizeof(float), 2);
+		r = rbk_arena_seal(constants, &error);
+	}
+	if (!r)
+		r = rbk_arena_new(target.rbk, 3 * TENSOR_BYTES, &arena, &error);
+	if (r) {
+		bench_refused(env, r, error.text);
+		goto out;
+	}
+	plans_fill(rbk_arena_data(arena), TENSOR_BYTES / sizeof(float), 1);
+	for (size_t i = 0; i < ARRAY_SIZE(nets) && !r; i++) {
+		memset((char *)rbk_arena_data(arena) + TENSOR_BYTES, 0, 2 * TENSOR_BYTES);
+		r = compare(env, &target, &nets[i], constants, arena);
+	}
+out:
+	rbk_arena_free(arena);
+	rbk_arena_free(constants);
+	target_deinit(&target);
+	return r;
+}
+
+const struct bench bench_nets = {
+	.name = "nets",
+	.summary = "tasks of small networks over pictures, which may lie with channels last",
+	.baseline = "the same, with every picture channel after channel",
+	.run = run,
+};
