@@ -148,6 +148,52 @@ struct last_pixel {
 	size_t batch, oz, oy, ox;
 };
 
+/* Are all taps of all of its windows inside? */
+static bool last_is_inner(const struct cpu_window *args, const struct last_pixel *pixel)
+{
+	const size_t at[3] = {pixel->oz, pixel->oy, pixel->ox};
+	const size_t limit[3] = {args->depth, args->height, args->width};
+
+	for (unsigned int i = 0; i < 3; i++) {
+		/* Before the beginning wraps to what is beyond the end. */
+		const size_t first = at[i] * args->stride[i] - args->pad_begin[i];
+
+		if (first >= limit[i] ||
+		    limit[i] - first <= (args->kernel[i] - 1) * args->dilation[i])
+			return false;
+	}
+	return true;
+}
+
+/* last_look() where all taps are inside and what those of a row see lies together. */
+static void last_look_inner(const struct cpu_window *args, const struct last_pixel *pixel,
+			    const float *x, const struct last_span *span, float *to)
+{
+	const size_t run = args->kernel[2] * (args->channels / args->group);
+	const size_t iz = pixel->oz * args->stride[0] - args->pad_begin[0];
+	const size_t iy = pixel->oy * args->stride[1] - args->pad_begin[1];
+	const size_t ix = pixel->ox * args->stride[2] - args->pad_begin[2];
+	const size_t line = args->width * args->channels;
+	size_t at = 0;
+
+	x += pixel->batch * args->channels * cpu_window_in(args) +
+	     ((iz * args->height + iy) * args->width + ix) * args->channels;
+	for (size_t q = 0; q < args->kernel[0]; q++) {
+		const float *from = x + q * args->dilation[0] * args->height * line;
+
+		for (size_t r = 0; r < args->kernel[1]; r++, at += run) {
+			const size_t begin = at > span->begin ? at : span->begin;
+			const size_t end = window_min(at + run, span->end);
+
+			if (begin < end) {
+				last_copy(to, from + (begin - at), end - begin);
+				to += end - begin;
+			}
+			from += args->dilation[1] * line;
+		}
+	}
+}
+
 /* What one pixel sees, in the span; @x: the first channel of the group, of the first picture. */
 static void last_look(const struct cpu_window *args, const struct last_pixel *pixel, const float *x,
 		      const struct last_span *span, float *to)
@@ -158,6 +204,10 @@ static void last_look(const struct cpu_window *args, const struct last_pixel *pi
 	const size_t ix = pixel->ox * args->stride[2] - args->pad_begin[2];
 	size_t begin = 0, end = width, at = 0;
 
+	if (pixels == width && last_is_inner(args, pixel)) {
+		last_look_inner(args, pixel, x, span, to);
+		return;
+	}
 	if (ix >= args->width || ix + (width - 1) * args->dilation[2] >= args->width)
 		window_taps(pixel->ox, args->stride[2], args->pad_begin[2], args->dilation[2],
 			    width, args->width, &begin, &end);

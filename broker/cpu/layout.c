@@ -193,13 +193,30 @@ static double filled(uint32_t channels)
 	return channels / (16.0 * ((channels + 15) / 16));
 }
 
-/*
- * Operations, or bytes of a pooling, per nanosecond, on Zen 4: channel after channel, and with
- * channels last.
- */
+/* Operations, or bytes of a pooling, per nanosecond, on Zen 4: channel after channel, and last. */
 struct rates {
 	double plain, last;
 };
+
+/*
+ * Of a convolution that is a matrix product. Either takes time for its operations, of which those
+ * in vectors that are not full are in vain, and for gathering what pixels see: channel after
+ * channel by taps, with channels last by runs. Few pixels fill no vectors of pixels.
+ */
+static struct rates product_rates(const struct node *node, uint32_t channels, uint32_t out_channels,
+				  uint64_t pixels)
+{
+	const uint32_t *kernel = node->params.window.kernel;
+	const double taps = (double)kernel[0] * kernel[1] * kernel[2];
+	const double flops = 2 * taps * channels * out_channels;
+	const double runs = taps / kernel[2] * (node->params.window.group > 1 ? kernel[2] : 1);
+	const double gathers_last = taps == 1 ? 0 : 4 * runs + taps * channels / 25;
+
+	return (struct rates){
+		flops / (flops / 110 * (pixels < 64 ? 1.25 : 1) + 3 + taps * channels / 12),
+		flops / (flops / 113 / filled(out_channels) + 3 + gathers_last),
+	};
+}
 
 static struct rates conv_rates(const struct plan *plan, const struct node *node)
 {
@@ -216,11 +233,7 @@ static struct rates conv_rates(const struct plan *plan, const struct node *node)
 	if (group > 1 && out_channels == channels &&
 	    (channels / group == 2 || channels / group == 4))
 		return (struct rates){30, 70};
-	if (out_channels / group < 12)
-		return (struct rates){30, 5};
-	if (out_channels / group < 32)
-		return (struct rates){64, 64};
-	return pixels < 64 ? (struct rates){86, 109} : (struct rates){102, 104};
+	return product_rates(node, channels / group, out_channels / group, pixels);
 }
 
 /* What a node takes less with channels last, in nanoseconds. */
