@@ -220,8 +220,12 @@ static void last_look(const struct cpu_window *args, const struct last_pixel *pi
 			const size_t iy = pixel->oy * args->stride[1] + r * args->dilation[1] -
 					  args->pad_begin[1];
 			const bool inside = iz < args->depth && iy < args->height;
+			/* Where tap 0 is: perhaps beside the row, where nothing is read. */
 			const float *line =
-				x + ((iz * args->height + iy) * args->width + ix) * args->channels;
+				inside ? x + ((ptrdiff_t)((iz * args->height + iy) * args->width) +
+					      (ptrdiff_t)ix) *
+							 (ptrdiff_t)args->channels
+				       : x;
 
 			if (at + width * channels <= span->begin || at >= span->end) {
 				at += width * channels;

@@ -21,8 +21,8 @@ from started import start
 FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', 'baseline_p99',
           'ratio', 'target']
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
-           'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'matmul-vulkan', 'copied-bytes',
-           'starpu', 'residency', 'ledger', 'decision', 'contention', 'probes', 'scrape',
+           'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'nets', 'matmul-vulkan',
+           'copied-bytes', 'starpu', 'residency', 'ledger', 'decision', 'contention', 'probes', 'scrape',
            'watched', 'brokertop', 'lease']
 
 # What no command line may take, however slow the machine.
@@ -166,6 +166,14 @@ def test_operators(program):
                        for row in rows), f'no row of {operator} with target {target}')
 
 
+def test_nets(program):
+    """Networks with channels last and without: both results are compared."""
+    result = run(program, '--json', '--seconds=0.05', 'nets')
+    expect(result.returncode == 0, f'failed: {result.stderr}')
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    expect(len(rows) == 3 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
+
+
 def test_probes(program, folder):
     """What watching the scheduler costs: every row, or a reason."""
     result = run(program, '--json', '--seconds=0.05', 'probes')
@@ -232,6 +240,7 @@ def main():
         test_models(program, folder)
         test_lease(program)
         test_operators(program)
+        test_nets(program)
         test_probes(program, folder)
         test_scrape(program, folder)
         test_brokertop(program, folder)
