@@ -40,6 +40,11 @@ int64_t truncate_to(uint type, float x)
 
 uint64_t convert(uint64_t bits)
 {
+	if (is_float(TYPE) && TYPE == TO)
+		return bits;
+	/* The same denormals: nothing is computed. */
+	if ((TYPE == F32 && TO == BF16) || (TYPE == BF16 && TO == F32))
+		return from_float(TO, to_float(TYPE, bits));
 	if (is_float(TYPE)) {
 		float x = flushed(to_float(TYPE, bits));
 

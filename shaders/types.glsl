@@ -2,13 +2,13 @@
 /*
  * Elements of any type, by their bits
  *
- * Float16 is converted here: how a device rounds to it is its own affair.
+ * Float16 and bfloat16 are converted here: how a device rounds to it is its own affair.
  */
 #extension GL_EXT_shader_8bit_storage : require
 #extension GL_EXT_shader_16bit_storage : require
 
 /* enum rbk_dtype */
-const uint F32 = 1, U8 = 2, I8 = 3, I32 = 6, I64 = 7, BOOL = 9, F16 = 10;
+const uint F32 = 1, U8 = 2, I8 = 3, I32 = 6, I64 = 7, BOOL = 9, F16 = 10, BF16 = 16;
 
 layout(buffer_reference, std430, buffer_reference_align = 1) readonly buffer InU8 { uint8_t v; };
 layout(buffer_reference, std430, buffer_reference_align = 1) writeonly buffer OutU8 { uint8_t v; };
@@ -22,7 +22,7 @@ layout(buffer_reference, std430, buffer_reference_align = 8) writeonly buffer Ou
 /* Bytes of an element, as bits to shift by. */
 uint width_of(uint type)
 {
-	return type == I64 ? 3 : type == F32 || type == I32 ? 2 : type == F16 ? 1 : 0;
+	return type == I64 ? 3 : type == F32 || type == I32 ? 2 : type == F16 || type == BF16 ? 1 : 0;
 }
 
 uint64_t load_bits(uint type, uint64_t base, uint index)
@@ -88,14 +88,26 @@ uint float_to_half(float x)
 	return value | (bits >> 16 & 0x8000u);
 }
 
+/* A float of the same bits, cut off: rounded to the nearest, of two to the even one. */
+uint float_to_bfloat(float x)
+{
+	uint bits = floatBitsToUint(x);
+
+	if ((bits & 0x7fffffffu) > 0x7f800000u)
+		return bits >> 16 | 0x40u;
+	return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+}
+
 bool is_float(uint type)
 {
-	return type == F32 || type == F16;
+	return type == F32 || type == F16 || type == BF16;
 }
 
 float to_float(uint type, uint64_t bits)
 {
-	return type == F16 ? half_to_float(uint(bits)) : uintBitsToFloat(uint(bits & 0xfffffffful));
+	if (type == F16)
+		return half_to_float(uint(bits));
+	return uintBitsToFloat(type == BF16 ? uint(bits) << 16 : uint(bits & 0xfffffffful));
 }
 
 int64_t to_integer(uint type, uint64_t bits)
@@ -114,5 +126,7 @@ int64_t to_integer(uint type, uint64_t bits)
 
 uint64_t from_float(uint type, float x)
 {
-	return uint64_t(type == F16 ? float_to_half(x) : floatBitsToUint(x));
+	return uint64_t(type == F16	? float_to_half(x)
+			: type == BF16 ? float_to_bfloat(x)
+				       : floatBitsToUint(x));
 }

@@ -17,6 +17,7 @@ static inline uint64_t dtype_bytes(unsigned int dtype)
 	case RBK_DTYPE_BOOL:
 		return 1;
 	case RBK_DTYPE_F16:
+	case RBK_DTYPE_BF16:
 		return 2;
 	case RBK_DTYPE_F32:
 	case RBK_DTYPE_I32:
@@ -45,6 +46,8 @@ static inline const char *dtype_name(unsigned int dtype)
 		return "bool";
 	case RBK_DTYPE_F16:
 		return "float16";
+	case RBK_DTYPE_BF16:
+		return "bfloat16";
 	}
 	return "unknown";
 }

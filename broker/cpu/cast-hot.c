@@ -4,13 +4,15 @@
  *
  * A line for each pair of types. Floats to integers truncate; beyond the range they give its
  * nearest end, and 0 is made of what is not a number: ONNX leaves both open. Integers to narrower
- * ones keep their low bits. To bool: is it other than 0; from bool: 0 or 1. Float16 goes by
- * float32, which is exact on the way up and rounds nothing twice on the way down: integers that
- * float32 rounds are infinite as float16.
+ * ones keep their low bits. To bool: is it other than 0; from bool: 0 or 1. Float16 and bfloat16 go
+ * by float32, which is exact on the way up. On the way down to float16 it rounds nothing twice:
+ * integers that float32 rounds are infinite then. Those that become bfloat16 are rounded twice, as
+ * by ONNX's own reference. Bfloat16 has float32's denormals, and they stay what they are.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 #include "cpu/vec-half.h"
+#include "shm/bfloat.h"
 
 static void half_to_float(const struct cpu_map *args, size_t n)
 {
@@ -98,22 +100,22 @@ CAST(copy_64, uint64_t, uint64_t, x)
 /* By way of a few float32s that stay in the first cache. */
 enum { BY_FLOAT = 512 };
 
-#define FROM_HALF(name, R, cast_float)                                                            \
-	static void name(const struct cpu_map *args, size_t n)                                    \
-	{                                                                                         \
-		const uint16_t *from = args->in[0];                                               \
-		float between[BY_FLOAT];                                                          \
-		R *to = args->out;                                                                \
-                                                                                                  \
-		for (size_t i = 0; i < n; i += BY_FLOAT) {                                        \
-			const size_t some = n - i < BY_FLOAT ? n - i : BY_FLOAT;                  \
-                                                                                                  \
-			half_to_float(&(struct cpu_map){.in = {from + i}, .out = between}, some); \
-			cast_float(&(struct cpu_map){.in = {between}, .out = to + i}, some);      \
-		}                                                                                 \
+#define FROM(name, to_float, R, cast_float)                                                  \
+	static void name(const struct cpu_map *args, size_t n)                               \
+	{                                                                                    \
+		const uint16_t *from = args->in[0];                                          \
+		float between[BY_FLOAT];                                                     \
+		R *to = args->out;                                                           \
+                                                                                             \
+		for (size_t i = 0; i < n; i += BY_FLOAT) {                                   \
+			const size_t some = n - i < BY_FLOAT ? n - i : BY_FLOAT;             \
+                                                                                             \
+			to_float(&(struct cpu_map){.in = {from + i}, .out = between}, some); \
+			cast_float(&(struct cpu_map){.in = {between}, .out = to + i}, some); \
+		}                                                                            \
 	}
 
-#define TO_HALF(name, T, cast_to_float)                                                           \
+#define TO(name, T, cast_to_float, from_float)                                                    \
 	static void name(const struct cpu_map *args, size_t n)                                    \
 	{                                                                                         \
 		const T *from = args->in[0];                                                      \
@@ -124,24 +126,40 @@ enum { BY_FLOAT = 512 };
 			const size_t some = n - i < BY_FLOAT ? n - i : BY_FLOAT;                  \
                                                                                                   \
 			cast_to_float(&(struct cpu_map){.in = {from + i}, .out = between}, some); \
-			float_to_half(&(struct cpu_map){.in = {between}, .out = to + i}, some);   \
+			from_float(&(struct cpu_map){.in = {between}, .out = to + i}, some);      \
 		}                                                                                 \
 	}
 
-FROM_HALF(f16_to_i32, int32_t, f32_to_i32)
-FROM_HALF(f16_to_i64, int64_t, f32_to_i64)
-FROM_HALF(f16_to_i8, int8_t, f32_to_i8)
-FROM_HALF(f16_to_u8, uint8_t, f32_to_u8)
-FROM_HALF(f16_to_bool, uint8_t, f32_to_bool)
-TO_HALF(i32_to_f16, int32_t, i32_to_f32)
-TO_HALF(i64_to_f16, int64_t, i64_to_f32)
-TO_HALF(i8_to_f16, int8_t, i8_to_f32)
-TO_HALF(u8_to_f16, uint8_t, u8_to_f32)
-TO_HALF(bool_to_f16, uint8_t, bool_to_f32)
+CAST(bf16_to_f32, uint16_t, float, bfloat_to_float(x))
+CAST(f32_to_bf16, float, uint16_t, bfloat_from_float(x))
+
+FROM(f16_to_i32, half_to_float, int32_t, f32_to_i32)
+FROM(f16_to_i64, half_to_float, int64_t, f32_to_i64)
+FROM(f16_to_i8, half_to_float, int8_t, f32_to_i8)
+FROM(f16_to_u8, half_to_float, uint8_t, f32_to_u8)
+FROM(f16_to_bool, half_to_float, uint8_t, f32_to_bool)
+TO(i32_to_f16, int32_t, i32_to_f32, float_to_half)
+TO(i64_to_f16, int64_t, i64_to_f32, float_to_half)
+TO(i8_to_f16, int8_t, i8_to_f32, float_to_half)
+TO(u8_to_f16, uint8_t, u8_to_f32, float_to_half)
+TO(bool_to_f16, uint8_t, bool_to_f32, float_to_half)
+FROM(bf16_to_i32, bf16_to_f32, int32_t, f32_to_i32)
+FROM(bf16_to_i64, bf16_to_f32, int64_t, f32_to_i64)
+FROM(bf16_to_i8, bf16_to_f32, int8_t, f32_to_i8)
+FROM(bf16_to_u8, bf16_to_f32, uint8_t, f32_to_u8)
+FROM(bf16_to_bool, bf16_to_f32, uint8_t, f32_to_bool)
+TO(i32_to_bf16, int32_t, i32_to_f32, f32_to_bf16)
+TO(i64_to_bf16, int64_t, i64_to_f32, f32_to_bf16)
+TO(i8_to_bf16, int8_t, i8_to_f32, f32_to_bf16)
+TO(u8_to_bf16, uint8_t, u8_to_f32, f32_to_bf16)
+TO(bool_to_bf16, uint8_t, bool_to_f32, f32_to_bf16)
+FROM(bf16_to_f16, bf16_to_f32, uint16_t, float_to_half)
+TO(f16_to_bf16, uint16_t, half_to_float, f32_to_bf16)
 
 cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
 	[CPU_F32] = {[CPU_F32] = copy_32,
 		     [CPU_F16] = float_to_half,
+		     [CPU_BF16] = f32_to_bf16,
 		     [CPU_I32] = f32_to_i32,
 		     [CPU_I64] = f32_to_i64,
 		     [CPU_I8] = f32_to_i8,
@@ -149,13 +167,23 @@ cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
 		     [CPU_BOOL] = f32_to_bool},
 	[CPU_F16] = {[CPU_F32] = half_to_float,
 		     [CPU_F16] = copy_16,
+		     [CPU_BF16] = f16_to_bf16,
 		     [CPU_I32] = f16_to_i32,
 		     [CPU_I64] = f16_to_i64,
 		     [CPU_I8] = f16_to_i8,
 		     [CPU_U8] = f16_to_u8,
 		     [CPU_BOOL] = f16_to_bool},
+	[CPU_BF16] = {[CPU_F32] = bf16_to_f32,
+		      [CPU_F16] = bf16_to_f16,
+		      [CPU_BF16] = copy_16,
+		      [CPU_I32] = bf16_to_i32,
+		      [CPU_I64] = bf16_to_i64,
+		      [CPU_I8] = bf16_to_i8,
+		      [CPU_U8] = bf16_to_u8,
+		      [CPU_BOOL] = bf16_to_bool},
 	[CPU_I32] = {[CPU_F32] = i32_to_f32,
 		     [CPU_F16] = i32_to_f16,
+		     [CPU_BF16] = i32_to_bf16,
 		     [CPU_I32] = copy_32,
 		     [CPU_I64] = i32_to_i64,
 		     [CPU_I8] = i32_to_8,
@@ -163,6 +191,7 @@ cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
 		     [CPU_BOOL] = i32_to_bool},
 	[CPU_I64] = {[CPU_F32] = i64_to_f32,
 		     [CPU_F16] = i64_to_f16,
+		     [CPU_BF16] = i64_to_bf16,
 		     [CPU_I32] = i64_to_i32,
 		     [CPU_I64] = copy_64,
 		     [CPU_I8] = i64_to_8,
@@ -170,6 +199,7 @@ cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
 		     [CPU_BOOL] = i64_to_bool},
 	[CPU_I8] = {[CPU_F32] = i8_to_f32,
 		    [CPU_F16] = i8_to_f16,
+		    [CPU_BF16] = i8_to_bf16,
 		    [CPU_I32] = i8_to_i32,
 		    [CPU_I64] = i8_to_i64,
 		    [CPU_I8] = copy_8,
@@ -177,6 +207,7 @@ cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
 		    [CPU_BOOL] = byte_to_bool},
 	[CPU_U8] = {[CPU_F32] = u8_to_f32,
 		    [CPU_F16] = u8_to_f16,
+		    [CPU_BF16] = u8_to_bf16,
 		    [CPU_I32] = u8_to_i32,
 		    [CPU_I64] = u8_to_i64,
 		    [CPU_I8] = copy_8,
@@ -184,6 +215,7 @@ cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
 		    [CPU_BOOL] = byte_to_bool},
 	[CPU_BOOL] = {[CPU_F32] = bool_to_f32,
 		      [CPU_F16] = bool_to_f16,
+		      [CPU_BF16] = bool_to_bf16,
 		      [CPU_I32] = bool_to_i32,
 		      [CPU_I64] = bool_to_i64,
 		      [CPU_I8] = byte_to_bool,

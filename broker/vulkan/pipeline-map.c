@@ -12,6 +12,7 @@
 
 enum { F32 = RBK_DTYPE_F32, F16 = RBK_DTYPE_F16, I32 = RBK_DTYPE_I32, I64 = RBK_DTYPE_I64 };
 enum { I8 = RBK_DTYPE_I8, U8 = RBK_DTYPE_U8, BOOL = RBK_DTYPE_BOOL };
+enum { BF16 = RBK_DTYPE_BF16 };
 
 /* With 8 and 256 invocations in a workgroup, each has some groups of four elements. */
 #define FLOATS(label, operation)                                       \
@@ -117,7 +118,7 @@ static const struct vk_pipe_info floats[MAP_FLOATS][VK_VARIANT_COUNT] = {
 	TYPED("Cast", MAP_CAST, from, F32), TYPED("Cast", MAP_CAST, from, F16),         \
 		TYPED("Cast", MAP_CAST, from, I32), TYPED("Cast", MAP_CAST, from, I64), \
 		TYPED("Cast", MAP_CAST, from, I8), TYPED("Cast", MAP_CAST, from, U8),   \
-		TYPED("Cast", MAP_CAST, from, BOOL)
+		TYPED("Cast", MAP_CAST, from, BOOL), TYPED("Cast", MAP_CAST, from, BF16)
 #define WHERE(type) TYPED("Where", MAP_WHERE, type, type)
 
 static const struct vk_pipe_info typed[][VK_VARIANT_COUNT] = {
@@ -163,6 +164,7 @@ static const struct vk_pipe_info typed[][VK_VARIANT_COUNT] = {
 	CASTS(I8),
 	CASTS(U8),
 	CASTS(BOOL),
+	CASTS(BF16),
 	WHERE(F32), /* one for each width */
 	WHERE(F16),
 	WHERE(I64),

@@ -298,7 +298,7 @@ enum vk_pipe vk_pipe_scatter(uint8_t dtype)
 		if (pipe_infos[pipe][PLAIN].spec[2] == dtype)
 			return (enum vk_pipe)pipe;
 	/* What is moved by its width alone. */
-	return vk_pipe_scatter(RBK_DTYPE_U8);
+	return vk_pipe_scatter(dtype == RBK_DTYPE_BF16 ? RBK_DTYPE_F16 : RBK_DTYPE_U8);
 }
 
 enum vk_pipe vk_pipe_integer(enum vk_pipe first, uint8_t dtype)

@@ -83,7 +83,7 @@ enum vk_pipe {
 	VK_PIPE_SCAN_INTEGER = VK_PIPE_ARG_INTEGER_ROWS + 4,
 	VK_PIPE_MAP = VK_PIPE_SCAN_INTEGER + 2, /* as many as functions of floats: vk_pipe_map() */
 	VK_PIPE_TYPED = VK_PIPE_MAP + 48,       /* of functions and types: vk_pipe_typed() */
-	VK_PIPE_COUNT = VK_PIPE_TYPED + 164,
+	VK_PIPE_COUNT = VK_PIPE_TYPED + 179,
 };
 
 enum { VK_N_MAP = VK_PIPE_TYPED - VK_PIPE_MAP, VK_N_TYPED = VK_PIPE_COUNT - VK_PIPE_TYPED };

@@ -300,7 +300,7 @@ BINARY_WITH(MOD, mod, "Mod", 13, OP_NUMBERS, mod_attrs, mod_infer);
 BINARY(MIN, min, "Min", 13, OP_NUMBERS);
 BINARY(MAX, max, "Max", 13, OP_NUMBERS);
 BINARY_WITH(PRELU, prelu, "PRelu", 16, OP_FLOATS | OP_INDICES, op_no_attrs, prelu_infer);
-COMPARISON(EQUAL, equal, "Equal", 19, OP_ANY_TYPE);
+COMPARISON(EQUAL, equal, "Equal", 19, OP_COMPUTABLE);
 COMPARISON(LESS, less, "Less", 13, OP_NUMBERS);
 COMPARISON(LESS_OR_EQUAL, less_or_equal, "LessOrEqual", 16, OP_NUMBERS);
 COMPARISON(GREATER, greater, "Greater", 13, OP_NUMBERS);

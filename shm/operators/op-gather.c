@@ -191,10 +191,11 @@ static int read_reduction(struct op_call *call)
 	r = op_call_choice(call, "reduction", names, &reduction);
 	if (r)
 		return r;
-	if (reduction != OP_SCATTER_NONE && call->in[0]->dtype == RBK_DTYPE_BOOL)
-		return op_call_refuse(call,
-				      "input \"%s\" is bool, expected numbers for \"reduction\" %s",
-				      call->in[0]->name, names[reduction]);
+	if (reduction != OP_SCATTER_NONE && !(OP_NUMBERS & OP_TYPE(call->in[0]->dtype)))
+		return op_call_refuse(
+			call,
+			"input \"%s\" is %s, expected numbers to compute \"reduction\" %s with",
+			call->in[0]->name, dtype_name(call->in[0]->dtype), names[reduction]);
 	call->params.gather.reduction = (uint8_t)reduction;
 	return 0;
 }

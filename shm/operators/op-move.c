@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "shm/bfloat.h"
 #include "shm/half.h"
 #include "shm/operators/op-call.h"
 #include "shm/operators/op-rows.h"
@@ -285,10 +286,10 @@ static int tile_infer(struct op_call *call)
 static int pad_value(struct op_call *call, uint8_t dtype)
 {
 	const unsigned int bytes = (unsigned int)dtype_bytes(dtype);
-	const bool is_float = OP_FLOATS & OP_TYPE(dtype);
+	const bool is_float = (OP_FLOATS | OP_BFLOAT16) & OP_TYPE(dtype);
 	int64_t integer = 0;
 	uint64_t bits = 0;
-	uint16_t half;
+	uint16_t half, bfloat;
 	float value;
 	int r;
 
@@ -307,10 +308,13 @@ static int pad_value(struct op_call *call, uint8_t dtype)
 	if (r)
 		return r;
 	half = half_from_float(value);
+	bfloat = bfloat_from_float(value);
 	if (dtype == RBK_DTYPE_BOOL)
 		bits = integer != 0;
 	else if (dtype == RBK_DTYPE_F16)
 		memcpy(&bits, &half, sizeof(half));
+	else if (dtype == RBK_DTYPE_BF16)
+		memcpy(&bits, &bfloat, sizeof(bfloat));
 	else if (dtype == RBK_DTYPE_F32)
 		memcpy(&bits, &value, sizeof(value));
 	else

@@ -120,7 +120,10 @@ enum {
 #define OP_BYTES       (OP_TYPE(RBK_DTYPE_I8) | OP_TYPE(RBK_DTYPE_U8))
 #define OP_NUMBERS     (OP_FLOATS | OP_INDICES | OP_BYTES)
 #define OP_BOOL        OP_TYPE(RBK_DTYPE_BOOL)
-#define OP_ANY_TYPE    (OP_NUMBERS | OP_BOOL)
+#define OP_BFLOAT16    OP_TYPE(RBK_DTYPE_BF16) /* no operator computes with it */
+#define OP_TWO_BYTES   (OP_TYPE(RBK_DTYPE_F16) | OP_BFLOAT16)
+#define OP_COMPUTABLE  (OP_NUMBERS | OP_BOOL)
+#define OP_ANY_TYPE    (OP_COMPUTABLE | OP_BFLOAT16)
 
 /* A tensor's shape. Where dynamic, dims[0] holds the plan's max_count until resolved. */
 struct shape {

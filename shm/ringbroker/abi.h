@@ -284,8 +284,9 @@ enum rbk_dtype {
 	RBK_DTYPE_I8 = 3, /* two's complement, as all signed ones */
 	RBK_DTYPE_I32 = 6,
 	RBK_DTYPE_I64 = 7,
-	RBK_DTYPE_BOOL = 9, /* a byte: 0, or else true; operators write 0 and 1 */
-	RBK_DTYPE_F16 = 10, /* IEEE 754 binary16 */
+	RBK_DTYPE_BOOL = 9,  /* a byte: 0, or else true; operators write 0 and 1 */
+	RBK_DTYPE_F16 = 10,  /* IEEE 754 binary16 */
+	RBK_DTYPE_BF16 = 16, /* the upper half of a binary32; operators move and cast it only */
 };
 
 /* How a plan uses a tensor. */

@@ -4,7 +4,8 @@
  *
  * An element is a number in double precision or an integer of 64 bits, whatever its type; functions
  * are libm's, by their definitions. What ONNX leaves open is as broker/cpu/map.h says. Float16 has
- * been made float32 when it comes here: see reference.c.
+ * been made float32 when it comes here: see reference.c. Bfloat16 is rounded to by arithmetic, not
+ * by bits; only what is not a number keeps some.
  */
 #include <assert.h>
 #include <float.h>
@@ -23,7 +24,7 @@ struct value {
 
 static bool is_float(uint8_t dtype)
 {
-	return dtype == RBK_DTYPE_F32 || dtype == RBK_DTYPE_F16;
+	return dtype == RBK_DTYPE_F32 || dtype == RBK_DTYPE_F16 || dtype == RBK_DTYPE_BF16;
 }
 
 static struct value of_float(double f)
@@ -34,6 +35,36 @@ static struct value of_float(double f)
 static struct value of_integer(int64_t i)
 {
 	return (struct value){.i = i};
+}
+
+static uint32_t bits_of(float f)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &f, sizeof(bits));
+	return bits;
+}
+
+/* A multiple of the last place, which is no smaller than that of the least normal number. */
+static uint16_t bfloat_of(float f)
+{
+	double place;
+
+	if (isnan(f))
+		return (uint16_t)(bits_of(f) >> 16 | 0x40);
+	if (isinf(f) || f == 0)
+		return (uint16_t)(bits_of(f) >> 16);
+	place = ldexp(1, (fabsf(f) < 0x1p-126f ? -126 : ilogb((double)f)) - 7);
+	return (uint16_t)(bits_of((float)(nearbyint((double)f / place) * place)) >> 16);
+}
+
+static double of_bfloat(uint16_t bfloat)
+{
+	const uint32_t bits = (uint32_t)bfloat << 16;
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return (double)f;
 }
 
 static struct value load(uint8_t dtype, const void *data, uint64_t index)
@@ -49,6 +80,8 @@ static struct value load(uint8_t dtype, const void *data, uint64_t index)
 		return of_integer(((const int64_t *)data)[index]);
 	case RBK_DTYPE_BOOL:
 		return of_integer(((const uint8_t *)data)[index] != 0);
+	case RBK_DTYPE_BF16:
+		return of_float(of_bfloat(((const uint16_t *)data)[index]));
 	default:
 		return of_float((double)((const float *)data)[index]);
 	}
@@ -75,6 +108,10 @@ static void store(uint8_t dtype, void *data, uint64_t index, struct value value)
 		return;
 	case RBK_DTYPE_I64:
 		((int64_t *)data)[index] = value.i;
+		return;
+	case RBK_DTYPE_BF16:
+		((uint16_t *)data)[index] =
+			value.is_float ? bfloat_of((float)value.f) : (uint16_t)value.i;
 		return;
 	default:
 		((float *)data)[index] = (float)value.f;
@@ -308,8 +345,10 @@ static struct value cast(uint8_t to, struct value x)
 
 	if (to == RBK_DTYPE_BOOL)
 		return of_integer(x.is_float ? x.f != 0 : x.i != 0);
+	if (is_float(to) && !x.is_float)
+		return of_float((double)(float)x.i);
 	if (is_float(to))
-		return x.is_float ? x : of_float((double)(float)x.i);
+		return x;
 	if (!x.is_float)
 		return x;
 	if (isnan(x.f))
@@ -366,6 +405,12 @@ void reference_elementwise(const struct plan *plan, const struct node *node, uin
 {
 	const struct tensor *y = &plan->tensors[node->out[0]];
 	const uint64_t n = shape_elems(&y->shape, count);
+	const uint8_t from = plan->tensors[node->in[0]].dtype, to = y->dtype;
+	const bool casts = node->op->kind == OP_CAST;
+	const bool copies = casts && from == RBK_DTYPE_BF16 && to == from;
+	/* The two have the same denormals. */
+	const bool keeps = casts && ((from == RBK_DTYPE_BF16 && to == RBK_DTYPE_F32) ||
+				     (from == RBK_DTYPE_F32 && to == RBK_DTYPE_BF16));
 
 	for (uint64_t i = 0; i < n; i++) {
 		struct value operands[3] = {{0}};
@@ -379,15 +424,23 @@ void reference_elementwise(const struct plan *plan, const struct node *node, uin
 		assert(node->n_in <= 3);
 		for (unsigned int j = 0; j < node->n_in; j++) {
 			const struct tensor *x = &plan->tensors[node->in[j]];
+			const uint64_t index = index_of(&x->shape, &y->shape, count, at);
 			/* What only moves keeps its bits. */
-			const bool moves = node->op->kind == OP_WHERE && j > 0;
+			const bool moves = copies || (node->op->kind == OP_WHERE && j > 0);
 
-			operands[j] =
-				load(moves && x->dtype == RBK_DTYPE_BOOL ? RBK_DTYPE_U8 : x->dtype,
-				     in[j], index_of(&x->shape, &y->shape, count, at));
-			if (!moves)
+			if (moves && x->dtype == RBK_DTYPE_BF16)
+				operands[j] = of_integer(((const uint16_t *)in[j])[index]);
+			else
+				operands[j] =
+					load(moves && x->dtype == RBK_DTYPE_BOOL ? RBK_DTYPE_U8
+										 : x->dtype,
+					     in[j], index);
+			if (!moves && !keeps)
 				operands[j] = flushed(operands[j]);
 		}
-		store(y->dtype, out, i, apply(node, y->dtype, operands));
+		if (copies)
+			store(y->dtype, out, i, operands[0]);
+		else
+			store(y->dtype, out, i, apply(node, y->dtype, operands));
 	}
 }

@@ -74,8 +74,9 @@ struct describe *elementwise_case(const struct op *op, uint8_t dtype, unsigned i
 {
 	static const uint8_t targets[] = {RBK_DTYPE_F32, RBK_DTYPE_U8,   RBK_DTYPE_I8,
 					  RBK_DTYPE_I32, RBK_DTYPE_BOOL, RBK_DTYPE_I64,
-					  RBK_DTYPE_F16};
-	const uint8_t to = targets[round % sizeof(targets)];
+					  RBK_DTYPE_F16, RBK_DTYPE_BF16};
+	/* Each of them with the count and without, in twice as many rounds. */
+	const uint8_t to = targets[(round + round / sizeof(targets)) % sizeof(targets)];
 	const bool is_dynamic = round % 2, broadcasts = round % 3;
 	const unsigned int rank = pick(seed, is_dynamic, 4);
 	struct describe *d = describe_new("", is_dynamic ? ELEMENTWISE_MAX_COUNT : 1);
@@ -139,9 +140,22 @@ static int64_t pick_integer(uint64_t *seed)
 	return (int64_t)reference_random(seed) >> pick(seed, 0, 63);
 }
 
+/* Any float, or one on or beside the middle between two bfloat16s. */
+static float pick_to_round(uint64_t *seed)
+{
+	const uint32_t upper = pick(seed, 0, 0xffff) << 16, which = pick(seed, 0, 3);
+	const uint32_t bits = upper | (which ? 0x8001 - which : pick(seed, 0, 0xffff));
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
 void elementwise_fill(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
 		      uint64_t *seed)
 {
+	const bool rounds = plan->tensors[plan->nodes[0].out[0]].dtype == RBK_DTYPE_BF16;
+
 	for (unsigned int b = 0; b < plan->n_bindings; b++) {
 		const struct tensor *tensor = &plan->tensors[plan->bindings[b].tensor];
 		const uint64_t bytes = dtype_bytes(tensor->dtype);
@@ -153,6 +167,8 @@ void elementwise_fill(const struct plan *plan, uint32_t count, struct reference_
 			int64_t integer = pick_integer(seed);
 			float f = pick_float(seed);
 
+			if (rounds && i % 2)
+				f = pick_to_round(seed);
 			if (tensor->dtype == RBK_DTYPE_F32)
 				memcpy(at, &f, sizeof(f));
 			else if (tensor->dtype == RBK_DTYPE_F16)

@@ -43,7 +43,7 @@ static void add_reduction(const struct inputs *in, unsigned int round)
 	static const char *const names[] = {"none", "add", "mul", "max", "min"};
 
 	describe_attr_string(in->d, "reduction",
-			     in->dtype == RBK_DTYPE_BOOL ? "none" : names[round % 5]);
+			     OP_NUMBERS & OP_TYPE(in->dtype) ? names[round % 5] : "none");
 }
 
 static void describe_gather(const struct inputs *in, const struct op *op, bool is_dynamic,

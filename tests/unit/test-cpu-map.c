@@ -27,7 +27,7 @@ static size_t pick(size_t from, size_t to)
 
 static const size_t type_bytes[CPU_TYPE_COUNT] = {
 	[CPU_F32] = 4, [CPU_F16] = 2, [CPU_I32] = 4,  [CPU_I64] = 8,
-	[CPU_I8] = 1,  [CPU_U8] = 1,  [CPU_BOOL] = 1,
+	[CPU_I8] = 1,  [CPU_U8] = 1,  [CPU_BOOL] = 1, [CPU_BF16] = 2,
 };
 
 /* Any element as a number: floats as they are, integers exactly. */
@@ -68,9 +68,46 @@ static uint16_t half_bits(float value)
 	return signbit(value) ? best | 0x8000 : best;
 }
 
+static float bfloat_value(uint16_t bfloat)
+{
+	const int exponent = bfloat >> 7 & 255, mantissa = bfloat & 127;
+	double value;
+
+	if (exponent == 255)
+		value = mantissa ? NAN : INFINITY;
+	else
+		value = ldexp(exponent ? mantissa + 128 : mantissa,
+			      (exponent ? exponent : 1) - 134);
+	return (float)(bfloat & 0x8000 ? -value : value);
+}
+
+/* The nearest bfloat16: of two, the one whose last bit is 0. */
+static uint16_t bfloat_bits(float value)
+{
+	const double x = fabs((double)value), beyond = ldexp(1, 128);
+	unsigned int low = 0, high = 0x7f80;
+	double under, over;
+
+	if (isnan(value))
+		return 0x7fc0;
+	while (high - low > 1) {
+		const unsigned int middle = (low + high) / 2;
+
+		if ((double)bfloat_value((uint16_t)middle) <= x)
+			low = middle;
+		else
+			high = middle;
+	}
+	under = x - (double)bfloat_value((uint16_t)low);
+	over = (high == 0x7f80 ? beyond : (double)bfloat_value((uint16_t)high)) - x;
+	if (isinf(value) || over < under || (over == under && low & 1))
+		low = high;
+	return (uint16_t)(signbit(value) ? low | 0x8000 : low);
+}
+
 static bool is_float(enum cpu_type type)
 {
-	return type == CPU_F32 || type == CPU_F16;
+	return type == CPU_F32 || type == CPU_F16 || type == CPU_BF16;
 }
 
 static union value get(enum cpu_type type, const void *data, size_t i)
@@ -88,6 +125,10 @@ static union value get(enum cpu_type type, const void *data, size_t i)
 	case CPU_F16:
 		memcpy(&half, at, sizeof(half));
 		value.f = (double)half_value(half);
+		return value;
+	case CPU_BF16:
+		memcpy(&half, at, sizeof(half));
+		value.f = (double)bfloat_value(half);
 		return value;
 	case CPU_I32:
 		value.i = *(const int32_t *)at;
@@ -200,7 +241,7 @@ static void fill(enum cpu_type type, void *data, size_t n)
 			integer = which < 40 ? 0 : which < 95 ? 1 : 2;
 		if (type == CPU_F32)
 			memcpy(at, &f, sizeof(f));
-		else if (type == CPU_F16)
+		else if (type == CPU_F16 || type == CPU_BF16)
 			memcpy(at, &half, sizeof(half));
 		else
 			memcpy(at, &integer, type_bytes[type]);
@@ -541,6 +582,8 @@ static union value cast_value(enum cpu_type from, enum cpu_type to, union value 
 		y.i = (int64_t)x.f;
 	if (to == CPU_F16)
 		y.f = (double)half_value(half_bits((float)y.f));
+	if (to == CPU_BF16)
+		y.f = (double)bfloat_value(bfloat_bits((float)y.f));
 	return y;
 }
 
@@ -625,6 +668,55 @@ static void test_map__all_halves_with_denormals_flushed(void **state)
 	for_each_level(check_halves);
 }
 
+/* The sign, the top of the payload, and quiet. */
+static uint16_t quiet(uint32_t bits)
+{
+	return (uint16_t)(bits >> 16 | 0x40);
+}
+
+/* All bfloat16s there are, the middles between them and what is beside those, also of NaNs. */
+static void check_bfloats(const struct cpu_kernels *kernels)
+{
+	enum { N = 65536 };
+	uint16_t *bfloat = reference_alloc(N * sizeof(*bfloat)),
+		 *back = reference_alloc(N * sizeof(*back));
+	uint32_t *bits = reference_alloc(N * sizeof(*bits));
+
+	for (unsigned int i = 0; i < N; i++)
+		bfloat[i] = (uint16_t)i;
+	kernels->cast[CPU_BF16][CPU_F32](&(struct cpu_map){.in = {bfloat}, .out = bits}, N);
+	kernels->cast[CPU_F32][CPU_BF16](&(struct cpu_map){.in = {bits}, .out = back}, N);
+	for (unsigned int i = 0; i < N; i++) {
+		assert_int_equal(bits[i], i << 16);
+		assert_int_equal(back[i], (i & 0x7fff) > 0x7f80 ? quiet(i << 16) : i);
+	}
+	for (unsigned int beside = 0; beside < 3; beside++) {
+		for (unsigned int i = 0; i < N; i++)
+			bits[i] = i << 16 | (0x7fff + beside);
+		kernels->cast[CPU_F32][CPU_BF16](&(struct cpu_map){.in = {bits}, .out = back}, N);
+		for (unsigned int i = 0; i < N; i++) {
+			const bool is_up = beside == 2 || (beside == 1 && i & 1);
+
+			assert_int_equal(back[i],
+					 (i & 0x7fff) >= 0x7f80 ? quiet(bits[i]) : i + is_up);
+		}
+	}
+	free(bfloat);
+	free(back);
+	free(bits);
+}
+
+static void test_map__all_bfloats(void **state)
+{
+	for_each_level(check_bfloats);
+}
+
+static void test_map__all_bfloats_with_denormals_flushed(void **state)
+{
+	cpu_flush_denormals();
+	for_each_level(check_bfloats);
+}
+
 static void check_where(const struct cpu_kernels *kernels)
 {
 	for (unsigned int size = 0; size < 4; size++) {
@@ -677,7 +769,9 @@ int main(void)
 		cmocka_unit_test(test_map__casts),
 		cmocka_unit_test(test_map__all_halves),
 		cmocka_unit_test(test_map__where),
+		cmocka_unit_test(test_map__all_bfloats),
 		cmocka_unit_test(test_map__all_halves_with_denormals_flushed),
+		cmocka_unit_test(test_map__all_bfloats_with_denormals_flushed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
-enum { ROUNDS = 14 };
+enum { ROUNDS = 14, CAST_ROUNDS = 16 };
 
 static uint64_t seed = 99;
 
@@ -24,6 +24,8 @@ static void check(struct cpu_rig *rig, const struct op *op, uint8_t dtype, unsig
 {
 	struct plan *plan = reference_plan(elementwise_case(op, dtype, round, &seed), NULL);
 	const uint32_t count = plan->max_count == 1 ? 1 : 1 + round % ELEMENTWISE_MAX_COUNT;
+	/* Of a line near where it is 0 the sum's terms are all that is left to compare with. */
+	const bool is_difference = op->kind == OP_HARD_SIGMOID || op->kind == OP_HARD_SWISH;
 	struct reference_buffers want;
 	struct cpu_job job;
 	char what[64];
@@ -36,7 +38,8 @@ static void check(struct cpu_rig *rig, const struct op *op, uint8_t dtype, unsig
 	cpu_rig_run(rig, &job);
 	assert_int_equal(job.task.res, 0);
 	snprintf(what, sizeof(what), "%s of type %u, round %u", op->name, dtype, round);
-	if (!reference_buffers_close(plan, count, &job.buffers, &want, 2e-5, 1e-30))
+	if (!reference_buffers_close(plan, count, &job.buffers, &want, 2e-5,
+				     is_difference ? 1e-7 : 1e-30))
 		fail_msg("%s", what);
 	reference_buffers_deinit(&want);
 	cpu_job_deinit(&job);
@@ -56,7 +59,8 @@ static void test_elementwise__against_reference(void **state)
 			const struct op *op = op_by_kind((enum op_kind)kind);
 
 			for (uint8_t dtype = 0; dtype < 32; dtype++)
-				for (unsigned int round = 0; round < ROUNDS; round++)
+				for (unsigned int round = 0;
+				     round < (kind == OP_CAST ? CAST_ROUNDS : ROUNDS); round++)
 					if (op->classes[0].cpu & OP_TYPE(dtype))
 						check(&rig, op, dtype, round);
 		}

@@ -15,7 +15,7 @@
 #include "unit/vulkan-rig.h"
 #include "util/clock.h"
 
-enum { ROUNDS = 4 };
+enum { ROUNDS = 4, CAST_ROUNDS = 16 };
 
 static uint64_t seed = 98;
 
@@ -45,7 +45,8 @@ static void test_elementwise__against_reference(void **state)
 		const struct op *op = op_by_kind((enum op_kind)kind);
 
 		for (uint8_t dtype = 0; dtype < 32; dtype++)
-			for (unsigned int round = 0; round < ROUNDS; round++)
+			for (unsigned int round = 0;
+			     round < (kind == OP_CAST ? CAST_ROUNDS : ROUNDS); round++)
 				if (op->classes[0].vulkan & OP_TYPE(dtype))
 					check(&rig, op, dtype, round);
 	}

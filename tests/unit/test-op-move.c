@@ -200,6 +200,8 @@ static void test_pad__values(void **state)
 		uint64_t bits;
 	} cases[] = {
 		{RBK_DTYPE_F16, false, -2, 0xc000c000c000c000},
+		{RBK_DTYPE_BF16, false, -2, 0xc000c000c000c000},
+		{RBK_DTYPE_BF16, false, 1.0078125 - 0.00390625, 0x3f803f803f803f80},
 		{RBK_DTYPE_F32, false, 0, 0},
 		{RBK_DTYPE_U8, true, 200, 0xc8c8c8c8c8c8c8c8},
 		{RBK_DTYPE_I8, true, -1, UINT64_MAX},
