@@ -169,6 +169,8 @@ static void test_npy__refusals(void **state)
 		 "float64: save it as float32"},
 		{"{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", 8, -EOPNOTSUPP,
 		 "big endian"},
+		{"{'descr': '<V2', 'fortran_order': False, 'shape': (2,), }", 4, -EOPNOTSUPP,
+		 "bfloat16 and cannot tell from other things: save it as a TensorProto"},
 		{"{'descr': '<U3', 'fortran_order': False, 'shape': (2,), }", 24, -EOPNOTSUPP,
 		 "type '<U3'"},
 		{"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }", 8,
@@ -507,6 +509,40 @@ static void test_compare__other_kinds(void **state)
 	assert_int_equal(array_compare(&a, &b, 0, 0, &difference), 0);
 }
 
+/* Its numbers, written, and compared as numbers; in .npy it cannot be. */
+static void test_bfloat(void **state)
+{
+	const uint16_t bits[] = {0x3f80, 0xc049, 0x0001, 0x7f7f, 0x7fc0, 0xff80};
+	const double numbers[] = {1, -3.140625, 0x1p-133, 0x1.fep127};
+	struct array a = {.dtype = ARRAY_BF16, .rank = 1, .dims = {6}, .data = bits}, b = a;
+	struct array_difference difference;
+	char text[ARRAY_TEXT_BYTES], why[ARRAY_WHY_BYTES];
+	uint16_t near[6];
+
+	assert_int_equal(array_measure(&a), 0);
+	assert_int_equal(a.bytes, sizeof(bits));
+	for (unsigned int i = 0; i < 4; i++)
+		assert_true(array_number(&a, i) == numbers[i]);
+	assert_true(isnan(array_number(&a, 4)));
+	assert_true(array_number(&a, 5) == -INFINITY);
+	array_element_text(&a, 1, text);
+	assert_string_equal(text, "-3.141");
+	array_describe(&a, text);
+	assert_string_equal(text, "bfloat16 [6]");
+
+	memcpy(near, bits, sizeof(near));
+	near[0]++;
+	near[4] |= 1;
+	b.data = near;
+	assert_int_equal(array_measure(&b), 0);
+	assert_int_equal(array_compare(&b, &a, 1e-2, 0, &difference), 0);
+	assert_int_equal(array_compare(&b, &a, 1e-3, 0, &difference), ARRAY_E_VALUES);
+	assert_int_equal(difference.n_different, 1);
+
+	assert_int_equal(array_write_npy("/dev/null", &a, why), -EOPNOTSUPP);
+	assert_non_null(strstr(why, "a .npy file has no bfloat16, call it .pb"));
+}
+
 static void test_half__all(void **state)
 {
 	for (unsigned int bits = 0; bits < 65536; bits++) {
@@ -547,6 +583,7 @@ int main(void)
 		cmocka_unit_test(test_compare__rule),
 		cmocka_unit_test(test_compare__report),
 		cmocka_unit_test(test_compare__other_kinds),
+		cmocka_unit_test(test_bfloat),
 		cmocka_unit_test(test_half__all),
 	};
 

@@ -18,9 +18,9 @@ static const struct {
 	unsigned int bytes;
 	const char *name;
 } dtypes[] = {
-	{ARRAY_F32, 4, "float32"}, {ARRAY_U8, 1, "uint8"},  {ARRAY_I8, 1, "int8"},
-	{ARRAY_I32, 4, "int32"},   {ARRAY_I64, 8, "int64"}, {ARRAY_BOOL, 1, "bool"},
-	{ARRAY_F16, 2, "float16"},
+	{ARRAY_F32, 4, "float32"}, {ARRAY_U8, 1, "uint8"},      {ARRAY_I8, 1, "int8"},
+	{ARRAY_I32, 4, "int32"},   {ARRAY_I64, 8, "int64"},     {ARRAY_BOOL, 1, "bool"},
+	{ARRAY_F16, 2, "float16"}, {ARRAY_BF16, 2, "bfloat16"},
 };
 
 size_t array_dtype_bytes(uint32_t dtype)
@@ -163,12 +163,13 @@ static int64_t integer_at(const struct array *array, uint64_t index)
 
 static bool is_float(const struct array *array)
 {
-	return array->dtype == ARRAY_F32 || array->dtype == ARRAY_F16;
+	return array->dtype == ARRAY_F32 || array->dtype == ARRAY_F16 || array->dtype == ARRAY_BF16;
 }
 
 double array_number(const struct array *array, uint64_t index)
 {
 	const char *at = array->data;
+	uint32_t bits;
 	uint16_t half;
 	float value;
 
@@ -177,6 +178,13 @@ double array_number(const struct array *array, uint64_t index)
 	if (array->dtype == ARRAY_F16) {
 		memcpy(&half, at + index * sizeof(half), sizeof(half));
 		return (double)array_half_to_float(half);
+	}
+	if (array->dtype == ARRAY_BF16) {
+		/* The upper half of a float. */
+		memcpy(&half, at + index * sizeof(half), sizeof(half));
+		bits = (uint32_t)half << 16;
+		memcpy(&value, &bits, sizeof(value));
+		return (double)value;
 	}
 	memcpy(&value, at + index * sizeof(value), sizeof(value));
 	return (double)value;
@@ -188,7 +196,10 @@ void array_element_text(const struct array *array, uint64_t index, char ret[ARRA
 
 	if (is_float(array)) {
 		/* As many digits as tell neighbours apart. */
-		snprintf(ret, ARRAY_TEXT_BYTES, "%.*g", array->dtype == ARRAY_F16 ? 5 : 9,
+		snprintf(ret, ARRAY_TEXT_BYTES, "%.*g",
+			 array->dtype == ARRAY_F16    ? 5
+			 : array->dtype == ARRAY_BF16 ? 4
+						      : 9,
 			 array_number(array, index));
 		return;
 	}

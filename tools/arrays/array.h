@@ -25,6 +25,7 @@ enum array_dtype {
 	ARRAY_I64 = 7,
 	ARRAY_BOOL = 9, /* a byte */
 	ARRAY_F16 = 10,
+	ARRAY_BF16 = 16, /* not in .npy */
 };
 
 struct array {
@@ -81,7 +82,8 @@ int array_parse_npy(const void *bytes, size_t n_bytes, const char *name, struct 
 		    char why[ARRAY_WHY_BYTES]);
 /* Does the regular file begin as a .npy file does? One that cannot be read does not. */
 bool array_is_npy(const char *path);
-/* Format 1.0. What could not be written is not left behind half, if @path is a regular file. */
+/* Format 1.0; -EOPNOTSUPP: it has no bfloat16. What could not be written is not left behind half,
+ * if @path is a regular file. */
 int array_write_npy(const char *path, const struct array *array, char why[ARRAY_WHY_BYTES]);
 
 /* ---- TensorProto (tensor-proto.c) --------------------------------------------------------- */

@@ -15,7 +15,7 @@
 
 static bool is_exact(const struct array *array)
 {
-	return array->dtype != ARRAY_F32 && array->dtype != ARRAY_F16;
+	return array->dtype != ARRAY_F32 && array->dtype != ARRAY_F16 && array->dtype != ARRAY_BF16;
 }
 
 /* How far beyond what is allowed; 0: the same. */

@@ -194,7 +194,12 @@ static uint32_t dtype_of(const char *descr, const char **ret_why)
 	bool has_order = descr[0] && strchr("<>=|", descr[0]);
 	const char *code = descr + has_order;
 
-	*ret_why = strcmp(code, "f8") == 0 ? ", which is float64: save it as float32" : "";
+	*ret_why =
+		strcmp(code, "f8") == 0 ? ", which is float64: save it as float32"
+		: strcmp(code, "V2") == 0
+			? ", which NumPy makes of bfloat16 and cannot tell from other things: save "
+			  "it as a TensorProto in a .pb file"
+			: "";
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		if (strcmp(code, known[i].code) != 0)
 			continue;
@@ -453,6 +458,10 @@ int array_write_npy(const char *path, const struct array *array, char why[ARRAY_
 	char header[1024];
 	int n, used;
 
+	if (array->dtype == ARRAY_BF16)
+		return array_refuse(why, -EOPNOTSUPP, path,
+				    "cannot be written: a .npy file has no bfloat16, call it .pb "
+				    "and it becomes a TensorProto");
 	memcpy(header, magic, sizeof(magic));
 	header[6] = 1;
 	header[7] = 0;

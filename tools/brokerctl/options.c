@@ -27,7 +27,7 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_ALL] = {"all", NULL, false, "every tenant"},
 	[OPT_ATOL] = {"atol", "X", false,
 		      "numbers may be off by this and --rtol times the expected one (1e-6; "
-		      "float16: 1e-3)"},
+		      "float16: 1e-3, bfloat16: 1e-2)"},
 	[OPT_CAPABILITIES] = {"capabilities", NULL, false,
 			      "what each device runs: operators and element types"},
 	[OPT_CGROUP] = {"cgroup", "PATH", false, "of the unified hierarchy: /user.slice"},
@@ -65,7 +65,8 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_REPEAT] = {"repeat", "N", false, "run it so often, and tell the times"},
 	[OPT_REPORT] = {"report", "FILE", false, "write there what was used, as JSON"},
 	[OPT_ROOM_WAIT] = {"wait", "TIME", false, "for room, at most so long: 30s, 5min, 1h"},
-	[OPT_RTOL] = {"rtol", "X", false, "|got - expected| <= atol + rtol * |expected| (1e-3)"},
+	[OPT_RTOL] = {"rtol", "X", false,
+		      "|got - expected| <= atol + rtol * |expected| (1e-3; bfloat16: 1e-2)"},
 	[OPT_RUN_DEVICE] = {"device", "auto|cpu|gpu", false,
 			    "run there (auto: the broker decides)"},
 	[OPT_RUN_OUTPUT] = {"output", "[NAME=]FILE", false, "write an output there; likewise"},

@@ -238,10 +238,13 @@ bool run_files_compare(struct run *run)
 
 		if (file->option != OPT_EXPECT)
 			continue;
+		/* Neighbouring numbers of bfloat16 are up to 0.8% apart. */
 		if (rtol < 0)
-			rtol = 1e-3;
+			rtol = file->array.dtype == ARRAY_BF16 ? 1e-2 : 1e-3;
 		if (atol < 0)
-			atol = file->array.dtype == ARRAY_F16 ? 1e-3 : 1e-6;
+			atol = file->array.dtype == ARRAY_BF16  ? 1e-2
+			       : file->array.dtype == ARRAY_F16 ? 1e-3
+								: 1e-6;
 		file->result = array_compare(model_output(run->model, file->index), &file->array,
 					     rtol, atol, &file->difference);
 		is_same &= file->result == 0;

@@ -151,8 +151,11 @@ int model_give(struct model *model, unsigned int index, const struct array *arra
 	if (input->value.dtype != array->dtype || !allows(&input->value, array)) {
 		declared_text(&input->value, want);
 		array_describe(array, have);
-		return model_fail(why, MODEL_E_INPUT, "input %.200s is %s, but %.200s has %s",
-				  input->value.name, want, name, have);
+		return model_fail(why, MODEL_E_INPUT, "input %.200s is %s, but %.200s has %s%s",
+				  input->value.name, want, name, have,
+				  input->value.dtype == ARRAY_BF16 && array->dtype != ARRAY_BF16
+					  ? "; bfloat16 is given as a TensorProto in a .pb file"
+					  : "");
 	}
 	input->array = array;
 	input->called = name;
