@@ -333,7 +333,7 @@ static bool pad_value(struct graph *graph, struct tensor *value, struct attr *re
 
 	if (!canon_known_number(graph, value, "constant_value", &number))
 		return false;
-	if (value->dtype == RBK_ONNX_F32 || value->dtype == RBK_ONNX_F16)
+	if (eval_is_float(value->dtype))
 		*ret = ATTR_FLOAT("value", (float)number);
 	else
 		*ret = ATTR_INT("int_value", eval_load_int(value->dtype, value->constant->data, 0));

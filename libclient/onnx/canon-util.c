@@ -19,7 +19,7 @@ struct tensor *canon_in(struct graph *graph, unsigned int i)
 
 	if (i >= node->n_in || node->in[i] == ONNX_ABSENT)
 		return NULL;
-	return graph_value(graph, node->in[i]);
+	return bfloat_in(graph, graph_value(graph, node->in[i]));
 }
 
 bool canon_wants(const struct graph *graph, unsigned int i)
@@ -31,6 +31,7 @@ void canon_out(struct graph *graph, unsigned int i, struct tensor *tensor)
 {
 	if (!canon_wants(graph, i) || !tensor)
 		return;
+	tensor = bfloat_out(graph, i, tensor);
 	if (!tensor->name[0] && tensor != &graph->nowhere)
 		tensor->name = graph->model->values[graph->node->out[i]].name;
 	graph->values[graph->node->out[i]] = tensor;
@@ -388,5 +389,7 @@ struct tensor *canon_cast(struct graph *graph, struct tensor *a, uint32_t dtype)
 
 	if (a->known && a->dtype == dtype)
 		return canon_nothing(graph, a);
+	if (a->known && a->dtype == RBK_ONNX_BF16 && dtype == RBK_ONNX_F32)
+		return bfloat_widen(graph, a);
 	return graph_emit_1(graph, "Cast", &a, 1, &attr, 1);
 }

@@ -320,6 +320,7 @@ void canon_node(struct graph *graph, const struct model_node *node)
 	for (uint32_t i = 0; i < node->n_in; i++)
 		if (node->in[i] != ONNX_ABSENT)
 			is_unknown |= !graph_value(graph, node->in[i])->known;
+	bfloat_begin(graph);
 	canon = check_node(graph);
 	if (canon)
 		need_values(graph, canon);

@@ -112,6 +112,17 @@ struct tensor *canon_binary(struct graph *graph, const char *op, struct tensor *
 			    struct tensor *b);
 struct tensor *canon_cast(struct graph *graph, struct tensor *a, uint32_t dtype);
 
+/* ---- bfloat.c ---- */
+
+/* Finds out whether the node computes with bfloat16, before its rule is run. */
+void bfloat_begin(struct graph *graph);
+/* What the node reads in the place of its input @tensor: float32 where it computes with it. */
+struct tensor *bfloat_in(struct graph *graph, struct tensor *tensor);
+/* What its @i-th output is, where the rule made @tensor: rounded if it is to be bfloat16. */
+struct tensor *bfloat_out(struct graph *graph, unsigned int i, struct tensor *tensor);
+/* A bfloat16 tensor as float32: always the same one. */
+struct tensor *bfloat_widen(struct graph *graph, struct tensor *tensor);
+
 /* ---- Rules ---- */
 
 void canon_same(struct graph *graph); /* inputs, outputs and attributes as they are */

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "libclient/onnx/eval.h"
+#include "shm/bfloat.h"
 
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -70,6 +71,9 @@ double eval_load(uint32_t dtype, const void *data, uint64_t i)
 		return ((const double *)data)[i];
 	case RBK_ONNX_F16:
 		return half_to_double(((const uint16_t *)data)[i]);
+	case RBK_ONNX_BF16:
+		value = bfloat_to_float(((const uint16_t *)data)[i]);
+		return fabsf(value) < FLT_MIN ? (double)copysignf(0, value) : (double)value;
 	case RBK_ONNX_U64:
 		return (double)((const uint64_t *)data)[i];
 	default:
@@ -148,6 +152,9 @@ void eval_store(uint32_t dtype, void *data, uint64_t i, double value)
 	case RBK_ONNX_F16:
 		((uint16_t *)data)[i] = double_to_half(value);
 		break;
+	case RBK_ONNX_BF16: /* by way of float32, as ONNX's own reference and the devices go */
+		((uint16_t *)data)[i] = bfloat_from_float((float)value);
+		break;
 	case RBK_ONNX_BOOL:
 		((uint8_t *)data)[i] = value != 0;
 		break;
@@ -158,14 +165,14 @@ void eval_store(uint32_t dtype, void *data, uint64_t i, double value)
 
 bool eval_is_float(uint32_t dtype)
 {
-	return dtype == RBK_ONNX_F32 || dtype == RBK_ONNX_F64 || dtype == RBK_ONNX_F16;
+	return dtype == RBK_ONNX_F32 || dtype == RBK_ONNX_F64 || dtype == RBK_ONNX_F16 ||
+	       dtype == RBK_ONNX_BF16;
 }
 
 /* uint64 is not: comparing and dividing it is another matter. */
 bool eval_is_int(uint32_t dtype)
 {
-	return onnx_dtype_size(dtype) > 0 && !eval_is_float(dtype) && dtype != RBK_ONNX_U64 &&
-	       dtype != RBK_ONNX_BF16;
+	return onnx_dtype_size(dtype) > 0 && !eval_is_float(dtype) && dtype != RBK_ONNX_U64;
 }
 
 /* ---- Results ---- */
@@ -598,6 +605,18 @@ static int run_unary(struct graph *graph, struct step *step, int arg)
 	return r ? r : eval_publish(graph, step->out[0], &out);
 }
 
+/* Between float32 and bfloat16, which have the same denormals, nothing is computed. */
+static bool cast_bits(const struct constant *a, struct constant *out, uint64_t i)
+{
+	if (a->dtype == RBK_ONNX_F32 && out->dtype == RBK_ONNX_BF16)
+		((uint16_t *)out->data)[i] = bfloat_from_float(((const float *)a->data)[i]);
+	else if (a->dtype == RBK_ONNX_BF16 && out->dtype == RBK_ONNX_F32)
+		((float *)out->data)[i] = bfloat_to_float(((const uint16_t *)a->data)[i]);
+	else
+		return false;
+	return true;
+}
+
 static int run_cast(struct graph *graph, struct step *step, int arg)
 {
 	const struct constant *a = step->in[0]->constant;
@@ -611,6 +630,8 @@ static int run_cast(struct graph *graph, struct step *step, int arg)
 		return EVAL_E_UNKNOWN;
 	r = eval_result(graph, dtype, a->rank, a->dims, false, &out);
 	for (uint64_t i = 0; !r && i < out.n_elems; i++) {
+		if (cast_bits(a, &out, i))
+			continue;
 		if (from_float || eval_is_float(dtype))
 			eval_store(dtype, (void *)out.data, i, eval_load(a->dtype, a->data, i));
 		else

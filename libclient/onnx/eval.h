@@ -7,7 +7,6 @@
 
 int64_t eval_load_int(uint32_t dtype, const void *data, uint64_t i);
 void eval_store_int(uint32_t dtype, void *data, uint64_t i, int64_t value);
-bool eval_is_float(uint32_t dtype);
 bool eval_is_int(uint32_t dtype);
 
 /*

@@ -465,7 +465,7 @@ static struct graph *graph_start(struct rbk_onnx *model, const struct rbk_onnx_o
 
 	if (!graph)
 		return NULL;
-	mem_init(&graph->mem, GRAPH_MAX_BYTES + 2 * model->n_weight_bytes);
+	mem_init(&graph->mem, GRAPH_MAX_BYTES + 4 * model->n_weight_bytes);
 	graph->n_evaluable = GRAPH_MAX_EVAL_ELEMS + model->n_weight_bytes;
 	graph->model = model;
 	graph->options = *options;

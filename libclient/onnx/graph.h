@@ -15,7 +15,8 @@
 
 /*
  * What may be computed while compiling: elements, and bytes of everything; and beside that, as much
- * as the model's own initializers have, twice over for bytes.
+ * as the model's own initializers have, four times over for bytes: bfloat16 becomes float32, and
+ * that may be moved.
  */
 #define GRAPH_MAX_EVAL_ELEMS (1ull << 22)
 #define GRAPH_MAX_BYTES      (1ull << 28)
@@ -63,6 +64,8 @@ struct tensor {
 	bool is_needed;                    /* somebody needs its elements */
 	bool is_used;                      /* by a step that is */
 	uint32_t n_uses;                   /* by steps before fuse(), and as the model's output */
+	struct tensor *widened;            /* a bfloat16's: the same elements as float32, or NULL */
+	struct tensor *unrounded;          /* what they were rounded from, or NULL; see bfloat.c */
 	/* While a plan is made: */
 	enum { PLACE_NONE, PLACE_SCRATCH, PLACE_CONSTANT, PLACE_BOUND, PLACE_BOUND_OUTPUT } place;
 	unsigned int id; /* in the builder */
@@ -142,6 +145,8 @@ struct graph {
 	const struct model_node *node;
 	bool *attr_is_read;
 	bool is_refused;
+	bool computes_bfloat; /* it reads bfloat16 and does not only move it */
+	bool selects_bfloat;  /* and that is the same before rounding and behind; see bfloat.c */
 };
 
 struct graph *graph_free(struct graph *graph);
@@ -216,6 +221,8 @@ int eval_step(struct graph *graph, struct step *step);
 /* Element @i of an array of @dtype; rounded, or wrapped, to what the type can hold. */
 void eval_store(uint32_t dtype, void *data, uint64_t i, double value);
 double eval_load(uint32_t dtype, const void *data, uint64_t i);
+
+bool eval_is_float(uint32_t dtype);
 
 /* ---- optimise.c ---- */
 

@@ -37,7 +37,14 @@
  *
  * Numbers are ONNX's, the same on each device within rounding. Float32's denormals (below 1.2e-38)
  * count as zero wherever something is computed: their Sign is 0, and they equal 0; what only moves
- * elements keeps them. Float16's are numbers like others.
+ * elements keeps them, as does Cast between float32 and bfloat16, which has the same ones.
+ * Float16's are numbers like others.
+ *
+ * Types. bfloat16 is bound as it is, two bytes to an element. What computes with it is preceded by
+ * casts to float32 and followed by a rounding of each output, so that sums are in float32 and what
+ * lies between two nodes is rounded, as the model says; what moves elements takes it as it is.
+ * float64, strings and integers of other widths than those of enum rbk_dtype are refused, except in
+ * what is computed while compiling.
  *
  * A model file is hostile input: sizes and numbers are bounded, and external data is read from
  * regular files below the model's own folder only. Errors are those of <ringbroker.h>: a negative

@@ -3,10 +3,11 @@
 import array
 import struct
 
-FLOAT, UINT8, INT8, INT32, INT64, BOOL, FLOAT16 = 1, 2, 3, 6, 7, 9, 10
+FLOAT, UINT8, INT8, INT32, INT64, BOOL, FLOAT16, BFLOAT16 = 1, 2, 3, 6, 7, 9, 10, 16
 DESCR = {FLOAT: '<f4', UINT8: '|u1', INT8: '|i1', INT32: '<i4', INT64: '<i8', BOOL: '|b1',
          FLOAT16: '<f2'}
-CODES = {FLOAT: 'f', UINT8: 'B', INT8: 'b', INT32: 'i', INT64: 'q', BOOL: 'B', FLOAT16: 'e'}
+CODES = {FLOAT: 'f', UINT8: 'B', INT8: 'b', INT32: 'i', INT64: 'q', BOOL: 'B', FLOAT16: 'e',
+         BFLOAT16: 'H'}
 
 
 def varint(value):
