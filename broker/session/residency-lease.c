@@ -478,7 +478,6 @@ void residency_leases_changed(struct residency *residency, unsigned int index)
 void residency_lease_grow(struct residency *residency, struct lease *lease)
 {
 	struct residency_device *device = &residency->devices[lease->device];
-
 	uint64_t left, ahead;
 
 	divide(device);

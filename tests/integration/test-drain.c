@@ -326,6 +326,18 @@ static void await_lost(const struct rbk_stats_view *root, bool is_lost)
 	} while (!(device.flags & RBK_STATS_DEVICE_LOST) == is_lost);
 }
 
+/*
+ * Nothing comes back from the device any more, and a task of @customer is there: not on its way to
+ * the CPU, because the plan had not been loaded yet, nor behind a wait for what has long ended.
+ */
+static void hang(struct failing_layer *layer, struct customer *customer)
+{
+	run_until_on(customer, RBK_DEVICE_GPU);
+	harness_sleep_ms(100);
+	atomic_store(&layer->is_hanging, 1);
+	customer_put(customer, 8, RBK_STRATEGY_DEVICE(RBK_DEVICE_GPU));
+}
+
 static void test_hung(void **state)
 {
 	static const char *const args[] = {"--gpu=software", "--gpu-timeout=1", NULL};
@@ -358,12 +370,10 @@ static void test_hung(void **state)
 	assert_int_equal(rbk_stats_map(admin, RBK_STATS_ALL, 0, &root, NULL), 0);
 	customer_init(&stuck, &broker, NULL);
 	customer_init(&other, &broker, NULL);
-	run_until_on(&stuck, RBK_DEVICE_GPU);
 	run_until_on(&other, RBK_DEVICE_GPU);
 
 	/* What is there stays there; the broker lives, says so, and serves everybody else. */
-	atomic_store(&layer->is_hanging, 1);
-	customer_put(&stuck, 8, RBK_STRATEGY_DEVICE(RBK_DEVICE_GPU));
+	hang(layer, &stuck);
 	await_lost(&root, true);
 	assert_true(atomic_load(&layer->n_hung) > 0);
 	await_signs(fd, 3);
@@ -390,8 +400,7 @@ static void test_hung(void **state)
 	run_until_on(&other, RBK_DEVICE_GPU);
 
 	/* Who is told to stop while it hangs does so, though not with a clear conscience. */
-	atomic_store(&layer->is_hanging, 1);
-	customer_put(&stuck, 8, RBK_STRATEGY_DEVICE(RBK_DEVICE_GPU));
+	hang(layer, &stuck);
 	await_lost(&root, true);
 	assert_int_equal(kill(broker.pid, SIGTERM), 0);
 	await_signs(fd, 2);
