@@ -470,6 +470,15 @@ VEC_INLINE bool slide_usual(const enum slide what, struct slide_row *row,
 	    stride != args->stride[2] || args->dilation[1] != 1 ||
 	    args->kernel[2] > SLIDE_BLOCK_TAPS)
 		return false;
+	/* So would a body for each of the shapes below. */
+	if (VEC_IS_SANITIZED) {
+		if (what == SLIDE_CONV ? (height != 3 && height != 5) || stride > 2
+				       : args->kernel[2] != height || args->dilation[2] != 1 ||
+						 height < 2 || height > 3 || stride > height)
+			return false;
+		slide_blocks(what, height, what == SLIDE_CONV ? 0 : height, stride, row, inner, y);
+		return true;
+	}
 	if (what == SLIDE_CONV) {
 		if (height == 3 && stride == 1)
 			slide_blocks(what, 3, 0, 1, row, inner, y);

@@ -49,10 +49,17 @@
 #define VEC_LANES 32
 #define VEC_REGS  (VEC_LANES / VW)
 
+/* With a sanitizer's checks in it, what is unrolled would take a compiler minutes. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define VEC_IS_SANITIZED true
+#define VEC_UNROLL
+#else
+#define VEC_IS_SANITIZED false
 #if defined(__clang__)
 #define VEC_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define VEC_UNROLL _Pragma("GCC unroll 32")
+#endif
 #endif
 
 /* Before a loop whose outputs may be operands, but whose elements only depend on their own place.
