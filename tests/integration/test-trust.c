@@ -505,10 +505,16 @@ static void test_descriptors__none_is_left(void **state)
 					 RBK_WIRE_PLAN_ADD,
 					 RBK_WIRE_STATS,
 					 4711};
-	unsigned int before = fds_of_broker();
+	unsigned int before = fds_of_broker(), n;
 	int memfd = raw_memfd(4096, false, SHRINK_GROW), fds[32], fd;
 	char message[128] = "";
 
+	/* The broker may just have had a file of /proc open. */
+	for (unsigned int i = 0; i < 10; i++) {
+		harness_sleep_ms(2);
+		n = fds_of_broker();
+		before = n < before ? n : before;
+	}
 	for (unsigned int i = 0; i < 32; i++)
 		fds[i] = memfd;
 	for (unsigned int t = 0; t < sizeof(types) / sizeof(*types); t++) {
