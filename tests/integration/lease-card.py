@@ -5,6 +5,7 @@ broker has it, is what the driver says and what the kernel says.
 
     lease-card.py AMDGPU_SIM BROKERD LEASE_CLIENT MANIFEST BROKERCTL
 """
+import contextlib
 import json
 import os
 import re
@@ -46,12 +47,19 @@ class Program:
         self.process.stdout.close()
 
 
-def test_counts():
+@contextlib.contextmanager
+def begun(*about):
+    """Simulated cards, their broker, and a folder where the loader finds the layer."""
     with tempfile.TemporaryDirectory(prefix='rbk-lease-') as folder, \
-            Cards(SIM, 'polaris10,vram=4GiB') as cards, Broker(BROKERD, cards) as broker:
+            Cards(SIM, *(about or ['polaris10,vram=4GiB'])) as cards, Broker(BROKERD, cards) as broker:
         layers = os.path.join(folder, 'share/vulkan/implicit_layer.d')
         os.makedirs(layers)
         shutil.copy(MANIFEST, os.path.join(layers, 'ringbroker_lease.json'))
+        yield folder, cards, broker
+
+
+def test_counts():
+    with begun() as (folder, cards, broker):
         program = Program(cards, broker, folder)
         answer = program.ask('device')
         assert answer == 'device 0: result=0', answer
@@ -88,11 +96,7 @@ def test_escapes():
     together what the driver says that it has allocated, without the layer between, and what fdinfo
     says. To the byte, whatever it is for, and when it is given back. Images of a swap chain would need
     a display server that has the card, too."""
-    with tempfile.TemporaryDirectory(prefix='rbk-lease-') as folder, \
-            Cards(SIM, 'polaris10,vram=4GiB') as cards, Broker(BROKERD, cards) as broker:
-        layers = os.path.join(folder, 'share/vulkan/implicit_layer.d')
-        os.makedirs(layers)
-        shutil.copy(MANIFEST, os.path.join(layers, 'ringbroker_lease.json'))
+    with begun() as (folder, cards, broker):
         program = Program(cards, broker, folder)
         answer = program.ask('device')
         assert answer == 'device 0: result=0', answer
@@ -141,12 +145,7 @@ def test_escapes():
 
 def test_two_cards():
     """A lease of each card, each for itself."""
-    with tempfile.TemporaryDirectory(prefix='rbk-lease-') as folder, \
-            Cards(SIM, 'polaris10,vram=4GiB', 'polaris10,vram=2GiB') as cards, \
-            Broker(BROKERD, cards) as broker:
-        layers = os.path.join(folder, 'share/vulkan/implicit_layer.d')
-        os.makedirs(layers)
-        shutil.copy(MANIFEST, os.path.join(layers, 'ringbroker_lease.json'))
+    with begun('polaris10,vram=4GiB', 'polaris10,vram=2GiB') as (folder, cards, broker):
         program = Program(cards, broker, folder)
         for card in ('card0', 'card1'):
             index = int(card[-1])
@@ -173,15 +172,11 @@ def drivers(cards):
 
 def test_renderer():
     """A renderer on the processor is not held to a lease of the card."""
-    with tempfile.TemporaryDirectory(prefix='rbk-lease-') as folder, \
-            Cards(SIM, 'polaris10,vram=4GiB') as cards, Broker(BROKERD, cards) as broker:
+    with begun() as (folder, cards, broker):
         more = drivers(cards)
         if not more:
             print('test_renderer: skipped, there is none')
             return
-        layers = os.path.join(folder, 'share/vulkan/implicit_layer.d')
-        os.makedirs(layers)
-        shutil.copy(MANIFEST, os.path.join(layers, 'ringbroker_lease.json'))
         program = Program(cards, broker, folder, **more)
         sizes = []
         for index in (0, 1):
@@ -195,11 +190,7 @@ def test_renderer():
 
 def test_hidden():
     """Memory that is freed is charged as long as a descriptor of it is anywhere."""
-    with tempfile.TemporaryDirectory(prefix='rbk-lease-') as folder, \
-            Cards(SIM, 'polaris10,vram=4GiB') as cards, Broker(BROKERD, cards) as broker:
-        layers = os.path.join(folder, 'share/vulkan/implicit_layer.d')
-        os.makedirs(layers)
-        shutil.copy(MANIFEST, os.path.join(layers, 'ringbroker_lease.json'))
+    with begun() as (folder, cards, broker):
         for more in ({}, {'LEASE_CLIENT_DMA_BUF': '1'}):
             program = Program(cards, broker, folder, **more)
             assert program.ask('device') == 'device 0: result=0'
