@@ -166,6 +166,19 @@ def test_operators(program):
                        for row in rows), f'no row of {operator} with target {target}')
 
 
+def test_rows(program):
+    """Rows of some params alone; none is a mistake in the command line."""
+    result = run(program, '--json', '--quick', '--seconds=0.01', '--rows=Softmax 1x10,', 'operators')
+    expect(result.returncode == 0, f'failed: {result.stderr}')
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    expect(len(rows) == 1 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
+    expect(all(row['params'] == 'Softmax 1x10, 1 thread' for row in rows), f'{rows}: params')
+    result = run(program, '--quick', '--seconds=0.01', '--rows=no such', 'operators')
+    expect('skipped' in result.stderr or
+           (result.returncode, result.stdout, result.stderr) ==
+           (2, '', "brokerbench: no row has 'no such' in its params\n"), f'none: {result}')
+
+
 def test_nets(program):
     """Networks with channels last and without: both results are compared."""
     result = run(program, '--json', '--seconds=0.05', 'nets')
@@ -240,6 +253,7 @@ def main():
         test_models(program, folder)
         test_lease(program)
         test_operators(program)
+        test_rows(program)
         test_nets(program)
         test_probes(program, folder)
         test_scrape(program, folder)

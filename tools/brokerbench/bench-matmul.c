@@ -136,11 +136,12 @@ static int compare_kernel(struct bench_env *env, const struct target *target, ui
 	r = plans_matmul_init(&matmul, env, target->rbk, n, n, n, true);
 	if (r)
 		return r;
+	bench_pin(env, -1); /* or its helpers would have our processor; see crew.h */
 	r = kernel_matmul_new(n, n, n, matmul.a, matmul.b, matmul.c, n_threads, &kernel);
 	if (r)
 		bench_fail(env, r, "cannot prepare the kernel");
 	/* The one worker's processor; see target.h. */
-	direct = (struct direct){env, n_threads == 1 ? env->client_cpu : -1, run_kernel, kernel};
+	direct = (struct direct){env, env->client_cpu, run_kernel, kernel};
 
 	for (size_t i = 0; i < ARRAY_SIZE(depths) && !r; i++) {
 		struct through ours = {env, waiter_cpu, false, task_of(target, &matmul, depths[i])};

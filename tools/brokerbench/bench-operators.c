@@ -274,7 +274,6 @@ static int compare(struct bench_env *env, struct library *library, const struct 
 	const struct operator_shape *shape = &of->shape;
 	const double flops = operator_flops(shape);
 	const double work = (flops > 0 ? flops : operator_bytes(shape)) / 1e3;
-	const int cpu = n_threads == 1 ? env->client_cpu : -1;
 	struct operands operands = {0};
 	struct kernel_operator *kernel = NULL;
 	struct library_operator *theirs = NULL;
@@ -300,6 +299,9 @@ static int compare(struct bench_env *env, struct library *library, const struct 
 		 !operator_is_window(shape) ? ""
 		 : own_layout               ? " own layout"
 					    : " same memory");
+	if (!bench_is_wanted(env, params))
+		return 0;
+	bench_pin(env, -1); /* or helpers would have our processor; see crew.h */
 	r = operands_init(&operands, shape);
 	data = (struct operator_data){
 		.x = operands.x,
@@ -322,8 +324,10 @@ static int compare(struct bench_env *env, struct library *library, const struct 
 	}
 	if (!r)
 		r = run_both(shape, &operands, last, kernel, theirs);
-	ours = (struct side){{env, cpu, run_kernel, kernel}, work};
-	baselines = (struct side){{env, cpu, run_library, theirs}, work};
+	ours = (struct side){{env, env->client_cpu, run_kernel, kernel}, work};
+	/* Its threads go where they like; ours have a processor each. */
+	baselines = (struct side){{env, n_threads == 1 ? env->client_cpu : -1, run_library, theirs},
+				  work};
 	if (!r)
 		r = bench_compare(env, &row, (struct bench_side){side_round, &ours},
 				  (struct bench_side){side_round, &baselines});

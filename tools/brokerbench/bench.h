@@ -26,6 +26,7 @@ struct bench_env {
 	bool json;
 	bool quick;
 	double seconds;     /* measuring time of one row, both sides together */
+	const char *rows;   /* what params of rows to be told have in them; NULL: all are */
 	const char *socket; /* of a running broker; NULL: private ones are started */
 
 	/* The machine */
@@ -131,6 +132,9 @@ int bench_refused(struct bench_env *env, int error, const char *sentence);
 
 /* Sleeps; who should be asleep has gone to sleep afterwards. */
 void bench_settle(uint64_t duration_ns);
+
+/* Is the row of these params to be told? See --rows. */
+bool bench_is_wanted(const struct bench_env *env, const char *params);
 
 /* Pins the calling thread; @cpu below 0: to every processor that the process started with. */
 void bench_pin(const struct bench_env *env, int cpu);

@@ -56,6 +56,11 @@ void bench_pin(const struct bench_env *env, int cpu)
 	sched_setaffinity(0, sizeof(cpus), &cpus);
 }
 
+bool bench_is_wanted(const struct bench_env *env, const char *params)
+{
+	return !env->rows || strstr(params, env->rows);
+}
+
 static int run_round(const struct bench_side *side, uint64_t budget_ns, struct samples *samples)
 {
 	bench_settle(BENCH_ASLEEP_NS);
@@ -113,11 +118,13 @@ void bench_report(struct bench_env *env, const struct bench_row *row, struct sam
 		line.target = row->limit / line.baseline_p50;
 	if (row->more != 0.0)
 		line.target = 1 + row->more / line.baseline_p50;
+	env->ratio = report_ratio(&line);
+	if (!bench_is_wanted(env, row->params))
+		return;
 	if (env->json)
 		report_json(stdout, &line);
 	else
 		report_table(stdout, &line, env->n_rows == 0);
-	env->ratio = report_ratio(&line);
 	env->n_rows++;
 }
 

@@ -12,7 +12,11 @@ struct crew;
 /* Computes units [begin, end); CPU_WORKSPACE_BYTES are the calling thread's own. */
 typedef void crew_fn(void *data, size_t begin, size_t end, void *workspace);
 
-/* @n_threads compute, the caller of crew_run() among them. Return: 0; negative errno. */
+/*
+ * @n_threads compute, the caller of crew_run() among them. Of the processors that the calling
+ * thread may use now the first is left to the caller of crew_run(), who pins itself there: beside a
+ * helper on the same one it would compute for both. Return: 0; negative errno.
+ */
 int crew_new(unsigned int n_threads, struct crew **ret);
 
 /* Return: NULL. */

@@ -42,6 +42,8 @@ static const char help[] =
 	"  -j, --json         one JSON object per row and line instead of a table\n"
 	"  -q, --quick        0.2 seconds per row: for a look, not for a record\n"
 	"  -t, --seconds=N    measuring time of one row, both sides together (default 1)\n"
+	"  -r, --rows=TEXT    tell only rows with that in their params; operators measures only\n"
+	"                     those\n"
 	"  -s, --socket=PATH  measure the broker that listens there; by default a private brokerd\n"
 	"                     is started as each bench needs it and stopped afterwards\n"
 	"  -h, --help         show this text, then exit\n"
@@ -90,10 +92,15 @@ static const char help[] =
 	"line is wrong.\n";
 
 static const struct option long_options[] = {
-	{"list", no_argument, NULL, 'l'},         {"json", no_argument, NULL, 'j'},
-	{"quick", no_argument, NULL, 'q'},        {"seconds", required_argument, NULL, 't'},
-	{"socket", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0},
+	{"list", no_argument, NULL, 'l'},
+	{"json", no_argument, NULL, 'j'},
+	{"quick", no_argument, NULL, 'q'},
+	{"seconds", required_argument, NULL, 't'},
+	{"rows", required_argument, NULL, 'r'},
+	{"socket", required_argument, NULL, 's'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{NULL, 0, NULL, 0},
 };
 
 static const struct bench *find_bench(const char *name)
@@ -166,7 +173,7 @@ int main(int argc, char **argv)
 	streams_init();
 	/* getopt's own messages are not always one line that names the program. */
 	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":ljqt:s:hV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, ":ljqt:r:s:hV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 'l':
 			list_benches();
@@ -186,6 +193,9 @@ int main(int argc, char **argv)
 				return 2;
 			}
 			has_seconds = true;
+			break;
+		case 'r':
+			env.rows = optarg;
 			break;
 		case 's':
 			env.socket = optarg;
@@ -225,6 +235,10 @@ int main(int argc, char **argv)
 	} else {
 		for (int i = optind; i < argc; i++)
 			status |= run(&env, find_bench(argv[i]));
+	}
+	if (!status && env.rows && env.n_rows + env.n_skipped == 0) {
+		fprintf(stderr, "brokerbench: no row has '%s' in its params\n", env.rows);
+		status = 2;
 	}
 	return streams_finish("brokerbench", status);
 }
