@@ -94,16 +94,12 @@ static void json_delay(const struct rbk_stats_view *view, const struct rbk_stats
 	json_array("causers");
 	for (uint32_t i = 0; i < delay->n_causes; i++) {
 		const struct rbk_stats_cause *cause = &delay->causes[i];
-		const char *tenant = tenant_name(view, cause->tenant);
 
 		json_item();
 		json_string("comm", cause->comm);
 		json_string("cgroup", cause->cgroup);
 		json_optional("pid", cause->pid ? cause->pid : UINT64_MAX);
-		if (tenant)
-			json_string("tenant", tenant);
-		else
-			json_optional("tenant", UINT64_MAX);
+		json_string("tenant", tenant_name(view, cause->tenant));
 		json_boolean("own", cause->flags & RBK_STATS_CAUSE_BROKER);
 		json_unsigned("wait_ns", cause->wait_ns);
 		json_unsigned("n_preemptions", cause->n_preemptions);

@@ -255,15 +255,10 @@ void json_plan(const char *tenant, const union plan_copy *copy, uint32_t n_devic
 
 void json_session(const struct rbk_stats_view *view, const struct rbk_stats_session *session)
 {
-	const char *tenant = tenant_name(view, session->tenant);
-
 	json_begin();
 	json_string("type", "session");
 	json_unsigned("session", session->number);
-	if (tenant)
-		json_string("tenant", tenant);
-	else
-		json_optional("tenant", UINT64_MAX);
+	json_string("tenant", tenant_name(view, session->tenant));
 	json_string("name", session->name);
 	json_string("comm", session->comm);
 	json_optional("pid", session->pid ? session->pid : UINT64_MAX);
@@ -293,15 +288,10 @@ void json_session(const struct rbk_stats_view *view, const struct rbk_stats_sess
 
 void json_lease(const struct rbk_stats_view *view, const struct rbk_stats_lease *lease)
 {
-	const char *tenant = tenant_name(view, lease->tenant);
-
 	json_begin();
 	json_string("type", "lease");
 	json_unsigned("lease", lease->number);
-	if (tenant)
-		json_string("tenant", tenant);
-	else
-		json_optional("tenant", UINT64_MAX);
+	json_string("tenant", tenant_name(view, lease->tenant));
 	json_string("name", lease->name);
 	json_unsigned("device", lease->device);
 	json_optional("pid", lease->pid ? lease->pid : UINT64_MAX);

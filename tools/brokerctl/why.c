@@ -472,10 +472,7 @@ static void print_json(const struct why *why)
 	json_string("type", "why");
 	json_string("what", subject_names[why->subject]);
 	json_string("tenant", page_of(why)->name);
-	if (has_plan)
-		json_string("plan", why->plan.plan.name);
-	else
-		json_optional("plan", UINT64_MAX);
+	json_string("plan", has_plan ? why->plan.plan.name : NULL);
 	if (why->task)
 		json_unsigned("user_data", why->task->user_data);
 	else

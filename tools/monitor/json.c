@@ -66,6 +66,10 @@ void json_string(const char *name, const char *value)
 	size_t n;
 
 	json_name(name);
+	if (!value) {
+		fputs("null", stdout);
+		return;
+	}
 	putchar('"');
 	for (const char *c = value; *c; c += n ? n : 1) {
 		n = utf8_decode(c, &code);

@@ -18,6 +18,7 @@ void json_object_end(void);
 void json_array(const char *name);
 void json_array_end(void);
 void json_item(void);
+/* null for NULL. */
 void json_string(const char *name, const char *value);
 void json_unsigned(const char *name, uint64_t value);
 /* null for UINT64_MAX: a limit that is none, a reading that cannot be had. */
