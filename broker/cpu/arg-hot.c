@@ -11,6 +11,7 @@
 
 #include "cpu/kernels.h"
 #include "cpu/level.h"
+#include "cpu/reduce.h"
 #include "cpu/vec.h"
 
 /* Elements between two looks for others: adjacent ones, and others, each of which may miss. */
@@ -111,20 +112,6 @@ VEC_INLINE void arg_floats(const struct cpu_arg *args, size_t outer, size_t firs
 		arg_columns(args, x + j, y + j, end - j < VW ? end - j : VW, smallest, last);
 }
 
-VEC_INLINE int64_t arg_load_int(const enum cpu_type type, const void *x, size_t i)
-{
-	switch (type) {
-	case CPU_I64:
-		return ((const int64_t *)x)[i];
-	case CPU_I8:
-		return ((const int8_t *)x)[i];
-	case CPU_U8:
-		return ((const uint8_t *)x)[i];
-	default:
-		return ((const int32_t *)x)[i];
-	}
-}
-
 VEC_INLINE void arg_ints(const struct cpu_arg *args, const enum cpu_type type, size_t outer,
 			 size_t first, size_t end)
 {
@@ -132,12 +119,12 @@ VEC_INLINE void arg_ints(const struct cpu_arg *args, const enum cpu_type type, s
 
 	for (size_t j = first; j < end; j++) {
 		const size_t from = outer * args->len * args->inner + j;
-		int64_t best = arg_load_int(type, args->x, from) ^ flip;
+		int64_t best = reduce_load_int(type, args->x, from) ^ flip;
 		size_t at = 0;
 
 		for (size_t i = 1; i < args->len; i++) {
 			const int64_t value =
-				arg_load_int(type, args->x, from + i * args->inner) ^ flip;
+				reduce_load_int(type, args->x, from + i * args->inner) ^ flip;
 
 			cpu_pause_at(args->pause, i, ARG_PAUSE_ROWS);
 			if (args->last ? value >= best : value > best) {

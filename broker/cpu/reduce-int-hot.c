@@ -13,20 +13,6 @@
 
 enum { REDUCE_INT_PAUSE = 1 << 14 };
 
-VEC_INLINE int64_t int_load(const enum cpu_type type, const void *x, size_t i)
-{
-	switch (type) {
-	case CPU_I64:
-		return ((const int64_t *)x)[i];
-	case CPU_I8:
-		return ((const int8_t *)x)[i];
-	case CPU_U8:
-		return ((const uint8_t *)x)[i];
-	default:
-		return ((const int32_t *)x)[i];
-	}
-}
-
 VEC_INLINE void int_store(const enum cpu_type type, void *y, size_t i, int64_t value)
 {
 	switch (type) {
@@ -87,7 +73,7 @@ VEC_INLINE int64_t int_one(const struct cpu_reduce *args, const enum cpu_type ty
 
 		for (size_t i = 0; i < len; i++, at += stride) {
 			cpu_pause_at(args->pause, ++n, REDUCE_INT_PAUSE);
-			acc = int_merge(kind, acc, int_load(type, args->x, at));
+			acc = int_merge(kind, acc, reduce_load_int(type, args->x, at));
 		}
 	} while (reduce_next(&walk, outer, args->reduced, args->reduced_stride));
 	return acc;

@@ -1,6 +1,6 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
-/* Walking over the dimensions of a reduction. Included by the kernel sources only. */
+/* What reductions share: walking over dimensions, integers. Included by the kernel sources only. */
 #include "cpu/kernels.h"
 #include "cpu/vec.h"
 
@@ -54,4 +54,19 @@ VEC_INLINE void reduce_range(const struct cpu_reduce *args, size_t *begin, size_
 
 	*begin = *begin / blocks * inner + *begin % blocks * CPU_COLUMN_BLOCK;
 	*end = *end / blocks * inner + *end % blocks * CPU_COLUMN_BLOCK;
+}
+
+/* Element @i, of an integer type. */
+VEC_INLINE int64_t reduce_load_int(const enum cpu_type type, const void *x, size_t i)
+{
+	switch (type) {
+	case CPU_I64:
+		return ((const int64_t *)x)[i];
+	case CPU_I8:
+		return ((const int8_t *)x)[i];
+	case CPU_U8:
+		return ((const uint8_t *)x)[i];
+	default:
+		return ((const int32_t *)x)[i];
+	}
 }
