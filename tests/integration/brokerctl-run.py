@@ -18,7 +18,7 @@ import tempfile
 import time
 
 import onnxfile as onnx
-from started import await_listening, start
+from started import start, start_broker
 
 CTL, BROKERD = map(os.path.abspath, sys.argv[1:3])
 DEVICES = sys.argv[3:]
@@ -494,15 +494,13 @@ def check_broker(files, folder):
            'no private broker')
     result = run('run', *arguments, env=environment, status=NO_BROKER)
     expect('RINGBROKER_SOCKET' in result.stderr and 'sock' in result.stderr, result.stderr)
-    with open(os.path.join(folder, 'log'), 'wb') as log:
-        process = start([BROKERD, '--socket', environment['RINGBROKER_SOCKET'], '--cache', folder,
-                         '--gpu=none', '--calibration=none'], stderr=log)
-        await_listening(process, log.name, LIMIT)
-        expect(report(*arguments, env=environment)['private_broker'] is False, 'a private broker')
-        result = run('run', *arguments, '--device=gpu', env=environment, status=USAGE)
-        expect('has no GPU' in result.stderr, result.stderr)
-        process.send_signal(signal.SIGTERM)
-        process.wait(LIMIT)
+    process = start_broker([BROKERD, '--socket', environment['RINGBROKER_SOCKET'], '--cache', folder,
+                            '--gpu=none', '--calibration=none'], os.path.join(folder, 'log'), LIMIT)
+    expect(report(*arguments, env=environment)['private_broker'] is False, 'a private broker')
+    result = run('run', *arguments, '--device=gpu', env=environment, status=USAGE)
+    expect('has no GPU' in result.stderr, result.stderr)
+    process.send_signal(signal.SIGTERM)
+    process.wait(LIMIT)
     result = run('--socket', os.path.join(folder, 'nobody'), 'run', *arguments, status=NO_BROKER)
     expect('nobody' in result.stderr, result.stderr)
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-from started import await_listening, start
+from started import start, start_broker
 
 TOP, BROKERD, MANY, LIBRARY_DIR = sys.argv[1:5]
 LIMIT = 60
@@ -31,17 +31,14 @@ def expect(condition, *what):
         sys.exit(1)
 
 
-def start_broker(folder, n_tenants):
+def broker_of(folder, n_tenants):
     """Return: its process, that listens."""
     with open(folder + '/conf', 'w', encoding='ascii') as conf:
         for i in range(n_tenants):
             conf.write(f'[tenant t{i}]\nmatch-uid = {40001 + i}\n')
-    with open(folder + '/log', 'wb') as log:
-        broker = start([BROKERD, '--gpu', 'none', '--contention', 'none', '--calibration', 'none',
-                        '--cache', 'none', '--config', folder + '/conf', '--socket',
-                        folder + '/sock', '--socket-mode', '0666'], stderr=log)
-    await_listening(broker, folder + '/log', LIMIT)
-    return broker
+    return start_broker([BROKERD, '--gpu', 'none', '--contention', 'none', '--calibration', 'none',
+                         '--cache', 'none', '--config', folder + '/conf', '--socket',
+                         folder + '/sock', '--socket-mode', '0666'], folder + '/log', LIMIT)
 
 
 def connect(folder, n_tenants):
@@ -91,7 +88,7 @@ class Terminal:
 
 
 def check(folder, n_tenants):
-    broker = start_broker(folder, n_tenants)
+    broker = broker_of(folder, n_tenants)
     many = connect(folder, n_tenants)
     with Terminal(folder, '--socket', folder + '/sock', '-d', '0.1', '--view=tenants') as terminal:
         terminal.wait_for_rows(n_tenants)

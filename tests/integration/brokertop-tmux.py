@@ -22,7 +22,7 @@ import threading
 import time
 
 from screen_svg import svg
-from started import await_listening, start
+from started import start, start_broker
 
 UPDATES = sys.argv[1] == '--update'
 TOP, BROKERD, CLIENT, LIBRARY_DIR, RECORD = sys.argv[1 + UPDATES:]
@@ -375,12 +375,10 @@ class Broker:
         for name in (self.socket, self.socket + '.admin'):
             if os.path.exists(name):
                 os.unlink(name)
-        with open(folder + '/log', 'wb') as log:
-            self.process = start(
-                [BROKERD, '--socket', self.socket, '--cache', folder, '--config', folder + '/conf',
-                 '--gpu', 'none', '--test-device', '1ms', '--contention', 'none', '--spin', '0'],
-                stderr=log, env=ENVIRONMENT)
-        await_listening(self.process, log.name, LIMIT)
+        self.process = start_broker(
+            [BROKERD, '--socket', self.socket, '--cache', folder, '--config', folder + '/conf',
+             '--gpu', 'none', '--test-device', '1ms', '--contention', 'none', '--spin', '0'],
+            folder + '/log', LIMIT, env=ENVIRONMENT)
         self.loads = [Load(folder, self, name) for name in TENANTS]
 
     def kill(self):

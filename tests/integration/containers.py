@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-from started import await_listening, start
+from started import start_broker
 
 EXAMPLE, BROKERD, CTL, PROGRAM, LIBRARY = sys.argv[1:6]
 LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
@@ -66,16 +66,13 @@ class Box:
         self.start()
 
     def start(self):
-        self.log = open(self.log_path, 'wb')
-        self.process = start(
+        self.process = start_broker(
             [BROKERD, '--gpu', 'none', '--calibration', 'none', '--cache', 'none', '--config', self.policy,
-             '--socket', self.socket, '--socket-mode', '0666'], stderr=self.log)
-        await_listening(self.process, self.log.name, LIMIT)
+             '--socket', self.socket, '--socket-mode', '0666'], self.log_path, LIMIT)
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         expect(self.process.wait(LIMIT) == 0, 'the broker ended with', self.process.returncode)
-        self.log.close()
 
     def inside(self, user, *command):
         return run(user, EXAMPLE, self.sockets, self.programs, *command)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from started import await_listening, start
+from started import start, start_broker
 
 CTL, BROKERD, CLIENT = sys.argv[1:4]
 LIMIT = 60 * int(os.environ.get('RBK_TEST_SLOW', '1'))
@@ -33,15 +33,13 @@ def expect(condition, *what):
 class Broker:
     def __init__(self, folder, *options, name='sock'):
         self.socket = os.path.join(folder, name)
-        self.log = open(os.path.join(folder, f'{name}.log'), 'wb')
-        self.process = start([BROKERD, '--socket', self.socket, '--cache', folder, *options],
-                             stderr=self.log)
-        await_listening(self.process, self.log.name, LIMIT)
+        self.log_path = os.path.join(folder, f'{name}.log')
+        self.process = start_broker([BROKERD, '--socket', self.socket, '--cache', folder, *options],
+                                    self.log_path, LIMIT)
 
     def stop(self, how=signal.SIGTERM):
         self.process.send_signal(how)
         self.process.wait(LIMIT)
-        self.log.close()
 
 
 class Client:

@@ -37,7 +37,7 @@ if 'RBK_IN_NAMESPACE' not in os.environ:
 
 from ctlrig import (BROKERD, CTL, FAILED, LIMIT, NOT_PERMITTED, OK, USAGE, ctl, expect, objects, of_type,
                     wait_for)
-from started import await_listening, start
+from started import start, start_broker
 
 CLIENT = os.path.abspath(sys.argv[4])
 NOBODY = 64000
@@ -199,9 +199,7 @@ class Broker:
             command = ['unshare', '--mount', '--propagation', 'slave', 'setpriv', f'--reuid={self.uid}',
                        f'--regid={self.uid}', '--clear-groups', '--inh-caps=-all', '--bounding-set=-all',
                        '--no-new-privs', *command]
-        with open(self.log_path, 'wb') as log:
-            self.process = start(command, stderr=log)
-        await_listening(self.process, self.log_path, LIMIT)
+        self.process = start_broker(command, self.log_path, LIMIT)
         if 'llvmpipe' not in self.log():
             print('skipped: no software Vulkan device')
             sys.exit(77)

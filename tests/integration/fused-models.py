@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 import onnxfile as onnx
-from started import await_listening, start
+from started import start_broker
 
 CTL, BROKERD, SEED = sys.argv[1:4]
 DEVICES = sys.argv[4:]
@@ -314,18 +314,16 @@ def check(graph, y, expected, folder, what):
 def main():
     with tempfile.TemporaryDirectory(prefix='fused-', dir='/tmp') as folder:
         os.environ['RINGBROKER_SOCKET'] = os.path.join(folder, 'sock')
-        with open(os.path.join(folder, 'log'), 'wb') as log:
-            gpu = 'software' if 'gpu' in DEVICES else 'none'
-            process = start([BROKERD, '--socket', os.environ['RINGBROKER_SOCKET'], '--cache', folder,
-                             '--calibration=none', f'--gpu={gpu}'], stderr=log)
-            await_listening(process, log.name, LIMIT)
-            for seed in range(ROUNDS):
-                for pattern in PATTERNS:
-                    graph = Graph(random.Random(f'{SEED} {seed} {pattern.__name__}'))
-                    y, expected = pattern(graph, graph.rng.choice([1, 2, 7]))
-                    check(graph, y, expected, folder, f'{pattern.__name__} {SEED} {seed}')
-            process.send_signal(signal.SIGTERM)
-            process.wait(LIMIT)
+        gpu = 'software' if 'gpu' in DEVICES else 'none'
+        process = start_broker([BROKERD, '--socket', os.environ['RINGBROKER_SOCKET'], '--cache', folder,
+                                '--calibration=none', f'--gpu={gpu}'], os.path.join(folder, 'log'), LIMIT)
+        for seed in range(ROUNDS):
+            for pattern in PATTERNS:
+                graph = Graph(random.Random(f'{SEED} {seed} {pattern.__name__}'))
+                y, expected = pattern(graph, graph.rng.choice([1, 2, 7]))
+                check(graph, y, expected, folder, f'{pattern.__name__} {SEED} {seed}')
+        process.send_signal(signal.SIGTERM)
+        process.wait(LIMIT)
 
 
 main()

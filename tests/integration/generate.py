@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 import onnxfile as onnx
-from started import await_listening, start
+from started import start_broker
 
 CTL, BROKERD = sys.argv[1:3]
 DEVICES = sys.argv[3:]
@@ -186,15 +186,13 @@ def check(folder, device):
 def main():
     with tempfile.TemporaryDirectory(prefix='generate-', dir='/tmp') as folder:
         os.environ['RINGBROKER_SOCKET'] = os.path.join(folder, 'sock')
-        with open(os.path.join(folder, 'log'), 'wb') as log:
-            gpu = 'software' if 'gpu' in DEVICES else 'none'
-            process = start([BROKERD, '--socket', os.environ['RINGBROKER_SOCKET'], '--cache', folder,
-                             '--calibration=none', f'--gpu={gpu}'], stderr=log)
-            await_listening(process, log.name, LIMIT)
-            found = [check(folder, device) for device in DEVICES]
-            expect(all(texts == found[0] for texts in found), 'devices write differently:', found)
-            process.send_signal(signal.SIGTERM)
-            process.wait(LIMIT)
+        gpu = 'software' if 'gpu' in DEVICES else 'none'
+        process = start_broker([BROKERD, '--socket', os.environ['RINGBROKER_SOCKET'], '--cache', folder,
+                                '--calibration=none', f'--gpu={gpu}'], os.path.join(folder, 'log'), LIMIT)
+        found = [check(folder, device) for device in DEVICES]
+        expect(all(texts == found[0] for texts in found), 'devices write differently:', found)
+        process.send_signal(signal.SIGTERM)
+        process.wait(LIMIT)
 
 
 main()

@@ -170,3 +170,9 @@ uint64_t neighbour_take_often_work_ns(struct neighbour *neighbour);
 
 /* Ends it. Fails the test if a result was wrong or missing, or there was none. Return: NULL. */
 struct neighbour *neighbour_stop(struct neighbour *neighbour);
+
+/*
+ * Likewise, once no session is left but its own and @observer's. Fails the test if the broker then
+ * holds a ring, an arena or a plan that is not the neighbour's.
+ */
+struct neighbour *neighbour_stop_alone(struct neighbour *neighbour, struct rbk *observer);

@@ -21,7 +21,7 @@ import time
 
 import onnxfile as onnx
 from completions import help_of, options_of
-from started import await_listening, start
+from started import start, start_broker
 
 DOC, POLICY_KEYS, SCENARIO, MANIFEST, BROKERD, CLIENT, *PROGRAMS = [
     path and os.path.abspath(path) for path in sys.argv[1:]]
@@ -152,10 +152,9 @@ def check_examples(folder):
     socket = folder + '/sock'
     environment = {**os.environ, 'PATH': f'{folder}/bin:{os.environ["PATH"]}', 'RINGBROKER_SOCKET': socket,
                    'XDG_DATA_DIRS': f'{folder}/share:/usr/share', 'TERM': 'xterm-256color', 'LC_ALL': 'C.UTF-8'}
-    with open('log', 'wb') as log:
-        broker = start([BROKERD, '--socket', socket, '--cache', folder, '--config', folder + '/conf', '--gpu=software',
-                        '--device-memory=8GiB', '--calibration=none', '--contention=none'], stderr=log)
-        await_listening(broker, log.name, LIMIT)
+    broker = start_broker([BROKERD, '--socket', socket, '--cache', folder, '--config', folder + '/conf',
+                           '--gpu=software', '--device-memory=8GiB', '--calibration=none', '--contention=none'],
+                          'log', LIMIT)
     has_gpu = 'llvmpipe' in read('log')
     client = start([CLIENT, socket, 'resnet'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     client.stdin.write('0 60\n')

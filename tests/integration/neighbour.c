@@ -285,3 +285,15 @@ struct neighbour *neighbour_stop(struct neighbour *n)
 	free(n);
 	return NULL;
 }
+
+struct neighbour *neighbour_stop_alone(struct neighbour *n, struct rbk *observer)
+{
+	struct rbk_stats stats;
+
+	broker_wait_sessions(observer, 2);
+	assert_int_equal(rbk_stats(observer, &stats), 0);
+	assert_int_equal(stats.rings, 1);
+	assert_int_equal(stats.arenas, 2);
+	assert_int_equal(stats.plans, 1);
+	return neighbour_stop(n);
+}

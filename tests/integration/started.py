@@ -33,6 +33,14 @@ def await_listening(process, log_path, limit_s):
         time.sleep(0.02)
 
 
+def start_broker(command, log_path, limit_s, **options):
+    """brokerd that listens, by its command line; its log is at log_path. Return: its process."""
+    with open(log_path, 'wb') as log:
+        process = start(command, stderr=log, **options)
+    await_listening(process, log_path, limit_s)
+    return process
+
+
 @atexit.register
 def _end():
     for process in _started:
