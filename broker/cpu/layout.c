@@ -48,6 +48,8 @@ struct chooser {
 	double *gain_ns;     /* by node */
 	uint32_t *writers;   /* by tensor, UINT32_MAX: none */
 	uint32_t *first;     /* by tensor: its first reader */
+	uint32_t *n_readers; /* by tensor: in its list; a client may have one node read it often */
+	uint32_t *n_last;    /* by tensor: of these, how many want it with channels last */
 	uint32_t *region;    /* by node */
 	struct reader *list; /* n_nodes * OP_MAX_INPUTS */
 };
@@ -283,11 +285,23 @@ static double price_of_tensor(const struct chooser *chooser, uint16_t t)
 	const uint32_t writer = chooser->writers[t];
 	const bool written_last = writer != UINT32_MAX && layout->is_last[writer];
 	const bool lies_last = written_last && !chooser->is_bound[t];
-	unsigned int n = written_last != lies_last;
+	const uint32_t n_last = chooser->n_last[t];
+	const uint32_t n =
+		(written_last != lies_last) + (lies_last ? chooser->n_readers[t] - n_last : n_last);
 
-	for (uint32_t i = chooser->first[t]; i != NO_READER; i = chooser->list[i].next)
-		n += wants_last(chooser, i) != lies_last;
 	return n ? n * conversion_of(chooser, t) : 0;
+}
+
+static void set_last(struct chooser *chooser, uint32_t i, bool is_last)
+{
+	const struct node *node = &chooser->plan->nodes[i];
+
+	if (chooser->layout->is_last[i] == is_last)
+		return;
+	chooser->layout->is_last[i] = is_last;
+	for (unsigned int k = 0; k < node->n_in; k++)
+		if (cpu_layout_has_in(chooser->plan, node, k))
+			chooser->n_last[node->in[k]] += is_last ? 1 : UINT32_MAX;
 }
 
 /* All that depends on the choice for @i. */
@@ -321,16 +335,17 @@ static void choose_first(struct chooser *chooser)
 			if (cpu_layout_has_in(plan, node, k) &&
 			    chooser->writers[node->in[k]] != UINT32_MAX)
 				reads |= chooser->layout->is_last[chooser->writers[node->in[k]]];
-		chooser->layout->is_last[i] =
-			chooser->may[i] &&
-			(chooser->gain_ns[i] > 0 || (reads && chooser->gain_ns[i] == 0));
+		set_last(chooser, i,
+			 chooser->may[i] &&
+				 (chooser->gain_ns[i] > 0 || (reads && chooser->gain_ns[i] == 0)));
 	}
 }
 
 /* Return: whether anything changed. */
 static bool improve_nodes(struct chooser *chooser)
 {
-	bool *is_last = chooser->layout->is_last, any = false;
+	const bool *is_last = chooser->layout->is_last;
+	bool any = false;
 
 	for (uint32_t i = 0; i < chooser->plan->n_nodes; i++) {
 		double before, after;
@@ -338,12 +353,12 @@ static bool improve_nodes(struct chooser *chooser)
 		if (!chooser->may[i])
 			continue;
 		before = price_of_node(chooser, i);
-		is_last[i] = !is_last[i];
+		set_last(chooser, i, !is_last[i]);
 		after = price_of_node(chooser, i);
 		if (after < before)
 			any = true;
 		else
-			is_last[i] = !is_last[i];
+			set_last(chooser, i, !is_last[i]);
 	}
 	return any;
 }
@@ -378,7 +393,7 @@ static void find_regions(struct chooser *chooser)
 static int improve_regions(struct chooser *chooser)
 {
 	const struct plan *plan = chooser->plan;
-	bool *is_last = chooser->layout->is_last;
+	const bool *is_last = chooser->layout->is_last;
 	/* What being as they are saves, by region. */
 	_cleanup_(freep) double *saved = calloc(plan->n_nodes, sizeof(*saved));
 
@@ -399,7 +414,7 @@ static int improve_regions(struct chooser *chooser)
 	}
 	for (uint32_t i = 0; i < plan->n_nodes; i++)
 		if (is_last[i] && saved[region_of(chooser, i)] <= 0)
-			is_last[i] = false;
+			set_last(chooser, i, false);
 	return 0;
 }
 
@@ -427,6 +442,7 @@ static void add_reader(struct chooser *chooser, uint32_t node, unsigned int inpu
 		.is_picture = cpu_layout_has_in(chooser->plan, &chooser->plan->nodes[node], input),
 	};
 	chooser->first[t] = at;
+	chooser->n_readers[t]++;
 }
 
 static void look_at(struct chooser *chooser, uint32_t i)
@@ -458,6 +474,8 @@ static void chooser_deinit(struct chooser *chooser)
 	free(chooser->gain_ns);
 	free(chooser->writers);
 	free(chooser->first);
+	free(chooser->n_readers);
+	free(chooser->n_last);
 	free(chooser->region);
 	free(chooser->list);
 }
@@ -473,10 +491,13 @@ static int chooser_init(struct chooser *chooser, struct cpu_layout *layout)
 	chooser->gain_ns = calloc(plan->n_nodes, sizeof(*chooser->gain_ns));
 	chooser->writers = calloc(plan->n_tensors, sizeof(*chooser->writers));
 	chooser->first = calloc(plan->n_tensors, sizeof(*chooser->first));
+	chooser->n_readers = calloc(plan->n_tensors, sizeof(*chooser->n_readers));
+	chooser->n_last = calloc(plan->n_tensors, sizeof(*chooser->n_last));
 	chooser->region = calloc(plan->n_nodes, sizeof(*chooser->region));
 	chooser->list = calloc(plan->n_nodes, OP_MAX_INPUTS * sizeof(*chooser->list));
 	if (!chooser->may || !chooser->is_bound || !chooser->gain_ns || !chooser->writers ||
-	    !chooser->first || !chooser->region || !chooser->list)
+	    !chooser->first || !chooser->n_readers || !chooser->n_last || !chooser->region ||
+	    !chooser->list)
 		return error_origin(-ENOMEM);
 	for (uint32_t t = 0; t < plan->n_tensors; t++) {
 		chooser->writers[t] = UINT32_MAX;

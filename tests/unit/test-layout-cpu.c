@@ -85,10 +85,49 @@ static void test_layout__against_reference(void **state)
 	reference_arena_deinit(&arena);
 }
 
+/*
+ * A picture that as many nodes read as a plan can have, each as often as it can: who submits it
+ * keeps the setup thread for milliseconds, not for minutes. (This test then reaches its time
+ * limit.)
+ */
+static void test_layout__one_picture_with_all_readers(void **state)
+{
+	enum { INPUTS = 32, N_CONCAT = RBK_MAX_PLAN_TENSORS - 4 };
+	char inputs[2 * INPUTS], name[16];
+	struct exec_arena arena;
+	struct cpu_rig rig;
+	struct describe *d = describe_new("readers", 1);
+	struct plan *plan;
+
+	reference_arena_init(&arena, RANDOM_NETS_ARENA_BYTES, 5);
+	describe_input(d, "x", DESCRIBE_DIMS(1, 2, 2, 2));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(2, 2, 1, 1));
+	describe_scratch(d, "p");
+	describe_node(d, "Conv", "", "x,w", "p");
+	for (unsigned int i = 0; i < INPUTS; i++)
+		memcpy(inputs + 2 * i, i + 1 < INPUTS ? "p," : "p", 2);
+	for (unsigned int i = 0; i < N_CONCAT; i++) {
+		snprintf(name, sizeof(name), "c%u", i);
+		describe_scratch(d, name);
+		describe_node(d, "Concat", "", inputs, name);
+		describe_attr_int(d, "axis", 1);
+	}
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "Relu", "", name, "y");
+	plan = reference_plan(d, &arena);
+
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1, .layout = CPU_LAYOUT_WORTH});
+	cpu_rig_prepare(&rig, plan);
+	cpu_rig_release(&rig, plan);
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_layout__against_reference),
+		cmocka_unit_test(test_layout__one_picture_with_all_readers),
 	};
 
 	clock_init();
