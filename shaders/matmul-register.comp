@@ -1,14 +1,15 @@
 #version 460
 /* SPDX-License-Identifier: MIT */
 /*
- * MatMul and Gemm without shared memory, for software devices: each invocation computes SETS times 8
+ * MatMul and Gemm without shared memory, for software devices: each invocation computes SETS times SET
  * rows by SIDES times 4 columns in registers.
  *
  * There a load through an address is done invocation by invocation and component by component, so
  * loads are what costs, and components of 64 bits halve that. All invocations of a workgroup need
  * the same elements of A: each loads those of one row of a set, and the subgroup, which is the
  * workgroup, hands them around. So none may leave early. Handing around costs, too, but for all columns
- * alike: that is why there may be twice 4, where the matrix is wide enough.
+ * alike: that is why there may be twice 4, where the matrix is wide enough. Of a single row each loads
+ * what it needs, and seven eighths of the arithmetic, and of what is to be compiled, are spared.
  *
  * Edges cost no branch in the loop: rows beyond the last read the last one, and the columns of the
  * last invocations begin early enough to end at N, so that some are computed twice, with the same
@@ -25,8 +26,7 @@ layout(constant_id = 2) const uint TRANS_B = 0;
 
 layout(constant_id = 3) const uint SETS = 1;
 layout(constant_id = 4) const uint SIDES = 2;
-
-const uint SET = 8; /* rows; the workgroup's and the subgroup's size, too */
+layout(constant_id = 5) const uint SET = 8; /* rows: the workgroup's and the subgroup's size, or 1 */
 
 #ifdef F16
 #define read_quad read4
@@ -80,6 +80,15 @@ float element_b(uint64_t b, uint k, uint col, uint ldb)
 	return read1(b + (TRANS_B == 0 ? uint64_t(k) * ldb + col : uint64_t(col) * ldb + k) * ELEMENT);
 }
 
+/* Columns [col, col + 4) of row k. */
+vec4 row_b(uint64_t b, uint k, uint col, uint ldb)
+{
+	if (TRANS_B == 0)
+		return read_quad(b + (uint64_t(k) * ldb + col) * ELEMENT);
+	return vec4(element_b(b, k, col, ldb), element_b(b, k, col + 1, ldb),
+		    element_b(b, k, col + 2, ldb), element_b(b, k, col + 3, ldb));
+}
+
 void store_quad(uint64_t address, vec4 v)
 {
 #ifdef F16
@@ -127,7 +136,7 @@ void main()
 		uint64_t o = p.address[PARAM_OUT] + uint64_t(z) * M * N * ELEMENT;
 
 		[[unroll]] for (uint set = 0; set < SETS; set++)
-			mine[set] = min(row + SET * set + lane, M - 1);
+			mine[set] = min(row + SET * set + lane % SET, M - 1);
 		[[unroll]] for (uint side = 0; side < SIDES; side++)
 			[[unroll]] for (uint r = 0; r < SET * SETS; r++)
 				sum[side][r] = vec4(0.0);
@@ -154,7 +163,7 @@ void main()
 							    element_a(a, m, k + 2, lda),
 							    element_a(a, m, k + 3, lda));
 					[[unroll]] for (uint r = 0; r < SET; r++)
-						v[SET * set + r] = subgroupBroadcast(ours, r);
+						v[SET * set + r] = SET == 1 ? ours : subgroupBroadcast(ours, r);
 				}
 				[[unroll]] for (uint side = 0; side < SIDES; side++) {
 					if (side >= sides)
@@ -172,59 +181,64 @@ void main()
 					ours[set] = element_a(a, mine[set], k, lda);
 				[[unroll]] for (uint side = 0; side < SIDES; side++) {
 					uint n = c[side];
-					vec4 v = vec4(element_b(b, k, n, ldb),
-						      element_b(b, k, n + 1, ldb),
-						      element_b(b, k, n + 2, ldb),
-						      element_b(b, k, n + 3, ldb));
+					vec4 v = row_b(b, k, n, ldb);
 
 					[[unroll]] for (uint r = 0; r < SET * SETS; r++)
-						sum[side][r] += subgroupBroadcast(ours[r / SET], r % SET) * v;
+						sum[side][r] += (SET == 1 ? ours[r] : subgroupBroadcast(ours[r / SET], r % SET)) * v;
 				}
 			}
-			/* A loop, and the row's sums selected: that much less is to be compiled. */
-			for (uint r = 0; r < SET * sets; r++) {
-				uint m = row + r;
+			/* Loops, and the row's sums selected: that much less is to be compiled. */
+			for (uint r = 0; r < SET * sets; r++)
+				for (uint side = 0; side < sides; side++) {
+					uint m = row + r, n = c[0];
+					vec4 v = sum[0][0];
 
-				[[unroll]] for (uint side = 0; side < SIDES; side++) {
-					uint n = c[side];
-					vec4 v = sum[side][0];
-
-					[[unroll]] for (uint i = 1; i < SET * SETS; i++)
-						v = r == i ? sum[side][i] : v;
-					if (side >= sides || m >= M)
+					[[unroll]] for (uint i = 1; i < SET * SETS * SIDES; i++)
+						v = r * SIDES + side == i ? sum[i % SIDES][i / SIDES] : v;
+					[[unroll]] for (uint i = 1; i < SIDES; i++)
+						n = side == i ? c[i] : n;
+					if (m >= M)
 						continue;
 					v *= alpha;
 					if (beta != 0.0)
 						v += beta * quad_c(p.address[2], m * c_row, n, c_col);
 					store_quad(at(o, m * N + n), activate4(activation, v));
 				}
-			}
 		} else {
-			/* One to three columns: each invocation has one row of each set. */
+			/*
+			 * One to three columns: each invocation has one row of each set. They hand B
+			 * around, of which each loads a column's element for one k of two.
+			 */
+			uint n = min(lane / 2, N - 1);
 			vec4 total[SETS];
 
 			[[unroll]] for (uint set = 0; set < SETS; set++)
 				total[set] = vec4(0.0);
 			for (uint k = 0; k < K; k += 4) {
+				float ours[2];
+
+				[[unroll]] for (uint i = 0; i < 2; i++)
+					ours[i] = element_b(b, min(k + 2 * i + lane % 2, K - 1), n, ldb);
 				[[unroll]] for (uint j = 0; j < 4; j++) {
-					uint kj = min(k + j, K - 1);
-					vec4 v = vec4(element_b(b, kj, 0, ldb),
-						      element_b(b, kj, min(1, N - 1), ldb),
-						      element_b(b, kj, min(2, N - 1), ldb), 0.0);
+					vec4 v = vec4(subgroupBroadcast(ours[j / 2], j % 2),
+						      subgroupBroadcast(ours[j / 2], 2 + j % 2),
+						      subgroupBroadcast(ours[j / 2], 4 + j % 2), 0.0);
 
 					[[unroll]] for (uint set = 0; set < SETS; set++)
 						if (k + j < K && set < sets)
-							total[set] += element_a(a, mine[set], kj, lda) * v;
+							total[set] += element_a(a, mine[set], k + j, lda) * v;
 				}
 			}
 			[[unroll]] for (uint set = 0; set < SETS; set++)
-				for (uint c = 0; c < N && row + SET * set + lane < M; c++)
-					store1(o, mine[set] * N + c,
-					       finish(p,
-						      c == 0 ? total[set].x :
-						      c == 1 ? total[set].y :
-							       total[set].z,
-						      mine[set], c));
+				for (uint c = 0; c < N && row + SET * set + lane < M && lane < SET; c++) {
+					vec4 v = vec4(alpha * (c == 0 ? total[set].x :
+							       c == 1 ? total[set].y :
+									total[set].z));
+
+					if (beta != 0.0)
+						v += beta * load1(p.address[2], mine[set] * c_row + c * c_col);
+					store1(o, mine[set] * N + c, activate4(activation, v).x);
+				}
 		}
 	}
 }

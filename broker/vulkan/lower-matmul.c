@@ -100,13 +100,13 @@ static void fill_gemm(const struct vk_step *step, const struct plan *plan, uint3
 	params->w[MATMUL_C_COL] = cols > 1;
 }
 
-/* K / 4 or K / 8, the rest of K, the batch's dimensions, and rows or columns at the end. */
+/* K / 4 or K / 8, the rest of K, the batch's dimensions, and rows times columns at the end. */
 static uint64_t turns_matmul(const struct vk_step *step, const struct vk_params *params)
 {
 	const uint32_t *w = params->w;
 	const uint64_t batches = vk_divide_up(w[BATCH_END], VK_MAX_GROUPS);
 
-	return batches * (w[MATMUL_K] / 4 + w[MATMUL_BATCH_DIMS] + 32);
+	return batches * (w[MATMUL_K] / 4 + w[MATMUL_BATCH_DIMS] + 64);
 }
 
 int lower_matmul(struct lowering *l)

@@ -286,6 +286,11 @@ static void choose_tile(struct vk_step *step, const struct plan *plan,
 	const uint32_t *w = params.w;
 
 	step->fill(step, plan, plan->max_count, &params);
+	if (!is_conv && w[MATMUL_M] == 1 && vk_pipe_info(VK_PIPE_MATMUL_ROW, target->variant)) {
+		step->pipe += VK_PIPE_MATMUL_ROW - VK_PIPE_MATMUL;
+		step->info = vk_pipe_info(step->pipe, target->variant);
+		return;
+	}
 	step->pipe = vk_tiles_pipe(
 		&target->tiles, step->pipe, is_conv ? w[CONV_OUT_CHANNELS] : w[MATMUL_M],
 		is_conv ? (uint64_t)w[WINDOW_OUT_H] * w[WINDOW_OUT_W] : w[MATMUL_N], w[BATCH_END]);
@@ -316,7 +321,7 @@ int vk_lower(const struct plan *plan, const struct vk_target *target, struct vk_
 				step->operands[k].tensor =
 					plan->tensors[step->operands[k].tensor].root;
 		step->info = vk_pipe_info(step->pipe, target->variant);
-		if (step->pipe < VK_PIPE_CONV_FEW)
+		if (step->pipe < VK_PIPE_MATMUL_ROW)
 			choose_tile(step, plan, target);
 		if (!step->info || (step->half && !step->info->half) ||
 		    !turns_fit(step, plan, target->max_turns))

@@ -45,12 +45,12 @@ enum { PLAIN = VK_VARIANT_PLAIN, SHARED = VK_VARIANT_SHARED };
 /* Constant 0 is always the workgroup's size; the others are the shader's own. */
 static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 /* Shapes of tiles, the first of each the one for whatever was not measured: see tiles.h. */
-#define MATMUL_PLAIN(pipe, trans, sets, sides)                                   \
-	[(pipe) + (trans)][PLAIN] = {"MatMul, registers",                        \
-				     SHADER(shader_matmul_register),             \
-				     5,                                          \
-				     {8, (trans) % 2, (trans) / 2, sets, sides}, \
-				     8 * (sets),                                 \
+#define MATMUL_PLAIN(pipe, trans, sets, sides)                                      \
+	[(pipe) + (trans)][PLAIN] = {"MatMul, registers",                           \
+				     SHADER(shader_matmul_register),                \
+				     6,                                             \
+				     {8, (trans) % 2, (trans) / 2, sets, sides, 8}, \
+				     8 * (sets),                                    \
 				     32 * (sides)}
 #define MATMUL_SHARED(pipe, trans, size, lanes, sides, steps)                                \
 	[(pipe) + (trans)][SHARED] = {"MatMul, tiles",                                       \
@@ -72,6 +72,18 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 	MATMUL(2, SHARED, 128, 16, 1, 16),
 	MATMUL(3, SHARED, 64, 16, 1, 8),
 	MATMUL(4, SHARED, 64, 8, 1, 8),
+#define MATMUL_ROW(trans)                                                                \
+	[VK_PIPE_MATMUL_ROW + (trans)][PLAIN] = {"MatMul, one row",                      \
+						 SHADER(shader_matmul_register),         \
+						 6,                                      \
+						 {8, (trans) % 2, (trans) / 2, 1, 2, 1}, \
+						 1,                                      \
+						 64}
+	MATMUL_ROW(0),
+	MATMUL_ROW(1),
+	MATMUL_ROW(2),
+	MATMUL_ROW(3),
+#undef MATMUL_ROW
 #undef MATMUL
 #undef MATMUL_SHARED
 #undef MATMUL_PLAIN

@@ -18,10 +18,11 @@ struct vk_device;
 enum vk_pipe {
 	VK_PIPE_MATMUL, /* + 1 if A is transposed, + 2 if B is, + 4 for each further tile */
 	VK_PIPE_CONV = VK_PIPE_MATMUL + 4 * EXEC_MAX_TILES, /* + 1 for each further tile */
-	VK_PIPE_CONV_FEW = VK_PIPE_CONV +
-			   EXEC_MAX_TILES, /* less than VK_CONV_MANY output channels per group */
-	VK_PIPE_CONV_NARROW,               /* less than VK_CONV_FEW, as in depthwise convolution */
-	VK_PIPE_CONV_VOLUME,               /* with a depth */
+	VK_PIPE_MATMUL_ROW = VK_PIPE_CONV + EXEC_MAX_TILES, /* of one row; as VK_PIPE_MATMUL */
+	VK_PIPE_CONV_FEW =
+		VK_PIPE_MATMUL_ROW + 4, /* less than VK_CONV_MANY output channels per group */
+	VK_PIPE_CONV_NARROW,            /* less than VK_CONV_FEW, as in depthwise convolution */
+	VK_PIPE_CONV_VOLUME,            /* with a depth */
 	VK_PIPE_CONV_TRANSPOSE,
 	VK_PIPE_SOFTMAX,
 	VK_PIPE_SOFTMAX_ROWS, /* one workgroup per row */
