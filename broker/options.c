@@ -51,9 +51,10 @@ static const char usage_text[] =
 	"  --metrics ADDRESS     figures for Prometheus at unix:PATH, 127.0.0.1:PORT or "
 	"[::1]:PORT\n"
 	"                        (default: none)\n"
-	"  --gpu auto|software|none\n"
-	"                        use real GPUs (the default), a software Vulkan device, or "
-	"neither\n"
+	"  --gpu auto|software|any|none\n"
+	"                        use real GPUs (the default), a software Vulkan device, that "
+	"one where\n"
+	"                        there is no real one, or neither\n"
 	"  --memory-path auto|host-import|udmabuf|exported|staged\n"
 	"                        how devices reach arenas: the best that works (the default), or "
 	"one,\n"
@@ -234,8 +235,11 @@ struct choice {
 	int value;
 };
 
-static const struct choice gpu_choices[] = {
-	{"auto", VULKAN_AUTO}, {"software", VULKAN_SOFTWARE}, {"none", VULKAN_NONE}, {NULL, 0}};
+static const struct choice gpu_choices[] = {{"auto", VULKAN_AUTO},
+					    {"software", VULKAN_SOFTWARE},
+					    {"any", VULKAN_ANY},
+					    {"none", VULKAN_NONE},
+					    {NULL, 0}};
 static const struct choice path_choices[] = {
 	{"auto", VULKAN_PATH_AUTO},       {"host-import", VULKAN_PATH_HOST_IMPORT},
 	{"udmabuf", VULKAN_PATH_UDMABUF}, {"exported", VULKAN_PATH_EXPORTED},

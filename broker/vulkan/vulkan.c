@@ -377,13 +377,32 @@ int vk_instance_renew(struct vulkan *vulkan)
 	return 0;
 }
 
+/* Real devices, or those in software. Return: 0, with the number of the others; negative errno. */
+static int open_kind(struct vulkan *vulkan, bool is_software, const struct vulkan_options *options,
+		     struct waker *waker, unsigned int *ret_n_ignored)
+{
+	VkPhysicalDevice physical[MAX_DEVICES];
+	const uint32_t n = list_physical(vulkan, physical);
+	int r;
+
+	*ret_n_ignored = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (vk_physical_is_software(physical[i]) != is_software) {
+			(*ret_n_ignored)++;
+			continue;
+		}
+		r = open_device(vulkan, physical[i], options, waker);
+		if (r)
+			return error_fold(r);
+	}
+	return 0;
+}
+
 int vulkan_open(const struct vulkan_options *options, struct waker *waker, struct vulkan **ret)
 {
 	_cleanup_(vulkan_freep) struct vulkan *vulkan = NULL;
-	VkPhysicalDevice physical[MAX_DEVICES];
 	bool want_software = options->mode == VULKAN_SOFTWARE;
 	unsigned int n_ignored = 0;
-	uint32_t n;
 	int r;
 
 	vulkan = calloc(1, sizeof(*vulkan));
@@ -406,16 +425,13 @@ int vulkan_open(const struct vulkan_options *options, struct waker *waker, struc
 		return 0;
 	}
 
-	n = list_physical(vulkan, physical);
-	for (uint32_t i = 0; i < n; i++) {
-		if (vk_physical_is_software(physical[i]) != want_software) {
-			n_ignored++;
-			continue;
-		}
-		r = open_device(vulkan, physical[i], options, waker);
-		if (r)
-			return error_fold(r);
+	r = open_kind(vulkan, want_software, options, waker, &n_ignored);
+	if (r == 0 && options->mode == VULKAN_ANY && vulkan->n_devices == 0) {
+		want_software = true;
+		r = open_kind(vulkan, want_software, options, waker, &n_ignored);
 	}
+	if (r)
+		return error_fold(r);
 	if (vulkan->n_devices == 0 && n_ignored > 0 && !want_software)
 		say(vulkan, "only a software Vulkan device, which is used if asked for with "
 			    "--gpu=software: everything runs on the CPU.");

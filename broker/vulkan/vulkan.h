@@ -45,6 +45,7 @@ struct waker;
 enum vulkan_mode {
 	VULKAN_AUTO,     /* real GPUs only */
 	VULKAN_SOFTWARE, /* software devices only */
+	VULKAN_ANY,      /* real GPUs; software devices where there is no real one to be used */
 	VULKAN_NONE,     /* does not even load libvulkan */
 };
 

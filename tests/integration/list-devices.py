@@ -105,6 +105,19 @@ def check_unused_card():
         assert 'is not used' in errors, errors
 
 
+def check_any():
+    """Real cards where there are some, else what there is in software, and never both."""
+    with Cards('polaris10,vram=8GiB') as cards:
+        text, _ = cards.list('--list-devices=json', '--gpu=any', '--calibration=none')
+    assert [device['kind'] for device in json.loads(text)['devices']] == ['cpu', 'gpu'], text
+    kinds = {}
+    for mode in ('auto', 'software', 'any'):
+        done = subprocess.run([BROKERD, '--list-devices=json', f'--gpu={mode}', '--calibration=none'],
+                              check=True, stdout=subprocess.PIPE, timeout=60)
+        kinds[mode] = [device['kind'] for device in json.loads(done.stdout)['devices']]
+    assert kinds['any'] == (kinds['auto'] if len(kinds['auto']) > 1 else kinds['software']), kinds
+
+
 def check_profiles():
     """What the devices are able to do: of the CPU at least, and nothing if it is not asked."""
     with Cards('polaris10,vram=8GiB') as cards:
@@ -136,7 +149,7 @@ def check_refusal():
     assert done.returncode == 1 and b'cannot write' in done.stderr, done
 
 
-for check in (check_rx_580, check_apu, check_two_cards, check_unused_card, check_profiles,
-              check_refusal):
+for check in (check_rx_580, check_apu, check_two_cards, check_unused_card, check_any,
+              check_profiles, check_refusal):
     check()
     print(check.__name__, 'passed', flush=True)

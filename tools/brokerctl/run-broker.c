@@ -4,8 +4,7 @@
  *
  * The one that is there. Where none is, and neither the command line nor the environment names its
  * socket, one is started for this run alone, with what the run needs: no GPU for --device=cpu, and
- * for
- * --device=gpu one in software where the machine has no other.
+ * for --device=gpu one in software where the machine has no other.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -83,6 +82,11 @@ static int connect_private(struct run *run, struct control *control, const char 
 	return status ? status : list_devices(run, control);
 }
 
+static const char *gpu_of(const struct run *run)
+{
+	return run->device == RUN_CPU ? "none" : run->device == RUN_GPU ? "any" : "auto";
+}
+
 int run_connect(struct run *run, struct control *control)
 {
 	bool is_nobody_there;
@@ -91,17 +95,11 @@ int run_connect(struct run *run, struct control *control)
 	if (status == EXIT_OK)
 		status = list_devices(run, control);
 	else if (is_nobody_there)
-		status = connect_private(run, control, run->device == RUN_CPU ? "none" : "auto");
+		status = connect_private(run, control, gpu_of(run));
 	if (status || run->device != RUN_GPU || run->n_devices > 1)
 		return status;
-	if (run->broker) {
-		control_disconnect(control);
-		run->broker = broker_process_free(run->broker);
-		status = connect_private(run, control, "software");
-		if (status || run->n_devices > 1)
-			return status;
+	if (run->broker)
 		return control_fail(EXIT_USAGE, "there is no GPU here, nor Vulkan in software");
-	}
 	return control_fail(EXIT_USAGE,
 			    "the broker that runs here has no GPU; brokerctl devices says what it "
 			    "has");
