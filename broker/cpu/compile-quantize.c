@@ -274,15 +274,19 @@ int compile_integer_conv(struct compiler *c)
 	bytes = of.kernels->pack_conv_size(&conv.args);
 	integer_speed(c, of.kernels);
 	if (weights->kind == RBK_TENSOR_CONSTANT) {
-		const uint64_t params[] = {conv.args.channels,  conv.args.out_channels,
-					   conv.args.kernel[1], conv.args.kernel[2],
-					   conv.args.group,     of.b_signed};
+		const uint64_t params[] = {conv.args.channels,
+					   conv.args.out_channels,
+					   conv.args.kernel[1],
+					   conv.args.kernel[2],
+					   conv.args.group,
+					   of.b_signed,
+					   cpu_int8_conv_by_channels(&conv.args)};
 		struct cpu_int8_conv from = {.window = conv.args, .weights_signed = of.b_signed};
 		bool is_new = false;
 		void *to = NULL;
 
 		from.window.weights = (const float *)c->step->in[index].offset;
-		r = pack_constant(c, index, PACK_INTEGER_CONV, params, 6, bytes, &to, &is_new);
+		r = pack_constant(c, index, PACK_INTEGER_CONV, params, 7, bytes, &to, &is_new);
 		if (r)
 			return error_fold(r);
 		if (is_new)

@@ -7,13 +7,19 @@
  * (int8-pixels-hot.c), padding as the input's zero point, so that it counts for nothing. Zero
  * points are undone as in int8-gemm-hot.c; the sums of the weights' rows are kept with their packed
  * form, and with the bias and the input's zero point they become one number per out channel.
+ *
+ * Where it pays, vectors hold out channels instead (int8-channels-hot.c): see
+ * cpu_int8_conv_by_channels(). Then all that some rows of the output see is arranged once, as words
+ * that are read where they are.
  */
 #include "cpu/int8-conv.h"
+#include "cpu/window.h"
 
 enum { I8_CONV_MC = 480 }; /* out channels whose sums fit the workspace */
 
 _Static_assert(CPU_CONV_PIXELS % I8_NR == 0 && I8_CONV_MC % I8_MR == 0, "whole panels");
 _Static_assert(CPU_CONV_CHANNELS % I8_MR == 0, "whole register tiles");
+_Static_assert(CPU_INT8_CONV_CHANNELS % I8_NR == 0, "whole vectors");
 
 struct i8_conv_workspace {
 	int32_t panel[I8_KCW * I8_NR];
@@ -35,10 +41,22 @@ static size_t conv_taps(const struct cpu_window *window)
 	return window->channels / window->group * window->kernel[1] * window->kernel[2];
 }
 
-/* Of each group the sums of its rows, then its rows block by block. */
+/* Whole vectors of what there is one of for each out channel. */
+static size_t conv_padded(size_t m)
+{
+	return (m + VW - 1) / VW * VW;
+}
+
+/*
+ * Of each group the sums of its rows, then its rows block by block; by channels, I8_NR of them
+ * after the other, the last ones with zeros up to whole vectors.
+ */
 size_t CPU_FN(i8_pack_conv_size)(const struct cpu_window *window)
 {
-	return window->out_channels * (i8_depth_of(window).words + 1) * sizeof(int32_t);
+	const size_t m = window->out_channels / window->group;
+	const size_t rows = cpu_int8_conv_by_channels(window) ? conv_padded(m) : m;
+
+	return window->group * rows * (i8_depth_of(window).words + 1) * sizeof(int32_t);
 }
 
 /* Word @k of one row of the weights. */
@@ -65,6 +83,24 @@ static int32_t conv_word(const struct cpu_int8_conv *conv, const struct i8_depth
 	return (int32_t)word;
 }
 
+/* One group. */
+static void conv_pack_channels(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
+			       const uint8_t *weights, int32_t *to)
+{
+	const struct cpu_window *window = &conv->window;
+	const size_t taps = conv_taps(window), m = window->out_channels / window->group;
+	const size_t padded = conv_padded(m);
+
+	memset(to, 0, padded * sizeof(*to));
+	CPU_FN(i8_row_sums)(m, taps, weights, taps, conv->weights_signed, to);
+	to += padded;
+	for (size_t i = 0; i < m; i += I8_NR)
+		for (size_t k = 0; k < depth->words; k++)
+			for (size_t row = i; row < conv_min(padded, i + I8_NR); row++)
+				*to++ = row < m ? conv_word(conv, depth, weights + row * taps, k)
+						: 0;
+}
+
 void CPU_FN(i8_pack_conv)(const struct cpu_int8_conv *conv, void *to)
 {
 	const struct cpu_window *window = &conv->window;
@@ -74,6 +110,11 @@ void CPU_FN(i8_pack_conv)(const struct cpu_int8_conv *conv, void *to)
 	int32_t *words = to;
 
 	for (size_t g = 0; g < window->group; g++, weights += m * taps) {
+		if (cpu_int8_conv_by_channels(window)) {
+			conv_pack_channels(conv, &depth, weights, words);
+			words += conv_padded(m) * (depth.words + 1);
+			continue;
+		}
 		CPU_FN(i8_row_sums)(m, taps, weights, taps, conv->weights_signed, words);
 		words += m;
 		for (size_t p = 0; p < depth.words; p += depth.block) {
@@ -218,10 +259,173 @@ static void conv_pieces(const struct cpu_int8_conv *conv, const struct i8_depth 
 	}
 }
 
+/* ---- by channels ------------------------------------------------------------------------ */
+
+/* Units [begin, end) of one matrix: of each part of the out channels the rows it has there. */
+struct conv_rows {
+	size_t batch, group;
+	size_t begin, end;
+	struct cpu_int8_conv_cut cut;
+};
+
+/* Rows that are arranged: [first, last) of the output. */
+struct conv_band {
+	const struct cpu_int8_conv *conv;
+	const struct i8_depth *depth;
+	const struct i8_arrange *arrange;
+	size_t first, last;
+	bool skips;     /* rows of the kernel that only see padding: it is zero */
+	size_t sums_rs; /* of the sums of pixels, from row to row */
+};
+
+/* What row @oy sees. Return: from where in the slab. */
+static const int32_t *conv_row(const struct conv_band *band, size_t oy,
+			       struct i8_channels *channels)
+{
+	const struct cpu_window *w = &band->conv->window;
+	const struct i8_slab *slab = &band->arrange->found;
+	const size_t row_words = band->depth->row_words;
+	const int64_t above = (int64_t)(oy * w->stride[1]) - (int64_t)w->pad_begin[1];
+	size_t begin = 0, end = w->kernel[1];
+
+	if (band->skips)
+		window_taps(oy, w->stride[1], w->pad_begin[1], w->dilation[1], w->kernel[1],
+			    w->height, &begin, &end);
+	channels->words = band->arrange->words + begin * row_words;
+	channels->n_words = (end - begin) * row_words;
+	channels->n_skipped = band->depth->plane_words - channels->n_words;
+	channels->weights += begin * row_words * conv_min(conv_padded(channels->m), I8_NR);
+	return band->arrange->slab + I8_SLAB_BEFORE + (size_t)(above - slab->row) * slab->width;
+}
+
+static void conv_pixel_sums(const struct conv_band *band, struct i8_channels channels,
+			    int32_t *sums)
+{
+	const struct cpu_window *w = &band->conv->window;
+
+	for (size_t row = band->first; row < band->last; row++, sums += band->sums_rs) {
+		const int32_t *pixels = conv_row(band, row, &channels);
+
+		CPU_FN(i8_channels_sums)
+		(&channels, band->conv->weights_signed, w->out_width, pixels, sums);
+	}
+}
+
+/* Of the rows that are arranged those of the units, part by part. */
+static void conv_rows_band(const struct conv_band *band, const struct conv_rows *rows,
+			   struct i8_conv_workspace *work)
+{
+	const struct cpu_int8_conv *conv = band->conv;
+	const struct cpu_window *w = &conv->window;
+	const size_t pixels = w->out_height * w->out_width, parts = rows->cut.parts;
+	const size_t m = w->out_channels / w->group, channel = rows->group * m;
+	const int32_t *packed = (const int32_t *)(const void *)w->weights_packed +
+				rows->group * conv_padded(m) * (band->depth->words + 1);
+	struct i8_finish finish;
+	bool has_sums = false;
+
+	for (size_t i = 0; i < m; i += I8_NR) {
+		const size_t part = i / rows->cut.part_channels;
+		const size_t from = (rows->begin + parts - 1 - part) / parts;
+		const size_t until = conv_min((rows->end + parts - 1 - part) / parts, band->last);
+		const struct i8_channels channels = {
+			.planes = band->depth->planes,
+			.plane = band->arrange->found.plane,
+			.weights = packed + conv_padded(m) + i * band->depth->words,
+			.m = conv_min(I8_NR, m - i),
+			.y = w->y,
+			.y_rs = pixels,
+			.pause = w->pause,
+		};
+		size_t row = from > band->first ? from : band->first;
+		bool lacks;
+
+		if (row >= until)
+			continue;
+		lacks = conv_rows(conv, channel + i, channels.m, packed + i, &finish, work);
+		if (finish.n_outer > 0 && !has_sums) {
+			conv_pixel_sums(band, channels, work->sums);
+			has_sums = true;
+		}
+		for (; row < until; row++) {
+			struct i8_channels of = channels;
+			const int32_t *at = conv_row(band, row, &of);
+
+			of.finish = lacks ? &finish : NULL;
+			finish.col[0] = work->sums + (row - band->first) * band->sums_rs;
+			CPU_FN(i8_channels_row)
+			(&of, conv->weights_signed, w->out_width, at,
+			 (rows->batch * w->out_channels + channel + i) * pixels +
+				 row * w->out_width);
+		}
+	}
+}
+
+static void conv_rows_of(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
+			 const struct conv_rows *rows, struct i8_conv_workspace *work)
+{
+	const uint8_t flip = i8_flip(conv->weights_signed, conv->x_signed);
+	const size_t width = conv->window.out_width;
+	const size_t end = (rows->end - 1) / rows->cut.parts + 1;
+	struct conv_band band = {
+		.conv = conv,
+		.depth = depth,
+		.arrange = &work->arrange,
+		.first = rows->begin / rows->cut.parts,
+		.skips = i8_zero(&conv->x_zero, 0, conv->x_signed, flip) == 0,
+		.sums_rs = (width + I8_NR - 1) / I8_NR * I8_NR,
+	};
+	size_t n = conv_min(end - band.first, I8_CONV_MC * CPU_CONV_PIXELS / band.sums_rs);
+
+	while (band.first < end) {
+		struct cpu_conv_piece piece = {.batch = rows->batch, .group = rows->group};
+		struct i8_pixels of;
+
+		n = conv_min(n, end - band.first);
+		piece.first = band.first * width;
+		piece.n = n * width;
+		of = conv_pixels(conv, depth, &piece);
+		/* There is room for one row, see cpu_int8_conv_by_channels(). */
+		if (!CPU_FN(i8_arrange_rows)(&of, &work->arrange)) {
+			n = (n + 1) / 2;
+			continue;
+		}
+		band.last = band.first + n;
+		conv_rows_band(&band, rows, work);
+		band.first = band.last;
+	}
+}
+
+static void conv_by_channels(const struct cpu_int8_conv *conv, size_t begin, size_t end,
+			     struct i8_conv_workspace *work)
+{
+	const struct i8_depth depth = i8_depth_whole(&conv->window);
+	const struct cpu_int8_conv_cut cut = cpu_int8_conv_cut(&conv->window);
+	const size_t units = cut.parts * conv->window.out_height;
+
+	while (begin < end) {
+		const size_t matrix = begin / units, first = matrix * units;
+		const struct conv_rows rows = {
+			.batch = matrix / conv->window.group,
+			.group = matrix % conv->window.group,
+			.begin = begin - first,
+			.end = conv_min(end - first, units),
+			.cut = cut,
+		};
+
+		conv_rows_of(conv, &depth, &rows, work);
+		begin = first + rows.end;
+	}
+}
+
 void CPU_FN(i8_conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *workspace)
 {
 	const struct i8_depth depth = i8_depth_of(&conv->window);
 
+	if (cpu_int8_conv_by_channels(&conv->window)) {
+		conv_by_channels(conv, begin, end, workspace);
+		return;
+	}
 	while (begin < end) {
 		const struct cpu_conv_piece piece = cpu_conv_piece(&conv->window, &begin, end);
 

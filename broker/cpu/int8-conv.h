@@ -39,6 +39,15 @@ static inline struct i8_depth i8_depth_of(const struct cpu_window *w)
 	return d;
 }
 
+/* As one block. */
+static inline struct i8_depth i8_depth_whole(const struct cpu_window *w)
+{
+	struct i8_depth d = i8_depth_of(w);
+
+	d.block = d.words;
+	return d;
+}
+
 /* Element @q of word @k: a channel of the group and a tap. Return: false if there is none. */
 static inline bool i8_depth_at(const struct cpu_window *w, const struct i8_depth *d, size_t k,
 			       size_t q, size_t *ret_channel, size_t *ret_tap)
@@ -53,7 +62,7 @@ static inline bool i8_depth_at(const struct cpu_window *w, const struct i8_depth
 	return channel < d->channels && column < w->kernel[2];
 }
 
-/* Output pixels [first, first + n) of one picture, n <= CPU_CONV_PIXELS. */
+/* Output pixels [first, first + n) of one picture: whole rows, or n <= CPU_CONV_PIXELS. */
 struct i8_pixels {
 	const struct cpu_int8_conv *conv;
 	const struct i8_depth *depth;
@@ -105,11 +114,38 @@ struct i8_arrange {
 };
 _Static_assert(CPU_CONV_PIXELS < 256, "parts are counted in bytes");
 
+/* Up to I8_NR out channels, and what they see of rows of the input; see int8-channels-hot.c. */
+struct i8_channels {
+	size_t planes, plane;        /* of the slab: how many, and from one to the next */
+	const struct i8_word *words; /* of a plane */
+	size_t n_words;              /* of these, those that are looked at, */
+	size_t n_skipped;            /* and as many more that weights have */
+	const int32_t *weights;      /* of the first word that is looked at */
+	size_t m;                    /* channels */
+	/* NULL: sums lack nothing. Its rows are the channels, its columns the row's pixels. */
+	const struct i8_finish *finish;
+	void *y;     /* bytes or int32 */
+	size_t y_rs; /* from channel to channel */
+	struct cpu_pause *pause;
+};
+
+/* @n neighbouring pixels of a row: the first is @pixels of the slab, and goes to element @at. */
+void CPU_FN(i8_channels_row)(const struct i8_channels *of, bool a_signed, size_t n,
+			     const int32_t *pixels, size_t at);
+/* Adds up what each of them sees; may write up to I8_NR sums more. */
+void CPU_FN(i8_channels_sums)(const struct i8_channels *of, bool a_signed, size_t n,
+			      const int32_t *pixels, int32_t *sums);
+
 /* int8-pixels-hot.c: is there room for a slab, or need of none? Else they are arranged slowly. */
 bool CPU_FN(i8_arrange_fits)(const struct i8_pixels *pixels);
 /* Prepares words [k, k + kw) of the depth, which is one block of it. */
 void CPU_FN(i8_arrange_block)(const struct i8_pixels *pixels, size_t k, size_t kw,
 			      struct i8_arrange *work);
-/* Then, of these, the panel of I8_NR pixels from @j on. */
+/*
+ * Prepares the whole depth for rows of the output, with one plane's words. Return: false if there
+ * is no room for so many rows.
+ */
+bool CPU_FN(i8_arrange_rows)(const struct i8_pixels *pixels, struct i8_arrange *work);
+/* Then, of a block, the panel of I8_NR pixels from @j on. */
 void CPU_FN(i8_arrange_panel)(const struct i8_pixels *pixels, size_t k, size_t kw, size_t j,
 			      struct i8_arrange *work, int32_t *to);

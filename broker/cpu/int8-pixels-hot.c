@@ -123,16 +123,19 @@ VEC_INLINE void slab_fill(int32_t *to, size_t n, int32_t word)
 		vi_store(to + i, vi_set(word));
 }
 
-/* A row of places from rows of bytes; may write up to 16 words more. */
-VEC_INLINE void slab_words(const uint8_t *const row[I8_GROUP], size_t n, bool is_signed,
-			   uint8_t flip, int32_t *to)
+/*
+ * A row of places from rows of bytes, @between from one to the next; only the first @n_rows of a
+ * word's are there. May write up to 16 words more.
+ */
+VEC_INLINE void slab_words(const uint8_t *row, size_t between, const size_t n_rows, size_t n,
+			   bool is_signed, uint8_t flip, int32_t *to)
 {
 	for (size_t i = 0; i < n; i += 16) {
 		const uint8_t *from[I8_GROUP];
 
 		VEC_UNROLL
 		for (size_t q = 0; q < I8_GROUP; q++)
-			from[q] = row[q] ? row[q] + i : NULL;
+			from[q] = q < n_rows ? row + q * between + i : NULL;
 		i8_words_16(from, n - i, is_signed, flip, to + i);
 	}
 }
@@ -154,7 +157,7 @@ static void slab_make(const struct i8_pixels *p, const struct i8_slab *slab, siz
 
 	for (size_t i = 0; i < slab->rows; i++, to += slab->width) {
 		const int64_t iy = slab->row + (int64_t)i;
-		const uint8_t *line, *row[I8_GROUP];
+		const uint8_t *line;
 
 		if (iy < 0 || iy >= (int64_t)w->height || begin >= end) {
 			slab_fill(to, slab->width, pad_word);
@@ -167,18 +170,18 @@ static void slab_make(const struct i8_pixels *p, const struct i8_slab *slab, siz
 			memset(work->row, pad, begin);
 			memcpy(work->row + begin, line, end - begin);
 			memset(work->row + end, pad, slab->width - end);
-			for (size_t q = 0; q < I8_GROUP; q++)
-				row[q] = work->row + q * w->dilation[2];
 			/* The last places are seen as a word's later elements only. */
-			slab_words(row, slab->width - (I8_GROUP - 1) * w->dilation[2], is_signed,
-				   flip, to);
+			slab_words(work->row, w->dilation[2], I8_GROUP,
+				   slab->width - (I8_GROUP - 1) * w->dilation[2], is_signed, flip,
+				   to);
 			continue;
 		}
-		for (size_t q = 0; q < I8_GROUP; q++)
-			row[q] = q < there ? line + q * area : NULL;
 		if (begin > 0)
 			slab_fill(to, begin, pad_word);
-		slab_words(row, end - begin, is_signed, flip, to + begin);
+		if (there == I8_GROUP)
+			slab_words(line, area, I8_GROUP, end - begin, is_signed, flip, to + begin);
+		else
+			slab_words(line, area, there, end - begin, is_signed, flip, to + begin);
 		if (end < slab->width)
 			slab_fill(to + end, slab->width - end, pad_word);
 	}
@@ -318,7 +321,7 @@ static void gather(const struct i8_pixels *p, const uint8_t *plane, size_t tap, 
 	}
 }
 
-/* Likewise row by row, from bytes where they are or gathered. */
+/* Likewise row by row, from gathered bytes. */
 static void panel_of_rows(const struct i8_pixels *p, size_t k, size_t kw, size_t j,
 			  struct i8_arrange *work, int32_t *to)
 {
@@ -336,14 +339,33 @@ static void panel_of_rows(const struct i8_pixels *p, size_t k, size_t kw, size_t
 			row[q] = NULL;
 			if (!i8_depth_at(w, p->depth, k + i, q, &channel, &tap))
 				continue;
-			row[q] = p->x + channel * w->height * w->width;
-			if (work->is_plain) {
-				row[q] += p->first + j;
-			} else {
-				gather(p, row[q], tap, p->first + j, n, work->gathered[q]);
-				row[q] = work->gathered[q];
-			}
+			gather(p, p->x + channel * w->height * w->width, tap, p->first + j, n,
+			       work->gathered[q]);
+			row[q] = work->gathered[q];
 		}
+		CPU_FN(i8_pack_group)(row, n, is_signed, flip, to);
+	}
+}
+
+/* Likewise from bytes where they are: a word is some channels of the pixel itself. */
+static void panel_of_plain(const struct i8_pixels *p, size_t k, size_t kw, size_t j, int32_t *to)
+{
+	const size_t area = p->conv->window.height * p->conv->window.width;
+	const size_t channels = p->depth->channels, n = window_min(I8_NR, p->n - j);
+	const bool is_signed = p->conv->x_signed;
+	const uint8_t flip = i8_flip(p->conv->weights_signed, is_signed);
+	const uint8_t *from = p->x + k * I8_GROUP * area + p->first + j;
+
+	for (size_t i = 0; i < kw; i++, from += I8_GROUP * area, to += I8_NR) {
+		const size_t left = channels - (k + i) * I8_GROUP;
+		const uint8_t *row[I8_GROUP];
+
+		if (n == I8_NR && I8_NR % 16 == 0 && left >= I8_GROUP) {
+			slab_words(from, area, I8_GROUP, I8_NR, is_signed, flip, to);
+			continue;
+		}
+		for (size_t q = 0; q < I8_GROUP; q++)
+			row[q] = q < left ? from + q * area : NULL;
 		CPU_FN(i8_pack_group)(row, n, is_signed, flip, to);
 	}
 }
@@ -373,10 +395,25 @@ void CPU_FN(i8_arrange_block)(const struct i8_pixels *pixels, size_t k, size_t k
 		slab_make(pixels, &work->found, plane, work, to);
 }
 
+bool CPU_FN(i8_arrange_rows)(const struct i8_pixels *pixels, struct i8_arrange *work)
+{
+	const struct i8_depth *d = pixels->depth;
+	int32_t *to = work->slab + I8_SLAB_BEFORE;
+
+	if (!slab_find(pixels, &work->found))
+		return false;
+	slab_find_words(pixels, &work->found, 0, d->plane_words, work->words);
+	for (size_t plane = 0; plane < d->planes; plane++, to += work->found.plane)
+		slab_make(pixels, &work->found, plane, work, to);
+	return true;
+}
+
 void CPU_FN(i8_arrange_panel)(const struct i8_pixels *pixels, size_t k, size_t kw, size_t j,
 			      struct i8_arrange *work, int32_t *to)
 {
-	if (work->is_slab)
+	if (work->is_plain)
+		panel_of_plain(pixels, k, kw, j, to);
+	else if (work->is_slab)
 		panel_of_slab(pixels, kw, j, work, to);
 	else
 		panel_of_rows(pixels, k, kw, j, work, to);

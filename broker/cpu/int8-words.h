@@ -73,7 +73,9 @@ VEC_INLINE void i8_words_16(const uint8_t *const row[I8_GROUP], size_t n, bool i
 	(void)is_signed;
 	VEC_UNROLL
 	for (size_t q = 0; q < 4; q++)
-		in[q] = row[q] ? _mm_mask_loadu_epi8(nothing, has, row[q]) : nothing;
+		in[q] = !row[q]   ? nothing
+			: n >= 16 ? _mm_loadu_si128((const __m128i_u *)row[q])
+				  : _mm_mask_loadu_epi8(nothing, has, row[q]);
 	words = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(in[1], in[0])),
 				   _mm256_set_m128i(in[3], in[2]), 1);
 	words = _mm512_permutexvar_epi32(columns,

@@ -64,8 +64,9 @@ struct cpu_int8_gemm {
 
 /*
  * A convolution of eight-bit tensors: window.x and window.weights are bytes, window.y int32 or
- * bytes; weights_packed is from pack_conv(). Zero points and scales of a are the weights', of each
- * out channel; those of b are the input's, one. Padding is the input's zero point.
+ * bytes; weights_packed is from pack_conv() of the same level, weights' sign and window, of which
+ * only the batch may differ. Zero points and scales of a are the weights', of each out channel;
+ * those of b are the input's, one. Padding is the input's zero point.
  */
 struct cpu_int8_conv {
 	struct cpu_window window; /* bias is not used */
@@ -92,6 +93,64 @@ struct cpu_quantize {
 	struct cpu_pause *pause;
 };
 
+enum {
+	CPU_INT8_CONV_DEPTH = 128,         /* see cpu_int8_conv_by_channels() */
+	CPU_INT8_CONV_ROW_WORDS = 1 << 17, /* of the input, that one row of the output may see */
+	CPU_INT8_CONV_CHANNELS = 64,       /* of a unit, at least */
+};
+
+/*
+ * Does a vector hold out channels of one pixel, instead of pixels of one out channel? Then no
+ * vector is filled up with pixels that do not exist, and the input is read where it was made words
+ * once; but results have to be turned around, which only pays after a deep sum. Rows of the output
+ * are computed one by one.
+ */
+static inline bool cpu_int8_conv_by_channels(const struct cpu_window *args)
+{
+	const size_t channels = args->channels / args->group, m = args->out_channels / args->group;
+	const size_t taps = args->kernel[1] * args->kernel[2];
+	const size_t rows = (args->kernel[1] - 1) * args->dilation[1] + 1;
+	const size_t width = args->out_width + (args->kernel[2] - 1) * args->dilation[2];
+
+	if (args->stride[2] != 1 || taps < 2 || taps > 64 || channels % 4 ||
+	    channels * taps < CPU_INT8_CONV_DEPTH)
+		return false;
+	/* Of the last vectors little must be empty, of either kind. */
+	if (m < 16 || (m + 15) / 16 * 16 - m > m / 8 || args->out_width < 7)
+		return false;
+	return rows <= CPU_INT8_CONV_ROW_WORDS && width <= 1 << 14 &&
+	       channels / 2 * rows * width <= CPU_INT8_CONV_ROW_WORDS;
+}
+
+/* How a convolution by channels is cut: a unit is a row of the output and some out channels. */
+struct cpu_int8_conv_cut {
+	size_t matrices;             /* pictures and groups */
+	size_t parts, part_channels; /* of a group's out channels */
+};
+
+static inline struct cpu_int8_conv_cut cpu_int8_conv_cut(const struct cpu_window *args)
+{
+	const size_t m = args->out_channels / args->group;
+	const size_t most = (m + CPU_INT8_CONV_CHANNELS - 1) / CPU_INT8_CONV_CHANNELS;
+	struct cpu_int8_conv_cut cut = {.matrices = args->batch * args->group};
+	const size_t units = cut.matrices * args->out_height;
+
+	cut.parts = (CPU_CONV_ENOUGH + units - 1) / units;
+	cut.parts = cut.parts < most ? cut.parts : most;
+	cut.part_channels = (most + cut.parts - 1) / cut.parts * CPU_INT8_CONV_CHANNELS;
+	cut.parts = (m + cut.part_channels - 1) / cut.part_channels;
+	return cut;
+}
+
+static inline size_t cpu_int8_conv_units(const struct cpu_window *args)
+{
+	const struct cpu_int8_conv_cut cut = cpu_int8_conv_cut(args);
+
+	if (!cpu_int8_conv_by_channels(args))
+		return cpu_conv_matrix_units(args);
+	return cut.matrices * cut.parts * args->out_height;
+}
+
 struct cpu_int8_kernels {
 	enum cpu_int8_level level;
 	const char *name; /* "avx512-vnni" */
@@ -107,8 +166,7 @@ struct cpu_int8_kernels {
 
 	size_t (*pack_conv_size)(const struct cpu_window *window);
 	void (*pack_conv)(const struct cpu_int8_conv *conv, void *to);
-	/* ONNX ConvInteger, QLinearConv; weights must be packed. Units:
-	 * cpu_conv_matrix_units(). */
+	/* ONNX ConvInteger, QLinearConv; weights must be packed. Units: cpu_int8_conv_units(). */
 	void (*conv)(const struct cpu_int8_conv *conv, size_t begin, size_t end, void *workspace);
 
 	/* ONNX QuantizeLinear and DequantizeLinear. Units: cpu_quantize_units(). */

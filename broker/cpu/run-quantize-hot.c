@@ -218,7 +218,7 @@ size_t cpu_units_integer_conv(const struct cpu_step *step, uint32_t count)
 	struct cpu_window args = step->integer_conv.args;
 
 	args.batch = cpu_extent_at(&step->integer_conv.batch, count);
-	return cpu_conv_matrix_units(&args);
+	return cpu_int8_conv_units(&args);
 }
 
 void cpu_run_integer_conv(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
@@ -236,7 +236,7 @@ void cpu_run_integer_conv(const struct cpu_step *step, const struct cpu_frame *f
 	conv.window.x = cpu_operand_at(&step->in[CPU_INTEGER_A], frame);
 	conv.window.y = cpu_operand_at(&step->out[0], frame);
 	conv.window.pause = context->pause;
-	of->kernels->conv(&conv, begin, min_size(end, cpu_conv_matrix_units(&conv.window)),
+	of->kernels->conv(&conv, begin, min_size(end, cpu_int8_conv_units(&conv.window)),
 			  context->workspace);
 }
 

@@ -414,7 +414,7 @@ static void check_one_conv(const struct cpu_int8_kernels *kernels, void *workspa
 	struct guarded want = guarded_new(y_bytes, false, FILL_LEAST);
 	struct guarded got = guarded_new(y_bytes, false, FILL_RANDOM);
 	void *packed = aligned_alloc(64, (kernels->pack_conv_size(&window) + 63) / 64 * 64);
-	size_t units, cut;
+	size_t units, cut, more;
 
 	assert_true(scales && packed);
 	for (size_t i = 0; i < window.out_channels; i++)
@@ -430,9 +430,11 @@ static void check_one_conv(const struct cpu_int8_kernels *kernels, void *workspa
 	conv_reference(&conv, want.data);
 	conv.window.y = got.data;
 	kernels->pack_conv(&conv, packed);
-	units = cpu_conv_matrix_units(&conv.window);
+	units = cpu_int8_conv_units(&conv.window);
 	cut = pick(0, units);
-	kernels->conv(&conv, cut, units, workspace);
+	more = pick(cut, units);
+	kernels->conv(&conv, more, units, workspace);
+	kernels->conv(&conv, cut, more, workspace);
 	kernels->conv(&conv, 0, cut, workspace);
 	for (size_t i = 0; i < y_bytes; i++)
 		if (((uint8_t *)got.data)[i] != ((uint8_t *)want.data)[i])
@@ -492,6 +494,47 @@ static void test_conv__every_form(void **state)
 	each_level(check_conv);
 }
 
+/* Sums deep enough for out channels side by side, cut anywhere: rows of all widths, padded. */
+static void check_conv_by_channels(const struct cpu_int8_kernels *kernels, void *workspace)
+{
+	unsigned int n_checked = 0, n_zero_pads = 0;
+
+	while (n_checked < 60) {
+		const size_t group = pick(1, 8) / 7 + 1;
+		struct cpu_window w = {
+			.batch = pick(1, 2),
+			.group = group,
+			.channels = group * 4 * pick(1, 9),
+			.depth = 1,
+			.height = pick(1, 12),
+			.width = pick(5, 47),
+			.out_channels = group * (pick(0, 1) ? 16 * pick(1, 5) : pick(14, 150)),
+			.out_depth = 1,
+			.kernel = {1, pick(1, 5), pick(1, 5)},
+			.stride = {1, pick(1, 3), 1},
+			.dilation = {1, pick(1, 2), pick(1, 2)},
+			.pad_begin = {0, pick(0, 3), pick(0, 3)},
+		};
+		const unsigned int variant = (unsigned int)pick(0, 1023);
+
+		w.out_height = conv_out(w.height, w.pad_begin[1] * 2, w.kernel[1], w.dilation[1],
+					w.stride[1]);
+		w.out_width = conv_out(w.width, w.pad_begin[2] * 2, w.kernel[2], w.dilation[2], 1);
+		if (w.out_height == 0 || w.out_width == 0 || !cpu_int8_conv_by_channels(&w))
+			continue;
+		check_one_conv(kernels, workspace, w, variant,
+			       pick(0, 2) ? FILL_RANDOM : (enum fill)pick(FILL_LEAST, FILL_ENDS));
+		n_zero_pads += w.pad_begin[1] > 0 && !(variant & 4);
+		n_checked++;
+	}
+	assert_true(n_zero_pads > 5);
+}
+
+static void test_conv__by_channels(void **state)
+{
+	each_level(check_conv_by_channels);
+}
+
 /* What is cut into several blocks of pixels or channels, and taps too far apart for a slab. */
 static void check_large_conv(const struct cpu_int8_kernels *kernels, void *workspace)
 {
@@ -509,6 +552,10 @@ static void check_large_conv(const struct cpu_int8_kernels *kernels, void *works
 		{64, 110, 1, 14, 14, {3, 3}, 1, {1, 1}, {1, 1}},
 		{20, 20, 20, 33, 57, {5, 5}, 1, {2, 1}, {4, 2}},
 		{8, 24, 4, 25, 23, {3, 3}, 2, {1, 1}, {1, 0}},
+		{252, 16, 1, 11, 300, {1, 2}, 1, {1, 1}, {0, 1}}, /* by channels, as these: */
+		{64, 16, 1, 5, 700, {1, 2}, 1, {1, 500}, {0, 0}},
+		{4, 16, 1, 2, 8000, {5, 7}, 1, {1, 1}, {2, 3}},
+		{4, 16, 1, 1, 16384, {2, 16}, 1, {1, 1}, {1, 0}},
 	};
 
 	for (unsigned int i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
@@ -688,6 +735,7 @@ int main(void)
 		cmocka_unit_test(test_gemm__blocks),
 		cmocka_unit_test(test_gemm__never_saturates),
 		cmocka_unit_test(test_conv__every_form),
+		cmocka_unit_test(test_conv__by_channels),
 		cmocka_unit_test(test_conv__blocks),
 		cmocka_unit_test(test_quantize__every_form),
 		cmocka_unit_test(test_range__passes_over_nan),

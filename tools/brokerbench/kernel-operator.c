@@ -285,7 +285,7 @@ static int prepare_conv8(struct kernel_operator *kernel, const struct operator_d
 		.weights_signed = true,
 	};
 	kernel->fn = run_conv8;
-	kernel->n_units = cpu_conv_matrix_units(&kernel->conv8.window);
+	kernel->n_units = cpu_int8_conv_units(&kernel->conv8.window);
 	kernel->packed = memory(kernel->kernels8->pack_conv_size(&kernel->conv8.window));
 	if (!kernel->packed)
 		return -ENOMEM;
