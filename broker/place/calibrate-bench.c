@@ -495,7 +495,8 @@ int calibrate_bench_prepare(struct calibrate_bench *bench, unsigned int probe)
 
 int calibrate_bench_load(struct calibrate_bench *bench)
 {
-	const struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 1};
+	/* A first run never counts, and nobody is to wait on the setup thread for what it takes. */
+	const struct exec_load load = {.tier = EXEC_TIER_VRAM, .n_slots = 1, .starts_cold = true};
 	struct executor *executor = bench->executor;
 	int r;
 

@@ -205,6 +205,9 @@ struct exec_load {
 	/* By constant, plan->n_constants: a loaded block of this device and the offset within. */
 	const struct exec_block **blocks;
 	const uint64_t *offsets;
+	/* What a driver compiles when something first runs, the first task waits for, and not this.
+	 */
+	bool starts_cold;
 };
 
 struct executor_ops {

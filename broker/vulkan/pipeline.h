@@ -117,6 +117,7 @@ struct vk_pipelines {
 	VkPipelineLayout layout; /* push constant: the address of a struct vk_params */
 	VkPipelineCache cache;
 	VkPipeline pipelines[VK_PIPE_COUNT][2]; /* [1]: for float16 */
+	bool has_run[VK_PIPE_COUNT][2];         /* so the driver has nothing left to compile */
 	char *path; /* of the cache on disk, NULL: none; lives as long as the executor */
 	bool dirty;
 };

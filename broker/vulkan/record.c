@@ -477,34 +477,74 @@ static int record_slots(struct vk_plan *plan, uint32_t n_slots)
 	return 0;
 }
 
-/* Clears what others may have left, and has the driver compile what it puts off. */
-static int warm_up(struct vk_plan *plan)
+static bool *has_run(struct vk_plan *plan, uint32_t step)
+{
+	const struct vk_step *of = &plan->lowered.steps[step];
+
+	return &plan->device->pipelines.has_run[of->pipe][of->half];
+}
+
+/* Records a run over nothing of what did not run yet: some drivers compile no sooner. */
+static int record_first_runs(struct vk_plan *plan, VkCommandBuffer commands)
 {
 	struct vk_device *device = plan->device;
-	VkDeviceAddress address = plan->slots[0].params_address;
-	VkCommandBuffer commands;
+	const VkDeviceAddress address = plan->slots[0].params_address;
 	VkPipeline pipeline;
 	int r;
 
-	r = vk_setup_begin(device, &commands);
-	if (r)
-		return error_fold(r);
-	vk_memory_clear(device, &plan->near, commands);
-	vk_memory_clear(device, &plan->host, commands);
 	for (uint32_t i = 0; i < plan->lowered.n_steps; i++) {
+		if (*has_run(plan, i))
+			continue;
 		r = vk_pipeline_get(device, plan->lowered.steps[i].pipe,
 				    plan->lowered.steps[i].half, &pipeline);
 		if (r)
-			break;
+			return error_fold(r);
 		device->vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
 		device->vk.vkCmdPushConstants(commands, device->pipelines.layout,
 					      VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(address),
 					      &address);
 		device->vk.vkCmdDispatch(commands, 1, 1, 1);
 	}
-	if (!r)
+	return 0;
+}
+
+/* Does clearing, or what did not run yet, or an upload that tasks are to come after? */
+static bool needs_device(struct vk_plan *plan, bool starts_cold)
+{
+	if (plan->device->upload.queue || (plan->near.bytes > 0 && !plan->near.host))
+		return true;
+	for (uint32_t i = 0; i < plan->lowered.n_steps && !starts_cold; i++)
+		if (!*has_run(plan, i))
+			return true;
+	return false;
+}
+
+/*
+ * Clears what others may have left, and has the driver compile what it puts off. The device is only
+ * waited for where it must be: it may be busy for long.
+ */
+static int warm_up(struct vk_plan *plan, bool starts_cold)
+{
+	struct vk_device *device = plan->device;
+	VkCommandBuffer commands = VK_NULL_HANDLE;
+	const bool is_run = needs_device(plan, starts_cold);
+	int r = 0;
+
+	if (is_run)
+		r = vk_setup_begin(device, &commands);
+	if (r)
+		return error_fold(r);
+	vk_memory_clear(device, &plan->near, commands);
+	vk_memory_clear(device, &plan->host, commands);
+	if (is_run && !starts_cold)
+		r = record_first_runs(plan, commands);
+	if (is_run && !r)
 		r = vk_setup_run(device);
-	return r ? error_fold(r) : 0;
+	if (r)
+		return error_fold(r);
+	for (uint32_t i = 0; i < plan->lowered.n_steps && !starts_cold; i++)
+		*has_run(plan, i) = true;
+	return 0;
 }
 
 /*
@@ -542,7 +582,7 @@ int vk_plan_load(struct vk_device *device, struct plan *source, const struct exe
 	if (!r)
 		r = record_slots(plan, n);
 	if (!r)
-		r = warm_up(plan);
+		r = warm_up(plan, load->starts_cold);
 	if (r) {
 		vk_plan_unload(device, source);
 		/* All memory that is taken here is the driver's. */

@@ -79,6 +79,7 @@ static void script_release(struct executor *executor, struct plan *plan)
 static int script_load(struct executor *executor, struct plan *plan, const struct exec_load *load)
 {
 	assert_int_equal(load->n_slots, 1);
+	assert_true(load->starts_cold);
 	script_of(executor)->n_loaded++;
 	return 0;
 }

@@ -117,6 +117,59 @@ static void test_block_load__shared(void **state)
 	reference_arena_deinit(&arena);
 }
 
+static enum vulkan_fault count_submissions(void *context, enum vulkan_fault_point point)
+{
+	_Atomic unsigned int *n = context;
+
+	if (point == VULKAN_FAULT_SUBMIT)
+		atomic_fetch_add(n, 1);
+	return VULKAN_FAULT_NONE;
+}
+
+/* Loads and unloads. Return: how often the device was waited for. */
+static unsigned int load_once(struct rig *rig, struct plan *plan, bool starts_cold,
+			      const _Atomic unsigned int *n_submitted)
+{
+	const struct exec_load load = {
+		.tier = EXEC_TIER_VRAM, .n_slots = 1, .starts_cold = starts_cold};
+	const unsigned int before = atomic_load(n_submitted);
+	unsigned int n;
+
+	assert_int_equal(rig->executor->ops->plan_load(rig->executor, plan, &load), 0);
+	n = atomic_load(n_submitted) - before;
+	run_and_check(rig, plan);
+	rig->executor->ops->plan_unload(rig->executor, plan);
+	return n;
+}
+
+/*
+ * A device may be busy for long. It is waited for by whoever brings what it never ran, unless that
+ * starts cold, and where it has to clear memory, or to be told to come after uploads.
+ */
+static void test_plan_load__waits(void **state)
+{
+	_Atomic unsigned int n_submitted = 0;
+	struct plan *sum = rig_scratch_plan(1000), *same = rig_scratch_plan(77);
+	struct vulkan_rates rates;
+	unsigned int n_always;
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){.fault = count_submissions,
+						.fault_context = (void *)&n_submitted});
+	vulkan_rates(rig.executor, &rates);
+	n_always = rates.has_queue || rates.direct.up_bytes_per_s == 0;
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, sum), 0);
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, same), 0);
+	assert_int_equal(load_once(&rig, sum, true, &n_submitted), n_always);
+	/* Only this tells whoever comes later that there is nothing left to compile. */
+	assert_int_equal(load_once(&rig, sum, false, &n_submitted), 1);
+	assert_int_equal(load_once(&rig, sum, false, &n_submitted), n_always);
+	assert_int_equal(load_once(&rig, same, false, &n_submitted), n_always);
+	rig_release(&rig, sum);
+	rig_release(&rig, same);
+	rig_deinit(&rig);
+}
+
 struct pieces {
 	struct exec_arena arenas[2];
 	struct exec_constant constants[4];
@@ -438,6 +491,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_plan_load__exact),
 		cmocka_unit_test(test_plan_load__cleared),
+		cmocka_unit_test(test_plan_load__waits),
 		cmocka_unit_test(test_block_load__shared),
 		cmocka_unit_test(test_block_load__contents),
 		cmocka_unit_test(test_block_load__cancelled),
