@@ -63,28 +63,46 @@ VEC_INLINE void i8_end_bytes(vi sum, const struct i8_finish *f, size_t row, size
 
 	if (f->col_scale && f->row_scale)
 		scale = of_row * scale / vf_set(f->y_scale);
-	value = i8_round(__builtin_convertvector(sum, vf) * scale, vf_set(f->low), vf_set(f->high));
-	i8_store(f->y + row * f->y_rs + v * VW, vi_add(value, vi_set(f->zero)), n);
+	value = i8_round(__builtin_convertvector(sum, vf) * scale, vf_set(f->low), vf_set(f->high),
+			 vi_set(f->zero));
+	i8_store(f->y + row * f->y_rs + v * VW, value, n);
+}
+
+/* Is all that sums lack known of their rows? As in most convolutions. */
+static bool i8_end_is_of_rows(const struct i8_end *end)
+{
+	const struct i8_finish *f = end->finish;
+
+	return !end->accumulate && f->row_add && !f->col_add && f->n_outer == 0 && !f->col_scale;
 }
 
 /* The constants say what of it is there; @full: all columns are. */
 VEC_INLINE void i8_end_as(const bool full, const bool outer, const bool to_bytes,
-			  const int32_t *tile, size_t mr, const struct i8_end *end)
+			  const bool of_rows, const int32_t *tile, size_t mr,
+			  const struct i8_end *end)
 {
-	const struct i8_finish *f = end->finish;
+	/* Copies, which the compiler sees that nothing is stored into. */
+	struct i8_finish finish = *end->finish, *const f = &finish;
+	struct i8_end to = *end;
+
+	if (of_rows) {
+		f->col_add = NULL;
+		f->col_scale = NULL;
+		to.accumulate = false;
+	}
 
 	for (size_t i = 0; i < mr; i++) {
-		const size_t row = end->first_row + i;
+		const size_t row = to.first_row + i;
 
 		VEC_UNROLL
 		for (size_t v = 0; v < 2; v++) {
-			const size_t left = end->n - v * VW, n = full || left > VW ? VW : left;
-			float *y = (float *)end->y + i * end->y_rs + v * VW;
+			const size_t left = to.n - v * VW, n = full || left > VW ? VW : left;
+			float *y = (float *)to.y + i * to.y_rs + v * VW;
 			vi sum = vi_load(tile + i * I8_NR + v * VW);
 
-			if (!full && end->n <= v * VW)
+			if (!full && to.n <= v * VW)
 				break;
-			if (end->accumulate)
+			if (to.accumulate)
 				sum = vi_add(sum, (vi)(full ? vf_load(y) : vf_load_partial(y, n)));
 			if (f->col_add)
 				sum = vi_add(sum, vi_load(f->col_add + v * VW));
@@ -110,14 +128,16 @@ static __attribute__((noinline)) void i8_end(const int32_t *tile, size_t mr,
 	const bool full = end->n == I8_NR, outer = end->finish->n_outer > 0;
 
 	if (end->finish->to_bytes) {
-		if (full && !outer)
-			i8_end_as(true, false, true, tile, mr, end);
+		if (full && i8_end_is_of_rows(end))
+			i8_end_as(true, false, true, true, tile, mr, end);
+		else if (full && !outer)
+			i8_end_as(true, false, true, false, tile, mr, end);
 		else
-			i8_end_as(false, true, true, tile, mr, end);
+			i8_end_as(false, true, true, false, tile, mr, end);
 	} else if (full && !outer) {
-		i8_end_as(true, false, false, tile, mr, end);
+		i8_end_as(true, false, false, false, tile, mr, end);
 	} else {
-		i8_end_as(false, true, false, tile, mr, end);
+		i8_end_as(false, true, false, false, tile, mr, end);
 	}
 }
 

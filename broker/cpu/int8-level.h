@@ -168,17 +168,43 @@ void CPU_FN(i8_range)(size_t n, const float *x, float ret[2]);
 
 extern const struct cpu_int8_kernels CPU_FN(int8_kernels);
 
+/* @a where it is larger than, or smaller than, @b, else, or where one is no number, @b. */
+VEC_INLINE vf i8_larger(vf a, vf b)
+{
+#if VW == 16
+	return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif VW == 8
+	return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+	return (vf)_mm_max_ps((__m128)a, (__m128)b);
+#else
+	return vf_select(a > b, a, b);
+#endif
+}
+
+VEC_INLINE vf i8_smaller(vf a, vf b)
+{
+#if VW == 16
+	return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+#elif VW == 8
+	return (vf)_mm256_min_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+	return (vf)_mm_min_ps((__m128)a, (__m128)b);
+#else
+	return vf_select(a < b, a, b);
+#endif
+}
+
 /*
- * Whole numbers from floats: @low <= 0 <= @high are whole and within +-2^22, so that adding 1.5 *
- * 2^23 rounds to even. A NaN becomes @low.
+ * Whole numbers from floats, with @zero added: @low <= 0 <= @high are whole and within +-2^22, so
+ * that adding 1.5 * 2^23 rounds to even. A NaN becomes @low.
  */
-VEC_INLINE vi i8_round(vf value, vf low, vf high)
+VEC_INLINE vi i8_round(vf value, vf low, vf high, vi zero)
 {
 	const vf magic = vf_set(12582912.0f);
 
-	value = vf_select(value > low, value, low);
-	value = vf_select(value < high, value, high);
-	return (vi)(value + magic) - (vi)magic;
+	value = i8_smaller(i8_larger(value, low), high);
+	return vi_add((vi)(value + magic), zero - (vi)magic);
 }
 
 /* Stores the low bytes of the first @n lanes. */

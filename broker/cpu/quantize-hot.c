@@ -76,8 +76,7 @@ VEC_INLINE void quantize_row(const enum cpu_quant_type type, const bool each,
 		value = value / scale;
 		i8_store(y + i,
 			 i8_round(value, __builtin_convertvector(low, vf),
-				  __builtin_convertvector(low + 255, vf)) +
-				 zero,
+				  __builtin_convertvector(low + 255, vf), zero),
 			 have);
 	}
 }
