@@ -186,7 +186,7 @@ struct exec_tiles {
 enum {
 	EXECUTOR_E_BUSY = 1,        /* submit: the queue is full, try again after a reap */
 	EXECUTOR_E_UNSUPPORTED = 2, /* plan_prepare: not on this device, see device_state */
-	EXECUTOR_E_MORE = 3,        /* block_load: not done yet, call again */
+	EXECUTOR_E_MORE = 3,        /* block_load, plan_compile: not done yet, call again */
 	EXECUTOR_E_NO_MEMORY = 4,   /* the driver has no memory left, although it was charged */
 	EXECUTOR_E_CANCELLED = 5,   /* block_load: somebody set is_cancelled */
 };
@@ -232,6 +232,14 @@ struct executor_ops {
 	 */
 	int (*arena_export)(struct executor *executor, uint64_t bytes, struct exec_arena *ret,
 			    int *ret_fd);
+
+	/*
+	 * setup: compiles a bounded part of what plan_prepare() would have to, so that others get
+	 * in between; need not be called until nothing is left. plan_prepare() will say what is
+	 * wrong with the plan or the device. Return: 0, nothing is left; EXECUTOR_E_MORE. NULL:
+	 * plan_prepare() does not take long.
+	 */
+	int (*plan_compile)(struct executor *executor, const struct plan *plan);
 
 	/*
 	 * setup: compiles and packs; sets plan->exec[index], device_state[index],

@@ -3,7 +3,8 @@
  * Plans of a session
  *
  * A description is verified on the reactor (bounded, no device involved), then every executor
- * prepares the plan on the setup thread, then residency brings its memory to a device if there is
+ * prepares the plan on the setup thread, compiling a part at a time with others' jobs in between,
+ * then residency brings its memory to a device if there is
  * room; the client is answered after that. Removal stops new tasks at once, waits for those in
  * flight, has the plan's device memory given back, then releases it on the setup thread. An arena
  * keeps its count of plans until then: their constants lie in it.
@@ -83,6 +84,27 @@ static void plan_release(struct session_plan *slot)
 	residency_remove(slot->session->server->options.residency, slot, plan_removed);
 }
 
+/* Another device would pack or mirror constants that no task could use. */
+static bool plan_is_for(const struct plan *plan, unsigned int device)
+{
+	return !plan->pinned || plan->pinned_device == device;
+}
+
+/* Compiles a part of it. Return: whether there is more. */
+static bool plan_compile(const struct session_plan *slot)
+{
+	const struct server_options *options = &slot->session->server->options;
+
+	for (unsigned int i = 0; i < options->n_executors; i++) {
+		struct executor *executor = options->executors[i];
+
+		if (plan_is_for(slot->plan, i) && executor->ops->plan_compile &&
+		    executor->ops->plan_compile(executor, slot->plan) == EXECUTOR_E_MORE)
+			return true;
+	}
+	return false;
+}
+
 static void plan_prepare_run(struct offload_job *job)
 {
 	static struct log_limit failure_limit; /* the setup thread's */
@@ -92,9 +114,9 @@ static void plan_prepare_run(struct offload_job *job)
 	uint64_t n_unlogged;
 	int r;
 
-	for (unsigned int i = 0; i < options->n_executors; i++) {
-		/* Another device would pack or mirror constants that no task could use. */
-		if (slot->plan->pinned && i != slot->plan->pinned_device)
+	slot->compiles = plan_compile(slot);
+	for (unsigned int i = 0; i < options->n_executors && !slot->compiles; i++) {
+		if (!plan_is_for(slot->plan, i))
 			continue;
 		executor = options->executors[i];
 		r = executor->ops->plan_prepare(executor, slot->plan);
@@ -237,6 +259,11 @@ static void plan_prepare_done(struct offload_job *job)
 	struct session_plan *slot = plan_of_job(job);
 	struct session *session = slot->session;
 
+	/* Behind what others have asked for meanwhile. */
+	if (slot->compiles && !session->is_ending) {
+		offload_submit(session->server->options.offload, job);
+		return;
+	}
 	slot->state = SLOT_LOADING;
 	if (!session->is_ending && plan_accept(slot))
 		plan_release(slot);

@@ -91,6 +91,7 @@ struct session_plan {
 	struct stats_plan stats;   /* likewise: what becomes of each task is counted there */
 	uint8_t state;             /* enum slot_state */
 	bool wants_reply;          /* a remove request waits */
+	bool compiles;             /* more of it has to be, before it is prepared */
 	uint32_t cookie;
 	struct charge charges[3]; /* one plan; what executors hold; what describes it */
 	struct offload_job job;

@@ -573,21 +573,26 @@ int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *inf
 	return vk_result(result, info->name);
 }
 
+void vk_pipeline_put(struct vk_device *device, enum vk_pipe pipe, bool half, VkPipeline pipeline)
+{
+	device->pipelines.pipelines[pipe][half] = pipeline;
+	device->pipelines.dirty = true;
+}
+
 int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, bool half, VkPipeline *ret)
 {
 	struct vk_pipelines *pipelines = &device->pipelines;
 	const struct vk_pipe_info *info = vk_pipe_info(pipe, device->variant);
+	VkPipeline made;
 	int r;
 
 	if (!info || (half && !info->half))
 		return error_origin(-EINVAL);
 	if (!pipelines->pipelines[pipe][half]) {
-		r = vk_pipeline_compile(device, info, half, &pipelines->pipelines[pipe][half]);
-		if (r) {
-			pipelines->pipelines[pipe][half] = VK_NULL_HANDLE;
+		r = vk_pipeline_compile(device, info, half, &made);
+		if (r)
 			return error_fold(r);
-		}
-		pipelines->dirty = true;
+		vk_pipeline_put(device, pipe, half, made);
 	}
 	*ret = pipelines->pipelines[pipe][half];
 	return 0;

@@ -148,9 +148,11 @@ void vk_pipelines_deinit(struct vk_device *device);
 
 /* Compiles it, for float16 if @half, unless that was done. Return: 0 or negative errno. */
 int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, bool half, VkPipeline *ret);
+/* Keeps one that vk_pipeline_compile() made; there is none yet. */
+void vk_pipeline_put(struct vk_device *device, enum vk_pipe pipe, bool half, VkPipeline pipeline);
 /* Has the device the elements of 8 and 16 bits that the code loads and stores? */
 bool vk_pipeline_can_compile(const struct vk_device *device, const struct vk_pipe_info *info,
 			     bool half);
-/* Compiles without keeping. Return: 0 or negative errno. */
+/* Compiles without keeping. Any thread, while the device is open. Return: 0 or negative errno. */
 int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info, bool half,
 			VkPipeline *ret);

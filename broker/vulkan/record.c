@@ -39,6 +39,7 @@
 #include "util/error.h"
 #include "vulkan/arena-import.h"
 #include "vulkan/block.h"
+#include "vulkan/compile.h"
 #include "vulkan/device.h"
 #include "vulkan/lower.h"
 #include "vulkan/parts.h"
@@ -46,7 +47,6 @@
 enum {
 	MAX_SLOTS = 32,
 	MEASURED_BUFFERS = 4,
-	SOFTWARE_MAX_TURNS = 65000, /* see lower.c */
 	MANY_SLOTS_BYTES = 8 << 20, /* slots of plans that need more than this are two */
 	/*
 	 * Small tasks are submitted many at once, if there are slots for them. But every plan of
@@ -282,18 +282,12 @@ static struct vk_plan *plan_free_prepared(struct vk_plan *plan)
 /* Compiles what the plan needs, so that what a driver refuses shows now. */
 static int compile(struct vk_plan *plan)
 {
-	VkPipeline pipeline;
 	int r;
 
-	if (vk_device_is_lost(plan->device))
-		return 0;
-	for (uint32_t i = 0; i < plan->lowered.n_steps; i++) {
-		r = vk_pipeline_get(plan->device, plan->lowered.steps[i].pipe,
-				    plan->lowered.steps[i].half, &pipeline);
-		if (r)
-			return error_fold(r);
-	}
-	return 0;
+	do {
+		r = vk_compile_some(plan->device, &plan->lowered);
+	} while (r == EXECUTOR_E_MORE);
+	return r ? error_fold(r) : 0;
 }
 
 /* Into parts where tasks cannot be split by rows. Return: 0, -ENOMEM. */
@@ -328,20 +322,14 @@ static uint32_t max_slots(const struct vk_plan *plan)
 /* Return: 0; EXECUTOR_E_UNSUPPORTED; negative errno. */
 static int plan_make(struct vk_device *device, const struct plan *source, struct vk_plan **ret)
 {
-	struct vk_target target = {
-		.variant = device->variant,
-		.bounces = device->bounces,
-		.has_half = device->has_half,
-		.has_bytes = device->has_bytes,
-		.max_turns = device->is_software ? SOFTWARE_MAX_TURNS : 0,
-	};
+	struct vk_target target;
 	struct vk_plan *plan;
 	int r;
 
 	plan = calloc(1, sizeof(*plan));
 	if (!plan)
 		return error_origin(-ENOMEM);
-	executor_get_tiles(&device->executor, &target.tiles);
+	vk_compile_target(device, &target);
 	plan->device = device;
 	plan->plan = source;
 	plan->bounces = device->bounces;

@@ -15,6 +15,7 @@
 #include "util/error.h"
 #include "vulkan/arena-import.h"
 #include "vulkan/block.h"
+#include "vulkan/compile.h"
 #include "vulkan/device.h"
 #include "vulkan/rates.h"
 #include "vulkan/record.h"
@@ -72,6 +73,11 @@ static int op_arena_export(struct executor *executor, uint64_t bytes, struct exe
 			   int *ret_fd)
 {
 	return vk_arena_export(device_of(executor), bytes, ret, ret_fd);
+}
+
+static int op_plan_compile(struct executor *executor, const struct plan *plan)
+{
+	return vk_compile_ahead(device_of(executor), plan);
 }
 
 static int op_plan_prepare(struct executor *executor, struct plan *plan)
@@ -171,6 +177,7 @@ static const struct executor_ops vulkan_ops = {
 	.arena_import = op_arena_import,
 	.arena_release = op_arena_release,
 	.arena_export = op_arena_export,
+	.plan_compile = op_plan_compile,
 	.plan_prepare = op_plan_prepare,
 	.plan_release = op_plan_release,
 	.block_load = op_block_load,

@@ -170,6 +170,66 @@ static void test_plan_load__waits(void **state)
 	rig_deinit(&rig);
 }
 
+/* Of functions that have a pipeline each. */
+static struct plan *functions_plan(void)
+{
+	static const char *const functions[] = {"Neg",  "Exp",      "Sqrt", "Abs",  "Floor",
+						"Ceil", "Softplus", "Sign", "Tanh", "Sigmoid"};
+	enum { N_FUNCTIONS = sizeof(functions) / sizeof(functions[0]) };
+	struct describe *d = describe_new("functions", MAX);
+	char names[N_FUNCTIONS][4];
+
+	describe_input(d, "x", D(N, 7));
+	for (unsigned int i = 0; i < N_FUNCTIONS; i++) {
+		snprintf(names[i], sizeof(names[i]), "y%u", i);
+		describe_output(d, names[i], D(N, 7));
+		describe_node(d, functions[i], "", "x", names[i]);
+	}
+	return reference_plan(d, NULL);
+}
+
+/* All of a plan is compiled, in as many parts as that takes, and stays as it is. */
+static void test_plan_compile__parts(void **state)
+{
+	struct plan *plan = functions_plan();
+	const struct executor_ops *ops;
+	unsigned int n_parts = 1;
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){0});
+	ops = rig.executor->ops;
+	while (ops->plan_compile(rig.executor, plan) == EXECUTOR_E_MORE)
+		n_parts++;
+	assert_in_range(n_parts, 3, 10);
+	assert_int_equal(ops->plan_compile(rig.executor, plan), 0);
+	rig_prepare(&rig, plan);
+	run_and_check(&rig, plan);
+	rig_release(&rig, plan);
+	rig_deinit(&rig);
+}
+
+/* A device that is lost in between compiles nothing more, and a reopened one all again. */
+static void test_plan_compile__lost(void **state)
+{
+	struct plan *plan = functions_plan();
+	const struct executor_ops *ops;
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){0});
+	ops = rig.executor->ops;
+	assert_int_equal(ops->plan_compile(rig.executor, plan), EXECUTOR_E_MORE);
+	ops->lose(rig.executor, "the test wants it");
+	assert_int_equal(ops->plan_compile(rig.executor, plan), 0);
+	assert_int_equal(ops->plan_prepare(rig.executor, plan), 0);
+	assert_int_equal(ops->reopen(rig.executor), 0);
+	assert_int_equal(ops->plan_compile(rig.executor, plan), EXECUTOR_E_MORE);
+	assert_int_equal(rig_load(&rig, plan, EXEC_TIER_VRAM, 1), 0);
+	run_and_check(&rig, plan);
+	rig_unload(&rig, plan);
+	rig_release(&rig, plan);
+	rig_deinit(&rig);
+}
+
 struct pieces {
 	struct exec_arena arenas[2];
 	struct exec_constant constants[4];
@@ -492,6 +552,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_plan_load__exact),
 		cmocka_unit_test(test_plan_load__cleared),
 		cmocka_unit_test(test_plan_load__waits),
+		cmocka_unit_test(test_plan_compile__parts),
+		cmocka_unit_test(test_plan_compile__lost),
 		cmocka_unit_test(test_block_load__shared),
 		cmocka_unit_test(test_block_load__contents),
 		cmocka_unit_test(test_block_load__cancelled),

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Plans that take long to be compiled, as sessions see them: others get in between, and a session
+ * may end meanwhile. The device is a fake that counts parts.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "session/server-private.h"
+#include "support/session-rig.h"
+
+static _Atomic int n_left; /* parts of plans called "long"; below 0: without end */
+static _Atomic int n_compiled, n_prepared;
+
+static int compile(struct executor *executor, const struct plan *plan)
+{
+	if (strcmp(plan->name, "long") != 0 || atomic_load(&n_left) == 0)
+		return 0;
+	atomic_fetch_add(&n_compiled, 1);
+	atomic_fetch_sub(&n_left, 1);
+	return EXECUTOR_E_MORE;
+}
+
+static int prepare(struct executor *executor, struct plan *plan)
+{
+	atomic_fetch_add(&n_prepared, 1);
+	plan->device_state[executor->index] = PLAN_DEVICE_READY;
+	return 0;
+}
+
+static void begin(struct rig *rig, int n_parts)
+{
+	rig_init(rig, 2);
+	rig->fakes[1].ops.plan_compile = compile;
+	rig->fakes[1].ops.plan_prepare = prepare;
+	atomic_store(&n_left, n_parts);
+	atomic_store(&n_compiled, 0);
+	atomic_store(&n_prepared, 0);
+}
+
+/* Return: the request's cookie. */
+static uint32_t ask(struct rig *rig, const char *name)
+{
+	struct describe *describe = describe_new(name, 64);
+	size_t bytes;
+	void *desc;
+
+	describe_input(describe, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 16));
+	describe_output(describe, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 16));
+	describe_node(describe, "Relu", "it", "x", "y");
+	desc = describe_finish(describe, &bytes);
+	assert_int_equal(session_plan_add(rig->session, ++rig->next_cookie, desc, bytes), 0);
+	free(desc);
+	return rig->next_cookie;
+}
+
+/* Return: the cookie of the plan that is there next. */
+static uint32_t next_answer(struct rig *rig)
+{
+	struct rbk_wire_plan reply;
+
+	assert_int_equal(rig_answer(rig, RBK_WIRE_PLAN_ADD, &reply, sizeof(reply)), 0);
+	return reply.reply.cookie;
+}
+
+/* Who comes second does not wait until all of the first is compiled. */
+static void test_compile__others_between(void **state)
+{
+	uint32_t long_one, short_one;
+	struct rig rig;
+
+	begin(&rig, 5);
+	long_one = ask(&rig, "long");
+	short_one = ask(&rig, "short");
+	assert_int_equal(next_answer(&rig), short_one);
+	assert_int_equal(next_answer(&rig), long_one);
+	assert_int_equal(n_compiled, 5);
+	assert_int_equal(n_prepared, 2);
+	rig_deinit(&rig);
+}
+
+/* What is left is not compiled, though there would be no end of it. */
+static void test_compile__session_ends(void **state)
+{
+	struct rig rig;
+
+	begin(&rig, -1);
+	ask(&rig, "long");
+	ask(&rig, "short");
+	assert_int_equal(next_answer(&rig), rig.next_cookie);
+	assert_int_equal(n_prepared, 1);
+	session_end(rig.session, false, "the test wants it");
+	rig_deinit(&rig);
+	assert_int_equal(n_prepared, 1);
+	assert_true(n_compiled >= 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_compile__others_between),
+		cmocka_unit_test(test_compile__session_ends),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
