@@ -72,7 +72,7 @@ PAGES = {
                  'rbk_lease_restore']),
         (ABI, ['struct rbk_lease_page'])]),
     'rbk_onnx_load': ('read a model from an ONNX file', 'ringbroker/onnx.h', [(ONNX, [
-        'rbk_onnx_load', 'rbk_onnx_load_bytes', 'rbk_onnx_free', 'rbk_onnx_opset', 'rbk_onnx_n_nodes',
+        'rbk_onnx_load', 'rbk_onnx_load_bytes', 'rbk_onnx_free', 'struct rbk_onnx_operator', 'rbk_onnx_operator', 'rbk_onnx_opset', 'rbk_onnx_n_nodes',
         'enum rbk_onnx_dtype', 'rbk_onnx_dtype_name', 'rbk_onnx_dtype_bytes', '#define RBK_ONNX_MAX_RANK',
         'struct rbk_onnx_value',
         'rbk_onnx_n_inputs', 'rbk_onnx_input', 'rbk_onnx_n_outputs', 'rbk_onnx_output'])]),

@@ -18,7 +18,8 @@
 #include "vulkan/lowering.h"
 #include "vulkan/tiles.h"
 
-static const uint64_t MAX_ELEMENTS = (uint64_t)VK_MAX_GROUPS * VK_MAX_GROUPS;
+/* Some shaders have a workgroup for each element, in two dimensions. */
+_Static_assert((uint64_t)VK_MAX_GROUPS *VK_MAX_GROUPS == RBK_MAX_GPU_ELEMENTS, "abi.h");
 
 /* Of steps without turns(): a fixed number of elements, and at most eight dimensions for each. */
 enum { FEW_TURNS = 1024 };
@@ -256,7 +257,7 @@ static bool tensors_fit(const struct plan *plan, const struct vk_target *target)
 	for (unsigned int i = 0; i < plan->n_tensors; i++) {
 		const uint64_t element = dtype_bytes(plan->tensors[i].dtype);
 
-		if (plan->tensors[i].max_bytes / element > MAX_ELEMENTS ||
+		if (plan->tensors[i].max_bytes / element > RBK_MAX_GPU_ELEMENTS ||
 		    (element == 2 && !target->has_half) || (element == 1 && !target->has_bytes))
 			return false;
 	}

@@ -8,6 +8,8 @@
  */
 #include "libclient/onnx/canon.h"
 
+#include <errno.h>
+
 #define ANY 255
 
 static const struct canon table[] = {
@@ -186,6 +188,21 @@ static const struct canon *find_rule(const char *domain, const char *op)
 			return &table[i];
 	}
 	return NULL;
+}
+
+ONNX_EXPORT int rbk_onnx_operator(unsigned int i, struct rbk_onnx_operator *ret)
+{
+	for (size_t k = 0; k < ARRAY_SIZE(table); k++) {
+		if (!table[k].needs || i-- > 0)
+			continue;
+		*ret = (struct rbk_onnx_operator){
+			.name = table[k].op,
+			.since = table[k].since,
+			.until = table[k].until,
+		};
+		return 0;
+	}
+	return -EINVAL;
 }
 
 static bool check_arity(struct graph *graph, const struct canon *canon)

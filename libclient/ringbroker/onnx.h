@@ -116,6 +116,19 @@ int rbk_onnx_load_bytes(const void *bytes, size_t n_bytes, const char *folder,
 /* Plans made of it stay. Return: NULL. */
 struct rbk_onnx *rbk_onnx_free(struct rbk_onnx *model);
 
+/*
+ * An operator that models may have and the broker's catalogue (rbk_catalogue()) does not: it is
+ * made of operators there, or computed in advance.
+ */
+struct rbk_onnx_operator {
+	const char *name; /* of another domain: "com.microsoft.MatMulNBits"; for ever */
+	uint32_t since;   /* opset of its domain */
+	uint32_t until;   /* the last opset that has it; 0: it still is there */
+};
+
+/* The @i-th of them, in no order. Any thread. Return: 0; -EINVAL: there are no more. */
+int rbk_onnx_operator(unsigned int i, struct rbk_onnx_operator *ret);
+
 /* What the file says: opset of the default domain, and how many nodes there are. */
 uint32_t rbk_onnx_opset(const struct rbk_onnx *model);
 uint32_t rbk_onnx_n_nodes(const struct rbk_onnx *model);

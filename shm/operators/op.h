@@ -110,7 +110,7 @@ enum {
 	OP_MESSAGE_BYTES = 512, /* of a sentence that says why a node is refused */
 };
 
-#define OP_MAX_DIM 0x7fffffffu
+#define OP_MAX_DIM RBK_MAX_DIM
 
 /* Sets of element types: bit RBK_DTYPE_*. */
 #define OP_TYPE(dtype) (1u << (dtype))

@@ -52,6 +52,8 @@
 #define RBK_REF_ALIGN        64u    /* alignment of every buffer reference, in bytes */
 #define RBK_MAX_PLAN_TENSORS 4096u
 #define RBK_MAX_PLAN_NODES   4096u
+#define RBK_MAX_DIM          2147483647u /* size of one dimension of a tensor */
+#define RBK_MAX_GPU_ELEMENTS 4294836225u /* of one tensor of a task that runs on a GPU */
 
 /* struct rbk_sqe.opcode */
 enum rbk_op {

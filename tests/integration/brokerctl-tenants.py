@@ -88,7 +88,7 @@ def check_documented(broker):
     for entry in checks(broker):
         seen.setdefault(entry['type'], set()).update(members_of(entry) - {'type'})
     expect(set(seen) >= {'status', 'broker', 'device', 'tenant', 'session', 'plan', 'reason', 'decision',
-                         'operator', 'why', 'check'}, seen.keys())
+                         'operator', 'made-operator', 'need', 'why', 'check'}, seen.keys())
     for kind, members in seen.items():
         expect(members <= known[kind], kind, 'has undocumented', members - known[kind])
         expect(known[kind] <= members, kind, 'has not', known[kind] - members)
@@ -141,6 +141,18 @@ def check_listings(broker):
     operators = of_type(objects(ctl(broker, 'devices', '--capabilities', '--json')), 'operator')
     matmul, = [entry for entry in operators if entry['operator'] == 'MatMul']
     expect(all('float32' in device['types'] for device in matmul['devices']), matmul)
+    text = ctl(broker, 'devices', '--capabilities')
+    gather, = [line.split() for line in text.splitlines() if line.split()[:1] == ['Gather']]
+    expect(gather[2].split(',')[-1] == 'bfloat16', 'cut off:', gather)
+    needs = of_type(objects(ctl(broker, 'devices', '--capabilities', '--json')), 'need')
+    for name in {name for device in matmul['devices'] for name in device['types']}:
+        for backend in ('CPU', 'Vulkan'):
+            need, = [entry for entry in needs if entry['backend'] == backend and name in entry['types']]
+            expect(need['features'] and need['largest_dimension'] == 2**31 - 1, need)
+    made = of_type(objects(ctl(broker, 'devices', '--capabilities', '--json')), 'made-operator')
+    expect(not {entry['operator'] for entry in made} & {entry['operator'] for entry in operators}, made)
+    upsample, = [entry for entry in made if entry['operator'] == 'Upsample']
+    expect(upsample['until'] == 9, upsample)
 
 
 def complaint(broker, *arguments, status=USAGE):

@@ -113,6 +113,9 @@ struct arguments {
 /* What each subcommand is in: FILE.c has run_*. */
 int run_status(struct control *control, const struct arguments *arguments);
 int run_devices(struct control *control, const struct arguments *arguments);
+/* capabilities.c: devices --capabilities. Return: EXIT_*. */
+int show_capabilities(struct control *control, const struct arguments *arguments,
+		      unsigned int n_devices);
 int run_tenants(struct control *control, const struct arguments *arguments);
 int run_sessions(struct control *control, const struct arguments *arguments);
 int run_plans(struct control *control, const struct arguments *arguments);
@@ -130,6 +133,15 @@ int run_lease(struct control *control, const struct arguments *arguments);
 int run_exec(struct control *control, const struct arguments *arguments);
 /* run.c */
 int run_model(struct control *control, const struct arguments *arguments);
+
+/* An operator that an ONNX file may have beside those of the catalogue; opsets; until 0: it still
+ * is. */
+struct made_operator {
+	const char *name;
+	unsigned int since, until;
+};
+/* The @i-th of them. Return: false: there are no more, or this was built without ONNX. */
+bool run_made_operator(unsigned int i, struct made_operator *ret);
 int run_gate(struct control *control, const struct arguments *arguments);
 /* admin.c */
 int run_set(struct control *control, const struct arguments *arguments);

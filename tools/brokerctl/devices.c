@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * brokerctl devices: what there is, how it is reached, how it is, and what runs on it
+ * brokerctl devices: what there is, how it is reached, and how it is
  *
  * Figures come from the root page, so that others than administrators see names and paths only,
- * which the broker tells every client. What runs where is asked of the broker.
+ * which the broker tells every client. What runs where: capabilities.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,9 +15,6 @@
 #include "objects.h"
 #include "output.h"
 #include "records.h"
-#include "shm/dtype.h"
-
-enum { MAX_OPERATORS = 512 };
 
 /* Sensors: one that cannot be read is "-". */
 static void sensor_cell(uint64_t value, double unit, const char *format)
@@ -127,100 +124,6 @@ static void json_plain(const struct rbk_device *devices, unsigned int n)
 		json_object_end();
 		json_end();
 	}
-}
-
-/* --- Capabilities --- */
-
-/* "float32,int64"; a type that is not known by its number. */
-static const char *types_text(uint32_t types, char *text, size_t bytes)
-{
-	size_t n = 0;
-
-	text[0] = '\0';
-	for (unsigned int bit = 0; bit < 32 && n < bytes; bit++) {
-		if (!(types & 1u << bit))
-			continue;
-		n += dtype_bytes(bit)
-			     ? (size_t)snprintf(text + n, bytes - n, "%s%s", n ? "," : "",
-						dtype_name(bit))
-			     : (size_t)snprintf(text + n, bytes - n, "%s%u", n ? "," : "", bit);
-	}
-	return n ? text : "-";
-}
-
-static void json_operator(const struct rbk_operator *op, unsigned int n_devices)
-{
-	char text[256], *name, *rest;
-
-	json_begin();
-	json_string("type", "operator");
-	json_string("operator", op->name);
-	json_unsigned("opset", op->opset);
-	json_array("devices");
-	for (unsigned int i = 0; i < n_devices; i++) {
-		json_item();
-		json_unsigned("device", i);
-		json_array("types");
-		types_text(op->types[i], text, sizeof(text));
-		for (rest = text; (name = strsep(&rest, ",")) && name[0];)
-			json_string(NULL, name);
-		json_array_end();
-		json_object_end();
-	}
-	json_array_end();
-	json_end();
-}
-
-static void print_operators(const struct arguments *arguments, const struct rbk_operator *operators,
-			    unsigned int n, unsigned int n_devices)
-{
-	const char *heads[RBK_MAX_DEVICES + 3] = {"<OPERATOR", "OPSET"};
-	static char labels[RBK_MAX_DEVICES][8];
-	const unsigned int n_shown = n_devices < TABLE_COLUMNS - 2 ? n_devices : TABLE_COLUMNS - 2;
-	char text[256];
-
-	for (unsigned int i = 0; i < n_shown; i++) {
-		snprintf(labels[i], sizeof(labels[i]), "<%s", device_label(i));
-		heads[i + 2] = labels[i];
-	}
-	heads[n_shown + 2] = NULL;
-	table_begin(arguments->values[OPT_NO_HEADER] ? NULL
-						     : "Operators, and the types of elements",
-		    heads);
-	for (unsigned int i = 0; i < n; i++) {
-		table_cell("%s", text_name(operators[i].name));
-		table_cell("%u", operators[i].opset);
-		for (unsigned int k = 0; k < n_shown; k++)
-			table_cell("%s", types_text(operators[i].types[k], text, sizeof(text)));
-	}
-	table_end();
-}
-
-/* Return: EXIT_* */
-static int show_capabilities(struct control *control, const struct arguments *arguments,
-			     unsigned int n_devices)
-{
-	static struct rbk_operator operators[MAX_OPERATORS];
-	const struct rbk_error none = {""};
-	unsigned int n;
-	int r = rbk_catalogue(control->rbk, operators, MAX_OPERATORS, &n);
-
-	if (r == -EOPNOTSUPP)
-		return control_fail(EXIT_FAILED,
-				    "this broker (%s) is older: it does not say what devices run",
-				    text_name(rbk_broker_name(control->rbk)));
-	if (r)
-		return control_refused(control, r, &none);
-	if (n > MAX_OPERATORS)
-		n = MAX_OPERATORS;
-	for (unsigned int i = 0; i < n; i++)
-		operators[i].name[sizeof(operators[i].name) - 1] = '\0';
-	if (!arguments->values[OPT_JSON])
-		print_operators(arguments, operators, n, n_devices);
-	else
-		for (unsigned int i = 0; i < n; i++)
-			json_operator(&operators[i], n_devices);
-	return EXIT_OK;
 }
 
 /* --- All of it --- */

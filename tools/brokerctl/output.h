@@ -15,7 +15,7 @@
  * A table: the heads once, cells row by row, then table_end(). A "<" in front of a head: on the
  * left. Without a title neither that nor the heads are printed, nor an empty line at the end.
  */
-enum { TABLE_COLUMNS = 20, TABLE_CELL_BYTES = 48 };
+enum { TABLE_COLUMNS = 20, TABLE_CELL_BYTES = 128 };
 void table_begin(const char *title, const char *const *heads);
 void table_cell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void table_end(void);

@@ -252,3 +252,13 @@ int run_model(struct control *control, const struct arguments *arguments)
 	free(run);
 	return status;
 }
+
+bool run_made_operator(unsigned int i, struct made_operator *ret)
+{
+	struct rbk_onnx_operator operator;
+
+	if (rbk_onnx_operator(i, &operator))
+		return false;
+	*ret = (struct made_operator){operator.name, operator.since, operator.until };
+	return true;
+}
