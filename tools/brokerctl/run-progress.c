@@ -32,7 +32,7 @@ void run_progress_show(void *data, uint64_t done)
 {
 	struct run_progress *progress = data;
 	uint64_t now_ns = clock_now_ns();
-	double part, left_ns;
+	double part;
 	int full;
 
 	if (!progress->is_terminal || progress->total == 0 ||
@@ -40,11 +40,13 @@ void run_progress_show(void *data, uint64_t done)
 		return;
 	part = (double)(progress->before + done) / (double)progress->total;
 	part = part > 1 ? 1 : part;
-	left_ns = part > 0 ? (double)(now_ns - progress->began_ns) * (1 - part) / part : 0;
 	full = (int)(part * BAR_COLUMNS);
-	fprintf(stderr, "\r%s [%.*s%*s] %3d%%, %s left\033[K", progress->what, full,
-		"##############################", BAR_COLUMNS - full, "", (int)(part * 100),
-		text_ns(left_ns));
+	fprintf(stderr, "\r%s [%.*s%*s] %3d%%", progress->what, full,
+		"##############################", BAR_COLUMNS - full, "", (int)(part * 100));
+	if (part > 0 && part < 1)
+		fprintf(stderr, ", %s left",
+			text_ns((double)(now_ns - progress->began_ns) * (1 - part) / part));
+	fputs("\033[K", stderr);
 	fflush(stderr);
 	progress->drawn_ns = now_ns;
 	progress->is_drawn = true;
