@@ -277,6 +277,11 @@ void CPU_FN(i8_panel)(size_t m, size_t n, size_t kw, const void *a, bool a_signe
 			.finish = finish ? finish : &nothing,
 		};
 
+		/* Lines that are written at the end are there by then. */
+		for (size_t r = 0; direct && r < mr; r++) {
+			__builtin_prefetch(end.y + r * y_rs, 1);
+			__builtin_prefetch(end.y + r * y_rs + VW, 1);
+		}
 		if (tail > 0)
 			i8_tail_words(from + kw * 4, a_rs, mr, tail, tails);
 		micros[mr - 1](kw, from, a_rs, tail > 0 ? tails : NULL, b, direct ? end.y : sums,
