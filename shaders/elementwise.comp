@@ -171,18 +171,20 @@ void load_quad(Params p, uint index, uint n, inout vec4 x, inout vec4 y)
 	uint x_step = p.w[ELEMENTWISE_A + max(rank, 1) - 1];
 	uint y_step = p.w[ELEMENTWISE_B + max(rank, 1) - 1];
 	uint x_at = index, y_at = index, last;
+	bool together = n == 4; /* are all four, of each operand? */
 
-	if (rank == 0 && n == 4) {
-		x = load4(p.address[0], index);
-		if (BINARY)
-			y = load4(p.address[1], index);
-		return;
-	}
 	if (rank == 0) {
 		x_step = 1;
 		y_step = 1;
 	} else {
 		offsets(p, index, x_at, y_at, last);
+		together = n == 4 && last + 3 < size && x_step == 1 && (!BINARY || y_step == 1);
+	}
+	if (together) {
+		x = load4(p.address[0], x_at);
+		if (BINARY)
+			y = load4(p.address[1], y_at);
+		return;
 	}
 	[[unroll]] for (uint i = 0; i < 4; i++) {
 		if (i >= n)

@@ -46,29 +46,39 @@ float merge(uint kind, float a, float b)
 }
 
 /*
+ * The elements of a turn: begin + lane, begin + lane + lanes, ... of the result that begins at @base.
+ * All are on their way before the first is looked at; beyond the last stands the last.
+ */
+void load_turn(Params p, uint base, uint begin, uint lane, uint lanes, out float turn[TURN])
+{
+	uint size = p.w[REDUCE_SIZE], n = p.w[REDUCE_SUMMED];
+
+	[[unroll]] for (uint t = 0; t < TURN; t++) {
+		uint i = min(begin + t * lanes + lane, size - 1);
+
+		turn[t] = load1(p.address[0],
+				base + strided(p, i, n, REDUCE_SUM_DIMS, REDUCE_SUM_STRIDE));
+	}
+}
+
+/*
  * Takes elements lane, lane + lanes, ... of result @index together, in several parts, which keeps
  * the error of long sums small.
  */
 float share(Params p, uint kind, uint index, uint lane, uint lanes, float shift)
 {
 	uint base = strided(p, index, p.w[REDUCE_KEPT], REDUCE_KEPT_DIMS, REDUCE_KEPT_STRIDE);
-	uint size = p.w[REDUCE_SIZE], n = p.w[REDUCE_SUMMED];
-	float parts[TURN];
+	uint size = p.w[REDUCE_SIZE];
+	float parts[TURN], turn[TURN];
 
 	[[unroll]] for (uint t = 0; t < TURN; t++)
 		parts[t] = SUMS_ONLY == 0 && kind == PROD ? 1.0 : 0.0;
-	for (uint begin = 0; begin < size; begin += lanes * TURN)
-		[[unroll]] for (uint t = 0; t < TURN; t++) {
-			uint i = begin + t * lanes + lane;
-
-			if (i < size)
-				parts[t] = merge(kind, parts[t],
-						 term(kind,
-						      load1(p.address[0],
-							    base + strided(p, i, n, REDUCE_SUM_DIMS,
-									   REDUCE_SUM_STRIDE)),
-						      shift));
-		}
+	for (uint begin = 0; begin < size; begin += lanes * TURN) {
+		load_turn(p, base, begin, lane, lanes, turn);
+		[[unroll]] for (uint t = 0; t < TURN; t++)
+			if (begin + t * lanes + lane < size)
+				parts[t] = merge(kind, parts[t], term(kind, turn[t], shift));
+	}
 	return merge(kind, merge(kind, merge(kind, parts[0], parts[1]), merge(kind, parts[2], parts[3])),
 		     merge(kind, merge(kind, parts[4], parts[5]), merge(kind, parts[6], parts[7])));
 }
@@ -77,19 +87,15 @@ float share(Params p, uint kind, uint index, uint lane, uint lanes, float shift)
 uint share_order(Params p, uint index, uint lane, uint lanes, uint flip)
 {
 	uint base = strided(p, index, p.w[REDUCE_KEPT], REDUCE_KEPT_DIMS, REDUCE_KEPT_STRIDE);
-	uint size = p.w[REDUCE_SIZE], n = p.w[REDUCE_SUMMED], best = order_start(flip);
+	uint size = p.w[REDUCE_SIZE], best = order_start(flip);
+	float turn[TURN];
 
-	for (uint begin = 0; begin < size; begin += lanes * TURN)
-		[[unroll]] for (uint t = 0; t < TURN; t++) {
-			uint i = begin + t * lanes + lane;
-
-			if (i < size)
-				best = max(best,
-					   order_of(load1(p.address[0],
-							  base + strided(p, i, n, REDUCE_SUM_DIMS,
-									 REDUCE_SUM_STRIDE)),
-						    flip));
-		}
+	for (uint begin = 0; begin < size; begin += lanes * TURN) {
+		load_turn(p, base, begin, lane, lanes, turn);
+		[[unroll]] for (uint t = 0; t < TURN; t++)
+			if (begin + t * lanes + lane < size)
+				best = max(best, order_of(turn[t], flip));
+	}
 	return best;
 }
 

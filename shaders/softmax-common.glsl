@@ -3,33 +3,38 @@
 
 const uint TURN = 8; /* elements per invocation and turn */
 
+/* All are on their way before the first is looked at; beyond the last stands the last. */
+void load_turn(Params p, uint base, uint size, uint inner, uint begin, uint lane, uint lanes,
+	       out float turn[TURN])
+{
+	[[unroll]] for (uint t = 0; t < TURN; t++)
+		turn[t] = load1(p.address[0],
+				base + min(begin + t * lanes + lane, size - 1) * inner);
+}
+
 float share_max(Params p, uint base, uint size, uint inner, uint lane, uint lanes)
 {
-	float most = load1(p.address[0], base);
+	float most = load1(p.address[0], base), turn[TURN];
 
-	for (uint begin = 0; begin < size; begin += lanes * TURN)
-		[[unroll]] for (uint t = 0; t < TURN; t++) {
-			uint i = begin + t * lanes + lane;
-
-			if (i < size)
-				most = max(most, load1(p.address[0], base + i * inner));
-		}
+	for (uint begin = 0; begin < size; begin += lanes * TURN) {
+		load_turn(p, base, size, inner, begin, lane, lanes, turn);
+		[[unroll]] for (uint t = 0; t < TURN; t++)
+			most = max(most, turn[t]);
+	}
 	return most;
 }
 
 float share_sum(Params p, uint base, uint size, uint inner, uint lane, uint lanes, float most)
 {
-	float parts[TURN];
+	float parts[TURN], turn[TURN];
 
 	[[unroll]] for (uint t = 0; t < TURN; t++)
 		parts[t] = 0.0;
-	for (uint begin = 0; begin < size; begin += lanes * TURN)
-		[[unroll]] for (uint t = 0; t < TURN; t++) {
-			uint i = begin + t * lanes + lane;
-
-			if (i < size)
-				parts[t] += exp(load1(p.address[0], base + i * inner) - most);
-		}
+	for (uint begin = 0; begin < size; begin += lanes * TURN) {
+		load_turn(p, base, size, inner, begin, lane, lanes, turn);
+		[[unroll]] for (uint t = 0; t < TURN; t++)
+			parts[t] += begin + t * lanes + lane < size ? exp(turn[t] - most) : 0.0;
+	}
 	return ((parts[0] + parts[1]) + (parts[2] + parts[3])) +
 	       ((parts[4] + parts[5]) + (parts[6] + parts[7]));
 }
@@ -39,17 +44,17 @@ void share_write(Params p, uint base, uint size, uint inner, uint lane, uint lan
 		 float sum)
 {
 	bool is_log = p.w[ROWS_LOG] != 0;
-	float scale = is_log ? log(sum) : 1.0 / sum;
+	float scale = is_log ? log(sum) : 1.0 / sum, turn[TURN];
 
-	for (uint begin = 0; begin < size; begin += lanes * TURN)
+	for (uint begin = 0; begin < size; begin += lanes * TURN) {
+		load_turn(p, base, size, inner, begin, lane, lanes, turn);
 		[[unroll]] for (uint t = 0; t < TURN; t++) {
 			uint i = begin + t * lanes + lane;
+			float d = turn[t] - most;
 
-			if (i < size) {
-				float d = load1(p.address[0], base + i * inner) - most;
-
+			if (i < size)
 				store1(p.address[PARAM_OUT], base + i * inner,
 				       is_log ? d - scale : exp(d) * scale);
-			}
 		}
+	}
 }
