@@ -21,6 +21,15 @@ float sum_of(float parts[TURN])
 	       ((parts[4] + parts[5]) + (parts[6] + parts[7]));
 }
 
+/* All are on their way before the first is looked at; beyond the last stands the last. */
+void load_turn(Params p, uint base, uint len, uint begin, out float turn[TURN])
+{
+	[[unroll]] for (uint t = 0; t < TURN; t++)
+		turn[t] = load1(p.address[0], base + min(begin + t * gl_WorkGroupSize.x +
+								 gl_LocalInvocationID.x,
+							 len - 1));
+}
+
 void main()
 {
 	Params p = Params(push.params);
@@ -31,34 +40,31 @@ void main()
 
 	uint lane = gl_LocalInvocationID.x, lanes = gl_WorkGroupSize.x, base = row * len;
 	uint flags = p.w[NORM_FLAGS], run = p.w[NORM_RUN], period = row % p.w[NORM_PERIOD];
-	float mean = 0.0, inv, parts[TURN];
+	float mean = 0.0, inv, parts[TURN], turn[TURN];
 
 	if ((flags & NORM_RMS) == 0) {
 		[[unroll]] for (uint t = 0; t < TURN; t++)
 			parts[t] = 0.0;
-		for (uint begin = 0; begin < len; begin += lanes * TURN)
-			[[unroll]] for (uint t = 0; t < TURN; t++) {
-				uint i = begin + t * lanes + lane;
-
-				if (i < len)
-					parts[t] += load1(p.address[0], base + i);
-			}
+		for (uint begin = 0; begin < len; begin += lanes * TURN) {
+			load_turn(p, base, len, begin, turn);
+			[[unroll]] for (uint t = 0; t < TURN; t++)
+				parts[t] += begin + t * lanes + lane < len ? turn[t] : 0.0;
+		}
 		mean = group_add(sum_of(parts)) / float(len);
 	}
 	[[unroll]] for (uint t = 0; t < TURN; t++)
 		parts[t] = 0.0;
-	for (uint begin = 0; begin < len; begin += lanes * TURN)
+	for (uint begin = 0; begin < len; begin += lanes * TURN) {
+		load_turn(p, base, len, begin, turn);
 		[[unroll]] for (uint t = 0; t < TURN; t++) {
-			uint i = begin + t * lanes + lane;
+			float d = begin + t * lanes + lane < len ? turn[t] - mean : 0.0;
 
-			if (i < len) {
-				float d = load1(p.address[0], base + i) - mean;
-
-				parts[t] += d * d;
-			}
+			parts[t] += d * d;
 		}
+	}
 	inv = 1.0 / sqrt(group_add(sum_of(parts)) / float(len) + uintBitsToFloat(p.w[NORM_EPSILON]));
-	for (uint begin = 0; begin < len; begin += lanes * TURN)
+	for (uint begin = 0; begin < len; begin += lanes * TURN) {
+		load_turn(p, base, len, begin, turn);
 		[[unroll]] for (uint t = 0; t < TURN; t++) {
 			uint i = begin + t * lanes + lane;
 
@@ -74,9 +80,10 @@ void main()
 					bias = load1(p.address[2],
 						     (flags & NORM_BIAS_EACH) != 0 ? each : shared_by);
 				store1(p.address[PARAM_OUT], base + i,
-				       (load1(p.address[0], base + i) - mean) * inv * scale + bias);
+				       (turn[t] - mean) * inv * scale + bias);
 			}
 		}
+	}
 	if (lane == 0) {
 		if ((flags & NORM_MEAN) != 0)
 			OutStatistic(p.address[PARAM_OUT + 1] + uint64_t(row) * 4ul).v = mean;

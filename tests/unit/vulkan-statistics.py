@@ -10,7 +10,7 @@ RECORD: the figures that it gave when they were last looked at, as JSON; --write
 
 Always wrong: a register that is spilled; fewer than MIN_WAVES waves on a SIMD in a matrix product or
 a convolution. Wrong under the driver of the record: fewer waves than there, a markedly lower share
-of multiplications in the innermost loop. Said only: markedly more registers than there; a pipeline
+of multiplications in the innermost loop, fewer loads on their way at once in what goes over rows. Said only: markedly more registers than there; a pipeline
 that is not on record, or not there any more. Exit status
 77 where RADV, the extension or a family is not known.
 """
@@ -36,6 +36,9 @@ FMA_TOLERANCE = 0.02
 HEAVY = re.compile(r'MatMul|Gemm|Conv')
 FMA = re.compile(r'v_(pk_)?(fma|fmac|mac|mad|madak|madmk|fmaak|fmamk)(_mix)?_(legacy_)?f(16|32)|'
                  r'v_dual_fma')
+# What memory's latency would hold up.
+ROWS = re.compile(r'Softmax|Reduce|normalisation')
+LOAD = re.compile(r'(flat|global|buffer)_load_')
 SKIPPED = 77
 
 
@@ -72,6 +75,19 @@ def fma_share(assembly):
     return round(count / len(best), 3) if count else 0.0
 
 
+def loads_at_once(assembly):
+    """The most loads between two waits for memory, in program order."""
+    best = count = 0
+    for text in assembly.splitlines():
+        words = text.split()
+        if words and LOAD.match(words[0]):
+            count += 1
+            best = max(best, count)
+        elif words and words[0] == 's_waitcnt' and 'vmcnt' in text:
+            count = 0
+    return best
+
+
 def figures_of(family, driver, pipeline):
     raw = pipeline['statistics']
     waves = raw['Subgroups per SIMD']
@@ -85,6 +101,8 @@ def figures_of(family, driver, pipeline):
     }
     if HEAVY.match(pipeline['name']):
         figures['fma'] = fma_share(pipeline['assembly'])
+    if ROWS.match(pipeline['name']):
+        figures['loads'] = loads_at_once(pipeline['assembly'])
     return figures
 
 
@@ -161,6 +179,8 @@ def since(old, new):
     if (new.get('fma') or 0) < (old.get('fma') or 0) - FMA_TOLERANCE:
         wrong.append(f'{new["fma"]} multiply-adds per instruction of the inner loop, '
                      f'{old["fma"]} before')
+    if new.get('loads', 0) < old.get('loads', 0):
+        wrong.append(f'{new["loads"]} loads at once, {old["loads"]} before')
     if new['vgprs'] > old['vgprs'] + VGPRS_TOLERANCE:
         said.append(f'{new["vgprs"]} vector registers, {old["vgprs"]} before')
     return wrong, said
