@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What follows a product or a convolution and is computed along with it: another slope below zero,
- * and limits. That is Relu, LeakyRelu and Clip. NaN, which compares with nothing, stays.
+ * What follows a product or a convolution and is computed along with it: a constant says which
+ * function, so that pipelines have the one that they need. 0 stands for another slope below zero, and
+ * limits, if anything at all: that is Relu, LeakyRelu and Clip. NaN, which compares with nothing, stays.
  *
  * With the parameters in hand, for who applies it many times: software devices compile each access to
  * memory to a loop over invocations.
  */
+#include "curves.glsl"
+
+layout(constant_id = ACTIVATION_ID) const uint CURVE = 0;
+
 struct Activation {
 	bool is_any;
 	float slope, low, high;
@@ -20,7 +25,11 @@ Activation activation_of(Params p)
 
 vec4 activate4(Activation a, vec4 x)
 {
-	if (a.is_any) {
+	if (CURVE != 0) {
+		/* One by one: fewer registers. */
+		[[unroll]] for (uint i = 0; i < 4; i++)
+			x[i] = curve(CURVE, vec4(x[i]), a.low, a.high).x;
+	} else if (a.is_any) {
 		x = mix(x, a.slope * x, lessThan(x, vec4(0.0)));
 		x = mix(x, vec4(a.low), lessThan(x, vec4(a.low)));
 		x = mix(x, vec4(a.high), greaterThan(x, vec4(a.high)));
@@ -30,13 +39,16 @@ vec4 activate4(Activation a, vec4 x)
 
 vec4 activate4(Params p, vec4 x)
 {
-	if (p.w[ACTIVATION] != 0)
+	if (CURVE != 0 || p.w[ACTIVATION] != 0)
 		x = activate4(activation_of(p), x);
 	return x;
 }
 
 float activate(Params p, float x)
 {
+	if (CURVE != 0)
+		return curve(CURVE, vec4(x), uintBitsToFloat(p.w[ACTIVATION_LOW]),
+			     uintBitsToFloat(p.w[ACTIVATION_HIGH])).x;
 	if (p.w[ACTIVATION] != 0) {
 		float low = uintBitsToFloat(p.w[ACTIVATION_LOW]);
 		float high = uintBitsToFloat(p.w[ACTIVATION_HIGH]);

@@ -8,7 +8,7 @@
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-#include "map.glsl"
+#include "curves.glsl"
 #include "math.glsl"
 
 layout(local_size_x_id = 0) in;
@@ -16,23 +16,6 @@ layout(constant_id = 1) const uint OPERATION = 0;
 layout(constant_id = 2) const uint QUADS = 1; /* per invocation */
 
 const bool BINARY = OPERATION <= MAP_PRELU;
-
-vec4 limit(vec4 x, vec4 low, vec4 high)
-{
-	return lesser(high, greater(low, x));
-}
-
-vec4 hard_sigmoid(vec4 x, float a, float b)
-{
-	return limit(a * x + b, vec4(0.0), vec4(1.0));
-}
-
-vec4 mish(vec4 x)
-{
-	vec4 e = exp_of(lesser(vec4(20.0), x)), n = e * (e + 2.0);
-
-	return x * (n / (n + 2.0));
-}
 
 vec4 apply(vec4 x, vec4 y, float a, float b)
 {
@@ -97,8 +80,6 @@ vec4 apply(vec4 x, vec4 y, float a, float b)
 		return sinh_of(x);
 	case MAP_COSH:
 		return cosh_of(x);
-	case MAP_TANH:
-		return tanh_of(x);
 	case MAP_ASINH:
 		return asinh_of(x);
 	case MAP_ACOSH:
@@ -111,32 +92,17 @@ vec4 apply(vec4 x, vec4 y, float a, float b)
 		return mix(x, a * x, lessThan(x, zero));
 	case MAP_THRESHOLDED_RELU:
 		return mix(zero, x, greaterThan(x, vec4(a)));
-	case MAP_ELU:
-		return mix(x, a * expm1_of(x), lessThan(x, zero));
 	case MAP_SELU:
 		return b * mix(x, a * expm1_of(x), lessThan(x, zero));
 	case MAP_CELU:
 		return greater(zero, x) + lesser(zero, a * expm1_of(x / a));
-	case MAP_GELU:
-		return x * normal_cdf(x);
-	case MAP_GELU_TANH:
-		return x * sigmoid_of(2.0 * (x * (0.797884561 + 0.0356774081 * (x * x))));
-	case MAP_SIGMOID:
-		return sigmoid_of(x);
-	case MAP_HARD_SIGMOID:
-		return hard_sigmoid(x, a, b);
-	case MAP_HARD_SWISH:
-		return x * hard_sigmoid(x, 1.0 / 6.0, 0.5);
-	case MAP_SWISH:
-		return x * sigmoid_of(a * x);
-	case MAP_MISH:
-		return mish(x);
 	case MAP_SOFTPLUS:
 		return greater(zero, x) + log1p_of(exp_of(-magnitude(x)));
 	case MAP_SOFTSIGN:
 		return divide(x, 1.0 + magnitude(x));
+	default:
+		return curve(OPERATION, x, a, b);
 	}
-	return x;
 }
 
 float parameter(Params p, uint i)

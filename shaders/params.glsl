@@ -20,8 +20,9 @@
 #define BATCH_END          43
 
 /* MatMul, Gemm, Conv and ConvTranspose: see activation.glsl */
+#define ACTIVATION_ID      15 /* of a constant of the pipeline's: a function of curves.glsl, or 0 */
 #define ACTIVATION         36 /* 0: none */
-#define ACTIVATION_SLOPE   37 /* the bits of floats */
+#define ACTIVATION_SLOPE   37 /* the bits of floats; the next two are a function's parameters, too */
 #define ACTIVATION_LOW     38
 #define ACTIVATION_HIGH    39
 

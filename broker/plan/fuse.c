@@ -48,6 +48,14 @@ static bool is_activation(const struct node *node)
 	case OP_RELU:
 	case OP_LEAKY_RELU:
 	case OP_CLIP:
+	case OP_TANH:
+	case OP_ELU:
+	case OP_GELU:
+	case OP_SIGMOID:
+	case OP_HARD_SIGMOID:
+	case OP_HARD_SWISH:
+	case OP_SWISH:
+	case OP_MISH:
 		return true;
 	default:
 		return false;

@@ -25,6 +25,7 @@ struct job {
 	struct vk_device *device;
 	enum vk_pipe pipe;
 	bool half;
+	uint32_t curve;
 	bool has_helper;
 	pthread_t helper;
 	VkPipeline pipeline;
@@ -53,7 +54,8 @@ static unsigned int count_processors(void)
 static bool is_taken(const struct job *jobs, unsigned int n, const struct vk_step *step)
 {
 	for (unsigned int i = 0; i < n; i++)
-		if (jobs[i].pipe == step->pipe && jobs[i].half == step->half)
+		if (jobs[i].pipe == step->pipe && jobs[i].half == step->half &&
+		    jobs[i].curve == step->curve)
 			return true;
 	return false;
 }
@@ -70,11 +72,14 @@ static unsigned int take_jobs(struct vk_device *device, const struct vk_lowered 
 	for (uint32_t i = 0; i < lowered->n_steps && !*ret_is_more; i++) {
 		const struct vk_step *step = &lowered->steps[i];
 
-		if (device->pipelines.pipelines[step->pipe][step->half] || is_taken(jobs, n, step))
+		if (*vk_pipeline_place(device, step->pipe, step->half, step->curve) ||
+		    is_taken(jobs, n, step))
 			continue;
 		if (n < most)
-			jobs[n++] = (struct job){
-				.device = device, .pipe = step->pipe, .half = step->half};
+			jobs[n++] = (struct job){.device = device,
+						 .pipe = step->pipe,
+						 .half = step->half,
+						 .curve = step->curve};
 		else
 			*ret_is_more = true;
 	}
@@ -88,7 +93,7 @@ static void *run(void *data)
 
 	job->result =
 		vk_pipeline_compile(job->device, vk_pipe_info(job->pipe, job->device->variant),
-				    job->half, &job->pipeline);
+				    job->half, job->curve, &job->pipeline);
 	return NULL;
 }
 
@@ -114,7 +119,8 @@ int vk_compile_some(struct vk_device *device, const struct vk_lowered *lowered)
 		if (jobs[i].result)
 			r = jobs[i].result;
 		else
-			vk_pipeline_put(device, jobs[i].pipe, jobs[i].half, jobs[i].pipeline);
+			vk_pipeline_put(device, jobs[i].pipe, jobs[i].half, jobs[i].curve,
+					jobs[i].pipeline);
 	}
 	if (r)
 		return error_fold(r);

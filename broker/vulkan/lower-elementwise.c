@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* From nodes to dispatches: what works element by element. See lowering.h. */
-#include <assert.h>
 #include <math.h>
 
 #include "shaders/map.glsl"
@@ -110,6 +109,18 @@ static uint8_t type_of_width(uint8_t dtype)
 	}
 }
 
+uint32_t vk_curve_of(const struct node *activation)
+{
+	switch (activation->op->kind) {
+	case OP_RELU:
+	case OP_LEAKY_RELU:
+	case OP_CLIP:
+		return 0;
+	default:
+		return function_of(activation);
+	}
+}
+
 void vk_set_activation(const struct vk_step *step, struct vk_params *params)
 {
 	const struct node *node = step->activation;
@@ -126,12 +137,9 @@ void vk_set_activation(const struct vk_step *step, struct vk_params *params)
 	case OP_LEAKY_RELU:
 		slope = node->params.elementwise.f[0];
 		break;
-	case OP_CLIP:
+	default:
 		low = node->params.elementwise.f[0];
 		high = node->params.elementwise.f[1];
-		break;
-	default:
-		assert(!"no activation");
 	}
 	w[ACTIVATION_SLOPE] = vk_float_bits(slope);
 	w[ACTIVATION_LOW] = vk_float_bits(low);

@@ -232,6 +232,23 @@ static bool has_half(const struct plan *plan, const struct node *node)
 	return false;
 }
 
+/* Along with the last step, or as one of its own in place. */
+static int lower_activation(struct lowering *l, const struct node *activation)
+{
+	const uint32_t curve = vk_curve_of(activation);
+	int r;
+
+	/* That takes more registers beside a convolution's than leave five waves of AMD's. */
+	if (curve == MAP_GELU && l->step->pipe == VK_PIPE_CONV) {
+		l->node = activation;
+		r = lower_add(l);
+		return r ? error_fold(r) : lower_elementwise(l);
+	}
+	l->step->activation = activation;
+	l->step->curve = curve;
+	return 0;
+}
+
 static int lower_node(struct lowering *l, const struct node *node)
 {
 	const uint32_t first = l->lowered->n_steps;
@@ -243,10 +260,10 @@ static int lower_node(struct lowering *l, const struct node *node)
 	r = lower_add(l);
 	if (!r)
 		r = lowerers[node->op->kind](l);
+	if (!r && node->activation != PLAN_NO_NODE)
+		r = lower_activation(l, &l->plan->nodes[node->activation]);
 	if (r)
 		return r < 0 ? error_fold(r) : r;
-	if (node->activation != PLAN_NO_NODE)
-		l->step->activation = &l->plan->nodes[node->activation];
 	for (uint32_t i = first; i < l->lowered->n_steps; i++)
 		l->lowered->steps[i].share = l->lowered->n_steps - first;
 	return 0;

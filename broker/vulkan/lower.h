@@ -39,6 +39,7 @@ struct vk_step {
 	const struct vk_pipe_info *info;
 	const struct node *node;       /* NULL: a copy */
 	const struct node *activation; /* that it computes as well; NULL: none */
+	uint32_t curve;                /* what the pipeline has for it, see pipeline.h */
 	uint32_t share;                /* of how many steps of its node it is one */
 	/* Other steps of its node that are so, too, neither read nor write what it writes. */
 	bool is_independent;

@@ -78,6 +78,8 @@ uint64_t vk_turns_conv(const struct vk_step *step, const struct vk_params *param
  * lower-elementwise.c.
  */
 void vk_set_activation(const struct vk_step *step, struct vk_params *params);
+/* The function that an activation's pipeline is to be compiled for; 0: its words say it all. */
+uint32_t vk_curve_of(const struct node *activation);
 
 /*
  * Adds a step behind those that the node has, with the node's operands; l->step is it from now on.

@@ -9,6 +9,7 @@
  */
 #include "vulkan/pipeline.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -498,6 +499,11 @@ void vk_pipelines_deinit(struct vk_device *device)
 		if (pipelines->pipelines[i / 2][i % 2])
 			device->vk.vkDestroyPipeline(device->handle,
 						     pipelines->pipelines[i / 2][i % 2], NULL);
+	for (int i = 0; i < VK_N_CURVES; i++)
+		for (int k = 0; k < 2 * VK_N_CURVED; k++)
+			if (pipelines->curved[i][k / 2][k % 2])
+				device->vk.vkDestroyPipeline(
+					device->handle, pipelines->curved[i][k / 2][k % 2], NULL);
 	if (pipelines->cache)
 		device->vk.vkDestroyPipelineCache(device->handle, pipelines->cache, NULL);
 	if (pipelines->layout)
@@ -532,19 +538,20 @@ bool vk_pipeline_can_compile(const struct vk_device *device, const struct vk_pip
 }
 
 int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info, bool half,
-			VkPipeline *ret)
+			uint32_t curve, VkPipeline *ret)
 {
 	const VkShaderModuleCreateInfo module_info = {
 		.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
 		.codeSize = half ? info->half_bytes : info->code_bytes,
 		.pCode = half ? info->half : info->code,
 	};
-	VkSpecializationMapEntry entries[VK_SPEC_MAX];
+	uint32_t constants[VK_SPEC_MAX + 1];
+	VkSpecializationMapEntry entries[VK_SPEC_MAX + 1];
 	const VkSpecializationInfo spec = {
-		.mapEntryCount = info->n_spec,
+		.mapEntryCount = info->n_spec + (curve != 0),
 		.pMapEntries = entries,
-		.dataSize = info->n_spec * sizeof(info->spec[0]),
-		.pData = info->spec,
+		.dataSize = sizeof(constants),
+		.pData = constants,
 	};
 	VkComputePipelineCreateInfo pipeline = {
 		.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
@@ -560,8 +567,11 @@ int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *inf
 	VkResult result;
 	int r;
 
-	for (uint32_t i = 0; i < info->n_spec; i++)
+	memcpy(constants, info->spec, sizeof(info->spec));
+	for (uint32_t i = 0; i <= info->n_spec; i++)
 		entries[i] = (VkSpecializationMapEntry){i, i * sizeof(uint32_t), sizeof(uint32_t)};
+	entries[info->n_spec].constantID = ACTIVATION_ID;
+	constants[info->n_spec] = curve;
 	r = vk_result(device->vk.vkCreateShaderModule(device->handle, &module_info, NULL,
 						      &pipeline.stage.module),
 		      "vkCreateShaderModule");
@@ -573,27 +583,40 @@ int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *inf
 	return vk_result(result, info->name);
 }
 
-void vk_pipeline_put(struct vk_device *device, enum vk_pipe pipe, bool half, VkPipeline pipeline)
+VkPipeline *vk_pipeline_place(struct vk_device *device, enum vk_pipe pipe, bool half,
+			      uint32_t curve)
 {
-	device->pipelines.pipelines[pipe][half] = pipeline;
+	struct vk_pipelines *pipelines = &device->pipelines;
+
+	if (curve == 0)
+		return &pipelines->pipelines[pipe][half];
+	assert(curve >= VK_FIRST_CURVE && curve < MAP_FLOATS && pipe < VK_N_CURVED);
+	return &pipelines->curved[curve - VK_FIRST_CURVE][pipe][half];
+}
+
+void vk_pipeline_put(struct vk_device *device, enum vk_pipe pipe, bool half, uint32_t curve,
+		     VkPipeline pipeline)
+{
+	*vk_pipeline_place(device, pipe, half, curve) = pipeline;
 	device->pipelines.dirty = true;
 }
 
-int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, bool half, VkPipeline *ret)
+int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, bool half, uint32_t curve,
+		    VkPipeline *ret)
 {
-	struct vk_pipelines *pipelines = &device->pipelines;
 	const struct vk_pipe_info *info = vk_pipe_info(pipe, device->variant);
+	VkPipeline *place = vk_pipeline_place(device, pipe, half, curve);
 	VkPipeline made;
 	int r;
 
 	if (!info || (half && !info->half))
 		return error_origin(-EINVAL);
-	if (!pipelines->pipelines[pipe][half]) {
-		r = vk_pipeline_compile(device, info, half, &made);
+	if (!*place) {
+		r = vk_pipeline_compile(device, info, half, curve, &made);
 		if (r)
 			return error_fold(r);
-		vk_pipeline_put(device, pipe, half, made);
+		vk_pipeline_put(device, pipe, half, curve, made);
 	}
-	*ret = pipelines->pipelines[pipe][half];
+	*ret = *place;
 	return 0;
 }

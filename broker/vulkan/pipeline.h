@@ -12,6 +12,7 @@
 #include <volk.h>
 
 #include "plan/executor.h"
+#include "shaders/map.glsl"
 
 struct vk_device;
 
@@ -24,7 +25,8 @@ enum vk_pipe {
 	VK_PIPE_CONV_NARROW,            /* less than VK_CONV_FEW, as in depthwise convolution */
 	VK_PIPE_CONV_VOLUME,            /* with a depth */
 	VK_PIPE_CONV_TRANSPOSE,
-	VK_PIPE_SOFTMAX,
+	VK_N_CURVED, /* those before it may have an activation */
+	VK_PIPE_SOFTMAX = VK_N_CURVED,
 	VK_PIPE_SOFTMAX_ROWS, /* one workgroup per row */
 	VK_PIPE_REDUCE,
 	VK_PIPE_REDUCE_ROWS, /* one workgroup per sum */
@@ -113,11 +115,20 @@ struct vk_pipe_info {
 	uint32_t tile_rows, tile_cols; /* of the output, per workgroup; elements in tile_cols */
 };
 
+/*
+ * Pipelines of products and convolutions also compute an activation along: straight lines in all of
+ * them, and one function of shaders/curves.glsl, by its number in map.glsl, if compiled for it. 0
+ * is none.
+ */
+enum { VK_FIRST_CURVE = MAP_TANH, VK_N_CURVES = MAP_FLOATS - VK_FIRST_CURVE };
+
 struct vk_pipelines {
 	VkPipelineLayout layout; /* push constant: the address of a struct vk_params */
 	VkPipelineCache cache;
-	VkPipeline pipelines[VK_PIPE_COUNT][2]; /* [1]: for float16 */
-	bool has_run[VK_PIPE_COUNT][2];         /* so the driver has nothing left to compile */
+	VkPipeline pipelines[VK_PIPE_COUNT][2]; /* [1]: for float16; here and below */
+	VkPipeline curved[VK_N_CURVES][VK_N_CURVED][2];
+	bool has_run[VK_PIPE_COUNT][2]; /* so the driver has nothing left to compile */
+	bool curved_has_run[VK_N_CURVES][VK_N_CURVED][2];
 	char *path; /* of the cache on disk, NULL: none; lives as long as the executor */
 	bool dirty;
 };
@@ -147,12 +158,17 @@ int vk_pipelines_init(struct vk_device *device);
 void vk_pipelines_deinit(struct vk_device *device);
 
 /* Compiles it, for float16 if @half, unless that was done. Return: 0 or negative errno. */
-int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, bool half, VkPipeline *ret);
+int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, bool half, uint32_t curve,
+		    VkPipeline *ret);
 /* Keeps one that vk_pipeline_compile() made; there is none yet. */
-void vk_pipeline_put(struct vk_device *device, enum vk_pipe pipe, bool half, VkPipeline pipeline);
+void vk_pipeline_put(struct vk_device *device, enum vk_pipe pipe, bool half, uint32_t curve,
+		     VkPipeline pipeline);
+/* Where it is kept: VK_NULL_HANDLE until it is compiled. */
+VkPipeline *vk_pipeline_place(struct vk_device *device, enum vk_pipe pipe, bool half,
+			      uint32_t curve);
 /* Has the device the elements of 8 and 16 bits that the code loads and stores? */
 bool vk_pipeline_can_compile(const struct vk_device *device, const struct vk_pipe_info *info,
 			     bool half);
 /* Compiles without keeping. Any thread, while the device is open. Return: 0 or negative errno. */
 int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info, bool half,
-			VkPipeline *ret);
+			uint32_t curve, VkPipeline *ret);

@@ -552,13 +552,13 @@ int vulkan_block_read(struct executor *executor, struct exec_block *block, uint8
 }
 
 static void count_compiled(struct vk_device *device, const struct vk_pipe_info *info, bool half,
-			   uint32_t *n_compiled, uint32_t *n_refused)
+			   uint32_t curve, uint32_t *n_compiled, uint32_t *n_refused)
 {
 	VkPipeline pipeline;
 
 	if (!vk_pipeline_can_compile(device, info, half))
 		return;
-	if (vk_pipeline_compile(device, info, half, &pipeline)) {
+	if (vk_pipeline_compile(device, info, half, curve, &pipeline)) {
 		(*n_refused)++;
 		return;
 	}
@@ -595,8 +595,13 @@ int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
 
 				if (!info)
 					continue;
-				count_compiled(device, info, false, &n_compiled, &n_refused);
-				count_compiled(device, info, true, &n_compiled, &n_refused);
+				count_compiled(device, info, false, 0, &n_compiled, &n_refused);
+				count_compiled(device, info, true, 0, &n_compiled, &n_refused);
+				/* Of each shader one. */
+				if (pipe == VK_PIPE_MATMUL || pipe == VK_PIPE_CONV ||
+				    (pipe >= VK_PIPE_CONV_FEW && pipe < VK_N_CURVED))
+					count_compiled(device, info, false, MAP_GELU, &n_compiled,
+						       &n_refused);
 			}
 	}
 	*ret_n_compiled = n_compiled;

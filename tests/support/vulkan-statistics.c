@@ -127,7 +127,8 @@ static char *assembly_of(struct vk_device *device, const VkPipelineExecutableInf
 	return text;
 }
 
-static bool print_pipeline(struct vk_device *device, const struct vk_pipe_info *info)
+static bool print_pipeline(struct vk_device *device, const struct vk_pipe_info *info,
+			   uint32_t curve)
 {
 	VkPipelineExecutableStatisticKHR figures[MAX_FIGURES];
 	VkPipelineExecutableInfoKHR which = {
@@ -140,7 +141,7 @@ static bool print_pipeline(struct vk_device *device, const struct vk_pipe_info *
 	uint32_t n = MAX_FIGURES, n_parts = 1;
 	char *assembly;
 
-	if (vk_pipeline_compile(device, info, false, &which.pipeline))
+	if (vk_pipeline_compile(device, info, false, curve, &which.pipeline))
 		return false;
 	whole.pipeline = which.pipeline;
 	for (uint32_t i = 0; i < n; i++)
@@ -161,6 +162,8 @@ static bool print_pipeline(struct vk_device *device, const struct vk_pipe_info *
 	printf(", \"constants\": [");
 	for (uint32_t i = 0; i < info->n_spec; i++)
 		printf("%s%u", i ? ", " : "", info->spec[i]);
+	if (curve)
+		printf(", %u", curve);
 	printf("], \"subgroup\": %u,\n\"statistics\": {", part.subgroupSize);
 	for (uint32_t i = 0; i < n; i++) {
 		printf("%s", i ? ", " : "");
@@ -193,6 +196,17 @@ static int skip(const char *why)
 	return SKIPPED;
 }
 
+/* The same with the activation that takes the most registers of those it may have; see lower.c. */
+static bool print_curved(struct vk_device *device, const struct vk_pipe_info *info, int pipe)
+{
+	const bool is_tiled = pipe >= VK_PIPE_CONV && pipe < VK_PIPE_CONV_FEW;
+
+	if (pipe >= VK_N_CURVED)
+		return true;
+	printf(",\n");
+	return print_pipeline(device, info, is_tiled ? MAP_GELU_TANH : MAP_GELU);
+}
+
 static bool print_device(struct vk_device *device)
 {
 	bool is_first = true;
@@ -210,7 +224,7 @@ static bool print_device(struct vk_device *device)
 			continue;
 		printf("%s\n", is_first ? "" : ",");
 		is_first = false;
-		if (!print_pipeline(device, info)) {
+		if (!print_pipeline(device, info, 0) || !print_curved(device, info, pipe)) {
 			fprintf(stderr, "%s does not compile %s\n", device->name, info->name);
 			return false;
 		}
