@@ -4,7 +4,8 @@
  *
  * An activation behind a MatMul, Gemm, Conv or ConvTranspose costs more to begin, and to read and
  * write its elements again, than to compute. Executors apply it to a part of the result while that
- * is at hand. These are the activations that every device can: straight lines, without branches.
+ * is at hand. These are the activations that every device can: is_activation() has those of
+ * shaders/activation.glsl.
  *
  * Nodes stay what and where they are. An activation only becomes one that works in place: what it
  * reads has the bytes of what it writes, which may be the task's own. Other elementwise nodes work
