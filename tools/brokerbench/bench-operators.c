@@ -97,6 +97,10 @@ static const struct operator_row rows[] = {
 	WINDOW(OPERATOR_CONV8, 64, 56, 64, 3, 1, 1, 1, 1, false),
 	WINDOW(OPERATOR_CONV8, 256, 14, 256, 3, 1, 1, 1, 1, false),
 	WINDOW(OPERATOR_CONV8, 64, 56, 256, 1, 1, 1, 0, 1, false),
+	WINDOW(OPERATOR_CONV8_QUANTIZED, 16, 8, 16, 3, 1, 1, 1, 1, true),
+	WINDOW(OPERATOR_CONV8_QUANTIZED, 64, 56, 64, 3, 1, 1, 1, 1, false),
+	WINDOW(OPERATOR_CONV8_QUANTIZED, 256, 14, 256, 3, 1, 1, 1, 1, false),
+	WINDOW(OPERATOR_CONV8_QUANTIZED, 64, 56, 256, 1, 1, 1, 0, 1, false),
 	DEPTHWISE(16, 8, 3, 1, true),
 	DEPTHWISE(512, 7, 3, 1, true),
 	DEPTHWISE(32, 112, 3, 1, false),
@@ -223,6 +227,9 @@ static int operands_init(struct operands *operands, const struct operator_shape 
 	fill(operands->x, sizes.x, operator_is_int8(shape), 1);
 	fill(operands->weights, sizes.weights, operator_is_int8(shape), 2);
 	fill(operands->bias, sizes.bias, false, 3);
+	/* Scales, of sums of some hundred thousands. */
+	for (size_t i = 0; shape->kind == OPERATOR_CONV8_QUANTIZED && i < sizes.bias; i++)
+		operands->bias[i] = 1e-4f * (1 + fabsf(operands->bias[i]));
 	if (has_own_layout(shape))
 		transpose(operands->x, shape->channels, (size_t)shape->size * shape->size,
 			  operands->x_last);
@@ -237,7 +244,7 @@ static bool is_same(const struct operator_shape *shape, const struct operands *o
 	const double terms = operator_flops(shape) / (2.0 * (double)n);
 
 	if (operator_is_int8(shape))
-		return memcmp(ours, theirs, n * sizeof(int32_t)) == 0;
+		return memcmp(ours, theirs, n * operator_y_bytes(shape)) == 0;
 	for (size_t i = 0; i < n; i++)
 		if (!(fabs((double)ours[i] - (double)theirs[i]) <= 1e-6 * (terms + 16)))
 			return false;
@@ -357,7 +364,7 @@ static int run(struct bench_env *env)
 		for (unsigned int n = 1; n <= (is_shared ? 2 : 1); n++) {
 			/* oneDNN has no convolution of bytes channel after channel but a plain one.
 			 */
-			if (!r && rows[i].shape.kind != OPERATOR_CONV8)
+			if (!r && !operator_is_conv8(&rows[i].shape))
 				r = compare(env, library, &rows[i], false, n);
 			if (!r && is_window)
 				r = compare(env, library, &rows[i], true, n);

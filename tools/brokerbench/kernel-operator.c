@@ -37,7 +37,11 @@ struct kernel_operator {
 	size_t n_units;
 	crew_fn *fn;
 	struct crew *crew;
+	struct cpu_requantize requantize;
 };
+
+/* Of what is quantized: both of it that there is one of for all channels. */
+static const float scale_one = 1;
 
 /* ---- functions of a crew -------------------------------------------------------------------- */
 
@@ -284,6 +288,15 @@ static int prepare_conv8(struct kernel_operator *kernel, const struct operator_d
 		.window = window_of(&kernel->shape, data),
 		.weights_signed = true,
 	};
+	if (kernel->shape.kind == OPERATOR_CONV8_QUANTIZED) {
+		kernel->requantize = (struct cpu_requantize){
+			.a = {data->bias, true},
+			.b = {&scale_one, false},
+			.y = &scale_one,
+			.y_signed = true,
+		};
+		kernel->conv8.requantize = &kernel->requantize;
+	}
 	kernel->fn = run_conv8;
 	kernel->n_units = cpu_int8_conv_units(&kernel->conv8.window);
 	kernel->packed = memory(kernel->kernels8->pack_conv_size(&kernel->conv8.window));
@@ -396,6 +409,7 @@ int kernel_operator_new(const struct operator_shape *shape, const struct operato
 		r = prepare_conv(kernel, data);
 		break;
 	case OPERATOR_CONV8:
+	case OPERATOR_CONV8_QUANTIZED:
 		r = prepare_conv8(kernel, data);
 		break;
 	case OPERATOR_MAX_POOL:

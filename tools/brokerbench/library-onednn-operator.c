@@ -48,6 +48,7 @@ struct preparation {
 	int names[N_OPERANDS];            /* DNNL_ARG_* */
 	dnnl_query_t queries[N_OPERANDS]; /* 0: lies as wanted */
 	union operation operation;
+	dnnl_primitive_attr_t attributes; /* NULL: none */
 	dnnl_status_t status;
 };
 
@@ -89,7 +90,7 @@ static void prepare_matmul(struct preparation *p)
 static void prepare_convolution(struct preparation *p, bool own_layout)
 {
 	const struct operator_shape *s = p->shape;
-	const bool is_int8 = s->kind == OPERATOR_CONV8, is_grouped = s->group > 1;
+	const bool is_int8 = operator_is_int8(s), is_grouped = s->group > 1;
 	const dnnl_format_tag_t picture = own_layout ? dnnl_format_tag_any : dnnl_abcd;
 	const dnnl_dims_t x = {1, s->channels, s->size, s->size}, bias = {s->out_channels};
 	const dnnl_dims_t weights = {s->out_channels, s->channels, s->kernel, s->kernel};
@@ -106,7 +107,10 @@ static void prepare_convolution(struct preparation *p, bool own_layout)
 		is_grouped ? dnnl_abcde : dnnl_abcd, dnnl_format_tag_any);
 	if (!is_int8)
 		operand(p, BIAS, DNNL_ARG_BIAS, 0, 1, bias, dnnl_f32, dnnl_a, dnnl_a);
-	operand(p, Y, DNNL_ARG_DST, dnnl_query_dst_md, 4, y, is_int8 ? dnnl_s32 : dnnl_f32,
+	operand(p, Y, DNNL_ARG_DST, dnnl_query_dst_md, 4, y,
+		s->kind == OPERATOR_CONV8_QUANTIZED ? dnnl_s8
+		: is_int8                           ? dnnl_s32
+						    : dnnl_f32,
 		dnnl_abcd, picture);
 	p->status |= p->dnn->dnnl_dilated_convolution_forward_desc_init(
 		&p->operation.convolution, dnnl_forward_inference, dnnl_convolution_direct,
@@ -196,6 +200,7 @@ static void describe(struct preparation *p, bool own_layout)
 		break;
 	case OPERATOR_CONV:
 	case OPERATOR_CONV8:
+	case OPERATOR_CONV8_QUANTIZED:
 		prepare_convolution(p, own_layout);
 		break;
 	case OPERATOR_MAX_POOL:
@@ -207,6 +212,17 @@ static void describe(struct preparation *p, bool own_layout)
 		prepare_rows(p);
 		break;
 	}
+}
+
+/* A scale of each out channel. */
+static void scale_channels(struct preparation *p, const float *scales)
+{
+	struct onednn *dnn = p->dnn;
+
+	p->status |= dnn->dnnl_primitive_attr_create(&p->attributes);
+	if (!p->status)
+		p->status = dnn->dnnl_primitive_attr_set_output_scales(
+			p->attributes, p->shape->out_channels, 1 << 1, scales);
 }
 
 int onednn_operator_new(struct library *library, const struct operator_shape *shape,
@@ -226,8 +242,10 @@ int onednn_operator_new(struct library *library, const struct operator_shape *sh
 	/* How the work is cut is decided when a primitive is made. */
 	dnn->omp_set_num_threads((int)n_threads);
 	describe(&p, own_layout);
+	if (shape->kind == OPERATOR_CONV8_QUANTIZED)
+		scale_channels(&p, data->bias);
 	if (!p.status)
-		p.status = dnn->dnnl_primitive_desc_create(&description, &p.operation, NULL,
+		p.status = dnn->dnnl_primitive_desc_create(&description, &p.operation, p.attributes,
 							   dnn->engine, NULL);
 	for (int i = 0; i < N_OPERANDS && !p.status; i++)
 		if (p.is_there[i])
@@ -236,6 +254,8 @@ int onednn_operator_new(struct library *library, const struct operator_shape *sh
 		p.status = dnn->dnnl_primitive_create(&p.operator->primitive, description);
 	if (description)
 		dnn->dnnl_primitive_desc_destroy(description);
+	if (p.attributes)
+		dnn->dnnl_primitive_attr_destroy(p.attributes);
 	dnn->omp_set_num_threads(1);
 	if (p.status) {
 		onednn_operator_free(&p.operator->operator);

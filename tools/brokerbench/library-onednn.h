@@ -26,6 +26,9 @@ _Static_assert(DNNL_VERSION_MAJOR == 2, "built only with headers of version 2");
 	f(dnnl_softmax_forward_desc_init);             \
 	f(dnnl_layer_normalization_forward_desc_init); \
 	f(dnnl_eltwise_forward_desc_init);             \
+	f(dnnl_primitive_attr_create);                 \
+	f(dnnl_primitive_attr_destroy);                \
+	f(dnnl_primitive_attr_set_output_scales);      \
 	f(dnnl_primitive_desc_create);                 \
 	f(dnnl_primitive_desc_destroy);                \
 	f(dnnl_primitive_desc_query_md);               \

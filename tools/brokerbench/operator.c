@@ -19,11 +19,12 @@ struct operator_sizes operator_sizes(const struct operator_shape *shape)
 		return (struct operator_sizes){m * k, k * n, n, m * n};
 	case OPERATOR_CONV:
 	case OPERATOR_CONV8:
+	case OPERATOR_CONV8_QUANTIZED:
 		return (struct operator_sizes){
 			.x = shape->channels * pixels,
 			.weights =
 				(size_t)shape->out_channels * shape->channels / shape->group * taps,
-			.bias = shape->kind == OPERATOR_CONV ? shape->out_channels : 0,
+			.bias = shape->kind == OPERATOR_CONV8 ? 0 : shape->out_channels,
 			.y = shape->out_channels * out * out,
 		};
 	case OPERATOR_MAX_POOL:
@@ -46,6 +47,7 @@ void operator_describe(const struct operator_shape *shape, char *text, size_t by
 		[OPERATOR_GEMM] = "Gemm",
 		[OPERATOR_CONV] = "Conv",
 		[OPERATOR_CONV8] = "Conv int8",
+		[OPERATOR_CONV8_QUANTIZED] = "Conv int8 quantized",
 		[OPERATOR_MAX_POOL] = "MaxPool",
 		[OPERATOR_AVERAGE_POOL] = "AveragePool",
 		[OPERATOR_GLOBAL_AVERAGE_POOL] = "GlobalAveragePool",
@@ -88,6 +90,7 @@ double operator_flops(const struct operator_shape *shape)
 		return 2.0 * shape->m * shape->k * shape->n;
 	case OPERATOR_CONV:
 	case OPERATOR_CONV8:
+	case OPERATOR_CONV8_QUANTIZED:
 		return 2.0 * shape->channels / shape->group * shape->kernel * shape->kernel *
 		       (double)operator_sizes(shape).y;
 	default:
@@ -100,6 +103,6 @@ double operator_bytes(const struct operator_shape *shape)
 	const struct operator_sizes sizes = operator_sizes(shape);
 
 	if (operator_is_int8(shape))
-		return (double)(sizes.x + sizes.weights + 4 * sizes.y);
+		return (double)(sizes.x + sizes.weights + operator_y_bytes(shape) * sizes.y);
 	return 4.0 * (double)(sizes.x + sizes.weights + sizes.bias + sizes.y);
 }

@@ -13,6 +13,7 @@ enum operator_kind {
 	OPERATOR_GEMM,    /* transposed weights, and a bias of each column */
 	OPERATOR_CONV,    /* with a bias */
 	OPERATOR_CONV8,
+	OPERATOR_CONV8_QUANTIZED, /* into signed bytes, by a scale of each out channel */
 	OPERATOR_MAX_POOL,
 	OPERATOR_AVERAGE_POOL, /* without the padding */
 	OPERATOR_GLOBAL_AVERAGE_POOL,
@@ -36,14 +37,14 @@ struct operator_shape {
 };
 
 /*
- * Its operands: floats, or bytes and 32 bits. In ONNX's layout; with @channels_last, x and y of a
- * window have their channels last.
+ * Its operands: floats, or bytes, and 32 bits of the result. In ONNX's layout; with @channels_last,
+ * x and y of a window have their channels last.
  */
 struct operator_data {
 	bool channels_last;
 	const void *x;
 	const void *weights; /* of a norm: the scale */
-	const float *bias;
+	const float *bias;   /* of a quantized convolution: the scales */
 	void *y;
 };
 
@@ -54,7 +55,19 @@ static inline uint32_t operator_is_window(const struct operator_shape *shape)
 
 static inline uint32_t operator_is_int8(const struct operator_shape *shape)
 {
-	return shape->kind == OPERATOR_MATMUL8 || shape->kind == OPERATOR_CONV8;
+	return shape->kind == OPERATOR_MATMUL8 || shape->kind == OPERATOR_CONV8 ||
+	       shape->kind == OPERATOR_CONV8_QUANTIZED;
+}
+
+static inline bool operator_is_conv8(const struct operator_shape *shape)
+{
+	return operator_is_window(shape) && operator_is_int8(shape);
+}
+
+/* Bytes of an element of the result. */
+static inline size_t operator_y_bytes(const struct operator_shape *shape)
+{
+	return shape->kind == OPERATOR_CONV8_QUANTIZED ? 1 : 4;
 }
 
 /* Width and height of a window's output. */
