@@ -129,16 +129,50 @@ void CPU_FN(i8_pack_conv)(const struct cpu_int8_conv *conv, void *to)
 	}
 }
 
-static float conv_scale(const struct cpu_int8_conv *conv, size_t channel)
+/* Of out channels [channel, channel + m) the zero points, negative. Return: whether any is not 0.
+ */
+static bool conv_zeros(const struct cpu_int8_conv *conv, size_t channel, size_t m, int32_t *to)
 {
-	const struct cpu_requantize *q = conv->requantize;
+	const struct cpu_zeros *zeros = &conv->weights_zero;
+	const int32_t sign = conv->weights_signed ? 0x80 : 0;
+	const uint8_t *bytes = zeros->of;
+	uint32_t any = 0;
 
-	return q->b.of[0] * q->a.of[q->a.each ? channel : 0] / q->y[0];
+	if (!bytes || !zeros->each) {
+		const int32_t zero = i8_zero(zeros, 0, conv->weights_signed, 0);
+
+		for (size_t i = 0; i < m; i++)
+			to[i] = -zero;
+		return zero != 0;
+	}
+	bytes += channel;
+	CPU_INDEPENDENT
+	for (size_t i = 0; i < m; i++) {
+		const int32_t zero = (bytes[i] ^ sign) - sign;
+
+		any |= (uint32_t)zero;
+		to[i] = -zero;
+	}
+	return any != 0;
+}
+
+static void conv_scales(const struct cpu_requantize *q, size_t channel, size_t m, float *to)
+{
+	const float *a = q->a.of + (q->a.each ? channel : 0), b = q->b.of[0], y = q->y[0];
+
+	if (!q->a.each) {
+		for (size_t i = 0; i < m; i++)
+			to[i] = b * a[0] / y;
+		return;
+	}
+	CPU_INDEPENDENT
+	for (size_t i = 0; i < m; i++)
+		to[i] = b * a[i] / y;
 }
 
 /*
- * What is known of out channels [channel, channel + m) beforehand. Return: whether their sums lack
- * anything.
+ * What is known of out channels [channel, channel + m) beforehand: loops that compilers make
+ * vectors of, as there may be few pixels to each. Return: whether their sums lack anything.
  */
 static bool conv_rows(const struct cpu_int8_conv *conv, size_t channel, size_t m,
 		      const int32_t *row_sums, struct i8_finish *finish,
@@ -147,20 +181,23 @@ static bool conv_rows(const struct cpu_int8_conv *conv, size_t channel, size_t m
 	const uint8_t flip = i8_flip(conv->weights_signed, conv->x_signed);
 	const uint32_t x_zero = (uint32_t)i8_zero(&conv->x_zero, 0, conv->x_signed, flip);
 	const uint32_t depth = (uint32_t)conv_taps(&conv->window);
-	uint32_t any = 0, any_add = 0;
+	const bool any = conv_zeros(conv, channel, m, work->row_zero);
+	uint32_t *const add = (uint32_t *)work->row_add;
+	uint32_t any_add = 0;
 
+	CPU_INDEPENDENT
 	for (size_t i = 0; i < m; i++) {
-		const uint32_t zero = (uint32_t)i8_zero(&conv->weights_zero, channel + i,
-							conv->weights_signed, 0);
-		const uint32_t bias = conv->bias ? (uint32_t)conv->bias[channel + i] : 0;
+		add[i] = -x_zero * ((uint32_t)row_sums[i] + depth * (uint32_t)work->row_zero[i]);
+		any_add |= add[i];
+	}
+	if (conv->bias) {
+		const int32_t *bias = conv->bias + channel;
 
-		any |= zero;
-		work->row_zero[i] = (int32_t)-zero;
-		work->row_add[i] =
-			(int32_t)(bias - x_zero * (uint32_t)row_sums[i] + depth * zero * x_zero);
-		any_add |= (uint32_t)work->row_add[i];
-		if (conv->requantize)
-			work->row_scale[i] = conv_scale(conv, channel + i);
+		CPU_INDEPENDENT
+		for (size_t i = 0; i < m; i++) {
+			add[i] += (uint32_t)bias[i];
+			any_add |= add[i];
+		}
 	}
 	*finish = (struct i8_finish){.row_add = work->row_add};
 	if (any) {
@@ -168,6 +205,7 @@ static bool conv_rows(const struct cpu_int8_conv *conv, size_t channel, size_t m
 		finish->row[0] = work->row_zero;
 	}
 	if (conv->requantize) {
+		conv_scales(conv->requantize, channel, m, work->row_scale);
 		CPU_FN(i8_finish_bytes)(conv->requantize, finish);
 		finish->row_scale = work->row_scale;
 	}
