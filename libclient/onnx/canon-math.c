@@ -234,6 +234,20 @@ void canon_softmax(struct graph *graph)
 	canon_out(graph, 0, canon_reshape(graph, y, &x->shape));
 }
 
+/* Only the sum, or whatever goes over elements, is left out: what is done to each of them is not. */
+static struct tensor *reduce_along_nothing(struct graph *graph, struct tensor *x)
+{
+	const char *op = graph->node->proto->op_type;
+
+	if (!strcmp(op, "ReduceL1") || !strcmp(op, "ReduceL2"))
+		return canon_unary(graph, "Abs", x, NULL, 0);
+	if (!strcmp(op, "ReduceSumSquare"))
+		return canon_binary(graph, "Mul", x, x);
+	if (!strcmp(op, "ReduceLogSum"))
+		return canon_unary(graph, "Log", x, NULL, 0);
+	return canon_nothing(graph, x);
+}
+
 void canon_reduce(struct graph *graph)
 {
 	struct tensor *x = canon_in(graph, 0);
@@ -247,7 +261,7 @@ void canon_reduce(struct graph *graph)
 	if (!canon_attr_or_input(graph, "axes", 1, &given, &n) || !list)
 		return;
 	if (n == 0 && keeps) {
-		canon_out(graph, 0, canon_nothing(graph, x));
+		canon_out(graph, 0, reduce_along_nothing(graph, x));
 		return;
 	}
 	if (n > 0 && !canon_axes(graph, given, n, rank, axes))

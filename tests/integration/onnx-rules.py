@@ -274,6 +274,23 @@ def add_attention(model, rng):
                    onnx.FLOAT, [1, 1, rows, values], wanted, scale=scale)
 
 
+def add_reductions_along_nothing(model):
+    """Only the sum is left out: squares, absolute values and logarithms are not."""
+    x = [-1.5, 0.25, -0.0, 3.0, math.inf, -8.0, 0.5, 250.0]
+    logs = [math.log(value) if value else -math.inf for value in map(abs, x)]
+    wanted = {'L1': [abs(value) for value in x], 'L2': [abs(value) for value in x],
+              'SumSquare': [value * value for value in x], 'LogSum': logs}
+    for dtype, dims in ((onnx.FLOAT, [1, 2, 1, 2, 1, 1, 1, 2]), (onnx.FLOAT16, [8]), (onnx.FLOAT, [4, 2])):
+        none = model.constant(onnx.INT64, [0], [])
+        for kind in ('L1', 'L2', 'SumSquare', 'LogSum', 'LogSumExp', 'Sum', 'Mean', 'Max', 'Min', 'Prod'):
+            values = list(map(abs, x)) if kind == 'LogSum' else x
+            make = model.constant if dims == [4, 2] else model.input
+            inputs = [make(dtype, dims, values)] + ([none] if dtype == onnx.FLOAT16 else [])
+            # In float16, 250 has a square that is there just so.
+            model.node(f'Reduce{kind}', inputs, dtype, dims, wanted.get(kind, x), noop_with_empty_axes=1,
+                       keepdims=0)
+
+
 def main():
     os.environ.pop('RINGBROKER_SOCKET', None)
     rng = random.Random(8)
@@ -284,6 +301,7 @@ def main():
         for add_all in ((lambda m: add_mean_variance(m, rng), lambda m: add_lrn(m, rng), add_hardmax,
                          add_shrinks, lambda m: add_training(m, rng)),
                         (add_powers, add_clips, add_known), (add_denormals,),
+                        (add_reductions_along_nothing,),
                         (add_caches, lambda m: add_attention(m, rng))):
             model = Model(folder, 24 if add_caches in add_all else 17)
             for add in add_all:

@@ -352,6 +352,14 @@ static void test_reductions(void **state)
 		{"ReduceMean", 18, "f32[0]", "", "f32[1]", NAN},
 		{"ReduceL1", 18, "i32[0]", "", "i32[1]", 0},
 		{"ReduceLogSum", 18, "i32[0]", "", "has no elements"},
+		/* Along nothing, what is done to each element is. */
+		{"ReduceL1", 18, "f32[2,0]", "noop_with_empty_axes=1", "f32[2,0]"},
+		{"ReduceLogSum", 18, "f16[0] {}", "noop_with_empty_axes=1", "f16[0]"},
+		{"ReduceL1", 18, "{-3}", "noop_with_empty_axes=1", "i64[1]", 3},
+		{"ReduceL2", 18, "{-3} {}", "noop_with_empty_axes=1", "i64[1]", 3},
+		{"ReduceSumSquare", 18, "{-3}", "noop_with_empty_axes=1", "i64[1]", 9},
+		{"ReduceProd", 18, "{-3} {}", "noop_with_empty_axes=1", "i64[1]", -3},
+		{"ReduceLogSum", 18, "{3}", "noop_with_empty_axes=1", "int64"},
 	};
 
 	CHECK_ALL(ones);
