@@ -125,13 +125,19 @@ struct tensor *bfloat_in(struct graph *graph, struct tensor *tensor)
 }
 
 /* The input that says what type output @i has; ONNX_ABSENT: it is always float32. */
-static uint32_t type_giver(const struct graph *graph, unsigned int i)
+static uint32_t type_giver(struct graph *graph, unsigned int i)
 {
 	const struct model_node *node = graph->node;
 	const char *op = node->proto->op_type;
 
 	if (!strcmp(op, "LayerNormalization") && i > 0)
 		return ONNX_ABSENT;
+	if (!strcmp(op, "DequantizeLinear")) {
+		const int64_t asked = canon_int(graph, "output_dtype", 0);
+
+		if (asked && asked != RBK_ONNX_BF16)
+			return ONNX_ABSENT;
+	}
 	if (!strcmp(op, "RMSNormalization"))
 		return node->in[1];
 	if (!strcmp(op, "BatchNormalization") && i > 0)

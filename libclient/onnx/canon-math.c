@@ -26,12 +26,27 @@ static struct tensor *gemm_of_nothing(struct graph *graph, struct tensor *const 
 		canon_binary(graph, "Mul", in[2], graph_scalar(graph, in[2]->dtype, (double)beta)));
 }
 
+/* Return: NULL: there is more to it than a product and one bias for each column. */
+static struct tensor *gemm_of_nibbles(struct graph *graph, struct tensor *const *in,
+				      const struct attr *attrs)
+{
+	struct tensor *b = attrs[3].i ? nibbles_transpose(graph, in[1]) : in[1], *bias = in[2];
+
+	if (attrs[0].f != 1 || attrs[2].i || in[0]->shape.rank != 2)
+		return NULL;
+	if (bias && (attrs[1].f != 1 || bias->shape.rank != 1 || bias->shape.dynamic ||
+		     bias->shape.dims[0] != b->shape.dims[1] || bias->dtype != b->dtype))
+		return NULL;
+	return nibbles_multiply(graph, in[0], b, bias);
+}
+
 void canon_gemm(struct graph *graph)
 {
 	/* Of opset 6: the bias may be broadcast, as it always may be since. */
 	canon_int(graph, "broadcast", 0);
 	{
-		struct tensor *in[] = {canon_in(graph, 0), canon_in(graph, 1), canon_in(graph, 2)};
+		struct tensor *in[] = {canon_in(graph, 0), canon_narrow_in(graph, 1),
+				       canon_in(graph, 2)};
 		const struct attr attrs[] = {
 			ATTR_FLOAT("alpha", canon_float(graph, "alpha", 1)),
 			ATTR_FLOAT("beta", canon_float(graph, "beta", 1)),
@@ -39,6 +54,15 @@ void canon_gemm(struct graph *graph)
 			ATTR_INT("transB", canon_int(graph, "transB", 0) != 0),
 		};
 
+		if (in[1]->nibbles) {
+			struct tensor *y = gemm_of_nibbles(graph, in, attrs);
+
+			if (y) {
+				canon_out(graph, 0, y);
+				return;
+			}
+			in[1] = canon_in(graph, 1);
+		}
 		if (in[0]->shape.rank == 2 && in[1]->shape.rank == 2 &&
 		    shape_is_empty(&in[0]->shape) && shape_is_empty(&in[1]->shape)) {
 			canon_out(graph, 0,
@@ -234,7 +258,8 @@ void canon_softmax(struct graph *graph)
 	canon_out(graph, 0, canon_reshape(graph, y, &x->shape));
 }
 
-/* Only the sum, or whatever goes over elements, is left out: what is done to each of them is not. */
+/* Only the sum, or whatever goes over elements, is left out: what is done to each of them is not.
+ */
 static struct tensor *reduce_along_nothing(struct graph *graph, struct tensor *x)
 {
 	const char *op = graph->node->proto->op_type;

@@ -9,7 +9,7 @@
 
 void canon_transpose(struct graph *graph)
 {
-	struct tensor *x = canon_in(graph, 0);
+	struct tensor *x = canon_narrow_in(graph, 0);
 	unsigned int n, rank = x->shape.rank;
 	const int64_t *given = canon_ints(graph, "perm", &n);
 	int64_t *perm = graph_take(graph, RBK_MAX_RANK * sizeof(*perm));
@@ -28,6 +28,10 @@ void canon_transpose(struct graph *graph)
 		}
 		seen |= 1u << perm[i];
 		moves |= perm[i] != i;
+	}
+	if (moves && x->nibbles) {
+		canon_out(graph, 0, nibbles_transpose(graph, x));
+		return;
 	}
 	attr = ATTR_INTS("perm", perm, rank);
 	canon_out(graph, 0,

@@ -19,7 +19,17 @@ struct tensor *canon_in(struct graph *graph, unsigned int i)
 
 	if (i >= node->n_in || node->in[i] == ONNX_ABSENT)
 		return NULL;
-	return bfloat_in(graph, graph_value(graph, node->in[i]));
+	return bfloat_in(graph, nibbles_widen(graph, graph_value(graph, node->in[i])));
+}
+
+struct tensor *canon_narrow_in(struct graph *graph, unsigned int i)
+{
+	const struct model_node *node = graph->node;
+	struct tensor *tensor = NULL;
+
+	if (i < node->n_in && node->in[i] != ONNX_ABSENT)
+		tensor = graph_value(graph, node->in[i]);
+	return tensor && tensor->nibbles ? tensor : canon_in(graph, i);
 }
 
 bool canon_wants(const struct graph *graph, unsigned int i)

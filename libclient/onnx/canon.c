@@ -101,7 +101,7 @@ static const struct canon table[] = {
 	{"LayerNormalization", 17, 0, 2, 3, 3, NULL, canon_same},
 	{"LpNormalization", 1, 0, 1, 1, 1, NULL, canon_same},
 	{"LpPool", 1, 0, 1, 1, 1, NULL, canon_same},
-	{"MatMul", 1, 0, 2, 2, 1, NULL, canon_same},
+	{"MatMul", 1, 0, 2, 2, 1, NULL, canon_mat_mul},
 	{"MatMulInteger", 10, 0, 2, 4, 1, NULL, canon_same},
 	{"MaxPool", 1, 0, 1, 1, 2, NULL, canon_same},
 	{"MeanVarianceNormalization", 9, 0, 1, 1, 1, "ReduceMean", canon_mean_variance},
@@ -170,9 +170,9 @@ static const struct canon table[] = {
 
 	/* Quantized; those of four bits are no operator of ONNX's own */
 	{"com.microsoft.MatMulNBits", 1, 0, 3, 6, 1, "MatMulNBits", canon_same},
-	{"DequantizeLinear", 10, 0, 2, 3, 1, NULL, canon_same},
+	{"DequantizeLinear", 10, 0, 2, 3, 1, NULL, canon_dequantize},
 	{"DynamicQuantizeLinear", 11, 0, 1, 1, 3, NULL, canon_same},
-	{"QuantizeLinear", 10, 0, 2, 3, 1, NULL, canon_same},
+	{"QuantizeLinear", 10, 0, 2, 3, 1, NULL, canon_quantize},
 };
 
 static const struct canon *find_rule(const char *domain, const char *op)

@@ -47,6 +47,8 @@ void canon_node(struct graph *graph, const struct model_node *node);
 
 /* Its @i-th input; NULL: absent. */
 struct tensor *canon_in(struct graph *graph, unsigned int i);
+/* The same, but a matrix of four bits is not made floats. */
+struct tensor *canon_narrow_in(struct graph *graph, unsigned int i);
 /* Is somebody interested in output @i? */
 bool canon_wants(const struct graph *graph, unsigned int i);
 /* Says what its @i-th output is. */
@@ -123,6 +125,17 @@ struct tensor *bfloat_out(struct graph *graph, unsigned int i, struct tensor *te
 /* A bfloat16 tensor as float32: always the same one. */
 struct tensor *bfloat_widen(struct graph *graph, struct tensor *tensor);
 
+/* ---- canon-quantize.c ---- */
+
+/* @tensor; if it stands for a matrix of four bits, that as floats: always the same tensor. */
+struct tensor *nibbles_widen(struct graph *graph, struct tensor *tensor);
+/* A matrix of four bits with its dimensions changed. */
+struct tensor *nibbles_transpose(struct graph *graph, struct tensor *tensor);
+/* @a by the matrix of four bits @b, and @bias or NULL added. Return: NULL: there is no such step.
+ */
+struct tensor *nibbles_multiply(struct graph *graph, struct tensor *a, struct tensor *b,
+				struct tensor *bias);
+
 /* ---- Rules ---- */
 
 void canon_same(struct graph *graph); /* inputs, outputs and attributes as they are */
@@ -149,6 +162,10 @@ void canon_lrn(struct graph *graph);
 void canon_batch_training(struct graph *graph, struct tensor *const *in, float epsilon);
 /* Hardmax of @x along @axis: Softmax's rule tells. */
 struct tensor *canon_hardmax(struct graph *graph, struct tensor *x, unsigned int axis);
+
+void canon_mat_mul(struct graph *graph);
+void canon_quantize(struct graph *graph);
+void canon_dequantize(struct graph *graph);
 
 void canon_attention(struct graph *graph);
 void canon_gemm(struct graph *graph);

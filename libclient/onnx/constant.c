@@ -38,6 +38,7 @@ static const struct {
 } unread[] = {
 	{8, "string"},          {14, "complex64"},  {15, "complex128"},     {17, "float8e4m3fn"},
 	{18, "float8e4m3fnuz"}, {19, "float8e5m2"}, {20, "float8e5m2fnuz"}, {23, "float4e2m1"},
+	{24, "float8e8m0"},     {25, "uint2"},      {26, "int2"},
 };
 
 static const struct type_info *type_find(uint32_t dtype)

@@ -100,6 +100,15 @@ static bool keeps_rows(const struct step *step, const struct op_call *call)
 /* What brokers have of a plan's tensors at most; no sum of such sizes overflows. */
 #define TENSOR_MAX_BYTES (1ull << 47)
 
+static bool check_type(struct graph *graph, const struct tensor *in)
+{
+	if (OP_ANY_TYPE & OP_TYPE(in->dtype))
+		return true;
+	graph_refuse(graph, "its input \"%s\" is %s, which no device computes with", in->name,
+		     rbk_onnx_dtype_name(in->dtype));
+	return false;
+}
+
 static bool check_size(struct graph *graph, const char *what, uint32_t dtype,
 		       const struct shape *shape)
 {
@@ -142,7 +151,8 @@ bool emit_infer(struct graph *graph, struct step *step)
 	for (unsigned int i = 0; i < step->n_in; i++) {
 		if (!step->in[i])
 			continue;
-		if (!check_size(graph, "its input", step->in[i]->dtype, &step->in[i]->shape))
+		if (!check_type(graph, step->in[i]) ||
+		    !check_size(graph, "its input", step->in[i]->dtype, &step->in[i]->shape))
 			return false;
 		in[i] = (struct op_tensor){
 			.name = step->in[i]->name,

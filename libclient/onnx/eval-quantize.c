@@ -10,18 +10,9 @@
 
 #include "libclient/onnx/eval.h"
 
-/* Where the scale of each element is: elements of @inner have one, if @size does not count them. */
-struct scales {
-	int64_t inner;  /* elements behind the axis */
-	int64_t size;   /* of the axis */
-	int64_t block;  /* of the axis that share a scale */
-	bool is_single; /* one for all of them */
-	bool is_list;   /* one along the axis, else of each block of everything */
-};
-
 static bool has_only_known_attributes(const struct step *step)
 {
-	static const char *const known[] = {"axis", "block_size", "output_dtype"};
+	static const char *const known[] = {"axis", "block_size"};
 
 	for (unsigned int i = 0; i < step->n_attrs; i++) {
 		bool is_known = false;
@@ -35,13 +26,10 @@ static bool has_only_known_attributes(const struct step *step)
 	return true;
 }
 
-/* Return: false: they are not of @x's shape. */
-static bool find_scales(const struct step *step, const struct constant *x,
-			const struct constant *scale, struct scales *ret)
+bool eval_find_scales(int64_t axis, int64_t block, const struct constant *x,
+		      const struct constant *scale, struct eval_scales *ret)
 {
-	int64_t axis = eval_int(step, "axis", 1), block = eval_int(step, "block_size", 0);
-
-	*ret = (struct scales){.inner = 1, .size = 1, .block = block ? block : 1};
+	*ret = (struct eval_scales){.inner = 1, .size = 1, .block = block ? block : 1};
 	ret->is_single = scale->rank <= 1 && scale->n_elems == 1;
 	if (ret->is_single)
 		return true;
@@ -50,6 +38,7 @@ static bool find_scales(const struct step *step, const struct constant *x,
 	    axis >= (int64_t)x->rank || scale->rank != (ret->is_list ? 1 : x->rank))
 		return false;
 	axis += axis < 0 ? x->rank : 0;
+	ret->axis = (unsigned int)axis;
 	ret->size = x->dims[axis];
 	for (uint32_t i = (uint32_t)axis + 1; i < x->rank; i++)
 		ret->inner *= x->dims[i];
@@ -61,7 +50,7 @@ static bool find_scales(const struct step *step, const struct constant *x,
 	return true;
 }
 
-static uint64_t scale_at(const struct scales *scales, uint64_t i)
+uint64_t eval_scale_at(const struct eval_scales *scales, uint64_t i)
 {
 	const uint64_t inner = (uint64_t)scales->inner, size = (uint64_t)scales->size;
 	const uint64_t block = (uint64_t)scales->block, at = i / inner % size / block;
@@ -77,23 +66,24 @@ int eval_dequantize(struct graph *graph, struct step *step, int arg)
 {
 	const struct constant *x = step->in[0]->constant, *scale = step->in[1]->constant;
 	const struct constant *zero = step->n_in > 2 ? step->in[2]->constant : NULL;
-	const int64_t dtype = eval_int(step, "output_dtype", 0);
-	struct scales scales;
+	struct eval_scales scales;
 	struct constant out;
 	int r;
 
-	if (x->n_elems == 0 || (x->dtype != RBK_ONNX_U8 && x->dtype != RBK_ONNX_I8) ||
+	if (x->n_elems == 0 ||
+	    (x->dtype != RBK_ONNX_U8 && x->dtype != RBK_ONNX_I8 && x->dtype != RBK_ONNX_I32) ||
 	    (scale->dtype != RBK_ONNX_F32 && scale->dtype != RBK_ONNX_F16) ||
-	    (dtype && dtype != scale->dtype) || !has_only_known_attributes(step) ||
+	    !has_only_known_attributes(step) ||
 	    (zero && (zero->dtype != x->dtype || zero->rank != scale->rank ||
 		      memcmp(zero->dims, scale->dims, scale->rank * sizeof(*scale->dims)))) ||
-	    !find_scales(step, x, scale, &scales))
+	    !eval_find_scales(eval_int(step, "axis", 1), eval_int(step, "block_size", 0), x, scale,
+			      &scales))
 		return EVAL_E_UNKNOWN;
 	if (x->n_elems * sizeof(float) > (graph->mem.max_bytes - graph->mem.used_bytes) / 2)
 		return EVAL_E_UNKNOWN;
 	r = eval_result(graph, scale->dtype, x->rank, x->dims, false, &out);
 	for (uint64_t i = 0; !r && i < out.n_elems; i++) {
-		const uint64_t at = scale_at(&scales, i);
+		const uint64_t at = eval_scale_at(&scales, i);
 		const int64_t from = zero ? eval_load_int(zero->dtype, zero->data, at) : 0;
 		const int64_t distance = eval_load_int(x->dtype, x->data, i) - from;
 

@@ -100,6 +100,10 @@ int64_t eval_load_int(uint32_t dtype, const void *data, uint64_t i)
 	case RBK_ONNX_I64:
 	case RBK_ONNX_U64:
 		return ((const int64_t *)data)[i];
+	case RBK_ONNX_U4:
+		return ((const uint8_t *)data)[i / 2] >> (i % 2 * 4) & 15;
+	case RBK_ONNX_I4:
+		return ((((const uint8_t *)data)[i / 2] >> (i % 2 * 4) & 15) ^ 8) - 8;
 	default:
 		return 0;
 	}

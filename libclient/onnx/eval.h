@@ -39,6 +39,22 @@ void eval_step_walk(struct eval_walk *walk);
 int64_t eval_slice_range(int64_t dim, int64_t start, int64_t end, int64_t step, int64_t *ret_n);
 
 /* eval-quantize.c */
+
+/* Where the scale of each element is: elements of @inner have one, if @size does not count them. */
+struct eval_scales {
+	unsigned int axis;
+	int64_t inner;  /* elements behind the axis */
+	int64_t size;   /* of the axis */
+	int64_t block;  /* of the axis that share a scale */
+	bool is_single; /* one for all of them */
+	bool is_list;   /* one along the axis, else of each block of everything */
+};
+
+/* By DequantizeLinear's attributes. Return: false: they are not of @x's shape. */
+bool eval_find_scales(int64_t axis, int64_t block, const struct constant *x,
+		      const struct constant *scale, struct eval_scales *ret);
+/* Which scale element @i has. */
+uint64_t eval_scale_at(const struct eval_scales *scales, uint64_t i);
 int eval_dequantize(struct graph *graph, struct step *step, int arg);
 
 /* eval-move.c: as the catalogue defines the operators, constant inputs being attributes. */

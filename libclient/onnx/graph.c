@@ -417,7 +417,7 @@ static void make_outputs(struct graph *graph)
 	graph->outputs = graph_zero(graph, model->n_outputs, sizeof(*graph->outputs));
 	for (uint32_t i = 0; !graph->fatal && i < model->n_outputs; i++) {
 		uint32_t index = model->outputs[i].value;
-		struct tensor *tensor = graph_value(graph, index);
+		struct tensor *tensor = nibbles_widen(graph, graph_value(graph, index));
 
 		if (tensor->known && is_nothing(tensor)) {
 			tensor = stand_in(graph, tensor->constant);

@@ -48,6 +48,7 @@ static inline bool shape_set_per_count(struct shape *shape, uint64_t per_count, 
 	return true;
 }
 
+struct nibbles;
 struct step;
 
 struct tensor {
@@ -66,6 +67,7 @@ struct tensor {
 	uint32_t n_uses;                   /* by steps before fuse(), and as the model's output */
 	struct tensor *widened;            /* a bfloat16's: the same elements as float32, or NULL */
 	struct tensor *unrounded;          /* what they were rounded from, or NULL; see bfloat.c */
+	struct nibbles *nibbles;           /* it stands for those, or NULL; see canon-quantize.c */
 	/* While a plan is made: */
 	enum { PLACE_NONE, PLACE_SCRATCH, PLACE_CONSTANT, PLACE_BOUND, PLACE_BOUND_OUTPUT } place;
 	unsigned int id; /* in the builder */

@@ -9,61 +9,10 @@ Nodes are together in few models; what they should give is computed here, as ONN
 import math
 import os
 import random
-import subprocess
-import sys
 import tempfile
 
 import onnxfile as onnx
-
-CTL, DEVICE = os.path.abspath(sys.argv[1]), sys.argv[2]
-LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
-
-
-def expect(condition, *what):
-    if not condition:
-        print('onnx-rules.py:', *what)
-        sys.exit(1)
-
-
-class Model:
-    """One model of many nodes, and the files that it is given and expected to write."""
-
-    def __init__(self, folder, opset):
-        self.folder, self.opset = folder, opset
-        self.nodes, self.inputs, self.outputs, self.constants, self.arguments = [], [], [], [], []
-
-    def file(self, option, name, dtype, dims, values):
-        path = onnx.npy(os.path.join(self.folder, f'{name}.npy'), dtype, dims, values)
-        self.arguments.append(f'--{option}={name}={path}')
-
-    def input(self, dtype, dims, values):
-        name = f'in{len(self.inputs)}'
-        self.inputs.append((name, dtype, dims))
-        self.file('input', name, dtype, dims, values)
-        return name
-
-    def constant(self, dtype, dims, values):
-        name = f'constant{len(self.constants)}'
-        self.constants.append(onnx.tensor(name, dtype, dims, values))
-        return name
-
-    def node(self, op, inputs, dtype, dims, values, /, more=(), **attributes):
-        """With @more outputs than one, if there are."""
-        wanted = ((dtype, dims, values), *more)
-        names = [f'out{len(self.outputs) + i}_{op}' for i in range(len(wanted))]
-        self.nodes.append(onnx.node(op, inputs, names, names[0], **attributes))
-        for name, each in zip(names, wanted):
-            self.outputs.append((name, *each[:2]))
-            self.file('expect', name, *each)
-
-    def run(self):
-        model = onnx.write(os.path.join(self.folder, 'model.onnx'),
-                           onnx.model(self.nodes, self.inputs, self.outputs, self.constants,
-                                      self.opset))
-        result = subprocess.run([CTL, 'run', model, '--device', DEVICE, '--atol=2e-5', *self.arguments],
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                timeout=LIMIT, check=False)
-        expect(result.returncode == 0, DEVICE, 'ended with', result.returncode, result.stdout)
+from onnxmodel import Model
 
 
 def add_mean_variance(model, rng):
@@ -274,23 +223,6 @@ def add_attention(model, rng):
                    onnx.FLOAT, [1, 1, rows, values], wanted, scale=scale)
 
 
-def add_reductions_along_nothing(model):
-    """Only the sum is left out: squares, absolute values and logarithms are not."""
-    x = [-1.5, 0.25, -0.0, 3.0, math.inf, -8.0, 0.5, 250.0]
-    logs = [math.log(value) if value else -math.inf for value in map(abs, x)]
-    wanted = {'L1': [abs(value) for value in x], 'L2': [abs(value) for value in x],
-              'SumSquare': [value * value for value in x], 'LogSum': logs}
-    for dtype, dims in ((onnx.FLOAT, [1, 2, 1, 2, 1, 1, 1, 2]), (onnx.FLOAT16, [8]), (onnx.FLOAT, [4, 2])):
-        none = model.constant(onnx.INT64, [0], [])
-        for kind in ('L1', 'L2', 'SumSquare', 'LogSum', 'LogSumExp', 'Sum', 'Mean', 'Max', 'Min', 'Prod'):
-            values = list(map(abs, x)) if kind == 'LogSum' else x
-            make = model.constant if dims == [4, 2] else model.input
-            inputs = [make(dtype, dims, values)] + ([none] if dtype == onnx.FLOAT16 else [])
-            # In float16, 250 has a square that is there just so.
-            model.node(f'Reduce{kind}', inputs, dtype, dims, wanted.get(kind, x), noop_with_empty_axes=1,
-                       keepdims=0)
-
-
 def main():
     os.environ.pop('RINGBROKER_SOCKET', None)
     rng = random.Random(8)
@@ -301,7 +233,6 @@ def main():
         for add_all in ((lambda m: add_mean_variance(m, rng), lambda m: add_lrn(m, rng), add_hardmax,
                          add_shrinks, lambda m: add_training(m, rng)),
                         (add_powers, add_clips, add_known), (add_denormals,),
-                        (add_reductions_along_nothing,),
                         (add_caches, lambda m: add_attention(m, rng))):
             model = Model(folder, 24 if add_caches in add_all else 17)
             for add in add_all:

@@ -4,10 +4,11 @@ import array
 import struct
 
 FLOAT, UINT8, INT8, INT32, INT64, BOOL, FLOAT16, BFLOAT16 = 1, 2, 3, 6, 7, 9, 10, 16
+UINT16, INT16, UINT4, INT4 = 4, 5, 21, 22
 DESCR = {FLOAT: '<f4', UINT8: '|u1', INT8: '|i1', INT32: '<i4', INT64: '<i8', BOOL: '|b1',
          FLOAT16: '<f2'}
 CODES = {FLOAT: 'f', UINT8: 'B', INT8: 'b', INT32: 'i', INT64: 'q', BOOL: 'B', FLOAT16: 'e',
-         BFLOAT16: 'H'}
+         BFLOAT16: 'H', UINT16: 'H', INT16: 'h'}
 
 
 def varint(value):
@@ -30,6 +31,9 @@ def field(number, value):
 
 
 def packed(dtype, values):
+    if dtype in (UINT4, INT4):
+        values = [value & 15 for value in values] + [0]
+        return bytes(values[i] | values[i + 1] << 4 for i in range(0, len(values) - 1, 2))
     return struct.pack(f'<{len(values)}{CODES[dtype]}', *values)
 
 

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+"""One model of many nodes that are checked, for tests that are called TEST BROKERCTL DEVICE."""
+import os
+import subprocess
+import sys
+
+import onnxfile as onnx
+
+CTL, DEVICE = os.path.abspath(sys.argv[1]), sys.argv[2]
+LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
+
+
+def expect(condition, *what):
+    if not condition:
+        print(f'{os.path.basename(sys.argv[0])}:', *what)
+        sys.exit(1)
+
+
+class Model:
+    """One model of many nodes, and the files that it is given and expected to write."""
+
+    def __init__(self, folder, opset):
+        self.folder, self.opset = folder, opset
+        self.nodes, self.inputs, self.outputs, self.constants, self.arguments = [], [], [], [], []
+
+    def file(self, option, name, dtype, dims, values):
+        path = onnx.npy(os.path.join(self.folder, f'{name}.npy'), dtype, dims, values)
+        self.arguments.append(f'--{option}={name}={path}')
+
+    def input(self, dtype, dims, values):
+        name = f'in{len(self.inputs)}'
+        self.inputs.append((name, dtype, dims))
+        self.file('input', name, dtype, dims, values)
+        return name
+
+    def constant(self, dtype, dims, values):
+        name = f'constant{len(self.constants)}'
+        self.constants.append(onnx.tensor(name, dtype, dims, values))
+        return name
+
+    def node(self, op, inputs, dtype, dims, values, /, more=(), **attributes):
+        """With @more outputs than one, if there are."""
+        wanted = ((dtype, dims, values), *more)
+        names = [f'out{len(self.outputs) + i}_{op}' for i in range(len(wanted))]
+        self.nodes.append(onnx.node(op, inputs, names, names[0], **attributes))
+        for name, each in zip(names, wanted):
+            self.outputs.append((name, *each[:2]))
+            self.file('expect', name, *each)
+
+    def run(self, *arguments):
+        model = onnx.write(os.path.join(self.folder, 'model.onnx'),
+                           onnx.model(self.nodes, self.inputs, self.outputs, self.constants,
+                                      self.opset))
+        result = subprocess.run([CTL, 'run', model, '--device', DEVICE, '--atol=2e-5', *self.arguments,
+                                 *arguments],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                timeout=LIMIT, check=False)
+        expect(result.returncode == 0, DEVICE, 'ended with', result.returncode, result.stdout)

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tests of libclient/onnx: weights of four bits, which types refusals name, and mixed types
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+
+#include "fail-alloc.h"
+#include "libclient/onnx/eval.h"
+#include "support/onnx-model.h"
+
+static struct onnx_model made;
+static struct rbk_onnx *model;
+static struct rbk_error error;
+
+/* 0x21, 0x43, ...: of any four bits. */
+static const uint8_t *some_bytes(void)
+{
+	static uint8_t bytes[4096];
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(0x21 + 34 * i);
+	return bytes;
+}
+
+static const float *some_scales(void)
+{
+	static float scales[256];
+
+	for (size_t i = 0; i < 256; i++)
+		scales[i] = 0.25f * (float)(1 + i % 7);
+	return scales;
+}
+
+/* x [N,40] and a weight w of @rows by @columns with scales s, which are @n_scales by @columns. */
+static Onnx__NodeProto *start(int dtype, int64_t rows, int64_t columns, int64_t n_scales,
+			      int64_t block)
+{
+	Onnx__NodeProto *node;
+
+	onnx_model_init(&made, 21);
+	onnx_model_input(&made, "x", RBK_ONNX_F32, 2, (int64_t[]){-1, 40});
+	onnx_model_constant(
+		&made, "w", dtype, 2, (int64_t[]){rows, columns}, some_bytes(),
+		(size_t)rbk_onnx_dtype_bytes((uint32_t)dtype, (uint64_t)(rows * columns)));
+	onnx_model_constant(&made, "s", RBK_ONNX_F32, n_scales ? 2 : 0,
+			    (int64_t[]){n_scales, columns}, some_scales(),
+			    n_scales ? (size_t)(n_scales * columns) * 4 : 4);
+	node = onnx_model_node(&made, "DequantizeLinear", "w s", "v");
+	onnx_model_attr_int(&made, node, "axis", 0);
+	if (block)
+		onnx_model_attr_int(&made, node, "block_size", block);
+	return node;
+}
+
+/* Whichever allocation fails before it can. */
+static int compile(const char *output, uint32_t disable)
+{
+	const struct rbk_onnx_options options = {
+		.size = sizeof(options), .max_count = 8, .disable = disable};
+	const uint8_t *bytes;
+	size_t n_bytes;
+	int r;
+
+	onnx_model_output(&made, output);
+	bytes = onnx_model_pack(&made, &n_bytes);
+	if (rbk_onnx_load_bytes(bytes, n_bytes, NULL, &model, &error))
+		fail_msg("%s", error.text);
+	onnx_model_deinit(&made);
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		r = rbk_onnx_compile(model, &options, &error);
+		if (!fail_alloc_stop())
+			return r;
+		assert_int_equal(r, -ENOMEM);
+	}
+}
+
+static void expect(const char *output, uint32_t disable, const char *steps)
+{
+	char got[256] = "";
+
+	if (compile(output, disable))
+		fail_msg("%s", error.text);
+	for (uint32_t i = 0; i < model->graph->n_steps; i++)
+		strcat(strcat(got, i ? " " : ""), model->graph->steps[i]->op);
+	assert_string_equal(got, steps);
+	model = rbk_onnx_free(model);
+}
+
+static void refuses(const char *output, const char *why)
+{
+	assert_int_equal(compile(output, 0), -EOPNOTSUPP);
+	if (!strstr(error.text, why))
+		fail_msg("\"%s\" says nothing of \"%s\"", error.text, why);
+	model = rbk_onnx_free(model);
+}
+
+static void test_products__stay_small(void **state)
+{
+	static const struct {
+		int64_t n_scales, block;
+		const char *steps;
+	} cases[] = {
+		{0, 0, "MatMulNBits"},   {3, 16, "MatMulNBits"}, {2, 32, "MatMulNBits"},
+		{1, 48, "MatMulNBits"},  {5, 8, "MatMul"},       {1, 40, "MatMulNBits"},
+		{1, 300, "MatMulNBits"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		start(RBK_ONNX_I4, 40, 12, cases[i].n_scales, cases[i].block);
+		onnx_model_node(&made, "MatMul", "x v", "y");
+		expect("y", 0, cases[i].steps);
+	}
+	start(RBK_ONNX_U4, 40, 12, 3, 16);
+	onnx_model_node(&made, "MatMul", "x v", "y");
+	if (compile("y", 0))
+		fail_msg("%s", error.text);
+	/* Half a byte for each, in whole blocks; and zero points, which are not ONNX Runtime's. */
+	assert_int_equal(model->graph->steps[0]->in[1]->constant->n_bytes, 12 * 48 / 2);
+	assert_int_equal(model->graph->steps[0]->in[2]->constant->n_elems, 12 * 3);
+	assert_int_equal(model->graph->steps[0]->in[3]->constant->n_bytes, 12 * 2);
+	model = rbk_onnx_free(model);
+}
+
+static void test_products__of_the_other_side(void **state)
+{
+	start(RBK_ONNX_I4, 12, 40, 0, 0);
+	onnx_model_node(&made, "Transpose", "v", "t");
+	onnx_model_node(&made, "MatMul", "x t", "y");
+	expect("y", 0, "MatMulNBits");
+	start(RBK_ONNX_I4, 12, 40, 0, 0);
+	onnx_model_attr_int(&made, onnx_model_node(&made, "Gemm", "x v", "y"), "transB", 1);
+	expect("y", 0, "MatMulNBits");
+	/* What is summed up has a scale each. */
+	start(RBK_ONNX_I4, 32, 40, 2, 16);
+	onnx_model_attr_int(&made, onnx_model_node(&made, "Gemm", "x v", "y"), "transB", 1);
+	expect("y", 0, "Gemm");
+}
+
+/* Whoever reads elements gets floats, once. */
+static void test_floats(void **state)
+{
+	start(RBK_ONNX_I4, 3, 40, 0, 0);
+	onnx_model_node(&made, "Gather", "v three", "row");
+	onnx_model_ints(&made, "three", 1, (int64_t[]){2});
+	onnx_model_node(&made, "Add", "x row", "y");
+	expect("y", 0, "Add");
+	start(RBK_ONNX_I4, 40, 12, 0, 0);
+	onnx_model_node(&made, "MatMul", "x v", "y");
+	expect("y", RBK_ONNX_OPT_FOLD, "DequantizeLinear MatMul");
+	start(RBK_ONNX_U4, 2, 2, 0, 0);
+	if (compile("v", 0))
+		fail_msg("%s", error.text);
+	for (uint64_t i = 0; i < 4; i++) {
+		const struct tensor *v = model->graph->steps[0]->in[0];
+
+		assert_non_null(v->constant);
+		assert_true(eval_load(RBK_ONNX_F32, v->constant->data, i) ==
+			    0.25 * (double)(i + 1));
+	}
+	model = rbk_onnx_free(model);
+}
+
+static void test_refusals__name_the_type(void **state)
+{
+	static const int64_t dims[] = {2, 2};
+
+	start(RBK_ONNX_I4, 40, 12, 0, 0);
+	onnx_model_node(&made, "Relu", "w", "y");
+	refuses("y", "int4");
+	start(RBK_ONNX_I4, 40, 12, 3, 8);
+	onnx_model_node(&made, "MatMul", "x v", "y");
+	refuses("y", "one scale for each block of 8");
+	onnx_model_init(&made, 23);
+	onnx_model_input(&made, "x", RBK_ONNX_F32, 2, dims);
+	onnx_model_constant(&made, "s", RBK_ONNX_F32, 0, NULL, some_scales(), 4);
+	onnx_model_attr_int(&made, onnx_model_node(&made, "QuantizeLinear", "x s", "y"),
+			    "output_dtype", 22);
+	refuses("y", "int4");
+	assert_string_equal(rbk_onnx_dtype_name(25), "uint2");
+	assert_string_equal(rbk_onnx_dtype_name(26), "int2");
+	assert_string_equal(rbk_onnx_dtype_name(24), "float8e8m0");
+	for (uint32_t dtype = 1; dtype <= 26; dtype++)
+		assert_string_not_equal(rbk_onnx_dtype_name(dtype), "unknown");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_products__stay_small),
+		cmocka_unit_test(test_products__of_the_other_side),
+		cmocka_unit_test(test_floats),
+		cmocka_unit_test(test_refusals__name_the_type),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
