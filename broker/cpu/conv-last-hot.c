@@ -3,10 +3,12 @@
  * Conv of pictures whose channels come last
  *
  * A matrix product, too, but the other way round: rows are output pixels, and columns output
- * channels, which are the vectors. What a pixel sees through a row of its window lies together, so
- * rows are gathered by copying whole runs, padding as zeros, and need not be gathered where the
- * window is a single pixel. Weights are packed as the right side of a product, in the order of the
- * runs: taps, then channels.
+ * channels, which are the vectors. Most are computed in place, see conv-direct-hot.c. What is left
+ * has narrow pictures, or pixels that are better copied beside each other. What a pixel sees
+ * through a row of its window lies together, so rows are gathered by copying whole runs, padding as
+ * zeros, and need not be gathered where the window is a single pixel. Weights are packed as the
+ * right side of a product, in the order of the runs: taps, then channels, one panel of out channels
+ * after the other.
  *
  * A sum begins with the bias and goes on block by block, as in gemm-hot.c: the same for every
  * split.
@@ -45,24 +47,20 @@ size_t CPU_FN(pack_conv_last_size)(const struct cpu_window *args)
 						 args->out_channels / args->group);
 }
 
-/* One group's weights, as pack_b() has a matrix [taps][channels] by @n out channels. */
+/* One group's weights, a matrix [taps][channels] by @n out channels: panels of GEMM_NR of these. */
 static float *last_pack_group(const struct cpu_window *args, const float *weights, size_t n,
 			      float *to)
 {
 	const size_t taps = last_taps(args), channels = args->channels / args->group;
 	const size_t depth = taps * channels;
 
-	for (size_t p = 0; p < depth; p += CPU_GEMM_KC) {
-		const size_t kb = window_min(CPU_GEMM_KC, depth - p);
+	for (size_t j = 0; j < n; j += GEMM_NR) {
+		for (size_t k = 0; k < depth; k++) {
+			const float *from =
+				weights + k % channels * taps + k / channels + j * depth;
 
-		for (size_t j = 0; j < n; j += GEMM_NR) {
-			for (size_t k = p; k < p + kb; k++) {
-				const float *from =
-					weights + k % channels * taps + k / channels + j * depth;
-
-				for (size_t i = 0; i < GEMM_NR; i++)
-					*to++ = j + i < n ? from[i * depth] : 0;
-			}
+			for (size_t i = 0; i < GEMM_NR; i++)
+				*to++ = j + i < n ? from[i * depth] : 0;
 		}
 	}
 	return to;
@@ -323,7 +321,7 @@ static void last_piece(const struct cpu_window *args, const struct cpu_conv_piec
 	const size_t n_padded = (n_all + GEMM_NR - 1) / GEMM_NR * GEMM_NR;
 	const size_t first_column = piece->group * n_all + piece->m_begin;
 	const size_t m = piece->n, n = piece->m_end - piece->m_begin;
-	const bool is_plain = window_is_plain(args), interleaves = n >= LAST_INTERLEAVE_MIN;
+	const bool is_plain = cpu_window_is_plain(args), interleaves = n >= LAST_INTERLEAVE_MIN;
 	const float *x = args->x + piece->group * channels;
 	const float *weights = args->weights_packed + piece->group * n_padded * depth;
 	float *y = args->y + piece->first * y_rs + first_column;
@@ -348,7 +346,7 @@ static void last_piece(const struct cpu_window *args, const struct cpu_conv_piec
 			}
 		}
 		for (size_t j = 0; j < n; j += GEMM_NR) {
-			const float *b = weights + p * n_padded + (piece->m_begin + j) * kb;
+			const float *b = weights + (piece->m_begin + j) * depth + p * GEMM_NR;
 			const size_t nr = window_min(GEMM_NR, n - j);
 
 			cpu_pause(args->pause);
@@ -367,6 +365,10 @@ void CPU_FN(conv_last)(const struct cpu_window *args, size_t begin, size_t end, 
 
 	if (cpu_conv_last_slides(args)) {
 		CPU_FN(conv_groups_last)(args, begin, end);
+		return;
+	}
+	if (cpu_conv_last_is_direct(args)) {
+		CPU_FN(conv_direct)(args, begin, end);
 		return;
 	}
 	while (begin < end) {

@@ -419,11 +419,138 @@ static inline bool cpu_conv_last_slides(const struct cpu_window *args)
 	       (group == 1 || group == 2 || group == 4);
 }
 
+/* Is the output of a convolution made of the input's pixels, one of one? */
+static inline bool cpu_window_is_plain(const struct cpu_window *args)
+{
+	for (unsigned int i = 0; i < 3; i++)
+		if (args->kernel[i] != 1 || args->stride[i] != 1 || args->pad_begin[i] != 0)
+			return false;
+	return args->out_depth == args->depth && args->out_height == args->height &&
+	       args->out_width == args->width;
+}
+
+/*
+ * A convolution with channels last that is computed in place, see conv-direct-hot.c. A unit is some
+ * rows of the output, or pixels where windows are single ones, and of their out channels a part:
+ * CPU_DIRECT_COLUMNS of a group.
+ */
+enum {
+	CPU_DIRECT_COLUMNS = 32,
+	CPU_DIRECT_PIXELS = 56, /* of a unit, about */
+	CPU_DIRECT_PANELS = 4,  /* of that many pixels: these are computed together */
+	/* Fewer pixels in a row that see their whole window are better gathered. */
+	CPU_DIRECT_INNER_MIN = 5,
+	/* Elements of a window beyond which weights leave the second-level cache. */
+	CPU_DIRECT_DEPTH_MAX = 6144,
+};
+
+/*
+ * Pixels are read side by side: too many a multiple of this apart would meet in one set of the
+ * first-level cache.
+ */
+#define CPU_DIRECT_STEP_BYTES 4096
+
+static inline bool cpu_conv_last_is_direct(const struct cpu_window *args)
+{
+	const size_t taps = args->kernel[0] * args->kernel[1] * args->kernel[2];
+	const size_t step = args->channels * args->stride[2] * sizeof(float);
+	const size_t width = (args->kernel[2] - 1) * args->dilation[2] + 1;
+
+	if (cpu_conv_last_slides(args) || step % CPU_DIRECT_STEP_BYTES == 0 ||
+	    args->channels / args->group * taps > CPU_DIRECT_DEPTH_MAX)
+		return false;
+	return cpu_window_is_plain(args) ||
+	       (args->width >= width &&
+		(args->width - width) / args->stride[2] + 1 >= CPU_DIRECT_INNER_MIN);
+}
+
+struct cpu_direct_cut {
+	size_t rows;       /* or pixels, of all pictures */
+	size_t panel_rows; /* of a unit */
+	size_t panels;
+	size_t group_parts; /* of a group's out channels */
+	size_t parts;       /* of all */
+	bool parts_first;   /* neighbouring units have the same part, not the same rows */
+};
+
+static inline struct cpu_direct_cut cpu_direct_cut(const struct cpu_window *args)
+{
+	const size_t n = args->out_channels / args->group;
+	const bool is_plain = cpu_window_is_plain(args);
+	const size_t width = is_plain ? 1 : args->out_width;
+	struct cpu_direct_cut cut = {
+		.rows = args->batch * cpu_window_out(args) / width,
+		.panel_rows = (CPU_DIRECT_PIXELS + width - 1) / width,
+		.group_parts = (n + CPU_DIRECT_COLUMNS - 1) / CPU_DIRECT_COLUMNS,
+	};
+
+	cut.panels = (cut.rows + cut.panel_rows - 1) / cut.panel_rows;
+	cut.parts = args->group * cut.group_parts;
+	/*
+	 * Of products that are not deep the larger operand is read once; else that edges are
+	 * computed by columns of many rows counts for more.
+	 */
+	cut.parts_first = !is_plain || n > cpu_window_in(args);
+	return cut;
+}
+
+/* Neighbouring units that are computed together. */
+struct cpu_direct_piece {
+	size_t begin, end;     /* rows or pixels */
+	size_t n_begin, n_end; /* out channels */
+};
+
+/* Out channels before part @part. */
+static inline size_t cpu_direct_part(const struct cpu_window *args,
+				     const struct cpu_direct_cut *cut, size_t part)
+{
+	const size_t n = args->out_channels / args->group;
+	const size_t first = part % cut->group_parts * CPU_DIRECT_COLUMNS;
+
+	return part / cut->group_parts * n + first;
+}
+
+/* Those of [*begin, end) that come first; moves *begin behind them. */
+static inline struct cpu_direct_piece cpu_direct_piece(const struct cpu_window *args, size_t *begin,
+						       size_t end)
+{
+	const struct cpu_direct_cut cut = cpu_direct_cut(args);
+	const size_t left = end - *begin;
+	size_t panel, part, n_panels = 1, n_parts = 1, until;
+
+	if (cut.parts_first) {
+		panel = *begin % cut.panels;
+		part = *begin / cut.panels;
+		n_panels = left < cut.panels - panel ? left : cut.panels - panel;
+	} else {
+		panel = *begin / cut.parts;
+		part = *begin % cut.parts;
+		n_parts = left < cut.parts - part ? left : cut.parts - part;
+		if (n_parts == cut.parts)
+			n_panels = left / cut.parts < CPU_DIRECT_PANELS ? left / cut.parts
+									: CPU_DIRECT_PANELS;
+	}
+	*begin += n_panels * n_parts;
+	until = (panel + n_panels) * cut.panel_rows;
+	return (struct cpu_direct_piece){
+		.begin = panel * cut.panel_rows,
+		.end = until < cut.rows ? until : cut.rows,
+		.n_begin = cpu_direct_part(args, &cut, part),
+		.n_end = cpu_direct_part(args, &cut, part + n_parts),
+	};
+}
+
 static inline size_t cpu_conv_last_units(const struct cpu_window *args)
 {
 	const struct cpu_window flat = cpu_conv_last_flat(args);
+	struct cpu_direct_cut cut;
 
-	return cpu_conv_last_slides(args) ? cpu_rows_last(args) : cpu_conv_matrix_units(&flat);
+	if (cpu_conv_last_slides(args))
+		return cpu_rows_last(args);
+	if (!cpu_conv_last_is_direct(args))
+		return cpu_conv_matrix_units(&flat);
+	cut = cpu_direct_cut(args);
+	return cut.panels * cut.parts;
 }
 
 /* Output positions whose remainders by the strides are equal: how many sorts there are of them. */

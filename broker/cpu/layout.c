@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu/compile.h"
 #include "util/cleanup.h"
 #include "util/error.h"
 
@@ -200,19 +201,31 @@ struct rates {
 	double plain, last;
 };
 
+/* Is nothing gathered, with channels last? */
+static bool is_direct(const struct plan *plan, const struct node *node)
+{
+	struct cpu_window args = {0};
+	struct cpu_extent batch;
+
+	compile_window(&tensor_at(plan, node->in[0])->shape, &tensor_at(plan, node->out[0])->shape,
+		       &node->params, &args, &batch);
+	return cpu_conv_last_is_direct(&args);
+}
+
 /*
  * Of a convolution that is a matrix product. Either takes time for its operations, of which those
  * in vectors that are not full are in vain, and for gathering what pixels see: channel after
- * channel by taps, with channels last by runs. Few pixels fill no vectors of pixels.
+ * channel by taps, with channels last by runs, if at all. Few pixels fill no vectors of pixels.
  */
-static struct rates product_rates(const struct node *node, uint32_t channels, uint32_t out_channels,
-				  uint64_t pixels)
+static struct rates product_rates(const struct plan *plan, const struct node *node,
+				  uint32_t channels, uint32_t out_channels, uint64_t pixels)
 {
 	const uint32_t *kernel = node->params.window.kernel;
 	const double taps = (double)kernel[0] * kernel[1] * kernel[2];
 	const double flops = 2 * taps * channels * out_channels;
 	const double runs = taps / kernel[2] * (node->params.window.group > 1 ? kernel[2] : 1);
-	const double gathers_last = taps == 1 ? 0 : 4 * runs + taps * channels / 25;
+	const double gathers_last =
+		taps == 1 || is_direct(plan, node) ? 0 : 4 * runs + taps * channels / 25;
 
 	return (struct rates){
 		flops / (flops / 110 * (pixels < 64 ? 1.25 : 1) + 3 + taps * channels / 12),
@@ -235,7 +248,7 @@ static struct rates conv_rates(const struct plan *plan, const struct node *node)
 	if (group > 1 && out_channels == channels &&
 	    (channels / group == 2 || channels / group == 4))
 		return (struct rates){30, 70};
-	return product_rates(node, channels / group, out_channels / group, pixels);
+	return product_rates(plan, node, channels / group, out_channels / group, pixels);
 }
 
 /* What a node takes less with channels last, in nanoseconds. */

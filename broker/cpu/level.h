@@ -62,6 +62,9 @@ void CPU_FN(conv_depthwise)(const struct cpu_window *args, size_t begin, size_t 
 /* slide-last-hot.c, for conv_last() of cpu_conv_last_slides(). Units: cpu_rows_last(). */
 void CPU_FN(conv_groups_last)(const struct cpu_window *args, size_t begin, size_t end);
 
+/* conv-direct-hot.c, for conv_last() of cpu_conv_last_is_direct(). Units: cpu_conv_last_units(). */
+void CPU_FN(conv_direct)(const struct cpu_window *args, size_t begin, size_t end);
+
 /* reduce-int-hot.c, for reduce(). */
 void CPU_FN(reduce_int)(const struct cpu_reduce *args, size_t begin, size_t end);
 

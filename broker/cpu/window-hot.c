@@ -136,7 +136,7 @@ static void conv_pack_pixels(const struct cpu_window *args, const float *x, size
 	struct cpu_window flat;
 	struct conv_view view;
 
-	if (window_is_plain(args)) {
+	if (cpu_window_is_plain(args)) {
 		/* All of a channel is one line. */
 		flat = *args;
 		flat.depth = flat.height = flat.out_depth = flat.out_height = 1;

@@ -75,16 +75,6 @@ static inline size_t window_counted(const struct cpu_window *args, size_t o, uns
 	return end - begin;
 }
 
-/* Is the output of a convolution made of the input's pixels, one of one? */
-static inline bool window_is_plain(const struct cpu_window *args)
-{
-	for (unsigned int i = 0; i < 3; i++)
-		if (args->kernel[i] != 1 || args->stride[i] != 1 || args->pad_begin[i] != 0)
-			return false;
-	return args->out_depth == args->depth && args->out_height == args->height &&
-	       args->out_width == args->width;
-}
-
 /* @a where it is larger than @b, else, or where one is no number, @b. */
 VEC_INLINE vf window_larger(vf a, vf b)
 {

@@ -380,6 +380,73 @@ static void test_windows__channels_last(void **state)
 	}
 }
 
+/* Sets the extents of the output. Return: false if the windows do not fit. */
+static bool set_output(struct cpu_window *args)
+{
+	const size_t in[3] = {args->depth, args->height, args->width};
+	size_t out[3];
+
+	for (unsigned int d = 0; d < 3; d++) {
+		const size_t window = (args->kernel[d] - 1) * args->dilation[d] + 1;
+
+		if (in[d] + 2 * args->pad_begin[d] < window)
+			return false;
+		out[d] = (in[d] + 2 * args->pad_begin[d] - window) / args->stride[d] + 1;
+	}
+	args->out_depth = out[0];
+	args->out_height = out[1];
+	args->out_width = out[2];
+	return true;
+}
+
+/* Rows of some tiles' pixels, one more or fewer; edges of every width; few channels, or many. */
+static void test_conv__in_place(void **state)
+{
+	unsigned int n = 0, n_parts_first = 0;
+
+	for (unsigned int round = 0; round < 120; round++) {
+		const bool is_plain = round % 6 == 0, is_deep = round % 4 == 1 && !is_plain;
+		struct cpu_window args = {
+			.batch = pick(1, 3),
+			.depth = is_deep ? pick(2, 4) : 1,
+			.height = pick(2, 12),
+			.width = pick(5, 48),
+			.kernel = {is_deep ? pick(1, 3) : 1, pick(1, 5), pick(1, 5)},
+			.stride = {is_deep ? pick(1, 2) : 1, pick(1, 2), pick(1, 2)},
+			.dilation = {is_deep ? pick(1, 2) : 1, pick(1, 3), pick(1, 3)},
+			.pad_begin = {is_deep ? pick(0, 2) : 0, pick(0, 4), pick(0, 4)},
+			.group = round % 3 ? 1 : pick(1, 3),
+		};
+		struct call call = {.args = &args, .run = run_conv_last};
+		struct guarded x, weights, bias;
+
+		for (unsigned int d = 0; is_plain && d < 3; d++) {
+			args.kernel[d] = args.stride[d] = 1;
+			args.pad_begin[d] = 0;
+		}
+		args.channels = args.group * pick(1, 20);
+		args.out_channels = args.group * pick(1, 100);
+		if (!set_output(&args) || !cpu_conv_last_is_direct(&args))
+			continue;
+		x = guarded_new(args.batch * args.channels * cpu_window_in(&args));
+		weights = guarded_new(args.out_channels * args.channels / args.group *
+				      args.kernel[0] * args.kernel[1] * args.kernel[2]);
+		bias = guarded_new(args.out_channels);
+		args.x = x.data;
+		args.weights = weights.data;
+		args.bias = round & 1 ? bias.data : NULL;
+		call.units = cpu_conv_last_units(&args);
+		call.n_out = args.batch * args.out_channels * cpu_window_out(&args);
+		check_last("Conv", call, run_conv);
+		n++;
+		n_parts_first += cpu_direct_cut(&args).parts_first;
+		guarded_free(&x);
+		guarded_free(&weights);
+		guarded_free(&bias);
+	}
+	assert_true(n_parts_first >= 40 && n - n_parts_first >= 5);
+}
+
 static void check_windows(const struct cpu_kernels *kernels, void *workspace)
 {
 	static void (*const pools[])(const struct call *, size_t, size_t, float *) = {
@@ -568,6 +635,7 @@ int main(void)
 		cmocka_unit_test(test_columns__splits),
 		cmocka_unit_test(test_windows__splits_and_packing),
 		cmocka_unit_test(test_windows__channels_last),
+		cmocka_unit_test(test_conv__in_place),
 		cmocka_unit_test(test_top_k__every_k),
 		cmocka_unit_test(test_levels__names),
 		cmocka_unit_test(test_moves__splits),
