@@ -217,6 +217,113 @@ VEC_INLINE vf reduce_row(const struct cpu_reduce *args, const enum cpu_reduce_ki
 	return vf_set(acc[0][0]);
 }
 
+/* Lanes of two vectors: the first halves of pairs of blocks of @by lanes, @a's before @b's. */
+VEC_INLINE vf reduce_halves(vf a, vf b, const unsigned int by)
+{
+#if VW == 16
+	if (by == 8)
+		return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21,
+					       22, 23);
+	if (by == 4)
+		return __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24,
+					       25, 26, 27);
+	if (by == 2)
+		return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12,
+					       13, 28, 29);
+	return __builtin_shufflevector(a, b, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14,
+				       30);
+#elif VW == 8
+	if (by == 4)
+		return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
+	if (by == 2)
+		return __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
+	return __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14);
+#else
+	if (by == 2)
+		return __builtin_shufflevector(a, b, 0, 1, 4, 5);
+	return __builtin_shufflevector(a, b, 0, 4, 2, 6);
+#endif
+}
+
+/* Lines up to this many elements are reduced VW at a time: they are one chain. */
+enum { REDUCE_SHORT = 1024 };
+
+/* What VEC_FOLD makes of a line before it gets to the lanes of one vector. */
+VEC_INLINE vf reduce_line(const enum cpu_reduce_kind kind, const float *from, size_t len)
+{
+	vf acc[VEC_REGS];
+	size_t i = 0;
+
+	VEC_UNROLL
+	for (size_t v = 0; v < VEC_REGS; v++)
+		acc[v] = reduce_start(kind);
+	for (; i + VEC_LANES <= len; i += VEC_LANES) {
+		VEC_UNROLL
+		for (size_t v = 0; v < VEC_REGS; v++)
+			acc[v] = reduce_step(kind, acc[v], vf_load(from + i + v * VW), (vf){0});
+	}
+	VEC_UNROLL
+	for (size_t v = 0; v < VEC_REGS; v++) {
+		const size_t at = i + v * VW, n = len - at < VW ? len - at : VW;
+
+		if (at < len)
+			acc[v] = vf_select(
+				vi_first(n),
+				reduce_step(kind, acc[v], vf_load_partial(from + at, n), (vf){0}),
+				acc[v]);
+	}
+	VEC_UNROLL
+	for (size_t n = VEC_REGS / 2; n > 0; n /= 2) {
+		VEC_UNROLL
+		for (size_t v = 0; v < n; v++)
+			acc[v] = reduce_merge(kind, acc[v], acc[v + n]);
+	}
+	return acc[0];
+}
+
+/* Results of @line[VW] in order, folded as VEC_FOLD does, each step for two lines at once. */
+VEC_INLINE vf reduce_fold_lines(const enum cpu_reduce_kind kind, vf line[VW])
+{
+	VEC_UNROLL
+	for (unsigned int by = VW / 2; by > 0; by /= 2) {
+		VEC_UNROLL
+		for (unsigned int l = 0; l < by; l++) {
+			const vf a = line[l], b = line[l + by];
+
+			/* The second halves are the first ones after a step down. */
+			line[l] = reduce_merge(kind, reduce_halves(a, b, by),
+					       reduce_halves(vf_down(a, by), vf_down(b, by), by));
+		}
+	}
+	return line[0];
+}
+
+/*
+ * Short lines, of which a unit is one each: VW results at a time, which are the same bits as one by
+ * one. Return: the first unit that is left.
+ */
+VEC_INLINE size_t reduce_short(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
+			       size_t begin, size_t end)
+{
+	const size_t len = args->reduced[0], stride = args->kept_stride[0];
+	const float *x = args->x;
+	float *y = args->y;
+
+	if (args->n_kept != 1 || args->n_reduced != 1 || len > REDUCE_SHORT ||
+	    kind == CPU_REDUCE_LOG_SUM_EXP)
+		return begin;
+	for (; begin + VW <= end; begin += VW) {
+		vf line[VW];
+
+		cpu_pause(args->pause);
+		for (size_t i = 0; i < VW; i++)
+			line[i] = reduce_line(kind, x + (begin + i) * stride, len);
+		vf_store(y + begin,
+			 reduce_finish(kind, reduce_fold_lines(kind, line), (vf){0}, (float)len));
+	}
+	return begin;
+}
+
 VEC_INLINE float reduce_row_all(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
 				const float *x, size_t max_chain, float n_terms)
 {
@@ -258,7 +365,7 @@ VEC_INLINE void reduce_units(const struct cpu_reduce *args, const enum cpu_reduc
 	if (!args->inner_kept) {
 		const size_t max_chain = reduce_chain(n_terms / VEC_LANES);
 
-		for (size_t unit = begin; unit < end; unit++) {
+		for (size_t unit = reduce_short(args, kind, begin, end); unit < end; unit++) {
 			/* Most have one dimension left, and short rows feel a division. */
 			const size_t offset = args->n_kept == 1
 						      ? unit * args->kept_stride[0]
