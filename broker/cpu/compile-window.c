@@ -115,7 +115,9 @@ int compile_conv(struct compiler *c)
 	c->step->units = cpu_units_conv;
 	c->step->window.is_last = c->is_last;
 	if (c->is_last) {
-		r = pack_weights(c, PACK_CONV_LAST,
+		r = pack_weights(c,
+				 cpu_conv_last_strips(&c->step->window.args) ? PACK_CONV_STRIPS
+									     : PACK_CONV_LAST,
 				 kernels->pack_conv_last_size(&c->step->window.args),
 				 kernels->pack_conv_last);
 		return r ? error_fold(r) : 0;

@@ -47,6 +47,7 @@ enum pack_form {
 	PACK_MATRIX = 1,
 	PACK_CONV,
 	PACK_CONV_LAST,
+	PACK_CONV_STRIPS, /* the same where cpu_conv_last_strips() */
 	PACK_CONV_TRANSPOSE,
 	PACK_INTEGER,
 	PACK_INTEGER_CONV,

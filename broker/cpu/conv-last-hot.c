@@ -41,6 +41,8 @@ size_t CPU_FN(pack_conv_last_size)(const struct cpu_window *args)
 {
 	const size_t taps = last_taps(args);
 
+	if (cpu_conv_last_strips(args))
+		return CPU_FN(pack_conv_strips_size)(args);
 	if (cpu_conv_last_slides(args))
 		return taps * last_padded(args) * (args->channels / args->group);
 	return args->group * CPU_FN(pack_b_size)(args->channels / args->group * taps,
@@ -87,6 +89,10 @@ void CPU_FN(pack_conv_last)(const struct cpu_window *args, float *to)
 	const size_t taps = last_taps(args), n = args->out_channels / args->group;
 	const size_t depth = taps * args->channels / args->group;
 
+	if (cpu_conv_last_strips(args)) {
+		CPU_FN(pack_conv_strips)(args, to);
+		return;
+	}
 	if (cpu_conv_last_slides(args)) {
 		last_pack_groups(args, to);
 		return;
@@ -363,6 +369,10 @@ void CPU_FN(conv_last)(const struct cpu_window *args, size_t begin, size_t end, 
 {
 	const struct cpu_window flat = cpu_conv_last_flat(args);
 
+	if (cpu_conv_last_strips(args)) {
+		CPU_FN(conv_strips)(args, begin, end, workspace);
+		return;
+	}
 	if (cpu_conv_last_slides(args)) {
 		CPU_FN(conv_groups_last)(args, begin, end);
 		return;

@@ -540,12 +540,54 @@ static inline struct cpu_direct_piece cpu_direct_piece(const struct cpu_window *
 	};
 }
 
+/* Columns of the input that a row of windows covers, and rows that @n_rows of them do. */
+static inline size_t cpu_conv_strip_width(const struct cpu_window *args)
+{
+	return (args->out_width - 1) * args->stride[2] + (args->kernel[2] - 1) * args->dilation[2] +
+	       1;
+}
+
+static inline size_t cpu_conv_strip_height(const struct cpu_window *args, size_t n_rows)
+{
+	return (n_rows - 1) * args->stride[1] + (args->kernel[1] - 1) * args->dilation[1] + 1;
+}
+
+/*
+ * Where strips pay: terms of a sum, out channels, and floats of what a row of windows sees, at
+ * most; pixels of a row, and rows, at least, unless the work is not worth several threads.
+ */
+enum {
+	CPU_CONV_STRIP_TERMS = 384,
+	CPU_CONV_STRIP_CHANNELS = 32,
+	CPU_CONV_STRIP_FLOATS = 1 << 15,
+	CPU_CONV_STRIP_PIXELS = 4,
+	CPU_CONV_STRIP_ROWS = 7,
+	CPU_CONV_STRIP_WORK = 1 << 20,
+};
+
+/* Is a convolution with channels last computed from padded strips? See conv-strip-hot.c. */
+static inline bool cpu_conv_last_strips(const struct cpu_window *args)
+{
+	const size_t taps = args->kernel[1] * args->kernel[2];
+	const size_t pixels = args->out_height * args->out_width;
+
+	return args->group == 1 && args->depth == 1 && args->kernel[0] == 1 &&
+	       args->out_depth == 1 && args->pad_begin[0] == 0 && taps > 1 &&
+	       taps * args->channels <= CPU_CONV_STRIP_TERMS &&
+	       args->out_channels <= CPU_CONV_STRIP_CHANNELS &&
+	       cpu_conv_strip_height(args, 1) * cpu_conv_strip_width(args) * args->channels <=
+		       CPU_CONV_STRIP_FLOATS &&
+	       args->out_width >= CPU_CONV_STRIP_PIXELS &&
+	       (args->out_height >= CPU_CONV_STRIP_ROWS ||
+		pixels * args->out_channels * taps * args->channels <= CPU_CONV_STRIP_WORK);
+}
+
 static inline size_t cpu_conv_last_units(const struct cpu_window *args)
 {
 	const struct cpu_window flat = cpu_conv_last_flat(args);
 	struct cpu_direct_cut cut;
 
-	if (cpu_conv_last_slides(args))
+	if (cpu_conv_last_slides(args) || cpu_conv_last_strips(args))
 		return cpu_rows_last(args);
 	if (!cpu_conv_last_is_direct(args))
 		return cpu_conv_matrix_units(&flat);

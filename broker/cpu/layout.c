@@ -190,10 +190,18 @@ static bool node_may(const struct plan *plan, const struct node *node)
 
 /* ---- what it is worth ----------------------------------------------------------------------- */
 
-/* What vectors of channels have of use in them; those of other levels more, and take longer. */
-static double filled(uint32_t channels)
+/*
+ * What vectors of @width channels have of use in them; those of other levels more, and take longer.
+ */
+static double filled(uint32_t channels, uint32_t width)
 {
-	return channels / (16.0 * ((channels + 15) / 16));
+	return channels / ((double)width * ((channels + width - 1) / width));
+}
+
+/* The same where few channels are computed in half vectors. */
+static double filled_narrow(uint32_t channels)
+{
+	return filled(channels, channels <= 8 ? 8 : 16);
 }
 
 /* Operations, or bytes of a pooling, per nanosecond, on Zen 4: channel after channel, and last. */
@@ -229,8 +237,17 @@ static struct rates product_rates(const struct plan *plan, const struct node *no
 
 	return (struct rates){
 		flops / (flops / 110 * (pixels < 64 ? 1.25 : 1) + 3 + taps * channels / 12),
-		flops / (flops / 113 / filled(out_channels) + 3 + gathers_last),
+		flops / (flops / 113 / filled(out_channels, 16) + 3 + gathers_last),
 	};
+}
+
+/* Of one that is computed from strips of the picture: nothing is gathered, edges are as good. */
+static double strip_rate(const struct cpu_window *args)
+{
+	const double terms = (double)(args->kernel[1] * args->kernel[2] * args->channels);
+	const double flops = 2 * terms * (double)args->out_channels;
+
+	return flops / (flops / 118 / filled_narrow((uint32_t)args->out_channels) + 2);
 }
 
 static struct rates conv_rates(const struct plan *plan, const struct node *node)
@@ -239,16 +256,25 @@ static struct rates conv_rates(const struct plan *plan, const struct node *node)
 	const uint32_t channels = tensor_at(plan, node->in[0])->shape.dims[1];
 	const uint32_t out_channels = tensor_at(plan, node->out[0])->shape.dims[1];
 	const uint64_t pixels = pixels_of(&tensor_at(plan, node->out[0])->shape, 2);
+	const bool is_apart = node->params.window.stride[2] > 1;
+	struct cpu_window args = {0};
+	struct cpu_extent batch;
+	struct rates rates;
 
 	if (group == channels && out_channels == channels)
-		return (struct rates){pixels < 196                        ? 13
-				      : node->params.window.stride[2] > 1 ? 16
-									  : 46,
-				      55 * filled(channels)};
+		return (struct rates){pixels < 196 ? 13
+				      : is_apart   ? 16
+						   : 46,
+				      55 * filled(channels, 16)};
 	if (group > 1 && out_channels == channels &&
 	    (channels / group == 2 || channels / group == 4))
 		return (struct rates){30, 70};
-	return product_rates(plan, node, channels / group, out_channels / group, pixels);
+	rates = product_rates(plan, node, channels / group, out_channels / group, pixels);
+	compile_window(&tensor_at(plan, node->in[0])->shape, &tensor_at(plan, node->out[0])->shape,
+		       &node->params, &args, &batch);
+	if (cpu_conv_last_strips(&args))
+		rates.last = strip_rate(&args);
+	return rates;
 }
 
 /* What a node takes less with channels last, in nanoseconds. */
@@ -266,7 +292,7 @@ static double node_gain(const struct plan *plan, const struct node *node)
 	case OP_AVERAGE_POOL:
 	case OP_REDUCE_MEAN:
 		rates.plain = 22;
-		rates.last = 60 * filled(tensor_at(plan, node->in[0])->shape.dims[1]);
+		rates.last = 60 * filled(tensor_at(plan, node->in[0])->shape.dims[1], 16);
 		break;
 	default:
 		return 0;

@@ -61,6 +61,10 @@ void CPU_FN(average_pool_last)(const struct cpu_window *args, size_t begin, size
 void CPU_FN(conv_depthwise)(const struct cpu_window *args, size_t begin, size_t end);
 /* slide-last-hot.c, for conv_last() of cpu_conv_last_slides(). Units: cpu_rows_last(). */
 void CPU_FN(conv_groups_last)(const struct cpu_window *args, size_t begin, size_t end);
+/* conv-strip-hot.c, for conv_last() of cpu_conv_last_strips(). Units: cpu_rows_last(). */
+size_t CPU_FN(pack_conv_strips_size)(const struct cpu_window *args);
+void CPU_FN(pack_conv_strips)(const struct cpu_window *args, float *to);
+void CPU_FN(conv_strips)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
 
 /* conv-direct-hot.c, for conv_last() of cpu_conv_last_is_direct(). Units: cpu_conv_last_units(). */
 void CPU_FN(conv_direct)(const struct cpu_window *args, size_t begin, size_t end);

@@ -328,62 +328,6 @@ static void check_last(const char *what, struct call call,
 	free(by_channel.workspace);
 }
 
-/* What the others have; the same bits at levels that fuse, and for every split. */
-static void test_windows__channels_last(void **state)
-{
-	for (unsigned int round = 0; round < 60; round++) {
-		const size_t how = pick(0, 3);
-		struct cpu_window args = {
-			.batch = pick(1, 3),
-			.depth = round % 3 ? 1 : pick(3, 6),
-			.height = pick(4, 20),
-			.width = pick(4, 30),
-			.kernel = {round % 3 ? 1 : pick(1, 3), pick(1, 3), pick(1, 4)},
-			.stride = {pick(1, 3), pick(1, 3), pick(1, 3)},
-			.dilation = {1, 1, pick(1, 2)},
-			.pad_begin = {round % 3 ? 0 : pick(0, 2), pick(0, 2), pick(0, 3)},
-			.includes_pad = round & 1,
-		};
-		const size_t width = (args.kernel[2] - 1) * args.dilation[2] + 1;
-		struct call call = {.args = &args};
-		struct guarded x, weights, bias;
-
-		/* Groups of a few channels, or few of them. */
-		args.group = how < 2 ? pick(1, 50) : pick(1, 3);
-		args.channels = args.group * (how < 2 ? pick(1, 4) : pick(1, 70));
-		args.out_channels = how < 2 ? args.channels : args.group * pick(1, 90);
-		memcpy(args.pad_end, args.pad_begin, sizeof(args.pad_end));
-		args.out_depth =
-			(args.depth + 2 * args.pad_begin[0] - args.kernel[0]) / args.stride[0] + 1;
-		args.out_height =
-			(args.height + 2 * args.pad_begin[1] - args.kernel[1]) / args.stride[1] + 1;
-		if (args.width + 2 * args.pad_begin[2] < width)
-			continue;
-		args.out_width = (args.width + 2 * args.pad_begin[2] - width) / args.stride[2] + 1;
-		x = guarded_new(args.batch * args.channels * cpu_window_in(&args));
-		weights = guarded_new(args.out_channels * args.channels / args.group *
-				      args.kernel[0] * args.kernel[1] * args.kernel[2]);
-		bias = guarded_new(args.out_channels);
-		args.x = x.data;
-		args.weights = weights.data;
-		args.bias = round & 1 ? bias.data : NULL;
-		call.run = run_conv_last;
-		call.units = cpu_conv_last_units(&args);
-		call.n_out = args.batch * args.out_channels * cpu_window_out(&args);
-		check_last("Conv", call, run_conv);
-		args.out_channels = args.channels;
-		call.units = cpu_rows_last(&args);
-		call.n_out = args.batch * args.channels * cpu_window_out(&args);
-		call.run = run_max_pool_last;
-		check_last("MaxPool", call, run_max_pool);
-		call.run = run_average_pool_last;
-		check_last("AveragePool", call, run_average_pool);
-		guarded_free(&x);
-		guarded_free(&weights);
-		guarded_free(&bias);
-	}
-}
-
 /* Sets the extents of the output. Return: false if the windows do not fit. */
 static bool set_output(struct cpu_window *args)
 {
@@ -401,6 +345,91 @@ static bool set_output(struct cpu_window *args)
 	args->out_height = out[1];
 	args->out_width = out[2];
 	return true;
+}
+
+/*
+ * All three on pictures of these extents, with padding on both sides alike. What the others have;
+ * the same bits at levels that fuse, and for every split.
+ */
+static void check_windows_last(struct cpu_window args, bool has_bias)
+{
+	struct call call = {.args = &args};
+	struct guarded x, weights, bias;
+
+	memcpy(args.pad_end, args.pad_begin, sizeof(args.pad_end));
+	if (!set_output(&args))
+		return;
+	x = guarded_new(args.batch * args.channels * cpu_window_in(&args));
+	weights = guarded_new(args.out_channels * args.channels / args.group * args.kernel[0] *
+			      args.kernel[1] * args.kernel[2]);
+	bias = guarded_new(args.out_channels);
+	args.x = x.data;
+	args.weights = weights.data;
+	args.bias = has_bias ? bias.data : NULL;
+	call.run = run_conv_last;
+	call.units = cpu_conv_last_units(&args);
+	call.n_out = args.batch * args.out_channels * cpu_window_out(&args);
+	check_last("Conv", call, run_conv);
+	args.out_channels = args.channels;
+	call.units = cpu_rows_last(&args);
+	call.n_out = args.batch * args.channels * cpu_window_out(&args);
+	call.run = run_max_pool_last;
+	check_last("MaxPool", call, run_max_pool);
+	call.run = run_average_pool_last;
+	check_last("AveragePool", call, run_average_pool);
+	guarded_free(&x);
+	guarded_free(&weights);
+	guarded_free(&bias);
+}
+
+static void test_windows__channels_last(void **state)
+{
+	for (unsigned int round = 0; round < 60; round++) {
+		const size_t how = pick(0, 3);
+		struct cpu_window args = {
+			.batch = pick(1, 3),
+			.depth = round % 3 ? 1 : pick(3, 6),
+			.height = pick(4, 20),
+			.width = pick(4, 30),
+			.kernel = {round % 3 ? 1 : pick(1, 3), pick(1, 3), pick(1, 4)},
+			.stride = {pick(1, 3), pick(1, 3), pick(1, 3)},
+			.dilation = {1, 1, pick(1, 2)},
+			.pad_begin = {round % 3 ? 0 : pick(0, 2), pick(0, 2), pick(0, 3)},
+			.includes_pad = round & 1,
+		};
+
+		/* Groups of a few channels, or few of them. */
+		args.group = how < 2 ? pick(1, 50) : pick(1, 3);
+		args.channels = args.group * (how < 2 ? pick(1, 4) : pick(1, 70));
+		args.out_channels = how < 2 ? args.channels : args.group * pick(1, 90);
+		check_windows_last(args, round & 1);
+	}
+}
+
+/* Tiles of every number of pixels and of out channels. */
+static void test_windows__strips(void **state)
+{
+	unsigned int n_strips = 0;
+
+	for (unsigned int round = 0; round < 90; round++) {
+		struct cpu_window args = {
+			.batch = pick(1, 2),
+			.depth = 1,
+			.height = pick(1, 12),
+			.width = round < 30 ? round + 1 : pick(1, 60),
+			.out_channels = pick(1, 34),
+			.channels = round % 4 ? pick(1, 18) : pick(18, 60),
+			.group = 1,
+			.kernel = {1, pick(1, 5), pick(2, 5)},
+			.stride = {1, pick(1, 3), pick(1, 3)},
+			.dilation = {1, pick(1, 2), pick(1, 2)},
+			.pad_begin = {0, round & 4 ? pick(0, 3) : 0, round & 4 ? pick(0, 6) : 0},
+		};
+
+		n_strips += set_output(&args) && cpu_conv_last_strips(&args);
+		check_windows_last(args, round & 1);
+	}
+	assert_true(n_strips > 40);
 }
 
 /* Rows of some tiles' pixels, one more or fewer; edges of every width; few channels, or many. */
@@ -640,6 +669,7 @@ int main(void)
 		cmocka_unit_test(test_windows__splits_and_packing),
 		cmocka_unit_test(test_windows__channels_last),
 		cmocka_unit_test(test_conv__in_place),
+		cmocka_unit_test(test_windows__strips),
 		cmocka_unit_test(test_top_k__every_k),
 		cmocka_unit_test(test_levels__names),
 		cmocka_unit_test(test_moves__splits),
