@@ -263,9 +263,9 @@ static struct rates conv_rates(const struct plan *plan, const struct node *node)
 
 	if (group == channels && out_channels == channels)
 		return (struct rates){pixels < 196 ? 13
-				      : is_apart   ? 16
+				      : is_apart   ? 19
 						   : 46,
-				      55 * filled(channels, 16)};
+				      (is_apart ? 43 : 75) * filled_narrow(channels)};
 	if (group > 1 && out_channels == channels &&
 	    (channels / group == 2 || channels / group == 4))
 		return (struct rates){30, 70};
@@ -292,7 +292,7 @@ static double node_gain(const struct plan *plan, const struct node *node)
 	case OP_AVERAGE_POOL:
 	case OP_REDUCE_MEAN:
 		rates.plain = 22;
-		rates.last = 60 * filled(tensor_at(plan, node->in[0])->shape.dims[1], 16);
+		rates.last = 60 * filled_narrow(tensor_at(plan, node->in[0])->shape.dims[1]);
 		break;
 	default:
 		return 0;

@@ -61,6 +61,11 @@ void CPU_FN(average_pool_last)(const struct cpu_window *args, size_t begin, size
 void CPU_FN(conv_depthwise)(const struct cpu_window *args, size_t begin, size_t end);
 /* slide-last-hot.c, for conv_last() of cpu_conv_last_slides(). Units: cpu_rows_last(). */
 void CPU_FN(conv_groups_last)(const struct cpu_window *args, size_t begin, size_t end);
+/*
+ * slide-tile-hot.c, for conv_groups_last() of single channels. Return: false, and nothing is done,
+ * if it is not for these windows.
+ */
+bool CPU_FN(conv_tiles_last)(const struct cpu_window *args, size_t begin, size_t end);
 /* conv-strip-hot.c, for conv_last() of cpu_conv_last_strips(). Units: cpu_rows_last(). */
 size_t CPU_FN(pack_conv_strips_size)(const struct cpu_window *args);
 void CPU_FN(pack_conv_strips)(const struct cpu_window *args, float *to);

@@ -432,6 +432,34 @@ static void test_windows__strips(void **state)
 	assert_true(n_strips > 40);
 }
 
+/* Windows of 3 and of 5 columns: whole tiles of pixels and channels, and not; edges of all kinds.
+ */
+static void test_windows__depthwise_tiles(void **state)
+{
+	for (unsigned int round = 0; round < 80; round++) {
+		const size_t channels = round % 3 ? pick(1, 80) : 16 * pick(1, 4);
+		const bool has_depth = round % 7 == 0;
+
+		check_windows_last(
+			(struct cpu_window){
+				.batch = pick(1, 2),
+				.depth = has_depth ? pick(1, 4) : 1,
+				.height = pick(1, 12),
+				.width = round < 30 ? round + 1 : pick(5, 40),
+				.out_channels = channels,
+				.channels = channels,
+				.group = channels,
+				.kernel = {has_depth ? pick(1, 3) : 1, pick(1, 5),
+					   round & 1 ? 3 : 5},
+				.stride = {1, pick(1, 3), pick(1, 2)},
+				.dilation = {1, 1, 1},
+				.pad_begin = {has_depth, pick(0, 3), pick(0, 6)},
+				.includes_pad = round & 2,
+			},
+			round & 4);
+	}
+}
+
 /* Rows of some tiles' pixels, one more or fewer; edges of every width; few channels, or many. */
 static void test_conv__in_place(void **state)
 {
@@ -670,6 +698,7 @@ int main(void)
 		cmocka_unit_test(test_windows__channels_last),
 		cmocka_unit_test(test_conv__in_place),
 		cmocka_unit_test(test_windows__strips),
+		cmocka_unit_test(test_windows__depthwise_tiles),
 		cmocka_unit_test(test_top_k__every_k),
 		cmocka_unit_test(test_levels__names),
 		cmocka_unit_test(test_moves__splits),
