@@ -259,6 +259,7 @@ def check_mistakes(files):
     refused(files.two, f'--input=rigt={files.half}', says=['no input rigt', 'did you mean right?'])
     refused(files.two, f'--input={files.half}', says=['2 inputs', 'left, right'])
     refused(files.two, f'--input=left={files.half}', says=['input right is missing'])
+    refused(files.two, says=['inputs left, right are missing'])
     refused(files.two, f'--input=left={files.half}', f'--input=left={files.ones}', says=['twice'])
     refused(files.model, x, f'--expect=Y={files.y}', says=['no output Y', 'y'])
     refused(files.model, '--input=x=', says=['names no file'])

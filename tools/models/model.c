@@ -416,17 +416,36 @@ void model_disable(struct model *model, uint32_t optimisations)
 	model->disable = optimisations;
 }
 
+/* All that are missing, in one sentence; as many of them as it has room for. */
+static int check_given(const struct model *model, char why[MODEL_WHY_BYTES])
+{
+	char names[MODEL_WHY_BYTES - 64] = "";
+	unsigned int n = 0;
+	size_t used = 0;
+
+	for (unsigned int i = 0; i < model->n_inputs; i++) {
+		if (model->inputs[i].array || model->inputs[i].value.is_optional)
+			continue;
+		if (used < sizeof(names))
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%.200s",
+						 n ? ", " : "", model->inputs[i].value.name);
+		n++;
+	}
+	if (n == 0)
+		return 0;
+	return model_fail(why, MODEL_E_INPUT,
+			  n == 1 ? "input %s is missing" : "inputs %s are missing", names);
+}
+
 int model_compile(struct model *model, uint32_t max_rows, char why[MODEL_WHY_BYTES])
 {
 	uint64_t n_rows;
 	int r;
 
 	model->is_compiled = false;
-	for (unsigned int i = 0; i < model->n_inputs; i++)
-		if (!model->inputs[i].array && !model->inputs[i].value.is_optional)
-			return model_fail(why, MODEL_E_INPUT, "input %.200s is missing",
-					  model->inputs[i].value.name);
-	r = set_defaults(model, why);
+	r = check_given(model, why);
+	if (!r)
+		r = set_defaults(model, why);
 	if (r)
 		return r;
 	r = MODEL_E_REFUSED;
