@@ -3,6 +3,7 @@
  * ONNX's operators, through everything
  *
  *	onnx-conformance DIR [--device cpu|gpu|both] [--missing FILE] [--skips FILE] [--verbose]
+ *	onnx-conformance --help
  *
  * Each case below DIR (see cases.h) is a model, which the loader reads, a private broker prepares
  * and runs on each device, and outputs that are compared with what ONNX expects: a line for each
@@ -454,14 +455,26 @@ static int run_all(struct runner *runner, const struct onnx_cases *cases)
 	return is_good && runner->counts.n_failed == 0 ? 0 : 1;
 }
 
+static void print_usage(FILE *file)
+{
+	fprintf(file, "usage: onnx-conformance DIR [--device cpu|gpu|both] [--missing FILE] "
+		      "[--skips FILE] [--verbose]\n");
+}
+
 static int usage(const char *what)
 {
-	fprintf(stderr,
-		"onnx-conformance: %s\n"
-		"usage: onnx-conformance DIR [--device cpu|gpu|both] [--missing FILE] [--skips "
-		"FILE] [--verbose]\n",
-		what);
+	fprintf(stderr, "onnx-conformance: %s\n", what);
+	print_usage(stderr);
 	return 2;
+}
+
+/* Nothing is run, and that is fine. */
+static bool wants_help(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+			return true;
+	return false;
 }
 
 static int read_options(int argc, char **argv, struct runner *runner)
@@ -503,6 +516,10 @@ int main(int argc, char **argv)
 	struct onnx_cases cases = {NULL};
 	int status, r;
 
+	if (wants_help(argc, argv)) {
+		print_usage(stdout);
+		return 0;
+	}
 	clock_init();
 	broker_process_init();
 	status = read_options(argc, argv, &runner);
