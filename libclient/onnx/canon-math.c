@@ -133,6 +133,7 @@ void canon_batch_norm(struct graph *graph)
 	float epsilon = canon_float(graph, "epsilon", 1e-5f);
 	struct attr attr = ATTR_FLOAT("epsilon", epsilon);
 	struct tensor *in[5], *out;
+	uint32_t dtype;
 
 	for (unsigned int i = 0; i < 5; i++)
 		in[i] = canon_in(graph, i);
@@ -155,8 +156,14 @@ void canon_batch_norm(struct graph *graph)
 			return;
 		}
 	}
+	dtype = in[0]->dtype;
+	if (opset >= 14 && canon_mixes_floats(in, 5))
+		for (unsigned int i = 0; i < 5; i++)
+			in[i] = canon_cast(graph, in[i], RBK_ONNX_F32);
 	out = fold_into_conv(graph, in, epsilon);
-	canon_out(graph, 0, out ? out : graph_emit_1(graph, "BatchNormalization", in, 5, &attr, 1));
+	if (!out)
+		out = graph_emit_1(graph, "BatchNormalization", in, 5, &attr, 1);
+	canon_out(graph, 0, canon_cast(graph, out, dtype));
 }
 
 /* Of opset 18, scale and bias are per group; since, they are per channel. */

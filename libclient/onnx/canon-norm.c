@@ -19,9 +19,90 @@ static bool check_floats(struct graph *graph, const struct tensor *x)
 {
 	if (OP_FLOATS & OP_TYPE(x->dtype))
 		return true;
-	graph_refuse(graph, "its input \"%s\" is %s, expected float32 or float16", x->name,
-		     rbk_onnx_dtype_name(x->dtype));
+	graph_refuse(graph, "its input \"%s\" is %s, expected float32, float16 or bfloat16",
+		     x->name, rbk_onnx_dtype_name(x->dtype));
 	return false;
+}
+
+bool canon_mixes_floats(struct tensor *const *in, unsigned int n)
+{
+	bool mixes = false;
+
+	for (unsigned int i = 0; i < n; i++) {
+		if (!in[i])
+			continue;
+		if (!(OP_FLOATS & OP_TYPE(in[i]->dtype)))
+			return false;
+		mixes |= in[i]->dtype != in[0]->dtype;
+	}
+	return mixes;
+}
+
+/* As the catalogue's operators have it; what stage one is computed in is the rule's. */
+static void norm_attrs(struct graph *graph, struct attr attrs[2])
+{
+	attrs[0] = ATTR_INT("axis", canon_int(graph, "axis", -1));
+	attrs[1] = ATTR_FLOAT("epsilon", canon_float(graph, "epsilon", 1e-5f));
+}
+
+/*
+ * Stage one: in float32 whatever the data is, or in bfloat16, which is what mean and inverse
+ * deviation are of then. Return: false after a refusal.
+ */
+static bool begin_stage_one(struct graph *graph, struct tensor **x, int64_t *ret_type)
+{
+	*ret_type = canon_int(graph, "stash_type", RBK_ONNX_F32);
+	if (*ret_type != RBK_ONNX_F32 && *ret_type != RBK_ONNX_BF16) {
+		graph_refuse(
+			graph,
+			"attribute \"stash_type\" is %lld, expected 1 (float32) or 16 (bfloat16)",
+			(long long)*ret_type);
+		return false;
+	}
+	if (*ret_type == RBK_ONNX_BF16 && OP_FLOATS & OP_TYPE((*x)->dtype)) {
+		*x = canon_cast(graph, *x, RBK_ONNX_BF16);
+		*x = canon_cast(graph, *x, RBK_ONNX_F32);
+	}
+	return true;
+}
+
+void canon_layer_norm(struct graph *graph)
+{
+	struct tensor *in[] = {canon_in(graph, 0), canon_in(graph, 1), canon_in(graph, 2)}, *out[3];
+	const uint32_t dtype = in[0]->dtype;
+	unsigned int n_out = canon_wants(graph, 2) ? 3 : canon_wants(graph, 1) ? 2 : 1;
+	struct attr attrs[2];
+	int64_t stage;
+
+	norm_attrs(graph, attrs);
+	if (!begin_stage_one(graph, &in[0], &stage))
+		return;
+	if (in[0]->dtype != dtype)
+		for (unsigned int i = 1; i < 3; i++)
+			if (in[i] && in[i]->dtype == dtype)
+				in[i] = canon_cast(graph, in[i], RBK_ONNX_F32);
+	graph_emit(graph, "LayerNormalization", in, in[2] ? 3 : 2, out, n_out, 0, attrs, 2);
+	canon_out(graph, 0, canon_cast(graph, out[0], dtype));
+	for (unsigned int i = 1; i < n_out; i++)
+		canon_out(graph, i, canon_cast(graph, out[i], (uint32_t)stage));
+}
+
+/* Its output is of the scale's type. */
+void canon_rms_norm(struct graph *graph)
+{
+	struct tensor *in[] = {canon_in(graph, 0), canon_in(graph, 1)}, *y;
+	const uint32_t dtype = in[1]->dtype;
+	struct attr attrs[2];
+	int64_t stage;
+
+	norm_attrs(graph, attrs);
+	if (!begin_stage_one(graph, &in[0], &stage))
+		return;
+	if (canon_mixes_floats(in, 2))
+		for (unsigned int i = 0; i < 2; i++)
+			in[i] = canon_cast(graph, in[i], RBK_ONNX_F32);
+	y = graph_emit_1(graph, "RMSNormalization", in, 2, attrs, 2);
+	canon_out(graph, 0, canon_cast(graph, y, dtype));
 }
 
 /* The mean is taken away first, so that the variance is not the difference of two large numbers. */

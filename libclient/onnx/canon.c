@@ -98,7 +98,7 @@ static const struct canon table[] = {
 	{"GroupNormalization", 18, 0, 3, 3, 1, NULL, canon_group_norm},
 	{"InstanceNormalization", 1, 0, 3, 3, 1, NULL, canon_same},
 	{"LRN", 1, 0, 1, 1, 1, "AveragePool", canon_lrn},
-	{"LayerNormalization", 17, 0, 2, 3, 3, NULL, canon_same},
+	{"LayerNormalization", 17, 0, 2, 3, 3, NULL, canon_layer_norm},
 	{"LpNormalization", 1, 0, 1, 1, 1, NULL, canon_same},
 	{"LpPool", 1, 0, 1, 1, 1, NULL, canon_same},
 	{"MatMul", 1, 0, 2, 2, 1, NULL, canon_mat_mul},
@@ -107,7 +107,7 @@ static const struct canon table[] = {
 	{"MeanVarianceNormalization", 9, 0, 1, 1, 1, "ReduceMean", canon_mean_variance},
 	{"QLinearConv", 10, 0, 8, 9, 1, NULL, canon_same},
 	{"QLinearMatMul", 10, 0, 8, 8, 1, NULL, canon_same},
-	{"RMSNormalization", 23, 0, 2, 2, 1, NULL, canon_same},
+	{"RMSNormalization", 23, 0, 2, 2, 1, NULL, canon_rms_norm},
 	{"RotaryEmbedding", 23, 0, 3, 4, 1, NULL, canon_same},
 
 	/* Along dimensions */

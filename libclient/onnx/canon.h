@@ -157,6 +157,10 @@ void canon_softmax(struct graph *graph);
 void canon_global_pool(struct graph *graph);
 
 void canon_mean_variance(struct graph *graph);
+void canon_layer_norm(struct graph *graph);
+void canon_rms_norm(struct graph *graph);
+/* Are there float32 and float16 among @n inputs @in, and nothing else? */
+bool canon_mixes_floats(struct tensor *const *in, unsigned int n);
 void canon_lrn(struct graph *graph);
 /* BatchNormalization of five inputs @in, in training. */
 void canon_batch_training(struct graph *graph, struct tensor *const *in, float epsilon);

@@ -85,6 +85,14 @@ static const char *without_title(const char *message, const struct op *row)
 	return strncmp(message, title, (size_t)n) ? message : message + n;
 }
 
+/* Of a list of types: bfloat16 is taken, too, wherever float32 is. */
+static const char *bfloat_also(const char *message)
+{
+	const char *list = strstr(message, ", expected one of float32, ");
+
+	return list && !strstr(list, "bfloat16") ? ", bfloat16" : "";
+}
+
 /* With leading dimensions of 1 taken for the count, every step must compute rows from rows. */
 static bool keeps_rows(const struct step *step, const struct op_call *call)
 {
@@ -166,7 +174,8 @@ bool emit_infer(struct graph *graph, struct step *step)
 		call.out[i] = step->out[i] ? &out[i] : NULL;
 	}
 	if (op_call_infer(&call)) {
-		graph_refuse(graph, "%s", without_title(message, step->row));
+		graph_refuse(graph, "%s%s", without_title(message, step->row),
+			     bfloat_also(message));
 		return false;
 	}
 	step->mixes_rows = !keeps_rows(step, &call);

@@ -44,8 +44,8 @@
  * casts to float32 and followed by a rounding of each output, so that sums are in float32 and what
  * lies between two nodes is rounded, as the model says; what moves elements takes it as it is.
  * Weights of four bits stay what they are where a product reads them, and become floats, as those
- *of 16 bits do, where anything else does. float64, strings and integers of other widths than those
- *of enum rbk_dtype are refused, except in what is computed while compiling.
+ * of 16 bits do, where anything else does. float64, strings and integers of other widths than those
+ * of enum rbk_dtype are refused, except in what is computed while compiling.
  *
  * A model file is hostile input: sizes and numbers are bounded, and external data is read from
  * regular files below the model's own folder only. Errors are those of <ringbroker.h>: a negative

@@ -88,6 +88,59 @@ def add_small_weights(model, rng):
             model.node('MatMul', [a[of], matrix], of, [rows, n], product)
 
 
+def add_mixed_types(model, rng):
+    """Data of float16 with statistics, scales or results of float32, and the other way round."""
+    n, c, h = 2, 3, 4
+    x = [rng.randrange(-64, 65) / 16 for _ in range(n * c * h)]
+    half, full = model.input(onnx.FLOAT16, [n, c, h], x), model.input(onnx.FLOAT, [n, c, h], x)
+    # A variance that is beyond float16, and what makes up for it.
+    scale, bias, mean, variance = [300.0, 1.5, 2.0], [0.5, -1.0, 0.0], [1.0, 0.25, -2.0], [90000.0, 0.5, 2.0]
+
+    def numbers(dtype, values):
+        return model.constant(dtype, [len(values)], values)
+
+    wanted = [(value - mean[i // h % c]) / math.sqrt(variance[i // h % c] + 1e-5) * scale[i // h % c]
+              + bias[i // h % c] for i, value in enumerate(x)]
+    for small in (onnx.FLOAT16, onnx.FLOAT):
+        parts = [numbers(small, scale), numbers(small, bias), numbers(onnx.FLOAT, mean),
+                 numbers(onnx.FLOAT, variance)]
+        model.node('BatchNormalization', [half, *parts], onnx.FLOAT16, [n, c, h], wanted)
+    parts = [numbers(onnx.FLOAT16, values) for values in (scale, bias, mean, [4.0, 0.5, 2.0])]
+    model.node('BatchNormalization', [full, *parts], onnx.FLOAT, [n, c, h],
+               [value * (300 if i // h % c == 0 else 1) if i // h % c else
+                (x[i] - 1) / math.sqrt(4 + 1e-5) * 300 + 0.5 for i, value in enumerate(wanted)])
+    factors, rms, norm, means = [1.5, -2.0, 0.5, 3.0], [], [], []
+    deviations = []
+    for row in (x[i:i + h] for i in range(0, len(x), h)):
+        root = math.sqrt(sum(value * value for value in row) / h + 1e-5)
+        rms += [value / root * factor for value, factor in zip(row, factors)]
+        means.append(sum(row) / h)
+        deviations.append(1 / math.sqrt(sum((value - means[-1]) ** 2 for value in row) / h + 1e-5))
+        norm += [(value - means[-1]) * deviations[-1] * factor for value, factor in zip(row, factors)]
+    model.node('RMSNormalization', [half, numbers(onnx.FLOAT, factors)], onnx.FLOAT, [n, c, h], rms)
+    model.node('RMSNormalization', [full, numbers(onnx.FLOAT16, factors)], onnx.FLOAT16, [n, c, h], rms)
+    # These numbers are bfloat16s, too.
+    model.node('LayerNormalization', [half, numbers(onnx.FLOAT16, factors)], onnx.FLOAT16, [n, c, h], norm,
+               stash_type=onnx.BFLOAT16)
+    model.node('LayerNormalization', [full, numbers(onnx.FLOAT, factors)], onnx.FLOAT, [n, c, h], norm,
+               stash_type=onnx.FLOAT)
+
+    step = model.constant(onnx.FLOAT, [], [0.375])
+    quantized = [max(-128, min(127, round(value / 0.375) + 3)) for value in x]
+    zero = model.constant(onnx.INT8, [], [3])
+    model.node('QuantizeLinear', [half, step, zero], onnx.INT8, [n, c, h], quantized)
+    model.node('QuantizeLinear', [full, model.constant(onnx.FLOAT16, [], [0.375]), zero], onnx.INT8, [n, c, h],
+               quantized, precision=onnx.FLOAT, output_dtype=onnx.INT8)
+    whole = model.input(onnx.INT32, [4], [5, -3, 200, 70001])
+    model.node('QuantizeLinear', [whole, model.constant(onnx.FLOAT, [], [2.0]),
+                                  model.constant(onnx.UINT8, [], [1])], onnx.UINT8, [4], [3, 0, 101, 255])
+    small = model.input(onnx.INT8, [n, c, h], quantized)
+    back = [(value - 3) * 0.375 for value in quantized]
+    model.node('DequantizeLinear', [small, step, zero], onnx.FLOAT16, [n, c, h], back, output_dtype=onnx.FLOAT16)
+    model.node('DequantizeLinear', [small, model.constant(onnx.FLOAT16, [], [0.375]), zero], onnx.FLOAT,
+               [n, c, h], back, output_dtype=onnx.FLOAT)
+
+
 def main():
     os.environ.pop('RINGBROKER_SOCKET', None)
     rng = random.Random(4)
@@ -101,6 +154,9 @@ def main():
         add_small_weights(model, rng)
         model.run()
         model.run('--disable-optimisation=all')
+        model = Model(folder, 23)
+        add_mixed_types(model, rng)
+        model.run()
 
 
 main()
