@@ -15,7 +15,7 @@ ONNX_EXPORT uint32_t rbk_onnx_opset(const struct rbk_onnx *model)
 
 ONNX_EXPORT uint32_t rbk_onnx_n_nodes(const struct rbk_onnx *model)
 {
-	return model->n_nodes;
+	return (uint32_t)model->proto->graph->n_node;
 }
 
 /* ---- Inputs and outputs ---- */

@@ -67,8 +67,8 @@ static const char *node_op(struct graph *graph, const struct model_node *node)
 
 static const char *node_name(const struct model_node *node)
 {
-	if (node->proto->name && node->proto->name[0])
-		return node->proto->name;
+	if (node->name[0])
+		return node->name;
 	for (uint32_t i = 0; i < node->n_out; i++)
 		if (node->proto->output[i] && node->proto->output[i][0])
 			return node->proto->output[i];
@@ -93,6 +93,12 @@ void graph_refuse(struct graph *graph, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(reason.text, sizeof(reason.text), format, args);
 	va_end(args);
+	if (graph->node && graph->node->frame) {
+		const size_t n = strlen(reason.text);
+
+		snprintf(reason.text + n, sizeof(reason.text) - n, " (node %u of %s)",
+			 graph->node->place, graph->node->frame->body);
+	}
 	for (char *c = reason.text; *c; c++)
 		if (*c < 0x20 || *c > 0x7e)
 			*c = '?';

@@ -24,6 +24,7 @@
 #define ONNX_MIN_OPSET        6
 #define ONNX_MAX_OPSET        25
 #define ONNX_NO_NODE          UINT32_MAX
+#define ONNX_NO_VALUE         (UINT32_MAX - 1)
 
 /*
  * Writes a sentence into @error, if it is not NULL. Bytes that are not printable ASCII become '?':
@@ -99,7 +100,8 @@ int onnx_map_file(const char *path, const void **ret_bytes, size_t *ret_n_bytes,
 
 struct model_value {
 	const char *name;
-	uint32_t producer;                  /* index of the node; ONNX_NO_NODE */
+	uint32_t producer;                  /* index of the node in its list; ONNX_NO_NODE */
+	uint32_t list;                      /* of which list of nodes that is */
 	const Onnx__ValueInfoProto *info;   /* as an input or output; else NULL */
 	const struct constant *initializer; /* or NULL */
 	uint32_t n_uses;                    /* by nodes, and as an output */
@@ -108,11 +110,28 @@ struct model_value {
 
 #define ONNX_ABSENT UINT32_MAX /* a node's input or output that is not there */
 
+struct function;
+
+/* What a node is in that is not in the graph itself. */
+struct model_frame {
+	const struct model_frame *outer;
+	const char *body;                /* function "my.f", for sentences */
+	const Onnx__NodeProto *proto;    /* the node in whose place it is, */
+	const char *name;                /* its name, with those of what it is in itself, */
+	uint32_t index;                  /* that of the graph's node, */
+	uint32_t place;                  /* and its own, in its body */
+	const struct function *function; /* NULL: a branch */
+	uint32_t depth;
+};
+
 struct model_node {
 	const Onnx__NodeProto *proto;
+	const char *name;   /* "", or the file's; of one in a function "call/name" */
 	const char *domain; /* "" is the default one, also if spelled "ai.onnx" */
 	uint32_t opset;     /* of the domain; 0: the model does not import it */
-	uint32_t index;     /* in the file */
+	uint32_t index;     /* in the file; of one in a function that of the graph's node */
+	uint32_t place;     /* in the body that it is in */
+	const struct model_frame *frame;
 	uint32_t n_in, n_out;
 	uint32_t *in, *out; /* values, or ONNX_ABSENT */
 };

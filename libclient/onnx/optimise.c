@@ -86,9 +86,9 @@ static void name_steps(struct graph *graph)
 {
 	for (uint32_t i = 0; i < graph->n_steps; i++) {
 		struct step *step = graph->steps[i];
-		const char *name = step->node ? step->node->proto->name : NULL;
+		const char *name = step->node ? step->node->name : "";
 
-		if (!name || !name[0])
+		if (!name[0])
 			name = output_name(graph, step->node);
 		for (unsigned int j = 0; !name[0] && j < step->n_out; j++)
 			if (step->out[j])

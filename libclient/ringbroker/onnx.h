@@ -24,6 +24,10 @@
  * computed while compiling. What the catalogue lacks is refused, all of it at once:
  * rbk_onnx_refusal() lists node, operator, opset and reason.
  *
+ * Functions. A node that calls a function of the file, by domain, name and overload, is replaced by
+ * that function's nodes, of the opsets that the function says; it comes before an operator of the
+ * catalogue that has the same name. Functions may call others, up to 128 deep, but not themselves.
+ *
  * Shapes. A leading dimension of the inputs that the file leaves open becomes the task's count.
  * Where nodes compute rows from other rows, such as a mean along that dimension, a task must hold
  * all rows that belong together: see struct rbk_onnx_step. A
@@ -97,11 +101,12 @@ uint64_t rbk_onnx_dtype_bytes(uint32_t dtype, uint64_t n_elems);
  * Reads the model at @path; external data is looked for below the folder that it is in.
  * Return: 0 and the model, owned by the caller;
  *   -EBADMSG     it is not an ONNX model, or a broken one: truncated, cyclic, names used twice, a
- *                tensor whose bytes are not those of its shape, data outside of the folder
+ *                tensor whose bytes are not those of its shape, data outside of the folder, a
+ *                function that calls itself or is not called as it is defined
  *   -EOPNOTSUPP  an opset or IR version that is not read; sequences, maps and sparse tensors as
  *                inputs, outputs or weights
- *   -EFBIG       beyond what is read: 2 GiB of file, 65,536 nodes, 64 GiB of weights, 2^31-1 in
- *                a dimension
+ *   -EFBIG       beyond what is read: 2 GiB of file, 65,536 nodes (with those of functions, as
+ *                often as they are called), 64 GiB of weights, 2^31-1 in a dimension
  *   -ENOMEM      or another errno of open() and mmap()
  * Operators are not looked at yet: control flow, say, is refused by rbk_onnx_compile(). Any thread.
  */
@@ -130,7 +135,7 @@ struct rbk_onnx_operator {
 /* The @i-th of them, in no order. Any thread. Return: 0; -EINVAL: there are no more. */
 int rbk_onnx_operator(unsigned int i, struct rbk_onnx_operator *ret);
 
-/* What the file says: opset of the default domain, and how many nodes there are. */
+/* What the file says: opset of the default domain, and how many nodes its graph has. */
 uint32_t rbk_onnx_opset(const struct rbk_onnx *model);
 uint32_t rbk_onnx_n_nodes(const struct rbk_onnx *model);
 
@@ -253,8 +258,9 @@ int rbk_onnx_compile(struct rbk_onnx *model, const struct rbk_onnx_options *opti
  */
 struct rbk_onnx_refusal {
 	uint32_t node;      /* in the file's order; UINT32_MAX: it is about the model itself */
-	uint32_t opset;     /* of op's domain that the model asks for; 0: none */
-	const char *name;   /* the node's own, perhaps "", or its first output's */
+	uint32_t opset;     /* of op's domain that is asked for; 0: none */
+	const char *name;   /* the node's own, perhaps "", or its first output's; in a function
+			     * "call/name", where node is the one of the graph */
 	const char *op;     /* "MatMul"; of another domain "com.example.Op"; "" for the model */
 	const char *reason; /* a sentence */
 };
@@ -291,7 +297,7 @@ int rbk_onnx_bound(const struct rbk_onnx *model, unsigned int i, struct rbk_onnx
 /* A node of the plan, once compiled. */
 struct rbk_onnx_step {
 	const char *op; /* the catalogue's operator */
-	/* Of the file's node that it comes from, or of its first output; else "Transpose 3". */
+	/* As in a refusal, of the node that it comes from; else "Transpose 3". */
 	const char *name;
 	uint32_t node; /* which node of the file that is; UINT32_MAX: of none */
 	/*

@@ -246,6 +246,38 @@ static void quantized(void)
 	}
 }
 
+/* Functions that call each other, with attributes of theirs, and one that calls itself. */
+static void functions(void)
+{
+	Onnx__NodeProto scratch, *node;
+	Onnx__FunctionProto *function;
+
+	for (unsigned int recursive = 0; recursive < 2; recursive++) {
+		start(17, 2, flat);
+		function = onnx_model_function(&made, "my", "Outer", "a b", "c a d", 12);
+		onnx_model_function_attr(&made, function, "s");
+		node = onnx_model_function_node(&made, function, recursive ? "Outer" : "Inner",
+						"a b", "t d");
+		onnx_model_domain(&made, node, "my");
+		onnx_model_overload(&made, node, recursive ? "" : "o");
+		onnx_model_attr_ref(&made, node, "s", "s");
+		onnx_model_function_node(&made, function, "Softmax", "t", "c");
+		function = onnx_model_function(&made, "my", "Inner", "a b", "d e", 17);
+		onnx_model_function_overload(&made, function, "o");
+		onnx__node_proto__init(&scratch);
+		onnx_model_attr_float(&made, &scratch, "s", 0.5f);
+		onnx_model_function_default(&made, function, scratch.attribute[0]);
+		node = onnx_model_function_node(&made, function, "LeakyRelu", "a", "d");
+		onnx_model_attr_ref(&made, node, "alpha", "s");
+		onnx_model_function_node(&made, function, "Max", "d b", "e");
+		onnx_model_domain(&made, onnx_model_node(&made, "Outer", "x x", "p q"), "my");
+		node = onnx_model_domain(&made, onnx_model_node(&made, "Outer", "p q", "- - y"),
+					 "my");
+		onnx_model_attr_float(&made, node, "s", 2);
+		finish(recursive ? "function-recursive" : "functions");
+	}
+}
+
 static void hostile(void)
 {
 	start(13, 2, flat);
@@ -283,6 +315,7 @@ int main(int argc, char **argv)
 	constants();
 	layers();
 	quantized();
+	functions();
 	hostile();
 	return 0;
 }

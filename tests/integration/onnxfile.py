@@ -65,13 +65,32 @@ def node(op, inputs, outputs, name='', **attributes):
             b''.join(field(5, attribute(key, value)) for key, value in attributes.items()))
 
 
-def model(nodes, inputs, outputs, constants=(), opset=17):
+def call(domain, op, inputs, outputs, name='', **attributes):
+    """A node that is an operator of another domain, or a function()."""
+    return node(op, inputs, outputs, name, **attributes) + field(7, domain)
+
+
+def reference(op_node, name, of_function, kind):
+    """A node with an attribute that is the one of the function that it is in."""
+    return op_node + field(5, field(1, name) + field(20, kind) + field(21, of_function))
+
+
+def function(domain, name, inputs, outputs, nodes, attributes=(), defaults=(), opset=17):
+    """A FunctionProto; defaults are attribute()s."""
+    return (field(1, name) + b''.join(field(4, each) for each in inputs) +
+            b''.join(field(5, each) for each in outputs) + b''.join(field(6, each) for each in attributes) +
+            b''.join(field(7, each) for each in nodes) + field(9, field(1, '') + field(2, opset)) +
+            field(10, domain) + b''.join(field(11, each) for each in defaults))
+
+
+def model(nodes, inputs, outputs, constants=(), opset=17, functions=()):
     """Inputs and outputs are (name, type, dims), constants tensor()s."""
     graph = (b''.join(field(1, each) for each in nodes) + field(2, 'graph') +
              b''.join(field(5, each) for each in constants) +
              b''.join(field(11, value_info(*each)) for each in inputs) +
              b''.join(field(12, value_info(*each)) for each in outputs))
-    return field(1, 8) + field(7, graph) + field(8, field(1, '') + field(2, opset))
+    return (field(1, 8) + field(7, graph) + field(8, field(1, '') + field(2, opset)) +
+            b''.join(field(25, each) for each in functions))
 
 
 def write(path, contents):

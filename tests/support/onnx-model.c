@@ -173,8 +173,8 @@ static void split(struct onnx_model *model, const char *names, size_t *n, char *
 	}
 }
 
-Onnx__NodeProto *onnx_model_node(struct onnx_model *model, const char *op, const char *inputs,
-				 const char *outputs)
+static Onnx__NodeProto *make_node(struct onnx_model *model, const char *op, const char *inputs,
+				  const char *outputs)
 {
 	Onnx__NodeProto *node = take(model, sizeof(*node));
 
@@ -182,6 +182,14 @@ Onnx__NodeProto *onnx_model_node(struct onnx_model *model, const char *op, const
 	node->op_type = copy(model, op);
 	split(model, inputs, &node->n_input, &node->input);
 	split(model, outputs, &node->n_output, &node->output);
+	return node;
+}
+
+Onnx__NodeProto *onnx_model_node(struct onnx_model *model, const char *op, const char *inputs,
+				 const char *outputs)
+{
+	Onnx__NodeProto *node = make_node(model, op, inputs, outputs);
+
 	append(model, &model->graph.n_node, &model->graph.node, node);
 	return node;
 }
@@ -238,6 +246,100 @@ void onnx_model_attr_string(struct onnx_model *model, Onnx__NodeProto *node, con
 	attr->has_s = 1;
 	attr->s.len = strlen(value);
 	attr->s.data = (uint8_t *)copy(model, value);
+}
+
+/* ---- Functions ---- */
+
+Onnx__FunctionProto *onnx_model_function(struct onnx_model *model, const char *domain,
+					 const char *name, const char *inputs, const char *outputs,
+					 int64_t opset)
+{
+	Onnx__FunctionProto *function = take(model, sizeof(*function));
+	Onnx__OperatorSetIdProto *import = take(model, sizeof(*import));
+
+	onnx__function_proto__init(function);
+	onnx__operator_set_id_proto__init(import);
+	import->domain = copy(model, "");
+	import->has_version = 1;
+	import->version = opset;
+	append(model, &function->n_opset_import, &function->opset_import, import);
+	function->domain = copy(model, domain);
+	function->name = copy(model, name);
+	split(model, inputs, &function->n_input, &function->input);
+	split(model, outputs, &function->n_output, &function->output);
+	append(model, &model->proto.n_functions, &model->proto.functions, function);
+	return function;
+}
+
+Onnx__NodeProto *onnx_model_function_node(struct onnx_model *model, Onnx__FunctionProto *function,
+					  const char *op, const char *inputs, const char *outputs)
+{
+	Onnx__NodeProto *node = make_node(model, op, inputs, outputs);
+
+	append(model, &function->n_node, &function->node, node);
+	return node;
+}
+
+void onnx_model_function_attr(struct onnx_model *model, Onnx__FunctionProto *function,
+			      const char *name)
+{
+	append(model, &function->n_attribute, &function->attribute, copy(model, name));
+}
+
+/* A field that the schema may lack: its length, below 128, and so many bytes. */
+static void add_newer(struct onnx_model *model, ProtobufCMessage *message, uint32_t tag,
+		      const void *bytes, size_t n)
+{
+	ProtobufCMessageUnknownField *fields =
+		take(model, (message->n_unknown_fields + 1) * sizeof(*fields));
+	uint8_t *data = take(model, n + 1);
+
+	assert(n < 128);
+	data[0] = (uint8_t)n;
+	memcpy(data + 1, bytes, n);
+	for (unsigned int i = 0; i < message->n_unknown_fields; i++)
+		fields[i] = message->unknown_fields[i];
+	fields[message->n_unknown_fields++] = (ProtobufCMessageUnknownField){
+		.tag = tag,
+		.wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED,
+		.len = n + 1,
+		.data = data,
+	};
+	message->unknown_fields = fields;
+}
+
+void onnx_model_function_default(struct onnx_model *model, Onnx__FunctionProto *function,
+				 const Onnx__AttributeProto *attr)
+{
+	const size_t n = onnx__attribute_proto__get_packed_size(attr);
+	uint8_t *bytes = take(model, n);
+
+	onnx__attribute_proto__pack(attr, bytes);
+	add_newer(model, &function->base, 11, bytes, n);
+}
+
+void onnx_model_function_overload(struct onnx_model *model, Onnx__FunctionProto *function,
+				  const char *overload)
+{
+	add_newer(model, &function->base, 13, overload, strlen(overload));
+}
+
+void onnx_model_overload(struct onnx_model *model, Onnx__NodeProto *node, const char *overload)
+{
+	add_newer(model, &node->base, 8, overload, strlen(overload));
+}
+
+Onnx__NodeProto *onnx_model_domain(struct onnx_model *model, Onnx__NodeProto *node,
+				   const char *domain)
+{
+	node->domain = copy(model, domain);
+	return node;
+}
+
+void onnx_model_attr_ref(struct onnx_model *model, Onnx__NodeProto *node, const char *name,
+			 const char *from)
+{
+	onnx_model_attr(model, node, name)->ref_attr_name = copy(model, from);
 }
 
 const uint8_t *onnx_model_pack(struct onnx_model *model, size_t *ret_n_bytes)

@@ -58,5 +58,28 @@ void onnx_model_attr_ints(struct onnx_model *model, Onnx__NodeProto *node, const
 void onnx_model_attr_string(struct onnx_model *model, Onnx__NodeProto *node, const char *name,
 			    const char *value);
 
+/* A function of @domain, which is imported; its nodes are of the default domain's @opset. */
+Onnx__FunctionProto *onnx_model_function(struct onnx_model *model, const char *domain,
+					 const char *name, const char *inputs, const char *outputs,
+					 int64_t opset);
+Onnx__NodeProto *onnx_model_function_node(struct onnx_model *model, Onnx__FunctionProto *function,
+					  const char *op, const char *inputs, const char *outputs);
+/* An attribute without a default. */
+void onnx_model_function_attr(struct onnx_model *model, Onnx__FunctionProto *function,
+			      const char *name);
+/* One with a default, which is @attr: onnx_model_attr() of whatever node. */
+void onnx_model_function_default(struct onnx_model *model, Onnx__FunctionProto *function,
+				 const Onnx__AttributeProto *attr);
+/* Of a function, or of a node that calls it. */
+void onnx_model_function_overload(struct onnx_model *model, Onnx__FunctionProto *function,
+				  const char *overload);
+void onnx_model_overload(struct onnx_model *model, Onnx__NodeProto *node, const char *overload);
+/* @node calls a function, or is an operator of that domain. */
+Onnx__NodeProto *onnx_model_domain(struct onnx_model *model, Onnx__NodeProto *node,
+				   const char *domain);
+/* Attribute @name of @node is the function's @from. */
+void onnx_model_attr_ref(struct onnx_model *model, Onnx__NodeProto *node, const char *name,
+			 const char *from);
+
 /* The file, as long as @model. */
 const uint8_t *onnx_model_pack(struct onnx_model *model, size_t *ret_n_bytes);

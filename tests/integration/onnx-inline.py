@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What a model's file has beside its graph's nodes, by brokerctl run: the numbers, on each device.
+
+    onnx-inline.py BROKERCTL DEVICE
+"""
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+import onnxfile as onnx
+
+CTL, DEVICE = os.path.abspath(sys.argv[1]), sys.argv[2]
+LIMIT = 120 * int(os.environ.get('RBK_TEST_SLOW', '1'))
+X = [-2.0, -0.5, 0.25, 1.0, 3.0, -4.0]
+FLOAT_ATTRIBUTE = 1
+
+
+def run(folder, contents, expected):
+    """Gives the model x, 2x3, and compares all that it computes."""
+    path = onnx.write(os.path.join(folder, 'model.onnx'), contents)
+    arguments = [f'--expect={name}={onnx.npy(os.path.join(folder, name + ".npy"), onnx.FLOAT, *each)}'
+                 for name, each in expected.items()]
+    given = onnx.npy(os.path.join(folder, 'x.npy'), onnx.FLOAT, [2, 3], X)
+    result = subprocess.run([CTL, 'run', path, '--device', DEVICE, f'--input=x={given}', *arguments],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            timeout=LIMIT, check=False)
+    if result.returncode != 0:
+        print('onnx-inline.py:', DEVICE, 'ended with', result.returncode, result.stdout)
+        sys.exit(1)
+
+
+def leaky(values, alpha):
+    return [value if value > 0 else alpha * value for value in values]
+
+
+def functions(folder):
+    """Each calls the next, with attributes by reference, and the last one is of another opset."""
+    made = [
+        onnx.function('my', 'Leaky', ['a'], ['b'],
+                      [onnx.reference(onnx.node('LeakyRelu', ['a'], ['b']), 'alpha', 'slope',
+                                      FLOAT_ATTRIBUTE)],
+                      attributes=['slope']),
+        onnx.function('my', 'Twice', ['x', 'y'], ['sum', 'x_out'],
+                      [onnx.node('Add', ['t', 'y'], ['sum']),
+                       onnx.reference(onnx.call('my', 'Leaky', ['x'], ['t']), 'slope', 'slope',
+                                      FLOAT_ATTRIBUTE),
+                       onnx.call('my', 'Flat', ['t'], ['x_out'])],
+                      defaults=[onnx.attribute('slope', 0.5)]),
+        # Of opset 12, which is a Softmax of everything behind the axis.
+        onnx.function('my', 'Flat', ['a'], ['b'], [onnx.node('Softmax', ['a'], ['b'], axis=0)],
+                      opset=12),
+    ]
+    nodes = [onnx.call('my', 'Twice', ['x', 'x'], ['p', 'q']),
+             onnx.call('my', 'Twice', ['x', 'p'], ['r', ''], slope=0.25),
+             onnx.call('my', 'Leaky', ['x'], ['s'])]
+    shape = [2, 3]
+    half, quarter = leaky(X, 0.5), leaky(X, 0.25)
+    p = [a + b for a, b in zip(half, X)]
+    exps = [math.exp(value) for value in half]
+    run(folder, onnx.model(nodes, [('x', onnx.FLOAT, shape)],
+                           [(name, onnx.FLOAT, shape) for name in 'pqrs'], functions=made),
+        {'p': (shape, p), 'q': (shape, [value / sum(exps) for value in exps]),
+         'r': (shape, [a + b for a, b in zip(quarter, p)]), 's': (shape, leaky(X, 0.01))})
+
+
+def main():
+    os.environ.pop('RINGBROKER_SOCKET', None)
+    with tempfile.TemporaryDirectory(prefix='inline-', dir='/tmp') as folder:
+        os.environ['XDG_RUNTIME_DIR'] = folder
+        os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
+        functions(folder)
+
+
+main()

@@ -1,0 +1,610 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tests of libclient/onnx: functions that a file has, and hostile ones
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fail-alloc.h"
+#include "libclient/onnx/graph.h"
+#include "support/onnx-model.h"
+
+static struct onnx_model made;
+static struct rbk_onnx *model;
+static struct rbk_error error;
+
+/* A model that reads x, [N,4], and the constants seven and two. */
+static void start(void)
+{
+	onnx_model_init(&made, 17);
+	onnx_model_input(&made, "x", RBK_ONNX_F32, 2, (int64_t[]){-1, 4});
+	onnx_model_ints(&made, "seven", 1, (int64_t[]){7});
+	onnx_model_ints(&made, "two", 1, (int64_t[]){2});
+}
+
+static Onnx__FunctionProto *function(const char *name, const char *inputs, const char *outputs)
+{
+	return onnx_model_function(&made, "my", name, inputs, outputs, 17);
+}
+
+static Onnx__NodeProto *body(Onnx__FunctionProto *in, const char *op, const char *inputs,
+			     const char *outputs)
+{
+	return onnx_model_function_node(&made, in, op, inputs, outputs);
+}
+
+static Onnx__NodeProto *body_call(Onnx__FunctionProto *in, const char *op, const char *inputs,
+				  const char *outputs)
+{
+	return onnx_model_domain(&made, body(in, op, inputs, outputs), "my");
+}
+
+static Onnx__NodeProto *call(const char *op, const char *inputs, const char *outputs)
+{
+	return onnx_model_domain(&made, onnx_model_node(&made, op, inputs, outputs), "my");
+}
+
+static int try_load(void)
+{
+	const uint8_t *bytes;
+	size_t n_bytes;
+
+	bytes = onnx_model_pack(&made, &n_bytes);
+	error.text[0] = 0;
+	return rbk_onnx_load_bytes(bytes, n_bytes, NULL, &model, &error);
+}
+
+static void load(const char *output)
+{
+	onnx_model_output(&made, output);
+	if (try_load() || rbk_onnx_compile(model, NULL, &error))
+		fail_msg("%s", error.text);
+	onnx_model_deinit(&made);
+}
+
+static void expect_text(const char *words)
+{
+	if (!strstr(error.text, words))
+		fail_msg("expected \"%s\", got \"%s\"", words, error.text);
+}
+
+static void expect_not_loaded(int r, const char *words)
+{
+	onnx_model_output(&made, "y");
+	assert_int_equal(try_load(), r);
+	expect_text(words);
+	onnx_model_deinit(&made);
+}
+
+static void expect_refused(const char *words)
+{
+	onnx_model_output(&made, "y");
+	if (try_load())
+		fail_msg("%s", error.text);
+	assert_int_equal(rbk_onnx_compile(model, NULL, &error), -EOPNOTSUPP);
+	expect_text(words);
+	model = rbk_onnx_free(model);
+	onnx_model_deinit(&made);
+}
+
+/* The plan's operators, with their names. Frees the model. */
+static void expect_steps(const char *expected)
+{
+	char got[512] = "";
+
+	for (unsigned int i = 0; i < rbk_onnx_n_steps(model); i++) {
+		struct rbk_onnx_step step;
+		size_t n = strlen(got);
+
+		assert_int_equal(rbk_onnx_step(model, i, &step), 0);
+		snprintf(got + n, sizeof(got) - n, "%s%s:%s", i ? " " : "", step.op, step.name);
+	}
+	assert_string_equal(got, expected);
+	model = rbk_onnx_free(model);
+}
+
+/* A value of one int64 that was computed. */
+static void expect_int(const char *name, int64_t expected)
+{
+	const struct constant *constant = NULL;
+
+	for (uint32_t i = 0; i < model->n_values; i++)
+		if (!strcmp(model->values[i].name, name) && model->graph->values[i])
+			constant = model->graph->values[i]->constant;
+	assert_non_null(constant);
+	assert_int_equal(constant->dtype, RBK_ONNX_I64);
+	assert_int_equal(*(const int64_t *)constant->data, expected);
+}
+
+/* ---- Calls ---- */
+
+/* Inputs and outputs are those of their places, and names within are the function's own. */
+static void test_call__names(void **state)
+{
+	Onnx__FunctionProto *f;
+
+	start();
+	f = function("Pair", "two seven", "x y");
+	body(f, "Mul", "d two", "y");
+	body(f, "Sub", "seven two", "d");
+	body(f, "Add", "d d", "x");
+	call("Pair", "seven two", "a b");
+	call("Pair", "two seven", "- c");
+	onnx_model_node(&made, "Relu", "x", "y");
+	load("y");
+	expect_int("a", -10);
+	expect_int("b", -35);
+	expect_int("c", 10);
+	expect_steps("Relu:y");
+}
+
+static void test_call__nested(void **state)
+{
+	Onnx__FunctionProto *f;
+
+	start();
+	f = function("Outer", "a", "b");
+	body_call(f, "Inner", "a", "t")->name = (char *)"first";
+	body_call(f, "Inner", "t", "b");
+	f = function("Inner", "a", "b");
+	body(f, "Relu", "a", "r")->name = (char *)"relu";
+	body(f, "Exp", "r", "b");
+	call("Outer", "x", "z")->name = (char *)"call";
+	call("Inner", "z", "y");
+	load("y");
+	expect_steps("Relu:call/first/relu Exp:call/first/b Relu:call/b/relu Exp:call/b/b "
+		     "Relu:y/relu Exp:y/b");
+}
+
+/* The body is read as the function's opset means it: Softmax-12 has two dimensions. */
+static void test_call__opsets(void **state)
+{
+	Onnx__FunctionProto *f;
+	struct rbk_onnx_step step;
+
+	onnx_model_init(&made, 17);
+	onnx_model_input(&made, "x", RBK_ONNX_F32, 3, (int64_t[]){-1, 3, 4});
+	f = onnx_model_function(&made, "my", "Old", "a", "b", 12);
+	body(f, "Softmax", "a", "b");
+	call("Old", "x", "z");
+	onnx_model_node(&made, "Softmax", "z", "y");
+	load("y");
+	assert_int_equal(rbk_onnx_n_steps(model), 4);
+	assert_int_equal(rbk_onnx_step(model, 0, &step), 0);
+	assert_string_equal(step.op, "Reshape");
+	assert_int_equal(rbk_onnx_step(model, 3, &step), 0);
+	assert_string_equal(step.op, "Softmax");
+	model = rbk_onnx_free(model);
+
+	start();
+	f = onnx_model_function(&made, "my", "New", "a", "b", 12);
+	body(f, "Mish", "a", "b");
+	call("New", "x", "y");
+	expect_refused("the operator exists since opset 18 (node 0 of function \"my.New\")");
+
+	start();
+	f = onnx_model_function(&made, "my", "Newest", "a", "b", 99);
+	body(f, "Relu", "a", "b");
+	call("Newest", "x", "y");
+	expect_not_loaded(-EOPNOTSUPP, "the opset of function \"my.Newest\" is 99");
+
+	start();
+	f = function("None", "a", "b");
+	f->n_opset_import = 0;
+	body(f, "Relu", "a", "b");
+	call("None", "x", "y");
+	expect_not_loaded(-EBADMSG, "does not say which opset");
+}
+
+static void test_call__absent(void **state)
+{
+	Onnx__FunctionProto *f;
+
+	/* Clip without a minimum, which is not given or given as nothing. */
+	for (unsigned int i = 0; i < 2; i++) {
+		start();
+		f = function("Limit", "a low high", "b");
+		body(f, "Clip", "a low high", "b");
+		call("Limit", i ? "x - -" : "x", "y");
+		load("y");
+		expect_steps("Reshape:y");
+	}
+
+	start();
+	f = function("Limit", "a low", "b");
+	body(f, "Add", "a low", "b");
+	call("Limit", "x", "y");
+	expect_refused("it has 1 inputs, expected 2 to 2 (node 0 of function \"my.Limit\")");
+
+	start();
+	f = function("Limit", "a low", "b low");
+	body(f, "Relu", "a", "b");
+	call("Limit", "x", "y z");
+	expect_not_loaded(-EBADMSG, "output 1 is an input that it does not give");
+}
+
+/* Outputs that are inputs, or each other. */
+static void test_call__copies(void **state)
+{
+	Onnx__FunctionProto *f;
+
+	start();
+	f = function("Same", "a b", "b c c");
+	body(f, "Add", "a b", "c");
+	call("Same", "seven two", "p q r");
+	onnx_model_node(&made, "Relu", "x", "y");
+	load("y");
+	expect_int("p", 2);
+	expect_int("q", 9);
+	expect_int("r", 9);
+	expect_steps("Relu:y");
+}
+
+/* A function is what the file says, whatever the operator of that name is. */
+static void test_call__shadows(void **state)
+{
+	static const char *const domains[] = {"", "ai.onnx"};
+	Onnx__FunctionProto *f;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		start();
+		f = onnx_model_function(&made, domains[i], "Relu", "a", "b", 17);
+		body(f, "Exp", "a", "b");
+		onnx_model_domain(&made, onnx_model_node(&made, "Relu", "x", "y"), domains[!i]);
+		load("y");
+		expect_steps("Exp:y/b");
+	}
+}
+
+static void test_call__overloads(void **state)
+{
+	Onnx__FunctionProto *f;
+
+	start();
+	f = function("F", "a", "b");
+	body(f, "Exp", "a", "b");
+	f = function("F", "a", "b");
+	onnx_model_function_overload(&made, f, "other");
+	body(f, "Relu", "a", "b");
+	onnx_model_overload(&made, call("F", "x", "z"), "other");
+	call("F", "z", "y");
+	load("y");
+	expect_steps("Relu:z/b Exp:y/b");
+
+	start();
+	f = function("F", "a", "b");
+	onnx_model_function_overload(&made, f, "other");
+	body(f, "Relu", "a", "b");
+	call("F", "x", "y");
+	expect_refused("operators of domain \"my\" are not in the catalogue");
+}
+
+/* ---- Attributes ---- */
+
+/* A function that adds a constant: given, by default, and through another function. */
+static void test_attributes(void **state)
+{
+	Onnx__FunctionProto *f;
+	Onnx__NodeProto *node, scratch = ONNX__NODE_PROTO__INIT;
+
+	start();
+	f = function("Plus", "a", "b");
+	onnx_model_attr_ref(&made, body(f, "Constant", "", "c"), "value_int", "n");
+	body(f, "Add", "a c", "b");
+	onnx_model_attr_int(&made, &scratch, "n", 5);
+	onnx_model_function_default(&made, f, scratch.attribute[0]);
+	f = function("More", "a", "b");
+	onnx_model_function_attr(&made, f, "m");
+	onnx_model_attr_ref(&made, body_call(f, "Plus", "a", "b"), "n", "m");
+	onnx_model_attr_int(&made, call("Plus", "seven", "given"), "n", 3);
+	call("Plus", "seven", "default");
+	onnx_model_attr_int(&made, call("More", "seven", "through"), "m", 30);
+	call("More", "seven", "nothing");
+	onnx_model_node(&made, "Relu", "x", "y");
+	load("y");
+	expect_int("given", 10);
+	expect_int("default", 12);
+	expect_int("through", 37);
+	expect_int("nothing", 12);
+	expect_steps("Relu:y");
+
+	/* Without a default it is left out: then Softmax has its own. */
+	for (unsigned int i = 0; i < 2; i++) {
+		onnx_model_init(&made, 17);
+		onnx_model_input(&made, "x", RBK_ONNX_F32, 3, (int64_t[]){2, 3, 4});
+		f = function("Soft", "a", "b");
+		onnx_model_function_attr(&made, f, "along");
+		onnx_model_attr_ref(&made, body(f, "Softmax", "a", "b"), "axis", "along");
+		node = call("Soft", "x", "y");
+		if (i)
+			onnx_model_attr_int(&made, node, "along", 7);
+		if (i) {
+			expect_refused("axis 7 is not one of 3 dimensions");
+		} else {
+			load("y");
+			expect_steps("Softmax:y/b");
+		}
+	}
+}
+
+static void test_attributes__wrong(void **state)
+{
+	Onnx__FunctionProto *f;
+
+	start();
+	f = function("Soft", "a", "b");
+	onnx_model_attr_ref(&made, body(f, "Softmax", "a", "b"), "axis", "along");
+	call("Soft", "x", "y");
+	expect_not_loaded(-EBADMSG,
+			  "refers to \"along\", which function \"my.Soft\" does not have");
+
+	start();
+	f = function("Soft", "a", "b");
+	body(f, "Softmax", "a", "b");
+	onnx_model_attr_int(&made, call("Soft", "x", "y"), "axis", 1);
+	expect_not_loaded(-EBADMSG, "has attribute \"axis\", which function \"my.Soft\" does not");
+
+	start();
+	onnx_model_attr_ref(&made, onnx_model_node(&made, "Softmax", "x", "y"), "axis", "along");
+	expect_not_loaded(-EBADMSG, "refers to a function's, but it is in none");
+
+	/* Of another type than the node wants. */
+	start();
+	f = function("Soft", "a", "b");
+	onnx_model_function_attr(&made, f, "along");
+	onnx_model_attr_ref(&made, body(f, "Softmax", "a", "b"), "axis", "along");
+	onnx_model_attr_string(&made, call("Soft", "x", "y"), "along", "last");
+	expect_refused("attribute \"axis\" is not an integer (node 0 of function \"my.Soft\")");
+}
+
+/* ---- Hostile ones ---- */
+
+static void test_hostile__recursion(void **state)
+{
+	Onnx__FunctionProto *f;
+
+	start();
+	f = function("F", "a", "b");
+	body_call(f, "F", "a", "b");
+	call("F", "x", "y");
+	expect_not_loaded(-EBADMSG, "function \"my.F\" calls itself");
+
+	start();
+	f = function("F", "a", "b");
+	body_call(f, "G", "a", "b");
+	f = function("G", "a", "b");
+	body_call(f, "F", "a", "b")->name = (char *)"back";
+	call("F", "x", "y")->name = (char *)"call";
+	expect_not_loaded(-EBADMSG,
+			  "function \"my.F\" calls itself, by node 0 \"back\" (F) of function "
+			  "\"my.G\", in node 0 \"\" (G) of function \"my.F\", in node 0 \"call\"");
+
+	/* An operator by the name of the function that it is made of. */
+	start();
+	f = onnx_model_function(&made, "", "Relu", "a", "b", 17);
+	body(f, "Relu", "a", "b");
+	onnx_model_node(&made, "Relu", "x", "y");
+	expect_not_loaded(-EBADMSG, "calls itself");
+}
+
+/* @n functions, each of which calls the next one @times times. */
+static void add_tower(unsigned int n, unsigned int times)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		char name[16], next[16], from[16] = "a", to[16];
+		Onnx__FunctionProto *f;
+
+		snprintf(name, sizeof(name), "F%u", i);
+		snprintf(next, sizeof(next), "F%u", i + 1);
+		f = function(name, "a", "b");
+		for (unsigned int k = 0; k < times; k++) {
+			snprintf(to, sizeof(to), k + 1 < times ? "t%u" : "b", k);
+			if (i + 1 < n)
+				body_call(f, next, from, to);
+			else
+				body(f, "Relu", from, to);
+			snprintf(from, sizeof(from), "t%u", k);
+		}
+	}
+	call("F0", "x", "y");
+}
+
+static void test_hostile__growth(void **state)
+{
+	start();
+	add_tower(40, 2);
+	expect_not_loaded(-EFBIG, "it has more than 65536 nodes");
+
+	/* Calls of nothing count, too. */
+	start();
+	add_tower(40, 2);
+	made.proto.functions[39]->n_node = 0;
+	made.proto.functions[39]->n_output = 0;
+	expect_not_loaded(-EBADMSG, "has 1 inputs and 1 outputs");
+
+	start();
+	add_tower(40, 2);
+	made.proto.functions[39]->n_node = 0;
+	made.proto.functions[39]->output[0] = (char *)"a";
+	expect_not_loaded(-EFBIG, "it has more than 65536 nodes");
+
+	start();
+	add_tower(100, 1);
+	load("y");
+	assert_int_equal(rbk_onnx_n_steps(model), 1);
+	assert_int_equal(rbk_onnx_n_nodes(model), 1);
+	model = rbk_onnx_free(model);
+	start();
+	add_tower(1000, 1);
+	expect_not_loaded(-EFBIG, "functions and branches are more than 128 deep");
+}
+
+/* Of many inputs that nobody gives: what is bound costs memory, which is bounded. */
+static void test_hostile__inputs(void **state)
+{
+	Onnx__FunctionProto *f;
+	char *inputs = malloc(8 * 5000 + 1), *at = inputs;
+
+	assert_non_null(inputs);
+	for (unsigned int i = 0; i < 5000; i++)
+		at += sprintf(at, i ? " i%u" : "i%u", i);
+	start();
+	f = function("Wide", inputs, "b");
+	body(f, "Relu", "i0", "b");
+	free(inputs);
+	for (unsigned int i = 0; i < 2000; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), i ? "y%u" : "y", i);
+		call("Wide", "x", name);
+	}
+	expect_not_loaded(-EFBIG, "too much memory");
+}
+
+static void test_hostile__definitions(void **state)
+{
+	Onnx__FunctionProto *f;
+
+	start();
+	function("F", "a", "a");
+	function("F", "b", "b");
+	call("F", "x", "y");
+	expect_not_loaded(-EBADMSG, "function \"my.F\" is defined twice");
+
+	start();
+	onnx_model_function(&made, "", "F", "a", "a", 17);
+	onnx_model_function(&made, "ai.onnx", "F", "a", "a", 17);
+	onnx_model_node(&made, "Relu", "x", "y");
+	expect_not_loaded(-EBADMSG, "function \"F\" is defined twice");
+
+	start();
+	function("", "a", "a");
+	onnx_model_node(&made, "Relu", "x", "y");
+	expect_not_loaded(-EBADMSG, "a function has no name");
+
+	start();
+	f = function("F", "a", "a");
+	for (unsigned int i = 0; i < 1025; i++)
+		onnx_model_function_attr(&made, f, "s");
+	call("F", "x", "y");
+	expect_not_loaded(-EFBIG, "function \"my.F\" has more than 1024 attributes");
+
+	start();
+	f = function("F", "a", "c");
+	body(f, "Relu", "a", "b");
+	call("F", "x", "y");
+	expect_not_loaded(-EBADMSG, "output \"c\" of function \"my.F\" is written by nothing");
+
+	start();
+	f = function("F", "a a", "b");
+	body(f, "Relu", "a", "b");
+	call("F", "x seven", "y");
+	expect_not_loaded(-EBADMSG, "two things are called \"a\" in function \"my.F\"");
+
+	/* Names of the caller are not seen. */
+	start();
+	f = function("F", "a", "b");
+	body(f, "Add", "a seven", "b");
+	call("F", "x", "y");
+	expect_not_loaded(-EBADMSG, "node 0 \"\" (Add) of function \"my.F\", in node 0 \"\" (F) "
+				    "reads \"seven\", which nothing defines");
+
+	start();
+	f = function("F", "a", "b");
+	body(f, "Add", "a c", "b");
+	body(f, "Relu", "b", "c");
+	call("F", "x", "y");
+	expect_not_loaded(-EBADMSG, "the graph is cyclic");
+
+	start();
+	f = function("F", "a", "b");
+	body(f, "Relu", "a", "b");
+	call("F", "x seven", "y");
+	expect_not_loaded(-EBADMSG, "has 2 inputs and 1 outputs, function \"my.F\" has 1 and 1");
+}
+
+static void test_refusal(void **state)
+{
+	struct rbk_onnx_refusal refusal;
+	Onnx__FunctionProto *f;
+
+	start();
+	onnx_model_node(&made, "Relu", "x", "z");
+	f = function("F", "a", "b");
+	body(f, "Relu", "a", "t");
+	body(f, "NonMaxSuppression", "t", "b")->name = (char *)"inside";
+	call("F", "z", "y")->name = (char *)"call";
+	onnx_model_output(&made, "y");
+	assert_int_equal(try_load(), 0);
+	assert_int_equal(rbk_onnx_compile(model, NULL, &error), -EOPNOTSUPP);
+	assert_int_equal(rbk_onnx_refusal(model, 0, &refusal), 0);
+	assert_int_equal(refusal.node, 1);
+	assert_int_equal(refusal.opset, 17);
+	assert_string_equal(refusal.name, "call/inside");
+	assert_string_equal(refusal.op, "NonMaxSuppression");
+	assert_string_equal(refusal.reason, "there is no such operator in the catalogue "
+					    "(node 1 of function \"my.F\")");
+	model = rbk_onnx_free(model);
+	onnx_model_deinit(&made);
+}
+
+static void test_load__allocations_fail(void **state)
+{
+	Onnx__FunctionProto *f;
+	Onnx__NodeProto scratch = ONNX__NODE_PROTO__INIT;
+	const uint8_t *bytes;
+	size_t n_bytes;
+	int r;
+
+	start();
+	f = function("Plus", "a", "b");
+	onnx_model_function_overload(&made, f, "other");
+	onnx_model_attr_ref(&made, body(f, "Constant", "", "c"), "value_int", "n");
+	body(f, "Add", "a c", "b");
+	onnx_model_attr_int(&made, &scratch, "n", 5);
+	onnx_model_function_default(&made, f, scratch.attribute[0]);
+	onnx_model_overload(&made, call("Plus", "seven", "z"), "other");
+	onnx_model_node(&made, "Relu", "x", "y");
+	onnx_model_output(&made, "y");
+	bytes = onnx_model_pack(&made, &n_bytes);
+	for (unsigned int n = 1;; n++) {
+		fail_alloc_at(n);
+		r = rbk_onnx_load_bytes(bytes, n_bytes, NULL, &model, &error);
+		if (!fail_alloc_stop())
+			break;
+		assert_int_equal(r, -ENOMEM);
+	}
+	assert_int_equal(r, 0);
+	model = rbk_onnx_free(model);
+	onnx_model_deinit(&made);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_call__names),
+		cmocka_unit_test(test_call__nested),
+		cmocka_unit_test(test_call__opsets),
+		cmocka_unit_test(test_call__absent),
+		cmocka_unit_test(test_call__copies),
+		cmocka_unit_test(test_call__shadows),
+		cmocka_unit_test(test_call__overloads),
+		cmocka_unit_test(test_attributes),
+		cmocka_unit_test(test_attributes__wrong),
+		cmocka_unit_test(test_hostile__recursion),
+		cmocka_unit_test(test_hostile__growth),
+		cmocka_unit_test(test_hostile__inputs),
+		cmocka_unit_test(test_hostile__definitions),
+		cmocka_unit_test(test_refusal),
+		cmocka_unit_test(test_load__allocations_fail),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
