@@ -159,6 +159,9 @@ static const struct canon table[] = {
 	{"Unsqueeze", 1, 0, 1, 2, 1, "Reshape", canon_unsqueeze, 0x2},
 	{"Upsample", 1, 9, 1, 2, 1, "MatMul", canon_resize, 0x2},
 
+	/* Control flow */
+	{"If", 1, 0, 1, 1, ANY, "Reshape", canon_if, 0x1},
+
 	/* Constants and shapes */
 	{"Constant", 1, 0, 0, 0, 1, "Reshape", canon_constant},
 	{"ConstantOfShape", 9, 0, 1, 1, 1, "Reshape", canon_constant_of_shape, 0x1},

@@ -199,6 +199,8 @@ void canon_one_hot(struct graph *graph);
 void canon_trilu(struct graph *graph);
 void canon_depth_space(struct graph *graph);
 
+void canon_if(struct graph *graph);
+
 void canon_constant(struct graph *graph);
 void canon_constant_of_shape(struct graph *graph);
 void canon_shape(struct graph *graph);

@@ -374,6 +374,7 @@ static int copy_output(struct resolver *resolver, const struct scope *scope,
 	node.in = &edges[0];
 	node.out = &edges[1];
 	node.n_in = 1;
+	node.n_reads = 1;
 	node.n_out = 1;
 	return nodes_append(resolver, scope->list, &node);
 }
@@ -395,16 +396,7 @@ int functions_inline(struct resolver *resolver, const struct scope *scope,
 
 	if (!frame || !copied)
 		return resolver_out_of_memory(resolver);
-	*frame = (struct model_frame){
-		.outer = call->frame,
-		.body = function->body,
-		.proto = call->proto,
-		.function = function,
-		.name = call->name[0] ? call->name : node_first_output(call->proto),
-		.index = call->index,
-		.place = call->place,
-		.depth = call->frame ? call->frame->depth + 1 : 1,
-	};
+	*frame = model_frame_of(call, function->body, function);
 	r = check_call(resolver, call, function);
 	if (!r)
 		r = bind_names(resolver, &body, call, proto);

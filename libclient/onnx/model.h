@@ -115,7 +115,7 @@ struct function;
 /* What a node is in that is not in the graph itself. */
 struct model_frame {
 	const struct model_frame *outer;
-	const char *body;                /* function "my.f", for sentences */
+	const char *body;                /* function "my.f", then_branch; for sentences */
 	const Onnx__NodeProto *proto;    /* the node in whose place it is, */
 	const char *name;                /* its name, with those of what it is in itself, */
 	uint32_t index;                  /* that of the graph's node, */
@@ -126,14 +126,22 @@ struct model_frame {
 
 struct model_node {
 	const Onnx__NodeProto *proto;
-	const char *name;   /* "", or the file's; of one in a function "call/name" */
+	const char *name;   /* "", or the file's; of one in a function or branch "outer/name" */
 	const char *domain; /* "" is the default one, also if spelled "ai.onnx" */
 	uint32_t opset;     /* of the domain; 0: the model does not import it */
-	uint32_t index;     /* in the file; of one in a function that of the graph's node */
+	uint32_t index;     /* in the file; of one in a body that of the graph's node */
 	uint32_t place;     /* in the body that it is in */
 	const struct model_frame *frame;
 	uint32_t n_in, n_out;
+	uint32_t n_reads;   /* of @in: inputs, then what branches read of what is around them */
 	uint32_t *in, *out; /* values, or ONNX_ABSENT */
+	const struct model_branch *branches; /* of an If: then, else; or NULL */
+};
+
+struct model_branch {
+	uint32_t n_nodes;
+	struct model_node *nodes; /* each after those whose outputs it reads */
+	uint32_t *outputs;        /* values, as many as the If has */
 };
 
 /* What the caller gave for an input. */

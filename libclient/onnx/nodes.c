@@ -41,6 +41,21 @@ const char *node_first_output(const Onnx__NodeProto *proto)
 	return "";
 }
 
+struct model_frame model_frame_of(const struct model_node *node, const char *body,
+				  const struct function *function)
+{
+	return (struct model_frame){
+		.outer = node->frame,
+		.body = body,
+		.proto = node->proto,
+		.function = function,
+		.name = node->name[0] ? node->name : node_first_output(node->proto),
+		.index = node->index,
+		.place = node->place,
+		.depth = node->frame ? node->frame->depth + 1 : 1,
+	};
+}
+
 /* ---- Opsets ---- */
 
 static bool is_default_domain(const char *domain)
@@ -152,6 +167,7 @@ static int resolve_node(struct resolver *resolver, const struct scope *scope,
 		.place = place,
 		.n_in = (uint32_t)proto->n_input,
 		.n_out = (uint32_t)proto->n_output,
+		.n_reads = (uint32_t)proto->n_input,
 	};
 	const struct function *function = NULL;
 	int r;
@@ -184,7 +200,9 @@ static int resolve_node(struct resolver *resolver, const struct scope *scope,
 		return onnx_error(resolver->error, -EBADMSG,
 				  "%s: the function does not say which opset it uses",
 				  NODE_TEXT(&node));
-	return nodes_append(resolver, scope->list, &node);
+	if (!node.domain[0] && !strcmp(proto->op_type, "If"))
+		r = branches_resolve(resolver, scope, &node);
+	return r ? r : nodes_append(resolver, scope->list, &node);
 }
 
 int nodes_resolve(struct resolver *resolver, const struct scope *scope,
@@ -222,7 +240,7 @@ static int order_from(struct resolver *resolver, const struct node_list *list, u
 		const struct model_value *value;
 		uint32_t producer = ONNX_NO_NODE, edge;
 
-		if (top->next_in == node->n_in) {
+		if (top->next_in == node->n_reads) {
 			visits[top->node] = VISIT_DONE;
 			order[(*n_order)++] = top->node;
 			depth--;

@@ -95,6 +95,10 @@ const char *node_text(const struct model_node *node, char ret[NODE_TEXT_BYTES]);
 /* The name of the first thing that it writes, or "". */
 const char *node_first_output(const Onnx__NodeProto *proto);
 
+/* The frame of the nodes in @node's place. */
+struct model_frame model_frame_of(const struct model_node *node, const char *body,
+				  const struct function *function);
+
 /* Checks that each of @imports is a number of those that are read. */
 int nodes_check_opsets(struct resolver *resolver, Onnx__OperatorSetIdProto *const *imports,
 		       size_t n_imports, const char *whose);
@@ -108,6 +112,11 @@ int nodes_append(struct resolver *resolver, struct node_list *list, const struct
 
 /* Puts the list's nodes in an order in which they can run, into @ret. */
 int nodes_order(struct resolver *resolver, const struct node_list *list, struct model_node **ret);
+
+/* ---- branch.c ---- */
+
+/* Resolves the branches of @node, an If, in @scope. */
+int branches_resolve(struct resolver *resolver, const struct scope *scope, struct model_node *node);
 
 /* ---- function.c ---- */
 

@@ -27,6 +27,8 @@
  * Functions. A node that calls a function of the file, by domain, name and overload, is replaced by
  * that function's nodes, of the opsets that the function says; it comes before an operator of the
  * catalogue that has the same name. Functions may call others, up to 128 deep, but not themselves.
+ * An If becomes the nodes of one branch, where its condition is known or computed of what is; of
+ * control flow, that is all.
  *
  * Shapes. A leading dimension of the inputs that the file leaves open becomes the task's count.
  * Where nodes compute rows from other rows, such as a mean along that dimension, a task must hold
@@ -104,11 +106,11 @@ uint64_t rbk_onnx_dtype_bytes(uint32_t dtype, uint64_t n_elems);
  *                tensor whose bytes are not those of its shape, data outside of the folder, a
  *                function that calls itself or is not called as it is defined
  *   -EOPNOTSUPP  an opset or IR version that is not read; sequences, maps and sparse tensors as
- *                inputs, outputs or weights
- *   -EFBIG       beyond what is read: 2 GiB of file, 65,536 nodes (with those of functions, as
- *                often as they are called), 64 GiB of weights, 2^31-1 in a dimension
+ *                inputs or outputs
+ *   -EFBIG       beyond what is read: 2 GiB of file, 65,536 nodes (with those of branches, and of
+ *                functions, as often as they are called), 64 GiB of weights, 2^31-1 in a dimension
  *   -ENOMEM      or another errno of open() and mmap()
- * Operators are not looked at yet: control flow, say, is refused by rbk_onnx_compile(). Any thread.
+ * Operators are not looked at yet: a Loop, say, is refused by rbk_onnx_compile(). Any thread.
  */
 int rbk_onnx_load(const char *path, struct rbk_onnx **ret, struct rbk_error *error);
 
@@ -260,7 +262,7 @@ struct rbk_onnx_refusal {
 	uint32_t node;      /* in the file's order; UINT32_MAX: it is about the model itself */
 	uint32_t opset;     /* of op's domain that is asked for; 0: none */
 	const char *name;   /* the node's own, perhaps "", or its first output's; in a function
-			     * "call/name", where node is the one of the graph */
+			     * or a branch "outer/name", where node is the graph's */
 	const char *op;     /* "MatMul"; of another domain "com.example.Op"; "" for the model */
 	const char *reason; /* a sentence */
 };

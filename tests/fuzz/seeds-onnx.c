@@ -278,6 +278,27 @@ static void functions(void)
 	}
 }
 
+/* An If in a branch of another one. */
+static void branches(void)
+{
+	Onnx__GraphProto *graph;
+	Onnx__NodeProto *node;
+
+	start(17, 2, flat);
+	ints("one", 1, (int64_t[]){1});
+	onnx_model_node(&made, "Less", "one one", "c");
+	node = onnx_model_node(&made, "If", "c", "y q");
+	for (unsigned int i = 0; i < 4; i++) {
+		graph = onnx_model_branch(&made, node, i % 2 ? "else_branch" : "then_branch");
+		onnx_model_graph_node(&made, graph, "Relu", "x", "t");
+		onnx_model_graph_output(&made, graph, "t");
+		onnx_model_graph_output(&made, graph, "x");
+		if (i == 1)
+			node = onnx_model_graph_node(&made, graph, "If", "c", "u v");
+	}
+	finish("branches");
+}
+
 static void hostile(void)
 {
 	start(13, 2, flat);
@@ -316,6 +337,7 @@ int main(int argc, char **argv)
 	layers();
 	quantized();
 	functions();
+	branches();
 	hostile();
 	return 0;
 }

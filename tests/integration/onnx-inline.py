@@ -66,12 +66,43 @@ def functions(folder):
          'r': (shape, [a + b for a, b in zip(quarter, p)]), 's': (shape, leaky(X, 0.01))})
 
 
+def branches(folder):
+    """Of each If one branch is taken; both read what is around them, and a function has one, too."""
+    shape = [2, 3]
+    other = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+
+    def branch(op, inputs):
+        return onnx.graph([onnx.node(op, inputs, ['t']), onnx.node('Mul', ['t', 'own'], ['u'])], [],
+                          [('u', onnx.FLOAT, shape), ('x', onnx.FLOAT, shape)],
+                          [onnx.tensor('own', onnx.FLOAT, [1], [2.0])])
+
+    def choose(condition, x, outputs):
+        return onnx.node('If', [condition], outputs, then_branch=branch('Add', [x, 'other']),
+                         else_branch=branch('Sub', [x, 'other']))
+
+    made = [onnx.function('my', 'Choose', ['c', 'x', 'other'], ['p', 'q'],
+                          [choose('c', 'x', ['p', 'q'])])]
+    nodes = [onnx.node('Greater', ['two', 'one'], ['yes']), onnx.node('Not', ['yes'], ['no']),
+             choose('yes', 'x', ['p', 'same']), choose('no', 'x', ['q', '']),
+             onnx.call('my', 'Choose', ['no', 'p', 'other'], ['r', ''])]
+    constants = [onnx.tensor('other', onnx.FLOAT, shape, other),
+                 onnx.tensor('one', onnx.INT64, [], [1]), onnx.tensor('two', onnx.INT64, [], [2])]
+    p = [2 * (a + b) for a, b in zip(X, other)]
+    run(folder, onnx.model(nodes, [('x', onnx.FLOAT, shape)],
+                           [(name, onnx.FLOAT, shape) for name in ('p', 'same', 'q', 'r')], constants,
+                           functions=made),
+        {'p': (shape, p), 'same': (shape, X),
+         'q': (shape, [2 * (a - b) for a, b in zip(X, other)]),
+         'r': (shape, [2 * (a - b) for a, b in zip(p, other)])})
+
+
 def main():
     os.environ.pop('RINGBROKER_SOCKET', None)
     with tempfile.TemporaryDirectory(prefix='inline-', dir='/tmp') as folder:
         os.environ['XDG_RUNTIME_DIR'] = folder
         os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
         functions(folder)
+        branches(folder)
 
 
 main()

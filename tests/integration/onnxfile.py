@@ -50,12 +50,15 @@ def value_info(name, dtype, dims):
 
 
 def attribute(name, value):
+    """Of bytes: a graph()."""
     if isinstance(value, int):
         return field(1, name) + field(3, value) + field(20, 2)
     if isinstance(value, float):
         return field(1, name) + varint(2 << 3 | 5) + struct.pack('<f', value) + field(20, 1)
     if isinstance(value, str):
         return field(1, name) + field(4, value) + field(20, 3)
+    if isinstance(value, bytes):
+        return field(1, name) + field(6, value) + field(20, 5)
     return field(1, name) + b''.join(field(8, item) for item in value) + field(20, 7)
 
 
@@ -83,13 +86,18 @@ def function(domain, name, inputs, outputs, nodes, attributes=(), defaults=(), o
             field(10, domain) + b''.join(field(11, each) for each in defaults))
 
 
-def model(nodes, inputs, outputs, constants=(), opset=17, functions=()):
+def graph(nodes, inputs, outputs, constants=()):
     """Inputs and outputs are (name, type, dims), constants tensor()s."""
-    graph = (b''.join(field(1, each) for each in nodes) + field(2, 'graph') +
-             b''.join(field(5, each) for each in constants) +
-             b''.join(field(11, value_info(*each)) for each in inputs) +
-             b''.join(field(12, value_info(*each)) for each in outputs))
-    return (field(1, 8) + field(7, graph) + field(8, field(1, '') + field(2, opset)) +
+    return (b''.join(field(1, each) for each in nodes) + field(2, 'graph') +
+            b''.join(field(5, each) for each in constants) +
+            b''.join(field(11, value_info(*each)) for each in inputs) +
+            b''.join(field(12, value_info(*each)) for each in outputs))
+
+
+def model(nodes, inputs, outputs, constants=(), opset=17, functions=()):
+    """A graph() with functions."""
+    return (field(1, 8) + field(7, graph(nodes, inputs, outputs, constants)) +
+            field(8, field(1, '') + field(2, opset)) +
             b''.join(field(25, each) for each in functions))
 
 

@@ -110,12 +110,18 @@ Onnx__ValueInfoProto *onnx_model_input(struct onnx_model *model, const char *nam
 	return info;
 }
 
-Onnx__ValueInfoProto *onnx_model_output(struct onnx_model *model, const char *name)
+Onnx__ValueInfoProto *onnx_model_graph_output(struct onnx_model *model, Onnx__GraphProto *graph,
+					      const char *name)
 {
 	Onnx__ValueInfoProto *info = make_info(model, name);
 
-	append(model, &model->graph.n_output, &model->graph.output, info);
+	append(model, &graph->n_output, &graph->output, info);
 	return info;
+}
+
+Onnx__ValueInfoProto *onnx_model_output(struct onnx_model *model, const char *name)
+{
+	return onnx_model_graph_output(model, &model->graph, name);
 }
 
 Onnx__TensorProto *onnx_model_tensor(struct onnx_model *model, const char *name, int dtype,
@@ -185,13 +191,19 @@ static Onnx__NodeProto *make_node(struct onnx_model *model, const char *op, cons
 	return node;
 }
 
-Onnx__NodeProto *onnx_model_node(struct onnx_model *model, const char *op, const char *inputs,
-				 const char *outputs)
+Onnx__NodeProto *onnx_model_graph_node(struct onnx_model *model, Onnx__GraphProto *graph,
+				       const char *op, const char *inputs, const char *outputs)
 {
 	Onnx__NodeProto *node = make_node(model, op, inputs, outputs);
 
-	append(model, &model->graph.n_node, &model->graph.node, node);
+	append(model, &graph->n_node, &graph->node, node);
 	return node;
+}
+
+Onnx__NodeProto *onnx_model_node(struct onnx_model *model, const char *op, const char *inputs,
+				 const char *outputs)
+{
+	return onnx_model_graph_node(model, &model->graph, op, inputs, outputs);
 }
 
 Onnx__AttributeProto *onnx_model_attr(struct onnx_model *model, Onnx__NodeProto *node,
@@ -246,6 +258,17 @@ void onnx_model_attr_string(struct onnx_model *model, Onnx__NodeProto *node, con
 	attr->has_s = 1;
 	attr->s.len = strlen(value);
 	attr->s.data = (uint8_t *)copy(model, value);
+}
+
+Onnx__GraphProto *onnx_model_branch(struct onnx_model *model, Onnx__NodeProto *node,
+				    const char *name)
+{
+	Onnx__AttributeProto *attr = onnx_model_attr(model, node, name);
+
+	attr->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH;
+	attr->g = take(model, sizeof(*attr->g));
+	onnx__graph_proto__init(attr->g);
+	return attr->g;
 }
 
 /* ---- Functions ---- */

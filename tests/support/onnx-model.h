@@ -58,6 +58,14 @@ void onnx_model_attr_ints(struct onnx_model *model, Onnx__NodeProto *node, const
 void onnx_model_attr_string(struct onnx_model *model, Onnx__NodeProto *node, const char *name,
 			    const char *value);
 
+/* Attribute @name of @node is a graph, without nodes at first. */
+Onnx__GraphProto *onnx_model_branch(struct onnx_model *model, Onnx__NodeProto *node,
+				    const char *name);
+Onnx__NodeProto *onnx_model_graph_node(struct onnx_model *model, Onnx__GraphProto *graph,
+				       const char *op, const char *inputs, const char *outputs);
+Onnx__ValueInfoProto *onnx_model_graph_output(struct onnx_model *model, Onnx__GraphProto *graph,
+					      const char *name);
+
 /* A function of @domain, which is imported; its nodes are of the default domain's @opset. */
 Onnx__FunctionProto *onnx_model_function(struct onnx_model *model, const char *domain,
 					 const char *name, const char *inputs, const char *outputs,

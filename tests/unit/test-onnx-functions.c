@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tests of libclient/onnx: functions that a file has, and hostile ones
+ * Tests of libclient/onnx: nodes that are not in the graph itself, and hostile ones
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -364,6 +364,206 @@ static void test_attributes__wrong(void **state)
 	expect_refused("attribute \"axis\" is not an integer (node 0 of function \"my.Soft\")");
 }
 
+/* ---- Branches ---- */
+
+static void add_branch(Onnx__NodeProto *node, const char *which, const char *op, const char *inputs,
+		       const char *output)
+{
+	Onnx__GraphProto *graph = onnx_model_branch(&made, node, which);
+
+	onnx_model_graph_node(&made, graph, op, inputs, output);
+	onnx_model_graph_output(&made, graph, output);
+}
+
+/* An If of two branches, whose nodes read @inputs. */
+static Onnx__NodeProto *add_if(const char *condition, const char *inputs, const char *output)
+{
+	Onnx__NodeProto *node = onnx_model_node(&made, "If", condition, output);
+
+	add_branch(node, "then_branch", "Relu", inputs, "t");
+	add_branch(node, "else_branch", "Exp", inputs, "t");
+	return node;
+}
+
+static void test_if__constant(void **state)
+{
+	for (unsigned int yes = 0; yes < 2; yes++) {
+		start();
+		onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 0, NULL, (uint8_t[]){(uint8_t)yes},
+				    1);
+		add_if("c", "x", "y")->name = (char *)"if";
+		load("y");
+		expect_steps(yes ? "Relu:if/t" : "Exp:if/t");
+
+		/* What is computed of constants is one. */
+		start();
+		onnx_model_node(&made, yes ? "Less" : "Greater", "two seven", "c");
+		add_if("c", "x", "z");
+		onnx_model_node(&made, "Neg", "z", "y");
+		load("y");
+		expect_steps(yes ? "Relu:z/t Neg:y" : "Exp:z/t Neg:y");
+	}
+}
+
+/* Branches read what is defined behind them, which then comes first. */
+static void test_if__order(void **state)
+{
+	Onnx__NodeProto *node, *inner;
+	Onnx__GraphProto *graph;
+
+	start();
+	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 1, (int64_t[]){1}, "\1", 1);
+	node = onnx_model_node(&made, "If", "c", "y");
+	graph = onnx_model_branch(&made, node, "then_branch");
+	inner = onnx_model_graph_node(&made, graph, "If", "c", "i");
+	add_branch(inner, "then_branch", "Add", "late own", "t");
+	add_branch(inner, "else_branch", "Exp", "late", "t");
+	onnx_model_graph_node(&made, graph, "Neg", "later", "own");
+	onnx_model_graph_output(&made, graph, "i");
+	add_branch(node, "else_branch", "Relu", "x", "t");
+	onnx_model_node(&made, "Relu", "x", "late");
+	onnx_model_node(&made, "Exp", "late", "later");
+	load("y");
+	expect_steps("Relu:late Exp:later Neg:y/own Add:y/i/t");
+
+	start();
+	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 0, NULL, "\1", 1);
+	add_if("c", "z", "y");
+	onnx_model_node(&made, "Neg", "y", "z");
+	expect_not_loaded(-EBADMSG, "the graph is cyclic");
+}
+
+/* Names of a branch are its own; what it gives may be of around it. */
+static void test_if__names(void **state)
+{
+	Onnx__NodeProto *node;
+	Onnx__GraphProto *graph;
+
+	start();
+	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 0, NULL, "\1", 1);
+	node = onnx_model_node(&made, "If", "c", "p q");
+	for (unsigned int i = 0; i < 2; i++) {
+		graph = onnx_model_branch(&made, node, i ? "else_branch" : "then_branch");
+		onnx_model_graph_node(&made, graph, "Sub", "seven two", "seven_");
+		onnx_model_graph_node(&made, graph, "Mul", "seven_ seven_", "two_");
+		onnx_model_graph_output(&made, graph, "two_");
+		onnx_model_graph_output(&made, graph, "seven");
+	}
+	onnx_model_node(&made, "Relu", "x", "y");
+	load("y");
+	expect_int("p", 25);
+	expect_int("q", 7);
+	expect_steps("Relu:y");
+}
+
+/* In a function, whose attributes and absent inputs branches see. */
+static void test_if__function(void **state)
+{
+	Onnx__FunctionProto *f;
+	Onnx__NodeProto *node;
+
+	start();
+	f = function("F", "c a low", "b");
+	onnx_model_function_attr(&made, f, "alpha");
+	node = body(f, "If", "c", "b");
+	add_branch(node, "then_branch", "Clip", "a low", "t");
+	add_branch(node, "else_branch", "LeakyRelu", "a", "t");
+	onnx_model_attr_ref(&made, node->attribute[1]->g->node[0], "alpha", "alpha");
+	onnx_model_constant(&made, "yes", RBK_ONNX_BOOL, 0, NULL, "\1", 1);
+	onnx_model_constant(&made, "no", RBK_ONNX_BOOL, 0, NULL, "\0", 1);
+	call("F", "yes x", "p");
+	onnx_model_attr_float(&made, call("F", "no p", "y"), "alpha", 2);
+	load("y");
+	assert_int_equal(model->graph->steps[0]->n_attrs, 1);
+	assert_true(model->graph->steps[0]->attrs[0].f == 2);
+	expect_steps("LeakyRelu:y/b/t");
+}
+
+static void test_if__refused(void **state)
+{
+	struct rbk_onnx_value value;
+	Onnx__NodeProto *node;
+
+	start();
+	onnx_model_node(&made, "ReduceMax", "x", "m");
+	onnx_model_node(&made, "Cast", "m", "c");
+	onnx_model_attr_int(&made, made.graph.node[1], "to", RBK_ONNX_BOOL);
+	add_if("c", "x", "y");
+	expect_refused("its condition, \"c\", must be known to make a plan, but is computed");
+
+	start();
+	onnx_model_input(&made, "c", RBK_ONNX_BOOL, 0, NULL);
+	add_if("c", "x", "y");
+	onnx_model_output(&made, "y");
+	assert_int_equal(try_load(), 0);
+	assert_int_equal(rbk_onnx_compile(model, NULL, &error), -EOPNOTSUPP);
+	assert_int_equal(rbk_onnx_input(model, 1, &value), 0);
+	assert_true(value.value_needed);
+	assert_int_equal(rbk_onnx_set_input(model, "c",
+					    &(struct rbk_onnx_tensor){.dtype = RBK_ONNX_BOOL,
+								      .data = "\1",
+								      .n_bytes = 1},
+					    NULL),
+			 0);
+	assert_int_equal(rbk_onnx_compile(model, NULL, &error), 0);
+	expect_steps("Relu:y/t");
+	onnx_model_deinit(&made);
+
+	start();
+	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 1, (int64_t[]){2}, "\1\1", 2);
+	add_if("c", "x", "y");
+	expect_refused("its condition is not one number");
+
+	start();
+	add_if("seven", "x", "y");
+	expect_refused("its condition is int64, expected bool");
+
+	start();
+	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 0, NULL, "\1", 1);
+	node = onnx_model_node(&made, "If", "c", "y");
+	add_branch(node, "then_branch", "NonMaxSuppression", "x", "t");
+	add_branch(node, "else_branch", "Relu", "x", "t");
+	expect_refused("there is no such operator in the catalogue (node 0 of then_branch)");
+}
+
+static void test_if__broken(void **state)
+{
+	Onnx__NodeProto *node;
+
+	start();
+	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 0, NULL, "\1", 1);
+	node = onnx_model_node(&made, "If", "c", "y");
+	add_branch(node, "then_branch", "Relu", "x", "t");
+	expect_not_loaded(-EBADMSG, "node 0 \"\" (If) has no else_branch");
+
+	start();
+	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 0, NULL, "\1", 1);
+	add_if("c", "nowhere", "y");
+	expect_not_loaded(-EBADMSG, "node 0 \"\" (Relu) of then_branch, in node 0 \"\" (If) reads "
+				    "\"nowhere\", which nothing defines");
+
+	start();
+	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 0, NULL, "\1", 1);
+	add_if("c", "x", "y z");
+	expect_not_loaded(-EBADMSG, "has 2 outputs, its then_branch has 1");
+
+	start();
+	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 0, NULL, "\1", 1);
+	node = add_if("c", "x", "y");
+	onnx_model_graph_output(&made, node->attribute[0]->g, "gone")->name[0] = 'G';
+	onnx_model_output(&made, "z");
+	node->n_output = 2;
+	node->output = (char *[]){(char *)"y", (char *)"z"};
+	expect_not_loaded(-EBADMSG, "output 1, \"Gone\", of its then_branch is written by nothing");
+
+	start();
+	onnx_model_constant(&made, "c", RBK_ONNX_BOOL, 0, NULL, "\1", 1);
+	node = onnx_model_node(&made, "If", "c", "y");
+	add_branch(node, "then_branch", "Relu", "y", "t");
+	add_branch(node, "else_branch", "Relu", "x", "t");
+	expect_not_loaded(-EBADMSG, "the graph is cyclic");
+}
+
 /* ---- Hostile ones ---- */
 
 static void test_hostile__recursion(void **state)
@@ -598,6 +798,12 @@ int main(void)
 		cmocka_unit_test(test_call__overloads),
 		cmocka_unit_test(test_attributes),
 		cmocka_unit_test(test_attributes__wrong),
+		cmocka_unit_test(test_if__constant),
+		cmocka_unit_test(test_if__order),
+		cmocka_unit_test(test_if__names),
+		cmocka_unit_test(test_if__function),
+		cmocka_unit_test(test_if__refused),
+		cmocka_unit_test(test_if__broken),
 		cmocka_unit_test(test_hostile__recursion),
 		cmocka_unit_test(test_hostile__growth),
 		cmocka_unit_test(test_hostile__inputs),
