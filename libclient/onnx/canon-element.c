@@ -390,6 +390,8 @@ void canon_constant(struct graph *graph)
 	struct tensor *tensor = NULL;
 	unsigned int n;
 
+	if (!constant)
+		constant = canon_sparse_tensor(graph, "sparse_value");
 	if (constant) {
 		tensor = graph_constant(graph, constant);
 	} else if (canon_has_attr(graph, "value_float")) {

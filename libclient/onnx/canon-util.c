@@ -160,31 +160,51 @@ const char *canon_string(struct graph *graph, const char *name, const char *fall
 	return text;
 }
 
-const struct constant *canon_tensor(struct graph *graph, const char *name)
+/* One of @t and @sparse is there, where the file is right. */
+static const struct constant *read_tensor(struct graph *graph, const Onnx__AttributeProto *attr,
+					  const Onnx__TensorProto *t,
+					  const Onnx__SparseTensorProto *sparse)
 {
-	const Onnx__AttributeProto *attr = find_attr(graph, name);
+	struct external *external = &graph->model->external;
 	struct rbk_error error;
 	struct constant *constant;
 	int r;
 
-	if (!attr || !has_type(graph, attr, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR,
-			       attr->t != NULL, "a tensor"))
-		return NULL;
-	if (!attr->t) {
-		graph_refuse(graph, "attribute \"%s\" has no value", name);
+	if (!t && !sparse) {
+		graph_refuse(graph, "attribute \"%s\" has no value", attr->name);
 		return NULL;
 	}
 	constant = graph_zero(graph, 1, sizeof(*constant));
 	if (!constant)
 		return NULL;
-	r = constant_decode(&graph->mem, &graph->model->external, attr->t, "attribute", constant,
-			    &error);
+	r = t ? constant_decode(&graph->mem, external, t, "attribute", constant, &error)
+	      : sparse_decode(&graph->mem, external, sparse, "attribute", constant, &error);
 	if (!r)
 		return constant;
 	if (r == -ENOMEM || (r == -EFBIG && graph->mem.limited))
 		graph->fatal = r;
 	graph_refuse(graph, "%s", error.text);
 	return NULL;
+}
+
+const struct constant *canon_tensor(struct graph *graph, const char *name)
+{
+	const Onnx__AttributeProto *attr = find_attr(graph, name);
+
+	if (!attr || !has_type(graph, attr, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR,
+			       attr->t != NULL, "a tensor"))
+		return NULL;
+	return read_tensor(graph, attr, attr->t, NULL);
+}
+
+const struct constant *canon_sparse_tensor(struct graph *graph, const char *name)
+{
+	const Onnx__AttributeProto *attr = find_attr(graph, name);
+
+	if (!attr || !has_type(graph, attr, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__SPARSE_TENSOR,
+			       attr->sparse_tensor != NULL, "a sparse tensor"))
+		return NULL;
+	return read_tensor(graph, attr, NULL, attr->sparse_tensor);
 }
 
 /* ---- Axes ---- */

@@ -65,6 +65,8 @@ const float *canon_floats(struct graph *graph, const char *name, unsigned int *r
 const char *canon_string(struct graph *graph, const char *name, const char *fallback);
 /* Of TENSOR type. NULL where there is none. */
 const struct constant *canon_tensor(struct graph *graph, const char *name);
+/* Of SPARSE_TENSOR type, made dense. */
+const struct constant *canon_sparse_tensor(struct graph *graph, const char *name);
 /* An attribute that changes nothing. */
 void canon_ignore(struct graph *graph, const char *name);
 

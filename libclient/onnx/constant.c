@@ -201,24 +201,24 @@ static int align(struct mem *mem, struct constant *constant, unsigned int bytes)
 	return 0;
 }
 
-static int decode_shape(const Onnx__TensorProto *proto, const char *what, const char *name,
-			struct constant *constant, struct rbk_error *error)
+int constant_set_shape(struct constant *constant, const int64_t *dims, size_t n_dims,
+		       const char *what, const char *name, struct rbk_error *error)
 {
-	if (proto->n_dims > RBK_ONNX_MAX_RANK)
+	if (n_dims > RBK_ONNX_MAX_RANK)
 		return onnx_error(error, -EOPNOTSUPP,
 				  "%s \"%s\" has %zu dimensions, expected at most %d", what, name,
-				  proto->n_dims, RBK_ONNX_MAX_RANK);
-	for (size_t i = 0; i < proto->n_dims; i++) {
-		if (proto->dims[i] < 0)
+				  n_dims, RBK_ONNX_MAX_RANK);
+	for (size_t i = 0; i < n_dims; i++) {
+		if (dims[i] < 0)
 			return onnx_error(error, -EBADMSG, "%s \"%s\": dimension %zu is %lld", what,
-					  name, i, (long long)proto->dims[i]);
-		if (proto->dims[i] > INT32_MAX)
+					  name, i, (long long)dims[i]);
+		if (dims[i] > INT32_MAX)
 			return onnx_error(error, -EFBIG,
 					  "%s \"%s\": dimension %zu is %lld, expected at most %d",
-					  what, name, i, (long long)proto->dims[i], INT32_MAX);
-		constant->dims[i] = proto->dims[i];
+					  what, name, i, (long long)dims[i], INT32_MAX);
+		constant->dims[i] = dims[i];
 	}
-	constant->rank = (uint32_t)proto->n_dims;
+	constant->rank = (uint32_t)n_dims;
 	if (!constant_measure(constant))
 		return onnx_error(error, -EFBIG, "%s \"%s\" would have more than 64 GiB", what,
 				  name);
@@ -278,7 +278,7 @@ int constant_decode(struct mem *mem, struct external *external, const Onnx__Tens
 				  name, rbk_onnx_dtype_name(constant.dtype), proto->data_type);
 	if (proto->segment)
 		return onnx_error(error, -EOPNOTSUPP, "%s \"%s\" is in segments", what, name);
-	r = decode_shape(proto, what, name, &constant, error);
+	r = constant_set_shape(&constant, proto->dims, proto->n_dims, what, name, error);
 	if (!r)
 		r = decode_elements(mem, external, proto, what, type, &constant, error);
 	if (r)

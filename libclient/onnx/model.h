@@ -83,6 +83,16 @@ int external_find(struct external *external, struct mem *mem, const Onnx__Tensor
 int constant_decode(struct mem *mem, struct external *external, const Onnx__TensorProto *proto,
 		    const char *what, struct constant *ret, struct rbk_error *error);
 
+/* Dimensions, each of which is checked, and what they make. @name is the tensor's. */
+int constant_set_shape(struct constant *constant, const int64_t *dims, size_t n_dims,
+		       const char *what, const char *name, struct rbk_error *error);
+
+/* ---- sparse.c ---- */
+
+/* constant_decode() of a sparse tensor, which becomes a dense one in @mem. */
+int sparse_decode(struct mem *mem, struct external *external, const Onnx__SparseTensorProto *proto,
+		  const char *what, struct constant *ret, struct rbk_error *error);
+
 /* ---- parse.c ---- */
 
 /*

@@ -144,13 +144,22 @@ static int bind_new(struct resolver *resolver, struct scope *scope, const char *
 	return r;
 }
 
+/* Initializers, then sparse ones. */
+static const Onnx__TensorProto *find_constant(const Onnx__GraphProto *graph, size_t i)
+{
+	return i < graph->n_initializer
+		       ? graph->initializer[i]
+		       : graph->sparse_initializer[i - graph->n_initializer]->values;
+}
+
 static int bind_constants(struct resolver *resolver, struct scope *scope,
 			  const Onnx__GraphProto *graph, struct constant *constants)
 {
 	int r;
 
-	for (size_t i = 0; i < graph->n_initializer; i++) {
-		const char *name = onnx_text(graph->initializer[i]->name);
+	for (size_t i = 0; i < graph->n_initializer + graph->n_sparse_initializer; i++) {
+		const Onnx__TensorProto *proto = find_constant(graph, i);
+		const char *name = proto ? onnx_text(proto->name) : "";
 
 		if (!name[0])
 			return onnx_error(resolver->error, -EBADMSG, "initializer %zu has no name",
@@ -169,9 +178,14 @@ static int decode_constants(struct resolver *resolver, const Onnx__GraphProto *g
 	struct rbk_onnx *model = resolver->model;
 	int r;
 
-	for (size_t i = 0; i < graph->n_initializer; i++) {
-		r = constant_decode(&model->mem, &model->external, graph->initializer[i],
-				    "initializer", &constants[i], resolver->error);
+	for (size_t i = 0; i < graph->n_initializer + graph->n_sparse_initializer; i++) {
+		if (i < graph->n_initializer)
+			r = constant_decode(&model->mem, &model->external, graph->initializer[i],
+					    "initializer", &constants[i], resolver->error);
+		else
+			r = sparse_decode(&model->mem, &model->external,
+					  graph->sparse_initializer[i - graph->n_initializer],
+					  "sparse initializer", &constants[i], resolver->error);
 		if (r)
 			return r;
 		model->n_weight_bytes += constants[i].n_bytes;
@@ -185,7 +199,8 @@ static int decode_constants(struct resolver *resolver, const Onnx__GraphProto *g
 int scope_define(struct resolver *resolver, struct scope *scope, const Onnx__GraphProto *graph)
 {
 	struct rbk_onnx *model = resolver->model;
-	uint64_t n = graph->n_input + graph->n_initializer;
+	const size_t n_constants = graph->n_initializer + graph->n_sparse_initializer;
+	uint64_t n = graph->n_input + n_constants;
 	struct constant *constants;
 	int r = 0;
 
@@ -196,7 +211,7 @@ int scope_define(struct resolver *resolver, struct scope *scope, const Onnx__Gra
 				  "the graph has %llu values, expected at most %u",
 				  (unsigned long long)n, ONNX_MAX_VALUES);
 	scope->bindings = mem_take(&model->mem, n * sizeof(*scope->bindings));
-	constants = mem_zero(&model->mem, graph->n_initializer, sizeof(*constants));
+	constants = mem_zero(&model->mem, n_constants, sizeof(*constants));
 	if (!model->values) {
 		model->values = mem_take(&model->mem, n * sizeof(*model->values));
 		resolver->n_values_max = (uint32_t)n;

@@ -28,7 +28,7 @@
  * that function's nodes, of the opsets that the function says; it comes before an operator of the
  * catalogue that has the same name. Functions may call others, up to 128 deep, but not themselves.
  * An If becomes the nodes of one branch, where its condition is known or computed of what is; of
- * control flow, that is all.
+ * control flow, that is all. Sparse weights are made dense, 256 MiB of them at most.
  *
  * Shapes. A leading dimension of the inputs that the file leaves open becomes the task's count.
  * Where nodes compute rows from other rows, such as a mean along that dimension, a task must hold

@@ -278,9 +278,11 @@ static void functions(void)
 	}
 }
 
-/* An If in a branch of another one. */
+/* An If in a branch of another one, and weights that are nearly all 0. */
 static void branches(void)
 {
+	Onnx__SparseTensorProto sparse = ONNX__SPARSE_TENSOR_PROTO__INIT;
+	Onnx__SparseTensorProto *list[] = {&sparse};
 	Onnx__GraphProto *graph;
 	Onnx__NodeProto *node;
 
@@ -297,6 +299,23 @@ static void branches(void)
 			node = onnx_model_graph_node(&made, graph, "If", "c", "u v");
 	}
 	finish("branches");
+
+	start(17, 2, flat);
+	sparse.values =
+		onnx_model_tensor(&made, "w", RBK_ONNX_F32, 1, (int64_t[]){2}, (float[]){1, 2}, 8);
+	sparse.indices = onnx_model_tensor(&made, "", RBK_ONNX_I64, 2, (int64_t[]){2, 2},
+					   (int64_t[]){0, 3, 7, 1}, 32);
+	sparse.n_dims = 2;
+	sparse.dims = (int64_t[]){8, 4};
+	made.graph.n_sparse_initializer = 1;
+	made.graph.sparse_initializer = list;
+	onnx_model_node(&made, "MatMul", "x w", "a");
+	node = onnx_model_node(&made, "Constant", "", "b");
+	onnx_model_attr(&made, node, "sparse_value")->sparse_tensor = &sparse;
+	node->attribute[0]->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__SPARSE_TENSOR;
+	onnx_model_node(&made, "MatMul", "x b", "c");
+	onnx_model_node(&made, "Add", "a c", "y");
+	finish("sparse");
 }
 
 static void hostile(void)

@@ -96,6 +96,19 @@ def branches(folder):
          'r': (shape, [2 * (a - b) for a, b in zip(p, other)])})
 
 
+def sparse(folder):
+    """Weights that are nearly all 0."""
+    weights = [0.0] * 12
+    for place, value in ((1, 0.5), (4, -2.0), (11, 3.0)):
+        weights[place] = value
+    wanted = [sum(X[i * 3 + k] * weights[k * 4 + j] for k in range(3)) for i in range(2) for j in range(4)]
+    run(folder, onnx.model([onnx.node('MatMul', ['x', 'w'], ['y'])], [('x', onnx.FLOAT, [2, 3])],
+                           [('y', onnx.FLOAT, [2, 4])],
+                           sparse_constants=[onnx.sparse('w', onnx.FLOAT, [3, 4], [0.5, -2.0, 3.0],
+                                                         [1, 4, 11])]),
+        {'y': ([2, 4], wanted)})
+
+
 def main():
     os.environ.pop('RINGBROKER_SOCKET', None)
     with tempfile.TemporaryDirectory(prefix='inline-', dir='/tmp') as folder:
@@ -103,6 +116,7 @@ def main():
         os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
         functions(folder)
         branches(folder)
+        sparse(folder)
 
 
 main()

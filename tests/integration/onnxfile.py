@@ -86,17 +86,25 @@ def function(domain, name, inputs, outputs, nodes, attributes=(), defaults=(), o
             field(10, domain) + b''.join(field(11, each) for each in defaults))
 
 
-def graph(nodes, inputs, outputs, constants=()):
-    """Inputs and outputs are (name, type, dims), constants tensor()s."""
+def sparse(name, dtype, dims, values, places):
+    """A SparseTensorProto; places number the elements."""
+    return (field(1, tensor(name, dtype, [len(values)], values)) +
+            field(2, tensor('', INT64, [len(places)], places)) +
+            b''.join(field(3, dim) for dim in dims))
+
+
+def graph(nodes, inputs, outputs, constants=(), sparse_constants=()):
+    """Inputs and outputs are (name, type, dims), constants tensor()s and sparse()s."""
     return (b''.join(field(1, each) for each in nodes) + field(2, 'graph') +
             b''.join(field(5, each) for each in constants) +
             b''.join(field(11, value_info(*each)) for each in inputs) +
-            b''.join(field(12, value_info(*each)) for each in outputs))
+            b''.join(field(12, value_info(*each)) for each in outputs) +
+            b''.join(field(15, each) for each in sparse_constants))
 
 
-def model(nodes, inputs, outputs, constants=(), opset=17, functions=()):
+def model(nodes, inputs, outputs, constants=(), opset=17, functions=(), sparse_constants=()):
     """A graph() with functions."""
-    return (field(1, 8) + field(7, graph(nodes, inputs, outputs, constants)) +
+    return (field(1, 8) + field(7, graph(nodes, inputs, outputs, constants, sparse_constants)) +
             field(8, field(1, '') + field(2, opset)) +
             b''.join(field(25, each) for each in functions))
 

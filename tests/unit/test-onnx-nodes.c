@@ -676,6 +676,48 @@ static void test_integers__whole(void **state)
 	CHECK_ALL(ones);
 }
 
+/* ---- Constants ---- */
+
+static void test_constant__sparse(void **state)
+{
+	for (unsigned int place = 2; place <= 3; place++) {
+		Onnx__SparseTensorProto sparse = ONNX__SPARSE_TENSOR_PROTO__INIT;
+		const struct constant *constant = NULL;
+		Onnx__AttributeProto *attr;
+		const uint8_t *bytes;
+		char found[128];
+		size_t n_bytes;
+		int r;
+
+		onnx_model_init(&made, 17);
+		sparse.values = onnx_model_tensor(&made, "", RBK_ONNX_I64, 1, (int64_t[]){1},
+						  (int64_t[]){9}, 8);
+		sparse.indices = onnx_model_tensor(&made, "", RBK_ONNX_I64, 1, (int64_t[]){1},
+						   (int64_t[]){place}, 8);
+		sparse.n_dims = 1;
+		sparse.dims = (int64_t[]){3};
+		attr = onnx_model_attr(&made, onnx_model_node(&made, "Constant", "", "y"),
+				       "sparse_value");
+		attr->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__SPARSE_TENSOR;
+		attr->sparse_tensor = &sparse;
+		onnx_model_output(&made, "y");
+		bytes = onnx_model_pack(&made, &n_bytes);
+		assert_int_equal(rbk_onnx_load_bytes(bytes, n_bytes, NULL, &model, &error), 0);
+		onnx_model_deinit(&made);
+		r = compile();
+		if (place == 3) {
+			assert_int_equal(r, -EOPNOTSUPP);
+			assert_non_null(strstr(error.text, "index 0 is outside of its shape"));
+		} else {
+			assert_int_equal(r, 0);
+			describe("y", found, &constant);
+			assert_string_equal(found, "i64[3]");
+			assert_memory_equal(constant->data, ((int64_t[]){0, 0, 9}), 24);
+		}
+		model = rbk_onnx_free(model);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -685,6 +727,7 @@ int main(void)
 		cmocka_unit_test(test_elementwise),
 		cmocka_unit_test(test_products),
 		cmocka_unit_test(test_products__bias),
+		cmocka_unit_test(test_constant__sparse),
 		cmocka_unit_test(test_moves),
 		cmocka_unit_test(test_indices),
 		cmocka_unit_test(test_indices__scatter),

@@ -442,6 +442,102 @@ static void test_load__bomb(void **state)
 	free(bytes);
 }
 
+/* ---- Sparse tensors ---- */
+
+/* A sound model with a sparse initializer w of [2,3], with 1 at 1 and 2 at 5. */
+static void make_sparse(struct onnx_model *model, Onnx__SparseTensorProto *sparse,
+			unsigned int rank, const int64_t *indices)
+{
+	static int64_t dims[] = {2, 3};
+	const int64_t index_dims[] = {2, 2};
+	static Onnx__SparseTensorProto *list[1];
+
+	make_sound(model);
+	onnx__sparse_tensor_proto__init(sparse);
+	sparse->values =
+		onnx_model_tensor(model, "w", RBK_ONNX_F32, 1, (int64_t[]){2}, (float[]){1, 2}, 8);
+	sparse->indices =
+		onnx_model_tensor(model, "", RBK_ONNX_I64, rank, index_dims, indices, rank * 16);
+	sparse->n_dims = 2;
+	sparse->dims = dims;
+	list[0] = sparse;
+	model->graph.n_sparse_initializer = 1;
+	model->graph.sparse_initializer = list;
+}
+
+static void test_sparse__sound(void **state)
+{
+	static const int64_t places[][4] = {{1, 5}, {0, 1, 1, 2}};
+	static const float expected[] = {0, 1, 0, 0, 0, 2};
+	Onnx__SparseTensorProto sparse;
+	struct onnx_model made;
+	struct rbk_onnx *model;
+	struct rbk_error error;
+
+	for (unsigned int rank = 1; rank <= 2; rank++) {
+		const struct constant *w = NULL;
+
+		make_sparse(&made, &sparse, rank, places[rank - 1]);
+		assert_int_equal(load(&made, NULL, &model, &error), 0);
+		for (uint32_t i = 0; i < model->n_values; i++)
+			if (!strcmp(model->values[i].name, "w"))
+				w = model->values[i].initializer;
+		assert_non_null(w);
+		assert_int_equal(w->rank, 2);
+		assert_int_equal(w->dims[1], 3);
+		assert_int_equal(w->n_bytes, sizeof(expected));
+		assert_memory_equal(w->data, expected, sizeof(expected));
+		rbk_onnx_free(model);
+		onnx_model_deinit(&made);
+	}
+}
+
+static void test_sparse__hostile(void **state)
+{
+	static const struct {
+		unsigned int rank;
+		int64_t indices[4];
+		const char *words;
+	} cases[] = {
+		{1, {1, 6}, "\"w\": index 1 is outside of its shape"},
+		{1, {-1, 5}, "index 0 is outside"},
+		{1, {INT64_MIN, INT64_MAX}, "index 0 is outside"},
+		{1, {1, 1}, "index 1 is not behind the one before"},
+		{1, {5, 1}, "index 1 is not behind the one before"},
+		{2, {0, 3, 1, 2}, "index 0 is outside"},
+		{2, {0, 1, 2, 0}, "index 1 is outside"},
+		{2, {0, -1, 1, 2}, "index 0 is outside"},
+		{2, {1, 2, 1, 2}, "index 1 is not behind"},
+		{2, {1, 0, 0, 2}, "index 1 is not behind"},
+	};
+	Onnx__SparseTensorProto sparse;
+	struct onnx_model made;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		make_sparse(&made, &sparse, cases[i].rank, cases[i].indices);
+		expect_refused(&made, -EBADMSG, cases[i].words);
+	}
+	make_sparse(&made, &sparse, 2, cases[0].indices);
+	sparse.indices->dims[1] = 1;
+	sparse.indices->raw_data.len = 16;
+	expect_refused(&made, -EBADMSG, "its indices are not an int64, or 2 of them, for each");
+	make_sparse(&made, &sparse, 1, cases[0].indices);
+	sparse.dims = (int64_t[]){1 << 20, 1 << 12};
+	expect_refused(&made, -EFBIG, "\"w\" needs too much memory");
+	make_sparse(&made, &sparse, 1, cases[0].indices);
+	sparse.dims = (int64_t[]){INT32_MAX, INT32_MAX};
+	expect_refused(&made, -EFBIG, "more than 64 GiB");
+	make_sparse(&made, &sparse, 1, cases[0].indices);
+	sparse.indices = NULL;
+	expect_refused(&made, -EBADMSG, "has no values, or no indices");
+	make_sparse(&made, &sparse, 1, cases[0].indices);
+	sparse.values = NULL;
+	expect_refused(&made, -EBADMSG, "has no name");
+	make_sparse(&made, &sparse, 1, cases[0].indices);
+	onnx_model_ints(&made, "w", 1, four);
+	expect_refused(&made, -EBADMSG, "two things are called \"w\"");
+}
+
 /* ---- Encodings ---- */
 
 static void expect_tensor(Onnx__TensorProto *proto, const void *data, uint64_t n_bytes)
@@ -719,6 +815,8 @@ int main(void)
 		cmocka_unit_test(test_load__nested_graphs),
 		cmocka_unit_test(test_load__long_row),
 		cmocka_unit_test(test_scan__broken),
+		cmocka_unit_test(test_sparse__sound),
+		cmocka_unit_test(test_sparse__hostile),
 		cmocka_unit_test(test_tensor__encodings),
 		cmocka_unit_test(test_dtypes),
 		cmocka_unit_test_setup_teardown(test_external__sound, make_folder, remove_folder),
