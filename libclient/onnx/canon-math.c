@@ -146,7 +146,8 @@ void canon_batch_norm(struct graph *graph)
 		graph_refuse(graph, "it is in training mode");
 		return;
 	}
-	if (opset < 9 && canon_int(graph, "spatial", 1) == 0) {
+	/* Of one element per channel it is the same. */
+	if (opset < 9 && canon_int(graph, "spatial", 1) == 0 && in[0]->shape.rank > 2) {
 		graph_refuse(graph, "it normalises every element on its own (spatial is 0)");
 		return;
 	}

@@ -248,6 +248,10 @@ static void test_products(void **state)
 		{"Hardmax", 13, "f32[2,0]", "", "f32[2,0]"},
 		{"MeanVarianceNormalization", 13, "f32[2,0]", "axes=0,1", "f32[2,0]"},
 		{"BatchNormalization", 15, "f32[0,3] f32[3] f32[3] f32[3] f32[3]", "", "f32[0,3]"},
+		{"BatchNormalization", 7, "f32[0,3] f32[3] f32[3] f32[3] f32[3]", "spatial=0",
+		 "f32[0,3]"},
+		{"BatchNormalization", 7, "f32[0,3,4] f32[3] f32[3] f32[3] f32[3]", "spatial=0",
+		 "it normalises every element on its own (spatial is 0)"},
 	};
 
 	CHECK_ALL(ones);
