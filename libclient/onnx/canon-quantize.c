@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules: quantizing, and back
+ * Rules: quantizing and back, and products of what is quantized
  *
  * The catalogue has scales of the data's own type, and integers of 8 bits and of 32. What ONNX has
  * beside that becomes casts: data and scale to the type that ONNX divides or multiplies in, and the
@@ -370,4 +370,78 @@ void canon_quantize(struct graph *graph)
 	canon_out(
 		graph, 0,
 		graph_emit_1(graph, "QuantizeLinear", in, in[2] ? 3 : 2, attrs, ARRAY_SIZE(attrs)));
+}
+
+/* ---- Zero points of each matrix ---- */
+
+/* [D1, D2, M, 1] or [D1, D2, 1, N], of matrices that are not all alike? */
+static bool is_per_matrix(const struct tensor *zero, const struct tensor *of)
+{
+	bool differs = false;
+
+	if (!zero || zero->dtype != of->dtype || zero->shape.rank < 3 ||
+	    zero->shape.rank != of->shape.rank || shape_is_empty(&zero->shape))
+		return false;
+	for (unsigned int i = 0; i + 2 < zero->shape.rank; i++)
+		differs |= zero->shape.dims[i] != 1 || (i == 0 && zero->shape.dynamic);
+	return differs;
+}
+
+/* @x along a dimension counted from its end, which is kept. */
+static struct tensor *sum_along(struct graph *graph, struct tensor *x, unsigned int from_end)
+{
+	int64_t *axis = graph_take(graph, sizeof(*axis));
+	struct attr attrs[2];
+
+	if (!axis)
+		return graph_unknown(graph);
+	*axis = x->shape.rank - from_end;
+	attrs[0] = ATTR_INTS("axes", axis, 1);
+	attrs[1] = ATTR_INT("keepdims", 1);
+	return canon_unary(graph, "ReduceSum", canon_cast(graph, x, RBK_ONNX_I32), attrs, 2);
+}
+
+static struct tensor *minus_product(struct graph *graph, struct tensor *from, struct tensor *a,
+				    struct tensor *b)
+{
+	return canon_binary(graph, "Sub", from, canon_binary(graph, "Mul", a, b));
+}
+
+/*
+ * The catalogue has zero points of rows and of columns that are those of all matrices. Others are
+ * taken off behind the product: the sum of (a - p)(b - q) is that of ab, less p times that of b,
+ * less q times that of a - p.
+ */
+void canon_mat_mul_integer(struct graph *graph)
+{
+	struct tensor *in[] = {canon_in(graph, 0), canon_in(graph, 1)}, *y, *z, *sum;
+	struct tensor *p = canon_in(graph, 2), *q = canon_in(graph, 3);
+	const struct shape *a = &in[0]->shape, *b = &in[1]->shape;
+	struct shape column;
+
+	if ((!is_per_matrix(p, in[0]) && !is_per_matrix(q, in[1])) || a->rank < 2 || b->rank < 2 ||
+	    shape_is_empty(a) || shape_is_empty(b) || (p && p->dtype != in[0]->dtype) ||
+	    (q && q->dtype != in[1]->dtype)) {
+		canon_same(graph);
+		return;
+	}
+	z = y = graph_emit_1(graph, "MatMulInteger", in, 2, NULL, 0);
+	if (!y->known)
+		return;
+	sum = sum_along(graph, in[0], 1);
+	if (p) {
+		column = p->shape;
+		if (column.rank == 1 && column.dims[0] != 1)
+			column.dims[column.rank++] = 1;
+		p = canon_cast(graph, canon_reshape(graph, p, &column), RBK_ONNX_I32);
+		z = minus_product(graph, z, p, sum_along(graph, in[1], 2));
+		sum = minus_product(graph, sum, p,
+				    graph_scalar(graph, RBK_ONNX_I32, a->dims[a->rank - 1]));
+	}
+	if (q)
+		z = minus_product(graph, z, canon_cast(graph, q, RBK_ONNX_I32), sum);
+	if (z->known && !shape_equal(&z->shape, &y->shape))
+		graph_refuse(graph, "its zero points are not those of %s by %s", SHAPE_TEXT(a),
+			     SHAPE_TEXT(b));
+	canon_out(graph, 0, z);
 }

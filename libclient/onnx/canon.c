@@ -102,7 +102,7 @@ static const struct canon table[] = {
 	{"LpNormalization", 1, 0, 1, 1, 1, NULL, canon_same},
 	{"LpPool", 1, 0, 1, 1, 1, NULL, canon_same},
 	{"MatMul", 1, 0, 2, 2, 1, NULL, canon_mat_mul},
-	{"MatMulInteger", 10, 0, 2, 4, 1, NULL, canon_same},
+	{"MatMulInteger", 10, 0, 2, 4, 1, NULL, canon_mat_mul_integer},
 	{"MaxPool", 1, 0, 1, 1, 2, NULL, canon_same},
 	{"MeanVarianceNormalization", 9, 0, 1, 1, 1, "ReduceMean", canon_mean_variance},
 	{"QLinearConv", 10, 0, 8, 9, 1, NULL, canon_same},

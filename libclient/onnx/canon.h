@@ -170,6 +170,7 @@ void canon_batch_training(struct graph *graph, struct tensor *const *in, float e
 struct tensor *canon_hardmax(struct graph *graph, struct tensor *x, unsigned int axis);
 
 void canon_mat_mul(struct graph *graph);
+void canon_mat_mul_integer(struct graph *graph);
 void canon_quantize(struct graph *graph);
 void canon_dequantize(struct graph *graph);
 

@@ -4,7 +4,8 @@
 
     onnx-types.py BROKERCTL DEVICE
 
-Weights of four bits and of sixteen, operators of several types at once, and reductions of nothing.
+Weights of four bits and of sixteen, zero points of each matrix, operators of several types at once, and
+reductions along nothing.
 """
 import math
 import os
@@ -141,6 +142,27 @@ def add_mixed_types(model, rng):
                [n, c, h], back, output_dtype=onnx.FLOAT)
 
 
+def add_zero_points(model, rng):
+    """Of products of whole numbers: of each matrix its own."""
+    n, rows, k, columns = 2, 3, 5, 4
+    a, b = [rng.randrange(256) for _ in range(n * rows * k)], [rng.randrange(-128, 128) for _ in range(n * k * columns)]
+    of_rows, of_columns = [7, 100, 255, 0, 1, 2], [-128, 127, 3, 4, 5, -6, 7, 0]
+    inputs = [model.input(onnx.UINT8, [n, rows, k], a), model.input(onnx.INT8, [n, k, columns], b)]
+    row_points = {'each': ([n, rows, 1], of_rows), 'all': ([rows], of_rows[:rows] * n),
+                  'none': (None, [0] * (n * rows))}
+    column_points = {'each': ([n, 1, columns], of_columns), 'all': ([columns], of_columns[:columns] * n),
+                     'none': (None, [0] * (n * columns))}
+    for for_rows, for_columns in (('each', 'each'), ('all', 'each'), ('each', 'all'), ('none', 'each'),
+                                  ('each', 'none')):
+        (p_dims, p), (q_dims, q) = row_points[for_rows], column_points[for_columns]
+        wanted = [sum((a[(m * rows + r) * k + i] - p[m * rows + r]) *
+                      (b[(m * k + i) * columns + c] - q[m * columns + c]) for i in range(k))
+                  for m in range(n) for r in range(rows) for c in range(columns)]
+        points = [model.constant(dtype, dims, values[:math.prod(dims)]) if dims else ''
+                  for dtype, dims, values in ((onnx.UINT8, p_dims, p), (onnx.INT8, q_dims, q))]
+        model.node('MatMulInteger', inputs + points[:1 if not q_dims else 2], onnx.INT32, [n, rows, columns], wanted)
+
+
 def main():
     os.environ.pop('RINGBROKER_SOCKET', None)
     rng = random.Random(4)
@@ -156,6 +178,7 @@ def main():
         model.run('--disable-optimisation=all')
         model = Model(folder, 23)
         add_mixed_types(model, rng)
+        add_zero_points(model, rng)
         model.run()
 
 
