@@ -56,7 +56,7 @@ static const char help[] =
 	"one. What this machine cannot measure is a line on standard error that says why, and no\n"
 	"row.\n"
 	"\n"
-	"operators has some 140 rows, of --seconds each: three minutes, or one with --quick. Its\n"
+	"operators has some 150 rows, of --seconds each: three minutes, or one with --quick. Its\n"
 	"targets are 0.9, and 1 for small shapes; where pictures are computed, beside\n"
 	"oneDNN on the same memory and on memory laid out as it likes it best. With --quick there\n"
 	"are no rows of two threads, which mean something only while nobody else computes.\n"
