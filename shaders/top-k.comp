@@ -5,7 +5,9 @@
  *
  * Values are compared as unsigned keys in the same order (not-a-number below everything, both
  * zeros and denormals alike; inverted for the smallest, except what is no number), together with
- * the index: of equal values the lower index comes first. An index that is written is always one of the row, whatever the values are.
+ * the index: of equal values the lower index comes first. An index that is written is always one
+ * of the row, whatever the values are. Also compiled for integers (-DINTEGERS), whose keys are two
+ * words.
  *
  * Small k (up to 8): every invocation keeps the best eight of its share in registers; then, k times,
  * the workgroup takes the best head of all lists. Large k: k passes over the row, each looking
@@ -13,16 +15,27 @@
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#ifdef INTEGERS
+#include "types.glsl"
+#endif
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint SMALL = 1;
+layout(constant_id = 2) const uint TYPE = 6; /* of integers: enum rbk_dtype */
 
-#ifdef F16
+#ifdef INTEGERS
+/* Two words, the more significant one first. */
+#define KEY uvec2
+#elif defined(F16)
+#define KEY uint
+
 uint bits(uint64_t address)
 {
 	return floatBitsToUint(read1(address));
 }
 #else
+#define KEY uint
+
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Bits { uint v; };
 
 uint bits(uint64_t address)
@@ -37,35 +50,61 @@ const uint KEEP = 8;
 const uint TURN = 8; /* elements per invocation and turn */
 const uint NOTHING = 0xffffffffu;
 
-shared uvec2 heads[256];
+struct Found {
+	KEY key;
+	uint index;
+};
+
+shared Found heads[256];
 
 uint flip;
 
-uint key_of(uint bits)
+#ifdef INTEGERS
+KEY key_at(uint64_t base, uint index)
 {
-	if ((bits & 0x7fffffffu) > 0x7f800000u)
+	uint64_t order = uint64_t(to_integer(TYPE, load_bits(TYPE, base, index))) ^ 1ul << 63;
+
+	return uvec2(uint(order >> 32), uint(order & 0xfffffffful)) ^ flip;
+}
+
+bool is_more(KEY a, KEY b)
+{
+	return a.x > b.x || (a.x == b.x && a.y > b.y);
+}
+#else
+KEY key_at(uint64_t base, uint index)
+{
+	uint value = bits(at(base, index));
+
+	if ((value & 0x7fffffffu) > 0x7f800000u)
 		return 0;
-	if ((bits & 0x7f800000u) == 0)
-		bits = 0;
-	return ((bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u) ^ flip;
+	if ((value & 0x7f800000u) == 0)
+		value = 0;
+	return ((value & 0x80000000u) != 0 ? ~value : value | 0x80000000u) ^ flip;
 }
 
-bool is_before(uint key, uint index, uint other_key, uint other_index)
+bool is_more(KEY a, KEY b)
 {
-	return key > other_key || (key == other_key && index < other_index);
+	return a > b;
+}
+#endif
+
+bool is_before(KEY key, uint index, KEY other_key, uint other_index)
+{
+	return is_more(key, other_key) || (key == other_key && index < other_index);
 }
 
-/* The best (key, index) of the workgroup's. */
-uvec2 group_best(uint key, uint index)
+/* The best of the workgroup's. */
+Found group_best(KEY key, uint index)
 {
 	uint lane = gl_LocalInvocationID.x;
-	uvec2 best;
+	Found best;
 
-	heads[lane] = uvec2(key, index);
+	heads[lane] = Found(key, index);
 	barrier();
 	for (uint step = gl_WorkGroupSize.x / 2; step > 0; step /= 2) {
-		if (lane < step && is_before(heads[lane + step].x, heads[lane + step].y,
-					     heads[lane].x, heads[lane].y))
+		if (lane < step && is_before(heads[lane + step].key, heads[lane + step].index,
+					     heads[lane].key, heads[lane].index))
 			heads[lane] = heads[lane + step];
 		barrier();
 	}
@@ -75,19 +114,19 @@ uvec2 group_best(uint key, uint index)
 }
 
 /* Puts a pair into its place; the last one falls out. */
-void insert(inout uint keys[KEEP], inout uint indices[KEEP], uint key, uint index)
+void insert(inout KEY keys[KEEP], inout uint indices[KEEP], KEY key, uint index)
 {
 	keys[KEEP - 1] = key;
 	indices[KEEP - 1] = index;
 	[[unroll]] for (uint j = KEEP - 1; j > 0; j--)
 		if (is_before(keys[j], indices[j], keys[j - 1], indices[j - 1])) {
-			uint t = keys[j];
+			KEY other_key = keys[j];
+			uint other_index = indices[j];
 
 			keys[j] = keys[j - 1];
-			keys[j - 1] = t;
-			t = indices[j];
+			keys[j - 1] = other_key;
 			indices[j] = indices[j - 1];
-			indices[j - 1] = t;
+			indices[j - 1] = other_index;
 		}
 }
 
@@ -101,33 +140,34 @@ void main()
 
 	uint size = p.w[ROWS_SIZE], inner = p.w[ROWS_INNER], k = p.w[ROWS_K];
 	uint lane = gl_LocalInvocationID.x, lanes = gl_WorkGroupSize.x, turn = lanes * TURN;
-	uint64_t from = at(p.address[0], row / inner * size * inner + row % inner);
-	uint64_t step = uint64_t(inner) * ELEMENT;
+	uint64_t from = p.address[0];
+	uint first = row / inner * size * inner + row % inner;
 	uint out_at = row / inner * k * inner + row % inner;
-	uint keys[KEEP], indices[KEEP];
-	uvec2 last = uvec2(NOTHING, 0);
+	KEY keys[KEEP];
+	uint indices[KEEP];
+	Found last = Found(KEY(0), 0);
 
 	flip = p.w[ROWS_FLIP];
 	if (SMALL != 0) {
 		[[unroll]] for (uint j = 0; j < KEEP; j++) {
-			keys[j] = 0;
+			keys[j] = KEY(0);
 			indices[j] = NOTHING;
 		}
 		for (uint begin = 0; begin < size; begin += turn) {
-			uint turn_keys[TURN];
+			KEY turn_keys[TURN];
 
 			[[unroll]] for (uint t = 0; t < TURN; t++) {
 				uint i = begin + t * lanes + lane;
 
-				turn_keys[t] = 0;
+				turn_keys[t] = KEY(0);
 				if (i < size)
-					turn_keys[t] = key_of(bits(from + uint64_t(i) * step));
+					turn_keys[t] = key_at(from, first + i * inner);
 			}
 			[[unroll]] for (uint t = 0; t < TURN; t++) {
 				uint i = begin + t * lanes + lane;
 
 				/* Of equal ones the earlier is there already. */
-				if (i < size && (turn_keys[t] > keys[KEEP - 1] ||
+				if (i < size && (is_more(turn_keys[t], keys[KEEP - 1]) ||
 						 indices[KEEP - 1] == NOTHING))
 					insert(keys, indices, turn_keys[t], i);
 			}
@@ -135,29 +175,31 @@ void main()
 	}
 
 	for (uint n = 0; n < k; n++) {
-		uvec2 best;
+		Found best;
 
 		if (SMALL != 0) {
 			best = group_best(keys[0], indices[0]);
-			if (best.y == indices[0]) {
+			if (best.index == indices[0]) {
 				[[unroll]] for (uint j = 1; j < KEEP; j++) {
 					keys[j - 1] = keys[j];
 					indices[j - 1] = indices[j];
 				}
-				keys[KEEP - 1] = 0;
+				keys[KEEP - 1] = KEY(0);
 				indices[KEEP - 1] = NOTHING;
 			}
 		} else {
-			uint key = 0, index = NOTHING;
+			KEY key = KEY(0);
+			uint index = NOTHING;
 
 			for (uint begin = 0; begin < size; begin += turn)
 				[[unroll]] for (uint t = 0; t < TURN; t++) {
-					uint i = begin + t * lanes + lane, other = 0;
+					uint i = begin + t * lanes + lane;
+					KEY other = KEY(0);
 
 					if (i < size)
-						other = key_of(bits(from + uint64_t(i) * step));
+						other = key_at(from, first + i * inner);
 					if (i < size && is_before(other, i, key, index) &&
-					    (n == 0 || is_before(last.x, last.y, other, i))) {
+					    (n == 0 || is_before(last.key, last.index, other, i))) {
 						key = other;
 						index = i;
 					}
@@ -167,12 +209,17 @@ void main()
 		}
 
 		/* A client that writes to its input meanwhile may leave nothing to be found. */
-		uint index = min(best.y, size - 1);
+		uint index = min(best.index, size - 1);
 
 		if (lane == 0) {
 			uint o = out_at + n * inner;
 
-			store1(p.address[PARAM_OUT], o, read1(from + uint64_t(index) * step));
+#ifdef INTEGERS
+			store_bits(TYPE, p.address[PARAM_OUT], o,
+				   load_bits(TYPE, from, first + index * inner));
+#else
+			store1(p.address[PARAM_OUT], o, load1(from, first + index * inner));
+#endif
 			Index(p.address[PARAM_OUT + 1] + uint64_t(o) * 8ul).v = uvec2(index, 0);
 		}
 	}

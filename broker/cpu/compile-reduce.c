@@ -16,16 +16,6 @@ static void columns(struct compiler *c, unsigned int axis)
 	c->step->columns.inner = extent_range(x, axis + 1, x->rank);
 }
 
-int compile_top_k(struct compiler *c)
-{
-	columns(c, c->node->params.top_k.axis);
-	c->step->run = cpu_run_top_k;
-	c->step->units = cpu_units_top_k;
-	c->step->columns.k = c->node->params.top_k.k;
-	c->step->columns.largest = c->node->params.top_k.largest;
-	return 0;
-}
-
 static enum cpu_type type_of(const struct tensor *tensor)
 {
 	switch (tensor->dtype) {
@@ -41,6 +31,17 @@ static enum cpu_type type_of(const struct tensor *tensor)
 	default:
 		return CPU_F32;
 	}
+}
+
+int compile_top_k(struct compiler *c)
+{
+	columns(c, c->node->params.top_k.axis);
+	c->step->run = cpu_run_top_k;
+	c->step->units = cpu_units_top_k;
+	c->step->columns.type = type_of(node_in(c, 0));
+	c->step->columns.k = c->node->params.top_k.k;
+	c->step->columns.largest = c->node->params.top_k.largest;
+	return 0;
 }
 
 int compile_arg(struct compiler *c)

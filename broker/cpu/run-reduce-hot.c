@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "cpu/topk-int.h"
+
 size_t cpu_units_top_k(const struct cpu_step *step, uint32_t count)
 {
 	return cpu_extent_at(&step->columns.outer, count) *
@@ -28,7 +30,24 @@ void cpu_run_top_k(const struct cpu_step *step, const struct cpu_frame *frame, s
 		.largest = s->largest,
 	};
 
-	step->kernels->top_k(&args, begin, min_size(end, args.outer * args.inner));
+	end = min_size(end, args.outer * args.inner);
+	if (s->type == CPU_F32) {
+		step->kernels->top_k(&args, begin, end);
+		return;
+	}
+	cpu_top_k_int(
+		&(struct cpu_top_k_int){
+			.pause = args.pause,
+			.type = s->type,
+			.x = args.x,
+			.values = args.values,
+			.indices = args.indices,
+			.len = args.len,
+			.inner = args.inner,
+			.k = args.k,
+			.largest = args.largest,
+		},
+		begin, end);
 }
 
 static struct cpu_softmax softmax_args(const struct cpu_step *step, uint32_t count)

@@ -214,7 +214,7 @@ static uint64_t turns_top_k(const struct vk_step *step, const struct vk_params *
 {
 	const uint64_t size = params->w[ROWS_SIZE], lanes = step->info->spec[0];
 
-	if (step->pipe == VK_PIPE_TOP_K)
+	if (step->info->spec[1])
 		return size / (8 * lanes) + 1 + VK_TOP_K_SMALL * 16;
 	return params->w[ROWS_K] * (size / (8 * lanes) + 16);
 }
@@ -225,8 +225,9 @@ int lower_top_k(struct lowering *l)
 
 	if (k > VK_TOP_K_MAX)
 		return EXECUTOR_E_UNSUPPORTED;
-	l->step->pipe = k <= VK_TOP_K_SMALL ? VK_PIPE_TOP_K : VK_PIPE_TOP_K_LARGE;
 	l->step->fill = fill_top_k;
 	l->step->turns = turns_top_k;
-	return 0;
+	if (k <= VK_TOP_K_SMALL)
+		return set_typed(l, VK_PIPE_TOP_K, VK_PIPE_TOP_K_INTEGER);
+	return set_typed(l, VK_PIPE_TOP_K_LARGE, VK_PIPE_TOP_K_LARGE_INTEGER);
 }

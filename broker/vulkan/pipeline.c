@@ -275,15 +275,19 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 #define ROWS(pipe, label, shader, n_spec, ...)                                       \
 	[pipe][PLAIN] = {label, ONE_SHADER(shader), n_spec, {8, __VA_ARGS__}, 1, 1}, \
 	[pipe][SHARED] = {label, ONE_SHADER(shader), n_spec, {256, __VA_ARGS__}, 1, 1}
-#define INTEGER(place, type, dtype)                                                            \
-	EACH(VK_PIPE_REDUCE_INTEGER + (place), "Reduce, " type, shader_reduce_integer, 4, 0,   \
-	     dtype, 0),                                                                        \
-		ROWS(VK_PIPE_REDUCE_INTEGER_ROWS + (place), "Reduce, rows, " type,             \
-		     shader_reduce_integer, 4, 0, dtype, 1),                                   \
-		EACH(VK_PIPE_ARG_INTEGER + (place), "ArgMax, " type, shader_arg_integer, 3, 0, \
-		     dtype),                                                                   \
-		ROWS(VK_PIPE_ARG_INTEGER_ROWS + (place), "ArgMax, rows, " type,                \
-		     shader_arg_integer, 3, 1, dtype)
+#define INTEGER(place, type, dtype)                                                              \
+	EACH(VK_PIPE_REDUCE_INTEGER + (place), "Reduce, " type, shader_reduce_integer, 4, 0,     \
+	     dtype, 0),                                                                          \
+		ROWS(VK_PIPE_REDUCE_INTEGER_ROWS + (place), "Reduce, rows, " type,               \
+		     shader_reduce_integer, 4, 0, dtype, 1),                                     \
+		EACH(VK_PIPE_ARG_INTEGER + (place), "ArgMax, " type, shader_arg_integer, 3, 0,   \
+		     dtype),                                                                     \
+		ROWS(VK_PIPE_ARG_INTEGER_ROWS + (place), "ArgMax, rows, " type,                  \
+		     shader_arg_integer, 3, 1, dtype),                                           \
+		ROWS(VK_PIPE_TOP_K_INTEGER + (place), "TopK, " type, shader_top_k_integer, 3, 1, \
+		     dtype),                                                                     \
+		ROWS(VK_PIPE_TOP_K_LARGE_INTEGER + (place), "TopK, large k, " type,              \
+		     shader_top_k_integer, 3, 0, dtype)
 	INTEGER(0, "int32", RBK_DTYPE_I32),
 	INTEGER(1, "int64", RBK_DTYPE_I64),
 	INTEGER(2, "int8", RBK_DTYPE_I8),

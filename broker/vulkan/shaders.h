@@ -232,6 +232,9 @@ SHADER_CODE(shader_scan_half)
 SHADER_CODE(shader_scan_integer)
 #include "broker/vulkan/scan-integer.spv.h"
 ;
+SHADER_CODE(shader_top_k_integer)
+#include "broker/vulkan/top-k-integer.spv.h"
+;
 SHADER_CODE(shader_attention_queries)
 #include "broker/vulkan/attention-queries.spv.h"
 ;

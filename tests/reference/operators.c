@@ -156,51 +156,6 @@ static void run_softmax(const union op_params *params, const struct array *x, fl
 	}
 }
 
-/* Does element @i come before element @j? Numbers before what is none, then the lower index. */
-static bool top_k_before(const float *line, bool largest, uint32_t i, uint32_t j)
-{
-	float a = line[i], b = line[j];
-
-	if (isnan(a) || isnan(b))
-		return isnan(a) == isnan(b) ? i < j : isnan(b);
-	if (a != b)
-		return largest ? a > b : a < b;
-	return i < j;
-}
-
-static void run_top_k(const union op_params *params, const struct array *x, const struct array *y,
-		      float *values, int64_t *indices)
-{
-	unsigned int axis = params->top_k.axis;
-	uint32_t n = x->dims[axis];
-	float *line = reference_alloc(n * sizeof(*line));
-
-	for (uint64_t i = 0; i < n_elems(y); i++) {
-		struct coords to = coords_of(y, i), from = to;
-		uint32_t rank = to.at[axis];
-
-		if (rank > 0)
-			continue;
-		for (uint32_t j = 0; j < n; j++) {
-			from.at[axis] = j;
-			line[j] = x->data[offset(x, &from)];
-		}
-		/* Element j comes at the position that is the number of those before it. */
-		for (uint32_t j = 0; j < n; j++) {
-			uint32_t position = 0;
-
-			for (uint32_t other = 0; other < n && position < params->top_k.k; other++)
-				position += top_k_before(line, params->top_k.largest, other, j);
-			if (position >= params->top_k.k)
-				continue;
-			to.at[axis] = position;
-			values[offset(y, &to)] = line[j];
-			indices[offset(y, &to)] = j;
-		}
-	}
-	free(line);
-}
-
 void reference_node(const struct plan *plan, const struct node *node, uint32_t count,
 		    const void *const *in, void *const *out)
 {
@@ -227,9 +182,6 @@ void reference_node(const struct plan *plan, const struct node *node, uint32_t c
 		return;
 	case OP_RESHAPE:
 		memcpy(out[0], in[0], n_elems(&y) * dtype_bytes(plan->tensors[node->in[0]].dtype));
-		return;
-	case OP_TOP_K:
-		run_top_k(&node->params, &inputs[0], &y, out[0], out[1]);
 		return;
 	default:
 		if (reference_rows(plan, node, count, in, out) ||

@@ -47,7 +47,7 @@ static enum rbk_dtype pick_type(struct random *r, const char *op)
 					       RBK_DTYPE_U8, RBK_DTYPE_BOOL};
 	const bool adds =
 		!strcmp(op, "ReduceSum") || !strcmp(op, "ReduceProd") || !strcmp(op, "CumSum");
-	const bool is_arg = !strncmp(op, "Arg", 3);
+	const bool is_arg = !strncmp(op, "Arg", 3) || !strcmp(op, "TopK");
 	const bool orders = !strcmp(op, "ReduceMax") || !strcmp(op, "ReduceMin");
 
 	if (pick(r, 0, 1) || !(adds || is_arg || orders))
@@ -104,6 +104,25 @@ static void along_axis(struct random *r, const char *op)
 	} else if (!strcmp(op, "LpNormalization")) {
 		describe_attr_int(r->d, "p", pick(r, 1, 2));
 	}
+}
+
+static void top_k(struct random *r, const char *op)
+{
+	const enum rbk_dtype type = pick_type(r, op);
+	const unsigned int rank = pick(r, 1u + r->dynamic, 4);
+	const unsigned int axis = pick(r, r->dynamic, rank - 1);
+	uint32_t dims[8];
+
+	pick_dims(r, rank, dims, rank < 3 ? 400 : 40);
+	describe_tensor(r->d, "x", RBK_TENSOR_INPUT, type, 0, rank, dims);
+	output(r, "values", type);
+	output(r, "indices", RBK_DTYPE_I64);
+	describe_node(r->d, op, "", "x", "values,indices");
+	describe_attr_int(r->d, "axis", axis);
+	/* Few as often as many, for which devices have another way. */
+	describe_attr_int(r->d, "k", pick(r, 1, pick(r, 0, 1) && dims[axis] > 6 ? 6 : dims[axis]));
+	describe_attr_int(r->d, "largest", pick(r, 0, 1));
+	describe_attr_int(r->d, "sorted", pick(r, 0, 1));
 }
 
 static void layer_norm(struct random *r, const char *op)
@@ -272,6 +291,7 @@ struct plan *random_rows(uint64_t *state, unsigned int round, uint32_t max_count
 		{"ReduceMin", reduction},
 		{"ArgMax", along_axis},
 		{"ArgMin", along_axis},
+		{"TopK", top_k},
 		{"CumSum", along_axis},
 		{"LogSoftmax", along_axis},
 		{"LpNormalization", along_axis},

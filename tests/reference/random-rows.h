@@ -6,7 +6,7 @@
 #include "reference/reference.h"
 
 /* How many rounds go once through all operators. */
-enum { RANDOM_ROWS_OPERATORS = 22 };
+enum { RANDOM_ROWS_OPERATORS = 23 };
 
 /*
  * A plan of the operator that @round says, with random shapes and attributes: dynamic, of max_count

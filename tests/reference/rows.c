@@ -2,8 +2,8 @@
 /*
  * The plain reference: operators along rows
  *
- * Reductions, ArgMax, CumSum, normalisations, RotaryEmbedding and Attention as their definitions
- * read, in double precision; integers exactly.
+ * Reductions, ArgMax, TopK, CumSum, normalisations, RotaryEmbedding and Attention as their
+ * definitions read, in double precision; integers exactly.
  */
 #include <assert.h>
 #include <math.h>
@@ -257,6 +257,56 @@ static void run_arg(const struct node *node, const struct view *x, int64_t *out)
 				best = j;
 		}
 		out[i] = (int64_t)best;
+	}
+}
+
+/* Does element @i come before element @j? Numbers before what is none, then the lower index. */
+static bool top_k_before(const struct view *x, struct column c, bool largest, uint64_t i,
+			 uint64_t j)
+{
+	const double a = at(x, c.base + i * c.step), b = at(x, c.base + j * c.step);
+	int64_t whole_a, whole_b;
+
+	if (x->dtype == RBK_DTYPE_F32) {
+		if (isnan(a) || isnan(b))
+			return isnan(a) == isnan(b) ? i < j : isnan(b);
+		if (a != b)
+			return largest ? a > b : a < b;
+		return i < j;
+	}
+	whole_a = int_at(x, c.base + i * c.step);
+	whole_b = int_at(x, c.base + j * c.step);
+	if (whole_a != whole_b)
+		return largest ? whole_a > whole_b : whole_a < whole_b;
+	return i < j;
+}
+
+static void run_top_k(const struct node *node, const struct view *x, const struct view *y,
+		      void *values, int64_t *indices)
+{
+	const unsigned int axis = node->params.top_k.axis;
+
+	for (uint64_t i = 0; i < n_columns(x, axis); i++) {
+		const struct column from = column_of(x, axis, i), to = column_of(y, axis, i);
+
+		/* Element j comes at the position that is the number of those before it. */
+		for (uint64_t j = 0; j < from.n; j++) {
+			uint64_t position = 0, at_y;
+
+			for (uint64_t other = 0; other < from.n && position < to.n; other++)
+				position +=
+					top_k_before(x, from, node->params.top_k.largest, other, j);
+			if (position >= to.n)
+				continue;
+			at_y = to.base + position * to.step;
+			if (x->dtype == RBK_DTYPE_F32)
+				((float *)values)[at_y] =
+					((const float *)x->data)[from.base + j * from.step];
+			else
+				put_int(x->dtype, values, at_y,
+					int_at(x, from.base + j * from.step));
+			indices[at_y] = (int64_t)j;
+		}
 	}
 }
 
@@ -583,6 +633,9 @@ bool reference_rows(const struct plan *plan, const struct node *node, uint32_t c
 	case OP_ARG_MAX:
 	case OP_ARG_MIN:
 		run_arg(node, &views[0], out[0]);
+		return true;
+	case OP_TOP_K:
+		run_top_k(node, &views[0], &y, out[0], out[1]);
 		return true;
 	case OP_CUM_SUM:
 		run_cum_sum(node, &views[0], out[0]);

@@ -18,6 +18,7 @@
 #include "reference/random-rows.h"
 #include "reference/reference.h"
 #include "reference/views.h"
+#include "shm/dtype.h"
 #include "support/describe.h"
 #include "util/clock.h"
 #include "util/waker.h"
@@ -648,6 +649,44 @@ static void test_top_k__ties_and_nans(void **state)
 	}
 }
 
+/* Ties and the ends of the range, of every type of integers. */
+static void test_top_k__integers(void **state)
+{
+	static const enum rbk_dtype types[] = {RBK_DTYPE_I64, RBK_DTYPE_I32, RBK_DTYPE_I8,
+					       RBK_DTYPE_U8};
+	const int64_t few[] = {0, INT64_MAX, INT64_MIN, -1, 1, INT64_MAX - 1};
+
+	for (unsigned int round = 0; round < 64; round++) {
+		const enum rbk_dtype type = types[round % 4];
+		const uint32_t n = pick(1, 90), inner = pick(1, 3);
+		struct describe *d = describe_new("", 1);
+		struct reference_buffers data;
+		struct plan *plan;
+
+		describe_tensor(d, "x", RBK_TENSOR_INPUT, type, 0, DESCRIBE_DIMS(2, n, inner));
+		describe_inferred(d, "values", RBK_TENSOR_OUTPUT, type);
+		describe_inferred(d, "indices", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
+		describe_node(d, "TopK", "", "x", "values,indices");
+		describe_attr_int(d, "axis", 1);
+		describe_attr_int(d, "k", pick(1, n));
+		describe_attr_int(d, "largest", round / 4 & 1);
+		describe_attr_int(d, "sorted", round / 8 & 1);
+		plan = make_plan(d);
+		reference_buffers_init(&data, plan, 1, 1);
+		for (uint32_t i = 0; i < 2 * n * inner; i++) {
+			/* The ends of every type: int64's shifted. */
+			const int64_t value =
+				few[pick(0, 5)] >> (64 - 8 * (unsigned int)dtype_bytes(type));
+
+			memcpy((char *)data.bindings[0] + i * dtype_bytes(type), &value,
+			       dtype_bytes(type));
+		}
+		check_plan(plan, 0, &data, 1);
+		reference_buffers_deinit(&data);
+		plan_free(plan);
+	}
+}
+
 /* One operator over special values; the reference is told to agree on what is no number. */
 static void check_special(const char *op, double tolerance)
 {
@@ -770,6 +809,7 @@ int main(void)
 		cmocka_unit_test(test_max_pool__windows),
 		cmocka_unit_test(test_top_k__axes),
 		cmocka_unit_test(test_top_k__ties_and_nans),
+		cmocka_unit_test(test_top_k__integers),
 		cmocka_unit_test(test_denormals__flushed),
 	};
 

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * TopK of integers
+ *
+ * As in topk-hot.c the k best so far are a heap in the output itself, the worst of them at the
+ * root, and an element that is no better than that is passed over. The smallest are the largest of
+ * what has all bits inverted.
+ *
+ * The output may be memory that its owner changes meanwhile. Nothing read back from it is used as a
+ * position.
+ */
+#include "cpu/topk-int.h"
+
+/* Elements between two looks for others. */
+enum { PAUSE_ELEMS = 1 << 12 };
+
+/* What is compared, and where it was. */
+struct entry {
+	int64_t key;
+	int64_t index;
+};
+
+/* One column of the output. */
+struct heap {
+	void *values;
+	int64_t *indices;
+	size_t first, stride; /* in elements */
+	enum cpu_type type;
+	int64_t flip;
+};
+
+static int64_t load_key(enum cpu_type type, const void *x, size_t i, int64_t flip)
+{
+	switch (type) {
+	case CPU_I64:
+		return ((const int64_t *)x)[i] ^ flip;
+	case CPU_I8:
+		return ((const int8_t *)x)[i] ^ flip;
+	case CPU_U8:
+		return ((const uint8_t *)x)[i] ^ flip;
+	default:
+		return ((const int32_t *)x)[i] ^ flip;
+	}
+}
+
+static struct entry heap_get(const struct heap *heap, size_t at)
+{
+	const size_t i = heap->first + at * heap->stride;
+
+	return (struct entry){load_key(heap->type, heap->values, i, heap->flip), heap->indices[i]};
+}
+
+static void heap_put(const struct heap *heap, size_t at, struct entry entry)
+{
+	const size_t i = heap->first + at * heap->stride;
+	const int64_t value = entry.key ^ heap->flip;
+
+	switch (heap->type) {
+	case CPU_I64:
+		((int64_t *)heap->values)[i] = value;
+		break;
+	case CPU_I8:
+		((int8_t *)heap->values)[i] = (int8_t)value;
+		break;
+	case CPU_U8:
+		((uint8_t *)heap->values)[i] = (uint8_t)value;
+		break;
+	default:
+		((int32_t *)heap->values)[i] = (int32_t)value;
+	}
+	heap->indices[i] = entry.index;
+}
+
+static bool is_before(struct entry a, struct entry b)
+{
+	return a.key != b.key ? a.key > b.key : a.index < b.index;
+}
+
+/* Puts an entry where the root was, in a heap of @n, and restores the order below. */
+static void heap_sift(const struct heap *heap, size_t n, struct entry entry)
+{
+	size_t at = 0;
+
+	for (size_t child = 1; child < n; child = 2 * at + 1) {
+		struct entry worse = heap_get(heap, child);
+
+		if (child + 1 < n) {
+			const struct entry other = heap_get(heap, child + 1);
+
+			if (is_before(worse, other)) {
+				worse = other;
+				child++;
+			}
+		}
+		if (!is_before(entry, worse))
+			break;
+		heap_put(heap, at, worse);
+		at = child;
+	}
+	heap_put(heap, at, entry);
+}
+
+/* Adds an entry at the end of a heap of @n. */
+static void heap_push(const struct heap *heap, size_t n, struct entry entry)
+{
+	size_t at = n;
+
+	for (; at > 0; at = (at - 1) / 2) {
+		const struct entry above = heap_get(heap, (at - 1) / 2);
+
+		if (!is_before(above, entry))
+			break;
+		heap_put(heap, at, above);
+	}
+	heap_put(heap, at, entry);
+}
+
+static void top_k_column(const struct cpu_top_k_int *args, size_t outer, size_t inner)
+{
+	const size_t first = outer * args->len * args->inner + inner;
+	const struct heap heap = {
+		.values = args->values,
+		.indices = args->indices,
+		.first = outer * args->k * args->inner + inner,
+		.stride = args->inner,
+		.type = args->type,
+		.flip = args->largest ? 0 : -1,
+	};
+	int64_t worst = 0;
+
+	for (size_t i = 0; i < args->len; i++) {
+		const struct entry entry = {
+			load_key(args->type, args->x, first + i * args->inner, heap.flip),
+			(int64_t)i};
+
+		cpu_pause_at(args->pause, i, PAUSE_ELEMS);
+		/* Of equal ones the earlier is there already. */
+		if (i < args->k)
+			heap_push(&heap, i, entry);
+		else if (entry.key > worst)
+			heap_sift(&heap, args->k, entry);
+		else
+			continue;
+		worst = heap_get(&heap, 0).key;
+	}
+	for (size_t n = args->k; n > 1; n--) {
+		const struct entry last = heap_get(&heap, n - 1);
+
+		heap_put(&heap, n - 1, heap_get(&heap, 0));
+		heap_sift(&heap, n - 1, last);
+	}
+}
+
+void cpu_top_k_int(const struct cpu_top_k_int *args, size_t begin, size_t end)
+{
+	for (size_t unit = begin; unit < end; unit++)
+		top_k_column(args, unit / args->inner, unit % args->inner);
+}
