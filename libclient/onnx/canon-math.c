@@ -53,6 +53,7 @@ void canon_gemm(struct graph *graph)
 			ATTR_INT("transA", canon_int(graph, "transA", 0) != 0),
 			ATTR_INT("transB", canon_int(graph, "transB", 0) != 0),
 		};
+		struct tensor *whole;
 
 		if (in[1]->nibbles) {
 			struct tensor *y = gemm_of_nibbles(graph, in, attrs);
@@ -70,8 +71,12 @@ void canon_gemm(struct graph *graph)
 						  attrs[3].i != 0));
 			return;
 		}
+		whole = canon_whole_gemm(graph, in, attrs[0].f, attrs[1].f, attrs[2].i != 0,
+					 attrs[3].i != 0);
 		canon_out(graph, 0,
-			  graph_emit_1(graph, "Gemm", in, in[2] ? 3 : 2, attrs, ARRAY_SIZE(attrs)));
+			  whole ? whole
+				: graph_emit_1(graph, "Gemm", in, in[2] ? 3 : 2, attrs,
+					       ARRAY_SIZE(attrs)));
 	}
 }
 
@@ -317,7 +322,7 @@ void canon_reduce(struct graph *graph)
 					     ATTR_INT("keepdims", keepdims)};
 
 		canon_out(graph, 0,
-			  graph_emit_1(graph, graph->node->proto->op_type, &x, 1, attrs, 2));
+			  canon_whole_reduce(graph, graph->node->proto->op_type, x, attrs));
 	}
 }
 

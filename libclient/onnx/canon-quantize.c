@@ -289,7 +289,8 @@ void canon_mat_mul(struct graph *graph)
 {
 	struct tensor *b = canon_narrow_in(graph, 1), *y;
 
-	y = b->nibbles ? nibbles_multiply(graph, canon_in(graph, 0), b, NULL) : NULL;
+	y = b->nibbles ? nibbles_multiply(graph, canon_in(graph, 0), b, NULL)
+		       : canon_whole_product(graph, canon_in(graph, 0), b);
 	if (y)
 		canon_out(graph, 0, y);
 	else

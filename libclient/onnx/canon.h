@@ -176,6 +176,14 @@ void canon_dequantize(struct graph *graph);
 
 void canon_attention(struct graph *graph);
 void canon_gemm(struct graph *graph);
+/* A product of matrices of int32 or int64. NULL: there is no such thing here. */
+struct tensor *canon_whole_product(struct graph *graph, struct tensor *a, struct tensor *b);
+/* A reduction @op, @attrs "axes" and "keepdims"; of integers by what there is for them. */
+struct tensor *canon_whole_reduce(struct graph *graph, const char *op, struct tensor *x,
+				  const struct attr attrs[2]);
+/* Gemm of integers: inputs @in, the last one NULL if absent. NULL: there is no such thing here. */
+struct tensor *canon_whole_gemm(struct graph *graph, struct tensor *const *in, float alpha,
+				float beta, bool trans_a, bool trans_b);
 void canon_batch_norm(struct graph *graph);
 void canon_group_norm(struct graph *graph);
 void canon_reduce(struct graph *graph);
