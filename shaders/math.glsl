@@ -249,6 +249,24 @@ vec4 tan_of(vec4 x)
 	return mix(vec4(NOT_A_NUMBER), y, lessThan(a, vec4(INF)));
 }
 
+/*
+ * By products, which are exact where the result is a float: integers to the power of floats are cut
+ * to integers again.
+ */
+const float SMALL_POWERS = 16.0;
+
+float small_power(float x, uint n)
+{
+	float power = 1.0;
+
+	[[unroll]] for (uint i = 0; i < 4; i++) {
+		if ((n >> i & 1u) != 0u)
+			power *= x;
+		x *= x;
+	}
+	return power;
+}
+
 /* C's pow(): see vf_pow(). The logarithm is no more precise than a float. */
 vec4 pow_of(vec4 x, vec4 y)
 {
@@ -258,8 +276,9 @@ vec4 pow_of(vec4 x, vec4 y)
 	vec4 t = y * log_of(a), power;
 
 	power = exp_of(t);
-	power = mix(power, a * a, equal(y, vec4(2.0)));
-	power = mix(power, a, equal(y, one));
+	[[unroll]] for (uint i = 0; i < 4; i++)
+		if (whole[i] && y[i] >= 0.0 && y[i] < SMALL_POWERS)
+			power[i] = small_power(a[i], uint(y[i]));
 	power = mix(power, root(a), equal(y, vec4(0.5)));
 	power = mix(power, one, equal(a, one));
 	power = mix(power, mix(zero, vec4(INF), negative), equal(a, zero));

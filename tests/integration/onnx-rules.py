@@ -114,6 +114,11 @@ def add_powers(model):
                [math.sqrt(2), 3.0, 4.0])
     whole = model.input(onnx.INT32, [3], [4, 9, 2])
     model.node('Pow', [whole, model.input(onnx.FLOAT, [3], [0.5, 1.5, 2.5])], onnx.INT32, [3], [2, 27, 5])
+    # Cut to integers: one that falls short of its result by a bit is another one.
+    bases = [-58, -11, -3, 5, 7, 13, 29, 43]
+    for power in (3, 4):
+        model.node('Pow', [model.input(onnx.INT32, [8], bases), model.input(onnx.FLOAT, [1], [float(power)])],
+                   onnx.INT32, [8], [base ** power for base in bases])
     model.node('Pow', [whole, model.input(onnx.INT64, [3], [3, 2, 30])], onnx.INT32, [3],
                [64, 81, 1 << 30])
     model.node('Pow', [model.input(onnx.INT64, [2], [3, -2]), model.input(onnx.INT32, [2], [39, 61])],
