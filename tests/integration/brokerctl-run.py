@@ -204,10 +204,16 @@ def check_values(files):
                   [onnx.tensor('k', onnx.INT64, [1], [2])])
     nan = onnx.npy(files.at('nan.npy'), onnx.FLOAT, [1, 4], [1, float('nan'), 3, 2])
     top = onnx.npy(files.at('top.npy'), onnx.FLOAT, [1, 2], [3, 2])
+    # Shapes depend on all of its rows: it becomes part of the plan, and no task has rows.
+    where = one('where.onnx', [onnx.node('NonZero', ['x'], ['at'])], [('x', onnx.FLOAT, ['batch', 3])],
+                [('at', onnx.INT64, [2, 'n'])])
+    rows = onnx.npy(files.at('rows.npy'), onnx.FLOAT, [2, 3], [0, 1, 2, 3, 0, 5])
+    places = onnx.npy(files.at('places.npy'), onnx.INT64, [2, 4], [0, 0, 1, 1, 1, 2, 0, 2])
     for device in DEVICES:
         report(beta, f'--input={files.ones}', f'--expect={sums}', '--device', device)
         report(gate, f'--input={x}', f'--expect={gated}', '--device', device)
         report(largest, f'--input={nan}', f'--expect=top={top}', '--device', device)
+        report(where, f'--input={rows}', f'--expect={places}', '--device', device)
 
 
 def check_different(files):

@@ -171,6 +171,10 @@ static void print_operators(const struct arguments *arguments, const struct rbk_
 			table_cell("%s", types_text(operators[i].types[k], text, sizeof(text)));
 	}
 	table_end();
+	if (!arguments->values[OPT_NO_HEADER])
+		puts("  OPSET is that of the form which plans have them in; models may have older "
+		     "ones, and\n"
+		     "  bfloat16 wherever there is float32. See brokerctl(1), run.\n");
 }
 
 int show_capabilities(struct control *control, const struct arguments *arguments,

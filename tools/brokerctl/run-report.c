@@ -397,4 +397,5 @@ void run_print_refusals(const struct run *run)
 				refusal.name[0] ? " " : "", text_name(refusal.name),
 				text_name(refusal.op), refusal.opset, text_name(refusal.reason));
 	}
+	fputs("  (what models may have: brokerctl devices --capabilities)\n", stderr);
 }

@@ -95,7 +95,7 @@ static void judge_devices(struct status *status)
 
 	for (uint32_t i = 0; i < rbk_stats_count(view, RBK_STATS_SECTION_DEVICES); i++) {
 		device_copy(view, i, &device);
-		n_gpus += device.kind == RBK_DEVICE_KIND_GPU;
+		n_gpus += device.kind != RBK_DEVICE_KIND_CPU;
 		if (device.flags & RBK_STATS_DEVICE_LOST)
 			warn(warnings, "%s (%s) is lost; its tasks run on the CPU",
 			     device_label(device.index), text_name(device.name));

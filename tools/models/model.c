@@ -368,6 +368,19 @@ static bool find_mixing(const struct model *model, struct rbk_onnx_step *ret)
 	return false;
 }
 
+static int compile_fixed(struct model *model, char why[MODEL_WHY_BYTES])
+{
+	uint64_t bytes_row;
+	int r;
+
+	model->has_rows = false;
+	model->n_rows = model->task_rows = 1;
+	r = set_shapes(model, false, why);
+	if (r == 0)
+		r = compile(model, 1, why);
+	return r ? r : check_bound(model, &bytes_row, why);
+}
+
 static int compile_rows(struct model *model, uint64_t n_rows, uint32_t max_rows,
 			char why[MODEL_WHY_BYTES])
 {
@@ -384,6 +397,9 @@ static int compile_rows(struct model *model, uint64_t n_rows, uint32_t max_rows,
 	r = compile(model, model->task_rows, why);
 	if (r == 0)
 		r = check_bound(model, &bytes_row, why);
+	/* What the rows belong to is part of the plan, because shapes depend on its elements. */
+	if (r == 0 && bytes_row == 0)
+		return compile_fixed(model, why);
 	if (r == 0 && find_mixing(model, &mixing)) {
 		if (model->task_rows == n_rows)
 			return 0;
@@ -396,19 +412,6 @@ static int compile_rows(struct model *model, uint64_t n_rows, uint32_t max_rows,
 		return r;
 	model->task_rows = rows_of_task(n_rows, bytes_row);
 	return compile(model, model->task_rows, why);
-}
-
-static int compile_fixed(struct model *model, char why[MODEL_WHY_BYTES])
-{
-	uint64_t bytes_row;
-	int r;
-
-	model->has_rows = false;
-	model->n_rows = model->task_rows = 1;
-	r = set_shapes(model, false, why);
-	if (r == 0)
-		r = compile(model, 1, why);
-	return r ? r : check_bound(model, &bytes_row, why);
 }
 
 void model_disable(struct model *model, uint32_t optimisations)
