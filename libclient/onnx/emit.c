@@ -112,8 +112,11 @@ static bool check_type(struct graph *graph, const struct tensor *in)
 {
 	if (OP_ANY_TYPE & OP_TYPE(in->dtype))
 		return true;
-	graph_refuse(graph, "its input \"%s\" is %s, which no device computes with", in->name,
-		     rbk_onnx_dtype_name(in->dtype));
+	graph_refuse(graph, "its input \"%s\" is %s, which no device computes with%s", in->name,
+		     rbk_onnx_dtype_name(in->dtype),
+		     in->dtype == RBK_ONNX_I4 || in->dtype == RBK_ONNX_U4
+			     ? ": only DequantizeLinear may read it, as a constant"
+			     : "");
 	return false;
 }
 

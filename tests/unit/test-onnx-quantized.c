@@ -173,7 +173,7 @@ static void test_refusals__name_the_type(void **state)
 
 	start(RBK_ONNX_I4, 40, 12, 0, 0);
 	onnx_model_node(&made, "Relu", "w", "y");
-	refuses("y", "int4");
+	refuses("y", "is int4, which no device computes with: only DequantizeLinear may read it");
 	start(RBK_ONNX_I4, 40, 12, 3, 8);
 	onnx_model_node(&made, "MatMul", "x v", "y");
 	refuses("y", "one scale for each block of 8");
