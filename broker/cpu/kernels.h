@@ -570,13 +570,15 @@ static inline bool cpu_conv_last_strips(const struct cpu_window *args)
 {
 	const size_t taps = args->kernel[1] * args->kernel[2];
 	const size_t pixels = args->out_height * args->out_width;
+	const size_t width = cpu_conv_strip_width(args), height = cpu_conv_strip_height(args, 1);
 
+	/* Each by itself first: the product of what a client asks for may overflow. */
 	return args->group == 1 && args->depth == 1 && args->kernel[0] == 1 &&
 	       args->out_depth == 1 && args->pad_begin[0] == 0 && taps > 1 &&
 	       taps * args->channels <= CPU_CONV_STRIP_TERMS &&
-	       args->out_channels <= CPU_CONV_STRIP_CHANNELS &&
-	       cpu_conv_strip_height(args, 1) * cpu_conv_strip_width(args) * args->channels <=
-		       CPU_CONV_STRIP_FLOATS &&
+	       args->out_channels <= CPU_CONV_STRIP_CHANNELS && width <= CPU_CONV_STRIP_FLOATS &&
+	       height <= CPU_CONV_STRIP_FLOATS &&
+	       height * width * args->channels <= CPU_CONV_STRIP_FLOATS &&
 	       args->out_width >= CPU_CONV_STRIP_PIXELS &&
 	       (args->out_height >= CPU_CONV_STRIP_ROWS ||
 		pixels * args->out_channels * taps * args->channels <= CPU_CONV_STRIP_WORK);

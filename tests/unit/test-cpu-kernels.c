@@ -688,10 +688,38 @@ static void test_half__bits(void **state)
 	free(floats);
 }
 
+/* Dilated so far that what a window sees has more floats than can be counted: 2^30 * 2^30 * 16. */
+static void test_strips__too_large_to_count(void **state)
+{
+	static const size_t far[] = {(1u << 30) - 1, 0x7ffffffe};
+
+	for (size_t i = 0; i < 2; i++)
+		for (size_t k = 0; k < 2; k++) {
+			const struct cpu_window args = {
+				.batch = 1,
+				.channels = 16,
+				.out_channels = 16,
+				.group = 1,
+				.depth = 1,
+				.height = 8,
+				.width = 8,
+				.out_depth = 1,
+				.out_height = 8,
+				.out_width = 8,
+				.kernel = {1, 2, 2},
+				.stride = {1, 1, 1},
+				.dilation = {1, far[i], far[k] - 7},
+			};
+
+			assert_false(cpu_conv_last_strips(&args));
+		}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_half__bits),
+		cmocka_unit_test(test_strips__too_large_to_count),
 		cmocka_unit_test(test_gemm__splits_and_packing),
 		cmocka_unit_test(test_columns__splits),
 		cmocka_unit_test(test_windows__splits_and_packing),
