@@ -185,7 +185,7 @@ static void test_check__wrong(void **state)
 	write_file(check.path, "[broker]\ngpu = purple\nfast = 1\n\n[tenant web]\n"
 			       "match-uid = no-such-user\nvram-max = much\n");
 	expect_errors(&check,
-		      "b.conf:2: gpu: 'purple' is not allowed; one of auto software none is\n"
+		      "b.conf:2: gpu: 'purple' is not allowed; one of auto software any none is\n"
 		      "b.conf:3: fast: [broker] has no such key; brokerd.conf(5) lists those that "
 		      "there are\n"
 		      "b.conf:6: match-uid: there is no user 'no-such-user'; a user of this system "
@@ -212,7 +212,7 @@ static void test_check__controls(void **state)
 			       "31m\n\xc2\x9d"
 			       "0 = 1\n");
 	expect_errors(&check,
-		      "b.conf:2: gpu: '??31m' is not allowed; one of auto software none is\n"
+		      "b.conf:2: gpu: '??31m' is not allowed; one of auto software any none is\n"
 		      "b.conf:3: ??0: [broker] has no such key; brokerd.conf(5) lists those that "
 		      "there are\n");
 	write_file(check.path, "[broker]\nsocket = /\xc2\x9b"
