@@ -22,7 +22,8 @@ struct nibbles {
 	struct attr attrs[2];
 	struct eval_scales scales;
 	bool is_transposed;
-	struct tensor *floats; /* it as a tensor like others, once somebody wanted that */
+	struct tensor *packed[3]; /* likewise, as products have its elements, scales, zero points */
+	struct tensor *floats;    /* it as a tensor like others, once somebody wanted that */
 };
 
 /* ---- Types that the catalogue does not have ---- */
@@ -247,10 +248,24 @@ static struct tensor *pack_zeros(struct graph *graph, const struct blocks *block
 	return list;
 }
 
+/* Once, for all products that have it: its shape says how. */
+static bool pack(struct graph *graph, struct nibbles *nibbles, const struct blocks *blocks)
+{
+	const bool has_zeros = nibbles->in[2] || nibbles->in[0]->dtype == RBK_ONNX_U4;
+
+	if (!nibbles->packed[0])
+		nibbles->packed[0] = pack_elements(graph, blocks);
+	if (!nibbles->packed[1])
+		nibbles->packed[1] = pack_scales(graph, blocks);
+	if (has_zeros && !nibbles->packed[2])
+		nibbles->packed[2] = pack_zeros(graph, blocks);
+	return nibbles->packed[0] && nibbles->packed[1] && (!has_zeros || nibbles->packed[2]);
+}
+
 struct tensor *nibbles_multiply(struct graph *graph, struct tensor *a, struct tensor *b,
 				struct tensor *bias)
 {
-	const struct nibbles *nibbles = b->nibbles;
+	struct nibbles *nibbles = b->nibbles;
 	struct tensor *in[6] = {a, NULL, NULL, NULL, NULL, bias};
 	struct blocks blocks;
 
@@ -258,15 +273,10 @@ struct tensor *nibbles_multiply(struct graph *graph, struct tensor *a, struct te
 	    a->shape.rank < 2 || a->shape.dims[a->shape.rank - 1] != b->shape.dims[0] ||
 	    !find_blocks(nibbles, b->shape.dims[0], b->shape.dims[1], &blocks))
 		return NULL;
-	in[1] = pack_elements(graph, &blocks);
-	in[2] = pack_scales(graph, &blocks);
-	if (nibbles->in[2] || nibbles->in[0]->dtype == RBK_ONNX_U4) {
-		in[3] = pack_zeros(graph, &blocks);
-		if (!in[3])
-			return NULL;
-	}
-	if (!in[1] || !in[2])
+	if (!pack(graph, nibbles, &blocks))
 		return NULL;
+	for (unsigned int i = 0; i < 3; i++)
+		in[i + 1] = nibbles->packed[i];
 	{
 		const struct attr attrs[] = {
 			ATTR_INT("K", (int64_t)blocks.k),

@@ -17,8 +17,10 @@
 
 /* What inlining may take, beside what the file's size allows: a small file may call much. */
 #define FUNCTION_BYTES (64ull << 20)
-/* Of attributes, and of opsets: they are looked through for each node. */
+/* Of attributes: they are looked through for each call. */
 #define FUNCTION_MAX_ATTRS 1024u
+/* What inlining may read of functions, calls together: their names are sorted and looked for. */
+#define FUNCTION_TEXT_BYTES (1ull << 30)
 
 struct function {
 	const char *domain; /* "" is the default one */
@@ -27,6 +29,8 @@ struct function {
 	const Onnx__FunctionProto *proto;
 	Onnx__AttributeProto *const *defaults;
 	size_t n_defaults;
+	uint64_t n_bytes;       /* of all that it says */
+	uint64_t n_attr_bytes;  /* of the names of its attributes */
 	const char *opset_text; /* for sentences: the opset of function "my.f" */
 	const char *body;       /* function "my.f", which is the end of that */
 };
@@ -72,10 +76,15 @@ static int read_function(struct resolver *resolver, const Onnx__FunctionProto *p
 	if (r)
 		return r;
 	if (proto->n_attribute > FUNCTION_MAX_ATTRS || ret->n_defaults > FUNCTION_MAX_ATTRS ||
-	    proto->n_opset_import > FUNCTION_MAX_ATTRS)
+	    proto->n_opset_import > ONNX_MAX_IMPORTS)
 		return onnx_error(resolver->error, -EFBIG,
 				  "%s has more than %u attributes, or opsets", ret->body,
 				  FUNCTION_MAX_ATTRS);
+	ret->n_bytes = protobuf_c_message_get_packed_size(&proto->base);
+	for (size_t i = 0; i < proto->n_attribute; i++)
+		ret->n_attr_bytes += strlen(proto->attribute[i]) + 1;
+	for (size_t i = 0; i < ret->n_defaults; i++)
+		ret->n_attr_bytes += strlen(onnx_text(ret->defaults[i]->name)) + 1;
 	return 0;
 }
 
@@ -278,6 +287,20 @@ static int check_call(struct resolver *resolver, const struct model_node *call,
 				  function->opset_text);
 }
 
+/* A small file may have much read: long names, or many attributes, by each of many calls. */
+static int charge_call(struct resolver *resolver, const struct model_node *call,
+		       const struct function *function)
+{
+	resolver->n_text_bytes +=
+		function->n_bytes + call->proto->n_attribute * function->n_attr_bytes;
+	if (resolver->n_text_bytes > FUNCTION_TEXT_BYTES)
+		return onnx_error(resolver->error, -EFBIG,
+				  "functions have more than 1 GiB, inlined as often as they are "
+				  "called: %s",
+				  NODE_TEXT(call));
+	return 0;
+}
+
 /* Inputs are what the call gives; what nodes write is not known yet. */
 static int bind_names(struct resolver *resolver, struct scope *scope, const struct model_node *call,
 		      const Onnx__FunctionProto *proto)
@@ -397,7 +420,9 @@ int functions_inline(struct resolver *resolver, const struct scope *scope,
 	if (!frame || !copied)
 		return resolver_out_of_memory(resolver);
 	*frame = model_frame_of(call, function->body, function);
-	r = check_call(resolver, call, function);
+	r = charge_call(resolver, call, function);
+	if (!r)
+		r = check_call(resolver, call, function);
 	if (!r)
 		r = bind_names(resolver, &body, call, proto);
 	if (!r)

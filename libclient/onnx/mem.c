@@ -127,6 +127,13 @@ char *mem_printf(struct mem *mem, const char *format, ...)
 	return text;
 }
 
+void mem_limit(struct mem *mem, uint64_t max_bytes)
+{
+	mem->max_bytes = max_bytes;
+	if (mem->used_bytes > max_bytes)
+		mem->used_bytes = max_bytes;
+}
+
 int mem_error(const struct mem *mem)
 {
 	return mem->limited ? -EFBIG : -ENOMEM;

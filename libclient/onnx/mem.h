@@ -22,6 +22,8 @@ struct mem {
 
 /* Starts an empty one. Nothing is allocated yet. */
 void mem_init(struct mem *mem, uint64_t max_bytes);
+/* Lets it take no more than @max_bytes, what it has taken included: nothing, if that is more. */
+void mem_limit(struct mem *mem, uint64_t max_bytes);
 /* Frees all of it; once, or of a zeroed one. */
 void mem_deinit(struct mem *mem);
 

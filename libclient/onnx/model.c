@@ -34,9 +34,6 @@ int resolver_out_of_memory(struct resolver *resolver)
 			  "the model needs too much memory");
 }
 
-/* What sparse initializers may come to, beside what the file's size allows. */
-#define SPARSE_BYTES (256ull << 20)
-
 /* ---- Inputs and outputs ---- */
 
 /* What the graph declares of an input or output: a dense tensor. */
@@ -166,8 +163,10 @@ static int check_model(struct resolver *resolver)
 	if (model->opset == 0)
 		return onnx_error(resolver->error, -EBADMSG,
 				  "it does not say which opset of the default domain it uses");
-	if (proto->graph->n_sparse_initializer > 0)
-		model->mem.max_bytes += SPARSE_BYTES;
+	if (proto->n_opset_import > ONNX_MAX_IMPORTS)
+		return onnx_error(resolver->error, -EFBIG,
+				  "it imports %zu opsets, expected at most %u",
+				  proto->n_opset_import, ONNX_MAX_IMPORTS);
 	if (proto->graph->n_node > ONNX_MAX_NODES)
 		return onnx_error(resolver->error, -EFBIG,
 				  "the graph has %zu nodes, expected at most %u",

@@ -9,6 +9,9 @@
  */
 #include "libclient/onnx/model.h"
 
+/* Opsets that a model or a function imports: they are looked through for each node. */
+#define ONNX_MAX_IMPORTS 1024u
+
 /* How deep functions may call each other and branches be in branches. */
 #define RESOLVE_MAX_DEPTH 128u
 
@@ -18,6 +21,8 @@ struct resolver {
 	uint32_t n_values_max;
 	uint32_t n_nodes; /* of all bodies, as often as they are inlined, and calls */
 	uint32_t n_lists;
+	bool has_sparse;       /* sparse weights were met */
+	uint64_t n_text_bytes; /* of functions, as often as they were inlined */
 	size_t n_functions;
 	const struct function *functions; /* sorted */
 };

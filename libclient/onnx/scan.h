@@ -10,9 +10,9 @@
 #include <stdint.h>
 #include <protobuf-c/protobuf-c.h>
 
-/* How deep messages may be nested. ONNX needs 6 for what is read, and more to be refused by name.
+/* How deep messages may be nested. ONNX needs 6, and 4 for each If that another one's branch has.
  */
-#define SCAN_MAX_DEPTH 24
+#define SCAN_MAX_DEPTH 70
 
 /*
  * Checks that @bytes are a message of @descriptor: every length within its message, known fields of

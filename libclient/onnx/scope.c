@@ -13,6 +13,9 @@
 
 #include "libclient/onnx/resolve.h"
 
+/* What sparse initializers may come to, beside what the file's size allows. */
+#define SPARSE_BYTES (256ull << 20)
+
 int scope_add_value(struct resolver *resolver, const char *name, uint32_t *ret)
 {
 	struct rbk_onnx *model = resolver->model;
@@ -172,13 +175,48 @@ static int bind_constants(struct resolver *resolver, struct scope *scope,
 	return 0;
 }
 
-static int decode_constants(struct resolver *resolver, const Onnx__GraphProto *graph,
-			    struct constant *constants)
+/* Is it met as often as somebody calls what it is in? */
+static bool is_in_function(const struct scope *scope)
+{
+	for (const struct model_frame *frame = scope->frame; frame; frame = frame->outer)
+		if (frame->function)
+			return true;
+	return false;
+}
+
+/*
+ * A file may have as much in memory as it has weights; but those in a function it has once, however
+ * often that is called.
+ */
+static int count_weights(struct resolver *resolver, const struct scope *scope, uint64_t n_bytes,
+			 uint64_t max_bytes)
+{
+	struct rbk_onnx *model = resolver->model;
+
+	if (is_in_function(scope)) {
+		mem_limit(&model->mem, max_bytes);
+		return 0;
+	}
+	model->n_weight_bytes += n_bytes;
+	if (model->n_weight_bytes > ONNX_MAX_WEIGHT_BYTES)
+		return onnx_error(resolver->error, -EFBIG,
+				  "the initializers have more than 64 GiB");
+	return 0;
+}
+
+static int decode_constants(struct resolver *resolver, const struct scope *scope,
+			    const Onnx__GraphProto *graph, struct constant *constants)
 {
 	struct rbk_onnx *model = resolver->model;
 	int r;
 
+	if (graph->n_sparse_initializer > 0 && !resolver->has_sparse) {
+		model->mem.max_bytes += SPARSE_BYTES;
+		resolver->has_sparse = true;
+	}
 	for (size_t i = 0; i < graph->n_initializer + graph->n_sparse_initializer; i++) {
+		const uint64_t max_bytes = model->mem.max_bytes;
+
 		if (i < graph->n_initializer)
 			r = constant_decode(&model->mem, &model->external, graph->initializer[i],
 					    "initializer", &constants[i], resolver->error);
@@ -186,12 +224,10 @@ static int decode_constants(struct resolver *resolver, const Onnx__GraphProto *g
 			r = sparse_decode(&model->mem, &model->external,
 					  graph->sparse_initializer[i - graph->n_initializer],
 					  "sparse initializer", &constants[i], resolver->error);
+		if (!r)
+			r = count_weights(resolver, scope, constants[i].n_bytes, max_bytes);
 		if (r)
 			return r;
-		model->n_weight_bytes += constants[i].n_bytes;
-		if (model->n_weight_bytes > ONNX_MAX_WEIGHT_BYTES)
-			return onnx_error(resolver->error, -EFBIG,
-					  "the initializers have more than 64 GiB");
 	}
 	return 0;
 }
@@ -237,6 +273,6 @@ int scope_define(struct resolver *resolver, struct scope *scope, const Onnx__Gra
 	if (!r)
 		r = scope_sort(resolver, scope);
 	if (!r)
-		r = decode_constants(resolver, graph, constants);
+		r = decode_constants(resolver, scope, graph, constants);
 	return r;
 }

@@ -646,6 +646,20 @@ static void test_hostile__growth(void **state)
 	expect_not_loaded(-EFBIG, "functions and branches are more than 128 deep");
 }
 
+/* What each of many calls reads of a function costs time, which is bounded. */
+static void test_hostile__text(void **state)
+{
+	static char name[1 << 20];
+
+	memset(name, 'n', sizeof(name) - 1);
+	start();
+	body(function("F", name, "b"), "Relu", name, "b");
+	for (unsigned int i = 0; i < 2000; i++)
+		call("F", "x", i ? "" : "y");
+	expect_not_loaded(-EFBIG,
+			  "functions have more than 1 GiB, inlined as often as they are called");
+}
+
 /* Of many inputs that nobody gives: what is bound costs memory, which is bounded. */
 static void test_hostile__inputs(void **state)
 {
@@ -806,6 +820,7 @@ int main(void)
 		cmocka_unit_test(test_if__broken),
 		cmocka_unit_test(test_hostile__recursion),
 		cmocka_unit_test(test_hostile__growth),
+		cmocka_unit_test(test_hostile__text),
 		cmocka_unit_test(test_hostile__inputs),
 		cmocka_unit_test(test_hostile__definitions),
 		cmocka_unit_test(test_refusal),

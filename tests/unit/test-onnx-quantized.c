@@ -128,6 +128,29 @@ static void test_products__stay_small(void **state)
 	model = rbk_onnx_free(model);
 }
 
+/* Layers that share their weights have them once. */
+static void test_products__share(void **state)
+{
+	const struct step *first = NULL, *second = NULL;
+
+	start(RBK_ONNX_U4, 40, 12, 0, 0);
+	onnx_model_node(&made, "MatMul", "x v", "m");
+	onnx_model_node(&made, "Neg", "x", "z");
+	onnx_model_node(&made, "MatMul", "z v", "n");
+	onnx_model_node(&made, "Add", "m n", "y");
+	if (compile("y", 0))
+		fail_msg("%s", error.text);
+	for (uint32_t i = 0; i < model->graph->n_steps; i++)
+		if (!strcmp(model->graph->steps[i]->op, "MatMulNBits")) {
+			first = second;
+			second = model->graph->steps[i];
+		}
+	assert_non_null(first);
+	for (unsigned int i = 1; i <= 3; i++)
+		assert_ptr_equal(first->in[i], second->in[i]);
+	model = rbk_onnx_free(model);
+}
+
 static void test_products__of_the_other_side(void **state)
 {
 	start(RBK_ONNX_I4, 12, 40, 0, 0);
@@ -194,6 +217,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_products__stay_small),
+		cmocka_unit_test(test_products__share),
 		cmocka_unit_test(test_products__of_the_other_side),
 		cmocka_unit_test(test_floats),
 		cmocka_unit_test(test_refusals__name_the_type),
