@@ -23,6 +23,7 @@ static inline uint64_t dtype_bytes(unsigned int dtype)
 	case RBK_DTYPE_I32:
 		return 4;
 	case RBK_DTYPE_I64:
+	case RBK_DTYPE_F64:
 		return 8;
 	}
 	return 0;
@@ -46,6 +47,8 @@ static inline const char *dtype_name(unsigned int dtype)
 		return "bool";
 	case RBK_DTYPE_F16:
 		return "float16";
+	case RBK_DTYPE_F64:
+		return "float64";
 	case RBK_DTYPE_BF16:
 		return "bfloat16";
 	}

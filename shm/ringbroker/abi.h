@@ -288,6 +288,7 @@ enum rbk_dtype {
 	RBK_DTYPE_I64 = 7,
 	RBK_DTYPE_BOOL = 9,  /* a byte: 0, or else true; operators write 0 and 1 */
 	RBK_DTYPE_F16 = 10,  /* IEEE 754 binary16 */
+	RBK_DTYPE_F64 = 11,  /* IEEE 754 binary64 */
 	RBK_DTYPE_BF16 = 16, /* the upper half of a binary32; operators move and cast it only */
 };
 

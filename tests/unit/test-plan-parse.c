@@ -134,7 +134,7 @@ static void test_parse__tensors(void **state)
 	EXPECT_DAMAGE(tensors[1].name[0], 'x', "tensors 0 and 1 are both called \"x\"");
 	EXPECT_DAMAGE(tensors[0].kind, 5, "tensor 0 \"x\" has unknown kind 5");
 	EXPECT_DAMAGE(tensors[0].dtype, 0, "tensor 0 \"x\" has unknown element type 0");
-	EXPECT_DAMAGE(tensors[0].dtype, 11, "unknown element type 11");
+	EXPECT_DAMAGE(tensors[0].dtype, 12, "unknown element type 12");
 	EXPECT_DAMAGE(tensors[0].flags, 4, "tensor 0 \"x\" has unknown flags 0x4");
 	EXPECT_DAMAGE(tensors[0].reserved, 1, "reserved bytes of tensor 0 \"x\"");
 	EXPECT_DAMAGE(tensors[0].constant_ref, 64, "tensor 0 \"x\" has a constant reference");
