@@ -15,7 +15,7 @@ import sys
 import tree
 
 FIRST = 'tools/first-program.c'
-TOPS = ('.ci', 'broker', 'data', 'doc', 'libclient', 'shaders', 'shm', 'tests', 'tools')
+TOPS = ('.ci', 'broker', 'doc', 'libclient', 'shaders', 'shm', 'tests', 'tools')
 
 
 def mentioned_paths(text):
