@@ -2,9 +2,8 @@
 /*
  * One Vulkan device: see device.h.
  *
- * Required are Vulkan 1.2 with buffer device addresses, timeline semaphores and 64-bit integers in
- * shaders, and subgroup arithmetic and ballots: what every GCN card under RADV has, and lavapipe.
- * Nothing newer is used, so that no card is lost to convenience.
+ * Every GCN card under RADV has what is required, see shm/device-needs.h, and lavapipe has. Nothing
+ * newer is used, so that no card is lost to convenience.
  */
 #include "vulkan/device.h"
 
@@ -16,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shm/device-needs.h"
 #include "util/error.h"
 #include "util/log.h"
 #include "vulkan/matrices.h"
@@ -58,17 +58,19 @@ bool vk_physical_is_software(VkPhysicalDevice physical)
 	return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
 }
 
-const char *vk_device_missing(VkPhysicalDevice physical)
+/* What of enum vulkan_feature the device has. */
+static void find_features(VkPhysicalDevice physical, bool has[VULKAN_FEATURE_COUNT])
 {
-	const VkSubgroupFeatureFlags subgroups = VK_SUBGROUP_FEATURE_BASIC_BIT |
-						 VK_SUBGROUP_FEATURE_ARITHMETIC_BIT |
-						 VK_SUBGROUP_FEATURE_BALLOT_BIT;
 	VkPhysicalDeviceVulkan12Features vulkan12 = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
 	};
+	VkPhysicalDeviceVulkan11Features vulkan11 = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
+		.pNext = &vulkan12,
+	};
 	VkPhysicalDeviceFeatures2 features = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
-		.pNext = &vulkan12,
+		.pNext = &vulkan11,
 	};
 	VkPhysicalDeviceSubgroupProperties subgroup = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES,
@@ -77,24 +79,38 @@ const char *vk_device_missing(VkPhysicalDevice physical)
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
 		.pNext = &subgroup,
 	};
+	VkSubgroupFeatureFlags subgroups = 0;
 
+	memset(has, 0, VULKAN_FEATURE_COUNT * sizeof(*has));
 	vkGetPhysicalDeviceProperties2(physical, &properties);
-	if (properties.properties.apiVersion < VK_API_VERSION_1_2)
-		return "Vulkan 1.2";
+	has[VULKAN_1_2] = properties.properties.apiVersion >= VK_API_VERSION_1_2;
+	/* An older device need not know the structures of features. */
+	if (!has[VULKAN_1_2])
+		return;
 	vkGetPhysicalDeviceFeatures2(physical, &features);
-	if (!vulkan12.bufferDeviceAddress)
-		return "bufferDeviceAddress";
-	if (!vulkan12.timelineSemaphore)
-		return "timelineSemaphore";
-	if (!features.features.shaderInt64)
-		return "shaderInt64";
-	if (!(subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) ||
-	    (subgroup.supportedOperations & subgroups) != subgroups)
-		return "subgroup arithmetic and ballots";
-	if (properties.properties.limits.maxComputeWorkGroupInvocations < 256)
-		return "workgroups of 256 invocations";
-	if (compute_family(physical) < 0)
-		return "a compute queue";
+	if (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT &&
+	    subgroup.supportedOperations & VK_SUBGROUP_FEATURE_BASIC_BIT)
+		subgroups = subgroup.supportedOperations;
+	has[VULKAN_BUFFER_DEVICE_ADDRESS] = vulkan12.bufferDeviceAddress;
+	has[VULKAN_TIMELINE_SEMAPHORE] = vulkan12.timelineSemaphore;
+	has[VULKAN_INT64] = features.features.shaderInt64;
+	has[VULKAN_SUBGROUP_ARITHMETIC] = subgroups & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
+	has[VULKAN_SUBGROUP_BALLOT] = subgroups & VK_SUBGROUP_FEATURE_BALLOT_BIT;
+	has[VULKAN_WORKGROUP_256] =
+		properties.properties.limits.maxComputeWorkGroupInvocations >= 256;
+	has[VULKAN_COMPUTE_QUEUE] = compute_family(physical) >= 0;
+	has[VULKAN_STORAGE_16_BIT] = vulkan11.storageBuffer16BitAccess;
+	has[VULKAN_STORAGE_8_BIT] = vulkan12.storageBuffer8BitAccess;
+}
+
+const char *vk_device_missing(VkPhysicalDevice physical)
+{
+	bool has[VULKAN_FEATURE_COUNT];
+
+	find_features(physical, has);
+	for (unsigned int i = 0; i < VULKAN_FEATURE_REQUIRED; i++)
+		if (!has[i])
+			return vulkan_feature_name(i);
 	return NULL;
 }
 
@@ -207,21 +223,11 @@ static void measure_heaps(struct vk_device *device)
 /* Which elements of less than 32 bits shaders reach in memory. */
 static void find_types(struct vk_device *device)
 {
-	VkPhysicalDeviceVulkan12Features vulkan12 = {
-		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-	};
-	VkPhysicalDeviceVulkan11Features vulkan11 = {
-		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
-		.pNext = &vulkan12,
-	};
-	VkPhysicalDeviceFeatures2 features = {
-		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
-		.pNext = &vulkan11,
-	};
+	bool has[VULKAN_FEATURE_COUNT];
 
-	vkGetPhysicalDeviceFeatures2(device->physical, &features);
-	device->has_half = vulkan11.storageBuffer16BitAccess;
-	device->has_bytes = vulkan12.storageBuffer8BitAccess;
+	find_features(device->physical, has);
+	device->has_half = has[VULKAN_STORAGE_16_BIT];
+	device->has_bytes = has[VULKAN_STORAGE_8_BIT];
 }
 
 static void describe(struct vk_device *device)

@@ -16,6 +16,7 @@
 #include "objects.h"
 #include "output.h"
 #include "records.h"
+#include "shm/device-needs.h"
 #include "shm/dtype.h"
 
 enum { MAX_OPERATORS = 512 };
@@ -23,17 +24,29 @@ enum { MAX_OPERATORS = 512 };
 /* What devices of a kind must have, to run operators on elements of some types at all. */
 static const struct need {
 	const char *backend;   /* "CPU", or what drives GPUs */
-	const char *types;     /* comma separated, as the rest */
+	const char *types;     /* comma separated */
 	uint64_t max_elements; /* of a tensor; UINT64_MAX: as many as there is memory for */
-	const char *features;
+	/* Vulkan's features are from @first to below @end; the CPU's is the least SIMD level. */
+	enum vulkan_feature first, end;
 } needs[] = {
-	{"CPU", "float32,uint8,int8,int32,int64,bool,float16,bfloat16", UINT64_MAX, "SSE2"},
-	{"Vulkan", "float32,int32,int64", RBK_MAX_GPU_ELEMENTS,
-	 "Vulkan 1.2,bufferDeviceAddress,timelineSemaphore,shaderInt64,subgroup arithmetic,"
-	 "subgroup ballots"},
-	{"Vulkan", "float16,bfloat16", RBK_MAX_GPU_ELEMENTS, "storageBuffer16BitAccess"},
-	{"Vulkan", "uint8,int8,bool", RBK_MAX_GPU_ELEMENTS, "storageBuffer8BitAccess"},
+	{"CPU", "float32,uint8,int8,int32,int64,bool,float16,bfloat16", UINT64_MAX, 0, 0},
+	{"Vulkan", "float32,int32,int64", RBK_MAX_GPU_ELEMENTS, 0, VULKAN_FEATURE_REQUIRED},
+	{"Vulkan", "float16,bfloat16", RBK_MAX_GPU_ELEMENTS, VULKAN_STORAGE_16_BIT,
+	 VULKAN_STORAGE_16_BIT + 1},
+	{"Vulkan", "uint8,int8,bool", RBK_MAX_GPU_ELEMENTS, VULKAN_STORAGE_8_BIT,
+	 VULKAN_STORAGE_8_BIT + 1},
 };
+
+/* Fills @ret with the names, with commas between. */
+static void list_features(const struct need *need, char *ret, size_t bytes)
+{
+	size_t used = 0;
+
+	snprintf(ret, bytes, "SSE2");
+	for (unsigned int i = need->first; i < need->end && used < bytes; i++)
+		used += snprintf(ret + used, bytes - used, "%s%s", used ? "," : "",
+				 vulkan_feature_name(i));
+}
 
 static void json_list(const char *name, const char *list)
 {
@@ -56,7 +69,9 @@ static void show_needs(bool is_json)
 		table_begin("Largest tensors, in elements, and what devices need", heads);
 	for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++) {
 		const struct need *need = &needs[i];
+		char features[256];
 
+		list_features(need, features, sizeof(features));
 		if (is_json) {
 			json_begin();
 			json_string("type", "need");
@@ -64,7 +79,7 @@ static void show_needs(bool is_json)
 			json_list("types", need->types);
 			json_unsigned("largest_dimension", RBK_MAX_DIM);
 			json_optional("largest_tensor", need->max_elements);
-			json_list("features", need->features);
+			json_list("features", features);
 			json_end();
 			continue;
 		}
@@ -75,7 +90,7 @@ static void show_needs(bool is_json)
 			table_cell("as memory is");
 		else
 			table_cell("%llu", (unsigned long long)need->max_elements);
-		table_cell("%s", need->features);
+		table_cell("%s", features);
 	}
 	if (!is_json)
 		table_end();
