@@ -72,14 +72,14 @@ PAGES = {
                  'rbk_lease_restore']),
         (ABI, ['struct rbk_lease_page'])]),
     'rbk_onnx_load': ('read a model from an ONNX file', 'ringbroker/onnx.h', [(ONNX, [
-        'rbk_onnx_load', 'rbk_onnx_load_bytes', 'rbk_onnx_free', 'struct rbk_onnx_operator', 'rbk_onnx_operator', 'rbk_onnx_opset', 'rbk_onnx_n_nodes',
-        'enum rbk_onnx_dtype', 'rbk_onnx_dtype_name', 'rbk_onnx_dtype_bytes', '#define RBK_ONNX_MAX_RANK',
-        'struct rbk_onnx_value',
-        'rbk_onnx_n_inputs', 'rbk_onnx_input', 'rbk_onnx_n_outputs', 'rbk_onnx_output'])]),
+        'rbk_onnx_load', 'rbk_onnx_load_bytes', 'rbk_onnx_free', 'struct rbk_onnx_operator',
+        'rbk_onnx_operator', 'rbk_onnx_opset', 'rbk_onnx_n_nodes', 'enum rbk_onnx_dtype',
+        'rbk_onnx_dtype_name', 'rbk_onnx_dtype_bytes', '#define RBK_ONNX_MAX_RANK',
+        'struct rbk_onnx_value', 'rbk_onnx_n_inputs', 'rbk_onnx_input', 'rbk_onnx_n_outputs', 'rbk_onnx_output'])]),
     'rbk_onnx_compile': ('make a plan of an ONNX model', 'ringbroker/onnx.h', [(ONNX, [
         'rbk_onnx_set_dim', 'rbk_onnx_set_shape', 'struct rbk_onnx_tensor', 'rbk_onnx_set_input',
-        '#define RBK_ONNX_OPT_FOLD', '#define RBK_ONNX_OPT_NORM', 'struct rbk_onnx_options', 'rbk_onnx_compile', 'struct rbk_onnx_refusal', 'rbk_onnx_n_refusals',
-        'rbk_onnx_refusal', 'struct rbk_onnx_bound', 'rbk_onnx_n_bound', 'rbk_onnx_bound',
+        '#define RBK_ONNX_OPT_FOLD', '#define RBK_ONNX_OPT_NORM', 'struct rbk_onnx_options',
+        'rbk_onnx_compile', 'struct rbk_onnx_refusal', 'rbk_onnx_n_refusals', 'rbk_onnx_refusal', 'struct rbk_onnx_bound', 'rbk_onnx_n_bound', 'rbk_onnx_bound',
         'struct rbk_onnx_step', 'rbk_onnx_n_steps', 'rbk_onnx_step', 'rbk_onnx_plan'])]),
     'rbk_onnx_tensor_load': ('read a tensor from a file', 'ringbroker/onnx.h', [(ONNX, [
         'rbk_onnx_tensor_load', 'rbk_onnx_tensor_load_bytes', 'rbk_onnx_tensor_free'])]),
