@@ -64,7 +64,8 @@ static void test_npy__each_type_and_format(void **state)
 		size_t bytes;
 	} types[] = {{"<f4", ARRAY_F32, 4},  {"<f2", ARRAY_F16, 2}, {"|u1", ARRAY_U8, 1},
 		     {"|i1", ARRAY_I8, 1},   {"<i4", ARRAY_I32, 4}, {"<i8", ARRAY_I64, 8},
-		     {"|b1", ARRAY_BOOL, 1}, {"=f4", ARRAY_F32, 4}, {">u1", ARRAY_U8, 1}};
+		     {"|b1", ARRAY_BOOL, 1}, {"=f4", ARRAY_F32, 4}, {">u1", ARRAY_U8, 1},
+		     {"<f8", ARRAY_F64, 8}};
 	const unsigned char data[48] = {1, 0, 1, 1};
 	char why[ARRAY_WHY_BYTES], header[256];
 	unsigned char file[4096];
@@ -165,8 +166,8 @@ static void test_npy__refusals(void **state)
 		int error;
 		const char *says;
 	} wrong[] = {
-		{"{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }", 16, -EOPNOTSUPP,
-		 "float64: save it as float32"},
+		{"{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }", 16, -EOPNOTSUPP,
+		 "elements of type '<c8'; float32"},
 		{"{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", 8, -EOPNOTSUPP,
 		 "big endian"},
 		{"{'descr': '<V2', 'fortran_order': False, 'shape': (2,), }", 4, -EOPNOTSUPP,
@@ -247,8 +248,8 @@ static void make_folder(char path[64])
 
 static void test_write__round_trip(void **state)
 {
-	static const uint32_t types[] = {ARRAY_F32, ARRAY_F16, ARRAY_U8,  ARRAY_I8,
-					 ARRAY_I32, ARRAY_I64, ARRAY_BOOL};
+	static const uint32_t types[] = {ARRAY_F32, ARRAY_F16, ARRAY_U8,   ARRAY_I8,
+					 ARRAY_I32, ARRAY_I64, ARRAY_BOOL, ARRAY_F64};
 	static const int64_t dims[] = {3, 1, 5, 2, 0};
 	char folder[64], path[128], why[ARRAY_WHY_BYTES];
 	struct array array, again;
@@ -543,6 +544,34 @@ static void test_bfloat(void **state)
 	assert_non_null(strstr(why, "a .npy file has no bfloat16, call it .pb"));
 }
 
+static void test_double(void **state)
+{
+	const double numbers[] = {0.1, -0x1.fffffffffffffp1023, 3, INFINITY};
+	struct array a = {.dtype = ARRAY_F64, .rank = 1, .dims = {4}, .data = numbers}, b = a;
+	struct array_difference difference;
+	char text[ARRAY_TEXT_BYTES];
+	double near[4];
+
+	assert_int_equal(array_measure(&a), 0);
+	assert_int_equal(a.bytes, sizeof(numbers));
+	assert_true(array_is_float(&a));
+	for (unsigned int i = 0; i < 4; i++)
+		assert_true(array_number(&a, i) == numbers[i]);
+	array_element_text(&a, 0, text);
+	assert_string_equal(text, "0.10000000000000001");
+	array_describe(&a, text);
+	assert_string_equal(text, "float64 [4]");
+
+	memcpy(near, numbers, sizeof(near));
+	near[2] = 3 + 0x1p-40;
+	b.data = near;
+	assert_int_equal(array_measure(&b), 0);
+	assert_int_equal(array_compare(&b, &a, 1e-12, 0, &difference), 0);
+	assert_int_equal(array_compare(&b, &a, 1e-13, 0, &difference), ARRAY_E_VALUES);
+	assert_int_equal(difference.n_different, 1);
+	assert_int_equal(difference.worst, 2);
+}
+
 static void test_half__all(void **state)
 {
 	for (unsigned int bits = 0; bits < 65536; bits++) {
@@ -584,6 +613,7 @@ int main(void)
 		cmocka_unit_test(test_compare__report),
 		cmocka_unit_test(test_compare__other_kinds),
 		cmocka_unit_test(test_bfloat),
+		cmocka_unit_test(test_double),
 		cmocka_unit_test(test_half__all),
 	};
 

@@ -18,9 +18,9 @@ static const struct {
 	unsigned int bytes;
 	const char *name;
 } dtypes[] = {
-	{ARRAY_F32, 4, "float32"}, {ARRAY_U8, 1, "uint8"},      {ARRAY_I8, 1, "int8"},
-	{ARRAY_I32, 4, "int32"},   {ARRAY_I64, 8, "int64"},     {ARRAY_BOOL, 1, "bool"},
-	{ARRAY_F16, 2, "float16"}, {ARRAY_BF16, 2, "bfloat16"},
+	{ARRAY_F32, 4, "float32"}, {ARRAY_U8, 1, "uint8"},    {ARRAY_I8, 1, "int8"},
+	{ARRAY_I32, 4, "int32"},   {ARRAY_I64, 8, "int64"},   {ARRAY_BOOL, 1, "bool"},
+	{ARRAY_F16, 2, "float16"}, {ARRAY_F64, 8, "float64"}, {ARRAY_BF16, 2, "bfloat16"},
 };
 
 size_t array_dtype_bytes(uint32_t dtype)
@@ -161,9 +161,10 @@ static int64_t integer_at(const struct array *array, uint64_t index)
 	}
 }
 
-static bool is_float(const struct array *array)
+bool array_is_float(const struct array *array)
 {
-	return array->dtype == ARRAY_F32 || array->dtype == ARRAY_F16 || array->dtype == ARRAY_BF16;
+	return array->dtype == ARRAY_F32 || array->dtype == ARRAY_F16 ||
+	       array->dtype == ARRAY_F64 || array->dtype == ARRAY_BF16;
 }
 
 double array_number(const struct array *array, uint64_t index)
@@ -171,9 +172,10 @@ double array_number(const struct array *array, uint64_t index)
 	const char *at = array->data;
 	uint32_t bits;
 	uint16_t half;
+	double wide;
 	float value;
 
-	if (!is_float(array))
+	if (!array_is_float(array))
 		return (double)integer_at(array, index);
 	if (array->dtype == ARRAY_F16) {
 		memcpy(&half, at + index * sizeof(half), sizeof(half));
@@ -186,20 +188,23 @@ double array_number(const struct array *array, uint64_t index)
 		memcpy(&value, &bits, sizeof(value));
 		return (double)value;
 	}
+	if (array->dtype == ARRAY_F64) {
+		memcpy(&wide, at + index * sizeof(wide), sizeof(wide));
+		return wide;
+	}
 	memcpy(&value, at + index * sizeof(value), sizeof(value));
 	return (double)value;
 }
 
 void array_element_text(const struct array *array, uint64_t index, char ret[ARRAY_TEXT_BYTES])
 {
+	/* As many digits as tell neighbours apart. */
+	static const int digits[] = {
+		[ARRAY_F32] = 9, [ARRAY_F16] = 5, [ARRAY_F64] = 17, [ARRAY_BF16] = 4};
 	int64_t integer;
 
-	if (is_float(array)) {
-		/* As many digits as tell neighbours apart. */
-		snprintf(ret, ARRAY_TEXT_BYTES, "%.*g",
-			 array->dtype == ARRAY_F16    ? 5
-			 : array->dtype == ARRAY_BF16 ? 4
-						      : 9,
+	if (array_is_float(array)) {
+		snprintf(ret, ARRAY_TEXT_BYTES, "%.*g", digits[array->dtype],
 			 array_number(array, index));
 		return;
 	}

@@ -25,6 +25,7 @@ enum array_dtype {
 	ARRAY_I64 = 7,
 	ARRAY_BOOL = 9, /* a byte */
 	ARRAY_F16 = 10,
+	ARRAY_F64 = 11,
 	ARRAY_BF16 = 16, /* not in .npy */
 };
 
@@ -43,6 +44,8 @@ struct array {
 
 /* Of one element; 0: not a type that arrays here have. */
 size_t array_dtype_bytes(uint32_t dtype);
+/* Are its elements numbers of floating point? */
+bool array_is_float(const struct array *array);
 /* "float32". Static. */
 const char *array_dtype_name(uint32_t dtype);
 
@@ -71,10 +74,9 @@ void array_deinit(struct array *array);
 
 /*
  * Reads the file, of format 1, 2 or 3, into @ret, whose memory is the mapped file where that will
- * do. Fortran order becomes C order. float16, float32, bool and the integers above, little endian;
- * others are refused.
- * Return: 0; -EBADMSG: not such a file, or a broken one; -EOPNOTSUPP: one that is refused; -ENOMEM;
- *   or another errno of open() and mmap().
+ * do. Fortran order becomes C order. float16, float32, float64, bool and the integers above, little
+ * endian; others are refused. Return: 0; -EBADMSG: not such a file, or a broken one; -EOPNOTSUPP:
+ * one that is refused; -ENOMEM; or another errno of open() and mmap().
  */
 int array_read_npy(const char *path, struct array *ret, char why[ARRAY_WHY_BYTES]);
 /* The same of @n_bytes in memory, called @name in @why. @ret->data may point into them. */

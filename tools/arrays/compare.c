@@ -13,11 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_exact(const struct array *array)
-{
-	return array->dtype != ARRAY_F32 && array->dtype != ARRAY_F16 && array->dtype != ARRAY_BF16;
-}
-
 /* How far beyond what is allowed; 0: the same. */
 static double excess(double got, double want, double rtol, double atol, double *ret_allowed)
 {
@@ -83,7 +78,7 @@ int array_compare(const struct array *got, const struct array *want, double rtol
 	if (got->rank != want->rank ||
 	    memcmp(got->dims, want->dims, got->rank * sizeof(got->dims[0])) != 0)
 		return ARRAY_E_SHAPE;
-	if (is_exact(want)) {
+	if (!array_is_float(want)) {
 		compare_exact(got, want, ret);
 		return ret->n_different ? ARRAY_E_VALUES : 0;
 	}
@@ -133,7 +128,7 @@ void array_difference_text(int result, const struct array *got, const struct arr
 		     difference->n_different == 1 ? "at" : "most of all", at, a, b);
 	if (n > 0 && n < ARRAY_WHY_BYTES && isfinite(off))
 		n += snprintf(ret + n, (size_t)(ARRAY_WHY_BYTES - n), ", off by %.3g", off);
-	if (n > 0 && n < ARRAY_WHY_BYTES && isfinite(off) && !is_exact(want))
+	if (n > 0 && n < ARRAY_WHY_BYTES && isfinite(off) && array_is_float(want))
 		snprintf(ret + n, (size_t)(ARRAY_WHY_BYTES - n), " (%.3g allowed)",
 			 difference->worst_allowed);
 }

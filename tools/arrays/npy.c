@@ -189,14 +189,14 @@ static uint32_t dtype_of(const char *descr, const char **ret_why)
 	static const struct {
 		const char *code;
 		uint32_t dtype;
-	} known[] = {{"f4", ARRAY_F32}, {"f2", ARRAY_F16}, {"i4", ARRAY_I32},  {"i8", ARRAY_I64},
-		     {"u1", ARRAY_U8},  {"i1", ARRAY_I8},  {"b1", ARRAY_BOOL}, {"?", ARRAY_BOOL}};
+	} known[] = {{"f4", ARRAY_F32},  {"f2", ARRAY_F16}, {"i4", ARRAY_I32},
+		     {"i8", ARRAY_I64},  {"u1", ARRAY_U8},  {"i1", ARRAY_I8},
+		     {"b1", ARRAY_BOOL}, {"?", ARRAY_BOOL}, {"f8", ARRAY_F64}};
 	bool has_order = descr[0] && strchr("<>=|", descr[0]);
 	const char *code = descr + has_order;
 
 	*ret_why =
-		strcmp(code, "f8") == 0 ? ", which is float64: save it as float32"
-		: strcmp(code, "V2") == 0
+		strcmp(code, "V2") == 0
 			? ", which NumPy makes of bfloat16 and cannot tell from other things: save "
 			  "it as a TensorProto in a .pb file"
 			: "";
@@ -299,8 +299,8 @@ static int parse_start(const unsigned char *bytes, size_t n_bytes, const char *n
 	if (!ret->dtype)
 		return array_refuse(
 			why, -EOPNOTSUPP, name,
-			"has elements of type '%s'%s; float32, float16, int8, uint8, int32, "
-			"int64 and bool are known",
+			"has elements of type '%s'%s; float32, float16, float64, int8, uint8, "
+			"int32, int64 and bool are known",
 			header.descr, reason);
 	ret->rank = header.rank;
 	memcpy(ret->dims, header.dims, sizeof(header.dims));
@@ -453,8 +453,9 @@ bool array_is_npy(const char *path)
 int array_write_npy(const char *path, const struct array *array, char why[ARRAY_WHY_BYTES])
 {
 	static const char *const codes[] = {
-		[ARRAY_F32] = "<f4", [ARRAY_U8] = "|u1",   [ARRAY_I8] = "|i1", [ARRAY_I32] = "<i4",
-		[ARRAY_I64] = "<i8", [ARRAY_BOOL] = "|b1", [ARRAY_F16] = "<f2"};
+		[ARRAY_F32] = "<f4", [ARRAY_U8] = "|u1",  [ARRAY_I8] = "|i1",
+		[ARRAY_I32] = "<i4", [ARRAY_I64] = "<i8", [ARRAY_BOOL] = "|b1",
+		[ARRAY_F16] = "<f2", [ARRAY_F64] = "<f8"};
 	char header[1024];
 	int n, used;
 

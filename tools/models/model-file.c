@@ -33,8 +33,8 @@ static int read_tensor(const char *path, struct array *ret, char why[MODEL_WHY_B
 	if (r == -EINVAL)
 		r = model_fail(
 			why, -EOPNOTSUPP,
-			"%.300s has elements of type %s; float32, float16, bfloat16, int8, uint8, "
-			"int32, int64 and bool are known",
+			"%.300s has elements of type %s; float32, float16, float64, bfloat16, "
+			"int8, uint8, int32, int64 and bool are known",
 			path, rbk_onnx_dtype_name(tensor.dtype));
 	else if (r || ret->bytes != tensor.n_bytes)
 		r = model_fail(why, r ? r : -EBADMSG, "%.300s: %s", path,

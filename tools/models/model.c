@@ -26,7 +26,8 @@
 _Static_assert((int)ARRAY_F32 == (int)RBK_ONNX_F32 && (int)ARRAY_U8 == (int)RBK_ONNX_U8 &&
 		       (int)ARRAY_I8 == (int)RBK_ONNX_I8 && (int)ARRAY_I32 == (int)RBK_ONNX_I32 &&
 		       (int)ARRAY_I64 == (int)RBK_ONNX_I64 &&
-		       (int)ARRAY_BOOL == (int)RBK_ONNX_BOOL && (int)ARRAY_F16 == (int)RBK_ONNX_F16,
+		       (int)ARRAY_BOOL == (int)RBK_ONNX_BOOL &&
+		       (int)ARRAY_F16 == (int)RBK_ONNX_F16 && (int)ARRAY_F64 == (int)RBK_ONNX_F64,
 	       "ONNX's numbers");
 _Static_assert((int)ARRAY_MAX_RANK == RBK_ONNX_MAX_RANK, "one rank");
 
@@ -136,10 +137,11 @@ int model_check_input(const struct model *model, unsigned int index, char why[MO
 
 	if (array_dtype_bytes(value->dtype))
 		return 0;
-	return model_fail(why, MODEL_E_INPUT,
-			  "its input %.200s is %s, which no device computes with: export the model "
-			  "with float32, float16, int8, uint8, int32, int64 or bool instead",
-			  value->name, rbk_onnx_dtype_name(value->dtype));
+	return model_fail(
+		why, MODEL_E_INPUT,
+		"its input %.200s is %s, which no device computes with: export the model "
+		"with float32, float16, float64, int8, uint8, int32, int64 or bool instead",
+		value->name, rbk_onnx_dtype_name(value->dtype));
 }
 
 int model_give(struct model *model, unsigned int index, const struct array *array, const char *name,
