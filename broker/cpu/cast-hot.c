@@ -6,8 +6,9 @@
  * nearest end, and 0 is made of what is not a number: ONNX leaves both open. Integers to narrower
  * ones keep their low bits. To bool: is it other than 0; from bool: 0 or 1. Float16 and bfloat16 go
  * by float32, which is exact on the way up. On the way down to float16 it rounds nothing twice:
- * integers that float32 rounds are infinite then. Those that become bfloat16 are rounded twice, as
- * by ONNX's own reference. Bfloat16 has float32's denormals, and they stay what they are.
+ * integers that float32 rounds are infinite then, and float64 is rounded to odd in between.
+ * Integers and float64 that become bfloat16 are rounded twice, as by ONNX's own reference. Bfloat16
+ * has float32's denormals, and they stay what they are.
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
@@ -55,6 +56,41 @@ VEC_INLINE int64_t to_i64(float x)
 	return x >= 0x1p63f ? INT64_MAX : x < -0x1p63f ? INT64_MIN : value;
 }
 
+/* The same of doubles, which have all integers of 32 bits. */
+VEC_INLINE int32_t double_to_i32(double x, int32_t first, int32_t last)
+{
+	const double begin = first, end = (double)last + 1;
+	const double inside = x >= begin && x < end ? x : 0;
+	const int32_t value = (int32_t)inside;
+
+	return x >= end ? last : x < begin ? first : value;
+}
+
+VEC_INLINE int64_t double_to_i64(double x)
+{
+	const double inside = x >= -0x1p63 && x < 0x1p63 ? x : 0;
+	const int64_t value = (int64_t)inside;
+
+	return x >= 0x1p63 ? INT64_MAX : x < -0x1p63 ? INT64_MIN : value;
+}
+
+/*
+ * Towards whichever of the two floats beside it has a last bit of 1: what is rounded again, to
+ * fewer bits, is as if it had been rounded once.
+ */
+VEC_INLINE float double_to_odd(double x)
+{
+	float rounded = (float)x;
+	const double back = (double)rounded;
+	const bool is_exact = !(back < x || back > x);
+	uint32_t bits;
+
+	memcpy(&bits, &rounded, sizeof(bits));
+	bits += is_exact || bits & 1 ? 0 : __builtin_fabs(back) < __builtin_fabs(x) ? 1 : -1u;
+	memcpy(&rounded, &bits, sizeof(bits));
+	return rounded;
+}
+
 #define CAST(name, T, R, expression)                           \
 	static void name(const struct cpu_map *args, size_t n) \
 	{                                                      \
@@ -79,6 +115,19 @@ CAST(i64_to_f32, int64_t, float, x)
 CAST(i8_to_f32, int8_t, float, x)
 CAST(u8_to_f32, uint8_t, float, x)
 CAST(bool_to_f32, uint8_t, float, x != 0)
+CAST(f32_to_f64, float, double, x)
+CAST(f64_to_f32, double, float, x)
+CAST(f64_to_odd, double, float, double_to_odd(x))
+CAST(f64_to_i32, double, int32_t, double_to_i32(x, INT32_MIN, INT32_MAX))
+CAST(f64_to_i64, double, int64_t, double_to_i64(x))
+CAST(f64_to_i8, double, int8_t, double_to_i32(x, INT8_MIN, INT8_MAX))
+CAST(f64_to_u8, double, uint8_t, double_to_i32(x, 0, UINT8_MAX))
+CAST(f64_to_bool, double, uint8_t, x != 0)
+CAST(i32_to_f64, int32_t, double, x)
+CAST(i64_to_f64, int64_t, double, x)
+CAST(i8_to_f64, int8_t, double, x)
+CAST(u8_to_f64, uint8_t, double, x)
+CAST(bool_to_f64, uint8_t, double, x != 0)
 CAST(i32_to_i64, int32_t, int64_t, x)
 CAST(i8_to_i32, int8_t, int32_t, x)
 CAST(i8_to_i64, int8_t, int64_t, x)
@@ -153,11 +202,16 @@ TO(i64_to_bf16, int64_t, i64_to_f32, f32_to_bf16)
 TO(i8_to_bf16, int8_t, i8_to_f32, f32_to_bf16)
 TO(u8_to_bf16, uint8_t, u8_to_f32, f32_to_bf16)
 TO(bool_to_bf16, uint8_t, bool_to_f32, f32_to_bf16)
+FROM(f16_to_f64, half_to_float, double, f32_to_f64)
+TO(f64_to_f16, double, f64_to_odd, float_to_half)
+FROM(bf16_to_f64, bf16_to_f32, double, f32_to_f64)
+TO(f64_to_bf16, double, f64_to_f32, f32_to_bf16)
 FROM(bf16_to_f16, bf16_to_f32, uint16_t, float_to_half)
 TO(f16_to_bf16, uint16_t, half_to_float, f32_to_bf16)
 
 cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
-	[CPU_F32] = {[CPU_F32] = copy_32,
+	[CPU_F32] = {[CPU_F64] = f32_to_f64,
+		     [CPU_F32] = copy_32,
 		     [CPU_F16] = float_to_half,
 		     [CPU_BF16] = f32_to_bf16,
 		     [CPU_I32] = f32_to_i32,
@@ -165,7 +219,17 @@ cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
 		     [CPU_I8] = f32_to_i8,
 		     [CPU_U8] = f32_to_u8,
 		     [CPU_BOOL] = f32_to_bool},
-	[CPU_F16] = {[CPU_F32] = half_to_float,
+	[CPU_F64] = {[CPU_F64] = copy_64,
+		     [CPU_F32] = f64_to_f32,
+		     [CPU_F16] = f64_to_f16,
+		     [CPU_BF16] = f64_to_bf16,
+		     [CPU_I32] = f64_to_i32,
+		     [CPU_I64] = f64_to_i64,
+		     [CPU_I8] = f64_to_i8,
+		     [CPU_U8] = f64_to_u8,
+		     [CPU_BOOL] = f64_to_bool},
+	[CPU_F16] = {[CPU_F64] = f16_to_f64,
+		     [CPU_F32] = half_to_float,
 		     [CPU_F16] = copy_16,
 		     [CPU_BF16] = f16_to_bf16,
 		     [CPU_I32] = f16_to_i32,
@@ -173,7 +237,8 @@ cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
 		     [CPU_I8] = f16_to_i8,
 		     [CPU_U8] = f16_to_u8,
 		     [CPU_BOOL] = f16_to_bool},
-	[CPU_BF16] = {[CPU_F32] = bf16_to_f32,
+	[CPU_BF16] = {[CPU_F64] = bf16_to_f64,
+		      [CPU_F32] = bf16_to_f32,
 		      [CPU_F16] = bf16_to_f16,
 		      [CPU_BF16] = copy_16,
 		      [CPU_I32] = bf16_to_i32,
@@ -181,7 +246,8 @@ cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
 		      [CPU_I8] = bf16_to_i8,
 		      [CPU_U8] = bf16_to_u8,
 		      [CPU_BOOL] = bf16_to_bool},
-	[CPU_I32] = {[CPU_F32] = i32_to_f32,
+	[CPU_I32] = {[CPU_F64] = i32_to_f64,
+		     [CPU_F32] = i32_to_f32,
 		     [CPU_F16] = i32_to_f16,
 		     [CPU_BF16] = i32_to_bf16,
 		     [CPU_I32] = copy_32,
@@ -189,7 +255,8 @@ cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
 		     [CPU_I8] = i32_to_8,
 		     [CPU_U8] = i32_to_8,
 		     [CPU_BOOL] = i32_to_bool},
-	[CPU_I64] = {[CPU_F32] = i64_to_f32,
+	[CPU_I64] = {[CPU_F64] = i64_to_f64,
+		     [CPU_F32] = i64_to_f32,
 		     [CPU_F16] = i64_to_f16,
 		     [CPU_BF16] = i64_to_bf16,
 		     [CPU_I32] = i64_to_i32,
@@ -197,7 +264,8 @@ cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
 		     [CPU_I8] = i64_to_8,
 		     [CPU_U8] = i64_to_8,
 		     [CPU_BOOL] = i64_to_bool},
-	[CPU_I8] = {[CPU_F32] = i8_to_f32,
+	[CPU_I8] = {[CPU_F64] = i8_to_f64,
+		    [CPU_F32] = i8_to_f32,
 		    [CPU_F16] = i8_to_f16,
 		    [CPU_BF16] = i8_to_bf16,
 		    [CPU_I32] = i8_to_i32,
@@ -205,7 +273,8 @@ cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
 		    [CPU_I8] = copy_8,
 		    [CPU_U8] = copy_8,
 		    [CPU_BOOL] = byte_to_bool},
-	[CPU_U8] = {[CPU_F32] = u8_to_f32,
+	[CPU_U8] = {[CPU_F64] = u8_to_f64,
+		    [CPU_F32] = u8_to_f32,
 		    [CPU_F16] = u8_to_f16,
 		    [CPU_BF16] = u8_to_bf16,
 		    [CPU_I32] = u8_to_i32,
@@ -213,7 +282,8 @@ cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT] = {
 		    [CPU_I8] = copy_8,
 		    [CPU_U8] = copy_8,
 		    [CPU_BOOL] = byte_to_bool},
-	[CPU_BOOL] = {[CPU_F32] = bool_to_f32,
+	[CPU_BOOL] = {[CPU_F64] = bool_to_f64,
+		      [CPU_F32] = bool_to_f32,
 		      [CPU_F16] = bool_to_f16,
 		      [CPU_BF16] = bool_to_bf16,
 		      [CPU_I32] = bool_to_i32,

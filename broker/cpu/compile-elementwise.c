@@ -13,7 +13,7 @@
 static const enum cpu_type types[] = {
 	[RBK_DTYPE_F32] = CPU_F32,   [RBK_DTYPE_F16] = CPU_F16,   [RBK_DTYPE_I32] = CPU_I32,
 	[RBK_DTYPE_I64] = CPU_I64,   [RBK_DTYPE_I8] = CPU_I8,     [RBK_DTYPE_U8] = CPU_U8,
-	[RBK_DTYPE_BOOL] = CPU_BOOL, [RBK_DTYPE_BF16] = CPU_BF16,
+	[RBK_DTYPE_BOOL] = CPU_BOOL, [RBK_DTYPE_BF16] = CPU_BF16, [RBK_DTYPE_F64] = CPU_F64,
 };
 
 /* Those that are no single function, or one of several. */

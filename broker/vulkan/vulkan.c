@@ -278,7 +278,8 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 				.driver = device->driver,
 				.paths = device->paths.list,
 				.matrices = device->matrices,
-				.types = OP_ANY_TYPE & ~(device->has_half ? 0 : OP_TWO_BYTES) &
+				.types = OP_ANY_TYPE & ~OP_FLOAT64 &
+					 ~(device->has_half ? 0 : OP_TWO_BYTES) &
 					 ~(device->has_bytes ? 0 : OP_BYTES | OP_BOOL),
 				.arena_segment_bytes = device->paths.best == VULKAN_PATH_UDMABUF
 							       ? device->paths.segment_bytes

@@ -230,9 +230,11 @@ void canon_legacy_binary(struct graph *graph)
  */
 static uint32_t power_type(uint32_t base, uint32_t exponent)
 {
-	const bool has_floats = (OP_FLOATS & (OP_TYPE(base) | OP_TYPE(exponent))) != 0;
+	const uint32_t both = OP_TYPE(base) | OP_TYPE(exponent);
 
-	if (has_floats)
+	if (OP_FLOAT64 & both)
+		return RBK_ONNX_F64;
+	if (OP_FLOATS & both)
 		return RBK_ONNX_F32;
 	return base == RBK_ONNX_I64 || exponent == RBK_ONNX_I64 ? RBK_ONNX_I64 : RBK_ONNX_I32;
 }
@@ -249,7 +251,8 @@ void canon_pow(struct graph *graph)
 		canon_out(graph, 0, canon_binary(graph, "Pow", a, b));
 		return;
 	}
-	if (!((OP_FLOATS | OP_INDICES) & OP_TYPE(a->dtype)) || !(OP_NUMBERS & OP_TYPE(b->dtype))) {
+	if (!((OP_FLOATS | OP_FLOAT64 | OP_INDICES) & OP_TYPE(a->dtype)) ||
+	    !((OP_NUMBERS | OP_FLOAT64) & OP_TYPE(b->dtype))) {
 		graph_refuse(graph, "its inputs are %s and %s", rbk_onnx_dtype_name(a->dtype),
 			     rbk_onnx_dtype_name(b->dtype));
 		return;
@@ -293,7 +296,8 @@ void canon_variadic(struct graph *graph)
 }
 
 /*
- * Bounds that are not known make it a Max and a Min, which is what ONNX defines it as.
+ * Bounds that are not known, and those that the attribute of a float does not hold, make it a Max
+ * and a Min, which is what ONNX defines it as.
  */
 void canon_clip(struct graph *graph)
 {
@@ -316,8 +320,10 @@ void canon_clip(struct graph *graph)
 		} else if (bounds[i] && bounds[i]->constant) {
 			if (!canon_known_number(graph, bounds[i], names[i], &value))
 				return;
-			/* Not every integer is a float. */
-			if (OP_FLOATS & OP_TYPE(x->dtype))
+			/* Not every integer is a float, and not every float64. */
+			if (x->dtype == RBK_ONNX_F64 && value != (double)(float)value)
+				continue;
+			if ((OP_FLOATS | OP_FLOAT64) & OP_TYPE(x->dtype))
 				attrs[n_attrs++] = ATTR_FLOAT(names[i], (float)value);
 			else
 				attrs[n_attrs++] = ATTR_INT(
@@ -336,25 +342,26 @@ void canon_clip(struct graph *graph)
 	canon_out(graph, 0, x);
 }
 
-/* Nothing near 0, and elsewhere towards 0: in float32, which has all that other types may hold. */
+/* Nothing near 0, and elsewhere towards 0: in float32, or the type's own that holds more. */
 void canon_shrink(struct graph *graph)
 {
 	struct tensor *x = canon_in(graph, 0), *wide, *in[3];
 	const double limit = (double)canon_float(graph, "lambd", 0.5f);
-	struct tensor *bias =
-		graph_scalar(graph, RBK_ONNX_F32, (double)canon_float(graph, "bias", 0));
+	const uint32_t dtype = x->dtype == RBK_ONNX_F64 ? RBK_ONNX_F64 : RBK_ONNX_F32;
+	struct tensor *bias = graph_scalar(graph, dtype, (double)canon_float(graph, "bias", 0));
 
-	if (!((OP_FLOATS | OP_BYTES) & OP_TYPE(x->dtype))) {
-		graph_refuse(graph, "its input is %s, expected float32, float16, int8 or uint8",
+	if (!((OP_FLOATS | OP_FLOAT64 | OP_BYTES) & OP_TYPE(x->dtype))) {
+		graph_refuse(graph,
+			     "its input is %s, expected float32, float16, float64, int8 or uint8",
 			     rbk_onnx_dtype_name(x->dtype));
 		return;
 	}
-	wide = canon_cast(graph, x, RBK_ONNX_F32);
-	in[0] = canon_binary(graph, "Greater", wide, graph_scalar(graph, RBK_ONNX_F32, limit));
+	wide = canon_cast(graph, x, dtype);
+	in[0] = canon_binary(graph, "Greater", wide, graph_scalar(graph, dtype, limit));
 	in[1] = canon_binary(graph, "Sub", wide, bias);
-	in[2] = graph_scalar(graph, RBK_ONNX_F32, 0);
+	in[2] = graph_scalar(graph, dtype, 0);
 	in[2] = graph_emit_1(graph, "Where", in, 3, NULL, 0);
-	in[0] = canon_binary(graph, "Less", wide, graph_scalar(graph, RBK_ONNX_F32, -limit));
+	in[0] = canon_binary(graph, "Less", wide, graph_scalar(graph, dtype, -limit));
 	in[1] = canon_binary(graph, "Add", wide, bias);
 	canon_out(graph, 0,
 		  canon_cast(graph, graph_emit_1(graph, "Where", in, 3, NULL, 0), x->dtype));

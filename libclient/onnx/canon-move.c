@@ -330,14 +330,18 @@ void canon_concat(struct graph *graph)
 
 /* ---- Pad, Expand, Tile ---- */
 
-/* What Pad fills with: a float, or an integer, of which none is too large. */
+/* What Pad fills with: a float, or an integer, of which none is too large; a float64's bits. */
 static bool pad_value(struct graph *graph, struct tensor *value, struct attr *ret)
 {
 	double number;
+	int64_t bits;
 
 	if (!canon_known_number(graph, value, "constant_value", &number))
 		return false;
-	if (eval_is_float(value->dtype))
+	memcpy(&bits, &number, sizeof(bits));
+	if (value->dtype == RBK_ONNX_F64)
+		*ret = ATTR_INT("int_value", bits);
+	else if (eval_is_float(value->dtype))
 		*ret = ATTR_FLOAT("value", (float)number);
 	else
 		*ret = ATTR_INT("int_value", eval_load_int(value->dtype, value->constant->data, 0));

@@ -8,7 +8,8 @@
  * normalisation without scale, the product behind it gives it one, the sum behind that a bias.
  *
  * What lies between the first and the last step must not be read by others, or nothing would be
- * saved. The catalogue judges the new step as any other; if it refuses, all stays as it was.
+ * saved. The catalogue judges the new step as any other; if it refuses, all stays as it was. What
+ * computes in float64 stays, too: the numbers that patterns have are floats in the new step.
  */
 #include "libclient/onnx/fuse.h"
 
@@ -567,6 +568,8 @@ static bool fuse_quotient(struct graph *graph, struct step *step)
 
 static bool fuse_step(struct graph *graph, struct step *step)
 {
+	if (step->out[0]->dtype == RBK_ONNX_F64)
+		return false;
 	if (!strcmp(step->op, "Add"))
 		return fuse_sum(graph, step);
 	if (!strcmp(step->op, "Mul"))

@@ -257,8 +257,8 @@ static struct tensor *input_tensor(struct graph *graph, uint32_t index)
 	if (dtype_bytes(input->dtype) == 0) {
 		graph_refuse(graph,
 			     "input \"%s\" is of element type %s, which no device computes with: "
-			     "float32, float16, bfloat16, int8, uint8, int32, int64 and bool are "
-			     "known",
+			     "float32, float16, float64, bfloat16, int8, uint8, int32, int64 and "
+			     "bool are known",
 			     name, rbk_onnx_dtype_name(input->dtype));
 		return tensor;
 	}

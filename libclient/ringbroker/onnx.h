@@ -44,14 +44,15 @@
  * Numbers are ONNX's, the same on each device within rounding. Float32's denormals (below 1.2e-38)
  * count as zero wherever something is computed: their Sign is 0, and they equal 0; what only moves
  * elements keeps them, as does Cast between float32 and bfloat16, which has the same ones.
- * Float16's are numbers like others.
+ * Float16's are numbers like others; float64's (below 2.2e-308) may count as zero.
  *
  * Types. bfloat16 is bound as it is, two bytes to an element. What computes with it is preceded by
  * casts to float32 and followed by a rounding of each output, so that sums are in float32 and what
  * lies between two nodes is rounded, as the model says; what moves elements takes it as it is.
  * Weights of four bits stay what they are where a product reads them, and become floats, as those
- * of 16 bits do, where anything else does. float64, strings and integers of other widths than those
- * of enum rbk_dtype are refused, except in what is computed while compiling.
+ * of 16 bits do, where anything else does. float64 is computed in double precision, by devices that
+ * can: no pattern of nodes is made one operator there. Strings, and integers of other widths than
+ * those of enum rbk_dtype, are refused, except in what is computed while compiling.
  *
  * A model file is hostile input: sizes and numbers are bounded, and external data is read from
  * regular files below the model's own folder only. Errors are those of <ringbroker.h>: a negative

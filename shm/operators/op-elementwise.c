@@ -246,7 +246,7 @@ static const struct op_attr mod_attrs[] = {{"fmod", RBK_ATTR_INT}, {0}};
 static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, .required = true},
 						 {0}};
 
-/* The classes come last; both devices take the same types. */
+/* The classes come last. */
 #define ROW(KIND, row, onnx, since, speed, n, ins, outs, attr_table, rule, ...) \
 	const struct op op_##row = {                                            \
 		.kind = OP_##KIND,                                              \
@@ -270,10 +270,9 @@ static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, 
 
 /* clang-format off */
 #define T(types) {'T', types, types}
-#define U(types) {'U', types, types}
 #define BOOLS    {'B', OP_BOOL, OP_BOOL}
-#define ANY      T(OP_ANY_TYPE)
-#define ANY_TO   U(OP_ANY_TYPE)
+#define ANY      {'T', OP_ANY_TYPE, OP_ANY_TYPE & ~OP_FLOAT64}
+#define ANY_TO   {'U', OP_ANY_TYPE, OP_ANY_TYPE & ~OP_FLOAT64}
 /* clang-format on */
 
 #define UNARY_WITH(KIND, row, onnx, since, speed, types, attrs, rule) \

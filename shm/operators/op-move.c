@@ -3,7 +3,8 @@
  * Shape rules: Slice, Concat, Split, Expand, Tile and Pad
  *
  * What ONNX gives as inputs that must be known are attributes of that name: starts, ends, axes and
- * steps; split; shape; repeats; pads and, of Pad's constant, value. The count stays what it is, and
+ * steps; split; shape; repeats; pads and, of Pad's constant, value; or int_value, which is an
+ * integer, and of float64 the bits. The count stays what it is, and
  * in front: nothing is cut out of it, put behind it or added to it.
  */
 #include <string.h>
@@ -287,9 +288,11 @@ static int pad_value(struct op_call *call, uint8_t dtype)
 {
 	const unsigned int bytes = (unsigned int)dtype_bytes(dtype);
 	const bool is_float = (OP_FLOATS | OP_BFLOAT16) & OP_TYPE(dtype);
+	const bool is_double = dtype == RBK_DTYPE_F64;
 	int64_t integer = 0;
 	uint64_t bits = 0;
 	uint16_t half, bfloat;
+	double wide;
 	float value;
 	int r;
 
@@ -299,12 +302,18 @@ static int pad_value(struct op_call *call, uint8_t dtype)
 				      "attribute \"int_value\" is for integers, input "
 				      "\"%s\" is %s",
 				      call->in[0]->name, dtype_name(dtype));
-	if (!r && !is_float && op_call_has(call, "value") && !op_call_has(call, "int_value") &&
-	    !(value >= -0x1p62f && value <= 0x1p62f))
+	if (!r && !is_float && !is_double && op_call_has(call, "value") &&
+	    !op_call_has(call, "int_value") && !(value >= -0x1p62f && value <= 0x1p62f))
 		return op_call_refuse(call, "attribute \"value\" is no number of type %s",
 				      dtype_name(dtype));
-	if (!r && !is_float)
-		r = op_call_int(call, "int_value", INT64_MIN, INT64_MAX, (int64_t)value, &integer);
+	if (r)
+		return r;
+	wide = (double)value;
+	if (is_double)
+		memcpy(&integer, &wide, sizeof(wide));
+	else if (!is_float)
+		integer = (int64_t)value;
+	r = op_call_int(call, "int_value", INT64_MIN, INT64_MAX, integer, &integer);
 	if (r)
 		return r;
 	half = half_from_float(value);
@@ -411,7 +420,7 @@ static const struct op_attr pad_attrs[] = {
 		.max_in = most_in,                                           \
 		.min_out = 1,                                                \
 		.max_out = most_out,                                         \
-		.classes = {{'T', OP_ANY_TYPE, OP_ANY_TYPE}},                \
+		.classes = {{'T', OP_ANY_TYPE, OP_ANY_TYPE & ~OP_FLOAT64}},  \
 		.in_classes = "T",                                           \
 		.out_classes = "T",                                          \
 		.data_independent = true,                                    \

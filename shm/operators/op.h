@@ -124,7 +124,7 @@ enum {
 #define OP_BFLOAT16    OP_TYPE(RBK_DTYPE_BF16) /* no operator computes with it */
 #define OP_TWO_BYTES   (OP_TYPE(RBK_DTYPE_F16) | OP_BFLOAT16)
 #define OP_COMPUTABLE  (OP_NUMBERS | OP_BOOL)
-#define OP_ANY_TYPE    (OP_COMPUTABLE | OP_BFLOAT16)
+#define OP_ANY_TYPE    (OP_COMPUTABLE | OP_BFLOAT16 | OP_FLOAT64)
 
 /* A tensor's shape. Where dynamic, dims[0] holds the plan's max_count until resolved. */
 struct shape {

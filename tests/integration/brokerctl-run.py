@@ -339,9 +339,9 @@ def check_check(files):
     ran = json.loads(run('run', files.x, '--json', status=USAGE).stdout)
     expect(len(ran['refusals']) == 1 and ran['refusals'][0]['node'] is None, ran)
     # Of types that no device has, whatever the file of the input is.
-    double = one('double.onnx', [onnx.node('Relu', ['x'], ['y'])], [('x', 11, [2, 3])], [('y', 11, [2, 3])])
+    wide = one('wide.onnx', [onnx.node('Identity', ['x'], ['y'])], [('x', 13, [2, 3])], [('y', 13, [2, 3])])
     strings = one('strings.onnx', [onnx.node('Identity', ['x'], ['y'])], [('x', 8, [2])], [('y', 8, [2])])
-    for path, name in ((double, 'float64'), (strings, 'string')):
+    for path, name in ((wide, 'uint64'), (strings, 'string')):
         found, said = check(path, status=USAGE)
         expect(f'type {name}, which no device computes with' in said, said)
         refused(path, f'--input={files.ones}', says=[f'x is {name}, which no device', 'float32'])

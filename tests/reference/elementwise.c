@@ -4,7 +4,8 @@
  *
  * An element is a number in double precision or an integer of 64 bits, whatever its type; functions
  * are libm's, by their definitions. What ONNX leaves open is as broker/cpu/map.h says. Float16 has
- * been made float32 when it comes here: see reference.c. Bfloat16 is rounded to by arithmetic, not
+ * been made float32 when it comes here: see reference.c; so a float64 that becomes one is rounded
+ * twice. Bfloat16 is rounded to by arithmetic, not
  * by bits; only what is not a number keeps some.
  */
 #include <assert.h>
@@ -24,7 +25,8 @@ struct value {
 
 static bool is_float(uint8_t dtype)
 {
-	return dtype == RBK_DTYPE_F32 || dtype == RBK_DTYPE_F16 || dtype == RBK_DTYPE_BF16;
+	return dtype == RBK_DTYPE_F32 || dtype == RBK_DTYPE_F16 || dtype == RBK_DTYPE_F64 ||
+	       dtype == RBK_DTYPE_BF16;
 }
 
 static struct value of_float(double f)
@@ -82,15 +84,19 @@ static struct value load(uint8_t dtype, const void *data, uint64_t index)
 		return of_integer(((const uint8_t *)data)[index] != 0);
 	case RBK_DTYPE_BF16:
 		return of_float(of_bfloat(((const uint16_t *)data)[index]));
+	case RBK_DTYPE_F64:
+		return of_float(((const double *)data)[index]);
 	default:
 		return of_float((double)((const float *)data)[index]);
 	}
 }
 
-/* Float32's denormals count as zero, of either sign. Those of float16 have become other numbers. */
-static struct value flushed(struct value value)
+/* Denormals count as zero, of either sign. Those of float16 have become other numbers. */
+static struct value flushed(struct value value, uint8_t dtype)
 {
-	if (value.is_float && fabs(value.f) < (double)FLT_MIN)
+	const double least = dtype == RBK_DTYPE_F64 ? DBL_MIN : (double)FLT_MIN;
+
+	if (value.is_float && fabs(value.f) < least)
 		value.f = copysign(0, value.f);
 	return value;
 }
@@ -112,6 +118,9 @@ static void store(uint8_t dtype, void *data, uint64_t index, struct value value)
 	case RBK_DTYPE_BF16:
 		((uint16_t *)data)[index] =
 			value.is_float ? bfloat_of((float)value.f) : (uint16_t)value.i;
+		return;
+	case RBK_DTYPE_F64:
+		((double *)data)[index] = value.f;
 		return;
 	default:
 		((float *)data)[index] = (float)value.f;
@@ -331,7 +340,7 @@ static bool compares(enum op_kind kind, struct value x, struct value y)
 	}
 }
 
-static struct value cast(uint8_t to, struct value x)
+static struct value cast(uint8_t from, uint8_t to, struct value x)
 {
 	static const struct {
 		double end;
@@ -346,7 +355,9 @@ static struct value cast(uint8_t to, struct value x)
 	if (to == RBK_DTYPE_BOOL)
 		return of_integer(x.is_float ? x.f != 0 : x.i != 0);
 	if (is_float(to) && !x.is_float)
-		return of_float((double)(float)x.i);
+		return of_float(to == RBK_DTYPE_F64 ? (double)x.i : (double)(float)x.i);
+	if (to == RBK_DTYPE_BF16 && from == RBK_DTYPE_F64)
+		return flushed(of_float((double)(float)x.f), RBK_DTYPE_F32);
 	if (is_float(to))
 		return x;
 	if (!x.is_float)
@@ -360,7 +371,8 @@ static struct value cast(uint8_t to, struct value x)
 	return of_integer((int64_t)x.f);
 }
 
-static struct value apply(const struct node *node, uint8_t to, const struct value in[3])
+static struct value apply(const struct node *node, uint8_t from, uint8_t to,
+			  const struct value in[3])
 {
 	const int64_t finds = node->params.elementwise.i[0];
 
@@ -368,7 +380,7 @@ static struct value apply(const struct node *node, uint8_t to, const struct valu
 	case OP_WHERE:
 		return in[0].i ? in[1] : in[2];
 	case OP_CAST:
-		return cast(to, in[0]);
+		return cast(from, to, in[0]);
 	case OP_IS_NAN:
 		return of_integer(isnan(in[0].f));
 	case OP_IS_INF:
@@ -436,11 +448,11 @@ void reference_elementwise(const struct plan *plan, const struct node *node, uin
 										 : x->dtype,
 					     in[j], index);
 			if (!moves && !keeps)
-				operands[j] = flushed(operands[j]);
+				operands[j] = flushed(operands[j], x->dtype);
 		}
 		if (copies)
 			store(y->dtype, out, i, operands[0]);
 		else
-			store(y->dtype, out, i, apply(node, y->dtype, operands));
+			store(y->dtype, out, i, apply(node, from, to, operands));
 	}
 }

@@ -209,7 +209,8 @@ static void pad(struct random *r)
 	}
 	describe_attr_ints(r->d, "pads", 2 * r->rank, pads);
 	describe_attr_string(r->d, "mode", modes[pick(r, 0, 3)]);
-	if (r->dtype == RBK_DTYPE_F32 || r->dtype == RBK_DTYPE_F16 || r->dtype == RBK_DTYPE_BF16)
+	if (r->dtype == RBK_DTYPE_F32 || r->dtype == RBK_DTYPE_F16 || r->dtype == RBK_DTYPE_F64 ||
+	    r->dtype == RBK_DTYPE_BF16)
 		describe_attr_float(r->d, "value", 1.25f);
 	else if (pick(r, 0, 1))
 		describe_attr_int(r->d, "int_value", -123456789012345678);
@@ -221,7 +222,7 @@ struct plan *random_moves(uint64_t *state, unsigned int round, uint32_t max_coun
 		transpose, slice, concat, split, expand, tile, pad};
 	static const enum rbk_dtype types[] = {RBK_DTYPE_F32, RBK_DTYPE_U8,   RBK_DTYPE_F16,
 					       RBK_DTYPE_I64, RBK_DTYPE_BOOL, RBK_DTYPE_I32,
-					       RBK_DTYPE_I8,  RBK_DTYPE_BF16};
+					       RBK_DTYPE_I8,  RBK_DTYPE_BF16, RBK_DTYPE_F64};
 	const unsigned int which = round % RANDOM_MOVES_OPERATORS;
 	const unsigned int rest = round / RANDOM_MOVES_OPERATORS;
 	struct random r = {.state = state,

@@ -7,7 +7,7 @@
 #include "reference/reference.h"
 
 /* How many rounds go once through all operators, types, and with and without a count. */
-enum { RANDOM_MOVES_OPERATORS = 7, RANDOM_MOVES_ROUNDS = 7 * 8 * 2 };
+enum { RANDOM_MOVES_OPERATORS = 7, RANDOM_MOVES_ROUNDS = 7 * 9 * 2 };
 
 /*
  * A plan of the operator that @round says, with random shapes and attributes: dynamic, of max_count

@@ -222,6 +222,15 @@ static void fill_words(uint8_t *data, uint64_t bytes, uint64_t seed)
 		data[i] = (uint8_t)(reference_random(&state) >> 32);
 }
 
+/* Numbers that no float32 is. */
+static void fill_doubles(double *data, uint64_t n, uint64_t seed)
+{
+	uint64_t state = seed * 0x9e3779b97f4a7c15ull + 0x2545f4914f6cdd1dull;
+
+	for (uint64_t i = 0; i < n; i++)
+		data[i] = (double)(int64_t)(reference_random(&state) >> 11) * 0x1p-52 - 1;
+}
+
 static void fill_half(uint16_t *data, uint64_t n, uint64_t seed)
 {
 	float *values = reference_alloc(n * sizeof(*values));
@@ -249,6 +258,9 @@ void reference_buffers_init(struct reference_buffers *buffers, const struct plan
 		else if (tensor->dtype == RBK_DTYPE_F16)
 			fill_half(buffers->bindings[i], buffers->bytes[i] / sizeof(uint16_t),
 				  seed + i);
+		else if (tensor->dtype == RBK_DTYPE_F64)
+			fill_doubles(buffers->bindings[i], buffers->bytes[i] / sizeof(double),
+				     seed + i);
 		else
 			fill_words(buffers->bindings[i], buffers->bytes[i], seed + i);
 	}
@@ -295,6 +307,20 @@ bool reference_close(const char *what, const float *got, const float *want, uint
 			what, (unsigned long long)n_bad, (unsigned long long)n, worst,
 			(unsigned long long)first, (double)got[first], (double)want[first]);
 	return n_bad == 0;
+}
+
+static bool doubles_close(const char *what, const double *got, const double *want, uint64_t n,
+			  double rtol, double atol)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		if (got[i] == want[i] || (isnan(got[i]) && isnan(want[i])) ||
+		    (isfinite(want[i]) && fabs(got[i] - want[i]) <= atol + rtol * fabs(want[i])))
+			continue;
+		fprintf(stderr, "%s: element %llu of %llu: got %.17g, expected %.17g\n", what,
+			(unsigned long long)i, (unsigned long long)n, got[i], want[i]);
+		return false;
+	}
+	return true;
 }
 
 bool reference_equal(const char *what, const int64_t *got, const int64_t *want, uint64_t n)
@@ -349,6 +375,9 @@ bool reference_buffers_close(const struct plan *plan, uint32_t count,
 		if (tensor->dtype == RBK_DTYPE_F16)
 			close &= half_close(tensor->name, got->bindings[i], want->bindings[i], n,
 					    rtol, atol);
+		else if (tensor->dtype == RBK_DTYPE_F64)
+			close &= doubles_close(tensor->name, got->bindings[i], want->bindings[i], n,
+					       rtol * 0x1p-29, atol * 0x1p-29);
 		else if (tensor->dtype == RBK_DTYPE_I64)
 			close &= reference_equal(tensor->name, got->bindings[i], want->bindings[i],
 						 n);

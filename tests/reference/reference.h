@@ -74,7 +74,8 @@ bool reference_close(const char *what, const float *got, const float *want, uint
 bool reference_equal(const char *what, const int64_t *got, const int64_t *want, uint64_t n);
 
 /*
- * Compares every output and state of @plan: floats with reference_close(), integers exactly.
+ * Compares every output and state of @plan: floats with reference_close(), integers exactly; of
+ * float64, which has 29 bits more, tolerances are 2^29 times smaller.
  * Return: false if one differs.
  */
 bool reference_buffers_close(const struct plan *plan, uint32_t count,

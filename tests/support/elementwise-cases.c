@@ -74,9 +74,10 @@ struct describe *elementwise_case(const struct op *op, uint8_t dtype, unsigned i
 {
 	static const uint8_t targets[] = {RBK_DTYPE_F32, RBK_DTYPE_U8,   RBK_DTYPE_I8,
 					  RBK_DTYPE_I32, RBK_DTYPE_BOOL, RBK_DTYPE_I64,
-					  RBK_DTYPE_F16, RBK_DTYPE_BF16};
-	/* Each of them with the count and without, in twice as many rounds. */
-	const uint8_t to = targets[(round + round / sizeof(targets)) % sizeof(targets)];
+					  RBK_DTYPE_F16, RBK_DTYPE_BF16, RBK_DTYPE_F64};
+	/* Each of them with the count and without, in twice as many rounds: they are odd in number.
+	 */
+	const uint8_t to = targets[round % sizeof(targets)];
 	const bool is_dynamic = round % 2, broadcasts = round % 3;
 	const unsigned int rank = pick(seed, is_dynamic, 4);
 	struct describe *d = describe_new("", is_dynamic ? ELEMENTWISE_MAX_COUNT : 1);
@@ -151,6 +152,21 @@ static float pick_to_round(uint64_t *seed)
 	return f;
 }
 
+/* Edges of float64 itself; else what float32 has, or is near that. */
+static double pick_double(uint64_t *seed)
+{
+	static const double edges[] = {1e300,   -1e300,          1e-300, 700,
+				       -700,    0x1p53,          0x1p63, -0x1p63,
+				       65519.9, 255.99999999999, 1e155,  0x1.fffffffcp30};
+	const double near = (double)pick_float(seed);
+	const uint32_t which = pick(seed, 0, 99);
+
+	if (which < sizeof(edges) / sizeof(edges[0]))
+		return edges[which];
+	/* Float32's denormals are numbers. */
+	return which % 2 ? near * (1 + (double)pick(seed, 0, 1u << 31) * 0x1p-51) : near;
+}
+
 void elementwise_fill(const struct plan *plan, uint32_t count, struct reference_buffers *buffers,
 		      uint64_t *seed)
 {
@@ -171,6 +187,8 @@ void elementwise_fill(const struct plan *plan, uint32_t count, struct reference_
 				f = pick_to_round(seed);
 			if (tensor->dtype == RBK_DTYPE_F32)
 				memcpy(at, &f, sizeof(f));
+			else if (tensor->dtype == RBK_DTYPE_F64)
+				memcpy(at, &(double){pick_double(seed)}, bytes);
 			else if (tensor->dtype == RBK_DTYPE_F16)
 				/* Any of them but denormals, which devices may flush. */
 				memcpy(at, &(uint16_t){(uint16_t)(integer & 0x7c00 ? integer : 0)},

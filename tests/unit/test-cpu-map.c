@@ -26,8 +26,8 @@ static size_t pick(size_t from, size_t to)
 }
 
 static const size_t type_bytes[CPU_TYPE_COUNT] = {
-	[CPU_F32] = 4, [CPU_F16] = 2, [CPU_I32] = 4,  [CPU_I64] = 8,
-	[CPU_I8] = 1,  [CPU_U8] = 1,  [CPU_BOOL] = 1, [CPU_BF16] = 2,
+	[CPU_F32] = 4, [CPU_F16] = 2,  [CPU_I32] = 4,  [CPU_I64] = 8, [CPU_I8] = 1,
+	[CPU_U8] = 1,  [CPU_BOOL] = 1, [CPU_BF16] = 2, [CPU_F64] = 8,
 };
 
 /* Any element as a number: floats as they are, integers exactly. */
@@ -50,7 +50,7 @@ static float half_value(uint16_t half)
 }
 
 /* The nearest float16 by trying all of them: of two, the one whose last bit is 0. */
-static uint16_t half_bits(float value)
+static uint16_t half_bits(double value)
 {
 	uint16_t best = 0;
 
@@ -59,7 +59,7 @@ static uint16_t half_bits(float value)
 	for (uint16_t half = 0; half <= 0x7c00; half++) {
 		const double top = half == 0x7c00 ? 65536 : (double)half_value(half);
 		const double old = best == 0x7c00 ? 65536 : (double)half_value(best);
-		const double x = fabs((double)value);
+		const double x = fabs(value);
 
 		if (fabs(x - top) < fabs(x - old) ||
 		    (fabs(x - top) == fabs(x - old) && !(half & 1)))
@@ -107,7 +107,7 @@ static uint16_t bfloat_bits(float value)
 
 static bool is_float(enum cpu_type type)
 {
-	return type == CPU_F32 || type == CPU_F16 || type == CPU_BF16;
+	return type == CPU_F32 || type == CPU_F64 || type == CPU_F16 || type == CPU_BF16;
 }
 
 static union value get(enum cpu_type type, const void *data, size_t i)
@@ -121,6 +121,9 @@ static union value get(enum cpu_type type, const void *data, size_t i)
 	case CPU_F32:
 		memcpy(&f, at, sizeof(f));
 		value.f = (double)f;
+		return value;
+	case CPU_F64:
+		memcpy(&value.f, at, sizeof(value.f));
 		return value;
 	case CPU_F16:
 		memcpy(&half, at, sizeof(half));
@@ -189,6 +192,35 @@ static void guarded_free(struct guarded *g)
 	munmap(g->map, g->map_bytes);
 }
 
+/* Any double; or one on or beside the middle between two floats, or two float16s. */
+static double pick_double(float f)
+{
+	static const double doubles[] = {1e300,
+					 -1e300,
+					 1e-300,
+					 -0x1p63,
+					 0x1p63,
+					 0x1.fffffffffffffp62,
+					 0x1.fffffcp30,
+					 0x1.fffffffcp30,
+					 0x1.0000000000001p31,
+					 -0x1.00000001p7,
+					 255.99999999999,
+					 0x1.ffdfffffffffp15,
+					 3.4028235677973366e38};
+	const size_t which = pick(0, 99), bit = pick(0, 1) ? 28 : 41;
+	double d = (double)f;
+	uint64_t bits;
+
+	if (which < sizeof(doubles) / sizeof(doubles[0]))
+		return doubles[which];
+	memcpy(&bits, &d, sizeof(bits));
+	if (which < 70 && isfinite(d) && d != 0)
+		bits = (bits >> bit << bit) + ((uint64_t)1 << bit) - 1 + pick(0, 2);
+	memcpy(&d, &bits, sizeof(d));
+	return d;
+}
+
 static void fill(enum cpu_type type, void *data, size_t n)
 {
 	static const float floats[] = {0,
@@ -241,6 +273,8 @@ static void fill(enum cpu_type type, void *data, size_t n)
 			integer = which < 40 ? 0 : which < 95 ? 1 : 2;
 		if (type == CPU_F32)
 			memcpy(at, &f, sizeof(f));
+		else if (type == CPU_F64)
+			memcpy(at, &(double){pick_double(f)}, sizeof(double));
 		else if (type == CPU_F16 || type == CPU_BF16)
 			memcpy(at, &half, sizeof(half));
 		else
@@ -569,7 +603,7 @@ static union value cast_value(enum cpu_type from, enum cpu_type to, union value 
 	if (to == CPU_BOOL)
 		y.i = is_float(from) ? x.f != 0 : x.i != 0;
 	else if (is_float(to))
-		y.f = (double)(float)(is_float(from) ? x.f : (double)(float)x.i);
+		y.f = is_float(from) ? x.f : to == CPU_F64 ? (double)x.i : (double)(float)x.i;
 	else if (!is_float(from))
 		y.i = wrapped(to, x.i);
 	else if (isnan(x.f))
@@ -581,7 +615,9 @@ static union value cast_value(enum cpu_type from, enum cpu_type to, union value 
 	else
 		y.i = (int64_t)x.f;
 	if (to == CPU_F16)
-		y.f = (double)half_value(half_bits((float)y.f));
+		y.f = (double)half_value(half_bits(y.f));
+	if (to == CPU_F32)
+		y.f = (double)(float)y.f;
 	if (to == CPU_BF16)
 		y.f = (double)bfloat_value(bfloat_bits((float)y.f));
 	return y;

@@ -16,7 +16,7 @@
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
-enum { ROUNDS = 14, CAST_ROUNDS = 16 };
+enum { ROUNDS = 14, CAST_ROUNDS = 18 };
 
 static uint64_t seed = 99;
 

@@ -470,7 +470,7 @@ static void test_hostile(void **state)
 		{"Pow", 13, "f32[2] i64[3]", "", "broadcast"},
 		{"Clip", 13, "f32[2] i64[]", "", "its min is int64, its input float32"},
 		{"EyeLike", 9, "f32[2]", "", "two dimensions"},
-		{"EyeLike", 9, "f32[2,2]", "dtype=11", "type 11"},
+		{"EyeLike", 9, "f32[2,2]", "dtype=13", "type 13"},
 		{"EyeLike", 9, "f32[2,2]", "dtype=-1", "type -1"},
 		{"EyeLike", 9, "f32[2,2]", "k=-9223372036854775808", "f32[2,2]", 0},
 		{"EyeLike", 9, "f32[2,2]", "k=9223372036854775807", "f32[2,2]", 0},

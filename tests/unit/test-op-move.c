@@ -209,6 +209,9 @@ static void test_pad__values(void **state)
 		{RBK_DTYPE_BOOL, true, 2, 0x0101010101010101},
 		{RBK_DTYPE_I32, true, -2, 0xfffffffefffffffe},
 		{RBK_DTYPE_I64, true, -2, 0xfffffffffffffffe},
+		{RBK_DTYPE_F64, false, -2, 0xc000000000000000},
+		{RBK_DTYPE_F64, false, 0.1f, 0x3fb99999a0000000},
+		{RBK_DTYPE_F64, true, 0x123456789abcd, 0x000123456789abcd},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

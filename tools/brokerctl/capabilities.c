@@ -29,7 +29,7 @@ static const struct need {
 	/* Vulkan's features are from @first to below @end; the CPU's is the least SIMD level. */
 	enum vulkan_feature first, end;
 } needs[] = {
-	{"CPU", "float32,uint8,int8,int32,int64,bool,float16,bfloat16", UINT64_MAX, 0, 0},
+	{"CPU", "float32,uint8,int8,int32,int64,bool,float16,float64,bfloat16", UINT64_MAX, 0, 0},
 	{"Vulkan", "float32,int32,int64", RBK_MAX_GPU_ELEMENTS, 0, VULKAN_FEATURE_REQUIRED},
 	{"Vulkan", "float16,bfloat16", RBK_MAX_GPU_ELEMENTS, VULKAN_STORAGE_16_BIT,
 	 VULKAN_STORAGE_16_BIT + 1},
