@@ -143,7 +143,7 @@ static const char *types_text(uint32_t types, char *text, size_t bytes)
 	return n ? text : "-";
 }
 
-static void json_operator(const struct rbk_operator *op, unsigned int n_devices)
+static void json_operator(const struct rbk_operator *op, unsigned int first, unsigned int end)
 {
 	char text[256];
 
@@ -152,7 +152,7 @@ static void json_operator(const struct rbk_operator *op, unsigned int n_devices)
 	json_string("operator", op->name);
 	json_unsigned("opset", op->opset);
 	json_array("devices");
-	for (unsigned int i = 0; i < n_devices; i++) {
+	for (unsigned int i = first; i < end; i++) {
 		json_item();
 		json_unsigned("device", i);
 		json_list("types",
@@ -164,15 +164,16 @@ static void json_operator(const struct rbk_operator *op, unsigned int n_devices)
 }
 
 static void print_operators(const struct arguments *arguments, const struct rbk_operator *operators,
-			    unsigned int n, unsigned int n_devices)
+			    unsigned int n, unsigned int first, unsigned int end)
 {
 	const char *heads[RBK_MAX_DEVICES + 3] = {"<OPERATOR", "OPSET"};
 	static char labels[RBK_MAX_DEVICES][8];
-	const unsigned int n_shown = n_devices < TABLE_COLUMNS - 2 ? n_devices : TABLE_COLUMNS - 2;
+	const unsigned int n_shown =
+		end - first < TABLE_COLUMNS - 2 ? end - first : TABLE_COLUMNS - 2;
 	char text[256];
 
 	for (unsigned int i = 0; i < n_shown; i++) {
-		snprintf(labels[i], sizeof(labels[i]), "<%s", device_label(i));
+		snprintf(labels[i], sizeof(labels[i]), "<%s", device_label(first + i));
 		heads[i + 2] = labels[i];
 	}
 	heads[n_shown + 2] = NULL;
@@ -183,7 +184,8 @@ static void print_operators(const struct arguments *arguments, const struct rbk_
 		table_cell("%s", text_name(operators[i].name));
 		table_cell("%u", operators[i].opset);
 		for (unsigned int k = 0; k < n_shown; k++)
-			table_cell("%s", types_text(operators[i].types[k], text, sizeof(text)));
+			table_cell("%s",
+				   types_text(operators[i].types[first + k], text, sizeof(text)));
 	}
 	table_end();
 	if (!arguments->values[OPT_NO_HEADER])
@@ -193,7 +195,7 @@ static void print_operators(const struct arguments *arguments, const struct rbk_
 }
 
 int show_capabilities(struct control *control, const struct arguments *arguments,
-		      unsigned int n_devices)
+		      unsigned int first, unsigned int end)
 {
 	static struct rbk_operator operators[MAX_OPERATORS];
 	const struct rbk_error none = {""};
@@ -211,10 +213,10 @@ int show_capabilities(struct control *control, const struct arguments *arguments
 	for (unsigned int i = 0; i < n; i++)
 		operators[i].name[sizeof(operators[i].name) - 1] = '\0';
 	if (!arguments->values[OPT_JSON])
-		print_operators(arguments, operators, n, n_devices);
+		print_operators(arguments, operators, n, first, end);
 	else
 		for (unsigned int i = 0; i < n; i++)
-			json_operator(&operators[i], n_devices);
+			json_operator(&operators[i], first, end);
 	/* A list of rows without heads is one kind of rows. */
 	if (!arguments->values[OPT_NO_HEADER]) {
 		show_made(arguments->values[OPT_JSON]);

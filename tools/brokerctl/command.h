@@ -113,9 +113,9 @@ struct arguments {
 /* What each subcommand is in: FILE.c has run_*. */
 int run_status(struct control *control, const struct arguments *arguments);
 int run_devices(struct control *control, const struct arguments *arguments);
-/* capabilities.c: devices --capabilities. Return: EXIT_*. */
+/* capabilities.c: devices --capabilities, of devices from @first to @end. Return: EXIT_*. */
 int show_capabilities(struct control *control, const struct arguments *arguments,
-		      unsigned int n_devices);
+		      unsigned int first, unsigned int end);
 int run_tenants(struct control *control, const struct arguments *arguments);
 int run_sessions(struct control *control, const struct arguments *arguments);
 int run_plans(struct control *control, const struct arguments *arguments);
@@ -202,6 +202,8 @@ int control_connect_as_tenant(struct control *control);
  * said.
  */
 int control_connect_to_run(struct control *control, bool *ret_is_nobody_there);
+/* control_connect(), with *@ret_is_nobody_there likewise. */
+int control_connect_if_there(struct control *control, bool *ret_is_nobody_there);
 /* control_connect() and pages_map(), or pages_map_root(). Return: EXIT_*, having said what is
  * wrong. */
 int control_map(struct control *control, const char *tenant, struct pages *ret);

@@ -218,7 +218,7 @@ int control_connect_to_run(struct control *control, bool *ret_is_nobody_there)
 			return control_fail(EXIT_NO_BROKER,
 					    "no broker listens at %s, which RINGBROKER_SOCKET "
 					    "names: %s; without that variable one would be started "
-					    "for this run",
+					    "for this",
 					    text_name(path), strerror(-r));
 		*ret_is_nobody_there = true;
 		return EXIT_NO_BROKER;
@@ -243,6 +243,22 @@ int control_connect(struct control *control)
 	    (r != -ENOENT && r != -ECONNREFUSED && r != -EACCES && r != -EPERM))
 		return unreachable(control, path, r, &error);
 	return control_connect_as_tenant(control);
+}
+
+int control_connect_if_there(struct control *control, bool *ret_is_nobody_there)
+{
+	struct rbk_error error = {""};
+	char path[PATH_BYTES];
+	int r;
+
+	*ret_is_nobody_there = false;
+	if (control->rbk || control->admin_path)
+		return control_connect(control);
+	control_admin_path(control, path, sizeof(path));
+	r = connect_to(control, path, true, &error);
+	if (r == -ENOENT || r == -ECONNREFUSED)
+		return control_connect_to_run(control, ret_is_nobody_there);
+	return r ? control_connect(control) : check_offers(control);
 }
 
 int control_connect_to_change(struct control *control)

@@ -11,9 +11,11 @@
 
 #include <ringbroker/admin.h>
 
+#include "broker-process/broker-process.h"
 #include "command.h"
 #include "objects.h"
 #include "output.h"
+#include "private-broker.h"
 #include "records.h"
 
 /* Sensors: one that cannot be read is "-". */
@@ -165,7 +167,9 @@ static void show_root(const struct arguments *arguments, const struct rbk_stats_
 	}
 }
 
-int run_devices(struct control *control, const struct arguments *arguments)
+/* Return: EXIT_*, having said what is wrong. */
+static int show_devices(struct control *control, const struct arguments *arguments,
+			enum run_device device, const struct broker_process *broker)
 {
 	unsigned int n_devices = 0;
 	struct pages pages;
@@ -180,8 +184,39 @@ int run_devices(struct control *control, const struct arguments *arguments)
 		if (!arguments->values[OPT_CAPABILITIES])
 			show_root(arguments, &pages.root);
 	}
+	if (status == EXIT_OK && device == RUN_GPU && n_devices < 2)
+		status = private_broker_no_gpu(broker);
 	if (status == EXIT_OK && arguments->values[OPT_CAPABILITIES])
-		status = show_capabilities(control, arguments, n_devices);
+		status = show_capabilities(control, arguments, device == RUN_GPU,
+					   device == RUN_CPU ? 1 : n_devices);
 	pages_unmap(&pages);
+	return status;
+}
+
+int run_devices(struct control *control, const struct arguments *arguments)
+{
+	struct broker_process *broker = NULL;
+	bool is_nobody_there = false;
+	enum run_device device;
+	int status = private_broker_device(arguments, &device);
+
+	if (status)
+		return status;
+	if (!arguments->values[OPT_CAPABILITIES]) {
+		if (arguments->values[OPT_RUN_DEVICE])
+			return control_misuse(arguments, "--device is for --capabilities");
+		return show_devices(control, arguments, device, NULL);
+	}
+	status = control_connect_if_there(control, &is_nobody_there);
+	if (is_nobody_there)
+		status = private_broker_start(control, device, &broker);
+	if (status == EXIT_OK)
+		status = show_devices(control, arguments, device, broker);
+	if (!broker)
+		return status;
+	/* Its socket is gone with it. */
+	control_disconnect(control);
+	control->socket_path = NULL;
+	broker_process_free(broker);
 	return status;
 }

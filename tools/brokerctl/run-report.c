@@ -380,6 +380,18 @@ void run_print_json_refused(const struct run *run, const char *why)
 	json_end();
 }
 
+/* Inputs whose elements would have to be known: how they become that. */
+static void print_asked(const struct run *run)
+{
+	struct rbk_onnx_value value;
+
+	for (unsigned int i = 0; i < rbk_onnx_n_inputs(run->onnx); i++)
+		if (rbk_onnx_input(run->onnx, i, &value) == 0 && value.value_needed &&
+		    !value.is_set)
+			fprintf(stderr, "  (--input=%s=FILE says what is in %s)\n",
+				text_name(value.name), text_name(value.name));
+}
+
 void run_print_refusals(const struct run *run)
 {
 	unsigned int n = rbk_onnx_n_refusals(run->onnx);
@@ -397,5 +409,6 @@ void run_print_refusals(const struct run *run)
 				refusal.name[0] ? " " : "", text_name(refusal.name),
 				text_name(refusal.op), refusal.opset, text_name(refusal.reason));
 	}
+	print_asked(run);
 	fputs("  (what models may have: brokerctl devices --capabilities)\n", stderr);
 }

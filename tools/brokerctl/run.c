@@ -79,22 +79,36 @@ static const char *take_optimisations(const char *text, uint32_t *ret)
 	return NULL;
 }
 
+/* What is said of a run that there is not. Return: EXIT_*, having said which. */
+static int check_alone(const struct arguments *arguments)
+{
+	static const struct {
+		enum option_id option;
+		const char *name;
+	} of_runs[] = {
+		{OPT_RUN_OUTPUT, "output"}, {OPT_EXPECT, "expect"}, {OPT_RUN_DEVICE, "device"},
+		{OPT_COUNT, "count"},       {OPT_REPEAT, "repeat"}, {OPT_PROFILE, "profile"},
+		{OPT_RTOL, "rtol"},         {OPT_ATOL, "atol"},
+	};
+
+	for (size_t i = 0; i < sizeof(of_runs) / sizeof(of_runs[0]); i++)
+		if (arguments->values[of_runs[i].option])
+			return control_misuse(arguments,
+					      "--check runs nothing, for which there is no --%s",
+					      of_runs[i].name);
+	return EXIT_OK;
+}
+
 static int read_options(const struct arguments *arguments, struct run *run)
 {
-	const char *device = arguments->values[OPT_RUN_DEVICE];
 	uint64_t n_repeats = 1, max_rows = 0;
 	const char *unknown;
 
 	run->arguments = arguments;
 	run->path = arguments->operands[0];
 	run->rtol = run->atol = -1;
-	if (device && strcmp(device, "cpu") == 0)
-		run->device = RUN_CPU;
-	else if (device && strcmp(device, "gpu") == 0)
-		run->device = RUN_GPU;
-	else if (device && strcmp(device, "auto") != 0)
-		return control_misuse(arguments, "--device is auto, cpu or gpu, not %s",
-				      text_name(device));
+	if (private_broker_device(arguments, &run->device))
+		return EXIT_USAGE;
 	if (!take_tolerance(arguments->values[OPT_RTOL], &run->rtol))
 		return control_misuse(arguments, "--rtol takes a number such as 1e-3, not %s",
 				      text_name(arguments->values[OPT_RTOL]));
@@ -113,10 +127,8 @@ static int read_options(const struct arguments *arguments, struct run *run)
 				      "--disable-optimisation takes names with commas between "
 				      "them, as --help lists them, not %s",
 				      text_name(unknown));
-	for (unsigned int i = 0; arguments->values[OPT_CHECK] && i < arguments->n_given; i++)
-		if (arguments->given[i].option != OPT_INPUT)
-			return control_misuse(arguments, "--check runs nothing, so there is no "
-							 "output to be written or compared");
+	if (arguments->values[OPT_CHECK] && check_alone(arguments))
+		return EXIT_USAGE;
 	run->n_repeats = (unsigned int)n_repeats;
 	run->max_rows = (uint32_t)max_rows;
 	run->times = calloc(run->n_repeats, sizeof(*run->times));
@@ -184,16 +196,29 @@ static int profile(struct run *run, struct control *control)
 	return r ? failed(run, r, why) : EXIT_OK;
 }
 
+/* Return: EXIT_USAGE, having said why the file is no model. */
+static int not_opened(const struct run *run, const char *why)
+{
+	char ignored[MODEL_WHY_BYTES];
+	struct array array;
+
+	if (run->arguments->values[OPT_JSON])
+		run_print_json_refused(run, why);
+	if (model_read_array(run->path, &array, ignored))
+		return control_fail(EXIT_USAGE, "%s", text_name(why));
+	array_deinit(&array);
+	return control_fail(EXIT_USAGE, "%s; brokerctl run MODEL.onnx --input=%s runs one over it",
+			    text_name(why), text_name(run->path));
+}
+
 static int load(struct run *run)
 {
 	char why[MODEL_WHY_BYTES];
 	int status, r;
 
 	r = model_open(run->path, &run->model, why);
-	if (r && run->arguments->values[OPT_JSON])
-		run_print_json_refused(run, why);
 	if (r)
-		return control_fail(EXIT_USAGE, "%s", text_name(why));
+		return not_opened(run, why);
 	run->onnx = model_onnx(run->model);
 	status = run_files_read(run);
 	if (status)

@@ -4,18 +4,15 @@
  * brokerctl run: an ONNX model over arrays in files
  *
  * run.c is the subcommand; run-files.c finds out which file belongs to what, and reads, compares
- * and writes them; run-broker.c connects, or starts a broker for the run; run-report.c prints;
- * run-check.c is --check, for which nothing is run.
+ * and writes them; run-broker.c connects; run-report.c prints; run-check.c is --check, for which
+ * nothing is run.
  */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "command.h"
 #include "models/model.h"
-
-struct broker_process;
-
-enum run_device { RUN_AUTO, RUN_CPU, RUN_GPU };
+#include "private-broker.h"
 
 /* A file that the command line names for an input or an output. */
 struct run_file {

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A broker to ask or to run on
+ *
+ * The one that is there. Where none is, and neither the command line nor the environment names its
+ * socket, one is started for this command alone, with what that needs: no GPU for --device=cpu, and
+ * for --device=gpu one in software where the machine has no other.
+ */
+#include "private-broker.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "broker-process/broker-process.h"
+#include "monitor/text.h"
+
+enum { SAID_BYTES = 4096 };
+
+int private_broker_device(const struct arguments *arguments, enum run_device *ret)
+{
+	const char *device = arguments->values[OPT_RUN_DEVICE];
+
+	*ret = RUN_AUTO;
+	if (device && strcmp(device, "cpu") == 0)
+		*ret = RUN_CPU;
+	else if (device && strcmp(device, "gpu") == 0)
+		*ret = RUN_GPU;
+	else if (device && strcmp(device, "auto") != 0)
+		return control_misuse(arguments, "--device is auto, cpu or gpu, not %s",
+				      text_name(device));
+	return EXIT_OK;
+}
+
+/* The last line of what the broker said, which is why it did not start. */
+static const char *last_line(char *said)
+{
+	char *line = said;
+
+	for (char *c = said; *c; c++)
+		if (*c == '\n' && c[1])
+			line = c + 1;
+	line[strcspn(line, "\n")] = '\0';
+	/* Of a log for the journal. */
+	if (line[0] == '<' && line[1] && line[2] == '>')
+		line += 3;
+	return line;
+}
+
+static int start(const char *gpu, struct broker_process **ret)
+{
+	const char *const arguments[] = {"--gpu",     gpu, "--contention", "none", "--config",
+					 "/dev/null", NULL};
+	char said[SAID_BYTES];
+	int r = broker_process_try(arguments, -1, ret, said, sizeof(said));
+
+	switch (r) {
+	case 0:
+		return EXIT_OK;
+	case -ENOENT:
+		return control_fail(EXIT_NO_BROKER,
+				    "no broker runs here, and there is no brokerd to start beside "
+				    "brokerctl or in PATH");
+	case -ECHILD:
+		return control_fail(EXIT_NO_BROKER,
+				    "no broker runs here, and one for this did not start: %s",
+				    text_name(last_line(said)));
+	}
+	return control_fail(EXIT_NO_BROKER,
+			    "no broker runs here, and one for this did not start: %s",
+			    strerror(-r));
+}
+
+int private_broker_start(struct control *control, enum run_device device,
+			 struct broker_process **ret)
+{
+	bool is_nobody_there;
+	int status;
+
+	broker_process_init();
+	status = start(device == RUN_CPU ? "none" : device == RUN_GPU ? "any" : "auto", ret);
+	if (status)
+		return status;
+	control->socket_path = broker_process_socket(*ret);
+	return control_connect_to_run(control, &is_nobody_there);
+}
+
+int private_broker_no_gpu(const struct broker_process *broker)
+{
+	if (broker)
+		return control_fail(EXIT_USAGE, "there is no GPU here, nor Vulkan in software");
+	return control_fail(EXIT_USAGE,
+			    "the broker that runs here has no GPU; brokerctl devices says what it "
+			    "has");
+}
