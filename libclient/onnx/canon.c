@@ -193,6 +193,21 @@ static const struct canon *find_rule(const char *domain, const char *op)
 	return NULL;
 }
 
+const struct canon *canon_row(unsigned int i)
+{
+	return i < ARRAY_SIZE(table) ? &table[i] : NULL;
+}
+
+static bool has_rows_of(const char *domain)
+{
+	const size_t n = strlen(domain);
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
+		if (n == 0 || (!strncmp(table[i].op, domain, n) && table[i].op[n] == '.'))
+			return true;
+	return false;
+}
+
 ONNX_EXPORT int rbk_onnx_operator(unsigned int i, struct rbk_onnx_operator *ret)
 {
 	for (size_t k = 0; k < ARRAY_SIZE(table); k++) {
@@ -272,13 +287,13 @@ static const struct canon *check_node(struct graph *graph)
 	const struct model_node *node = graph->node;
 	const struct canon *canon = find_rule(node->domain, node->proto->op_type);
 
-	if (node->domain[0] && !canon) {
-		graph_refuse(graph, "operators of domain \"%s\" are not in the catalogue",
-			     node->domain);
+	if (!canon) {
+		nearest_refuse(graph, has_rows_of(node->domain));
 		return NULL;
 	}
-	if (!canon) {
-		graph_refuse(graph, "there is no such operator in the catalogue");
+	if (node->opset == 0) {
+		graph_refuse(graph, "the model does not say which opset of domain \"%s\" it uses",
+			     node->domain);
 		return NULL;
 	}
 	if (node->opset < canon->since) {

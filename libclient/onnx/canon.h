@@ -43,6 +43,14 @@ struct canon {
 /* Brings @node into steps, or refuses it. */
 void canon_node(struct graph *graph, const struct model_node *node);
 
+/* The table of them: row @i, or NULL behind the last. */
+const struct canon *canon_row(unsigned int i);
+
+/* ---- nearest.c ---- */
+
+/* Refuses the node, whose operator has no row, and says which one may have been meant. */
+void nearest_refuse(struct graph *graph, bool knows_domain);
+
 /* ---- What a node says ---- */
 
 /* Its @i-th input; NULL: absent. */

@@ -106,6 +106,11 @@ int onnx_unpack(struct mem *mem, const ProtobufCMessageDescriptor *descriptor, c
 int onnx_map_file(const char *path, const void **ret_bytes, size_t *ret_n_bytes,
 		  struct rbk_error *error);
 
+/* ---- kind.c ---- */
+
+/* Says what @bytes are, which are no model, in @error; nothing if that is not known. Return: @r. */
+int kind_explain(const void *bytes, size_t n_bytes, int r, struct rbk_error *error);
+
 /* ---- model.c ---- */
 
 struct model_value {

@@ -84,6 +84,8 @@ int onnx_map_file(const char *path, const void **ret_bytes, size_t *ret_n_bytes,
 		return onnx_error(error, -errno, "cannot open \"%s\": %m", path);
 	if (fstat(fd, &stat))
 		r = onnx_error(error, -errno, "cannot look at \"%s\": %m", path);
+	else if (S_ISDIR(stat.st_mode))
+		r = onnx_error(error, -EBADMSG, "\"%s\" is a folder, and not a file in it", path);
 	else if (!S_ISREG(stat.st_mode))
 		r = onnx_error(error, -EBADMSG, "\"%s\" is not a regular file", path);
 	else if ((uint64_t)stat.st_size > ONNX_MAX_FILE_BYTES)
@@ -161,6 +163,8 @@ static int load(const void *bytes, size_t n_bytes, const char *folder, struct rb
 		model->proto = (const Onnx__ModelProto *)message;
 		r = model_resolve(model, error);
 	}
+	if (r == -EBADMSG && (!model->proto || !model->proto->graph))
+		r = kind_explain(bytes, n_bytes, r, error);
 	if (r) {
 		rbk_onnx_free(model);
 		return r;

@@ -157,3 +157,66 @@ const char *scan_message(const ProtobufCMessageDescriptor *descriptor, const voi
 	*ret_at = at;
 	return trouble;
 }
+
+/*
+ * Steps over a field of the outermost message. Return: false if there is none that is sound;
+ * *ret_missing is then how many bytes more it would have than there are, or 0.
+ */
+static bool step_over(struct scan *scan, size_t n_bytes, uint64_t *ret_tag, uint64_t *ret_missing)
+{
+	uint64_t value = 0;
+
+	*ret_missing = 0;
+	if (scan->at == n_bytes || !read_varint(scan, n_bytes, ret_tag))
+		return false;
+	switch (*ret_tag & 7) {
+	case WIRE_VARINT:
+		return read_varint(scan, n_bytes, &value);
+	case WIRE_32:
+	case WIRE_64:
+		value = (*ret_tag & 7) == WIRE_32 ? 4 : 8;
+		break;
+	case WIRE_BYTES:
+		if (!read_varint(scan, n_bytes, &value))
+			return false;
+		break;
+	default:
+		return false;
+	}
+	if (value > n_bytes - scan->at) {
+		*ret_missing = value - (n_bytes - scan->at);
+		return false;
+	}
+	scan->at += (size_t)value;
+	return true;
+}
+
+bool scan_has(const void *bytes, size_t n_bytes, uint64_t tag)
+{
+	struct scan scan = {.bytes = bytes};
+	uint64_t found, missing;
+
+	while (step_over(&scan, n_bytes, &found, &missing))
+		if (found == tag)
+			return true;
+	return false;
+}
+
+uint64_t scan_missing(const ProtobufCMessageDescriptor *descriptor, const void *bytes,
+		      size_t n_bytes)
+{
+	struct scan scan = {.bytes = bytes};
+	uint64_t tag = 0, missing;
+	bool is_sound;
+
+	do {
+		int index;
+
+		is_sound = step_over(&scan, n_bytes, &tag, &missing);
+		index = field_index(descriptor, tag >> 3);
+		if (index < 0 ||
+		    (unsigned int)wire_type_of(descriptor->fields[index].type) != (tag & 7))
+			return 0;
+	} while (is_sound);
+	return missing;
+}

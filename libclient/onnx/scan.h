@@ -6,6 +6,7 @@
  * protobuf-c unpacks by recursion and merges what comes twice; neither is bounded. So it only ever
  * gets what passed here.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <protobuf-c/protobuf-c.h>
@@ -21,3 +22,12 @@
  */
 const char *scan_message(const ProtobufCMessageDescriptor *descriptor, const void *bytes,
 			 size_t n_bytes, uint64_t *ret_at);
+
+/* Has the message a field of that tag, before anything in it that is not sound? */
+bool scan_has(const void *bytes, size_t n_bytes, uint64_t tag);
+/*
+ * How many bytes the last field has beyond the end, where everything before it is fields of
+ * @descriptor: the file was cut off. Else 0.
+ */
+uint64_t scan_missing(const ProtobufCMessageDescriptor *descriptor, const void *bytes,
+		      size_t n_bytes);

@@ -291,6 +291,47 @@ def check_mistakes(files):
         expect(what in result.stderr, result.stderr)
 
 
+def check_kinds(files):
+    """Files that are no models: what they are."""
+    model = onnx.model([onnx.node('Relu', ['x'], ['y'])], [('x', onnx.FLOAT, [2, 3])], [('y', onnx.FLOAT, [2, 3])])
+    tensor = onnx.tensor('x', onnx.FLOAT, [2], [1, 2])
+    graph = onnx.field(1, onnx.node('Relu', ['x'], ['y'])) + onnx.field(2, 'main')
+    for name, contents, says in (
+            ('empty.onnx', b'', ['it is empty']),
+            ('text.onnx', b'model: resnet\n', ['it is text, and no ONNX model', 'torch.onnx.export()']),
+            ('page.onnx', b'\n<!DOCTYPE html>\n<html>', ['it is a web page']),
+            ('lfs.onnx', b'version https://git-lfs.github.com/spec/v1\noid', ["'git lfs pull'"]),
+            ('a.png', b'\x89PNG\r\n\x1a\n\0\0\0\rIHDR', ['it is a picture (PNG)']),
+            ('a.pt', b'PK\3\4\0\0\0\0', ['it is a ZIP archive', 'PyTorch']),
+            ('a.tflite', b'\x1c\0\0\0TFL3\0\0', ["TensorFlow Lite's"]),
+            ('a.safetensors', b'\x80\0\0\0\0\0\0\0{"w":', ['weights alone']),
+            ('tensor.onnx', tensor, ['it is one array, a TensorProto']),
+            ('tensor.pb', tensor, ['it is one array, a TensorProto', 'brokerctl run MODEL.onnx --input=', 'tensor.pb']),
+            ('graph.onnx', graph, ['the inside of a model, a GraphProto']),
+            ('cut.onnx', model[:-9], ['ONNX model that is cut off', 'downloaded whole']),
+            ('cut2.onnx', model[:20], ['ONNX model that is cut off'])):
+        path = onnx.write(files.at(name), contents)
+        refused(path, says=[name, *says])
+        refused(path, '--check', says=[name, *says])
+    refused(files.x, says=["it is an array of NumPy's (.npy)", f'brokerctl run MODEL.onnx --input={files.x}'])
+    refused(os.path.dirname(files.x), says=['is a folder'])
+
+
+def check_names(files):
+    """Operators that are misspelt, or of another domain."""
+    for op, says in (('Convolution', 'did you mean Conv?'), ('Relu6x', 'did you mean Relu?'),
+                     ('MatMull', 'did you mean MatMul?'), ('relu', 'did you mean Relu?'),
+                     ('MatMulNBits', 'but one of domain "com.microsoft"'),
+                     ('Einsum', 'there is no such operator in the catalogue'),
+                     ('MaxUnpool', 'there is no such operator in the catalogue'),
+                     ('Frobnicate', 'there is no such operator in the catalogue'),
+                     ('x' * 300, 'there is no such operator in the catalogue')):
+        path = onnx.write(files.at('named.onnx'), onnx.model(
+            [onnx.node(op, ['x'], ['y'])], [('x', onnx.FLOAT, [2, 3])], [('y', onnx.FLOAT, [2, 3])]))
+        said = run('run', '--check', path, status=USAGE).stderr
+        expect(f'{says}\n' in said or 'domain' in says and says in said, op, said)
+
+
 def check_check(files):
     """What a model needs, and all that it is refused for, without arrays and without a broker."""
     def check(path, *arguments, status=0):
@@ -323,6 +364,9 @@ def check_check(files):
                [('y', onnx.FLOAT, ['n'])])
     found, _ = check(part, status=USAGE)
     expect([each['value_needed'] for each in found['inputs']] == [False, True, True], found)
+    said = run('run', '--check', part, status=USAGE).stderr
+    for name in ('from', 'to'):
+        expect(f'--input={name}=FILE says what is in {name}' in said, said)
     limits = [onnx.npy(files.at(f'{name}.npy'), onnx.INT64, [1], [value]) for name, value in (('from', 1), ('to', 3))]
     found, _ = check(part, f'--input=from={limits[0]}', f'--input=to={limits[1]}')
     expect(found['rows'] is False and found['outputs'][0]['shape'] == [2], found)
@@ -345,7 +389,8 @@ def check_check(files):
         found, said = check(path, status=USAGE)
         expect(f'type {name}, which no device computes with' in said, said)
         refused(path, f'--input={files.ones}', says=[f'x is {name}, which no device', 'float32'])
-    refused(files.model, '--check', '--output=y.npy', says=['--check runs nothing'])
+    for option in ('output=y.npy', f'expect={files.y}', 'device=cpu', 'count=2', 'repeat=3', 'profile', 'rtol=1', 'atol=1'):
+        refused(files.model, '--check', f'--{option}', says=['--check runs nothing', f'--{option.split("=")[0]}'])
 
 
 def check_indices(files):
@@ -452,7 +497,7 @@ def check_hostile(files):
     for _ in range(2000):
         deep = onnx.field(1, onnx.field(5, onnx.field(6, deep)))
     for contents, says in (
-            (sound[:-9], 'cut off'), (sound[:20], 'cut off'), (b'', 'no graph'), (bytes(range(256)), 'not a sound ModelProto'),
+            (sound[:-9], 'cut off'), (sound[:20], 'cut off'), (b'', 'it is empty'), (bytes(range(256)), 'not a sound ModelProto'),
             (model([onnx.node('Add', ['x', 'b'], ['a']), onnx.node('Add', ['a', 'x'], ['b']), relu]), 'cyclic'),
             (model([relu, relu]), '"y"'), (model([relu], dims=[-7, 3]), 'is -7'),
             (model([relu], dims=[1] * 40), '40 dimensions'), (model([add], [huge]), '"w" has 16 bytes'),
@@ -510,6 +555,28 @@ def check_broker(files, folder):
     process.wait(LIMIT)
     result = run('--socket', os.path.join(folder, 'nobody'), 'run', *arguments, status=NO_BROKER)
     expect('nobody' in result.stderr, result.stderr)
+
+
+def check_capabilities():
+    """What there is, of a broker that is there for nothing else."""
+    def devices(*options, status=OK):
+        result = run('devices', '--capabilities', '--json', *options, status=status)
+        found = [json.loads(line) for line in result.stdout.splitlines()]
+        return [[each['device'] for each in entry['devices']] for entry in found if entry['type'] == 'operator']
+
+    found = devices('--device=cpu')
+    expect(len(found) > 100 and all(each == [0] for each in found), found[:3])
+    expect(devices('--device', 'auto')[0][0] == 0, 'no CPU')
+    if 'gpu' in DEVICES:
+        expect(all(each and 0 not in each for each in devices('--device=gpu')), 'no GPU')
+    result = run('devices', '--capabilities', '--device=tpu', status=USAGE)
+    expect('auto, cpu or gpu, not tpu' in result.stderr, result.stderr)
+    result = run('devices', '--device=cpu', status=USAGE)
+    expect('--device is for --capabilities' in result.stderr, result.stderr)
+    result = run('devices', status=NO_BROKER)
+    result = run('devices', '--capabilities', status=NO_BROKER,
+                 env={**os.environ, 'RINGBROKER_SOCKET': '/tmp/there-is-no-such-socket'})
+    expect('RINGBROKER_SOCKET' in result.stderr, result.stderr)
 
 
 def check_ended(files, folder):
@@ -573,6 +640,8 @@ def main():
         check_values(files)
         check_different(files)
         check_mistakes(files)
+        check_kinds(files)
+        check_names(files)
         check_check(files)
         check_indices(files)
         check_cache(files)
@@ -580,6 +649,7 @@ def main():
         check_hostile(files)
         check_profile(files)
         check_broker(files, folder)
+        check_capabilities()
         check_ended(files, private)
         check_progress(files)
 

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a file is that is no model
+ *
+ * People give the wrong file: its weights, its input, a picture, the page that a download of it led
+ * to. That is told by how files of common kinds begin, or by their being a sound message of ONNX's
+ * of another type; and a model that was cut off by a last field that is longer than the file.
+ */
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+#include "libclient/onnx/graph.h"
+#include "libclient/onnx/scan.h"
+
+#define A_MODEL "a model is what torch.onnx.export() or onnx.save() writes"
+
+static const struct kind {
+	const char *begins;
+	uint8_t n_bytes, at;
+	const char *what;
+} kinds[] = {
+	{"\x93NUMPY", 6, 0, "an array of NumPy's (.npy), as inputs of models are"},
+	{"PK\3\4", 4, 0, "a ZIP archive, as files of NumPy's (.npz) and of PyTorch's (.pt) are"},
+	{"\x80\2", 2, 0, "pickled Python, as files of PyTorch's (.pt) are"},
+	{"\x80\4", 2, 0, "pickled Python, as files of PyTorch's (.pt) are"},
+	{"\x89PNG", 4, 0, "a picture (PNG)"},
+	{"\xff\xd8\xff", 3, 0, "a picture (JPEG)"},
+	{"GIF8", 4, 0, "a picture (GIF)"},
+	{"WEBP", 4, 8, "a picture (WebP)"},
+	{"\x89HDF", 4, 0, "a file of HDF5, as those of Keras (.h5) are"},
+	{"TFL3", 4, 4, "a model of TensorFlow Lite's"},
+	{"ORTM", 4, 4, "a model in ONNX Runtime's own format (.ort)"},
+	{"GGUF", 4, 0, "a model of llama.cpp's (.gguf)"},
+	{"{\"", 2, 8, "a file of weights alone (.safetensors)"},
+	{"\x1f\x8b", 2, 0, "compressed by gzip"},
+	{"\x28\xb5\x2f\xfd", 4, 0, "compressed by zstd"},
+	{"\xfd"
+	 "7zXZ",
+	 5, 0, "compressed by xz"},
+	{"\x7f"
+	 "ELF",
+	 4, 0, "a program or a library"},
+	{"%PDF", 4, 0, "a document (PDF)"},
+	{"version https://git-lfs", 23, 0,
+	 "a pointer of Git LFS, in whose place 'git lfs pull' puts the file"},
+};
+
+static const char *kind_by_beginning(const uint8_t *bytes, size_t n_bytes)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		const struct kind *kind = &kinds[i];
+
+		if (n_bytes >= (size_t)kind->at + kind->n_bytes &&
+		    !memcmp(bytes + kind->at, kind->begins, kind->n_bytes))
+			return kind->what;
+	}
+	return NULL;
+}
+
+/* How many bytes the character of UTF-8 has; 0: it is none of a text. */
+static size_t character_bytes(const uint8_t *bytes, size_t n)
+{
+	const size_t length = bytes[0] < 0x80   ? 1
+			      : bytes[0] < 0xc2 ? 0
+			      : bytes[0] < 0xe0 ? 2
+			      : bytes[0] < 0xf0 ? 3
+			      : bytes[0] < 0xf5 ? 4
+						: 0;
+
+	if (bytes[0] == 0x7f || (bytes[0] < ' ' && (bytes[0] < '\t' || bytes[0] > '\r')))
+		return 0;
+	for (size_t i = 1; i < length && i < n; i++)
+		if ((bytes[i] & 0xc0) != 0x80)
+			return 0;
+	return length;
+}
+
+/* As far as one looks. */
+static const char *kind_of_text(const uint8_t *bytes, size_t n_bytes)
+{
+	const size_t n = n_bytes < 512 ? n_bytes : 512;
+	size_t first = 0;
+
+	for (size_t i = 0; i < n;) {
+		const size_t length = character_bytes(bytes + i, n - i);
+
+		if (length == 0)
+			return NULL;
+		i += length;
+	}
+	while (first < n && bytes[first] <= ' ')
+		first++;
+	if (n - first >= 5 && (!strncasecmp((const char *)bytes + first, "<html", 5) ||
+			       !strncasecmp((const char *)bytes + first, "<!doc", 5)))
+		return "a web page, as downloads give in the place of a file";
+	return "text";
+}
+
+static bool is_sound(const ProtobufCMessageDescriptor *descriptor, const void *bytes,
+		     size_t n_bytes)
+{
+	uint64_t at;
+
+	return !scan_message(descriptor, bytes, n_bytes, &at);
+}
+
+/* A GraphProto's nodes, where ModelProto has a number; a TensorProto's type, where that has a text.
+ */
+#define GRAPH_NODE_TAG  (1 << 3 | 2)
+#define TENSOR_TYPE_TAG (2 << 3)
+
+static const char *kind_of_message(const uint8_t *bytes, size_t n_bytes)
+{
+	if (is_sound(&onnx__graph_proto__descriptor, bytes, n_bytes) &&
+	    scan_has(bytes, n_bytes, GRAPH_NODE_TAG))
+		return "the inside of a model, a GraphProto";
+	if (is_sound(&onnx__tensor_proto__descriptor, bytes, n_bytes) &&
+	    scan_has(bytes, n_bytes, TENSOR_TYPE_TAG))
+		return "one array, a TensorProto, as inputs of models are";
+	return NULL;
+}
+
+int kind_explain(const void *bytes, size_t n_bytes, int r, struct rbk_error *error)
+{
+	const char *what;
+	uint64_t missing;
+
+	if (n_bytes == 0)
+		return onnx_error(error, r, "it is empty: was it written or downloaded whole?");
+	what = kind_by_beginning(bytes, n_bytes);
+	if (!what)
+		what = kind_of_text(bytes, n_bytes);
+	if (!what)
+		what = kind_of_message(bytes, n_bytes);
+	if (what)
+		return onnx_error(error, r, "it is %s, and no ONNX model; " A_MODEL, what);
+	missing = scan_missing(&onnx__model_proto__descriptor, bytes, n_bytes);
+	if (missing > 0)
+		return onnx_error(error, r,
+				  "it is an ONNX model that is cut off, with at least %llu bytes "
+				  "missing at the end: was it written or downloaded whole?",
+				  (unsigned long long)missing);
+	return r;
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Operators that are not read: which one was meant
+ *
+ * A name that another domain has was given the wrong domain. One that is nearly that of an
+ * operator, or begins with it, was misspelt, unless ONNX has it: then it is simply not in the
+ * catalogue.
+ */
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "libclient/onnx/canon.h"
+
+enum { NEAREST_MAX_BYTES = 40, NEAREST_MIN_BEGIN = 4 };
+
+/* ONNX's own that have no row. */
+static const char *const others[] = {
+	"Adagrad",
+	"Adam",
+	"AffineGrid",
+	"Bernoulli",
+	"BitCast",
+	"BlackmanWindow",
+	"CausalConvWithState",
+	"CenterCropPad",
+	"Col2Im",
+	"ConcatFromSequence",
+	"CumProd",
+	"DFT",
+	"DeformConv",
+	"Det",
+	"Einsum",
+	"GRU",
+	"Gradient",
+	"GridSample",
+	"HammingWindow",
+	"HannWindow",
+	"ImageDecoder",
+	"LSTM",
+	"LinearAttention",
+	"Loop",
+	"MaxRoiPool",
+	"MaxUnpool",
+	"MelWeightMatrix",
+	"Momentum",
+	"Multinomial",
+	"NegativeLogLikelihoodLoss",
+	"NonMaxSuppression",
+	"Optional",
+	"OptionalGetElement",
+	"OptionalHasElement",
+	"RNN",
+	"RandomNormal",
+	"RandomNormalLike",
+	"RandomUniform",
+	"RandomUniformLike",
+	"RegexFullMatch",
+	"RoiAlign",
+	"STFT",
+	"Scan",
+	"SequenceAt",
+	"SequenceConstruct",
+	"SequenceEmpty",
+	"SequenceErase",
+	"SequenceInsert",
+	"SequenceLength",
+	"SequenceMap",
+	"SoftmaxCrossEntropyLoss",
+	"SplitToSequence",
+	"StringConcat",
+	"StringNormalizer",
+	"StringSplit",
+	"TfIdfVectorizer",
+	"Unique",
+};
+
+/* What of a row's name is the operator's. */
+static const char *bare_name(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+
+	return dot ? dot + 1 : name;
+}
+
+static unsigned int least(unsigned int a, unsigned int b)
+{
+	return a < b ? a : b;
+}
+
+/* Letters to insert, leave out or replace, of either case; each has few enough. */
+static unsigned int letters_apart(const char *a, const char *b)
+{
+	unsigned int row[NEAREST_MAX_BYTES + 1];
+	const size_t n = strlen(b);
+
+	for (unsigned int k = 0; k <= n; k++)
+		row[k] = k;
+	for (; *a; a++) {
+		unsigned int diagonal = row[0]++;
+
+		for (size_t k = 1; k <= n; k++) {
+			const bool differs =
+				tolower((unsigned char)*a) != tolower((unsigned char)b[k - 1]);
+			const unsigned int way =
+				least(least(row[k], row[k - 1]) + 1, diagonal + differs);
+
+			diagonal = row[k];
+			row[k] = way;
+		}
+	}
+	return row[n];
+}
+
+static const char *same_elsewhere(const char *op)
+{
+	const struct canon *row;
+
+	for (unsigned int i = 0; (row = canon_row(i)); i++)
+		if (!strcmp(bare_name(row->op), op))
+			return row->op;
+	return NULL;
+}
+
+static bool is_of_onnx(const char *op)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (!strcmp(others[i], op))
+			return true;
+	return false;
+}
+
+/* Return: the row's name with its domain, or NULL. */
+static const char *nearest(const char *op)
+{
+	unsigned int best = (unsigned int)(strlen(op) + 3) / 4 + 1;
+	const char *near = NULL, *begins = NULL;
+	const struct canon *row;
+	size_t longest = NEAREST_MIN_BEGIN - 1;
+
+	if (strlen(op) >= NEAREST_MAX_BYTES)
+		return NULL;
+	for (unsigned int i = 0; (row = canon_row(i)); i++) {
+		const char *name = bare_name(row->op);
+		const size_t n = strlen(name);
+		unsigned int apart;
+
+		if (n > longest && !strncasecmp(op, name, n)) {
+			longest = n;
+			begins = row->op;
+		}
+		apart = n < NEAREST_MAX_BYTES ? letters_apart(op, name) : best;
+		if (apart < best && apart < n) {
+			best = apart;
+			near = row->op;
+		}
+	}
+	return near ? near : begins;
+}
+
+void nearest_refuse(struct graph *graph, bool knows_domain)
+{
+	const struct model_node *node = graph->node;
+	const char *op = node->proto->op_type, *other = same_elsewhere(op), *dot;
+
+	dot = other ? strrchr(other, '.') : NULL;
+	if (other && dot)
+		graph_refuse(graph,
+			     "there is no such operator in the catalogue, but one of domain "
+			     "\"%.*s\": the node is to say so",
+			     (int)(dot - other), other);
+	else if (other)
+		graph_refuse(graph,
+			     "there is no such operator of domain \"%s\" in the catalogue, but "
+			     "one of ONNX's own: the node is to name no domain",
+			     node->domain);
+	else if (!knows_domain)
+		graph_refuse(graph, "operators of domain \"%s\" are not in the catalogue",
+			     node->domain);
+	else if ((node->domain[0] || !is_of_onnx(op)) && (other = nearest(op)))
+		graph_refuse(graph, "there is no such operator; did you mean %s?", other);
+	else
+		graph_refuse(graph, "there is no such operator in the catalogue%s%s%s",
+			     node->domain[0] ? " (of domain \"" : "", node->domain,
+			     node->domain[0] ? "\")" : "");
+}
