@@ -129,7 +129,9 @@ void CPU_FN(i8_pack_conv)(const struct cpu_int8_conv *conv, void *to)
 	}
 }
 
-/* Of out channels [channel, channel + m) the zero points, negative. Return: whether any is not 0.
+/*
+ * Of out channels [channel, channel + m) the zero points, negative, up to whole vectors of them.
+ * Return: whether any is not 0.
  */
 static bool conv_zeros(const struct cpu_int8_conv *conv, size_t channel, size_t m, int32_t *to)
 {
@@ -141,63 +143,63 @@ static bool conv_zeros(const struct cpu_int8_conv *conv, size_t channel, size_t 
 	if (!bytes || !zeros->each) {
 		const int32_t zero = i8_zero(zeros, 0, conv->weights_signed, 0);
 
-		for (size_t i = 0; i < m; i++)
-			to[i] = -zero;
+		for (size_t i = 0; i < m; i += VW)
+			vi_store(to + i, vi_set(-zero));
 		return zero != 0;
 	}
 	bytes += channel;
-	CPU_INDEPENDENT
 	for (size_t i = 0; i < m; i++) {
 		const int32_t zero = (bytes[i] ^ sign) - sign;
 
 		any |= (uint32_t)zero;
 		to[i] = -zero;
 	}
+	memset(to + m, 0, (conv_padded(m) - m) * sizeof(*to));
 	return any != 0;
 }
 
-static void conv_scales(const struct cpu_requantize *q, size_t channel, size_t m, float *to)
+/* Up to whole vectors. Return: are all of them smaller than 1? */
+static bool conv_scales(const struct cpu_requantize *q, size_t channel, size_t m, float *to)
 {
-	const float *a = q->a.of + (q->a.each ? channel : 0), b = q->b.of[0], y = q->y[0];
+	const vf b = vf_set(q->b.of[0]), y = vf_set(q->y[0]), one = vf_set(1);
+	vi larger = {0};
 
-	if (!q->a.each) {
-		for (size_t i = 0; i < m; i++)
-			to[i] = b * a[0] / y;
-		return;
+	for (size_t i = 0; i < m; i += VW) {
+		const vf a = q->a.each ? vf_load_partial(q->a.of + channel + i, conv_min(VW, m - i))
+				       : vf_set(q->a.of[0]);
+		const vf scale = b * a / y;
+
+		larger |= ~((vi)(scale < one) & (vi)(scale > -one));
+		vf_store(to + i, scale);
 	}
-	CPU_INDEPENDENT
-	for (size_t i = 0; i < m; i++)
-		to[i] = b * a[i] / y;
+	return !vi_any(larger);
 }
 
 /*
- * What is known of out channels [channel, channel + m) beforehand: loops that compilers make
- * vectors of, as there may be few pixels to each. Return: whether their sums lack anything.
+ * What is known of out channels [channel, channel + m) beforehand: vectors of them, as there may be
+ * few pixels to each. Return: whether their sums lack anything.
  */
 static bool conv_rows(const struct cpu_int8_conv *conv, size_t channel, size_t m,
 		      const int32_t *row_sums, struct i8_finish *finish,
 		      struct i8_conv_workspace *work)
 {
 	const uint8_t flip = i8_flip(conv->weights_signed, conv->x_signed);
-	const uint32_t x_zero = (uint32_t)i8_zero(&conv->x_zero, 0, conv->x_signed, flip);
-	const uint32_t depth = (uint32_t)conv_taps(&conv->window);
+	const vi x_zero = vi_set(i8_zero(&conv->x_zero, 0, conv->x_signed, flip));
+	const vi depth = vi_set((int32_t)conv_taps(&conv->window));
 	const bool any = conv_zeros(conv, channel, m, work->row_zero);
-	uint32_t *const add = (uint32_t *)work->row_add;
-	uint32_t any_add = 0;
+	const float *bias = (const float *)(const void *)conv->bias;
+	vi any_add = {0};
 
-	CPU_INDEPENDENT
-	for (size_t i = 0; i < m; i++) {
-		add[i] = -x_zero * ((uint32_t)row_sums[i] + depth * (uint32_t)work->row_zero[i]);
-		any_add |= add[i];
-	}
-	if (conv->bias) {
-		const int32_t *bias = conv->bias + channel;
+	for (size_t i = 0; i < m; i += VW) {
+		const size_t n = conv_min(VW, m - i);
+		const vi sums = (vi)vf_load_partial((const float *)(const void *)row_sums + i, n);
+		const vi of_zeros = vi_mul(depth, vi_load(work->row_zero + i));
+		vi add = vi_sub((vi){0}, vi_mul(x_zero, vi_add(sums, of_zeros)));
 
-		CPU_INDEPENDENT
-		for (size_t i = 0; i < m; i++) {
-			add[i] += (uint32_t)bias[i];
-			any_add |= add[i];
-		}
+		if (bias)
+			add = vi_add(add, (vi)vf_load_partial(bias + channel + i, n));
+		any_add |= add;
+		vi_store(work->row_add + i, add);
 	}
 	*finish = (struct i8_finish){.row_add = work->row_add};
 	if (any) {
@@ -205,11 +207,11 @@ static bool conv_rows(const struct cpu_int8_conv *conv, size_t channel, size_t m
 		finish->row[0] = work->row_zero;
 	}
 	if (conv->requantize) {
-		conv_scales(conv->requantize, channel, m, work->row_scale);
+		finish->is_scaled_down = conv_scales(conv->requantize, channel, m, work->row_scale);
 		CPU_FN(i8_finish_bytes)(conv->requantize, finish);
 		finish->row_scale = work->row_scale;
 	}
-	return conv->requantize || any || any_add;
+	return conv->requantize || any || vi_any(any_add != 0);
 }
 
 static struct i8_pixels conv_pixels(const struct cpu_int8_conv *conv, const struct i8_depth *depth,

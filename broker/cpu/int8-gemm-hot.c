@@ -68,28 +68,13 @@ VEC_INLINE void i8_end_bytes(vi sum, const struct i8_finish *f, size_t row, size
 	i8_store(f->y + row * f->y_rs + v * VW, value, n);
 }
 
-/* Is all that sums lack known of their rows? As in most convolutions. */
-static bool i8_end_is_of_rows(const struct i8_end *end)
-{
-	const struct i8_finish *f = end->finish;
-
-	return !end->accumulate && f->row_add && !f->col_add && f->n_outer == 0 && !f->col_scale;
-}
-
 /* The constants say what of it is there; @full: all columns are. */
 VEC_INLINE void i8_end_as(const bool full, const bool outer, const bool to_bytes,
-			  const bool of_rows, const int32_t *tile, size_t mr,
-			  const struct i8_end *end)
+			  const int32_t *tile, size_t mr, const struct i8_end *end)
 {
 	/* Copies, which the compiler sees that nothing is stored into. */
-	struct i8_finish finish = *end->finish, *const f = &finish;
-	struct i8_end to = *end;
-
-	if (of_rows) {
-		f->col_add = NULL;
-		f->col_scale = NULL;
-		to.accumulate = false;
-	}
+	const struct i8_finish finish = *end->finish, *const f = &finish;
+	const struct i8_end to = *end;
 
 	for (size_t i = 0; i < mr; i++) {
 		const size_t row = to.first_row + i;
@@ -127,18 +112,14 @@ static __attribute__((noinline)) void i8_end(const int32_t *tile, size_t mr,
 {
 	const bool full = end->n == I8_NR, outer = end->finish->n_outer > 0;
 
-	if (end->finish->to_bytes) {
-		if (full && i8_end_is_of_rows(end))
-			i8_end_as(true, false, true, true, tile, mr, end);
-		else if (full && !outer)
-			i8_end_as(true, false, true, false, tile, mr, end);
-		else
-			i8_end_as(false, true, true, false, tile, mr, end);
-	} else if (full && !outer) {
-		i8_end_as(true, false, false, false, tile, mr, end);
-	} else {
-		i8_end_as(false, true, false, false, tile, mr, end);
-	}
+	if (end->finish->to_bytes && full && !outer)
+		i8_end_as(true, false, true, tile, mr, end);
+	else if (end->finish->to_bytes)
+		i8_end_as(false, true, true, tile, mr, end);
+	else if (full && !outer)
+		i8_end_as(true, false, false, tile, mr, end);
+	else
+		i8_end_as(false, true, false, tile, mr, end);
 }
 
 /* The elements behind the last whole word of each row, as words. */
@@ -154,16 +135,10 @@ static __attribute__((noinline)) void i8_tail_words(const uint8_t *from, size_t 
 	}
 }
 
-/*
- * One register tile, @nv vectors wide: its sums, rows @to_rs apart. @tail: one more word of each
- * row; NULL: none.
- */
-VEC_INLINE void i8_micro(const size_t mr, const size_t nv, const bool a_signed, const size_t a_cs,
-			 size_t kw, const uint8_t *a, size_t a_rs, const int32_t *tail,
-			 const int32_t *b, int32_t *to, size_t to_rs)
+/* Adds the product of @mr rows and @nv vectors to a register tile. */
+VEC_INLINE void i8_add(const size_t mr, const size_t nv, const bool a_signed, const size_t a_cs,
+		       size_t kw, const uint8_t *a, size_t a_rs, const int32_t *b, vi acc[I8_MR][2])
 {
-	vi acc[I8_MR][2] = {0};
-
 	for (size_t p = 0; p < kw; p++) {
 		const vi b0 = vi_load(b);
 		vi b1 = {0};
@@ -181,7 +156,21 @@ VEC_INLINE void i8_micro(const size_t mr, const size_t nv, const bool a_signed, 
 		a += a_cs;
 		b += I8_NR;
 	}
+}
+
+/*
+ * One register tile, @nv vectors wide: its sums, rows @to_rs apart. @tail: one more word of each
+ * row; NULL: none.
+ */
+VEC_INLINE void i8_micro(const size_t mr, const size_t nv, const bool a_signed, const size_t a_cs,
+			 size_t kw, const uint8_t *a, size_t a_rs, const int32_t *tail,
+			 const int32_t *b, int32_t *to, size_t to_rs)
+{
+	vi acc[I8_MR][2] = {0};
+
+	i8_add(mr, nv, a_signed, a_cs, kw, a, a_rs, b, acc);
 	if (tail) {
+		b += kw * I8_NR;
 		VEC_UNROLL
 		for (size_t i = 0; i < mr; i++) {
 			VEC_UNROLL
@@ -253,6 +242,81 @@ static size_t i8_min(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
+#if defined(__SSE2__)
+
+/* One whole register tile of whole numbers into bytes; its sums are never stored. */
+VEC_INLINE void i8_to_bytes_tile(const bool a_signed, const bool fits, size_t kw, const uint8_t *a,
+				 const int32_t *b, const struct i8_finish *f,
+				 const struct i8_packing *packing, size_t row)
+{
+	vi acc[I8_MR][2];
+
+	VEC_UNROLL
+	for (size_t i = 0; i < I8_MR; i++)
+		acc[i][0] = acc[i][1] = vi_set(f->row_add[row + i]);
+	i8_add(I8_MR, 2, a_signed, 4 * I8_MR, kw, a, 4, b, acc);
+	VEC_UNROLL
+	for (size_t i = 0; i < I8_MR; i += 2) {
+		uint8_t *y = f->y + (row + i) * f->y_rs;
+		vi rows[2][2];
+
+		VEC_UNROLL
+		for (size_t r = 0; r < 2; r++) {
+			const vf scale = vf_set(f->row_scale[row + i + r]);
+
+			VEC_UNROLL
+			for (size_t v = 0; v < 2; v++)
+				rows[r][v] = i8_whole(
+					fits, __builtin_convertvector(acc[i + r][v], vf) * scale,
+					packing);
+		}
+		i8_store_rows(y, y + f->y_rs, rows, packing);
+	}
+}
+
+VEC_INLINE size_t i8_to_bytes_tiles(const bool a_signed, const bool fits, size_t m, size_t kw,
+				    const uint8_t *a, const int32_t *b,
+				    const struct i8_finish *finish)
+{
+	/* A copy, which the compiler sees that nothing is stored into. */
+	const struct i8_finish copy = *finish;
+	const struct i8_packing packing = i8_packing_of(&copy);
+	size_t row = 0;
+
+	for (; row + I8_MR <= m; row += I8_MR, a += kw * I8_MR * 4)
+		i8_to_bytes_tile(a_signed, fits, kw, a, b, &copy, &packing, row);
+	return row;
+}
+
+/*
+ * The whole tiles of a panel that is all of the depth, I8_NR columns wide, and lacks what is known
+ * of its rows only, as in most convolutions. Return: how many rows they are.
+ */
+static size_t i8_to_bytes(size_t m, size_t kw, const void *a, bool a_signed, const int32_t *b,
+			  const struct i8_finish *f)
+{
+	if (!f->to_bytes || !f->row_add || !f->row_scale || f->col_add || f->n_outer > 0 ||
+	    f->col_scale)
+		return 0;
+	if (I8_VNNI && a_signed && f->is_scaled_down)
+		return i8_to_bytes_tiles(true, true, m, kw, a, b, f);
+	if (I8_VNNI && a_signed)
+		return i8_to_bytes_tiles(true, false, m, kw, a, b, f);
+	if (f->is_scaled_down)
+		return i8_to_bytes_tiles(false, true, m, kw, a, b, f);
+	return i8_to_bytes_tiles(false, false, m, kw, a, b, f);
+}
+
+#else
+
+static size_t i8_to_bytes(size_t m, size_t kw, const void *a, bool a_signed, const int32_t *b,
+			  const struct i8_finish *f)
+{
+	return 0;
+}
+
+#endif
+
 void CPU_FN(i8_panel)(size_t m, size_t n, size_t kw, const void *a, bool a_signed, bool in_place,
 		      size_t a_rs, size_t tail, const int32_t *b, int32_t *y, size_t y_rs,
 		      bool accumulate, const struct i8_finish *finish)
@@ -262,8 +326,11 @@ void CPU_FN(i8_panel)(size_t m, size_t n, size_t kw, const void *a, bool a_signe
 
 	const size_t width = n > VW ? I8_NR : VW;
 	int32_t sums[I8_MR * I8_NR], tails[I8_MR];
+	size_t i = 0;
 
-	for (size_t i = 0; i < m; i += I8_MR) {
+	if (finish && !accumulate && !in_place && n == I8_NR)
+		i = i8_to_bytes(m, kw, a, a_signed, b, finish);
+	for (; i < m; i += I8_MR) {
 		const size_t mr = i8_min(I8_MR, m - i);
 		const uint8_t *from =
 			(const uint8_t *)a + (in_place ? i * a_rs : i * (kw + (tail > 0)) * 4);

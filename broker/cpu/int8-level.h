@@ -56,6 +56,11 @@ VEC_INLINE vi vi_add(vi a, vi b)
 	return (vi)((vu)a + (vu)b);
 }
 
+VEC_INLINE vi vi_sub(vi a, vi b)
+{
+	return (vi)((vu)a - (vu)b);
+}
+
 VEC_INLINE vi vi_mul(vi a, vi b)
 {
 	return (vi)((vu)a * (vu)b);
@@ -121,6 +126,7 @@ struct i8_finish {
 	/* Into bytes: */
 	bool to_bytes;
 	const float *row_scale, *col_scale; /* per row or per column; both: times / y_scale */
+	bool is_scaled_down;                /* each of row_scale is smaller than 1 */
 	float y_scale;
 	float low, high; /* what the zero point leaves of the range */
 	int32_t zero;
@@ -241,3 +247,89 @@ VEC_INLINE void i8_store(uint8_t *to, vi value, size_t n)
 		memcpy(to, bytes, n);
 #endif
 }
+
+#if defined(__SSE2__)
+
+/* What all the numbers share that become bytes four vectors at a time. */
+struct i8_packing {
+	vf high;
+	vi zero; /* two of 16 bits in a lane */
+	vi flip;
+};
+
+/* Bytes are signed at first: for others the zero point is lower, and top bits are flipped. */
+VEC_INLINE struct i8_packing i8_packing_of(const struct i8_finish *f)
+{
+	const uint8_t flip = (int32_t)f->low + f->zero == 0 ? 0x80 : 0;
+
+	return (struct i8_packing){
+		.high = vf_set(f->high),
+		.zero = vi_set((int32_t)((uint16_t)(f->zero - flip) * 0x10001u)),
+		.flip = vi_set((int32_t)(flip * 0x01010101u)),
+	};
+}
+
+/*
+ * Whole numbers from floats, to even. What is too large is cut off, unless it @fits into 32 bits;
+ * what is too small for them, or a NaN, is the least number there is, and becomes the least byte.
+ */
+VEC_INLINE vi i8_whole(const bool fits, vf value, const struct i8_packing *packing)
+{
+	if (!fits)
+		value = i8_smaller(packing->high, value);
+#if VW == 16
+	return (vi)_mm512_cvtps_epi32((__m512)value);
+#elif VW == 8
+	return (vi)_mm256_cvtps_epi32((__m256)value);
+#else
+	return (vi)_mm_cvtps_epi32((__m128)value);
+#endif
+}
+
+/* Adds the zero point to two rows of two vectors, and stores them as bytes. */
+VEC_INLINE void i8_store_rows(uint8_t *first, uint8_t *second, vi rows[2][2],
+			      const struct i8_packing *packing)
+{
+	/* Of rows' vectors what lies in the same 128 bits comes to lie side by side. */
+#if VW == 16
+	const __m512i order =
+		_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+	const __m512i zero = (__m512i)packing->zero;
+	__m512i words[2], bytes;
+
+	VEC_UNROLL
+	for (size_t r = 0; r < 2; r++)
+		words[r] = _mm512_adds_epi16(
+			_mm512_packs_epi32((__m512i)rows[r][0], (__m512i)rows[r][1]), zero);
+	bytes = _mm512_xor_si512(_mm512_packs_epi16(words[0], words[1]), (__m512i)packing->flip);
+	bytes = _mm512_permutexvar_epi32(order, bytes);
+	_mm256_storeu_si256((__m256i_u *)first, _mm512_castsi512_si256(bytes));
+	_mm256_storeu_si256((__m256i_u *)second, _mm512_extracti64x4_epi64(bytes, 1));
+#elif VW == 8
+	const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+	const __m256i zero = (__m256i)packing->zero;
+	__m256i words[2], bytes;
+
+	VEC_UNROLL
+	for (size_t r = 0; r < 2; r++)
+		words[r] = _mm256_adds_epi16(
+			_mm256_packs_epi32((__m256i)rows[r][0], (__m256i)rows[r][1]), zero);
+	bytes = _mm256_xor_si256(_mm256_packs_epi16(words[0], words[1]), (__m256i)packing->flip);
+	bytes = _mm256_permutevar8x32_epi32(bytes, order);
+	_mm_storeu_si128((__m128i_u *)first, _mm256_castsi256_si128(bytes));
+	_mm_storeu_si128((__m128i_u *)second, _mm256_extracti128_si256(bytes, 1));
+#else
+	const __m128i zero = (__m128i)packing->zero;
+	__m128i words[2], bytes;
+
+	VEC_UNROLL
+	for (size_t r = 0; r < 2; r++)
+		words[r] = _mm_adds_epi16(_mm_packs_epi32((__m128i)rows[r][0], (__m128i)rows[r][1]),
+					  zero);
+	bytes = _mm_xor_si128(_mm_packs_epi16(words[0], words[1]), (__m128i)packing->flip);
+	_mm_storel_epi64((__m128i_u *)first, bytes);
+	_mm_storel_epi64((__m128i_u *)second, _mm_unpackhi_epi64(bytes, bytes));
+#endif
+}
+
+#endif

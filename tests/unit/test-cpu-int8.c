@@ -82,7 +82,7 @@ static uint8_t requantized(int64_t sum, float scale, const struct cpu_requantize
 
 	if (product > 1e6f)
 		return (uint8_t)most;
-	if (product < -1e6f)
+	if (!(product >= -1e6f)) /* or no number */
 		return (uint8_t)least;
 	result = (int64_t)nearbyintf(product) + zero;
 	return (uint8_t)(result < least ? least : result > most ? most : result);
@@ -381,6 +381,14 @@ static size_t conv_out(size_t in, size_t pads, size_t kernel, size_t dilation, s
 	return in + pads < reach ? 0 : (in + pads - reach) / stride + 1;
 }
 
+/* A scale that sums may overflow with. */
+static float odd_scale(void)
+{
+	static const float odd[] = {0.999f, 1.0f, -0.03f, -1.5f, 700.0f, 1e30f, INFINITY, NAN};
+
+	return odd[pick(0, sizeof(odd) / sizeof(odd[0]) - 1)];
+}
+
 static void check_one_conv(const struct cpu_int8_kernels *kernels, void *workspace,
 			   struct cpu_window window, unsigned int variant, enum fill fill)
 {
@@ -423,6 +431,8 @@ static void check_one_conv(const struct cpu_int8_kernels *kernels, void *workspa
 	for (size_t i = 0; i < window.out_channels + 2; i++)
 		scales[i] = fabsf(scales[i]) + 0.01f;
 	scales[window.out_channels + 1] *= 1000;
+	for (size_t i = 0; variant & 1024 && i < window.out_channels; i += pick(1, 20))
+		scales[i] = odd_scale();
 	conv.window.x = x.data;
 	conv.window.weights = weights.data;
 	conv.window.weights_packed = packed;
@@ -484,7 +494,7 @@ static void check_conv(const struct cpu_int8_kernels *kernels, void *workspace)
 				       w.stride[2]);
 		if (w.out_height == 0 || w.out_width == 0)
 			continue;
-		check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 1023),
+		check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 2047),
 			       pick(0, 3) ? FILL_RANDOM : (enum fill)pick(FILL_LEAST, FILL_ENDS));
 	}
 }
@@ -492,6 +502,42 @@ static void check_conv(const struct cpu_int8_kernels *kernels, void *workspace)
 static void test_conv__every_form(void **state)
 {
 	each_level(check_conv);
+}
+
+/* Whole register tiles that become bytes: with one block of the depth, with several. */
+static void check_conv_to_bytes(const struct cpu_int8_kernels *kernels, void *workspace)
+{
+	for (unsigned int round = 0; round < 60; round++) {
+		const size_t kernel = round % 4 == 3 ? 3 : 1, stride = kernel == 3 ? 2 : 1;
+		struct cpu_window w = {
+			.batch = pick(1, 2),
+			.group = 1,
+			.channels = pick(1, round % 8 == 0 ? 1200 : 90),
+			.depth = 1,
+			.height = pick(1, 16),
+			.width = pick(8, 40),
+			.out_channels = pick(1, 110),
+			.out_depth = 1,
+			.kernel = {1, kernel, kernel},
+			.stride = {1, stride, stride},
+			.dilation = {1, 1, 1},
+			.pad_begin = {0, kernel / 2, kernel / 2},
+		};
+		unsigned int variant = (unsigned int)pick(0, 2047) | 32;
+
+		/* Zero points of the weights make other tiles of it. */
+		if (pick(0, 3))
+			variant &= ~8u;
+		w.out_height = conv_out(w.height, kernel / 2 * 2, kernel, 1, stride);
+		w.out_width = conv_out(w.width, kernel / 2 * 2, kernel, 1, stride);
+		check_one_conv(kernels, workspace, w, variant,
+			       pick(0, 2) ? FILL_RANDOM : (enum fill)pick(FILL_LEAST, FILL_ENDS));
+	}
+}
+
+static void test_conv__to_bytes(void **state)
+{
+	each_level(check_conv_to_bytes);
 }
 
 /* Sums deep enough for out channels side by side, cut anywhere: rows of all widths, padded. */
@@ -515,7 +561,7 @@ static void check_conv_by_channels(const struct cpu_int8_kernels *kernels, void 
 			.dilation = {1, pick(1, 2), pick(1, 2)},
 			.pad_begin = {0, pick(0, 3), pick(0, 3)},
 		};
-		const unsigned int variant = (unsigned int)pick(0, 1023);
+		const unsigned int variant = (unsigned int)pick(0, 2047);
 
 		w.out_height = conv_out(w.height, w.pad_begin[1] * 2, w.kernel[1], w.dilation[1],
 					w.stride[1]);
@@ -579,8 +625,8 @@ static void check_large_conv(const struct cpu_int8_kernels *kernels, void *works
 		w.out_width = conv_out(w.width, w.pad_begin[2] * 2, w.kernel[2], w.dilation[2],
 				       w.stride[2]);
 		assert_true(w.out_height > 0 && w.out_width > 0);
-		check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 1023), FILL_RANDOM);
-		check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 1023), FILL_ENDS);
+		check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 2047), FILL_RANDOM);
+		check_one_conv(kernels, workspace, w, (unsigned int)pick(0, 2047), FILL_ENDS);
 	}
 }
 
@@ -735,6 +781,7 @@ int main(void)
 		cmocka_unit_test(test_gemm__blocks),
 		cmocka_unit_test(test_gemm__never_saturates),
 		cmocka_unit_test(test_conv__every_form),
+		cmocka_unit_test(test_conv__to_bytes),
 		cmocka_unit_test(test_conv__by_channels),
 		cmocka_unit_test(test_conv__blocks),
 		cmocka_unit_test(test_quantize__every_form),
