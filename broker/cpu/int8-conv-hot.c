@@ -6,7 +6,8 @@
  * unit's pixels are arranged block by block of the depth in the form that the register tile reads
  * (int8-pixels-hot.c), padding as the input's zero point, so that it counts for nothing. Zero
  * points are undone as in int8-gemm-hot.c; the sums of the weights' rows are kept with their packed
- * form, and with the bias and the input's zero point they become one number per out channel.
+ * form, and with the bias and the input's zero point they become one number per out channel. Where
+ * all panels of a piece fit into the first-level cache, they are arranged before any is multiplied.
  *
  * Where it pays, vectors hold out channels instead (int8-channels-hot.c): see
  * cpu_int8_conv_by_channels(). Then all that some rows of the output see is arranged once, as words
@@ -15,7 +16,10 @@
 #include "cpu/int8-conv.h"
 #include "cpu/window.h"
 
-enum { I8_CONV_MC = 480 }; /* out channels whose sums fit the workspace */
+enum {
+	I8_CONV_MC = 480,         /* out channels whose sums fit the workspace */
+	I8_CONV_FLAT = 4 * I8_MR, /* out channels that see all panels before the next ones do */
+};
 
 _Static_assert(CPU_CONV_PIXELS % I8_NR == 0 && I8_CONV_MC % I8_MR == 0, "whole panels");
 _Static_assert(CPU_CONV_CHANNELS % I8_MR == 0, "whole register tiles");
@@ -229,39 +233,65 @@ static struct i8_pixels conv_pixels(const struct cpu_int8_conv *conv, const stru
 	};
 }
 
-static void conv_piece(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
-		       const struct cpu_conv_piece *piece, struct i8_conv_workspace *work)
+/* One group's part of a piece: where its out channels begin, and its pixels. */
+struct conv_part {
+	const struct cpu_int8_conv *conv;
+	size_t m;              /* out channels of the group, */
+	size_t channel;        /* the first of them, */
+	const int32_t *packed; /* and their weights: sums, then words */
+	size_t at;             /* of the output: the first pixel of the first channel */
+	size_t pixels;         /* of the output: from channel to channel */
+};
+
+static struct conv_part conv_part_of(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
+				     const struct cpu_conv_piece *piece)
 {
 	const struct cpu_window *w = &conv->window;
-	const size_t pixels = w->out_height * w->out_width, n = piece->n;
+	const size_t pixels = w->out_height * w->out_width;
 	const size_t m = w->out_channels / w->group, channel = piece->group * m;
-	const int32_t *packed =
-		(const int32_t *)(const void *)w->weights_packed + channel * (depth->words + 1);
-	const size_t at = (piece->batch * w->out_channels + channel) * pixels + piece->first;
+
+	return (struct conv_part){
+		.conv = conv,
+		.m = m,
+		.channel = channel,
+		.packed = (const int32_t *)(const void *)w->weights_packed +
+			  channel * (depth->words + 1),
+		.at = (piece->batch * w->out_channels + channel) * pixels + piece->first,
+		.pixels = pixels,
+	};
+}
+
+static void conv_deep(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
+		      const struct cpu_conv_piece *piece, struct i8_conv_workspace *work)
+{
+	const struct conv_part part = conv_part_of(conv, depth, piece);
 	const struct i8_pixels of = conv_pixels(conv, depth, piece);
+	const size_t n = piece->n, pixels = part.pixels;
 	struct i8_finish finish;
 
 	for (size_t i = piece->m_begin; i < piece->m_end; i += I8_CONV_MC) {
 		const size_t mb = conv_min(I8_CONV_MC, piece->m_end - i);
-		const bool lacks = conv_rows(conv, channel + i, mb, packed + i, &finish, work);
+		const bool lacks =
+			conv_rows(conv, part.channel + i, mb, part.packed + i, &finish, work);
+		const size_t at = part.at + i * pixels;
 		int32_t *y = work->sums;
 		size_t y_rs = CPU_CONV_PIXELS;
 
 		if (!conv->requantize) {
-			y = (int32_t *)(void *)w->y + at + i * pixels;
+			y = (int32_t *)(void *)conv->window.y + at;
 			y_rs = pixels;
 		}
 		if (finish.n_outer > 0)
 			memset(work->col_sums, 0, sizeof(work->col_sums));
 		for (size_t p = 0; p < depth->words; p += depth->block) {
 			const size_t kw = conv_min(depth->block, depth->words - p);
-			const int32_t *a = packed + m + m * p + i * kw;
+			const int32_t *a = part.packed + part.m + part.m * p + i * kw;
 			const bool is_last = p + kw == depth->words;
 
-			cpu_pause(w->pause);
+			cpu_pause(conv->window.pause);
 			CPU_FN(i8_arrange_block)(&of, p, kw, &work->arrange);
 			for (size_t j = 0; j < n; j += I8_NR) {
-				cpu_pause(w->pause);
+				cpu_pause(conv->window.pause);
 				CPU_FN(i8_arrange_panel)
 				(&of, p, kw, j, &work->arrange, work->panel);
 				if (finish.n_outer > 0)
@@ -269,7 +299,7 @@ static void conv_piece(const struct cpu_int8_conv *conv, const struct i8_depth *
 				(kw, work->panel, conv->weights_signed, work->col_sums + j);
 				finish.col[0] = work->col_sums + j;
 				if (conv->requantize) {
-					finish.y = (uint8_t *)(void *)w->y + at + i * pixels + j;
+					finish.y = (uint8_t *)(void *)conv->window.y + at + j;
 					finish.y_rs = pixels;
 				}
 				CPU_FN(i8_panel)
@@ -279,6 +309,74 @@ static void conv_piece(const struct cpu_int8_conv *conv, const struct i8_depth *
 			}
 		}
 	}
+}
+
+/* Of out channels [i, i + m) of a part, rows of @finish, what all of its panels' pixels make. */
+static void conv_flat_rows(const struct conv_part *part, const struct i8_depth *depth, size_t i,
+			   size_t m, size_t n, const struct i8_finish *finish,
+			   struct i8_conv_workspace *work)
+{
+	const struct cpu_int8_conv *conv = part->conv;
+	const size_t kw = depth->words, pixels = part->pixels, at = part->at + i * pixels;
+	const int32_t *a = part->packed + part->m + i * kw;
+	int32_t *const y = conv->requantize ? NULL : (int32_t *)(void *)conv->window.y + at;
+	struct i8_finish of_panel;
+
+	cpu_pause(conv->window.pause);
+	if (finish)
+		of_panel = *finish;
+	for (size_t j = 0; j < n; j += I8_NR) {
+		if (finish) {
+			of_panel.col[0] = work->col_sums + j;
+			of_panel.y = (uint8_t *)(void *)conv->window.y + at + j;
+			of_panel.y_rs = pixels;
+		}
+		CPU_FN(i8_panel)
+		(m, conv_min(I8_NR, n - j), kw, a, conv->weights_signed, false, 0, 0,
+		 work->panel + j * kw, y ? y + j : NULL, pixels, false, finish ? &of_panel : NULL);
+	}
+}
+
+/*
+ * Where all panels of a piece are so small that the first-level cache holds them: some out channels
+ * after the other see all of its pixels, and write rows that are long.
+ */
+static void conv_flat(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
+		      const struct cpu_conv_piece *piece, struct i8_conv_workspace *work)
+{
+	const struct conv_part part = conv_part_of(conv, depth, piece);
+	const struct i8_pixels of = conv_pixels(conv, depth, piece);
+	const size_t n = piece->n, kw = depth->words;
+	bool has_sums = false;
+
+	cpu_pause(conv->window.pause);
+	CPU_FN(i8_arrange_block)(&of, 0, kw, &work->arrange);
+	for (size_t j = 0; j < n; j += I8_NR)
+		CPU_FN(i8_arrange_panel)(&of, 0, kw, j, &work->arrange, work->panel + j * kw);
+	for (size_t i = piece->m_begin; i < piece->m_end; i += I8_CONV_FLAT) {
+		const size_t mb = conv_min(I8_CONV_FLAT, piece->m_end - i);
+		struct i8_finish finish;
+		const bool lacks =
+			conv_rows(conv, part.channel + i, mb, part.packed + i, &finish, work);
+
+		if (finish.n_outer > 0 && !has_sums) {
+			memset(work->col_sums, 0, sizeof(work->col_sums));
+			for (size_t j = 0; j < n; j += I8_NR)
+				CPU_FN(i8_column_sums)
+			(kw, work->panel + j * kw, conv->weights_signed, work->col_sums + j);
+			has_sums = true;
+		}
+		conv_flat_rows(&part, depth, i, mb, n, lacks ? &finish : NULL, work);
+	}
+}
+
+static void conv_piece(const struct cpu_int8_conv *conv, const struct i8_depth *depth,
+		       const struct cpu_conv_piece *piece, struct i8_conv_workspace *work)
+{
+	if ((piece->n + I8_NR - 1) / I8_NR * depth->words <= I8_KCW)
+		conv_flat(conv, depth, piece, work);
+	else
+		conv_deep(conv, depth, piece, work);
 }
 
 /* A piece, in as many as its pixels need. */
