@@ -16,6 +16,7 @@
 #include "cpu/pack.h"
 #include "cpu/step.h"
 #include "plan/executor.h"
+#include "util/ends.h"
 #include "util/spsc.h"
 
 /* A queue with one producer, the reactor, and many consumers: its owner and thieves. */
@@ -37,7 +38,7 @@ struct cpu_team {
 	const struct cpu_step *step;
 	const struct cpu_frame *frame;
 	size_t n_units, n_chunks;
-	alignas(128) _Atomic size_t next_chunk;
+	alignas(128) struct ends chunks;
 	_Atomic uint64_t helper_ticks; /* what helpers have spent on it */
 };
 

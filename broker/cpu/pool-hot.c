@@ -9,8 +9,9 @@
  * to an earlier value (64 bits), so a stale compare-and-swap fails.
  *
  * A step that is long enough is shared: its leader opens its team, idle workers join by counting
- * themselves in, and everybody including the leader takes chunks from one counter until none is
- * left. The last chunk closes the team, and the leader waits for those inside only: a worker that
+ * themselves in, and take chunks from its end, while the leader takes them from its beginning,
+ * until none is left: so the same part of a tensor tends to be where it was computed and is wanted
+ * next. The last chunk closes the team, and the leader waits for those inside only: a worker that
  * never came is not waited for. Steps follow each other, so this is the barrier between nodes.
  *
  * Urgent tasks have a queue of their own, which all workers share and look at before any other. Who
@@ -100,16 +101,17 @@ static void team_work(struct cpu_executor *cpu, struct cpu_team *team,
 		      const struct cpu_context *context, const struct cpu_worker *helper)
 {
 	for (;;) {
+		enum ends_take take;
 		size_t chunk;
 
 		/* Before it takes one: nobody waits for that then. */
 		cpu_pause(context->pause);
 		if (helper && cpu_worker_is_limited(helper))
 			return;
-		chunk = atomic_fetch_add_explicit(&team->next_chunk, 1, memory_order_relaxed);
-		if (chunk >= team->n_chunks)
+		take = ends_take(&team->chunks, team->n_chunks, helper != NULL, &chunk);
+		if (take == ENDS_NONE)
 			return;
-		if (chunk + 1 == team->n_chunks) {
+		if (take == ENDS_LAST) {
 			atomic_fetch_sub_explicit(&cpu->n_teams, 1, memory_order_relaxed);
 			atomic_fetch_and_explicit(&team->state, ~(uint32_t)CPU_TEAM_OPEN,
 						  memory_order_relaxed);
@@ -124,7 +126,7 @@ static void team_lead(struct cpu_worker *worker, struct cpu_layer *layer, bool w
 	struct cpu_executor *cpu = worker->cpu;
 	struct cpu_team *team = &layer->team;
 
-	atomic_store_explicit(&team->next_chunk, 0, memory_order_relaxed);
+	ends_reset(&team->chunks);
 	atomic_store_explicit(&team->helper_ticks, 0, memory_order_relaxed);
 	atomic_fetch_add_explicit(&cpu->n_teams, 1, memory_order_relaxed);
 	/* Pairs with the acquire in team_help(): the fields are visible. */
@@ -240,6 +242,8 @@ static void worker_run_step(struct cpu_worker *worker, struct cpu_layer *layer,
 	}
 	if (n_chunks > most)
 		n_chunks = ns / chunk_max_ns > most ? ns / chunk_max_ns : most;
+	if (n_chunks > (double)ENDS_MAX)
+		n_chunks = (double)ENDS_MAX;
 	team->step = step;
 	team->frame = frame;
 	team->n_units = step->units(step, frame->count);

@@ -2,11 +2,12 @@
 /*
  * A crew
  *
- * The other threads are handed work by a generation counter and take parts of it from a shared
- * counter until none is left, so that a thread whose processor is taken away for a moment delays
- * nobody for longer than one part. A helper spins a little between two works and then sleeps on a
- * futex, because the rounds of the other side need its processor. Each has a processor of its own,
- * as the broker's workers do, or the caller might be woken where one of them is.
+ * The other threads are handed work by a generation counter and take parts of it from its end,
+ * while the caller takes them from its beginning, until none is left, so that a thread whose
+ * processor is taken away for a moment delays nobody for longer than one part. A helper spins a
+ * little between two works and then sleeps on a futex, because the rounds of the other side need
+ * its processor. Each has a processor of its own, as the broker's workers do, or the caller might
+ * be woken where one of them is.
  */
 #include "crew.h"
 
@@ -24,6 +25,7 @@
 
 #include "cpu/kernels.h"
 #include "util/clock.h"
+#include "util/ends.h"
 
 #define MAX_THREADS 64u
 
@@ -44,7 +46,7 @@ struct crew {
 
 	_Alignas(128) _Atomic uint32_t generation; /* of the work; GENERATION_END */
 	_Atomic uint32_t n_asleep;
-	_Alignas(128) _Atomic size_t next_part;
+	_Alignas(128) struct ends parts;
 	_Alignas(128) _Atomic uint32_t n_running; /* helpers that have not finished */
 };
 
@@ -57,12 +59,11 @@ static void relax(void)
 #endif
 }
 
-static void compute(struct crew *crew, void *workspace)
+static void compute(struct crew *crew, bool is_helper, void *workspace)
 {
 	size_t part;
 
-	while ((part = atomic_fetch_add_explicit(&crew->next_part, 1, memory_order_relaxed)) <
-	       crew->n_parts)
+	while (ends_take(&crew->parts, crew->n_parts, is_helper, &part))
 		crew->fn(crew->data, crew->n_units * part / crew->n_parts,
 			 crew->n_units * (part + 1) / crew->n_parts, workspace);
 }
@@ -100,7 +101,7 @@ static void *helper_main(void *data)
 		generation = wait_generation(crew, generation);
 		if (generation == GENERATION_END)
 			return NULL;
-		compute(crew, crew->workspaces[index + 1]);
+		compute(crew, true, crew->workspaces[index + 1]);
 		/* Pairs with the acquire in crew_run(): the result is visible. */
 		atomic_fetch_sub_explicit(&crew->n_running, 1, memory_order_release);
 	}
@@ -126,11 +127,11 @@ void crew_run(struct crew *crew, crew_fn *fn, void *data, size_t n_units)
 	crew->data = data;
 	crew->n_units = n_units;
 	crew->n_parts = n_units < most ? n_units : most;
-	atomic_store_explicit(&crew->next_part, 0, memory_order_relaxed);
+	ends_reset(&crew->parts);
 	atomic_store_explicit(&crew->n_running, crew->n_helpers, memory_order_relaxed);
 	generation = atomic_load_explicit(&crew->generation, memory_order_relaxed) + 1;
 	set_generation(crew, generation == GENERATION_END ? 1 : generation);
-	compute(crew, crew->workspaces[0]);
+	compute(crew, false, crew->workspaces[0]);
 	while (atomic_load_explicit(&crew->n_running, memory_order_acquire) > 0)
 		relax();
 }
