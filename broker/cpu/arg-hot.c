@@ -5,10 +5,12 @@
  * Which element of a column wins is a total order, of values and then of indices, so it does not
  * matter in which order they are looked at. Where a column's elements are adjacent, lanes share it
  * and the best of each is compared at the end; else lanes are neighbouring columns. The smallest
- * are the largest of what is negated: a float's sign bit, an integer's bits.
+ * are the largest of what is negated: a float's sign bit, an integer's bits. Float64 are compared
+ * as integers.
  */
 #include <math.h>
 
+#include "cpu/double-key.h"
 #include "cpu/kernels.h"
 #include "cpu/level.h"
 #include "cpu/reduce.h"
@@ -112,19 +114,26 @@ VEC_INLINE void arg_floats(const struct cpu_arg *args, size_t outer, size_t firs
 		arg_columns(args, x + j, y + j, end - j < VW ? end - j : VW, smallest, last);
 }
 
-VEC_INLINE void arg_ints(const struct cpu_arg *args, const enum cpu_type type, size_t outer,
+/* What is compared: where the smallest is looked for, with @flip -1. */
+VEC_INLINE int64_t arg_key(const enum cpu_type type, const void *x, size_t i, int64_t flip)
+{
+	if (type == CPU_F64)
+		return double_key(((const double *)x)[i], flip, INT64_MAX);
+	return reduce_load_int(type, x, i) ^ flip;
+}
+
+VEC_INLINE void arg_keys(const struct cpu_arg *args, const enum cpu_type type, size_t outer,
 			 size_t first, size_t end)
 {
 	const int64_t flip = args->smallest ? -1 : 0;
 
 	for (size_t j = first; j < end; j++) {
 		const size_t from = outer * args->len * args->inner + j;
-		int64_t best = reduce_load_int(type, args->x, from) ^ flip;
+		int64_t best = arg_key(type, args->x, from, flip);
 		size_t at = 0;
 
 		for (size_t i = 1; i < args->len; i++) {
-			const int64_t value =
-				reduce_load_int(type, args->x, from + i * args->inner) ^ flip;
+			const int64_t value = arg_key(type, args->x, from + i * args->inner, flip);
 
 			cpu_pause_at(args->pause, i, ARG_PAUSE_ROWS);
 			if (args->last ? value >= best : value > best) {
@@ -157,17 +166,20 @@ void CPU_FN(arg)(const struct cpu_arg *args, size_t begin, size_t end)
 			else
 				arg_floats(args, outer, first, last, false, false);
 			break;
+		case CPU_F64:
+			arg_keys(args, CPU_F64, outer, first, last);
+			break;
 		case CPU_I64:
-			arg_ints(args, CPU_I64, outer, first, last);
+			arg_keys(args, CPU_I64, outer, first, last);
 			break;
 		case CPU_I8:
-			arg_ints(args, CPU_I8, outer, first, last);
+			arg_keys(args, CPU_I8, outer, first, last);
 			break;
 		case CPU_U8:
-			arg_ints(args, CPU_U8, outer, first, last);
+			arg_keys(args, CPU_U8, outer, first, last);
 			break;
 		default:
-			arg_ints(args, CPU_I32, outer, first, last);
+			arg_keys(args, CPU_I32, outer, first, last);
 		}
 	}
 }

@@ -138,8 +138,9 @@ static enum cpu_scatter scatter_of(const struct compiler *c)
 {
 	static const uint8_t firsts[] = {
 		[RBK_DTYPE_F32] = CPU_SCATTER_F32, [RBK_DTYPE_F16] = CPU_SCATTER_F32,
-		[RBK_DTYPE_I32] = CPU_SCATTER_I32, [RBK_DTYPE_I64] = CPU_SCATTER_I64,
-		[RBK_DTYPE_I8] = CPU_SCATTER_I8,   [RBK_DTYPE_U8] = CPU_SCATTER_U8,
+		[RBK_DTYPE_F64] = CPU_SCATTER_F64, [RBK_DTYPE_I32] = CPU_SCATTER_I32,
+		[RBK_DTYPE_I64] = CPU_SCATTER_I64, [RBK_DTYPE_I8] = CPU_SCATTER_I8,
+		[RBK_DTYPE_U8] = CPU_SCATTER_U8,
 	};
 	const struct tensor *x = node_in(c, 0);
 	const unsigned int reduction = c->node->params.gather.reduction;

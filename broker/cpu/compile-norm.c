@@ -25,6 +25,7 @@ int compile_layer_norm(struct compiler *c)
 	step->args.period = 1;
 	step->args.scale_each = !is_one(scale);
 	step->args.bias_each = bias && !is_one(bias);
+	step->args.type = node_float_type(node_in(c, 0));
 	step->args.epsilon = c->node->params.norm.epsilon;
 	step->args.rms = c->node->op->kind == OP_RMS_NORM;
 	return 0;
@@ -44,6 +45,7 @@ int compile_group_norm(struct compiler *c)
 	step->len.fixed = step->args.run * (x->dims[1] / groups);
 	step->args.period = groups;
 	step->args.scale_each = step->args.bias_each = step->args.run == 1;
+	step->args.type = node_float_type(node_in(c, 0));
 	step->args.epsilon = c->node->params.norm.epsilon;
 	return 0;
 }
@@ -62,6 +64,7 @@ int compile_batch_norm(struct compiler *c)
 		step->batch = extent_mul(step->batch, (struct cpu_extent){step->args.run, 0});
 		step->args.run = 1;
 	}
+	step->args.type = node_float_type(node_in(c, 0));
 	step->args.epsilon = c->node->params.norm.epsilon;
 	return 0;
 }

@@ -29,7 +29,7 @@ static enum cpu_type type_of(const struct tensor *tensor)
 	case RBK_DTYPE_BOOL:
 		return CPU_U8;
 	default:
-		return CPU_F32;
+		return node_float_type(tensor);
 	}
 }
 
@@ -71,6 +71,7 @@ int compile_lp_norm(struct compiler *c)
 	columns(c, c->node->params.lp_norm.axis);
 	c->step->run = cpu_run_lp_norm;
 	c->step->units = cpu_units_columns;
+	c->step->columns.type = type_of(node_in(c, 0));
 	c->step->columns.l1 = c->node->params.lp_norm.p == 1;
 	return 0;
 }
@@ -79,6 +80,7 @@ int compile_lp_norm(struct compiler *c)
 int compile_softmax(struct compiler *c)
 {
 	columns(c, c->node->params.softmax.axis);
+	c->step->columns.type = type_of(node_in(c, 0));
 	c->step->columns.log = c->node->op->kind == OP_LOG_SOFTMAX;
 	c->step->run = cpu_run_softmax;
 	c->step->units = cpu_units_softmax;

@@ -181,6 +181,12 @@ static inline const struct tensor *node_out(const struct compiler *c, unsigned i
 	return &c->plan->tensors[c->node->out[i]];
 }
 
+/* What kernels that know only floats see of it: float16 is float32 for them. */
+static inline enum cpu_type node_float_type(const struct tensor *tensor)
+{
+	return tensor->dtype == RBK_DTYPE_F64 ? CPU_F64 : CPU_F32;
+}
+
 /* Is it known when the plan is prepared? */
 static inline bool node_in_is_constant(const struct compiler *c, unsigned int i)
 {

@@ -6,7 +6,7 @@
  * A part of kernels.h, which says what holds for every kernel. Indices are a client's: each is
  * loaded once, checked and then used; negative ones count from the end. Where one is out of range,
  * element 0 is read or nothing is written, and the kernel returns false. Elements are moved
- * whatever they are, but for reductions, which know float32 and integers.
+ * whatever they are, but for reductions, which know floats and integers.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -78,7 +78,8 @@ enum cpu_scatter {
 	CPU_SCATTER_4,
 	CPU_SCATTER_8,
 	CPU_SCATTER_F32, /* add; then mul, max, min, here and below */
-	CPU_SCATTER_I32 = CPU_SCATTER_F32 + 4,
+	CPU_SCATTER_F64 = CPU_SCATTER_F32 + 4,
+	CPU_SCATTER_I32 = CPU_SCATTER_F64 + 4,
 	CPU_SCATTER_I64 = CPU_SCATTER_I32 + 4,
 	CPU_SCATTER_I8 = CPU_SCATTER_I64 + 4,
 	CPU_SCATTER_U8 = CPU_SCATTER_I8 + 4,

@@ -18,7 +18,7 @@
 
 enum cpu_type {
 	CPU_F32,
-	CPU_F64,  /* only casts and moves know it */
+	CPU_F64,
 	CPU_F16,  /* only casts and moves know it; all else goes by float32 */
 	CPU_BF16, /* only casts and moves know it */
 	CPU_I32,

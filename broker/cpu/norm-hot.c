@@ -114,8 +114,9 @@ static void norm_row(const struct cpu_norm *args, size_t row)
 	const size_t len = args->len, run = args->run, at = row % args->period;
 	const bool scales = args->scale && args->scale_each;
 	const bool shifts = args->bias && args->bias_each;
-	const float *x = args->x + row * len;
-	float *y = args->y + row * len;
+	const float *scale = args->scale, *bias = args->bias;
+	const float *x = (const float *)args->x + row * len;
+	float *y = (float *)args->y + row * len;
 	float mean = 0, inv;
 	struct norm_map map;
 
@@ -130,23 +131,23 @@ static void norm_row(const struct cpu_norm *args, size_t row)
 	map = (struct norm_map){vf_set(mean), vf_set(inv), 1, 0};
 
 	if (scales && shifts) {
-		norm_write(args->pause, &map, x, y, len, true, args->scale + at * len, true,
-			   args->bias + at * len);
+		norm_write(args->pause, &map, x, y, len, true, scale + at * len, true,
+			   bias + at * len);
 		return;
 	}
 	if (scales) {
-		map.bias = args->bias ? args->bias[at] : 0;
-		norm_write(args->pause, &map, x, y, len, true, args->scale + at * len, false, NULL);
+		map.bias = bias ? bias[at] : 0;
+		norm_write(args->pause, &map, x, y, len, true, scale + at * len, false, NULL);
 		return;
 	}
 	if (shifts) {
-		map.scale = args->scale ? args->scale[at] : 1;
-		norm_write(args->pause, &map, x, y, len, false, NULL, true, args->bias + at * len);
+		map.scale = scale ? scale[at] : 1;
+		norm_write(args->pause, &map, x, y, len, false, NULL, true, bias + at * len);
 		return;
 	}
 	for (size_t i = 0; i < len / run; i++) {
-		map.scale = args->scale ? args->scale[at * (len / run) + i] : 1;
-		map.bias = args->bias ? args->bias[at * (len / run) + i] : 0;
+		map.scale = scale ? scale[at * (len / run) + i] : 1;
+		map.bias = bias ? bias[at * (len / run) + i] : 0;
 		norm_write(args->pause, &map, x + i * run, y + i * run, run, false, NULL, false,
 			   NULL);
 	}
@@ -154,36 +155,46 @@ static void norm_row(const struct cpu_norm *args, size_t row)
 
 void CPU_FN(norm)(const struct cpu_norm *args, size_t begin, size_t end)
 {
+	if (args->type == CPU_F64) {
+		CPU_FN(norm_double)(args, begin, end);
+		return;
+	}
 	for (size_t row = begin; row < end; row++)
 		norm_row(args, row);
 }
 
 static vf batch_norm_inv(const struct cpu_batch_norm *args, size_t c, size_t n)
 {
-	return vf_set(1) / vf_sqrt(vf_load_partial(args->var + c, n) + vf_set(args->epsilon));
+	return vf_set(1) /
+	       vf_sqrt(vf_load_partial((const float *)args->var + c, n) + vf_set(args->epsilon));
 }
 
 void CPU_FN(batch_norm)(const struct cpu_batch_norm *args, size_t begin, size_t end)
 {
+	const float *scale = args->scale, *bias = args->bias, *mean = args->mean;
 	const size_t channels = args->channels, run = args->run;
 
+	if (args->type == CPU_F64) {
+		CPU_FN(batch_norm_double)(args, begin, end);
+		return;
+	}
 	if (run == 1) {
 		for (size_t i = begin; i < end; i++) {
-			const float *x = args->x + i * channels;
-			float *y = args->y + i * channels;
+			const float *x = (const float *)args->x + i * channels;
+			float *y = (float *)args->y + i * channels;
 
 			for (size_t c = 0; c < channels; c += VW) {
 				const size_t n = channels - c < VW ? channels - c : VW;
 				const struct norm_map map = {
-					.mean = vf_load_partial(args->mean + c, n),
+					.mean = vf_load_partial(mean + c, n),
 					.inv = batch_norm_inv(args, c, n),
 				};
 
 				cpu_pause_at(args->pause, c, CPU_PAUSE_ELEMS);
 				vf_store_partial(y + c,
 						 norm_apply(&map, vf_load_partial(x + c, n),
-							    vf_load_partial(args->scale + c, n),
-							    vf_load_partial(args->bias + c, n)),
+							    vf_load_partial(scale + c, n),
+							    vf_load_partial(bias + c, n)),
 						 n);
 			}
 		}
@@ -192,14 +203,14 @@ void CPU_FN(batch_norm)(const struct cpu_batch_norm *args, size_t begin, size_t 
 	for (size_t unit = begin; unit < end; unit++) {
 		const size_t c = unit % channels;
 		const struct norm_map map = {
-			.mean = vf_set(args->mean[c]),
+			.mean = vf_set(mean[c]),
 			.inv = vf_set(batch_norm_inv(args, c, 1)[0]),
-			.scale = args->scale[c],
-			.bias = args->bias[c],
+			.scale = scale[c],
+			.bias = bias[c],
 		};
 
-		norm_write(args->pause, &map, args->x + unit * run, args->y + unit * run, run,
-			   false, NULL, false, NULL);
+		norm_write(args->pause, &map, (const float *)args->x + unit * run,
+			   (float *)args->y + unit * run, run, false, NULL, false, NULL);
 	}
 }
 
@@ -236,14 +247,18 @@ void CPU_FN(lp_norm)(const struct cpu_lp_norm *args, size_t begin, size_t end)
 {
 	const size_t blocks = (args->inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
 
+	if (args->type == CPU_F64) {
+		CPU_FN(lp_norm_double)(args, begin, end);
+		return;
+	}
 	for (size_t unit = begin; unit < end; unit++) {
 		const size_t first = unit % blocks * CPU_COLUMN_BLOCK;
 		const size_t last = first + CPU_COLUMN_BLOCK < args->inner
 					    ? first + CPU_COLUMN_BLOCK
 					    : args->inner;
 		const size_t at = unit / blocks * args->len * args->inner;
-		const float *x = args->x + at;
-		float *y = args->y + at;
+		const float *x = (const float *)args->x + at;
+		float *y = (float *)args->y + at;
 
 		if (args->inner == 1) {
 			const float sum =

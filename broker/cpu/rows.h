@@ -24,11 +24,12 @@ enum { CPU_COLUMN_BLOCK = 64 };
  * index].
  */
 struct cpu_softmax {
-	const float *x;
-	float *y; /* may be x */
+	const void *x;
+	void *y; /* may be x */
 	size_t outer, len, inner;
 	struct cpu_pause *pause;
 	bool log;
+	enum cpu_type type; /* F32, F64, as with all that have no other types */
 };
 
 enum cpu_reduce_kind {
@@ -77,7 +78,10 @@ struct cpu_arg {
 	struct cpu_pause *pause;
 };
 
-/* CumSum over columns as in struct cpu_softmax; y is not x. F32, I32 and I64, which wrap around. */
+/*
+ * CumSum over columns as in struct cpu_softmax; y is not x. F32, F64, I32 and I64; the last two
+ * wrap around.
+ */
 struct cpu_scan {
 	const void *x;
 	void *y;
@@ -94,35 +98,38 @@ struct cpu_scan {
  * one and it is scale[r % period * (len / run) + i / run]. The bias likewise.
  */
 struct cpu_norm {
-	const float *x;
-	float *y;           /* may be x */
-	const float *scale; /* NULL: 1 */
-	const float *bias;  /* NULL: 0 */
-	float *mean;        /* [rows], NULL: not wanted */
-	float *inv_std;     /* [rows] */
+	const void *x;
+	void *y;           /* may be x */
+	const void *scale; /* NULL: 1 */
+	const void *bias;  /* NULL: 0 */
+	float *mean;       /* [rows], NULL: not wanted */
+	float *inv_std;    /* [rows] */
 	size_t rows, len, run, period;
 	bool scale_each, bias_each;
 	float epsilon;
 	bool rms;
+	enum cpu_type type; /* of all but mean and inv_std */
 	struct cpu_pause *pause;
 };
 
 /* BatchNormalization: [batch][channels][run], parameters by channel. */
 struct cpu_batch_norm {
-	const float *x;
-	float *y; /* may be x */
-	const float *scale, *bias, *mean, *var;
+	const void *x;
+	void *y; /* may be x */
+	const void *scale, *bias, *mean, *var;
 	size_t batch, channels, run;
 	float epsilon;
+	enum cpu_type type;
 	struct cpu_pause *pause;
 };
 
 /* LpNormalization over columns as in struct cpu_softmax; a column of zeros stays one. */
 struct cpu_lp_norm {
-	const float *x;
-	float *y; /* may be x */
+	const void *x;
+	void *y; /* may be x */
 	size_t outer, len, inner;
 	bool l1; /* else L2 */
+	enum cpu_type type;
 	struct cpu_pause *pause;
 };
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "cpu/topk-int.h"
+#include "cpu/topk-key.h"
 
 size_t cpu_units_top_k(const struct cpu_step *step, uint32_t count)
 {
@@ -35,8 +35,8 @@ void cpu_run_top_k(const struct cpu_step *step, const struct cpu_frame *frame, s
 		step->kernels->top_k(&args, begin, end);
 		return;
 	}
-	cpu_top_k_int(
-		&(struct cpu_top_k_int){
+	cpu_top_k_key(
+		&(struct cpu_top_k_key){
 			.pause = args.pause,
 			.type = s->type,
 			.x = args.x,
@@ -57,6 +57,7 @@ static struct cpu_softmax softmax_args(const struct cpu_step *step, uint32_t cou
 		.len = cpu_extent_at(&step->columns.len, count),
 		.inner = cpu_extent_at(&step->columns.inner, count),
 		.log = step->columns.log,
+		.type = step->columns.type,
 	};
 }
 
@@ -134,6 +135,7 @@ void cpu_run_lp_norm(const struct cpu_step *step, const struct cpu_frame *frame,
 		.len = cpu_extent_at(&s->len, frame->count),
 		.inner = cpu_extent_at(&s->inner, frame->count),
 		.l1 = s->l1,
+		.type = s->type,
 	};
 
 	step->kernels->lp_norm(&args, begin,

@@ -107,6 +107,7 @@ SCATTER(move_2, uint16_t, u)
 SCATTER(move_4, uint32_t, u)
 SCATTER(move_8, uint64_t, u)
 REDUCTIONS(f32, float, float, LARGER_FLOAT, SMALLER_FLOAT)
+REDUCTIONS(f64, double, double, LARGER_FLOAT, SMALLER_FLOAT)
 REDUCTIONS(i32, int32_t, uint32_t, LARGER, SMALLER)
 REDUCTIONS(i64, int64_t, uint64_t, LARGER, SMALLER)
 REDUCTIONS(i8, int8_t, uint32_t, LARGER, SMALLER)
@@ -118,14 +119,15 @@ REDUCTIONS(u8, uint8_t, uint32_t, LARGER, SMALLER)
 
 cpu_elements_fn *const CPU_FN(scatter_elements)[CPU_SCATTER_COUNT] = {
 	[CPU_SCATTER_BYTE] = move_1,  [CPU_SCATTER_2] = move_2,     [CPU_SCATTER_4] = move_4,
-	[CPU_SCATTER_8] = move_8,     EACH(CPU_SCATTER_F32, f32, ), EACH(CPU_SCATTER_I32, i32, ),
-	EACH(CPU_SCATTER_I64, i64, ), EACH(CPU_SCATTER_I8, i8, ),   EACH(CPU_SCATTER_U8, u8, ),
+	[CPU_SCATTER_8] = move_8,     EACH(CPU_SCATTER_F32, f32, ), EACH(CPU_SCATTER_F64, f64, ),
+	EACH(CPU_SCATTER_I32, i32, ), EACH(CPU_SCATTER_I64, i64, ), EACH(CPU_SCATTER_I8, i8, ),
+	EACH(CPU_SCATTER_U8, u8, ),
 };
 
 cpu_scatter_nd_fn *const CPU_FN(scatter_nd)[CPU_SCATTER_COUNT] = {
 	[CPU_SCATTER_BYTE] = move_1_nd,  [CPU_SCATTER_2] = move_2_nd,
 	[CPU_SCATTER_4] = move_4_nd,     [CPU_SCATTER_8] = move_8_nd,
-	EACH(CPU_SCATTER_F32, f32, _nd), EACH(CPU_SCATTER_I32, i32, _nd),
-	EACH(CPU_SCATTER_I64, i64, _nd), EACH(CPU_SCATTER_I8, i8, _nd),
-	EACH(CPU_SCATTER_U8, u8, _nd),
+	EACH(CPU_SCATTER_F32, f32, _nd), EACH(CPU_SCATTER_F64, f64, _nd),
+	EACH(CPU_SCATTER_I32, i32, _nd), EACH(CPU_SCATTER_I64, i64, _nd),
+	EACH(CPU_SCATTER_I8, i8, _nd),   EACH(CPU_SCATTER_U8, u8, _nd),
 };

@@ -138,20 +138,24 @@ VEC_INLINE void softmax_units(const struct cpu_softmax *args, size_t begin, size
 					    ? first + CPU_COLUMN_BLOCK
 					    : args->inner;
 		const size_t at = unit / blocks * args->len * args->inner;
+		const float *x = (const float *)args->x + at;
+		float *y = (float *)args->y + at;
 
 		if (args->inner == 1) {
-			softmax_row(args->pause, args->x + at, args->y + at, args->len, is_log);
+			softmax_row(args->pause, x, y, args->len, is_log);
 			continue;
 		}
 		for (size_t j = first; j < last; j += VW)
-			softmax_columns(args->pause, args->x + at + j, args->y + at + j, args->len,
-					args->inner, last - j < VW ? last - j : VW, is_log);
+			softmax_columns(args->pause, x + j, y + j, args->len, args->inner,
+					last - j < VW ? last - j : VW, is_log);
 	}
 }
 
 void CPU_FN(softmax)(const struct cpu_softmax *args, size_t begin, size_t end)
 {
-	if (args->log)
+	if (args->type == CPU_F64)
+		CPU_FN(softmax_double)(args, begin, end);
+	else if (args->log)
 		softmax_units(args, begin, end, true);
 	else
 		softmax_units(args, begin, end, false);

@@ -6,7 +6,8 @@
  * GroupNormalization-21 over a channel or some of them, BatchNormalization-15 with given mean and
  * variance (so without the attributes and outputs of training). Scale and bias have either the
  * shape of what is normalised, or one element; those by channel have one for each. What ONNX calls
- * stash_type is always float32.
+ * stash_type is always float32: of float64, mean and inverse deviation are rounded to it at the
+ * end.
  */
 #include "shm/operators/op-call.h"
 #include "shm/operators/op-rows.h"
@@ -197,7 +198,7 @@ const struct op op_layer_norm = {
 	.max_in = 3,
 	.min_out = 1,
 	.max_out = 3,
-	.classes = {{'T', OP_FLOATS, OP_FLOATS}, {'U', OP_FLOAT32, OP_FLOAT32}},
+	.classes = {{'T', OP_FLOATS | OP_FLOAT64, OP_FLOATS}, {'U', OP_FLOAT32, OP_FLOAT32}},
 	.in_classes = "T",
 	.out_classes = "TU",
 	.data_independent = true,
@@ -217,7 +218,7 @@ const struct op op_layer_norm = {
 		.max_in = inputs,                                                        \
 		.min_out = 1,                                                            \
 		.max_out = 1,                                                            \
-		.classes = {{'T', OP_FLOATS, OP_FLOATS}},                                \
+		.classes = {{'T', OP_FLOATS | OP_FLOAT64, OP_FLOATS}},                   \
 		.in_classes = "T",                                                       \
 		.out_classes = "T",                                                      \
 		.data_independent = true,                                                \

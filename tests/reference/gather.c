@@ -160,6 +160,15 @@ static void update(const struct view *u, unsigned int reduction, const void *fro
 		     : isnan(a) || isnan(b)        ? NAN
 		     : reduction == OP_SCATTER_MAX ? fmaxf(a, b)
 						   : fminf(a, b);
+	} else if (u->dtype == RBK_DTYPE_F64) {
+		const double a = *(const double *)to, b = *(const double *)from;
+		double *y = to;
+
+		*y = reduction == OP_SCATTER_ADD   ? a + b
+		     : reduction == OP_SCATTER_MUL ? a * b
+		     : isnan(a) || isnan(b)        ? NAN
+		     : reduction == OP_SCATTER_MAX ? fmax(a, b)
+						   : fmin(a, b);
 	} else {
 		const int64_t a = integer(u->dtype, to), b = integer(u->dtype, from);
 		const int64_t y = reduction == OP_SCATTER_ADD ? (int64_t)((uint64_t)a + (uint64_t)b)

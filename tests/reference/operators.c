@@ -140,22 +140,6 @@ static void run_gemm(const union op_params *params, const struct array *a, const
 	}
 }
 
-static void run_softmax(const union op_params *params, const struct array *x, float *out)
-{
-	unsigned int axis = params->softmax.axis;
-
-	for (uint64_t i = 0; i < n_elems(x); i++) {
-		struct coords from = coords_of(x, i);
-		double value = at(x, &from), max = -INFINITY, sum = 0;
-
-		for (from.at[axis] = 0; from.at[axis] < x->dims[axis]; from.at[axis]++)
-			max = fmax(max, at(x, &from));
-		for (from.at[axis] = 0; from.at[axis] < x->dims[axis]; from.at[axis]++)
-			sum += exp(at(x, &from) - max);
-		out[i] = (float)(exp(value - max) / sum);
-	}
-}
-
 void reference_node(const struct plan *plan, const struct node *node, uint32_t count,
 		    const void *const *in, void *const *out)
 {
@@ -176,9 +160,6 @@ void reference_node(const struct plan *plan, const struct node *node, uint32_t c
 	case OP_GEMM:
 		run_gemm(&node->params, &inputs[0], &inputs[1], in[2] ? &inputs[2] : NULL, &y,
 			 out[0]);
-		return;
-	case OP_SOFTMAX:
-		run_softmax(&node->params, &inputs[0], out[0]);
 		return;
 	case OP_RESHAPE:
 		memcpy(out[0], in[0], n_elems(&y) * dtype_bytes(plan->tensors[node->in[0]].dtype));

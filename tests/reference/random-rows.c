@@ -9,7 +9,8 @@ struct random {
 	uint64_t *state;
 	struct describe *d;
 	bool dynamic;
-	bool half; /* what is float32 is to become float16 */
+	/* What is float32 is to become this one. */
+	enum rbk_dtype floats;
 };
 
 static uint32_t pick(struct random *r, uint32_t from, uint32_t to)
@@ -27,12 +28,11 @@ static void pick_dims(struct random *r, unsigned int rank, uint32_t *dims, uint3
 		dims[0] = DESCRIBE_COUNT;
 }
 
-/* Once, if at all: what is described later keeps its type. */
-static void halve(struct random *r)
+/* What is described later keeps its type. */
+static void settle_floats(struct random *r)
 {
-	if (r->half)
-		describe_halve(r->d);
-	r->half = false;
+	describe_floats(r->d, r->floats);
+	r->floats = RBK_DTYPE_F32;
 }
 
 static void output(struct random *r, const char *name, enum rbk_dtype dtype)
@@ -50,7 +50,7 @@ static enum rbk_dtype pick_type(struct random *r, const char *op)
 	const bool is_arg = !strncmp(op, "Arg", 3) || !strcmp(op, "TopK");
 	const bool orders = !strcmp(op, "ReduceMax") || !strcmp(op, "ReduceMin");
 
-	if (pick(r, 0, 1) || !(adds || is_arg || orders))
+	if (r->floats == RBK_DTYPE_F64 || pick(r, 0, 1) || !(adds || is_arg || orders))
 		return RBK_DTYPE_F32;
 	return types[pick(r, 0, adds ? 1 : is_arg ? 3 : 4)];
 }
@@ -60,7 +60,7 @@ static void reduction(struct random *r, const char *op)
 	const enum rbk_dtype type = pick_type(r, op);
 	const unsigned int rank = pick(r, 1, 5);
 	const uint32_t mask = pick(r, 0, (1u << rank) - 1);
-	const bool positive = !strcmp(op, "ReduceLogSum");
+	const bool positive = !strcmp(op, "ReduceLogSum") && r->floats != RBK_DTYPE_F64;
 	unsigned int n = 0;
 	uint32_t dims[8];
 	int64_t axes[8];
@@ -142,7 +142,7 @@ static void layer_norm(struct random *r, const char *op)
 		describe_input(r->d, "bias", rank - axis, dims + axis);
 	output(r, "y", RBK_DTYPE_F32);
 	/* Statistics are float32 whatever the rest is. */
-	halve(r);
+	settle_floats(r);
 	if (stats) {
 		output(r, "mean", RBK_DTYPE_F32);
 		output(r, "inv", RBK_DTYPE_F32);
@@ -209,7 +209,7 @@ static void attention(struct random *r, const char *op)
 	const uint32_t size = pick(r, 1, largest), v_size = pick(r, 1, largest);
 	const uint32_t total = kv_len + (past ? before : 0);
 	const bool presents = pick(r, 0, 1), qk = pick(r, 0, 1);
-	const enum rbk_dtype type = r->half ? RBK_DTYPE_F16 : RBK_DTYPE_F32;
+	const enum rbk_dtype type = r->floats;
 	const enum rbk_dtype mask_type = types[pick(r, 0, 2)];
 	char out[64] = "y";
 
@@ -226,7 +226,7 @@ static void attention(struct random *r, const char *op)
 		describe_input(r->d, "pk", DESCRIBE_DIMS(batch, kv_heads, before, size));
 		describe_input(r->d, "pv", DESCRIBE_DIMS(batch, kv_heads, before, v_size));
 	}
-	halve(r);
+	settle_floats(r);
 	switch (mask ? pick(r, 0, 3) : 4) {
 	case 0:
 		describe_tensor(r->d, "mask", RBK_TENSOR_INPUT, mask_type, 0,
@@ -273,7 +273,8 @@ static void attention(struct random *r, const char *op)
 		describe_attr_float(r->d, "scale", 0.3f);
 }
 
-struct plan *random_rows(uint64_t *state, unsigned int round, uint32_t max_count)
+static struct plan *random_plan(uint64_t *state, unsigned int which, bool dynamic,
+				uint32_t max_count, bool is_double)
 {
 	static const struct {
 		const char *op;
@@ -293,6 +294,7 @@ struct plan *random_rows(uint64_t *state, unsigned int round, uint32_t max_count
 		{"ArgMin", along_axis},
 		{"TopK", top_k},
 		{"CumSum", along_axis},
+		{"Softmax", along_axis},
 		{"LogSoftmax", along_axis},
 		{"LpNormalization", along_axis},
 		{"LayerNormalization", layer_norm},
@@ -303,12 +305,24 @@ struct plan *random_rows(uint64_t *state, unsigned int round, uint32_t max_count
 		{"RotaryEmbedding", rotary},
 		{"Attention", attention},
 	};
-	const unsigned int which = round % RANDOM_ROWS_OPERATORS;
-	struct random r = {.state = state, .dynamic = round / RANDOM_ROWS_OPERATORS & 1};
+	struct random r = {.state = state, .dynamic = dynamic, .floats = RBK_DTYPE_F64};
 
-	r.d = describe_new(operators[which].op, r.dynamic ? max_count : 1);
-	r.half = pick(&r, 0, 3) == 0;
+	r.d = describe_new(operators[which].op, dynamic ? max_count : 1);
+	if (!is_double)
+		r.floats = pick(&r, 0, 3) == 0 ? RBK_DTYPE_F16 : RBK_DTYPE_F32;
 	operators[which].describe(&r, operators[which].op);
-	halve(&r);
+	settle_floats(&r);
 	return reference_plan(r.d, NULL);
+}
+
+struct plan *random_rows(uint64_t *state, unsigned int round, uint32_t max_count)
+{
+	return random_plan(state, round % RANDOM_ROWS_OPERATORS, round / RANDOM_ROWS_OPERATORS & 1,
+			   max_count, false);
+}
+
+struct plan *random_rows_double(uint64_t *state, unsigned int round, uint32_t max_count)
+{
+	return random_plan(state, round % RANDOM_ROWS_DOUBLE, round / RANDOM_ROWS_DOUBLE & 1,
+			   max_count, true);
 }

@@ -2,8 +2,9 @@
 /*
  * The plain reference: operators along rows
  *
- * Reductions, ArgMax, TopK, CumSum, normalisations, RotaryEmbedding and Attention as their
- * definitions read, in double precision; integers exactly.
+ * Reductions, ArgMax, TopK, CumSum, Softmax, normalisations, RotaryEmbedding and Attention as their
+ * definitions read, in double precision, with sums that are more precise than that; integers
+ * exactly.
  */
 #include <assert.h>
 #include <math.h>
@@ -54,6 +55,8 @@ static double at(const struct view *view, uint64_t i)
 	switch (view->dtype) {
 	case RBK_DTYPE_F32:
 		return (double)((const float *)view->data)[i];
+	case RBK_DTYPE_F64:
+		return ((const double *)view->data)[i];
 	case RBK_DTYPE_I32:
 		return ((const int32_t *)view->data)[i];
 	case RBK_DTYPE_I64:
@@ -63,6 +66,19 @@ static double at(const struct view *view, uint64_t i)
 	default:
 		return ((const uint8_t *)view->data)[i];
 	}
+}
+
+static bool is_float(uint8_t dtype)
+{
+	return dtype == RBK_DTYPE_F32 || dtype == RBK_DTYPE_F64;
+}
+
+static void put(uint8_t dtype, void *out, uint64_t i, long double value)
+{
+	if (dtype == RBK_DTYPE_F64)
+		((double *)out)[i] = (double)value;
+	else
+		((float *)out)[i] = (float)value;
 }
 
 static int64_t int_at(const struct view *view, uint64_t i)
@@ -93,44 +109,45 @@ static double better(double a, double b, bool larger)
 	return larger ? fmax(a, b) : fmin(a, b);
 }
 
-static double reduce_start(enum op_kind kind)
+static long double reduce_start(enum op_kind kind)
 {
 	if (kind == OP_REDUCE_MAX)
 		return -INFINITY;
 	return kind == OP_REDUCE_MIN ? INFINITY : kind == OP_REDUCE_PROD;
 }
 
-static double reduce_term(enum op_kind kind, double acc, double x, double most)
+static long double reduce_term(enum op_kind kind, long double acc, long double x, long double most)
 {
 	switch (kind) {
 	case OP_REDUCE_SUM_SQUARE:
 	case OP_REDUCE_L2:
 		return acc + x * x;
 	case OP_REDUCE_L1:
-		return acc + fabs(x);
+		return acc + fabsl(x);
 	case OP_REDUCE_LOG_SUM_EXP:
-		return acc + exp(x - most);
+		return acc + expl(x - most);
 	case OP_REDUCE_PROD:
 		return acc * x;
 	case OP_REDUCE_MAX:
 	case OP_REDUCE_MIN:
-		return better(acc, x, kind == OP_REDUCE_MAX);
+		return better((double)acc, (double)x, kind == OP_REDUCE_MAX);
 	default:
 		return acc + x;
 	}
 }
 
-static double reduce_finish(enum op_kind kind, double acc, double most, double n)
+static long double reduce_finish(enum op_kind kind, long double acc, long double most,
+				 long double n)
 {
 	switch (kind) {
 	case OP_REDUCE_MEAN:
 		return acc / n;
 	case OP_REDUCE_L2:
-		return sqrt(acc);
+		return sqrtl(acc);
 	case OP_REDUCE_LOG_SUM:
-		return log(acc);
+		return logl(acc);
 	case OP_REDUCE_LOG_SUM_EXP:
-		return isfinite(most) ? log(acc) + most : most;
+		return isfinite(most) ? logl(acc) + most : most;
 	default:
 		return acc;
 	}
@@ -150,12 +167,13 @@ static uint64_t reduced_to(const struct view *x, uint8_t axes, uint64_t i)
 }
 
 static void run_reduce_floats(const struct node *node, const struct view *x, const struct view *y,
-			      float *out)
+			      void *out)
 {
 	const enum op_kind kind = node->op->kind;
 	const uint8_t axes = node->params.reduce.axes;
 	const uint64_t n = elems(y);
-	double *acc = reference_alloc(n * sizeof(*acc)), *most = reference_alloc(n * sizeof(*most));
+	long double *acc = reference_alloc(n * sizeof(*acc));
+	double *most = reference_alloc(n * sizeof(*most));
 	double terms = 1;
 
 	for (unsigned int d = 0; d < x->rank; d++)
@@ -175,7 +193,7 @@ static void run_reduce_floats(const struct node *node, const struct view *x, con
 		acc[to] = reduce_term(kind, acc[to], at(x, i), most[to]);
 	}
 	for (uint64_t i = 0; i < n; i++)
-		out[i] = (float)reduce_finish(kind, acc[i], most[i], terms);
+		put(x->dtype, out, i, reduce_finish(kind, acc[i], most[i], terms));
 	free(acc);
 	free(most);
 }
@@ -267,7 +285,7 @@ static bool top_k_before(const struct view *x, struct column c, bool largest, ui
 	const double a = at(x, c.base + i * c.step), b = at(x, c.base + j * c.step);
 	int64_t whole_a, whole_b;
 
-	if (x->dtype == RBK_DTYPE_F32) {
+	if (is_float(x->dtype)) {
 		if (isnan(a) || isnan(b))
 			return isnan(a) == isnan(b) ? i < j : isnan(b);
 		if (a != b)
@@ -299,9 +317,8 @@ static void run_top_k(const struct node *node, const struct view *x, const struc
 			if (position >= to.n)
 				continue;
 			at_y = to.base + position * to.step;
-			if (x->dtype == RBK_DTYPE_F32)
-				((float *)values)[at_y] =
-					((const float *)x->data)[from.base + j * from.step];
+			if (is_float(x->dtype))
+				put(x->dtype, values, at_y, at(x, from.base + j * from.step));
 			else
 				put_int(x->dtype, values, at_y,
 					int_at(x, from.base + j * from.step));
@@ -315,57 +332,62 @@ static void run_cum_sum(const struct node *node, const struct view *x, void *out
 	for (uint64_t i = 0; i < n_columns(x, node->params.cum_sum.axis); i++) {
 		const struct column c = column_of(x, node->params.cum_sum.axis, i);
 		uint64_t int_sum = 0;
-		double sum = 0;
+		long double sum = 0;
 
 		for (uint64_t j = 0; j < c.n; j++) {
 			const uint64_t to =
 				c.base + (node->params.cum_sum.reverse ? c.n - 1 - j : j) * c.step;
 
-			if (node->params.cum_sum.exclusive && x->dtype == RBK_DTYPE_F32)
-				((float *)out)[to] = (float)sum;
+			if (node->params.cum_sum.exclusive && is_float(x->dtype))
+				put(x->dtype, out, to, sum);
 			else if (node->params.cum_sum.exclusive)
 				put_int(x->dtype, out, to, (int64_t)int_sum);
 			sum += at(x, to);
-			int_sum += x->dtype == RBK_DTYPE_F32 ? 0 : (uint64_t)int_at(x, to);
-			if (!node->params.cum_sum.exclusive && x->dtype == RBK_DTYPE_F32)
-				((float *)out)[to] = (float)sum;
+			int_sum += is_float(x->dtype) ? 0 : (uint64_t)int_at(x, to);
+			if (!node->params.cum_sum.exclusive && is_float(x->dtype))
+				put(x->dtype, out, to, sum);
 			else if (!node->params.cum_sum.exclusive)
 				put_int(x->dtype, out, to, (int64_t)int_sum);
 		}
 	}
 }
 
-static void run_log_softmax(const struct node *node, const struct view *x, float *out)
+/* Softmax, LogSoftmax */
+static void run_softmax(const struct node *node, const struct view *x, void *out)
 {
 	for (uint64_t i = 0; i < n_columns(x, node->params.softmax.axis); i++) {
 		const struct column c = column_of(x, node->params.softmax.axis, i);
-		double most = -INFINITY, sum = 0;
+		double most = -INFINITY;
+		long double sum = 0;
 
 		for (uint64_t j = 0; j < c.n; j++)
 			most = fmax(most, at(x, c.base + j * c.step));
 		for (uint64_t j = 0; j < c.n; j++)
-			sum += exp(at(x, c.base + j * c.step) - most);
-		for (uint64_t j = 0; j < c.n; j++)
-			out[c.base + j * c.step] =
-				(float)(at(x, c.base + j * c.step) - most - log(sum));
+			sum += expl((long double)at(x, c.base + j * c.step) - most);
+		for (uint64_t j = 0; j < c.n; j++) {
+			const long double d = (long double)at(x, c.base + j * c.step) - most;
+
+			put(x->dtype, out, c.base + j * c.step,
+			    node->op->kind == OP_SOFTMAX ? expl(d) / sum : d - logl(sum));
+		}
 	}
 }
 
-static void run_lp_norm(const struct node *node, const struct view *x, float *out)
+static void run_lp_norm(const struct node *node, const struct view *x, void *out)
 {
 	for (uint64_t i = 0; i < n_columns(x, node->params.lp_norm.axis); i++) {
 		const struct column c = column_of(x, node->params.lp_norm.axis, i);
-		double sum = 0;
+		long double sum = 0;
 
 		for (uint64_t j = 0; j < c.n; j++) {
-			const double value = at(x, c.base + j * c.step);
+			const long double value = at(x, c.base + j * c.step);
 
-			sum += node->params.lp_norm.p == 1 ? fabs(value) : value * value;
+			sum += node->params.lp_norm.p == 1 ? fabsl(value) : value * value;
 		}
-		sum = node->params.lp_norm.p == 1 ? sum : sqrt(sum);
+		sum = node->params.lp_norm.p == 1 ? sum : sqrtl(sum);
 		for (uint64_t j = 0; j < c.n; j++)
-			out[c.base + j * c.step] =
-				(float)(sum == 0 ? 0 : at(x, c.base + j * c.step) / sum);
+			put(x->dtype, out, c.base + j * c.step,
+			    sum == 0 ? 0 : at(x, c.base + j * c.step) / sum);
 	}
 }
 
@@ -378,16 +400,16 @@ static double one_of(const struct view *view, uint64_t i, double fallback)
 }
 
 static void normalise(const struct view *x, uint64_t first, uint64_t len, bool rms, double epsilon,
-		      double *ret_mean, double *ret_inv)
+		      long double *ret_mean, long double *ret_inv)
 {
-	double mean = 0, var = 0;
+	long double mean = 0, var = 0;
 
 	for (uint64_t i = 0; i < len && !rms; i++)
-		mean += at(x, first + i) / (double)len;
+		mean += at(x, first + i) / (long double)len;
 	for (uint64_t i = 0; i < len; i++)
-		var += (at(x, first + i) - mean) * (at(x, first + i) - mean) / (double)len;
+		var += (at(x, first + i) - mean) * (at(x, first + i) - mean) / (long double)len;
 	*ret_mean = mean;
-	*ret_inv = 1 / sqrt(var + epsilon);
+	*ret_inv = 1 / sqrtl(var + epsilon);
 }
 
 static void run_layer_norm(const struct node *node, const struct view in[3], void *const *out)
@@ -395,15 +417,15 @@ static void run_layer_norm(const struct node *node, const struct view in[3], voi
 	const struct view *x = &in[0];
 	const uint64_t len = range(x, node->params.norm.axis, x->rank);
 	const uint64_t rows = range(x, 0, node->params.norm.axis);
-	double mean, inv;
+	long double mean, inv;
 
 	for (uint64_t row = 0; row < rows; row++) {
 		normalise(x, row * len, len, node->op->kind == OP_RMS_NORM,
 			  (double)node->params.norm.epsilon, &mean, &inv);
 		for (uint64_t i = 0; i < len; i++)
-			((float *)out[0])[row * len + i] =
-				(float)((at(x, row * len + i) - mean) * inv * one_of(&in[1], i, 1) +
-					one_of(&in[2], i, 0));
+			put(x->dtype, out[0], row * len + i,
+			    (at(x, row * len + i) - mean) * inv * one_of(&in[1], i, 1) +
+				    one_of(&in[2], i, 0));
 		if (node->n_out > 1 && out[1])
 			((float *)out[1])[row] = (float)mean;
 		if (node->n_out > 2 && out[2])
@@ -411,26 +433,25 @@ static void run_layer_norm(const struct node *node, const struct view in[3], voi
 	}
 }
 
-static void run_group_norm(const struct node *node, const struct view in[3], float *out)
+static void run_group_norm(const struct node *node, const struct view in[3], void *out)
 {
 	const struct view *x = &in[0];
 	const uint64_t spatial = range(x, 2, x->rank), groups = node->params.norm.groups;
 	const uint64_t len = x->dims[1] / groups * spatial;
-	double mean, inv;
+	long double mean, inv;
 
 	for (uint64_t row = 0; row < x->dims[0] * groups; row++) {
 		normalise(x, row * len, len, false, (double)node->params.norm.epsilon, &mean, &inv);
 		for (uint64_t i = 0; i < len; i++) {
 			const uint64_t c = (row * len + i) / spatial % x->dims[1];
 
-			out[row * len + i] =
-				(float)((at(x, row * len + i) - mean) * inv * at(&in[1], c) +
-					at(&in[2], c));
+			put(x->dtype, out, row * len + i,
+			    (at(x, row * len + i) - mean) * inv * at(&in[1], c) + at(&in[2], c));
 		}
 	}
 }
 
-static void run_batch_norm(const struct node *node, const struct view in[5], float *out)
+static void run_batch_norm(const struct node *node, const struct view in[5], void *out)
 {
 	const struct view *x = &in[0];
 	const uint64_t spatial = range(x, 2, x->rank);
@@ -438,10 +459,11 @@ static void run_batch_norm(const struct node *node, const struct view in[5], flo
 	for (uint64_t i = 0; i < elems(x); i++) {
 		const uint64_t c = i / spatial % x->dims[1];
 
-		out[i] = (float)((at(x, i) - at(&in[3], c)) /
-					 sqrt(at(&in[4], c) + (double)node->params.norm.epsilon) *
-					 at(&in[1], c) +
-				 at(&in[2], c));
+		put(x->dtype, out, i,
+		    (at(x, i) - at(&in[3], c)) /
+				    sqrtl(at(&in[4], c) + (long double)node->params.norm.epsilon) *
+				    at(&in[1], c) +
+			    at(&in[2], c));
 	}
 }
 
@@ -625,7 +647,7 @@ bool reference_rows(const struct plan *plan, const struct node *node, uint32_t c
 	case OP_REDUCE_PROD:
 	case OP_REDUCE_MAX:
 	case OP_REDUCE_MIN:
-		if (views[0].dtype == RBK_DTYPE_F32)
+		if (is_float(views[0].dtype))
 			run_reduce_floats(node, &views[0], &y, out[0]);
 		else
 			run_reduce_ints(node, &views[0], &y, out[0]);
@@ -640,8 +662,9 @@ bool reference_rows(const struct plan *plan, const struct node *node, uint32_t c
 	case OP_CUM_SUM:
 		run_cum_sum(node, &views[0], out[0]);
 		return true;
+	case OP_SOFTMAX:
 	case OP_LOG_SOFTMAX:
-		run_log_softmax(node, &views[0], out[0]);
+		run_softmax(node, &views[0], out[0]);
 		return true;
 	case OP_LAYER_NORM:
 	case OP_RMS_NORM:

@@ -192,13 +192,18 @@ static uint16_t add_edges(struct describe *describe, const char *names)
 	}
 }
 
-void describe_halve(struct describe *describe)
+void describe_floats(struct describe *describe, enum rbk_dtype dtype)
 {
 	struct rbk_plan_tensor *tensors = (struct rbk_plan_tensor *)describe->tensors.data;
 
 	for (unsigned int i = 0; i < describe->header.n_tensors; i++)
 		if (tensors[i].dtype == RBK_DTYPE_F32)
-			tensors[i].dtype = RBK_DTYPE_F16;
+			tensors[i].dtype = (uint8_t)dtype;
+}
+
+void describe_halve(struct describe *describe)
+{
+	describe_floats(describe, RBK_DTYPE_F16);
 }
 
 void describe_node(struct describe *describe, const char *op, const char *name, const char *in,

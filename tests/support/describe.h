@@ -66,7 +66,8 @@ unsigned int describe_inferred(struct describe *describe, const char *name,
 /* A float scratch tensor whose shape is inferred. */
 unsigned int describe_scratch(struct describe *describe, const char *name);
 
-/* Makes every float tensor so far one of float16. */
+/* Makes every float tensor so far one of another type of floats; of float16. */
+void describe_floats(struct describe *describe, enum rbk_dtype dtype);
 void describe_halve(struct describe *describe);
 
 /*

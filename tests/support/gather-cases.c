@@ -42,8 +42,9 @@ static void add_reduction(const struct inputs *in, unsigned int round)
 {
 	static const char *const names[] = {"none", "add", "mul", "max", "min"};
 
-	describe_attr_string(in->d, "reduction",
-			     OP_NUMBERS & OP_TYPE(in->dtype) ? names[round % 5] : "none");
+	const bool computes = (OP_NUMBERS | OP_FLOAT64) & OP_TYPE(in->dtype);
+
+	describe_attr_string(in->d, "reduction", computes ? names[round % 5] : "none");
 }
 
 static void describe_gather(const struct inputs *in, const struct op *op, bool is_dynamic,

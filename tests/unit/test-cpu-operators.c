@@ -783,6 +783,33 @@ static void test_rows__random(void **state)
 	}
 }
 
+/* What float64 can be, besides ordinary. Products would leave its range with the last one. */
+static void add_edges(const struct plan *plan, struct reference_buffers *buffers)
+{
+	static const double edges[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 0x1p300};
+	const bool multiplies = plan->nodes[0].op->kind == OP_REDUCE_PROD;
+	double *x = buffers->bindings[0];
+
+	for (size_t n = buffers->bytes[0] / sizeof(*x), i = 0; i < 1 + n / 50; i++)
+		x[pick(0, (uint32_t)n - 1)] = edges[pick(0, multiplies ? 4 : 5)];
+}
+
+static void test_rows__random_float64(void **state)
+{
+	for (unsigned int round = 0; round < 24 * RANDOM_ROWS_DOUBLE; round++) {
+		struct plan *plan = random_rows_double(&seed, round, MAX_COUNT);
+		const uint32_t count = plan->max_count == 1 ? 1 : pick(1, MAX_COUNT);
+		struct reference_buffers data;
+
+		reference_buffers_init(&data, plan, count, pick(1, 1000));
+		if (round / RANDOM_ROWS_DOUBLE % 3 == 2)
+			add_edges(plan, &data);
+		check_plan(plan, 2e-5, &data, count);
+		reference_buffers_deinit(&data);
+		plan_free(plan);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -802,6 +829,7 @@ int main(void)
 		cmocka_unit_test(test_softmax__special_values),
 		cmocka_unit_test(test_reduce_sum__axes),
 		cmocka_unit_test(test_rows__random),
+		cmocka_unit_test(test_rows__random_float64),
 		cmocka_unit_test(test_transpose__perms),
 		cmocka_unit_test(test_conv__windows),
 		cmocka_unit_test(test_conv__large),

@@ -570,10 +570,10 @@ static void test_batch_norm__channels(void **state)
 		for (size_t i = 0; i < n; i++) {
 			const size_t c = i / args.run % args.channels;
 
-			want[i] = (float)(((double)x.data[i] - (double)args.mean[c]) /
-						  sqrt((double)args.var[c] + 1e-5) *
-						  (double)args.scale[c] +
-					  (double)args.bias[c]);
+			want[i] = (float)(((double)x.data[i] - (double)params[2].data[c]) /
+						  sqrt((double)params[3].data[c] + 1e-5) *
+						  (double)params[0].data[c] +
+					  (double)params[1].data[c]);
 		}
 		check_levels("batch norm",
 			     (struct call){.run = run_batch_norm,

@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * TopK of integers
+ * TopK of integers and float64
  *
  * As in topk-hot.c the k best so far are a heap in the output itself, the worst of them at the
- * root, and an element that is no better than that is passed over. The smallest are the largest of
- * what has all bits inverted.
+ * root, and an element that is no better than that is passed over. Compared are keys of 64 bits,
+ * which for integers are their values. The smallest are the largest of what has all bits inverted.
  *
  * The output may be memory that its owner changes meanwhile. Nothing read back from it is used as a
  * position.
  */
-#include "cpu/topk-int.h"
+#include "cpu/topk-key.h"
+
+#include <string.h>
+
+#include "cpu/double-key.h"
 
 /* Elements between two looks for others. */
 enum { PAUSE_ELEMS = 1 << 12 };
 
-/* What is compared, and where it was. */
+/* What is compared, the element itself, and where it was. */
 struct entry {
 	int64_t key;
+	int64_t value; /* its bits, where it is of 64 */
 	int64_t index;
 };
 
@@ -29,44 +34,61 @@ struct heap {
 	int64_t flip;
 };
 
-static int64_t load_key(enum cpu_type type, const void *x, size_t i, int64_t flip)
+static struct entry load_entry(enum cpu_type type, const void *x, size_t i, int64_t flip,
+			       int64_t index)
 {
+	struct entry entry = {.index = index};
+	double number;
+
 	switch (type) {
+	case CPU_F64:
+		number = ((const double *)x)[i];
+		memcpy(&entry.value, &number, sizeof(number));
+		/* It comes last, whether the largest or the smallest are wanted. */
+		entry.key = double_key(number, flip, INT64_MIN);
+		return entry;
 	case CPU_I64:
-		return ((const int64_t *)x)[i] ^ flip;
+		entry.value = ((const int64_t *)x)[i];
+		break;
 	case CPU_I8:
-		return ((const int8_t *)x)[i] ^ flip;
+		entry.value = ((const int8_t *)x)[i];
+		break;
 	case CPU_U8:
-		return ((const uint8_t *)x)[i] ^ flip;
+		entry.value = ((const uint8_t *)x)[i];
+		break;
 	default:
-		return ((const int32_t *)x)[i] ^ flip;
+		entry.value = ((const int32_t *)x)[i];
 	}
+	entry.key = entry.value ^ flip;
+	return entry;
 }
 
 static struct entry heap_get(const struct heap *heap, size_t at)
 {
 	const size_t i = heap->first + at * heap->stride;
 
-	return (struct entry){load_key(heap->type, heap->values, i, heap->flip), heap->indices[i]};
+	return load_entry(heap->type, heap->values, i, heap->flip, heap->indices[i]);
 }
 
 static void heap_put(const struct heap *heap, size_t at, struct entry entry)
 {
 	const size_t i = heap->first + at * heap->stride;
-	const int64_t value = entry.key ^ heap->flip;
 
 	switch (heap->type) {
+	case CPU_F64:
+		memcpy((double *)heap->values + i, &entry.value, sizeof(double));
+		break;
 	case CPU_I64:
-		((int64_t *)heap->values)[i] = value;
+		((int64_t *)heap->values)[i] = entry.value;
 		break;
 	case CPU_I8:
-		((int8_t *)heap->values)[i] = (int8_t)value;
+		((int8_t *)heap->values)[i] = (int8_t)entry.value;
 		break;
 	case CPU_U8:
-		((uint8_t *)heap->values)[i] = (uint8_t)value;
+		((uint8_t *)heap->values)[i] = (uint8_t)entry.value;
 		break;
 	default:
-		((int32_t *)heap->values)[i] = (int32_t)value;
+		((int32_t *)heap->values)[i] = (int32_t)entry.value;
 	}
 	heap->indices[i] = entry.index;
 }
@@ -115,7 +137,7 @@ static void heap_push(const struct heap *heap, size_t n, struct entry entry)
 	heap_put(heap, at, entry);
 }
 
-static void top_k_column(const struct cpu_top_k_int *args, size_t outer, size_t inner)
+static void top_k_column(const struct cpu_top_k_key *args, size_t outer, size_t inner)
 {
 	const size_t first = outer * args->len * args->inner + inner;
 	const struct heap heap = {
@@ -129,9 +151,8 @@ static void top_k_column(const struct cpu_top_k_int *args, size_t outer, size_t 
 	int64_t worst = 0;
 
 	for (size_t i = 0; i < args->len; i++) {
-		const struct entry entry = {
-			load_key(args->type, args->x, first + i * args->inner, heap.flip),
-			(int64_t)i};
+		const struct entry entry = load_entry(args->type, args->x, first + i * args->inner,
+						      heap.flip, (int64_t)i);
 
 		cpu_pause_at(args->pause, i, PAUSE_ELEMS);
 		/* Of equal ones the earlier is there already. */
@@ -151,7 +172,7 @@ static void top_k_column(const struct cpu_top_k_int *args, size_t outer, size_t 
 	}
 }
 
-void cpu_top_k_int(const struct cpu_top_k_int *args, size_t begin, size_t end)
+void cpu_top_k_key(const struct cpu_top_k_key *args, size_t begin, size_t end)
 {
 	for (size_t unit = begin; unit < end; unit++)
 		top_k_column(args, unit / args->inner, unit % args->inner);

@@ -1,0 +1,151 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * What kernels of float64 along rows share. Included by the kernel sources only.
+ *
+ * Elements that are summed up, or of which the largest is looked for, are a block: steps of at most
+ * CPU_COLUMN_BLOCK neighbours, each of which belongs to a lane. Neighbouring columns are one lane
+ * each; of a single line, whose elements are adjacent, they are dealt out to DOUBLE_LANES of them,
+ * which are folded at the end in one order. Each lane is a chain that is cut into pieces of
+ * DOUBLE_PIECE steps, whose sums are added up on their own, so that long ones stay exact. All of it
+ * is for the compiler to vectorise; the order does not depend on how it does.
+ */
+#include <math.h>
+
+#include "cpu/kernels.h"
+#include "cpu/vec.h"
+
+enum { DOUBLE_LANES = 16, DOUBLE_PIECE = 256 };
+
+/* Steps of a block between two looks for others: each may miss the cache, or take exponentials. */
+enum { DOUBLE_PAUSE_STEPS = 1 << 9 };
+
+struct double_block {
+	size_t steps, stride; /* elements from one step to the next */
+	size_t n, last;       /* elements of a step, and of the last one */
+	bool is_line;
+};
+
+/* @len elements side by side. */
+VEC_INLINE struct double_block double_line(size_t len)
+{
+	const size_t steps = (len + DOUBLE_LANES - 1) / DOUBLE_LANES;
+
+	return (struct double_block){
+		.steps = steps,
+		.stride = DOUBLE_LANES,
+		.n = DOUBLE_LANES,
+		.last = steps ? len - (steps - 1) * DOUBLE_LANES : 0,
+		.is_line = true,
+	};
+}
+
+/* @n neighbouring columns of @len elements, which are @stride apart. */
+VEC_INLINE struct double_block double_columns(size_t len, size_t stride, size_t n)
+{
+	return (struct double_block){.steps = len, .stride = stride, .n = n, .last = n};
+}
+
+VEC_INLINE size_t double_width(const struct double_block *block, size_t step)
+{
+	return step + 1 == block->steps ? block->last : block->n;
+}
+
+/* What is made of elements, by the kind of reduction; Mean and LogSum are sums. */
+VEC_INLINE double double_start(const enum cpu_reduce_kind kind)
+{
+	if (kind == CPU_REDUCE_MAX)
+		return -(double)INFINITY;
+	if (kind == CPU_REDUCE_MIN)
+		return (double)INFINITY;
+	return kind == CPU_REDUCE_PROD ? 1 : 0;
+}
+
+/* Two partial results. A NaN stays one and wins. */
+VEC_INLINE double double_merge(const enum cpu_reduce_kind kind, double a, double b)
+{
+	if (kind == CPU_REDUCE_MAX)
+		return b > a || b != b ? b : a;
+	if (kind == CPU_REDUCE_MIN)
+		return b < a || b != b ? b : a;
+	return kind == CPU_REDUCE_PROD ? a * b : a + b;
+}
+
+/* One element's part. @shift is taken away where squares or exponentials are added up. */
+VEC_INLINE double double_term(const enum cpu_reduce_kind kind, double x, double shift)
+{
+	switch (kind) {
+	case CPU_REDUCE_SUM_SQUARE:
+	case CPU_REDUCE_L2:
+		return (x - shift) * (x - shift);
+	case CPU_REDUCE_L1:
+		return __builtin_fabs(x);
+	case CPU_REDUCE_LOG_SUM_EXP:
+		return exp(x - shift);
+	default:
+		return x;
+	}
+}
+
+/* Partial results by lane. */
+struct double_sums {
+	double total[CPU_COLUMN_BLOCK], piece[CPU_COLUMN_BLOCK];
+	size_t n_steps; /* of the current pieces */
+};
+
+VEC_INLINE void double_begin(const enum cpu_reduce_kind kind, struct double_sums *sums, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		sums->total[i] = sums->piece[i] = double_start(kind);
+	sums->n_steps = 0;
+}
+
+VEC_INLINE void double_settle(const enum cpu_reduce_kind kind, struct double_sums *sums, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		sums->total[i] = double_merge(kind, sums->total[i], sums->piece[i]);
+		sums->piece[i] = double_start(kind);
+	}
+	sums->n_steps = 0;
+}
+
+/* @shift: by lane. */
+VEC_INLINE void double_add(const enum cpu_reduce_kind kind, struct double_sums *sums,
+			   const struct double_block *block, const double *x, const double *shift,
+			   struct cpu_pause *pause)
+{
+	for (size_t step = 0; step < block->steps; step++, x += block->stride) {
+		const size_t n = double_width(block, step);
+
+		cpu_pause_at(pause, step, DOUBLE_PAUSE_STEPS);
+		for (size_t i = 0; i < n; i++)
+			sums->piece[i] = double_merge(kind, sums->piece[i],
+						      double_term(kind, x[i], shift[i]));
+		if (++sums->n_steps == DOUBLE_PIECE)
+			double_settle(kind, sums, block->n);
+	}
+}
+
+/* Afterwards sums->total has the result of each lane, of a line in all of them. */
+VEC_INLINE void double_end(const enum cpu_reduce_kind kind, struct double_sums *sums,
+			   const struct double_block *block)
+{
+	double_settle(kind, sums, block->n);
+	if (!block->is_line)
+		return;
+	for (size_t n = DOUBLE_LANES / 2; n > 0; n /= 2)
+		for (size_t i = 0; i < n; i++)
+			sums->total[i] = double_merge(kind, sums->total[i], sums->total[i + n]);
+	for (size_t i = 1; i < DOUBLE_LANES; i++)
+		sums->total[i] = sums->total[0];
+}
+
+/* All three for one block. */
+VEC_INLINE void double_sum(const enum cpu_reduce_kind kind, struct double_sums *sums,
+			   const struct double_block *block, const double *x, const double *shift,
+			   struct cpu_pause *pause)
+{
+	double_begin(kind, sums, block->n);
+	double_add(kind, sums, block, x, shift, pause);
+	double_end(kind, sums, block);
+}
