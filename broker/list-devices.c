@@ -193,7 +193,7 @@ static void print_tiles(FILE *file, struct executor *executor, enum exec_tile_op
 
 	if (!get_tiles(executor, op, tiles))
 		return;
-	fprintf(file, "  tiles of %-11s", exec_tile_op_name(op));
+	fprintf(file, "  tiles of %-14s", exec_tile_op_name(op));
 	for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++)
 		fprintf(file, "%s %s %ux%u", class ? "," : "", exec_tile_class_name(class),
 			tiles[class].rows, tiles[class].cols);

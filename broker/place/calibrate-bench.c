@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shm/half.h"
 #include "shm/plan-wire.h"
 #include "util/checked.h"
 #include "util/cleanup.h"
@@ -528,6 +529,10 @@ static const struct problem software_problems[EXEC_TILE_OPS][EXEC_TILE_CLASSES] 
 	[EXEC_TILE_CONV] = {[EXEC_TILE_LARGE] = {0, 46, 32, 1},
 			    [EXEC_TILE_SMALL] = {0, 16, 32, 1},
 			    [EXEC_TILE_FEW_COLS] = {0, 7, 64, 1}},
+	[EXEC_TILE_MATMUL_HALF] = {[EXEC_TILE_LARGE] = {256, 256, 256, 1},
+				   [EXEC_TILE_SMALL] = {96, 128, 128, 1},
+				   [EXEC_TILE_FEW_ROWS] = {4, 256, 512, 1},
+				   [EXEC_TILE_FEW_COLS] = {256, 256, 49, 1}},
 };
 static const struct problem card_problems[EXEC_TILE_OPS][EXEC_TILE_CLASSES] = {
 	[EXEC_TILE_MATMUL] = {[EXEC_TILE_LARGE] = {1024, 512, 512, 6},
@@ -537,6 +542,10 @@ static const struct problem card_problems[EXEC_TILE_OPS][EXEC_TILE_CLASSES] = {
 	[EXEC_TILE_CONV] = {[EXEC_TILE_LARGE] = {0, 56, 64, 1},
 			    [EXEC_TILE_SMALL] = {0, 14, 64, 1},
 			    [EXEC_TILE_FEW_COLS] = {0, 7, 256, 1}},
+	[EXEC_TILE_MATMUL_HALF] = {[EXEC_TILE_LARGE] = {1024, 512, 512, 6},
+				   [EXEC_TILE_SMALL] = {128, 256, 256, 6},
+				   [EXEC_TILE_FEW_ROWS] = {8, 1024, 1024, 6},
+				   [EXEC_TILE_FEW_COLS] = {512, 512, 49, 1}},
 };
 
 struct tile_probe {
@@ -568,15 +577,17 @@ bool calibrate_tile_is_wanted(struct executor *executor, unsigned int index)
 	       executor->ops->tile(executor, probe.op, probe.tile, &tile);
 }
 
-static void add_products(struct sketch *sketch, const struct problem *problem)
+static void add_products(struct sketch *sketch, const struct problem *problem, enum rbk_dtype dtype)
 {
-	uint16_t from = add_input(sketch, DIMS(problem->m, problem->k)), to;
-	uint16_t weight = add_input(sketch, DIMS(problem->k, problem->n));
+	const enum rbk_tensor_kind in = RBK_TENSOR_INPUT;
+	uint16_t from = add_tensor(sketch, in, dtype, DIMS(problem->m, problem->k)), to;
+	uint16_t weight = add_tensor(sketch, in, dtype, DIMS(problem->k, problem->n));
 
 	for (unsigned int i = 0; i < problem->n_nodes; i++) {
-		to = i + 1 == problem->n_nodes
-			     ? add_output(sketch)
-			     : add_tensor(sketch, RBK_TENSOR_SCRATCH, RBK_DTYPE_F32, INFERRED);
+		const bool is_last = i + 1 == problem->n_nodes;
+
+		to = add_tensor(sketch, is_last ? RBK_TENSOR_OUTPUT : RBK_TENSOR_SCRATCH, dtype,
+				INFERRED);
 		add_node(sketch, "MatMul", 2);
 		add_edge(sketch, from);
 		add_edge(sketch, weight);
@@ -585,10 +596,39 @@ static void add_products(struct sketch *sketch, const struct problem *problem)
 	}
 }
 
+/* Of tensor @t of the plan. */
+static void *bench_tensor(const struct calibrate_bench *bench, unsigned int t)
+{
+	const struct exec_ref *ref = &bench->refs[bench->plan->tensors[t].binding];
+
+	return ref->arena->base + ref->offset;
+}
+
+/*
+ * Fills x and w of float16, whose range is small: results of products stay about as large as what
+ * was multiplied. Half of w is zero, so that sums differ by more than rounding does.
+ */
+static void fill_half(struct calibrate_bench *bench, const struct problem *problem)
+{
+	uint16_t *x = bench_tensor(bench, 0), *w = bench_tensor(bench, 1);
+	uint32_t state = 1;
+
+	for (uint32_t i = 0; i < (uint32_t)problem->m * problem->k; i++) {
+		state = state * 1664525u + 1013904223u;
+		x[i] = half_from_float((float)(state >> 8) / (1 << 24));
+	}
+	for (uint32_t i = 0; i < (uint32_t)problem->k * problem->n; i++) {
+		state = state * 1664525u + 1013904223u;
+		w[i] = half_from_float(state >> 31 ? (float)(state >> 8) / (1 << 23) / problem->k
+						   : 0);
+	}
+}
+
 int calibrate_bench_prepare_tile(struct calibrate_bench *bench, unsigned int index)
 {
 	const struct tile_probe probe = tile_probe(index);
 	const struct problem *problem = problem_of(bench->executor, probe);
+	const bool is_half = probe.op == EXEC_TILE_MATMUL_HALF;
 	struct exec_tiles before, tiles;
 	struct sketch sketch;
 	int r;
@@ -597,43 +637,50 @@ int calibrate_bench_prepare_tile(struct calibrate_bench *bench, unsigned int ind
 	fill(bench->arena.base, bench->arena.bytes);
 	bench->is_overwritten = true;
 	sketch_begin(&sketch, "tile", index);
-	if (probe.op == EXEC_TILE_MATMUL)
-		add_products(&sketch, problem);
-	else
+	if (probe.op == EXEC_TILE_CONV)
 		add_convolution(&sketch, problem->n, problem->k);
+	else
+		add_products(&sketch, problem, is_half ? RBK_DTYPE_F16 : RBK_DTYPE_F32);
 	executor_get_tiles(bench->executor, &before);
 	tiles = before;
 	tiles.of[probe.op][probe.class] = (uint8_t)probe.tile;
 	executor_set_tiles(bench->executor, &tiles);
 	r = lay(bench, &sketch);
 	executor_set_tiles(bench->executor, &before);
+	if (r == 0 && is_half)
+		fill_half(bench, problem);
 	return r < 0 ? error_fold(r) : r;
 }
 
-/* Of tensor @t of the plan. */
-static const float *bench_values(const struct calibrate_bench *bench, unsigned int t)
+/* Element @i of tensor @t of the plan. */
+static double bench_value(const struct calibrate_bench *bench, unsigned int t, uint32_t i)
 {
-	const struct exec_ref *ref = &bench->refs[bench->plan->tensors[t].binding];
-
-	return (const float *)(ref->arena->base + ref->offset);
+	if (bench->plan->tensors[t].dtype == RBK_DTYPE_F16)
+		return (double)half_to_float(((const uint16_t *)bench_tensor(bench, t))[i]);
+	return (double)((const float *)bench_tensor(bench, t))[i];
 }
 
-/* All of what is summed is positive, so nothing cancels out. */
-static bool is_near(double sum, float value)
+/*
+ * The last tensor's element @i. All of what is summed is positive, so nothing cancels out; float16
+ * is rounded to in each node, by 2^-11 at most.
+ */
+static bool is_near(const struct calibrate_bench *bench, double sum, uint32_t i)
 {
-	return fabs(sum - (double)value) <= 1e-3 * sum;
+	const unsigned int t = bench->plan->n_tensors - 1u;
+	const bool is_half = bench->plan->tensors[t].dtype == RBK_DTYPE_F16;
+	const double tolerance = 1e-3 + (is_half ? bench->plan->n_nodes * 0x1p-11 : 0);
+
+	return fabs(sum - bench_value(bench, t, i)) <= tolerance * sum;
 }
 
 /* One row, which depends on no other. */
 static bool is_row_right(const struct calibrate_bench *bench, const struct problem *problem,
 			 uint32_t row)
 {
-	const float *x = bench_values(bench, 0), *w = bench_values(bench, 1);
-	const float *y = bench_values(bench, bench->plan->n_tensors - 1);
 	double sums[2][MAX_SIDE] = {{0}};
 
 	for (uint32_t k = 0; k < problem->k; k++)
-		sums[0][k] = (double)x[row * problem->k + k];
+		sums[0][k] = bench_value(bench, 0, row * problem->k + k);
 	for (unsigned int i = 0; i < problem->n_nodes; i++) {
 		const double *from = sums[i % 2];
 		double *to = sums[(i + 1) % 2];
@@ -641,10 +688,10 @@ static bool is_row_right(const struct calibrate_bench *bench, const struct probl
 		memset(to, 0, sizeof(sums[0]));
 		for (uint32_t k = 0; k < problem->k; k++)
 			for (uint32_t n = 0; n < problem->n; n++)
-				to[n] += from[k] * (double)w[k * problem->n + n];
+				to[n] += from[k] * bench_value(bench, 1, k * problem->n + n);
 	}
 	for (uint32_t n = 0; n < problem->n; n++)
-		if (!is_near(sums[problem->n_nodes % 2][n], y[row * problem->n + n]))
+		if (!is_near(bench, sums[problem->n_nodes % 2][n], row * problem->n + n))
 			return false;
 	return true;
 }
@@ -652,7 +699,6 @@ static bool is_row_right(const struct calibrate_bench *bench, const struct probl
 static bool is_pixel_right(const struct calibrate_bench *bench, const struct problem *problem,
 			   uint32_t pixel)
 {
-	const float *x = bench_values(bench, 0), *w = bench_values(bench, 1);
 	const uint32_t side = problem->k, channels = problem->n, area = side * side;
 	const uint32_t filter = pixel / area, top = pixel % area / side, left = pixel % side;
 	double sum = 0;
@@ -662,10 +708,10 @@ static bool is_pixel_right(const struct calibrate_bench *bench, const struct pro
 			const uint32_t from_y = top + tap / 3 - 1, from_x = left + tap % 3 - 1;
 
 			if (from_y < side && from_x < side)
-				sum += (double)w[(filter * channels + c) * 9 + tap] *
-				       (double)x[c * area + from_y * side + from_x];
+				sum += bench_value(bench, 1, (filter * channels + c) * 9 + tap) *
+				       bench_value(bench, 0, c * area + from_y * side + from_x);
 		}
-	return is_near(sum, bench_values(bench, bench->plan->n_tensors - 1)[pixel]);
+	return is_near(bench, sum, pixel);
 }
 
 bool calibrate_bench_tile_is_right(const struct calibrate_bench *bench, unsigned int index)
@@ -675,7 +721,7 @@ bool calibrate_bench_tile_is_right(const struct calibrate_bench *bench, unsigned
 	const struct problem *problem = problem_of(bench->executor, probe);
 	const uint32_t n_pixels = (uint32_t)problem->n * problem->k * problem->k;
 
-	if (probe.op == EXEC_TILE_MATMUL)
+	if (probe.op != EXEC_TILE_CONV)
 		return is_row_right(bench, problem, 0) &&
 		       is_row_right(bench, problem, problem->m - 1u);
 	for (uint32_t i = 0; i < N_PIXELS; i++)

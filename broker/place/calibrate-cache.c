@@ -2,10 +2,10 @@
 /*
  * Profiles on disk
  *
- *	# ringbroker calibration 2 d04f4e0e5cf1a2b3
+ *	# ringbroker calibration 3 d04f4e0e5cf1a2b3
  *	# brokerd 0.1.0, cpu CPU, 8 workers, ringbroker, avx512, 8 threads, 0000...
  *	# measured 1795219200 complete
- *	# tiles 0232 0202
+ *	# tiles 0232 0202 1232
  *	[device]
  *	...
  *
@@ -37,7 +37,7 @@
 #include "util/cleanup.h"
 #include "util/error.h"
 
-static const char magic[] = "# ringbroker calibration 2 ";
+static const char magic[] = "# ringbroker calibration 3 ";
 
 enum { CHECKSUM_DIGITS = 16 };
 
@@ -107,7 +107,7 @@ static bool parse_measured(const char *line, struct calibrate_cached *ret)
 	return errno == 0 && (ret->is_complete || strcmp(end, " partial") == 0);
 }
 
-/* "# tiles 0232 0202" */
+/* "# tiles 0232 0202 1232" */
 static bool parse_tiles(const char *line, struct exec_tiles *ret)
 {
 	static const char begin[] = "# tiles";

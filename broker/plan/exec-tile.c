@@ -39,5 +39,11 @@ const char *exec_tile_class_name(enum exec_tile_class class)
 
 const char *exec_tile_op_name(enum exec_tile_op op)
 {
-	return op == EXEC_TILE_MATMUL ? "MatMul" : "Conv";
+	static const char *const names[EXEC_TILE_OPS] = {
+		[EXEC_TILE_MATMUL] = "MatMul",
+		[EXEC_TILE_CONV] = "Conv",
+		[EXEC_TILE_MATMUL_HALF] = "MatMul float16",
+	};
+
+	return names[op];
 }

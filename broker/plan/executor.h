@@ -158,8 +158,9 @@ struct executor_info {
  * has several, the fastest is found by measuring, for each class of problems.
  */
 enum exec_tile_op {
-	EXEC_TILE_MATMUL, /* and Gemm, and Conv whose window is one element */
-	EXEC_TILE_CONV,
+	EXEC_TILE_MATMUL,      /* and Gemm, and Conv whose window is one element */
+	EXEC_TILE_CONV,        /* of both types */
+	EXEC_TILE_MATMUL_HALF, /* as EXEC_TILE_MATMUL, of float16 */
 	EXEC_TILE_OPS,
 };
 enum exec_tile_class {
@@ -345,7 +346,7 @@ struct executor {
 void executor_set_tiles(struct executor *executor, const struct exec_tiles *tiles);
 void executor_get_tiles(const struct executor *executor, struct exec_tiles *ret);
 
-/* "large", "small", "few_rows", "few_columns"; "MatMul", "Conv". */
+/* "large", "small", "few_rows", "few_columns"; "MatMul", "Conv", "MatMul float16". */
 const char *exec_tile_class_name(enum exec_tile_class class);
 const char *exec_tile_op_name(enum exec_tile_op op);
 

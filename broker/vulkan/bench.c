@@ -324,7 +324,7 @@ int vulkan_bare_new(const struct vulkan_options *options, enum vulkan_bare_shade
 
 	vk_tiles_guess(bare->device, &tiles);
 	if (pipe == VK_PIPE_MATMUL)
-		pipe = vk_tiles_pipe(&tiles, pipe, n, n, 1);
+		pipe = vk_tiles_pipe(&tiles, pipe, false, n, n, 1);
 	r = place(bare, vk_pipe_info(pipe, bare->device->variant), n);
 	if (!r && shader == VULKAN_BARE_REGISTERS)
 		r = bound_init(bare);

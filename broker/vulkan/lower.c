@@ -310,7 +310,8 @@ static void choose_tile(struct vk_step *step, const struct plan *plan,
 		return;
 	}
 	step->pipe = vk_tiles_pipe(
-		&target->tiles, step->pipe, is_conv ? w[CONV_OUT_CHANNELS] : w[MATMUL_M],
+		&target->tiles, step->pipe, step->half,
+		is_conv ? w[CONV_OUT_CHANNELS] : w[MATMUL_M],
 		is_conv ? (uint64_t)w[WINDOW_OUT_H] * w[WINDOW_OUT_W] : w[MATMUL_N], w[BATCH_END]);
 	step->info = vk_pipe_info(step->pipe, target->variant);
 }

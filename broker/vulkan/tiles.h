@@ -24,7 +24,7 @@ void vk_tiles_guess(const struct vk_device *device, struct exec_tiles *ret);
 
 /*
  * The pipeline of the shape for a result of @rows times @cols elements, @batch of them. @pipe: the
- * first shape's, VK_PIPE_CONV or one of the four from VK_PIPE_MATMUL on.
+ * first shape's, VK_PIPE_CONV or one of the four from VK_PIPE_MATMUL on. @half: of float16.
  */
-enum vk_pipe vk_tiles_pipe(const struct exec_tiles *tiles, enum vk_pipe pipe, uint64_t rows,
-			   uint64_t cols, uint64_t batch);
+enum vk_pipe vk_tiles_pipe(const struct exec_tiles *tiles, enum vk_pipe pipe, bool half,
+			   uint64_t rows, uint64_t cols, uint64_t batch);

@@ -47,7 +47,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another one: not this layout at all */
-#define RBK_STATS_ABI_MINOR   5           /* grows with what is added */
+#define RBK_STATS_ABI_MINOR   6           /* grows with what is added */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had here */
 #define RBK_STATS_NAME_BYTES  64         /* of tenants, devices and drivers, with the NUL */
@@ -293,7 +293,7 @@ enum rbk_stats_breaker {
 };
 
 /* How much of a result a device computes at once where that is the fastest; 0: it has no choice. */
-#define RBK_STATS_TILE_OPERATORS 2
+#define RBK_STATS_TILE_OPERATORS 3
 #define RBK_STATS_TILE_CLASSES   4
 struct rbk_stats_tile {
 	uint8_t rows, columns;
@@ -356,9 +356,11 @@ struct rbk_stats_device {
 	uint32_t flags;                   /* RBK_STATS_DEVICE_* */
 	uint32_t reserved32_2;
 
-	/* Since 1.5. Of MatMul and of Conv: large, small, of few rows, of few columns. */
+	/*
+	 * Since 1.5. Of MatMul, of Conv and, since 1.6, of MatMul of float16: large, small, of few
+	 * rows, of few columns.
+	 */
 	struct rbk_stats_tile tiles[RBK_STATS_TILE_OPERATORS][RBK_STATS_TILE_CLASSES];
-	uint64_t reserved[1];
 };
 
 /* struct rbk_stats_device.flags */

@@ -39,7 +39,7 @@ static void fill(struct calibrate_cached *cached)
 {
 	*cached = (struct calibrate_cached){
 		.measured_s = 1795219200,
-		.tiles = {{{0, 2, 3, 2}, {0, EXEC_MAX_TILES - 1, 0, 1}}},
+		.tiles = {{{0, 2, 3, 2}, {0, EXEC_MAX_TILES - 1, 0, 1}, {3, 1, 0, 2}}},
 		.profile = {.name = "Card",
 			    .source = "measured",
 			    .is_valid = true,

@@ -15,6 +15,7 @@
 
 #include "place/calibrate.h"
 #include "reference/reference.h"
+#include "shm/half.h"
 #include "util/checked.h"
 #include "util/clock.h"
 
@@ -22,8 +23,8 @@ enum { N_TILES = 3, NONE = N_TILES };
 
 struct device {
 	struct executor executor;
-	uint64_t run_ns[N_TILES];
-	unsigned int wrong; /* this one's results; NONE: none */
+	uint64_t run_ns[N_TILES], half_run_ns[N_TILES]; /* the latter 0: as the former */
+	unsigned int wrong;                             /* this one's results; NONE: none */
 	unsigned int n_tiles;
 	struct exec_tiles prepared; /* with which the plan was prepared */
 	bool is_computed;           /* by a run before */
@@ -73,6 +74,22 @@ static const struct executor_ops ops = {
 	.tile = op_tile,
 };
 
+static bool is_of_half(const struct plan *plan)
+{
+	return plan->tensors[plan->n_tensors - 1].dtype == RBK_DTYPE_F16;
+}
+
+/* Off by a hundredth. */
+static void spoil(const struct plan *plan, void *element)
+{
+	uint16_t *half = element;
+
+	if (is_of_half(plan))
+		*half = half_from_float(half_to_float(*half) * 1.01f);
+	else
+		*(float *)element *= 1.01f;
+}
+
 /* Classes are those of the only node, at its result. */
 static unsigned int tile_of(const struct device *device, const struct plan *plan)
 {
@@ -80,9 +97,11 @@ static unsigned int tile_of(const struct device *device, const struct plan *plan
 	const bool is_conv = y->rank == 4;
 	const uint64_t rows = is_conv ? y->dims[1] : y->dims[0];
 	const uint64_t cols = is_conv ? (uint64_t)y->dims[2] * y->dims[3] : y->dims[1];
+	const enum exec_tile_op op = is_conv            ? EXEC_TILE_CONV
+				     : is_of_half(plan) ? EXEC_TILE_MATMUL_HALF
+							: EXEC_TILE_MATMUL;
 
-	return device->prepared
-		.of[is_conv ? EXEC_TILE_CONV : EXEC_TILE_MATMUL][exec_tile_class(rows, cols, 1)];
+	return device->prepared.of[op][exec_tile_class(rows, cols, 1)];
 }
 
 static void compute(struct device *device, struct exec_task *task)
@@ -100,10 +119,11 @@ static void compute(struct device *device, struct exec_task *task)
 			reference_run(plan, 1, bindings);
 		if (!device->is_computed && tile == device->wrong) {
 			device->n_wrong++;
-			((float *)bindings[plan->n_bindings - 1])[0] *= 1.01f;
+			spoil(plan, bindings[plan->n_bindings - 1]);
 		}
 		device->is_computed = true;
-		run_ns = device->run_ns[tile];
+		run_ns = is_of_half(plan) && device->half_run_ns[0] ? device->half_run_ns[tile]
+								    : device->run_ns[tile];
 	}
 	task->res = 0;
 	task->start_ticks = 1;
@@ -218,6 +238,23 @@ static void test_tiles__guess_is_wrong(void **state)
 	expect_all(&device, 2, 0);
 }
 
+/* What is the fastest for float32 says nothing of float16. */
+static void test_tiles__each_type(void **state)
+{
+	struct device device = {.run_ns = {9000000, 7000000, 8000000},
+				.half_run_ns = {6000000, 7000000, 3000000},
+				.wrong = NONE,
+				.n_tiles = N_TILES};
+	struct exec_tiles tiles;
+
+	calibrate(&device);
+	executor_get_tiles(&device.executor, &tiles);
+	for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++) {
+		assert_int_equal(tiles.of[EXEC_TILE_MATMUL][class], 1);
+		assert_int_equal(tiles.of[EXEC_TILE_MATMUL_HALF][class], 2);
+	}
+}
+
 static void test_tiles__no_choice(void **state)
 {
 	struct device device = {.run_ns = {1000000}, .wrong = 0, .n_tiles = 1};
@@ -230,7 +267,7 @@ static void test_tiles__no_choice(void **state)
 static void test_choose__little_gain(void **state)
 {
 	struct calibrate_tiles measured = {{0}};
-	struct exec_tiles tiles = {{{1, 1, 1, 1}, {1, 1, 1, 1}}};
+	struct exec_tiles tiles = {{{1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}}};
 
 	/* MatMul, large: within what measuring twice differs by; small: more than that. */
 	measured.exec_ns[0] = 99;
@@ -251,6 +288,7 @@ int main(void)
 		cmocka_unit_test(test_tiles__fastest),
 		cmocka_unit_test(test_tiles__never_wrong),
 		cmocka_unit_test(test_tiles__guess_is_wrong),
+		cmocka_unit_test(test_tiles__each_type),
 		cmocka_unit_test(test_tiles__no_choice),
 		cmocka_unit_test(test_choose__little_gain),
 	};

@@ -88,12 +88,12 @@ static struct describe *describe_convolution(void)
 static void check(struct rig *rig, enum exec_tile_op op, unsigned int tile, unsigned int round)
 {
 	struct describe *d =
-		op == EXEC_TILE_MATMUL ? describe_product(round % 4 != 0) : describe_convolution();
+		op == EXEC_TILE_CONV ? describe_convolution() : describe_product(round % 4 != 0);
 	struct plan *plan;
 	struct job job;
 
-	/* Not of all ways to lay matrices out: compilers of software devices take their time. */
-	if (round % 4 == 0)
+	/* Not each pipeline of convolutions: compilers of software devices take their time. */
+	if (op == EXEC_TILE_CONV ? round % 4 == 0 : op == EXEC_TILE_MATMUL_HALF)
 		describe_halve(d);
 	plan = reference_plan(d, NULL);
 	rig_prepare(rig, plan);
@@ -126,6 +126,7 @@ static void check_variant(uint32_t force)
 				check(&rig, op, n[op], round);
 		}
 	assert_true(n[EXEC_TILE_MATMUL] >= 3 && n[EXEC_TILE_CONV] >= 3);
+	assert_true(n[EXEC_TILE_MATMUL_HALF] >= 3);
 	rig_deinit(&rig);
 }
 
