@@ -19,6 +19,8 @@
 #include "cpu/vec.h"
 
 #define REDUCE_REGS (CPU_COLUMN_BLOCK / VW)
+/* Of neighbouring blocks together: long runs of a line, where registers have room for them. */
+#define REDUCE_WIDE (VW == 16 ? 4 : 1)
 
 /* Between two looks for others: lines, each of which may miss the cache, and elements of one. */
 enum { REDUCE_PAUSE_ROWS = 1 << 10, REDUCE_PAUSE_ELEMS = CPU_PAUSE_ELEMS };
@@ -97,7 +99,7 @@ VEC_INLINE bool reduce_is_sum(const enum cpu_reduce_kind kind)
 
 #define REDUCE_MERGE(a, b) reduce_merge(kind, a, b)
 
-/* Neighbouring columns: a full block of CPU_COLUMN_BLOCK, or @n <= VW of them. */
+/* Neighbouring columns: full blocks of CPU_COLUMN_BLOCK, or @n <= VW of them. */
 VEC_INLINE void reduce_columns(const struct cpu_reduce *args, const enum cpu_reduce_kind kind,
 			       const float *x, const size_t regs, const bool partial, size_t n,
 			       const vf *shift, vf *ret)
@@ -106,7 +108,7 @@ VEC_INLINE void reduce_columns(const struct cpu_reduce *args, const enum cpu_red
 	const size_t len = args->n_reduced ? args->reduced[outer] : 1;
 	const size_t stride = args->n_reduced ? args->reduced_stride[outer] : 0;
 	struct reduce_walk walk = {.offset = 0};
-	vf acc[REDUCE_REGS], total[REDUCE_REGS];
+	vf acc[REDUCE_WIDE * REDUCE_REGS], total[REDUCE_WIDE * REDUCE_REGS];
 	const size_t max_chain = reduce_chain(reduce_n_terms(args));
 	size_t n_rows = 0, n_chain = 0;
 
@@ -143,7 +145,7 @@ VEC_INLINE void reduce_columns_all(const struct cpu_reduce *args, const enum cpu
 				   const float *x, float *y, const size_t regs, const bool partial,
 				   size_t n, float n_terms)
 {
-	vf shift[REDUCE_REGS] = {0}, acc[REDUCE_REGS];
+	vf shift[REDUCE_WIDE * REDUCE_REGS] = {0}, acc[REDUCE_WIDE * REDUCE_REGS];
 
 	if (kind == CPU_REDUCE_LOG_SUM_EXP)
 		reduce_columns(args, CPU_REDUCE_MAX, x, regs, partial, n, shift, shift);
@@ -386,6 +388,13 @@ VEC_INLINE void reduce_units(const struct cpu_reduce *args, const enum cpu_reduc
 		float *y = to + outer * inner + first;
 		size_t n = inner - first;
 
+		if (kind != CPU_REDUCE_LOG_SUM_EXP && REDUCE_WIDE > 1 &&
+		    n >= REDUCE_WIDE * CPU_COLUMN_BLOCK && end - unit >= REDUCE_WIDE) {
+			reduce_columns_all(args, kind, x, y, REDUCE_WIDE * REDUCE_REGS, false,
+					   CPU_COLUMN_BLOCK, (float)n_terms);
+			unit += REDUCE_WIDE - 1;
+			continue;
+		}
 		if (n >= CPU_COLUMN_BLOCK) {
 			reduce_columns_all(args, kind, x, y, REDUCE_REGS, false, CPU_COLUMN_BLOCK,
 					   (float)n_terms);
