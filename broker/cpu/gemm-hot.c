@@ -21,6 +21,12 @@
 #define GEMM_PLAIN_MAX 16384
 /* Columns from which a packed copy of a pays. */
 #define GEMM_PACK_A_MIN 160
+/*
+ * Rows up to which it does not: the first-level cache holds them, unless they are a multiple of so
+ * many floats apart and meet in one set of it.
+ */
+#define GEMM_FEW_ROWS   16
+#define GEMM_SET_FLOATS 1024
 /* Columns after which the tile of the result starts to leave the second-level cache. */
 #define GEMM_NC 1024
 
@@ -288,6 +294,12 @@ static void gemm_activate(const struct cpu_gemm *gemm, const struct cpu_gemm_til
 		cpu_activate(gemm->activation, y + i * gemm->y_rs, n);
 }
 
+static bool gemm_packs_a(const struct cpu_gemm *gemm, size_t m, size_t n)
+{
+	return m > 1 && n >= GEMM_PACK_A_MIN &&
+	       (m > GEMM_FEW_ROWS || gemm->a_rs % GEMM_SET_FLOATS == 0);
+}
+
 static void gemm_block(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *tile,
 		       float *workspace)
 {
@@ -297,7 +309,7 @@ static void gemm_block(const struct cpu_gemm *gemm, const struct cpu_gemm_tile *
 	float *const b_panel = workspace + GEMM_MC * CPU_GEMM_KC;
 	const bool b_plain = !gemm->b_packed && gemm->b_cs == 1 &&
 			     (m <= 2 * GEMM_MR || gemm->k * gemm->n <= GEMM_PLAIN_MAX);
-	const bool a_pack = !b_plain && m > 1 && n >= GEMM_PACK_A_MIN;
+	const bool a_pack = !b_plain && gemm_packs_a(gemm, m, n);
 	gemm_micro_fn *const(*micros)[GEMM_MR] = gemm_micros[b_plain  ? GEMM_UNPACKED
 							     : a_pack ? GEMM_BOTH_PACKED
 								      : GEMM_B_PACKED];
