@@ -94,6 +94,9 @@ int compile_elementwise(struct compiler *c)
 		.n_in = c->node->n_in,
 		.out_bytes = (uint8_t)dtype_bytes(node_out(c, 0)->dtype),
 		.inner.fixed = 1,
+		/* Functions of float64 take ten times as long, and more. */
+		.pause = node_in(c, 0)->dtype == RBK_DTYPE_F64 ? CPU_PAUSE_ELEMS / 16
+							       : CPU_PAUSE_ELEMS,
 	};
 	memcpy(step->i, c->node->params.elementwise.i, sizeof(step->i));
 	for (unsigned int i = 0; i < step->n_in; i++) {

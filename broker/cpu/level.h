@@ -22,6 +22,7 @@ extern cpu_map_fn *const CPU_FN(map_f32)[CPU_MAP_COUNT],
 	CPU_FN(map_i8)[CPU_MAP_COUNT],
 		*const CPU_FN(map_u8)[CPU_MAP_COUNT], *const CPU_FN(map_bool)[CPU_MAP_COUNT],
 							      *const CPU_FN(where)[4];
+extern cpu_map_fn *const CPU_FN(map_f64)[CPU_MAP_COUNT];
 extern cpu_map_fn *const CPU_FN(cast)[CPU_TYPE_COUNT][CPU_TYPE_COUNT];
 void CPU_FN(softmax)(const struct cpu_softmax *args, size_t begin, size_t end);
 void CPU_FN(top_k)(const struct cpu_top_k *args, size_t begin, size_t end);

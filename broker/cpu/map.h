@@ -29,7 +29,7 @@ enum cpu_type {
 	CPU_TYPE_COUNT,
 };
 
-/* ONNX's operators; parameters where they have any: f[0], f[1] or i[0], i[1] of struct cpu_map. */
+/* ONNX's operators; parameters where they have any: f, of float64 d, or i of struct cpu_map. */
 enum cpu_map_op {
 	CPU_MAP_ABS,
 	CPU_MAP_NEG,
@@ -39,7 +39,7 @@ enum cpu_map_op {
 	CPU_MAP_ROUND, /* half to even */
 	CPU_MAP_SQRT,
 	CPU_MAP_RECIPROCAL,
-	CPU_MAP_CLIP, /* least and largest value: f, or i for integers */
+	CPU_MAP_CLIP, /* least and largest value: i for integers */
 	CPU_MAP_RELU,
 	CPU_MAP_LEAKY_RELU,       /* alpha */
 	CPU_MAP_THRESHOLDED_RELU, /* alpha */
@@ -109,6 +109,7 @@ struct cpu_map {
 	uint8_t step[3]; /* elements: 1, or 0 where an operand repeats */
 	union {
 		float f[2];
+		double d[2];
 		int64_t i[2];
 	};
 };

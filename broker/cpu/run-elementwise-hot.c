@@ -123,8 +123,8 @@ void cpu_run_map(const struct cpu_step *step, const struct cpu_frame *frame, siz
 			row.in[i] = (const char *)row.in[i] + at[d] * s->stride[i][d];
 	}
 	for (size_t unit = begin; unit < end; unit++) {
-		for (size_t i = 0; i < inner; i += CPU_PAUSE_ELEMS) {
-			const size_t n = min_size(inner - i, CPU_PAUSE_ELEMS);
+		for (size_t i = 0; i < inner; i += s->pause) {
+			const size_t n = min_size(inner - i, s->pause);
 			const struct cpu_map part = i > 0 ? row_from(s, &row, i) : row;
 
 			if (i > 0)

@@ -90,6 +90,7 @@ struct cpu_step_map {
 	cpu_map_fn *kernel;
 	union {
 		float f[2];
+		double d[2];
 		int64_t i[2];
 	};
 	uint8_t n_in;
@@ -97,6 +98,7 @@ struct cpu_step_map {
 	uint8_t step[CPU_MAP_MAX_IN];                /* along inner: 0 or 1 */
 	bool halves;     /* operands are float16, the kernel's float32 */
 	bool halves_out; /* and so is the result */
+	size_t pause;    /* elements of a row between two looks for others */
 	struct cpu_extent inner;
 	unsigned int n_outer;
 	struct cpu_extent extent[CPU_MAX_DIMS];

@@ -28,6 +28,7 @@ const struct cpu_kernels CPU_FN(kernels) = {
 	.half_load = CPU_FN(half_load),
 	.half_store = CPU_FN(half_store),
 	.map = {[CPU_F32] = CPU_FN(map_f32),
+		[CPU_F64] = CPU_FN(map_f64),
 		[CPU_I32] = CPU_FN(map_i32),
 		[CPU_I64] = CPU_FN(map_i64),
 		[CPU_I8] = CPU_FN(map_i8),

@@ -32,6 +32,9 @@ static int binary_infer(struct op_call *call)
 	return op_call_broadcast(call, 0, &call->out_shape[0]);
 }
 
+/* Float64's functions are libm's, which computes one element at a time. */
+enum { DOUBLE = 2, DOUBLE_FUNCTION = 16 };
+
 static uint64_t flops_of(const struct op *op)
 {
 	switch (op->kind) {
@@ -46,7 +49,13 @@ static uint64_t flops_of(const struct op *op)
 
 static void elementwise_cost(const struct op_call *call, struct cost *ret)
 {
-	cost_elems(ret, &call->out_shape[0], flops_of(call->op));
+	const uint64_t flops = flops_of(call->op);
+	const bool is_double = call->in[call->n_in - 1]->dtype == RBK_DTYPE_F64;
+
+	cost_elems(ret, &call->out_shape[0],
+		   flops * (!is_double      ? 1
+			    : flops > LIGHT ? DOUBLE_FUNCTION
+					    : DOUBLE));
 	cost_tensors(ret, call);
 }
 
@@ -55,12 +64,21 @@ static void elementwise_cost(const struct op_call *call, struct cost *ret)
 static int floats_infer(struct op_call *call, const char *a, float a_default, const char *b,
 			float b_default)
 {
+	float values[2] = {0};
 	int r;
 
-	r = op_call_float(call, a, a_default, &call->params.elementwise.f[0]);
+	r = op_call_float(call, a, a_default, &values[0]);
 	if (!r && b)
-		r = op_call_float(call, b, b_default, &call->params.elementwise.f[1]);
-	return r ? r : unary_infer(call);
+		r = op_call_float(call, b, b_default, &values[1]);
+	if (r)
+		return r;
+	for (unsigned int i = 0; i < 2; i++) {
+		if (call->in[0]->dtype == RBK_DTYPE_F64)
+			call->params.elementwise.d[i] = (double)values[i];
+		else
+			call->params.elementwise.f[i] = values[i];
+	}
+	return unary_infer(call);
 }
 
 #define FLOATS_RULE(row, ...)                           \
@@ -106,7 +124,7 @@ static int clip_infer(struct op_call *call)
 	int r;
 
 	r = floats_infer(call, "min", -INFINITY, "max", INFINITY);
-	if (r || (OP_FLOATS & OP_TYPE(dtype)))
+	if (r || ((OP_FLOATS | OP_FLOAT64) & OP_TYPE(dtype)))
 		return r;
 	memcpy(floats, call->params.elementwise.f, sizeof(floats));
 	for (unsigned int i = 0; i < 2; i++) {
@@ -170,7 +188,7 @@ static int mod_infer(struct op_call *call)
 	r = op_call_bool(call, "fmod", false, &c);
 	if (r)
 		return r;
-	if (!c && (OP_FLOATS & OP_TYPE(call->in[0]->dtype)))
+	if (!c && ((OP_FLOATS | OP_FLOAT64) & OP_TYPE(call->in[0]->dtype)))
 		return op_call_refuse(call, "\"fmod\" is 0, expected 1 for %s",
 				      dtype_name(call->in[0]->dtype));
 	call->params.elementwise.form = c;
@@ -246,7 +264,7 @@ static const struct op_attr mod_attrs[] = {{"fmod", RBK_ATTR_INT}, {0}};
 static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, .required = true},
 						 {0}};
 
-/* The classes come last. */
+/* The classes come last. What takes float32 takes float64, on the CPU. */
 #define ROW(KIND, row, onnx, since, speed, n, ins, outs, attr_table, rule, ...) \
 	const struct op op_##row = {                                            \
 		.kind = OP_##KIND,                                              \
@@ -269,7 +287,7 @@ static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, 
 	}
 
 /* clang-format off */
-#define T(types) {'T', types, types}
+#define T(types) {'T', (types) | ((types) & OP_FLOAT32 ? OP_FLOAT64 : 0), types}
 #define BOOLS    {'B', OP_BOOL, OP_BOOL}
 #define ANY      {'T', OP_ANY_TYPE, OP_ANY_TYPE & ~OP_FLOAT64}
 #define ANY_TO   {'U', OP_ANY_TYPE, OP_ANY_TYPE & ~OP_FLOAT64}

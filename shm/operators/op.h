@@ -156,11 +156,12 @@ union op_params {
 	} gemm;
 	struct {
 		/*
-		 * alpha and beta or gamma; Clip's limits: i for integers, within the type's range;
-		 * IsInf: i[0], 1 to find negative ones + 2 positive ones.
+		 * alpha and beta or gamma, Clip's limits: d for float64; Clip: i for integers,
+		 * within the type's range; IsInf: i[0], 1 to find negative ones + 2 positive ones.
 		 */
 		union {
 			float f[2];
+			double d[2];
 			int64_t i[2];
 		};
 		uint8_t form; /* Gelu: 1 by tanh; Mod: 1 as fmod(); BitShift: 1 to the right */

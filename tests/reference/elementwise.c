@@ -139,10 +139,13 @@ static double limited(double x, double low, double high)
 }
 
 /* Functions of floats that give a float. */
-static double of_floats(const struct node *node, double x, double y)
+static double of_floats(const struct node *node, uint8_t dtype, double x, double y)
 {
-	const double a = (double)node->params.elementwise.f[0];
-	const double b = (double)node->params.elementwise.f[1];
+	const bool is_double = dtype == RBK_DTYPE_F64;
+	const double a =
+		is_double ? node->params.elementwise.d[0] : (double)node->params.elementwise.f[0];
+	const double b =
+		is_double ? node->params.elementwise.d[1] : (double)node->params.elementwise.f[1];
 
 	switch (node->op->kind) {
 	case OP_ADD:
@@ -393,7 +396,7 @@ static struct value apply(const struct node *node, uint8_t from, uint8_t to,
 		return of_integer(compares(node->op->kind, in[0], in[1]));
 	default:
 		if (in[0].is_float)
-			return of_float(of_floats(node, in[0].f, in[1].f));
+			return of_float(of_floats(node, from, in[0].f, in[1].f));
 		return of_integer(of_integers(node, in[0].i, in[1].i));
 	}
 }

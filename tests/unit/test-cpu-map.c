@@ -402,6 +402,14 @@ static const struct map_case cases[] = {
 	{CPU_MAP_SHIFT_RIGHT, "shift_right", false, NULL, i_shift_right},
 };
 
+/* Float64: the same operation, or libm's. */
+static bool double_is(double got, double want, double ulps)
+{
+	if (isnan(want))
+		return isnan(got);
+	return got == want || fabs(got - want) <= ulps * 0x1p-52 * fabs(want);
+}
+
 /* @ulps of error: a power is not rounded quite as the double is. */
 static bool float_is(float got, double want, double ulps)
 {
@@ -432,6 +440,8 @@ static void check_case(const struct cpu_kernels *kernels, const struct map_case 
 	fill(type, y.data, steps & 2 ? n : 1);
 	if (test->op == CPU_MAP_POW && !(steps & 2) && type == CPU_F32 && n % 3 < 2)
 		*(float *)y.data = n % 3 ? 2 : 0.5f;
+	if (test->op == CPU_MAP_POW && !(steps & 2) && type == CPU_F64 && n % 3 < 2)
+		*(double *)y.data = n % 3 ? 2 : 0.5;
 	kernel(&args, n);
 	for (size_t i = 0; i < n; i++) {
 		const union value a = get(type, x.data, steps & 1 ? i : 0);
@@ -443,6 +453,9 @@ static void check_case(const struct cpu_kernels *kernels, const struct map_case 
 			right = got.i == wrapped(out_type, test->integers(a.i, b.i));
 		else if (test->bools)
 			right = got.i == (int64_t)test->floats(a.f, b.f);
+		else if (type == CPU_F64)
+			right = double_is(got.f, test->floats(a.f, b.f),
+					  test->op == CPU_MAP_POW ? 1 : 0);
 		else
 			right = float_is((float)got.f, test->floats(a.f, b.f),
 					 test->op == CPU_MAP_POW ? 0.52 : 0);
@@ -491,8 +504,8 @@ static void check_binary(const struct cpu_kernels *kernels)
 			const bool unary = cases[c].op < CPU_MAP_N_UNARY;
 
 			if (!kernels->map[type] || !kernels->map[type][cases[c].op] ||
-			    !(type == CPU_F32 ? (void *)cases[c].floats
-					      : (void *)cases[c].integers))
+			    !(is_float((enum cpu_type)type) ? (void *)cases[c].floats
+							    : (void *)cases[c].integers))
 				continue;
 			for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
 				for (unsigned int steps = unary ? 3 : 1; steps < 4; steps++)
@@ -520,6 +533,7 @@ static void test_map__complete(void **state)
 		for (unsigned int type = 0; type < CPU_TYPE_COUNT; type++)
 			found |= kernels->map[type] && kernels->map[type][op];
 		assert_true(found);
+		assert_int_equal(!kernels->map[CPU_F64][op], !kernels->map[CPU_F32][op]);
 	}
 	for (size_t i = 0; i < sizeof(integers) / sizeof(integers[0]); i++) {
 		for (unsigned int op = CPU_MAP_ADD; op <= CPU_MAP_BITWISE_XOR; op++) {

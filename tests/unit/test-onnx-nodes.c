@@ -225,7 +225,7 @@ static void test_elementwise(void **state)
 		{"Clip", 13, "i8[0]", "", "i8[0]"},
 		{"Add", 13, "f32[2,0] f32[2,1]", "", "f32[2,0]"},
 		{"Add", 13, "f32[1] i64[0]", "", "float32"},
-		{"Relu", 13, "bool[1]", "", "float16, bfloat16;"},
+		{"Relu", 13, "bool[1]", "", "float16, float64, bfloat16;"},
 		{"Add", 13, "f32[3] f32[0]", "", "has no elements, for which Add is not defined"},
 		{"Less", 13, "f32[3,1,1] f32[0,4]", "", "bool[3,0,4]"},
 		{"Where", 16, "bool[0] f32[1] f32[]", "", "f32[0]"},

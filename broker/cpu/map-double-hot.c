@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Element by element: float64
+ *
+ * Plain loops, one line for each function: what becomes of an element x, or x and y, with the
+ * parameters a and b. The compiler makes vectors of what is a few instructions; what is more is
+ * libm's, an element at a time: float64 is rare. Products and sums are not contracted, so that
+ * every level gives the same bits, wherever a split put an element.
+ *
+ * Formulas and what becomes of numbers that are none are those of map-float-hot.c.
+ */
+#include <math.h>
+
+#include "cpu/kernels.h"
+#include "cpu/level.h"
+
+/* @hint is in front of the loop: see vec.h. */
+#define UNARY_LOOP(name, R, hint, expression)                  \
+	static void name(const struct cpu_map *args, size_t n) \
+	{                                                      \
+		const double a = args->d[0], b = args->d[1];   \
+		const int64_t finds = args->i[0];              \
+		const double *from = args->in[0];              \
+		R *to = args->out;                             \
+                                                               \
+		(void)a, (void)b, (void)finds;                 \
+		hint for (size_t i = 0; i < n; i++)            \
+		{                                              \
+			const double x = from[i];              \
+                                                               \
+			to[i] = (expression);                  \
+		}                                              \
+	}
+
+#define UNARY_TO(name, R, expression) UNARY_LOOP(name, R, CPU_INDEPENDENT, expression)
+#define UNARY(name, expression)       UNARY_LOOP(name, double, CPU_INDEPENDENT, expression)
+/* By a function of libm. */
+#define FUNCTION(name, expression) UNARY_LOOP(name, double, , expression)
+
+#define BINARY_ROW(name, R, hint, expression)                                          \
+	VEC_INLINE void name##_row(size_t n, const double *x_from, const bool x_steps, \
+				   const double *y_from, const bool y_steps, R *to)    \
+	{                                                                              \
+		const double x_set = x_from[0], y_set = y_from[0];                     \
+                                                                                       \
+		hint for (size_t i = 0; i < n; i++)                                    \
+		{                                                                      \
+			const double x = x_steps ? x_from[i] : x_set;                  \
+			const double y = y_steps ? y_from[i] : y_set;                  \
+                                                                                       \
+			to[i] = (expression);                                          \
+		}                                                                      \
+	}
+
+#define BINARY_LOOP(name, R, hint, expression)                                           \
+	BINARY_ROW(name, R, hint, expression)                                            \
+	static void name(const struct cpu_map *args, size_t n)                           \
+	{                                                                                \
+		if (!args->step[1])                                                      \
+			name##_row(n, args->in[0], true, args->in[1], false, args->out); \
+		else if (!args->step[0])                                                 \
+			name##_row(n, args->in[0], false, args->in[1], true, args->out); \
+		else                                                                     \
+			name##_row(n, args->in[0], true, args->in[1], true, args->out);  \
+	}
+
+#define BINARY(name, expression)     BINARY_LOOP(name, double, CPU_INDEPENDENT, expression)
+#define COMPARISON(name, expression) BINARY_LOOP(name, uint8_t, CPU_INDEPENDENT, expression)
+#define FUNCTION_2(name, expression) BINARY_LOOP(name, double, , expression)
+
+/* The nearest integer, of two the even one. From 2^52 on there are no others. */
+VEC_INLINE double rounded(double x)
+{
+	const double size = __builtin_fabs(x), whole = size + 0x1p52 - 0x1p52;
+
+	return __builtin_copysign(size < 0x1p52 ? whole : size, x);
+}
+
+VEC_INLINE double rounded_down(double x)
+{
+	const double whole = rounded(x);
+
+	return __builtin_copysign(whole > x ? whole - 1 : whole, x);
+}
+
+VEC_INLINE double rounded_up(double x)
+{
+	return -rounded_down(-x);
+}
+
+/* The smaller or larger one; what is not a number, if one is. */
+VEC_INLINE double least(double x, double y)
+{
+	return x < y || x != x ? x : y;
+}
+
+VEC_INLINE double most(double x, double y)
+{
+	return x > y || x != x ? x : y;
+}
+
+/* x limited from below, then from above; limits that are not numbers do not limit. */
+VEC_INLINE double limit(double x, double low, double high)
+{
+	const double above = x < low ? low : x;
+
+	return above > high ? high : above;
+}
+
+VEC_INLINE double sign(double x)
+{
+	return x > 0 ? 1 : x < 0 ? -1 : x;
+}
+
+VEC_INLINE double hard_sigmoid(double x, double a, double b)
+{
+	return limit(a * x + b, 0, 1);
+}
+
+VEC_INLINE double sigmoid(double x)
+{
+	return 1 / (1 + exp(-x));
+}
+
+/* x * tanh(log(1 + e)) with e = exp(x); the hyperbolic tangent is 1 long before e overflows. */
+VEC_INLINE double mish(double x)
+{
+	const double e = exp(x > 40 ? 40 : x), n = e * (e + 2);
+
+	return x * (n / (n + 2));
+}
+
+/* 0.5 x (1 + tanh(u)), and (1 + tanh(u)) / 2 is the sigmoid of 2 u. */
+VEC_INLINE double gelu_tanh(double x)
+{
+	const double u = M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * (x * x * x));
+
+	return x * sigmoid(2 * u);
+}
+
+UNARY(abs_, __builtin_fabs(x))
+UNARY(neg, -x)
+UNARY(sign_, sign(x))
+UNARY(floor_, rounded_down(x))
+UNARY(ceil_, rounded_up(x))
+UNARY(round_, rounded(x))
+UNARY(sqrt_, __builtin_sqrt(x))
+UNARY(reciprocal, 1 / x)
+UNARY(clip, limit(x, a, b))
+UNARY(relu, x < 0 ? 0 : x)
+UNARY(leaky_relu, x < 0 ? a * x : x)
+UNARY(thresholded_relu, x > a ? x : 0)
+FUNCTION(elu, x < 0 ? a * expm1(x) : x)
+FUNCTION(selu, b *(x < 0 ? a * expm1(x) : x))
+FUNCTION(celu, (x < 0 ? 0 : x) + least(0, a *expm1(x / a)))
+FUNCTION(gelu, x * 0.5 * erfc(-x * M_SQRT1_2))
+FUNCTION(gelu_tanh_, gelu_tanh(x))
+FUNCTION(sigmoid_, sigmoid(x))
+UNARY(hard_sigmoid_, hard_sigmoid(x, a, b))
+UNARY(hard_swish, x *hard_sigmoid(x, 1. / 6, 0.5))
+FUNCTION(swish, x *sigmoid(a *x))
+FUNCTION(mish_, mish(x))
+FUNCTION(softplus, (x < 0 ? 0 : x) + log1p(exp(-__builtin_fabs(x))))
+UNARY(softsign, x / (1 + __builtin_fabs(x)))
+FUNCTION(exp_, exp(x))
+FUNCTION(log_, log(x))
+FUNCTION(erf_, erf(x))
+FUNCTION(sin_, sin(x))
+FUNCTION(cos_, cos(x))
+FUNCTION(tan_, tan(x))
+FUNCTION(asin_, asin(x))
+FUNCTION(acos_, acos(x))
+FUNCTION(atan_, atan(x))
+FUNCTION(sinh_, sinh(x))
+FUNCTION(cosh_, cosh(x))
+FUNCTION(tanh_, tanh(x))
+FUNCTION(asinh_, asinh(x))
+FUNCTION(acosh_, acosh(x))
+FUNCTION(atanh_, atanh(x))
+UNARY_TO(is_nan, uint8_t, x != x)
+UNARY_TO(is_inf, uint8_t,
+	 (x == (double)INFINITY && (finds & 2)) || (x == -(double)INFINITY && (finds & 1)))
+
+BINARY(add, x + y)
+BINARY(sub, x - y)
+BINARY(mul, x *y)
+BINARY(div_, x / y)
+BINARY(min, least(x, y))
+BINARY(max, most(x, y))
+BINARY(prelu, x < 0 ? x * y : x)
+FUNCTION_2(fmod_, fmod(x, y))
+FUNCTION_2(pow_, y == 2 ? x * x : pow(x, y))
+COMPARISON(equal, x == y)
+COMPARISON(less, x < y)
+COMPARISON(less_equal, x <= y)
+COMPARISON(greater, x > y)
+COMPARISON(greater_equal, x >= y)
+
+cpu_map_fn *const CPU_FN(map_f64)[CPU_MAP_COUNT] = {
+	[CPU_MAP_ABS] = abs_,
+	[CPU_MAP_NEG] = neg,
+	[CPU_MAP_SIGN] = sign_,
+	[CPU_MAP_FLOOR] = floor_,
+	[CPU_MAP_CEIL] = ceil_,
+	[CPU_MAP_ROUND] = round_,
+	[CPU_MAP_SQRT] = sqrt_,
+	[CPU_MAP_RECIPROCAL] = reciprocal,
+	[CPU_MAP_CLIP] = clip,
+	[CPU_MAP_RELU] = relu,
+	[CPU_MAP_LEAKY_RELU] = leaky_relu,
+	[CPU_MAP_THRESHOLDED_RELU] = thresholded_relu,
+	[CPU_MAP_ELU] = elu,
+	[CPU_MAP_SELU] = selu,
+	[CPU_MAP_CELU] = celu,
+	[CPU_MAP_GELU] = gelu,
+	[CPU_MAP_GELU_TANH] = gelu_tanh_,
+	[CPU_MAP_SIGMOID] = sigmoid_,
+	[CPU_MAP_HARD_SIGMOID] = hard_sigmoid_,
+	[CPU_MAP_HARD_SWISH] = hard_swish,
+	[CPU_MAP_SWISH] = swish,
+	[CPU_MAP_MISH] = mish_,
+	[CPU_MAP_SOFTPLUS] = softplus,
+	[CPU_MAP_SOFTSIGN] = softsign,
+	[CPU_MAP_EXP] = exp_,
+	[CPU_MAP_LOG] = log_,
+	[CPU_MAP_ERF] = erf_,
+	[CPU_MAP_SIN] = sin_,
+	[CPU_MAP_COS] = cos_,
+	[CPU_MAP_TAN] = tan_,
+	[CPU_MAP_ASIN] = asin_,
+	[CPU_MAP_ACOS] = acos_,
+	[CPU_MAP_ATAN] = atan_,
+	[CPU_MAP_SINH] = sinh_,
+	[CPU_MAP_COSH] = cosh_,
+	[CPU_MAP_TANH] = tanh_,
+	[CPU_MAP_ASINH] = asinh_,
+	[CPU_MAP_ACOSH] = acosh_,
+	[CPU_MAP_ATANH] = atanh_,
+	[CPU_MAP_ADD] = add,
+	[CPU_MAP_SUB] = sub,
+	[CPU_MAP_MUL] = mul,
+	[CPU_MAP_DIV] = div_,
+	[CPU_MAP_MIN] = min,
+	[CPU_MAP_MAX] = max,
+	[CPU_MAP_PRELU] = prelu,
+	[CPU_MAP_FMOD] = fmod_,
+	[CPU_MAP_POW] = pow_,
+	[CPU_MAP_EQUAL] = equal,
+	[CPU_MAP_LESS] = less,
+	[CPU_MAP_LESS_OR_EQUAL] = less_equal,
+	[CPU_MAP_GREATER] = greater,
+	[CPU_MAP_GREATER_OR_EQUAL] = greater_equal,
+	[CPU_MAP_IS_NAN] = is_nan,
+	[CPU_MAP_IS_INF] = is_inf,
+};
