@@ -73,7 +73,7 @@ int compile_layout_begin(struct compiler *c)
 	}
 	for (unsigned int i = 0; c->is_last && i < node->n_out; i++)
 		if (cpu_layout_has_out(c->plan, node, i) &&
-		    !c->layout.lies_last[cpu_layout_out(c->plan, node, i)])
+		    !c->layout.lies_last[plan_result(c->plan, node, i)])
 			c->stand_out[i] = room_for(c, node_out(c, i));
 	return r ? error_fold(r) : 0;
 }

@@ -110,7 +110,7 @@ bool compile_product(struct cpu_step_gemm *step, const struct shape *as, const s
 
 int compile_matmul(struct compiler *c)
 {
-	const struct tensor *a = node_in(c, 0), *b = node_in(c, 1);
+	const struct tensor *a = node_in(c, 0), *b = node_in(c, 1), *bias = node_in(c, 2);
 	const struct shape b_front = shape_front(&b->shape, 2);
 	struct cpu_step_gemm *step = &c->step->gemm;
 
@@ -118,6 +118,10 @@ int compile_matmul(struct compiler *c)
 	c->step->units = cpu_units_gemm;
 	c->step->looks = true;
 	step->alpha = 1;
+	/* Of a sum that is computed along: the same for every row. */
+	step->beta = 1;
+	if (bias)
+		step->c_cs = stride_aligned(&bias->shape, RBK_MAX_RANK, RBK_MAX_RANK - 1);
 	if (compile_product(step, &a->shape, &b->shape, false))
 		return pack_matrix(c, b, 1);
 	return pack_matrix(c, b, extent_range(&b_front, 0, b_front.rank).fixed);

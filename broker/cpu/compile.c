@@ -348,7 +348,7 @@ static int compile_nodes(struct compiler *c)
 	int r = cpu_layout_init(&c->layout, plan, c->cpu->layout_wish);
 
 	for (unsigned int i = 0; !r && i < plan->n_nodes; i++)
-		if (!plan->nodes[i].is_activation)
+		if (plan->nodes[i].computed_by == PLAN_NO_NODE)
 			r = compile_node(c, &plan->nodes[i]);
 	return r ? error_fold(r) : 0;
 }

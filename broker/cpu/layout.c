@@ -95,12 +95,6 @@ bool cpu_layout_has_out(const struct plan *plan, const struct node *node, unsign
 	return i < node->n_out && cpu_layout_is_picture(tensor_at(plan, node->out[i]));
 }
 
-uint16_t cpu_layout_out(const struct plan *plan, const struct node *node, unsigned int i)
-{
-	return node->activation == PLAN_NO_NODE ? node->out[i]
-						: plan->nodes[node->activation].out[0];
-}
-
 /* ---- what is possible ----------------------------------------------------------------------- */
 
 static bool is_float(const struct tensor *tensor)
@@ -355,7 +349,7 @@ static double price_of_node(const struct chooser *chooser, uint32_t i)
 			ns += price_of_tensor(chooser, node->in[k]);
 	for (unsigned int k = 0; k < node->n_out; k++)
 		if (cpu_layout_has_out(plan, node, k))
-			ns += price_of_tensor(chooser, cpu_layout_out(plan, node, k));
+			ns += price_of_tensor(chooser, plan_result(plan, node, k));
 	return ns;
 }
 
@@ -493,14 +487,14 @@ static void look_at(struct chooser *chooser, uint32_t i)
 	if (node->op->kind == OP_RESHAPE &&
 	    plan->tensors[node->in[0]].root == plan->tensors[node->out[0]].root)
 		chooser->is_bound[node->in[0]] = true;
-	if (node->is_activation)
+	if (node->computed_by != PLAN_NO_NODE)
 		return;
 	for (unsigned int k = 0; k < node->n_in; k++)
 		if (cpu_layout_is_picture(tensor_at(plan, node->in[k])))
 			add_reader(chooser, i, k);
 	for (unsigned int k = 0; k < node->n_out; k++)
 		if (cpu_layout_has_out(plan, node, k))
-			chooser->writers[cpu_layout_out(plan, node, k)] = i;
+			chooser->writers[plan_result(plan, node, k)] = i;
 	chooser->may[i] = node_may(plan, node);
 	if (chooser->may[i])
 		chooser->gain_ns[i] = node_gain(plan, node);

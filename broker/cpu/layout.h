@@ -28,6 +28,3 @@ bool cpu_layout_is_picture(const struct tensor *tensor);
 /* Is input @i, or output @i, of a node one of its pictures? */
 bool cpu_layout_has_in(const struct plan *plan, const struct node *node, unsigned int i);
 bool cpu_layout_has_out(const struct plan *plan, const struct node *node, unsigned int i);
-
-/* What @node writes in the end: its activation's output, if it has one. */
-uint16_t cpu_layout_out(const struct plan *plan, const struct node *node, unsigned int i);

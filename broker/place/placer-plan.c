@@ -51,7 +51,7 @@ static double prior_ns(const struct place_profile *profile, const struct plan *p
 	for (uint16_t i = 0; i < plan->n_nodes; i++) {
 		const struct node *node = &plan->nodes[i];
 
-		if (node->is_activation)
+		if (node->computed_by != PLAN_NO_NODE)
 			continue;
 		node_ns = place_profile_node_ns(
 			profile, node->op->family,

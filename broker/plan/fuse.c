@@ -5,11 +5,13 @@
  * An activation behind a MatMul, Gemm, Conv or ConvTranspose costs more to begin, and to read and
  * write its elements again, than to compute. Executors apply it to a part of the result while that
  * is at hand. These are the activations that every device can: is_activation() has those of
- * shaders/activation.glsl.
+ * shaders/activation.glsl. Likewise an Add behind a MatMul of what is the same for every row, as
+ * linear layers have it; an activation may follow. Executors see what is added as a third input.
  *
- * Nodes stay what and where they are. An activation only becomes one that works in place: what it
- * reads has the bytes of what it writes, which may be the task's own. Other elementwise nodes work
- * in place within scratch, and only there: a device may have to fetch what is the task's from afar.
+ * Nodes stay what and where they are. What is computed along only becomes a node that works in
+ * place: what it reads has the bytes of what it writes, which may be the task's own. Other
+ * elementwise nodes work in place within scratch, and only there: a device may have to fetch what
+ * is the task's from afar.
  *
  * Only scratch that one node reads, once, is given up. That excludes whatever has views, since
  * those are made by nodes that read it.
@@ -20,6 +22,7 @@
 #include <stdlib.h>
 
 #include "shm/operators/op-call.h"
+#include "util/checked.h"
 #include "util/cleanup.h"
 #include "util/error.h"
 
@@ -29,6 +32,14 @@ struct fuser {
 	struct plan_life *lives;
 	uint16_t *n_reads; /* by tensor */
 };
+
+/* The node that computes what writes @t, which is scratch. */
+static struct node *maker_of(const struct fuser *fuser, uint16_t t)
+{
+	struct node *node = &fuser->plan->nodes[fuser->writers[t]];
+
+	return node->computed_by == PLAN_NO_NODE ? node : &fuser->plan->nodes[node->computed_by];
+}
 
 static bool takes_activation(const struct node *node)
 {
@@ -88,28 +99,115 @@ static void cost_take(struct cost *from, struct cost *to)
 	*from = (struct cost){0};
 }
 
+/* Has @maker compute node @index along, in place of @from: what that read and wrote is spared. */
+static void compute_along(struct fuser *fuser, struct node *maker, uint16_t index, uint16_t from)
+{
+	struct plan *plan = fuser->plan;
+	struct node *node = &plan->nodes[index];
+	const uint16_t to = node->out[0];
+
+	node->computed_by = (uint16_t)(maker - plan->nodes);
+	plan->cost.bytes_fixed -= node->cost.bytes_fixed;
+	plan->cost.bytes_row -= node->cost.bytes_row;
+	cost_take(&node->cost, &maker->cost);
+	plan->tensors[from].root = plan->tensors[to].root;
+	/* It is written by then, and that is when its bytes are taken. */
+	fuser->lives[to].first = fuser->lives[from].first;
+}
+
 /* Return: is it computed along with the node before it now? */
 static bool fuse_activation(struct fuser *fuser, uint16_t index)
 {
 	struct plan *plan = fuser->plan;
-	struct node *node = &plan->nodes[index], *before;
-	const uint16_t from = node->in[0], to = node->out[0];
+	const struct node *node = &plan->nodes[index];
+	const uint16_t from = node->in[0];
+	struct node *maker;
 
 	if (!is_activation(node) || !is_given_up(fuser, from) || !is_float(&plan->tensors[from]) ||
-	    plan->tensors[to].kind == RBK_TENSOR_STATE)
+	    plan->tensors[node->out[0]].kind == RBK_TENSOR_STATE)
 		return false;
-	before = &plan->nodes[fuser->writers[from]];
-	if (!takes_activation(before))
+	maker = maker_of(fuser, from);
+	if (!takes_activation(maker))
 		return false;
-	before->activation = index;
-	node->is_activation = true;
-	plan->cost.bytes_fixed -= node->cost.bytes_fixed;
-	plan->cost.bytes_row -= node->cost.bytes_row;
-	cost_take(&node->cost, &before->cost);
-	plan->tensors[from].root = plan->tensors[to].root;
-	/* It is written by then, and that is when its bytes are taken. */
-	fuser->lives[to].first = fuser->lives[from].first;
+	maker->activation = index;
+	compute_along(fuser, maker, index, from);
 	return true;
+}
+
+/* Is it one number for each column of @y, or one for all? */
+static bool is_by_column(const struct tensor *bias, const struct tensor *y)
+{
+	const struct shape *shape = &bias->shape;
+
+	for (unsigned int i = 0; i + 1 < shape->rank; i++)
+		if (shape->dims[i] != 1)
+			return false;
+	return !shape->dynamic && shape->rank <= y->shape.rank;
+}
+
+/* Does @t have, when @maker runs, the value that it has later? */
+static bool is_there(const struct fuser *fuser, uint16_t t, const struct node *maker)
+{
+	switch (fuser->plan->tensors[t].kind) {
+	case RBK_TENSOR_INPUT:
+	case RBK_TENSOR_CONSTANT:
+		return true;
+	case RBK_TENSOR_STATE:
+		return false;
+	default:
+		return fuser->writers[t] < maker - fuser->plan->nodes;
+	}
+}
+
+/* Executors may compute with float32 of their own. Return: is there room for that of @bias, too? */
+static bool add_work(struct plan *plan, struct node *maker, const struct tensor *bias)
+{
+	uint64_t bytes = 0;
+
+	if (bias->dtype != RBK_DTYPE_F16)
+		return true;
+	checked_align(2 * bias->max_bytes, PLAN_SCRATCH_ALIGN, &bytes);
+	if (bytes > PLAN_MAX_BYTES - maker->work_bytes)
+		return false;
+	maker->work_bytes += bytes;
+	if (maker->work_bytes > plan->work_bytes)
+		plan->work_bytes = maker->work_bytes;
+	return true;
+}
+
+/* Its input @i being what a product gives. Return: is it computed along with that now? */
+static bool fuse_sum(struct fuser *fuser, uint16_t index, unsigned int i)
+{
+	struct plan *plan = fuser->plan;
+	const struct node *node = &plan->nodes[index];
+	const uint16_t from = node->in[i], other = node->in[1 - i];
+	const struct tensor *y = &plan->tensors[from], *bias = &plan->tensors[other];
+	struct node *maker;
+
+	if (!is_given_up(fuser, from) || !is_float(y) ||
+	    !is_alike(y, &plan->tensors[node->out[0]]) ||
+	    plan->tensors[node->out[0]].kind == RBK_TENSOR_STATE || !is_by_column(bias, y))
+		return false;
+	maker = maker_of(fuser, from);
+	/* Of a list as the right-hand side there are no columns. */
+	if (maker->op->kind != OP_MATMUL || maker->sum != PLAN_NO_NODE ||
+	    maker->activation != PLAN_NO_NODE || plan->tensors[maker->in[1]].shape.rank < 2 ||
+	    !is_there(fuser, other, maker) || !add_work(plan, maker, bias))
+		return false;
+	maker->sum = index;
+	maker->in[2] = other;
+	maker->n_in = 3;
+	compute_along(fuser, maker, index, from);
+	maker->cost.bytes_fixed += bias->fixed_bytes;
+	plan->cost.bytes_fixed += bias->fixed_bytes;
+	return true;
+}
+
+static bool fuse_node(struct fuser *fuser, uint16_t index)
+{
+	if (fuser->plan->nodes[index].op->kind == OP_ADD)
+		return fuse_sum(fuser, index, 0) || fuse_sum(fuser, index, 1);
+	return fuse_activation(fuser, index);
 }
 
 static void work_in_place(struct fuser *fuser, struct node *node)
@@ -143,7 +241,7 @@ int plan_fuse(struct plan *plan, const uint16_t *writers, struct plan_life *live
 			if (plan->nodes[i].in[j] != PLAN_NO_TENSOR)
 				n_reads[plan->nodes[i].in[j]] += n_reads[plan->nodes[i].in[j]] < 2;
 	for (uint32_t i = 0; i < plan->n_nodes; i++)
-		if (!fuse_activation(&fuser, (uint16_t)i))
+		if (!fuse_node(&fuser, (uint16_t)i))
 			work_in_place(&fuser, &plan->nodes[i]);
 	return 0;
 }

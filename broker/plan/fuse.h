@@ -9,9 +9,9 @@
 #include "plan/plan.h"
 
 /*
- * Finds activations that are computed along with the product or convolution before them (struct
- * node: activation, is_activation), moves their cost there, and makes what elementwise nodes write
- * a view of what they read, where nobody else reads that. @writers and @lives are indexed by
- * tensor. Return: 0; -ENOMEM.
+ * Finds sums and activations that are computed along with the product or convolution before them
+ * (struct node: sum, activation, computed_by), moves their cost there, and makes what elementwise
+ * nodes write a view of what they read, where nobody else reads that. @writers and @lives are
+ * indexed by tensor. Return: 0; -ENOMEM.
  */
 int plan_fuse(struct plan *plan, const uint16_t *writers, struct plan_life *lives);

@@ -398,7 +398,7 @@ static int make_node(struct maker *maker, unsigned int index)
 	memcpy(node->name, wire->name, sizeof(node->name));
 	memset(node->in, 0xff, sizeof(node->in));
 	memset(node->out, 0xff, sizeof(node->out));
-	node->activation = PLAN_NO_NODE;
+	node->sum = node->activation = node->computed_by = PLAN_NO_NODE;
 	call.n_in = copy_edges(maker->parsed.edges + wire->first_in, wire->n_in, OP_MAX_INPUTS,
 			       node->in);
 	call.n_out = copy_edges(maker->parsed.edges + wire->first_out, wire->n_out, OP_MAX_OUTPUTS,

@@ -53,7 +53,8 @@ struct tensor {
 struct node {
 	const struct op *op;
 	char name[RBK_NAME_BYTES];
-	uint8_t n_in, n_out;        /* absent ones at the end are not counted */
+	/* Absent ones at the end are not counted. With sum, a MatMul has a third input. */
+	uint8_t n_in, n_out;
 	uint16_t in[OP_MAX_INPUTS]; /* tensor index, or PLAN_NO_TENSOR where absent */
 	uint16_t out[OP_MAX_OUTPUTS];
 	union op_params params;
@@ -62,12 +63,13 @@ struct node {
 	 */
 	uint64_t work_bytes;
 	/*
-	 * The node that is computed along with this one, each element as soon as it is there, or
-	 * PLAN_NO_NODE: one that is_activation, which reads output 0 alone, in place. Its cost is
-	 * in here, and its own is 0. See fuse.c for which operators these are.
+	 * The nodes that are computed along with this one, each element as soon as it is there, or
+	 * PLAN_NO_NODE: an Add, which adds what is in[2] here as well, and behind that an
+	 * activation. They work on output 0, in place; their cost is in here, and their own is 0.
+	 * See fuse.c for which operators these are.
 	 */
-	uint16_t activation;
-	bool is_activation;
+	uint16_t sum, activation;
+	uint16_t computed_by; /* the node that this one is computed along with, or PLAN_NO_NODE */
 };
 
 /* A constant: bytes of an immutable arena. (dev, ino, offset, bytes) identifies them for sharing
@@ -181,6 +183,14 @@ int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup
 struct plan *plan_free(struct plan *plan);
 
 DEFINE_CLEANUP(struct plan *, plan_free)
+
+/* What @node writes in the end as its output @i: that of what is computed along with it. */
+static inline uint16_t plan_result(const struct plan *plan, const struct node *node, unsigned int i)
+{
+	const uint16_t last = node->activation != PLAN_NO_NODE ? node->activation : node->sum;
+
+	return last == PLAN_NO_NODE ? node->out[i] : plan->nodes[last].out[0];
+}
 
 static inline uint64_t tensor_bytes(const struct tensor *tensor, uint32_t count)
 {

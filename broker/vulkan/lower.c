@@ -327,7 +327,7 @@ int vk_lower(const struct plan *plan, const struct vk_target *target, struct vk_
 	if (target->bounces)
 		r = lower_copies(&l, true);
 	for (uint16_t i = 0; !r && i < plan->n_nodes; i++)
-		if (!plan->nodes[i].is_activation)
+		if (plan->nodes[i].computed_by == PLAN_NO_NODE)
 			r = lower_node(&l, &plan->nodes[i]);
 	if (!r && target->bounces)
 		r = lower_copies(&l, false);

@@ -89,7 +89,8 @@ static void check_node(const struct plan *plan, unsigned int index, unsigned int
 	unsigned int n_in = 0, n_out = 0;
 
 	assert(node->op && op_by_kind(node->op->kind) == node->op);
-	assert(node->n_in >= node->op->min_in && node->n_in <= node->op->max_in);
+	assert(node->n_in >= node->op->min_in &&
+	       node->n_in <= node->op->max_in + (node->sum != PLAN_NO_NODE));
 	assert(node->n_out >= node->op->min_out && node->n_out <= node->op->max_out);
 	for (unsigned int i = 0; i < OP_MAX_INPUTS; i++) {
 		uint16_t t = node->in[i];
@@ -140,21 +141,38 @@ static void check_layout(const struct plan *plan, const unsigned int *writers,
 	}
 }
 
-/* What a node computes along is written as early as that: an activation of what it writes. */
-static void check_activation(const struct plan *plan, unsigned int index, unsigned int *writers)
+/* What a node computes along is written as early as that: @along, of what it writes as @from. */
+static void check_along(const struct plan *plan, unsigned int index, unsigned int along,
+			uint16_t from, unsigned int *writers)
 {
-	const struct node *node = &plan->nodes[index], *activation;
+	const struct node *node = &plan->nodes[index], *next = &plan->nodes[along];
 
-	if (node->activation == PLAN_NO_NODE)
-		return;
-	assert(node->activation > index && node->activation < plan->n_nodes);
-	activation = &plan->nodes[node->activation];
-	assert(activation->is_activation && activation->n_in == 1 && node->n_out == 1);
-	assert(activation->in[0] == node->out[0]);
-	assert(plan->tensors[activation->in[0]].root == plan->tensors[activation->out[0]].root);
-	assert(shape_equal(&plan->tensors[activation->in[0]].shape,
-			   &plan->tensors[activation->out[0]].shape));
-	writers[activation->out[0]] = writers[node->out[0]];
+	assert(along > index && along < plan->n_nodes && node->n_out == 1 && next->n_out == 1);
+	assert(next->computed_by == index && node->computed_by == PLAN_NO_NODE);
+	assert(next->in[0] == from || next->in[1] == from);
+	assert(plan->tensors[from].root == plan->tensors[next->out[0]].root);
+	assert(shape_equal(&plan->tensors[from].shape, &plan->tensors[next->out[0]].shape));
+	assert(plan->tensors[from].dtype == plan->tensors[next->out[0]].dtype);
+	writers[next->out[0]] = writers[node->out[0]];
+}
+
+static void check_fused(const struct plan *plan, unsigned int index, unsigned int *writers)
+{
+	const struct node *node = &plan->nodes[index], *sum;
+	uint16_t result = node->out[0];
+
+	if (node->sum != PLAN_NO_NODE) {
+		sum = &plan->nodes[node->sum];
+		check_along(plan, index, node->sum, result, writers);
+		assert(sum->in[sum->in[0] == result] == node->in[2]);
+		result = sum->out[0];
+	}
+	if (node->activation != PLAN_NO_NODE) {
+		assert(plan->nodes[node->activation].n_in == 1);
+		check_along(plan, index, node->activation, result, writers);
+		result = plan->nodes[node->activation].out[0];
+	}
+	assert(plan_result(plan, node, 0) == result);
 }
 
 /* All that a move reads and writes lies within its tensors. */
@@ -232,7 +250,7 @@ static void check_plan(const struct plan *plan)
 		assert(writers[i] || (plan->tensors[i].kind != RBK_TENSOR_OUTPUT &&
 				      plan->tensors[i].kind != RBK_TENSOR_SCRATCH));
 	for (unsigned int i = 0; i < plan->n_nodes; i++)
-		check_activation(plan, i, writers);
+		check_fused(plan, i, writers);
 	check_layout(plan, writers, last);
 	assert(plan_flops(plan, plan->max_count) >= plan_flops(plan, 1));
 	free(writers);

@@ -32,7 +32,7 @@ static const char *next(struct random *r, bool is_last)
 	return r->last;
 }
 
-static void matmul(struct random *r, bool is_last)
+static void matmul(struct random *r)
 {
 	const uint32_t k = pick(r, 1, 40), m = pick(r, 1, 20),
 		       n = pick(r, 0, 3) ? pick(r, 1, 140) : 1;
@@ -50,10 +50,25 @@ static void matmul(struct random *r, bool is_last)
 		describe_input(r->d, "w", DESCRIBE_DIMS(first, k, n));
 	else
 		describe_input(r->d, "w", DESCRIBE_DIMS(2, k, n));
-	describe_node(r->d, "MatMul", "", "x,w", next(r, is_last));
+	describe_node(r->d, "MatMul", "", "x,w", next(r, false));
 }
 
-static void gemm(struct random *r, bool is_last)
+/* What is the same for every row, on either side of what there is. */
+static void add(struct random *r)
+{
+	const uint32_t n = pick(r, 0, 3) ? r->dims[r->rank - 1] : 1;
+	const unsigned int rank = pick(r, 0, 4) ? pick(r, 1, r->rank) : 0;
+	uint32_t dims[RBK_MAX_RANK];
+	char in[2 * NAME_BYTES];
+
+	for (unsigned int i = 0; i < rank; i++)
+		dims[i] = i + 1 == rank ? n : 1;
+	describe_input(r->d, "b", rank, dims);
+	snprintf(in, sizeof(in), pick(r, 0, 1) ? "%s,b" : "b,%s", r->last);
+	describe_node(r->d, "Add", "", in, next(r, false));
+}
+
+static void gemm(struct random *r)
 {
 	const uint32_t k = pick(r, 1, 40), n = pick(r, 1, 140), bias = pick(r, 0, 2);
 
@@ -66,12 +81,12 @@ static void gemm(struct random *r, bool is_last)
 		describe_input(r->d, "b", DESCRIBE_DIMS(n));
 	else if (bias == 2)
 		describe_input(r->d, "b", DESCRIBE_DIMS(r->dims[0], 1));
-	describe_node(r->d, "Gemm", "", bias ? "x,w,b" : "x,w", next(r, is_last));
+	describe_node(r->d, "Gemm", "", bias ? "x,w,b" : "x,w", next(r, false));
 	describe_attr_int(r->d, "transB", 1);
 	describe_attr_float(r->d, "alpha", pick(r, 0, 1) ? 1 : 0.75f);
 }
 
-static void conv(struct random *r, const char *op, bool is_last)
+static void conv(struct random *r, const char *op)
 {
 	static const uint32_t groups[] = {1, 1, 2, 4};
 	const bool is_transposed = !strcmp(op, "ConvTranspose");
@@ -97,7 +112,7 @@ static void conv(struct random *r, const char *op, bool is_last)
 	describe_input(r->d, "w", r->rank, w);
 	if (has_bias)
 		describe_input(r->d, "b", 1, &filters);
-	describe_node(r->d, op, "", has_bias ? "x,w,b" : "x,w", next(r, is_last));
+	describe_node(r->d, op, "", has_bias ? "x,w,b" : "x,w", next(r, false));
 	describe_attr_int(r->d, "group", group);
 }
 
@@ -130,11 +145,13 @@ struct plan *random_fused(uint64_t *state, unsigned int round, uint32_t max_coun
 	if (!fuses)
 		describe_disable_fusion(r.d);
 	if (what == 0)
-		matmul(&r, false);
+		matmul(&r);
 	else if (what == 1)
-		gemm(&r, false);
+		gemm(&r);
 	else
-		conv(&r, what == 2 ? "Conv" : "ConvTranspose", false);
+		conv(&r, what == 2 ? "Conv" : "ConvTranspose");
+	if (what == 0 && pick(&r, 0, 3))
+		add(&r);
 	activate(&r, which);
 	if (pick(&r, 0, 3) == 0)
 		describe_halve(r.d);

@@ -30,6 +30,7 @@ void placer_bench_plan_init(struct plan *plan, struct node *node, uint32_t n_dev
 	*node = (struct node){
 		.op = op_by_kind(OP_ADD),
 		.cost = {.flops_row = ROW_BYTES / 12, .bytes_row = ROW_BYTES},
+		.computed_by = PLAN_NO_NODE,
 	};
 	*plan = (struct plan){
 		.max_count = 1u << 31,

@@ -29,8 +29,17 @@ static bool is_fused(const struct plan *plan, unsigned int node, unsigned int ac
 {
 	const bool is_fused = plan->nodes[node].activation == activation;
 
-	assert_int_equal(plan->nodes[activation].is_activation, is_fused);
+	assert_int_equal(plan->nodes[activation].computed_by, is_fused ? node : PLAN_NO_NODE);
 	return is_fused;
+}
+
+static bool has_sum(const struct plan *plan, unsigned int node, unsigned int sum)
+{
+	const bool has_sum = plan->nodes[node].sum == sum;
+
+	assert_int_equal(plan->nodes[sum].computed_by, has_sum ? node : PLAN_NO_NODE);
+	assert_int_equal(plan->nodes[node].n_in, has_sum ? 3 : 2);
+	return has_sum;
 }
 
 static bool shares(struct plan *plan, const char *a, const char *b)
@@ -135,12 +144,172 @@ static void test_fuse__chain(void **state)
 	describe_node(d, "Neg", "", "s", "y");
 	plan = expect_plan(d);
 	assert_true(is_fused(plan, 0, 1));
-	assert_false(plan->nodes[2].is_activation);
+	assert_int_equal(plan->nodes[2].computed_by, PLAN_NO_NODE);
 	assert_true(shares(plan, "t", "u"));
 	assert_true(shares(plan, "u", "v"));
 	assert_true(shares(plan, "v", "s"));
 	assert_false(shares(plan, "positive", "s"));
 	assert_false(shares(plan, "s", "y"));
+	plan_free(plan);
+}
+
+/* y = x [count,3,4] times w [4,8], plus b of @dims, and perhaps @activation of that. */
+static struct describe *sum(const char *in, unsigned int rank, const uint32_t *dims,
+			    const char *activation)
+{
+	struct describe *d = describe_new("", 16);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 3, 4));
+	describe_constant(d, "w", RBK_REF(1, 0), DESCRIBE_DIMS(4, 8));
+	describe_constant(d, "b", RBK_REF(1, 0), rank, dims);
+	describe_scratch(d, "t");
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 3, 8));
+	describe_node(d, "MatMul", "", "x,w", "t");
+	if (!activation) {
+		describe_node(d, "Add", "", in, "y");
+		return d;
+	}
+	describe_scratch(d, "u");
+	describe_node(d, "Add", "", in, "u");
+	describe_node(d, activation, "", "u", "y");
+	return d;
+}
+
+static void test_fuse__sum(void **state)
+{
+	struct plan *plan, *apart;
+	struct describe *d;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		const char *in = i ? "b,t" : "t,b";
+
+		plan = expect_plan(sum(in, DESCRIBE_DIMS(8), "Gelu"));
+		assert_true(has_sum(plan, 0, 1));
+		assert_int_equal(plan->nodes[0].in[2], expect_tensor(plan, "b") - plan->tensors);
+		assert_true(is_fused(plan, 0, 2));
+		assert_true(shares(plan, "t", "u"));
+		assert_true(shares(plan, "u", "y"));
+		assert_int_equal(plan->scratch_bytes, 0);
+		d = sum(in, DESCRIBE_DIMS(8), "Gelu");
+		describe_disable_fusion(d);
+		apart = expect_plan(d);
+		assert_false(has_sum(apart, 0, 1));
+		assert_false(is_fused(apart, 0, 2));
+
+		/* As many operations, with neither t nor u written and read again. */
+		assert_int_equal(plan->cost.flops_row, apart->cost.flops_row);
+		assert_int_equal(plan->cost.bytes_row, apart->cost.bytes_row - 4 * 96);
+		assert_int_equal(plan->cost.bytes_fixed, apart->cost.bytes_fixed);
+		assert_int_equal(plan->nodes[0].cost.flops_row, plan->cost.flops_row);
+		assert_int_equal(plan->nodes[0].cost.bytes_row, plan->cost.bytes_row);
+		assert_int_equal(plan->nodes[0].cost.bytes_fixed, plan->cost.bytes_fixed);
+		plan_free(plan);
+		plan_free(apart);
+	}
+}
+
+/* Only of what is the same for every row. */
+static void test_fuse__sum_shapes(void **state)
+{
+	static const struct {
+		unsigned int rank;
+		uint32_t dims[4];
+		bool is_fused;
+	} cases[] = {
+		{0, {0}, true},     {1, {1}, true},       {1, {8}, true},
+		{2, {1, 8}, true},  {3, {1, 1, 8}, true}, {3, {1, 1, 1}, true},
+		{2, {3, 8}, false}, {2, {3, 1}, false},   {3, {1, 3, 8}, false},
+	};
+	struct plan *plan;
+	struct describe *d;
+
+	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		plan = expect_plan(sum("t,b", cases[i].rank, cases[i].dims, NULL));
+		assert_int_equal(has_sum(plan, 0, 1), cases[i].is_fused);
+		assert_int_equal(shares(plan, "t", "y"), cases[i].is_fused);
+		plan_free(plan);
+	}
+
+	/* What is added is larger than the product, or of more dimensions. */
+	for (unsigned int i = 0; i < 3; i++) {
+		d = describe_new("", 1);
+		describe_input(d, "x", DESCRIBE_DIMS(5, 4));
+		describe_input(d, "w", DESCRIBE_DIMS(4, 1));
+		describe_input(d, "b",
+			       i == 0   ? 1
+			       : i == 1 ? 3
+					: 0,
+			       i == 0 ? (const uint32_t[]){8} : (const uint32_t[]){1, 1, 1});
+		describe_scratch(d, "t");
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "MatMul", "", "x,w", "t");
+		describe_node(d, "Add", "", "t,b", "y");
+		plan = expect_plan(d);
+		assert_int_equal(has_sum(plan, 0, 1), i == 2);
+		plan_free(plan);
+	}
+
+	/* The right-hand side is a list: what is added is one number for each row. */
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(5, 4));
+	describe_input(d, "w", DESCRIBE_DIMS(4));
+	describe_input(d, "b", DESCRIBE_DIMS(5));
+	describe_scratch(d, "t");
+	describe_output(d, "y", DESCRIBE_DIMS(5));
+	describe_node(d, "MatMul", "", "x,w", "t");
+	describe_node(d, "Add", "", "t,b", "y");
+	plan = expect_plan(d);
+	assert_false(has_sum(plan, 0, 1));
+	plan_free(plan);
+}
+
+/* What is added has to be there before the product, and to stay what it is. */
+static void test_fuse__sum_order(void **state)
+{
+	struct plan *plan;
+	struct describe *d;
+
+	for (unsigned int i = 0; i < 4; i++) {
+		d = describe_new("", 1);
+		describe_input(d, "x", DESCRIBE_DIMS(2, 3, 4));
+		describe_input(d, "w", DESCRIBE_DIMS(4, 8));
+		describe_input(d, "list", DESCRIBE_DIMS(8));
+		describe_state(d, "s", DESCRIBE_DIMS(8));
+		describe_scratch(d, "b");
+		describe_scratch(d, "t");
+		describe_output(d, "y", DESCRIBE_DIMS(2, 3, 8));
+		if (i != 1)
+			describe_node(d, "Neg", "", "list", "b");
+		describe_node(d, "MatMul", "", "x,w", "t");
+		if (i == 1)
+			describe_node(d, "Neg", "", "list", "b");
+		if (i == 2)
+			describe_node(d, "Add", "", "s,b", "s");
+		describe_node(d, "Add", "", i < 2 ? "t,b" : i == 2 ? "t,s" : "t,t", "y");
+		plan = expect_plan(d);
+		if (i == 0)
+			assert_true(has_sum(plan, 1, 2));
+		else
+			assert_int_equal(plan->nodes[i == 1 ? 0 : 1].sum, PLAN_NO_NODE);
+		plan_free(plan);
+	}
+
+	/* One sum, and none behind an activation. */
+	d = sum("t,b", DESCRIBE_DIMS(8), "Relu");
+	describe_output(d, "z", DESCRIBE_DIMS(DESCRIBE_COUNT, 3, 8));
+	describe_scratch(d, "v");
+	describe_scratch(d, "positive");
+	describe_scratch(d, "sum");
+	describe_node(d, "MatMul", "", "x,w", "v");
+	describe_node(d, "Relu", "", "v", "positive");
+	describe_node(d, "Add", "", "positive,b", "sum");
+	describe_node(d, "Add", "", "sum,b", "z");
+	plan = expect_plan(d);
+	assert_true(has_sum(plan, 0, 1));
+	assert_true(is_fused(plan, 3, 4));
+	assert_false(has_sum(plan, 3, 5));
+	assert_int_equal(plan->nodes[5].computed_by, PLAN_NO_NODE);
+	assert_int_equal(plan->nodes[6].computed_by, PLAN_NO_NODE);
 	plan_free(plan);
 }
 
@@ -168,6 +337,9 @@ int main(void)
 		cmocka_unit_test(test_fuse__activation),
 		cmocka_unit_test(test_fuse__read_by_others),
 		cmocka_unit_test(test_fuse__chain),
+		cmocka_unit_test(test_fuse__sum),
+		cmocka_unit_test(test_fuse__sum_shapes),
+		cmocka_unit_test(test_fuse__sum_order),
 		cmocka_unit_test(test_fuse__types),
 	};
 

@@ -69,7 +69,8 @@ static void plan_init(struct plan *plan, struct node *nodes)
 	};
 	for (unsigned int i = 0; i < N_NODES; i++)
 		nodes[i] = (struct node){.op = op_by_kind(OP_ADD),
-					 .cost = {.flops_row = 64, .bytes_row = ROW_BYTES}};
+					 .cost = {.flops_row = 64, .bytes_row = ROW_BYTES},
+					 .computed_by = PLAN_NO_NODE};
 }
 
 /* As if it had run there, which makes its estimates trusted. */
