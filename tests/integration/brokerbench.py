@@ -21,9 +21,9 @@ from started import start
 FIELDS = ['bench', 'params', 'unit', 'p50', 'p99', 'baseline', 'baseline_p50', 'baseline_p99',
           'ratio', 'target']
 BENCHES = ['nop-round-trip', 'nop-throughput', 'wake-latency', 'task-overhead', 'sessions',
-           'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'nets', 'matmul-vulkan',
-           'copied-bytes', 'starpu', 'residency', 'ledger', 'decision', 'contention', 'probes', 'scrape',
-           'watched', 'brokertop', 'lease']
+           'matmul-cpu', 'matmul-library', 'matmul-int8', 'operators', 'nets', 'fusion',
+           'matmul-vulkan', 'copied-bytes', 'starpu', 'residency', 'ledger', 'decision',
+           'contention', 'probes', 'scrape', 'watched', 'brokertop', 'lease']
 
 # What no command line may take, however slow the machine.
 LIMIT = 120
@@ -187,6 +187,14 @@ def test_nets(program):
     expect(len(rows) == 3 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
 
 
+def test_fusion(program):
+    """Layers with fusion and without: both results are compared, on the CPU and on a GPU."""
+    result = run(program, '--json', '--seconds=0.05', 'fusion')
+    expect(result.returncode == 0, f'failed: {result.stderr}')
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    expect(len(rows) == 14 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
+
+
 def test_probes(program, folder):
     """What watching the scheduler costs: every row, or a reason."""
     result = run(program, '--json', '--seconds=0.05', 'probes')
@@ -255,6 +263,7 @@ def main():
         test_operators(program)
         test_rows(program)
         test_nets(program)
+        test_fusion(program)
         test_probes(program, folder)
         test_scrape(program, folder)
         test_brokertop(program, folder)

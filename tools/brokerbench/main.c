@@ -26,10 +26,10 @@
 static const struct bench *const benches[] = {
 	&bench_nop_round_trip, &bench_nop_throughput, &bench_wake_latency,   &bench_task_overhead,
 	&bench_sessions,       &bench_matmul_cpu,     &bench_matmul_library, &bench_matmul_int8,
-	&bench_operators,      &bench_nets,           &bench_matmul_vulkan,  &bench_copied_bytes,
-	&bench_starpu,         &bench_residency,      &bench_ledger,         &bench_decision,
-	&bench_contention,     &bench_probes,         &bench_scrape,         &bench_watched,
-	&bench_brokertop,      &bench_lease,
+	&bench_operators,      &bench_nets,           &bench_fusion,         &bench_matmul_vulkan,
+	&bench_copied_bytes,   &bench_starpu,         &bench_residency,      &bench_ledger,
+	&bench_decision,       &bench_contention,     &bench_probes,         &bench_scrape,
+	&bench_watched,        &bench_brokertop,      &bench_lease,
 };
 
 static const char help[] =
