@@ -347,7 +347,7 @@ void canon_shrink(struct graph *graph)
 {
 	struct tensor *x = canon_in(graph, 0), *wide, *in[3];
 	const double limit = (double)canon_float(graph, "lambd", 0.5f);
-	const uint32_t dtype = x->dtype == RBK_ONNX_F64 ? RBK_ONNX_F64 : RBK_ONNX_F32;
+	const uint32_t dtype = canon_wide(x);
 	struct tensor *bias = graph_scalar(graph, dtype, (double)canon_float(graph, "bias", 0));
 
 	if (!((OP_FLOATS | OP_FLOAT64 | OP_BYTES) & OP_TYPE(x->dtype))) {

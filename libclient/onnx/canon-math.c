@@ -163,9 +163,8 @@ void canon_batch_norm(struct graph *graph)
 		}
 	}
 	dtype = in[0]->dtype;
-	if (opset >= 14 && canon_mixes_floats(in, 5))
-		for (unsigned int i = 0; i < 5; i++)
-			in[i] = canon_cast(graph, in[i], RBK_ONNX_F32);
+	if (opset >= 14)
+		canon_unmix_floats(graph, in, 5);
 	out = fold_into_conv(graph, in, epsilon);
 	if (!out)
 		out = graph_emit_1(graph, "BatchNormalization", in, 5, &attr, 1);

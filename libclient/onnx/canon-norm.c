@@ -2,7 +2,8 @@
 /*
  * Rules: normalisations that are made of other operators
  *
- * They are computed in float32 whatever the elements are: squares of float16 soon have no float16.
+ * They are computed in float32 whatever the elements are, for squares of float16 soon have no
+ * float16; or in float64 if that is what they are.
  */
 #include <stdio.h>
 
@@ -11,31 +12,47 @@
 static struct tensor *with_number(struct graph *graph, const char *op, struct tensor *a,
 				  double number)
 {
-	return canon_binary(graph, op, a, graph_scalar(graph, RBK_ONNX_F32, number));
+	return canon_binary(graph, op, a, graph_scalar(graph, canon_wide(a), number));
+}
+
+static bool is_float(const struct tensor *x)
+{
+	return (OP_FLOATS | OP_FLOAT64) & OP_TYPE(x->dtype);
 }
 
 /* Refuses what has no fractions. */
 static bool check_floats(struct graph *graph, const struct tensor *x)
 {
-	if (OP_FLOATS & OP_TYPE(x->dtype))
+	if (is_float(x))
 		return true;
-	graph_refuse(graph, "its input \"%s\" is %s, expected float32, float16 or bfloat16",
+	graph_refuse(graph,
+		     "its input \"%s\" is %s, expected float32, float16, float64 or bfloat16",
 		     x->name, rbk_onnx_dtype_name(x->dtype));
 	return false;
 }
 
-bool canon_mixes_floats(struct tensor *const *in, unsigned int n)
+/* What all of them are computed in. */
+static uint32_t widest(struct tensor *const *in, unsigned int n)
 {
+	for (unsigned int i = 0; i < n; i++)
+		if (in[i] && in[i]->dtype == RBK_ONNX_F64)
+			return RBK_ONNX_F64;
+	return RBK_ONNX_F32;
+}
+
+void canon_unmix_floats(struct graph *graph, struct tensor **in, unsigned int n)
+{
+	const uint32_t dtype = widest(in, n);
 	bool mixes = false;
 
 	for (unsigned int i = 0; i < n; i++) {
-		if (!in[i])
-			continue;
-		if (!(OP_FLOATS & OP_TYPE(in[i]->dtype)))
-			return false;
-		mixes |= in[i]->dtype != in[0]->dtype;
+		if (in[i] && !is_float(in[i]))
+			return;
+		mixes |= in[i] && in[i]->dtype != in[0]->dtype;
 	}
-	return mixes;
+	for (unsigned int i = 0; i < n && mixes; i++)
+		if (in[i])
+			in[i] = canon_cast(graph, in[i], dtype);
 }
 
 /* As the catalogue's operators have it; what stage one is computed in is the rule's. */
@@ -46,7 +63,7 @@ static void norm_attrs(struct graph *graph, struct attr attrs[2])
 }
 
 /*
- * Stage one: in float32 whatever the data is, or in bfloat16, which is what mean and inverse
+ * Stage one: in float32 or what holds more, or in bfloat16, which is what mean and inverse
  * deviation are of then. Return: false after a refusal.
  */
 static bool begin_stage_one(struct graph *graph, struct tensor **x, int64_t *ret_type)
@@ -59,7 +76,7 @@ static bool begin_stage_one(struct graph *graph, struct tensor **x, int64_t *ret
 			(long long)*ret_type);
 		return false;
 	}
-	if (*ret_type == RBK_ONNX_BF16 && OP_FLOATS & OP_TYPE((*x)->dtype)) {
+	if (*ret_type == RBK_ONNX_BF16 && is_float(*x)) {
 		*x = canon_cast(graph, *x, RBK_ONNX_BF16);
 		*x = canon_cast(graph, *x, RBK_ONNX_F32);
 	}
@@ -98,9 +115,7 @@ void canon_rms_norm(struct graph *graph)
 	norm_attrs(graph, attrs);
 	if (!begin_stage_one(graph, &in[0], &stage))
 		return;
-	if (canon_mixes_floats(in, 2))
-		for (unsigned int i = 0; i < 2; i++)
-			in[i] = canon_cast(graph, in[i], RBK_ONNX_F32);
+	canon_unmix_floats(graph, in, 2);
 	y = graph_emit_1(graph, "RMSNormalization", in, 2, attrs, 2);
 	canon_out(graph, 0, canon_cast(graph, y, dtype));
 }
@@ -125,7 +140,7 @@ void canon_mean_variance(struct graph *graph)
 		list[i] = axes[i];
 	attrs[0] = ATTR_INTS("axes", list, n);
 	attrs[1] = ATTR_INT("keepdims", 1);
-	y = canon_cast(graph, x, RBK_ONNX_F32);
+	y = canon_cast(graph, x, canon_wide(x));
 	y = canon_binary(graph, "Sub", y, canon_unary(graph, "ReduceMean", y, attrs, 2));
 	deviation = canon_unary(graph, "ReduceMean", canon_binary(graph, "Mul", y, y), attrs, 2);
 	deviation = canon_unary(graph, "Sqrt", deviation, NULL, 0);
@@ -137,8 +152,8 @@ void canon_mean_variance(struct graph *graph)
 static struct tensor *running(struct graph *graph, struct tensor *old, struct tensor *now,
 			      float momentum)
 {
-	struct tensor *kept =
-		with_number(graph, "Mul", canon_cast(graph, old, RBK_ONNX_F32), (double)momentum);
+	struct tensor *kept = with_number(graph, "Mul", canon_cast(graph, old, canon_wide(now)),
+					  (double)momentum);
 
 	now = with_number(graph, "Mul", canon_reshape(graph, now, &old->shape),
 			  1 - (double)momentum);
@@ -154,6 +169,7 @@ void canon_batch_training(struct graph *graph, struct tensor *const *in, float e
 	struct tensor *x = in[0], *mean, *variance, *y, *wide[3];
 	const float momentum = canon_float(graph, "momentum", 0.9f);
 	int64_t *list = graph_zero(graph, RBK_MAX_RANK, sizeof(*list));
+	const uint32_t dtype = widest(in, 5);
 	struct shape column = {.rank = 1};
 	struct attr attrs[2];
 	unsigned int n = 0;
@@ -174,9 +190,9 @@ void canon_batch_training(struct graph *graph, struct tensor *const *in, float e
 	column.dims[0] = x->shape.dims[1];
 	while (column.rank + 1 < x->shape.rank)
 		column.dims[column.rank++] = 1;
-	wide[0] = canon_cast(graph, x, RBK_ONNX_F32);
+	wide[0] = canon_cast(graph, x, dtype);
 	for (unsigned int i = 1; i < 3; i++)
-		wide[i] = canon_reshape(graph, canon_cast(graph, in[i], RBK_ONNX_F32), &column);
+		wide[i] = canon_reshape(graph, canon_cast(graph, in[i], dtype), &column);
 
 	attrs[0] = ATTR_INTS("axes", list, n);
 	attrs[1] = ATTR_INT("keepdims", 1);
@@ -250,7 +266,7 @@ void canon_lrn(struct graph *graph)
 		canon_out(graph, 0, graph_nothing(graph, x->dtype, &x->shape));
 		return;
 	}
-	wide = canon_cast(graph, x, RBK_ONNX_F32);
+	wide = canon_cast(graph, x, canon_wide(x));
 	y = with_number(graph, "Mul", channel_means(graph, wide, size), (double)alpha);
 	y = with_number(graph, "Pow", with_number(graph, "Add", y, (double)bias), (double)beta);
 	canon_out(graph, 0, canon_cast(graph, canon_binary(graph, "Div", wide, y), x->dtype));
@@ -279,7 +295,7 @@ struct tensor *canon_hardmax(struct graph *graph, struct tensor *x, unsigned int
 	}
 	if (shape_is_empty(&x->shape))
 		return graph_nothing(graph, x->dtype, &x->shape);
-	in[0] = canon_unary(graph, "ArgMax", canon_cast(graph, x, RBK_ONNX_F32), largest, 2);
+	in[0] = canon_unary(graph, "ArgMax", canon_cast(graph, x, canon_wide(x)), largest, 2);
 	in[1] = canon_cast(graph, graph_constant(graph, &ends), x->dtype);
 	return graph_emit_1(graph, "OneHot", in, 2, spread, 2);
 }

@@ -110,7 +110,7 @@ static uint64_t row_room(const struct resize *resize, unsigned int axis, int64_t
  * for them, see row_room(). Return: how many.
  */
 static int64_t fill_row(const struct resize *resize, unsigned int axis, int64_t i, int64_t in,
-			float *row, int64_t *ret_first)
+			double *row, int64_t *ret_first)
 {
 	const double at = coordinate(resize, axis, i, in), shrink = shrinking(resize, axis);
 	double from, to, sum = 0;
@@ -129,8 +129,7 @@ static int64_t fill_row(const struct resize *resize, unsigned int axis, int64_t 
 			sum += weight_of(resize, (k - at) * shrink);
 	for (double k = from; k <= to && sum != 0; k++)
 		if (!resize->excludes_outside || (k >= 0 && k < (double)in))
-			row[clamped(k, in) - first] +=
-				(float)(weight_of(resize, (k - at) * shrink) / sum);
+			row[clamped(k, in) - first] += weight_of(resize, (k - at) * shrink) / sum;
 	return n;
 }
 
@@ -161,6 +160,15 @@ static struct constant *new_constant(struct graph *graph, uint32_t dtype, unsign
 	return *ret_data ? constant : NULL;
 }
 
+/* A weight, of what @dtype is interpolated in: float32 or float64. */
+static void put_weight(uint32_t dtype, void *data, int64_t i, double weight)
+{
+	if (dtype == RBK_ONNX_F64)
+		((double *)data)[i] = weight;
+	else
+		((float *)data)[i] = (float)weight;
+}
+
 static struct tensor *gather_axis(struct graph *graph, const struct resize *resize,
 				  struct tensor *x, unsigned int axis)
 {
@@ -184,25 +192,24 @@ static struct tensor *gather_axis(struct graph *graph, const struct resize *resi
  * the one before the last, with all that is behind it as the last.
  */
 static struct tensor *multiply_axis(struct graph *graph, const struct resize *resize,
-				    struct tensor *x, unsigned int axis, float *row)
+				    struct tensor *x, unsigned int axis, double *row)
 {
 	const int64_t in = x->shape.dims[axis], out = resize->sizes[axis];
 	const bool is_last = axis + 1u == x->shape.rank;
 	const int64_t dims[2] = {is_last ? in : out, is_last ? out : in};
 	struct shape flat = {0}, shape = x->shape;
-	float *data;
-	void *memory;
-	const struct constant *constant = new_constant(graph, RBK_ONNX_F32, 2, dims, &memory);
+	void *data;
+	const struct constant *constant = new_constant(graph, x->dtype, 2, dims, &data);
 	uint64_t between = 1, behind = 1;
 
 	if (!constant)
 		return NULL;
-	data = memory;
 	for (int64_t i = 0; i < out; i++) {
 		int64_t first, n = fill_row(resize, axis, i, in, row, &first);
 
 		for (int64_t k = 0; k < n; k++)
-			data[is_last ? (first + k) * out + i : i * in + first + k] = row[k];
+			put_weight(x->dtype, data,
+				   is_last ? (first + k) * out + i : i * in + first + k, row[k]);
 	}
 	if (is_last)
 		return canon_binary(graph, "MatMul", x, graph_constant(graph, constant));
@@ -231,7 +238,8 @@ static struct tensor *multiply_axis(struct graph *graph, const struct resize *re
 
 /* The neighbours of element @i that weigh anything, at most @most of them. Return: how many. */
 static unsigned int find_taps(const struct resize *resize, unsigned int axis, int64_t i, int64_t in,
-			      float *row, unsigned int most, int64_t *ret_from, float *ret_weights)
+			      double *row, unsigned int most, int64_t *ret_from,
+			      double *ret_weights)
 {
 	int64_t first, width = fill_row(resize, axis, i, in, row, &first);
 	unsigned int n = 0;
@@ -253,14 +261,15 @@ static unsigned int find_taps(const struct resize *resize, unsigned int axis, in
  * is no number spoils its neighbourhood only, and the work does not grow with the axis.
  */
 static struct tensor *sum_taps(struct graph *graph, const struct resize *resize, struct tensor *x,
-			       unsigned int axis, unsigned int n_taps, float *row)
+			       unsigned int axis, unsigned int n_taps, double *row)
 {
 	const int64_t in = x->shape.dims[axis], out = resize->sizes[axis];
 	const unsigned int rank = x->shape.rank - axis;
 	const struct attr attr = ATTR_INT("axis", axis);
 	int64_t dims[RBK_MAX_RANK] = {out}, from[MAX_TAPS], *places[MAX_TAPS];
 	const struct constant *indices[MAX_TAPS], *factors[MAX_TAPS];
-	float weights[MAX_TAPS], *of_tap[MAX_TAPS];
+	double weights[MAX_TAPS];
+	void *of_tap[MAX_TAPS];
 	struct tensor *sum = NULL;
 
 	for (unsigned int i = 1; i < rank; i++)
@@ -272,10 +281,9 @@ static struct tensor *sum_taps(struct graph *graph, const struct resize *resize,
 		if (!indices[t])
 			return NULL;
 		places[t] = data;
-		factors[t] = new_constant(graph, RBK_ONNX_F32, rank, dims, &data);
+		factors[t] = new_constant(graph, x->dtype, rank, dims, &of_tap[t]);
 		if (!factors[t])
 			return NULL;
-		of_tap[t] = data;
 	}
 	for (int64_t i = 0; i < out; i++) {
 		unsigned int n = find_taps(resize, axis, i, in, row, n_taps, from, weights);
@@ -286,9 +294,10 @@ static struct tensor *sum_taps(struct graph *graph, const struct resize *resize,
 			const bool is_first = t == 0 || t >= n;
 
 			places[t][i] = n == 0 ? 0 : from[is_first ? 0 : t];
-			of_tap[t][i] = n == 0     ? 0
-				       : is_first ? weights[0] / (float)(n_taps - n + 1)
-						  : weights[t];
+			put_weight(x->dtype, of_tap[t], i,
+				   n == 0     ? 0
+				   : is_first ? weights[0] / (n_taps - n + 1)
+					      : weights[t]);
 		}
 	}
 	for (unsigned int t = 0; t < n_taps; t++) {
@@ -306,7 +315,7 @@ static struct tensor *interpolate_axis(struct graph *graph, const struct resize 
 {
 	const int64_t in = x->shape.dims[axis];
 	const uint64_t room = row_room(resize, axis, in);
-	float *row, weights[MAX_TAPS];
+	double *row, weights[MAX_TAPS];
 	unsigned int most = 0;
 	int64_t from[MAX_TAPS];
 
@@ -515,12 +524,12 @@ void canon_resize(struct graph *graph)
 
 	if (!read_modes(graph, is_old, &resize) || !read_sizes(graph, x, is_old, &resize))
 		return;
-	if (resize.method != NEAREST && dtype != RBK_ONNX_F32 && dtype != RBK_ONNX_F16) {
+	if (resize.method != NEAREST && !((OP_FLOATS | OP_FLOAT64) & OP_TYPE(dtype))) {
 		graph_refuse(graph, "only floats are interpolated");
 		return;
 	}
 	if (resize.method != NEAREST)
-		y = canon_cast(graph, y, RBK_ONNX_F32);
+		y = canon_cast(graph, y, canon_wide(y));
 	for (unsigned int axis = 0; axis < resize.rank && y; axis++) {
 		const int64_t in = x->shape.dims[axis];
 		const bool is_whole =

@@ -124,6 +124,12 @@ struct tensor *canon_binary(struct graph *graph, const char *op, struct tensor *
 			    struct tensor *b);
 struct tensor *canon_cast(struct graph *graph, struct tensor *a, uint32_t dtype);
 
+/* What is computed in float32 at least, is for @x: float64 has more. */
+static inline uint32_t canon_wide(const struct tensor *x)
+{
+	return x->dtype == RBK_ONNX_F64 ? RBK_ONNX_F64 : RBK_ONNX_F32;
+}
+
 /* ---- bfloat.c ---- */
 
 /* Finds out whether the node computes with bfloat16, before its rule is run. */
@@ -169,8 +175,9 @@ void canon_global_pool(struct graph *graph);
 void canon_mean_variance(struct graph *graph);
 void canon_layer_norm(struct graph *graph);
 void canon_rms_norm(struct graph *graph);
-/* Are there float32 and float16 among @n inputs @in, and nothing else? */
-bool canon_mixes_floats(struct tensor *const *in, unsigned int n);
+/* Where @n inputs @in are floats of several types, makes all of them that which holds the others.
+ */
+void canon_unmix_floats(struct graph *graph, struct tensor **in, unsigned int n);
 void canon_lrn(struct graph *graph);
 /* BatchNormalization of five inputs @in, in training. */
 void canon_batch_training(struct graph *graph, struct tensor *const *in, float epsilon);

@@ -3,11 +3,11 @@
 import array
 import struct
 
-FLOAT, UINT8, INT8, INT32, INT64, BOOL, FLOAT16, BFLOAT16 = 1, 2, 3, 6, 7, 9, 10, 16
+FLOAT, UINT8, INT8, INT32, INT64, BOOL, FLOAT16, DOUBLE, BFLOAT16 = 1, 2, 3, 6, 7, 9, 10, 11, 16
 UINT16, INT16, UINT4, INT4 = 4, 5, 21, 22
 DESCR = {FLOAT: '<f4', UINT8: '|u1', INT8: '|i1', INT32: '<i4', INT64: '<i8', BOOL: '|b1',
-         FLOAT16: '<f2'}
-CODES = {FLOAT: 'f', UINT8: 'B', INT8: 'b', INT32: 'i', INT64: 'q', BOOL: 'B', FLOAT16: 'e',
+         FLOAT16: '<f2', DOUBLE: '<f8'}
+CODES = {FLOAT: 'f', UINT8: 'B', INT8: 'b', INT32: 'i', INT64: 'q', BOOL: 'B', FLOAT16: 'e', DOUBLE: 'd',
          BFLOAT16: 'H', UINT16: 'H', INT16: 'h'}
 
 

@@ -60,7 +60,7 @@ static void reduction(struct random *r, const char *op)
 	const enum rbk_dtype type = pick_type(r, op);
 	const unsigned int rank = pick(r, 1, 5);
 	const uint32_t mask = pick(r, 0, (1u << rank) - 1);
-	const bool positive = !strcmp(op, "ReduceLogSum") && r->floats != RBK_DTYPE_F64;
+	const bool positive = !strcmp(op, "ReduceLogSum");
 	unsigned int n = 0;
 	uint32_t dims[8];
 	int64_t axes[8];

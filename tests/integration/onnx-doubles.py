@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Models of float64 by brokerctl run, to almost their last bit.
+
+    onnx-doubles.py BROKERCTL DEVICE
+
+What the loader makes of several operators, and operators of several types at once.
+"""
+import math
+import os
+import random
+import tempfile
+
+import onnxfile as onnx
+from onnxmodel import Model
+
+# Attributes are float32, too.
+EPSILON = 2.0 ** -7
+
+
+def numbers(rng, n):
+    return [rng.uniform(-1, 1) for _ in range(n)]
+
+
+def normalised(x, epsilon):
+    mean = math.fsum(x) / len(x)
+    variance = math.fsum((each - mean) ** 2 for each in x) / len(x)
+    return [(each - mean) / math.sqrt(variance + epsilon) for each in x], mean, variance
+
+
+def add_norms(model, rng):
+    """Over two rows of five: float64 with scales of any type, and statistics, which are float32."""
+    x = [rng.randrange(-1000, 1000) / 512 for _ in range(10)]
+    scale, bias = [0.5, -2.0, 0.25, 1.0, 4.0], [0.125, 0.5, 0.0, -1.0, 2.0]
+    rows = [x[:5], x[5:]]
+    of = {dtype: model.input(dtype, [2, 5], x) for dtype in (onnx.DOUBLE, onnx.FLOAT)}
+    scales = {dtype: model.constant(dtype, [5], scale) for dtype in (onnx.DOUBLE, onnx.FLOAT16)}
+    biases = model.constant(onnx.DOUBLE, [5], bias)
+    y = [each * scale[i] + bias[i] for row in rows
+         for i, each in enumerate(normalised(row, EPSILON)[0])]
+    more = [(onnx.FLOAT, [2, 1], [normalised(row, EPSILON)[1] for row in rows]),
+            (onnx.FLOAT, [2, 1], [1 / math.sqrt(normalised(row, EPSILON)[2] + EPSILON) for row in rows])]
+    model.node('LayerNormalization', [of[onnx.DOUBLE], scales[onnx.DOUBLE], biases], onnx.DOUBLE, [2, 5],
+               y, more, epsilon=EPSILON)
+    squares = [math.fsum(each * each for each in row) / 5 for row in rows]
+    y = [each * scale[i] / math.sqrt(square + EPSILON) for row, square in zip(rows, squares)
+         for i, each in enumerate(row)]
+    model.node('RMSNormalization', [of[onnx.DOUBLE], scales[onnx.FLOAT16]], onnx.FLOAT16, [2, 5], y,
+               epsilon=EPSILON)
+    model.node('RMSNormalization', [of[onnx.DOUBLE], scales[onnx.DOUBLE]], onnx.DOUBLE, [2, 5], y,
+               epsilon=EPSILON)
+    mean, variance = numbers(rng, 5), [rng.uniform(0.5, 2) for _ in range(5)]
+    y = [(each - mean[i]) / math.sqrt(variance[i] + EPSILON) * scale[i] + bias[i]
+         for row in rows for i, each in enumerate(row)]
+    given = [model.constant(onnx.DOUBLE, [5], each) for each in (mean, variance)]
+    for dtype in (onnx.DOUBLE, onnx.FLOAT):
+        for name in scales.values():
+            model.node('BatchNormalization', [of[dtype], name, biases, *given], dtype, [2, 5], y,
+                       epsilon=EPSILON)
+    hard = [float(i == row.index(max(row))) for row in rows for i in range(5)]
+    model.node('Hardmax', [of[onnx.DOUBLE]], onnx.DOUBLE, [2, 5], hard)
+    model.node('MeanVarianceNormalization', [of[onnx.DOUBLE]], onnx.DOUBLE, [2, 5],
+               [each for row in rows for each in normalised_without(row)], axes=[1])
+
+
+def normalised_without(row):
+    """With the small number beside the root, not in it."""
+    _, mean, variance = normalised(row, 0)
+    return [(each - mean) / (math.sqrt(variance) + 1e-9) for each in row]
+
+
+def add_training(model, rng):
+    """What BatchNormalization makes of a batch, and what stays of it."""
+    x, momentum = numbers(rng, 12), 0.75
+    channels = [[x[i] for i in range(12) if i // 2 % 3 == c] for c in range(3)]
+    made = [normalised(channel, EPSILON) for channel in channels]
+    old = [numbers(rng, 3), [rng.uniform(0.5, 2) for _ in range(3)]]
+    scale, bias = [2.0, 0.5, -1.0], [0.0, 1.0, 0.25]
+    y = []
+    for i in range(12):
+        c = i // 2 % 3
+        y.append(made[c][0][len([j for j in range(i) if j // 2 % 3 == c])] * scale[c] + bias[c])
+    running = [[old[k][c] * momentum + made[c][k + 1] * (1 - momentum) for c in range(3)]
+               for k in range(2)]
+    inputs = [model.input(onnx.DOUBLE, [2, 3, 2], x)]
+    inputs += [model.constant(onnx.DOUBLE, [3], each) for each in (scale, bias, *old)]
+    model.node('BatchNormalization', inputs, onnx.DOUBLE, [2, 3, 2], y,
+               [(onnx.DOUBLE, [3], each) for each in running], training_mode=1, momentum=momentum,
+               epsilon=EPSILON)
+
+
+def interpolated(x, n, weight, reach):
+    """@n elements of a line: ONNX's half_pixel."""
+    y = []
+    for i in range(n):
+        at = (i + 0.5) * len(x) / n - 0.5
+        taps = range(math.floor(at - reach), math.ceil(at + reach) + 1)
+        weights = [weight(abs(k - at)) for k in taps]
+        y.append(math.fsum(w * x[min(max(k, 0), len(x) - 1)] for k, w in zip(taps, weights)) /
+                 math.fsum(weights))
+    return y
+
+
+def linear(x):
+    return max(1 - x, 0.0)
+
+
+def cubic(x):
+    a = -0.75
+    if x <= 1:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a if x < 2 else 0.0
+
+
+def add_resize(model, rng):
+    """Each element is a sum of a few neighbours."""
+    x = numbers(rng, 7)
+    line = model.input(onnx.DOUBLE, [1, 7], x)
+    for mode, weight, reach in (('linear', linear, 1), ('cubic', cubic, 2)):
+        for n in (10, 4):
+            sizes = model.constant(onnx.INT64, [2], [1, n])
+            model.node('Resize', [line, '', '', sizes], onnx.DOUBLE, [1, n],
+                       interpolated(x, n, weight, reach), mode=mode)
+
+
+def add_rows(model, rng):
+    """Along rows, for numbers that float32 has not: neither their range nor their digits."""
+    x = [1e200, 1 + 2.0 ** -40, 1 + 2.0 ** -41, -3e150, 2.0 ** -600, 1.0]
+    line = model.input(onnx.DOUBLE, [6], x)
+    k = model.constant(onnx.INT64, [1], [3])
+    axis = model.constant(onnx.INT64, [], [0])
+    model.node('TopK', [line, k], onnx.DOUBLE, [3], [1e200, 1 + 2.0 ** -40, 1 + 2.0 ** -41],
+               [(onnx.INT64, [3], [0, 1, 2])])
+    model.node('TopK', [line, k], onnx.DOUBLE, [3], [-3e150, 2.0 ** -600, 1.0],
+               [(onnx.INT64, [3], [3, 4, 5])], largest=0)
+    model.node('ArgMax', [line], onnx.INT64, [1], [0])
+    model.node('CumSum', [line, axis], onnx.DOUBLE, [6], [1e200] * 6)
+    model.node('ReduceMax', [line], onnx.DOUBLE, [1], [1e200])
+    model.node('ReduceSum', [line], onnx.DOUBLE, [1], [math.fsum(x)])
+    for op, y in (('ReduceLogSumExp', math.log(math.fsum(math.exp(v) for v in (0.5, -0.25, 3)))),
+                  ('ReduceL2', math.sqrt(9.3125)), ('ReduceProd', -0.375)):
+        model.node(op, [model.input(onnx.DOUBLE, [3], [0.5, -0.25, 3])], onnx.DOUBLE, [1], [y])
+    indices = model.constant(onnx.INT64, [2], [1, 1])
+    updates = model.constant(onnx.DOUBLE, [2], [2.0 ** -45, 2.0 ** -44])
+    model.node('ScatterElements', [line, indices, updates], onnx.DOUBLE, [6],
+               [1e200, 1 + 2.0 ** -40 + 3 * 2.0 ** -45, *x[2:]], reduction='add')
+    z = numbers(rng, 6)
+    total = math.fsum(math.exp(v) for v in z)
+    soft = model.input(onnx.DOUBLE, [2, 3], z)
+    model.node('Flatten', [soft], onnx.DOUBLE, [1, 6], z, axis=0)
+    flat = model.outputs[-1][0]
+    model.node('Softmax', [flat], onnx.DOUBLE, [1, 6], [math.exp(v) / total for v in z])
+    model.node('LogSoftmax', [flat], onnx.DOUBLE, [1, 6], [v - math.log(total) for v in z])
+    model.node('LpNormalization', [flat], onnx.DOUBLE, [1, 6],
+               [v / math.fsum(abs(w) for w in z) for v in z], p=1)
+
+
+def main():
+    os.environ.pop('RINGBROKER_SOCKET', None)
+    rng = random.Random(11)
+    with tempfile.TemporaryDirectory(prefix='doubles-', dir='/tmp') as folder:
+        os.environ['XDG_RUNTIME_DIR'] = folder
+        os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
+        model = Model(folder, 23)
+        for part in (add_norms, add_training, add_resize, add_rows):
+            part(model, rng)
+        model.run('--atol=1e-13', '--rtol=1e-13')
+
+
+main()
