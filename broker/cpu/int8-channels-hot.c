@@ -147,46 +147,41 @@ VEC_INLINE void channels_finish_as(const bool outer, const bool to_bytes, int32_
 	}
 }
 
-static void channels_finish(int32_t *tile, size_t np, size_t nv, const struct i8_finish *f,
-			    size_t first)
-{
-	if (f->to_bytes && f->n_outer == 0)
-		channels_finish_as(false, true, tile, np, nv, f, first);
-	else if (f->to_bytes)
-		channels_finish_as(true, true, tile, np, nv, f, first);
-	else if (f->n_outer == 0)
-		channels_finish_as(false, false, tile, np, nv, f, first);
-	else
-		channels_finish_as(true, false, tile, np, nv, f, first);
-}
-
-/* Four channels of VW pixels, a vector each: every four lanes are four rows of a tile. */
-VEC_INLINE void channels_turn(const int32_t *tile, vi out[4])
-{
+/*
+ * Four vectors, every four lanes of which are four rows of one vector, as four of which they are
+ * four columns.
+ */
 #if VW == 16
-	__m512i in[4];
-
-	VEC_UNROLL
-	for (size_t q = 0; q < 4; q++) {
-		const int32_t *from = tile + q * I8_NR;
-
-		in[q] = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i_u *)from));
-		in[q] = _mm512_inserti32x4(
-			in[q], _mm_loadu_si128((const __m128i_u *)(from + 4 * I8_NR)), 1);
-		in[q] = _mm512_inserti32x4(
-			in[q], _mm_loadu_si128((const __m128i_u *)(from + 8 * I8_NR)), 2);
-		in[q] = _mm512_inserti32x4(
-			in[q], _mm_loadu_si128((const __m128i_u *)(from + 12 * I8_NR)), 3);
-	}
-	const __m512i a = _mm512_unpacklo_epi32(in[0], in[1]);
-	const __m512i b = _mm512_unpackhi_epi32(in[0], in[1]);
-	const __m512i c = _mm512_unpacklo_epi32(in[2], in[3]);
-	const __m512i d = _mm512_unpackhi_epi32(in[2], in[3]);
+VEC_INLINE void channels_turn_lanes(const vi in[4], vi out[4])
+{
+	const __m512i a = _mm512_unpacklo_epi32((__m512i)in[0], (__m512i)in[1]);
+	const __m512i b = _mm512_unpackhi_epi32((__m512i)in[0], (__m512i)in[1]);
+	const __m512i c = _mm512_unpacklo_epi32((__m512i)in[2], (__m512i)in[3]);
+	const __m512i d = _mm512_unpackhi_epi32((__m512i)in[2], (__m512i)in[3]);
 
 	out[0] = (vi)_mm512_unpacklo_epi64(a, c);
 	out[1] = (vi)_mm512_unpackhi_epi64(a, c);
 	out[2] = (vi)_mm512_unpacklo_epi64(b, d);
 	out[3] = (vi)_mm512_unpackhi_epi64(b, d);
+}
+#endif
+
+/* Four channels of VW pixels, a vector each: every four lanes are four rows of a tile. */
+VEC_INLINE void channels_turn(const int32_t *tile, vi out[4])
+{
+#if VW == 16
+	vi in[4];
+
+	VEC_UNROLL
+	for (size_t q = 0; q < 4; q++) {
+		const __m128i_u *from = (const __m128i_u *)(tile + q * I8_NR);
+		__m512i rows = _mm512_castsi128_si512(_mm_loadu_si128(from));
+
+		rows = _mm512_inserti32x4(rows, _mm_loadu_si128(from + I8_NR), 1);
+		rows = _mm512_inserti32x4(rows, _mm_loadu_si128(from + 2 * I8_NR), 2);
+		in[q] = (vi)_mm512_inserti32x4(rows, _mm_loadu_si128(from + 3 * I8_NR), 3);
+	}
+	channels_turn_lanes(in, out);
 #elif VW == 8
 	__m256i in[4];
 
@@ -241,6 +236,102 @@ VEC_INLINE void channels_store_as(const bool to_bytes, const int32_t *tile, size
 	}
 }
 
+#if VW == 16
+
+/* Lanes [4 * @l, 4 * @l + 4). */
+VEC_INLINE __m128i channels_lanes(vi value, size_t l)
+{
+	switch (l) {
+	case 0:
+		return _mm512_castsi512_si128((__m512i)value);
+	case 1:
+		return _mm512_extracti32x4_epi32((__m512i)value, 1);
+	case 2:
+		return _mm512_extracti32x4_epi32((__m512i)value, 2);
+	default:
+		return _mm512_extracti32x4_epi32((__m512i)value, 3);
+	}
+}
+
+/*
+ * Makes bytes of a tile's sums, four pixels at a time, and turns them around as bytes. @fits: as
+ * for i8_whole().
+ */
+VEC_INLINE void channels_bytes_as(const bool fits, const bool outer, const int32_t *tile, size_t np,
+				  size_t nv, const struct i8_channels *of, size_t first, size_t at)
+{
+	/* Of four pixels the same four channels, then of each channel its four pixels. */
+	const __m512i by_channel = _mm512_broadcast_i32x4(
+		_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+	/* A copy, which the compiler sees that nothing is stored into. */
+	const struct i8_finish copy = *of->finish, *f = &copy;
+	const struct i8_packing packing = i8_packing_of(f);
+	const __mmask16 pixels = (__mmask16)((1u << np) - 1);
+
+	for (size_t v = 0; v < nv; v++, tile += VW) {
+		const vi add = vi_load(f->row_add + v * VW);
+		const vf scale = vf_load(f->row_scale + v * VW);
+		const size_t m = of->m - v * VW;
+		uint8_t *y = (uint8_t *)of->y + at + v * VW * of->y_rs;
+		vi zero = {0}, four[4], turned[4];
+
+		if (outer)
+			zero = vi_load(f->row[0] + v * VW);
+		VEC_UNROLL
+		for (size_t g = 0; g < 4; g++) {
+			vi rows[2][2];
+
+			VEC_UNROLL
+			for (size_t q = 0; q < 4; q++) {
+				const size_t i = 4 * g + q;
+				vi sum = vi_add(vi_load(tile + i * I8_NR), add);
+
+				if (outer && i < np)
+					sum = vi_add(sum,
+						     vi_mul(zero, vi_set(f->col[0][first + i])));
+				rows[q / 2][q % 2] = i8_whole(
+					fits, __builtin_convertvector(sum, vf) * scale, &packing);
+			}
+			four[g] = (vi)_mm512_shuffle_epi8((__m512i)i8_pack_rows(rows, &packing),
+							  by_channel);
+		}
+		channels_turn_lanes(four, turned);
+		VEC_UNROLL
+		for (size_t c = 0; c < VW; c++, y += of->y_rs) {
+			if (c < m)
+				_mm_mask_storeu_epi8(y, pixels,
+						     channels_lanes(turned[c % 4], c / 4));
+		}
+	}
+}
+
+static void channels_bytes(const int32_t *tile, size_t np, size_t nv, const struct i8_channels *of,
+			   size_t first, size_t at)
+{
+	const struct i8_finish *f = of->finish;
+
+	if (f->n_outer > 0)
+		channels_bytes_as(false, true, tile, np, nv, of, first, at);
+	else if (f->is_scaled_down)
+		channels_bytes_as(true, false, tile, np, nv, of, first, at);
+	else
+		channels_bytes_as(false, false, tile, np, nv, of, first, at);
+}
+
+#else
+
+static void channels_bytes(int32_t *tile, size_t np, size_t nv, const struct i8_channels *of,
+			   size_t first, size_t at)
+{
+	if (of->finish->n_outer > 0)
+		channels_finish_as(true, true, tile, np, nv, of->finish, first);
+	else
+		channels_finish_as(false, true, tile, np, nv, of->finish, first);
+	channels_store_as(true, tile, np, of, at);
+}
+
+#endif
+
 void CPU_FN(i8_channels_row)(const struct i8_channels *of, bool a_signed, size_t n,
 			     const int32_t *pixels, size_t at)
 {
@@ -258,12 +349,15 @@ void CPU_FN(i8_channels_row)(const struct i8_channels *of, bool a_signed, size_t
 		cpu_pause(of->pause);
 		channels_micros[I8_VNNI && a_signed][nv - 1][np - 1](of, pixels + i, of->weights,
 								     tile);
-		if (finish)
-			channels_finish(tile, np, nv, finish, i);
-		if (finish && finish->to_bytes)
-			channels_store_as(true, tile, np, of, at + i);
-		else
+		if (finish && finish->to_bytes) {
+			channels_bytes(tile, np, nv, of, i, at + i);
+		} else {
+			if (finish && finish->n_outer > 0)
+				channels_finish_as(true, false, tile, np, nv, finish, i);
+			else if (finish)
+				channels_finish_as(false, false, tile, np, nv, finish, i);
 			channels_store_as(false, tile, np, of, at + i);
+		}
 		i += np;
 	}
 }

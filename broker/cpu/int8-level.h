@@ -286,49 +286,64 @@ VEC_INLINE vi i8_whole(const bool fits, vf value, const struct i8_packing *packi
 #endif
 }
 
-/* Adds the zero point to two rows of two vectors, and stores them as bytes. */
-VEC_INLINE void i8_store_rows(uint8_t *first, uint8_t *second, vi rows[2][2],
-			      const struct i8_packing *packing)
+/*
+ * Two rows of two vectors as bytes, with the zero point added. Of each 128 bits the four lanes of
+ * the first row's vectors come first, one vector after the other, then the second row's.
+ */
+VEC_INLINE vi i8_pack_rows(vi rows[2][2], const struct i8_packing *packing)
 {
-	/* Of rows' vectors what lies in the same 128 bits comes to lie side by side. */
 #if VW == 16
-	const __m512i order =
-		_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
 	const __m512i zero = (__m512i)packing->zero;
-	__m512i words[2], bytes;
+	__m512i words[2];
 
 	VEC_UNROLL
 	for (size_t r = 0; r < 2; r++)
 		words[r] = _mm512_adds_epi16(
 			_mm512_packs_epi32((__m512i)rows[r][0], (__m512i)rows[r][1]), zero);
-	bytes = _mm512_xor_si512(_mm512_packs_epi16(words[0], words[1]), (__m512i)packing->flip);
-	bytes = _mm512_permutexvar_epi32(order, bytes);
-	_mm256_storeu_si256((__m256i_u *)first, _mm512_castsi512_si256(bytes));
-	_mm256_storeu_si256((__m256i_u *)second, _mm512_extracti64x4_epi64(bytes, 1));
+	return (vi)_mm512_packs_epi16(words[0], words[1]) ^ packing->flip;
 #elif VW == 8
-	const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
 	const __m256i zero = (__m256i)packing->zero;
-	__m256i words[2], bytes;
+	__m256i words[2];
 
 	VEC_UNROLL
 	for (size_t r = 0; r < 2; r++)
 		words[r] = _mm256_adds_epi16(
 			_mm256_packs_epi32((__m256i)rows[r][0], (__m256i)rows[r][1]), zero);
-	bytes = _mm256_xor_si256(_mm256_packs_epi16(words[0], words[1]), (__m256i)packing->flip);
-	bytes = _mm256_permutevar8x32_epi32(bytes, order);
-	_mm_storeu_si128((__m128i_u *)first, _mm256_castsi256_si128(bytes));
-	_mm_storeu_si128((__m128i_u *)second, _mm256_extracti128_si256(bytes, 1));
+	return (vi)_mm256_packs_epi16(words[0], words[1]) ^ packing->flip;
 #else
 	const __m128i zero = (__m128i)packing->zero;
-	__m128i words[2], bytes;
+	__m128i words[2];
 
 	VEC_UNROLL
 	for (size_t r = 0; r < 2; r++)
 		words[r] = _mm_adds_epi16(_mm_packs_epi32((__m128i)rows[r][0], (__m128i)rows[r][1]),
 					  zero);
-	bytes = _mm_xor_si128(_mm_packs_epi16(words[0], words[1]), (__m128i)packing->flip);
-	_mm_storel_epi64((__m128i_u *)first, bytes);
-	_mm_storel_epi64((__m128i_u *)second, _mm_unpackhi_epi64(bytes, bytes));
+	return (vi)_mm_packs_epi16(words[0], words[1]) ^ packing->flip;
+#endif
+}
+
+/* Stores them, each as it is in memory. */
+VEC_INLINE void i8_store_rows(uint8_t *first, uint8_t *second, vi rows[2][2],
+			      const struct i8_packing *packing)
+{
+	const vi bytes = i8_pack_rows(rows, packing);
+
+#if VW == 16
+	const __m512i sorted = _mm512_permutexvar_epi32(
+		_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
+		(__m512i)bytes);
+
+	_mm256_storeu_si256((__m256i_u *)first, _mm512_castsi512_si256(sorted));
+	_mm256_storeu_si256((__m256i_u *)second, _mm512_extracti64x4_epi64(sorted, 1));
+#elif VW == 8
+	const __m256i sorted = _mm256_permutevar8x32_epi32(
+		(__m256i)bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+
+	_mm_storeu_si128((__m128i_u *)first, _mm256_castsi256_si128(sorted));
+	_mm_storeu_si128((__m128i_u *)second, _mm256_extracti128_si256(sorted, 1));
+#else
+	_mm_storel_epi64((__m128i_u *)first, (__m128i)bytes);
+	_mm_storel_epi64((__m128i_u *)second, _mm_unpackhi_epi64((__m128i)bytes, (__m128i)bytes));
 #endif
 }
 
