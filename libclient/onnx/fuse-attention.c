@@ -2,9 +2,10 @@
 /*
  * Attention that is written as two products and a Softmax
  *
- * softmax(scale * q k^T + mask) v, with heads in a dimension of their own. The scale stands behind
- * the first product, or in parts before its operands. The keys are somebody's Transpose, which is
- * undone; often that is the one that brought heads to the front as well, and then it only changes.
+ * softmax(scale * q k^T + mask) v, with heads in a dimension of their own, or in one with the
+ * batch, which is an attention of one head then. The scale stands behind the first product, or in
+ * parts before its operands. The keys are somebody's Transpose, which is undone; often that is the
+ * one that brought heads to the front as well, and then it only changes.
  */
 #include "libclient/onnx/fuse.h"
 
@@ -63,7 +64,7 @@ static bool is_mask(const struct tensor *mask, const struct shape *scores)
 {
 	const struct shape *shape = &mask->shape;
 
-	return shape->rank >= 2 && shape->dims[shape->rank - 1] == scores->dims[3];
+	return shape->rank >= 2 && shape->dims[shape->rank - 1] == scores->dims[scores->rank - 1];
 }
 
 /* What @keys is with its last dimensions swapped, by another Transpose if need be. */
@@ -71,45 +72,65 @@ static struct tensor *swapped(struct graph *graph, struct tensor *keys)
 {
 	const struct step *transpose = fuse_maker(keys, "Transpose");
 	const struct attr *perm = transpose ? fuse_attr(transpose, "perm") : NULL;
+	const unsigned int rank = keys->shape.rank;
 	bool is_identity = true;
 	struct attr attr;
 	int64_t *dims;
 
-	if (!perm || perm->n != 4)
+	if (!perm || perm->n != rank)
 		return NULL;
-	dims = graph_take(graph, 4 * sizeof(*dims));
+	dims = graph_take(graph, rank * sizeof(*dims));
 	if (!dims)
 		return NULL;
-	for (unsigned int i = 0; i < 4; i++) {
-		dims[i] = perm->ints[i < 2 ? i : 5 - i];
+	for (unsigned int i = 0; i < rank; i++) {
+		dims[i] = perm->ints[i + 2 < rank ? i : 2 * rank - 3 - i];
 		is_identity &= dims[i] == i;
 	}
-	attr = ATTR_INTS("perm", dims, 4);
+	attr = ATTR_INTS("perm", dims, rank);
 	return is_identity ? transpose->in[0]
 			   : graph_emit_1(graph, "Transpose", &transpose->in[0], 1, &attr, 1);
+}
+
+/* What is added to each score of [batch, queries, keys], for the one head. */
+static struct tensor *mask_of_one_head(struct graph *graph, struct tensor *mask)
+{
+	struct shape shape;
+
+	if (!mask || mask->shape.rank != 3)
+		return mask;
+	shape = mask->shape;
+	shape.rank = 4;
+	shape.dims[1] = 1;
+	for (unsigned int i = 2; i < 4; i++)
+		shape.dims[i] = mask->shape.dims[i - 1];
+	return canon_reshape(graph, mask, &shape);
 }
 
 bool fuse_attention(struct graph *graph, struct step *step)
 {
 	const uint32_t n_steps = graph->n_steps;
+	const unsigned int rank = step->in[0]->shape.rank;
 	double scale = 1, q_scale = 1, k_scale = 1;
 	struct tensor *in[4], *mask, *scores;
 	const struct step *product;
-	struct attr attr;
+	struct attr attrs[3];
 
-	if (step->in[0]->shape.rank != 4 || step->in[1]->shape.rank != 4)
+	if ((rank != 3 && rank != 4) || step->in[1]->shape.rank != rank)
 		return false;
 	scores = softmax_of(step->in[0]);
 	product = scores ? scores_of(scores, &mask, &scale) : NULL;
-	if (!product || product->in[0]->shape.rank != 4 || product->in[1]->shape.rank != 4 ||
+	if (!product || product->in[0]->shape.rank != rank || product->in[1]->shape.rank != rank ||
 	    (mask && !is_mask(mask, &scores->shape)))
 		return false;
 	in[QUERIES] = unscaled(product->in[0], &q_scale);
 	in[KEYS] = swapped(graph, unscaled(product->in[1], &k_scale));
 	in[VALUES] = step->in[1];
-	in[MASK] = mask;
-	attr = ATTR_FLOAT("scale", (float)(scale * q_scale * k_scale));
-	if (in[KEYS] && fuse_replace(graph, step, "Attention", in, mask ? 4 : 3, &attr, 1))
+	in[MASK] = rank == 3 ? mask_of_one_head(graph, mask) : mask;
+	attrs[0] = ATTR_FLOAT("scale", (float)(scale * q_scale * k_scale));
+	attrs[1] = ATTR_INT("q_num_heads", 1);
+	attrs[2] = ATTR_INT("kv_num_heads", 1);
+	if (in[KEYS] &&
+	    fuse_replace(graph, step, "Attention", in, mask ? 4 : 3, attrs, rank == 3 ? 3 : 1))
 		return true;
 	graph->n_steps = n_steps;
 	return false;

@@ -217,6 +217,26 @@ def attention(graph, rows):
     return graph.op('MatMul', graph.middle, graph.input(['N', heads, keys, width], rows)), expected
 
 
+def attention_of_one(graph, rows):
+    """With heads in the dimension of the batch."""
+    rng = graph.rng
+    queries, keys, size, width = (rng.choice([1, 6, 20]), rng.choice([2, 9, 33]), rng.choice([4, 16]),
+                                  rng.choice([4, 8]))
+    q = graph.either('Mul', graph.input(['N', queries, size], rows), graph.number(1 / math.sqrt(size)))
+    k = graph.op('Transpose', graph.input(['N', keys, size], rows), perm=[0, 2, 1])
+    scores, expected = graph.op('MatMul', q, k), ['Attention']
+    way = rng.randrange(4)
+    if way == 1:
+        scores = graph.either('Add', scores, graph.constant([rng.choice([1, queries]), keys]))
+    elif way == 2:
+        scores = graph.either('Add', scores, graph.constant([1, rng.choice([1, queries]), keys]))
+    elif way == 3:
+        scores = graph.either('Add', scores, graph.input(['N', queries, keys], rows))
+        expected = ['Reshape', 'Attention']
+    graph.middle = graph.op('Softmax', scores, axis=rng.choice([-1, 2]))
+    return graph.op('MatMul', graph.middle, graph.input(['N', keys, width], rows)), expected
+
+
 def activation(graph, x):
     """Relu, LeakyRelu and Clip, which the broker computes along with what is before them."""
     way = graph.rng.randrange(3)
@@ -268,7 +288,7 @@ def elementwise(graph, rows):
     return graph.op('Tanh', graph.op('Add', names[-1], names[-2])), None
 
 
-PATTERNS = [layer_norm, rms_norm, gelu, gelu_tanh, swish, hard_swish, mish, gemm, conv, attention, activated, elementwise]
+PATTERNS = [layer_norm, rms_norm, gelu, gelu_tanh, swish, hard_swish, mish, gemm, conv, attention, attention_of_one, activated, elementwise]
 
 
 def run(*arguments):
