@@ -132,6 +132,9 @@ static uint32_t type_giver(struct graph *graph, unsigned int i)
 
 	if (!strcmp(op, "LayerNormalization") && i > 0)
 		return ONNX_ABSENT;
+	/* The last one is the sum. */
+	if (!strcmp(op, "SkipLayerNormalization") && i > 0 && i < 3)
+		return ONNX_ABSENT;
 	if (!strcmp(op, "DequantizeLinear")) {
 		const int64_t asked = canon_int(graph, "output_dtype", 0);
 

@@ -220,13 +220,11 @@ void canon_group_norm(struct graph *graph)
 /*
  * Before opset 13 everything from axis on is one dimension; since then it is about axis alone.
  */
-void canon_softmax(struct graph *graph)
+struct tensor *canon_softmax_of(struct graph *graph, const char *op, struct tensor *x,
+				int64_t first, bool flattens)
 {
-	const char *op = graph->node->proto->op_type;
-	bool flattens = graph->node->opset < 13;
-	struct tensor *x = canon_in(graph, 0), *y;
-	int64_t first = canon_int(graph, "axis", flattens ? 1 : -1);
 	struct shape shape = x->shape;
+	struct tensor *y;
 	struct attr attr;
 	uint64_t n = 1;
 	unsigned int axis;
@@ -237,7 +235,7 @@ void canon_softmax(struct graph *graph)
 	} else if (shape.rank == 0) {
 		axis = 0;
 	} else if (!canon_axis(graph, first, shape.rank, &axis)) {
-		return;
+		return graph_unknown(graph);
 	}
 	if (shape.rank == 0 || axis == shape.rank) {
 		/* That of one number does not depend on it. */
@@ -245,20 +243,20 @@ void canon_softmax(struct graph *graph)
 		shape.dims[shape.rank++] = 1;
 		if (shape.rank > RBK_MAX_RANK) {
 			graph_refuse(graph, "axis %u is not one of its dimensions", axis);
-			return;
+			return graph_unknown(graph);
 		}
 		axis = shape.rank - 1u;
 	} else if (flattens && axis + 1 < shape.rank) {
 		if (axis == 0 && shape.dynamic) {
 			graph_refuse(graph, "with axis 0 it mixes all rows of %s",
 				     SHAPE_TEXT(&shape));
-			return;
+			return graph_unknown(graph);
 		}
 		for (unsigned int i = axis; i < shape.rank; i++)
 			n *= shape.dims[i];
 		if (n > OP_MAX_DIM) {
 			graph_refuse(graph, "%s is too large", SHAPE_TEXT(&shape));
-			return;
+			return graph_unknown(graph);
 		}
 		shape.rank = (uint8_t)(axis + 1);
 		shape.dims[axis] = (uint32_t)n;
@@ -267,7 +265,17 @@ void canon_softmax(struct graph *graph)
 	y = canon_reshape(graph, x, &shape);
 	y = strcmp(op, "Hardmax") ? canon_unary(graph, op, y, &attr, 1)
 				  : canon_hardmax(graph, y, axis);
-	canon_out(graph, 0, canon_reshape(graph, y, &x->shape));
+	return canon_reshape(graph, y, &x->shape);
+}
+
+void canon_softmax(struct graph *graph)
+{
+	const bool flattens = graph->node->opset < 13;
+	const int64_t axis = canon_int(graph, "axis", flattens ? 1 : -1);
+
+	canon_out(graph, 0,
+		  canon_softmax_of(graph, graph->node->proto->op_type, canon_in(graph, 0), axis,
+				   flattens));
 }
 
 /* Only the sum, or whatever goes over elements, is left out: what is done to each of them is not.

@@ -89,7 +89,7 @@ static const struct canon table[] = {
 	{"AveragePool", 1, 0, 1, 1, 1, NULL, canon_same},
 	{"BatchNormalization", 1, 0, 5, 5, 5, NULL, canon_batch_norm},
 	{"Conv", 1, 0, 2, 3, 1, NULL, canon_same},
-	{"ConvInteger", 10, 0, 2, 4, 1, NULL, canon_same},
+	{"ConvInteger", 10, 0, 2, 4, 1, NULL, canon_conv_bytes},
 	{"ConvTranspose", 1, 0, 2, 3, 1, NULL, canon_same},
 	{"Gemm", 1, 0, 2, 3, 1, NULL, canon_gemm},
 	{"GlobalAveragePool", 1, 0, 1, 1, 1, "ReduceMean", canon_global_pool},
@@ -105,7 +105,7 @@ static const struct canon table[] = {
 	{"MatMulInteger", 10, 0, 2, 4, 1, NULL, canon_mat_mul_integer},
 	{"MaxPool", 1, 0, 1, 1, 2, NULL, canon_same},
 	{"MeanVarianceNormalization", 9, 0, 1, 1, 1, "ReduceMean", canon_mean_variance},
-	{"QLinearConv", 10, 0, 8, 9, 1, NULL, canon_same},
+	{"QLinearConv", 10, 0, 8, 9, 1, NULL, canon_conv_bytes},
 	{"QLinearMatMul", 10, 0, 8, 8, 1, NULL, canon_same},
 	{"RMSNormalization", 23, 0, 2, 2, 1, NULL, canon_rms_norm},
 	{"RotaryEmbedding", 23, 0, 3, 4, 1, NULL, canon_same},
@@ -172,11 +172,46 @@ static const struct canon table[] = {
 	{"Size", 1, 0, 1, 1, 1, "Reshape", canon_size},
 
 	/* Quantized; those of four bits are no operator of ONNX's own */
-	{"com.microsoft.MatMulNBits", 1, 0, 3, 6, 1, "MatMulNBits", canon_same},
+	{"com.microsoft.MatMulNBits", 1, 0, 3, 6, 1, "MatMulNBits", canon_mat_mul_nbits},
 	{"DequantizeLinear", 10, 0, 2, 3, 1, NULL, canon_dequantize},
 	{"DynamicQuantizeLinear", 11, 0, 1, 1, 3, NULL, canon_same},
 	{"QuantizeLinear", 10, 0, 2, 3, 1, NULL, canon_quantize},
+
+	/* ONNX Runtime's; the first one it has among ONNX's own, too */
+	{"SimplifiedLayerNormalization", 1, 0, 2, 2, 1, "RMSNormalization", canon_rms_norm},
+	{"com.microsoft.SimplifiedLayerNormalization", 1, 0, 2, 2, 1, "RMSNormalization",
+	 canon_rms_norm},
+	{"com.microsoft.BiasGelu", 1, 0, 2, 2, 1, "Gelu", canon_biased_gelu},
+	{"com.microsoft.DequantizeLinear", 1, 0, 2, 3, 1, "DequantizeLinear", canon_dequantize},
+	{"com.microsoft.FastGelu", 1, 0, 1, 2, 1, "Gelu", canon_biased_gelu},
+	{"com.microsoft.FusedMatMul", 1, 0, 2, 2, 1, "MatMul", canon_fused_mat_mul},
+	{"com.microsoft.Gelu", 1, 0, 1, 1, 1, "Gelu", canon_biased_gelu},
+	{"com.microsoft.MultiHeadAttention", 1, 0, 3, 10, 4, "Attention",
+	 canon_multi_head_attention},
+	{"com.microsoft.QGemm", 1, 0, 5, 9, 1, "Gemm", canon_qgemm},
+	{"com.microsoft.QLinearAdd", 1, 0, 7, 8, 1, "Add", canon_qlinear_binary},
+	{"com.microsoft.QLinearAveragePool", 1, 0, 4, 5, 1, "AveragePool", canon_qlinear_pool},
+	{"com.microsoft.QLinearConcat", 1, 0, 5, ANY, 1, "Concat", canon_qlinear_concat},
+	{"com.microsoft.QLinearGlobalAveragePool", 1, 0, 4, 5, 1, "ReduceMean",
+	 canon_qlinear_global_pool},
+	{"com.microsoft.QLinearLeakyRelu", 1, 0, 4, 5, 1, "LeakyRelu", canon_qlinear_unary},
+	{"com.microsoft.QLinearMul", 1, 0, 7, 8, 1, "Mul", canon_qlinear_binary},
+	{"com.microsoft.QLinearSigmoid", 1, 0, 4, 5, 1, "Sigmoid", canon_qlinear_unary},
+	{"com.microsoft.QLinearSoftmax", 1, 0, 4, 5, 1, "Softmax", canon_qlinear_softmax},
+	{"com.microsoft.QuantizeLinear", 1, 0, 2, 3, 1, "QuantizeLinear", canon_quantize},
+	{"com.microsoft.QuickGelu", 1, 0, 1, 1, 1, "Swish", canon_quick_gelu},
+	{"com.microsoft.SkipLayerNormalization", 1, 0, 3, 5, 4, "LayerNormalization",
+	 canon_skip_layer_norm},
+	{"com.microsoft.SkipSimplifiedLayerNormalization", 1, 0, 3, 4, 4, "RMSNormalization",
+	 canon_skip_rms_norm},
 };
+
+/* May input @i be left out, although others behind it are not? Its rule looks which are there. */
+static bool may_be_absent(const struct canon *canon, uint32_t i)
+{
+	return i > 0 && (!strncmp(canon->op, "com.microsoft.QLinear", 21) ||
+			 !strcmp(canon->op, "com.microsoft.QGemm"));
+}
 
 static const struct canon *find_rule(const char *domain, const char *op)
 {
@@ -243,7 +278,7 @@ static bool check_arity(struct graph *graph, const struct canon *canon)
 		return false;
 	}
 	for (uint32_t i = 0; i < canon->min_in; i++) {
-		if (node->in[i] == ONNX_ABSENT) {
+		if (node->in[i] == ONNX_ABSENT && !may_be_absent(canon, i)) {
 			graph_refuse(graph, "input %u is missing", i);
 			return false;
 		}

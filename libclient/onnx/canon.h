@@ -169,6 +169,9 @@ void canon_shrink(struct graph *graph);
 void canon_cast_node(struct graph *graph);
 void canon_cast_like(struct graph *graph);
 void canon_softmax(struct graph *graph);
+/* Softmax, LogSoftmax or Hardmax @op of @x; @flattens: as before opset 13. */
+struct tensor *canon_softmax_of(struct graph *graph, const char *op, struct tensor *x, int64_t axis,
+				bool flattens);
 
 void canon_global_pool(struct graph *graph);
 
@@ -186,6 +189,8 @@ struct tensor *canon_hardmax(struct graph *graph, struct tensor *x, unsigned int
 
 void canon_mat_mul(struct graph *graph);
 void canon_mat_mul_integer(struct graph *graph);
+void canon_mat_mul_nbits(struct graph *graph);
+void canon_conv_bytes(struct graph *graph); /* ConvInteger, QLinearConv */
 void canon_quantize(struct graph *graph);
 void canon_dequantize(struct graph *graph);
 
@@ -205,6 +210,21 @@ void canon_reduce(struct graph *graph);
 void canon_arg(struct graph *graph);
 void canon_cum_sum(struct graph *graph);
 void canon_top_k(struct graph *graph);
+
+void canon_qlinear_binary(struct graph *graph);
+void canon_qlinear_concat(struct graph *graph);
+void canon_qlinear_global_pool(struct graph *graph);
+void canon_qlinear_pool(struct graph *graph);
+void canon_qlinear_softmax(struct graph *graph);
+void canon_qlinear_unary(struct graph *graph); /* QLinearSigmoid, QLinearLeakyRelu */
+void canon_qgemm(struct graph *graph);
+
+void canon_fused_mat_mul(struct graph *graph);
+void canon_biased_gelu(struct graph *graph);
+void canon_quick_gelu(struct graph *graph);
+void canon_skip_layer_norm(struct graph *graph);
+void canon_skip_rms_norm(struct graph *graph);
+void canon_multi_head_attention(struct graph *graph);
 
 void canon_reshape_node(struct graph *graph);
 void canon_flatten(struct graph *graph);

@@ -171,8 +171,8 @@ void nearest_refuse(struct graph *graph, bool knows_domain)
 			     (int)(dot - other), other);
 	else if (other)
 		graph_refuse(graph,
-			     "there is no such operator of domain \"%s\" in the catalogue, but "
-			     "one of ONNX's own: the node is to name no domain",
+			     "there is no such operator of domain \"%s\" in the catalogue, only "
+			     "one of ONNX's own, whose nodes name no domain",
 			     node->domain);
 	else if (!knows_domain)
 		graph_refuse(graph, "operators of domain \"%s\" are not in the catalogue",

@@ -102,10 +102,11 @@ def graph(nodes, inputs, outputs, constants=(), sparse_constants=()):
             b''.join(field(15, each) for each in sparse_constants))
 
 
-def model(nodes, inputs, outputs, constants=(), opset=17, functions=(), sparse_constants=()):
-    """A graph() with functions."""
+def model(nodes, inputs, outputs, constants=(), opset=17, functions=(), sparse_constants=(), domains=()):
+    """A graph() with functions, and opset 1 of other domains."""
     return (field(1, 8) + field(7, graph(nodes, inputs, outputs, constants, sparse_constants)) +
             field(8, field(1, '') + field(2, opset)) +
+            b''.join(field(8, field(1, domain) + field(2, 1)) for domain in domains) +
             b''.join(field(25, each) for each in functions))
 
 

@@ -22,14 +22,16 @@ class Model:
     def __init__(self, folder, opset):
         self.folder, self.opset = folder, opset
         self.nodes, self.inputs, self.outputs, self.constants, self.arguments = [], [], [], [], []
+        self.domains = set()
 
     def file(self, option, name, dtype, dims, values):
         path = onnx.npy(os.path.join(self.folder, f'{name}.npy'), dtype, dims, values)
         self.arguments.append(f'--{option}={name}={path}')
 
-    def input(self, dtype, dims, values):
+    def input(self, dtype, dims, values, declared=None):
+        """Dimensions may be @declared open."""
         name = f'in{len(self.inputs)}'
-        self.inputs.append((name, dtype, dims))
+        self.inputs.append((name, dtype, declared or dims))
         self.file('input', name, dtype, dims, values)
         return name
 
@@ -38,19 +40,22 @@ class Model:
         self.constants.append(onnx.tensor(name, dtype, dims, values))
         return name
 
-    def node(self, op, inputs, dtype, dims, values, /, more=(), **attributes):
-        """With @more outputs than one, if there are."""
+    def node(self, op, inputs, dtype, dims, values, /, more=(), domain='', **attributes):
+        """With @more outputs than one, if there are: None where one is left out."""
         wanted = ((dtype, dims, values), *more)
-        names = [f'out{len(self.outputs) + i}_{op}' for i in range(len(wanted))]
-        self.nodes.append(onnx.node(op, inputs, names, names[0], **attributes))
+        names = [f'out{len(self.outputs) + i}_{op}' if each else '' for i, each in enumerate(wanted)]
+        self.nodes.append(onnx.call(domain, op, inputs, names, names[0], **attributes))
+        if domain:
+            self.domains.add(domain)
         for name, each in zip(names, wanted):
-            self.outputs.append((name, *each[:2]))
-            self.file('expect', name, *each)
+            if each:
+                self.outputs.append((name, *each[:2]))
+                self.file('expect', name, *each)
 
     def run(self, *arguments):
         model = onnx.write(os.path.join(self.folder, 'model.onnx'),
                            onnx.model(self.nodes, self.inputs, self.outputs, self.constants,
-                                      self.opset))
+                                      self.opset, domains=sorted(self.domains)))
         result = subprocess.run([CTL, 'run', model, '--device', DEVICE, '--atol=2e-5', *self.arguments,
                                  *arguments],
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -359,6 +359,17 @@ Onnx__NodeProto *onnx_model_domain(struct onnx_model *model, Onnx__NodeProto *no
 	return node;
 }
 
+void onnx_model_import(struct onnx_model *model, const char *domain)
+{
+	Onnx__OperatorSetIdProto *import = take(model, sizeof(*import));
+
+	onnx__operator_set_id_proto__init(import);
+	import->domain = copy(model, domain);
+	import->has_version = 1;
+	import->version = 1;
+	append(model, &model->proto.n_opset_import, &model->proto.opset_import, import);
+}
+
 void onnx_model_attr_ref(struct onnx_model *model, Onnx__NodeProto *node, const char *name,
 			 const char *from)
 {

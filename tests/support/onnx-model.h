@@ -85,6 +85,8 @@ void onnx_model_overload(struct onnx_model *model, Onnx__NodeProto *node, const 
 /* @node calls a function, or is an operator of that domain. */
 Onnx__NodeProto *onnx_model_domain(struct onnx_model *model, Onnx__NodeProto *node,
 				   const char *domain);
+/* Opset 1 of that domain is used. */
+void onnx_model_import(struct onnx_model *model, const char *domain);
 /* Attribute @name of @node is the function's @from. */
 void onnx_model_attr_ref(struct onnx_model *model, Onnx__NodeProto *node, const char *name,
 			 const char *from);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tests of libclient/onnx: weights of four bits, which types refusals name, and mixed types
+ * Tests of libclient/onnx: weights of few bits, what is quantized by ONNX Runtime, which types
+ * refusals name, and mixed types
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -213,6 +214,120 @@ static void test_refusals__name_the_type(void **state)
 		assert_string_not_equal(rbk_onnx_dtype_name(dtype), "unknown");
 }
 
+/* A node of ONNX Runtime's, and inputs of bytes with their scales. */
+static Onnx__NodeProto *start_bytes(const char *op, const char *inputs)
+{
+	onnx_model_init(&made, 17);
+	onnx_model_import(&made, "com.microsoft");
+	onnx_model_input(&made, "a", RBK_ONNX_U8, 2, (int64_t[]){-1, 40});
+	onnx_model_input(&made, "b", RBK_ONNX_U8, 2, (int64_t[]){-1, 40});
+	onnx_model_constant(&made, "s", RBK_ONNX_F32, 0, NULL, some_scales(), 4);
+	onnx_model_constant(&made, "z", RBK_ONNX_U8, 0, NULL, some_bytes(), 1);
+	return onnx_model_domain(&made, onnx_model_node(&made, op, inputs, "y"), "com.microsoft");
+}
+
+static void test_bytes__between_floats(void **state)
+{
+	start_bytes("QLinearAdd", "a s z b s - s z");
+	expect("y", 0, "DequantizeLinear DequantizeLinear Add QuantizeLinear");
+	onnx_model_attr_int(&made, start_bytes("QLinearConcat", "s z a s z b s z"), "axis", 1);
+	expect("y", 0, "DequantizeLinear DequantizeLinear Concat QuantizeLinear");
+	onnx_model_attr_int(&made, start_bytes("QLinearSoftmax", "a s z s"), "opset", 13);
+	expect("y", 0, "DequantizeLinear Softmax QuantizeLinear");
+}
+
+/* Whatever is left out. */
+static void test_bytes__absent(void **state)
+{
+	static const struct {
+		const char *op, *inputs, *why;
+	} cases[] = {
+		{"QLinearAdd", "- s z b s z s z", "input 0 is missing"},
+		{"QLinearAdd", "a - z b s z s z", "input 1, a scale, is missing"},
+		{"QLinearAdd", "a s z - s z s z", "input 3, bytes, is missing"},
+		{"QLinearAdd", "a s z b s z - z", "input 6, a scale, is missing"},
+		{"QLinearSigmoid", "a s z - z", "input 3, a scale, is missing"},
+		{"QLinearConcat", "s z a s z", "attribute \"axis\" is missing"},
+		{"QGemm", "a s z - s z", "input 3, bytes, is missing"},
+		{"QGemm", "a s z b - z", "input 4, a scale, is missing"},
+		{"QGemm", "a - z b s z", "input 1, a scale, is missing"},
+		{"QuantizeLinear", "s -", "expected 2 to 3"},
+		{"QuantizeLinear", "s - z", "input 1 is missing"},
+		{"DequantizeLinear", "a - z", "input 1 is missing"},
+		{"MultiHeadAttention", "a - b", "input 1 is missing"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		start_bytes(cases[i].op, cases[i].inputs);
+		refuses("y", cases[i].why);
+	}
+	onnx_model_attr_int(&made, start_bytes("QLinearConcat", "s z - s z"), "axis", 1);
+	refuses("y", "input 2, bytes, is missing");
+}
+
+/* The third dimension is folded into channels; rows stay rows. */
+static void test_volumes__are_folded(void **state)
+{
+	Onnx__NodeProto *node;
+
+	for (unsigned int pads = 0; pads < 2; pads++) {
+		onnx_model_init(&made, 17);
+		onnx_model_input(&made, "x", RBK_ONNX_U8, 5, (int64_t[]){-1, 2, 5, 6, 7});
+		onnx_model_constant(&made, "w", RBK_ONNX_U8, 5, (int64_t[]){3, 2, 3, 2, 2},
+				    some_bytes(), 72);
+		node = onnx_model_node(&made, "ConvInteger", "x w", "y");
+		if (pads)
+			onnx_model_attr_ints(&made, node, "pads", 6, (int64_t[]){1, 0, 0, 0, 0, 1});
+		expect("y", 0,
+		       pads ? "Pad Gather Gather Transpose Reshape ConvInteger Reshape"
+			    : "Gather Gather Transpose Reshape ConvInteger Reshape");
+	}
+	for (unsigned int i = 0; i < 4; i++) {
+		static const struct {
+			const char *name;
+			int64_t values[6];
+			unsigned int n;
+			const char *why;
+		} cases[] = {
+			{"strides", {1, 0, 1}, 3, "attribute \"strides\" has 0"},
+			{"pads", {1, 1, 1}, 3, "attribute \"pads\" has 3 elements, expected 6"},
+			{"kernel_shape", {3, 3, 2}, 3, "has 3, but weights 2"},
+			{"dilations", {3, 1, 1}, 3, "windows of 7 do not fit into 5"},
+		};
+
+		onnx_model_init(&made, 17);
+		onnx_model_input(&made, "x", RBK_ONNX_U8, 5, (int64_t[]){-1, 2, 5, 6, 7});
+		onnx_model_constant(&made, "w", RBK_ONNX_U8, 5, (int64_t[]){3, 2, 3, 2, 2},
+				    some_bytes(), 72);
+		node = onnx_model_node(&made, "ConvInteger", "x w", "y");
+		onnx_model_attr_ints(&made, node, cases[i].name, cases[i].n, cases[i].values);
+		refuses("y", cases[i].why);
+	}
+}
+
+/* Of eight bits they become floats here; of two, too. */
+static void test_narrow__becomes_floats(void **state)
+{
+	for (int64_t bits = 2; bits <= 8; bits *= 4) {
+		Onnx__NodeProto *node;
+
+		onnx_model_init(&made, 17);
+		onnx_model_import(&made, "com.microsoft");
+		onnx_model_input(&made, "x", RBK_ONNX_F32, 2, (int64_t[]){-1, 40});
+		onnx_model_constant(&made, "w", RBK_ONNX_U8, 3, (int64_t[]){4, 3, 2 * bits},
+				    some_bytes(), (size_t)(24 * bits));
+		onnx_model_constant(&made, "s", RBK_ONNX_F32, 1, (int64_t[]){12}, some_scales(),
+				    48);
+		node = onnx_model_domain(&made, onnx_model_node(&made, "MatMulNBits", "x w s", "y"),
+					 "com.microsoft");
+		onnx_model_attr_int(&made, node, "K", 40);
+		onnx_model_attr_int(&made, node, "N", 4);
+		onnx_model_attr_int(&made, node, "bits", bits);
+		onnx_model_attr_int(&made, node, "block_size", 16);
+		expect("y", 0, "MatMul");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -221,6 +336,10 @@ int main(void)
 		cmocka_unit_test(test_products__of_the_other_side),
 		cmocka_unit_test(test_floats),
 		cmocka_unit_test(test_refusals__name_the_type),
+		cmocka_unit_test(test_bytes__between_floats),
+		cmocka_unit_test(test_bytes__absent),
+		cmocka_unit_test(test_volumes__are_folded),
+		cmocka_unit_test(test_narrow__becomes_floats),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
