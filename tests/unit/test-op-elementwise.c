@@ -2,6 +2,7 @@
 /*
  * Shape rules: what works element by element
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,6 +117,38 @@ static void test_elementwise__attributes(void **state)
 	expect_refuses("And", "[2] [2]", "", "input \"a\" is float32, expected bool", NULL);
 }
 
+static struct plan *unary_plan(const char *op, uint8_t dtype)
+{
+	struct describe *d = describe_new("", 1);
+
+	describe_tensor(d, "x", RBK_TENSOR_INPUT, dtype, 0, DESCRIBE_DIMS(7));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, dtype);
+	describe_node(d, op, "node", "x", "y");
+	return expect_plan(d);
+}
+
+/* Parameters are widened, defaults as they are; GPUs are not asked; functions cost more. */
+static void test_elementwise__float64(void **state)
+{
+	struct plan *plan = unary_plan("HardSigmoid", RBK_DTYPE_F64), *floats;
+
+	assert_true(plan->nodes[0].params.elementwise.d[0] == (double)0.2f);
+	assert_true(plan->nodes[0].params.elementwise.d[1] == 0.5);
+	assert_int_equal(plan->ops_devices, OP_ON_CPU);
+	plan_free(plan);
+	plan = unary_plan("Clip", RBK_DTYPE_F64);
+	assert_true(plan->nodes[0].params.elementwise.d[0] == -INFINITY);
+	assert_true(plan->nodes[0].params.elementwise.d[1] == INFINITY);
+	plan_free(plan);
+	plan = unary_plan("Exp", RBK_DTYPE_F64);
+	floats = unary_plan("Exp", RBK_DTYPE_F32);
+	assert_int_equal(plan->cost.bytes_fixed, 2 * floats->cost.bytes_fixed);
+	assert_true(plan->cost.flops_fixed > 8 * floats->cost.flops_fixed);
+	assert_int_equal(floats->ops_devices, OP_ON_CPU | OP_ON_VULKAN);
+	plan_free(plan);
+	plan_free(floats);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -127,6 +160,7 @@ int main(void)
 		cmocka_unit_test(test_elementwise__int64_refused),
 		cmocka_unit_test(test_where__broadcast),
 		cmocka_unit_test(test_elementwise__attributes),
+		cmocka_unit_test(test_elementwise__float64),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
