@@ -99,14 +99,8 @@ VEC_INLINE void direct_micro(const size_t mr, const size_t nv, const struct dire
 		}
 	}
 	VEC_UNROLL
-	for (size_t i = 0; i < mr; i++, y += tile->y_rs) {
-		if (nv == 2)
-			vf_store(y, acc[i][0]);
-		if (rest == VW)
-			vf_store(y + (nv - 1) * VW, acc[i][nv - 1]);
-		else
-			vf_store_partial(y + (nv - 1) * VW, acc[i][nv - 1], rest);
-	}
+	for (size_t i = 0; i < mr; i++, y += tile->y_rs)
+		vf_store_row(nv, y, acc[i], rest);
 }
 
 /* The tile's height and width are constants within each instance: it lives in registers. */

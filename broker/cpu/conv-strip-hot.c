@@ -4,11 +4,11 @@
  *
  * Where there is little to compute for a pixel, what its edges take counts: to gather what each
  * sees, as in conv-last-hot.c, or to compute them by themselves, as in conv-direct-hot.c. Here each
- * pixel of the input is copied once, with the
- * padding beside it as zeros, so that no row has an edge any more: strip by strip, as many rows as
- * stay in the cache. What a window sees of a row lies together then, and neighbouring windows
- * differ by where they begin: a register tile is neighbouring pixels of a row by vectors of out
- * channels, and reads the strip as it is. Rows above and below the picture are left out.
+ * pixel of the input is copied once, with the padding beside it as zeros, so that no row has an
+ * edge any more: strip by strip, as many rows as stay in the cache. What a window sees of a row
+ * lies together then, and neighbouring windows differ by where they begin: a register tile is
+ * neighbouring pixels of a row by vectors of out channels, and reads the strip as it is. Rows above
+ * and below the picture are left out.
  *
  * A sum is one chain, taps in order and channels within, that begins with the bias: the same for
  * every split.
@@ -129,14 +129,8 @@ VEC_INLINE void strip_tile(const size_t pixels, const size_t nv, const struct st
 		}
 	}
 	VEC_UNROLL
-	for (size_t i = 0; i < pixels; i++, y += y_rs) {
-		if (nv == 2)
-			vf_store(y, acc[i][0]);
-		if (rest == VW)
-			vf_store(y + (nv - 1) * VW, acc[i][nv - 1]);
-		else
-			vf_store_partial(y + (nv - 1) * VW, acc[i][nv - 1], rest);
-	}
+	for (size_t i = 0; i < pixels; i++, y += y_rs)
+		vf_store_row(nv, y, acc[i], rest);
 }
 
 typedef void strip_tile_fn(const struct strip *strip, size_t n_rows, const float *x,

@@ -140,8 +140,7 @@ VEC_INLINE void channels_finish_as(const bool outer, const bool to_bytes, int32_
 			if (outer)
 				sum = vi_add(sum, vi_mul(zero, vi_set(f->col[0][first + i])));
 			if (to_bytes)
-				sum = i8_round(__builtin_convertvector(sum, vf) * scale,
-					       vf_set(f->low), vf_set(f->high), vi_set(f->zero));
+				sum = i8_requantized(sum, scale, f);
 			vi_store(at, sum);
 		}
 	}

@@ -59,13 +59,10 @@ VEC_INLINE void i8_end_bytes(vi sum, const struct i8_finish *f, size_t row, size
 {
 	const vf of_row = vf_set(f->row_scale ? f->row_scale[row] : 1);
 	vf scale = f->col_scale ? vf_load(f->col_scale + v * VW) : of_row;
-	vi value;
 
 	if (f->col_scale && f->row_scale)
 		scale = of_row * scale / vf_set(f->y_scale);
-	value = i8_round(__builtin_convertvector(sum, vf) * scale, vf_set(f->low), vf_set(f->high),
-			 vi_set(f->zero));
-	i8_store(f->y + row * f->y_rs + v * VW, value, n);
+	i8_store(f->y + row * f->y_rs + v * VW, i8_requantized(sum, scale, f), n);
 }
 
 /* The constants say what of it is there; @full: all columns are. */

@@ -213,6 +213,13 @@ VEC_INLINE vi i8_round(vf value, vf low, vf high, vi zero)
 	return vi_add((vi)(value + magic), zero - (vi)magic);
 }
 
+/* What a sum is as a byte, with the zero point. */
+VEC_INLINE vi i8_requantized(vi sum, vf scale, const struct i8_finish *f)
+{
+	return i8_round(__builtin_convertvector(sum, vf) * scale, vf_set(f->low), vf_set(f->high),
+			vi_set(f->zero));
+}
+
 /* Stores the low bytes of the first @n lanes. */
 VEC_INLINE void i8_store(uint8_t *to, vi value, size_t n)
 {

@@ -213,6 +213,17 @@ VEC_INLINE bool vi_any(vi mask)
 
 #endif
 
+/* A row of a register tile: @nv vectors, 1 or 2, of the last of which the first @rest lanes. */
+VEC_INLINE void vf_store_row(const size_t nv, float *to, const vf row[2], size_t rest)
+{
+	if (nv == 2)
+		vf_store(to, row[0]);
+	if (rest == VW)
+		vf_store(to + (nv - 1) * VW, row[nv - 1]);
+	else
+		vf_store_partial(to + (nv - 1) * VW, row[nv - 1], rest);
+}
+
 /* Transposes four rows of four: out[i][j] = in[j][i]. */
 VEC_INLINE void v4_transpose(const v4 in[4], v4 out[4])
 {
