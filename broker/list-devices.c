@@ -195,8 +195,9 @@ static void print_tiles(FILE *file, struct executor *executor, enum exec_tile_op
 		return;
 	fprintf(file, "  tiles of %-14s", exec_tile_op_name(op));
 	for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++)
-		fprintf(file, "%s %s %ux%u", class ? "," : "", exec_tile_class_name(class),
-			tiles[class].rows, tiles[class].cols);
+		fprintf(file, "%s %s %ux%u%s", class ? "," : "", exec_tile_class_name(class),
+			tiles[class].rows, tiles[class].cols,
+			tiles[class].of_matrices ? " matrices" : "");
 	fputc('\n', file);
 }
 
@@ -354,8 +355,9 @@ static void json_tiles(FILE *file, struct executor *executor)
 			continue;
 		fprintf(file, "%s\"%s\": {", is_first ? "" : ", ", exec_tile_op_name(op));
 		for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++)
-			fprintf(file, "%s\"%s\": \"%ux%u\"", class ? ", " : "",
-				exec_tile_class_name(class), tiles[class].rows, tiles[class].cols);
+			fprintf(file, "%s\"%s\": \"%ux%u%s\"", class ? ", " : "",
+				exec_tile_class_name(class), tiles[class].rows, tiles[class].cols,
+				tiles[class].of_matrices ? " matrices" : "");
 		fputc('}', file);
 		is_first = false;
 	}

@@ -521,6 +521,14 @@ _Static_assert((int)RBK_STATS_TILE_OPERATORS == EXEC_TILE_OPS &&
 		       (int)RBK_STATS_TILE_CLASSES == EXEC_TILE_CLASSES,
 	       "the page's");
 
+static void put_tile(struct rbk_stats_device *ret, enum exec_tile_op op, enum exec_tile_class class,
+		     const struct exec_tile *tile)
+{
+	ret->tiles[op][class] = (struct rbk_stats_tile){tile->rows, tile->cols};
+	if (tile->of_matrices)
+		ret->flags |= RBK_STATS_DEVICE_TILES_OF_MATRICES << class;
+}
+
 static void describe_tiles(struct executor *executor, struct rbk_stats_device *ret)
 {
 	struct exec_tiles tiles;
@@ -531,8 +539,7 @@ static void describe_tiles(struct executor *executor, struct rbk_stats_device *r
 		for (unsigned int class = 0; class < EXEC_TILE_CLASSES; class ++)
 			if (executor->ops->tile &&
 			    executor->ops->tile(executor, op, tiles.of[op][class], &tile))
-				ret->tiles[op][class] =
-					(struct rbk_stats_tile){tile.rows, tile.cols};
+				put_tile(ret, op, class, &tile);
 }
 
 /* @elapsed_ns since the update before, in which all tenants used @used_ns of the device. */

@@ -174,10 +174,11 @@ enum {
 	EXEC_TILE_ROWS = 16,
 	EXEC_TILE_COLS = 64,
 	EXEC_TILE_LARGE_ELEMS = 65536,
-	EXEC_MAX_TILES = 5, /* shapes that a device has for an operator */
+	EXEC_MAX_TILES = 6, /* shapes that a device has for an operator */
 };
 struct exec_tile {
 	uint8_t rows, cols;
+	bool of_matrices; /* by the instructions that executor_info.matrices is about */
 };
 /* Numbers of shapes, executor_ops.tile()'s. */
 struct exec_tiles {

@@ -278,6 +278,9 @@ static void describe(struct vk_device *device)
 
 	device->subgroup_size = vulkan11.subgroupSize;
 	vk_matrices_describe(device->physical, device->matrices, sizeof(device->matrices));
+	device->product = (struct vk_matrices){0};
+	if (device->has_half)
+		vk_matrices_choose(device->physical, &device->product);
 	/* Plain variants pass values around among eight invocations of one subgroup. */
 	device->variant = device->is_software && vulkan11.subgroupSize >= 8 ? VK_VARIANT_PLAIN
 									    : VK_VARIANT_SHARED;
@@ -368,7 +371,8 @@ static int submit_first(struct vk_device *device)
 
 int vk_device_open(struct vk_device *device, bool only_compiles)
 {
-	const char *extensions[4];
+	const char *extensions[3 + VK_MATRICES_EXTENSIONS];
+	struct vk_matrices_features matrices;
 	struct vk_upload *upload = &device->upload;
 	const float priorities[2] = {1.0f, 1.0f};
 	VkDeviceQueueCreateInfo queues[2] = {
@@ -387,16 +391,19 @@ int vk_device_open(struct vk_device *device, bool only_compiles)
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
 		.storageBuffer16BitAccess = device->has_half,
 	};
-	const VkPhysicalDeviceVulkan12Features vulkan12 = {
+	VkPhysicalDeviceVulkan12Features vulkan12 = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
 		.pNext = (void *)&vulkan11,
 		.storageBuffer8BitAccess = device->has_bytes,
+		.shaderFloat16 = device->product.m > 0,
+		.vulkanMemoryModel = device->product.m > 0,
 		.bufferDeviceAddress = VK_TRUE,
 		.timelineSemaphore = VK_TRUE,
 	};
 	const VkPhysicalDeviceFeatures2 features = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
-		.pNext = (void *)&vulkan12,
+		.pNext = device->product.m > 0 ? vk_matrices_features(&matrices, &vulkan12)
+					       : &vulkan12,
 		.features = {.shaderInt64 = VK_TRUE},
 	};
 	VkDeviceCreateInfo info = {
@@ -424,6 +431,8 @@ int vk_device_open(struct vk_device *device, bool only_compiles)
 		extensions[info.enabledExtensionCount++] =
 			VK_EXT_EXTERNAL_MEMORY_DMA_BUF_EXTENSION_NAME;
 	}
+	for (unsigned int i = 0; device->product.m > 0 && i < VK_MATRICES_EXTENSIONS; i++)
+		extensions[info.enabledExtensionCount++] = vk_matrices_extensions[i];
 	r = vk_result(vkCreateDevice(device->physical, &info, NULL, &device->handle),
 		      "vkCreateDevice");
 	if (r) {

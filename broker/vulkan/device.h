@@ -16,6 +16,7 @@
 
 #include "util/cleanup.h"
 #include "vulkan/arena-import.h"
+#include "vulkan/matrices.h"
 #include "vulkan/memory.h"
 #include "vulkan/pipeline.h"
 #include "vulkan/queue.h"
@@ -75,7 +76,8 @@ struct vk_device {
 
 	char name[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE];
 	char driver[VK_MAX_DRIVER_NAME_SIZE + VK_MAX_DRIVER_INFO_SIZE + 4];
-	char matrices[64]; /* see matrices.h */
+	char matrices[64];          /* see matrices.h */
+	struct vk_matrices product; /* what products of float16 can be made of */
 	struct exec_identity identity;
 	uint8_t device_uuid[VK_UUID_SIZE];
 	uint8_t driver_uuid[VK_UUID_SIZE];

@@ -342,7 +342,7 @@ int vk_lower(const struct plan *plan, const struct vk_target *target, struct vk_
 		step->info = vk_pipe_info(step->pipe, target->variant);
 		if (step->pipe < VK_PIPE_MATMUL_ROW)
 			choose_tile(step, plan, target);
-		if (!step->info || (step->half && !step->info->half) ||
+		if (!step->info || !(step->half ? step->info->half : step->info->code) ||
 		    !turns_fit(step, plan, target->max_turns))
 			r = EXECUTOR_E_UNSUPPORTED;
 	}

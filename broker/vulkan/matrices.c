@@ -16,12 +16,19 @@
 #include "vulkan/device.h"
 
 enum {
+	FEATURES_KHR = 1000506000,   /* VK_STRUCTURE_TYPE_..._COOPERATIVE_MATRIX_FEATURES_KHR */
 	PROPERTIES_KHR = 1000506001, /* VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR */
 	FLOAT16 = VK_COMPONENT_TYPE_FLOAT16_NV,
 	FLOAT32 = VK_COMPONENT_TYPE_FLOAT32_NV,
 	SUBGROUP = VK_SCOPE_SUBGROUP_NV,
 	MAX_PROPERTIES = 256,
+	SHADER_PART =
+		32, /* rows, columns and steps of k that a subgroup has, of matmul-matrices.comp */
 };
+
+static const char extension_khr[] = "VK_KHR_cooperative_matrix";
+const char *const vk_matrices_extensions[VK_MATRICES_EXTENSIONS] = {
+	extension_khr, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME};
 
 /* VkCooperativeMatrixPropertiesKHR; types and scopes have the numbers of the older extension. */
 struct properties_khr {
@@ -70,6 +77,13 @@ static uint32_t get_nv(VkPhysicalDevice physical, struct properties_khr *all, ui
 	return n;
 }
 
+/* Of float16, summed up in float32, by a subgroup. */
+static bool is_ours(const struct properties_khr *at)
+{
+	return at->a == FLOAT16 && at->b == FLOAT16 && at->c == FLOAT32 && at->result == FLOAT32 &&
+	       at->scope == SUBGROUP;
+}
+
 void vk_matrices_describe(VkPhysicalDevice physical, char *ret, size_t ret_bytes)
 {
 	_cleanup_(freep) struct properties_khr *all = calloc(MAX_PROPERTIES, sizeof(*all));
@@ -78,7 +92,7 @@ void vk_matrices_describe(VkPhysicalDevice physical, char *ret, size_t ret_bytes
 	ret[0] = '\0';
 	if (!all)
 		return;
-	if (vk_has_extension(physical, "VK_KHR_cooperative_matrix"))
+	if (vk_has_extension(physical, extension_khr))
 		n = get_khr(physical, all, MAX_PROPERTIES);
 	else if (vk_has_extension(physical, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME))
 		n = get_nv(physical, all, MAX_PROPERTIES);
@@ -88,9 +102,91 @@ void vk_matrices_describe(VkPhysicalDevice physical, char *ret, size_t ret_bytes
 		char size[3 * sizeof("4294967295")];
 
 		snprintf(size, sizeof(size), "%ux%ux%u", at->m, at->n, at->k);
-		if (at->a == FLOAT16 && at->b == FLOAT16 && at->c == FLOAT32 &&
-		    at->result == FLOAT32 && at->scope == SUBGROUP && !strstr(ret, size) &&
-		    used + 1 + strlen(size) < ret_bytes)
+		if (is_ours(at) && !strstr(ret, size) && used + 1 + strlen(size) < ret_bytes)
 			snprintf(ret + used, ret_bytes - used, "%s%s", used ? "," : "", size);
+	}
+}
+
+static bool has_extensions(VkPhysicalDevice physical)
+{
+	for (unsigned int i = 0; i < VK_MATRICES_EXTENSIONS; i++)
+		if (!vk_has_extension(physical, vk_matrices_extensions[i]))
+			return false;
+	return true;
+}
+
+void *vk_matrices_features(struct vk_matrices_features *features, void *next)
+{
+	*features = (struct vk_matrices_features){
+		.sizes =
+			{
+				.sType =
+					VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT,
+				.pNext = &features->matrices,
+				.subgroupSizeControl = VK_TRUE,
+			},
+		.matrices = {.type = (VkStructureType)FEATURES_KHR,
+			     .next = next,
+			     .matrices = VK_TRUE},
+	};
+	return features;
+}
+
+/* Everything that vkCreateDevice() is asked for where matrices are used. */
+static bool has_features(VkPhysicalDevice physical)
+{
+	VkPhysicalDeviceVulkan12Features vulkan12 = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+	};
+	struct vk_matrices_features matrices;
+	VkPhysicalDeviceFeatures2 features = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+		.pNext = vk_matrices_features(&matrices, &vulkan12),
+	};
+
+	vkGetPhysicalDeviceFeatures2(physical, &features);
+	return matrices.sizes.subgroupSizeControl && matrices.matrices.matrices &&
+	       vulkan12.shaderFloat16 && vulkan12.vulkanMemoryModel;
+}
+
+/*
+ * The smallest subgroups that a pipeline may have: AMD's instructions are made for 32 invocations,
+ * Intel's for as few as there can be, and others have no choice.
+ */
+static uint32_t subgroup_size(VkPhysicalDevice physical)
+{
+	VkPhysicalDeviceSubgroupSizeControlPropertiesEXT sizes = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES_EXT,
+	};
+	VkPhysicalDeviceProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+		.pNext = &sizes,
+	};
+
+	vkGetPhysicalDeviceProperties2(physical, &properties);
+	return sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT
+		       ? sizes.minSubgroupSize
+		       : 0;
+}
+
+void vk_matrices_choose(VkPhysicalDevice physical, struct vk_matrices *ret)
+{
+	_cleanup_(freep) struct properties_khr *all = calloc(MAX_PROPERTIES, sizeof(*all));
+	uint32_t n = 0, size;
+
+	*ret = (struct vk_matrices){0};
+	if (!all || !has_extensions(physical) || !has_features(physical))
+		return;
+	size = subgroup_size(physical);
+	if (size > 0)
+		n = get_khr(physical, all, MAX_PROPERTIES);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct properties_khr *at = &all[i];
+
+		/* The shader stores four columns at a time. */
+		if (is_ours(at) && at->m > 0 && SHADER_PART % at->m == 0 && at->n >= 4 &&
+		    SHADER_PART % at->n == 0 && at->k >= 4 && SHADER_PART % at->k == 0 &&
+		    at->m * at->n * at->k > ret->m * ret->n * ret->k)
+			*ret = (struct vk_matrices){at->m, at->n, at->k, size};
 	}
 }

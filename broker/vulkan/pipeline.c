@@ -37,6 +37,7 @@ static const char cache_magic[8] = "rbkvkc1";
 
 #define ONE_SHADER(shader) \
 	.code = shader, .code_bytes = sizeof(shader), .half = NULL, .half_bytes = 0
+#define HALF_SHADER(shader) .half = shader, .half_bytes = sizeof(shader)
 #define SHADER(shader)                                                       \
 	.code = shader, .code_bytes = sizeof(shader), .half = shader##_half, \
 	.half_bytes = sizeof(shader##_half)
@@ -60,6 +61,14 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 				      {size, (trans) % 2, (trans) / 2, lanes, sides, steps}, \
 				      (size) / (lanes)*4,                                    \
 				      (lanes)*4 * (sides)}
+/* Of VK_SPEC_MAX constants, the last three are the device's: see vk_pipe_is_of_matrices(). */
+#define MATMUL_MATRICES(pipe, trans, variant)                                 \
+	[(pipe) + (trans)][variant] = {.name = "MatMul, matrices",            \
+				       HALF_SHADER(shader_matmul_matrices),   \
+				       .n_spec = 6,                           \
+				       .spec = {4, (trans) % 2, (trans) / 2}, \
+				       .tile_rows = 64,                       \
+				       .tile_cols = 64}
 #define MATMUL(tile, kind, ...)                                             \
 	MATMUL_##kind(VK_PIPE_MATMUL + 4 * (tile), 0, __VA_ARGS__),         \
 		MATMUL_##kind(VK_PIPE_MATMUL + 4 * (tile), 1, __VA_ARGS__), \
@@ -68,11 +77,13 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 	MATMUL(0, PLAIN, 1, 2),
 	MATMUL(1, PLAIN, 2, 2),
 	MATMUL(2, PLAIN, 1, 4),
+	MATMUL(3, MATRICES, PLAIN),
 	MATMUL(0, SHARED, 256, 16, 2, 16),
 	MATMUL(1, SHARED, 256, 16, 1, 16),
 	MATMUL(2, SHARED, 128, 16, 1, 16),
 	MATMUL(3, SHARED, 64, 16, 1, 8),
 	MATMUL(4, SHARED, 64, 8, 1, 8),
+	MATMUL(5, MATRICES, SHARED),
 #define MATMUL_ROW(trans)                                                                \
 	[VK_PIPE_MATMUL_ROW + (trans)][PLAIN] = {"MatMul, one row",                      \
 						 SHADER(shader_matmul_register),         \
@@ -86,6 +97,7 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 	MATMUL_ROW(3),
 #undef MATMUL_ROW
 #undef MATMUL
+#undef MATMUL_MATRICES
 #undef MATMUL_SHARED
 #undef MATMUL_PLAIN
 #define CONV_PLAIN(tile, sets)             \
@@ -306,7 +318,7 @@ const struct vk_pipe_info *vk_pipe_info(enum vk_pipe pipe, int variant)
 	if (pipe >= VK_PIPE_MAP)
 		return vk_map_info(pipe, variant);
 	info = &pipe_infos[pipe][variant];
-	return info->code ? info : NULL;
+	return info->code || info->half ? info : NULL;
 }
 
 enum vk_pipe vk_pipe_scatter(uint8_t dtype)
@@ -515,6 +527,13 @@ void vk_pipelines_deinit(struct vk_device *device)
 	*pipelines = (struct vk_pipelines){.path = pipelines->path};
 }
 
+/* Capabilities of SPIR-V. */
+enum {
+	STORAGE_BUFFER_16_BIT_ACCESS = 4433,
+	STORAGE_BUFFER_8_BIT_ACCESS = 4448,
+	COOPERATIVE_MATRIX = 6022,
+};
+
 /* Modules begin with a header of five words and the instructions that say what they need. */
 static bool code_needs(const uint32_t *code, size_t bytes, uint32_t capability)
 {
@@ -528,17 +547,21 @@ static bool code_needs(const uint32_t *code, size_t bytes, uint32_t capability)
 	return false;
 }
 
+bool vk_pipe_is_of_matrices(const struct vk_pipe_info *info)
+{
+	return info->half && code_needs(info->half, info->half_bytes, COOPERATIVE_MATRIX);
+}
+
 bool vk_pipeline_can_compile(const struct vk_device *device, const struct vk_pipe_info *info,
 			     bool half)
 {
-	/* Of SPIR-V. */
-	enum { STORAGE_BUFFER_16_BIT_ACCESS = 4433, STORAGE_BUFFER_8_BIT_ACCESS = 4448 };
 	const uint32_t *code = half ? info->half : info->code;
 	const size_t bytes = half ? info->half_bytes : info->code_bytes;
 
 	return code &&
 	       (device->has_half || !code_needs(code, bytes, STORAGE_BUFFER_16_BIT_ACCESS)) &&
-	       (device->has_bytes || !code_needs(code, bytes, STORAGE_BUFFER_8_BIT_ACCESS));
+	       (device->has_bytes || !code_needs(code, bytes, STORAGE_BUFFER_8_BIT_ACCESS)) &&
+	       (device->product.m > 0 || !code_needs(code, bytes, COOPERATIVE_MATRIX));
 }
 
 int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info, bool half,
@@ -568,10 +591,22 @@ int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *inf
 				.pSpecializationInfo = &spec,
 			},
 	};
+	const VkPipelineShaderStageRequiredSubgroupSizeCreateInfoEXT subgroups = {
+		.sType =
+			VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT,
+		.requiredSubgroupSize = device->product.subgroup_size,
+	};
 	VkResult result;
 	int r;
 
 	memcpy(constants, info->spec, sizeof(info->spec));
+	if (vk_pipe_is_of_matrices(info)) {
+		pipeline.stage.pNext = &subgroups;
+		constants[0] *= device->product.subgroup_size;
+		constants[3] = device->product.m;
+		constants[4] = device->product.n;
+		constants[5] = device->product.k;
+	}
 	for (uint32_t i = 0; i <= info->n_spec; i++)
 		entries[i] = (VkSpecializationMapEntry){i, i * sizeof(uint32_t), sizeof(uint32_t)};
 	entries[info->n_spec].constantID = ACTIVATION_ID;
@@ -613,7 +648,7 @@ int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, bool half, uint
 	VkPipeline made;
 	int r;
 
-	if (!info || (half && !info->half))
+	if (!info || !(half ? info->half : info->code))
 		return error_origin(-EINVAL);
 	if (!*place) {
 		r = vk_pipeline_compile(device, info, half, curve, &made);

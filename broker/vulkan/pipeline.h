@@ -108,7 +108,7 @@ enum {
 /* A job's shader: constant i has id i; constant 0 is the workgroup's size. */
 struct vk_pipe_info {
 	const char *name;
-	const uint32_t *code;
+	const uint32_t *code; /* NULL: for float16 alone */
 	size_t code_bytes;
 	const uint32_t *half; /* the same for float16; NULL: does not compute with floats */
 	size_t half_bytes;
@@ -137,6 +137,12 @@ struct vk_pipelines {
 
 /* @variant: enum vk_variant. NULL if the variant lacks that job. */
 const struct vk_pipe_info *vk_pipe_info(enum vk_pipe pipe, int variant);
+
+/*
+ * By cooperative matrices? Constants behind the third are their sizes then, which are the device's,
+ * and constant 0 counts subgroups.
+ */
+bool vk_pipe_is_of_matrices(const struct vk_pipe_info *info);
 
 /* Of scatter.comp, for elements of a type (enum rbk_dtype); bools are bytes. */
 enum vk_pipe vk_pipe_scatter(uint8_t dtype);
@@ -168,7 +174,7 @@ void vk_pipeline_put(struct vk_device *device, enum vk_pipe pipe, bool half, uin
 /* Where it is kept: VK_NULL_HANDLE until it is compiled. */
 VkPipeline *vk_pipeline_place(struct vk_device *device, enum vk_pipe pipe, bool half,
 			      uint32_t curve);
-/* Has the device the elements of 8 and 16 bits that the code loads and stores? */
+/* Is there code, and has the device the elements of 8 and 16 bits and the matrices it is for? */
 bool vk_pipeline_can_compile(const struct vk_device *device, const struct vk_pipe_info *info,
 			     bool half);
 /* Compiles without keeping. Any thread, while the device is open. Return: 0 or negative errno. */

@@ -55,6 +55,9 @@ SHADER_CODE(shader_lp_norm)
 SHADER_CODE(shader_matmul_register)
 #include "broker/vulkan/matmul-register.spv.h"
 ;
+SHADER_CODE(shader_matmul_matrices)
+#include "broker/vulkan/matmul-matrices.spv.h"
+;
 SHADER_CODE(shader_matmul_tiled)
 #include "broker/vulkan/matmul-tiled.spv.h"
 ;

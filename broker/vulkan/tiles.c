@@ -3,7 +3,8 @@
  * Shapes of tiles: see tiles.h.
  *
  * The tables are in pipeline.c. What a device may have to leave out are the narrower shapes of
- * convolutions, which stand behind the others there, so that numbers have no gaps.
+ * convolutions and cooperative matrices, which stand behind the others there, so that numbers have
+ * no gaps.
  */
 #include "vulkan/tiles.h"
 
@@ -27,16 +28,17 @@ bool vk_tile(const struct vk_device *device, enum exec_tile_op op, unsigned int 
 {
 	const struct vk_pipe_info *info;
 
-	if (i >= EXEC_MAX_TILES || (op == EXEC_TILE_MATMUL_HALF && !device->has_half))
+	if (i >= EXEC_MAX_TILES)
 		return false;
 	info = vk_pipe_info(first_pipe[op] + n_pipes[op] * i, device->variant);
-	if (!info)
+	if (!info || !vk_pipeline_can_compile(device, info, op == EXEC_TILE_MATMUL_HALF))
 		return false;
 	/* A subgroup gathers the same taps: see conv-tiled.comp. */
 	if (op == EXEC_TILE_CONV && device->variant == VK_VARIANT_SHARED &&
 	    info->tile_cols < device->subgroup_size)
 		return false;
-	*ret = (struct exec_tile){(uint8_t)info->tile_rows, (uint8_t)info->tile_cols};
+	*ret = (struct exec_tile){(uint8_t)info->tile_rows, (uint8_t)info->tile_cols,
+				  vk_pipe_is_of_matrices(info)};
 	return true;
 }
 

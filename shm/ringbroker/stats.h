@@ -367,6 +367,8 @@ struct rbk_stats_device {
 #define RBK_STATS_DEVICE_DRAINED  (1u << 0) /* nothing new is placed there: it is drained */
 #define RBK_STATS_DEVICE_LOST     (1u << 1) /* it is gone, and is being reopened */
 #define RBK_STATS_DEVICE_MATRICES (1u << 2) /* multiplies float16 matrices cooperatively */
+/* Since 1.6. MatMul of float16 does so, by class as in tiles; of the first one, others follow. */
+#define RBK_STATS_DEVICE_TILES_OF_MATRICES (1u << 8)
 
 /* struct rbk_stats_session.flags */
 #define RBK_STATS_SESSION_ADMIN  (1u << 0) /* on the administrators' socket; of no tenant */

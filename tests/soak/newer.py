@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What Debian 12 has not: a newer loader and a newer driver, with all tests of the layer; llama.cpp
-and vkmark, run in leases. $RBK_TEST_NEWER is where tests/soak/newer-programs has put them.
+"""What Debian 12 has not: a newer loader and a newer driver, with all tests of the layer, and with
+products of cooperative matrices; llama.cpp and vkmark, run in leases. $RBK_TEST_NEWER is where tests/soak/newer-programs has put them.
 
-    newer.py BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER BROKERCTL loader|llama|vkmark
+    newer.py BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER BROKERCTL VULKAN_TILES NAME
+
+NAME is loader, matrices, llama or vkmark.
 
 llama.cpp computes with $RBK_TEST_MODEL, a GGUF file of at most 400 MiB, or else with a model of random
 numbers, which is enough to see where it puts what.
 """
+import json
 import os
 import random
 import re
@@ -62,6 +65,19 @@ def loader():
     done = subprocess.run([sys.executable, '-B', os.path.join(INTEGRATION, 'lease-layer.py'),
                            *sys.argv[1:5]], check=False)
     expect(done.returncode == 0, 'the layer fails with the newer loader')
+
+
+def matrices():
+    """Products of float16 are computed by cooperative matrices, and right, and the broker says so."""
+    for variant in ('plain', 'shared'):
+        done = subprocess.run([*newer(os.path.abspath(sys.argv[6])), variant], check=False,
+                              env={**os.environ, **ON_DRIVER, 'RBK_TEST_MATRICES': '1'})
+        expect(done.returncode == 0, variant, 'products of matrices are wrong')
+    done = subprocess.run([sys.argv[1], '--list-devices=json', '--gpu', 'software', '--cache', 'none'],
+                          check=True, capture_output=True, text=True)
+    device = json.loads(done.stdout)['devices'][1]
+    expect(re.fullmatch(r'\d+x\d+x\d+(,.*)?', device['cooperative_matrices']), device)
+    expect('MatMul float16' in device['tiles'], device)
 
 
 # ---- llama.cpp -----------------------------------------------------------------------------
@@ -213,11 +229,11 @@ def vkmark(broker, layers):
 
 
 def main():
-    if sys.argv[6] == 'loader':
-        loader()
+    if sys.argv[7] in ('loader', 'matrices'):
+        {'loader': loader, 'matrices': matrices}[sys.argv[7]]()
         return
     with Broker() as broker, Layers() as layers:
-        {'llama': llama, 'vkmark': vkmark}[sys.argv[6]](broker, layers)
+        {'llama': llama, 'vkmark': vkmark}[sys.argv[7]](broker, layers)
 
 
 main()

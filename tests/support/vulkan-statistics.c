@@ -220,7 +220,7 @@ static bool print_device(struct vk_device *device)
 	for (int pipe = 0; pipe < VK_PIPE_TYPED; pipe++) {
 		const struct vk_pipe_info *info = vk_pipe_info(pipe, device->variant);
 
-		if (!info)
+		if (!info || !info->code)
 			continue;
 		printf("%s\n", is_first ? "" : ",");
 		is_first = false;

@@ -2,7 +2,8 @@
 /*
  * Every shape of tile of a shader variant (plain, shared) against the plain reference, whatever the
  * problem is it would be chosen for: random products and convolutions, both types, guards around
- * every tensor.
+ * every tensor. With RBK_TEST_MATRICES in the environment the device must have one of cooperative
+ * matrices: tests/soak/newer.py has such a device.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -135,6 +136,27 @@ static void test_tiles__right(void **state)
 	check_variant(*(const uint32_t *)*state);
 }
 
+/* Of a device that has cooperative matrices, products of float16 can be of these, and nothing else.
+ */
+static void test_tiles__of_matrices(void **state)
+{
+	unsigned int n[EXEC_TILE_OPS] = {0};
+	struct exec_tile tile;
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){.force = *(const uint32_t *)*state});
+	for (unsigned int op = 0; op < EXEC_TILE_OPS; op++)
+		for (unsigned int i = 0; rig.executor->ops->tile(rig.executor, op, i, &tile); i++)
+			n[op] += tile.of_matrices;
+	assert_int_equal(n[EXEC_TILE_MATMUL] + n[EXEC_TILE_CONV], 0);
+	if (!rig.executor->info.matrices[0])
+		assert_int_equal(n[EXEC_TILE_MATMUL_HALF], 0);
+	else if (getenv("RBK_TEST_MATRICES"))
+		assert_int_equal(n[EXEC_TILE_MATMUL_HALF], 1);
+	assert_true(rig.executor->info.matrices[0] || !getenv("RBK_TEST_MATRICES"));
+	rig_deinit(&rig);
+}
+
 /* What is no shape, as in a file of another version, changes nothing. */
 static void test_set__unknown(void **state)
 {
@@ -171,6 +193,7 @@ int main(int argc, char **argv)
 								    : VULKAN_FORCE_PLAIN;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_prestate(test_tiles__right, &force),
+		cmocka_unit_test_prestate(test_tiles__of_matrices, &force),
 		cmocka_unit_test(test_set__unknown),
 		cmocka_unit_test(test_class),
 	};

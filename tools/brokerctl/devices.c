@@ -83,7 +83,7 @@ static void print_tiles(const struct rbk_stats_view *root)
 			table_cell("%s", device_label(device.index));
 			table_cell("%s", tiles_name(op));
 			for (unsigned int class = 0; class < RBK_STATS_TILE_CLASSES; class ++)
-				table_cell("%s", text_tile(&device.tiles[op][class]));
+				table_cell("%s", text_tile(&device, op, class));
 		}
 	}
 	if (is_begun)

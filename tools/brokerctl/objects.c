@@ -99,7 +99,7 @@ void json_device(const struct rbk_stats_device *device)
 			continue;
 		json_object(tiles_name(op));
 		for (unsigned int class = 0; class < RBK_STATS_TILE_CLASSES; class ++)
-			json_string(tile_class_name(class), text_tile(&device->tiles[op][class]));
+			json_string(tile_class_name(class), text_tile(device, op, class));
 		json_object_end();
 	}
 	json_object_end();

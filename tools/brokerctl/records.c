@@ -143,11 +143,16 @@ const char *tile_class_name(uint32_t class)
 	return NAME_OF(names, class);
 }
 
-const char *text_tile(const struct rbk_stats_tile *tile)
+const char *text_tile(const struct rbk_stats_device *device, uint32_t op, uint32_t class)
 {
-	static char text[8];
+	enum { MATMUL_HALF = 2 };
+	const struct rbk_stats_tile *tile = &device->tiles[op][class];
+	const bool of_matrices =
+		op == MATMUL_HALF && device->flags & RBK_STATS_DEVICE_TILES_OF_MATRICES << class;
+	static char text[sizeof("255x255 matrices")];
 
-	snprintf(text, sizeof(text), "%ux%u", tile->rows, tile->columns);
+	snprintf(text, sizeof(text), "%ux%u%s", tile->rows, tile->columns,
+		 of_matrices ? " matrices" : "");
 	return text;
 }
 

@@ -40,7 +40,8 @@ const char *strategy_name(uint32_t strategy);
 const char *contention_source_name(uint32_t source);
 
 /* "64x128"; valid until the next call. */
-const char *text_tile(const struct rbk_stats_tile *tile);
+/* Of rbk_stats_device.tiles, and whether it is of cooperative matrices. */
+const char *text_tile(const struct rbk_stats_device *device, uint32_t op, uint32_t class);
 
 /* 0 of none. */
 double mean_of(uint64_t sum, uint64_t n);
