@@ -108,21 +108,32 @@ bool compile_product(struct cpu_step_gemm *step, const struct shape *as, const s
 	return false;
 }
 
+/* Of a sum that is computed along: the same for every row, or as large as the one product. */
+static void set_addend(struct cpu_step_gemm *step, const struct shape *shape)
+{
+	if (shape->rank == 0)
+		return;
+	if (!extent_is_one(extent_range(shape, 0, shape->rank - 1u)))
+		step->c_rs = step->n.fixed;
+	step->c_cs = stride_aligned(shape, shape->rank, shape->rank - 1u);
+}
+
 int compile_matmul(struct compiler *c)
 {
-	const struct tensor *a = node_in(c, 0), *b = node_in(c, 1), *bias = node_in(c, 2);
+	const struct tensor *a = node_in(c, 0), *b = node_in(c, 1), *addend = node_in(c, 2);
 	const struct shape b_front = shape_front(&b->shape, 2);
 	struct cpu_step_gemm *step = &c->step->gemm;
+	bool is_one;
 
 	c->step->run = cpu_run_gemm;
 	c->step->units = cpu_units_gemm;
 	c->step->looks = true;
 	step->alpha = 1;
-	/* Of a sum that is computed along: the same for every row. */
 	step->beta = 1;
-	if (bias)
-		step->c_cs = stride_aligned(&bias->shape, RBK_MAX_RANK, RBK_MAX_RANK - 1);
-	if (compile_product(step, &a->shape, &b->shape, false))
+	is_one = compile_product(step, &a->shape, &b->shape, false);
+	if (addend)
+		set_addend(step, &addend->shape);
+	if (is_one)
 		return pack_matrix(c, b, 1);
 	return pack_matrix(c, b, extent_range(&b_front, 0, b_front.rank).fixed);
 }

@@ -6,7 +6,8 @@
  * write its elements again, than to compute. Executors apply it to a part of the result while that
  * is at hand. These are the activations that every device can: is_activation() has those of
  * shaders/activation.glsl. Likewise an Add behind a MatMul of what is the same for every row, as
- * linear layers have it; an activation may follow. Executors see what is added as a third input.
+ * linear layers have it, or of what has an element for each of the product's, as what goes past a
+ * layer; an activation may follow. Executors see what is added as a third input.
  *
  * Nodes stay what and where they are. What is computed along only becomes a node that works in
  * place: what it reads has the bytes of what it writes, which may be the task's own. Other
@@ -135,14 +136,24 @@ static bool fuse_activation(struct fuser *fuser, uint16_t index)
 }
 
 /* Is it one number for each column of @y, or one for all? */
-static bool is_by_column(const struct tensor *bias, const struct tensor *y)
+static bool is_by_column(const struct tensor *addend, const struct tensor *y)
 {
-	const struct shape *shape = &bias->shape;
+	const struct shape *shape = &addend->shape;
 
 	for (unsigned int i = 0; i + 1 < shape->rank; i++)
 		if (shape->dims[i] != 1)
 			return false;
 	return !shape->dynamic && shape->rank <= y->shape.rank;
+}
+
+/* Is it one number for each element of @y, which is one matrix, by one right-hand side @b? */
+static bool is_by_element(const struct tensor *addend, const struct tensor *y,
+			  const struct tensor *b)
+{
+	for (unsigned int i = 0; i + 2 < b->shape.rank; i++)
+		if (b->shape.dims[i] != 1)
+			return false;
+	return !b->shape.dynamic && is_alike(addend, y);
 }
 
 /* Does @t have, when @maker runs, the value that it has later? */
@@ -159,14 +170,14 @@ static bool is_there(const struct fuser *fuser, uint16_t t, const struct node *m
 	}
 }
 
-/* Executors may compute with float32 of their own. Return: is there room for that of @bias, too? */
-static bool add_work(struct plan *plan, struct node *maker, const struct tensor *bias)
+/* Executors may compute with float32 of their own. Return: is there room for @addend's, too? */
+static bool add_work(struct plan *plan, struct node *maker, const struct tensor *addend)
 {
 	uint64_t bytes = 0;
 
-	if (bias->dtype != RBK_DTYPE_F16)
+	if (addend->dtype != RBK_DTYPE_F16)
 		return true;
-	checked_align(2 * bias->max_bytes, PLAN_SCRATCH_ALIGN, &bytes);
+	checked_align(2 * addend->max_bytes, PLAN_SCRATCH_ALIGN, &bytes);
 	if (bytes > PLAN_MAX_BYTES - maker->work_bytes)
 		return false;
 	maker->work_bytes += bytes;
@@ -181,25 +192,30 @@ static bool fuse_sum(struct fuser *fuser, uint16_t index, unsigned int i)
 	struct plan *plan = fuser->plan;
 	const struct node *node = &plan->nodes[index];
 	const uint16_t from = node->in[i], other = node->in[1 - i];
-	const struct tensor *y = &plan->tensors[from], *bias = &plan->tensors[other];
+	const struct tensor *y = &plan->tensors[from], *addend = &plan->tensors[other], *b;
 	struct node *maker;
 
 	if (!is_given_up(fuser, from) || !is_float(y) ||
 	    !is_alike(y, &plan->tensors[node->out[0]]) ||
-	    plan->tensors[node->out[0]].kind == RBK_TENSOR_STATE || !is_by_column(bias, y))
+	    plan->tensors[node->out[0]].kind == RBK_TENSOR_STATE)
 		return false;
 	maker = maker_of(fuser, from);
-	/* Of a list as the right-hand side there are no columns. */
 	if (maker->op->kind != OP_MATMUL || maker->sum != PLAN_NO_NODE ||
-	    maker->activation != PLAN_NO_NODE || plan->tensors[maker->in[1]].shape.rank < 2 ||
-	    !is_there(fuser, other, maker) || !add_work(plan, maker, bias))
+	    maker->activation != PLAN_NO_NODE)
+		return false;
+	b = &plan->tensors[maker->in[1]];
+	/* Of a list as the right-hand side there are no columns. */
+	if (b->shape.rank < 2 || (!is_by_column(addend, y) && !is_by_element(addend, y, b)) ||
+	    !is_there(fuser, other, maker) || !add_work(plan, maker, addend))
 		return false;
 	maker->sum = index;
 	maker->in[2] = other;
 	maker->n_in = 3;
 	compute_along(fuser, maker, index, from);
-	maker->cost.bytes_fixed += bias->fixed_bytes;
-	plan->cost.bytes_fixed += bias->fixed_bytes;
+	maker->cost.bytes_fixed += addend->fixed_bytes;
+	maker->cost.bytes_row += addend->row_bytes;
+	plan->cost.bytes_fixed += addend->fixed_bytes;
+	plan->cost.bytes_row += addend->row_bytes;
 	return true;
 }
 

@@ -69,15 +69,22 @@ void vk_set_product(const struct vk_step *step, const struct plan *plan, uint32_
 static void fill_matmul(const struct vk_step *step, const struct plan *plan, uint32_t count,
 			struct vk_params *params)
 {
-	const uint16_t bias = step->node->in[2];
+	const uint16_t addend = step->node->in[2];
+	const struct shape *c;
+	uint32_t cols = 1;
 
 	vk_set_product(step, plan, count, step->node->in[0], step->node->in[1], params);
 	vk_set_activation(step, params);
-	/* Of a sum that is computed along. */
-	if (bias == PLAN_NO_TENSOR)
+	if (addend == PLAN_NO_TENSOR)
 		return;
+	/* Of a sum that is computed along: the same for every row, or as large as the one product.
+	 */
+	c = vk_shape_of(plan, addend);
+	if (c->rank > 0)
+		cols = shape_dim(c, c->rank - 1, count);
 	params->w[MATMUL_BETA] = vk_float_bits(1.0f);
-	params->w[MATMUL_C_COL] = shape_elems(vk_shape_of(plan, bias), count) > 1;
+	params->w[MATMUL_C_ROW] = shape_elems(c, count) > cols ? cols : 0;
+	params->w[MATMUL_C_COL] = cols > 1;
 }
 
 static void fill_gemm(const struct vk_step *step, const struct plan *plan, uint32_t count,

@@ -192,7 +192,7 @@ def test_fusion(program):
     result = run(program, '--json', '--seconds=0.05', 'fusion')
     expect(result.returncode == 0, f'failed: {result.stderr}')
     rows = [json.loads(line) for line in result.stdout.splitlines()]
-    expect(len(rows) == 14 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
+    expect(len(rows) == 16 or 'skipped' in result.stderr, f'{len(rows)} rows, {result.stderr}')
 
 
 def test_probes(program, folder):

@@ -53,16 +53,17 @@ static void matmul(struct random *r)
 	describe_node(r->d, "MatMul", "", "x,w", next(r, false));
 }
 
-/* What is the same for every row, on either side of what there is. */
+/* What is the same for every row, or as large, on either side of what there is. */
 static void add(struct random *r)
 {
 	const uint32_t n = pick(r, 0, 3) ? r->dims[r->rank - 1] : 1;
-	const unsigned int rank = pick(r, 0, 4) ? pick(r, 1, r->rank) : 0;
+	const bool is_whole = pick(r, 0, 2) == 0;
+	const unsigned int rank = is_whole ? r->rank : pick(r, 0, 4) ? pick(r, 1, r->rank) : 0;
 	uint32_t dims[RBK_MAX_RANK];
 	char in[2 * NAME_BYTES];
 
 	for (unsigned int i = 0; i < rank; i++)
-		dims[i] = i + 1 == rank ? n : 1;
+		dims[i] = is_whole ? r->dims[i] : i + 1 == rank ? n : 1;
 	describe_input(r->d, "b", rank, dims);
 	snprintf(in, sizeof(in), pick(r, 0, 1) ? "%s,b" : "b,%s", r->last);
 	describe_node(r->d, "Add", "", in, next(r, false));

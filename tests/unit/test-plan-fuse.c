@@ -208,7 +208,72 @@ static void test_fuse__sum(void **state)
 	}
 }
 
-/* Only of what is the same for every row. */
+/* What has an element for each one of the product's, which is one matrix then. */
+static struct describe *sum_by_element(unsigned int which)
+{
+	struct describe *d = describe_new("", 16);
+
+	describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 3, 4));
+	if (which == 0)
+		describe_input(d, "w", DESCRIBE_DIMS(4, 8));
+	else if (which < 3)
+		describe_input(d, "w", DESCRIBE_DIMS(1, 4, 8));
+	else
+		describe_input(d, "w", DESCRIBE_DIMS(DESCRIBE_COUNT, 4, 8));
+	describe_input(d, "past", DESCRIBE_DIMS(DESCRIBE_COUNT, 3, 8));
+	describe_scratch(d, "t");
+	describe_scratch(d, "u");
+	describe_output(d, "y", DESCRIBE_DIMS(DESCRIBE_COUNT, 3, 8));
+	describe_node(d, "MatMul", "", "x,w", "t");
+	describe_node(d, "Add", "", which % 2 ? "past,t" : "t,past", "u");
+	describe_node(d, "Relu", "", "u", "y");
+	return d;
+}
+
+static void test_fuse__sum_by_element(void **state)
+{
+	struct plan *plan, *apart;
+	struct describe *d;
+
+	for (unsigned int i = 0; i < 4; i++) {
+		const bool is_one = i != 3;
+
+		plan = expect_plan(sum_by_element(i));
+		d = sum_by_element(i);
+		describe_disable_fusion(d);
+		apart = expect_plan(d);
+		assert_int_equal(has_sum(plan, 0, 1), is_one);
+		assert_int_equal(is_fused(plan, 0, 2), is_one);
+		assert_int_equal(shares(plan, "t", "y"), is_one);
+		if (is_one) {
+			assert_int_equal(plan->cost.bytes_row, apart->cost.bytes_row - 4 * 96);
+			assert_int_equal(plan->nodes[0].cost.bytes_row, plan->cost.bytes_row);
+			assert_int_equal(plan->cost.flops_row, apart->cost.flops_row);
+		}
+		plan_free(plan);
+		plan_free(apart);
+	}
+
+	/* Of two products the later one adds the earlier one's. */
+	d = describe_new("", 1);
+	describe_input(d, "x", DESCRIBE_DIMS(5, 4));
+	describe_input(d, "w", DESCRIBE_DIMS(4, 8));
+	describe_input(d, "v", DESCRIBE_DIMS(4, 8));
+	describe_scratch(d, "t");
+	describe_scratch(d, "u");
+	describe_output(d, "y", DESCRIBE_DIMS(5, 8));
+	describe_node(d, "MatMul", "", "x,w", "t");
+	describe_node(d, "MatMul", "", "x,v", "u");
+	describe_node(d, "Add", "", "t,u", "y");
+	plan = expect_plan(d);
+	assert_true(has_sum(plan, 1, 2));
+	assert_int_equal(plan->nodes[0].sum, PLAN_NO_NODE);
+	assert_true(shares(plan, "u", "y"));
+	assert_false(shares(plan, "t", "y"));
+	plan_free(plan);
+}
+
+/* Only of what is the same for every row, or as large. */
 static void test_fuse__sum_shapes(void **state)
 {
 	static const struct {
@@ -338,6 +403,7 @@ int main(void)
 		cmocka_unit_test(test_fuse__read_by_others),
 		cmocka_unit_test(test_fuse__chain),
 		cmocka_unit_test(test_fuse__sum),
+		cmocka_unit_test(test_fuse__sum_by_element),
 		cmocka_unit_test(test_fuse__sum_shapes),
 		cmocka_unit_test(test_fuse__sum_order),
 		cmocka_unit_test(test_fuse__types),

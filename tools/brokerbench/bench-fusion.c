@@ -18,28 +18,31 @@
 #define CONSTANT_BYTES (10u << 20)
 #define TENSOR_BYTES   (2u << 20)
 
-/* @op of x by weights, of which the first @n_dims are dimensions; then perhaps an Add of a list. */
+/* @op of x by weights, of which the first @n_dims are dimensions; then perhaps an Add, of a list or
+ * of x. */
 struct layer {
 	const char *name, *op;
 	unsigned int n_dims;
 	uint32_t x[4], weights[4];
 	uint32_t bias; /* 0: none */
+	bool adds_x;   /* likewise */
 	const char *activation;
 };
 
-#define LINEAR(name, rows, from, to, activation)                               \
-	{                                                                      \
-		name, "MatMul", 3, {1, rows, from}, {from, to}, to, activation \
+#define LINEAR(name, rows, from, to, activation)                                      \
+	{                                                                             \
+		name, "MatMul", 3, {1, rows, from}, {from, to}, to, false, activation \
 	}
 #define CONV(name, channels, size, filters, kernel, activation)                                  \
 	{                                                                                        \
 		name, "Conv", 4, {1, channels, size, size}, {filters, channels, kernel, kernel}, \
-			0, activation                                                            \
+			0, false, activation                                                     \
 	}
 
 static const struct layer layers[] = {
 	LINEAR("linear 128x768 to 768", 128, 768, 768, NULL),
 	LINEAR("linear 128x768 to 3072, Gelu", 128, 768, 3072, "Gelu"),
+	{"MatMul 128x768 to 768, plus x", "MatMul", 3, {1, 128, 768}, {768, 768}, 0, true, NULL},
 	LINEAR("linear 1x768 to 768", 1, 768, 768, NULL),
 	LINEAR("linear 16x64 to 64, Relu", 16, 64, 64, "Relu"),
 	CONV("Conv 3x3 64x56x56 to 64, Relu", 64, 56, 64, 3, "Relu"),
@@ -53,7 +56,8 @@ static int make_plan(const struct layer *layer, const struct target *target,
 {
 	struct rbk_builder *builder = rbk_builder_new("bench-fusion");
 	const unsigned int n_weights = layer->n_dims == 4 ? 4 : 2;
-	unsigned int in[2], at, n_left = 1 + (layer->bias > 0) + (layer->activation != NULL), node;
+	unsigned int x, in[2], at, n_left, node;
+	const bool has_sum = layer->bias > 0 || layer->adds_x;
 	const int64_t pad = layer->weights[2] / 2, pads[] = {pad, pad, pad, pad};
 	char name[8];
 	int r;
@@ -62,16 +66,19 @@ static int make_plan(const struct layer *layer, const struct target *target,
 		return -ENOMEM;
 	if (!fuses)
 		rbk_builder_disable_fusion(builder);
-	in[0] = rbk_builder_input(builder, "x", RBK_DTYPE_F32, layer->n_dims, layer->x);
+	in[0] = x = rbk_builder_input(builder, "x", RBK_DTYPE_F32, layer->n_dims, layer->x);
 	in[1] = rbk_builder_constant(builder, "w", RBK_DTYPE_F32, n_weights, layer->weights,
 				     constants, 0);
+	n_left = 1 + has_sum + (layer->activation != NULL);
 	for (unsigned int i = 0; n_left > 0; i++) {
-		const bool is_sum = i == 1 && layer->bias > 0;
+		const bool is_sum = i == 1 && has_sum;
 
 		snprintf(name, sizeof(name), "t%u", i);
 		at = (--n_left ? rbk_builder_scratch : rbk_builder_output)(
 			builder, name, RBK_DTYPE_F32, RBK_RANK_INFERRED, NULL);
-		if (is_sum)
+		if (is_sum && layer->adds_x)
+			in[1] = x;
+		else if (is_sum)
 			in[1] = rbk_builder_constant(builder, "b", RBK_DTYPE_F32, 1, &layer->bias,
 						     constants, 0);
 		node = rbk_builder_node(builder,
