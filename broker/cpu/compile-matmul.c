@@ -3,7 +3,7 @@
  * MatMul and Gemm
  *
  * A batch that shares its b is only a taller a. Constant right-hand sides are packed, if that makes
- * reading them faster; the results are the same bits either way.
+ * reading them faster; the results are the same bits either way. Those of float64 are not.
  */
 #include "cpu/compile.h"
 
@@ -29,7 +29,7 @@ static int pack_matrix(struct compiler *c, const struct tensor *b, size_t n_matr
 	bool is_new;
 	int r;
 
-	if (!node_in_is_constant(c, 1) || k * n <= PACK_MIN_ELEMS)
+	if (node_is_double(c) || !node_in_is_constant(c, 1) || k * n <= PACK_MIN_ELEMS)
 		return 0;
 	/* A column is read as it is: a panel would be mostly padding. */
 	if (n < kernels->gemm_nr / 2)
@@ -108,6 +108,15 @@ bool compile_product(struct cpu_step_gemm *step, const struct shape *as, const s
 	return false;
 }
 
+static void set_run(struct compiler *c)
+{
+	c->step->run = node_is_double(c) ? cpu_run_gemm_f64 : cpu_run_gemm;
+	c->step->units = cpu_units_gemm;
+	c->step->looks = true;
+	if (node_is_double(c))
+		c->speed_up = 0.5;
+}
+
 /* Of a sum that is computed along: the same for every row, or as large as the one product. */
 static void set_addend(struct cpu_step_gemm *step, const struct shape *shape)
 {
@@ -125,9 +134,7 @@ int compile_matmul(struct compiler *c)
 	struct cpu_step_gemm *step = &c->step->gemm;
 	bool is_one;
 
-	c->step->run = cpu_run_gemm;
-	c->step->units = cpu_units_gemm;
-	c->step->looks = true;
+	set_run(c);
 	step->alpha = 1;
 	step->beta = 1;
 	is_one = compile_product(step, &a->shape, &b->shape, false);
@@ -143,9 +150,7 @@ int compile_gemm(struct compiler *c)
 	const struct tensor *a = node_in(c, 0), *b = node_in(c, 1), *addend = node_in(c, 2);
 	struct cpu_step_gemm *step = &c->step->gemm;
 
-	c->step->run = cpu_run_gemm;
-	c->step->units = cpu_units_gemm;
-	c->step->looks = true;
+	set_run(c);
 	step->alpha = c->node->params.gemm.alpha;
 	step->beta = c->node->params.gemm.beta;
 	step->trans_a = c->node->params.gemm.trans_a;

@@ -3,7 +3,7 @@
  * Conv and pooling
  *
  * Operators over fewer than three spatial dimensions have a depth and a height of 1. Constant
- * weights are packed as the register tile of the matrix product wants them.
+ * weights are packed as the register tile of the matrix product wants them, but not of float64.
  */
 #include "cpu/compile.h"
 
@@ -48,23 +48,37 @@ static void window(struct compiler *c)
 		       &c->step->window.args, &c->step->window.batch);
 }
 
+/* Has the step run by @run, which is for float64. */
+static void set_double(struct compiler *c, cpu_run_fn *run)
+{
+	c->step->run = run;
+	c->speed_up = 0.5;
+}
+
 int compile_pool(struct compiler *c)
 {
 	const struct cpu_kernels *kernels = c->cpu->kernels;
+	const enum op_kind kind = c->node->op->kind;
 
 	window(c);
 	c->step->run = cpu_run_pool;
 	c->step->units = cpu_units_pool;
 	c->step->window.is_last = c->is_last;
-	if (c->is_last) {
-		c->step->window.pool = c->node->op->kind == OP_AVERAGE_POOL
-					       ? kernels->average_pool_last
-					       : kernels->max_pool_last;
+	if (node_is_double(c)) {
+		set_double(c, cpu_run_pool_f64);
+		c->step->window.pool_f64 = kind == OP_AVERAGE_POOL ? kernels->average_pool_f64
+					   : kind == OP_LP_POOL    ? kernels->lp_pool_f64
+								   : kernels->max_pool_f64;
 		return 0;
 	}
-	c->step->window.pool = c->node->op->kind == OP_AVERAGE_POOL ? kernels->average_pool
-			       : c->node->op->kind == OP_LP_POOL    ? kernels->lp_pool
-								    : kernels->max_pool;
+	if (c->is_last) {
+		c->step->window.pool = kind == OP_AVERAGE_POOL ? kernels->average_pool_last
+							       : kernels->max_pool_last;
+		return 0;
+	}
+	c->step->window.pool = kind == OP_AVERAGE_POOL ? kernels->average_pool
+			       : kind == OP_LP_POOL    ? kernels->lp_pool
+						       : kernels->max_pool;
 	return 0;
 }
 
@@ -76,9 +90,10 @@ int compile_max_pool(struct compiler *c)
 	if (!node_out(c, 1) && dtype != RBK_DTYPE_I8 && dtype != RBK_DTYPE_U8)
 		return 0;
 	c->step->run = cpu_run_pool_any;
-	c->step->window.type = dtype == RBK_DTYPE_I8   ? CPU_I8
-			       : dtype == RBK_DTYPE_U8 ? CPU_U8
-						       : CPU_F32;
+	c->step->window.type = dtype == RBK_DTYPE_I8    ? CPU_I8
+			       : dtype == RBK_DTYPE_U8  ? CPU_U8
+			       : dtype == RBK_DTYPE_F64 ? CPU_F64
+							: CPU_F32;
 	c->step->window.is_column_major = c->node->params.window.is_column_major;
 	return 0;
 }
@@ -114,6 +129,10 @@ int compile_conv(struct compiler *c)
 	c->step->run = cpu_run_conv;
 	c->step->units = cpu_units_conv;
 	c->step->window.is_last = c->is_last;
+	if (node_is_double(c)) {
+		set_double(c, cpu_run_conv_f64);
+		return 0;
+	}
 	if (c->is_last) {
 		r = pack_weights(c,
 				 cpu_conv_last_strips(&c->step->window.args) ? PACK_CONV_STRIPS
@@ -137,6 +156,11 @@ int compile_conv_transpose(struct compiler *c)
 	window(c);
 	c->step->run = cpu_run_conv_transpose;
 	c->step->units = cpu_units_conv_transpose;
+	if (node_is_double(c)) {
+		set_double(c, cpu_run_conv_transpose_f64);
+		c->step->units = cpu_units_conv_transpose_f64;
+		return 0;
+	}
 	if (!node_in_is_constant(c, 1))
 		return 0;
 	r = pack_weights(c, PACK_CONV_TRANSPOSE,

@@ -163,6 +163,12 @@ int compile_pack_constant(struct compiler *c, const struct plan_constant *consta
 			  enum pack_form form, const uint64_t *params, unsigned int n_params,
 			  size_t floats, struct cpu_pack **ret, bool *ret_new);
 
+/* Does the node compute with float64? */
+static inline bool node_is_double(const struct compiler *c)
+{
+	return c->plan->tensors[c->node->in[0]].dtype == RBK_DTYPE_F64;
+}
+
 /* Does its compiler take float16 as it is? */
 bool compile_takes_half(const struct node *node);
 

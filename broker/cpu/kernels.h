@@ -33,6 +33,7 @@ enum cpu_simd {
 enum {
 	/* Depth of one block of a matrix product: part of its rounding, so equal at all levels. */
 	CPU_GEMM_KC = 384,
+	CPU_GEMM_F64_KC = 256, /* likewise of float64 */
 	/* What a kernel may need beside its operands; each calling thread brings its own. */
 	CPU_WORKSPACE_BYTES = 1 << 20,
 	CPU_WORKSPACE_ALIGN = 64,
@@ -106,6 +107,20 @@ struct cpu_gemm {
 	struct cpu_pause *pause; /* NULL: none; here and below */
 };
 
+/* The same of float64, without what of it nobody asks for; columns of y are adjacent, rows, too. */
+struct cpu_gemm_f64 {
+	size_t m, n, k;
+	const double *a;
+	size_t a_rs, a_cs;
+	const double *b;
+	size_t b_rs, b_cs;
+	double *y;
+	const double *c; /* NULL: none */
+	size_t c_rs, c_cs;
+	double alpha, beta;
+	struct cpu_pause *pause;
+};
+
 /*
  * Weights of four bits: column n has blocks of @block terms, the last one padded, term 2 i in the
  * low half of byte i; each block a scale and a zero point, two of which share a byte if they are no
@@ -172,10 +187,18 @@ struct cpu_window {
 	struct cpu_pause *pause;
 };
 
+/* The same of float64. */
+struct cpu_window_f64 {
+	struct cpu_window window;  /* extents, pause */
+	const double *x, *weights; /* the latter of Conv and ConvTranspose */
+	const double *bias;        /* of these, too; NULL: none */
+	double *y;
+};
+
 /* MaxPool of any type, and where its maxima are. */
 struct cpu_pool {
 	struct cpu_window window; /* extents, pause */
-	enum cpu_type type;       /* CPU_F32, CPU_I8, CPU_U8 */
+	enum cpu_type type;       /* CPU_F32, CPU_F64, CPU_I8, CPU_U8 */
 	const void *x;
 	void *y;
 	int64_t *indices;     /* into x as a whole; NULL: nobody asks */
@@ -284,6 +307,18 @@ struct cpu_kernels {
 	void (*conv_last)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
 	void (*max_pool_last)(const struct cpu_window *args, size_t begin, size_t end);
 	void (*average_pool_last)(const struct cpu_window *args, size_t begin, size_t end);
+
+	/* The same operators of float64, in the order of ONNX. Units are theirs above, but: */
+	void (*gemm_f64)(const struct cpu_gemm_f64 *gemm, const struct cpu_gemm_tile *tile,
+			 void *workspace);
+	void (*conv_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end,
+			 void *workspace);
+	/* Units: batch * group * cpu_conv_transpose_f64_parts(). */
+	void (*conv_transpose_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end,
+				   void *workspace);
+	void (*max_pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
+	void (*average_pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
+	void (*lp_pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
 };
 
 /*
@@ -623,6 +658,16 @@ static inline size_t cpu_conv_transpose_units(const struct cpu_window *args)
 {
 	return args->batch * args->group * cpu_conv_transpose_phases(args) *
 	       cpu_conv_transpose_blocks(args);
+}
+
+/* Out channels of one unit of a ConvTranspose of float64. */
+enum { CPU_TRANSPOSE_F64_CHANNELS = 48 };
+
+/* Units of one group of one picture. */
+static inline size_t cpu_conv_transpose_f64_parts(const struct cpu_window *args)
+{
+	return (args->out_channels / args->group + CPU_TRANSPOSE_F64_CHANNELS - 1) /
+	       CPU_TRANSPOSE_F64_CHANNELS;
 }
 
 /* Return: the kernels of @level; NULL if this processor or this build has none. */

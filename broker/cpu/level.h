@@ -57,6 +57,14 @@ void CPU_FN(pack_conv_last)(const struct cpu_window *args, float *to);
 void CPU_FN(conv_last)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
 void CPU_FN(max_pool_last)(const struct cpu_window *args, size_t begin, size_t end);
 void CPU_FN(average_pool_last)(const struct cpu_window *args, size_t begin, size_t end);
+void CPU_FN(gemm_f64)(const struct cpu_gemm_f64 *gemm, const struct cpu_gemm_tile *tile,
+		      void *workspace);
+void CPU_FN(conv_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end, void *workspace);
+void CPU_FN(conv_transpose_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end,
+				void *workspace);
+void CPU_FN(max_pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
+void CPU_FN(average_pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
+void CPU_FN(lp_pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
 
 /* slide-hot.c, for conv(). Units: batch * channels. */
 void CPU_FN(conv_depthwise)(const struct cpu_window *args, size_t begin, size_t end);
@@ -95,12 +103,20 @@ void CPU_FN(gemm_panel)(size_t m, size_t n, size_t k, const float *a, const floa
 /* The same with @a as it is, rows @a_rs apart. */
 void CPU_FN(gemm_rows_panel)(size_t m, size_t n, size_t k, const float *a, size_t a_rs,
 			     const float *b, float *y, size_t y_rs, bool accumulate);
+/* slide-double-hot.c, for conv_f64(). Units: batch * channels. */
+void CPU_FN(conv_depthwise_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
+/* gemm-double-hot.c, for the convolution of float64, as above; panels of GEMM_F64_NR columns. */
+void CPU_FN(gemm_f64_pack_a)(size_t m, size_t k, const double *a, size_t a_rs, size_t a_cs,
+			     double *to);
+void CPU_FN(gemm_f64_panel)(size_t m, size_t n, size_t k, const double *a, const double *b,
+			    double *y, size_t y_rs, bool accumulate);
 
 #if VW == 16
 #define GEMM_MR 12
 #else
 #define GEMM_MR 6
 #endif
-#define GEMM_NR (2 * VW)
+#define GEMM_NR     (2 * VW)
+#define GEMM_F64_NR VW /* two vectors as well */
 
 extern const struct cpu_kernels CPU_FN(kernels);

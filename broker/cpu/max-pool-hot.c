@@ -2,7 +2,7 @@
 /*
  * MaxPool of any type, and of where its maxima are: pixel by pixel
  *
- * Bytes are compared as floats, which hold them exactly. The maximum is the first of equal ones, in
+ * All are compared as float64, which holds them exactly. The maximum is the first of equal ones, in
  * the order of the input; what is not a number is none.
  */
 #include <math.h>
@@ -14,23 +14,27 @@
 /* Pixels between two looks for others. */
 enum { POOL_PIECE = 1 << 10 };
 
-VEC_INLINE float pool_load(const enum cpu_type type, const void *x, size_t i)
+VEC_INLINE double pool_load(const enum cpu_type type, const void *x, size_t i)
 {
 	if (type == CPU_I8)
 		return ((const int8_t *)x)[i];
 	if (type == CPU_U8)
 		return ((const uint8_t *)x)[i];
-	return ((const float *)x)[i];
+	if (type == CPU_F64)
+		return ((const double *)x)[i];
+	return (double)((const float *)x)[i];
 }
 
-VEC_INLINE void pool_store(const enum cpu_type type, void *y, size_t i, float value)
+VEC_INLINE void pool_store(const enum cpu_type type, void *y, size_t i, double value)
 {
 	if (type == CPU_I8)
 		((int8_t *)y)[i] = (int8_t)value;
 	else if (type == CPU_U8)
 		((uint8_t *)y)[i] = (uint8_t)value;
+	else if (type == CPU_F64)
+		((double *)y)[i] = value;
 	else
-		((float *)y)[i] = value;
+		((float *)y)[i] = (float)value;
 }
 
 /* Where tap @tap of output position @o is, along dimension @d. */
@@ -51,12 +55,12 @@ static size_t pool_index(const struct cpu_pool *args, size_t pixel)
 }
 
 /* Output pixel @o, depth, height and width, of the channel whose elements begin at @first. */
-VEC_INLINE float pool_pixel(const enum cpu_type type, const struct cpu_pool *args, size_t first,
-			    const size_t o[3], size_t *ret_index)
+VEC_INLINE double pool_pixel(const enum cpu_type type, const struct cpu_pool *args, size_t first,
+			     const size_t o[3], size_t *ret_index)
 {
 	const struct cpu_window *window = &args->window;
 	const size_t limit[3] = {window->depth, window->height, window->width};
-	float most = type == CPU_I8 ? -128 : type == CPU_U8 ? 0 : -INFINITY;
+	double most = type == CPU_I8 ? -128 : type == CPU_U8 ? 0 : -INFINITY;
 	size_t begin[3], end[3], best = SIZE_MAX;
 
 	for (unsigned int i = 0; i < 3; i++)
@@ -70,7 +74,7 @@ VEC_INLINE float pool_pixel(const enum cpu_type type, const struct cpu_pool *arg
 			for (size_t s = begin[2]; s < end[2]; s++) {
 				const size_t pixel =
 					row * window->width + pool_at(window, 2, o[2], s);
-				const float x = pool_load(type, args->x, first + pixel);
+				const double x = pool_load(type, args->x, first + pixel);
 
 				if (best == SIZE_MAX || x > most)
 					best = pixel;
@@ -112,6 +116,8 @@ void CPU_FN(max_pool_any)(const struct cpu_pool *args, size_t begin, size_t end)
 			pool_channel(CPU_I8, args, unit);
 		else if (args->type == CPU_U8)
 			pool_channel(CPU_U8, args, unit);
+		else if (args->type == CPU_F64)
+			pool_channel(CPU_F64, args, unit);
 		else
 			pool_channel(CPU_F32, args, unit);
 	}

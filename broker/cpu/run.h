@@ -43,6 +43,10 @@ void cpu_gemm_batch(const struct cpu_step_gemm *step, uint32_t count, size_t bat
 struct cpu_gemm_tile cpu_gemm_tile(const struct cpu_gemm_grid *grid, size_t m, size_t n,
 				   size_t *begin, size_t end);
 
+/* run-double-hot.c; where there are no units, those of float32 serve */
+cpu_run_fn cpu_run_gemm_f64, cpu_run_conv_f64, cpu_run_conv_transpose_f64, cpu_run_pool_f64;
+cpu_units_fn cpu_units_conv_transpose_f64;
+
 /* run-elementwise-hot.c */
 cpu_run_fn cpu_run_map_flat, cpu_run_map;
 cpu_units_fn cpu_units_map_flat, cpu_units_map;

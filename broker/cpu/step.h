@@ -193,7 +193,10 @@ struct cpu_step_window {
 	struct cpu_extent batch;
 	bool weights_are_packed;
 	bool is_last; /* pictures have their channels last: Conv, MaxPool, AveragePool */
-	void (*pool)(const struct cpu_window *args, size_t begin, size_t end);
+	union {
+		void (*pool)(const struct cpu_window *args, size_t begin, size_t end);
+		void (*pool_f64)(const struct cpu_window_f64 *args, size_t begin, size_t end);
+	};
 	enum cpu_type type;   /* MaxPool of any */
 	bool is_column_major; /* likewise */
 };

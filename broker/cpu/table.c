@@ -68,4 +68,10 @@ const struct cpu_kernels CPU_FN(kernels) = {
 	.conv_last = CPU_FN(conv_last),
 	.max_pool_last = CPU_FN(max_pool_last),
 	.average_pool_last = CPU_FN(average_pool_last),
+	.gemm_f64 = CPU_FN(gemm_f64),
+	.conv_f64 = CPU_FN(conv_f64),
+	.conv_transpose_f64 = CPU_FN(conv_transpose_f64),
+	.max_pool_f64 = CPU_FN(max_pool_f64),
+	.average_pool_f64 = CPU_FN(average_pool_f64),
+	.lp_pool_f64 = CPU_FN(lp_pool_f64),
 };

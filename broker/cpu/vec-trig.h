@@ -9,10 +9,8 @@
  * (Payne and Hanek). A power takes its logarithm in double precision because it is multiplied by
  * the exponent. Errors: see vec-math.h.
  */
+#include "cpu/vec-double.h"
 #include "cpu/vec-math.h"
-
-typedef double vd __attribute__((vector_size(VW * 4)));
-typedef int64_t vl __attribute__((vector_size(VW * 4)));
 
 /* The lanes of a vf as doubles. */
 struct vd2 {

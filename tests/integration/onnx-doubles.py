@@ -155,6 +155,63 @@ def add_rows(model, rng):
                [v / math.fsum(abs(w) for w in z) for v in z], p=1)
 
 
+def add_products(model, rng):
+    rows, k, columns = 5, 300, 7
+    a, b, c = numbers(rng, rows * k), numbers(rng, k * columns), numbers(rng, columns)
+    product = [math.fsum(a[r * k + i] * b[i * columns + j] for i in range(k))
+               for r in range(rows) for j in range(columns)]
+    turned = [b[i * columns + j] for j in range(columns) for i in range(k)]
+    x = model.input(onnx.DOUBLE, [rows, k], a)
+    model.node('MatMul', [x, model.constant(onnx.DOUBLE, [k, columns], b)], onnx.DOUBLE, [rows, columns], product)
+    model.node('Gemm', [x, model.constant(onnx.DOUBLE, [columns, k], turned), model.input(onnx.DOUBLE, [columns], c)],
+               onnx.DOUBLE, [rows, columns],
+               [0.75 * value - 2.5 * c[i % columns] for i, value in enumerate(product)],
+               transB=1, alpha=0.75, beta=-2.5)
+
+
+def add_convolutions(model, rng):
+    channels, filters, n, taps = 3, 4, 40, 5
+    x, w, bias = numbers(rng, channels * n), numbers(rng, filters * channels * taps), numbers(rng, filters)
+    wanted = [math.fsum([bias[f]] + [x[c * n + o * 2 + t - 2] * w[(f * channels + c) * taps + t]
+                                     for c in range(channels) for t in range(taps) if 0 <= o * 2 + t - 2 < n])
+              for f in range(filters) for o in range(n // 2)]
+    inputs = [model.input(onnx.DOUBLE, [1, channels, n], x)]
+    model.node('Conv', inputs + [model.constant(onnx.DOUBLE, [filters, channels, taps], w),
+                                 model.constant(onnx.DOUBLE, [filters], bias)],
+               onnx.DOUBLE, [1, filters, n // 2], wanted, strides=[2], pads=[2, 2])
+    spread = [[bias[f] for _ in range(2 * n + 3)] for f in range(filters)]
+    for f in range(filters):
+        for c in range(channels):
+            for i in range(n):
+                for t in range(taps):
+                    spread[f][2 * i + t] += x[c * n + i] * w[(f * channels + c) * taps + t]
+    weights = [w[(f * channels + c) * taps + t] for c in range(channels) for f in range(filters) for t in range(taps)]
+    model.node('ConvTranspose', inputs + [model.input(onnx.DOUBLE, [channels, filters, taps], weights),
+                                          model.constant(onnx.DOUBLE, [filters], bias)],
+               onnx.DOUBLE, [1, filters, 2 * n + 3], [value for each in spread for value in each], strides=[2])
+
+
+def add_pools(model, rng):
+    size, out = 9, 7
+    x = numbers(rng, 2 * size * size)
+    image = model.input(onnx.DOUBLE, [1, 2, size, size], x)
+    windows = [[(c * size + y + i) * size + z + j for i in range(3) for j in range(3)]
+               for c in range(2) for y in range(out) for z in range(out)]
+    dims = [1, 2, out, out]
+    best = [max(window, key=lambda i: x[i]) for window in windows]
+    model.node('MaxPool', [image], onnx.DOUBLE, dims, [x[i] for i in best], more=((onnx.INT64, dims, best),),
+               kernel_shape=[3, 3])
+    model.node('MaxPool', [image], onnx.DOUBLE, dims, [x[i] for i in best], kernel_shape=[3, 3])
+    model.node('AveragePool', [image], onnx.DOUBLE, dims,
+               [math.fsum(x[i] for i in window) / 9 for window in windows], kernel_shape=[3, 3])
+    model.node('LpPool', [image], onnx.DOUBLE, dims,
+               [math.fsum(abs(x[i]) ** 3 for i in window) ** (1 / 3) for window in windows], kernel_shape=[3, 3], p=3)
+    for p in (2, 3):
+        model.node('GlobalLpPool', [image], onnx.DOUBLE, [1, 2, 1, 1],
+                   [math.fsum(abs(value) ** p for value in x[c * size * size:(c + 1) * size * size]) ** (1 / p)
+                    for c in range(2)], p=p)
+
+
 def main():
     os.environ.pop('RINGBROKER_SOCKET', None)
     rng = random.Random(11)
@@ -162,7 +219,7 @@ def main():
         os.environ['XDG_RUNTIME_DIR'] = folder
         os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
         model = Model(folder, 23)
-        for part in (add_norms, add_training, add_resize, add_rows):
+        for part in (add_norms, add_training, add_resize, add_rows, add_products, add_convolutions, add_pools):
             part(model, rng)
         model.run('--atol=1e-13', '--rtol=1e-13')
 

@@ -23,7 +23,8 @@
 struct array {
 	unsigned int rank;
 	uint32_t dims[RBK_MAX_RANK];
-	const float *data;
+	bool is_double;
+	const void *data;
 };
 
 struct coords {
@@ -34,7 +35,9 @@ static struct array array_of(const struct plan *plan, uint16_t tensor, uint32_t 
 			     const void *data)
 {
 	const struct shape *shape = &plan->tensors[tensor].shape;
-	struct array array = {.rank = shape->rank, .data = data};
+	struct array array = {.rank = shape->rank,
+			      .is_double = plan->tensors[tensor].dtype == RBK_DTYPE_F64,
+			      .data = data};
 
 	for (unsigned int i = 0; i < shape->rank; i++)
 		array.dims[i] = shape_dim(shape, i, count);
@@ -63,7 +66,19 @@ static uint64_t offset(const struct array *array, const struct coords *coords)
 
 static double at(const struct array *array, const struct coords *coords)
 {
-	return (double)array->data[offset(array, coords)];
+	const uint64_t i = offset(array, coords);
+
+	return array->is_double ? ((const double *)array->data)[i]
+				: (double)((const float *)array->data)[i];
+}
+
+/* Sets element @i of what @array describes. */
+static void set(const struct array *array, void *out, uint64_t i, double value)
+{
+	if (array->is_double)
+		((double *)out)[i] = value;
+	else
+		((float *)out)[i] = (float)value;
 }
 
 /* The coordinates of element @i in C order. */
@@ -90,7 +105,7 @@ static void broadcast(struct coords *coords, const struct array *array, unsigned
 }
 
 static void run_matmul(const struct array *a, const struct array *b, const struct array *y,
-		       float *out)
+		       void *out)
 {
 	uint32_t n_inner = a->dims[a->rank - 1];
 	unsigned int batch_rank = y->rank - (a->rank > 1) - (b->rank > 1);
@@ -110,12 +125,12 @@ static void run_matmul(const struct array *a, const struct array *b, const struc
 			from_b.at[b->rank > 1 ? b->rank - 2 : 0] = k;
 			sum += at(a, &from_a) * at(b, &from_b);
 		}
-		out[i] = (float)sum;
+		set(y, out, i, sum);
 	}
 }
 
 static void run_gemm(const union op_params *params, const struct array *a, const struct array *b,
-		     const struct array *c, const struct array *y, float *out)
+		     const struct array *c, const struct array *y, void *out)
 {
 	bool trans_a = params->gemm.trans_a, trans_b = params->gemm.trans_b;
 	uint32_t n_inner = a->dims[trans_a ? 0 : 1];
@@ -136,7 +151,7 @@ static void run_gemm(const union op_params *params, const struct array *a, const
 			broadcast(&from, c, 0, &to, y->rank);
 			sum += (double)params->gemm.beta * at(c, &from);
 		}
-		out[i] = (float)sum;
+		set(y, out, i, sum);
 	}
 }
 

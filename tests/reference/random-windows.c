@@ -175,5 +175,7 @@ struct plan *random_window(uint64_t *state, unsigned int round, uint32_t max_cou
 	operators[which].describe(&r, operators[which].op);
 	if (pick(&r, 0, 3) == 0)
 		describe_halve(r.d);
+	else if (pick(&r, 0, 3) == 0)
+		describe_floats(r.d, RBK_DTYPE_F64);
 	return reference_plan(r.d, NULL);
 }

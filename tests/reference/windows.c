@@ -64,8 +64,28 @@ static double value(const struct volume *v, int64_t i)
 		return ((const int8_t *)v->data)[i];
 	case RBK_DTYPE_U8:
 		return ((const uint8_t *)v->data)[i];
+	case RBK_DTYPE_F64:
+		return ((const double *)v->data)[i];
 	default:
 		return (double)((const float *)v->data)[i];
+	}
+}
+
+/* Sets element @i of what @v describes. */
+static void set(const struct volume *v, void *out, int64_t i, double value)
+{
+	switch (v->dtype) {
+	case RBK_DTYPE_I8:
+		((int8_t *)out)[i] = (int8_t)value;
+		return;
+	case RBK_DTYPE_U8:
+		((uint8_t *)out)[i] = (uint8_t)value;
+		return;
+	case RBK_DTYPE_F64:
+		((double *)out)[i] = value;
+		return;
+	default:
+		((float *)out)[i] = (float)value;
 	}
 }
 
@@ -110,7 +130,7 @@ static bool window_at(const union op_params *params, const struct volume *x, con
 }
 
 static void run_conv(const union op_params *params, const struct volume *x, const struct volume *w,
-		     const float *bias, const struct volume *y, float *out)
+		     const struct volume *bias, const struct volume *y, void *out)
 {
 	const int64_t per_group = y->dims[1] / params->window.group;
 
@@ -131,14 +151,14 @@ static void run_conv(const union op_params *params, const struct volume *x, cons
 					sum += value(x, offset(x, from)) *
 					       value(w, offset(w, weight));
 			}
-		out[i] = (float)(sum + (bias ? (double)bias[to[1]] : 0));
+		set(y, out, i, sum + (bias->data ? value(bias, to[1]) : 0));
 	}
 }
 
 /* Every element of the input is spread over the output. */
 static void run_conv_transpose(const union op_params *params, const struct volume *x,
-			       const struct volume *w, const float *bias, const struct volume *y,
-			       float *out)
+			       const struct volume *w, const struct volume *bias,
+			       const struct volume *y, void *out)
 {
 	const int64_t group = params->window.group, per_group = x->dims[1] / group;
 	double *sums = reference_alloc((size_t)elems(y) * sizeof(*sums));
@@ -170,7 +190,7 @@ static void run_conv_transpose(const union op_params *params, const struct volum
 		int64_t to[5];
 
 		coords_of(y, i, to);
-		out[i] = (float)(sums[i] + (bias ? (double)bias[to[1]] : 0));
+		set(y, out, i, sums[i] + (bias->data ? value(bias, to[1]) : 0));
 	}
 	free(sums);
 }
@@ -205,12 +225,7 @@ static void run_max_pool(const union op_params *params, const struct volume *x,
 				best = index_of(params, x, from);
 			most = fmax(most, value(x, offset(x, from)));
 		}
-		if (x->dtype == RBK_DTYPE_I8)
-			((int8_t *)out)[i] = (int8_t)most;
-		else if (x->dtype == RBK_DTYPE_U8)
-			((uint8_t *)out)[i] = (uint8_t)most;
-		else
-			((float *)out)[i] = (float)most;
+		set(y, out, i, most);
 		/* Of a window without anything: where its channel begins. */
 		if (indices)
 			indices[i] = best >= 0 ? best
@@ -220,7 +235,7 @@ static void run_max_pool(const union op_params *params, const struct volume *x,
 }
 
 static void run_sum_pool(enum op_kind kind, const union op_params *params, const struct volume *x,
-			 const struct volume *y, float *out)
+			 const struct volume *y, void *out)
 {
 	for (int64_t i = 0; i < elems(y); i++) {
 		int64_t to[5], from[5], n = 0;
@@ -238,9 +253,9 @@ static void run_sum_pool(enum op_kind kind, const union op_params *params, const
 			sum += kind == OP_LP_POOL ? pow(fabs(v), params->window.p) : v;
 		}
 		if (kind == OP_LP_POOL)
-			out[i] = (float)pow(sum, 1.0 / params->window.p);
+			set(y, out, i, pow(sum, 1.0 / params->window.p));
 		else
-			out[i] = n ? (float)(sum / (double)n) : 0.0f;
+			set(y, out, i, n ? sum / (double)n : 0);
 	}
 }
 
@@ -248,20 +263,24 @@ bool reference_windows(const struct plan *plan, const struct node *node, uint32_
 		       const void *const *in, void *const *out)
 {
 	const union op_params *params = &node->params;
-	struct volume x, y, w;
+	struct volume x, y, w, bias = {.data = NULL};
 
 	switch (node->op->kind) {
 	case OP_CONV:
 		x = volume_of(plan, node->in[0], count, in[0]);
 		w = volume_of(plan, node->in[1], count, in[1]);
 		y = volume_of(plan, node->out[0], count, NULL);
-		run_conv(params, &x, &w, in[2], &y, out[0]);
+		if (in[2])
+			bias = volume_of(plan, node->in[2], count, in[2]);
+		run_conv(params, &x, &w, &bias, &y, out[0]);
 		return true;
 	case OP_CONV_TRANSPOSE:
 		x = volume_of(plan, node->in[0], count, in[0]);
 		w = volume_of(plan, node->in[1], count, in[1]);
 		y = volume_of(plan, node->out[0], count, NULL);
-		run_conv_transpose(params, &x, &w, in[2], &y, out[0]);
+		if (in[2])
+			bias = volume_of(plan, node->in[2], count, in[2]);
+		run_conv_transpose(params, &x, &w, &bias, &y, out[0]);
 		return true;
 	case OP_MAX_POOL:
 		x = volume_of(plan, node->in[0], count, in[0]);
