@@ -89,13 +89,24 @@ def add_training(model, rng):
                epsilon=EPSILON)
 
 
-def interpolated(x, n, weight, reach):
+def add_windows(model, rng):
+    """LocalResponseNormalization over three channels of five."""
+    x = numbers(rng, 10)
+    y = []
+    for i, each in enumerate(x):
+        near = [x[j] for j in range(i % 2, 10, 2) if abs(j - i) <= 2]
+        y.append(each / (1 + 0.5 / 3 * math.fsum(v * v for v in near)) ** 0.75)
+    model.node('LRN', [model.input(onnx.DOUBLE, [1, 5, 2], x)], onnx.DOUBLE, [1, 5, 2], y, size=3,
+               alpha=0.5, beta=0.75, bias=1.0)
+
+
+def interpolated(x, n, weight, reach, shrink):
     """@n elements of a line: ONNX's half_pixel."""
     y = []
     for i in range(n):
         at = (i + 0.5) * len(x) / n - 0.5
         taps = range(math.floor(at - reach), math.ceil(at + reach) + 1)
-        weights = [weight(abs(k - at)) for k in taps]
+        weights = [weight(abs(k - at) * shrink) for k in taps]
         y.append(math.fsum(w * x[min(max(k, 0), len(x) - 1)] for k, w in zip(taps, weights)) /
                  math.fsum(weights))
     return y
@@ -113,14 +124,16 @@ def cubic(x):
 
 
 def add_resize(model, rng):
-    """Each element is a sum of a few neighbours."""
+    """Of a few neighbours, and of many, by a product with their weights."""
     x = numbers(rng, 7)
     line = model.input(onnx.DOUBLE, [1, 7], x)
     for mode, weight, reach in (('linear', linear, 1), ('cubic', cubic, 2)):
-        for n in (10, 4):
+        for n, antialias in ((10, 0), (4, 0), (3, 1)):
+            shrink = n / 7 if antialias else 1
             sizes = model.constant(onnx.INT64, [2], [1, n])
             model.node('Resize', [line, '', '', sizes], onnx.DOUBLE, [1, n],
-                       interpolated(x, n, weight, reach), mode=mode)
+                       interpolated(x, n, weight, reach / shrink, shrink), mode=mode,
+                       antialias=antialias)
 
 
 def add_rows(model, rng):
@@ -219,7 +232,8 @@ def main():
         os.environ['XDG_RUNTIME_DIR'] = folder
         os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
         model = Model(folder, 23)
-        for part in (add_norms, add_training, add_resize, add_rows, add_products, add_convolutions, add_pools):
+        for part in (add_norms, add_training, add_windows, add_resize, add_rows, add_products, add_convolutions,
+                     add_pools):
             part(model, rng)
         model.run('--atol=1e-13', '--rtol=1e-13')
 
