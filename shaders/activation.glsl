@@ -6,7 +6,15 @@
  *
  * With the parameters in hand, for who applies it many times: software devices compile each access to
  * memory to a loop over invocations.
+ *
+ * Nothing is computed along with float64.
  */
+#ifdef DOUBLES
+double activate(Params p, double x)
+{
+	return x;
+}
+#else
 #include "curves.glsl"
 
 layout(constant_id = ACTIVATION_ID) const uint CURVE = 0;
@@ -59,3 +67,4 @@ float activate(Params p, float x)
 	}
 	return x;
 }
+#endif

@@ -3,7 +3,7 @@
 /*
  * ArgMax, ArgMin: one column per invocation, or one row per workgroup where it is long. What wins is
  * decided by the value's order and then by the index, so it does not matter who looks at what. Also
- * compiled for integers (-DINTEGERS), whose order takes two words.
+ * compiled for integers and float64 (-DINTEGERS), whose order takes two words.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -15,7 +15,7 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint SHARES = 0; /* 1: a workgroup shares a row */
 
-layout(constant_id = 2) const uint TYPE = 6;   /* of integers: enum rbk_dtype */
+layout(constant_id = 2) const uint TYPE = 6;   /* with -DINTEGERS: enum rbk_dtype */
 
 layout(buffer_reference, std430, buffer_reference_align = 8) writeonly buffer Index { uvec2 v; };
 
@@ -26,9 +26,11 @@ shared uvec3 bests[SHARES * 255 + 1];
 
 uvec2 order_at(uint64_t base, uint index, uint flip)
 {
-	uint64_t order = uint64_t(to_integer(TYPE, load_bits(TYPE, base, index))) ^ 1ul << 63;
+	uint64_t order = order_of_bits(TYPE, load_bits(TYPE, base, index));
+	uvec2 words = uvec2(uint(order >> 32), uint(order & 0xfffffffful));
 
-	return uvec2(uint(order >> 32), uint(order & 0xfffffffful)) ^ flip;
+	/* What is no number comes first either way. */
+	return TYPE == F64 && order == ~0ul ? words : words ^ flip;
 }
 #else
 shared uvec2 bests[SHARES * 255 + 1];

@@ -21,7 +21,7 @@ void main()
 			break;
 
 		uint c = i / p.w[NORM_RUN] % p.w[NORM_PERIOD];
-		float inv = 1.0 / sqrt(load1(p.address[4], c) + uintBitsToFloat(p.w[NORM_EPSILON]));
+		REAL inv = 1.0 / sqrt(load1(p.address[4], c) + uintBitsToFloat(p.w[NORM_EPSILON]));
 
 		store1(p.address[PARAM_OUT], i,
 		       (load1(p.address[0], i) - load1(p.address[3], c)) * inv * load1(p.address[1], c) +

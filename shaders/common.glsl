@@ -30,15 +30,23 @@ layout(push_constant) uniform Push
 
 /*
  * A shader is compiled once for float32 and, where a device can hold such tensors, once for float16
- * (-DF16): elements are float16 in memory then, and float32 in arithmetic.
+ * (-DF16): elements are float16 in memory then, and float32 in arithmetic. Some are also compiled for
+ * float64 (-DDOUBLES), of which arithmetic is as well: what they compute with is REAL.
  */
-#ifdef F16
+#ifdef DOUBLES
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer In1 { double v; };
+layout(buffer_reference, std430, buffer_reference_align = 8) writeonly buffer Out1 { double v; };
+#define STORED1
+#define REAL double
+const uint64_t ELEMENT = 8ul;
+#elif defined(F16)
 #extension GL_EXT_shader_16bit_storage : require
 layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer In1 { float16_t v; };
 layout(buffer_reference, std430, buffer_reference_align = 2) writeonly buffer Out1 { float16_t v; };
 layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer In4 { f16vec4 v; };
 layout(buffer_reference, std430, buffer_reference_align = 2) writeonly buffer Out4 { f16vec4 v; };
 #define STORED1 float16_t
+#define REAL float
 #define STORED4 f16vec4
 const uint64_t ELEMENT = 2ul; /* bytes */
 #else
@@ -48,6 +56,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer In4
 layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer Out4 { vec4 v; };
 #define STORED1
 #define STORED4
+#define REAL float
 const uint64_t ELEMENT = 4ul;
 #endif
 
@@ -57,19 +66,27 @@ uint64_t at(uint64_t base, uint index)
 }
 
 /* At an address. */
-float read1(uint64_t address)
+REAL read1(uint64_t address)
 {
-	return float(In1(address).v);
+	return REAL(In1(address).v);
 }
 
+REAL load1(uint64_t base, uint index)
+{
+	return read1(at(base, index));
+}
+
+void store1(uint64_t base, uint index, REAL value)
+{
+	Out1(at(base, index)).v = STORED1(value);
+}
+
+#ifdef DOUBLES
+#include "double.glsl"
+#else
 vec4 read4(uint64_t address)
 {
 	return vec4(In4(address).v);
-}
-
-float load1(uint64_t base, uint index)
-{
-	return read1(at(base, index));
 }
 
 vec4 load4(uint64_t base, uint index)
@@ -77,15 +94,11 @@ vec4 load4(uint64_t base, uint index)
 	return read4(at(base, index));
 }
 
-void store1(uint64_t base, uint index, float value)
-{
-	Out1(at(base, index)).v = STORED1(value);
-}
-
 void store4(uint64_t base, uint index, vec4 value)
 {
 	Out4(at(base, index)).v = STORED4(value);
 }
+#endif
 
 /*
  * Float32's denormals count as zero wherever something is computed, as on the CPU: some devices see

@@ -48,7 +48,7 @@ void main()
 	/* Of all of the batch's. */
 	uint part = rest / filters, filter_at = rest % filters;
 	uint from_filter = part % p.w[CONV_GROUPS] * channels * filters + filter_at;
-	float sum = 0.0;
+	REAL sum = 0.0;
 
 	if (p.w[CONV_HAS_BIAS] != 0)
 		sum = load1(p.address[2], part % p.w[CONV_GROUPS] * filters + filter_at);

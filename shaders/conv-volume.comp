@@ -35,7 +35,7 @@ void main()
 		       channels;
 	uint tap = filter_at * channels * p.w[WINDOW_KERNEL_D] * p.w[WINDOW_KERNEL_H] *
 		   p.w[WINDOW_KERNEL_W];
-	float sum = p.w[CONV_HAS_BIAS] != 0 ? load1(p.address[2], filter_at) : 0.0;
+	REAL sum = p.w[CONV_HAS_BIAS] != 0 ? load1(p.address[2], filter_at) : 0.0;
 
 	for (uint c = 0; c < channels; c++)
 		for (uint kz = 0; kz < p.w[WINDOW_KERNEL_D]; kz++) {

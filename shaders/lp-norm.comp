@@ -20,14 +20,14 @@ void main()
 	uint size = p.w[ROWS_SIZE], inner = p.w[ROWS_INNER];
 	uint base = row / inner * size * inner + row % inner;
 	bool l1 = p.w[ROWS_P] == 1;
-	float parts[TURN], norm, inv;
+	REAL parts[TURN], norm, inv;
 
 	[[unroll]] for (uint t = 0; t < TURN; t++)
 		parts[t] = 0.0;
 	for (uint begin = 0; begin < size; begin += TURN)
 		[[unroll]] for (uint t = 0; t < TURN; t++)
 			if (begin + t < size) {
-				float x = load1(p.address[0], base + (begin + t) * inner);
+				REAL x = load1(p.address[0], base + (begin + t) * inner);
 
 				parts[t] += l1 ? abs(x) : x * x;
 			}

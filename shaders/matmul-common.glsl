@@ -17,10 +17,10 @@ void batch_offsets(Params p, uint z, out uint a, out uint b)
 	}
 }
 
-float finish(Params p, float sum, uint row, uint col)
+REAL finish(Params p, REAL sum, uint row, uint col)
 {
-	float beta = uintBitsToFloat(p.w[MATMUL_BETA]);
-	float result = uintBitsToFloat(p.w[MATMUL_ALPHA]) * sum;
+	REAL beta = uintBitsToFloat(p.w[MATMUL_BETA]);
+	REAL result = uintBitsToFloat(p.w[MATMUL_ALPHA]) * sum;
 
 	if (beta != 0.0)
 		result += beta * load1(p.address[2], row * p.w[MATMUL_C_ROW] +
@@ -28,6 +28,7 @@ float finish(Params p, float sum, uint row, uint col)
 	return activate(p, result);
 }
 
+#ifndef DOUBLES
 /* The same of four columns, of which those beyond the last are anything. */
 vec4 finish4(Params p, vec4 sum, uint row, uint col, uint n_cols)
 {
@@ -41,3 +42,4 @@ vec4 finish4(Params p, vec4 sum, uint row, uint col, uint n_cols)
 										p.w[MATMUL_C_COL]);
 	return activate4(p, result);
 }
+#endif

@@ -15,14 +15,14 @@ layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer Ou
 
 const uint TURN = 8; /* elements per invocation and turn */
 
-float sum_of(float parts[TURN])
+REAL sum_of(REAL parts[TURN])
 {
 	return ((parts[0] + parts[1]) + (parts[2] + parts[3])) +
 	       ((parts[4] + parts[5]) + (parts[6] + parts[7]));
 }
 
 /* All are on their way before the first is looked at; beyond the last stands the last. */
-void load_turn(Params p, uint base, uint len, uint begin, out float turn[TURN])
+void load_turn(Params p, uint base, uint len, uint begin, out REAL turn[TURN])
 {
 	[[unroll]] for (uint t = 0; t < TURN; t++)
 		turn[t] = load1(p.address[0], base + min(begin + t * gl_WorkGroupSize.x +
@@ -40,7 +40,7 @@ void main()
 
 	uint lane = gl_LocalInvocationID.x, lanes = gl_WorkGroupSize.x, base = row * len;
 	uint flags = p.w[NORM_FLAGS], run = p.w[NORM_RUN], period = row % p.w[NORM_PERIOD];
-	float mean = 0.0, inv, parts[TURN], turn[TURN];
+	REAL mean = 0.0, inv, parts[TURN], turn[TURN];
 
 	if ((flags & NORM_RMS) == 0) {
 		[[unroll]] for (uint t = 0; t < TURN; t++)
@@ -48,21 +48,21 @@ void main()
 		for (uint begin = 0; begin < len; begin += lanes * TURN) {
 			load_turn(p, base, len, begin, turn);
 			[[unroll]] for (uint t = 0; t < TURN; t++)
-				parts[t] += begin + t * lanes + lane < len ? turn[t] : 0.0;
+				parts[t] += begin + t * lanes + lane < len ? turn[t] : REAL(0.0);
 		}
-		mean = group_add(sum_of(parts)) / float(len);
+		mean = group_add(sum_of(parts)) / REAL(len);
 	}
 	[[unroll]] for (uint t = 0; t < TURN; t++)
 		parts[t] = 0.0;
 	for (uint begin = 0; begin < len; begin += lanes * TURN) {
 		load_turn(p, base, len, begin, turn);
 		[[unroll]] for (uint t = 0; t < TURN; t++) {
-			float d = begin + t * lanes + lane < len ? turn[t] - mean : 0.0;
+			REAL d = begin + t * lanes + lane < len ? turn[t] - mean : REAL(0.0);
 
 			parts[t] += d * d;
 		}
 	}
-	inv = 1.0 / sqrt(group_add(sum_of(parts)) / float(len) + uintBitsToFloat(p.w[NORM_EPSILON]));
+	inv = 1.0 / sqrt(group_add(sum_of(parts)) / REAL(len) + uintBitsToFloat(p.w[NORM_EPSILON]));
 	for (uint begin = 0; begin < len; begin += lanes * TURN) {
 		load_turn(p, base, len, begin, turn);
 		[[unroll]] for (uint t = 0; t < TURN; t++) {
@@ -70,7 +70,7 @@ void main()
 
 			if (i < len) {
 				uint each = period * len + i, shared_by = period * (len / run) + i / run;
-				float scale = 1.0, bias = 0.0;
+				REAL scale = 1.0, bias = 0.0;
 
 				if ((flags & NORM_SCALE) != 0)
 					scale = load1(p.address[1], (flags & NORM_SCALE_EACH) != 0
@@ -86,8 +86,8 @@ void main()
 	}
 	if (lane == 0) {
 		if ((flags & NORM_MEAN) != 0)
-			OutStatistic(p.address[PARAM_OUT + 1] + uint64_t(row) * 4ul).v = mean;
+			OutStatistic(p.address[PARAM_OUT + 1] + uint64_t(row) * 4ul).v = float(mean);
 		if ((flags & NORM_INV) != 0)
-			OutStatistic(p.address[PARAM_OUT + 2] + uint64_t(row) * 4ul).v = inv;
+			OutStatistic(p.address[PARAM_OUT + 2] + uint64_t(row) * 4ul).v = float(inv);
 	}
 }

@@ -4,6 +4,36 @@
  * denormals alike, what is no number above everything. Shaders compare these, because what comparisons and max()
  * make of such values is left open.
  */
+#ifdef DOUBLES
+#define ORDER uint64_t
+const uint64_t ORDER_NAN = ~0ul;
+
+ORDER order_of(double value, uint flip)
+{
+	uint64_t bits = bits_of(flushed(value)), turn = flip != 0u ? ~0ul : 0ul;
+
+	if (is_nan(value))
+		return ORDER_NAN;
+	if (bits == DOUBLE_SIGN)
+		bits = 0ul;
+	return ((bits & DOUBLE_SIGN) != 0ul ? ~bits : bits | DOUBLE_SIGN) ^ turn;
+}
+
+double order_value(ORDER order, uint flip)
+{
+	uint64_t bits = order ^ (flip != 0u ? ~0ul : 0ul);
+
+	if (order == ORDER_NAN)
+		return no_number();
+	return double_of((bits & DOUBLE_SIGN) != 0ul ? bits & ~DOUBLE_SIGN : ~bits);
+}
+
+ORDER order_start(uint flip)
+{
+	return order_of(flip != 0u ? infinity() : -infinity(), flip);
+}
+#else
+#define ORDER uint
 const uint ORDER_NAN = 0xffffffffu;
 
 /* @flip: 0xffffffff for the order turned round. */
@@ -32,3 +62,4 @@ uint order_start(uint flip)
 {
 	return order_of(uintBitsToFloat(0xff800000u ^ (flip & 0x80000000u)), flip);
 }
+#endif

@@ -21,37 +21,51 @@ layout(buffer_reference, std430, buffer_reference_align = 8) writeonly buffer In
 layout(buffer_reference, std430, buffer_reference_align = 1) readonly buffer InByte { uint8_t v; };
 layout(buffer_reference, std430, buffer_reference_align = 1) writeonly buffer OutByte { uint8_t v; };
 
-float load(uint64_t base, uint index)
+REAL load(uint64_t base, uint index)
 {
 	int bits = int(uint(InByte(base + uint64_t(index)).v));
 
-	return float(SIGNED != 0 && bits > 127 ? bits - 256 : bits);
+	return REAL(SIGNED != 0 && bits > 127 ? bits - 256 : bits);
 }
 
-void store(uint64_t base, uint index, float value)
+void store(uint64_t base, uint index, REAL value)
 {
 	OutByte(base + uint64_t(index)).v = uint8_t(uint(int(value)) & 0xffu);
 }
 
-const float LEAST = SIGNED != 0 ? -128.0 : 0.0;
+const REAL LEAST = SIGNED != 0 ? -128.0 : 0.0;
 #else
-float load(uint64_t base, uint index)
+REAL load(uint64_t base, uint index)
 {
 	return load1(base, index);
 }
 
-void store(uint64_t base, uint index, float value)
+void store(uint64_t base, uint index, REAL value)
 {
 	store1(base, index, value);
 }
 
-#define LEAST uintBitsToFloat(0xff800000u)
+#define LEAST REAL(uintBitsToFloat(0xff800000u))
+#endif
+
+#ifdef DOUBLES
+#include "double-exp.glsl"
+
+double root_of(double x, uint p)
+{
+	return exp_of(log_of(x) / double(p));
+}
+#else
+float root_of(float x, uint p)
+{
+	return pow(x, 1.0 / float(p));
+}
 #endif
 
 /* |x| to a power, by squaring. */
-float power_of(float x, uint p)
+REAL power_of(REAL x, uint p)
 {
-	float power = abs(x), product = 1.0;
+	REAL power = abs(x), product = 1.0;
 
 	for (uint bits = p; bits != 0; bits >>= 1) {
 		if ((bits & 1u) != 0)
@@ -96,7 +110,7 @@ void main()
 	uint rest = index, counted = 1, best = 0;
 	uint out_at[3], pixels = 1;
 	uvec2 taps[3];
-	float value = KIND == POOL_MAX ? LEAST : 0.0;
+	REAL value = KIND == POOL_MAX ? LEAST : 0.0;
 
 	[[unroll]] for (uint d = 3; d-- > 0;) {
 		uint limit = p.w[WINDOW_OF(WINDOW_IN_H, d)], pad = p.w[WINDOW_OF(WINDOW_PAD_H, d)];
@@ -130,7 +144,7 @@ void main()
 				uint pixel = (iz * in_h + iy) * in_w +
 					     window_at(out_at[2], kx, p.w[WINDOW_STRIDE_W],
 						       p.w[WINDOW_DILATION_W], p.w[WINDOW_PAD_W]);
-				float v = load(p.address[0], image + pixel);
+				REAL v = load(p.address[0], image + pixel);
 
 				if (KIND == POOL_AVERAGE) {
 					value += v;
@@ -147,11 +161,11 @@ void main()
 		}
 	}
 	if (KIND == POOL_AVERAGE)
-		value /= float(max(counted, 1u));
+		value /= REAL(max(counted, 1u));
 	if (KIND == POOL_LP && p.w[POOL_P] == 2)
 		value = sqrt(value);
 	else if (KIND == POOL_LP && p.w[POOL_P] != 1)
-		value = value == 0.0 ? 0.0 : pow(value, 1.0 / float(p.w[POOL_P]));
+		value = value == 0.0 ? REAL(0.0) : root_of(value, p.w[POOL_P]);
 	store(p.address[PARAM_OUT], index, value);
 	if (KIND == POOL_MAX && (p.w[POOL_FLAGS] & POOL_HAS_INDEX) != 0)
 		Index(p.address[PARAM_OUT + 1] + uint64_t(index) * 8ul).v =

@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Reductions: where a result's elements lie, and a share of one result. */
 #include "order.glsl"
+#ifdef DOUBLES
+#include "double-exp.glsl"
+#define EXP exp_of
+#define LOG log_of
+#else
+#define EXP exp
+#define LOG log
+#endif
 
 /* Sums and means have pipelines of their own; others look at the kind as they go. */
 layout(constant_id = 1) const uint SUMS_ONLY = 0;
@@ -29,7 +37,7 @@ uint strided(Params p, uint index, uint n, uint dims, uint strides)
 
 const uint TURN = 8; /* elements per invocation and turn */
 
-float term(uint kind, float x, float shift)
+REAL term(uint kind, REAL x, REAL shift)
 {
 	if (SUMS_ONLY != 0)
 		return x;
@@ -37,10 +45,10 @@ float term(uint kind, float x, float shift)
 		return x * x;
 	if (kind == L1)
 		return abs(x);
-	return kind == LOG_SUM_EXP ? exp(x - shift) : x;
+	return kind == LOG_SUM_EXP ? EXP(x - shift) : x;
 }
 
-float merge(uint kind, float a, float b)
+REAL merge(uint kind, REAL a, REAL b)
 {
 	return SUMS_ONLY == 0 && kind == PROD ? a * b : a + b;
 }
@@ -49,7 +57,7 @@ float merge(uint kind, float a, float b)
  * The elements of a turn: begin + lane, begin + lane + lanes, ... of the result that begins at @base.
  * All are on their way before the first is looked at; beyond the last stands the last.
  */
-void load_turn(Params p, uint base, uint begin, uint lane, uint lanes, out float turn[TURN])
+void load_turn(Params p, uint base, uint begin, uint lane, uint lanes, out REAL turn[TURN])
 {
 	uint size = p.w[REDUCE_SIZE], n = p.w[REDUCE_SUMMED];
 
@@ -65,11 +73,11 @@ void load_turn(Params p, uint base, uint begin, uint lane, uint lanes, out float
  * Takes elements lane, lane + lanes, ... of result @index together, in several parts, which keeps
  * the error of long sums small.
  */
-float share(Params p, uint kind, uint index, uint lane, uint lanes, float shift)
+REAL share(Params p, uint kind, uint index, uint lane, uint lanes, REAL shift)
 {
 	uint base = strided(p, index, p.w[REDUCE_KEPT], REDUCE_KEPT_DIMS, REDUCE_KEPT_STRIDE);
 	uint size = p.w[REDUCE_SIZE];
-	float parts[TURN], turn[TURN];
+	REAL parts[TURN], turn[TURN];
 
 	[[unroll]] for (uint t = 0; t < TURN; t++)
 		parts[t] = SUMS_ONLY == 0 && kind == PROD ? 1.0 : 0.0;
@@ -84,11 +92,12 @@ float share(Params p, uint kind, uint index, uint lane, uint lanes, float shift)
 }
 
 /* The largest of the same elements, or with @flip the smallest. */
-uint share_order(Params p, uint index, uint lane, uint lanes, uint flip)
+ORDER share_order(Params p, uint index, uint lane, uint lanes, uint flip)
 {
 	uint base = strided(p, index, p.w[REDUCE_KEPT], REDUCE_KEPT_DIMS, REDUCE_KEPT_STRIDE);
-	uint size = p.w[REDUCE_SIZE], best = order_start(flip);
-	float turn[TURN];
+	uint size = p.w[REDUCE_SIZE];
+	ORDER best = order_start(flip);
+	REAL turn[TURN];
 
 	for (uint begin = 0; begin < size; begin += lanes * TURN) {
 		load_turn(p, base, begin, lane, lanes, turn);
@@ -109,25 +118,34 @@ uint flip_of(uint kind)
 	return kind == LEAST ? 0xffffffffu : 0u;
 }
 
-/* LogSumExp is computed relative to the largest element, if that is a number. */
-float shift_of(float most)
+/* Or not a number. */
+bool is_infinite(REAL x)
 {
-	return (floatBitsToUint(most) & 0x7f800000u) == 0x7f800000u ? 0.0 : most;
+#ifdef DOUBLES
+	return !is_finite(x);
+#else
+	return (floatBitsToUint(x) & 0x7f800000u) == 0x7f800000u;
+#endif
 }
 
-float finish(Params p, uint kind, float value, float most)
+/* LogSumExp is computed relative to the largest element, if that is a number. */
+REAL shift_of(REAL most)
+{
+	return is_infinite(most) ? REAL(0.0) : most;
+}
+
+REAL finish(Params p, uint kind, REAL value, REAL most)
 {
 	if (kind == MEAN)
-		return p.w[REDUCE_SIZE] == 0 ? uintBitsToFloat(0x7fc00000u)
-					     : value / float(p.w[REDUCE_SIZE]);
+		return p.w[REDUCE_SIZE] == 0 ? REAL(uintBitsToFloat(0x7fc00000u))
+					     : value / REAL(p.w[REDUCE_SIZE]);
 	if (SUMS_ONLY != 0)
 		return value;
 	if (kind == L2)
 		return sqrt(value);
 	if (kind == LOG_SUM)
-		return log(flushed(value));
+		return LOG(flushed(value));
 	if (kind == LOG_SUM_EXP)
-		return (floatBitsToUint(most) & 0x7f800000u) == 0x7f800000u ? most
-									    : log(value) + most;
+		return is_infinite(most) ? most : LOG(value) + most;
 	return value;
 }

@@ -13,16 +13,16 @@ void main()
 	Params p = Params(push.params);
 	uint index = linear_group(p), kind = reduce_kind(p);
 	uint lane = gl_LocalInvocationID.x, lanes = gl_WorkGroupSize.x;
-	float value, most = 0.0;
+	REAL value, most = 0.0;
 
 	if (index >= p.w[REDUCE_OUTPUTS])
 		return;
 	if (is_ordered(kind)) {
-		value = order_value(group_max_uint(share_order(p, index, lane, lanes, flip_of(kind))),
+		value = order_value(group_max_order(share_order(p, index, lane, lanes, flip_of(kind))),
 				    flip_of(kind));
 	} else {
 		if (SUMS_ONLY == 0 && kind == LOG_SUM_EXP)
-			most = order_value(group_max_uint(share_order(p, index, lane, lanes, 0)), 0);
+			most = order_value(group_max_order(share_order(p, index, lane, lanes, 0)), 0);
 		value = share(p, kind, index, lane, lanes, shift_of(most));
 		if (SUMS_ONLY == 0 && kind == PROD)
 			value = group_mul(value);

@@ -12,7 +12,7 @@ void main()
 	Params p = Params(push.params);
 	uint group = linear_group(p), kind = reduce_kind(p);
 	uint index = group * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
-	float most = 0.0;
+	REAL most = 0.0;
 
 	if (group >= p.w[REDUCE_GROUPS] || index >= p.w[REDUCE_OUTPUTS])
 		return;

@@ -28,7 +28,7 @@ void store(uint64_t base, uint index, NUMBER value)
 	store_bits(TYPE, base, index, uint64_t(value));
 }
 #else
-#define NUMBER float
+#define NUMBER REAL
 
 NUMBER load(uint64_t base, uint index)
 {

@@ -4,6 +4,7 @@
  * ScatterElements, ScatterND: every invocation has elements of the output, and looks through all
  * updates that may be meant for one, in their order. So nothing is written twice, the result is the
  * same each time, and it is that of the CPU; lower-gather.c sees to it that there are not too many.
+ * Also compiled for float64 (-DDOUBLES).
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -16,13 +17,39 @@ layout(constant_id = 2) const uint TYPE = 1;	 /* enum rbk_dtype; any of the widt
 
 const uint NONE = 0, ADD = 1, MUL = 2, MAX = 3, MIN = 4;
 
+#ifdef DOUBLES
+#define IS_FLOAT true
+
+double number_of(uint64_t bits)
+{
+	return double_of(bits);
+}
+
+uint64_t bits_of_number(double x)
+{
+	return bits_of(x);
+}
+#else
+#define IS_FLOAT is_float(TYPE)
+
 bool is_nan(float x)
 {
 	return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u;
 }
 
+float number_of(uint64_t bits)
+{
+	return to_float(TYPE, bits);
+}
+
+uint64_t bits_of_number(float x)
+{
+	return from_float(TYPE, x);
+}
+#endif
+
 /* What an element @y becomes by an update @u; the larger and the smaller of a NaN is one. */
-float reduce_float(uint reduction, float y, float u)
+REAL reduce_float(uint reduction, REAL y, REAL u)
 {
 	switch (reduction) {
 	case ADD:
@@ -53,12 +80,12 @@ void element(Params p, uint index)
 	uint n = p.w[SCATTER_N], reduction = p.w[SCATTER_REDUCTION], count = p.w[SCATTER_COUNT];
 	uint run = p.w[SCATTER_RUN], wanted, first = 0, limit = 0, at;
 	uint64_t bits = load_bits(TYPE, p.address[0], index), update;
-	float y = 0.0;
+	REAL y = 0.0;
 	int64_t i = 0l;
 	bool is_touched = false, reports;
 
-	if (reduction != NONE && is_float(TYPE))
-		y = to_float(TYPE, bits);
+	if (reduction != NONE && IS_FLOAT)
+		y = number_of(bits);
 	else if (reduction != NONE)
 		i = to_integer(TYPE, bits);
 	if (n > 0) {
@@ -110,13 +137,13 @@ void element(Params p, uint index)
 		is_touched = true;
 		if (reduction == NONE)
 			bits = update;
-		else if (is_float(TYPE))
-			y = reduce_float(reduction, y, to_float(TYPE, update));
+		else if (IS_FLOAT)
+			y = reduce_float(reduction, y, number_of(update));
 		else
 			i = reduce_integer(reduction, i, to_integer(TYPE, update));
 	}
 	if (is_touched && reduction != NONE)
-		bits = is_float(TYPE) ? from_float(TYPE, y) : uint64_t(i);
+		bits = IS_FLOAT ? bits_of_number(y) : uint64_t(i);
 	store_bits(TYPE, p.address[PARAM_OUT], index, bits);
 }
 

@@ -1,20 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /* Softmax, LogSoftmax: the three passes over elements lane, lane + lanes, ... of a row. */
 
+#ifdef DOUBLES
+#include "double-exp.glsl"
+#define EXP exp_of
+#define LOG log_of
+#else
+#define EXP exp
+#define LOG log
+#endif
+
 const uint TURN = 8; /* elements per invocation and turn */
 
 /* All are on their way before the first is looked at; beyond the last stands the last. */
 void load_turn(Params p, uint base, uint size, uint inner, uint begin, uint lane, uint lanes,
-	       out float turn[TURN])
+	       out REAL turn[TURN])
 {
 	[[unroll]] for (uint t = 0; t < TURN; t++)
 		turn[t] = load1(p.address[0],
 				base + min(begin + t * lanes + lane, size - 1) * inner);
 }
 
-float share_max(Params p, uint base, uint size, uint inner, uint lane, uint lanes)
+REAL share_max(Params p, uint base, uint size, uint inner, uint lane, uint lanes)
 {
-	float most = load1(p.address[0], base), turn[TURN];
+	REAL most = load1(p.address[0], base), turn[TURN];
 
 	for (uint begin = 0; begin < size; begin += lanes * TURN) {
 		load_turn(p, base, size, inner, begin, lane, lanes, turn);
@@ -24,37 +33,37 @@ float share_max(Params p, uint base, uint size, uint inner, uint lane, uint lane
 	return most;
 }
 
-float share_sum(Params p, uint base, uint size, uint inner, uint lane, uint lanes, float most)
+REAL share_sum(Params p, uint base, uint size, uint inner, uint lane, uint lanes, REAL most)
 {
-	float parts[TURN], turn[TURN];
+	REAL parts[TURN], turn[TURN];
 
 	[[unroll]] for (uint t = 0; t < TURN; t++)
 		parts[t] = 0.0;
 	for (uint begin = 0; begin < size; begin += lanes * TURN) {
 		load_turn(p, base, size, inner, begin, lane, lanes, turn);
 		[[unroll]] for (uint t = 0; t < TURN; t++)
-			parts[t] += begin + t * lanes + lane < size ? exp(turn[t] - most) : 0.0;
+			parts[t] += begin + t * lanes + lane < size ? EXP(turn[t] - most) : REAL(0.0);
 	}
 	return ((parts[0] + parts[1]) + (parts[2] + parts[3])) +
 	       ((parts[4] + parts[5]) + (parts[6] + parts[7]));
 }
 
 /* The exponential is computed again: outputs are write-only, and may lie in slower memory. */
-void share_write(Params p, uint base, uint size, uint inner, uint lane, uint lanes, float most,
-		 float sum)
+void share_write(Params p, uint base, uint size, uint inner, uint lane, uint lanes, REAL most,
+		 REAL sum)
 {
 	bool is_log = p.w[ROWS_LOG] != 0;
-	float scale = is_log ? log(sum) : 1.0 / sum, turn[TURN];
+	REAL scale = is_log ? LOG(sum) : 1.0 / sum, turn[TURN];
 
 	for (uint begin = 0; begin < size; begin += lanes * TURN) {
 		load_turn(p, base, size, inner, begin, lane, lanes, turn);
 		[[unroll]] for (uint t = 0; t < TURN; t++) {
 			uint i = begin + t * lanes + lane;
-			float d = turn[t] - most;
+			REAL d = turn[t] - most;
 
 			if (i < size)
 				store1(p.address[PARAM_OUT], base + i * inner,
-				       is_log ? d - scale : exp(d) * scale);
+				       is_log ? d - scale : EXP(d) * scale);
 		}
 	}
 }

@@ -18,8 +18,8 @@ void main()
 
 	uint lane = gl_LocalInvocationID.x, lanes = gl_WorkGroupSize.x;
 	uint base = row / inner * size * inner + row % inner;
-	float most = group_max(share_max(p, base, size, inner, lane, lanes));
-	float sum = group_add(share_sum(p, base, size, inner, lane, lanes, most));
+	REAL most = group_max(share_max(p, base, size, inner, lane, lanes));
+	REAL sum = group_add(share_sum(p, base, size, inner, lane, lanes, most));
 
 	share_write(p, base, size, inner, lane, lanes, most, sum);
 }

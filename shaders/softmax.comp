@@ -17,8 +17,8 @@ void main()
 		return;
 
 	uint base = row / inner * size * inner + row % inner;
-	float most = share_max(p, base, size, inner, 0, 1);
-	float sum = share_sum(p, base, size, inner, 0, 1, most);
+	REAL most = share_max(p, base, size, inner, 0, 1);
+	REAL sum = share_sum(p, base, size, inner, 0, 1, most);
 
 	share_write(p, base, size, inner, 0, 1, most, sum);
 }

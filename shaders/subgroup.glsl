@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums and maxima over a workgroup: within subgroups, then over them through shared memory. */
+/*
+ * Sums and maxima over a workgroup: within subgroups, then over them through shared memory. Float64
+ * goes through that alone: not every device's subgroups have it.
+ */
+#ifdef DOUBLES
+#include "group-double.glsl"
+#else
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
@@ -45,7 +51,7 @@ float group_mul(float value)
 	return product;
 }
 
-uint group_max_uint(uint value)
+uint group_max_order(uint value)
 {
 	uint most = subgroupMax(value);
 
@@ -57,3 +63,4 @@ uint group_max_uint(uint value)
 	barrier();
 	return most;
 }
+#endif

@@ -6,8 +6,8 @@
  * Values are compared as unsigned keys in the same order (not-a-number below everything, both
  * zeros and denormals alike; inverted for the smallest, except what is no number), together with
  * the index: of equal values the lower index comes first. An index that is written is always one
- * of the row, whatever the values are. Also compiled for integers (-DINTEGERS), whose keys are two
- * words.
+ * of the row, whatever the values are. Also compiled for integers and float64 (-DINTEGERS), whose
+ * keys are two words.
  *
  * Small k (up to 8): every invocation keeps the best eight of its share in registers; then, k times,
  * the workgroup takes the best head of all lists. Large k: k passes over the row, each looking
@@ -21,7 +21,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint SMALL = 1;
-layout(constant_id = 2) const uint TYPE = 6; /* of integers: enum rbk_dtype */
+layout(constant_id = 2) const uint TYPE = 6; /* with -DINTEGERS: enum rbk_dtype */
 
 #ifdef INTEGERS
 /* Two words, the more significant one first. */
@@ -62,8 +62,10 @@ uint flip;
 #ifdef INTEGERS
 KEY key_at(uint64_t base, uint index)
 {
-	uint64_t order = uint64_t(to_integer(TYPE, load_bits(TYPE, base, index))) ^ 1ul << 63;
+	uint64_t order = order_of_bits(TYPE, load_bits(TYPE, base, index));
 
+	if (TYPE == F64 && order == ~0ul)
+		return uvec2(0);
 	return uvec2(uint(order >> 32), uint(order & 0xfffffffful)) ^ flip;
 }
 

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What works element by element and has to do with other types than floats: integers, bools,
- * comparisons, Cast, Where. Types are constants of the pipeline; integers are computed with 64 bits
+ * comparisons, Cast, Where; compiled with -DDOUBLES, with float64 (typed-double.glsl). Types are constants of the pipeline; integers are computed with 64 bits
  * and kept to as many as they have. What ONNX leaves open is defined by broker/cpu/map.h.
  */
 #extension GL_GOOGLE_include_directive : require
@@ -18,6 +18,9 @@ layout(constant_id = 4) const uint TO = 1;	 /* and of the result */
 
 const bool BINARY = OPERATION <= MAP_PRELU || (OPERATION >= MAP_MOD && OPERATION <= MAP_SHIFT_RIGHT);
 
+#ifdef DOUBLES
+#include "typed-double.glsl"
+#else
 /* Truncates; the nearest end of the range beyond it; 0 for what is not a number. */
 int64_t truncate_to(uint type, float x)
 {
@@ -201,10 +204,22 @@ int64_t parameter(Params p, uint i)
 		       uint64_t(p.w[ELEMENTWISE_PARAMS + 2 * i + 1]) << 32);
 }
 
+uint64_t result_of(Params p, uint64_t x, uint64_t y)
+{
+	if (OPERATION == MAP_CAST)
+		return convert(x);
+	if (is_float(TYPE))
+		return of_floats(to_float(TYPE, x), to_float(TYPE, y), p.w[ELEMENTWISE_PARAMS]) ? 1ul
+											       : 0ul;
+	return uint64_t(of_integers(to_integer(TYPE, x), to_integer(TYPE, y), parameter(p, 0),
+				    parameter(p, 1)));
+}
+#endif
+
 void element(Params p, uint index)
 {
 	uint rest = index, at[3] = uint[](0, 0, 0), coordinate, size;
-	uint64_t x, y = 0ul, result;
+	uint64_t x, y = 0ul;
 
 	if (p.w[ELEMENTWISE_RANK] == 0)
 		at = uint[](index, index, index);
@@ -218,24 +233,16 @@ void element(Params p, uint index)
 	}
 	if (OPERATION == MAP_WHERE) {
 		if (load_bits(BOOL, p.address[0], at[0]) != 0ul)
-			result = load_bits(TYPE, p.address[1], at[1]);
+			x = load_bits(TYPE, p.address[1], at[1]);
 		else
-			result = load_bits(TYPE, p.address[2], at[2]);
-		store_bits(TO, p.address[PARAM_OUT], index, result);
+			x = load_bits(TYPE, p.address[2], at[2]);
+		store_bits(TO, p.address[PARAM_OUT], index, x);
 		return;
 	}
 	x = load_bits(TYPE, p.address[0], at[0]);
 	if (BINARY)
 		y = load_bits(TYPE, p.address[1], at[1]);
-	if (OPERATION == MAP_CAST)
-		result = convert(x);
-	else if (is_float(TYPE))
-		result = of_floats(to_float(TYPE, x), to_float(TYPE, y),
-				   p.w[ELEMENTWISE_PARAMS]) ? 1ul : 0ul;
-	else
-		result = uint64_t(of_integers(to_integer(TYPE, x), to_integer(TYPE, y),
-					      parameter(p, 0), parameter(p, 1)));
-	store_bits(TO, p.address[PARAM_OUT], index, result);
+	store_bits(TO, p.address[PARAM_OUT], index, result_of(p, x, y));
 }
 
 void main()

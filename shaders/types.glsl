@@ -8,7 +8,7 @@
 #extension GL_EXT_shader_16bit_storage : require
 
 /* enum rbk_dtype */
-const uint F32 = 1, U8 = 2, I8 = 3, I32 = 6, I64 = 7, BOOL = 9, F16 = 10, BF16 = 16;
+const uint F32 = 1, U8 = 2, I8 = 3, I32 = 6, I64 = 7, BOOL = 9, F16 = 10, F64 = 11, BF16 = 16;
 
 layout(buffer_reference, std430, buffer_reference_align = 1) readonly buffer InU8 { uint8_t v; };
 layout(buffer_reference, std430, buffer_reference_align = 1) writeonly buffer OutU8 { uint8_t v; };
@@ -22,7 +22,9 @@ layout(buffer_reference, std430, buffer_reference_align = 8) writeonly buffer Ou
 /* Bytes of an element, as bits to shift by. */
 uint width_of(uint type)
 {
-	return type == I64 ? 3 : type == F32 || type == I32 ? 2 : type == F16 || type == BF16 ? 1 : 0;
+	if (type == I64 || type == F64)
+		return 3;
+	return type == F32 || type == I32 ? 2 : type == F16 || type == BF16 ? 1 : 0;
 }
 
 uint64_t load_bits(uint type, uint64_t base, uint index)
@@ -122,6 +124,23 @@ int64_t to_integer(uint type, uint64_t bits)
 		return bits != 0ul ? 1l : 0l;
 	}
 	return int64_t(bits);
+}
+
+/*
+ * A number in the same order as the values: of integers and of float64, both zeros and denormals of
+ * which are alike, and what is no number above everything.
+ */
+uint64_t order_of_bits(uint type, uint64_t bits)
+{
+	const uint64_t sign = 1ul << 63, infinity = 0x7fful << 52;
+
+	if (type != F64)
+		return uint64_t(to_integer(type, bits)) ^ sign;
+	if ((bits & ~sign) > infinity)
+		return ~0ul;
+	if ((bits & infinity) == 0ul)
+		bits = 0ul;
+	return (bits & sign) != 0ul ? ~bits : bits | sign;
 }
 
 uint64_t from_float(uint type, float x)

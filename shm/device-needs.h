@@ -21,6 +21,7 @@ enum vulkan_feature {
 
 	VULKAN_STORAGE_16_BIT = VULKAN_FEATURE_REQUIRED, /* float16, bfloat16 */
 	VULKAN_STORAGE_8_BIT,                            /* int8, uint8, bool */
+	VULKAN_FLOAT64,                                  /* float64 */
 	VULKAN_FEATURE_COUNT,
 };
 
@@ -48,6 +49,8 @@ static inline const char *vulkan_feature_name(enum vulkan_feature feature)
 		return "storageBuffer16BitAccess";
 	case VULKAN_STORAGE_8_BIT:
 		return "storageBuffer8BitAccess";
+	case VULKAN_FLOAT64:
+		return "shaderFloat64";
 	case VULKAN_FEATURE_COUNT:
 		break;
 	}

@@ -329,7 +329,7 @@ int vulkan_bare_new(const struct vulkan_options *options, enum vulkan_bare_shade
 	if (!r && shader == VULKAN_BARE_REGISTERS)
 		r = bound_init(bare);
 	else if (!r)
-		r = vk_pipeline_get(bare->device, pipe, false, 0, &pipeline);
+		r = vk_pipeline_get(bare->device, pipe, VK_FLOATS, 0, &pipeline);
 	if (!r)
 		r = record(bare, pipeline);
 	if (r)

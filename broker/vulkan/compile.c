@@ -24,7 +24,7 @@ enum {
 struct job {
 	struct vk_device *device;
 	enum vk_pipe pipe;
-	bool half;
+	enum vk_numbers numbers;
 	uint32_t curve;
 	bool has_helper;
 	pthread_t helper;
@@ -39,6 +39,7 @@ void vk_compile_target(const struct vk_device *device, struct vk_target *ret)
 		.bounces = device->bounces,
 		.has_half = device->has_half,
 		.has_bytes = device->has_bytes,
+		.has_doubles = device->has_doubles,
 		.max_turns = device->is_software ? SOFTWARE_MAX_TURNS : 0,
 	};
 	executor_get_tiles(&device->executor, &ret->tiles);
@@ -54,7 +55,7 @@ static unsigned int count_processors(void)
 static bool is_taken(const struct job *jobs, unsigned int n, const struct vk_step *step)
 {
 	for (unsigned int i = 0; i < n; i++)
-		if (jobs[i].pipe == step->pipe && jobs[i].half == step->half &&
+		if (jobs[i].pipe == step->pipe && jobs[i].numbers == step->numbers &&
 		    jobs[i].curve == step->curve)
 			return true;
 	return false;
@@ -72,13 +73,13 @@ static unsigned int take_jobs(struct vk_device *device, const struct vk_lowered 
 	for (uint32_t i = 0; i < lowered->n_steps && !*ret_is_more; i++) {
 		const struct vk_step *step = &lowered->steps[i];
 
-		if (*vk_pipeline_place(device, step->pipe, step->half, step->curve) ||
+		if (*vk_pipeline_place(device, step->pipe, step->numbers, step->curve) ||
 		    is_taken(jobs, n, step))
 			continue;
 		if (n < most)
 			jobs[n++] = (struct job){.device = device,
 						 .pipe = step->pipe,
-						 .half = step->half,
+						 .numbers = step->numbers,
 						 .curve = step->curve};
 		else
 			*ret_is_more = true;
@@ -93,7 +94,7 @@ static void *run(void *data)
 
 	job->result =
 		vk_pipeline_compile(job->device, vk_pipe_info(job->pipe, job->device->variant),
-				    job->half, job->curve, &job->pipeline);
+				    job->numbers, job->curve, &job->pipeline);
 	return NULL;
 }
 
@@ -119,7 +120,7 @@ int vk_compile_some(struct vk_device *device, const struct vk_lowered *lowered)
 		if (jobs[i].result)
 			r = jobs[i].result;
 		else
-			vk_pipeline_put(device, jobs[i].pipe, jobs[i].half, jobs[i].curve,
+			vk_pipeline_put(device, jobs[i].pipe, jobs[i].numbers, jobs[i].curve,
 					jobs[i].pipeline);
 	}
 	if (r)

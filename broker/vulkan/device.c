@@ -101,6 +101,7 @@ static void find_features(VkPhysicalDevice physical, bool has[VULKAN_FEATURE_COU
 	has[VULKAN_COMPUTE_QUEUE] = compute_family(physical) >= 0;
 	has[VULKAN_STORAGE_16_BIT] = vulkan11.storageBuffer16BitAccess;
 	has[VULKAN_STORAGE_8_BIT] = vulkan12.storageBuffer8BitAccess;
+	has[VULKAN_FLOAT64] = features.features.shaderFloat64;
 }
 
 const char *vk_device_missing(VkPhysicalDevice physical)
@@ -220,7 +221,7 @@ static void measure_heaps(struct vk_device *device)
 	}
 }
 
-/* Which elements of less than 32 bits shaders reach in memory. */
+/* Which elements of other than 32 bits shaders have. */
 static void find_types(struct vk_device *device)
 {
 	bool has[VULKAN_FEATURE_COUNT];
@@ -228,6 +229,8 @@ static void find_types(struct vk_device *device)
 	find_features(device->physical, has);
 	device->has_half = has[VULKAN_STORAGE_16_BIT];
 	device->has_bytes = has[VULKAN_STORAGE_8_BIT];
+	device->has_doubles =
+		has[VULKAN_FLOAT64] && !(device->options.force & VULKAN_FORCE_NO_DOUBLES);
 }
 
 static void describe(struct vk_device *device)
@@ -404,7 +407,7 @@ int vk_device_open(struct vk_device *device, bool only_compiles)
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
 		.pNext = device->product.m > 0 ? vk_matrices_features(&matrices, &vulkan12)
 					       : &vulkan12,
-		.features = {.shaderInt64 = VK_TRUE},
+		.features = {.shaderFloat64 = device->has_doubles, .shaderInt64 = VK_TRUE},
 	};
 	VkDeviceCreateInfo info = {
 		.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,

@@ -57,6 +57,7 @@ struct vk_device {
 	bool has_dma_buf; /* VK_EXT_external_memory_dma_buf */
 	bool has_half;    /* storageBuffer16BitAccess */
 	bool has_bytes;   /* storageBuffer8BitAccess */
+	bool has_doubles; /* shaderFloat64 */
 	bool imports;     /* memfds are imported: a probe passed */
 	bool bounces;     /* bound tensors are copied into device memory and back by the device */
 	uint32_t n_imports;

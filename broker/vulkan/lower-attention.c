@@ -177,9 +177,9 @@ static uint64_t turns_attention(const struct vk_step *step, const struct vk_para
 }
 
 /* Queries, keys and values are; a mask has a type of its own. */
-static bool is_half(const struct lowering *l)
+static enum vk_numbers numbers_of(const struct lowering *l)
 {
-	return l->plan->tensors[l->node->in[0]].dtype == RBK_DTYPE_F16;
+	return l->plan->tensors[l->node->in[0]].dtype == RBK_DTYPE_F16 ? VK_HALVES : VK_FLOATS;
 }
 
 /*
@@ -202,7 +202,7 @@ static int lower_present(struct lowering *l, unsigned int which, struct vk_opera
 	l->step->operands[0].tensor = node_in(node, 3 + which);
 	l->step->operands[1].tensor = node->in[which];
 	l->step->operands[VK_OUT] = *ret;
-	l->step->half = is_half(l);
+	l->step->numbers = numbers_of(l);
 	l->step->pipe = VK_PIPE_PRESENT;
 	l->step->fill = fill_present;
 	l->step->args[0] = which;
@@ -251,7 +251,7 @@ int lower_attention(struct lowering *l)
 	l->step->operands[4].tensor = node_in(node, 6);
 	l->step->operands[VK_OUT].tensor = node->out[0];
 	l->step->operands[VK_OUT + 1].tensor = node_out(node, 3);
-	l->step->half = is_half(l);
+	l->step->numbers = numbers_of(l);
 	l->step->pipe = attention_pipe(l);
 	l->step->fill = fill_attention;
 	l->step->turns = turns_attention;

@@ -161,7 +161,7 @@ int lower_elementwise(struct lowering *l)
 		return EXECUTOR_E_UNSUPPORTED;
 	if (function == MAP_WHERE)
 		type = to = type_of_width(type);
-	l->step->half = false;
+	l->step->numbers = VK_FLOATS;
 	l->step->pipe = vk_pipe_typed(function, type, to);
 	return l->step->pipe == VK_PIPE_COUNT ? EXECUTOR_E_UNSUPPORTED : 0;
 }

@@ -49,7 +49,7 @@ static void set_total(const struct vk_step *step, uint64_t total, struct vk_para
 static int set_moved(struct lowering *l, enum vk_pipe first, uint64_t bytes)
 {
 	l->step->pipe = (enum vk_pipe)((unsigned int)first + (unsigned int)__builtin_ctzll(bytes));
-	l->step->half = false;
+	l->step->numbers = VK_FLOATS;
 	return bytes < 4 && !(l->target->has_half && l->target->has_bytes) ? EXECUTOR_E_UNSUPPORTED
 									   : 0;
 }
@@ -192,7 +192,7 @@ int lower_scatter(struct lowering *l)
 	if (!l->target->has_half || !l->target->has_bytes || n > SCATTER_MAX_UPDATES ||
 	    n * shape_elems(&y->shape, l->plan->max_count) > SCATTER_MAX_LOOKS)
 		return EXECUTOR_E_UNSUPPORTED;
-	l->step->half = false;
+	l->step->numbers = VK_FLOATS;
 	l->step->pipe = vk_pipe_scatter(y->dtype);
 	l->step->fill = fill_scatter;
 	l->step->turns = turns_scatter;

@@ -123,9 +123,20 @@ static uint64_t turns_matmul(const struct vk_step *step, const struct vk_params 
 	return batches * (w[MATMUL_K] / 4 + w[MATMUL_BATCH_DIMS] + 64);
 }
 
+/* Of float64 there is one shape of tiles. */
+static void set_pipe(struct lowering *l, unsigned int trans)
+{
+	const bool is_double = l->numbers == VK_DOUBLES;
+
+	l->step->pipe =
+		(enum vk_pipe)((is_double ? VK_PIPE_MATMUL_DOUBLE : VK_PIPE_MATMUL) + trans);
+	if (is_double)
+		l->step->numbers = VK_FLOATS;
+}
+
 int lower_matmul(struct lowering *l)
 {
-	l->step->pipe = VK_PIPE_MATMUL;
+	set_pipe(l, 0);
 	l->step->fill = fill_matmul;
 	l->step->turns = turns_matmul;
 	return 0;
@@ -135,7 +146,7 @@ int lower_gemm(struct lowering *l)
 {
 	const union op_params *op = &l->node->params;
 
-	l->step->pipe = VK_PIPE_MATMUL + op->gemm.trans_a + 2 * op->gemm.trans_b;
+	set_pipe(l, op->gemm.trans_a + 2u * op->gemm.trans_b);
 	l->step->fill = fill_gemm;
 	l->step->turns = turns_matmul;
 	return 0;
@@ -181,7 +192,7 @@ bool lower_pointwise(struct lowering *l)
 	/* The bias of a product is the same for all of a batch. */
 	if (op->window.group > 1 && l->step->operands[2].tensor != PLAN_NO_TENSOR)
 		return false;
-	l->step->pipe = VK_PIPE_MATMUL;
+	set_pipe(l, 0);
 	l->step->fill = fill_pointwise;
 	l->step->turns = turns_matmul;
 	l->step->operands[0] = l->step->operands[1];

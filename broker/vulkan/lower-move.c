@@ -83,7 +83,7 @@ int lower_moves(struct lowering *l)
 		l->step->operands[VK_OUT].tensor = move.to;
 		l->step->pipe = (enum vk_pipe)(VK_PIPE_MOVE +
 					       (unsigned int)__builtin_ctz(move.element_bytes));
-		l->step->half = false;
+		l->step->numbers = VK_FLOATS;
 		l->step->is_independent = move.is_independent;
 		l->step->fill = fill_move;
 		l->step->args[0] = i;

@@ -247,7 +247,7 @@ static int add_product(struct lowering *l)
 	int r;
 
 	clear_operands(l->step);
-	l->step->half = false;
+	l->step->numbers = VK_FLOATS;
 	for (unsigned int role = A; role <= BIAS; role++)
 		l->step->operands[role].tensor = tensor_of(node, (enum role)role);
 	if (tensor_of(node, Y_SCALE) == PLAN_NO_TENSOR) {
@@ -326,7 +326,8 @@ int lower_nbits(struct lowering *l)
 	const struct shape *a = vk_shape_of(l->plan, l->node->in[0]);
 	const uint32_t rows = n_elems(a, l->plan->max_count, 0, a->rank - 1u);
 
-	l->step->half = l->plan->tensors[l->node->in[0]].dtype == RBK_DTYPE_F16;
+	l->step->numbers =
+		l->plan->tensors[l->node->in[0]].dtype == RBK_DTYPE_F16 ? VK_HALVES : VK_FLOATS;
 	l->step->operands[4].tensor = node_in(l->node, 5);
 	l->step->pipe = rows < VK_NBITS_ROWS / 2 ? VK_PIPE_MATMUL_NBITS_ROW : VK_PIPE_MATMUL_NBITS;
 	l->step->fill = fill_nbits;

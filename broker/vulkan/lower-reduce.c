@@ -129,16 +129,19 @@ int lower_softmax(struct lowering *l)
 
 /*
  * Takes the pipeline for integers of the input's type, of those from @first on, or for floats
- * @floats. Return: 0; EXECUTOR_E_UNSUPPORTED.
+ * @floats; for float64 whichever it is that has it. Return: 0; EXECUTOR_E_UNSUPPORTED.
  */
 static int set_typed(struct lowering *l, enum vk_pipe floats, enum vk_pipe first)
 {
 	const uint8_t dtype = l->plan->tensors[l->node->in[0]].dtype;
 
 	l->step->pipe = floats;
-	if (OP_TYPE(dtype) & OP_FLOATS)
+	if (OP_TYPE(dtype) & OP_FLOATS ||
+	    (dtype == RBK_DTYPE_F64 &&
+	     vk_pipe_info(floats, l->target->variant)->code[VK_DOUBLES].words))
 		return 0;
 	l->step->pipe = vk_pipe_integer(first, dtype);
+	l->step->numbers = VK_FLOATS;
 	return l->target->has_half && l->target->has_bytes ? 0 : EXECUTOR_E_UNSUPPORTED;
 }
 

@@ -128,7 +128,7 @@ int lower_conv(struct lowering *l)
 	/* A product's tile has many rows, most of which few filters would leave empty. */
 	if (filters >= rows_from && lower_pointwise(l))
 		return 0;
-	if (weights->rank == 2 + OP_MAX_SPATIAL) {
+	if (weights->rank == 2 + OP_MAX_SPATIAL || l->numbers == VK_DOUBLES) {
 		l->step->pipe = VK_PIPE_CONV_VOLUME;
 		l->step->fill = fill_conv_volume;
 		l->step->turns = turns_conv_volume;

@@ -71,7 +71,7 @@ int lower_add(struct lowering *l)
 		l->step->operands[i].tensor = l->node->in[i];
 	for (unsigned int i = 0; i < l->node->n_out && VK_OUT + i < PARAM_ADDRESSES; i++)
 		l->step->operands[VK_OUT + i].tensor = l->node->out[i];
-	l->step->half = l->is_half;
+	l->step->numbers = l->numbers;
 	return 0;
 }
 
@@ -113,7 +113,7 @@ static void fill_copy(const struct vk_step *step, const struct plan *plan, uint3
 static int set_copy(struct lowering *l, const struct tensor *tensor)
 {
 	l->step->pipe = VK_PIPE_COPY;
-	l->step->half = false;
+	l->step->numbers = VK_FLOATS;
 	l->step->fill = fill_copy;
 	if ((tensor->fixed_bytes | tensor->row_bytes) % 4 == 0)
 		return 0;
@@ -221,15 +221,20 @@ static lower_fn *const lowerers[] = {
 /* clang-format on */
 _Static_assert(sizeof(lowerers) / sizeof(lowerers[0]) == OP_KIND_COUNT, "one per operator");
 
-static bool has_half(const struct plan *plan, const struct node *node)
+/* Those of a type of their own decide. */
+static enum vk_numbers numbers_of(const struct plan *plan, const struct node *node)
 {
+	enum vk_numbers numbers = VK_FLOATS;
+
 	for (unsigned int i = 0; i < (unsigned int)node->n_in + node->n_out; i++) {
 		const uint16_t t = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
 
+		if (t != PLAN_NO_TENSOR && plan->tensors[t].dtype == RBK_DTYPE_F64)
+			return VK_DOUBLES;
 		if (t != PLAN_NO_TENSOR && plan->tensors[t].dtype == RBK_DTYPE_F16)
-			return true;
+			numbers = VK_HALVES;
 	}
-	return false;
+	return numbers;
 }
 
 /* Along with the last step, or as one of its own in place. */
@@ -256,7 +261,7 @@ static int lower_node(struct lowering *l, const struct node *node)
 
 	l->node = node;
 	l->work_used = 0;
-	l->is_half = has_half(l->plan, node);
+	l->numbers = numbers_of(l->plan, node);
 	r = lower_add(l);
 	if (!r)
 		r = lowerers[node->op->kind](l);
@@ -275,7 +280,8 @@ static bool tensors_fit(const struct plan *plan, const struct vk_target *target)
 		const uint64_t element = dtype_bytes(plan->tensors[i].dtype);
 
 		if (plan->tensors[i].max_bytes / element > RBK_MAX_GPU_ELEMENTS ||
-		    (element == 2 && !target->has_half) || (element == 1 && !target->has_bytes))
+		    (element == 2 && !target->has_half) || (element == 1 && !target->has_bytes) ||
+		    (plan->tensors[i].dtype == RBK_DTYPE_F64 && !target->has_doubles))
 			return false;
 	}
 	return true;
@@ -310,7 +316,7 @@ static void choose_tile(struct vk_step *step, const struct plan *plan,
 		return;
 	}
 	step->pipe = vk_tiles_pipe(
-		&target->tiles, step->pipe, step->half,
+		&target->tiles, step->pipe, step->numbers == VK_HALVES,
 		is_conv ? w[CONV_OUT_CHANNELS] : w[MATMUL_M],
 		is_conv ? (uint64_t)w[WINDOW_OUT_H] * w[WINDOW_OUT_W] : w[MATMUL_N], w[BATCH_END]);
 	step->info = vk_pipe_info(step->pipe, target->variant);
@@ -342,7 +348,7 @@ int vk_lower(const struct plan *plan, const struct vk_target *target, struct vk_
 		step->info = vk_pipe_info(step->pipe, target->variant);
 		if (step->pipe < VK_PIPE_MATMUL_ROW)
 			choose_tile(step, plan, target);
-		if (!step->info || !(step->half ? step->info->half : step->info->code) ||
+		if (!step->info || !step->info->code[step->numbers].words ||
 		    !turns_fit(step, plan, target->max_turns))
 			r = EXECUTOR_E_UNSUPPORTED;
 	}

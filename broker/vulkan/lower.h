@@ -35,7 +35,7 @@ struct vk_operand {
 
 struct vk_step {
 	enum vk_pipe pipe;
-	bool half; /* the pipeline for float16 */
+	enum vk_numbers numbers; /* that the pipeline is for */
 	const struct vk_pipe_info *info;
 	const struct node *node;       /* NULL: a copy */
 	const struct node *activation; /* that it computes as well; NULL: none */
@@ -71,6 +71,7 @@ struct vk_target {
 	struct exec_tiles tiles;  /* which shapes it takes, see tiles.h */
 	bool bounces;             /* bound tensors are copied in at the beginning, out at the end */
 	bool has_half, has_bytes; /* storage of 16 and of 8 bits */
+	bool has_doubles;         /* float64 */
 	uint64_t max_turns;       /* of all loops of one invocation; 0: any number */
 };
 

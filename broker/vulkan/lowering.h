@@ -32,9 +32,9 @@ struct lowering {
 	 */
 	struct vk_step *step;
 	struct vk_lowered *lowered;
-	uint32_t max_steps; /* that there is room for */
-	uint64_t work_used; /* of the node's own scratch */
-	bool is_half;       /* the node has float16 operands: what steps begin with */
+	uint32_t max_steps;      /* that there is room for */
+	uint64_t work_used;      /* of the node's own scratch */
+	enum vk_numbers numbers; /* of the node's operands: what steps begin with */
 };
 
 /*

@@ -49,7 +49,7 @@ static int copy(struct vk_device *device, const struct vk_segment *segment)
 	VkPipeline pipeline;
 	int r;
 
-	r = vk_pipeline_get(device, VK_PIPE_COPY, false, 0, &pipeline);
+	r = vk_pipeline_get(device, VK_PIPE_COPY, VK_FLOATS, 0, &pipeline);
 	if (r)
 		return error_fold(r);
 	r = vk_memory_alloc(device, VK_MEMORY_OWN, vk_memory_pages(device, sizeof(*params)),

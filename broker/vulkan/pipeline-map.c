@@ -12,27 +12,23 @@
 
 enum { F32 = RBK_DTYPE_F32, F16 = RBK_DTYPE_F16, I32 = RBK_DTYPE_I32, I64 = RBK_DTYPE_I64 };
 enum { I8 = RBK_DTYPE_I8, U8 = RBK_DTYPE_U8, BOOL = RBK_DTYPE_BOOL };
-enum { BF16 = RBK_DTYPE_BF16 };
+enum { BF16 = RBK_DTYPE_BF16, F64 = RBK_DTYPE_F64 };
 
 /* With 8 and 256 invocations in a workgroup, each has some groups of four elements. */
-#define FLOATS(label, operation)                                       \
-	[operation] = {{.name = label,                                 \
-			.code = shader_elementwise,                    \
-			.code_bytes = sizeof(shader_elementwise),      \
-			.half = shader_elementwise_half,               \
-			.half_bytes = sizeof(shader_elementwise_half), \
-			.n_spec = 3,                                   \
-			.spec = {8, operation, 16},                    \
-			.tile_rows = 1,                                \
-			.tile_cols = 512},                             \
-		       {.name = label,                                 \
-			.code = shader_elementwise,                    \
-			.code_bytes = sizeof(shader_elementwise),      \
-			.half = shader_elementwise_half,               \
-			.half_bytes = sizeof(shader_elementwise_half), \
-			.n_spec = 3,                                   \
-			.spec = {256, operation, 2},                   \
-			.tile_rows = 1,                                \
+#define FLOATS(label, operation)                                                              \
+	[operation] = {{.name = label,                                                        \
+			.code = {{shader_elementwise, sizeof(shader_elementwise)},            \
+				 {shader_elementwise_half, sizeof(shader_elementwise_half)}}, \
+			.n_spec = 3,                                                          \
+			.spec = {8, operation, 16},                                           \
+			.tile_rows = 1,                                                       \
+			.tile_cols = 512},                                                    \
+		       {.name = label,                                                        \
+			.code = {{shader_elementwise, sizeof(shader_elementwise)},            \
+				 {shader_elementwise_half, sizeof(shader_elementwise_half)}}, \
+			.n_spec = 3,                                                          \
+			.spec = {256, operation, 2},                                          \
+			.tile_rows = 1,                                                       \
 			.tile_cols = 2048}}
 _Static_assert(VK_VARIANT_PLAIN == 0 && VK_VARIANT_SHARED == 1, "in the order of variants");
 
@@ -87,21 +83,20 @@ static const struct vk_pipe_info floats[MAP_FLOATS][VK_VARIANT_COUNT] = {
 	FLOATS("Softsign", MAP_SOFTSIGN),
 };
 
-#define TYPED(label, operation, type, to)                                                        \
+#define TYPED_BY(shader, label, operation, type, to)                                             \
 	{                                                                                        \
 		{.name = label,                                                                  \
-		 .code = shader_typed,                                                           \
-		 .code_bytes = sizeof(shader_typed),                                             \
+		 .code = {{shader, sizeof(shader)}},                                             \
 		 .n_spec = 5,                                                                    \
 		 .spec = {8, operation, 32, type, to},                                           \
 		 .tile_rows = 1,                                                                 \
 		 .tile_cols = 256},                                                              \
 		{                                                                                \
-			.name = label, .code = shader_typed, .code_bytes = sizeof(shader_typed), \
-			.n_spec = 5, .spec = {256, operation, 4, type, to}, .tile_rows = 1,      \
-			.tile_cols = 1024                                                        \
+			.name = label, .code = {{shader, sizeof(shader)}}, .n_spec = 5,          \
+			.spec = {256, operation, 4, type, to}, .tile_rows = 1, .tile_cols = 1024 \
 		}                                                                                \
 	}
+#define TYPED(label, operation, type, to) TYPED_BY(shader_typed, label, operation, type, to)
 
 #define SIGNED_INTEGERS(label, operation)                                     \
 	TYPED(label, operation, I32, I32), TYPED(label, operation, I64, I64), \
@@ -119,7 +114,12 @@ static const struct vk_pipe_info floats[MAP_FLOATS][VK_VARIANT_COUNT] = {
 		TYPED("Cast", MAP_CAST, from, I32), TYPED("Cast", MAP_CAST, from, I64), \
 		TYPED("Cast", MAP_CAST, from, I8), TYPED("Cast", MAP_CAST, from, U8),   \
 		TYPED("Cast", MAP_CAST, from, BOOL), TYPED("Cast", MAP_CAST, from, BF16)
-#define WHERE(type) TYPED("Where", MAP_WHERE, type, type)
+#define WHERE(type)                  TYPED("Where", MAP_WHERE, type, type)
+#define DOUBLES(label, operation)    TYPED_BY(shader_typed_double, label, operation, F64, F64)
+#define OF_DOUBLES(label, operation) TYPED_BY(shader_typed_double, label, operation, F64, BOOL)
+#define CASTS_OF_DOUBLES(type)                                      \
+	TYPED_BY(shader_typed_double, "Cast", MAP_CAST, type, F64), \
+		TYPED_BY(shader_typed_double, "Cast", MAP_CAST, F64, type)
 
 static const struct vk_pipe_info typed[][VK_VARIANT_COUNT] = {
 	INTEGERS("Add", MAP_ADD),
@@ -169,6 +169,63 @@ static const struct vk_pipe_info typed[][VK_VARIANT_COUNT] = {
 	WHERE(F16),
 	WHERE(I64),
 	WHERE(U8),
+	DOUBLES("Add", MAP_ADD),
+	DOUBLES("Sub", MAP_SUB),
+	DOUBLES("Mul", MAP_MUL),
+	DOUBLES("Div", MAP_DIV),
+	DOUBLES("Mod", MAP_FMOD),
+	DOUBLES("Min", MAP_MIN),
+	DOUBLES("Max", MAP_MAX),
+	DOUBLES("PRelu", MAP_PRELU),
+	DOUBLES("Clip", MAP_CLIP),
+	DOUBLES("Abs", MAP_ABS),
+	DOUBLES("Neg", MAP_NEG),
+	DOUBLES("Sign", MAP_SIGN),
+	DOUBLES("Floor", MAP_FLOOR),
+	DOUBLES("Ceil", MAP_CEIL),
+	DOUBLES("Round", MAP_ROUND),
+	DOUBLES("Sqrt", MAP_SQRT),
+	DOUBLES("Reciprocal", MAP_RECIPROCAL),
+	DOUBLES("Relu", MAP_RELU),
+	DOUBLES("LeakyRelu", MAP_LEAKY_RELU),
+	DOUBLES("ThresholdedRelu", MAP_THRESHOLDED_RELU),
+	DOUBLES("HardSigmoid", MAP_HARD_SIGMOID),
+	DOUBLES("HardSwish", MAP_HARD_SWISH),
+	DOUBLES("Softsign", MAP_SOFTSIGN),
+	DOUBLES("Exp", MAP_EXP),
+	DOUBLES("Log", MAP_LOG),
+	DOUBLES("Erf", MAP_ERF),
+	DOUBLES("Sinh", MAP_SINH),
+	DOUBLES("Cosh", MAP_COSH),
+	DOUBLES("Tanh", MAP_TANH),
+	DOUBLES("Asinh", MAP_ASINH),
+	DOUBLES("Acosh", MAP_ACOSH),
+	DOUBLES("Atanh", MAP_ATANH),
+	DOUBLES("Elu", MAP_ELU),
+	DOUBLES("Selu", MAP_SELU),
+	DOUBLES("Celu", MAP_CELU),
+	DOUBLES("Gelu", MAP_GELU),
+	DOUBLES("Gelu, tanh", MAP_GELU_TANH),
+	DOUBLES("Sigmoid", MAP_SIGMOID),
+	DOUBLES("Swish", MAP_SWISH),
+	DOUBLES("Mish", MAP_MISH),
+	DOUBLES("Softplus", MAP_SOFTPLUS),
+	OF_DOUBLES("Equal", MAP_EQUAL),
+	OF_DOUBLES("Less", MAP_LESS),
+	OF_DOUBLES("LessOrEqual", MAP_LESS_OR_EQUAL),
+	OF_DOUBLES("Greater", MAP_GREATER),
+	OF_DOUBLES("GreaterOrEqual", MAP_GREATER_OR_EQUAL),
+	OF_DOUBLES("IsNaN", MAP_IS_NAN),
+	OF_DOUBLES("IsInf", MAP_IS_INF),
+	CASTS_OF_DOUBLES(F32),
+	CASTS_OF_DOUBLES(F16),
+	CASTS_OF_DOUBLES(I32),
+	CASTS_OF_DOUBLES(I64),
+	CASTS_OF_DOUBLES(I8),
+	CASTS_OF_DOUBLES(U8),
+	CASTS_OF_DOUBLES(BOOL),
+	CASTS_OF_DOUBLES(BF16),
+	TYPED_BY(shader_typed_double, "Cast", MAP_CAST, F64, F64),
 };
 _Static_assert(sizeof(typed) / sizeof(typed[0]) == VK_N_TYPED, "pipelines");
 _Static_assert(MAP_FLOATS == VK_N_MAP, "pipelines");

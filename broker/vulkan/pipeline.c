@@ -35,12 +35,14 @@ struct cache_header {
 };
 static const char cache_magic[8] = "rbkvkc1";
 
-#define ONE_SHADER(shader) \
-	.code = shader, .code_bytes = sizeof(shader), .half = NULL, .half_bytes = 0
-#define HALF_SHADER(shader) .half = shader, .half_bytes = sizeof(shader)
-#define SHADER(shader)                                                       \
-	.code = shader, .code_bytes = sizeof(shader), .half = shader##_half, \
-	.half_bytes = sizeof(shader##_half)
+#define CODE(shader)                   \
+	{                              \
+		shader, sizeof(shader) \
+	}
+#define ONE_SHADER(shader)  .code = {CODE(shader)}
+#define HALF_SHADER(shader) .code = {[VK_HALVES] = CODE(shader)}
+#define SHADER(shader)      .code = {CODE(shader), CODE(shader##_half)}
+#define EACH_SHADER(shader) .code = {CODE(shader), CODE(shader##_half), CODE(shader##_double)}
 
 enum { PLAIN = VK_VARIANT_PLAIN, SHARED = VK_VARIANT_SHARED };
 
@@ -124,45 +126,47 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 		{"Conv, narrow", SHADER(shader_conv_register), 2, {8, 1}, 1, 32},
 	[VK_PIPE_CONV_NARROW][SHARED] =
 		{"Conv, direct", SHADER(shader_conv_direct), 3, {64, 1, 2}, 1, 128},
-	[VK_PIPE_CONV_VOLUME][PLAIN] = {"Conv, volume", SHADER(shader_conv_volume), 1, {8}, 1, 8},
+	[VK_PIPE_CONV_VOLUME][PLAIN] =
+		{"Conv, volume", EACH_SHADER(shader_conv_volume), 1, {8}, 1, 8},
 	[VK_PIPE_CONV_VOLUME][SHARED] =
-		{"Conv, volume", SHADER(shader_conv_volume), 1, {64}, 1, 64},
+		{"Conv, volume", EACH_SHADER(shader_conv_volume), 1, {64}, 1, 64},
 	[VK_PIPE_CONV_TRANSPOSE][PLAIN] =
-		{"ConvTranspose", SHADER(shader_conv_transpose), 1, {8}, 1, 8},
+		{"ConvTranspose", EACH_SHADER(shader_conv_transpose), 1, {8}, 1, 8},
 	[VK_PIPE_CONV_TRANSPOSE][SHARED] =
-		{"ConvTranspose", SHADER(shader_conv_transpose), 1, {64}, 1, 64},
-	[VK_PIPE_SOFTMAX][PLAIN] = {"Softmax", SHADER(shader_softmax), 1, {8}, 1, 8},
-	[VK_PIPE_SOFTMAX][SHARED] = {"Softmax", SHADER(shader_softmax), 1, {64}, 1, 64},
+		{"ConvTranspose", EACH_SHADER(shader_conv_transpose), 1, {64}, 1, 64},
+	[VK_PIPE_SOFTMAX][PLAIN] = {"Softmax", EACH_SHADER(shader_softmax), 1, {8}, 1, 8},
+	[VK_PIPE_SOFTMAX][SHARED] = {"Softmax", EACH_SHADER(shader_softmax), 1, {64}, 1, 64},
 	[VK_PIPE_SOFTMAX_ROWS][PLAIN] =
-		{"Softmax, subgroups", SHADER(shader_softmax_rows), 1, {8}, 1, 1},
+		{"Softmax, subgroups", EACH_SHADER(shader_softmax_rows), 1, {8}, 1, 1},
 	[VK_PIPE_SOFTMAX_ROWS][SHARED] =
-		{"Softmax, subgroups", SHADER(shader_softmax_rows), 1, {256}, 1, 1},
-	[VK_PIPE_REDUCE][PLAIN] = {"ReduceSum", SHADER(shader_reduce), 2, {8, 1}, 1, 8},
-	[VK_PIPE_REDUCE][SHARED] = {"ReduceSum", SHADER(shader_reduce), 2, {64, 1}, 1, 64},
+		{"Softmax, subgroups", EACH_SHADER(shader_softmax_rows), 1, {256}, 1, 1},
+	[VK_PIPE_REDUCE][PLAIN] = {"ReduceSum", EACH_SHADER(shader_reduce), 2, {8, 1}, 1, 8},
+	[VK_PIPE_REDUCE][SHARED] = {"ReduceSum", EACH_SHADER(shader_reduce), 2, {64, 1}, 1, 64},
 	[VK_PIPE_REDUCE_ROWS][PLAIN] =
-		{"ReduceSum, subgroups", SHADER(shader_reduce_rows), 2, {8, 1}, 1, 1},
+		{"ReduceSum, subgroups", EACH_SHADER(shader_reduce_rows), 2, {8, 1}, 1, 1},
 	[VK_PIPE_REDUCE_ROWS][SHARED] =
-		{"ReduceSum, subgroups", SHADER(shader_reduce_rows), 2, {256, 1}, 1, 1},
-	[VK_PIPE_REDUCE_ANY][PLAIN] = {"Reduce", SHADER(shader_reduce), 2, {8, 0}, 1, 8},
-	[VK_PIPE_REDUCE_ANY][SHARED] = {"Reduce", SHADER(shader_reduce), 2, {64, 0}, 1, 64},
+		{"ReduceSum, subgroups", EACH_SHADER(shader_reduce_rows), 2, {256, 1}, 1, 1},
+	[VK_PIPE_REDUCE_ANY][PLAIN] = {"Reduce", EACH_SHADER(shader_reduce), 2, {8, 0}, 1, 8},
+	[VK_PIPE_REDUCE_ANY][SHARED] = {"Reduce", EACH_SHADER(shader_reduce), 2, {64, 0}, 1, 64},
 	[VK_PIPE_REDUCE_ANY_ROWS][PLAIN] =
-		{"Reduce, subgroups", SHADER(shader_reduce_rows), 2, {8, 0}, 1, 1},
+		{"Reduce, subgroups", EACH_SHADER(shader_reduce_rows), 2, {8, 0}, 1, 1},
 	[VK_PIPE_REDUCE_ANY_ROWS][SHARED] =
-		{"Reduce, subgroups", SHADER(shader_reduce_rows), 2, {256, 0}, 1, 1},
+		{"Reduce, subgroups", EACH_SHADER(shader_reduce_rows), 2, {256, 0}, 1, 1},
 	[VK_PIPE_ARG][PLAIN] = {"ArgMax", SHADER(shader_arg), 2, {8, 0}, 1, 8},
 	[VK_PIPE_ARG][SHARED] = {"ArgMax", SHADER(shader_arg), 2, {64, 0}, 1, 64},
 	[VK_PIPE_ARG_ROWS][PLAIN] = {"ArgMax, rows", SHADER(shader_arg), 2, {8, 1}, 1, 1},
 	[VK_PIPE_ARG_ROWS][SHARED] = {"ArgMax, rows", SHADER(shader_arg), 2, {256, 1}, 1, 1},
-	[VK_PIPE_SCAN][PLAIN] = {"CumSum", SHADER(shader_scan), 1, {8}, 1, 8},
-	[VK_PIPE_SCAN][SHARED] = {"CumSum", SHADER(shader_scan), 1, {64}, 1, 64},
-	[VK_PIPE_NORM][PLAIN] = {"normalisation", SHADER(shader_norm), 1, {8}, 1, 1},
-	[VK_PIPE_NORM][SHARED] = {"normalisation", SHADER(shader_norm), 1, {128}, 1, 1},
+	[VK_PIPE_SCAN][PLAIN] = {"CumSum", EACH_SHADER(shader_scan), 1, {8}, 1, 8},
+	[VK_PIPE_SCAN][SHARED] = {"CumSum", EACH_SHADER(shader_scan), 1, {64}, 1, 64},
+	[VK_PIPE_NORM][PLAIN] = {"normalisation", EACH_SHADER(shader_norm), 1, {8}, 1, 1},
+	[VK_PIPE_NORM][SHARED] = {"normalisation", EACH_SHADER(shader_norm), 1, {128}, 1, 1},
 	[VK_PIPE_BATCH_NORM][PLAIN] =
-		{"BatchNormalization", SHADER(shader_batch_norm), 2, {8, 32}, 1, 256},
+		{"BatchNormalization", EACH_SHADER(shader_batch_norm), 2, {8, 32}, 1, 256},
 	[VK_PIPE_BATCH_NORM][SHARED] =
-		{"BatchNormalization", SHADER(shader_batch_norm), 2, {256, 4}, 1, 1024},
-	[VK_PIPE_LP_NORM][PLAIN] = {"LpNormalization", SHADER(shader_lp_norm), 1, {8}, 1, 8},
-	[VK_PIPE_LP_NORM][SHARED] = {"LpNormalization", SHADER(shader_lp_norm), 1, {64}, 1, 64},
+		{"BatchNormalization", EACH_SHADER(shader_batch_norm), 2, {256, 4}, 1, 1024},
+	[VK_PIPE_LP_NORM][PLAIN] = {"LpNormalization", EACH_SHADER(shader_lp_norm), 1, {8}, 1, 8},
+	[VK_PIPE_LP_NORM][SHARED] =
+		{"LpNormalization", EACH_SHADER(shader_lp_norm), 1, {64}, 1, 64},
 	[VK_PIPE_ROTARY][PLAIN] = {"RotaryEmbedding", SHADER(shader_rotary), 2, {8, 32}, 1, 256},
 	[VK_PIPE_ROTARY][SHARED] = {"RotaryEmbedding", SHADER(shader_rotary), 2, {256, 2}, 1, 512},
 	[VK_PIPE_ATTENTION][PLAIN] = {"Attention", SHADER(shader_attention), 1, {8}, 1, 1},
@@ -180,11 +184,11 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 #define POOL(pipe, label, shader, kind, is_signed)                      \
 	[pipe][PLAIN] = {label, shader, 3, {8, kind, is_signed}, 1, 8}, \
 	[pipe][SHARED] = {label, shader, 3, {64, kind, is_signed}, 1, 64}
-	POOL(VK_PIPE_MAX_POOL, "MaxPool", SHADER(shader_pool), POOL_MAX, 0),
+	POOL(VK_PIPE_MAX_POOL, "MaxPool", EACH_SHADER(shader_pool), POOL_MAX, 0),
 	POOL(VK_PIPE_MAX_POOL_I8, "MaxPool, int8", ONE_SHADER(shader_pool_bytes), POOL_MAX, 1),
 	POOL(VK_PIPE_MAX_POOL_U8, "MaxPool, uint8", ONE_SHADER(shader_pool_bytes), POOL_MAX, 0),
-	POOL(VK_PIPE_AVERAGE_POOL, "AveragePool", SHADER(shader_pool), POOL_AVERAGE, 0),
-	POOL(VK_PIPE_LP_POOL, "LpPool", SHADER(shader_pool), POOL_LP, 0),
+	POOL(VK_PIPE_AVERAGE_POOL, "AveragePool", EACH_SHADER(shader_pool), POOL_AVERAGE, 0),
+	POOL(VK_PIPE_LP_POOL, "LpPool", EACH_SHADER(shader_pool), POOL_LP, 0),
 #undef POOL
 	[VK_PIPE_TOP_K][PLAIN] = {"TopK", SHADER(shader_top_k), 2, {8, 1}, 1, 1},
 	[VK_PIPE_TOP_K][SHARED] = {"TopK", SHADER(shader_top_k), 2, {256, 1}, 1, 1},
@@ -242,6 +246,25 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 	NBITS(VK_PIPE_MATMUL_NBITS, "MatMulNBits", VK_NBITS_ROWS),
 	NBITS(VK_PIPE_MATMUL_NBITS_ROW, "MatMulNBits, one row", 1),
 #undef NBITS
+#define MATMUL_DOUBLE(trans)                                                                   \
+	[VK_PIPE_MATMUL_DOUBLE + (trans)][PLAIN] = {"MatMul, float64",                         \
+						    ONE_SHADER(shader_matmul_double),          \
+						    3,                                         \
+						    {8, (trans) % 2, (trans) / 2},             \
+						    4,                                         \
+						    24},                                       \
+				 [VK_PIPE_MATMUL_DOUBLE +                                      \
+					 (trans)][SHARED] = {"MatMul, float64",                \
+							     ONE_SHADER(shader_matmul_double), \
+							     3,                                \
+							     {64, (trans) % 2, (trans) / 2},   \
+							     4,                                \
+							     192}
+	MATMUL_DOUBLE(0),
+	MATMUL_DOUBLE(1),
+	MATMUL_DOUBLE(2),
+	MATMUL_DOUBLE(3),
+#undef MATMUL_DOUBLE
 #define COPY(pipe, label, shader)                                         \
 	[pipe][PLAIN] = {label, ONE_SHADER(shader), 2, {8, 64}, 1, 2048}, \
 	[pipe][SHARED] = {label, ONE_SHADER(shader), 2, {256, 4}, 1, 4096}
@@ -268,46 +291,51 @@ static const struct vk_pipe_info pipe_infos[VK_PIPE_MAP][VK_VARIANT_COUNT] = {
 	MOVED_EACH(VK_PIPE_TRILU, "Trilu", shader_trilu),
 #undef MOVED_EACH
 #undef MOVED
-#define SCATTER(place, label, dtype)                                                            \
-	[VK_PIPE_SCATTER +                                                                      \
-		(place)][PLAIN] = {label, ONE_SHADER(shader_scatter), 3, {8, 4, dtype}, 1, 32}, \
-		[VK_PIPE_SCATTER + (place)][SHARED] = {                                         \
-			label, ONE_SHADER(shader_scatter), 3, {256, 1, dtype}, 1, 256}
-	SCATTER(0, "Scatter, float32", RBK_DTYPE_F32),
-	SCATTER(1, "Scatter, float16", RBK_DTYPE_F16),
-	SCATTER(2, "Scatter, int32", RBK_DTYPE_I32),
-	SCATTER(3, "Scatter, int64", RBK_DTYPE_I64),
-	SCATTER(4, "Scatter, int8", RBK_DTYPE_I8),
-	SCATTER(5, "Scatter, uint8", RBK_DTYPE_U8),
+#define SCATTER(place, label, shader, dtype)                                                       \
+	[VK_PIPE_SCATTER + (place)][PLAIN] = {label, ONE_SHADER(shader), 3, {8, 4, dtype}, 1, 32}, \
+			   [VK_PIPE_SCATTER + (place)][SHARED] = {                                 \
+				   label, ONE_SHADER(shader), 3, {256, 1, dtype}, 1, 256}
+	SCATTER(0, "Scatter, float32", shader_scatter, RBK_DTYPE_F32),
+	SCATTER(1, "Scatter, float16", shader_scatter, RBK_DTYPE_F16),
+	SCATTER(2, "Scatter, int32", shader_scatter, RBK_DTYPE_I32),
+	SCATTER(3, "Scatter, int64", shader_scatter, RBK_DTYPE_I64),
+	SCATTER(4, "Scatter, int8", shader_scatter, RBK_DTYPE_I8),
+	SCATTER(5, "Scatter, uint8", shader_scatter, RBK_DTYPE_U8),
+	SCATTER(6, "Scatter, float64", shader_scatter_double, RBK_DTYPE_F64),
 #undef SCATTER
 /* One result per invocation, and one per workgroup. */
 #define EACH(pipe, label, shader, n_spec, ...)                                       \
 	[pipe][PLAIN] = {label, ONE_SHADER(shader), n_spec, {8, __VA_ARGS__}, 1, 8}, \
 	[pipe][SHARED] = {label, ONE_SHADER(shader), n_spec, {64, __VA_ARGS__}, 1, 64}
-#define ROWS(pipe, label, shader, n_spec, ...)                                       \
-	[pipe][PLAIN] = {label, ONE_SHADER(shader), n_spec, {8, __VA_ARGS__}, 1, 1}, \
+#define ROWS_OF(lanes, pipe, label, shader, n_spec, ...)                                 \
+	[pipe][PLAIN] = {label, ONE_SHADER(shader), n_spec, {lanes, __VA_ARGS__}, 1, 1}, \
 	[pipe][SHARED] = {label, ONE_SHADER(shader), n_spec, {256, __VA_ARGS__}, 1, 1}
-#define INTEGER(place, type, dtype)                                                              \
-	EACH(VK_PIPE_REDUCE_INTEGER + (place), "Reduce, " type, shader_reduce_integer, 4, 0,     \
-	     dtype, 0),                                                                          \
-		ROWS(VK_PIPE_REDUCE_INTEGER_ROWS + (place), "Reduce, rows, " type,               \
-		     shader_reduce_integer, 4, 0, dtype, 1),                                     \
-		EACH(VK_PIPE_ARG_INTEGER + (place), "ArgMax, " type, shader_arg_integer, 3, 0,   \
-		     dtype),                                                                     \
+#define ROWS(...) ROWS_OF(8, __VA_ARGS__)
+#define ORDERED(place, type, dtype)                                                              \
+	EACH(VK_PIPE_ARG_INTEGER + (place), "ArgMax, " type, shader_arg_integer, 3, 0, dtype),   \
 		ROWS(VK_PIPE_ARG_INTEGER_ROWS + (place), "ArgMax, rows, " type,                  \
 		     shader_arg_integer, 3, 1, dtype),                                           \
 		ROWS(VK_PIPE_TOP_K_INTEGER + (place), "TopK, " type, shader_top_k_integer, 3, 1, \
 		     dtype),                                                                     \
-		ROWS(VK_PIPE_TOP_K_LARGE_INTEGER + (place), "TopK, large k, " type,              \
-		     shader_top_k_integer, 3, 0, dtype)
+		ROWS_OF(64, VK_PIPE_TOP_K_LARGE_INTEGER + (place), "TopK, large k, " type,       \
+			shader_top_k_integer, 3, 0, dtype)
+#define INTEGER(place, type, dtype)                                                          \
+	EACH(VK_PIPE_REDUCE_INTEGER + (place), "Reduce, " type, shader_reduce_integer, 4, 0, \
+	     dtype, 0),                                                                      \
+		ROWS(VK_PIPE_REDUCE_INTEGER_ROWS + (place), "Reduce, rows, " type,           \
+		     shader_reduce_integer, 4, 0, dtype, 1),                                 \
+		ORDERED(place, type, dtype)
 	INTEGER(0, "int32", RBK_DTYPE_I32),
 	INTEGER(1, "int64", RBK_DTYPE_I64),
 	INTEGER(2, "int8", RBK_DTYPE_I8),
 	INTEGER(3, "uint8", RBK_DTYPE_U8),
+	ORDERED(4, "float64", RBK_DTYPE_F64),
 	EACH(VK_PIPE_SCAN_INTEGER, "CumSum, int32", shader_scan_integer, 2, RBK_DTYPE_I32),
 	EACH(VK_PIPE_SCAN_INTEGER + 1, "CumSum, int64", shader_scan_integer, 2, RBK_DTYPE_I64),
 #undef INTEGER
+#undef ORDERED
 #undef ROWS
+#undef ROWS_OF
 #undef EACH
 };
 
@@ -318,7 +346,7 @@ const struct vk_pipe_info *vk_pipe_info(enum vk_pipe pipe, int variant)
 	if (pipe >= VK_PIPE_MAP)
 		return vk_map_info(pipe, variant);
 	info = &pipe_infos[pipe][variant];
-	return info->code || info->half ? info : NULL;
+	return info->code[VK_FLOATS].words || info->code[VK_HALVES].words ? info : NULL;
 }
 
 enum vk_pipe vk_pipe_scatter(uint8_t dtype)
@@ -335,6 +363,7 @@ enum vk_pipe vk_pipe_integer(enum vk_pipe first, uint8_t dtype)
 	const unsigned int place = dtype == RBK_DTYPE_I32   ? 0
 				   : dtype == RBK_DTYPE_I64 ? 1
 				   : dtype == RBK_DTYPE_I8  ? 2
+				   : dtype == RBK_DTYPE_F64 ? 4
 							    : 3;
 
 	return (enum vk_pipe)((unsigned int)first + place);
@@ -504,6 +533,13 @@ int vk_pipelines_init(struct vk_device *device)
 	return vk_result(result, "vkCreatePipelineCache");
 }
 
+static void destroy(struct vk_device *device, const VkPipeline *pipelines, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (pipelines[i])
+			device->vk.vkDestroyPipeline(device->handle, pipelines[i], NULL);
+}
+
 void vk_pipelines_deinit(struct vk_device *device)
 {
 	struct vk_pipelines *pipelines = &device->pipelines;
@@ -511,15 +547,8 @@ void vk_pipelines_deinit(struct vk_device *device)
 	if (pipelines->path && pipelines->cache && pipelines->dirty &&
 	    !vk_queue_is_dead(&device->submit))
 		cache_save(device);
-	for (int i = 0; i < 2 * VK_PIPE_COUNT; i++)
-		if (pipelines->pipelines[i / 2][i % 2])
-			device->vk.vkDestroyPipeline(device->handle,
-						     pipelines->pipelines[i / 2][i % 2], NULL);
-	for (int i = 0; i < VK_N_CURVES; i++)
-		for (int k = 0; k < 2 * VK_N_CURVED; k++)
-			if (pipelines->curved[i][k / 2][k % 2])
-				device->vk.vkDestroyPipeline(
-					device->handle, pipelines->curved[i][k / 2][k % 2], NULL);
+	destroy(device, pipelines->pipelines[0], VK_PIPE_COUNT * VK_N_NUMBERS);
+	destroy(device, pipelines->curved[0][0], VK_N_CURVES * VK_N_CURVED * VK_N_NUMBERS);
 	if (pipelines->cache)
 		device->vk.vkDestroyPipelineCache(device->handle, pipelines->cache, NULL);
 	if (pipelines->layout)
@@ -529,6 +558,7 @@ void vk_pipelines_deinit(struct vk_device *device)
 
 /* Capabilities of SPIR-V. */
 enum {
+	FLOAT64 = 10,
 	STORAGE_BUFFER_16_BIT_ACCESS = 4433,
 	STORAGE_BUFFER_8_BIT_ACCESS = 4448,
 	COOPERATIVE_MATRIX = 6022,
@@ -549,28 +579,31 @@ static bool code_needs(const uint32_t *code, size_t bytes, uint32_t capability)
 
 bool vk_pipe_is_of_matrices(const struct vk_pipe_info *info)
 {
-	return info->half && code_needs(info->half, info->half_bytes, COOPERATIVE_MATRIX);
+	return info->code[VK_HALVES].words &&
+	       code_needs(info->code[VK_HALVES].words, info->code[VK_HALVES].bytes,
+			  COOPERATIVE_MATRIX);
 }
 
 bool vk_pipeline_can_compile(const struct vk_device *device, const struct vk_pipe_info *info,
-			     bool half)
+			     enum vk_numbers numbers)
 {
-	const uint32_t *code = half ? info->half : info->code;
-	const size_t bytes = half ? info->half_bytes : info->code_bytes;
+	const uint32_t *code = info->code[numbers].words;
+	const size_t bytes = info->code[numbers].bytes;
 
 	return code &&
 	       (device->has_half || !code_needs(code, bytes, STORAGE_BUFFER_16_BIT_ACCESS)) &&
 	       (device->has_bytes || !code_needs(code, bytes, STORAGE_BUFFER_8_BIT_ACCESS)) &&
-	       (device->product.m > 0 || !code_needs(code, bytes, COOPERATIVE_MATRIX));
+	       (device->product.m > 0 || !code_needs(code, bytes, COOPERATIVE_MATRIX)) &&
+	       (device->has_doubles || !code_needs(code, bytes, FLOAT64));
 }
 
-int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info, bool half,
-			uint32_t curve, VkPipeline *ret)
+int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info,
+			enum vk_numbers numbers, uint32_t curve, VkPipeline *ret)
 {
 	const VkShaderModuleCreateInfo module_info = {
 		.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-		.codeSize = half ? info->half_bytes : info->code_bytes,
-		.pCode = half ? info->half : info->code,
+		.codeSize = info->code[numbers].bytes,
+		.pCode = info->code[numbers].words,
 	};
 	uint32_t constants[VK_SPEC_MAX + 1];
 	VkSpecializationMapEntry entries[VK_SPEC_MAX + 1];
@@ -622,39 +655,39 @@ int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *inf
 	return vk_result(result, info->name);
 }
 
-VkPipeline *vk_pipeline_place(struct vk_device *device, enum vk_pipe pipe, bool half,
+VkPipeline *vk_pipeline_place(struct vk_device *device, enum vk_pipe pipe, enum vk_numbers numbers,
 			      uint32_t curve)
 {
 	struct vk_pipelines *pipelines = &device->pipelines;
 
 	if (curve == 0)
-		return &pipelines->pipelines[pipe][half];
+		return &pipelines->pipelines[pipe][numbers];
 	assert(curve >= VK_FIRST_CURVE && curve < MAP_FLOATS && pipe < VK_N_CURVED);
-	return &pipelines->curved[curve - VK_FIRST_CURVE][pipe][half];
+	return &pipelines->curved[curve - VK_FIRST_CURVE][pipe][numbers];
 }
 
-void vk_pipeline_put(struct vk_device *device, enum vk_pipe pipe, bool half, uint32_t curve,
-		     VkPipeline pipeline)
+void vk_pipeline_put(struct vk_device *device, enum vk_pipe pipe, enum vk_numbers numbers,
+		     uint32_t curve, VkPipeline pipeline)
 {
-	*vk_pipeline_place(device, pipe, half, curve) = pipeline;
+	*vk_pipeline_place(device, pipe, numbers, curve) = pipeline;
 	device->pipelines.dirty = true;
 }
 
-int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, bool half, uint32_t curve,
-		    VkPipeline *ret)
+int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, enum vk_numbers numbers,
+		    uint32_t curve, VkPipeline *ret)
 {
 	const struct vk_pipe_info *info = vk_pipe_info(pipe, device->variant);
-	VkPipeline *place = vk_pipeline_place(device, pipe, half, curve);
+	VkPipeline *place = vk_pipeline_place(device, pipe, numbers, curve);
 	VkPipeline made;
 	int r;
 
-	if (!info || !(half ? info->half : info->code))
+	if (!info || !info->code[numbers].words)
 		return error_origin(-EINVAL);
 	if (!*place) {
-		r = vk_pipeline_compile(device, info, half, curve, &made);
+		r = vk_pipeline_compile(device, info, numbers, curve, &made);
 		if (r)
 			return error_fold(r);
-		vk_pipeline_put(device, pipe, half, curve, made);
+		vk_pipeline_put(device, pipe, numbers, curve, made);
 	}
 	*ret = *place;
 	return 0;

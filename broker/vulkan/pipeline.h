@@ -69,7 +69,8 @@ enum vk_pipe {
 	VK_PIPE_REQUANTIZE_I8,
 	VK_PIPE_MATMUL_NBITS,
 	VK_PIPE_MATMUL_NBITS_ROW, /* of few rows */
-	VK_PIPE_COPY,
+	VK_PIPE_MATMUL_DOUBLE,    /* of float64; + 1 if A is transposed, + 2 if B is */
+	VK_PIPE_COPY = VK_PIPE_MATMUL_DOUBLE + 4,
 	VK_PIPE_COPY_BYTES,   /* of tensors that do not end with a word of 4 bytes */
 	VK_PIPE_NAIVE_MATMUL, /* the benchmark's baseline */
 	/* By the logarithm of the bytes that are moved at once. */
@@ -78,17 +79,20 @@ enum vk_pipe {
 	VK_PIPE_ONE_HOT = VK_PIPE_GATHER_ELEMENTS + 4,
 	VK_PIPE_TRILU = VK_PIPE_ONE_HOT + 4,
 	VK_PIPE_SCATTER = VK_PIPE_TRILU + 4, /* by vk_pipe_scatter() */
-	/* Of integers, by vk_pipe_integer(); CumSum of the first two types alone. */
-	VK_PIPE_REDUCE_INTEGER = VK_PIPE_SCATTER + 6,
+	/*
+	 * Of integers, by vk_pipe_integer(), and of float64 where it takes the same way; CumSum of
+	 * the first two types alone.
+	 */
+	VK_PIPE_REDUCE_INTEGER = VK_PIPE_SCATTER + 7,
 	VK_PIPE_REDUCE_INTEGER_ROWS = VK_PIPE_REDUCE_INTEGER + 4,
 	VK_PIPE_ARG_INTEGER = VK_PIPE_REDUCE_INTEGER_ROWS + 4,
-	VK_PIPE_ARG_INTEGER_ROWS = VK_PIPE_ARG_INTEGER + 4,
-	VK_PIPE_TOP_K_INTEGER = VK_PIPE_ARG_INTEGER_ROWS + 4,
-	VK_PIPE_TOP_K_LARGE_INTEGER = VK_PIPE_TOP_K_INTEGER + 4,
-	VK_PIPE_SCAN_INTEGER = VK_PIPE_TOP_K_LARGE_INTEGER + 4,
+	VK_PIPE_ARG_INTEGER_ROWS = VK_PIPE_ARG_INTEGER + 5,
+	VK_PIPE_TOP_K_INTEGER = VK_PIPE_ARG_INTEGER_ROWS + 5,
+	VK_PIPE_TOP_K_LARGE_INTEGER = VK_PIPE_TOP_K_INTEGER + 5,
+	VK_PIPE_SCAN_INTEGER = VK_PIPE_TOP_K_LARGE_INTEGER + 5,
 	VK_PIPE_MAP = VK_PIPE_SCAN_INTEGER + 2, /* as many as functions of floats: vk_pipe_map() */
 	VK_PIPE_TYPED = VK_PIPE_MAP + 48,       /* of functions and types: vk_pipe_typed() */
-	VK_PIPE_COUNT = VK_PIPE_TYPED + 179,
+	VK_PIPE_COUNT = VK_PIPE_TYPED + 244,
 };
 
 enum { VK_N_MAP = VK_PIPE_TYPED - VK_PIPE_MAP, VK_N_TYPED = VK_PIPE_COUNT - VK_PIPE_TYPED };
@@ -105,13 +109,21 @@ enum {
 	VK_SPEC_MAX = 6,
 };
 
+/* What stands in memory where a shader computes with floats, which is what it is compiled for. */
+enum vk_numbers {
+	VK_FLOATS, /* and of all other shaders */
+	VK_HALVES,
+	VK_DOUBLES, /* these it also computes with */
+	VK_N_NUMBERS,
+};
+
 /* A job's shader: constant i has id i; constant 0 is the workgroup's size. */
 struct vk_pipe_info {
 	const char *name;
-	const uint32_t *code; /* NULL: for float16 alone */
-	size_t code_bytes;
-	const uint32_t *half; /* the same for float16; NULL: does not compute with floats */
-	size_t half_bytes;
+	struct {
+		const uint32_t *words; /* NULL: is not there for these numbers */
+		size_t bytes;
+	} code[VK_N_NUMBERS];
 	uint32_t n_spec;
 	uint32_t spec[VK_SPEC_MAX];
 	uint32_t tile_rows, tile_cols; /* of the output, per workgroup; elements in tile_cols */
@@ -127,10 +139,10 @@ enum { VK_FIRST_CURVE = MAP_TANH, VK_N_CURVES = MAP_FLOATS - VK_FIRST_CURVE };
 struct vk_pipelines {
 	VkPipelineLayout layout; /* push constant: the address of a struct vk_params */
 	VkPipelineCache cache;
-	VkPipeline pipelines[VK_PIPE_COUNT][2]; /* [1]: for float16; here and below */
-	VkPipeline curved[VK_N_CURVES][VK_N_CURVED][2];
-	bool has_run[VK_PIPE_COUNT][2]; /* so the driver has nothing left to compile */
-	bool curved_has_run[VK_N_CURVES][VK_N_CURVED][2];
+	VkPipeline pipelines[VK_PIPE_COUNT][VK_N_NUMBERS];
+	VkPipeline curved[VK_N_CURVES][VK_N_CURVED][VK_N_NUMBERS];
+	bool has_run[VK_PIPE_COUNT][VK_N_NUMBERS]; /* so the driver has nothing left to compile */
+	bool curved_has_run[VK_N_CURVES][VK_N_CURVED][VK_N_NUMBERS];
 	char *path; /* of the cache on disk, NULL: none; lives as long as the executor */
 	bool dirty;
 };
@@ -147,7 +159,7 @@ bool vk_pipe_is_of_matrices(const struct vk_pipe_info *info);
 /* Of scatter.comp, for elements of a type (enum rbk_dtype); bools are bytes. */
 enum vk_pipe vk_pipe_scatter(uint8_t dtype);
 
-/* Of those from @first on that which is for integers of a type; bools are bytes. */
+/* Of those from @first on that which is for integers of a type, or float64; bools are bytes. */
 enum vk_pipe vk_pipe_integer(enum vk_pipe first, uint8_t dtype);
 
 /* pipeline-map.c: the same of VK_PIPE_MAP and above */
@@ -165,18 +177,21 @@ int vk_pipelines_init(struct vk_device *device);
 /* Writes the cache on disk, if it changed and the device is not lost. */
 void vk_pipelines_deinit(struct vk_device *device);
 
-/* Compiles it, for float16 if @half, unless that was done. Return: 0 or negative errno. */
-int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, bool half, uint32_t curve,
-		    VkPipeline *ret);
+/* Compiles it, unless that was done. Return: 0 or negative errno. */
+int vk_pipeline_get(struct vk_device *device, enum vk_pipe pipe, enum vk_numbers numbers,
+		    uint32_t curve, VkPipeline *ret);
 /* Keeps one that vk_pipeline_compile() made; there is none yet. */
-void vk_pipeline_put(struct vk_device *device, enum vk_pipe pipe, bool half, uint32_t curve,
-		     VkPipeline pipeline);
+void vk_pipeline_put(struct vk_device *device, enum vk_pipe pipe, enum vk_numbers numbers,
+		     uint32_t curve, VkPipeline pipeline);
 /* Where it is kept: VK_NULL_HANDLE until it is compiled. */
-VkPipeline *vk_pipeline_place(struct vk_device *device, enum vk_pipe pipe, bool half,
+VkPipeline *vk_pipeline_place(struct vk_device *device, enum vk_pipe pipe, enum vk_numbers numbers,
 			      uint32_t curve);
-/* Is there code, and has the device the elements of 8 and 16 bits and the matrices it is for? */
+/*
+ * Is there code, and has the device the elements of 8 and 16 bits, the doubles and the matrices it
+ * is for?
+ */
 bool vk_pipeline_can_compile(const struct vk_device *device, const struct vk_pipe_info *info,
-			     bool half);
+			     enum vk_numbers numbers);
 /* Compiles without keeping. Any thread, while the device is open. Return: 0 or negative errno. */
-int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info, bool half,
-			uint32_t curve, VkPipeline *ret);
+int vk_pipeline_compile(struct vk_device *device, const struct vk_pipe_info *info,
+			enum vk_numbers numbers, uint32_t curve, VkPipeline *ret);

@@ -209,7 +209,7 @@ static int record(struct vk_plan *plan, struct vk_slot *slot, uint32_t index)
 			VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
 	for (uint32_t i = since; i < section->first_step + section->n_steps; i++) {
 		r = vk_pipeline_get(device, plan->lowered.steps[i].pipe,
-				    plan->lowered.steps[i].half, plan->lowered.steps[i].curve,
+				    plan->lowered.steps[i].numbers, plan->lowered.steps[i].curve,
 				    &pipeline);
 		if (r)
 			return error_fold(r);
@@ -471,9 +471,9 @@ static bool *has_run(struct vk_plan *plan, uint32_t step)
 	const struct vk_step *of = &plan->lowered.steps[step];
 	struct vk_pipelines *pipelines = &plan->device->pipelines;
 
-	return of->curve
-		       ? &pipelines->curved_has_run[of->curve - VK_FIRST_CURVE][of->pipe][of->half]
-		       : &pipelines->has_run[of->pipe][of->half];
+	return of->curve ? &pipelines->curved_has_run[of->curve - VK_FIRST_CURVE][of->pipe]
+						     [of->numbers]
+			 : &pipelines->has_run[of->pipe][of->numbers];
 }
 
 /* Records a run over nothing of what did not run yet: some drivers compile no sooner. */
@@ -488,7 +488,7 @@ static int record_first_runs(struct vk_plan *plan, VkCommandBuffer commands)
 		if (*has_run(plan, i))
 			continue;
 		r = vk_pipeline_get(device, plan->lowered.steps[i].pipe,
-				    plan->lowered.steps[i].half, plan->lowered.steps[i].curve,
+				    plan->lowered.steps[i].numbers, plan->lowered.steps[i].curve,
 				    &pipeline);
 		if (r)
 			return error_fold(r);
@@ -658,7 +658,7 @@ int vk_commands_measure(struct vk_device *device, struct vk_commands_cost *ret)
 		plan.slots[i].commands = &buffers[i];
 	for (int i = 0; i < PARAM_ADDRESSES; i++)
 		step.operands[i].tensor = PLAN_NO_TENSOR;
-	r = vk_pipeline_get(device, VK_PIPE_COPY, false, 0, &pipeline);
+	r = vk_pipeline_get(device, VK_PIPE_COPY, VK_FLOATS, 0, &pipeline);
 	if (!r)
 		r = vk_memory_alloc(device, VK_MEMORY_OWN, device->memory.page_bytes, &plan.host);
 	if (r)

@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /* The compiled shaders, as glslc prints them: shaders/NAME.comp is shader_NAME, for
- * float16 shader_NAME_half. */
+ * float16 shader_NAME_half, for float64 shader_NAME_double. */
 #include <stdint.h>
 
 #define SHADER_CODE(variable) static const uint32_t variable[] =
@@ -169,6 +169,9 @@ SHADER_CODE(shader_pool_bytes)
 SHADER_CODE(shader_typed)
 #include "broker/vulkan/typed.spv.h"
 ;
+SHADER_CODE(shader_typed_double)
+#include "broker/vulkan/typed-double.spv.h"
+;
 SHADER_CODE(shader_conv_integer)
 #include "broker/vulkan/conv-integer.spv.h"
 ;
@@ -249,5 +252,44 @@ SHADER_CODE(shader_attention_block)
 ;
 SHADER_CODE(shader_attention_block_half)
 #include "broker/vulkan/attention-block-half.spv.h"
+;
+SHADER_CODE(shader_batch_norm_double)
+#include "broker/vulkan/batch-norm-double.spv.h"
+;
+SHADER_CODE(shader_conv_transpose_double)
+#include "broker/vulkan/conv-transpose-double.spv.h"
+;
+SHADER_CODE(shader_conv_volume_double)
+#include "broker/vulkan/conv-volume-double.spv.h"
+;
+SHADER_CODE(shader_lp_norm_double)
+#include "broker/vulkan/lp-norm-double.spv.h"
+;
+SHADER_CODE(shader_norm_double)
+#include "broker/vulkan/norm-double.spv.h"
+;
+SHADER_CODE(shader_pool_double)
+#include "broker/vulkan/pool-double.spv.h"
+;
+SHADER_CODE(shader_reduce_double)
+#include "broker/vulkan/reduce-double.spv.h"
+;
+SHADER_CODE(shader_reduce_rows_double)
+#include "broker/vulkan/reduce-rows-double.spv.h"
+;
+SHADER_CODE(shader_scatter_double)
+#include "broker/vulkan/scatter-double.spv.h"
+;
+SHADER_CODE(shader_scan_double)
+#include "broker/vulkan/scan-double.spv.h"
+;
+SHADER_CODE(shader_softmax_double)
+#include "broker/vulkan/softmax-double.spv.h"
+;
+SHADER_CODE(shader_softmax_rows_double)
+#include "broker/vulkan/softmax-rows-double.spv.h"
+;
+SHADER_CODE(shader_matmul_double)
+#include "broker/vulkan/matmul-double.spv.h"
 ;
 /* clang-format on */

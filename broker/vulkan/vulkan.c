@@ -278,9 +278,9 @@ static int open_device(struct vulkan *vulkan, VkPhysicalDevice physical,
 				.driver = device->driver,
 				.paths = device->paths.list,
 				.matrices = device->matrices,
-				.types = OP_ANY_TYPE & ~OP_FLOAT64 &
-					 ~(device->has_half ? 0 : OP_TWO_BYTES) &
-					 ~(device->has_bytes ? 0 : OP_BYTES | OP_BOOL),
+				.types = OP_ANY_TYPE & ~(device->has_half ? 0 : OP_TWO_BYTES) &
+					 ~(device->has_bytes ? 0 : OP_BYTES | OP_BOOL) &
+					 ~(device->has_doubles ? 0 : OP_FLOAT64),
 				.arena_segment_bytes = device->paths.best == VULKAN_PATH_UDMABUF
 							       ? device->paths.segment_bytes
 							       : 0,
@@ -552,14 +552,15 @@ int vulkan_block_read(struct executor *executor, struct exec_block *block, uint8
 	return vk_block_read(device_of(executor), block, to);
 }
 
-static void count_compiled(struct vk_device *device, const struct vk_pipe_info *info, bool half,
-			   uint32_t curve, uint32_t *n_compiled, uint32_t *n_refused)
+static void count_compiled(struct vk_device *device, const struct vk_pipe_info *info,
+			   enum vk_numbers numbers, uint32_t curve, uint32_t *n_compiled,
+			   uint32_t *n_refused)
 {
 	VkPipeline pipeline;
 
-	if (!vk_pipeline_can_compile(device, info, half))
+	if (!vk_pipeline_can_compile(device, info, numbers))
 		return;
-	if (vk_pipeline_compile(device, info, half, curve, &pipeline)) {
+	if (vk_pipeline_compile(device, info, numbers, curve, &pipeline)) {
 		(*n_refused)++;
 		return;
 	}
@@ -596,13 +597,14 @@ int vulkan_compile_all(uint32_t *ret_n_compiled, uint32_t *ret_n_refused)
 
 				if (!info)
 					continue;
-				count_compiled(device, info, false, 0, &n_compiled, &n_refused);
-				count_compiled(device, info, true, 0, &n_compiled, &n_refused);
+				for (int k = 0; k < VK_N_NUMBERS; k++)
+					count_compiled(device, info, (enum vk_numbers)k, 0,
+						       &n_compiled, &n_refused);
 				/* Of each shader one. */
 				if (pipe == VK_PIPE_MATMUL || pipe == VK_PIPE_CONV ||
 				    (pipe >= VK_PIPE_CONV_FEW && pipe < VK_N_CURVED))
-					count_compiled(device, info, false, MAP_GELU, &n_compiled,
-						       &n_refused);
+					count_compiled(device, info, VK_FLOATS, MAP_GELU,
+						       &n_compiled, &n_refused);
 			}
 	}
 	*ret_n_compiled = n_compiled;

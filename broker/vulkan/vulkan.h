@@ -16,8 +16,8 @@
  *  - plan_prepare() works on a lost device too, without compiling.
  *  - reopen() looks for the device in a new instance where the old one does not give it any more.
  *    What was measured and probed when it was first opened is taken to hold.
- *  - Tensors of 2^32 or more elements, element types other than float32 (TopK's indices are
- *    int64), and TopK with k above 256 are PLAN_DEVICE_UNSUPPORTED; so are, on a software device,
+ *  - Tensors of 2^32 or more elements, of types that the device has not (info.types), and TopK
+ *    with k above 256 are PLAN_DEVICE_UNSUPPORTED; so are, on a software device,
  * sums and selections over so many elements that its limit on loops would cut them short (about
  *    260,000 for MatMul, more for the others).
  *  - A task whose arena could not be imported, on a device that otherwise imports arenas, for a
@@ -72,6 +72,7 @@ enum {
 	 */
 	VULKAN_FORCE_UNPROVEN = 1u << 5,
 	VULKAN_FORCE_DMA = 1u << 4, /* constants are copied by the device, never by us alone */
+	VULKAN_FORCE_NO_DOUBLES = 1u << 6, /* as if the device had no shaderFloat64 */
 };
 
 /* Where vulkan_options.fault is asked; what it may answer. */

@@ -264,7 +264,7 @@ static const struct op_attr mod_attrs[] = {{"fmod", RBK_ATTR_INT}, {0}};
 static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, .required = true},
 						 {0}};
 
-/* The classes come last. What takes float32 takes float64, on the CPU. */
+/* The classes come last. What takes float32 takes float64. */
 #define ROW(KIND, row, onnx, since, speed, n, ins, outs, attr_table, rule, ...) \
 	const struct op op_##row = {                                            \
 		.kind = OP_##KIND,                                              \
@@ -287,18 +287,26 @@ static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, 
 	}
 
 /* clang-format off */
-#define T(types) {'T', (types) | ((types) & OP_FLOAT32 ? OP_FLOAT64 : 0), types}
-#define BOOLS    {'B', OP_BOOL, OP_BOOL}
-#define ANY      {'T', OP_ANY_TYPE, OP_ANY_TYPE & ~OP_FLOAT64}
-#define ANY_TO   {'U', OP_ANY_TYPE, OP_ANY_TYPE & ~OP_FLOAT64}
+#define WITH_DOUBLE(types) ((types) | ((types) & OP_FLOAT32 ? OP_FLOAT64 : 0))
+#define T(types)           {'T', WITH_DOUBLE(types), WITH_DOUBLE(types)}
+#define T_FLOATS(types)    {'T', WITH_DOUBLE(types), types} /* GPUs have no such function of float64 */
+#define BOOLS              {'B', OP_BOOL, OP_BOOL}
+#define ANY                T(OP_ANY_TYPE)
+#define ANY_TO             {'U', OP_ANY_TYPE, OP_ANY_TYPE}
 /* clang-format on */
 
 #define UNARY_WITH(KIND, row, onnx, since, speed, types, attrs, rule) \
 	ROW(KIND, row, onnx, since, speed, 1, "T", "T", attrs, rule, T(types))
 #define UNARY(KIND, row, onnx, since, speed, types) \
 	UNARY_WITH(KIND, row, onnx, since, speed, types, op_no_attrs, unary_infer)
+#define ANGLE(KIND, row, onnx)                                                      \
+	ROW(KIND, row, onnx, 22, ACTIVATION, 1, "T", "T", op_no_attrs, unary_infer, \
+	    T_FLOATS(OP_FLOATS))
 #define BINARY_WITH(KIND, row, onnx, since, types, attrs, rule) \
 	ROW(KIND, row, onnx, since, ELEMENTWISE, 2, "T", "T", attrs, rule, T(types))
+#define BINARY_FLOATS(KIND, row, onnx, since, types)                                     \
+	ROW(KIND, row, onnx, since, ELEMENTWISE, 2, "T", "T", op_no_attrs, binary_infer, \
+	    T_FLOATS(types))
 #define BINARY(KIND, row, onnx, since, types) \
 	BINARY_WITH(KIND, row, onnx, since, types, op_no_attrs, binary_infer)
 #define COMPARISON(KIND, row, onnx, since, types)                                                  \
@@ -312,7 +320,7 @@ BINARY(ADD, add, "Add", 14, OP_NUMBERS);
 BINARY(SUB, sub, "Sub", 14, OP_NUMBERS);
 BINARY(MUL, mul, "Mul", 14, OP_NUMBERS);
 BINARY(DIV, div, "Div", 14, OP_NUMBERS);
-BINARY(POW, pow, "Pow", 15, OP_FLOATS | OP_INDICES);
+BINARY_FLOATS(POW, pow, "Pow", 15, OP_FLOATS | OP_INDICES);
 BINARY_WITH(MOD, mod, "Mod", 13, OP_NUMBERS, mod_attrs, mod_infer);
 BINARY(MIN, min, "Min", 13, OP_NUMBERS);
 BINARY(MAX, max, "Max", 13, OP_NUMBERS);
@@ -346,12 +354,12 @@ UNARY(RECIPROCAL, reciprocal, "Reciprocal", 13, ELEMENTWISE, OP_FLOATS);
 UNARY(EXP, exp, "Exp", 13, ACTIVATION, OP_FLOATS);
 UNARY(LOG, log, "Log", 13, ACTIVATION, OP_FLOATS);
 UNARY(ERF, erf, "Erf", 13, ACTIVATION, OP_FLOATS);
-UNARY(SIN, sin, "Sin", 22, ACTIVATION, OP_FLOATS);
-UNARY(COS, cos, "Cos", 22, ACTIVATION, OP_FLOATS);
-UNARY(TAN, tan, "Tan", 22, ACTIVATION, OP_FLOATS);
-UNARY(ASIN, asin, "Asin", 22, ACTIVATION, OP_FLOATS);
-UNARY(ACOS, acos, "Acos", 22, ACTIVATION, OP_FLOATS);
-UNARY(ATAN, atan, "Atan", 22, ACTIVATION, OP_FLOATS);
+ANGLE(SIN, sin, "Sin");
+ANGLE(COS, cos, "Cos");
+ANGLE(TAN, tan, "Tan");
+ANGLE(ASIN, asin, "Asin");
+ANGLE(ACOS, acos, "Acos");
+ANGLE(ATAN, atan, "Atan");
 UNARY(SINH, sinh, "Sinh", 22, ACTIVATION, OP_FLOATS);
 UNARY(COSH, cosh, "Cosh", 22, ACTIVATION, OP_FLOATS);
 UNARY(TANH, tanh, "Tanh", 13, ACTIVATION, OP_FLOATS);

@@ -275,50 +275,48 @@ static const struct op_attr scatter_nd_attrs[] = {
 };
 
 /* Each element takes as long, whatever is in it: only how well the cache serves depends on it. */
-#define GATHER(variable, kind_name, onnx_name, rule, known)                \
-	const struct op variable = {                                       \
-		.kind = kind_name,                                         \
-		.family = OP_FAMILY_TRANSPOSE,                             \
-		.name = onnx_name,                                         \
-		.opset = 13,                                               \
-		.min_in = 2,                                               \
-		.max_in = 2,                                               \
-		.min_out = 1,                                              \
-		.max_out = 1,                                              \
-		.classes = {{'T', OP_ANY_TYPE, OP_ANY_TYPE & ~OP_FLOAT64}, \
-			    {'I', OP_INDICES, OP_INDICES}},                \
-		.in_classes = "TI",                                        \
-		.out_classes = "T",                                        \
-		.data_independent = true,                                  \
-		.splits_rows = true,                                       \
-		.attrs = known,                                            \
-		.infer = rule,                                             \
-		.cost = gather_cost,                                       \
+#define GATHER(variable, kind_name, onnx_name, rule, known)                                  \
+	const struct op variable = {                                                         \
+		.kind = kind_name,                                                           \
+		.family = OP_FAMILY_TRANSPOSE,                                               \
+		.name = onnx_name,                                                           \
+		.opset = 13,                                                                 \
+		.min_in = 2,                                                                 \
+		.max_in = 2,                                                                 \
+		.min_out = 1,                                                                \
+		.max_out = 1,                                                                \
+		.classes = {{'T', OP_ANY_TYPE, OP_ANY_TYPE}, {'I', OP_INDICES, OP_INDICES}}, \
+		.in_classes = "TI",                                                          \
+		.out_classes = "T",                                                          \
+		.data_independent = true,                                                    \
+		.splits_rows = true,                                                         \
+		.attrs = known,                                                              \
+		.infer = rule,                                                               \
+		.cost = gather_cost,                                                         \
 	}
 
 GATHER(op_gather, OP_GATHER, "Gather", gather_infer, axis_attrs);
 GATHER(op_gather_elements, OP_GATHER_ELEMENTS, "GatherElements", gather_elements_infer, axis_attrs);
 GATHER(op_gather_nd, OP_GATHER_ND, "GatherND", gather_nd_infer, gather_nd_attrs);
 
-#define SCATTER(variable, kind_name, onnx_name, rule, known)               \
-	const struct op variable = {                                       \
-		.kind = kind_name,                                         \
-		.family = OP_FAMILY_TRANSPOSE,                             \
-		.name = onnx_name,                                         \
-		.opset = 18,                                               \
-		.min_in = 3,                                               \
-		.max_in = 3,                                               \
-		.min_out = 1,                                              \
-		.max_out = 1,                                              \
-		.classes = {{'T', OP_ANY_TYPE, OP_ANY_TYPE & ~OP_FLOAT64}, \
-			    {'I', OP_INDICES, OP_INDICES}},                \
-		.in_classes = "TIT",                                       \
-		.out_classes = "T",                                        \
-		.data_independent = true,                                  \
-		.splits_rows = true,                                       \
-		.attrs = known,                                            \
-		.infer = rule,                                             \
-		.cost = scatter_cost,                                      \
+#define SCATTER(variable, kind_name, onnx_name, rule, known)                                 \
+	const struct op variable = {                                                         \
+		.kind = kind_name,                                                           \
+		.family = OP_FAMILY_TRANSPOSE,                                               \
+		.name = onnx_name,                                                           \
+		.opset = 18,                                                                 \
+		.min_in = 3,                                                                 \
+		.max_in = 3,                                                                 \
+		.min_out = 1,                                                                \
+		.max_out = 1,                                                                \
+		.classes = {{'T', OP_ANY_TYPE, OP_ANY_TYPE}, {'I', OP_INDICES, OP_INDICES}}, \
+		.in_classes = "TIT",                                                         \
+		.out_classes = "T",                                                          \
+		.data_independent = true,                                                    \
+		.splits_rows = true,                                                         \
+		.attrs = known,                                                              \
+		.infer = rule,                                                               \
+		.cost = scatter_cost,                                                        \
 	}
 
 SCATTER(op_scatter_elements, OP_SCATTER_ELEMENTS, "ScatterElements", scatter_elements_infer,

@@ -14,6 +14,6 @@ enum { RANDOM_ROWS_OPERATORS = 24 };
  */
 struct plan *random_rows(uint64_t *state, unsigned int round, uint32_t max_count);
 
-/* The same of float64: the first RANDOM_ROWS_DOUBLE operators have it, on the CPU. */
+/* The same of float64: the first RANDOM_ROWS_DOUBLE operators have it. */
 enum { RANDOM_ROWS_DOUBLE = 22 };
 struct plan *random_rows_double(uint64_t *state, unsigned int round, uint32_t max_count);

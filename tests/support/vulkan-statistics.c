@@ -128,7 +128,7 @@ static char *assembly_of(struct vk_device *device, const VkPipelineExecutableInf
 }
 
 static bool print_pipeline(struct vk_device *device, const struct vk_pipe_info *info,
-			   uint32_t curve)
+			   enum vk_numbers numbers, uint32_t curve)
 {
 	VkPipelineExecutableStatisticKHR figures[MAX_FIGURES];
 	VkPipelineExecutableInfoKHR which = {
@@ -139,9 +139,9 @@ static bool print_pipeline(struct vk_device *device, const struct vk_pipe_info *
 		.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR,
 	};
 	uint32_t n = MAX_FIGURES, n_parts = 1;
-	char *assembly;
+	char *assembly, name[64];
 
-	if (vk_pipeline_compile(device, info, false, curve, &which.pipeline))
+	if (vk_pipeline_compile(device, info, numbers, curve, &which.pipeline))
 		return false;
 	whole.pipeline = which.pipeline;
 	for (uint32_t i = 0; i < n; i++)
@@ -158,7 +158,8 @@ static bool print_pipeline(struct vk_device *device, const struct vk_pipe_info *
 	device->vk.vkDestroyPipeline(device->handle, which.pipeline, NULL);
 
 	printf("{\"name\": ");
-	print_string(info->name);
+	snprintf(name, sizeof(name), "%s%s", info->name, numbers == VK_DOUBLES ? ", float64" : "");
+	print_string(name);
 	printf(", \"constants\": [");
 	for (uint32_t i = 0; i < info->n_spec; i++)
 		printf("%s%u", i ? ", " : "", info->spec[i]);
@@ -204,7 +205,15 @@ static bool print_curved(struct vk_device *device, const struct vk_pipe_info *in
 	if (pipe >= VK_N_CURVED)
 		return true;
 	printf(",\n");
-	return print_pipeline(device, info, is_tiled ? MAP_GELU_TANH : MAP_GELU);
+	return print_pipeline(device, info, VK_FLOATS, is_tiled ? MAP_GELU_TANH : MAP_GELU);
+}
+
+static bool print_double(struct vk_device *device, const struct vk_pipe_info *info)
+{
+	if (!vk_pipeline_can_compile(device, info, VK_DOUBLES))
+		return true;
+	printf(",\n");
+	return print_pipeline(device, info, VK_DOUBLES, 0);
 }
 
 static bool print_device(struct vk_device *device)
@@ -220,11 +229,12 @@ static bool print_device(struct vk_device *device)
 	for (int pipe = 0; pipe < VK_PIPE_TYPED; pipe++) {
 		const struct vk_pipe_info *info = vk_pipe_info(pipe, device->variant);
 
-		if (!info || !info->code)
+		if (!info || !info->code[VK_FLOATS].words)
 			continue;
 		printf("%s\n", is_first ? "" : ",");
 		is_first = false;
-		if (!print_pipeline(device, info, 0) || !print_curved(device, info, pipe)) {
+		if (!print_pipeline(device, info, VK_FLOATS, 0) ||
+		    !print_curved(device, info, pipe) || !print_double(device, info)) {
 			fprintf(stderr, "%s does not compile %s\n", device->name, info->name);
 			return false;
 		}

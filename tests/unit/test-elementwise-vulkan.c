@@ -25,11 +25,6 @@ static void check(struct rig *rig, const struct op *op, uint8_t dtype, unsigned 
 	const uint32_t count = plan->max_count == 1 ? 1 : 1 + round % ELEMENTWISE_MAX_COUNT;
 	struct job job;
 
-	/* Float64 is the CPU's. */
-	if (!(plan->ops_devices & OP_ON_VULKAN)) {
-		plan_free(plan);
-		return;
-	}
 	rig_prepare(rig, plan);
 	job_init(rig, &job, plan, count, 1);
 	elementwise_fill(plan, count, &job.want, &seed);
@@ -58,10 +53,47 @@ static void test_elementwise__against_reference(void **state)
 	rig_deinit(&rig);
 }
 
+/* A device without shaderFloat64: nothing of float64 is its own, all else is. */
+static void test_elementwise__without_float64(void **state)
+{
+	const struct op *op = op_by_kind(OP_CAST);
+	unsigned int n_refused = 0, n_run = 0;
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){.force = VULKAN_FORCE_NO_DOUBLES});
+	assert_int_equal(rig.executor->info.types, OP_ANY_TYPE & ~OP_FLOAT64);
+	for (uint8_t dtype = 0; dtype < 32; dtype++)
+		for (unsigned int round = 0; round < CAST_ROUNDS; round++) {
+			struct plan *plan;
+
+			if (!(op->classes[0].vulkan & OP_TYPE(dtype)))
+				continue;
+			plan = reference_plan(elementwise_case(op, dtype, round, &seed), NULL);
+			if (dtype != RBK_DTYPE_F64 &&
+			    plan->tensors[plan->nodes[0].out[0]].dtype != RBK_DTYPE_F64) {
+				plan_free(plan);
+				check(&rig, op, dtype, round);
+				n_run++;
+				continue;
+			}
+			assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plan),
+					 EXECUTOR_E_UNSUPPORTED);
+			assert_int_equal(plan->device_state[RBK_DEVICE_GPU],
+					 PLAN_DEVICE_UNSUPPORTED);
+			rig.executor->ops->plan_release(rig.executor, plan);
+			plan_free(plan);
+			n_refused++;
+		}
+	assert_true(n_refused > CAST_ROUNDS);
+	assert_true(n_run > CAST_ROUNDS);
+	rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_elementwise__against_reference),
+		cmocka_unit_test(test_elementwise__without_float64),
 	};
 
 	clock_init();

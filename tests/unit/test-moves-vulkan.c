@@ -26,11 +26,6 @@ static void check(struct rig *rig, unsigned int round)
 	const uint32_t count = plan->max_count == 1 ? 1 : 1 + round % RIG_MAX_COUNT;
 	struct job job;
 
-	/* Float64 is the CPU's. */
-	if (!(plan->ops_devices & OP_ON_VULKAN)) {
-		plan_free(plan);
-		return;
-	}
 	rig_prepare(rig, plan);
 	job_init(rig, &job, plan, count, 1);
 	elementwise_fill(plan, count, &job.want, &seed);

@@ -134,6 +134,9 @@ static void test_elementwise__float64(void **state)
 
 	assert_true(plan->nodes[0].params.elementwise.d[0] == (double)0.2f);
 	assert_true(plan->nodes[0].params.elementwise.d[1] == 0.5);
+	assert_int_equal(plan->ops_devices, OP_ON_CPU | OP_ON_VULKAN);
+	plan_free(plan);
+	plan = unary_plan("Sin", RBK_DTYPE_F64);
 	assert_int_equal(plan->ops_devices, OP_ON_CPU);
 	plan_free(plan);
 	plan = unary_plan("Clip", RBK_DTYPE_F64);

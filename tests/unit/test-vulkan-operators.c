@@ -38,7 +38,8 @@ struct one {
 	float alpha, beta; /* Gemm */
 };
 
-static struct plan *one_plan(const struct one *one, uint32_t max_count, bool half)
+/* @floats: what is float32 becomes this. */
+static struct plan *one_plan(const struct one *one, uint32_t max_count, enum rbk_dtype floats)
 {
 	static const char *const names[] = {"a", "a,b", "a,b,c"};
 	struct describe *d = describe_new(one->op, max_count);
@@ -63,8 +64,7 @@ static struct plan *one_plan(const struct one *one, uint32_t max_count, bool hal
 		describe_attr_float(d, "alpha", one->alpha);
 	if (one->beta != 0)
 		describe_attr_float(d, "beta", one->beta);
-	if (half)
-		describe_halve(d);
+	describe_floats(d, floats);
 	return reference_plan(d, NULL);
 }
 
@@ -209,6 +209,7 @@ static void run_counts(struct rig *rig, struct plan *plan, double rtol, double a
 
 static void test_operators__alone(void **state)
 {
+	static const enum rbk_dtype floats[] = {RBK_DTYPE_F32, RBK_DTYPE_F16, RBK_DTYPE_F64};
 	struct rig rig;
 
 	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
@@ -217,10 +218,11 @@ static void test_operators__alone(void **state)
 
 		for (unsigned int j = 0; j < ones[i].n_in; j++)
 			dynamic |= ones[i].in[j].rank > 0 && ones[i].in[j].dims[0] == N;
-		run_counts(&rig, one_plan(&ones[i], dynamic ? MAX : 1, false), 2e-6, 1e-5);
-		if (rig.executor->info.types & op_types(op_by_name(ones[i].op), OP_ON_VULKAN) &
-		    OP_TYPE(RBK_DTYPE_F16))
-			run_counts(&rig, one_plan(&ones[i], dynamic ? MAX : 1, true), 2e-6, 1e-5);
+		for (size_t k = 0; k < sizeof(floats) / sizeof(floats[0]); k++)
+			if (rig.executor->info.types &
+			    op_types(op_by_name(ones[i].op), OP_ON_VULKAN) & OP_TYPE(floats[k]))
+				run_counts(&rig, one_plan(&ones[i], dynamic ? MAX : 1, floats[k]),
+					   2e-6, 1e-5);
 	}
 	rig_deinit(&rig);
 }
@@ -233,6 +235,18 @@ static void test_rows__random(void **state)
 	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
 	for (unsigned int round = 0; round < 4 * RANDOM_ROWS_OPERATORS; round++)
 		run_counts(&rig, random_rows(&seed, round, MAX), 2e-5, 2e-5);
+	rig_deinit(&rig);
+}
+
+static void test_rows__random_float64(void **state)
+{
+	uint64_t seed = 6;
+	struct rig rig;
+
+	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
+	for (unsigned int round = 0; round < 4 * RANDOM_ROWS_DOUBLE; round++)
+		if (rig.executor->info.types & OP_FLOAT64)
+			run_counts(&rig, random_rows_double(&seed, round, MAX), 2e-5, 2e-5);
 	rig_deinit(&rig);
 }
 
@@ -340,10 +354,14 @@ static void test_plan__long_loops(void **state)
 	struct rig rig;
 
 	rig_init(&rig, &(struct vulkan_options){.force = force_of(state)});
-	for (size_t i = 0; i < sizeof(longs) / sizeof(longs[0]); i++)
-		run_counts(&rig, one_plan(&longs[i], 1, false), 2e-5, 2e-3);
+	for (size_t i = 0; i < sizeof(longs) / sizeof(longs[0]); i++) {
+		run_counts(&rig, one_plan(&longs[i], 1, RBK_DTYPE_F32), 2e-5, 2e-3);
+		if (rig.executor->info.types & op_types(op_by_name(longs[i].op), OP_ON_VULKAN) &
+		    OP_FLOAT64)
+			run_counts(&rig, one_plan(&longs[i], 1, RBK_DTYPE_F64), 2e-5, 2e-3);
+	}
 	if (force_of(state) & VULKAN_FORCE_PLAIN)
-		run_counts(&rig, one_plan(&batches, 1, false), 1e-6, 1e-6);
+		run_counts(&rig, one_plan(&batches, 1, RBK_DTYPE_F32), 1e-6, 1e-6);
 	rig_deinit(&rig);
 }
 
@@ -377,6 +395,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_prestate(test_operators__alone, &force),
 		cmocka_unit_test_prestate(test_rows__random, &force),
+		cmocka_unit_test_prestate(test_rows__random_float64, &force),
 		cmocka_unit_test_prestate(test_plan__knn, &force),
 		cmocka_unit_test_prestate(test_plan__network, &force),
 		cmocka_unit_test_prestate(test_plan__state, &force),

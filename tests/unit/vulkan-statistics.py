@@ -34,7 +34,7 @@ MIN_WAVES = 5
 VGPRS_TOLERANCE = 4
 FMA_TOLERANCE = 0.02
 HEAVY = re.compile(r'MatMul|Gemm|Conv')
-FMA = re.compile(r'v_(pk_)?(fma|fmac|mac|mad|madak|madmk|fmaak|fmamk)(_mix)?_(legacy_)?f(16|32)|'
+FMA = re.compile(r'v_(pk_)?(fma|fmac|mac|mad|madak|madmk|fmaak|fmamk)(_mix)?_(legacy_)?f(16|32|64)|'
                  r'v_dual_fma')
 # What memory's latency would hold up.
 ROWS = re.compile(r'Softmax|Reduce|normalisation')

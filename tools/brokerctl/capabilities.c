@@ -35,6 +35,7 @@ static const struct need {
 	 VULKAN_STORAGE_16_BIT + 1},
 	{"Vulkan", "uint8,int8,bool", RBK_MAX_GPU_ELEMENTS, VULKAN_STORAGE_8_BIT,
 	 VULKAN_STORAGE_8_BIT + 1},
+	{"Vulkan", "float64", RBK_MAX_GPU_ELEMENTS, VULKAN_FLOAT64, VULKAN_FLOAT64 + 1},
 };
 
 /* Fills @ret with the names, with commas between. */

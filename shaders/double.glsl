@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Float64: bits, special values, and what is computed without curves. Only for devices with
+ * shaderFloat64.
+ *
+ * What the CPU gives for special values is given here by comparisons of bits where a driver is free
+ * to forget about them. Denormals count as zero, as everywhere.
+ */
+const uint64_t DOUBLE_SIGN = 1ul << 63, DOUBLE_INF = 0x7fful << 52, DOUBLE_ONE = 0x3fful << 52;
+
+uint64_t bits_of(double x)
+{
+	return doubleBitsToUint64(x);
+}
+
+double double_of(uint64_t bits)
+{
+	return uint64BitsToDouble(bits);
+}
+
+double infinity()
+{
+	return double_of(DOUBLE_INF);
+}
+
+double no_number()
+{
+	return double_of(0x7ff8ul << 48);
+}
+
+bool is_nan(double x)
+{
+	return (bits_of(x) & ~DOUBLE_SIGN) > DOUBLE_INF;
+}
+
+bool is_finite(double x)
+{
+	return (bits_of(x) & ~DOUBLE_SIGN) < DOUBLE_INF;
+}
+
+double flushed(double x)
+{
+	uint64_t bits = bits_of(x);
+
+	return (bits & DOUBLE_INF) == 0ul ? double_of(bits & DOUBLE_SIGN) : x;
+}
+
+double magnitude(double x)
+{
+	return double_of(bits_of(x) & ~DOUBLE_SIGN);
+}
+
+/* @x, which is not negative, with the sign of @sign */
+double with_sign(double x, double sign)
+{
+	return double_of(bits_of(x) | (bits_of(sign) & DOUBLE_SIGN));
+}
+
+/* a < b ? a : b, and so b where one is not a number */
+double lesser(double a, double b)
+{
+	return a < b ? a : b;
+}
+
+double greater(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* A reciprocal of what is nearly the largest number may be flushed: both are made smaller. */
+double divide(double a, double b)
+{
+	double scale = magnitude(b) > 1.0e300lf ? 5.421010862427522e-20lf : 1.0lf;
+
+	return (a * scale) / (b * scale);
+}
+
+double root(double x)
+{
+	if (is_nan(x) || x == 0.0lf)
+		return x;
+	if (x < 0.0lf)
+		return no_number();
+	return is_finite(x) ? sqrt(x) : x;
+}
+
+/*
+ * Nearest of numbers with @mantissa bits behind the point and exponents below @inf, of two the even
+ * one; their bits, without the sign. With @has_denormals smaller ones than the least normal one
+ * have fewer bits; else they are 0.
+ */
+uint narrowed(uint64_t bits, uint mantissa, int bias, int inf, bool has_denormals)
+{
+	uint64_t rest = bits & ~DOUBLE_SIGN, number, cut;
+	int exponent = int(uint(rest >> 52)) - 1023 + bias;
+	uint shift = 52u - mantissa, low = 0u;
+
+	if (rest > DOUBLE_INF)
+		return uint(inf) << mantissa | 1u << (mantissa - 1u);
+	if (exponent >= inf)
+		return uint(inf) << mantissa;
+	if (exponent <= 0) {
+		if (!has_denormals || exponent < -60 || (rest & DOUBLE_INF) == 0ul)
+			return 0u;
+		shift = min(shift + uint(1 - exponent), 60u);
+	} else {
+		low = uint(exponent - 1) << mantissa;
+	}
+	number = (rest & ((1ul << 52) - 1ul)) | 1ul << 52;
+	cut = number & ((1ul << shift) - 1ul);
+	number >>= shift;
+	if (cut > 1ul << (shift - 1u) || (cut == 1ul << (shift - 1u) && (number & 1ul) != 0ul))
+		number += 1ul;
+	return low + uint(number);
+}
