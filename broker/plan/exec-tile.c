@@ -42,7 +42,7 @@ const char *exec_tile_op_name(enum exec_tile_op op)
 	static const char *const names[EXEC_TILE_OPS] = {
 		[EXEC_TILE_MATMUL] = "MatMul",
 		[EXEC_TILE_CONV] = "Conv",
-		[EXEC_TILE_MATMUL_HALF] = "MatMul float16",
+		[EXEC_TILE_MATMUL_HALF] = "MatMul_float16",
 	};
 
 	return names[op];

@@ -347,7 +347,7 @@ struct executor {
 void executor_set_tiles(struct executor *executor, const struct exec_tiles *tiles);
 void executor_get_tiles(const struct executor *executor, struct exec_tiles *ret);
 
-/* "large", "small", "few_rows", "few_columns"; "MatMul", "Conv", "MatMul float16". */
+/* "large", "small", "few_rows", "few_columns"; "MatMul", "Conv", "MatMul_float16". */
 const char *exec_tile_class_name(enum exec_tile_class class);
 const char *exec_tile_op_name(enum exec_tile_op op);
 

@@ -63,10 +63,10 @@ def check_apu():
         with cards.hog('card0', '--gtt', '1GiB') as pid:
             cpu, apu = cards.devices()
     assert cpu['kind'] == 'cpu' and 'vram' not in cpu
-    assert cpu['tiles'] == {} and list(apu['tiles']) == ['MatMul', 'Conv', 'MatMul float16'], apu['tiles']
+    assert cpu['tiles'] == {} and list(apu['tiles']) == ['MatMul', 'Conv', 'MatMul_float16'], apu['tiles']
     assert list(apu['tiles']['Conv']) == ['large', 'small', 'few_rows', 'few_columns'], apu
     assert apu['tiles']['MatMul']['large'] == '64x128', apu
-    assert apu['tiles']['MatMul float16']['few_rows'] == '16x64', apu
+    assert apu['tiles']['MatMul_float16']['few_rows'] == '16x64', apu
     assert apu['kind'] == 'gpu' and 'RAVEN' in apu['name'], apu
     assert apu['is_integrated'] is True
     for field in ('total', 'usable', 'used', 'own'):

@@ -77,7 +77,7 @@ def matrices():
                           check=True, capture_output=True, text=True)
     device = json.loads(done.stdout)['devices'][1]
     expect(re.fullmatch(r'\d+x\d+x\d+(,.*)?', device['cooperative_matrices']), device)
-    expect('MatMul float16' in device['tiles'], device)
+    expect('MatMul_float16' in device['tiles'], device)
 
 
 # ---- llama.cpp -----------------------------------------------------------------------------

@@ -131,7 +131,7 @@ const char *breaker_name(uint32_t breaker)
 
 const char *tiles_name(uint32_t op)
 {
-	static const char *const names[] = {"MatMul", "Conv", "MatMul float16"};
+	static const char *const names[] = {"MatMul", "Conv", "MatMul_float16"};
 
 	return NAME_OF(names, op);
 }
