@@ -22,11 +22,6 @@ static void check(struct rig *rig, struct plan *plan, unsigned int round)
 	const uint32_t count = plan->max_count == 1 ? 1 : 1 + round % MAX_COUNT;
 	struct job job;
 
-	/* Float64 is the CPU's. */
-	if (!(plan->ops_devices & OP_ON_VULKAN)) {
-		plan_free(plan);
-		return;
-	}
 	rig_prepare(rig, plan);
 	job_init(rig, &job, plan, count, 1 + round);
 	job_reset(&job);
