@@ -144,6 +144,9 @@ static bool has_features(VkPhysicalDevice physical)
 		.pNext = vk_matrices_features(&matrices, &vulkan12),
 	};
 
+	/* Asked, not wished: a driver may claim the extension and leave the structure alone. */
+	matrices.sizes.subgroupSizeControl = VK_FALSE;
+	matrices.matrices.matrices = VK_FALSE;
 	vkGetPhysicalDeviceFeatures2(physical, &features);
 	return matrices.sizes.subgroupSizeControl && matrices.matrices.matrices &&
 	       vulkan12.shaderFloat16 && vulkan12.vulkanMemoryModel;
