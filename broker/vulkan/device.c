@@ -3,7 +3,8 @@
  * One Vulkan device: see device.h.
  *
  * Every GCN card under RADV has what is required, see shm/device-needs.h, and lavapipe has. Nothing
- * newer is used, so that no card is lost to convenience.
+ * newer is required, so that no card is lost to convenience; cooperative matrices are taken along
+ * where they are.
  */
 #include "vulkan/device.h"
 
@@ -221,7 +222,7 @@ static void measure_heaps(struct vk_device *device)
 	}
 }
 
-/* Which elements of other than 32 bits shaders have. */
+/* Which types of elements other than those of 32 bits the shaders can have here. */
 static void find_types(struct vk_device *device)
 {
 	bool has[VULKAN_FEATURE_COUNT];

@@ -176,7 +176,7 @@ static uint64_t turns_attention(const struct vk_step *step, const struct vk_para
 	return blocks * (2 * product + 2 * lanes + values * (lanes + 1)) + 2 * values;
 }
 
-/* Queries, keys and values are; a mask has a type of its own. */
+/* Of queries, keys and values, which are alike; a mask has a type of its own. */
 static enum vk_numbers numbers_of(const struct lowering *l)
 {
 	return l->plan->tensors[l->node->in[0]].dtype == RBK_DTYPE_F16 ? VK_HALVES : VK_FLOATS;

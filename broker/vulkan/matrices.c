@@ -22,8 +22,10 @@ enum {
 	FLOAT32 = VK_COMPONENT_TYPE_FLOAT32_NV,
 	SUBGROUP = VK_SCOPE_SUBGROUP_NV,
 	MAX_PROPERTIES = 256,
-	SHADER_PART =
-		32, /* rows, columns and steps of k that a subgroup has, of matmul-matrices.comp */
+	/* Of matmul-matrices.comp. */
+	SHADER_PART = 32, /* rows, columns and steps of k that a subgroup has */
+	SHADER_SUBGROUPS = 4,
+	SHADER_SHARED_BYTES = 32 << 10, /* more than it has with the largest matrices */
 };
 
 static const char extension_khr[] = "VK_KHR_cooperative_matrix";
@@ -154,7 +156,8 @@ static bool has_features(VkPhysicalDevice physical)
 
 /*
  * The smallest subgroups that a pipeline may have: AMD's instructions are made for 32 invocations,
- * Intel's for as few as there can be, and others have no choice.
+ * Intel's for as few as there can be, and others have no choice. 0: a workgroup of the shader has
+ * no room for as many of them, or for what they share.
  */
 static uint32_t subgroup_size(VkPhysicalDevice physical)
 {
@@ -165,11 +168,16 @@ static uint32_t subgroup_size(VkPhysicalDevice physical)
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
 		.pNext = &sizes,
 	};
+	const VkPhysicalDeviceLimits *limits = &properties.properties.limits;
 
 	vkGetPhysicalDeviceProperties2(physical, &properties);
-	return sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT
-		       ? sizes.minSubgroupSize
-		       : 0;
+	if (!(sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) ||
+	    sizes.maxComputeWorkgroupSubgroups < SHADER_SUBGROUPS ||
+	    limits->maxComputeSharedMemorySize < SHADER_SHARED_BYTES ||
+	    sizes.minSubgroupSize > limits->maxComputeWorkGroupInvocations / SHADER_SUBGROUPS ||
+	    sizes.minSubgroupSize > limits->maxComputeWorkGroupSize[0] / SHADER_SUBGROUPS)
+		return 0;
+	return sizes.minSubgroupSize;
 }
 
 void vk_matrices_choose(VkPhysicalDevice physical, struct vk_matrices *ret)

@@ -26,6 +26,7 @@ struct vk_matrices {
 /* The largest that the shader can take; none if anything that it needs is missing. */
 void vk_matrices_choose(VkPhysicalDevice physical, struct vk_matrices *ret);
 
+/* What vkCreateDevice() is to enable where vk_matrices_choose() finds some. */
 enum { VK_MATRICES_EXTENSIONS = 2 };
 extern const char *const vk_matrices_extensions[VK_MATRICES_EXTENSIONS];
 

@@ -31,7 +31,8 @@ bool vk_tile(const struct vk_device *device, enum exec_tile_op op, unsigned int 
 	if (i >= EXEC_MAX_TILES)
 		return false;
 	info = vk_pipe_info(first_pipe[op] + n_pipes[op] * i, device->variant);
-	if (!info || !vk_pipeline_can_compile(device, info, op == EXEC_TILE_MATMUL_HALF))
+	if (!info || !vk_pipeline_can_compile(device, info,
+					      op == EXEC_TILE_MATMUL_HALF ? VK_HALVES : VK_FLOATS))
 		return false;
 	/* A subgroup gathers the same taps: see conv-tiled.comp. */
 	if (op == EXEC_TILE_CONV && device->variant == VK_VARIANT_SHARED &&
