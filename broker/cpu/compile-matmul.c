@@ -114,7 +114,7 @@ static void set_run(struct compiler *c)
 	c->step->units = cpu_units_gemm;
 	c->step->looks = true;
 	if (node_is_double(c))
-		c->speed_up = 0.5;
+		c->speed_up = COMPILE_DOUBLE_SPEED_UP;
 }
 
 /* Of a sum that is computed along: the same for every row, or as large as the one product. */

@@ -52,7 +52,7 @@ static void window(struct compiler *c)
 static void set_double(struct compiler *c, cpu_run_fn *run)
 {
 	c->step->run = run;
-	c->speed_up = 0.5;
+	c->speed_up = COMPILE_DOUBLE_SPEED_UP;
 }
 
 int compile_pool(struct compiler *c)

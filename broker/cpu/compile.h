@@ -18,6 +18,9 @@
 #include "plan/plan.h"
 #include "shm/dtype.h"
 
+/* Of products and windows of float64: half as many elements lie in a register. */
+#define COMPILE_DOUBLE_SPEED_UP 0.5
+
 struct compiler {
 	struct cpu_executor *cpu;
 	const struct plan *plan;

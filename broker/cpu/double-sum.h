@@ -7,8 +7,8 @@
  * CPU_COLUMN_BLOCK neighbours, each of which belongs to a lane. Neighbouring columns are one lane
  * each; of a single line, whose elements are adjacent, they are dealt out to DOUBLE_LANES of them,
  * which are folded at the end in one order. Each lane is a chain that is cut into pieces of
- * DOUBLE_PIECE steps, whose sums are added up on their own, so that long ones stay exact. All of it
- * is for the compiler to vectorise; the order does not depend on how it does.
+ * DOUBLE_PIECE steps, whose sums are added up on their own, so that long ones stay accurate. All
+ * of it is for the compiler to vectorise; the order does not depend on how it does.
  */
 #include <math.h>
 

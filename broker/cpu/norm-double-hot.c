@@ -103,12 +103,18 @@ void CPU_FN(batch_norm_double)(const struct cpu_batch_norm *args, size_t begin, 
 		const double *x = (const double *)args->x + unit * channels;
 		double *y = (double *)args->y + unit * channels;
 
-		cpu_pause(args->pause);
-		CPU_INDEPENDENT
-		for (size_t c = 0; c < channels; c++)
-			y[c] = (x[c] - mean[c]) * (1 / __builtin_sqrt(var[c] + epsilon)) *
-				       scale[c] +
-			       bias[c];
+		for (size_t first = 0; first < channels; first += CPU_PAUSE_ELEMS) {
+			const size_t last = first + CPU_PAUSE_ELEMS < channels
+						    ? first + CPU_PAUSE_ELEMS
+						    : channels;
+
+			cpu_pause(args->pause);
+			CPU_INDEPENDENT
+			for (size_t c = first; c < last; c++)
+				y[c] = (x[c] - mean[c]) * (1 / __builtin_sqrt(var[c] + epsilon)) *
+					       scale[c] +
+				       bias[c];
+		}
 	}
 	for (size_t unit = begin; run != 1 && unit < end; unit++) {
 		const size_t c = unit % channels;

@@ -29,7 +29,7 @@ struct cpu_softmax {
 	size_t outer, len, inner;
 	struct cpu_pause *pause;
 	bool log;
-	enum cpu_type type; /* F32, F64, as with all that have no other types */
+	enum cpu_type type; /* CPU_F32 or CPU_F64; likewise in all others that do not say more */
 };
 
 enum cpu_reduce_kind {

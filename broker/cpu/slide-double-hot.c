@@ -99,13 +99,19 @@ VEC_INLINE void slide_finish(const enum slide what, const struct slide_row *row,
 	}
 }
 
+/* Of an element, beside those that are only added up. */
+VEC_INLINE size_t slide_cost(const enum slide what, const struct cpu_window *args)
+{
+	return what == SLIDE_LP && args->p > 2 ? SLIDE_POWER_COST : 1;
+}
+
 /* What tap @s of each row of the windows sees, of pixels [ox, ox + n). */
 VEC_INLINE void slide_taps(const enum slide what, const struct slide_row *row, size_t s, size_t ox,
 			   size_t n, double *y, size_t *work)
 {
 	const struct cpu_window *args = row->args;
 	const size_t stride = args->stride[2];
-	const size_t cost = what == SLIDE_LP && args->p > 2 ? SLIDE_POWER_COST : 1;
+	const size_t cost = slide_cost(what, args);
 	size_t begin, end;
 
 	window_positions(s, stride, args->pad_begin[2], args->dilation[2], args->out_width,
@@ -142,6 +148,7 @@ VEC_INLINE void slide_row(const enum slide what, const struct slide_row *row, do
 			  size_t *work)
 {
 	const struct cpu_window *args = row->args;
+	const size_t cost = slide_cost(what, args);
 
 	for (size_t ox = 0; ox < args->out_width; ox += SLIDE_PIXELS) {
 		const size_t n = window_min(SLIDE_PIXELS, args->out_width - ox);
@@ -151,7 +158,7 @@ VEC_INLINE void slide_row(const enum slide what, const struct slide_row *row, do
 		for (size_t s = 0; s < args->kernel[2]; s++)
 			slide_taps(what, row, s, ox, n, y, work);
 		slide_finish(what, row, ox, n, y + ox);
-		*work += n;
+		*work += n * cost;
 	}
 }
 
