@@ -88,7 +88,7 @@ void canon_quick_gelu(struct graph *graph)
 
 /* ---- Normalisation ---- */
 
-/* Sums are of float32, whatever the elements are. */
+/* Sums of float16 are of float32. */
 static struct tensor *wide(struct graph *graph, struct tensor *x)
 {
 	return OP_FLOATS & OP_TYPE(x->dtype) ? canon_cast(graph, x, RBK_ONNX_F32) : x;

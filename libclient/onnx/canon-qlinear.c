@@ -9,7 +9,7 @@
  */
 #include "libclient/onnx/canon.h"
 
-/* @tensor, or a refusal that it is missing. */
+/* Is there an input @i? Refuses the node, which calls it @what, if there is none. */
 static bool is_there(struct graph *graph, unsigned int i, const char *what)
 {
 	if (canon_in(graph, i))
@@ -120,7 +120,7 @@ void canon_qlinear_softmax(struct graph *graph)
 		  3, canon_in(graph, 0)->dtype);
 }
 
-/* @x with its channels from dimension @from to @to. */
+/* @x with its channels moved from dimension 1 behind all others, or back from there. */
 static struct tensor *move_channels(struct graph *graph, struct tensor *x, bool to_last)
 {
 	const unsigned int rank = x->shape.rank;
@@ -212,7 +212,7 @@ void canon_qlinear_concat(struct graph *graph)
 		}
 		in[n_in++] = floats_of(graph, i);
 	}
-	if (!graph->is_refused)
+	if (n_in > 0 && !graph->is_refused)
 		put_bytes(graph,
 			  n_in > 1 ? graph_emit_1(graph, "Concat", in, n_in, &attr, 1) : in[0], 0,
 			  first->dtype);

@@ -5,11 +5,10 @@
  * The catalogue has those of one and two. A third one is folded: what a window has along depth and
  * height becomes channels, and where windows are along both becomes one dimension,
  *
- *	[N, C, D, H, W] -> [N, C * kD * kH, D' * H', W],  by weights [M, C / group * kD * kH, 1,
- *kW],
+ *	[N, C, D, H, W] -> [N, C * kD * kH, D' * H', W]
  *
- * which are as they lie. Only two Gathers and a Transpose are made for it, of bytes; channels of a
- * group stay together.
+ * by weights [M, C / group * kD * kH, 1, kW], which are as they lie. Only two Gathers and a
+ *Transpose are made for it, of bytes; channels of a group stay together.
  */
 #include "libclient/onnx/canon.h"
 
@@ -35,8 +34,8 @@ static bool read_list(struct graph *graph, const char *name, unsigned int n, int
 	}
 	for (unsigned int i = 0; i < n; i++) {
 		if (given[i] < least || given[i] > OP_MAX_DIM) {
-			graph_refuse(graph, "attribute \"%s\" has %lld, expected %lld or more",
-				     name, (long long)given[i], (long long)least);
+			graph_refuse(graph, "attribute \"%s\" has %lld, expected %lld to %u", name,
+				     (long long)given[i], (long long)least, OP_MAX_DIM);
 			return false;
 		}
 		ret[i] = given[i];

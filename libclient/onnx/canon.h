@@ -124,7 +124,7 @@ struct tensor *canon_binary(struct graph *graph, const char *op, struct tensor *
 			    struct tensor *b);
 struct tensor *canon_cast(struct graph *graph, struct tensor *a, uint32_t dtype);
 
-/* What is computed in float32 at least, is for @x: float64 has more. */
+/* The type in which sums over @x are computed: float64 for float64, float32 for all others. */
 static inline uint32_t canon_wide(const struct tensor *x)
 {
 	return x->dtype == RBK_ONNX_F64 ? RBK_ONNX_F64 : RBK_ONNX_F32;
