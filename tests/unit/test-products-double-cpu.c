@@ -297,8 +297,7 @@ static void test_conv_transpose__blocks(void **state)
 	conv_case("ConvTranspose", DESCRIBE_DIMS(1, 8, 600), (uint32_t[]){8, 100, 4}, 1, 3);
 }
 
-/* Sums and activations behind products stay nodes of their own: of float64 none is computed along.
- */
+/* Sums and activations behind products are computed in float64, too, by nodes of their own. */
 static void test_products__activations(void **state)
 {
 	struct describe *d = describe_new("", MAX_COUNT);
