@@ -5,9 +5,10 @@
  * An activation behind a MatMul, Gemm, Conv or ConvTranspose costs more to begin, and to read and
  * write its elements again, than to compute. Executors apply it to a part of the result while that
  * is at hand. These are the activations that every device can: is_activation() has those of
- * shaders/activation.glsl. Likewise an Add behind a MatMul of what is the same for every row, as
- * linear layers have it, or of what has an element for each of the product's, as what goes past a
- * layer; an activation may follow. Executors see what is added as a third input.
+ * shaders/activation.glsl. Likewise an Add behind a MatMul: of a list that is the same for every
+ * row, which is a linear layer's bias, or of a tensor as large as the product, which is what went
+ * past the layer. An activation may follow. Executors see what is added as a third input. Float64
+ * is rare, and its kernels have no such parts: its nodes are left alone.
  *
  * Nodes stay what and where they are. What is computed along only becomes a node that works in
  * place: what it reads has the bytes of what it writes, which may be the task's own. Other
@@ -88,7 +89,7 @@ static bool is_alike(const struct tensor *a, const struct tensor *b)
 	return a->dtype == b->dtype && shape_equal(&a->shape, &b->shape);
 }
 
-static bool is_float(const struct tensor *tensor)
+static bool is_fusable_type(const struct tensor *tensor)
 {
 	return tensor->dtype == RBK_DTYPE_F32 || tensor->dtype == RBK_DTYPE_F16;
 }
@@ -124,7 +125,8 @@ static bool fuse_activation(struct fuser *fuser, uint16_t index)
 	const uint16_t from = node->in[0];
 	struct node *maker;
 
-	if (!is_activation(node) || !is_given_up(fuser, from) || !is_float(&plan->tensors[from]) ||
+	if (!is_activation(node) || !is_given_up(fuser, from) ||
+	    !is_fusable_type(&plan->tensors[from]) ||
 	    plan->tensors[node->out[0]].kind == RBK_TENSOR_STATE)
 		return false;
 	maker = maker_of(fuser, from);
@@ -195,7 +197,7 @@ static bool fuse_sum(struct fuser *fuser, uint16_t index, unsigned int i)
 	const struct tensor *y = &plan->tensors[from], *addend = &plan->tensors[other], *b;
 	struct node *maker;
 
-	if (!is_given_up(fuser, from) || !is_float(y) ||
+	if (!is_given_up(fuser, from) || !is_fusable_type(y) ||
 	    !is_alike(y, &plan->tensors[node->out[0]]) ||
 	    plan->tensors[node->out[0]].kind == RBK_TENSOR_STATE)
 		return false;

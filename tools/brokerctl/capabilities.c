@@ -43,7 +43,10 @@ static void list_features(const struct need *need, char *ret, size_t bytes)
 {
 	size_t used = 0;
 
-	snprintf(ret, bytes, "SSE2");
+	if (need->first == need->end) {
+		snprintf(ret, bytes, "SSE2");
+		return;
+	}
 	for (unsigned int i = need->first; i < need->end && used < bytes; i++)
 		used += snprintf(ret + used, bytes - used, "%s%s", used ? "," : "",
 				 vulkan_feature_name(i));

@@ -39,8 +39,10 @@ const char *memory_tier_name(uint32_t tier);
 const char *strategy_name(uint32_t strategy);
 const char *contention_source_name(uint32_t source);
 
-/* "64x128"; valid until the next call. */
-/* Of rbk_stats_device.tiles, and whether it is of cooperative matrices. */
+/*
+ * Of rbk_stats_device.tiles: "64x128", or "64x64 matrices" of cooperative matrices. Valid until the
+ * next call.
+ */
 const char *text_tile(const struct rbk_stats_device *device, uint32_t op, uint32_t class);
 
 /* 0 of none. */
