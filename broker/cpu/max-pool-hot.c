@@ -56,7 +56,7 @@ static size_t pool_index(const struct cpu_pool *args, size_t pixel)
 
 /* Output pixel @o, depth, height and width, of the channel whose elements begin at @first. */
 VEC_INLINE double pool_pixel(const enum cpu_type type, const struct cpu_pool *args, size_t first,
-			     const size_t o[3], size_t *ret_index)
+			     const size_t o[3], size_t *work, size_t *ret_index)
 {
 	const struct cpu_window *window = &args->window;
 	const size_t limit[3] = {window->depth, window->height, window->width};
@@ -81,6 +81,11 @@ VEC_INLINE double pool_pixel(const enum cpu_type type, const struct cpu_pool *ar
 				if (x > most)
 					most = x;
 			}
+			*work += end[2] - begin[2] + 1;
+			if (*work >= CPU_PAUSE_ELEMS) {
+				cpu_pause(window->pause);
+				*work = 0;
+			}
 		}
 	}
 	*ret_index = best == SIZE_MAX ? first : first + pool_index(args, best);
@@ -92,11 +97,11 @@ VEC_INLINE void pool_channel(const enum cpu_type type, const struct cpu_pool *ar
 	const struct cpu_window *window = &args->window;
 	const size_t first = unit * cpu_window_in(window);
 	const size_t pixels = cpu_window_out(window), out = unit * pixels;
-	size_t o[3] = {0, 0, 0}, index;
+	size_t o[3] = {0, 0, 0}, work = 0, index;
 
 	for (size_t i = 0; i < pixels; i++) {
 		cpu_pause_at(window->pause, i, POOL_PIECE);
-		pool_store(type, args->y, out + i, pool_pixel(type, args, first, o, &index));
+		pool_store(type, args->y, out + i, pool_pixel(type, args, first, o, &work, &index));
 		if (args->indices)
 			args->indices[out + i] = (int64_t)index;
 		if (++o[2] == window->out_width) {

@@ -105,6 +105,16 @@ VEC_INLINE size_t slide_cost(const enum slide what, const struct cpu_window *arg
 	return what == SLIDE_LP && args->p > 2 ? SLIDE_POWER_COST : 1;
 }
 
+/* Looks for others once @work, and @more of it, is worth that. */
+VEC_INLINE void slide_look(const struct cpu_window *args, size_t *work, size_t more)
+{
+	*work += more;
+	if (*work >= CPU_PAUSE_ELEMS) {
+		cpu_pause(args->pause);
+		*work = 0;
+	}
+}
+
 /* What tap @s of each row of the windows sees, of pixels [ox, ox + n). */
 VEC_INLINE void slide_taps(const enum slide what, const struct slide_row *row, size_t s, size_t ox,
 			   size_t n, double *y, size_t *work)
@@ -118,7 +128,6 @@ VEC_INLINE void slide_taps(const enum slide what, const struct slide_row *row, s
 			 args->width, &begin, &end);
 	begin = begin < ox ? ox : begin;
 	end = window_min(end, ox + n);
-	*work += SLIDE_TAP_COST;
 	if (begin >= end)
 		return;
 	for (size_t q = row->q_begin; q < row->q_end; q++) {
@@ -135,11 +144,7 @@ VEC_INLINE void slide_taps(const enum slide what, const struct slide_row *row, s
 			slide_add(what, args->p, what == SLIDE_CONV ? row->weights[tap] : 0,
 				  row->plane + (z * args->height + iy) * args->width + ix, stride,
 				  end - begin, y + begin);
-			*work += (end - begin) * cost + SLIDE_TAP_COST;
-			if (*work >= CPU_PAUSE_ELEMS) {
-				cpu_pause(args->pause);
-				*work = 0;
-			}
+			slide_look(args, work, (end - begin) * cost + SLIDE_TAP_COST);
 		}
 	}
 }
@@ -149,16 +154,20 @@ VEC_INLINE void slide_row(const enum slide what, const struct slide_row *row, do
 {
 	const struct cpu_window *args = row->args;
 	const size_t cost = slide_cost(what, args);
+	size_t begin, end;
 
 	for (size_t ox = 0; ox < args->out_width; ox += SLIDE_PIXELS) {
 		const size_t n = window_min(SLIDE_PIXELS, args->out_width - ox);
 
 		for (size_t i = ox; i < ox + n; i++)
 			y[i] = what == SLIDE_MAX ? -INFINITY : 0;
-		for (size_t s = 0; s < args->kernel[2]; s++)
+		window_taps_of(ox, n, args->stride[2], args->pad_begin[2], args->dilation[2],
+			       args->kernel[2], args->width, &begin, &end);
+		for (size_t s = begin; s < end; s++)
 			slide_taps(what, row, s, ox, n, y, work);
 		slide_finish(what, row, ox, n, y + ox);
-		*work += n * cost;
+		/* Of taps that no pixel sees, too: their strides lead past the row. */
+		slide_look(args, work, n * cost + (end > begin ? end - begin : 0));
 	}
 }
 

@@ -159,9 +159,12 @@ VEC_INLINE vf slide_row_counts(const struct cpu_window *args, size_t ox, size_t 
 	const vf one = vf_set(1.0f);
 	float counts[VW];
 	vf sum = {0};
+	size_t begin, end;
 
 	if (!args->includes_pad) {
-		for (size_t s = 0; s < args->kernel[2]; s++)
+		window_taps_of(ox, n, args->stride[2], args->pad_begin[2], args->dilation[2],
+			       args->kernel[2], args->width, &begin, &end);
+		for (size_t s = begin; s < end; s++)
 			sum += vf_select(vi_of_lanes(slide_lanes(args, ox, n, s).bits), one,
 					 (vf){0});
 		return sum;
@@ -176,22 +179,38 @@ VEC_INLINE vf slide_start(const enum slide what)
 	return vf_set(what == SLIDE_MAX ? -INFINITY : 0);
 }
 
+/* Looks for others once @work, and @taps more of vectors, is worth that. */
+VEC_INLINE void slide_look(const struct cpu_window *args, size_t *work, size_t taps)
+{
+	*work += taps;
+	if (*work >= CPU_PAUSE_ELEMS) {
+		cpu_pause(args->pause);
+		*work = 0;
+	}
+}
+
 /* Pixels [ox, ox + n) of a row, n <= VW, of any window; @inner: all taps are inside horizontally.
  */
 VEC_INLINE void slide_some(const enum slide what, const size_t stride, const struct slide_row *row,
-			   bool inner, size_t ox, size_t n, float *y)
+			   bool inner, size_t ox, size_t n, size_t *work, float *y)
 {
 	const struct cpu_window *args = row->args;
 	const ptrdiff_t left = (ptrdiff_t)(ox * args->stride[2]) - (ptrdiff_t)args->pad_begin[2];
 	const struct window_lanes all = window_lanes_of((1u << n) - 1, args->stride[2]);
 	vf value = slide_start(what), counts = {0};
+	size_t begin, end;
 
-	for (size_t q = row->q_begin; q < row->q_end; q++) {
+	/* Windows may be far wider than what there is to see. */
+	window_taps_of(ox, n, args->stride[2], args->pad_begin[2], args->dilation[2],
+		       args->kernel[2], args->width, &begin, &end);
+	for (size_t q = row->q_begin; q < row->q_end && begin < end; q++) {
 		for (size_t r = row->r_begin; r < row->r_end; r++) {
-			const float *from = slide_line(row, q, r) + left;
+			const float *from = slide_line(row, q, r) + left +
+					    (ptrdiff_t)(begin * args->dilation[2]);
 			const size_t tap = (q * args->kernel[1] + r) * args->kernel[2];
 
-			for (size_t s = 0; s < args->kernel[2]; s++, from += args->dilation[2]) {
+			slide_look(args, work, end - begin);
+			for (size_t s = begin; s < end; s++, from += args->dilation[2]) {
 				const struct window_lanes lanes =
 					inner ? all : slide_lanes(args, ox, n, s);
 				const vf x = window_load(from, lanes, stride, args->stride[2]);
@@ -209,7 +228,7 @@ VEC_INLINE void slide_some(const enum slide what, const size_t stride, const str
 
 /* SLIDE_REGS vectors of neighbouring pixels all of whose taps are inside horizontally. */
 VEC_INLINE void slide_vectors(const enum slide what, const size_t stride,
-			      const struct slide_row *row, size_t ox, float *y)
+			      const struct slide_row *row, size_t ox, size_t *work, float *y)
 {
 	const struct cpu_window *args = row->args;
 	const vf counts = vf_set((float)args->kernel[2]);
@@ -227,6 +246,7 @@ VEC_INLINE void slide_vectors(const enum slide what, const size_t stride,
 					? row->weights + (q * args->kernel[1] + r) * args->kernel[2]
 					: NULL;
 
+			slide_look(args, work, args->kernel[2] * SLIDE_REGS);
 			for (size_t s = 0; s < args->kernel[2]; s++, from += args->dilation[2]) {
 				VEC_UNROLL
 				for (size_t v = 0; v < SLIDE_REGS; v++)
@@ -247,20 +267,19 @@ VEC_INLINE void slide_row(const enum slide what, const size_t stride, const stru
 			  const struct window_inner *inner, float *y)
 {
 	const size_t width = row->args->out_width;
-	size_t ox = 0, look = SLIDE_PIECE, n;
+	size_t ox = 0, work = 0, n;
 
 	for (; ox < width; ox += n) {
-		if (ox >= look) {
-			look = ox + SLIDE_PIECE;
-			cpu_pause(row->args->pause);
-		}
+		/* Of windows that see nothing, too. */
+		slide_look(row->args, &work, SLIDE_REGS);
 		n = SLIDE_REGS * VW;
 		if (stride != 0 && ox >= inner->begin && ox + n <= inner->end) {
-			slide_vectors(what, stride, row, ox, y);
+			slide_vectors(what, stride, row, ox, &work, y);
 			continue;
 		}
 		n = window_min(VW, width - ox);
-		slide_some(what, stride, row, ox >= inner->begin && ox + n <= inner->end, ox, n, y);
+		slide_some(what, stride, row, ox >= inner->begin && ox + n <= inner->end, ox, n,
+			   &work, y);
 	}
 }
 

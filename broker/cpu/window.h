@@ -29,6 +29,17 @@ static inline void window_taps(size_t o, size_t stride, size_t pad, size_t dilat
 		*begin = *end;
 }
 
+/* Taps [*begin, *end) that any of output positions [@o, @o + @n) needs; likewise. */
+static inline void window_taps_of(size_t o, size_t n, size_t stride, size_t pad, size_t dilation,
+				  size_t kernel, size_t limit, size_t *begin, size_t *end)
+{
+	size_t other;
+
+	/* The last position has the first tap inside, and the first one the last. */
+	window_taps(o + n - 1, stride, pad, dilation, kernel, limit, begin, &other);
+	window_taps(o, stride, pad, dilation, kernel, limit, &other, end);
+}
+
 /* Output positions [*begin, *end) of one row for which tap @tap falls into [0, limit). */
 static inline void window_positions(size_t tap, size_t stride, size_t pad, size_t dilation,
 				    size_t n, size_t limit, size_t *begin, size_t *end)

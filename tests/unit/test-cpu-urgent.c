@@ -188,7 +188,7 @@ static void test_urgent__between_with_one_worker(void **state)
  * Of these, a unit takes long, so that only a look from within the kernel lets anybody in. From
  * FIRST_DOUBLE on they compute in float64.
  */
-enum { FIRST_DOUBLE = 10 };
+enum { FIRST_DOUBLE = 11 };
 static struct plan *one_unit_plan(unsigned int which)
 {
 	struct describe *d = describe_new("one unit", 1);
@@ -255,28 +255,48 @@ static struct plan *one_unit_plan(unsigned int which)
 		describe_node(d, "MatMul", "", "x,w", "y");
 		break;
 	case 10:
+		describe_input(d, "x", D(1, 1, 1, 1 << 14));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "MaxPool", "", "x", "y");
+		describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(1, 1 << 13));
+		break;
+	case 11:
 		describe_input(d, "x", D(60, 20000));
 		describe_input(d, "w", D(20000, 100));
 		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
 		describe_node(d, "MatMul", "", "x,w", "y");
 		break;
-	case 11:
+	case 12:
 		describe_input(d, "x", D(1, 1024, 7, 6));
 		describe_input(d, "w", D(96, 1024, 3, 3));
 		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
 		describe_node(d, "Conv", "", "x,w", "y");
 		break;
-	case 12:
+	case 13:
 		describe_input(d, "x", D(1, 512, 16, 16));
 		describe_input(d, "w", D(512, 48, 3, 3));
 		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
 		describe_node(d, "ConvTranspose", "", "x,w", "y");
 		break;
-	case 13:
+	case 14:
 		describe_input(d, "x", D(1, 1, 512, 512));
 		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
 		describe_node(d, "LpPool", "", "x", "y");
 		describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(5, 5));
+		break;
+	case 15:
+		describe_input(d, "x", D(1, 1, 1, 1 << 13));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_inferred(d, "i", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
+		describe_node(d, "MaxPool", "", "x", "y,i");
+		describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(1, 1 << 12));
+		break;
+	case 16:
+		describe_input(d, "x", D(1, 1 << 20, 1, 1));
+		for (unsigned int i = 0; i < 4; i++)
+			describe_input(d, (const char *[]){"s", "b", "m", "v"}[i], D(1 << 20));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "BatchNormalization", "", "x,s,b,m,v", "y");
 		break;
 	default:
 		describe_free(d);
