@@ -109,7 +109,14 @@ VEC_INLINE double limit(double x, double low, double high)
 
 VEC_INLINE double sign(double x)
 {
-	return x > 0 ? 1 : x < 0 ? -1 : x;
+	/* A denormal is neither, where these count as zero. */
+	return x > 0 ? 1 : x < 0 ? -1 : x == 0 ? x * 0 : x;
+}
+
+/* The C library takes denormals apart by their bits, whatever else counts them as zero. */
+VEC_INLINE double natural_log(double x)
+{
+	return x == 0 ? -INFINITY : log(x);
 }
 
 VEC_INLINE double hard_sigmoid(double x, double a, double b)
@@ -163,7 +170,7 @@ FUNCTION(mish_, mish(x))
 FUNCTION(softplus, (x < 0 ? 0 : x) + log1p(exp(-__builtin_fabs(x))))
 UNARY(softsign, x / (1 + __builtin_fabs(x)))
 FUNCTION(exp_, exp(x))
-FUNCTION(log_, log(x))
+FUNCTION(log_, natural_log(x))
 FUNCTION(erf_, erf(x))
 FUNCTION(sin_, sin(x))
 FUNCTION(cos_, cos(x))
@@ -189,7 +196,7 @@ BINARY(min, least(x, y))
 BINARY(max, most(x, y))
 BINARY(prelu, x < 0 ? x * y : x)
 FUNCTION_2(fmod_, fmod(x, y))
-FUNCTION_2(pow_, y == 2 ? x * x : pow(x, y))
+FUNCTION_2(pow_, y == 2 ? x * x : pow(x == 0 ? x * 0 : x, y))
 COMPARISON(equal, x == y)
 COMPARISON(less, x < y)
 COMPARISON(less_equal, x <= y)
