@@ -239,6 +239,15 @@ static uint32_t power_type(uint32_t base, uint32_t exponent)
 	return base == RBK_ONNX_I64 || exponent == RBK_ONNX_I64 ? RBK_ONNX_I64 : RBK_ONNX_I32;
 }
 
+/* Is @tensor a constant that is one element, @value? */
+static bool is_number(const struct tensor *tensor, double value)
+{
+	const struct constant *constant = tensor->constant;
+
+	return constant && constant->n_elems == 1 && !constant->rows &&
+	       eval_load(constant->dtype, constant->data, 0) == value;
+}
+
 /* The result has the base's type. */
 void canon_pow(struct graph *graph)
 {
@@ -247,6 +256,12 @@ void canon_pow(struct graph *graph)
 
 	if (!b)
 		return;
+	/* The same number, and every device has it. */
+	if (a->known && a->dtype == RBK_ONNX_F64 && is_number(b, 2) &&
+	    b->shape.rank <= a->shape.rank) {
+		canon_out(graph, 0, canon_binary(graph, "Mul", a, a));
+		return;
+	}
 	if (a->dtype == b->dtype || !b->known) {
 		canon_out(graph, 0, canon_binary(graph, "Pow", a, b));
 		return;

@@ -178,7 +178,8 @@ void nearest_refuse(struct graph *graph, bool knows_domain)
 		graph_refuse(graph, "operators of domain \"%s\" are not in the catalogue",
 			     node->domain);
 	else if ((node->domain[0] || !is_of_onnx(op)) && (other = nearest(op)))
-		graph_refuse(graph, "there is no such operator; did you mean %s?", other);
+		graph_refuse(graph, "there is no such operator%s; did you mean %s?",
+			     node->domain[0] ? " of its domain in the catalogue" : "", other);
 	else
 		graph_refuse(graph, "there is no such operator in the catalogue%s%s%s",
 			     node->domain[0] ? " (of domain \"" : "", node->domain,

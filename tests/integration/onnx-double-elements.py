@@ -84,6 +84,8 @@ def add_functions(model):
     model.node('Greater', [x, model.constant(DOUBLE, [], [0.7])], onnx.BOOL, [6], [0, 1, 0, 0, 0, 0])
     model.node('Mod', [x, other], DOUBLE, [6], [math.fmod(value, 1 / 3) for value in values], fmod=1)
     model.node('Mean', [x, x, other], DOUBLE, [6], [(2 * value + 1 / 3) / 3 for value in values])
+    # No device lacks squares.
+    model.node('Pow', [x, model.constant(DOUBLE, [], [2.0])], DOUBLE, [6], [value * value for value in values])
     # Exponents and bases of other types, whichever holds more.
     model.node('Pow', [x, model.constant(onnx.INT64, [], [3])], DOUBLE, [6], [value ** 3 for value in values])
     model.node('Pow', [model.input(onnx.INT64, [2], [3, 10]), model.constant(DOUBLE, [], [15.0])], onnx.INT64,
