@@ -260,6 +260,7 @@ def check_mistakes(files):
     refused(fixed, f'--input={files.ones}', '--count=2', says=['shapes are fixed', 'tasks of 2 rows'])
     refused(fixed, f'--input={files.ones}', f'--output=y={at("a.npy")}', f'--output=z={at("a.npy")}',
             says=['outputs y and z would both be written to', 'a.npy'])
+    refused(fixed, f'--input={files.ones}', f'--output=y={fixed}', says=['y would be written over the model', fixed])
     report(fixed, f'--input={files.ones}', '--output=y=/dev/null', '--output=z=/dev/null')
     refused(files.model, '--input=/dev/zero', says=['/dev/zero is not a .npy file'])
     refused(files.two, f'--input=rigt={files.half}', says=['no input rigt', 'did you mean right?'])

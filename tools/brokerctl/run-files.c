@@ -158,8 +158,21 @@ static bool is_same_place(const struct run_file *file, const struct run_file *ot
 	       (stat(file->path, &status) < 0 || S_ISREG(status.st_mode));
 }
 
+/* Would the output be written over what is read? */
+static bool is_of_file(const char *path, const char *read)
+{
+	struct stat a, b;
+
+	return stat(path, &a) == 0 && stat(read, &b) == 0 && S_ISREG(a.st_mode) &&
+	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 static int check_twice(const struct run *run, const struct run_file *file)
 {
+	if (file->option == OPT_RUN_OUTPUT && is_of_file(file->path, run->path))
+		return control_fail(EXIT_USAGE, "output %s would be written over the model, %s",
+				    text_name(run_output_name(run, file->index)),
+				    text_name(run->path));
 	for (const struct run_file *other = run->files; other < file; other++) {
 		const char *name =
 			text_name(value_of(run, file->option == OPT_INPUT, file->index).name);
