@@ -771,7 +771,7 @@ static void test_settings(void **state)
 	assert_string_equal(operators[0].name, "MatMul");
 	assert_int_equal(operators[0].opset, 13);
 	assert_int_equal(operators[0].types[RBK_DEVICE_CPU],
-			 1u << RBK_DTYPE_F32 | 1u << RBK_DTYPE_F16);
+			 1u << RBK_DTYPE_F32 | 1u << RBK_DTYPE_F16 | 1u << RBK_DTYPE_F64);
 	assert_int_equal(rbk_catalogue(client, NULL, 0, &few), 0);
 	rbk_disconnect(client);
 	rbk_disconnect(admin);
