@@ -183,6 +183,8 @@ static void test_layout__random_graphs(void **state)
 		}
 		plan_free(plan);
 	}
+	/* A sum's addend lives until the product that adds it: such plans are among them. */
+	assert_true(n_sums > 0);
 	/* Sharing works: near what must be alive at once, far from a place for each. */
 	assert_true(total >= least);
 	assert_true(total < least + least / 10);
