@@ -62,6 +62,11 @@ def run(broker, *arguments, status=OK, env=None):
     return Exec(broker, *arguments, env=env).end(status)
 
 
+def children(pid):
+    with open(f'/proc/{pid}/task/{pid}/children', encoding='ascii') as file:
+        return file.read().split()
+
+
 def leases(broker):
     return objects(ctl(broker, 'leases', '--json'))
 
@@ -456,6 +461,24 @@ def check_vulkan(broker, folder):
     with open(report, encoding='utf-8') as file:
         about = json.load(file)
     expect(about['peak_bytes'] == 3 * 4096, about)
+
+    # Its last report waits for a broker that has no time.
+    program = start()
+    tell(program, 'alloc 4096')
+    broker.process.send_signal(signal.SIGSTOP)
+    try:
+        tell(program, 'alloc 4096 3')
+        tell(program, 'free-all')
+        program.process.stdin.close()
+        wait_for(lambda: not children(program.process.pid), 'the program does not end')
+    finally:
+        broker.process.send_signal(signal.SIGCONT)
+    program.process.stdin = None
+    program.end()
+    with open(report, encoding='utf-8') as file:
+        about = json.load(file)
+    expect(about['peak_bytes'] == 4 * 4096, about)
+
     program = start()
     tell(program, 'alloc 4096 5')
     await_use(5 * 4096, 5 * 4096, 5, 0)

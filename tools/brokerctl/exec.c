@@ -33,6 +33,9 @@ static const uint64_t max_wait_ns = 3600000000000;
 /* An answer that takes longer is a wait; without one it is much faster. */
 static const uint64_t soon_ns = 200000000;
 
+/* A fifth of a second beside what the broker takes to answer. */
+enum { SETTLE_ROUNDS = 100, SETTLE_PAUSE_NS = 2000000 };
+
 struct execution {
 	struct control *control;
 	struct rbk_lease *lease;
@@ -276,6 +279,25 @@ static void note_use(struct execution *execution)
 	/* It grew meanwhile, and had all that it drew. */
 	raise_to(&execution->granted_bytes, execution->peak_credited_bytes);
 	raise_to(&execution->n_refused, load(&page->n_refused));
+}
+
+/*
+ * What the program said last may still be with the broker to read: it posted that as it ended. Its
+ * credit is given back behind it. Who is left of its processes keeps some, and is not waited for.
+ */
+static void settle_use(struct execution *execution)
+{
+	const struct timespec pause = {.tv_nsec = SETTLE_PAUSE_NS};
+
+	for (unsigned int i = 0; i < SETTLE_ROUNDS; i++) {
+		/* Giving nothing is a question whose answer comes after the broker has been round. */
+		if (execution->is_lost || rbk_lease_give(execution->lease, 0, NULL))
+			break;
+		if (load(&rbk_lease_page(execution->lease)->credited_bytes) == 0)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	note_use(execution);
 }
 
 /* What the program lacks for having no cgroup of its own, or not one that is the lease's. */
@@ -586,7 +608,7 @@ static int run_in_lease(struct execution *execution, const struct arguments *arg
 	exec_cgroup_remove(&execution->cgroup, "dmem");
 	if (!was_run)
 		return status;
-	note_use(execution);
+	settle_use(execution);
 	if (!arguments->values[OPT_QUIET])
 		say_use(execution, !arguments->values[OPT_NO_LAYER]);
 	return report ? write_report(execution, report, status) : status;
