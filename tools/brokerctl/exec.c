@@ -290,7 +290,7 @@ static void settle_use(struct execution *execution)
 	const struct timespec pause = {.tv_nsec = SETTLE_PAUSE_NS};
 
 	for (unsigned int i = 0; i < SETTLE_ROUNDS; i++) {
-		/* Giving nothing is a question whose answer comes after the broker has been round. */
+		/* Giving nothing is a question: its answer comes after the broker's next round. */
 		if (execution->is_lost || rbk_lease_give(execution->lease, 0, NULL))
 			break;
 		if (load(&rbk_lease_page(execution->lease)->credited_bytes) == 0)
