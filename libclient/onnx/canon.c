@@ -213,16 +213,26 @@ static bool may_be_absent(const struct canon *canon, uint32_t i)
 			 !strcmp(canon->op, "com.microsoft.QGemm"));
 }
 
+/*
+ * The operator of a row of that domain, "" being ONNX's own; NULL: it is of another one. Domains
+ * have dots, operators none: a file may put them elsewhere.
+ */
+static const char *name_in(const struct canon *canon, const char *domain)
+{
+	const char *dot = strrchr(canon->op, '.');
+	const size_t n = dot ? (size_t)(dot - canon->op) : 0;
+
+	if (strlen(domain) != n || strncmp(canon->op, domain, n))
+		return NULL;
+	return dot ? dot + 1 : canon->op;
+}
+
 static const struct canon *find_rule(const char *domain, const char *op)
 {
-	size_t n = strlen(domain);
-
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-		const char *name = table[i].op;
+		const char *name = name_in(&table[i], domain);
 
-		if (n > 0 && (strncmp(name, domain, n) || name[n] != '.'))
-			continue;
-		if (!strcmp(n > 0 ? name + n + 1 : name, op))
+		if (name && !strcmp(name, op))
 			return &table[i];
 	}
 	return NULL;
@@ -235,10 +245,8 @@ const struct canon *canon_row(unsigned int i)
 
 static bool has_rows_of(const char *domain)
 {
-	const size_t n = strlen(domain);
-
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
-		if (n == 0 || (!strncmp(table[i].op, domain, n) && table[i].op[n] == '.'))
+		if (name_in(&table[i], domain))
 			return true;
 	return false;
 }

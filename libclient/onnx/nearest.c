@@ -117,7 +117,8 @@ static const char *same_elsewhere(const char *op)
 	const struct canon *row;
 
 	for (unsigned int i = 0; (row = canon_row(i)); i++)
-		if (!strcmp(bare_name(row->op), op))
+		/* Also one that has its domain in front instead of beside it. */
+		if (!strcmp(bare_name(row->op), op) || !strcmp(row->op, op))
 			return row->op;
 	return NULL;
 }

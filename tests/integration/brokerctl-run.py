@@ -323,6 +323,7 @@ def check_names(files):
     for op, says in (('Convolution', 'did you mean Conv?'), ('Relu6x', 'did you mean Relu?'),
                      ('MatMull', 'did you mean MatMul?'), ('relu', 'did you mean Relu?'),
                      ('MatMulNBits', 'but one of domain "com.microsoft"'),
+                     ('com.microsoft.Gelu', 'but one of domain "com.microsoft"'),
                      ('Einsum', 'there is no such operator in the catalogue'),
                      ('MaxUnpool', 'there is no such operator in the catalogue'),
                      ('Frobnicate', 'there is no such operator in the catalogue'),
@@ -331,6 +332,13 @@ def check_names(files):
             [onnx.node(op, ['x'], ['y'])], [('x', onnx.FLOAT, [2, 3])], [('y', onnx.FLOAT, [2, 3])]))
         said = run('run', '--check', path, status=USAGE).stderr
         expect(f'{says}\n' in said or 'domain' in says and says in said, op, said)
+    # A dot in another place.
+    for domain, op in (('com', 'microsoft.Gelu'), ('com.microsoft.', 'Gelu'), ('com.microsoft', '.Gelu')):
+        path = onnx.write(files.at('dotted.onnx'), onnx.model(
+            [onnx.call(domain, op, ['x'], ['y'])], [('x', onnx.FLOAT, [2, 3])], [('y', onnx.FLOAT, [2, 3])],
+            domains=[domain]))
+        said = run('run', '--check', path, status=USAGE).stderr
+        expect('in the catalogue' in said, domain, op, said)
 
 
 def check_check(files):
