@@ -428,6 +428,38 @@ def check_indices(files):
                 says=['ScatterElements second: an index in next, which are from 0 to 3, is out of range'])
 
 
+def check_unable(files):
+    """What keeps a model from the GPU: each node, and why, whatever else it has."""
+    at = files.at
+    model = onnx.write(at('unable.onnx'), onnx.model(
+        [onnx.node('Sin', ['w'], ['v'], 'wave'), onnx.node('Relu', ['x'], ['r']),
+         onnx.node('TopK', ['r', 'k'], ['top', 'where'], 'most', axis=1), onnx.node('Pow', ['v', 'v'], ['s'], 'power')],
+        [('x', onnx.FLOAT, [2, 400]), ('w', onnx.DOUBLE, [3, 3])],
+        [('top', onnx.FLOAT, [2, 300]), ('where', onnx.INT64, [2, 300]), ('s', onnx.DOUBLE, [3, 3])],
+        [onnx.tensor('k', onnx.INT64, [1], [300])]))
+    x = onnx.npy(at('wide.npy'), onnx.FLOAT, [2, 400], range(800))
+    w = onnx.npy(at('doubles.npy'), onnx.DOUBLE, [3, 3], range(9))
+    given = [model, f'--input=x={x}', f'--input=w={w}']
+    for device in ('cpu', 'auto'):
+        found = report(*given, '--device', device)
+        expect([each['device'] for each in found['devices']] == [0], found)
+    if 'gpu' not in DEVICES:
+        return
+    result = run('run', '--json', *given, '--device=gpu', status=USAGE)
+    first, *said = result.stderr.splitlines()
+    expect('unable.onnx cannot run on the GPU, for 3 reasons:' in first, result.stderr)
+    for line, says in zip(said, (
+            ['Sin wave (node 0): it is not there for float64, only for float32, float16'],
+            ['TopK most (node 2): ', 'not of this size or with these attributes', 'float32 [2,400]', 'top float32 [2,300]'],
+            ['Pow power (node 3): it is not there for float64, only for float32'])):
+        expect(all(what in line for what in says), result.stderr)
+    expect(len(said) == 4 and 'devices --capabilities' in said[3], result.stderr)
+    refusals = json.loads(result.stdout)['refusals']
+    expect([(each['node'], each['operator'], each['name']) for each in refusals] ==
+           [(0, 'Sin', 'wave'), (2, 'TopK', 'most'), (3, 'Pow', 'power')], refusals)
+    expect('float64' in refusals[0]['reason'], refusals)
+
+
 def check_cache(files):
     """A place before the first is none, though other operators count those from the end."""
     model = onnx.write(files.at('cache.onnx'), onnx.model(
@@ -653,6 +685,7 @@ def main():
         check_names(files)
         check_check(files)
         check_indices(files)
+        check_unable(files)
         check_cache(files)
         check_empty(files)
         check_hostile(files)

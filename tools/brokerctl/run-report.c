@@ -358,12 +358,25 @@ static void json_refusal(const struct rbk_onnx_refusal *refusal)
 	json_object_end();
 }
 
+static void json_unable(const struct run *run, const struct model_unable *unable)
+{
+	json_refusal(&(struct rbk_onnx_refusal){
+		.node = unable->step.node,
+		.opset = rbk_onnx_opset(run->onnx),
+		.name = unable->step.name,
+		.op = unable->step.op,
+		.reason = unable->reason,
+	});
+}
+
 void run_json_refusals(const struct run *run, const char *why)
 {
 	struct rbk_onnx_refusal refusal = {.node = UINT32_MAX, .reason = why};
 
 	json_array("refusals");
-	if (why && why[0])
+	for (unsigned int i = 0; i < run->n_unable; i++)
+		json_unable(run, &run->unable[i]);
+	if (why && why[0] && !run->n_unable)
 		json_refusal(&refusal);
 	for (unsigned int i = 0; !why && i < rbk_onnx_n_refusals(run->onnx); i++)
 		if (rbk_onnx_refusal(run->onnx, i, &refusal) == 0)
@@ -411,4 +424,21 @@ void run_print_refusals(const struct run *run)
 	}
 	print_asked(run);
 	fputs("  (what models may have: brokerctl devices --capabilities)\n", stderr);
+}
+
+void run_print_unable(const struct run *run)
+{
+	control_fail(EXIT_USAGE, "%s cannot run on %s, for %u reason%s:", text_name(run->path),
+		     run->device == RUN_GPU ? "the GPU" : "the CPU", run->n_unable,
+		     run->n_unable == 1 ? "" : "s");
+	for (unsigned int i = 0; i < run->n_unable; i++) {
+		const struct model_unable *unable = &run->unable[i];
+
+		fprintf(stderr, "  %s", text_name(unable->step.op));
+		fprintf(stderr, " %s", text_name(unable->step.name));
+		if (unable->step.node != UINT32_MAX)
+			fprintf(stderr, " (node %u)", unable->step.node);
+		fprintf(stderr, ": %s\n", text_name(unable->reason));
+	}
+	fputs("  (what each device runs: brokerctl devices --capabilities)\n", stderr);
 }

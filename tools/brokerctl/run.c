@@ -146,6 +146,10 @@ static int failed(const struct run *run, int error, const char *why)
 		run_print_refusals(run);
 		return EXIT_USAGE;
 	}
+	if (run->n_unable) {
+		run_print_unable(run);
+		return EXIT_USAGE;
+	}
 	if (error == MODEL_E_DEVICE)
 		return control_fail(EXIT_USAGE,
 				    "%s cannot run on %s: %s; brokerctl devices --capabilities "
@@ -160,6 +164,26 @@ static unsigned int strategy_of(const struct run *run)
 	return run->device == RUN_GPU   ? RBK_STRATEGY_ONLY_GPU
 	       : run->device == RUN_CPU ? RBK_STRATEGY_ONLY_CPU
 					: RBK_STRATEGY_AUTO;
+}
+
+/* Devices that it may run on, bit by RBK_DEVICE_*. */
+static uint32_t devices_of(const struct run *run)
+{
+	return run->device == RUN_CPU   ? 1u << RBK_DEVICE_CPU
+	       : run->device == RUN_GPU ? ~(1u << RBK_DEVICE_CPU)
+					: ~0u;
+}
+
+/* Which nodes it is that no device runs; where that is none by itself, @why says so. */
+static void find_unable(struct run *run, struct control *control, char why[MODEL_WHY_BYTES])
+{
+	char other[MODEL_WHY_BYTES];
+
+	if (model_find_unable(run->model, control->rbk, devices_of(run), &run->unable,
+			      &run->n_unable, other) == 0 &&
+	    !run->n_unable)
+		snprintf(why, MODEL_WHY_BYTES,
+			 "each of its nodes does by itself, but not all of them as one plan");
 }
 
 static int run_all(struct run *run, struct control *control)
@@ -177,12 +201,13 @@ static int run_all(struct run *run, struct control *control)
 	run_progress_end(&progress);
 	if (r == -EDOM)
 		model_find_index(run->model, control->rbk, how.strategy, why);
+	if (r == MODEL_E_DEVICE)
+		find_unable(run, control, why);
 	return r ? failed(run, r, why) : EXIT_OK;
 }
 
 static int profile(struct run *run, struct control *control)
 {
-	uint32_t devices = run->device == RUN_CPU ? 1 : run->device == RUN_GPU ? ~1u : ~0u;
 	struct run_progress progress;
 	struct model_how how = {RBK_STRATEGY_AUTO, run_progress_show, &progress};
 	char why[MODEL_WHY_BYTES];
@@ -191,7 +216,8 @@ static int profile(struct run *run, struct control *control)
 	int r;
 
 	run_progress_begin(&progress, "measuring nodes", rbk_onnx_n_steps(run->onnx));
-	r = model_profile(run->model, control->rbk, devices, n_repeats, &how, &run->nodes, why);
+	r = model_profile(run->model, control->rbk, devices_of(run), n_repeats, &how, &run->nodes,
+			  why);
 	run_progress_end(&progress);
 	return r ? failed(run, r, why) : EXIT_OK;
 }
@@ -274,6 +300,7 @@ int run_model(struct control *control, const struct arguments *arguments)
 		array_deinit(&run->files[i].array);
 	free(run->times);
 	free(run->nodes);
+	free(run->unable);
 	free(run);
 	return status;
 }

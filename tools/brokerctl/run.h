@@ -42,6 +42,9 @@ struct run {
 	struct rbk_device devices[RBK_MAX_DEVICES];
 	struct model_times *times; /* n_repeats of them */
 	struct model_node *nodes;  /* --profile */
+	/* What keeps the model from where it is to run. */
+	unsigned int n_unable;
+	struct model_unable *unable;
 };
 
 /* run-files.c. Return: EXIT_OK; EXIT_USAGE, having said why. */
@@ -59,6 +62,8 @@ void run_print(const struct run *run);
 void run_print_json(const struct run *run);
 /* Everything that the loader refuses, to standard error. */
 void run_print_refusals(const struct run *run);
+/* The same of what no device runs that it is to run on. */
+void run_print_unable(const struct run *run);
 /*
  * The same as the member "refusals" of a JSON object: with @why, that is the only one, as is what
  * kept the model from being read.

@@ -109,6 +109,21 @@ int model_run(struct model *model, const struct model_how *how, struct model_tim
 void model_find_index(struct model *model, struct rbk *rbk, unsigned int strategy,
 		      char why[MODEL_WHY_BYTES]);
 
+/* A step of the plan that no device runs of those that are asked for. */
+struct model_unable {
+	struct rbk_onnx_step step;
+	char reason[512]; /* a sentence, of those devices: "it is not there for float64" */
+};
+
+/*
+ * After a model_run() that ended with MODEL_E_DEVICE: which steps none of @devices (bit by
+ * RBK_DEVICE_*) runs, by having each one planned, and why. There may be none: the model is too much
+ * as a whole. Prepare the model anew before it is run again. Return: 0, with an array of *ret_n, to
+ * be freed; or as rbk_onnx_plan().
+ */
+int model_find_unable(struct model *model, struct rbk *rbk, uint32_t devices,
+		      struct model_unable **ret, unsigned int *ret_n, char why[MODEL_WHY_BYTES]);
+
 /* Its output @index as the last run wrote it, as long as the model is neither run nor freed. */
 const struct array *model_output(const struct model *model, unsigned int index);
 

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which nodes keep a model from a device
+ *
+ * A broker says of a plan which devices run it, but not why others do not. So each step becomes a
+ * plan of its own: what no device runs then is what the model is refused for. The catalogue tells
+ * whether that is the operator or the type; what it does not tell is the size or an attribute.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ringbroker/admin.h>
+
+#include "models/model-private.h"
+#include "models/model.h"
+#include "util/cleanup.h"
+
+/* Types on which the CPU and the devices in question have an operator, bit by RBK_DTYPE_*. */
+struct has {
+	uint32_t on_cpu, there;
+};
+
+/* Return: false: the broker does not say. */
+static bool find_operator(const struct rbk_operator *operators, unsigned int n, const char *op,
+			  uint32_t devices, struct has *ret)
+{
+	*ret = (struct has){0};
+	for (unsigned int i = 0; i < n; i++) {
+		if (strncmp(operators[i].name, op, sizeof(operators[i].name)))
+			continue;
+		ret->on_cpu = operators[i].types[RBK_DEVICE_CPU];
+		for (unsigned int k = 0; k < RBK_MAX_DEVICES; k++)
+			if (devices & 1u << k)
+				ret->there |= operators[i].types[k];
+		return true;
+	}
+	return false;
+}
+
+/* "float32, int64". */
+static void list_types(uint32_t types, char *text, size_t bytes)
+{
+	size_t n = 0;
+
+	text[0] = '\0';
+	for (uint32_t type = 0; type < 32 && n < bytes; type++)
+		if (types & 1u << type)
+			n += (size_t)snprintf(text + n, bytes - n, "%s%s", n ? ", " : "",
+					      rbk_onnx_dtype_name(type));
+}
+
+/* As array_describe(), for a task of @rows. Return: how many elements it has. */
+static uint64_t describe(const struct rbk_onnx_bound *bound, uint32_t rows,
+			 char text[ARRAY_TEXT_BYTES])
+{
+	struct array array = {.dtype = bound->dtype, .rank = bound->rank};
+	uint64_t n_elems = 1;
+
+	for (unsigned int i = 0; i < bound->rank; i++) {
+		array.dims[i] = bound->dims[i] == RBK_DIM_COUNT && i == 0
+					? (int64_t)rows * bound->per_count
+					: bound->dims[i];
+		n_elems *= (uint64_t)array.dims[i];
+	}
+	array_describe(&array, text);
+	return n_elems;
+}
+
+/* What the step that was planned last reads and writes, as far as the model's tasks give it. */
+static void explain(const struct model *model, const struct has *has, struct model_unable *ret)
+{
+	char text[ARRAY_TEXT_BYTES], types[256];
+	struct rbk_onnx_bound bound;
+	size_t n;
+
+	if (!has->there) {
+		snprintf(ret->reason, sizeof(ret->reason), "the operator is not there");
+		return;
+	}
+	list_types(has->there, types, sizeof(types));
+	for (unsigned int i = 0; rbk_onnx_bound(model->onnx, i, &bound) == 0; i++) {
+		const uint64_t n_elems = describe(&bound, model->task_rows, text);
+
+		if (has->on_cpu & ~has->there & 1u << bound.dtype % 32) {
+			snprintf(ret->reason, sizeof(ret->reason),
+				 "it is not there for %s, only for %s",
+				 rbk_onnx_dtype_name(bound.dtype), types);
+			return;
+		}
+		if (n_elems > RBK_MAX_GPU_ELEMENTS) {
+			snprintf(ret->reason, sizeof(ret->reason),
+				 "%.100s is %s: a tensor on a GPU has %u elements at most",
+				 bound.name, text, RBK_MAX_GPU_ELEMENTS);
+			return;
+		}
+	}
+	n = (size_t)snprintf(ret->reason, sizeof(ret->reason),
+			     "it is there, but not of this size or with these attributes");
+	for (unsigned int i = 0;
+	     n < sizeof(ret->reason) && rbk_onnx_bound(model->onnx, i, &bound) == 0; i++) {
+		describe(&bound, model->task_rows, text);
+		n += (size_t)snprintf(ret->reason + n, sizeof(ret->reason) - n, "%s%.100s %s",
+				      i ? ", " : ": ", bound.name, text);
+	}
+}
+
+int model_find_unable(struct model *model, struct rbk *rbk, uint32_t devices,
+		      struct model_unable **ret, unsigned int *ret_n, char why[MODEL_WHY_BYTES])
+{
+	const unsigned int n_steps = rbk_onnx_n_steps(model->onnx);
+	_cleanup_(freep) struct model_unable *unable = calloc(n_steps + 1, sizeof(*unable));
+	_cleanup_(freep) struct rbk_operator *operators = NULL;
+	struct rbk_onnx_options options = model->options;
+	unsigned int n_operators = 0, n = 0;
+
+	/* A broker that does not have the catalogue leaves the reason open, not the node. */
+	if (rbk_catalogue(rbk, NULL, 0, &n_operators))
+		n_operators = 0;
+	operators = calloc(n_operators + 1, sizeof(*operators));
+	if (!unable || !operators)
+		return model_fail(why, -ENOMEM, "out of memory");
+	if (n_operators && rbk_catalogue(rbk, operators, n_operators, &n_operators))
+		n_operators = 0;
+	prepared_deinit(&model->prepared);
+	options.n_steps = 1;
+	for (unsigned int i = 0; i < n_steps; i++) {
+		struct model_unable *at = &unable[n];
+		struct rbk_error error = {""};
+		struct rbk_plan_info info;
+		struct rbk_plan *plan;
+		struct has has;
+		int r;
+
+		options.first_step = i;
+		if (rbk_onnx_step(model->onnx, i, &at->step))
+			return model_fail(why, -EPROTO, "step %u is missing", i);
+		r = rbk_onnx_plan(model->onnx, rbk, &options, &plan, &error);
+		if (r)
+			return model_fail(why, r, "%s", error.text);
+		rbk_plan_info(plan, &info);
+		rbk_plan_free(plan);
+		if (info.devices & devices)
+			continue;
+		if (find_operator(operators, n_operators, at->step.op, devices, &has))
+			explain(model, &has, at);
+		else
+			snprintf(at->reason, sizeof(at->reason), "the broker does not say why");
+		n++;
+	}
+	*ret_n = n;
+	*ret = steal_ptr(unable);
+	return 0;
+}
