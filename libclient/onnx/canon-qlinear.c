@@ -4,8 +4,8 @@
  *
  * Each is defined as the operator of floats between DequantizeLinear and QuantizeLinear, and is
  * brought into these. An input of bytes is followed by its scale and its zero point, the output's
- * stand behind them all; zero points that are left out are 0. Scales are of the tensor, except
- * those of QGemm's B, which may be of each column.
+ * stand behind them all; zero points that are left out are 0. Scales and zero points are of the
+ * tensor, except those of QGemm's B, of which each may be of each column.
  */
 #include "libclient/onnx/canon.h"
 
@@ -27,12 +27,17 @@ static bool check_bytes(struct graph *graph, const struct tensor *x)
 	return false;
 }
 
+static bool is_one(const struct tensor *tensor)
+{
+	return !tensor->shape.dynamic && shape_elems(&tensor->shape, 1) == 1;
+}
+
 /* The number that @tensor is, however many dimensions it is written in. NULL after a refusal. */
 static struct tensor *one_number(struct graph *graph, struct tensor *tensor)
 {
 	const struct shape none = {.rank = 0};
 
-	if (!tensor->shape.dynamic && shape_elems(&tensor->shape, 1) == 1)
+	if (is_one(tensor))
 		return canon_reshape(graph, tensor, &none);
 	graph_refuse(graph, "its input \"%s\" is %s, expected one element", tensor->name,
 		     SHAPE_TEXT(&tensor->shape));
@@ -218,16 +223,42 @@ void canon_qlinear_concat(struct graph *graph)
 			  first->dtype);
 }
 
-/* B as floats: by one scale, or by one of each column, which is a row where B is transposed. */
+/* @tensor, or where that is one number and @list a list, as many of it. */
+static struct tensor *as_many(struct graph *graph, struct tensor *tensor, const struct tensor *list)
+{
+	const struct shape one = {.rank = 1, .dims = {1}};
+	int64_t *n;
+	struct attr attr;
+
+	if (!is_one(tensor) || is_one(list) || list->shape.rank != 1 || list->shape.dynamic)
+		return tensor;
+	n = graph_take(graph, sizeof(*n));
+	if (!n)
+		return tensor;
+	*n = list->shape.dims[0];
+	attr = ATTR_INTS("shape", n, 1);
+	tensor = canon_reshape(graph, tensor, &one);
+	return graph_emit_1(graph, "Expand", &tensor, 1, &attr, 1);
+}
+
+/*
+ * B as floats: by one scale and zero point, or where one of these is of each column, which is a row
+ * where B is transposed, by as many of both.
+ */
 static struct tensor *gemm_weights(struct graph *graph, bool is_turned)
 {
 	struct tensor *in[] = {canon_in(graph, 3), canon_in(graph, 4), canon_in(graph, 5)};
 	const struct attr axis = ATTR_INT("axis", is_turned ? 0 : 1);
+	struct tensor *scale = in[1];
 
-	if (!in[1] || !check_bytes(graph, in[0]))
+	if (!scale || !check_bytes(graph, in[0]))
 		return graph_unknown(graph);
-	if (!in[1]->shape.dynamic && shape_elems(&in[1]->shape, 1) == 1)
+	if (is_one(scale) && (!in[2] || is_one(in[2])))
 		return dequantized(graph, in[0], 4);
+	if (in[2]) {
+		in[1] = as_many(graph, scale, in[2]);
+		in[2] = as_many(graph, in[2], scale);
+	}
 	return graph_emit_1(graph, "DequantizeLinear", in, in[2] ? 3 : 2, &axis, 1);
 }
 
