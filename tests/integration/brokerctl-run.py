@@ -596,6 +596,9 @@ def check_broker(files, folder):
     process.wait(LIMIT)
     result = run('--socket', os.path.join(folder, 'nobody'), 'run', *arguments, status=NO_BROKER)
     expect('nobody' in result.stderr, result.stderr)
+    for named, says in ((os.path.join(folder, 'no'), 'No such file'), (files.x, 'Not a directory')):
+        result = run('run', *arguments, env={**os.environ, 'TMPDIR': named}, status=NO_BROKER)
+        expect(f'no folder can be made in {named}, which TMPDIR names: {says}' in result.stderr, result.stderr)
 
 
 def check_capabilities():

@@ -364,12 +364,24 @@ struct broker_process *broker_process_free(struct broker_process *broker)
 
 DEFINE_CLEANUP(struct broker_process *, broker_process_free)
 
+/* Return: 0; -ENOTDIR, with a sentence. */
+static int make_directory(struct broker_process *broker, const char *temporary, char *said,
+			  size_t said_bytes)
+{
+	snprintf(broker->directory, sizeof(broker->directory), "%s/ringbroker-XXXXXX", temporary);
+	if (mkdtemp(broker->directory))
+		return 0;
+	snprintf(said, said_bytes, "no folder can be made in %s%s: %s\n", temporary,
+		 temporary == getenv("TMPDIR") ? ", which TMPDIR names" : "", strerror(errno));
+	return -ENOTDIR;
+}
+
 /* Makes the broker's directory below @temporary, and the guardian. With signals held. */
 static int start(struct broker_process *broker, const char *path, const char *const *arguments,
-		 const char *temporary)
+		 const char *temporary, char *said, size_t said_bytes)
 {
 	_cleanup_(close_fdp) int order_fd = -1, report_fd = -1;
-	int fds[2];
+	int fds[2], r;
 
 	broker->log_fd = memfd_create("brokerd-log", MFD_CLOEXEC);
 	if (broker->log_fd < 0 || fcntl(broker->log_fd, F_SETFL, O_APPEND) < 0)
@@ -383,16 +395,15 @@ static int start(struct broker_process *broker, const char *path, const char *co
 	order_fd = fds[0];
 	broker->order_fd = fds[1];
 
-	snprintf(broker->directory, sizeof(broker->directory), "%s/ringbroker-XXXXXX", temporary);
-	if (!mkdtemp(broker->directory))
-		return -errno;
+	r = make_directory(broker, temporary, said, said_bytes);
+	if (r)
+		return r;
 	snprintf(broker->socket, sizeof(broker->socket), "%s/socket", broker->directory);
 	broker->guardian = fork();
 	if (broker->guardian == 0)
 		become_guardian(broker, path, arguments, order_fd, report_fd);
 	if (broker->guardian < 0) {
-		int r = -errno;
-
+		r = -errno;
 		rmdir(broker->directory);
 		return r;
 	}
@@ -423,7 +434,7 @@ int broker_process_try(const char *const *arguments, int cpu, struct broker_proc
 	if (!temporary || !temporary[0] || strlen(temporary) > 32)
 		temporary = "/tmp";
 	hold_signals(&signals);
-	r = start(broker, path, arguments, temporary);
+	r = start(broker, path, arguments, temporary, said, said_bytes);
 	if (r)
 		broker->order_fd = close_fd(broker->order_fd);
 	release_signals(&signals);

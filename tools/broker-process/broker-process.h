@@ -16,13 +16,14 @@ struct broker_process;
 /*
  * Starts a broker and waits until its socket answers. @arguments: further ones, ended by NULL.
  * @cpu: pins the broker's main thread, the reactor; below 0: not.
- * Return: 0; -ENOENT: there is no brokerd; -ETIMEDOUT; -ECHILD: it ended at once; other errno.
+ * Return: 0; -ENOENT: there is no brokerd; -ENOTDIR: no directory can be made for it; -ETIMEDOUT;
+ * -ECHILD: it ended at once; other errno.
  */
 int broker_process_new(const char *const *arguments, int cpu, struct broker_process **ret);
 
 /*
  * The same, without a word to standard error if it does not start: what the broker said, of which
- * the end counts, goes to @said instead.
+ * the end counts, or why there is no directory, goes to @said instead.
  */
 int broker_process_try(const char *const *arguments, int cpu, struct broker_process **ret,
 		       char *said, size_t said_bytes);

@@ -32,7 +32,7 @@ int private_broker_device(const struct arguments *arguments, enum run_device *re
 	return EXIT_OK;
 }
 
-/* The last line of what the broker said, which is why it did not start. */
+/* The last line of what was said, which is why it did not start. */
 static const char *last_line(char *said)
 {
 	char *line = said;
@@ -62,6 +62,7 @@ static int start(const char *gpu, struct broker_process **ret)
 				    "no broker runs here, and there is no brokerd to start beside "
 				    "brokerctl or in PATH");
 	case -ECHILD:
+	case -ENOTDIR:
 		return control_fail(EXIT_NO_BROKER,
 				    "no broker runs here, and one for this did not start: %s",
 				    text_name(last_line(said)));
