@@ -31,11 +31,12 @@ static int check_branch(struct resolver *resolver, const struct model_node *node
 				  RESOLVE_MAX_DEPTH, NODE_TEXT(node));
 	if (graph->n_input > 0)
 		return onnx_error(resolver->error, -EBADMSG,
-				  "%s: its %s has %zu inputs, expected none", NODE_TEXT(node),
-				  which, graph->n_input);
+				  "%s: its %s has %zu input%s, expected none", NODE_TEXT(node),
+				  which, graph->n_input, onnx_plural(graph->n_input));
 	if (graph->n_output != node->n_out)
-		return onnx_error(resolver->error, -EBADMSG, "%s has %u outputs, its %s has %zu",
-				  NODE_TEXT(node), node->n_out, which, graph->n_output);
+		return onnx_error(resolver->error, -EBADMSG, "%s has %u output%s, its %s has %zu",
+				  NODE_TEXT(node), node->n_out, onnx_plural(node->n_out), which,
+				  graph->n_output);
 	return 0;
 }
 

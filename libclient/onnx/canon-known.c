@@ -193,8 +193,9 @@ void canon_reverse_sequence(struct graph *graph)
 	}
 	for (unsigned int i = 0; i < n; i++) {
 		if (lengths[i] < 0 || lengths[i] > shape->dims[time_axis]) {
-			graph_refuse(graph, "sequence %u has %lld elements of %u", i,
-				     (long long)lengths[i], shape->dims[time_axis]);
+			graph_refuse(graph, "sequence %u has %lld element%s of %u", i,
+				     (long long)lengths[i], onnx_plural((uint64_t)lengths[i]),
+				     shape->dims[time_axis]);
 			return;
 		}
 	}

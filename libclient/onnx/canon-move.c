@@ -239,7 +239,8 @@ void canon_split(struct graph *graph)
 		return;
 	if (canon_int(graph, "num_outputs", n) != n || (given && n_given != n) || n == 0 ||
 	    n > OP_MAX_OUTPUTS) {
-		graph_refuse(graph, "it has %u outputs, but splits into another number", n);
+		graph_refuse(graph, "it has %u output%s, but splits into another number", n,
+			     onnx_plural(n));
 		return;
 	}
 	if (n == 1 &&
@@ -264,8 +265,8 @@ void canon_split(struct graph *graph)
 		sum += sizes[i];
 	}
 	if (sum != x->shape.dims[axis]) {
-		graph_refuse(graph, "the parts have %lld elements, dimension %u has %u",
-			     (long long)sum, axis, x->shape.dims[axis]);
+		graph_refuse(graph, "the parts have %lld element%s, dimension %u has %u",
+			     (long long)sum, onnx_plural((uint64_t)sum), axis, x->shape.dims[axis]);
 		return;
 	}
 	emit_split(graph, x, axis, sizes, n);

@@ -28,8 +28,8 @@ static bool read_list(struct graph *graph, const char *name, unsigned int n, int
 	if (!given)
 		return true;
 	if (n_given != n) {
-		graph_refuse(graph, "attribute \"%s\" has %u elements, expected %u", name, n_given,
-			     n);
+		graph_refuse(graph, "attribute \"%s\" has %u element%s, expected %u", name, n_given,
+			     onnx_plural(n_given), n);
 		return false;
 	}
 	for (unsigned int i = 0; i < n; i++) {

@@ -266,6 +266,19 @@ ONNX_EXPORT int rbk_onnx_operator(unsigned int i, struct rbk_onnx_operator *ret)
 	return -EINVAL;
 }
 
+static void refuse_inputs(struct graph *graph, const struct canon *canon, uint32_t n_in)
+{
+	if (canon->max_in == ANY)
+		graph_refuse(graph, "it has %u input%s, expected at least %u", n_in,
+			     onnx_plural(n_in), canon->min_in);
+	else if (canon->max_in == canon->min_in)
+		graph_refuse(graph, "it has %u input%s, expected %u", n_in, onnx_plural(n_in),
+			     canon->min_in);
+	else
+		graph_refuse(graph, "it has %u input%s, expected %u to %u", n_in, onnx_plural(n_in),
+			     canon->min_in, canon->max_in);
+}
+
 static bool check_arity(struct graph *graph, const struct canon *canon)
 {
 	const struct model_node *node = graph->node;
@@ -276,13 +289,12 @@ static bool check_arity(struct graph *graph, const struct canon *canon)
 	while (n_out > 0 && node->out[n_out - 1] == ONNX_ABSENT)
 		n_out--;
 	if ((n_in > canon->max_in && canon->max_in != ANY) || n_in < canon->min_in) {
-		graph_refuse(graph, "it has %u inputs, expected %u to %u", n_in, canon->min_in,
-			     canon->max_in);
+		refuse_inputs(graph, canon, n_in);
 		return false;
 	}
 	if (n_out > canon->max_out && canon->max_out != ANY) {
-		graph_refuse(graph, "it has %u outputs, expected at most %u", n_out,
-			     canon->max_out);
+		graph_refuse(graph, "it has %u output%s, expected at most %u", n_out,
+			     onnx_plural(n_out), canon->max_out);
 		return false;
 	}
 	for (uint32_t i = 0; i < canon->min_in; i++) {

@@ -229,8 +229,9 @@ static struct step *make_step(struct graph *graph, const char *op, struct tensor
 	if (!step)
 		return NULL;
 	if (n_in > OP_MAX_INPUTS || n_out > OP_MAX_OUTPUTS || n_attrs > STEP_MAX_ATTRS) {
-		graph_refuse(graph, "%s has %u inputs and %u outputs, expected at most %u and %u",
-			     op, n_in, n_out, OP_MAX_INPUTS, OP_MAX_OUTPUTS);
+		graph_refuse(graph, "%s has %u input%s and %u output%s, expected at most %u and %u",
+			     op, n_in, onnx_plural(n_in), n_out, onnx_plural(n_out), OP_MAX_INPUTS,
+			     OP_MAX_OUTPUTS);
 		return NULL;
 	}
 	step->op = op;

@@ -274,9 +274,10 @@ static int check_call(struct resolver *resolver, const struct model_node *call,
 				  RESOLVE_MAX_DEPTH, NODE_TEXT(call));
 	if (call->n_in > proto->n_input || call->n_out > proto->n_output)
 		return onnx_error(resolver->error, -EBADMSG,
-				  "%s has %u inputs and %u outputs, %s has %zu and %zu",
-				  NODE_TEXT(call), call->n_in, call->n_out, function->body,
-				  proto->n_input, proto->n_output);
+				  "%s has %u input%s and %u output%s, %s has %zu and %zu",
+				  NODE_TEXT(call), call->n_in, onnx_plural(call->n_in), call->n_out,
+				  onnx_plural(call->n_out), function->body, proto->n_input,
+				  proto->n_output);
 	for (size_t i = 0; i < call->proto->n_attribute; i++)
 		if (!has_attribute(function, call->proto->attribute[i]->name))
 			return onnx_error(resolver->error, -EBADMSG,

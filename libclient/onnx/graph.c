@@ -516,5 +516,5 @@ int graph_new(struct rbk_onnx *model, const struct rbk_onnx_options *options, st
 			  graph->refusals[0].op, graph->refusals[0].op[0] ? " \"" : "",
 			  graph->refusals[0].name, graph->refusals[0].op[0] ? "\": " : "",
 			  graph->refusals[0].reason, graph->n_refusals,
-			  graph->n_refusals == 1 ? "" : "s");
+			  onnx_plural(graph->n_refusals));
 }

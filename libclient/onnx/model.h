@@ -33,6 +33,12 @@
 int onnx_error(struct rbk_error *error, int r, const char *format, ...)
 	__attribute__((__format__(__printf__, 3, 4)));
 
+/* For "%u input%s" in such a sentence. */
+static inline const char *onnx_plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
 /* ---- constant.c ---- */
 
 /*

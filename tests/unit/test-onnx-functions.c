@@ -221,7 +221,7 @@ static void test_call__absent(void **state)
 	f = function("Limit", "a low", "b");
 	body(f, "Add", "a low", "b");
 	call("Limit", "x", "y");
-	expect_refused("it has 1 inputs, expected 2 to 2 (node 0 of function \"my.Limit\")");
+	expect_refused("it has 1 input, expected 2 (node 0 of function \"my.Limit\")");
 
 	start();
 	f = function("Limit", "a low", "b low");
@@ -627,7 +627,7 @@ static void test_hostile__growth(void **state)
 	add_tower(40, 2);
 	made.proto.functions[39]->n_node = 0;
 	made.proto.functions[39]->n_output = 0;
-	expect_not_loaded(-EBADMSG, "has 1 inputs and 1 outputs");
+	expect_not_loaded(-EBADMSG, "has 1 input and 1 output, ");
 
 	start();
 	add_tower(40, 2);
@@ -741,7 +741,7 @@ static void test_hostile__definitions(void **state)
 	f = function("F", "a", "b");
 	body(f, "Relu", "a", "b");
 	call("F", "x seven", "y");
-	expect_not_loaded(-EBADMSG, "has 2 inputs and 1 outputs, function \"my.F\" has 1 and 1");
+	expect_not_loaded(-EBADMSG, "has 2 inputs and 1 output, function \"my.F\" has 1 and 1");
 }
 
 static void test_refusal(void **state)
