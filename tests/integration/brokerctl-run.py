@@ -617,6 +617,10 @@ def check_capabilities():
     expect('auto, cpu or gpu, not tpu' in result.stderr, result.stderr)
     result = run('devices', '--device=cpu', status=USAGE)
     expect('--device is for --capabilities' in result.stderr, result.stderr)
+    for command, says, others in (('devices', 'with --capabilities: of these devices only', 'the broker decides'),
+                                  ('run', 'run there and nowhere else', '--capabilities')):
+        said = run(command, '--help').stdout
+        expect(says in said and others not in said, said)
     result = run('devices', status=NO_BROKER)
     result = run('devices', '--capabilities', status=NO_BROKER,
                  env={**os.environ, 'RINGBROKER_SOCKET': '/tmp/there-is-no-such-socket'})

@@ -389,6 +389,9 @@ def check_refusals(folder):
              'input "in1" (B) must be known'),
             ('MatMulNBits', [(f, [2, 32]), (u8, [3, 2, 6]), (f, [6])], {'K': 32, 'N': 3, 'bits': 3, 'block_size': 16}, 'it has 3 bits'),
             ('QLinearWhere', [(onnx.BOOL, [2])], {}, 'there is no such operator'),
+            ('GroupQueryAttention', [(f, [1, 2, 8])], {'num_heads': 2}, 'there is no such operator'),
+            ('Attention', [(f, [1, 2, 8])], {'num_heads': 2}, "one of ONNX's own"),
+            ('EmbedLayerNormalization', [(onnx.INT32, [1, 2])], {}, 'there is no such operator'),
             ('QLinearSum', [(u8, [2])], {}, 'did you mean com.microsoft.QLinearMul?'),
             ('Relu', [(f, [2])], {}, "one of ONNX's own, whose nodes name no domain")):
         names = [f'in{i}' if each else '' for i, each in enumerate(inputs)]

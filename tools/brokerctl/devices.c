@@ -198,12 +198,12 @@ int run_devices(struct control *control, const struct arguments *arguments)
 	struct broker_process *broker = NULL;
 	bool is_nobody_there = false;
 	enum run_device device;
-	int status = private_broker_device(arguments, &device);
+	int status = private_broker_device(arguments, OPT_SHOWN_DEVICE, &device);
 
 	if (status)
 		return status;
 	if (!arguments->values[OPT_CAPABILITIES]) {
-		if (arguments->values[OPT_RUN_DEVICE])
+		if (arguments->values[OPT_SHOWN_DEVICE])
 			return control_misuse(arguments, "--device is for --capabilities");
 		return show_devices(control, arguments, device, NULL);
 	}

@@ -25,7 +25,7 @@ static const struct command commands[] = {
 	{"status", NULL, "how the broker is, on one screen", TAKES(OPT_JSON), 0, 0, true,
 	 run_status, NULL},
 	{"devices", NULL, "devices, their memory paths, sensors and capabilities",
-	 LISTS | TAKES(OPT_CAPABILITIES) | TAKES(OPT_RUN_DEVICE), 0, 0, true, run_devices, NULL},
+	 LISTS | TAKES(OPT_CAPABILITIES) | TAKES(OPT_SHOWN_DEVICE), 0, 0, true, run_devices, NULL},
 	{"tenants", NULL, "who has how much of what", LISTS | A_TENANT | TAKES(OPT_SORT), 0, 0,
 	 true, run_tenants, tenant_sort_keys},
 	{"sessions", NULL, "clients that are connected", LISTS | A_TENANT | TAKES(OPT_SORT), 0, 0,

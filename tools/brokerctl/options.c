@@ -68,10 +68,12 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_RTOL] = {"rtol", "X", false,
 		      "|got - expected| <= atol + rtol * |expected| (1e-3; bfloat16: 1e-2)"},
 	[OPT_RUN_DEVICE] = {"device", "auto|cpu|gpu", false,
-			    "run there (auto, the default: the broker decides); of devices "
-			    "--capabilities: what those run (auto: all)"},
+			    "run there and nowhere else (auto, the default: the broker decides)"},
 	[OPT_RUN_OUTPUT] = {"output", "[NAME=]FILE", false, "write an output there; likewise"},
 	[OPT_SECONDS] = {"seconds", "N", false, "record for so long, beside what is logged"},
+	[OPT_SHOWN_DEVICE] =
+		{"device", "auto|cpu|gpu", false,
+		 "with --capabilities: of these devices only (auto, the default: all)"},
 	[OPT_SORT] = {"sort", "KEY", false, "the largest first, or by name; -KEY: the other way"},
 	[OPT_STATUS] = {"status", NULL, false, "only say how far it is"},
 	[OPT_TENANT] = {"tenant", "TENANT", false, "this one only, by name or by number"},

@@ -17,9 +17,10 @@
 
 enum { SAID_BYTES = 4096 };
 
-int private_broker_device(const struct arguments *arguments, enum run_device *ret)
+int private_broker_device(const struct arguments *arguments, enum option_id option,
+			  enum run_device *ret)
 {
-	const char *device = arguments->values[OPT_RUN_DEVICE];
+	const char *device = arguments->values[option];
 
 	*ret = RUN_AUTO;
 	if (device && strcmp(device, "cpu") == 0)

@@ -9,8 +9,12 @@ struct broker_process;
 
 enum run_device { RUN_AUTO, RUN_CPU, RUN_GPU };
 
-/* What --device says. Return: EXIT_OK; EXIT_USAGE, having said what it may be. */
-int private_broker_device(const struct arguments *arguments, enum run_device *ret);
+/*
+ * What --device says, which is @option of that command. Return: EXIT_OK; EXIT_USAGE, having said
+ * what it may be.
+ */
+int private_broker_device(const struct arguments *arguments, enum option_id option,
+			  enum run_device *ret);
 /*
  * Starts one with those devices, and connects to it. It is the caller's, who ends it with
  * broker_process_free(), also after a failure. Return: EXIT_*, having said why.

@@ -107,7 +107,7 @@ static int read_options(const struct arguments *arguments, struct run *run)
 	run->arguments = arguments;
 	run->path = arguments->operands[0];
 	run->rtol = run->atol = -1;
-	if (private_broker_device(arguments, &run->device))
+	if (private_broker_device(arguments, OPT_RUN_DEVICE, &run->device))
 		return EXIT_USAGE;
 	if (!take_tolerance(arguments->values[OPT_RTOL], &run->rtol))
 		return control_misuse(arguments, "--rtol takes a number such as 1e-3, not %s",
