@@ -5,28 +5,26 @@
  * Tasks of one layer, as the broker prepares them and with fusion forbidden: on one worker, and on
  * a GPU, a real one or else a software one.
  */
-#include <errno.h>
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "bench.h"
-#include "plans.h"
-#include "target.h"
+#include "fused.h"
 #include "util/checked.h"
 
 #define CONSTANT_BYTES (10u << 20)
 #define TENSOR_BYTES   (2u << 20)
 
-/* @op of x by weights, of which the first @n_dims are dimensions; then perhaps an Add, of a list or
- * of x. */
+/*
+ * @op of x, of @n_dims dimensions, by weights; then an Add of a list or of x, if there is one, then
+ * the activation.
+ */
 struct layer {
 	const char *name, *op;
 	unsigned int n_dims;
 	uint32_t x[4], weights[4];
-	uint32_t bias; /* 0: none */
-	bool adds_x;   /* likewise */
-	const char *activation;
+	uint32_t bias;          /* the length of the list; 0: none is added */
+	bool adds_x;            /* the Add is of x, and there is no list */
+	const char *activation; /* NULL: none */
 };
 
 #define LINEAR(name, rows, from, to, activation)                                      \
@@ -50,22 +48,16 @@ static const struct layer layers[] = {
 	CONV("Conv 1x1 64x14x14 to 64, Gelu", 64, 14, 64, 1, "Gelu"),
 };
 
-static int make_plan(const struct layer *layer, const struct target *target,
-		     const struct rbk_arena *constants, bool fuses, struct rbk_plan **ret,
-		     struct rbk_error *error)
+static void describe(struct rbk_builder *builder, const void *what,
+		     const struct rbk_arena *constants)
 {
-	struct rbk_builder *builder = rbk_builder_new("bench-fusion");
+	const struct layer *layer = what;
 	const unsigned int n_weights = layer->n_dims == 4 ? 4 : 2;
 	unsigned int x, in[2], at, n_left, node;
 	const bool has_sum = layer->bias > 0 || layer->adds_x;
 	const int64_t pad = layer->weights[2] / 2, pads[] = {pad, pad, pad, pad};
 	char name[8];
-	int r;
 
-	if (!builder)
-		return -ENOMEM;
-	if (!fuses)
-		rbk_builder_disable_fusion(builder);
 	in[0] = x = rbk_builder_input(builder, "x", RBK_DTYPE_F32, layer->n_dims, layer->x);
 	in[1] = rbk_builder_constant(builder, "w", RBK_DTYPE_F32, n_weights, layer->weights,
 				     constants, 0);
@@ -90,99 +82,24 @@ static int make_plan(const struct layer *layer, const struct target *target,
 			rbk_builder_attr_ints(builder, node, "pads", pads, 4);
 		in[0] = at;
 	}
-	r = rbk_plan_new(target->rbk, builder, 1, ret, error);
-	rbk_builder_free(builder);
-	return r;
-}
-
-/* Are both results the same, up to rounding? */
-static bool is_same(const float *a, const float *b, size_t n)
-{
-	float largest = 0;
-
-	for (size_t i = 0; i < n; i++)
-		largest = fmaxf(largest, fabsf(b[i]));
-	for (size_t i = 0; i < n; i++)
-		if (!(fabsf(a[i] - b[i]) <= 1e-4f * largest))
-			return false;
-	return largest > 0;
-}
-
-static int compare(struct bench_env *env, const struct target *target, const struct layer *layer,
-		   const struct rbk_arena *constants, struct rbk_arena *arena, bool on_gpu)
-{
-	char params[64];
-	const struct bench_row row = {params, "ns", false, "one by one"};
-	struct rbk_plan *plans[2] = {NULL, NULL};
-	struct rbk_error error = {"out of memory"};
-	struct target_task tasks[2];
-	float *y = rbk_arena_data(arena);
-	int r = 0;
-
-	snprintf(params, sizeof(params), "%s, %s", on_gpu ? "gpu" : "cpu", layer->name);
-	if (!bench_is_wanted(env, params))
-		return 0;
-	memset(y + TENSOR_BYTES / sizeof(float), 0, 2 * (size_t)TENSOR_BYTES);
-	for (unsigned int i = 0; i < 2 && !r; i++) {
-		r = make_plan(layer, target, constants, i == 0, &plans[i], &error);
-		if (r) {
-			bench_refused(env, r, error.text);
-			goto out;
-		}
-		tasks[i] = (struct target_task){
-			.ring = target->ring,
-			.plan_id = rbk_plan_id(plans[i]),
-			.count = 1,
-			.refs = {rbk_arena_ref(arena, 0),
-				 rbk_arena_ref(arena, (i + 1) * TENSOR_BYTES)},
-			.n_refs = 2,
-			.strategy = on_gpu ? RBK_STRATEGY_ONLY_GPU : RBK_STRATEGY_ONLY_CPU,
-			.depth = 1,
-		};
-		r = target_run_once(&tasks[i]);
-	}
-	y += TENSOR_BYTES / sizeof(float);
-	if (!r && !is_same(y, y + TENSOR_BYTES / sizeof(float), TENSOR_BYTES / sizeof(float)))
-		r = -EILSEQ;
-	if (!r)
-		r = bench_compare(env, &row, (struct bench_side){target_waits, &tasks[0]},
-				  (struct bench_side){target_waits, &tasks[1]});
-	if (r)
-		bench_fail(env, r, "%s failed, or both are not the same", params);
-out:
-	rbk_plan_free(plans[0]);
-	rbk_plan_free(plans[1]);
-	return r;
 }
 
 static int run_on(struct bench_env *env, bool on_gpu)
 {
-	struct rbk_arena *constants = NULL, *arena = NULL;
-	struct rbk_error error = {"out of memory"};
-	struct target target;
+	struct fused fused;
+	char params[64];
+	const struct bench_row row = {params, "ns", false, "one by one"};
 	int r;
 
-	r = target_init(&target, env, on_gpu ? TARGET_GPU : TARGET_ONE_WORKER);
+	r = fused_init(&fused, env, on_gpu ? TARGET_GPU : TARGET_ONE_WORKER, CONSTANT_BYTES,
+		       TENSOR_BYTES);
 	if (r)
 		return r;
-	r = rbk_arena_new(target.rbk, CONSTANT_BYTES, &constants, &error);
-	if (!r) {
-		plans_fill(rbk_arena_data(constants), CONSTANT_BYTES / sizeof(float), 2);
-		r = rbk_arena_seal(constants, &error);
+	for (size_t i = 0; i < ARRAY_SIZE(layers) && !r; i++) {
+		snprintf(params, sizeof(params), "%s, %s", on_gpu ? "gpu" : "cpu", layers[i].name);
+		r = fused_compare(&fused, env, &row, describe, &layers[i]);
 	}
-	if (!r)
-		r = rbk_arena_new(target.rbk, 3 * TENSOR_BYTES, &arena, &error);
-	if (r) {
-		bench_refused(env, r, error.text);
-		goto out;
-	}
-	plans_fill(rbk_arena_data(arena), TENSOR_BYTES / sizeof(float), 1);
-	for (size_t i = 0; i < ARRAY_SIZE(layers) && !r; i++)
-		r = compare(env, &target, &layers[i], constants, arena, on_gpu);
-out:
-	rbk_arena_free(arena);
-	rbk_arena_free(constants);
-	target_deinit(&target);
+	fused_deinit(&fused);
 	return r;
 }
 

@@ -6,14 +6,11 @@
  * fusion forbidden, so that every picture stays channel after channel. They have no activations
  * that could be fused otherwise: only how pictures lie differs.
  */
-#include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "bench.h"
-#include "plans.h"
-#include "target.h"
+#include "fused.h"
 #include "util/checked.h"
 
 #define CONSTANT_BYTES (8u << 20)
@@ -96,117 +93,36 @@ static unsigned int add_layer(struct rbk_builder *builder, const struct layer *l
 	return out;
 }
 
-static int make_plan(const struct net *net, const struct target *target,
-		     const struct rbk_arena *constants, bool fuses, struct rbk_plan **ret,
-		     struct rbk_error *error)
+static void describe(struct rbk_builder *builder, const void *what,
+		     const struct rbk_arena *constants)
 {
+	const struct net *net = what;
 	const uint32_t dims[] = {1, net->channels, net->size, net->size};
-	struct rbk_builder *builder = rbk_builder_new("bench-nets");
 	uint32_t channels = net->channels;
 	uint64_t offset = 0;
-	unsigned int x;
-	int r;
+	unsigned int x = rbk_builder_input(builder, "x", RBK_DTYPE_F32, 4, dims);
 
-	if (!builder)
-		return -ENOMEM;
-	if (!fuses)
-		rbk_builder_disable_fusion(builder);
-	x = rbk_builder_input(builder, "x", RBK_DTYPE_F32, 4, dims);
 	for (unsigned int i = 0; i < MAX_LAYERS && net->layers[i].op; i++) {
 		x = add_layer(builder, &net->layers[i], channels, x, constants, &offset, i,
 			      i + 1 == MAX_LAYERS || !net->layers[i + 1].op);
 		channels = net->layers[i].channels;
 	}
-	r = rbk_plan_new(target->rbk, builder, 1, ret, error);
-	rbk_builder_free(builder);
-	return r;
-}
-
-/* Are both results the same, up to the rounding of sums in another order? */
-static bool is_same(const float *a, const float *b, size_t n)
-{
-	float largest = 0;
-
-	for (size_t i = 0; i < n; i++)
-		largest = fmaxf(largest, fabsf(b[i]));
-	for (size_t i = 0; i < n; i++)
-		if (!(fabsf(a[i] - b[i]) <= 1e-4f * largest))
-			return false;
-	return true;
-}
-
-static int compare(struct bench_env *env, const struct target *target, const struct net *net,
-		   const struct rbk_arena *constants, struct rbk_arena *arena)
-{
-	const struct bench_row row = {net->name, "ns", false, "channel after channel"};
-	struct rbk_plan *plans[2] = {NULL, NULL};
-	struct rbk_error error = {"out of memory"};
-	struct target_task tasks[2];
-	float *y = rbk_arena_data(arena);
-	int r = 0;
-
-	for (unsigned int i = 0; i < 2 && !r; i++) {
-		r = make_plan(net, target, constants, i == 0, &plans[i], &error);
-		if (r) {
-			bench_refused(env, r, error.text);
-			goto out;
-		}
-		tasks[i] = (struct target_task){
-			.ring = target->ring,
-			.plan_id = rbk_plan_id(plans[i]),
-			.count = 1,
-			.refs = {rbk_arena_ref(arena, 0),
-				 rbk_arena_ref(arena, (i + 1) * TENSOR_BYTES)},
-			.n_refs = 2,
-			.strategy = RBK_STRATEGY_ONLY_CPU,
-			.depth = 1,
-		};
-		r = target_run_once(&tasks[i]);
-	}
-	y += TENSOR_BYTES / sizeof(float);
-	if (!r && !is_same(y, y + TENSOR_BYTES / sizeof(float), TENSOR_BYTES / sizeof(float)))
-		r = -EILSEQ;
-	if (!r)
-		r = bench_compare(env, &row, (struct bench_side){target_waits, &tasks[0]},
-				  (struct bench_side){target_waits, &tasks[1]});
-	if (r)
-		bench_fail(env, r, "%s failed, or both are not the same", net->name);
-out:
-	rbk_plan_free(plans[0]);
-	rbk_plan_free(plans[1]);
-	return r;
 }
 
 static int run(struct bench_env *env)
 {
-	struct rbk_arena *constants = NULL, *arena = NULL;
-	struct rbk_error error = {"out of memory"};
-	struct target target;
+	struct fused fused;
 	int r;
 
-	r = target_init(&target, env, TARGET_ONE_WORKER);
+	r = fused_init(&fused, env, TARGET_ONE_WORKER, CONSTANT_BYTES, TENSOR_BYTES);
 	if (r)
 		return r;
-	r = rbk_arena_new(target.rbk, CONSTANT_BYTES, &constants, &error);
-	if (!r) {
-		plans_fill(rbk_arena_data(constants), CONSTANT_BYTES / sizeof(float), 2);
-		r = rbk_arena_seal(constants, &error);
-	}
-	if (!r)
-		r = rbk_arena_new(target.rbk, 3 * TENSOR_BYTES, &arena, &error);
-	if (r) {
-		bench_refused(env, r, error.text);
-		goto out;
-	}
-	plans_fill(rbk_arena_data(arena), TENSOR_BYTES / sizeof(float), 1);
 	for (size_t i = 0; i < ARRAY_SIZE(nets) && !r; i++) {
-		memset((char *)rbk_arena_data(arena) + TENSOR_BYTES, 0, 2 * TENSOR_BYTES);
-		r = compare(env, &target, &nets[i], constants, arena);
+		const struct bench_row row = {nets[i].name, "ns", false, "channel after channel"};
+
+		r = fused_compare(&fused, env, &row, describe, &nets[i]);
 	}
-out:
-	rbk_arena_free(arena);
-	rbk_arena_free(constants);
-	target_deinit(&target);
+	fused_deinit(&fused);
 	return r;
 }
 
