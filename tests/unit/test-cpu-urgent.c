@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -15,6 +16,7 @@
 #include "cpu/internal.h"
 #include "support/describe.h"
 #include "unit/cpu-rig.h"
+#include "util/checked.h"
 #include "util/clock.h"
 
 #define N DESCRIBE_COUNT
@@ -185,124 +187,69 @@ static void test_urgent__between_with_one_worker(void **state)
 }
 
 /*
- * Of these, a unit takes long, so that only a look from within the kernel lets anybody in. From
- * FIRST_DOUBLE on they compute in float64.
+ * Nodes of which a unit takes long, so that only a look from within the kernel lets anybody in.
+ * They have as many inputs as have a rank.
  */
-enum { FIRST_DOUBLE = 11 };
-static struct plan *one_unit_plan(unsigned int which)
-{
-	struct describe *d = describe_new("one unit", 1);
+enum { MAX_INPUTS = 5 };
+static const struct unit_case {
+	const char *op;
+	struct {
+		unsigned int rank;
+		uint32_t dims[4];
+	} in[MAX_INPUTS];
+	bool has_indices; /* as a second output */
+	bool is_double;   /* else float32 */
+	struct {
+		const char *name;
+		unsigned int n; /* 0: value is one number; none without a name */
+		int64_t value[2];
+	} attr;
+	size_t max_units; /* 0: one */
+} unit_cases[] = {
+	{"Softmax", {{2, {1, 1 << 20}}}},
+	{"Softmax", {{2, {1 << 16, 16}}}, .attr = {"axis", 0, {0}}},
+	{"ReduceSum", {{1, {1 << 22}}}, .attr = {"axes", 1, {0}}},
+	{"ReduceSum", {{2, {1 << 16, 64}}}, .attr = {"axes", 1, {0}}},
+	{"TopK", {{1, {1 << 22}}}, .has_indices = true, .attr = {"k", 0, {40}}},
+	{"Transpose", {{2, {1 << 15, 64}}}, .attr = {"perm", 2, {1, 0}}, .max_units = 32},
+	{"Add", {{2, {2, 1 << 20}}, {2, {2, 1}}}, .max_units = 2},
+	{"MaxPool", {{4, {1, 1, 1024, 1024}}}, .attr = {"kernel_shape", 2, {5, 5}}},
+	{"Conv", {{4, {1, 2048, 8, 8}}, {4, {512, 2048, 3, 3}}}, .max_units = 12},
+	{"MatMul", {{2, {60, 40000}}, {2, {40000, 100}}}},
+	{"MaxPool", {{4, {1, 1, 1, 1 << 14}}}, .attr = {"kernel_shape", 2, {1, 1 << 13}}},
+	{"MatMul", {{2, {60, 20000}}, {2, {20000, 100}}}, .is_double = true},
+	{"Conv", {{4, {1, 1024, 7, 6}}, {4, {96, 1024, 3, 3}}}, .is_double = true},
+	{"ConvTranspose", {{4, {1, 512, 16, 16}}, {4, {512, 48, 3, 3}}}, .is_double = true},
+	{"LpPool", {{4, {1, 1, 512, 512}}}, .is_double = true, .attr = {"kernel_shape", 2, {5, 5}}},
+	{"MaxPool",
+	 {{4, {1, 1, 1, 1 << 13}}},
+	 .has_indices = true,
+	 .is_double = true,
+	 .attr = {"kernel_shape", 2, {1, 1 << 12}}},
+	{"BatchNormalization",
+	 {{4, {1, 1 << 20, 1, 1}}, {1, {1 << 20}}, {1, {1 << 20}}, {1, {1 << 20}}, {1, {1 << 20}}},
+	 .is_double = true},
+};
 
-	switch (which) {
-	case 0:
-		describe_input(d, "x", D(1, 1 << 20));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "Softmax", "", "x", "y");
-		break;
-	case 1:
-		describe_input(d, "x", D(1 << 16, 16));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "Softmax", "", "x", "y");
-		describe_attr_int(d, "axis", 0);
-		break;
-	case 2:
-		describe_input(d, "x", D(1 << 22));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "ReduceSum", "", "x", "y");
-		describe_attr_ints(d, "axes", DESCRIBE_INTS(0));
-		break;
-	case 3:
-		describe_input(d, "x", D(1 << 16, 64));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "ReduceSum", "", "x", "y");
-		describe_attr_ints(d, "axes", DESCRIBE_INTS(0));
-		break;
-	case 4:
-		describe_input(d, "x", D(1 << 22));
-		describe_output(d, "v", D(40));
+static struct plan *unit_plan(const struct unit_case *unit)
+{
+	static const char *const names[MAX_INPUTS] = {"a", "b", "c", "d", "e"};
+	struct describe *d = describe_new("one unit", 1);
+	unsigned int n_in = 0;
+	char in[2 * MAX_INPUTS];
+
+	for (; n_in < MAX_INPUTS && unit->in[n_in].rank > 0; n_in++)
+		describe_input(d, names[n_in], unit->in[n_in].rank, unit->in[n_in].dims);
+	snprintf(in, sizeof(in), "%.*s", (int)(2 * n_in - 1), "a,b,c,d,e");
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	if (unit->has_indices)
 		describe_inferred(d, "i", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
-		describe_node(d, "TopK", "", "x", "v,i");
-		describe_attr_int(d, "k", 40);
-		break;
-	case 5:
-		describe_input(d, "x", D(1 << 15, 64));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "Transpose", "", "x", "y");
-		describe_attr_ints(d, "perm", DESCRIBE_INTS(1, 0));
-		break;
-	case 6:
-		describe_input(d, "x", D(2, 1 << 20));
-		describe_input(d, "b", D(2, 1));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "Add", "", "x,b", "y");
-		break;
-	case 7:
-		describe_input(d, "x", D(1, 1, 1024, 1024));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "MaxPool", "", "x", "y");
-		describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(5, 5));
-		break;
-	case 8:
-		describe_input(d, "x", D(1, 2048, 8, 8));
-		describe_input(d, "w", D(512, 2048, 3, 3));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "Conv", "", "x,w", "y");
-		break;
-	case 9:
-		describe_input(d, "x", D(60, 40000));
-		describe_input(d, "w", D(40000, 100));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "MatMul", "", "x,w", "y");
-		break;
-	case 10:
-		describe_input(d, "x", D(1, 1, 1, 1 << 14));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "MaxPool", "", "x", "y");
-		describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(1, 1 << 13));
-		break;
-	case 11:
-		describe_input(d, "x", D(60, 20000));
-		describe_input(d, "w", D(20000, 100));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "MatMul", "", "x,w", "y");
-		break;
-	case 12:
-		describe_input(d, "x", D(1, 1024, 7, 6));
-		describe_input(d, "w", D(96, 1024, 3, 3));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "Conv", "", "x,w", "y");
-		break;
-	case 13:
-		describe_input(d, "x", D(1, 512, 16, 16));
-		describe_input(d, "w", D(512, 48, 3, 3));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "ConvTranspose", "", "x,w", "y");
-		break;
-	case 14:
-		describe_input(d, "x", D(1, 1, 512, 512));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "LpPool", "", "x", "y");
-		describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(5, 5));
-		break;
-	case 15:
-		describe_input(d, "x", D(1, 1, 1, 1 << 13));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_inferred(d, "i", RBK_TENSOR_OUTPUT, RBK_DTYPE_I64);
-		describe_node(d, "MaxPool", "", "x", "y,i");
-		describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(1, 1 << 12));
-		break;
-	case 16:
-		describe_input(d, "x", D(1, 1 << 20, 1, 1));
-		for (unsigned int i = 0; i < 4; i++)
-			describe_input(d, (const char *[]){"s", "b", "m", "v"}[i], D(1 << 20));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "BatchNormalization", "", "x,s,b,m,v", "y");
-		break;
-	default:
-		describe_free(d);
-		return NULL;
-	}
-	if (which >= FIRST_DOUBLE)
+	describe_node(d, unit->op, "", in, unit->has_indices ? "y,i" : "y");
+	if (unit->attr.name && unit->attr.n > 0)
+		describe_attr_ints(d, unit->attr.name, unit->attr.n, unit->attr.value);
+	else if (unit->attr.name)
+		describe_attr_int(d, unit->attr.name, unit->attr.value[0]);
+	if (unit->is_double)
 		describe_floats(d, RBK_DTYPE_F64);
 	return reference_plan(d, NULL);
 }
@@ -324,10 +271,11 @@ static void test_urgent__looks_within_a_unit(void **state)
 	struct reference_buffers want;
 	struct cpu_job job;
 	struct cpu_rig rig;
-	struct plan *plan;
 
 	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
-	for (unsigned int which = 0; (plan = one_unit_plan(which)); which++) {
+	for (size_t i = 0; i < ARRAY_SIZE(unit_cases); i++) {
+		const struct unit_case *unit = &unit_cases[i];
+		struct plan *plan = unit_plan(unit);
 		struct looks looks = {.pause.serve = count_look, .n_waiting = 1};
 		struct cpu_context context = cpu_executor_from(rig.executor)->inline_context;
 		struct cpu_frame frame = {.count = 1};
@@ -335,20 +283,17 @@ static void test_urgent__looks_within_a_unit(void **state)
 
 		cpu_rig_prepare(&rig, plan);
 		step = ((const struct cpu_plan *)plan->exec[RBK_DEVICE_CPU])->steps;
-		assert_true(step->units(step, 1) <= (which == 5   ? 32
-						     : which == 8 ? 12
-						     : which == 6 ? 2
-								  : 1));
+		assert_true(step->units(step, 1) <= (unit->max_units ? unit->max_units : 1));
 		cpu_job_init(&job, plan, 1, 1);
 		rig.executor->ops->run_inline(rig.executor, &job.task);
 		reference_buffers_copy(&want, &job.buffers);
 		wipe(&job);
 		looks.pause.n_waiting = &looks.n_waiting;
 		context.pause = &looks.pause;
-		for (unsigned int i = 0; i < job.buffers.n; i++)
-			frame.base[CPU_BASE_BINDING + i] = (uintptr_t)job.buffers.bindings[i];
+		for (unsigned int j = 0; j < job.buffers.n; j++)
+			frame.base[CPU_BASE_BINDING + j] = (uintptr_t)job.buffers.bindings[j];
 		step->run(step, &frame, 0, SIZE_MAX, &context);
-		print_message("%s: %u looks\n", plan->nodes[0].op->name, looks.n);
+		print_message("%s: %u looks\n", unit->op, looks.n);
 		assert_true(looks.n >= 15);
 		expect_same(&job, &want);
 		reference_buffers_deinit(&want);
