@@ -396,16 +396,8 @@ static void test_fuse__types(void **state)
 	plan_free(plan);
 
 	/* No device computes anything along with products of float64. */
-	d = describe_new("", 1);
-	describe_tensor(d, "x", RBK_TENSOR_INPUT, RBK_DTYPE_F64, 0, DESCRIBE_DIMS(2, 3, 4));
-	describe_tensor(d, "w", RBK_TENSOR_INPUT, RBK_DTYPE_F64, 0, DESCRIBE_DIMS(4, 8));
-	describe_tensor(d, "b", RBK_TENSOR_INPUT, RBK_DTYPE_F64, 0, DESCRIBE_DIMS(8));
-	describe_inferred(d, "t", RBK_TENSOR_SCRATCH, RBK_DTYPE_F64);
-	describe_inferred(d, "u", RBK_TENSOR_SCRATCH, RBK_DTYPE_F64);
-	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F64);
-	describe_node(d, "MatMul", "", "x,w", "t");
-	describe_node(d, "Add", "", "t,b", "u");
-	describe_node(d, "Relu", "", "u", "y");
+	d = sum("t,b", DESCRIBE_DIMS(8), "Relu");
+	describe_floats(d, RBK_DTYPE_F64);
 	plan = expect_plan(d);
 	assert_false(has_sum(plan, 0, 1));
 	assert_false(is_fused(plan, 0, 2));
