@@ -517,7 +517,10 @@ static void describe_placement(const struct publish *publish, uint32_t index,
 	ret->explored_share = report.explored_share;
 }
 
-_Static_assert((int)RBK_STATS_TILE_OPERATORS == EXEC_TILE_OPS &&
+_Static_assert((int)RBK_STATS_TILE_MATMUL == EXEC_TILE_MATMUL &&
+		       (int)RBK_STATS_TILE_CONV == EXEC_TILE_CONV &&
+		       (int)RBK_STATS_TILE_MATMUL_F16 == EXEC_TILE_MATMUL_HALF &&
+		       (int)RBK_STATS_TILE_OPERATORS == EXEC_TILE_OPS &&
 		       (int)RBK_STATS_TILE_CLASSES == EXEC_TILE_CLASSES,
 	       "the page's");
 

@@ -292,6 +292,12 @@ enum rbk_stats_breaker {
 	RBK_STATS_BREAKER_PROBING = 2,
 };
 
+enum rbk_stats_tile_operator {
+	RBK_STATS_TILE_MATMUL = 0, /* of float32; and Gemm */
+	RBK_STATS_TILE_CONV = 1,   /* of both types */
+	RBK_STATS_TILE_MATMUL_F16 = 2,
+};
+
 /* How much of a result a device computes at once where that is the fastest; 0: it has no choice. */
 #define RBK_STATS_TILE_OPERATORS 3
 #define RBK_STATS_TILE_CLASSES   4
@@ -357,8 +363,8 @@ struct rbk_stats_device {
 	uint32_t reserved32_2;
 
 	/*
-	 * Since 1.5. Of MatMul, of Conv and, since 1.6, of MatMul of float16: large, small, of few
-	 * rows, of few columns.
+	 * Since 1.5. By enum rbk_stats_tile_operator, of which float16's is there since 1.6: large,
+	 * small, of few rows, of few columns.
 	 */
 	struct rbk_stats_tile tiles[RBK_STATS_TILE_OPERATORS][RBK_STATS_TILE_CLASSES];
 };

@@ -131,7 +131,11 @@ const char *breaker_name(uint32_t breaker)
 
 const char *tiles_name(uint32_t op)
 {
-	static const char *const names[] = {"MatMul", "Conv", "MatMul_float16"};
+	static const char *const names[] = {
+		[RBK_STATS_TILE_MATMUL] = "MatMul",
+		[RBK_STATS_TILE_CONV] = "Conv",
+		[RBK_STATS_TILE_MATMUL_F16] = "MatMul_float16",
+	};
 
 	return NAME_OF(names, op);
 }
@@ -145,10 +149,9 @@ const char *tile_class_name(uint32_t class)
 
 const char *text_tile(const struct rbk_stats_device *device, uint32_t op, uint32_t class)
 {
-	enum { MATMUL_HALF = 2 };
 	const struct rbk_stats_tile *tile = &device->tiles[op][class];
-	const bool of_matrices =
-		op == MATMUL_HALF && device->flags & RBK_STATS_DEVICE_TILES_OF_MATRICES << class;
+	const bool of_matrices = op == RBK_STATS_TILE_MATMUL_F16 &&
+				 device->flags & RBK_STATS_DEVICE_TILES_OF_MATRICES << class;
 	static char text[sizeof("255x255 matrices")];
 
 	snprintf(text, sizeof(text), "%ux%u%s", tile->rows, tile->columns,
