@@ -8,11 +8,14 @@
  *	[N, C, D, H, W] -> [N, C * kD * kH, D' * H', W]
  *
  * by weights [M, C / group * kD * kH, 1, kW], which are as they lie. Only two Gathers and a
- *Transpose are made for it, of bytes; channels of a group stay together.
+ * Transpose are made for it, of bytes; channels of a group stay together.
  */
 #include "libclient/onnx/canon.h"
 
 enum { DEPTH = 2, WIDTH = 4, RANK = 5 };
+
+/* The input that is x's zero point, of either operator. */
+enum { ZERO_AT = 2 };
 
 /* Along each spatial dimension. */
 struct window {
@@ -185,7 +188,7 @@ static struct tensor *folded_input(struct graph *graph, struct tensor *x, struct
 	return shaped(graph, canon_unary(graph, "Transpose", x, &perm, 1), shape, dims);
 }
 
-static void conv_volume(struct graph *graph, unsigned int w_at, unsigned int zero_at)
+static void conv_volume(struct graph *graph, unsigned int w_at)
 {
 	const char *op = graph->node->proto->op_type;
 	struct tensor *in[9] = {NULL}, *x = canon_in(graph, 0), *w = canon_in(graph, w_at), *y;
@@ -201,7 +204,7 @@ static void conv_volume(struct graph *graph, unsigned int w_at, unsigned int zer
 		if (in[i])
 			n_in = i + 1;
 	}
-	in[0] = folded_input(graph, x, in[zero_at], windows);
+	in[0] = folded_input(graph, x, in[ZERO_AT], windows);
 	{
 		const uint64_t taps = (uint64_t)(windows[0].kernel * windows[1].kernel);
 		const uint64_t w_dims[] = {0, w->shape.dims[1] * taps, 1, w->shape.dims[WIDTH]};
@@ -230,12 +233,12 @@ static void conv_volume(struct graph *graph, unsigned int w_at, unsigned int zer
 void canon_conv_bytes(struct graph *graph)
 {
 	const bool is_integer = !strcmp(graph->node->proto->op_type, "ConvInteger");
-	const unsigned int w_at = is_integer ? 1 : 3, zero_at = 2;
+	const unsigned int w_at = is_integer ? 1 : 3;
 	const struct tensor *x = canon_in(graph, 0), *w = canon_in(graph, w_at);
 
 	if (x->shape.rank == RANK && w->shape.rank == RANK && !w->shape.dynamic &&
 	    !shape_is_empty(&x->shape) && !shape_is_empty(&w->shape))
-		conv_volume(graph, w_at, zero_at);
+		conv_volume(graph, w_at);
 	else
 		canon_same(graph);
 }
