@@ -366,6 +366,9 @@ enum vk_pipe vk_pipe_integer(enum vk_pipe first, uint8_t dtype)
 				   : dtype == RBK_DTYPE_F64 ? 4
 							    : 3;
 
+	/* What ArgMax and TopK look at is an order; the others compute with what they read. */
+	assert(dtype != RBK_DTYPE_F64 ||
+	       (first >= VK_PIPE_ARG_INTEGER && first < VK_PIPE_SCAN_INTEGER));
 	return (enum vk_pipe)((unsigned int)first + place);
 }
 

@@ -80,8 +80,8 @@ enum vk_pipe {
 	VK_PIPE_TRILU = VK_PIPE_ONE_HOT + 4,
 	VK_PIPE_SCATTER = VK_PIPE_TRILU + 4, /* by vk_pipe_scatter() */
 	/*
-	 * Of integers, by vk_pipe_integer(), and of float64 where it takes the same way; CumSum of
-	 * the first two types alone.
+	 * Of integers, by vk_pipe_integer(): those of ArgMax and TopK also of float64, whose order
+	 * is compared as that of integers is; CumSum of the first two types alone.
 	 */
 	VK_PIPE_REDUCE_INTEGER = VK_PIPE_SCATTER + 7,
 	VK_PIPE_REDUCE_INTEGER_ROWS = VK_PIPE_REDUCE_INTEGER + 4,
@@ -159,7 +159,10 @@ bool vk_pipe_is_of_matrices(const struct vk_pipe_info *info);
 /* Of scatter.comp, for elements of a type (enum rbk_dtype); bools are bytes. */
 enum vk_pipe vk_pipe_scatter(uint8_t dtype);
 
-/* Of those from @first on that which is for integers of a type, or float64; bools are bytes. */
+/*
+ * Of those from @first on that which is for integers of a type, or of ArgMax and TopK for float64;
+ * bools are bytes.
+ */
 enum vk_pipe vk_pipe_integer(enum vk_pipe first, uint8_t dtype);
 
 /* pipeline-map.c: the same of VK_PIPE_MAP and above */
