@@ -127,6 +127,67 @@ static void test_load__not_a_model(void **state)
 	assert_int_equal(rbk_onnx_load("/", &model, NULL), -EBADMSG);
 }
 
+/* What the sentence says a file is, by how it begins. */
+static void test_load__kinds(void **state)
+{
+#define FILE_OF(begins, what)                    \
+	{                                        \
+		begins, sizeof(begins) - 1, what \
+	}
+	static const struct {
+		const char *bytes;
+		size_t n_bytes;
+		const char *what;
+	} files[] = {
+		FILE_OF("\x93NUMPY\1\0", "it is an array of NumPy's (.npy)"),
+		FILE_OF("PK\3\4\24\0", "it is a ZIP archive"),
+		FILE_OF("\x80\2}q\0", "it is pickled Python"),
+		FILE_OF("\x80\3}q\0", "it is pickled Python"),
+		FILE_OF("\x80\4\x95\0", "it is pickled Python"),
+		FILE_OF("\x80\5\x95\0", "it is pickled Python"),
+		FILE_OF("\x89PNG\r\n\x1a\n", "it is a picture (PNG)"),
+		FILE_OF("\xff\xd8\xff\xe0\0", "it is a picture (JPEG)"),
+		FILE_OF("GIF89a\1\0", "it is a picture (GIF)"),
+		FILE_OF("RIFF\x24\0\0\0WEBPVP8 ", "it is a picture (WebP)"),
+		FILE_OF("\x89HDF\r\n\x1a\n", "it is a file of HDF5"),
+		FILE_OF("\x1c\0\0\0TFL3\0\0", "it is a model of TensorFlow Lite's"),
+		FILE_OF("\x1c\0\0\0ORTM\0\0", "it is a model in ONNX Runtime's own format (.ort)"),
+		FILE_OF("GGUF\3\0\0\0", "it is a model of llama.cpp's (.gguf)"),
+		FILE_OF("\x80\0\0\0\0\0\0\0{\"w\":",
+			"it is a file of weights alone (.safetensors)"),
+		FILE_OF("\x1f\x8b\x08\0", "it is compressed by gzip"),
+		FILE_OF("\x28\xb5\x2f\xfd\4", "it is compressed by zstd"),
+		FILE_OF("\xfd\x37zXZ\0\0", "it is compressed by xz"),
+		FILE_OF("\x7f\x45LF\2\1", "it is a program or a library"),
+		FILE_OF("%PDF-1.7\n\xe2\xe3", "it is a document (PDF)"),
+		FILE_OF("version https://git-lfs.github.com/spec/v1\noid",
+			"it is a pointer of Git LFS"),
+		FILE_OF("<html lang=\"en\">", "it is a web page"),
+		FILE_OF("\n <!DOCTYPE html>\n", "it is a web page"),
+		FILE_OF("ir_version: 8\n", "it is text"),
+		FILE_OF("mod\xc3\xa8le \xe2\x82\xac \xf0\x9f\x98\x80\n", "it is text"),
+		/* The beginnings of others, of which not enough is there. */
+		FILE_OF("\x89PN", NULL),
+		FILE_OF("\x1c\0\0\0TFL", NULL),
+		FILE_OF("\x80\1}q", NULL),
+		/* No character of a text begins so, or goes on so. */
+		FILE_OF("mod\xe8le", NULL),
+		FILE_OF("mod\xc0\xa8le", NULL),
+	};
+#undef FILE_OF
+	struct rbk_onnx *model;
+	struct rbk_error error;
+
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		assert_int_equal(
+			rbk_onnx_load_bytes(files[i].bytes, files[i].n_bytes, NULL, &model, &error),
+			-EBADMSG);
+		if (files[i].what ? strncmp(error.text, files[i].what, strlen(files[i].what)) != 0
+				  : strstr(error.text, "no ONNX model") != NULL)
+			fail_msg("file %zu: \"%s\"", i, error.text);
+	}
+}
+
 static void test_load__cyclic(void **state)
 {
 	struct onnx_model made;
@@ -805,6 +866,7 @@ int main(void)
 		cmocka_unit_test(test_load__sound),
 		cmocka_unit_test(test_load__truncated),
 		cmocka_unit_test(test_load__not_a_model),
+		cmocka_unit_test(test_load__kinds),
 		cmocka_unit_test(test_load__cyclic),
 		cmocka_unit_test(test_load__unsorted),
 		cmocka_unit_test(test_load__names),
