@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Floats as unsigned numbers of the same order, for the largest and the smallest: both zeros and
- * denormals alike, what is no number above everything. Shaders compare these, because what comparisons and max()
- * make of such values is left open.
+ * REALs as unsigned numbers of the same order, for the largest and the smallest: both zeros and
+ * denormals alike, what is no number above everything. Shaders compare these, because what
+ * comparisons and max() make of such values is left open.
+ *
+ *	order_of()	of a value; with @flip, which is 0xffffffff then, in the order turned round
+ *	order_value()	back from one of the same @flip
+ *	order_start()	before the first element: less than all of them
  */
 #ifdef DOUBLES
 #define ORDER uint64_t
@@ -36,7 +40,6 @@ ORDER order_start(uint flip)
 #define ORDER uint
 const uint ORDER_NAN = 0xffffffffu;
 
-/* @flip: 0xffffffff for the order turned round. */
 uint order_of(float value, uint flip)
 {
 	uint bits = floatBitsToUint(value);
@@ -57,7 +60,6 @@ float order_value(uint order, uint flip)
 	return uintBitsToFloat((bits & 0x80000000u) != 0 ? bits & 0x7fffffffu : ~bits);
 }
 
-/* Before the first element: less than all of them. */
 uint order_start(uint flip)
 {
 	return order_of(uintBitsToFloat(0xff800000u ^ (flip & 0x80000000u)), flip);

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reductions: where a result's elements lie, and a share of one result. */
 #include "order.glsl"
-#ifdef DOUBLES
-#include "double-exp.glsl"
-#define EXP exp_of
-#define LOG log_of
-#else
-#define EXP exp
-#define LOG log
-#endif
+#include "real-exp.glsl"
 
 /* Sums and means have pipelines of their own; others look at the kind as they go. */
 layout(constant_id = 1) const uint SUMS_ONLY = 0;

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Softmax, LogSoftmax: the three passes over elements lane, lane + lanes, ... of a row. */
 
-#ifdef DOUBLES
-#include "double-exp.glsl"
-#define EXP exp_of
-#define LOG log_of
-#else
-#define EXP exp
-#define LOG log
-#endif
+#include "real-exp.glsl"
 
 const uint TURN = 8; /* elements per invocation and turn */
 

@@ -2,8 +2,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What works element by element and has to do with other types than floats: integers, bools,
- * comparisons, Cast, Where; compiled with -DDOUBLES, with float64 (typed-double.glsl). Types are constants of the pipeline; integers are computed with 64 bits
- * and kept to as many as they have. What ONNX leaves open is defined by broker/cpu/map.h.
+ * comparisons, Cast, Where; compiled with -DDOUBLES, with float64 (typed-double.glsl). Types are
+ * constants of the pipeline; integers are computed with 64 bits and kept to as many as they have.
+ * What ONNX leaves open is defined by broker/cpu/map.h.
  */
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """What Debian 12 has not: a newer loader and a newer driver, with all tests of the layer, and with
-products of cooperative matrices; llama.cpp and vkmark, run in leases. $RBK_TEST_NEWER is where tests/soak/newer-programs has put them.
+products of cooperative matrices; llama.cpp and vkmark, run in leases. $RBK_TEST_NEWER is where
+tests/soak/newer-programs has put them.
 
     newer.py BROKERD LEASE_CLIENT MANIFEST FAKE_CARD_LAYER BROKERCTL VULKAN_TILES NAME
 
