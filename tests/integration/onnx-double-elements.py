@@ -5,12 +5,10 @@
     onnx-double-elements.py BROKERCTL DEVICE
 """
 import math
-import os
 import struct
-import tempfile
 
 import onnxfile as onnx
-from onnxmodel import Model
+from onnxmodel import Model, private_folder
 
 DOUBLE = onnx.DOUBLE
 X = [0.1, -0.2, 1 / 3, -2 / 3, 1e300, -1e-300, 0.7, 2.0 ** 53 + 2, math.pi, -math.e, 1e-9, 12345.678901234567]
@@ -122,10 +120,7 @@ def add_patterns(model):
 
 
 def main():
-    os.environ.pop('RINGBROKER_SOCKET', None)
-    with tempfile.TemporaryDirectory(prefix='doubles-', dir='/tmp') as folder:
-        os.environ['XDG_RUNTIME_DIR'] = folder
-        os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
+    with private_folder('doubles-') as folder:
         for add in (add_moves, add_casts, add_functions, add_clips, add_patterns):
             model = Model(folder, 18)
             add(model)

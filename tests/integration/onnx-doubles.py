@@ -7,12 +7,10 @@
 What the loader makes of several operators, and operators of several types at once.
 """
 import math
-import os
 import random
-import tempfile
 
 import onnxfile as onnx
-from onnxmodel import Model
+from onnxmodel import Model, private_folder
 
 # Attributes are float32, too.
 EPSILON = 2.0 ** -7
@@ -226,11 +224,8 @@ def add_pools(model, rng):
 
 
 def main():
-    os.environ.pop('RINGBROKER_SOCKET', None)
     rng = random.Random(11)
-    with tempfile.TemporaryDirectory(prefix='doubles-', dir='/tmp') as folder:
-        os.environ['XDG_RUNTIME_DIR'] = folder
-        os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
+    with private_folder('doubles-') as folder:
         model = Model(folder, 23)
         for part in (add_norms, add_training, add_windows, add_resize, add_rows, add_products, add_convolutions,
                      add_pools):

@@ -13,10 +13,9 @@ import math
 import os
 import random
 import subprocess
-import tempfile
 
 import onnxfile as onnx
-from onnxmodel import CTL, LIMIT, Model, expect
+from onnxmodel import CTL, LIMIT, Model, expect, private_folder
 
 DOMAIN = 'com.microsoft'
 LIMITS = {onnx.UINT8: (0, 255), onnx.INT8: (-128, 127)}
@@ -406,7 +405,7 @@ def check_refusals(folder):
 
 def main():
     rng = random.Random(11)
-    with tempfile.TemporaryDirectory(prefix='microsoft-', dir='/tmp') as folder:
+    with private_folder('microsoft-') as folder:
         check_refusals(folder)
         for number, (adds, options) in enumerate((
                 ((add_elementwise, add_softmax, add_pools, add_concats), []), ((add_gemms,), []),

@@ -7,12 +7,10 @@
 Nodes are together in few models; what they should give is computed here, as ONNX says in words.
 """
 import math
-import os
 import random
-import tempfile
 
 import onnxfile as onnx
-from onnxmodel import Model
+from onnxmodel import Model, private_folder
 
 
 def add_mean_variance(model, rng):
@@ -229,11 +227,8 @@ def add_attention(model, rng):
 
 
 def main():
-    os.environ.pop('RINGBROKER_SOCKET', None)
     rng = random.Random(8)
-    with tempfile.TemporaryDirectory(prefix='rules-', dir='/tmp') as folder:
-        os.environ['XDG_RUNTIME_DIR'] = folder
-        os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
+    with private_folder('rules-') as folder:
         # A plan has 64 inputs and outputs at most.
         for add_all in ((lambda m: add_mean_variance(m, rng), lambda m: add_lrn(m, rng), add_hardmax,
                          add_shrinks, lambda m: add_training(m, rng)),

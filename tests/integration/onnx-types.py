@@ -8,12 +8,10 @@ Weights of four bits and of sixteen, zero points of each matrix, operators of se
 reductions along nothing.
 """
 import math
-import os
 import random
-import tempfile
 
 import onnxfile as onnx
-from onnxmodel import Model
+from onnxmodel import Model, private_folder
 
 
 def add_reductions_along_nothing(model):
@@ -164,11 +162,8 @@ def add_zero_points(model, rng):
 
 
 def main():
-    os.environ.pop('RINGBROKER_SOCKET', None)
     rng = random.Random(4)
-    with tempfile.TemporaryDirectory(prefix='types-', dir='/tmp') as folder:
-        os.environ['XDG_RUNTIME_DIR'] = folder
-        os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
+    with private_folder('types-') as folder:
         model = Model(folder, 18)
         add_reductions_along_nothing(model)
         model.run()

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """One model of many nodes that are checked, for tests that are called TEST BROKERCTL DEVICE."""
+import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 
 import onnxfile as onnx
 
@@ -14,6 +16,16 @@ def expect(condition, *what):
     if not condition:
         print(f'{os.path.basename(sys.argv[0])}:', *what)
         sys.exit(1)
+
+
+@contextlib.contextmanager
+def private_folder(prefix):
+    """A folder for models, where brokerctl also keeps what it keeps; with it, no broker outside is asked."""
+    os.environ.pop('RINGBROKER_SOCKET', None)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir='/tmp') as folder:
+        os.environ['XDG_RUNTIME_DIR'] = folder
+        os.environ['XDG_CACHE_HOME'] = os.path.join(folder, 'cache')
+        yield folder
 
 
 class Model:
