@@ -15,49 +15,66 @@
 
 #define A_MODEL "a model is what torch.onnx.export() or onnx.save() writes"
 
+/*
+ * Of those that are not known by their first bytes, what is in front of them counts, too: a model
+ * has names that anybody chose there.
+ */
 static const struct kind {
-	const char *begins;
-	uint8_t n_bytes, at;
+	const char *begins; /* '.': any byte */
+	uint8_t n_bytes;
 	const char *what;
 } kinds[] = {
-	{"\x93NUMPY", 6, 0, "an array of NumPy's (.npy), as inputs of models are"},
-	{"PK\3\4", 4, 0, "a ZIP archive, as files of NumPy's (.npz) and of PyTorch's (.pt) are"},
-	{"\x80\2", 2, 0, "pickled Python, as files of PyTorch's (.pt) are"},
-	{"\x80\3", 2, 0, "pickled Python, as files of PyTorch's (.pt) are"},
-	{"\x80\4", 2, 0, "pickled Python, as files of PyTorch's (.pt) are"},
-	{"\x80\5", 2, 0, "pickled Python, as files of PyTorch's (.pt) are"},
-	{"\x89PNG", 4, 0, "a picture (PNG)"},
-	{"\xff\xd8\xff", 3, 0, "a picture (JPEG)"},
-	{"GIF8", 4, 0, "a picture (GIF)"},
-	{"WEBP", 4, 8, "a picture (WebP)"},
-	{"\x89HDF", 4, 0, "a file of HDF5, as those of Keras (.h5) are"},
-	{"TFL3", 4, 4, "a model of TensorFlow Lite's"},
-	{"ORTM", 4, 4, "a model in ONNX Runtime's own format (.ort)"},
-	{"GGUF", 4, 0, "a model of llama.cpp's (.gguf)"},
-	{"{\"", 2, 8, "a file of weights alone (.safetensors)"},
-	{"\x1f\x8b", 2, 0, "compressed by gzip"},
-	{"\x28\xb5\x2f\xfd", 4, 0, "compressed by zstd"},
+	{"\x93NUMPY", 6, "an array of NumPy's (.npy), as inputs of models are"},
+	{"PK\3\4", 4, "a ZIP archive, as files of NumPy's (.npz) and of PyTorch's (.pt) are"},
+	{"\x80\2", 2, "pickled Python, as files of PyTorch's (.pt) are"},
+	{"\x80\3", 2, "pickled Python, as files of PyTorch's (.pt) are"},
+	{"\x80\4", 2, "pickled Python, as files of PyTorch's (.pt) are"},
+	{"\x80\5", 2, "pickled Python, as files of PyTorch's (.pt) are"},
+	{"\x89PNG", 4, "a picture (PNG)"},
+	{"\xff\xd8\xff", 3, "a picture (JPEG)"},
+	{"GIF8", 4, "a picture (GIF)"},
+	{"RIFF....WEBP", 12, "a picture (WebP)"},
+	{"\x89HDF", 4, "a file of HDF5, as those of Keras (.h5) are"},
+	/* Behind the place of the first table, which is near. */
+	{"..\0\0TFL3", 8, "a model of TensorFlow Lite's"},
+	{"..\0\0ORTM", 8, "a model in ONNX Runtime's own format (.ort)"},
+	{"GGUF", 4, "a model of llama.cpp's (.gguf)"},
+	/* Behind how long the description is. */
+	{"....\0\0\0\0{\"", 10, "a file of weights alone (.safetensors)"},
+	{"\x1f\x8b", 2, "compressed by gzip"},
+	{"\x28\xb5\x2f\xfd", 4, "compressed by zstd"},
 	{"\xfd"
 	 "7zXZ",
-	 5, 0, "compressed by xz"},
+	 5, "compressed by xz"},
 	{"\x7f"
 	 "ELF",
-	 4, 0, "a program or a library"},
-	{"%PDF", 4, 0, "a document (PDF)"},
-	{"version https://git-lfs", 23, 0,
+	 4, "a program or a library"},
+	{"%PDF", 4, "a document (PDF)"},
+	{"version https://git-lfs", 23,
 	 "a pointer of Git LFS, in whose place 'git lfs pull' puts the file"},
 };
 
+static bool begins_as(const struct kind *kind, const uint8_t *bytes, size_t n_bytes)
+{
+	if (n_bytes < kind->n_bytes)
+		return false;
+	for (unsigned int i = 0; i < kind->n_bytes; i++)
+		if (kind->begins[i] != '.' && (uint8_t)kind->begins[i] != bytes[i])
+			return false;
+	return true;
+}
+
 static const char *kind_by_beginning(const uint8_t *bytes, size_t n_bytes)
 {
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		const struct kind *kind = &kinds[i];
-
-		if (n_bytes >= (size_t)kind->at + kind->n_bytes &&
-		    !memcmp(bytes + kind->at, kind->begins, kind->n_bytes))
-			return kind->what;
-	}
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (begins_as(&kinds[i], bytes, n_bytes))
+			return kinds[i].what;
 	return NULL;
+}
+
+static bool is_blank(uint8_t byte)
+{
+	return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\f' || byte == '\r';
 }
 
 /* How many bytes the character of UTF-8 has; 0: it is none of a text. */
@@ -70,7 +87,7 @@ static size_t character_bytes(const uint8_t *bytes, size_t n)
 			      : bytes[0] < 0xf5 ? 4
 						: 0;
 
-	if (bytes[0] == 0x7f || (bytes[0] < ' ' && (bytes[0] < '\t' || bytes[0] > '\r')))
+	if (bytes[0] == 0x7f || (bytes[0] < ' ' && !is_blank(bytes[0])))
 		return 0;
 	for (size_t i = 1; i < length && i < n; i++)
 		if ((bytes[i] & 0xc0) != 0x80)
@@ -91,8 +108,10 @@ static const char *kind_of_text(const uint8_t *bytes, size_t n_bytes)
 			return NULL;
 		i += length;
 	}
-	while (first < n && bytes[first] <= ' ')
+	while (first < n && is_blank(bytes[first]))
 		first++;
+	if (first == n)
+		return NULL;
 	if (n - first >= 5 && (!strncasecmp((const char *)bytes + first, "<html", 5) ||
 			       !strncasecmp((const char *)bytes + first, "<!doc", 5)))
 		return "a web page, as downloads give in the place of a file";
@@ -107,6 +126,8 @@ static bool is_sound(const ProtobufCMessageDescriptor *descriptor, const void *b
 	return !scan_message(descriptor, bytes, n_bytes, &at);
 }
 
+/* A ModelProto's version, which all have before anything long. */
+#define MODEL_VERSION_TAG (1 << 3)
 /* A GraphProto's nodes, where ModelProto has a number; a TensorProto's type, where that has a text.
  */
 #define GRAPH_NODE_TAG  (1 << 3 | 2)
@@ -138,7 +159,9 @@ int kind_explain(const void *bytes, size_t n_bytes, int r, struct rbk_error *err
 	if (what)
 		return onnx_error(error, r, "it is %s, and no ONNX model; " A_MODEL, what);
 	missing = scan_missing(&onnx__model_proto__descriptor, bytes, n_bytes);
-	if (missing > 0)
+	/* A length that no model has is none: these are other bytes. */
+	if (missing > 0 && missing <= ONNX_MAX_FILE_BYTES - n_bytes &&
+	    scan_has(bytes, n_bytes, MODEL_VERSION_TAG))
 		return onnx_error(error, r,
 				  "it is an ONNX model that is cut off, with at least %llu bytes "
 				  "missing at the end: was it written or downloaded whole?",

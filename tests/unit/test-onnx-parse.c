@@ -485,6 +485,53 @@ static void test_scan__broken(void **state)
 }
 
 /* A file of nothing but empty nodes asks for a hundred times its size. */
+/* Broken models, and what is none, by bytes that stand for something else in other files. */
+static void test_load__kinds_alike(void **state)
+{
+#define FILE_OF(bytes, says, denies)                   \
+	{                                              \
+		bytes, sizeof(bytes) - 1, says, denies \
+	}
+	static const struct {
+		const char *bytes;
+		size_t n_bytes;
+		const char *says, *denies;
+	} files[] = {
+		/* Of those who call themselves so, with the graph cut off. */
+		FILE_OF("\x08\x08\x12\x04TFL3\x3a\x20\x0a\x02", "model that is cut off", "Lite"),
+		FILE_OF("\x08\x08\x12\x08ORTMLIKE\x3a\x20\x0a\x02", "model that is cut off",
+			"Runtime"),
+		FILE_OF("\x08\x08\x12\x08tomaWEBP\x3a\x20\x0a\x02", "model that is cut off",
+			"picture"),
+		FILE_OF("\x08\x08\x12\x08toma{\"a\"\x3a\x20\x0a\x02", "model that is cut off",
+			"weights alone"),
+		FILE_OF("\x08\x08\x3a\x20\x0a\x02", "at least 30 bytes missing", NULL),
+		/* A cut-off file of TensorFlow's all the same. */
+		FILE_OF("\x20\0\0\0TFL3\0\0", "TensorFlow Lite's", "cut off, with"),
+		/* Lengths that nothing has, and what says no version. */
+		FILE_OF("\x08\x08\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x0a",
+			"not a sound ModelProto", "missing"),
+		FILE_OF("\x08\x08\x3a\x80\x80\x80\x80\x08\x0a", "not a sound ModelProto",
+			"missing"),
+		FILE_OF("\x12\x7f\x0a", "not a sound ModelProto", "missing"),
+		FILE_OF("\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b", "not a sound ModelProto", "text"),
+		FILE_OF("  \n\n \t\r\n", "not a sound ModelProto", "text"),
+		FILE_OF("\f\n; form feeds\n", "it is text", NULL),
+	};
+#undef FILE_OF
+	struct rbk_onnx *model;
+	struct rbk_error error;
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		assert_int_equal(
+			rbk_onnx_load_bytes(files[i].bytes, files[i].n_bytes, NULL, &model, &error),
+			-EBADMSG);
+		if (!strstr(error.text, files[i].says) ||
+		    (files[i].denies && strstr(error.text, files[i].denies)))
+			fail_msg("file %zu: \"%s\"", i, error.text);
+	}
+}
+
 static void test_load__bomb(void **state)
 {
 	const size_t n_nodes = 4u << 20, n = 2 * n_nodes;
@@ -872,6 +919,7 @@ int main(void)
 		cmocka_unit_test(test_load__names),
 		cmocka_unit_test(test_load__versions),
 		cmocka_unit_test(test_load__hostile_tensors),
+		cmocka_unit_test(test_load__kinds_alike),
 		cmocka_unit_test(test_load__bomb),
 		cmocka_unit_test(test_scan__nested),
 		cmocka_unit_test(test_load__nested_graphs),
