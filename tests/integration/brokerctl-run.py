@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 
 import onnxfile as onnx
 from started import start, start_broker
@@ -262,6 +263,9 @@ def check_mistakes(files):
             says=['outputs y and z would both be written to', 'a.npy'])
     refused(fixed, f'--input={files.ones}', f'--output=y={fixed}', says=['y would be written over the model', fixed])
     report(fixed, f'--input={files.ones}', '--output=y=/dev/null', '--output=z=/dev/null')
+    with zipfile.ZipFile(at('x.npz'), 'w') as archive:
+        archive.write(files.x, 'x.npy')
+    refused(files.model, f'--input={at("x.npz")}', says=['x.npz is a ZIP archive', '.npz', 'unzip', 'one by one'])
     refused(files.model, '--input=/dev/zero', says=['/dev/zero is not a .npy file'])
     refused(files.two, f'--input=rigt={files.half}', says=['no input rigt', 'did you mean right?'])
     refused(files.two, f'--input={files.half}', says=['2 inputs', 'left, right'])

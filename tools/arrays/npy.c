@@ -254,6 +254,10 @@ static int check_first(const unsigned char *bytes, size_t n_bytes, const char *n
 {
 	size_t at, end;
 
+	if (n_bytes >= 4 && memcmp(bytes, "PK\3\4", 4) == 0)
+		return array_refuse(why, -EOPNOTSUPP, name,
+				    "is a ZIP archive, as .npz files are: unzip makes .npy files "
+				    "of its arrays, which are given one by one");
 	if (n_bytes < sizeof(magic) || memcmp(bytes, magic, sizeof(magic)) != 0)
 		return array_refuse(why, -EBADMSG, name, "is not a .npy file");
 	if (n_bytes < MAGIC_BYTES)
