@@ -232,6 +232,14 @@ def check_different(files):
     run('run', *arguments, '--atol=0.2', status=DIFFERENT)
     run('run', *arguments, '--atol=0.25')
     run('run', *arguments, '--atol=0', '--rtol=1')
+    # Doubles that are as expected are closer than floats where they are nearly 0, by default.
+    for dtype, status in ((onnx.FLOAT, OK), (onnx.DOUBLE, DIFFERENT)):
+        model = onnx.write(files.at('near.onnx'), onnx.model(
+            [onnx.node('Neg', ['x'], ['y'])], [('x', dtype, [1])], [('y', dtype, [1])]))
+        x = onnx.npy(files.at('near.npy'), dtype, [1], [5e-7])
+        zero = onnx.npy(files.at('zero.npy'), dtype, [1], [0])
+        run('run', model, f'--input={x}', f'--expect={zero}', '--device=cpu', status=status)
+        run('run', model, f'--input={x}', f'--expect={zero}', '--device=cpu', '--atol=1e-6')
     short = onnx.npy(files.at('short.npy'), onnx.FLOAT, [4], [0] * 4)
     text = run('run', files.model, f'--input={files.x}', f'--expect={short}', '--device=cpu',
                status=DIFFERENT).stdout

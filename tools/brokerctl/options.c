@@ -27,7 +27,7 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_ALL] = {"all", NULL, false, "every tenant"},
 	[OPT_ATOL] = {"atol", "X", false,
 		      "numbers may be off by this and --rtol times the expected one (1e-6; "
-		      "float16: 1e-3, bfloat16: 1e-2)"},
+		      "float16: 1e-3, float64: 1e-7, bfloat16: 1e-2)"},
 	[OPT_CAPABILITIES] = {"capabilities", NULL, false,
 			      "what each device runs: operators and element types"},
 	[OPT_CGROUP] = {"cgroup", "PATH", false, "of the unified hierarchy: /user.slice"},

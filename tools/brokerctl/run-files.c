@@ -257,6 +257,7 @@ bool run_files_compare(struct run *run)
 		if (atol < 0)
 			atol = file->array.dtype == ARRAY_BF16  ? 1e-2
 			       : file->array.dtype == ARRAY_F16 ? 1e-3
+			       : file->array.dtype == ARRAY_F64 ? 1e-7
 								: 1e-6;
 		file->result = array_compare(model_output(run->model, file->index), &file->array,
 					     rtol, atol, &file->difference);
