@@ -472,6 +472,31 @@ def check_unable(files):
     expect('float64' in refusals[0]['reason'], refusals)
 
 
+def check_declared(files):
+    """What a file says of its outputs and what its nodes compute."""
+    def one(shape, dtype=onnx.FLOAT, inputs=(2, 3)):
+        return onnx.write(files.at('declared.onnx'), onnx.model(
+            [onnx.node('Relu', ['x'], ['y'])], [('x', onnx.FLOAT, list(inputs))], [('y', dtype, shape)]))
+
+    def said(path, *options):
+        return run('run', path, *options).stderr
+
+    x = f'--input={files.ones}'
+    for model, says in (([2, 4], 'output y as float32 [2,4], but it is computed as float32 [2,3]'),
+                        (['n', 4], 'output y as float32 [n,4], but'), ([3, 2], 'float32 [3,2]'),
+                        ([2, 3, 1], 'float32 [2,3,1]')):
+        path = one(model)
+        for options in ([x, '--device=cpu', f'--expect={files.ones}'], ['--check'], ['--check', x]):
+            found = said(path, *options)
+            expect(found.startswith(f'brokerctl: {path}: the file declares ') and says in found, options, found)
+    path = one([2, 3], onnx.INT64)
+    expect('as int64 [2,3], but it is computed as float32 [2,3]' in said(path, '--check'), said(path, '--check'))
+    for shape, inputs in (([2, 3], [2, 3]), (['a', 'b'], [2, 3]), ([1, 3], [1, 3]), (['n', 3], ['n', 3]),
+                          ([1, 3], ['n', 3])):
+        path = one(shape, inputs=inputs)
+        expect(said(path, '--check') == '' and said(path, x, '--device=cpu') == '', shape, inputs)
+
+
 def check_cache(files):
     """A place before the first is none, though other operators count those from the end."""
     model = onnx.write(files.at('cache.onnx'), onnx.model(
@@ -576,6 +601,10 @@ def check_profile(files):
     for each in found['nodes']:
         expect(each['devices'][0]['device'] == 0 and each['devices'][0]['exec_ns'] > 0, each)
     text = run('run', files.model, f'--input={files.x}', '--profile', '--device=cpu').stdout
+    expect('by itself, in one task of 10 rows\n' in text, text)
+    fixed = run('run', files.two, f'--input=left={files.half}', f'--input=right={files.ones}', '--profile',
+                '--device=cpu').stdout
+    expect('by itself, in one task\n' in fixed, fixed)
     expect(re.search(r'adding +Add +[\d.]+ [num]?s +[\d.]+%', text) and 'together' in text, text)
     # Steps that have nothing to do with the count of rows, and tensors that nobody named.
     both = onnx.write(files.at('both.onnx'), onnx.model(
@@ -705,6 +734,7 @@ def main():
         check_check(files)
         check_indices(files)
         check_unable(files)
+        check_declared(files)
         check_cache(files)
         check_empty(files)
         check_hostile(files)

@@ -283,6 +283,8 @@ int run_check_model(struct run *run)
 	else
 		print_check(&check);
 	free(check.inputs);
+	if (check.result == 0)
+		run_warn(run);
 	if (check.result == MODEL_E_REFUSED)
 		run_print_refusals(run);
 	else if (check.result)

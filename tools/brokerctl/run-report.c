@@ -177,8 +177,11 @@ static void print_nodes(const struct run *run)
 		heads[3 + 2 * n_shown] = "%";
 		shown[n_shown++] = i;
 	}
-	printf("\nEach node by itself, in one task of %u row%s\n", model_task_rows(run->model),
-	       model_task_rows(run->model) == 1 ? "" : "s");
+	printf("\nEach node by itself, in one task");
+	if (model_has_rows(run->model))
+		printf(" of %u row%s", model_task_rows(run->model),
+		       model_task_rows(run->model) == 1 ? "" : "s");
+	putchar('\n');
 	table_begin("", heads);
 	for (unsigned int i = 0; i < rbk_onnx_n_steps(run->onnx); i++) {
 		const struct model_node *node = &run->nodes[i];
@@ -209,6 +212,15 @@ void run_print(const struct run *run)
 		print_output(run, i);
 	if (run->nodes)
 		print_nodes(run);
+}
+
+void run_warn(const struct run *run)
+{
+	char why[MODEL_WHY_BYTES];
+
+	for (unsigned int i = 0; i < rbk_onnx_n_outputs(run->onnx); i++)
+		if (model_contradicts(run->model, i, why))
+			control_fail(EXIT_OK, "%s: %s", text_name(run->path), text_name(why));
 }
 
 /* ---- JSON --------------------------------------------------------------------------------- */

@@ -253,7 +253,10 @@ static int load(struct run *run)
 	if (run->arguments->values[OPT_CHECK])
 		return run_check_model(run);
 	r = model_compile(run->model, run->max_rows, why);
-	return r ? failed(run, r, why) : EXIT_OK;
+	if (r)
+		return failed(run, r, why);
+	run_warn(run);
+	return EXIT_OK;
 }
 
 static int run_loaded(struct run *run, struct control *control)

@@ -60,6 +60,8 @@ int run_connect(struct run *run, struct control *control);
 /* run-report.c */
 void run_print(const struct run *run);
 void run_print_json(const struct run *run);
+/* What the file says of outputs that is not so, to standard error. The model is compiled. */
+void run_warn(const struct run *run);
 /* Everything that the loader refuses, to standard error. */
 void run_print_refusals(const struct run *run);
 /* The same of what no device runs that it is to run on. */

@@ -52,23 +52,6 @@ static void list_types(uint32_t types, char *text, size_t bytes)
 					      rbk_onnx_dtype_name(type));
 }
 
-/* As array_describe(), for a task of @rows. Return: how many elements it has. */
-static uint64_t describe(const struct rbk_onnx_bound *bound, uint32_t rows,
-			 char text[ARRAY_TEXT_BYTES])
-{
-	struct array array = {.dtype = bound->dtype, .rank = bound->rank};
-	uint64_t n_elems = 1;
-
-	for (unsigned int i = 0; i < bound->rank; i++) {
-		array.dims[i] = bound->dims[i] == RBK_DIM_COUNT && i == 0
-					? (int64_t)rows * bound->per_count
-					: bound->dims[i];
-		n_elems *= (uint64_t)array.dims[i];
-	}
-	array_describe(&array, text);
-	return n_elems;
-}
-
 /* What the step that was planned last reads and writes, as far as the model's tasks give it. */
 static void explain(const struct model *model, const struct has *has, struct model_unable *ret)
 {
@@ -82,7 +65,7 @@ static void explain(const struct model *model, const struct has *has, struct mod
 	}
 	list_types(has->there, types, sizeof(types));
 	for (unsigned int i = 0; rbk_onnx_bound(model->onnx, i, &bound) == 0; i++) {
-		const uint64_t n_elems = describe(&bound, model->task_rows, text);
+		const uint64_t n_elems = bound_describe(&bound, model->task_rows, text);
 
 		if (has->on_cpu & ~has->there & 1u << bound.dtype % 32) {
 			snprintf(ret->reason, sizeof(ret->reason),
@@ -101,7 +84,7 @@ static void explain(const struct model *model, const struct has *has, struct mod
 			     "it is there, but not of this size or with these attributes");
 	for (unsigned int i = 0;
 	     n < sizeof(ret->reason) && rbk_onnx_bound(model->onnx, i, &bound) == 0; i++) {
-		describe(&bound, model->task_rows, text);
+		bound_describe(&bound, model->task_rows, text);
 		n += (size_t)snprintf(ret->reason + n, sizeof(ret->reason) - n, "%s%.100s %s",
 				      i ? ", " : ": ", bound.name, text);
 	}

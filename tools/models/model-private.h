@@ -46,6 +46,10 @@ struct model {
 /* Of an array that a task of @rows rows has, or all of them; no more than it has is 0. */
 uint64_t bound_bytes(const struct rbk_onnx_bound *bound, uint64_t rows);
 
+/* As array_describe(), of @rows rows or of all. Return: how many elements that are. */
+uint64_t bound_describe(const struct rbk_onnx_bound *bound, uint64_t rows,
+			char text[ARRAY_TEXT_BYTES]);
+
 /* What the loader and the broker are to prepare for tasks of @rows. */
 uint32_t model_max_count(const struct model *model, uint32_t rows);
 

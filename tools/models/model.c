@@ -317,6 +317,22 @@ uint64_t bound_bytes(const struct rbk_onnx_bound *bound, uint64_t rows)
 	return bound->bytes_fixed + rows * bound->bytes_row;
 }
 
+uint64_t bound_describe(const struct rbk_onnx_bound *bound, uint64_t rows,
+			char text[ARRAY_TEXT_BYTES])
+{
+	struct array array = {.dtype = bound->dtype, .rank = bound->rank};
+	uint64_t n_elems = 1;
+
+	for (unsigned int i = 0; i < bound->rank; i++) {
+		array.dims[i] = i == 0 && bound->dims[i] == RBK_DIM_COUNT
+					? (int64_t)(rows * bound->per_count)
+					: bound->dims[i];
+		n_elems *= (uint64_t)array.dims[i];
+	}
+	array_describe(&array, text);
+	return n_elems;
+}
+
 /* Does what the compiled model binds have room for exactly the arrays that there are? */
 static int check_bound(const struct model *model, uint64_t *ret_bytes_row,
 		       char why[MODEL_WHY_BYTES])
@@ -544,4 +560,47 @@ uint64_t model_rows(const struct model *model)
 uint32_t model_task_rows(const struct model *model)
 {
 	return model->task_rows;
+}
+
+bool model_has_rows(const struct model *model)
+{
+	return model->has_rows;
+}
+
+/* ---- What the file says of outputs -------------------------------------------------------- */
+
+static bool differs(const struct rbk_onnx_value *declared, const struct rbk_onnx_bound *bound)
+{
+	if (declared->dtype && declared->dtype != bound->dtype)
+		return true;
+	if (declared->rank < 0)
+		return false;
+	if ((uint32_t)declared->rank != bound->rank)
+		return true;
+	for (uint32_t i = 0; i < bound->rank; i++)
+		if (declared->dims[i] >= 0 && bound->dims[i] != RBK_DIM_COUNT &&
+		    declared->dims[i] != bound->dims[i])
+			return true;
+	return false;
+}
+
+bool model_contradicts(const struct model *model, unsigned int index, char why[MODEL_WHY_BYTES])
+{
+	char declared_as[ARRAY_TEXT_BYTES], computed_as[ARRAY_TEXT_BYTES];
+	struct rbk_onnx_value declared;
+	struct rbk_onnx_bound bound;
+
+	if (rbk_onnx_output(model->onnx, index, &declared))
+		return false;
+	for (unsigned int i = 0; rbk_onnx_bound(model->onnx, i, &bound) == 0; i++) {
+		if (!bound.is_output || bound.index != index || !differs(&declared, &bound))
+			continue;
+		declared_text(&declared, declared_as);
+		bound_describe(&bound, model->n_rows, computed_as);
+		model_fail(why, 0,
+			   "the file declares output %.200s as %s, but it is computed as %s",
+			   declared.name, declared_as, computed_as);
+		return true;
+	}
+	return false;
 }

@@ -68,6 +68,15 @@ int model_try(struct model *model, uint32_t size, char why[MODEL_WHY_BYTES]);
 /* How many rows the inputs have, and how many go into one task; both 1 where shapes are fixed. */
 uint64_t model_rows(const struct model *model);
 uint32_t model_task_rows(const struct model *model);
+/* Do tasks have a count of rows at all? */
+bool model_has_rows(const struct model *model);
+
+/*
+ * Does the file declare its output @index otherwise than the model computes it, in type or in
+ * dimensions that it has as numbers? @why says how. Of the model as it was compiled last, before it
+ * is profiled.
+ */
+bool model_contradicts(const struct model *model, unsigned int index, char why[MODEL_WHY_BYTES]);
 
 /*
  * Has the broker prepare it, as rbk_onnx_plan(), and takes memory for its tasks, which is given
