@@ -266,8 +266,8 @@ void canon_pow(struct graph *graph)
 		canon_out(graph, 0, canon_binary(graph, "Pow", a, b));
 		return;
 	}
-	if (!((OP_FLOATS | OP_FLOAT64 | OP_INDICES) & OP_TYPE(a->dtype)) ||
-	    !((OP_NUMBERS | OP_FLOAT64) & OP_TYPE(b->dtype))) {
+	if (!((OP_ALL_FLOATS | OP_INDICES) & OP_TYPE(a->dtype)) ||
+	    !(OP_ALL_NUMBERS & OP_TYPE(b->dtype))) {
 		graph_refuse(graph, "its inputs are %s and %s", rbk_onnx_dtype_name(a->dtype),
 			     rbk_onnx_dtype_name(b->dtype));
 		return;
@@ -338,7 +338,7 @@ void canon_clip(struct graph *graph)
 			/* Not every integer is a float, and not every float64. */
 			if (x->dtype == RBK_ONNX_F64 && value != (double)(float)value)
 				continue;
-			if ((OP_FLOATS | OP_FLOAT64) & OP_TYPE(x->dtype))
+			if (OP_ALL_FLOATS & OP_TYPE(x->dtype))
 				attrs[n_attrs++] = ATTR_FLOAT(names[i], (float)value);
 			else
 				attrs[n_attrs++] = ATTR_INT(
@@ -365,7 +365,7 @@ void canon_shrink(struct graph *graph)
 	const uint32_t dtype = canon_wide(x);
 	struct tensor *bias = graph_scalar(graph, dtype, (double)canon_float(graph, "bias", 0));
 
-	if (!((OP_FLOATS | OP_FLOAT64 | OP_BYTES) & OP_TYPE(x->dtype))) {
+	if (!((OP_ALL_FLOATS | OP_BYTES) & OP_TYPE(x->dtype))) {
 		graph_refuse(graph,
 			     "its input is %s, expected float32, float16, float64, int8 or uint8",
 			     rbk_onnx_dtype_name(x->dtype));

@@ -17,7 +17,7 @@ static struct tensor *with_number(struct graph *graph, const char *op, struct te
 
 static bool is_float(const struct tensor *x)
 {
-	return (OP_FLOATS | OP_FLOAT64) & OP_TYPE(x->dtype);
+	return OP_ALL_FLOATS & OP_TYPE(x->dtype);
 }
 
 /* Refuses what has no fractions. */

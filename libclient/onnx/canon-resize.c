@@ -524,7 +524,7 @@ void canon_resize(struct graph *graph)
 
 	if (!read_modes(graph, is_old, &resize) || !read_sizes(graph, x, is_old, &resize))
 		return;
-	if (resize.method != NEAREST && !((OP_FLOATS | OP_FLOAT64) & OP_TYPE(dtype))) {
+	if (resize.method != NEAREST && !(OP_ALL_FLOATS & OP_TYPE(dtype))) {
 		graph_refuse(graph, "only floats are interpolated");
 		return;
 	}

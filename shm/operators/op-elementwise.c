@@ -32,8 +32,8 @@ static int binary_infer(struct op_call *call)
 	return op_call_broadcast(call, 0, &call->out_shape[0]);
 }
 
-/* Float64's functions are libm's, which computes one element at a time. */
-enum { DOUBLE = 2, DOUBLE_FUNCTION = 16 };
+/* Times float32's. Float64's functions are libm's, which computes one element at a time. */
+enum { FLOAT64 = 2, FLOAT64_FUNCTION = 16 };
 
 static uint64_t flops_of(const struct op *op)
 {
@@ -54,8 +54,8 @@ static void elementwise_cost(const struct op_call *call, struct cost *ret)
 
 	cost_elems(ret, &call->out_shape[0],
 		   flops * (!is_double      ? 1
-			    : flops > LIGHT ? DOUBLE_FUNCTION
-					    : DOUBLE));
+			    : flops > LIGHT ? FLOAT64_FUNCTION
+					    : FLOAT64));
 	cost_tensors(ret, call);
 }
 
@@ -124,7 +124,7 @@ static int clip_infer(struct op_call *call)
 	int r;
 
 	r = floats_infer(call, "min", -INFINITY, "max", INFINITY);
-	if (r || ((OP_FLOATS | OP_FLOAT64) & OP_TYPE(dtype)))
+	if (r || (OP_ALL_FLOATS & OP_TYPE(dtype)))
 		return r;
 	memcpy(floats, call->params.elementwise.f, sizeof(floats));
 	for (unsigned int i = 0; i < 2; i++) {
@@ -188,7 +188,7 @@ static int mod_infer(struct op_call *call)
 	r = op_call_bool(call, "fmod", false, &c);
 	if (r)
 		return r;
-	if (!c && ((OP_FLOATS | OP_FLOAT64) & OP_TYPE(call->in[0]->dtype)))
+	if (!c && (OP_ALL_FLOATS & OP_TYPE(call->in[0]->dtype)))
 		return op_call_refuse(call, "\"fmod\" is 0, expected 1 for %s",
 				      dtype_name(call->in[0]->dtype));
 	call->params.elementwise.form = c;
@@ -264,7 +264,7 @@ static const struct op_attr mod_attrs[] = {{"fmod", RBK_ATTR_INT}, {0}};
 static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, .required = true},
 						 {0}};
 
-/* The classes come last. What takes float32 takes float64. */
+/* The classes come last. */
 #define ROW(KIND, row, onnx, since, speed, n, ins, outs, attr_table, rule, ...) \
 	const struct op op_##row = {                                            \
 		.kind = OP_##KIND,                                              \
@@ -287,12 +287,12 @@ static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, 
 	}
 
 /* clang-format off */
-#define WITH_DOUBLE(types) ((types) | ((types) & OP_FLOAT32 ? OP_FLOAT64 : 0))
-#define T(types)           {'T', WITH_DOUBLE(types), WITH_DOUBLE(types)}
-#define T_FLOATS(types)    {'T', WITH_DOUBLE(types), types} /* GPUs have no such function of float64 */
-#define BOOLS              {'B', OP_BOOL, OP_BOOL}
-#define ANY                T(OP_ANY_TYPE)
-#define ANY_TO             {'U', OP_ANY_TYPE, OP_ANY_TYPE}
+#define T(types)                {'T', types, types}
+/* GPUs have no such function of float64. */
+#define T_FLOAT64_ON_CPU(types) {'T', types, (types) & ~OP_FLOAT64}
+#define BOOLS                   {'B', OP_BOOL, OP_BOOL}
+#define ANY                     T(OP_ANY_TYPE)
+#define ANY_TO                  {'U', OP_ANY_TYPE, OP_ANY_TYPE}
 /* clang-format on */
 
 #define UNARY_WITH(KIND, row, onnx, since, speed, types, attrs, rule) \
@@ -301,12 +301,12 @@ static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, 
 	UNARY_WITH(KIND, row, onnx, since, speed, types, op_no_attrs, unary_infer)
 #define ANGLE(KIND, row, onnx)                                                      \
 	ROW(KIND, row, onnx, 22, ACTIVATION, 1, "T", "T", op_no_attrs, unary_infer, \
-	    T_FLOATS(OP_FLOATS))
+	    T_FLOAT64_ON_CPU(OP_ALL_FLOATS))
 #define BINARY_WITH(KIND, row, onnx, since, types, attrs, rule) \
 	ROW(KIND, row, onnx, since, ELEMENTWISE, 2, "T", "T", attrs, rule, T(types))
-#define BINARY_FLOATS(KIND, row, onnx, since, types)                                     \
+#define BINARY_FLOAT64_ON_CPU(KIND, row, onnx, since, types)                             \
 	ROW(KIND, row, onnx, since, ELEMENTWISE, 2, "T", "T", op_no_attrs, binary_infer, \
-	    T_FLOATS(types))
+	    T_FLOAT64_ON_CPU(types))
 #define BINARY(KIND, row, onnx, since, types) \
 	BINARY_WITH(KIND, row, onnx, since, types, op_no_attrs, binary_infer)
 #define COMPARISON(KIND, row, onnx, since, types)                                                  \
@@ -314,22 +314,22 @@ static const struct op_attr bit_shift_attrs[] = {{"direction", RBK_ATTR_STRING, 
 	    BOOLS)
 
 #define PREDICATE(KIND, row, onnx, since, attrs, rule) \
-	ROW(KIND, row, onnx, since, ELEMENTWISE, 1, "T", "B", attrs, rule, T(OP_FLOATS), BOOLS)
+	ROW(KIND, row, onnx, since, ELEMENTWISE, 1, "T", "B", attrs, rule, T(OP_ALL_FLOATS), BOOLS)
 
-BINARY(ADD, add, "Add", 14, OP_NUMBERS);
-BINARY(SUB, sub, "Sub", 14, OP_NUMBERS);
-BINARY(MUL, mul, "Mul", 14, OP_NUMBERS);
-BINARY(DIV, div, "Div", 14, OP_NUMBERS);
-BINARY_FLOATS(POW, pow, "Pow", 15, OP_FLOATS | OP_INDICES);
-BINARY_WITH(MOD, mod, "Mod", 13, OP_NUMBERS, mod_attrs, mod_infer);
-BINARY(MIN, min, "Min", 13, OP_NUMBERS);
-BINARY(MAX, max, "Max", 13, OP_NUMBERS);
-BINARY_WITH(PRELU, prelu, "PRelu", 16, OP_FLOATS | OP_INDICES, op_no_attrs, prelu_infer);
-COMPARISON(EQUAL, equal, "Equal", 19, OP_COMPUTABLE);
-COMPARISON(LESS, less, "Less", 13, OP_NUMBERS);
-COMPARISON(LESS_OR_EQUAL, less_or_equal, "LessOrEqual", 16, OP_NUMBERS);
-COMPARISON(GREATER, greater, "Greater", 13, OP_NUMBERS);
-COMPARISON(GREATER_OR_EQUAL, greater_or_equal, "GreaterOrEqual", 16, OP_NUMBERS);
+BINARY(ADD, add, "Add", 14, OP_ALL_NUMBERS);
+BINARY(SUB, sub, "Sub", 14, OP_ALL_NUMBERS);
+BINARY(MUL, mul, "Mul", 14, OP_ALL_NUMBERS);
+BINARY(DIV, div, "Div", 14, OP_ALL_NUMBERS);
+BINARY_FLOAT64_ON_CPU(POW, pow, "Pow", 15, OP_ALL_FLOATS | OP_INDICES);
+BINARY_WITH(MOD, mod, "Mod", 13, OP_ALL_NUMBERS, mod_attrs, mod_infer);
+BINARY(MIN, min, "Min", 13, OP_ALL_NUMBERS);
+BINARY(MAX, max, "Max", 13, OP_ALL_NUMBERS);
+BINARY_WITH(PRELU, prelu, "PRelu", 16, OP_ALL_FLOATS | OP_INDICES, op_no_attrs, prelu_infer);
+COMPARISON(EQUAL, equal, "Equal", 19, OP_COMPUTABLE | OP_FLOAT64);
+COMPARISON(LESS, less, "Less", 13, OP_ALL_NUMBERS);
+COMPARISON(LESS_OR_EQUAL, less_or_equal, "LessOrEqual", 16, OP_ALL_NUMBERS);
+COMPARISON(GREATER, greater, "Greater", 13, OP_ALL_NUMBERS);
+COMPARISON(GREATER_OR_EQUAL, greater_or_equal, "GreaterOrEqual", 16, OP_ALL_NUMBERS);
 BINARY(AND, and, "And", 7, OP_BOOL);
 BINARY(OR, or, "Or", 7, OP_BOOL);
 BINARY(XOR, xor, "Xor", 7, OP_BOOL);
@@ -342,47 +342,47 @@ BINARY_WITH(BIT_SHIFT, bit_shift, "BitShift", 11, OP_TYPE(RBK_DTYPE_U8), bit_shi
 ROW(WHERE, where, "Where", 16, ELEMENTWISE, 3, "BT", "T", op_no_attrs, where_infer, ANY, BOOLS);
 ROW(CAST, cast, "Cast", 25, ELEMENTWISE, 1, "T", "U", cast_attrs, cast_infer, ANY, ANY_TO);
 
-UNARY_WITH(CLIP, clip, "Clip", 13, ELEMENTWISE, OP_NUMBERS, clip_attrs, clip_infer);
-UNARY(ABS, abs, "Abs", 13, ELEMENTWISE, OP_NUMBERS);
-UNARY(NEG, neg, "Neg", 13, ELEMENTWISE, OP_FLOATS | SIGNED_INTEGERS);
-UNARY(SIGN, sign, "Sign", 13, ELEMENTWISE, OP_NUMBERS);
-UNARY(FLOOR, floor, "Floor", 13, ELEMENTWISE, OP_FLOATS);
-UNARY(CEIL, ceil, "Ceil", 13, ELEMENTWISE, OP_FLOATS);
-UNARY(ROUND, round, "Round", 22, ELEMENTWISE, OP_FLOATS);
-UNARY(SQRT, sqrt, "Sqrt", 13, ELEMENTWISE, OP_FLOATS);
-UNARY(RECIPROCAL, reciprocal, "Reciprocal", 13, ELEMENTWISE, OP_FLOATS);
-UNARY(EXP, exp, "Exp", 13, ACTIVATION, OP_FLOATS);
-UNARY(LOG, log, "Log", 13, ACTIVATION, OP_FLOATS);
-UNARY(ERF, erf, "Erf", 13, ACTIVATION, OP_FLOATS);
+UNARY_WITH(CLIP, clip, "Clip", 13, ELEMENTWISE, OP_ALL_NUMBERS, clip_attrs, clip_infer);
+UNARY(ABS, abs, "Abs", 13, ELEMENTWISE, OP_ALL_NUMBERS);
+UNARY(NEG, neg, "Neg", 13, ELEMENTWISE, OP_ALL_FLOATS | SIGNED_INTEGERS);
+UNARY(SIGN, sign, "Sign", 13, ELEMENTWISE, OP_ALL_NUMBERS);
+UNARY(FLOOR, floor, "Floor", 13, ELEMENTWISE, OP_ALL_FLOATS);
+UNARY(CEIL, ceil, "Ceil", 13, ELEMENTWISE, OP_ALL_FLOATS);
+UNARY(ROUND, round, "Round", 22, ELEMENTWISE, OP_ALL_FLOATS);
+UNARY(SQRT, sqrt, "Sqrt", 13, ELEMENTWISE, OP_ALL_FLOATS);
+UNARY(RECIPROCAL, reciprocal, "Reciprocal", 13, ELEMENTWISE, OP_ALL_FLOATS);
+UNARY(EXP, exp, "Exp", 13, ACTIVATION, OP_ALL_FLOATS);
+UNARY(LOG, log, "Log", 13, ACTIVATION, OP_ALL_FLOATS);
+UNARY(ERF, erf, "Erf", 13, ACTIVATION, OP_ALL_FLOATS);
 ANGLE(SIN, sin, "Sin");
 ANGLE(COS, cos, "Cos");
 ANGLE(TAN, tan, "Tan");
 ANGLE(ASIN, asin, "Asin");
 ANGLE(ACOS, acos, "Acos");
 ANGLE(ATAN, atan, "Atan");
-UNARY(SINH, sinh, "Sinh", 22, ACTIVATION, OP_FLOATS);
-UNARY(COSH, cosh, "Cosh", 22, ACTIVATION, OP_FLOATS);
-UNARY(TANH, tanh, "Tanh", 13, ACTIVATION, OP_FLOATS);
-UNARY(ASINH, asinh, "Asinh", 22, ACTIVATION, OP_FLOATS);
-UNARY(ACOSH, acosh, "Acosh", 22, ACTIVATION, OP_FLOATS);
-UNARY(ATANH, atanh, "Atanh", 22, ACTIVATION, OP_FLOATS);
-UNARY(RELU, relu, "Relu", 14, ACTIVATION, OP_FLOATS | SIGNED_INTEGERS);
-UNARY_WITH(LEAKY_RELU, leaky_relu, "LeakyRelu", 16, ACTIVATION, OP_FLOATS, alpha_attrs,
+UNARY(SINH, sinh, "Sinh", 22, ACTIVATION, OP_ALL_FLOATS);
+UNARY(COSH, cosh, "Cosh", 22, ACTIVATION, OP_ALL_FLOATS);
+UNARY(TANH, tanh, "Tanh", 13, ACTIVATION, OP_ALL_FLOATS);
+UNARY(ASINH, asinh, "Asinh", 22, ACTIVATION, OP_ALL_FLOATS);
+UNARY(ACOSH, acosh, "Acosh", 22, ACTIVATION, OP_ALL_FLOATS);
+UNARY(ATANH, atanh, "Atanh", 22, ACTIVATION, OP_ALL_FLOATS);
+UNARY(RELU, relu, "Relu", 14, ACTIVATION, OP_ALL_FLOATS | SIGNED_INTEGERS);
+UNARY_WITH(LEAKY_RELU, leaky_relu, "LeakyRelu", 16, ACTIVATION, OP_ALL_FLOATS, alpha_attrs,
 	   leaky_relu_infer);
-UNARY_WITH(THRESHOLDED_RELU, thresholded_relu, "ThresholdedRelu", 22, ACTIVATION, OP_FLOATS,
+UNARY_WITH(THRESHOLDED_RELU, thresholded_relu, "ThresholdedRelu", 22, ACTIVATION, OP_ALL_FLOATS,
 	   alpha_attrs, thresholded_relu_infer);
-UNARY_WITH(ELU, elu, "Elu", 22, ACTIVATION, OP_FLOATS, alpha_attrs, elu_infer);
-UNARY_WITH(SELU, selu, "Selu", 22, ACTIVATION, OP_FLOATS, selu_attrs, selu_infer);
-UNARY_WITH(CELU, celu, "Celu", 12, ACTIVATION, OP_FLOATS, alpha_attrs, celu_infer);
-UNARY_WITH(GELU, gelu, "Gelu", 20, ACTIVATION, OP_FLOATS, gelu_attrs, gelu_infer);
-UNARY(SIGMOID, sigmoid, "Sigmoid", 13, ACTIVATION, OP_FLOATS);
-UNARY_WITH(HARD_SIGMOID, hard_sigmoid, "HardSigmoid", 22, ACTIVATION, OP_FLOATS, hard_sigmoid_attrs,
-	   hard_sigmoid_infer);
-UNARY(HARD_SWISH, hard_swish, "HardSwish", 22, ACTIVATION, OP_FLOATS);
-UNARY_WITH(SWISH, swish, "Swish", 24, ACTIVATION, OP_FLOATS, alpha_attrs, swish_infer);
-UNARY(MISH, mish, "Mish", 22, ACTIVATION, OP_FLOATS);
-UNARY(SOFTPLUS, softplus, "Softplus", 22, ACTIVATION, OP_FLOATS);
-UNARY(SOFTSIGN, softsign, "Softsign", 22, ACTIVATION, OP_FLOATS);
+UNARY_WITH(ELU, elu, "Elu", 22, ACTIVATION, OP_ALL_FLOATS, alpha_attrs, elu_infer);
+UNARY_WITH(SELU, selu, "Selu", 22, ACTIVATION, OP_ALL_FLOATS, selu_attrs, selu_infer);
+UNARY_WITH(CELU, celu, "Celu", 12, ACTIVATION, OP_ALL_FLOATS, alpha_attrs, celu_infer);
+UNARY_WITH(GELU, gelu, "Gelu", 20, ACTIVATION, OP_ALL_FLOATS, gelu_attrs, gelu_infer);
+UNARY(SIGMOID, sigmoid, "Sigmoid", 13, ACTIVATION, OP_ALL_FLOATS);
+UNARY_WITH(HARD_SIGMOID, hard_sigmoid, "HardSigmoid", 22, ACTIVATION, OP_ALL_FLOATS,
+	   hard_sigmoid_attrs, hard_sigmoid_infer);
+UNARY(HARD_SWISH, hard_swish, "HardSwish", 22, ACTIVATION, OP_ALL_FLOATS);
+UNARY_WITH(SWISH, swish, "Swish", 24, ACTIVATION, OP_ALL_FLOATS, alpha_attrs, swish_infer);
+UNARY(MISH, mish, "Mish", 22, ACTIVATION, OP_ALL_FLOATS);
+UNARY(SOFTPLUS, softplus, "Softplus", 22, ACTIVATION, OP_ALL_FLOATS);
+UNARY(SOFTSIGN, softsign, "Softsign", 22, ACTIVATION, OP_ALL_FLOATS);
 
 PREDICATE(IS_NAN, is_nan, "IsNaN", 20, op_no_attrs, unary_infer);
 PREDICATE(IS_INF, is_inf, "IsInf", 20, is_inf_attrs, is_inf_infer);

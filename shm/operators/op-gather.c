@@ -191,8 +191,7 @@ static int read_reduction(struct op_call *call)
 	r = op_call_choice(call, "reduction", names, &reduction);
 	if (r)
 		return r;
-	if (reduction != OP_SCATTER_NONE &&
-	    !((OP_NUMBERS | OP_FLOAT64) & OP_TYPE(call->in[0]->dtype)))
+	if (reduction != OP_SCATTER_NONE && !(OP_ALL_NUMBERS & OP_TYPE(call->in[0]->dtype)))
 		return op_call_refuse(
 			call,
 			"input \"%s\" is %s, expected numbers to compute \"reduction\" %s with",

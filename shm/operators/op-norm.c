@@ -198,8 +198,7 @@ const struct op op_layer_norm = {
 	.max_in = 3,
 	.min_out = 1,
 	.max_out = 3,
-	.classes = {{'T', OP_FLOATS | OP_FLOAT64, OP_FLOATS | OP_FLOAT64},
-		    {'U', OP_FLOAT32, OP_FLOAT32}},
+	.classes = {{'T', OP_ALL_FLOATS, OP_ALL_FLOATS}, {'U', OP_FLOAT32, OP_FLOAT32}},
 	.in_classes = "T",
 	.out_classes = "TU",
 	.data_independent = true,
@@ -215,14 +214,7 @@ const struct op op_layer_norm = {
 		.family = OP_FAMILY_SOFTMAX,                                             \
 		.name = onnx_name,                                                       \
 		.opset = since,                                                          \
-		.min_in = inputs,                                                        \
-		.max_in = inputs,                                                        \
-		.min_out = 1,                                                            \
-		.max_out = 1,                                                            \
-		.classes = {{'T', OP_FLOATS | OP_FLOAT64, OP_FLOATS | OP_FLOAT64}},      \
-		.in_classes = "T",                                                       \
-		.out_classes = "T",                                                      \
-		.data_independent = true,                                                \
+		OP_ROW_OF_ONE_CLASS(inputs, inputs, OP_ALL_FLOATS),                      \
 		.splits_rows = true,                                                     \
 		.attrs = attributes,                                                     \
 		.infer = infers,                                                         \

@@ -95,15 +95,7 @@ static const struct op_attr arg_attrs[] = {
 		.family = OP_FAMILY_REDUCTION,                     \
 		.name = onnx_name,                                 \
 		.opset = since,                                    \
-		.min_in = 1,                                       \
-		.max_in = 1,                                       \
-		.min_out = 1,                                      \
-		.max_out = 1,                                      \
-		.classes = {{'T', OP_FLOATS | OP_FLOAT64 | (ints), \
-			     OP_FLOATS | OP_FLOAT64 | (ints)}},    \
-		.in_classes = "T",                                 \
-		.out_classes = "T",                                \
-		.data_independent = true,                          \
+		OP_ROW_OF_ONE_CLASS(1, 1, OP_ALL_FLOATS | (ints)), \
 		.splits_rows = true,                               \
 		.attrs = reduce_attrs,                             \
 		.infer = reduce_infer,                             \
@@ -121,25 +113,25 @@ REDUCTION(op_reduce_prod, OP_REDUCE_PROD, "ReduceProd", 18, OP_INDICES);
 REDUCTION(op_reduce_max, OP_REDUCE_MAX, "ReduceMax", 20, OP_INDICES | OP_BYTES | OP_BOOL);
 REDUCTION(op_reduce_min, OP_REDUCE_MIN, "ReduceMin", 20, OP_INDICES | OP_BYTES | OP_BOOL);
 
-#define ARGUMENT(variable, kind_name, onnx_name)                                     \
-	const struct op variable = {                                                 \
-		.kind = kind_name,                                                   \
-		.family = OP_FAMILY_REDUCTION,                                       \
-		.name = onnx_name,                                                   \
-		.opset = 13,                                                         \
-		.min_in = 1,                                                         \
-		.max_in = 1,                                                         \
-		.min_out = 1,                                                        \
-		.max_out = 1,                                                        \
-		.classes = {{'T', OP_NUMBERS | OP_FLOAT64, OP_NUMBERS | OP_FLOAT64}, \
-			    {'I', OP_TYPE(RBK_DTYPE_I64), OP_TYPE(RBK_DTYPE_I64)}},  \
-		.in_classes = "T",                                                   \
-		.out_classes = "I",                                                  \
-		.data_independent = true,                                            \
-		.splits_rows = true,                                                 \
-		.attrs = arg_attrs,                                                  \
-		.infer = arg_infer,                                                  \
-		.cost = reduce_cost,                                                 \
+#define ARGUMENT(variable, kind_name, onnx_name)                                    \
+	const struct op variable = {                                                \
+		.kind = kind_name,                                                  \
+		.family = OP_FAMILY_REDUCTION,                                      \
+		.name = onnx_name,                                                  \
+		.opset = 13,                                                        \
+		.min_in = 1,                                                        \
+		.max_in = 1,                                                        \
+		.min_out = 1,                                                       \
+		.max_out = 1,                                                       \
+		.classes = {{'T', OP_ALL_NUMBERS, OP_ALL_NUMBERS},                  \
+			    {'I', OP_TYPE(RBK_DTYPE_I64), OP_TYPE(RBK_DTYPE_I64)}}, \
+		.in_classes = "T",                                                  \
+		.out_classes = "I",                                                 \
+		.data_independent = true,                                           \
+		.splits_rows = true,                                                \
+		.attrs = arg_attrs,                                                 \
+		.infer = arg_infer,                                                 \
+		.cost = reduce_cost,                                                \
 	}
 
 ARGUMENT(op_arg_max, OP_ARG_MAX, "ArgMax");

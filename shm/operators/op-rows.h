@@ -5,6 +5,14 @@
 
 #define OP_ROW_NAME(KIND, row) op_##row
 
+/*
+ * Of a row: so many inputs and one output, all of one class, whose types every device takes. What
+ * is in them does not change the time that it takes.
+ */
+#define OP_ROW_OF_ONE_CLASS(least_in, most_in, types)                                         \
+	.min_in = least_in, .max_in = most_in, .min_out = 1, .max_out = 1, .in_classes = "T", \
+	.out_classes = "T", .classes = {{'T', types, types}}, .data_independent = true
+
 extern const struct op op_matmul, op_gemm;                                 /* op-matmul.c */
 extern const struct op OP_ELEMENTWISE(OP_ROW_NAME);                        /* op-elementwise.c */
 extern const struct op op_softmax, op_log_softmax, op_lp_norm, op_cum_sum; /* op-softmax.c */

@@ -94,25 +94,18 @@ static const struct op_attr cum_sum_attrs[] = {
 		.family = family_name,                                                            \
 		.name = onnx_name,                                                                \
 		.opset = since,                                                                   \
-		.min_in = 1,                                                                      \
-		.max_in = 1,                                                                      \
-		.min_out = 1,                                                                     \
-		.max_out = 1,                                                                     \
-		.classes = {{'T', OP_FLOAT64 | (types), OP_FLOAT64 | (types)}},                   \
-		.in_classes = "T",                                                                \
-		.out_classes = "T",                                                               \
-		.data_independent = true,                                                         \
+		OP_ROW_OF_ONE_CLASS(1, 1, types),                                                 \
 		.splits_rows = true,                                                              \
 		.attrs = attributes,                                                              \
 		.infer = infers,                                                                  \
 		.cost = costs,                                                                    \
 	}
 
-ALONG_AXIS(op_softmax, OP_SOFTMAX, OP_FAMILY_SOFTMAX, "Softmax", 13, OP_FLOATS, softmax_attrs,
+ALONG_AXIS(op_softmax, OP_SOFTMAX, OP_FAMILY_SOFTMAX, "Softmax", 13, OP_ALL_FLOATS, softmax_attrs,
 	   softmax_infer, softmax_cost);
-ALONG_AXIS(op_log_softmax, OP_LOG_SOFTMAX, OP_FAMILY_SOFTMAX, "LogSoftmax", 13, OP_FLOATS,
+ALONG_AXIS(op_log_softmax, OP_LOG_SOFTMAX, OP_FAMILY_SOFTMAX, "LogSoftmax", 13, OP_ALL_FLOATS,
 	   softmax_attrs, softmax_infer, softmax_cost);
-ALONG_AXIS(op_lp_norm, OP_LP_NORM, OP_FAMILY_SOFTMAX, "LpNormalization", 22, OP_FLOATS,
+ALONG_AXIS(op_lp_norm, OP_LP_NORM, OP_FAMILY_SOFTMAX, "LpNormalization", 22, OP_ALL_FLOATS,
 	   lp_norm_attrs, lp_norm_infer, softmax_cost);
-ALONG_AXIS(op_cum_sum, OP_CUM_SUM, OP_FAMILY_REDUCTION, "CumSum", 14, OP_FLOATS | OP_INDICES,
+ALONG_AXIS(op_cum_sum, OP_CUM_SUM, OP_FAMILY_REDUCTION, "CumSum", 14, OP_ALL_FLOATS | OP_INDICES,
 	   cum_sum_attrs, cum_sum_infer, cum_sum_cost);

@@ -75,7 +75,7 @@ const struct op op_top_k = {
 	.max_in = 1,
 	.min_out = 2,
 	.max_out = 2,
-	.classes = {{'T', OP_NUMBERS | OP_FLOAT64, OP_NUMBERS | OP_FLOAT64},
+	.classes = {{'T', OP_ALL_NUMBERS, OP_ALL_NUMBERS},
 		    {'I', OP_TYPE(RBK_DTYPE_I64), OP_TYPE(RBK_DTYPE_I64)}},
 	.in_classes = "T",
 	.out_classes = "TI",

@@ -15,7 +15,7 @@ static uint32_t pick(uint64_t *seed, uint32_t from, uint32_t to)
 static void add_attrs(struct describe *d, const struct op *op, uint8_t dtype, uint8_t to,
 		      unsigned int round)
 {
-	const bool is_float = (OP_FLOATS | OP_FLOAT64) & OP_TYPE(dtype);
+	const bool is_float = OP_ALL_FLOATS & OP_TYPE(dtype);
 
 	switch (op->kind) {
 	case OP_CAST:

@@ -42,7 +42,7 @@ static void add_reduction(const struct inputs *in, unsigned int round)
 {
 	static const char *const names[] = {"none", "add", "mul", "max", "min"};
 
-	const bool computes = (OP_NUMBERS | OP_FLOAT64) & OP_TYPE(in->dtype);
+	const bool computes = OP_ALL_NUMBERS & OP_TYPE(in->dtype);
 
 	describe_attr_string(in->d, "reduction", computes ? names[round % 5] : "none");
 }
