@@ -165,7 +165,7 @@ void nearest_refuse(struct graph *graph, bool knows_domain)
 	const char *op = node->proto->op_type, *other = same_elsewhere(op), *dot;
 
 	dot = other ? strrchr(other, '.') : NULL;
-	if (other && dot)
+	if (dot)
 		graph_refuse(graph,
 			     "there is no such operator in the catalogue, but one of domain "
 			     "\"%.*s\": the node is to say so",

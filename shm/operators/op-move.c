@@ -4,8 +4,8 @@
  *
  * What ONNX gives as inputs that must be known are attributes of that name: starts, ends, axes and
  * steps; split; shape; repeats; pads and, of Pad's constant, value; or int_value, which is an
- * integer, and of float64 the bits. The count stays what it is, and
- * in front: nothing is cut out of it, put behind it or added to it.
+ * integer, and of float64 the bits. The count stays what it is, and in front: nothing is cut out of
+ * it, put behind it or added to it.
  */
 #include <string.h>
 
