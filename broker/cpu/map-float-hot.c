@@ -13,6 +13,7 @@
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
+#include "cpu/map-common.h"
 #include "cpu/vec-math.h"
 #include "cpu/vec-trig.h"
 
@@ -70,17 +71,9 @@ VEC_INLINE void store_some(float *to, vf value, size_t n)
 		}                                                                      \
 	}
 
-#define LIGHT(name, expression)                                                          \
-	LIGHT_ROW(name, expression)                                                      \
-	static void name(const struct cpu_map *args, size_t n)                           \
-	{                                                                                \
-		if (!args->step[1])                                                      \
-			name##_row(n, args->in[0], true, args->in[1], false, args->out); \
-		else if (!args->step[0])                                                 \
-			name##_row(n, args->in[0], false, args->in[1], true, args->out); \
-		else                                                                     \
-			name##_row(n, args->in[0], true, args->in[1], true, args->out);  \
-	}
+#define LIGHT(name, expression)     \
+	LIGHT_ROW(name, expression) \
+	MAP_BINARY(name)
 
 #define HEAVY(name, expression)                                                            \
 	static void name(const struct cpu_map *args, size_t n)                             \
@@ -214,7 +207,7 @@ UNARY(selu, b *vf_pick(vm_lt(x, zero), a *vf_expm1(x), x))
 UNARY(celu, vf_max(zero, x) + vf_min(zero, a *vf_expm1(x / a)))
 UNARY(gelu, x *vf_normal_cdf(x))
 UNARY(gelu_tanh_, gelu_tanh(x))
-UNARY(sigmoid, vf_sigmoid(x))
+UNARY(sigmoid_, vf_sigmoid(x))
 UNARY(hard_sigmoid_, hard_sigmoid(x, a, b))
 UNARY(hard_swish, x *hard_sigmoid(x, vf_set(1.0f / 6), vf_set(0.5f)))
 UNARY(swish, x *vf_sigmoid(a *x))
@@ -264,54 +257,7 @@ static void pow_(const struct cpu_map *args, size_t n)
 }
 
 cpu_map_fn *const CPU_FN(map_f32)[CPU_MAP_COUNT] = {
-	[CPU_MAP_ABS] = abs_,
-	[CPU_MAP_NEG] = neg,
-	[CPU_MAP_SIGN] = sign_,
-	[CPU_MAP_FLOOR] = floor_,
-	[CPU_MAP_CEIL] = ceil_,
-	[CPU_MAP_ROUND] = round_,
-	[CPU_MAP_SQRT] = sqrt_,
-	[CPU_MAP_RECIPROCAL] = reciprocal,
-	[CPU_MAP_CLIP] = clip,
-	[CPU_MAP_RELU] = relu,
-	[CPU_MAP_LEAKY_RELU] = leaky_relu,
-	[CPU_MAP_THRESHOLDED_RELU] = thresholded_relu,
-	[CPU_MAP_ELU] = elu,
-	[CPU_MAP_SELU] = selu,
-	[CPU_MAP_CELU] = celu,
-	[CPU_MAP_GELU] = gelu,
-	[CPU_MAP_GELU_TANH] = gelu_tanh_,
-	[CPU_MAP_SIGMOID] = sigmoid,
-	[CPU_MAP_HARD_SIGMOID] = hard_sigmoid_,
-	[CPU_MAP_HARD_SWISH] = hard_swish,
-	[CPU_MAP_SWISH] = swish,
-	[CPU_MAP_MISH] = mish_,
-	[CPU_MAP_SOFTPLUS] = softplus,
-	[CPU_MAP_SOFTSIGN] = softsign,
-	[CPU_MAP_EXP] = exp_,
-	[CPU_MAP_LOG] = log_,
-	[CPU_MAP_ERF] = erf_,
-	[CPU_MAP_SIN] = sin_,
-	[CPU_MAP_COS] = cos_,
-	[CPU_MAP_TAN] = tan_,
-	[CPU_MAP_ASIN] = asin_,
-	[CPU_MAP_ACOS] = acos_,
-	[CPU_MAP_ATAN] = atan_,
-	[CPU_MAP_SINH] = sinh_,
-	[CPU_MAP_COSH] = cosh_,
-	[CPU_MAP_TANH] = tanh_,
-	[CPU_MAP_ASINH] = asinh_,
-	[CPU_MAP_ACOSH] = acosh_,
-	[CPU_MAP_ATANH] = atanh_,
-	[CPU_MAP_ADD] = add,
-	[CPU_MAP_SUB] = sub,
-	[CPU_MAP_MUL] = mul,
-	[CPU_MAP_DIV] = div_,
-	[CPU_MAP_MIN] = min,
-	[CPU_MAP_MAX] = max,
-	[CPU_MAP_PRELU] = prelu,
-	[CPU_MAP_FMOD] = fmod_,
-	[CPU_MAP_POW] = pow_,
+	MAP_FUNCTIONS,
 	[CPU_MAP_EQUAL] = CPU_FN(equal_f32),
 	[CPU_MAP_LESS] = CPU_FN(less_f32),
 	[CPU_MAP_LESS_OR_EQUAL] = CPU_FN(less_equal_f32),

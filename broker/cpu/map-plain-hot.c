@@ -8,6 +8,7 @@
  */
 #include "cpu/kernels.h"
 #include "cpu/level.h"
+#include "cpu/map-common.h"
 
 #define UNARY(name, T, R, expression)                          \
 	static void name(const struct cpu_map *args, size_t n) \
@@ -39,17 +40,9 @@
 		}                                                                                  \
 	}
 
-#define BINARY(name, T, R, expression)                                                   \
-	ROW(name, T, R, expression)                                                      \
-	static void name(const struct cpu_map *args, size_t n)                           \
-	{                                                                                \
-		if (!args->step[1])                                                      \
-			name##_row(n, args->in[0], true, args->in[1], false, args->out); \
-		else if (!args->step[0])                                                 \
-			name##_row(n, args->in[0], false, args->in[1], true, args->out); \
-		else                                                                     \
-			name##_row(n, args->in[0], true, args->in[1], true, args->out);  \
-	}
+#define BINARY(name, T, R, expression) \
+	ROW(name, T, R, expression)    \
+	MAP_BINARY(name)
 
 #define LESSER(x, y)  ((x) < (y) ? (x) : (y))
 #define GREATER(x, y) ((x) > (y) ? (x) : (y))
