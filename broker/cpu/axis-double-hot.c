@@ -27,10 +27,14 @@ VEC_INLINE struct axis_unit axis_unit(size_t unit, size_t len, size_t inner)
 
 static const double zeros[CPU_COLUMN_BLOCK];
 
-/* What an element becomes: of x the difference to @a, its exponential, or a quotient by @a. */
-enum axis_map { AXIS_EXP, AXIS_DIFFERENCE, AXIS_QUOTIENT };
+/* What becomes of an element x by its lane's @a and @b. */
+enum axis_map {
+	AXIS_EXP,        /* exp(x - a) */
+	AXIS_DIFFERENCE, /* x - a - b */
+	AXIS_QUOTIENT,   /* x / a, or 0 where a is 0 */
+};
 
-/* y may be x. @a and @b: by lane. */
+/* y may be x. */
 VEC_INLINE void axis_map(const enum axis_map map, const struct double_block *block, const double *x,
 			 double *y, const double *a, const double *b, struct cpu_pause *pause)
 {

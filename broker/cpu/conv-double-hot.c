@@ -17,10 +17,7 @@
 #include "cpu/vec.h"
 #include "cpu/window.h"
 
-/* Out channels that are multiplied before the next ones are fetched. */
-#define CONV_MC 240
-
-_Static_assert((CONV_MC + CPU_CONV_PIXELS) * CPU_GEMM_F64_KC * sizeof(double) <=
+_Static_assert((GEMM_MC + CPU_CONV_PIXELS) * CPU_GEMM_F64_KC * sizeof(double) <=
 		       CPU_WORKSPACE_BYTES,
 	       "the workspace holds a block of the weights and a block of the pixels");
 _Static_assert(((CPU_TRANSPOSE_F64_CHANNELS + CPU_CONV_PIXELS) * CPU_GEMM_F64_KC +
@@ -108,10 +105,7 @@ static void conv_pack(const struct cpu_window *args, const double *x, size_t p, 
 	struct cpu_window flat;
 
 	if (cpu_window_is_plain(args)) {
-		/* All of a channel is one line. */
-		flat = *args;
-		flat.depth = flat.height = flat.out_depth = flat.out_height = 1;
-		flat.width = flat.out_width = plane;
+		flat = cpu_window_line(args);
 		args = &flat;
 	}
 	at = place_of(first, args->out_height, args->out_width);
@@ -153,15 +147,15 @@ static void conv_piece(const struct cpu_window_f64 *args, const struct cpu_conv_
 	const double *weights = args->weights + piece->group * m * depth;
 	double *y = args->y + (piece->batch * window->out_channels + piece->group * m) * pixels +
 		    piece->first;
-	double *const a_block = workspace, *const b_block = workspace + CONV_MC * CPU_GEMM_F64_KC;
+	double *const a_block = workspace, *const b_block = workspace + GEMM_MC * CPU_GEMM_F64_KC;
 
 	for (size_t p = 0; p < depth; p += CPU_GEMM_F64_KC) {
 		const size_t kb = window_min(CPU_GEMM_F64_KC, depth - p);
 
 		cpu_pause(window->pause);
 		conv_pack(window, x, p, kb, piece->first, n, b_block);
-		for (size_t i = piece->m_begin; i < piece->m_end; i += CONV_MC) {
-			const size_t mb = window_min(CONV_MC, piece->m_end - i);
+		for (size_t i = piece->m_begin; i < piece->m_end; i += GEMM_MC) {
+			const size_t mb = window_min(GEMM_MC, piece->m_end - i);
 
 			CPU_FN(gemm_f64_pack_a)
 			(mb, kb, weights + i * depth + p, depth, 1, a_block);

@@ -9,8 +9,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* @flip: 0, or -1 for the opposite order of numbers. @nan: the key of what is none, the least or
- * the greatest one, which no number has. */
+/*
+ * @flip: 0, or -1 for the opposite order of numbers. @nan: the key of what is none, the least or
+ * the greatest one, which no number has.
+ */
 static inline int64_t double_key(double value, int64_t flip, int64_t nan)
 {
 	uint64_t bits;

@@ -17,8 +17,6 @@
 #define GEMM_PACK_A_MIN 64
 /* Columns after which the tile of the result starts to leave the second-level cache. */
 #define GEMM_NC 512
-/* Rows of a that stay in the second-level cache while the panels of b pass by. */
-#define GEMM_MC 240
 
 _Static_assert((GEMM_MC + GEMM_F64_NR) * CPU_GEMM_F64_KC * sizeof(double) <= CPU_WORKSPACE_BYTES,
 	       "the workspace holds a block of a and a panel of b");

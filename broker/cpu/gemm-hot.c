@@ -30,8 +30,6 @@
 /* Columns after which the tile of the result starts to leave the second-level cache. */
 #define GEMM_NC 1024
 
-/* Rows of a that stay in the second-level cache while the panels of b pass by. */
-#define GEMM_MC 240
 /* Register tiles between two looks for others; a look also precedes each packed panel of b. */
 #define GEMM_PAUSE_TILES 32
 

@@ -464,6 +464,16 @@ static inline bool cpu_window_is_plain(const struct cpu_window *args)
 	       args->out_width == args->width;
 }
 
+/* The same where it is, with all of a channel as one line. */
+static inline struct cpu_window cpu_window_line(const struct cpu_window *args)
+{
+	struct cpu_window line = *args;
+
+	line.depth = line.height = line.out_depth = line.out_height = 1;
+	line.width = line.out_width = cpu_window_in(args);
+	return line;
+}
+
 /*
  * A convolution with channels last that is computed in place, see conv-direct-hot.c. A unit is some
  * rows of the output, or pixels where windows are single ones, and of their out channels a part:

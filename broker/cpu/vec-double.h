@@ -63,12 +63,7 @@ VEC_INLINE vd vd_abs(vd x)
 	return (vd)((vl)x & INT64_MAX);
 }
 
-/* a * b + c, rounded once where the level's vectors do. */
 VEC_INLINE double d_muladd(double a, double b, double c)
 {
-#if defined(__FMA__)
-	return __builtin_fma(a, b, c);
-#else
-	return a * b + c;
-#endif
+	return VEC_MULADD(__builtin_fma, a, b, c);
 }

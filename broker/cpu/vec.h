@@ -96,13 +96,15 @@ VEC_INLINE void vf_store(float *to, vf value)
 }
 
 /* a * b + c, rounded once where the level's vectors do. */
+#if defined(__FMA__)
+#define VEC_MULADD(fma, a, b, c) fma(a, b, c)
+#else
+#define VEC_MULADD(fma, a, b, c) ((a) * (b) + (c))
+#endif
+
 VEC_INLINE float f_muladd(float a, float b, float c)
 {
-#if defined(__FMA__)
-	return __builtin_fmaf(a, b, c);
-#else
-	return a * b + c;
-#endif
+	return VEC_MULADD(__builtin_fmaf, a, b, c);
 }
 
 /* Lane by lane: where @mask (all ones or zero) is set, @a, else @b. */

@@ -14,10 +14,7 @@
 #include "cpu/vec.h"
 #include "cpu/window.h"
 
-/* Out channels that are multiplied before the next ones are fetched. */
-#define CONV_MC 240
-
-_Static_assert((CONV_MC + CPU_CONV_PIXELS) * CPU_GEMM_KC * sizeof(float) <= CPU_WORKSPACE_BYTES,
+_Static_assert((GEMM_MC + CPU_CONV_PIXELS) * CPU_GEMM_KC * sizeof(float) <= CPU_WORKSPACE_BYTES,
 	       "the workspace holds a block of the weights and a block of the pixels");
 _Static_assert(CPU_CONV_PIXELS % GEMM_NR == 0, "whole panels");
 
@@ -137,10 +134,7 @@ static void conv_pack_pixels(const struct cpu_window *args, const float *x, size
 	struct conv_view view;
 
 	if (cpu_window_is_plain(args)) {
-		/* All of a channel is one line. */
-		flat = *args;
-		flat.depth = flat.height = flat.out_depth = flat.out_height = 1;
-		flat.width = flat.out_width = plane;
+		flat = cpu_window_line(args);
 		args = &flat;
 	}
 	/* The rows in which a tap looks into one channel after the other. */
@@ -177,15 +171,15 @@ static void conv_piece(const struct cpu_window *args, const struct cpu_conv_piec
 	const float *weights =
 		(args->weights_packed ? args->weights_packed : args->weights) + group * m * depth;
 	float *y = args->y + (batch * args->out_channels + group * m) * pixels + first;
-	float *const a_block = workspace, *const b_block = workspace + CONV_MC * CPU_GEMM_KC;
+	float *const a_block = workspace, *const b_block = workspace + GEMM_MC * CPU_GEMM_KC;
 
 	for (size_t p = 0; p < depth; p += CPU_GEMM_KC) {
 		const size_t kb = window_min(CPU_GEMM_KC, depth - p);
 
 		cpu_pause(args->pause);
 		conv_pack_pixels(args, x, p, kb, first, n, b_block);
-		for (size_t i = piece->m_begin; i < piece->m_end; i += CONV_MC) {
-			const size_t mb = window_min(CONV_MC, piece->m_end - i);
+		for (size_t i = piece->m_begin; i < piece->m_end; i += GEMM_MC) {
+			const size_t mb = window_min(GEMM_MC, piece->m_end - i);
 			const float *a = weights + m * p + i * kb;
 
 			if (!args->weights_packed) {
