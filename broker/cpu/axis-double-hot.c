@@ -56,7 +56,7 @@ VEC_INLINE void axis_map(const enum axis_map map, const struct double_block *blo
 	}
 }
 
-void CPU_FN(softmax_double)(const struct cpu_softmax *args, size_t begin, size_t end)
+void CPU_FN(softmax_f64)(const struct cpu_softmax *args, size_t begin, size_t end)
 {
 	for (size_t i = begin; i < end; i++) {
 		const struct axis_unit unit = axis_unit(i, args->len, args->inner);
@@ -79,7 +79,7 @@ void CPU_FN(softmax_double)(const struct cpu_softmax *args, size_t begin, size_t
 	}
 }
 
-void CPU_FN(lp_norm_double)(const struct cpu_lp_norm *args, size_t begin, size_t end)
+void CPU_FN(lp_norm_f64)(const struct cpu_lp_norm *args, size_t begin, size_t end)
 {
 	for (size_t i = begin; i < end; i++) {
 		const struct axis_unit unit = axis_unit(i, args->len, args->inner);
@@ -99,7 +99,7 @@ void CPU_FN(lp_norm_double)(const struct cpu_lp_norm *args, size_t begin, size_t
 }
 
 /* A line is one lane: each element needs the sum of all before. */
-void CPU_FN(scan_double)(const struct cpu_scan *args, size_t begin, size_t end)
+void CPU_FN(scan_f64)(const struct cpu_scan *args, size_t begin, size_t end)
 {
 	for (size_t unit = begin; unit < end; unit++) {
 		const struct axis_unit columns = axis_unit(unit, args->len, args->inner);

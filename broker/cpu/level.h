@@ -85,13 +85,13 @@ void CPU_FN(conv_direct)(const struct cpu_window *args, size_t begin, size_t end
 
 /* reduce-int-hot.c and reduce-double-hot.c, for reduce(). */
 void CPU_FN(reduce_int)(const struct cpu_reduce *args, size_t begin, size_t end);
-void CPU_FN(reduce_double)(const struct cpu_reduce *args, size_t begin, size_t end);
+void CPU_FN(reduce_f64)(const struct cpu_reduce *args, size_t begin, size_t end);
 /* axis-double-hot.c and norm-double-hot.c, for softmax() to batch_norm() where type is CPU_F64. */
-void CPU_FN(softmax_double)(const struct cpu_softmax *args, size_t begin, size_t end);
-void CPU_FN(lp_norm_double)(const struct cpu_lp_norm *args, size_t begin, size_t end);
-void CPU_FN(scan_double)(const struct cpu_scan *args, size_t begin, size_t end);
-void CPU_FN(norm_double)(const struct cpu_norm *args, size_t begin, size_t end);
-void CPU_FN(batch_norm_double)(const struct cpu_batch_norm *args, size_t begin, size_t end);
+void CPU_FN(softmax_f64)(const struct cpu_softmax *args, size_t begin, size_t end);
+void CPU_FN(lp_norm_f64)(const struct cpu_lp_norm *args, size_t begin, size_t end);
+void CPU_FN(scan_f64)(const struct cpu_scan *args, size_t begin, size_t end);
+void CPU_FN(norm_f64)(const struct cpu_norm *args, size_t begin, size_t end);
+void CPU_FN(batch_norm_f64)(const struct cpu_batch_norm *args, size_t begin, size_t end);
 
 /*
  * gemm-hot.c, for the convolution: y[m][n] (+)= a * b over one block of the depth.

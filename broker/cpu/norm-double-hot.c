@@ -87,13 +87,13 @@ static void norm_row(const struct cpu_norm *args, size_t row)
 	}
 }
 
-void CPU_FN(norm_double)(const struct cpu_norm *args, size_t begin, size_t end)
+void CPU_FN(norm_f64)(const struct cpu_norm *args, size_t begin, size_t end)
 {
 	for (size_t row = begin; row < end; row++)
 		norm_row(args, row);
 }
 
-void CPU_FN(batch_norm_double)(const struct cpu_batch_norm *args, size_t begin, size_t end)
+void CPU_FN(batch_norm_f64)(const struct cpu_batch_norm *args, size_t begin, size_t end)
 {
 	const double *scale = args->scale, *bias = args->bias, *mean = args->mean, *var = args->var;
 	const size_t channels = args->channels, run = args->run;

@@ -156,7 +156,7 @@ static void norm_row(const struct cpu_norm *args, size_t row)
 void CPU_FN(norm)(const struct cpu_norm *args, size_t begin, size_t end)
 {
 	if (args->type == CPU_F64) {
-		CPU_FN(norm_double)(args, begin, end);
+		CPU_FN(norm_f64)(args, begin, end);
 		return;
 	}
 	for (size_t row = begin; row < end; row++)
@@ -175,7 +175,7 @@ void CPU_FN(batch_norm)(const struct cpu_batch_norm *args, size_t begin, size_t 
 	const size_t channels = args->channels, run = args->run;
 
 	if (args->type == CPU_F64) {
-		CPU_FN(batch_norm_double)(args, begin, end);
+		CPU_FN(batch_norm_f64)(args, begin, end);
 		return;
 	}
 	if (run == 1) {
@@ -248,7 +248,7 @@ void CPU_FN(lp_norm)(const struct cpu_lp_norm *args, size_t begin, size_t end)
 	const size_t blocks = (args->inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
 
 	if (args->type == CPU_F64) {
-		CPU_FN(lp_norm_double)(args, begin, end);
+		CPU_FN(lp_norm_f64)(args, begin, end);
 		return;
 	}
 	for (size_t unit = begin; unit < end; unit++) {

@@ -86,7 +86,7 @@ VEC_INLINE void reduce_units(const struct cpu_reduce *args, const enum cpu_reduc
 	}
 }
 
-void CPU_FN(reduce_double)(const struct cpu_reduce *args, size_t begin, size_t end)
+void CPU_FN(reduce_f64)(const struct cpu_reduce *args, size_t begin, size_t end)
 {
 	switch (args->kind) {
 	case CPU_REDUCE_SUM:

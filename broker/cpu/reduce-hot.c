@@ -443,7 +443,7 @@ void CPU_FN(reduce)(const struct cpu_reduce *args, size_t begin, size_t end)
 	if (args->type == CPU_F32)
 		kinds[args->kind](args, begin, end);
 	else if (args->type == CPU_F64)
-		CPU_FN(reduce_double)(args, begin, end);
+		CPU_FN(reduce_f64)(args, begin, end);
 	else
 		CPU_FN(reduce_int)(args, begin, end);
 }

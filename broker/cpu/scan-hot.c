@@ -93,7 +93,7 @@ void CPU_FN(scan)(const struct cpu_scan *args, size_t begin, size_t end)
 	const size_t blocks = (args->inner + CPU_COLUMN_BLOCK - 1) / CPU_COLUMN_BLOCK;
 
 	if (args->type == CPU_F64) {
-		CPU_FN(scan_double)(args, begin, end);
+		CPU_FN(scan_f64)(args, begin, end);
 		return;
 	}
 	for (size_t unit = begin; unit < end; unit++) {

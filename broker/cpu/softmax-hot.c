@@ -154,7 +154,7 @@ VEC_INLINE void softmax_units(const struct cpu_softmax *args, size_t begin, size
 void CPU_FN(softmax)(const struct cpu_softmax *args, size_t begin, size_t end)
 {
 	if (args->type == CPU_F64)
-		CPU_FN(softmax_double)(args, begin, end);
+		CPU_FN(softmax_f64)(args, begin, end);
 	else if (args->log)
 		softmax_units(args, begin, end, true);
 	else
