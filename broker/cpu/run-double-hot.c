@@ -9,7 +9,6 @@ void cpu_run_gemm_f64(const struct cpu_step *step, const struct cpu_frame *frame
 {
 	const struct cpu_step_gemm *s = &step->gemm;
 	const struct cpu_gemm_grid grid = cpu_gemm_grid(s, frame->count);
-	const size_t units = grid.m_units * grid.n_units;
 	const double *a = cpu_operand_at(&step->in[0], frame);
 	const double *b = cpu_operand_at(&step->in[1], frame);
 	double *y = cpu_operand_at(&step->out[0], frame);
@@ -29,18 +28,15 @@ void cpu_run_gemm_f64(const struct cpu_step *step, const struct cpu_frame *frame
 	gemm.a_cs = s->trans_a ? gemm.m : 1;
 	gemm.b_rs = s->trans_b ? 1 : gemm.n;
 	gemm.b_cs = s->trans_b ? gemm.k : 1;
-	end = min_size(end, units * grid.batches);
+	end = min_size(end, grid.m_units * grid.n_units * grid.batches);
 	while (begin < end) {
-		const size_t batch = begin / units;
-		struct cpu_gemm_tile tile;
-		size_t a_first, b_first;
+		const struct cpu_gemm_part part =
+			cpu_gemm_part(s, &grid, frame->count, &begin, end);
 
-		cpu_gemm_batch(s, frame->count, batch, &a_first, &b_first);
-		gemm.a = a + a_first;
-		gemm.b = b + b_first;
-		gemm.y = y + batch * gemm.m * gemm.n;
-		tile = cpu_gemm_tile(&grid, gemm.m, gemm.n, &begin, end);
-		step->kernels->gemm_f64(&gemm, &tile, context->workspace);
+		gemm.a = a + part.a;
+		gemm.b = b + part.b;
+		gemm.y = y + part.y;
+		step->kernels->gemm_f64(&gemm, &part.tile, context->workspace);
 	}
 }
 

@@ -32,9 +32,15 @@ size_t cpu_units_gemm(const struct cpu_step *step, uint32_t count)
 	return grid.batches * grid.m_units * grid.n_units;
 }
 
-void cpu_gemm_batch(const struct cpu_step_gemm *step, uint32_t count, size_t batch, size_t *ret_a,
-		    size_t *ret_b)
+struct cpu_gemm_part cpu_gemm_part(const struct cpu_step_gemm *step,
+				   const struct cpu_gemm_grid *grid, uint32_t count, size_t *begin,
+				   size_t end)
 {
+	const size_t m = cpu_extent_at(&step->m, count), n = cpu_extent_at(&step->n, count);
+	const size_t units = grid->m_units * grid->n_units, unit = *begin % units;
+	const size_t m_unit = unit / grid->n_units, n_unit = unit % grid->n_units;
+	const size_t left = min_size(end - *begin, units - unit), batch = *begin / units;
+	size_t rows = 1, columns = min_size(left, grid->n_units - n_unit);
 	size_t a = 0, b = 0, rest = batch;
 
 	for (unsigned int i = step->n_batch; i-- > 0;) {
@@ -44,42 +50,33 @@ void cpu_gemm_batch(const struct cpu_step_gemm *step, uint32_t count, size_t bat
 		b += rest % extent * step->b_batch[i];
 		rest /= extent;
 	}
-	*ret_a = a * step->a_matrix;
-	*ret_b = b * step->b_matrix;
-}
-
-struct cpu_gemm_tile cpu_gemm_tile(const struct cpu_gemm_grid *grid, size_t m, size_t n,
-				   size_t *begin, size_t end)
-{
-	const size_t units = grid->m_units * grid->n_units, unit = *begin % units;
-	const size_t m_unit = unit / grid->n_units, n_unit = unit % grid->n_units;
-	const size_t left = min_size(end - *begin, units - unit);
-	size_t rows = 1, columns = min_size(left, grid->n_units - n_unit);
-
 	/* Whole rows of units are one tile. */
 	if (n_unit == 0 && left >= grid->n_units)
 		rows = left / grid->n_units;
 	*begin += rows * columns;
-	return (struct cpu_gemm_tile){
-		.m_begin = m_unit * grid->m_unit,
-		.m_end = min_size(m, (m_unit + rows) * grid->m_unit),
-		.n_begin = n_unit * GEMM_UNIT_N,
-		.n_end = min_size(n, (n_unit + columns) * GEMM_UNIT_N),
+	return (struct cpu_gemm_part){
+		.a = a * step->a_matrix,
+		.b = b * step->b_matrix,
+		.y = batch * m * n,
+		.tile =
+			{
+				.m_begin = m_unit * grid->m_unit,
+				.m_end = min_size(m, (m_unit + rows) * grid->m_unit),
+				.n_begin = n_unit * GEMM_UNIT_N,
+				.n_end = min_size(n, (n_unit + columns) * GEMM_UNIT_N),
+			},
 	};
 }
 
-/* Points @gemm at the matrices of one batch index. */
-static void gemm_batch(const struct cpu_step *step, const struct cpu_frame *frame, size_t batch,
-		       struct cpu_gemm *gemm)
+/* Computes a part; all else of @gemm is set. */
+static void gemm_part(const struct cpu_step *step, const struct cpu_frame *frame,
+		      const struct cpu_gemm_part *part, struct cpu_gemm *gemm, void *workspace)
 {
-	const struct cpu_step_gemm *s = &step->gemm;
-	size_t a, b;
-
-	cpu_gemm_batch(s, frame->count, batch, &a, &b);
-	gemm->a = (const float *)cpu_operand_at(&step->in[0], frame) + a;
-	gemm->b = (const float *)cpu_operand_at(&step->in[1], frame) + b;
-	gemm->b_packed = s->b_is_packed ? gemm->b : NULL;
-	gemm->y = (float *)cpu_operand_at(&step->out[0], frame) + batch * gemm->m * gemm->n;
+	gemm->a = (const float *)cpu_operand_at(&step->in[0], frame) + part->a;
+	gemm->b = (const float *)cpu_operand_at(&step->in[1], frame) + part->b;
+	gemm->b_packed = step->gemm.b_is_packed ? gemm->b : NULL;
+	gemm->y = (float *)cpu_operand_at(&step->out[0], frame) + part->y;
+	step->kernels->gemm(gemm, &part->tile, workspace);
 }
 
 void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, size_t begin,
@@ -87,7 +84,6 @@ void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, si
 {
 	const struct cpu_step_gemm *s = &step->gemm;
 	struct cpu_gemm_grid grid;
-	size_t units;
 	struct cpu_gemm gemm = {
 		.m = cpu_extent_at(&s->m, frame->count),
 		.n = cpu_extent_at(&s->n, frame->count),
@@ -109,21 +105,17 @@ void cpu_run_gemm(const struct cpu_step *step, const struct cpu_frame *frame, si
 
 	/* All of one matrix, which may be tiny: nothing to work out. */
 	if (end == SIZE_MAX && begin == 0 && s->n_batch == 0) {
-		gemm_batch(step, frame, 0, &gemm);
-		step->kernels->gemm(&gemm,
-				    &(struct cpu_gemm_tile){.m_end = gemm.m, .n_end = gemm.n},
-				    context->workspace);
+		gemm_part(step, frame,
+			  &(struct cpu_gemm_part){.tile = {.m_end = gemm.m, .n_end = gemm.n}},
+			  &gemm, context->workspace);
 		return;
 	}
 	grid = cpu_gemm_grid(s, frame->count);
-	units = grid.m_units * grid.n_units;
-	end = min_size(end, units * grid.batches);
-
+	end = min_size(end, grid.m_units * grid.n_units * grid.batches);
 	while (begin < end) {
-		struct cpu_gemm_tile tile;
+		const struct cpu_gemm_part part =
+			cpu_gemm_part(s, &grid, frame->count, &begin, end);
 
-		gemm_batch(step, frame, begin / units, &gemm);
-		tile = cpu_gemm_tile(&grid, gemm.m, gemm.n, &begin, end);
-		step->kernels->gemm(&gemm, &tile, context->workspace);
+		gemm_part(step, frame, &part, &gemm, context->workspace);
 	}
 }

@@ -150,7 +150,7 @@ void cpu_run_integer(const struct cpu_step *step, const struct cpu_frame *frame,
 	const struct cpu_integer *of = &step->integer.of;
 	const struct cpu_requantize requantize = requantize_at(step, of, frame);
 	const struct cpu_gemm_grid grid = cpu_gemm_grid(s, frame->count);
-	const size_t units = grid.m_units * grid.n_units, y_bytes = of->requantizes ? 1 : 4;
+	const size_t y_bytes = of->requantizes ? 1 : 4;
 	const uint8_t *a_base = cpu_operand_at(&step->in[CPU_INTEGER_A], frame);
 	const uint8_t *b_base = cpu_operand_at(&step->in[CPU_INTEGER_B], frame);
 	uint8_t *y_base = cpu_operand_at(&step->out[0], frame);
@@ -168,19 +168,16 @@ void cpu_run_integer(const struct cpu_step *step, const struct cpu_frame *frame,
 	};
 
 	gemm.b_rs = gemm.y_rs = gemm.n;
-	end = min_size(end, units * grid.batches);
+	end = min_size(end, grid.m_units * grid.n_units * grid.batches);
 	while (begin < end) {
-		const size_t batch = begin / units;
-		struct cpu_gemm_tile tile;
-		size_t a, b;
+		const struct cpu_gemm_part part =
+			cpu_gemm_part(s, &grid, frame->count, &begin, end);
 
-		cpu_gemm_batch(s, frame->count, batch, &a, &b);
-		gemm.a = a_base + a;
-		gemm.b = b_base + b;
+		gemm.a = a_base + part.a;
+		gemm.b = b_base + part.b;
 		gemm.b_packed = s->b_is_packed ? gemm.b : NULL;
-		gemm.y = y_base + batch * gemm.m * gemm.n * y_bytes;
-		tile = cpu_gemm_tile(&grid, gemm.m, gemm.n, &begin, end);
-		of->kernels->gemm(&gemm, &tile, context->workspace);
+		gemm.y = y_base + part.y * y_bytes;
+		of->kernels->gemm(&gemm, &part.tile, context->workspace);
 	}
 }
 
@@ -281,8 +278,9 @@ void cpu_run_nbits(const struct cpu_step *step, const struct cpu_frame *frame, s
 
 	end = min_size(end, grid.m_units * grid.n_units);
 	while (begin < end) {
-		const struct cpu_gemm_tile tile = cpu_gemm_tile(&grid, args.m, args.n, &begin, end);
+		const struct cpu_gemm_part part =
+			cpu_gemm_part(s, &grid, frame->count, &begin, end);
 
-		step->kernels->nbits(&args, &tile, context->workspace);
+		step->kernels->nbits(&args, &part.tile, context->workspace);
 	}
 }

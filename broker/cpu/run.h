@@ -36,12 +36,17 @@ struct cpu_gemm_grid {
 	size_t batches, m_units, n_units, m_unit;
 };
 struct cpu_gemm_grid cpu_gemm_grid(const struct cpu_step_gemm *step, uint32_t count);
-/* The matrices of a and b of one of the batches. */
-void cpu_gemm_batch(const struct cpu_step_gemm *step, uint32_t count, size_t batch, size_t *ret_a,
-		    size_t *ret_b);
-/* The tile of units from @begin that lie in one batch and make one; moves @begin behind it. */
-struct cpu_gemm_tile cpu_gemm_tile(const struct cpu_gemm_grid *grid, size_t m, size_t n,
-				   size_t *begin, size_t end);
+
+/* Units that lie in one batch and make one tile: elements in front of its matrices, and the tile.
+ */
+struct cpu_gemm_part {
+	size_t a, b, y;
+	struct cpu_gemm_tile tile;
+};
+/* The units from @begin on that are one; moves @begin behind them. */
+struct cpu_gemm_part cpu_gemm_part(const struct cpu_step_gemm *step,
+				   const struct cpu_gemm_grid *grid, uint32_t count, size_t *begin,
+				   size_t end);
 
 /* run-double-hot.c; where there are no units, those of float32 serve */
 cpu_run_fn cpu_run_gemm_f64, cpu_run_conv_f64, cpu_run_conv_transpose_f64, cpu_run_pool_f64;
