@@ -37,6 +37,34 @@ void guarded_free(struct guarded *g)
 	munmap(g->map, g->map_bytes);
 }
 
+#define RUN(name)                                                                    \
+	void run_##name(const struct call *call, size_t begin, size_t end, float *y) \
+	{                                                                            \
+		struct cpu_##name args = *(const struct cpu_##name *)call->args;     \
+                                                                                     \
+		args.y = (void *)y;                                                  \
+		call->kernels->name(&args, begin, end);                              \
+	}
+
+RUN(reduce)
+RUN(arg)
+RUN(scan)
+RUN(softmax)
+RUN(lp_norm)
+RUN(batch_norm)
+
+void run_norm(const struct call *call, size_t begin, size_t end, float *y)
+{
+	struct cpu_norm args = *(const struct cpu_norm *)call->args;
+
+	args.y = y;
+	if (args.mean) {
+		args.mean = y + args.rows * args.len;
+		args.inv_std = args.mean + args.rows;
+	}
+	call->kernels->norm(&args, begin, end);
+}
+
 void check_splits(const struct call *call)
 {
 	struct guarded want = guarded_new(call->n_out);

@@ -24,14 +24,23 @@ struct guarded guarded_new(size_t n);
 void guarded_free(struct guarded *g);
 
 /* What a kernel is called through: units [begin, end) of something, into @y. */
+struct call;
+typedef void call_run_fn(const struct call *call, size_t begin, size_t end, float *y);
+
 struct call {
 	const struct cpu_kernels *kernels;
-	void (*run)(const struct call *call, size_t begin, size_t end, float *y);
+	call_run_fn *run;
 	const void *args;
 	size_t units;
 	size_t n_out; /* in floats */
 	void *workspace;
 };
+
+/*
+ * Run the kernels of that name. Behind the rows that run_norm() writes, which are float32 then, it
+ * has their statistics written, where any are asked for.
+ */
+call_run_fn run_reduce, run_arg, run_scan, run_softmax, run_lp_norm, run_norm, run_batch_norm;
 
 /* The whole, and three random ways to cut it, in random order of the pieces: the same bits. */
 void check_splits(const struct call *call);

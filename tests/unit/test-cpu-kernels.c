@@ -102,22 +102,6 @@ static void test_gemm__splits_and_packing(void **state)
 	for_each_level(check_gemm);
 }
 
-static void run_softmax(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_softmax args = *(const struct cpu_softmax *)call->args;
-
-	args.y = y;
-	call->kernels->softmax(&args, begin, end);
-}
-
-static void run_reduce(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_reduce args = *(const struct cpu_reduce *)call->args;
-
-	args.y = y;
-	call->kernels->reduce(&args, begin, end);
-}
-
 static void run_move(const struct call *call, size_t begin, size_t end, float *y)
 {
 	struct cpu_move args = *(const struct cpu_move *)call->args;

@@ -36,14 +36,6 @@ static void check_all(struct call call, size_t n_out)
 	}
 }
 
-static void run_reduce(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_reduce args = *(const struct cpu_reduce *)call->args;
-
-	args.y = y;
-	call->kernels->reduce(&args, begin, end);
-}
-
 static void test_reduce__splits(void **state)
 {
 	for (unsigned int round = 0; round < 8; round++) {
@@ -162,38 +154,6 @@ static void test_reduce__long_sum(void **state)
 	for_each_level(check_long_sum);
 }
 
-static void run_softmax(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_softmax args = *(const struct cpu_softmax *)call->args;
-
-	args.y = y;
-	call->kernels->softmax(&args, begin, end);
-}
-
-static void run_scan(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_scan args = *(const struct cpu_scan *)call->args;
-
-	args.y = y;
-	call->kernels->scan(&args, begin, end);
-}
-
-static void run_lp_norm(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_lp_norm args = *(const struct cpu_lp_norm *)call->args;
-
-	args.y = y;
-	call->kernels->lp_norm(&args, begin, end);
-}
-
-static void run_arg(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_arg args = *(const struct cpu_arg *)call->args;
-
-	args.y = (int64_t *)y;
-	call->kernels->arg(&args, begin, end);
-}
-
 static void test_axis__splits(void **state)
 {
 	for (unsigned int round = 0; round < 16; round++) {
@@ -270,22 +230,6 @@ static void check_in_place(const struct cpu_kernels *kernels, void *workspace)
 static void test_softmax__in_place(void **state)
 {
 	for_each_level(check_in_place);
-}
-
-static void run_norm(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_norm args = *(const struct cpu_norm *)call->args;
-
-	args.y = y;
-	call->kernels->norm(&args, begin, end);
-}
-
-static void run_batch_norm(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_batch_norm args = *(const struct cpu_batch_norm *)call->args;
-
-	args.y = y;
-	call->kernels->batch_norm(&args, begin, end);
 }
 
 static void test_norm__splits(void **state)

@@ -71,14 +71,6 @@ static double reduce_finish(enum cpu_reduce_kind kind, double acc, double n)
 	}
 }
 
-static void run_reduce(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_reduce args = *(const struct cpu_reduce *)call->args;
-
-	args.y = y;
-	call->kernels->reduce(&args, begin, end);
-}
-
 /* Reduces the middle, or the first and the last, of three dimensions. */
 static void check_reduce(enum cpu_reduce_kind kind, const size_t dims[3], bool middle,
 			 const float *x)
@@ -271,14 +263,6 @@ static void test_reduce__integers(void **state)
 	}
 }
 
-static void run_arg(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_arg args = *(const struct cpu_arg *)call->args;
-
-	args.y = (int64_t *)y;
-	call->kernels->arg(&args, begin, end);
-}
-
 static double arg_value(const struct cpu_arg *args, size_t i)
 {
 	double value = args->type == CPU_F32   ? (double)((const float *)args->x)[i]
@@ -348,14 +332,6 @@ static void test_arg__ties_and_nan(void **state)
 	}
 }
 
-static void run_scan(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_scan args = *(const struct cpu_scan *)call->args;
-
-	args.y = y;
-	call->kernels->scan(&args, begin, end);
-}
-
 static void test_scan__every_way(void **state)
 {
 	for (unsigned int round = 0; round < 16; round++) {
@@ -413,14 +389,6 @@ static void test_scan__every_way(void **state)
 	}
 }
 
-static void run_softmax(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_softmax args = *(const struct cpu_softmax *)call->args;
-
-	args.y = y;
-	call->kernels->softmax(&args, begin, end);
-}
-
 static void test_softmax__and_its_logarithm(void **state)
 {
 	for (unsigned int round = 0; round < 24; round++) {
@@ -461,19 +429,6 @@ static void test_softmax__and_its_logarithm(void **state)
 		free(want);
 		guarded_free(&x);
 	}
-}
-
-static void run_norm(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_norm args = *(const struct cpu_norm *)call->args;
-
-	/* The statistics lie behind the rows. */
-	args.y = y;
-	if (args.mean) {
-		args.mean = y + args.rows * args.len;
-		args.inv_std = args.mean + args.rows;
-	}
-	call->kernels->norm(&args, begin, end);
 }
 
 static void test_norm__layers_and_groups(void **state)
@@ -540,14 +495,6 @@ static void test_norm__layers_and_groups(void **state)
 	}
 }
 
-static void run_batch_norm(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_batch_norm args = *(const struct cpu_batch_norm *)call->args;
-
-	args.y = y;
-	call->kernels->batch_norm(&args, begin, end);
-}
-
 static void test_batch_norm__channels(void **state)
 {
 	for (unsigned int round = 0; round < 12; round++) {
@@ -588,14 +535,6 @@ static void test_batch_norm__channels(void **state)
 		for (unsigned int i = 0; i < 4; i++)
 			guarded_free(&params[i]);
 	}
-}
-
-static void run_lp_norm(const struct call *call, size_t begin, size_t end, float *y)
-{
-	struct cpu_lp_norm args = *(const struct cpu_lp_norm *)call->args;
-
-	args.y = y;
-	call->kernels->lp_norm(&args, begin, end);
 }
 
 static void test_lp_norm__columns(void **state)
