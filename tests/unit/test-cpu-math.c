@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The mathematical functions of the CPU's kernels against libm in double precision: arguments of
+ * The mathematical functions of the CPU's kernels against libm in a wider type: arguments of
  * every binade and both signs, the special values, the same bits with AVX2 and AVX-512.
  */
 #include <float.h>
@@ -13,13 +13,12 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "cpu/kernels.h"
+#include "map-want.h"
 #include "reference/reference.h"
 
 struct function {
 	enum cpu_map_op op;
 	const char *name;
-	double (*want)(double x, double a, double b);
 	float f[2];
 	/* Largest error in units in the last place, of one level without and one with fused
 	 * multiply-adds; below @from, which may be -INFINITY, nothing is promised. */
@@ -27,111 +26,56 @@ struct function {
 	float from;
 };
 
-#define WANT(name, expression)                                  \
-	static double want_##name(double x, double a, double b) \
-	{                                                       \
-		return (expression);                            \
-	}
-
-static double sigmoid(double x)
+static double want(const struct function *function, float x)
 {
-	return 1 / (1 + exp(-x));
+	return (double)map_want(function->op, (long double)x, (long double)function->f[0],
+				(long double)function->f[1]);
 }
-
-static double limited(double x, double low, double high)
-{
-	return isnan(x) ? x : fmin(fmax(x, low), high);
-}
-
-WANT(abs, fabs(x))
-WANT(neg, -x)
-WANT(sign, isnan(x) || x == 0 ? x : copysign(1, x))
-WANT(floor, floor(x))
-WANT(ceil, ceil(x))
-WANT(round, rint(x))
-WANT(sqrt, sqrt(x))
-WANT(reciprocal, 1 / x)
-WANT(clip, limited(x, a, b))
-WANT(relu, x < 0 ? 0 : x)
-WANT(leaky_relu, x < 0 ? a * x : x)
-WANT(thresholded_relu, x > a ? x : 0)
-WANT(elu, x < 0 ? a * expm1(x) : x)
-WANT(selu, b *(x < 0 ? a * expm1(x) : x))
-WANT(celu, x > 0 ? x : a * expm1(x / a) + 0)
-WANT(gelu, x * 0.5 * erfc(-x * M_SQRT1_2))
-WANT(gelu_tanh, x *sigmoid(2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)))
-WANT(sigmoid, sigmoid(x))
-WANT(hard_sigmoid, limited(a *x + b, 0, 1))
-WANT(hard_swish, x *limited(x / 6 + 0.5, 0, 1))
-WANT(swish, x *sigmoid(a *x))
-WANT(mish, x *tanh(x > 30 ? x : log1p(exp(x))))
-WANT(softplus, x > 30 ? x + exp(-x) : log1p(exp(x)))
-WANT(softsign, x / (1 + fabs(x)))
-WANT(exp, exp(x))
-WANT(log, log(x))
-WANT(erf, erf(x))
-WANT(sin, sin(x))
-WANT(cos, cos(x))
-WANT(tan, tan(x))
-WANT(asin, asin(x))
-WANT(acos, acos(x))
-WANT(atan, atan(x))
-WANT(sinh, sinh(x))
-WANT(cosh, cosh(x))
-WANT(tanh, tanh(x))
-WANT(asinh, asinh(x))
-WANT(acosh, acosh(x))
-WANT(atanh, atanh(x))
 
 #define EVERYWHERE -INFINITY
 
 static const struct function functions[] = {
-	{CPU_MAP_ABS, "abs", want_abs, {0}, {0, 0}, EVERYWHERE},
-	{CPU_MAP_NEG, "neg", want_neg, {0}, {0, 0}, EVERYWHERE},
-	{CPU_MAP_SIGN, "sign", want_sign, {0}, {0, 0}, EVERYWHERE},
-	{CPU_MAP_FLOOR, "floor", want_floor, {0}, {0, 0}, EVERYWHERE},
-	{CPU_MAP_CEIL, "ceil", want_ceil, {0}, {0, 0}, EVERYWHERE},
-	{CPU_MAP_ROUND, "round", want_round, {0}, {0, 0}, EVERYWHERE},
-	{CPU_MAP_SQRT, "sqrt", want_sqrt, {0}, {0.5, 0.5}, EVERYWHERE},
-	{CPU_MAP_RECIPROCAL, "reciprocal", want_reciprocal, {0}, {0.5, 0.5}, EVERYWHERE},
-	{CPU_MAP_CLIP, "clip", want_clip, {-0.5f, 3}, {0, 0}, EVERYWHERE},
-	{CPU_MAP_CLIP, "clip, crossed", want_clip, {3, -0.5f}, {0, 0}, EVERYWHERE},
-	{CPU_MAP_RELU, "relu", want_relu, {0}, {0, 0}, EVERYWHERE},
-	{CPU_MAP_LEAKY_RELU, "leaky_relu", want_leaky_relu, {0.01f}, {0.5, 0.5}, EVERYWHERE},
-	{CPU_MAP_THRESHOLDED_RELU,
-	 "thresholded_relu",
-	 want_thresholded_relu,
-	 {1},
-	 {0, 0},
-	 EVERYWHERE},
-	{CPU_MAP_ELU, "elu", want_elu, {1.5f}, {2, 2}, EVERYWHERE},
-	{CPU_MAP_SELU, "selu", want_selu, {1.6732632f, 1.0507010f}, {2.7, 2.7}, EVERYWHERE},
-	{CPU_MAP_CELU, "celu", want_celu, {0.7f}, {2, 2}, EVERYWHERE},
-	{CPU_MAP_GELU, "gelu", want_gelu, {0}, {9, 8}, -4.1f},
-	{CPU_MAP_GELU_TANH, "gelu_tanh", want_gelu_tanh, {0}, {20, 16}, -4.5f},
-	{CPU_MAP_SIGMOID, "sigmoid", want_sigmoid, {0}, {2, 2}, -87},
-	{CPU_MAP_HARD_SIGMOID, "hard_sigmoid", want_hard_sigmoid, {0.2f, 0.5f}, {1.7, 0.6}, -2},
-	{CPU_MAP_HARD_SWISH, "hard_swish", want_hard_swish, {0}, {2, 2}, -2},
-	{CPU_MAP_SWISH, "swish", want_swish, {1}, {3, 3}, -87},
-	{CPU_MAP_SWISH, "swish, alpha", want_swish, {1.7f}, {13, 13}, -10},
-	{CPU_MAP_MISH, "mish", want_mish, {0}, {3.5, 3.5}, -87},
-	{CPU_MAP_SOFTPLUS, "softplus", want_softplus, {0}, {2, 2}, -87},
-	{CPU_MAP_SOFTSIGN, "softsign", want_softsign, {0}, {1.5, 1.5}, EVERYWHERE},
-	{CPU_MAP_EXP, "exp", want_exp, {0}, {0.9, 0.9}, EVERYWHERE},
-	{CPU_MAP_LOG, "log", want_log, {0}, {0.8, 0.8}, EVERYWHERE},
-	{CPU_MAP_ERF, "erf", want_erf, {0}, {1.1, 1}, EVERYWHERE},
-	{CPU_MAP_SIN, "sin", want_sin, {0}, {1.5, 1.5}, EVERYWHERE},
-	{CPU_MAP_COS, "cos", want_cos, {0}, {1.5, 1.5}, EVERYWHERE},
-	{CPU_MAP_TAN, "tan", want_tan, {0}, {3, 3}, EVERYWHERE},
-	{CPU_MAP_ASIN, "asin", want_asin, {0}, {2, 2}, EVERYWHERE},
-	{CPU_MAP_ACOS, "acos", want_acos, {0}, {1.1, 1.1}, EVERYWHERE},
-	{CPU_MAP_ATAN, "atan", want_atan, {0}, {1.1, 1.1}, EVERYWHERE},
-	{CPU_MAP_SINH, "sinh", want_sinh, {0}, {2.2, 2.2}, EVERYWHERE},
-	{CPU_MAP_COSH, "cosh", want_cosh, {0}, {1.2, 1.2}, EVERYWHERE},
-	{CPU_MAP_TANH, "tanh", want_tanh, {0}, {2, 2}, EVERYWHERE},
-	{CPU_MAP_ASINH, "asinh", want_asinh, {0}, {1.8, 1.8}, EVERYWHERE},
-	{CPU_MAP_ACOSH, "acosh", want_acosh, {0}, {1.6, 1.6}, EVERYWHERE},
-	{CPU_MAP_ATANH, "atanh", want_atanh, {0}, {2.2, 2.2}, EVERYWHERE},
+	{CPU_MAP_ABS, "abs", {0}, {0, 0}, EVERYWHERE},
+	{CPU_MAP_NEG, "neg", {0}, {0, 0}, EVERYWHERE},
+	{CPU_MAP_SIGN, "sign", {0}, {0, 0}, EVERYWHERE},
+	{CPU_MAP_FLOOR, "floor", {0}, {0, 0}, EVERYWHERE},
+	{CPU_MAP_CEIL, "ceil", {0}, {0, 0}, EVERYWHERE},
+	{CPU_MAP_ROUND, "round", {0}, {0, 0}, EVERYWHERE},
+	{CPU_MAP_SQRT, "sqrt", {0}, {0.5, 0.5}, EVERYWHERE},
+	{CPU_MAP_RECIPROCAL, "reciprocal", {0}, {0.5, 0.5}, EVERYWHERE},
+	{CPU_MAP_CLIP, "clip", {-0.5f, 3}, {0, 0}, EVERYWHERE},
+	{CPU_MAP_CLIP, "clip, crossed", {3, -0.5f}, {0, 0}, EVERYWHERE},
+	{CPU_MAP_RELU, "relu", {0}, {0, 0}, EVERYWHERE},
+	{CPU_MAP_LEAKY_RELU, "leaky_relu", {0.01f}, {0.5, 0.5}, EVERYWHERE},
+	{CPU_MAP_THRESHOLDED_RELU, "thresholded_relu", {1}, {0, 0}, EVERYWHERE},
+	{CPU_MAP_ELU, "elu", {1.5f}, {2, 2}, EVERYWHERE},
+	{CPU_MAP_SELU, "selu", {1.6732632f, 1.0507010f}, {2.7, 2.7}, EVERYWHERE},
+	{CPU_MAP_CELU, "celu", {0.7f}, {2, 2}, EVERYWHERE},
+	{CPU_MAP_GELU, "gelu", {0}, {9, 8}, -4.1f},
+	{CPU_MAP_GELU_TANH, "gelu_tanh", {0}, {20, 16}, -4.5f},
+	{CPU_MAP_SIGMOID, "sigmoid", {0}, {2, 2}, -87},
+	{CPU_MAP_HARD_SIGMOID, "hard_sigmoid", {0.2f, 0.5f}, {1.7, 0.6}, -2},
+	{CPU_MAP_HARD_SWISH, "hard_swish", {0}, {2, 2}, -2},
+	{CPU_MAP_SWISH, "swish", {1}, {3, 3}, -87},
+	{CPU_MAP_SWISH, "swish, alpha", {1.7f}, {13, 13}, -10},
+	{CPU_MAP_MISH, "mish", {0}, {3.5, 3.5}, -87},
+	{CPU_MAP_SOFTPLUS, "softplus", {0}, {2, 2}, -87},
+	{CPU_MAP_SOFTSIGN, "softsign", {0}, {1.5, 1.5}, EVERYWHERE},
+	{CPU_MAP_EXP, "exp", {0}, {0.9, 0.9}, EVERYWHERE},
+	{CPU_MAP_LOG, "log", {0}, {0.8, 0.8}, EVERYWHERE},
+	{CPU_MAP_ERF, "erf", {0}, {1.1, 1}, EVERYWHERE},
+	{CPU_MAP_SIN, "sin", {0}, {1.5, 1.5}, EVERYWHERE},
+	{CPU_MAP_COS, "cos", {0}, {1.5, 1.5}, EVERYWHERE},
+	{CPU_MAP_TAN, "tan", {0}, {3, 3}, EVERYWHERE},
+	{CPU_MAP_ASIN, "asin", {0}, {2, 2}, EVERYWHERE},
+	{CPU_MAP_ACOS, "acos", {0}, {1.1, 1.1}, EVERYWHERE},
+	{CPU_MAP_ATAN, "atan", {0}, {1.1, 1.1}, EVERYWHERE},
+	{CPU_MAP_SINH, "sinh", {0}, {2.2, 2.2}, EVERYWHERE},
+	{CPU_MAP_COSH, "cosh", {0}, {1.2, 1.2}, EVERYWHERE},
+	{CPU_MAP_TANH, "tanh", {0}, {2, 2}, EVERYWHERE},
+	{CPU_MAP_ASINH, "asinh", {0}, {1.8, 1.8}, EVERYWHERE},
+	{CPU_MAP_ACOSH, "acosh", {0}, {1.6, 1.6}, EVERYWHERE},
+	{CPU_MAP_ATANH, "atanh", {0}, {2.2, 2.2}, EVERYWHERE},
 };
 
 enum { PER_BINADE = 160, N_SPECIAL = 40, N_ARGUMENTS = N_SPECIAL + 2 * 256 * PER_BINADE };
@@ -204,8 +148,7 @@ static bool check(const struct cpu_kernels *kernels, const struct function *func
 
 		if (x[i] < function->from && x[i] > -FLT_MAX)
 			continue;
-		error = error_of(y[i], function->want((double)x[i], (double)function->f[0],
-						      (double)function->f[1]));
+		error = error_of(y[i], want(function, x[i]));
 		if (error > most) {
 			most = error;
 			where = i;
@@ -214,8 +157,7 @@ static bool check(const struct cpu_kernels *kernels, const struct function *func
 	if (most > bound || getenv("TEST_SHOW_ERRORS"))
 		fprintf(stderr, "%s of %s: %.2f ulp, at %a (%g): %a, not %a\n", kernels->name,
 			function->name, most, (double)x[where], (double)x[where], (double)y[where],
-			function->want((double)x[where], (double)function->f[0],
-				       (double)function->f[1]));
+			want(function, x[where]));
 	return most <= bound;
 }
 
