@@ -2,7 +2,8 @@
 /*
  * The plain reference: operators that slide a window
  *
- * Conv and pooling over depth, height and width, tap by tap, in double precision.
+ * Conv and pooling over depth, height and width, tap by tap, in double precision. Sums of products
+ * are wider, where there is a wider type: what is compared with them may be float64 itself.
  */
 #include <assert.h>
 #include <math.h>
@@ -129,6 +130,12 @@ static bool window_at(const union op_params *params, const struct volume *x, con
 	return inside;
 }
 
+static void set_sum(const struct volume *y, void *out, int64_t i, long double sum,
+		    const struct volume *bias, int64_t channel)
+{
+	set(y, out, i, (double)(sum + (bias->data ? (long double)value(bias, channel) : 0)));
+}
+
 static void run_conv(const union op_params *params, const struct volume *x, const struct volume *w,
 		     const struct volume *bias, const struct volume *y, void *out)
 {
@@ -136,7 +143,7 @@ static void run_conv(const union op_params *params, const struct volume *x, cons
 
 	for (int64_t i = 0; i < elems(y); i++) {
 		int64_t to[5], from[5], weight[5];
-		double sum = 0;
+		long double sum = 0;
 		bool pads;
 
 		coords_of(y, i, to);
@@ -148,10 +155,10 @@ static void run_conv(const union op_params *params, const struct volume *x, cons
 				weight[1] = c;
 				taps_of(params, tap, weight + 2);
 				if (window_at(params, x, to, tap, from, &pads))
-					sum += value(x, offset(x, from)) *
-					       value(w, offset(w, weight));
+					sum += (long double)value(x, offset(x, from)) *
+					       (long double)value(w, offset(w, weight));
 			}
-		set(y, out, i, sum + (bias->data ? value(bias, to[1]) : 0));
+		set_sum(y, out, i, sum, bias, to[1]);
 	}
 }
 
@@ -161,7 +168,7 @@ static void run_conv_transpose(const union op_params *params, const struct volum
 			       const struct volume *y, void *out)
 {
 	const int64_t group = params->window.group, per_group = x->dims[1] / group;
-	double *sums = reference_alloc((size_t)elems(y) * sizeof(*sums));
+	long double *sums = reference_alloc((size_t)elems(y) * sizeof(*sums));
 
 	for (int64_t i = 0; i < elems(x); i++) {
 		int64_t from[5], to[5], weight[5];
@@ -183,14 +190,15 @@ static void run_conv_transpose(const union op_params *params, const struct volum
 				}
 				if (inside)
 					sums[offset(y, to)] +=
-						value(x, i) * value(w, offset(w, weight));
+						(long double)value(x, i) *
+						(long double)value(w, offset(w, weight));
 			}
 	}
 	for (int64_t i = 0; i < elems(y); i++) {
 		int64_t to[5];
 
 		coords_of(y, i, to);
-		set(y, out, i, sums[i] + (bias->data ? value(bias, to[1]) : 0));
+		set_sum(y, out, i, sums[i], bias, to[1]);
 	}
 	free(sums);
 }
