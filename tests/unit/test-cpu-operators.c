@@ -15,6 +15,7 @@
 
 #include "cpu/cpu.h"
 #include "plan/executor.h"
+#include "reference/random-gemm.h"
 #include "reference/random-rows.h"
 #include "reference/reference.h"
 #include "reference/views.h"
@@ -318,50 +319,8 @@ static void test_matmul__packed_batch(void **state)
 
 static void test_gemm__attributes(void **state)
 {
-	for (unsigned int round = 0; round < 64; round++) {
-		const bool trans_a = round & 1, trans_b = round & 2, deep = round % 16 == 5;
-		const uint32_t k = deep ? 400 : pick(1, 30), n = pick(1, 70);
-		const uint32_t m = trans_a ? pick(1, 30) : round & 4 ? DESCRIBE_COUNT : pick(1, 30);
-		const unsigned int c_form = pick(0, 5);
-		struct describe *d = describe_new("", MAX_COUNT);
-
-		if (trans_a)
-			describe_input(d, "a", DESCRIBE_DIMS(k, m));
-		else
-			describe_input(d, "a", DESCRIBE_DIMS(m, k));
-		if (trans_b)
-			describe_operand(d, "b", round & 8, DESCRIBE_DIMS(n, k));
-		else
-			describe_operand(d, "b", round & 8, DESCRIBE_DIMS(k, n));
-		switch (c_form) {
-		case 0:
-			break;
-		case 1:
-			describe_input(d, "c", DESCRIBE_SCALAR);
-			break;
-		case 2:
-			describe_input(d, "c", DESCRIBE_DIMS(n));
-			break;
-		case 3:
-			describe_input(d, "c", DESCRIBE_DIMS(m, 1));
-			break;
-		case 4:
-			describe_input(d, "c", DESCRIBE_DIMS(1, n));
-			break;
-		case 5:
-			describe_input(d, "c", DESCRIBE_DIMS(m, n));
-			break;
-		}
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "Gemm", "", c_form ? "a,b,c" : "a,b", "y");
-		describe_attr_int(d, "transA", trans_a);
-		describe_attr_int(d, "transB", trans_b);
-		if (round & 16)
-			describe_attr_float(d, "alpha", 0.75f);
-		if (round & 32)
-			describe_attr_float(d, "beta", pick(0, 1) ? -2.5f : 0);
-		check(d, 1e-4);
-	}
+	for (unsigned int round = 0; round < RANDOM_GEMM_ROUNDS; round++)
+		check(random_gemm(&seed, round, MAX_COUNT), 1e-4);
 }
 
 static void test_gemm__packed_transposed(void **state)

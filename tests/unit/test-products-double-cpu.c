@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "cpu/kernels.h"
+#include "reference/random-gemm.h"
 #include "support/describe.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
@@ -187,35 +188,8 @@ static void test_matmul__batches(void **state)
 
 static void test_gemm__attributes(void **state)
 {
-	for (unsigned int round = 0; round < 64; round++) {
-		const bool trans_a = round & 1, trans_b = round & 2;
-		const uint32_t k = round % 16 == 5 ? 300 : pick(1, 30), n = pick(1, 70);
-		const uint32_t m = trans_a ? pick(1, 30) : round & 4 ? DESCRIBE_COUNT : pick(1, 30);
-		const unsigned int c_form = pick(0, 5);
-		struct describe *d = describe_new("", m == DESCRIBE_COUNT ? MAX_COUNT : 1);
-
-		describe_input(d, "a", 2, trans_a ? (uint32_t[]){k, m} : (uint32_t[]){m, k});
-		operand(d, "b", round & 8, 2, trans_b ? (uint32_t[]){n, k} : (uint32_t[]){k, n});
-		if (c_form == 1)
-			describe_input(d, "c", DESCRIBE_SCALAR);
-		else if (c_form == 2)
-			describe_input(d, "c", DESCRIBE_DIMS(n));
-		else if (c_form == 3)
-			describe_input(d, "c", DESCRIBE_DIMS(m, 1));
-		else if (c_form == 4)
-			describe_input(d, "c", DESCRIBE_DIMS(1, n));
-		else if (c_form == 5)
-			describe_input(d, "c", DESCRIBE_DIMS(m, n));
-		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
-		describe_node(d, "Gemm", "", c_form ? "a,b,c" : "a,b", "y");
-		describe_attr_int(d, "transA", trans_a);
-		describe_attr_int(d, "transB", trans_b);
-		if (round & 16)
-			describe_attr_float(d, "alpha", 0.7f);
-		if (round & 32)
-			describe_attr_float(d, "beta", pick(0, 1) ? -2.3f : 0);
-		check(d, 1e-5);
-	}
+	for (unsigned int round = 0; round < RANDOM_GEMM_ROUNDS; round++)
+		check(random_gemm(&seed, round, MAX_COUNT), 1e-5);
 }
 
 /* Without beta the addend is not looked at. */
