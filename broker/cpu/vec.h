@@ -70,7 +70,12 @@
 #define CPU_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
+/* With a body for each set of constants likewise. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define VEC_INLINE static inline
+#else
 #define VEC_INLINE static inline __attribute__((always_inline))
+#endif
 
 typedef float vf __attribute__((vector_size(VW * 4)));
 typedef int32_t vi __attribute__((vector_size(VW * 4)));

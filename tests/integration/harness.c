@@ -49,14 +49,6 @@ uint64_t harness_slow_ns(uint64_t ns)
 	return ns * (factor ? strtoull(factor, NULL, 10) : 1);
 }
 
-uint64_t harness_scaled(uint64_t n)
-{
-	const char *percent = getenv("RBK_TEST_SCALE");
-	uint64_t scaled = percent ? n * strtoull(percent, NULL, 10) / 100 : n;
-
-	return scaled ? scaled : 1;
-}
-
 void harness_sleep_ms(unsigned int ms)
 {
 	const struct timespec time = {ms / 1000, (long)(ms % 1000) * 1000000};

@@ -16,6 +16,8 @@
 #include <ringbroker.h>
 #include <ringbroker/stats.h>
 
+#include "support/scaled.h"
+
 /*
  * Ends the test program by SIGALRM if it takes far longer, three times that: it hangs. Multiplied
  * for slow builds.
@@ -24,12 +26,6 @@ void harness_limit_seconds(unsigned int seconds);
 
 /* A bound on how long something may take, multiplied for slow builds likewise. */
 uint64_t harness_slow_ns(uint64_t ns);
-
-/*
- * @n times $RBK_TEST_SCALE percent (default 100), at least 1: sanitized runs are smaller, soak runs
- * larger.
- */
-uint64_t harness_scaled(uint64_t n);
 
 void harness_sleep_ms(unsigned int ms);
 uint64_t harness_now_ns(void);

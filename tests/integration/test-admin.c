@@ -860,7 +860,7 @@ static void test_hostile__many(void **state)
 	};
 	struct rbk_wire_admin_set set = {.request = {.type = RBK_WIRE_ADMIN_SET}, .tenant = 1};
 	struct rbk_wire_admin_result result;
-	uint64_t n = harness_scaled(10000);
+	uint64_t n = test_scaled(10000);
 	struct broker broker;
 	int fd;
 

@@ -211,7 +211,7 @@ static void test_killed(void **state)
 {
 	static const char *const with_device[] = {"--gpu=none", "--test-device=1ms", NULL};
 	const struct broker_options options = {.args = with_device};
-	const unsigned int n_rounds = (unsigned int)harness_scaled(40);
+	const unsigned int n_rounds = (unsigned int)test_scaled(40);
 	struct broker_usage before, after;
 	struct rbk_admin_drained drained;
 	struct rbk_stats_view root;

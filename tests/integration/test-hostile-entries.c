@@ -516,7 +516,7 @@ static unsigned int collect(struct hostile *h, uint64_t n_sent)
 
 static void test_entries__millions(void **state)
 {
-	uint64_t n_total = harness_scaled(10000000), n_sent = 0, n_done = 0, n_mutated = 0;
+	uint64_t n_total = test_scaled(10000000), n_sent = 0, n_done = 0, n_mutated = 0;
 	uint64_t n_refused = 0, progress_ns, results_before = neighbour_results(neighbour);
 	static struct hostile hostile;
 	struct hostile *h = &hostile;
@@ -648,12 +648,12 @@ static void race(void *(*scribble)(void *), uint64_t n_rounds)
 
 static void test_entries__changing_while_read(void **state)
 {
-	race(scribble_entries, harness_scaled(20000));
+	race(scribble_entries, test_scaled(20000));
 }
 
 static void test_tables__changing_while_read(void **state)
 {
-	race(scribble_tables, harness_scaled(20000));
+	race(scribble_tables, test_scaled(20000));
 }
 
 /* ---- Indices ---- */

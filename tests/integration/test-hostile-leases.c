@@ -570,7 +570,7 @@ static size_t make_message(uint32_t number, uint8_t bytes[256])
 
 static void test_random(void **state)
 {
-	uint64_t n_total = harness_scaled(20000), n_answered = 0, n_closed = 0, results;
+	uint64_t n_total = test_scaled(20000), n_answered = 0, n_closed = 0, results;
 	_Alignas(8) uint8_t message[256];
 	_Alignas(8) char answer[4096];
 	int fds[2] = {-1, -1};

@@ -145,7 +145,7 @@ enum { N_RINGS = 8 };
 /* Fewer where everything is slow. */
 static unsigned int n_waiting(void)
 {
-	uint64_t n = harness_scaled(32000);
+	uint64_t n = test_scaled(32000);
 
 	return n < 32000 ? (unsigned int)n : 32000;
 }
@@ -370,7 +370,7 @@ static void expect_mine(void)
 
 static void test_attacks(void **state)
 {
-	const uint64_t ns = harness_scaled(1000) * 1000000;
+	const uint64_t ns = test_scaled(1000) * 1000000;
 
 	for (size_t i = 0; i < sizeof(attacks) / sizeof(attacks[0]); i++) {
 		struct neighbour *neighbour = neighbour_start(&broker);

@@ -318,7 +318,7 @@ static int victim(struct kit *kit)
 
 static void test_messages__hundred_thousand(void **state)
 {
-	uint64_t n_total = harness_scaled(100000), n_closed = 0, n_answered = 0;
+	uint64_t n_total = test_scaled(100000), n_closed = 0, n_answered = 0;
 	uint64_t results_before = neighbour_results(neighbour), longest_ns = 0, start_ns;
 	struct rbk_wire_devices answer;
 	struct message m;
@@ -450,7 +450,7 @@ static void test_rules__reason_in_the_log(void **state)
 /* Whoever breaks a rule as often as he can does not fill the log with it. */
 static void test_rules__log_is_bounded(void **state)
 {
-	const uint64_t n = harness_scaled(2000), begin_ns = harness_now_ns();
+	const uint64_t n = test_scaled(2000), begin_ns = harness_now_ns();
 	unsigned int before = broker_log_lines(&broker);
 	const uint32_t unknown[2] = {4711, 0};
 	uint64_t seconds;
@@ -529,7 +529,7 @@ static void test_plans__largest_descriptions(void **state)
 {
 	struct describe *d = describe_new("largest", 1);
 	const unsigned int n_tensors = RBK_MAX_PLAN_TENSORS;
-	const uint64_t n = harness_scaled(50);
+	const uint64_t n = test_scaled(50);
 	uint64_t often_ns, start_ns;
 	struct rbk_wire_plan_add add;
 	struct rbk_wire_plan reply;

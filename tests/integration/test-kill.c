@@ -284,7 +284,7 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && strcmp(argv[1], "soak") == 0)
 		n_clients = 3000;
-	n_clients = (unsigned int)harness_scaled(n_clients);
+	n_clients = (unsigned int)test_scaled(n_clients);
 	harness_limit_seconds(argc > 1 ? 170 : 110);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,7 +166,7 @@ static void test_operators__random(void **state)
 {
 	char inputs[128], attrs[128];
 
-	for (uint64_t i = 0; i < harness_scaled(60); i++) {
+	for (uint64_t i = 0; i < test_scaled(60); i++) {
 		uint32_t a = pick(1, 40), b = pick(1, 40), c = pick(1, 40);
 
 		snprintf(inputs, sizeof(inputs), "[count,%u] [%u,%u]", a, a, b);

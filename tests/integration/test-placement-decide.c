@@ -235,7 +235,7 @@ static void test_cost_model__goes_by_what_it_learned(void **state)
 {
 	const char *const args[] = {"--gpu=software", "--submission-max=1s", "--calibration=now",
 				    NULL};
-	const uint64_t n = harness_scaled(200) < 40 ? 40 : harness_scaled(200);
+	const uint64_t n = test_scaled(200) < 40 ? 40 : test_scaled(200);
 	struct rbk_stats_decision decision;
 	struct rbk_stats_plan_device on[2];
 	double lost_ns = 0, run_ns = 0;
@@ -393,7 +393,7 @@ static void test_deadline__other_device(void **state)
 /* Everything is counted once, and sums agree. */
 static void test_statistics__agree(void **state)
 {
-	const uint64_t n = harness_scaled(1000);
+	const uint64_t n = test_scaled(1000);
 	uint64_t n_reasons = 0, n_devices = 0, n_plan = 0, n_logged = 0, exec_ns = 0;
 	double predicted_ns = 0, predicted_exec_ns = 0, error_ns = 0, log_predicted_ns = 0,
 	       log_error_ns = 0;

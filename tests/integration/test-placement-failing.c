@@ -143,7 +143,7 @@ static void test_every_third__many(void **state)
 	static const unsigned int strategies[] = {RBK_STRATEGY_PREFER_GPU, RBK_STRATEGY_PARTITION,
 						  RBK_STRATEGY_AUTO, RBK_STRATEGY_DEVICE(1)};
 	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(60000000000);
-	const uint64_t n = harness_scaled(3000);
+	const uint64_t n = test_scaled(3000);
 
 	if (!begin(NULL))
 		skip();

@@ -78,7 +78,7 @@ static double share_of_second(struct customer *customers, const uint32_t counts[
 			      const uint8_t classes[2], double least, double most)
 {
 	const unsigned int strategy = device == GPU ? RBK_STRATEGY_ONLY_GPU : RBK_STRATEGY_ONLY_CPU;
-	const uint64_t n_tasks = device == GPU ? 200 : 500 + harness_scaled(1500);
+	const uint64_t n_tasks = device == GPU ? 200 : 500 + test_scaled(1500);
 	uint64_t before[2], ns[2];
 	double share = -1;
 	bool is_fed;
@@ -264,7 +264,7 @@ static void test_balance__moves(void **state)
 		broker_stop(&broker);
 		skip();
 	}
-	for (unsigned int round = 0; round < harness_scaled(50) && n_moved == 0; round++) {
+	for (unsigned int round = 0; round < test_scaled(50) && n_moved == 0; round++) {
 		while (customer_prepare(&customer, 600))
 			n++;
 		rbk_submit(customer.ring);

@@ -97,7 +97,7 @@ static void test_entries__extreme(void **state)
 {
 	const struct customer_options options = {.n_entries = 128, .is_careless = true};
 	const char *const args[] = {"--gpu=software", NULL};
-	const uint64_t n = harness_scaled(10000);
+	const uint64_t n = test_scaled(10000);
 	struct rbk_stats_decision decision;
 	struct neighbour *neighbour;
 	struct customer customer;
@@ -154,7 +154,7 @@ static void test_rings__no_more_with_many(void **state)
 	const struct customer_options many = {
 		.uid = SECOND, .width = 128, .n_entries = EACH, .is_careless = true};
 	const char *const args[] = {"--gpu=none", "--workers=1", NULL};
-	const uint64_t n_tasks = harness_scaled(1500);
+	const uint64_t n_tasks = test_scaled(1500);
 	struct customer customers[1 + RINGS];
 	uint64_t before[2], ns[2], n_done;
 	double share = -1;
@@ -413,7 +413,7 @@ static void test_killed__nothing_is_left(void **state)
 	broker_start(&broker, &(struct broker_options){.args = args, .policy = policies[0]});
 	rbk = broker_connect(&broker, "watcher");
 	before = kill_clients(rbk, 4);
-	after = kill_clients(rbk, (unsigned int)harness_scaled(40));
+	after = kill_clients(rbk, (unsigned int)test_scaled(40));
 	while (after.host_bytes > before.host_bytes || after.device_bytes > 0 || after.plans > 0 ||
 	       after.tasks_in_flight > 0) {
 		if (harness_now_ns() > end_ns)

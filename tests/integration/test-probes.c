@@ -433,7 +433,7 @@ static uint64_t n_dropped(void)
 /* Thousands of processes and threads, and cgroups, some of them watched. */
 static void test_churn(void **state)
 {
-	uint64_t dropped = n_dropped(), n = harness_scaled(2000), i;
+	uint64_t dropped = n_dropped(), n = test_scaled(2000), i;
 	struct rig_process bystander = {0};
 	uint32_t n_tasks;
 	pid_t child, pid;

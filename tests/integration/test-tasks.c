@@ -570,7 +570,7 @@ static void test_deadline__missed(void **state)
 static void test_full__completions_are_never_dropped(void **state)
 {
 	enum { ENTRIES = 16, TOTAL = 1600 };
-	const unsigned int n_total = (unsigned int)harness_scaled(TOTAL);
+	const unsigned int n_total = (unsigned int)test_scaled(TOTAL);
 	struct rbk_ring *ring = make_ring(ENTRIES);
 	unsigned int n_put = 0, n_done = 0;
 	static uint8_t seen[TOTAL];
@@ -608,7 +608,7 @@ static void test_full__completions_are_never_dropped(void **state)
 static void test_full__saturated(void **state)
 {
 	enum { ENTRIES = 128, TOTAL = 2000 };
-	const unsigned int n_total = (unsigned int)harness_scaled(TOTAL);
+	const unsigned int n_total = (unsigned int)test_scaled(TOTAL);
 	struct rbk_ring *ring = make_ring(ENTRIES);
 	unsigned int n_put = 0, n_done = 0;
 	static uint8_t seen[TOTAL];
@@ -641,7 +641,7 @@ struct worker {
 
 static void *use_own_ring(void *data)
 {
-	const uint64_t n_rounds = harness_scaled(2000);
+	const uint64_t n_rounds = test_scaled(2000);
 	struct worker *worker = data;
 	uint64_t base = (8ull << 20) + worker->number * 4096ull;
 	struct rbk_ring *ring = NULL;

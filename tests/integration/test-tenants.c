@@ -572,7 +572,7 @@ static void test_limit__flood_of_sessions(void **state)
 	struct broker_usage before, after;
 	struct broker broker;
 	struct rbk *mine[4], *more;
-	uint64_t n = harness_scaled(500);
+	uint64_t n = test_scaled(500);
 
 	broker_start(&broker, &options);
 	connect.socket_path = broker.socket_path;
@@ -711,7 +711,7 @@ static void test_reload__under_load(void **state)
 	};
 	const struct broker_options options = {.policy = ""};
 	struct neighbour *neighbours[2];
-	uint64_t n = harness_scaled(50), results;
+	uint64_t n = test_scaled(50), results;
 	struct broker broker;
 
 	broker_start(&broker, &options);

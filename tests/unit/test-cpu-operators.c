@@ -21,6 +21,7 @@
 #include "reference/views.h"
 #include "shm/dtype.h"
 #include "support/describe.h"
+#include "support/scaled.h"
 #include "util/clock.h"
 #include "util/waker.h"
 
@@ -271,7 +272,7 @@ static void test_half__windows(void **state)
 
 static void test_matmul__batches(void **state)
 {
-	for (unsigned int round = 0; round < 60; round++) {
+	for (unsigned int round = 0; round < test_scaled(60); round++) {
 		const unsigned int a_rank = pick(1, 5), b_rank = pick(1, 5);
 		const unsigned int rank = a_rank > b_rank ? a_rank : b_rank;
 		uint32_t out[8], a[8], b[8];
@@ -319,7 +320,7 @@ static void test_matmul__packed_batch(void **state)
 
 static void test_gemm__attributes(void **state)
 {
-	for (unsigned int round = 0; round < RANDOM_GEMM_ROUNDS; round++)
+	for (unsigned int round = 0; round < test_scaled(RANDOM_GEMM_ROUNDS); round++)
 		check(random_gemm(&seed, round, MAX_COUNT), 1e-4);
 }
 
@@ -338,7 +339,7 @@ static void test_gemm__packed_transposed(void **state)
 
 static void test_binary__broadcasts(void **state)
 {
-	for (unsigned int round = 0; round < 120; round++) {
+	for (unsigned int round = 0; round < test_scaled(120); round++) {
 		const unsigned int a_rank = pick(0, 5), b_rank = pick(0, 5);
 		const unsigned int rank = a_rank > b_rank ? a_rank : b_rank;
 		uint32_t out[8], a[8], b[8];
@@ -383,7 +384,7 @@ static void pick_dims(unsigned int rank, uint32_t *dims, uint32_t longest, bool 
 
 static void test_softmax__axes(void **state)
 {
-	for (unsigned int round = 0; round < 60; round++) {
+	for (unsigned int round = 0; round < test_scaled(60); round++) {
 		const unsigned int rank = pick(1, 4);
 		uint32_t dims[8];
 		struct describe *d = describe_new("", MAX_COUNT);
@@ -399,7 +400,7 @@ static void test_softmax__axes(void **state)
 
 static void test_reduce_sum__axes(void **state)
 {
-	for (unsigned int round = 0; round < 120; round++) {
+	for (unsigned int round = 0; round < test_scaled(120); round++) {
 		const unsigned int rank = pick(1, 5);
 		const uint32_t mask = pick(0, (1u << rank) - 1);
 		int64_t axes[8];
@@ -425,7 +426,7 @@ static void test_reduce_sum__axes(void **state)
 
 static void test_transpose__perms(void **state)
 {
-	for (unsigned int round = 0; round < 100; round++) {
+	for (unsigned int round = 0; round < test_scaled(100); round++) {
 		const bool dynamic = round & 1;
 		const unsigned int rank = pick(1, 5);
 		int64_t perm[8];
@@ -452,7 +453,7 @@ static void test_transpose__perms(void **state)
 
 static void test_conv__windows(void **state)
 {
-	for (unsigned int round = 0; round < 110; round++) {
+	for (unsigned int round = 0; round < test_scaled(110); round++) {
 		const bool flat = round % 5 == 0, bias = pick(0, 1);
 		const uint32_t group = round % 3 ? 1 : pick(1, 4);
 		const uint32_t per_group = round % 9 == 0 ? 1 : pick(1, 5);
@@ -537,7 +538,7 @@ static void test_conv_transpose__packed(void **state)
 
 static void test_max_pool__windows(void **state)
 {
-	for (unsigned int round = 0; round < 80; round++) {
+	for (unsigned int round = 0; round < test_scaled(80); round++) {
 		const uint32_t kh = pick(1, 4), kw = pick(1, 5), dh = pick(1, 2), dw = pick(1, 3);
 		const uint32_t h = (kh - 1) * dh + pick(1, 7), w = (kw - 1) * dw + pick(1, 40);
 		struct describe *d = describe_new("", MAX_COUNT);
@@ -558,7 +559,7 @@ static void test_max_pool__windows(void **state)
 
 static void test_top_k__axes(void **state)
 {
-	for (unsigned int round = 0; round < 80; round++) {
+	for (unsigned int round = 0; round < test_scaled(80); round++) {
 		const bool dynamic = round & 1;
 		const unsigned int rank = pick(1 + dynamic, 3), axis = pick(dynamic, rank - 1);
 		uint32_t dims[8];
@@ -581,7 +582,7 @@ static void test_top_k__ties_and_nans(void **state)
 {
 	const float few[] = {1, 2, 2, NAN, -INFINITY, INFINITY, 0, -0.0f};
 
-	for (unsigned int round = 0; round < 60; round++) {
+	for (unsigned int round = 0; round < test_scaled(60); round++) {
 		const uint32_t n = pick(1, 700), k = pick(1, n < 20 ? n : 20);
 		struct describe *d = describe_new("", 3);
 		struct reference_buffers data;
@@ -615,7 +616,7 @@ static void test_top_k__integers(void **state)
 					       RBK_DTYPE_U8};
 	const int64_t few[] = {0, INT64_MAX, INT64_MIN, -1, 1, INT64_MAX - 1};
 
-	for (unsigned int round = 0; round < 64; round++) {
+	for (unsigned int round = 0; round < test_scaled(64); round++) {
 		const enum rbk_dtype type = types[round % 4];
 		const uint32_t n = pick(1, 90), inner = pick(1, 3);
 		struct describe *d = describe_new("", 1);
@@ -734,7 +735,7 @@ static void test_denormals__flushed(void **state)
 
 static void test_rows__random(void **state)
 {
-	for (unsigned int round = 0; round < 12 * RANDOM_ROWS_OPERATORS; round++) {
+	for (unsigned int round = 0; round < test_scaled(12 * RANDOM_ROWS_OPERATORS); round++) {
 		struct plan *plan = random_rows(&seed, round, MAX_COUNT);
 
 		check_plan(plan, 2e-5, NULL, 0);
@@ -755,7 +756,7 @@ static void add_edges(const struct plan *plan, struct reference_buffers *buffers
 
 static void test_rows__random_float64(void **state)
 {
-	for (unsigned int round = 0; round < 24 * RANDOM_ROWS_DOUBLE; round++) {
+	for (unsigned int round = 0; round < test_scaled(24 * RANDOM_ROWS_DOUBLE); round++) {
 		struct plan *plan = random_rows_double(&seed, round, MAX_COUNT);
 		const uint32_t count = plan->max_count == 1 ? 1 : pick(1, MAX_COUNT);
 		struct reference_buffers data;

@@ -13,6 +13,7 @@
 
 #include "cpu/kernels.h"
 #include "reference/random-fused.h"
+#include "support/scaled.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
@@ -53,7 +54,7 @@ static void test_fuse__against_reference(void **state)
 			continue;
 		cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1 + level % 2,
 							 .simd = (enum cpu_simd)level});
-		for (unsigned int round = 0; round < ROUNDS; round++) {
+		for (unsigned int round = 0; round < test_scaled(ROUNDS); round++) {
 			reference_random(&seed);
 			check(&rig, seed, round, true);
 			check(&rig, seed, round, false);

@@ -14,6 +14,7 @@
 
 #include "cpu/kernels.h"
 #include "reference/random-nets.h"
+#include "support/scaled.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
@@ -74,7 +75,7 @@ static void test_layout__against_reference(void **state)
 							   .simd = (enum cpu_simd)level,
 							   .layout = i == 0 ? CPU_LAYOUT_EVERY
 									    : CPU_LAYOUT_WORTH});
-		for (unsigned int seed = 0; seed < ROUNDS; seed++) {
+		for (unsigned int seed = 0; seed < test_scaled(ROUNDS); seed++) {
 			check(&rigs[0], &arena, seed, true);
 			check(&rigs[1], &arena, seed, true);
 			check(&rigs[seed & 1], &arena, seed, false);
