@@ -33,7 +33,6 @@
 /* Register tiles between two looks for others; a look also precedes each packed panel of b. */
 #define GEMM_PAUSE_TILES 32
 
-_Static_assert(GEMM_MC % 12 == 0 && GEMM_MC % 6 == 0, "whole register tiles");
 _Static_assert((GEMM_MC * CPU_GEMM_KC + CPU_GEMM_KC * GEMM_NR) * sizeof(float) <=
 		       CPU_WORKSPACE_BYTES,
 	       "the workspace holds a block of a and a panel of b");

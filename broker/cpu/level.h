@@ -118,7 +118,11 @@ void CPU_FN(gemm_f64_panel)(size_t m, size_t n, size_t k, const double *a, const
 #endif
 #define GEMM_NR     (2 * VW)
 #define GEMM_F64_NR VW /* two vectors as well */
-/* Rows of a that stay in the second-level cache while the panels of b pass by. */
+/*
+ * Rows of a, of a convolution its output channels, that stay in the second-level cache while the
+ * panels of b pass by.
+ */
 #define GEMM_MC 240
+_Static_assert(GEMM_MC % 12 == 0 && GEMM_MC % 6 == 0, "whole register tiles");
 
 extern const struct cpu_kernels CPU_FN(kernels);

@@ -5,7 +5,13 @@
  */
 #include "cpu/kernels.h"
 
-/* A kernel of two operands, by name##_row(), of which there is one for each way they advance. */
+/*
+ * A kernel of two operands. Who includes this has the same inline for one way that they advance:
+ *
+ *	name##_row(n, in0, steps0, in1, steps1, out)
+ *
+ * where steps0 and steps1 are constants: false for an operand that is one element for all n.
+ */
 #define MAP_BINARY(name)                                                                 \
 	static void name(const struct cpu_map *args, size_t n)                           \
 	{                                                                                \
@@ -17,7 +23,10 @@
 			name##_row(n, args->in[0], true, args->in[1], true, args->out);  \
 	}
 
-/* In a table by operator: functions of floats that give floats, as each type of them calls its. */
+/*
+ * In a table by operator: functions of floats that give floats. Who includes this has a static
+ * kernel of each of these names for its own type.
+ */
 #define MAP_FUNCTIONS                                                                              \
 	[CPU_MAP_ABS] = abs_, [CPU_MAP_NEG] = neg, [CPU_MAP_SIGN] = sign_,                         \
 	[CPU_MAP_FLOOR] = floor_, [CPU_MAP_CEIL] = ceil_, [CPU_MAP_ROUND] = round_,                \

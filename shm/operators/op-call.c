@@ -137,8 +137,8 @@ int op_call_ints(struct op_call *call, const char *name, unsigned int n, int64_t
 	if (ret_given)
 		*ret_given = attr != NULL;
 	if (attr && attr->n != n)
-		return op_call_refuse(call, "attribute \"%s\" has %u values, expected %u", name,
-				      attr->n, n);
+		return op_call_refuse(call, "attribute \"%s\" has %u value%s, expected %u", name,
+				      attr->n, attr->n == 1 ? "" : "s", n);
 	for (unsigned int i = 0; i < n; i++) {
 		ret[i] = attr ? attr_int(call, attr, i) : fallback;
 		if (attr && (ret[i] < min || ret[i] > max))
@@ -342,22 +342,25 @@ void cost_tensors(struct cost *cost, const struct op_call *call)
 	}
 }
 
+static int refuse_count(struct op_call *call, const char *what, unsigned int n, const char *bound,
+			unsigned int limit)
+{
+	return op_call_refuse(call, "%u %s%s, expected at %s %u", n, what, n == 1 ? "" : "s", bound,
+			      limit);
+}
+
 int op_call_check_arity(struct op_call *call)
 {
 	const struct op *op = call->op;
 
 	if (call->n_in < op->min_in)
-		return op_call_refuse(call, "%u inputs, expected at least %u", call->n_in,
-				      op->min_in);
+		return refuse_count(call, "input", call->n_in, "least", op->min_in);
 	if (call->n_out < op->min_out)
-		return op_call_refuse(call, "%u outputs, expected at least %u", call->n_out,
-				      op->min_out);
+		return refuse_count(call, "output", call->n_out, "least", op->min_out);
 	if (call->n_in > op->max_in)
-		return op_call_refuse(call, "%u inputs, expected at most %u", call->n_in,
-				      op->max_in);
+		return refuse_count(call, "input", call->n_in, "most", op->max_in);
 	if (call->n_out > op->max_out)
-		return op_call_refuse(call, "%u outputs, expected at most %u", call->n_out,
-				      op->max_out);
+		return refuse_count(call, "output", call->n_out, "most", op->max_out);
 	return 0;
 }
 

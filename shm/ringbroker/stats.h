@@ -293,9 +293,10 @@ enum rbk_stats_breaker {
 };
 
 enum rbk_stats_tile_operator {
-	RBK_STATS_TILE_MATMUL = 0, /* of float32; and Gemm */
-	RBK_STATS_TILE_CONV = 1,   /* of both types */
-	RBK_STATS_TILE_MATMUL_F16 = 2,
+	/* Of float32: MatMul, Gemm, and Conv whose window is one element. */
+	RBK_STATS_TILE_MATMUL = 0,
+	RBK_STATS_TILE_CONV = 1,       /* other Conv, of float32 and of float16 */
+	RBK_STATS_TILE_MATMUL_F16 = 2, /* as RBK_STATS_TILE_MATMUL, of float16 */
 };
 
 /* How much of a result a device computes at once where that is the fastest; 0: it has no choice. */

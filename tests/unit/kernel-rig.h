@@ -23,10 +23,11 @@ struct guarded {
 struct guarded guarded_new(size_t n);
 void guarded_free(struct guarded *g);
 
-/* What a kernel is called through: units [begin, end) of something, into @y. */
 struct call;
+/* Has a kernel compute units [begin, end) of @call into @y. */
 typedef void call_run_fn(const struct call *call, size_t begin, size_t end, float *y);
 
+/* A kernel and what it is called with. */
 struct call {
 	const struct cpu_kernels *kernels;
 	call_run_fn *run;
@@ -37,8 +38,9 @@ struct call {
 };
 
 /*
- * Run the kernels of that name. Behind the rows that run_norm() writes, which are float32 then, it
- * has their statistics written, where any are asked for.
+ * Run the kernels of that name. Where a normalisation's arguments ask for statistics, run_norm()
+ * has them written behind its rows, so that they are compared with these; the rows are float32
+ * then.
  */
 call_run_fn run_reduce, run_arg, run_scan, run_softmax, run_lp_norm, run_norm, run_batch_norm;
 

@@ -320,7 +320,7 @@ static void test_matmul__packed_batch(void **state)
 
 static void test_gemm__attributes(void **state)
 {
-	for (unsigned int round = 0; round < test_scaled(RANDOM_GEMM_ROUNDS); round++)
+	for (unsigned int round = 0; round < RANDOM_GEMM_ROUNDS; round++)
 		check(random_gemm(&seed, round, MAX_COUNT), 1e-4);
 }
 

@@ -14,7 +14,6 @@
 
 #include "cpu/kernels.h"
 #include "support/gather-cases.h"
-#include "support/scaled.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
@@ -79,7 +78,7 @@ static void test_gather__against_reference(void **state)
 			const struct op *op = op_by_kind((enum op_kind)kind);
 
 			for (uint8_t dtype = 0; dtype < 32; dtype++)
-				for (unsigned int round = 0; round < test_scaled(ROUNDS); round++)
+				for (unsigned int round = 0; round < ROUNDS; round++)
 					if (OP_ANY_TYPE & OP_TYPE(dtype))
 						check(&rig, op, dtype, round);
 		}

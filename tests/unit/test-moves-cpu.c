@@ -14,6 +14,7 @@
 #include "cpu/kernels.h"
 #include "reference/random-moves.h"
 #include "support/elementwise-cases.h"
+#include "support/scaled.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
@@ -52,7 +53,7 @@ static void test_moves__against_reference(void **state)
 			continue;
 		cpu_rig_init(&rig,
 			     &(struct cpu_options){.n_workers = 1, .simd = (enum cpu_simd)level});
-		for (unsigned int round = 0; round < ROUNDS; round++)
+		for (unsigned int round = 0; round < test_scaled(ROUNDS); round++)
 			check(&rig, round);
 		cpu_rig_deinit(&rig);
 	}

@@ -45,7 +45,7 @@ static void test_add__refused(void **state)
 	expect_refuses("Add", "[count] [4,3]", "", "dimension 1 would be count and 3", NULL);
 	expect_refuses("Add", "[count,3] [1,1,3]", "", "count dimension 1", NULL);
 	expect_refuses("Add", "[count,3] [count,1,3]", "", "count dimension 1", NULL);
-	expect_refuses("Add", "[2]", "", "1 inputs, expected at least 2", NULL);
+	expect_refuses("Add", "[2]", "", "1 input, expected at least 2", NULL);
 	expect_refuses("Add", "[2] [2]", "axis=1", "unknown attribute \"axis\"", NULL);
 }
 

@@ -66,7 +66,7 @@ static void test_matmul__refused(void **state)
 	expect_refuses("MatMul", "[4] []", "", "input \"b\" is a scalar", NULL);
 	expect_refuses("MatMul", "[2,2,3] [3,3,4]", "", "\"a\" [2,2,3]", "\"b\" [3,3,4]",
 		       "dimension 0 would be 2 and 3", NULL);
-	expect_refuses("MatMul", "[2,3]", "", "1 inputs, expected at least 2", NULL);
+	expect_refuses("MatMul", "[2,3]", "", "1 input, expected at least 2", NULL);
 	expect_refuses("MatMul", "- [2,3]", "", "input 0 is absent", NULL);
 	expect_refuses("MatMul", "[2,3] [3,4] [4]", "", "3 inputs, expected at most 2", NULL);
 	expect_refuses("MatMul", "[2,3] [3,4]", "alpha=1.0",

@@ -152,8 +152,7 @@ static void test_tile__shapes(void **state)
 	expect_infers("Tile", "[2,3]", "repeats=[2,4]", "[4,12]");
 	expect_infers("Tile", "[]", "repeats=[]", "[]");
 	expect_infers("Tile", "[count,3]", "repeats=[1,2]", "[count,6]");
-	expect_refuses("Tile", "[2,3]", "repeats=[2]", "\"repeats\" has 1 values, expected 2",
-		       NULL);
+	expect_refuses("Tile", "[2,3]", "repeats=[2]", "\"repeats\" has 1 value, expected 2", NULL);
 	expect_refuses("Tile", "[2]", "repeats=[0]", "\"repeats\" has the value 0", NULL);
 	expect_refuses("Tile", "[2]", "repeats=[2147483647]",
 		       "dimension 0 of the output would be 4294967294", NULL);

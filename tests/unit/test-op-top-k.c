@@ -66,7 +66,7 @@ static void test_top_k__outputs(void **state)
 	describe_output(d, "values", DESCRIBE_DIMS(2));
 	describe_node(d, "TopK", "t", "x", "values");
 	describe_attr_int(d, "k", 2);
-	expect_refused(d, "node 0 \"t\" (TopK)", "1 outputs, expected at least 2", NULL);
+	expect_refused(d, "node 0 \"t\" (TopK)", "1 output, expected at least 2", NULL);
 
 	d = describe_new("", 1);
 	describe_input(d, "x", DESCRIBE_DIMS(5));

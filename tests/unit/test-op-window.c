@@ -105,7 +105,7 @@ static void test_conv__refused(void **state)
 		       "\"kernel_shape\" has the value 2, but input \"b\" is [4,3,3,3], expected 3",
 		       NULL);
 	expect_refuses("Conv", "[1,3,8,8] [4,3,3,3]", "kernel_shape=[3]",
-		       "\"kernel_shape\" has 1 values, expected 2", NULL);
+		       "\"kernel_shape\" has 1 value, expected 2", NULL);
 	expect_refuses("Conv", "[1,3,8,8] [4,3,3,3]", "strides=[0,1]",
 		       "\"strides\" has the value 0", NULL);
 	expect_refuses("Conv", "[1,3,8,8] [4,3,3,3]", "dilations=[1,-1]", "value -1", NULL);
@@ -127,7 +127,7 @@ static void test_conv__refused(void **state)
 	expect_refuses("Conv", "[1,3,8] [count,3,3]", "",
 		       "input \"b\" is [count,3,3], expected fixed dimensions", NULL);
 	expect_refuses("Conv", "[1,3,8] [4,3,3] [count]", "", "input \"c\" is [count]", NULL);
-	expect_refuses("Conv", "[1,3,8]", "", "1 inputs, expected at least 2", NULL);
+	expect_refuses("Conv", "[1,3,8]", "", "1 input, expected at least 2", NULL);
 }
 
 static void test_window__overflow_refused(void **state)
@@ -171,8 +171,7 @@ static void test_max_pool__shapes(void **state)
 static void test_max_pool__refused(void **state)
 {
 	expect_refuses("MaxPool", "[1,3,8,8]", "", "attribute \"kernel_shape\" is missing", NULL);
-	expect_refuses("MaxPool", "[1,3,8,8]", "kernel_shape=[2]", "has 1 values, expected 2",
-		       NULL);
+	expect_refuses("MaxPool", "[1,3,8,8]", "kernel_shape=[2]", "has 1 value, expected 2", NULL);
 	expect_refuses("MaxPool", "[1,3,8,8]", "kernel_shape=[2,2] storage_order=2",
 		       "\"storage_order\" is 2, expected a number from 0 to 1", NULL);
 	expect_refuses("MaxPool", "[8,8]", "kernel_shape=[2,2]", "input \"a\" is [8,8]", NULL);

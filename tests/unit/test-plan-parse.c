@@ -219,7 +219,7 @@ static void test_parse__edges(void **state)
 	EXPECT_DAMAGE(edges[2], 0xfffe, "edge 2 names tensor 65534");
 	EXPECT_DAMAGE(edges[0], RBK_PLAN_NO_TENSOR,
 		      "node 0 \"product\" (MatMul): input 0 is absent, but required");
-	EXPECT_DAMAGE(edges[1], RBK_PLAN_NO_TENSOR, "1 inputs, expected at least 2");
+	EXPECT_DAMAGE(edges[1], RBK_PLAN_NO_TENSOR, "1 input, expected at least 2");
 	EXPECT_DAMAGE(edges[4], RBK_PLAN_NO_TENSOR,
 		      "node 1 \"best\" (TopK): output 0 is absent, but required");
 	EXPECT_DAMAGE(edges[6], 1, "the padding behind the edges");

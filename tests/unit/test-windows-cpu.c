@@ -13,6 +13,7 @@
 
 #include "cpu/kernels.h"
 #include "reference/random-windows.h"
+#include "support/scaled.h"
 #include "unit/cpu-rig.h"
 #include "util/clock.h"
 
@@ -47,7 +48,7 @@ static void test_windows__against_reference(void **state)
 			continue;
 		cpu_rig_init(&rig,
 			     &(struct cpu_options){.n_workers = 1, .simd = (enum cpu_simd)level});
-		for (unsigned int round = 0; round < ROUNDS; round++)
+		for (unsigned int round = 0; round < test_scaled(ROUNDS); round++)
 			check(&rig, random_window(&seed, round, MAX_COUNT), round);
 		cpu_rig_deinit(&rig);
 	}

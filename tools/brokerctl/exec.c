@@ -20,6 +20,7 @@
 
 #include <ringbroker/lease.h>
 
+#include "broker/util/clock.h"
 #include "broker/util/size.h"
 #include "command.h"
 #include "exec.h"
@@ -33,8 +34,8 @@ static const uint64_t max_wait_ns = 3600000000000;
 /* An answer that takes longer is a wait; without one it is much faster. */
 static const uint64_t soon_ns = 200000000;
 
-/* A fifth of a second beside what the broker takes to answer. */
-enum { SETTLE_ROUNDS = 100, SETTLE_PAUSE_NS = 2000000 };
+/* For what the program said last to arrive. */
+static const uint64_t settle_ns = 200000000;
 
 struct execution {
 	struct control *control;
@@ -283,20 +284,19 @@ static void note_use(struct execution *execution)
 
 /*
  * What the program said last may still be with the broker to read: it posted that as it ended. Its
- * credit is given back behind it. Who is left of its processes keeps some, and is not waited for.
+ * credit is given back behind it. Who is left of its processes may keep some for hours: that is not
+ * waited for, beyond settle_ns.
  */
 static void settle_use(struct execution *execution)
 {
-	const struct timespec pause = {.tv_nsec = SETTLE_PAUSE_NS};
+	const struct rbk_lease_page *page = rbk_lease_page(execution->lease);
+	const struct timespec pause = {.tv_nsec = 2000000};
+	const uint64_t end_ns = clock_now_ns() + settle_ns;
 
-	for (unsigned int i = 0; i < SETTLE_ROUNDS; i++) {
-		/* Giving nothing is a question: its answer comes after the broker's next round. */
-		if (execution->is_lost || rbk_lease_give(execution->lease, 0, NULL))
-			break;
-		if (load(&rbk_lease_page(execution->lease)->credited_bytes) == 0)
-			break;
+	/* Giving nothing is a question: who answers it has read what was posted before. */
+	while (!execution->is_lost && rbk_lease_give(execution->lease, 0, NULL) == 0 &&
+	       load(&page->credited_bytes) > 0 && clock_now_ns() < end_ns)
 		nanosleep(&pause, NULL);
-	}
 	note_use(execution);
 }
 
@@ -608,7 +608,8 @@ static int run_in_lease(struct execution *execution, const struct arguments *arg
 	exec_cgroup_remove(&execution->cgroup, "dmem");
 	if (!was_run)
 		return status;
-	settle_use(execution);
+	if (report || !arguments->values[OPT_QUIET])
+		settle_use(execution);
 	if (!arguments->values[OPT_QUIET])
 		say_use(execution, !arguments->values[OPT_NO_LAYER]);
 	return report ? write_report(execution, report, status) : status;
