@@ -85,14 +85,18 @@ int nodes_check_opsets(struct resolver *resolver, Onnx__OperatorSetIdProto *cons
 uint32_t nodes_find_opset(Onnx__OperatorSetIdProto *const *imports, size_t n_imports,
 			  const char *domain)
 {
+	uint32_t newest = 0;
+
+	/* ONNX binds the nodes of a domain that is imported more than once to the newest. */
 	for (size_t i = 0; i < n_imports; i++) {
 		const char *imported = onnx_text(imports[i]->domain);
+		const bool is_of_domain = is_default_domain(domain) ? is_default_domain(imported)
+								    : !strcmp(domain, imported);
 
-		if (is_default_domain(domain) ? is_default_domain(imported)
-					      : !strcmp(domain, imported))
-			return (uint32_t)imports[i]->version;
+		if (is_of_domain && (uint32_t)imports[i]->version > newest)
+			newest = (uint32_t)imports[i]->version;
 	}
-	return 0;
+	return newest;
 }
 
 /* ---- Nodes ---- */

@@ -88,6 +88,32 @@ static void test_load__sound(void **state)
 	assert_null(rbk_onnx_free(NULL));
 }
 
+/* The newest holds, wherever it stands and whichever of its names the domain has there. */
+static void test_load__domain_imported_twice(void **state)
+{
+	char long_name[] = "ai.onnx";
+
+	for (unsigned int newest = 0; newest < 2; newest++) {
+		Onnx__OperatorSetIdProto other = ONNX__OPERATOR_SET_ID_PROTO__INIT;
+		Onnx__OperatorSetIdProto *imports[2] = {&other, &other};
+		struct onnx_model made;
+		struct rbk_onnx *model;
+		struct rbk_error error;
+
+		make_sound(&made);
+		other.domain = long_name;
+		other.has_version = 1;
+		other.version = 11;
+		imports[newest] = &made.opset;
+		made.proto.opset_import = imports;
+		made.proto.n_opset_import = 2;
+		assert_int_equal(load(&made, NULL, &model, &error), 0);
+		assert_int_equal(rbk_onnx_opset(model), 13);
+		rbk_onnx_free(model);
+		onnx_model_deinit(&made);
+	}
+}
+
 /* Cut off anywhere it is refused, or it was whole by chance; never read beyond. */
 static void test_load__truncated(void **state)
 {
@@ -911,6 +937,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_load__sound),
+		cmocka_unit_test(test_load__domain_imported_twice),
 		cmocka_unit_test(test_load__truncated),
 		cmocka_unit_test(test_load__not_a_model),
 		cmocka_unit_test(test_load__kinds),
