@@ -204,8 +204,9 @@ static int open_socket(struct rbk *rbk, const char *path, bool is_admin, struct 
 		r = connect(rbk->fd, (struct sockaddr *)&address, sizeof(address));
 	while (r && errno == EINTR);
 	if (r && errno == EAGAIN)
-		return client_error(error, -ETIME, "the broker at %s accepts no connection",
-				    address.sun_path);
+		return client_error(error, -ETIME,
+				    "the broker at %s accepts no connection within %.3g s",
+				    address.sun_path, (double)rbk->timeout_ns / 1e9);
 	if (r)
 		return client_error(error, -errno, "cannot connect to a broker at %s: %m%s",
 				    address.sun_path,

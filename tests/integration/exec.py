@@ -36,11 +36,11 @@ def environment(folder, **more):
 class Exec:
     """brokerctl exec of @arguments; it has a pipe at each end."""
 
-    def __init__(self, broker, *arguments, env=None, **options):
+    def __init__(self, broker, *arguments, timeout_s=5, env=None, **options):
         self.process = subprocess.Popen(
-            [CTL, '--socket', broker.socket, 'exec', *arguments], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env or broker.env,
-            **options)
+            [CTL, '--socket', broker.socket, f'--timeout={timeout_s}', 'exec', *arguments],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=env or broker.env, **options)
 
     def line(self):
         return self.process.stdout.readline().strip()
@@ -406,9 +406,9 @@ def check_vulkan(broker, folder):
     # The layer keeps its lease until the process has ended.
     sanitizer = os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'
 
-    def start():
+    def start(**options):
         program = Exec(broker, '--vram=16MiB', f'--report={report}', '--', 'env',
-                       f'ASAN_OPTIONS={sanitizer}', VULKAN_CLIENT)
+                       f'ASAN_OPTIONS={sanitizer}', VULKAN_CLIENT, **options)
         expect(tell(program, 'device') == 'device 0: result=0', 'no device')
         return program
 
@@ -478,6 +478,16 @@ def check_vulkan(broker, folder):
     with open(report, encoding='utf-8') as file:
         about = json.load(file)
     expect(about['peak_bytes'] == 4 * 4096, about)
+
+    # Nor for ever, and nobody takes what is known then for all there was.
+    program = start(timeout_s=1)
+    broker.process.send_signal(signal.SIGSTOP)
+    try:
+        _, err = program.end()
+    finally:
+        broker.process.send_signal(signal.SIGCONT)
+    expect('does not answer' in err and 'said last' in err, err)
+    wait_for(lambda: leases(broker) == [], 'it is left')
 
     program = start()
     tell(program, 'alloc 4096 5')

@@ -102,9 +102,9 @@ static int refused(const struct control *control, int error, const char *sentenc
 	switch (error) {
 	case -ETIME:
 		return control_fail(EXIT_NO_BROKER,
-				    "%s within %g s: it is stopped, or has hung; --timeout=SECONDS "
-				    "waits for longer",
-				    sentence, (double)control->timeout_ns / 1e9);
+				    "%s: it is stopped, or has hung; --timeout=SECONDS waits for "
+				    "longer",
+				    sentence);
 	case -EPROTONOSUPPORT:
 		return control_fail(EXIT_FAILED,
 				    "%s: install brokerctl (this is %s) and brokerd of one version",

@@ -291,12 +291,18 @@ static void settle_use(struct execution *execution)
 {
 	const struct rbk_lease_page *page = rbk_lease_page(execution->lease);
 	const struct timespec pause = {.tv_nsec = 2000000};
-	const uint64_t end_ns = clock_now_ns() + settle_ns;
+	const uint64_t begin_ns = clock_now_ns();
+	bool is_there = !execution->is_lost;
 
 	/* Giving nothing is a question: who answers it has read what was posted before. */
-	while (!execution->is_lost && rbk_lease_give(execution->lease, 0, NULL) == 0 &&
-	       load(&page->credited_bytes) > 0 && clock_now_ns() < end_ns)
+	while (is_there && (is_there = rbk_lease_give(execution->lease, 0, NULL) == 0) &&
+	       load(&page->credited_bytes) > 0 && clock_now_ns() - begin_ns < settle_ns)
 		nanosleep(&pause, NULL);
+	/* It succeeds, too, where no answer came in time. */
+	if (!is_there || clock_now_ns() - begin_ns >= execution->control->timeout_ns)
+		control_fail(0, "the broker %s: of lease %u is known what it said last",
+			     is_there ? "does not answer" : "is gone",
+			     rbk_lease_number(execution->lease));
 	note_use(execution);
 }
 
