@@ -165,16 +165,22 @@ void nearest_refuse(struct graph *graph, bool knows_domain)
 	const char *op = node->proto->op_type, *other = same_elsewhere(op), *dot;
 
 	dot = other ? strrchr(other, '.') : NULL;
-	if (dot)
+	if (dot && !strncmp(node->domain, other, (size_t)(dot - other)) &&
+	    !node->domain[dot - other])
+		graph_refuse(graph,
+			     "op_type is to be \"%s\", without the domain, which the node names "
+			     "by itself",
+			     dot + 1);
+	else if (dot)
 		graph_refuse(graph,
 			     "there is no such operator in the catalogue, but one of domain "
 			     "\"%.*s\": the node is to say so",
 			     (int)(dot - other), other);
 	else if (other)
 		graph_refuse(graph,
-			     "there is no such operator of domain \"%s\" in the catalogue, only "
-			     "one of ONNX's own, whose nodes name no domain",
-			     node->domain);
+			     "there is no such operator of domain \"%s\" in the catalogue; ONNX's "
+			     "own %s, whose nodes name no domain, is another operator",
+			     node->domain, other);
 	else if (!knows_domain)
 		graph_refuse(graph, "operators of domain \"%s\" are not in the catalogue",
 			     node->domain);

@@ -389,10 +389,12 @@ def check_refusals(folder):
             ('MatMulNBits', [(f, [2, 32]), (u8, [3, 2, 6]), (f, [6])], {'K': 32, 'N': 3, 'bits': 3, 'block_size': 16}, 'it has 3 bits'),
             ('QLinearWhere', [(onnx.BOOL, [2])], {}, 'there is no such operator'),
             ('GroupQueryAttention', [(f, [1, 2, 8])], {'num_heads': 2}, 'there is no such operator'),
-            ('Attention', [(f, [1, 2, 8])], {'num_heads': 2}, "one of ONNX's own"),
+            ('Attention', [(f, [1, 2, 8])], {'num_heads': 2},
+             "ONNX's own Attention, whose nodes name no domain, is another operator"),
+            ('com.microsoft.Gelu', [(f, [2])], {}, 'op_type is to be "Gelu", without the domain'),
             ('EmbedLayerNormalization', [(onnx.INT32, [1, 2])], {}, 'there is no such operator'),
             ('QLinearSum', [(u8, [2])], {}, 'did you mean com.microsoft.QLinearMul?'),
-            ('Relu', [(f, [2])], {}, "one of ONNX's own, whose nodes name no domain")):
+            ('Relu', [(f, [2])], {}, "ONNX's own Relu, whose nodes name no domain")):
         names = [f'in{i}' if each else '' for i, each in enumerate(inputs)]
         model = onnx.write(os.path.join(folder, 'refused.onnx'), onnx.model(
             [onnx.call(DOMAIN, op, names, ['y'], 'node', **attributes)],
