@@ -126,7 +126,7 @@ static bool is_sound(const ProtobufCMessageDescriptor *descriptor, const void *b
 	return !scan_message(descriptor, bytes, n_bytes, &at);
 }
 
-/* A ModelProto's version, which all have before anything long. */
+/* A ModelProto's version, which writers of models put before anything long. */
 #define MODEL_VERSION_TAG (1 << 3)
 /* A GraphProto's nodes, where ModelProto has a number; a TensorProto's type, where that has a text.
  */

@@ -510,7 +510,6 @@ static void test_scan__broken(void **state)
 	assert_null(scan_message(&onnx__model_proto__descriptor, "\xaa\x06\x02hi", 5, &at));
 }
 
-/* A file of nothing but empty nodes asks for a hundred times its size. */
 /* Broken models, and what is none, by bytes that stand for something else in other files. */
 static void test_load__kinds_alike(void **state)
 {
@@ -548,7 +547,7 @@ static void test_load__kinds_alike(void **state)
 	struct rbk_onnx *model;
 	struct rbk_error error;
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		assert_int_equal(
 			rbk_onnx_load_bytes(files[i].bytes, files[i].n_bytes, NULL, &model, &error),
 			-EBADMSG);
@@ -558,6 +557,7 @@ static void test_load__kinds_alike(void **state)
 	}
 }
 
+/* A file of nothing but empty nodes asks for a hundred times its size. */
 static void test_load__bomb(void **state)
 {
 	const size_t n_nodes = 4u << 20, n = 2 * n_nodes;
