@@ -41,6 +41,7 @@
 
 #define MAX_BROKERS      4
 #define MAX_ARGUMENTS    24
+#define MAX_TMPDIR_BYTES 32
 
 #define START_TIMEOUT_NS 20000000000u
 #define STOP_TIMEOUT_MS  5000
@@ -364,23 +365,26 @@ struct broker_process *broker_process_free(struct broker_process *broker)
 
 DEFINE_CLEANUP(struct broker_process *, broker_process_free)
 
-/* Return: 0; -ENOTDIR, with a sentence. */
-static int make_directory(struct broker_process *broker, const char *temporary, char *said,
-			  size_t said_bytes)
+/* @is_named: @temporary is what TMPDIR says. Return: 0; -ENOTDIR, with a sentence. */
+static int make_directory(struct broker_process *broker, const char *temporary, bool is_named,
+			  char *said, size_t said_bytes)
 {
 	snprintf(broker->directory, sizeof(broker->directory), "%s/ringbroker-XXXXXX", temporary);
 	if (mkdtemp(broker->directory))
 		return 0;
 	snprintf(said, said_bytes, "no folder can be made in %s%s: %s\n", temporary,
-		 temporary == getenv("TMPDIR") ? ", which TMPDIR names" : "", strerror(errno));
+		 is_named ? ", which TMPDIR names" : "", strerror(errno));
 	return -ENOTDIR;
 }
 
-/* Makes the broker's directory below @temporary, and the guardian. With signals held. */
+/* Makes the broker's directory, and the guardian. With signals held. */
 static int start(struct broker_process *broker, const char *path, const char *const *arguments,
-		 const char *temporary, char *said, size_t said_bytes)
+		 char *said, size_t said_bytes)
 {
 	_cleanup_(close_fdp) int order_fd = -1, report_fd = -1;
+	const char *temporary = getenv("TMPDIR");
+	/* Socket names are short: a long TMPDIR is not used. */
+	const bool is_named = temporary && temporary[0] && strlen(temporary) <= MAX_TMPDIR_BYTES;
 	int fds[2], r;
 
 	broker->log_fd = memfd_create("brokerd-log", MFD_CLOEXEC);
@@ -395,7 +399,7 @@ static int start(struct broker_process *broker, const char *path, const char *co
 	order_fd = fds[0];
 	broker->order_fd = fds[1];
 
-	r = make_directory(broker, temporary, said, said_bytes);
+	r = make_directory(broker, is_named ? temporary : "/tmp", is_named, said, said_bytes);
 	if (r)
 		return r;
 	snprintf(broker->socket, sizeof(broker->socket), "%s/socket", broker->directory);
@@ -415,7 +419,6 @@ int broker_process_try(const char *const *arguments, int cpu, struct broker_proc
 		       char *said, size_t said_bytes)
 {
 	_cleanup_(broker_process_freep) struct broker_process *broker = NULL;
-	const char *temporary = getenv("TMPDIR");
 	char path[PATH_MAX];
 	sigset_t signals;
 	cpu_set_t cpus;
@@ -430,11 +433,8 @@ int broker_process_try(const char *const *arguments, int cpu, struct broker_proc
 	if (!broker)
 		return -ENOMEM;
 	broker->pid = broker->order_fd = broker->report_fd = broker->log_fd = -1;
-	/* Socket names are short: a long TMPDIR is not used. */
-	if (!temporary || !temporary[0] || strlen(temporary) > 32)
-		temporary = "/tmp";
 	hold_signals(&signals);
-	r = start(broker, path, arguments, temporary, said, said_bytes);
+	r = start(broker, path, arguments, said, said_bytes);
 	if (r)
 		broker->order_fd = close_fd(broker->order_fd);
 	release_signals(&signals);

@@ -15,9 +15,11 @@ struct broker_process;
 
 /*
  * Starts a broker and waits until its socket answers. @arguments: further ones, ended by NULL.
- * @cpu: pins the broker's main thread, the reactor; below 0: not.
- * Return: 0; -ENOENT: there is no brokerd; -ENOTDIR: no directory can be made for it; -ETIMEDOUT;
- * -ECHILD: it ended at once; other errno.
+ * @cpu: pins the broker's main thread, the reactor; below 0: not. Its directory lies in TMPDIR, if
+ * that is set and has 32 bytes at most, else in /tmp. What the broker said before it did not start,
+ * or why there is no directory, goes to standard error.
+ * Return: 0; -ENOENT: there is no brokerd; -ENOTDIR: no directory can be made for it, whatever the
+ * reason; -ETIMEDOUT; -ECHILD: it ended at once; other errno.
  */
 int broker_process_new(const char *const *arguments, int cpu, struct broker_process **ret);
 
