@@ -520,6 +520,13 @@ def check_empty(files):
         [onnx.node('Concat', ['cache', 'new'], ['all'], axis=0), onnx.node('Relu', ['cache'], ['old'])],
         [('cache', onnx.FLOAT, ['length', 3]), ('new', onnx.FLOAT, [2, 3])],
         [('all', onnx.FLOAT, ['longer', 3]), ('old', onnx.FLOAT, ['length', 3])]))
+    # How many rows there are is known once they are there.
+    for shape, is_right in (([5, 3], False), ([2, 3], True), ([1, 3], True)):
+        path = one(shape, inputs=['n', 3])
+        expect(said(path, '--check') == '', shape)
+        found = said(path, x, '--device=cpu')
+        says = f'output y as float32 [{shape[0]},3], but it is computed as float32 [2,3]'
+        expect(found == '' if is_right else says in found, shape, found)
     cache = onnx.npy(files.at('cache.npy'), onnx.FLOAT, [0, 3], [])
     other = onnx.npy(files.at('other.npy'), onnx.FLOAT, [3, 0], [])
     for device in DEVICES:

@@ -569,7 +569,16 @@ bool model_has_rows(const struct model *model)
 
 /* ---- What the file says of outputs -------------------------------------------------------- */
 
-static bool differs(const struct rbk_onnx_value *declared, const struct rbk_onnx_bound *bound)
+/* Is a leading dimension of @declared another one than that of as many rows as there are? */
+static bool rows_differ(const struct model *model, int64_t declared,
+			const struct rbk_onnx_bound *bound)
+{
+	return model->is_compiled && declared != 1 &&
+	       (uint64_t)declared != bound->per_count * model->n_rows;
+}
+
+static bool differs(const struct model *model, const struct rbk_onnx_value *declared,
+		    const struct rbk_onnx_bound *bound)
 {
 	if (declared->dtype && declared->dtype != bound->dtype)
 		return true;
@@ -578,8 +587,9 @@ static bool differs(const struct rbk_onnx_value *declared, const struct rbk_onnx
 	if ((uint32_t)declared->rank != bound->rank)
 		return true;
 	for (uint32_t i = 0; i < bound->rank; i++)
-		if (declared->dims[i] >= 0 && bound->dims[i] != RBK_DIM_COUNT &&
-		    declared->dims[i] != bound->dims[i])
+		if (declared->dims[i] >= 0 &&
+		    (bound->dims[i] == RBK_DIM_COUNT ? rows_differ(model, declared->dims[i], bound)
+						     : declared->dims[i] != bound->dims[i]))
 			return true;
 	return false;
 }
@@ -593,7 +603,7 @@ bool model_contradicts(const struct model *model, unsigned int index, char why[M
 	if (rbk_onnx_output(model->onnx, index, &declared))
 		return false;
 	for (unsigned int i = 0; rbk_onnx_bound(model->onnx, i, &bound) == 0; i++) {
-		if (!bound.is_output || bound.index != index || !differs(&declared, &bound))
+		if (!bound.is_output || bound.index != index || !differs(model, &declared, &bound))
 			continue;
 		declared_text(&declared, declared_as);
 		bound_describe(&bound, model->n_rows, computed_as);

@@ -73,8 +73,9 @@ bool model_has_rows(const struct model *model);
 
 /*
  * Does the file declare its output @index otherwise than the model computes it, in type or in
- * dimensions that it has as numbers? @why says how. Of the model as it was compiled last, before it
- * is profiled.
+ * dimensions that it has as numbers? @why says how. A leading 1 stands for any number of rows;
+ * after a model_try() so does any number. Of the model as it was compiled last, before it is
+ * profiled.
  */
 bool model_contradicts(const struct model *model, unsigned int index, char why[MODEL_WHY_BYTES]);
 
