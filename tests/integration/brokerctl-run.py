@@ -459,17 +459,42 @@ def check_unable(files):
         return
     result = run('run', '--json', *given, '--device=gpu', status=USAGE)
     first, *said = result.stderr.splitlines()
-    expect('unable.onnx cannot run on the GPU, for 3 reasons:' in first, result.stderr)
+    expect('unable.onnx cannot run on the GPU, because of 3 nodes:' in first, result.stderr)
     for line, says in zip(said, (
-            ['Sin wave (node 0): it is not there for float64, only for float32, float16'],
-            ['TopK most (node 2): ', 'not of this size or with these attributes', 'float32 [2,400]', 'top float32 [2,300]'],
-            ['Pow power (node 3): it is not there for float64, only for float32'])):
+            ['  node 0 wave, Sin: the GPU has it for float32 and float16, not for float64'],
+            ['  node 2 most, TopK: the GPU does not take it as it is here: its size', 'float32 [2,400]', 'top float32 [2,300]'],
+            ['  node 3 power, Pow: the GPU has it for float32', ', not for float64'])):
         expect(all(what in line for what in says), result.stderr)
     expect(len(said) == 4 and 'devices --capabilities' in said[3], result.stderr)
     refusals = json.loads(result.stdout)['refusals']
     expect([(each['node'], each['operator'], each['name']) for each in refusals] ==
            [(0, 'Sin', 'wave'), (2, 'TopK', 'most'), (3, 'Pow', 'power')], refusals)
-    expect('float64' in refusals[0]['reason'], refusals)
+    expect('float64' in refusals[0]['reason'] and 'opset' not in refusals[0], refusals)
+
+
+def check_away(files, folder):
+    """Where the GPU could run it and is not to be had, no node is to blame."""
+    if 'gpu' not in DEVICES:
+        return
+    model = onnx.write(files.at('relu.onnx'), onnx.model(
+        [onnx.node('Relu', ['x'], ['y'])], [('x', onnx.FLOAT, [2, 3])], [('y', onnx.FLOAT, [2, 3])]))
+    environment = {**os.environ, 'RINGBROKER_SOCKET': os.path.join(folder, 'sock')}
+    process = start_broker([BROKERD, '--socket', environment['RINGBROKER_SOCKET'], '--cache', folder,
+                            '--gpu=any', '--calibration=none', '--contention=none'],
+                           os.path.join(folder, 'log'), LIMIT)
+    arguments = [model, f'--input={files.ones}', f'--expect={files.ones}']
+    run('force-cpu', 'on', env=environment)
+    found = report(*arguments, env=environment)
+    expect([each['device'] for each in found['devices']] == [0], found)
+    result = run('run', '--json', *arguments, '--device=gpu', env=environment, status=USAGE)
+    refusal, = json.loads(result.stdout)['refusals']
+    says = 'the GPU could run it, but force-cpu is on now'
+    expect(refusal['node'] is None and says in refusal['reason'] and says in result.stderr, result.stdout, result.stderr)
+    expect(result.stderr.count('\n') == 1 and 'nodes' not in result.stderr, result.stderr)
+    run('force-cpu', 'off', env=environment)
+    report(*arguments, '--device=gpu', env=environment)
+    process.send_signal(signal.SIGTERM)
+    process.wait(LIMIT)
 
 
 def check_declared(files):
@@ -495,6 +520,13 @@ def check_declared(files):
                           ([1, 3], ['n', 3])):
         path = one(shape, inputs=inputs)
         expect(said(path, '--check') == '' and said(path, x, '--device=cpu') == '', shape, inputs)
+    # How many rows there are is known once they are there.
+    for shape, is_right in (([5, 3], False), ([2, 3], True), ([1, 3], True)):
+        path = one(shape, inputs=['n', 3])
+        expect(said(path, '--check') == '', shape)
+        found = said(path, x, '--device=cpu')
+        says = f'output y as float32 [{shape[0]},3], but it is computed as float32 [2,3]'
+        expect(found == '' if is_right else says in found, shape, found)
 
 
 def check_cache(files):
@@ -520,13 +552,6 @@ def check_empty(files):
         [onnx.node('Concat', ['cache', 'new'], ['all'], axis=0), onnx.node('Relu', ['cache'], ['old'])],
         [('cache', onnx.FLOAT, ['length', 3]), ('new', onnx.FLOAT, [2, 3])],
         [('all', onnx.FLOAT, ['longer', 3]), ('old', onnx.FLOAT, ['length', 3])]))
-    # How many rows there are is known once they are there.
-    for shape, is_right in (([5, 3], False), ([2, 3], True), ([1, 3], True)):
-        path = one(shape, inputs=['n', 3])
-        expect(said(path, '--check') == '', shape)
-        found = said(path, x, '--device=cpu')
-        says = f'output y as float32 [{shape[0]},3], but it is computed as float32 [2,3]'
-        expect(found == '' if is_right else says in found, shape, found)
     cache = onnx.npy(files.at('cache.npy'), onnx.FLOAT, [0, 3], [])
     other = onnx.npy(files.at('other.npy'), onnx.FLOAT, [3, 0], [])
     for device in DEVICES:
@@ -647,6 +672,8 @@ def check_broker(files, folder):
     for named, says in ((os.path.join(folder, 'no'), 'No such file'), (files.x, 'Not a directory')):
         result = run('run', *arguments, env={**os.environ, 'TMPDIR': named}, status=NO_BROKER)
         expect(f'no folder can be made in {named}, which TMPDIR names: {says}' in result.stderr, result.stderr)
+    # Too long for names of sockets.
+    report(*arguments, env={**os.environ, 'TMPDIR': os.path.join(folder, 'no' * 20)})
 
 
 def check_capabilities():
@@ -666,7 +693,7 @@ def check_capabilities():
     result = run('devices', '--device=cpu', status=USAGE)
     expect('--device is for --capabilities' in result.stderr, result.stderr)
     for command, says, others in (('devices', 'with --capabilities: of these devices only', 'the broker decides'),
-                                  ('run', 'run there and nowhere else', '--capabilities')):
+                                  ('run', 'cpu, gpu: there and nowhere else', '--capabilities')):
         said = run(command, '--help').stdout
         expect(says in said and others not in said, said)
     result = run('devices', status=NO_BROKER)
@@ -679,8 +706,6 @@ def check_ended(files, folder):
     """Whatever ends it, its broker ends, and leaves nothing."""
     environment = {**os.environ, 'TMPDIR': folder}
     command = [CTL, 'run', files.model, f'--input={files.long}', '--repeat=1000000', '--device=cpu']
-    # Too long for names of sockets.
-    report(*arguments, env={**os.environ, 'TMPDIR': os.path.join(folder, 'no' * 20)})
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
         with start(command, stdout=subprocess.DEVNULL, env=environment) as process:
             wait_for(lambda: brokers(folder), 'there is no broker')
@@ -696,16 +721,15 @@ def check_ended(files, folder):
     expect(not os.listdir(folder) and not brokers(folder), os.listdir(folder))
 
 
-def check_progress(files):
-    """A bar on a terminal, which is gone in the end; none elsewhere."""
+def bar_of(what, *arguments):
+    """Waits for the bar on a terminal."""
     ours, theirs = pty.openpty()
     seen = b''
-    with start([CTL, 'run', files.model, f'--input={files.long}', '--repeat=1000000', '--device=cpu'],
-               stdout=subprocess.DEVNULL, stderr=theirs,
+    with start([CTL, 'run', *arguments], stdout=subprocess.DEVNULL, stderr=theirs,
                env={**os.environ, 'TERM': 'xterm'}) as process:
         os.close(theirs)
         end = time.monotonic() + LIMIT
-        while b'running [' not in seen and time.monotonic() < end:
+        while what + b' [' not in seen and time.monotonic() < end:
             if select.select([ours], [], [], 1)[0]:
                 try:
                     seen += os.read(ours, 4096)
@@ -714,9 +738,26 @@ def check_progress(files):
         process.send_signal(signal.SIGTERM)
         process.wait(LIMIT)
     os.close(ours)
-    expect(re.search(rb'running \[#* *\] +\d+%', seen), seen)
+    expect(re.search(what + rb' \[#* *\] +\d+%', seen), seen)
+
+
+def check_progress(files):
+    """A bar on a terminal, which is gone in the end; none elsewhere."""
+    bar_of(b'running', files.model, f'--input={files.long}', '--repeat=1000000', '--device=cpu')
     result = run('run', files.model, f'--input={files.x}', '--repeat=20000', '--device=cpu')
     expect(result.stderr == '', result.stderr)
+    if 'gpu' not in DEVICES:
+        return
+    # To find the node that the GPU does not have, each is planned, with its constant.
+    n = 3000
+    nodes = [onnx.node('Add' if i % 2 else 'Mul', [f'x{i}', 'c'], [f'x{i + 1}']) for i in range(n)]
+    model = onnx.write(files.at('many.onnx'), onnx.model(
+        [*nodes, onnx.node('Sin', ['d'], ['e'])], [('x0', onnx.FLOAT, [1 << 15]), ('d', onnx.DOUBLE, [1])],
+        [(f'x{n}', onnx.FLOAT, [1 << 15]), ('e', onnx.DOUBLE, [1])],
+        [onnx.tensor('c', onnx.FLOAT, [1 << 15], [1] * (1 << 15))]))
+    x0 = onnx.npy(files.at('many.npy'), onnx.FLOAT, [1 << 15], [0] * (1 << 15))
+    d = onnx.npy(files.at('one.npy'), onnx.DOUBLE, [1], [0])
+    bar_of(b'planning nodes', model, f'--input=x0={x0}', f'--input=d={d}', '--device=gpu')
 
 
 def main():
@@ -743,6 +784,7 @@ def main():
         check_check(files)
         check_indices(files)
         check_unable(files)
+        check_away(files, folder)
         check_declared(files)
         check_cache(files)
         check_empty(files)

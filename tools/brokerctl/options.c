@@ -68,7 +68,8 @@ static const struct about about[N_OPTIONS] = {
 	[OPT_RTOL] = {"rtol", "X", false,
 		      "|got - expected| <= atol + rtol * |expected| (1e-3; bfloat16: 1e-2)"},
 	[OPT_RUN_DEVICE] = {"device", "auto|cpu|gpu", false,
-			    "run there and nowhere else (auto, the default: the broker decides)"},
+			    "cpu, gpu: there and nowhere else; auto, the default: where the broker "
+			    "decides"},
 	[OPT_RUN_OUTPUT] = {"output", "[NAME=]FILE", false, "write an output there; likewise"},
 	[OPT_SECONDS] = {"seconds", "N", false, "record for so long, beside what is logged"},
 	[OPT_SHOWN_DEVICE] =

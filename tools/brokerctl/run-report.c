@@ -355,13 +355,19 @@ void run_print_json(const struct run *run)
 
 /* ---- Refusals ----------------------------------------------------------------------------- */
 
+static void json_place_in_file(uint32_t node)
+{
+	if (node == UINT32_MAX)
+		json_raw("node", "null");
+	else
+		json_unsigned("node", node);
+}
+
 static void json_refusal(const struct rbk_onnx_refusal *refusal)
 {
 	json_item();
-	if (refusal->node == UINT32_MAX) {
-		json_raw("node", "null");
-	} else {
-		json_unsigned("node", refusal->node);
+	json_place_in_file(refusal->node);
+	if (refusal->node != UINT32_MAX) {
 		json_string("name", refusal->name);
 		json_string("operator", refusal->op);
 		json_unsigned("opset", refusal->opset);
@@ -370,15 +376,15 @@ static void json_refusal(const struct rbk_onnx_refusal *refusal)
 	json_object_end();
 }
 
-static void json_unable(const struct run *run, const struct model_unable *unable)
+/* The operator is the plan's, which has no opset of the file's. */
+static void json_unable(const struct model_unable *unable)
 {
-	json_refusal(&(struct rbk_onnx_refusal){
-		.node = unable->step.node,
-		.opset = rbk_onnx_opset(run->onnx),
-		.name = unable->step.name,
-		.op = unable->step.op,
-		.reason = unable->reason,
-	});
+	json_item();
+	json_place_in_file(unable->step.node);
+	json_string("name", unable->step.name);
+	json_string("operator", unable->step.op);
+	json_string("reason", unable->reason);
+	json_object_end();
 }
 
 void run_json_refusals(const struct run *run, const char *why)
@@ -387,7 +393,7 @@ void run_json_refusals(const struct run *run, const char *why)
 
 	json_array("refusals");
 	for (unsigned int i = 0; i < run->n_unable; i++)
-		json_unable(run, &run->unable[i]);
+		json_unable(&run->unable[i]);
 	if (why && why[0] && !run->n_unable)
 		json_refusal(&refusal);
 	for (unsigned int i = 0; !why && i < rbk_onnx_n_refusals(run->onnx); i++)
@@ -438,19 +444,27 @@ void run_print_refusals(const struct run *run)
 	fputs("  (what models may have: brokerctl devices --capabilities)\n", stderr);
 }
 
+const char *run_where_not(const struct run *run)
+{
+	return run->device == RUN_GPU   ? "the GPU"
+	       : run->device == RUN_CPU ? "the CPU"
+					: "any device";
+}
+
 void run_print_unable(const struct run *run)
 {
-	control_fail(EXIT_USAGE, "%s cannot run on %s, for %u reason%s:", text_name(run->path),
-		     run->device == RUN_GPU ? "the GPU" : "the CPU", run->n_unable,
-		     run->n_unable == 1 ? "" : "s");
+	control_fail(EXIT_USAGE, "%s cannot run on %s, because of %u node%s:", text_name(run->path),
+		     run_where_not(run), run->n_unable, run->n_unable == 1 ? "" : "s");
 	for (unsigned int i = 0; i < run->n_unable; i++) {
 		const struct model_unable *unable = &run->unable[i];
 
-		fprintf(stderr, "  %s", text_name(unable->step.op));
-		fprintf(stderr, " %s", text_name(unable->step.name));
-		if (unable->step.node != UINT32_MAX)
-			fprintf(stderr, " (node %u)", unable->step.node);
-		fprintf(stderr, ": %s\n", text_name(unable->reason));
+		if (unable->step.node == UINT32_MAX)
+			fprintf(stderr, "  %s, of none of the file:", text_name(unable->step.name));
+		else
+			fprintf(stderr, "  node %u%s%s, %s:", unable->step.node,
+				unable->step.name[0] ? " " : "", text_name(unable->step.name),
+				text_name(unable->step.op));
+		fprintf(stderr, " %s\n", text_name(unable->reason));
 	}
 	fputs("  (what each device runs: brokerctl devices --capabilities)\n", stderr);
 }

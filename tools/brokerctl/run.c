@@ -154,8 +154,7 @@ static int failed(const struct run *run, int error, const char *why)
 		return control_fail(EXIT_USAGE,
 				    "%s cannot run on %s: %s; brokerctl devices --capabilities "
 				    "says what each device runs",
-				    text_name(run->path),
-				    run->device == RUN_GPU ? "the GPU" : "the CPU", text_name(why));
+				    text_name(run->path), run_where_not(run), text_name(why));
 	return control_fail(EXIT_USAGE, "%s: %s", text_name(run->path), text_name(why));
 }
 
@@ -174,16 +173,52 @@ static uint32_t devices_of(const struct run *run)
 					: ~0u;
 }
 
-/* Which nodes it is that no device runs; where that is none by itself, @why says so. */
-static void find_unable(struct run *run, struct control *control, char why[MODEL_WHY_BYTES])
+/* Why a device does not run what it could. */
+static void explain_away(const struct run *run, struct control *control, char why[MODEL_WHY_BYTES])
 {
-	char other[MODEL_WHY_BYTES];
+	const char *who = run->device == RUN_GPU   ? "the GPU"
+			  : run->device == RUN_CPU ? "the CPU"
+						   : "a device";
+	int is_forced = 0;
 
-	if (model_find_unable(run->model, control->rbk, devices_of(run), &run->unable,
-			      &run->n_unable, other) == 0 &&
-	    !run->n_unable)
+	if (rbk_force_cpu(control->rbk, RBK_ASK, &is_forced, NULL) == 0 && is_forced)
+		snprintf(why, MODEL_WHY_BYTES,
+			 "%s could run it, but force-cpu is on now: no task runs on a GPU "
+			 "(brokerctl force-cpu off)",
+			 who);
+	else
+		snprintf(why, MODEL_WHY_BYTES,
+			 "%s could run it, but is switched off or failing now (brokerctl devices)",
+			 who);
+}
+
+/*
+ * Which nodes it is that no device runs; where it is none by itself, or not the model's fault, @why
+ * says so. Return: what a function of models would.
+ */
+static int find_unable(struct run *run, struct control *control, char why[MODEL_WHY_BYTES])
+{
+	struct run_progress progress;
+	struct model_how how = {strategy_of(run), run_progress_show, &progress};
+	char other[MODEL_WHY_BYTES];
+	int r;
+
+	run_progress_begin(&progress, "planning nodes", rbk_onnx_n_steps(run->onnx));
+	r = model_find_unable(run->model, control->rbk, devices_of(run), &how, &run->unable,
+			      &run->n_unable, other);
+	run_progress_end(&progress);
+	if (r == MODEL_E_AWAY) {
+		explain_away(run, control, why);
+		return r;
+	}
+	if (r)
+		snprintf(why, MODEL_WHY_BYTES,
+			 "which of its nodes keep it from there was not to be found: %.900s",
+			 other);
+	else if (!run->n_unable)
 		snprintf(why, MODEL_WHY_BYTES,
 			 "each of its nodes does by itself, but not all of them as one plan");
+	return MODEL_E_DEVICE;
 }
 
 static int run_all(struct run *run, struct control *control)
@@ -202,7 +237,7 @@ static int run_all(struct run *run, struct control *control)
 	if (r == -EDOM)
 		model_find_index(run->model, control->rbk, how.strategy, why);
 	if (r == MODEL_E_DEVICE)
-		find_unable(run, control, why);
+		r = find_unable(run, control, why);
 	return r ? failed(run, r, why) : EXIT_OK;
 }
 

@@ -64,7 +64,9 @@ void run_print_json(const struct run *run);
 void run_warn(const struct run *run);
 /* Everything that the loader refuses, to standard error. */
 void run_print_refusals(const struct run *run);
-/* The same of what no device runs that it is to run on. */
+/* "the GPU", or whatever else the model is to run on and cannot. */
+const char *run_where_not(const struct run *run);
+/* What no device runs that it is to run on, likewise. */
 void run_print_unable(const struct run *run);
 /*
  * The same as the member "refusals" of a JSON object: with @why, that is the only one, as is what

@@ -4,7 +4,9 @@
  *
  * A broker says of a plan which devices run it, but not why others do not. So each step becomes a
  * plan of its own: what no device runs then is what the model is refused for. The catalogue tells
- * whether that is the operator or the type; what it does not tell is the size or an attribute.
+ * whether that is the operator or the type; what it does not tell is the size, an attribute, or
+ * that a device lacks a feature which only some types or forms need. And a device that runs the
+ * whole plan may be switched off or failing, which no step tells.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,6 +19,8 @@
 #include "models/model-private.h"
 #include "models/model.h"
 #include "util/cleanup.h"
+
+enum { MAX_OPERATORS = 512 };
 
 /* Types on which the CPU and the devices in question have an operator, bit by RBK_DTYPE_*. */
 struct has {
@@ -40,21 +44,32 @@ static bool find_operator(const struct rbk_operator *operators, unsigned int n, 
 	return false;
 }
 
-/* "float32, int64". */
+/* "float32, float16 and int64". */
 static void list_types(uint32_t types, char *text, size_t bytes)
 {
 	size_t n = 0;
 
 	text[0] = '\0';
-	for (uint32_t type = 0; type < 32 && n < bytes; type++)
-		if (types & 1u << type)
-			n += (size_t)snprintf(text + n, bytes - n, "%s%s", n ? ", " : "",
-					      rbk_onnx_dtype_name(type));
+	for (uint32_t type = 0; type < 32 && n < bytes; type++) {
+		if (!(types & 1u << type))
+			continue;
+		types &= ~(1u << type);
+		n += (size_t)snprintf(text + n, bytes - n, "%s%s",
+				      !n      ? ""
+				      : types ? ", "
+					      : " and ",
+				      rbk_onnx_dtype_name(type));
+	}
 }
 
 /* What the step that was planned last reads and writes, as far as the model's tasks give it. */
-static void explain(const struct model *model, const struct has *has, struct model_unable *ret)
+static void explain(const struct model *model, const struct has *has, uint32_t devices,
+		    struct model_unable *ret)
 {
+	const bool is_gpu = !(devices & 1u << RBK_DEVICE_CPU);
+	const char *not_taken = is_gpu                            ? "the GPU does not take it"
+				: devices == 1u << RBK_DEVICE_CPU ? "the CPU does not take it"
+								  : "no device takes it";
 	char text[ARRAY_TEXT_BYTES], types[256];
 	struct rbk_onnx_bound bound;
 	size_t n;
@@ -69,11 +84,11 @@ static void explain(const struct model *model, const struct has *has, struct mod
 
 		if (has->on_cpu & ~has->there & 1u << bound.dtype % 32) {
 			snprintf(ret->reason, sizeof(ret->reason),
-				 "it is not there for %s, only for %s",
-				 rbk_onnx_dtype_name(bound.dtype), types);
+				 "the GPU has it for %s, not for %s", types,
+				 rbk_onnx_dtype_name(bound.dtype));
 			return;
 		}
-		if (n_elems > RBK_MAX_GPU_ELEMENTS) {
+		if (is_gpu && n_elems > RBK_MAX_GPU_ELEMENTS) {
 			snprintf(ret->reason, sizeof(ret->reason),
 				 "%.100s is %s: a tensor on a GPU has %u elements at most",
 				 bound.name, text, RBK_MAX_GPU_ELEMENTS);
@@ -81,32 +96,38 @@ static void explain(const struct model *model, const struct has *has, struct mod
 		}
 	}
 	n = (size_t)snprintf(ret->reason, sizeof(ret->reason),
-			     "it is there, but not of this size or with these attributes");
+			     "%s as it is here: its size, its attributes, or a feature that is "
+			     "lacking",
+			     not_taken);
 	for (unsigned int i = 0;
 	     n < sizeof(ret->reason) && rbk_onnx_bound(model->onnx, i, &bound) == 0; i++) {
 		bound_describe(&bound, model->task_rows, text);
 		n += (size_t)snprintf(ret->reason + n, sizeof(ret->reason) - n, "%s%.100s %s",
-				      i ? ", " : ": ", bound.name, text);
+				      i ? ", " : "; it has ", bound.name, text);
 	}
 }
 
 int model_find_unable(struct model *model, struct rbk *rbk, uint32_t devices,
-		      struct model_unable **ret, unsigned int *ret_n, char why[MODEL_WHY_BYTES])
+		      const struct model_how *how, struct model_unable **ret, unsigned int *ret_n,
+		      char why[MODEL_WHY_BYTES])
 {
 	const unsigned int n_steps = rbk_onnx_n_steps(model->onnx);
 	_cleanup_(freep) struct model_unable *unable = calloc(n_steps + 1, sizeof(*unable));
-	_cleanup_(freep) struct rbk_operator *operators = NULL;
+	_cleanup_(freep) struct rbk_operator *operators = calloc(MAX_OPERATORS, sizeof(*operators));
 	struct rbk_onnx_options options = model->options;
-	unsigned int n_operators = 0, n = 0;
+	unsigned int n_operators, n = 0;
+	struct rbk_plan_info whole;
 
-	/* A broker that does not have the catalogue leaves the reason open, not the node. */
-	if (rbk_catalogue(rbk, NULL, 0, &n_operators))
-		n_operators = 0;
-	operators = calloc(n_operators + 1, sizeof(*operators));
 	if (!unable || !operators)
 		return model_fail(why, -ENOMEM, "out of memory");
-	if (n_operators && rbk_catalogue(rbk, operators, n_operators, &n_operators))
+	model_plan_info(model, &whole);
+	if (whole.devices & devices)
+		return model_fail(why, MODEL_E_AWAY, "a device that runs it is not to be had now");
+	/* A broker that does not have the catalogue leaves the reason open, not the node. */
+	if (rbk_catalogue(rbk, operators, MAX_OPERATORS, &n_operators))
 		n_operators = 0;
+	if (n_operators > MAX_OPERATORS)
+		n_operators = MAX_OPERATORS;
 	prepared_deinit(&model->prepared);
 	options.n_steps = 1;
 	for (unsigned int i = 0; i < n_steps; i++) {
@@ -125,10 +146,12 @@ int model_find_unable(struct model *model, struct rbk *rbk, uint32_t devices,
 			return model_fail(why, r, "%s", error.text);
 		rbk_plan_info(plan, &info);
 		rbk_plan_free(plan);
+		if (how->progress)
+			how->progress(how->data, i + 1);
 		if (info.devices & devices)
 			continue;
 		if (find_operator(operators, n_operators, at->step.op, devices, &has))
-			explain(model, &has, at);
+			explain(model, &has, devices, at);
 		else
 			snprintf(at->reason, sizeof(at->reason), "the broker does not say why");
 		n++;

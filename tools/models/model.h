@@ -27,6 +27,7 @@ enum {
 		1,      /* it cannot be run: rbk_onnx_refusal() of model_onnx() has all reasons */
 	MODEL_E_INPUT,  /* an input has another type or shape than the model wants, or is missing */
 	MODEL_E_DEVICE, /* no device that it may run on can */
+	MODEL_E_AWAY,   /* one could, but is not to be had now: switched off or failing */
 };
 
 struct model;
@@ -122,17 +123,19 @@ void model_find_index(struct model *model, struct rbk *rbk, unsigned int strateg
 /* A step of the plan that no device runs of those that are asked for. */
 struct model_unable {
 	struct rbk_onnx_step step;
-	char reason[512]; /* a sentence, of those devices: "it is not there for float64" */
+	char reason[512]; /* a sentence, of those devices: "the operator is not there" */
 };
 
 /*
  * After a model_run() that ended with MODEL_E_DEVICE: which steps none of @devices (bit by
  * RBK_DEVICE_*) runs, by having each one planned, and why. There may be none: the model is too much
- * as a whole. Prepare the model anew before it is run again. Return: 0, with an array of *ret_n, to
- * be freed; or as rbk_onnx_plan().
+ * as a whole. @how's progress is told how many are planned. Prepare the model anew before it is run
+ * again. Return: 0, with an array of *ret_n, to be freed; MODEL_E_AWAY: one of @devices runs the
+ * whole, and it is not the model's fault; or as rbk_onnx_plan().
  */
 int model_find_unable(struct model *model, struct rbk *rbk, uint32_t devices,
-		      struct model_unable **ret, unsigned int *ret_n, char why[MODEL_WHY_BYTES]);
+		      const struct model_how *how, struct model_unable **ret, unsigned int *ret_n,
+		      char why[MODEL_WHY_BYTES]);
 
 /* Its output @index as the last run wrote it, as long as the model is neither run nor freed. */
 const struct array *model_output(const struct model *model, unsigned int index);
