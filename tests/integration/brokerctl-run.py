@@ -676,6 +676,23 @@ def check_broker(files, folder):
     report(*arguments, env={**os.environ, 'TMPDIR': os.path.join(folder, 'no' * 20)})
 
 
+def check_gone(files, folder):
+    """A broker that ends meanwhile says nothing about the model."""
+    path = os.path.join(folder, 'killed')
+    environment = {**os.environ, 'RINGBROKER_SOCKET': path}
+    process = start_broker([BROKERD, '--socket', path, '--cache', folder, '--gpu=none', '--calibration=none'],
+                           os.path.join(folder, 'log'), LIMIT)
+    with start([CTL, 'run', '--json', files.model, f'--input={files.long}', '--repeat=1000000'],
+               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as running:
+        wait_for(lambda: any(json.loads(line).get('tasks') for line in
+                             run('plans', '--json', env=environment).stdout.splitlines()), 'no task runs')
+        process.kill()
+        process.wait()
+        out, said = running.communicate(timeout=LIMIT)
+    expect(running.returncode == NO_BROKER, running.returncode, said)
+    expect(said == 'brokerctl: the broker is gone: Connection reset by peer\n' and out == '', said, out)
+
+
 def check_capabilities():
     """What there is, of a broker that is there for nothing else."""
     def devices(*options, status=OK):
@@ -791,6 +808,7 @@ def main():
         check_hostile(files)
         check_profile(files)
         check_broker(files, folder)
+        check_gone(files, folder)
         check_capabilities()
         check_ended(files, private)
         check_progress(files)

@@ -158,6 +158,18 @@ static int failed(const struct run *run, int error, const char *why)
 	return control_fail(EXIT_USAGE, "%s: %s", text_name(run->path), text_name(why));
 }
 
+/* The same of one that asked the broker, which may be there no longer. */
+static int failed_there(const struct run *run, const struct control *control, int error,
+			const char *why)
+{
+	struct rbk_error text;
+
+	if (error != -ECONNRESET && error != -ETIME)
+		return failed(run, error, why);
+	snprintf(text.text, sizeof(text.text), "%.*s", (int)sizeof(text.text) - 1, why);
+	return control_refused(control, error, &text);
+}
+
 static unsigned int strategy_of(const struct run *run)
 {
 	return run->device == RUN_GPU   ? RBK_STRATEGY_ONLY_GPU
@@ -238,7 +250,7 @@ static int run_all(struct run *run, struct control *control)
 		model_find_index(run->model, control->rbk, how.strategy, why);
 	if (r == MODEL_E_DEVICE)
 		r = find_unable(run, control, why);
-	return r ? failed(run, r, why) : EXIT_OK;
+	return r ? failed_there(run, control, r, why) : EXIT_OK;
 }
 
 static int profile(struct run *run, struct control *control)
@@ -254,7 +266,7 @@ static int profile(struct run *run, struct control *control)
 	r = model_profile(run->model, control->rbk, devices_of(run), n_repeats, &how, &run->nodes,
 			  why);
 	run_progress_end(&progress);
-	return r ? failed(run, r, why) : EXIT_OK;
+	return r ? failed_there(run, control, r, why) : EXIT_OK;
 }
 
 /* Return: EXIT_USAGE, having said why the file is no model. */
