@@ -669,6 +669,16 @@ def check_broker(files, folder):
     process.wait(LIMIT)
     result = run('--socket', os.path.join(folder, 'nobody'), 'run', *arguments, status=NO_BROKER)
     expect('nobody' in result.stderr, result.stderr)
+    long = os.path.join(folder, 'x' * 107)
+    says = f'brokerctl: the socket path is longer than 107 bytes: {long}, which %s names\n'
+    for command in (['run', *arguments], ['status'], ['devices', '--capabilities']):
+        result = run(*command, env={**environment, 'RINGBROKER_SOCKET': long}, status=USAGE)
+        expect(result.stderr == says % 'RINGBROKER_SOCKET', command, result.stderr)
+    result = run('--socket', long, 'run', *arguments, env=environment, status=USAGE)
+    expect(result.stderr == says % '--socket', result.stderr)
+    for options, named, value in (([], 'RINGBROKER_ADMIN_SOCKET', long), (['--admin-socket', long], '--admin-socket', '')):
+        result = run(*options, 'status', env={**environment, 'RINGBROKER_ADMIN_SOCKET': value}, status=USAGE)
+        expect(result.stderr == says % named, result.stderr)
     for named, says in ((os.path.join(folder, 'no'), 'No such file'), (files.x, 'Not a directory')):
         result = run('run', *arguments, env={**os.environ, 'TMPDIR': named}, status=NO_BROKER)
         expect(f'no folder can be made in {named}, which TMPDIR names: {says}' in result.stderr, result.stderr)

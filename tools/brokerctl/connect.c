@@ -138,6 +138,24 @@ int control_refused(const struct control *control, int error, const struct rbk_e
 	return refused(control, error, sentence);
 }
 
+static bool is_said(const char *value)
+{
+	return value && value[0];
+}
+
+/* Where the path that is tried comes from. */
+static const char *path_source(const struct control *control)
+{
+	if (control->is_admin && is_said(control->admin_path))
+		return "--admin-socket";
+	if (is_said(control->socket_path))
+		return "--socket";
+	if (control->is_admin && is_said(getenv("RINGBROKER_ADMIN_SOCKET")))
+		return "RINGBROKER_ADMIN_SOCKET";
+	return !control->socket_path && is_said(getenv("RINGBROKER_SOCKET")) ? "RINGBROKER_SOCKET"
+									     : "XDG_RUNTIME_DIR";
+}
+
 /* The same where @path does not let in. */
 static int unreachable(const struct control *control, const char *path, int error,
 		       const struct rbk_error *text)
@@ -153,6 +171,9 @@ static int unreachable(const struct control *control, const char *path, int erro
 	case -EPERM:
 		return control_fail(EXIT_NOT_PERMITTED, "%s: it is for root and %s", sentence,
 				    group_of(path));
+	case -ENAMETOOLONG:
+		return control_fail(EXIT_USAGE, "%s: %s, which %s names", sentence, text_name(path),
+				    path_source(control));
 	}
 	return refused(control, error, sentence);
 }
