@@ -229,6 +229,13 @@ def check_different(files):
     output, = report(*arguments, status=DIFFERENT)['outputs']
     expect(output['matches'] is False and output['different'] == 2, output)
     expect(output['worst'] == [3, 1] and output['largest_difference'] == 0.25, output)
+    # Of other elements it would be 0.25.
+    for number in ('nan', 'inf', '-inf'):
+        wanted = onnx.npy(files.at('beyond.npy'), onnx.FLOAT, [files.rows, 4], wrong[:5] + [float(number)] + wrong[6:])
+        output, = report(files.model, f'--input={files.x}', f'--expect={wanted}', '--device=cpu',
+                         status=DIFFERENT)['outputs']
+        expect(output['worst'] == [1, 1] and output['want'] is None, output)
+        expect(output['largest_difference'] is None and f'instead of {number}' in output['why'], output)
     run('run', *arguments, '--atol=0.2', status=DIFFERENT)
     run('run', *arguments, '--atol=0.25')
     run('run', *arguments, '--atol=0', '--rtol=1')

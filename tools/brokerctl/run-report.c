@@ -7,6 +7,7 @@
  * object.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,6 +261,18 @@ static void json_place(const char *name, const struct array *array, uint64_t ind
 	json_array_end();
 }
 
+/* NaN and infinities that are not as expected are further off than any number. */
+static double largest_difference(const struct run_file *file, const struct array *got)
+{
+	double worst;
+
+	if (file->result != ARRAY_E_VALUES)
+		return file->difference.largest;
+	worst = array_number(got, file->difference.worst) -
+		array_number(&file->array, file->difference.worst);
+	return isfinite(worst) ? file->difference.largest : worst;
+}
+
 static void json_compared(const struct run_file *file, const struct array *got)
 {
 	char text[ARRAY_WHY_BYTES];
@@ -268,7 +281,7 @@ static void json_compared(const struct run_file *file, const struct array *got)
 	json_boolean("matches", file->result == 0);
 	json_unsigned("elements", file->difference.n_elems);
 	json_unsigned("different", file->difference.n_different);
-	json_number("largest_difference", file->difference.largest);
+	json_number("largest_difference", largest_difference(file, got));
 	if (file->result == 0)
 		return;
 	array_difference_text(file->result, got, &file->array, &file->difference, text);
