@@ -577,6 +577,16 @@ def check_empty(files):
         os.unlink(old)
         text = run('run', *arguments, f'--input=cache={cache}', '--profile').stdout
         expect('old float32 [0,3]' in text, text)
+    # Nothing at all: no task, on no device.
+    none = onnx.npy(files.at('none.npy'), onnx.FLOAT, [0, 4], [])
+    for options in ([], ['--count=3'], ['--profile', '--repeat=2']):
+        arguments = [files.model, f'--input={none}', f'--expect={none}', *options]
+        found = report(*arguments)
+        expect([found[each] for each in ('rows', 'tasks', 'devices', 'reason')] == [0, 0, [], 'none'], found)
+        expect(found['outputs'][0]['shape'] == [0, 4] and 'nodes' not in found, found)
+        text = run('run', *arguments).stdout
+        expect(text.startswith('ran nowhere: there are no elements to compute\ny float32 [0,4]\n'), text)
+        expect('NODE' not in text, text)
     # Of several rows none has any; and one of the inputs joins nothing.
     rows = onnx.npy(files.at('rows0.npy'), onnx.FLOAT, [2, 0], [])
     rowwise = onnx.write(files.at('rowwise.onnx'), onnx.model(

@@ -66,6 +66,10 @@ static void print_where(const struct run *run)
 	const struct spread wall = spread_of(run, true), exec = spread_of(run, false);
 	unsigned int n_devices = 0;
 
+	if (model_rows(run->model) == 0) {
+		puts("ran nowhere: there are no elements to compute");
+		return;
+	}
 	printf("ran on");
 	for (unsigned int i = 0; i < run->n_devices; i++) {
 		if (!tasks_on(run, i))

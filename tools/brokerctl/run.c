@@ -319,7 +319,8 @@ static int run_loaded(struct run *run, struct control *control)
 	if (status)
 		return status;
 	is_same = run_files_compare(run);
-	if (run->arguments->values[OPT_PROFILE])
+	/* Without rows no node has anything to do that could be measured. */
+	if (run->arguments->values[OPT_PROFILE] && model_rows(run->model))
 		status = profile(run, control);
 	if (status)
 		return status;

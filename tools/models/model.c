@@ -386,6 +386,17 @@ static bool find_mixing(const struct model *model, struct rbk_onnx_step *ret)
 	return false;
 }
 
+/* Is there anything to read or to write? */
+static bool has_elements(const struct model *model)
+{
+	struct rbk_onnx_bound bound;
+
+	for (unsigned int i = 0; i < rbk_onnx_n_bound(model->onnx); i++)
+		if (rbk_onnx_bound(model->onnx, i, &bound) || bound_bytes(&bound, 1))
+			return true;
+	return false;
+}
+
 static int compile_fixed(struct model *model, char why[MODEL_WHY_BYTES])
 {
 	uint64_t bytes_row;
@@ -396,7 +407,11 @@ static int compile_fixed(struct model *model, char why[MODEL_WHY_BYTES])
 	r = set_shapes(model, false, why);
 	if (r == 0)
 		r = compile(model, 1, why);
-	return r ? r : check_bound(model, &bytes_row, why);
+	if (r == 0)
+		r = check_bound(model, &bytes_row, why);
+	if (r == 0 && !has_elements(model))
+		model->n_rows = 0;
+	return r;
 }
 
 static int compile_rows(struct model *model, uint64_t n_rows, uint32_t max_rows,
@@ -483,7 +498,7 @@ int model_compile(struct model *model, uint32_t max_rows, char why[MODEL_WHY_BYT
 			memcpy(why, fixed_why, sizeof(fixed_why));
 		}
 	}
-	if (r == 0 && max_rows && !model->has_rows && count_rows(model) != 1)
+	if (r == 0 && max_rows && !model->has_rows && model->n_rows && count_rows(model) != 1)
 		r = model_fail(why, -EINVAL,
 			       "its shapes are fixed, so that no tasks of %" PRIu32
 			       " rows can be made of it: everything is one task",

@@ -66,7 +66,10 @@ int model_compile(struct model *model, uint32_t max_rows, char why[MODEL_WHY_BYT
  * compile it before it is prepared. Return: as model_compile().
  */
 int model_try(struct model *model, uint32_t size, char why[MODEL_WHY_BYTES]);
-/* How many rows the inputs have, and how many go into one task; both 1 where shapes are fixed. */
+/*
+ * How many rows the inputs have, and how many go into one task; both 1 where shapes are fixed. No
+ * rows: neither inputs nor outputs have elements, and running it takes no task.
+ */
 uint64_t model_rows(const struct model *model);
 uint32_t model_task_rows(const struct model *model);
 /* Do tasks have a count of rows at all? */
