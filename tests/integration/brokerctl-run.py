@@ -12,9 +12,11 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zipfile
 
@@ -720,6 +722,53 @@ def check_gone(files, folder):
     expect(said == 'brokerctl: the broker is gone: Connection reset by peer\n' and out == '', said, out)
 
 
+class Mute:
+    """Between a broker and those who connect to path: hands on so many of their messages, and no more."""
+
+    def __init__(self, path, broker_path, n_messages):
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(path)
+        self.listener.listen()
+        threading.Thread(target=self.hand_on, args=(broker_path, n_messages), daemon=True).start()
+
+    def hand_on(self, broker_path, n_messages):
+        client = self.listener.accept()[0]
+        broker = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        broker.connect(broker_path)
+        for _ in range(n_messages):
+            for source, target in ((client, broker), (broker, client)):
+                message, fds = socket.recv_fds(source, 1 << 16, 8)[:2]
+                socket.send_fds(target, [message], fds)
+                for fd in fds:
+                    os.close(fd)
+        client.recv(1 << 16)
+        client.recv(1 << 16)
+        self.listener.close()
+
+
+def check_stopped(files, folder):
+    """A broker that does not answer is waited for as long as --timeout says, at whatever it does not."""
+    path = os.path.join(folder, 'stopped')
+    environment = {**os.environ, 'RINGBROKER_SOCKET': path}
+    process = start_broker([BROKERD, '--socket', path, '--cache', folder, '--gpu=none', '--calibration=none'],
+                           os.path.join(folder, 'log'), LIMIT)
+    arguments = [files.model, f'--input={files.x}', '--device=cpu']
+    says = 'did not answer within %d s: it is stopped, or has hung; --timeout=SECONDS waits for longer\n'
+    # At the greeting, the devices, and what is prepared.
+    for n_messages in range(5):
+        mute = os.path.join(folder, f'mute{n_messages}')
+        Mute(mute, path, n_messages)
+        result = run('--socket', mute, '--timeout=1', 'run', '--json', *arguments, status=NO_BROKER)
+        expect('did not answer ' in result.stderr and result.stderr.count('\n') == 1, n_messages, result.stderr)
+        expect(result.stdout == '', n_messages, result.stdout)
+    process.send_signal(signal.SIGSTOP)
+    for options, limit_s in (['--timeout=1'], 1), ([], 5):
+        result = run(*options, 'run', *arguments, env=environment, status=NO_BROKER)
+        expect(result.stderr.endswith(says % limit_s), result.stderr)
+    process.kill()
+    process.wait()
+
+
 def check_capabilities():
     """What there is, of a broker that is there for nothing else."""
     def devices(*options, status=OK):
@@ -836,6 +885,7 @@ def main():
         check_profile(files)
         check_broker(files, folder)
         check_gone(files, folder)
+        check_stopped(files, folder)
         check_capabilities()
         check_ended(files, private)
         check_progress(files)

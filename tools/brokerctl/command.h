@@ -73,6 +73,7 @@ struct control {
 	const char *socket_path; /* NULL: the library's choice */
 	const char *admin_path;  /* likewise */
 	uint64_t timeout_ns;     /* of each request */
+	bool has_timeout;        /* the command line has it */
 	struct rbk *rbk;         /* after control_connect() */
 	bool is_admin;           /* it is on the administrators' socket */
 	void (*sigpipe)(int);    /* what SIGPIPE was, for other programs */
@@ -198,7 +199,8 @@ int control_connect_to_change(struct control *control);
 /* Connects as a client like any other. Return: likewise. */
 int control_connect_as_tenant(struct control *control);
 /*
- * The same to run something, whose preparation may take minutes. Where nobody listens and neither
+ * The same to run something: preparing it may take minutes, unless --timeout says otherwise, though
+ * whether there is an answer at all is seen as soon as elsewhere. Where nobody listens and neither
  * the command line nor the environment names a socket, *@ret_is_nobody_there is set and nothing is
  * said.
  */

@@ -120,7 +120,7 @@ static int refused(const struct control *control, int error, const char *sentenc
 static const char *sentence_of(int error, const struct rbk_error *text)
 {
 	if (error == -ETIME && !text->text[0])
-		return "the broker did not answer";
+		return "the broker did not answer in time";
 	return text->text[0] ? text_name(text->text) : strerror(-error);
 }
 
@@ -217,12 +217,6 @@ int control_connect_as_tenant(struct control *control)
 
 int control_connect_to_run(struct control *control, bool *ret_is_nobody_there)
 {
-	struct rbk_options options = {
-		.size = sizeof(options),
-		.name = "brokerctl",
-		.timeout_ns =
-			control->timeout_ns < RUN_TIMEOUT_NS ? RUN_TIMEOUT_NS : control->timeout_ns,
-	};
 	const char *named = getenv("RINGBROKER_SOCKET");
 	struct rbk_error error = {""};
 	char path[PATH_BYTES];
@@ -230,9 +224,13 @@ int control_connect_to_run(struct control *control, bool *ret_is_nobody_there)
 
 	*ret_is_nobody_there = false;
 	control_socket_path(control, path, sizeof(path));
-	options.socket_path = path;
-	control->is_admin = false;
-	r = rbk_connect(&options, &control->rbk, &error);
+	r = connect_to(control, path, false, &error);
+	if (r == 0 && !control->has_timeout && control->timeout_ns < RUN_TIMEOUT_NS) {
+		/* It answers; and a connection has one limit for all that is asked. */
+		control_disconnect(control);
+		control->timeout_ns = RUN_TIMEOUT_NS;
+		r = connect_to(control, path, false, &error);
+	}
 	if ((r == -ENOENT || r == -ECONNREFUSED) && !control->socket_path) {
 		/* Whoever names one wants that one, and no other in its place. */
 		if (named && named[0])

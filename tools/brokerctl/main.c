@@ -176,6 +176,7 @@ static int read_options(struct control *control, int argc, char **argv)
 			control->admin_path = optarg;
 			break;
 		case 't':
+			control->has_timeout = true;
 			if (control_seconds(optarg, max_timeout_s, &timeout_s) && timeout_s > 0)
 				break;
 			return control_fail(EXIT_USAGE, "--timeout takes seconds, up to %g, not %s",
