@@ -8,12 +8,15 @@
 #include "config.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "util/cgroup.h"
 #include "util/cleanup.h"
 #include "util/error.h"
 #include "util/log.h"
@@ -22,6 +25,43 @@
 uint64_t config_host_bytes(void)
 {
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/*
+ * The least memory.max from the process's cgroup up to the root. Return: UINT64_MAX where there is
+ * none, or that cannot be known.
+ */
+static uint64_t cgroup_memory_max(void)
+{
+	char root[PATH_MAX], line[PATH_MAX], path[2 * PATH_MAX + 32];
+	FILE *file = fopen("/proc/self/cgroup", "re");
+	uint64_t least = UINT64_MAX;
+	bool is_found = false;
+	unsigned long long max;
+
+	while (file && !is_found && fgets(line, sizeof(line), file))
+		is_found = strncmp(line, "0::/", 4) == 0;
+	if (file)
+		fclose(file);
+	if (!is_found || !cgroup_find_root(root, sizeof(root)))
+		return UINT64_MAX;
+	line[strcspn(line, "\n")] = '\0';
+	for (char *end; (end = strrchr(line + 3, '/')); *end = '\0') {
+		snprintf(path, sizeof(path), "%s%s/memory.max", root, line + 3);
+		file = fopen(path, "re");
+		if (file && fscanf(file, "%llu", &max) == 1 && max < least)
+			least = max;
+		if (file)
+			fclose(file);
+	}
+	return least;
+}
+
+uint64_t config_host_max(void)
+{
+	uint64_t machine = config_host_bytes(), cgroup = cgroup_memory_max();
+
+	return (cgroup < machine ? cgroup : machine) / 4 * 3;
 }
 
 int config_load(struct options *options, struct policy **ret, char **ret_errors)

@@ -25,6 +25,11 @@ struct contention_options {
 	struct loop *loop;
 	struct run_queue *run_queue;
 	struct executor *cpu;
+	/*
+	 * Devices that compute on the same processors, as a mask: their tasks take as much longer
+	 * as the CPU's, so contention is no reason to go there.
+	 */
+	uint32_t software_gpus;
 	/* The cgroup that this process is in, so as not to take it for a tenant's; NULL: /proc's
 	 * word. */
 	const char *own_cgroup;

@@ -28,9 +28,11 @@
 #include "endpoint.h"
 #include "enforce.h"
 #include "gate.h"
+#include "allowance.h"
 #include "list-devices.h"
 #include "loop/loop.h"
 #include "loop/offload.h"
+#include "loop/turn.h"
 #include "options.h"
 #include "profiles.h"
 #include "publish.h"
@@ -56,15 +58,6 @@
 enum {
 	MAIN_E_PATH = 1,  /* make_executors: vulkan_path_refusal() says why */
 	MAIN_E_FILES = 2, /* make_tenants: there may be too few open files; it was said */
-};
-
-/* Descriptors beside those of tenants. */
-enum {
-	DRIVER_FDS = 128, /* and what else comes and goes */
-	OWN_FDS = 12,     /* the same where there are few: sockets, one accepted */
-	METRICS_FDS = 20,
-	ADMIN_FDS = 8,
-	LEAST_FDS = 8, /* of tenants */
 };
 
 /* The least that the kernel gives. */
@@ -213,7 +206,11 @@ static void reload_start(struct broker *broker)
 	service_reloading(broker->service);
 	/* What the file does not say any more is as if it never had. */
 	reload->options = broker->asked;
-	reload->job = (struct offload_job){.run = reload_run, .done = reload_done};
+	reload->job = (struct offload_job){
+		.run = reload_run,
+		.done = reload_done,
+		.cause = OFFLOAD_FILE,
+	};
 	offload_submit(broker->offload, &reload->job);
 }
 
@@ -259,56 +256,6 @@ static int watch_signals(struct broker *broker)
 			  &broker->signal_watch);
 }
 
-/* One session takes two descriptors; the soft limit of 1,024 is for programs that use select(). */
-static uint64_t raise_descriptor_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return 1024;
-	limit.rlim_cur = limit.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
-		getrlimit(RLIMIT_NOFILE, &limit);
-	return limit.rlim_cur;
-}
-
-/* How many are open now, or so. */
-static uint64_t count_descriptors(void)
-{
-	uint64_t n = 0;
-	DIR *folder = opendir("/proc/self/fd");
-
-	while (folder && readdir(folder))
-		n++;
-	if (folder)
-		closedir(folder);
-	return n;
-}
-
-/*
- * What tenants may have, so that some are left for ourselves and for administrators: these look
- * after a broker that is full. Return: 0; MAIN_E_FILES.
- */
-static int limit_descriptors(const struct broker *broker, uint64_t *ret)
-{
-	uint64_t limit = raise_descriptor_limit(), used = count_descriptors();
-
-	if (limit > 1024) {
-		*ret = limit - DRIVER_FDS - SERVER_ADMIN_SESSIONS;
-		return 0;
-	}
-	used += OWN_FDS + ADMIN_FDS + (broker->options.metrics_address.bytes > 0 ? METRICS_FDS : 0);
-	if (limit < used + LEAST_FDS) {
-		log_error(LOG_START_FAILED,
-			  "brokerd may have %llu open files, and needs %llu: raise the limit "
-			  "(LimitNOFILE= in the unit, or ulimit -n)",
-			  (unsigned long long)limit, (unsigned long long)(used + LEAST_FDS));
-		return MAIN_E_FILES;
-	}
-	*ret = limit - used < limit / 2 ? limit - used : limit / 2;
-	return 0;
-}
-
 /* After the devices, of which budgets are parts. Return: 0; MAIN_E_FILES; as tenants_new(). */
 static int make_tenants(struct broker *broker, char **ret_errors)
 {
@@ -319,10 +266,10 @@ static int make_tenants(struct broker *broker, char **ret_errors)
 		 * mappings. */
 		.n_mappings = 24000,
 	};
-	int r = limit_descriptors(broker, &machine.n_fds);
+	int r = allowance_descriptors(broker->options.metrics_address.bytes > 0, &machine.n_fds);
 
 	if (r)
-		return r;
+		return r == ALLOWANCE_E_FILES ? MAIN_E_FILES : r;
 	for (uint32_t i = 0; i < broker->n_executors; i++) {
 		machine.vram_bytes[i] = broker->executors[i]->info.memory_bytes;
 		machine.gtt_bytes[i] = broker->executors[i]->info.gtt_bytes;
@@ -330,6 +277,9 @@ static int make_tenants(struct broker *broker, char **ret_errors)
 	r = account_book_new(&broker->book);
 	if (r)
 		return error_fold(r);
+	account_book_limit(broker->book, ACCOUNT_HOST_BYTES,
+			   broker->options.host_max_bytes > 0 ? broker->options.host_max_bytes
+							      : config_host_max());
 	r = tenants_new(broker->book, &machine, broker->policy, &broker->tenants, ret_errors);
 	if (r == 0)
 		broker->policy = NULL;
@@ -476,13 +426,16 @@ static int watch_run_queue(struct broker *broker)
 
 static int make_contention(struct broker *broker)
 {
-	const struct contention_options options = {
+	struct contention_options options = {
 		.loop = broker->loop,
 		.run_queue = broker->run_queue,
 		.cpu = broker->executors[RBK_DEVICE_CPU],
 		.observes = broker->options.observes_contention,
 	};
 
+	for (uint32_t i = 0; i < broker->n_executors; i++)
+		if (broker->executors[i]->info.kind == EXECUTOR_SOFTWARE_GPU)
+			options.software_gpus |= 1u << i;
 	return contention_new(&options, &broker->contention);
 }
 
@@ -752,7 +705,8 @@ static int explain_server(const struct broker *broker, int r)
 			  option);
 		return OPTIONS_EXIT_USAGE;
 	default:
-		log_error(LOG_START_FAILED, "cannot listen on %s: %s", path, strerror(-r));
+		if (!allowance_explain(r, broker->options.metrics_address.bytes > 0))
+			log_error(LOG_START_FAILED, "cannot listen on %s: %s", path, strerror(-r));
 		return OPTIONS_EXIT_FAILURE;
 	}
 }
@@ -820,6 +774,7 @@ static int broker_run(struct broker *broker)
 			  strerror(-r));
 		return OPTIONS_EXIT_USAGE;
 	}
+	turn_set_budget(loop_current(broker->loop), broker->options.turn_ns);
 	r = make_parts(broker, &errors);
 	if (errors) {
 		config_log_errors(LOG_START_FAILED, "cannot start with this policy", errors);
@@ -834,7 +789,8 @@ static int broker_run(struct broker *broker)
 		return OPTIONS_EXIT_USAGE;
 	}
 	if (r) {
-		log_error(LOG_START_FAILED, "cannot start: %s", strerror(-r));
+		if (!allowance_explain(r, broker->options.metrics_address.bytes > 0))
+			log_error(LOG_START_FAILED, "cannot start: %s", strerror(-r));
 		return OPTIONS_EXIT_FAILURE;
 	}
 	r = make_server(broker);
@@ -844,7 +800,8 @@ static int broker_run(struct broker *broker)
 	if (r == 0)
 		r = make_gate(broker);
 	if (r) {
-		log_error(LOG_START_FAILED, "cannot start: %s", strerror(-r));
+		if (!allowance_explain(r, broker->options.metrics_address.bytes > 0))
+			log_error(LOG_START_FAILED, "cannot start: %s", strerror(-r));
 		return OPTIONS_EXIT_FAILURE;
 	}
 

@@ -63,6 +63,8 @@ static const char usage_text[] =
 	"(default:\n"
 	"                        10, and 300 for a software device)\n"
 	"  --device-memory SIZE  use no more memory than that on each device\n"
+	"  --host-max SIZE       all tenants together get no more host memory than that (default:\n"
+	"                        three quarters of the machine's, or of the cgroup's limit)\n"
 	"  --cache DIR           keep compiled pipelines there, or nowhere if it is 'none' "
 	"(default:\n"
 	"                        /var/cache/ringbroker for root, else ringbroker in "
@@ -74,6 +76,10 @@ static const char usage_text[] =
 	"                        the highest instruction set to use (default: what there is)\n"
 	"  --spin auto|MICROSECONDS\n"
 	"                        how long an empty ring is polled before sleeping (default: auto)\n"
+	"  --turn-budget MICROSECONDS\n"
+	"                        how long the thread that serves all clients works before it looks "
+	"at\n"
+	"                        everything again (default: 100)\n"
 	"  --calibration auto|none|now\n"
 	"                        what devices are able to do: measured once and kept in the cache "
 	"(the\n"
@@ -143,11 +149,13 @@ enum {
 	OPTION_MEMORY_PATH,
 	OPTION_GPU_TIMEOUT,
 	OPTION_DEVICE_MEMORY,
+	OPTION_HOST_MAX,
 	OPTION_CACHE,
 	OPTION_WORKERS,
 	OPTION_NO_PIN,
 	OPTION_SIMD,
 	OPTION_SPIN,
+	OPTION_TURN_BUDGET,
 	OPTION_LOG_LEVEL,
 	OPTION_CALIBRATION,
 	OPTION_CPU_WATTS,
@@ -194,11 +202,13 @@ static const struct option long_options[] = {
 	{"memory-path", required_argument, NULL, OPTION_MEMORY_PATH},
 	{"gpu-timeout", required_argument, NULL, OPTION_GPU_TIMEOUT},
 	{"device-memory", required_argument, NULL, OPTION_DEVICE_MEMORY},
+	{"host-max", required_argument, NULL, OPTION_HOST_MAX},
 	{"cache", required_argument, NULL, OPTION_CACHE},
 	{"workers", required_argument, NULL, OPTION_WORKERS},
 	{"no-pin", no_argument, NULL, OPTION_NO_PIN},
 	{"simd", required_argument, NULL, OPTION_SIMD},
 	{"spin", required_argument, NULL, OPTION_SPIN},
+	{"turn-budget", required_argument, NULL, OPTION_TURN_BUDGET},
 	{"log-level", required_argument, NULL, OPTION_LOG_LEVEL},
 	{"calibration", required_argument, NULL, OPTION_CALIBRATION},
 	{"cpu-watts", required_argument, NULL, OPTION_CPU_WATTS},
@@ -554,6 +564,7 @@ static void set_defaults(struct options *options)
 	*options = (struct options){
 		.place = PLACE_CONFIG_DEFAULT,
 		.spin_ns = -1,
+		.turn_ns = TURN_BUDGET_US * 1000ull,
 		.log_level = LOG_LEVEL_INFO,
 		.config_path = "/etc/ringbroker/brokerd.conf",
 	};
@@ -649,6 +660,8 @@ static int parse_one(int option, const struct source *source, const char *value,
 		return r;
 	case OPTION_DEVICE_MEMORY:
 		return parse_size(source, value, &options->vulkan.memory_cap_bytes);
+	case OPTION_HOST_MAX:
+		return parse_size(source, value, &options->host_max_bytes);
 	case OPTION_CACHE:
 		return parse_path(source, value, options->cache_dir, sizeof(options->cache_dir));
 	case OPTION_WORKERS:
@@ -664,6 +677,11 @@ static int parse_one(int option, const struct source *source, const char *value,
 		return r;
 	case OPTION_SPIN:
 		return parse_spin(source, value, &options->spin_ns);
+	case OPTION_TURN_BUDGET:
+		r = parse_number(source, value, 1, 100000, 10, &number);
+		if (r < 0)
+			options->turn_ns = number * 1000;
+		return r;
 	case OPTION_LOG_LEVEL:
 		r = parse_choice(source, value, level_choices, &choice);
 		options->log_level = (enum log_level)choice;

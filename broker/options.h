@@ -10,6 +10,7 @@
 #include "control/metrics-address.h"
 #include "cpu/cpu.h"
 #include "list-devices.h"
+#include "loop/turn.h"
 #include "place/placer.h"
 #include "profiles.h"
 #include "telemetry/run-queue.h"
@@ -37,14 +38,16 @@ struct options {
 	struct users admin_users;            /* may change something */
 	char metrics[METRICS_ADDRESS_BYTES]; /* as it was written */
 	struct metrics_address metrics_address;
-	char cache_dir[256]; /* empty: none */
-	int cache_error;     /* errno: why cache_dir is not used; 0: it is */
+	uint64_t host_max_bytes; /* of all tenants together; 0: config_host_max() */
+	char cache_dir[256];     /* empty: none */
+	int cache_error;         /* errno: why cache_dir is not used; 0: it is */
 	struct cpu_options cpu;
 	struct vulkan_options vulkan;
 	struct place_config place;
 	enum profiles_mode calibration;
 	float cpu_watts, gpu_watts; /* 0: unknown */
 	int64_t spin_ns;            /* -1: adaptive */
+	uint64_t turn_ns;           /* the reactor's budget */
 	uint64_t test_device_ns;    /* what a task takes there; 0: there is none */
 	/* What the kernel calls the memory of every GPU; empty: it is found out. */
 	char test_dmem_region[DMEM_REGION_BYTES];

@@ -25,6 +25,7 @@
 #include "contention.h"
 #include "dispatch/dispatch.h"
 #include "loop/loop.h"
+#include "loop/turn.h"
 #include "place/placer.h"
 #include "session/residency.h"
 #include "session/session.h"
@@ -512,6 +513,7 @@ static void describe_placement(const struct publish *publish, uint32_t index,
 	ret->n_queued = report.n_queued;
 	ret->n_released = report.n_released;
 	ret->n_opened = report.n_opened;
+	ret->n_stalls = dispatch_n_stalls(publish->options.dispatch, (uint8_t)index);
 	ret->success_rate = report.success_rate;
 	ret->contention = report.contention;
 	ret->explored_share = report.explored_share;
@@ -596,6 +598,19 @@ static void heartbeat(struct publish *publish, uint64_t now_ns)
 			(int64_t)(realtime_ns - now_ns));
 }
 
+_Static_assert(ARRAY_SIZE(((struct rbk_stats_broker *)0)->n_turn_overruns) == RBK_TURN_CAUSES,
+	       "each cause has its count");
+
+static void describe_turns(const struct publish *publish, struct rbk_stats_broker *ret)
+{
+	const struct turn_report *report = &loop_current(publish->options.loop)->report;
+
+	ret->longest_turn_ns = clock_ticks_to_ns(report->longest_ticks);
+	ret->longest_turn_cause = report->longest.cause;
+	ret->longest_turn_tenant = report->longest.tenant;
+	memcpy(ret->n_turn_overruns, report->n_overruns, sizeof(ret->n_turn_overruns));
+}
+
 static void publish_all(struct publish *publish, uint64_t now_ns)
 {
 	uint64_t elapsed_ns = now_ns - publish->updated_ns;
@@ -623,6 +638,7 @@ static void publish_all(struct publish *publish, uint64_t now_ns)
 	broker.strategy = config->strategy;
 	if (config->force_cpu)
 		broker.flags |= RBK_STATS_BROKER_FORCE_CPU;
+	describe_turns(publish, &broker);
 	stats_set_broker(publish->stats, &broker);
 	stats_update_root(publish->stats);
 	contention_publish(publish->options.contention, publish->stats);
@@ -639,13 +655,10 @@ static bool is_root_new(const struct publish *publish)
 	return header && header->n_updates == 1;
 }
 
-static void on_update(void *context)
+static void update(struct publish *publish)
 {
-	struct publish *publish = context;
 	uint64_t now_ns = clock_ticks_to_ns(clock_ticks());
 
-	if (!publish->server)
-		return;
 	if (publish->is_stale || is_root_new(publish) ||
 	    now_ns - publish->updated_ns >= update_min_ns) {
 		publish->is_stale = false;
@@ -655,6 +668,19 @@ static void on_update(void *context)
 	/* Counts cost little to bring up to date. */
 	stats_flush(publish->stats);
 	stats_update_root(publish->stats);
+}
+
+static void on_update(void *context)
+{
+	struct publish *publish = context;
+	struct turn *turn = loop_current(publish->options.loop);
+	struct turn_source outer;
+
+	if (!publish->server)
+		return;
+	outer = turn_enter(turn, RBK_TURN_STATISTICS, 0);
+	update(publish);
+	turn_leave(turn, outer);
 }
 
 static void on_timer(void *data)
@@ -708,6 +734,7 @@ static void on_reset(void *context)
 	struct publish *publish = context;
 
 	publish->is_stale = true;
+	turn_reset(loop_current(publish->options.loop));
 	contention_reset(publish->options.contention);
 }
 

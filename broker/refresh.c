@@ -136,7 +136,7 @@ static void prepare_step(struct refresh *refresh, calibrate_step_fn *run, calibr
 			 void *data)
 {
 	refresh->step = (struct step){
-		.job = {.run = step_run, .done = step_done},
+		.job = {.run = step_run, .done = step_done, .cause = OFFLOAD_CALIBRATION},
 		.run = run,
 		.done = done,
 		.data = data,
@@ -267,7 +267,11 @@ static void result(void *context, struct executor *executor,
 	keep = malloc(sizeof(*keep));
 	if (!keep)
 		return;
-	keep->job = (struct offload_job){.run = keep_run, .done = keep_done};
+	keep->job = (struct offload_job){
+		.run = keep_run,
+		.done = keep_done,
+		.cause = OFFLOAD_FILE,
+	};
 	profiles_copy(refresh->options.profiles, executor->index, &keep->copy);
 	offload_submit(refresh->options.offload, &keep->job);
 }

@@ -12,6 +12,10 @@
  * and it is taken from the broker when the last of them is gone, whatever the order in which a
  * program frees its objects.
  *
+ * A broker that offers RBK_FEAT_FIXED_ARENAS is asked to seal the memfd against further writable
+ * mappings, once it has mapped it like us: then no page can be taken away, which lets it touch the
+ * arena without a detour. So an arena is mapped writable once in its life.
+ *
  * Where the broker says so, a device makes the memory instead and we map its dma-buf. That cannot
  * be sealed: rbk_arena_seal() puts a memfd with the same bytes in its place, so that programs need
  * not know which they have.
@@ -43,6 +47,9 @@ static int arena_share(struct rbk_arena *arena, struct rbk_error *error)
 	struct client_answer answer;
 	int r;
 
+	/* We have mapped it, and need no more. */
+	if (!arena->sealed && (arena->rbk->features & RBK_FEAT_FIXED_ARENAS))
+		request.bytes |= RBK_WIRE_ARENA_FIX;
 	r = client_request(arena->rbk, &message, &answer, error);
 	if (r)
 		return r;
@@ -279,8 +286,9 @@ static int arena_take_back(struct rbk_arena *arena, struct rbk_error *error)
 }
 
 /*
- * Puts the bytes of an exported arena, which cannot be sealed, into a memfd at the same address.
- * Once the broker has given it up, nobody but us writes it.
+ * Puts the bytes of an arena into a memfd at the same address: of an exported one, which cannot be
+ * sealed, or of one that cannot be mapped writable again. Once the broker has given it up, nobody
+ * but us writes it.
  */
 static int arena_convert(struct rbk_arena *arena, struct rbk_error *error)
 {
@@ -324,7 +332,8 @@ RBK_EXPORT int rbk_arena_seal(struct rbk_arena *arena, struct rbk_error *error)
 		r = client_error(error, -errno,
 				 "cannot seal the arena: another process still maps it: %m");
 		/* Writable memory must not become read-only because sealing failed. */
-		if (arena_map_again(arena, PROT_READ | PROT_WRITE, MAP_SHARED))
+		if (arena_map_again(arena, PROT_READ | PROT_WRITE, MAP_SHARED) &&
+		    arena_convert(arena, NULL))
 			return client_error(error, -ENOMEM, "the arena cannot be mapped any more");
 	}
 	if (r) {

@@ -134,7 +134,10 @@ struct rbk_device {
 int rbk_devices(struct rbk *rbk, struct rbk_device *devices, unsigned int max_devices,
 		unsigned int *ret_n_devices);
 
-/* Counters since start. "session" is the caller's own; the rest is the whole broker's. */
+/*
+ * Counters since start. "session" is the caller's own; the rest is of all sessions of its tenant,
+ * those that have ended included. On the administrators' socket it is the whole broker's.
+ */
 struct rbk_stats {
 	uint64_t session_tasks[RBK_MAX_DEVICES];    /* completed, by device */
 	uint64_t session_reasons[RBK_REASON_COUNT]; /* completed, by reason (enum rbk_reason) */
@@ -297,7 +300,8 @@ void rbk_arena_reset(struct rbk_arena *arena);
  * Memory that a device's driver made is replaced by a copy.
  * Nothing happens if it is sealed already.
  * Return: 0;
- *   -EBUSY  another process (a fork()ed child, perhaps) maps it writable; it is as it was
+ *   -EBUSY  another process (a fork()ed child, perhaps) maps it writable; it is as it was, or,
+ * where the broker offers RBK_FEAT_FIXED_ARENAS, a copy that the other process does not share
  *   -ETIME  tasks use it for longer than the connection's time-out
  *   or the above. If it can be sealed but not be shared again, references are RBK_REF_INVALID
  *   and another call tries to share it again.
@@ -613,7 +617,13 @@ static inline void rbk_prep_run_table(struct rbk_sqe *sqe, uint32_t plan_id, uin
 	sqe->n_refs = n_refs;
 }
 
-/* Cancels the oldest task of this ring whose user_data is @target. */
+/*
+ * Cancels the oldest task of this ring whose user_data is @target: that task completes with
+ * -ECANCELED. One that has begun on the CPU is stopped, unless it updates a state; its outputs may
+ * hold anything then. Completes with
+ *   -ENOENT      there is no such task
+ *   -EALREADY    it is running and cannot be stopped
+ */
 static inline void rbk_prep_cancel(struct rbk_sqe *sqe, uint64_t target)
 {
 	memset(sqe, 0, sizeof(*sqe));

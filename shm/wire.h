@@ -134,8 +134,8 @@ struct rbk_wire_ring_add {
 };
 
 /*
- * Descriptors: [0] submission area, to be mapped read-write; [1] completion area, to be mapped
- * read-only; [2] the client's end of the bell, a socket pair of its own.
+ * Descriptors: [0] submission area, to be mapped read-write before the first bell; [1] completion
+ * area, to be mapped read-only; [2] the client's end of the bell, a socket pair of its own.
  */
 struct rbk_wire_ring {
 	struct rbk_wire_reply reply;
@@ -149,7 +149,14 @@ struct rbk_wire_ring {
  * ARENA_ADD: a memfd of exactly bytes (a multiple of the page size), sealed with F_SEAL_SHRINK and
  * F_SEAL_GROW, every page allocated, not hugetlb. Sealed with F_SEAL_WRITE as well it is immutable
  * and may hold constants. -EINVAL says which of these is not so.
+ *
+ * With RBK_FEAT_FIXED_ARENAS, RBK_WIRE_ARENA_FIX may be added to bytes: when the broker has mapped
+ * the memfd it adds F_SEAL_FUTURE_WRITE. Nobody can map the memfd writable from then on, the broker
+ * included, or punch holes into it; mappings that exist stay as they are. Small tasks are run at
+ * once only where all of their tensors are in arenas without holes: such as these, immutable ones,
+ * and those of ARENA_NEW. An argument table elsewhere takes longer to be read.
  */
+#define RBK_WIRE_ARENA_FIX 1ull
 struct rbk_wire_arena_add {
 	struct rbk_wire_request request;
 	uint64_t bytes;
@@ -216,7 +223,11 @@ struct rbk_wire_devices {
 	struct rbk_wire_device devices[RBK_MAX_DEVICES];
 };
 
-/* STATS: counters since start. "session" is the caller's own; the rest is the whole broker's. */
+/*
+ * STATS: counters since start. "session" is the caller's own; the rest is of its tenant's sessions
+ * together, those that have ended included, and on the administrators' socket the whole broker's.
+ * Sums over more than a few sessions may be a tenth of a second old.
+ */
 struct rbk_wire_stats {
 	struct rbk_wire_reply reply;
 	uint64_t session_tasks[RBK_MAX_DEVICES];    /* completed, by device */

@@ -353,6 +353,8 @@ static const struct member broker_members[] = {
 		"Bytes that devices moved by themselves"),
 	COUNTER(rbk_stats_broker, n_ended_hostile, COUNT, SINCE_START, "sessions_ended_hostile",
 		"Sessions that were ended for breaking a rule"),
+	GAUGE(rbk_stats_broker, longest_turn_ns, NS, "reactor_longest_turn_seconds",
+	      "The longest turn of the thread that serves all clients, since statistics began"),
 	FLAG_OF(rbk_stats_broker, flags, RBK_STATS_BROKER_FORCE_CPU, "force_cpu",
 		"Is every task that may run on the CPU made to, as an administrator asked"),
 };
@@ -394,6 +396,8 @@ static const struct member device_members[] = {
 	      "Tasks that went well, of the last ones"),
 	COUNTER(rbk_stats_device, n_opened, COUNT, SINCE_START, "device_breaker_opened",
 		"How often its breaker opened, because too many tasks failed"),
+	COUNTER(rbk_stats_device, n_stalls, NUMBER, SINCE_START, "device_stalls",
+		"How often it had tasks and made no progress"),
 	GAUGE(rbk_stats_device, contention, REAL, "device_contention_ratio",
 	      "How many times longer execution takes than undisturbed"),
 	GAUGE(rbk_stats_device, explored_share, REAL, "device_explored_ratio",
@@ -613,6 +617,37 @@ static void write_build(const struct metrics_page *page, struct metrics_text *te
 		 page->header.abi_major, page->header.abi_minor);
 	metrics_begin(text, &family);
 	metrics_count(text, NULL, labels, NULL, 1);
+}
+
+static void write_turns(const struct metrics_page *page, struct metrics_text *text)
+{
+	static const struct metrics_family family = {
+		"reactor_turn_overruns",
+		"Turns of the thread that serves all clients that took more than ten budgets, by "
+		"what took most of them",
+		METRICS_COUNTER};
+	static const char *const labels[RBK_TURN_CAUSES] = {
+		[RBK_TURN_ENTRIES] = "cause=\"entries\"",
+		[RBK_TURN_COMPLETIONS] = "cause=\"completions\"",
+		[RBK_TURN_MESSAGES] = "cause=\"messages\"",
+		[RBK_TURN_PLANS] = "cause=\"plans\"",
+		[RBK_TURN_RINGS] = "cause=\"rings\"",
+		[RBK_TURN_CONNECTIONS] = "cause=\"connections\"",
+		[RBK_TURN_ENDS] = "cause=\"ends\"",
+		[RBK_TURN_BELLS] = "cause=\"bells\"",
+		[RBK_TURN_RESIDENCY] = "cause=\"residency\"",
+		[RBK_TURN_JOBS] = "cause=\"jobs\"",
+		[RBK_TURN_TIMERS] = "cause=\"timers\"",
+		[RBK_TURN_STATISTICS] = "cause=\"statistics\"",
+		[RBK_TURN_KERNEL] = "cause=\"kernel\"",
+		[RBK_TURN_OTHER] = "cause=\"other\"",
+	};
+
+	metrics_begin(text, &family);
+	for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++) {
+		metrics_count(text, NULL, labels[i], NULL, page->broker.n_turn_overruns[i]);
+		write_created(page, text, SINCE_RESET, labels[i], NULL);
+	}
 }
 
 /* ---- Waiting for a processor ---- */
@@ -915,6 +950,7 @@ void metrics_page_write(const struct metrics_page *page, const char *version,
 	write_build(page, text, version);
 	write_members(page, text, header_members, ARRAY_SIZE(header_members), &page->header);
 	write_members(page, text, broker_members, ARRAY_SIZE(broker_members), &page->broker);
+	write_turns(page, text);
 	if (page->has_contention)
 		write_members(page, text, contention_members, ARRAY_SIZE(contention_members),
 			      &page->contention);

@@ -6,17 +6,18 @@
  * operator, which see float32, and conversions back. Sums are so in float32, and every kernel has
  * float16 for two passes over its operands.
  *
- * Constants are converted here, once. If the operator packs what it is given, the converted copy is
- * dropped; if it goes on reading it, it is kept as another packed form.
+ * Constants are converted once, when packed forms are filled. If the operator packs what it is
+ * given, the converted copy is dropped afterwards; if it goes on reading it, it is kept as another
+ * packed form. While the node is compiled it stands at an address where nothing is.
  */
 #include "cpu/compile.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cpu/internal.h"
 #include "util/error.h"
+
+enum { FILL_FLOATS = 1 << 19 }; /* that are converted at once */
 
 static bool is_half(const struct tensor *tensor)
 {
@@ -44,18 +45,10 @@ static int add_conversion(struct compiler *c, const struct tensor *tensor, cpu_r
 	return 0;
 }
 
-/* What a constant is, as float32, until compile_half_end(). */
-static int convert_constant(struct compiler *c, unsigned int i, struct cpu_operand operand)
+uintptr_t compile_half_address(unsigned int i)
 {
-	const uint64_t n = n_elems(c, node_in(c, i));
-
-	c->half_constants[i] = malloc(n * sizeof(float));
-	if (!c->half_constants[i])
-		return error_origin(-ENOMEM);
-	c->cpu->kernels->half_load(n, (const uint16_t *)operand.offset, c->half_constants[i]);
-	c->stand_in[i] = operand;
-	c->stand_in[i].offset = (uintptr_t)c->half_constants[i];
-	return 0;
+	/* Above all addresses of user space, and as far apart as the largest tensor needs. */
+	return (uintptr_t)1 << 63 | (uintptr_t)i << 50;
 }
 
 int compile_half_begin(struct compiler *c)
@@ -73,7 +66,9 @@ int compile_half_begin(struct compiler *c)
 			continue;
 		operand = compile_in(c, i);
 		if (c->plan->tensors[in->root].kind == RBK_TENSOR_CONSTANT) {
-			r = convert_constant(c, i, operand);
+			c->half_constants[i] = operand.offset;
+			c->stand_in[i] = operand;
+			c->stand_in[i].offset = compile_half_address(i);
 		} else {
 			converted = compile_work(c, n_elems(c, in) * sizeof(float));
 			r = add_conversion(c, in, cpu_run_half_load, operand, converted);
@@ -90,14 +85,24 @@ int compile_half_begin(struct compiler *c)
 	return r ? error_fold(r) : 0;
 }
 
+static bool fill_floats(const struct cpu_fill *fill, uint64_t number)
+{
+	const size_t begin = number * FILL_FLOATS, left = fill->n_floats - begin;
+	const size_t n = left < FILL_FLOATS ? left : FILL_FLOATS;
+
+	fill->kernels->half_load(n, (const uint16_t *)fill->from[0] + begin,
+				 fill->pack->data + begin);
+	return n < left;
+}
+
 /* Keeps a converted constant if a step from @first on reads it. */
 static int keep_constant(struct compiler *c, unsigned int i, uint32_t first)
 {
 	const struct plan_constant *constant = &c->plan->constants[node_constant(c, i)];
-	const uintptr_t begin = (uintptr_t)c->half_constants[i];
+	const uintptr_t begin = compile_half_address(i);
 	const size_t n = n_elems(c, node_in(c, i));
 	struct cpu_pack *pack = NULL;
-	bool is_new;
+	struct cpu_fill *fill;
 	int r;
 
 	for (uint32_t step = first; step < c->compiled->n_steps; step++) {
@@ -109,11 +114,14 @@ static int keep_constant(struct compiler *c, unsigned int i, uint32_t first)
 				continue;
 			if (!pack) {
 				r = compile_pack_constant(c, constant, PACK_FLOATS, NULL, 0, n,
-							  &pack, &is_new);
+							  &pack, &fill);
 				if (r)
 					return error_fold(r);
-				if (is_new)
-					memcpy(pack->data, c->half_constants[i], n * sizeof(float));
+				if (fill) {
+					fill->part = fill_floats;
+					fill->n_floats = n;
+					fill->from[0] = (const void *)c->half_constants[i];
+				}
 			}
 			in->offset = (uintptr_t)pack->data + (in->offset - begin);
 		}
@@ -144,8 +152,5 @@ int compile_half_end(struct compiler *c, uint32_t first_step)
 
 void compile_half_deinit(struct compiler *c)
 {
-	for (unsigned int i = 0; i < OP_MAX_INPUTS; i++) {
-		free(c->half_constants[i]);
-		c->half_constants[i] = NULL;
-	}
+	memset(c->half_constants, 0, sizeof(c->half_constants));
 }

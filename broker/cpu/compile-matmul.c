@@ -15,6 +15,34 @@
 /* Up to this size the product reads b in place as fast, and a page would be much for it. */
 enum { PACK_MIN_ELEMS = 512 };
 
+enum { FILL_FLOATS = 1 << 19 }; /* floats packed at a time */
+
+/*
+ * Pack FILL_FLOATS floats of a matrix, or one panel, at a time. The packed form is a sequence of
+ * blocks of CPU_GEMM_KC rows; each block is a sequence of panels of columns.
+ */
+static bool fill_matrix(const struct cpu_fill *fill, uint64_t number)
+{
+	const struct cpu_kernels *kernels = fill->kernels;
+	const size_t k = fill->matrix.k, n = fill->matrix.n, nr = kernels->gemm_nr;
+	const size_t rs = fill->matrix.is_transposed ? 1 : n,
+		     cs = fill->matrix.is_transposed ? k : 1;
+	const size_t depth = k < CPU_GEMM_KC ? k : CPU_GEMM_KC;
+	const size_t panels = FILL_FLOATS / (depth * nr) > 0 ? FILL_FLOATS / (depth * nr) : 1;
+	const size_t width = panels * nr;
+	const size_t n_across = (n + width - 1) / width,
+		     n_down = (k + CPU_GEMM_KC - 1) / CPU_GEMM_KC;
+	const size_t matrix = number / (n_across * n_down);
+	const size_t p = number / n_across % n_down * CPU_GEMM_KC, j = number % n_across * width;
+	const size_t kb = k - p < CPU_GEMM_KC ? k - p : CPU_GEMM_KC;
+
+	kernels->pack_b(kb, n - j < width ? n - j : width,
+			(const float *)fill->from[0] + matrix * k * n + p * rs + j * cs, rs, cs,
+			fill->pack->data + matrix * fill->matrix.packed +
+				p * (fill->matrix.packed / k) + j * kb);
+	return number + 1 < fill->matrix.n_matrices * n_across * n_down;
+}
+
 /* Packs the constant b of a product, if it is one and large enough. */
 static int pack_matrix(struct compiler *c, const struct tensor *b, size_t n_matrices)
 {
@@ -23,10 +51,9 @@ static int pack_matrix(struct compiler *c, const struct tensor *b, size_t n_matr
 	const size_t n = step->n.fixed, k = step->k;
 	const size_t packed = kernels->pack_b_size(k, n);
 	const uint64_t params[] = {k, n, n_matrices, step->trans_b};
-	struct cpu_pack *pack;
-	const float *from;
+	struct cpu_fill *fill;
+	uintptr_t from;
 	size_t floats;
-	bool is_new;
 	int r;
 
 	if (node_is_double(c) || !node_in_is_constant(c, 1) || k * n <= PACK_MIN_ELEMS)
@@ -36,13 +63,19 @@ static int pack_matrix(struct compiler *c, const struct tensor *b, size_t n_matr
 		return 0;
 	if (__builtin_mul_overflow(packed, n_matrices, &floats))
 		return error_origin(-ENOMEM);
-	from = (const float *)c->step->in[1].offset;
-	r = compile_pack(c, 1, PACK_MATRIX, params, 4, floats, &pack, &is_new);
+	from = c->step->in[1].offset;
+	r = compile_pack(c, 1, PACK_MATRIX, params, 4, floats, &fill);
 	if (r)
 		return error_fold(r);
-	for (size_t i = 0; is_new && i < n_matrices; i++)
-		kernels->pack_b(k, n, from + i * k * n, step->trans_b ? 1 : n,
-				step->trans_b ? k : 1, pack->data + i * packed);
+	if (fill) {
+		fill->part = fill_matrix;
+		fill->matrix.k = k;
+		fill->matrix.n = n;
+		fill->matrix.n_matrices = n_matrices;
+		fill->matrix.packed = packed;
+		fill->matrix.is_transposed = step->trans_b;
+		compile_fill_from(c, fill, 0, from);
+	}
 	step->b_is_packed = true;
 	step->b_matrix = packed;
 	return 0;

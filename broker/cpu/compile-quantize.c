@@ -14,6 +14,8 @@
 #include "cpu/internal.h"
 #include "util/error.h"
 
+enum { FILL_BYTES = 2 << 20 }; /* of a packed form that are filled at once */
+
 static const struct cpu_int8_kernels *int8_kernels(const struct compiler *c)
 {
 	return cpu_int8_best(c->cpu->kernels->level);
@@ -183,18 +185,24 @@ static void integer_operands(struct compiler *c)
 
 /* Packs constant input @i; c->step->in[i] is it then. */
 static int pack_constant(struct compiler *c, unsigned int i, enum pack_form form,
-			 const uint64_t *params, unsigned int n_params, size_t bytes, void **ret,
-			 bool *ret_new)
+			 const uint64_t *params, unsigned int n_params, size_t bytes,
+			 struct cpu_fill **ret)
 {
-	struct cpu_pack *pack;
-	int r;
+	int r = compile_pack(c, i, form, params, n_params,
+			     (bytes + sizeof(float) - 1) / sizeof(float), ret);
 
-	r = compile_pack(c, i, form, params, n_params, (bytes + sizeof(float) - 1) / sizeof(float),
-			 &pack, ret_new);
-	if (r)
-		return error_fold(r);
-	*ret = pack->data;
-	return 0;
+	return r ? error_fold(r) : 0;
+}
+
+/* A matrix at once. */
+static bool fill_integer(const struct cpu_fill *fill, uint64_t number)
+{
+	struct cpu_int8_gemm gemm = fill->integer.gemm;
+
+	gemm.b = (const uint8_t *)fill->from[0] + number * gemm.k * gemm.n;
+	fill->integer.pack(&gemm,
+			   (uint8_t *)fill->pack->data + number * fill->integer.packed_bytes);
+	return number + 1 < fill->integer.n_matrices;
 }
 
 static int pack_integer(struct compiler *c, size_t n_matrices, struct cpu_operand *ret)
@@ -204,22 +212,29 @@ static int pack_integer(struct compiler *c, size_t n_matrices, struct cpu_operan
 	const unsigned int index = (unsigned int)integer_index(c, CPU_INTEGER_B);
 	const size_t n = step->n.fixed, k = step->k, bytes = of->kernels->pack_b_size(k, n);
 	const uint64_t params[] = {k, n, n_matrices, of->a_signed, of->b_signed};
-	const uint8_t *from = (const uint8_t *)c->step->in[index].offset;
-	struct cpu_int8_gemm gemm = {
-		.n = n, .k = k, .b_rs = n, .a_signed = of->a_signed, .b_signed = of->b_signed};
+	const uintptr_t from = c->step->in[index].offset;
+	struct cpu_fill *fill;
 	size_t total;
-	bool is_new = false;
-	void *to = NULL;
 	int r;
 
 	if (__builtin_mul_overflow(bytes, n_matrices, &total))
 		return error_origin(-ENOMEM);
-	r = pack_constant(c, index, PACK_INTEGER, params, 5, total, &to, &is_new);
+	r = pack_constant(c, index, PACK_INTEGER, params, 5, total, &fill);
 	if (r)
 		return error_fold(r);
-	for (size_t i = 0; is_new && i < n_matrices; i++) {
-		gemm.b = from + i * k * n;
-		of->kernels->pack_b(&gemm, (uint8_t *)to + i * bytes);
+	if (fill) {
+		fill->part = fill_integer;
+		fill->integer.pack = of->kernels->pack_b;
+		fill->integer.gemm = (struct cpu_int8_gemm){
+			.n = n,
+			.k = k,
+			.b_rs = n,
+			.a_signed = of->a_signed,
+			.b_signed = of->b_signed,
+		};
+		fill->integer.n_matrices = n_matrices;
+		fill->integer.packed_bytes = bytes;
+		compile_fill_from(c, fill, 0, from);
 	}
 	step->b_is_packed = true;
 	step->b_matrix = bytes;
@@ -259,6 +274,15 @@ int compile_integer(struct compiler *c)
 	return 0;
 }
 
+static bool fill_integer_conv(const struct cpu_fill *fill, uint64_t number)
+{
+	struct cpu_int8_conv conv = fill->integer_conv.conv;
+
+	conv.window.weights = fill->from[0];
+	fill->integer_conv.pack(&conv, fill->pack->data);
+	return false;
+}
+
 int compile_integer_conv(struct compiler *c)
 {
 	const struct tensor *weights = integer_tensor(c, CPU_INTEGER_B);
@@ -281,16 +305,21 @@ int compile_integer_conv(struct compiler *c)
 					   conv.args.group,
 					   of.b_signed,
 					   cpu_int8_conv_by_channels(&conv.args)};
-		struct cpu_int8_conv from = {.window = conv.args, .weights_signed = of.b_signed};
-		bool is_new = false;
-		void *to = NULL;
+		const uintptr_t from = c->step->in[index].offset;
+		struct cpu_fill *fill;
 
-		from.window.weights = (const float *)c->step->in[index].offset;
-		r = pack_constant(c, index, PACK_INTEGER_CONV, params, 7, bytes, &to, &is_new);
+		r = pack_constant(c, index, PACK_INTEGER_CONV, params, 7, bytes, &fill);
 		if (r)
 			return error_fold(r);
-		if (is_new)
-			of.kernels->pack_conv(&from, to);
+		if (fill) {
+			fill->part = fill_integer_conv;
+			fill->integer_conv.pack = of.kernels->pack_conv;
+			fill->integer_conv.conv = (struct cpu_int8_conv){
+				.window = conv.args,
+				.weights_signed = of.b_signed,
+			};
+			compile_fill_from(c, fill, 0, from);
+		}
 		packed = c->step->in[index];
 	} else {
 		packed = compile_work(c, bytes);
@@ -333,10 +362,33 @@ static bool nbits_is_constant(const struct compiler *c)
 	return true;
 }
 
+/* Some panels of columns at once. */
+static bool fill_nbits(const struct cpu_fill *fill, uint64_t number)
+{
+	const struct cpu_kernels *kernels = fill->kernels;
+	struct cpu_nbits_weights weights = fill->nbits.weights;
+	const size_t k = weights.k, block = weights.block, n_blocks = (k + block - 1) / block;
+	const size_t panel_bytes = kernels->pack_nbits_size(k, kernels->gemm_nr, block);
+	const size_t panels = FILL_BYTES / panel_bytes > 0 ? FILL_BYTES / panel_bytes : 1;
+	const size_t width = panels * kernels->gemm_nr, j = number * width;
+	const size_t left = weights.n - j;
+	const void *zeros = fill->from[2];
+
+	weights.n = left < width ? left : width;
+	weights.b = (const uint8_t *)fill->from[0] + j * n_blocks * (block / 2);
+	weights.scales = (const float *)fill->from[1] + j * n_blocks;
+	if (zeros && fill->nbits.zeros_are_floats)
+		weights.zeros_float = (const float *)zeros + j * n_blocks;
+	else if (zeros)
+		weights.zeros = (const uint8_t *)zeros + j * ((n_blocks + 1) / 2);
+	kernels->pack_nbits(&weights, (uint8_t *)fill->pack->data + number * panels * panel_bytes);
+	return weights.n < left;
+}
+
 static int pack_nbits(struct compiler *c, const struct cpu_step_nbits *nbits, size_t bytes)
 {
 	const struct tensor *scales = node_in(c, 2), *zeros = node_in(c, 3);
-	struct cpu_nbits_weights weights = nbits->weights;
+	const struct cpu_nbits_weights weights = nbits->weights;
 	const uint64_t params[] = {
 		weights.k,
 		weights.n,
@@ -345,22 +397,21 @@ static int pack_nbits(struct compiler *c, const struct cpu_step_nbits *nbits, si
 		zeros ? c->plan->constants[zeros->constant].offset + 1 : 0,
 		(uint64_t)scales->dtype << 8 | (zeros ? zeros->dtype : 0),
 	};
-	const void *zeros_at = zeros ? (const void *)c->step->in[3].offset : NULL;
-	bool is_new = false;
-	void *to = NULL;
+	const uintptr_t from = c->step->in[1].offset;
+	struct cpu_fill *fill;
 	int r;
 
-	weights.b = (const uint8_t *)c->step->in[1].offset;
-	weights.scales = (const float *)c->step->in[2].offset;
-	if (nbits->zeros_are_floats)
-		weights.zeros_float = zeros_at;
-	else
-		weights.zeros = zeros_at;
-	r = pack_constant(c, 1, PACK_NBITS, params, 6, bytes, &to, &is_new);
+	r = pack_constant(c, 1, PACK_NBITS, params, 6, bytes, &fill);
 	if (r)
 		return error_fold(r);
-	if (is_new)
-		c->cpu->kernels->pack_nbits(&weights, to);
+	if (!fill)
+		return 0;
+	fill->part = fill_nbits;
+	fill->nbits.weights = weights;
+	fill->nbits.zeros_are_floats = nbits->zeros_are_floats;
+	compile_fill_from(c, fill, 0, from);
+	compile_fill_from(c, fill, 1, c->step->in[2].offset);
+	compile_fill_from(c, fill, 2, zeros ? c->step->in[3].offset : 0);
 	return 0;
 }
 

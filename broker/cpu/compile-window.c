@@ -98,24 +98,36 @@ int compile_max_pool(struct compiler *c)
 	return 0;
 }
 
+static bool fill_window(const struct cpu_fill *fill, uint64_t number)
+{
+	struct cpu_window args = fill->window.args;
+
+	args.weights = fill->from[0];
+	fill->window.pack(&args, fill->pack->data);
+	return false;
+}
+
 /* Packs weights that are constant by @pack, whose result has @floats. */
 static int pack_weights(struct compiler *c, enum pack_form form, size_t floats,
 			void (*pack_fn)(const struct cpu_window *args, float *to))
 {
-	struct cpu_window args = c->step->window.args;
-	struct cpu_pack *pack;
-	bool is_new;
+	const struct cpu_window args = c->step->window.args;
+	const uintptr_t from = c->step->in[1].offset;
+	struct cpu_fill *fill;
 	int r;
 
-	args.weights = (const float *)c->step->in[1].offset;
 	r = compile_pack(c, 1, form,
 			 (uint64_t[]){args.channels, args.out_channels, args.kernel[0],
 				      args.kernel[1], args.kernel[2], args.group},
-			 6, floats, &pack, &is_new);
+			 6, floats, &fill);
 	if (r)
 		return error_fold(r);
-	if (is_new)
-		pack_fn(&args, pack->data);
+	if (fill) {
+		fill->part = fill_window;
+		fill->window.pack = pack_fn;
+		fill->window.args = args;
+		compile_fill_from(c, fill, 0, from);
+	}
 	c->step->window.weights_are_packed = true;
 	return 0;
 }

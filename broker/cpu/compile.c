@@ -180,7 +180,7 @@ static void step_costs(struct compiler *c, uint32_t first)
 
 int compile_pack_constant(struct compiler *c, const struct plan_constant *constant,
 			  enum pack_form form, const uint64_t *params, unsigned int n_params,
-			  size_t floats, struct cpu_pack **ret, bool *ret_new)
+			  size_t floats, struct cpu_pack **ret_pack, struct cpu_fill **ret)
 {
 	struct cpu_pack_key key = {
 		.owner = constant->arena->owner,
@@ -190,30 +190,48 @@ int compile_pack_constant(struct compiler *c, const struct plan_constant *consta
 		.bytes = constant->bytes,
 		.form = {form | (uint64_t)c->plan->tensors[constant->tensor].dtype << 32},
 	};
+	struct cpu_plan *compiled = c->compiled;
+	struct cpu_pack *pack;
 	int r;
 
+	*ret = NULL;
 	if (n_params)
 		memcpy(key.form + 1, params, n_params * sizeof(*params));
 	r = reserve_pack(c);
 	if (!r)
-		r = cpu_pack_get(&c->cpu->packs, &key, floats, ret, ret_new);
+		r = reserve((void **)&compiled->fills, compiled->n_fills, &c->max_fills,
+			    sizeof(*compiled->fills));
+	if (!r)
+		r = cpu_pack_get(&c->cpu->packs, &key, floats, &pack);
 	if (r)
 		return error_fold(r);
-	c->compiled->packs[c->compiled->n_packs++] = *ret;
+	*ret_pack = pack;
+	/* Another node has the same: it is held, charged and filled once. */
+	if (pack->user == c->number) {
+		cpu_pack_unref(&c->cpu->packs, pack);
+		return 0;
+	}
+	pack->user = c->number;
+	compiled->packs[compiled->n_packs++] = pack;
+	if (pack->is_filled)
+		return 0;
+	*ret = &compiled->fills[compiled->n_fills++];
+	**ret = (struct cpu_fill){.pack = pack, .kernels = c->cpu->kernels};
 	return 0;
 }
 
 int compile_pack(struct compiler *c, unsigned int i, enum pack_form form, const uint64_t *params,
-		 unsigned int n_params, size_t floats, struct cpu_pack **ret, bool *ret_new)
+		 unsigned int n_params, size_t floats, struct cpu_fill **ret)
 {
+	struct cpu_pack *pack = NULL;
 	int r;
 
 	r = compile_pack_constant(c, &c->plan->constants[node_constant(c, i)], form, params,
-				  n_params, floats, ret, ret_new);
+				  n_params, floats, &pack, ret);
 	if (r)
 		return error_fold(r);
 	c->step->in[i].base = CPU_BASE_ABSOLUTE;
-	c->step->in[i].offset = (uintptr_t)(*ret)->data;
+	c->step->in[i].offset = (uintptr_t)pack->data;
 	return 0;
 }
 
@@ -329,17 +347,33 @@ static int compile_node(struct compiler *c, const struct node *node)
 }
 
 /* Gives back the room that was not needed. */
+static int trim_array(void **array, uint32_t n, size_t bytes)
+{
+	void *smaller;
+
+	if (n == 0) {
+		free(*array);
+		*array = NULL;
+		return 0;
+	}
+	smaller = reallocarray(*array, n, bytes);
+	if (!smaller)
+		return error_origin(-ENOMEM);
+	*array = smaller;
+	return 0;
+}
+
 static int trim(struct cpu_plan *compiled)
 {
-	struct cpu_step *steps;
+	int r = trim_array((void **)&compiled->steps, compiled->n_steps, sizeof(*compiled->steps));
 
-	if (compiled->n_steps == 0)
-		return 0;
-	steps = reallocarray(compiled->steps, compiled->n_steps, sizeof(*steps));
-	if (!steps)
-		return error_origin(-ENOMEM);
-	compiled->steps = steps;
-	return 0;
+	if (!r)
+		r = trim_array((void **)&compiled->packs, compiled->n_packs,
+			       sizeof(struct cpu_pack *));
+	if (!r)
+		r = trim_array((void **)&compiled->fills, compiled->n_fills,
+			       sizeof(*compiled->fills));
+	return r ? error_fold(r) : 0;
 }
 
 static int compile_nodes(struct compiler *c)
@@ -355,7 +389,12 @@ static int compile_nodes(struct compiler *c)
 
 int cpu_compile(struct cpu_executor *cpu, const struct plan *plan, struct cpu_plan *compiled)
 {
-	struct compiler c = {.cpu = cpu, .plan = plan, .compiled = compiled};
+	struct compiler c = {
+		.cpu = cpu,
+		.plan = plan,
+		.compiled = compiled,
+		.number = ++cpu->n_compiled,
+	};
 	int r = compile_nodes(&c);
 
 	cpu_layout_deinit(&c.layout);

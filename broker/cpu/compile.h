@@ -32,15 +32,17 @@ struct compiler {
 	 */
 	struct cpu_step *step;
 
-	uint32_t max_steps, max_packs; /* that there is room for */
-	uint64_t work_used, work_max;  /* of the node's own scratch */
-	double speed_up;               /* of the node's operations, beside those of float32 */
+	uint32_t max_steps, max_packs, max_fills; /* that there is room for */
+	uint64_t number;                          /* of this compilation */
+	uint64_t work_used, work_max;             /* of the node's own scratch */
+	double speed_up; /* of the node's operations, beside those of float32 */
 
 	/* What stands for the node's operands, if present: converted for its steps alone. */
 	struct cpu_operand stand_in[OP_MAX_INPUTS], stand_out[OP_MAX_OUTPUTS];
 	/* Of a node that computes in float32 what is float16. */
 	bool is_half;
-	float *half_constants[OP_MAX_INPUTS]; /* while it is compiled */
+	/* Where its float16 constants are, of which steps are told compile_half_address(); or 0. */
+	uintptr_t half_constants[OP_MAX_INPUTS];
 
 	struct cpu_layout layout;
 	bool is_last; /* the node's pictures have their channels last */
@@ -59,6 +61,51 @@ enum pack_form {
 };
 
 /*
+ * Progress of filling a packed form, one part at a time. The form is filled after the whole plan
+ * was compiled and charged. Until then each source is given by its present or future address.
+ */
+enum { FILL_SOURCES = 3, FILL_PARAMS = 4 };
+struct cpu_fill {
+	struct cpu_pack *pack;
+	const struct cpu_kernels *kernels;
+	/*
+	 * Pack part @number of the form, counted from 0. Plans with the same key may continue each
+	 * other's packs. Return: true if more parts remain.
+	 */
+	bool (*part)(const struct cpu_fill *fill, uint64_t number);
+	const void *from[FILL_SOURCES]; /* NULL: absent; a converted one is there for part() */
+	struct {
+		const uint16_t *from; /* what from[i] is converted of; NULL: nothing */
+		uint64_t n, n_done;
+		size_t map_bytes;
+	} half[FILL_SOURCES];
+	union {
+		struct {
+			size_t k, n, n_matrices, packed; /* floats of each */
+			bool is_transposed;
+		} matrix;
+		struct {
+			void (*pack)(const struct cpu_window *args, float *to);
+			struct cpu_window args;
+		} window;
+		struct {
+			void (*pack)(const struct cpu_int8_gemm *gemm, void *to);
+			struct cpu_int8_gemm gemm;
+			size_t n_matrices, packed_bytes;
+		} integer;
+		struct {
+			void (*pack)(const struct cpu_int8_conv *conv, void *to);
+			struct cpu_int8_conv conv;
+		} integer_conv;
+		struct {
+			struct cpu_nbits_weights weights;
+			bool zeros_are_floats;
+		} nbits;
+		size_t n_floats;
+	};
+};
+
+/*
  * compile-half.c: float16. Kernels are for float32, except those that only move elements: of all
  * other nodes float16 inputs are converted in front of its steps and outputs behind them, constants
  * once. compile_half_begin() before the node is compiled, compile_half_end() afterwards, and in any
@@ -67,6 +114,8 @@ enum pack_form {
 int compile_half_begin(struct compiler *c);
 int compile_half_end(struct compiler *c, uint32_t first_step);
 void compile_half_deinit(struct compiler *c);
+/* Where constant input @i, converted, is said to lie. Nothing does. */
+uintptr_t compile_half_address(unsigned int i);
 
 /*
  * compile-layout.c: converts pictures that do not lie as the node is computed, in front of its
@@ -156,15 +205,20 @@ struct cpu_operand compile_work(struct compiler *c, uint64_t bytes);
 
 /*
  * Finds or makes the packed form of constant input @i and points that operand of the step at it;
- * the second leaves the step alone.
- * Return: 0, with *ret_new telling whether it is to be filled; -ENOMEM.
+ * the second leaves the step alone. *ret is how it comes about, to be completed: part(), its
+ * arguments, and sources by compile_fill_from(); NULL if somebody has done so. It is the caller's
+ * until the next one is asked for. Return: 0; -ENOMEM.
  */
 int compile_pack(struct compiler *c, unsigned int i, enum pack_form form, const uint64_t *params,
-		 unsigned int n_params, size_t floats, struct cpu_pack **ret, bool *ret_new);
+		 unsigned int n_params, size_t floats, struct cpu_fill **ret);
 
 int compile_pack_constant(struct compiler *c, const struct plan_constant *constant,
 			  enum pack_form form, const uint64_t *params, unsigned int n_params,
-			  size_t floats, struct cpu_pack **ret, bool *ret_new);
+			  size_t floats, struct cpu_pack **ret_pack, struct cpu_fill **ret);
+
+/* Source @source of @fill is what the step was told lies at @address; 0: it is absent. */
+void compile_fill_from(const struct compiler *c, struct cpu_fill *fill, unsigned int source,
+		       uintptr_t address);
 
 /* Does the node compute with float64? */
 static inline bool node_is_double(const struct compiler *c)

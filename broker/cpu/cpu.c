@@ -22,22 +22,30 @@
 
 enum { DEFAULT_MAX_TASKS = 4096, DEFAULT_SPIN_NS = 20000, SCRATCH_ALIGN = 4096 };
 
+/* Limits of one plan_shrink() call: some milliseconds of work. */
+enum { SHRINK_BYTES = 32 << 20, SHRINK_PACKS = 256 };
+
 static void cpu_plan_free(struct cpu_executor *cpu, struct cpu_plan *compiled)
 {
 	if (!compiled)
 		return;
+	cpu_fill_deinit(compiled);
 	for (unsigned int i = 0; i < compiled->n_packs; i++)
 		cpu_pack_unref(&cpu->packs, compiled->packs[i]);
 	cpu_unmap(compiled->scratch, compiled->scratch_map_bytes);
+	free(compiled->blocks);
 	free(compiled->packs);
 	free(compiled->steps);
 	free(compiled);
 }
 
 /* Blocks: see struct cpu_plan. */
-static int scratch_map(struct cpu_executor *cpu, const struct plan *plan, struct cpu_plan *compiled)
+static int scratch_size(const struct cpu_executor *cpu, const struct plan *plan,
+			struct cpu_plan *compiled)
 {
-	const uint64_t n_blocks = (uint64_t)cpu->n_workers + 2;
+	const unsigned int n_spare =
+		cpu->n_workers < CPU_MAX_SPARE_BLOCKS ? cpu->n_workers : CPU_MAX_SPARE_BLOCKS;
+	const unsigned int n_blocks = cpu->n_workers + 2 + n_spare;
 	uint64_t stride, bytes;
 
 	if (plan->scratch_bytes + compiled->work_bytes == 0)
@@ -45,14 +53,43 @@ static int scratch_map(struct cpu_executor *cpu, const struct plan *plan, struct
 	if (!checked_align(cpu_work_offset(plan) + compiled->work_bytes, SCRATCH_ALIGN, &stride) ||
 	    !checked_mul(stride, n_blocks, &bytes))
 		return error_origin(-ENOMEM);
-	compiled->scratch = cpu_map(bytes, &compiled->scratch_map_bytes);
-	if (!compiled->scratch)
-		return error_origin(-ENOMEM);
 	compiled->scratch_stride = stride;
+	compiled->scratch_map_bytes = cpu_map_bytes(bytes);
+	if (compiled->scratch_map_bytes == 0)
+		return error_origin(-ENOMEM);
+	compiled->n_blocks = n_blocks;
+	compiled->n_spare = n_spare;
 	return 0;
 }
 
-static int cpu_plan_prepare(struct executor *executor, struct plan *plan)
+static int scratch_map(struct cpu_plan *compiled)
+{
+	const size_t blocks_bytes = compiled->n_blocks * sizeof(*compiled->blocks);
+
+	if (compiled->scratch_map_bytes == 0)
+		return 0;
+	compiled->blocks = aligned_alloc(alignof(struct cpu_block), blocks_bytes);
+	if (!compiled->blocks)
+		return error_origin(-ENOMEM);
+	memset(compiled->blocks, 0, blocks_bytes);
+	compiled->scratch = cpu_map(compiled->scratch_stride * (uint64_t)compiled->n_blocks,
+				    &compiled->scratch_map_bytes);
+	return compiled->scratch ? 0 : error_origin(-ENOMEM);
+}
+
+static uint64_t cpu_plan_bytes(const struct cpu_plan *compiled)
+{
+	uint64_t bytes = sizeof(*compiled) + compiled->n_steps * sizeof(*compiled->steps) +
+			 compiled->n_packs * (sizeof(*compiled->packs) + sizeof(struct cpu_pack)) +
+			 compiled->n_blocks * sizeof(*compiled->blocks) +
+			 compiled->scratch_map_bytes;
+
+	for (unsigned int i = 0; i < compiled->n_packs; i++)
+		bytes += compiled->packs[i]->map_bytes;
+	return bytes;
+}
+
+static int cpu_plan_measure(struct executor *executor, struct plan *plan)
 {
 	struct cpu_executor *cpu = cpu_executor_from(executor);
 	const unsigned int index = executor->index;
@@ -63,26 +100,82 @@ static int cpu_plan_prepare(struct executor *executor, struct plan *plan)
 		plan->device_state[index] = PLAN_DEVICE_UNSUPPORTED;
 		return EXECUTOR_E_UNSUPPORTED;
 	}
-	plan->device_state[index] = PLAN_DEVICE_NO_MEMORY;
 	compiled = calloc(1, sizeof(*compiled));
 	if (!compiled)
 		return error_origin(-ENOMEM);
 	compiled->n_bindings = plan->n_bindings;
 	r = cpu_compile(cpu, plan, compiled);
 	if (!r)
-		r = scratch_map(cpu, plan, compiled);
+		r = scratch_size(cpu, plan, compiled);
 	if (r) {
 		cpu_plan_free(cpu, compiled);
 		return error_fold(r);
 	}
-
-	plan->host_bytes[index] = sizeof(*compiled) + compiled->n_steps * sizeof(*compiled->steps) +
-				  compiled->n_packs * sizeof(*compiled->packs) +
-				  compiled->scratch_map_bytes;
-	for (unsigned int i = 0; i < compiled->n_packs; i++)
-		plan->host_bytes[index] += compiled->packs[i]->map_bytes;
 	plan->exec[index] = compiled;
+	plan->host_bytes[index] = cpu_plan_bytes(compiled) + cpu_fill_bytes(compiled);
+	return 0;
+}
+
+static int cpu_plan_compile(struct executor *executor, const struct plan *plan)
+{
+	struct cpu_plan *compiled = plan->exec[executor->index];
+	int r;
+
+	if (!compiled)
+		return 0;
+	r = cpu_fill(cpu_executor_from(executor), compiled);
+	/* plan_prepare() finds out as well. */
+	return r < 0 ? 0 : r;
+}
+
+static int cpu_plan_prepare(struct executor *executor, struct plan *plan)
+{
+	struct cpu_executor *cpu = cpu_executor_from(executor);
+	const unsigned int index = executor->index;
+	struct cpu_plan *compiled;
+	int r = 0;
+
+	plan->device_state[index] = PLAN_DEVICE_NO_MEMORY;
+	if (!plan->exec[index])
+		r = cpu_plan_measure(executor, plan);
+	if (r)
+		return r < 0 ? error_fold(r) : r;
+	compiled = plan->exec[index];
+	do
+		r = cpu_fill(cpu, compiled);
+	while (r == EXECUTOR_E_MORE);
+	if (!r)
+		r = scratch_map(compiled);
+	if (r) {
+		cpu_plan_free(cpu, compiled);
+		plan->exec[index] = NULL;
+		plan->host_bytes[index] = 0;
+		return error_fold(r);
+	}
+	plan->host_bytes[index] = cpu_plan_bytes(compiled);
 	plan->device_state[index] = PLAN_DEVICE_READY;
+	return 0;
+}
+
+/* Its packed forms, some at a time: what unmapping takes is in proportion to the bytes. */
+static int cpu_plan_shrink(struct executor *executor, struct plan *plan)
+{
+	struct cpu_executor *cpu = cpu_executor_from(executor);
+	struct cpu_plan *compiled = plan->exec[executor->index];
+	const uint64_t begin_bytes = cpu->packs.bytes;
+	struct cpu_pack **last;
+
+	if (!compiled)
+		return 0;
+	plan->device_state[executor->index] = PLAN_DEVICE_UNSUPPORTED;
+	cpu_fill_deinit(compiled);
+	for (unsigned int n = 0; compiled->n_packs > 0; n++) {
+		if (n == SHRINK_PACKS || begin_bytes - cpu->packs.bytes >= SHRINK_BYTES)
+			return EXECUTOR_E_MORE;
+		last = &compiled->packs[compiled->n_packs - 1];
+		*last = cpu_pack_unref_some(&cpu->packs, *last, SHRINK_BYTES);
+		compiled->n_packs -= !*last;
+	}
 	return 0;
 }
 
@@ -146,12 +239,16 @@ static void cpu_freep(struct cpu_executor **cpu)
 static const struct executor_ops cpu_ops = {
 	.arena_import = cpu_arena_import,
 	.arena_release = cpu_arena_release,
+	.plan_measure = cpu_plan_measure,
+	.plan_compile = cpu_plan_compile,
 	.plan_prepare = cpu_plan_prepare,
+	.plan_shrink = cpu_plan_shrink,
 	.plan_release = cpu_plan_release,
 	.run_inline = cpu_pool_run_inline,
 	.submit = cpu_pool_submit,
 	.flush = cpu_pool_flush,
 	.reap = cpu_pool_reap,
+	.abandon = cpu_pool_abandon,
 	.free = cpu_free,
 };
 

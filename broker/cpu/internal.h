@@ -30,6 +30,8 @@ struct cpu_queue {
 enum {
 	CPU_TEAM_OPEN = 1u << 31,
 	CPU_SHARE_MIN_NS = 60000, /* of a step that is worth cutting */
+	/* Unfinished tasks of a plan with scratch, on that many workers or more. */
+	CPU_MAX_SPARE_BLOCKS = 4,
 };
 
 /* A step that its leader shares. The fields are written while state is 0 only. */
@@ -37,6 +39,7 @@ struct cpu_team {
 	alignas(128) _Atomic uint32_t state; /* CPU_TEAM_OPEN | number of helpers inside */
 	const struct cpu_step *step;
 	const struct cpu_frame *frame;
+	const struct exec_task *task; /* whose step it is */
 	size_t n_units, n_chunks;
 	alignas(128) struct ends chunks;
 	_Atomic uint64_t helper_ticks; /* what helpers have spent on it */
@@ -47,9 +50,11 @@ struct cpu_team {
 enum { CPU_LAYER_BASE, CPU_LAYER_BETWEEN, CPU_LAYERS };
 struct cpu_layer {
 	struct cpu_context context;
-	struct cpu_team team;        /* the step that it leads */
-	const struct cpu_plan *plan; /* that it leads; NULL: it helps, or does nothing */
-	uint64_t helper_ticks;       /* on the task that it leads */
+	struct cpu_team team;  /* the step that it leads */
+	struct cpu_plan *plan; /* that it leads; NULL: it helps, or does nothing */
+	uint64_t helper_ticks; /* on the task that it leads */
+	bool has_worked;       /* on that task, since it was given it */
+	bool is_kept;          /* that task was stopped, and counts in plan->n_stopped */
 };
 
 struct cpu_worker {
@@ -75,6 +80,7 @@ struct cpu_executor {
 	struct cpu_worker *workers;
 	struct cpu_context inline_context;
 	struct cpu_pack_cache packs;
+	uint64_t n_compiled; /* the setup thread's */
 	uint64_t spin_ticks;
 	cpu_set_t processors; /* that workers may use */
 	char name[64];
@@ -129,3 +135,4 @@ int cpu_pool_submit(struct executor *executor, struct exec_task *task);
 void cpu_pool_flush(struct executor *executor);
 unsigned int cpu_pool_reap(struct executor *executor, struct exec_task **ret, unsigned int max);
 void cpu_pool_run_inline(struct executor *executor, struct exec_task *task);
+void cpu_pool_abandon(struct executor *executor, struct exec_task *task);

@@ -15,23 +15,36 @@
 
 enum { PAGE_BYTES = 4096, HUGE_PAGE_BYTES = 2 << 20 };
 
-void *cpu_map(size_t bytes, size_t *ret_map_bytes)
+size_t cpu_map_bytes(size_t bytes)
 {
 	const size_t unit = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : PAGE_BYTES;
 	size_t map_bytes;
-	void *map;
 
 	if (__builtin_add_overflow(bytes, unit - 1, &map_bytes))
+		return 0;
+	return map_bytes & ~(unit - 1);
+}
+
+static void *map_as(size_t bytes, int protection, size_t *ret_map_bytes)
+{
+	const size_t map_bytes = cpu_map_bytes(bytes);
+	void *map;
+
+	if (map_bytes == 0)
 		return NULL;
-	map_bytes &= ~(unit - 1);
-	map = mmap(NULL, map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	map = mmap(NULL, map_bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (map == MAP_FAILED)
 		return NULL;
 	/* Only advice: where huge pages are off, the small ones serve. */
-	if (unit == HUGE_PAGE_BYTES)
+	if (bytes >= HUGE_PAGE_BYTES)
 		madvise(map, map_bytes, MADV_HUGEPAGE);
 	*ret_map_bytes = map_bytes;
 	return map;
+}
+
+void *cpu_map(size_t bytes, size_t *ret_map_bytes)
+{
+	return map_as(bytes, PROT_READ | PROT_WRITE, ret_map_bytes);
 }
 
 void cpu_unmap(void *map, size_t map_bytes)
@@ -51,7 +64,7 @@ static struct cpu_pack **pack_bucket(struct cpu_pack_cache *cache, const struct 
 }
 
 int cpu_pack_get(struct cpu_pack_cache *cache, const struct cpu_pack_key *key, size_t floats,
-		 struct cpu_pack **ret, bool *ret_new)
+		 struct cpu_pack **ret)
 {
 	struct cpu_pack **bucket = pack_bucket(cache, key);
 	_cleanup_(freep) struct cpu_pack *pack = NULL;
@@ -62,7 +75,6 @@ int cpu_pack_get(struct cpu_pack_cache *cache, const struct cpu_pack_key *key, s
 			continue;
 		p->n_refs++;
 		*ret = p;
-		*ret_new = false;
 		return 0;
 	}
 
@@ -71,7 +83,8 @@ int cpu_pack_get(struct cpu_pack_cache *cache, const struct cpu_pack_key *key, s
 	pack = calloc(1, sizeof(*pack));
 	if (!pack)
 		return error_origin(-ENOMEM);
-	pack->data = cpu_map(bytes, &pack->map_bytes);
+	/* The kernel counts nothing of what cannot be written: it is no memory yet in any sense. */
+	pack->data = map_as(bytes, PROT_NONE, &pack->map_bytes);
 	if (!pack->data)
 		return error_origin(-ENOMEM);
 	pack->key = *key;
@@ -80,21 +93,47 @@ int cpu_pack_get(struct cpu_pack_cache *cache, const struct cpu_pack_key *key, s
 	cache->bytes += pack->map_bytes;
 	*bucket = pack;
 	*ret = steal_ptr(pack);
-	*ret_new = true;
 	return 0;
+}
+
+int cpu_pack_commit(struct cpu_pack_cache *cache, struct cpu_pack *pack)
+{
+	if (pack->is_committed)
+		return 0;
+	if (mprotect(pack->data, pack->map_bytes, PROT_READ | PROT_WRITE) < 0)
+		return error_origin(-ENOMEM);
+	pack->is_committed = true;
+	cache->committed_bytes += pack->map_bytes;
+	return 0;
+}
+
+struct cpu_pack *cpu_pack_unref_some(struct cpu_pack_cache *cache, struct cpu_pack *pack,
+				     size_t bytes)
+{
+	struct cpu_pack **at;
+
+	if (!pack->is_leaving && --pack->n_refs > 0)
+		return NULL;
+	if (!pack->is_leaving) {
+		for (at = pack_bucket(cache, &pack->key); *at != pack; at = &(*at)->next)
+			;
+		*at = pack->next;
+		pack->is_leaving = true;
+	}
+	/* Whole huge pages: cutting one would make it small ones. */
+	bytes = (bytes + HUGE_PAGE_BYTES - 1) & ~(size_t)(HUGE_PAGE_BYTES - 1);
+	bytes = bytes < pack->map_bytes ? bytes : pack->map_bytes;
+	pack->map_bytes -= bytes;
+	cpu_unmap((uint8_t *)pack->data + pack->map_bytes, bytes);
+	cache->bytes -= bytes;
+	cache->committed_bytes -= pack->is_committed ? bytes : 0;
+	if (pack->map_bytes > 0)
+		return pack;
+	free(pack);
+	return NULL;
 }
 
 struct cpu_pack *cpu_pack_unref(struct cpu_pack_cache *cache, struct cpu_pack *pack)
 {
-	struct cpu_pack **at;
-
-	if (!pack || --pack->n_refs > 0)
-		return NULL;
-	for (at = pack_bucket(cache, &pack->key); *at != pack; at = &(*at)->next)
-		;
-	*at = pack->next;
-	cache->bytes -= pack->map_bytes;
-	cpu_unmap(pack->data, pack->map_bytes);
-	free(pack);
-	return NULL;
+	return pack ? cpu_pack_unref_some(cache, pack, pack->map_bytes) : NULL;
 }

@@ -6,6 +6,10 @@
  * A packed copy is made once for all plans of one owner over the same bytes: identified by owner,
  * the arena's (dev, ino), range, and how it was packed. Constants are immutable, so a copy never
  * goes stale.
+ *
+ * It begins as addresses without memory, so that what a plan takes is known, and charged, before
+ * anything is taken; cpu_pack_commit() comes before it is filled (compile-fill.c), a part at a
+ * time, by whichever plan that has it gets there first.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,7 +25,12 @@ struct cpu_pack {
 	struct cpu_pack_key key;
 	struct cpu_pack *next; /* in its bucket */
 	uint32_t n_refs;
-	float *data; /* a mapping of its own, page-aligned */
+	bool is_leaving;   /* freed from its end, and in no bucket */
+	bool is_committed; /* there is memory */
+	bool is_filled;
+	uint64_t n_filled; /* parts, unless is_filled */
+	uint64_t user;     /* the compilation that asked for it last */
+	float *data;       /* a mapping of its own, page-aligned */
 	size_t map_bytes;
 };
 
@@ -29,18 +38,29 @@ enum { CPU_PACK_BUCKETS = 1024 };
 
 struct cpu_pack_cache {
 	struct cpu_pack *buckets[CPU_PACK_BUCKETS];
-	uint64_t bytes; /* of all that exist */
+	uint64_t bytes;           /* of all that exist */
+	uint64_t committed_bytes; /* of those that have memory */
 };
 
 /*
- * Finds the copy or makes an empty one of @floats, to be filled by the caller if *ret_new.
- * Return: 0, with a reference in *ret; -ENOMEM.
+ * Finds the copy or makes one of @floats, without memory. Return: 0, with a reference in *ret;
+ * -ENOMEM.
  */
 int cpu_pack_get(struct cpu_pack_cache *cache, const struct cpu_pack_key *key, size_t floats,
-		 struct cpu_pack **ret, bool *ret_new);
+		 struct cpu_pack **ret);
+/* Gives it memory, zeroed, unless it has some. Return: 0; -ENOMEM. */
+int cpu_pack_commit(struct cpu_pack_cache *cache, struct cpu_pack *pack);
 /* Frees it with the last reference. Return: NULL. */
 struct cpu_pack *cpu_pack_unref(struct cpu_pack_cache *cache, struct cpu_pack *pack);
+/*
+ * Likewise, but frees about @bytes of it at most. With the last reference nobody finds it any more.
+ * Return: @pack, which is to be passed again; NULL, it is done.
+ */
+struct cpu_pack *cpu_pack_unref_some(struct cpu_pack_cache *cache, struct cpu_pack *pack,
+				     size_t bytes);
 
 /* Anonymous memory, zeroed, on huge pages where large. Return: NULL if out of memory. */
 void *cpu_map(size_t bytes, size_t *ret_map_bytes);
+/* Compute the bytes that cpu_map() takes for @bytes. Return: 0 on overflow. */
+size_t cpu_map_bytes(size_t bytes);
 void cpu_unmap(void *map, size_t map_bytes);

@@ -18,9 +18,15 @@
  * is in the middle of something long looks at a counter of them between its chunks, and kernels
  * whose units can take long within (struct cpu_pause); an urgent task is then run at once, on top
  * of the stack, with a workspace and a team of its own, and the other goes on afterwards as if
- * nothing had been. Scratch memory is per plan and worker; where the plan below is the same, there
- * is one more block per plan. Should another worker have that, the task is put off to the next
- * look. Nothing gets in between of what is urgent itself.
+ * nothing had been. Scratch memory is per plan and task that has begun; where the plan below is the
+ * same, there is one more block per plan. Should another worker have that, the task is put off to
+ * the next look. Nothing gets in between of what is urgent itself.
+ *
+ * A task can be stopped between two steps or two chunks: the leader takes no more of them, waits
+ * for its helpers, and hands the task back with what is left of the step, so that the next worker
+ * that gets it goes on there, with the same scratch. Each submission does some work before it
+ * stops, so a task that is stopped again and again comes to its end. Where others wait is not known
+ * here: the reactor asks by the task's state, or sets a limit in advance.
  *
  * Under contention only the first n_active workers are used. Nothing is pushed to the others, what
  * is in their queues goes before anything else, and they leave the teams that they help between two
@@ -42,6 +48,8 @@
  */
 static const double share_min_ns = CPU_SHARE_MIN_NS, chunk_ns = 20000, chunk_max_ns = 100000;
 enum { CHUNKS_PER_WORKER = 8 };
+/* The longest step that a single worker computes in one go although it could be cut. */
+static const double whole_max_ns = 200000;
 /* Sleeping workers are woken for a step that takes longer: waking one costs several us. */
 static const double wake_min_ns = 200000;
 
@@ -86,19 +94,100 @@ static uint32_t queue_length(struct cpu_queue *queue)
 	return tail > head ? (uint32_t)(tail - head) : 0;
 }
 
+/* Queues that a helper checks after each chunk. */
+enum { HELPER_LOOKS = 16 };
+
+/* Check whether a task that @worker could begin waits in a nearby queue. */
+static bool worker_is_wanted(const struct cpu_worker *worker)
+{
+	struct cpu_executor *cpu = worker->cpu;
+	const unsigned int n = cpu->n_workers < HELPER_LOOKS ? cpu->n_workers : HELPER_LOOKS;
+
+	for (unsigned int i = 0, other = worker->index; i < n; i++) {
+		if (queue_length(&cpu->workers[other].queue) > 0)
+			return true;
+		other = other + 1 < cpu->n_workers ? other + 1 : 0;
+	}
+	return false;
+}
+
 static void chunk_run(const struct cpu_team *team, size_t chunk, const struct cpu_context *context)
 {
 	team->step->run(team->step, team->frame, team->n_units * chunk / team->n_chunks,
 			team->n_units * (chunk + 1) / team->n_chunks, context);
 }
 
+/* Check whether the worker that leads the task was asked to stop. */
+static inline bool task_is_asked(const struct exec_task *task)
+{
+	return __builtin_expect(
+		atomic_load_explicit(&task->state, memory_order_relaxed) != EXEC_RUNNING, 0);
+}
+
+/* One more task is stopped, if there is a spare block for another to begin with. */
+static bool plan_count_stopped(struct cpu_plan *plan)
+{
+	if (!plan->blocks)
+		return true;
+	if (atomic_fetch_add_explicit(&plan->n_stopped, 1, memory_order_relaxed) < plan->n_spare)
+		return true;
+	atomic_fetch_sub_explicit(&plan->n_stopped, 1, memory_order_relaxed);
+	return false;
+}
+
+static __attribute__((__cold__, __noinline__)) bool layer_answer(struct cpu_layer *layer,
+								 struct exec_task *task)
+{
+	uint8_t state = atomic_load_explicit(&task->state, memory_order_relaxed);
+
+	if (state == EXEC_CANCELLED)
+		return true;
+	layer->is_kept = plan_count_stopped(layer->plan);
+	if (layer->is_kept)
+		return true;
+	/* It goes on, with its helpers; the reactor may ask again. */
+	state = EXEC_STOPPING;
+	atomic_compare_exchange_strong_explicit(&task->state, &state, EXEC_RUNNING,
+						memory_order_relaxed, memory_order_relaxed);
+	return false;
+}
+
+/*
+ * The leader between two pieces of work. Return: true, the task stops here: it was cancelled, or it
+ * counts among the stopped ones of its plan.
+ */
+static inline bool layer_must_stop(struct cpu_layer *layer, struct exec_task *task)
+{
+	if (!layer->has_worked)
+		return false;
+	if (task_is_asked(task))
+		return layer_answer(layer, task);
+	if (__builtin_expect(task->slice_ticks == 0, 1) ||
+	    clock_ticks() - task->start_ticks < task->slice_ticks)
+		return false;
+	layer->is_kept = plan_count_stopped(layer->plan);
+	return layer->is_kept;
+}
+
+/* Nobody joins any more. Whoever is the first to say so does. */
+static void team_close(struct cpu_executor *cpu, struct cpu_team *team)
+{
+	if (atomic_fetch_and_explicit(&team->state, ~(uint32_t)CPU_TEAM_OPEN,
+				      memory_order_relaxed) &
+	    CPU_TEAM_OPEN)
+		atomic_fetch_sub_explicit(&cpu->n_teams, 1, memory_order_relaxed);
+}
+
 /*
  * Takes chunks of a step until none is left. Who takes the last one closes the team, so that nobody
  * joins in vain while it is being computed. @helper: who is not the leader, and goes away before
- * the end if it is not to be used any more; NULL: the leader.
+ * the end if it is not to be used any more, the task is to stop, or another waits that it could
+ * begin: helping is for who has nothing to do; NULL: the leader, of @layer and @task. Return:
+ * false: the leader stops the task.
  */
-static void team_work(struct cpu_executor *cpu, struct cpu_team *team,
-		      const struct cpu_context *context, const struct cpu_worker *helper)
+static bool team_work(struct cpu_executor *cpu, struct cpu_team *team,
+		      const struct cpu_context *context, const struct cpu_worker *helper,
+		      struct cpu_layer *layer, struct exec_task *task)
 {
 	for (;;) {
 		enum ends_take take;
@@ -106,27 +195,34 @@ static void team_work(struct cpu_executor *cpu, struct cpu_team *team,
 
 		/* Before it takes one: nobody waits for that then. */
 		cpu_pause(context->pause);
-		if (helper && cpu_worker_is_limited(helper))
-			return;
+		if (helper && (cpu_worker_is_limited(helper) || task_is_asked(team->task) ||
+			       worker_is_wanted(helper)))
+			return true;
+		if (!helper && layer_must_stop(layer, task))
+			return false;
 		take = ends_take(&team->chunks, team->n_chunks, helper != NULL, &chunk);
 		if (take == ENDS_NONE)
-			return;
-		if (take == ENDS_LAST) {
-			atomic_fetch_sub_explicit(&cpu->n_teams, 1, memory_order_relaxed);
-			atomic_fetch_and_explicit(&team->state, ~(uint32_t)CPU_TEAM_OPEN,
-						  memory_order_relaxed);
-		}
+			return true;
+		if (take == ENDS_LAST)
+			team_close(cpu, team);
 		chunk_run(team, chunk, context);
+		if (!helper)
+			layer->has_worked = true;
 	}
 }
 
-/* Computes the step that the team of @layer is set to, with whoever joins. */
-static void team_lead(struct cpu_worker *worker, struct cpu_layer *layer, bool worth_waking)
+/*
+ * Computes the step that the team of @layer is set to, with whoever joins, from where @progress
+ * says on. Return: false: the task stops here, and @progress says what is left.
+ */
+static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct exec_task *task,
+		      struct exec_progress *progress, bool worth_waking)
 {
 	struct cpu_executor *cpu = worker->cpu;
 	struct cpu_team *team = &layer->team;
+	bool is_stopped;
 
-	ends_reset(&team->chunks);
+	ends_reset(&team->chunks, progress->front, progress->back);
 	atomic_store_explicit(&team->helper_ticks, 0, memory_order_relaxed);
 	atomic_fetch_add_explicit(&cpu->n_teams, 1, memory_order_relaxed);
 	/* Pairs with the acquire in team_help(): the fields are visible. */
@@ -138,7 +234,9 @@ static void team_lead(struct cpu_worker *worker, struct cpu_layer *layer, bool w
 			cpu_pool_wake(cpu, (unsigned int)team->n_chunks - 1);
 	}
 
-	team_work(cpu, team, &layer->context, NULL);
+	is_stopped = !team_work(cpu, team, &layer->context, NULL, layer, task);
+	if (is_stopped)
+		team_close(cpu, team);
 	/* Pairs with the release in team_help(): what the helpers computed is visible. */
 	for (unsigned int spins = 0; atomic_load_explicit(&team->state, memory_order_acquire) != 0;
 	     spins++) {
@@ -146,6 +244,15 @@ static void team_lead(struct cpu_worker *worker, struct cpu_layer *layer, bool w
 		cpu_team_wait(cpu, spins);
 	}
 	layer->helper_ticks += atomic_load_explicit(&team->helper_ticks, memory_order_relaxed);
+	if (!is_stopped)
+		return true;
+	progress->n_chunks = (uint32_t)team->n_chunks;
+	/* All of them were taken meanwhile: the next step is where it goes on. */
+	if (!ends_left(&team->chunks, team->n_chunks, &progress->front, &progress->back)) {
+		progress->step++;
+		progress->n_chunks = progress->front = progress->back = 0;
+	}
+	return false;
 }
 
 /* Return: whether there was a chunk left. */
@@ -164,7 +271,7 @@ static bool team_join(struct cpu_worker *worker, struct cpu_team *team)
 		atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
 		since = clock_ticks();
 		between = worker->between_ticks;
-		team_work(cpu, team, &worker->layers[CPU_LAYER_BASE].context, worker);
+		team_work(cpu, team, &worker->layers[CPU_LAYER_BASE].context, worker, NULL, NULL);
 		atomic_fetch_add_explicit(&team->helper_ticks,
 					  clock_ticks() - since - (worker->between_ticks - between),
 					  memory_order_relaxed);
@@ -228,78 +335,196 @@ void cpu_pool_run_inline(struct executor *executor, struct exec_task *task)
 	task->end_ticks = clock_ticks();
 }
 
-static void worker_run_step(struct cpu_worker *worker, struct cpu_layer *layer,
-			    const struct cpu_step *step, const struct cpu_frame *frame)
+/* One thread computes the step that the team of @layer is set to. Return: as team_lead(). */
+static bool layer_run_chunks(struct cpu_layer *layer, struct exec_task *task,
+			     struct exec_progress *progress)
 {
-	const double ns = step->cost_fixed_ns + step->cost_row_ns * frame->count;
-	const double most = CHUNKS_PER_WORKER * (double)worker->cpu->n_workers;
 	struct cpu_team *team = &layer->team;
+
+	for (size_t chunk = progress->front; chunk < team->n_chunks; chunk++) {
+		cpu_pause(layer->context.pause);
+		if (layer_must_stop(layer, task)) {
+			progress->n_chunks = (uint32_t)team->n_chunks;
+			progress->front = (uint32_t)chunk;
+			return false;
+		}
+		chunk_run(team, chunk, &layer->context);
+		layer->has_worked = true;
+	}
+	return true;
+}
+
+/* Into how many chunks a step of that length is cut. */
+static size_t step_chunks(const struct cpu_executor *cpu, double ns, size_t n_units)
+{
+	const double most = CHUNKS_PER_WORKER * (double)cpu->n_workers;
 	double n_chunks = ns / chunk_ns;
 
-	if (ns <= share_min_ns || (step->looks && worker->cpu->n_workers == 1)) {
-		step->run(step, frame, 0, SIZE_MAX, &layer->context);
-		return;
-	}
 	if (n_chunks > most)
 		n_chunks = ns / chunk_max_ns > most ? ns / chunk_max_ns : most;
 	if (n_chunks > (double)ENDS_MAX)
 		n_chunks = (double)ENDS_MAX;
-	team->step = step;
-	team->frame = frame;
-	team->n_units = step->units(step, frame->count);
-	team->n_chunks = n_chunks < (double)team->n_units ? (size_t)n_chunks : team->n_units;
-	if (team->n_chunks <= 1)
-		step->run(step, frame, 0, SIZE_MAX, &layer->context);
-	else if (worker->cpu->n_workers > 1)
-		team_lead(worker, layer, ns > wake_min_ns);
-	else
-		for (size_t chunk = 0; chunk < team->n_chunks; chunk++) {
-			cpu_pause(layer->context.pause);
-			chunk_run(team, chunk, &layer->context);
-		}
+	return n_chunks < (double)n_units ? (size_t)n_chunks : n_units;
 }
 
-/* Runs a task that has begun, with the scratch of @block. */
-static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
-			   struct exec_task *task, unsigned int block)
+/* Return: false: the task stops within the step, and @progress says where. */
+static bool worker_run_step(struct cpu_worker *worker, struct cpu_layer *layer,
+			    const struct cpu_step *step, const struct cpu_frame *frame,
+			    struct exec_task *task, struct exec_progress *progress)
 {
-	const struct cpu_plan *plan = task->plan->exec[worker->cpu->executor.index];
+	const double ns = step->cost_fixed_ns + step->cost_row_ns * frame->count;
+	const unsigned int n_workers = worker->cpu->n_workers;
+	struct cpu_team *team = &layer->team;
+
+	if (ns <= share_min_ns || (step->looks && n_workers == 1 && ns <= whole_max_ns)) {
+		step->run(step, frame, 0, SIZE_MAX, &layer->context);
+		layer->has_worked = true;
+		return true;
+	}
+	team->step = step;
+	team->frame = frame;
+	team->task = task;
+	team->n_units = step->units(step, frame->count);
+	/* A step that was begun keeps the chunks into which it was cut. */
+	team->n_chunks = progress->n_chunks ? progress->n_chunks
+					    : step_chunks(worker->cpu, ns, team->n_units);
+	if (team->n_chunks <= 1) {
+		step->run(step, frame, 0, SIZE_MAX, &layer->context);
+		layer->has_worked = true;
+		return true;
+	}
+	if (n_workers == 1)
+		return layer_run_chunks(layer, task, progress);
+	return team_lead(worker, layer, task, progress, ns > wake_min_ns);
+}
+
+/* --- scratch --- */
+
+/* Pairs with the release in block_free(): what was written to the block is the past. */
+static inline bool block_try(struct cpu_block *block)
+{
+	return !atomic_exchange_explicit(&block->is_taken, true, memory_order_acquire);
+}
+
+static inline void block_free(struct cpu_plan *plan, unsigned int block)
+{
+	if (plan->blocks)
+		atomic_store_explicit(&plan->blocks[block].is_taken, false, memory_order_release);
+}
+
+static inline unsigned int second_block(const struct cpu_executor *cpu)
+{
+	return cpu->n_workers + 1;
+}
+
+/*
+ * A block for a task that begins. Of those that are not for special cases each worker needs one at
+ * a time, and stopped tasks no more than are spare: so there is a free one.
+ */
+static unsigned int block_take(const struct cpu_worker *worker, struct cpu_plan *plan)
+{
+	const unsigned int n_workers = worker->cpu->n_workers;
+
+	if (!plan->blocks || block_try(&plan->blocks[worker->index]))
+		return worker->index;
+	for (;;)
+		for (unsigned int i = plan->n_blocks; i-- > 0;)
+			if ((i < n_workers || i > n_workers + 1) && block_try(&plan->blocks[i]))
+				return i;
+}
+
+/* The block that a stopped task keeps is in use again, or free. */
+static inline void plan_uncount_stopped(struct cpu_plan *plan)
+{
+	if (plan->blocks)
+		atomic_fetch_sub_explicit(&plan->n_stopped, 1, memory_order_relaxed);
+}
+
+void cpu_pool_abandon(struct executor *executor, struct exec_task *task)
+{
+	struct cpu_plan *plan = task->plan->exec[executor->index];
+
+	task->has_progress = false;
+	block_free(plan, task->progress.block);
+	plan_uncount_stopped(plan);
+}
+
+/* --- tasks --- */
+
+/* Runs a task that has begun, with the scratch of progress.block, from progress on. */
+static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
+			   struct exec_task *task, struct exec_progress progress)
+{
+	struct cpu_plan *plan = task->plan->exec[worker->cpu->executor.index];
 	const uint64_t between = worker->between_ticks;
-	_Atomic bool is_out_of_range = false;
+	_Atomic bool is_out_of_range = progress.is_out_of_range;
+	bool is_stopped = false;
 	struct cpu_frame frame;
 
 	layer->plan = plan;
 	layer->helper_ticks = 0;
+	layer->has_worked = layer->is_kept = false;
 	task->start_ticks = clock_ticks();
-	frame_init(&frame, plan, task, block, &is_out_of_range);
-	for (unsigned int i = 0; i < plan->n_steps; i++) {
+	frame_init(&frame, plan, task, progress.block, &is_out_of_range);
+	while (progress.step < plan->n_steps) {
 		cpu_pause(layer->context.pause);
-		worker_run_step(worker, layer, &plan->steps[i], &frame);
+		is_stopped = layer_must_stop(layer, task) ||
+			     !worker_run_step(worker, layer, &plan->steps[progress.step], &frame,
+					      task, &progress);
+		if (is_stopped)
+			break;
+		progress.step++;
+		progress.n_chunks = progress.front = progress.back = 0;
 	}
 	task->end_ticks = clock_ticks();
 	task->start_ticks += worker->between_ticks - between;
 	task->busy_ticks = task->end_ticks - task->start_ticks + layer->helper_ticks;
-	task->res = task_result(&is_out_of_range);
 	layer->plan = NULL;
+	task->has_progress = false;
+	/* Also where it has been cancelled since: the reactor knows. */
+	if (is_stopped && layer->is_kept) {
+		progress.is_out_of_range =
+			atomic_load_explicit(&is_out_of_range, memory_order_relaxed);
+		task->progress = progress;
+		task->has_progress = true;
+		task->res = EXEC_UNFINISHED;
+		return;
+	}
+	block_free(plan, progress.block);
+	task->res = !is_stopped && exec_task_end(task) ? task_result(&is_out_of_range) : -ECANCELED;
 }
 
+/* @block: taken for it; below 0: none was. */
 static void worker_run(struct cpu_worker *worker, struct cpu_layer *layer, struct exec_task *task,
-		       unsigned int block)
+		       int block)
 {
 	struct cpu_executor *cpu = worker->cpu;
+	struct cpu_plan *plan = task->plan->exec[cpu->executor.index];
+	struct exec_progress progress = {0};
 
 	if (task->is_urgent)
 		atomic_fetch_sub_explicit(&cpu->n_urgent, 1, memory_order_relaxed);
 	task->copied_bytes = 0;
 	task->transferred_bytes = 0;
 	if (exec_task_begin(task)) {
-		worker_compute(worker, layer, task, block);
+		if (task->has_progress) {
+			progress = task->progress;
+			plan_uncount_stopped(plan);
+		} else {
+			progress.block = (uint16_t)(block < 0 ? block_take(worker, plan)
+							      : (unsigned int)block);
+		}
+		worker_compute(worker, layer, task, progress);
 	} else {
+		if (task->has_progress)
+			cpu_pool_abandon(&cpu->executor, task);
+		else if (block >= 0)
+			block_free(plan, (unsigned int)block);
 		task->start_ticks = task->end_ticks = clock_ticks();
 		task->busy_ticks = 0;
 		task->res = -ECANCELED;
 	}
-	/* Never full: there is a slot for every task in flight. */
+	/* Never full: there is a slot for every task in flight. The plan may be gone afterwards. */
 	spsc_push(&worker->done, task);
 	waker_ring(cpu->executor.waker);
 }
@@ -309,17 +534,14 @@ static bool worker_run_between(struct cpu_worker *worker, struct exec_task *task
 {
 	struct cpu_executor *cpu = worker->cpu;
 	struct cpu_plan *plan = task->plan->exec[cpu->executor.index];
-	const bool is_second = plan == worker->layers[CPU_LAYER_BASE].plan;
+	const bool is_second =
+		plan->blocks && !task->has_progress && plan == worker->layers[CPU_LAYER_BASE].plan;
 	const uint64_t since = clock_ticks();
 
-	/* Pairs with the release below: what was written to the block is the past. */
-	if (is_second && atomic_exchange_explicit(&plan->second_taken, true, memory_order_acquire))
+	if (is_second && !block_try(&plan->blocks[second_block(cpu)]))
 		return false;
 	worker_run(worker, &worker->layers[CPU_LAYER_BETWEEN], task,
-		   is_second ? cpu->n_workers + 1 : worker->index);
-	/* The plan may be gone by now unless it is also below. */
-	if (is_second)
-		atomic_store_explicit(&plan->second_taken, false, memory_order_release);
+		   is_second ? (int)second_block(cpu) : -1);
 	worker->between_ticks += clock_ticks() - since;
 	return true;
 }
@@ -373,7 +595,7 @@ bool cpu_worker_work(struct cpu_worker *worker)
 	atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
 	/* Nothing gets in between of what is urgent, also where it is not in between itself. */
 	worker_run(worker, &worker->layers[task->is_urgent ? CPU_LAYER_BETWEEN : CPU_LAYER_BASE],
-		   task, worker->index);
+		   task, -1);
 	atomic_fetch_add_explicit(&cpu->n_looking, 1, memory_order_relaxed);
 	return true;
 }

@@ -7,6 +7,8 @@
  * loop over indirect calls: no table is consulted and no shape inferred again. Two things are only
  * known per task: the addresses of what it binds, kept in a frame, and its count.
  */
+#include <stdalign.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -290,22 +292,36 @@ struct cpu_step {
 	double cost_fixed_ns, cost_row_ns;
 };
 
+struct cpu_fill;
+
 struct cpu_plan {
 	uint16_t n_bindings;
 	uint32_t n_steps;
-	uint32_t n_packs;
+	uint32_t n_packs; /* each once */
 	struct cpu_step *steps;
 	struct cpu_pack **packs;
+	/* packs not filled at compile time; how many of them, from the first, are filled now */
+	uint32_t n_fills, n_filled;
+	struct cpu_fill *fills; /* until it is prepared */
 	/* What steps need beside the plan's scratch tensors, behind them in the block. */
 	uint64_t work_bytes;
 	/*
-	 * A mapping: block i is worker i's, then come the inline caller's and one for whoever runs
-	 * the plan a second time on one stack.
+	 * A mapping: block i is meant for worker i, then come the inline caller's, one for whoever
+	 * runs the plan a second time on one stack, and n_spare for tasks that were stopped before
+	 * their end, which keep the block that they have begun with. So many may be stopped at a
+	 * time, and then each worker still finds a free block.
 	 */
 	uint8_t *scratch;
-	_Atomic bool second_taken; /* that last block */
+	struct cpu_block *blocks; /* NULL: without scratch */
+	unsigned int n_blocks, n_spare;
+	_Atomic uint32_t n_stopped; /* tasks that keep a block and do not run */
 	size_t scratch_stride;
 	size_t scratch_map_bytes;
+};
+
+/* A block of a plan's scratch; the inline caller's is nobody else's, and never marked. */
+struct cpu_block {
+	alignas(64) _Atomic bool is_taken;
 };
 
 /* Where a plan's own scratch ends and the steps' begins. */
@@ -315,7 +331,14 @@ static inline uint64_t cpu_work_offset(const struct plan *plan)
 }
 
 /*
- * compile.c: translates the nodes; packs what is constant. The caller frees what is there even on
- * failure. Return: 0, -ENOMEM.
+ * compile.c: translates the nodes. What is constant is to be packed by cpu_fill() afterwards, which
+ * is the first to take memory for it. The caller frees what is there even on failure.
+ * Return: 0, -ENOMEM.
  */
 int cpu_compile(struct cpu_executor *executor, const struct plan *plan, struct cpu_plan *compiled);
+/* compile-fill.c: packs some more. Return: 0, all is; EXECUTOR_E_MORE; -ENOMEM. */
+int cpu_fill(struct cpu_executor *executor, struct cpu_plan *compiled);
+/* Compute the temporary memory, in bytes, that cpu_fill() takes beside the packs. */
+uint64_t cpu_fill_bytes(const struct cpu_plan *compiled);
+/* Forgets what was to be packed. */
+void cpu_fill_deinit(struct cpu_plan *compiled);

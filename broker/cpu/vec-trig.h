@@ -142,7 +142,7 @@ VEC_INLINE vf vf_sin(vf x)
 	const struct vf_angle angle = vf_reduce_angle(a);
 	const vf y =
 		vf_pick(vm_test(angle.quadrant & 1), vf_cos_small(angle.r), vf_sin_small(angle.r));
-	const vi sign = vf_sign(x) ^ angle.quadrant << 30;
+	const vi sign = vf_sign(x) ^ (vi)((vu)angle.quadrant << 30);
 
 	return vf_pick(vm_lt(a, vf_set(INFINITY)), (vf)((vi)y ^ (sign & INT32_MIN)), x - x);
 }
@@ -153,7 +153,8 @@ VEC_INLINE vf vf_cos(vf x)
 	const struct vf_angle angle = vf_reduce_angle(a);
 	const vf y =
 		vf_pick(vm_test(angle.quadrant & 1), vf_sin_small(angle.r), vf_cos_small(angle.r));
-	const vi sign = (angle.quadrant + 1) << 30;
+	/* The quadrant of a number that is not finite is arbitrary. */
+	const vi sign = (vi)(((vu)angle.quadrant + 1) << 30);
 
 	return vf_pick(vm_lt(a, vf_set(INFINITY)), (vf)((vi)y ^ (sign & INT32_MIN)), x - x);
 }

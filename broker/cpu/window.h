@@ -145,7 +145,8 @@ VEC_INLINE vf window_gather(const float *from, struct window_lanes lanes, size_t
 	float values[VW] = {0};
 
 #if VW == 16
-	const __m512i index = (__m512i)(vi_lanes() * (int32_t)stride);
+	/* Without a sign: large strides wrap around here, and are read lane by lane. */
+	const __m512i index = (__m512i)((vu)vi_lanes() * (uint32_t)stride);
 
 	if (lanes.reads)
 		return (vf)_mm512_maskz_permutexvar_ps((__mmask16)lanes.bits, index,
@@ -156,7 +157,7 @@ VEC_INLINE vf window_gather(const float *from, struct window_lanes lanes, size_t
 #elif VW == 8
 	if (stride <= INT32_MAX / VW)
 		return (vf)_mm256_mask_i32gather_ps(_mm256_setzero_ps(), from,
-						    (__m256i)(vi_lanes() * (int32_t)stride),
+						    (__m256i)((vu)vi_lanes() * (uint32_t)stride),
 						    (__m256)vi_of_lanes(lanes.bits), sizeof(float));
 #endif
 	for (uint32_t bits = lanes.bits; bits; bits &= bits - 1) {

@@ -30,6 +30,25 @@ enum { LEARN_EVERY = 64 };
 /* See claim_lines(): below it nothing is gained, and a single round trip loses. */
 enum { CLAIM_MIN = 8 };
 
+enum {
+	/* A flow gets one over that of a turn's budget, times its part of all flows' weights. */
+	ROUND_PART = 10,
+	/* Rounds in one turn, if none finds anything. */
+	MAX_PASSES = 4,
+	/* And if there is no other one: those that sleep ring, and only the loop hears it. */
+	ALONE_PART = 4,
+	/* Entries get at least one over that of a turn. */
+	ENTRIES_PART = 2,
+};
+
+/* This entry takes long enough to look at the clock. */
+static inline void note_costly(struct dispatch *dispatch)
+{
+	dispatch->is_costly = true;
+	if (clock_ticks() > dispatch->batch_stop_ticks)
+		dispatch->is_batch_over = true;
+}
+
 /* The completion of an entry that ran on no device. */
 static void post_bare(struct dispatch *dispatch, struct dispatch_ring *ring,
 		      const struct rbk_sqe *sqe, int res)
@@ -64,10 +83,11 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 				    uint64_t now_ticks, enum task_phase phase)
 {
 	uint64_t features = ring->ring->session->features;
+	uint64_t hash = task_hash(ring, sqe->user_data);
 	struct task *task = task_take(ring);
 	struct exec_ref *refs = task->run.refs;
 
-	dispatch->is_costly = true;
+	note_costly(dispatch);
 	task->plan = plan;
 	task->chain_next = NULL;
 	task->half = NULL;
@@ -109,7 +129,7 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 	if (plan)
 		plan->n_in_flight++;
 	list_append(&ring->in_flight, &task->link);
-	list_append(task_bucket(ring, task->user_data), &task->same);
+	index_insert(task_bucket(ring, hash), &task->named, hash);
 	ring->ring->n_in_flight++;
 	return task;
 }
@@ -162,6 +182,8 @@ static inline __attribute__((__always_inline__)) int run_inline(struct dispatch 
 	task->start_ticks = dispatch->inline_clock_ticks;
 	cpu->ops->run_inline(cpu, task);
 	dispatch->inline_clock_ticks = task->end_ticks;
+	if (__builtin_expect(task->end_ticks > dispatch->batch_stop_ticks, 0))
+		dispatch->is_batch_over = true;
 
 	outcome.res = task->res;
 	outcome.queue_ns = dispatch->inline_queue_ns;
@@ -203,6 +225,16 @@ static struct place_decision decide_inline(struct dispatch *dispatch,
 			    dispatch_now_ns(dispatch));
 }
 
+/* Might touching the tensors of a validated entry wait for a client that takes pages away? */
+static __attribute__((__noinline__)) bool may_sleep(const struct dispatch *dispatch,
+						    const struct session_plan *plan)
+{
+	for (uint32_t i = 0; i < plan->plan->n_bindings; i++)
+		if (!dispatch->inline_refs[i].arena->is_fixed)
+			return true;
+	return false;
+}
+
 /*
  * Starts a validated entry that waits for nothing. Return: its result if it completed; 0 with
  * *ret_task set if it has not.
@@ -218,6 +250,9 @@ static int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 	switch (sqe->opcode) {
 	case RBK_OP_RUN:
 		if (sqe->count > plan->inline_max_count)
+			break;
+		if (__builtin_expect(ring->ring->session->n_unfixed > 0, 0) &&
+		    may_sleep(dispatch, plan))
 			break;
 		/* What place_decide() would say, and said when the plan became ready. */
 		if (sqe->strategy == RBK_STRATEGY_AUTO && plan->inline_reason)
@@ -235,7 +270,7 @@ static int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 	case RBK_OP_EVICT:
 		break;
 	case RBK_OP_CANCEL:
-		dispatch->is_costly = true;
+		note_costly(dispatch);
 		res = dispatch_cancel(ring, NULL, sqe->target);
 		post_bare(dispatch, ring, sqe, res);
 		return res;
@@ -243,6 +278,7 @@ static int start_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 		if (ring->ring->n_in_flight > 0) {
 			ring->barrier =
 				task_from_entry(dispatch, ring, sqe, NULL, now_ticks, TASK_BARRIER);
+			dispatch->is_batch_over = true;
 			return 0;
 		}
 		__attribute__((fallthrough));
@@ -287,6 +323,12 @@ static void admit_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 	int res;
 
 	res = validate_entry(ring->ring->session, sqe, dispatch->inline_refs, &plan);
+	if (__builtin_expect(res == VALIDATE_E_TABLE, 0)) {
+		dispatch->is_costly = true;
+		res = dispatch_table_fetch(ring, sqe);
+		if (res == 0)
+			return;
+	}
 	if (__builtin_expect(ring->chain_open, 0)) {
 		if (sqe->opcode == RBK_OP_BARRIER)
 			res = -EINVAL;
@@ -304,7 +346,8 @@ static void admit_entry(struct dispatch *dispatch, struct dispatch_ring *ring,
 	ring->chain_broken = res < 0;
 linked:
 	if (__builtin_expect(sqe->flags != 0, 0)) {
-		dispatch->is_costly |= (sqe->flags & RBK_SQE_ARG_TABLE) != 0;
+		if (sqe->flags & RBK_SQE_ARG_TABLE)
+			note_costly(dispatch);
 		ring->chain_open = sqe->flags & RBK_SQE_LINK;
 	} else {
 		ring->chain_open = false;
@@ -321,7 +364,7 @@ bool dispatch_ring_has_work(const struct dispatch_ring *dispatch_ring)
 	uint32_t n = rbk_ring_observe(&ring->sq->sq_tail) - ring->sq_head;
 	uint32_t unread;
 
-	if (n == 0 || ring->is_closing || dispatch_ring->barrier)
+	if (n == 0 || ring->is_closing || dispatch_ring->barrier || dispatch_ring->is_fetching)
 		return false;
 	/* Indices that make no sense are work, too: the poll ends the session. */
 	unread = ring->cq_tail - rbk_ring_observe(&ring->sq->cq_head);
@@ -348,6 +391,24 @@ static inline void claim_lines(const struct session_ring *ring, uint32_t n)
 }
 
 /*
+ * Note the tenant of a batch that took too long, for the turn's report. Return: the ticks that the
+ * flow is charged, which are limited, since the flow is not to blame for a preempted reactor.
+ */
+static __attribute__((__noinline__)) uint64_t note_long_batch(struct dispatch *dispatch,
+							      const struct flow *flow,
+							      uint64_t ticks)
+{
+	uint64_t charged_ticks =
+		ticks > dispatch->max_batch_ticks ? dispatch->max_batch_ticks : ticks;
+
+	dispatch->turn->entries.tenant = flow->tenant->number;
+	/* Unless the counter went backwards. */
+	if ((int64_t)ticks > 0)
+		dispatch->turn->entry_ticks += ticks - charged_ticks;
+	return charged_ticks;
+}
+
+/*
  * What @n entries took. Reading the clock once more takes a good part of what one NOP does, so
  * entries that complete at once are charged what they usually take, beyond what runs inline and
  * reads the clock anyway.
@@ -361,24 +422,48 @@ static inline void charge_batch(struct dispatch *dispatch, struct flow *flow, ui
 		ticks = clock_ticks() - start_ticks;
 	else
 		ticks = dispatch->inline_clock_ticks - start_ticks + n * dispatch->entry_ticks;
-	/* Also if the counter went backwards. */
-	if (__builtin_expect(ticks > dispatch->max_batch_ticks, 0))
-		ticks = dispatch->max_batch_ticks;
+	if (__builtin_expect(ticks > dispatch->long_batch_ticks, 0))
+		ticks = note_long_batch(dispatch, flow, ticks);
+	dispatch->turn->entry_ticks += ticks;
 	flow->owed_ticks += ticks;
 	if (flow->owed_ticks >= dispatch->charge_ticks)
 		flow_charge(dispatch, flow);
+}
+
+/* Entries of a batch which took too long: these have waited since it began. */
+static __attribute__((__noinline__)) void leave_rest(const struct dispatch *dispatch,
+						     struct dispatch_ring *ring,
+						     uint64_t admit_ticks, uint32_t n)
+{
+	ring->n_left = n;
+	ring->left_ticks = admit_ticks;
+	ring->left_queue_ns = dispatch->inline_queue_ns;
+}
+
+/* Makes a batch of them, at most *n. Return: when they were admitted. */
+static __attribute__((__noinline__)) uint64_t take_rest(struct dispatch *dispatch,
+							struct dispatch_ring *ring,
+							uint64_t now_ticks, uint32_t *n)
+{
+	if (*n > ring->n_left)
+		*n = ring->n_left;
+	ring->n_left = 0;
+	dispatch->inline_queue_ns = clock_elapsed_ns(ring->left_ticks, now_ticks);
+	if (dispatch->inline_queue_ns < ring->left_queue_ns)
+		dispatch->inline_queue_ns = ring->left_queue_ns;
+	return ring->left_ticks;
 }
 
 int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring)
 {
 	struct session_ring *ring = dispatch_ring->ring;
 	uint32_t n, unread, room, i;
+	uint64_t now_ticks, admit_ticks;
 	struct rbk_sqe sqe;
-	uint64_t now_ticks;
 
 	/* Pairs with the client's publication: the entries before it are complete. */
 	n = rbk_ring_observe(&ring->sq->sq_tail) - ring->sq_head;
-	if (n == 0 || dispatch_ring->barrier)
+	if (n == 0 || dispatch_ring->barrier || dispatch_ring->is_fetching)
 		return 0;
 	if (n > ring->n_entries)
 		return ADMIT_E_PROTOCOL;
@@ -406,35 +491,174 @@ int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *dispatch
 
 	if (n >= CLAIM_MIN)
 		claim_lines(ring, n);
-	now_ticks = clock_ticks();
+	now_ticks = admit_ticks = clock_ticks();
 	dispatch->now_ticks = now_ticks;
 	dispatch->is_costly = false;
 	dispatch->inline_clock_ticks = now_ticks;
 	dispatch->inline_queue_ns = 0;
-	for (i = 0; i < n && !dispatch_ring->barrier; i++) {
+	if (__builtin_expect(dispatch_ring->n_left > 0, 0))
+		admit_ticks = take_rest(dispatch, dispatch_ring, now_ticks, &n);
+	dispatch->is_batch_over = false;
+	dispatch->batch_stop_ticks = now_ticks + dispatch->batch_ticks;
+	for (i = 0; i < n && !dispatch->is_batch_over; i++) {
 		rbk_sqe_load(&sqe, &ring->sq->sqes[ring->sq_head & ring->mask]);
 		ring->sq_head++;
-		admit_entry(dispatch, dispatch_ring, &sqe, now_ticks);
+		admit_entry(dispatch, dispatch_ring, &sqe, admit_ticks);
 	}
+	if (__builtin_expect(i < n, 0) && !dispatch_ring->barrier && !dispatch_ring->is_fetching)
+		leave_rest(dispatch, dispatch_ring, admit_ticks, n - i);
 	dispatch_ring->last_work_ticks = now_ticks;
 	ring_publish(dispatch, dispatch_ring);
 	charge_batch(dispatch, dispatch_ring->flow, now_ticks, i);
 	return (int)i;
 }
 
-unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile)
+void dispatch_admit_fetched(struct dispatch *dispatch, struct dispatch_ring *ring)
 {
+	struct session_table *table = ring->ring->table;
+	struct session *session = ring->ring->session;
+	uint64_t now_ticks = clock_ticks();
+
+	dispatch->now_ticks = now_ticks;
+	dispatch->is_costly = true;
+	dispatch->inline_clock_ticks = now_ticks;
+	dispatch->inline_queue_ns = 0;
+	session->fetched = table->refs;
+	admit_entry(dispatch, ring, &table->sqe, now_ticks);
+	session->fetched = NULL;
+	ring->last_work_ticks = now_ticks;
+	ring_publish(dispatch, ring);
+	charge_batch(dispatch, ring->flow, now_ticks, 1);
+}
+
+/* Compute the ticks that the turn has left for entries. */
+static uint64_t entry_ticks_left(const struct dispatch *dispatch)
+{
+	const struct turn *turn = dispatch->turn;
+	uint64_t least_ticks = turn->budget_ticks / ENTRIES_PART;
+
+	if (dispatch->n_active_flows == 1)
+		return turn->budget_ticks / ALONE_PART;
+	return turn->other_ticks + least_ticks < turn->budget_ticks
+		       ? turn->budget_ticks - turn->other_ticks
+		       : least_ticks;
+}
+
+/*
+ * Polls the rings of @flow in turn while it has credit, and until @stop_ticks of this turn went to
+ * entries. A flow that is alone has as much credit as it needs, and each of its rings is polled at
+ * most once, so that the turn ends.
+ * Return: the entries; -1 with *ret_hostile set.
+ */
+static int poll_flow(struct dispatch *dispatch, struct flow *flow, uint64_t *idle_ticks,
+		     uint64_t stop_ticks, struct dispatch_ring **ret_hostile)
+{
+	const bool is_alone = dispatch->n_active_flows == 1;
+	uint32_t n_empty = 0, n_polls = 0;
+	int n_total = 0, n;
+
+	do {
+		struct dispatch_ring *ring = flow->next;
+		uint64_t before_ticks = dispatch->turn->entry_ticks;
+
+		flow->next = ring->next_active;
+		n = dispatch_poll_ring(dispatch, ring);
+		if (n < 0) {
+			*ret_hostile = ring;
+			return -1;
+		}
+		if (n == 0) {
+			n_empty++;
+			*idle_ticks += dispatch->poll_ticks;
+			flow->credit_ticks -= (int64_t)dispatch->poll_ticks;
+		} else {
+			n_empty = 0;
+			flow->credit_ticks -= (int64_t)(dispatch->turn->entry_ticks - before_ticks);
+		}
+		n_total += n;
+		n_polls++;
+		if (dispatch->turn->entry_ticks + *idle_ticks >= stop_ticks)
+			break;
+	} while (n_empty < flow->n_active &&
+		 (is_alone ? n_polls < flow->n_active : flow->credit_ticks > 0));
+	return n_total;
+}
+
+/*
+ * Deficit round robin: each flow has a visit, for which it gets credit by its weight; one that took
+ * more than it had is passed over until it has made up for it. Source: Shreedhar, Varghese,
+ * Efficient Fair Queuing Using Deficit Round-Robin, 1996. The credit is that of @n_rounds rounds.
+ * *ret_n_rounds: after so many more the first of those passed over has made up; 0: there was none.
+ */
+static unsigned int poll_flows(struct dispatch *dispatch, int64_t n_rounds, int64_t *ret_n_rounds,
+			       struct dispatch_ring **ret_hostile)
+{
+	const uint64_t left_ticks = entry_ticks_left(dispatch);
+	const uint64_t flow_ticks = dispatch->turn->budget_ticks / ROUND_PART;
+	const uint64_t stop_ticks = dispatch->turn->entry_ticks + left_ticks;
+	uint64_t round_ticks = dispatch->n_active_flows * flow_ticks, idle_ticks = 0;
 	unsigned int n_total = 0;
+	int64_t n_missing;
 	int n;
 
-	for (uint32_t i = 0; i < dispatch->n_active; i++) {
-		n = dispatch_poll_ring(dispatch, dispatch->active[i]);
-		if (n < 0) {
-			*ret_hostile = dispatch->active[i];
-			return n_total + 1;
+	*ret_n_rounds = 0;
+	if (round_ticks > left_ticks)
+		round_ticks = left_ticks;
+	for (uint32_t i = dispatch->n_active_flows; i > 0; i--) {
+		struct flow *flow =
+			container_of(dispatch->active_flows.next, struct flow, active_link);
+		int64_t quantum_ticks =
+			(int64_t)(round_ticks * flow->weight / dispatch->active_weight) + 1;
+
+		list_remove(&flow->active_link);
+		list_append(&dispatch->active_flows, &flow->active_link);
+		flow->credit_ticks += n_rounds * quantum_ticks;
+		if (flow->credit_ticks > quantum_ticks || dispatch->n_active_flows == 1)
+			flow->credit_ticks = quantum_ticks;
+		if (flow->credit_ticks <= 0) {
+			n_missing = -flow->credit_ticks / quantum_ticks + 1;
+			if (*ret_n_rounds == 0 || n_missing < *ret_n_rounds)
+				*ret_n_rounds = n_missing;
+			continue;
 		}
+		n = poll_flow(dispatch, flow, &idle_ticks, stop_ticks, ret_hostile);
+		/* A preempted reactor is not the tenant's doing. */
+		if (flow->credit_ticks < -(int64_t)dispatch->max_batch_ticks)
+			flow->credit_ticks = -(int64_t)dispatch->max_batch_ticks;
+		if (n < 0)
+			return n_total + 1;
 		n_total += (unsigned int)n;
+		if (dispatch->turn->entry_ticks + idle_ticks >= stop_ticks)
+			break;
 	}
+	return n_total;
+}
+
+static unsigned int poll_rings(struct dispatch *dispatch, struct dispatch_ring **ret_hostile)
+{
+	unsigned int n_total = 0;
+	int64_t n_rounds = 1;
+	int n;
+
+	if (__builtin_expect(dispatch->n_active == 1, 1)) {
+		n = dispatch_poll_ring(dispatch, dispatch->active[0]);
+		if (n >= 0)
+			return (unsigned int)n;
+		*ret_hostile = dispatch->active[0];
+		return 1;
+	}
+	/* Where those that are not passed over have nothing, the others need not wait in vain. */
+	for (unsigned int i = 0; i < MAX_PASSES && n_total == 0 && n_rounds > 0; i++)
+		n_total = poll_flows(dispatch, n_rounds, &n_rounds, ret_hostile);
+	return n_total;
+}
+
+/* Everything of tasks that are not entries any more. */
+static unsigned int work_on_tasks(struct dispatch *dispatch)
+{
+	struct turn_source outer = turn_enter(dispatch->turn, RBK_TURN_COMPLETIONS, 0);
+	unsigned int n_total = 0;
+
 	if (dispatch->n_submitted > 0)
 		n_total += dispatch_reap(dispatch);
 	if (dispatch_is_ending(dispatch))
@@ -443,7 +667,22 @@ unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret
 		n_total += dispatch_wake(dispatch);
 	if (dispatch->n_queued > 0)
 		n_total += dispatch_release(dispatch);
+	if (dispatch->may_preempt)
+		dispatch_preempt(dispatch);
 	if (dispatch->dirty)
 		dispatch_publish_dirty(dispatch);
+	turn_leave(dispatch->turn, outer);
 	return n_total;
+}
+
+unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile)
+{
+	unsigned int n = dispatch->n_active > 0 ? poll_rings(dispatch, ret_hostile) : 0;
+
+	if (__builtin_expect(*ret_hostile != NULL, 0))
+		return n;
+	if (dispatch->n_submitted > 0 || dispatch->n_queued > 0 || dispatch->woken.first ||
+	    dispatch->dirty || dispatch_is_ending(dispatch))
+		n += work_on_tasks(dispatch);
+	return n;
 }

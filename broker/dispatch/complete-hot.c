@@ -28,8 +28,9 @@ void ring_publish(struct dispatch *dispatch, struct dispatch_ring *dispatch_ring
 	dispatch_ring->rung_token = token;
 	if (!dispatch_ring->wants_bell) {
 		dispatch_ring->wants_bell = true;
-		dispatch_ring->next_bell = dispatch->bells;
-		dispatch->bells = dispatch_ring;
+		dispatch_ring->next_bell = NULL;
+		*dispatch->bells_end = dispatch_ring;
+		dispatch->bells_end = &dispatch_ring->next_bell;
 	}
 }
 

@@ -14,9 +14,14 @@
  * the run; those before them are done already. Where a plan has parts, rows are not apart, and the
  * run begins anew.
  *
+ * A device that can stop tasks is asked to where the scheduler says so, and where a task was
+ * cancelled or its ring is closing. What comes back unfinished queues anew, and goes on where it
+ * was stopped; what is not to go on is abandoned.
+ *
  * Urgent submissions overtake what the executor has not begun. A flow has that right while it has
  * nothing else there: it asks for less than its share, or the scheduler would not have released it.
- * Two of them taking turns could overtake a third for ever, so after a few in a row one waits.
+ * Two of them taking turns could overtake a third for ever, so after a few in a row one waits. What
+ * is long, or was stopped before, is not urgent where it could be stopped.
  */
 #include <errno.h>
 
@@ -89,7 +94,11 @@ static void run_init(struct run *run, struct task *task, struct place_decision d
 	run->part_ns = run->part_busy_ns = 0;
 	run->exec.plan = task->plan->plan;
 	run->exec.part = 0;
+	run->exec.has_progress = false;
 	run->place.later_ns = 0;
+	run->place.goes_on = run->place.has_slot = false;
+	run->place.gate = NULL;
+	run->place.stopped_exec_ns = run->place.stopped_busy_ns = 0;
 	run->place.plan = task->plan->place;
 	run->place.flow = task->ring->flow->place;
 	run->place.decision = decision;
@@ -210,21 +219,52 @@ static void run_over(struct dispatch *dispatch, struct run *run)
 	run_off_device(dispatch, run, run->place.decision.device);
 }
 
-/* A run that need not go on: taken out of its queue, or told to its executor. */
-static void run_stop(struct dispatch *dispatch, struct run *run)
+/*
+ * May the run be stopped where its device has begun it? A state is updated as a whole, as long as
+ * there is a client to use it.
+ */
+static bool run_may_break_off(const struct dispatch *dispatch, const struct run *run)
+{
+	const struct executor *executor = dispatch->executors[run->place.decision.device];
+	const struct task *task = run->task;
+
+	return executor->ops->abandon &&
+	       (!task->plan->plan->has_state || task->ring->ring->is_closing);
+}
+
+/* An executor has it. Return: false, and nothing is done: it has begun, and cannot be stopped. */
+static bool run_cancel_held(struct dispatch *dispatch, struct run *run)
 {
 	uint8_t expected = EXEC_QUEUED;
 
+	/* Pairs with exec_task_begin(): one of the two wins. */
+	if (atomic_compare_exchange_strong_explicit(&run->exec.state, &expected, EXEC_CANCELLED,
+						    memory_order_acq_rel, memory_order_acquire))
+		return true;
+	return run_may_break_off(dispatch, run) && exec_task_stop(&run->exec, EXEC_CANCELLED);
+}
+
+/* Abandon the progress of a stopped run that no executor holds now. */
+static void run_abandon(struct dispatch *dispatch, struct run *run)
+{
+	struct executor *executor = dispatch->executors[run->place.decision.device];
+
+	if (run->exec.has_progress)
+		executor->ops->abandon(executor, &run->exec);
+}
+
+/* A run that need not go on: taken out of its queue, or told to its executor. */
+static void run_stop(struct dispatch *dispatch, struct run *run)
+{
 	if (run->is_over)
 		return;
 	if (run->place.state != PLACE_QUEUED) {
-		/* Pairs with exec_task_begin(): one of the two wins. */
-		atomic_compare_exchange_strong_explicit(&run->exec.state, &expected, EXEC_CANCELLED,
-							memory_order_acq_rel, memory_order_acquire);
+		run_cancel_held(dispatch, run);
 		return;
 	}
 	if (run->exec.part > 0)
 		return;
+	run_abandon(dispatch, run);
 	place_dequeue(dispatch->placer, &run->place, dispatch_now_ns(dispatch));
 	note_dequeued(dispatch, run->place.decision.device);
 	run_over(dispatch, run);
@@ -249,25 +289,21 @@ static void run_ended(struct dispatch *dispatch, struct run *run, int res)
 }
 
 /*
- * Return: false, and nothing is done: an executor has begun it. One that has it queued hands it
- * back: then the run goes on, if the task as a whole could not be withdrawn.
+ * Return: false, and nothing is done: an executor has begun it and does not stop it. One that has
+ * it queued, or stops it, hands it back: then the run goes on, or begins anew, if the task as a
+ * whole could not be withdrawn.
  */
-static bool run_may_stop(struct run *run)
+static bool run_may_stop(struct dispatch *dispatch, struct run *run)
 {
-	uint8_t expected = EXEC_QUEUED;
-
-	if (run->has_begun || run->is_over)
+	if (run->is_over || (run->has_begun && !run_may_break_off(dispatch, run)))
 		return false;
-	if (run->place.state == PLACE_QUEUED)
-		return true;
-	/* Pairs with exec_task_begin(): one of the two wins. */
-	return atomic_compare_exchange_strong_explicit(&run->exec.state, &expected, EXEC_CANCELLED,
-						       memory_order_acq_rel, memory_order_acquire);
+	return run->place.state == PLACE_QUEUED || run_cancel_held(dispatch, run);
 }
 
 bool task_withdraw(struct dispatch *dispatch, struct task *task)
 {
-	if (!run_may_stop(&task->run) || (task->half && !run_may_stop(&task->half->run)))
+	if (!run_may_stop(dispatch, &task->run) ||
+	    (task->half && !run_may_stop(dispatch, &task->half->run)))
 		return false;
 	task->is_cancelled = true;
 	run_stop(dispatch, &task->run);
@@ -290,6 +326,9 @@ static bool run_is_urgent(const struct dispatch *dispatch, const struct run *run
 {
 	const struct device_load *load = &dispatch->loads[device];
 
+	if (dispatch->executors[device]->ops->abandon &&
+	    (run->exec.has_progress || run->place.work_ns > PLACE_SLICE_NS))
+		return false;
 	return load->n_held > 0 && run->task->ring->flow->n_held[device] == 0 &&
 	       load->n_urgent < MAX_URGENT;
 }
@@ -299,6 +338,8 @@ static void run_measure(const struct dispatch *dispatch, struct run *run, uint8_
 {
 	const struct session_plan *slot = run->task->plan;
 
+	if (run->exec.has_progress)
+		return;
 	run->exec.count = run->n_rows;
 	if (run->exec.part > 0)
 		return;
@@ -319,6 +360,8 @@ static bool run_submit(struct dispatch *dispatch, struct run *run)
 	run->exec.start_ticks = run->exec.end_ticks = run->exec.busy_ticks = 0;
 	run->exec.copied_bytes = run->exec.transferred_bytes = 0;
 	run->exec.is_urgent = run_is_urgent(dispatch, run, device);
+	/* It may take longer than was predicted. */
+	run->exec.slice_ticks = run->exec.is_urgent ? dispatch->slice_ticks : 0;
 	atomic_store_explicit(&run->exec.state, EXEC_QUEUED, memory_order_relaxed);
 	if (executor->ops->submit(executor, &run->exec) != 0)
 		return false;
@@ -358,6 +401,27 @@ unsigned int dispatch_release(struct dispatch *dispatch)
 		n_more += n == RELEASE_BATCH;
 	}
 	return n_more;
+}
+
+void dispatch_preempt(struct dispatch *dispatch)
+{
+	struct place_task *place;
+	struct exec_task *exec;
+	uint64_t now_ns;
+
+	dispatch->may_preempt = false;
+	dispatch->now_ticks = clock_ticks();
+	now_ns = dispatch_now_ns(dispatch);
+	for (uint8_t i = 0; i < dispatch->n_executors; i++)
+		for (unsigned int n = 0; n < RELEASE_BATCH; n++) {
+			place = place_preempt(dispatch->placer, i, now_ns);
+			if (!place)
+				break;
+			exec = &container_of(place, struct run, place)->exec;
+			if (!exec_task_stop(exec, EXEC_STOPPING) &&
+			    atomic_load_explicit(&exec->state, memory_order_relaxed) == EXEC_QUEUED)
+				place_not_begun(dispatch->placer, place, now_ns);
+		}
 }
 
 /* --- and back --- */
@@ -402,6 +466,22 @@ static void run_fall_back(struct dispatch *dispatch, struct run *run)
 	run_enqueue(dispatch, run);
 }
 
+__attribute__((__cold__, __noinline__)) bool run_evade(struct dispatch *dispatch, struct run *run)
+{
+	uint64_t now_ns = dispatch_now_ns(dispatch);
+	uint8_t device = run->place.decision.device;
+
+	if (run->place.state != PLACE_QUEUED || run->exec.part > 0 || run->has_begun ||
+	    !run_may_fall_back(run, -EIO))
+		return false;
+	place_dequeue(dispatch->placer, &run->place, now_ns);
+	note_dequeued(dispatch, device);
+	place_learn(dispatch->placer, run->place.plan, device, run->n_rows, PLACE_FAILED, 0, 0,
+		    now_ns);
+	run_fall_back(dispatch, run);
+	return true;
+}
+
 /*
  * A task that did not run, as with a tensor out of reach, says nothing about its device. A device
  * that is lost takes all with it that it has; that is one failure, the first one's that comes back.
@@ -441,6 +521,10 @@ static void run_learn(struct dispatch *dispatch, struct run *run)
 	if (run->place.decision.device != RBK_DEVICE_CPU)
 		session->stats.gpu_ns += busy_ns ? busy_ns : exec_ns;
 	run->place.count = run->exec.count;
+	if (run->exec.res == EXEC_UNFINISHED) {
+		place_stopped(dispatch->placer, &run->place, exec_ns, busy_ns, now_ns);
+		return;
+	}
 	if (run->n_parts == 1) {
 		place_done(dispatch->placer, &run->place, result, exec_ns, busy_ns, now_ns);
 		return;
@@ -462,6 +546,7 @@ static void run_count(struct dispatch *dispatch, const struct run *run)
 
 	dispatch->n_submitted--;
 	load->n_held--;
+	load->n_returned += run->exec.res != -ECANCELED;
 	task->ring->flow->n_held[device]--;
 	if (!run->exec.is_urgent || load->n_held == 0)
 		load->n_urgent = 0;
@@ -474,6 +559,10 @@ static void run_count(struct dispatch *dispatch, const struct run *run)
 	task->ring->flow->owed_ticks += REAP_ENTRIES * dispatch->entry_ticks;
 	if (!run->exec.start_ticks)
 		return;
+	/* A stopped task waited until it went on: that is no execution. */
+	if (__builtin_expect(run->place.stopped_exec_ns > 0, 0) && !task->half &&
+	    run->exec.start_ticks > task->end_ticks)
+		task->start_ticks += run->exec.start_ticks - task->end_ticks;
 	if (!task->start_ticks || task->start_ticks > run->exec.start_ticks)
 		task->start_ticks = run->exec.start_ticks;
 	if (task->end_ticks < run->exec.end_ticks)
@@ -503,23 +592,45 @@ static bool run_go_on(struct dispatch *dispatch, struct run *run)
 	return true;
 }
 
+/* Its device has stopped it before its end. */
+static void run_stopped(struct dispatch *dispatch, struct run *run)
+{
+	struct task *task = run->task;
+
+	run->has_begun = true;
+	run->place.decision.flags |= PLACE_BOUND;
+	if (task->is_cancelled || task->res || task->ring->ring->is_closing) {
+		run_abandon(dispatch, run);
+		run_ended(dispatch, run, -ECANCELED);
+		return;
+	}
+	run_enqueue(dispatch, run);
+}
+
 static void run_returned(struct dispatch *dispatch, struct run *run)
 {
 	struct task *task = run->task;
 	int res = run->exec.res;
 
 	run_count(dispatch, run);
+	run->place.goes_on = res == 0 && run->exec.part + 1u < run->n_parts;
 	run_learn(dispatch, run);
+	if (__builtin_expect(res == EXEC_UNFINISHED, 0)) {
+		run_stopped(dispatch, run);
+		return;
+	}
 	if (res == 0 && run_go_on(dispatch, run))
 		return;
 	if (run_may_fall_back(run, res)) {
 		run_fall_back(dispatch, run);
 		return;
 	}
-	/* Stopped for a cancellation that came too late for the other half. */
+	/* Stopped for a cancellation that came too late for the other half, or taken back. */
 	if (res == -ECANCELED && !task->is_cancelled && !task->res &&
 	    !task->ring->ring->is_closing) {
 		run_enqueue(dispatch, run);
+		if (__builtin_expect(dispatch->loads[run->place.decision.device].is_avoided, 0))
+			run_evade(dispatch, run);
 		return;
 	}
 	run_ended(dispatch, run, res);

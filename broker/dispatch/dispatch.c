@@ -23,6 +23,11 @@ enum {
 	TURN_POLLS = 16,
 	/* Tasks that are split over two devices at the same time. */
 	MAX_HALVES = 64,
+	/* See settle(). */
+	SETTLE_REST = 4,
+	MAX_REST = 50, /* budgets */
+	/* A batch of entries takes one over that of a turn. */
+	BATCH_PART = 8,
 };
 
 static const uint64_t drain_timeout_ns = 10000000000;
@@ -39,6 +44,8 @@ static const uint64_t balance_interval_ns = 10000000;
 static const uint64_t entry_ns = 16;
 static const uint64_t max_batch_ns = 1000000;
 static const uint64_t charge_ns = 2000;
+/* Looking at an empty ring. */
+static const uint64_t poll_ns = 10;
 
 static void cpu_relax(void)
 {
@@ -83,9 +90,47 @@ static void on_balance(void *data)
 	dispatch->may_rebalance = true;
 }
 
+static void on_slice(void *data)
+{
+	struct dispatch *dispatch = data;
+
+	dispatch->is_slice_armed = false;
+	dispatch->may_preempt = true;
+}
+
+/* If something may have to be stopped: sees to it that this is looked at in time. */
+static void await_slice(struct dispatch *dispatch)
+{
+	uint64_t now_ns, slice_ns;
+
+	if (dispatch->is_slice_armed || dispatch->n_submitted == 0)
+		return;
+	dispatch->now_ticks = clock_ticks();
+	now_ns = dispatch_now_ns(dispatch);
+	slice_ns = place_preempt_ns(dispatch->placer, now_ns);
+	if (slice_ns == UINT64_MAX)
+		return;
+	dispatch->is_slice_armed = true;
+	loop_timer_arm(dispatch->slice_timer, slice_ns - now_ns);
+}
+
+static void flush_executors(struct dispatch *dispatch)
+{
+	struct turn_source outer = turn_enter(dispatch->turn, RBK_TURN_COMPLETIONS, 0);
+
+	for (uint32_t i = 0; dispatch->flush_mask; i++) {
+		if (!(dispatch->flush_mask & 1u << i))
+			continue;
+		dispatch->flush_mask &= ~(1u << i);
+		dispatch->executors[i]->ops->flush(dispatch->executors[i]);
+	}
+	turn_leave(dispatch->turn, outer);
+}
+
 static unsigned int dispatch_turn(struct dispatch *dispatch)
 {
 	struct dispatch_ring *hostile = NULL;
+	struct turn_source outer;
 	unsigned int n;
 
 	n = dispatch_work(dispatch, &hostile);
@@ -95,23 +140,56 @@ static unsigned int dispatch_turn(struct dispatch *dispatch)
 		dispatch->has_used_devices = true;
 		set_pace(dispatch, true);
 	}
-	for (uint32_t i = 0; dispatch->flush_mask; i++) {
-		if (!(dispatch->flush_mask & 1u << i))
-			continue;
-		dispatch->flush_mask &= ~(1u << i);
-		dispatch->executors[i]->ops->flush(dispatch->executors[i]);
-	}
-	if (dispatch->bells)
+	if (dispatch->flush_mask)
+		flush_executors(dispatch);
+	if (dispatch->bells) {
 		dispatch_ring_bells(dispatch);
+		/* The next turn rings the remaining bells. */
+		n += dispatch->bells != NULL;
+	}
 	if (dispatch->demand->first) {
+		outer = turn_enter(dispatch->turn, RBK_TURN_RESIDENCY, 0);
 		residency_turn(dispatch->options.residency);
+		turn_leave(dispatch->turn, outer);
 		n++;
 	}
 	if (!list_is_empty(&dispatch->own))
 		n += own_start(dispatch);
 	if (dispatch->n_queued > 0)
 		dispatch_await_balance(dispatch);
+	if (!dispatch->is_watching && dispatch->n_submitted + dispatch->n_queued > 0)
+		dispatch_watch_begin(dispatch);
+	if (n > 0)
+		dispatch->busy_ticks = dispatch->now_ticks;
 	return n;
+}
+
+/*
+ * Do the work for clients beside their rings in at most 1 / SETTLE_REST of the time in which rings
+ * and devices have work, so that a client that connects in a loop, or sends one request after the
+ * other, does not delay every entry. After rings and devices were idle for a budget, this work may
+ * take all of the time.
+ */
+static void settle(struct dispatch *dispatch)
+{
+	const uint64_t budget_ticks = dispatch->turn->budget_ticks;
+	uint64_t begin_ticks, now_ticks, rest_ticks;
+
+	if (!server_is_settling(dispatch->server)) {
+		/* Looks for faults. */
+		server_settle(dispatch->server);
+		return;
+	}
+	begin_ticks = clock_ticks();
+	if ((int64_t)(dispatch->rest_until_ticks - begin_ticks) > 0 &&
+	    begin_ticks - dispatch->busy_ticks < budget_ticks)
+		return;
+	server_settle(dispatch->server);
+	now_ticks = clock_ticks();
+	rest_ticks = (now_ticks - begin_ticks) * (SETTLE_REST - 1);
+	if (rest_ticks > MAX_REST * budget_ticks)
+		rest_ticks = MAX_REST * budget_ticks;
+	dispatch->rest_until_ticks = now_ticks + rest_ticks;
 }
 
 /*
@@ -235,6 +313,7 @@ static int dispatch_sleep(struct dispatch *dispatch)
 		set_pace(dispatch, dispatch->has_used_devices);
 		announce_work(dispatch);
 		flow_await_refill(dispatch);
+		await_slice(dispatch);
 		r = loop_turn(dispatch->options.loop, true);
 	}
 	waker_disarm(dispatch->options.waker);
@@ -274,14 +353,21 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 		n = 0;
 		if (dispatch->is_stopping)
 			dispatch_stop_polling(dispatch);
-		for (unsigned int i = 0; i < TURN_POLLS && n == 0 && dispatch->n_active > 0; i++) {
+		/*
+		 * Once also without active rings, if it does not sleep below: tasks come back, and
+		 * clients are to be woken, while others connect without end.
+		 */
+		for (unsigned int i = 0;
+		     i < TURN_POLLS && n == 0 &&
+		     (dispatch->n_active > 0 || (i == 0 && server_is_settling(server)));
+		     i++) {
 			n = dispatch_turn(dispatch);
 			if (n == 0)
 				cpu_relax();
 		}
 		if (n == 0 || dispatch->n_active > 1)
 			dispatch_sleep_rings(dispatch);
-		server_settle(server);
+		settle(dispatch);
 		if (dispatch->is_stopping) {
 			if (dispatch_drain(dispatch))
 				break;
@@ -292,6 +378,7 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 		} else {
 			announce_work(dispatch);
 			flow_await_refill(dispatch);
+			await_slice(dispatch);
 			r = loop_turn(dispatch->options.loop, false);
 		}
 		if (dispatch->n_submitted > 0)
@@ -330,10 +417,13 @@ struct server_hooks dispatch_hooks(struct dispatch *dispatch)
 {
 	return (struct server_hooks){
 		.ring_bytes = dispatch_ring_bytes,
+		.ring_make = dispatch_ring_make,
+		.ring_unmake = dispatch_ring_unmake,
 		.ring_added = dispatch_ring_added,
 		.ring_closing = dispatch_ring_ended,
 		.ring_freed = dispatch_ring_freed,
 		.ring_bell = dispatch_ring_bell,
+		.table_there = dispatch_table_there,
 		.plan_bytes = dispatch_plan_bytes,
 		.plan_ready = dispatch_plan_ready,
 		.plan_removing = on_plan_removing,
@@ -383,6 +473,9 @@ static int make_placer(struct dispatch *dispatch)
 	memset(dispatch->options.profiles, 0, sizeof(dispatch->options.profiles));
 	if (r)
 		return error_fold(r);
+	for (uint32_t i = 0; i < options->n_executors; i++)
+		if (options->executors[i]->ops->abandon)
+			place_set_preemptible(dispatch->placer, (uint8_t)i);
 	r = place_flow_new(dispatch->placer, &limits, &dispatch->nobody);
 	return r ? error_fold(r) : 0;
 }
@@ -416,7 +509,13 @@ static int dispatch_init(struct dispatch *dispatch)
 	r = flows_init(dispatch);
 	if (r)
 		return error_fold(r);
+	r = liveness_init(dispatch);
+	if (r)
+		return error_fold(r);
 	r = loop_timer_new(options->loop, on_balance, dispatch, &dispatch->balance_timer);
+	if (r)
+		return error_fold(r);
+	r = loop_timer_new(options->loop, on_slice, dispatch, &dispatch->slice_timer);
 	if (r)
 		return error_fold(r);
 	r = loop_timer_new(options->loop, on_drain_expired, dispatch, &dispatch->drain_timer);
@@ -444,6 +543,15 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 	dispatch->entry_ticks = clock_ns_to_ticks(entry_ns);
 	dispatch->max_batch_ticks = clock_ns_to_ticks(max_batch_ns);
 	dispatch->charge_ticks = clock_ns_to_ticks(charge_ns);
+	dispatch->slice_ticks = clock_ns_to_ticks(2 * PLACE_SLICE_NS);
+	dispatch->poll_ticks = clock_ns_to_ticks(poll_ns);
+	dispatch->turn = loop_current(options->loop);
+	dispatch->batch_ticks = dispatch->turn->budget_ticks / BATCH_PART;
+	dispatch->long_batch_ticks = dispatch->turn->budget_ticks;
+	if (dispatch->long_batch_ticks > dispatch->max_batch_ticks)
+		dispatch->long_batch_ticks = dispatch->max_batch_ticks;
+	dispatch->bells_end = &dispatch->bells;
+	list_init(&dispatch->active_flows);
 	list_init(&dispatch->ending);
 	list_init(&dispatch->closing);
 	list_init(&dispatch->rings);
@@ -472,8 +580,10 @@ struct dispatch *dispatch_free(struct dispatch *dispatch)
 	own_cancel_all(dispatch);
 	loop_unwatch(dispatch->waker_watch);
 	loop_timer_free(dispatch->balance_timer);
+	loop_timer_free(dispatch->slice_timer);
 	loop_timer_free(dispatch->drain_timer);
 	rings_deinit(dispatch);
+	liveness_deinit(dispatch);
 	flows_deinit(dispatch);
 	if (dispatch->nobody)
 		place_flow_free(dispatch->placer, dispatch->nobody);

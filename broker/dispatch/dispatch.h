@@ -85,6 +85,11 @@ void dispatch_drain_changed(struct dispatch *dispatch, const struct tenant *tena
 uint64_t dispatch_tenant_in_flight(const struct dispatch *dispatch, const struct tenant *tenant);
 /* Tasks, or parts of them, that wait for a device or run there. */
 uint64_t dispatch_device_in_flight(struct dispatch *dispatch, uint8_t device);
+/*
+ * Return the number of the device's stalls, in which it had work and made no progress; each was
+ * logged, and mended where possible.
+ */
+uint32_t dispatch_n_stalls(const struct dispatch *dispatch, uint8_t device);
 
 /*
  * The placer: for reports, and for profiles and contention that were measured. What time it is in

@@ -72,6 +72,8 @@ static int flow_new(struct dispatch *dispatch, struct tenant *tenant, struct flo
 	}
 	flow->tenant = tenant_ref(tenant);
 	flow->may_throttle = limits.cpu_max > 0 || tenant->is_drained;
+	flow->weight = limits.weight ? limits.weight : 1;
+	list_init(&flow->active_link);
 	list_append(&dispatch->flows, &flow->link);
 	*ret = flow;
 	return 0;
@@ -141,6 +143,11 @@ void dispatch_limits_changed(struct dispatch *dispatch)
 		place_flow_set_limits(dispatch->placer, flow->place, &limits,
 				      dispatch_now_ns(dispatch));
 		flow->may_throttle = limits.cpu_max > 0 || flow->tenant->is_drained;
+		if (flow->n_active > 0)
+			dispatch->active_weight -= flow->weight;
+		flow->weight = limits.weight ? limits.weight : 1;
+		if (flow->n_active > 0)
+			dispatch->active_weight += flow->weight;
 	}
 	/* Who was over a quota that is larger now, or gone. */
 	if (dispatch->is_refill_armed)

@@ -15,41 +15,37 @@ static const uint64_t inline_budget_ns = 2000;
 enum { ESTIMATE_UNITS_PER_NS = 64 };
 
 /*
- * How long a node takes, at the pessimistic end: 2 floating-point operations per nanosecond, or
- * what the executor promises where its kernels are blocked, and 16 bytes per nanosecond.
+ * Estimate how long nodes take, pessimistically: at 2 floating-point operations per nanosecond, or
+ * at the rate that the executor promises where its kernels are blocked, and at 16 bytes per
+ * nanosecond.
  */
-static uint64_t node_estimate(const struct node *node, uint64_t flops, uint64_t bytes,
-			      uint32_t blocked_flops_per_ns)
+static uint64_t estimate(uint64_t flops, uint64_t blocked_flops, uint64_t bytes,
+			 uint32_t blocked_flops_per_ns)
 {
-	bool is_blocked = node->op->kind == OP_MATMUL || node->op->kind == OP_GEMM ||
-			  node->op->kind == OP_CONV;
-	uint32_t flops_per_ns = is_blocked && blocked_flops_per_ns > 2 ? blocked_flops_per_ns : 2;
+	const uint32_t blocked_per_ns = blocked_flops_per_ns > 2 ? blocked_flops_per_ns : 2;
 
-	return flops * ESTIMATE_UNITS_PER_NS / flops_per_ns + bytes * ESTIMATE_UNITS_PER_NS / 16;
+	return (flops - blocked_flops) * ESTIMATE_UNITS_PER_NS / 2 +
+	       blocked_flops * ESTIMATE_UNITS_PER_NS / blocked_per_ns +
+	       bytes * ESTIMATE_UNITS_PER_NS / 16;
 }
 
 /* The largest count whose task is predicted to fit the inline budget; 0: none. */
 static uint32_t inline_limit(const struct dispatch *dispatch, const struct plan *plan)
 {
 	const struct executor *cpu = dispatch->executors[RBK_DEVICE_CPU];
-	uint64_t fixed = 0, row = 0, budget = inline_budget_ns * ESTIMATE_UNITS_PER_NS;
+	const struct cost *cost = &plan->cost;
+	uint64_t fixed, row, budget = inline_budget_ns * ESTIMATE_UNITS_PER_NS;
 
 	if (!cpu->ops->run_inline || !plan->data_independent ||
 	    plan->device_state[RBK_DEVICE_CPU] != PLAN_DEVICE_READY)
 		return 0;
-	for (uint32_t i = 0; i < plan->n_nodes; i++) {
-		const struct node *node = &plan->nodes[i];
-
-		/* Beyond 2^40 neither can pass, and the sums below cannot overflow. */
-		if ((node->cost.flops_fixed | node->cost.flops_row | node->cost.bytes_fixed |
-		     node->cost.bytes_row) >>
-		    40)
-			return 0;
-		fixed += node_estimate(node, node->cost.flops_fixed, node->cost.bytes_fixed,
-				       cpu->info.blocked_flops_per_ns);
-		row += node_estimate(node, node->cost.flops_row, node->cost.bytes_row,
-				     cpu->info.blocked_flops_per_ns);
-	}
+	/* Beyond 2^40 none can pass, and the sums below cannot overflow. */
+	if ((cost->flops_fixed | cost->flops_row | cost->bytes_fixed | cost->bytes_row) >> 40)
+		return 0;
+	fixed = estimate(cost->flops_fixed, plan->blocked_flops_fixed, cost->bytes_fixed,
+			 cpu->info.blocked_flops_per_ns);
+	row = estimate(cost->flops_row, plan->blocked_flops_row, cost->bytes_row,
+		       cpu->info.blocked_flops_per_ns);
 	if (fixed > budget)
 		return 0;
 	if (row == 0 || (budget - fixed) / row >= plan->max_count)

@@ -22,7 +22,10 @@
 #include "util/error.h"
 
 enum {
-	BELL_DRAIN_BATCH = 16,
+	/* Ringing clients' bells gets at least one over that of a turn. */
+	BELLS_PART = 4,
+	/* Rings that are looked at in one turn: may they sleep? */
+	SLEEP_BATCH = 64,
 	/* Bells without entries that are forgiven within mute_window_ns. */
 	MAX_EMPTY_BELLS = 64,
 };
@@ -33,10 +36,10 @@ static const uint64_t spin_start_ns = 50000;
 static const uint64_t spin_ceiling_ns = 200000;
 static const uint64_t mute_window_ns = 10000000;
 
-/* Powers of two, as entries are; lists of a few tasks each. */
+/* Powers of two, as entries are; of a task or two each. */
 static uint32_t n_buckets(uint32_t n_entries)
 {
-	return n_entries > 8 ? n_entries / 8 : 1;
+	return n_entries > 2 ? n_entries / 2 : 1;
 }
 
 uint64_t dispatch_ring_bytes(uint32_t n_entries)
@@ -44,7 +47,7 @@ uint64_t dispatch_ring_bytes(uint32_t n_entries)
 	return sizeof(struct dispatch_ring) +
 	       (uint64_t)n_entries *
 		       (sizeof(struct task) + RBK_MAX_REFS * sizeof(struct exec_ref)) +
-	       n_buckets(n_entries) * sizeof(struct list_node);
+	       n_buckets(n_entries) * sizeof(struct index_node *);
 }
 
 static struct dispatch_ring *ring_free(struct dispatch_ring *ring)
@@ -76,22 +79,14 @@ static int reserve_active(struct dispatch *dispatch)
 	return 0;
 }
 
-int dispatch_ring_added(void *context, struct session_ring *session_ring)
+int dispatch_ring_make(void *context, struct session_ring *session_ring)
 {
-	_cleanup_(ring_freep) struct dispatch_ring *ring = NULL;
-	struct dispatch *dispatch = context;
-	int r;
+	_cleanup_(ring_freep) struct dispatch_ring *ring = calloc(1, sizeof(*ring));
 
-	r = reserve_active(dispatch);
-	if (r)
-		return error_fold(r);
-	ring = calloc(1, sizeof(*ring));
 	if (!ring)
 		return error_origin(-ENOMEM);
 	ring->ring = session_ring;
-	ring->dispatch = dispatch;
-	ring->spin_ticks = dispatch->options.spin_ns < 0 ? clock_ns_to_ticks(spin_start_ns)
-							 : dispatch->max_spin_ticks;
+	ring->dispatch = context;
 	list_init(&ring->in_flight);
 	list_init(&ring->link);
 	list_init(&ring->muted_link);
@@ -104,27 +99,57 @@ int dispatch_ring_added(void *context, struct session_ring *session_ring)
 	ring->buckets = calloc(ring->bucket_mask + 1, sizeof(*ring->buckets));
 	if (!ring->tasks || !ring->refs || !ring->buckets)
 		return error_origin(-ENOMEM);
-	for (uint32_t i = 0; i <= ring->bucket_mask; i++)
-		list_init(&ring->buckets[i]);
-	r = flow_join(dispatch, ring);
-	if (r)
-		return error_fold(r);
-
-	dispatch->n_rings++;
-	list_append(&dispatch->rings, &ring->link);
-	session_ring->dispatch = ring;
-	ring_activate(dispatch, steal_ptr(ring), clock_ticks());
+	session_ring->dispatch = steal_ptr(ring);
 	return 0;
 }
 
-static void remove_active(struct dispatch *dispatch, struct dispatch_ring *ring)
+void dispatch_ring_unmake(void *context, struct session_ring *session_ring)
 {
-	for (uint32_t i = 0; ring->is_active && i < dispatch->n_active; i++) {
-		if (dispatch->active[i] != ring)
-			continue;
-		dispatch->active[i] = dispatch->active[--dispatch->n_active];
-		ring->is_active = false;
+	session_ring->dispatch = ring_free(session_ring->dispatch);
+}
+
+int dispatch_ring_added(void *context, struct session_ring *session_ring)
+{
+	struct dispatch_ring *ring = session_ring->dispatch;
+	struct dispatch *dispatch = context;
+	int r;
+
+	r = reserve_active(dispatch);
+	if (r)
+		return error_fold(r);
+	r = flow_join(dispatch, ring);
+	if (r)
+		return error_fold(r);
+	ring->spin_ticks = dispatch->options.spin_ns < 0 ? clock_ns_to_ticks(spin_start_ns)
+							 : dispatch->max_spin_ticks;
+	dispatch->n_rings++;
+	list_append(&dispatch->rings, &ring->link);
+	ring_activate(dispatch, ring, clock_ticks());
+	return 0;
+}
+
+void ring_deactivate(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	struct flow *flow = ring->flow;
+	struct dispatch_ring *last;
+
+	if (!ring->is_active)
+		return;
+	ring->is_active = false;
+	last = dispatch->active[--dispatch->n_active];
+	dispatch->active[ring->active_index] = last;
+	last->active_index = ring->active_index;
+	if (--flow->n_active == 0) {
+		flow->next = NULL;
+		list_remove(&flow->active_link);
+		dispatch->n_active_flows--;
+		dispatch->active_weight -= flow->weight;
+		return;
 	}
+	ring->prev_active->next_active = ring->next_active;
+	ring->next_active->prev_active = ring->prev_active;
+	if (flow->next == ring)
+		flow->next = ring->next_active;
 }
 
 void dispatch_ring_ended(void *context, struct session_ring *session_ring)
@@ -132,7 +157,7 @@ void dispatch_ring_ended(void *context, struct session_ring *session_ring)
 	struct dispatch_ring *ring = session_ring->dispatch;
 	struct dispatch *dispatch = context;
 
-	remove_active(dispatch, ring);
+	ring_deactivate(dispatch, ring);
 	list_remove(&ring->throttled_link);
 	dispatch_ring_closing(dispatch, ring);
 }
@@ -141,10 +166,13 @@ static void remove_from_bells(struct dispatch *dispatch, struct dispatch_ring *r
 {
 	struct dispatch_ring **at = &dispatch->bells;
 
-	while (*at && *at != ring)
+	if (!ring->wants_bell)
+		return;
+	while (*at != ring)
 		at = &(*at)->next_bell;
-	if (*at)
-		*at = ring->next_bell;
+	*at = ring->next_bell;
+	if (dispatch->bells_end == &ring->next_bell)
+		dispatch->bells_end = at;
 }
 
 void dispatch_ring_freed(void *context, struct session_ring *session_ring)
@@ -160,8 +188,6 @@ void dispatch_ring_freed(void *context, struct session_ring *session_ring)
 	list_remove(&ring->closing);
 	flow_leave(dispatch, ring);
 	dispatch->n_rings--;
-	ring_free(ring);
-	session_ring->dispatch = NULL;
 }
 
 /* --- bells --- */
@@ -221,19 +247,30 @@ static void learn_spin(const struct dispatch *dispatch, struct dispatch_ring *ri
 		ring->spin_ticks = dispatch->max_spin_ticks;
 }
 
-void dispatch_ring_bell(void *context, struct session_ring *session_ring)
+/*
+ * Charge the flow for work on its rings beside their entries, and deduct the time from its credit
+ * for entries where other flows have active rings. A flow that is alone incurs no debt.
+ */
+static void charge_bell(struct dispatch *dispatch, struct flow *flow, uint64_t begin_ticks)
 {
-	struct dispatch_ring *ring = session_ring->dispatch;
-	struct dispatch *dispatch = context;
+	const uint32_t n_others = dispatch->n_active_flows - (flow->n_active > 0);
+	const int64_t most_ticks = (int64_t)dispatch->max_batch_ticks;
 	uint64_t now_ticks = clock_ticks();
-	char bytes[16];
-	ssize_t n = 1;
 
-	for (unsigned int i = 0; i < BELL_DRAIN_BATCH && n > 0; i++)
-		n = recv(session_ring->bell_fd, bytes, sizeof(bytes), MSG_DONTWAIT);
-	if (n > 0)
-		loop_rewatch(session_ring->bell_watch);
+	if (now_ticks <= begin_ticks)
+		return;
+	flow->owed_ticks += now_ticks - begin_ticks;
+	if (n_others > 0)
+		flow->credit_ticks -= (int64_t)(now_ticks - begin_ticks);
+	if (flow->credit_ticks < -most_ticks)
+		flow->credit_ticks = -most_ticks;
+	if (flow->owed_ticks >= dispatch->charge_ticks)
+		flow_charge(dispatch, flow);
+}
 
+static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring, uint64_t now_ticks)
+{
+	session_ring_drain_bell(ring->ring);
 	/* It has not announced a sleep, and goes on by itself. */
 	if (ring->is_throttled)
 		return;
@@ -250,14 +287,60 @@ void dispatch_ring_bell(void *context, struct session_ring *session_ring)
 	ring_activate(dispatch, ring, now_ticks);
 }
 
-/* One byte wakes a client that sleeps; if the bell is full it is awake already, or not reading. */
-void dispatch_ring_bells(struct dispatch *dispatch)
+/* --- tables --- */
+
+int dispatch_table_fetch(struct dispatch_ring *ring, const struct rbk_sqe *sqe)
 {
+	/* It has been found to be in range. */
+	struct session_arena *arena = ring->ring->session->arenas[RBK_REF_ARENA(sqe->table)];
+	const void *from = arena->exec.base + RBK_REF_OFFSET(sqe->table);
+
+	if (session_table_fetch(ring->ring, arena, from, sqe->n_refs, sqe))
+		return -ENOMEM;
+	ring->is_fetching = true;
+	ring->dispatch->is_batch_over = true;
+	return 0;
+}
+
+void dispatch_table_there(void *context, struct session_ring *session_ring)
+{
+	struct dispatch_ring *ring = session_ring->dispatch;
+	struct dispatch *dispatch = context;
+
+	ring->is_fetching = false;
+	dispatch_admit_fetched(dispatch, ring);
+	/*
+	 * Poll the entries that came in the meantime; a ring without entries announces its sleep
+	 * again.
+	 */
+	if (!ring->is_active && !ring->is_throttled)
+		ring_activate(dispatch, ring, clock_ticks());
+}
+
+void dispatch_ring_bell(void *context, struct session_ring *session_ring)
+{
+	struct dispatch_ring *ring = session_ring->dispatch;
+	struct dispatch *dispatch = context;
+	struct flow *flow = ring->flow;
+	uint64_t now_ticks = clock_ticks();
+	struct turn_source outer = turn_enter(dispatch->turn, RBK_TURN_BELLS, flow->tenant->number);
+
+	ring_was_rung(dispatch, ring, now_ticks);
+	turn_leave(dispatch->turn, outer);
+	charge_bell(dispatch, flow, now_ticks);
+}
+
+/* One byte wakes a client that sleeps; if the bell is full it is awake already, or not reading. */
+static void ring_bells(struct dispatch *dispatch)
+{
+	const uint64_t stop_ticks = turn_stop_ticks(dispatch->turn, BELLS_PART);
 	struct dispatch_ring *ring;
 	uint64_t start_ticks;
 
-	while ((ring = dispatch->bells)) {
+	while ((ring = dispatch->bells) && turn_used_ticks(dispatch->turn) < stop_ticks) {
 		dispatch->bells = ring->next_bell;
+		if (!ring->next_bell)
+			dispatch->bells_end = &dispatch->bells;
 		ring->wants_bell = false;
 		if (ring->ring->is_closing)
 			continue;
@@ -265,8 +348,16 @@ void dispatch_ring_bells(struct dispatch *dispatch)
 		while (send(ring->ring->bell_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
 		       errno == EINTR)
 			;
-		ring->flow->owed_ticks += clock_ticks() - start_ticks;
+		charge_bell(dispatch, ring->flow, start_ticks);
 	}
+}
+
+void dispatch_ring_bells(struct dispatch *dispatch)
+{
+	struct turn_source outer = turn_enter(dispatch->turn, RBK_TURN_BELLS, 0);
+
+	ring_bells(dispatch);
+	turn_leave(dispatch->turn, outer);
 }
 
 void dispatch_sleep_rings(struct dispatch *dispatch)
@@ -276,13 +367,17 @@ void dispatch_sleep_rings(struct dispatch *dispatch)
 			  (dispatch->n_submitted > 0 &&
 			   dispatch->executors[RBK_DEVICE_CPU]->info.n_threads + 1 >=
 				   dispatch->options.n_processors);
+	uint32_t n = dispatch->n_active < SLEEP_BATCH ? dispatch->n_active : SLEEP_BATCH;
 	struct dispatch_ring *ring;
 	uint64_t budget;
 
-	for (uint32_t i = 0; i < dispatch->n_active;) {
+	for (uint32_t i = dispatch->sleep_at; n > 0 && dispatch->n_active > 0; n--) {
+		i = i < dispatch->n_active ? i : 0;
+		dispatch->sleep_at = i + 1;
 		ring = dispatch->active[i];
 		if (ring->is_throttled) {
-			remove_active(dispatch, ring);
+			ring_deactivate(dispatch, ring);
+			dispatch->sleep_at = i;
 			flow_park(dispatch, ring);
 			continue;
 		}
@@ -301,8 +396,9 @@ void dispatch_sleep_rings(struct dispatch *dispatch)
 			i++;
 			continue;
 		}
-		ring->is_active = false;
-		dispatch->active[i] = dispatch->active[--dispatch->n_active];
+		/* The last one takes its place, and is looked at next. */
+		ring_deactivate(dispatch, ring);
+		dispatch->sleep_at = i;
 	}
 }
 
@@ -326,7 +422,7 @@ void dispatch_log_contention(struct dispatch *dispatch, float factor)
 void dispatch_stop_polling(struct dispatch *dispatch)
 {
 	while (dispatch->n_active > 0)
-		remove_active(dispatch, dispatch->active[0]);
+		ring_deactivate(dispatch, dispatch->active[0]);
 }
 
 static void set_spin(struct dispatch *dispatch)

@@ -165,7 +165,7 @@ static void task_post(struct dispatch *dispatch, struct task *task, int res)
 		.reason = task->reason,
 	};
 
-	/* One that began can no longer be cancelled, but by the end of its ring. */
+	/* A cancelled task reports no device, whatever part of it was done. */
 	if (task->opcode == RBK_OP_RUN && task->start_ticks && res != -ECANCELED) {
 		outcome.device = task->device;
 		outcome.queue_ns = clock_elapsed_ns(task->admit_ticks, task->start_ticks);
@@ -204,7 +204,7 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	if (task->plan)
 		task_release_plan(task);
 	list_remove(&task->link);
-	list_remove(&task->same);
+	index_remove(task_bucket(ring, task->named.hash), &task->named);
 	task->next = ring->free_tasks;
 	ring->free_tasks = task;
 	ring->ring->n_in_flight--;
@@ -253,33 +253,46 @@ void task_ended(struct dispatch *dispatch, struct task *task)
 	task_finish(dispatch, task, task->res);
 }
 
+/* Return: as dispatch_cancel(). */
+static int task_cancel(struct dispatch *dispatch, struct task *task)
+{
+	switch (task->phase) {
+	case TASK_HELD:
+	case TASK_WOKEN:
+		task->is_cancelled = true;
+		return 0;
+	case TASK_PLACED:
+		return task_withdraw(dispatch, task) ? 0 : -EALREADY;
+	case TASK_WAITING:
+		task->is_cancelled = true;
+		task_stop_waiting(task);
+		return 0;
+	default:
+		return -EALREADY;
+	}
+}
+
 int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_t user_data)
 {
+	uint64_t hash = task_hash(ring, user_data);
+	struct index_node **bucket = task_bucket(ring, hash);
+	struct index_node *node = index_find(bucket, hash), *next;
 	struct task *task;
+	bool is_cancelled;
+	int res;
 
-	/* In one bucket, so that nobody gains by filling a ring and looking for what is not there.
-	 */
-	list_for_each_safe (node, task_bucket(ring, user_data)) {
-		task = container_of(node, struct task, same);
-		if (task->is_cancelled)
-			list_remove(&task->same);
-		if (task == self || task->user_data != user_data || task->is_cancelled)
+	for (; node; node = next) {
+		next = index_next(node);
+		task = container_of(node, struct task, named);
+		if (task == self)
 			continue;
-
-		switch (task->phase) {
-		case TASK_HELD:
-		case TASK_WOKEN:
-			task->is_cancelled = true;
-			return 0;
-		case TASK_PLACED:
-			return task_withdraw(ring->dispatch, task) ? 0 : -EALREADY;
-		case TASK_WAITING:
-			task->is_cancelled = true;
-			task_stop_waiting(task);
-			return 0;
-		default:
-			return -EALREADY;
-		}
+		/* Cancelled with its chain or its ring: it is passed by once. */
+		is_cancelled = task->is_cancelled;
+		res = is_cancelled ? 0 : task_cancel(ring->dispatch, task);
+		if (res == 0)
+			index_remove(bucket, node);
+		if (!is_cancelled)
+			return res;
 	}
 	return -ENOENT;
 }

@@ -17,6 +17,8 @@
 #include <stdint.h>
 
 #include "dispatch/dispatch.h"
+#include "dispatch/index.h"
+#include "loop/turn.h"
 #include "place/placer.h"
 #include "place/schedule.h"
 #include "plan/executor.h"
@@ -41,7 +43,7 @@ struct run {
 	uint32_t n_rows;       /* from the first of this submission to the last of the run */
 	uint16_t n_parts;      /* on this device */
 	bool is_over;
-	bool has_begun; /* a submission of it has run: it can no longer be cancelled */
+	bool has_begun;                 /* a submission of it has run, or a part of one */
 	uint64_t part_ns, part_busy_ns; /* of the parts before this one */
 };
 
@@ -68,7 +70,7 @@ struct task {
 	struct task *next;         /* in the free list, or in a queue */
 	struct task *chain_next;   /* held until this one has succeeded */
 	struct list_node link;     /* in dispatch_ring.in_flight, oldest first */
-	struct list_node same;     /* in its bucket, oldest first, unless it was cancelled */
+	struct index_node named;   /* in its bucket, unless it was cancelled */
 	uint64_t user_data;
 	uint64_t target; /* CANCEL */
 	uint64_t admit_ticks;
@@ -104,15 +106,20 @@ struct task {
 /* A tenant in the eyes of the scheduler, from its first ring until it owes no time any more. */
 struct flow {
 	struct place_flow *place;
-	uint64_t owed_ticks;              /* the reactor's work that it was not charged with yet */
-	bool may_throttle;                /* it has a quota, or is drained */
-	uint64_t throttled_ticks;         /* since when it is held up; 0: it is not */
+	uint64_t owed_ticks; /* the reactor's work that it was not charged with yet */
+	bool may_throttle;   /* it has a quota, or is drained */
+	uint32_t weight;
+	uint32_t n_active;          /* its rings that are */
+	struct dispatch_ring *next; /* of these, the one to be polled next */
+	int64_t credit_ticks;       /* of the reactor's time, until other flows have had theirs */
+	uint64_t throttled_ticks;   /* since when it is held up; 0: it is not */
 	uint32_t n_held[RBK_MAX_DEVICES]; /* its tasks that an executor has */
 
 	/* Cold. */
 	uint32_t n_rings;
 	struct tenant *tenant;
-	struct list_node link; /* in dispatch.flows */
+	struct list_node link;        /* in dispatch.flows */
+	struct list_node active_link; /* in dispatch.active_flows, while it has active rings */
 };
 
 struct dispatch_ring {
@@ -123,14 +130,20 @@ struct dispatch_ring {
 	struct task *barrier;    /* entries are not consumed while there is one */
 	bool chain_open;         /* the last entry admitted had RBK_SQE_LINK */
 	bool chain_broken;       /* the open chain has failed */
+	bool is_fetching;        /* a table is copied: no entry is consumed meanwhile */
 	bool is_active;          /* in dispatch.active */
 	bool is_throttled;       /* its tenant is over its quota or drained: see flow.c */
 	bool is_dirty;           /* in dispatch.dirty: completions to publish */
 	bool wants_bell;         /* in dispatch.bells */
 	uint32_t sleep_token;    /* of our last sleep */
 	uint32_t rung_token;     /* the client's sleep that we have rung for */
+	uint32_t n_left;         /* of a batch that took too long: for the next one, */
+	uint64_t left_ticks;     /* since it began, and */
+	uint64_t left_queue_ns;  /* which inline tasks took that long */
 	uint64_t last_work_ticks;
-	uint64_t spin_ticks; /* how long an empty ring stays active */
+	uint64_t spin_ticks;                             /* how long an empty ring stays active */
+	uint32_t active_index;                           /* in dispatch.active */
+	struct dispatch_ring *prev_active, *next_active; /* of its flow, in a circle */
 	struct dispatch_ring *next_dirty;
 	struct dispatch_ring *next_bell;
 
@@ -141,7 +154,7 @@ struct dispatch_ring {
 	uint32_t n_tasks_touched; /* slots beyond it were never used, and cost no memory */
 	uint32_t bucket_mask;
 	struct list_node in_flight;
-	struct list_node *buckets; /* tasks in flight by user_data, for CANCEL */
+	struct index_node **buckets; /* tasks in flight by user_data, for CANCEL */
 
 	/* Cold. */
 	struct dispatch *dispatch;
@@ -164,9 +177,21 @@ struct device_load {
 	uint32_t n_queued;        /* runs in its queue */
 	uint32_t n_held;          /* that its executor has */
 	uint32_t n_urgent;        /* of these, urgent ones since one that is not came back */
+	uint32_t n_returned;      /* ever, but for those that were cancelled; wraps */
+	uint32_t n_stalls;        /* incidents, see liveness.c */
+	bool is_avoided;          /* in one: what it hands back unbegun goes to the CPU */
 	struct dispatch_own *own; /* the broker's own task that its executor has */
 	uint32_t loss;            /* 1 + how often it had been reopened when a task last lost it */
 	uint64_t loss_ticks;      /* when that was */
+};
+
+/* Does a device that has work make progress? See liveness.c. */
+struct device_watch {
+	uint32_t n_returned; /* device_load's, when it changed last */
+	uint8_t stage;       /* of mending; 0: it makes progress */
+	bool is_begun;       /* it was looked at before */
+	uint64_t idle_ns;    /* since then, or since it had nothing to do */
+	uint64_t look_ns;    /* what it holds is looked at when idle_ns is as long */
 };
 
 struct dispatch {
@@ -179,13 +204,22 @@ struct dispatch {
 	uint32_t n_queued;             /* runs in the queues of all devices */
 	uint32_t flush_mask;           /* executors that were given tasks this turn */
 	bool may_rebalance;            /* tasks came, or came back, since the last time */
+	bool may_preempt;              /* it is time to ask what is to be stopped */
 	bool is_costly;                /* this batch has taken longer than entries usually do */
+	bool is_batch_over;            /* no more entries of it are to be admitted now */
+	struct turn *turn;             /* the loop's */
+	struct list_node active_flows; /* the one to be polled next first */
+	uint32_t n_active_flows;
+	uint64_t active_weight;    /* of all these */
+	uint64_t batch_ticks;      /* a batch of entries stops then */
+	uint64_t batch_stop_ticks; /* when that is for this one */
+	uint64_t long_batch_ticks; /* longer than any batch should be */
 	struct dispatch_ring *dirty;
-	struct dispatch_ring *bells;
-	struct task_queue woken; /* whose waiting is over */
-	struct list_node ending; /* removed plans that tasks still wait for */
+	struct dispatch_ring *bells, **bells_end; /* oldest first */
+	struct task_queue woken;                  /* whose waiting is over */
+	struct list_node ending;                  /* removed plans that tasks still wait for */
 	struct list_node closing;
-	uint64_t bucket_seed; /* which user_data share a bucket is not for clients to know */
+	uint64_t bucket_seed; /* spreads user_data over buckets */
 	struct residency_demand *demand;
 	struct placer *placer;
 	uint64_t now_ticks;           /* about now */
@@ -196,6 +230,8 @@ struct dispatch {
 	uint64_t entry_ticks;     /* that an entry which completes at once takes the reactor */
 	uint64_t max_batch_ticks; /* and no more: a preempted reactor is not the tenant's doing */
 	uint64_t charge_ticks;    /* what flows owe is passed on in such lumps */
+	uint64_t slice_ticks;     /* an urgent task is stopped after that */
+	uint64_t poll_ticks;      /* that looking at an empty ring takes */
 	struct server_stats *stats;
 	struct half *free_halves;
 	struct device_load loads[RBK_MAX_DEVICES];
@@ -215,6 +251,9 @@ struct dispatch {
 	struct half *halves;
 	uint32_t n_rings;
 	uint32_t active_capacity;
+	uint32_t sleep_at;         /* in active, where dispatch_sleep_rings() goes on */
+	uint64_t busy_ticks;       /* when rings or devices had something to do last */
+	uint64_t rest_until_ticks; /* then clients' other work goes on, while they have */
 	uint64_t crowded_spin_ticks, min_spin_ticks, max_spin_ticks;
 	bool is_contended; /* the processors are: then it hardly spins */
 	struct loop_watch *waker_watch;
@@ -225,6 +264,12 @@ struct dispatch {
 	bool is_refill_armed;
 	struct loop_timer *balance_timer;
 	bool is_balance_armed;
+	struct loop_timer *slice_timer;
+	bool is_slice_armed;
+	struct loop_timer *watch_timer;
+	bool is_watching;       /* it is armed */
+	uint64_t watched_ticks; /* when they were looked at last */
+	struct device_watch watches[RBK_MAX_DEVICES];
 	uint16_t contention_flags; /* of tasks that the CPU completes now: RBK_DECISION_CONTENTION_*
 				    */
 	bool has_used_devices;     /* other than the CPU, since nothing was in flight */
@@ -238,8 +283,10 @@ struct dispatch {
 /*
  * Judges a private copy of an entry of @session. RUN, PREFETCH, EVICT: sets *ret_plan. RUN:
  * resolves its references into @refs (RBK_MAX_REFS).
- * Return: 0, or the negative errno that the entry completes with (struct rbk_sqe lists them).
+ * Return: 0; the negative errno that the entry completes with (struct rbk_sqe lists them);
+ * VALIDATE_E_TABLE: its table is where only threads that may sleep may read.
  */
+enum { VALIDATE_E_TABLE = 1 };
 int validate_entry(const struct session *session, const struct rbk_sqe *sqe, struct exec_ref *refs,
 		   struct session_plan **ret_plan);
 
@@ -249,10 +296,17 @@ int validate_entry(const struct session *session, const struct rbk_sqe *sqe, str
 enum { ADMIT_BATCH = 64, ADMIT_E_PROTOCOL = -1 };
 int dispatch_poll_ring(struct dispatch *dispatch, struct dispatch_ring *ring);
 
+/* Goes on with the entry of @ring whose table has been copied. */
+void dispatch_admit_fetched(struct dispatch *dispatch, struct dispatch_ring *ring);
+
 /* Could dispatch_poll_ring() do something now? */
 bool dispatch_ring_has_work(const struct dispatch_ring *ring);
 
-/* Polls every active ring and takes finished tasks back. Return: entries and tasks handled. */
+/*
+ * Polls active rings and takes finished tasks back. Where several flows have active rings, each
+ * gets its part of the reactor's time by its weight, however many rings it has. What does not fit
+ * into this turn is polled first in the next. Return: entries and tasks handled.
+ */
 unsigned int dispatch_work(struct dispatch *dispatch, struct dispatch_ring **ret_hostile);
 
 /* run-hot.c */
@@ -278,19 +332,35 @@ int dispatch_cancel(struct dispatch_ring *ring, const struct task *self, uint64_
 void task_place(struct dispatch *dispatch, struct task *task, struct place_decision decision);
 
 /*
- * Stops a TASK_PLACED that no device has begun: it completes with -ECANCELED, in dispatch_wake() or
- * when its executor hands it back. Return: false: one has begun, and nothing has changed.
+ * Stops a TASK_PLACED that no device has begun, or whose device can stop it: it completes with
+ * -ECANCELED, in dispatch_wake() or when its executor hands it back. Return: false: one has begun
+ * that does not stop, and nothing has changed.
  */
 bool task_withdraw(struct dispatch *dispatch, struct task *task);
 
 /* Gives queued tasks to executors. Return: how many of these may be given more at once. */
 unsigned int dispatch_release(struct dispatch *dispatch);
 
+/* Asks executors to stop what is to give way. */
+void dispatch_preempt(struct dispatch *dispatch);
+
 /* Takes finished tasks back from the executors. Return: how many. */
 unsigned int dispatch_reap(struct dispatch *dispatch);
 
+/* A run that is queued for a device which fails goes to the CPU, if it may. Return: did it? */
+bool run_evade(struct dispatch *dispatch, struct run *run);
+
 /* For the placer: a queued run is on another device now. */
 void dispatch_moved(void *context, struct place_task *place, uint8_t from);
+
+/* liveness.c */
+
+/* Looks at all devices now. */
+void dispatch_watch_devices(struct dispatch *dispatch);
+/* Looks at them until there is no work any more. */
+void dispatch_watch_begin(struct dispatch *dispatch);
+int liveness_init(struct dispatch *dispatch);
+void liveness_deinit(struct dispatch *dispatch);
 
 /* flow.c */
 
@@ -330,12 +400,25 @@ void dispatch_plans_review(struct dispatch *dispatch);
 /* ring.c */
 
 uint64_t dispatch_ring_bytes(uint32_t n_entries);
+int dispatch_ring_make(void *context, struct session_ring *ring);
+void dispatch_ring_unmake(void *context, struct session_ring *ring);
 int dispatch_ring_added(void *context, struct session_ring *ring);
 void dispatch_ring_ended(void *context, struct session_ring *ring);
 void dispatch_ring_freed(void *context, struct session_ring *ring);
 void dispatch_ring_bell(void *context, struct session_ring *ring);
-/* Rings that stayed empty for their budget, or are throttled, leave the list of active ones. */
+/*
+ * Has the table of a RUN, which validate_entry() could not read, copied; the ring admits nothing
+ * until dispatch_table_there(). Return: 0; the negative errno that the entry completes with.
+ */
+int dispatch_table_fetch(struct dispatch_ring *ring, const struct rbk_sqe *sqe);
+void dispatch_table_there(void *context, struct session_ring *ring);
+/*
+ * Rings that stayed empty for their budget, or are throttled, leave the list of active ones. Looks
+ * at some of them at each call, in turn.
+ */
 void dispatch_sleep_rings(struct dispatch *dispatch);
+/* @ring leaves the list of active ones, if it is there. */
+void ring_deactivate(struct dispatch *dispatch, struct dispatch_ring *ring);
 void dispatch_stop_polling(struct dispatch *dispatch);
 void dispatch_ring_bells(struct dispatch *dispatch);
 int rings_init(struct dispatch *dispatch);
@@ -436,13 +519,15 @@ void ring_publish(struct dispatch *dispatch, struct dispatch_ring *ring);
 /* Publishes every ring that completions were posted to since the last call. */
 void dispatch_publish_dirty(struct dispatch *dispatch);
 
-/* Where a task of that user_data is looked for. */
-static inline struct list_node *task_bucket(const struct dispatch_ring *ring, uint64_t user_data)
+static inline uint64_t task_hash(const struct dispatch_ring *ring, uint64_t user_data)
 {
-	uint64_t hash = (user_data ^ ring->dispatch->bucket_seed) * 0xff51afd7ed558ccdull;
+	return index_hash(user_data, ring->dispatch->bucket_seed);
+}
 
-	hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53ull;
-	return &ring->buckets[hash >> 33 & ring->bucket_mask];
+/* Trees go by a hash's first bits, so the bucket goes by others. */
+static inline struct index_node **task_bucket(const struct dispatch_ring *ring, uint64_t hash)
+{
+	return &ring->buckets[hash >> 40 & ring->bucket_mask];
 }
 
 /* The placer's clock. */
@@ -473,9 +558,23 @@ static inline struct task *task_take(struct dispatch_ring *ring)
 static inline void ring_activate(struct dispatch *dispatch, struct dispatch_ring *ring,
 				 uint64_t now_ticks)
 {
+	struct flow *flow = ring->flow;
+
 	ring->is_active = true;
 	ring->last_work_ticks = now_ticks;
+	ring->active_index = dispatch->n_active;
 	dispatch->active[dispatch->n_active++] = ring;
+	if (flow->n_active++ == 0) {
+		ring->prev_active = ring->next_active = flow->next = ring;
+		list_append(&dispatch->active_flows, &flow->active_link);
+		dispatch->n_active_flows++;
+		dispatch->active_weight += flow->weight;
+	} else {
+		ring->next_active = flow->next;
+		ring->prev_active = flow->next->prev_active;
+		ring->prev_active->next_active = ring;
+		flow->next->prev_active = ring;
+	}
 	rbk_ring_announce_awake(&ring->ring->cq->sq_wait);
 }
 

@@ -99,7 +99,10 @@ static ALWAYS_INLINE int resolve_all(const struct session *session, const struct
 	return 0;
 }
 
-/* Copies the references out of the client's table, each once. */
+/*
+ * Copies the references out of the client's table, each once. Return: 0; VALIDATE_E_TABLE; negative
+ * errno.
+ */
 static int load_table(const struct session *session, const struct rbk_sqe *sqe,
 		      uint64_t table[RBK_MAX_REFS])
 {
@@ -114,6 +117,11 @@ static int load_table(const struct session *session, const struct rbk_sqe *sqe,
 	if (r)
 		return r;
 	shared = (const uint64_t *)(ref.arena->base + ref.offset);
+	if (!ref.arena->is_fixed) {
+		if (!session->fetched)
+			return VALIDATE_E_TABLE;
+		shared = session->fetched;
+	}
 	for (uint32_t i = 0; i < sqe->n_refs; i++)
 		table[i] = __atomic_load_n(shared + i, __ATOMIC_RELAXED);
 	return 0;

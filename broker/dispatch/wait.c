@@ -13,14 +13,19 @@
  * can meet ends in that queue, once.
  *
  * Clients can have as many tasks wait as they have entries, and end that of all of them with one
- * word. So whatever goes through all of them does so in batches, one per turn.
+ * word. So whatever goes through all of them does so in batches, one per turn, as far as its budget
+ * allows.
  */
 #include <errno.h>
 
 #include "dispatch/task.h"
 
 /* Of the tasks that one turn goes on with, or whose waiting it ends. */
-enum { WAIT_BATCH = 128 };
+enum {
+	WAIT_BATCH = 128,
+	/* It takes one over that of the turn at least. */
+	WAIT_PART = 8,
+};
 
 static void task_wake(struct dispatch *dispatch, struct task *task, int res)
 {
@@ -100,6 +105,7 @@ static uint8_t prefetched_device(const struct dispatch *dispatch, const struct t
 
 unsigned int dispatch_wake(struct dispatch *dispatch)
 {
+	const uint64_t stop_ticks = turn_stop_ticks(dispatch->turn, WAIT_PART);
 	struct task *task;
 	unsigned int n;
 
@@ -119,6 +125,8 @@ unsigned int dispatch_wake(struct dispatch *dispatch)
 				task->device = prefetched_device(dispatch, task);
 			task_finish(dispatch, task, task->wait_res);
 		}
+		if (turn_used_ticks(dispatch->turn) >= stop_ticks)
+			return n + 1;
 	}
 	return n;
 }
@@ -169,10 +177,14 @@ static bool end_one_of_ring(struct dispatch *dispatch)
 
 unsigned int dispatch_end_waiting(struct dispatch *dispatch)
 {
+	const uint64_t stop_ticks = turn_stop_ticks(dispatch->turn, WAIT_PART);
 	unsigned int n = 0;
 
-	while (n < WAIT_BATCH && (end_one_of_ring(dispatch) || end_one_of_plan(dispatch)))
+	while (n < WAIT_BATCH && (end_one_of_ring(dispatch) || end_one_of_plan(dispatch))) {
 		n++;
+		if (turn_used_ticks(dispatch->turn) >= stop_ticks)
+			break;
+	}
 	return n;
 }
 

@@ -35,12 +35,17 @@
 #include <poll.h>
 #include <stdlib.h>
 
+#include "loop/turn.h"
 #include "util/clock.h"
 #include "util/error.h"
 
 enum {
 	LOOP_SQ_ENTRIES = 256,
 	LOOP_CQ_ENTRIES = 4096,
+	/* Watch changes per turn: adding a watch takes the kernel up to a microsecond. */
+	LOOP_CHANGES = 64,
+	/* Handlers get 1 / LOOP_PART of a turn's budget. */
+	LOOP_PART = 2,
 };
 
 enum watch_state {
@@ -73,6 +78,7 @@ struct loop_timer {
 
 struct loop {
 	struct io_uring ring;
+	struct turn turn;
 	struct loop_watch *changes_first, *changes_last;
 	struct loop_watch *all;
 	size_t n_watches; /* not closed */
@@ -206,6 +212,7 @@ int loop_new(struct loop **ret)
 	if (r < 0)
 		return error_origin(r);
 
+	turn_init(&loop->turn, TURN_BUDGET_US * 1000ull);
 	/* Programs that brokerd starts must not inherit the ring. */
 	io_uring_ring_dontfork(&loop->ring);
 	*ret = steal_ptr(loop);
@@ -226,6 +233,11 @@ struct loop *loop_free(struct loop *loop)
 	free(loop->heap);
 	free(loop);
 	return NULL;
+}
+
+struct turn *loop_current(struct loop *loop)
+{
+	return &loop->turn;
 }
 
 /* watches */
@@ -396,9 +408,13 @@ struct loop_timer *loop_timer_free(struct loop_timer *timer)
 	return NULL;
 }
 
-/* Return: the number of handlers run. */
-static int timers_expire(struct loop *loop)
+/*
+ * Runs timers until the turn has used @stop_ticks; the kernel is asked again for those that are
+ * left. Return: the number of handlers run.
+ */
+static int timers_expire(struct loop *loop, uint64_t stop_ticks)
 {
+	struct turn_source outer = turn_enter(&loop->turn, RBK_TURN_TIMERS, 0);
 	uint64_t now_ns = clock_now_ns();
 	struct loop_timer *timer;
 	int n = 0;
@@ -409,7 +425,10 @@ static int timers_expire(struct loop *loop)
 		heap_remove(loop, timer);
 		timer->fn(timer->data);
 		n++;
+		if (turn_used_ticks(&loop->turn) >= stop_ticks)
+			break;
 	}
+	turn_leave(&loop->turn, outer);
 	return n;
 }
 
@@ -455,14 +474,14 @@ static bool loop_push_timeout(struct loop *loop)
 	return true;
 }
 
-/* Turns what changed into submission entries. Return: false if there was no room for all. */
+/* Turns what changed into submission entries. Return: false if that was not all. */
 static bool loop_push_changes(struct loop *loop)
 {
 	struct loop_watch *watch;
 	struct io_uring_sqe *sqe;
 
-	while (loop->changes_first) {
-		sqe = loop_sqe(loop);
+	for (unsigned int n = 0; loop->changes_first; n++) {
+		sqe = n < LOOP_CHANGES ? loop_sqe(loop) : NULL;
 		if (!sqe)
 			return false;
 		watch = loop->changes_first;
@@ -480,9 +499,15 @@ static bool loop_push_changes(struct loop *loop)
 	return true;
 }
 
-/* Runs the handlers of the completions that are there now. Return: how many. */
+/*
+ * Runs the handlers of the completions that are there now, as far as the turn allows. Return: how
+ * many.
+ */
 static int loop_reap(struct loop *loop)
 {
+	struct turn_source outer = turn_enter(&loop->turn, RBK_TURN_OTHER, 0);
+	const uint64_t stop_ticks =
+		turn_used_ticks(&loop->turn) + loop->turn.budget_ticks / LOOP_PART;
 	unsigned int n_ready = io_uring_cq_ready(&loop->ring);
 	struct io_uring_cqe *at, cqe;
 	int n = 0;
@@ -496,19 +521,32 @@ static int loop_reap(struct loop *loop)
 			continue;
 		if (cqe.user_data == loop_data_timeout) {
 			loop->timeout_armed = false;
-			n += timers_expire(loop);
-			continue;
+			n += timers_expire(loop, stop_ticks);
+		} else {
+			n += watch_complete((struct loop_watch *)(uintptr_t)cqe.user_data, cqe.res,
+					    cqe.flags);
 		}
-		n += watch_complete((struct loop_watch *)(uintptr_t)cqe.user_data, cqe.res,
-				    cqe.flags);
+		if (turn_used_ticks(&loop->turn) >= stop_ticks)
+			break;
 	}
+	turn_leave(&loop->turn, outer);
 	return n;
+}
+
+static int loop_submit(struct loop *loop)
+{
+	struct turn_source outer = turn_enter(&loop->turn, RBK_TURN_KERNEL, 0);
+	int r = io_uring_submit(&loop->ring);
+
+	turn_leave(&loop->turn, outer);
+	return r;
 }
 
 int loop_turn(struct loop *loop, bool block)
 {
 	int r = 0;
 
+	turn_end(&loop->turn);
 	/* What the kernel does not know of yet cannot wake us: then this turn does not sleep. */
 	if (loop->changes_first && !loop_push_changes(loop))
 		block = false;
@@ -518,7 +556,7 @@ int loop_turn(struct loop *loop, bool block)
 	if (block && io_uring_cq_ready(&loop->ring) == 0)
 		r = io_uring_submit_and_wait(&loop->ring, 1);
 	else if (io_uring_sq_ready(&loop->ring) > 0)
-		r = io_uring_submit(&loop->ring);
+		r = loop_submit(loop);
 	/* Interrupted, or short of memory or completion entries: what is there is handled first. */
 	if (r < 0 && r != -EINTR && r != -EAGAIN && r != -EBUSY)
 		return error_origin(r);

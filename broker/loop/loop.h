@@ -18,6 +18,7 @@
 struct loop;
 struct loop_watch;
 struct loop_timer;
+struct turn;
 
 /* @events: the POLL* bits that are ready, POLLHUP and POLLERR included. */
 typedef void (*loop_watch_fn)(void *data, uint32_t events);
@@ -59,9 +60,13 @@ void loop_timer_arm(struct loop_timer *timer, uint64_t delay_ns);
 void loop_timer_disarm(struct loop_timer *timer);
 struct loop_timer *loop_timer_free(struct loop_timer *timer);
 
+/* The turn that this loop's thread is in, see turn.h. Lives as long as the loop. */
+struct turn *loop_current(struct loop *loop);
+
 /*
- * Runs the handlers of everything that is ready; what becomes ready meanwhile waits for the next
- * turn. With @block, sleeps until something is. A handler must not call it.
+ * Ends the turn, begins the next one, and runs the handlers of what is ready until these have taken
+ * half of a turn's budget. The rest, and what becomes ready meanwhile, waits for the next turn.
+ * With @block, sleeps until something is ready. A handler must not call it.
  * Return: the number of handlers run (0 is possible also with @block); negative errno.
  */
 int loop_turn(struct loop *loop, bool block);

@@ -2,10 +2,14 @@
 /*
  * The setup thread
  *
- * Two lists under one mutex: jobs to run, oldest first, and jobs that have run. The thread writes
- * an eventfd when the second one stops being empty, the loop calls us, and done() runs without the
- * mutex. All of this is cold; the mutex is only ever held for a few instructions, so that the
- * reactor never waits for a job.
+ * A fair queue of owners' jobs and a list of jobs that have run, under one mutex. The thread writes
+ * an eventfd when the list stops being empty, the loop calls us, and done() runs without the mutex.
+ * All of this is cold; the mutex is only ever held for a few instructions, so that the reactor
+ * never waits for a job.
+ *
+ * A slice is charged to its owner when it has ended, before anything is known of the next one. A
+ * client that ends takes its jobs out of the queue, wherever they stand; a turn of the loop calls
+ * no more than a batch of done(), however many that are.
  */
 #include "loop/offload.h"
 
@@ -19,96 +23,172 @@
 #include <sys/eventfd.h>
 
 #include "loop/loop.h"
+#include "loop/turn.h"
+#include "util/clock.h"
 #include "util/error.h"
 #include "util/thread.h"
 
-struct job_list {
-	struct offload_job *first, *last;
-};
+/* Jobs that have run get at least one over that of a turn. */
+enum { JOBS_PART = 8, OFFLOAD_DONE_BATCH = 64 };
+
+/* The cost of a slice that the clock cannot tell from nothing. */
+static const uint64_t min_slice_ns = 1000;
+
+enum job_state { JOB_IDLE, JOB_QUEUED, JOB_RUNNING, JOB_HAS_RUN };
 
 struct offload {
 	pthread_t thread;
 	pthread_mutex_t mutex;
-	pthread_cond_t submitted; /* to_run is not empty, or stop */
-	pthread_cond_t finished;  /* a job has run */
-	struct job_list to_run, has_run;
+	pthread_cond_t submitted; /* queue is not empty, or stop */
+	pthread_cond_t finished;  /* has_run is not empty */
+	struct fair_queue queue;
+	struct fair_flow broker; /* of jobs without another */
+	struct list_node has_run;
+	struct offload_stats stats[OFFLOAD_CAUSES];
 	bool stop;
 
 	/* reactor only */
+	struct loop *loop;
 	struct loop_watch *watch;
 	uint64_t n_jobs; /* submitted and not yet done() */
 	int event_fd;
 };
 
-static void job_list_append(struct job_list *list, struct offload_job *job)
+static struct offload_job *job_of_node(struct list_node *node)
 {
-	job->next = NULL;
-	if (list->last)
-		list->last->next = job;
-	else
-		list->first = job;
-	list->last = job;
+	return container_of(node, struct offload_job, link);
 }
 
-static struct offload_job *job_list_pop(struct job_list *list)
+static void offload_wake(const struct offload *offload)
 {
-	struct offload_job *job = list->first;
+	const uint64_t one = 1;
 
-	if (!job)
-		return NULL;
-	list->first = job->next;
-	if (!list->first)
-		list->last = NULL;
-	job->next = NULL;
-	return job;
+	/* The counter cannot be full: the reactor empties it before it takes from the list. */
+	while (write(offload->event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+/* Under the mutex. */
+static void offload_has_run(struct offload *offload, struct offload_job *job)
+{
+	bool was_empty = list_is_empty(&offload->has_run);
+
+	job->state = JOB_HAS_RUN;
+	list_append(&offload->has_run, &job->link);
+	pthread_cond_signal(&offload->finished);
+	if (was_empty)
+		offload_wake(offload);
+}
+
+static struct fair_flow *job_owner(struct offload *offload, const struct offload_job *job)
+{
+	return job->owner ? job->owner : &offload->broker;
+}
+
+static void offload_charge(struct offload *offload, struct offload_job *job, uint64_t slice_ns)
+{
+	struct offload_stats *stats = &offload->stats[job->cause];
+
+	stats->n_slices++;
+	stats->total_ns += slice_ns;
+	if (slice_ns > stats->longest_ns)
+		stats->longest_ns = slice_ns;
+	fair_charge(&offload->queue, job_owner(offload, job),
+		    slice_ns > min_slice_ns ? slice_ns : min_slice_ns);
 }
 
 static void *offload_thread(void *data)
 {
 	struct offload *offload = data;
-	const uint64_t one = 1;
 	struct offload_job *job;
-	bool was_empty;
+	struct list_node *node;
+	uint64_t from_ns;
 
 	pthread_mutex_lock(&offload->mutex);
 	for (;;) {
-		while (!offload->to_run.first && !offload->stop)
+		while (fair_queue_is_empty(&offload->queue) && !offload->stop)
 			pthread_cond_wait(&offload->submitted, &offload->mutex);
-		job = job_list_pop(&offload->to_run);
-		if (!job)
+		if (!fair_take(&offload->queue, &node))
 			break;
+		job = job_of_node(node);
+		job->state = JOB_RUNNING;
 		pthread_mutex_unlock(&offload->mutex);
+
+		job->has_begun = true;
+		job->has_more = false;
+		from_ns = clock_now_ns();
 		job->run(job);
+		from_ns = clock_now_ns() - from_ns;
+
 		pthread_mutex_lock(&offload->mutex);
-		was_empty = offload->has_run.first == NULL;
-		job_list_append(&offload->has_run, job);
-		pthread_cond_signal(&offload->finished);
-		/* The counter cannot be full: the reactor empties it before it takes the list. */
-		if (was_empty)
-			while (write(offload->event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-				;
+		offload_charge(offload, job, from_ns);
+		if (job->has_more &&
+		    !atomic_load_explicit(&job->is_cancelled, memory_order_relaxed)) {
+			job->state = JOB_QUEUED;
+			fair_add(&offload->queue, job_owner(offload, job), &job->link);
+		} else {
+			offload_has_run(offload, job);
+		}
 	}
 	pthread_mutex_unlock(&offload->mutex);
 	return NULL;
 }
 
-/* Calls done() for what has run. Return: false if that is nothing. */
-static bool offload_finish(struct offload *offload)
+/* Moves jobs that have run to the empty @batch. Return: false if there was none. */
+static bool offload_take(struct offload *offload, struct list_node *batch)
 {
-	struct job_list list;
-	struct offload_job *job;
+	struct list_node *node;
 
 	pthread_mutex_lock(&offload->mutex);
-	list = offload->has_run;
-	offload->has_run = (struct job_list){.first = NULL};
+	for (unsigned int n = 0; n < OFFLOAD_DONE_BATCH && !list_is_empty(&offload->has_run); n++) {
+		node = offload->has_run.next;
+		list_remove(node);
+		list_append(batch, node);
+	}
+	if (!list_is_empty(&offload->has_run))
+		offload_wake(offload);
 	pthread_mutex_unlock(&offload->mutex);
+	return !list_is_empty(batch);
+}
 
-	if (!list.first)
+/* Moves what is left of @batch back before what has run since, for a later turn. */
+static void offload_put_back(struct offload *offload, struct list_node *batch)
+{
+	struct list_node *node;
+
+	pthread_mutex_lock(&offload->mutex);
+	while (!list_is_empty(batch)) {
+		node = batch->prev;
+		list_remove(node);
+		/* Before the first: the list is a circle. */
+		list_append(offload->has_run.next, node);
+	}
+	pthread_mutex_unlock(&offload->mutex);
+	offload_wake(offload);
+}
+
+/*
+ * Calls done() for what has run, until the turn has used @stop_ticks. Return: false if nothing has
+ * run.
+ */
+static bool offload_finish(struct offload *offload, uint64_t stop_ticks)
+{
+	struct turn *turn = loop_current(offload->loop);
+	struct offload_job *job;
+	struct list_node batch;
+
+	list_init(&batch);
+	if (!offload_take(offload, &batch))
 		return false;
-	while ((job = job_list_pop(&list))) {
+	while (!list_is_empty(&batch)) {
+		job = job_of_node(batch.next);
+		list_remove(&job->link);
+		job->state = JOB_IDLE;
 		assert(offload->n_jobs > 0);
 		offload->n_jobs--;
 		job->done(job);
+		if (!list_is_empty(&batch) && turn_used_ticks(turn) >= stop_ticks)
+			offload_put_back(offload, &batch);
 	}
 	return true;
 }
@@ -118,9 +198,13 @@ static void offload_on_event(void *data, uint32_t events)
 	struct offload *offload = data;
 	uint64_t count;
 
+	struct turn *turn = loop_current(offload->loop);
+	struct turn_source outer = turn_enter(turn, RBK_TURN_JOBS, 0);
+
 	while (read(offload->event_fd, &count, sizeof(count)) < 0 && errno == EINTR)
 		;
-	offload_finish(offload);
+	offload_finish(offload, turn_stop_ticks(turn, JOBS_PART));
+	turn_leave(turn, outer);
 }
 
 int offload_new(struct loop *loop, struct offload **ret)
@@ -137,6 +221,10 @@ int offload_new(struct loop *loop, struct offload **ret)
 	if (event_fd < 0)
 		return error_origin(-errno);
 	offload->event_fd = event_fd;
+	offload->loop = loop;
+	fair_queue_init(&offload->queue);
+	fair_flow_init(&offload->broker);
+	list_init(&offload->has_run);
 
 	r = loop_watch(loop, event_fd, POLLIN, offload_on_event, offload, &offload->watch);
 	if (r)
@@ -164,10 +252,10 @@ struct offload *offload_free(struct offload *offload)
 
 	/* done() may submit again. */
 	while (offload->n_jobs > 0) {
-		if (offload_finish(offload))
+		if (offload_finish(offload, UINT64_MAX))
 			continue;
 		pthread_mutex_lock(&offload->mutex);
-		while (!offload->has_run.first)
+		while (list_is_empty(&offload->has_run))
 			pthread_cond_wait(&offload->finished, &offload->mutex);
 		pthread_mutex_unlock(&offload->mutex);
 	}
@@ -189,9 +277,60 @@ struct offload *offload_free(struct offload *offload)
 
 void offload_submit(struct offload *offload, struct offload_job *job)
 {
+	assert(job->cause < OFFLOAD_CAUSES && job->weight <= FAIR_MAX_WEIGHT);
+	job->has_begun = false;
+	atomic_init(&job->is_cancelled, false);
+	list_init(&job->link);
 	offload->n_jobs++;
+
 	pthread_mutex_lock(&offload->mutex);
-	job_list_append(&offload->to_run, job);
+	job_owner(offload, job)->weight = job->weight > 0 ? job->weight : FAIR_WEIGHT;
+	job->state = JOB_QUEUED;
+	fair_add(&offload->queue, job_owner(offload, job), &job->link);
 	pthread_cond_signal(&offload->submitted);
 	pthread_mutex_unlock(&offload->mutex);
+}
+
+void offload_cancel(struct offload *offload, struct offload_job *job)
+{
+	pthread_mutex_lock(&offload->mutex);
+	/* Whoever reads it takes nothing else from us by it. */
+	if (job->state != JOB_IDLE)
+		atomic_store_explicit(&job->is_cancelled, true, memory_order_relaxed);
+	if (job->state == JOB_QUEUED) {
+		fair_remove(&offload->queue, job_owner(offload, job), &job->link);
+		offload_has_run(offload, job);
+	}
+	pthread_mutex_unlock(&offload->mutex);
+}
+
+void offload_get_stats(struct offload *offload, enum offload_cause cause, struct offload_stats *ret)
+{
+	assert(cause < OFFLOAD_CAUSES);
+	pthread_mutex_lock(&offload->mutex);
+	*ret = offload->stats[cause];
+	pthread_mutex_unlock(&offload->mutex);
+}
+
+const char *offload_cause_name(enum offload_cause cause)
+{
+	static const char *const names[] = {
+		[OFFLOAD_OTHER] = "other",
+		[OFFLOAD_PLAN_VERIFY] = "plan verification",
+		[OFFLOAD_PLAN_MEASURE] = "plan translation",
+		[OFFLOAD_PLAN_PREPARE] = "plan preparation",
+		[OFFLOAD_PLAN_RELEASE] = "plan release",
+		[OFFLOAD_ARENA_MAP] = "arena mapping",
+		[OFFLOAD_ARENA_UNMAP] = "arena unmapping",
+		[OFFLOAD_RING] = "ring creation",
+		[OFFLOAD_LOAD] = "loading",
+		[OFFLOAD_UNLOAD] = "unloading",
+		[OFFLOAD_REOPEN] = "reopening a device",
+		[OFFLOAD_CALIBRATION] = "calibration",
+		[OFFLOAD_FILE] = "a file",
+	};
+	_Static_assert(ARRAY_SIZE(names) == OFFLOAD_CAUSES, "a name for each cause");
+
+	assert(cause < OFFLOAD_CAUSES);
+	return names[cause];
 }

@@ -4,19 +4,62 @@
  * The setup thread
  *
  * What takes long and is asked for by a client (packing weights, compiling shaders, importing and
- * unmapping memory) must not stop the reactor. It becomes a job: run() on one setup thread, in
- * order, then done() on the reactor, inside loop_turn().
+ * unmapping memory) must not stop the reactor. It becomes a job: run() on one setup thread, then
+ * done() on the reactor, inside loop_turn().
+ *
+ * Owners share the thread by weight in the time that their jobs take (util/fair.h); jobs of one
+ * owner run in order, and an owner belongs to one setup thread. Nobody is interrupted in run(), so
+ * what takes longer than a few milliseconds does a part of it and sets has_more: it is run again
+ * behind its owner's other jobs, when it is its owner's turn again.
  */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "util/cleanup.h"
+#include "util/fair.h"
 
 struct loop;
 struct offload;
+
+/* Cause of a slice of the setup thread; offload_cause_name() names it in words. */
+enum offload_cause {
+	OFFLOAD_OTHER,
+	OFFLOAD_PLAN_VERIFY,
+	OFFLOAD_PLAN_MEASURE,
+	OFFLOAD_PLAN_PREPARE,
+	OFFLOAD_PLAN_RELEASE,
+	OFFLOAD_ARENA_MAP,
+	OFFLOAD_ARENA_UNMAP,
+	OFFLOAD_RING,
+	OFFLOAD_LOAD,
+	OFFLOAD_UNLOAD,
+	OFFLOAD_REOPEN,
+	OFFLOAD_CALIBRATION,
+	OFFLOAD_FILE,
+	OFFLOAD_CAUSES,
+};
 
 /* Embedded in the caller's object, which must live until done() was called. */
 struct offload_job {
 	void (*run)(struct offload_job *job);  /* setup thread */
 	void (*done)(struct offload_job *job); /* reactor; may free the job or submit it again */
-	struct offload_job *next;
+	struct fair_flow *owner;  /* borrowed, until done() was called; NULL: the broker itself */
+	uint32_t weight;          /* the owner's from now on; 0: FAIR_WEIGHT */
+	uint8_t cause;            /* enum offload_cause */
+	bool has_more;            /* run() sets it to be called again; it finds it false */
+	bool has_begun;           /* run() was called; for done() of what was cancelled */
+	atomic_bool is_cancelled; /* a long run() looks at it and returns early */
+
+	/* offload.c's */
+	struct list_node link;
+	uint8_t state;
+};
+
+/* Totals of the thread's slices of one cause, since it began. */
+struct offload_stats {
+	uint64_t n_slices;
+	uint64_t total_ns, longest_ns;
 };
 
 /*
@@ -28,7 +71,21 @@ int offload_new(struct loop *loop, struct offload **ret);
 /* Waits until every submitted job has run and calls its done(). Reactor. Return: NULL. */
 struct offload *offload_free(struct offload *offload);
 
-/* Reactor. Never fails, never blocks. */
+/* Reactor. Never fails, never blocks. Of @job the caller has set the members before has_more. */
 void offload_submit(struct offload *offload, struct offload_job *job);
+
+/*
+ * Cancels a job that was submitted and whose done() was not called yet; any other stays as it is.
+ * If it waits, also for its next slice, run() is not called any more; if it runs, it finds
+ * is_cancelled set and is not run again. done() is called from loop_turn() in any case, once, and
+ * looks at is_cancelled and has_begun. Reactor. Never fails, never blocks.
+ */
+void offload_cancel(struct offload *offload, struct offload_job *job);
+
+/* Get the totals of one cause. Reactor. */
+void offload_get_stats(struct offload *offload, enum offload_cause cause,
+		       struct offload_stats *ret);
+/* "plan preparation", "arena mapping". */
+const char *offload_cause_name(enum offload_cause cause);
 
 DEFINE_CLEANUP(struct offload *, offload_free)

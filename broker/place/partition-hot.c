@@ -96,3 +96,10 @@ uint32_t place_rows_per_submission(const struct placer *placer, const struct pla
 	rows = ((rows - 1) / grain + 1) * grain;
 	return rows < count ? rows : count;
 }
+
+struct place_gate *place_gate(const struct place_plan *place_plan, uint8_t device)
+{
+	if (__builtin_expect(place_plan->plan->n_parts[device] <= 1, 1))
+		return NULL;
+	return &place_plan->rest->gates[device];
+}

@@ -2,9 +2,9 @@
 /*
  * What is known of plans: priors, histories, reports
  *
- * Priors walk over the nodes at each bucket's edges once, when a plan or a better profile comes; in
- * between they are straight lines. A plan's history lives on for a while when the plan is freed,
- * for a client that comes back; a new plan of the same fingerprint and shape takes it over.
+ * Priors walk over the plan's works at each bucket's edges once, when a plan or a better profile
+ * comes; in between they are straight lines. A plan's history lives on for a while when the plan is
+ * freed, for a client that comes back; a new plan of the same fingerprint and shape takes it over.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -35,39 +35,52 @@ static double link_ns(const struct place_profile *profile, const struct plan *pl
 	return ns;
 }
 
+/* Predicted time of one task, and of all servers for it together, in ns. */
+struct prior {
+	double exec_ns, work_ns;
+};
+
+/* Adds @n nodes whose costs are @cost together. */
+static void prior_add(struct prior *prior, const struct place_profile *profile,
+		      enum op_family family, const struct cost *cost, double n, double count)
+{
+	uint32_t n_sharing = profile->is_valid ? profile->n_servers_per_task : 1;
+	double share_ns = (double)profile->share_min_ns, node_ns, shared_ns;
+
+	node_ns = place_profile_node_ns(
+		profile, family, ((double)cost->flops_fixed + (double)cost->flops_row * count) / n,
+		((double)cost->bytes_fixed + (double)cost->bytes_row * count) / n);
+	shared_ns = node_ns;
+	if (n_sharing > 1 && node_ns > share_ns) {
+		shared_ns = node_ns / n_sharing;
+		if (shared_ns < share_ns)
+			shared_ns = share_ns;
+	}
+	prior->work_ns += n * node_ns;
+	prior->exec_ns += n * shared_ns;
+}
+
 /* A task of @count rows: @ret_work_ns of all servers together. Return: execution. */
 static double prior_ns(const struct place_profile *profile, const struct plan *plan, uint8_t device,
 		       double count, double *ret_work_ns)
 {
-	uint32_t n_sharing = profile->is_valid ? profile->n_servers_per_task : 1;
-	double share_ns = (double)profile->share_min_ns, node_ns, shared_ns;
-	double begin_ns = (double)profile->task_ns, exec_ns, work_ns;
+	double begin_ns = (double)profile->task_ns;
+	struct prior prior;
 
 	if (plan->n_parts[device] > 1)
 		begin_ns *= plan->n_parts[device];
 	if (!(begin_ns >= 0))
 		begin_ns = 0;
-	exec_ns = work_ns = begin_ns + link_ns(profile, plan, count);
-	for (uint16_t i = 0; i < plan->n_nodes; i++) {
-		const struct node *node = &plan->nodes[i];
-
-		if (node->computed_by != PLAN_NO_NODE)
-			continue;
-		node_ns = place_profile_node_ns(
-			profile, node->op->family,
-			(double)node->cost.flops_fixed + (double)node->cost.flops_row * count,
-			(double)node->cost.bytes_fixed + (double)node->cost.bytes_row * count);
-		shared_ns = node_ns;
-		if (n_sharing > 1 && node_ns > share_ns) {
-			shared_ns = node_ns / n_sharing;
-			if (shared_ns < share_ns)
-				shared_ns = share_ns;
-		}
-		work_ns += node_ns;
-		exec_ns += shared_ns;
-	}
-	*ret_work_ns = work_ns;
-	return exec_ns;
+	prior.exec_ns = prior.work_ns = begin_ns + link_ns(profile, plan, count);
+	for (uint32_t i = 0; i < plan->n_works; i++)
+		prior_add(&prior, profile, plan->works[i].family, &plan->works[i].cost,
+			  plan->works[i].n, count);
+	for (uint32_t i = 0; !plan->works && i < plan->n_nodes; i++)
+		if (plan->nodes[i].computed_by == PLAN_NO_NODE)
+			prior_add(&prior, profile, plan->nodes[i].op->family, &plan->nodes[i].cost,
+				  1, count);
+	*ret_work_ns = prior.work_ns;
+	return prior.exec_ns;
 }
 
 /* The least count of a bucket; with the next one's, its edges. */
@@ -193,12 +206,23 @@ static unsigned int kind_of_rest(uint32_t n_buckets)
 	return kind;
 }
 
-/* A multiple of its alignment. */
-static size_t rest_bytes(uint32_t n_buckets, uint32_t n_devices)
+/* Compute the bytes before the gates. */
+static size_t entries_bytes(uint32_t n_buckets, uint32_t n_devices)
 {
 	size_t n = (size_t)n_devices << kind_of_rest(n_buckets);
 
-	return (sizeof(struct place_rest) + n * sizeof(struct place_entry) + 63) & ~(size_t)63;
+	_Static_assert(sizeof(struct place_rest) % _Alignof(struct place_gate) == 0 &&
+			       sizeof(struct place_entry) % _Alignof(struct place_gate) == 0,
+		       "gates follow entries");
+	return sizeof(struct place_rest) + n * sizeof(struct place_entry);
+}
+
+/* A multiple of its alignment. */
+static size_t rest_bytes(uint32_t n_buckets, uint32_t n_devices)
+{
+	size_t bytes = entries_bytes(n_buckets, n_devices) + n_devices * sizeof(struct place_gate);
+
+	return (bytes + 63) & ~(size_t)63;
 }
 
 uint64_t place_plan_bytes(const struct placer *placer, const struct plan *plan)
@@ -242,7 +266,12 @@ static int make_plan(struct placer *placer, const struct plan *plan, uint32_t n_
 		place_slab_give(&placer->rests, kind_of_rest(n_buckets), rest);
 		return error_origin(-ENOMEM);
 	}
-	*rest = (struct place_rest){.history = history};
+	*rest = (struct place_rest){
+		.history = history,
+		.gates = (void *)((char *)rest + entries_bytes(n_buckets, placer->n_devices)),
+	};
+	for (uint32_t i = 0; i < placer->n_devices; i++)
+		rest->gates[i] = (struct place_gate){.n_slots = &plan->n_slots[i]};
 	*place_plan = (struct place_plan){
 		.plan = plan,
 		.rest = rest,

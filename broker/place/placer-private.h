@@ -190,7 +190,8 @@ struct place_history {
 /* What decisions read of a plan now and then; a cache line, and then entries. */
 struct place_rest {
 	struct place_history *history;
-	uint32_t broken; /* devices that this plan's own breakers bar, as a mask */
+	uint32_t broken;          /* devices that this plan's own breakers bar, as a mask */
+	struct place_gate *gates; /* [device] */
 	struct place_entry entries[] __attribute__((__aligned__(64))); /* as estimates */
 };
 

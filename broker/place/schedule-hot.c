@@ -20,9 +20,14 @@
  * tasks, each bound to the device that has begun with it, and all are done 4% later. Who waits for
  * a task can say so with a class or a deadline.
  *
- * Invariants: a flow is in a device's heap exactly if it has something queued there and its quota
- * does not hold it back; a queued task is in its class's list or heap, and among the movable ones
- * exactly if it is not bound and another device can run it.
+ * Invariants: a flow is in a device's heap exactly if it has something queued there that can start,
+ * and its quota does not hold it back; a queued task is in its class's list or heap, or in its
+ * gate's heaps, and among the movable ones exactly if it is not bound and another device can run
+ * it.
+ *
+ * Progress: a released task of a plan in parts has a slot, and only those have. So whatever a
+ * device holds can be done, and its room comes back. If a gate has tasks and none can start, all
+ * its slots belong to tasks that are released: each of them comes back, goes on, or frees its slot.
  */
 #include <assert.h>
 #include <string.h>
@@ -49,6 +54,17 @@ static inline bool task_before(const struct heap_node *a, const struct heap_node
 	return is_due_before(task_of_node(a), task_of_node(b));
 }
 
+/* In which order one gate's tasks start, whatever their classes. */
+static inline bool is_gated_before(const struct place_task *a, const struct place_task *b)
+{
+	return a->class != b->class ? a->class < b->class : is_due_before(a, b);
+}
+
+static inline bool gated_before(const struct heap_node *a, const struct heap_node *b)
+{
+	return is_gated_before(task_of_node(a), task_of_node(b));
+}
+
 static void set_active(struct place_queue *queue, struct place_flow_queue *fq)
 {
 	bool is_active = fq->is_startable || fq->n_released;
@@ -56,10 +72,13 @@ static void set_active(struct place_queue *queue, struct place_flow_queue *fq)
 	if (is_active == fq->is_active)
 		return;
 	fq->is_active = is_active;
-	if (is_active)
+	if (is_active) {
 		queue->active_weight += fq->flow->weight;
-	else
+		queue->n_active++;
+	} else {
 		queue->active_weight -= fq->flow->weight;
+		queue->n_active--;
+	}
 }
 
 /* Nobody waits for anybody: what was used is of no account any more. */
@@ -85,12 +104,14 @@ void flow_update(struct placer *placer, struct place_flow *flow, uint8_t device)
 {
 	struct place_queue *queue = &placer->devices[device].queue;
 	struct place_flow_queue *fq = &flow->on[device];
-	bool is_startable = fq->n_queued && !is_held_by_quota(queue, flow, fq);
+	bool is_startable = fq->class_mask && !is_held_by_quota(queue, flow, fq);
 
 	if (is_startable == fq->is_startable)
 		return;
 	fq->is_startable = is_startable;
 	if (is_startable) {
+		if (!list_is_empty(&queue->running))
+			queue_advance(queue, device, placer->schedule.now_ns);
 		if (virtual_after(queue->virtual_time, fq->start))
 			fq->start = queue->virtual_time;
 		heap_insert(&queue->flows, &fq->node, flow_before);
@@ -201,10 +222,12 @@ static inline void remove_movable(struct place_queue *queue, struct place_task *
 }
 
 /* Into its class, wherever it belongs there. */
-static inline void insert_class(struct place_class *class, struct place_task *task)
+static inline void insert_class(struct place_flow_queue *fq, struct place_task *task)
 {
+	struct place_class *class = &fq->classes[task->class];
 	struct list_node *list = &class->in_order;
 
+	fq->class_mask |= (uint8_t)(1u << task->class);
 	task->is_in_heap = false;
 	if (task->deadline_ns == UINT64_MAX) {
 		if (list_is_empty(list) || is_due_before(task_of_link(list->prev), task)) {
@@ -220,6 +243,109 @@ static inline void insert_class(struct place_class *class, struct place_task *ta
 	heap_insert(&class->heap, &task->node, task_before);
 }
 
+static inline void remove_class(struct place_flow_queue *fq, struct place_task *task)
+{
+	struct place_class *class = &fq->classes[task->class];
+
+	if (task->is_in_heap)
+		heap_remove(&class->heap, &task->node, task_before);
+	else
+		list_remove(&task->link);
+	if (!class->heap && list_is_empty(&class->in_order))
+		fq->class_mask &= (uint8_t) ~(1u << task->class);
+}
+
+/* --- Gates: only for plans in parts --- */
+
+static inline struct heap_node **gate_heap(struct place_gate *gate, const struct place_task *task)
+{
+	return task->has_slot ? &gate->going_on : &gate->waiting;
+}
+
+/* Return the queue of the flow in which a gate's task waits. */
+static inline struct place_flow_queue *queue_of(const struct place_task *task)
+{
+	return &task->flow->on[task->device];
+}
+
+/*
+ * Chooses the task that is in its class. Without a free slot that is one that goes on, and if
+ * another one, more urgent, waits for its slot, it is as urgent as that for this part. The caller
+ * updates @flow; others are updated here.
+ */
+static __attribute__((__noinline__)) void gate_settle(struct placer *placer,
+						      const struct place_flow *flow,
+						      struct place_gate *gate)
+{
+	struct place_task *last = gate->next, *next, *waiting;
+
+	if (last) {
+		remove_class(queue_of(last), last);
+		heap_insert(gate_heap(gate, last), &last->node, gated_before);
+	}
+	next = gate->going_on ? task_of_node(gate->going_on) : NULL;
+	waiting = gate->waiting ? task_of_node(gate->waiting) : NULL;
+	if (waiting && (!next || is_gated_before(waiting, next))) {
+		if (*gate->n_slots == 0 || gate->n_begun < *gate->n_slots)
+			next = waiting;
+	} else {
+		waiting = NULL;
+	}
+	gate->next = next;
+	if (next) {
+		heap_remove(gate_heap(gate, next), &next->node, gated_before);
+		if (waiting) {
+			next->class = waiting->class;
+			next->due_ns = waiting->due_ns;
+		}
+		insert_class(queue_of(next), next);
+		if (next->flow != flow)
+			flow_update(placer, next->flow, next->device);
+	}
+	if (last && last->flow != flow)
+		flow_update(placer, last->flow, last->device);
+}
+
+static void gate_insert(struct placer *placer, struct place_task *task)
+{
+	struct place_gate *gate = task->gate;
+
+	heap_insert(gate_heap(gate, task), &task->node, gated_before);
+	if (!gate->next || is_gated_before(task, gate->next))
+		gate_settle(placer, task->flow, gate);
+}
+
+static void gate_remove(struct placer *placer, struct place_task *task)
+{
+	struct place_gate *gate = task->gate;
+
+	if (gate->next != task) {
+		heap_remove(gate_heap(gate, task), &task->node, gated_before);
+		return;
+	}
+	remove_class(queue_of(task), task);
+	gate->next = NULL;
+	gate_settle(placer, task->flow, gate);
+}
+
+/* Take a slot for the first part, which is released: no other task has that slot from now on. */
+static inline void gate_take_slot(struct place_task *task)
+{
+	if (!task->gate || task->has_slot)
+		return;
+	task->has_slot = true;
+	task->gate->n_begun++;
+}
+
+static inline void gate_give_slot(struct placer *placer, struct place_task *task)
+{
+	if (!task->has_slot)
+		return;
+	task->has_slot = false;
+	task->gate->n_begun--;
+	gate_settle(placer, task->flow, task->gate);
+}
+
 /* Everything but the flow's place among the flows. */
 static void insert_task(struct placer *placer, struct place_task *task, uint8_t device)
 {
@@ -228,8 +354,12 @@ static void insert_task(struct placer *placer, struct place_task *task, uint8_t 
 
 	task->state = PLACE_QUEUED;
 	task->device = device;
-	insert_class(&fq->classes[task->class], task);
-	fq->class_mask |= (uint8_t)(1u << task->class);
+	if (!task->has_slot)
+		task->gate = place_gate(task->plan, device);
+	if (__builtin_expect(task->gate != NULL, 0))
+		gate_insert(placer, task);
+	else
+		insert_class(fq, task);
 	fq->n_queued++;
 	fq->queued_ns += task->work_ns;
 	queue->n_queued++;
@@ -241,14 +371,11 @@ static void remove_task(struct placer *placer, struct place_task *task)
 {
 	struct place_queue *queue = &placer->devices[task->device].queue;
 	struct place_flow_queue *fq = &task->flow->on[task->device];
-	struct place_class *class = &fq->classes[task->class];
 
-	if (task->is_in_heap)
-		heap_remove(&class->heap, &task->node, task_before);
+	if (__builtin_expect(task->gate != NULL, 0))
+		gate_remove(placer, task);
 	else
-		list_remove(&task->link);
-	if (!class->heap && list_is_empty(&class->in_order))
-		fq->class_mask &= (uint8_t) ~(1u << task->class);
+		remove_class(fq, task);
 	fq->n_queued--;
 	fq->queued_ns -= task->work_ns;
 	queue->n_queued--;
@@ -283,10 +410,14 @@ static inline double variance_of(const struct place_task *task)
 static inline void add_servers(struct place_queue *queue, struct place_task *task, uint32_t n,
 			       uint64_t now)
 {
+	struct place_flow_queue *fq = &task->flow->on[task->device];
+
 	task->slots = (uint16_t)(task->slots + n);
 	task->since += n * now;
 	queue->running_slots += n;
 	queue->running_since += n * now;
+	fq->running_slots += n;
+	fq->running_since += n * now;
 }
 
 /* On the servers that are free: there is one. */
@@ -300,6 +431,12 @@ static inline void start_task(struct place_queue *queue, struct place_task *task
 	add_servers(queue, task, task->wanted < n_free ? task->wanted : n_free, now);
 	queue->running_ns += task->work_ns;
 	queue->running_variance += variance_of(task);
+	if (queue->is_preemptible) {
+		task->begin_ns = task->asked_ns = now;
+		task->is_limited = task->flow->cpu_max > 0;
+		queue->n_limited += task->is_limited;
+		list_append(&queue->running, &task->running);
+	}
 	if (task->slots < task->wanted)
 		list_append(&queue->short_handed, &task->link);
 	else
@@ -327,47 +464,96 @@ static void join_others(struct place_queue *queue, uint64_t now)
 	}
 }
 
+static void append_waiting(struct place_queue *queue, struct place_task *task, uint64_t now)
+{
+	task->is_running = false;
+	task->begin_ns = now;
+	list_append(&queue->waiting, &task->link);
+	queue->n_waiting++;
+	task->flow->on[task->device].n_waiting++;
+	queue->waiting_ns += task->work_ns;
+}
+
 static void hold_task(struct place_queue *queue, struct place_task *task, uint64_t now)
 {
+	struct place_flow_queue *fq = &task->flow->on[task->device];
+
 	queue->n_released++;
+	fq->held_ns += task->work_ns;
+	fq->n_held[task->class]++;
 	list_init(&task->link);
 	if (queue->n_waiting == 0 && queue_has_free_server(queue)) {
 		start_task(queue, task, now);
 		return;
 	}
-	task->is_running = false;
-	list_append(&queue->waiting, &task->link);
-	queue->n_waiting++;
-	queue->waiting_ns += task->work_ns;
+	append_waiting(queue, task, now);
 }
 
-/* It is back: whatever waited longest has its server now. */
-static void unhold_task(struct place_queue *queue, struct place_task *task, uint64_t now)
+/* A running task leaves its servers. */
+static void leave_servers(struct place_queue *queue, struct place_task *task)
 {
-	queue->n_released--;
-	if (task->is_running) {
-		list_remove(&task->link);
-		queue->running_slots -= task->slots;
-		queue->running_since -= task->since;
-		queue->running_ns -= task->work_ns;
-		queue->running_variance -= variance_of(task);
-		/* What rounding has left. */
-		if (queue->running_slots == 0 || queue->running_variance < 0)
-			queue->running_variance = 0;
-	} else {
-		/* Devices need not start tasks in the order in which they got them. */
-		list_remove(&task->link);
-		queue->n_waiting--;
-		queue->waiting_ns -= task->work_ns;
+	struct place_flow_queue *fq = &task->flow->on[task->device];
+
+	if (queue->is_preemptible) {
+		list_remove(&task->running);
+		queue->n_limited -= task->is_limited;
 	}
+	fq->running_slots -= task->slots;
+	fq->running_since -= task->since;
+	list_remove(&task->link);
+	queue->running_slots -= task->slots;
+	queue->running_since -= task->since;
+	queue->running_ns -= task->work_ns;
+	queue->running_variance -= variance_of(task);
+	/* Clear the rounding error. */
+	if (queue->running_slots == 0 || queue->running_variance < 0)
+		queue->running_variance = 0;
+}
+
+/* Whatever waited longest has the servers that are free. */
+static void start_waiting(struct place_queue *queue, uint64_t now)
+{
 	while (queue->n_waiting && queue_has_free_server(queue)) {
 		struct place_task *next = task_of_link(queue->waiting.next);
 
 		list_remove(&next->link);
 		queue->n_waiting--;
+		next->flow->on[next->device].n_waiting--;
 		queue->waiting_ns -= next->work_ns;
 		start_task(queue, next, now);
 	}
+}
+
+void place_not_begun(struct placer *placer, struct place_task *task, uint64_t now_ns)
+{
+	struct place_queue *queue = &placer->devices[task->device].queue;
+	uint64_t now = schedule_time(&placer->schedule, now_ns);
+
+	if (!task->is_running)
+		return;
+	leave_servers(queue, task);
+	start_waiting(queue, now);
+	append_waiting(queue, task, now);
+}
+
+/* It is back: whatever waited longest has its server now. */
+static void unhold_task(struct place_queue *queue, struct place_task *task, uint64_t now)
+{
+	struct place_flow_queue *fq = &task->flow->on[task->device];
+
+	queue->n_released--;
+	fq->held_ns -= task->work_ns;
+	fq->n_held[task->class]--;
+	if (task->is_running) {
+		leave_servers(queue, task);
+	} else {
+		/* Devices need not start tasks in the order in which they got them. */
+		list_remove(&task->link);
+		queue->n_waiting--;
+		fq->n_waiting--;
+		queue->waiting_ns -= task->work_ns;
+	}
+	start_waiting(queue, now);
 	if (!list_is_empty(&queue->short_handed))
 		join_others(queue, now);
 }
@@ -393,10 +579,23 @@ static bool has_room(const struct place_queue *queue, uint64_t now)
  * Has place_next() something? While a part of a task runs, its flow's next task does not follow it
  * ahead of time: the rest of the first goes before, once the part is back.
  */
-static inline bool can_start(const struct place_queue *queue, uint64_t now)
+static inline bool can_start(const struct place_queue *queue, uint8_t device, uint64_t now)
 {
-	return queue->flows && has_room(queue, now) &&
-	       (flow_queue_of(queue->flows)->n_in_parts == 0 || queue_has_free_server(queue));
+	const struct place_flow_queue *fq;
+
+	if (!queue->flows)
+		return false;
+	fq = flow_queue_of(queue->flows);
+	if (has_room(queue, now))
+		return fq->n_in_parts == 0 || queue_has_free_server(queue);
+	/*
+	 * What runs is as good as over, where it can be stopped for this one; what others have
+	 * waiting there is not in its way, or it would depend on them.
+	 */
+	return queue->is_preemptible &&
+	       (fq->n_waiting == 0 || (float)queue->waiting_ns * queue->pace <
+					      (float)(PLACE_RELEASE_NS * queue->n_servers)) &&
+	       queue_gives_way(queue, fq, (uint8_t)__builtin_ctz(fq->class_mask), device, now);
 }
 
 /* --- The interface --- */
@@ -433,6 +632,17 @@ static inline void predict_task(const struct placer *placer, struct place_task *
 		task->wanted = (uint16_t)(share < (float)most ? share : (float)most);
 }
 
+/*
+ * Compute the remaining time of a stopped task that was to take @work_ns: at least an eighth of the
+ * time that it has taken, and a slice.
+ */
+static inline uint64_t rest_ns(const struct place_task *task, uint64_t work_ns)
+{
+	uint64_t done_ns = task->stopped_busy_ns, least_ns = done_ns / 8 + PLACE_SLICE_NS;
+
+	return work_ns > done_ns + least_ns ? work_ns - done_ns : least_ns;
+}
+
 static inline void forget_parts(struct place_task *task)
 {
 	task->parts_count = 0;
@@ -457,11 +667,13 @@ void place_enqueue(struct placer *placer, struct place_task *task, uint64_t now_
 	else
 		task->due_ns = to_due_ns(now, now_ns, task->deadline_ns);
 	/* The rest of a task goes where the task was. */
-	if (task->later_ns == 0)
+	if (task->later_ns == 0 && task->stopped_exec_ns == 0 && !task->has_slot)
 		task->sequence = placer->schedule.sequence;
 	placer->schedule.sequence++;
 	task->later_ns = 0;
 	predict_task(placer, task, device);
+	if (__builtin_expect(task->stopped_exec_ns != 0, 0))
+		task->work_ns = rest_ns(task, task->work_ns);
 	insert_task(placer, task, device);
 	flow_update(placer, flow, device);
 }
@@ -471,6 +683,7 @@ void place_dequeue(struct placer *placer, struct place_task *task, uint64_t now_
 	assert(task->state == PLACE_QUEUED);
 	schedule_time(&placer->schedule, now_ns);
 	remove_task(placer, task);
+	gate_give_slot(placer, task);
 	task->state = PLACE_IDLE;
 	task->later_ns = 0;
 	flow_update(placer, task->flow, task->device);
@@ -542,6 +755,8 @@ static __attribute__((__cold__, __noinline__)) void hold_back(struct placer *pla
 	if (count >= task->count)
 		return;
 	work_ns = schedule_work_ns(place_work_ns(placer, task->plan, task->device, count));
+	if (task->stopped_exec_ns)
+		work_ns = rest_ns(task, work_ns);
 	if (work_ns >= task->work_ns)
 		return;
 	task->later_ns = task->work_ns - work_ns;
@@ -567,18 +782,22 @@ struct place_task *place_next(struct placer *placer, uint8_t device, uint64_t no
 	struct place_flow_queue *fq;
 	struct place_flow *flow;
 	struct place_task *task;
+	uint64_t start;
 
 	if (placer->schedule.throttled)
 		schedule_refill(placer, now);
-	if (!can_start(queue, now))
+	if (!can_start(queue, device, now))
 		return NULL;
 
 	/* Going on with a plan out of turn does not make it later for anybody. */
-	if (virtual_after(flow_queue_of(queue->flows)->start, queue->virtual_time))
-		queue->virtual_time = flow_queue_of(queue->flows)->start;
+	fq = flow_queue_of(queue->flows);
+	start = queue->is_preemptible ? flow_tag(fq, now) : fq->start;
+	if (virtual_after(start, queue->virtual_time))
+		queue->virtual_time = start;
 	fq = pick_flow(queue, device, &task);
 	flow = fq->flow;
 
+	gate_take_slot(task);
 	remove_task(placer, task);
 	task->state = PLACE_RELEASED;
 	task->later_ns = 0;
@@ -591,7 +810,7 @@ struct place_task *place_next(struct placer *placer, uint8_t device, uint64_t no
 	fq->start += flow_virtual(flow, task->work_ns);
 	if (virtual_after(fq->start, queue->last_finish))
 		queue->last_finish = fq->start;
-	if (fq->n_queued)
+	if (fq->class_mask)
 		heap_update(&queue->flows, &fq->node, flow_before);
 	else
 		flow_update(placer, flow, device);
@@ -636,6 +855,9 @@ void place_put_back(struct placer *placer, struct place_task *task, uint64_t now
 	forget_held_back(queue, fq, task);
 	correct(placer, task->flow, device, -(int64_t)task->work_ns, now);
 	task->work_ns += task->later_ns;
+	/* A part that follows another one is as good as begun. */
+	if (!task->goes_on)
+		gate_give_slot(placer, task);
 	insert_task(placer, task, device);
 	flow_update(placer, task->flow, device);
 	set_active(queue, fq);
@@ -666,26 +888,52 @@ static inline void learn(struct placer *placer, struct place_task *task, bool is
 	forget_parts(task);
 }
 
-void place_done(struct placer *placer, struct place_task *task, enum place_result result,
-		uint64_t exec_ns, uint64_t busy_ns, uint64_t now_ns)
+/* A task is back that has used so much; it is PLACE_IDLE, and its flow charged with that. */
+static void give_back(struct placer *placer, struct place_task *task, uint64_t used_ns,
+		      uint64_t now)
 {
-	uint64_t now = schedule_time(&placer->schedule, now_ns);
 	uint8_t device = task->device;
 	struct place_queue *queue = &placer->devices[device].queue;
 	struct place_flow_queue *fq = &task->flow->on[device];
-	uint64_t used_ns = busy_ns ? busy_ns : exec_ns;
 
 	assert(task->state == PLACE_RELEASED);
-	used_ns = used_ns < SCHEDULE_MAX_WORK_NS ? used_ns : SCHEDULE_MAX_WORK_NS;
 	unhold_task(queue, task, now);
 	queue->n_without_choice -= !task->has_choice;
 	fq->n_released--;
 	forget_held_back(queue, fq, task);
 	task->state = PLACE_IDLE;
+	if (!task->goes_on)
+		gate_give_slot(placer, task);
 	correct(placer, task->flow, device, (int64_t)used_ns - (int64_t)task->work_ns, now);
 	flow_update(placer, task->flow, device);
 	set_active(queue, fq);
 	forgive_debts(queue);
+}
+
+static inline uint64_t believed_ns(uint64_t ns)
+{
+	return ns < SCHEDULE_MAX_WORK_NS ? ns : SCHEDULE_MAX_WORK_NS;
+}
+
+void place_stopped(struct placer *placer, struct place_task *task, uint64_t exec_ns,
+		   uint64_t busy_ns, uint64_t now_ns)
+{
+	uint64_t now = schedule_time(&placer->schedule, now_ns);
+
+	give_back(placer, task, believed_ns(busy_ns ? busy_ns : exec_ns), now);
+	/* Above 0 from now on. */
+	task->stopped_exec_ns += exec_ns ? exec_ns : 1;
+	task->stopped_busy_ns += busy_ns ? busy_ns : exec_ns;
+}
+
+void place_done(struct placer *placer, struct place_task *task, enum place_result result,
+		uint64_t exec_ns, uint64_t busy_ns, uint64_t now_ns)
+{
+	uint64_t now = schedule_time(&placer->schedule, now_ns);
+	struct place_queue *queue = &placer->devices[task->device].queue;
+	uint64_t used_ns = believed_ns(busy_ns ? busy_ns : exec_ns);
+
+	give_back(placer, task, used_ns, now);
 	if (result == PLACE_DONE) {
 		float ratio = (float)used_ns / (float)task->work_ns;
 
@@ -693,6 +941,11 @@ void place_done(struct placer *placer, struct place_task *task, enum place_resul
 		ratio = ratio < 64 ? ratio : 64;
 		queue->pace += (ratio - queue->pace) * (1.0f / 16);
 		queue->pace = queue->pace > 1 ? queue->pace : 1;
+	}
+	if (__builtin_expect(task->stopped_exec_ns != 0, 0)) {
+		busy_ns = (busy_ns ? busy_ns : exec_ns) + task->stopped_busy_ns;
+		exec_ns += task->stopped_exec_ns;
+		task->stopped_exec_ns = task->stopped_busy_ns = 0;
 	}
 	learn(placer, task, task->later_ns == 0, result, exec_ns, busy_ns, now_ns);
 }
@@ -705,8 +958,29 @@ uint32_t place_startable(struct placer *placer, uint64_t now_ns)
 	if (placer->schedule.throttled)
 		schedule_refill(placer, now);
 	for (uint32_t i = 0; i < placer->n_devices; i++) {
-		if (can_start(&placer->devices[i].queue, now))
+		if (can_start(&placer->devices[i].queue, (uint8_t)i, now))
 			mask |= 1u << i;
 	}
 	return mask;
+}
+
+__attribute__((__cold__)) void place_recount_task(struct placer *placer, struct place_task *task)
+{
+	struct place_queue *queue = &placer->devices[task->device].queue;
+	struct place_flow_queue *fq = &task->flow->on[task->device];
+	uint64_t now = placer->schedule.now_ns;
+
+	if (task->has_slot)
+		task->gate->n_begun++;
+	if (task->state == PLACE_QUEUED) {
+		insert_task(placer, task, task->device);
+		return;
+	}
+	assert(task->state == PLACE_RELEASED);
+	queue->n_without_choice += !task->has_choice;
+	fq->n_released++;
+	fq->n_in_parts += task->later_ns > 0;
+	fq->queued_ns += task->later_ns;
+	queue->queued_ns += task->later_ns;
+	hold_task(queue, task, now);
 }

@@ -43,6 +43,9 @@ enum {
 /* What broker/cpu gives a server to do at a time: nobody joins a task with less left than that. */
 #define SCHEDULE_CHUNK_NS 20000ull /* 20 us */
 
+/* Wait in a device, in ns, after which another task is stopped: a shorter wait may be chance. */
+#define SCHEDULE_PATIENCE_NS 250000ull /* 0.25 ms */
+
 /* What all devices have in common. */
 struct place_schedule {
 	uint64_t last_now_ns;        /* the caller's */
@@ -61,6 +64,7 @@ struct place_queue {
 	uint64_t virtual_time;
 	uint64_t last_finish;   /* the latest finish tag there was */
 	uint64_t active_weight; /* of flows with something queued or released */
+	uint32_t n_active;      /* of these flows */
 	uint32_t n_servers;     /* in use */
 	uint32_t n_servers_per_task;
 	float inverse_servers;
@@ -80,6 +84,9 @@ struct place_queue {
 	double running_variance; /* of running_ns, by the spread of its estimates */
 	struct list_node waiting;
 	struct list_node short_handed; /* running, on fewer servers than they can use */
+	bool is_preemptible;           /* what runs can be stopped */
+	uint32_t n_limited;            /* running, of flows with quotas */
+	struct list_node running;      /* where they can be stopped, in the order of their begin */
 	float pace; /* how many times longer tasks took than was predicted, recently */
 
 	/* Tasks of one plan that follow each other. */
@@ -99,6 +106,24 @@ struct place_class {
 	struct heap_node *heap;    /* all others */
 };
 
+/*
+ * The queued tasks of a plan in parts on one device, all of one flow. One of them is in its class,
+ * the others are in here.
+ */
+struct place_gate {
+	const uint32_t *n_slots;    /* of the plan there, see struct plan; 0: any number */
+	uint32_t n_begun;           /* tasks that have a slot */
+	struct heap_node *going_on; /* tasks that have one */
+	struct heap_node *waiting;  /* tasks that have none */
+	struct place_task *next;    /* in its class; NULL: none is queued that could start */
+};
+
+/*
+ * The gate of a plan on a device. Return: NULL: it has no parts there, and its tasks start whenever
+ * their turn comes.
+ */
+struct place_gate *place_gate(const struct place_plan *place_plan, uint8_t device);
+
 /* A flow on one device. */
 struct place_flow_queue {
 	struct heap_node node; /* in place_queue.flows */
@@ -107,10 +132,15 @@ struct place_flow_queue {
 	uint64_t queued_ns;
 	uint64_t used_ns;
 	uint32_t n_queued, n_released;
-	uint32_t n_in_parts; /* released, whose rest is yet to come */
-	uint8_t class_mask;
-	bool is_startable; /* node is in a heap */
-	bool is_active;    /* its weight is in place_queue.active_weight */
+	uint32_t n_in_parts;               /* released, whose rest is yet to come */
+	uint32_t n_waiting;                /* released, and waiting for a server */
+	uint32_t n_held[SCHEDULE_CLASSES]; /* released, by class */
+	/* Charged for what is released; what servers have done of it is as in place_queue. */
+	uint64_t held_ns, running_since;
+	uint32_t running_slots;
+	uint8_t class_mask; /* 0: nothing is queued, or nothing that has or could have a slot */
+	bool is_startable;  /* node is in a heap */
+	bool is_active;     /* its weight is in place_queue.active_weight */
 	struct place_class classes[SCHEDULE_CLASSES];
 };
 
@@ -240,6 +270,28 @@ static inline bool throttled_before(const struct heap_node *a, const struct heap
 {
 	return throttled_flow_of(a)->refill_ns < throttled_flow_of(b)->refill_ns;
 }
+
+/*
+ * The start tag that a flow would have if it had been charged with what it has used by now, not
+ * with all that its released tasks are predicted to use.
+ */
+static inline uint64_t flow_tag(const struct place_flow_queue *fq, uint64_t now)
+{
+	uint64_t used_ns = fq->running_slots * now - fq->running_since;
+	int64_t unused_ns = (int64_t)(fq->held_ns - used_ns);
+
+	if (unused_ns < 0)
+		return fq->start + flow_virtual(fq->flow, (uint64_t)-unused_ns);
+	return fq->start - flow_virtual(fq->flow, (uint64_t)unused_ns);
+}
+
+/* --- schedule-preempt-hot.c: only for devices whose tasks can be stopped --- */
+
+/* Is there a running task that is to give way to @fq's first, of @class, sooner or later? */
+bool queue_gives_way(const struct place_queue *queue, const struct place_flow_queue *fq,
+		     uint8_t class, uint8_t device, uint64_t now);
+/* Virtual time goes on while tasks run that are long. */
+void queue_advance(struct place_queue *queue, uint8_t device, uint64_t now);
 
 /* A class's place in the order, 0 first; the enum's numbers are not in it. */
 static inline uint8_t schedule_class(uint8_t priority)

@@ -162,6 +162,13 @@ uint64_t place_flow_wait_ns(const struct placer *placer, const struct place_flow
 	/* With a server free nothing that was released is in the way. */
 	if (!queue_has_free_server(queue))
 		released_ns = (float)queue->waiting_ns + queue_running_ns(queue, now);
+	/* Tasks that run, or that the device got earlier, are stopped for a flow that is behind. */
+	if (queue->is_preemptible && fq->n_released == 0) {
+		float slices_ns =
+			(float)(PLACE_SLICE_NS * 2 * (queue->n_servers + queue->n_waiting));
+
+		released_ns = released_ns < slices_ns ? released_ns : slices_ns;
+	}
 	queued_ns = (float)queue->queued_ns;
 	turns_ns = turn_ns(queue, flow, fq);
 	wait_ns = (released_ns + (turns_ns < queued_ns ? turns_ns : queued_ns)) *

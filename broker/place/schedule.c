@@ -33,8 +33,14 @@ void place_queue_init(struct place_queue *queue, const struct place_profile *pro
 	place_queue_set_profile(queue, profile, 0);
 	list_init(&queue->waiting);
 	list_init(&queue->short_handed);
+	list_init(&queue->running);
 	for (unsigned int i = 0; i < SCHEDULE_BUCKETS; i++)
 		list_init(&queue->movable[i]);
+}
+
+void place_set_preemptible(struct placer *placer, uint8_t device)
+{
+	placer->devices[device].queue.is_preemptible = true;
 }
 
 static void set_weight(struct placer *placer, struct place_flow *flow, uint32_t weight)
@@ -153,4 +159,84 @@ struct place_flow *place_flow_free(struct placer *placer, struct place_flow *flo
 uint64_t place_flow_used_ns(const struct place_flow *flow, uint8_t device)
 {
 	return device < flow->n_devices ? flow->on[device].used_ns : 0;
+}
+
+/* --- Recounting --- */
+
+void place_recount_plan(struct place_plan *place_plan, uint8_t device)
+{
+	struct place_gate *gate = place_gate(place_plan, device);
+
+	if (gate)
+		*gate = (struct place_gate){.n_slots = gate->n_slots};
+}
+
+static uint64_t held_ns(const struct place_queue *queue)
+{
+	return queue->waiting_ns + queue->running_ns;
+}
+
+void place_recount_begin(struct placer *placer, uint8_t device, struct place_recount *ret)
+{
+	struct place_queue *queue = &placer->devices[device].queue;
+
+	*ret = (struct place_recount){
+		.n_queued = queue->n_queued,
+		.n_released = queue->n_released,
+		.n_waiting = queue->n_waiting,
+		.queued_ns = queue->queued_ns,
+		.held_ns = held_ns(queue),
+	};
+	*queue = (struct place_queue){
+		.virtual_time = queue->virtual_time,
+		.last_finish = queue->last_finish,
+		.n_servers = queue->n_servers,
+		.n_servers_per_task = queue->n_servers_per_task,
+		.inverse_servers = queue->inverse_servers,
+		.was_needed = queue->was_needed,
+		.is_preemptible = queue->is_preemptible,
+		.pace = 1,
+	};
+	list_init(&queue->waiting);
+	list_init(&queue->short_handed);
+	list_init(&queue->running);
+	for (unsigned int i = 0; i < SCHEDULE_BUCKETS; i++)
+		list_init(&queue->movable[i]);
+}
+
+void place_recount_flow(struct placer *placer, struct place_flow *flow, uint8_t device)
+{
+	struct place_flow_queue *fq = &flow->on[device];
+
+	(void)placer;
+	*fq = (struct place_flow_queue){
+		.flow = flow,
+		.start = fq->start,
+		.used_ns = fq->used_ns,
+	};
+	for (unsigned int i = 0; i < SCHEDULE_CLASSES; i++)
+		list_init(&fq->classes[i].in_order);
+}
+
+void place_recount_flow_done(struct placer *placer, struct place_flow *flow, uint8_t device)
+{
+	struct place_queue *queue = &placer->devices[device].queue;
+	struct place_flow_queue *fq = &flow->on[device];
+
+	flow_update(placer, flow, device);
+	/* It has tasks on the device, and none that could start. */
+	if (!fq->is_active && fq->n_released > 0) {
+		fq->is_active = true;
+		queue->active_weight += flow->weight;
+		queue->n_active++;
+	}
+}
+
+bool place_recount_end(const struct placer *placer, uint8_t device,
+		       const struct place_recount *before)
+{
+	const struct place_queue *queue = &placer->devices[device].queue;
+
+	return queue->n_queued != before->n_queued || queue->n_released != before->n_released ||
+	       queue->queued_ns != before->queued_ns || held_ns(queue) != before->held_ns;
 }

@@ -14,6 +14,19 @@
  * is predicted to keep each server busy for PLACE_RELEASE_NS, and one task per server at least.
  * What is still queued can be reordered, cancelled, and moved to another device.
  *
+ * Plans in parts (struct plan.n_parts): from its first part to its last a task keeps a slot, the
+ * working memory that the plan has on the device. A task that has none must not take up the
+ * device's room, or those that have them could never go on. So such a plan has a gate per device:
+ * of its queued tasks the scheduler sees one, the best that can start now. A part that goes on
+ * always can; a first part only while there is a free slot. Begun tasks are as urgent as the most
+ * urgent one that waits for a slot of theirs.
+ *
+ * Where a device can stop tasks that have begun (place_set_preemptible()), tasks of other flows do
+ * not wait for their ends: once a running task's flow is PLACE_SLICE_NS ahead of one that waits, or
+ * has used up its quota, the task is asked to stop; likewise where its own flow has one of a better
+ * class. What is left of it is queued again, before what came later. While nobody waits a task runs
+ * to its end.
+ *
  * CPU quotas (cpu-max): a flow has a bucket of processor time that fills at its rate, up to
  * PLACE_QUOTA_PERIOD_NS worth; while it is empty its tasks do not start on the CPU and its rings
  * are not read. No more than two of its tasks a server are released at a time: wrong predictions
@@ -30,8 +43,11 @@
 #include "util/list.h"
 
 #define PLACE_RELEASE_NS      500000ull     /* 0.5 ms */
+#define PLACE_SLICE_NS        500000ull     /* 0.5 ms: no task is asked to stop before */
 #define PLACE_NO_DEADLINE_NS  1000000000ull /* 1 s */
 #define PLACE_QUOTA_PERIOD_NS 100000000ull  /* 100 ms */
+
+struct place_gate;
 
 struct place_flow_limits {
 	uint32_t weight;      /* 1..10000; 0 counts as 1 */
@@ -88,14 +104,18 @@ struct place_task {
 	struct place_decision decision; /* device, predicted_ns, PLACE_BOUND */
 	uint32_t count;                 /* rows of this submission */
 	uint8_t priority;               /* enum rbk_priority */
+	/* Another part of the same task follows the one released last: set before place_done(). */
+	bool goes_on;
 	uint64_t admit_ns;
 	uint64_t deadline_ns; /* UINT64_MAX: none */
 
 	/* The scheduler's; 0 when it is queued for the first time. */
-	uint8_t state;  /* enum place_task_state */
-	uint8_t class;  /* after the ceiling, 0 first */
-	uint8_t device; /* where it is queued or was released to */
-	uint8_t bucket; /* of what may move; see schedule-private.h */
+	bool has_slot;           /* of gate: it was begun, or its first part is released */
+	struct place_gate *gate; /* of its plan on its device; NULL: the plan has none there */
+	uint8_t state;           /* enum place_task_state */
+	uint8_t class;           /* after the ceiling, 0 first */
+	uint8_t device;          /* where it is queued or was released to */
+	uint8_t bucket;          /* of what may move; see schedule-private.h */
 	bool is_in_heap, is_running;
 	bool has_choice; /* released: another device could have done it */
 	uint16_t wanted; /* servers that it is expected to keep busy if it can have them */
@@ -108,10 +128,17 @@ struct place_task {
 	/* Of its parts that are done, since it was last queued on another device or has failed. */
 	uint32_t parts_count;
 	uint64_t parts_exec_ns, parts_busy_ns;
-	uint64_t since;          /* running: sum of the times at which its servers began; wraps */
-	struct list_node link;   /* queued: in its class. Released: who waits, or wants servers */
-	struct list_node moving; /* queued, not bound: among those that may move */
-	struct heap_node node;   /* in its class, when it did not come in order */
+	/* work done for this submission before its last stop, in ns; 0 when queued first */
+	uint64_t stopped_exec_ns, stopped_busy_ns;
+	/* Where tasks can be stopped. */
+	bool is_limited;          /* running: its flow has a quota */
+	uint64_t begin_ns;        /* released, and running */
+	uint64_t asked_ns;        /* running: last asked to stop */
+	struct list_node running; /* among the running */
+	uint64_t since;           /* running: sum of the times at which its servers began; wraps */
+	struct list_node link;    /* queued: in its class. Released: who waits, or wants servers */
+	struct list_node moving;  /* queued, not bound: among those that may move */
+	struct heap_node node;    /* in its class, when it did not come in order */
 };
 
 /* Queues a task on decision.device. */
@@ -135,10 +162,36 @@ void place_put_back(struct placer *placer, struct place_task *task, uint64_t now
 
 /*
  * A released task is back; @exec_ns, @busy_ns as for place_learn(), which it calls. The task is
- * PLACE_IDLE and may be queued again.
+ * PLACE_IDLE and may be queued again; it has to be if task->goes_on is set: then it keeps its slot.
  */
 void place_done(struct placer *placer, struct place_task *task, enum place_result result,
 		uint64_t exec_ns, uint64_t busy_ns, uint64_t now_ns);
+
+/* Tasks that run on @device can be stopped; nothing is released there. */
+void place_set_preemptible(struct placer *placer, uint8_t device);
+
+/*
+ * A running task that is to be stopped now, for another or its quota; NULL: none. It is asked about
+ * again after a slice if it has not come back.
+ */
+struct place_task *place_preempt(struct placer *placer, uint8_t device, uint64_t now_ns);
+
+/*
+ * The device has not begun a task that place_preempt() named: servers begin what they were given in
+ * an order of their own. Another that waits there is taken for running instead.
+ */
+void place_not_begun(struct placer *placer, struct place_task *task, uint64_t now_ns);
+
+/* When place_preempt() should be called at the latest; UINT64_MAX: no task needs to be stopped. */
+uint64_t place_preempt_ns(const struct placer *placer, uint64_t now_ns);
+
+/*
+ * A released task was stopped before its end, after @exec_ns, @busy_ns as for place_learn(): it is
+ * charged with them, and PLACE_IDLE. When it is queued again it is what is left; place_done() will
+ * learn from all of it.
+ */
+void place_stopped(struct placer *placer, struct place_task *task, uint64_t exec_ns,
+		   uint64_t busy_ns, uint64_t now_ns);
 
 /*
  * Moves queued tasks that are not bound between devices: where one is predicted to be done
@@ -152,6 +205,26 @@ void place_done(struct placer *placer, struct place_task *task, enum place_resul
  * Return: how many tasks moved; placer_options.moved() was told of each.
  */
 unsigned int place_rebalance(struct placer *placer, uint64_t now_ns);
+
+/*
+ * Makes a device's sums anew from what is really there: cold, for when they cannot be right. In
+ * this order: place_recount_plan() for the plan of each of its tasks, as often as one likes;
+ * place_recount_begin(); place_recount_flow() for every flow; place_recount_task() for each task
+ * that is queued or released there, once; place_recount_flow_done() for every flow; and
+ * place_recount_end(). Nothing else in between. What flows were charged with stays.
+ * place_recount_end() returns true if the sums were wrong.
+ */
+struct place_recount {
+	uint32_t n_queued, n_released, n_waiting; /* of the device, before */
+	uint64_t queued_ns, held_ns;
+};
+void place_recount_plan(struct place_plan *place_plan, uint8_t device);
+void place_recount_begin(struct placer *placer, uint8_t device, struct place_recount *ret);
+void place_recount_flow(struct placer *placer, struct place_flow *flow, uint8_t device);
+void place_recount_task(struct placer *placer, struct place_task *task);
+void place_recount_flow_done(struct placer *placer, struct place_flow *flow, uint8_t device);
+bool place_recount_end(const struct placer *placer, uint8_t device,
+		       const struct place_recount *before);
 
 /* Devices, as a mask, on which place_next() has something now. */
 uint32_t place_startable(struct placer *placer, uint64_t now_ns);

@@ -33,6 +33,11 @@ struct exec_arena {
 	uint8_t *base; /* the broker's mapping; read-only where immutable */
 	uint64_t bytes;
 	bool immutable;
+	/*
+	 * Nobody can take pages away: touching them never waits for who does. Where this is not so
+	 * only threads that may sleep touch the memory. Set before the first task can name it.
+	 */
+	bool is_fixed;
 	dev_t dev; /* of the memfd: (dev, ino) identifies the bytes for sharing */
 	ino_t ino;
 	uint64_t owner;                /* opaque id of tenant and user, for isolation */
@@ -54,7 +59,24 @@ enum exec_state {
 	EXEC_IDLE = 0,
 	EXEC_QUEUED, /* submitted; the executor moves it to RUNNING by compare-and-swap */
 	EXEC_RUNNING,
-	EXEC_CANCELLED, /* set by the reactor by compare-and-swap from QUEUED */
+	/*
+	 * Set by the reactor by compare-and-swap from QUEUED; where the executor can stop a task
+	 * that has begun (executor_ops.abandon), also from RUNNING and STOPPING.
+	 */
+	EXEC_CANCELLED,
+	/* There only: set by compare-and-swap from RUNNING; the task is to be handed back soon. */
+	EXEC_STOPPING,
+	EXEC_ENDED, /* there only: set by the executor, from whatever it was; too late to cancel */
+};
+
+/* exec_task.res of a task that was stopped before its end. */
+enum { EXEC_UNFINISHED = 1 };
+
+/* The place where an unfinished task goes on; the executor's. */
+struct exec_progress {
+	uint32_t step, n_chunks, front, back;
+	uint16_t block;
+	bool is_out_of_range;
 };
 
 /* One execution. Preallocated by the dispatcher; the executor borrows it from submit to reap. */
@@ -76,12 +98,27 @@ struct exec_task {
 	 */
 	bool is_urgent;
 	_Atomic uint8_t state; /* enum exec_state */
+	/*
+	 * An executor that can stop tasks stops this one by itself once it has run that long, in
+	 * clock_ticks(); 0: it does not.
+	 */
+	uint64_t slice_ticks;
+	/*
+	 * False when a task is submitted for the first time. The executor sets it where it hands
+	 * the task back with EXEC_UNFINISHED: the next submission, of the same task with the same
+	 * plan, references and count, goes on where it was stopped, and gives the same results bit
+	 * for bit. A task that is not to go on is given to executor_ops.abandon(); one that was
+	 * cancelled after it had stopped comes back unfinished, too.
+	 */
+	bool has_progress;
+	struct exec_progress progress;
 
 	/* Set by the executor before it hands the task back. */
 	/*
 	 * 0; -ECANCELED; -EDOM, an index in its data is out of range; -EIO, the device failed;
 	 * -ENOMEM; -EXDEV, a tensor lies where this device cannot reach it. After all but the first
-	 * three the task may be run elsewhere.
+	 * three the task may be run elsewhere. EXEC_UNFINISHED: see has_progress; times and bytes
+	 * are of this submission alone.
 	 */
 	int32_t res;
 	/*
@@ -185,10 +222,12 @@ struct exec_tiles {
 	uint8_t of[EXEC_TILE_OPS][EXEC_TILE_CLASSES];
 };
 
+enum { EXEC_PIECE_BYTES = 1536 }; /* see exec_translation_bytes() */
+
 enum {
 	EXECUTOR_E_BUSY = 1,        /* submit: the queue is full, try again after a reap */
 	EXECUTOR_E_UNSUPPORTED = 2, /* plan_prepare: not on this device, see device_state */
-	EXECUTOR_E_MORE = 3,        /* block_load, plan_compile: not done yet, call again */
+	EXECUTOR_E_MORE = 3,        /* block_load, plan_compile, plan_shrink: call it again */
 	EXECUTOR_E_NO_MEMORY = 4,   /* the driver has no memory left, although it was charged */
 	EXECUTOR_E_CANCELLED = 5,   /* block_load: somebody set is_cancelled */
 };
@@ -236,10 +275,19 @@ struct executor_ops {
 			    int *ret_fd);
 
 	/*
-	 * setup: compiles a bounded part of what plan_prepare() would have to, so that others get
-	 * in between; need not be called until nothing is left. plan_prepare() will say what is
-	 * wrong with the plan or the device. Return: 0, nothing is left; EXECUTOR_E_MORE. NULL:
-	 * plan_prepare() does not take long.
+	 * setup: finds out how much host memory plan_prepare() will take, at most, before any of it
+	 * is: sets host_bytes[index]. What it takes itself is no more than
+	 * exec_translation_bytes(), and plan_release() gives it back. plan_prepare() need not be
+	 * called afterwards. Return: 0; EXECUTOR_E_UNSUPPORTED, as plan_prepare(); negative errno:
+	 * plan_prepare() is not to be called. NULL: plan_prepare() takes no more than that either.
+	 */
+	int (*plan_measure)(struct executor *executor, struct plan *plan);
+
+	/*
+	 * setup: compiles or packs a bounded part of what plan_prepare() would have to, so that
+	 * others get in between, after plan_measure() where there is one; need not be called until
+	 * nothing is left. plan_prepare() will say what is wrong with the plan or the device.
+	 * Return: 0, nothing is left; EXECUTOR_E_MORE. NULL: plan_prepare() does not take long.
 	 */
 	int (*plan_compile)(struct executor *executor, const struct plan *plan);
 
@@ -251,6 +299,14 @@ struct executor_ops {
 	 * Return: 0; EXECUTOR_E_UNSUPPORTED, with device_state saying why; negative errno.
 	 */
 	int (*plan_prepare)(struct executor *executor, struct plan *plan);
+
+	/*
+	 * setup: gives back a bounded part of what plan_release() would have to, so that others get
+	 * in between; the plan is unloaded, and plan_release() is all that may follow. Accepts a
+	 * plan never prepared. Return: 0, little is left; EXECUTOR_E_MORE. NULL: plan_release()
+	 * does not take long.
+	 */
+	int (*plan_shrink)(struct executor *executor, struct plan *plan);
 
 	/* setup: the reverse; the plan is unloaded. Accepts a plan never prepared. */
 	void (*plan_release)(struct executor *executor, struct plan *plan);
@@ -314,6 +370,12 @@ struct executor_ops {
 	unsigned int (*reap)(struct executor *executor, struct exec_task **ret, unsigned int max);
 
 	/*
+	 * reactor: frees what an unfinished task holds, which has_progress and is not submitted;
+	 * has_progress is false afterwards. NULL: the executor stops no task that has begun.
+	 */
+	void (*abandon)(struct executor *executor, struct exec_task *task);
+
+	/*
 	 * any thread: shape @i of those that it can take for an operator, from 0 without gaps;
 	 * which of them are faster is not known. Return: false, there is no such shape. NULL: none.
 	 */
@@ -342,6 +404,12 @@ struct executor {
 	_Atomic uint8_t tiles[EXEC_TILE_OPS][EXEC_TILE_CLASSES];
 	struct waker *waker; /* borrowed: rung after a finished task can be reaped */
 };
+
+/* Host memory that an executor takes at most to translate a plan, before tensors come into it. */
+static inline uint64_t exec_translation_bytes(const struct plan *plan)
+{
+	return ((uint64_t)plan->n_nodes + plan->n_pieces) * EXEC_PIECE_BYTES;
+}
 
 /* Numbers that the executor has no shape for are left out. */
 void executor_set_tiles(struct executor *executor, const struct exec_tiles *tiles);
@@ -382,4 +450,31 @@ static inline bool exec_task_begin(struct exec_task *task)
 
 	return atomic_compare_exchange_strong_explicit(&task->state, &expected, EXEC_RUNNING,
 						       memory_order_acq_rel, memory_order_acquire);
+}
+
+/*
+ * The same at the end of a task, for executors that can stop tasks. Return: false if the reactor
+ * cancelled it first.
+ */
+static inline bool exec_task_end(struct exec_task *task)
+{
+	return atomic_exchange_explicit(&task->state, EXEC_ENDED, memory_order_acq_rel) !=
+	       EXEC_CANCELLED;
+}
+
+/*
+ * The reactor's side: has a task that has begun, on an executor that can stop it, put into
+ * EXEC_STOPPING or EXEC_CANCELLED. Return: false if it has not begun, has ended, or is so already.
+ */
+static inline bool exec_task_stop(struct exec_task *task, enum exec_state state)
+{
+	uint8_t from = atomic_load_explicit(&task->state, memory_order_relaxed);
+
+	/* Pairs with exec_task_end(): one of the two wins. */
+	while (from == EXEC_RUNNING || (from == EXEC_STOPPING && state == EXEC_CANCELLED))
+		if (atomic_compare_exchange_weak_explicit(&task->state, &from, (uint8_t)state,
+							  memory_order_acq_rel,
+							  memory_order_relaxed))
+			return true;
+	return false;
 }

@@ -8,8 +8,17 @@
  *
  * Finding the smallest block is NP-hard; placing the largest tensors first, each into the smallest
  * gap between those already placed that live at the same time, comes close in practice. Offsets are
- * computed for max_count and kept at every count. Quadratic in the number of scratch tensors, which
- * is bounded by RBK_MAX_PLAN_TENSORS.
+ * computed for max_count and kept at every count.
+ *
+ * Clients choose the graph, so no graph may make this slow. Two things keep a layout from comparing
+ * each tensor with each other one. Trees over the nodes know, of any span of them, how high the
+ * tensors placed there reach and how many bytes they have together at most: where the difference is
+ * less than a tensor has, there is no gap for it, and it goes on top. That is so of long chains,
+ * and where everything lives at once. Else a tree over the tensors in the order of their births
+ * finds those that meet the new one, without the others. What remains is a graph made for the
+ * purpose, with thousands of tensors that live at once and leave gaps: once SEARCH_STEPS were
+ * spent, further tensors go on top without a search, where they waste bytes that are charged to the
+ * client.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,12 +30,61 @@
 #include "util/cleanup.h"
 #include "util/error.h"
 
+enum { SEARCH_STEPS = 1 << 19 };
+
 struct block {
 	uint16_t tensor;
+	uint16_t birth; /* index in the order of births */
 	struct plan_life life;
 	uint64_t bytes; /* a multiple of PLAN_SCRATCH_ALIGN */
 	uint64_t offset;
 };
+
+/* The bytes that a placed block has. */
+struct extent {
+	uint64_t begin, end;
+};
+
+/* A node of a binary tree over the plan's nodes: of a span of them. */
+struct span {
+	/* of blocks that cover the span, except those that also cover all of the parent's */
+	uint64_t covering_top, covering_bytes;
+	/* The most at any node of the span, of all blocks but those that cover the parent's. */
+	uint64_t top, bytes;
+};
+
+/* Sorting may take a copy; trees have fewer than four nodes for each leaf that is needed. */
+_Static_assert(2 * sizeof(struct block) + 2 * sizeof(struct block *) + sizeof(struct extent) +
+			       4 * sizeof(uint32_t) <=
+		       PLAN_LAYOUT_TENSOR_BYTES,
+	       "plan-layout.h");
+_Static_assert(4 * sizeof(struct span) <= PLAN_LAYOUT_NODE_BYTES, "plan-layout.h");
+
+/* While a plan is laid out. */
+struct layout {
+	struct block *blocks; /* largest first */
+	struct block **born;  /* the same by the start of their lives */
+	struct extent *found; /* scratch of find_gap() */
+	/*
+	 * Binary trees of n_leaves leaves, a power of two; node 1 is the root, and the children of
+	 * i are 2 * i and 2 * i + 1. Leaves of spans are nodes of the plan, those of lasts are
+	 * entries of born: the last node in whose execution one of those placed is alive, plus 1.
+	 */
+	struct span *spans;
+	uint32_t *lasts;
+	uint32_t n_span_leaves, n_last_leaves;
+	uint32_t n_blocks;
+	uint32_t n_steps; /* of searches, so far */
+};
+
+static void layout_deinit(struct layout *layout)
+{
+	free(layout->blocks);
+	free(layout->born);
+	free(layout->found);
+	free(layout->spans);
+	free(layout->lasts);
+}
 
 /* Largest first; equal ones in the order of their tensors, so that layouts are reproducible. */
 static int compare_blocks(const void *a, const void *b)
@@ -38,31 +96,139 @@ static int compare_blocks(const void *a, const void *b)
 	return (x->tensor > y->tensor) - (x->tensor < y->tensor);
 }
 
-static bool lives_meet(struct plan_life a, struct plan_life b)
+static int compare_births(const void *a, const void *b)
 {
-	return a.first <= b.last && b.first <= a.last;
+	const struct block *const *x = a, *const *y = b;
+
+	if ((*x)->life.first != (*y)->life.first)
+		return (*x)->life.first < (*y)->life.first ? -1 : 1;
+	return ((*x)->tensor > (*y)->tensor) - ((*x)->tensor < (*y)->tensor);
 }
 
-/* Finds an offset for @block among @placed, which are sorted by offset. */
-static uint64_t find_gap(struct block *const *placed, unsigned int n_placed,
-			 const struct block *block)
+static int compare_extents(const void *a, const void *b)
+{
+	const struct extent *x = a, *y = b;
+
+	return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static uint64_t max_of(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Enters @block into the spans below @at, which is of nodes from @first to @last. */
+static void span_add(struct span *spans, uint32_t at, uint32_t first, uint32_t last,
+		     const struct block *block)
+{
+	const uint32_t middle = first + (last - first) / 2;
+	struct span *span = &spans[at];
+
+	if (block->life.last < first || last < block->life.first)
+		return;
+	if (block->life.first <= first && last <= block->life.last) {
+		span->covering_top = max_of(span->covering_top, block->offset + block->bytes);
+		span->covering_bytes += block->bytes;
+		span->top = max_of(span->top, span->covering_top);
+		span->bytes += block->bytes;
+		return;
+	}
+	span_add(spans, 2 * at, first, middle, block);
+	span_add(spans, 2 * at + 1, middle + 1, last, block);
+	span->top = max_of(span->covering_top, max_of(spans[2 * at].top, spans[2 * at + 1].top));
+	span->bytes = span->covering_bytes + max_of(spans[2 * at].bytes, spans[2 * at + 1].bytes);
+}
+
+/* The most at any node of @life, below @at; what covers the parents of @at does not count. */
+static void span_get(const struct span *spans, uint32_t at, uint32_t first, uint32_t last,
+		     struct plan_life life, uint64_t *ret_top, uint64_t *ret_bytes)
+{
+	const uint32_t middle = first + (last - first) / 2;
+	const struct span *span = &spans[at];
+	uint64_t top = 0, bytes = 0;
+
+	if (life.last < first || last < life.first)
+		return;
+	if (life.first <= first && last <= life.last) {
+		*ret_top = max_of(*ret_top, span->top);
+		*ret_bytes = max_of(*ret_bytes, span->bytes);
+		return;
+	}
+	span_get(spans, 2 * at, first, middle, life, &top, &bytes);
+	span_get(spans, 2 * at + 1, middle + 1, last, life, &top, &bytes);
+	*ret_top = max_of(*ret_top, max_of(span->covering_top, top));
+	*ret_bytes = max_of(*ret_bytes, span->covering_bytes + bytes);
+}
+
+/*
+ * Finds, below node @at of layout->lasts, placed blocks that live when @life does. Spends steps.
+ * Return: how many there are now, with @n before.
+ */
+static uint32_t find_living(struct layout *layout, uint32_t at, uint32_t first, uint32_t n_leaves,
+			    struct plan_life life, uint32_t n)
+{
+	layout->n_steps++;
+	if (layout->lasts[at] <= life.first || layout->n_steps > SEARCH_STEPS)
+		return n;
+	/* Births only get later from here on. */
+	if (first >= layout->n_blocks || layout->born[first]->life.first > life.last)
+		return n;
+	if (n_leaves == 1) {
+		layout->found[n].begin = layout->born[first]->offset;
+		layout->found[n].end = layout->found[n].begin + layout->born[first]->bytes;
+		return n + 1;
+	}
+	n = find_living(layout, 2 * at, first, n_leaves / 2, life, n);
+	return find_living(layout, 2 * at + 1, first + n_leaves / 2, n_leaves / 2, life, n);
+}
+
+/* Finds an offset for @block among those placed that live when it does. */
+static uint64_t find_gap(struct layout *layout, const struct block *block)
 {
 	uint64_t end = 0, best_offset = 0, best_bytes = UINT64_MAX;
+	uint64_t top = 0, bytes = 0;
+	uint32_t n;
 
-	for (unsigned int i = 0; i < n_placed; i++) {
-		const struct block *other = placed[i];
+	span_get(layout->spans, 1, 0, layout->n_span_leaves - 1, block->life, &top, &bytes);
+	if (top - bytes < block->bytes || layout->n_steps > SEARCH_STEPS)
+		return top;
+	n = find_living(layout, 1, 0, layout->n_last_leaves, block->life, 0);
+	for (uint32_t k = n; k > 0; k /= 2)
+		layout->n_steps += n;
+	if (layout->n_steps > SEARCH_STEPS)
+		return top;
+	qsort(layout->found, n, sizeof(*layout->found), compare_extents);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct extent *other = &layout->found[i];
 
-		if (!lives_meet(other->life, block->life))
-			continue;
-		if (other->offset > end && other->offset - end >= block->bytes &&
-		    other->offset - end < best_bytes) {
-			best_bytes = other->offset - end;
+		if (other->begin > end && other->begin - end >= block->bytes &&
+		    other->begin - end < best_bytes) {
+			best_bytes = other->begin - end;
 			best_offset = end;
 		}
-		if (other->offset + other->bytes > end)
-			end = other->offset + other->bytes;
+		end = max_of(end, other->end);
 	}
 	return best_bytes == UINT64_MAX ? end : best_offset;
+}
+
+static void place(struct layout *layout, struct block *block)
+{
+	uint32_t at = layout->n_last_leaves + block->birth;
+
+	block->offset = find_gap(layout, block);
+	span_add(layout->spans, 1, 0, layout->n_span_leaves - 1, block);
+	for (; at > 0; at /= 2)
+		layout->lasts[at] =
+			(uint32_t)max_of(layout->lasts[at], (uint64_t)block->life.last + 1);
+}
+
+static uint32_t power_of_two(uint32_t n)
+{
+	uint32_t power = 1;
+
+	while (power < n)
+		power *= 2;
+	return power;
 }
 
 /* Is it scratch, with bytes of its own? */
@@ -71,48 +237,66 @@ static bool needs_block(const struct plan *plan, unsigned int i)
 	return plan->tensors[i].kind == RBK_TENSOR_SCRATCH && plan->tensors[i].root == i;
 }
 
+/* Return: 0; -ENOMEM. */
+static int layout_init(struct layout *layout, const struct plan *plan,
+		       const struct plan_life *lives, uint32_t n)
+{
+	uint32_t n_times = 1;
+
+	layout->blocks = calloc(n, sizeof(*layout->blocks));
+	layout->born = calloc(n, sizeof(struct block *));
+	layout->found = calloc(n, sizeof(*layout->found));
+	if (!layout->blocks || !layout->born || !layout->found)
+		return error_origin(-ENOMEM);
+	for (unsigned int i = 0; i < plan->n_tensors; i++) {
+		const struct tensor *tensor = &plan->tensors[i];
+		struct block *block = &layout->blocks[layout->n_blocks];
+
+		if (!needs_block(plan, i))
+			continue;
+		block->tensor = (uint16_t)i;
+		block->life = lives[i];
+		n_times = (uint32_t)max_of(n_times, (uint64_t)lives[i].last + 1);
+		/* Cannot overflow: see PLAN_MAX_BYTES. */
+		checked_align(tensor->max_bytes, PLAN_SCRATCH_ALIGN, &block->bytes);
+		layout->n_blocks++;
+	}
+	qsort(layout->blocks, n, sizeof(*layout->blocks), compare_blocks);
+	for (uint32_t i = 0; i < n; i++)
+		layout->born[i] = &layout->blocks[i];
+	qsort(layout->born, n, sizeof(struct block *), compare_births);
+	for (uint32_t i = 0; i < n; i++)
+		layout->born[i]->birth = (uint16_t)i;
+
+	layout->n_span_leaves = power_of_two(n_times);
+	layout->n_last_leaves = power_of_two(n);
+	layout->spans = calloc(2 * (size_t)layout->n_span_leaves, sizeof(*layout->spans));
+	layout->lasts = calloc(2 * (size_t)layout->n_last_leaves, sizeof(*layout->lasts));
+	if (!layout->spans || !layout->lasts)
+		return error_origin(-ENOMEM);
+	return 0;
+}
+
 int plan_layout(struct plan *plan, const struct plan_life *lives, char message[PLAN_MESSAGE_BYTES])
 {
-	_cleanup_(freep) struct block *blocks = NULL;
-	_cleanup_(freep) struct block **placed = NULL;
+	_cleanup_(layout_deinit) struct layout layout = {.n_blocks = 0};
 	uint64_t total = 0;
-	unsigned int n = 0;
+	uint32_t n = 0;
+	int r;
 
 	for (unsigned int i = 0; i < plan->n_tensors; i++)
 		n += needs_block(plan, i);
 	if (n == 0)
 		return 0;
-	blocks = calloc(n, sizeof(*blocks));
-	placed = calloc(n, sizeof(struct block *));
-	if (!blocks || !placed)
-		return error_origin(-ENOMEM);
+	r = layout_init(&layout, plan, lives, n);
+	if (r)
+		return r;
+	for (uint32_t i = 0; i < n; i++) {
+		struct block *block = &layout.blocks[i];
 
-	n = 0;
-	for (unsigned int i = 0; i < plan->n_tensors; i++) {
-		const struct tensor *tensor = &plan->tensors[i];
-
-		if (!needs_block(plan, i))
-			continue;
-		blocks[n].tensor = (uint16_t)i;
-		blocks[n].life = lives[i];
-		/* Cannot overflow: see PLAN_MAX_BYTES. */
-		checked_align(tensor->max_bytes, PLAN_SCRATCH_ALIGN, &blocks[n].bytes);
-		n++;
-	}
-	qsort(blocks, n, sizeof(*blocks), compare_blocks);
-
-	for (unsigned int i = 0; i < n; i++) {
-		struct block *block = &blocks[i];
-		unsigned int at = i;
-
-		block->offset = find_gap(placed, i, block);
-		while (at > 0 && placed[at - 1]->offset > block->offset)
-			at--;
-		memmove(&placed[at + 1], &placed[at], (i - at) * sizeof(*placed));
-		placed[at] = block;
+		place(&layout, block);
 		plan->tensors[block->tensor].scratch_offset = block->offset;
-		if (block->offset + block->bytes > total)
-			total = block->offset + block->bytes;
+		total = max_of(total, block->offset + block->bytes);
 	}
 	if (total > PLAN_MAX_BYTES)
 		return plan_refuse(message,

@@ -7,6 +7,9 @@
 
 #include "plan/plan.h"
 
+/* Most bytes that plan_layout() allocates while it works, for each tensor and each node. */
+enum { PLAN_LAYOUT_TENSOR_BYTES = 128, PLAN_LAYOUT_NODE_BYTES = 128 };
+
 /* In which nodes a tensor is alive: from the one that writes it to the last that reads it. */
 struct plan_life {
 	uint16_t first;

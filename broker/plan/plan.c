@@ -19,12 +19,14 @@
  * costs are products of more than shapes and saturate until they are compared with MAX_WORK.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan/executor.h"
 #include "plan/fuse.h"
+#include "plan/move.h"
 #include "plan/plan-layout.h"
 #include "plan/plan-parse.h"
 #include "shm/operators/op-call.h"
@@ -35,7 +37,10 @@
 /* Operations and bytes of one task: far beyond what any device does in a lifetime. */
 #define MAX_WORK (1ull << 62)
 
-enum { NO_NODE = 0xffff };
+enum {
+	NO_NODE = 0xffff,
+	EDGES_PER_MARK = 64,
+};
 
 /* What is needed while a plan is made. */
 struct maker {
@@ -44,6 +49,7 @@ struct maker {
 	char *message;
 	struct plan *plan;
 	uint16_t *writers;       /* by tensor; NO_NODE: none yet */
+	uint32_t *last_present;  /* see mark_edges() */
 	struct plan_life *lives; /* by tensor */
 	bool has_count;          /* some tensor is dynamic */
 	bool mixes_rows;         /* some node computes rows from other rows */
@@ -52,6 +58,7 @@ struct maker {
 static void maker_deinit(struct maker *maker)
 {
 	free(maker->writers);
+	free(maker->last_present);
 	free(maker->lives);
 	plan_free(maker->plan);
 }
@@ -307,16 +314,49 @@ static int find_op(struct maker *maker, unsigned int index, const struct op **re
 }
 
 /*
- * Copies up to @max edges; those beyond are absent. Return: how many there are, without absent ones
- * at the end; may be more than @max.
+ * Nodes may share edges, so thousands of nodes may each end with the same tens of thousands of
+ * absent ones. Entry i of the index is 1 + the last edge before (i + 1) * EDGES_PER_MARK that is
+ * present, or 0; it bounds what count_edges() looks at. Return: 0; -ENOMEM.
  */
-static unsigned int copy_edges(const uint16_t *edges, unsigned int n, unsigned int max,
-			       uint16_t *ret)
+static int mark_edges(struct maker *maker)
 {
-	while (n > 0 && edges[n - 1] == RBK_PLAN_NO_TENSOR)
-		n--;
+	const uint32_t n_edges = maker->parsed.header->n_edges;
+	uint32_t last = 0;
+
+	maker->last_present = calloc(n_edges / EDGES_PER_MARK + 1, sizeof(*maker->last_present));
+	if (!maker->last_present)
+		return error_origin(-ENOMEM);
+	for (uint32_t i = 0; i < n_edges; i++) {
+		if (maker->parsed.edges[i] != RBK_PLAN_NO_TENSOR)
+			last = i + 1;
+		maker->last_present[i / EDGES_PER_MARK] = last;
+	}
+	return 0;
+}
+
+/* Return: how many of the @n edges from @first there are without absent ones at the end. */
+static uint32_t count_edges(const struct maker *maker, uint32_t first, uint32_t n)
+{
+	uint32_t end = first + n;
+
+	while (end > first && end % EDGES_PER_MARK != 0 &&
+	       maker->parsed.edges[end - 1] == RBK_PLAN_NO_TENSOR)
+		end--;
+	if (end > first && end % EDGES_PER_MARK == 0)
+		end = maker->last_present[end / EDGES_PER_MARK - 1];
+	return end > first ? end - first : 0;
+}
+
+/*
+ * Copies up to @max of @n edges from @first; those beyond are absent. Return: as count_edges(); may
+ * be more than @max.
+ */
+static unsigned int copy_edges(const struct maker *maker, uint32_t first, uint32_t n,
+			       unsigned int max, uint16_t *ret)
+{
+	n = count_edges(maker, first, n);
 	for (unsigned int i = 0; i < max; i++)
-		ret[i] = i < n ? edges[i] : PLAN_NO_TENSOR;
+		ret[i] = i < n ? maker->parsed.edges[first + i] : PLAN_NO_TENSOR;
 	return n;
 }
 
@@ -361,17 +401,26 @@ static void make_view(struct maker *maker, const struct node *node)
 		in->root = node->out[0];
 }
 
-/* Views of views, and how long roots live. */
+/*
+ * Views of views, and how long roots live. Thousands of nodes that work in place make one chain, so
+ * whatever is passed on the way to a root is pointed there: over all tensors that takes n log n.
+ */
 static void resolve_views(struct maker *maker)
 {
 	struct tensor *tensors = maker->plan->tensors;
 
 	for (unsigned int i = 0; i < maker->plan->n_tensors; i++) {
-		/* Each goes to a root of less hops: there are no circles, roots are older. */
-		while (tensors[tensors[i].root].root != tensors[i].root)
-			tensors[i].root = tensors[tensors[i].root].root;
-		if (maker->lives[tensors[i].root].last < maker->lives[i].last)
-			maker->lives[tensors[i].root].last = maker->lives[i].last;
+		uint16_t root = tensors[i].root, next;
+
+		/* There are no circles: a tensor points to one that was there before it did. */
+		while (tensors[root].root != root)
+			root = tensors[root].root;
+		for (uint16_t t = (uint16_t)i; t != root; t = next) {
+			next = tensors[t].root;
+			tensors[t].root = root;
+		}
+		if (maker->lives[root].last < maker->lives[i].last)
+			maker->lives[root].last = maker->lives[i].last;
 	}
 }
 
@@ -399,10 +448,8 @@ static int make_node(struct maker *maker, unsigned int index)
 	memset(node->in, 0xff, sizeof(node->in));
 	memset(node->out, 0xff, sizeof(node->out));
 	node->sum = node->activation = node->computed_by = PLAN_NO_NODE;
-	call.n_in = copy_edges(maker->parsed.edges + wire->first_in, wire->n_in, OP_MAX_INPUTS,
-			       node->in);
-	call.n_out = copy_edges(maker->parsed.edges + wire->first_out, wire->n_out, OP_MAX_OUTPUTS,
-				node->out);
+	call.n_in = copy_edges(maker, wire->first_in, wire->n_in, OP_MAX_INPUTS, node->in);
+	call.n_out = copy_edges(maker, wire->first_out, wire->n_out, OP_MAX_OUTPUTS, node->out);
 	/* More than there is room for are refused next. */
 	node->n_in = (uint8_t)call.n_in;
 	node->n_out = (uint8_t)call.n_out;
@@ -488,6 +535,85 @@ static uint64_t fingerprint(const struct plan *plan)
 	return hash ^ hash >> 32;
 }
 
+/* After fusion, by which nodes take the work of others. No sum overflows: see MAX_WORK. */
+static void sum_blocked(struct plan *plan)
+{
+	for (unsigned int i = 0; i < plan->n_nodes; i++) {
+		const struct node *node = &plan->nodes[i];
+
+		if (node->op->kind != OP_MATMUL && node->op->kind != OP_GEMM &&
+		    node->op->kind != OP_CONV)
+			continue;
+		plan->blocked_flops_fixed += node->cost.flops_fixed;
+		plan->blocked_flops_row += node->cost.flops_row;
+	}
+}
+
+/* Kind of plan->works[i]: that of the first node that was counted there. */
+struct work_kind {
+	struct cost cost;
+	int digits;
+};
+
+/* Count the binary digits of one task's work. */
+static int work_digits(const struct plan *plan, const struct cost *cost)
+{
+	const double n = (double)cost->flops_fixed + (double)cost->bytes_fixed +
+			 ((double)cost->flops_row + (double)cost->bytes_row) * plan->max_count;
+
+	return n < 0x1p63 ? 64 - __builtin_clzll((uint64_t)n | 1) : 64;
+}
+
+/* Return: where a node of @family and @kind is counted. */
+static uint32_t find_work(struct plan *plan, const struct work_kind *kinds, enum op_family family,
+			  const struct work_kind *kind)
+{
+	uint32_t nearest = plan->n_works;
+	int least = INT_MAX;
+
+	for (uint32_t i = 0; i < plan->n_works; i++) {
+		const int distance = abs(kinds[i].digits - kind->digits);
+
+		if (plan->works[i].family != family)
+			continue;
+		if (memcmp(&kinds[i].cost, &kind->cost, sizeof(kind->cost)) == 0)
+			return i;
+		if (distance < least) {
+			least = distance;
+			nearest = i;
+		}
+	}
+	/* The last ones are for families that were not there before. */
+	if (nearest < plan->n_works && plan->n_works >= PLAN_MAX_WORKS - OP_FAMILY_COUNT)
+		return nearest;
+	plan->works[plan->n_works].family = family;
+	return plan->n_works++;
+}
+
+/* After fusion, by which nodes take the work of others. Return: 0; -ENOMEM. */
+static int sum_works(struct plan *plan)
+{
+	struct work_kind kinds[PLAN_MAX_WORKS], kind;
+
+	plan->works = calloc(PLAN_MAX_WORKS, sizeof(*plan->works));
+	if (!plan->works)
+		return error_origin(-ENOMEM);
+	for (unsigned int i = 0; i < plan->n_nodes; i++) {
+		const struct node *node = &plan->nodes[i];
+		uint32_t k;
+
+		if (node->computed_by != PLAN_NO_NODE)
+			continue;
+		kind.cost = node->cost;
+		kind.digits = work_digits(plan, &node->cost);
+		k = find_work(plan, kinds, node->op->family, &kind);
+		if (plan->works[k].n++ == 0)
+			kinds[k] = kind;
+		cost_add(&plan->works[k].cost, &node->cost);
+	}
+	return 0;
+}
+
 /* Numbers the bindings and sums up, once every tensor has its shape. */
 static int finish(struct maker *maker)
 {
@@ -540,6 +666,16 @@ static int finish(struct maker *maker)
 		if (r)
 			return error_fold(r);
 	}
+	sum_blocked(plan);
+	r = sum_works(plan);
+	if (r)
+		return error_fold(r);
+	for (unsigned int i = 0; i < plan->n_nodes; i++) {
+		const struct node *node = &plan->nodes[i];
+
+		plan->n_pieces += (uint32_t)node->n_in + node->n_out;
+		plan->n_pieces += plan_moves(node->op->kind) ? plan_n_moves(plan, node) : 0;
+	}
 	plan->splits_rows = maker->has_count && !maker->mixes_rows && !writes_fixed;
 	plan->row_grain = row_grain(plan);
 	plan->fingerprint = fingerprint(plan);
@@ -579,7 +715,9 @@ int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup
 	plan->ops_devices = UINT8_MAX;
 	plan->data_independent = true;
 
-	r = make_tensors(&maker);
+	r = mark_edges(&maker);
+	if (!r)
+		r = make_tensors(&maker);
 	for (unsigned int i = 0; !r && i < plan->n_nodes; i++)
 		r = make_node(&maker, i);
 	if (!r)
@@ -590,6 +728,23 @@ int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup
 	return 0;
 }
 
+uint64_t plan_new_bytes(size_t desc_bytes)
+{
+	/* Beside a tensor: what names are sorted with, writers, lives, reads, edges' marks. */
+	const uint64_t tensor_bytes_each = sizeof(struct tensor) + sizeof(struct plan_constant) +
+					   sizeof(struct plan_life) + 24 + PLAN_LAYOUT_TENSOR_BYTES;
+	const uint64_t node_bytes_each = sizeof(struct node) + PLAN_LAYOUT_NODE_BYTES;
+	const uint64_t most_bytes =
+		RBK_MAX_PLAN_TENSORS * tensor_bytes_each + RBK_MAX_PLAN_NODES * node_bytes_each;
+	/* As many of those that take most in comparison with what they are on the wire. */
+	const uint64_t by_tensors = desc_bytes * tensor_bytes_each / sizeof(struct rbk_plan_tensor);
+	const uint64_t by_nodes = desc_bytes * node_bytes_each / sizeof(struct rbk_plan_node);
+	const uint64_t bytes = by_tensors > by_nodes ? by_tensors : by_nodes;
+
+	return sizeof(struct plan) + PLAN_MAX_WORKS * sizeof(struct plan_work) + desc_bytes / 32 +
+	       4096 + (bytes < most_bytes ? bytes : most_bytes);
+}
+
 struct plan *plan_free(struct plan *plan)
 {
 	if (!plan)
@@ -597,6 +752,7 @@ struct plan *plan_free(struct plan *plan)
 	free(plan->tensors);
 	free(plan->nodes);
 	free(plan->constants);
+	free(plan->works);
 	free(plan);
 	return NULL;
 }

@@ -72,6 +72,17 @@ struct node {
 	uint16_t computed_by; /* the node that this one is computed along with, or PLAN_NO_NODE */
 };
 
+/*
+ * Nodes of about the same work: what predictions go by, which would take long for thousands of
+ * nodes. Nodes that are computed along with others are in none.
+ */
+struct plan_work {
+	enum op_family family;
+	uint32_t n;       /* nodes */
+	struct cost cost; /* of all of them */
+};
+enum { PLAN_MAX_WORKS = 64 };
+
 /* A constant: bytes of an immutable arena. (dev, ino, offset, bytes) identifies them for sharing
  * between plans of one session. */
 struct plan_constant {
@@ -106,16 +117,21 @@ struct plan {
 	struct tensor *tensors;
 	struct node *nodes;
 	struct plan_constant *constants;
+	struct plan_work *works; /* NULL in a plan made by hand: predictions go by nodes */
 	struct plan_binding bindings[RBK_MAX_REFS];
 	uint64_t constant_bytes; /* sum over constants */
 	uint64_t scratch_bytes;  /* one run at max_count */
 	uint64_t work_bytes;     /* the most of node.work_bytes: executors reuse it for each */
 	struct cost cost;        /* sum over nodes */
-	uint64_t touched_fixed;  /* bytes of bound tensors and constants: fixed + count * row */
+	/* the part of these flops in nodes with blocked kernels: MatMul, Gemm, Conv */
+	uint64_t blocked_flops_fixed, blocked_flops_row;
+	uint32_t n_works;       /* at most PLAN_MAX_WORKS */
+	uint64_t touched_fixed; /* bytes of bound tensors and constants: fixed + count * row */
 	uint64_t touched_row;
 	uint8_t ops_devices; /* OP_ON_*: devices that have every operator */
-	bool fuses;          /* the description does not forbid it */
-	bool pinned;         /* runs on pinned_device only */
+	uint32_t n_pieces; /* operands and moves of all nodes together: what translating it takes */
+	bool fuses;        /* the description does not forbid it */
+	bool pinned;       /* runs on pinned_device only */
 	uint8_t pinned_device;
 	bool data_independent; /* every operator is */
 	bool has_state;
@@ -145,6 +161,12 @@ struct plan {
 	 * plan_prepare() as the device's part_flops and part_bytes ask.
 	 */
 	uint16_t n_parts[RBK_MAX_DEVICES];
+	/*
+	 * Tasks of a plan in parts that the device can have begun at a time, since each keeps its
+	 * working memory until its last part is done; 0: any number. The reactor changes it when
+	 * the plan is loaded (struct exec_load.n_slots).
+	 */
+	uint32_t n_slots[RBK_MAX_DEVICES];
 };
 
 /*
@@ -178,6 +200,12 @@ struct plan_arena_lookup {
  */
 int plan_new(const void *desc, size_t desc_bytes, const struct plan_arena_lookup *lookup,
 	     char message[PLAN_MESSAGE_BYTES], struct plan **ret);
+
+/*
+ * Return the most bytes that plan_new() allocates for a description of @desc_bytes, the plan itself
+ * included, so that they can be charged first.
+ */
+uint64_t plan_new_bytes(size_t desc_bytes);
 
 /* The executors must have released it. Return: NULL. */
 struct plan *plan_free(struct plan *plan);

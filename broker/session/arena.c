@@ -6,6 +6,9 @@
  * removed, so the size that is read afterwards is final. Holes can still be punched; reading one
  * later allocates a zero page, which was charged to the tenant with the arena's full size.
  *
+ * Mapping is one thing and faulting in another: the pages of a large arena are faulted in, and
+ * unmapped, a step at a time, so that other threads map memory and other jobs run in between.
+ *
  * An immutable arena is mapped private and read-only: kernels before 6.7 refuse a shared mapping of
  * a memfd with F_SEAL_WRITE, and a private one that nobody writes shows the same pages.
  */
@@ -22,6 +25,7 @@
 #include <unistd.h>
 
 #include "util/error.h"
+#include "util/pages.h"
 
 static int refuse(char message[ARENA_MESSAGE_BYTES], const char *why)
 {
@@ -60,9 +64,8 @@ int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA
 
 	/* The open file description is the client's too: its access mode must allow our mapping. */
 	immutable = (seals & F_SEAL_WRITE) != 0;
-	base = immutable ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0)
-			 : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd,
-				0);
+	base = immutable ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0)
+			 : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (base == MAP_FAILED) {
 		if (errno == EACCES || errno == EPERM)
 			return refuse(message,
@@ -82,9 +85,21 @@ int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA
 	return 0;
 }
 
-void arena_unmap(struct exec_arena *arena)
+void arena_populate(const struct exec_arena *arena, uint64_t offset, uint64_t bytes)
 {
-	if (arena->base)
-		munmap(arena->base, arena->bytes);
+	pages_populate((char *)arena->base + offset, bytes, !arena->immutable);
+}
+
+bool arena_unmap(struct exec_arena *arena)
+{
+	uint64_t bytes = arena->bytes < ARENA_STEP_BYTES ? arena->bytes : ARENA_STEP_BYTES;
+
+	if (!arena->base)
+		return true;
+	arena->bytes -= bytes;
+	pages_unmap((char *)arena->base + arena->bytes, bytes);
+	if (arena->bytes > 0)
+		return false;
 	arena->base = NULL;
+	return true;
 }

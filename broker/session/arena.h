@@ -7,6 +7,7 @@
  * hugetlb, of exactly the announced size, sealed against shrinking and growing, with every page
  * allocated. Sealed against writing as well it is immutable. See design.md §3.
  */
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "plan/executor.h"
@@ -16,13 +17,22 @@ enum {
 	ARENA_MESSAGE_BYTES = 256,
 };
 
+/* Bytes that the setup thread faults in or unmaps in one job: tens of milliseconds at most. */
+#define ARENA_STEP_BYTES (64ull << 20)
+
 /*
  * Checks @fd and maps it into @ret (base, bytes, immutable, dev, ino, fd is -1; the rest is
- * zeroed).
+ * zeroed); no page is faulted in.
  * @fd stays the caller's and may be closed afterwards.
  * Return: 0; ARENA_E_UNSUITABLE; negative errno (out of memory or mappings).
  */
 int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA_MESSAGE_BYTES]);
 
-/* Accepts what was never mapped. Any thread. */
-void arena_unmap(struct exec_arena *arena);
+/* Faults in @bytes of a mapped arena from @offset on, as far as memory allows. Any thread. */
+void arena_populate(const struct exec_arena *arena, uint64_t offset, uint64_t bytes);
+
+/*
+ * Unmaps ARENA_STEP_BYTES at the end of the arena, which is shorter then. Accepts what was never
+ * mapped. Any thread. Return: true if nothing is left; false: call it again.
+ */
+bool arena_unmap(struct exec_arena *arena);

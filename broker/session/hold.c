@@ -26,7 +26,7 @@ static const uint64_t hold_period_ns = 250000000;
 
 struct hold {
 	struct list_node link; /* in server->holds */
-	struct offload_job job;
+	struct closers_job job;
 	struct server *server;
 	struct charge charges[HOLD_CHARGES];
 	int fd;
@@ -41,18 +41,17 @@ static void hold_free(struct hold *hold)
 	free(hold);
 }
 
-static void close_run(struct offload_job *job)
+static void close_run(struct closers_job *job)
 {
 	struct hold *hold = container_of(job, struct hold, job);
 
 	hold->fd = close_fd(hold->fd);
 }
 
-static void close_done(struct offload_job *job)
+static void close_done(struct closers_job *job)
 {
 	struct hold *hold = container_of(job, struct hold, job);
 
-	hold->server->n_discards--;
 	hold_free(hold);
 }
 
@@ -64,10 +63,9 @@ static bool hold_try_close(struct hold *hold)
 
 	if (dma_buf_holders(hold->fd, &n_holders) || n_holders > 1)
 		return false;
+	hold->job = (struct closers_job){.run = close_run, .done = close_done};
 	list_remove(&hold->link);
-	hold->job = (struct offload_job){.run = close_run, .done = close_done};
-	server->n_discards++;
-	offload_submit(server->closer, &hold->job);
+	closers_submit(server->closers, hold->charges[0].account, &hold->job);
 	return true;
 }
 

@@ -4,7 +4,9 @@
  *
  * A path belongs to whoever holds a lock on PATH.lock: the kernel drops the lock with the process,
  * so a socket that a killed broker left behind is told from one in use, and two brokers starting
- * at once cannot both win. The lock file stays: removing it would let a third one in between.
+ * at once cannot both win. The lock file stays: removing it would let a third one in between. It
+ * names the process that has it: one that was killed while a driver or the kernel is busy with its
+ * memory has it a while longer, which is waited for.
  *
  * A service manager may have made the sockets and hand them over: then it also says who may connect
  * there, and keeps them, with whoever waits there, while the broker is restarted. It holds no lock,
@@ -17,6 +19,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -32,22 +35,153 @@
 
 enum {
 	LISTEN_BACKLOG = 512,
-	/* Connections accepted before the other watches have their turn. */
-	ACCEPT_BATCH = 32,
-	/* The last pause before who listens on a path is taken to be alive; twice that in all. */
+	/* Connections accepted in one go. */
+	ACCEPT_BATCH = 4,
+	/* Connections of one user that wait to be identified. */
+	MAX_NEWCOMERS = 64,
+	/* Accepting serves all clients: it weighs as much as a tenant by default. */
+	LISTENER_WEIGHT = 100,
+	/*
+	 * Last pause, in ms, before the listener on a path is taken to be alive; all pauses sum to
+	 * twice that.
+	 */
 	LEFT_MAX_MS = 1024,
+	PID_BYTES = 16, /* of a process id in a lock file */
+	PROC_BYTES = 512,
+	/* Fields of a process's stat: words behind its name, and flags in them. */
+	STAT_FLAGS = 6,
+	STAT_PENDING = 28,
+	FLAG_EXITING = 4, /* PF_EXITING */
+	PENDING_KILL = 1 << 8,
 };
 
 /* How long to wait when the process is out of descriptors or memory. */
 static const uint64_t accept_retry_ns = 100000000;
 
+/* A connection that was accepted and is not identified yet. */
+struct newcomer {
+	struct turn_job job;
+	struct list_node link; /* in server->newcomers */
+	struct server *server;
+	struct owner *owner;
+	int fd;
+	bool is_admin;
+};
+
+static void listener_resume(struct listener *listener)
+{
+	if (!listener->is_paused)
+		return;
+	listener->is_paused = false;
+	turn_queue_submit(&listener->server->work, &listener->owner, &listener->job);
+}
+
+/* Its descriptor was taken, or closed. */
+static void newcomer_free(struct newcomer *newcomer)
+{
+	struct server *server = newcomer->server;
+
+	turn_queue_withdraw(&server->work, &newcomer->job);
+	list_remove(&newcomer->link);
+	newcomer->owner->n_newcomers--;
+	owner_unref(newcomer->owner);
+	free(newcomer);
+	listener_resume(&server->clients);
+	listener_resume(&server->admins);
+}
+
+/*
+ * Has the client gone without having said anything? Who connects and leaves in a loop is to cost as
+ * little as can be, and identifying it is what costs most.
+ */
+static bool has_left(int fd)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = POLLRDHUP};
+	char byte;
+
+	/* An empty message looks like the end, and may have descriptors in it, or behind it. */
+	return poll(&poll_fd, 1, 0) > 0 && poll_fd.revents & (POLLRDHUP | POLLHUP) &&
+	       recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0 && !closers_has_unread(fd);
+}
+
+static void run_newcomer(struct turn_job *job)
+{
+	struct newcomer *newcomer = container_of(job, struct newcomer, job);
+	struct server *server = newcomer->server;
+	struct session *session;
+	uint64_t n_unlogged;
+	int r;
+
+	if (has_left(newcomer->fd)) {
+		/* The socket holds no message, so no client can make closing it take long. */
+		close_fd(newcomer->fd);
+		newcomer_free(newcomer);
+		return;
+	}
+	r = session_new(server, newcomer->fd, newcomer->is_admin, &session);
+	if (r < 0 && log_limit_pass(&server->failure_limit, clock_now_ns(), &n_unlogged))
+		log_warning(LOG_SESSION_FAILED, "refused a connection, and %llu before it: %s",
+			    (unsigned long long)n_unlogged, strerror(-r));
+	newcomer_free(newcomer);
+}
+
+/* Takes over @fd. Return: the newcomer; NULL: there is no memory for it. */
+static struct newcomer *newcomer_new(struct listener *listener, int fd)
+{
+	struct newcomer *newcomer = calloc(1, sizeof(*newcomer));
+	struct ucred credentials = {.uid = (uid_t)-1};
+	socklen_t bytes = sizeof(credentials);
+
+	if (!newcomer) {
+		close(fd);
+		return NULL;
+	}
+	/* Without them session_new() fails, too. */
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) < 0)
+		log_debug(LOG_DETAIL, "a connection without credentials: %s", strerror(errno));
+	newcomer->server = listener->server;
+	newcomer->owner = owner_of_user(listener->server, credentials.uid);
+	newcomer->owner->n_newcomers++;
+	newcomer->fd = fd;
+	newcomer->is_admin = listener->is_admin;
+	turn_job_init(&newcomer->job, RBK_TURN_CONNECTIONS, run_newcomer);
+	list_append(&listener->server->newcomers, &newcomer->link);
+	turn_queue_submit(&listener->server->work, &newcomer->owner->share, &newcomer->job);
+	return newcomer;
+}
+
+/* Closes what no session was made of: the broker ends. */
+static void drop_newcomers(struct listener *listener)
+{
+	struct server *server = listener->server;
+	struct account *account = tenants_broker_account(server->options.tenants);
+
+	list_for_each_safe (node, &server->newcomers) {
+		struct newcomer *newcomer = container_of(node, struct newcomer, link);
+
+		if (newcomer->is_admin != listener->is_admin)
+			continue;
+		/* There may be descriptors in it. */
+		discard_connection(server, account, newcomer->fd,
+				   &(struct charge){.account = NULL});
+		newcomer_free(newcomer);
+	}
+}
+
 static void on_connection(void *data, uint32_t events)
 {
 	struct listener *listener = data;
+
+	if (!listener->is_paused)
+		turn_queue_submit(&listener->server->work, &listener->owner, &listener->job);
+}
+
+static void run_accept(struct turn_job *job)
+{
+	struct listener *listener = container_of(job, struct listener, job);
 	struct server *server = listener->server;
-	struct session *session;
-	uint64_t n_unlogged;
-	int fd, r;
+	struct newcomer *newcomer;
+	int fd;
 
 	for (unsigned int i = 0; i < ACCEPT_BATCH; i++) {
 		fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -63,13 +197,15 @@ static void on_connection(void *data, uint32_t events)
 		}
 		if (fd < 0)
 			continue; /* that connection is gone already */
-		r = session_new(server, fd, listener->is_admin, &session);
-		if (r < 0 && log_limit_pass(&server->failure_limit, clock_now_ns(), &n_unlogged))
-			log_warning(LOG_SESSION_FAILED,
-				    "refused a connection, and %llu before it: %s",
-				    (unsigned long long)n_unlogged, strerror(-r));
+		newcomer = newcomer_new(listener, fd);
+		/* Others wait in the socket meanwhile, and each of this user's leaves in its turn.
+		 */
+		if (newcomer && newcomer->owner->n_newcomers >= MAX_NEWCOMERS) {
+			listener->is_paused = true;
+			return;
+		}
 	}
-	loop_rewatch(listener->watch);
+	turn_queue_submit(&server->work, &listener->owner, job);
 }
 
 static int outcome_of(int error)
@@ -88,6 +224,52 @@ static int outcome_of(int error)
 	}
 }
 
+/* Reads a small file at once. Return: its length; 0 without one. */
+static size_t read_small(int fd, char *text, size_t bytes)
+{
+	ssize_t n = fd < 0 ? 0 : pread(fd, text, bytes - 1, 0);
+
+	text[n > 0 ? n : 0] = '\0';
+	return n > 0 ? (size_t)n : 0;
+}
+
+/*
+ * Is the process that has the lock on its way out, as far as can be seen? Also if there is none of
+ * that id, or the file names none, as a broker's that has just taken it.
+ */
+static bool is_holder_leaving(int lock_fd)
+{
+	char text[PROC_BYTES], path[64], *at, *word, *rest = NULL;
+	unsigned long flags = 0, pending = 0;
+	int fd, pid, i = 0;
+
+	if (read_small(lock_fd, text, PID_BYTES) == 0 || sscanf(text, "%d", &pid) != 1 || pid <= 0)
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	read_small(fd, text, sizeof(text));
+	close_fd(fd);
+	/* Behind the command's name, which may hold anything. */
+	at = strrchr(text, ')');
+	if (!at || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X')
+		return true;
+	for (word = strtok_r(at + 1, " ", &rest); word; word = strtok_r(NULL, " ", &rest), i++) {
+		flags = i == STAT_FLAGS ? strtoul(word, NULL, 10) : flags;
+		pending = i == STAT_PENDING ? strtoul(word, NULL, 10) : pending;
+	}
+	return flags & FLAG_EXITING || pending & PENDING_KILL;
+}
+
+/* Says whose the lock is; what cannot be written is waited for by who comes next. */
+static void name_holder(int lock_fd)
+{
+	char text[PID_BYTES];
+	int n = snprintf(text, sizeof(text), "%d\n", (int)getpid());
+
+	if (ftruncate(lock_fd, 0) == 0 && pwrite(lock_fd, text, (size_t)n, 0) != n)
+		log_debug(LOG_DETAIL, "the lock file does not say whose it is");
+}
+
 static int take_path(struct listener *listener)
 {
 	char lock_path[sizeof(((struct sockaddr_un *)0)->sun_path) + sizeof(".lock")];
@@ -96,8 +278,14 @@ static int take_path(struct listener *listener)
 	listener->lock_fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (listener->lock_fd < 0)
 		return outcome_of(errno);
-	if (flock(listener->lock_fd, LOCK_EX | LOCK_NB) < 0)
-		return errno == EWOULDBLOCK ? SERVER_E_IN_USE : error_origin(-errno);
+	for (int wait_ms = 1; flock(listener->lock_fd, LOCK_EX | LOCK_NB) < 0; wait_ms *= 2) {
+		if (errno != EWOULDBLOCK)
+			return error_origin(-errno);
+		if (wait_ms > LEFT_MAX_MS || !is_holder_leaving(listener->lock_fd))
+			return SERVER_E_IN_USE;
+		poll(NULL, 0, wait_ms);
+	}
+	name_holder(listener->lock_fd);
 	return 0;
 }
 
@@ -181,6 +369,8 @@ int listener_init(struct listener *listener, struct server *server, bool is_admi
 	int r;
 
 	listener->server = server;
+	turn_owner_init(&listener->owner, LISTENER_WEIGHT, 0);
+	turn_job_init(&listener->job, RBK_TURN_CONNECTIONS, run_accept);
 	listener->is_admin = is_admin;
 	listener->path = is_admin ? options->admin.socket_path : options->socket_path;
 	listener->is_given = given_fd > 0;
@@ -194,6 +384,11 @@ int listener_init(struct listener *listener, struct server *server, bool is_admi
 void listener_deinit(struct listener *listener)
 {
 	listener->watch = loop_unwatch(listener->watch);
+	if (listener->server) {
+		drop_newcomers(listener);
+		listener->is_paused = false;
+		turn_queue_withdraw(&listener->server->work, &listener->job);
+	}
 	if (listener->fd >= 0 && !listener->is_given)
 		unlink(listener->path);
 	listener->fd = close_fd(listener->fd);

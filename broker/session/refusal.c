@@ -31,18 +31,12 @@ struct refusal {
 	struct list_node link; /* in server->refusals */
 	struct server *server;
 	struct loop_watch *watch;
+	struct account *account; /* that it is closed in the name of; counted */
 	int fd;
 	bool is_old;
 	int res;
 	char text[RBK_WIRE_TEXT_BYTES];
 };
-
-/* Not by the reactor: there may be descriptors in messages that were never read. */
-static void discard(struct server *server, int fd)
-{
-	if (discard_fd(server, tenants_broker_account(server->options.tenants), fd))
-		log_debug(LOG_DETAIL, "out of memory: closed a refused connection here");
-}
 
 static void refusal_free(struct refusal *refusal)
 {
@@ -50,7 +44,9 @@ static void refusal_free(struct refusal *refusal)
 
 	list_remove(&refusal->link);
 	loop_unwatch(refusal->watch);
-	discard(server, refusal->fd);
+	discard_connection(server, refusal->account, refusal->fd,
+			   &(struct charge){.account = NULL});
+	account_unref(refusal->account);
 	server->n_refusals--;
 	free(refusal);
 }
@@ -69,33 +65,36 @@ static void refusal_answer(struct refusal *refusal, const struct rbk_wire_reques
 		log_debug(LOG_DETAIL, "a refused client cannot be told: %s", strerror(errno));
 }
 
+/* Return: is it to be asked again? */
+static bool refusal_read(struct refusal *refusal)
+{
+	struct rbk_wire_request request;
+	struct iovec iov = {.iov_base = &request, .iov_len = sizeof(request)};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+	/* Looked at first: the kernel would close here what descriptors there are. */
+	ssize_t n = recvmsg(refusal->fd, &message, MSG_DONTWAIT | MSG_PEEK);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return true;
+	if (n == (ssize_t)sizeof(request) && !(message.msg_flags & MSG_CTRUNC)) {
+		/* Read for good: closing with something unread would take the answer away again. */
+		recv(refusal->fd, &request, sizeof(request), MSG_DONTWAIT);
+		refusal_answer(refusal, &request);
+	}
+	return false;
+}
+
 static void on_readable(void *data, uint32_t events)
 {
 	struct refusal *refusal = data;
-	union session_control control;
-	int fds[RBK_WIRE_MAX_FDS];
-	struct rbk_wire_request request;
-	struct iovec iov = {.iov_base = &request, .iov_len = sizeof(request)};
-	struct msghdr message = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
-	};
-	unsigned int n_fds;
-	/* Read for good: closing with something unread would take the answer away again. */
-	ssize_t n = recvmsg(refusal->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	struct turn *turn = loop_current(refusal->server->options.loop);
+	struct turn_source outer = turn_enter(turn, RBK_TURN_CONNECTIONS, 0);
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+	if (refusal_read(refusal))
 		loop_rewatch(refusal->watch);
-		return;
-	}
-	n_fds = n < 0 ? 0 : session_take_fds(&message, fds);
-	for (unsigned int i = 0; i < n_fds; i++)
-		discard(refusal->server, fds[i]);
-	if (n == (ssize_t)sizeof(request))
-		refusal_answer(refusal, &request);
-	refusal_free(refusal);
+	else
+		refusal_free(refusal);
+	turn_leave(turn, outer);
 }
 
 static void on_refusal_timer(void *data)
@@ -143,8 +142,8 @@ static void log_refusal(struct server *server, pid_t pid, uid_t uid, const char 
 			       "refused a connection of pid %d: %s", (int)pid, why);
 }
 
-void refuse_connection(struct server *server, int fd, pid_t pid, uid_t uid, int res,
-		       const char *why)
+void refuse_connection(struct server *server, struct account *account, int fd, pid_t pid, uid_t uid,
+		       int res, const char *why)
 {
 	struct refusal *refusal = NULL;
 
@@ -152,10 +151,11 @@ void refuse_connection(struct server *server, int fd, pid_t pid, uid_t uid, int 
 	if (server->n_refusals < MAX_REFUSALS)
 		refusal = calloc(1, sizeof(*refusal));
 	if (!refusal) {
-		discard(server, fd);
+		discard_connection(server, account, fd, &(struct charge){.account = NULL});
 		return;
 	}
 	refusal->server = server;
+	refusal->account = account_ref(account);
 	refusal->fd = fd;
 	refusal->res = res;
 	snprintf(refusal->text, sizeof(refusal->text), "no session: %s", why);

@@ -22,7 +22,8 @@
 /* What a client may ask for beyond the base set. */
 #define CLIENT_FEATURES                                                                   \
 	(RBK_FEAT_RESIDENCY | RBK_FEAT_PARTITION | RBK_FEAT_PRIORITY | RBK_FEAT_TENANTS | \
-	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES)
+	 RBK_FEAT_STRATEGIES | RBK_FEAT_STATS | RBK_FEAT_CATALOGUE | RBK_FEAT_LEASES |    \
+	 RBK_FEAT_FIXED_ARENAS)
 /* On the administrators' socket, beside what the user may. */
 #define ADMIN_FEATURES (RBK_FEAT_STATS | RBK_FEAT_CATALOGUE)
 
@@ -128,12 +129,14 @@ static int handle_ring_add(struct request *request)
 
 	if (add->reserved)
 		return hostile(request, "reserved bytes of its ring request are set");
+	turn_set_cause(request->session->server->work.turn, RBK_TURN_RINGS);
 	return session_ring_add(request->session, add->request.cookie, add->n_entries);
 }
 
 static int handle_arena_add(struct request *request)
 {
 	const struct rbk_wire_arena_add *add = request->bytes;
+	bool fixes;
 
 	/* Here already, because the setup thread closes it: closing a memfd waits for nobody. */
 	if (fcntl(request->fds[0], F_GET_SEALS) < 0) {
@@ -141,8 +144,10 @@ static int handle_arena_add(struct request *request)
 				     -EINVAL, "the arena is not a memfd");
 		return hostile(request, "its arena is not a memfd");
 	}
+	fixes = (request->session->features & RBK_FEAT_FIXED_ARENAS) &&
+		(add->bytes & RBK_WIRE_ARENA_FIX);
 	return session_arena_add(request->session, add->request.cookie, &request->fds[0],
-				 add->bytes);
+				 fixes ? add->bytes - RBK_WIRE_ARENA_FIX : add->bytes, fixes);
 }
 
 static int handle_arena_new(struct request *request)
@@ -170,28 +175,17 @@ static int handle_remove(struct request *request)
 	}
 }
 
-/* Copies a description out of a memfd, once. */
-static int read_description(struct request *request, uint32_t desc_bytes, void **ret)
+/* Looks at the memfd, which takes no time; what is in it is read elsewhere. */
+static int check_description(struct request *request, uint32_t desc_bytes)
 {
 	int seals = fcntl(request->fds[0], F_GET_SEALS);
-	_cleanup_(freep) char *copy = NULL;
 	struct stat status;
-	ssize_t n;
 
 	if (seals < 0 || !(seals & F_SEAL_SHRINK))
 		return hostile(request, "its plan description is not in a memfd sealed against "
 					"shrinking");
 	if (fstat(request->fds[0], &status) < 0 || status.st_size < (off_t)desc_bytes)
 		return hostile(request, "its plan description is shorter than announced");
-	copy = malloc(desc_bytes);
-	if (!copy)
-		return error_origin(-ENOMEM);
-	for (size_t done = 0; done < desc_bytes; done += (size_t)n) {
-		n = pread(request->fds[0], copy + done, desc_bytes - done, (off_t)done);
-		if (n <= 0)
-			return hostile(request, "its plan description cannot be read");
-	}
-	*ret = steal_ptr(copy);
 	return 0;
 }
 
@@ -199,9 +193,9 @@ static int handle_plan_add(struct request *request)
 {
 	const struct rbk_wire_plan_add *add = request->bytes;
 	size_t inline_bytes = request->n_bytes - sizeof(*add);
-	_cleanup_(freep) void *copy = NULL;
 	int r;
 
+	turn_set_cause(request->session->server->work.turn, RBK_TURN_PLANS);
 	if (add->flags & ~RBK_WIRE_PLAN_FD)
 		return hostile(request, "its plan request has unknown flags");
 	if (!(add->flags & RBK_WIRE_PLAN_FD)) {
@@ -215,15 +209,11 @@ static int handle_plan_add(struct request *request)
 	if (request->n_fds != 1 || inline_bytes != 0 || add->desc_bytes == 0 ||
 	    add->desc_bytes > RBK_WIRE_PLAN_MAX_BYTES)
 		return hostile(request, "its plan request names a descriptor wrongly");
-	r = read_description(request, add->desc_bytes, &copy);
-	if (r < 0) {
-		session_reply_result(request->session, RBK_WIRE_PLAN_ADD, add->request.cookie, r,
-				     "the broker is out of memory");
-		return 0;
-	}
+	r = check_description(request, add->desc_bytes);
 	if (r)
 		return r;
-	return session_plan_add(request->session, add->request.cookie, copy, add->desc_bytes);
+	return session_plan_add_fd(request->session, add->request.cookie, &request->fds[0],
+				   add->desc_bytes);
 }
 
 static int handle_devices(struct request *request)
@@ -256,27 +246,26 @@ static int handle_stats(struct request *request)
 {
 	const struct rbk_wire_request *header = request->bytes;
 	const struct session *session = request->session;
-	const struct server *server = session->server;
-	const struct server_hooks *hooks = &server->options.hooks;
+	struct rbk_stats_broker sums = {0};
 	struct rbk_wire_stats reply = {
 		.reply = {.type = RBK_WIRE_STATS, .cookie = header->cookie},
 		.session_errors = session->stats.errors,
 		.session_copied_bytes = session->stats.copied_bytes,
 		.session_transferred_bytes = session->stats.transferred_bytes,
-		.sessions = server->n_sessions,
-		.rings = server->n_rings,
-		.arenas = server->n_arenas,
-		.plans = server->n_plans,
-		.tasks_in_flight = hooks->tasks_in_flight(hooks->context),
-		.host_bytes = account_book_total(tenants_book(server->options.tenants),
-						 ACCOUNT_HOST_BYTES),
-		.device_bytes = server_device_bytes(server),
-		.tasks_completed = server->stats.tasks_completed,
-		.copied_bytes = server->stats.copied_bytes,
-		.transferred_bytes = server->stats.transferred_bytes,
-		.sessions_ended_hostile = server->stats.sessions_ended_hostile,
 	};
 
+	session_describe(session, &sums);
+	reply.sessions = sums.n_sessions;
+	reply.rings = sums.n_rings;
+	reply.arenas = sums.n_arenas;
+	reply.plans = sums.n_plans;
+	reply.tasks_in_flight = sums.n_in_flight;
+	reply.host_bytes = sums.host_bytes;
+	reply.device_bytes = sums.device_bytes;
+	reply.tasks_completed = sums.n_completed;
+	reply.copied_bytes = sums.copied_bytes;
+	reply.transferred_bytes = sums.transferred_bytes;
+	reply.sessions_ended_hostile = sums.n_ended_hostile;
 	memcpy(reply.session_tasks, session->stats.tasks, sizeof(reply.session_tasks));
 	memcpy(reply.session_reasons, session->stats.reasons, sizeof(reply.session_reasons));
 	session_reply(request->session, &reply.reply, sizeof(reply), NULL, 0);

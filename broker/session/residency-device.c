@@ -118,7 +118,11 @@ static void reopen(struct residency_device *device)
 {
 	device->state = RESIDENCY_DEVICE_REOPENING;
 	device->n_jobs++;
-	device->job = (struct offload_job){.run = reopen_run, .done = reopen_done};
+	device->job = (struct offload_job){
+		.run = reopen_run,
+		.done = reopen_done,
+		.cause = OFFLOAD_REOPEN,
+	};
 	offload_submit(device->residency->options.offload, &device->job);
 }
 

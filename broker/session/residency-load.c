@@ -234,6 +234,25 @@ static int residence_charge(struct residence *residence, struct resident_block *
 	return 0;
 }
 
+/* In the turn of the plan's tenant. */
+static void residence_submit(struct residence *residence, enum offload_cause cause,
+			     void (*run)(struct offload_job *job),
+			     void (*done)(struct offload_job *job))
+{
+	const struct residency *residency = residence->device->residency;
+	struct tenant *tenant = residence->plan->tenant;
+
+	residence->device->n_jobs++;
+	residence->job = (struct offload_job){
+		.run = run,
+		.done = done,
+		.owner = &tenant->setup,
+		.weight = tenant->weight,
+		.cause = cause,
+	};
+	offload_submit(residency->options.offload, &residence->job);
+}
+
 /* Loading */
 
 static struct residence *residence_of_job(struct offload_job *job)
@@ -255,6 +274,7 @@ static void load_run(struct offload_job *job)
 
 	if (own) {
 		residence->job_result = executor->ops->block_load(executor, &own->exec);
+		job->has_more = residence->job_result == EXECUTOR_E_MORE;
 		if (residence->job_result)
 			return;
 	}
@@ -421,9 +441,7 @@ static void residence_unload(struct residence *residence)
 		residence->sharing[i] = residence->sharing[residence->n_freeing];
 		residence->sharing[residence->n_freeing++] = block;
 	}
-	device->n_jobs++;
-	residence->job = (struct offload_job){.run = unload_run, .done = unload_done};
-	offload_submit(device->residency->options.offload, &residence->job);
+	residence_submit(residence, OFFLOAD_UNLOAD, unload_run, unload_done);
 }
 
 void residence_drained(struct residence *residence)
@@ -447,10 +465,6 @@ static void load_done(struct offload_job *job)
 	struct residency_plan *plan = residence->plan;
 	int r = residence->job_result;
 
-	if (r == EXECUTOR_E_MORE) {
-		offload_submit(residency->options.offload, job);
-		return;
-	}
 	plan->tenant->n_loads[device->index]--;
 	device->n_jobs--;
 	residence->load_result = r;
@@ -515,9 +529,7 @@ int residence_begin(struct draft *draft, uint32_t n_slots)
 	residence->must_leave = false;
 	list_append(&device->residences, &residence->link);
 	residence->plan->tenant->n_loads[device->index]++;
-	device->n_jobs++;
-	residence->job = (struct offload_job){.run = load_run, .done = load_done};
-	offload_submit(device->residency->options.offload, &residence->job);
+	residence_submit(residence, OFFLOAD_LOAD, load_run, load_done);
 	return 0;
 }
 

@@ -33,6 +33,7 @@ struct memory_charge {
 /* A constant in a block, found by what it is. */
 struct resident_constant {
 	struct resident_constant *next; /* in its bucket */
+	struct resident_constant **at;  /* what points to it there */
 	struct resident_block *block;
 	dev_t dev;
 	ino_t ino;
@@ -45,6 +46,9 @@ struct resident_index {
 	struct resident_constant **buckets; /* a power of two of them */
 	uint32_t n_buckets;
 	uint32_t n_constants;
+	/* While it grows: the table before, whose first n_moved buckets are empty; else NULL. */
+	struct resident_constant **old_buckets;
+	uint32_t n_old_buckets, n_moved;
 	uint64_t seed;
 };
 

@@ -329,6 +329,8 @@ void residence_show(struct residence *residence)
 		state = PLAN_DEVICE_READY;
 	else if (!residence_fits(residence))
 		state = PLAN_DEVICE_NO_MEMORY;
+	if (state == PLAN_DEVICE_READY)
+		slot->plan->n_slots[index] = residence->n_slots;
 	slot->plan->device_state[index] = state;
 }
 

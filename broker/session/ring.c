@@ -2,9 +2,18 @@
 /*
  * Rings: two memfds and a socket pair, made and sealed by the broker
  *
+ * Allocating, mapping and unmapping a large ring takes milliseconds, so the setup thread does it;
+ * the reactor only charges for a ring, and links it in and out.
+ *
  * The completion area is mapped writable first and sealed with F_SEAL_FUTURE_WRITE then: from that
  * moment nobody, this process included, can map it writable again. The submission area is mapped
  * read-only here: nothing in the broker writes what belongs to the client.
+ *
+ * The client has a descriptor of the submission area and could punch holes into it. A thread that
+ * reads there then sleeps until the punching is over, and a client that punches on and on makes
+ * that seconds. So the reactor does not read the area before it is sealed with F_SEAL_FUTURE_WRITE
+ * as well, which also forbids punching. The client has to have mapped it by then: its first bell
+ * says so, because the broker is announced to sleep on the ring from the beginning.
  *
  * The bell is a socket pair because each end is its own open file description: flags that the
  * client sets on its end do not reach ours, and our sends and receives never block.
@@ -22,6 +31,11 @@
 #include "session/sigbus.h"
 #include "shm/ring.h"
 #include "util/error.h"
+#include "util/pages.h"
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
 
 enum {
 	/* What waits in the bell for a client that never reads is bounded by this. */
@@ -66,21 +80,18 @@ static int ring_charge(struct session_ring *ring)
 
 	if (account_charge(account, &ring->charges[0], ACCOUNT_RINGS, 1) ||
 	    account_charge(account, &ring->charges[1], ACCOUNT_HOST_BYTES,
-			   ring->sq_bytes + ring->cq_bytes + hooks->ring_bytes(ring->n_entries)) ||
-	    account_charge(account, &ring->charges[2], ACCOUNT_FDS, RING_FDS) ||
+			   ring->sq_bytes + ring->cq_bytes + sizeof(struct session_table) +
+				   hooks->ring_bytes(ring->n_entries)) ||
+	    account_charge(account, &ring->charges[RING_CHARGE_FDS], ACCOUNT_FDS, RING_FDS) ||
 	    account_charge(account, &ring->charges[3], ACCOUNT_MAPPINGS, RING_MAPPINGS) ||
 	    account_charge(account, &ring->charges[4], ACCOUNT_TASKS, ring->n_entries))
 		return RING_E_QUOTA;
 	return 0;
 }
 
-int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct ring_fds *ret_fds,
-	     struct session_ring **ret)
+int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct session_ring **ret)
 {
 	_cleanup_(ring_freep) struct session_ring *ring = NULL;
-	_cleanup_(close_fdp) int sq_fd = -1, cq_fd = -1;
-	int bell[2], buffer_bytes = BELL_BUFFER_BYTES;
-	void *area;
 	int r;
 
 	if (!rbk_is_power_of_two(n_entries) ||
@@ -96,6 +107,7 @@ int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct ri
 		.n_entries = n_entries,
 		.mask = n_entries - 1,
 		.bell_fd = -1,
+		.client_fds = {-1, -1, -1},
 		.fault_slot = -1,
 		.sq_bytes = round_to_pages(RBK_SQ_AREA_BYTES(n_entries)),
 		.cq_bytes = round_to_pages(RBK_CQ_AREA_BYTES(n_entries)),
@@ -103,64 +115,125 @@ int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct ri
 	r = ring_charge(ring);
 	if (r)
 		return r;
+	*ret = steal_ptr(ring);
+	return 0;
+}
 
-	r = area_new("ringbroker-sq", ring->sq_bytes, &sq_fd);
+static int make_areas(struct session_ring *ring)
+{
+	int *fds = ring->client_fds;
+	void *area;
+	int r;
+
+	r = area_new("ringbroker-sq", ring->sq_bytes, &fds[RING_FD_SQ]);
 	if (r)
 		return error_fold(r);
-	r = area_new("ringbroker-cq", ring->cq_bytes, &cq_fd);
+	r = area_new("ringbroker-cq", ring->cq_bytes, &fds[RING_FD_CQ]);
 	if (r)
 		return error_fold(r);
 
-	area = mmap(NULL, ring->sq_bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, sq_fd, 0);
+	area = mmap(NULL, ring->sq_bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fds[RING_FD_SQ], 0);
 	if (area == MAP_FAILED)
 		return error_origin(-errno);
 	ring->sq = area;
-	/* The client can take its pages away, and they may not come back when we read. */
-	r = sigbus_add(area, ring->sq_bytes, &ring->is_faulted, &ring->fault_slot);
-	if (r)
-		return error_fold(r);
-	area = mmap(NULL, ring->cq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, cq_fd,
-		    0);
+	area = mmap(NULL, ring->cq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+		    fds[RING_FD_CQ], 0);
 	if (area == MAP_FAILED)
 		return error_origin(-errno);
 	ring->cq = area;
 
-	r = area_seal(sq_fd, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	r = area_seal(fds[RING_FD_SQ], F_SEAL_SHRINK | F_SEAL_GROW);
 	if (r)
 		return error_fold(r);
-	r = area_seal(cq_fd, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
-	if (r)
-		return error_fold(r);
+	r = area_seal(fds[RING_FD_CQ],
+		      F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+	return r ? error_fold(r) : 0;
+}
+
+static int make_bell(struct session_ring *ring)
+{
+	int bell[2], buffer_bytes = BELL_BUFFER_BYTES, no = 0;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, bell) < 0)
 		return error_origin(-errno);
 	ring->bell_fd = bell[0];
-	ret_fds->bell = bell[1];
+	ring->client_fds[RING_FD_BELL] = bell[1];
 	if (setsockopt(bell[0], SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes)) < 0 ||
-	    setsockopt(bell[1], SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes)) < 0) {
-		r = error_origin(-errno);
-		ret_fds->bell = close_fd(ret_fds->bell);
-		return r;
-	}
-
-	ret_fds->sq = steal_fd(&sq_fd);
-	ret_fds->cq = steal_fd(&cq_fd);
-	*ret = steal_ptr(ring);
+	    setsockopt(bell[1], SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes)) < 0)
+		return error_origin(-errno);
+	/* Linux 6.16 and later: else session_ring_drain_bell() has to look. */
+	ring->bell_refuses_fds =
+		setsockopt(bell[0], SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no)) == 0;
 	return 0;
+}
+
+int ring_make(struct session_ring *ring)
+{
+	const struct server_hooks *hooks = &ring->session->server->options.hooks;
+	int r;
+
+	r = make_areas(ring);
+	if (r == 0)
+		r = make_bell(ring);
+	if (r == 0)
+		r = hooks->ring_make(hooks->context, ring);
+	return r ? error_fold(r) : 0;
+}
+
+static void close_client_fds(struct session_ring *ring)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(ring->client_fds); i++)
+		ring->client_fds[i] = close_fd(ring->client_fds[i]);
+}
+
+int ring_seal(struct session_ring *ring)
+{
+	int fd = ring->client_fds[RING_FD_SQ], r = 0, seals;
+
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0) {
+		/* The client has its descriptor, and may have sealed it one way or the other. */
+		seals = fcntl(fd, F_GET_SEALS);
+		if (seals < 0)
+			r = error_origin(-errno);
+		else if (!(seals & (F_SEAL_FUTURE_WRITE | F_SEAL_WRITE)))
+			r = RING_E_UNSEALED;
+	}
+	/*
+	 * Fault in here the pages that the client took away before the seal, not where they are
+	 * read.
+	 */
+	if (r == 0)
+		pages_populate((void *)ring->sq, ring->sq_bytes, false);
+	close_client_fds(ring);
+	return r;
+}
+
+void ring_unmake(struct session_ring *ring)
+{
+	const struct server_hooks *hooks = &ring->session->server->options.hooks;
+
+	hooks->ring_unmake(hooks->context, ring);
+	sigbus_remove(ring->fault_slot);
+	ring->fault_slot = -1;
+	if (ring->sq)
+		munmap((void *)ring->sq, ring->sq_bytes);
+	if (ring->cq)
+		munmap(ring->cq, ring->cq_bytes);
+	ring->sq = NULL;
+	ring->cq = NULL;
+	close_client_fds(ring);
+	/* A bell that does not refuse descriptors may hold some, and is not closed here. */
+	if (ring->bell_refuses_fds)
+		ring->bell_fd = close_fd(ring->bell_fd);
 }
 
 struct session_ring *ring_free(struct session_ring *ring)
 {
 	if (!ring)
 		return NULL;
-	sigbus_remove(ring->fault_slot);
-	if (ring->sq)
-		munmap((void *)ring->sq, ring->sq_bytes);
-	if (ring->cq)
-		munmap(ring->cq, ring->cq_bytes);
-	close_fd(ring->bell_fd);
 	for (unsigned int i = 0; i < ARRAY_SIZE(ring->charges); i++)
 		charge_deinit(&ring->charges[i]);
+	free(ring->table);
 	free(ring);
 	return NULL;
 }

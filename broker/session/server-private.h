@@ -3,6 +3,8 @@
 /* What the files of session/ share about the server; nobody outside session/ includes it. */
 #include <sys/socket.h>
 
+#include "loop/turn-queue.h"
+#include "session/closers.h"
 #include "session/server.h"
 #include "session/session.h"
 #include "telemetry/stats.h"
@@ -21,6 +23,18 @@ struct loop_timer;
 /* Lists that tenants are spread over, of whom there may be a thousand. */
 enum { SERVER_STATS_USERS = 256 };
 
+/* Lists that owners are spread over. */
+enum { SERVER_OWNERS = 256 };
+
+/* For whom the reactor works; owner.c. */
+struct owner {
+	struct turn_owner share;
+	struct list_node link; /* in one of server->owners */
+	uint64_t key;
+	uint32_t n_users;     /* that hold a reference */
+	uint32_t n_newcomers; /* connections that wait to be identified */
+};
+
 /* A socket that is listened on; listen.c. All zero but for the descriptors: not in use. */
 struct listener {
 	struct server *server;
@@ -28,8 +42,11 @@ struct listener {
 	int fd;           /* -1: no more sessions */
 	int lock_fd;      /* held for as long as the socket's path is ours */
 	struct loop_watch *watch;
+	struct turn_owner owner; /* of accepting, which serves all clients */
+	struct turn_job job;
 	bool is_admin;
-	bool is_given; /* the path is not ours */
+	bool is_given;  /* the path is not ours */
+	bool is_paused; /* a user has as many connections waiting as it may have */
 };
 #define LISTENER_INIT ((struct listener){.fd = -1, .lock_fd = -1})
 
@@ -43,10 +60,14 @@ struct server {
 	uint32_t next_number;
 	struct listener clients, admins;
 	struct loop_timer *retry; /* accepting again after running out of descriptors */
-	bool needs_settling;      /* a session is ending and may be able to go on */
-	uint64_t settling_ns;     /* when this turn's settling began */
-	struct offload *closer;   /* see discard.c */
-	uint64_t n_discards;
+	struct turn_queue work;   /* what clients make the reactor do beside their rings */
+	struct list_node owners[SERVER_OWNERS]; /* see owner.c */
+	struct owner common;                    /* of those that have none of their own */
+	struct list_node newcomers;             /* see listen.c */
+	struct turn_job fault_job;              /* looks for the session whose page faulted */
+	struct turn_owner fault_owner;          /* of fault_job, which serves no tenant */
+	uint64_t n_to_check;                    /* sessions that have still to be looked at */
+	struct closers *closers;                /* see discard.c */
 
 	/* See refusal.c. */
 	struct list_node refusals;
@@ -66,12 +87,34 @@ struct server {
 };
 
 /*
- * discard.c: closes, on a thread of its own, a descriptor that came from a client and that nobody
+ * discard.c: closes, on a thread for that, a descriptor that came from a client and that nobody
  * keeps. Charged to @account until it is closed.
  * Return: 0; SESSION_E_HOSTILE if that exceeds the account's limit, -ENOMEM: it is closed all the
  * same, and the session must end.
  */
 int discard_fd(struct server *server, struct account *account, int fd);
+/*
+ * Likewise for a connection of ours, a Unix socket. The client sees its end at once. @charge, which
+ * may be empty, is taken over and undone when it is closed.
+ */
+void discard_connection(struct server *server, struct account *account, int fd,
+			struct charge *charge);
+
+/* server.c: @server->options.loop is set. */
+void server_work_init(struct server *server);
+
+/*
+ * owner.c. Owners are reference-counted: an owner stays while references to it exist, and until it
+ * owes no time. Getting one cannot fail. owner_unref() takes NULL.
+ */
+void owners_init(struct server *server);
+void owners_deinit(struct server *server);
+struct owner *owner_of_user(struct server *server, uid_t uid);
+/* Get the owner for the session's tenant, or for the administrator. */
+struct owner *owner_of_session(const struct session *session);
+void owner_unref(struct owner *owner);
+/* Has the reactor run @job for the session, in a later turn or later in this one. */
+void session_queue(struct session *session, struct turn_job *job);
 
 /*
  * listen.c: makes the socket and listens. Return: 0; SERVER_E_*; negative errno. What is half made
@@ -83,23 +126,21 @@ void listener_unlock(struct listener *listener);
 
 /*
  * refusal.c: takes over @fd, a connection that gets no session, to answer its first request with
- * the negative errno @res and the sentence @why, and then close it.
+ * the negative errno @res and the sentence @why, and then close it; that may take long in the name
+ * of @account.
  */
-void refuse_connection(struct server *server, int fd, pid_t pid, uid_t uid, int res,
-		       const char *why);
+void refuse_connection(struct server *server, struct account *account, int fd, pid_t pid, uid_t uid,
+		       int res, const char *why);
 /* Return: 0 or -ENOMEM. */
 int refusals_init(struct server *server);
 /* Closes those that still wait. Idempotent. */
 void refusals_deinit(struct server *server);
 
-/* Room for the descriptors of a message. */
+/* Room for the descriptors of an answer. */
 union session_control {
 	struct cmsghdr header;
 	char bytes[CMSG_SPACE(sizeof(int) * RBK_WIRE_MAX_FDS)];
 };
-
-/* session.c: takes the descriptors out of a received message. Return: how many. */
-unsigned int session_take_fds(struct msghdr *message, int fds[RBK_WIRE_MAX_FDS]);
 
 /*
  * hold.c: keeps the charges of an exported arena that was removed until nobody but us holds the
@@ -138,9 +179,12 @@ bool session_may_change(struct session *session, uint32_t type, uint32_t cookie)
 /* A job was given to the setup thread, or came back from it. */
 void session_job_started(struct session *session);
 void session_job_done(struct session *session);
+/*
+ * Gives the setup thread a job of a tenant's session, in the tenant's turn. The job may be of any
+ * of the session's objects; its run(), done() and cause are set.
+ */
+void session_submit(struct session *session, struct offload_job *job);
 
-/* For server_settle(): goes on with an end, which may free the session. */
-void session_settle(struct session *session);
 /* Ends the session if one of its arenas faulted. */
 void session_check_faults(struct session *session);
 
@@ -150,11 +194,17 @@ void session_check_faults(struct session *session);
  * Return: 0; SESSION_E_HOSTILE.
  */
 int session_plan_add(struct session *session, uint32_t cookie, const void *desc, size_t desc_bytes);
+/* Likewise of a memfd that is sealed against shrinking; takes *fd if it is to be read. */
+int session_plan_add_fd(struct session *session, uint32_t cookie, int *fd, size_t desc_bytes);
 int session_plan_remove(struct session *session, uint32_t cookie, uint32_t id);
 /* The plan of an id; NULL if there is none that tasks can name. */
 struct session_plan *session_plan_find(const struct session *session, uint32_t id);
-/* Takes *fd if it is to be mapped, and sets it to -1. It is a memfd. */
-int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes);
+/*
+ * Takes *fd if it is to be mapped, and sets it to -1. It is a memfd. With @fixes its pages are kept
+ * from being taken away, if that can be done.
+ */
+int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes,
+		      bool fixes);
 /* Has the device make it that wants to; session_exporter() is NULL if none does. */
 int session_arena_new(struct session *session, uint32_t cookie, uint64_t bytes);
 struct executor *session_exporter(const struct session *session);
@@ -168,6 +218,11 @@ int session_ring_remove(struct session *session, uint32_t cookie, uint32_t id);
  */
 int session_stats_join(struct session *session);
 void session_stats_leave(struct session *session);
+/*
+ * Fill in what RBK_WIRE_STATS tells the session beside its own figures: sums over its tenant or,
+ * for an administrator's session, the figures of server_describe(). Other members of *ret are 0.
+ */
+void session_describe(const struct session *session, struct rbk_stats_broker *ret);
 /* Gives the tenant its page, if it has none and there is room. Return: 0; ACCOUNT_E_QUOTA; errno.
  */
 int session_stats_want(struct session *session);
@@ -198,6 +253,9 @@ void server_stats_deinit(struct server *server);
 /* What is charged to tenants on devices; what drivers take for themselves is the broker's. */
 uint64_t server_device_bytes(const struct server *server);
 
+/* A session ends: what the setup thread has not begun of its plan is not done any more. */
+void session_plan_cancel(struct session_plan *slot);
+
 /* For the end of a session: no task is in flight, no job under way; nobody is answered. */
 void session_plan_discard(struct session_plan *slot);
 void session_arena_discard(struct session_arena *slot);
@@ -206,7 +264,10 @@ void session_leases_discard(struct session *session);
 
 /* Stops a ring: nothing is admitted any more. */
 void session_ring_close(struct session_ring *ring);
-/* Frees a drained ring and answers who asked for its removal. */
+/*
+ * The dispatcher forgets a drained ring, and the setup thread frees it; then it is answered who
+ * asked for its removal.
+ */
 void session_ring_discard(struct session_ring *ring);
 
 /*

@@ -9,8 +9,16 @@
 #include "loop/offload.h"
 #include "session/server-private.h"
 #include "session/sigbus.h"
-#include "util/clock.h"
 #include "util/error.h"
+
+enum {
+	/* Work for clients gets at least one over that of a turn. */
+	SETTLE_PART = 4,
+	/* Sessions that are looked at in one go: for each of its rings, arenas and plans. */
+	FAULT_BATCH = 4,
+	/* As much as the heaviest tenant: who faults is to go. */
+	FAULT_WEIGHT = 10000,
+};
 
 static void on_retry(void *data)
 {
@@ -34,6 +42,8 @@ int server_new(const struct server_options *options, struct server **ret)
 	list_init(&server->sessions);
 	list_init(&server->refusals);
 	list_init(&server->holds);
+	list_init(&server->newcomers);
+	server_work_init(server);
 
 	r = server_stats_init(server);
 	if (r)
@@ -42,7 +52,7 @@ int server_new(const struct server_options *options, struct server **ret)
 	r = holds_init(server);
 	if (r)
 		return error_fold(r);
-	r = offload_new(options->loop, &server->closer);
+	r = closers_new(options->loop, &server->closers);
 	if (r)
 		return error_fold(r);
 	r = refusals_init(server);
@@ -84,26 +94,51 @@ bool server_is_empty(const struct server *server)
 
 uint64_t server_n_discards(const struct server *server)
 {
-	return server->n_discards;
+	return closers_n_jobs(server->closers);
+}
+
+/*
+ * Find the session whose page faulted, which was not recorded. Checking all sessions takes long
+ * where there are many, so each job checks some of them in turn.
+ */
+static void run_check_faults(struct turn_job *job)
+{
+	struct server *server = container_of(job, struct server, fault_job);
+
+	for (unsigned int i = 0; i < FAULT_BATCH && server->n_to_check > 0; i++) {
+		struct list_node *node = server->sessions.next;
+
+		if (node == &server->sessions)
+			return;
+		server->n_to_check--;
+		list_remove(node);
+		list_append(&server->sessions, node);
+		session_check_faults(container_of(node, struct session, link));
+	}
+	if (server->n_to_check > 0)
+		turn_queue_submit(&server->work, &server->fault_owner, job);
+}
+
+void server_work_init(struct server *server)
+{
+	owners_init(server);
+	turn_owner_init(&server->fault_owner, FAULT_WEIGHT, 0);
+	turn_job_init(&server->fault_job, RBK_TURN_OTHER, run_check_faults);
 }
 
 void server_settle(struct server *server)
 {
-	if (sigbus_happened())
-		list_for_each (node, &server->sessions)
-			session_check_faults(container_of(node, struct session, link));
-
-	if (!server->needs_settling)
-		return;
-	server->needs_settling = false;
-	server->settling_ns = clock_now_ns();
-	list_for_each_safe (node, &server->sessions)
-		session_settle(container_of(node, struct session, link));
+	if (sigbus_happened()) {
+		server->n_to_check = server->n_sessions;
+		turn_queue_submit(&server->work, &server->fault_owner, &server->fault_job);
+	}
+	if (!turn_queue_is_empty(&server->work))
+		turn_queue_run(&server->work, turn_stop_ticks(server->work.turn, SETTLE_PART));
 }
 
 bool server_is_settling(const struct server *server)
 {
-	return server->needs_settling;
+	return !turn_queue_is_empty(&server->work);
 }
 
 struct server_stats *server_stats(struct server *server)
@@ -119,7 +154,8 @@ struct server *server_free(struct server *server)
 	listener_unlock(&server->clients);
 	listener_unlock(&server->admins);
 	holds_deinit(server);
-	offload_free(server->closer);
+	closers_free(server->closers);
+	owners_deinit(server);
 	server_stats_deinit(server);
 	free(server);
 	return NULL;

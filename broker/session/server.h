@@ -78,20 +78,29 @@ struct server_limits {
 	})
 
 /*
- * How the dispatcher learns what happens to sessions; called on the reactor. ring_added() and
- * plan_ready(), when the executors have prepared a plan and before a task can name it, may refuse
- * with a negative errno. plan_removing(): no new task finds the plan any more, and those
- * that wait for its memory are to end. After ring_closing() no entry is admitted, waiting tasks are
- * dropped and tasks in flight are waited for: session_ring.n_in_flight falls to 0, at which the
- * dispatcher calls session_ring_drained().
+ * Hooks by which the dispatcher learns what happens to sessions; called on the reactor, but for
+ * ring_make() and ring_unmake(). ring_added(), for a ring that was made, and plan_ready(), when the
+ * executors have prepared a plan and before a task can name it, may refuse with a negative errno.
+ * plan_removing(): no new task finds the plan any more, and tasks that wait for its memory are to
+ * end. After ring_closing() no entry is admitted, waiting tasks are dropped and tasks in flight are
+ * waited for: session_ring.n_in_flight falls to 0, at which the dispatcher calls
+ * session_ring_drained().
  */
 struct server_hooks {
 	/* Host memory that the dispatcher will hold for a ring, to be charged first. */
 	uint64_t (*ring_bytes)(uint32_t n_entries);
+	/*
+	 * Allocates and frees that memory, on the setup thread: large pieces take milliseconds.
+	 * Return: 0 or -ENOMEM. ring_unmake() accepts a ring that was never made.
+	 */
+	int (*ring_make)(void *context, struct session_ring *ring);
+	void (*ring_unmake)(void *context, struct session_ring *ring);
 	int (*ring_added)(void *context, struct session_ring *ring);
 	void (*ring_closing)(void *context, struct session_ring *ring);
 	void (*ring_freed)(void *context, struct session_ring *ring);
 	void (*ring_bell)(void *context, struct session_ring *ring);
+	/* The table of an entry of the ring has been copied: see session_table_fetch(). */
+	void (*table_there)(void *context, struct session_ring *ring);
 	/* Likewise for a plan. */
 	uint64_t (*plan_bytes)(void *context, const struct plan *plan);
 	int (*plan_ready)(void *context, struct session_plan *plan);
@@ -212,11 +221,13 @@ void server_end_sessions(struct server *server, const char *reason);
 bool server_is_empty(const struct server *server);
 
 /*
- * Once per turn of the reactor, when nobody holds a pointer to a session or a ring: continues the
- * ends of sessions and starts the end of those whose arena faulted. A few loads if there are none.
+ * Do the reactor's work for clients beside their rings, as far as the turn allows, for a fourth of
+ * a budget at least: messages, connections, the ends of sessions, looking for the session whose
+ * page faulted. Call it once per turn of the reactor, while no caller holds a pointer to a session
+ * or a ring. It takes a few loads if there is no work.
  */
 void server_settle(struct server *server);
-/* Is there something left that server_settle() should go on with at once? */
+/* Return: true if server_settle() has work left. */
 bool server_is_settling(const struct server *server);
 
 struct server_stats *server_stats(struct server *server);

@@ -2,15 +2,17 @@
 /*
  * Arenas of a session
  *
- * Mapping populates every page and importing may pin them, so both happen on the setup thread. A
- * slot is PREPARING meanwhile and cannot be named by a task; it becomes READY when the client is
- * answered. Removal waits for the tasks that use it (REMOVING), then for the setup thread to undo
- * what it did (RELEASING); the client is answered after that, so that it can seal the memfd.
+ * Mapping faults in every page, a step at a time, and importing may pin them, so both happen on the
+ * setup thread. A slot is PREPARING meanwhile and cannot be named by a task; it becomes READY when
+ * the client is answered. Removal waits for the tasks that use it (REMOVING), then for the setup
+ * thread to undo what it did (RELEASING); the client is answered after that, so that it can seal
+ * the memfd.
  *
  * An arena that a device makes goes the same way; what differs is where its memory comes from, that
  * its descriptor stays open, and that its charges outlive it: see hold.c.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -54,6 +56,17 @@ static void arena_forget(struct session_arena *slot)
 	arena_free(slot);
 }
 
+/* Unmaps a step of it. */
+static void arena_unmap_run(struct offload_job *job)
+{
+	struct session_arena *slot = arena_of_job(job);
+
+	slot->is_over = arena_unmap(&slot->exec);
+	/* The last reference to a memfd frees its pages: not on the reactor. */
+	if (slot->is_over && !slot->is_exported)
+		slot->fd = close_fd(slot->fd);
+}
+
 static void arena_release_run(struct offload_job *job)
 {
 	struct session_arena *slot = arena_of_job(job);
@@ -62,7 +75,7 @@ static void arena_release_run(struct offload_job *job)
 	for (unsigned int i = 0; i < options->n_executors; i++)
 		options->executors[i]->ops->arena_release(options->executors[i], &slot->exec);
 	sigbus_remove(slot->fault_slot);
-	arena_unmap(&slot->exec);
+	arena_unmap_run(job);
 }
 
 static void arena_release_done(struct offload_job *job)
@@ -70,6 +83,12 @@ static void arena_release_done(struct offload_job *job)
 	struct session_arena *slot = arena_of_job(job);
 	struct session *session = slot->session;
 
+	/* The rest later, behind the jobs of others. */
+	if (!slot->is_over) {
+		slot->job.run = arena_unmap_run;
+		session_submit(session, &slot->job);
+		return;
+	}
 	if (slot->wants_reply)
 		session_reply_result(session, RBK_WIRE_ARENA_REMOVE, slot->cookie, 0, NULL);
 	arena_forget(slot);
@@ -79,28 +98,54 @@ static void arena_release_done(struct offload_job *job)
 static void arena_release(struct session_arena *slot)
 {
 	slot->state = SLOT_RELEASING;
-	slot->job = (struct offload_job){.run = arena_release_run, .done = arena_release_done};
+	slot->job = (struct offload_job){
+		.run = arena_release_run,
+		.done = arena_release_done,
+		.cause = OFFLOAD_ARENA_UNMAP,
+	};
 	session_job_started(slot->session);
-	offload_submit(slot->session->server->options.offload, &slot->job);
+	session_submit(slot->session, &slot->job);
 }
 
-static void arena_prepare_run(struct offload_job *job)
+static bool arena_is_populated(const struct session_arena *slot)
+{
+	return slot->n_bytes_done == slot->bytes;
+}
+
+/* Faults in a step of it; the last one also imports it. */
+static void arena_populate_run(struct offload_job *job)
 {
 	struct session_arena *slot = arena_of_job(job);
 	const struct session *session = slot->session;
 	const struct server_options *options = &session->server->options;
+	uint64_t bytes = slot->bytes - slot->n_bytes_done;
 
-	slot->map_result = arena_map(slot->fd, slot->bytes, &slot->exec, slot->map_message);
-	if (slot->map_result) {
-		slot->fd = close_fd(slot->fd);
+	bytes = bytes < ARENA_STEP_BYTES ? bytes : ARENA_STEP_BYTES;
+	arena_populate(&slot->exec, slot->n_bytes_done, bytes);
+	slot->n_bytes_done += bytes;
+	if (!arena_is_populated(slot))
 		return;
-	}
 	slot->exec.fd = slot->fd;
 	slot->exec.owner = tenant_owner(session->tenant, session->uid);
 	for (unsigned int i = 0; i < options->n_executors; i++)
 		options->executors[i]->ops->arena_import(options->executors[i], &slot->exec);
 	slot->exec.fd = -1;
+	/* After that: some kernels wrap no memfd any more that has this seal. */
+	slot->exec.is_fixed =
+		slot->exec.immutable ||
+		(slot->fixes && fcntl(slot->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0);
 	slot->fd = close_fd(slot->fd);
+}
+
+static void arena_prepare_run(struct offload_job *job)
+{
+	struct session_arena *slot = arena_of_job(job);
+
+	slot->map_result = arena_map(slot->fd, slot->bytes, &slot->exec, slot->map_message);
+	if (slot->map_result)
+		slot->fd = close_fd(slot->fd);
+	else
+		arena_populate_run(job);
 }
 
 /* The job of an arena that a device makes. Nobody else knows the memory before it is answered. */
@@ -111,12 +156,15 @@ static void arena_make_run(struct offload_job *job)
 	const struct server_options *options = &session->server->options;
 	struct executor *exporter = session_exporter(session);
 
+	slot->n_bytes_done = slot->bytes;
 	slot->map_result =
 		exporter->ops->arena_export(exporter, slot->bytes, &slot->exec, &slot->fd);
 	if (slot->map_result)
 		return;
 	slot->exec.owner = tenant_owner(session->tenant, session->uid);
 	slot->exec.fd = slot->fd;
+	/* A dma-buf has no holes. */
+	slot->exec.is_fixed = true;
 	for (unsigned int i = 0; i < options->n_executors; i++)
 		if (options->executors[i] != exporter)
 			options->executors[i]->ops->arena_import(options->executors[i],
@@ -158,6 +206,22 @@ static void arena_prepare_done(struct offload_job *job)
 	};
 	int r;
 
+	if (slot->map_result == 0 && !arena_is_populated(slot) && !session->is_ending) {
+		slot->job.run = arena_populate_run;
+		session_submit(session, &slot->job);
+		return;
+	}
+	/* Its client is gone: what is not imported needs no more than unmapping. */
+	if (slot->map_result == 0 && !arena_is_populated(slot)) {
+		slot->state = SLOT_RELEASING;
+		slot->job = (struct offload_job){
+			.run = arena_unmap_run,
+			.done = arena_release_done,
+			.cause = OFFLOAD_ARENA_UNMAP,
+		};
+		session_submit(session, &slot->job);
+		return;
+	}
 	/* It was closed when the memory was imported. */
 	if (!slot->is_exported)
 		charge_deinit(&slot->charges[ARENA_CHARGE_FD]);
@@ -178,6 +242,7 @@ static void arena_prepare_done(struct offload_job *job)
 	}
 	slot->state = SLOT_READY;
 	session->arenas[slot->id] = slot;
+	session->n_unfixed += !slot->exec.is_fixed;
 	session_reply(session, &reply.reply, sizeof(reply), &slot->fd, slot->is_exported ? 1 : 0);
 	session_job_done(session);
 }
@@ -261,16 +326,21 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 	return slot;
 }
 
-int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes)
+int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_t bytes, bool fixes)
 {
 	struct session_arena *slot = arena_begin(session, cookie, bytes, NULL);
 
 	if (!slot)
 		return 0;
 	slot->fd = steal_fd(fd);
-	slot->job = (struct offload_job){.run = arena_prepare_run, .done = arena_prepare_done};
+	slot->fixes = fixes;
+	slot->job = (struct offload_job){
+		.run = arena_prepare_run,
+		.done = arena_prepare_done,
+		.cause = OFFLOAD_ARENA_MAP,
+	};
 	session_job_started(session);
-	offload_submit(session->server->options.offload, &slot->job);
+	session_submit(session, &slot->job);
 	return 0;
 }
 
@@ -305,9 +375,13 @@ int session_arena_new(struct session *session, uint32_t cookie, uint64_t bytes)
 	slot = arena_begin(session, cookie, bytes, exporter);
 	if (!slot)
 		return 0;
-	slot->job = (struct offload_job){.run = arena_make_run, .done = arena_prepare_done};
+	slot->job = (struct offload_job){
+		.run = arena_make_run,
+		.done = arena_prepare_done,
+		.cause = OFFLOAD_ARENA_MAP,
+	};
 	session_job_started(session);
-	offload_submit(session->server->options.offload, &slot->job);
+	session_submit(session, &slot->job);
 	return 0;
 }
 
@@ -329,6 +403,7 @@ int session_arena_remove(struct session *session, uint32_t cookie, uint32_t id)
 	}
 
 	session->arenas[id] = NULL;
+	session->n_unfixed -= !slot->exec.is_fixed;
 	slot->state = SLOT_REMOVING;
 	slot->cookie = cookie;
 	slot->wants_reply = true;

@@ -2,16 +2,20 @@
 /*
  * Plans of a session
  *
- * A description is verified on the reactor (bounded, no device involved), then every executor
- * prepares the plan on the setup thread, compiling a part at a time with others' jobs in between,
- * then residency brings its memory to a device if there is
- * room; the client is answered after that. Removal stops new tasks at once, waits for those in
- * flight, has the plan's device memory given back, then releases it on the setup thread. An arena
- * keeps its count of plans until then: their constants lie in it.
+ * The reactor takes a description, charged for all that it can become (description.h), and the
+ * setup thread reads and verifies it. There every executor then says what host memory it will take
+ * for the plan, which is charged on the reactor before anything of it is allocated; then each
+ * prepares the plan, compiling and packing a part at a time with others' jobs in between, then
+ * residency brings its memory to a device if there is room; the client is answered after that.
+ * Removal stops new tasks at once, waits for those in flight, has the plan's device memory given
+ * back, then releases it on the setup thread. An arena keeps its count of plans until then: their
+ * constants lie in it.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "session/description.h"
 #include "session/residency.h"
 #include "session/server-private.h"
 #include "util/clock.h"
@@ -25,9 +29,12 @@ static struct session_plan *plan_of_job(struct offload_job *job)
 	return container_of(job, struct session_plan, job);
 }
 
-static struct session_arena *arena_of_constant(const struct plan_constant *constant)
+/* Has the setup thread work on the plan; its session does not end meanwhile. */
+static void plan_submit(struct session_plan *slot, enum offload_cause cause,
+			void (*run)(struct offload_job *job), void (*done)(struct offload_job *job))
 {
-	return container_of(constant->arena, struct session_arena, exec);
+	slot->job = (struct offload_job){.run = run, .done = done, .cause = (uint8_t)cause};
+	session_submit(slot->session, &slot->job);
 }
 
 static void plan_forget(struct session_plan *slot)
@@ -39,6 +46,9 @@ static void plan_forget(struct session_plan *slot)
 	session->plans[index] = NULL;
 	session->server->n_plans--;
 	session->n_added_plans--;
+	plan_pins_deinit(&slot->pins);
+	description_free(slot->description);
+	plan_free(slot->plan);
 	for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
 		charge_deinit(&slot->charges[i]);
 	free(slot);
@@ -49,31 +59,42 @@ static void plan_release_run(struct offload_job *job)
 	struct session_plan *slot = plan_of_job(job);
 	const struct server_options *options = &slot->session->server->options;
 
+	for (unsigned int i = 0; i < options->n_executors && !job->has_more; i++) {
+		struct executor *executor = options->executors[i];
+
+		job->has_more = executor->ops->plan_shrink &&
+				executor->ops->plan_shrink(executor, slot->plan) == EXECUTOR_E_MORE;
+	}
+	if (job->has_more)
+		return;
 	for (unsigned int i = 0; i < options->n_executors; i++)
 		options->executors[i]->ops->plan_release(options->executors[i], slot->plan);
+	/* For the largest plans the C library unmaps memory, which takes long and may wait. */
+	slot->plan = plan_free(slot->plan);
 }
 
 static void plan_release_done(struct offload_job *job)
 {
 	struct session_plan *slot = plan_of_job(job);
 	struct session *session = slot->session;
-	const struct server_hooks *hooks = &session->server->options.hooks;
+	const uint32_t cookie = slot->cookie;
+	const bool wants_reply = slot->wants_reply;
 
-	hooks->plan_freed(hooks->context, slot);
-	for (unsigned int i = 0; i < slot->plan->n_constants; i++)
-		arena_of_constant(&slot->plan->constants[i])->n_plans--;
-	slot->plan = plan_free(slot->plan);
-	if (slot->wants_reply)
-		session_reply_result(session, RBK_WIRE_PLAN_REMOVE, slot->cookie, 0, NULL);
+	/* First, so that who hears of it can remove the arenas of its constants. */
 	plan_forget(slot);
+	if (wants_reply)
+		session_reply_result(session, RBK_WIRE_PLAN_REMOVE, cookie, 0, NULL);
 	session_job_done(session);
 }
 
 /* Its memory is given back. */
 static void plan_removed(struct session_plan *slot)
 {
-	slot->job = (struct offload_job){.run = plan_release_run, .done = plan_release_done};
-	offload_submit(slot->session->server->options.offload, &slot->job);
+	const struct server_hooks *hooks = &slot->session->server->options.hooks;
+
+	/* Before the setup thread frees the plan, which the dispatcher and the placer look at. */
+	hooks->plan_freed(hooks->context, slot);
+	plan_submit(slot, OFFLOAD_PLAN_RELEASE, plan_release_run, plan_release_done);
 }
 
 static void plan_release(struct session_plan *slot)
@@ -90,6 +111,42 @@ static bool plan_is_for(const struct plan *plan, unsigned int device)
 	return !plan->pinned || plan->pinned_device == device;
 }
 
+/*
+ * A device that fails is one device less, and the plan may still run elsewhere. The setup thread.
+ */
+static void plan_fail(struct session_plan *slot, unsigned int device, int r)
+{
+	static struct log_limit failure_limit; /* the setup thread's */
+	const struct executor *executor = slot->session->server->options.executors[device];
+	uint64_t n_unlogged;
+
+	slot->plan->device_state[device] =
+		r == -ENOMEM ? PLAN_DEVICE_NO_MEMORY : PLAN_DEVICE_FAILED;
+	slot->failed |= (uint16_t)(1u << device);
+	if (log_limit_pass(&failure_limit, clock_now_ns(), &n_unlogged))
+		log_warning_of(LOG_OF_DEVICE(device), LOG_PLAN_NOT_PREPARED,
+			       "device %u (%s) cannot prepare a plan, nor %llu before it: %s",
+			       device, executor->info.name, (unsigned long long)n_unlogged,
+			       strerror(-r));
+}
+
+static void plan_measure_run(struct offload_job *job)
+{
+	struct session_plan *slot = plan_of_job(job);
+	const struct server_options *options = &slot->session->server->options;
+	int r;
+
+	for (unsigned int i = 0; i < options->n_executors; i++) {
+		struct executor *executor = options->executors[i];
+
+		if (!plan_is_for(slot->plan, i) || !executor->ops->plan_measure)
+			continue;
+		r = executor->ops->plan_measure(executor, slot->plan);
+		if (r < 0)
+			plan_fail(slot, i, r);
+	}
+}
+
 /* Compiles a part of it. Return: whether there is more. */
 static bool plan_compile(const struct session_plan *slot)
 {
@@ -98,7 +155,8 @@ static bool plan_compile(const struct session_plan *slot)
 	for (unsigned int i = 0; i < options->n_executors; i++) {
 		struct executor *executor = options->executors[i];
 
-		if (plan_is_for(slot->plan, i) && executor->ops->plan_compile &&
+		if (plan_is_for(slot->plan, i) && !(slot->failed & 1u << i) &&
+		    executor->ops->plan_compile &&
 		    executor->ops->plan_compile(executor, slot->plan) == EXECUTOR_E_MORE)
 			return true;
 	}
@@ -107,29 +165,19 @@ static bool plan_compile(const struct session_plan *slot)
 
 static void plan_prepare_run(struct offload_job *job)
 {
-	static struct log_limit failure_limit; /* the setup thread's */
 	struct session_plan *slot = plan_of_job(job);
 	const struct server_options *options = &slot->session->server->options;
 	struct executor *executor;
-	uint64_t n_unlogged;
 	int r;
 
-	slot->compiles = plan_compile(slot);
-	for (unsigned int i = 0; i < options->n_executors && !slot->compiles; i++) {
-		if (!plan_is_for(slot->plan, i))
+	job->has_more = plan_compile(slot);
+	for (unsigned int i = 0; i < options->n_executors && !job->has_more; i++) {
+		if (!plan_is_for(slot->plan, i) || slot->failed & 1u << i)
 			continue;
 		executor = options->executors[i];
 		r = executor->ops->plan_prepare(executor, slot->plan);
-		if (r == 0 || r == EXECUTOR_E_UNSUPPORTED)
-			continue;
-		/* A device that fails is one device less, and the plan may still run elsewhere. */
-		slot->plan->device_state[i] =
-			r == -ENOMEM ? PLAN_DEVICE_NO_MEMORY : PLAN_DEVICE_FAILED;
-		if (log_limit_pass(&failure_limit, clock_now_ns(), &n_unlogged))
-			log_warning_of(
-				LOG_OF_DEVICE(i), LOG_PLAN_NOT_PREPARED,
-				"device %u (%s) cannot prepare a plan, nor %llu before it: %s", i,
-				executor->info.name, (unsigned long long)n_unlogged, strerror(-r));
+		if (r < 0)
+			plan_fail(slot, i, r);
 	}
 }
 
@@ -183,16 +231,35 @@ static int plan_refuse(struct session_plan *slot)
 	return -ENODEV;
 }
 
-/* Replaces what was charged for scratch by what the executors took. Return: 0; -EDQUOT, sent. */
-static int plan_charge_host(struct session_plan *slot)
+/* Executors translate a plan one after the other, but each keeps what it made of it. */
+static uint64_t plan_translation_bytes(const struct session *session, const struct plan *plan)
+{
+	const struct server_options *options = &session->server->options;
+	uint64_t bytes = 0;
+
+	for (unsigned int i = 0; i < options->n_executors; i++)
+		bytes += plan_is_for(plan, i) ? exec_translation_bytes(plan) : 0;
+	return bytes;
+}
+
+/*
+ * Replaces what was charged for scratch, or as measured, by what the executors will take, if
+ * @is_measured, or took. Return: 0; -EDQUOT, sent.
+ */
+static int plan_charge_host(struct session_plan *slot, bool is_measured)
 {
 	const struct server_options *options = &slot->session->server->options;
 	struct account *account = slot->session->tenant->account;
 	char why[ACCOUNT_TEXT_BYTES];
 	uint64_t host_bytes = 0;
 
-	for (unsigned int i = 0; i < options->n_executors; i++)
+	for (unsigned int i = 0; i < options->n_executors; i++) {
 		host_bytes += slot->plan->host_bytes[i];
+		/* Add an estimate for each executor that does not measure. */
+		if (is_measured && plan_is_for(slot->plan, i) &&
+		    !options->executors[i]->ops->plan_measure)
+			host_bytes += exec_translation_bytes(slot->plan);
+	}
 	charge_deinit(&slot->charges[1]);
 	if (account_charge(account, &slot->charges[1], ACCOUNT_HOST_BYTES, host_bytes) == 0)
 		return 0;
@@ -233,7 +300,7 @@ static int plan_accept(struct session_plan *slot)
 	uint32_t devices;
 	int r;
 
-	r = plan_charge_host(slot);
+	r = plan_charge_host(slot, false);
 	if (r)
 		return r;
 	r = options->hooks.plan_ready(options->hooks.context, slot);
@@ -259,38 +326,38 @@ static void plan_prepare_done(struct offload_job *job)
 	struct session_plan *slot = plan_of_job(job);
 	struct session *session = slot->session;
 
-	/* Behind what others have asked for meanwhile. */
-	if (slot->compiles && !session->is_ending) {
-		offload_submit(session->server->options.offload, job);
-		return;
-	}
 	slot->state = SLOT_LOADING;
 	if (!session->is_ending && plan_accept(slot))
 		plan_release(slot);
 	session_job_done(session);
 }
 
-static struct exec_arena *find_arena(void *context, uint16_t arena_id, const char **ret_why)
+/* Prepare a measured plan if its tenant may have the memory. */
+static void plan_measure_done(struct offload_job *job)
 {
-	struct session *session = context;
-	struct session_arena *slot =
-		arena_id < session->n_arenas ? session->arenas[arena_id] : NULL;
+	struct session_plan *slot = plan_of_job(job);
+	struct session *session = slot->session;
 
-	if (!slot) {
-		*ret_why = "there is no such arena";
-		return NULL;
+	if (!session->is_ending && !plan_charge_host(slot, true)) {
+		plan_submit(slot, OFFLOAD_PLAN_PREPARE, plan_prepare_run, plan_prepare_done);
+		return;
 	}
-	if (!slot->exec.immutable) {
-		*ret_why = "the arena is not sealed against writing";
-		return NULL;
-	}
-	return &slot->exec;
+	slot->state = SLOT_LOADING;
+	if (!session->is_ending)
+		plan_release(slot);
+	session_job_done(session);
+}
+
+void session_plan_cancel(struct session_plan *slot)
+{
+	if (slot->state == SLOT_PREPARING)
+		offload_cancel(slot->session->server->options.offload, &slot->job);
 }
 
 /*
- * The scratch that the CPU executor will hold, a block per thread and one for the reactor, charged
- * before anything is prepared: a description of a few bytes can ask for terabytes of it.
- * plan_accept() replaces the charge by what all executors took.
+ * Charge, in advance, for translating the plan and for the scratch that the CPU executor will hold,
+ * a block per thread and one for the reactor: a description of a few bytes can ask for terabytes.
+ * plan_measure_done() replaces the charge by what executors will take.
  */
 static int plan_charge_scratch(const struct session *session, struct session_plan *slot)
 {
@@ -298,10 +365,13 @@ static int plan_charge_scratch(const struct session *session, struct session_pla
 	const struct plan *plan = slot->plan;
 	uint64_t bytes;
 
-	if (plan->pinned && plan->pinned_device != RBK_DEVICE_CPU)
-		return 0;
 	/* Neither is above PLAN_MAX_BYTES. */
-	if (!checked_mul(plan->scratch_bytes + plan->work_bytes, cpu->info.n_threads + 1, &bytes))
+	if (plan->pinned && plan->pinned_device != RBK_DEVICE_CPU)
+		bytes = 0;
+	else if (!checked_mul(plan->scratch_bytes + plan->work_bytes, cpu->info.n_threads + 1,
+			      &bytes))
+		bytes = UINT64_MAX;
+	if (!checked_add(bytes, plan_translation_bytes(session, plan), &bytes))
 		bytes = UINT64_MAX;
 	return account_charge(session->tenant->account, &slot->charges[1], ACCOUNT_HOST_BYTES,
 			      bytes);
@@ -312,11 +382,12 @@ static int plan_charge_itself(const struct session *session, struct session_plan
 {
 	const struct server_options *options = &session->server->options;
 	const struct plan *plan = slot->plan;
-	uint64_t bytes = sizeof(*slot) + sizeof(*plan) +
-			 plan->n_tensors * sizeof(plan->tensors[0]) +
-			 plan->n_nodes * sizeof(plan->nodes[0]) +
-			 plan->n_constants * sizeof(plan->constants[0]) +
-			 options->hooks.plan_bytes(options->hooks.context, plan);
+	uint64_t bytes =
+		sizeof(*slot) + sizeof(*plan) + plan->n_tensors * sizeof(plan->tensors[0]) +
+		plan->n_nodes * sizeof(plan->nodes[0]) +
+		plan->n_constants * sizeof(plan->constants[0]) +
+		PLAN_MAX_WORKS * sizeof(plan->works[0]) + slot->pins.n * sizeof(slot->pins.of[0]) +
+		options->hooks.plan_bytes(options->hooks.context, plan);
 
 	for (uint32_t i = 0; i < options->n_executors; i++)
 		if (options->executors[i]->info.memory_page_bytes > 0)
@@ -325,42 +396,121 @@ static int plan_charge_itself(const struct session *session, struct session_plan
 			      bytes);
 }
 
-static int plan_make(struct session *session, uint32_t cookie, const void *desc, size_t desc_bytes,
-		     struct session_plan *slot)
+/*
+ * Charges what a verified plan is and asks for, instead of what it might have been. Return: 0;
+ * -EDQUOT with a sentence in the description's message, all charges as they were.
+ */
+static int plan_charge(struct session_plan *slot)
 {
-	const struct plan_arena_lookup lookup = {.find = find_arena, .context = session};
-	char message[PLAN_MESSAGE_BYTES];
+	struct session *session = slot->session;
+	struct account *account = session->tenant->account;
+	struct description *description = slot->description;
 	char why[ACCOUNT_TEXT_BYTES];
-	int r;
 
-	if (account_charge(session->tenant->account, &slot->charges[0], ACCOUNT_PLANS, 1)) {
-		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
-				     "no room for the plan: %s",
-				     account_explain(session->tenant->account, why));
-		return -EDQUOT;
-	}
-	r = plan_new(desc, desc_bytes, &lookup, message, &slot->plan);
-	if (r == PLAN_E_INVALID) {
-		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EINVAL, "%s", message);
-		return -EINVAL;
-	}
-	if (r) {
-		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, r,
-				     "the broker cannot hold the plan: %s", strerror(-r));
-		return r;
-	}
-	if (plan_charge_itself(session, slot) || plan_charge_scratch(session, slot)) {
-		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
-				     "no room for the plan and its scratch tensors: %s",
-				     account_explain(session->tenant->account, why));
-		slot->plan = plan_free(slot->plan);
-		return -EDQUOT;
-	}
-	return 0;
+	description_uncharge(description);
+	if (plan_charge_itself(session, slot) == 0 && plan_charge_scratch(session, slot) == 0)
+		return 0;
+	snprintf(description->message, sizeof(description->message),
+		 "no room for the plan and its scratch tensors: %s", account_explain(account, why));
+	charge_deinit(&slot->charges[1]);
+	charge_deinit(&slot->charges[2]);
+	description_charge(description, account);
+	return -EDQUOT;
 }
 
-int session_plan_add(struct session *session, uint32_t cookie, const void *desc, size_t desc_bytes)
+/* A plan that never was: the client is told why, and the slot is free again. */
+static void plan_refuse_description(struct session_plan *slot, int res, const char *why)
 {
+	struct session *session = slot->session;
+
+	session_reply_result(session, RBK_WIRE_PLAN_ADD, slot->cookie, res, "%s", why);
+	plan_forget(slot);
+	session_job_done(session);
+}
+
+/* Free a verified plan that is too large for its tenant. */
+static void plan_drop_run(struct offload_job *job)
+{
+	struct session_plan *slot = plan_of_job(job);
+
+	slot->plan = plan_free(slot->plan);
+}
+
+static void plan_drop_done(struct offload_job *job)
+{
+	struct session_plan *slot = plan_of_job(job);
+
+	plan_refuse_description(slot, -EDQUOT, slot->description->message);
+}
+
+static void plan_verify_run(struct offload_job *job)
+{
+	struct session_plan *slot = plan_of_job(job);
+
+	description_verify(slot->description, &slot->plan);
+}
+
+static void plan_verify_done(struct offload_job *job)
+{
+	struct session_plan *slot = plan_of_job(job);
+	struct session *session = slot->session;
+	struct description *description = slot->description;
+	const int r = description->result;
+	const uint32_t index = slot->id;
+
+	if (r == PLAN_E_INVALID) {
+		plan_refuse_description(slot, -EINVAL, description->message);
+		return;
+	}
+	if (r) {
+		snprintf(description->message, sizeof(description->message),
+			 "the broker cannot hold the plan: %s", strerror(-r));
+		plan_refuse_description(slot, r, description->message);
+		return;
+	}
+	if (session->is_ending || plan_charge(slot)) {
+		/* Not to be cancelled at its session's end: the reactor would free the plan. */
+		slot->state = SLOT_RELEASING;
+		plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_drop_run, plan_drop_done);
+		return;
+	}
+	slot->id = (uint32_t)++session->plan_generations[index] << PLAN_ID_SLOT_BITS | index;
+	slot->pins = description_take_pins(description);
+	slot->description = description_free(description);
+	plan_submit(slot, OFFLOAD_PLAN_MEASURE, plan_measure_run, plan_measure_done);
+}
+
+static void plan_verify(struct session_plan *slot)
+{
+	description_pin(slot->description, slot->session);
+	plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_verify_run, plan_verify_done);
+}
+
+static void plan_read_run(struct offload_job *job)
+{
+	description_read(plan_of_job(job)->description);
+}
+
+static void plan_read_done(struct offload_job *job)
+{
+	struct session_plan *slot = plan_of_job(job);
+	struct session *session = slot->session;
+	const int r = slot->description->result;
+
+	/* A plan whose session is over gets no answer. */
+	if (r == DESCRIPTION_E_UNREADABLE)
+		session_end(session, true, "its plan description cannot be read");
+	if (r || session->is_ending)
+		plan_refuse_description(slot, -ENOMEM, "the broker is out of memory");
+	else
+		plan_verify(slot);
+}
+
+/* A free slot of the session's, and what a plan as such is charged. Return: NULL, it was refused.
+ */
+static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
+{
+	char why[ACCOUNT_TEXT_BYTES];
 	struct session_plan *slot;
 	uint32_t index;
 
@@ -369,34 +519,69 @@ int session_plan_add(struct session *session, uint32_t cookie, const void *desc,
 	if (index == session->n_plans) {
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
 				     "the session already has %u plans, the most allowed", index);
-		return 0;
+		return NULL;
 	}
 	slot = calloc(1, sizeof(*slot));
 	if (!slot) {
 		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -ENOMEM,
 				     "the broker is out of memory");
-		return 0;
+		return NULL;
 	}
-	if (plan_make(session, cookie, desc, desc_bytes, slot)) {
-		for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
-			charge_deinit(&slot->charges[i]);
+	if (account_charge(session->tenant->account, &slot->charges[0], ACCOUNT_PLANS, 1)) {
+		session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
+				     "no room for the plan: %s",
+				     account_explain(session->tenant->account, why));
+		free(slot);
+		return NULL;
+	}
+	slot->session = session;
+	slot->id = index; /* a generation makes it one that tasks can name */
+	slot->state = SLOT_PREPARING;
+	slot->cookie = cookie;
+	return slot;
+}
+
+static int plan_add(struct session *session, uint32_t cookie, const void *desc, size_t desc_bytes,
+		    int *fd)
+{
+	struct session_plan *slot = plan_begin(session, cookie);
+	char why[ACCOUNT_TEXT_BYTES];
+	int r;
+
+	if (!slot)
+		return 0;
+	r = description_new(session->tenant->account, desc, desc_bytes, fd, &slot->description);
+	if (r) {
+		if (r == ACCOUNT_E_QUOTA)
+			session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
+					     "no room for the plan: %s",
+					     account_explain(session->tenant->account, why));
+		else
+			session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, r,
+					     "the broker is out of memory");
+		charge_deinit(&slot->charges[0]);
 		free(slot);
 		return 0;
 	}
-
-	slot->session = session;
-	slot->id = (uint32_t)++session->plan_generations[index] << PLAN_ID_SLOT_BITS | index;
-	slot->state = SLOT_PREPARING;
-	slot->cookie = cookie;
-	for (unsigned int i = 0; i < slot->plan->n_constants; i++)
-		arena_of_constant(&slot->plan->constants[i])->n_plans++;
-	session->plan_slots[index] = slot;
+	session->plan_slots[slot->id] = slot;
 	session->server->n_plans++;
 	session->n_added_plans++;
-	slot->job = (struct offload_job){.run = plan_prepare_run, .done = plan_prepare_done};
 	session_job_started(session);
-	offload_submit(session->server->options.offload, &slot->job);
+	if (desc)
+		plan_verify(slot);
+	else
+		plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_read_run, plan_read_done);
 	return 0;
+}
+
+int session_plan_add(struct session *session, uint32_t cookie, const void *desc, size_t desc_bytes)
+{
+	return plan_add(session, cookie, desc, desc_bytes, NULL);
+}
+
+int session_plan_add_fd(struct session *session, uint32_t cookie, int *fd, size_t desc_bytes)
+{
+	return plan_add(session, cookie, NULL, desc_bytes, fd);
 }
 
 struct session_plan *session_plan_find(const struct session *session, uint32_t id)

@@ -2,18 +2,58 @@
 /*
  * Rings of a session
  *
- * Made on request, announced to the dispatcher, closed when the client asks, breaks a rule or goes
- * away. A closed ring stays in memory until nothing of it is in flight; server_settle() frees it.
+ * Made on request by the setup thread, announced to the dispatcher, closed when the client asks,
+ * breaks a rule or goes away. A closed ring stays in memory until nothing of it is in flight; then
+ * server_settle() has the setup thread free it. The dispatcher hears of a ring when its bell has
+ * been rung for the first time, see ring.c. The slot of a ring in session->rings is taken from the
+ * request for it to the end of that, so its id is not given again in between.
  */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "loop/loop.h"
 #include "session/ring.h"
 #include "session/server-private.h"
+#include "session/sigbus.h"
 #include "shm/ring.h"
 #include "util/error.h"
+
+/* The dispatcher's own tokens begin with 1, and differ from it for the life of a ring. */
+static const uint32_t first_token = UINT32_MAX;
+
+enum { BELL_DRAIN_BATCH = 16 };
+
+static void ring_seal_begin(struct session_ring *ring);
+
+/*
+ * Descriptors have no business in a bell, and the kernel would close what a plain read leaves out
+ * here and now, which takes as long as a client wants. So look first.
+ */
+static bool bell_has_descriptors(const struct session_ring *ring)
+{
+	struct msghdr message = {.msg_iov = NULL};
+
+	return recvmsg(ring->bell_fd, &message, MSG_DONTWAIT | MSG_PEEK) >= 0 &&
+	       (message.msg_flags & MSG_CTRUNC);
+}
+
+void session_ring_drain_bell(struct session_ring *ring)
+{
+	char bytes[16];
+	ssize_t n = 1;
+
+	for (unsigned int i = 0; i < BELL_DRAIN_BATCH && n > 0; i++) {
+		if (!ring->bell_refuses_fds && bell_has_descriptors(ring)) {
+			session_end(ring->session, true, "it sent descriptors to its bell");
+			return;
+		}
+		n = recv(ring->bell_fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+	}
+	if (n > 0 && ring->bell_watch)
+		loop_rewatch(ring->bell_watch);
+}
 
 static void on_bell(void *data, uint32_t events)
 {
@@ -25,34 +65,158 @@ static void on_bell(void *data, uint32_t events)
 		ring->bell_watch = loop_unwatch(ring->bell_watch);
 		return;
 	}
-	hooks->ring_bell(hooks->context, ring);
+	if (ring->state == RING_READY)
+		hooks->ring_bell(hooks->context, ring);
+	else if (ring->state == RING_QUIET)
+		ring_seal_begin(ring);
 }
 
+/* The ring's memory is there: the client may use it from now on. */
 static int ring_start(struct session_ring *ring)
 {
 	struct server *server = ring->session->server;
-	const struct server_hooks *hooks = &server->options.hooks;
 	int r;
 
-	r = hooks->ring_added(hooks->context, ring);
+	/* The client can take its pages away, and they may not come back when we read. */
+	r = sigbus_add((void *)ring->sq, ring->sq_bytes, &ring->is_faulted, &ring->fault_slot);
 	if (r)
-		return r;
+		return error_fold(r);
 	r = loop_watch(server->options.loop, ring->bell_fd, POLLIN, on_bell, ring,
 		       &ring->bell_watch);
-	if (r) {
-		hooks->ring_closing(hooks->context, ring);
-		hooks->ring_freed(hooks->context, ring);
+	if (r)
+		return error_fold(r);
+	rbk_ring_announce_sleep(&ring->cq->sq_wait, first_token);
+	return 0;
+}
+
+static struct session_ring *ring_of_job(struct offload_job *job)
+{
+	return container_of(job, struct session_ring, job);
+}
+
+static void ring_unmake_run(struct offload_job *job)
+{
+	ring_unmake(ring_of_job(job));
+}
+
+static void ring_unmake_done(struct offload_job *job)
+{
+	struct session_ring *ring = ring_of_job(job);
+	struct session *session = ring->session;
+
+	if (ring->wants_reply)
+		session_reply_result(session, RBK_WIRE_RING_REMOVE, ring->cookie, 0, NULL);
+	session->rings[ring->id] = NULL;
+	session->server->n_rings--;
+	session->n_added_rings--;
+	if (ring->bell_fd >= 0)
+		discard_connection(session->server, session->account, steal_fd(&ring->bell_fd),
+				   &ring->charges[RING_CHARGE_FDS]);
+	ring_free(ring);
+	session_job_done(session);
+}
+
+/* Has the setup thread free what it made. */
+static void ring_unmake_begin(struct session_ring *ring)
+{
+	ring->state = RING_UNMAKING;
+	ring->job = (struct offload_job){
+		.run = ring_unmake_run,
+		.done = ring_unmake_done,
+		.cause = OFFLOAD_RING,
+	};
+	session_job_started(ring->session);
+	session_submit(ring->session, &ring->job);
+}
+
+static void ring_seal_run(struct offload_job *job)
+{
+	struct session_ring *ring = ring_of_job(job);
+
+	ring->job_result = ring_seal(ring);
+}
+
+/* Sealed: the dispatcher takes over, and finds what the client has rung for. */
+static void ring_seal_done(struct offload_job *job)
+{
+	struct session_ring *ring = ring_of_job(job);
+	struct session *session = ring->session;
+	const struct server_hooks *hooks = &session->server->options.hooks;
+	int r = ring->job_result;
+
+	ring->state = RING_READY;
+	if (ring->is_closing) {
+		session_ring_drained(ring);
+		session_job_done(session);
+		return;
 	}
-	return r;
+	if (r == RING_E_UNSEALED) {
+		session_end(session, true, "the submission area of its ring cannot be sealed");
+	} else {
+		if (r == 0)
+			r = hooks->ring_added(hooks->context, ring);
+		ring->is_announced = r == 0;
+		if (r == 0)
+			session_ring_drain_bell(ring);
+		else
+			session_end(session, false, "the broker is out of memory");
+	}
+	session_job_done(session);
+}
+
+static void ring_seal_begin(struct session_ring *ring)
+{
+	ring->state = RING_SEALING;
+	ring->job = (struct offload_job){
+		.run = ring_seal_run,
+		.done = ring_seal_done,
+		.cause = OFFLOAD_RING,
+	};
+	session_job_started(ring->session);
+	session_submit(ring->session, &ring->job);
+}
+
+static void ring_make_run(struct offload_job *job)
+{
+	struct session_ring *ring = ring_of_job(job);
+
+	ring->job_result = ring_make(ring);
+}
+
+static void ring_make_done(struct offload_job *job)
+{
+	struct session_ring *ring = ring_of_job(job);
+	struct session *session = ring->session;
+	struct rbk_wire_ring reply = {
+		.reply = {.type = RBK_WIRE_RING_ADD, .cookie = ring->cookie},
+		.id = ring->id,
+		.n_entries = ring->n_entries,
+		.sq_bytes = ring->sq_bytes,
+		.cq_bytes = ring->cq_bytes,
+	};
+	int r = ring->job_result;
+
+	ring->state = RING_QUIET;
+	if (r == 0 && !session->is_ending)
+		r = ring_start(ring);
+	if (r || session->is_ending) {
+		/* First: who cannot be answered has its session ended, which closes its rings. */
+		ring->is_closing = true;
+		ring_unmake_begin(ring);
+		session_reply_result(session, RBK_WIRE_RING_ADD, ring->cookie, r,
+				     "the broker cannot make a ring: %s", strerror(-r));
+	} else {
+		session_reply(session, &reply.reply, sizeof(reply), ring->client_fds,
+			      RING_CLIENT_FDS);
+	}
+	session_job_done(session);
 }
 
 int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entries)
 {
 	const struct server_limits *limits = &session->server->options.limits;
-	struct rbk_wire_ring reply = {.reply = {.type = RBK_WIRE_RING_ADD, .cookie = cookie}};
 	char why[ACCOUNT_TEXT_BYTES];
 	struct session_ring *ring;
-	struct ring_fds fds;
 	uint32_t id;
 	int r;
 
@@ -64,7 +228,7 @@ int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entrie
 		return 0;
 	}
 
-	r = ring_new(session, id, n_entries, &fds, &ring);
+	r = ring_new(session, id, n_entries, &ring);
 	if (r == RING_E_GEOMETRY) {
 		session_reply_result(session, RBK_WIRE_RING_ADD, cookie, -EINVAL,
 				     "a ring has a power of two of entries, at most %u, not %u",
@@ -77,15 +241,6 @@ int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entrie
 				     account_explain(session->tenant->account, why));
 		return 0;
 	}
-	if (r == 0) {
-		r = ring_start(ring);
-		if (r) {
-			ring_free(ring);
-			close(fds.sq);
-			close(fds.cq);
-			close(fds.bell);
-		}
-	}
 	if (r) {
 		session_reply_result(session, RBK_WIRE_RING_ADD, cookie, r,
 				     "the broker cannot make a ring: %s", strerror(-r));
@@ -95,14 +250,14 @@ int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entrie
 	session->rings[id] = ring;
 	session->server->n_rings++;
 	session->n_added_rings++;
-	reply.id = id;
-	reply.n_entries = n_entries;
-	reply.sq_bytes = ring->sq_bytes;
-	reply.cq_bytes = ring->cq_bytes;
-	session_reply(session, &reply.reply, sizeof(reply), (int[]){fds.sq, fds.cq, fds.bell}, 3);
-	close(fds.sq);
-	close(fds.cq);
-	close(fds.bell);
+	ring->cookie = cookie;
+	ring->job = (struct offload_job){
+		.run = ring_make_run,
+		.done = ring_make_done,
+		.cause = OFFLOAD_RING,
+	};
+	session_job_started(session);
+	session_submit(session, &ring->job);
 	return 0;
 }
 
@@ -110,15 +265,17 @@ void session_ring_close(struct session_ring *ring)
 {
 	const struct server_hooks *hooks = &ring->session->server->options.hooks;
 
-	if (ring->is_closing)
+	/* One that the setup thread makes is closed by who takes it from there. */
+	if (ring->is_closing || ring->state == RING_MAKING || ring->state == RING_UNMAKING)
 		return;
 	ring->is_closing = true;
 	ring->bell_watch = loop_unwatch(ring->bell_watch);
-	hooks->ring_closing(hooks->context, ring);
+	if (ring->is_announced)
+		hooks->ring_closing(hooks->context, ring);
 	__atomic_store_n(&ring->cq->closed, 1, __ATOMIC_RELEASE);
 	/* End of file wakes a client that sleeps on its end, whatever it wrote into its area. */
-	ring->bell_fd = close_fd(ring->bell_fd);
-	if (ring->n_in_flight == 0)
+	shutdown(ring->bell_fd, SHUT_RDWR);
+	if (ring->n_in_flight == 0 && ring->state != RING_SEALING)
 		session_ring_drained(ring);
 }
 
@@ -127,13 +284,13 @@ int session_ring_remove(struct session *session, uint32_t cookie, uint32_t id)
 	struct session_ring *ring =
 		id < session->server->options.limits.max_rings ? session->rings[id] : NULL;
 
-	if (!ring || ring->is_closing) {
+	if (!ring || ring->state == RING_MAKING || ring->is_closing) {
 		session_reply_result(session, RBK_WIRE_RING_REMOVE, cookie, -ENOENT,
 				     "there is no ring %u", id);
 		return 0;
 	}
 	ring->wants_reply = true;
-	ring->remove_cookie = cookie;
+	ring->cookie = cookie;
 	session_ring_close(ring);
 	return 0;
 }
@@ -152,19 +309,16 @@ void session_ring_mute(struct session_ring *ring, bool is_muted)
 void session_ring_drained(struct session_ring *ring)
 {
 	ring->is_drained = true;
-	ring->session->server->needs_settling = true;
+	session_queue(ring->session, &ring->session->settle_job);
 }
 
 void session_ring_discard(struct session_ring *ring)
 {
-	struct session *session = ring->session;
-	const struct server_hooks *hooks = &session->server->options.hooks;
+	const struct server_hooks *hooks = &ring->session->server->options.hooks;
 
-	if (ring->wants_reply)
-		session_reply_result(session, RBK_WIRE_RING_REMOVE, ring->remove_cookie, 0, NULL);
-	hooks->ring_freed(hooks->context, ring);
-	session->rings[ring->id] = NULL;
-	session->server->n_rings--;
-	session->n_added_rings--;
-	ring_free(ring);
+	ring->is_drained = false;
+	if (ring->is_announced)
+		hooks->ring_freed(hooks->context, ring);
+	ring->is_announced = false;
+	ring_unmake_begin(ring);
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics for sessions: who counts for whom, who may see what
+ * Statistics for sessions: which tenant a session counts for, and which figures it may see
  *
  * A tenant is counted from its first session until the policy knows it no more; while it has
  * sessions it has a page, charged to its account like everything else that its clients make the
  * broker hold, and given back with the last of them. A page is made when a client says hello that
- * knows of pages, so that what a tenant is charged does not depend on what its sessions do later;
- * a tenant that had no room for one is looked at again with each plan and each request. The root
- * page is the broker's own, and there while an administrator looks, or the broker itself does, to
- * tell somebody else (server_watch_root()). An administrator's session is of no tenant: it has no
- * figures of its own, and may ask for everybody's.
+ * knows of pages, so that what a tenant is charged does not depend on what its sessions do later; a
+ * tenant that had no room for one is looked at again with each plan and each request. The root page
+ * is the broker's own. It exists while an administrator looks, or while the broker itself does on
+ * behalf of another reader (server_watch_root()). An administrator's session is of no tenant: it
+ * has no figures of its own, and may ask for those of all tenants. A tenant may not know what other
+ * tenants do, how much and when: RBK_WIRE_STATS tells each tenant its own figures, and only
+ * administrators the figures of all.
  *
  * Being handed a page makes a session a watcher: as long as there is one, figures that have to be
  * computed are. A watcher that goes on reading after its session has ended sees them stand still.
@@ -22,8 +24,15 @@
 #include "util/clock.h"
 #include "util/error.h"
 
-/* A tenant's page takes at most such a part of the host memory that it may have. */
-enum { PAGE_PART_OF_LIMIT = 8 };
+enum {
+	/* A tenant's page takes at most such a part of the host memory that it may have. */
+	PAGE_PART_OF_LIMIT = 8,
+	/* A tenant that has more sessions than that is told sums that may be sum_age_ns old. */
+	SUM_SESSIONS = 16,
+};
+
+/* Asking for sums takes time for each session; this bounds the part of it. */
+static const uint64_t sum_age_ns = 100000000;
 
 /* A tenant that has sessions. */
 struct stats_user {
@@ -31,6 +40,9 @@ struct stats_user {
 	struct stats_tenant *stats;
 	uint32_t n_sessions;
 	struct charge charges[3]; /* of its page */
+	/* last sums of session_describe(), and their time in ns; 0: none yet */
+	struct rbk_stats_broker sums;
+	uint64_t summed_at_ns;
 };
 
 static uint64_t now_ns(void)
@@ -167,6 +179,15 @@ static void stop_watching(struct session *session)
 	session->watches_stats = session->watches_root = false;
 }
 
+static uint64_t n_completed(const struct session *session)
+{
+	uint64_t n = 0;
+
+	for (unsigned int i = 0; i < RBK_REASON_COUNT; i++)
+		n += session->stats.reasons[i];
+	return n;
+}
+
 void session_stats_leave(struct session *session)
 {
 	struct stats_user *user = session->stats_user;
@@ -175,6 +196,9 @@ void session_stats_leave(struct session *session)
 	stats_session_deinit(&session->shown);
 	if (!user)
 		return;
+	session->tenant->past.n_completed += n_completed(session);
+	session->tenant->past.copied_bytes += session->stats.copied_bytes;
+	session->tenant->past.transferred_bytes += session->stats.transferred_bytes;
 	session->stats_user = NULL;
 	session->tenant_stats = NULL;
 	if (--user->n_sessions > 0)
@@ -518,4 +542,59 @@ void server_describe(const struct server *server, struct rbk_stats_broker *ret)
 	ret->copied_bytes = server->stats.copied_bytes;
 	ret->transferred_bytes = server->stats.transferred_bytes;
 	ret->n_ended_hostile = server->stats.sessions_ended_hostile;
+}
+
+static void add_session(const struct session *session, struct rbk_stats_broker *sums)
+{
+	sums->n_completed += n_completed(session);
+	sums->copied_bytes += session->stats.copied_bytes;
+	sums->transferred_bytes += session->stats.transferred_bytes;
+	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++)
+		sums->n_in_flight += session->rings[i] ? session->rings[i]->n_in_flight : 0;
+}
+
+static void sum_up(const struct tenant *tenant, const struct stats_user *user,
+		   struct rbk_stats_broker *sums)
+{
+	*sums = (struct rbk_stats_broker){
+		.n_completed = tenant->past.n_completed,
+		.copied_bytes = tenant->past.copied_bytes,
+		.transferred_bytes = tenant->past.transferred_bytes,
+	};
+	list_for_each (node, &user->stats->sessions) {
+		const struct stats_session *shown =
+			container_of(node, struct stats_session, of_tenant);
+
+		add_session(shown->owner, sums);
+	}
+}
+
+void session_describe(const struct session *session, struct rbk_stats_broker *ret)
+{
+	const struct server *server = session->server;
+	struct stats_user *user = session->stats_user;
+	const struct account *account;
+	uint64_t time_ns;
+
+	if (!session->tenant) {
+		server_describe(server, ret);
+		return;
+	}
+	time_ns = now_ns();
+	if (user->n_sessions <= SUM_SESSIONS || user->summed_at_ns == 0 ||
+	    time_ns - user->summed_at_ns >= sum_age_ns) {
+		sum_up(session->tenant, user, &user->sums);
+		user->summed_at_ns = time_ns;
+	}
+	account = session->tenant->account;
+	*ret = user->sums;
+	ret->n_sessions = user->n_sessions;
+	ret->n_rings = account_used(account, ACCOUNT_RINGS);
+	ret->n_arenas = account_used(account, ACCOUNT_ARENAS);
+	ret->n_plans = account_used(account, ACCOUNT_PLANS);
+	ret->host_bytes = account_used(account, ACCOUNT_HOST_BYTES);
+	for (uint32_t i = 0; i < server->options.n_executors; i++)
+		ret->device_bytes += account_used(account, account_vram(i)) +
+				     account_used(account, account_gtt(i));
+	ret->n_ended_hostile = session->tenant->past.n_ended_hostile;
 }

@@ -25,100 +25,152 @@
 #include "util/log.h"
 
 enum {
-	/* Messages handled before the next session has its turn. */
-	SESSION_MESSAGE_BATCH = 8,
 	SESSION_FDS = 1,
+	/* Plans or arenas of a session that ends, given to the setup thread in one go. */
+	RELEASE_BATCH = 8,
 };
 
-/* Of one turn: no more messages of a session are handled after it, and no more rings freed. */
-static const uint64_t turn_ns = 500000;
+/* Most bytes of a request that may carry descriptors: of a PLAN_ADD that says so. */
+enum { MAX_FDS_MESSAGE_BYTES = 256 };
 
-unsigned int session_take_fds(struct msghdr *message, int fds[RBK_WIRE_MAX_FDS])
+/* A message with descriptors, on its way in. See session_receive_fds(). */
+struct session_receipt {
+	struct closers_job job;
+	struct session *session;
+	_Alignas(8) char bytes[MAX_FDS_MESSAGE_BYTES];
+	struct closers_message message;
+};
+
+/*
+ * Handles a message that was received as @flags say. Return: 1; negative if the session is over,
+ * with *ret_why set where the client broke a rule.
+ */
+static int session_handle(struct session *session, const void *bytes, size_t n, int flags, int *fds,
+			  unsigned int n_fds, const char **ret_why)
 {
-	unsigned int n = 0;
+	int r;
 
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
-		const int *received = (const int *)CMSG_DATA(c);
-		size_t n_received = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < n_received; i++) {
-			if (n < RBK_WIRE_MAX_FDS)
-				fds[n++] = received[i];
-			else
-				close(received[i]);
-		}
+	if (n_fds > RBK_WIRE_MAX_FDS) {
+		*ret_why = "it sent more descriptors than a message may have";
+		r = SESSION_E_HOSTILE;
+	} else if (flags & MSG_CTRUNC) {
+		/* Our limit, not the client's fault. */
+		r = request_refuse(session, bytes, n, -EMFILE);
+	} else if (n == 0) {
+		*ret_why = n_fds > 0 ? "it sent an empty message" : NULL;
+		r = SESSION_E_HOSTILE;
+	} else if (flags & MSG_TRUNC) {
+		*ret_why = "it sent a message longer than the protocol's";
+		r = SESSION_E_HOSTILE;
+	} else {
+		r = request_handle(session, bytes, n, fds, n_fds, ret_why);
 	}
-	return n;
+	return r ? -1 : 1;
+}
+
+static void receipt_run(struct closers_job *job)
+{
+	struct session_receipt *receipt = container_of(job, struct session_receipt, job);
+	struct iovec iov = {.iov_base = receipt->bytes, .iov_len = sizeof(receipt->bytes)};
+
+	closers_receive(receipt->session->receiving_fd, &iov, &receipt->message);
+}
+
+static void receipt_done(struct closers_job *job)
+{
+	struct session_receipt *receipt = container_of(job, struct session_receipt, job);
+	struct session *session = receipt->session;
+	struct closers_message *message = &receipt->message;
+	const char *why = NULL;
+	int r = 0;
+
+	session->is_receiving = false;
+	if (!session->is_ending && message->n_bytes >= 0)
+		r = session_handle(session, receipt->bytes, (size_t)message->n_bytes,
+				   message->flags, message->fds, message->n_fds, &why);
+	for (unsigned int i = 0; i < message->n_fds; i++)
+		if (message->fds[i] >= 0 &&
+		    discard_fd(session->server, session->account, message->fds[i]))
+			r = -1;
+	if (r < 0 || (message->n_bytes < 0 && message->error != EAGAIN && message->error != EINTR))
+		session_end(session, why != NULL, why ? why : "it disconnected");
+	/* It has ended meanwhile, or now: its connection was kept for us. */
+	if (session->is_ending && session->fd >= 0)
+		discard_connection(session->server, session->account, steal_fd(&session->fd),
+				   &session->charges[SESSION_CHARGE_FD]);
+	else if (!session->is_ending)
+		loop_rewatch(session->watch);
+	free(receipt);
+	session_job_done(session);
 }
 
 /*
- * Return: 1 if a message was handled; 0 if there is none; negative if the session is over, with
- * *ret_why set where the client broke a rule.
+ * Descriptors never come in through the reactor: what the kernel has no room for, or cannot make a
+ * descriptor of, it closes in the receiver's name, for as long as the client likes. So a message
+ * that carries some is received by a thread that is there for that.
+ */
+static int session_receive_fds(struct session *session)
+{
+	struct session_receipt *receipt = calloc(1, sizeof(*receipt));
+
+	if (!receipt)
+		return error_origin(-ENOMEM);
+	receipt->session = session;
+	receipt->job = (struct closers_job){.run = receipt_run, .done = receipt_done};
+	session->receiving_fd = session->fd;
+	session->is_receiving = true;
+	session_job_started(session);
+	closers_submit(session->server->closers, session->account, &receipt->job);
+	return 0;
+}
+
+/*
+ * Return: 1 if a message was handled; 0 if there is none, or one that is received elsewhere;
+ * negative if the session is over, with *ret_why set where the client broke a rule.
  */
 static int session_receive(struct session *session, const char **ret_why)
 {
 	static _Alignas(8) char buffer[RBK_WIRE_MAX_BYTES];
-	int fds[RBK_WIRE_MAX_FDS] = {-1, -1, -1, -1};
-	union session_control control;
 	struct iovec iov = {.iov_base = buffer, .iov_len = sizeof(buffer)};
-	struct msghdr message = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
-	};
-	unsigned int n_fds;
+	struct msghdr message = {.msg_iov = NULL};
 	ssize_t n;
-	int r;
 
-	n = recvmsg(session->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	n = recvmsg(session->fd, &message, MSG_DONTWAIT | MSG_PEEK);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+	if (message.msg_flags & MSG_CTRUNC)
+		return session_receive_fds(session);
 
-	/* Also without a byte: an empty message can carry them. */
-	n_fds = session_take_fds(&message, fds);
-	if (message.msg_flags & MSG_CTRUNC && n_fds == RBK_WIRE_MAX_FDS) {
-		*ret_why = "it sent more descriptors than a message may have";
-		r = SESSION_E_HOSTILE;
-	} else if (message.msg_flags & MSG_CTRUNC) {
-		/* Our limit, not the client's fault. */
-		r = request_refuse(session, buffer, (size_t)n, -EMFILE);
-	} else if (n == 0) {
-		*ret_why = n_fds > 0 ? "it sent an empty message" : NULL;
-		r = SESSION_E_HOSTILE;
-	} else if (message.msg_flags & MSG_TRUNC) {
-		*ret_why = "it sent a message longer than the protocol's";
-		r = SESSION_E_HOSTILE;
-	} else {
-		r = request_handle(session, buffer, (size_t)n, fds, n_fds, ret_why);
-	}
-	for (unsigned int i = 0; i < n_fds; i++)
-		if (fds[i] >= 0 && discard_fd(session->server, session->account, fds[i]))
-			r = SESSION_E_HOSTILE;
-	return r ? -1 : 1;
+	message = (struct msghdr){.msg_iov = &iov, .msg_iovlen = 1};
+	n = recvmsg(session->fd, &message, MSG_DONTWAIT);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+	return session_handle(session, buffer, (size_t)n, message.msg_flags, NULL, 0, ret_why);
 }
 
 static void on_readable(void *data, uint32_t events)
 {
 	struct session *session = data;
-	const uint64_t begin_ns = clock_now_ns();
-	const char *why = NULL;
-	int r = 1;
 
-	for (unsigned int i = 0; i < SESSION_MESSAGE_BATCH && r > 0; i++) {
-		/* A large ring alone takes milliseconds to make. */
-		if (i > 0 && clock_now_ns() - begin_ns > turn_ns)
-			break;
-		r = session_receive(session, &why);
-		if (session->is_ending)
-			return;
-	}
+	session_queue(session, &session->read_job);
+}
+
+/* One message: then it is another owner's turn. */
+static void run_read(struct turn_job *job)
+{
+	struct session *session = container_of(job, struct session, read_job);
+	const char *why = NULL;
+	int r;
+
+	if (session->is_receiving)
+		return;
+	r = session_receive(session, &why);
+	if (session->is_ending)
+		return;
 	if (r < 0)
 		session_end(session, why != NULL, why ? why : "it disconnected");
 	else if (r > 0)
-		loop_rewatch(session->watch);
+		session_queue(session, job);
 }
 
 void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
@@ -162,6 +214,13 @@ void session_reply_result(struct session *session, uint32_t type, uint32_t cooki
 	session_reply(session, &reply, sizeof(reply), NULL, 0);
 }
 
+void session_submit(struct session *session, struct offload_job *job)
+{
+	job->owner = &session->tenant->setup;
+	job->weight = session->tenant->weight;
+	offload_submit(session->server->options.offload, job);
+}
+
 void session_job_started(struct session *session)
 {
 	session->n_jobs++;
@@ -171,7 +230,7 @@ void session_job_done(struct session *session)
 {
 	session->n_jobs--;
 	if (session->is_ending)
-		session->server->needs_settling = true;
+		session_queue(session, &session->settle_job);
 }
 
 /* What session_allocate() takes. */
@@ -211,14 +270,22 @@ static void session_deallocate(struct session *session)
 	free(session->plan_slots);
 	free(session->plan_generations);
 	free(session->rings);
+	if (session->fd >= 0)
+		discard_connection(
+			session->server,
+			session->account ? session->account
+					 : tenants_broker_account(session->server->options.tenants),
+			steal_fd(&session->fd), &session->charges[SESSION_CHARGE_FD]);
 	for (unsigned int i = 0; i < ARRAY_SIZE(session->charges); i++)
 		charge_deinit(&session->charges[i]);
 	session_stats_leave(session);
 	if (session->rights)
 		admin_session_end(session->server);
+	turn_queue_withdraw(&session->server->work, &session->read_job);
+	turn_queue_withdraw(&session->server->work, &session->settle_job);
+	owner_unref(session->owner);
 	tenant_unref(session->tenant);
 	loop_unwatch(session->watch);
-	close_fd(session->fd);
 	free(session);
 }
 
@@ -285,8 +352,8 @@ static int session_charge(struct session *session)
 
 	r = account_charge(session->account, &session->charges[0], ACCOUNT_SESSIONS, 1);
 	if (r == 0)
-		r = account_charge(session->account, &session->charges[1], ACCOUNT_FDS,
-				   SESSION_FDS);
+		r = account_charge(session->account, &session->charges[SESSION_CHARGE_FD],
+				   ACCOUNT_FDS, SESSION_FDS);
 	if (r == 0)
 		r = account_charge(session->account, &session->charges[2], ACCOUNT_HOST_BYTES,
 				   session_host_bytes(session->server));
@@ -304,6 +371,8 @@ static void observe(struct session *session, const struct peer_identity *identit
 			tenants_is_cgroup(tenants, session->tenant) ? identity->cgroup : NULL);
 }
 
+static void run_settle(struct turn_job *job);
+
 /* Return: 0; SESSION_E_REFUSED; negative errno. */
 static int session_init(struct session *session, bool is_admin, struct peer_identity *identity,
 			struct refusal_reason *ret, char text[ACCOUNT_TEXT_BYTES])
@@ -314,6 +383,7 @@ static int session_init(struct session *session, bool is_admin, struct peer_iden
 	r = session_identify(session, is_admin, identity, ret);
 	if (r)
 		return r;
+	session->owner = owner_of_session(session);
 	if (session_charge(session)) {
 		*ret = (struct refusal_reason){-EDQUOT, account_explain(session->account, text)};
 		return SESSION_E_REFUSED;
@@ -336,7 +406,8 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 	int r;
 
 	if (!session) {
-		close(fd);
+		discard_connection(server, tenants_broker_account(server->options.tenants), fd,
+				   &(struct charge){.account = NULL});
 		return error_origin(-ENOMEM);
 	}
 	session->server = server;
@@ -345,12 +416,14 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 	list_init(&session->link);
 	list_init(&session->leases);
 	list_init(&session->lease_waits);
+	turn_job_init(&session->read_job, RBK_TURN_MESSAGES, run_read);
+	turn_job_init(&session->settle_job, RBK_TURN_ENDS, run_settle);
 
 	r = session_init(session, is_admin, &identity, &reason, text);
 	if (r) {
 		if (r == SESSION_E_REFUSED)
-			refuse_connection(server, steal_fd(&session->fd), session->pid,
-					  session->uid, reason.res, reason.why);
+			refuse_connection(server, session->account, steal_fd(&session->fd),
+					  session->pid, session->uid, reason.res, reason.why);
 		session_deallocate(session);
 		peer_identity_deinit(&identity);
 		return r;
@@ -410,6 +483,8 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 	session->is_ending = true;
 	if (is_hostile) {
 		server->stats.sessions_ended_hostile++;
+		if (session->tenant)
+			session->tenant->past.n_ended_hostile++;
 		log_end(session, why);
 	} else {
 		log_debug_of(SESSION_ABOUT(session), LOG_SESSION_ENDED, "session %u ended: %s",
@@ -417,61 +492,104 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 	}
 
 	session->watch = loop_unwatch(session->watch);
-	session->fd = close_fd(session->fd);
+	/* Rings first: a client that finds its connection closed finds them closed as well. */
 	for (uint32_t i = 0; i < server->options.limits.max_rings; i++)
 		if (session->rings[i])
 			session_ring_close(session->rings[i]);
-	server->needs_settling = true;
+	if (session->is_receiving)
+		shutdown(session->fd, SHUT_RDWR);
+	else
+		discard_connection(server, session->account, steal_fd(&session->fd),
+				   &session->charges[SESSION_CHARGE_FD]);
+	for (uint32_t i = 0; i < session->n_plans; i++)
+		if (session->plan_slots[i])
+			session_plan_cancel(session->plan_slots[i]);
+	turn_queue_withdraw(&server->work, &session->read_job);
+	session_queue(session, &session->settle_job);
 }
 
 /*
- * Frees rings that have drained. That answers whoever asked for it, which may be what ends the
- * session and closes its other rings. One that was full takes milliseconds to unmap, so what is too
- * much for this turn is left for the next. Return: is one left?
+ * Has one ring freed that has drained. Return: is a ring left?
  */
-static bool session_settle_rings(struct session *session)
+static bool session_settle_ring(struct session *session)
 {
-	struct server *server = session->server;
-	bool is_busy = false;
+	struct session_ring *drained = NULL, *ring;
+	bool has_more = false, is_busy = false;
 
-	for (uint32_t i = 0; i < server->options.limits.max_rings; i++) {
-		if (!session->rings[i] || !session->rings[i]->is_drained)
+	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++) {
+		ring = session->rings[i];
+		if (!ring)
 			continue;
-		if (clock_now_ns() - server->settling_ns > turn_ns) {
-			server->needs_settling = true;
-			break;
-		}
-		session_ring_discard(session->rings[i]);
+		is_busy = true;
+		if (ring->is_drained && !drained)
+			drained = ring;
+		else
+			has_more |= ring->is_drained;
 	}
-	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++)
-		is_busy |= session->rings[i] != NULL;
+	if (drained)
+		session_ring_discard(drained);
+	if (has_more)
+		session_queue(session, &session->settle_job);
 	return is_busy;
 }
 
-void session_settle(struct session *session)
+/* Gives some of its plans to the setup thread. Return: has it all of them? */
+static bool session_release_plans(struct session *session)
 {
-	bool has_rings = session_settle_rings(session);
+	uint32_t n = 0;
+
+	for (; session->n_released_plans < session->n_plans; session->n_released_plans++) {
+		struct session_plan *slot = session->plan_slots[session->n_released_plans];
+
+		if (!slot)
+			continue;
+		if (n++ == RELEASE_BATCH)
+			return false;
+		session_plan_discard(slot);
+	}
+	return true;
+}
+
+static bool session_release_arenas(struct session *session)
+{
+	uint32_t n = 0;
+
+	for (; session->n_released_arenas < session->n_arenas; session->n_released_arenas++) {
+		struct session_arena *slot = session->arena_slots[session->n_released_arenas];
+
+		if (!slot)
+			continue;
+		if (n++ == RELEASE_BATCH)
+			return false;
+		session_arena_discard(slot);
+	}
+	return true;
+}
+
+/* A piece of an end, or of the removal of a ring. May free the session. */
+static void run_settle(struct turn_job *job)
+{
+	struct session *session = container_of(job, struct session, settle_job);
+	bool has_rings = session_settle_ring(session);
 
 	/* Whoever waits for that should not wait for this one's tasks. */
 	if (session->is_ending)
 		session_leases_discard(session);
-	if (!session->is_ending || has_rings || session->n_jobs > 0)
+	if (!session->is_ending || has_rings)
 		return;
 
 	/* Arenas after plans: a plan on its way to a device reads its constants there. */
-	if (!session->has_released_plans) {
-		session->has_released_plans = true;
-		for (uint32_t i = 0; i < session->n_plans; i++)
-			if (session->plan_slots[i])
-				session_plan_discard(session->plan_slots[i]);
-	}
-	if (session->n_jobs > 0)
+	if (session->n_released_plans == 0 && session->n_jobs > 0)
 		return;
-	if (!session->has_released_arenas) {
-		session->has_released_arenas = true;
-		for (uint32_t i = 0; i < session->n_arenas; i++)
-			if (session->arena_slots[i])
-				session_arena_discard(session->arena_slots[i]);
+	if (!session_release_plans(session)) {
+		session_queue(session, job);
+		return;
+	}
+	if (session->n_released_arenas == 0 && session->n_jobs > 0)
+		return;
+	if (!session_release_arenas(session)) {
+		session_queue(session, job);
+		return;
 	}
 	if (session->n_jobs > 0)
 		return;
@@ -489,9 +607,10 @@ void session_check_faults(struct session *session)
 	if (session->is_ending)
 		return;
 	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++) {
-		struct session_ring *ring = session->rings[i];
+		const struct session_ring *ring = session->rings[i];
 
-		if (ring && atomic_load_explicit(&ring->is_faulted, memory_order_acquire)) {
+		if (ring && ring->state == RING_READY &&
+		    atomic_load_explicit(&ring->is_faulted, memory_order_acquire)) {
 			session_end(session, true, "a page of its ring could not be read");
 			return;
 		}

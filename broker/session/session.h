@@ -14,10 +14,13 @@
 #include <sys/types.h>
 #include <ringbroker/abi.h>
 
+#include "loop/turn-queue.h"
 #include "loop/offload.h"
 #include "plan/executor.h"
 #include "plan/plan.h"
 #include "session/arena.h"
+#include "session/closers.h"
+#include "session/description.h"
 #include "shm/wire.h"
 #include "telemetry/stats.h"
 #include "tenant/tenant.h"
@@ -26,6 +29,7 @@
 struct dispatch_ring;
 struct hold;
 struct loop_watch;
+struct owner;
 struct place_plan;
 struct residency_plan;
 struct server;
@@ -43,6 +47,15 @@ enum slot_state {
 	SLOT_READY,
 	SLOT_REMOVING,  /* no new user; waits for the last one */
 	SLOT_RELEASING, /* the setup thread undoes it */
+};
+
+/* State of a ring. */
+enum ring_state {
+	RING_MAKING,   /* the setup thread makes its memory */
+	RING_QUIET,    /* the client has it and has not rung its bell yet: nothing is read there */
+	RING_SEALING,  /* the setup thread sees to it that the client cannot take pages away */
+	RING_READY,    /* the dispatcher polls it */
+	RING_UNMAKING, /* the setup thread frees its memory */
 };
 
 /* What an arena is charged as: slots of session_arena.charges. */
@@ -65,13 +78,16 @@ struct session_arena {
 	uint16_t id;
 	uint8_t state; /* enum slot_state */
 	bool wants_reply;
+	bool fixes;           /* is to be fixed, see struct exec_arena */
 	bool is_exported;     /* a device made it; its fd stays open and the hold waits for it */
 	uint32_t n_in_flight; /* tasks that reference it; the dispatcher's */
-	uint32_t n_plans;     /* plans with constants in it */
+	uint32_t n_plans;     /* plans with constants in it, also those being verified */
 	uint32_t cookie;      /* of the request that is being worked on */
 	int fd;               /* until it is imported; an exported one's as long as it lives */
 	struct hold *hold;
 	uint64_t bytes;
+	uint64_t n_bytes_done; /* faulted in so far */
+	bool is_over;          /* the setup thread has undone what it did */
 	int map_result;
 	char map_message[ARENA_MESSAGE_BYTES];
 	int fault_slot;         /* in the SIGBUS table; -1: not in it */
@@ -91,10 +107,12 @@ struct session_plan {
 	struct stats_plan stats;   /* likewise: what becomes of each task is counted there */
 	uint8_t state;             /* enum slot_state */
 	bool wants_reply;          /* a remove request waits */
-	bool compiles;             /* more of it has to be, before it is prepared */
+	uint16_t failed;           /* bit i: device i cannot prepare it; the setup thread's */
 	uint32_t cookie;
 	struct charge charges[3]; /* one plan; what executors hold; what describes it */
 	struct offload_job job;
+	struct description *description; /* until it is verified */
+	struct plan_pins pins;           /* the arenas of its constants */
 
 	/* Residency: see residency.h. The dispatcher counts, residency reads and clears. */
 	uint32_t n_wanted;     /* tasks, since the last look, that a device with memory has or would
@@ -111,6 +129,12 @@ struct session_plan {
 	struct list_node ending;     /* in dispatch.ending, while these are being ended; likewise */
 	struct residency_plan *residency;
 };
+
+/* The charge of a ring for its descriptors. */
+enum { RING_CHARGE_FDS = 2 };
+
+/* Descriptors that a client gets with a ring. */
+enum { RING_FD_SQ, RING_FD_CQ, RING_FD_BELL, RING_CLIENT_FDS };
 
 /* A submission and a completion ring. */
 struct session_ring {
@@ -129,15 +153,21 @@ struct session_ring {
 
 	/* Cold. */
 	uint32_t id;
+	uint8_t state; /* enum ring_state */
 	int bell_fd;
+	int client_fds[RING_CLIENT_FDS]; /* until it is sealed */
+	int job_result;                  /* of the setup thread: 0; RING_E_*; negative errno */
+	bool is_announced;               /* the dispatcher knows it */
+	bool bell_refuses_fds;           /* the kernel sees to it that no descriptors come in */
 	bool is_closing;
 	bool is_drained;        /* closing, and nothing in flight */
 	int fault_slot;         /* of the submission area, in the SIGBUS table; -1: not in it */
 	atomic_bool is_faulted; /* set by the SIGBUS handler */
-	uint32_t remove_cookie;
+	uint32_t cookie;        /* of the request that is being worked on */
 	bool wants_reply;
 	size_t sq_bytes, cq_bytes;
 	struct loop_watch *bell_watch;
+	struct session_table *table; /* that is being copied, or was; NULL: none ever */
 	struct charge charges[5];
 	struct offload_job job;
 };
@@ -159,11 +189,17 @@ struct session_latencies {
 	uint64_t p50_ns, p99_ns;             /* of those before; 0: there were none */
 };
 
+/* The charge of struct session's that goes with its connection. */
+enum { SESSION_CHARGE_FD = 1 };
+
 struct session {
 	/* Hot. */
 	struct session_arena **arenas; /* by id; NULL unless READY */
 	struct session_plan **plans;   /* by slot; NULL unless READY */
 	uint32_t n_arenas, n_plans;    /* lengths of the two */
+	uint32_t n_unfixed;            /* arenas in the first whose memory is not fixed */
+	/* A copy of the table that the entry which is being admitted names; NULL: there is none. */
+	const uint64_t *fetched;
 	struct session_stats stats;
 	struct stats_tenant *tenant_stats; /* what is counted for the tenant */
 
@@ -176,11 +212,16 @@ struct session {
 	uint16_t *plan_generations;    /* by slot */
 	struct tenant *tenant;         /* NULL: an administrator's, who has nothing of the above */
 	struct account *account;       /* the tenant's, or the broker's; borrowed */
+	struct owner *owner;           /* of the next two */
+	struct turn_job read_job;      /* handles a message */
+	struct turn_job settle_job;    /* frees rings that have drained; goes on with an end */
 	uint64_t rights;               /* RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE; 0: a tenant's */
 	struct stats_user *stats_user; /* NULL if tenant is */
 	void *observed;                /* struct server_observer's */
 	struct charge charges[3];
 	int fd;
+	int receiving_fd;  /* the same, for the thread that receives a message with descriptors */
+	bool is_receiving; /* such a thread does: nothing is read here meanwhile */
 	struct loop_watch *watch;
 	uint32_t number; /* for log lines */
 	pid_t pid;       /* of the peer, from SO_PEERCRED */
@@ -198,8 +239,8 @@ struct session {
 	bool is_greeted;
 	bool is_ending;
 	bool watches_stats, watches_root; /* was handed a statistics page, the root page */
-	bool has_released_plans;          /* ending, and they were given to the setup thread; */
-	bool has_released_arenas;         /* once these were gone, those */
+	uint32_t n_released_plans;        /* ending: slots whose plan the setup thread has; */
+	uint32_t n_released_arenas;       /* once these were gone, whose arena */
 	char name[RBK_WIRE_NAME_BYTES];   /* the client's own, printable */
 	char comm[16];                    /* its process's when it connected; empty: not known */
 };
@@ -221,10 +262,37 @@ const char *session_owner(const struct session *session);
 void session_end(struct session *session, bool is_hostile, const char *why);
 
 /*
+ * The dispatcher: has the @n references at @from in @arena copied by a thread that may sleep, for
+ * @sqe of @ring, which is kept. Then server_hooks.table_there() is called on the reactor, unless
+ * the ring is closing; until then the ring and the arena have a task in flight more. One at a time
+ * for each ring. Return: 0 or -ENOMEM.
+ */
+int session_table_fetch(struct session_ring *ring, struct session_arena *arena,
+			const uint64_t *from, uint32_t n, const struct rbk_sqe *sqe);
+
+/* Table that is being fetched; lives until table_there() returns. */
+struct session_table {
+	struct closers_job job;
+	struct session_ring *ring;
+	struct session_arena *arena;
+	const uint64_t *from;
+	uint32_t n;
+	struct rbk_sqe sqe;
+	uint64_t refs[RBK_MAX_REFS];
+};
+
+/*
  * The dispatcher: stops or resumes listening to the ring's bell, for a client that rings it without
  * having anything to say.
  */
 void session_ring_mute(struct session_ring *ring, bool is_muted);
+
+/*
+ * The dispatcher, and session/: takes a batch of bytes out of the ring's bell, and sees to it that
+ * the bell is looked at again if some are left. Ends the session of a client that sends descriptors
+ * there.
+ */
+void session_ring_drain_bell(struct session_ring *ring);
 
 /* The dispatcher: @ring->is_closing and its n_in_flight has become 0. Frees nothing. */
 void session_ring_drained(struct session_ring *ring);

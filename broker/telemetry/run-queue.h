@@ -70,8 +70,9 @@ struct run_queue *run_queue_free(struct run_queue *rq);
 
 /*
  * Gives up CAP_BPF and CAP_PERFMON (and CAP_SYS_RESOURCE, which memlock limits ask for before Linux
- * 5.11) for this thread and those that it starts. All others stay: who is root with CAP_SYS_ADMIN
- * can still do what both are for. Return: 0 or negative errno.
+ * 5.11) for this thread and those that it starts, and what root has beside them and brokerd has no
+ * use for: CAP_SYS_ADMIN, which would do for both, and those to change the machine. Return: 0 or
+ * negative errno.
  */
 int run_queue_drop_privileges(void);
 

@@ -8,12 +8,14 @@
  *
  * Invariants: an account's slot is the sum of its charges; no charge but those that follow what is
  * there already (account_charge_set()) takes it above its limit; the book's total is
- * the sum over its accounts, and fits 64 bits because a charge that would not is refused.
+ * the sum over its accounts, and fits 64 bits because a charge that would not is refused. The book
+ * may have a limit for all accounts together, which charges are held to likewise.
  */
 #include "tenant/account.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,7 @@ struct account {
 	uint64_t used[ACCOUNT_SLOT_COUNT];
 	uint64_t n_refs;
 	enum account_slot refused_slot; /* of the last charge that was refused */
+	bool refused_by_book;           /* likewise: for what all accounts have together */
 	uint64_t refused_amount;
 	uint64_t n_refused;
 	char name[ACCOUNT_NAME_BYTES];
@@ -34,6 +37,7 @@ struct account {
 
 struct account_book {
 	uint64_t total[ACCOUNT_SLOT_COUNT];
+	uint64_t max[ACCOUNT_SLOT_COUNT];
 	uint64_t n_accounts;
 };
 
@@ -85,8 +89,22 @@ int account_book_new(struct account_book **ret)
 
 	if (!book)
 		return error_origin(-ENOMEM);
+	for (int slot = 0; slot < ACCOUNT_SLOT_COUNT; slot++)
+		book->max[slot] = UINT64_MAX;
 	*ret = book;
 	return 0;
+}
+
+void account_book_limit(struct account_book *book, enum account_slot slot, uint64_t max)
+{
+	assert(slot < ACCOUNT_SLOT_COUNT);
+	book->max[slot] = max;
+}
+
+uint64_t account_book_max(const struct account_book *book, enum account_slot slot)
+{
+	assert(slot < ACCOUNT_SLOT_COUNT);
+	return book->max[slot];
 }
 
 struct account_book *account_book_free(struct account_book *book)
@@ -174,15 +192,19 @@ int account_charge(struct account *account, struct charge *charge, enum account_
 		   uint64_t amount)
 {
 	uint64_t used, total;
+	bool fits_account, fits_book;
 
 	assert(slot < ACCOUNT_SLOT_COUNT);
 	assert(!charge->account);
 
 	/* Nothing fits always: a limit may have been lowered below what is used. */
-	if (!checked_add(account->used[slot], amount, &used) ||
-	    (amount > 0 && used > account->limits.max[slot]) ||
-	    !checked_add(account->book->total[slot], amount, &total)) {
+	fits_account = checked_add(account->used[slot], amount, &used) &&
+		       (amount == 0 || used <= account->limits.max[slot]);
+	fits_book = checked_add(account->book->total[slot], amount, &total) &&
+		    (amount == 0 || total <= account->book->max[slot]);
+	if (!fits_account || !fits_book) {
 		account->n_refused += slot < ACCOUNT_VRAM;
+		account->refused_by_book = fits_account;
 		account->refused_slot = slot;
 		account->refused_amount = amount;
 		return ACCOUNT_E_QUOTA;
@@ -240,6 +262,16 @@ const char *account_explain(const struct account *account, char text[ACCOUNT_TEX
 	enum account_slot slot = account->refused_slot;
 	const char *key = account_slots[slot].key;
 
+	if (account->refused_by_book) {
+		snprintf(text, ACCOUNT_TEXT_BYTES,
+			 "all tenants together may have %llu %s%s%s%s, have %llu, and tenant %s "
+			 "asks for %llu more",
+			 (unsigned long long)account->book->max[slot], account_slots[slot].name,
+			 key ? " (the broker's " : "", key ? key : "", key ? ")" : "",
+			 (unsigned long long)account->book->total[slot], account->name,
+			 (unsigned long long)account->refused_amount);
+		return text;
+	}
 	snprintf(text, ACCOUNT_TEXT_BYTES,
 		 "tenant %s may have %llu %s%s%s%s, has %llu, and asks for %llu more",
 		 account->name, (unsigned long long)account->limits.max[slot],

@@ -64,6 +64,12 @@ static inline enum account_slot account_gtt(unsigned int device)
 int account_book_new(struct account_book **ret);
 /* Asserts that every account is gone, so every charge was undone. Return: NULL. */
 struct account_book *account_book_free(struct account_book *book);
+/*
+ * Limits what all accounts may have together; UINT64_MAX, as it is at first: no limit. A limit
+ * below what there is stops new charges.
+ */
+void account_book_limit(struct account_book *book, enum account_slot slot, uint64_t max);
+uint64_t account_book_max(const struct account_book *book, enum account_slot slot);
 /* What is charged to all accounts together. */
 uint64_t account_book_total(const struct account_book *book, enum account_slot slot);
 

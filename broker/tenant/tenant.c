@@ -129,6 +129,7 @@ static struct tenant *tenant_free(struct tenant *tenant)
 		return NULL;
 	if (tenant->number)
 		forget_number(tenant);
+	assert(fair_flow_is_idle(&tenant->setup));
 	list_remove(&tenant->link);
 	overrides_free(tenant);
 	account_unref(tenant->account);
@@ -148,6 +149,7 @@ static int tenant_new(struct account_book *book, const char *name, struct tenant
 	list_init(&tenant->asked);
 	list_init(&tenant->asking);
 	list_init(&tenant->overrides);
+	fair_flow_init(&tenant->setup);
 	r = account_new(book, name, &none, &tenant->account);
 	if (r) {
 		tenant_free(tenant);

@@ -14,9 +14,18 @@
 #include "tenant/account.h"
 #include "tenant/policy.h"
 #include "util/cleanup.h"
+#include "util/fair.h"
 #include "util/list.h"
 
 struct tenants;
+
+/* Totals of a tenant's ended sessions, since start. */
+struct tenant_past {
+	uint64_t n_completed; /* tasks */
+	uint64_t copied_bytes;
+	uint64_t transferred_bytes;
+	uint64_t n_ended_hostile; /* of these sessions, those that broke a rule */
+};
 
 /* A tenant's share of one device's VRAM, in bytes. */
 struct tenant_share {
@@ -46,6 +55,7 @@ struct tenant {
 	uint32_t full_weight;       /* what they are otherwise */
 	uint8_t full_priority_max;
 	uint64_t lease_tolerance; /* bytes of each process */
+	struct tenant_past past;  /* the sessions' */
 
 	/* Residency's, by device: bytes of VRAM on their way out, bytes set aside, plans loading.
 	 */
@@ -61,6 +71,8 @@ struct tenant {
 		part_bytes;     /* what each of its leases may keep, and when that was found */
 	uint64_t thought_bytes; /* see lease-wait.c */
 	uint64_t leased[RBK_MAX_DEVICES]; /* bytes of VRAM that leases were granted: see lease.h */
+
+	struct fair_flow setup; /* its turns on the setup thread, and the time that these took */
 
 	/* Counters since start. */
 	uint64_t n_evictions, n_returns, n_memory_constraints;

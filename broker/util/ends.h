@@ -25,10 +25,27 @@ enum ends_take {
 	ENDS_LAST, /* and now all are */
 };
 
-/* Before anybody takes. */
-static inline void ends_reset(struct ends *ends)
+/* Initialize before any thread takes: @front things, and @back at the other end, count as taken. */
+static inline void ends_reset(struct ends *ends, uint32_t front, uint32_t back)
 {
-	atomic_store_explicit(&ends->taken, 0, memory_order_relaxed);
+	atomic_store_explicit(&ends->taken, (uint64_t)back << 32 | front, memory_order_relaxed);
+}
+
+/*
+ * Get how many things were taken, once no thread takes any more. Return: false, with nothing set,
+ * if all of the @n things were taken.
+ */
+static inline bool ends_left(const struct ends *ends, size_t n, uint32_t *ret_front,
+			     uint32_t *ret_back)
+{
+	const uint64_t taken = atomic_load_explicit(&ends->taken, memory_order_relaxed);
+	const uint32_t front = (uint32_t)taken, back = (uint32_t)(taken >> 32);
+
+	if ((size_t)front + back >= n)
+		return false;
+	*ret_front = front;
+	*ret_back = back;
+	return true;
 }
 
 /* Any thread; orders nothing. @n: things in the row, at most ENDS_MAX. */

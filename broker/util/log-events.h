@@ -44,6 +44,7 @@
 	LOG_KIND(DEVICE_BACK, "device-back", "0fcab84b2c3e400487a68e9e609a7c3d")                 \
 	LOG_KIND(DEVICE_RESET, "device-reset", "305418aac395498fadf0b0c6585ac540")               \
 	LOG_KIND(DEVICE_LOST, "device-lost", "04b01b6fe251474bbf11fda1ed5c965c")                 \
+	LOG_KIND(DEVICE_STALLED, "device-stalled", "2e5c4d5410a64fc09e17308c1861b1b2")           \
 	LOG_KIND(DEVICE_CHANGED, "device-changed", "bdd5877daf65459ab80b53e4b0bfbaf7")           \
 	LOG_KIND(DEVICE_OVERHEAD, "device-overhead", "bb6264a0b6624da78cd25c0a9b046921")         \
 	LOG_KIND(DEVICE_SPILLED, "device-spilled", "e71672c86774422699ade974e46b68a5")           \

@@ -293,7 +293,6 @@ int vk_queue_submit(struct vk_device *device, struct exec_task *task)
 	if (queue->n_in_flight == VK_QUEUE_TASKS)
 		return EXECUTOR_E_BUSY;
 	queue->n_in_flight++;
-	queue->unflushed = true;
 	task->busy_ticks = 0;
 	pushed = spsc_push(&queue->in, task);
 	assert(pushed);
@@ -302,9 +301,7 @@ int vk_queue_submit(struct vk_device *device, struct exec_task *task)
 
 void vk_queue_flush(struct vk_device *device)
 {
-	if (!device->submit.unflushed)
-		return;
-	device->submit.unflushed = false;
+	/* Also without anything new: what was cancelled is handed back. */
 	sem_post(&device->submit.work);
 }
 

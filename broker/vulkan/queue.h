@@ -56,7 +56,6 @@ struct vk_queue {
 	unsigned int first_deferred, n_deferred;
 
 	uint32_t n_in_flight; /* reactor */
-	bool unflushed;       /* reactor */
 
 	/* Setup thread: one command buffer for uploads and the like. */
 	VkCommandPool setup_pool;

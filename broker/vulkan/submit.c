@@ -149,7 +149,11 @@ static bool take_task(struct vk_device *device, struct batch *batch, struct exec
 		skip(queue, task, exec_task_begin(task) ? r : -ECANCELED);
 		return true;
 	} else if (!slot) {
-		return false;
+		/* One that was cancelled meanwhile is not kept. */
+		if (atomic_load_explicit(&task->state, memory_order_acquire) != EXEC_CANCELLED)
+			return false;
+		skip(queue, task, -ECANCELED);
+		return true;
 	} else if (!exec_task_begin(task)) {
 		skip(queue, task, -ECANCELED);
 		return true;

@@ -19,7 +19,7 @@
  *   1.1  RBK_FEAT_RESIDENCY: RBK_OP_PREFETCH, RBK_OP_EVICT, RBK_SQE_WAIT_MEMORY; RBK_FEAT_TENANTS
  *   1.2  RBK_FEAT_STRATEGIES, RBK_FEAT_STATS; RBK_CQE_PARTITIONED, RBK_CQE_EXPLORED
  *   1.3  RBK_FEAT_CATALOGUE, RBK_FEAT_ADMIN, RBK_FEAT_ADMIN_CHANGE
- *   1.4  RBK_FEAT_LEASES
+ *   1.4  RBK_FEAT_LEASES; later, RBK_FEAT_FIXED_ARENAS
  */
 #define RBK_ABI_MAJOR 1
 #define RBK_ABI_MINOR 4
@@ -42,6 +42,8 @@
 #define RBK_FEAT_ADMIN_CHANGE (1ull << 9) /* and limits, devices and settings changed */
 /* On the clients' socket: see <ringbroker/lease.h>. */
 #define RBK_FEAT_LEASES (1ull << 10)
+/* RBK_WIRE_ARENA_FIX of ARENA_ADD: the broker keeps pages from being taken out of an arena. */
+#define RBK_FEAT_FIXED_ARENAS (1ull << 11)
 
 /* Limits of the ABI; a broker may set lower ones (see struct rbk_wire_welcome). */
 #define RBK_MAX_RING_ENTRIES 32768u /* entries of one ring, a power of two */
@@ -61,8 +63,12 @@ enum rbk_op {
 	RBK_OP_RUN = 1,      /* runs plan_id over count rows */
 	RBK_OP_PREFETCH = 2, /* RBK_FEAT_RESIDENCY: bring plan_id's memory to a device */
 	RBK_OP_EVICT = 3,    /* RBK_FEAT_RESIDENCY: give plan_id's device memory back */
-	RBK_OP_CANCEL = 4,   /* cancels the oldest task of this ring whose user_data is target */
-	RBK_OP_BARRIER = 5,  /* completes after all earlier entries; later ones start after it */
+	/*
+	 * Cancels the oldest task of this ring whose user_data is target. One that has begun on the
+	 * CPU is stopped, unless it updates a state; its outputs may hold anything then.
+	 */
+	RBK_OP_CANCEL = 4,
+	RBK_OP_BARRIER = 5, /* completes after all earlier entries; later ones start after it */
 };
 #define RBK_OP_COUNT 6
 
@@ -230,8 +236,8 @@ struct rbk_cqe {
 	uint8_t device;     /* where it ran, RBK_DEVICE_*; PREFETCH: where the memory is */
 	uint8_t reason;     /* enum rbk_reason */
 	uint16_t flags;     /* RBK_CQE_* */
-	uint64_t queue_ns;  /* from admission to the start of execution */
-	uint64_t exec_ns;   /* from the start of execution to its end */
+	uint64_t queue_ns;  /* from admission to the start of execution, and while it was stopped */
+	uint64_t exec_ns;   /* from the start of execution to its end, but for such pauses */
 };
 
 /*
@@ -249,6 +255,10 @@ struct rbk_cqe {
  * the sleeper sees the entry or the publisher sees the token, and because tokens differ it rings
  * once per sleep, not once per entry. Both are woken by one byte through the ring's bell, a socket
  * pair: end of file on it means that the other side is gone.
+ *
+ * The broker sleeps on a new ring from the beginning. At the first bell it adds F_SEAL_FUTURE_WRITE
+ * to the submission area's memfd, so the client maps both areas before it rings: afterwards the
+ * memfd can neither be mapped writable again nor have its pages taken away.
  *
  * An entry is consumed only if its completion has room, so the broker may also sleep on entries
  * that wait for the client to consume completions. A client that has published more entries than

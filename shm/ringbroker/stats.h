@@ -47,7 +47,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another one: not this layout at all */
-#define RBK_STATS_ABI_MINOR   6           /* grows with what is added */
+#define RBK_STATS_ABI_MINOR   7           /* grows with what is added */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had here */
 #define RBK_STATS_NAME_BYTES  64         /* of tenants, devices and drivers, with the NUL */
@@ -361,7 +361,8 @@ struct rbk_stats_device {
 	char paths[RBK_STATS_NAME_BYTES]; /* memory paths in use; of the CPU the SIMD level */
 	uint64_t n_driver_evictions;      /* by the driver, since it was loaded; or absent */
 	uint32_t flags;                   /* RBK_STATS_DEVICE_* */
-	uint32_t reserved32_2;
+	/* stalls, in which it had work and made no progress; 0 from brokers that do not check */
+	uint32_t n_stalls;
 
 	/*
 	 * Since 1.5. By enum rbk_stats_tile_operator, of which float16's is there since 1.6: large,
@@ -462,6 +463,28 @@ struct rbk_stats_lease {
 /* struct rbk_stats_broker.flags */
 #define RBK_STATS_BROKER_FORCE_CPU (1u << 0) /* every task that may runs on the CPU */
 
+/*
+ * Cause of the time that a turn of the reactor took. The reactor is the broker's one thread that
+ * serves all clients.
+ */
+enum rbk_turn_cause {
+	RBK_TURN_ENTRIES = 0,     /* entries of rings, and tasks that run inline */
+	RBK_TURN_COMPLETIONS = 1, /* tasks that come back from devices, and those that go there */
+	RBK_TURN_MESSAGES = 2,    /* requests on sessions' connections but for the next two kinds */
+	RBK_TURN_PLANS = 3,       /* verifying and describing plans */
+	RBK_TURN_RINGS = 4,       /* making rings */
+	RBK_TURN_CONNECTIONS = 5, /* accepting, identifying and refusing */
+	RBK_TURN_ENDS = 6,        /* what sessions that end, and rings that go, leave */
+	RBK_TURN_BELLS = 7,       /* waking, and being woken */
+	RBK_TURN_RESIDENCY = 8,   /* what is in device memory */
+	RBK_TURN_JOBS = 9,        /* what the setup thread has done */
+	RBK_TURN_TIMERS = 10,     /* the broker's own, but for the next */
+	RBK_TURN_STATISTICS = 11, /* bringing statistics pages up to date */
+	RBK_TURN_KERNEL = 12,     /* telling the kernel what is watched */
+	RBK_TURN_OTHER = 13,
+	RBK_TURN_CAUSES,
+};
+
 /* The whole broker, as of the last update. */
 struct rbk_stats_broker {
 	uint32_t sequence;
@@ -481,7 +504,12 @@ struct rbk_stats_broker {
 	uint64_t transferred_bytes;
 	uint64_t n_ended_hostile;    /* sessions closed for breaking a rule */
 	uint64_t n_tenants_unlisted; /* now: beyond the records of TENANTS */
-	uint64_t reserved[17];
+	/* Since 1.7. From start, or from the last reset of everything. */
+	uint64_t longest_turn_ns;     /* that the reactor took; 0: not known */
+	uint32_t longest_turn_cause;  /* enum rbk_turn_cause */
+	uint32_t longest_turn_tenant; /* number of the tenant that it was for; 0: not known */
+	uint64_t n_turn_overruns[14]; /* turns of more than ten budgets, by enum rbk_turn_cause */
+	uint64_t reserved[1];
 };
 
 /* ---- Waiting for a processor -------------------------------------------------------------- */

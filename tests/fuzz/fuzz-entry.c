@@ -34,6 +34,7 @@ static void prepare(void)
 			.base = tables,
 			.bytes = TABLE_BYTES,
 			.immutable = i == 1,
+			.is_fixed = true,
 			.ino = i == 1 ? 1 : 0,
 		};
 		arena_pointers[i] = &arenas[i];

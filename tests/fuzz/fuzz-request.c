@@ -38,6 +38,7 @@ enum { MAX_MESSAGES = 32, PAGE = 4096, N_DEVICES = 2, GPU_BYTES = 16 * PAGE };
 
 static struct loop *loop;
 static struct offload *offload;
+static struct closers *closers;
 static struct account_book *book;
 static struct tenants *tenants;
 static struct residency *residency;
@@ -114,6 +115,8 @@ static uint64_t no_tasks(void *context)
 
 static const struct server_hooks no_hooks = {
 	.ring_bytes = no_bytes,
+	.ring_make = no_added,
+	.ring_unmake = no_ring,
 	.ring_added = no_added,
 	.ring_closing = no_ring,
 	.ring_freed = no_ring,
@@ -199,6 +202,7 @@ static void prepare(void)
 	assert(sigbus_init() == 0);
 	assert(loop_new(&loop) == 0);
 	assert(offload_new(loop, &offload) == 0);
+	assert(closers_new(loop, &closers) == 0);
 	assert(account_book_new(&book) == 0);
 	assert(policy_defaults(&policy) == 0);
 	assert(tenants_new(book, &machine, policy, &tenants, &errors) == 0);
@@ -274,11 +278,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	server.options.limits.max_plans = 3;
 	server.options.limits.max_arena_bytes = 3 * PAGE;
 	server.options.limits.max_ring_entries = 64;
+	server.closers = closers;
 	server.options.loop = loop;
 	server.options.offload = offload;
 	server.options.tenants = tenants;
 	server.options.residency = residency;
 	list_init(&server.sessions);
+	server_work_init(&server);
 	assert(server_stats_init(&server) == 0);
 	/* Random, so that it differs from broker to broker; inputs name them. */
 	residency_leases(residency)->next_number = 0;
@@ -305,6 +311,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	close(pairs[0][1]);
 	close(pairs[1][1]);
 	server_stats_deinit(&server);
+	owners_deinit(&server);
 	assert(server.n_watchers == 0 && server.n_root_watchers == 0);
 	assert(server.n_admin_sessions == 0);
 	log_set_level(LOG_LEVEL_ERROR);

@@ -26,7 +26,7 @@ LABEL = re.compile(r'(\w+)="(?:[^"\\]|\\.)*"')
 PANELS = {'row', 'timeseries', 'stat', 'heatmap'}
 COLUMNS = 24
 # Of a tenant, a device, and the broker's own words.
-LABELS = {'tenant', 'device', 'reason', 'state', 'role', 'le', 'quantile'}
+LABELS = {'tenant', 'device', 'reason', 'state', 'role', 'cause', 'le', 'quantile'}
 INFO_LABELS = {'version', 'statistics', 'device', 'name', 'driver', 'kind', 'paths'}
 
 

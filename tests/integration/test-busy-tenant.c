@@ -129,7 +129,7 @@ static void measure(const char *what, void (*be_busy)(void))
 {
 	struct neighbour *neighbour = neighbour_start(&broker);
 	uint64_t alone = 0, beside = 0;
-	struct rbk *rbk = broker_connect(&broker, "watcher");
+	struct rbk *rbk = broker_connect_admin(&broker, "watcher");
 
 	results_in_window(neighbour);
 	for (unsigned int i = 0; i < N_ROUNDS; i++) {

@@ -550,7 +550,7 @@ static void begin(struct referee *referee)
 	make_policy(referee, all, policy);
 	broker_write_policy(&referee->broker, policy);
 	broker_reload(&referee->broker, "again: ");
-	referee->rbk = broker_connect(&referee->broker, "referee");
+	referee->rbk = broker_connect_admin(&referee->broker, "referee");
 	if (!broker_has_gpu(referee->rbk)) {
 		rbk_disconnect(referee->rbk);
 		broker_stop(&referee->broker);

@@ -206,7 +206,8 @@ static void hostile_begin(struct hostile *h, uint64_t seed)
 	assert_ptr_not_equal(h->base, MAP_FAILED);
 	assert_int_equal(raw_arena_add(h->fd, h->memfd, ARENA_BYTES, NULL, NULL), 0);
 	assert_int_equal(raw_arena_add(h->fd, constant, ARENA_BYTES, NULL, NULL), 0);
-	assert_int_equal(raw_arena_add(h->fd, h->memfd, ARENA_BYTES, NULL, NULL), 0);
+	assert_int_equal(
+		raw_arena_add(h->fd, h->memfd, ARENA_BYTES | RBK_WIRE_ARENA_FIX, NULL, NULL), 0);
 	assert_int_equal(raw_arena_add(h->fd, small, SMALL_BYTES, NULL, NULL), 0);
 	close(constant);
 	close(small);
@@ -216,7 +217,10 @@ static void hostile_begin(struct hostile *h, uint64_t seed)
 	assert_ptr_not_equal(h->tables, MAP_FAILED);
 	assert_int_equal(raw_arena_add(h->fd, h->tables_fd, TABLES_BYTES, &id, NULL), 0);
 	assert_int_equal(id, NO_ID);
-	assert_int_equal(raw_arena_add(h->fd, h->tables_fd, TABLES_BYTES, &id, NULL), 0);
+	/* Without RBK_WIRE_ARENA_FIX a thread would be asked for each table. */
+	assert_int_equal(
+		raw_arena_add(h->fd, h->tables_fd, TABLES_BYTES | RBK_WIRE_ARENA_FIX, &id, NULL),
+		0);
 	assert_int_equal(id, TABLES_ID);
 	assert_int_equal(raw_remove(h->fd, RBK_WIRE_ARENA_REMOVE, NO_ID), 0);
 	h->arenas[1] = (struct known_arena){true, false, ARENA_BYTES, 0};

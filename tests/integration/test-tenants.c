@@ -510,6 +510,86 @@ static void test_match__executable(void **state)
 	broker_stop(&broker);
 }
 
+/* ---- What a tenant is told ---- */
+
+static void submit_nops(struct rbk *rbk, unsigned int n)
+{
+	struct rbk_ring *ring = NULL;
+	const struct rbk_cqe *cqe;
+
+	assert_int_equal(rbk_ring_new(rbk, 64, &ring, NULL), 0);
+	for (unsigned int i = 0; i < n; i++)
+		rbk_prep_nop(rbk_get_sqe(ring));
+	assert_int_equal(rbk_submit(ring), n);
+	for (unsigned int i = 0; i < n; i++) {
+		assert_int_equal(rbk_wait_cqe_timeout(ring, &cqe, 20000000000), 0);
+		rbk_cqe_seen(ring, cqe);
+	}
+	rbk_ring_free(ring);
+}
+
+/* Check that only a tenant's own figures and an administrator's show what it holds and does. */
+static void test_told__of_its_own(void **state)
+{
+	const struct broker_options options = {.policy = "[tenant default]\nhost-max = 1GiB\n"};
+	struct rbk_stats before, stats, all;
+	struct rbk *busy, *curious, *admin;
+	struct rbk_arena *arena = NULL;
+	struct rbk_plan *plan = NULL;
+	struct rbk_ring *ring = NULL;
+	struct broker broker;
+	char policy[256];
+
+	broker_start(&broker, &options);
+	busy = broker_connect(&broker, "busy");
+	/* The existing session keeps its tenant; a later one belongs to another tenant. */
+	snprintf(policy, sizeof(policy), "[tenant curious]\nmatch-uid = %u\n",
+		 (unsigned int)getuid());
+	broker_write_policy(&broker, policy);
+	broker_reload(&broker, "again: ");
+	curious = broker_connect(&broker, "curious");
+	admin = broker_connect_admin(&broker, "admin");
+	assert_int_equal(rbk_stats(curious, &before), 0);
+	assert_int_equal(before.sessions, 1);
+	assert_int_equal(before.tasks_completed, 0);
+
+	assert_int_equal(rbk_arena_new(busy, 1 << 20, &arena, NULL), 0);
+	assert_int_equal(plan_new(busy, &plan, NULL), 0);
+	assert_int_equal(rbk_ring_new(busy, 64, &ring, NULL), 0);
+	submit_nops(busy, 7);
+	assert_int_equal(rbk_stats(curious, &stats), 0);
+	assert_memory_equal(&stats, &before, sizeof(stats));
+	assert_int_equal(rbk_stats(busy, &stats), 0);
+	assert_int_equal(stats.sessions, 1);
+	assert_int_equal(stats.arenas, 1);
+	assert_int_equal(stats.plans, 1);
+	assert_int_equal(stats.rings, 1);
+	assert_int_equal(stats.tasks_completed, 7);
+	assert_int_equal(rbk_stats(admin, &all), 0);
+	assert_true(all.sessions >= 3);
+	assert_int_equal(all.arenas, 1);
+	assert_int_equal(all.plans, 1);
+	assert_int_equal(all.tasks_completed, 7);
+	assert_true(all.host_bytes >= stats.host_bytes + before.host_bytes);
+
+	/* The work of a session counts for its tenant after the session has gone. */
+	rbk_ring_free(ring);
+	rbk_plan_free(plan);
+	rbk_arena_free(arena);
+	rbk_disconnect(busy);
+	busy = broker_connect(&broker, "another");
+	submit_nops(busy, 5);
+	rbk_disconnect(busy);
+	broker_wait_sessions(curious, 1);
+	assert_int_equal(rbk_stats(curious, &stats), 0);
+	assert_int_equal(stats.tasks_completed, 5);
+	assert_int_equal(rbk_stats(admin, &all), 0);
+	assert_int_equal(all.tasks_completed, 12);
+	rbk_disconnect(curious);
+	rbk_disconnect(admin);
+	broker_stop(&broker);
+}
+
 /* ---- Limits ---- */
 
 static void test_limit__each_says_so(void **state)
@@ -747,6 +827,7 @@ int main(void)
 		cmocka_unit_test(test_match__cgroup),
 		cmocka_unit_test(test_match__moved_cgroup),
 		cmocka_unit_test(test_match__executable),
+		cmocka_unit_test(test_told__of_its_own),
 		cmocka_unit_test(test_limit__each_says_so),
 		cmocka_unit_test(test_limit__flood_of_sessions),
 		cmocka_unit_test(test_reload__limits_of_who_is_there),

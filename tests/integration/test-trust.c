@@ -269,7 +269,68 @@ static void test_arena__hole_punching(void **state)
 	close(fd);
 }
 
-/* Pages of the submission area belong to the client: it can take those away too. */
+/*
+ * An arena that the client wants to be fixed has no holes from then on, and stays writable where it
+ * is mapped. Without the feature the bit means nothing, and the size is wrong.
+ */
+static void test_arena__fixed(void **state)
+{
+	struct rbk_wire_hello hello = {
+		.request = {.type = RBK_WIRE_HELLO},
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+		.features = RBK_FEAT_FIXED_ARENAS,
+	};
+	int memfd = raw_memfd(ARENA_BYTES, false, SHRINK_GROW), fd = raw_connect(&broker);
+	struct rbk_wire_welcome welcome;
+	struct raw_ring ring;
+	uint32_t arena, plan;
+	float *data;
+
+	raw_ask(fd, &hello, sizeof(hello), NULL, 0, &welcome, sizeof(welcome));
+	assert_int_equal(welcome.features, RBK_FEAT_FIXED_ARENAS);
+	data = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	assert_ptr_not_equal(data, MAP_FAILED);
+	assert_int_equal(raw_arena_add(fd, memfd, ARENA_BYTES | RBK_WIRE_ARENA_FIX, &arena, NULL),
+			 0);
+	assert_int_equal(fcntl(memfd, F_GET_SEALS), SHRINK_GROW | F_SEAL_FUTURE_WRITE);
+	assert_int_equal(
+		fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, ARENA_BYTES), -1);
+	assert_int_equal(madvise(data, ARENA_BYTES, MADV_REMOVE), -1);
+	plan = add_plan(fd);
+	raw_ring_add(fd, 8, &ring);
+	for (unsigned int i = 0; i < 16; i++)
+		data[i] = data[16 + i] = 3.0f;
+	assert_int_equal(
+		run_add(&ring, plan, RBK_REF(arena, 0), RBK_REF(arena, 64), RBK_REF(arena, 4096)),
+		0);
+	assert_true(data[1024] == 6.0f);
+	munmap(data, ARENA_BYTES);
+	raw_ring_close(&ring);
+	close(memfd);
+	close(fd);
+
+	hello.features = 0;
+	fd = raw_connect(&broker);
+	raw_ask(fd, &hello, sizeof(hello), NULL, 0, &welcome, sizeof(welcome));
+	memfd = raw_memfd(ARENA_BYTES, false, SHRINK_GROW);
+	assert_int_equal(raw_arena_add(fd, memfd, ARENA_BYTES | RBK_WIRE_ARENA_FIX, NULL, NULL),
+			 -EINVAL);
+	raw_expect_closed(fd);
+	close(memfd);
+	close(fd);
+}
+
+static int punch(const struct raw_ring *ring, size_t from)
+{
+	return fallocate(ring->sq_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from,
+			 (off_t)(ring->sq_bytes - from));
+}
+
+/*
+ * A reader of the submission area would sleep for as long as the client punches holes there. So it
+ * can do that before its first bell only, and before that nothing is read.
+ */
 static void test_ring__hole_punching(void **state)
 {
 	struct raw_ring ring;
@@ -277,23 +338,59 @@ static void test_ring__hole_punching(void **state)
 	int fd = session();
 
 	raw_ring_add(fd, 256, &ring);
+	/* An entry of zeros is a NOP with user_data 0. */
+	raw_ring_next(&ring)->user_data = 1;
+	assert_int_equal(punch(&ring, 0), 0);
 	for (unsigned int i = 0; i < 2000; i++) {
-		*raw_ring_next(&ring) = (struct rbk_sqe){.user_data = i};
-		/* An entry of zeros is a NOP with user_data 0. */
-		assert_int_equal(fallocate(ring.sq_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-					   4096, (off_t)ring.sq_bytes - 4096),
-				 0);
+		if (i > 0)
+			*raw_ring_next(&ring) = (struct rbk_sqe){.user_data = i};
 		raw_ring_publish(&ring);
 		assert_true(raw_ring_take(&ring, &cqe));
 		assert_int_equal(cqe.res, 0);
-		assert_true(cqe.user_data == 0 || cqe.user_data == i);
+		assert_int_equal(cqe.user_data, i);
+		assert_int_equal(punch(&ring, i % 2 ? 4096 : 0), -1);
+		assert_int_equal(errno, EPERM);
 	}
-	/* With the indices gone it is a session that makes no sense, or one that has begun anew. */
-	assert_int_equal(fallocate(ring.sq_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-				   (off_t)ring.sq_bytes),
-			 0);
-	send(ring.bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	assert_int_equal(madvise(ring.sq, ring.sq_bytes, MADV_REMOVE), -1);
+	assert_ptr_equal(
+		mmap(NULL, ring.sq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring.sq_fd, 0),
+		MAP_FAILED);
+	raw_ring_close(&ring);
+	close(fd);
+}
+
+/* A client that keeps the broker from sealing its area loses its session, and nothing is read. */
+static void test_ring__cannot_be_sealed(void **state)
+{
+	struct raw_ring ring;
+	int fd = session();
+
+	raw_ring_add(fd, 256, &ring);
+	assert_int_equal(fcntl(ring.sq_fd, F_ADD_SEALS, F_SEAL_SEAL), 0);
+	*raw_ring_next(&ring) = (struct rbk_sqe){.user_data = 1};
+	raw_ring_publish(&ring);
 	raw_expect_closed(fd);
+	assert_int_equal(ring.cq->cq_tail, 0);
+	raw_ring_close(&ring);
+	close(fd);
+}
+
+/* Descriptors in a bell are never closed by the reactor: the session ends, or the kernel refuses.
+ */
+static void test_ring__descriptor_in_bell(void **state)
+{
+	struct raw_ring ring;
+	struct rbk_cqe cqe;
+	int fd = session();
+
+	raw_ring_add(fd, 256, &ring);
+	if (raw_send(ring.bell, "", 1, &fd, 1) > 0) {
+		raw_expect_closed(fd);
+	} else {
+		*raw_ring_next(&ring) = (struct rbk_sqe){.user_data = 1};
+		raw_ring_publish(&ring);
+		assert_true(raw_ring_take(&ring, &cqe));
+	}
 	raw_ring_close(&ring);
 	close(fd);
 }
@@ -334,7 +431,7 @@ static void test_completions__cannot_be_written(void **state)
 		close(again);
 	}
 	assert_true(fcntl(ring.cq_fd, F_GET_SEALS) & F_SEAL_SEAL);
-	assert_true(fcntl(ring.sq_fd, F_GET_SEALS) & F_SEAL_SEAL);
+	assert_int_equal(fcntl(ring.sq_fd, F_GET_SEALS), SHRINK_GROW);
 	assert_int_equal(ftruncate(ring.sq_fd, 0), -1);
 	raw_ring_close(&ring);
 	close(fd);
@@ -709,7 +806,10 @@ int main(void)
 		TRUST_TEST(test_arena__hugetlb),
 		TRUST_TEST(test_arena__hole_punching),
 		TRUST_TEST(test_arena__cannot_be_truncated),
+		TRUST_TEST(test_arena__fixed),
 		TRUST_TEST(test_ring__hole_punching),
+		TRUST_TEST(test_ring__cannot_be_sealed),
+		TRUST_TEST(test_ring__descriptor_in_bell),
 		TRUST_TEST(test_completions__cannot_be_written),
 		TRUST_TEST(test_descriptors__flags_changed),
 		TRUST_TEST(test_refs__out_of_bounds),

@@ -208,6 +208,7 @@ void residency_rig_init(struct residency_rig *rig, uint32_t n_devices, uint64_t 
 		list_init(&rig->tenants[i].link);
 		list_init(&rig->tenants[i].asked);
 		list_init(&rig->tenants[i].asking);
+		fair_flow_init(&rig->tenants[i].setup);
 		rig->tenants[i].number = i + 1;
 		rig->tenants[i].n_refs = 1;
 		rig->tenants[i].is_named = true;

@@ -22,6 +22,7 @@
 
 #include "loop/loop.h"
 #include "loop/offload.h"
+#include "loop/turn.h"
 #include "util/clock.h"
 
 static void check(bool is_fine, const char *what, int line)
@@ -272,6 +273,8 @@ void rig_init_placement(struct rig *rig, uint32_t n_devices, const struct rig_pl
 		rig->executors[i] = &rig->fakes[i].executor;
 	}
 	CHECK(loop_new(&rig->loop) == 0);
+	/* No batch is cut because this machine, or a sanitizer, is slow. */
+	turn_set_budget(loop_current(rig->loop), 1000000000);
 	CHECK(waker_init(&rig->waker) == 0);
 	CHECK(offload_new(rig->loop, &rig->offload) == 0);
 	make_tenants(rig, n_devices);
@@ -289,7 +292,7 @@ void rig_settle(struct rig *rig)
 	do {
 		server_settle(rig->server);
 		CHECK(loop_turn(rig->loop, false) >= 0);
-	} while (rig->server->needs_settling);
+	} while (server_is_settling(rig->server));
 }
 
 void rig_deinit(struct rig *rig)
@@ -419,6 +422,12 @@ void rig_ring_new(struct rig *rig, uint32_t n_entries, struct rig_ring *ret)
 	ret->cq = area;
 	close(fds[0]);
 	close(fds[1]);
+	/* The first bell says that the areas are mapped; then the dispatcher has the ring. */
+	CHECK(send(ret->bell, "", 1, MSG_NOSIGNAL) == 1);
+	while (ret->ring->state != RING_READY) {
+		CHECK(loop_turn(rig->loop, true) >= 0);
+		server_settle(rig->server);
+	}
 }
 
 void rig_ring_new_for(struct rig *rig, struct tenant *tenant, uint32_t n_entries,
@@ -429,6 +438,8 @@ void rig_ring_new_for(struct rig *rig, struct tenant *tenant, uint32_t n_entries
 	/* Charges are the session's; the dispatcher looks once, when the ring is added. */
 	tenant->account = own->account;
 	tenant->n_refs = tenant->n_refs ? tenant->n_refs : 1;
+	if (!tenant->setup.items.next)
+		fair_flow_init(&tenant->setup);
 	rig->session->tenant = tenant;
 	rig_ring_new(rig, n_entries, ret);
 	rig->session->tenant = own;
@@ -460,21 +471,26 @@ int rig_memfd(uint64_t bytes, bool immutable)
 	return fd;
 }
 
-struct session_arena *rig_arena_of(struct rig *rig, int fd, uint64_t bytes)
+static struct session_arena *arena_add(struct rig *rig, int fd, uint64_t bytes, bool fixes)
 {
 	struct rbk_wire_id_reply reply;
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 
 	CHECK(copy >= 0);
-	CHECK(session_arena_add(rig->session, ++rig->next_cookie, &copy, bytes) == 0);
+	CHECK(session_arena_add(rig->session, ++rig->next_cookie, &copy, bytes, fixes) == 0);
 	CHECK(answer(rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply), NULL) == 0);
 	return rig->session->arenas[reply.id];
+}
+
+struct session_arena *rig_arena_of(struct rig *rig, int fd, uint64_t bytes)
+{
+	return arena_add(rig, fd, bytes, false);
 }
 
 struct session_arena *rig_arena_new(struct rig *rig, uint64_t bytes, bool immutable)
 {
 	int fd = rig_memfd(bytes, immutable);
-	struct session_arena *arena = rig_arena_of(rig, fd, bytes);
+	struct session_arena *arena = arena_add(rig, fd, bytes, true);
 
 	close(fd);
 	return arena;

@@ -109,9 +109,9 @@ void rig_ring_deinit(struct rig_ring *ring);
 /* All four indices, on both sides, as if that many entries had gone through. Idle rings only. */
 void rig_ring_set_index(struct rig_ring *ring, uint32_t index);
 
-/* Return: the slot of the new arena; with @immutable sealed against writing. */
+/* Return: the slot of the new arena, which is fixed; with @immutable sealed against writing. */
 struct session_arena *rig_arena_new(struct rig *rig, uint64_t bytes, bool immutable);
-/* One of the memfd @fd, which stays the caller's. */
+/* One that is not fixed, of the memfd @fd, which stays the caller's. */
 struct session_arena *rig_arena_of(struct rig *rig, int fd, uint64_t bytes);
 /* A memfd as arenas need it; with @immutable sealed against writing. */
 int rig_memfd(uint64_t bytes, bool immutable);

@@ -9,6 +9,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "cpu/compile.h"
+#include "cpu/internal.h"
+#include "plan/executor.h"
 #include "support/describe.h"
 
 void cpu_rig_init(struct cpu_rig *rig, const struct cpu_options *options)
@@ -24,9 +27,39 @@ void cpu_rig_deinit(struct cpu_rig *rig)
 	waker_deinit(&rig->waker);
 }
 
+/* Check that the plan's translation takes no more than the session is charged in advance. */
+static void expect_translation(const struct plan *plan)
+{
+	const struct cpu_plan *compiled = plan->exec[RBK_DEVICE_CPU];
+
+	assert_true(compiled->n_steps * sizeof(*compiled->steps) +
+			    compiled->n_fills * sizeof(*compiled->fills) +
+			    compiled->n_packs *
+				    (sizeof(*compiled->packs) + sizeof(struct cpu_pack)) <=
+		    exec_translation_bytes(plan));
+}
+
 void cpu_rig_prepare(struct cpu_rig *rig, struct plan *plan)
 {
-	assert_int_equal(rig->executor->ops->plan_prepare(rig->executor, plan), 0);
+	const struct cpu_pack_cache *packs = &cpu_executor_from(rig->executor)->packs;
+	const struct executor_ops *ops = rig->executor->ops;
+	const uint64_t committed_bytes = packs->committed_bytes;
+	uint64_t measured_bytes;
+	int r;
+
+	/* The plan's memory is known before it is allocated. */
+	assert_int_equal(ops->plan_measure(rig->executor, plan), 0);
+	measured_bytes = plan->host_bytes[RBK_DEVICE_CPU];
+	assert_int_equal(packs->committed_bytes, committed_bytes);
+	expect_translation(plan);
+	do {
+		r = ops->plan_compile(rig->executor, plan);
+		assert_true(packs->committed_bytes - committed_bytes <= measured_bytes);
+	} while (r == EXECUTOR_E_MORE);
+	assert_int_equal(r, 0);
+	assert_int_equal(ops->plan_prepare(rig->executor, plan), 0);
+	assert_int_equal(packs->committed_bytes, packs->bytes);
+	assert_true(plan->host_bytes[RBK_DEVICE_CPU] <= measured_bytes);
 	assert_int_equal(plan->device_state[RBK_DEVICE_CPU], PLAN_DEVICE_READY);
 	assert_non_null(plan->exec[RBK_DEVICE_CPU]);
 	assert_true(plan->host_bytes[RBK_DEVICE_CPU] >= plan->scratch_bytes);

@@ -110,6 +110,7 @@ static void fill_devices(struct metrics_rig *rig)
 		device->explored_share = 0.0125;
 		device->utilization = 1.0 / 3;
 		device->n_servers = i + 3;
+		device->n_stalls = i + 5;
 		device->load_percent = 83;
 		device->memory_load_percent = 7;
 		device->temperature_millicelsius = 71500;

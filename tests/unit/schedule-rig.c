@@ -85,6 +85,15 @@ uint32_t __wrap_place_rows_per_submission(const struct placer *placer,
 	return current->max_rows && current->max_rows < count ? current->max_rows : count;
 }
 
+struct place_gate *__wrap_place_gate(const struct place_plan *place_plan, uint8_t device);
+
+struct place_gate *__wrap_place_gate(const struct place_plan *place_plan, uint8_t device)
+{
+	const struct rig_plan *plan = (const void *)place_plan;
+
+	return plan->gates ? &plan->gates[device] : NULL;
+}
+
 static void moved(void *context, struct place_task *task, uint8_t from)
 {
 	struct rig *rig = context;
@@ -181,7 +190,11 @@ static void begin(struct rig *rig, struct rig_device *device, uint8_t index, uin
 	device->running[server] = task;
 	task->busy_ns = (uint64_t)((double)plan->work_ns[index] * (double)task->actual_factor *
 				   task->n_now);
+	if (task->left_ns)
+		task->busy_ns = task->left_ns;
+	task->left_ns = 0;
 	task->busy_ns = task->busy_ns ? task->busy_ns : 1;
+	task->begin_ns = rig->now_ns;
 	task->end_ns = rig->now_ns + task->busy_ns;
 }
 
@@ -218,6 +231,16 @@ static void end(struct rig *rig, uint8_t index, uint32_t server)
 
 	device->running[server] = NULL;
 	device->n_held--;
+	if (task->begin_ns + task->busy_ns > rig->now_ns) {
+		uint64_t used_ns = rig->now_ns - task->begin_ns;
+
+		device->busy_ns += used_ns;
+		task->left_ns = task->busy_ns - used_ns;
+		task->n_stopped++;
+		place_stopped(rig->placer, &task->task, used_ns, 0, rig->now_ns);
+		place_enqueue(rig->placer, &task->task, rig->now_ns);
+		return;
+	}
 	device->busy_ns += task->busy_ns;
 	task->n_rows = task->task.count - task->n_now;
 	task->task.count = task->n_now;
@@ -235,10 +258,26 @@ static void end(struct rig *rig, uint8_t index, uint32_t server)
 		place_rebalance(rig->placer, rig->now_ns);
 }
 
+/* Tasks that are asked to stop do so, a little later. */
+static void look(struct rig *rig)
+{
+	for (uint32_t i = 0; i < rig->placer->n_devices; i++) {
+		struct place_task *place;
+
+		while ((place = place_preempt(rig->placer, (uint8_t)i, rig->now_ns))) {
+			struct rig_task *task = (struct rig_task *)place;
+
+			assert(place->state == PLACE_RELEASED && place->is_running);
+			if (task->end_ns > rig->now_ns + rig->stop_ns)
+				task->end_ns = rig->now_ns + rig->stop_ns;
+		}
+	}
+}
+
 void rig_run(struct rig *rig, uint64_t until_ns)
 {
 	while (true) {
-		uint64_t next_ns = UINT64_MAX;
+		uint64_t next_ns = UINT64_MAX, look_ns;
 		uint32_t device = 0, server = 0;
 
 		rig_pump(rig);
@@ -252,6 +291,14 @@ void rig_run(struct rig *rig, uint64_t until_ns)
 					server = j;
 				}
 			}
+		}
+		look_ns = place_preempt_ns(rig->placer, rig->now_ns);
+		if (next_ns > look_ns && look_ns < place_refill_ns(rig->placer, rig->now_ns)) {
+			if (look_ns > until_ns)
+				break;
+			rig->now_ns = look_ns;
+			look(rig);
+			continue;
 		}
 		if (next_ns > place_refill_ns(rig->placer, rig->now_ns)) {
 			next_ns = place_refill_ns(rig->placer, rig->now_ns);

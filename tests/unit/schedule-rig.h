@@ -16,6 +16,7 @@ struct rig_plan {
 	float work_ns[RIG_DEVICES]; /* of one row, of all servers; 0: cannot run there */
 	float spread;
 	float servers; /* that share it on device 0; 0: as many as the device has for a task */
+	struct place_gate *gates; /* [device]; NULL: it has no parts anywhere */
 };
 
 struct rig_task {
@@ -27,6 +28,8 @@ struct rig_task {
 	struct rig_task *next;  /* in a device's queue */
 	void *owner;
 	uint32_t n_released, n_done;
+	uint64_t begin_ns, left_ns; /* of what was stopped: what it will still take */
+	uint32_t n_stopped;
 };
 
 struct rig_device {
@@ -43,6 +46,7 @@ struct rig {
 	uint64_t now_ns;
 	bool is_rebalancing; /* after every task */
 	uint32_t max_rows;   /* of a submission; 0: any number */
+	uint64_t stop_ns;    /* that a task which is asked to stop still takes */
 	uint32_t n_asked;    /* predictions */
 	uint32_t n_learned, n_parts_learned, n_moved;
 	/* The last that was learned. */

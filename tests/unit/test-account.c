@@ -408,9 +408,53 @@ static void test_slot_name__all(void **state)
 	}
 }
 
+/* All accounts together have a limit: what fits an account may still not fit the book. */
+static void test_book__limit(void **state)
+{
+	struct account_limits limits = {{0}};
+	struct account *first, *second;
+	struct account_book *book;
+	struct charge a = CHARGE_INIT, b = CHARGE_INIT, c = CHARGE_INIT;
+	char text[ACCOUNT_TEXT_BYTES];
+
+	limits.max[ACCOUNT_HOST_BYTES] = 100;
+	limits.max[ACCOUNT_FDS] = 10;
+	assert_int_equal(account_book_new(&book), 0);
+	assert_int_equal(account_new(book, "first", &limits, &first), 0);
+	assert_int_equal(account_new(book, "second", &limits, &second), 0);
+	assert_true(account_book_max(book, ACCOUNT_HOST_BYTES) == UINT64_MAX);
+	account_book_limit(book, ACCOUNT_HOST_BYTES, 150);
+	assert_int_equal(account_charge(first, &a, ACCOUNT_HOST_BYTES, 90), 0);
+	assert_int_equal(account_charge(second, &b, ACCOUNT_HOST_BYTES, 61), ACCOUNT_E_QUOTA);
+	assert_string_equal(account_explain(second, text),
+			    "all tenants together may have 150 host bytes (the broker's host-max), "
+			    "have 90, and tenant second asks for 61 more");
+	assert_int_equal(account_charge(second, &b, ACCOUNT_HOST_BYTES, 60), 0);
+	assert_int_equal(account_charge(second, &c, ACCOUNT_HOST_BYTES, 0), 0);
+	charge_deinit(&c);
+	assert_int_equal(account_charge(second, &c, ACCOUNT_FDS, 10), 0);
+	charge_deinit(&c);
+	/* Its own limit is named first. */
+	assert_int_equal(account_charge(second, &c, ACCOUNT_HOST_BYTES, 41), ACCOUNT_E_QUOTA);
+	assert_string_equal(
+		account_explain(second, text),
+		"tenant second may have 100 host bytes (host-max), has 60, and asks for "
+		"41 more");
+	account_book_limit(book, ACCOUNT_HOST_BYTES, 10);
+	charge_deinit(&a);
+	assert_int_equal(account_charge(first, &a, ACCOUNT_HOST_BYTES, 1), ACCOUNT_E_QUOTA);
+	charge_deinit(&b);
+	assert_int_equal(account_charge(first, &a, ACCOUNT_HOST_BYTES, 10), 0);
+	charge_deinit(&a);
+	account_unref(first);
+	account_unref(second);
+	account_book_free(book);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_book__limit),
 		cmocka_unit_test(test_charge__exact_limit),
 		cmocka_unit_test(test_charge__overflow),
 		cmocka_unit_test(test_account__lifetime),

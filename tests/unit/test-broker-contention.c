@@ -28,6 +28,8 @@
 #include "util/checked.h"
 #include "util/clock.h"
 
+enum { SOFTWARE_GPU = 2 };
+
 enum { N_WORKERS = 2, N_SLOTS = 2, N_PROCESSORS = 2 };
 
 /* --- Who is watched --- */
@@ -184,6 +186,7 @@ void run_queue_cost(struct run_queue *rq, struct run_queue_cost *ret)
 static struct told {
 	bool is_working;
 	float factor, logged;
+	float software_factor; /* of the other device that computes on the processors */
 	uint32_t n_servers;
 	unsigned int n_workers;
 	bool is_executor_contended, is_reactor_contended;
@@ -194,6 +197,10 @@ static struct told {
 
 void placer_set_contention(struct placer *placer, uint8_t device, float factor)
 {
+	if (device == SOFTWARE_GPU) {
+		told.software_factor = factor;
+		return;
+	}
 	assert_int_equal(device, RBK_DEVICE_CPU);
 	told.factor = factor;
 }
@@ -265,12 +272,13 @@ static int setup_with(void **state, enum run_queue_source source)
 	static const char text[] = "[tenant a]\nmatch-uid = 0\n[tenant b]\nmatch-uid = 1\n";
 	const struct tenants_machine machine = {.n_devices = 1, .n_fds = 100, .n_mappings = 100};
 	static struct bench bench;
-	struct contention_options options = {.own_cgroup = "/us/here"};
+	struct contention_options options = {.own_cgroup = "/us/here",
+					     .software_gpus = 1u << SOFTWARE_GPU};
 	struct policy *policy = NULL;
 	char *errors = NULL;
 
 	clock_init();
-	told = (struct told){.is_working = true, .factor = 1};
+	told = (struct told){.is_working = true, .factor = 1, .software_factor = 1};
 	bench = (struct bench){.cpu.info.n_threads = N_WORKERS};
 	bench.rq.source = source;
 	bench.rq.last_ns = clock_now_ns();
@@ -526,6 +534,8 @@ static void test_contended__acts(void **state)
 	assert_int_equal(status.n_began, 1);
 	assert_true(status.began_at_ns > 0);
 	assert_true(told.factor >= 1.25f);
+	/* A software device, which computes on the same processors, is disturbed as much. */
+	assert_true(told.software_factor == told.factor);
 	assert_true(told.logged == told.factor);
 	assert_true(told.is_executor_contended && told.is_reactor_contended);
 	assert_int_equal(bench->rq.pace, RUN_QUEUE_PACE_CONTENDED);
@@ -544,7 +554,7 @@ static void test_contended__acts(void **state)
 
 	/* Only said: all is taken back, and what is seen stays. */
 	contention_set_observes(bench->contention, true);
-	assert_true(told.factor == 1);
+	assert_true(told.factor == 1 && told.software_factor == 1);
 	assert_true(told.logged > 1);
 	assert_int_equal(told.n_workers, N_WORKERS);
 	assert_false(told.is_executor_contended || told.is_reactor_contended);

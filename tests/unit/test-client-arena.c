@@ -197,6 +197,34 @@ static void test_seal__mapped_elsewhere(void **state)
 	fixture_end(&fixture);
 }
 
+/* The same of an arena that cannot be mapped writable again: a copy takes its place. */
+static void test_seal__mapped_elsewhere_and_fixed(void **state)
+{
+	struct rbk_arena *arena = NULL;
+	struct fixture fixture;
+	unsigned char *data;
+	void *other;
+
+	fixture_begin_connected(&fixture, NULL);
+	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
+	data = rbk_arena_alloc(arena, 1);
+	*data = 7;
+	other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
+	assert_ptr_not_equal(other, MAP_FAILED);
+	assert_int_equal(fcntl(arena->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), -EBUSY);
+	assert_int_equal(*data, 7);
+	*data = 8;
+	assert_int_equal(*(unsigned char *)other, 7);
+	assert_int_not_equal(rbk_ref(arena, data), RBK_REF_INVALID);
+	assert_int_equal(rbk_arena_seal(arena, &fixture.error), 0);
+	assert_int_equal(*data, 8);
+	munmap(other, 4096);
+	rbk_arena_free(arena);
+	assert_int_equal(fake_broker_objects(fixture.fake), 0);
+	fixture_end(&fixture);
+}
+
 /* Sealed, but the broker does not take it back: the next call tries again. */
 static void test_seal__not_shared_again(void **state)
 {
@@ -440,6 +468,7 @@ int main(void)
 		cmocka_unit_test(test_seal__in_use),
 		cmocka_unit_test(test_seal__too_late),
 		cmocka_unit_test(test_seal__mapped_elsewhere),
+		cmocka_unit_test(test_seal__mapped_elsewhere_and_fixed),
 		cmocka_unit_test(test_seal__not_shared_again),
 		cmocka_unit_test(test_arena__no_memory),
 		cmocka_unit_test(test_new__exported),

@@ -25,6 +25,7 @@
 #include "support/describe.h"
 #include "unit/cpu-rig.h"
 #include "unit/fail-alloc.h"
+#include "util/checked.h"
 #include "util/clock.h"
 #include "util/waker.h"
 
@@ -147,7 +148,7 @@ static void load_reap(struct load *load)
 			assert_int_equal(job->task.res, -ECANCELED);
 			load->n_cancelled++;
 		} else {
-			assert_int_equal(state, EXEC_RUNNING);
+			assert_int_equal(state, EXEC_ENDED);
 			assert_int_equal(job->task.res, 0);
 			for (unsigned int b = 0; b < job->buffers.n; b++)
 				assert_memory_equal(job->buffers.bindings[b],
@@ -353,6 +354,282 @@ static void test_pack__shared_and_freed(void **state)
 	cpu_rig_release(&rig, other_form);
 	cpu_rig_release(&rig, other_offset);
 	assert_int_equal(packed_bytes(&rig), 0);
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+/* ---- Packing in parts ---- */
+
+/* Products with constants that take many parts: deep, wide, several, turned round, of float16. */
+static const struct {
+	uint32_t batch, k, n;
+	bool trans_b, is_half;
+} large[] = {
+	{1, 1000, 3000, false, false}, {1, 1000, 3000, true, false}, {1, 3, 700001, false, false},
+	{3, 400, 1111, false, false},  {1, 769, 1500, false, true},  {2, 50, 30000, false, true},
+};
+
+static struct plan *large_plan(struct exec_arena *arena, unsigned int i)
+{
+	const enum rbk_dtype dtype = large[i].is_half ? RBK_DTYPE_F16 : RBK_DTYPE_F32;
+	struct describe *d = describe_new("", large[i].batch > 1 ? 1 : 2);
+	const uint32_t batch = large[i].batch, k = large[i].k, n = large[i].n;
+
+	if (batch > 1) {
+		describe_input(d, "x", DESCRIBE_DIMS(batch, 4, k));
+		describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(batch, k, n));
+	} else {
+		describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, k));
+		describe_constant(
+			d, "w", RBK_REF(REFERENCE_ARENA, 0),
+			DESCRIBE_DIMS(large[i].trans_b ? n : k, large[i].trans_b ? k : n));
+	}
+	describe_floats(d, dtype);
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, dtype);
+	describe_node(d, large[i].trans_b ? "Gemm" : "MatMul", "", "x,w", "y");
+	if (large[i].trans_b)
+		describe_attr_int(d, "transB", 1);
+	return reference_plan(d, arena);
+}
+
+/* The packed form is what one call makes of the whole, however the parts are cut. */
+static void expect_packed(const struct cpu_kernels *kernels, const struct exec_arena *arena,
+			  unsigned int i, const struct cpu_pack *pack)
+{
+	const size_t k = large[i].k, n = large[i].n, packed = kernels->pack_b_size(k, n);
+	const size_t n_from = large[i].batch * k * n;
+	float *from = (float *)arena->base, *to = malloc(packed * sizeof(float));
+
+	assert_non_null(to);
+	if (large[i].is_half) {
+		from = malloc(n_from * sizeof(float));
+		assert_non_null(from);
+		kernels->half_load(n_from, (const uint16_t *)arena->base, from);
+	}
+	for (unsigned int b = 0; b < large[i].batch; b++) {
+		kernels->pack_b(k, n, from + b * k * n, large[i].trans_b ? 1 : n,
+				large[i].trans_b ? k : 1, to);
+		assert_memory_equal(to, pack->data + b * packed, packed * sizeof(float));
+	}
+	if (large[i].is_half)
+		free(from);
+	free(to);
+}
+
+static void test_pack__in_parts(void **state)
+{
+	struct exec_arena arena;
+	struct cpu_rig rig;
+
+	reference_arena_init(&arena, 1000 * 3000 * sizeof(float), 3);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	for (unsigned int i = 0; i < ARRAY_SIZE(large); i++) {
+		const struct executor_ops *ops = rig.executor->ops;
+		struct plan *plan = large_plan(&arena, i), *same = large_plan(&arena, i);
+		const struct cpu_plan *compiled;
+		unsigned int n_calls = 0;
+
+		assert_int_equal(ops->plan_measure(rig.executor, plan), 0);
+		assert_int_equal(ops->plan_measure(rig.executor, same), 0);
+		assert_int_equal(cpu_executor_from(rig.executor)->packs.committed_bytes, 0);
+		compiled = plan->exec[RBK_DEVICE_CPU];
+		assert_int_equal(compiled->n_packs, 1);
+		/* Each goes on where the other stopped. */
+		while (ops->plan_compile(rig.executor, n_calls % 2 ? plan : same) ==
+		       EXECUTOR_E_MORE)
+			n_calls++;
+		assert_true(n_calls >= compiled->packs[0]->map_bytes / (8 << 20));
+		assert_true(compiled->packs[0]->is_filled);
+		expect_packed(cpu_executor_from(rig.executor)->kernels, &arena, i,
+			      compiled->packs[0]);
+		assert_int_equal(ops->plan_prepare(rig.executor, plan), 0);
+		assert_int_equal(ops->plan_prepare(rig.executor, same), 0);
+		cpu_rig_release(&rig, plan);
+		cpu_rig_release(&rig, same);
+		assert_int_equal(packed_bytes(&rig), 0);
+	}
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+/* One that is given up in the middle leaves the rest to the other, or to nobody. */
+static void test_pack__given_up(void **state)
+{
+	struct exec_arena arena;
+	struct cpu_rig rig;
+
+	reference_arena_init(&arena, 1000 * 3000 * sizeof(float), 3);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	for (unsigned int i = 0; i < ARRAY_SIZE(large); i++) {
+		const struct executor_ops *ops = rig.executor->ops;
+		struct plan *plan = large_plan(&arena, i), *same = large_plan(&arena, i);
+		const struct cpu_plan *compiled;
+
+		assert_int_equal(ops->plan_measure(rig.executor, plan), 0);
+		assert_int_equal(ops->plan_measure(rig.executor, same), 0);
+		ops->plan_compile(rig.executor, plan);
+		cpu_rig_release(&rig, plan);
+		assert_int_equal(ops->plan_prepare(rig.executor, same), 0);
+		compiled = same->exec[RBK_DEVICE_CPU];
+		expect_packed(cpu_executor_from(rig.executor)->kernels, &arena, i,
+			      compiled->packs[0]);
+		cpu_rig_release(&rig, same);
+		assert_int_equal(packed_bytes(&rig), 0);
+
+		plan = large_plan(&arena, i);
+		assert_int_equal(ops->plan_measure(rig.executor, plan), 0);
+		ops->plan_compile(rig.executor, plan);
+		cpu_rig_release(&rig, plan);
+		assert_int_equal(packed_bytes(&rig), 0);
+		assert_int_equal(cpu_executor_from(rig.executor)->packs.committed_bytes, 0);
+	}
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+/* Weights of four bits, scales and zero points of float16: what these become lies beside. */
+static void test_pack__nbits_in_parts(void **state)
+{
+	enum { K = 500, N = 30000, BLOCK = 32, BLOCKS = (K + BLOCK - 1) / BLOCK };
+	const uint64_t scales_at = N * BLOCKS * BLOCK / 2, zeros_at = scales_at + N * BLOCKS * 2;
+	struct exec_arena arena;
+	struct cpu_rig rig;
+
+	reference_arena_init(&arena, zeros_at + N * BLOCKS * 2, 3);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	for (unsigned int i = 0; i < 2; i++) {
+		const struct executor_ops *ops = rig.executor->ops;
+		const struct cpu_kernels *kernels = cpu_executor_from(rig.executor)->kernels;
+		const size_t bytes = kernels->pack_nbits_size(K, N, BLOCK);
+		struct cpu_nbits_weights weights = {
+			.k = K, .n = N, .block = BLOCK, .b = arena.base};
+		const uint16_t *half = (const uint16_t *)(arena.base + scales_at);
+		float *floats = malloc((size_t)2 * N * BLOCKS * sizeof(*floats));
+		struct describe *d = describe_new("", 2);
+		const struct cpu_pack *pack;
+		void *to = malloc(bytes);
+		unsigned int n_calls = 0;
+		struct plan *plan;
+
+		assert_true(floats && to);
+		describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, K));
+		describe_constant(d, "s", RBK_REF(REFERENCE_ARENA, scales_at),
+				  DESCRIBE_DIMS(N, BLOCKS));
+		if (i == 1)
+			describe_constant(d, "z", RBK_REF(REFERENCE_ARENA, zeros_at),
+					  DESCRIBE_DIMS(N, BLOCKS));
+		describe_floats(d, RBK_DTYPE_F16);
+		describe_tensor(d, "w", RBK_TENSOR_CONSTANT, RBK_DTYPE_U8,
+				RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(N, BLOCKS, BLOCK / 2));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F16);
+		describe_node(d, "MatMulNBits", "", i == 1 ? "x,w,s,z" : "x,w,s", "y");
+		describe_attr_int(d, "K", K);
+		describe_attr_int(d, "N", N);
+		describe_attr_int(d, "bits", 4);
+		describe_attr_int(d, "block_size", BLOCK);
+		plan = reference_plan(d, &arena);
+
+		assert_int_equal(ops->plan_measure(rig.executor, plan), 0);
+		while (ops->plan_compile(rig.executor, plan) == EXECUTOR_E_MORE)
+			n_calls++;
+		assert_true(n_calls >= 1);
+		kernels->half_load((size_t)2 * N * BLOCKS, half, floats);
+		weights.scales = floats;
+		weights.zeros_float = i == 1 ? floats + N * BLOCKS : NULL;
+		kernels->pack_nbits(&weights, to);
+		pack = ((const struct cpu_plan *)plan->exec[RBK_DEVICE_CPU])->packs[0];
+		assert_memory_equal(pack->data, to, bytes);
+		assert_int_equal(ops->plan_prepare(rig.executor, plan), 0);
+		cpu_rig_release(&rig, plan);
+		assert_int_equal(packed_bytes(&rig), 0);
+		free(floats);
+		free(to);
+	}
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+/* A large form is given back in parts; meanwhile whoever wants the same makes it anew. */
+static void test_shrink__in_parts(void **state)
+{
+	enum { K = 4096, N = 10000 };
+	struct plan *plans[2];
+	struct exec_arena arena;
+	struct cpu_rig rig;
+	uint64_t one, left;
+	unsigned int n = 0;
+
+	reference_arena_init(&arena, (uint64_t)K * N * sizeof(float), 3);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	for (unsigned int i = 0; i < 2; i++) {
+		struct describe *d = describe_new("", 2);
+
+		describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, K));
+		describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 0), DESCRIBE_DIMS(K, N));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, "MatMul", "", "x,w", "y");
+		plans[i] = reference_plan(d, &arena);
+	}
+	cpu_rig_prepare(&rig, plans[0]);
+	one = left = packed_bytes(&rig);
+	while (rig.executor->ops->plan_shrink(rig.executor, plans[0]) == EXECUTOR_E_MORE) {
+		assert_true(packed_bytes(&rig) < left);
+		assert_true(left - packed_bytes(&rig) <= 64 << 20);
+		left = packed_bytes(&rig);
+		if (n++ == 0)
+			assert_int_equal(rig.executor->ops->plan_measure(rig.executor, plans[1]),
+					 0);
+		left = packed_bytes(&rig);
+	}
+	assert_true(n >= 3);
+	assert_int_equal(packed_bytes(&rig), one);
+	cpu_rig_release(&rig, plans[0]);
+	assert_int_equal(packed_bytes(&rig), one);
+	assert_int_equal(rig.executor->ops->plan_prepare(rig.executor, plans[1]), 0);
+	/* A plan drops only its reference to packs that another plan shares. */
+	assert_int_equal(cpu_executor_from(rig.executor)->packs.committed_bytes, one);
+	cpu_rig_release(&rig, plans[1]);
+	assert_int_equal(packed_bytes(&rig), 0);
+	cpu_rig_deinit(&rig);
+	reference_arena_deinit(&arena);
+}
+
+/* A constant that many nodes have is packed and charged once, one byte further is another. */
+static void test_pack__once_in_a_plan(void **state)
+{
+	const uint64_t bytes = 200 * 200 * sizeof(float);
+	uint64_t host_bytes[2];
+	struct exec_arena arena;
+	struct cpu_rig rig;
+
+	reference_arena_init(&arena, 2 * bytes, 1);
+	cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1});
+	for (unsigned int apart = 0; apart < 2; apart++) {
+		struct describe *d = describe_new("", 10);
+		char at[8] = "x", w[8], y[8], in[20];
+		struct plan *plan;
+
+		describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 200));
+		for (unsigned int i = 0; i < 10; i++) {
+			snprintf(w, sizeof(w), "w%u", i);
+			snprintf(y, sizeof(y), "y%u", i);
+			snprintf(in, sizeof(in), "%s,%s", at, w);
+			describe_constant(d, w, RBK_REF(REFERENCE_ARENA, apart * i * 64),
+					  DESCRIBE_DIMS(200, 200));
+			describe_inferred(d, y, i < 9 ? RBK_TENSOR_SCRATCH : RBK_TENSOR_OUTPUT,
+					  RBK_DTYPE_F32);
+			describe_node(d, "MatMul", "", in, y);
+			memcpy(at, y, sizeof(at));
+		}
+		plan = reference_plan(d, &arena);
+		cpu_rig_prepare(&rig, plan);
+		host_bytes[apart] = plan->host_bytes[RBK_DEVICE_CPU];
+		assert_in_range(packed_bytes(&rig), (apart ? 10 : 1) * bytes,
+				(apart ? 20 : 2) * bytes);
+		cpu_rig_release(&rig, plan);
+		assert_int_equal(packed_bytes(&rig), 0);
+	}
+	assert_true(host_bytes[1] >= host_bytes[0] + 9 * bytes);
 	cpu_rig_deinit(&rig);
 	reference_arena_deinit(&arena);
 }
@@ -602,6 +879,11 @@ int main(void)
 		cmocka_unit_test(test_submit__full_is_busy),
 		cmocka_unit_test(test_reap__waker_rings),
 		cmocka_unit_test(test_pack__shared_and_freed),
+		cmocka_unit_test(test_pack__in_parts),
+		cmocka_unit_test(test_pack__given_up),
+		cmocka_unit_test(test_pack__nbits_in_parts),
+		cmocka_unit_test(test_pack__once_in_a_plan),
+		cmocka_unit_test(test_shrink__in_parts),
 		cmocka_unit_test(test_release__never_prepared),
 		cmocka_unit_test(test_prepare__unsupported),
 		cmocka_unit_test(test_prepare__out_of_memory),

@@ -286,7 +286,7 @@ static void test_limit__raised_at_work(void **state)
 		while (!is_asleep(bench, 0) || !is_asleep(bench, 1))
 			sched_yield();
 		cpu_rig_submit(&bench->rig, &first);
-		while (atomic_load(&first.task.state) != EXEC_RUNNING)
+		while (atomic_load(&first.task.state) == EXEC_QUEUED)
 			sched_yield();
 		cpu_rig_submit(&bench->rig, &second);
 		cpu_executor_limit(bench->rig.executor, 2, true);

@@ -78,14 +78,52 @@ static const struct function functions[] = {
 	{CPU_MAP_ATANH, "atanh", {0}, {2.2, 2.2}, EVERYWHERE},
 };
 
-enum { PER_BINADE = 160, N_SPECIAL = 40, N_ARGUMENTS = N_SPECIAL + 2 * 256 * PER_BINADE };
+enum { PER_BINADE = 160, N_SPECIAL = 42, N_ARGUMENTS = N_SPECIAL + 2 * 256 * PER_BINADE };
 
 static const float special[N_SPECIAL] = {
-	0.0f,     -0.0f,     1,       -1,        0.5f,       -0.5f,     INFINITY,  -INFINITY,
-	NAN,      -NAN,      FLT_MAX, -FLT_MAX,  FLT_MIN,    -FLT_MIN,  0x1p-149f, -0x1p-149f,
-	2,        -2,        1.5f,    -1.5f,     2.5f,       -2.5f,     3,         -3,
-	88.7228f, -87.3365f, 88.8f,   -103.972f, -104.1f,    89.4159f,  9,         16777216,
-	8388609,  -8388607,  0x1p20f, 0x1.8p20f, 3.1415927f, 1.570796f, 1e-30f,    -1e-30f,
+	0.0f,
+	-0.0f,
+	1,
+	-1,
+	0.5f,
+	-0.5f,
+	INFINITY,
+	-INFINITY,
+	NAN,
+	-NAN,
+	FLT_MAX,
+	-FLT_MAX,
+	FLT_MIN,
+	-FLT_MIN,
+	0x1p-149f,
+	-0x1p-149f,
+	2,
+	-2,
+	1.5f,
+	-1.5f,
+	2.5f,
+	-2.5f,
+	3,
+	-3,
+	88.7228f,
+	-87.3365f,
+	88.8f,
+	-103.972f,
+	-104.1f,
+	89.4159f,
+	9,
+	16777216,
+	8388609,
+	-8388607,
+	0x1p20f,
+	0x1.8p20f,
+	3.1415927f,
+	1.570796f,
+	1e-30f,
+	-1e-30f,
+	/* As integers, the largest and one that is close to the smallest. */
+	__builtin_nanf("0x3fffff"),
+	-__builtin_nanf("0x3fffff"),
 };
 
 static float *arguments_new(void)

@@ -557,6 +557,23 @@ static void test_max_pool__windows(void **state)
 	}
 }
 
+/* Multiples of a stride that have no room in 32 bits: there is one window. */
+static void test_windows__huge_strides(void **state)
+{
+	static const int64_t strides[] = {0x0fffffff, 0x40000000, 0x7fffffff};
+
+	for (unsigned int i = 0; i < 6; i++) {
+		struct describe *d = describe_new("", MAX_COUNT);
+
+		describe_input(d, "x", DESCRIBE_DIMS(DESCRIBE_COUNT, 3, 4, 37));
+		describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+		describe_node(d, i % 2 ? "AveragePool" : "MaxPool", "", "x", "y");
+		describe_attr_ints(d, "kernel_shape", DESCRIBE_INTS(2, 3));
+		describe_attr_ints(d, "strides", DESCRIBE_INTS(strides[i / 2], strides[i / 2]));
+		check(d, i % 2 ? 1e-6f : 0);
+	}
+}
+
 static void test_top_k__axes(void **state)
 {
 	for (unsigned int round = 0; round < test_scaled(80); round++) {
@@ -795,6 +812,7 @@ int main(void)
 		cmocka_unit_test(test_conv__large),
 		cmocka_unit_test(test_conv_transpose__packed),
 		cmocka_unit_test(test_max_pool__windows),
+		cmocka_unit_test(test_windows__huge_strides),
 		cmocka_unit_test(test_top_k__axes),
 		cmocka_unit_test(test_top_k__ties_and_nans),
 		cmocka_unit_test(test_top_k__integers),

@@ -73,7 +73,7 @@ static void wipe(struct cpu_job *job)
 
 static void wait_running(const struct cpu_job *job)
 {
-	while (atomic_load(&job->task.state) != EXEC_RUNNING)
+	while (atomic_load(&job->task.state) == EXEC_QUEUED)
 		sched_yield();
 }
 

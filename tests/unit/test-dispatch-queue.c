@@ -864,18 +864,22 @@ static void test_no_memory__rings_and_plans(void **state)
 
 		ring.session->tenant = &third;
 		fail_alloc_at(n);
-		r = hooks.ring_added(hooks.context, &ring);
+		r = hooks.ring_make(hooks.context, &ring);
+		if (r == 0)
+			r = hooks.ring_added(hooks.context, &ring);
 		ring.session->tenant = own;
 		if (!fail_alloc_stop()) {
 			assert_int_equal(r, 0);
 			ring.is_closing = true;
 			hooks.ring_closing(hooks.context, &ring);
 			hooks.ring_freed(hooks.context, &ring);
+			hooks.ring_unmake(hooks.context, &ring);
 			assert_int_equal(third.n_refs, 1);
 			break;
 		}
 		n_failed++;
 		assert_int_equal(r, -ENOMEM);
+		hooks.ring_unmake(hooks.context, &ring);
 		assert_int_equal(third.n_refs, 1);
 	}
 	assert_true(n_failed >= 5);

@@ -229,20 +229,20 @@ static void test_inline__which_plans(void **state)
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 	bench.tiny->plan->device_state[CPU] = PLAN_DEVICE_READY;
-	bench.tiny->plan->nodes[0].cost.bytes_row = 1ull << 40;
+	bench.tiny->plan->cost.bytes_row = 1ull << 40;
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
 	/* 32000 bytes at 16 bytes per nanosecond are the whole budget of 2000 ns. */
-	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_row = 3200};
+	bench.tiny->plan->cost = (struct cost){.bytes_row = 3200};
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 10);
-	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_fixed = 32000};
+	bench.tiny->plan->cost = (struct cost){.bytes_fixed = 32000};
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 64);
-	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_fixed = 32001};
+	bench.tiny->plan->cost = (struct cost){.bytes_fixed = 32001};
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
-	bench.tiny->plan->nodes[0].cost = (struct cost){.bytes_fixed = 8};
+	bench.tiny->plan->cost = (struct cost){.bytes_fixed = 8};
 	bench.cpu->ops.run_inline = NULL;
 	prepare_again(&bench);
 	assert_int_equal(bench.tiny->inline_max_count, 0);
@@ -413,8 +413,7 @@ static struct dispatch_ring *put_to_sleep(struct bench *bench, uint32_t token)
 	struct dispatch_ring *ring = rig_dispatch_ring(&bench->ring);
 
 	assert_int_equal(bench->rig.dispatch->n_active, 1);
-	bench->rig.dispatch->n_active = 0;
-	ring->is_active = false;
+	ring_deactivate(bench->rig.dispatch, ring);
 	ring->sleep_token = token;
 	rbk_ring_announce_sleep(&ring->ring->cq->sq_wait, token);
 	return ring;
@@ -579,6 +578,7 @@ static void test_sleep__client_is_rung_once(void **state)
 	assert_null(ring->next_bell);
 	/* As if it had been rung: the same sleep wants no second bell, the next one does. */
 	bench.rig.dispatch->bells = NULL;
+	bench.rig.dispatch->bells_end = &bench.rig.dispatch->bells;
 	ring->wants_bell = false;
 	put_bare(&bench, RBK_OP_NOP, 4, 0);
 	rig_work(&bench.rig);

@@ -18,7 +18,7 @@ static void test_take__until_ends_meet(void **state)
 			struct ends ends;
 			size_t front = 0, back = n, taken;
 
-			ends_reset(&ends);
+			ends_reset(&ends, 0, 0);
 			for (size_t i = 0; i < n; i++) {
 				const bool from_back = order >> i & 1;
 				const enum ends_take take = ends_take(&ends, n, from_back, &taken);
@@ -74,7 +74,7 @@ static void test_take__threads(void **state)
 		pthread_t threads[THREADS];
 		unsigned int n_last = 0;
 
-		ends_reset(&ends);
+		ends_reset(&ends, 0, 0);
 		assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
 		memset(takers, 0, THREADS * sizeof(*takers));
 		for (unsigned int i = 0; i < THREADS; i++) {
@@ -98,11 +98,38 @@ static void test_take__threads(void **state)
 	free(takers);
 }
 
+/* A row that was taken a part of, and is gone on with. */
+static void test_left__goes_on(void **state)
+{
+	struct ends ends;
+	uint32_t front = 7, back = 7;
+	size_t taken;
+
+	ends_reset(&ends, 2, 3);
+	assert_int_equal(ends_take(&ends, 8, false, &taken), ENDS_ONE);
+	assert_int_equal(taken, 2);
+	assert_int_equal(ends_take(&ends, 8, true, &taken), ENDS_ONE);
+	assert_int_equal(taken, 4);
+	assert_true(ends_left(&ends, 8, &front, &back));
+	assert_int_equal(front, 3);
+	assert_int_equal(back, 4);
+	ends_reset(&ends, front, back);
+	assert_int_equal(ends_take(&ends, 8, true, &taken), ENDS_LAST);
+	assert_int_equal(taken, 3);
+	for (unsigned int i = 0; i < 2; i++) {
+		assert_false(ends_left(&ends, 8, &front, &back));
+		assert_int_equal(ends_take(&ends, 8, i, &taken), ENDS_NONE);
+	}
+	assert_int_equal(front, 3);
+	assert_int_equal(back, 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_take__until_ends_meet),
 		cmocka_unit_test(test_take__threads),
+		cmocka_unit_test(test_left__goes_on),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The setup thread: order, threads, re-submission, ending, signals, failing set-up. */
+/* The setup thread: order, turns, threads, re-submission, cancelling, ending, signals, failing
+ * set-up.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,6 +39,10 @@ struct work {
 	_Atomic bool *gate;
 	sigset_t mask;
 	char thread_name[16];
+	/* of jobs in virtual time: what a slice takes, and how many there are */
+	uint64_t slice_ns;
+	unsigned int n_slices;
+	bool was_cancelled;
 };
 
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
@@ -44,7 +50,19 @@ int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
 			  void *data);
 
+uint64_t __real_clock_now_ns(void);
+uint64_t __wrap_clock_now_ns(void);
+
 static bool fail_pthread_create;
+static _Atomic uint64_t virtual_ns; /* added to what the clock says: what jobs pretend to take */
+static _Atomic bool is_virtual;     /* the clock stands still otherwise */
+
+uint64_t __wrap_clock_now_ns(void)
+{
+	uint64_t now_ns = atomic_load(&is_virtual) ? 0 : __real_clock_now_ns();
+
+	return now_ns + atomic_load(&virtual_ns);
+}
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
 			  void *data)
@@ -74,6 +92,7 @@ static int test_teardown(void **state)
 
 	world->offload = offload_free(world->offload);
 	world->loop = loop_free(world->loop);
+	atomic_store(&is_virtual, false);
 	return 0;
 }
 
@@ -202,6 +221,291 @@ static void test_offload__done_only_in_turn(void **state)
 	}
 	while (barrier.number < 10)
 		assert_true(loop_turn(world->loop, true) >= 0);
+}
+
+/* ---- Turns, in virtual time ---- */
+
+enum { MAX_SLICES = 100000 };
+static struct work *slices[MAX_SLICES]; /* in the order in which they ran */
+static unsigned int n_slices;
+
+/* Takes slice_ns by the clock, n_slices times. */
+static void slice_run(struct offload_job *job)
+{
+	struct work *work = container_of(job, struct work, job);
+
+	assert_false(job->has_more);
+	if (work->gate)
+		while (!atomic_load(work->gate))
+			usleep(100);
+	assert_true(n_slices < MAX_SLICES);
+	slices[n_slices++] = work;
+	atomic_fetch_add(&virtual_ns, work->slice_ns);
+	work->n_runs++;
+	job->has_more = --work->n_slices > 0;
+}
+
+static void slice_done(struct offload_job *job)
+{
+	struct work *work = container_of(job, struct work, job);
+
+	work->n_dones++;
+	work->was_cancelled = job->is_cancelled;
+	if (work->next_done)
+		(*work->next_done)++;
+}
+
+static struct work slice_make(struct world *world, struct fair_flow *owner, uint32_t weight,
+			      unsigned int n)
+{
+	struct work work = work_make(world);
+
+	work.job = (struct offload_job){
+		.run = slice_run,
+		.done = slice_done,
+		.owner = owner,
+		.weight = weight,
+		.cause = OFFLOAD_PLAN_PREPARE,
+	};
+	work.slice_ns = 1000000;
+	work.n_slices = n;
+	return work;
+}
+
+static void finish(struct world *world, unsigned int *n_done, unsigned int n)
+{
+	while (*n_done < n)
+		assert_true(loop_turn(world->loop, true) >= 0);
+}
+
+static void begin_slices(struct world *world, struct work *gate_work, _Atomic bool *gate)
+{
+	atomic_store(&is_virtual, true);
+	n_slices = 0;
+	atomic_store(gate, false);
+	*gate_work = slice_make(world, NULL, 0, 1);
+	gate_work->gate = gate;
+	offload_submit(world->offload, &gate_work->job);
+}
+
+static void test_turns__weights(void **state)
+{
+	enum { N = 2200 };
+	struct world *world = *state;
+	struct fair_flow owners[2];
+	struct work gate_work, works[2];
+	unsigned int n_done = 0, n[2] = {0, 0};
+	struct offload_stats stats;
+	_Atomic bool gate;
+
+	begin_slices(world, &gate_work, &gate);
+	for (unsigned int i = 0; i < 2; i++) {
+		fair_flow_init(&owners[i]);
+		works[i] = slice_make(world, &owners[i], i == 0 ? 1000 : 100, N);
+		works[i].next_done = &n_done;
+		offload_submit(world->offload, &works[i].job);
+	}
+	works[1].slice_ns *= 5;
+	atomic_store(&gate, true);
+	finish(world, &n_done, 2);
+
+	/* Until the first one had all that it wanted: 10:1 by time, so 50:1 by slices. */
+	for (unsigned int i = 1; n[0] < N; i++)
+		n[slices[i] == &works[1]]++;
+	assert_in_range(n[1], N / 50 - 2, N / 50 + 2);
+	assert_int_equal(works[0].n_runs, N);
+	assert_int_equal(works[1].n_runs, N);
+	assert_int_equal(works[0].n_dones, 1);
+	assert_int_equal(owners[0].spent, N * 1000000ull);
+	assert_int_equal(owners[1].spent, N * 5000000ull);
+	offload_get_stats(world->offload, OFFLOAD_PLAN_PREPARE, &stats);
+	assert_int_equal(stats.n_slices, 2 * N + 1);
+	assert_int_equal(stats.total_ns, (6ull * N + 1) * 1000000);
+	assert_int_equal(stats.longest_ns, 5000000);
+	assert_string_equal(offload_cause_name(OFFLOAD_PLAN_PREPARE), "plan preparation");
+	offload_get_stats(world->offload, OFFLOAD_RING, &stats);
+	assert_int_equal(stats.n_slices, 0);
+}
+
+/* A neighbour's job waits for one slice of a tenant that floods, whatever that has waiting. */
+static void test_turns__flood(void **state)
+{
+	enum { N_FLOOD = 10000 };
+	struct world *world = *state;
+	struct work *flood = calloc(N_FLOOD, sizeof(*flood)), gate_work, other;
+	struct fair_flow flooding, neighbour;
+	unsigned int n_done = 0, at;
+	_Atomic bool gate;
+
+	assert_non_null(flood);
+	fair_flow_init(&flooding);
+	fair_flow_init(&neighbour);
+	begin_slices(world, &gate_work, &gate);
+	for (unsigned int i = 0; i < N_FLOOD; i++) {
+		flood[i] = slice_make(world, &flooding, 0, 2);
+		flood[i].next_done = &n_done;
+		offload_submit(world->offload, &flood[i].job);
+	}
+	other = slice_make(world, &neighbour, 0, 1);
+	other.next_done = &n_done;
+	offload_submit(world->offload, &other.job);
+	atomic_store(&gate, true);
+	finish(world, &n_done, N_FLOOD + 1);
+	for (at = 0; slices[at] != &other; at++)
+		;
+	assert_in_range(at, 1, 2);
+
+	/* Jobs of one owner begin in order; a job with more to do goes on behind all of them. */
+	for (unsigned int i = 0, n = 1; n < n_slices; n++)
+		if (slices[n] != &other)
+			assert_ptr_equal(slices[n], &flood[i++ % N_FLOOD]);
+	free(flood);
+}
+
+/* A client with ten thousand jobs goes: none of them runs, and no turn calls all their done(). */
+static void test_cancel__waiting(void **state)
+{
+	enum { N = 10000 };
+	struct world *world = *state;
+	struct work *works = calloc(N, sizeof(*works)), gate_work, last;
+	struct fair_flow owner;
+	unsigned int n_done = 0, n_turns = 0;
+	_Atomic bool gate;
+
+	assert_non_null(works);
+	fair_flow_init(&owner);
+	begin_slices(world, &gate_work, &gate);
+	for (unsigned int i = 0; i < N; i++) {
+		works[i] = slice_make(world, &owner, 0, 1);
+		works[i].next_done = &n_done;
+		offload_submit(world->offload, &works[i].job);
+	}
+	last = slice_make(world, &owner, 0, 1);
+	for (unsigned int i = 0; i < N; i++)
+		offload_cancel(world->offload, &works[i].job);
+	/* Twice is once; done() is not called from in there. */
+	offload_cancel(world->offload, &works[0].job);
+	assert_int_equal(n_done, 0);
+	offload_submit(world->offload, &last.job);
+	while (n_done < N) {
+		assert_true(loop_turn(world->loop, true) >= 0);
+		n_turns++;
+	}
+	/* Although the thread is busy with something else. */
+	assert_int_equal(gate_work.n_dones, 0);
+	assert_true(n_turns >= N / 200);
+	atomic_store(&gate, true);
+	while (!last.n_dones)
+		assert_true(loop_turn(world->loop, true) >= 0);
+	for (unsigned int i = 0; i < N; i++) {
+		assert_int_equal(works[i].n_runs, 0);
+		assert_int_equal(works[i].n_dones, 1);
+		assert_true(works[i].was_cancelled);
+		assert_false(works[i].job.has_begun);
+	}
+	assert_false(last.was_cancelled);
+	assert_true(fair_flow_is_idle(&owner));
+	assert_int_equal(owner.spent, last.slice_ns);
+	free(works);
+}
+
+/* Has more to do, for ever. */
+static void endless_run(struct offload_job *job)
+{
+	struct work *work = container_of(job, struct work, job);
+
+	usleep(100);
+	work->n_runs++;
+	if (work->gate)
+		atomic_store(work->gate, true);
+	job->has_more = true;
+}
+
+/* Does not end before it is cancelled. */
+static void stubborn_run(struct offload_job *job)
+{
+	struct work *work = container_of(job, struct work, job);
+
+	work->n_runs++;
+	atomic_store(work->gate, true);
+	while (!atomic_load(&job->is_cancelled))
+		usleep(100);
+	job->has_more = true;
+}
+
+static void test_cancel__begun(void **state)
+{
+	static void (*const runs[])(struct offload_job * job) = {endless_run, stubborn_run};
+	struct world *world = *state;
+	struct fair_flow owner;
+	_Atomic bool gate;
+
+	fair_flow_init(&owner);
+	for (unsigned int i = 0; i < ARRAY_SIZE(runs); i++) {
+		struct work work = slice_make(world, &owner, 0, 1);
+
+		work.job.run = runs[i];
+		work.gate = &gate;
+		atomic_store(&gate, false);
+		offload_submit(world->offload, &work.job);
+		while (!atomic_load(&gate))
+			usleep(100);
+		assert_true(loop_turn(world->loop, false) >= 0);
+		assert_int_equal(work.n_dones, 0);
+		offload_cancel(world->offload, &work.job);
+		while (!work.n_dones)
+			assert_true(loop_turn(world->loop, true) >= 0);
+		assert_true(work.was_cancelled);
+		assert_true(work.job.has_begun);
+		assert_true(work.n_runs >= 1);
+		/* The same job again, not cancelled. */
+		work.job.run = slice_run;
+		work.gate = NULL;
+		work.n_slices = 1;
+		offload_submit(world->offload, &work.job);
+		while (work.n_dones < 2)
+			assert_true(loop_turn(world->loop, true) >= 0);
+		assert_false(work.was_cancelled);
+	}
+
+	/* Cancelling a job does not undo what has already run. */
+	{
+		struct work work = slice_make(world, &owner, 0, 1);
+		const uint64_t spent = atomic_load(&owner.spent);
+
+		offload_submit(world->offload, &work.job);
+		/* A slice is charged when it is over. */
+		while (atomic_load(&owner.spent) == spent)
+			usleep(1000);
+		offload_cancel(world->offload, &work.job);
+		while (!work.n_dones)
+			assert_true(loop_turn(world->loop, true) >= 0);
+		assert_int_equal(work.n_runs, 1);
+	}
+}
+
+/* An owner ends with its last job, and another begins where it was. */
+static void test_owner__comes_and_goes(void **state)
+{
+	struct world *world = *state;
+
+	for (unsigned int i = 0; i < 100; i++) {
+		struct fair_flow *owner = malloc(sizeof(*owner));
+		struct work works[4];
+		unsigned int n_done = 0;
+
+		assert_non_null(owner);
+		fair_flow_init(owner);
+		for (unsigned int j = 0; j < ARRAY_SIZE(works); j++) {
+			works[j] = slice_make(world, owner, 1 + i * 100, 1 + j);
+			works[j].next_done = &n_done;
+			offload_submit(world->offload, &works[j].job);
+		}
+		offload_cancel(world->offload, &works[i % ARRAY_SIZE(works)].job);
+		finish(world, &n_done, ARRAY_SIZE(works));
+		free(owner);
+		n_slices = 0;
+	}
 }
 
 static void test_free__waits_for_all(void **state)
@@ -339,6 +643,11 @@ int main(void)
 		OFFLOAD_TEST(test_offload__in_order),
 		OFFLOAD_TEST(test_offload__submit_never_blocks),
 		OFFLOAD_TEST(test_offload__done_only_in_turn),
+		OFFLOAD_TEST(test_turns__weights),
+		OFFLOAD_TEST(test_turns__flood),
+		OFFLOAD_TEST(test_cancel__waiting),
+		OFFLOAD_TEST(test_cancel__begun),
+		OFFLOAD_TEST(test_owner__comes_and_goes),
 		OFFLOAD_TEST(test_free__waits_for_all),
 		OFFLOAD_TEST(test_thread__signals),
 		OFFLOAD_TEST(test_new__failures),

@@ -77,6 +77,19 @@ static void test_culprit__stays(void **state)
 	assert_int_equal(decision.reason, RBK_REASON_CONTENTION);
 }
 
+/* A GPU in software is disturbed as much, and no place to go to. */
+static void test_software_gpu__is_no_way_out(void **state)
+{
+	struct pair *pair = *state;
+	struct placer_bench *bench = &pair->bench;
+
+	placer_set_contention(bench->placer, CPU, 20);
+	assert_int_equal(decide(bench, bench->flow, pair->count, RBK_STRATEGY_AUTO).device, GPU);
+	placer_set_contention(bench->placer, GPU, 20);
+	assert_int_equal(decide(bench, bench->flow, pair->count, RBK_STRATEGY_AUTO).device, CPU);
+	assert_int_equal(decide(bench, bench->flow, 1, RBK_STRATEGY_AUTO).device, CPU);
+}
+
 /* A part of it counts as a part. */
 static void test_culprit__in_part(void **state)
 {
@@ -518,6 +531,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_culprit__stays, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_software_gpu__is_no_way_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_culprit__in_part, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_culprit__split_as_if_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_culprit__learned_as_others, setup, teardown),

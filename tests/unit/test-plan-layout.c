@@ -253,12 +253,137 @@ static void test_layout__best_fit(void **state)
 	check_offsets(first, 7, 4608);
 }
 
+/* Many scratch tensors for a layout by hand. */
+struct crowd {
+	struct tensor tensors[RBK_MAX_PLAN_TENSORS];
+	struct plan_life lives[RBK_MAX_PLAN_TENSORS];
+	uint16_t placed[RBK_MAX_PLAN_TENSORS];
+	struct plan plan;
+};
+
+static struct crowd *crowd_new(uint64_t *random, uint16_t n, uint16_t longest)
+{
+	struct crowd *crowd = calloc(1, sizeof(*crowd));
+
+	crowd->plan = (struct plan){.tensors = crowd->tensors, .n_tensors = n};
+	for (uint16_t i = 0; i < n; i++) {
+		crowd->tensors[i].kind = RBK_TENSOR_SCRATCH;
+		crowd->tensors[i].root = i;
+		crowd->tensors[i].max_bytes = 1 + reference_random(random) % (64 * 256);
+		crowd->lives[i].first = (uint16_t)(reference_random(random) % n);
+		crowd->lives[i].last =
+			(uint16_t)(crowd->lives[i].first + reference_random(random) % longest);
+	}
+	return crowd;
+}
+
+static bool crowd_meets(const struct crowd *crowd, uint16_t a, uint16_t b)
+{
+	return crowd->lives[a].first <= crowd->lives[b].last &&
+	       crowd->lives[b].first <= crowd->lives[a].last;
+}
+
+static uint64_t padded(const struct tensor *tensor)
+{
+	return (tensor->max_bytes + PLAN_SCRATCH_ALIGN - 1) / PLAN_SCRATCH_ALIGN *
+	       PLAN_SCRATCH_ALIGN;
+}
+
+/* Best fit of @t by comparing it with each of @n tensors, in the order of their offsets. */
+static uint64_t best_fit(const struct crowd *crowd, uint16_t n, uint16_t t)
+{
+	uint64_t end = 0, best = UINT64_MAX, best_bytes = UINT64_MAX;
+
+	for (uint16_t i = 0; i < n; i++) {
+		const struct tensor *other = &crowd->tensors[crowd->placed[i]];
+
+		if (!crowd_meets(crowd, crowd->placed[i], t))
+			continue;
+		if (other->scratch_offset > end &&
+		    other->scratch_offset - end >= padded(&crowd->tensors[t]) &&
+		    other->scratch_offset - end < best_bytes) {
+			best_bytes = other->scratch_offset - end;
+			best = end;
+		}
+		if (other->scratch_offset + padded(other) > end)
+			end = other->scratch_offset + padded(other);
+	}
+	return best == UINT64_MAX ? end : best;
+}
+
+/* Check that the code that makes layouts fast changes none of them. */
+static void test_layout__as_by_comparing_all(void **state)
+{
+	uint64_t random = 7;
+
+	for (unsigned int round = 0; round < 40; round++) {
+		const uint16_t n = 300, longest = round % 2 ? n / 8 : 6;
+		struct crowd *crowd = crowd_new(&random, n, longest);
+		char message[PLAN_MESSAGE_BYTES];
+
+		assert_int_equal(plan_layout(&crowd->plan, crowd->lives, message), 0);
+		for (uint16_t i = 0; i < n; i++) {
+			uint16_t largest = PLAN_NO_TENSOR, at = i;
+
+			for (uint16_t t = 0; t < n; t++)
+				if (crowd->tensors[t].root == t &&
+				    (largest == PLAN_NO_TENSOR ||
+				     padded(&crowd->tensors[t]) > padded(&crowd->tensors[largest])))
+					largest = t;
+			assert_int_equal(crowd->tensors[largest].scratch_offset,
+					 best_fit(crowd, i, largest));
+			/* It was placed. */
+			crowd->tensors[largest].root = PLAN_NO_TENSOR;
+			for (; at > 0 && crowd->tensors[crowd->placed[at - 1]].scratch_offset >
+						 crowd->tensors[largest].scratch_offset;
+			     at--)
+				crowd->placed[at] = crowd->placed[at - 1];
+			crowd->placed[at] = largest;
+		}
+		free(crowd);
+	}
+}
+
+/* More than is searched for gaps: no bytes are shared all the same, and not too many wasted. */
+static void test_layout__more_than_is_searched(void **state)
+{
+	uint64_t random = 8, most = 0, sum;
+	struct crowd *crowd = crowd_new(&random, RBK_MAX_PLAN_TENSORS, RBK_MAX_PLAN_TENSORS / 4);
+	char message[PLAN_MESSAGE_BYTES];
+
+	assert_int_equal(plan_layout(&crowd->plan, crowd->lives, message), 0);
+	for (uint16_t a = 0; a < RBK_MAX_PLAN_TENSORS; a++) {
+		const struct tensor *x = &crowd->tensors[a];
+
+		sum = 0;
+		for (uint16_t b = 0; b < RBK_MAX_PLAN_TENSORS; b++) {
+			const struct tensor *y = &crowd->tensors[b];
+
+			/* At the node that makes it. */
+			if (crowd->lives[b].first <= crowd->lives[a].first &&
+			    crowd->lives[a].first <= crowd->lives[b].last)
+				sum += padded(y);
+			if (a != b && crowd_meets(crowd, a, b) &&
+			    x->scratch_offset < y->scratch_offset + padded(y) &&
+			    y->scratch_offset < x->scratch_offset + padded(x))
+				fail_msg("%u and %u overlap", a, b);
+		}
+		most = sum > most ? sum : most;
+		assert_true(x->scratch_offset + padded(x) <= crowd->plan.scratch_bytes);
+	}
+	assert_true(crowd->plan.scratch_bytes >= most);
+	assert_true(crowd->plan.scratch_bytes < 3 * most);
+	free(crowd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_layout__random_graphs),
 		cmocka_unit_test(test_layout__two_outputs_of_one_node),
 		cmocka_unit_test(test_layout__best_fit),
+		cmocka_unit_test(test_layout__as_by_comparing_all),
+		cmocka_unit_test(test_layout__more_than_is_searched),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -88,6 +88,56 @@ static void test_plan__neighbours(void **state)
 	plan_free(plan);
 }
 
+/* Works have all nodes that compute and all of the cost, however many sizes there are. */
+static void test_plan__works(void **state)
+{
+	for (unsigned int n_sizes = 1; n_sizes <= 200; n_sizes += 199) {
+		struct describe *d = describe_new("works", 1);
+		uint64_t flops = 0, bytes = 0, n_nodes = 0;
+		struct plan *plan;
+		char in[16] = "x", out[16];
+
+		describe_input(d, "x", DESCRIBE_DIMS(1, 1));
+		describe_output(d, "y", DESCRIBE_DIMS(1, 7));
+		for (uint32_t i = 0; i < 200; i++) {
+			const int64_t dims[] = {1 + i % n_sizes, 1};
+
+			snprintf(out, sizeof(out), "t%u", i);
+			describe_scratch(d, out);
+			describe_node(d, "Expand", "", "x", out);
+			describe_attr_ints(d, "shape", 2, dims);
+			snprintf(in, sizeof(in), "t%u", i);
+			snprintf(out, sizeof(out), "s%u", i);
+			describe_scratch(d, out);
+			describe_node(d, "Softmax", "", in, out);
+		}
+		describe_constant(d, "w", RBK_REF(1, 0), DESCRIBE_DIMS(1, 7));
+		describe_scratch(d, "product");
+		describe_node(d, "MatMul", "", "x,w", "product");
+		describe_node(d, "Relu", "", "product", "y");
+		plan = expect_plan(d);
+		assert_in_range(plan->n_works, 3, PLAN_MAX_WORKS);
+		if (n_sizes == 1)
+			assert_int_equal(plan->n_works, 3);
+		for (uint32_t i = 0; i < plan->n_works; i++) {
+			const struct plan_work *work = &plan->works[i];
+
+			flops += work->cost.flops_fixed;
+			bytes += work->cost.bytes_fixed;
+			n_nodes += work->n;
+			if (work->family == OP_FAMILY_MATMUL)
+				assert_int_equal(work->n, 1);
+		}
+		assert_int_equal(flops, plan->cost.flops_fixed);
+		assert_int_equal(bytes, plan->cost.bytes_fixed);
+		/* The activation is computed along with the product. */
+		assert_int_equal(n_nodes, plan->n_nodes - 1);
+		assert_int_equal(plan->blocked_flops_fixed,
+				 plan->nodes[plan->n_nodes - 2].cost.flops_fixed);
+		plan_free(plan);
+	}
+}
+
 /* These operators take floats only, whichever of their inputs it is. */
 static void test_plan__int64_inputs(void **state)
 {
@@ -578,6 +628,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_plan__neighbours),
+		cmocka_unit_test(test_plan__works),
 		cmocka_unit_test(test_plan__int64_inputs),
 		cmocka_unit_test(test_plan__absent),
 		cmocka_unit_test(test_plan__free_null),

@@ -17,11 +17,14 @@ struct fight {
 	struct rig rig;
 	uint64_t random;
 	struct rig_plan plans[PLANS];
+	struct place_gate gates[PLANS][DEVICES];
+	uint32_t n_slots[PLANS];
 	struct place_flow *flows[FLOWS];
 	struct rig_task tasks[TASKS];
 	/* What the tasks should be. */
 	uint8_t state[TASKS], device[TASKS];
-	uint32_t n_released, n_put_back, n_done, n_cancelled, n_throttled, n_heaped, n_held_back;
+	uint32_t n_gone_on, n_gated, n_released, n_put_back, n_done, n_cancelled, n_throttled,
+		n_heaped, n_held_back;
 };
 
 static uint32_t below(struct fight *fight, uint32_t n)
@@ -64,6 +67,45 @@ static uint32_t length(const struct list_node *list)
 		n++;
 	}
 	return n;
+}
+
+/* Tasks of the flow that are in gates of the device, or those of all flows. */
+static uint32_t n_in_gates(const struct fight *fight, const struct place_flow *flow, uint8_t device)
+{
+	uint32_t n = 0;
+
+	for (int i = 0; i < TASKS; i++) {
+		const struct place_task *task = &fight->tasks[i].task;
+
+		n += task->state == PLACE_QUEUED && task->device == device && task->gate &&
+		     task->gate->next != task && (!flow || task->flow == flow);
+	}
+	return n;
+}
+
+static void check_gate(const struct fight *fight, const struct place_gate *gate)
+{
+	uint32_t n_begun = 0, n_queued = 0, n = 0;
+
+	for (int i = 0; i < TASKS; i++) {
+		const struct place_task *task = &fight->tasks[i].task;
+
+		if (task->state == PLACE_IDLE || task->gate != gate)
+			continue;
+		n_begun += task->has_slot;
+		n_queued += task->state == PLACE_QUEUED;
+		assert_true(task->has_slot || task->state == PLACE_QUEUED);
+	}
+	check_heap(gate->going_on, NULL, &n);
+	check_heap(gate->waiting, NULL, &n);
+	assert_int_equal(n + (gate->next != NULL), n_queued);
+	assert_int_equal(gate->n_begun, n_begun);
+	assert_true(n_begun <= *gate->n_slots);
+	/* Whatever can start is seen. */
+	if (!gate->next)
+		assert_true(!gate->going_on && (!gate->waiting || n_begun == *gate->n_slots));
+	else if (!gate->next->has_slot)
+		assert_true(n_begun < *gate->n_slots);
 }
 
 static void check_device(const struct fight *fight, uint8_t device)
@@ -133,9 +175,10 @@ static void check_device(const struct fight *fight, uint8_t device)
 			assert_int_equal(in_class > 0, fq->class_mask >> j & 1);
 			n += in_class;
 		}
+		assert_int_equal(fq->is_startable, n > 0 && !is_held);
+		n += n_in_gates(fight, flow, device);
 		assert_int_equal(fq->n_queued, n);
 		n_queued -= n;
-		assert_int_equal(fq->is_startable, n > 0 && !is_held);
 		n_startable += fq->is_startable;
 		assert_int_equal(fq->is_active, fq->is_startable || fq->n_released);
 		active += fq->is_active ? flow->weight : 0;
@@ -152,6 +195,9 @@ static void check(struct fight *fight)
 
 	for (uint8_t i = 0; i < DEVICES; i++)
 		check_device(fight, i);
+	for (int i = 0; i < PLANS; i++)
+		for (int k = 0; k < DEVICES && fight->plans[i].gates; k++)
+			check_gate(fight, &fight->gates[i][k]);
 	check_heap(fight->rig.placer->schedule.throttled, NULL, &n_in_heap);
 	for (int i = 0; i < FLOWS; i++)
 		n_throttled += fight->flows[i]->is_throttled;
@@ -194,6 +240,7 @@ static void enqueue(struct fight *fight, int i)
 	fight->state[i] = PLACE_QUEUED;
 	fight->device[i] = device;
 	fight->n_heaped += task->task.is_in_heap;
+	fight->n_gated += task->task.gate != NULL;
 }
 
 static void done(struct fight *fight, int i)
@@ -206,10 +253,18 @@ static void done(struct fight *fight, int i)
 
 	if (below(fight, 30) == 0)
 		exec_ns = lies[below(fight, ARRAY_SIZE(lies))];
+	task->task.goes_on = task->task.has_slot && below(fight, 3) > 0;
 	place_done(fight->rig.placer, &task->task, results[below(fight, ARRAY_SIZE(results))],
 		   exec_ns, below(fight, 2) ? exec_ns / 2 : 0, fight->rig.now_ns);
 	fight->state[i] = PLACE_IDLE;
 	fight->n_done++;
+	if (!task->task.goes_on)
+		return;
+	/* It has to: it is bound to the device, and has its slot. */
+	task->task.decision.flags |= PLACE_BOUND;
+	place_enqueue(fight->rig.placer, &task->task, fight->rig.now_ns);
+	fight->state[i] = PLACE_QUEUED;
+	fight->n_gone_on++;
 }
 
 static void act_on_task(struct fight *fight)
@@ -316,6 +371,12 @@ static void fight_once(uint64_t seed, int n_rounds)
 				(float)(size * pow(4, rig_random(&fight.random) * 2 - 1));
 		if (below(&fight, 4) == 0)
 			fight.plans[i].work_ns[below(&fight, DEVICES)] = 0;
+		if (i % 2)
+			continue;
+		fight.plans[i].gates = fight.gates[i];
+		fight.n_slots[i] = 1 + below(&fight, 4);
+		for (int j = 0; j < DEVICES; j++)
+			fight.gates[i][j].n_slots = &fight.n_slots[i];
 	}
 	for (int i = 0; i < FLOWS; i++) {
 		struct place_flow_limits limits = random_limits(&fight);
@@ -335,6 +396,8 @@ static void fight_once(uint64_t seed, int n_rounds)
 	assert_true(fight.n_throttled > 0);
 	assert_true(fight.n_heaped > 100);
 	assert_true(fight.n_held_back > 0);
+	assert_true(fight.n_gated > 100);
+	assert_true(fight.n_gone_on > 20);
 	assert_true(fight.rig.n_moved > 20);
 
 	/* And in the end everything comes out. */

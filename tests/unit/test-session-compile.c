@@ -11,17 +11,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <unistd.h>
 
+#include "loop/loop.h"
 #include "session/server-private.h"
 #include "support/session-rig.h"
 
 static _Atomic int n_left; /* parts of plans called "long"; below 0: without end */
 static _Atomic int n_compiled, n_prepared;
+static _Atomic bool others_came; /* long ones wait for that, in their first part */
 
 static int compile(struct executor *executor, const struct plan *plan)
 {
 	if (strcmp(plan->name, "long") != 0 || atomic_load(&n_left) == 0)
 		return 0;
+	while (!atomic_load(&others_came))
+		usleep(100);
 	atomic_fetch_add(&n_compiled, 1);
 	atomic_fetch_sub(&n_left, 1);
 	return EXECUTOR_E_MORE;
@@ -42,6 +47,7 @@ static void begin(struct rig *rig, int n_parts)
 	atomic_store(&n_left, n_parts);
 	atomic_store(&n_compiled, 0);
 	atomic_store(&n_prepared, 0);
+	atomic_store(&others_came, false);
 }
 
 /* Return: the request's cookie. */
@@ -58,6 +64,14 @@ static uint32_t ask(struct rig *rig, const char *name)
 	assert_int_equal(session_plan_add(rig->session, ++rig->next_cookie, desc, bytes), 0);
 	free(desc);
 	return rig->next_cookie;
+}
+
+/* The first part of what is long waits until the other plan is on its way to be prepared, too. */
+static void let_others_come(struct rig *rig)
+{
+	while (rig->session->plan_slots[1]->job.cause != OFFLOAD_PLAN_PREPARE)
+		assert_true(loop_turn(rig->loop, false) >= 0);
+	atomic_store(&others_came, true);
 }
 
 /* Return: the cookie of the plan that is there next. */
@@ -78,6 +92,7 @@ static void test_compile__others_between(void **state)
 	begin(&rig, 5);
 	long_one = ask(&rig, "long");
 	short_one = ask(&rig, "short");
+	let_others_come(&rig);
 	assert_int_equal(next_answer(&rig), short_one);
 	assert_int_equal(next_answer(&rig), long_one);
 	assert_int_equal(n_compiled, 5);
@@ -93,6 +108,7 @@ static void test_compile__session_ends(void **state)
 	begin(&rig, -1);
 	ask(&rig, "long");
 	ask(&rig, "short");
+	let_others_come(&rig);
 	assert_int_equal(next_answer(&rig), rig.next_cookie);
 	assert_int_equal(n_prepared, 1);
 	session_end(rig.session, false, "the test wants it");
@@ -101,11 +117,29 @@ static void test_compile__session_ends(void **state)
 	assert_true(n_compiled >= 1);
 }
 
+/* Check that a compilation that has not begun when its session ends does not begin. */
+static void test_compile__session_ends_before(void **state)
+{
+	enum { N = 50 };
+	struct rig rig;
+
+	begin(&rig, 1);
+	ask(&rig, "long");
+	for (unsigned int i = 0; i < N; i++)
+		ask(&rig, "short");
+	session_end(rig.session, false, "the test wants it");
+	atomic_store(&others_came, true);
+	rig_deinit(&rig);
+	assert_int_equal(n_prepared, 0);
+	assert_true(n_compiled <= 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_compile__others_between),
 		cmocka_unit_test(test_compile__session_ends),
+		cmocka_unit_test(test_compile__session_ends_before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,8 +55,8 @@ static void bench_init(struct bench *bench)
 
 	memset(bench, 0, sizeof(*bench));
 	for (unsigned int i = 0; i < N_ARENAS; i++) {
-		bench->arenas[i].exec =
-			(struct exec_arena){.bytes = PAGE, .dev = 7, .ino = 100 + i};
+		bench->arenas[i].exec = (struct exec_arena){
+			.bytes = PAGE, .is_fixed = true, .dev = 7, .ino = 100 + i};
 		bench->arena_slots[i] = i == GAP ? NULL : &bench->arenas[i];
 	}
 	bench->arenas[SEALED].exec.immutable = true;

@@ -28,6 +28,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <ringbroker/admin.h>
+
 #include "bench.h"
 #include "broker-process/broker-process.h"
 #include "target.h"
@@ -88,6 +90,17 @@ static void stop_watchers(const pid_t *pids, unsigned int n)
 		waitpid(pids[i], NULL, 0);
 }
 
+/* Tenants are told of their own sessions only, and watchers are no tenants'. */
+static int connect_admin(const char *socket, struct rbk **ret)
+{
+	char path[PATH_MAX];
+	struct rbk_options options = {
+		.size = sizeof(options), .socket_path = path, .name = "brokerbench"};
+	int r = rbk_admin_socket_path(socket, path, sizeof(path));
+
+	return r ? r : rbk_admin_connect(&options, ret, NULL);
+}
+
 /* Return: 0, all of them are connected; negative errno, none is left running. */
 static int start_watchers(struct bench_env *env, struct target *target, const char *path,
 			  pid_t pids[N_WATCHERS])
@@ -95,6 +108,7 @@ static int start_watchers(struct bench_env *env, struct target *target, const ch
 	const uint64_t end_ns = clock_now_ns() + START_TIMEOUT_NS;
 	struct rbk_stats stats = {.sessions = 0};
 	const pid_t parent = getpid();
+	struct rbk *admin = NULL;
 	unsigned int n = 0;
 	int r = 0;
 
@@ -108,14 +122,15 @@ static int start_watchers(struct bench_env *env, struct target *target, const ch
 			watcher_main(path, target_socket(target, env), parent);
 	}
 	bench_pin(env, env->client_cpu);
-	if (n < N_WATCHERS)
-		r = -EAGAIN;
-	while (r == 0 && stats.sessions <= N_WATCHERS) {
+	r = n < N_WATCHERS ? -EAGAIN : connect_admin(target_socket(target, env), &admin);
+	/* Beside them there are the target's session and this one. */
+	while (r == 0 && stats.sessions < N_WATCHERS + 2) {
 		bench_settle(20000000);
-		r = rbk_stats(target->rbk, &stats);
+		r = rbk_stats(admin, &stats);
 		if (r == 0 && clock_now_ns() > end_ns)
 			r = -ETIMEDOUT;
 	}
+	rbk_disconnect(admin);
 	if (r)
 		stop_watchers(pids, n);
 	return r;

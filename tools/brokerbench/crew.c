@@ -127,7 +127,7 @@ void crew_run(struct crew *crew, crew_fn *fn, void *data, size_t n_units)
 	crew->data = data;
 	crew->n_units = n_units;
 	crew->n_parts = n_units < most ? n_units : most;
-	ends_reset(&crew->parts);
+	ends_reset(&crew->parts, 0, 0);
 	atomic_store_explicit(&crew->n_running, crew->n_helpers, memory_order_relaxed);
 	generation = atomic_load_explicit(&crew->generation, memory_order_relaxed) + 1;
 	set_generation(crew, generation == GENERATION_END ? 1 : generation);

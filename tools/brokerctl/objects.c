@@ -80,6 +80,7 @@ void json_device(const struct rbk_stats_device *device)
 	json_number("success_rate", device->success_rate);
 	json_string("breaker", breaker_name(device->breaker));
 	json_unsigned("breaker_opened", device->n_opened);
+	json_unsigned("stalls", device->n_stalls);
 	json_number("contention", device->contention);
 	json_number("explored_share", device->explored_share);
 	json_number("utilization", device->utilization);

@@ -129,6 +129,43 @@ const char *breaker_name(uint32_t breaker)
 	return NAME_OF(names, breaker);
 }
 
+const char *turn_cause_text(uint32_t cause)
+{
+	static const char *const names[] = {
+		[RBK_TURN_ENTRIES] = "ring entries",
+		[RBK_TURN_COMPLETIONS] = "tasks to and from devices",
+		[RBK_TURN_MESSAGES] = "requests",
+		[RBK_TURN_PLANS] = "plan verification",
+		[RBK_TURN_RINGS] = "making rings",
+		[RBK_TURN_CONNECTIONS] = "accepting connections",
+		[RBK_TURN_ENDS] = "ends of sessions and rings",
+		[RBK_TURN_BELLS] = "bells",
+		[RBK_TURN_RESIDENCY] = "device memory",
+		[RBK_TURN_JOBS] = "results of the setup thread",
+		[RBK_TURN_TIMERS] = "timers",
+		[RBK_TURN_STATISTICS] = "publishing statistics",
+		[RBK_TURN_KERNEL] = "telling the kernel what to watch",
+		[RBK_TURN_OTHER] = "other work",
+	};
+
+	return NAME_OF(names, cause);
+}
+
+const char *turn_cause_name(uint32_t cause)
+{
+	static const char *const names[] = {
+		[RBK_TURN_ENTRIES] = "entries",     [RBK_TURN_COMPLETIONS] = "completions",
+		[RBK_TURN_MESSAGES] = "messages",   [RBK_TURN_PLANS] = "plans",
+		[RBK_TURN_RINGS] = "rings",         [RBK_TURN_CONNECTIONS] = "connections",
+		[RBK_TURN_ENDS] = "ends",           [RBK_TURN_BELLS] = "bells",
+		[RBK_TURN_RESIDENCY] = "residency", [RBK_TURN_JOBS] = "jobs",
+		[RBK_TURN_TIMERS] = "timers",       [RBK_TURN_STATISTICS] = "statistics",
+		[RBK_TURN_KERNEL] = "kernel",       [RBK_TURN_OTHER] = "other",
+	};
+
+	return NAME_OF(names, cause);
+}
+
 const char *tiles_name(uint32_t op)
 {
 	static const char *const names[] = {

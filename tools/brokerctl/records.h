@@ -31,6 +31,9 @@ bool device_number(const char *text, uint32_t *ret);
 
 /* Words for enumerations; "unknown" for what is not known. */
 const char *breaker_name(uint32_t breaker);
+/* Name the cause of a reactor turn: in words, and as metrics call it. */
+const char *turn_cause_text(uint32_t cause);
+const char *turn_cause_name(uint32_t cause);
 const char *device_kind_name(uint32_t kind);
 const char *tiles_name(uint32_t op); /* rbk_stats_device.tiles: by operator, by class */
 const char *tile_class_name(uint32_t class);

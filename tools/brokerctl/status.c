@@ -102,6 +102,11 @@ static void judge_devices(struct status *status)
 		if (device.breaker != RBK_STATS_BREAKER_CLOSED)
 			warn(warnings, "%s failed too often and rests: its breaker is %s",
 			     device_label(device.index), breaker_name(device.breaker));
+		if (device.n_stalls > 0)
+			warn(warnings,
+			     "%s had tasks and made no progress, %" PRIu32
+			     " time%s: see the log (device-stalled)",
+			     device_label(device.index), device.n_stalls, plural(device.n_stalls));
 		if (device.flags & RBK_STATS_DEVICE_DRAINED)
 			warn(warnings, "%s is drained (brokerctl drain device %u --end)",
 			     device_label(device.index), device.index);
@@ -315,6 +320,24 @@ static void print_reasons(const struct status *status)
 	putchar('\n');
 }
 
+static void print_turns(const struct status *status)
+{
+	const struct rbk_stats_broker *broker = &status->broker;
+	const char *tenant = tenant_name(status->view, broker->longest_turn_tenant);
+	uint64_t n = 0;
+
+	/* Older brokers do not tell. */
+	if (!status->is_root || broker->longest_turn_ns == 0)
+		return;
+	for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++)
+		n += broker->n_turn_overruns[i];
+	printf("reactor  longest turn %s: %s", text_ns((double)broker->longest_turn_ns),
+	       turn_cause_text(broker->longest_turn_cause));
+	if (tenant)
+		printf(", tenant %s", text_name(tenant));
+	printf("; %" PRIu64 " overrun%s\n", n, plural(n));
+}
+
 static void print_text(const struct status *status)
 {
 	const struct rbk_stats_contention *contention = &status->contention;
@@ -331,6 +354,7 @@ static void print_text(const struct status *status)
 		       contention->n_workers, contention->n_workers_total,
 		       contention_source_name(contention->source));
 	}
+	print_turns(status);
 	print_gates(&status->gates);
 	print_reasons(status);
 	printf("warnings %u\n", status->warnings.n + status->warnings.n_more);
@@ -369,6 +393,18 @@ static void print_json(const struct status *status)
 	json_boolean("force_cpu", status->broker.flags & RBK_STATS_BROKER_FORCE_CPU);
 	json_boolean("contended", contention->flags & RBK_STATS_CONTENDED);
 	json_number("contention", status->is_root ? contention->factor : NAN);
+	json_optional("longest_turn_ns",
+		      status->broker.longest_turn_ns ? status->broker.longest_turn_ns : UINT64_MAX);
+	json_string("longest_turn_cause",
+		    status->broker.longest_turn_ns
+			    ? turn_cause_name(status->broker.longest_turn_cause)
+			    : NULL);
+	json_string("longest_turn_tenant",
+		    tenant_name(status->view, status->broker.longest_turn_tenant));
+	json_object("turn_overruns");
+	for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++)
+		json_unsigned(turn_cause_name(i), status->broker.n_turn_overruns[i]);
+	json_object_end();
 	json_array("gates");
 	for (unsigned int i = 0; i < status->gates.n; i++)
 		json_string(NULL, gate_name(&status->gates.gates[i]));

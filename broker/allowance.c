@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Limits that the system sets for this process: see allowance.h.
+ *
+ * The number of files that brokerd has open depends on its devices and on how it watches the
+ * processors. Where the limit is too low, it also depends on how far brokerd got, since brokerd
+ * does without some files that it could not open. So the error names at once a limit that suffices
+ * for all of them, not only for the file that was missing this time.
+ */
+#include "allowance.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "session/server.h"
+#include "util/log.h"
+
+/* Descriptors beside those of tenants. */
+enum {
+	DRIVER_FDS = 128, /* and what else comes and goes */
+	OWN_FDS = 15,     /* the same where there are few: sockets, one accepted */
+	METRICS_FDS = 20,
+	ADMIN_FDS = 8,
+	LEAST_FDS = 8,    /* of tenants */
+	ENOUGH_FDS = 100, /* for what is open at the start: probes, and devices' drivers */
+};
+
+/* One session takes two descriptors; the soft limit of 1,024 is for programs that use select(). */
+static uint64_t raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return 1024;
+	limit.rlim_cur = limit.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+		getrlimit(RLIMIT_NOFILE, &limit);
+	return limit.rlim_cur;
+}
+
+/* Count the descriptors that are open, approximately. */
+static uint64_t count_descriptors(void)
+{
+	uint64_t n = 0;
+	DIR *folder = opendir("/proc/self/fd");
+
+	while (folder && readdir(folder))
+		n++;
+	if (folder)
+		closedir(folder);
+	return n;
+}
+
+static uint64_t others_of(bool has_metrics)
+{
+	return OWN_FDS + ADMIN_FDS + (has_metrics ? METRICS_FDS : 0);
+}
+
+static void log_files(uint64_t limit, uint64_t needed)
+{
+	log_error(LOG_START_FAILED,
+		  "brokerd may have %llu open files, and needs %llu: raise the limit "
+		  "(LimitNOFILE= in the unit, or ulimit -n)",
+		  (unsigned long long)limit, (unsigned long long)needed);
+}
+
+int allowance_descriptors(bool has_metrics, uint64_t *ret)
+{
+	const uint64_t others = others_of(has_metrics);
+	uint64_t limit = raise_descriptor_limit(), open = count_descriptors(), used = open + others;
+
+	if (limit > 1024) {
+		*ret = limit - DRIVER_FDS - SERVER_ADMIN_SESSIONS;
+		return 0;
+	}
+	if (limit < used + LEAST_FDS) {
+		log_files(limit, (open < ENOUGH_FDS ? ENOUGH_FDS : open) + others + LEAST_FDS);
+		return ALLOWANCE_E_FILES;
+	}
+	*ret = limit - used < limit / 2 ? limit - used : limit / 2;
+	return 0;
+}
+
+bool allowance_explain(int r, bool has_metrics)
+{
+	switch (r) {
+	case -EMFILE:
+		log_files(raise_descriptor_limit(),
+			  ENOUGH_FDS + others_of(has_metrics) + LEAST_FDS);
+		return true;
+	case -ENOMEM:
+	case -EAGAIN:
+		/* The latter is what threads are refused with, also for want of memory. */
+		log_error(
+			LOG_START_FAILED,
+			"cannot start: no memory, or no thread, was to be had (%s): raise the "
+			"limits (MemoryMax=, LimitAS= and TasksMax= in the unit, or ulimit -v and "
+			"ulimit -u)",
+			strerror(-r));
+		return true;
+	default:
+		return false;
+	}
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Liveness: a device that has work and makes no progress is an error
+ *
+ * Devices fail in unforeseen ways: tasks wait for each other, sums are wrong, an executor has lost
+ * a task. These failures share one symptom: the device has work and returns nothing. So a timer
+ * checks each device from time to time while there is work. A device that has returned nothing for
+ * much longer than was predicted has stalled. An incident is logged once, with the tasks that the
+ * device holds and their tenants, counted, and mended, more firmly the longer it lasts:
+ *
+ *  1. The scheduler's sums are made anew from the tasks that are really there, and tasks that the
+ *     executor has not begun are taken back and queued again.
+ *  2. Tasks that it has not begun and that may run on the CPU go there, each a failure of the
+ *     device, so that its breaker opens.
+ *  3. If nothing runs on the device although it was given tasks, it is declared lost: what it holds
+ *     comes back, and it is opened anew.
+ *
+ * The thresholds: while tasks run, the executor has a timeout of its own, which knows more; the
+ * thresholds here are for stalls that this timeout overlooks. While no task runs, a second is too
+ * long, but not where other programs may keep the threads from running: on the CPU, and on a GPU in
+ * software. Devices that are already lost are not checked, nor are tasks that wait for a CPU quota
+ * to fill.
+ *
+ * Checking the tasks that a device holds takes time for each task in flight. It is done only when
+ * the device has done nothing for a second, and then ever more rarely.
+ */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "dispatch/task.h"
+#include "loop/loop.h"
+#include "util/error.h"
+#include "util/log.h"
+
+enum {
+	/* Log lines about holders, per incident. */
+	MAX_HOLDERS = 8,
+	/* Multiple of the predicted time. */
+	PATIENCE = 4,
+};
+
+static const uint64_t look_ns = 100000000;
+static const uint64_t idle_floor_ns = 1000000000;
+static const uint64_t software_idle_floor_ns = 5000000000;
+static const uint64_t busy_floor_ns = 15000000000;
+static const uint64_t cpu_floor_ns = 10000000000;
+/* A software device shares the processors with all other programs: slow is not stuck. */
+static const uint64_t software_floor_ns = 60000000000;
+
+/* Tasks of one plan on a device. */
+struct holder {
+	const struct session_plan *plan;
+	uint32_t n_queued, n_given, n_running, n_begun;
+};
+
+struct holding {
+	uint32_t n_queued;    /* in the scheduler */
+	uint32_t n_throttled; /* of these, held up by a quota */
+	uint32_t n_given;     /* with the executor, and not begun */
+	uint32_t n_running;
+	uint64_t predicted_ns; /* of what the executor has */
+	uint64_t oldest_ticks;
+	uint32_t n_holders; /* also those beyond the last one listed */
+	struct holder holders[MAX_HOLDERS];
+};
+
+static inline bool run_is_given(const struct run *run)
+{
+	return run->place.state == PLACE_RELEASED;
+}
+
+static bool run_is_running(const struct run *run)
+{
+	return atomic_load_explicit(&run->exec.state, memory_order_acquire) == EXEC_RUNNING;
+}
+
+/* --- walking over runs --- */
+
+typedef void (*run_fn)(struct dispatch *dispatch, struct run *run, void *data);
+
+static void visit(struct dispatch *dispatch, struct run *run, uint8_t device, run_fn fn, void *data)
+{
+	if (!run->is_over && run->place.decision.device == device && run->place.state != PLACE_IDLE)
+		fn(dispatch, run, data);
+}
+
+/* @fn may queue the run elsewhere, and must complete nothing. */
+static void for_each_run(struct dispatch *dispatch, uint8_t device, run_fn fn, void *data)
+{
+	list_for_each (node, &dispatch->rings) {
+		struct dispatch_ring *ring = container_of(node, struct dispatch_ring, link);
+
+		list_for_each (other, &ring->in_flight) {
+			struct task *task = container_of(other, struct task, link);
+
+			if (task->phase != TASK_PLACED)
+				continue;
+			visit(dispatch, &task->run, device, fn, data);
+			if (task->half)
+				visit(dispatch, &task->half->run, device, fn, data);
+		}
+	}
+}
+
+/* --- who holds what --- */
+
+static struct holder *holder_of(struct holding *holding, const struct task *task)
+{
+	uint32_t n = holding->n_holders < MAX_HOLDERS ? holding->n_holders : MAX_HOLDERS;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (holding->holders[i].plan == task->plan)
+			return &holding->holders[i];
+	if (holding->n_holders++ >= MAX_HOLDERS)
+		return NULL;
+	holding->holders[n] = (struct holder){.plan = task->plan};
+	return &holding->holders[n];
+}
+
+static void count_run(struct dispatch *dispatch, struct run *run, void *data)
+{
+	struct holding *holding = data;
+	struct holder *holder = holder_of(holding, run->task);
+	bool is_given = run_is_given(run), is_running = is_given && run_is_running(run);
+
+	if (run->task->admit_ticks < holding->oldest_ticks)
+		holding->oldest_ticks = run->task->admit_ticks;
+	holding->n_queued += !is_given;
+	holding->n_given += is_given && !is_running;
+	holding->n_running += is_running;
+	if (is_given)
+		holding->predicted_ns += run->place.work_ns;
+	else if (run->place.decision.device == RBK_DEVICE_CPU &&
+		 place_flow_is_throttled(run->place.flow, dispatch_now_ns(dispatch)))
+		holding->n_throttled++;
+	if (!holder)
+		return;
+	holder->n_queued += !is_given;
+	holder->n_given += is_given && !is_running;
+	holder->n_running += is_running;
+	holder->n_begun += run->place.has_slot;
+}
+
+static void look_at(struct dispatch *dispatch, uint8_t device, struct holding *ret)
+{
+	*ret = (struct holding){.oldest_ticks = UINT64_MAX};
+	for_each_run(dispatch, device, count_run, ret);
+}
+
+static void log_holding(struct dispatch *dispatch, uint8_t device, uint64_t idle_ns,
+			const struct holding *holding, bool was_wrong)
+{
+	const struct executor *executor = dispatch->executors[device];
+
+	log_error_of(LOG_OF_DEVICE(device), LOG_DEVICE_STALLED,
+		     "%s has handed nothing back for %.1f s: %" PRIu32 " tasks run, %" PRIu32
+		     " were given to it and not begun, %" PRIu32
+		     " are queued, the oldest came %.1f s ago%s; mending it",
+		     executor->info.name, (double)idle_ns / 1e9, holding->n_running,
+		     holding->n_given, holding->n_queued,
+		     (double)clock_elapsed_ns(holding->oldest_ticks, dispatch->now_ticks) / 1e9,
+		     was_wrong ? ", and the scheduler had counted otherwise" : "");
+	for (uint32_t i = 0; i < holding->n_holders && i < MAX_HOLDERS; i++) {
+		const struct holder *holder = &holding->holders[i];
+		const struct session *session = holder->plan->session;
+
+		log_error_of(LOG_OF(.has_device = true, .device = device,
+				    .tenant = session_owner(session), .session = session->number),
+			     LOG_DEVICE_STALLED,
+			     "%s: plan %" PRIx32 " of session %" PRIu32 ", tenant %s: %" PRIu32
+			     " run, %" PRIu32 " not begun, %" PRIu32 " queued; %" PRIu32
+			     " of %" PRIu32 " slots are taken",
+			     executor->info.name, holder->plan->id, session->number,
+			     session_owner(session), holder->n_running, holder->n_given,
+			     holder->n_queued, holder->n_begun,
+			     holder->plan->plan->n_slots[device]);
+	}
+	if (holding->n_holders > MAX_HOLDERS)
+		log_error_of(LOG_OF_DEVICE(device), LOG_DEVICE_STALLED,
+			     "%s: other plans have tasks there, too", executor->info.name);
+}
+
+/* --- mending --- */
+
+static void forget_gate(struct dispatch *dispatch, struct run *run, void *data)
+{
+	place_recount_plan(run->place.plan, run->place.decision.device);
+}
+
+static void recount_run(struct dispatch *dispatch, struct run *run, void *data)
+{
+	place_recount_task(dispatch->placer, &run->place);
+}
+
+/* Return: were the scheduler's sums wrong? */
+static bool recount(struct dispatch *dispatch, uint8_t device)
+{
+	struct place_recount count;
+
+	for_each_run(dispatch, device, forget_gate, NULL);
+	place_recount_begin(dispatch->placer, device, &count);
+	list_for_each (node, &dispatch->flows)
+		place_recount_flow(dispatch->placer, container_of(node, struct flow, link)->place,
+				   device);
+	for_each_run(dispatch, device, recount_run, NULL);
+	list_for_each (node, &dispatch->flows)
+		place_recount_flow_done(dispatch->placer,
+					container_of(node, struct flow, link)->place, device);
+	return place_recount_end(dispatch->placer, device, &count);
+}
+
+static void recall_run(struct dispatch *dispatch, struct run *run, void *data)
+{
+	uint8_t expected = EXEC_QUEUED;
+
+	/* A later part has what others wait for, and is no use anywhere else. */
+	if (!run_is_given(run) || run->exec.part > 0)
+		return;
+	/* Recalling a stopped task restarts it, which would update part of its state twice. */
+	if (run->has_begun && run->task->plan->plan->has_state)
+		return;
+	/* Pairs with exec_task_begin(): one of the two wins. It is queued again when it is back. */
+	atomic_compare_exchange_strong_explicit(&run->exec.state, &expected, EXEC_CANCELLED,
+						memory_order_acq_rel, memory_order_acquire);
+}
+
+static void evade_run(struct dispatch *dispatch, struct run *run, void *data)
+{
+	uint32_t *n = data;
+
+	*n += run_evade(dispatch, run);
+}
+
+static void evade(struct dispatch *dispatch, uint8_t device)
+{
+	uint32_t n = 0;
+
+	for_each_run(dispatch, device, evade_run, &n);
+	if (n > 0)
+		log_warning_of(LOG_OF_DEVICE(device), LOG_DEVICE_STALLED,
+			       "%s still makes no progress: %" PRIu32
+			       " tasks that were queued for it go to the CPU",
+			       dispatch->executors[device]->info.name, n);
+}
+
+static void mend(struct dispatch *dispatch, uint8_t device, struct device_watch *watch,
+		 const struct holding *holding)
+{
+	struct executor *executor = dispatch->executors[device];
+	bool was_wrong;
+
+	switch (watch->stage) {
+	case 0:
+		dispatch->loads[device].n_stalls++;
+		was_wrong = recount(dispatch, device);
+		log_holding(dispatch, device, watch->idle_ns, holding, was_wrong);
+		for_each_run(dispatch, device, recall_run, NULL);
+		watch->stage = 1;
+		break;
+	case 1:
+		if (device != RBK_DEVICE_CPU) {
+			dispatch->loads[device].is_avoided = true;
+			evade(dispatch, device);
+			for_each_run(dispatch, device, recall_run, NULL);
+		}
+		watch->stage = 2;
+		break;
+	default:
+		if (holding->n_running == 0 && holding->n_given > 0 && executor->ops->lose)
+			executor->ops->lose(executor, "it does not begin what it was given");
+	}
+	/* The executor returns cancelled and lost tasks when it is flushed. */
+	dispatch->flush_mask |= 1u << device;
+	dispatch->may_rebalance = true;
+}
+
+/* --- watching --- */
+
+static uint64_t patience_ns(const struct dispatch *dispatch, uint8_t device,
+			    const struct holding *holding)
+{
+	bool is_software = dispatch->executors[device]->info.kind == EXECUTOR_SOFTWARE_GPU;
+	uint64_t floor_ns, most_ns;
+
+	if (device == RBK_DEVICE_CPU)
+		floor_ns = cpu_floor_ns;
+	else if (holding->n_running > 0)
+		floor_ns = is_software ? software_floor_ns : busy_floor_ns;
+	else
+		floor_ns = is_software ? software_idle_floor_ns : idle_floor_ns;
+	/* A device does not wait for tasks that never began. */
+	most_ns = holding->n_running > 0 ? PATIENCE * holding->predicted_ns : 0;
+	return most_ns > floor_ns ? most_ns : floor_ns;
+}
+
+static void watch_anew(struct dispatch *dispatch, uint8_t device, bool is_alive)
+{
+	struct device_watch *watch = &dispatch->watches[device];
+
+	if (watch->stage > 0 && is_alive)
+		log_info_of(LOG_OF_DEVICE(device), LOG_DEVICE_STALLED, "%s %s, after %.1f s",
+			    dispatch->executors[device]->info.name,
+			    dispatch->loads[device].n_returned == watch->n_returned
+				    ? "has no tasks any more"
+				    : "makes progress again",
+			    (double)watch->idle_ns / 1e9);
+	dispatch->loads[device].is_avoided = false;
+	*watch = (struct device_watch){
+		.n_returned = dispatch->loads[device].n_returned,
+		.is_begun = true,
+		.look_ns = idle_floor_ns,
+	};
+}
+
+static void watch_device(struct dispatch *dispatch, uint8_t device, uint64_t elapsed_ns)
+{
+	const struct device_load *load = &dispatch->loads[device];
+	struct device_watch *watch = &dispatch->watches[device];
+	struct executor *executor = dispatch->executors[device];
+	struct holding holding;
+	uint64_t patience;
+
+	if (load->n_queued + load->n_held == 0 || load->own ||
+	    load->n_returned != watch->n_returned || !watch->is_begun) {
+		watch_anew(dispatch, device, true);
+		return;
+	}
+	if (executor->ops->is_lost && executor->ops->is_lost(executor)) {
+		watch_anew(dispatch, device, false);
+		return;
+	}
+	watch->idle_ns += elapsed_ns;
+	if (watch->idle_ns < watch->look_ns)
+		return;
+	look_at(dispatch, device, &holding);
+	if (holding.n_given + holding.n_running == 0 && holding.n_queued == holding.n_throttled) {
+		watch_anew(dispatch, device, true);
+		return;
+	}
+	watch->look_ns = 2 * watch->idle_ns;
+	patience = patience_ns(dispatch, device, &holding);
+	if (watch->idle_ns >= patience)
+		mend(dispatch, device, watch, &holding);
+	else if (watch->look_ns > patience)
+		watch->look_ns = patience;
+}
+
+void dispatch_watch_devices(struct dispatch *dispatch)
+{
+	uint64_t elapsed_ns;
+
+	dispatch->now_ticks = clock_ticks();
+	elapsed_ns = clock_elapsed_ns(dispatch->watched_ticks, dispatch->now_ticks);
+	dispatch->watched_ticks = dispatch->now_ticks;
+	/*
+	 * Time without checks, because the broker itself was stopped, does not count against a
+	 * device.
+	 */
+	if (elapsed_ns > 2 * look_ns)
+		elapsed_ns = 2 * look_ns;
+	for (uint32_t i = 0; i < dispatch->n_executors; i++)
+		watch_device(dispatch, (uint8_t)i, elapsed_ns);
+}
+
+static void on_watch(void *data)
+{
+	struct dispatch *dispatch = data;
+
+	dispatch->is_watching = false;
+	dispatch_watch_devices(dispatch);
+	if (dispatch->n_submitted + dispatch->n_queued > 0)
+		dispatch_watch_begin(dispatch);
+}
+
+void dispatch_watch_begin(struct dispatch *dispatch)
+{
+	dispatch->is_watching = true;
+	loop_timer_arm(dispatch->watch_timer, look_ns);
+}
+
+uint32_t dispatch_n_stalls(const struct dispatch *dispatch, uint8_t device)
+{
+	return device < dispatch->n_executors ? dispatch->loads[device].n_stalls : 0;
+}
+
+int liveness_init(struct dispatch *dispatch)
+{
+	int r;
+
+	r = loop_timer_new(dispatch->options.loop, on_watch, dispatch, &dispatch->watch_timer);
+	return r ? error_fold(r) : 0;
+}
+
+void liveness_deinit(struct dispatch *dispatch)
+{
+	loop_timer_free(dispatch->watch_timer);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Work for clients, shared fairly
+ *
+ * A fair queue (util/fair.h) of jobs. Time is charged after each job, as it was, so an owner whose
+ * jobs take long waits the longer for its next one.
+ */
+#include "loop/turn-queue.h"
+
+void turn_queue_init(struct turn_queue *queue, struct turn *turn)
+{
+	*queue = (struct turn_queue){.turn = turn};
+	fair_queue_init(&queue->owners);
+}
+
+void turn_owner_init(struct turn_owner *owner, uint32_t weight, uint32_t tenant)
+{
+	fair_flow_init(&owner->flow);
+	owner->flow.weight = weight;
+	owner->tenant = tenant;
+}
+
+bool turn_owner_is_idle(const struct turn_queue *queue, const struct turn_owner *owner)
+{
+	return fair_flow_is_idle(&owner->flow) && !fair_flow_owes(&queue->owners, &owner->flow);
+}
+
+void turn_job_init(struct turn_job *job, enum rbk_turn_cause cause,
+		   void (*run)(struct turn_job *job))
+{
+	*job = (struct turn_job){.cause = cause, .run = run};
+	list_init(&job->link);
+}
+
+void turn_queue_submit(struct turn_queue *queue, struct turn_owner *owner, struct turn_job *job)
+{
+	if (turn_job_waits(job))
+		return;
+	job->owner = owner;
+	fair_add(&queue->owners, &owner->flow, &job->link);
+	queue->n_jobs++;
+}
+
+void turn_queue_withdraw(struct turn_queue *queue, struct turn_job *job)
+{
+	if (!turn_job_waits(job))
+		return;
+	fair_remove(&queue->owners, &job->owner->flow, &job->link);
+	queue->n_jobs--;
+}
+
+static void run_one(struct turn_queue *queue)
+{
+	struct list_node *link = NULL;
+	struct fair_flow *flow = fair_take(&queue->owners, &link);
+	struct turn_job *job = container_of(link, struct turn_job, link);
+	struct turn_source outer;
+	uint64_t begin_ticks, end_ticks;
+
+	queue->n_jobs--;
+	outer = turn_enter(queue->turn, job->cause,
+			   container_of(flow, struct turn_owner, flow)->tenant);
+	begin_ticks = queue->turn->slice_ticks;
+	job->run(job);
+	turn_leave(queue->turn, outer);
+	end_ticks = queue->turn->slice_ticks;
+	/* Something in any case, so that owners take turns also where the clock stands still. */
+	fair_charge(&queue->owners, flow, end_ticks > begin_ticks ? end_ticks - begin_ticks : 1);
+}
+
+unsigned int turn_queue_run(struct turn_queue *queue, uint64_t stop_ticks)
+{
+	unsigned int n = 0;
+
+	while (!turn_queue_is_empty(queue)) {
+		run_one(queue);
+		n++;
+		if (turn_used_ticks(queue->turn) >= stop_ticks)
+			break;
+	}
+	return n;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The reactor's turn
+ *
+ * Ring entries are counted apart from everything else: the dispatcher knows without another look at
+ * the clock what a batch took, and a turn of nothing else costs one addition and one comparison.
+ *
+ * Time in which no slice is open counts for nothing: the reactor sleeps, or polls empty rings.
+ */
+#include "loop/turn.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "util/clock.h"
+
+static uint64_t read_clock(void)
+{
+	return clock_ticks();
+}
+
+static void find_notable(struct turn *turn)
+{
+	turn->notable_ticks = turn->budget_ticks * TURN_OVERRUN;
+	if (turn->notable_ticks > turn->report.longest_ticks)
+		turn->notable_ticks = turn->report.longest_ticks;
+}
+
+void turn_init(struct turn *turn, uint64_t budget_ns)
+{
+	*turn = (struct turn){
+		.source = {.cause = RBK_TURN_CAUSES},
+		.read_ticks = read_clock,
+	};
+	turn_set_budget(turn, budget_ns);
+}
+
+void turn_set_budget(struct turn *turn, uint64_t budget_ns)
+{
+	turn->budget_ticks = clock_ns_to_ticks(budget_ns);
+	find_notable(turn);
+}
+
+/* The counters of two processors may be a little apart. */
+static uint64_t slice_ticks(const struct turn *turn, uint64_t now_ticks)
+{
+	return now_ticks > turn->slice_ticks ? now_ticks - turn->slice_ticks : 0;
+}
+
+static void close_slice(struct turn *turn, uint64_t now_ticks)
+{
+	const struct turn_source *source = &turn->source;
+	uint64_t ticks = slice_ticks(turn, now_ticks);
+
+	if (source->cause == RBK_TURN_CAUSES)
+		return;
+	turn->other_ticks += ticks;
+	turn->ticks[source->cause] += ticks;
+	if (ticks < turn->largest[source->cause])
+		return;
+	turn->largest[source->cause] = ticks;
+	turn->tenants[source->cause] = source->tenant;
+}
+
+struct turn_source turn_enter(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant)
+{
+	struct turn_source outer = turn->source;
+
+	turn_leave(turn, (struct turn_source){.cause = cause, .tenant = tenant});
+	return outer;
+}
+
+void turn_leave(struct turn *turn, struct turn_source outer)
+{
+	uint64_t now_ticks = turn->read_ticks();
+
+	close_slice(turn, now_ticks);
+	turn->source = outer;
+	turn->slice_ticks = now_ticks;
+}
+
+uint64_t turn_used_ticks(const struct turn *turn)
+{
+	uint64_t ticks = turn->entry_ticks + turn->other_ticks;
+
+	if (turn->source.cause != RBK_TURN_CAUSES)
+		ticks += slice_ticks(turn, turn->read_ticks());
+	return ticks;
+}
+
+void turn_count(struct turn *turn)
+{
+	uint64_t used_ticks = turn->entry_ticks + turn->other_ticks;
+	struct turn_source most = {.cause = RBK_TURN_ENTRIES, .tenant = turn->entries.tenant};
+	uint64_t most_ticks;
+
+	assert(turn->source.cause == RBK_TURN_CAUSES);
+	if (used_ticks > turn->notable_ticks) {
+		/* Entries that ran within a slice of the dispatcher's are there. */
+		most_ticks = turn->entry_ticks + turn->ticks[RBK_TURN_ENTRIES];
+		for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++)
+			if (turn->ticks[i] > most_ticks) {
+				most_ticks = turn->ticks[i];
+				most.cause = i;
+				most.tenant = turn->tenants[i];
+			}
+		if (used_ticks >= turn->budget_ticks * TURN_OVERRUN)
+			turn->report.n_overruns[most.cause]++;
+		if (used_ticks > turn->report.longest_ticks) {
+			turn->report.longest_ticks = used_ticks;
+			turn->report.longest = most;
+		}
+		find_notable(turn);
+	}
+	memset(turn->ticks, 0, sizeof(turn->ticks));
+	memset(turn->largest, 0, sizeof(turn->largest));
+	memset(turn->tenants, 0, sizeof(turn->tenants));
+	turn->entries.tenant = 0;
+	turn->other_ticks = 0;
+	turn->entry_ticks = 0;
+}
+
+void turn_reset(struct turn *turn)
+{
+	turn->report = (struct turn_report){.longest_ticks = 0};
+	find_notable(turn);
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The pool: see closers.h.
+ *
+ * A lane is what one account has waiting. Lanes that have something to do and no thread wait in
+ * line for one. Handing a job in takes no memory and cannot fail. All of that is the reactor's; a
+ * thread is an offload that has one job at a time, so that nothing of an account waits behind what
+ * another account is stuck with.
+ *
+ * A kernel that takes a message out of a socket closes the descriptors in it that the receiver has
+ * no room for, in the receiver's name; one that frees a socket does it with everything unread. So
+ * what is under way to a connection is received here before it is closed, and each socket in it is
+ * told not to linger. What still blocks then (a file whose file system does not answer, a socket in
+ * a socket) has the account's thread, until the kernel gives it back.
+ */
+#include "session/closers.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "loop/loop.h"
+#include "loop/offload.h"
+#include "tenant/account.h"
+#include "util/clock.h"
+#include "util/error.h"
+
+enum {
+	MIN_THREADS = 4,
+	MAX_THREADS = 32,
+	/* Accounts that have jobs at the same time; beyond it they share lanes. */
+	MAX_LANES = 512,
+};
+
+/* A thread that has been busy for so long is not counted upon. */
+static const uint64_t patience_ns = 100000000;
+
+struct worker {
+	struct offload_job job;
+	struct closers *closers;
+	struct offload *offload;
+	struct closers_job *current; /* NULL: idle */
+	uint64_t since_ns;
+};
+
+struct closers_lane {
+	struct list_node waiting; /* jobs, oldest first */
+	struct list_node line;    /* in closers.line, if some wait and none runs */
+	struct account *account;  /* counted; NULL: the lane is free */
+	bool is_running;
+};
+
+struct closers {
+	struct loop *loop;
+	struct loop_timer *timer; /* armed while there is a line */
+	struct list_node line;
+	struct closers_lane lanes[MAX_LANES];
+	unsigned int n_lanes; /* that were ever used */
+	struct worker workers[MAX_THREADS];
+	unsigned int n_workers;
+	uint64_t n_jobs;
+};
+
+/* --- closing --- */
+
+static void set_no_linger(int fd)
+{
+	const struct linger none = {.l_onoff = 0};
+
+	/* Not a socket: does nothing. */
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+}
+
+void closers_close(int fd)
+{
+	set_no_linger(fd);
+	close(fd);
+}
+
+/* With credentials each message has something to say, and only the end of all has nothing. */
+static bool tell_messages_apart(int fd)
+{
+	const int yes = 1;
+
+	return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes)) == 0;
+}
+
+bool closers_has_unread(int fd)
+{
+	struct msghdr message = {.msg_iov = NULL};
+
+	if (!tell_messages_apart(fd))
+		return true;
+	return recvmsg(fd, &message, MSG_DONTWAIT | MSG_PEEK) >= 0 &&
+	       (message.msg_flags & MSG_CTRUNC);
+}
+
+unsigned int closers_receive(int fd, struct iovec *iov, struct closers_message *ret)
+{
+	struct msghdr message = {
+		.msg_iov = iov,
+		.msg_iovlen = 1,
+		.msg_control = ret->control.bytes,
+		.msg_controllen = sizeof(ret->control.bytes),
+	};
+
+	ret->n_fds = 0;
+	ret->n_bytes = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	ret->error = ret->n_bytes < 0 ? errno : 0;
+	ret->flags = message.msg_flags;
+	ret->has_control = ret->n_bytes >= 0 && message.msg_controllen > 0;
+	if (ret->n_bytes < 0)
+		return 0;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+		const int *fds = (const int *)CMSG_DATA(c);
+		size_t n_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < n_fds && ret->n_fds < CLOSERS_MESSAGE_FDS; i++)
+			ret->fds[ret->n_fds++] = fds[i];
+	}
+	return ret->n_fds;
+}
+
+void closers_hang_up(int fd)
+{
+	struct closers_message message;
+	char byte;
+	bool is_over = !tell_messages_apart(fd);
+
+	shutdown(fd, SHUT_RDWR);
+	while (!is_over) {
+		struct iovec iov = {.iov_base = &byte, .iov_len = 1};
+
+		closers_receive(fd, &iov, &message);
+		for (unsigned int i = 0; i < message.n_fds; i++)
+			closers_close(message.fds[i]);
+		is_over = message.n_bytes < 0 || !message.has_control;
+	}
+	close(fd);
+}
+
+/* --- the pool --- */
+
+static void worker_run(struct offload_job *job)
+{
+	struct closers_job *current = container_of(job, struct worker, job)->current;
+
+	current->run(current);
+}
+
+static void lane_queue(struct closers *closers, struct closers_lane *lane)
+{
+	if (!lane->is_running && !list_is_empty(&lane->waiting) && list_is_empty(&lane->line))
+		list_append(&closers->line, &lane->line);
+}
+
+static struct worker *find_idle(struct closers *closers)
+{
+	for (unsigned int i = 0; i < closers->n_workers; i++)
+		if (!closers->workers[i].current)
+			return &closers->workers[i];
+	return NULL;
+}
+
+/* Gives idle threads to those first in line; the timer sees to those who are left there. */
+static void start(struct closers *closers)
+{
+	struct worker *worker;
+
+	while (!list_is_empty(&closers->line) && (worker = find_idle(closers))) {
+		struct closers_lane *lane =
+			container_of(closers->line.next, struct closers_lane, line);
+
+		worker->current = container_of(lane->waiting.next, struct closers_job, link);
+		worker->since_ns = clock_now_ns();
+		list_remove(&worker->current->link);
+		list_remove(&lane->line);
+		lane->is_running = true;
+		offload_submit(worker->offload, &worker->job);
+	}
+	if (!list_is_empty(&closers->line) && closers->timer)
+		loop_timer_arm(closers->timer, patience_ns);
+}
+
+static void worker_done(struct offload_job *job)
+{
+	struct worker *worker = container_of(job, struct worker, job);
+	struct closers *closers = worker->closers;
+	struct closers_job *current = steal_ptr(worker->current);
+	struct closers_lane *lane = current->lane;
+
+	closers->n_jobs--;
+	lane->is_running = false;
+	current->done(current);
+	lane_queue(closers, lane);
+	if (!lane->is_running && list_is_empty(&lane->waiting))
+		lane->account = account_unref(lane->account);
+	start(closers);
+}
+
+static int worker_add(struct closers *closers)
+{
+	struct worker *worker = &closers->workers[closers->n_workers];
+	int r;
+
+	*worker = (struct worker){
+		.job = {.run = worker_run, .done = worker_done},
+		.closers = closers,
+	};
+	r = offload_new(closers->loop, &worker->offload);
+	if (r)
+		return error_fold(r);
+	closers->n_workers++;
+	return 0;
+}
+
+/* Add a thread if jobs wait and no thread has finished a job for patience_ns. */
+static void on_timer(void *data)
+{
+	struct closers *closers = data;
+	uint64_t now_ns = clock_now_ns();
+
+	for (unsigned int i = 0; i < closers->n_workers; i++)
+		if (!closers->workers[i].current ||
+		    now_ns - closers->workers[i].since_ns < patience_ns) {
+			start(closers);
+			return;
+		}
+	/* Without one more the line waits on. */
+	if (!list_is_empty(&closers->line) && closers->n_workers < MAX_THREADS)
+		(void)worker_add(closers);
+	start(closers);
+}
+
+int closers_new(struct loop *loop, struct closers **ret)
+{
+	_cleanup_(closers_freep) struct closers *closers = calloc(1, sizeof(*closers));
+	int r = 0;
+
+	if (!closers)
+		return error_origin(-ENOMEM);
+	closers->loop = loop;
+	list_init(&closers->line);
+	r = loop_timer_new(loop, on_timer, closers, &closers->timer);
+	while (r == 0 && closers->n_workers < MIN_THREADS)
+		r = worker_add(closers);
+	if (r)
+		return error_fold(r);
+	*ret = steal_ptr(closers);
+	return 0;
+}
+
+struct closers *closers_free(struct closers *closers)
+{
+	if (!closers)
+		return NULL;
+	/* offload_free() waits for what its thread was given, and for what follows from that. */
+	while (closers->n_workers > 0) {
+		struct worker *worker = &closers->workers[closers->n_workers - 1];
+
+		offload_free(worker->offload);
+		closers->n_workers--;
+	}
+	if (closers->timer)
+		loop_timer_free(closers->timer);
+	free(closers);
+	return NULL;
+}
+
+/* The lane of an account that has jobs; else a free one; if there is none, somebody else's. */
+static struct closers_lane *find_lane(struct closers *closers, const struct account *account)
+{
+	struct closers_lane *found = NULL;
+
+	for (unsigned int i = 0; i < closers->n_lanes; i++) {
+		if (closers->lanes[i].account == account)
+			return &closers->lanes[i];
+		if (!closers->lanes[i].account)
+			found = &closers->lanes[i];
+	}
+	if (!found && closers->n_lanes < MAX_LANES)
+		found = &closers->lanes[closers->n_lanes++];
+	return found ? found : &closers->lanes[(uintptr_t)account / 64 % MAX_LANES];
+}
+
+void closers_submit(struct closers *closers, struct account *account, struct closers_job *job)
+{
+	struct closers_lane *lane = find_lane(closers, account);
+
+	if (!lane->account) {
+		list_init(&lane->line);
+		list_init(&lane->waiting);
+		lane->account = account_ref(account);
+	}
+	job->lane = lane;
+	closers->n_jobs++;
+	list_append(&lane->waiting, &job->link);
+	lane_queue(closers, lane);
+	start(closers);
+}
+
+uint64_t closers_n_jobs(const struct closers *closers)
+{
+	return closers->n_jobs;
+}

@@ -1,0 +1,79 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Threads for what clients can make last
+ *
+ * Closing a descriptor that came from a client, or receiving one, can take as long as the client
+ * likes. A few threads do that; each account has one of them at a time, so whoever keeps its thread
+ * busy keeps only itself waiting. A thread that is busy for long is taken to be stuck, and another
+ * one is started in its place, up to a limit. Reactor, but for run().
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "util/cleanup.h"
+#include "util/list.h"
+
+struct account;
+struct closers;
+struct closers_lane;
+struct loop;
+
+/* Embedded in the caller's object, which must live until done() was called. */
+struct closers_job {
+	void (*run)(struct closers_job *job);  /* one of the threads; may block */
+	void (*done)(struct closers_job *job); /* reactor; may free the job */
+	/* The pool's. */
+	struct closers_lane *lane;
+	struct list_node link;
+};
+
+/* @loop must outlive it. Return: 0; negative errno, as offload_new(). */
+int closers_new(struct loop *loop, struct closers **ret);
+
+/* Waits for all jobs, however long they take. Return: NULL. */
+struct closers *closers_free(struct closers *closers);
+
+/* Jobs of one account run in order. */
+void closers_submit(struct closers *closers, struct account *account, struct closers_job *job);
+
+/* Jobs that were submitted and are not done. */
+uint64_t closers_n_jobs(const struct closers *closers);
+
+/* A message and all of its descriptors: the kernel closes none of them. */
+enum { CLOSERS_MESSAGE_FDS = 253 /* the kernel's SCM_MAX_FD */ };
+struct closers_message {
+	ssize_t n_bytes; /* negative: none was received, and error says why */
+	int error;
+	int flags; /* MSG_TRUNC, MSG_CTRUNC: too few descriptors were left to the process */
+	bool has_control;
+	unsigned int n_fds;
+	int fds[CLOSERS_MESSAGE_FDS];
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int) * CLOSERS_MESSAGE_FDS) + CMSG_SPACE(32)];
+	} control;
+};
+
+/* Receives a message of a Unix socket, without waiting. run(). Return: ret->n_fds, the caller's. */
+unsigned int closers_receive(int fd, struct iovec *iov, struct closers_message *ret);
+
+/* Closes a descriptor that came from a client, after telling a socket not to linger. run(). */
+void closers_close(int fd);
+
+/*
+ * Closes a connection of ours, which must be a Unix socket, after receiving and closing what is
+ * under way to us. run().
+ */
+void closers_hang_up(int fd);
+
+/*
+ * May such a connection, which the peer can send nothing to any more, have messages that were not
+ * received? If not, it can be closed by any thread. Reactor.
+ */
+bool closers_has_unread(int fd);
+
+DEFINE_CLEANUP(struct closers *, closers_free)

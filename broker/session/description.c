@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A plan's description on its way to the setup thread
+ *
+ * The largest description takes milliseconds to verify, and reading one from a memfd waits for the
+ * disk if its pages were swapped out, so both happen on the setup thread. Two things have to be
+ * done on the reactor: charging, and looking up arenas, which come and go there. The list of
+ * arenas that constants name is found in the description's table of tensors beforehand, without
+ * trust: at this point nothing about the table is known but its bytes.
+ *
+ * An arena that is on the list cannot be removed until the plan is gone or refused.
+ */
+#include "session/description.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "session/session.h"
+#include "shm/plan-wire.h"
+#include "shm/wire.h"
+#include "util/error.h"
+
+enum { N_ARENA_IDS = UINT16_MAX + 1, WORD_BITS = 64 };
+
+/* Bytes that a description's list of arenas may take: one constant may name one. */
+static uint64_t pins_bytes(size_t n_bytes)
+{
+	return n_bytes / sizeof(struct rbk_plan_tensor) * sizeof(struct plan_pin);
+}
+
+/* The tensors that are there, however many the header says there are. */
+static uint32_t count_tensors(const struct description *description)
+{
+	const struct rbk_plan_header *header = description->bytes;
+	size_t n;
+
+	if (description->n_bytes < sizeof(*header))
+		return 0;
+	n = (description->n_bytes - sizeof(*header)) / sizeof(struct rbk_plan_tensor);
+	return header->n_tensors < n ? header->n_tensors : (uint32_t)n;
+}
+
+/* Makes the list of arenas that are named, each once. Return: 0; -ENOMEM. */
+static int list_arenas(struct description *description)
+{
+	const struct rbk_plan_header *header = description->bytes;
+	const struct rbk_plan_tensor *tensors = (const void *)(header + 1);
+	const uint32_t n = count_tensors(description);
+	uint64_t named[N_ARENA_IDS / WORD_BITS] = {0};
+	uint32_t n_named = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const uint16_t id = RBK_REF_ARENA(tensors[i].constant_ref);
+
+		if (tensors[i].kind != RBK_TENSOR_CONSTANT ||
+		    named[id / WORD_BITS] >> id % WORD_BITS & 1)
+			continue;
+		named[id / WORD_BITS] |= 1ull << id % WORD_BITS;
+		n_named++;
+	}
+	if (n_named == 0)
+		return 0;
+	description->pins.of = calloc(n_named, sizeof(*description->pins.of));
+	if (!description->pins.of)
+		return error_origin(-ENOMEM);
+	for (uint32_t word = 0; word < N_ARENA_IDS / WORD_BITS; word++)
+		for (uint64_t rest = named[word]; rest; rest &= rest - 1)
+			description->pins.of[description->pins.n++].id =
+				(uint16_t)(word * WORD_BITS + (uint32_t)__builtin_ctzll(rest));
+	return 0;
+}
+
+static uint64_t host_bytes(const struct description *description)
+{
+	return sizeof(*description) + description->n_bytes + pins_bytes(description->n_bytes) +
+	       plan_new_bytes(description->n_bytes);
+}
+
+/* Return: 0; ACCOUNT_E_QUOTA. */
+static int charge(struct description *description, struct account *account)
+{
+	if (account_charge(account, &description->charges[0], ACCOUNT_HOST_BYTES,
+			   host_bytes(description)))
+		return ACCOUNT_E_QUOTA;
+	if (description->fd < 0 ||
+	    account_charge(account, &description->charges[1], ACCOUNT_FDS, 1) == 0)
+		return 0;
+	charge_deinit(&description->charges[0]);
+	return ACCOUNT_E_QUOTA;
+}
+
+int description_new(struct account *account, const void *bytes, size_t n_bytes, int *fd,
+		    struct description **ret)
+{
+	_cleanup_(freep) struct description *description = calloc(1, sizeof(*description));
+
+	if (!description)
+		return error_origin(-ENOMEM);
+	description->n_bytes = n_bytes;
+	description->fd = bytes ? -1 : *fd;
+	description->result = -ECANCELED;
+	if (charge(description, account))
+		return ACCOUNT_E_QUOTA;
+	if (!bytes) {
+		steal_fd(fd);
+		*ret = steal_ptr(description);
+		return 0;
+	}
+	/* One more byte: nothing is a description, too, if an invalid one. */
+	description->bytes = malloc(n_bytes + 1);
+	if (description->bytes)
+		memcpy(description->bytes, bytes, n_bytes);
+	if (!description->bytes || list_arenas(description)) {
+		description_free(steal_ptr(description));
+		return error_origin(-ENOMEM);
+	}
+	*ret = steal_ptr(description);
+	return 0;
+}
+
+void description_uncharge(struct description *description)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(description->charges); i++)
+		charge_deinit(&description->charges[i]);
+}
+
+void description_charge(struct description *description, struct account *account)
+{
+	assert(description->fd < 0);
+	/* Limit or not: it may have been lowered since. */
+	account_charge_set(account, &description->charges[0], ACCOUNT_HOST_BYTES,
+			   host_bytes(description));
+}
+
+static int read_bytes(struct description *description)
+{
+	ssize_t n;
+
+	description->bytes = malloc(description->n_bytes);
+	if (!description->bytes)
+		return error_origin(-ENOMEM);
+	for (size_t done = 0; done < description->n_bytes; done += (size_t)n) {
+		n = pread(description->fd, (char *)description->bytes + done,
+			  description->n_bytes - done, (off_t)done);
+		if (n <= 0)
+			return DESCRIPTION_E_UNREADABLE;
+	}
+	return 0;
+}
+
+void description_read(struct description *description)
+{
+	description->result = read_bytes(description);
+	/* A memfd's closing waits for nothing. */
+	description->fd = close_fd(description->fd);
+	if (description->result == 0)
+		description->result = list_arenas(description);
+}
+
+void description_pin(struct description *description, struct session *session)
+{
+	for (uint32_t i = 0; i < description->pins.n; i++) {
+		struct plan_pin *pin = &description->pins.of[i];
+
+		pin->arena = pin->id < session->n_arenas ? session->arenas[pin->id] : NULL;
+		pin->is_pinned = pin->arena && pin->arena->exec.immutable;
+		if (pin->is_pinned)
+			pin->arena->n_plans++;
+	}
+}
+
+static int compare_id(const void *id, const void *pin)
+{
+	return *(const uint16_t *)id - ((const struct plan_pin *)pin)->id;
+}
+
+static struct exec_arena *find_arena(void *context, uint16_t arena_id, const char **ret_why)
+{
+	const struct plan_pins *pins = context;
+	const struct plan_pin *pin =
+		bsearch(&arena_id, pins->of, pins->n, sizeof(*pins->of), compare_id);
+
+	if (!pin || !pin->arena) {
+		*ret_why = "there is no such arena";
+		return NULL;
+	}
+	if (!pin->is_pinned) {
+		*ret_why = "the arena is not sealed against writing";
+		return NULL;
+	}
+	return &pin->arena->exec;
+}
+
+void description_verify(struct description *description, struct plan **ret)
+{
+	const struct plan_arena_lookup lookup = {.find = find_arena, .context = &description->pins};
+
+	description->result = plan_new(description->bytes, description->n_bytes, &lookup,
+				       description->message, ret);
+	free(description->bytes);
+	description->bytes = NULL;
+}
+
+struct plan_pins description_take_pins(struct description *description)
+{
+	struct plan_pins pins = description->pins;
+
+	description->pins = (struct plan_pins){.n = 0};
+	return pins;
+}
+
+struct description *description_free(struct description *description)
+{
+	if (!description)
+		return NULL;
+	plan_pins_deinit(&description->pins);
+	description_uncharge(description);
+	close_fd(description->fd);
+	free(description->bytes);
+	free(description);
+	return NULL;
+}
+
+void plan_pins_deinit(struct plan_pins *pins)
+{
+	for (uint32_t i = 0; i < pins->n; i++)
+		if (pins->of[i].is_pinned)
+			pins->of[i].arena->n_plans--;
+	free(pins->of);
+	*pins = (struct plan_pins){.n = 0};
+}

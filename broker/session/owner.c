@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Owners of the reactor's work
+ *
+ * Tenants share the reactor's work for clients beside their rings by weight. A connection that has
+ * just been accepted is not identified yet, and identifying it is most of its cost: until then it
+ * counts for the user that the kernel names.
+ *
+ * An owner outlives its sessions until it owes no time any more, or a client that connects and
+ * leaves in a loop would begin anew each time. There are no more owners than tenants and users.
+ * Clients for whose owner memory is lacking all share one.
+ */
+#include <stdlib.h>
+
+#include "loop/loop.h"
+#include "session/server-private.h"
+
+/* A user who has no tenant yet counts as much as a tenant by default. */
+enum { USER_WEIGHT = 100 };
+
+enum owner_kind {
+	OWNER_TENANT,
+	OWNER_USER,
+	OWNER_ADMIN, /* a user on the administrators' socket */
+};
+
+void owners_init(struct server *server)
+{
+	turn_queue_init(&server->work, loop_current(server->options.loop));
+	for (unsigned int i = 0; i < SERVER_OWNERS; i++)
+		list_init(&server->owners[i]);
+	server->common = (struct owner){.n_users = 1};
+	turn_owner_init(&server->common.share, USER_WEIGHT, 0);
+}
+
+void owners_deinit(struct server *server)
+{
+	for (unsigned int i = 0; i < SERVER_OWNERS; i++)
+		list_for_each_safe (node, &server->owners[i]) {
+			list_remove(node);
+			free(container_of(node, struct owner, link));
+		}
+}
+
+/* Free the owners of a list that have no users and owe no time. */
+static void sweep(const struct server *server, struct list_node *list)
+{
+	list_for_each_safe (node, list) {
+		struct owner *owner = container_of(node, struct owner, link);
+
+		if (owner->n_users > 0 || !turn_owner_is_idle(&server->work, &owner->share))
+			continue;
+		list_remove(node);
+		free(owner);
+	}
+}
+
+static struct owner *owner_get(struct server *server, enum owner_kind kind, uint32_t number,
+			       uint32_t weight)
+{
+	const uint64_t key = (uint64_t)kind << 32 | number;
+	struct list_node *list = &server->owners[(number + kind) % SERVER_OWNERS];
+	struct owner *owner;
+
+	list_for_each (node, list) {
+		owner = container_of(node, struct owner, link);
+		if (owner->key != key)
+			continue;
+		owner->n_users++;
+		return owner;
+	}
+	sweep(server, list);
+	owner = calloc(1, sizeof(*owner));
+	if (!owner) {
+		server->common.n_users++;
+		return &server->common;
+	}
+	owner->key = key;
+	owner->n_users = 1;
+	turn_owner_init(&owner->share, weight, kind == OWNER_TENANT ? number : 0);
+	list_append(list, &owner->link);
+	return owner;
+}
+
+struct owner *owner_of_user(struct server *server, uid_t uid)
+{
+	return owner_get(server, OWNER_USER, (uint32_t)uid, USER_WEIGHT);
+}
+
+struct owner *owner_of_session(const struct session *session)
+{
+	const struct tenant *tenant = session->tenant;
+
+	if (!tenant)
+		return owner_get(session->server, OWNER_ADMIN, (uint32_t)session->uid, USER_WEIGHT);
+	return owner_get(session->server, OWNER_TENANT, tenant->number, tenant->weight);
+}
+
+void owner_unref(struct owner *owner)
+{
+	/* The next look for another one frees it: this may be its own job. */
+	if (owner)
+		owner->n_users--;
+}
+
+void session_queue(struct session *session, struct turn_job *job)
+{
+	if (session->tenant && session->owner != &session->server->common)
+		session->owner->share.flow.weight = session->tenant->weight;
+	turn_queue_submit(&session->server->work, &session->owner->share, job);
+}

@@ -1,0 +1,142 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fair queues: whose turn it is, by weight
+ *
+ * Start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996). A flow is an owner with items that
+ * wait, in order. Each flow has a tag, the virtual time at which its next item begins; the flow
+ * with the least tag goes first, and what its item turned out to cost, divided by its weight, is
+ * added to the tag afterwards. So flows that always have something share what is spent in
+ * proportion to their weights, off by one item at most, although the cost is known only afterwards.
+ * A flow that had nothing begins at the present virtual time: it neither saved up time nor has to
+ * wait for more than what is being served and others whose turn has come already.
+ *
+ * Every function takes O(log n) of the flows that have items, whatever these do. The caller
+ * serialises them.
+ */
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "util/checked.h"
+#include "util/heap.h"
+#include "util/list.h"
+
+enum {
+	FAIR_WEIGHT = 100, /* a flow's unless it is given another; the unit of virtual time */
+	FAIR_MAX_WEIGHT = 10000,
+	FAIR_SCALE = 64, /* so that a division by a large weight leaves something of a small cost */
+};
+
+struct fair_flow {
+	struct heap_node node;  /* in fair_queue.flows while items is not empty */
+	struct list_node items; /* first come, first served */
+	uint64_t tag;
+	uint64_t turn; /* decides between equal tags: who has waited longer */
+	uint32_t weight;
+	_Atomic uint64_t spent; /* cost of all its items; any thread may read it */
+};
+
+struct fair_queue {
+	struct heap_node *flows;
+	uint64_t now; /* virtual time: the tag of the flow that was served last */
+	uint64_t n_turns;
+};
+
+static inline bool fair_is_before_(const struct heap_node *a, const struct heap_node *b)
+{
+	const struct fair_flow *x = container_of(a, const struct fair_flow, node);
+	const struct fair_flow *y = container_of(b, const struct fair_flow, node);
+
+	/* A difference, so that tags may wrap. */
+	if (x->tag != y->tag)
+		return (int64_t)(x->tag - y->tag) < 0;
+	return (int64_t)(x->turn - y->turn) < 0;
+}
+
+static inline void fair_queue_init(struct fair_queue *queue)
+{
+	*queue = (struct fair_queue){.flows = NULL};
+}
+
+/* @flow must stay where it is while it has items. */
+static inline void fair_flow_init(struct fair_flow *flow)
+{
+	*flow = (struct fair_flow){.weight = FAIR_WEIGHT};
+	atomic_init(&flow->spent, 0);
+	list_init(&flow->items);
+}
+
+static inline bool fair_flow_is_idle(const struct fair_flow *flow)
+{
+	return list_is_empty(&flow->items);
+}
+
+/* Was it given more than others that had items all the time? */
+static inline bool fair_flow_owes(const struct fair_queue *queue, const struct fair_flow *flow)
+{
+	return (int64_t)(flow->tag - queue->now) > 0;
+}
+
+static inline bool fair_queue_is_empty(const struct fair_queue *queue)
+{
+	return !queue->flows;
+}
+
+/* Adds @item, which is in no list, behind the others of @flow. */
+static inline void fair_add(struct fair_queue *queue, struct fair_flow *flow,
+			    struct list_node *item)
+{
+	bool was_idle = fair_flow_is_idle(flow);
+
+	list_append(&flow->items, item);
+	if (!was_idle)
+		return;
+	if ((int64_t)(flow->tag - queue->now) < 0)
+		flow->tag = queue->now;
+	flow->turn = queue->n_turns++;
+	heap_insert(&queue->flows, &flow->node, fair_is_before_);
+}
+
+/* Takes an item of @flow out, whose turn it may not be. */
+static inline void fair_remove(struct fair_queue *queue, struct fair_flow *flow,
+			       struct list_node *item)
+{
+	assert(!fair_flow_is_idle(flow));
+	list_remove(item);
+	if (fair_flow_is_idle(flow))
+		heap_remove(&queue->flows, &flow->node, fair_is_before_);
+}
+
+/* Takes out the item whose turn it is. Return: its flow, to be charged; NULL if there is none. */
+static inline struct fair_flow *fair_take(struct fair_queue *queue, struct list_node **ret)
+{
+	struct fair_flow *flow;
+
+	if (!queue->flows)
+		return NULL;
+	flow = container_of(queue->flows, struct fair_flow, node);
+	*ret = flow->items.next;
+	queue->now = flow->tag;
+	fair_remove(queue, flow, *ret);
+	return flow;
+}
+
+/* Adds to @flow's tag what the item cost that was taken out of it last. */
+static inline void fair_charge(struct fair_queue *queue, struct fair_flow *flow, uint64_t cost)
+{
+	uint64_t weight = flow->weight > 0 ? flow->weight : 1;
+	uint64_t virtual_cost;
+
+	atomic_fetch_add_explicit(&flow->spent, cost, memory_order_relaxed);
+	if (!checked_mul(cost, (uint64_t)FAIR_WEIGHT * FAIR_SCALE, &virtual_cost))
+		virtual_cost = (uint64_t)INT64_MAX;
+	flow->tag += virtual_cost / weight;
+	flow->turn = queue->n_turns++;
+	if (!fair_flow_is_idle(flow))
+		heap_update(&queue->flows, &flow->node, fair_is_before_);
+	else if (!queue->flows && (int64_t)(flow->tag - queue->now) > 0)
+		/* A busy period ends: no later flow has waited for what was spent in it. */
+		queue->now = flow->tag;
+}

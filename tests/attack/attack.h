@@ -1,0 +1,150 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * Attacks on a broker, each beside a neighbour that measures what it suffers
+ *
+ * A referee (attack.c) starts a private broker with two tenants, told apart by their executables:
+ * copies of this program. One copy is the neighbour (attack-neighbour.c): closed loops of small
+ * tasks, each result checked, each time recorded. Another copy is first the friend, which keeps the
+ * broker as busy as the attack would, but with honest tasks, and then the attacker (rows-*.c). The
+ * table at the end compares the neighbour's times beside the one with those beside the other.
+ *
+ * To add a row: write its function in one of rows-*.c, add it to rows[] in attack.c, and its name
+ * to meson.build. What fails a row: a wrong result, a broker that dies, an entry of the neighbour's
+ * that waits for a second, memory that is not charged, and whatever is left behind. Ratios of times
+ * are printed beside what is to be reached.
+ *
+ * The processes share a mapping (struct attack). Members are no cmocka tests: they end by
+ * attack_fail(), whose sentence the referee shows.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ringbroker.h>
+
+#include "integration/raw.h"
+
+enum attack_phase {
+	ATTACK_BEGIN, /* nothing is recorded */
+	ATTACK_BESIDE_FRIEND,
+	ATTACK_BESIDE_ATTACKER,
+	ATTACK_OVER, /* nothing is recorded, the neighbour ends */
+};
+#define ATTACK_N_PHASES 4
+
+enum attack_kind {
+	ATTACK_INLINE,  /* additions of 16 floats, which the reactor computes itself */
+	ATTACK_PRODUCT, /* products of 64 x 64, which a worker computes */
+	ATTACK_GPU,     /* additions of 4,096 floats on the Vulkan device, if there is one */
+	ATTACK_SET_UP,  /* PLAN_ADD and PLAN_REMOVE of a small plan */
+	ATTACK_CONNECT, /* sessions without anything */
+};
+#define ATTACK_N_KINDS 5
+
+/* Thread that the friend keeps busy. */
+enum attack_friend {
+	ATTACK_FRIEND_INLINE,   /* the reactor: inline additions in a closed loop */
+	ATTACK_FRIEND_PRODUCTS, /* a worker: products of 512 x 512 in a closed loop */
+	ATTACK_FRIEND_SET_UP,   /* the setup thread: small plans in a closed loop */
+};
+
+/* Sixteen buckets per power of two: 6%. */
+#define ATTACK_N_BUCKETS (64u * 16u)
+struct attack_times {
+	_Atomic uint64_t n;
+	_Atomic uint64_t longest_ns;
+	_Atomic uint64_t buckets[ATTACK_N_BUCKETS];
+};
+
+void attack_times_add(struct attack_times *times, uint64_t ns);
+/* The time that @percent of them are not above; 0: there are none. */
+uint64_t attack_times_percentile(const struct attack_times *times, unsigned int percent);
+
+struct attack {
+	/* Written by the referee before members start. */
+	char socket_path[96];
+	unsigned int row;
+	unsigned int n_sessions;
+	unsigned int n_threads; /* of friend and attacker: sessions are divided among them */
+	enum attack_friend friend;
+	uint64_t arena_bytes; /* of the large arena of the rows that have one */
+	uint32_t side;        /* of the large products of row 5 */
+	bool is_slow;         /* sanitizers */
+
+	_Atomic unsigned int phase; /* enum attack_phase */
+	_Atomic bool stop;          /* friend and attacker end */
+	_Atomic unsigned int n_ready;
+
+	/* Written by members. */
+	struct attack_times times[ATTACK_N_PHASES][ATTACK_N_KINDS];
+	_Atomic uint64_t n_results; /* of the neighbour, all of them right */
+	_Atomic bool has_gpu;
+	_Atomic uint64_t n_done;     /* of the attacker: requests or tasks that succeeded */
+	_Atomic uint64_t n_refused;  /* and those that did not */
+	_Atomic uint64_t longest_ns; /* what the row says it is the longest of */
+	_Atomic bool has_failed;
+	char failure[512];
+};
+
+/* Writes down what is wrong, for the referee to say, and ends the process. */
+void attack_fail(struct attack *attack, const char *format, ...)
+	__attribute__((format(printf, 2, 3), noreturn));
+
+/* ---- Members; each returns when it is told to, in the process of its own --------------------- */
+
+void attack_be_neighbour(struct attack *attack);
+void attack_be_friend(struct attack *attack);
+
+/* ---- For attackers ------------------------------------------------------------------------- */
+
+/* Does the attack go on? */
+bool attack_goes_on(const struct attack *attack);
+
+/* The sessions of one thread of the attacker: [*ret_first, *ret_first + return). */
+unsigned int attack_share(const struct attack *attack, unsigned int thread,
+			  unsigned int *ret_first);
+
+/* A session without the library. */
+int attack_connect(struct attack *attack);
+/* -1: the broker refused it. */
+int attack_try_connect(struct attack *attack);
+
+/* n_done or n_refused, as @res is. */
+void attack_count(struct attack *attack, int res);
+void attack_note_longest(struct attack *attack, uint64_t ns);
+
+/* Sends without waiting for the answer; receives one into @reply, its descriptors closed. */
+void attack_send(struct attack *attack, int fd, const void *request, size_t bytes, const int *fds,
+		 unsigned int n_fds);
+int attack_receive(struct attack *attack, int fd, void *reply, size_t bytes);
+
+/* PLAN_ADD by a memfd, of any length. Takes over @describe. Return: the result; *ret_id if 0. */
+struct describe;
+int attack_plan_fd(struct describe *describe);
+void attack_send_plan(struct attack *attack, int fd, int plan_fd);
+int attack_plan_add(struct attack *attack, int fd, struct describe *describe, uint32_t *ret_id);
+
+/* z[16] = x[16] + y[16]; @n nodes of that kind in a chain. */
+struct describe *attack_describe_add(void);
+/* y = x * w * w ... , @n products of @side x @side. */
+struct describe *attack_describe_products(uint32_t side, unsigned int n);
+
+/* ---- The attacks: one thread's part, until attack_goes_on() says no ---------------------------
+ */
+
+void attack_parts(struct attack *attack, unsigned int thread);       /* 1 */
+void attack_constants(struct attack *attack, unsigned int thread);   /* 2 */
+void attack_verify(struct attack *attack, unsigned int thread);      /* 3 */
+void attack_descriptors(struct attack *attack, unsigned int thread); /* 4 */
+void attack_products(struct attack *attack, unsigned int thread);    /* 5 */
+void attack_accepts(struct attack *attack, unsigned int thread);     /* 6 */
+void attack_arenas(struct attack *attack, unsigned int thread);      /* 7 */
+void attack_cancels(struct attack *attack, unsigned int thread);     /* 8 */
+void attack_rings(struct attack *attack, unsigned int thread);       /* 9 */
+void attack_punch(struct attack *attack, unsigned int thread);       /* 10 */
+void attack_refill(struct attack *attack, unsigned int thread);      /* 11 */
+void attack_watch(struct attack *attack, unsigned int thread);       /* 12 */
+void attack_many_rings(struct attack *attack, unsigned int thread);  /* 13 */
+void attack_setup_flood(struct attack *attack, unsigned int thread); /* 13, the other half */

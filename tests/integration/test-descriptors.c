@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Descriptors that take long to close: TCP sockets that linger with data that nobody takes
+ *
+ * The kernel closes a descriptor in the name of whoever receives a message without room for it, or
+ * frees a socket with messages unread. In every way that a client has to bring one in, the broker
+ * must go on meanwhile: another client is answered at once.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "integration/harness.h"
+#include "integration/raw.h"
+
+enum {
+	LINGER_S = 30,
+	/* Far above what an answer takes on a busy machine, far below the above. */
+	ANSWER_MAX_S = 8,
+	N_TRIES = 12,
+	MAX_FDS = 6,
+};
+
+static struct broker broker;
+static struct rbk *observer;
+static int listener;
+
+static int begin(void **state)
+{
+	const struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	int bytes = 4096;
+
+	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_true(listener >= 0);
+	setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+	assert_int_equal(bind(listener, (const struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(listener, 1024), 0);
+	broker_start(&broker, NULL);
+	observer = broker_connect(&broker, "observer");
+	return 0;
+}
+
+static int end(void **state)
+{
+	observer = rbk_disconnect(observer);
+	broker_stop(&broker);
+	close(listener);
+	return 0;
+}
+
+/* Make a socket whose close() waits for LINGER_S: its peer never reads what was written. */
+static int lingering(void)
+{
+	const struct linger linger = {.l_onoff = 1, .l_linger = LINGER_S};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	static const char bytes[65536];
+	struct sockaddr_in address;
+	socklen_t length = sizeof(address);
+
+	assert_true(fd >= 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &length), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+	return fd;
+}
+
+/* Sends a message with lingering sockets, of which the broker has the last reference then. */
+static void send_lingering(int fd, const void *bytes, size_t n_bytes, unsigned int n_fds)
+{
+	int fds[MAX_FDS];
+
+	for (unsigned int i = 0; i < n_fds; i++)
+		fds[i] = lingering();
+	if (raw_send(fd, bytes, n_bytes, fds, n_fds) < 0)
+		for (unsigned int i = 0; i < n_fds; i++) {
+			const struct linger none = {.l_onoff = 0};
+
+			setsockopt(fds[i], SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+		}
+	for (unsigned int i = 0; i < n_fds; i++)
+		close(fds[i]);
+}
+
+static void expect_answer(void)
+{
+	struct rbk_stats stats;
+	uint64_t begin_ns = harness_now_ns();
+
+	assert_int_equal(rbk_stats(observer, &stats), 0);
+	assert_true(harness_now_ns() - begin_ns < ANSWER_MAX_S * 1000000000ull);
+}
+
+static const struct rbk_wire_request nonsense = {.type = 4711};
+
+/* Check that messages behind one that ends the session are freed unread. */
+static void test_unread__behind_hostile(void **state)
+{
+	for (unsigned int i = 0; i < N_TRIES; i++) {
+		int fd = raw_connect(&broker);
+
+		raw_hello(fd);
+		/* In the socket before it can be read: the broker is busy with others' requests. */
+		raw_send(fd, &nonsense, sizeof(nonsense), NULL, 0);
+		send_lingering(fd, &nonsense, sizeof(nonsense), 1);
+		expect_answer();
+		close(fd);
+	}
+}
+
+/* A message that has no business with descriptors, and one with more than there may be. */
+static void test_message__unexpected(void **state)
+{
+	const struct rbk_wire_request devices = {.type = RBK_WIRE_DEVICES};
+	const struct rbk_wire_arena_add add = {.request = {.type = RBK_WIRE_ARENA_ADD},
+					       .bytes = 4096};
+
+	for (unsigned int n_fds = 1; n_fds <= MAX_FDS; n_fds++) {
+		int fd = raw_connect(&broker);
+
+		raw_hello(fd);
+		send_lingering(fd, &devices, sizeof(devices), n_fds);
+		expect_answer();
+		raw_expect_closed(fd);
+		close(fd);
+
+		fd = raw_connect(&broker);
+		raw_hello(fd);
+		send_lingering(fd, &add, sizeof(add), n_fds);
+		expect_answer();
+		raw_expect_closed(fd);
+		close(fd);
+	}
+}
+
+/* Before it has said hello, after which it is gone. */
+static void test_connection__first_message(void **state)
+{
+	for (unsigned int i = 0; i < N_TRIES; i++) {
+		int fd = raw_connect(&broker);
+
+		send_lingering(fd, &nonsense, i % 2 ? sizeof(nonsense) : 0, 1);
+		close(fd);
+		expect_answer();
+	}
+}
+
+/* Several messages at once, the last of them unread when the connection ends. */
+static void test_connection__many(void **state)
+{
+	for (unsigned int i = 0; i < N_TRIES / 3; i++) {
+		int fd = raw_connect(&broker);
+
+		for (unsigned int k = 0; k < 6; k++)
+			send_lingering(fd, &nonsense, k % 2 ? sizeof(nonsense) : 0, 1);
+		expect_answer();
+		close(fd);
+		expect_answer();
+	}
+}
+
+/* Memfds still come in, in the middle of it, and in the order that they were sent. */
+static void test_memfd__comes_in(void **state)
+{
+	struct rbk_arena *arena;
+
+	for (unsigned int i = 0; i < 8; i++) {
+		assert_int_equal(rbk_arena_new(observer, 65536, &arena, NULL), 0);
+		assert_int_equal(rbk_arena_seal(arena, NULL), 0);
+		rbk_arena_free(arena);
+	}
+	expect_answer();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_unread__behind_hostile),
+		cmocka_unit_test(test_message__unexpected),
+		cmocka_unit_test(test_connection__first_message),
+		cmocka_unit_test(test_connection__many),
+		cmocka_unit_test(test_memfd__comes_in),
+	};
+
+	return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The largest descriptions of plans there may be, from many sessions at once, against a live broker
+ *
+ * Graphs that are hard to verify, legal ones and one that is refused for its last node, as fast as
+ * they are answered. Meanwhile others are served: how often is counted, and compared with how many
+ * descriptions were, so that it does not matter how fast the machine is.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "integration/raw.h"
+#include "support/big-plan.h"
+
+enum {
+	N_ATTACKERS = 16,
+	CONSTANTS_BYTES = 4096 * 64,
+};
+
+/* A description in a memfd that is sealed against shrinking. */
+struct sealed {
+	int fd;
+	uint32_t bytes;
+};
+
+/* Plans that all attackers send, and their counters. */
+struct arsenal {
+	struct sealed plans[BIG_PLANS];
+	int constants;
+	enum big_plan only; /* BIG_PLANS: all in turn */
+	uint64_t n_rounds;
+	_Atomic uint64_t n_answered;
+	_Atomic unsigned int n_running;
+};
+
+struct attacker {
+	struct arsenal *arsenal;
+	pthread_t thread;
+	int fd;
+	unsigned int number;
+	char error[RBK_WIRE_TEXT_BYTES + 64]; /* what went wrong; empty: nothing */
+};
+
+static void arsenal_init(struct arsenal *arsenal, enum big_plan only)
+{
+	arsenal->only = only;
+	for (unsigned int kind = 0; kind < BIG_PLANS; kind++) {
+		struct sealed *plan = &arsenal->plans[kind];
+		size_t bytes;
+		void *desc = big_plan((enum big_plan)kind, 4096, &bytes);
+
+		plan->bytes = (uint32_t)bytes;
+		plan->fd = raw_memfd((bytes + 4095) & ~(size_t)4095, false, 0);
+		assert_int_equal(pwrite(plan->fd, desc, bytes, 0), bytes);
+		assert_int_equal(fcntl(plan->fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+		free(desc);
+	}
+	arsenal->constants =
+		raw_memfd(CONSTANTS_BYTES, false, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+	arsenal->n_rounds = test_scaled(BIG_PLANS);
+	atomic_store(&arsenal->n_answered, 0);
+	atomic_store(&arsenal->n_running, N_ATTACKERS);
+}
+
+static void arsenal_deinit(struct arsenal *arsenal)
+{
+	for (unsigned int kind = 0; kind < BIG_PLANS; kind++)
+		close(arsenal->plans[kind].fd);
+	close(arsenal->constants);
+}
+
+/* Return: the result; -ETIME without an answer. */
+static int ask(int fd, const void *request, size_t bytes, const int *memfd,
+	       struct rbk_wire_plan *reply)
+{
+	if (raw_send(fd, request, bytes, memfd, memfd ? 1 : 0) != (ssize_t)bytes ||
+	    raw_receive(fd, reply, sizeof(*reply), NULL, NULL, 60000) <= 0)
+		return -ETIME;
+	return reply->reply.res;
+}
+
+static void attack_once(struct attacker *attacker, enum big_plan kind)
+{
+	const struct sealed *plan = &attacker->arsenal->plans[kind];
+	const struct rbk_wire_plan_add add = {
+		.request.type = RBK_WIRE_PLAN_ADD,
+		.desc_bytes = plan->bytes,
+		.flags = RBK_WIRE_PLAN_FD,
+	};
+	struct rbk_wire_id remove = {.request.type = RBK_WIRE_PLAN_REMOVE};
+	struct rbk_wire_plan reply;
+	int r = ask(attacker->fd, &add, sizeof(add), &plan->fd, &reply);
+
+	if (r != (big_plan_is_legal(kind) ? 0 : -EINVAL)) {
+		snprintf(attacker->error, sizeof(attacker->error), "%s: %d%s%.*s",
+			 big_plan_name(kind), r, r && r != -ETIME ? ", " : "",
+			 r && r != -ETIME ? RBK_WIRE_TEXT_BYTES - 1 : 0, reply.reply.text);
+		return;
+	}
+	atomic_fetch_add(&attacker->arsenal->n_answered, 1);
+	if (r)
+		return;
+	remove.id = reply.id;
+	r = ask(attacker->fd, &remove, sizeof(remove), NULL, &reply);
+	if (r)
+		snprintf(attacker->error, sizeof(attacker->error), "%s: removal: %d",
+			 big_plan_name(kind), r);
+}
+
+static void *attack(void *data)
+{
+	struct attacker *attacker = data;
+
+	for (uint64_t i = 0; i < attacker->arsenal->n_rounds && !attacker->error[0]; i++)
+		attack_once(attacker,
+			    attacker->arsenal->only < BIG_PLANS
+				    ? attacker->arsenal->only
+				    : (enum big_plan)((i + attacker->number) % BIG_PLANS));
+	atomic_fetch_sub(&attacker->arsenal->n_running, 1);
+	return NULL;
+}
+
+static void attacker_init(struct attacker *attacker, struct arsenal *arsenal,
+			  const struct broker *broker, unsigned int number)
+{
+	uint32_t id;
+
+	*attacker = (struct attacker){.arsenal = arsenal, .number = number};
+	attacker->fd = raw_connect(broker);
+	raw_hello(attacker->fd);
+	assert_int_equal(
+		raw_arena_add(attacker->fd, arsenal->constants, CONSTANTS_BYTES, &id, NULL), 0);
+	assert_int_equal(id, 1);
+}
+
+/*
+ * Each description takes milliseconds to verify. If that happened where others are served, they
+ * would have to wait for one of each attacker at a time.
+ */
+static void attack_with(enum big_plan only)
+{
+	const struct broker_options options = {.args = (const char *const[]){"--gpu=none", NULL}};
+	uint64_t n_served = 0, n_answered, n_results, begin_ns, ns, longest_ns = 0;
+	struct attacker attackers[N_ATTACKERS];
+	struct rbk_stats before, after;
+	struct neighbour *neighbour;
+	struct arsenal arsenal;
+	struct broker broker;
+	struct rbk *observer;
+
+	broker_start(&broker, &options);
+	observer = broker_connect(&broker, "observer");
+	neighbour = neighbour_start(&broker);
+	broker_wait_sessions(observer, 2);
+	neighbour_finish_round(neighbour);
+	assert_int_equal(rbk_stats(observer, &before), 0);
+	arsenal_init(&arsenal, only);
+	for (unsigned int i = 0; i < N_ATTACKERS; i++)
+		attacker_init(&attackers[i], &arsenal, &broker, i);
+
+	n_results = neighbour_results(neighbour);
+	for (unsigned int i = 0; i < N_ATTACKERS; i++)
+		assert_int_equal(pthread_create(&attackers[i].thread, NULL, attack, &attackers[i]),
+				 0);
+	while (atomic_load(&arsenal.n_running) > 0) {
+		begin_ns = harness_now_ns();
+		assert_int_equal(rbk_stats(observer, &after), 0);
+		ns = harness_now_ns() - begin_ns;
+		longest_ns = ns > longest_ns ? ns : longest_ns;
+		n_served++;
+	}
+	n_results = neighbour_results(neighbour) - n_results;
+	for (unsigned int i = 0; i < N_ATTACKERS; i++) {
+		assert_int_equal(pthread_join(attackers[i].thread, NULL), 0);
+		assert_string_equal(attackers[i].error, "");
+		close(attackers[i].fd);
+	}
+	n_answered = atomic_load(&arsenal.n_answered);
+	print_message("%llu descriptions; meanwhile %llu requests of another session were "
+		      "answered, the slowest after %.1f ms, and the neighbour got %llu results\n",
+		      (unsigned long long)n_answered, (unsigned long long)n_served,
+		      (double)longest_ns / 1e6, (unsigned long long)n_results);
+	assert_int_equal(n_answered, N_ATTACKERS * arsenal.n_rounds);
+	assert_true(n_served > 2 * n_answered);
+	assert_true(n_results > 0);
+
+	broker_wait_sessions(observer, 2);
+	assert_int_equal(rbk_stats(observer, &after), 0);
+	assert_int_equal(after.plans, before.plans);
+	assert_int_equal(after.arenas, before.arenas);
+	assert_int_equal(after.host_bytes, before.host_bytes);
+	neighbour_stop(neighbour);
+	rbk_disconnect(observer);
+	broker_stop(&broker);
+	arsenal_deinit(&arsenal);
+}
+
+/* Attack with all plans, most of which become plans of the broker. */
+static void test_plans__all(void **state)
+{
+	attack_with(BIG_PLANS);
+}
+
+/* Attack with plans that are refused at the end, and so could be had for nothing. */
+static void test_plans__refused(void **state)
+{
+	attack_with(BIG_TOO_LARGE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plans__all),
+		cmocka_unit_test(test_plans__refused),
+	};
+
+	harness_limit_seconds(110);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

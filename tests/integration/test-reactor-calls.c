@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * System calls that the reactor makes while clients come, work and go
+ *
+ * A load of many kinds runs in a process of its own, while this one traces the broker's first
+ * thread, which is the reactor, and notes its system calls. Each must be in the list below. A call
+ * that may sleep, or that holds the lock of the address space for long, belongs to another thread:
+ * so a call that is not in the list is a mistake, or needs a reason for being there.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "integration/harness.h"
+#include "integration/raw.h"
+
+enum { N_ROUNDS = 12, MAX_CALLS = 1024, N_ROWS = 64, SKIPPED = 77 };
+
+static const struct {
+	long number;
+	const char *why;
+} allowed[] = {
+#define CALL(name) SYS_##name
+	{CALL(io_uring_enter), "how it waits, and is told of what is ready"},
+	{CALL(futex), "hands jobs to threads and wakes them"},
+	{CALL(read), "its eventfds, and /proc about who connects"},
+	{CALL(write), "wakes threads by their eventfds; log lines"},
+	{CALL(recvmsg), "messages, looked at before they are received"},
+	{CALL(recvfrom), "bells"},
+	{CALL(sendmsg), "answers"},
+	{CALL(sendto), "bells"},
+	{CALL(accept4), "connections"},
+	{CALL(shutdown), "ends of connections and bells"},
+	{CALL(close), "connections without anything unread; its own files"},
+	{CALL(getsockopt), "who connects"},
+	{CALL(setsockopt), "is something unread in a connection?"},
+	{CALL(pidfd_open), "who connects"},
+	{CALL(openat), "/proc about who connects"},
+	{CALL(fstat), "likewise"},
+	{CALL(newfstatat), "likewise"},
+	{CALL(statx), "likewise"},
+	{CALL(lseek), "likewise"},
+	{CALL(fcntl), "is a descriptor that a thread has received a memfd?"},
+	{CALL(brk), "small pieces of memory; nobody holds that lock for long"},
+	{CALL(sched_yield), "between polls"},
+	{CALL(clock_gettime), "where the kernel's counter is not trusted"},
+	{CALL(restart_syscall), "our tracing"},
+	{CALL(poll), "is a process alive, is a log taken? Without waiting"},
+	{CALL(getpid), "likewise"},
+	{CALL(pread64), "/proc; a description in a memfd"},
+	{CALL(ioctl), "of its own files"},
+	/*
+	 * These are to go: a tenant's page of statistics, a few pages long, is made with its first
+	 * session, and goes with its last.
+	 */
+	{CALL(memfd_create), "statistics page"},
+	{CALL(ftruncate), "statistics page"},
+	{CALL(fallocate), "statistics page"},
+	{CALL(mmap), "statistics page, large pieces of memory"},
+	{CALL(munmap), "statistics page, large pieces of memory"},
+};
+
+/*
+ * The load has a session beside it, whose tenant's page stays. So none of these is for a page, and
+ * each would be for what a client asks for.
+ */
+static const long never[] = {SYS_memfd_create, SYS_ftruncate, SYS_fallocate, SYS_madvise};
+
+struct calls {
+	bool seen[MAX_CALLS];
+	unsigned int n;
+};
+
+/* ---- The load ---- */
+
+static struct rbk_plan *sum_new(struct rbk *rbk)
+{
+	const uint32_t dims[] = {RBK_DIM_COUNT, 16};
+	struct rbk_builder *b = rbk_builder_new("sum");
+	unsigned int x = rbk_builder_input(b, "x", RBK_DTYPE_F32, 2, dims);
+	unsigned int y = rbk_builder_input(b, "y", RBK_DTYPE_F32, 2, dims);
+	struct rbk_plan *plan = NULL;
+
+	rbk_builder_binary(b, "Add", x, y, rbk_builder_output(b, "z", RBK_DTYPE_F32, 2, dims));
+	if (rbk_plan_new(rbk, b, N_ROWS, &plan, NULL))
+		_exit(2);
+	rbk_builder_free(b);
+	return plan;
+}
+
+static void run_tasks(struct rbk_ring *ring, const struct rbk_plan *plan,
+		      const struct rbk_arena *arena)
+{
+	const uint64_t refs[] = {rbk_arena_ref(arena, 0), rbk_arena_ref(arena, 4096),
+				 rbk_arena_ref(arena, 8192)};
+	const struct rbk_cqe *cqe;
+
+	for (unsigned int i = 0; i < 64; i++) {
+		rbk_prep_run(rbk_get_sqe(ring), rbk_plan_id(plan), i % 2 ? 1 : N_ROWS, refs, 3);
+		if (rbk_submit_and_wait(ring, 1) < 0 || rbk_peek_cqe(ring, &cqe) || cqe->res)
+			_exit(3);
+		rbk_cqe_seen(ring, cqe);
+		if (i % 16 == 0)
+			harness_sleep_ms(1);
+	}
+}
+
+/* A session that does a bit of everything, and ends with all of it, or after giving it back. */
+static void run_session(const struct broker *broker, bool gives_back, size_t arena_bytes,
+			unsigned int n_entries)
+{
+	struct rbk *rbk = broker_connect(broker, "load");
+	struct rbk_arena *arena, *constants;
+	struct rbk_ring *ring;
+	struct rbk_plan *plan;
+
+	if (rbk_arena_new(rbk, arena_bytes, &arena, NULL) ||
+	    rbk_arena_new(rbk, 65536, &constants, NULL) || rbk_arena_seal(constants, NULL) ||
+	    rbk_ring_new(rbk, n_entries, &ring, NULL))
+		_exit(4);
+	plan = sum_new(rbk);
+	run_tasks(ring, plan, arena);
+	if (gives_back) {
+		rbk_plan_free(plan);
+		rbk_ring_free(ring);
+		rbk_arena_free(arena);
+		rbk_arena_free(constants);
+	}
+	rbk_disconnect(rbk);
+}
+
+static void run_load(const struct broker *broker)
+{
+	const struct rbk_wire_request nonsense = {.type = 4711};
+	int fd;
+
+	for (unsigned int i = 0; i < N_ROUNDS; i++) {
+		run_session(broker, i % 2, i % 4 == 0 ? 64 << 20 : 65536,
+			    i % 3 == 0 ? RBK_MAX_RING_ENTRIES : 64);
+		/* Connect and leave; send an unknown request; send an unexpected descriptor. */
+		close(raw_connect(broker));
+		fd = raw_connect(broker);
+		raw_send(fd, &nonsense, sizeof(nonsense), NULL, 0);
+		close(fd);
+		fd = raw_connect(broker);
+		raw_send(fd, &nonsense, sizeof(nonsense), &fd, 1);
+		close(fd);
+	}
+	_exit(0);
+}
+
+/* ---- Tracing ---- */
+
+static void note(pid_t pid, struct calls *calls)
+{
+	struct __ptrace_syscall_info info;
+
+	if (ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof(info), &info) <= 0 ||
+	    info.op != PTRACE_SYSCALL_INFO_ENTRY)
+		return;
+	calls->n++;
+	if (info.entry.nr < MAX_CALLS)
+		calls->seen[info.entry.nr] = true;
+}
+
+/* Until @load has ended. Return: its wait status. */
+static int trace(pid_t pid, pid_t load, struct calls *calls)
+{
+	int status, signal_number, load_status;
+	pid_t who;
+
+	for (;;) {
+		who = waitpid(-1, &status, __WALL);
+		assert_true(who > 0);
+		if (who == load) {
+			load_status = status;
+			break;
+		}
+		if (who != pid)
+			continue;
+		assert_true(WIFSTOPPED(status));
+		signal_number = WSTOPSIG(status);
+		if (signal_number == (SIGTRAP | 0x80)) {
+			note(pid, calls);
+			signal_number = 0;
+		} else if (status >> 16) {
+			signal_number = 0; /* our own stops */
+		}
+		ptrace(PTRACE_SYSCALL, pid, NULL, (void *)(intptr_t)signal_number);
+	}
+	/* Any stop will do: one that is on its way makes the kernel forget that it was asked for.
+	 */
+	ptrace(PTRACE_INTERRUPT, pid, NULL, NULL);
+	assert_int_equal(waitpid(pid, &status, __WALL), pid);
+	ptrace(PTRACE_DETACH, pid, NULL, NULL);
+	return load_status;
+}
+
+static bool is_allowed(long number)
+{
+	for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++)
+		if (allowed[i].number == number)
+			return true;
+	return false;
+}
+
+static void test_reactor__calls(void **state)
+{
+	struct calls calls = {.n = 0};
+	unsigned int n_bad = 0;
+	struct broker broker;
+	struct rbk *resident;
+	int status;
+	pid_t load;
+
+#ifdef __SANITIZE_THREAD__
+	/* It makes system calls of its own. */
+	skip();
+#endif
+	broker_start(&broker, NULL);
+	/* Its tenant's page is there from now on. */
+	resident = broker_connect(&broker, "resident");
+	if (ptrace(PTRACE_SEIZE, broker.pid, NULL, (void *)(intptr_t)PTRACE_O_TRACESYSGOOD) < 0) {
+		print_message("cannot trace: %s\n", strerror(errno));
+		rbk_disconnect(resident);
+		broker_stop(&broker);
+		exit(SKIPPED);
+	}
+	load = fork();
+	assert_true(load >= 0);
+	if (load == 0)
+		run_load(&broker);
+	assert_int_equal(ptrace(PTRACE_INTERRUPT, broker.pid, NULL, NULL), 0);
+	status = trace(broker.pid, load, &calls);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+
+	for (long i = 0; i < MAX_CALLS; i++) {
+		if (!calls.seen[i] || is_allowed(i))
+			continue;
+		print_message("the reactor made system call %ld, which is not in the list\n", i);
+		n_bad++;
+	}
+	/* With fewer calls nothing was traced. */
+	assert_true(calls.n > 1000);
+	assert_true(calls.seen[SYS_io_uring_enter] && calls.seen[SYS_accept4]);
+	assert_int_equal(n_bad, 0);
+	for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++)
+		assert_false(calls.seen[never[i]]);
+	rbk_disconnect(resident);
+	broker_stop(&broker);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_reactor__calls),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Start of a broker where the system gives it little or much: too few open files, too little
+ * memory, all capabilities, and a path whose broker is on its way out
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "integration/harness.h"
+
+/* One that was killed keeps its lock until a driver or the kernel is done with its memory. */
+static void test_start__after_one_that_is_leaving(void **state)
+{
+	char folder[] = "/tmp/rbk-test-leaving-XXXXXX", path[64], lock_path[80];
+	struct broker broker;
+	int lock_fd;
+	pid_t pid;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/sock", folder);
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
+	lock_fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(lock_fd >= 0);
+	assert_int_equal(flock(lock_fd, LOCK_EX | LOCK_NB), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		dprintf(lock_fd, "%d\n", (int)getpid());
+		if (fork() == 0)
+			harness_sleep_ms(1000);
+		_exit(0);
+	}
+	close(lock_fd);
+	/* It is not waited for: it has ended, and its lock is still held when the broker comes. */
+	broker_start(&broker,
+		     &(struct broker_options){.socket_path = path,
+					      .args = (const char *const[]){"--gpu=none", NULL},
+					      .is_undisturbed = true});
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	broker_stop(&broker);
+	unlink(lock_path);
+	snprintf(lock_path, sizeof(lock_path), "%s/sock.admin.lock", folder);
+	unlink(lock_path);
+	assert_int_equal(rmdir(folder), 0);
+}
+
+/* ---- What root's broker may do ---- */
+
+/* The effective capabilities of all its threads together. */
+static uint64_t capabilities_of(pid_t pid)
+{
+	char path[128], line[256];
+	struct dirent *entry;
+	uint64_t all = 0;
+	DIR *directory;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	directory = opendir(path);
+	assert_non_null(directory);
+	while ((entry = readdir(directory))) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/status", (int)pid, entry->d_name);
+		file = fopen(path, "re");
+		while (file && fgets(line, sizeof(line), file))
+			if (strncmp(line, "CapEff:", 7) == 0)
+				all |= strtoull(line + 7, NULL, 16);
+		if (file)
+			fclose(file);
+	}
+	closedir(directory);
+	return all;
+}
+
+/* Started by hand it has less than who started it: no thread can change the machine. */
+static void test_root__gives_up(void **state)
+{
+	static const unsigned int gone[] = {12 /* NET_ADMIN */, 16 /* SYS_MODULE */,
+					    17 /* SYS_RAWIO */, 21 /* SYS_ADMIN */,
+					    22 /* SYS_BOOT */,  38 /* PERFMON */};
+	struct broker broker;
+	uint64_t has;
+
+#ifdef __SANITIZE_THREAD__
+	/* Its own thread was there before, and keeps what root has. */
+	skip();
+#endif
+	if (geteuid() != 0)
+		skip();
+	broker_start(&broker, NULL);
+	has = capabilities_of(broker.pid);
+	for (unsigned int i = 0; i < sizeof(gone) / sizeof(gone[0]); i++)
+		assert_int_equal(has >> gone[i] & 1, 0);
+	broker_stop(&broker);
+}
+
+/* ---- Limits ---- */
+
+static rlim_t few_fds;
+
+static void allow_few_fds(void)
+{
+	const struct rlimit few = {few_fds, few_fds};
+
+	setrlimit(RLIMIT_NOFILE, &few);
+}
+
+/* However few there are, the number that it asks for is the same, and enough. */
+static void test_descriptors__asks_once(void **state)
+{
+	static const rlim_t limits[] = {20, 36, 44, 60};
+	unsigned int n_refused = 0;
+	struct broker broker;
+	rlim_t needed = 0;
+	char text[32];
+	int status;
+
+	for (unsigned int i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		few_fds = limits[i];
+		if (broker_try_start(&broker, &(struct broker_options){.in_child = allow_few_fds},
+				     &status)) {
+			broker_stop(&broker);
+			continue;
+		}
+		for (needed = needed ? needed : 61; needed < 1024; needed++) {
+			snprintf(text, sizeof(text), "needs %u: ", (unsigned int)needed);
+			if (broker_log_has(&broker, text))
+				break;
+			/* The first refusal reveals the number; later ones must name the same. */
+			assert_int_equal(n_refused, 0);
+		}
+		assert_true(needed < 1024);
+		n_refused++;
+		broker_remove(&broker);
+	}
+	assert_true(n_refused > 0);
+	few_fds = needed;
+	broker_start(&broker, &(struct broker_options){.in_child = allow_few_fds});
+	broker_stop(&broker);
+}
+
+static void allow_little_memory(void)
+{
+	const struct rlimit little = {60000 << 10, 60000 << 10};
+
+	setrlimit(RLIMIT_AS, &little);
+}
+
+static void test_memory__says_so(void **state)
+{
+	struct broker broker;
+	int status;
+
+	/* Sanitizers take more than that for themselves. */
+	if (harness_slow_ns(1) > 1)
+		skip();
+	assert_false(broker_try_start(
+		&broker,
+		&(struct broker_options){.in_child = allow_little_memory, .is_undisturbed = true},
+		&status));
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 0);
+	assert_false(broker_log_has(&broker, "cannot listen"));
+	broker_remove(&broker);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_start__after_one_that_is_leaving),
+		cmocka_unit_test(test_root__gives_up),
+		cmocka_unit_test(test_descriptors__asks_once),
+		cmocka_unit_test(test_memory__says_so),
+	};
+
+	harness_limit_seconds(60);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The threads for what clients can make last: who waits for whom, and what closing a connection
+ * does to what is under way in it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "loop/loop.h"
+#include "session/closers.h"
+#include "tenant/account.h"
+
+enum { N_ACCOUNTS = 12 };
+
+struct fixture {
+	struct loop *loop;
+	struct closers *closers;
+	struct account_book *book;
+	struct account *accounts[N_ACCOUNTS];
+};
+
+static void begin(struct fixture *f)
+{
+	const struct account_limits limits = {{0}};
+
+	assert_int_equal(loop_new(&f->loop), 0);
+	assert_int_equal(closers_new(f->loop, &f->closers), 0);
+	assert_int_equal(account_book_new(&f->book), 0);
+	for (unsigned int i = 0; i < N_ACCOUNTS; i++)
+		assert_int_equal(account_new(f->book, "tenant", &limits, &f->accounts[i]), 0);
+}
+
+static void end(struct fixture *f)
+{
+	closers_free(f->closers);
+	for (unsigned int i = 0; i < N_ACCOUNTS; i++)
+		account_unref(f->accounts[i]);
+	account_book_free(f->book);
+	loop_free(f->loop);
+}
+
+struct job {
+	struct closers_job job;
+	sem_t *gate; /* NULL: does not wait */
+	unsigned int order;
+};
+
+static unsigned int n_done;
+
+static void job_run(struct closers_job *job)
+{
+	struct job *j = container_of(job, struct job, job);
+
+	if (j->gate)
+		sem_wait(j->gate);
+}
+
+static void job_done(struct closers_job *job)
+{
+	container_of(job, struct job, job)->order = ++n_done;
+}
+
+static void submit(struct fixture *f, struct job *job, unsigned int account, sem_t *gate)
+{
+	*job = (struct job){.job = {.run = job_run, .done = job_done}, .gate = gate};
+	closers_submit(f->closers, f->accounts[account], &job->job);
+}
+
+static void wait_for(struct fixture *f, const struct job *job)
+{
+	while (job->order == 0)
+		assert_true(loop_turn(f->loop, true) >= 0);
+}
+
+/* One account's jobs run in order, behind the one that is stuck; another's do not wait. */
+static void test_closers__own_lane(void **state)
+{
+	struct job stuck, behind[64], other;
+	struct fixture f;
+	sem_t gate;
+
+	n_done = 0;
+	begin(&f);
+	sem_init(&gate, 0, 0);
+	submit(&f, &stuck, 0, &gate);
+	for (unsigned int i = 0; i < 64; i++)
+		submit(&f, &behind[i], 0, NULL);
+	submit(&f, &other, 1, NULL);
+	wait_for(&f, &other);
+	assert_int_equal(other.order, 1);
+	assert_int_equal(closers_n_jobs(f.closers), 65);
+	sem_post(&gate);
+	wait_for(&f, &behind[63]);
+	for (unsigned int i = 0; i < 64; i++)
+		assert_int_equal(behind[i].order, 3 + i);
+	assert_int_equal(closers_n_jobs(f.closers), 0);
+	end(&f);
+}
+
+/* As many accounts are stuck as there are threads, and more: others get one all the same. */
+static void test_closers__stuck_threads(void **state)
+{
+	struct job stuck[N_ACCOUNTS - 1], other;
+	struct fixture f;
+	sem_t gate;
+
+	n_done = 0;
+	begin(&f);
+	sem_init(&gate, 0, 0);
+	for (unsigned int i = 0; i < N_ACCOUNTS - 1; i++)
+		submit(&f, &stuck[i], i, &gate);
+	submit(&f, &other, N_ACCOUNTS - 1, NULL);
+	wait_for(&f, &other);
+	assert_int_equal(n_done, 1);
+	for (unsigned int i = 0; i < N_ACCOUNTS - 1; i++)
+		sem_post(&gate);
+	/* Waits for the rest. */
+	end(&f);
+	assert_int_equal(n_done, N_ACCOUNTS);
+}
+
+/* --- connections --- */
+
+static void send_message(int fd, size_t n_bytes, const int *fds, unsigned int n_fds)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int) * CLOSERS_MESSAGE_FDS)];
+	} control = {.header = {.cmsg_level = SOL_SOCKET,
+				.cmsg_type = SCM_RIGHTS,
+				.cmsg_len = CMSG_LEN(sizeof(int) * n_fds)}};
+	struct iovec iov = {.iov_base = "12345678", .iov_len = n_bytes};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (n_fds > 0) {
+		message.msg_control = &control;
+		message.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+		memcpy(CMSG_DATA(&control.header), fds, sizeof(int) * n_fds);
+	}
+	assert_int_equal(sendmsg(fd, &message, 0), n_bytes);
+}
+
+/* Messages of all kinds, the empty one first: it looks like the end. */
+static void test_hang_up__unread(void **state)
+{
+	int ends[2], watched[2], many[CLOSERS_MESSAGE_FDS];
+	char byte;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, watched), 0);
+	for (unsigned int i = 0; i < CLOSERS_MESSAGE_FDS; i++)
+		many[i] = watched[1];
+	send_message(ends[1], 0, NULL, 0);
+	send_message(ends[1], 8, NULL, 0);
+	send_message(ends[1], 0, &watched[1], 1);
+	send_message(ends[1], 4, many, CLOSERS_MESSAGE_FDS);
+	close(watched[1]);
+	assert_int_equal(shutdown(ends[0], SHUT_RDWR), 0);
+	assert_true(closers_has_unread(ends[0]));
+	assert_int_equal(recv(watched[0], &byte, 1, MSG_DONTWAIT), -1);
+	closers_hang_up(ends[0]);
+	assert_int_equal(recv(watched[0], &byte, 1, MSG_DONTWAIT), 0);
+	assert_int_equal(fcntl(ends[0], F_GETFD), -1);
+	close(ends[1]);
+	close(watched[0]);
+}
+
+static void expect_nothing_unread(bool is_closed, unsigned int n_read)
+{
+	int ends[2];
+	char byte;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	for (unsigned int i = 0; i < n_read; i++) {
+		send_message(ends[1], 8, NULL, 0);
+		assert_int_equal(recv(ends[0], &byte, 1, 0), 1);
+	}
+	if (is_closed)
+		close(ends[1]);
+	assert_int_equal(shutdown(ends[0], SHUT_RDWR), 0);
+	assert_false(closers_has_unread(ends[0]));
+	closers_hang_up(ends[0]);
+	if (!is_closed)
+		close(ends[1]);
+}
+
+static void test_hang_up__nothing_unread(void **state)
+{
+	for (unsigned int n_read = 0; n_read < 3; n_read++) {
+		expect_nothing_unread(false, n_read);
+		expect_nothing_unread(true, n_read);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_closers__own_lane),
+		cmocka_unit_test(test_closers__stuck_threads),
+		cmocka_unit_test(test_hang_up__unread),
+		cmocka_unit_test(test_hang_up__nothing_unread),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Descriptions on their way to the setup thread: what the reactor does of it, what is held
+ * meanwhile, and what is left afterwards
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "loop/loop.h"
+#include "session/description.h"
+#include "session/server-private.h"
+#include "support/big-plan.h"
+#include "support/session-rig.h"
+
+enum { ARENA_BYTES = 1 << 20 };
+
+/* Charges of the tenant. */
+struct held {
+	uint64_t host_bytes, plans, fds;
+};
+
+static struct held held(const struct rig *rig)
+{
+	const struct account *account = rig->session->tenant->account;
+
+	return (struct held){
+		.host_bytes = account_used(account, ACCOUNT_HOST_BYTES),
+		.plans = account_used(account, ACCOUNT_PLANS),
+		.fds = account_used(account, ACCOUNT_FDS),
+	};
+}
+
+static void assert_held(const struct rig *rig, struct held expected)
+{
+	const struct held now = held(rig);
+
+	assert_int_equal(now.host_bytes, expected.host_bytes);
+	assert_int_equal(now.plans, expected.plans);
+	assert_int_equal(now.fds, expected.fds);
+}
+
+static int memfd_of(const void *desc, size_t bytes)
+{
+	int fd = memfd_create("description", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, desc, bytes, 0), bytes);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	return fd;
+}
+
+static void add(struct rig *rig, const void *desc, size_t bytes)
+{
+	assert_int_equal(session_plan_add(rig->session, ++rig->next_cookie, desc, bytes), 0);
+}
+
+static void add_big(struct rig *rig, enum big_plan kind, unsigned int n)
+{
+	size_t bytes;
+	void *desc = big_plan(kind, n, &bytes);
+	int fd = memfd_of(desc, bytes);
+
+	assert_int_equal(session_plan_add_fd(rig->session, ++rig->next_cookie, &fd, bytes), 0);
+	assert_int_equal(fd, -1);
+	free(desc);
+}
+
+/* y = x * a constant in arena @id. */
+static void *with_constant(uint16_t id, size_t *ret_bytes)
+{
+	struct describe *d = describe_new("product", 1);
+
+	describe_input(d, "x", DESCRIBE_DIMS(16));
+	describe_constant(d, "c", RBK_REF(id, 64), DESCRIBE_DIMS(16));
+	describe_constant(d, "unused", RBK_REF(id, 128), DESCRIBE_DIMS(16));
+	describe_output(d, "y", DESCRIBE_DIMS(16));
+	describe_node(d, "Mul", "it", "x,c", "y");
+	return describe_finish(d, ret_bytes);
+}
+
+static uint64_t thread_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* The largest descriptions cost the reactor a small part of what it takes to verify them. */
+static void test_description__little_on_the_reactor(void **state)
+{
+	for (unsigned int kind = 0; kind < BIG_PLANS; kind++) {
+		uint64_t reactor_ns = UINT64_MAX, verify_ns = UINT64_MAX, begin_ns;
+		struct rbk_wire_plan reply;
+		struct rig rig;
+		size_t bytes;
+		void *desc;
+
+		if (kind == BIG_CONSTANTS)
+			continue;
+		desc = big_plan((enum big_plan)kind, 4096, &bytes);
+		rig_init(&rig, 1);
+		/* The one-time cost of the first plan counts for none of these. */
+		rig_relu(&rig, false);
+		for (unsigned int i = 0; i < 20 && reactor_ns >= verify_ns / 2; i++) {
+			const struct plan_arena_lookup nothing = {.find = NULL};
+			char message[PLAN_MESSAGE_BYTES];
+			struct plan *plan = NULL;
+			int fd = memfd_of(desc, bytes), r;
+			uint64_t ns;
+
+			begin_ns = thread_ns();
+			plan_new(desc, bytes, &nothing, message, &plan);
+			ns = thread_ns() - begin_ns;
+			verify_ns = ns < verify_ns ? ns : verify_ns;
+			plan_free(plan);
+
+			begin_ns = thread_ns();
+			assert_int_equal(
+				session_plan_add_fd(rig.session, ++rig.next_cookie, &fd, bytes), 0);
+			r = rig_answer(&rig, RBK_WIRE_PLAN_ADD, &reply, sizeof(reply));
+			ns = thread_ns() - begin_ns;
+			reactor_ns = ns < reactor_ns ? ns : reactor_ns;
+			assert_int_equal(r, big_plan_is_legal((enum big_plan)kind) ? 0 : -EINVAL);
+			if (r)
+				continue;
+			begin_ns = thread_ns();
+			assert_int_equal(
+				session_plan_remove(rig.session, ++rig.next_cookie, reply.id), 0);
+			assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
+		}
+		print_message("%-32s %7.1f us on the reactor, %7.1f us to verify\n",
+			      big_plan_name((enum big_plan)kind), (double)reactor_ns / 1e3,
+			      (double)verify_ns / 1e3);
+		assert_true(reactor_ns < verify_ns / 2);
+		rig_deinit(&rig);
+		free(desc);
+	}
+}
+
+/* Check that a refused plan leaves nothing behind, and that answers name what they answer. */
+static void test_description__refused(void **state)
+{
+	struct rbk_wire_plan reply;
+	struct session_plan *slot;
+	struct held before;
+	struct rig rig;
+	size_t bytes;
+	void *desc;
+
+	rig_init(&rig, 1);
+	before = held(&rig);
+	add(&rig, "nonsense", 8);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EINVAL);
+	assert_held(&rig, before);
+	add(&rig, "", 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EINVAL);
+	assert_held(&rig, before);
+	add_big(&rig, BIG_ILLEGAL, 4096);
+	assert_int_equal(held(&rig).plans, before.plans + 1);
+	assert_int_equal(held(&rig).fds, before.fds + 1);
+	assert_true(held(&rig).host_bytes > before.host_bytes + 2 * 4096 * 88);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EINVAL);
+	assert_held(&rig, before);
+	desc = with_constant(7, &bytes);
+	add(&rig, desc, bytes);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EINVAL);
+	assert_held(&rig, before);
+	assert_int_equal(rig.server->n_plans, 0);
+	free(desc);
+
+	/* Ids are what they would be without those. */
+	slot = rig_relu(&rig, false);
+	assert_int_equal(slot->id, 1u << 16);
+	add_big(&rig, BIG_CHAIN, 4096);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, &reply, sizeof(reply)), 0);
+	assert_int_equal(reply.reply.cookie, rig.next_cookie);
+	assert_int_equal(reply.id, 1u << 16 | 1);
+	rig_deinit(&rig);
+}
+
+/* An arena that is named stays, from the request until the plan is refused or gone. */
+static void test_description__arenas_stay(void **state)
+{
+	struct session_arena *constants, *writable;
+	struct rbk_wire_plan reply;
+	struct rig rig;
+	size_t bytes;
+	void *desc;
+
+	rig_init(&rig, 1);
+	constants = rig_arena_new(&rig, ARENA_BYTES, true);
+	writable = rig_arena_new(&rig, ARENA_BYTES, false);
+	desc = with_constant(constants->id, &bytes);
+	add(&rig, desc, bytes);
+	/* One plan, however many of its constants are in there. */
+	assert_int_equal(constants->n_plans, 1);
+	assert_int_equal(session_arena_remove(rig.session, ++rig.next_cookie, constants->id), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), -EBUSY);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, &reply, sizeof(reply)), 0);
+	assert_int_equal(constants->n_plans, 1);
+	assert_int_equal(session_plan_remove(rig.session, ++rig.next_cookie, reply.id), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_REMOVE, NULL, 0), 0);
+	assert_int_equal(constants->n_plans, 0);
+
+	/* Beyond the end, and then nothing keeps it. */
+	describe_view(desc).tensors[1].constant_ref = RBK_REF(constants->id, ARENA_BYTES);
+	add(&rig, desc, bytes);
+	assert_int_equal(constants->n_plans, 1);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EINVAL);
+	assert_int_equal(constants->n_plans, 0);
+	/* One that may change holds no constants, and can be removed at any time. */
+	describe_view(desc).tensors[1].constant_ref = RBK_REF(writable->id, 0);
+	add(&rig, desc, bytes);
+	assert_int_equal(writable->n_plans, 0);
+	assert_int_equal(session_arena_remove(rig.session, ++rig.next_cookie, writable->id), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EINVAL);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), 0);
+	free(desc);
+	rig_deinit(&rig);
+}
+
+/* Thousands of constants in a memfd; the arenas are found when it has been read. */
+static void test_description__many_constants(void **state)
+{
+	struct session_arena *constants;
+	struct rbk_wire_plan reply;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	constants = rig_arena_new(&rig, ARENA_BYTES, true);
+	assert_int_equal(constants->id, 1);
+	add_big(&rig, BIG_CONSTANTS, 4096);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, &reply, sizeof(reply)), 0);
+	assert_int_equal(reply.constant_bytes, 4094 * 64);
+	assert_int_equal(constants->n_plans, 1);
+	rig_deinit(&rig);
+}
+
+/* The session ends in every stage of it. */
+static void test_description__session_ends(void **state)
+{
+	for (unsigned int n_turns = 0; n_turns < 6; n_turns++) {
+		struct session_arena *constants;
+		struct rig rig;
+		size_t bytes;
+		void *desc;
+
+		rig_init(&rig, 1);
+		constants = rig_arena_new(&rig, ARENA_BYTES, true);
+		desc = with_constant(constants->id, &bytes);
+		add_big(&rig, BIG_CHAIN, 4096);
+		add_big(&rig, BIG_ILLEGAL, 4096);
+		add(&rig, desc, bytes);
+		add(&rig, "nonsense", 8);
+		for (unsigned int i = 0; i < n_turns; i++) {
+			usleep(1000);
+			assert_true(loop_turn(rig.loop, false) >= 0);
+		}
+		session_end(rig.session, false, "the test wants it");
+		free(desc);
+		rig_deinit(&rig);
+	}
+}
+
+/* A descriptor that cannot be read is a rule broken. */
+static void test_description__unreadable(void **state)
+{
+	struct rig rig;
+	char path[64];
+	int fd, write_only;
+
+	rig_init(&rig, 1);
+	fd = memfd_of("nonsense", 8);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	write_only = open(path, O_WRONLY | O_CLOEXEC);
+	assert_true(write_only >= 0);
+	close(fd);
+	assert_int_equal(session_plan_add_fd(rig.session, ++rig.next_cookie, &write_only, 8), 0);
+	while (!rig.session->is_ending)
+		assert_true(loop_turn(rig.loop, true) >= 0);
+	assert_int_equal(server_stats(rig.server)->sessions_ended_hostile, 1);
+	rig_deinit(&rig);
+}
+
+/* A tenant without room is told so before anything is copied, or when it is clear what it takes. */
+static void test_description__quota(void **state)
+{
+	struct account_limits limits;
+	struct account *account;
+	struct held before;
+	struct rig rig;
+	size_t bytes;
+	void *desc;
+	int fd;
+
+	rig_init(&rig, 1);
+	account = rig.session->tenant->account;
+	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+		limits.max[i] = account_limit(account, (enum account_slot)i);
+	before = held(&rig);
+
+	limits.max[ACCOUNT_HOST_BYTES] = before.host_bytes + (1 << 20);
+	account_set_limits(account, &limits);
+	desc = big_plan(BIG_CHAIN, 4096, &bytes);
+	fd = memfd_of(desc, bytes);
+	assert_int_equal(session_plan_add_fd(rig.session, ++rig.next_cookie, &fd, bytes), 0);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EDQUOT);
+	assert_held(&rig, before);
+	free(desc);
+
+	/* Its scratch is known once it is verified. */
+	limits.max[ACCOUNT_HOST_BYTES] = before.host_bytes + (8 << 20);
+	account_set_limits(account, &limits);
+	{
+		struct describe *d = describe_new("scratch", 1);
+
+		describe_input(d, "x", DESCRIBE_DIMS(1 << 22));
+		describe_tensor(d, "s", RBK_TENSOR_SCRATCH, RBK_DTYPE_F32, 0,
+				DESCRIBE_DIMS(1 << 22));
+		describe_output(d, "y", DESCRIBE_DIMS(1 << 22));
+		describe_node(d, "Neg", "", "x", "s");
+		describe_node(d, "Neg", "", "s", "y");
+		desc = describe_finish(d, &bytes);
+	}
+	add(&rig, desc, bytes);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EDQUOT);
+	assert_held(&rig, before);
+
+	/* Or there is less for it by then. */
+	add(&rig, desc, bytes);
+	limits.max[ACCOUNT_HOST_BYTES] = before.host_bytes;
+	account_set_limits(account, &limits);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EDQUOT);
+	assert_held(&rig, before);
+	free(desc);
+	rig_deinit(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_description__little_on_the_reactor),
+		cmocka_unit_test(test_description__refused),
+		cmocka_unit_test(test_description__arenas_stay),
+		cmocka_unit_test(test_description__many_constants),
+		cmocka_unit_test(test_description__session_ends),
+		cmocka_unit_test(test_description__unreadable),
+		cmocka_unit_test(test_description__quota),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

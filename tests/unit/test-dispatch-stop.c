@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The dispatcher beside a device that can stop tasks which have begun: what is stopped goes on,
+ * what is cancelled or belongs to a ring that closes does not, and nothing is left with the device.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dispatch/task.h"
+#include "session/session.h"
+#include "unit/dispatch-bench.h"
+
+static unsigned int n_abandoned;
+
+static void abandon(struct executor *executor, struct exec_task *task)
+{
+	assert_true(task->has_progress);
+	task->has_progress = false;
+	n_abandoned++;
+}
+
+static void begin(struct bench *bench)
+{
+	bench_begin(bench, 1, N_ENTRIES);
+	bench->cpu->ops.abandon = abandon;
+	n_abandoned = 0;
+}
+
+static struct exec_task *held(const struct bench *bench, uint64_t user_data)
+{
+	for (unsigned int i = 0; i < bench->cpu->n_tasks; i++)
+		if (fake_user_data(bench->cpu->tasks[i]) == user_data)
+			return bench->cpu->tasks[i];
+	fail_msg("the device does not have task %u", (unsigned int)user_data);
+	return NULL;
+}
+
+static enum exec_state state_of(const struct bench *bench, uint64_t user_data)
+{
+	return (enum exec_state)atomic_load(&held(bench, user_data)->state);
+}
+
+/* The only task that the device has comes back unfinished. */
+static void stop(struct bench *bench)
+{
+	struct fake *cpu = bench->cpu;
+	struct exec_task *task = cpu->tasks[0];
+
+	assert_int_equal(cpu->n_tasks, 1);
+	cpu->n_tasks = 0;
+	task->start_ticks = clock_ticks();
+	task->end_ticks = task->start_ticks + 1000;
+	task->res = EXEC_UNFINISHED;
+	task->has_progress = true;
+	cpu->done[cpu->n_done++] = task;
+	rig_work(&bench->rig);
+}
+
+static void begin_one(struct bench *bench, uint64_t user_data)
+{
+	put_run(bench, bench->queued, user_data, 0);
+	rig_work(&bench->rig);
+	assert_false(held(bench, user_data)->has_progress);
+	assert_true(fake_begin(bench->cpu, user_data));
+}
+
+static void test_stopped__goes_on(void **state)
+{
+	struct bench bench;
+	struct rbk_cqe cqe;
+
+	begin(&bench);
+	begin_one(&bench, 1);
+	for (unsigned int i = 0; i < 3; i++) {
+		uint32_t count = held(&bench, 1)->count;
+
+		stop(&bench);
+		assert_true(held(&bench, 1)->has_progress);
+		assert_false(held(&bench, 1)->is_urgent);
+		assert_int_equal(held(&bench, 1)->count, count);
+		assert_int_equal(state_of(&bench, 1), EXEC_QUEUED);
+		expect_none(&bench);
+		usleep(20000);
+		assert_true(fake_begin(bench.cpu, 1));
+	}
+	held(&bench, 1)->has_progress = false;
+	finish(&bench, bench.cpu, 1, 0);
+	cqe = expect_cqe(&bench, 1, 0);
+	/* The pauses were no execution. */
+	assert_true(cqe.exec_ns < 20000000);
+	assert_true(cqe.queue_ns >= 60000000);
+	assert_int_equal(n_abandoned, 0);
+
+	/* The slot's next task begins anew. */
+	begin_one(&bench, 2);
+	finish(&bench, bench.cpu, 2, 0);
+	expect_cqe(&bench, 2, 0);
+	bench_end(&bench);
+}
+
+static void test_cancel__begun(void **state)
+{
+	struct bench bench;
+
+	begin(&bench);
+	begin_one(&bench, 1);
+	put_cancel(&bench, 2, 1, 0);
+	put_cancel(&bench, 3, 1, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 2, 0);
+	expect_cqe(&bench, 3, -ENOENT);
+	expect_none(&bench);
+	assert_int_equal(state_of(&bench, 1), EXEC_CANCELLED);
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, -ECANCELED);
+	assert_int_equal(n_abandoned, 0);
+
+	/* The task had ended before, but the dispatcher did not know. */
+	begin_one(&bench, 4);
+	assert_true(exec_task_end(held(&bench, 4)));
+	put_cancel(&bench, 5, 4, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 5, -EALREADY);
+	atomic_store(&held(&bench, 4)->state, EXEC_RUNNING);
+	finish(&bench, bench.cpu, 4, 0);
+	expect_cqe(&bench, 4, 0);
+	bench_end(&bench);
+}
+
+/* A state is updated to its end, but not for a ring that is gone. */
+static void test_cancel__state(void **state)
+{
+	struct rig_ring closing;
+	struct bench bench;
+
+	begin(&bench);
+	bench.queued->plan->has_state = true;
+	begin_one(&bench, 1);
+	put_cancel(&bench, 2, 1, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 2, -EALREADY);
+	assert_int_equal(state_of(&bench, 1), EXEC_RUNNING);
+	stop(&bench);
+	put_cancel(&bench, 3, 1, 0);
+	rig_work(&bench.rig);
+	/* The device has not begun it again, but it has begun. */
+	expect_cqe(&bench, 3, -EALREADY);
+	held(&bench, 1)->has_progress = false;
+	finish(&bench, bench.cpu, 1, 0);
+	expect_cqe(&bench, 1, 0);
+
+	closing = bench.ring;
+	rig_ring_new(&bench.rig, N_ENTRIES, &bench.ring);
+	begin_one(&bench, 4);
+	assert_int_equal(session_ring_remove(bench.rig.session, 5, bench.ring.ring->id), 0);
+	rig_work(&bench.rig);
+	assert_int_equal(state_of(&bench, 4), EXEC_CANCELLED);
+	finish(&bench, bench.cpu, 4, 0);
+	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	rig_ring_deinit(&bench.ring);
+	bench.ring = closing;
+	bench.queued->plan->has_state = false;
+	bench_end(&bench);
+}
+
+/* Queued again, at the device or not, or on its way back. */
+static void test_cancel__stopped(void **state)
+{
+	struct bench bench;
+	unsigned int capacity;
+
+	begin(&bench);
+	capacity = bench.cpu->capacity;
+	begin_one(&bench, 1);
+	bench.cpu->capacity = 0;
+	stop(&bench);
+	assert_int_equal(bench.rig.dispatch->n_queued, 1);
+	put_cancel(&bench, 2, 1, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 2, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 1, -ECANCELED);
+	assert_int_equal(n_abandoned, 1);
+
+	bench.cpu->capacity = capacity;
+	begin_one(&bench, 3);
+	put_cancel(&bench, 4, 3, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 4, 0);
+	stop(&bench);
+	expect_cqe(&bench, 3, -ECANCELED);
+	assert_int_equal(n_abandoned, 2);
+
+	begin_one(&bench, 5);
+	stop(&bench);
+	put_cancel(&bench, 6, 5, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 6, 0);
+	assert_int_equal(state_of(&bench, 5), EXEC_CANCELLED);
+	/* Act as the device would. */
+	held(&bench, 5)->has_progress = false;
+	finish(&bench, bench.cpu, 5, 0);
+	expect_cqe(&bench, 5, -ECANCELED);
+	bench_end(&bench);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_stopped__goes_on),
+		cmocka_unit_test(test_cancel__begun),
+		cmocka_unit_test(test_cancel__state),
+		cmocka_unit_test(test_cancel__stopped),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Polling in a turn: tenants by weight, whatever their rings; budgets; where the next turn goes on.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <unistd.h>
+
+#include "dispatch/task.h"
+#include "loop/loop.h"
+#include "session/server-private.h"
+#include "unit/dispatch-bench.h"
+
+enum { N_CROWD = 60, CROWD_ENTRIES = 256, NEIGHBOUR_ENTRIES = 8192 };
+
+/* Entries take @inline_ns each, by the fake's word, and nothing else takes time. */
+struct crowd {
+	struct bench bench;
+	struct tenant tenant;
+	struct rig_ring rings[N_CROWD]; /* of a tenant of its own */
+};
+
+static void set_budget(struct dispatch *dispatch, uint64_t budget_ns)
+{
+	turn_set_budget(dispatch->turn, budget_ns);
+	dispatch->batch_ticks = dispatch->turn->budget_ticks / 8;
+}
+
+static void fill(struct bench *bench, struct rig_ring *ring)
+{
+	struct rbk_sqe sqe = run_entry(bench, bench->tiny, 0);
+
+	while (ring->sq_tail - ring->ring->sq_head < ring->n_entries)
+		rig_put(ring, &sqe);
+}
+
+static void crowd_begin(struct crowd *crowd, uint32_t weight, uint32_t neighbour_weight,
+			uint64_t inline_ns)
+{
+	struct dispatch *dispatch;
+
+	memset(crowd, 0, sizeof(*crowd));
+	bench_begin(&crowd->bench, 1, NEIGHBOUR_ENTRIES);
+	crowd->bench.rig.session->tenant->weight = neighbour_weight;
+	crowd->tenant = (struct tenant){
+		.weight = weight, .number = 77, .priority_max = RBK_PRIORITY_URGENT};
+	for (unsigned int i = 0; i < N_CROWD; i++)
+		rig_ring_new_for(&crowd->bench.rig, &crowd->tenant, CROWD_ENTRIES,
+				 &crowd->rings[i]);
+	dispatch = crowd->bench.rig.dispatch;
+	dispatch_limits_changed(dispatch);
+	dispatch->entry_ticks = 0;
+	dispatch->poll_ticks = 0;
+	crowd->bench.cpu->inline_ns = inline_ns;
+	set_budget(dispatch, 100000);
+	for (unsigned int i = 0; i < N_CROWD; i++)
+		fill(&crowd->bench, &crowd->rings[i]);
+	fill(&crowd->bench, &crowd->bench.ring);
+}
+
+static void crowd_end(struct crowd *crowd)
+{
+	for (unsigned int i = 0; i < N_CROWD; i++)
+		rig_ring_deinit(&crowd->rings[i]);
+	bench_end(&crowd->bench);
+}
+
+static unsigned int turn(struct crowd *crowd)
+{
+	struct dispatch_ring *hostile = NULL;
+	unsigned int n = dispatch_work(crowd->bench.rig.dispatch, &hostile);
+
+	assert_null(hostile);
+	turn_end(crowd->bench.rig.dispatch->turn);
+	return n;
+}
+
+static uint32_t done_by_crowd(const struct crowd *crowd)
+{
+	uint32_t n = 0;
+
+	for (unsigned int i = 0; i < N_CROWD; i++)
+		n += crowd->rings[i].ring->sq_head;
+	return n;
+}
+
+static uint32_t done_by_neighbour(const struct crowd *crowd)
+{
+	return crowd->bench.ring.ring->sq_head;
+}
+
+/* Sixty rings of one tenant, one of another: each tenant gets half. */
+static void test_share__tenants_not_rings(void **state)
+{
+	static struct crowd crowd;
+
+	crowd_begin(&crowd, 100, 100, 500);
+	for (unsigned int i = 0; i < 100; i++)
+		turn(&crowd);
+	assert_in_range(done_by_neighbour(&crowd), 1900, 2200);
+	assert_in_range(done_by_crowd(&crowd), 1900, 2200);
+	/* And its own rings are alike. */
+	for (unsigned int i = 0; i < N_CROWD; i++)
+		assert_in_range(crowd.rings[i].ring->sq_head, 1, 64);
+	crowd_end(&crowd);
+}
+
+static void test_share__follows_weight(void **state)
+{
+	static struct crowd crowd;
+
+	crowd_begin(&crowd, 100, 300, 500);
+	for (unsigned int i = 0; i < 100; i++)
+		turn(&crowd);
+	assert_in_range(done_by_neighbour(&crowd), 2900, 3200);
+	assert_in_range(done_by_crowd(&crowd), 900, 1100);
+	/* A weight that changes counts at once. */
+	crowd.bench.rig.session->tenant->weight = 100;
+	dispatch_limits_changed(crowd.bench.rig.dispatch);
+	for (unsigned int i = 0; i < 100; i++)
+		turn(&crowd);
+	assert_in_range(done_by_neighbour(&crowd), 4900, 5300);
+	assert_in_range(done_by_crowd(&crowd), 2900, 3200);
+	crowd_end(&crowd);
+}
+
+/* A tenant whose entries take long has the fewer of them, and waits until others had their part. */
+static void test_share__by_time(void **state)
+{
+	static struct crowd crowd;
+	uint32_t n_neighbour;
+
+	crowd_begin(&crowd, 100, 100, 500);
+	turn(&crowd);
+	/* As if the crowd had just taken two hundred microseconds. */
+	rig_dispatch_ring(&crowd.rings[0])->flow->credit_ticks -=
+		(int64_t)clock_ns_to_ticks(200000);
+	n_neighbour = done_by_neighbour(&crowd);
+	for (uint32_t n_crowd = done_by_crowd(&crowd); done_by_crowd(&crowd) == n_crowd;)
+		turn(&crowd);
+	assert_in_range(done_by_neighbour(&crowd) - n_neighbour, 350, 450);
+	crowd_end(&crowd);
+}
+
+/* Nobody waits for a tenant that has nothing to do, and debts to it are forgotten. */
+static void test_share__goes_to_whoever_works(void **state)
+{
+	static struct crowd crowd;
+	struct flow *flow;
+
+	crowd_begin(&crowd, 1, 10000, 500);
+	while (done_by_neighbour(&crowd) < NEIGHBOUR_ENTRIES)
+		assert_true(turn(&crowd) > 0);
+	flow = rig_dispatch_ring(&crowd.rings[0])->flow;
+	flow->credit_ticks = -(int64_t)clock_ns_to_ticks(1000000000);
+	for (unsigned int i = 0; i < 50; i++)
+		assert_true(turn(&crowd) > 0);
+	crowd_end(&crowd);
+}
+
+/* A tenant that rang alone owes no time to tenants that come afterwards. */
+static void test_share__bells_alone(void **state)
+{
+	static struct crowd crowd;
+	struct dispatch *dispatch;
+	uint64_t begin_ticks;
+
+	crowd_begin(&crowd, 100, 100, 500);
+	dispatch = crowd.bench.rig.dispatch;
+	for (unsigned int i = 0; i < N_CROWD; i++)
+		ring_deactivate(dispatch, rig_dispatch_ring(&crowd.rings[i]));
+	begin_ticks = clock_ticks();
+	while (clock_elapsed_ns(begin_ticks, clock_ticks()) < 20000000)
+		dispatch_ring_bell(dispatch, crowd.bench.ring.ring);
+	for (unsigned int i = 0; i < N_CROWD; i++)
+		ring_activate(dispatch, rig_dispatch_ring(&crowd.rings[i]), clock_ticks());
+	for (unsigned int i = 0; i < 100; i++)
+		turn(&crowd);
+	assert_in_range(done_by_neighbour(&crowd), 1900, 2200);
+	assert_in_range(done_by_crowd(&crowd), 1900, 2200);
+	crowd_end(&crowd);
+}
+
+/* One ring of one tenant alone has a turn to itself, up to the budget of a batch. */
+static void test_budget__ends_the_turn(void **state)
+{
+	static struct crowd crowd;
+	uint32_t n;
+
+	/* 10 us each: no more than ten of them, however many rings wait. */
+	crowd_begin(&crowd, 100, 100, 10000);
+	for (unsigned int i = 0; i < 20; i++) {
+		n = done_by_crowd(&crowd) + done_by_neighbour(&crowd);
+		turn(&crowd);
+		n = done_by_crowd(&crowd) + done_by_neighbour(&crowd) - n;
+		assert_in_range(n, 1, 12);
+	}
+	crowd_end(&crowd);
+}
+
+/* However small the budget, each turn gets on, and each ring has its turn before any has two. */
+static void test_budget__smallest(void **state)
+{
+	static struct crowd crowd;
+	uint32_t most = 0, least = UINT32_MAX;
+
+	crowd_begin(&crowd, 100, 100, 500);
+	set_budget(crowd.bench.rig.dispatch, 0);
+	for (unsigned int i = 0; i < 4 * N_CROWD; i++)
+		assert_int_equal(turn(&crowd), 1);
+	assert_in_range(done_by_neighbour(&crowd), 2 * N_CROWD - 2, 2 * N_CROWD + 2);
+	for (unsigned int i = 0; i < N_CROWD; i++) {
+		uint32_t n = crowd.rings[i].ring->sq_head;
+
+		most = n > most ? n : most;
+		least = n < least ? n : least;
+	}
+	assert_in_range(most - least, 0, 1);
+	crowd_end(&crowd);
+}
+
+/* With other work in the turn, entries have half of the budget at least. */
+static void test_budget__other_work_counts(void **state)
+{
+	static struct crowd crowd;
+	struct turn *counted;
+	uint32_t n;
+
+	crowd_begin(&crowd, 100, 100, 10000);
+	counted = crowd.bench.rig.dispatch->turn;
+	n = done_by_crowd(&crowd) + done_by_neighbour(&crowd);
+	counted->other_ticks = 100 * counted->budget_ticks;
+	turn(&crowd);
+	assert_in_range(done_by_crowd(&crowd) + done_by_neighbour(&crowd) - n, 1, 7);
+	assert_int_equal(counted->other_ticks, 0);
+	crowd_end(&crowd);
+}
+
+/* A batch is cut short in the middle; nothing is lost, and nothing comes out of order. */
+static void test_batch__is_cut(void **state)
+{
+	struct bench bench;
+	struct rbk_sqe sqe;
+	struct dispatch_ring *hostile = NULL;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	bench.cpu->inline_ns = 5000;
+	set_budget(bench.rig.dispatch, 100000);
+	for (uint64_t i = 0; i < N_ENTRIES; i++) {
+		sqe = run_entry(&bench, bench.tiny, i);
+		rig_put(&bench.ring, &sqe);
+	}
+	/* 12.5 us are an eighth. */
+	assert_int_equal(dispatch_work(bench.rig.dispatch, &hostile), 3);
+	assert_int_equal(rig_dispatch_ring(&bench.ring)->n_left, N_ENTRIES - 3);
+	rig_work(&bench.rig);
+	for (uint64_t i = 0; i < N_ENTRIES; i++)
+		assert_true(expect_cqe(&bench, i, 0).queue_ns + 100 >= i * 5000);
+	assert_int_equal(rig_dispatch_ring(&bench.ring)->n_left, 0);
+	bench_end(&bench);
+}
+
+/* An entry that takes longer than a turn may is counted, with the tenant that it was of. */
+static void test_overrun__of_entries(void **state)
+{
+	static struct crowd crowd;
+	const struct turn_report *report;
+
+	crowd_begin(&crowd, 100, 1, 2000000);
+	report = &crowd.bench.rig.dispatch->turn->report;
+	turn_reset(crowd.bench.rig.dispatch->turn);
+	while (done_by_crowd(&crowd) == 0)
+		turn(&crowd);
+	assert_true(report->n_overruns[RBK_TURN_ENTRIES] > 0);
+	assert_int_equal(report->longest.cause, RBK_TURN_ENTRIES);
+	assert_true(clock_ticks_to_ns(report->longest_ticks) > 1999000);
+	assert_in_range(report->longest.tenant, 1, 77);
+	crowd_end(&crowd);
+}
+
+/* Rings come and go in the middle of a round. */
+static void test_rings__leave_the_circle(void **state)
+{
+	static struct crowd crowd;
+	struct dispatch *dispatch;
+	struct flow *flow;
+
+	crowd_begin(&crowd, 100, 100, 500);
+	dispatch = crowd.bench.rig.dispatch;
+	flow = rig_dispatch_ring(&crowd.rings[0])->flow;
+	for (unsigned int i = 0; i < N_CROWD; i++) {
+		turn(&crowd);
+		assert_int_equal(flow->n_active, N_CROWD - i);
+		ring_deactivate(dispatch, rig_dispatch_ring(&crowd.rings[i * 7 % N_CROWD]));
+		ring_deactivate(dispatch, rig_dispatch_ring(&crowd.rings[i * 7 % N_CROWD]));
+	}
+	assert_int_equal(flow->n_active, 0);
+	assert_int_equal(dispatch->n_active_flows, 1);
+	assert_int_equal(dispatch->active_weight, 100);
+	ring_activate(dispatch, rig_dispatch_ring(&crowd.rings[3]), clock_ticks());
+	assert_int_equal(dispatch->n_active_flows, 2);
+	assert_true(turn(&crowd) > 0);
+	crowd_end(&crowd);
+}
+
+/* A client's other work that never ends, beside a task that comes back meanwhile. */
+struct endless {
+	struct bench bench;
+	struct turn_owner owner;
+	struct turn_job job;
+	uint64_t finished_ns; /* when its device was through with the task; 0: not yet */
+	bool is_back;         /* and the dispatcher took it from there */
+	atomic_bool is_over;
+};
+
+static void run_endless(struct turn_job *job)
+{
+	struct endless *endless = container_of(job, struct endless, job);
+	struct dispatch *dispatch = endless->bench.rig.dispatch;
+
+	if (!endless->finished_ns && dispatch->n_active == 0) {
+		fake_finish(endless->bench.cpu, 1, 0);
+		endless->finished_ns = clock_now_ns();
+	}
+	endless->is_back = endless->finished_ns && dispatch->n_submitted == 0;
+	if (endless->is_back ||
+	    (endless->finished_ns && clock_now_ns() - endless->finished_ns > 5000000000))
+		atomic_store(&endless->is_over, true);
+	else
+		turn_queue_submit(&endless->bench.rig.server->work, &endless->owner, job);
+}
+
+static void await_endless(void *data)
+{
+	struct endless *endless = data;
+
+	while (!atomic_load(&endless->is_over))
+		usleep(1000);
+}
+
+/* No ring is polled, and the reactor does not sleep: it takes tasks back all the same. */
+static void test_settling__tasks_come_back(void **state)
+{
+	static struct endless endless;
+	struct bench *bench = &endless.bench;
+	struct server *server;
+
+	bench_begin(bench, 1, N_ENTRIES);
+	server = bench->rig.server;
+	put_run(bench, bench->queued, 1, 0);
+	rig_work(&bench->rig);
+	assert_true(fake_begin(bench->cpu, 1));
+	turn_owner_init(&endless.owner, 100, 0);
+	turn_job_init(&endless.job, RBK_TURN_OTHER, run_endless);
+	turn_queue_submit(&server->work, &endless.owner, &endless.job);
+	rig_run(&bench->rig, await_endless, &endless);
+	assert_true(endless.is_back);
+	bench_end(bench);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_share__tenants_not_rings),
+		cmocka_unit_test(test_share__follows_weight),
+		cmocka_unit_test(test_share__by_time),
+		cmocka_unit_test(test_share__goes_to_whoever_works),
+		cmocka_unit_test(test_share__bells_alone),
+		cmocka_unit_test(test_budget__ends_the_turn),
+		cmocka_unit_test(test_budget__smallest),
+		cmocka_unit_test(test_budget__other_work_counts),
+		cmocka_unit_test(test_batch__is_cut),
+		cmocka_unit_test(test_overrun__of_entries),
+		cmocka_unit_test(test_rings__leave_the_circle),
+		cmocka_unit_test(test_settling__tasks_come_back),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

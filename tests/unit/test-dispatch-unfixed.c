@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Arenas whose pages a client can take away: the reactor touches nothing there, neither tensors nor
+ * argument tables. What may sleep over them is done by threads of others.
+ */
+#include <errno.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "loop/loop.h"
+#include "unit/dispatch-bench.h"
+
+enum { ARENA_BYTES = 65536, TABLE_AT = 8192 };
+
+/* The account's thread, which would copy the table, sleeps until it is let go. */
+struct sleeper {
+	struct closers_job job;
+	sem_t let_go;
+	bool is_done;
+};
+
+static void sleeper_run(struct closers_job *job)
+{
+	sem_wait(&container_of(job, struct sleeper, job)->let_go);
+}
+
+static void sleeper_done(struct closers_job *job)
+{
+	container_of(job, struct sleeper, job)->is_done = true;
+}
+
+static void fall_asleep(struct sleeper *sleeper, struct bench *bench)
+{
+	*sleeper = (struct sleeper){.job = {.run = sleeper_run, .done = sleeper_done}};
+	sem_init(&sleeper->let_go, 0, 0);
+	closers_submit(bench->rig.server->closers, bench->rig.session->account, &sleeper->job);
+}
+
+static void wake_up(struct sleeper *sleeper, struct bench *bench)
+{
+	sem_post(&sleeper->let_go);
+	while (closers_n_jobs(bench->rig.server->closers) > 0)
+		assert_true(loop_turn(bench->rig.loop, true) >= 0);
+	assert_true(sleeper->is_done);
+	sem_destroy(&sleeper->let_go);
+}
+
+static struct session_arena *unfixed_new(struct bench *bench)
+{
+	int fd = rig_memfd(ARENA_BYTES, false);
+	struct session_arena *arena = rig_arena_of(&bench->rig, fd, ARENA_BYTES);
+
+	close(fd);
+	assert_false(arena->exec.is_fixed);
+	return arena;
+}
+
+/* A RUN with a table in @table_in, whose tensors are in the bench's own arena. */
+static void put_table(struct bench *bench, const struct session_arena *table_in, uint64_t user_data,
+		      uint8_t flags)
+{
+	uint64_t *table = (uint64_t *)(table_in->exec.base + TABLE_AT);
+	const struct rbk_sqe sqe = {
+		.opcode = RBK_OP_RUN,
+		.flags = RBK_SQE_ARG_TABLE | flags,
+		.plan_id = bench->tiny->id,
+		.user_data = user_data,
+		.count = 1,
+		.table = RBK_REF(table_in->id, TABLE_AT),
+		.n_refs = 2,
+	};
+
+	table[0] = RBK_REF(bench->arena->id, 0);
+	table[1] = RBK_REF(bench->arena->id, 4096);
+	rig_put(&bench->ring, &sqe);
+}
+
+/* A tiny task runs on the reactor only if none of its tensors is in such an arena. */
+static void test_unfixed__not_inline(void **state)
+{
+	struct session_arena *unfixed;
+	struct bench bench;
+	struct rbk_sqe sqe;
+
+	bench_begin(&bench, 1, 16);
+	assert_true(bench.arena->exec.is_fixed);
+	unfixed = unfixed_new(&bench);
+	for (unsigned int written = 0; written < 2; written++) {
+		sqe = run_entry(&bench, bench.tiny, written);
+		sqe.refs[written] = RBK_REF(unfixed->id, 0);
+		rig_put(&bench.ring, &sqe);
+		rig_work(&bench.rig);
+		assert_int_equal(bench.cpu->n_inline, 0);
+		assert_int_equal(bench.cpu->n_tasks, 1);
+		finish(&bench, bench.cpu, written, 0);
+		expect_cqe(&bench, written, 0);
+	}
+	put_run(&bench, bench.tiny, 7, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.cpu->n_inline, 1);
+	expect_cqe(&bench, 7, 0);
+
+	assert_int_equal(bench.rig.session->n_unfixed, 1);
+	assert_int_equal(session_arena_remove(bench.rig.session, 1, unfixed->id), 0);
+	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), 0);
+	assert_int_equal(bench.rig.session->n_unfixed, 0);
+	bench_end(&bench);
+}
+
+/* The ring waits for its table, in order; the reactor waits for nothing. */
+static void test_unfixed__table(void **state)
+{
+	struct sleeper sleeper;
+	struct session_arena *unfixed;
+	struct rig_ring other;
+	struct bench bench;
+	struct rbk_cqe cqe;
+
+	bench_begin(&bench, 1, 16);
+	rig_ring_new(&bench.rig, 16, &other);
+	unfixed = unfixed_new(&bench);
+	fall_asleep(&sleeper, &bench);
+	put_bare(&bench, RBK_OP_NOP, 1, 0);
+	put_table(&bench, unfixed, 2, 0);
+	put_bare(&bench, RBK_OP_NOP, 3, 0);
+	put_table(&bench, unfixed, 4, 0);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 1, 0);
+	expect_none(&bench);
+	assert_int_equal(bench.ring.ring->n_in_flight, 1);
+	assert_int_equal(unfixed->n_in_flight, 1);
+	assert_false(dispatch_ring_has_work(rig_dispatch_ring(&bench.ring)));
+
+	rig_put(&other, &(const struct rbk_sqe){.opcode = RBK_OP_NOP, .user_data = 5});
+	rig_work(&bench.rig);
+	assert_true(rig_take(&other, &cqe));
+	assert_int_equal(cqe.user_data, 5);
+	expect_none(&bench);
+
+	wake_up(&sleeper, &bench);
+	expect_cqe(&bench, 2, 0);
+	assert_int_equal(bench.cpu->n_inline, 1);
+	rig_work(&bench.rig);
+	expect_cqe(&bench, 3, 0);
+	while (closers_n_jobs(bench.rig.server->closers) > 0)
+		assert_true(loop_turn(bench.rig.loop, true) >= 0);
+	expect_cqe(&bench, 4, 0);
+	assert_int_equal(unfixed->n_in_flight, 0);
+	assert_int_equal(bench.ring.ring->n_in_flight, 0);
+	rig_ring_deinit(&other);
+	bench_end(&bench);
+}
+
+/* In a chain, with a predecessor that has not ended, and one that fails. */
+static void test_unfixed__table_in_chain(void **state)
+{
+	struct session_arena *unfixed;
+	struct bench bench;
+
+	bench_begin(&bench, 1, 16);
+	unfixed = unfixed_new(&bench);
+	for (unsigned int failed = 0; failed < 2; failed++) {
+		int res = failed ? -EIO : 0;
+
+		put_run(&bench, bench.queued, 1, RBK_SQE_LINK);
+		put_table(&bench, unfixed, 2, 0);
+		rig_work(&bench.rig);
+		finish(&bench, bench.cpu, 1, res);
+		expect_cqe(&bench, 1, res);
+		while (closers_n_jobs(bench.rig.server->closers) > 0)
+			assert_true(loop_turn(bench.rig.loop, true) >= 0);
+		expect_cqe(&bench, 2, failed ? -ECANCELED : 0);
+	}
+	bench_end(&bench);
+}
+
+/* The arena is removed meanwhile: not before the table is copied, and the entry has no arena. */
+static void test_unfixed__arena_removed(void **state)
+{
+	struct session_arena *unfixed;
+	struct sleeper sleeper;
+	struct bench bench;
+
+	bench_begin(&bench, 1, 16);
+	unfixed = unfixed_new(&bench);
+	fall_asleep(&sleeper, &bench);
+	put_table(&bench, unfixed, 1, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(session_arena_remove(bench.rig.session, 1, unfixed->id), 0);
+	assert_false(rig_has_answer(&bench.rig));
+	wake_up(&sleeper, &bench);
+	expect_cqe(&bench, 1, -EBADF);
+	assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), 0);
+	bench_end(&bench);
+}
+
+/* The ring is removed, and the session ends, meanwhile. */
+static void test_unfixed__ring_removed(void **state)
+{
+	struct session_arena *unfixed;
+	struct sleeper sleeper;
+	struct bench bench;
+
+	for (unsigned int ends = 0; ends < 2; ends++) {
+		bench_begin(&bench, 1, 16);
+		unfixed = unfixed_new(&bench);
+		fall_asleep(&sleeper, &bench);
+		put_table(&bench, unfixed, 1, 0);
+		rig_work(&bench.rig);
+		if (ends)
+			session_end(bench.rig.session, false, "the test says so");
+		else
+			assert_int_equal(
+				session_ring_remove(bench.rig.session, 1, bench.ring.ring->id), 0);
+		rig_settle(&bench.rig);
+		assert_int_equal(bench.rig.server->n_sessions, 1);
+		wake_up(&sleeper, &bench);
+		if (!ends)
+			assert_int_equal(rig_answer(&bench.rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+		bench_end(&bench);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_unfixed__not_inline),
+		cmocka_unit_test(test_unfixed__table),
+		cmocka_unit_test(test_unfixed__table_in_chain),
+		cmocka_unit_test(test_unfixed__arena_removed),
+		cmocka_unit_test(test_unfixed__ring_removed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

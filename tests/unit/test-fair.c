@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/* Fair queues in virtual time: weights, order, who was idle, floods, wrapping tags. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+
+#include "util/checked.h"
+#include "util/fair.h"
+
+enum { N_ITEMS = 20000 };
+
+struct item {
+	struct list_node link;
+	struct fair_flow *flow;
+};
+
+static struct item items[N_ITEMS];
+
+static struct item *item_of(struct list_node *node)
+{
+	return container_of(node, struct item, link);
+}
+
+static void add(struct fair_queue *queue, struct fair_flow *flow, struct item *item)
+{
+	item->flow = flow;
+	fair_add(queue, flow, &item->link);
+}
+
+/* Takes the next item, charges @cost. Return: the item. */
+static struct item *serve(struct fair_queue *queue, uint64_t cost)
+{
+	struct list_node *node = NULL;
+	struct fair_flow *flow = fair_take(queue, &node);
+
+	if (!flow)
+		return NULL;
+	assert_ptr_equal(item_of(node)->flow, flow);
+	fair_charge(queue, flow, cost);
+	return item_of(node);
+}
+
+static void test_fair__order_in_a_flow(void **state)
+{
+	struct fair_queue queue;
+	struct fair_flow flow;
+
+	fair_queue_init(&queue);
+	fair_flow_init(&flow);
+	assert_true(fair_queue_is_empty(&queue));
+	assert_null(serve(&queue, 1));
+	for (unsigned int i = 0; i < 100; i++)
+		add(&queue, &flow, &items[i]);
+	fair_remove(&queue, &flow, &items[50].link);
+	for (unsigned int i = 0; i < 100; i++)
+		if (i != 50)
+			assert_ptr_equal(serve(&queue, i), &items[i]);
+	assert_true(fair_queue_is_empty(&queue));
+	assert_true(fair_flow_is_idle(&flow));
+	assert_int_equal(flow.spent, 99 * 100 / 2 - 50);
+	/* The only item of a flow. */
+	add(&queue, &flow, &items[0]);
+	fair_remove(&queue, &flow, &items[0].link);
+	assert_true(fair_queue_is_empty(&queue));
+}
+
+/*
+ * Check weights, also 10 : 1 and 10000 : 1, with items whose very different costs are not known
+ * beforehand.
+ */
+static void test_fair__weights(void **state)
+{
+	static const uint32_t weights[][2] = {{1000, 100}, {100, 10}, {10, 1}, {10000, 1}, {7, 3}};
+
+	for (unsigned int w = 0; w < ARRAY_SIZE(weights); w++) {
+		uint64_t spent[2] = {0, 0};
+		struct fair_queue queue;
+		struct fair_flow flows[2];
+
+		fair_queue_init(&queue);
+		for (unsigned int i = 0; i < 2; i++) {
+			fair_flow_init(&flows[i]);
+			flows[i].weight = weights[w][i];
+			add(&queue, &flows[i], &items[2 * i]);
+			add(&queue, &flows[i], &items[2 * i + 1]);
+		}
+		srand(1);
+		for (unsigned int n = 0; n < 200000; n++) {
+			/* The second flow's items are ten times as long. */
+			bool is_second = queue.flows == &flows[1].node;
+			uint64_t cost = (uint64_t)(1 + rand() % 1000) * (is_second ? 10 : 1);
+			struct item *item = serve(&queue, cost);
+
+			spent[item->flow == &flows[1]] += cost;
+			add(&queue, item->flow, item);
+		}
+		assert_int_equal(spent[0], flows[0].spent);
+		/* Within an item of the longest cost, and 2%. */
+		assert_true(spent[0] / weights[w][0] <= spent[1] / weights[w][1] +
+								spent[1] / weights[w][1] / 50 +
+								10000 / weights[w][1]);
+		assert_true(spent[1] / weights[w][1] <= spent[0] / weights[w][0] +
+								spent[0] / weights[w][0] / 50 +
+								10000 / weights[w][1]);
+	}
+}
+
+/* However many items one flow has, another's only item is the next but one at the latest. */
+static void test_fair__flood(void **state)
+{
+	struct fair_queue queue;
+	struct fair_flow flood, other;
+
+	fair_queue_init(&queue);
+	fair_flow_init(&flood);
+	fair_flow_init(&other);
+	for (unsigned int i = 1; i < N_ITEMS; i++)
+		add(&queue, &flood, &items[i]);
+	for (unsigned int n = 0; n < 1000; n++) {
+		assert_ptr_equal(serve(&queue, 1000000)->flow, &flood);
+		add(&queue, &other, &items[0]);
+		if (serve(&queue, 10)->flow == &flood)
+			assert_ptr_equal(serve(&queue, 10)->flow, &other);
+	}
+}
+
+/* Check that a flow that had no items for long gets no more than others from then on. */
+static void test_fair__nobody_saves_up(void **state)
+{
+	struct fair_queue queue;
+	struct fair_flow flows[2];
+	unsigned int n[2] = {0, 0};
+
+	fair_queue_init(&queue);
+	for (unsigned int i = 0; i < 2; i++)
+		fair_flow_init(&flows[i]);
+	add(&queue, &flows[0], &items[0]);
+	for (unsigned int i = 0; i < 1000; i++)
+		add(&queue, &flows[0], serve(&queue, 1000));
+	add(&queue, &flows[1], &items[1]);
+	for (unsigned int i = 0; i < 100; i++) {
+		struct item *item = serve(&queue, 1000);
+
+		n[item->flow == &flows[1]]++;
+		add(&queue, item->flow, item);
+	}
+	assert_in_range(n[0], 49, 51);
+	assert_in_range(n[1], 49, 51);
+
+	/* Nor does a flow owe the time that it took while it was alone. */
+	while (serve(&queue, 1000000000))
+		;
+	add(&queue, &flows[0], &items[0]);
+	add(&queue, &flows[1], &items[1]);
+	n[0] = n[1] = 0;
+	for (unsigned int i = 0; i < 100; i++) {
+		struct item *item = serve(&queue, 1000000000);
+
+		n[item->flow == &flows[1]]++;
+		add(&queue, item->flow, item);
+	}
+	assert_in_range(n[0], 49, 51);
+}
+
+static void test_fair__tags_wrap(void **state)
+{
+	struct fair_queue queue;
+	struct fair_flow flows[3];
+	unsigned int n[3] = {0, 0, 0};
+
+	fair_queue_init(&queue);
+	queue.now = UINT64_MAX - 50000;
+	for (unsigned int i = 0; i < 3; i++) {
+		fair_flow_init(&flows[i]);
+		add(&queue, &flows[i], &items[i]);
+	}
+	for (unsigned int i = 0; i < 3000; i++) {
+		struct item *item = serve(&queue, 1000);
+
+		n[item->flow - flows]++;
+		add(&queue, item->flow, item);
+	}
+	assert_true(queue.now < UINT64_MAX / 2);
+	for (unsigned int i = 0; i < 3; i++)
+		assert_in_range(n[i], 999, 1001);
+}
+
+/* A thousand flows, items taken out at random: what is left comes out, each once. */
+static void test_fair__removal(void **state)
+{
+	enum { N_FLOWS = 1000 };
+	static struct fair_flow flows[N_FLOWS];
+	static bool is_in[N_ITEMS];
+	struct fair_queue queue;
+	unsigned int n_in = 0;
+	struct item *item;
+
+	fair_queue_init(&queue);
+	for (unsigned int i = 0; i < N_FLOWS; i++) {
+		fair_flow_init(&flows[i]);
+		flows[i].weight = 1 + i * 10;
+	}
+	srand(2);
+	for (unsigned int n = 0; n < 200000; n++) {
+		unsigned int i = (unsigned int)rand() % N_ITEMS;
+
+		if (!is_in[i])
+			add(&queue, &flows[i % N_FLOWS], &items[i]);
+		else
+			fair_remove(&queue, items[i].flow, &items[i].link);
+		is_in[i] = !is_in[i];
+		n_in += is_in[i] ? 1 : -1u;
+		if (n % 8 == 0 && (item = serve(&queue, (unsigned int)rand() % 1000))) {
+			assert_true(is_in[item - items]);
+			is_in[item - items] = false;
+			n_in--;
+		}
+	}
+	while ((item = serve(&queue, 1))) {
+		assert_true(is_in[item - items]);
+		is_in[item - items] = false;
+		n_in--;
+	}
+	assert_int_equal(n_in, 0);
+	for (unsigned int i = 0; i < N_FLOWS; i++)
+		assert_true(fair_flow_is_idle(&flows[i]));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_fair__order_in_a_flow),
+		cmocka_unit_test(test_fair__weights),
+		cmocka_unit_test(test_fair__flood),
+		cmocka_unit_test(test_fair__nobody_saves_up),
+		cmocka_unit_test(test_fair__tags_wrap),
+		cmocka_unit_test(test_fair__removal),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

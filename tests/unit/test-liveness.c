@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Devices that have work and make no progress: noticed once, mended, and nothing else is taken for
+ * one
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "place/placer-private.h"
+#include "support/slotted.h"
+#include "unit/dispatch-bench.h"
+
+enum { ENTRIES = 64, ROWS = 64 };
+
+#define MS 1000000ull
+#define S  1000000000ull
+
+struct kit {
+	struct bench bench;
+	struct dispatch *dispatch;
+	struct session_plan *plan;
+	struct slotted devices[2];
+	unsigned int n_done, n_failed, n_on[2], n_put;
+};
+
+static struct slotted *lost_device;
+static bool is_lost;
+
+static void lose(struct executor *executor, const char *why)
+{
+	assert_ptr_equal(executor, &lost_device->fake->executor);
+	assert_non_null(why);
+	is_lost = true;
+	lost_device->is_stuck = false;
+	slotted_lose(lost_device);
+}
+
+static bool was_lost(struct executor *executor)
+{
+	return is_lost && executor == &lost_device->fake->executor;
+}
+
+static void kit_begin(struct kit *kit, uint16_t n_parts, uint32_t n_slots)
+{
+	memset(kit, 0, sizeof(*kit));
+	bench_begin(&kit->bench, 2, ENTRIES);
+	kit->dispatch = kit->bench.rig.dispatch;
+	kit->bench.rig.session->features = RBK_FEAT_RESIDENCY | RBK_FEAT_STRATEGIES;
+	for (unsigned int i = 0; i < 2; i++)
+		slotted_init(&kit->devices[i], &kit->bench.rig.fakes[i], 100000);
+	kit->plan = bench_relu(&kit->bench, 16, ROWS);
+	kit->plan->plan->n_parts[GPU] = n_parts;
+	kit->plan->plan->n_slots[GPU] = n_slots;
+	kit->plan->plan->splits_rows = n_parts <= 1;
+	lost_device = &kit->devices[GPU];
+	is_lost = false;
+	kit->bench.gpu->ops.lose = lose;
+	kit->bench.gpu->ops.is_lost = was_lost;
+	dispatch_watch_devices(kit->dispatch);
+}
+
+static void put(struct kit *kit, unsigned int n, uint8_t strategy)
+{
+	struct rbk_sqe sqe = run_entry(&kit->bench, kit->plan, 0);
+
+	while (n-- > 0) {
+		sqe.user_data = ++kit->n_put;
+		sqe.strategy = strategy;
+		rig_put(&kit->bench.ring, &sqe);
+	}
+}
+
+static void work(struct kit *kit)
+{
+	struct rbk_cqe cqe;
+	bool is_any_done;
+
+	do {
+		rig_work(&kit->bench.rig);
+		is_any_done = false;
+		for (unsigned int i = 0; i < 2; i++) {
+			slotted_run(&kit->devices[i]);
+			is_any_done |= kit->bench.rig.fakes[i].n_done > 0;
+		}
+	} while (is_any_done);
+	while (rig_take(&kit->bench.ring, &cqe)) {
+		kit->n_done++;
+		kit->n_failed += cqe.res != 0;
+		if (cqe.res == 0)
+			kit->n_on[cqe.device]++;
+	}
+}
+
+/* As the timer does, every 100 ms. */
+static void pass(struct kit *kit, uint64_t ns)
+{
+	uint64_t until_ns = slotted_now_ns() + ns;
+
+	while (slotted_now_ns() < until_ns) {
+		slotted_pass(slotted_now_ns() + 100000);
+		work(kit);
+		if (slotted_now_ns() / (100 * MS) != (slotted_now_ns() - 100000) / (100 * MS))
+			dispatch_watch_devices(kit->dispatch);
+	}
+}
+
+static void expect_all_done(const struct kit *kit)
+{
+	assert_int_equal(kit->n_done, kit->n_put);
+	assert_int_equal(kit->dispatch->n_queued, 0);
+	assert_int_equal(kit->dispatch->n_submitted, 0);
+	assert_int_equal(kit->plan->n_on_device[GPU], 0);
+	assert_int_equal(kit->plan->n_on_device[CPU], 0);
+	for (unsigned int i = 0; i < 2; i++) {
+		const struct place_queue *queue = &kit->dispatch->placer->devices[i].queue;
+
+		assert_int_equal(queue->n_queued + queue->n_released + queue->n_waiting, 0);
+		assert_int_equal(queue->queued_ns + queue->waiting_ns + queue->running_ns, 0);
+		assert_int_equal(queue->running_slots + queue->active_weight, 0);
+		assert_int_equal(queue->n_movable + queue->n_without_choice, 0);
+	}
+	assert_int_equal(kit->plan->place->rest->gates[GPU].n_begun, 0);
+}
+
+/* Recount a device that is said to hold tasks which it does not hold. */
+static void test_recount__room(void **state)
+{
+	struct place_queue *queue;
+	struct kit kit;
+
+	for (uint16_t n_parts = 1; n_parts < 4; n_parts += 2) {
+		kit_begin(&kit, n_parts, 2);
+		queue = &kit.dispatch->placer->devices[GPU].queue;
+		queue->waiting_ns += S;
+		queue->n_waiting += 3;
+		queue->n_released += 3;
+		put(&kit, 10, RBK_STRATEGY_ONLY_GPU);
+		pass(&kit, 900 * MS);
+		assert_int_equal(kit.n_done, 0);
+		assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 0);
+		pass(&kit, 300 * MS);
+		assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 1);
+		assert_int_equal(kit.n_on[GPU], 10);
+		expect_all_done(&kit);
+		bench_end(&kit.bench);
+	}
+}
+
+/* Slots are said to be taken that are not; nor is anything lost of what has begun. */
+static void test_recount__slots(void **state)
+{
+	struct kit kit;
+
+	kit_begin(&kit, 3, 2);
+	put(&kit, 5, RBK_STRATEGY_ONLY_GPU);
+	kit.plan->place->rest->gates[GPU].n_begun = 2;
+	pass(&kit, 1200 * MS);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 1);
+	assert_int_equal(kit.n_on[GPU], 5);
+	expect_all_done(&kit);
+
+	/* With tasks of all kinds there. */
+	kit.devices[GPU].task_ns = 10 * MS;
+	put(&kit, 7, RBK_STRATEGY_ONLY_GPU);
+	pass(&kit, 15 * MS);
+	kit.devices[GPU].is_stuck = true;
+	kit.dispatch->placer->devices[GPU].queue.n_queued = 99;
+	kit.plan->place->rest->gates[GPU].n_begun = 7;
+	pass(&kit, 16 * S);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 2);
+	kit.devices[GPU].is_stuck = false;
+	kit.devices[GPU].free_ns = slotted_now_ns() + MS;
+	pass(&kit, S);
+	assert_false(is_lost);
+	assert_int_equal(kit.n_on[GPU], 12);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 2);
+	expect_all_done(&kit);
+	bench_end(&kit.bench);
+}
+
+/* The device begins nothing: what may go elsewhere does, and the others fail at last. */
+static void test_stuck__begins_nothing(void **state)
+{
+	struct kit kit;
+
+	for (uint16_t n_parts = 1; n_parts < 4; n_parts += 2) {
+		kit_begin(&kit, n_parts, 2);
+		kit.devices[GPU].is_stuck = true;
+		put(&kit, 20, RBK_STRATEGY_PREFER_GPU);
+		pass(&kit, 4 * S);
+		assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 1);
+		assert_int_equal(kit.n_on[CPU], 20);
+		expect_all_done(&kit);
+		put(&kit, 3, RBK_STRATEGY_ONLY_GPU);
+		pass(&kit, 10 * S);
+		assert_true(is_lost);
+		assert_int_equal(kit.n_done, 23);
+		expect_all_done(&kit);
+		bench_end(&kit.bench);
+	}
+}
+
+/* A device that goes on after a while: nothing is lost, nothing is done twice. */
+static void test_stuck__for_a_while(void **state)
+{
+	struct kit kit;
+
+	kit_begin(&kit, 4, 2);
+	kit.devices[GPU].is_stuck = true;
+	put(&kit, 9, RBK_STRATEGY_ONLY_GPU);
+	pass(&kit, 1500 * MS);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 1);
+	kit.devices[GPU].is_stuck = false;
+	pass(&kit, S);
+	assert_int_equal(kit.n_on[GPU], 9);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 1);
+	expect_all_done(&kit);
+	/* The next time is another incident. */
+	kit.devices[GPU].is_stuck = true;
+	put(&kit, 9, RBK_STRATEGY_ONLY_GPU);
+	pass(&kit, 1500 * MS);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 2);
+	kit.devices[GPU].is_stuck = false;
+	pass(&kit, S);
+	assert_int_equal(kit.n_on[GPU], 18);
+	expect_all_done(&kit);
+	bench_end(&kit.bench);
+}
+
+/* Part of a state may be updated already: what was stopped there is not begun anew. */
+static void test_stuck__keeps_a_state(void **state)
+{
+	for (unsigned int has_state = 0; has_state < 2; has_state++) {
+		unsigned int n_submitted;
+		struct task *task;
+		struct kit kit;
+
+		kit_begin(&kit, 1, 2);
+		kit.plan->plan->has_state = has_state;
+		kit.devices[CPU].is_stuck = true;
+		put(&kit, 1, RBK_STRATEGY_ONLY_CPU);
+		rig_work(&kit.bench.rig);
+		task = container_of(rig_dispatch_ring(&kit.bench.ring)->in_flight.next, struct task,
+				    link);
+		/* As if it had come back unfinished once. */
+		task->run.has_begun = true;
+		n_submitted = kit.bench.cpu->n_submitted;
+		pass(&kit, 15 * S);
+		assert_int_equal(dispatch_n_stalls(kit.dispatch, CPU), 1);
+		assert_int_equal(kit.bench.cpu->n_submitted > n_submitted, !has_state);
+		kit.devices[CPU].is_stuck = false;
+		pass(&kit, S);
+		expect_all_done(&kit);
+		assert_int_equal(kit.n_failed, 0);
+		kit.plan->plan->has_state = false;
+		bench_end(&kit.bench);
+	}
+}
+
+/* Something runs: that is the executor's affair, for as long as it can be. */
+static void test_slow__is_not_stuck(void **state)
+{
+	struct kit kit;
+
+	kit_begin(&kit, 1, 0);
+	kit.devices[GPU].task_ns = 12 * S;
+	kit.devices[CPU].task_ns = 8 * S;
+	put(&kit, 2, RBK_STRATEGY_ONLY_GPU);
+	put(&kit, 2, RBK_STRATEGY_ONLY_CPU);
+	pass(&kit, 40 * S);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 0);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, CPU), 0);
+	expect_all_done(&kit);
+	/* Idle for long, then busy. */
+	pass(&kit, 60 * S);
+	put(&kit, 1, RBK_STRATEGY_ONLY_GPU);
+	pass(&kit, 13 * S);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 0);
+	expect_all_done(&kit);
+	bench_end(&kit.bench);
+}
+
+/* A quota that is used up holds tasks back for as long as it likes. */
+static void test_quota__is_not_stuck(void **state)
+{
+	struct tenant poor = {.weight = 1, .priority_max = RBK_PRIORITY_URGENT, .cpu_max = 0.001f};
+	struct rig_ring own, ring;
+	struct kit kit;
+
+	kit_begin(&kit, 1, 0);
+	kit.devices[CPU].task_ns = S;
+	rig_ring_new_for(&kit.bench.rig, &poor, ENTRIES, &ring);
+	own = kit.bench.ring;
+	kit.bench.ring = ring;
+	put(&kit, 6, RBK_STRATEGY_ONLY_CPU);
+	pass(&kit, 60 * S);
+	assert_in_range(kit.n_done, 1, 5);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, CPU), 0);
+	kit.bench.ring = own;
+	rig_ring_deinit(&ring);
+	bench_end(&kit.bench);
+}
+
+/* Check that a lost device does not count as stalled. */
+static void test_lost__is_not_stuck(void **state)
+{
+	struct kit kit;
+
+	kit_begin(&kit, 1, 0);
+	kit.devices[GPU].is_stuck = true;
+	is_lost = true;
+	put(&kit, 2, RBK_STRATEGY_ONLY_GPU);
+	pass(&kit, 20 * S);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 0);
+	is_lost = false;
+	pass(&kit, 2 * S);
+	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 1);
+	bench_end(&kit.bench);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_recount__room),
+		cmocka_unit_test(test_recount__slots),
+		cmocka_unit_test(test_stuck__begins_nothing),
+		cmocka_unit_test(test_stuck__for_a_while),
+		cmocka_unit_test(test_stuck__keeps_a_state),
+		cmocka_unit_test(test_slow__is_not_stuck),
+		cmocka_unit_test(test_quota__is_not_stuck),
+		cmocka_unit_test(test_lost__is_not_stuck),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

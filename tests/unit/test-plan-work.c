@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Work of verifying a plan: about four times as much for a graph of four times the size
+ *
+ * Time is the processor's, of this thread, and only compared with itself, so that it does not
+ * matter how fast the machine is.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "support/big-plan.h"
+#include "support/one-op.h"
+
+enum { SMALL = 1000, LARGE = 4 * SMALL };
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* The least of several times: what disturbs only adds to it. */
+static uint64_t verify_ns(enum big_plan kind, unsigned int n)
+{
+	uint64_t least_ns = UINT64_MAX;
+	size_t bytes;
+	void *desc = big_plan(kind, n, &bytes);
+
+	for (unsigned int i = 0; i < 5; i++) {
+		const uint64_t begin_ns = cpu_ns();
+		char message[PLAN_MESSAGE_BYTES];
+		struct plan *plan = NULL;
+		int r = plan_new(desc, bytes, &one_op_arenas, message, &plan);
+		const uint64_t ns = cpu_ns() - begin_ns;
+
+		if (!big_plan_is_legal(kind))
+			assert_int_equal(r, PLAN_E_INVALID);
+		else if (r)
+			fail_msg("%s: %s", big_plan_name(kind), message);
+		plan_free(plan);
+		if (ns < least_ns)
+			least_ns = ns;
+	}
+	free(desc);
+	return least_ns;
+}
+
+static void test_work__linear(void **state)
+{
+	for (unsigned int kind = 0; kind < BIG_PLANS; kind++) {
+		uint64_t small_ns = 0, large_ns = UINT64_MAX;
+
+		/* Caches hold less of the larger one, so a bit more than four times is fine. */
+		for (unsigned int i = 0; i < 10 && large_ns >= 8 * small_ns; i++) {
+			small_ns = verify_ns((enum big_plan)kind, SMALL);
+			large_ns = verify_ns((enum big_plan)kind, LARGE);
+		}
+		print_message("%-32s %6.2f ms, %6.2f ms: %.1f times\n",
+			      big_plan_name((enum big_plan)kind), (double)small_ns / 1e6,
+			      (double)large_ns / 1e6, (double)large_ns / (double)small_ns);
+		assert_true(large_ns < 8 * small_ns);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_work__linear),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Finding constants that are on a device, however alike clients make them
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "session/residency-private.h"
+
+enum { MANY = 40000 };
+
+static struct exec_arena arena = {.dev = 1, .ino = 2};
+
+/* A block of @n constants at @offset and following multiples of @step, of @bytes and more each. */
+static struct resident_block *block_new(uint32_t n, uint64_t offset, uint64_t step, uint64_t bytes,
+					uint64_t more, uint64_t owner)
+{
+	struct resident_block *block = calloc(1, sizeof(*block));
+
+	block->owner = owner;
+	block->exec.n_constants = n;
+	block->constants = calloc(n, sizeof(*block->constants));
+	for (uint32_t i = 0; i < n; i++)
+		block->constants[i] = (struct resident_constant){
+			.block = block,
+			.dev = arena.dev,
+			.ino = arena.ino,
+			.offset = offset + i * step,
+			.bytes = bytes + i * more,
+		};
+	return block;
+}
+
+static struct resident_block *block_free(struct resident_block *block)
+{
+	free(block->constants);
+	free(block);
+	return NULL;
+}
+
+static const struct resident_constant *find(const struct resident_index *index, uint64_t owner,
+					    uint64_t offset, uint64_t bytes)
+{
+	const struct plan_constant wanted = {.arena = &arena, .offset = offset, .bytes = bytes};
+
+	return resident_index_find(index, owner, EXEC_TIER_VRAM, &wanted);
+}
+
+/* While the table grows and shrinks, each is found as long as it is there. */
+static void test_index__grows(void **state)
+{
+	struct resident_block *blocks[64];
+	struct resident_index index;
+
+	assert_int_equal(resident_index_init(&index), 0);
+	for (uint64_t i = 0; i < 64; i++) {
+		blocks[i] = block_new(500, i * 500 * 64, 64, 64, 0, i % 3);
+		resident_index_add(&index, blocks[i]);
+		for (uint64_t k = 0; k <= i; k++)
+			for (uint32_t c = 0; c < 500; c += 83) {
+				assert_ptr_equal(find(&index, k % 3, (k * 500 + c) * 64, 64),
+						 &blocks[k]->constants[c]);
+				assert_null(find(&index, k % 3 + 1, (k * 500 + c) * 64, 64));
+				assert_null(find(&index, k % 3, (k * 500 + c) * 64, 63));
+			}
+	}
+	assert_int_equal(index.n_constants, 64 * 500);
+	for (uint64_t i = 0; i < 64; i++) {
+		resident_index_remove(&index, blocks[i]);
+		for (uint64_t k = 0; k < 64; k++)
+			assert_ptr_equal(find(&index, k % 3, k * 500 * 64, 64),
+					 k > i ? &blocks[k]->constants[0] : NULL);
+	}
+	assert_int_equal(index.n_constants, 0);
+	for (uint64_t i = 0; i < 64; i++)
+		block_free(blocks[i]);
+	resident_index_deinit(&index);
+}
+
+static uint64_t thread_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Measure adding a block to the index, finding all that it holds, and removing it. Return: ns. */
+static uint64_t use_ns(uint32_t n, uint64_t step, uint64_t more)
+{
+	struct resident_block *block = block_new(n, 0, step, 64, more, 1);
+	struct resident_index index;
+	uint64_t begin_ns;
+
+	assert_int_equal(resident_index_init(&index), 0);
+	begin_ns = thread_ns();
+	resident_index_add(&index, block);
+	for (uint32_t i = 0; i < n; i++)
+		assert_non_null(find(&index, 1, i * step, 64 + i * more));
+	resident_index_remove(&index, block);
+	begin_ns = thread_ns() - begin_ns;
+	block_free(block);
+	resident_index_deinit(&index);
+	return begin_ns;
+}
+
+/* Constants at one offset, or the same one over and over, take no longer than others. */
+static void test_index__alike(void **state)
+{
+	const struct {
+		uint64_t step, more;
+	} kinds[] = {{64, 0}, {0, 4}, {0, 0}};
+
+	for (unsigned int kind = 0; kind < 3; kind++) {
+		uint64_t few_ns = 0, many_ns = UINT64_MAX;
+
+		/* Ten times as many: quadratic work would be a hundred times as much. */
+		for (unsigned int i = 0; i < 10 && many_ns >= 40 * few_ns; i++) {
+			few_ns = use_ns(MANY / 10, kinds[kind].step, kinds[kind].more);
+			many_ns = use_ns(MANY, kinds[kind].step, kinds[kind].more);
+		}
+		print_message("%.2f ms, %.2f ms\n", (double)few_ns / 1e6, (double)many_ns / 1e6);
+		assert_true(many_ns < 40 * few_ns);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_index__grows),
+		cmocka_unit_test(test_index__alike),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Arenas of sessions: large ones are mapped and unmapped a step at a time, between which the setup
+ * thread does what others asked for.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "loop/loop.h"
+#include "session/arena.h"
+#include "session/server-private.h"
+#include "support/session-rig.h"
+
+/* Three steps, and a bit. */
+static const uint64_t bytes = 3 * ARENA_STEP_BYTES + 4096;
+
+static uint64_t used(const struct rig *rig, enum account_slot slot)
+{
+	return account_used(rig->session->account, slot);
+}
+
+/* Somebody else's job, which comes in behind an arena and is done before it. */
+struct other {
+	struct offload_job job;
+	struct rig *rig;
+	bool is_done, was_before;
+};
+
+static void other_run(struct offload_job *job)
+{
+}
+
+static void other_done(struct offload_job *job)
+{
+	struct other *other = container_of(job, struct other, job);
+	const struct session_arena *slot = other->rig->session->arena_slots[1];
+
+	other->is_done = true;
+	other->was_before =
+		slot && (slot->state == SLOT_PREPARING || slot->state == SLOT_RELEASING);
+}
+
+static void other_begin(struct other *other, struct rig *rig)
+{
+	*other = (struct other){.job = {.run = other_run, .done = other_done}, .rig = rig};
+	offload_submit(rig->offload, &other->job);
+}
+
+static void test_arena__in_steps(void **state)
+{
+	struct rbk_wire_id_reply reply;
+	struct session_arena *arena;
+	struct other other;
+	struct rig rig;
+	int fd;
+
+	rig_init(&rig, 1);
+	fd = rig_memfd(bytes, false);
+	assert_int_equal(session_arena_add(rig.session, 1, &fd, bytes, false), 0);
+	other_begin(&other, &rig);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)), 0);
+	assert_true(other.is_done && other.was_before);
+	arena = rig.session->arenas[reply.id];
+	assert_int_equal(arena->exec.bytes, bytes);
+	memset(arena->exec.base, 1, bytes);
+
+	assert_int_equal(session_arena_remove(rig.session, 2, reply.id), 0);
+	other_begin(&other, &rig);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), 0);
+	assert_true(other.is_done && other.was_before);
+	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), 0);
+	rig_deinit(&rig);
+}
+
+/* Half mapped when its session ends: the rest is not begun. */
+static void test_arena__session_ends(void **state)
+{
+	struct other other;
+	struct rig rig;
+	int fd;
+
+	rig_init(&rig, 1);
+	fd = rig_memfd(bytes, false);
+	assert_int_equal(session_arena_add(rig.session, 1, &fd, bytes, false), 0);
+	other_begin(&other, &rig);
+	while (!other.is_done)
+		assert_true(loop_turn(rig.loop, true) >= 0);
+	assert_true(other.was_before);
+	session_end(rig.session, false, "the test says so");
+	rig_deinit(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_arena__in_steps),
+		cmocka_unit_test(test_arena__session_ends),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rings of sessions: which thread makes and frees their memory, and what clients may do meanwhile.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <cmocka.h>
+
+#include "loop/loop.h"
+#include "session/server-private.h"
+#include "support/session-rig.h"
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
+enum { N_ENTRIES = 64 };
+
+/* The system calls that take long, by the thread that makes them. */
+static struct {
+	pthread_t reactor;
+	unsigned int n_on_reactor, n_elsewhere;
+	unsigned int n_memfds_to_fail;
+} calls;
+
+static void note_call(void)
+{
+	if (pthread_equal(pthread_self(), calls.reactor))
+		calls.n_on_reactor++;
+	else
+		calls.n_elsewhere++;
+}
+
+int __real_memfd_create(const char *name, unsigned int flags);
+int __wrap_memfd_create(const char *name, unsigned int flags);
+int __wrap_memfd_create(const char *name, unsigned int flags)
+{
+	note_call();
+	if (calls.n_memfds_to_fail > 0) {
+		calls.n_memfds_to_fail--;
+		errno = EMFILE;
+		return -1;
+	}
+	return __real_memfd_create(name, flags);
+}
+
+int __real_munmap(void *address, size_t bytes);
+int __wrap_munmap(void *address, size_t bytes);
+int __wrap_munmap(void *address, size_t bytes)
+{
+	note_call();
+	return __real_munmap(address, bytes);
+}
+
+static void watch_calls(void)
+{
+	calls.reactor = pthread_self();
+	calls.n_on_reactor = calls.n_elsewhere = 0;
+}
+
+/* Keeps the setup thread busy until it is let go. */
+struct plug {
+	struct offload_job job;
+	sem_t let_go;
+	bool is_done;
+};
+
+static void plug_run(struct offload_job *job)
+{
+	sem_wait(&container_of(job, struct plug, job)->let_go);
+}
+
+static void plug_done(struct offload_job *job)
+{
+	container_of(job, struct plug, job)->is_done = true;
+}
+
+static void plug_in(struct plug *plug, struct rig *rig)
+{
+	*plug = (struct plug){.job = {.run = plug_run, .done = plug_done}};
+	sem_init(&plug->let_go, 0, 0);
+	offload_submit(rig->offload, &plug->job);
+}
+
+static void plug_out(struct plug *plug, struct rig *rig)
+{
+	sem_post(&plug->let_go);
+	while (!plug->is_done)
+		assert_true(loop_turn(rig->loop, true) >= 0);
+	sem_destroy(&plug->let_go);
+}
+
+static uint64_t used(const struct rig *rig, enum account_slot slot)
+{
+	return account_used(rig->session->account, slot);
+}
+
+static void test_ring__made_and_freed_elsewhere(void **state)
+{
+	struct rig_ring ring;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	watch_calls();
+	rig_ring_new(&rig, N_ENTRIES, &ring);
+	assert_int_equal(calls.n_on_reactor, 0);
+	assert_int_equal(calls.n_elsewhere, 2);
+	assert_int_equal(used(&rig, ACCOUNT_RINGS), 1);
+
+	assert_int_equal(session_ring_remove(rig.session, 1, ring.ring->id), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	assert_int_equal(calls.n_on_reactor, 0);
+	assert_true(calls.n_elsewhere >= 4);
+	assert_int_equal(used(&rig, ACCOUNT_RINGS), 0);
+	rig_ring_deinit(&ring);
+	rig_deinit(&rig);
+}
+
+/* Charged at once, answered when it is there; the reactor does not wait, and no id is given twice.
+ */
+static void test_ring__id_is_reserved(void **state)
+{
+	struct rbk_wire_ring first, second;
+	struct plug plug;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	plug_in(&plug, &rig);
+	assert_int_equal(session_ring_add(rig.session, 1, N_ENTRIES), 0);
+	assert_int_equal(session_ring_add(rig.session, 2, N_ENTRIES), 0);
+	assert_int_equal(used(&rig, ACCOUNT_RINGS), 2);
+	assert_int_equal(used(&rig, ACCOUNT_TASKS), 2 * N_ENTRIES);
+	assert_false(rig_has_answer(&rig));
+	/* It is not there yet: its id cannot be guessed. */
+	assert_int_equal(session_ring_remove(rig.session, 3, 0), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_REMOVE, NULL, 0), -ENOENT);
+
+	plug_out(&plug, &rig);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_ADD, &first, sizeof(first)), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_ADD, &second, sizeof(second)), 0);
+	assert_int_not_equal(first.id, second.id);
+	rig_deinit(&rig);
+}
+
+/* The id is free again when the memory is, and that is when the client is answered. */
+static void test_ring__removal_waits(void **state)
+{
+	struct rig_ring ring;
+	struct plug plug;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	rig_ring_new(&rig, N_ENTRIES, &ring);
+	plug_in(&plug, &rig);
+	assert_int_equal(session_ring_remove(rig.session, 1, 0), 0);
+	assert_false(rig_has_answer(&rig));
+	assert_int_equal(ring.cq->closed, 1);
+	assert_int_equal(used(&rig, ACCOUNT_RINGS), 1);
+	assert_int_equal(session_ring_remove(rig.session, 2, 0), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_REMOVE, NULL, 0), -ENOENT);
+	plug_out(&plug, &rig);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	assert_int_equal(used(&rig, ACCOUNT_RINGS), 0);
+	assert_null(rig.session->rings[0]);
+	rig_ring_deinit(&ring);
+	rig_deinit(&rig);
+}
+
+/* The session ends while rings are made, are there, and are freed: rig_deinit() sees to the rest.
+ */
+static void test_ring__session_ends(void **state)
+{
+	struct rig_ring ready, removed;
+	struct plug plug;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	rig_ring_new(&rig, N_ENTRIES, &ready);
+	rig_ring_new(&rig, N_ENTRIES, &removed);
+	plug_in(&plug, &rig);
+	assert_int_equal(session_ring_remove(rig.session, 1, 1), 0);
+	assert_int_equal(session_ring_add(rig.session, 2, N_ENTRIES), 0);
+	rig_settle(&rig);
+	session_end(rig.session, false, "the test says so");
+	rig_settle(&rig);
+	assert_int_equal(rig.server->n_sessions, 1);
+	plug_out(&plug, &rig);
+	rig_ring_deinit(&ready);
+	rig_ring_deinit(&removed);
+	rig_deinit(&rig);
+}
+
+/* Making fails: the client is told, nothing stays charged, and the session goes on. */
+static int fail_to_make(void *context, struct session_ring *ring)
+{
+	return -ENOMEM;
+}
+
+static void test_ring__cannot_be_made(void **state)
+{
+	struct server_hooks *hooks;
+	struct rig_ring ring;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	hooks = &rig.server->options.hooks;
+	hooks->ring_make = fail_to_make;
+	assert_int_equal(session_ring_add(rig.session, 1, N_ENTRIES), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_ADD, NULL, 0), -ENOMEM);
+	while (rig.session->rings[0])
+		rig_settle(&rig);
+	assert_int_equal(used(&rig, ACCOUNT_RINGS), 0);
+	assert_int_equal(used(&rig, ACCOUNT_TASKS), 0);
+	*hooks = dispatch_hooks(rig.dispatch);
+	rig_ring_new(&rig, N_ENTRIES, &ring);
+	rig_ring_deinit(&ring);
+	rig_deinit(&rig);
+}
+
+/* The same, and the client cannot be told either: its session ends, and the ring but once. */
+static void test_ring__cannot_be_made_nor_told(void **state)
+{
+	for (unsigned int i = 0; i < 2; i++) {
+		struct server_hooks *hooks;
+		struct rig rig;
+
+		rig_init(&rig, 1);
+		hooks = &rig.server->options.hooks;
+		/* At the end, or before there is any memory. */
+		hooks->ring_make = fail_to_make;
+		calls.n_memfds_to_fail = i;
+		assert_int_equal(session_ring_add(rig.session, 1, N_ENTRIES), 0);
+		assert_int_equal(shutdown(rig.session->fd, SHUT_WR), 0);
+		while (rig.server->n_sessions > 0) {
+			assert_true(loop_turn(rig.loop, false) >= 0);
+			rig_settle(&rig);
+		}
+		assert_int_equal(calls.n_memfds_to_fail, 0);
+		rig_deinit(&rig);
+	}
+}
+
+/* Where the kernel does not refuse descriptors for us: they are noticed before they are received.
+ */
+static void test_ring__descriptor_in_bell(void **state)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.header = {.cmsg_level = SOL_SOCKET,
+				.cmsg_type = SCM_RIGHTS,
+				.cmsg_len = CMSG_LEN(sizeof(int))}};
+	struct iovec iov = {.iov_base = "", .iov_len = 1};
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = &control,
+				 .msg_controllen = sizeof(control)};
+	struct rig_ring ring;
+	struct rig rig;
+	int yes = 1;
+
+	rig_init(&rig, 1);
+	rig_ring_new(&rig, N_ENTRIES, &ring);
+	setsockopt(ring.ring->bell_fd, SOL_SOCKET, SO_PASSRIGHTS, &yes, sizeof(yes));
+	ring.ring->bell_refuses_fds = false;
+	assert_int_equal(send(ring.bell, "", 1, 0), 1);
+	session_ring_drain_bell(ring.ring);
+	assert_false(rig.session->is_ending);
+	memcpy(CMSG_DATA(&control.header), &rig.fd, sizeof(int));
+	assert_int_equal(sendmsg(ring.bell, &message, 0), 1);
+	session_ring_drain_bell(ring.ring);
+	assert_true(rig.session->is_ending);
+	rig_ring_deinit(&ring);
+	rig_deinit(&rig);
+}
+
+/* Before its first bell nothing of a ring is read; then it is sealed, not by the reactor. */
+static void test_ring__sealed_at_first_bell(void **state)
+{
+	struct rbk_wire_ring reply;
+	struct session_ring *ring;
+	struct plug plug;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	assert_int_equal(session_ring_add(rig.session, 1, N_ENTRIES), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_ADD, &reply, sizeof(reply)), 0);
+	ring = rig.session->rings[reply.id];
+	assert_int_equal(ring->state, RING_QUIET);
+	assert_int_not_equal(ring->cq->sq_wait, 0);
+	assert_int_equal(rig.dispatch->n_rings, 0);
+	plug_in(&plug, &rig);
+	/* The client's end is here until then. */
+	assert_int_equal(send(ring->client_fds[RING_FD_BELL], "", 1, 0), 1);
+	while (ring->state == RING_QUIET)
+		assert_true(loop_turn(rig.loop, true) >= 0);
+	assert_int_equal(ring->state, RING_SEALING);
+	assert_int_equal(rig.dispatch->n_rings, 0);
+	plug_out(&plug, &rig);
+	while (ring->state == RING_SEALING)
+		assert_true(loop_turn(rig.loop, true) >= 0);
+	assert_int_equal(ring->state, RING_READY);
+	assert_int_equal(rig.dispatch->n_rings, 1);
+	assert_int_equal(ring->cq->sq_wait, 0);
+	rig_deinit(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ring__made_and_freed_elsewhere),
+		cmocka_unit_test(test_ring__id_is_reserved),
+		cmocka_unit_test(test_ring__removal_waits),
+		cmocka_unit_test(test_ring__session_ends),
+		cmocka_unit_test(test_ring__cannot_be_made),
+		cmocka_unit_test(test_ring__cannot_be_made_nor_told),
+		cmocka_unit_test(test_ring__descriptor_in_bell),
+		cmocka_unit_test(test_ring__sealed_at_first_bell),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Work of the reactor for clients beside their rings, in slices: connections, messages, ends
+ *
+ * Time is counted in readings of the clock, so a slice is a number of jobs and not of microseconds.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "dispatch/task.h"
+#include "loop/loop.h"
+#include "session/server-private.h"
+#include "support/session-rig.h"
+
+enum {
+	/* Each job takes one of it: the clock is read when it begins and when it ends. */
+	BUDGET = 16,
+};
+
+static uint64_t n_readings;
+
+static uint64_t read_steps(void)
+{
+	return ++n_readings;
+}
+
+static void begin(struct rig *rig)
+{
+	struct turn *turn;
+
+	rig_init(rig, 1);
+	rig_settle(rig);
+	turn = loop_current(rig->loop);
+	turn->read_ticks = read_steps;
+	turn->budget_ticks = BUDGET;
+	turn_reset(turn);
+}
+
+static int connect_to(const struct rig *rig)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	strcpy(address.sun_path, rig->socket_path);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+static uint64_t count_jobs(const struct rig *rig)
+{
+	return rig->server->work.n_jobs;
+}
+
+/* Four hundred at once: each look takes some, all become sessions, and end in pieces, too. */
+static void test_connections__in_slices(void **state)
+{
+	enum { N = 400 };
+	unsigned int n_looks = 0, most = 0;
+	uint64_t n_before;
+	struct rig rig;
+	int fds[N];
+
+	begin(&rig);
+	for (unsigned int i = 0; i < N; i++)
+		fds[i] = connect_to(&rig);
+	while (rig.server->n_sessions < N + 1) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		n_before = rig.server->n_sessions;
+		server_settle(rig.server);
+		if (rig.server->n_sessions - n_before > most)
+			most = (unsigned int)(rig.server->n_sessions - n_before);
+		assert_true(++n_looks < 10 * N);
+	}
+	assert_true(most <= BUDGET);
+	assert_true(n_looks >= N / BUDGET);
+
+	for (unsigned int i = 0; i < N; i++)
+		close(fds[i]);
+	most = 0;
+	for (n_looks = 0; rig.server->n_sessions > 1; n_looks++) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		n_before = rig.server->n_sessions;
+		server_settle(rig.server);
+		if (n_before - rig.server->n_sessions > most)
+			most = (unsigned int)(n_before - rig.server->n_sessions);
+		assert_true(n_looks < 100 * N);
+	}
+	assert_true(most <= BUDGET);
+	rig_deinit(&rig);
+}
+
+/* Check that a client that leaves before having said anything never becomes a session. */
+static void test_connections__that_left(void **state)
+{
+	enum { N = 200 };
+	struct rig rig;
+	uint32_t number;
+
+	begin(&rig);
+	number = rig.server->next_number;
+	for (unsigned int i = 0; i < N; i++)
+		close(connect_to(&rig));
+	for (unsigned int i = 0; i < 10 * N; i++) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	assert_false(server_is_settling(rig.server));
+	assert_true(list_is_empty(&rig.server->newcomers));
+	assert_int_equal(rig.server->next_number, number);
+	assert_int_equal(rig.server->n_sessions, 1);
+	rig_deinit(&rig);
+}
+
+/* Check that a message of a client that has left is read, as ever: here, one that breaks a rule. */
+static void test_connections__last_words(void **state)
+{
+	uint64_t n_hostile;
+	struct rig rig;
+	int fd;
+
+	begin(&rig);
+	n_hostile = server_stats(rig.server)->sessions_ended_hostile;
+	fd = connect_to(&rig);
+	assert_int_equal(send(fd, "?", 1, 0), 1);
+	close(fd);
+	for (unsigned int i = 0; i < 100; i++) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(server_stats(rig.server)->sessions_ended_hostile, n_hostile + 1);
+	assert_int_equal(rig.server->n_sessions, 1);
+	rig_deinit(&rig);
+}
+
+static void send_empty(int fd, int what)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.bytes = {0}};
+	struct msghdr message = {
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+
+	control.header = (struct cmsghdr){
+		.cmsg_level = SOL_SOCKET,
+		.cmsg_type = SCM_RIGHTS,
+		.cmsg_len = CMSG_LEN(sizeof(int)),
+	};
+	memcpy(CMSG_DATA(&control.header), &what, sizeof(what));
+	assert_int_equal(sendmsg(fd, &message, 0), 0);
+}
+
+/*
+ * Nothing but a descriptor, which the reactor must not close: it could take as long as the client
+ * likes.
+ */
+static void test_connections__last_descriptor(void **state)
+{
+	struct rig rig;
+	int fd;
+
+	for (unsigned int n_empty = 0; n_empty < 2; n_empty++) {
+		begin(&rig);
+		fd = connect_to(&rig);
+		if (n_empty > 0)
+			assert_int_equal(send(fd, "", 0, 0), 0);
+		send_empty(fd, rig.fd);
+		close(fd);
+		for (unsigned int i = 0; i < 1000 && rig.server->next_number < 2; i++) {
+			assert_true(loop_turn(rig.loop, false) >= 0);
+			server_settle(rig.server);
+		}
+		assert_int_equal(rig.server->next_number, 2);
+		while (rig.server->n_sessions > 1 || server_n_discards(rig.server) > 0) {
+			assert_true(loop_turn(rig.loop, false) >= 0);
+			server_settle(rig.server);
+		}
+		rig_deinit(&rig);
+	}
+}
+
+static struct session *session_for(struct rig *rig, struct tenant *tenant, int *ret_fd)
+{
+	struct session *session;
+	int ends[2];
+
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+	assert_int_equal(session_new(rig->server, ends[0], false, &session), 0);
+	/* As if it were that tenant's. */
+	owner_unref(session->owner);
+	tenant_unref(session->tenant);
+	session->tenant = tenant_ref(tenant);
+	session->owner = owner_of_session(session);
+	*ret_fd = ends[1];
+	return session;
+}
+
+static unsigned int count_answers(int fd)
+{
+	char buffer[8192];
+	unsigned int n = 0;
+
+	while (recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT) > 0)
+		n++;
+	return n;
+}
+
+/* Ten sessions of one tenant send what they can, one of another a few: these are answered at once.
+ */
+static void test_messages__tenants_not_sessions(void **state)
+{
+	enum { N = 10, N_EACH = 100, N_FEW = 5 };
+	/* Answered with a refusal: there is no hello before it. */
+	const struct rbk_wire_request request = {.type = RBK_WIRE_STATS};
+	struct tenant many = {.number = 1001, .weight = 100}, few = {.number = 1002, .weight = 100};
+	struct session *sessions[N + 1];
+	unsigned int n_answers = 0, n_looks;
+	int fds[N + 1];
+	struct rig rig;
+
+	begin(&rig);
+	many.account = few.account = rig.session->account;
+	many.n_refs = few.n_refs = 100;
+	for (unsigned int i = 0; i <= N; i++) {
+		sessions[i] = session_for(&rig, i < N ? &many : &few, &fds[i]);
+		sessions[i]->is_greeted = true;
+	}
+	for (unsigned int i = 0; i <= N; i++)
+		for (unsigned int k = 0; k < (i < N ? N_EACH : N_FEW); k++)
+			if (send(fds[i], &request, sizeof(request), MSG_DONTWAIT) < 0)
+				break;
+	/* The tenant of the many has as many jobs as sessions, and as much of the time as the
+	 * other. */
+	for (n_looks = 0; n_answers < N_FEW; n_looks++) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+		n_answers += count_answers(fds[N]);
+		assert_true(n_looks < 40);
+	}
+	assert_true(n_looks <= 2 * N_FEW + 2);
+	for (unsigned int i = 0; i <= N; i++)
+		close(fds[i]);
+	while (rig.server->n_sessions > 1) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(count_jobs(&rig), 0);
+	rig_deinit(&rig);
+}
+
+/* A session that ends is worked on by itself: the others are not looked at. */
+static void test_end__costs_what_it_frees(void **state)
+{
+	enum { N = 300 };
+	uint64_t n_alone, n_beside;
+	struct rig rig;
+	int fds[N];
+
+	begin(&rig);
+	close(connect_to(&rig));
+	fds[0] = connect_to(&rig);
+	while (rig.server->n_sessions < 2) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	loop_turn(rig.loop, false);
+	session_end(container_of(rig.server->sessions.prev, struct session, link), false, "test");
+	n_alone = n_readings;
+	rig_settle(&rig);
+	n_alone = n_readings - n_alone;
+	close(fds[0]);
+
+	for (unsigned int i = 0; i < N; i++)
+		fds[i] = connect_to(&rig);
+	while (rig.server->n_sessions < N + 1) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	rig_settle(&rig);
+	session_end(container_of(rig.server->sessions.prev, struct session, link), false, "test");
+	assert_int_equal(count_jobs(&rig), 1);
+	n_beside = n_readings;
+	rig_settle(&rig);
+	n_beside = n_readings - n_beside;
+	assert_true(n_beside <= n_alone + 10);
+	for (unsigned int i = 0; i < N; i++)
+		close(fds[i]);
+	rig_deinit(&rig);
+}
+
+/* Check that owners are freed with their last reference, and are found again until then. */
+static void test_owner__counted(void **state)
+{
+	struct owner *first, *again, *other;
+	struct rig rig;
+
+	begin(&rig);
+	first = owner_of_user(rig.server, 4711);
+	again = owner_of_user(rig.server, 4711);
+	other = owner_of_user(rig.server, 4712);
+	assert_ptr_equal(first, again);
+	assert_ptr_not_equal(first, other);
+	assert_int_equal(first->n_users, 2);
+	owner_unref(first);
+	owner_unref(again);
+	owner_unref(other);
+	owner_unref(NULL);
+	/* Still there, for whoever comes back. */
+	assert_ptr_equal(owner_of_user(rig.server, 4711), first);
+	owner_unref(first);
+	rig_deinit(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_connections__in_slices),
+		cmocka_unit_test(test_connections__that_left),
+		cmocka_unit_test(test_connections__last_words),
+		cmocka_unit_test(test_connections__last_descriptor),
+		cmocka_unit_test(test_messages__tenants_not_sessions),
+		cmocka_unit_test(test_end__costs_what_it_frees),
+		cmocka_unit_test(test_owner__counted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

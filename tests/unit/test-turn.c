@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* The reactor's turn: slices, budgets, overruns by cause, the longest turn. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+
+#include "loop/loop.h"
+#include "loop/turn.h"
+#include "util/clock.h"
+
+enum { BUDGET = 1000 };
+
+static uint64_t now_ticks;
+
+static uint64_t read_now(void)
+{
+	return now_ticks;
+}
+
+static struct turn make_turn(void)
+{
+	struct turn turn;
+
+	turn_init(&turn, 0);
+	turn.read_ticks = read_now;
+	turn.budget_ticks = BUDGET;
+	turn_reset(&turn);
+	now_ticks = 5000;
+	return turn;
+}
+
+static void spend(struct turn *turn, enum rbk_turn_cause cause, uint32_t tenant, uint64_t ticks)
+{
+	struct turn_source outer = turn_enter(turn, cause, tenant);
+
+	now_ticks += ticks;
+	turn_leave(turn, outer);
+}
+
+static void test_used__slices_only(void **state)
+{
+	struct turn turn = make_turn();
+	struct turn_source outer, inner;
+
+	/* Time between slices counts for no cause: the reactor slept. */
+	now_ticks += 100000;
+	assert_int_equal(turn_used_ticks(&turn), 0);
+	spend(&turn, RBK_TURN_TIMERS, 0, 10);
+	now_ticks += 100000;
+	assert_int_equal(turn_used_ticks(&turn), 10);
+	outer = turn_enter(&turn, RBK_TURN_MESSAGES, 3);
+	now_ticks += 20;
+	assert_int_equal(turn_used_ticks(&turn), 30);
+	inner = turn_enter(&turn, RBK_TURN_PLANS, 3);
+	now_ticks += 300;
+	turn_leave(&turn, inner);
+	assert_int_equal(turn.source.cause, RBK_TURN_MESSAGES);
+	now_ticks += 5;
+	turn_leave(&turn, outer);
+	assert_int_equal(turn_used_ticks(&turn), 335);
+	turn.entry_ticks += 50;
+	assert_int_equal(turn_used_ticks(&turn), 385);
+	assert_false(turn_is_over(&turn));
+	spend(&turn, RBK_TURN_TIMERS, 0, BUDGET);
+	assert_true(turn_is_over(&turn));
+	turn_end(&turn);
+	assert_int_equal(turn_used_ticks(&turn), 0);
+	assert_false(turn_is_over(&turn));
+}
+
+static void test_stop__last_source_gets_on(void **state)
+{
+	struct turn turn = make_turn();
+
+	assert_int_equal(turn_stop_ticks(&turn, 4), BUDGET);
+	spend(&turn, RBK_TURN_TIMERS, 0, BUDGET - 1);
+	assert_int_equal(turn_stop_ticks(&turn, 4), BUDGET - 1 + BUDGET / 4);
+	spend(&turn, RBK_TURN_TIMERS, 0, 5 * BUDGET);
+	assert_int_equal(turn_stop_ticks(&turn, 4), 6 * BUDGET - 1 + BUDGET / 4);
+}
+
+/* An overrun belongs to the cause of most of the turn, and to the tenant of its longest slice. */
+static void test_overrun__cause_and_tenant(void **state)
+{
+	struct turn turn = make_turn();
+
+	spend(&turn, RBK_TURN_PLANS, 7, 4 * BUDGET);
+	spend(&turn, RBK_TURN_CONNECTIONS, 1, 2 * BUDGET);
+	spend(&turn, RBK_TURN_CONNECTIONS, 2, 3 * BUDGET);
+	spend(&turn, RBK_TURN_CONNECTIONS, 1, 1 * BUDGET);
+	turn_end(&turn);
+	assert_int_equal(turn.report.n_overruns[RBK_TURN_CONNECTIONS], 1);
+	assert_int_equal(turn.report.n_overruns[RBK_TURN_PLANS], 0);
+	assert_int_equal(turn.report.longest_ticks, 10 * BUDGET);
+	assert_int_equal(turn.report.longest.cause, RBK_TURN_CONNECTIONS);
+	assert_int_equal(turn.report.longest.tenant, 2);
+
+	/* A shorter one counts, and does not take its place. */
+	turn.report.longest_ticks = 20 * BUDGET;
+	spend(&turn, RBK_TURN_PLANS, 7, 11 * BUDGET);
+	turn_end(&turn);
+	assert_int_equal(turn.report.n_overruns[RBK_TURN_PLANS], 1);
+	assert_int_equal(turn.report.longest.cause, RBK_TURN_CONNECTIONS);
+
+	/* Nothing of it is left in the next one. */
+	spend(&turn, RBK_TURN_TIMERS, 0, 1);
+	turn_end(&turn);
+	assert_int_equal(turn.report.n_overruns[RBK_TURN_TIMERS], 0);
+	assert_int_equal(turn.report.n_overruns[RBK_TURN_PLANS], 1);
+}
+
+static void test_entries__counted_apart(void **state)
+{
+	struct turn turn = make_turn();
+
+	turn.entry_ticks = 3 * BUDGET;
+	turn.entries.tenant = 4;
+	turn_end(&turn);
+	assert_int_equal(turn.report.longest_ticks, 3 * BUDGET);
+	assert_int_equal(turn.report.longest.cause, RBK_TURN_ENTRIES);
+	assert_int_equal(turn.report.longest.tenant, 4);
+	assert_int_equal(turn.report.n_overruns[RBK_TURN_ENTRIES], 0);
+	/* Longer than the limit, and not the longest. */
+	turn.entry_ticks = 30 * BUDGET;
+	turn_end(&turn);
+	turn.entry_ticks = 20 * BUDGET;
+	turn_end(&turn);
+	assert_int_equal(turn.report.n_overruns[RBK_TURN_ENTRIES], 2);
+	assert_int_equal(turn.report.longest_ticks, 30 * BUDGET);
+}
+
+static void test_reset__begins_anew(void **state)
+{
+	struct turn turn = make_turn();
+
+	spend(&turn, RBK_TURN_RINGS, 9, 100 * BUDGET);
+	turn_end(&turn);
+	turn_reset(&turn);
+	assert_int_equal(turn.report.longest_ticks, 0);
+	assert_int_equal(turn.report.n_overruns[RBK_TURN_RINGS], 0);
+	spend(&turn, RBK_TURN_OTHER, 0, 2);
+	turn_end(&turn);
+	assert_int_equal(turn.report.longest_ticks, 2);
+	assert_int_equal(turn.report.longest.cause, RBK_TURN_OTHER);
+}
+
+/* Timers beyond a turn's budget run in later turns, in order. */
+static unsigned int order[8], n_ran;
+
+static void on_costly_timer(void *data)
+{
+	order[n_ran++] = *(unsigned int *)data;
+	now_ticks += BUDGET;
+}
+
+static void test_loop__timers_in_slices(void **state)
+{
+	unsigned int numbers[4] = {0, 1, 2, 3}, n_turns = 0;
+	struct loop_timer *timers[4];
+	struct loop *loop;
+
+	if (loop_new(&loop) != 0)
+		skip();
+	loop_current(loop)->read_ticks = read_now;
+	loop_current(loop)->budget_ticks = BUDGET;
+	turn_reset(loop_current(loop));
+	for (unsigned int i = 0; i < 4; i++) {
+		assert_int_equal(loop_timer_new(loop, on_costly_timer, &numbers[i], &timers[i]), 0);
+		loop_timer_arm(timers[i], i);
+	}
+	for (n_ran = 0; n_ran < 4; n_turns++)
+		assert_in_range(loop_turn(loop, true), 0, 1);
+	assert_true(n_turns >= 4);
+	for (unsigned int i = 0; i < 4; i++) {
+		assert_int_equal(order[i], i);
+		loop_timer_free(timers[i]);
+	}
+	/* Without an open slice there is none to be renamed. */
+	turn_set_cause(loop_current(loop), RBK_TURN_PLANS);
+	assert_int_equal(loop_turn(loop, false), 0);
+	assert_int_equal(loop_current(loop)->report.longest.cause, RBK_TURN_TIMERS);
+	assert_int_equal(loop_current(loop)->report.longest_ticks, BUDGET);
+	loop_free(loop);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_used__slices_only),
+		cmocka_unit_test(test_stop__last_source_gets_on),
+		cmocka_unit_test(test_overrun__cause_and_tenant),
+		cmocka_unit_test(test_entries__counted_apart),
+		cmocka_unit_test(test_reset__begins_anew),
+		cmocka_unit_test(test_loop__timers_in_slices),
+	};
+
+	clock_init();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
