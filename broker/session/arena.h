@@ -17,8 +17,8 @@ enum {
 	ARENA_MESSAGE_BYTES = 256,
 };
 
-/* Bytes that the setup thread faults in or unmaps in one job: tens of milliseconds at most. */
-#define ARENA_STEP_BYTES (64ull << 20)
+/* Bytes that the setup thread faults in or unmaps in one slice: a millisecond, as a rule. */
+#define ARENA_STEP_BYTES (2ull << 20)
 
 /*
  * Checks @fd and maps it into @ret (base, bytes, immutable, dev, ino, fd is -1; the rest is

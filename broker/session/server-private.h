@@ -255,6 +255,8 @@ uint64_t server_device_bytes(const struct server *server);
 
 /* A session ends: what the setup thread has not begun of its plan is not done any more. */
 void session_plan_cancel(struct session_plan *slot);
+/* The same for an arena that is being faulted in. */
+void session_arena_cancel(struct session_arena *slot);
 
 /* For the end of a session: no task is in flight, no job under way; nobody is answered. */
 void session_plan_discard(struct session_plan *slot);

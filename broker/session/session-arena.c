@@ -62,6 +62,7 @@ static void arena_unmap_run(struct offload_job *job)
 	struct session_arena *slot = arena_of_job(job);
 
 	slot->is_over = arena_unmap(&slot->exec);
+	job->has_more = !slot->is_over;
 	/* The last reference to a memfd frees its pages: not on the reactor. */
 	if (slot->is_over && !slot->is_exported)
 		slot->fd = close_fd(slot->fd);
@@ -75,6 +76,7 @@ static void arena_release_run(struct offload_job *job)
 	for (unsigned int i = 0; i < options->n_executors; i++)
 		options->executors[i]->ops->arena_release(options->executors[i], &slot->exec);
 	sigbus_remove(slot->fault_slot);
+	job->run = arena_unmap_run;
 	arena_unmap_run(job);
 }
 
@@ -83,12 +85,6 @@ static void arena_release_done(struct offload_job *job)
 	struct session_arena *slot = arena_of_job(job);
 	struct session *session = slot->session;
 
-	/* The rest later, behind the jobs of others. */
-	if (!slot->is_over) {
-		slot->job.run = arena_unmap_run;
-		session_submit(session, &slot->job);
-		return;
-	}
 	if (slot->wants_reply)
 		session_reply_result(session, RBK_WIRE_ARENA_REMOVE, slot->cookie, 0, NULL);
 	arena_forget(slot);
@@ -123,7 +119,8 @@ static void arena_populate_run(struct offload_job *job)
 	bytes = bytes < ARENA_STEP_BYTES ? bytes : ARENA_STEP_BYTES;
 	arena_populate(&slot->exec, slot->n_bytes_done, bytes);
 	slot->n_bytes_done += bytes;
-	if (!arena_is_populated(slot))
+	job->has_more = !arena_is_populated(slot);
+	if (job->has_more)
 		return;
 	slot->exec.fd = slot->fd;
 	slot->exec.owner = tenant_owner(session->tenant, session->uid);
@@ -142,10 +139,12 @@ static void arena_prepare_run(struct offload_job *job)
 	struct session_arena *slot = arena_of_job(job);
 
 	slot->map_result = arena_map(slot->fd, slot->bytes, &slot->exec, slot->map_message);
-	if (slot->map_result)
+	if (slot->map_result) {
 		slot->fd = close_fd(slot->fd);
-	else
-		arena_populate_run(job);
+		return;
+	}
+	job->run = arena_populate_run;
+	arena_populate_run(job);
 }
 
 /* The job of an arena that a device makes. Nobody else knows the memory before it is answered. */
@@ -206,12 +205,7 @@ static void arena_prepare_done(struct offload_job *job)
 	};
 	int r;
 
-	if (slot->map_result == 0 && !arena_is_populated(slot) && !session->is_ending) {
-		slot->job.run = arena_populate_run;
-		session_submit(session, &slot->job);
-		return;
-	}
-	/* Its client is gone: what is not imported needs no more than unmapping. */
+	/* Its session has ended: what is not imported needs no more than unmapping. */
 	if (slot->map_result == 0 && !arena_is_populated(slot)) {
 		slot->state = SLOT_RELEASING;
 		slot->job = (struct offload_job){
@@ -416,6 +410,12 @@ void session_arena_idle(struct session_arena *slot)
 {
 	if (slot->state == SLOT_REMOVING && !slot->session->is_ending)
 		arena_release(slot);
+}
+
+void session_arena_cancel(struct session_arena *slot)
+{
+	if (slot->state == SLOT_PREPARING)
+		offload_cancel(slot->session->server->options.offload, &slot->job);
 }
 
 void session_arena_discard(struct session_arena *slot)

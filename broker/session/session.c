@@ -504,6 +504,9 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 	for (uint32_t i = 0; i < session->n_plans; i++)
 		if (session->plan_slots[i])
 			session_plan_cancel(session->plan_slots[i]);
+	for (uint32_t i = 0; i < session->n_arenas; i++)
+		if (session->arena_slots[i])
+			session_arena_cancel(session->arena_slots[i]);
 	turn_queue_withdraw(&server->work, &session->read_job);
 	session_queue(session, &session->settle_job);
 }

@@ -16,8 +16,8 @@
 #include "session/server-private.h"
 #include "support/session-rig.h"
 
-/* Three steps, and a bit. */
-static const uint64_t bytes = 3 * ARENA_STEP_BYTES + 4096;
+/* Many steps, and a bit. */
+static const uint64_t bytes = 96 * ARENA_STEP_BYTES + 4096;
 
 static uint64_t used(const struct rig *rig, enum account_slot slot)
 {
@@ -54,6 +54,7 @@ static void other_begin(struct other *other, struct rig *rig)
 static void test_arena__in_steps(void **state)
 {
 	struct rbk_wire_id_reply reply;
+	struct offload_stats stats;
 	struct session_arena *arena;
 	struct other other;
 	struct rig rig;
@@ -68,11 +69,16 @@ static void test_arena__in_steps(void **state)
 	arena = rig.session->arenas[reply.id];
 	assert_int_equal(arena->exec.bytes, bytes);
 	memset(arena->exec.base, 1, bytes);
+	/* A slice of more would have others wait for longer than a millisecond or two. */
+	offload_get_stats(rig.offload, OFFLOAD_ARENA_MAP, &stats);
+	assert_true(stats.n_slices >= bytes / (2 << 20));
 
 	assert_int_equal(session_arena_remove(rig.session, 2, reply.id), 0);
 	other_begin(&other, &rig);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), 0);
 	assert_true(other.is_done && other.was_before);
+	offload_get_stats(rig.offload, OFFLOAD_ARENA_UNMAP, &stats);
+	assert_true(stats.n_slices >= bytes / (2 << 20));
 	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), 0);
 	rig_deinit(&rig);
 }
