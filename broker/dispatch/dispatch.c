@@ -133,7 +133,9 @@ static unsigned int dispatch_turn(struct dispatch *dispatch)
 	struct turn_source outer;
 	unsigned int n;
 
-	n = dispatch_work(dispatch, &hostile);
+	/* First: what rings is polled in the same turn. */
+	n = dispatch_answer_bells(dispatch);
+	n += dispatch_work(dispatch, &hostile);
 	if (hostile)
 		session_end(hostile->ring->session, true, "its ring indices make no sense");
 	if (dispatch->flush_mask & ~(1u << RBK_DEVICE_CPU)) {
@@ -342,6 +344,12 @@ static void notice_losses(struct dispatch *dispatch)
 	}
 }
 
+/* Is something left to do beside polled rings, so that the reactor does not sleep? */
+static bool has_other_work(const struct dispatch *dispatch)
+{
+	return server_is_settling(dispatch->server) || !turn_queue_is_empty(&dispatch->rung);
+}
+
 int dispatch_run(struct dispatch *dispatch, struct server *server)
 {
 	unsigned int n;
@@ -359,7 +367,7 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 		 */
 		for (unsigned int i = 0;
 		     i < TURN_POLLS && n == 0 &&
-		     (dispatch->n_active > 0 || (i == 0 && server_is_settling(server)));
+		     (dispatch->n_active > 0 || (i == 0 && has_other_work(dispatch)));
 		     i++) {
 			n = dispatch_turn(dispatch);
 			if (n == 0)
@@ -373,7 +381,7 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 				break;
 			dispatch_stop_polling(dispatch);
 		}
-		if (dispatch->n_active == 0 && !server_is_settling(server)) {
+		if (dispatch->n_active == 0 && !has_other_work(dispatch)) {
 			r = dispatch_sleep(dispatch);
 		} else {
 			announce_work(dispatch);
@@ -551,11 +559,11 @@ int dispatch_new(const struct dispatch_options *options, struct dispatch **ret)
 	if (dispatch->long_batch_ticks > dispatch->max_batch_ticks)
 		dispatch->long_batch_ticks = dispatch->max_batch_ticks;
 	dispatch->bells_end = &dispatch->bells;
+	turn_queue_init(&dispatch->rung, dispatch->turn);
 	list_init(&dispatch->active_flows);
 	list_init(&dispatch->ending);
 	list_init(&dispatch->closing);
 	list_init(&dispatch->rings);
-	list_init(&dispatch->muted);
 	list_init(&dispatch->throttled);
 	list_init(&dispatch->drained);
 	list_init(&dispatch->flows);

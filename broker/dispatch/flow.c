@@ -73,6 +73,7 @@ static int flow_new(struct dispatch *dispatch, struct tenant *tenant, struct flo
 	flow->tenant = tenant_ref(tenant);
 	flow->may_throttle = limits.cpu_max > 0 || tenant->is_drained;
 	flow->weight = limits.weight ? limits.weight : 1;
+	turn_owner_init(&flow->bells, flow->weight, tenant->number);
 	list_init(&flow->active_link);
 	list_append(&dispatch->flows, &flow->link);
 	*ret = flow;
@@ -146,6 +147,7 @@ void dispatch_limits_changed(struct dispatch *dispatch)
 		if (flow->n_active > 0)
 			dispatch->active_weight -= flow->weight;
 		flow->weight = limits.weight ? limits.weight : 1;
+		flow->bells.flow.weight = flow->weight;
 		if (flow->n_active > 0)
 			dispatch->active_weight += flow->weight;
 	}

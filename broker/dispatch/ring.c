@@ -26,8 +26,14 @@ enum {
 	BELLS_PART = 4,
 	/* Rings that are looked at in one turn: may they sleep? */
 	SLEEP_BATCH = 64,
+	/* Answering them, one over it. */
+	ANSWERS_PART = 4,
 	/* Bells without entries that are forgiven within mute_window_ns. */
 	MAX_EMPTY_BELLS = 64,
+	/* Each time that a ring is muted again it is so for twice as long, and forgiven half. */
+	MAX_MUTE_LEVEL = 5,
+	/* Rings that are listened to again in one turn. */
+	UNMUTE_BATCH = 64,
 };
 
 static const uint64_t spin_crowded_ns = 2000;
@@ -35,6 +41,16 @@ static const uint64_t spin_floor_ns = 20000;
 static const uint64_t spin_start_ns = 50000;
 static const uint64_t spin_ceiling_ns = 200000;
 static const uint64_t mute_window_ns = 10000000;
+/* Ringing for nothing is forgotten for good after so long without being muted. */
+static const uint64_t mute_forgiven_ns = 1000000000;
+
+static void run_bell(struct turn_job *job);
+
+static bool is_heard_before(const struct heap_node *a, const struct heap_node *b)
+{
+	return container_of(a, const struct dispatch_ring, muted_node)->muted_until_ns <
+	       container_of(b, const struct dispatch_ring, muted_node)->muted_until_ns;
+}
 
 /* Powers of two, as entries are; of a task or two each. */
 static uint32_t n_buckets(uint32_t n_entries)
@@ -89,7 +105,7 @@ int dispatch_ring_make(void *context, struct session_ring *session_ring)
 	ring->dispatch = context;
 	list_init(&ring->in_flight);
 	list_init(&ring->link);
-	list_init(&ring->muted_link);
+	turn_job_init(&ring->bell_job, RBK_TURN_BELLS, run_bell);
 	list_init(&ring->throttled_link);
 	list_init(&ring->closing);
 	/* Zeroed lazily by the kernel: slots that are never used cost no memory. */
@@ -158,6 +174,7 @@ void dispatch_ring_ended(void *context, struct session_ring *session_ring)
 	struct dispatch *dispatch = context;
 
 	ring_deactivate(dispatch, ring);
+	turn_queue_withdraw(&dispatch->rung, &ring->bell_job);
 	list_remove(&ring->throttled_link);
 	dispatch_ring_closing(dispatch, ring);
 }
@@ -183,7 +200,8 @@ void dispatch_ring_freed(void *context, struct session_ring *session_ring)
 	dispatch_publish_dirty(dispatch);
 	remove_from_bells(dispatch, ring);
 	list_remove(&ring->link);
-	list_remove(&ring->muted_link);
+	if (ring->is_muted)
+		heap_remove(&dispatch->muted, &ring->muted_node, is_heard_before);
 	list_remove(&ring->throttled_link);
 	list_remove(&ring->closing);
 	flow_leave(dispatch, ring);
@@ -192,34 +210,74 @@ void dispatch_ring_freed(void *context, struct session_ring *session_ring)
 
 /* --- bells --- */
 
+static struct dispatch_ring *first_muted(const struct dispatch *dispatch)
+{
+	return dispatch->muted ? container_of(dispatch->muted, struct dispatch_ring, muted_node)
+			       : NULL;
+}
+
+/* While the broker sleeps on it a ring is listened to, unless it has rung too often for nothing. */
+static void ring_listen(struct dispatch_ring *ring)
+{
+	if (!ring->is_muted)
+		session_ring_listen(ring->ring);
+}
+
+static void ring_mute(struct dispatch *dispatch, struct dispatch_ring *ring, uint64_t now_ns)
+{
+	const uint64_t mute_ns = mute_window_ns << ring->mute_level;
+
+	ring->n_empty_bells = 0;
+	ring->muted_until_ns = now_ns + mute_ns;
+	if (ring->mute_level < MAX_MUTE_LEVEL)
+		ring->mute_level++;
+	ring->is_muted = true;
+	heap_insert(&dispatch->muted, &ring->muted_node, is_heard_before);
+	if (first_muted(dispatch) == ring)
+		loop_timer_arm(dispatch->mute_timer, mute_ns);
+}
+
 static void ring_complain(struct dispatch *dispatch, struct dispatch_ring *ring)
 {
 	uint64_t now_ns = clock_now_ns();
 
+	if (ring->is_muted)
+		return;
 	if (now_ns - ring->empty_bells_since_ns > mute_window_ns) {
 		ring->empty_bells_since_ns = now_ns;
 		ring->n_empty_bells = 0;
 	}
-	if (++ring->n_empty_bells < MAX_EMPTY_BELLS)
-		return;
-	session_ring_mute(ring->ring, true);
-	/* One timer for all, never moved back: a later ring's silence is the shorter one. */
-	if (list_is_empty(&dispatch->muted))
-		loop_timer_arm(dispatch->mute_timer, mute_window_ns);
-	list_remove(&ring->muted_link);
-	list_append(&dispatch->muted, &ring->muted_link);
+	if (now_ns - ring->muted_until_ns > mute_forgiven_ns)
+		ring->mute_level = 0;
+	if (++ring->n_empty_bells >= (uint32_t)MAX_EMPTY_BELLS >> ring->mute_level)
+		ring_mute(dispatch, ring, now_ns);
 }
 
+/*
+ * Listen again to rings whose silence is over, as far as the turn allows: a client that had all of
+ * its rings muted at once has as many of them as it likes.
+ */
 static void on_mute_over(void *data)
 {
 	struct dispatch *dispatch = data;
+	const uint64_t now_ns = clock_now_ns();
+	struct dispatch_ring *ring;
 
-	list_for_each_safe (node, &dispatch->muted) {
-		struct dispatch_ring *ring = container_of(node, struct dispatch_ring, muted_link);
-
-		list_remove(&ring->muted_link);
-		session_ring_mute(ring->ring, false);
+	for (unsigned int n = 0; n < UNMUTE_BATCH; n++) {
+		ring = first_muted(dispatch);
+		if (!ring || ring->muted_until_ns > now_ns ||
+		    (n > 0 && turn_is_over(dispatch->turn)))
+			break;
+		heap_remove(&dispatch->muted, &ring->muted_node, is_heard_before);
+		ring->is_muted = false;
+		/* One that is polled is listened to when it sleeps. */
+		if (!ring->is_active && !ring->ring->is_closing)
+			ring_listen(ring);
 	}
+	ring = first_muted(dispatch);
+	if (ring)
+		loop_timer_arm(dispatch->mute_timer,
+			       ring->muted_until_ns > now_ns ? ring->muted_until_ns - now_ns : 0);
 }
 
 /* Work that came before the client could see the token is not rung for: look once more after it. */
@@ -272,13 +330,16 @@ static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring,
 {
 	session_ring_drain_bell(ring->ring);
 	/* It has not announced a sleep, and goes on by itself. */
-	if (ring->is_throttled)
+	if (ring->is_throttled || ring->ring->is_closing)
 		return;
 	/* The client rings once per sleep: this one's bell is spent, so another sleep begins. */
 	if (!ring->is_active && !dispatch_ring_has_work(ring))
 		ring_announce_sleep(ring);
 	if (ring->is_active || !dispatch_ring_has_work(ring)) {
 		ring_complain(dispatch, ring);
+		/* One that is polled is listened to when it sleeps. */
+		if (!ring->is_active)
+			ring_listen(ring);
 		return;
 	}
 	/* Who did not spin has seen nothing of what spinning would have been worth. */
@@ -321,13 +382,30 @@ void dispatch_ring_bell(void *context, struct session_ring *session_ring)
 {
 	struct dispatch_ring *ring = session_ring->dispatch;
 	struct dispatch *dispatch = context;
-	struct flow *flow = ring->flow;
+
+	/* A muted one is listened to again, and what is in its bell is heard then. */
+	if (!ring->is_muted)
+		turn_queue_submit(&dispatch->rung, &ring->flow->bells, &ring->bell_job);
+}
+
+static void run_bell(struct turn_job *job)
+{
+	struct dispatch_ring *ring = container_of(job, struct dispatch_ring, bell_job);
+	struct dispatch *dispatch = ring->dispatch;
 	uint64_t now_ticks = clock_ticks();
-	struct turn_source outer = turn_enter(dispatch->turn, RBK_TURN_BELLS, flow->tenant->number);
 
 	ring_was_rung(dispatch, ring, now_ticks);
-	turn_leave(dispatch->turn, outer);
-	charge_bell(dispatch, flow, now_ticks);
+	charge_bell(dispatch, ring->flow, now_ticks);
+}
+
+unsigned int dispatch_answer_bells(struct dispatch *dispatch)
+{
+	const struct turn *turn = dispatch->turn;
+
+	if (turn_queue_is_empty(&dispatch->rung))
+		return 0;
+	return turn_queue_run(&dispatch->rung,
+			      turn_used_ticks(turn) + turn->budget_ticks / ANSWERS_PART);
 }
 
 /* One byte wakes a client that sleeps; if the bell is full it is awake already, or not reading. */
@@ -396,6 +474,7 @@ void dispatch_sleep_rings(struct dispatch *dispatch)
 			i++;
 			continue;
 		}
+		ring_listen(ring);
 		/* The last one takes its place, and is looked at next. */
 		ring_deactivate(dispatch, ring);
 		dispatch->sleep_at = i;

@@ -18,6 +18,7 @@
 
 #include "dispatch/dispatch.h"
 #include "dispatch/index.h"
+#include "loop/turn-queue.h"
 #include "loop/turn.h"
 #include "place/placer.h"
 #include "place/schedule.h"
@@ -26,6 +27,7 @@
 #include "session/session.h"
 #include "shm/ring.h"
 #include "util/clock.h"
+#include "util/heap.h"
 #include "util/list.h"
 
 struct task;
@@ -120,6 +122,7 @@ struct flow {
 	struct tenant *tenant;
 	struct list_node link;        /* in dispatch.flows */
 	struct list_node active_link; /* in dispatch.active_flows, while it has active rings */
+	struct turn_owner bells;      /* of its rings' jobs in dispatch.rung */
 };
 
 struct dispatch_ring {
@@ -158,13 +161,17 @@ struct dispatch_ring {
 
 	/* Cold. */
 	struct dispatch *dispatch;
-	struct list_node link; /* in dispatch.rings */
-	struct list_node muted_link;
+	struct list_node link;    /* in dispatch.rings */
+	struct turn_job bell_job; /* its bell was rung */
 	struct list_node throttled_link;
 	struct list_node closing; /* in dispatch.closing */
 	uint32_t n_to_close;      /* tasks in flight that were not looked at since */
 	uint32_t n_empty_bells;
 	uint64_t empty_bells_since_ns;
+	bool is_muted;               /* in dispatch.muted: nobody listens to its bell */
+	uint8_t mute_level;          /* how often it was muted lately */
+	uint64_t muted_until_ns;     /* or was, the last time */
+	struct heap_node muted_node; /* by muted_until_ns */
 };
 
 /* Tasks, oldest first. */
@@ -216,6 +223,7 @@ struct dispatch {
 	uint64_t long_batch_ticks; /* longer than any batch should be */
 	struct dispatch_ring *dirty;
 	struct dispatch_ring *bells, **bells_end; /* oldest first */
+	struct turn_queue rung;                   /* rings whose bells were rung */
 	struct task_queue woken;                  /* whose waiting is over */
 	struct list_node ending;                  /* removed plans that tasks still wait for */
 	struct list_node closing;
@@ -241,7 +249,7 @@ struct dispatch {
 	struct dispatch_options options;
 	struct server *server;
 	struct list_node rings;
-	struct list_node muted;
+	struct heap_node *muted; /* rings, the one first that is to be heard first */
 	struct list_node throttled;
 	struct list_node drained; /* likewise, of tenants that an administrator drains */
 	struct list_node flows;
@@ -406,6 +414,11 @@ int dispatch_ring_added(void *context, struct session_ring *ring);
 void dispatch_ring_ended(void *context, struct session_ring *ring);
 void dispatch_ring_freed(void *context, struct session_ring *ring);
 void dispatch_ring_bell(void *context, struct session_ring *ring);
+/*
+ * Answers bells that were rung, tenants by weight, for a part of the turn's budget; what does not
+ * fit waits for the next turn. Return: how many.
+ */
+unsigned int dispatch_answer_bells(struct dispatch *dispatch);
 /*
  * Has the table of a RUN, which validate_entry() could not read, copied; the ring admits nothing
  * until dispatch_table_there(). Return: 0; the negative errno that the entry completes with.

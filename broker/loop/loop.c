@@ -2,10 +2,15 @@
 /*
  * The event loop on io_uring
  *
- * A watch is one multishot poll request, a walk through few states. What the kernel is to be told
- * is not told at once: the watch joins the list of changes, and the next turn turns that list into
- * submission entries, as many as fit, and enters the kernel once. So loop_watch(), loop_rewatch()
- * and loop_unwatch() cost no system call, and a full submission queue cannot make them fail.
+ * A watch is one poll request, a walk through few states. Most are multishot: they stay until they
+ * are cancelled. A multishot request costs the reactor time in the kernel for each event, however
+ * many there are; so what a client can cause in a loop has a request for one event at a time, which
+ * ends with it, and its watch is IDLE until loop_rewatch().
+ *
+ * What the kernel is to be told is not told at once: the watch joins the list of changes, and the
+ * next turn turns that list into submission entries, as many as fit, and enters the kernel once. So
+ * loop_watch(), loop_rewatch() and loop_unwatch() cost no system call, and a full submission queue
+ * cannot make them fail.
  *
  *	IDLE -> ADD -> ARMED -> CANCEL -> CANCELLING -> IDLE
  *	         ^      |                     |
@@ -63,6 +68,7 @@ struct loop_watch {
 	int fd;
 	uint32_t events;
 	enum watch_state state;
+	bool is_once;   /* to be added again by loop_rewatch() only */
 	bool is_closed; /* unwatched: freed with the last completion */
 	struct loop_watch *change_prev, *change_next;
 	struct loop_watch *all_prev, *all_next;
@@ -242,8 +248,8 @@ struct turn *loop_current(struct loop *loop)
 
 /* watches */
 
-int loop_watch(struct loop *loop, int fd, uint32_t events, loop_watch_fn fn, void *data,
-	       struct loop_watch **ret)
+static int watch_new(struct loop *loop, int fd, uint32_t events, bool is_once, loop_watch_fn fn,
+		     void *data, struct loop_watch **ret)
 {
 	struct loop_watch *watch;
 
@@ -258,6 +264,7 @@ int loop_watch(struct loop *loop, int fd, uint32_t events, loop_watch_fn fn, voi
 		.data = data,
 		.fd = fd,
 		.events = events,
+		.is_once = is_once,
 		.all_next = loop->all,
 	};
 	if (loop->all)
@@ -269,6 +276,18 @@ int loop_watch(struct loop *loop, int fd, uint32_t events, loop_watch_fn fn, voi
 	return 0;
 }
 
+int loop_watch(struct loop *loop, int fd, uint32_t events, loop_watch_fn fn, void *data,
+	       struct loop_watch **ret)
+{
+	return watch_new(loop, fd, events, false, fn, data, ret);
+}
+
+int loop_watch_once(struct loop *loop, int fd, uint32_t events, loop_watch_fn fn, void *data,
+		    struct loop_watch **ret)
+{
+	return watch_new(loop, fd, events, true, fn, data, ret);
+}
+
 void loop_rewatch(struct loop_watch *watch)
 {
 	assert(!watch->is_closed);
@@ -277,7 +296,9 @@ void loop_rewatch(struct loop_watch *watch)
 		change_link(watch, WATCH_ADD);
 		break;
 	case WATCH_ARMED:
-		change_link(watch, WATCH_CANCEL);
+		/* A request for one event has looked already, and has ended if there was one. */
+		if (!watch->is_once)
+			change_link(watch, WATCH_CANCEL);
 		break;
 	case WATCH_ADD:
 	case WATCH_CANCEL:
@@ -339,7 +360,7 @@ static int watch_complete(struct loop_watch *watch, int32_t res, uint32_t flags)
 	 * Before the handler, which may unwatch: then the change is taken back. Not after an
 	 * error, which would come again for ever.
 	 */
-	if (is_last && (res >= 0 || res == -ECANCELED))
+	if (is_last && (res == -ECANCELED || (res >= 0 && !watch->is_once)))
 		change_link(watch, WATCH_ADD);
 	if (!events)
 		return 0;
@@ -487,7 +508,10 @@ static bool loop_push_changes(struct loop *loop)
 		watch = loop->changes_first;
 		if (watch->state == WATCH_ADD) {
 			change_unlink(watch, WATCH_ARMED);
-			io_uring_prep_poll_multishot(sqe, watch->fd, watch->events);
+			if (watch->is_once)
+				io_uring_prep_poll_add(sqe, watch->fd, watch->events);
+			else
+				io_uring_prep_poll_multishot(sqe, watch->fd, watch->events);
 			io_uring_sqe_set_data(sqe, watch);
 		} else {
 			change_unlink(watch, WATCH_CANCELLING);

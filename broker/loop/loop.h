@@ -43,6 +43,14 @@ struct loop *loop_free(struct loop *loop);
 int loop_watch(struct loop *loop, int fd, uint32_t events, loop_watch_fn fn, void *data,
 	       struct loop_watch **ret);
 
+/*
+ * Watches likewise, but calls the handler once and then not before loop_rewatch(): whatever happens
+ * to the descriptor meanwhile costs the loop nothing, so the other end cannot make the kernel work
+ * in the reactor's name as often as it likes.
+ */
+int loop_watch_once(struct loop *loop, int fd, uint32_t events, loop_watch_fn fn, void *data,
+		    struct loop_watch **ret);
+
 /* Checks the descriptor's state again: if it is ready now, the handler runs in a later turn. */
 void loop_rewatch(struct loop_watch *watch);
 

@@ -98,6 +98,7 @@ struct server_hooks {
 	int (*ring_added)(void *context, struct session_ring *ring);
 	void (*ring_closing)(void *context, struct session_ring *ring);
 	void (*ring_freed)(void *context, struct session_ring *ring);
+	/* A ring that it listens to has been rung: see session_ring_listen(). */
 	void (*ring_bell)(void *context, struct session_ring *ring);
 	/* The table of an entry of the ring has been copied: see session_table_fetch(). */
 	void (*table_there)(void *context, struct session_ring *ring);

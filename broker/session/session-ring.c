@@ -23,6 +23,7 @@
 /* The dispatcher's own tokens begin with 1, and differ from it for the life of a ring. */
 static const uint32_t first_token = UINT32_MAX;
 
+/* Messages taken out of a bell at once; the kernel holds 11 unless configured otherwise. */
 enum { BELL_DRAIN_BATCH = 16 };
 
 static void ring_seal_begin(struct session_ring *ring);
@@ -41,17 +42,26 @@ static bool bell_has_descriptors(const struct session_ring *ring)
 
 void session_ring_drain_bell(struct session_ring *ring)
 {
-	char bytes[16];
-	ssize_t n = 1;
+	struct mmsghdr messages[BELL_DRAIN_BATCH] = {{.msg_len = 0}};
+	char byte;
+	struct iovec iov = {.iov_base = &byte, .iov_len = sizeof(byte)};
 
-	for (unsigned int i = 0; i < BELL_DRAIN_BATCH && n > 0; i++) {
-		if (!ring->bell_refuses_fds && bell_has_descriptors(ring)) {
+	if (!ring->bell_refuses_fds) {
+		/* One message, which was looked at; who sent more has rung again. */
+		if (bell_has_descriptors(ring))
 			session_end(ring->session, true, "it sent descriptors to its bell");
-			return;
-		}
-		n = recv(ring->bell_fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+		else
+			recv(ring->bell_fd, &byte, sizeof(byte), MSG_DONTWAIT);
+		return;
 	}
-	if (n > 0 && ring->bell_watch)
+	for (unsigned int i = 0; i < BELL_DRAIN_BATCH; i++)
+		messages[i].msg_hdr = (struct msghdr){.msg_iov = &iov, .msg_iovlen = 1};
+	recvmmsg(ring->bell_fd, messages, BELL_DRAIN_BATCH, MSG_DONTWAIT, NULL);
+}
+
+void session_ring_listen(struct session_ring *ring)
+{
+	if (ring->bell_watch)
 		loop_rewatch(ring->bell_watch);
 }
 
@@ -81,8 +91,8 @@ static int ring_start(struct session_ring *ring)
 	r = sigbus_add((void *)ring->sq, ring->sq_bytes, &ring->is_faulted, &ring->fault_slot);
 	if (r)
 		return error_fold(r);
-	r = loop_watch(server->options.loop, ring->bell_fd, POLLIN, on_bell, ring,
-		       &ring->bell_watch);
+	r = loop_watch_once(server->options.loop, ring->bell_fd, POLLIN, on_bell, ring,
+			    &ring->bell_watch);
 	if (r)
 		return error_fold(r);
 	rbk_ring_announce_sleep(&ring->cq->sq_wait, first_token);
@@ -293,17 +303,6 @@ int session_ring_remove(struct session *session, uint32_t cookie, uint32_t id)
 	ring->cookie = cookie;
 	session_ring_close(ring);
 	return 0;
-}
-
-void session_ring_mute(struct session_ring *ring, bool is_muted)
-{
-	if (is_muted || ring->is_closing) {
-		ring->bell_watch = loop_unwatch(ring->bell_watch);
-		return;
-	}
-	if (!ring->bell_watch && loop_watch(ring->session->server->options.loop, ring->bell_fd,
-					    POLLIN, on_bell, ring, &ring->bell_watch))
-		session_end(ring->session, false, "the broker is out of memory");
 }
 
 void session_ring_drained(struct session_ring *ring)

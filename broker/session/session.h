@@ -166,8 +166,8 @@ struct session_ring {
 	uint32_t cookie;        /* of the request that is being worked on */
 	bool wants_reply;
 	size_t sq_bytes, cq_bytes;
-	struct loop_watch *bell_watch;
-	struct session_table *table; /* that is being copied, or was; NULL: none ever */
+	struct loop_watch *bell_watch; /* calls once, and again after session_ring_listen() */
+	struct session_table *table;   /* that is being copied, or was; NULL: none ever */
 	struct charge charges[5];
 	struct offload_job job;
 };
@@ -282,15 +282,15 @@ struct session_table {
 };
 
 /*
- * The dispatcher: stops or resumes listening to the ring's bell, for a client that rings it without
- * having anything to say.
+ * The dispatcher: listens for the ring's bell, until it has rung: then server_hooks.ring_bell() is
+ * called once. A bell that has rung before, and was not drained, counts. Costs no system call.
  */
-void session_ring_mute(struct session_ring *ring, bool is_muted);
+void session_ring_listen(struct session_ring *ring);
 
 /*
- * The dispatcher, and session/: takes a batch of bytes out of the ring's bell, and sees to it that
- * the bell is looked at again if some are left. Ends the session of a client that sends descriptors
- * there.
+ * The dispatcher, and session/: takes a batch of messages out of the ring's bell, in one system
+ * call where the kernel refuses descriptors for us and in two elsewhere. Ends the session of a
+ * client that sends descriptors there.
  */
 void session_ring_drain_bell(struct session_ring *ring);
 

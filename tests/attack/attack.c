@@ -69,6 +69,8 @@ static const struct row rows[] = {
 	 ATTACK_FRIEND_INLINE, 16, NULL},
 	{14, "setup-flood", "plans to prepare, of many sessions", attack_setup_flood,
 	 ATTACK_FRIEND_SET_UP, 16, NULL},
+	{15, "bells", "bells of 960 rings, rung for nothing", attack_bells, ATTACK_FRIEND_INLINE,
+	 15, NULL},
 };
 
 /*

@@ -148,3 +148,4 @@ void attack_refill(struct attack *attack, unsigned int thread);      /* 11 */
 void attack_watch(struct attack *attack, unsigned int thread);       /* 12 */
 void attack_many_rings(struct attack *attack, unsigned int thread);  /* 13 */
 void attack_setup_flood(struct attack *attack, unsigned int thread); /* 13, the other half */
+void attack_bells(struct attack *attack, unsigned int thread);       /* 15 */

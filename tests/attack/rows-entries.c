@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "attack/attack.h"
@@ -408,4 +409,26 @@ void attack_many_rings(struct attack *attack, unsigned int thread)
 				put_run(&victims[i], 0, 64, 128, RBK_STRATEGY_ONLY_CPU, 0);
 			raw_ring_publish(&victims[i].ring);
 		}
+}
+
+/* ---- 15: bells of many rings, all of them rung for nothing ---- */
+
+void attack_bells(struct attack *attack, unsigned int thread)
+{
+	enum { N_ENTRIES = 16, RINGS_PER_SESSION = 64 };
+	unsigned int n = attack_share(attack, thread, NULL), n_rings = n * RINGS_PER_SESSION;
+	struct raw_ring *rings = calloc(n_rings ? n_rings : 1, sizeof(*rings));
+	int fd = -1;
+
+	for (unsigned int i = 0; i < n_rings; i++) {
+		if (i % RINGS_PER_SESSION == 0)
+			fd = attack_connect(attack);
+		raw_ring_add(fd, N_ENTRIES, &rings[i]);
+		close(rings[i].sq_fd);
+		close(rings[i].cq_fd);
+	}
+	while (n_rings > 0 && attack_goes_on(attack))
+		for (unsigned int i = 0; i < n_rings; i++)
+			if (send(rings[i].bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+				attack_count(attack, 0);
 }

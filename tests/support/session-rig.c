@@ -292,6 +292,7 @@ void rig_settle(struct rig *rig)
 	do {
 		server_settle(rig->server);
 		CHECK(loop_turn(rig->loop, false) >= 0);
+		dispatch_answer_bells(rig->dispatch);
 	} while (server_is_settling(rig->server));
 }
 
@@ -549,7 +550,8 @@ unsigned int rig_work(struct rig *rig)
 	unsigned int n, n_total = 0;
 
 	do {
-		n = dispatch_work(rig->dispatch, &hostile);
+		n = dispatch_answer_bells(rig->dispatch);
+		n += dispatch_work(rig->dispatch, &hostile);
 		CHECK(!hostile);
 		n_total += n;
 	} while (n > 0);

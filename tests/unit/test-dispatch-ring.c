@@ -425,6 +425,7 @@ static void ring_the_bell(struct bench *bench)
 
 	assert_int_equal(send(bench->ring.bell, "", 1, MSG_DONTWAIT), 1);
 	hooks.ring_bell(hooks.context, bench->ring.ring);
+	dispatch_answer_bells(bench->rig.dispatch);
 }
 
 static unsigned int count_bells(const struct bench *bench)
@@ -495,19 +496,20 @@ static void test_sleep__contended(void **state)
 /* 64 bells for nothing. Return: were the last two of them and what follows within 10 ms? */
 static bool flood(struct bench *bench)
 {
-	uint64_t *since_ns = &rig_dispatch_ring(&bench->ring)->empty_bells_since_ns, start_ns;
+	struct dispatch_ring *ring = rig_dispatch_ring(&bench->ring);
 	bool was_heard, is_muted;
+	uint64_t start_ns;
 
 	for (unsigned int i = 0; i < 63; i++) {
-		*since_ns = clock_now_ns();
+		ring->empty_bells_since_ns = clock_now_ns();
 		ring_the_bell(bench);
-		assert_non_null(bench->ring.ring->bell_watch);
+		assert_false(ring->is_muted);
 	}
-	start_ns = *since_ns;
+	start_ns = ring->empty_bells_since_ns;
 	ring_the_bell(bench);
-	was_heard = bench->ring.ring->bell_watch;
+	was_heard = !ring->is_muted;
 	rig_settle(&bench->rig);
-	is_muted = !bench->ring.ring->bell_watch;
+	is_muted = ring->is_muted;
 	if (clock_now_ns() - start_ns > 10000000)
 		return false;
 	assert_false(was_heard);
@@ -535,9 +537,47 @@ static void test_sleep__flood_is_muted(void **state)
 		rig_settle(&bench.rig);
 		usleep(1000);
 	}
-	assert_non_null(bench.ring.ring->bell_watch);
+	assert_false(rig_dispatch_ring(&bench.ring)->is_muted);
 	assert_int_equal(rig_work(&bench.rig), 1);
 	expect_cqe(&bench, 1, 0);
+	bench_end(&bench);
+}
+
+/* Whoever floods again is not heard for twice as long, up to a limit, and forgiven less. */
+static void test_sleep__silence_grows(void **state)
+{
+	uint64_t least_ns = 10000000, begin_ns;
+	struct dispatch_ring *ring;
+	struct bench bench;
+	unsigned int n_bells;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	ring = put_to_sleep(&bench, 7);
+	for (unsigned int level = 0; level < 10; level++) {
+		begin_ns = clock_now_ns();
+		for (n_bells = 0; !ring->is_muted; n_bells++) {
+			/* However slow this machine is. */
+			ring->empty_bells_since_ns = clock_now_ns();
+			ring_the_bell(&bench);
+		}
+		assert_int_equal(n_bells, 64 >> (level < 5 ? level : 5));
+		assert_true(ring->muted_until_ns >= begin_ns + least_ns);
+		assert_true(ring->muted_until_ns <= clock_now_ns() + least_ns);
+		if (level < 5)
+			least_ns *= 2;
+		/* What the loop knows of these bells is not heard. */
+		rig_settle(&bench.rig);
+		rig_settle(&bench.rig);
+		/* As if it were over. */
+		ring->muted_until_ns = clock_now_ns();
+		loop_timer_arm(bench.rig.dispatch->mute_timer, 0);
+		while (ring->is_muted)
+			rig_settle(&bench.rig);
+	}
+	/* After a second without, it is forgotten. */
+	ring->muted_until_ns = clock_now_ns() - 1100000000;
+	ring_the_bell(&bench);
+	assert_int_equal(ring->mute_level, 0);
 	bench_end(&bench);
 }
 
@@ -552,7 +592,7 @@ static void test_sleep__slow_bells_are_forgiven(void **state)
 		if (i % 60 == 0)
 			rig_dispatch_ring(&bench.ring)->empty_bells_since_ns = 0;
 		ring_the_bell(&bench);
-		assert_non_null(bench.ring.ring->bell_watch);
+		assert_false(rig_dispatch_ring(&bench.ring)->is_muted);
 	}
 	bench_end(&bench);
 }
@@ -736,6 +776,7 @@ int main(void)
 		cmocka_unit_test(test_sleep__bell_wakes),
 		cmocka_unit_test(test_sleep__contended),
 		cmocka_unit_test(test_sleep__flood_is_muted),
+		cmocka_unit_test(test_sleep__silence_grows),
 		cmocka_unit_test(test_sleep__slow_bells_are_forgiven),
 		cmocka_unit_test(test_sleep__client_is_rung_once),
 		cmocka_unit_test(test_turn__sleeps_and_wakes),

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "dispatch/task.h"
@@ -37,8 +38,8 @@ static void fill(struct bench *bench, struct rig_ring *ring)
 		rig_put(ring, &sqe);
 }
 
-static void crowd_begin(struct crowd *crowd, uint32_t weight, uint32_t neighbour_weight,
-			uint64_t inline_ns)
+static void crowd_make(struct crowd *crowd, uint32_t weight, uint32_t neighbour_weight,
+		       uint64_t inline_ns)
 {
 	struct dispatch *dispatch;
 
@@ -56,6 +57,13 @@ static void crowd_begin(struct crowd *crowd, uint32_t weight, uint32_t neighbour
 	dispatch->poll_ticks = 0;
 	crowd->bench.cpu->inline_ns = inline_ns;
 	set_budget(dispatch, 100000);
+}
+
+/* Likewise, with rings that are full. */
+static void crowd_begin(struct crowd *crowd, uint32_t weight, uint32_t neighbour_weight,
+			uint64_t inline_ns)
+{
+	crowd_make(crowd, weight, neighbour_weight, inline_ns);
 	for (unsigned int i = 0; i < N_CROWD; i++)
 		fill(&crowd->bench, &crowd->rings[i]);
 	fill(&crowd->bench, &crowd->bench.ring);
@@ -173,8 +181,10 @@ static void test_share__bells_alone(void **state)
 	for (unsigned int i = 0; i < N_CROWD; i++)
 		ring_deactivate(dispatch, rig_dispatch_ring(&crowd.rings[i]));
 	begin_ticks = clock_ticks();
-	while (clock_elapsed_ns(begin_ticks, clock_ticks()) < 20000000)
+	while (clock_elapsed_ns(begin_ticks, clock_ticks()) < 20000000) {
 		dispatch_ring_bell(dispatch, crowd.bench.ring.ring);
+		dispatch_answer_bells(dispatch);
+	}
 	for (unsigned int i = 0; i < N_CROWD; i++)
 		ring_activate(dispatch, rig_dispatch_ring(&crowd.rings[i]), clock_ticks());
 	for (unsigned int i = 0; i < 100; i++)
@@ -306,6 +316,162 @@ static void test_rings__leave_the_circle(void **state)
 	crowd_end(&crowd);
 }
 
+/* ---- Bells: time is counted in readings of the clock, see test-session-turn.c ---- */
+
+enum { STEPS = 32 };
+
+static uint64_t n_readings;
+
+static uint64_t read_steps(void)
+{
+	return ++n_readings;
+}
+
+/* All rings sleep, and are listened to. */
+static void crowd_sleep(struct crowd *crowd)
+{
+	struct dispatch *dispatch;
+
+	crowd_make(crowd, 100, 100, 500);
+	dispatch = crowd->bench.rig.dispatch;
+	for (unsigned int i = 0; i < 2 * N_CROWD && dispatch->n_active > 0; i++)
+		dispatch_sleep_rings(dispatch);
+	rig_settle(&crowd->bench.rig);
+	rig_settle(&crowd->bench.rig);
+	assert_int_equal(dispatch->n_active, 0);
+	turn_end(dispatch->turn);
+	dispatch->turn->read_ticks = read_steps;
+	dispatch->turn->budget_ticks = STEPS;
+	turn_reset(dispatch->turn);
+}
+
+static void ring_all(struct crowd *crowd)
+{
+	for (unsigned int i = 0; i < N_CROWD; i++)
+		assert_int_equal(send(crowd->rings[i].bell, "", 1, MSG_DONTWAIT), 1);
+}
+
+static unsigned int count_waiting(const struct crowd *crowd)
+{
+	return (unsigned int)crowd->bench.rig.dispatch->rung.n_jobs;
+}
+
+/*
+ * Sixty bells are rung before another tenant's: each turn answers some, the other one's is among
+ * the first, and all are answered.
+ */
+static void test_bells__in_slices(void **state)
+{
+	static struct crowd crowd;
+	struct dispatch_ring *ring;
+	struct dispatch *dispatch;
+	unsigned int n, n_answered = 0, n_turns = 0, most = 0;
+	bool was_answered = false;
+
+	crowd_sleep(&crowd);
+	dispatch = crowd.bench.rig.dispatch;
+	ring = rig_dispatch_ring(&crowd.bench.ring);
+	ring_all(&crowd);
+	put_bare(&crowd.bench, RBK_OP_NOP, 1, 0);
+	assert_int_equal(send(crowd.bench.ring.bell, "", 1, MSG_DONTWAIT), 1);
+	/* All of them are known of, and none is answered yet. */
+	while (count_waiting(&crowd) < N_CROWD + 1)
+		assert_true(loop_turn(crowd.bench.rig.loop, false) >= 0);
+	assert_false(ring->is_active);
+	for (; count_waiting(&crowd) > 0; n_turns++) {
+		n = dispatch_answer_bells(dispatch);
+		most = n > most ? n : most;
+		n_answered += n;
+		was_answered |= n_turns == 0 && ring->is_active;
+		turn_end(dispatch->turn);
+	}
+	assert_true(was_answered);
+	assert_int_equal(n_answered, N_CROWD + 1);
+	assert_in_range(most, 1, STEPS / 4);
+	crowd_end(&crowd);
+}
+
+/* Bells that ring on and on while none is answered are told of once. */
+static void test_bells__told_of_once(void **state)
+{
+	static struct crowd crowd;
+	struct dispatch *dispatch;
+	int n_handlers = 0;
+	char byte;
+
+	crowd_sleep(&crowd);
+	dispatch = crowd.bench.rig.dispatch;
+	for (unsigned int i = 0; i < 100; i++) {
+		ring_all(&crowd);
+		n_handlers += loop_turn(crowd.bench.rig.loop, false);
+		/* As if the broker had taken it. */
+		for (unsigned int k = 0; k < N_CROWD; k++)
+			recv(crowd.rings[k].ring->bell_fd, &byte, 1, MSG_DONTWAIT);
+	}
+	assert_int_equal(n_handlers, N_CROWD);
+	assert_int_equal(count_waiting(&crowd), N_CROWD);
+	/* One that goes is not answered any more. */
+	session_ring_close(crowd.rings[0].ring);
+	assert_int_equal(count_waiting(&crowd), N_CROWD - 1);
+	while (count_waiting(&crowd) > 0) {
+		dispatch_answer_bells(dispatch);
+		turn_end(dispatch->turn);
+	}
+	crowd_end(&crowd);
+}
+
+/* One answer takes all that is in a bell. */
+static void test_bells__emptied_at_once(void **state)
+{
+	static struct crowd crowd;
+	char byte;
+
+	crowd_sleep(&crowd);
+	while (send(crowd.rings[0].bell, "", 1, MSG_DONTWAIT) == 1)
+		;
+	while (count_waiting(&crowd) == 0)
+		assert_true(loop_turn(crowd.bench.rig.loop, false) >= 0);
+	if (crowd.rings[0].ring->bell_refuses_fds) {
+		assert_int_equal(dispatch_answer_bells(crowd.bench.rig.dispatch), 1);
+		assert_int_equal(recv(crowd.rings[0].ring->bell_fd, &byte, 1, MSG_DONTWAIT), -1);
+	}
+	crowd_end(&crowd);
+}
+
+/* Sixty rings that were muted at the same time are not all listened to in the same turn. */
+static void test_bells__unmuted_in_slices(void **state)
+{
+	static struct crowd crowd;
+	struct dispatch *dispatch;
+	unsigned int n_muted, n_left = N_CROWD, most = 0;
+
+	crowd_sleep(&crowd);
+	dispatch = crowd.bench.rig.dispatch;
+	for (unsigned int i = 0; i < N_CROWD; i++) {
+		struct dispatch_ring *ring = rig_dispatch_ring(&crowd.rings[i]);
+
+		while (!ring->is_muted) {
+			ring->empty_bells_since_ns = clock_now_ns();
+			dispatch_ring_bell(dispatch, ring->ring);
+			dispatch_answer_bells(dispatch);
+			turn_end(dispatch->turn);
+		}
+	}
+	/* So little that the handlers of a turn have only one piece of work each. */
+	dispatch->turn->budget_ticks = 0;
+	while (n_left > 0) {
+		assert_true(loop_turn(crowd.bench.rig.loop, true) >= 0);
+		n_muted = 0;
+		for (unsigned int i = 0; i < N_CROWD; i++)
+			n_muted += rig_dispatch_ring(&crowd.rings[i])->is_muted;
+		most = n_left - n_muted > most ? n_left - n_muted : most;
+		n_left = n_muted;
+	}
+	assert_int_equal(most, 1);
+	dispatch->turn->budget_ticks = STEPS;
+	crowd_end(&crowd);
+}
+
 /* A client's other work that never ends, beside a task that comes back meanwhile. */
 struct endless {
 	struct bench bench;
@@ -375,6 +541,10 @@ int main(void)
 		cmocka_unit_test(test_batch__is_cut),
 		cmocka_unit_test(test_overrun__of_entries),
 		cmocka_unit_test(test_rings__leave_the_circle),
+		cmocka_unit_test(test_bells__in_slices),
+		cmocka_unit_test(test_bells__told_of_once),
+		cmocka_unit_test(test_bells__emptied_at_once),
+		cmocka_unit_test(test_bells__unmuted_in_slices),
 		cmocka_unit_test(test_settling__tasks_come_back),
 	};
 

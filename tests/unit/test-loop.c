@@ -339,6 +339,51 @@ static void on_event_unwatch(void *data, uint32_t events)
 		probe->victim->watch = loop_unwatch(probe->victim->watch);
 }
 
+/* Told once, however much happens, until it is asked for again; then of what is there, too. */
+static void test_watch_once__until_asked(void **state)
+{
+	struct loop *loop = *state;
+	struct probe probe = {.loop = loop};
+	int fds[2];
+
+	make_pipe(fds);
+	probe.fd = fds[0];
+	assert_int_equal(loop_watch_once(loop, fds[0], POLLIN, on_event_read, &probe, &probe.watch),
+			 0);
+	drain(loop);
+	assert_int_equal(probe.n_calls, 0);
+	for (unsigned int i = 0; i < 10; i++) {
+		assert_int_equal(write(fds[1], "x", 1), 1);
+		drain(loop);
+	}
+	assert_int_equal(probe.n_calls, 1);
+	/* What came meanwhile is there. */
+	loop_rewatch(probe.watch);
+	drain(loop);
+	assert_int_equal(probe.n_calls, 2);
+	/* Asking twice is asking once. */
+	loop_rewatch(probe.watch);
+	loop_rewatch(probe.watch);
+	drain(loop);
+	loop_rewatch(probe.watch);
+	drain(loop);
+	assert_int_equal(probe.n_calls, 2);
+	assert_int_equal(write(fds[1], "x", 1), 1);
+	drain(loop);
+	assert_int_equal(probe.n_calls, 3);
+	/* Gone while it is idle, and while it is armed. */
+	probe.watch = loop_unwatch(probe.watch);
+	assert_int_equal(loop_watch_once(loop, fds[0], POLLIN, on_event_read, &probe, &probe.watch),
+			 0);
+	drain(loop);
+	probe.watch = loop_unwatch(probe.watch);
+	assert_int_equal(write(fds[1], "x", 1), 1);
+	drain(loop);
+	assert_int_equal(probe.n_calls, 3);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 static void test_unwatch__self_in_handler(void **state)
 {
 	struct loop *loop = *state;
@@ -821,6 +866,7 @@ int main(void)
 		LOOP_TEST(test_watch__two_on_one_descriptor),
 		LOOP_TEST(test_watch__thousands),
 		LOOP_TEST(test_rewatch__leftover),
+		LOOP_TEST(test_watch_once__until_asked),
 		LOOP_TEST(test_unwatch__self_in_handler),
 		LOOP_TEST(test_unwatch__other_in_handler),
 		LOOP_TEST(test_unwatch__close_after),
