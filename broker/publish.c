@@ -606,6 +606,7 @@ static void describe_turns(const struct publish *publish, struct rbk_stats_broke
 	const struct turn_report *report = &loop_current(publish->options.loop)->report;
 
 	ret->longest_turn_ns = clock_ticks_to_ns(report->longest_ticks);
+	ret->longest_turn_cpu_ns = clock_ticks_to_ns(report->longest_cpu_ticks);
 	ret->longest_turn_cause = report->longest.cause;
 	ret->longest_turn_tenant = report->longest.tenant;
 	memcpy(ret->n_turn_overruns, report->n_overruns, sizeof(ret->n_turn_overruns));

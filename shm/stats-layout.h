@@ -192,6 +192,7 @@ _Static_assert(offsetof(struct rbk_stats_broker, longest_turn_ns) == 120, "abi")
 _Static_assert(offsetof(struct rbk_stats_broker, longest_turn_cause) == 128, "abi");
 _Static_assert(offsetof(struct rbk_stats_broker, longest_turn_tenant) == 132, "abi");
 _Static_assert(offsetof(struct rbk_stats_broker, n_turn_overruns) == 136, "abi");
+_Static_assert(offsetof(struct rbk_stats_broker, longest_turn_cpu_ns) == 248, "abi");
 _Static_assert(sizeof(struct rbk_stats_session) == 256, "abi");
 _Static_assert(offsetof(struct rbk_stats_session, began_at_ns) == 104, "abi");
 _Static_assert(offsetof(struct rbk_stats_session, n_plans_resident) == 200, "abi");

@@ -355,6 +355,9 @@ static const struct member broker_members[] = {
 		"Sessions that were ended for breaking a rule"),
 	GAUGE(rbk_stats_broker, longest_turn_ns, NS, "reactor_longest_turn_seconds",
 	      "The longest turn of the thread that serves all clients, since statistics began"),
+	GAUGE(rbk_stats_broker, longest_turn_cpu_ns, NS, "reactor_longest_turn_cpu_seconds",
+	      "The most processor time that a turn of that thread took, but for turns of ring "
+	      "entries alone"),
 	FLAG_OF(rbk_stats_broker, flags, RBK_STATS_BROKER_FORCE_CPU, "force_cpu",
 		"Is every task that may run on the CPU made to, as an administrator asked"),
 };

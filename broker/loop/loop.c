@@ -536,6 +536,7 @@ static int loop_reap(struct loop *loop)
 	struct io_uring_cqe *at, cqe;
 	int n = 0;
 
+	turn_time_cpu(&loop->turn);
 	for (; n_ready > 0; n_ready--) {
 		if (io_uring_peek_cqe(&loop->ring, &at) < 0)
 			break;
@@ -560,8 +561,10 @@ static int loop_reap(struct loop *loop)
 static int loop_submit(struct loop *loop)
 {
 	struct turn_source outer = turn_enter(&loop->turn, RBK_TURN_KERNEL, 0);
-	int r = io_uring_submit(&loop->ring);
+	int r;
 
+	turn_time_cpu(&loop->turn);
+	r = io_uring_submit(&loop->ring);
 	turn_leave(&loop->turn, outer);
 	return r;
 }

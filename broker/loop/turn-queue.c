@@ -72,6 +72,8 @@ unsigned int turn_queue_run(struct turn_queue *queue, uint64_t stop_ticks)
 {
 	unsigned int n = 0;
 
+	if (!turn_queue_is_empty(queue))
+		turn_time_cpu(queue->turn);
 	while (!turn_queue_is_empty(queue)) {
 		run_one(queue);
 		n++;

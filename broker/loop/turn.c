@@ -11,12 +11,21 @@
 
 #include <assert.h>
 #include <string.h>
+#include <time.h>
 
 #include "util/clock.h"
 
 static uint64_t read_clock(void)
 {
 	return clock_ticks();
+}
+
+static uint64_t read_cpu_clock(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
 static void find_notable(struct turn *turn)
@@ -31,6 +40,7 @@ void turn_init(struct turn *turn, uint64_t budget_ns)
 	*turn = (struct turn){
 		.source = {.cause = RBK_TURN_CAUSES},
 		.read_ticks = read_clock,
+		.read_cpu_ns = read_cpu_clock,
 	};
 	turn_set_budget(turn, budget_ns);
 }
@@ -88,6 +98,30 @@ uint64_t turn_used_ticks(const struct turn *turn)
 	return ticks;
 }
 
+void turn_time_cpu(struct turn *turn)
+{
+	if (turn->has_cpu)
+		return;
+	turn->has_cpu = true;
+	turn->before_ticks = turn_used_ticks(turn);
+	turn->cpu_ns = turn->read_cpu_ns();
+}
+
+/*
+ * No slice takes more processor time than wall time, and all together no more than the thread had;
+ * the difference between the two is what others had.
+ */
+static void count_cpu(struct turn *turn, uint64_t used_ticks)
+{
+	uint64_t cpu_ticks =
+		turn->before_ticks + clock_ns_to_ticks(turn->read_cpu_ns() - turn->cpu_ns);
+
+	if (cpu_ticks > used_ticks)
+		cpu_ticks = used_ticks;
+	if (cpu_ticks > turn->report.longest_cpu_ticks)
+		turn->report.longest_cpu_ticks = cpu_ticks;
+}
+
 void turn_count(struct turn *turn)
 {
 	uint64_t used_ticks = turn->entry_ticks + turn->other_ticks;
@@ -95,6 +129,8 @@ void turn_count(struct turn *turn)
 	uint64_t most_ticks;
 
 	assert(turn->source.cause == RBK_TURN_CAUSES);
+	if (turn->has_cpu && used_ticks > turn->report.longest_cpu_ticks)
+		count_cpu(turn, used_ticks);
 	if (used_ticks > turn->notable_ticks) {
 		/* Entries that ran within a slice of the dispatcher's are there. */
 		most_ticks = turn->entry_ticks + turn->ticks[RBK_TURN_ENTRIES];

@@ -14,6 +14,12 @@
  *	...
  *	turn_leave(turn, outer);
  *
+ * A turn's length is wall time, as clients feel it. On a busy machine the reactor is also preempted
+ * in the middle of a turn, which says nothing of the broker. So the processor time of turns is
+ * measured, too: the thread's clock is a system call, which a turn of nothing but ring entries does
+ * not make. Sources that were woken by the kernel, or work for clients beside their rings, call
+ * turn_time_cpu() when they begin; the clock is read again only if the turn was a long one.
+ *
  * Reactor thread only. Each turn belongs to a loop: loop_current() of loop.h.
  */
 #include <stdbool.h>
@@ -36,6 +42,9 @@ struct turn_report {
 	uint64_t n_overruns[RBK_TURN_CAUSES];
 	uint64_t longest_ticks;
 	struct turn_source longest; /* what took most of that turn */
+	/* The most processor time that a turn with turn_time_cpu() took, what it did before that
+	 * counted as wall time; 0: there was none. */
+	uint64_t longest_cpu_ticks;
 };
 
 struct turn {
@@ -51,6 +60,10 @@ struct turn {
 	uint64_t largest[RBK_TURN_CAUSES]; /* slice */
 	uint32_t tenants[RBK_TURN_CAUSES]; /* whose slice that was */
 	uint64_t (*read_ticks)(void);      /* clock_ticks(); tests have a clock of their own */
+	uint64_t (*read_cpu_ns)(void);     /* the thread's processor time; likewise */
+	bool has_cpu;                      /* turn_time_cpu() was called in this turn: */
+	uint64_t cpu_ns;                   /* the processor time then, and */
+	uint64_t before_ticks;             /* what the turn had used */
 	struct turn_report report;
 };
 
@@ -70,6 +83,9 @@ static inline void turn_set_cause(struct turn *turn, enum rbk_turn_cause cause)
 	if (turn->source.cause != RBK_TURN_CAUSES)
 		turn->source.cause = cause;
 }
+
+/* Has the processor time of this turn measured from now on. A system call, once in a turn. */
+void turn_time_cpu(struct turn *turn);
 
 /* The time that this turn has taken. Reads the clock if a slice is open. */
 uint64_t turn_used_ticks(const struct turn *turn);
@@ -101,6 +117,7 @@ static inline void turn_end(struct turn *turn)
 	if (__builtin_expect(turn->other_ticks > 0 || turn->entry_ticks > turn->notable_ticks, 0))
 		turn_count(turn);
 	turn->entry_ticks = 0;
+	turn->has_cpu = false;
 }
 
 /* Begins the report anew. */

@@ -509,7 +509,7 @@ struct rbk_stats_broker {
 	uint32_t longest_turn_cause;  /* enum rbk_turn_cause */
 	uint32_t longest_turn_tenant; /* number of the tenant that it was for; 0: not known */
 	uint64_t n_turn_overruns[14]; /* turns of more than ten budgets, by enum rbk_turn_cause */
-	uint64_t reserved[1];
+	uint64_t longest_turn_cpu_ns; /* of a processor's time that a turn took; 0: not known */
 };
 
 /* ---- Waiting for a processor -------------------------------------------------------------- */

@@ -182,7 +182,7 @@ void metrics_rig_fill(struct metrics_rig *rig)
 	header->n_resets = 2;
 	header->reset_at_ns = 31000000001;
 	header->realtime_offset_ns = 1700000000000000000;
-	number_words(&rig->broker->n_sessions, rig->broker->reserved, 10);
+	number_words(&rig->broker->n_sessions, &rig->broker->longest_turn_cpu_ns + 1, 10);
 	rig->broker->flags = RBK_STATS_BROKER_FORCE_CPU;
 	number_words(&rig->contention->n_began, rig->contention->reserved, 50);
 	rig->contention->flags = RBK_STATS_CONTENDED;

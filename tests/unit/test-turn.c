@@ -147,6 +147,71 @@ static void test_reset__begins_anew(void **state)
 	assert_int_equal(turn.report.longest.cause, RBK_TURN_OTHER);
 }
 
+static uint64_t cpu_now_ns;
+static unsigned int n_cpu_readings;
+
+static uint64_t read_cpu_now(void)
+{
+	n_cpu_readings++;
+	return cpu_now_ns;
+}
+
+/* @ticks of a slice, in which the thread has the processor for @cpu_ns. */
+static void spend_cpu(struct turn *turn, uint64_t ticks, uint64_t cpu_ns)
+{
+	spend(turn, RBK_TURN_BELLS, 1, ticks);
+	cpu_now_ns += cpu_ns;
+}
+
+/* Time in which others had the processor is the machine's, and the turn is as long all the same. */
+static void test_cpu__without_preemption(void **state)
+{
+	struct turn turn = make_turn();
+	const uint64_t us = clock_ns_to_ticks(1000);
+
+	turn.read_cpu_ns = read_cpu_now;
+	turn.budget_ticks = 100 * us;
+	turn_reset(&turn);
+	n_cpu_readings = 0;
+
+	/* Not measured: nothing is said of it, and the clock is not read. */
+	spend_cpu(&turn, 50 * us, 50000);
+	turn_end(&turn);
+	assert_int_equal(n_cpu_readings, 0);
+	assert_int_equal(turn.report.longest_cpu_ticks, 0);
+
+	/* 30 us before it is measured, then 20 ms, of which it had 40 us. */
+	spend_cpu(&turn, 30 * us, 5000);
+	turn_time_cpu(&turn);
+	turn_time_cpu(&turn);
+	assert_int_equal(n_cpu_readings, 1);
+	spend_cpu(&turn, 20000 * us, 40000);
+	turn_end(&turn);
+	assert_int_equal(n_cpu_readings, 2);
+	assert_int_equal(turn.report.longest_ticks, 20030 * us);
+	assert_in_range(turn.report.longest_cpu_ticks, 69 * us, 71 * us);
+
+	/* A shorter turn can have taken more of the processor. */
+	turn_time_cpu(&turn);
+	spend_cpu(&turn, 500 * us, 500000);
+	turn_end(&turn);
+	assert_in_range(turn.report.longest_cpu_ticks, 499 * us, 500 * us);
+	assert_int_equal(turn.report.longest_ticks, 20030 * us);
+
+	/* One that cannot have is not looked at; polling between slices is not its time. */
+	n_cpu_readings = 0;
+	turn_time_cpu(&turn);
+	spend_cpu(&turn, 400 * us, 9000000);
+	turn_end(&turn);
+	assert_int_equal(n_cpu_readings, 1);
+	turn_time_cpu(&turn);
+	spend_cpu(&turn, 600 * us, 9000000);
+	turn_end(&turn);
+	assert_int_equal(turn.report.longest_cpu_ticks, 600 * us);
+	turn_reset(&turn);
+	assert_int_equal(turn.report.longest_cpu_ticks, 0);
+}
+
 /* Timers beyond a turn's budget run in later turns, in order. */
 static unsigned int order[8], n_ran;
 
@@ -194,6 +259,7 @@ int main(void)
 		cmocka_unit_test(test_overrun__cause_and_tenant),
 		cmocka_unit_test(test_entries__counted_apart),
 		cmocka_unit_test(test_reset__begins_anew),
+		cmocka_unit_test(test_cpu__without_preemption),
 		cmocka_unit_test(test_loop__timers_in_slices),
 	};
 
