@@ -12,6 +12,10 @@
  * update before: what people mean by "who is using it now".
  *
  * Sessions are looked at in the same way, each in its turn.
+ *
+ * How much there is to compute is up to the clients. So an update is a round in steps: a device, a
+ * tenant, a session, a lease each. It stops when the turn's budget is used up, and goes on in the
+ * next turn; what the whole page says comes with the last step.
  */
 #include "publish.h"
 
@@ -35,7 +39,20 @@
 #include "util/clock.h"
 #include "util/error.h"
 
+/* What is next in a round. */
+enum publish_step {
+	PUBLISH_NOTHING, /* there is no round */
+	PUBLISH_DEVICES,
+	PUBLISH_TENANTS,
+	PUBLISH_SESSIONS,
+	PUBLISH_LEASES,
+	PUBLISH_WHOLE,
+};
+
 enum {
+	/* A round gets at least one over a turn's budget, and so many pieces, in one go. */
+	PUBLISH_PART = 4,
+	PUBLISH_PIECES = 64,
 	/* Of one update. */
 	MAX_TENANTS = 64,
 	MAX_PLANS = 1024,        /* looked at */
@@ -60,6 +77,14 @@ struct publish {
 	int force_cpu; /* as an administrator said; -1: as configured */
 	uint64_t updated_ns;
 	uint64_t seen_ns[RBK_MAX_DEVICES]; /* device_ns of all at the update before */
+
+	/* The round. */
+	struct loop_timer *round_timer; /* goes on in the next turn */
+	enum publish_step step;
+	uint32_t n_left;     /* pieces of the step */
+	uint64_t elapsed_ns; /* since the round before */
+	uint64_t used_ns[RBK_MAX_DEVICES];
+	unsigned int n_looked, n_changed, n_asked; /* see the limits of one update */
 };
 
 static uint64_t since(uint64_t now, uint64_t before)
@@ -228,28 +253,25 @@ static void publish_tenant(const struct publish *publish, const struct tenant *t
 }
 
 /*
- * All of them where there are few; else as many as there is time for, each in its turn: their
- * shares then cover the time since that.
+ * The next one. All of them have their turn in a round where they are few; else as many as there is
+ * time for: their shares then cover the time since that.
  */
-static void publish_tenants(struct publish *publish, const uint64_t used_ns[RBK_MAX_DEVICES])
+static void publish_next_tenant(struct publish *publish)
 {
-	unsigned int n_looked = 0, n_changed = 0;
-	uint32_t n = stats_n_tenants(publish->stats);
+	struct stats_tenant *stats = stats_first_tenant(publish->stats);
+	const struct tenant *tenant;
 
-	for (n = n < MAX_TENANTS ? n : MAX_TENANTS; n > 0; n--) {
-		struct stats_tenant *stats = stats_first_tenant(publish->stats);
-		const struct tenant *tenant =
-			tenants_get(publish->options.tenants, stats->own.number);
-
-		if (!tenant) {
-			/* Whoever has sessions is known. */
-			stats_tenant_free(stats);
-			continue;
-		}
-		stats_tenant_last(stats);
-		publish_tenant(publish, tenant, stats, used_ns);
-		publish_plans(publish, stats, &n_looked, &n_changed);
+	if (!stats)
+		return;
+	tenant = tenants_get(publish->options.tenants, stats->own.number);
+	if (!tenant) {
+		/* Whoever has sessions is known. */
+		stats_tenant_free(stats);
+		return;
 	}
+	stats_tenant_last(stats);
+	publish_tenant(publish, tenant, stats, publish->used_ns);
+	publish_plans(publish, stats, &publish->n_looked, &publish->n_changed);
 }
 
 /* --- Sessions --- */
@@ -367,17 +389,14 @@ static void publish_session(const struct publish *publish, struct session *sessi
 	stats_set_session(shown, &figures);
 }
 
-static void publish_sessions(struct publish *publish)
+static void publish_next_session(struct publish *publish)
 {
-	uint32_t n = stats_n_sessions(publish->stats);
-	unsigned int n_asked = 0;
+	struct stats_session *shown = stats_first_session(publish->stats);
 
-	for (n = n < MAX_SESSIONS ? n : MAX_SESSIONS; n > 0; n--) {
-		struct stats_session *shown = stats_first_session(publish->stats);
-
-		stats_session_last(shown);
-		publish_session(publish, shown->owner, shown, &n_asked);
-	}
+	if (!shown)
+		return;
+	stats_session_last(shown);
+	publish_session(publish, shown->owner, shown, &publish->n_asked);
 }
 
 /* --- Leases --- */
@@ -420,17 +439,14 @@ static void publish_lease(const struct lease *lease, struct stats_lease *shown)
 	stats_set_lease(shown, &figures);
 }
 
-static void publish_leases(struct publish *publish)
+static void publish_next_lease(struct publish *publish)
 {
-	uint32_t n = stats_n_leases(publish->stats);
+	struct stats_lease *shown = stats_first_lease(publish->stats);
 
-	budget_look_at_leases(publish->options.budget);
-	for (n = n < MAX_LEASES ? n : MAX_LEASES; n > 0; n--) {
-		struct stats_lease *shown = stats_first_lease(publish->stats);
-
-		stats_lease_last(shown);
-		publish_lease(shown->owner, shown);
-	}
+	if (!shown)
+		return;
+	stats_lease_last(shown);
+	publish_lease(shown->owner, shown);
 }
 
 /* --- Devices and the whole --- */
@@ -612,25 +628,11 @@ static void describe_turns(const struct publish *publish, struct rbk_stats_broke
 	memcpy(ret->n_turn_overruns, report->n_overruns, sizeof(ret->n_turn_overruns));
 }
 
-static void publish_all(struct publish *publish, uint64_t now_ns)
+static void publish_whole(struct publish *publish)
 {
-	uint64_t elapsed_ns = now_ns - publish->updated_ns;
-	uint64_t used_ns[RBK_MAX_DEVICES] = {0};
 	struct rbk_stats_broker broker = {.flags = 0};
 	const struct place_config *config;
 
-	publish->updated_ns = now_ns;
-	stats_flush(publish->stats);
-	for (uint32_t i = 0; i < publish->options.n_executors; i++) {
-		uint64_t device_ns = stats_device_counts(publish->stats, i)->device_ns;
-
-		used_ns[i] = since(device_ns, publish->seen_ns[i]);
-		publish->seen_ns[i] = device_ns;
-		publish_device(publish, i, elapsed_ns, used_ns[i]);
-	}
-	publish_tenants(publish, used_ns);
-	publish_sessions(publish);
-	publish_leases(publish);
 	for (const struct tenant *tenant = tenants_first(publish->options.tenants); tenant;
 	     tenant = tenants_next(publish->options.tenants, tenant))
 		broker.n_tenants++;
@@ -643,10 +645,10 @@ static void publish_all(struct publish *publish, uint64_t now_ns)
 	stats_set_broker(publish->stats, &broker);
 	stats_update_root(publish->stats);
 	contention_publish(publish->options.contention, publish->stats);
-	heartbeat(publish, now_ns);
+	heartbeat(publish, publish->updated_ns);
 }
 
-/* --- When --- */
+/* --- Rounds --- */
 
 /* A root page that was just made has nothing yet but what is counted. */
 static bool is_root_new(const struct publish *publish)
@@ -656,14 +658,125 @@ static bool is_root_new(const struct publish *publish)
 	return header && header->n_updates == 1;
 }
 
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* How many pieces a step has, at its beginning. */
+static uint32_t count_pieces(const struct publish *publish, enum publish_step step)
+{
+	switch (step) {
+	case PUBLISH_DEVICES:
+		return publish->options.n_executors;
+	case PUBLISH_TENANTS:
+		return least(stats_n_tenants(publish->stats), MAX_TENANTS);
+	case PUBLISH_SESSIONS:
+		return least(stats_n_sessions(publish->stats), MAX_SESSIONS);
+	case PUBLISH_LEASES:
+		return least(stats_n_leases(publish->stats), MAX_LEASES);
+	case PUBLISH_WHOLE:
+		return 1;
+	case PUBLISH_NOTHING:
+		break;
+	}
+	return 0;
+}
+
+static void publish_piece(struct publish *publish)
+{
+	const uint32_t device = publish->options.n_executors - publish->n_left;
+
+	switch (publish->step) {
+	case PUBLISH_DEVICES:
+		publish_device(publish, device, publish->elapsed_ns, publish->used_ns[device]);
+		break;
+	case PUBLISH_TENANTS:
+		publish_next_tenant(publish);
+		break;
+	case PUBLISH_SESSIONS:
+		publish_next_session(publish);
+		break;
+	case PUBLISH_LEASES:
+		publish_next_lease(publish);
+		break;
+	case PUBLISH_WHOLE:
+		publish_whole(publish);
+		break;
+	case PUBLISH_NOTHING:
+		break;
+	}
+}
+
+static void begin_round(struct publish *publish, uint64_t now_ns)
+{
+	publish->elapsed_ns = now_ns - publish->updated_ns;
+	publish->updated_ns = now_ns;
+	publish->n_looked = publish->n_changed = publish->n_asked = 0;
+	stats_flush(publish->stats);
+	for (uint32_t i = 0; i < publish->options.n_executors; i++) {
+		uint64_t device_ns = stats_device_counts(publish->stats, i)->device_ns;
+
+		publish->used_ns[i] = since(device_ns, publish->seen_ns[i]);
+		publish->seen_ns[i] = device_ns;
+	}
+	publish->step = PUBLISH_DEVICES;
+	publish->n_left = count_pieces(publish, publish->step);
+	/* The rest may come in a later turn. */
+	if (is_root_new(publish))
+		publish_whole(publish);
+}
+
+static void next_step(struct publish *publish)
+{
+	publish->step = publish->step == PUBLISH_WHOLE ? PUBLISH_NOTHING : publish->step + 1;
+	publish->n_left = count_pieces(publish, publish->step);
+	if (publish->step == PUBLISH_LEASES)
+		budget_look_at_leases(publish->options.budget);
+}
+
+/* Goes on with the round as far as the turn allows. Where there is little it ends at once. */
+static void go_on(struct publish *publish)
+{
+	const struct turn *turn = loop_current(publish->options.loop);
+	const uint64_t stop_ticks = turn_stop_ticks(turn, PUBLISH_PART);
+
+	for (unsigned int n = 0; publish->step != PUBLISH_NOTHING;) {
+		if (publish->n_left == 0) {
+			next_step(publish);
+			continue;
+		}
+		if (n >= PUBLISH_PIECES && turn_used_ticks(turn) >= stop_ticks) {
+			loop_timer_arm(publish->round_timer, 0);
+			return;
+		}
+		publish_piece(publish);
+		publish->n_left--;
+		n++;
+	}
+}
+
+static void on_round(void *data)
+{
+	struct publish *publish = data;
+	struct turn *turn = loop_current(publish->options.loop);
+	struct turn_source outer = turn_enter(turn, RBK_TURN_STATISTICS, 0);
+
+	go_on(publish);
+	turn_leave(turn, outer);
+}
+
+/* --- When --- */
+
 static void update(struct publish *publish)
 {
 	uint64_t now_ns = clock_ticks_to_ns(clock_ticks());
 
-	if (publish->is_stale || is_root_new(publish) ||
-	    now_ns - publish->updated_ns >= update_min_ns) {
+	if (publish->step == PUBLISH_NOTHING && (publish->is_stale || is_root_new(publish) ||
+						 now_ns - publish->updated_ns >= update_min_ns)) {
 		publish->is_stale = false;
-		publish_all(publish, now_ns);
+		begin_round(publish, now_ns);
+		go_on(publish);
 		return;
 	}
 	/* Counts cost little to bring up to date. */
@@ -773,7 +886,8 @@ void publish_start(struct publish *publish, struct server *server)
 	publish->server = server;
 	publish->stats = server_stats_pages(server);
 	stats_set_period(publish->stats, period_ns);
-	publish_all(publish, clock_ticks_to_ns(clock_ticks()));
+	begin_round(publish, clock_ticks_to_ns(clock_ticks()));
+	go_on(publish);
 }
 
 int publish_new(const struct publish_options *options, struct publish **ret)
@@ -788,6 +902,9 @@ int publish_new(const struct publish_options *options, struct publish **ret)
 	r = loop_timer_new(options->loop, on_timer, publish, &publish->timer);
 	if (r)
 		return error_fold(r);
+	r = loop_timer_new(options->loop, on_round, publish, &publish->round_timer);
+	if (r)
+		return error_fold(r);
 	*ret = steal_ptr(publish);
 	return 0;
 }
@@ -797,6 +914,7 @@ struct publish *publish_free(struct publish *publish)
 	if (!publish)
 		return NULL;
 	loop_timer_free(publish->timer);
+	loop_timer_free(publish->round_timer);
 	free(publish);
 	return NULL;
 }

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Updates of statistics pages in rounds: however many sessions there are, a turn has its part
+ *
+ * Time is counted in readings of the clock, see test-session-turn.c.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "budget.h"
+#include "contention.h"
+#include "loop/loop.h"
+#include "publish.h"
+#include "support/session-rig.h"
+#include "telemetry/telemetry.h"
+
+enum { BUDGET = 8, N_SESSIONS = 300, PIECES = 64 };
+
+static uint64_t n_readings;
+
+static uint64_t read_steps(void)
+{
+	return ++n_readings;
+}
+
+/* ---- Rooms that have nothing to say ---- */
+
+uint64_t budget_usable_bytes(const struct budget *budget, uint32_t device)
+{
+	return 0;
+}
+
+void budget_look_at_leases(struct budget *budget)
+{
+}
+
+uint64_t budget_leased_bytes(const struct budget *budget, uint32_t device)
+{
+	return 0;
+}
+
+void contention_set_watched(struct contention *contention, bool is_watched)
+{
+}
+
+void contention_reset(struct contention *contention)
+{
+}
+
+void contention_publish(const struct contention *contention, struct stats *stats)
+{
+}
+
+uint64_t residency_vram_bytes(const struct session_plan *slot, unsigned int device)
+{
+	return 0;
+}
+
+bool __wrap_telemetry_read(const struct telemetry *telemetry, uint32_t device,
+			   struct device_reading *ret);
+
+bool __wrap_telemetry_read(const struct telemetry *telemetry, uint32_t device,
+			   struct device_reading *ret)
+{
+	return false;
+}
+
+/* ---- */
+
+struct kit {
+	struct rig rig;
+	struct publish *publish;
+	struct rbk_stats_view view; /* the root page */
+	int fds[N_SESSIONS];
+	unsigned int n_sessions;
+};
+
+static void kit_begin(struct kit *kit)
+{
+	struct turn *turn;
+
+	rig_init(&kit->rig, 1);
+	kit->n_sessions = 0;
+	assert_int_equal(publish_new(&(const struct publish_options){
+					     .loop = kit->rig.loop,
+					     .tenants = kit->rig.tenants,
+					     .residency = kit->rig.residency,
+					     .dispatch = kit->rig.dispatch,
+					     .executors = kit->rig.executors,
+					     .n_executors = 1,
+				     },
+				     &kit->publish),
+			 0);
+	kit->rig.server->options.publisher = publish_hooks(kit->publish);
+	publish_start(kit->publish, kit->rig.server);
+	assert_int_equal(server_watch_root(kit->rig.server, &kit->view), 0);
+	turn = loop_current(kit->rig.loop);
+	turn->read_ticks = read_steps;
+	turn->budget_ticks = BUDGET;
+	turn_reset(turn);
+}
+
+static void kit_end(struct kit *kit)
+{
+	for (unsigned int i = 0; i < kit->n_sessions; i++)
+		close(kit->fds[i]);
+	server_unwatch_root(kit->rig.server);
+	kit->rig.server->options.publisher = (struct server_publisher){.update = NULL};
+	kit->publish = publish_free(kit->publish);
+	rig_deinit(&kit->rig);
+}
+
+static void add_sessions(struct kit *kit, unsigned int n)
+{
+	struct session *session;
+	int ends[2];
+
+	for (; n > 0; n--) {
+		assert_int_equal(
+			socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends),
+			0);
+		assert_int_equal(session_new(kit->rig.server, ends[0], false, &session), 0);
+		strcpy(session->name, "crowd");
+		kit->fds[kit->n_sessions++] = ends[1];
+	}
+}
+
+/* Sessions whose names the page says. */
+static unsigned int count_named(const struct kit *kit)
+{
+	const struct rbk_stats_session *record;
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < rbk_stats_used(&kit->view, RBK_STATS_SECTION_SESSIONS); i++) {
+		record = rbk_stats_record(&kit->view, RBK_STATS_SECTION_SESSIONS, i);
+		n += record && strcmp(record->name, "crowd") == 0;
+	}
+	return n;
+}
+
+static uint64_t shown_sessions(const struct kit *kit)
+{
+	return ((const struct rbk_stats_broker *)rbk_stats_record(&kit->view,
+								  RBK_STATS_SECTION_BROKER, 0))
+		->n_sessions;
+}
+
+static void update(struct kit *kit)
+{
+	const struct server_publisher *publisher = &kit->rig.server->options.publisher;
+
+	/* As if the last one were long ago. */
+	publisher->reset(publisher->context);
+	publisher->update(publisher->context);
+}
+
+/* Few: the page is complete at once, whatever the turn has taken before. */
+static void test_round__few_at_once(void **state)
+{
+	static struct kit kit;
+
+	kit_begin(&kit);
+	add_sessions(&kit, 20);
+	loop_current(kit.rig.loop)->other_ticks = 100 * BUDGET;
+	update(&kit);
+	assert_int_equal(count_named(&kit), 20);
+	assert_int_equal(shown_sessions(&kit), 21);
+	kit_end(&kit);
+}
+
+/* Many: some of them in each turn, in turns that follow; then the page is complete. */
+static void test_round__many_in_slices(void **state)
+{
+	unsigned int n_before, n, n_turns = 0, most = 0;
+	static struct kit kit;
+
+	kit_begin(&kit);
+	add_sessions(&kit, N_SESSIONS);
+	update(&kit);
+	most = count_named(&kit);
+	assert_int_not_equal(shown_sessions(&kit), N_SESSIONS + 1);
+	while (shown_sessions(&kit) != N_SESSIONS + 1) {
+		n_before = count_named(&kit);
+		assert_true(loop_turn(kit.rig.loop, true) >= 0);
+		n = count_named(&kit) - n_before;
+		most = n > most ? n : most;
+		assert_true(++n_turns < N_SESSIONS);
+	}
+	assert_int_equal(count_named(&kit), N_SESSIONS);
+	assert_in_range(most, 1, PIECES + BUDGET);
+	assert_true(n_turns >= N_SESSIONS / (PIECES + BUDGET));
+	kit_end(&kit);
+}
+
+/* Sessions that leave in the middle of a round take nothing with them. */
+static void test_round__sessions_leave(void **state)
+{
+	static struct kit kit;
+
+	kit_begin(&kit);
+	add_sessions(&kit, N_SESSIONS);
+	update(&kit);
+	for (unsigned int i = 0; i < N_SESSIONS; i++)
+		close(kit.fds[i]);
+	kit.n_sessions = 0;
+	while (kit.rig.server->n_sessions > 1 || shown_sessions(&kit) != 1) {
+		rig_settle(&kit.rig);
+		update(&kit);
+	}
+	assert_int_equal(count_named(&kit), 0);
+	kit_end(&kit);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round__few_at_once),
+		cmocka_unit_test(test_round__many_in_slices),
+		cmocka_unit_test(test_round__sessions_leave),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
