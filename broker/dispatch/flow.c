@@ -20,6 +20,9 @@
 #include "loop/loop.h"
 #include "util/error.h"
 
+/* Rings that are held up and looked at in one turn, at least. */
+enum { REFILL_BATCH = 16 };
+
 /* How often it is looked whether a flow without rings owes anything. */
 static const uint64_t review_ns = 100000000;
 /* Quotas fill continuously; looking more often than this is of no use to anybody. */
@@ -220,32 +223,72 @@ void flow_park(struct dispatch *dispatch, struct dispatch_ring *ring)
 	list_append(&dispatch->throttled, &ring->throttled_link);
 }
 
+/* Is there enough again for @ring? Asked once in a round for all rings of a flow that has none. */
+static bool ring_may_go_on(struct dispatch *dispatch, struct dispatch_ring *ring)
+{
+	struct flow *flow = ring->flow;
+
+	if (!flow->may_throttle)
+		return true;
+	if (flow->refused_round == dispatch->refill_round)
+		return false;
+	if (!ring_is_throttled(dispatch, ring))
+		return true;
+	flow->refused_round = dispatch->refill_round;
+	return false;
+}
+
+static void ring_resume(struct dispatch *dispatch, struct dispatch_ring *ring, uint64_t now_ticks)
+{
+	struct flow *flow = ring->flow;
+
+	ring->is_throttled = false;
+	if (flow->throttled_ticks)
+		stats_throttled(ring->ring->session->tenant_stats,
+				clock_elapsed_ns(flow->throttled_ticks, now_ticks), 0);
+	flow->throttled_ticks = 0;
+	ring_activate(dispatch, ring, now_ticks);
+}
+
+/* The ring that has waited for longest, unless this round has looked at it. */
+static struct dispatch_ring *next_throttled(const struct dispatch *dispatch)
+{
+	struct list_node *node = dispatch->throttled.next;
+	struct dispatch_ring *ring = container_of(node, struct dispatch_ring, throttled_link);
+
+	if (node == &dispatch->throttled || ring->refill_round == dispatch->refill_round)
+		return NULL;
+	return ring;
+}
+
+/*
+ * Look at rings that are held up, each once in a round. A tenant may have as many of them as it
+ * likes, so a round goes on in the next turn where this one is over.
+ */
 static void on_refill(void *data)
 {
 	struct dispatch *dispatch = data;
 	uint64_t now_ticks = clock_ticks();
+	struct dispatch_ring *ring;
 
 	dispatch->is_refill_armed = false;
 	dispatch->now_ticks = now_ticks;
-	list_for_each_safe (node, &dispatch->throttled) {
-		struct dispatch_ring *ring =
-			container_of(node, struct dispatch_ring, throttled_link);
-
-		if (ring->flow->tenant->is_drained) {
-			list_remove(&ring->throttled_link);
-			list_append(&dispatch->drained, &ring->throttled_link);
-			continue;
+	dispatch->refill_round += !dispatch->is_refilling;
+	dispatch->is_refilling = false;
+	for (unsigned int n = 0; (ring = next_throttled(dispatch)); n++) {
+		if (n >= REFILL_BATCH && turn_is_over(dispatch->turn)) {
+			dispatch->is_refilling = dispatch->is_refill_armed = true;
+			loop_timer_arm(dispatch->refill_timer, 0);
+			return;
 		}
-		if (ring->flow->may_throttle && ring_is_throttled(dispatch, ring))
-			continue;
+		ring->refill_round = dispatch->refill_round;
 		list_remove(&ring->throttled_link);
-		ring->is_throttled = false;
-		if (ring->flow->throttled_ticks)
-			stats_throttled(ring->ring->session->tenant_stats,
-					clock_elapsed_ns(ring->flow->throttled_ticks, now_ticks),
-					0);
-		ring->flow->throttled_ticks = 0;
-		ring_activate(dispatch, ring, now_ticks);
+		if (ring->flow->tenant->is_drained)
+			list_append(&dispatch->drained, &ring->throttled_link);
+		else if (ring_may_go_on(dispatch, ring))
+			ring_resume(dispatch, ring, now_ticks);
+		else
+			list_append(&dispatch->throttled, &ring->throttled_link);
 	}
 }
 

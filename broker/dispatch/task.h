@@ -123,6 +123,7 @@ struct flow {
 	struct list_node link;        /* in dispatch.flows */
 	struct list_node active_link; /* in dispatch.active_flows, while it has active rings */
 	struct turn_owner bells;      /* of its rings' jobs in dispatch.rung */
+	uint64_t refused_round;       /* of refill_round, in which it had no quota left */
 };
 
 struct dispatch_ring {
@@ -164,6 +165,7 @@ struct dispatch_ring {
 	struct list_node link;    /* in dispatch.rings */
 	struct turn_job bell_job; /* its bell was rung */
 	struct list_node throttled_link;
+	uint64_t refill_round;    /* of dispatch's, in which it was looked at last */
 	struct list_node closing; /* in dispatch.closing */
 	uint32_t n_to_close;      /* tasks in flight that were not looked at since */
 	uint32_t n_empty_bells;
@@ -270,6 +272,8 @@ struct dispatch {
 	struct loop_timer *refill_timer;
 	struct loop_timer *flow_timer;
 	bool is_refill_armed;
+	bool is_refilling;     /* the round is not over */
+	uint64_t refill_round; /* number of the look at all rings that are held up */
 	struct loop_timer *balance_timer;
 	bool is_balance_armed;
 	struct loop_timer *slice_timer;

@@ -472,6 +472,70 @@ static void test_bells__unmuted_in_slices(void **state)
 	crowd_end(&crowd);
 }
 
+/* Sixty rings whose tenant has got a quota again do not all go on in the same turn. */
+static void test_refill__in_slices(void **state)
+{
+	static struct crowd crowd;
+	struct dispatch *dispatch;
+	uint32_t n_before, most = 0;
+
+	crowd_sleep(&crowd);
+	dispatch = crowd.bench.rig.dispatch;
+	for (unsigned int i = 0; i < N_CROWD; i++) {
+		struct dispatch_ring *ring = rig_dispatch_ring(&crowd.rings[i]);
+
+		ring->is_throttled = true;
+		flow_park(dispatch, ring);
+	}
+	flow_await_refill(dispatch);
+	dispatch->turn->budget_ticks = 0;
+	while (dispatch->n_active < N_CROWD) {
+		n_before = dispatch->n_active;
+		assert_true(loop_turn(crowd.bench.rig.loop, true) >= 0);
+		if (dispatch->n_active - n_before > most)
+			most = dispatch->n_active - n_before;
+	}
+	assert_in_range(most, 1, 16);
+	assert_true(list_is_empty(&dispatch->throttled));
+	dispatch->turn->budget_ticks = STEPS;
+	crowd_end(&crowd);
+}
+
+/* While there is no quota, one look asks once for all rings, and comes to an end. */
+static void test_refill__asks_once(void **state)
+{
+	static struct crowd crowd;
+	struct dispatch *dispatch;
+	struct flow *flow;
+
+	crowd_sleep(&crowd);
+	dispatch = crowd.bench.rig.dispatch;
+	crowd.tenant.cpu_max = 1e-8f;
+	dispatch_limits_changed(dispatch);
+	flow = rig_dispatch_ring(&crowd.rings[0])->flow;
+	flow->owed_ticks = clock_ns_to_ticks(1000000000);
+	for (unsigned int i = 0; i < N_CROWD; i++) {
+		struct dispatch_ring *ring = rig_dispatch_ring(&crowd.rings[i]);
+
+		assert_true(ring_is_throttled(dispatch, ring));
+		flow_park(dispatch, ring);
+	}
+	dispatch->is_refill_armed = true;
+	loop_timer_arm(dispatch->refill_timer, 0);
+	for (unsigned int i = 0; i < 100 && (i == 0 || dispatch->is_refilling); i++) {
+		dispatch->turn->budget_ticks = 0;
+		loop_turn(crowd.bench.rig.loop, true);
+		assert_true(i < 10);
+	}
+	assert_int_equal(dispatch->n_active, 0);
+	assert_int_equal(flow->refused_round, dispatch->refill_round);
+	for (unsigned int i = 0; i < N_CROWD; i++)
+		assert_int_equal(rig_dispatch_ring(&crowd.rings[i])->refill_round,
+				 dispatch->refill_round);
+	dispatch->turn->budget_ticks = STEPS;
+	crowd_end(&crowd);
+}
+
 /* A client's other work that never ends, beside a task that comes back meanwhile. */
 struct endless {
 	struct bench bench;
@@ -545,6 +609,8 @@ int main(void)
 		cmocka_unit_test(test_bells__told_of_once),
 		cmocka_unit_test(test_bells__emptied_at_once),
 		cmocka_unit_test(test_bells__unmuted_in_slices),
+		cmocka_unit_test(test_refill__in_slices),
+		cmocka_unit_test(test_refill__asks_once),
 		cmocka_unit_test(test_settling__tasks_come_back),
 	};
 

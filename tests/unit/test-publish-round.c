@@ -87,15 +87,16 @@ static void kit_begin(struct kit *kit)
 
 	rig_init(&kit->rig, 1);
 	kit->n_sessions = 0;
-	assert_int_equal(publish_new(&(const struct publish_options){
-					     .loop = kit->rig.loop,
-					     .tenants = kit->rig.tenants,
-					     .residency = kit->rig.residency,
-					     .dispatch = kit->rig.dispatch,
-					     .executors = kit->rig.executors,
-					     .n_executors = 1,
-				     },
-				     &kit->publish),
+	assert_int_equal(publish_new(
+				 &(const struct publish_options){
+					 .loop = kit->rig.loop,
+					 .tenants = kit->rig.tenants,
+					 .residency = kit->rig.residency,
+					 .dispatch = kit->rig.dispatch,
+					 .executors = kit->rig.executors,
+					 .n_executors = 1,
+				 },
+				 &kit->publish),
 			 0);
 	kit->rig.server->options.publisher = publish_hooks(kit->publish);
 	publish_start(kit->publish, kit->rig.server);
