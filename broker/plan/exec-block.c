@@ -26,6 +26,17 @@ int exec_block_layout(struct exec_block *block, const struct executor_info *info
 	return 0;
 }
 
+uint64_t exec_constants_bytes(const struct plan *plan, const struct executor_info *info)
+{
+	uint64_t bytes = 0;
+
+	for (uint16_t i = 0; i < plan->n_constants; i++)
+		if (!checked_align(bytes, info->memory_align_bytes, &bytes) ||
+		    !checked_add(bytes, plan->constants[i].bytes, &bytes))
+			return UINT64_MAX;
+	return checked_align(bytes, info->memory_page_bytes, &bytes) ? bytes : UINT64_MAX;
+}
+
 static uint64_t slots_bytes(uint64_t slot_bytes, const struct executor_info *info, uint32_t n_slots)
 {
 	uint64_t bytes;

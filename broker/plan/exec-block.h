@@ -14,6 +14,7 @@
 
 struct exec_arena;
 struct executor_info;
+struct plan;
 
 /* Where a copy is. The bytes of a constant are always in its arena as well. */
 enum exec_tier {
@@ -58,6 +59,12 @@ struct exec_footprint {
  * Return: 0; -EOVERFLOW if 64 bits cannot hold the size.
  */
 int exec_block_layout(struct exec_block *block, const struct executor_info *info);
+
+/*
+ * What a block of all constants of a plan takes; UINT64_MAX if 64 bits cannot hold it. Looks at
+ * each constant: for the setup thread.
+ */
+uint64_t exec_constants_bytes(const struct plan *plan, const struct executor_info *info);
 
 /* What @n_slots take, rounded up to pages; UINT64_MAX if 64 bits cannot hold it. */
 uint64_t exec_footprint_device_bytes(const struct exec_footprint *footprint,

@@ -156,6 +156,7 @@ struct plan {
 	void *exec[RBK_MAX_DEVICES];
 	uint64_t host_bytes[RBK_MAX_DEVICES]; /* host memory held by that executor for it */
 	struct exec_footprint footprint[RBK_MAX_DEVICES];
+	uint64_t block_bytes[RBK_MAX_DEVICES]; /* exec_constants_bytes(), on devices with memory */
 	/*
 	 * In how many submissions one task is run, see struct exec_task.part; 0 counts as 1. Set by
 	 * plan_prepare() as the device's part_flops and part_bytes ask.

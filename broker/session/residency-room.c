@@ -207,18 +207,10 @@ uint64_t residence_required(const struct residence *residence)
 {
 	const struct executor_info *info = &residence->device->executor->info;
 	const struct plan *plan = residence->plan->slot->plan;
-	uint64_t bytes = 0, work_bytes;
+	const unsigned int index = residence->device->index;
+	uint64_t bytes = exec_footprint_device_bytes(&plan->footprint[index], info, 1);
 
-	work_bytes =
-		exec_footprint_device_bytes(&plan->footprint[residence->device->index], info, 1);
-	for (uint16_t i = 0; i < plan->n_constants; i++)
-		if (!checked_align(bytes, info->memory_align_bytes, &bytes) ||
-		    !checked_add(bytes, plan->constants[i].bytes, &bytes))
-			return UINT64_MAX;
-	if (!checked_align(bytes, info->memory_page_bytes, &bytes) ||
-	    !checked_add(bytes, work_bytes, &bytes))
-		return UINT64_MAX;
-	return bytes;
+	return checked_add(bytes, plan->block_bytes[index], &bytes) ? bytes : UINT64_MAX;
 }
 
 bool residence_fits(const struct residence *residence)

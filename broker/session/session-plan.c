@@ -163,6 +163,17 @@ static bool plan_compile(const struct session_plan *slot)
 	return false;
 }
 
+/* What its constants take on devices with memory, which the reactor asks for at each look. */
+static void plan_sum_constants(const struct session_plan *slot)
+{
+	const struct server_options *options = &slot->session->server->options;
+
+	for (unsigned int i = 0; i < options->n_executors; i++)
+		if (slot->plan->device_state[i] == PLAN_DEVICE_EVICTED)
+			slot->plan->block_bytes[i] =
+				exec_constants_bytes(slot->plan, &options->executors[i]->info);
+}
+
 static void plan_prepare_run(struct offload_job *job)
 {
 	struct session_plan *slot = plan_of_job(job);
@@ -179,6 +190,8 @@ static void plan_prepare_run(struct offload_job *job)
 		if (r < 0)
 			plan_fail(slot, i, r);
 	}
+	if (!job->has_more)
+		plan_sum_constants(slot);
 }
 
 /* Devices that can run the plan, now or once its memory is there. */

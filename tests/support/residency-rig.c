@@ -299,6 +299,7 @@ struct session_plan *rig_plan(struct residency_rig *rig, unsigned int tenant, ui
 	for (uint32_t i = 1; i < rig->n_devices; i++) {
 		plan->device_state[i] = PLAN_DEVICE_EVICTED;
 		plan->footprint[i] = (struct exec_footprint){.max_slots = 1};
+		plan->block_bytes[i] = exec_constants_bytes(plan, &rig->executors[i]->info);
 	}
 	snprintf(plan->name, sizeof(plan->name), "p%u", constants[0]);
 	slot->plan = plan;

@@ -729,6 +729,26 @@ static void test_renew__interrupted(void **state)
 	residency_rig_deinit(&rig);
 }
 
+/* What a plan's constants take was summed up by the setup thread, and is not again. */
+static void test_add__constants_were_summed(void **state)
+{
+	struct residency_about about;
+	struct residency_rig rig;
+	struct session_plan *slot;
+
+	begin(&rig);
+	slot = rig_plan(&rig, 0, MIB, (const uint32_t[]){1, 2, 3, 0});
+	assert_int_equal(slot->plan->block_bytes[1], 3 * MIB);
+	for (unsigned int i = 0; i < 3; i++)
+		slot->plan->constants[i].bytes = 2 * MIB;
+	rig_add(&rig, slot);
+	residency_about(rig.residency, slot, 1, &about);
+	assert_int_equal(about.required_bytes, 3 * MIB);
+	rig_settle(&rig);
+	rig_remove(&rig, slot);
+	residency_rig_deinit(&rig);
+}
+
 static void test_add__out_of_memory(void **state)
 {
 	struct residency_rig rig;
@@ -843,6 +863,7 @@ int main(void)
 		cmocka_unit_test(test_renew__oldest_idle_first),
 		cmocka_unit_test(test_renew__those_that_share),
 		cmocka_unit_test(test_renew__interrupted),
+		cmocka_unit_test(test_add__constants_were_summed),
 		cmocka_unit_test(test_add__out_of_memory),
 		cmocka_unit_test(test_gtt__second_best),
 		cmocka_unit_test(test_devices__the_one_with_room),
