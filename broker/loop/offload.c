@@ -44,7 +44,9 @@ struct offload {
 	struct fair_queue queue;
 	struct fair_flow broker; /* of jobs without another */
 	struct list_node has_run;
-	struct offload_stats stats[OFFLOAD_CAUSES];
+	struct offload_report report; /* all but running.ns is up to date */
+	bool is_running;
+	uint64_t running_since_ns;
 	bool stop;
 
 	/* reactor only */
@@ -85,14 +87,40 @@ static struct fair_flow *job_owner(struct offload *offload, const struct offload
 	return job->owner ? job->owner : &offload->broker;
 }
 
+/* Under the mutex, as the next two. */
+static void offload_queue(struct offload *offload, struct offload_job *job, uint64_t now_ns)
+{
+	job->state = JOB_QUEUED;
+	job->since_ns = now_ns;
+	fair_add(&offload->queue, job_owner(offload, job), &job->link);
+	offload->report.n_waiting++;
+}
+
+static void offload_begin(struct offload *offload, struct offload_job *job, uint64_t now_ns)
+{
+	const uint64_t wait_ns = now_ns > job->since_ns ? now_ns - job->since_ns : 0;
+	struct offload_time time = {.ns = wait_ns, .cause = job->cause, .tenant = job->tenant};
+
+	job->state = JOB_RUNNING;
+	offload->report.n_waiting--;
+	if (wait_ns > offload->report.longest_wait.ns)
+		offload->report.longest_wait = time;
+	offload->report.running = time;
+	offload->is_running = true;
+	offload->running_since_ns = now_ns;
+}
+
 static void offload_charge(struct offload *offload, struct offload_job *job, uint64_t slice_ns)
 {
-	struct offload_stats *stats = &offload->stats[job->cause];
+	struct offload_stats *stats = &offload->report.causes[job->cause];
 
+	offload->is_running = false;
 	stats->n_slices++;
 	stats->total_ns += slice_ns;
-	if (slice_ns > stats->longest_ns)
+	if (slice_ns > stats->longest_ns) {
 		stats->longest_ns = slice_ns;
+		stats->longest_tenant = job->tenant;
+	}
 	fair_charge(&offload->queue, job_owner(offload, job),
 		    slice_ns > min_slice_ns ? slice_ns : min_slice_ns);
 }
@@ -102,7 +130,7 @@ static void *offload_thread(void *data)
 	struct offload *offload = data;
 	struct offload_job *job;
 	struct list_node *node;
-	uint64_t from_ns;
+	uint64_t from_ns, to_ns;
 
 	pthread_mutex_lock(&offload->mutex);
 	for (;;) {
@@ -111,21 +139,20 @@ static void *offload_thread(void *data)
 		if (!fair_take(&offload->queue, &node))
 			break;
 		job = job_of_node(node);
-		job->state = JOB_RUNNING;
+		from_ns = clock_now_ns();
+		offload_begin(offload, job, from_ns);
 		pthread_mutex_unlock(&offload->mutex);
 
 		job->has_begun = true;
 		job->has_more = false;
-		from_ns = clock_now_ns();
 		job->run(job);
-		from_ns = clock_now_ns() - from_ns;
+		to_ns = clock_now_ns();
 
 		pthread_mutex_lock(&offload->mutex);
-		offload_charge(offload, job, from_ns);
+		offload_charge(offload, job, to_ns - from_ns);
 		if (job->has_more &&
 		    !atomic_load_explicit(&job->is_cancelled, memory_order_relaxed)) {
-			job->state = JOB_QUEUED;
-			fair_add(&offload->queue, job_owner(offload, job), &job->link);
+			offload_queue(offload, job, to_ns);
 		} else {
 			offload_has_run(offload, job);
 		}
@@ -277,6 +304,8 @@ struct offload *offload_free(struct offload *offload)
 
 void offload_submit(struct offload *offload, struct offload_job *job)
 {
+	const uint64_t now_ns = clock_now_ns();
+
 	assert(job->cause < OFFLOAD_CAUSES && job->weight <= FAIR_MAX_WEIGHT);
 	job->has_begun = false;
 	atomic_init(&job->is_cancelled, false);
@@ -285,8 +314,7 @@ void offload_submit(struct offload *offload, struct offload_job *job)
 
 	pthread_mutex_lock(&offload->mutex);
 	job_owner(offload, job)->weight = job->weight > 0 ? job->weight : FAIR_WEIGHT;
-	job->state = JOB_QUEUED;
-	fair_add(&offload->queue, job_owner(offload, job), &job->link);
+	offload_queue(offload, job, now_ns);
 	pthread_cond_signal(&offload->submitted);
 	pthread_mutex_unlock(&offload->mutex);
 }
@@ -299,16 +327,43 @@ void offload_cancel(struct offload *offload, struct offload_job *job)
 		atomic_store_explicit(&job->is_cancelled, true, memory_order_relaxed);
 	if (job->state == JOB_QUEUED) {
 		fair_remove(&offload->queue, job_owner(offload, job), &job->link);
+		offload->report.n_waiting--;
 		offload_has_run(offload, job);
 	}
 	pthread_mutex_unlock(&offload->mutex);
 }
 
-void offload_get_stats(struct offload *offload, enum offload_cause cause, struct offload_stats *ret)
+void offload_describe(struct offload *offload, struct offload_report *ret)
 {
-	assert(cause < OFFLOAD_CAUSES);
+	const uint64_t now_ns = clock_now_ns();
+	struct offload_stats *stats;
+	uint64_t since_ns;
+	bool is_running;
+
 	pthread_mutex_lock(&offload->mutex);
-	*ret = offload->stats[cause];
+	*ret = offload->report;
+	is_running = offload->is_running;
+	since_ns = offload->running_since_ns;
+	pthread_mutex_unlock(&offload->mutex);
+	if (!is_running) {
+		ret->running = (struct offload_time){.ns = 0};
+		return;
+	}
+	ret->running.ns = now_ns > since_ns ? now_ns - since_ns : 0;
+	stats = &ret->causes[ret->running.cause];
+	if (ret->running.ns > stats->longest_ns) {
+		stats->longest_ns = ret->running.ns;
+		stats->longest_tenant = ret->running.tenant;
+	}
+}
+
+void offload_reset(struct offload *offload)
+{
+	pthread_mutex_lock(&offload->mutex);
+	offload->report = (struct offload_report){
+		.n_waiting = offload->report.n_waiting,
+		.running = offload->report.running,
+	};
 	pthread_mutex_unlock(&offload->mutex);
 }
 

@@ -46,6 +46,7 @@ struct offload_job {
 	void (*done)(struct offload_job *job); /* reactor; may free the job or submit it again */
 	struct fair_flow *owner;  /* borrowed, until done() was called; NULL: the broker itself */
 	uint32_t weight;          /* the owner's from now on; 0: FAIR_WEIGHT */
+	uint32_t tenant;          /* number of the tenant that it is for; 0: none */
 	uint8_t cause;            /* enum offload_cause */
 	bool has_more;            /* run() sets it to be called again; it finds it false */
 	bool has_begun;           /* run() was called; for done() of what was cancelled */
@@ -53,13 +54,31 @@ struct offload_job {
 
 	/* offload.c's */
 	struct list_node link;
+	uint64_t since_ns; /* when it began to wait for its next slice */
 	uint8_t state;
 };
 
-/* Totals of the thread's slices of one cause, since it began. */
+/* Totals of the thread's slices of one cause. */
 struct offload_stats {
 	uint64_t n_slices;
 	uint64_t total_ns, longest_ns;
+	uint32_t longest_tenant; /* whose slice took longest_ns; 0: no tenant's */
+};
+
+/* A slice, or the wait for one. */
+struct offload_time {
+	uint64_t ns;
+	enum offload_cause cause;
+	uint32_t tenant; /* number; 0: none */
+};
+
+/* Figures since the thread began, or since offload_reset(). */
+struct offload_report {
+	uint64_t n_waiting;               /* jobs that wait for a slice now */
+	struct offload_time running;      /* the slice that runs now, so far; all 0: none */
+	struct offload_time longest_wait; /* of a job for a slice, the first or a later one */
+	/* By enum offload_cause; longest_ns is of the running slice if that is the longest. */
+	struct offload_stats causes[OFFLOAD_CAUSES];
 };
 
 /*
@@ -82,9 +101,10 @@ void offload_submit(struct offload *offload, struct offload_job *job);
  */
 void offload_cancel(struct offload *offload, struct offload_job *job);
 
-/* Get the totals of one cause. Reactor. */
-void offload_get_stats(struct offload *offload, enum offload_cause cause,
-		       struct offload_stats *ret);
+/* Report what the thread does and did. Reactor. */
+void offload_describe(struct offload *offload, struct offload_report *ret);
+/* Begins the figures anew, but for what waits and what runs. Reactor. */
+void offload_reset(struct offload *offload);
 /* "plan preparation", "arena mapping". */
 const char *offload_cause_name(enum offload_cause cause);
 

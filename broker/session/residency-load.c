@@ -248,6 +248,7 @@ static void residence_submit(struct residence *residence, enum offload_cause cau
 		.done = done,
 		.owner = &tenant->setup,
 		.weight = tenant->weight,
+		.tenant = tenant->number,
 		.cause = cause,
 	};
 	offload_submit(residency->options.offload, &residence->job);

@@ -218,6 +218,7 @@ void session_submit(struct session *session, struct offload_job *job)
 {
 	job->owner = &session->tenant->setup;
 	job->weight = session->tenant->weight;
+	job->tenant = session->tenant->number;
 	offload_submit(session->server->options.offload, job);
 }
 

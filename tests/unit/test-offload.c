@@ -295,7 +295,8 @@ static void test_turns__weights(void **state)
 	struct fair_flow owners[2];
 	struct work gate_work, works[2];
 	unsigned int n_done = 0, n[2] = {0, 0};
-	struct offload_stats stats;
+	const struct offload_stats *stats;
+	struct offload_report report;
 	_Atomic bool gate;
 
 	begin_slices(world, &gate_work, &gate);
@@ -318,13 +319,76 @@ static void test_turns__weights(void **state)
 	assert_int_equal(works[0].n_dones, 1);
 	assert_int_equal(owners[0].spent, N * 1000000ull);
 	assert_int_equal(owners[1].spent, N * 5000000ull);
-	offload_get_stats(world->offload, OFFLOAD_PLAN_PREPARE, &stats);
-	assert_int_equal(stats.n_slices, 2 * N + 1);
-	assert_int_equal(stats.total_ns, (6ull * N + 1) * 1000000);
-	assert_int_equal(stats.longest_ns, 5000000);
+	offload_describe(world->offload, &report);
+	stats = &report.causes[OFFLOAD_PLAN_PREPARE];
+	assert_int_equal(stats->n_slices, 2 * N + 1);
+	assert_int_equal(stats->total_ns, (6ull * N + 1) * 1000000);
+	assert_int_equal(stats->longest_ns, 5000000);
 	assert_string_equal(offload_cause_name(OFFLOAD_PLAN_PREPARE), "plan preparation");
-	offload_get_stats(world->offload, OFFLOAD_RING, &stats);
-	assert_int_equal(stats.n_slices, 0);
+	assert_int_equal(report.causes[OFFLOAD_RING].n_slices, 0);
+}
+
+static void expect_time(const struct offload_time *time, uint64_t ns, enum offload_cause cause,
+			uint32_t tenant)
+{
+	assert_int_equal(time->ns, ns);
+	assert_int_equal(time->cause, cause);
+	assert_int_equal(time->tenant, tenant);
+}
+
+/* Jobs that wait behind one that runs: how many, how long, and what for. */
+static void test_report__waits(void **state)
+{
+	struct world *world = *state;
+	struct offload_report report;
+	struct fair_flow owner;
+	struct work gate_work, works[3];
+	unsigned int n_done = 0;
+	_Atomic bool gate;
+
+	fair_flow_init(&owner);
+	begin_slices(world, &gate_work, &gate);
+	do {
+		offload_describe(world->offload, &report);
+	} while (report.n_waiting > 0);
+	expect_time(&report.running, 0, OFFLOAD_PLAN_PREPARE, 0);
+	for (unsigned int i = 0; i < ARRAY_SIZE(works); i++) {
+		works[i] = slice_make(world, &owner, 0, 1);
+		works[i].job.tenant = 7 + i;
+		works[i].job.cause = i == 1 ? OFFLOAD_RING : OFFLOAD_ARENA_MAP;
+		works[i].slice_ns = (i + 1) * 1000000;
+		works[i].next_done = &n_done;
+		offload_submit(world->offload, &works[i].job);
+	}
+	/* The slice that runs takes seven milliseconds so far, and is the longest. */
+	atomic_fetch_add(&virtual_ns, 7000000);
+	offload_describe(world->offload, &report);
+	assert_int_equal(report.n_waiting, 3);
+	expect_time(&report.running, 7000000, OFFLOAD_PLAN_PREPARE, 0);
+	assert_int_equal(report.causes[OFFLOAD_PLAN_PREPARE].longest_ns, 7000000);
+	assert_int_equal(report.longest_wait.ns, 0);
+	/* What was cancelled does not wait. */
+	offload_cancel(world->offload, &works[1].job);
+	offload_describe(world->offload, &report);
+	assert_int_equal(report.n_waiting, 2);
+	atomic_store(&gate, true);
+	finish(world, &n_done, ARRAY_SIZE(works));
+
+	/* The gate took eight in the end; the last one has waited for it and for the first. */
+	offload_describe(world->offload, &report);
+	assert_int_equal(report.n_waiting, 0);
+	expect_time(&report.running, 0, OFFLOAD_OTHER, 0);
+	expect_time(&report.longest_wait, 9000000, OFFLOAD_ARENA_MAP, 9);
+	assert_int_equal(report.causes[OFFLOAD_PLAN_PREPARE].longest_ns, 8000000);
+	assert_int_equal(report.causes[OFFLOAD_PLAN_PREPARE].longest_tenant, 0);
+	assert_int_equal(report.causes[OFFLOAD_ARENA_MAP].longest_ns, 3000000);
+	assert_int_equal(report.causes[OFFLOAD_ARENA_MAP].longest_tenant, 9);
+	assert_int_equal(report.causes[OFFLOAD_RING].n_slices, 0);
+
+	offload_reset(world->offload);
+	offload_describe(world->offload, &report);
+	assert_int_equal(report.longest_wait.ns, 0);
+	assert_int_equal(report.causes[OFFLOAD_ARENA_MAP].n_slices, 0);
 }
 
 /* A neighbour's job waits for one slice of a tenant that floods, whatever that has waiting. */
@@ -644,6 +708,7 @@ int main(void)
 		OFFLOAD_TEST(test_offload__submit_never_blocks),
 		OFFLOAD_TEST(test_offload__done_only_in_turn),
 		OFFLOAD_TEST(test_turns__weights),
+		OFFLOAD_TEST(test_report__waits),
 		OFFLOAD_TEST(test_turns__flood),
 		OFFLOAD_TEST(test_cancel__waiting),
 		OFFLOAD_TEST(test_cancel__begun),
