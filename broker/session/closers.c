@@ -41,6 +41,7 @@ struct worker {
 	struct offload *offload;
 	struct closers_job *current; /* NULL: idle */
 	uint64_t since_ns;
+	bool is_stuck; /* with the current job, which was counted */
 };
 
 struct closers_lane {
@@ -59,6 +60,7 @@ struct closers {
 	struct worker workers[MAX_THREADS];
 	unsigned int n_workers;
 	uint64_t n_jobs;
+	uint64_t n_ever_stuck;
 };
 
 /* --- closing --- */
@@ -175,6 +177,7 @@ static void start(struct closers *closers)
 
 		worker->current = container_of(lane->waiting.next, struct closers_job, link);
 		worker->since_ns = clock_now_ns();
+		worker->is_stuck = false;
 		list_remove(&worker->current->link);
 		list_remove(&lane->line);
 		lane->is_running = true;
@@ -216,6 +219,16 @@ static int worker_add(struct closers *closers)
 	return 0;
 }
 
+/* Counts a job the first time that it is found to be stuck. */
+static bool worker_is_stuck(struct closers *closers, struct worker *worker, uint64_t now_ns)
+{
+	if (!worker->current || now_ns - worker->since_ns < patience_ns)
+		return false;
+	closers->n_ever_stuck += !worker->is_stuck;
+	worker->is_stuck = true;
+	return true;
+}
+
 /* Add a thread if jobs wait and no thread has finished a job for patience_ns. */
 static void on_timer(void *data)
 {
@@ -223,8 +236,7 @@ static void on_timer(void *data)
 	uint64_t now_ns = clock_now_ns();
 
 	for (unsigned int i = 0; i < closers->n_workers; i++)
-		if (!closers->workers[i].current ||
-		    now_ns - closers->workers[i].since_ns < patience_ns) {
+		if (!worker_is_stuck(closers, &closers->workers[i], now_ns)) {
 			start(closers);
 			return;
 		}
@@ -304,4 +316,21 @@ void closers_submit(struct closers *closers, struct account *account, struct clo
 uint64_t closers_n_jobs(const struct closers *closers)
 {
 	return closers->n_jobs;
+}
+
+void closers_describe(struct closers *closers, struct closers_report *ret)
+{
+	const uint64_t now_ns = clock_now_ns();
+	uint64_t n_busy = 0;
+
+	*ret = (struct closers_report){
+		.n_threads = closers->n_workers,
+		.n_threads_max = MAX_THREADS,
+	};
+	for (unsigned int i = 0; i < closers->n_workers; i++) {
+		n_busy += closers->workers[i].current != NULL;
+		ret->n_stuck += worker_is_stuck(closers, &closers->workers[i], now_ns);
+	}
+	ret->n_waiting = closers->n_jobs - n_busy;
+	ret->n_ever_stuck = closers->n_ever_stuck;
 }

@@ -43,6 +43,16 @@ void closers_submit(struct closers *closers, struct account *account, struct clo
 /* Jobs that were submitted and are not done. */
 uint64_t closers_n_jobs(const struct closers *closers);
 
+struct closers_report {
+	uint32_t n_threads, n_threads_max;
+	uint32_t n_stuck;      /* threads now that have been at one job for too long */
+	uint64_t n_waiting;    /* jobs that no thread has begun */
+	uint64_t n_ever_stuck; /* jobs that were found to take a thread for too long */
+};
+
+/* Report what the threads are at. Reactor. */
+void closers_describe(struct closers *closers, struct closers_report *ret);
+
 /* A message and all of its descriptors: the kernel closes none of them. */
 enum { CLOSERS_MESSAGE_FDS = 253 /* the kernel's SCM_MAX_FD */ };
 struct closers_message {

@@ -97,6 +97,11 @@ uint64_t server_n_discards(const struct server *server)
 	return closers_n_jobs(server->closers);
 }
 
+void server_describe_closers(struct server *server, struct closers_report *ret)
+{
+	closers_describe(server->closers, ret);
+}
+
 /*
  * Find the session whose page faulted, which was not recorded. Checking all sessions takes long
  * where there are many, so each job checks some of them in turn.

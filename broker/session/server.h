@@ -262,6 +262,10 @@ void server_know_tenants(struct server *server);
  */
 uint64_t server_n_discards(const struct server *server);
 
+struct closers_report;
+/* The threads that close what clients left or sent. */
+void server_describe_closers(struct server *server, struct closers_report *ret);
+
 /* Must be empty. Removes the sockets. Return: NULL. */
 struct server *server_free(struct server *server);
 

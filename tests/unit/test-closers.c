@@ -129,6 +129,39 @@ static void test_closers__stuck_threads(void **state)
 	assert_int_equal(n_done, N_ACCOUNTS);
 }
 
+/* Threads that are at one job for too long are told of; jobs behind them wait. */
+static void test_closers__describe(void **state)
+{
+	struct closers_report report;
+	struct job stuck[2], behind;
+	struct fixture f;
+	sem_t gate;
+
+	n_done = 0;
+	begin(&f);
+	sem_init(&gate, 0, 0);
+	closers_describe(f.closers, &report);
+	assert_true(report.n_threads > 0 && report.n_threads <= report.n_threads_max);
+	assert_int_equal(report.n_stuck + report.n_waiting + report.n_ever_stuck, 0);
+	submit(&f, &stuck[0], 0, &gate);
+	submit(&f, &stuck[1], 1, &gate);
+	submit(&f, &behind, 0, NULL);
+	do {
+		closers_describe(f.closers, &report);
+		assert_int_equal(report.n_waiting, 1);
+		assert_int_equal(report.n_ever_stuck, report.n_stuck);
+	} while (report.n_stuck < 2);
+	sem_post(&gate);
+	sem_post(&gate);
+	wait_for(&f, &behind);
+	while (closers_n_jobs(f.closers) > 0)
+		assert_true(loop_turn(f.loop, true) >= 0);
+	closers_describe(f.closers, &report);
+	assert_int_equal(report.n_stuck + report.n_waiting, 0);
+	assert_int_equal(report.n_ever_stuck, 2);
+	end(&f);
+}
+
 /* --- connections --- */
 
 static void send_message(int fd, size_t n_bytes, const int *fds, unsigned int n_fds)
@@ -207,6 +240,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_closers__own_lane),
 		cmocka_unit_test(test_closers__stuck_threads),
+		cmocka_unit_test(test_closers__describe),
 		cmocka_unit_test(test_hang_up__unread),
 		cmocka_unit_test(test_hang_up__nothing_unread),
 	};
