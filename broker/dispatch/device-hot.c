@@ -478,6 +478,7 @@ __attribute__((__cold__, __noinline__)) bool run_evade(struct dispatch *dispatch
 	note_dequeued(dispatch, device);
 	place_learn(dispatch->placer, run->place.plan, device, run->n_rows, PLACE_FAILED, 0, 0,
 		    now_ns);
+	dispatch->mended[device].n_moved++;
 	run_fall_back(dispatch, run);
 	return true;
 }

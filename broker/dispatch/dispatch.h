@@ -91,6 +91,16 @@ uint64_t dispatch_device_in_flight(struct dispatch *dispatch, uint8_t device);
  */
 uint32_t dispatch_n_stalls(const struct dispatch *dispatch, uint8_t device);
 
+/* What mending a device's stalls has done, since the dispatcher began. */
+struct dispatch_mended {
+	uint64_t n_slots;    /* of plans, that no task had although they were said to be taken */
+	uint64_t n_recalled; /* tasks taken back from the executor, which had not begun them */
+	uint64_t n_moved;    /* tasks that went to the CPU */
+	uint64_t n_lost;     /* how often the device was declared lost */
+};
+void dispatch_describe_mended(const struct dispatch *dispatch, uint8_t device,
+			      struct dispatch_mended *ret);
+
 /*
  * The placer: for reports, and for profiles and contention that were measured. What time it is in
  * its eyes is clock_ticks_to_ns(clock_ticks()).

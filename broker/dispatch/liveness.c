@@ -184,25 +184,33 @@ static void log_holding(struct dispatch *dispatch, uint8_t device, uint64_t idle
 
 static void forget_gate(struct dispatch *dispatch, struct run *run, void *data)
 {
-	place_recount_plan(run->place.plan, run->place.decision.device);
+	uint64_t *n_taken = data;
+
+	*n_taken += place_recount_plan(run->place.plan, run->place.decision.device);
 }
 
 static void recount_run(struct dispatch *dispatch, struct run *run, void *data)
 {
+	uint64_t *n_held = data;
+
 	place_recount_task(dispatch->placer, &run->place);
+	*n_held += run->place.has_slot;
 }
 
 /* Return: were the scheduler's sums wrong? */
 static bool recount(struct dispatch *dispatch, uint8_t device)
 {
 	struct place_recount count;
+	uint64_t n_taken = 0, n_held = 0;
 
-	for_each_run(dispatch, device, forget_gate, NULL);
+	for_each_run(dispatch, device, forget_gate, &n_taken);
 	place_recount_begin(dispatch->placer, device, &count);
 	list_for_each (node, &dispatch->flows)
 		place_recount_flow(dispatch->placer, container_of(node, struct flow, link)->place,
 				   device);
-	for_each_run(dispatch, device, recount_run, NULL);
+	for_each_run(dispatch, device, recount_run, &n_held);
+	if (n_taken > n_held)
+		dispatch->mended[device].n_slots += n_taken - n_held;
 	list_for_each (node, &dispatch->flows)
 		place_recount_flow_done(dispatch->placer,
 					container_of(node, struct flow, link)->place, device);
@@ -220,8 +228,9 @@ static void recall_run(struct dispatch *dispatch, struct run *run, void *data)
 	if (run->has_begun && run->task->plan->plan->has_state)
 		return;
 	/* Pairs with exec_task_begin(): one of the two wins. It is queued again when it is back. */
-	atomic_compare_exchange_strong_explicit(&run->exec.state, &expected, EXEC_CANCELLED,
-						memory_order_acq_rel, memory_order_acquire);
+	if (atomic_compare_exchange_strong_explicit(&run->exec.state, &expected, EXEC_CANCELLED,
+						    memory_order_acq_rel, memory_order_acquire))
+		dispatch->mended[run->place.decision.device].n_recalled++;
 }
 
 static void evade_run(struct dispatch *dispatch, struct run *run, void *data)
@@ -266,8 +275,10 @@ static void mend(struct dispatch *dispatch, uint8_t device, struct device_watch 
 		watch->stage = 2;
 		break;
 	default:
-		if (holding->n_running == 0 && holding->n_given > 0 && executor->ops->lose)
+		if (holding->n_running == 0 && holding->n_given > 0 && executor->ops->lose) {
+			dispatch->mended[device].n_lost++;
 			executor->ops->lose(executor, "it does not begin what it was given");
+		}
 	}
 	/* The executor returns cancelled and lost tasks when it is flushed. */
 	dispatch->flush_mask |= 1u << device;
@@ -381,6 +392,12 @@ void dispatch_watch_begin(struct dispatch *dispatch)
 uint32_t dispatch_n_stalls(const struct dispatch *dispatch, uint8_t device)
 {
 	return device < dispatch->n_executors ? dispatch->loads[device].n_stalls : 0;
+}
+
+void dispatch_describe_mended(const struct dispatch *dispatch, uint8_t device,
+			      struct dispatch_mended *ret)
+{
+	*ret = dispatch->mended[device];
 }
 
 int liveness_init(struct dispatch *dispatch)

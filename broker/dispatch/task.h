@@ -249,6 +249,7 @@ struct dispatch {
 
 	/* Cold. */
 	struct dispatch_options options;
+	struct dispatch_mended mended[RBK_MAX_DEVICES];
 	struct server *server;
 	struct list_node rings;
 	struct heap_node *muted; /* rings, the one first that is to be heard first */

@@ -163,12 +163,16 @@ uint64_t place_flow_used_ns(const struct place_flow *flow, uint8_t device)
 
 /* --- Recounting --- */
 
-void place_recount_plan(struct place_plan *place_plan, uint8_t device)
+uint32_t place_recount_plan(struct place_plan *place_plan, uint8_t device)
 {
 	struct place_gate *gate = place_gate(place_plan, device);
+	uint32_t n_begun = 0;
 
-	if (gate)
+	if (gate) {
+		n_begun = gate->n_begun;
 		*gate = (struct place_gate){.n_slots = gate->n_slots};
+	}
+	return n_begun;
 }
 
 static uint64_t held_ns(const struct place_queue *queue)

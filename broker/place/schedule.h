@@ -212,13 +212,14 @@ unsigned int place_rebalance(struct placer *placer, uint64_t now_ns);
  * place_recount_begin(); place_recount_flow() for every flow; place_recount_task() for each task
  * that is queued or released there, once; place_recount_flow_done() for every flow; and
  * place_recount_end(). Nothing else in between. What flows were charged with stays.
+ * place_recount_plan() returns how many slots were said to be taken, 0 from the second call on;
  * place_recount_end() returns true if the sums were wrong.
  */
 struct place_recount {
 	uint32_t n_queued, n_released, n_waiting; /* of the device, before */
 	uint64_t queued_ns, held_ns;
 };
-void place_recount_plan(struct place_plan *place_plan, uint8_t device);
+uint32_t place_recount_plan(struct place_plan *place_plan, uint8_t device);
 void place_recount_begin(struct placer *placer, uint8_t device, struct place_recount *ret);
 void place_recount_flow(struct placer *placer, struct place_flow *flow, uint8_t device);
 void place_recount_task(struct placer *placer, struct place_task *task);

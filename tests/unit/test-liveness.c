@@ -127,6 +127,14 @@ static void expect_all_done(const struct kit *kit)
 	assert_int_equal(kit->plan->place->rest->gates[GPU].n_begun, 0);
 }
 
+static struct dispatch_mended mended(const struct kit *kit, uint8_t device)
+{
+	struct dispatch_mended ret;
+
+	dispatch_describe_mended(kit->dispatch, device, &ret);
+	return ret;
+}
+
 /* Recount a device that is said to hold tasks which it does not hold. */
 static void test_recount__room(void **state)
 {
@@ -161,6 +169,7 @@ static void test_recount__slots(void **state)
 	kit.plan->place->rest->gates[GPU].n_begun = 2;
 	pass(&kit, 1200 * MS);
 	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 1);
+	assert_int_equal(mended(&kit, GPU).n_slots, 2);
 	assert_int_equal(kit.n_on[GPU], 5);
 	expect_all_done(&kit);
 
@@ -173,6 +182,9 @@ static void test_recount__slots(void **state)
 	kit.plan->place->rest->gates[GPU].n_begun = 7;
 	pass(&kit, 16 * S);
 	assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 2);
+	/* Two of the seven are taken. */
+	assert_int_equal(mended(&kit, GPU).n_slots, 2 + 5);
+	assert_int_equal(mended(&kit, GPU).n_moved, 0);
 	kit.devices[GPU].is_stuck = false;
 	kit.devices[GPU].free_ns = slotted_now_ns() + MS;
 	pass(&kit, S);
@@ -195,10 +207,15 @@ static void test_stuck__begins_nothing(void **state)
 		pass(&kit, 4 * S);
 		assert_int_equal(dispatch_n_stalls(kit.dispatch, GPU), 1);
 		assert_int_equal(kit.n_on[CPU], 20);
+		assert_int_equal(mended(&kit, GPU).n_moved, 20);
+		assert_true(mended(&kit, GPU).n_recalled > 0);
+		assert_int_equal(mended(&kit, GPU).n_lost, 0);
 		expect_all_done(&kit);
 		put(&kit, 3, RBK_STRATEGY_ONLY_GPU);
 		pass(&kit, 10 * S);
 		assert_true(is_lost);
+		assert_int_equal(mended(&kit, GPU).n_lost, 1);
+		assert_int_equal(mended(&kit, CPU).n_moved, 0);
 		assert_int_equal(kit.n_done, 23);
 		expect_all_done(&kit);
 		bench_end(&kit.bench);
