@@ -517,6 +517,7 @@ static int make_publish(struct broker *broker)
 	const struct publish_options options = {
 		.loop = broker->loop,
 		.tenants = broker->tenants,
+		.offload = broker->offload,
 		.telemetry = broker->telemetry,
 		.budget = broker->budget,
 		.dispatch = broker->dispatch,

@@ -29,8 +29,10 @@
 #include "contention.h"
 #include "dispatch/dispatch.h"
 #include "loop/loop.h"
+#include "loop/offload.h"
 #include "loop/turn.h"
 #include "place/placer.h"
+#include "session/closers.h"
 #include "session/residency.h"
 #include "session/session.h"
 #include "telemetry/stats.h"
@@ -622,10 +624,77 @@ static void describe_turns(const struct publish *publish, struct rbk_stats_broke
 	const struct turn_report *report = &loop_current(publish->options.loop)->report;
 
 	ret->longest_turn_ns = clock_ticks_to_ns(report->longest_ticks);
-	ret->longest_turn_cpu_ns = clock_ticks_to_ns(report->longest_cpu_ticks);
 	ret->longest_turn_cause = report->longest.cause;
 	ret->longest_turn_tenant = report->longest.tenant;
 	memcpy(ret->n_turn_overruns, report->n_overruns, sizeof(ret->n_turn_overruns));
+}
+
+_Static_assert((int)RBK_SETUP_CAUSES == OFFLOAD_CAUSES &&
+		       (int)RBK_SETUP_PLAN_VERIFY == OFFLOAD_PLAN_VERIFY &&
+		       (int)RBK_SETUP_PLAN_MEASURE == OFFLOAD_PLAN_MEASURE &&
+		       (int)RBK_SETUP_PLAN_PREPARE == OFFLOAD_PLAN_PREPARE &&
+		       (int)RBK_SETUP_PLAN_RELEASE == OFFLOAD_PLAN_RELEASE &&
+		       (int)RBK_SETUP_ARENA_MAP == OFFLOAD_ARENA_MAP &&
+		       (int)RBK_SETUP_ARENA_UNMAP == OFFLOAD_ARENA_UNMAP &&
+		       (int)RBK_SETUP_RING == OFFLOAD_RING && (int)RBK_SETUP_LOAD == OFFLOAD_LOAD &&
+		       (int)RBK_SETUP_UNLOAD == OFFLOAD_UNLOAD &&
+		       (int)RBK_SETUP_REOPEN == OFFLOAD_REOPEN &&
+		       (int)RBK_SETUP_CALIBRATION == OFFLOAD_CALIBRATION &&
+		       (int)RBK_SETUP_FILE == OFFLOAD_FILE,
+	       "the page's");
+_Static_assert(RBK_SETUP_CAUSES <= RBK_STATS_MAX_SETUP_CAUSES, "each has its place");
+
+static struct rbk_stats_setup_time setup_time(const struct offload_time *time)
+{
+	return (struct rbk_stats_setup_time){
+		.ns = time->ns,
+		.cause = time->cause,
+		.tenant = time->tenant,
+	};
+}
+
+static void describe_setup(const struct publish *publish, struct rbk_stats_upkeep *ret)
+{
+	struct offload_report report;
+
+	offload_describe(publish->options.offload, &report);
+	ret->n_setup_waiting = report.n_waiting;
+	ret->setup_running = setup_time(&report.running);
+	ret->longest_wait = setup_time(&report.longest_wait);
+	for (unsigned int i = 0; i < OFFLOAD_CAUSES; i++)
+		ret->setup[i] = (struct rbk_stats_setup_slices){
+			.n_slices = report.causes[i].n_slices,
+			.total_ns = report.causes[i].total_ns,
+			.longest_ns = report.causes[i].longest_ns,
+			.longest_tenant = report.causes[i].longest_tenant,
+		};
+}
+
+static void publish_upkeep(struct publish *publish)
+{
+	const struct turn_report *turns = &loop_current(publish->options.loop)->report;
+	struct rbk_stats_upkeep figures = {.flags = 0};
+	struct closers_report closers;
+	struct dispatch_mended mended;
+
+	describe_setup(publish, &figures);
+	server_describe_closers(publish->server, &closers);
+	figures.n_closers = closers.n_threads;
+	figures.n_closers_max = closers.n_threads_max;
+	figures.n_closers_stuck = closers.n_stuck;
+	figures.n_closings_waiting = closers.n_waiting;
+	figures.n_closers_ever_stuck = closers.n_ever_stuck;
+	for (uint32_t i = 0; i < publish->options.n_executors; i++) {
+		dispatch_describe_mended(publish->options.dispatch, (uint8_t)i, &mended);
+		figures.mended[i] = (struct rbk_stats_mended){
+			.n_slots = mended.n_slots,
+			.n_recalled = mended.n_recalled,
+			.n_moved = mended.n_moved,
+			.n_lost = mended.n_lost,
+		};
+	}
+	figures.longest_turn_cpu_ns = clock_ticks_to_ns(turns->longest_cpu_ticks);
+	stats_set_upkeep(publish->stats, &figures);
 }
 
 static void publish_whole(struct publish *publish)
@@ -643,6 +712,7 @@ static void publish_whole(struct publish *publish)
 		broker.flags |= RBK_STATS_BROKER_FORCE_CPU;
 	describe_turns(publish, &broker);
 	stats_set_broker(publish->stats, &broker);
+	publish_upkeep(publish);
 	stats_update_root(publish->stats);
 	contention_publish(publish->options.contention, publish->stats);
 	heartbeat(publish, publish->updated_ns);
@@ -849,6 +919,7 @@ static void on_reset(void *context)
 
 	publish->is_stale = true;
 	turn_reset(loop_current(publish->options.loop));
+	offload_reset(publish->options.offload);
 	contention_reset(publish->options.contention);
 }
 

@@ -19,6 +19,7 @@ struct budget;
 struct contention;
 struct dispatch;
 struct loop;
+struct offload;
 struct publish;
 struct residency;
 struct telemetry;
@@ -26,6 +27,7 @@ struct tenants;
 
 struct publish_options {
 	struct loop *loop;
+	struct offload *offload; /* the setup thread */
 	struct tenants *tenants;
 	struct telemetry *telemetry;
 	struct budget *budget;

@@ -28,6 +28,8 @@ static const struct member broker_members[] = {
 	      "Tasks that were taken and are not complete"),
 	GAUGE(rbk_stats_broker, host_bytes, COUNT, "host_memory_charged_bytes",
 	      "Host memory that tenants are charged for"),
+	GAUGE(rbk_stats_broker, host_max, COUNT, "host_memory_max_bytes",
+	      "What that may be of all tenants together; none: there is no limit"),
 	COUNTER(rbk_stats_broker, n_completed, COUNT, SINCE_START, "entries_completed",
 		"Entries that were answered, those that compute nothing and refused ones among "
 		"them"),
@@ -39,9 +41,6 @@ static const struct member broker_members[] = {
 		"Sessions that were ended for breaking a rule"),
 	GAUGE(rbk_stats_broker, longest_turn_ns, NS, "reactor_longest_turn_seconds",
 	      "The longest turn of the thread that serves all clients, since statistics began"),
-	GAUGE(rbk_stats_broker, longest_turn_cpu_ns, NS, "reactor_longest_turn_cpu_seconds",
-	      "The most processor time that a turn of that thread took, but for turns of ring "
-	      "entries alone"),
 	FLAG_OF(rbk_stats_broker, flags, RBK_STATS_BROKER_FORCE_CPU, "force_cpu",
 		"Is every task that may run on the CPU made to, as an administrator asked"),
 };

@@ -217,6 +217,7 @@ void metrics_page_take(struct metrics_page *page, const struct rbk_stats_view *v
 	const struct rbk_stats_broker *broker = rbk_stats_record(view, RBK_STATS_SECTION_BROKER, 0);
 	const struct rbk_stats_contention *contention =
 		rbk_stats_record(view, RBK_STATS_SECTION_CONTENTION, 0);
+	const struct rbk_stats_upkeep *upkeep = rbk_stats_record(view, RBK_STATS_SECTION_UPKEEP, 0);
 	unsigned int n_naps = 0;
 
 	copy_header(page, view);
@@ -225,6 +226,9 @@ void metrics_page_take(struct metrics_page *page, const struct rbk_stats_view *v
 	page->has_contention = contention != NULL;
 	if (contention)
 		copy_record(&page->contention, contention, sizeof(page->contention), &n_naps);
+	page->has_upkeep = upkeep != NULL;
+	if (upkeep)
+		copy_record(&page->upkeep, upkeep, sizeof(page->upkeep), &n_naps);
 	page->n_devices = 0;
 	while (page->n_devices < view->n_devices &&
 	       page->n_devices < rbk_stats_count(view, RBK_STATS_SECTION_DEVICES)) {
@@ -247,6 +251,7 @@ void metrics_page_write(const struct metrics_page *page, const char *version,
 			struct metrics_text *text)
 {
 	metrics_write_broker(page, version, text);
+	metrics_write_upkeep(page, text);
 	metrics_write_devices(page, text);
 	metrics_write_tenants(page, text);
 	metrics_end(text);

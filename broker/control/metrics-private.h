@@ -4,7 +4,8 @@
  * What the files that write a page as metrics share
  *
  * metrics-page.c copies a page; metrics-sample.c writes samples of any record, by tables of its
- * members; the families of the broker, of its devices and of its tenants have a file each.
+ * members; the families of the broker, of its upkeep, of its devices and of its
+ * tenants have a file each.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,6 +35,8 @@ struct metrics_page {
 	struct rbk_stats_broker broker;
 	struct rbk_stats_contention contention;
 	bool has_contention;
+	struct rbk_stats_upkeep upkeep;
+	bool has_upkeep;
 	struct rbk_stats_delay roles[2]; /* of reactor and workers, as far as they are summed up */
 	bool has_roles;
 	uint32_t n_devices;
@@ -110,5 +113,6 @@ void metrics_device_label(char label[static 32], uint32_t index);
 
 void metrics_write_broker(const struct metrics_page *page, const char *version,
 			  struct metrics_text *text);
+void metrics_write_upkeep(const struct metrics_page *page, struct metrics_text *text);
 void metrics_write_devices(const struct metrics_page *page, struct metrics_text *text);
 void metrics_write_tenants(const struct metrics_page *page, struct metrics_text *text);

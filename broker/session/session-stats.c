@@ -537,6 +537,7 @@ void server_describe(const struct server *server, struct rbk_stats_broker *ret)
 	ret->n_plans = server->n_plans;
 	ret->n_in_flight = hooks->tasks_in_flight(hooks->context);
 	ret->host_bytes = account_book_total(tenants_book(tenants), ACCOUNT_HOST_BYTES);
+	ret->host_max = account_book_max(tenants_book(tenants), ACCOUNT_HOST_BYTES);
 	ret->device_bytes = server_device_bytes(server);
 	ret->n_completed = server->stats.tasks_completed;
 	ret->copied_bytes = server->stats.copied_bytes;

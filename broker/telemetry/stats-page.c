@@ -75,6 +75,7 @@ void stats_layout_root(const struct stats *stats, struct stats_layout *ret)
 	layout_add(ret, RBK_STATS_SECTION_DEVICES, sizeof(struct rbk_stats_device),
 		   stats->n_devices);
 	layout_add(ret, RBK_STATS_SECTION_CONTENTION, sizeof(struct rbk_stats_contention), 1);
+	layout_add(ret, RBK_STATS_SECTION_UPKEEP, sizeof(struct rbk_stats_upkeep), 1);
 	layout_add(ret, RBK_STATS_SECTION_THREADS, sizeof(struct rbk_stats_thread),
 		   STATS_MAX_THREADS);
 	/* Few machines have as many of these as there is room for. */

@@ -630,3 +630,15 @@ void stats_set_broker(struct stats *stats, const struct rbk_stats_broker *figure
 	stats_record_store(shown, &about, sizeof(about));
 	stats_end(&shown->sequence);
 }
+
+void stats_set_upkeep(struct stats *stats, const struct rbk_stats_upkeep *figures)
+{
+	struct rbk_stats_upkeep *shown;
+
+	if (!stats->root.header)
+		return;
+	shown = stats_page_record(&stats->root, RBK_STATS_SECTION_UPKEEP, 0);
+	stats_begin(&shown->sequence);
+	stats_record_store(shown, figures, sizeof(*figures));
+	stats_end(&shown->sequence);
+}

@@ -462,6 +462,7 @@ void stats_set_plan(struct stats_plan *plan, const struct stats_plan_figures *fi
 void stats_set_device(struct stats *stats, uint32_t device, const struct rbk_stats_device *figures);
 /* All but the sequence. Into the root page, if there is one. */
 void stats_set_broker(struct stats *stats, const struct rbk_stats_broker *figures);
+void stats_set_upkeep(struct stats *stats, const struct rbk_stats_upkeep *figures);
 
 /*
  * stats-delay.c: who waits for a processor. All but the sequences; into the pages that there are.

@@ -47,7 +47,7 @@
 
 #define RBK_STATS_MAGIC       0x53425252u /* "RRBS" */
 #define RBK_STATS_ABI_MAJOR   1           /* another one: not this layout at all */
-#define RBK_STATS_ABI_MINOR   7           /* grows with what is added */
+#define RBK_STATS_ABI_MINOR   8           /* grows with what is added */
 
 #define RBK_STATS_ABSENT      UINT64_MAX /* a value that cannot be had here */
 #define RBK_STATS_NAME_BYTES  64         /* of tenants, devices and drivers, with the NUL */
@@ -82,8 +82,10 @@ enum rbk_stats_section_id {
 	RBK_STATS_SECTION_SESSIONS = 8, /* rbk_stats_session; of a tenant page its own */
 	/* Since 1.3. */
 	RBK_STATS_SECTION_LEASES = 9, /* rbk_stats_lease; of a tenant page its own */
+	/* Since 1.8. */
+	RBK_STATS_SECTION_UPKEEP = 10, /* rbk_stats_upkeep, one; root pages */
 };
-#define RBK_STATS_SECTION_COUNT  10
+#define RBK_STATS_SECTION_COUNT  11
 #define RBK_STATS_LEAST_SECTIONS 5 /* of 1.0: every page has them */
 #define RBK_STATS_MAX_SECTIONS   16
 
@@ -509,7 +511,81 @@ struct rbk_stats_broker {
 	uint32_t longest_turn_cause;  /* enum rbk_turn_cause */
 	uint32_t longest_turn_tenant; /* number of the tenant that it was for; 0: not known */
 	uint64_t n_turn_overruns[14]; /* turns of more than ten budgets, by enum rbk_turn_cause */
+	/* Since 1.8: what host_bytes may be; UINT64_MAX: no limit; 0: not known. */
+	uint64_t host_max;
+};
+
+/* ---- The broker's own work ---------------------------------------------------------------- */
+
+/*
+ * Cause of a slice of the setup thread, which does for all clients what takes long: a job is one or
+ * more slices.
+ */
+enum rbk_setup_cause {
+	RBK_SETUP_OTHER = 0,
+	RBK_SETUP_PLAN_VERIFY = 1,
+	RBK_SETUP_PLAN_MEASURE = 2, /* finding out what packing will take */
+	RBK_SETUP_PLAN_PREPARE = 3, /* packing, compiling shaders */
+	RBK_SETUP_PLAN_RELEASE = 4,
+	RBK_SETUP_ARENA_MAP = 5, /* with all its pages */
+	RBK_SETUP_ARENA_UNMAP = 6,
+	RBK_SETUP_RING = 7, /* making and unmaking */
+	RBK_SETUP_LOAD = 8, /* into device memory */
+	RBK_SETUP_UNLOAD = 9,
+	RBK_SETUP_REOPEN = 10, /* a device that was lost */
+	RBK_SETUP_CALIBRATION = 11,
+	RBK_SETUP_FILE = 12, /* the policy, profiles */
+	RBK_SETUP_CAUSES,
+};
+
+#define RBK_STATS_MAX_SETUP_CAUSES 16 /* room for RBK_SETUP_CAUSES to grow */
+
+/* A time of the setup thread. */
+struct rbk_stats_setup_time {
+	uint64_t ns;     /* 0: there is none */
+	uint32_t cause;  /* enum rbk_setup_cause */
+	uint32_t tenant; /* number of the tenant that it was for; 0: none */
+};
+
+/* Slices of one cause. */
+struct rbk_stats_setup_slices {
+	uint64_t n_slices;
+	uint64_t total_ns;
+	uint64_t longest_ns; /* also of the slice that runs now, so far */
+	uint32_t longest_tenant;
+	uint32_t reserved32;
+};
+
+/* What the broker did about stalls of a device, since its start. */
+struct rbk_stats_mended {
+	uint64_t n_slots;    /* of plans, that no task had although they were said to be taken */
+	uint64_t n_recalled; /* tasks taken back that the device had not begun */
+	uint64_t n_moved;    /* tasks that went to the CPU */
+	uint64_t n_lost;     /* how often the device was given up, to be reopened */
+};
+
+/* What the broker does beside tasks, as of the last update. */
+struct rbk_stats_upkeep {
+	uint32_t sequence;
+	uint32_t flags; /* 0 */
+
+	/* The setup thread. But for the first two from start, or the last reset of everything. */
+	uint64_t n_setup_waiting;                  /* jobs that wait now */
+	struct rbk_stats_setup_time setup_running; /* the slice that runs now, so far */
+	struct rbk_stats_setup_time longest_wait;  /* of a job for a slice */
+	struct rbk_stats_setup_slices setup[RBK_STATS_MAX_SETUP_CAUSES]; /* by rbk_setup_cause */
+
+	/* Threads that close what clients sent or left: how long that takes is up to clients. */
+	uint32_t n_closers, n_closers_max;
+	uint32_t n_closers_stuck; /* that have been at one descriptor for too long, now */
+	uint32_t reserved32;
+	uint64_t n_closings_waiting;   /* for a thread, now */
+	uint64_t n_closers_ever_stuck; /* descriptors that were found to be such, since start */
+
 	uint64_t longest_turn_cpu_ns; /* of a processor's time that a turn took; 0: not known */
+	uint64_t reserved[7];
+
+	struct rbk_stats_mended mended[RBK_MAX_DEVICES]; /* by device */
 };
 
 /* ---- Waiting for a processor -------------------------------------------------------------- */
@@ -656,6 +732,7 @@ static inline int rbk_stats_view(struct rbk_stats_view *ret, const void *page, u
 		(uint32_t)sizeof(struct rbk_stats_delay),
 		(uint32_t)sizeof(struct rbk_stats_session),
 		(uint32_t)sizeof(struct rbk_stats_lease),
+		(uint32_t)sizeof(struct rbk_stats_upkeep),
 	};
 	const struct rbk_stats_header *header = (const struct rbk_stats_header *)page;
 	const struct rbk_stats_section *section;

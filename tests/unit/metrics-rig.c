@@ -49,6 +49,7 @@ void metrics_rig_init(struct metrics_rig *rig, uint32_t n_tenants)
 	rig->delays = section(rig, RBK_STATS_SECTION_DELAYS, sizeof(*rig->delays), n_tenants);
 	rig->leases =
 		section(rig, RBK_STATS_SECTION_LEASES, sizeof(*rig->leases), METRICS_RIG_LEASES);
+	rig->upkeep = section(rig, RBK_STATS_SECTION_UPKEEP, sizeof(*rig->upkeep), 1);
 	assert(rbk_stats_view(&rig->view, rig->page, rig->header->page_bytes));
 }
 
@@ -173,6 +174,20 @@ static void fill_leases(struct metrics_rig *rig)
 		rig->leases[i] = leases[i];
 }
 
+static void fill_upkeep(struct metrics_rig *rig)
+{
+	struct rbk_stats_upkeep *upkeep = rig->upkeep;
+
+	number_words(&upkeep->n_setup_waiting, upkeep->setup, 300);
+	number_words(upkeep->setup, &upkeep->n_closers, 400);
+	upkeep->n_closers = 7;
+	upkeep->n_closers_max = 32;
+	upkeep->n_closers_stuck = 4;
+	upkeep->n_closings_waiting = 11;
+	upkeep->n_closers_ever_stuck = 12;
+	number_words(upkeep->mended, upkeep + 1, 600);
+}
+
 void metrics_rig_fill(struct metrics_rig *rig)
 {
 	struct rbk_stats_header *header = rig->header;
@@ -182,13 +197,14 @@ void metrics_rig_fill(struct metrics_rig *rig)
 	header->n_resets = 2;
 	header->reset_at_ns = 31000000001;
 	header->realtime_offset_ns = 1700000000000000000;
-	number_words(&rig->broker->n_sessions, &rig->broker->longest_turn_cpu_ns + 1, 10);
+	number_words(&rig->broker->n_sessions, rig->broker + 1, 10);
 	rig->broker->flags = RBK_STATS_BROKER_FORCE_CPU;
 	number_words(&rig->contention->n_began, rig->contention->reserved, 50);
 	rig->contention->flags = RBK_STATS_CONTENDED;
 	rig->contention->n_workers = 5;
 	rig->contention->n_workers_total = 8;
 	rig->contention->factor = 1.75;
+	fill_upkeep(rig);
 	fill_devices(rig);
 	fill_threads(rig);
 	fill_leases(rig);

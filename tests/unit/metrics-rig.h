@@ -14,6 +14,7 @@ struct metrics_rig {
 	struct rbk_stats_header *header;
 	struct rbk_stats_broker *broker;
 	struct rbk_stats_contention *contention;
+	struct rbk_stats_upkeep *upkeep;
 	struct rbk_stats_device *devices;
 	struct rbk_stats_tenant *tenants;
 	struct rbk_stats_delay *delays; /* of tenants */

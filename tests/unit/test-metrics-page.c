@@ -241,6 +241,8 @@ static void test_old_page(void **state)
 		rig.view.sections[i] = (struct rbk_stats_section){.offset = 0};
 	text = take(&rig, METRICS_PLAIN);
 	assert_null(value_of(&text, "ringbroker_contention_ratio"));
+	assert_null(value_of(&text, "ringbroker_setup_jobs_waiting"));
+	assert_int_equal(count_of(&text, "ringbroker_device_stall_slots_total"), 0);
 	assert_int_equal(count_of(&text, "ringbroker_run_queue_delay_seconds_sum"), 0);
 	assert_int_equal(count_of(&text, "ringbroker_tenant_run_queue_delay_seconds_sum"), 0);
 	assert_non_null(value_of(&text, "ringbroker_sessions"));

@@ -682,6 +682,8 @@ static void test_reset(void **state)
 static void test_root__tenants(void **state)
 {
 	struct rbk_stats_broker broker = {.n_sessions = 3};
+	const struct rbk_stats_upkeep upkeep = {.n_setup_waiting = 5, .mended[2] = {.n_lost = 9}};
+	struct rbk_stats_upkeep seen;
 	const struct rbk_stats_device figures = {.name = "card", .success_rate = 0.5};
 	struct kit *kit = *state;
 	struct stats_task task = task_make(1);
@@ -693,6 +695,7 @@ static void test_root__tenants(void **state)
 
 	/* Before there is one nothing happens. */
 	stats_set_broker(kit->stats, &broker);
+	stats_set_upkeep(kit->stats, &upkeep);
 	stats_update_root(kit->stats);
 	plan_init(kit, &plan, 1);
 	stats_task_done(&plan, &task);
@@ -707,6 +710,13 @@ static void test_root__tenants(void **state)
 	assert_int_equal(device.index, GPU);
 	assert_string_equal(device.name, "card");
 	assert_true(device.success_rate == 0.5);
+	/* What the broker does beside tasks is not for tenants. */
+	stats_set_upkeep(kit->stats, &upkeep);
+	assert_true(rbk_stats_copy(&seen, rbk_stats_record(&root, RBK_STATS_SECTION_UPKEEP, 0),
+				   sizeof(seen)));
+	assert_int_equal(seen.n_setup_waiting, 5);
+	assert_int_equal(seen.mended[2].n_lost, 9);
+	assert_int_equal(rbk_stats_count(&kit->view, RBK_STATS_SECTION_UPKEEP), 0);
 	/* A tenant's page has the names, and no more. */
 	assert_true(rbk_stats_copy(&device,
 				   rbk_stats_record(&kit->view, RBK_STATS_SECTION_DEVICES, GPU),

@@ -332,10 +332,6 @@ static void print_turns(const struct status *status)
 	for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++)
 		n += broker->n_turn_overruns[i];
 	printf("reactor  longest turn %s", text_ns((double)broker->longest_turn_ns));
-	/* Of any turn; in the rest of the longest one other programs had the processor. */
-	if (broker->longest_turn_cpu_ns > 0)
-		printf(" (%s of processor time at most)",
-		       text_ns((double)broker->longest_turn_cpu_ns));
 	printf(": %s", turn_cause_text(broker->longest_turn_cause));
 	if (tenant)
 		printf(", tenant %s", text_name(tenant));
@@ -399,9 +395,6 @@ static void print_json(const struct status *status)
 	json_number("contention", status->is_root ? contention->factor : NAN);
 	json_optional("longest_turn_ns",
 		      status->broker.longest_turn_ns ? status->broker.longest_turn_ns : UINT64_MAX);
-	json_optional("longest_turn_cpu_ns", status->broker.longest_turn_cpu_ns
-						     ? status->broker.longest_turn_cpu_ns
-						     : UINT64_MAX);
 	json_string("longest_turn_cause",
 		    status->broker.longest_turn_ns
 			    ? turn_cause_name(status->broker.longest_turn_cause)
