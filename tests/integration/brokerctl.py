@@ -18,7 +18,7 @@ import tempfile
 import time
 
 from ctlrig import (CTL, FAILED, LIMIT, NAME, NO_BROKER, NOT_PERMITTED, OK, REASONS, USAGE, Broker,
-                    Client, ctl, expect, objects, of_type)
+                    Client, ctl, expect, objects, of_type, wait_for)
 
 
 def check_stats(broker, client):
@@ -225,6 +225,77 @@ def check_trace_kept(folder, broker):
     expect(os.path.exists('/dev/null'), '/dev/null')
 
 
+def status_of(broker):
+    status, = objects(ctl(broker, 'status', '--json'))
+    return status
+
+
+def check_turns(broker):
+    """With a budget of a microsecond nearly every turn is an overrun: the broker tells of what."""
+    wait_for(lambda: sum(status_of(broker)['turn_overruns'].values()) > 0, 'no overrun is told of')
+    status = status_of(broker)
+    expect(status['longest_turn_ns'] >= 10000, status)
+    expect(status['longest_turn_cause'] in status['turn_overruns'], status)
+    text = ctl(broker, 'status')
+    expect(re.search(r'^reactor  longest turn .*; \d+ overruns?: [a-z ]+ \d+', text, re.MULTILINE), text)
+
+
+def check_setup(broker, clients):
+    """What clients wait for is told: how often, how long, what for, and for whom."""
+    setup = status_of(broker)['setup']
+    expect(setup['slices']['verify']['slices'] >= 2 * clients, setup)
+    expect(setup['slices']['map']['slices'] >= clients, setup)
+    expect(setup['slices']['ring']['slices'] >= clients, setup)
+    for entry in setup['slices'].values():
+        expect(entry['longest_ns'] <= entry['total_ns'], setup)
+    expect(setup['longest_wait']['ns'] > 0 and setup['longest_slice']['ns'] > 0, setup)
+    for entry in (setup['longest_wait'], setup['longest_slice']):
+        expect(entry['cause'] in setup['slices'] and entry['tenant'] == 'default', setup)
+    text = ctl(broker, 'status')
+    expect(re.search(r'^setup    \d+ jobs? waits?, longest wait .*: .*, tenant default; longest slice .*: .*, '
+                     r'tenant default$', text, re.MULTILINE), text)
+    ctl(broker, 'reset-stats', '--all')
+    wait_for(lambda: status_of(broker)['setup']['slices']['ring']['slices'] == 0, 'it was not reset')
+
+
+def check_host_memory(folder, broker, client):
+    """What all tenants have is told beside what they may have, and when that is nearly all."""
+    used = status_of(broker)['host_bytes']
+    client.stop()
+    bounded = Broker(folder, '--gpu=none', '--calibration=none', f'--host-max={used + used // 50}', name='bounded')
+    client = Client(bounded)
+    client.run(1, 1)
+    status = status_of(bounded)
+    expect(status['host_max_bytes'] == used + used // 50, status)
+    expect(0 < status['host_bytes'] <= status['host_max_bytes'], status)
+    expect([text for text in status['warnings'] if '--host-max' in text], status)
+    text = ctl(bounded, 'status')
+    expect(re.search(r'^host     .* charged to tenants, of ', text, re.MULTILINE), text)
+    about, = of_type(objects(ctl(bounded, 'stats', '--json')), 'broker')
+    expect(about['host_max_bytes'] == status['host_max_bytes'], about)
+    client.stop()
+    bounded.stop()
+
+
+def check_upkeep(folder):
+    broker = Broker(folder, '--gpu=none', '--calibration=none', '--turn-budget=1', name='upkeep')
+    ctl(broker, 'reset-stats', '--all')
+    clients = [Client(broker, name=f'client-{i}') for i in range(4)]
+    for client in clients:
+        client.run(1, 1)
+    check_turns(broker)
+    check_setup(broker, len(clients))
+    status = status_of(broker)
+    expect(status['closing']['stuck'] == 0 < status['closing']['threads'], status)
+    expect([entry['stalls'] for entry in status['stalls']] == [0] * status['devices'], status)
+    expect(not [text for text in status['warnings'] if '--host-max' in text], status)
+    for client in clients[1:]:
+        client.stop()
+    wait_for(lambda: status_of(broker)['sessions'] == 2, 'clients stay')
+    check_host_memory(folder, broker, clients[0])
+    broker.stop()
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         broker = Broker(folder)
@@ -237,6 +308,7 @@ def main():
         check_statuses(broker)
         check_streams(broker)
         check_opposite_orders(folder)
+        check_upkeep(folder)
 
         # The broker dies under somebody who follows.
         client.run(0, 1)

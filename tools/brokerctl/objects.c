@@ -53,6 +53,7 @@ void json_broker(const struct rbk_stats_view *root)
 	json_unsigned("copied_bytes", broker.copied_bytes);
 	json_unsigned("transferred_bytes", broker.transferred_bytes);
 	json_unsigned("ended_hostile", broker.n_ended_hostile);
+	json_optional("host_max_bytes", broker.host_max ? broker.host_max : UINT64_MAX);
 	json_end();
 }
 

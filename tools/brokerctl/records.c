@@ -14,6 +14,12 @@ void broker_copy(const struct rbk_stats_view *root, struct rbk_stats_broker *ret
 	page_copy(root, RBK_STATS_SECTION_BROKER, 0, ret, sizeof(*ret));
 }
 
+bool upkeep_copy(const struct rbk_stats_view *root, struct rbk_stats_upkeep *ret)
+{
+	page_copy(root, RBK_STATS_SECTION_UPKEEP, 0, ret, sizeof(*ret));
+	return rbk_stats_count(root, RBK_STATS_SECTION_UPKEEP) > 0;
+}
+
 void device_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_device *ret)
 {
 	page_copy(view, RBK_STATS_SECTION_DEVICES, index, ret, sizeof(*ret));
@@ -161,6 +167,48 @@ const char *turn_cause_name(uint32_t cause)
 		[RBK_TURN_RESIDENCY] = "residency", [RBK_TURN_JOBS] = "jobs",
 		[RBK_TURN_TIMERS] = "timers",       [RBK_TURN_STATISTICS] = "statistics",
 		[RBK_TURN_KERNEL] = "kernel",       [RBK_TURN_OTHER] = "other",
+	};
+
+	return NAME_OF(names, cause);
+}
+
+const char *setup_cause_text(uint32_t cause)
+{
+	static const char *const names[] = {
+		[RBK_SETUP_OTHER] = "other work",
+		[RBK_SETUP_PLAN_VERIFY] = "plan verification",
+		[RBK_SETUP_PLAN_MEASURE] = "measuring a plan",
+		[RBK_SETUP_PLAN_PREPARE] = "plan preparation",
+		[RBK_SETUP_PLAN_RELEASE] = "releasing a plan",
+		[RBK_SETUP_ARENA_MAP] = "mapping an arena",
+		[RBK_SETUP_ARENA_UNMAP] = "unmapping an arena",
+		[RBK_SETUP_RING] = "making or unmaking a ring",
+		[RBK_SETUP_LOAD] = "loading into device memory",
+		[RBK_SETUP_UNLOAD] = "unloading from device memory",
+		[RBK_SETUP_REOPEN] = "reopening a device",
+		[RBK_SETUP_CALIBRATION] = "calibration",
+		[RBK_SETUP_FILE] = "files of the broker's own",
+	};
+
+	return NAME_OF(names, cause);
+}
+
+const char *setup_cause_name(uint32_t cause)
+{
+	static const char *const names[] = {
+		[RBK_SETUP_OTHER] = "other",
+		[RBK_SETUP_PLAN_VERIFY] = "verify",
+		[RBK_SETUP_PLAN_MEASURE] = "measure",
+		[RBK_SETUP_PLAN_PREPARE] = "prepare",
+		[RBK_SETUP_PLAN_RELEASE] = "release",
+		[RBK_SETUP_ARENA_MAP] = "map",
+		[RBK_SETUP_ARENA_UNMAP] = "unmap",
+		[RBK_SETUP_RING] = "ring",
+		[RBK_SETUP_LOAD] = "load",
+		[RBK_SETUP_UNLOAD] = "unload",
+		[RBK_SETUP_REOPEN] = "reopen",
+		[RBK_SETUP_CALIBRATION] = "calibration",
+		[RBK_SETUP_FILE] = "file",
 	};
 
 	return NAME_OF(names, cause);

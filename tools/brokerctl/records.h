@@ -11,6 +11,8 @@
 #include "monitor/pages.h"
 
 void broker_copy(const struct rbk_stats_view *root, struct rbk_stats_broker *ret);
+/* Return: false from older brokers, which do not tell. */
+bool upkeep_copy(const struct rbk_stats_view *root, struct rbk_stats_upkeep *ret);
 void device_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_device *ret);
 /* Return: is there such a tenant, session or lease? */
 bool tenant_copy(const struct rbk_stats_view *view, uint32_t index, struct rbk_stats_tenant *ret);
@@ -34,6 +36,9 @@ const char *breaker_name(uint32_t breaker);
 /* Name the cause of a reactor turn: in words, and as metrics call it. */
 const char *turn_cause_text(uint32_t cause);
 const char *turn_cause_name(uint32_t cause);
+/* Likewise, of a slice of the setup thread. */
+const char *setup_cause_text(uint32_t cause);
+const char *setup_cause_name(uint32_t cause);
 const char *device_kind_name(uint32_t kind);
 const char *tiles_name(uint32_t op); /* rbk_stats_device.tiles: by operator, by class */
 const char *tile_class_name(uint32_t class);

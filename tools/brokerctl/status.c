@@ -17,6 +17,7 @@
 #include "objects.h"
 #include "output.h"
 #include "records.h"
+#include "upkeep.h"
 #include "util/plural.h"
 
 enum { MAX_WARNINGS = 40, WARNING_BYTES = 320 };
@@ -37,6 +38,7 @@ struct status {
 	bool is_root;
 	struct rbk_stats_broker broker; /* of root pages, as the next */
 	struct rbk_stats_contention contention;
+	struct upkeep upkeep;
 	uint64_t reasons[RBK_STATS_MAX_REASONS], n_reasons;
 	uint64_t n_over; /* tenants above a budget */
 	bool has_leases; /* the broker tells of them; else the next three are 0 */
@@ -86,6 +88,19 @@ static void judge_broker(struct status *status)
 		     status->broker.n_tenants_unlisted, plural(status->broker.n_tenants_unlisted));
 }
 
+static void judge_stalls(struct status *status, const struct rbk_stats_device *device)
+{
+	const struct rbk_stats_mended *mended = upkeep_mended(&status->upkeep, device->index);
+
+	warn(&status->warnings,
+	     "%s had tasks and made no progress, %" PRIu32 " time%s (%" PRIu64
+	     " task%s moved, %" PRIu64 " task%s and %" PRIu64
+	     " slot%s taken back): see the log (device-stalled)",
+	     device_label(device->index), device->n_stalls, plural(device->n_stalls),
+	     mended->n_moved, plural(mended->n_moved), mended->n_recalled,
+	     plural(mended->n_recalled), mended->n_slots, plural(mended->n_slots));
+}
+
 static void judge_devices(struct status *status)
 {
 	const struct rbk_stats_view *view = status->view;
@@ -103,16 +118,18 @@ static void judge_devices(struct status *status)
 			warn(warnings, "%s failed too often and rests: its breaker is %s",
 			     device_label(device.index), breaker_name(device.breaker));
 		if (device.n_stalls > 0)
-			warn(warnings,
-			     "%s had tasks and made no progress, %" PRIu32
-			     " time%s: see the log (device-stalled)",
-			     device_label(device.index), device.n_stalls, plural(device.n_stalls));
+			judge_stalls(status, &device);
 		if (device.flags & RBK_STATS_DEVICE_DRAINED)
 			warn(warnings, "%s is drained (brokerctl drain device %u --end)",
 			     device_label(device.index), device.index);
 	}
 	if (n_gpus == 0)
 		warn(warnings, "there is no GPU: everything runs on the CPU (brokerctl check)");
+}
+
+static void warn_of_upkeep(void *data, const char *text)
+{
+	warn(data, "%s", text);
 }
 
 /* Return: is it above a budget? */
@@ -216,6 +233,8 @@ static void status_fill(struct status *status, struct control *control, const st
 		contention_copy(status->view, &status->contention);
 	}
 	judge_broker(status);
+	upkeep_read(&status->upkeep, status->is_root ? status->view : NULL);
+	upkeep_judge(&status->upkeep, warn_of_upkeep, &status->warnings);
 	judge_devices(status);
 	judge_tenants(status);
 	count_leases(status);
@@ -320,24 +339,6 @@ static void print_reasons(const struct status *status)
 	putchar('\n');
 }
 
-static void print_turns(const struct status *status)
-{
-	const struct rbk_stats_broker *broker = &status->broker;
-	const char *tenant = tenant_name(status->view, broker->longest_turn_tenant);
-	uint64_t n = 0;
-
-	/* Older brokers do not tell. */
-	if (!status->is_root || broker->longest_turn_ns == 0)
-		return;
-	for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++)
-		n += broker->n_turn_overruns[i];
-	printf("reactor  longest turn %s", text_ns((double)broker->longest_turn_ns));
-	printf(": %s", turn_cause_text(broker->longest_turn_cause));
-	if (tenant)
-		printf(", tenant %s", text_name(tenant));
-	printf("; %" PRIu64 " overrun%s\n", n, plural(n));
-}
-
 static void print_text(const struct status *status)
 {
 	const struct rbk_stats_contention *contention = &status->contention;
@@ -354,7 +355,7 @@ static void print_text(const struct status *status)
 		       contention->n_workers, contention->n_workers_total,
 		       contention_source_name(contention->source));
 	}
-	print_turns(status);
+	upkeep_print(&status->upkeep);
 	print_gates(&status->gates);
 	print_reasons(status);
 	printf("warnings %u\n", status->warnings.n + status->warnings.n_more);
@@ -362,6 +363,28 @@ static void print_text(const struct status *status)
 		printf("  ! %s\n", status->warnings.texts[i]);
 	if (status->warnings.n_more)
 		printf("  ! and %u more\n", status->warnings.n_more);
+}
+
+static void json_stalls(const struct status *status)
+{
+	const uint32_t n = rbk_stats_count(status->view, RBK_STATS_SECTION_DEVICES);
+	const struct rbk_stats_mended *mended;
+	struct rbk_stats_device device;
+
+	json_array("stalls");
+	for (uint32_t i = 0; status->is_root && i < n; i++) {
+		device_copy(status->view, i, &device);
+		mended = upkeep_mended(&status->upkeep, device.index);
+		json_item();
+		json_unsigned("device", device.index);
+		json_unsigned("stalls", device.n_stalls);
+		json_unsigned("moved_tasks", mended->n_moved);
+		json_unsigned("recalled_tasks", mended->n_recalled);
+		json_unsigned("slots", mended->n_slots);
+		json_unsigned("losses", mended->n_lost);
+		json_object_end();
+	}
+	json_array_end();
 }
 
 static void print_json(const struct status *status)
@@ -393,18 +416,8 @@ static void print_json(const struct status *status)
 	json_boolean("force_cpu", status->broker.flags & RBK_STATS_BROKER_FORCE_CPU);
 	json_boolean("contended", contention->flags & RBK_STATS_CONTENDED);
 	json_number("contention", status->is_root ? contention->factor : NAN);
-	json_optional("longest_turn_ns",
-		      status->broker.longest_turn_ns ? status->broker.longest_turn_ns : UINT64_MAX);
-	json_string("longest_turn_cause",
-		    status->broker.longest_turn_ns
-			    ? turn_cause_name(status->broker.longest_turn_cause)
-			    : NULL);
-	json_string("longest_turn_tenant",
-		    tenant_name(status->view, status->broker.longest_turn_tenant));
-	json_object("turn_overruns");
-	for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++)
-		json_unsigned(turn_cause_name(i), status->broker.n_turn_overruns[i]);
-	json_object_end();
+	upkeep_json(&status->upkeep);
+	json_stalls(status);
 	json_array("gates");
 	for (unsigned int i = 0; i < status->gates.n; i++)
 		json_string(NULL, gate_name(&status->gates.gates[i]));

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+#include "upkeep.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "monitor/json.h"
+#include "monitor/text.h"
+#include "output.h"
+#include "util/plural.h"
+
+/* Above it the next request may be one too many. */
+static const double nearly = 0.95;
+/* A driver that compiles a large shader takes less. */
+static const uint64_t hanging_ns = 10000000000;
+
+enum { TEXT_BYTES = 320 };
+
+void upkeep_read(struct upkeep *upkeep, const struct rbk_stats_view *root)
+{
+	*upkeep = (struct upkeep){.root = root};
+	if (!root)
+		return;
+	broker_copy(root, &upkeep->broker);
+	upkeep->has_figures = upkeep_copy(root, &upkeep->figures);
+}
+
+/* ", tenant web"; "" of no tenant. Until the next call. */
+static const char *of_tenant(const struct upkeep *upkeep, uint32_t number)
+{
+	const char *name = number && upkeep->root ? tenant_name(upkeep->root, number) : NULL;
+	static char text[2 * RBK_STATS_NAME_BYTES];
+
+	if (!name)
+		return "";
+	snprintf(text, sizeof(text), ", tenant %s", text_name(name));
+	return text;
+}
+
+static bool has_host_limit(const struct rbk_stats_broker *broker)
+{
+	return broker->host_max != 0 && broker->host_max != UINT64_MAX;
+}
+
+/* The longest slice of all causes; ns is 0 if there was none. */
+static struct rbk_stats_setup_time longest_slice(const struct rbk_stats_upkeep *figures)
+{
+	struct rbk_stats_setup_time longest = {.ns = 0};
+
+	for (uint32_t i = 0; i < RBK_STATS_MAX_SETUP_CAUSES; i++)
+		if (figures->setup[i].longest_ns > longest.ns)
+			longest = (struct rbk_stats_setup_time){
+				.ns = figures->setup[i].longest_ns,
+				.cause = i,
+				.tenant = figures->setup[i].longest_tenant,
+			};
+	return longest;
+}
+
+const struct rbk_stats_mended *upkeep_mended(const struct upkeep *upkeep, uint32_t device)
+{
+	static const struct rbk_stats_mended nothing;
+
+	return device < RBK_MAX_DEVICES ? &upkeep->figures.mended[device] : &nothing;
+}
+
+/* --- What is wrong --- */
+
+static void judge_host(const struct rbk_stats_broker *broker, void (*warn)(void *, const char *),
+		       void *data)
+{
+	char text[TEXT_BYTES];
+
+	if (!has_host_limit(broker) ||
+	    (double)broker->host_bytes < nearly * (double)broker->host_max)
+		return;
+	snprintf(text, sizeof(text),
+		 "all tenants together have %s of the %s of host memory that they may have "
+		 "(--host-max)",
+		 text_bytes(broker->host_bytes), text_bytes(broker->host_max));
+	warn(data, text);
+}
+
+void upkeep_judge(const struct upkeep *upkeep, void (*warn)(void *data, const char *text),
+		  void *data)
+{
+	const struct rbk_stats_upkeep *figures = &upkeep->figures;
+	const struct rbk_stats_setup_time *running = &figures->setup_running;
+	char text[TEXT_BYTES];
+
+	judge_host(&upkeep->broker, warn, data);
+	if (running->ns >= hanging_ns) {
+		snprintf(text, sizeof(text),
+			 "the setup thread has been at one thing for %s (%s%s), and %" PRIu64
+			 " job%s for it",
+			 text_ns((double)running->ns), setup_cause_text(running->cause),
+			 of_tenant(upkeep, running->tenant), figures->n_setup_waiting,
+			 figures->n_setup_waiting == 1 ? " waits" : "s wait");
+		warn(data, text);
+	}
+	if (figures->n_closers_stuck > 0) {
+		snprintf(text, sizeof(text),
+			 "%" PRIu32 " of at most %" PRIu32
+			 " threads that close what clients left %s stuck",
+			 figures->n_closers_stuck, figures->n_closers_max,
+			 figures->n_closers_stuck == 1 ? "is" : "are");
+		warn(data, text);
+	}
+}
+
+/* --- Printing --- */
+
+static void print_host(const struct rbk_stats_broker *broker)
+{
+	printf("host     %s charged to tenants", text_bytes(broker->host_bytes));
+	if (has_host_limit(broker))
+		printf(", of %s", text_bytes(broker->host_max));
+	putchar('\n');
+}
+
+static void print_turns(const struct upkeep *upkeep)
+{
+	const struct rbk_stats_broker *broker = &upkeep->broker;
+	uint64_t n = 0;
+
+	/* Older brokers do not tell. */
+	if (broker->longest_turn_ns == 0)
+		return;
+	for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++)
+		n += broker->n_turn_overruns[i];
+	printf("reactor  longest turn %s", text_ns((double)broker->longest_turn_ns));
+	/* Of any turn; in the rest of the longest one other programs had the processor. */
+	if (upkeep->figures.longest_turn_cpu_ns > 0)
+		printf(" (%s of processor time at most)",
+		       text_ns((double)upkeep->figures.longest_turn_cpu_ns));
+	printf(": %s%s; %" PRIu64 " overrun%s", turn_cause_text(broker->longest_turn_cause),
+	       of_tenant(upkeep, broker->longest_turn_tenant), n, plural(n));
+	for (unsigned int i = 0, n_said = 0; i < RBK_TURN_CAUSES; i++)
+		if (broker->n_turn_overruns[i] > 0)
+			printf("%s %s %" PRIu64, n_said++ ? "," : ":", turn_cause_text(i),
+			       broker->n_turn_overruns[i]);
+	putchar('\n');
+}
+
+static void print_setup(const struct upkeep *upkeep)
+{
+	const struct rbk_stats_upkeep *figures = &upkeep->figures;
+	const struct rbk_stats_setup_time slice = longest_slice(figures);
+
+	printf("setup    %" PRIu64 " job%s", figures->n_setup_waiting,
+	       figures->n_setup_waiting == 1 ? " waits" : "s wait");
+	if (figures->longest_wait.ns > 0)
+		printf(", longest wait %s: %s%s", text_ns((double)figures->longest_wait.ns),
+		       setup_cause_text(figures->longest_wait.cause),
+		       of_tenant(upkeep, figures->longest_wait.tenant));
+	if (slice.ns > 0)
+		printf("; longest slice %s: %s%s", text_ns((double)slice.ns),
+		       setup_cause_text(slice.cause), of_tenant(upkeep, slice.tenant));
+	putchar('\n');
+}
+
+void upkeep_print(const struct upkeep *upkeep)
+{
+	const struct rbk_stats_upkeep *figures = &upkeep->figures;
+
+	if (!upkeep->root)
+		return;
+	print_host(&upkeep->broker);
+	print_turns(upkeep);
+	if (!upkeep->has_figures)
+		return;
+	print_setup(upkeep);
+	if (figures->n_closers_ever_stuck > 0 || figures->n_closings_waiting > 0)
+		printf("closing  %" PRIu64 " wait%s, %" PRIu32 " thread%s, %" PRIu32
+		       " stuck, %" PRIu64 " since the start\n",
+		       figures->n_closings_waiting, figures->n_closings_waiting == 1 ? "s" : "",
+		       figures->n_closers, plural(figures->n_closers), figures->n_closers_stuck,
+		       figures->n_closers_ever_stuck);
+}
+
+/* --- JSON --- */
+
+static uint64_t known(uint64_t value)
+{
+	return value ? value : UINT64_MAX;
+}
+
+static void json_time(const struct upkeep *upkeep, const char *name,
+		      const struct rbk_stats_setup_time *time)
+{
+	json_object(name);
+	json_unsigned("ns", time->ns);
+	json_string("cause", time->ns ? setup_cause_name(time->cause) : NULL);
+	json_string("tenant",
+		    time->tenant && upkeep->root ? tenant_name(upkeep->root, time->tenant) : NULL);
+	json_object_end();
+}
+
+static void json_setup(const struct upkeep *upkeep)
+{
+	const struct rbk_stats_upkeep *figures = &upkeep->figures;
+	const struct rbk_stats_setup_time slice = longest_slice(figures);
+
+	json_object("setup");
+	json_unsigned("waiting", figures->n_setup_waiting);
+	json_time(upkeep, "running", &figures->setup_running);
+	json_time(upkeep, "longest_wait", &figures->longest_wait);
+	json_time(upkeep, "longest_slice", &slice);
+	json_object("slices");
+	for (unsigned int i = 0; i < RBK_SETUP_CAUSES; i++) {
+		json_object(setup_cause_name(i));
+		json_unsigned("slices", figures->setup[i].n_slices);
+		json_unsigned("total_ns", figures->setup[i].total_ns);
+		json_unsigned("longest_ns", figures->setup[i].longest_ns);
+		json_object_end();
+	}
+	json_object_end();
+	json_object_end();
+}
+
+static void json_turns(const struct upkeep *upkeep)
+{
+	const struct rbk_stats_broker *broker = &upkeep->broker;
+
+	json_optional("longest_turn_ns", known(broker->longest_turn_ns));
+	json_optional("longest_turn_cpu_ns", known(upkeep->figures.longest_turn_cpu_ns));
+	json_string("longest_turn_cause",
+		    broker->longest_turn_ns ? turn_cause_name(broker->longest_turn_cause) : NULL);
+	json_string("longest_turn_tenant",
+		    upkeep->root ? tenant_name(upkeep->root, broker->longest_turn_tenant) : NULL);
+	json_object("turn_overruns");
+	for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++)
+		json_unsigned(turn_cause_name(i), broker->n_turn_overruns[i]);
+	json_object_end();
+}
+
+static void json_closing(const struct rbk_stats_upkeep *figures)
+{
+	json_object("closing");
+	json_unsigned("threads", figures->n_closers);
+	json_unsigned("threads_max", figures->n_closers_max);
+	json_unsigned("stuck", figures->n_closers_stuck);
+	json_unsigned("waiting", figures->n_closings_waiting);
+	json_unsigned("ever_stuck", figures->n_closers_ever_stuck);
+	json_object_end();
+}
+
+void upkeep_json(const struct upkeep *upkeep)
+{
+	json_turns(upkeep);
+	json_optional("host_bytes", upkeep->root ? upkeep->broker.host_bytes : UINT64_MAX);
+	json_optional("host_max_bytes", known(upkeep->broker.host_max));
+	if (!upkeep->has_figures)
+		return;
+	json_setup(upkeep);
+	json_closing(&upkeep->figures);
+}
