@@ -135,6 +135,9 @@ def check_json(paths):
            (1.4, False, 'rsync'), about)
     llm, web, batch = about['tenants']
     expect([tenant['run_queue_behind'] for tenant in (llm, web, batch)] == ['rsync'] * 3, about)
+    expect((about['host_bytes'], about['host_max_bytes']) == (384 << 20, 12 << 30), about)
+    own = json.loads(top('--json', '--once', '--page', paths['own'])[0])
+    expect((own['host_bytes'], own['host_max_bytes']) == (None, None), own)
     expect(len(about['plans']) == 14, about['plans'])
     plan = about['plans'][1]
     expect((plan['tenant'], plan['plan'], plan['memory']) == (1, 'llm-1', 'evicted'), plan)

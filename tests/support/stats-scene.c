@@ -281,6 +281,8 @@ static void fill_broker(const struct rbk_stats_view *root, uint64_t n_tenants, u
 
 	broker->n_tenants = n_tenants;
 	broker->n_sessions = n_sessions;
+	broker->host_bytes = (uint64_t)(384 * MIB);
+	broker->host_max = (uint64_t)(12 * GIB);
 	broker->n_plans = n_plans;
 	*contention = (struct rbk_stats_contention){
 		.source = RBK_STATS_SOURCE_EBPF,
@@ -521,6 +523,9 @@ static void make_cpu(unsigned int moment, struct pages *ret)
 
 	ret->root = root;
 	broker->n_tenants = broker->n_sessions = 1;
+	/* All of it but a little. */
+	broker->host_bytes = (uint64_t)(11.6 * GIB);
+	broker->host_max = (uint64_t)(12 * GIB);
 	broker->n_plans = 2;
 	broker->flags = RBK_STATS_BROKER_FORCE_CPU;
 	fill_cpu(record(&root, RBK_STATS_SECTION_DEVICES, 0));

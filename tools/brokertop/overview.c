@@ -337,6 +337,22 @@ static void draw_worst(const struct model *model, struct canvas *canvas, struct 
 			   figure_part(model->worst_part).text);
 }
 
+/* Of all tenants together, and of what that may be: in front where it is nearly all of it. */
+static void draw_host(const struct model *model, struct canvas *canvas, struct part *part, int y,
+		      bool is_short)
+{
+	const double used = (double)model->broker.host_bytes, max = (double)model->broker.host_max;
+	char text[TOTAL_BYTES];
+
+	/* Not known, or no limit. */
+	if (model->broker.host_max == 0 || model->broker.host_max == UINT64_MAX ||
+	    is_short != (used >= 0.95 * max))
+		return;
+	used_of(text, used, max);
+	add_format(canvas, part, y, is_short ? STYLE_BAD : STYLE_PLAIN, "  %shost memory %s %s",
+		   is_short ? "▲ " : "", text, figure_part(used / max).text);
+}
+
 static void draw_cpu(const struct model *model, struct canvas *canvas, int y)
 {
 	const struct rbk_stats_device *cpu = &model->devices[RBK_DEVICE_CPU].now;
@@ -359,6 +375,7 @@ static void draw_cpu(const struct model *model, struct canvas *canvas, int y)
 			   isfinite(about->factor) ? fmax(0, fmin(about->factor, 9999)) : 0);
 	if (is_contended && about->factor >= RBK_STATS_MAX_FACTOR)
 		add(canvas, &part, y, STYLE_BAD, " or more, at the cap");
+	draw_host(model, canvas, &part, y, true);
 	if (model->worker_p99_ns > 0)
 		add_format(canvas, &part, y, STYLE_PLAIN, "  run-queue p99 %s",
 			   figure_ns(model->worker_p99_ns).text);
@@ -366,6 +383,7 @@ static void draw_cpu(const struct model *model, struct canvas *canvas, int y)
 		draw_worst(model, canvas, &part, y);
 	else if (is_contended)
 		add(canvas, &part, y, STYLE_WARN, "  cause unknown");
+	draw_host(model, canvas, &part, y, false);
 }
 
 /* --- Tasks --- */

@@ -274,6 +274,9 @@ void report_json(const struct model *model, const struct origin *origin)
 	json_boolean("contention_at_cap", model->contention.factor >= RBK_STATS_MAX_FACTOR);
 	name_of("contention_behind", model->worst_part > 0 ? cause_name(&model->worst) : "");
 	time_ns("worker_run_queue_p99_ns", model->worker_p99_ns);
+	json_optional("host_bytes", model->is_root ? model->broker.host_bytes : RBK_STATS_ABSENT);
+	json_optional("host_max_bytes",
+		      model->broker.host_max ? model->broker.host_max : RBK_STATS_ABSENT);
 	json_array("devices");
 	for (uint32_t i = 0; i < model->n_devices; i++)
 		report_device(model, i);
