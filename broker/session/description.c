@@ -9,6 +9,9 @@
  * trust: at this point nothing about the table is known but its bytes.
  *
  * An arena that is on the list cannot be removed until the plan is gone or refused.
+ *
+ * Verification takes several times what a description has, but for one plan of a tenant at a time.
+ * What is charged from the beginning is therefore only what is held while others are verified.
  */
 #include "session/description.h"
 
@@ -73,17 +76,23 @@ static int list_arenas(struct description *description)
 	return 0;
 }
 
-static uint64_t host_bytes(const struct description *description)
+static uint64_t copy_bytes(const struct description *description)
 {
-	return sizeof(*description) + description->n_bytes + pins_bytes(description->n_bytes) +
-	       plan_new_bytes(description->n_bytes);
+	return description->n_bytes + pins_bytes(description->n_bytes);
+}
+
+/* Bytes that are held from the beginning: what came in a memfd is copied later. */
+static uint64_t waiting_bytes(const struct description *description)
+{
+	return sizeof(struct session_plan) + sizeof(*description) +
+	       (description->fd < 0 ? copy_bytes(description) : 0);
 }
 
 /* Return: 0; ACCOUNT_E_QUOTA. */
 static int charge(struct description *description, struct account *account)
 {
 	if (account_charge(account, &description->charges[0], ACCOUNT_HOST_BYTES,
-			   host_bytes(description)))
+			   waiting_bytes(description)))
 		return ACCOUNT_E_QUOTA;
 	if (description->fd < 0 ||
 	    account_charge(account, &description->charges[1], ACCOUNT_FDS, 1) == 0)
@@ -121,6 +130,24 @@ int description_new(struct account *account, const void *bytes, size_t n_bytes, 
 	return 0;
 }
 
+int description_charge_check(struct description *description, struct account *account)
+{
+	return account_charge(account, &description->charges[2], ACCOUNT_HOST_BYTES,
+			      plan_new_bytes(description->n_bytes) +
+				      (description->fd < 0 ? 0 : copy_bytes(description)));
+}
+
+bool description_may_check(const struct description *description)
+{
+	return description->charges[2].account != NULL;
+}
+
+int description_take_fd(struct description *description)
+{
+	charge_deinit(&description->charges[1]);
+	return steal_fd(&description->fd);
+}
+
 void description_uncharge(struct description *description)
 {
 	for (unsigned int i = 0; i < ARRAY_SIZE(description->charges); i++)
@@ -132,7 +159,7 @@ void description_charge(struct description *description, struct account *account
 	assert(description->fd < 0);
 	/* Limit or not: it may have been lowered since. */
 	account_charge_set(account, &description->charges[0], ACCOUNT_HOST_BYTES,
-			   host_bytes(description));
+			   waiting_bytes(description) + plan_new_bytes(description->n_bytes));
 }
 
 static int read_bytes(struct description *description)
@@ -154,8 +181,6 @@ static int read_bytes(struct description *description)
 void description_read(struct description *description)
 {
 	description->result = read_bytes(description);
-	/* A memfd's closing waits for nothing. */
-	description->fd = close_fd(description->fd);
 	if (description->result == 0)
 		description->result = list_arenas(description);
 }
@@ -216,9 +241,9 @@ struct description *description_free(struct description *description)
 {
 	if (!description)
 		return NULL;
+	assert(description->fd < 0);
 	plan_pins_deinit(&description->pins);
 	description_uncharge(description);
-	close_fd(description->fd);
 	free(description->bytes);
 	free(description);
 	return NULL;

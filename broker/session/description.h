@@ -35,24 +35,33 @@ struct description {
 	int fd;                   /* of the memfd that it has to be read from; -1: none, any more */
 	int result;               /* of the last step on the setup thread; -ECANCELED: none was */
 	struct plan_pins pins;    /* of the arenas that it names; see description_pin() */
-	struct charge charges[2]; /* memory, the descriptor */
-	char message[PLAN_MESSAGE_BYTES]; /* where result is PLAN_E_INVALID */
+	struct charge charges[3]; /* what waits, the descriptor, what verification takes */
+	char message[PLAN_MESSAGE_BYTES]; /* where result is PLAN_E_INVALID or -EDQUOT */
 };
 
 enum { DESCRIPTION_E_UNREADABLE = 1 };
 
 /*
- * Begins a description of @n_bytes, at most RBK_WIRE_PLAN_MAX_BYTES: charges @account what the
- * copy, verification and the plan take at most, then copies @bytes (at most a message). Else, where
- * @bytes is NULL, charges for *@fd too, a memfd, and takes it on success for description_read().
+ * Begins a description of @n_bytes, at most RBK_WIRE_PLAN_MAX_BYTES: charges @account what is held
+ * while it waits, then copies @bytes (at most a message). Else, where @bytes is NULL, charges for
+ * *@fd too, a memfd, and takes it on success for description_read().
  * Reactor. Return: 0; ACCOUNT_E_QUOTA; -ENOMEM.
  */
 int description_new(struct account *account, const void *bytes, size_t n_bytes, int *fd,
 		    struct description **ret);
 
 /*
- * Reads the memfd, which may sleep, closes it, and finds out which arenas are named. Setup thread.
- * Sets result: 0; DESCRIPTION_E_UNREADABLE; -ENOMEM.
+ * Charges what reading and verification take at most, the plan included. Comes before these two.
+ * Reactor. Return: 0; ACCOUNT_E_QUOTA.
+ */
+int description_charge_check(struct description *description, struct account *account);
+
+/* Was that done? */
+bool description_may_check(const struct description *description);
+
+/*
+ * Reads the memfd, which may sleep, and finds out which arenas are named. Setup thread. Sets
+ * result: 0; DESCRIPTION_E_UNREADABLE; -ENOMEM.
  */
 void description_read(struct description *description);
 
@@ -68,7 +77,13 @@ void description_pin(struct description *description, struct session *session);
  */
 void description_verify(struct description *description, struct plan **ret);
 
-/* Undoes the charges, and makes that of memory again, once the memfd is closed. Reactor. */
+/*
+ * Takes the memfd and its charge from a description that was read, or never will be: whoever has
+ * the last reference frees all of its pages, which the reactor does not. Return: -1: there is none.
+ */
+int description_take_fd(struct description *description);
+
+/* Undoes the charges, and makes those of memory again, without a memfd. Reactor. */
 void description_uncharge(struct description *description);
 void description_charge(struct description *description, struct account *account);
 

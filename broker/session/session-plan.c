@@ -2,11 +2,15 @@
 /*
  * Plans of a session
  *
- * The reactor takes a description, charged for all that it can become (description.h), and the
- * setup thread reads and verifies it. There every executor then says what host memory it will take
- * for the plan, which is charged on the reactor before anything of it is allocated; then each
- * prepares the plan, compiling and packing a part at a time with others' jobs in between, then
- * residency brings its memory to a device if there is room; the client is answered after that.
+ * The reactor takes a description (description.h), which waits for its tenant's turn: one plan of a
+ * tenant at a time is charged for all that it can become. The setup thread reads and verifies it.
+ * There every executor then says what host memory it will take for the plan, which is charged on
+ * the reactor before anything of it is allocated, and ends the turn; then each prepares the plan,
+ * compiling and packing a part at a time with others' jobs in between, then residency brings its
+ * memory to a device if there is room; the client is answered after that.
+ *
+ * So a tenant that asks for many plans at once is charged for what it has and for one more.
+ *
  * Removal stops new tasks at once, waits for those in flight, has the plan's device memory given
  * back, then releases it on the setup thread. An arena keeps its count of plans until then: their
  * constants lie in it.
@@ -37,10 +41,60 @@ static void plan_submit(struct session_plan *slot, enum offload_cause cause,
 	session_submit(slot->session, &slot->job);
 }
 
+static void plan_read_run(struct offload_job *job);
+static void plan_read_done(struct offload_job *job);
+static void plan_verify_run(struct offload_job *job);
+static void plan_verify_done(struct offload_job *job);
+
+/* Has the setup thread begin with a description. */
+static void plan_check(struct session_plan *slot)
+{
+	if (slot->description->fd >= 0)
+		plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_read_run, plan_read_done);
+	else
+		plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_verify_run, plan_verify_done);
+}
+
+/*
+ * A turn of the tenant's has ended: begins the next one. A plan that the tenant may not have the
+ * memory for goes through the setup thread, too, which does nothing with it, so that no more than a
+ * batch of these is refused in one turn of the reactor.
+ */
+static void plan_check_next(struct tenant *tenant)
+{
+	struct description *description;
+	struct session_plan *slot;
+	char why[ACCOUNT_TEXT_BYTES];
+
+	tenant->is_checking = !list_is_empty(&tenant->checks);
+	if (!tenant->is_checking)
+		return;
+	slot = container_of(tenant->checks.next, struct session_plan, check);
+	list_remove(&slot->check);
+	slot->is_checking = true;
+	description = slot->description;
+	if (description_charge_check(description, tenant->account)) {
+		description->result = -EDQUOT;
+		snprintf(description->message, sizeof(description->message),
+			 "no room for the plan: %s", account_explain(tenant->account, why));
+	}
+	plan_check(slot);
+}
+
+/* What the plan is charged from now on is what it has: it is the next one's turn. */
+static void plan_checked(struct session_plan *slot)
+{
+	if (!slot->is_checking)
+		return;
+	slot->is_checking = false;
+	plan_check_next(slot->session->tenant);
+}
+
 static void plan_forget(struct session_plan *slot)
 {
 	struct session *session = slot->session;
 	uint32_t index = slot->id & ((1u << PLAN_ID_SLOT_BITS) - 1);
+	const bool was_checking = slot->is_checking;
 
 	session->plan_slots[index] = NULL;
 	session->plans[index] = NULL;
@@ -52,6 +106,8 @@ static void plan_forget(struct session_plan *slot)
 	for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
 		charge_deinit(&slot->charges[i]);
 	free(slot);
+	if (was_checking)
+		plan_check_next(session->tenant);
 }
 
 static void plan_release_run(struct offload_job *job)
@@ -353,9 +409,11 @@ static void plan_measure_done(struct offload_job *job)
 
 	if (!session->is_ending && !plan_charge_host(slot, true)) {
 		plan_submit(slot, OFFLOAD_PLAN_PREPARE, plan_prepare_run, plan_prepare_done);
+		plan_checked(slot);
 		return;
 	}
 	slot->state = SLOT_LOADING;
+	plan_checked(slot);
 	if (!session->is_ending)
 		plan_release(slot);
 	session_job_done(session);
@@ -363,8 +421,14 @@ static void plan_measure_done(struct offload_job *job)
 
 void session_plan_cancel(struct session_plan *slot)
 {
-	if (slot->state == SLOT_PREPARING)
-		offload_cancel(slot->session->server->options.offload, &slot->job);
+	if (slot->state != SLOT_PREPARING)
+		return;
+	/* Without its turn: it comes back as those do that were begun, some in each turn. */
+	if (!list_is_empty(&slot->check)) {
+		list_remove(&slot->check);
+		plan_check(slot);
+	}
+	offload_cancel(slot->session->server->options.offload, &slot->job);
 }
 
 /*
@@ -460,7 +524,8 @@ static void plan_verify_run(struct offload_job *job)
 {
 	struct session_plan *slot = plan_of_job(job);
 
-	description_verify(slot->description, &slot->plan);
+	if (description_may_check(slot->description))
+		description_verify(slot->description, &slot->plan);
 }
 
 static void plan_verify_done(struct offload_job *job)
@@ -476,8 +541,9 @@ static void plan_verify_done(struct offload_job *job)
 		return;
 	}
 	if (r) {
-		snprintf(description->message, sizeof(description->message),
-			 "the broker cannot hold the plan: %s", strerror(-r));
+		if (r != -EDQUOT)
+			snprintf(description->message, sizeof(description->message),
+				 "the broker cannot hold the plan: %s", strerror(-r));
 		plan_refuse_description(slot, r, description->message);
 		return;
 	}
@@ -493,30 +559,34 @@ static void plan_verify_done(struct offload_job *job)
 	plan_submit(slot, OFFLOAD_PLAN_MEASURE, plan_measure_run, plan_measure_done);
 }
 
-static void plan_verify(struct session_plan *slot)
-{
-	description_pin(slot->description, slot->session);
-	plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_verify_run, plan_verify_done);
-}
-
 static void plan_read_run(struct offload_job *job)
 {
-	description_read(plan_of_job(job)->description);
+	struct description *description = plan_of_job(job)->description;
+
+	if (description_may_check(description))
+		description_read(description);
 }
 
 static void plan_read_done(struct offload_job *job)
 {
 	struct session_plan *slot = plan_of_job(job);
 	struct session *session = slot->session;
-	const int r = slot->description->result;
+	struct description *description = slot->description;
+	const int r = description->result;
 
+	if (discard_fd(session->server, session->account, description_take_fd(description)))
+		session_end(session, false, "its descriptors cannot be closed");
 	/* A plan whose session is over gets no answer. */
 	if (r == DESCRIPTION_E_UNREADABLE)
 		session_end(session, true, "its plan description cannot be read");
-	if (r || session->is_ending)
+	if (r == -EDQUOT) {
+		plan_refuse_description(slot, r, description->message);
+	} else if (r || session->is_ending) {
 		plan_refuse_description(slot, -ENOMEM, "the broker is out of memory");
-	else
-		plan_verify(slot);
+	} else {
+		description_pin(description, session);
+		plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_verify_run, plan_verify_done);
+	}
 }
 
 /* A free slot of the session's, and what a plan as such is charged. Return: NULL, it was refused.
@@ -551,7 +621,30 @@ static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
 	slot->id = index; /* a generation makes it one that tasks can name */
 	slot->state = SLOT_PREPARING;
 	slot->cookie = cookie;
+	list_init(&slot->check);
 	return slot;
+}
+
+/*
+ * What the plan takes while it waits, and, if it need not, when it is verified; *@fd is taken on
+ * success. Return: 0; ACCOUNT_E_QUOTA; -ENOMEM.
+ */
+static int plan_begin_description(struct session_plan *slot, const void *desc, size_t desc_bytes,
+				  int *fd)
+{
+	struct tenant *tenant = slot->session->tenant;
+	int r = description_new(tenant->account, desc, desc_bytes, fd, &slot->description);
+
+	if (r || tenant->is_checking)
+		return r;
+	r = description_charge_check(slot->description, tenant->account);
+	if (r == 0)
+		return 0;
+	/* The caller has it closed. */
+	if (!desc)
+		*fd = description_take_fd(slot->description);
+	slot->description = description_free(slot->description);
+	return r;
 }
 
 static int plan_add(struct session *session, uint32_t cookie, const void *desc, size_t desc_bytes,
@@ -563,7 +656,7 @@ static int plan_add(struct session *session, uint32_t cookie, const void *desc, 
 
 	if (!slot)
 		return 0;
-	r = description_new(session->tenant->account, desc, desc_bytes, fd, &slot->description);
+	r = plan_begin_description(slot, desc, desc_bytes, fd);
 	if (r) {
 		if (r == ACCOUNT_E_QUOTA)
 			session_reply_result(session, RBK_WIRE_PLAN_ADD, cookie, -EDQUOT,
@@ -580,10 +673,15 @@ static int plan_add(struct session *session, uint32_t cookie, const void *desc, 
 	session->server->n_plans++;
 	session->n_added_plans++;
 	session_job_started(session);
+	/* Its arenas are to stay from now on; one that has to be read names none yet. */
 	if (desc)
-		plan_verify(slot);
-	else
-		plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_read_run, plan_read_done);
+		description_pin(slot->description, session);
+	if (session->tenant->is_checking) {
+		list_append(&session->tenant->checks, &slot->check);
+		return 0;
+	}
+	session->tenant->is_checking = slot->is_checking = true;
+	plan_check(slot);
 	return 0;
 }
 

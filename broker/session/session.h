@@ -112,6 +112,8 @@ struct session_plan {
 	struct charge charges[3]; /* one plan; what executors hold; what describes it */
 	struct offload_job job;
 	struct description *description; /* until it is verified */
+	struct list_node check;          /* in tenant.checks; alone: does not wait there */
+	bool is_checking;                /* it has its tenant's turn there */
 	struct plan_pins pins;           /* the arenas of its constants */
 
 	/* Residency: see residency.h. The dispatcher counts, residency reads and clears. */

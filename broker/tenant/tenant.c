@@ -130,6 +130,7 @@ static struct tenant *tenant_free(struct tenant *tenant)
 	if (tenant->number)
 		forget_number(tenant);
 	assert(fair_flow_is_idle(&tenant->setup));
+	assert(list_is_empty(&tenant->checks) && !tenant->is_checking);
 	list_remove(&tenant->link);
 	overrides_free(tenant);
 	account_unref(tenant->account);
@@ -149,6 +150,7 @@ static int tenant_new(struct account_book *book, const char *name, struct tenant
 	list_init(&tenant->asked);
 	list_init(&tenant->asking);
 	list_init(&tenant->overrides);
+	list_init(&tenant->checks);
 	fair_flow_init(&tenant->setup);
 	r = account_new(book, name, &none, &tenant->account);
 	if (r) {

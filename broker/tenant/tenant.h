@@ -73,6 +73,9 @@ struct tenant {
 	uint64_t leased[RBK_MAX_DEVICES]; /* bytes of VRAM that leases were granted: see lease.h */
 
 	struct fair_flow setup; /* its turns on the setup thread, and the time that these took */
+	struct list_node
+		checks;   /* plans that wait to be verified, oldest first; session-plan.c's */
+	bool is_checking; /* one that left the list is being verified; likewise */
 
 	/* Counters since start. */
 	uint64_t n_evictions, n_returns, n_memory_constraints;

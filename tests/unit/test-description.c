@@ -149,6 +149,13 @@ static void test_description__little_on_the_reactor(void **state)
 	}
 }
 
+/* Memfds are closed elsewhere, and charged until then. */
+static void wait_closed(struct rig *rig)
+{
+	while (server_n_discards(rig->server) > 0)
+		assert_true(loop_turn(rig->loop, true) >= 0);
+}
+
 /* Check that a refused plan leaves nothing behind, and that answers name what they answer. */
 static void test_description__refused(void **state)
 {
@@ -172,6 +179,7 @@ static void test_description__refused(void **state)
 	assert_int_equal(held(&rig).fds, before.fds + 1);
 	assert_true(held(&rig).host_bytes > before.host_bytes + 2 * 4096 * 88);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EINVAL);
+	wait_closed(&rig);
 	assert_held(&rig, before);
 	desc = with_constant(7, &bytes);
 	add(&rig, desc, bytes);
@@ -350,6 +358,64 @@ static void test_description__quota(void **state)
 	rig_deinit(&rig);
 }
 
+static void set_host_max(struct rig *rig, uint64_t bytes)
+{
+	struct account *account = rig->session->tenant->account;
+	struct account_limits limits;
+
+	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+		limits.max[i] = account_limit(account, (enum account_slot)i);
+	limits.max[ACCOUNT_HOST_BYTES] = bytes;
+	account_set_limits(account, &limits);
+}
+
+/* Many at once are charged as one that is verified, and as little more as those are that wait. */
+static void test_description__one_at_a_time(void **state)
+{
+	enum { N = 40, WAITING_BYTES = 8192 };
+	struct held before;
+	uint64_t one_bytes;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	before = held(&rig);
+	add_big(&rig, BIG_ILLEGAL, 4096);
+	one_bytes = held(&rig).host_bytes - before.host_bytes;
+	assert_true(one_bytes > 10 * WAITING_BYTES);
+	set_host_max(&rig, before.host_bytes + one_bytes + N * WAITING_BYTES);
+	for (unsigned int i = 1; i < N; i++)
+		add_big(&rig, BIG_ILLEGAL, 4096);
+	assert_int_equal(held(&rig).plans, before.plans + N);
+	for (unsigned int i = 0; i < N; i++)
+		assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EINVAL);
+	wait_closed(&rig);
+	assert_held(&rig, before);
+	rig_deinit(&rig);
+}
+
+/* A plan whose turn comes when there is no room for it is refused, and so is the one behind it. */
+static void test_description__no_room_at_its_turn(void **state)
+{
+	struct held before;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	before = held(&rig);
+	add_big(&rig, BIG_ILLEGAL, 4096);
+	add_big(&rig, BIG_ILLEGAL, 4096);
+	add(&rig, "nonsense", 8);
+	set_host_max(&rig, before.host_bytes);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EINVAL);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EDQUOT);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_PLAN_ADD, NULL, 0), -EDQUOT);
+	wait_closed(&rig);
+	assert_held(&rig, before);
+	/* There is room again, and no turn was left over. */
+	set_host_max(&rig, UINT64_MAX);
+	rig_relu(&rig, false);
+	rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -360,6 +426,8 @@ int main(void)
 		cmocka_unit_test(test_description__session_ends),
 		cmocka_unit_test(test_description__unreadable),
 		cmocka_unit_test(test_description__quota),
+		cmocka_unit_test(test_description__one_at_a_time),
+		cmocka_unit_test(test_description__no_room_at_its_turn),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
