@@ -22,7 +22,7 @@
 #include "util/log.h"
 #include "util/plural.h"
 
-uint64_t config_host_bytes(void)
+static uint64_t machine_bytes(void)
 {
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
@@ -57,10 +57,12 @@ static uint64_t cgroup_memory_max(void)
 	return least;
 }
 
-uint64_t config_host_max(void)
+uint64_t config_host_max(const struct options *options)
 {
-	uint64_t machine = config_host_bytes(), cgroup = cgroup_memory_max();
+	uint64_t machine = machine_bytes(), cgroup = cgroup_memory_max();
 
+	if (options->host_max_bytes > 0)
+		return options->host_max_bytes;
 	return (cgroup < machine ? cgroup : machine) / 4 * 3;
 }
 
@@ -150,7 +152,7 @@ int config_check(const struct options *options)
 	options_print_place(stdout, &scratch);
 	putchar('\n');
 	for (uint32_t i = 0; i < policy_n_tenants(policy); i++) {
-		char *line = policy_describe(policy, i, config_host_bytes());
+		char *line = policy_describe(policy, i, config_host_max(&scratch));
 
 		print_line(stdout, "%s", line ? line : "tenant ?: out of memory");
 		free(line);

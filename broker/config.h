@@ -25,10 +25,9 @@ void config_log_errors(enum log_event event, const char *what, char *errors);
 /* What a reload changed, in one line, to be freed; NULL: out of memory. */
 char *config_changes(const struct policy *before, const struct policy *after);
 
-/* Return the bytes of this machine's memory, of which host-max is a part. */
-uint64_t config_host_bytes(void);
 /*
- * Return the default of host-max, which limits all tenants together: three quarters of the
- * machine's memory, or of the least memory.max of the process's cgroups if that is less.
+ * Return the bytes of host memory that all tenants together may have, of which a tenant's host-max
+ * is a part: what @options say, or three quarters of the machine's memory, or of the least
+ * memory.max of the process's cgroups if that is less.
  */
-uint64_t config_host_max(void);
+uint64_t config_host_max(const struct options *options);

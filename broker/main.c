@@ -260,7 +260,7 @@ static int watch_signals(struct broker *broker)
 static int make_tenants(struct broker *broker, char **ret_errors)
 {
 	struct tenants_machine machine = {
-		.host_bytes = config_host_bytes(),
+		.host_bytes = config_host_max(&broker->options),
 		.n_devices = broker->n_executors,
 		/* vm.max_map_count is 65,530 by default; a ring also has two allocations that are
 		 * mappings. */
@@ -277,9 +277,8 @@ static int make_tenants(struct broker *broker, char **ret_errors)
 	r = account_book_new(&broker->book);
 	if (r)
 		return error_fold(r);
-	account_book_limit(broker->book, ACCOUNT_HOST_BYTES,
-			   broker->options.host_max_bytes > 0 ? broker->options.host_max_bytes
-							      : config_host_max());
+	/* By default, three quarters of it are the most that one tenant can have. */
+	account_book_limit(broker->book, ACCOUNT_HOST_BYTES, machine.host_bytes);
 	r = tenants_new(broker->book, &machine, broker->policy, &broker->tenants, ret_errors);
 	if (r == 0)
 		broker->policy = NULL;

@@ -38,7 +38,7 @@ struct options {
 	struct users admin_users;            /* may change something */
 	char metrics[METRICS_ADDRESS_BYTES]; /* as it was written */
 	struct metrics_address metrics_address;
-	uint64_t host_max_bytes; /* of all tenants together; 0: config_host_max() */
+	uint64_t host_max_bytes; /* of all tenants together; 0: see config_host_max() */
 	char cache_dir[256];     /* empty: none */
 	int cache_error;         /* errno: why cache_dir is not used; 0: it is */
 	struct cpu_options cpu;

@@ -161,6 +161,22 @@ static void test_check__right(void **state)
 	check_deinit(&check);
 }
 
+/* What one tenant may have by default is less than what all may have together. */
+static void test_check__default_host_max(void **state)
+{
+	struct check check;
+
+	check_init(&check);
+	write_file(check.path, "[broker]\nhost-max = 4GiB\n[tenant batch]\nmatch-uid = 33\n"
+			       "host-max = 25%\n");
+	check_run(&check);
+	assert_int_equal(check.status, 0);
+	assert_non_null(strstr(check.text, "; host-max = 3221225472; "));
+	assert_non_null(strstr(check.text, "; host-max = 1073741824; "));
+	unlink(check.path);
+	check_deinit(&check);
+}
+
 static void test_check__example(void **state)
 {
 	struct check check;
@@ -817,6 +833,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_check__right),
+		cmocka_unit_test(test_check__default_host_max),
 		cmocka_unit_test(test_check__example),
 		cmocka_unit_test(test_check__wrong),
 		cmocka_unit_test(test_check__controls),
