@@ -33,34 +33,54 @@ static int refuse(char message[ARENA_MESSAGE_BYTES], const char *why)
 	return ARENA_E_UNSUITABLE;
 }
 
-int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA_MESSAGE_BYTES])
+/* As arena_check(). */
+static int check(int fd, uint64_t bytes, int *ret_seals, struct stat *ret_status,
+		 char message[ARENA_MESSAGE_BYTES])
 {
 	const int wanted_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	int seals = fcntl(fd, F_GET_SEALS);
 	struct statfs fs;
-	struct stat status;
-	bool immutable;
-	void *base;
-	int seals;
 
-	seals = fcntl(fd, F_GET_SEALS);
 	if (seals < 0)
 		return refuse(message, "is not a memfd");
 	if ((seals & wanted_seals) != wanted_seals)
 		return refuse(message, "is not sealed with F_SEAL_SHRINK and F_SEAL_GROW");
-	if (fstatfs(fd, &fs) < 0 || fstat(fd, &status) < 0)
+	if (fstatfs(fd, &fs) < 0 || fstat(fd, ret_status) < 0)
 		return error_origin(-errno);
 	if (fs.f_type != TMPFS_MAGIC)
 		return refuse(message, "is not an ordinary memfd (hugetlb is refused)");
 	if (bytes == 0 || bytes % page_bytes != 0)
 		return refuse(message,
 			      "has a size that is not a positive multiple of the page size");
-	if ((uint64_t)status.st_size != bytes)
+	if ((uint64_t)ret_status->st_size != bytes)
 		return refuse(message, "has another size than announced");
 	if (bytes > (1ull << RBK_REF_OFFSET_BITS))
 		return refuse(message, "is larger than a reference can reach");
-	if ((uint64_t)status.st_blocks * 512 < bytes)
+	if ((uint64_t)ret_status->st_blocks * 512 < bytes)
 		return refuse(message, "is sparse: allocate its pages first, with fallocate()");
+	*ret_seals = seals;
+	return 0;
+}
+
+int arena_check(int fd, uint64_t bytes, char message[ARENA_MESSAGE_BYTES])
+{
+	struct stat status;
+	int seals;
+
+	return check(fd, bytes, &seals, &status, message);
+}
+
+int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA_MESSAGE_BYTES])
+{
+	struct stat status;
+	bool immutable;
+	void *base;
+	int seals = 0, r;
+
+	r = check(fd, bytes, &seals, &status, message);
+	if (r)
+		return r;
 
 	/* The open file description is the client's too: its access mode must allow our mapping. */
 	immutable = (seals & F_SEAL_WRITE) != 0;
@@ -88,6 +108,18 @@ int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA
 void arena_populate(const struct exec_arena *arena, uint64_t offset, uint64_t bytes)
 {
 	pages_populate((char *)arena->base + offset, bytes, !arena->immutable);
+}
+
+bool arena_fix(int fd)
+{
+	return fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0;
+}
+
+bool arena_is_whole(int fd, uint64_t bytes)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && (uint64_t)status.st_blocks * 512 >= bytes;
 }
 
 bool arena_unmap(struct exec_arena *arena)

@@ -21,6 +21,13 @@ enum {
 #define ARENA_STEP_BYTES (2ull << 20)
 
 /*
+ * Has @fd, a memfd, the size that was announced, with every page allocated, and no fewer seals than
+ * an arena needs? Looks at the file alone, so the reactor may ask, too.
+ * Return: 0; ARENA_E_UNSUITABLE; negative errno.
+ */
+int arena_check(int fd, uint64_t bytes, char message[ARENA_MESSAGE_BYTES]);
+
+/*
  * Checks @fd and maps it into @ret (base, bytes, immutable, dev, ino, fd is -1; the rest is
  * zeroed); no page is faulted in.
  * @fd stays the caller's and may be closed afterwards.
@@ -28,8 +35,19 @@ enum {
  */
 int arena_map(int fd, uint64_t bytes, struct exec_arena *ret, char message[ARENA_MESSAGE_BYTES]);
 
-/* Faults in @bytes of a mapped arena from @offset on, as far as memory allows. Any thread. */
+/*
+ * Faults in @bytes of a mapped arena from @offset on, as far as memory allows. Pages that a client
+ * may take away (see arena_fix()) may be gone again at once. Any thread.
+ */
 void arena_populate(const struct exec_arena *arena, uint64_t offset, uint64_t bytes);
+
+/*
+ * Sees to it that no page of a memfd can be taken away any more, which holds for the clients'
+ * mappings, too. Some kernels wrap it no more for a device then. Return: can it?
+ */
+bool arena_fix(int fd);
+/* Is every page of it there? */
+bool arena_is_whole(int fd, uint64_t bytes);
 
 /*
  * Unmaps ARENA_STEP_BYTES at the end of the arena, which is shorter then. Accepts what was never

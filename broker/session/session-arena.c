@@ -3,10 +3,12 @@
  * Arenas of a session
  *
  * Mapping faults in every page, a step at a time, and importing may pin them, so both happen on the
- * setup thread. A slot is PREPARING meanwhile and cannot be named by a task; it becomes READY when
- * the client is answered. Removal waits for the tasks that use it (REMOVING), then for the setup
- * thread to undo what it did (RELEASING); the client is answered after that, so that it can seal
- * the memfd.
+ * setup thread. An arena that is to be fixed is sealed only after that, because of kernels that
+ * import nothing with that seal; up to then the client may have taken pages away, so it is gone
+ * through once more, which takes little where all are there. A slot is PREPARING meanwhile and
+ * cannot be named by a task; it becomes READY when the client is answered. Removal waits for the
+ * tasks that use it (REMOVING), then for the setup thread to undo what it did (RELEASING); the
+ * client is answered after that, so that it can seal the memfd.
  *
  * An arena that a device makes goes the same way; what differs is where its memory comes from, that
  * its descriptor stays open, and that its charges outlive it: see hold.c.
@@ -108,12 +110,23 @@ static bool arena_is_populated(const struct session_arena *slot)
 	return slot->n_bytes_done == slot->bytes;
 }
 
-/* Faults in a step of it; the last one also imports it. */
+static void arena_import(struct session_arena *slot)
+{
+	const struct session *session = slot->session;
+	const struct server_options *options = &session->server->options;
+
+	slot->exec.fd = slot->fd;
+	slot->exec.owner = tenant_owner(session->tenant, session->uid);
+	for (unsigned int i = 0; i < options->n_executors; i++)
+		options->executors[i]->ops->arena_import(options->executors[i], &slot->exec);
+	slot->exec.fd = -1;
+	slot->is_imported = true;
+}
+
+/* Faults in a step of it; the last one also imports and seals it, or finds it fixed. */
 static void arena_populate_run(struct offload_job *job)
 {
 	struct session_arena *slot = arena_of_job(job);
-	const struct session *session = slot->session;
-	const struct server_options *options = &session->server->options;
 	uint64_t bytes = slot->bytes - slot->n_bytes_done;
 
 	bytes = bytes < ARENA_STEP_BYTES ? bytes : ARENA_STEP_BYTES;
@@ -122,15 +135,17 @@ static void arena_populate_run(struct offload_job *job)
 	job->has_more = !arena_is_populated(slot);
 	if (job->has_more)
 		return;
-	slot->exec.fd = slot->fd;
-	slot->exec.owner = tenant_owner(session->tenant, session->uid);
-	for (unsigned int i = 0; i < options->n_executors; i++)
-		options->executors[i]->ops->arena_import(options->executors[i], &slot->exec);
-	slot->exec.fd = -1;
-	/* After that: some kernels wrap no memfd any more that has this seal. */
+	if (!slot->is_imported) {
+		arena_import(slot);
+		slot->is_sealed = !slot->exec.immutable && slot->fixes && arena_fix(slot->fd);
+		if (slot->is_sealed) {
+			slot->n_bytes_done = 0;
+			job->has_more = true;
+			return;
+		}
+	}
 	slot->exec.is_fixed =
-		slot->exec.immutable ||
-		(slot->fixes && fcntl(slot->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0);
+		slot->exec.immutable || (slot->is_sealed && arena_is_whole(slot->fd, slot->bytes));
 	slot->fd = close_fd(slot->fd);
 }
 
@@ -206,7 +221,7 @@ static void arena_prepare_done(struct offload_job *job)
 	int r;
 
 	/* Its session has ended: what is not imported needs no more than unmapping. */
-	if (slot->map_result == 0 && !arena_is_populated(slot)) {
+	if (slot->map_result == 0 && !arena_is_populated(slot) && !slot->is_imported) {
 		slot->state = SLOT_RELEASING;
 		slot->job = (struct offload_job){
 			.run = arena_unmap_run,
@@ -326,6 +341,13 @@ int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_
 
 	if (!slot)
 		return 0;
+	/* What is charged while it waits for the setup thread is there. */
+	slot->map_result = arena_check(*fd, bytes, slot->map_message);
+	if (slot->map_result) {
+		arena_refuse(slot, RBK_WIRE_ARENA_ADD);
+		arena_forget(slot);
+		return 0;
+	}
 	slot->fd = steal_fd(fd);
 	slot->fixes = fixes;
 	slot->job = (struct offload_job){

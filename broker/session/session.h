@@ -86,7 +86,9 @@ struct session_arena {
 	int fd;               /* until it is imported; an exported one's as long as it lives */
 	struct hold *hold;
 	uint64_t bytes;
-	uint64_t n_bytes_done; /* faulted in so far */
+	uint64_t n_bytes_done; /* faulted in so far, since is_sealed if that is set */
+	bool is_imported;      /* executors know it */
+	bool is_sealed;        /* no page can be taken away any more */
 	bool is_over;          /* the setup thread has undone what it did */
 	int map_result;
 	char map_message[ARENA_MESSAGE_BYTES];

@@ -3,11 +3,13 @@
  * Arenas of sessions: large ones are mapped and unmapped a step at a time, between which the setup
  * thread does what others asked for.
  */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -101,11 +103,66 @@ static void test_arena__session_ends(void **state)
 	rig_deinit(&rig);
 }
 
+static void punch_import(struct executor *executor, struct exec_arena *exec)
+{
+	assert_int_equal(fallocate(exec->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+				   (off_t)exec->bytes),
+			 0);
+}
+
+/*
+ * A client that punches holes as long as it can: nothing is missing in an arena that is fixed. The
+ * last moment is when it has been faulted in and imported.
+ */
+static void test_arena__punched_before_sealed(void **state)
+{
+	enum { PAGE = 4096, N_PAGES = 256 };
+	struct rbk_wire_id_reply reply;
+	struct session_arena *arena;
+	unsigned char is_there[N_PAGES];
+	struct rig rig;
+	int fd;
+
+	rig_init(&rig, 1);
+	rig.fakes[0].ops.arena_import = punch_import;
+	fd = rig_memfd(N_PAGES * PAGE, false);
+	assert_int_equal(session_arena_add(rig.session, 1, &fd, N_PAGES * PAGE, true), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)), 0);
+	arena = rig.session->arenas[reply.id];
+	assert_true(arena->exec.is_fixed);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), 1);
+	assert_int_equal(mincore(arena->exec.base, sizeof(is_there) * PAGE, is_there), 0);
+	for (unsigned int i = 0; i < N_PAGES; i++)
+		assert_true(is_there[i] & 1);
+	rig_deinit(&rig);
+}
+
+/* What an arena is charged is there: one without pages is refused before anybody works on it. */
+static void test_arena__sparse(void **state)
+{
+	struct rig rig;
+	int fd;
+
+	rig_init(&rig, 1);
+	fd = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	assert_int_equal(session_arena_add(rig.session, 1, &fd, bytes, false), 0);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), 0);
+	assert_true(rig.session->is_ending);
+	rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_arena__in_steps),
 		cmocka_unit_test(test_arena__session_ends),
+		cmocka_unit_test(test_arena__punched_before_sealed),
+		cmocka_unit_test(test_arena__sparse),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
