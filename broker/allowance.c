@@ -72,7 +72,7 @@ int allowance_descriptors(bool has_metrics, uint64_t *ret)
 	uint64_t limit = raise_descriptor_limit(), open = count_descriptors(), used = open + others;
 
 	if (limit > 1024) {
-		*ret = limit - DRIVER_FDS - SERVER_ADMIN_SESSIONS;
+		*ret = limit - DRIVER_FDS - SERVER_ADMIN_SESSIONS - 2ull * server_max_newcomers();
 		return 0;
 	}
 	if (limit < used + LEAST_FDS) {

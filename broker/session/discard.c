@@ -7,9 +7,11 @@
  * reactor nor the setup thread closes a descriptor from a client that it has not seen to be a
  * memfd, nor a connection that messages are under way to, since the kernel closes the descriptors
  * in them with it. The pool of closers.h does. Until then they are charged to the tenant, which
- * runs into its own limit.
+ * runs into its own limit. What a tenant that is at its limit has closed beyond that is counted:
+ * no more than a part of the process's descriptors may be waiting so, or no connection is accepted.
  */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "session/server-private.h"
 #include "util/error.h"
@@ -20,7 +22,31 @@ struct discard {
 	struct charge charge;
 	int fd;
 	bool is_connection;
+	bool is_uncharged;    /* counted in server->n_uncharged */
+	bool is_spare;        /* one of server->discards */
+	struct discard *next; /* in server->spare_discards */
 };
+
+/* Descriptors that can be closed elsewhere at a time while there is no memory. */
+enum { SPARE_DISCARDS = 64 };
+
+int discards_init(struct server *server)
+{
+	server->discards = calloc(SPARE_DISCARDS, sizeof(*server->discards));
+	if (!server->discards)
+		return error_origin(-ENOMEM);
+	for (unsigned int i = 0; i < SPARE_DISCARDS; i++) {
+		server->discards[i].next = server->spare_discards;
+		server->spare_discards = &server->discards[i];
+	}
+	return 0;
+}
+
+void discards_deinit(struct server *server)
+{
+	free(server->discards);
+	server->discards = server->spare_discards = NULL;
+}
 
 static void discard_run(struct closers_job *job)
 {
@@ -35,24 +61,46 @@ static void discard_run(struct closers_job *job)
 static void discard_done(struct closers_job *job)
 {
 	struct discard *discard = container_of(job, struct discard, job);
+	struct server *server = discard->server;
 
 	charge_deinit(&discard->charge);
-	free(discard);
+	if (discard->is_uncharged) {
+		server->n_uncharged--;
+		listener_resume(&server->clients);
+		listener_resume(&server->admins);
+	}
+	if (!discard->is_spare) {
+		free(discard);
+		return;
+	}
+	discard->next = server->spare_discards;
+	server->spare_discards = discard;
 }
 
-/* Return: NULL without memory; @fd is closed then. */
-static struct discard *discard_begin(struct server *server, struct account *account, int fd,
-				     bool is_connection)
+/* Return: NULL if none can be had. */
+static struct discard *discard_new(struct server *server)
 {
 	struct discard *discard = calloc(1, sizeof(*discard));
 
+	if (discard || !server->spare_discards)
+		return discard;
+	discard = server->spare_discards;
+	server->spare_discards = discard->next;
+	*discard = (struct discard){.is_spare = true};
+	return discard;
+}
+
+/* Return: NULL without memory and with all spare ones in use; @fd is closed then. */
+static struct discard *discard_begin(struct server *server, struct account *account, int fd,
+				     bool is_connection)
+{
+	struct discard *discard = discard_new(server);
+
 	if (discard) {
-		*discard = (struct discard){
-			.job = {.run = discard_run, .done = discard_done},
-			.server = server,
-			.fd = fd,
-			.is_connection = is_connection,
-		};
+		discard->job = (struct closers_job){.run = discard_run, .done = discard_done};
+		discard->server = server;
+		discard->fd = fd;
+		discard->is_connection = is_connection;
 		closers_submit(server->closers, account, &discard->job);
 		return discard;
 	}
@@ -86,8 +134,16 @@ void discard_connection(struct server *server, struct account *account, int fd,
 		return;
 	}
 	discard = discard_begin(server, account, fd, true);
-	if (discard)
-		discard->charge = charge_steal(charge);
-	else
+	if (!discard) {
 		charge_deinit(charge);
+		return;
+	}
+	discard->charge = charge_steal(charge);
+	/* A refused client's is its tenant's, too, as long as that may have it. */
+	if (!discard->charge.account &&
+	    (account == tenants_broker_account(server->options.tenants) ||
+	     account_charge(account, &discard->charge, ACCOUNT_FDS, 1))) {
+		discard->is_uncharged = true;
+		server->n_uncharged++;
+	}
 }

@@ -12,6 +12,11 @@
  * there, and keeps them, with whoever waits there, while the broker is restarted. It holds no lock,
  * so a path where somebody takes connections is not ours either.
  *
+ * A connection that was accepted waits to be identified, in its user's share of the reactor's time.
+ * There is a bound on these; at it, the next ones wait in the socket, where it cannot be told whose
+ * they are. If that lasts, because users have more connections than they get served, what comes is
+ * accepted in any case, and refused where its user has more waiting than its part of the bound.
+ *
  * There are two sockets, one for tenants' clients and one for administrators. All that differs is
  * what a session that comes in there is.
  */
@@ -37,8 +42,6 @@ enum {
 	LISTEN_BACKLOG = 512,
 	/* Connections accepted in one go. */
 	ACCEPT_BATCH = 4,
-	/* Connections of one user that wait to be identified. */
-	MAX_NEWCOMERS = 64,
 	/* Accepting serves all clients: it weighs as much as a tenant by default. */
 	LISTENER_WEIGHT = 100,
 	/*
@@ -58,6 +61,9 @@ enum {
 /* How long to wait when the process is out of descriptors or memory. */
 static const uint64_t accept_retry_ns = 100000000;
 
+/* How long all may have to wait in the socket because of those that were accepted. */
+static const uint64_t patience_ns = 100000000;
+
 /* A connection that was accepted and is not identified yet. */
 struct newcomer {
 	struct turn_job job;
@@ -68,12 +74,49 @@ struct newcomer {
 	bool is_admin;
 };
 
-static void listener_resume(struct listener *listener)
+void listener_resume(struct listener *listener)
 {
 	if (!listener->is_paused)
 		return;
 	listener->is_paused = false;
 	turn_queue_submit(&listener->server->work, &listener->owner, &listener->job);
+}
+
+static void listener_pause(struct listener *listener)
+{
+	listener->is_paused = true;
+	if (listener->is_behind)
+		return;
+	listener->is_behind = true;
+	loop_timer_arm(listener->patience, patience_ns);
+}
+
+/* Others may be waiting behind connections of one user. */
+static void on_impatient(void *data)
+{
+	struct listener *listener = data;
+
+	if (!listener->is_behind)
+		return;
+	listener->is_shedding = true;
+	listener_resume(listener);
+}
+
+/* May one more connection be held? */
+static bool may_accept(const struct listener *listener)
+{
+	const struct server *server = listener->server;
+	const uint64_t n = (uint64_t)server->n_newcomers + server->n_uncharged;
+
+	return n < server->max_newcomers ||
+	       (listener->is_shedding && n < 2ull * server->max_newcomers);
+}
+
+void listeners_take_spare(struct server *server)
+{
+	/* Any file will do. */
+	if (server->spare_fd < 0 && server->clients.fd >= 0)
+		server->spare_fd = fcntl(server->clients.fd, F_DUPFD_CLOEXEC, 0);
 }
 
 /* Its descriptor was taken, or closed. */
@@ -83,7 +126,9 @@ static void newcomer_free(struct newcomer *newcomer)
 
 	turn_queue_withdraw(&server->work, &newcomer->job);
 	list_remove(&newcomer->link);
-	newcomer->owner->n_newcomers--;
+	if (--newcomer->owner->n_newcomers == 0)
+		server->n_newcomer_users--;
+	server->n_newcomers--;
 	owner_unref(newcomer->owner);
 	free(newcomer);
 	listener_resume(&server->clients);
@@ -125,29 +170,59 @@ static void run_newcomer(struct turn_job *job)
 	newcomer_free(newcomer);
 }
 
-/* Takes over @fd. Return: the newcomer; NULL: there is no memory for it. */
-static struct newcomer *newcomer_new(struct listener *listener, int fd)
+/* Without them session_new() fails, too. */
+static struct ucred credentials_of(int fd)
 {
-	struct newcomer *newcomer = calloc(1, sizeof(*newcomer));
 	struct ucred credentials = {.uid = (uid_t)-1};
 	socklen_t bytes = sizeof(credentials);
 
-	if (!newcomer) {
-		close(fd);
-		return NULL;
-	}
-	/* Without them session_new() fails, too. */
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) < 0)
 		log_debug(LOG_DETAIL, "a connection without credentials: %s", strerror(errno));
-	newcomer->server = listener->server;
-	newcomer->owner = owner_of_user(listener->server, credentials.uid);
-	newcomer->owner->n_newcomers++;
+	return credentials;
+}
+
+/* With too many waiting, a user who has more than its part of them gets no more. */
+static bool is_too_many(const struct listener *listener, const struct owner *owner)
+{
+	const struct server *server = listener->server;
+
+	return server->n_newcomers > server->max_newcomers &&
+	       (uint64_t)owner->n_newcomers * server->n_newcomer_users > server->max_newcomers;
+}
+
+static void newcomer_refuse(struct newcomer *newcomer, const struct ucred *credentials)
+{
+	struct server *server = newcomer->server;
+	struct account *account = tenants_broker_account(server->options.tenants);
+	char why[128];
+
+	snprintf(why, sizeof(why),
+		 "user %u has %u connections that wait to be served: try again later",
+		 (unsigned int)credentials->uid, newcomer->owner->n_newcomers - 1);
+	refuse_connection(server, account, newcomer->fd, credentials->pid, credentials->uid,
+			  -EAGAIN, why);
+	newcomer_free(newcomer);
+}
+
+/* Takes over @fd; all members of @newcomer are 0. */
+static void newcomer_begin(struct newcomer *newcomer, struct listener *listener, int fd)
+{
+	const struct ucred credentials = credentials_of(fd);
+	struct server *server = listener->server;
+
+	newcomer->server = server;
+	newcomer->owner = owner_of_user(server, credentials.uid);
+	if (newcomer->owner->n_newcomers++ == 0)
+		server->n_newcomer_users++;
+	server->n_newcomers++;
 	newcomer->fd = fd;
 	newcomer->is_admin = listener->is_admin;
 	turn_job_init(&newcomer->job, RBK_TURN_CONNECTIONS, run_newcomer);
-	list_append(&listener->server->newcomers, &newcomer->link);
-	turn_queue_submit(&listener->server->work, &newcomer->owner->share, &newcomer->job);
-	return newcomer;
+	list_append(&server->newcomers, &newcomer->link);
+	if (is_too_many(listener, newcomer->owner))
+		newcomer_refuse(newcomer, &credentials);
+	else
+		turn_queue_submit(&server->work, &newcomer->owner->share, &newcomer->job);
 }
 
 /* Closes what no session was made of: the broker ends. */
@@ -176,36 +251,77 @@ static void on_connection(void *data, uint32_t events)
 		turn_queue_submit(&listener->server->work, &listener->owner, &listener->job);
 }
 
+static int accept_one(const struct listener *listener)
+{
+	return accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+}
+
+/*
+ * No descriptor is left for a connection: with the spare one it is told so. Return: is there one
+ * again?
+ */
+static bool refuse_at_limit(struct listener *listener)
+{
+	struct server *server = listener->server;
+	struct ucred credentials;
+	int fd;
+
+	if (server->spare_fd < 0)
+		return false;
+	server->spare_fd = close_fd(server->spare_fd);
+	fd = accept_one(listener);
+	if (fd >= 0) {
+		credentials = credentials_of(fd);
+		refuse_connection(server, tenants_broker_account(server->options.tenants), fd,
+				  credentials.pid, credentials.uid, -EMFILE,
+				  "the broker has as many files open as it may (LimitNOFILE= in "
+				  "its unit, or ulimit -n)");
+	}
+	listeners_take_spare(server);
+	return server->spare_fd >= 0;
+}
+
+/* Accepts a connection, or finds out why not. Return: whether to go on. */
+static bool listener_accept(struct listener *listener)
+{
+	struct newcomer *newcomer;
+	int fd, error;
+
+	if (!may_accept(listener)) {
+		listener_pause(listener);
+		return false;
+	}
+	/* First: what has been accepted can only be closed in ways that take memory. */
+	newcomer = calloc(1, sizeof(*newcomer));
+	fd = newcomer ? accept_one(listener) : -1;
+	error = errno;
+	if (fd >= 0) {
+		newcomer_begin(newcomer, listener, fd);
+		return true;
+	}
+	free(newcomer);
+	if (error == EAGAIN || error == EWOULDBLOCK) {
+		listener->is_behind = listener->is_shedding = false;
+		return false;
+	}
+	if (error == EMFILE && refuse_at_limit(listener))
+		return true;
+	if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS)
+		return true; /* that connection is gone already */
+	log_warning(LOG_ACCEPT_PAUSED, "cannot accept a connection: %s; trying again in 100 ms",
+		    strerror(error));
+	loop_timer_arm(listener->server->retry, accept_retry_ns);
+	return false;
+}
+
 static void run_accept(struct turn_job *job)
 {
 	struct listener *listener = container_of(job, struct listener, job);
-	struct server *server = listener->server;
-	struct newcomer *newcomer;
-	int fd;
 
-	for (unsigned int i = 0; i < ACCEPT_BATCH; i++) {
-		fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+	for (unsigned int i = 0; i < ACCEPT_BATCH; i++)
+		if (!listener_accept(listener))
 			return;
-		if (fd < 0 &&
-		    (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
-			log_warning(LOG_ACCEPT_PAUSED,
-				    "cannot accept a connection: %s; trying again in 100 ms",
-				    strerror(errno));
-			loop_timer_arm(server->retry, accept_retry_ns);
-			return;
-		}
-		if (fd < 0)
-			continue; /* that connection is gone already */
-		newcomer = newcomer_new(listener, fd);
-		/* Others wait in the socket meanwhile, and each of this user's leaves in its turn.
-		 */
-		if (newcomer && newcomer->owner->n_newcomers >= MAX_NEWCOMERS) {
-			listener->is_paused = true;
-			return;
-		}
-	}
-	turn_queue_submit(&server->work, &listener->owner, job);
+	turn_queue_submit(&listener->server->work, &listener->owner, job);
 }
 
 static int outcome_of(int error)
@@ -377,6 +493,9 @@ int listener_init(struct listener *listener, struct server *server, bool is_admi
 	r = listener->is_given ? listener_take(listener, given_fd) : listener_bind(listener);
 	if (r)
 		return r;
+	r = loop_timer_new(options->loop, on_impatient, listener, &listener->patience);
+	if (r)
+		return error_fold(r);
 	return loop_watch(options->loop, listener->fd, POLLIN, on_connection, listener,
 			  &listener->watch);
 }
@@ -384,6 +503,7 @@ int listener_init(struct listener *listener, struct server *server, bool is_admi
 void listener_deinit(struct listener *listener)
 {
 	listener->watch = loop_unwatch(listener->watch);
+	listener->patience = loop_timer_free(listener->patience);
 	if (listener->server) {
 		drop_newcomers(listener);
 		listener->is_paused = false;

@@ -162,6 +162,8 @@ void refuse_connection(struct server *server, struct account *account, int fd, p
 	list_append(&server->refusals, &refusal->link);
 	if (server->n_refusals++ == 0)
 		loop_timer_arm(server->refusal_timer, refusal_period_ns);
-	if (loop_watch(server->options.loop, fd, POLLIN, on_readable, refusal, &refusal->watch))
+	/* Most have said hello by now. */
+	if (!refusal_read(refusal) ||
+	    loop_watch(server->options.loop, fd, POLLIN, on_readable, refusal, &refusal->watch))
 		refusal_free(refusal);
 }

@@ -46,7 +46,10 @@ struct listener {
 	struct turn_job job;
 	bool is_admin;
 	bool is_given;  /* the path is not ours */
-	bool is_paused; /* a user has as many connections waiting as it may have */
+	bool is_paused; /* as many connections are held as may be: others wait in the socket */
+	/* Since it was last seen that none wait there: it was paused; that has lasted for long. */
+	bool is_behind, is_shedding;
+	struct loop_timer *patience;
 };
 #define LISTENER_INIT ((struct listener){.fd = -1, .lock_fd = -1})
 
@@ -64,10 +67,15 @@ struct server {
 	struct list_node owners[SERVER_OWNERS]; /* see owner.c */
 	struct owner common;                    /* of those that have none of their own */
 	struct list_node newcomers;             /* see listen.c */
-	struct turn_job fault_job;              /* looks for the session whose page faulted */
-	struct turn_owner fault_owner;          /* of fault_job, which serves no tenant */
-	uint64_t n_to_check;                    /* sessions that have still to be looked at */
-	struct closers *closers;                /* see discard.c */
+	uint32_t n_newcomers, max_newcomers;
+	uint32_t n_newcomer_users; /* owners that have some */
+	uint32_t n_uncharged;      /* connections that are being closed and charged to no tenant */
+	int spare_fd; /* given up to refuse a connection when no descriptor is left; -1: was */
+	struct discard *spare_discards, *discards; /* for when memory is lacking; their array */
+	struct turn_job fault_job;                 /* looks for the session whose page faulted */
+	struct turn_owner fault_owner;             /* of fault_job, which serves no tenant */
+	uint64_t n_to_check;                       /* sessions that have still to be looked at */
+	struct closers *closers;                   /* see discard.c */
 
 	/* See refusal.c. */
 	struct list_node refusals;
@@ -93,6 +101,10 @@ struct server {
  * same, and the session must end.
  */
 int discard_fd(struct server *server, struct account *account, int fd);
+/* Return: 0 or -ENOMEM. */
+int discards_init(struct server *server);
+/* Nothing may be under way. */
+void discards_deinit(struct server *server);
 /*
  * Likewise for a connection of ours, a Unix socket. The client sees its end at once. @charge, which
  * may be empty, is taken over and undone when it is closed.
@@ -123,6 +135,10 @@ void session_queue(struct session *session, struct turn_job *job);
 int listener_init(struct listener *listener, struct server *server, bool is_admin);
 void listener_deinit(struct listener *listener);
 void listener_unlock(struct listener *listener);
+/* Goes on accepting, if it was paused and there is room again. */
+void listener_resume(struct listener *listener);
+/* Gets a descriptor to give up later, if there is none and one can be had. */
+void listeners_take_spare(struct server *server);
 
 /*
  * refusal.c: takes over @fd, a connection that gets no session, to answer its first request with

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "loop/loop.h"
 #include "loop/offload.h"
@@ -18,12 +19,17 @@ enum {
 	FAULT_BATCH = 4,
 	/* As much as the heaviest tenant: who faults is to go. */
 	FAULT_WEIGHT = 10000,
+	/* Connections that wait to be identified: a part of the descriptors, within these. */
+	NEWCOMERS_PART = 16,
+	MIN_NEWCOMERS = 8,
+	MAX_NEWCOMERS = 1024,
 };
 
 static void on_retry(void *data)
 {
 	struct server *server = data;
 
+	listeners_take_spare(server);
 	if (server->clients.watch)
 		loop_rewatch(server->clients.watch);
 	if (server->admins.watch)
@@ -39,6 +45,8 @@ int server_new(const struct server_options *options, struct server **ret)
 		return error_origin(-ENOMEM);
 	server->options = *options;
 	server->clients = server->admins = LISTENER_INIT;
+	server->spare_fd = -1;
+	server->max_newcomers = server_max_newcomers();
 	list_init(&server->sessions);
 	list_init(&server->refusals);
 	list_init(&server->holds);
@@ -55,6 +63,9 @@ int server_new(const struct server_options *options, struct server **ret)
 	r = closers_new(options->loop, &server->closers);
 	if (r)
 		return error_fold(r);
+	r = discards_init(server);
+	if (r)
+		return error_fold(r);
 	r = refusals_init(server);
 	if (r)
 		return error_fold(r);
@@ -69,12 +80,25 @@ int server_new(const struct server_options *options, struct server **ret)
 		if (r)
 			return r < 0 ? r : r + SERVER_E_ADMIN;
 	}
+	listeners_take_spare(server);
 	*ret = steal_ptr(server);
 	return 0;
 }
 
+uint32_t server_max_newcomers(void)
+{
+	struct rlimit limit = {.rlim_cur = 0};
+	rlim_t n;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	n = limit.rlim_cur / NEWCOMERS_PART;
+	n = n < MIN_NEWCOMERS ? MIN_NEWCOMERS : n;
+	return n > MAX_NEWCOMERS ? MAX_NEWCOMERS : (uint32_t)n;
+}
+
 void server_stop_accepting(struct server *server)
 {
+	server->spare_fd = close_fd(server->spare_fd);
 	listener_deinit(&server->clients);
 	listener_deinit(&server->admins);
 	server->retry = loop_timer_free(server->retry);
@@ -160,6 +184,7 @@ struct server *server_free(struct server *server)
 	listener_unlock(&server->admins);
 	holds_deinit(server);
 	closers_free(server->closers);
+	discards_deinit(server);
 	owners_deinit(server);
 	server_stats_deinit(server);
 	free(server);

@@ -217,6 +217,12 @@ int server_new(const struct server_options *options, struct server **ret);
 /* Accepts no more sessions; those there go on. */
 void server_stop_accepting(struct server *server);
 
+/*
+ * Return how many connections may wait to be identified, as the limit of open files is; twice as
+ * many descriptors are kept for what is charged to no tenant. Any thread.
+ */
+uint32_t server_max_newcomers(void);
+
 /* Starts the end of every session; server_is_empty() tells when they are gone. */
 void server_end_sessions(struct server *server, const char *reason);
 bool server_is_empty(const struct server *server);

@@ -10,12 +10,16 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <semaphore.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "dispatch/task.h"
+#include "fail-alloc.h"
 #include "loop/loop.h"
 #include "session/server-private.h"
 #include "support/session-rig.h"
@@ -190,6 +194,245 @@ static void test_connections__last_descriptor(void **state)
 	}
 }
 
+/* Connects as another user, who may. */
+static int connect_as(const struct rig *rig, uid_t uid)
+{
+	int fd;
+
+	assert_int_equal(chmod(rig->directory, 0711), 0);
+	assert_int_equal(chmod(rig->socket_path, 0666), 0);
+	assert_int_equal(seteuid(uid), 0);
+	fd = connect_to(rig);
+	assert_int_equal(seteuid(0), 0);
+	return fd;
+}
+
+struct busy {
+	struct turn_job job;
+	struct turn_owner owner;
+	struct turn_queue *queue;
+};
+
+static void run_busy(struct turn_job *job)
+{
+	struct busy *busy = container_of(job, struct busy, job);
+
+	turn_queue_submit(busy->queue, &busy->owner, job);
+}
+
+/*
+ * One user's connections come much faster than they are served, and another's is behind them. It
+ * does not wait for all of these, and those that are held are no more than may be.
+ */
+static void test_connections__another_user(void **state)
+{
+	enum { N = 300, MAX = 16, FLOOD_UID = 40113, OTHER_UID = 40114 };
+	unsigned int n_turns = 0, n_refused = 0;
+	struct rbk_wire_reply reply;
+	struct owner *flood;
+	struct busy busy;
+	bool is_in = false;
+	struct rig rig;
+	int fds[N + 1];
+
+	if (geteuid() != 0)
+		skip();
+	begin(&rig);
+	rig.server->max_newcomers = MAX;
+	flood = owner_of_user(rig.server, FLOOD_UID);
+	/* It has a thousandth of the time, accepting a hundred times as much. */
+	flood->share.flow.weight = 1;
+	busy.queue = &rig.server->work;
+	turn_owner_init(&busy.owner, 1000, 0);
+	turn_job_init(&busy.job, RBK_TURN_OTHER, run_busy);
+	run_busy(&busy.job);
+	for (unsigned int i = 0; i < N; i++) {
+		const struct rbk_wire_request request = {.type = RBK_WIRE_HELLO};
+
+		fds[i] = connect_as(&rig, FLOOD_UID);
+		assert_true(send(fds[i], &request, sizeof(request), 0) > 0);
+	}
+	fds[N] = connect_as(&rig, OTHER_UID);
+	while (!is_in) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+		assert_true(rig.server->n_newcomers <= 2 * MAX);
+		list_for_each (node, &rig.server->sessions)
+			is_in |= container_of(node, struct session, link)->uid == OTHER_UID;
+		if (++n_turns % 16 == 0)
+			usleep(1000);
+		assert_true(n_turns < 1000000);
+	}
+	/* It would else come in behind all of them. */
+	assert_true(rig.server->next_number < N / 2);
+	for (unsigned int i = 0; i < N; i++)
+		if (recv(fds[i], &reply, sizeof(reply), MSG_DONTWAIT) == sizeof(reply) &&
+		    reply.res == -EAGAIN && strstr(reply.text, "connections that wait"))
+			n_refused++;
+	assert_true(n_refused > 0);
+	for (unsigned int i = 0; i <= N; i++)
+		close(fds[i]);
+	turn_queue_withdraw(&rig.server->work, &busy.job);
+	owner_unref(flood);
+	rig_settle(&rig);
+	assert_int_equal(rig.server->n_newcomers, 0);
+	assert_int_equal(rig.server->n_newcomer_users, 0);
+	rig_deinit(&rig);
+}
+
+/* A connection that there is no memory for waits until there is. */
+static void test_connections__no_memory(void **state)
+{
+	const uint64_t n_before = 1;
+	struct rig rig;
+	int fd;
+
+	begin(&rig);
+	fd = connect_to(&rig);
+	while (!server_is_settling(rig.server))
+		assert_true(loop_turn(rig.loop, true) >= 0);
+	fail_alloc_at(1);
+	server_settle(rig.server);
+	assert_true(fail_alloc_stop());
+	assert_int_equal(rig.server->n_sessions, n_before);
+	while (rig.server->n_sessions == n_before) {
+		char byte;
+
+		assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), -1);
+		assert_int_equal(errno, EAGAIN);
+		assert_true(loop_turn(rig.loop, true) >= 0);
+		server_settle(rig.server);
+	}
+	close(fd);
+	rig_deinit(&rig);
+}
+
+/* With no descriptor left a client is told so, instead of waiting for one. */
+static void test_connections__no_descriptors(void **state)
+{
+	const struct rbk_wire_request request = {.type = RBK_WIRE_HELLO, .cookie = 4711};
+	struct rlimit before, limit;
+	struct rbk_wire_reply reply = {.type = 0};
+	int fds[3], least;
+	struct rig rig;
+
+	begin(&rig);
+	for (unsigned int i = 0; i < 3; i++) {
+		fds[i] = connect_to(&rig);
+		assert_true(send(fds[i], &request, sizeof(request), 0) > 0);
+	}
+	least = dup(0);
+	assert_true(least > 0);
+	close(least);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	limit = before;
+	limit.rlim_cur = (rlim_t)least;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (unsigned int i = 0; i < 100; i++) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	for (unsigned int i = 0; i < 3; i++) {
+		assert_int_equal(recv(fds[i], &reply, sizeof(reply), MSG_DONTWAIT), sizeof(reply));
+		assert_int_equal(reply.res, -EMFILE);
+		assert_int_equal(reply.cookie, 4711);
+		assert_non_null(strstr(reply.text, "as many files open as it may"));
+		close(fds[i]);
+	}
+	/* And later ones come in. */
+	fds[0] = connect_to(&rig);
+	while (rig.server->n_sessions < 2) {
+		assert_true(loop_turn(rig.loop, true) >= 0);
+		server_settle(rig.server);
+	}
+	close(fds[0]);
+	rig_deinit(&rig);
+}
+
+/* Without memory, too, what clients can make last is done by the threads for that. */
+static void test_discard__no_memory(void **state)
+{
+	struct rig rig;
+	int ends[2];
+
+	begin(&rig);
+	for (unsigned int i = 0; i < 2; i++) {
+		assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+		send_empty(ends[1], rig.fd);
+		fail_alloc_at(1);
+		discard_connection(rig.server, rig.session->account, ends[0],
+				   &(struct charge){.account = NULL});
+		assert_true(fail_alloc_stop());
+		assert_int_equal(server_n_discards(rig.server), 1);
+		while (server_n_discards(rig.server) > 0)
+			assert_true(loop_turn(rig.loop, true) >= 0);
+		close(ends[1]);
+	}
+	rig_deinit(&rig);
+}
+
+struct stuck {
+	struct closers_job job;
+	sem_t gate;
+};
+
+static void stuck_run(struct closers_job *job)
+{
+	sem_wait(&container_of(job, struct stuck, job)->gate);
+}
+
+static void stuck_done(struct closers_job *job)
+{
+}
+
+/*
+ * Refused clients leave descriptors behind while closing one is stuck: some are charged to their
+ * tenant, and of the others no more are held than may be.
+ */
+static void test_refused__bounded(void **state)
+{
+	enum { N = 60, MAX = 8, N_CHARGED = 3 };
+	struct stuck stuck = {.job = {.run = stuck_run, .done = stuck_done}};
+	struct account_limits limits;
+	struct account *account;
+	struct rig rig;
+	uint64_t n_fds;
+
+	begin(&rig);
+	rig.server->max_newcomers = MAX;
+	account = rig.session->account;
+	n_fds = account_used(account, ACCOUNT_FDS);
+	for (unsigned int i = 0; i < ACCOUNT_SLOT_COUNT; i++)
+		limits.max[i] = account_limit(account, (enum account_slot)i);
+	limits.max[ACCOUNT_SESSIONS] = 1;
+	limits.max[ACCOUNT_FDS] = n_fds + N_CHARGED;
+	account_set_limits(account, &limits);
+	sem_init(&stuck.gate, 0, 0);
+	closers_submit(rig.server->closers, account, &stuck.job);
+	for (unsigned int i = 0; i < N; i++) {
+		int fd = connect_to(&rig);
+
+		send_empty(fd, rig.fd);
+		close(fd);
+	}
+	for (unsigned int i = 0; i < 100 * N; i++) {
+		assert_true(loop_turn(rig.loop, false) >= 0);
+		server_settle(rig.server);
+	}
+	assert_in_range(server_n_discards(rig.server), 1 + N_CHARGED, 1 + N_CHARGED + 2 * MAX);
+	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds + N_CHARGED);
+	/* All of them leave when that ends. */
+	sem_post(&stuck.gate);
+	while (rig.server->next_number < 1 + N || server_n_discards(rig.server) > 0) {
+		assert_true(loop_turn(rig.loop, true) >= 0);
+		server_settle(rig.server);
+	}
+	assert_int_equal(account_used(account, ACCOUNT_FDS), n_fds);
+	assert_int_equal(rig.server->n_uncharged, 0);
+	rig_deinit(&rig);
+}
+
 static struct session *session_for(struct rig *rig, struct tenant *tenant, int *ret_fd)
 {
 	struct session *session;
@@ -330,6 +573,11 @@ int main(void)
 		cmocka_unit_test(test_connections__that_left),
 		cmocka_unit_test(test_connections__last_words),
 		cmocka_unit_test(test_connections__last_descriptor),
+		cmocka_unit_test(test_connections__another_user),
+		cmocka_unit_test(test_connections__no_memory),
+		cmocka_unit_test(test_connections__no_descriptors),
+		cmocka_unit_test(test_discard__no_memory),
+		cmocka_unit_test(test_refused__bounded),
 		cmocka_unit_test(test_messages__tenants_not_sessions),
 		cmocka_unit_test(test_end__costs_what_it_frees),
 		cmocka_unit_test(test_owner__counted),
