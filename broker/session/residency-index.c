@@ -5,9 +5,12 @@
  * A chained hash table over (device, inode, offset, bytes, owner, tier). Clients choose offsets,
  * sizes and how many constants there are, so the hash is of all six, has a secret seed, and the
  * table grows with its content: a look-up stays short whatever they choose. Constants that agree in
- * all six are as good as each other, and the first is found; taking one out needs no search. A
- * table that grows moves a few buckets with each constant that comes, as all at once would keep the
- * reactor for as long as there are constants.
+ * all six are as good as each other, and the first is found; taking one out needs no search.
+ *
+ * It grows by a bucket at a time (linear hashing: Litwin, VLDB 1980): the new one gets its part of
+ * the bucket whose turn it is to be split, and buckets are allocated by segments that stay where
+ * they are. So no constant that comes costs more than a few moves and a small allocation, where a
+ * table that doubles would be tens of megabytes to be cleared and given back.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,9 +22,8 @@
 #include "util/error.h"
 
 enum {
-	FIRST_BUCKETS = 1024,
-	MAX_BUCKETS = 1 << 22,
-	MOVED_AT_ONCE = 4, /* buckets; done long before the table has to grow again */
+	MAX_BUCKETS = RESIDENT_INDEX_SEGMENT * RESIDENT_INDEX_SEGMENTS,
+	STEPS_AT_ONCE = 4, /* towards more buckets, with each constant that comes */
 };
 
 /* The finalizer of MurmurHash3: every bit of the input changes half of the output. */
@@ -60,9 +62,9 @@ static uint64_t hash_of(const struct resident_index *index, const struct key *ke
 
 int resident_index_init(struct resident_index *index)
 {
-	*index = (struct resident_index){.n_buckets = FIRST_BUCKETS};
-	index->buckets = calloc(FIRST_BUCKETS, sizeof(struct resident_constant *));
-	if (!index->buckets)
+	*index = (struct resident_index){.n_buckets = RESIDENT_INDEX_SEGMENT};
+	index->segments[0] = calloc(RESIDENT_INDEX_SEGMENT, sizeof(struct resident_constant *));
+	if (!index->segments[0])
 		return error_origin(-ENOMEM);
 	/* Early in a machine's life there may be no randomness yet; time is better than nothing. */
 	if (getrandom(&index->seed, sizeof(index->seed), GRND_NONBLOCK) != sizeof(index->seed))
@@ -72,66 +74,102 @@ int resident_index_init(struct resident_index *index)
 
 void resident_index_deinit(struct resident_index *index)
 {
-	free(index->buckets);
-	free(index->old_buckets);
-	*index = (struct resident_index){.buckets = NULL};
+	for (uint32_t i = 0; i < RESIDENT_INDEX_SEGMENTS; i++)
+		free(index->segments[i]);
+	*index = (struct resident_index){.n_buckets = 0};
+}
+
+/* The greatest power of two of buckets that there are. */
+static uint32_t full_buckets(const struct resident_index *index)
+{
+	return 1u << (31 - __builtin_clz(index->n_buckets));
+}
+
+/* The bucket that was split last into the newest one, or is being split. */
+static uint32_t last_split(const struct resident_index *index)
+{
+	const uint32_t newest = index->n_buckets - 1;
+
+	return newest - (1u << (31 - __builtin_clz(newest)));
+}
+
+static uint32_t number_of(const struct resident_index *index, uint64_t hash)
+{
+	const uint32_t full = full_buckets(index);
+	const uint32_t number = (uint32_t)hash & (2 * full - 1);
+
+	return number < index->n_buckets ? number : number - full;
+}
+
+static struct resident_constant **bucket_of(const struct resident_index *index, uint32_t number)
+{
+	return &index->segments[number / RESIDENT_INDEX_SEGMENT][number % RESIDENT_INDEX_SEGMENT];
+}
+
+/* Puts it first into the list at @list. */
+static void link_in(struct resident_constant **list, struct resident_constant *constant)
+{
+	constant->next = *list;
+	constant->at = list;
+	if (constant->next)
+		constant->next->at = &constant->next;
+	*list = constant;
+}
+
+static void link_out(struct resident_constant *constant)
+{
+	*constant->at = constant->next;
+	if (constant->next)
+		constant->next->at = constant->at;
 }
 
 static void put(struct resident_index *index, struct resident_constant *constant)
 {
 	const struct key key = key_of(constant);
-	struct resident_constant **bucket =
-		&index->buckets[hash_of(index, &key) & (index->n_buckets - 1)];
 
-	constant->next = *bucket;
-	constant->at = bucket;
-	if (constant->next)
-		constant->next->at = &constant->next;
-	*bucket = constant;
+	link_in(bucket_of(index, number_of(index, hash_of(index, &key))), constant);
 }
 
-/* Moves a few buckets of a table that is left. */
-static void move_some(struct resident_index *index)
+/* Adds a bucket, and begins to split the one that it gets its constants from. */
+static void split(struct resident_index *index)
 {
-	for (uint32_t i = 0; i < MOVED_AT_ONCE && index->old_buckets; i++) {
-		struct resident_constant *next;
+	struct resident_constant **from, ***segment;
 
-		for (struct resident_constant *c = index->old_buckets[index->n_moved]; c;
-		     c = next) {
-			next = c->next;
-			put(index, c);
-		}
-		index->old_buckets[index->n_moved++] = NULL;
-		if (index->n_moved < index->n_old_buckets)
-			continue;
-		free(index->old_buckets);
-		index->old_buckets = NULL;
-	}
+	segment = &index->segments[index->n_buckets / RESIDENT_INDEX_SEGMENT];
+	if (!*segment)
+		*segment = calloc(RESIDENT_INDEX_SEGMENT, sizeof(struct resident_constant *));
+	if (!*segment)
+		return;
+	index->n_buckets++;
+	from = bucket_of(index, last_split(index));
+	index->splitting = *from;
+	if (index->splitting)
+		index->splitting->at = &index->splitting;
+	*from = NULL;
 }
 
+/* A few steps towards as many buckets as constants; more than come, so as to catch up. */
 static void grow(struct resident_index *index)
 {
-	const uint32_t n = index->n_buckets * 2;
-	struct resident_constant **buckets;
+	struct resident_constant *constant;
 
-	if (n > MAX_BUCKETS || index->old_buckets)
-		return;
-	buckets = calloc(n, sizeof(struct resident_constant *));
-	if (!buckets)
-		return;
-	index->old_buckets = index->buckets;
-	index->n_old_buckets = index->n_buckets;
-	index->n_moved = 0;
-	index->buckets = buckets;
-	index->n_buckets = n;
+	for (uint32_t i = 0; i < STEPS_AT_ONCE; i++) {
+		constant = index->splitting;
+		if (constant) {
+			link_out(constant);
+			put(index, constant);
+		} else if (index->n_constants > index->n_buckets &&
+			   index->n_buckets < MAX_BUCKETS) {
+			split(index);
+		}
+	}
 }
 
 void resident_index_add(struct resident_index *index, struct resident_block *block)
 {
 	for (uint32_t i = 0; i < block->exec.n_constants; i++) {
-		if (++index->n_constants > index->n_buckets)
-			grow(index);
-		move_some(index);
+		index->n_constants++;
+		grow(index);
 		put(index, &block->constants[i]);
 	}
 }
@@ -139,13 +177,8 @@ void resident_index_add(struct resident_index *index, struct resident_block *blo
 void resident_index_remove(struct resident_index *index, struct resident_block *block)
 {
 	index->n_constants -= block->exec.n_constants;
-	for (uint32_t i = 0; i < block->exec.n_constants; i++) {
-		struct resident_constant *constant = &block->constants[i];
-
-		*constant->at = constant->next;
-		if (constant->next)
-			constant->next->at = constant->at;
-	}
+	for (uint32_t i = 0; i < block->exec.n_constants; i++)
+		link_out(&block->constants[i]);
 }
 
 static struct resident_constant *find_in(struct resident_constant *c, const struct key *key)
@@ -164,11 +197,12 @@ struct resident_constant *resident_index_find(const struct resident_index *index
 {
 	const struct key key = {
 		wanted->arena->dev, wanted->arena->ino, wanted->offset, wanted->bytes, owner, tier};
-	const uint64_t hash = hash_of(index, &key);
-	struct resident_constant *found =
-		find_in(index->buckets[hash & (index->n_buckets - 1)], &key);
+	const uint32_t number = number_of(index, hash_of(index, &key));
+	struct resident_constant *found = find_in(*bucket_of(index, number), &key);
 
-	if (found || !index->old_buckets)
+	if (found || !index->splitting)
 		return found;
-	return find_in(index->old_buckets[hash & (index->n_old_buckets - 1)], &key);
+	if (number != index->n_buckets - 1 && number != last_split(index))
+		return NULL;
+	return find_in(index->splitting, &key);
 }

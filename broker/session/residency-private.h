@@ -41,14 +41,18 @@ struct resident_constant {
 	uint64_t block_offset;
 };
 
+enum {
+	RESIDENT_INDEX_SEGMENT = 1024, /* buckets */
+	RESIDENT_INDEX_SEGMENTS = 4096,
+};
+
 /* Finds constants on a device by what they are: see residency-index.c. */
 struct resident_index {
-	struct resident_constant **buckets; /* a power of two of them */
+	struct resident_constant **segments[RESIDENT_INDEX_SEGMENTS]; /* of buckets */
 	uint32_t n_buckets;
 	uint32_t n_constants;
-	/* While it grows: the table before, whose first n_moved buckets are empty; else NULL. */
-	struct resident_constant **old_buckets;
-	uint32_t n_old_buckets, n_moved;
+	/* Constants of the bucket that is being split, between it and the last one. */
+	struct resident_constant *splitting;
 	uint64_t seed;
 };
 

@@ -14,6 +14,18 @@
 
 enum { MANY = 40000 };
 
+static size_t most_bytes; /* of one allocation */
+
+void *__real_calloc(size_t n, size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+	if (n * bytes > most_bytes)
+		most_bytes = n * bytes;
+	return __real_calloc(n, bytes);
+}
+
 static struct exec_arena arena = {.dev = 1, .ino = 2};
 
 /* A block of @n constants at @offset and following multiples of @step, of @bytes and more each. */
@@ -129,11 +141,33 @@ static void test_index__alike(void **state)
 	}
 }
 
+/* However many there are, the reactor allocates little at a time for them. */
+static void test_index__small_pieces(void **state)
+{
+	enum { N = 300000, MOST_BYTES = 64 << 10 };
+	struct resident_block *block = block_new(N, 0, 64, 64, 0, 1);
+	struct resident_index index;
+
+	assert_int_equal(resident_index_init(&index), 0);
+	most_bytes = 0;
+	resident_index_add(&index, block);
+	assert_in_range(most_bytes, 1, MOST_BYTES);
+	for (uint32_t i = 0; i < N; i++)
+		assert_ptr_equal(find(&index, 1, i * 64ull, 64), &block->constants[i]);
+	/* Buckets keep up with constants. */
+	assert_true(index.n_buckets >= N);
+	resident_index_remove(&index, block);
+	assert_null(find(&index, 1, 0, 64));
+	block_free(block);
+	resident_index_deinit(&index);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_index__grows),
 		cmocka_unit_test(test_index__alike),
+		cmocka_unit_test(test_index__small_pieces),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
