@@ -34,6 +34,8 @@ enum {
 
 /* A thread that has been busy for so long is not counted upon. */
 static const uint64_t patience_ns = 100000000;
+/* Nor waited for at the broker's end. */
+static const uint64_t stuck_ns = 500000000;
 
 struct worker {
 	struct offload_job job;
@@ -311,6 +313,16 @@ void closers_submit(struct closers *closers, struct account *account, struct clo
 	list_append(&lane->waiting, &job->link);
 	lane_queue(closers, lane);
 	start(closers);
+}
+
+bool closers_is_stuck(const struct closers *closers)
+{
+	const uint64_t now_ns = clock_now_ns();
+
+	for (unsigned int i = 0; i < closers->n_workers; i++)
+		if (closers->workers[i].current && now_ns - closers->workers[i].since_ns > stuck_ns)
+			return true;
+	return false;
 }
 
 uint64_t closers_n_jobs(const struct closers *closers)

@@ -40,6 +40,12 @@ struct closers *closers_free(struct closers *closers);
 /* Jobs of one account run in order. */
 void closers_submit(struct closers *closers, struct account *account, struct closers_job *job);
 
+/*
+ * Is a thread busy with one job for so long that whoever ends need not wait for it? Nothing but the
+ * kernel can end that; the process can.
+ */
+bool closers_is_stuck(const struct closers *closers);
+
 /* Jobs that were submitted and are not done. */
 uint64_t closers_n_jobs(const struct closers *closers);
 

@@ -66,6 +66,7 @@ struct server {
 	struct turn_queue work;   /* what clients make the reactor do beside their rings */
 	struct list_node owners[SERVER_OWNERS]; /* see owner.c */
 	struct owner common;                    /* of those that have none of their own */
+	struct loop_timer *end_timer;           /* wakes the loop while sessions end */
 	struct list_node newcomers;             /* see listen.c */
 	uint32_t n_newcomers, max_newcomers;
 	uint32_t n_newcomer_users; /* owners that have some */
@@ -200,6 +201,9 @@ void session_job_done(struct session *session);
  * of the session's objects; its run(), done() and cause are set.
  */
 void session_submit(struct session *session, struct offload_job *job);
+
+/* It ends, and nothing but the pool of closers.h has still to be done with something of it. */
+bool session_waits_for_closers(const struct session *session);
 
 /* Ends the session if one of its arenas faulted. */
 void session_check_faults(struct session *session);

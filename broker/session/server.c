@@ -25,6 +25,11 @@ enum {
 	MAX_NEWCOMERS = 1024,
 };
 
+/* How often to look whether sessions that end are gone. */
+static const uint64_t end_look_ns = 100000000;
+
+static void on_end_timer(void *data);
+
 static void on_retry(void *data)
 {
 	struct server *server = data;
@@ -72,6 +77,9 @@ int server_new(const struct server_options *options, struct server **ret)
 	r = loop_timer_new(options->loop, on_retry, server, &server->retry);
 	if (r)
 		return error_fold(r);
+	r = loop_timer_new(options->loop, on_end_timer, server, &server->end_timer);
+	if (r)
+		return error_fold(r);
 	r = listener_init(&server->clients, server, false);
 	if (r)
 		return r;
@@ -109,11 +117,25 @@ void server_end_sessions(struct server *server, const char *reason)
 {
 	list_for_each (node, &server->sessions)
 		session_end(container_of(node, struct session, link), false, reason);
+	/* Who waits for them to be gone looks again; threads that are stuck wake nobody. */
+	if (server->n_sessions > 0)
+		loop_timer_arm(server->end_timer, end_look_ns);
+}
+
+static void on_end_timer(void *data)
+{
 }
 
 bool server_is_empty(const struct server *server)
 {
-	return server->n_sessions == 0;
+	if (server->n_sessions == 0)
+		return true;
+	if (!closers_is_stuck(server->closers))
+		return false;
+	list_for_each (node, &server->sessions)
+		if (!session_waits_for_closers(container_of(node, struct session, link)))
+			return false;
+	return true;
 }
 
 uint64_t server_n_discards(const struct server *server)
@@ -182,6 +204,7 @@ struct server *server_free(struct server *server)
 	server_stop_accepting(server);
 	listener_unlock(&server->clients);
 	listener_unlock(&server->admins);
+	loop_timer_free(server->end_timer);
 	holds_deinit(server);
 	closers_free(server->closers);
 	discards_deinit(server);

@@ -606,6 +606,18 @@ static void run_settle(struct turn_job *job)
 	session_deallocate(session);
 }
 
+bool session_waits_for_closers(const struct session *session)
+{
+	uint32_t n_in_flight = 0;
+
+	for (uint32_t i = 0; i < session->server->options.limits.max_rings; i++)
+		if (session->rings[i])
+			n_in_flight += session->rings[i]->n_in_flight;
+	return session->is_ending && (session->is_receiving || session->n_fetches > 0) &&
+	       session->n_jobs == session->is_receiving && n_in_flight == session->n_fetches &&
+	       !turn_job_waits(&session->settle_job);
+}
+
 void session_check_faults(struct session *session)
 {
 	if (session->is_ending)

@@ -238,8 +238,9 @@ struct session {
 	uint64_t began_ns;                                     /* as statistics pages have it */
 	struct stats_session shown;
 	struct session_latencies latencies;
-	uint32_t n_jobs; /* on the setup thread */
-	bool is_late;    /* its tenant was drained when it came: see RING_ADD of wire.h */
+	uint32_t n_jobs;    /* on the setup thread, and one if is_receiving */
+	uint32_t n_fetches; /* tables of its rings that are being copied */
+	bool is_late;       /* its tenant was drained when it came: see RING_ADD of wire.h */
 	bool is_greeted;
 	bool is_ending;
 	bool watches_stats, watches_root; /* was handed a statistics page, the root page */

@@ -29,6 +29,7 @@ static void table_done(struct closers_job *job)
 	struct session_ring *ring = table->ring;
 	struct session_arena *arena = table->arena;
 
+	ring->session->n_fetches--;
 	ring->n_in_flight--;
 	if (!ring->is_closing)
 		hooks->table_there(hooks->context, ring);
@@ -53,6 +54,7 @@ int session_table_fetch(struct session_ring *ring, struct session_arena *arena,
 	table->from = from;
 	table->n = n;
 	table->sqe = *sqe;
+	ring->session->n_fetches++;
 	ring->n_in_flight++;
 	arena->n_in_flight++;
 	closers_submit(ring->session->server->closers, ring->session->account, &table->job);

@@ -13,7 +13,9 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -183,6 +185,47 @@ static void test_memfd__comes_in(void **state)
 	expect_answer();
 }
 
+/*
+ * SIGTERM while a thread closes what takes long, and a session waits for that thread: with a socket
+ * in a socket, which is told nothing before it is closed. The end waits for neither.
+ */
+static void test_stop__behind_stuck(void **state)
+{
+	const struct rbk_wire_request devices = {.type = RBK_WIRE_DEVICES};
+	const struct rbk_wire_arena_add add = {.request = {.type = RBK_WIRE_ARENA_ADD},
+					       .bytes = 4096};
+	struct broker own;
+	int stuck, waiting, memfd, ends[2];
+	uint64_t begin_ns;
+
+	broker_start(&own, NULL);
+	stuck = raw_connect(&own);
+	raw_hello(stuck);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	send_lingering(ends[0], "", 1, 1);
+	/* It has the last reference: else this thread would wait, for what is to hold up the
+	 * broker. */
+	assert_int_equal(kill(own.pid, SIGSTOP), 0);
+	assert_true(raw_send(stuck, &devices, sizeof(devices), &ends[1], 1) > 0);
+	close(ends[0]);
+	close(ends[1]);
+	assert_int_equal(kill(own.pid, SIGCONT), 0);
+	raw_expect_closed(stuck);
+	close(stuck);
+
+	waiting = raw_connect(&own);
+	raw_hello(waiting);
+	memfd = memfd_create("arena", MFD_CLOEXEC);
+	assert_true(memfd >= 0);
+	assert_true(raw_send(waiting, &add, sizeof(add), &memfd, 1) > 0);
+	close(memfd);
+
+	begin_ns = harness_now_ns();
+	broker_stop(&own);
+	assert_true(harness_now_ns() - begin_ns < ANSWER_MAX_S * 1000000000ull);
+	close(waiting);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -191,6 +234,7 @@ int main(void)
 		cmocka_unit_test(test_connection__first_message),
 		cmocka_unit_test(test_connection__many),
 		cmocka_unit_test(test_memfd__comes_in),
+		cmocka_unit_test(test_stop__behind_stuck),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);
