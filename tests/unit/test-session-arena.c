@@ -56,7 +56,7 @@ static void other_begin(struct other *other, struct rig *rig)
 static void test_arena__in_steps(void **state)
 {
 	struct rbk_wire_id_reply reply;
-	struct offload_stats stats;
+	struct offload_report report;
 	struct session_arena *arena;
 	struct other other;
 	struct rig rig;
@@ -72,15 +72,15 @@ static void test_arena__in_steps(void **state)
 	assert_int_equal(arena->exec.bytes, bytes);
 	memset(arena->exec.base, 1, bytes);
 	/* A slice of more would have others wait for longer than a millisecond or two. */
-	offload_get_stats(rig.offload, OFFLOAD_ARENA_MAP, &stats);
-	assert_true(stats.n_slices >= bytes / (2 << 20));
+	offload_describe(rig.offload, &report);
+	assert_true(report.causes[OFFLOAD_ARENA_MAP].n_slices >= bytes / (2 << 20));
 
 	assert_int_equal(session_arena_remove(rig.session, 2, reply.id), 0);
 	other_begin(&other, &rig);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_REMOVE, NULL, 0), 0);
 	assert_true(other.is_done && other.was_before);
-	offload_get_stats(rig.offload, OFFLOAD_ARENA_UNMAP, &stats);
-	assert_true(stats.n_slices >= bytes / (2 << 20));
+	offload_describe(rig.offload, &report);
+	assert_true(report.causes[OFFLOAD_ARENA_UNMAP].n_slices >= bytes / (2 << 20));
 	assert_int_equal(used(&rig, ACCOUNT_ARENA_BYTES), 0);
 	rig_deinit(&rig);
 }
