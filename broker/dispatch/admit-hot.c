@@ -131,6 +131,7 @@ static struct task *task_from_entry(struct dispatch *dispatch, struct dispatch_r
 	list_append(&ring->in_flight, &task->link);
 	index_insert(task_bucket(ring, hash), &task->named, hash);
 	ring->ring->n_in_flight++;
+	dispatch->stats->n_in_flight++;
 	return task;
 }
 

@@ -276,11 +276,7 @@ uint64_t dispatch_n_completed(const struct dispatch *dispatch)
 
 uint64_t dispatch_n_in_flight(const struct dispatch *dispatch)
 {
-	uint64_t n = 0;
-
-	list_for_each (node, &dispatch->rings)
-		n += container_of(node, struct dispatch_ring, link)->ring->n_in_flight;
-	return n;
+	return dispatch->stats ? dispatch->stats->n_in_flight : 0;
 }
 
 struct placer *dispatch_placer(struct dispatch *dispatch)

@@ -208,6 +208,7 @@ static struct task *task_complete(struct dispatch *dispatch, struct task *task, 
 	task->next = ring->free_tasks;
 	ring->free_tasks = task;
 	ring->ring->n_in_flight--;
+	ring->dispatch->stats->n_in_flight--;
 	return successor;
 }
 

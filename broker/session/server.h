@@ -178,9 +178,10 @@ struct server_observer {
 	void *context;
 };
 
-/* Counters since start, beside those of each session. */
+/* Counters since start, beside those of each session; but for the second one, which is of now. */
 struct server_stats {
 	uint64_t tasks_completed;
+	uint64_t n_in_flight; /* the sum of all session_ring.n_in_flight */
 	uint64_t copied_bytes;
 	uint64_t transferred_bytes;
 	uint64_t sessions_ended_hostile;

@@ -31,6 +31,7 @@ static void table_done(struct closers_job *job)
 
 	ring->session->n_fetches--;
 	ring->n_in_flight--;
+	ring->session->server->stats.n_in_flight--;
 	if (!ring->is_closing)
 		hooks->table_there(hooks->context, ring);
 	else if (ring->n_in_flight == 0)
@@ -56,6 +57,7 @@ int session_table_fetch(struct session_ring *ring, struct session_arena *arena,
 	table->sqe = *sqe;
 	ring->session->n_fetches++;
 	ring->n_in_flight++;
+	ring->session->server->stats.n_in_flight++;
 	arena->n_in_flight++;
 	closers_submit(ring->session->server->closers, ring->session->account, &table->job);
 	return 0;

@@ -313,6 +313,7 @@ void rig_deinit(struct rig *rig)
 	CHECK(rig->dispatch->n_submitted == 0 && rig->dispatch->n_queued == 0);
 	CHECK(!rig->dispatch->woken.first && rig->residency->n_waiters == 0);
 	CHECK(rig->dispatch->n_rings == 0 && rig->dispatch->n_active == 0);
+	CHECK(dispatch_n_in_flight(rig->dispatch) == 0);
 
 	close(rig->fd);
 	rig->server = server_free(rig->server);

@@ -472,6 +472,24 @@ static void test_bells__unmuted_in_slices(void **state)
 	crowd_end(&crowd);
 }
 
+/* The sum of what all rings have in flight is counted, so asking for it costs no look at them. */
+static void test_in_flight__counted(void **state)
+{
+	struct bench bench;
+
+	bench_begin(&bench, 1, N_ENTRIES);
+	for (uint64_t i = 1; i <= 5; i++)
+		put_run(&bench, bench.queued, i, 0);
+	put_bare(&bench, RBK_OP_NOP, 6, 0);
+	rig_work(&bench.rig);
+	assert_int_equal(bench.ring.ring->n_in_flight, 5);
+	assert_int_equal(dispatch_n_in_flight(bench.rig.dispatch), 5);
+	finish(&bench, bench.cpu, 2, 0);
+	assert_int_equal(dispatch_n_in_flight(bench.rig.dispatch), 4);
+	/* The rest ends with the session, and the rig looks whether none is left. */
+	bench_end(&bench);
+}
+
 /* Sixty rings whose tenant has got a quota again do not all go on in the same turn. */
 static void test_refill__in_slices(void **state)
 {
@@ -609,6 +627,7 @@ int main(void)
 		cmocka_unit_test(test_bells__told_of_once),
 		cmocka_unit_test(test_bells__emptied_at_once),
 		cmocka_unit_test(test_bells__unmuted_in_slices),
+		cmocka_unit_test(test_in_flight__counted),
 		cmocka_unit_test(test_refill__in_slices),
 		cmocka_unit_test(test_refill__asks_once),
 		cmocka_unit_test(test_settling__tasks_come_back),

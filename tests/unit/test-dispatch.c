@@ -598,12 +598,14 @@ static void test_bell__without_work(void **state)
 	for (unsigned int i = 0; i < 4; i++) {
 		token = f->ring.cq->sq_wait;
 		hooks.ring_bell(f->dispatch, &f->ring);
+		assert_int_equal(dispatch_answer_bells(f->dispatch), 1);
 		assert_false(ring->is_active);
 		assert_int_not_equal(f->ring.cq->sq_wait, token);
 		assert_int_not_equal(f->ring.cq->sq_wait, 0);
 	}
 	put(f, RBK_OP_NOP, 0, 1);
 	hooks.ring_bell(f->dispatch, &f->ring);
+	assert_int_equal(dispatch_answer_bells(f->dispatch), 1);
 	assert_true(ring->is_active);
 	assert_int_equal(f->ring.cq->sq_wait, 0);
 	work(f);
