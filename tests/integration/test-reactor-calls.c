@@ -38,6 +38,7 @@ static const struct {
 	{CALL(write), "wakes threads by their eventfds; log lines"},
 	{CALL(recvmsg), "messages, looked at before they are received"},
 	{CALL(recvfrom), "bells"},
+	{CALL(recvmmsg), "likewise, all that is in one"},
 	{CALL(sendmsg), "answers"},
 	{CALL(sendto), "bells"},
 	{CALL(accept4), "connections"},
