@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Says what of the page's record of upkeep an operator has to know; see upkeep.h. */
 #include "upkeep.h"
 
 #include <inttypes.h>
