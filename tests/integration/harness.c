@@ -49,6 +49,22 @@ uint64_t harness_slow_ns(uint64_t ns)
 	return ns * (factor ? strtoull(factor, NULL, 10) : 1);
 }
 
+pid_t harness_start_as(uid_t uid, void (*be)(void))
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid > 0)
+		return pid;
+	/* The limit is the parent's. */
+	alarm(0);
+	if (setgid((gid_t)uid) == 0 && setuid(uid) == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		be();
+	}
+	_exit(1);
+}
+
 void harness_sleep_ms(unsigned int ms)
 {
 	const struct timespec time = {ms / 1000, (long)(ms % 1000) * 1000000};

@@ -27,6 +27,12 @@ void harness_limit_seconds(unsigned int seconds);
 /* A bound on how long something may take, multiplied for slow builds likewise. */
 uint64_t harness_slow_ns(uint64_t ns);
 
+/*
+ * Starts a process of user @uid that runs @be and ends by itself only if that returns, with 1. It
+ * dies with its parent. Root only.
+ */
+pid_t harness_start_as(uid_t uid, void (*be)(void));
+
 void harness_sleep_ms(unsigned int ms);
 uint64_t harness_now_ns(void);
 

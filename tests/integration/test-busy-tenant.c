@@ -17,7 +17,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -91,22 +90,6 @@ static void open_sessions(void)
 	}
 }
 
-static pid_t start(void (*be_busy)(void))
-{
-	pid_t pid = fork();
-
-	assert_true(pid >= 0);
-	if (pid > 0)
-		return pid;
-	alarm(0);
-	setpriority(PRIO_PROCESS, 0, 19);
-	if (setgid(BUSY_UID) == 0 && setuid(BUSY_UID) == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		be_busy();
-	}
-	_exit(1);
-}
-
 static void stop(pid_t pid)
 {
 	int status;
@@ -136,7 +119,8 @@ static void measure(const char *what, void (*be_busy)(void))
 		pid_t pid;
 
 		alone += results_in_window(neighbour);
-		pid = start(be_busy);
+		pid = harness_start_as(BUSY_UID, be_busy);
+		setpriority(PRIO_PROCESS, (id_t)pid, 19);
 		harness_sleep_ms(100);
 		beside += results_in_window(neighbour);
 		stop(pid);

@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -98,21 +97,6 @@ static void keep_ring_full(void)
 		refill(ring);
 }
 
-static pid_t start(void (*be_busy)(void))
-{
-	pid_t pid = fork();
-
-	assert_true(pid >= 0);
-	if (pid > 0)
-		return pid;
-	alarm(0);
-	if (setgid(BUSY_UID) == 0 && setuid(BUSY_UID) == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		be_busy();
-	}
-	_exit(1);
-}
-
 static int compare(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;
@@ -136,7 +120,7 @@ static struct trips make_trips(void (*be_busy)(void), const char *what)
 
 	assert_int_equal(rbk_ring_new(rbk, 8, &ring, NULL), 0);
 	atomic_store(n_done, 0);
-	pid = start(be_busy);
+	pid = harness_start_as(BUSY_UID, be_busy);
 	while (atomic_load(n_done) < MIN_DONE && waitpid(pid, &status, WNOHANG) == 0)
 		harness_sleep_ms(1);
 	for (unsigned int i = 0; i < N_TRIPS; i++) {

@@ -169,20 +169,30 @@ static void test_seal__too_late(void **state)
 	fixture_end(&fixture);
 }
 
+/* An arena of which *ret_data is 7, and that is mapped writable at *ret_other, too. */
+static struct rbk_arena *arena_mapped_twice(struct fixture *fixture, unsigned char **ret_data,
+					    void **ret_other)
+{
+	struct rbk_arena *arena = NULL;
+
+	assert_int_equal(rbk_arena_new(fixture->rbk, 4096, &arena, NULL), 0);
+	*ret_data = rbk_arena_alloc(arena, 1);
+	**ret_data = 7;
+	*ret_other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
+	assert_ptr_not_equal(*ret_other, MAP_FAILED);
+	return arena;
+}
+
 /* Somebody else maps it writable: it is shared again as it was. */
 static void test_seal__mapped_elsewhere(void **state)
 {
-	struct rbk_arena *arena = NULL;
+	struct rbk_arena *arena;
 	struct fixture fixture;
 	unsigned char *data;
 	void *other;
 
 	fixture_begin_connected(&fixture, NULL);
-	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
-	data = rbk_arena_alloc(arena, 1);
-	*data = 7;
-	other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
-	assert_ptr_not_equal(other, MAP_FAILED);
+	arena = arena_mapped_twice(&fixture, &data, &other);
 	assert_int_equal(rbk_arena_seal(arena, &fixture.error), -EBUSY);
 	assert_non_null(strstr(fixture.error.text, "another process still maps it"));
 	assert_int_equal(*data, 7);
@@ -200,17 +210,13 @@ static void test_seal__mapped_elsewhere(void **state)
 /* The same of an arena that cannot be mapped writable again: a copy takes its place. */
 static void test_seal__mapped_elsewhere_and_fixed(void **state)
 {
-	struct rbk_arena *arena = NULL;
+	struct rbk_arena *arena;
 	struct fixture fixture;
 	unsigned char *data;
 	void *other;
 
 	fixture_begin_connected(&fixture, NULL);
-	assert_int_equal(rbk_arena_new(fixture.rbk, 4096, &arena, NULL), 0);
-	data = rbk_arena_alloc(arena, 1);
-	*data = 7;
-	other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
-	assert_ptr_not_equal(other, MAP_FAILED);
+	arena = arena_mapped_twice(&fixture, &data, &other);
 	assert_int_equal(fcntl(arena->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
 	assert_int_equal(rbk_arena_seal(arena, &fixture.error), -EBUSY);
 	assert_int_equal(*data, 7);

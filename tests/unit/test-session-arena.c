@@ -53,6 +53,15 @@ static void other_begin(struct other *other, struct rig *rig)
 	offload_submit(rig->offload, &other->job);
 }
 
+/* Registers an arena, and gives the setup thread another job behind it. */
+static void add_begin(struct rig *rig, struct other *other)
+{
+	int fd = rig_memfd(bytes, false);
+
+	assert_int_equal(session_arena_add(rig->session, 1, &fd, bytes, false), 0);
+	other_begin(other, rig);
+}
+
 static void test_arena__in_steps(void **state)
 {
 	struct rbk_wire_id_reply reply;
@@ -60,12 +69,9 @@ static void test_arena__in_steps(void **state)
 	struct session_arena *arena;
 	struct other other;
 	struct rig rig;
-	int fd;
 
 	rig_init(&rig, 1);
-	fd = rig_memfd(bytes, false);
-	assert_int_equal(session_arena_add(rig.session, 1, &fd, bytes, false), 0);
-	other_begin(&other, &rig);
+	add_begin(&rig, &other);
 	assert_int_equal(rig_answer(&rig, RBK_WIRE_ARENA_ADD, &reply, sizeof(reply)), 0);
 	assert_true(other.is_done && other.was_before);
 	arena = rig.session->arenas[reply.id];
@@ -90,12 +96,9 @@ static void test_arena__session_ends(void **state)
 {
 	struct other other;
 	struct rig rig;
-	int fd;
 
 	rig_init(&rig, 1);
-	fd = rig_memfd(bytes, false);
-	assert_int_equal(session_arena_add(rig.session, 1, &fd, bytes, false), 0);
-	other_begin(&other, &rig);
+	add_begin(&rig, &other);
 	while (!other.is_done)
 		assert_true(loop_turn(rig.loop, true) >= 0);
 	assert_true(other.was_before);
