@@ -434,6 +434,8 @@ void dispatch_ring_bells(struct dispatch *dispatch)
 {
 	struct turn_source outer = turn_enter(dispatch->turn, RBK_TURN_BELLS, 0);
 
+	/* Waking others is what a thread is preempted for. */
+	turn_time_cpu(dispatch->turn);
 	ring_bells(dispatch);
 	turn_leave(dispatch->turn, outer);
 }
