@@ -113,6 +113,7 @@ static int handle_hello(struct request *request)
 	}
 
 	session->is_greeted = true;
+	greet_done(session);
 	session->features = hello->features &
 			    (session->tenant ? CLIENT_FEATURES : ADMIN_FEATURES | session->rights);
 	/* Now, so that what the tenant is charged does not depend on what it does later. */

@@ -78,6 +78,13 @@ struct server {
 	uint64_t n_to_check;                       /* sessions that have still to be looked at */
 	struct closers *closers;                   /* see discard.c */
 
+	/* See greet.c. */
+	struct list_node silent;
+	struct loop_timer *silent_timer;
+	uint64_t silent_period_ns;
+	uint32_t silent_period; /* number of it */
+	bool has_late_silent;   /* some have still to be ended */
+
 	/* See refusal.c. */
 	struct list_node refusals;
 	struct loop_timer *refusal_timer;
@@ -112,6 +119,15 @@ void discards_deinit(struct server *server);
  */
 void discard_connection(struct server *server, struct account *account, int fd,
 			struct charge *charge);
+
+/*
+ * greet.c: a session that says nothing ends. greet_init(): 0 or -ENOMEM; nothing may be expected of
+ * a session twice; greet_done() is harmless for one that nothing is expected of.
+ */
+int greet_init(struct server *server);
+void greet_deinit(struct server *server);
+void greet_expect(struct session *session);
+void greet_done(struct session *session);
 
 /* server.c: @server->options.loop is set. */
 void server_work_init(struct server *server);

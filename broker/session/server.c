@@ -71,6 +71,9 @@ int server_new(const struct server_options *options, struct server **ret)
 	r = discards_init(server);
 	if (r)
 		return error_fold(r);
+	r = greet_init(server);
+	if (r)
+		return error_fold(r);
 	r = refusals_init(server);
 	if (r)
 		return error_fold(r);
@@ -205,6 +208,7 @@ struct server *server_free(struct server *server)
 	listener_unlock(&server->clients);
 	listener_unlock(&server->admins);
 	loop_timer_free(server->end_timer);
+	greet_deinit(server);
 	holds_deinit(server);
 	closers_free(server->closers);
 	discards_deinit(server);

@@ -417,6 +417,7 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 	list_init(&session->link);
 	list_init(&session->leases);
 	list_init(&session->lease_waits);
+	list_init(&session->silent);
 	turn_job_init(&session->read_job, RBK_TURN_MESSAGES, run_read);
 	turn_job_init(&session->settle_job, RBK_TURN_ENDS, run_settle);
 
@@ -432,6 +433,7 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 
 	observe(session, &identity);
 	peer_identity_deinit(&identity);
+	greet_expect(session);
 	list_append(&server->sessions, &session->link);
 	server->n_sessions++;
 	log_debug_of(SESSION_ABOUT(session), LOG_SESSION_CONNECTED,
@@ -482,6 +484,7 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 	if (session->is_ending)
 		return;
 	session->is_ending = true;
+	greet_done(session);
 	if (is_hostile) {
 		server->stats.sessions_ended_hostile++;
 		if (session->tenant)

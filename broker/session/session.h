@@ -242,6 +242,8 @@ struct session {
 	uint32_t n_fetches; /* tables of its rings that are being copied */
 	bool is_late;       /* its tenant was drained when it came: see RING_ADD of wire.h */
 	bool is_greeted;
+	struct list_node silent; /* in server->silent until then; alone: not in it */
+	uint32_t silent_period;  /* server->silent_period when it came */
 	bool is_ending;
 	bool watches_stats, watches_root; /* was handed a statistics page, the root page */
 	uint32_t n_released_plans;        /* ending: slots whose plan the setup thread has; */

@@ -285,6 +285,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	server.options.residency = residency;
 	list_init(&server.sessions);
 	server_work_init(&server);
+	assert(greet_init(&server) == 0);
 	assert(server_stats_init(&server) == 0);
 	/* Random, so that it differs from broker to broker; inputs name them. */
 	residency_leases(residency)->next_number = 0;
@@ -311,6 +312,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	close(pairs[0][1]);
 	close(pairs[1][1]);
 	server_stats_deinit(&server);
+	greet_deinit(&server);
 	owners_deinit(&server);
 	assert(server.n_watchers == 0 && server.n_root_watchers == 0);
 	assert(server.n_admin_sessions == 0);

@@ -284,6 +284,7 @@ void rig_init_placement(struct rig *rig, uint32_t n_devices, const struct rig_pl
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
 	CHECK(session_new(rig->server, ends[0], false, &rig->session) == 0);
 	rig->session->features = RBK_FEAT_RESIDENCY;
+	greet_done(rig->session);
 	rig->fd = ends[1];
 }
 

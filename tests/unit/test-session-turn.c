@@ -194,6 +194,16 @@ static void test_connections__last_descriptor(void **state)
 	}
 }
 
+static unsigned int count_answers(int fd)
+{
+	char buffer[8192];
+	unsigned int n = 0;
+
+	while (recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT) > 0)
+		n++;
+	return n;
+}
+
 /* Connects as another user, who may. */
 static int connect_as(const struct rig *rig, uid_t uid)
 {
@@ -304,6 +314,46 @@ static void test_connections__no_memory(void **state)
 		server_settle(rig.server);
 	}
 	close(fd);
+	rig_deinit(&rig);
+}
+
+/* Who has connected and says nothing is let go after a while; who has said hello stays. */
+static void test_connections__without_hello(void **state)
+{
+	enum { N_SILENT = 30 };
+	const struct rbk_wire_hello hello = {
+		.request = {.type = RBK_WIRE_HELLO},
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+		.abi_minor = RBK_ABI_MINOR,
+	};
+	int silent[N_SILENT], greeted;
+	struct rig rig;
+
+	begin(&rig);
+	greeted = connect_to(&rig);
+	assert_int_equal(send(greeted, &hello, sizeof(hello), 0), sizeof(hello));
+	for (unsigned int i = 0; i < N_SILENT; i++)
+		silent[i] = connect_to(&rig);
+	while (rig.server->n_sessions < 2 + N_SILENT || count_answers(greeted) == 0) {
+		assert_true(loop_turn(rig.loop, true) >= 0);
+		rig_settle(&rig);
+	}
+	assert_false(list_is_empty(&rig.server->silent));
+	rig.server->silent_period_ns = 1000000;
+	loop_timer_arm(rig.server->silent_timer, 0);
+	while (rig.server->n_sessions > 2) {
+		assert_true(loop_turn(rig.loop, true) >= 0);
+		rig_settle(&rig);
+	}
+	assert_true(list_is_empty(&rig.server->silent));
+	/* That is the one which spoke, and the bench's. */
+	assert_int_equal(recv(greeted, silent, 1, MSG_DONTWAIT), -1);
+	assert_int_equal(errno, EAGAIN);
+	assert_int_equal(recv(silent[0], silent, 1, MSG_DONTWAIT), 0);
+	for (unsigned int i = 0; i < N_SILENT; i++)
+		close(silent[i]);
+	close(greeted);
 	rig_deinit(&rig);
 }
 
@@ -450,16 +500,6 @@ static struct session *session_for(struct rig *rig, struct tenant *tenant, int *
 	return session;
 }
 
-static unsigned int count_answers(int fd)
-{
-	char buffer[8192];
-	unsigned int n = 0;
-
-	while (recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT) > 0)
-		n++;
-	return n;
-}
-
 /* Ten sessions of one tenant send what they can, one of another a few: these are answered at once.
  */
 static void test_messages__tenants_not_sessions(void **state)
@@ -575,6 +615,7 @@ int main(void)
 		cmocka_unit_test(test_connections__last_descriptor),
 		cmocka_unit_test(test_connections__another_user),
 		cmocka_unit_test(test_connections__no_memory),
+		cmocka_unit_test(test_connections__without_hello),
 		cmocka_unit_test(test_connections__no_descriptors),
 		cmocka_unit_test(test_discard__no_memory),
 		cmocka_unit_test(test_refused__bounded),

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sessions that have not said hello
+ *
+ * A client says hello as soon as it has connected. One that does not holds a session and a
+ * descriptor for nothing, and may be one of very many, so it gets a period for it, and what is left
+ * of the one in which it came. Sessions stand in the order in which they came, so the timer looks
+ * at no more than it ends, and that is a batch at a time.
+ */
+#include "loop/loop.h"
+#include "session/server-private.h"
+
+/* Half of the time that is granted at most. */
+static const uint64_t period_ns = 15000000000;
+/* Until the next batch. */
+static const uint64_t pause_ns = 1000000;
+
+enum { END_BATCH = 8 };
+
+static void on_period(void *data)
+{
+	struct server *server = data;
+	struct session *session;
+
+	if (!server->has_late_silent)
+		server->silent_period++;
+	server->has_late_silent = false;
+	for (unsigned int i = 0; !list_is_empty(&server->silent); i++) {
+		session = container_of(server->silent.next, struct session, silent);
+		server->has_late_silent = server->silent_period - session->silent_period > 1;
+		if (!server->has_late_silent || i == END_BATCH)
+			break;
+		/* Takes it out. */
+		session_end(session, true, "it did not say hello in time");
+		server->has_late_silent = false;
+	}
+	if (!list_is_empty(&server->silent))
+		loop_timer_arm(server->silent_timer,
+			       server->has_late_silent ? pause_ns : server->silent_period_ns);
+}
+
+int greet_init(struct server *server)
+{
+	server->silent_period_ns = period_ns;
+	list_init(&server->silent);
+	return loop_timer_new(server->options.loop, on_period, server, &server->silent_timer);
+}
+
+void greet_deinit(struct server *server)
+{
+	server->silent_timer = loop_timer_free(server->silent_timer);
+}
+
+void greet_expect(struct session *session)
+{
+	struct server *server = session->server;
+
+	session->silent_period = server->silent_period;
+	if (list_is_empty(&server->silent))
+		loop_timer_arm(server->silent_timer, server->silent_period_ns);
+	list_append(&server->silent, &session->silent);
+}
+
+void greet_done(struct session *session)
+{
+	list_remove(&session->silent);
+}
