@@ -14,8 +14,9 @@
  *
  * A connection that was accepted waits to be identified, in its user's share of the reactor's time.
  * There is a bound on these; at it, the next ones wait in the socket, where it cannot be told whose
- * they are. If that lasts, because users have more connections than they get served, what comes is
- * accepted in any case, and refused where its user has more waiting than its part of the bound.
+ * they are. If that lasts, because users have more connections than they get served, up to
+ * twice as many are held, without those that have left by then; beyond that a connection is refused
+ * if its user has more waiting than its part of the bound.
  *
  * There are two sockets, one for tenants' clients and one for administrators. All that differs is
  * what a session that comes in there is.
@@ -109,7 +110,7 @@ static bool may_accept(const struct listener *listener)
 	const uint64_t n = (uint64_t)server->n_newcomers + server->n_uncharged;
 
 	return n < server->max_newcomers ||
-	       (listener->is_shedding && n < 2ull * server->max_newcomers);
+	       (listener->is_shedding && server->n_uncharged < server->max_newcomers);
 }
 
 void listeners_take_spare(struct server *server)
@@ -186,7 +187,7 @@ static bool is_too_many(const struct listener *listener, const struct owner *own
 {
 	const struct server *server = listener->server;
 
-	return server->n_newcomers > server->max_newcomers &&
+	return server->n_newcomers > 2 * server->max_newcomers &&
 	       (uint64_t)owner->n_newcomers * server->n_newcomer_users > server->max_newcomers;
 }
 
@@ -219,6 +220,12 @@ static void newcomer_begin(struct newcomer *newcomer, struct listener *listener,
 	newcomer->is_admin = listener->is_admin;
 	turn_job_init(&newcomer->job, RBK_TURN_CONNECTIONS, run_newcomer);
 	list_append(&server->newcomers, &newcomer->link);
+	/* Who has left need not be held; who still waits is refused only if there is no room. */
+	if (server->n_newcomers > server->max_newcomers && has_left(fd)) {
+		close_fd(fd);
+		newcomer_free(newcomer);
+		return;
+	}
 	if (is_too_many(listener, newcomer->owner))
 		newcomer_refuse(newcomer, &credentials);
 	else
