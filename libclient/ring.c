@@ -201,16 +201,16 @@ RBK_EXPORT struct rbk_ring *rbk_ring_free(struct rbk_ring *ring)
 	if (!ring)
 		return NULL;
 	cold = ring_cold(ring);
-	if (!client_is_child(cold->rbk)) {
+	if (!client_is_child(cold->rbk))
 		ring_unlink(cold);
-		if (cold->exists)
-			client_request_id(cold->rbk, RBK_WIRE_RING_REMOVE, cold->id, NULL);
-	}
+	/* First: the broker charges for memory that somebody has, and says when it is done. */
 	if (cold->sq_map)
 		munmap(cold->sq_map, cold->sq_bytes);
 	if (cold->cq_map)
 		munmap(cold->cq_map, cold->cq_bytes);
 	client_close(&cold->bell);
+	if (!client_is_child(cold->rbk) && cold->exists)
+		client_request_id(cold->rbk, RBK_WIRE_RING_REMOVE, cold->id, NULL);
 	client_unref(cold->rbk);
 	munmap(ring, 2 * client_page_bytes());
 	return NULL;

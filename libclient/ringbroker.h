@@ -216,6 +216,7 @@ const char *rbk_reason_name(unsigned int reason);
  *   -EPERM       others' figures are for root, and the user that the broker runs as
  *   -ENOENT      there is no such tenant, or it has no page
  *   -EDQUOT      the tenant has no room for a page; its tasks run all the same
+ *   -EBUSY       the broker cannot send a descriptor now
  *   or the above. Any thread.
  */
 int rbk_stats_map(struct rbk *rbk, unsigned int whose, uint32_t tenant, struct rbk_stats_view *ret,
@@ -477,7 +478,8 @@ int rbk_plan_memory(const struct rbk_plan *plan, struct rbk_plan_memory *devices
  * Makes a submission and a completion ring of @entries each (rounded up to a power of two, at
  * most RBK_MAX_RING_ENTRIES). Any thread; the ring is then used by one thread at a time.
  * Return: 0 and the ring, owned by the caller; -EDQUOT: above the broker's limit; -EBUSY: an
- * administrator drains the tenant, since before this connection; or the above.
+ * administrator drains the tenant, since before this connection, or the broker cannot send its
+ * descriptors now; or the above.
  */
 int rbk_ring_new(struct rbk *rbk, unsigned int entries, struct rbk_ring **ret,
 		 struct rbk_error *error);

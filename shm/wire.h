@@ -126,6 +126,11 @@ struct rbk_wire_welcome {
  * RING_ADD: a submission and completion ring of n_entries each (a power of two).
  *   -EBUSY  the tenant is drained, since before the session came; ARENA_ADD, ARENA_NEW and PLAN_ADD
  *           answer likewise, while whatever only looks is answered as ever
+ *   -EBUSY  also of every request that is answered with descriptors: too many of these are under
+ *           way in answers that nobody has read
+ *
+ * The memory of a removed ring, and its bell, stay charged to the tenant until the client has
+ * closed and unmapped them.
  */
 struct rbk_wire_ring_add {
 	struct rbk_wire_request request;
@@ -305,6 +310,7 @@ struct rbk_wire_tenant {
  *   -EPERM   not on this socket, or not for this user
  *   -ENOENT  there is no such tenant, or it has no page: it has no sessions, or no room for one
  *   -EDQUOT, -ENOMEM  no room for the page
+ *   -EBUSY   as RING_ADD; eight pages, sent to the session and not received, are the most
  */
 enum rbk_wire_stats_whose {
 	RBK_WIRE_STATS_OWN = 0,    /* the session's tenant's */

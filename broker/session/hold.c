@@ -1,44 +1,226 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that clients may keep
+ * Memory and descriptors that clients may keep
  *
- * An exported arena is the kernel's for as long as anybody holds its dma-buf, and the client
- * has a descriptor of it. So that it cannot have the broker make memory, give the arena back and
- * keep the memory uncharged, a descriptor of our own stays open after the arena is gone, with the
- * charges; the kernel tells with it how many hold the dma-buf (util/dma-buf.h). When that is only
- * us it is closed, which frees the pages, on the thread that closes things.
+ * What a client was handed is the kernel's for as long as the client holds it: the pages of a
+ * ring's areas and of a statistics page, the dma-buf of an exported arena, the other end of a bell,
+ * and answers in a connection that were never read, with the descriptors in them. The kernel counts
+ * most of that for brokerd, whose memory and descriptors it is. So that a client cannot have the
+ * broker make such things, give them back and keep them uncharged, charges stay until the client
+ * has let go. That is found out in one of these ways:
  *
- * Looking takes a system call or three per arena, so it happens on a slow timer and for a few at a
- * time. What the kernel does not count is a client that has opened the dma-buf with the driver of
- * the same card; that memory is then in the client's own name there, as if it had allocated it, and
- * no more than it could have had without us.
+ * - A memfd: inotify watches the inode. Watching does not keep the file alive, and when the last
+ *   descriptor and mapping is gone, whoever has had them, also in a message under way, the kernel
+ *   removes the watch and says so (IN_IGNORED). That costs no descriptor and no looking. Pages of a
+ *   sealed memfd cannot be taken away from those who have it: F_SEAL_FUTURE_WRITE, without which
+ *   clients could punch holes under the broker's eyes, keeps everybody from that.
+ * - A dma-buf: a descriptor of our own stays open, with which the kernel tells how many have the
+ *   dma-buf (util/dma-buf.h). What it does not count is a client that has opened the dma-buf with
+ *   the driver of the same card; that memory is then in the client's own name there, as if it had
+ *   allocated it, and no more than it could have had without us.
+ * - A bell: our end stays open and says when the other one is closed.
+ * - A connection: our end stays open after the session, and the kernel tells how much of what was
+ *   sent is not received. In the kernel's count of descriptors under way, of which our user may
+ *   have as many as one process may have open, these are what is in unread answers.
+ *
+ * Looking at the last three takes a system call or three each, so it happens on a timer, which is
+ * slow where nothing changes, and for some at a time; and for one account before that is refused
+ * something.
  */
+#include "session/hold.h"
+
 #include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "loop/loop.h"
 #include "session/server-private.h"
 #include "util/dma-buf.h"
 #include "util/error.h"
 
-enum { HOLD_BATCH = 16 };
+enum {
+	/* Looks in one go: reading /proc takes some microseconds, asking a socket less than one. */
+	DMA_BUF_BATCH = 16,
+	SOCKET_BATCH = 128,
+	/* An account that is refused something has at most so many looked at. */
+	ACCOUNT_BATCH = 128,
+	/*
+	 * Watches of one inotify instance. Each makes one event; the kernel queues 16,384 by
+	 * default, so none is ever lost.
+	 */
+	WATCHES = 8192,
+	EVENT_BATCH = 256,
+	FILE_BUCKETS = 1024,
+};
 
-static const uint64_t hold_period_ns = 250000000;
+static const uint64_t first_period_ns = 2000000, last_period_ns = 250000000;
 
-struct hold {
-	struct list_node link; /* in server->holds */
-	struct closers_job job;
-	struct server *server;
-	struct charge charges[HOLD_CHARGES];
+/* An inotify instance. */
+struct watcher {
+	struct list_node link; /* in holds.watchers */
+	struct holds *holds;
+	struct loop_watch *watch;
+	unsigned int n_reserved; /* watches that holds have, or may still make */
 	int fd;
 };
 
-static void hold_free(struct hold *hold)
+struct hold_file {
+	struct list_node link; /* in holds.files, once the hold has been left */
+	struct hold *hold;
+	int wd;
+};
+
+struct hold {
+	struct list_node link; /* in holds.dma_bufs or holds.sockets */
+	struct closers_job job;
+	struct holds *holds;
+	struct charge charges[HOLD_CHARGES];
+	struct charge unread; /* what an ended connection's answers take */
+	struct watcher *watcher;
+	struct hold_file files[HOLD_FILES];
+	unsigned int n_reserved; /* of the watcher */
+	unsigned int n_files;    /* that are watched; setup thread, until the hold is left */
+	int fd;
+	bool is_bell;
+	bool is_admin; /* the connection was an administrator's, whose place it has */
+};
+_Static_assert(sizeof(struct hold) <= HOLD_BYTES, "what is charged for a hold");
+
+struct holds {
+	struct server *server;
+	struct loop_timer *timer;
+	uint64_t period_ns; /* that the timer is armed for; 0: it is not */
+	struct list_node dma_bufs, sockets;
+	struct list_node senders; /* struct hold_sent */
+	struct list_node watchers;
+	struct list_node files[FILE_BUCKETS]; /* by watch descriptor */
+};
+
+/* --- memfds --- */
+
+static struct list_node *bucket_of(struct holds *holds, int wd)
 {
-	for (unsigned int i = 0; i < ARRAY_SIZE(hold->charges); i++)
-		charge_deinit(&hold->charges[i]);
-	list_remove(&hold->link);
-	close_fd(hold->fd);
-	free(hold);
+	return &holds->files[(unsigned int)wd % FILE_BUCKETS];
+}
+
+static void file_gone(struct watcher *watcher, int wd)
+{
+	list_for_each (node, bucket_of(watcher->holds, wd)) {
+		struct hold_file *file = container_of(node, struct hold_file, link);
+
+		if (file->wd != wd || file->hold->watcher != watcher)
+			continue;
+		list_remove(&file->link);
+		if (--file->hold->n_files == 0)
+			hold_free(file->hold);
+		return;
+	}
+}
+
+/* Return: true if there may be more. */
+static bool watcher_read(struct watcher *watcher)
+{
+	_Alignas(struct inotify_event) char bytes[EVENT_BATCH * sizeof(struct inotify_event)];
+	ssize_t n = read(watcher->fd, bytes, sizeof(bytes));
+	const struct inotify_event *event;
+
+	/* Events of a watched inode itself have no name behind them. */
+	for (ssize_t at = 0; at < n; at += (ssize_t)(sizeof(*event) + event->len)) {
+		event = (const struct inotify_event *)(bytes + at);
+		if (event->mask & IN_IGNORED)
+			file_gone(watcher, event->wd);
+	}
+	return n == (ssize_t)sizeof(bytes);
+}
+
+static void on_gone(void *data, uint32_t events)
+{
+	struct watcher *watcher = data;
+
+	if (watcher_read(watcher))
+		loop_rewatch(watcher->watch);
+}
+
+static void watcher_free(struct watcher *watcher)
+{
+	list_remove(&watcher->link);
+	loop_unwatch(watcher->watch);
+	close_fd(watcher->fd);
+	free(watcher);
+}
+
+/* Return: 0; -EMFILE: our user has all inotify instances that it may have; -ENOMEM. */
+static int watcher_new(struct holds *holds, struct watcher **ret)
+{
+	struct watcher *watcher = calloc(1, sizeof(*watcher));
+	int r;
+
+	if (!watcher)
+		return error_origin(-ENOMEM);
+	list_init(&watcher->link);
+	watcher->holds = holds;
+	watcher->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	r = watcher->fd < 0 ? error_origin(-errno)
+			    : loop_watch(holds->server->options.loop, watcher->fd, POLLIN, on_gone,
+					 watcher, &watcher->watch);
+	if (r) {
+		watcher_free(watcher);
+		return error_fold(r);
+	}
+	list_append(&holds->watchers, &watcher->link);
+	*ret = watcher;
+	return 0;
+}
+
+/* Return: 0; as watcher_new(). */
+static int watcher_reserve(struct hold *hold, unsigned int n_files)
+{
+	int r;
+
+	list_for_each (node, &hold->holds->watchers) {
+		struct watcher *watcher = container_of(node, struct watcher, link);
+
+		if (watcher->n_reserved + n_files <= WATCHES) {
+			hold->watcher = watcher;
+			goto found;
+		}
+	}
+	r = watcher_new(hold->holds, &hold->watcher);
+	if (r)
+		return error_fold(r);
+found:
+	hold->watcher->n_reserved += n_files;
+	hold->n_reserved = n_files;
+	return 0;
+}
+
+int hold_watch(struct hold *hold, int fd)
+{
+	struct hold_file *file = &hold->files[hold->n_files];
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	/* A memfd cannot be moved: all that is told is that the watch has ended. */
+	file->wd = inotify_add_watch(hold->watcher->fd, path, IN_MOVE_SELF);
+	if (file->wd < 0)
+		return error_origin(-errno);
+	hold->n_files++;
+	return 0;
+}
+
+/* --- what is looked at --- */
+
+/* Bytes that the kernel holds of what was sent over @fd and not received. */
+static unsigned int unread_bytes(int fd)
+{
+	int n_bytes = 0;
+
+	return ioctl(fd, SIOCOUTQ, &n_bytes) < 0 || n_bytes < 0 ? 0 : (unsigned int)n_bytes;
 }
 
 static void close_run(struct closers_job *job)
@@ -50,83 +232,293 @@ static void close_run(struct closers_job *job)
 
 static void close_done(struct closers_job *job)
 {
-	struct hold *hold = container_of(job, struct hold, job);
-
-	hold_free(hold);
+	hold_free(container_of(job, struct hold, job));
 }
 
 /* Return: false if others hold it still, or if that cannot be known. */
-static bool hold_try_close(struct hold *hold)
+static bool dma_buf_look(struct hold *hold)
 {
-	struct server *server = hold->server;
 	uint64_t n_holders;
 
 	if (dma_buf_holders(hold->fd, &n_holders) || n_holders > 1)
 		return false;
+	/* Closing it frees its pages. */
 	hold->job = (struct closers_job){.run = close_run, .done = close_done};
 	list_remove(&hold->link);
-	closers_submit(server->closers, hold->charges[0].account, &hold->job);
+	closers_submit(hold->holds->server->closers, hold->charges[0].account, &hold->job);
 	return true;
+}
+
+static bool bell_is_closed(int fd)
+{
+	struct pollfd poll_fd = {.fd = fd};
+
+	return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLHUP);
+}
+
+static bool socket_look(struct hold *hold)
+{
+	if (hold->is_bell ? !bell_is_closed(hold->fd) : unread_bytes(hold->fd) > 0)
+		return false;
+	discard_connection(hold->holds->server, hold->charges[0].account, steal_fd(&hold->fd),
+			   &hold->charges[0]);
+	hold_free(hold);
+	return true;
+}
+
+static bool sender_look(struct hold_sent *sent)
+{
+	if (unread_bytes(sent->fd) > 0)
+		return false;
+	hold_sent_deinit(sent);
+	return true;
+}
+
+static bool look_dma_buf(struct list_node *node)
+{
+	return dma_buf_look(container_of(node, struct hold, link));
+}
+
+static bool look_socket(struct list_node *node)
+{
+	return socket_look(container_of(node, struct hold, link));
+}
+
+static bool look_sender(struct list_node *node)
+{
+	return sender_look(container_of(node, struct hold_sent, link));
+}
+
+/* Those that stay go to the end of the list, so that all have their turn. */
+static void look_at_some(struct list_node *list, bool (*look)(struct list_node *node),
+			 unsigned int n)
+{
+	struct list_node *node, *first_kept = NULL;
+
+	for (unsigned int i = 0; i < n; i++) {
+		node = list->next;
+		if (node == list || node == first_kept)
+			break;
+		if (look(node))
+			continue;
+		list_remove(node);
+		list_append(list, node);
+		first_kept = first_kept ? first_kept : node;
+	}
 }
 
 static void on_timer(void *data)
 {
-	struct server *server = data;
-	struct list_node *node, *first_kept = NULL;
+	struct holds *holds = data;
 
-	/* Those that stay go to the end of the list, so that all have their turn. */
-	for (unsigned int i = 0; i < HOLD_BATCH; i++) {
-		node = server->holds.next;
-		if (node == &server->holds || node == first_kept)
-			break;
-		if (hold_try_close(container_of(node, struct hold, link)))
-			continue;
-		list_remove(node);
-		list_append(&server->holds, node);
-		first_kept = first_kept ? first_kept : node;
+	look_at_some(&holds->dma_bufs, look_dma_buf, DMA_BUF_BATCH);
+	look_at_some(&holds->sockets, look_socket, SOCKET_BATCH);
+	look_at_some(&holds->senders, look_sender, SOCKET_BATCH);
+	if (list_is_empty(&holds->dma_bufs) && list_is_empty(&holds->sockets) &&
+	    list_is_empty(&holds->senders)) {
+		holds->period_ns = 0;
+		return;
 	}
-	if (!list_is_empty(&server->holds))
-		loop_timer_arm(server->hold_timer, hold_period_ns);
+	holds->period_ns =
+		holds->period_ns < last_period_ns / 2 ? holds->period_ns * 2 : last_period_ns;
+	loop_timer_arm(holds->timer, holds->period_ns);
 }
+
+/* Something new has come, which mostly is gone in a moment. */
+static void look_soon(struct holds *holds)
+{
+	/* An armed one is not put off by more than that. */
+	if (holds->period_ns == first_period_ns)
+		return;
+	holds->period_ns = first_period_ns;
+	loop_timer_arm(holds->timer, holds->period_ns);
+}
+
+void holds_notice(struct server *server)
+{
+	list_for_each (node, &server->holds->watchers)
+		watcher_read(container_of(node, struct watcher, link));
+}
+
+bool holds_look(struct server *server, const struct account *account)
+{
+	struct holds *holds = server->holds;
+	uint64_t host_bytes = account_used(account, ACCOUNT_HOST_BYTES);
+	uint64_t n_fds = account_used(account, ACCOUNT_FDS);
+	unsigned int n = 0;
+
+	holds_notice(server);
+	list_for_each_safe (node, &holds->sockets)
+		if (container_of(node, struct hold, link)->charges[0].account == account &&
+		    n++ < ACCOUNT_BATCH)
+			look_socket(node);
+	list_for_each_safe (node, &holds->senders)
+		if (container_of(node, struct hold_sent, link)->charge.account == account &&
+		    n++ < ACCOUNT_BATCH)
+			look_sender(node);
+	return account_used(account, ACCOUNT_HOST_BYTES) < host_bytes ||
+	       account_used(account, ACCOUNT_FDS) < n_fds;
+}
+
+/* --- descriptors in answers --- */
+
+int hold_sent_add(struct hold_sent *sent, struct server *server, struct account *account,
+		  unsigned int n)
+{
+	if (sent->charge.account && unread_bytes(sent->fd) == 0)
+		hold_sent_deinit(sent);
+	if (sent->charge.amount + n > HOLD_SENT_MAX ||
+	    account_charge_change(account, &sent->charge, ACCOUNT_FDS, sent->charge.amount + n))
+		return ACCOUNT_E_QUOTA;
+	if (list_is_empty(&sent->link))
+		list_append(&server->holds->senders, &sent->link);
+	look_soon(server->holds);
+	return 0;
+}
+
+void hold_sent_deinit(struct hold_sent *sent)
+{
+	list_remove(&sent->link);
+	charge_deinit(&sent->charge);
+}
+
+/* --- holds --- */
 
 int holds_init(struct server *server)
 {
-	list_init(&server->holds);
-	return loop_timer_new(server->options.loop, on_timer, server, &server->hold_timer);
+	struct holds *holds = calloc(1, sizeof(*holds));
+
+	if (!holds)
+		return error_origin(-ENOMEM);
+	server->holds = holds;
+	holds->server = server;
+	list_init(&holds->dma_bufs);
+	list_init(&holds->sockets);
+	list_init(&holds->senders);
+	list_init(&holds->watchers);
+	for (unsigned int i = 0; i < FILE_BUCKETS; i++)
+		list_init(&holds->files[i]);
+	return loop_timer_new(server->options.loop, on_timer, holds, &holds->timer);
 }
 
 void holds_deinit(struct server *server)
 {
-	server->hold_timer = loop_timer_free(server->hold_timer);
-	list_for_each_safe (node, &server->holds)
+	struct holds *holds = server->holds;
+
+	if (!holds)
+		return;
+	loop_timer_free(holds->timer);
+	list_for_each_safe (node, &holds->dma_bufs)
 		hold_free(container_of(node, struct hold, link));
+	list_for_each_safe (node, &holds->sockets)
+		hold_free(container_of(node, struct hold, link));
+	for (unsigned int i = 0; i < FILE_BUCKETS; i++)
+		while (!list_is_empty(&holds->files[i]))
+			hold_free(container_of(holds->files[i].next, struct hold_file, link)->hold);
+	list_for_each_safe (node, &holds->watchers)
+		watcher_free(container_of(node, struct watcher, link));
+	free(holds);
+	server->holds = NULL;
 }
 
-int hold_new(struct server *server, struct hold **ret)
+int hold_new(struct server *server, unsigned int n_files, struct hold **ret)
 {
-	struct hold *hold = calloc(1, sizeof(*hold));
+	_cleanup_(hold_freep) struct hold *hold = calloc(1, sizeof(*hold));
+	int r;
 
 	if (!hold)
 		return error_origin(-ENOMEM);
 	list_init(&hold->link);
-	hold->server = server;
+	hold->holds = server->holds;
 	hold->fd = -1;
-	*ret = hold;
+	for (unsigned int i = 0; i < HOLD_FILES; i++) {
+		list_init(&hold->files[i].link);
+		hold->files[i].hold = hold;
+	}
+	if (n_files > 0) {
+		r = watcher_reserve(hold, n_files);
+		if (r)
+			return error_fold(r);
+	}
+	*ret = steal_ptr(hold);
 	return 0;
 }
 
-void hold_leave(struct hold *hold, int fd, struct charge *const charges[HOLD_CHARGES])
+struct hold *hold_free(struct hold *hold)
 {
-	struct server *server = hold->server;
+	if (!hold)
+		return NULL;
+	for (unsigned int i = 0; i < ARRAY_SIZE(hold->charges); i++)
+		charge_deinit(&hold->charges[i]);
+	charge_deinit(&hold->unread);
+	list_remove(&hold->link);
+	for (unsigned int i = 0; i < HOLD_FILES; i++)
+		list_remove(&hold->files[i].link);
+	if (hold->watcher)
+		hold->watcher->n_reserved -= hold->n_reserved;
+	close_fd(hold->fd);
+	if (hold->is_admin)
+		admin_session_end(hold->holds->server);
+	free(hold);
+	return NULL;
+}
 
+static void take_charges(struct hold *hold, struct charge *const charges[HOLD_CHARGES])
+{
+	for (unsigned int i = 0; i < HOLD_CHARGES; i++)
+		if (charges[i])
+			hold->charges[i] = charge_steal(charges[i]);
+}
+
+void hold_leave_files(struct hold *hold, struct charge *const charges[HOLD_CHARGES])
+{
+	if (hold->n_files == 0) {
+		hold_free(hold);
+		return;
+	}
+	take_charges(hold, charges);
+	for (unsigned int i = 0; i < hold->n_files; i++)
+		list_append(bucket_of(hold->holds, hold->files[i].wd), &hold->files[i].link);
+}
+
+void hold_leave_dma_buf(struct hold *hold, int fd, struct charge *const charges[HOLD_CHARGES])
+{
 	if (fd < 0) {
 		hold_free(hold);
 		return;
 	}
 	hold->fd = fd;
-	for (unsigned int i = 0; i < HOLD_CHARGES; i++)
-		hold->charges[i] = charge_steal(charges[i]);
-	list_append(&server->holds, &hold->link);
-	if (!hold_try_close(hold))
-		loop_timer_arm(server->hold_timer, hold_period_ns);
+	take_charges(hold, charges);
+	list_append(&hold->holds->dma_bufs, &hold->link);
+	if (!dma_buf_look(hold))
+		look_soon(hold->holds);
+}
+
+void hold_leave_socket(struct hold *hold, int fd, struct charge *const charges[HOLD_CHARGES])
+{
+	if (fd < 0) {
+		hold_free(hold);
+		return;
+	}
+	hold->fd = fd;
+	hold->is_bell = true;
+	take_charges(hold, charges);
+	list_append(&hold->holds->sockets, &hold->link);
+	if (!socket_look(hold))
+		look_soon(hold->holds);
+}
+
+void hold_leave_connection(struct hold *hold, int fd, struct account *account,
+			   struct charge *const charges[HOLD_CHARGES], bool is_admin)
+{
+	unsigned int n_bytes = unread_bytes(fd);
+
+	hold->fd = fd;
+	hold->is_admin = is_admin;
+	take_charges(hold, charges);
+	if (n_bytes > 0)
+		account_charge_set(account, &hold->unread, ACCOUNT_HOST_BYTES, n_bytes);
+	list_append(&hold->holds->sockets, &hold->link);
+	if (!socket_look(hold))
+		look_soon(hold->holds);
 }

@@ -120,7 +120,7 @@ static int handle_hello(struct request *request)
 	if (session->tenant && session->features & RBK_FEAT_STATS)
 		session_stats_want(session);
 	welcome.features = session->features;
-	session_reply(session, &welcome.reply, sizeof(welcome), NULL, 0);
+	session_reply(session, &welcome.reply, sizeof(welcome));
 	return 0;
 }
 
@@ -239,7 +239,7 @@ static int handle_devices(struct request *request)
 		snprintf(device->driver, sizeof(device->driver), "%s", info->driver);
 		snprintf(device->paths, sizeof(device->paths), "%s", info->paths);
 	}
-	session_reply(request->session, &reply.reply, sizeof(reply), NULL, 0);
+	session_reply(request->session, &reply.reply, sizeof(reply));
 	return 0;
 }
 
@@ -269,7 +269,7 @@ static int handle_stats(struct request *request)
 	reply.sessions_ended_hostile = sums.n_ended_hostile;
 	memcpy(reply.session_tasks, session->stats.tasks, sizeof(reply.session_tasks));
 	memcpy(reply.session_reasons, session->stats.reasons, sizeof(reply.session_reasons));
-	session_reply(request->session, &reply.reply, sizeof(reply), NULL, 0);
+	session_reply(request->session, &reply.reply, sizeof(reply));
 	return 0;
 }
 
@@ -329,7 +329,7 @@ static int handle_plan_memory(struct request *request)
 	reply.n_constrained = slot->n_constrained;
 	for (uint32_t i = 0; i < options->n_executors; i++)
 		describe_memory(options, slot, i, &reply.devices[i]);
-	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+	session_reply(session, &reply.reply, sizeof(reply));
 	return 0;
 }
 
@@ -370,7 +370,7 @@ static int handle_tenant(struct request *request)
 			.gtt = use_of(account, account_gtt(i)),
 		};
 	}
-	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+	session_reply(session, &reply.reply, sizeof(reply));
 	return 0;
 }
 

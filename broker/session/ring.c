@@ -42,7 +42,8 @@ enum {
 	BELL_BUFFER_BYTES = 4096,
 	/*
 	 * Our end of the bell, and the three that travel to the client: without privilege these
-	 * count against our own limit until it has received them, which it may never do.
+	 * count against our own limit until it has received them, which it may never do. They stay
+	 * charged for as long as the client's end of the bell exists, under way or with the client.
 	 */
 	RING_FDS = 4,
 	RING_MAPPINGS = 2,
@@ -56,12 +57,16 @@ static size_t round_to_pages(size_t bytes)
 }
 
 /* A memfd of @bytes, all pages allocated. */
-static int area_new(const char *name, size_t bytes, int *ret_fd)
+static int area_new(struct hold *hold, const char *name, size_t bytes, int *ret_fd)
 {
 	_cleanup_(close_fdp) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int r;
 
 	if (fd < 0)
 		return error_origin(-errno);
+	r = hold_watch(hold, fd);
+	if (r)
+		return error_fold(r);
 	if (ftruncate(fd, (off_t)bytes) < 0 || fallocate(fd, 0, 0, (off_t)bytes) < 0)
 		return error_origin(-errno);
 	*ret_fd = steal_fd(&fd);
@@ -78,15 +83,32 @@ static int ring_charge(struct session_ring *ring)
 	const struct server_hooks *hooks = &ring->session->server->options.hooks;
 	struct account *account = ring->session->tenant->account;
 
-	if (account_charge(account, &ring->charges[0], ACCOUNT_RINGS, 1) ||
-	    account_charge(account, &ring->charges[1], ACCOUNT_HOST_BYTES,
-			   ring->sq_bytes + ring->cq_bytes + sizeof(struct session_table) +
-				   hooks->ring_bytes(ring->n_entries)) ||
+	if (account_charge(account, &ring->charges[RING_CHARGE_ONE], ACCOUNT_RINGS, 1) ||
+	    account_charge(account, &ring->charges[RING_CHARGE_HOST_BYTES], ACCOUNT_HOST_BYTES,
+			   sizeof(struct session_table) + hooks->ring_bytes(ring->n_entries)) ||
+	    account_charge(account, &ring->charges[RING_CHARGE_AREA_BYTES], ACCOUNT_HOST_BYTES,
+			   ring->sq_bytes + ring->cq_bytes + HOLD_FILES * HOLD_FILE_BYTES +
+				   HOLD_BYTES) ||
+	    account_charge(account, &ring->charges[RING_CHARGE_BELL_BYTES], ACCOUNT_HOST_BYTES,
+			   HOLD_SOCKETS_BYTES + HOLD_BYTES) ||
 	    account_charge(account, &ring->charges[RING_CHARGE_FDS], ACCOUNT_FDS, RING_FDS) ||
-	    account_charge(account, &ring->charges[3], ACCOUNT_MAPPINGS, RING_MAPPINGS) ||
-	    account_charge(account, &ring->charges[4], ACCOUNT_TASKS, ring->n_entries))
+	    account_charge(account, &ring->charges[RING_CHARGE_MAPPINGS], ACCOUNT_MAPPINGS,
+			   RING_MAPPINGS) ||
+	    account_charge(account, &ring->charges[RING_CHARGE_TASKS], ACCOUNT_TASKS,
+			   ring->n_entries))
 		return RING_E_QUOTA;
 	return 0;
+}
+
+/* Whatever part of the ring a client keeps when that is gone. */
+static int ring_hold(struct session_ring *ring)
+{
+	struct server *server = ring->session->server;
+	int r = hold_new(server, HOLD_FILES, &ring->area_hold);
+
+	if (r == 0)
+		r = hold_new(server, 0, &ring->bell_hold);
+	return r ? error_fold(r) : 0;
 }
 
 int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct session_ring **ret)
@@ -115,6 +137,9 @@ int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct se
 	r = ring_charge(ring);
 	if (r)
 		return r;
+	r = ring_hold(ring);
+	if (r)
+		return error_fold(r);
 	*ret = steal_ptr(ring);
 	return 0;
 }
@@ -125,10 +150,10 @@ static int make_areas(struct session_ring *ring)
 	void *area;
 	int r;
 
-	r = area_new("ringbroker-sq", ring->sq_bytes, &fds[RING_FD_SQ]);
+	r = area_new(ring->area_hold, "ringbroker-sq", ring->sq_bytes, &fds[RING_FD_SQ]);
 	if (r)
 		return error_fold(r);
-	r = area_new("ringbroker-cq", ring->cq_bytes, &fds[RING_FD_CQ]);
+	r = area_new(ring->area_hold, "ringbroker-cq", ring->cq_bytes, &fds[RING_FD_CQ]);
 	if (r)
 		return error_fold(r);
 
@@ -222,9 +247,6 @@ void ring_unmake(struct session_ring *ring)
 	ring->sq = NULL;
 	ring->cq = NULL;
 	close_client_fds(ring);
-	/* A bell that does not refuse descriptors may hold some, and is not closed here. */
-	if (ring->bell_refuses_fds)
-		ring->bell_fd = close_fd(ring->bell_fd);
 }
 
 struct session_ring *ring_free(struct session_ring *ring)
@@ -233,6 +255,9 @@ struct session_ring *ring_free(struct session_ring *ring)
 		return NULL;
 	for (unsigned int i = 0; i < ARRAY_SIZE(ring->charges); i++)
 		charge_deinit(&ring->charges[i]);
+	hold_free(ring->area_hold);
+	hold_free(ring->bell_hold);
+	close_fd(ring->bell_fd);
 	free(ring->table);
 	free(ring);
 	return NULL;

@@ -12,7 +12,8 @@ enum {
 };
 
 /*
- * Charges for a ring and makes the object that says so, without memory for entries. Reactor.
+ * Charges for a ring and makes the object that says so, without memory for entries, and the holds
+ * of what a client may keep of it. Reactor.
  * Return: 0; RING_E_*; negative errno.
  */
 int ring_new(struct session *session, uint32_t id, uint32_t n_entries, struct session_ring **ret);
@@ -34,7 +35,7 @@ int ring_seal(struct session_ring *ring);
 
 /*
  * Undoes ring_make(), however far that came; the ring's watch must be gone, and the dispatcher must
- * have forgotten it. What is left is the bell, where that must not be closed here. Setup thread.
+ * have forgotten it. What is left is our end of the bell. Setup thread.
  */
 void ring_unmake(struct session_ring *ring);
 

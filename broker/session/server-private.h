@@ -13,6 +13,7 @@
 
 enum { SERVER_END_LIMITS = 64 /* reasons to end a session, told apart in the log */ };
 
+struct holds;
 struct loop_timer;
 
 /* For the log. */
@@ -92,8 +93,7 @@ struct server {
 	struct log_limit end_limits[SERVER_END_LIMITS]; /* by reason, */
 	uint32_t end_reasons[SERVER_END_LIMITS];        /* of which these are hashes */
 	uint32_t n_refusals;                            /* in the list */
-	struct list_node holds;                         /* see hold.c */
-	struct loop_timer *hold_timer;
+	struct holds *holds;                            /* see hold.h */
 
 	/* See session-stats.c. */
 	struct stats *pages;
@@ -176,19 +176,6 @@ union session_control {
 };
 
 /*
- * hold.c: keeps the charges of an exported arena that was removed until nobody but us holds the
- * dma-buf. hold_new() comes first, so that nothing can fail later: 0; -ENOMEM. hold_leave() takes
- * everything over and frees @hold in the end, at once if @fd is -1.
- */
-enum { HOLD_CHARGES = 3 };
-struct hold;
-int holds_init(struct server *server);
-/* Forgets what clients still have: the broker ends. */
-void holds_deinit(struct server *server);
-int hold_new(struct server *server, struct hold **ret);
-void hold_leave(struct hold *hold, int fd, struct charge *const charges[HOLD_CHARGES]);
-
-/*
  * admin.c: RBK_FEAT_ADMIN and RBK_FEAT_ADMIN_CHANGE, as far as a client may on the administrators'
  * socket. 0: it gets no session there. Needs its groups.
  */
@@ -200,8 +187,15 @@ void admin_session_end(struct server *server);
 /* session.c, for request.c */
 
 /* An answer: @reply heads a structure of @bytes. Ends the session where it does not read them. */
-void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
-		   const int *fds, unsigned int n_fds);
+void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes);
+/*
+ * Likewise with descriptors. With @is_shared, others have what these are of, so that no charge of
+ * it is for what is under way to this client.
+ * Return: 0, whether the session goes on or not; SESSION_E_REFUSED: too many descriptors are under
+ * way, so the client was answered -EBUSY instead, and what was done for it is to be undone.
+ */
+int session_reply_fds(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
+		      const int *fds, unsigned int n_fds, bool is_shared);
 /* An answer that is a result and a sentence; @format may be NULL. */
 void session_reply_result(struct session *session, uint32_t type, uint32_t cookie, int res,
 			  const char *format, ...) __attribute__((format(printf, 5, 6)));

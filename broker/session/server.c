@@ -54,7 +54,6 @@ int server_new(const struct server_options *options, struct server **ret)
 	server->max_newcomers = server_max_newcomers();
 	list_init(&server->sessions);
 	list_init(&server->refusals);
-	list_init(&server->holds);
 	list_init(&server->newcomers);
 	server_work_init(server);
 

@@ -103,7 +103,7 @@ void session_admin_evict(struct session *session, const struct rbk_wire_admin_ev
 		    "%llu plan%s with %llu bytes leave%s device memory, as uid %u (pid %d) asked",
 		    (unsigned long long)reply.n, plural(reply.n), (unsigned long long)reply.bytes,
 		    reply.n == 1 ? "s" : "", (unsigned int)session->uid, (int)session->pid);
-	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+	session_reply(session, &reply.reply, sizeof(reply));
 }
 
 static void log_drain(const struct session *session, const struct rbk_wire_admin_drain *drain,
@@ -158,7 +158,7 @@ void session_admin_drain(struct session *session, const struct rbk_wire_admin_dr
 	reply.n = drained.n_tasks;
 	reply.bytes = drained.device_bytes;
 	reply.is_drained = drained.is_drained;
-	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+	session_reply(session, &reply.reply, sizeof(reply));
 }
 
 void session_log_level(struct session *session, const struct rbk_wire_control *control)
@@ -195,7 +195,7 @@ void session_log_level(struct session *session, const struct rbk_wire_control *c
 		log_set_level(level);
 	}
 	reply.value = log_get_level();
-	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+	session_reply(session, &reply.reply, sizeof(reply));
 }
 
 /* On which types of elements it computes. */
@@ -230,6 +230,6 @@ void session_catalogue(struct session *session, uint32_t cookie)
 		for (uint32_t k = 0; k < options->n_executors; k++)
 			at->types[k] = types_on(op, options->executors[k]);
 	}
-	session_reply(session, &answer.head.reply, sizeof(answer), NULL, 0);
+	session_reply(session, &answer.head.reply, sizeof(answer));
 }
 _Static_assert(OP_KIND_COUNT <= RBK_WIRE_MAX_OPERATORS, "there is room in an answer");

@@ -39,7 +39,7 @@ static void arena_free(struct session_arena *slot)
 	};
 
 	if (slot->hold)
-		hold_leave(slot->hold, steal_fd(&slot->fd), kept);
+		hold_leave_dma_buf(slot->hold, steal_fd(&slot->fd), kept);
 	close_fd(slot->fd);
 	for (unsigned int i = 0; i < ARRAY_SIZE(slot->charges); i++)
 		charge_deinit(&slot->charges[i]);
@@ -185,6 +185,16 @@ static void arena_make_run(struct offload_job *job)
 								 &slot->exec);
 }
 
+/* No new task finds it; it is released when nothing uses it. */
+static void arena_withdraw(struct session_arena *slot)
+{
+	slot->session->arenas[slot->id] = NULL;
+	slot->session->n_unfixed -= !slot->exec.is_fixed;
+	slot->state = SLOT_REMOVING;
+	if (slot->n_in_flight == 0)
+		arena_release(slot);
+}
+
 static void arena_refuse(struct session_arena *slot, uint32_t type)
 {
 	struct session *session = slot->session;
@@ -252,7 +262,10 @@ static void arena_prepare_done(struct offload_job *job)
 	slot->state = SLOT_READY;
 	session->arenas[slot->id] = slot;
 	session->n_unfixed += !slot->exec.is_fixed;
-	session_reply(session, &reply.reply, sizeof(reply), &slot->fd, slot->is_exported ? 1 : 0);
+	if (!slot->is_exported)
+		session_reply(session, &reply.reply, sizeof(reply));
+	else if (session_reply_fds(session, &reply.reply, sizeof(reply), &slot->fd, 1, false))
+		arena_withdraw(slot);
 	session_job_done(session);
 }
 
@@ -305,7 +318,7 @@ static struct session_arena *arena_begin(struct session *session, uint32_t cooki
 	slot = calloc(1, sizeof(*slot));
 	if (slot) {
 		slot->fd = -1;
-		if (exporter && hold_new(session->server, &slot->hold)) {
+		if (exporter && hold_new(session->server, 0, &slot->hold)) {
 			free(slot);
 			slot = NULL;
 		}
@@ -418,13 +431,9 @@ int session_arena_remove(struct session *session, uint32_t cookie, uint32_t id)
 		return 0;
 	}
 
-	session->arenas[id] = NULL;
-	session->n_unfixed -= !slot->exec.is_fixed;
-	slot->state = SLOT_REMOVING;
 	slot->cookie = cookie;
 	slot->wants_reply = true;
-	if (slot->n_in_flight == 0)
-		arena_release(slot);
+	arena_withdraw(slot);
 	return 0;
 }
 

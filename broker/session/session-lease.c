@@ -298,6 +298,7 @@ static void refuse_at_once(struct lease_request *request, struct lease *lease,
 
 /* LEASE_OPEN */
 
+/* May end the membership. */
 static void reply_opened(struct session_lease *held, uint32_t cookie)
 {
 	const struct lease *lease = held->member.lease;
@@ -311,7 +312,9 @@ static void reply_opened(struct session_lease *held, uint32_t cookie)
 		.page_bytes = page->bytes,
 	};
 
-	session_reply(held->session, &reply.reply, sizeof(reply), &page->fd, 1);
+	/* Without the page a member could not know what it may have. */
+	if (session_reply_fds(held->session, &reply.reply, sizeof(reply), &page->fd, 1, true))
+		held_leave(held);
 }
 
 static void join(struct session_lease *held, struct lease *lease, uint32_t cookie)
@@ -684,7 +687,7 @@ static void reply_given(struct session *session, uint32_t type, uint32_t cookie,
 		.granted_bytes = lease_granted(lease),
 	};
 
-	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+	session_reply(session, &reply.reply, sizeof(reply));
 }
 
 /* Up to @want_bytes of what is there. */
@@ -917,7 +920,7 @@ static void reply_region(struct session *session, const struct rbk_wire_request 
 	};
 
 	memcpy(reply.region, leases->dmem_memory[device], sizeof(reply.region));
-	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+	session_reply(session, &reply.reply, sizeof(reply));
 }
 
 void session_lease_cgroup(struct session *session, const struct rbk_wire_lease_cgroup *cgroup,

@@ -359,7 +359,7 @@ static void plan_settled(struct session_plan *slot)
 	slot->state = SLOT_READY;
 	session_stats_plan_added(slot);
 	session->plans[slot->id & ((1u << PLAN_ID_SLOT_BITS) - 1)] = slot;
-	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+	session_reply(session, &reply.reply, sizeof(reply));
 }
 
 /* Return: 0, plan_settled() will be or was called; negative errno, the client was told. */

@@ -114,14 +114,16 @@ static void ring_unmake_done(struct offload_job *job)
 	struct session_ring *ring = ring_of_job(job);
 	struct session *session = ring->session;
 
+	hold_leave_socket(steal_ptr(ring->bell_hold), steal_fd(&ring->bell_fd),
+			  (struct charge *[]){&ring->charges[RING_CHARGE_FDS],
+					      &ring->charges[RING_CHARGE_BELL_BYTES], NULL});
+	/* If the client has let go of its memory, it is told here that its charges are undone. */
+	holds_notice(session->server);
 	if (ring->wants_reply)
 		session_reply_result(session, RBK_WIRE_RING_REMOVE, ring->cookie, 0, NULL);
 	session->rings[ring->id] = NULL;
 	session->server->n_rings--;
 	session->n_added_rings--;
-	if (ring->bell_fd >= 0)
-		discard_connection(session->server, session->account, steal_fd(&ring->bell_fd),
-				   &ring->charges[RING_CHARGE_FDS]);
 	ring_free(ring);
 	session_job_done(session);
 }
@@ -130,6 +132,9 @@ static void ring_unmake_done(struct offload_job *job)
 static void ring_unmake_begin(struct session_ring *ring)
 {
 	ring->state = RING_UNMAKING;
+	/* Before it is unmapped: what the client does not have is gone with that. */
+	hold_leave_files(steal_ptr(ring->area_hold),
+			 (struct charge *[]){&ring->charges[RING_CHARGE_AREA_BYTES], NULL, NULL});
 	ring->job = (struct offload_job){
 		.run = ring_unmake_run,
 		.done = ring_unmake_done,
@@ -193,6 +198,20 @@ static void ring_make_run(struct offload_job *job)
 	ring->job_result = ring_make(ring);
 }
 
+static const char *ring_strerror(int r)
+{
+	switch (r) {
+	case -ENOSPC:
+		return "the kernel watches no more files for the broker's user (see "
+		       "/proc/sys/fs/inotify/max_user_watches)";
+	case -EMFILE:
+		return "the broker's user has too many files open, or all of its inotify "
+		       "instances (see /proc/sys/fs/inotify/max_user_instances)";
+	default:
+		return strerror(-r);
+	}
+}
+
 static void ring_make_done(struct offload_job *job)
 {
 	struct session_ring *ring = ring_of_job(job);
@@ -214,10 +233,10 @@ static void ring_make_done(struct offload_job *job)
 		ring->is_closing = true;
 		ring_unmake_begin(ring);
 		session_reply_result(session, RBK_WIRE_RING_ADD, ring->cookie, r,
-				     "the broker cannot make a ring: %s", strerror(-r));
-	} else {
-		session_reply(session, &reply.reply, sizeof(reply), ring->client_fds,
-			      RING_CLIENT_FDS);
+				     "the broker cannot make a ring: %s", ring_strerror(r));
+	} else if (session_reply_fds(session, &reply.reply, sizeof(reply), ring->client_fds,
+				     RING_CLIENT_FDS, false)) {
+		session_ring_close(ring);
 	}
 	session_job_done(session);
 }
@@ -239,6 +258,8 @@ int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entrie
 	}
 
 	r = ring_new(session, id, n_entries, &ring);
+	if (r == RING_E_QUOTA && holds_look(session->server, session->account))
+		r = ring_new(session, id, n_entries, &ring);
 	if (r == RING_E_GEOMETRY) {
 		session_reply_result(session, RBK_WIRE_RING_ADD, cookie, -EINVAL,
 				     "a ring has a power of two of entries, at most %u, not %u",
@@ -253,7 +274,7 @@ int session_ring_add(struct session *session, uint32_t cookie, uint32_t n_entrie
 	}
 	if (r) {
 		session_reply_result(session, RBK_WIRE_RING_ADD, cookie, r,
-				     "the broker cannot make a ring: %s", strerror(-r));
+				     "the broker cannot make a ring: %s", ring_strerror(r));
 		return 0;
 	}
 
@@ -284,7 +305,7 @@ void session_ring_close(struct session_ring *ring)
 		hooks->ring_closing(hooks->context, ring);
 	__atomic_store_n(&ring->cq->closed, 1, __ATOMIC_RELEASE);
 	/* End of file wakes a client that sleeps on its end, whatever it wrote into its area. */
-	shutdown(ring->bell_fd, SHUT_RDWR);
+	shutdown(ring->bell_fd, SHUT_WR);
 	if (ring->n_in_flight == 0 && ring->state != RING_SEALING)
 		session_ring_drained(ring);
 }

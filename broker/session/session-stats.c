@@ -338,7 +338,7 @@ static void reply_page(struct session *session, const struct rbk_wire_stats_of *
 		begin_watching(session->server);
 	}
 	update(session->server);
-	session_reply(session, &reply.reply, sizeof(reply), &page->fd, 1);
+	(void)session_reply_fds(session, &reply.reply, sizeof(reply), &page->fd, 1, true);
 }
 
 /* There is a root page, if it returns 0; ACCOUNT_E_QUOTA; negative errno. */
@@ -511,7 +511,7 @@ int session_control(struct session *session, const struct rbk_wire_control *cont
 			    (unsigned int)session->uid, (int)session->pid);
 	}
 	reply.value = (uint64_t)publisher->force_cpu(publisher->context, value);
-	session_reply(session, &reply.reply, sizeof(reply), NULL, 0);
+	session_reply(session, &reply.reply, sizeof(reply));
 	return 0;
 }
 

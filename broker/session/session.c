@@ -68,6 +68,18 @@ static int session_handle(struct session *session, const void *bytes, size_t n, 
 	return r ? -1 : 1;
 }
 
+/* Whatever the client has not received stays charged, and its tenant's. */
+static void session_disconnect(struct session *session)
+{
+	shutdown(session->fd, SHUT_RDWR);
+	hold_leave_connection(steal_ptr(session->hold), steal_fd(&session->fd), session->account,
+			      (struct charge *[]){&session->charges[SESSION_CHARGE_FD],
+						  &session->sent.charge, NULL},
+			      session->rights != 0);
+	session->has_admin_place = false;
+	hold_sent_deinit(&session->sent);
+}
+
 static void receipt_run(struct closers_job *job)
 {
 	struct session_receipt *receipt = container_of(job, struct session_receipt, job);
@@ -96,8 +108,7 @@ static void receipt_done(struct closers_job *job)
 		session_end(session, why != NULL, why ? why : "it disconnected");
 	/* It has ended meanwhile, or now: its connection was kept for us. */
 	if (session->is_ending && session->fd >= 0)
-		discard_connection(session->server, session->account, steal_fd(&session->fd),
-				   &session->charges[SESSION_CHARGE_FD]);
+		session_disconnect(session);
 	else if (!session->is_ending)
 		loop_rewatch(session->watch);
 	free(receipt);
@@ -173,8 +184,9 @@ static void run_read(struct turn_job *job)
 		session_queue(session, job);
 }
 
-void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
-		   const int *fds, unsigned int n_fds)
+/* Return: 0; SESSION_E_REFUSED: too many descriptors are under way. Nothing was sent then. */
+static int session_send(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
+			const int *fds, unsigned int n_fds)
 {
 	union session_control control = {.header = {0}};
 	struct iovec iov = {.iov_base = reply, .iov_len = bytes};
@@ -182,7 +194,7 @@ void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t
 	struct cmsghdr *header;
 
 	if (session->is_ending)
-		return;
+		return 0;
 	if (n_fds > 0) {
 		message.msg_control = &control;
 		message.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
@@ -193,11 +205,38 @@ void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t
 		memcpy(CMSG_DATA(header), fds, sizeof(int) * n_fds);
 	}
 	if (sendmsg(session->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
-		return;
+		return 0;
+	if (errno == ETOOMANYREFS)
+		return SESSION_E_REFUSED;
 	if (errno == EAGAIN)
 		session_end(session, true, "it does not read its answers");
 	else
 		session_end(session, false, "it cannot be answered");
+	return 0;
+}
+
+void session_reply(struct session *session, struct rbk_wire_reply *reply, size_t bytes)
+{
+	(void)session_send(session, reply, bytes, NULL, 0);
+}
+
+int session_reply_fds(struct session *session, struct rbk_wire_reply *reply, size_t bytes,
+		      const int *fds, unsigned int n_fds, bool is_shared)
+{
+	const char *why = "too many descriptors are under way in answers that nobody has read";
+	int r = 0;
+
+	if (session->is_ending)
+		return 0;
+	if (is_shared && hold_sent_add(&session->sent, session->server, session->account, n_fds)) {
+		why = "the session has not read answers with as many descriptors as there may be";
+		r = SESSION_E_REFUSED;
+	}
+	if (r == 0)
+		r = session_send(session, reply, bytes, fds, n_fds);
+	if (r)
+		session_reply_result(session, reply->type, reply->cookie, -EBUSY, "%s", why);
+	return r;
 }
 
 void session_reply_result(struct session *session, uint32_t type, uint32_t cookie, int res,
@@ -211,7 +250,7 @@ void session_reply_result(struct session *session, uint32_t type, uint32_t cooki
 		vsnprintf(reply.text, sizeof(reply.text), format, args);
 		va_end(args);
 	}
-	session_reply(session, &reply, sizeof(reply), NULL, 0);
+	session_reply(session, &reply, sizeof(reply));
 }
 
 void session_submit(struct session *session, struct offload_job *job)
@@ -239,7 +278,7 @@ static uint64_t session_host_bytes(const struct server *server)
 {
 	const struct server_limits *limits = &server->options.limits;
 
-	return sizeof(struct session) + SERVER_OBSERVED_BYTES +
+	return sizeof(struct session) + HOLD_BYTES + SERVER_OBSERVED_BYTES +
 	       (limits->max_arenas + 1) * 2 * sizeof(void *) +
 	       limits->max_plans * (2 * sizeof(void *) + sizeof(uint16_t)) +
 	       limits->max_rings * sizeof(void *);
@@ -260,7 +299,7 @@ static int session_allocate(struct session *session)
 	if (!session->arenas || !session->arena_slots || !session->plans || !session->plan_slots ||
 	    !session->plan_generations || !session->rings)
 		return error_origin(-ENOMEM);
-	return 0;
+	return hold_new(session->server, 0, &session->hold);
 }
 
 static void session_deallocate(struct session *session)
@@ -279,8 +318,9 @@ static void session_deallocate(struct session *session)
 			steal_fd(&session->fd), &session->charges[SESSION_CHARGE_FD]);
 	for (unsigned int i = 0; i < ARRAY_SIZE(session->charges); i++)
 		charge_deinit(&session->charges[i]);
+	hold_free(session->hold);
 	session_stats_leave(session);
-	if (session->rights)
+	if (session->has_admin_place)
 		admin_session_end(session->server);
 	turn_queue_withdraw(&session->server->work, &session->read_job);
 	turn_queue_withdraw(&session->server->work, &session->settle_job);
@@ -320,6 +360,7 @@ static int session_find_rights(struct session *session, const struct peer *peer,
 		return SESSION_E_REFUSED;
 	}
 	session->rights = rights;
+	session->has_admin_place = true;
 	return 0;
 }
 
@@ -351,6 +392,8 @@ static int session_charge(struct session *session)
 {
 	int r;
 
+	for (unsigned int i = 0; i < ARRAY_SIZE(session->charges); i++)
+		charge_deinit(&session->charges[i]);
 	r = account_charge(session->account, &session->charges[0], ACCOUNT_SESSIONS, 1);
 	if (r == 0)
 		r = account_charge(session->account, &session->charges[SESSION_CHARGE_FD],
@@ -385,7 +428,8 @@ static int session_init(struct session *session, bool is_admin, struct peer_iden
 	if (r)
 		return r;
 	session->owner = owner_of_session(session);
-	if (session_charge(session)) {
+	if (session_charge(session) &&
+	    (!holds_look(server, session->account) || session_charge(session))) {
 		*ret = (struct refusal_reason){-EDQUOT, account_explain(session->account, text)};
 		return SESSION_E_REFUSED;
 	}
@@ -412,9 +456,10 @@ int session_new(struct server *server, int fd, bool is_admin, struct session **r
 		return error_origin(-ENOMEM);
 	}
 	session->server = server;
-	session->fd = fd;
+	session->fd = session->sent.fd = fd;
 	session->number = ++server->next_number;
 	list_init(&session->link);
+	list_init(&session->sent.link);
 	list_init(&session->leases);
 	list_init(&session->lease_waits);
 	list_init(&session->silent);
@@ -503,8 +548,7 @@ void session_end(struct session *session, bool is_hostile, const char *why)
 	if (session->is_receiving)
 		shutdown(session->fd, SHUT_RDWR);
 	else
-		discard_connection(server, session->account, steal_fd(&session->fd),
-				   &session->charges[SESSION_CHARGE_FD]);
+		session_disconnect(session);
 	for (uint32_t i = 0; i < session->n_plans; i++)
 		if (session->plan_slots[i])
 			session_plan_cancel(session->plan_slots[i]);

@@ -21,13 +21,13 @@
 #include "session/arena.h"
 #include "session/closers.h"
 #include "session/description.h"
+#include "session/hold.h"
 #include "shm/wire.h"
 #include "telemetry/stats.h"
 #include "tenant/tenant.h"
 #include "util/list.h"
 
 struct dispatch_ring;
-struct hold;
 struct loop_watch;
 struct owner;
 struct place_plan;
@@ -134,8 +134,17 @@ struct session_plan {
 	struct residency_plan *residency;
 };
 
-/* The charge of a ring for its descriptors. */
-enum { RING_CHARGE_FDS = 2 };
+/* What a ring is charged as: slots of session_ring.charges. */
+enum {
+	RING_CHARGE_ONE,
+	RING_CHARGE_HOST_BYTES, /* what is the broker's alone */
+	RING_CHARGE_AREA_BYTES, /* what a client may keep */
+	RING_CHARGE_BELL_BYTES, /* likewise */
+	RING_CHARGE_FDS,        /* kept with the bell */
+	RING_CHARGE_MAPPINGS,
+	RING_CHARGE_TASKS,
+	RING_CHARGES,
+};
 
 /* Descriptors that a client gets with a ring. */
 enum { RING_FD_SQ, RING_FD_CQ, RING_FD_BELL, RING_CLIENT_FDS };
@@ -172,7 +181,8 @@ struct session_ring {
 	size_t sq_bytes, cq_bytes;
 	struct loop_watch *bell_watch; /* calls once, and again after session_ring_listen() */
 	struct session_table *table;   /* that is being copied, or was; NULL: none ever */
-	struct charge charges[5];
+	struct charge charges[RING_CHARGES];
+	struct hold *area_hold, *bell_hold; /* until it is unmade */
 	struct offload_job job;
 };
 
@@ -223,6 +233,8 @@ struct session {
 	struct stats_user *stats_user; /* NULL if tenant is */
 	void *observed;                /* struct server_observer's */
 	struct charge charges[3];
+	struct hold *hold; /* of the connection, until that is closed */
+	struct hold_sent sent;
 	int fd;
 	int receiving_fd;  /* the same, for the thread that receives a message with descriptors */
 	bool is_receiving; /* such a thread does: nothing is read here meanwhile */
@@ -238,9 +250,10 @@ struct session {
 	uint64_t began_ns;                                     /* as statistics pages have it */
 	struct stats_session shown;
 	struct session_latencies latencies;
-	uint32_t n_jobs;    /* on the setup thread, and one if is_receiving */
-	uint32_t n_fetches; /* tables of its rings that are being copied */
-	bool is_late;       /* its tenant was drained when it came: see RING_ADD of wire.h */
+	uint32_t n_jobs;      /* on the setup thread, and one if is_receiving */
+	uint32_t n_fetches;   /* tables of its rings that are being copied */
+	bool has_admin_place; /* of those that sessions of administrators have */
+	bool is_late;         /* its tenant was drained when it came: see RING_ADD of wire.h */
 	bool is_greeted;
 	struct list_node silent; /* in server->silent until then; alone: not in it */
 	uint32_t silent_period;  /* server->silent_period when it came */

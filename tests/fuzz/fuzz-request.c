@@ -252,7 +252,17 @@ static size_t one_message(struct session *session, int peer, const uint8_t *data
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	struct server server = {
+	/* Kept from input to input: the kernel takes milliseconds to close what watches memory. */
+	static struct server server;
+	struct session *sessions[2] = {NULL, NULL};
+	bool is_over = false;
+	int pairs[2][2];
+	size_t n = 1;
+
+	if (!loop)
+		prepare();
+	/* Small, so that inputs meet these limits. */
+	server = (struct server){
 		.options =
 			{
 				.limits = SERVER_LIMITS_DEFAULT,
@@ -264,15 +274,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 			},
 		.clients = LISTENER_INIT,
 		.admins = LISTENER_INIT,
+		.holds = server.holds,
 	};
-	struct session *sessions[2] = {NULL, NULL};
-	bool is_over = false;
-	int pairs[2][2];
-	size_t n = 1;
-
-	if (!loop)
-		prepare();
-	/* Small, so that inputs meet these limits. */
 	server.options.limits.max_rings = 3;
 	server.options.limits.max_arenas = 4;
 	server.options.limits.max_plans = 3;
@@ -286,6 +289,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	list_init(&server.sessions);
 	server_work_init(&server);
 	assert(greet_init(&server) == 0);
+	assert(server.holds || holds_init(&server) == 0);
 	assert(server_stats_init(&server) == 0);
 	/* Random, so that it differs from broker to broker; inputs name them. */
 	residency_leases(residency)->next_number = 0;
@@ -311,6 +315,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	}
 	close(pairs[0][1]);
 	close(pairs[1][1]);
+	for (struct tenant *tenant = tenants_first(tenants); tenant;
+	     tenant = tenants_next(tenants, tenant))
+		holds_look(&server, tenant->account);
+	holds_look(&server, tenants_broker_account(tenants));
 	server_stats_deinit(&server);
 	greet_deinit(&server);
 	owners_deinit(&server);

@@ -585,6 +585,21 @@ void broker_wait_sessions(struct rbk *rbk, uint64_t n_sessions)
 		 (unsigned long long)n_sessions);
 }
 
+void broker_wait_host_bytes(struct rbk *rbk, uint64_t bytes)
+{
+	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(patience_ns);
+	struct rbk_stats stats = {0};
+
+	do {
+		assert_int_equal(rbk_stats(rbk, &stats), 0);
+		if (stats.host_bytes == bytes)
+			return;
+		harness_sleep_ms(2);
+	} while (harness_now_ns() < end_ns);
+	fail_msg("%llu bytes of host memory are charged, expected %llu",
+		 (unsigned long long)stats.host_bytes, (unsigned long long)bytes);
+}
+
 bool broker_has_gpu(struct rbk *rbk)
 {
 	unsigned int n_devices = 0;

@@ -133,6 +133,12 @@ struct rbk *broker_connect_admin(const struct broker *broker, const char *name);
 /* Waits until so many sessions are left, and fails the test after a minute. */
 void broker_wait_sessions(struct rbk *rbk, uint64_t n_sessions);
 
+/*
+ * Likewise until so many bytes of host memory are charged: that clients let go of what they were
+ * handed is noticed a moment later than the end of their sessions.
+ */
+void broker_wait_host_bytes(struct rbk *rbk, uint64_t bytes);
+
 /* Is a Vulkan device there? */
 bool broker_has_gpu(struct rbk *rbk);
 

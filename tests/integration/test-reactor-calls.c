@@ -58,10 +58,11 @@ static const struct {
 	{CALL(sched_yield), "between polls"},
 	{CALL(clock_gettime), "where the kernel's counter is not trusted"},
 	{CALL(restart_syscall), "our tracing"},
-	{CALL(poll), "is a process alive, is a log taken? Without waiting"},
+	{CALL(poll), "is a process alive, is a log taken, is a bell closed? Without waiting"},
 	{CALL(getpid), "likewise"},
 	{CALL(pread64), "/proc; a description in a memfd"},
-	{CALL(ioctl), "of its own files"},
+	{CALL(ioctl), "of its own files; is an answer unread?"},
+	{CALL(inotify_init1), "is told when clients let go of memory"},
 	/*
 	 * These are to go: a tenant's page of statistics, a few pages long, is made with its first
 	 * session, and goes with its last.

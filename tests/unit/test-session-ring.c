@@ -10,8 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "loop/loop.h"
@@ -29,6 +31,8 @@ static struct {
 	pthread_t reactor;
 	unsigned int n_on_reactor, n_elsewhere;
 	unsigned int n_memfds_to_fail;
+	bool watches_fail;
+	unsigned int nth_watch; /* that fails */
 } calls;
 
 static void note_call(void)
@@ -50,6 +54,17 @@ int __wrap_memfd_create(const char *name, unsigned int flags)
 		return -1;
 	}
 	return __real_memfd_create(name, flags);
+}
+
+int __real_inotify_add_watch(int fd, const char *path, uint32_t mask);
+int __wrap_inotify_add_watch(int fd, const char *path, uint32_t mask);
+int __wrap_inotify_add_watch(int fd, const char *path, uint32_t mask)
+{
+	if (calls.watches_fail && --calls.nth_watch == 0) {
+		errno = ENOSPC;
+		return -1;
+	}
+	return __real_inotify_add_watch(fd, path, mask);
 }
 
 int __real_munmap(void *address, size_t bytes);
@@ -313,6 +328,89 @@ static void test_ring__sealed_at_first_bell(void **state)
 	rig_deinit(&rig);
 }
 
+/* What the client keeps of a ring stays charged, each part until the client has let go of it. */
+static void test_ring__kept(void **state)
+{
+	uint64_t host, fds;
+	struct rig_ring ring;
+	struct rig rig;
+	uint64_t kept;
+
+	rig_init(&rig, 1);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	fds = used(&rig, ACCOUNT_FDS);
+	rig_ring_new(&rig, N_ENTRIES, &ring);
+	assert_int_equal(session_ring_remove(rig.session, 1, ring.ring->id), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	kept = used(&rig, ACCOUNT_HOST_BYTES) - host;
+	assert_true(kept >= ring.sq_bytes + ring.cq_bytes);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), fds + 4);
+	assert_int_equal(used(&rig, ACCOUNT_MAPPINGS), 0);
+	assert_int_equal(used(&rig, ACCOUNT_TASKS), 0);
+
+	/* One area is kept: all is. */
+	munmap(ring.sq, ring.sq_bytes);
+	rig_settle(&rig);
+	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host + kept);
+	assert_false(holds_look(rig.server, rig.session->account));
+	munmap((void *)ring.cq, ring.cq_bytes);
+	assert_true(holds_look(rig.server, rig.session->account));
+	assert_true(used(&rig, ACCOUNT_HOST_BYTES) < host + kept - ring.sq_bytes);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), fds + 4);
+	close(ring.bell);
+	assert_true(holds_look(rig.server, rig.session->account));
+	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host);
+	assert_int_equal(used(&rig, ACCOUNT_FDS), fds);
+	rig_deinit(&rig);
+}
+
+/* A client that lets go first is told when its charges are undone. */
+static void test_ring__let_go_first(void **state)
+{
+	struct rig_ring ring;
+	uint64_t host, fds;
+	struct rig rig;
+	uint32_t id;
+
+	rig_init(&rig, 1);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	fds = used(&rig, ACCOUNT_FDS);
+	for (unsigned int i = 0; i < 3; i++) {
+		rig_ring_new(&rig, N_ENTRIES, &ring);
+		id = ring.ring->id;
+		rig_ring_deinit(&ring);
+		assert_int_equal(session_ring_remove(rig.session, 1, id), 0);
+		assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+		assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host);
+		assert_int_equal(used(&rig, ACCOUNT_FDS), fds);
+	}
+	rig_deinit(&rig);
+}
+
+/* The kernel has no watch for its memory: no ring, and nothing else happens. */
+static void test_ring__cannot_be_watched(void **state)
+{
+	struct rig_ring ring;
+	uint64_t host;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	host = used(&rig, ACCOUNT_HOST_BYTES);
+	for (unsigned int i = 1; i <= 2; i++) {
+		calls.nth_watch = i;
+		calls.watches_fail = true;
+		assert_int_equal(session_ring_add(rig.session, 1, N_ENTRIES), 0);
+		assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_ADD, NULL, 0), -ENOSPC);
+		calls.watches_fail = false;
+		while (rig.session->rings[0])
+			rig_settle(&rig);
+		assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host);
+	}
+	rig_ring_new(&rig, N_ENTRIES, &ring);
+	rig_ring_deinit(&ring);
+	rig_deinit(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -324,6 +422,9 @@ int main(void)
 		cmocka_unit_test(test_ring__cannot_be_made_nor_told),
 		cmocka_unit_test(test_ring__descriptor_in_bell),
 		cmocka_unit_test(test_ring__sealed_at_first_bell),
+		cmocka_unit_test(test_ring__kept),
+		cmocka_unit_test(test_ring__let_go_first),
+		cmocka_unit_test(test_ring__cannot_be_watched),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory and descriptors that a client keeps after the broker has let go of them
+ *
+ * A client gives back what the broker made for it, or its session ends, and it keeps the
+ * descriptors that it was handed, received or not. Pages, sockets and the kernel's count of
+ * descriptors under way remain the broker's. So its tenant must run into its own limits, whatever
+ * it keeps, have its room again when it has let go, and be alone with that.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <linux/capability.h>
+
+#include "integration/harness.h"
+#include "integration/raw.h"
+
+enum {
+	HOST_MAX = 32 << 20,
+	N_ENTRIES = 4096,
+	AREAS_BYTES = N_ENTRIES * 96, /* and some */
+	/* That many pairs of areas are more than the tenant may have. */
+	MANY_RINGS = HOST_MAX / AREAS_BYTES + 1,
+	/* The largest ring is, too. */
+	TOO_MANY_ENTRIES = RBK_MAX_RING_ENTRIES,
+	MANY_SESSIONS = 2000,
+	ANSWER_MS = 60000,
+	/* Descriptors that the broker with few may have open, and that may be under way. */
+	FEW_FDS = 300,
+	GREEDY_UID = 40001,
+};
+
+static struct broker broker;
+
+/* ---- Requests ---- */
+
+static void send_ring_add(int fd, uint32_t n_entries)
+{
+	const struct rbk_wire_ring_add add = {
+		.request = {.type = RBK_WIRE_RING_ADD, .cookie = 2},
+		.n_entries = n_entries,
+	};
+
+	assert_int_equal(raw_send(fd, &add, sizeof(add), NULL, 0), sizeof(add));
+}
+
+/* Return: the result; the descriptors if that is 0. */
+static int ring_add(int fd, uint32_t *ret_id, int fds[3])
+{
+	struct rbk_wire_ring reply = {.id = 0};
+	unsigned int n_fds = 3;
+
+	send_ring_add(fd, N_ENTRIES);
+	assert_true(raw_receive(fd, &reply, sizeof(reply), fds, &n_fds, ANSWER_MS) >=
+		    (ssize_t)sizeof(reply.reply));
+	assert_int_equal(n_fds, reply.reply.res == 0 ? 3 : 0);
+	*ret_id = reply.id;
+	return reply.reply.res;
+}
+
+static void close_all(const int *fds, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++)
+		close(fds[i]);
+}
+
+static int session_new(void)
+{
+	int fd = raw_connect(&broker);
+
+	raw_hello(fd);
+	return fd;
+}
+
+/* What is charged to the tenant of @fd, as the broker says when it refuses more. */
+static uint64_t host_bytes(int fd)
+{
+	struct rbk_wire_reply reply;
+	unsigned long long n = 0;
+	const char *text;
+
+	send_ring_add(fd, TOO_MANY_ENTRIES);
+	assert_true(raw_receive(fd, &reply, sizeof(reply), NULL, NULL, ANSWER_MS) ==
+		    (ssize_t)sizeof(reply));
+	assert_int_equal(reply.res, -EDQUOT);
+	text = strstr(reply.text, ", has ");
+	assert_non_null(text);
+	assert_int_equal(sscanf(text, ", has %llu, ", &n), 1);
+	return n;
+}
+
+/* Waits until no more is charged; what was let go of is noticed in a moment. */
+static void expect_host_bytes(int fd, uint64_t n_expected)
+{
+	uint64_t n = host_bytes(fd);
+
+	for (unsigned int i = 0; i < 600 && n != n_expected; i++) {
+		harness_sleep_ms(100);
+		n = host_bytes(fd);
+	}
+	assert_int_equal(n, n_expected);
+}
+
+/* ---- Memory ---- */
+
+static int begin(void **state)
+{
+	static const char *const args[] = {"--gpu=none", NULL};
+	static const struct broker_options options = {
+		.args = args,
+		.policy = "[tenant default]\nhost-max = 32MiB\n",
+	};
+
+	broker_start(&broker, &options);
+	return 0;
+}
+
+static int end(void **state)
+{
+	broker_stop(&broker);
+	return 0;
+}
+
+/* Rings are removed, and the client keeps their memory: it pays for it until it is closed. */
+static void test_kept__removed_rings(void **state)
+{
+	int fds[MANY_RINGS][3], fd = session_new(), r = 0;
+	const uint64_t n_before = host_bytes(fd);
+	unsigned int n = 0;
+	uint32_t id;
+
+	for (; n < MANY_RINGS; n++) {
+		r = ring_add(fd, &id, fds[n]);
+		if (r)
+			break;
+		close(fds[n][2]);
+		assert_int_equal(raw_remove(fd, RBK_WIRE_RING_REMOVE, id), 0);
+	}
+	assert_int_equal(r, -EDQUOT);
+	assert_true(host_bytes(fd) >= n_before + n * AREAS_BYTES);
+	/* One of the two areas is no less. */
+	for (unsigned int i = 0; i < n; i++)
+		close(fds[i][0]);
+	assert_int_equal(ring_add(fd, &id, fds[n]), -EDQUOT);
+	for (unsigned int i = 0; i < n; i++)
+		close(fds[i][1]);
+	expect_host_bytes(fd, n_before);
+	close(fd);
+}
+
+/* Likewise where the session ends with them, one for each. */
+static void test_kept__ended_sessions(void **state)
+{
+	int fds[MANY_RINGS][3], fd = session_new(), session, r = 0;
+	const uint64_t n_before = host_bytes(fd);
+	unsigned int n = 0;
+	uint32_t id;
+
+	for (; n < MANY_RINGS; n++) {
+		session = session_new();
+		r = ring_add(session, &id, fds[n]);
+		close(session);
+		if (r)
+			break;
+	}
+	assert_int_equal(r, -EDQUOT);
+	for (unsigned int i = 0; i < n; i++)
+		close_all(fds[i], 3);
+	expect_host_bytes(fd, n_before);
+	close(fd);
+}
+
+/* Mappings are as good as descriptors, and a descriptor for nothing but the path is, too. */
+static void test_kept__other_ways(void **state)
+{
+	int fds[3], paths[MANY_RINGS], fd = session_new(), r = 0;
+	const uint64_t n_before = host_bytes(fd);
+	struct raw_ring mapped;
+	unsigned int n = 0;
+	uint64_t n_mapped;
+	char path[64];
+	uint32_t id;
+
+	raw_ring_add(fd, N_ENTRIES, &mapped);
+	close_all((int[]){mapped.sq_fd, mapped.cq_fd, mapped.bell}, 3);
+	mapped.sq_fd = mapped.cq_fd = mapped.bell = -1;
+	assert_int_equal(raw_remove(fd, RBK_WIRE_RING_REMOVE, mapped.id), 0);
+	n_mapped = host_bytes(fd);
+	assert_true(n_mapped >= n_before + AREAS_BYTES);
+	for (; n < MANY_RINGS; n++) {
+		r = ring_add(fd, &id, fds);
+		if (r)
+			break;
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fds[0]);
+		paths[n] = open(path, O_PATH | O_CLOEXEC);
+		assert_true(paths[n] >= 0);
+		close_all(fds, 3);
+		assert_int_equal(raw_remove(fd, RBK_WIRE_RING_REMOVE, id), 0);
+	}
+	assert_int_equal(r, -EDQUOT);
+	close_all(paths, n);
+	expect_host_bytes(fd, n_mapped);
+	raw_ring_close(&mapped);
+	expect_host_bytes(fd, n_before);
+	close(fd);
+}
+
+/* Bells are the kernel's memory, too, and descriptors. */
+static void test_kept__bells(void **state)
+{
+	int fds[3], bells[8], fd = session_new();
+	const uint64_t n_before = host_bytes(fd);
+	uint64_t n_kept;
+	uint32_t id;
+
+	for (unsigned int i = 0; i < 8; i++) {
+		assert_int_equal(ring_add(fd, &id, fds), 0);
+		close_all(fds, 2);
+		bells[i] = fds[2];
+		assert_int_equal(raw_remove(fd, RBK_WIRE_RING_REMOVE, id), 0);
+	}
+	n_kept = host_bytes(fd);
+	assert_true(n_kept >= n_before + 8 * 1024);
+	assert_true(n_kept < n_before + AREAS_BYTES);
+	close_all(bells, 8);
+	expect_host_bytes(fd, n_before);
+	close(fd);
+}
+
+/* Answers with rings that are never read, of sessions that have ended. */
+static void test_kept__unread_answers(void **state)
+{
+	static const struct rbk_wire_request nonsense = {.type = 4711};
+	int fds[MANY_RINGS], other[3], fd = session_new();
+	const uint64_t n_before = host_bytes(fd);
+	unsigned int n = 0;
+	uint32_t id;
+
+	while (n < MANY_RINGS && ring_add(fd, &id, other) == 0) {
+		struct pollfd poll_fd;
+
+		close_all(other, 3);
+		assert_int_equal(raw_remove(fd, RBK_WIRE_RING_REMOVE, id), 0);
+		fds[n] = session_new();
+		send_ring_add(fds[n], N_ENTRIES);
+		poll_fd = (struct pollfd){.fd = fds[n++], .events = POLLIN};
+		assert_int_equal(poll(&poll_fd, 1, ANSWER_MS), 1);
+		raw_send(poll_fd.fd, &nonsense, sizeof(nonsense), NULL, 0);
+		poll_fd.events = POLLRDHUP;
+		assert_int_equal(poll(&poll_fd, 1, ANSWER_MS), 1);
+	}
+	assert_true(n < MANY_RINGS);
+	close_all(fds, n);
+	expect_host_bytes(fd, n_before);
+	close(fd);
+}
+
+/* ---- Descriptors under way ---- */
+
+/* root may have any number under way. */
+static void allow_few_fds(void)
+{
+	const struct rlimit few = {FEW_FDS, FEW_FDS};
+
+	setrlimit(RLIMIT_NOFILE, &few);
+	prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE);
+	prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN);
+}
+
+static int begin_few(void **state)
+{
+	static const char *const args[] = {"--gpu=none", "--socket-mode=0666", "--contention=none",
+					   NULL};
+	static const struct broker_options options = {
+		.args = args,
+		.in_child = allow_few_fds,
+		.policy = "[tenant greedy]\nmatch-uid = 40001\n",
+	};
+
+	if (geteuid() != 0)
+		return 0;
+	broker_start(&broker, &options);
+	assert_int_equal(chmod(broker.dir, 0711), 0);
+	return 0;
+}
+
+static int end_few(void **state)
+{
+	if (geteuid() == 0)
+		broker_stop(&broker);
+	return 0;
+}
+
+static void need_root(void)
+{
+	if (geteuid() == 0)
+		return;
+	print_message("only root can be other users: skipped\n");
+	skip();
+}
+
+/* A connection of the greedy tenant. Return: false if it gets no session. */
+static bool greedy_new(int *ret_fd)
+{
+	const struct rbk_wire_hello hello = {
+		.request = {.type = RBK_WIRE_HELLO, .cookie = 1},
+		.magic = RBK_WIRE_MAGIC,
+		.abi_major = RBK_ABI_MAJOR,
+		.abi_minor = RBK_ABI_MINOR,
+		.name = "greedy",
+	};
+	struct rbk_wire_reply reply;
+
+	assert_int_equal(seteuid(GREEDY_UID), 0);
+	*ret_fd = raw_connect(&broker);
+	assert_int_equal(seteuid(0), 0);
+	raw_ask(*ret_fd, &hello, sizeof(hello), NULL, 0, &reply, sizeof(reply));
+	return reply.res == 0;
+}
+
+/*
+ * Sends a request again and again, without reading answers, until the broker has had enough of it:
+ * then the session has ended, and its answers wait for whoever has the connection.
+ */
+static void flood(int fd, const void *request, size_t n_bytes)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = POLLOUT | POLLRDHUP};
+
+	while (poll(&poll_fd, 1, ANSWER_MS) == 1 && !(poll_fd.revents & POLLRDHUP))
+		send(fd, request, n_bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+	assert_true(poll_fd.revents & POLLRDHUP);
+}
+
+static void expect_neighbour(int neighbour)
+{
+	struct rbk_wire_ring reply = {.id = 0};
+	unsigned int n_fds = 3;
+	int fds[3];
+
+	for (unsigned int i = 0; i < 3; i++) {
+		n_fds = 3;
+		send_ring_add(neighbour, N_ENTRIES);
+		assert_true(raw_receive(neighbour, &reply, sizeof(reply), fds, &n_fds, ANSWER_MS) >=
+			    (ssize_t)sizeof(reply.reply));
+		assert_int_equal(reply.reply.res, 0);
+		assert_int_equal(n_fds, 3);
+		close_all(fds, 3);
+		assert_int_equal(raw_remove(neighbour, RBK_WIRE_RING_REMOVE, reply.id), 0);
+	}
+}
+
+/* One descriptor in each of many answers, which nobody reads. */
+static void test_unread__pages(void **state)
+{
+	const struct rbk_wire_stats_of of = {.request = {.type = RBK_WIRE_STATS_PAGE}};
+	int fds[MANY_SESSIONS], neighbour;
+	unsigned int n = 0;
+
+	need_root();
+	neighbour = session_new();
+	while (n < FEW_FDS && greedy_new(&fds[n]))
+		flood(fds[n++], &of, sizeof(of));
+	close(fds[n]);
+	expect_neighbour(neighbour);
+	/* It is the greedy tenant that has no room: it had to stop, or be answered without pages.
+	 */
+	assert_true(n > 0 && n < FEW_FDS);
+	close_all(fds, n);
+	close(neighbour);
+}
+
+/* Three descriptors in each of many answers, of sessions that have ended. */
+static void test_unread__rings(void **state)
+{
+	const struct rbk_wire_ring_add add = {
+		.request = {.type = RBK_WIRE_RING_ADD, .cookie = 2},
+		.n_entries = 64,
+	};
+	int fds[MANY_SESSIONS], neighbour;
+	unsigned int n = 0;
+
+	need_root();
+	neighbour = session_new();
+	while (n < FEW_FDS && greedy_new(&fds[n]))
+		flood(fds[n++], &add, sizeof(add));
+	close(fds[n]);
+	expect_neighbour(neighbour);
+	assert_true(n > 0 && n < FEW_FDS);
+	close_all(fds, n);
+	/* What it has let go of it may have again. */
+	for (unsigned int i = 0; i < 600; i++) {
+		bool is_there = greedy_new(&fds[0]);
+
+		close(fds[0]);
+		if (is_there)
+			break;
+		assert_true(i < 599);
+		harness_sleep_ms(100);
+	}
+	close(neighbour);
+}
+
+/* The limit is the user's: others may have used it up. A request is refused then, no more. */
+static void test_unread__others_of_user(void **state)
+{
+	int fds[3], pair[2], sent[50], received, fd;
+	unsigned int n_fds;
+	uint32_t id;
+	char byte;
+
+	need_root();
+	fd = session_new();
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	for (unsigned int i = 0; i < 50; i++)
+		sent[i] = pair[0];
+	for (unsigned int i = 0; i <= FEW_FDS / 50; i++)
+		assert_int_equal(raw_send(pair[0], "", 1, sent, 50), 1);
+	for (unsigned int i = 0; i < 3; i++)
+		assert_int_equal(ring_add(fd, &id, fds), -EBUSY);
+	for (unsigned int i = 0; i <= FEW_FDS / 50; i++) {
+		n_fds = 0;
+		assert_int_equal(raw_receive(pair[1], &byte, 1, &received, &n_fds, ANSWER_MS), 1);
+	}
+	assert_int_equal(ring_add(fd, &id, fds), 0);
+	close_all(fds, 3);
+	close_all(pair, 2);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest memory_tests[] = {
+		cmocka_unit_test(test_kept__removed_rings),
+		cmocka_unit_test(test_kept__ended_sessions),
+		cmocka_unit_test(test_kept__other_ways),
+		cmocka_unit_test(test_kept__bells),
+		cmocka_unit_test(test_kept__unread_answers),
+	};
+	const struct CMUnitTest descriptor_tests[] = {
+		cmocka_unit_test_setup_teardown(test_unread__pages, begin_few, end_few),
+		cmocka_unit_test_setup_teardown(test_unread__rings, begin_few, end_few),
+		cmocka_unit_test_setup_teardown(test_unread__others_of_user, begin_few, end_few),
+	};
+	int r = cmocka_run_group_tests(memory_tests, begin, end);
+
+	return cmocka_run_group_tests(descriptor_tests, NULL, NULL) || r;
+}
