@@ -6,16 +6,13 @@
  * wait for room is kept until it is answered; the session goes on meanwhile. Everything that this
  * takes here is charged to the tenant: a lease with its page, a member, a request that waits, an
  * object. So how many there can be is the tenant's own affair.
- *
- * The page of a lease is like that of statistics: only we can ever write it.
  */
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "session/lease-page.h"
 #include "session/residency.h"
 #include "session/server-private.h"
 #include "util/cgroup.h"
@@ -25,16 +22,6 @@
 
 /* Requests of a session that wait. */
 enum { MAX_REQUESTS = 64 };
-
-/* A lease's own. */
-struct lease_page {
-	struct charge charges[3];
-	void *map;
-	size_t bytes;
-	int fd;
-	uint32_t opener; /* number of the session */
-	struct stats_lease shown;
-};
 
 /* A session is a member of a lease, or will be when that is opened. */
 struct session_lease {
@@ -68,65 +55,6 @@ static unsigned long long ull(uint64_t value)
 	return value;
 }
 
-/* The page */
-
-static struct lease_page *page_free(struct lease_page *page)
-{
-	if (!page)
-		return NULL;
-	if (page->map)
-		munmap(page->map, page->bytes);
-	close_fd(page->fd);
-	for (unsigned int i = 0; i < ARRAY_SIZE(page->charges); i++)
-		charge_deinit(&page->charges[i]);
-	free(page);
-	return NULL;
-}
-DEFINE_CLEANUP(struct lease_page *, page_free)
-
-static int page_map(struct lease_page *page)
-{
-	page->fd = memfd_create("ringbroker-lease", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (page->fd < 0)
-		return error_origin(-errno);
-	if (ftruncate(page->fd, (off_t)page->bytes) < 0 ||
-	    fallocate(page->fd, 0, 0, (off_t)page->bytes) < 0)
-		return error_origin(-errno);
-	page->map = mmap(NULL, page->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, page->fd, 0);
-	if (page->map == MAP_FAILED) {
-		page->map = NULL;
-		return error_origin(-errno);
-	}
-	if (fcntl(page->fd, F_ADD_SEALS,
-		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
-		return error_origin(-errno);
-	return 0;
-}
-
-/* Return: 0; ACCOUNT_E_QUOTA; negative errno. */
-static int page_new(struct session *session, struct lease_page **ret)
-{
-	struct account *account = session->account;
-	_cleanup_(page_freep) struct lease_page *page = calloc(1, sizeof(*page));
-	int r;
-
-	if (!page)
-		return error_origin(-ENOMEM);
-	page->fd = -1;
-	page->bytes = (size_t)sysconf(_SC_PAGESIZE);
-	page->opener = session->number;
-	if (account_charge(account, &page->charges[0], ACCOUNT_HOST_BYTES,
-			   sizeof(struct lease) + sizeof(*page) + page->bytes) ||
-	    account_charge(account, &page->charges[1], ACCOUNT_FDS, 1) ||
-	    account_charge(account, &page->charges[2], ACCOUNT_MAPPINGS, 1))
-		return ACCOUNT_E_QUOTA;
-	r = page_map(page);
-	if (r)
-		return error_fold(r);
-	*ret = steal_ptr(page);
-	return 0;
-}
-
 static void lease_discard(struct session *session, struct lease *lease)
 {
 	struct lease_page *page = lease->owner;
@@ -136,7 +64,7 @@ static void lease_discard(struct session *session, struct lease *lease)
 		     lease->number, lease->name, lease->device, ull(lease->peak_bytes));
 	stats_lease_deinit(&page->shown);
 	lease_free(lease);
-	page_free(page);
+	lease_page_free(page);
 }
 
 /* Members */
@@ -480,14 +408,14 @@ static struct lease *make_lease(struct session *session, const struct rbk_wire_l
 	request_copy_printable(name, open->program, sizeof(name));
 	if (!name[0])
 		memcpy(name, session->name, sizeof(name));
-	r = page_new(session, &page);
+	r = lease_page_new(session, &page);
 	if (r > 0)
 		reply_error(session, &open->request, -EDQUOT,
 			    account_explain(session->account, text));
 	if (r == 0) {
 		r = lease_new(residency_leases(residency_of(session)), &about, &lease);
 		if (r)
-			page_free(page);
+			lease_page_free(page);
 	}
 	if (r < 0)
 		session_reply_result(session, open->request.type, open->request.cookie, r,

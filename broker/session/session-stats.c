@@ -40,6 +40,7 @@ struct stats_user {
 	struct stats_tenant *stats;
 	uint32_t n_sessions;
 	struct charge charges[3]; /* of its page */
+	struct hold *hold;        /* likewise; NULL: it has none */
 	/* last sums of session_describe(), and their time in ns; 0: none yet */
 	struct rbk_stats_broker sums;
 	uint64_t summed_at_ns;
@@ -188,6 +189,16 @@ static uint64_t n_completed(const struct session *session)
 	return n;
 }
 
+/* Clients may keep its memory, which stays charged until they do no more. */
+static void page_leave(struct stats_user *user)
+{
+	if (user->hold)
+		hold_leave_files(steal_ptr(user->hold),
+				 (struct charge *[]){&user->charges[0], NULL, NULL});
+	stats_tenant_unmap(user->stats, now_ns());
+	uncharge(user->charges);
+}
+
 void session_stats_leave(struct session *session)
 {
 	struct stats_user *user = session->stats_user;
@@ -203,8 +214,7 @@ void session_stats_leave(struct session *session)
 	session->tenant_stats = NULL;
 	if (--user->n_sessions > 0)
 		return;
-	stats_tenant_unmap(user->stats, now_ns());
-	uncharge(user->charges);
+	page_leave(user);
 	list_remove(&user->link);
 	free(user);
 }
@@ -212,7 +222,8 @@ void session_stats_leave(struct session *session)
 /* A page of @bytes. Return: 0; ACCOUNT_E_QUOTA. */
 static int charge_page(struct account *account, struct charge charges[3], uint64_t bytes)
 {
-	if (account_charge(account, &charges[0], ACCOUNT_HOST_BYTES, bytes) ||
+	if (account_charge(account, &charges[0], ACCOUNT_HOST_BYTES,
+			   bytes + HOLD_FILE_BYTES + HOLD_BYTES) ||
 	    account_charge(account, &charges[1], ACCOUNT_FDS, 1) ||
 	    account_charge(account, &charges[2], ACCOUNT_MAPPINGS, 1)) {
 		uncharge(charges);
@@ -233,11 +244,17 @@ int session_stats_want(struct session *session)
 	if (bytes > account_limit(account, ACCOUNT_HOST_BYTES) / PAGE_PART_OF_LIMIT)
 		return ACCOUNT_E_QUOTA;
 	r = charge_page(account, user->charges, bytes);
+	if (r && holds_look(session->server, account))
+		r = charge_page(account, user->charges, bytes);
 	if (r)
 		return r;
-	r = stats_tenant_map(user->stats, now_ns());
+	r = hold_new(session->server, 1, &user->hold);
+	if (r == 0)
+		r = stats_tenant_map(user->stats, now_ns());
+	if (r == 0)
+		r = hold_watch(user->hold, user->stats->page.fd);
 	if (r)
-		uncharge(user->charges);
+		page_leave(user);
 	return r;
 }
 

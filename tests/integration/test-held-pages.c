@@ -37,6 +37,7 @@ enum {
 	/* The largest ring is, too. */
 	TOO_MANY_ENTRIES = RBK_MAX_RING_ENTRIES,
 	MANY_SESSIONS = 2000,
+	N_PAGES = 6,
 	ANSWER_MS = 60000,
 	/* Descriptors that the broker with few may have open, and that may be under way. */
 	FEW_FDS = 300,
@@ -268,6 +269,44 @@ static void test_kept__unread_answers(void **state)
 	close(fd);
 }
 
+/* A tenant's page goes with its last session, and comes again with the next; one may be kept. */
+static void test_kept__statistics_pages(void **state)
+{
+	const struct rbk_wire_stats_of of = {.request = {.type = RBK_WIRE_STATS_PAGE}};
+	struct rbk *administrator = broker_connect_admin(&broker, "watch");
+	int pages[N_PAGES], fd = session_new();
+	const uint64_t n_before = host_bytes(fd);
+	struct rbk_wire_stats_page reply;
+	struct stat about[N_PAGES];
+	uint64_t n_bytes = 0;
+	unsigned int n_fds;
+
+	close(fd);
+	for (unsigned int i = 0; i < N_PAGES; i++) {
+		broker_wait_sessions(administrator, 1);
+		fd = session_new();
+		assert_int_equal(raw_send(fd, &of, sizeof(of), NULL, 0), sizeof(of));
+		n_fds = 1;
+		assert_int_equal(
+			raw_receive(fd, &reply, sizeof(reply), &pages[i], &n_fds, ANSWER_MS),
+			sizeof(reply));
+		assert_int_equal(n_fds, 1);
+		assert_int_equal(fstat(pages[i], &about[i]), 0);
+		/* A page of its own. */
+		for (unsigned int k = 0; k < i; k++)
+			assert_true(about[k].st_ino != about[i].st_ino);
+		n_bytes += reply.bytes;
+		close(fd);
+	}
+	broker_wait_sessions(administrator, 1);
+	fd = session_new();
+	assert_true(host_bytes(fd) >= n_before + n_bytes);
+	close_all(pages, N_PAGES);
+	expect_host_bytes(fd, n_before);
+	close(fd);
+	rbk_disconnect(administrator);
+}
+
 /* ---- Descriptors under way ---- */
 
 /* root may have any number under way. */
@@ -448,6 +487,7 @@ int main(void)
 		cmocka_unit_test(test_kept__other_ways),
 		cmocka_unit_test(test_kept__bells),
 		cmocka_unit_test(test_kept__unread_answers),
+		cmocka_unit_test(test_kept__statistics_pages),
 	};
 	const struct CMUnitTest descriptor_tests[] = {
 		cmocka_unit_test_setup_teardown(test_unread__pages, begin_few, end_few),

@@ -25,7 +25,7 @@
 #define MIB (1ull << 20)
 #define GPU RBK_DEVICE_GPU
 
-enum { OTHER_UID = 40001 };
+enum { OTHER_UID = 40001, N_PAGES = 16 };
 
 static struct broker broker;
 static struct neighbour *neighbour;
@@ -619,6 +619,34 @@ static void test_random(void **state)
 	assert_true(neighbour_results(neighbour) > results);
 }
 
+/* The lease is over, its page is not: a client that keeps it pays for it. */
+static void test_pages_kept(void **state)
+{
+	const struct rbk_wire_lease_open request = an_opening(1, 1, MIB);
+	struct rbk_wire_lease lease;
+	int pages[N_PAGES], fd;
+	struct rbk_stats stats;
+	uint64_t n_bytes = 0;
+	unsigned int n_fds;
+
+	for (unsigned int i = 0; i < N_PAGES; i++) {
+		fd = connect_raw();
+		n_fds = 1;
+		assert_int_equal(raw_send(fd, &request, sizeof(request), NULL, 0), sizeof(request));
+		assert_int_equal(raw_receive(fd, &lease, sizeof(lease), &pages[i], &n_fds, 60000),
+				 sizeof(lease));
+		assert_int_equal(n_fds, 1);
+		n_bytes += lease.page_bytes;
+		close(fd);
+	}
+	broker_wait_sessions(observer, 2);
+	assert_int_equal(rbk_stats(observer, &stats), 0);
+	assert_true(stats.host_bytes >= stats_before.host_bytes + n_bytes);
+	for (unsigned int i = 0; i < N_PAGES; i++)
+		close(pages[i]);
+	expect_nothing_left();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -626,6 +654,7 @@ int main(void)
 		cmocka_unit_test(test_objects),        cmocka_unit_test(test_storms),
 		cmocka_unit_test(test_forms),          cmocka_unit_test(test_random),
 		cmocka_unit_test(test_no_cgroups),     cmocka_unit_test(test_others_reserve),
+		cmocka_unit_test(test_pages_kept),
 	};
 
 	harness_limit_seconds(120);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* The page of a lease is like that of statistics: only we can ever write it. */
+#include "session/lease-page.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "session/server-private.h"
+#include "tenant/lease.h"
+#include "util/error.h"
+
+struct lease_page *lease_page_free(struct lease_page *page)
+{
+	if (!page)
+		return NULL;
+	if (page->hold)
+		hold_leave_files(page->hold, (struct charge *[]){&page->charges[0], NULL, NULL});
+	if (page->map)
+		munmap(page->map, page->bytes);
+	close_fd(page->fd);
+	for (unsigned int i = 0; i < ARRAY_SIZE(page->charges); i++)
+		charge_deinit(&page->charges[i]);
+	free(page);
+	return NULL;
+}
+
+static int page_map(struct lease_page *page)
+{
+	int r;
+
+	page->fd = memfd_create("ringbroker-lease", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (page->fd < 0)
+		return error_origin(-errno);
+	r = hold_watch(page->hold, page->fd);
+	if (r)
+		return error_fold(r);
+	if (ftruncate(page->fd, (off_t)page->bytes) < 0 ||
+	    fallocate(page->fd, 0, 0, (off_t)page->bytes) < 0)
+		return error_origin(-errno);
+	page->map = mmap(NULL, page->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, page->fd, 0);
+	if (page->map == MAP_FAILED) {
+		page->map = NULL;
+		return error_origin(-errno);
+	}
+	if (fcntl(page->fd, F_ADD_SEALS,
+		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
+		return error_origin(-errno);
+	return 0;
+}
+
+int lease_page_new(struct session *session, struct lease_page **ret)
+{
+	struct account *account = session->account;
+	_cleanup_(lease_page_freep) struct lease_page *page = calloc(1, sizeof(*page));
+	int r;
+
+	if (!page)
+		return error_origin(-ENOMEM);
+	page->fd = -1;
+	page->bytes = (size_t)sysconf(_SC_PAGESIZE);
+	page->opener = session->number;
+	if (account_charge(account, &page->charges[0], ACCOUNT_HOST_BYTES,
+			   sizeof(struct lease) + sizeof(*page) + page->bytes + HOLD_FILE_BYTES +
+				   HOLD_BYTES) ||
+	    account_charge(account, &page->charges[1], ACCOUNT_FDS, 1) ||
+	    account_charge(account, &page->charges[2], ACCOUNT_MAPPINGS, 1))
+		return ACCOUNT_E_QUOTA;
+	r = hold_new(session->server, 1, &page->hold);
+	if (r == 0)
+		r = page_map(page);
+	if (r)
+		return error_fold(r);
+	*ret = steal_ptr(page);
+	return 0;
+}

@@ -1,0 +1,36 @@
+#pragma once
+/* SPDX-License-Identifier: MIT */
+/*
+ * The page of a lease, which its members read
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "session/hold.h"
+#include "telemetry/stats.h"
+#include "tenant/account.h"
+#include "util/cleanup.h"
+
+struct session;
+
+/* A lease's own. */
+struct lease_page {
+	struct charge charges[3];
+	struct hold *hold;
+	void *map;
+	size_t bytes;
+	int fd;
+	uint32_t opener; /* number of the session */
+	struct stats_lease shown;
+};
+
+/*
+ * Makes one, charged to the session's account, with what the lease itself takes. Reactor.
+ * Return: 0; ACCOUNT_E_QUOTA; negative errno.
+ */
+int lease_page_new(struct session *session, struct lease_page **ret);
+
+/* Its memory stays charged until no client has it any more. Return: NULL. */
+struct lease_page *lease_page_free(struct lease_page *page);
+
+DEFINE_CLEANUP(struct lease_page *, lease_page_free)
