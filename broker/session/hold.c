@@ -18,7 +18,9 @@
  *   dma-buf (util/dma-buf.h). What it does not count is a client that has opened the dma-buf with
  *   the driver of the same card; that memory is then in the client's own name there, as if it had
  *   allocated it, and no more than it could have had without us.
- * - A bell: our end stays open and says when the other one is closed.
+ * - A bell: our end stays open and says when the other one is closed. A client that shuts its end
+ *   down and keeps it looks the same; then it has a socket of some kilobytes uncharged, for a
+ *   descriptor of its own each, and nothing that is under way.
  * - A connection: our end stays open after the session, and the kernel tells how much of what was
  *   sent is not received. In the kernel's count of descriptors under way, of which our user may
  *   have as many as one process may have open, these are what is in unread answers.
