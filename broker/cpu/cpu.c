@@ -21,6 +21,8 @@
 #include "util/plural.h"
 
 enum { DEFAULT_MAX_TASKS = 4096, DEFAULT_SPIN_NS = 20000, SCRATCH_ALIGN = 4096 };
+/* Until a unit that does not end lets others in, and how long these have then. */
+enum { PATIENCE_NS = 100000, TURN_NS = 500000 };
 
 /* Limits of one plan_shrink() call: some milliseconds of work. */
 enum { SHRINK_BYTES = 32 << 20, SHRINK_PACKS = 256 };
@@ -290,12 +292,17 @@ static int worker_init(struct cpu_executor *cpu, struct cpu_worker *worker, unsi
 	worker->cpu = cpu;
 	worker->index = index;
 	worker->processor = processor;
-	worker->pause.n_waiting = &cpu->n_urgent;
-	worker->pause.serve = cpu_worker_serve;
-	worker->layers[CPU_LAYER_BASE].context.pause = &worker->pause;
 	for (unsigned int i = 0; i < CPU_LAYERS; i++) {
 		struct cpu_context *context = &worker->layers[i].context;
+		struct cpu_pause *pause = &worker->layers[i].pause;
 
+		worker->layers[i].worker = worker;
+		/* Nothing gets in between of what is urgent itself. */
+		pause->n_waiting = i == CPU_LAYER_BETWEEN ? &cpu_none_waiting : &cpu->n_urgent;
+		pause->state = &cpu_calm_state;
+		pause->calm = EXEC_RUNNING;
+		pause->serve = cpu_worker_serve;
+		context->pause = pause;
 		context->workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
 		if (!context->workspace)
 			return error_origin(-ENOMEM);
@@ -346,6 +353,8 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 	cpu->spin_ticks = clock_ns_to_ticks(options->spin_ns    ? options->spin_ns
 					    : n_processors <= 2 ? 0
 								: DEFAULT_SPIN_NS);
+	cpu->patience_ticks = clock_ns_to_ticks(PATIENCE_NS);
+	cpu->turn_ticks = clock_ns_to_ticks(TURN_NS);
 	cpu->inline_context.workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
 	cpu->workers = aligned_alloc(alignof(struct cpu_worker), n_workers * sizeof(*cpu->workers));
 	if (!queue_init(&cpu->urgent, max_tasks) || !cpu->inline_context.workspace ||

@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -45,11 +46,20 @@ struct cpu_team {
 	_Atomic uint64_t helper_ticks; /* what helpers have spent on it */
 };
 
-/* Where a worker computes: the base, or what is urgent, on top of it if there is something there.
+/*
+ * Where a worker computes: the base; on top of it another's turn in the middle of a long unit; and
+ * on top of what there is the urgent tasks.
  */
-enum { CPU_LAYER_BASE, CPU_LAYER_BETWEEN, CPU_LAYERS };
+enum { CPU_LAYER_BASE, CPU_LAYER_TURN, CPU_LAYER_BETWEEN, CPU_LAYERS };
 struct cpu_layer {
-	struct cpu_context context;
+	struct cpu_context context; /* its pause is the one below */
+	struct cpu_pause pause;
+	struct cpu_worker *worker;
+	jmp_buf leave;         /* from within a kernel, where the task is cancelled */
+	bool may_leave;        /* that is set */
+	uint64_t asked_ticks;  /* since when the task is seen to be asked to stop; 0: it is not */
+	uint64_t wait_ticks;   /* after that, it gives another a turn within a unit */
+	uint64_t slice_ticks;  /* as in struct exec_task, and no more than a turn */
 	struct cpu_team team;  /* the step that it leads */
 	struct cpu_plan *plan; /* that it leads; NULL: it helps, or does nothing */
 	uint64_t helper_ticks; /* on the task that it leads */
@@ -63,8 +73,7 @@ struct cpu_worker {
 	struct cpu_layer layers[CPU_LAYERS];
 	alignas(128) _Atomic uint32_t asleep; /* a futex: 1 while it sleeps or is about to */
 	struct cpu_executor *cpu;
-	struct cpu_pause pause;    /* of its base level */
-	struct exec_task *put_off; /* urgent, taken, but its plan has no scratch left here */
+	struct exec_task *put_off; /* taken, but its plan has no scratch left here */
 	uint64_t between_ticks;    /* spent in between, ever */
 	unsigned int index;
 	int processor; /* to be pinned to, or -1 */
@@ -82,7 +91,8 @@ struct cpu_executor {
 	struct cpu_pack_cache packs;
 	uint64_t n_compiled; /* the setup thread's */
 	uint64_t spin_ticks;
-	cpu_set_t processors; /* that workers may use */
+	uint64_t patience_ticks, turn_ticks; /* see cpu_worker_serve() */
+	cpu_set_t processors;                /* that workers may use */
 	char name[64];
 
 	/* The reactor's. */
@@ -123,7 +133,11 @@ void cpu_pool_wake(struct cpu_executor *cpu, unsigned int n);
 /* A leader that has waited @n_spins times for its helpers waits a little more. */
 void cpu_team_wait(const struct cpu_executor *cpu, unsigned int n_spins);
 
-/* pool-hot.c: struct cpu_pause of a worker: does what is urgent. */
+/* pool-hot.c: a layer's that has no task, or none that may be asked anything. */
+extern const _Atomic uint8_t cpu_calm_state;
+/* pool-hot.c: a layer's at which nothing urgent is done. */
+extern const _Atomic uint32_t cpu_none_waiting;
+/* pool-hot.c: struct cpu_pause of a layer: does what is urgent, and what the task is asked. */
 void cpu_worker_serve(struct cpu_pause *pause);
 /* pool-hot.c: does one piece of work, whoever it was for. Return: whether there was any. */
 bool cpu_worker_work(struct cpu_worker *worker);

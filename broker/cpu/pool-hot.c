@@ -22,11 +22,17 @@
  * same, there is one more block per plan. Should another worker have that, the task is put off to
  * the next look. Nothing gets in between of what is urgent itself.
  *
+ * A task can be cancelled wherever a kernel looks for others: that does not return to the kernel
+ * then, neither the leader's nor a helper's, but to where the step was begun.
+ *
  * A task can be stopped between two steps or two chunks: the leader takes no more of them, waits
  * for its helpers, and hands the task back with what is left of the step, so that the next worker
  * that gets it goes on there, with the same scratch. Each submission does some work before it
  * stops, so a task that is stopped again and again comes to its end. Where others wait is not known
- * here: the reactor asks by the task's state, or sets a limit in advance.
+ * here: the reactor asks by the task's state, or sets a limit in advance. Should the end of a chunk
+ * not come soon after it has asked, since a single unit takes long, then the next task of those
+ * that wait has a turn on top of the stack, as if it were urgent, but for a slice; then the unit
+ * has as long, and so on until it ends.
  *
  * Under contention only the first n_active workers are used. Nothing is pushed to the others, what
  * is in their queues goes before anything else, and they leave the teams that they help between two
@@ -52,6 +58,9 @@ enum { CHUNKS_PER_WORKER = 8 };
 static const double whole_max_ns = 200000;
 /* Sleeping workers are woken for a step that takes longer: waking one costs several us. */
 static const double wake_min_ns = 200000;
+
+const _Atomic uint8_t cpu_calm_state = EXEC_RUNNING;
+const _Atomic uint32_t cpu_none_waiting = 0;
 
 /*
  * Reactor. There is room, since whatever is reaped was popped; what is reaped was popped before, so
@@ -162,8 +171,8 @@ static inline bool layer_must_stop(struct cpu_layer *layer, struct exec_task *ta
 		return false;
 	if (task_is_asked(task))
 		return layer_answer(layer, task);
-	if (__builtin_expect(task->slice_ticks == 0, 1) ||
-	    clock_ticks() - task->start_ticks < task->slice_ticks)
+	if (__builtin_expect(layer->slice_ticks == 0, 1) ||
+	    clock_ticks() - task->start_ticks < layer->slice_ticks)
 		return false;
 	layer->is_kept = plan_count_stopped(layer->plan);
 	return layer->is_kept;
@@ -211,6 +220,34 @@ static bool team_work(struct cpu_executor *cpu, struct cpu_team *team,
 	}
 }
 
+/* Nothing is asked any more of the task that the layer computes, or helps with. */
+static inline void layer_calm(struct cpu_layer *layer)
+{
+	layer->may_leave = false;
+	layer->pause.state = &cpu_calm_state;
+}
+
+static inline void layer_watch(struct cpu_layer *layer, const struct exec_task *task)
+{
+	layer->asked_ticks = 0;
+	layer->wait_ticks = layer->worker->cpu->patience_ticks;
+	layer->pause.state = &task->state;
+}
+
+/* The leader waits until nobody helps it any more; pairs with the release in team_join(). */
+static void team_end(struct cpu_executor *cpu, struct cpu_layer *layer)
+{
+	struct cpu_team *team = &layer->team;
+
+	for (unsigned int spins = 0; atomic_load_explicit(&team->state, memory_order_acquire) != 0;
+	     spins++) {
+		cpu_pause(layer->context.pause);
+		cpu_team_wait(cpu, spins);
+	}
+	layer->helper_ticks += atomic_load_explicit(&team->helper_ticks, memory_order_relaxed);
+	atomic_store_explicit(&team->helper_ticks, 0, memory_order_relaxed);
+}
+
 /*
  * Computes the step that the team of @layer is set to, with whoever joins, from where @progress
  * says on. Return: false: the task stops here, and @progress says what is left.
@@ -223,7 +260,6 @@ static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct
 	bool is_stopped;
 
 	ends_reset(&team->chunks, progress->front, progress->back);
-	atomic_store_explicit(&team->helper_ticks, 0, memory_order_relaxed);
 	atomic_fetch_add_explicit(&cpu->n_teams, 1, memory_order_relaxed);
 	/* Pairs with the acquire in team_help(): the fields are visible. */
 	atomic_store_explicit(&team->state, CPU_TEAM_OPEN, memory_order_release);
@@ -237,13 +273,7 @@ static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct
 	is_stopped = !team_work(cpu, team, &layer->context, NULL, layer, task);
 	if (is_stopped)
 		team_close(cpu, team);
-	/* Pairs with the release in team_help(): what the helpers computed is visible. */
-	for (unsigned int spins = 0; atomic_load_explicit(&team->state, memory_order_acquire) != 0;
-	     spins++) {
-		cpu_pause(layer->context.pause);
-		cpu_team_wait(cpu, spins);
-	}
-	layer->helper_ticks += atomic_load_explicit(&team->helper_ticks, memory_order_relaxed);
+	team_end(cpu, layer);
 	if (!is_stopped)
 		return true;
 	progress->n_chunks = (uint32_t)team->n_chunks;
@@ -253,6 +283,20 @@ static bool team_lead(struct cpu_worker *worker, struct cpu_layer *layer, struct
 		progress->n_chunks = progress->front = progress->back = 0;
 	}
 	return false;
+}
+
+/* Helps until there is no chunk left, or the task is cancelled. */
+static __attribute__((__noinline__)) void helper_work(struct cpu_worker *worker,
+						      struct cpu_team *team)
+{
+	struct cpu_layer *layer = &worker->layers[CPU_LAYER_BASE];
+
+	layer_watch(layer, team->task);
+	if (setjmp(layer->leave) == 0) {
+		layer->may_leave = true;
+		team_work(worker->cpu, team, &layer->context, worker, NULL, NULL);
+	}
+	layer_calm(layer);
 }
 
 /* Return: whether there was a chunk left. */
@@ -271,7 +315,7 @@ static bool team_join(struct cpu_worker *worker, struct cpu_team *team)
 		atomic_fetch_sub_explicit(&cpu->n_looking, 1, memory_order_relaxed);
 		since = clock_ticks();
 		between = worker->between_ticks;
-		team_work(cpu, team, &worker->layers[CPU_LAYER_BASE].context, worker, NULL, NULL);
+		helper_work(worker, team);
 		atomic_fetch_add_explicit(&team->helper_ticks,
 					  clock_ticks() - since - (worker->between_ticks - between),
 					  memory_order_relaxed);
@@ -451,6 +495,55 @@ void cpu_pool_abandon(struct executor *executor, struct exec_task *task)
 
 /* --- tasks --- */
 
+/* Return: false: the task stops here, and @progress says where. */
+static bool layer_run_steps(struct cpu_worker *worker, struct cpu_layer *layer,
+			    const struct cpu_plan *plan, const struct cpu_frame *frame,
+			    struct exec_task *task, struct exec_progress *progress)
+{
+	while (progress->step < plan->n_steps) {
+		cpu_pause(layer->context.pause);
+		if (layer_must_stop(layer, task) ||
+		    !worker_run_step(worker, layer, &plan->steps[progress->step], frame, task,
+				     progress))
+			return false;
+		progress->step++;
+		progress->n_chunks = progress->front = progress->back = 0;
+	}
+	return true;
+}
+
+/* The same, and the task may be cancelled within a unit. */
+static __attribute__((__noinline__)) bool layer_compute(
+	struct cpu_worker *worker, struct cpu_layer *layer, const struct cpu_plan *plan,
+	const struct cpu_frame *frame, struct exec_task *task, struct exec_progress *progress)
+{
+	layer_watch(layer, task);
+	if (setjmp(layer->leave) == 0) {
+		bool is_done;
+
+		layer->may_leave = true;
+		is_done = layer_run_steps(worker, layer, plan, frame, task, progress);
+		layer_calm(layer);
+		return is_done;
+	}
+	/* Helpers may still be at what they began; they leave it as well. */
+	layer_calm(layer);
+	team_close(worker->cpu, &layer->team);
+	team_end(worker->cpu, layer);
+	return false;
+}
+
+/* How long it may run while others wait: 0: until it is asked. */
+static inline uint64_t layer_slice(const struct cpu_worker *worker, const struct cpu_layer *layer,
+				   const struct exec_task *task)
+{
+	const uint64_t turn_ticks = worker->cpu->turn_ticks;
+
+	if (__builtin_expect(layer != &worker->layers[CPU_LAYER_TURN], 1))
+		return task->slice_ticks;
+	return task->slice_ticks - 1 < turn_ticks ? task->slice_ticks : turn_ticks;
+}
+
 /* Runs a task that has begun, with the scratch of progress.block, from progress on. */
 static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
 			   struct exec_task *task, struct exec_progress progress)
@@ -458,30 +551,28 @@ static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
 	struct cpu_plan *plan = task->plan->exec[worker->cpu->executor.index];
 	const uint64_t between = worker->between_ticks;
 	_Atomic bool is_out_of_range = progress.is_out_of_range;
-	bool is_stopped = false;
 	struct cpu_frame frame;
+	bool is_stopped;
 
 	layer->plan = plan;
 	layer->helper_ticks = 0;
 	layer->has_worked = layer->is_kept = false;
+	layer->slice_ticks = layer_slice(worker, layer, task);
 	task->start_ticks = clock_ticks();
 	frame_init(&frame, plan, task, progress.block, &is_out_of_range);
-	while (progress.step < plan->n_steps) {
-		cpu_pause(layer->context.pause);
-		is_stopped = layer_must_stop(layer, task) ||
-			     !worker_run_step(worker, layer, &plan->steps[progress.step], &frame,
-					      task, &progress);
-		if (is_stopped)
-			break;
-		progress.step++;
-		progress.n_chunks = progress.front = progress.back = 0;
-	}
+	is_stopped = !layer_compute(worker, layer, plan, &frame, task, &progress);
 	task->end_ticks = clock_ticks();
 	task->start_ticks += worker->between_ticks - between;
 	task->busy_ticks = task->end_ticks - task->start_ticks + layer->helper_ticks;
 	layer->plan = NULL;
 	task->has_progress = false;
-	/* Also where it has been cancelled since: the reactor knows. */
+	/* A helper that saw it cancelled has left a chunk: that does not go on. */
+	if (is_stopped && layer->is_kept &&
+	    atomic_load_explicit(&task->state, memory_order_relaxed) == EXEC_CANCELLED) {
+		plan_uncount_stopped(plan);
+		layer->is_kept = false;
+	}
+	/* Also where it is cancelled from now on: the reactor knows. */
 	if (is_stopped && layer->is_kept) {
 		progress.is_out_of_range =
 			atomic_load_explicit(&is_out_of_range, memory_order_relaxed);
@@ -529,20 +620,31 @@ static void worker_run(struct cpu_worker *worker, struct cpu_layer *layer, struc
 	waker_ring(cpu->executor.waker);
 }
 
-/* Runs an urgent task in the middle of another. Return: false if its scratch is not free. */
-static bool worker_run_between(struct cpu_worker *worker, struct exec_task *task)
+/* Has a layer below @layer begun the plan? */
+static bool worker_has_plan(const struct cpu_worker *worker, const struct cpu_layer *layer,
+			    const struct cpu_plan *plan)
+{
+	for (const struct cpu_layer *l = worker->layers; l < layer; l++)
+		if (l->plan == plan)
+			return true;
+	return false;
+}
+
+/* Runs a task in the middle of another, at @layer. Return: false if its scratch is not free. */
+static bool worker_run_between(struct cpu_worker *worker, struct cpu_layer *layer,
+			       struct exec_task *task)
 {
 	struct cpu_executor *cpu = worker->cpu;
 	struct cpu_plan *plan = task->plan->exec[cpu->executor.index];
 	const bool is_second =
-		plan->blocks && !task->has_progress && plan == worker->layers[CPU_LAYER_BASE].plan;
-	const uint64_t since = clock_ticks();
+		plan->blocks && !task->has_progress && worker_has_plan(worker, layer, plan);
+	const uint64_t since = clock_ticks(), between = worker->between_ticks;
 
 	if (is_second && !block_try(&plan->blocks[second_block(cpu)]))
 		return false;
-	worker_run(worker, &worker->layers[CPU_LAYER_BETWEEN], task,
-		   is_second ? (int)second_block(cpu) : -1);
-	worker->between_ticks += clock_ticks() - since;
+	worker_run(worker, layer, task, is_second ? (int)second_block(cpu) : -1);
+	/* Without adding twice what was done in between of it. */
+	worker->between_ticks = between + (clock_ticks() - since);
 	return true;
 }
 
@@ -552,19 +654,6 @@ static struct exec_task *worker_next_urgent(struct cpu_worker *worker)
 
 	worker->put_off = NULL;
 	return task ? task : queue_pop(&worker->cpu->urgent);
-}
-
-void cpu_worker_serve(struct cpu_pause *pause)
-{
-	struct cpu_worker *worker =
-		(struct cpu_worker *)((char *)pause - offsetof(struct cpu_worker, pause));
-	struct exec_task *task;
-
-	while ((task = worker_next_urgent(worker)))
-		if (!worker_run_between(worker, task)) {
-			worker->put_off = task;
-			return;
-		}
 }
 
 /*
@@ -582,6 +671,53 @@ static struct exec_task *worker_next(struct cpu_worker *worker)
 	for (unsigned int i = 0; !task && i < cpu->n_workers; i++)
 		task = queue_pop(&cpu->workers[(worker->index + i) % cpu->n_workers].queue);
 	return task;
+}
+
+/*
+ * A unit of a task that is asked to stop does not end: another has a turn, then the unit has as
+ * long.
+ */
+static void layer_give_turn(struct cpu_layer *layer)
+{
+	struct cpu_worker *worker = layer->worker;
+	const uint64_t now = clock_ticks();
+	struct exec_task *task;
+
+	if (layer->asked_ticks == 0)
+		layer->asked_ticks = now;
+	if (layer != &worker->layers[CPU_LAYER_BASE] || worker->put_off ||
+	    now - layer->asked_ticks < layer->wait_ticks)
+		return;
+	task = worker_next(worker);
+	if (!task)
+		return;
+	if (!worker_run_between(worker, &worker->layers[CPU_LAYER_TURN], task))
+		worker->put_off = task;
+	layer->asked_ticks = clock_ticks();
+	layer->wait_ticks = layer->asked_ticks - now;
+	if (layer->wait_ticks < worker->cpu->patience_ticks)
+		layer->wait_ticks = worker->cpu->patience_ticks;
+}
+
+void cpu_worker_serve(struct cpu_pause *pause)
+{
+	struct cpu_layer *layer =
+		(struct cpu_layer *)((char *)pause - offsetof(struct cpu_layer, pause));
+	struct cpu_worker *worker = layer->worker;
+	struct exec_task *task;
+	uint8_t state;
+
+	while (layer != &worker->layers[CPU_LAYER_BETWEEN] && (task = worker_next_urgent(worker)))
+		if (!worker_run_between(worker, &worker->layers[CPU_LAYER_BETWEEN], task)) {
+			worker->put_off = task;
+			break;
+		}
+	state = atomic_load_explicit(pause->state, memory_order_relaxed);
+	if (!layer->may_leave || state == EXEC_RUNNING)
+		return;
+	if (state == EXEC_CANCELLED)
+		longjmp(layer->leave, 1);
+	layer_give_turn(layer);
 }
 
 /* Tasks first, then a step to help with. Return: whether there was any. */

@@ -295,6 +295,111 @@ static void test_stop__cancelled(void **state)
 	assert_true(n_cancelled > 0);
 }
 
+/* y = the sum of x: one unit, which writes nothing before its end. */
+static struct plan *unit_plan(uint32_t n)
+{
+	struct describe *d = describe_new("unit", 1);
+
+	describe_input(d, "x", D(n));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, "ReduceSum", "", "x", "y");
+	describe_attr_ints(d, "axes", 1, (const int64_t[]){0});
+	return reference_plan(d, NULL);
+}
+
+enum { UNIT_ELEMS = 1 << 24, UNIT_TRIES = 300 };
+
+/* A task that is a single long unit is left in the middle of it: then there is no result. */
+static void test_stop__cancelled_within_a_unit(void **state)
+{
+	unsigned int n_left = 0;
+	static struct rig rig;
+	struct cpu_job job;
+	struct plan *plan;
+
+	rig_init(&rig, 1);
+	plan = unit_plan(UNIT_ELEMS);
+	cpu_rig_prepare(&rig.cpu, plan);
+	cpu_job_init(&job, plan, 1, 1);
+	for (unsigned int i = 0; i < UNIT_TRIES && n_left == 0; i++) {
+		static const uint8_t untouched[] = {0x5a, 0x5a, 0x5a, 0x5a};
+
+		wipe(&job);
+		cpu_rig_submit(&rig.cpu, &job);
+		if (!stop_begun(&job, EXEC_CANCELLED)) {
+			cpu_rig_reap(&rig.cpu);
+			continue;
+		}
+		cpu_rig_reap(&rig.cpu);
+		assert_int_equal(job.task.res, -ECANCELED);
+		assert_false(job.task.has_progress);
+		n_left += memcmp(job.buffers.bindings[1], untouched, sizeof(untouched)) == 0;
+	}
+	assert_true(n_left > 0);
+	cpu_rig_run(&rig.cpu, &job);
+	assert_int_equal(job.task.res, 0);
+	cpu_job_deinit(&job);
+	cpu_rig_release(&rig.cpu, plan);
+	rig_deinit(&rig);
+}
+
+/*
+ * A single long unit that is asked to stop lets another task, which is not urgent, have its turn
+ * within, also one that is longer than a turn, again and again. Each comes to its end.
+ */
+static void test_stop__turns_within_a_unit(void **state)
+{
+	struct reference_buffers want;
+	unsigned int n_first = 0;
+	static struct rig rig;
+	struct cpu_job unit;
+	struct plan *plan;
+
+	rig_init(&rig, 1);
+	plan = unit_plan(UNIT_ELEMS);
+	cpu_rig_prepare(&rig.cpu, plan);
+	cpu_job_init(&unit, plan, 1, 1);
+	cpu_rig_run(&rig.cpu, &unit);
+	reference_buffers_copy(&want, &unit.buffers);
+	rig_add(&rig, 1, 30);
+	rig_add(&rig, 0, 2000);
+	for (unsigned int i = 0; i < 2; i++) {
+		struct cpu_job *other = &rig.jobs[i];
+
+		n_first = 0;
+		for (unsigned int k = 0; k < UNIT_TRIES && n_first == 0; k++) {
+			wipe(&unit);
+			wipe(other);
+			cpu_rig_submit(&rig.cpu, &unit);
+			while (atomic_load(&unit.task.state) == EXEC_QUEUED)
+				sched_yield();
+			cpu_rig_submit(&rig.cpu, other);
+			exec_task_stop(&unit.task, EXEC_STOPPING);
+			for (unsigned int n = 2; n > 0;) {
+				struct exec_task *task = cpu_rig_reap(&rig.cpu);
+
+				n_first += task == &other->task && n == 2;
+				if (task->res == EXEC_UNFINISHED)
+					cpu_rig_submit(&rig.cpu, (struct cpu_job *)task);
+				else
+					n--;
+			}
+			expect_result(&rig, other);
+			assert_int_equal(unit.task.res, 0);
+			assert_memory_equal(unit.buffers.bindings[1], want.bindings[1],
+					    want.bytes[1]);
+			/* What the other took is no part of it. */
+			assert_int_equal(unit.task.busy_ticks,
+					 unit.task.end_ticks - unit.task.start_ticks);
+		}
+		assert_true(n_first > 0);
+	}
+	reference_buffers_deinit(&want);
+	cpu_job_deinit(&unit);
+	cpu_rig_release(&rig.cpu, plan);
+	rig_deinit(&rig);
+}
+
 /* Several workers that help each other, urgent tasks in between, stops and cancellations at random.
  */
 static void test_stop__load(void **state)
@@ -364,6 +469,8 @@ int main(void)
 		cmocka_unit_test(test_stop__no_more_than_spare),
 		cmocka_unit_test(test_stop__asked),
 		cmocka_unit_test(test_stop__cancelled),
+		cmocka_unit_test(test_stop__cancelled_within_a_unit),
+		cmocka_unit_test(test_stop__turns_within_a_unit),
 		cmocka_unit_test(test_stop__load),
 	};
 

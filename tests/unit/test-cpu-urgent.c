@@ -276,7 +276,12 @@ static void test_urgent__looks_within_a_unit(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(unit_cases); i++) {
 		const struct unit_case *unit = &unit_cases[i];
 		struct plan *plan = unit_plan(unit);
-		struct looks looks = {.pause.serve = count_look, .n_waiting = 1};
+		struct looks looks = {
+			.pause = {.serve = count_look,
+				  .state = &cpu_calm_state,
+				  .calm = EXEC_RUNNING},
+			.n_waiting = 1,
+		};
 		struct cpu_context context = cpu_executor_from(rig.executor)->inline_context;
 		struct cpu_frame frame = {.count = 1};
 		const struct cpu_step *step;
