@@ -98,18 +98,26 @@ int compile_max_pool(struct compiler *c)
 	return 0;
 }
 
+enum { FILL_BYTES = 1 << 20 }; /* of a packed form that are filled at once, about */
+
+/* Some units of the weights at once. */
 static bool fill_window(const struct cpu_fill *fill, uint64_t number)
 {
+	const size_t n_parts = (fill->pack->map_bytes + FILL_BYTES - 1) / FILL_BYTES;
 	struct cpu_window args = fill->window.args;
+	size_t n_units, step;
 
 	args.weights = fill->from[0];
-	fill->window.pack(&args, fill->pack->data);
-	return false;
+	n_units = fill->window.pack(&args, 0, 0, fill->pack->data);
+	step = (n_units + n_parts - 1) / n_parts;
+	fill->window.pack(&args, number * step, (number + 1) * step, fill->pack->data);
+	return (number + 1) * step < n_units;
 }
 
 /* Packs weights that are constant by @pack, whose result has @floats. */
 static int pack_weights(struct compiler *c, enum pack_form form, size_t floats,
-			void (*pack_fn)(const struct cpu_window *args, float *to))
+			size_t (*pack_fn)(const struct cpu_window *args, size_t begin, size_t end,
+					  float *to))
 {
 	const struct cpu_window args = c->step->window.args;
 	const uintptr_t from = c->step->in[1].offset;

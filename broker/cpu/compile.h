@@ -85,7 +85,8 @@ struct cpu_fill {
 			bool is_transposed;
 		} matrix;
 		struct {
-			void (*pack)(const struct cpu_window *args, float *to);
+			size_t (*pack)(const struct cpu_window *args, size_t begin, size_t end,
+				       float *to);
 			struct cpu_window args;
 		} window;
 		struct {

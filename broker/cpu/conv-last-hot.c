@@ -49,56 +49,71 @@ size_t CPU_FN(pack_conv_last_size)(const struct cpu_window *args)
 						 args->out_channels / args->group);
 }
 
-/* One group's weights, a matrix [taps][channels] by @n out channels: panels of GEMM_NR of these. */
-static float *last_pack_group(const struct cpu_window *args, const float *weights, size_t n,
-			      float *to)
+/* Of a unit of packing: terms of a panel, or channels of a tap. */
+enum { LAST_PACK_DEPTH = 1024, LAST_PACK_CHANNELS = 4096 };
+_Static_assert(LAST_PACK_CHANNELS % VW == 0, "whole vectors");
+
+/* A matrix [taps][channels] by out channels for each group: panels of GEMM_NR of these. */
+static size_t last_pack_panels(const struct cpu_window *args, size_t begin, size_t end, float *to)
 {
 	const size_t taps = last_taps(args), channels = args->channels / args->group;
-	const size_t depth = taps * channels;
+	const size_t depth = taps * channels, n = args->out_channels / args->group;
+	const size_t n_blocks = (depth + LAST_PACK_DEPTH - 1) / LAST_PACK_DEPTH;
+	const size_t n_panels = (n + GEMM_NR - 1) / GEMM_NR;
+	const size_t n_units = args->group * n_panels * n_blocks;
 
-	for (size_t j = 0; j < n; j += GEMM_NR) {
-		for (size_t k = 0; k < depth; k++) {
-			const float *from =
-				weights + k % channels * taps + k / channels + j * depth;
+	for (size_t unit = begin; unit < window_min(end, n_units); unit++) {
+		const size_t block = unit % n_blocks * LAST_PACK_DEPTH, panel = unit / n_blocks;
+		const size_t j = panel % n_panels * GEMM_NR, group = panel / n_panels;
+		const size_t until = window_min(depth, block + LAST_PACK_DEPTH);
+		const float *weights = args->weights + (group * n + j) * depth;
+		float *at = to + (panel * depth + block) * GEMM_NR;
+
+		for (size_t k = block; k < until; k++) {
+			const float *from = weights + k % channels * taps + k / channels;
 
 			for (size_t i = 0; i < GEMM_NR; i++)
-				*to++ = j + i < n ? from[i * depth] : 0;
+				*at++ = j + i < n ? from[i * depth] : 0;
 		}
 	}
-	return to;
+	return n_units;
 }
 
 /* Those of small groups, tap by tap: vectors of out channels, for each channel of their groups. */
-static void last_pack_groups(const struct cpu_window *args, float *to)
+static size_t last_pack_groups(const struct cpu_window *args, size_t begin, size_t end, float *to)
 {
 	const size_t taps = last_taps(args), group = args->channels / args->group;
-	const size_t padded = last_padded(args), width = group == 1 ? padded : VW;
+	const size_t padded = last_padded(args);
+	const size_t n_blocks = (padded + LAST_PACK_CHANNELS - 1) / LAST_PACK_CHANNELS;
+	const size_t n_units = taps * n_blocks;
 
-	for (size_t tap = 0; tap < taps; tap++)
-		for (size_t c = 0; c < padded; c += width)
+	for (size_t unit = begin; unit < window_min(end, n_units); unit++) {
+		const size_t first = unit % n_blocks * LAST_PACK_CHANNELS, tap = unit / n_blocks;
+		const size_t until = window_min(padded, first + LAST_PACK_CHANNELS);
+		const size_t width = group == 1 ? until - first : VW;
+		float *at = to + (tap * padded + first) * group;
+
+		for (size_t c = first; c < until; c += width)
 			for (size_t k = 0; k < group; k++)
 				for (size_t i = c; i < c + width; i++)
-					*to++ = i < args->channels
+					*at++ = i < args->channels
 							? args->weights[(i * group + k) * taps +
 									tap]
 							: 0;
+	}
+	return n_units;
 }
 
-void CPU_FN(pack_conv_last)(const struct cpu_window *args, float *to)
+size_t CPU_FN(pack_conv_last)(const struct cpu_window *args, size_t begin, size_t end, float *to)
 {
-	const size_t taps = last_taps(args), n = args->out_channels / args->group;
-	const size_t depth = taps * args->channels / args->group;
-
-	if (cpu_conv_last_strips(args)) {
+	if (cpu_conv_last_slides(args) && !cpu_conv_last_strips(args))
+		return last_pack_groups(args, begin, end, to);
+	if (!cpu_conv_last_strips(args))
+		return last_pack_panels(args, begin, end, to);
+	/* Always small. */
+	if (begin == 0 && end > 0)
 		CPU_FN(pack_conv_strips)(args, to);
-		return;
-	}
-	if (cpu_conv_last_slides(args)) {
-		last_pack_groups(args, to);
-		return;
-	}
-	for (size_t g = 0; g < args->group; g++)
-		to = last_pack_group(args, args->weights + g * n * depth, n, to);
+	return 1;
 }
 
 VEC_INLINE void last_copy(float *to, const float *from, size_t n)

@@ -42,24 +42,28 @@ size_t CPU_FN(pack_conv_transpose_size)(const struct cpu_window *args)
 }
 
 /* Group by group, tap by tap, in blocks of the depth, each in panels of rows. */
-void CPU_FN(pack_conv_transpose)(const struct cpu_window *args, float *to)
+size_t CPU_FN(pack_conv_transpose)(const struct cpu_window *args, size_t begin, size_t end,
+				   float *to)
 {
 	const size_t m = args->out_channels / args->group, depth = args->channels / args->group;
 	const size_t taps = transpose_taps(args);
+	const size_t n_rows = (m + WINDOW_PACK_ROWS - 1) / WINDOW_PACK_ROWS;
+	const size_t n_blocks = (depth + CPU_GEMM_KC - 1) / CPU_GEMM_KC;
+	const size_t n_units = args->group * taps * n_blocks * n_rows;
 
-	for (size_t g = 0; g < args->group; g++) {
-		for (size_t tap = 0; tap < taps; tap++) {
-			const float *weights = args->weights + g * depth * m * taps + tap;
+	for (size_t unit = begin; unit < window_min(end, n_units); unit++) {
+		const size_t i = unit % n_rows * WINDOW_PACK_ROWS;
+		const size_t p = unit / n_rows % n_blocks * CPU_GEMM_KC;
+		const size_t matrix = unit / n_rows / n_blocks;
+		const size_t group = matrix / taps, tap = matrix % taps;
+		const size_t kb = window_min(CPU_GEMM_KC, depth - p);
 
-			for (size_t p = 0; p < depth; p += CPU_GEMM_KC) {
-				const size_t kb = window_min(CPU_GEMM_KC, depth - p);
-
-				CPU_FN(gemm_pack_a)
-				(m, kb, weights + p * m * taps, taps, m * taps, to);
-				to += m * kb;
-			}
-		}
+		CPU_FN(gemm_pack_a)
+		(window_min(WINDOW_PACK_ROWS, m - i), kb,
+		 args->weights + ((group * depth + p) * m + i) * taps + tap, taps, m * taps,
+		 to + (matrix * depth + p) * m + i * kb);
 	}
+	return n_units;
 }
 
 /* Phase number @at. */

@@ -283,13 +283,18 @@ struct cpu_kernels {
 
 	/* Floats of pack_conv()'s result. */
 	size_t (*pack_conv_size)(const struct cpu_window *args);
-	void (*pack_conv)(const struct cpu_window *args, float *to);
+	/*
+	 * Packs units [begin, end) of the weights, of some hundred kilobytes at most, an @end
+	 * beyond the last is fine; @to is where all of them go. Return: how many units there are.
+	 */
+	size_t (*pack_conv)(const struct cpu_window *args, size_t begin, size_t end, float *to);
 	/* ONNX Conv. Units: cpu_conv_units(). */
 	void (*conv)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
 	/* ONNX ConvTranspose, with weights [channels][out_channels / group][kd][kh][kw], likewise.
 	 */
 	size_t (*pack_conv_transpose_size)(const struct cpu_window *args);
-	void (*pack_conv_transpose)(const struct cpu_window *args, float *to);
+	size_t (*pack_conv_transpose)(const struct cpu_window *args, size_t begin, size_t end,
+				      float *to);
 	/* Units: cpu_conv_transpose_units(). */
 	void (*conv_transpose)(const struct cpu_window *args, size_t begin, size_t end,
 			       void *workspace);
@@ -309,7 +314,8 @@ struct cpu_kernels {
 	 * packed, depthwise ones, too; units: cpu_conv_last_units(), cpu_rows_last().
 	 */
 	size_t (*pack_conv_last_size)(const struct cpu_window *args);
-	void (*pack_conv_last)(const struct cpu_window *args, float *to);
+	size_t (*pack_conv_last)(const struct cpu_window *args, size_t begin, size_t end,
+				 float *to);
 	void (*conv_last)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
 	void (*max_pool_last)(const struct cpu_window *args, size_t begin, size_t end);
 	void (*average_pool_last)(const struct cpu_window *args, size_t begin, size_t end);

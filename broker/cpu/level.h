@@ -42,10 +42,11 @@ extern cpu_scatter_nd_fn *const CPU_FN(scatter_nd)[CPU_SCATTER_COUNT];
 void CPU_FN(one_hot)(const struct cpu_one_hot *args, size_t begin, size_t end);
 void CPU_FN(trilu)(const struct cpu_trilu *args, size_t begin, size_t end);
 size_t CPU_FN(pack_conv_size)(const struct cpu_window *args);
-void CPU_FN(pack_conv)(const struct cpu_window *args, float *to);
+size_t CPU_FN(pack_conv)(const struct cpu_window *args, size_t begin, size_t end, float *to);
 void CPU_FN(conv)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
 size_t CPU_FN(pack_conv_transpose_size)(const struct cpu_window *args);
-void CPU_FN(pack_conv_transpose)(const struct cpu_window *args, float *to);
+size_t CPU_FN(pack_conv_transpose)(const struct cpu_window *args, size_t begin, size_t end,
+				   float *to);
 void CPU_FN(conv_transpose)(const struct cpu_window *args, size_t begin, size_t end,
 			    void *workspace);
 void CPU_FN(max_pool)(const struct cpu_window *args, size_t begin, size_t end);
@@ -53,7 +54,7 @@ void CPU_FN(average_pool)(const struct cpu_window *args, size_t begin, size_t en
 void CPU_FN(lp_pool)(const struct cpu_window *args, size_t begin, size_t end);
 void CPU_FN(max_pool_any)(const struct cpu_pool *args, size_t begin, size_t end);
 size_t CPU_FN(pack_conv_last_size)(const struct cpu_window *args);
-void CPU_FN(pack_conv_last)(const struct cpu_window *args, float *to);
+size_t CPU_FN(pack_conv_last)(const struct cpu_window *args, size_t begin, size_t end, float *to);
 void CPU_FN(conv_last)(const struct cpu_window *args, size_t begin, size_t end, void *workspace);
 void CPU_FN(max_pool_last)(const struct cpu_window *args, size_t begin, size_t end);
 void CPU_FN(average_pool_last)(const struct cpu_window *args, size_t begin, size_t end);

@@ -28,20 +28,25 @@ size_t CPU_FN(pack_conv_size)(const struct cpu_window *args)
 	return args->out_channels * conv_depth(args);
 }
 
-void CPU_FN(pack_conv)(const struct cpu_window *args, float *to)
+/* Group by group, in blocks of the depth, each in panels of rows, some of which are a unit. */
+size_t CPU_FN(pack_conv)(const struct cpu_window *args, size_t begin, size_t end, float *to)
 {
 	const size_t depth = conv_depth(args), m = args->out_channels / args->group;
+	const size_t n_rows = (m + WINDOW_PACK_ROWS - 1) / WINDOW_PACK_ROWS;
+	const size_t n_blocks = (depth + CPU_GEMM_KC - 1) / CPU_GEMM_KC;
+	const size_t n_units = args->group * n_blocks * n_rows;
 
-	for (size_t g = 0; g < args->group; g++) {
-		const float *weights = args->weights + g * m * depth;
+	for (size_t unit = begin; unit < window_min(end, n_units); unit++) {
+		const size_t i = unit % n_rows * WINDOW_PACK_ROWS;
+		const size_t p = unit / n_rows % n_blocks * CPU_GEMM_KC;
+		const size_t first = unit / n_rows / n_blocks * m; /* row of the group */
+		const size_t kb = window_min(CPU_GEMM_KC, depth - p);
 
-		for (size_t p = 0; p < depth; p += CPU_GEMM_KC) {
-			const size_t kb = window_min(CPU_GEMM_KC, depth - p);
-
-			CPU_FN(gemm_pack_a)(m, kb, weights + p, depth, 1, to);
-			to += m * kb;
-		}
+		CPU_FN(gemm_pack_a)
+		(window_min(WINDOW_PACK_ROWS, m - i), kb, args->weights + (first + i) * depth + p,
+		 depth, 1, to + first * depth + p * m + i * kb);
 	}
+	return n_units;
 }
 
 /* Some pixels of a vector of them, through a tap: lane l is channel[offset + l * stride]. */

@@ -10,6 +10,9 @@
 #include "cpu/kernels.h"
 #include "cpu/vec.h"
 
+/* Rows of a block of packed weights that are one unit of packing: whole register tiles. */
+enum { WINDOW_PACK_ROWS = 96 };
+
 static inline size_t window_min(size_t a, size_t b)
 {
 	return a < b ? a : b;

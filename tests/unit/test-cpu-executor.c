@@ -416,6 +416,78 @@ static void expect_packed(const struct cpu_kernels *kernels, const struct exec_a
 	free(to);
 }
 
+/* Weights of windows are packed in parts as well, and the result is that of weights as they are. */
+static const struct large_window {
+	const char *op;
+	uint32_t in[2], out; /* channels, of a group, and of all; others have as many */
+	enum cpu_layout_wish layout;
+} large_windows[] = {
+	{"Conv", {500, 500}, 500, CPU_LAYOUT_NONE},
+	{"Conv", {500, 500}, 500, CPU_LAYOUT_EVERY},
+	{"Conv", {250, 500}, 900, CPU_LAYOUT_NONE},
+	{"Conv", {250, 500}, 900, CPU_LAYOUT_EVERY},
+	{"ConvTranspose", {500, 500}, 500, CPU_LAYOUT_NONE},
+	{"ConvTranspose", {500, 1000}, 500, CPU_LAYOUT_NONE},
+};
+
+static struct plan *large_window_plan(struct exec_arena *arena, const struct large_window *window)
+{
+	const uint32_t n_groups = window->in[1] / window->in[0];
+	struct describe *d = describe_new("", 1);
+	const bool is_transposed = strcmp(window->op, "Conv") != 0;
+
+	describe_input(d, "x", DESCRIBE_DIMS(1, window->in[1], 6, 6));
+	describe_constant(d, "w", RBK_REF(REFERENCE_ARENA, 0),
+			  DESCRIBE_DIMS(is_transposed ? window->in[1] : window->out,
+					is_transposed ? window->out / n_groups : window->in[0], 3,
+					3));
+	describe_inferred(d, "y", RBK_TENSOR_OUTPUT, RBK_DTYPE_F32);
+	describe_node(d, window->op, "", "x,w", "y");
+	describe_attr_int(d, "group", n_groups);
+	return reference_plan(d, arena);
+}
+
+static void test_pack__windows_in_parts(void **state)
+{
+	struct exec_arena arena;
+
+	reference_arena_init(&arena, 500 * 500 * 9 * sizeof(float), 3);
+	for (unsigned int i = 0; i < ARRAY_SIZE(large_windows); i++) {
+		struct cpu_rig rig;
+		const struct executor_ops *ops;
+		const struct cpu_plan *compiled;
+		struct reference_buffers want;
+		unsigned int n_calls = 0;
+		struct plan *plan;
+		struct cpu_job job;
+
+		cpu_rig_init(&rig, &(struct cpu_options){.n_workers = 1,
+							 .layout = large_windows[i].layout});
+		ops = rig.executor->ops;
+		plan = large_window_plan(&arena, &large_windows[i]);
+		assert_int_equal(ops->plan_measure(rig.executor, plan), 0);
+		compiled = plan->exec[RBK_DEVICE_CPU];
+		assert_int_equal(compiled->n_packs, 1);
+		while (ops->plan_compile(rig.executor, plan) == EXECUTOR_E_MORE)
+			n_calls++;
+		print_message("%s: %u calls\n", large_windows[i].op, n_calls);
+		assert_true(n_calls >= compiled->packs[0]->map_bytes / (4 << 20));
+		assert_true(compiled->packs[0]->is_filled);
+		assert_int_equal(ops->plan_prepare(rig.executor, plan), 0);
+		cpu_job_init(&job, plan, 1, 7);
+		reference_buffers_copy(&want, &job.buffers);
+		reference_run(plan, 1, want.bindings);
+		cpu_rig_run(&rig, &job);
+		assert_int_equal(job.task.res, 0);
+		assert_true(reference_buffers_close(plan, 1, &job.buffers, &want, 1e-3, 1e-3));
+		reference_buffers_deinit(&want);
+		cpu_job_deinit(&job);
+		cpu_rig_release(&rig, plan);
+		cpu_rig_deinit(&rig);
+	}
+	reference_arena_deinit(&arena);
+}
+
 static void test_pack__in_parts(void **state)
 {
 	struct exec_arena arena;
@@ -880,6 +952,7 @@ int main(void)
 		cmocka_unit_test(test_reap__waker_rings),
 		cmocka_unit_test(test_pack__shared_and_freed),
 		cmocka_unit_test(test_pack__in_parts),
+		cmocka_unit_test(test_pack__windows_in_parts),
 		cmocka_unit_test(test_pack__given_up),
 		cmocka_unit_test(test_pack__nbits_in_parts),
 		cmocka_unit_test(test_pack__once_in_a_plan),

@@ -252,7 +252,7 @@ static void run_conv_last(const struct call *call, size_t begin, size_t end, flo
 	float *packed = malloc(call->kernels->pack_conv_last_size(&args) * sizeof(float));
 
 	assert_non_null(packed);
-	call->kernels->pack_conv_last(&args, packed);
+	call->kernels->pack_conv_last(&args, 0, SIZE_MAX, packed);
 	args.weights = NULL;
 	args.weights_packed = packed;
 	args.y = y;
@@ -544,7 +544,7 @@ static void check_windows(const struct cpu_kernels *kernels, void *workspace)
 			run_conv(&call, 0, cpu_conv_units(&args), plain.data);
 			packed = malloc(kernels->pack_conv_size(&args) * sizeof(float));
 			assert_non_null(packed);
-			kernels->pack_conv(&args, packed);
+			kernels->pack_conv(&args, 0, SIZE_MAX, packed);
 			args.weights = NULL;
 			args.weights_packed = packed;
 			run_conv(&call, 0, cpu_conv_units(&args), got.data);

@@ -277,7 +277,8 @@ static int prepare_conv(struct kernel_operator *kernel, const struct operator_da
 		sizeof(float));
 	if (!kernel->packed)
 		return -ENOMEM;
-	(last ? kernels->pack_conv_last : kernels->pack_conv)(&kernel->window, kernel->packed);
+	(last ? kernels->pack_conv_last : kernels->pack_conv)(&kernel->window, 0, SIZE_MAX,
+							      kernel->packed);
 	kernel->window.weights_packed = kernel->packed;
 	return 0;
 }
