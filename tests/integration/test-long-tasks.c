@@ -230,6 +230,7 @@ static void test_session__ends_in_the_middle(void **state)
 	rbk_disconnect(rbk);
 }
 
+/* Each test has a broker of its own, on which nothing of another test is left to do. */
 static int begin(void **state)
 {
 	broker_start(&broker,
@@ -250,10 +251,10 @@ static int end(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_neighbour__small_products),
-		cmocka_unit_test(test_shares__by_weight),
-		cmocka_unit_test(test_cancel__in_the_middle),
-		cmocka_unit_test(test_session__ends_in_the_middle),
+		cmocka_unit_test_setup_teardown(test_neighbour__small_products, begin, end),
+		cmocka_unit_test_setup_teardown(test_shares__by_weight, begin, end),
+		cmocka_unit_test_setup_teardown(test_cancel__in_the_middle, begin, end),
+		cmocka_unit_test_setup_teardown(test_session__ends_in_the_middle, begin, end),
 	};
 
 	if (geteuid() != 0) {
@@ -263,5 +264,5 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		share_ms = (unsigned int)atoi(argv[1]) * 1000;
 	harness_limit_seconds(120 + 5 * share_ms / 1000);
-	return cmocka_run_group_tests(tests, begin, end);
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

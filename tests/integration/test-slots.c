@@ -202,23 +202,6 @@ static void test_slots__more_tasks_than_slots(void **state)
 	end();
 }
 
-/* None has as many tasks as there are slots for all, and together they have more. */
-static void test_slots__of_several_clients(void **state)
-{
-	struct client clients[3];
-
-	begin(state);
-	for (unsigned int i = 0; i < 3; i++)
-		client_init(&clients[i], i < 2);
-	for (unsigned int i = 0; i < 3; i++)
-		publish(&clients[i], 3, RBK_STRATEGY_ONLY_GPU);
-	for (unsigned int i = 0; i < 3; i++)
-		assert_int_equal(take(&clients[i], 3), 3);
-	for (unsigned int i = 0; i < 3; i++)
-		client_deinit(&clients[i]);
-	end();
-}
-
 /* A client goes with tasks in every state: the device is the others' then, and the broker ends. */
 static void test_slots__client_goes(void **state)
 {
@@ -244,7 +227,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_slots__more_tasks_than_slots),
-		cmocka_unit_test(test_slots__of_several_clients),
 		cmocka_unit_test(test_slots__client_goes),
 	};
 
