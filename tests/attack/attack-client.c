@@ -71,8 +71,14 @@ void attack_fail(struct attack *attack, const char *format, ...)
 	_exit(1);
 }
 
-bool attack_goes_on(const struct attack *attack)
+bool attack_goes_on(struct attack *attack)
 {
+	static _Thread_local bool has_begun;
+
+	if (!has_begun) {
+		has_begun = true;
+		atomic_fetch_add(&attack->n_begun, 1);
+	}
 	return !atomic_load_explicit(&attack->stop, memory_order_relaxed);
 }
 
@@ -99,6 +105,15 @@ void attack_note_longest(struct attack *attack, uint64_t ns)
 		;
 }
 
+void attack_note_uncharged(struct attack *attack, uint64_t bytes)
+{
+	uint64_t most_bytes = atomic_load(&attack->uncharged_bytes);
+
+	while (bytes > most_bytes &&
+	       !atomic_compare_exchange_weak(&attack->uncharged_bytes, &most_bytes, bytes))
+		;
+}
+
 static int connect_only(const struct attack *attack)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -122,7 +137,7 @@ int attack_try_connect(struct attack *attack)
 		.magic = RBK_WIRE_MAGIC,
 		.abi_major = RBK_ABI_MAJOR,
 		.abi_minor = RBK_ABI_MINOR,
-		.features = RBK_FEAT_RESIDENCY,
+		.features = RBK_FEAT_RESIDENCY | RBK_FEAT_LEASES,
 		.name = "attack",
 	};
 	struct rbk_wire_welcome welcome = {{0}};

@@ -17,10 +17,12 @@ enum {
 	SIDE = 64,
 	FRIEND_SIDE = 512,
 	N_GPU = 4096,
-	ARENA_BYTES = 4 << 20,
+	ARENA_BYTES = 65536,
+	PRODUCT_ARENA_BYTES = 4 << 20,
+	MAX_LOOPS = 16, /* of a thread of the friend */
 };
 
-static const uint64_t patience_ns = 240000000000;
+static const uint64_t patience_ns = 100000000000;
 
 /* Microseconds between two tasks of a kind. */
 static const unsigned int pause_us[ATTACK_N_KINDS] = {
@@ -76,7 +78,8 @@ static void loop_init(struct loop *loop, uint32_t side, const char *name)
 
 	loop->rbk = connect_as(loop->attack, name);
 	loop->n = is_product ? (size_t)n * n : n;
-	if (rbk_arena_new(loop->rbk, ARENA_BYTES, &loop->arena, NULL) ||
+	if (rbk_arena_new(loop->rbk, is_product ? PRODUCT_ARENA_BYTES : ARENA_BYTES, &loop->arena,
+			  NULL) ||
 	    rbk_ring_new(loop->rbk, 16, &loop->ring, NULL))
 		attack_fail(loop->attack, "%s has no arena or ring", name);
 	loop->plan = plan_new(loop->rbk, is_product ? "MatMul" : "Add", is_product ? 2 : 1, n);
@@ -158,6 +161,19 @@ static void set_up_once(struct loop *loop)
 	rbk_plan_free(plan);
 }
 
+/* A newcomer gets as far as to a ring. */
+static void newcomer_once(struct attack *attack)
+{
+	struct rbk *rbk = connect_as(attack, "newcomer");
+	struct rbk_error error = {""};
+	struct rbk_ring *ring;
+
+	if (rbk_ring_new(rbk, 8, &ring, &error))
+		attack_fail(attack, "a newcomer has no ring: %s", error.text);
+	rbk_ring_free(ring);
+	rbk_disconnect(rbk);
+}
+
 static void *neighbour_main(void *data)
 {
 	struct loop *loop = data;
@@ -175,7 +191,7 @@ static void *neighbour_main(void *data)
 		if (loop->kind == ATTACK_SET_UP)
 			set_up_once(loop);
 		else if (loop->kind == ATTACK_CONNECT)
-			rbk_disconnect(connect_as(attack, "newcomer"));
+			newcomer_once(attack);
 		else
 			task_once(loop);
 		attack_times_add(&attack->times[phase][loop->kind], harness_now_ns() - begin_ns);
@@ -220,8 +236,12 @@ static void *friend_main(void *data)
 	const struct friend_thread *self = data;
 	struct attack *attack = self->attack;
 	unsigned int n = attack_share(attack, self->number, NULL);
-	struct loop *loops = calloc(n ? n : 1, sizeof(*loops));
+	struct loop *loops;
 
+	/* One of a thread's sessions has a task at any time, so that not each needs operands. */
+	for (; n > MAX_LOOPS; n--)
+		connect_as(attack, "idle");
+	loops = calloc(n ? n : 1, sizeof(*loops));
 	for (unsigned int i = 0; i < n; i++) {
 		loops[i] = (struct loop){.attack = attack,
 					 .kind = attack->friend == ATTACK_FRIEND_PRODUCTS

@@ -1,117 +1,73 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * attack ROW [--seconds N] [--sessions N] [--soak]
+ * attack: attacks on private brokers, each beside a neighbour; usage() says what it takes
  *
- * One attack on a private broker, beside a neighbour; see attack.h. Prints a table of the
- * neighbour's times: beside a friend that is as busy, beside the attacker, and their ratio.
+ * The rows, the options, and the processes that are members of an attack; see attack.h.
  *
  * Asserted: the broker lives, every result of the neighbour is right and none waits for a second,
  * memory is charged, others can connect afterwards, and sessions, rings, arenas, plans, charges,
- * descriptors and threads are back where they were.
+ * descriptors, threads and memory are back where they were.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
-#include <dirent.h>
-#include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "attack/attack.h"
 
-struct row {
-	unsigned int number;
-	const char *name, *what;
-	void (*run)(struct attack *attack, unsigned int thread);
-	enum attack_friend friend;
-	unsigned int n_sessions;
-	const char *policy; /* more of the attacker's section; may be NULL */
-	bool must_succeed;  /* everything that the attacker asks for */
-	rlim_t n_files;     /* the broker's limit of open files; 0: as it is */
-	bool needs_parts;   /* the broker has measured its device, and cuts plans for it */
-};
+enum { MAX_SESSIONS = 1000, USAGE_STATUS = 2 };
 
-static const struct row rows[] = {
+static const struct attack_row rows[] = {
 	{1, "parts", "tasks of a plan in many parts, more than slots, at once", attack_parts,
-	 ATTACK_FRIEND_PRODUCTS, 1, NULL, .must_succeed = true, .needs_parts = true},
+	 ATTACK_FRIEND_PRODUCTS, 1, .must_succeed = true, .needs_parts = true},
 	{2, "constants", "constants that overlap, packed once per node", attack_constants,
 	 ATTACK_FRIEND_SET_UP, 1, "host-max = 96MiB\n"},
-	{3, "verify", "plans of 4,094 nodes", attack_verify, ATTACK_FRIEND_SET_UP, 4, NULL},
+	{3, "verify", "plans of 4,094 nodes", attack_verify, ATTACK_FRIEND_SET_UP, 4},
 	{4, "descriptors", "sockets that linger, refused connections", attack_descriptors,
 	 ATTACK_FRIEND_INLINE, 1, "sessions-max = 8\n", .n_files = 4000},
 	{5, "products", "8 tasks of long products a session", attack_products,
-	 ATTACK_FRIEND_PRODUCTS, 1, NULL},
-	{6, "accepts", "connections without a word", attack_accepts, ATTACK_FRIEND_INLINE, 1, NULL},
-	{7, "arenas", "large arenas, added and removed", attack_arenas, ATTACK_FRIEND_SET_UP, 1,
-	 NULL},
+	 ATTACK_FRIEND_PRODUCTS, 1},
+	{6, "accepts", "connections without a word", attack_accepts, ATTACK_FRIEND_INLINE, 1},
+	{7, "arenas", "large arenas, added and removed", attack_arenas, ATTACK_FRIEND_SET_UP, 1},
 	{8, "cancels", "CANCEL of what is not there, among 30,000 tasks", attack_cancels,
-	 ATTACK_FRIEND_PRODUCTS, 1, NULL},
+	 ATTACK_FRIEND_PRODUCTS, 1},
 	{9, "rings", "rings of 32,768 entries, added and removed", attack_rings,
-	 ATTACK_FRIEND_SET_UP, 4, NULL},
+	 ATTACK_FRIEND_SET_UP, 4},
 	{10, "punch", "argument tables and tensors in memory that is punched", attack_punch,
-	 ATTACK_FRIEND_INLINE, 1, NULL},
+	 ATTACK_FRIEND_INLINE, 1},
 	{11, "refill", "arenas that are punched and filled again", attack_refill,
-	 ATTACK_FRIEND_PRODUCTS, 4, NULL},
-	{12, "watch", "statistics of others", attack_watch, ATTACK_FRIEND_INLINE, 2, NULL},
+	 ATTACK_FRIEND_PRODUCTS, 4},
+	{12, "watch", "statistics of others", attack_watch, ATTACK_FRIEND_INLINE, 2},
 	{13, "many-rings", "256 rings of one tenant, full of small tasks", attack_many_rings,
-	 ATTACK_FRIEND_INLINE, 16, NULL},
+	 ATTACK_FRIEND_INLINE, 16},
 	{14, "setup-flood", "plans to prepare, of many sessions", attack_setup_flood,
-	 ATTACK_FRIEND_SET_UP, 16, NULL},
-	{15, "bells", "bells of 960 rings, rung for nothing", attack_bells, ATTACK_FRIEND_INLINE,
-	 15, NULL},
+	 ATTACK_FRIEND_SET_UP, 16},
+	{15, "leases", "leases opened and closed in a loop", attack_leases, ATTACK_FRIEND_SET_UP,
+	 4},
+	{16, "links", "chains of tasks with argument tables", attack_links, ATTACK_FRIEND_INLINE,
+	 2},
+	{17, "tables", "argument tables of rings that go meanwhile", attack_tables,
+	 ATTACK_FRIEND_SET_UP, 2},
+	{18, "observers", "administrators and scrapers that do not read, or say half",
+	 attack_observers, ATTACK_FRIEND_INLINE, 4, .has_metrics = true},
+	{19, "oddities", "epolls, timers, processes and io_urings for memory", attack_oddities,
+	 ATTACK_FRIEND_SET_UP, 2},
+	{20, "plan-flood", "plans to prepare, of the neighbour's own tenant", attack_setup_flood,
+	 ATTACK_FRIEND_SET_UP, 16, .is_one_tenant = true},
 };
+#define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/*
- * A neighbour's times, to be reached; ratios of attacked to friendly. What is above them is said,
- * and fails nothing: the machine may do much else at the same time.
- */
-struct limits {
-	double p50, p99;
-	uint64_t longest_ns;
-	/* Below these a ratio says nothing: the machine's scheduler is seen, not the broker. */
-	uint64_t p50_floor_ns, p99_floor_ns;
-};
-static const struct limits limits[ATTACK_N_KINDS] = {
-	[ATTACK_INLINE] = {1.5, 2, 10000000, 100000, 2000000},
-};
-
-static const char *const kinds[ATTACK_N_KINDS] = {"inline", "product", "gpu", "set-up", "connect"};
-
-/* No entry of a neighbour waits for so long, whatever else the machine does. */
-static const uint64_t stall_ns = 1000000000;
-
-/* The broker's memory above what it has charged. */
-static const uint64_t uncharged_bytes = 64ull << 20;
-
-static char program[4096];
-static const struct row *row;
-static unsigned int seconds, n_sessions;
-static bool is_soak;
-
-struct referee {
-	struct broker broker;
-	struct attack *attack;
-	int attack_fd;
-	char dir[64];
-	struct rbk *rbk; /* an administrator's */
-	pid_t neighbour, other;
-	uint64_t peak_bytes; /* the most that was charged */
-	uint64_t longest_answer_ns;
-	unsigned int most_fds; /* of the broker */
-	unsigned int n_wrong;
-};
+static const struct attack_row *row; /* the one to run */
+static struct attack_options options = {.window_ns = 0};
+static FILE *json;
 
 /* ---- Members ---- */
 
@@ -125,7 +81,7 @@ static void *attacker_main(void *data)
 {
 	const struct attacker_thread *self = data;
 
-	for (unsigned int i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (unsigned int i = 0; i < N_ROWS; i++)
 		if (rows[i].number == self->attack->row)
 			rows[i].run(self->attack, self->number);
 	return NULL;
@@ -164,526 +120,146 @@ static int be_member(const char *fd, const char *role)
 	return 0;
 }
 
-/* ---- The referee ---- */
-
-/* Fails the test at its end. */
-static void wrong(struct referee *referee, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-static void wrong(struct referee *referee, const char *format, ...)
-{
-	va_list arguments;
-	char text[768];
-
-	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
-	print_message("WRONG: %s\n", text);
-	referee->n_wrong++;
-}
-
-static void copy_path(const struct referee *referee, const char *role, char path[128])
-{
-	/* The friend and the attacker are one tenant. */
-	snprintf(path, 128, "%s/%s", referee->dir,
-		 strcmp(role, "neighbour") == 0 ? role : "attacker");
-}
-
-static pid_t start_member(const struct referee *referee, const char *role)
-{
-	pid_t pid = fork();
-	char path[128], fd[16];
-
-	assert_true(pid >= 0);
-	if (pid > 0)
-		return pid;
-	alarm(0);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	setenv("LD_LIBRARY_PATH", LIBRARY_DIR, 1);
-	copy_path(referee, role, path);
-	snprintf(fd, sizeof(fd), "%d", referee->attack_fd);
-	execl(path, path, "member", fd, role, (char *)NULL);
-	_exit(127);
-}
-
-/* Return: has it ended? */
-static bool has_ended(pid_t pid)
-{
-	siginfo_t info = {0};
-
-	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
-	       info.si_pid == pid;
-}
-
-static unsigned int count_fds(const struct referee *referee)
-{
-	char path[64];
-	unsigned int n = 0;
-	DIR *folder;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)referee->broker.pid);
-	folder = opendir(path);
-	while (folder && readdir(folder))
-		n++;
-	if (folder)
-		closedir(folder);
-	return n;
-}
-
-static bool look_after(struct referee *referee)
-{
-	const uint64_t begin_ns = harness_now_ns();
-	struct rbk_stats stats;
-	unsigned int n_fds;
-	int r;
-
-	if (has_ended(referee->broker.pid)) {
-		wrong(referee, "the broker has died");
-		return false;
-	}
-	r = rbk_stats(referee->rbk, &stats);
-	if (r) {
-		wrong(referee, "the broker does not answer: %s", strerror(-r));
-		return false;
-	}
-	if (harness_now_ns() - begin_ns > referee->longest_answer_ns)
-		referee->longest_answer_ns = harness_now_ns() - begin_ns;
-	if (stats.host_bytes > referee->peak_bytes)
-		referee->peak_bytes = stats.host_bytes;
-	n_fds = count_fds(referee);
-	if (n_fds > referee->most_fds)
-		referee->most_fds = n_fds;
-	if (referee->attack->has_failed) {
-		wrong(referee, "%s", referee->attack->failure);
-		return false;
-	}
-	return true;
-}
-
-/* Return: false: something went wrong that ends the test. */
-static bool run_phase(struct referee *referee, enum attack_phase phase, const char *role)
-{
-	struct attack *attack = referee->attack;
-	const uint64_t begin_ns = harness_now_ns();
-	uint64_t end_ns = begin_ns + seconds * 1000000000ull;
-	bool goes_on = true;
-	int status;
-
-	atomic_store(&attack->stop, false);
-	atomic_store(&attack->phase, phase);
-	referee->longest_answer_ns = 0;
-	referee->other = start_member(referee, role);
-	/* A task or a request that is under way has its time: what counts is what it did. */
-	while (goes_on && (harness_now_ns() < end_ns ||
-			   (phase == ATTACK_BESIDE_ATTACKER &&
-			    attack->n_done + attack->n_refused == 0 && !has_ended(referee->other) &&
-			    harness_now_ns() < end_ns + harness_slow_ns(20000000000)))) {
-		goes_on = look_after(referee);
-		harness_sleep_ms(10);
-	}
-	atomic_store(&attack->stop, true);
-	end_ns = harness_now_ns() + harness_slow_ns(row->must_succeed ? 30000000000 : 3000000000);
-	while (goes_on && !has_ended(referee->other) && harness_now_ns() < end_ns) {
-		goes_on = look_after(referee);
-		harness_sleep_ms(2);
-	}
-	if (!has_ended(referee->other))
-		kill(referee->other, SIGKILL);
-	atomic_store(&attack->phase, ATTACK_BEGIN);
-	waitpid(referee->other, &status, 0);
-	referee->other = 0;
-	if (attack->has_failed && goes_on) {
-		wrong(referee, "%s", attack->failure);
-		goes_on = false;
-	} else if (goes_on && WIFEXITED(status) && WEXITSTATUS(status) != 0) {
-		wrong(referee, "the %s has ended with %d", role, WEXITSTATUS(status));
-		goes_on = false;
-	}
-	if (goes_on && row->must_succeed && WIFSIGNALED(status)) {
-		wrong(referee, "what the attacker asked for was not done in 30 s");
-		goes_on = false;
-	}
-	return goes_on && look_after(referee);
-}
-
-/* State of the broker while only the neighbour is there. */
-struct rest {
-	struct rbk_stats stats;
-	struct broker_usage usage;
-};
-
-static bool is_at_rest(struct rbk_stats *stats, const struct rest *rest)
-{
-	/* The neighbour's own loops come and go by a plan and a session. */
-	return stats->sessions <= rest->stats.sessions + 1 && stats->rings <= rest->stats.rings &&
-	       stats->arenas <= rest->stats.arenas && stats->plans <= rest->stats.plans + 1 &&
-	       stats->host_bytes <= rest->stats.host_bytes + (1 << 20) &&
-	       stats->device_bytes <= rest->stats.device_bytes + (1 << 20);
-}
-
-/*
- * Waits until everything is as it was. What is left of the friend, after a while, is what the
- * broker keeps: @is_strict is false, and it goes to @rest. Return: how long that took.
- */
-static uint64_t wait_for_rest(struct referee *referee, struct rest *rest, bool is_strict)
-{
-	const uint64_t patience_ns = harness_slow_ns(is_strict ? 60000000000 : 2000000000);
-	const uint64_t begin_ns = harness_now_ns();
-	struct broker_usage usage;
-	struct rbk_stats stats;
-
-	for (;;) {
-		if (!look_after(referee) || rbk_stats(referee->rbk, &stats))
-			return harness_now_ns() - begin_ns;
-		if (is_at_rest(&stats, rest))
-			break;
-		if (harness_now_ns() - begin_ns > patience_ns) {
-			if (!is_strict)
-				break;
-			wrong(referee,
-			      "left behind: %llu sessions, %llu rings, %llu arenas, %llu plans, "
-			      "%llu "
-			      "bytes",
-			      (unsigned long long)(stats.sessions - rest->stats.sessions),
-			      (unsigned long long)(stats.rings - rest->stats.rings),
-			      (unsigned long long)(stats.arenas - rest->stats.arenas),
-			      (unsigned long long)(stats.plans - rest->stats.plans),
-			      (unsigned long long)(stats.host_bytes - rest->stats.host_bytes));
-			break;
-		}
-		harness_sleep_ms(1);
-	}
-	/* Threads and descriptors go a moment later, some by a pool's own decision. */
-	const uint64_t rested_ns = harness_now_ns() - begin_ns;
-
-	for (;;) {
-		broker_usage(&referee->broker, &usage);
-		if (!is_strict && harness_now_ns() - begin_ns > patience_ns / 4) {
-			rest->stats = stats;
-			rest->usage = usage;
-			return rested_ns;
-		}
-		/* The neighbour's loops again. */
-		if (is_strict && usage.n_fds <= rest->usage.n_fds + 8 &&
-		    usage.n_threads <= rest->usage.n_threads + 1)
-			return rested_ns;
-		if (harness_now_ns() - begin_ns > harness_slow_ns(60000000000)) {
-			wrong(referee,
-			      "left behind: %u descriptors (were %u), %u threads (were %u)",
-			      usage.n_fds, rest->usage.n_fds, usage.n_threads,
-			      rest->usage.n_threads);
-			return rested_ns;
-		}
-		harness_sleep_ms(20);
-	}
-}
-
-static uint64_t high_water_bytes(const struct referee *referee)
-{
-	char path[64], line[256];
-	uint64_t kib = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)referee->broker.pid);
-	file = fopen(path, "re");
-	while (file && fgets(line, sizeof(line), file))
-		if (strncmp(line, "VmHWM:", 6) == 0)
-			kib = strtoull(line + 6, NULL, 10);
-	if (file)
-		fclose(file);
-	return kib * 1024;
-}
-
-/* Print the entries of `brokerctl status --json` about the reactor's turns verbatim, if any. */
-static void print_turns(const struct referee *referee)
-{
-	char command[512], text[16384];
-	const char *at = text;
-	size_t n;
-	FILE *pipe;
-
-	snprintf(command, sizeof(command), "'%s' --socket='%s' status --json 2>/dev/null",
-		 BROKERCTL_PATH, referee->broker.socket_path);
-	pipe = popen(command, "re");
-	if (!pipe)
-		return;
-	n = fread(text, 1, sizeof(text) - 1, pipe);
-	text[n] = '\0';
-	pclose(pipe);
-	while ((at = strstr(at, "turn"))) {
-		const char *begin = at, *end = at;
-
-		while (begin > text && *begin != '"')
-			begin--;
-		while (*end && *end != ',' && *end != '\n' && *end != '}')
-			end++;
-		print_message("  %.*s\n", (int)(end - begin), begin);
-		at = end;
-	}
-}
-
-/* Return: is it within what is allowed? */
-static bool print_kind(const struct referee *referee, unsigned int kind)
-{
-	const struct attack_times *friendly = &referee->attack->times[ATTACK_BESIDE_FRIEND][kind];
-	const struct attack_times *attacked = &referee->attack->times[ATTACK_BESIDE_ATTACKER][kind];
-	const uint64_t before[] = {attack_times_percentile(friendly, 50),
-				   attack_times_percentile(friendly, 99), friendly->longest_ns};
-	const uint64_t after[] = {attack_times_percentile(attacked, 50),
-				  attack_times_percentile(attacked, 99), attacked->longest_ns};
-	const struct limits *limit = &limits[kind];
-
-	print_message("%3u %8u %-8s", row->number, n_sessions, kinds[kind]);
-	for (unsigned int i = 0; i < 3; i++)
-		print_message(" | %9.3f %9.3f %7.2f", (double)before[i] / 1e6,
-			      (double)after[i] / 1e6,
-			      before[i] ? (double)after[i] / (double)before[i] : 0.0);
-	print_message(" | %llu %llu\n", (unsigned long long)friendly->n,
-		      (unsigned long long)attacked->n);
-	if (limit->longest_ns == 0 || referee->attack->is_slow)
-		return true;
-	return ((double)after[0] <= limit->p50 * (double)before[0] ||
-		after[0] <= limit->p50_floor_ns) &&
-	       ((double)after[1] <= limit->p99 * (double)before[1] ||
-		after[1] <= limit->p99_floor_ns) &&
-	       after[2] <= (before[2] > limit->longest_ns ? before[2] : limit->longest_ns);
-}
-
-static void limit_files(void)
-{
-	struct rlimit limit = {row->n_files, row->n_files};
-
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-static uint64_t available_bytes(void)
-{
-	uint64_t kib = 0;
-	char line[256];
-	FILE *file = fopen("/proc/meminfo", "re");
-
-	while (file && fgets(line, sizeof(line), file))
-		if (strncmp(line, "MemAvailable:", 13) == 0)
-			kib = strtoull(line + 13, NULL, 10);
-	if (file)
-		fclose(file);
-	return kib * 1024;
-}
-
-static void begin(struct referee *referee)
-{
-	const char *const args[] = {"--gpu=software", "--device-memory=256MiB",
-				    row->needs_parts ? "--calibration=auto" : NULL,
-				    "--submission-max=1ms", NULL};
-	char policy[1024], path[2][128], command[sizeof(program) + 512];
-	const uint64_t gib = 1ull << 30;
-	uint64_t arena_bytes = available_bytes() / 8 & ~(uint64_t)0xfffff;
-	struct attack *attack;
-
-	*referee = (struct referee){.dir = "/tmp/rbk-attack-XXXXXX"};
-	assert_non_null(mkdtemp(referee->dir));
-	copy_path(referee, "neighbour", path[0]);
-	copy_path(referee, "attacker", path[1]);
-	for (unsigned int i = 0; i < 2; i++) {
-		snprintf(command, sizeof(command), "cp '%s' '%s'", program, path[i]);
-		assert_int_equal(system(command), 0);
-	}
-	snprintf(policy, sizeof(policy),
-		 "[tenant neighbour]\nmatch-exe = %s\n[tenant attacker]\nmatch-exe = %s\n%s",
-		 path[0], path[1], row->policy ? row->policy : "");
-	broker_start(&referee->broker,
-		     &(struct broker_options){.args = args,
-					      .policy = policy,
-					      .in_child = row->n_files ? limit_files : NULL});
-
-	referee->attack_fd = memfd_create("attack", 0);
-	assert_true(referee->attack_fd >= 0);
-	assert_int_equal(ftruncate(referee->attack_fd, sizeof(*attack)), 0);
-	attack = mmap(NULL, sizeof(*attack), PROT_READ | PROT_WRITE, MAP_SHARED, referee->attack_fd,
-		      0);
-	assert_true(attack != MAP_FAILED);
-	referee->attack = attack;
-	snprintf(attack->socket_path, sizeof(attack->socket_path), "%s",
-		 referee->broker.socket_path);
-	attack->row = row->number;
-	attack->friend = row->friend;
-	attack->n_sessions = n_sessions;
-	attack->n_threads = n_sessions < 4 ? n_sessions : 4;
-	attack->is_slow = harness_slow_ns(1) > 1;
-	attack->arena_bytes = attack->is_slow ? gib / 8 : arena_bytes < gib ? arena_bytes : gib;
-	if (row->number == 10)
-		attack->arena_bytes /= 4;
-	attack->side = attack->is_slow ? 512 : 2048;
-	referee->rbk = broker_connect_admin(&referee->broker, "referee");
-	referee->neighbour = start_member(referee, "neighbour");
-	for (uint64_t end_ns = harness_now_ns() + harness_slow_ns(60000000000);
-	     attack->n_ready < ATTACK_N_KINDS;) {
-		if (attack->has_failed || has_ended(referee->neighbour) ||
-		    harness_now_ns() > end_ns) {
-			broker_show_log(&referee->broker);
-			fail_msg("the neighbour has not begun: %s", attack->failure);
-		}
-		harness_sleep_ms(2);
-	}
-	harness_sleep_ms(200);
-}
-
-/* Somebody new: the neighbour's tenant, and with the library. */
-static void connect_afterwards(struct referee *referee)
-{
-	struct rbk_options options = {.size = sizeof(options),
-				      .socket_path = referee->broker.socket_path,
-				      .name = "afterwards",
-				      .timeout_ns = harness_slow_ns(10000000000)};
-	struct rbk_error error = {""};
-	struct rbk *rbk = NULL;
-
-	if (rbk_connect(&options, &rbk, &error))
-		wrong(referee, "others cannot connect afterwards: %s", error.text);
-	rbk_disconnect(rbk);
-}
-
-static void end(struct referee *referee)
-{
-	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(20000000000);
-	char path[128];
-	int status;
-
-	atomic_store(&referee->attack->phase, ATTACK_OVER);
-	while (!has_ended(referee->neighbour) && harness_now_ns() < end_ns)
-		harness_sleep_ms(2);
-	if (!has_ended(referee->neighbour)) {
-		wrong(referee, "the neighbour waits for a task");
-		kill(referee->neighbour, SIGKILL);
-	}
-	waitpid(referee->neighbour, &status, 0);
-	if (referee->attack->has_failed && referee->n_wrong == 0)
-		wrong(referee, "%s", referee->attack->failure);
-	if (referee->attack->n_results == 0)
-		wrong(referee, "the neighbour has no results");
-	rbk_disconnect(referee->rbk);
-	if (referee->n_wrong == 0) {
-		broker_stop(&referee->broker);
-	} else {
-		broker_show_log(&referee->broker);
-		broker_kill(&referee->broker);
-		broker_remove(&referee->broker);
-	}
-	for (unsigned int i = 0; i < 2; i++) {
-		copy_path(referee, i ? "attacker" : "neighbour", path);
-		unlink(path);
-	}
-	rmdir(referee->dir);
-	munmap(referee->attack, sizeof(*referee->attack));
-	close(referee->attack_fd);
-}
-
-static void print_table(const struct referee *referee, uint64_t rest_ns, uint64_t memory_bytes,
-			bool *ret_within)
-{
-	const struct attack *attack = referee->attack;
-
-	print_message("row %u, %s: %s\n", row->number, row->name, row->what);
-	print_message("row sessions neighbour | p50 ms: friend, attack, ratio | p99 | longest | "
-		      "tasks\n");
-	*ret_within = true;
-	for (unsigned int kind = 0; kind < ATTACK_N_KINDS; kind++)
-		if (kind != ATTACK_GPU || attack->has_gpu)
-			*ret_within &= print_kind(referee, kind);
-	print_message("  attacker: %llu done, %llu refused; its longest %.3f ms; all gone after "
-		      "%.1f ms; longest answer to an administrator %.3f ms\n",
-		      (unsigned long long)attack->n_done, (unsigned long long)attack->n_refused,
-		      (double)attack->longest_ns / 1e6, (double)rest_ns / 1e6,
-		      (double)referee->longest_answer_ns / 1e6);
-	print_message("  brokerd's memory: %.0f MiB more than before, charged %.0f MiB at most; %u "
-		      "open files at most\n",
-		      (double)memory_bytes / (1 << 20), (double)referee->peak_bytes / (1 << 20),
-		      referee->most_fds);
-	print_turns(referee);
-}
+/* ---- A row ---- */
 
 static void test_attack(void **state)
 {
-	uint64_t memory_bytes, before_bytes, rest_ns = 0;
-	struct referee referee;
-	const struct attack_times *attacked;
-	bool is_within = true;
+	struct attack_result result;
 	unsigned int n_wrong;
-	struct rest rest;
 
-	begin(&referee);
-	attacked = &referee.attack->times[ATTACK_BESIDE_ATTACKER][ATTACK_INLINE];
-	broker_usage(&referee.broker, &rest.usage);
-	assert_int_equal(rbk_stats(referee.rbk, &rest.stats), 0);
-	before_bytes = rest.usage.rss_bytes;
-	if (run_phase(&referee, ATTACK_BESIDE_FRIEND, "friend")) {
-		wait_for_rest(&referee, &rest, false);
-		if (rest.usage.rss_bytes > before_bytes)
-			before_bytes = rest.usage.rss_bytes;
-		referee.peak_bytes = referee.most_fds = 0;
-		if (run_phase(&referee, ATTACK_BESIDE_ATTACKER, "attacker")) {
-			rest_ns = wait_for_rest(&referee, &rest, true);
-			connect_afterwards(&referee);
-		}
-	}
-	memory_bytes = high_water_bytes(&referee);
-	memory_bytes -= memory_bytes < before_bytes ? memory_bytes : before_bytes;
-	print_table(&referee, rest_ns, memory_bytes, &is_within);
-	if (row->number == 12 && referee.attack->n_refused > 0)
-		wrong(&referee, "the attacker saw figures of others");
-	if (!is_within)
-		print_message("  times: above what is to be reached\n");
-	if (attacked->longest_ns > stall_ns && !referee.attack->is_slow)
-		wrong(&referee, "a neighbour's entry waited for %.1f s",
-		      (double)attacked->longest_ns / 1e9);
-	if (memory_bytes > referee.peak_bytes + uncharged_bytes && !referee.attack->is_slow)
-		wrong(&referee, "the broker has more memory than is charged");
-	if (row->n_files && referee.most_fds > row->n_files / 2)
-		wrong(&referee, "the broker has too many open files");
-	n_wrong = referee.n_wrong;
-	end(&referee);
+	attack_referee(row, &options, &result);
+	attack_print_table(&result);
+	if (json)
+		attack_print_json(&result, json);
+	n_wrong = result.n_wrong;
+	attack_result_deinit(&result);
 	if (n_wrong > 0)
 		fail_msg("row %u: see above", row->number);
 }
 
-static int usage(void)
+/* ---- Options ---- */
+
+static int usage(FILE *file, int status)
 {
-	fprintf(stderr, "usage: attack ROW [--seconds=N] [--sessions=N] [--soak]\nrows:\n");
-	for (unsigned int i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		fprintf(stderr, "  %2u %-12s %s\n", rows[i].number, rows[i].name, rows[i].what);
-	return 2;
+	fputs("usage: attack [OPTION...] ROW...\n"
+	      "\n"
+	      "Attacks a private brokerd beside a neighbour of another tenant, and prints what "
+	      "the\n"
+	      "neighbour suffers: times beside the attacker, beside a friend that keeps the "
+	      "broker\n"
+	      "as busy with honest tasks, and their ratio. Windows of both take turns. Then: the\n"
+	      "reactor's longest turn and its cause, the broker's memory beside its charges, and\n"
+	      "what it has before and after. Times are in milliseconds.\n"
+	      "\n"
+	      "ROW is a number, a name, or all:\n",
+	      file);
+	for (unsigned int i = 0; i < N_ROWS; i++)
+		fprintf(file, "  %2u %-12s %s (%u sessions)\n", rows[i].number, rows[i].name,
+			rows[i].what, rows[i].n_sessions);
+	fputs("\n"
+	      "  --sessions=N   attack with N sessions, 1 to 1000 (default: as above)\n"
+	      "  --seconds=N    of the friend, and of the attacker, in all (default: 1)\n"
+	      "  --windows=N    into which these are divided (default: 2)\n"
+	      "  --soak         64 sessions, 60 s, 10 windows, unless said otherwise\n"
+	      "  --json         one line of JSON for each row on standard output, with times in\n"
+	      "                 nanoseconds; all else goes to standard error\n"
+	      "  --help         this text\n"
+	      "\n"
+	      "A row fails if a result is wrong, the broker dies, an entry of the neighbour waits\n"
+	      "for a second, memory is above charges by more than 64 MiB, nobody can connect\n"
+	      "afterwards, or anything is left behind. Times above what is to be reached are said\n"
+	      "and fail nothing. Exit status: 0 no row failed, 1 some did, 2 wrong use.\n",
+	      file);
+	return status;
+}
+
+/* Return: false: it is no number, or out of range. */
+static bool parse(const char *text, unsigned long least, unsigned long most, unsigned int *ret)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+
+	if (end == text || *end || value < least || value > most)
+		return false;
+	*ret = (unsigned int)value;
+	return true;
+}
+
+static const struct attack_row *find_row(const char *name)
+{
+	unsigned int number = 0;
+
+	parse(name, 1, N_ROWS, &number);
+	for (unsigned int i = 0; i < N_ROWS; i++)
+		if (strcmp(name, rows[i].name) == 0 || rows[i].number == number)
+			return &rows[i];
+	return NULL;
+}
+
+/* Has only JSON on standard output. */
+static bool open_json(void)
+{
+	int fd = dup(STDOUT_FILENO);
+
+	json = fd >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 ? fdopen(fd, "w") : NULL;
+	return json != NULL;
 }
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"seconds", required_argument, NULL, 't'},
-						{"sessions", required_argument, NULL, 'n'},
-						{"soak", no_argument, NULL, 's'},
-						{NULL, 0, NULL, 0}};
+	enum { SECONDS = 1, SESSIONS, WINDOWS, SOAK, JSON, HELP };
+	static const struct option known[] = {
+		{"seconds", required_argument, NULL, SECONDS},
+		{"sessions", required_argument, NULL, SESSIONS},
+		{"windows", required_argument, NULL, WINDOWS},
+		{"soak", no_argument, NULL, SOAK},
+		{"json", no_argument, NULL, JSON},
+		{"help", no_argument, NULL, HELP},
+		{NULL, 0, NULL, 0},
+	};
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_attack)};
-	int option;
+	unsigned int seconds = 0, n_sessions = 0, n_wanted = 0;
+	const struct attack_row *wanted[N_ROWS];
+	static char program[4096];
+	bool is_soak = false;
+	int option, n_failed = 0;
 
 	if (argc == 4 && strcmp(argv[1], "member") == 0)
 		return be_member(argv[2], argv[3]);
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 't')
-			seconds = (unsigned int)atoi(optarg);
-		else if (option == 'n')
-			n_sessions = (unsigned int)atoi(optarg);
-		else if (option == 's')
-			is_soak = true;
-		else
-			return usage();
+	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		if (option == HELP)
+			return usage(stdout, 0);
+		if ((option == SECONDS && parse(optarg, 1, 3600, &seconds)) ||
+		    (option == SESSIONS && parse(optarg, 1, MAX_SESSIONS, &n_sessions)) ||
+		    (option == WINDOWS && parse(optarg, 1, 1000, &options.n_windows)) ||
+		    (option == JSON && open_json()))
+			continue;
+		if (option != SOAK)
+			return usage(stderr, USAGE_STATUS);
+		is_soak = true;
 	}
-	for (unsigned int i = 0; optind < argc && i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (strcmp(argv[optind], rows[i].name) == 0 ||
-		    strtoul(argv[optind], NULL, 10) == rows[i].number)
-			row = &rows[i];
-	if (!row || readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
-		return usage();
+	for (; optind < argc; optind++) {
+		bool is_all = strcmp(argv[optind], "all") == 0;
+
+		for (unsigned int i = 0; i < N_ROWS && n_wanted < N_ROWS; i++)
+			if (is_all || find_row(argv[optind]) == &rows[i])
+				wanted[n_wanted++] = &rows[i];
+		if (!is_all && !find_row(argv[optind]))
+			return usage(stderr, USAGE_STATUS);
+	}
+	if (n_wanted == 0 || readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
+		return usage(stderr, USAGE_STATUS);
+	options.program = program;
 	if (seconds == 0)
-		seconds = is_soak ? 60 : 2;
-	if (n_sessions == 0)
-		n_sessions = is_soak ? 64 : row->n_sessions;
-	harness_limit_seconds(120 + 2 * seconds);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+		seconds = is_soak ? 60 : 1;
+	if (options.n_windows == 0)
+		options.n_windows = is_soak ? 10 : 2;
+	options.window_ns = seconds * 1000000000ull / options.n_windows;
+	for (unsigned int i = 0; i < n_wanted; i++) {
+		row = wanted[i];
+		options.n_sessions = n_sessions ? n_sessions : is_soak ? 64 : row->n_sessions;
+		harness_limit_seconds(120 + 3 * seconds);
+		n_failed += cmocka_run_group_tests(tests, NULL, NULL);
+	}
+	return n_failed > 0;
 }

@@ -5,14 +5,16 @@
  *
  * A referee (attack.c) starts a private broker with two tenants, told apart by their executables:
  * copies of this program. One copy is the neighbour (attack-neighbour.c): closed loops of small
- * tasks, each result checked, each time recorded. Another copy is first the friend, which keeps the
- * broker as busy as the attack would, but with honest tasks, and then the attacker (rows-*.c). The
- * table at the end compares the neighbour's times beside the one with those beside the other.
+ * tasks, each result checked, each time recorded. Another copy is the friend, which keeps the
+ * broker as busy as the attack would, but with honest tasks, or the attacker (rows-*.c). These two
+ * take turns, one window of time each, so that whatever else the machine does falls upon both. The
+ * table at the end (attack-report.c) compares the neighbour's times beside the one with those
+ * beside the other.
  *
  * To add a row: write its function in one of rows-*.c, add it to rows[] in attack.c, and its name
- * to meson.build. What fails a row: a wrong result, a broker that dies, an entry of the neighbour's
- * that waits for a second, memory that is not charged, and whatever is left behind. Ratios of times
- * are printed beside what is to be reached.
+ * to meson.build. Failures of a row: a wrong result, a broker that dies, an entry of the
+ * neighbour's that waits for a second, memory that is not charged, and whatever is left behind.
+ * Ratios of times are printed beside what is to be reached.
  *
  * The processes share a mapping (struct attack). Members are no cmocka tests: they end by
  * attack_fail(), whose sentence the referee shows.
@@ -21,8 +23,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <ringbroker.h>
+#include <ringbroker/stats.h>
 
 #include "integration/raw.h"
 
@@ -39,7 +43,7 @@ enum attack_kind {
 	ATTACK_PRODUCT, /* products of 64 x 64, which a worker computes */
 	ATTACK_GPU,     /* additions of 4,096 floats on the Vulkan device, if there is one */
 	ATTACK_SET_UP,  /* PLAN_ADD and PLAN_REMOVE of a small plan */
-	ATTACK_CONNECT, /* sessions without anything */
+	ATTACK_CONNECT, /* sessions that make a ring */
 };
 #define ATTACK_N_KINDS 5
 
@@ -65,6 +69,8 @@ uint64_t attack_times_percentile(const struct attack_times *times, unsigned int 
 struct attack {
 	/* Written by the referee before members start. */
 	char socket_path[96];
+	char admin_path[112];
+	char metrics_path[112]; /* of the rows that have it */
 	unsigned int row;
 	unsigned int n_sessions;
 	unsigned int n_threads; /* of friend and attacker: sessions are divided among them */
@@ -73,17 +79,20 @@ struct attack {
 	uint32_t side;        /* of the large products of row 5 */
 	bool is_slow;         /* sanitizers */
 
-	_Atomic unsigned int phase; /* enum attack_phase */
-	_Atomic bool stop;          /* friend and attacker end */
+	_Atomic unsigned int phase;   /* enum attack_phase */
+	_Atomic bool stop;            /* friend and attacker end */
+	_Atomic unsigned int n_begun; /* threads of the friend or attacker that are set up */
 	_Atomic unsigned int n_ready;
 
 	/* Written by members. */
 	struct attack_times times[ATTACK_N_PHASES][ATTACK_N_KINDS];
 	_Atomic uint64_t n_results; /* of the neighbour, all of them right */
 	_Atomic bool has_gpu;
-	_Atomic uint64_t n_done;     /* of the attacker: requests or tasks that succeeded */
-	_Atomic uint64_t n_refused;  /* and those that did not */
-	_Atomic uint64_t longest_ns; /* what the row says it is the longest of */
+	_Atomic uint64_t n_done;          /* of the attacker: requests or tasks that succeeded */
+	_Atomic uint64_t n_refused;       /* and those that did not */
+	_Atomic uint64_t longest_ns;      /* what the row says it is the longest of */
+	_Atomic uint64_t uncharged_bytes; /* the most that the attacker held of the broker's memory
+					     above what its tenant was charged */
 	_Atomic bool has_failed;
 	char failure[512];
 };
@@ -99,8 +108,8 @@ void attack_be_friend(struct attack *attack);
 
 /* ---- For attackers ------------------------------------------------------------------------- */
 
-/* Does the attack go on? */
-bool attack_goes_on(const struct attack *attack);
+/* Does the attack go on? A thread that asks for the first time is set up: its window begins. */
+bool attack_goes_on(struct attack *attack);
 
 /* The sessions of one thread of the attacker: [*ret_first, *ret_first + return). */
 unsigned int attack_share(const struct attack *attack, unsigned int thread,
@@ -114,6 +123,7 @@ int attack_try_connect(struct attack *attack);
 /* n_done or n_refused, as @res is. */
 void attack_count(struct attack *attack, int res);
 void attack_note_longest(struct attack *attack, uint64_t ns);
+void attack_note_uncharged(struct attack *attack, uint64_t bytes);
 
 /* Sends without waiting for the answer; receives one into @reply, its descriptors closed. */
 void attack_send(struct attack *attack, int fd, const void *request, size_t bytes, const int *fds,
@@ -130,6 +140,74 @@ int attack_plan_add(struct attack *attack, int fd, struct describe *describe, ui
 struct describe *attack_describe_add(void);
 /* y = x * w * w ... , @n products of @side x @side. */
 struct describe *attack_describe_products(uint32_t side, unsigned int n);
+
+/* ---- Rows and the referee -------------------------------------------------------------------
+ */
+
+struct attack_row {
+	unsigned int number;
+	const char *name, *what;
+	void (*run)(struct attack *attack,
+		    unsigned int thread); /* until attack_goes_on() says no */
+	enum attack_friend friend;
+	unsigned int n_sessions;
+	const char *policy;    /* more of the attacker's section; may be NULL */
+	const char *arguments; /* one more of brokerd; may be NULL */
+	bool must_succeed;     /* everything that the attacker asks for */
+	uint64_t n_files;      /* the broker's limit of open files; 0: as it is */
+	bool needs_parts;      /* the broker has measured its device, and cuts plans for it */
+	bool has_metrics;      /* the broker has a socket for Prometheus */
+	bool is_one_tenant;    /* the attacker is of the neighbour's tenant */
+};
+
+/* How a row is run. */
+struct attack_options {
+	const char *program; /* this one */
+	unsigned int n_sessions;
+	unsigned int n_windows; /* of the friend, and of the attacker */
+	uint64_t window_ns;
+};
+
+/* What the reactor did in the windows of one phase. */
+struct attack_turns {
+	uint64_t longest_ns;               /* 0: no turn took long */
+	uint32_t cause;                    /* enum rbk_turn_cause */
+	char tenant[RBK_STATS_NAME_BYTES]; /* empty: none, or not known */
+	uint64_t n_overruns;
+};
+
+/* What the broker has, before and after. */
+struct attack_rest {
+	struct rbk_stats stats;
+	struct broker_usage usage;
+};
+
+/* What came of a row. Times are in struct attack. */
+struct attack_result {
+	const struct attack_row *row;
+	const struct attack *attack;
+	const struct attack_options *options;
+	struct attack_turns turns[ATTACK_N_PHASES];
+	struct attack_rest before, after; /* the last attack */
+	uint64_t rest_ns;                 /* the longest until everything was as before */
+	uint64_t longest_answer_ns;       /* to an administrator, beside the attacker */
+	uint64_t memory_bytes;            /* the most that the broker had more than before, */
+	uint64_t charged_bytes;           /* and was charged more, in the same window */
+	uint64_t excess_bytes; /* the most by which a window's first was above its second */
+	unsigned int most_fds; /* of the broker, beside the attacker */
+	unsigned int n_wrong;
+	bool is_within; /* all times are what is to be reached */
+};
+
+/* Run a row. What is wrong is printed. The result's attack is for attack_result_deinit(). */
+void attack_referee(const struct attack_row *row, const struct attack_options *options,
+		    struct attack_result *ret);
+void attack_result_deinit(struct attack_result *result);
+
+/* Print a row's table; decides about is_within. */
+void attack_print_table(struct attack_result *result);
+/* Print a row as one line of JSON. */
+void attack_print_json(const struct attack_result *result, FILE *file);
 
 /* ---- The attacks: one thread's part, until attack_goes_on() says no ---------------------------
  */
@@ -148,4 +226,8 @@ void attack_refill(struct attack *attack, unsigned int thread);      /* 11 */
 void attack_watch(struct attack *attack, unsigned int thread);       /* 12 */
 void attack_many_rings(struct attack *attack, unsigned int thread);  /* 13 */
 void attack_setup_flood(struct attack *attack, unsigned int thread); /* 13, the other half */
-void attack_bells(struct attack *attack, unsigned int thread);       /* 15 */
+void attack_leases(struct attack *attack, unsigned int thread);      /* 15 */
+void attack_links(struct attack *attack, unsigned int thread);       /* 16 */
+void attack_tables(struct attack *attack, unsigned int thread);      /* 17 */
+void attack_observers(struct attack *attack, unsigned int thread);   /* 18 */
+void attack_oddities(struct attack *attack, unsigned int thread);    /* 19 */

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Attacks by entries of rings: rows 1, 5, 8, 10, 11 and 13; see attack.h. */
+/* Attacks by entries of rings: rows 1, 5, 8, 10, 11, 13, 16 and 17; see attack.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "attack/attack.h"
@@ -14,6 +13,9 @@
 #include "support/describe.h"
 
 static const uint64_t patience_ns = 120000000000;
+
+/* With more of them everything is smaller, so that all of it has room. */
+enum { MANY_SESSIONS = 64 };
 
 /* A session with an arena, which every row here has. */
 struct victim {
@@ -90,21 +92,45 @@ static void put_run(struct victim *victim, uint64_t x, uint64_t y, uint64_t z,
 	};
 }
 
+/* The references of a RUN at @table of the arena, which is at @arena here: a page each behind it.
+ */
+static void write_table(const struct victim *victim, char *arena, uint64_t table)
+{
+	for (unsigned int i = 0; i < 3; i++)
+		((uint64_t *)(arena + table))[i] =
+			RBK_REF(victim->arena_id, table + 4096 * (i + 1));
+}
+
+static void put_by_table(struct victim *victim, uint64_t table, uint8_t flags)
+{
+	*raw_ring_next(&victim->ring) = (struct rbk_sqe){
+		.opcode = RBK_OP_RUN,
+		.flags = RBK_SQE_ARG_TABLE | flags,
+		.strategy = RBK_STRATEGY_ONLY_CPU,
+		.plan_id = victim->plan_id,
+		.count = 1,
+		.table = RBK_REF(victim->arena_id, table),
+		.n_refs = 3,
+	};
+}
+
 /* ---- 1: a plan of many parts, more tasks at once than a device has slots ---- */
 
 void attack_parts(struct attack *attack, unsigned int thread)
 {
 	enum { SIDE = 256, BYTES = SIDE * SIDE * 4, N_TASKS = 40, N_PRODUCTS = 12 };
 	unsigned int n = attack_share(attack, thread, NULL);
+	/* The results are not looked at, so where there are many sessions they share one. */
+	const uint64_t n_outputs = attack->n_sessions > MANY_SESSIONS ? 1 : N_TASKS;
 	struct victim *victims = calloc(n ? n : 1, sizeof(*victims));
 
 	for (unsigned int i = 0; i < n; i++)
-		open_with(attack, &victims[i], memfd_of((N_TASKS + 2) * BYTES),
-			  (N_TASKS + 2) * BYTES, attack_describe_products(SIDE, N_PRODUCTS), 64);
+		open_with(attack, &victims[i], memfd_of((n_outputs + 2) * BYTES),
+			  (n_outputs + 2) * BYTES, attack_describe_products(SIDE, N_PRODUCTS), 64);
 	do {
 		for (unsigned int i = 0; i < n; i++) {
 			for (uint64_t k = 0; k < N_TASKS; k++)
-				put_run(&victims[i], 0, BYTES, (2 + k) * BYTES,
+				put_run(&victims[i], 0, BYTES, (2 + k % n_outputs) * BYTES,
 					k % 2 ? RBK_STRATEGY_ONLY_GPU : RBK_STRATEGY_PREFER_GPU, k);
 			raw_ring_publish(&victims[i].ring);
 		}
@@ -179,7 +205,13 @@ void attack_products(struct attack *attack, unsigned int thread)
 
 /* ---- 8: CANCEL of what is not there, where everything else is ---- */
 
-enum { CANCEL_ENTRIES = 32768, CANCEL_BATCH = 64, N_HELD = 30000 };
+enum { CANCEL_ENTRIES = 32768, CANCEL_BATCH = 64, FEWER = 32 };
+
+/* Of the chain of one session. */
+static unsigned int n_to_hold(const struct attack *attack)
+{
+	return attack->n_sessions > MANY_SESSIONS ? 30000 / FEWER : 30000;
+}
 
 static uint64_t cancel_ns(struct attack *attack, struct victim *victim, uint64_t target)
 {
@@ -220,8 +252,9 @@ static void hold_many(struct attack *attack, struct victim *victim)
 	const uint64_t bytes = (uint64_t)attack->side * attack->side * 4;
 
 	put_run(victim, 0, bytes, 2 * bytes, RBK_STRATEGY_ONLY_CPU, 1);
-	victim->ring.sq->sqes[(victim->ring.tail - 1) & (CANCEL_ENTRIES - 1)].flags = RBK_SQE_LINK;
-	for (unsigned int i = 0; i < N_HELD; i++)
+	victim->ring.sq->sqes[(victim->ring.tail - 1) & (victim->ring.n_entries - 1)].flags =
+		RBK_SQE_LINK;
+	for (unsigned int i = 0; i < n_to_hold(attack); i++)
 		*raw_ring_next(&victim->ring) = (struct rbk_sqe){
 			.opcode = RBK_OP_NOP, .flags = RBK_SQE_LINK, .user_data = 1};
 	/* Ends the chain. */
@@ -242,7 +275,9 @@ void attack_cancels(struct attack *attack, unsigned int thread)
 
 	for (unsigned int i = 0; i < n; i++)
 		open_with(attack, &victims[i], memfd, 3 * bytes,
-			  attack_describe_products(attack->side, N_PRODUCTS), CANCEL_ENTRIES);
+			  attack_describe_products(attack->side, N_PRODUCTS),
+			  attack->n_sessions > MANY_SESSIONS ? CANCEL_ENTRIES / FEWER
+							     : CANCEL_ENTRIES);
 	while (n > 0 && attack_goes_on(attack))
 		for (unsigned int i = 0; i < n && attack_goes_on(attack); i++) {
 			/* Completions of the chain make room for the next one. */
@@ -253,7 +288,7 @@ void attack_cancels(struct attack *attack, unsigned int thread)
 			}
 			if (n_held[i] == 0) {
 				hold_many(attack, &victims[i]);
-				n_held[i] = N_HELD + 2;
+				n_held[i] = n_to_hold(attack) + 2;
 				if (!targets[i])
 					targets[i] = find_collision(attack, &victims[i]);
 				if (rbk_ring_observe(&victims[i].ring.cq->cq_tail) !=
@@ -321,19 +356,9 @@ void attack_punch(struct attack *attack, unsigned int thread)
 	while (attack_goes_on(attack)) {
 		for (unsigned int i = 0; i < n; i++) {
 			/* The pages are there again until the next hole. */
-			for (unsigned int k = 0; k < 3; k++)
-				((uint64_t *)(arena + table))[k] =
-					RBK_REF(victims[i].arena_id, table + 4096 * (k + 1));
+			write_table(&victims[i], arena, table);
 			for (unsigned int k = 0; k < 16; k++)
-				*raw_ring_next(&victims[i].ring) = (struct rbk_sqe){
-					.opcode = RBK_OP_RUN,
-					.flags = RBK_SQE_ARG_TABLE,
-					.strategy = RBK_STRATEGY_ONLY_CPU,
-					.plan_id = victims[i].plan_id,
-					.count = 1,
-					.table = RBK_REF(victims[i].arena_id, table),
-					.n_refs = 3,
-				};
+				put_by_table(&victims[i], table, 0);
 			raw_ring_publish(&victims[i].ring);
 		}
 		for (unsigned int i = 0; i < n; i++)
@@ -350,7 +375,9 @@ void attack_punch(struct attack *attack, unsigned int thread)
 
 void attack_refill(struct attack *attack, unsigned int thread)
 {
-	enum { SIDE = 1024, BYTES = SIDE * SIDE * 4, N_TASKS = 4 };
+	enum { N_TASKS = 4 };
+	const uint32_t side = attack->n_sessions > MANY_SESSIONS ? 128 : 1024;
+	const uint64_t bytes = (uint64_t)side * side * 4, arena_bytes = (N_TASKS + 2) * bytes;
 	unsigned int n = attack_share(attack, thread, NULL);
 	struct victim *victims = calloc(n ? n : 1, sizeof(*victims));
 	struct rbk_cqe cqe;
@@ -358,19 +385,18 @@ void attack_refill(struct attack *attack, unsigned int thread)
 	for (unsigned int i = 0; i < n; i++) {
 		struct describe *d = describe_new("copy", 1);
 
-		describe_input(d, "x", DESCRIBE_DIMS(SIDE, SIDE));
-		describe_input(d, "y", DESCRIBE_DIMS(SIDE, SIDE));
-		describe_output(d, "z", DESCRIBE_DIMS(SIDE, SIDE));
+		describe_input(d, "x", DESCRIBE_DIMS(side, side));
+		describe_input(d, "y", DESCRIBE_DIMS(side, side));
+		describe_output(d, "z", DESCRIBE_DIMS(side, side));
 		describe_node(d, "Add", "", "x,y", "z");
-		open_with(attack, &victims[i], memfd_of((N_TASKS + 2) * (uint64_t)BYTES),
-			  (N_TASKS + 2) * (uint64_t)BYTES, d, 16);
+		open_with(attack, &victims[i], memfd_of(arena_bytes), arena_bytes, d, 16);
 	}
 	while (n > 0 && attack_goes_on(attack)) {
 		for (unsigned int i = 0; i < n; i++) {
 			fallocate(victims[i].memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-				  (N_TASKS + 2) * (off_t)BYTES);
+				  (off_t)arena_bytes);
 			for (uint64_t k = 0; k < N_TASKS; k++)
-				put_run(&victims[i], 0, BYTES, (2 + k) * BYTES,
+				put_run(&victims[i], 0, bytes, (2 + k) * bytes,
 					RBK_STRATEGY_ONLY_CPU, k);
 			raw_ring_publish(&victims[i].ring);
 		}
@@ -386,14 +412,15 @@ void attack_refill(struct attack *attack, unsigned int thread)
 
 void attack_many_rings(struct attack *attack, unsigned int thread)
 {
-	enum { N_ENTRIES = 64, RINGS_PER_SESSION = 16 };
-	unsigned int n = attack_share(attack, thread, NULL), n_rings = n * RINGS_PER_SESSION;
+	enum { N_ENTRIES = 64 };
+	const unsigned int n_each = attack->n_sessions > MANY_SESSIONS ? 1 : 16;
+	unsigned int n = attack_share(attack, thread, NULL), n_rings = n * n_each;
 	struct victim *victims = calloc(n_rings ? n_rings : 1, sizeof(*victims));
 	int memfd = memfd_of(4096);
 	struct rbk_cqe cqe;
 
 	for (unsigned int i = 0; i < n_rings; i++) {
-		if (i % RINGS_PER_SESSION == 0) {
+		if (i % n_each == 0) {
 			open_with(attack, &victims[i], memfd, 4096, attack_describe_add(),
 				  N_ENTRIES);
 			continue;
@@ -411,24 +438,72 @@ void attack_many_rings(struct attack *attack, unsigned int thread)
 		}
 }
 
-/* ---- 15: bells of many rings, all of them rung for nothing ---- */
+/* ---- 16 and 17: argument tables, in chains, and of rings that go ---- */
 
-void attack_bells(struct attack *attack, unsigned int thread)
+enum { TABLE_ENTRIES = 64, TABLE_ARENA_BYTES = 4 * 4096 };
+
+/* An arena with a table at its start. It is not fixed, so the table is copied by a thread. */
+static char *open_with_table(struct attack *attack, struct victim *victim)
 {
-	enum { N_ENTRIES = 16, RINGS_PER_SESSION = 64 };
-	unsigned int n = attack_share(attack, thread, NULL), n_rings = n * RINGS_PER_SESSION;
-	struct raw_ring *rings = calloc(n_rings ? n_rings : 1, sizeof(*rings));
-	int fd = -1;
+	int memfd = memfd_of(TABLE_ARENA_BYTES);
+	char *arena = mmap(NULL, TABLE_ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
 
-	for (unsigned int i = 0; i < n_rings; i++) {
-		if (i % RINGS_PER_SESSION == 0)
-			fd = attack_connect(attack);
-		raw_ring_add(fd, N_ENTRIES, &rings[i]);
-		close(rings[i].sq_fd);
-		close(rings[i].cq_fd);
-	}
-	while (n_rings > 0 && attack_goes_on(attack))
-		for (unsigned int i = 0; i < n_rings; i++)
-			if (send(rings[i].bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+	if (arena == MAP_FAILED)
+		attack_fail(attack, "the attacker cannot map its arena");
+	open_with(attack, victim, memfd, TABLE_ARENA_BYTES, attack_describe_add(), TABLE_ENTRIES);
+	write_table(victim, arena, 0);
+	return arena;
+}
+
+void attack_links(struct attack *attack, unsigned int thread)
+{
+	unsigned int n = attack_share(attack, thread, NULL);
+	struct victim *victims = calloc(n ? n : 1, sizeof(*victims));
+	struct rbk_cqe cqe;
+
+	for (unsigned int i = 0; i < n; i++)
+		open_with_table(attack, &victims[i]);
+	while (n > 0 && attack_goes_on(attack)) {
+		for (unsigned int i = 0; i < n; i++) {
+			for (unsigned int k = 0; k < TABLE_ENTRIES; k++)
+				put_by_table(&victims[i], 0,
+					     k + 1 < TABLE_ENTRIES ? RBK_SQE_LINK : 0);
+			raw_ring_publish(&victims[i].ring);
+		}
+		for (unsigned int i = 0; i < n; i++)
+			for (unsigned int k = 0; k < TABLE_ENTRIES; k++) {
+				cqe = take(attack, &victims[i].ring);
+				if (cqe.res)
+					attack_fail(attack, "row %u: a linked task failed: %s",
+						    attack->row, strerror(-cqe.res));
 				attack_count(attack, 0);
+			}
+	}
+}
+
+/* The ring is removed, or its session ends, while tables of its entries are being copied. */
+void attack_tables(struct attack *attack, unsigned int thread)
+{
+	unsigned int n = attack_share(attack, thread, NULL);
+	struct victim victim;
+	char *arena;
+
+	for (unsigned int round = 0; n > 0 && attack_goes_on(attack); round++) {
+		arena = open_with_table(attack, &victim);
+		for (unsigned int i = 0; i < 8; i++) {
+			for (unsigned int k = 0; k < TABLE_ENTRIES; k++)
+				put_by_table(&victim, 0, k % 2 ? RBK_SQE_LINK : 0);
+			raw_ring_publish(&victim.ring);
+			if (i == 7 && round % 2)
+				break;
+			raw_remove(victim.fd, RBK_WIRE_RING_REMOVE, victim.ring.id);
+			raw_ring_close(&victim.ring);
+			attack_count(attack, 0);
+			raw_ring_add(victim.fd, TABLE_ENTRIES, &victim.ring);
+		}
+		close(victim.fd);
+		raw_ring_close(&victim.ring);
+		close(victim.memfd);
+		munmap(arena, TABLE_ARENA_BYTES);
+	}
 }
