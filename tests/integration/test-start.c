@@ -58,29 +58,39 @@ static void test_start__after_one_that_is_leaving(void **state)
 
 /* ---- What root's broker may do ---- */
 
-/* The effective capabilities of all its threads together. */
-static uint64_t capabilities_of(pid_t pid)
+/* Return: the effective capabilities of one thread. */
+static uint64_t capabilities_of(pid_t pid, pid_t thread)
 {
 	char path[128], line[256];
-	struct dirent *entry;
-	uint64_t all = 0;
-	DIR *directory;
+	uint64_t has = 0;
 	FILE *file;
 
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)thread);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (strncmp(line, "CapEff:", 7) == 0)
+			has = strtoull(line + 7, NULL, 16);
+	if (file)
+		fclose(file);
+	return has;
+}
+
+/* How many threads have any of the capabilities of @mask; the first one is not among them. */
+static unsigned int count_threads_with(pid_t pid, uint64_t mask)
+{
+	struct dirent *entry;
+	unsigned int n = 0;
+	char path[64];
+	DIR *directory;
+
+	assert_int_equal(capabilities_of(pid, pid) & mask, 0);
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	directory = opendir(path);
 	assert_non_null(directory);
-	while ((entry = readdir(directory))) {
-		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/status", (int)pid, entry->d_name);
-		file = fopen(path, "re");
-		while (file && fgets(line, sizeof(line), file))
-			if (strncmp(line, "CapEff:", 7) == 0)
-				all |= strtoull(line + 7, NULL, 16);
-		if (file)
-			fclose(file);
-	}
+	while ((entry = readdir(directory)))
+		n += (capabilities_of(pid, atoi(entry->d_name)) & mask) != 0;
 	closedir(directory);
-	return all;
+	return n;
 }
 
 /* Started by hand it has less than who started it: no thread can change the machine. */
@@ -89,19 +99,23 @@ static void test_root__gives_up(void **state)
 	static const unsigned int gone[] = {12 /* NET_ADMIN */, 16 /* SYS_MODULE */,
 					    17 /* SYS_RAWIO */, 21 /* SYS_ADMIN */,
 					    22 /* SYS_BOOT */,  38 /* PERFMON */};
+	unsigned int n_others = 0;
 	struct broker broker;
-	uint64_t has;
+	uint64_t mask = 0;
 
 #ifdef __SANITIZE_THREAD__
-	/* Its own thread was there before, and keeps what root has. */
-	skip();
+	/*
+	 * ThreadSanitizer starts a thread of its own with the first that the program starts. That
+	 * is the one of the probes, which begins with what they need, so its companion keeps that.
+	 */
+	n_others = 1;
 #endif
 	if (geteuid() != 0)
 		skip();
-	broker_start(&broker, NULL);
-	has = capabilities_of(broker.pid);
 	for (unsigned int i = 0; i < sizeof(gone) / sizeof(gone[0]); i++)
-		assert_int_equal(has >> gone[i] & 1, 0);
+		mask |= 1ull << gone[i];
+	broker_start(&broker, NULL);
+	assert_true(count_threads_with(broker.pid, mask) <= n_others);
 	broker_stop(&broker);
 }
 
