@@ -161,15 +161,21 @@ static void set_up_once(struct loop *loop)
 	rbk_plan_free(plan);
 }
 
-/* A newcomer gets as far as to a ring. */
+/* A newcomer gets as far as to a first entry. */
 static void newcomer_once(struct attack *attack)
 {
 	struct rbk *rbk = connect_as(attack, "newcomer");
 	struct rbk_error error = {""};
+	const struct rbk_cqe *cqe;
 	struct rbk_ring *ring;
 
 	if (rbk_ring_new(rbk, 8, &ring, &error))
 		attack_fail(attack, "a newcomer has no ring: %s", error.text);
+	rbk_prep_nop(rbk_get_sqe(ring));
+	rbk_submit(ring);
+	if (rbk_wait_cqe_timeout(ring, &cqe, patience_ns))
+		attack_fail(attack, "a newcomer's first entry has not ended");
+	rbk_cqe_seen(ring, cqe);
 	rbk_ring_free(ring);
 	rbk_disconnect(rbk);
 }

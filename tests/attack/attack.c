@@ -166,7 +166,7 @@ static int usage(FILE *file, int status)
 	      "  --help         this text\n"
 	      "\n"
 	      "A row fails if a result is wrong, the broker dies, an entry of the neighbour waits\n"
-	      "for a second, memory is above charges by more than 64 MiB, nobody can connect\n"
+	      "for a second, memory is above charges by more than 64 MiB, others cannot connect\n"
 	      "afterwards, or anything is left behind. Times above what is to be reached are said\n"
 	      "and fail nothing. Exit status: 0 no row failed, 1 some did, 2 wrong use.\n",
 	      file);

@@ -43,7 +43,7 @@ enum attack_kind {
 	ATTACK_PRODUCT, /* products of 64 x 64, which a worker computes */
 	ATTACK_GPU,     /* additions of 4,096 floats on the Vulkan device, if there is one */
 	ATTACK_SET_UP,  /* PLAN_ADD and PLAN_REMOVE of a small plan */
-	ATTACK_CONNECT, /* sessions that make a ring */
+	ATTACK_CONNECT, /* sessions that make a ring and use it once */
 };
 #define ATTACK_N_KINDS 5
 

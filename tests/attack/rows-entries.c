@@ -303,8 +303,11 @@ void attack_cancels(struct attack *attack, unsigned int thread)
 			raw_ring_publish(&victims[i].ring);
 			for (unsigned int k = 0; k < CANCEL_BATCH;) {
 				cqe = take(attack, &victims[i].ring);
-				k += cqe.user_data == 3;
 				n_held[i] -= cqe.user_data == 1;
+				if (cqe.user_data != 3)
+					continue;
+				attack_count(attack, cqe.res);
+				k++;
 			}
 		}
 	free(targets);
