@@ -291,18 +291,28 @@ static bool has_resources_back(const struct referee *referee, const struct broke
 	       (referee->attack->is_slow || usage->rss_bytes <= before->rss_bytes + kept_bytes);
 }
 
-/* What is left of the friend, after a while, is what the broker keeps. */
+/* What is left of the friend, once nothing more goes, is what the broker keeps. */
 static bool settle(struct referee *referee, struct attack_rest *ret)
 {
-	const uint64_t end_ns = harness_now_ns() + harness_slow_ns(700000000);
+	const uint64_t quiet_ns = 300000000,
+		       end_ns = harness_now_ns() + harness_slow_ns(2000000000);
+	uint64_t since_ns = harness_now_ns();
+	struct attack_rest rest = {.usage = {.n_fds = 0}};
 
-	while (harness_now_ns() < end_ns) {
-		if (!look_after(referee))
+	do {
+		*ret = rest;
+		if (!look_after(referee) || rbk_stats(referee->rbk, &rest.stats))
 			return false;
+		broker_usage(&referee->broker, &rest.usage);
+		/* The neighbour's loops come and go. */
+		if (rest.usage.n_fds + 12 < ret->usage.n_fds ||
+		    rest.usage.n_threads != ret->usage.n_threads ||
+		    rest.stats.host_bytes + (1 << 20) < ret->stats.host_bytes)
+			since_ns = harness_now_ns();
 		harness_sleep_ms(20);
-	}
-	broker_usage(&referee->broker, &ret->usage);
-	return rbk_stats(referee->rbk, &ret->stats) == 0;
+	} while (harness_now_ns() - since_ns < quiet_ns && harness_now_ns() < end_ns);
+	*ret = rest;
+	return true;
 }
 
 /* Waits until everything is as it was. Return: false: something went wrong that ends the row. */
