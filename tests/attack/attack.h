@@ -231,3 +231,7 @@ void attack_links(struct attack *attack, unsigned int thread);       /* 16 */
 void attack_tables(struct attack *attack, unsigned int thread);      /* 17 */
 void attack_observers(struct attack *attack, unsigned int thread);   /* 18 */
 void attack_oddities(struct attack *attack, unsigned int thread);    /* 19 */
+void attack_unread(struct attack *attack, unsigned int thread);      /* 21 */
+void attack_kept_rings(struct attack *attack, unsigned int thread);  /* 22 */
+void attack_bells(struct attack *attack, unsigned int thread);       /* 23 */
+void attack_plan_queue(struct attack *attack, unsigned int thread);  /* 24 */
