@@ -185,6 +185,7 @@ static void fill_upkeep(struct metrics_rig *rig)
 	upkeep->n_closers_stuck = 4;
 	upkeep->n_closings_waiting = 11;
 	upkeep->n_closers_ever_stuck = 12;
+	upkeep->longest_turn_cpu_ns = 39;
 	number_words(upkeep->mended, upkeep + 1, 600);
 }
 

@@ -90,6 +90,7 @@ static void kit_begin(struct kit *kit)
 	assert_int_equal(publish_new(
 				 &(const struct publish_options){
 					 .loop = kit->rig.loop,
+					 .offload = kit->rig.offload,
 					 .tenants = kit->rig.tenants,
 					 .residency = kit->rig.residency,
 					 .dispatch = kit->rig.dispatch,
