@@ -13,7 +13,7 @@
  *
  * Sessions are looked at in the same way, each in its turn.
  *
- * How much there is to compute is up to the clients. So an update is a round in steps: a device, a
+ * The clients decide how much there is to compute. So an update is a round in steps: a device, a
  * tenant, a session, a lease each. It stops when the turn's budget is used up, and goes on in the
  * next turn; what the whole page says comes with the last step.
  */
@@ -41,7 +41,7 @@
 #include "util/clock.h"
 #include "util/error.h"
 
-/* What is next in a round. */
+/* The next step of a round. */
 enum publish_step {
 	PUBLISH_NOTHING, /* there is no round */
 	PUBLISH_DEVICES,
@@ -733,7 +733,7 @@ static uint32_t least(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* How many pieces a step has, at its beginning. */
+/* Return the number of pieces that a step has at its beginning. */
 static uint32_t count_pieces(const struct publish *publish, enum publish_step step)
 {
 	switch (step) {

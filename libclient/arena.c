@@ -287,8 +287,8 @@ static int arena_take_back(struct rbk_arena *arena, struct rbk_error *error)
 
 /*
  * Puts the bytes of an arena into a memfd at the same address: of an exported one, which cannot be
- * sealed, or of one that cannot be mapped writable again. Once the broker has given it up, nobody
- * but us writes it.
+ * sealed, or of one that cannot be mapped writable again. Once the broker has given it up, only we
+ * write it.
  */
 static int arena_convert(struct rbk_arena *arena, struct rbk_error *error)
 {

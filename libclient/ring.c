@@ -203,7 +203,7 @@ RBK_EXPORT struct rbk_ring *rbk_ring_free(struct rbk_ring *ring)
 	cold = ring_cold(ring);
 	if (!client_is_child(cold->rbk))
 		ring_unlink(cold);
-	/* First: the broker charges for memory that somebody has, and says when it is done. */
+	/* Unmap first: the broker charges mapped memory, and says when the ring is removed. */
 	if (cold->sq_map)
 		munmap(cold->sq_map, cold->sq_bytes);
 	if (cold->cq_map)

@@ -249,7 +249,8 @@ int rbk_force_cpu(struct rbk *rbk, int value, int *ret_value, struct rbk_error *
 /*
  * Makes an arena of @bytes (rounded up to whole pages), zeroed, all of its memory allocated, and
  * shares it with the broker. Devices read and write it in place. Where the broker offers
- * RBK_FEAT_FIXED_ARENAS nobody can map it writable anew from then on, or take pages away from it.
+ * RBK_FEAT_FIXED_ARENAS no process can map it writable anew from then on, or take pages away from
+ * it.
  * Return: 0 and the arena, owned by the caller;
  *   -ENOSPC, -ENOMEM  no memory
  *   -EDQUOT           above the broker's limit; the sentence says which

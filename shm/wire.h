@@ -127,7 +127,7 @@ struct rbk_wire_welcome {
  *   -EBUSY  the tenant is drained, since before the session came; ARENA_ADD, ARENA_NEW and PLAN_ADD
  *           answer likewise, while whatever only looks is answered as ever
  *   -EBUSY  also of every request that is answered with descriptors: too many of these are under
- *           way in answers that nobody has read
+ *           way in unread answers
  *
  * The memory of a removed ring, and its bell, stay charged to the tenant until the client has
  * closed and unmapped them.
@@ -156,10 +156,10 @@ struct rbk_wire_ring {
  * and may hold constants. -EINVAL says which of these is not so.
  *
  * With RBK_FEAT_FIXED_ARENAS, RBK_WIRE_ARENA_FIX may be added to bytes: when the broker has mapped
- * the memfd it adds F_SEAL_FUTURE_WRITE. Nobody can map the memfd writable from then on, the broker
- * included, or punch holes into it; mappings that exist stay as they are. Small tasks are run at
- * once only where all of their tensors are in arenas without holes: such as these, immutable ones,
- * and those of ARENA_NEW. An argument table elsewhere takes longer to be read.
+ * the memfd it adds F_SEAL_FUTURE_WRITE. No process, the broker included, can map the memfd
+ * writable from then on, or punch holes into it; mappings that exist stay as they are. Small
+ * tasks are run at once only where all of their tensors are in arenas without holes: such as these,
+ * immutable ones, and those of ARENA_NEW. An argument table elsewhere takes longer to be read.
  */
 #define RBK_WIRE_ARENA_FIX 1ull
 struct rbk_wire_arena_add {

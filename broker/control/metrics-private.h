@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files that write a page as metrics share
+ * Declarations shared by the files that write a page as metrics
  *
  * metrics-page.c copies a page; metrics-sample.c writes samples of any record, by tables of its
  * members; the families of the broker, of its upkeep, of its devices and of its
@@ -17,7 +17,10 @@
 /* A name, each character escaped, with what makes it unique. */
 enum { METRICS_LABEL_BYTES = 2 * RBK_STATS_NAME_BYTES + 32 };
 
-/* Of all leases that a tenant has of a device: their programs come and go, and get no series. */
+/*
+ * The sums over all leases that a tenant has of a device. A lease has no series of its own, because
+ * programs come and go.
+ */
 struct lease_sum {
 	uint64_t n, granted_bytes, capped_bytes, credited_bytes, used_bytes, seen_bytes;
 	bool is_seen;
@@ -49,7 +52,7 @@ struct metrics_page {
 
 /* ---- Tables ---- */
 
-/* What a member is. */
+/* The type and unit of a member. */
 enum scale {
 	COUNT,   /* a number as it is */
 	NUMBER,  /* likewise, of 32 bits */
@@ -63,7 +66,7 @@ enum scale {
 };
 
 enum since {
-	SINCE_NOTHING = 0, /* nobody knows, or it is no count */
+	SINCE_NOTHING = 0, /* not a count, or its beginning is not known */
 	SINCE_START,
 	SINCE_RESET,
 };

@@ -2,9 +2,9 @@
 /*
  * Samples of records
  *
- * What nobody knows (RBK_STATS_ABSENT), what has no limit, and what is no number is left out: an
- * absent series is what Prometheus takes for "not known". Counts begin when the broker starts or
- * when they were last reset; which of the two is in the tables.
+ * A page leaves out values that are not known (RBK_STATS_ABSENT), limits that are not set, and
+ * values that are no number: Prometheus takes an absent series for "not known". Counts begin when
+ * the broker starts or when they were last reset; which of the two is in the tables.
  */
 #include "control/metrics-private.h"
 
@@ -115,7 +115,7 @@ void metrics_write_reasons(const struct metrics_page *page, struct metrics_text 
 void metrics_write_delay(const struct metrics_page *page, struct metrics_text *text,
 			 const struct rbk_stats_delay *delay, const char *labels)
 {
-	/* Who knows no more than the counts knows no percentiles. */
+	/* A record that has only counts has no percentiles. */
 	if (delay->flags & RBK_STATS_DELAY_KNOWN) {
 		metrics_decimal(text, NULL, labels, "quantile=\"0.5\"", delay->p50_ns, 9);
 		metrics_decimal(text, NULL, labels, "quantile=\"0.99\"", delay->p99_ns, 9);

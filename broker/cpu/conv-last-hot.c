@@ -49,7 +49,7 @@ size_t CPU_FN(pack_conv_last_size)(const struct cpu_window *args)
 						 args->out_channels / args->group);
 }
 
-/* Of a unit of packing: terms of a panel, or channels of a tap. */
+/* The size of a unit of packing: terms of a panel, or channels of a tap. */
 enum { LAST_PACK_DEPTH = 1024, LAST_PACK_CHANNELS = 4096 };
 _Static_assert(LAST_PACK_CHANNELS % VW == 0, "whole vectors");
 

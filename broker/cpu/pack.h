@@ -53,8 +53,8 @@ int cpu_pack_commit(struct cpu_pack_cache *cache, struct cpu_pack *pack);
 /* Frees it with the last reference. Return: NULL. */
 struct cpu_pack *cpu_pack_unref(struct cpu_pack_cache *cache, struct cpu_pack *pack);
 /*
- * Likewise, but frees about @bytes of it at most. With the last reference nobody finds it any more.
- * Return: @pack, which is to be passed again; NULL, it is done.
+ * Likewise, but frees about @bytes of it at most. cpu_pack_get() does not find it any more once its
+ * last reference is gone. Return: @pack, which is to be passed again; NULL, it is done.
  */
 struct cpu_pack *cpu_pack_unref_some(struct cpu_pack_cache *cache, struct cpu_pack *pack,
 				     size_t bytes);

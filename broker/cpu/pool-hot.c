@@ -178,7 +178,7 @@ static inline bool layer_must_stop(struct cpu_layer *layer, struct exec_task *ta
 	return layer->is_kept;
 }
 
-/* Nobody joins any more. Whoever is the first to say so does. */
+/* Let no more helpers join the team. Only the first call changes anything. */
 static void team_close(struct cpu_executor *cpu, struct cpu_team *team)
 {
 	if (atomic_fetch_and_explicit(&team->state, ~(uint32_t)CPU_TEAM_OPEN,
@@ -234,7 +234,7 @@ static inline void layer_watch(struct cpu_layer *layer, const struct exec_task *
 	layer->pause.state = &task->state;
 }
 
-/* The leader waits until nobody helps it any more; pairs with the release in team_join(). */
+/* Wait, as the leader, until all helpers have left; pairs with the release in team_join(). */
 static void team_end(struct cpu_executor *cpu, struct cpu_layer *layer)
 {
 	struct cpu_team *team = &layer->team;
@@ -533,7 +533,7 @@ static __attribute__((__noinline__)) bool layer_compute(
 	return false;
 }
 
-/* How long it may run while others wait: 0: until it is asked. */
+/* Return the ticks that the task may run while others wait; 0: until it is asked to stop. */
 static inline uint64_t layer_slice(const struct cpu_worker *worker, const struct cpu_layer *layer,
 				   const struct exec_task *task)
 {

@@ -319,7 +319,7 @@ struct cpu_plan {
 	size_t scratch_map_bytes;
 };
 
-/* A block of a plan's scratch; the inline caller's is nobody else's, and never marked. */
+/* A block of a plan's scratch; the inline caller has one of its own, which is never marked. */
 struct cpu_block {
 	alignas(64) _Atomic bool is_taken;
 };

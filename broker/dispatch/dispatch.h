@@ -91,7 +91,7 @@ uint64_t dispatch_device_in_flight(struct dispatch *dispatch, uint8_t device);
  */
 uint32_t dispatch_n_stalls(const struct dispatch *dispatch, uint8_t device);
 
-/* What mending a device's stalls has done, since the dispatcher began. */
+/* Counts of the repairs after a device's stalls, since the dispatcher began. */
 struct dispatch_mended {
 	uint64_t n_slots;    /* of plans, that no task had although they were said to be taken */
 	uint64_t n_recalled; /* tasks taken back from the executor, which had not begun them */

@@ -170,7 +170,7 @@ struct dispatch_ring {
 	uint32_t n_to_close;      /* tasks in flight that were not looked at since */
 	uint32_t n_empty_bells;
 	uint64_t empty_bells_since_ns;
-	bool is_muted;               /* in dispatch.muted: nobody listens to its bell */
+	bool is_muted;               /* in dispatch.muted: the loop does not watch its bell */
 	uint8_t mute_level;          /* how often it was muted lately */
 	uint64_t muted_until_ns;     /* or was, the last time */
 	struct heap_node muted_node; /* by muted_until_ns */

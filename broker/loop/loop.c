@@ -7,10 +7,10 @@
  * many there are; so what a client can cause in a loop has a request for one event at a time, which
  * ends with it, and its watch is IDLE until loop_rewatch().
  *
- * What the kernel is to be told is not told at once: the watch joins the list of changes, and the
- * next turn turns that list into submission entries, as many as fit, and enters the kernel once. So
- * loop_watch(), loop_rewatch() and loop_unwatch() cost no system call, and a full submission queue
- * cannot make them fail.
+ * A change of a watch does not reach the kernel at once: the watch joins the list of changes, and
+ * the next turn turns that list into submission entries, as many as fit, and enters the kernel
+ * once. So loop_watch(), loop_rewatch() and loop_unwatch() cost no system call, and a full
+ * submission queue cannot make them fail.
  *
  *	IDLE -> ADD -> ARMED -> CANCEL -> CANCELLING -> IDLE
  *	         ^      |                     |

@@ -8,9 +8,9 @@
  * done() on the reactor, inside loop_turn().
  *
  * Owners share the thread by weight in the time that their jobs take (util/fair.h); jobs of one
- * owner run in order, and an owner belongs to one setup thread. Nobody is interrupted in run(), so
- * what takes longer than a few milliseconds does a part of it and sets has_more: it is run again
- * behind its owner's other jobs, when it is its owner's turn again.
+ * owner run in order, and an owner belongs to one setup thread. The thread does not interrupt
+ * run(), so a job that takes longer than a few milliseconds does a part of its work and sets
+ * has_more: it is run again behind its owner's other jobs, when it is its owner's turn again.
  */
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -589,8 +589,8 @@ static inline bool can_start(const struct place_queue *queue, uint8_t device, ui
 	if (has_room(queue, now))
 		return fq->n_in_parts == 0 || queue_has_free_server(queue);
 	/*
-	 * What runs is as good as over, where it can be stopped for this one; what others have
-	 * waiting there is not in its way, or it would depend on them.
+	 * A running task that can be stopped for this one is as good as over. Tasks that other
+	 * flows have waiting there are not in its way, or it would depend on those flows.
 	 */
 	return queue->is_preemptible &&
 	       (fq->n_waiting == 0 || (float)queue->waiting_ns * queue->pace <

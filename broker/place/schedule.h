@@ -24,8 +24,8 @@
  * Where a device can stop tasks that have begun (place_set_preemptible()), tasks of other flows do
  * not wait for their ends: once a running task's flow is PLACE_SLICE_NS ahead of one that waits, or
  * has used up its quota, the task is asked to stop; likewise where its own flow has one of a better
- * class. What is left of it is queued again, before what came later. While nobody waits a task runs
- * to its end.
+ * class. The rest of a stopped task is queued again, before tasks that came later. While no other
+ * task waits, a task runs to its end.
  *
  * CPU quotas (cpu-max): a flow has a bucket of processor time that fills at its rate, up to
  * PLACE_QUOTA_PERIOD_NS worth; while it is empty its tasks do not start on the CPU and its rings

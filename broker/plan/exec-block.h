@@ -61,8 +61,8 @@ struct exec_footprint {
 int exec_block_layout(struct exec_block *block, const struct executor_info *info);
 
 /*
- * What a block of all constants of a plan takes; UINT64_MAX if 64 bits cannot hold it. Looks at
- * each constant: for the setup thread.
+ * Compute the bytes that a block of all constants of a plan takes; UINT64_MAX if 64 bits cannot
+ * hold them. The function looks at each constant, so it is for the setup thread.
  */
 uint64_t exec_constants_bytes(const struct plan *plan, const struct executor_info *info);
 

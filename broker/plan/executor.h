@@ -34,8 +34,9 @@ struct exec_arena {
 	uint64_t bytes;
 	bool immutable;
 	/*
-	 * Nobody can take pages away: touching them never waits for who does. Where this is not so
-	 * only threads that may sleep touch the memory. Set before the first task can name it.
+	 * No process can take pages away, so touching them never waits for one that does. Where
+	 * this is not so only threads that may sleep touch the memory. Set before the first task
+	 * can name it.
 	 */
 	bool is_fixed;
 	dev_t dev; /* of the memfd: (dev, ino) identifies the bytes for sharing */

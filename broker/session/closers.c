@@ -283,7 +283,10 @@ struct closers *closers_free(struct closers *closers)
 	return NULL;
 }
 
-/* The lane of an account that has jobs; else a free one; if there is none, somebody else's. */
+/*
+ * Find the lane of an account that has jobs, or a free one for it; if no lane is free, the account
+ * shares that of another one.
+ */
 static struct closers_lane *find_lane(struct closers *closers, const struct account *account)
 {
 	struct closers_lane *found = NULL;

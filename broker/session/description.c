@@ -11,7 +11,8 @@
  * An arena that is on the list cannot be removed until the plan is gone or refused.
  *
  * Verification takes several times what a description has, but for one plan of a tenant at a time.
- * What is charged from the beginning is therefore only what is held while others are verified.
+ * The broker therefore charges from the beginning only the memory that a description holds while
+ * others are verified.
  */
 #include "session/description.h"
 

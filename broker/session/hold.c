@@ -2,7 +2,7 @@
 /*
  * Memory and descriptors that clients may keep
  *
- * What a client was handed is the kernel's for as long as the client holds it: the pages of a
+ * The kernel keeps a thing that a client was handed as long as the client holds it: the pages of a
  * ring's areas and of a statistics page, the dma-buf of an exported arena, the other end of a bell,
  * and answers in a connection that were never read, with the descriptors in them. The kernel counts
  * most of that for brokerd, whose memory and descriptors it is. So that a client cannot have the
@@ -13,7 +13,7 @@
  *   descriptor and mapping is gone, whoever has had them, also in a message under way, the kernel
  *   removes the watch and says so (IN_IGNORED). That costs no descriptor and no looking. Pages of a
  *   sealed memfd cannot be taken away from those who have it: F_SEAL_FUTURE_WRITE, without which
- *   clients could punch holes under the broker's eyes, keeps everybody from that.
+ *   clients could punch holes under the broker's eyes, keeps all processes from that.
  * - A dma-buf: a descriptor of our own stays open, with which the kernel tells how many have the
  *   dma-buf (util/dma-buf.h). What it does not count is a client that has opened the dma-buf with
  *   the driver of the same card; that memory is then in the client's own name there, as if it had
@@ -291,7 +291,7 @@ static bool look_sender(struct list_node *node)
 	return sender_look(container_of(node, struct hold_sent, link));
 }
 
-/* Those that stay go to the end of the list, so that all have their turn. */
+/* Look at @n nodes at most. Nodes that stay go to the end of the list, so that all have a turn. */
 static void look_at_some(struct list_node *list, bool (*look)(struct list_node *node),
 			 unsigned int n)
 {

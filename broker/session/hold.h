@@ -27,7 +27,7 @@ enum {
 	HOLD_SENT_MAX = 8,
 };
 
-/* What a hold takes, approximately: for whoever charges it beforehand. */
+/* The approximate memory of a hold, in bytes; its users charge it beforehand. */
 enum { HOLD_BYTES = 512 };
 
 /* Return: 0; -ENOMEM. */
@@ -52,8 +52,9 @@ int hold_new(struct server *server, unsigned int n_files, struct hold **ret);
 struct hold *hold_free(struct hold *hold);
 
 /*
- * Has the kernel tell when nobody has the memfd @fd any more, ourselves included: no descriptor, no
- * mapping. Before a client gets it. Any thread, one at a time for each hold.
+ * Have the kernel tell when no process, the broker included, has a descriptor or a mapping of the
+ * memfd @fd any more. To be called before a client gets it. Any thread, one at a time for each
+ * hold.
  * Return: 0; -ENOSPC, -EMFILE: the kernel watches no more for our user; other negative errno.
  */
 int hold_watch(struct hold *hold, int fd);

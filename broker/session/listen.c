@@ -62,7 +62,7 @@ enum {
 /* How long to wait when the process is out of descriptors or memory. */
 static const uint64_t accept_retry_ns = 100000000;
 
-/* How long all may have to wait in the socket because of those that were accepted. */
+/* The longest time that connections wait in the socket because of those that were accepted. */
 static const uint64_t patience_ns = 100000000;
 
 /* A connection that was accepted and is not identified yet. */
@@ -220,7 +220,10 @@ static void newcomer_begin(struct newcomer *newcomer, struct listener *listener,
 	newcomer->is_admin = listener->is_admin;
 	turn_job_init(&newcomer->job, RBK_TURN_CONNECTIONS, run_newcomer);
 	list_append(&server->newcomers, &newcomer->link);
-	/* Who has left need not be held; who still waits is refused only if there is no room. */
+	/*
+	 * The connection of a client that has left need not be held; a client that still waits is
+	 * refused only if there is no room.
+	 */
 	if (server->n_newcomers > server->max_newcomers && has_left(fd)) {
 		close_fd(fd);
 		newcomer_free(newcomer);

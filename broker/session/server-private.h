@@ -103,8 +103,8 @@ struct server {
 };
 
 /*
- * discard.c: closes, on a thread for that, a descriptor that came from a client and that nobody
- * keeps. Charged to @account until it is closed.
+ * discard.c: closes, on a thread for that, a descriptor that came from a client and that the broker
+ * does not keep. Charged to @account until it is closed.
  * Return: 0; SESSION_E_HOSTILE if that exceeds the account's limit, -ENOMEM: it is closed all the
  * same, and the session must end.
  */

@@ -25,7 +25,7 @@ enum {
 	MAX_NEWCOMERS = 1024,
 };
 
-/* How often to look whether sessions that end are gone. */
+/* The time between two looks whether sessions that end are gone. */
 static const uint64_t end_look_ns = 100000000;
 
 static void on_end_timer(void *data);
@@ -119,7 +119,7 @@ void server_end_sessions(struct server *server, const char *reason)
 {
 	list_for_each (node, &server->sessions)
 		session_end(container_of(node, struct session, link), false, reason);
-	/* Who waits for them to be gone looks again; threads that are stuck wake nobody. */
+	/* The timer wakes the loop, which looks again: threads that are stuck do not wake it. */
 	if (server->n_sessions > 0)
 		loop_timer_arm(server->end_timer, end_look_ns);
 }

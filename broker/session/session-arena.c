@@ -354,7 +354,7 @@ int session_arena_add(struct session *session, uint32_t cookie, int *fd, uint64_
 
 	if (!slot)
 		return 0;
-	/* What is charged while it waits for the setup thread is there. */
+	/* The pages that are charged while the arena waits for the setup thread must exist. */
 	slot->map_result = arena_check(*fd, bytes, slot->map_message);
 	if (slot->map_result) {
 		arena_refuse(slot, RBK_WIRE_ARENA_ADD);

@@ -81,7 +81,7 @@ static void plan_check_next(struct tenant *tenant)
 	plan_check(slot);
 }
 
-/* What the plan is charged from now on is what it has: it is the next one's turn. */
+/* End the turn of a plan, which is from now on charged only what it has, and begin the next. */
 static void plan_checked(struct session_plan *slot)
 {
 	if (!slot->is_checking)
@@ -219,7 +219,10 @@ static bool plan_compile(const struct session_plan *slot)
 	return false;
 }
 
-/* What its constants take on devices with memory, which the reactor asks for at each look. */
+/*
+ * Sum up the memory of the plan's constants on devices with memory. The reactor asks for these sums
+ * at each look.
+ */
 static void plan_sum_constants(const struct session_plan *slot)
 {
 	const struct server_options *options = &slot->session->server->options;
@@ -626,8 +629,9 @@ static struct session_plan *plan_begin(struct session *session, uint32_t cookie)
 }
 
 /*
- * What the plan takes while it waits, and, if it need not, when it is verified; *@fd is taken on
- * success. Return: 0; ACCOUNT_E_QUOTA; -ENOMEM.
+ * Make the description of a plan, and charge the memory that the plan takes while it waits and, if
+ * it need not wait, while it is verified. *@fd is taken on success.
+ * Return: 0; ACCOUNT_E_QUOTA; -ENOMEM.
  */
 static int plan_begin_description(struct session_plan *slot, const void *desc, size_t desc_bytes,
 				  int *fd)

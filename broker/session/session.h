@@ -134,7 +134,7 @@ struct session_plan {
 	struct residency_plan *residency;
 };
 
-/* What a ring is charged as: slots of session_ring.charges. */
+/* The charges of a ring: slots of session_ring.charges. */
 enum {
 	RING_CHARGE_ONE,
 	RING_CHARGE_HOST_BYTES, /* what is the broker's alone */

@@ -556,7 +556,7 @@ struct rbk_stats_setup_slices {
 	uint32_t reserved32;
 };
 
-/* What the broker did about stalls of a device, since its start. */
+/* Counts of the broker's repairs after stalls of a device, since the broker's start. */
 struct rbk_stats_mended {
 	uint64_t n_slots;    /* of plans, that no task had although they were said to be taken */
 	uint64_t n_recalled; /* tasks taken back that the device had not begun */
@@ -564,7 +564,7 @@ struct rbk_stats_mended {
 	uint64_t n_lost;     /* how often the device was given up, to be reopened */
 };
 
-/* What the broker does beside tasks, as of the last update. */
+/* The broker's work beside tasks, as of the last update. */
 struct rbk_stats_upkeep {
 	uint32_t sequence;
 	uint32_t flags; /* 0 */

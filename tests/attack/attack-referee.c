@@ -291,7 +291,7 @@ static bool has_resources_back(const struct referee *referee, const struct broke
 	       (referee->attack->is_slow || usage->rss_bytes <= before->rss_bytes + kept_bytes);
 }
 
-/* What is left of the friend, once nothing more goes, is what the broker keeps. */
+/* Wait until no more of what the friend left goes away; *@ret is what the broker keeps then. */
 static bool settle(struct referee *referee, struct attack_rest *ret)
 {
 	const uint64_t quiet_ns = 300000000,

@@ -160,7 +160,7 @@ struct attack_row {
 	bool is_one_tenant;    /* the attacker is of the neighbour's tenant */
 };
 
-/* How a row is run. */
+/* The options of a row. */
 struct attack_options {
 	const char *program; /* this one */
 	unsigned int n_sessions;
@@ -168,7 +168,7 @@ struct attack_options {
 	uint64_t window_ns;
 };
 
-/* What the reactor did in the windows of one phase. */
+/* The reactor's turns in the windows of one phase. */
 struct attack_turns {
 	uint64_t longest_ns;               /* 0: no turn took long */
 	uint32_t cause;                    /* enum rbk_turn_cause */
@@ -176,13 +176,13 @@ struct attack_turns {
 	uint64_t n_overruns;
 };
 
-/* What the broker has, before and after. */
+/* The broker's statistics and resources, before or after an attack. */
 struct attack_rest {
 	struct rbk_stats stats;
 	struct broker_usage usage;
 };
 
-/* What came of a row. Times are in struct attack. */
+/* The results of a row. Times are in struct attack. */
 struct attack_result {
 	const struct attack_row *row;
 	const struct attack *attack;

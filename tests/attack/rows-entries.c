@@ -207,7 +207,7 @@ void attack_products(struct attack *attack, unsigned int thread)
 
 enum { CANCEL_ENTRIES = 32768, CANCEL_BATCH = 64, FEWER = 32 };
 
-/* Of the chain of one session. */
+/* Return the number of linked entries that one session's chain has behind the long task. */
 static unsigned int n_to_hold(const struct attack *attack)
 {
 	return attack->n_sessions > MANY_SESSIONS ? 30000 / FEWER : 30000;

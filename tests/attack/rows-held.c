@@ -21,7 +21,7 @@ static uint64_t allocated_bytes(int fd)
 	return fstat(fd, &status) == 0 ? (uint64_t)status.st_blocks * 512 : 0;
 }
 
-/* What all sessions of the attacker are charged now. */
+/* Return the host memory, in bytes, that all sessions of the attacker are charged now. */
 static uint64_t charged_bytes(struct attack *attack, int session)
 {
 	const struct rbk_wire_request ask = {.type = RBK_WIRE_STATS, .cookie = 7};
@@ -35,7 +35,8 @@ static uint64_t charged_bytes(struct attack *attack, int session)
 }
 
 /*
- * Of one thread, which alone has anything: @bytes of memory that the broker made are held by it.
+ * Note how many of the @bytes of memory that the broker made, and that the calling thread holds,
+ * are not charged. The attacker's other threads must have nothing.
  */
 static void compare_with_charges(struct attack *attack, int session, uint64_t bytes)
 {

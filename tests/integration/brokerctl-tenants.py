@@ -269,7 +269,7 @@ def check_why_of_tenant(folder):
     expect(why(broker, 'plan', 'large', **other)['tasks'] == 4, 'not four')
     status, = objects(ctl(broker, 'status', '--json', **other))
     expect(not status['whole'] and status['sessions'] is None, status)
-    # What others make the broker do is not for tenants.
+    # A tenant does not see the work that others make the broker do.
     expect(status['longest_turn_ns'] is None and not any(status['turn_overruns'].values()), status)
     expect(status['host_bytes'] is None and status['host_max_bytes'] is None, status)
     expect('setup' not in status and 'closing' not in status and status['stalls'] == [], status)

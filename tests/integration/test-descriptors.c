@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors that take long to close: TCP sockets that linger with data that nobody takes
+ * Descriptors that take long to close: TCP sockets that linger with data that no peer takes
  *
  * The kernel closes a descriptor in the name of whoever receives a message without room for it, or
  * frees a socket with messages unread. In every way that a client has to bring one in, the broker

@@ -86,7 +86,7 @@ static int session_new(void)
 	return fd;
 }
 
-/* What is charged to the tenant of @fd, as the broker says when it refuses more. */
+/* Read the charge of the tenant of @fd, in bytes, from the broker's refusal of more. */
 static uint64_t host_bytes(int fd)
 {
 	struct rbk_wire_reply reply;
@@ -401,7 +401,7 @@ static void expect_neighbour(int neighbour)
 	}
 }
 
-/* One descriptor in each of many answers, which nobody reads. */
+/* The client reads none of many answers, each of which has one descriptor. */
 static void test_unread__pages(void **state)
 {
 	const struct rbk_wire_stats_of of = {.request = {.type = RBK_WIRE_STATS_PAGE}};
@@ -439,7 +439,7 @@ static void test_unread__rings(void **state)
 	expect_neighbour(neighbour);
 	assert_true(n > 0 && n < FEW_FDS);
 	close_all(fds, n);
-	/* What it has let go of it may have again. */
+	/* The greedy tenant may have again the descriptors that it has let go of. */
 	for (unsigned int i = 0; i < 600; i++) {
 		bool is_there = greedy_new(&fds[0]);
 

@@ -75,7 +75,7 @@ static uint64_t capabilities_of(pid_t pid, pid_t thread)
 	return has;
 }
 
-/* How many threads have any of the capabilities of @mask; the first one is not among them. */
+/* Count the threads that have any capability of @mask; the first thread must have none. */
 static unsigned int count_threads_with(pid_t pid, uint64_t mask)
 {
 	struct dirent *entry;

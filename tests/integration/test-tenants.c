@@ -161,7 +161,7 @@ static void test_check__right(void **state)
 	check_deinit(&check);
 }
 
-/* What one tenant may have by default is less than what all may have together. */
+/* A tenant's default host-max is less than the host-max of all tenants together. */
 static void test_check__default_host_max(void **state)
 {
 	struct check check;

@@ -524,7 +524,7 @@ static void test_pack__in_parts(void **state)
 	reference_arena_deinit(&arena);
 }
 
-/* One that is given up in the middle leaves the rest to the other, or to nobody. */
+/* A plan that is given up in the middle leaves the rest to the other plan, if there is one. */
 static void test_pack__given_up(void **state)
 {
 	struct exec_arena arena;

@@ -388,7 +388,7 @@ static void test_stop__turns_within_a_unit(void **state)
 			assert_int_equal(unit.task.res, 0);
 			assert_memory_equal(unit.buffers.bindings[1], want.bindings[1],
 					    want.bytes[1]);
-			/* What the other took is no part of it. */
+			/* The unit's busy time does not include that of the other task. */
 			assert_int_equal(unit.task.busy_ticks,
 					 unit.task.end_ticks - unit.task.start_ticks);
 		}

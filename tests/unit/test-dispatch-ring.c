@@ -565,7 +565,7 @@ static void test_sleep__silence_grows(void **state)
 		assert_true(ring->muted_until_ns <= clock_now_ns() + least_ns);
 		if (level < 5)
 			least_ns *= 2;
-		/* What the loop knows of these bells is not heard. */
+		/* The dispatcher ignores events of these bells that the loop still has. */
 		rig_settle(&bench.rig);
 		rig_settle(&bench.rig);
 		/* As if it were over. */

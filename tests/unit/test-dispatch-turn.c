@@ -153,7 +153,7 @@ static void test_share__by_time(void **state)
 	crowd_end(&crowd);
 }
 
-/* Nobody waits for a tenant that has nothing to do, and debts to it are forgotten. */
+/* A tenant that has nothing to do keeps no other one waiting, and debts to it are forgotten. */
 static void test_share__goes_to_whoever_works(void **state)
 {
 	static struct crowd crowd;

@@ -357,7 +357,7 @@ static void test_watch_once__until_asked(void **state)
 		drain(loop);
 	}
 	assert_int_equal(probe.n_calls, 1);
-	/* What came meanwhile is there. */
+	/* The watch reports the bytes that came meanwhile. */
 	loop_rewatch(probe.watch);
 	drain(loop);
 	assert_int_equal(probe.n_calls, 2);

@@ -367,7 +367,7 @@ static void test_report__waits(void **state)
 	expect_time(&report.running, 7000000, OFFLOAD_PLAN_PREPARE, 0);
 	assert_int_equal(report.causes[OFFLOAD_PLAN_PREPARE].longest_ns, 7000000);
 	assert_int_equal(report.longest_wait.ns, 0);
-	/* What was cancelled does not wait. */
+	/* A cancelled job does not wait. */
 	offload_cancel(world->offload, &works[1].job);
 	offload_describe(world->offload, &report);
 	assert_int_equal(report.n_waiting, 2);

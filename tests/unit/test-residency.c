@@ -729,7 +729,7 @@ static void test_renew__interrupted(void **state)
 	residency_rig_deinit(&rig);
 }
 
-/* What a plan's constants take was summed up by the setup thread, and is not again. */
+/* The setup thread has summed up a plan's constants, and residency does not do so again. */
 static void test_add__constants_were_summed(void **state)
 {
 	struct residency_about about;

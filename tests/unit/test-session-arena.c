@@ -26,7 +26,7 @@ static uint64_t used(const struct rig *rig, enum account_slot slot)
 	return account_used(rig->session->account, slot);
 }
 
-/* Somebody else's job, which comes in behind an arena and is done before it. */
+/* A job of another owner, which comes in behind an arena and is done before it. */
 struct other {
 	struct offload_job job;
 	struct rig *rig;
@@ -140,7 +140,7 @@ static void test_arena__punched_before_sealed(void **state)
 	rig_deinit(&rig);
 }
 
-/* What an arena is charged is there: one without pages is refused before anybody works on it. */
+/* An arena without the pages that it is charged is refused before any thread works on it. */
 static void test_arena__sparse(void **state)
 {
 	struct rig rig;

@@ -328,7 +328,7 @@ static void test_ring__sealed_at_first_bell(void **state)
 	rig_deinit(&rig);
 }
 
-/* What the client keeps of a ring stays charged, each part until the client has let go of it. */
+/* Each part of a ring that the client keeps stays charged until the client has let go of it. */
 static void test_ring__kept(void **state)
 {
 	uint64_t host, fds;

@@ -317,7 +317,7 @@ static void test_connections__no_memory(void **state)
 	rig_deinit(&rig);
 }
 
-/* Who has connected and says nothing is let go after a while; who has said hello stays. */
+/* A client that says nothing is let go after a while; a client that has said hello stays. */
 static void test_connections__without_hello(void **state)
 {
 	enum { N_SILENT = 30 };

@@ -710,7 +710,7 @@ static void test_root__tenants(void **state)
 	assert_int_equal(device.index, GPU);
 	assert_string_equal(device.name, "card");
 	assert_true(device.success_rate == 0.5);
-	/* What the broker does beside tasks is not for tenants. */
+	/* A tenant's page has no record of the broker's work beside tasks. */
 	stats_set_upkeep(kit->stats, &upkeep);
 	assert_true(rbk_stats_copy(&seen, rbk_stats_record(&root, RBK_STATS_SECTION_UPKEEP, 0),
 				   sizeof(seen)));

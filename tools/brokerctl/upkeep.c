@@ -130,7 +130,10 @@ static void print_turns(const struct upkeep *upkeep)
 	for (unsigned int i = 0; i < RBK_TURN_CAUSES; i++)
 		n += broker->n_turn_overruns[i];
 	printf("reactor  longest turn %s", text_ns((double)broker->longest_turn_ns));
-	/* Of any turn; in the rest of the longest one other programs had the processor. */
+	/*
+	 * This is the most processor time of any turn; during the rest of the longest turn other
+	 * programs had the processor.
+	 */
 	if (upkeep->figures.longest_turn_cpu_ns > 0)
 		printf(" (%s of processor time at most)",
 		       text_ns((double)upkeep->figures.longest_turn_cpu_ns));

@@ -1,7 +1,7 @@
 #pragma once
 /* SPDX-License-Identifier: MIT */
 /*
- * What the broker does beside tasks, as brokerctl status shows it
+ * The broker's work beside tasks, as brokerctl status shows it
  *
  * The reactor's turns, the setup thread, the host memory of all tenants, the threads that close,
  * and what was done about devices without progress. For administrators: the root page has it.
@@ -20,7 +20,7 @@ struct upkeep {
 /* @root: NULL if there is none. Borrowed. */
 void upkeep_read(struct upkeep *upkeep, const struct rbk_stats_view *root);
 
-/* What was done about stalls of a device; all 0 where nothing is known. */
+/* Return the counts of repairs after stalls of a device; all are 0 where nothing is known. */
 const struct rbk_stats_mended *upkeep_mended(const struct upkeep *upkeep, uint32_t device);
 
 /* Calls @warn for each thing that is wrong, with a sentence that lives until it returns. */

@@ -337,7 +337,10 @@ static void draw_worst(const struct model *model, struct canvas *canvas, struct 
 			   figure_part(model->worst_part).text);
 }
 
-/* Of all tenants together, and of what that may be: in front where it is nearly all of it. */
+/*
+ * Draw the host memory of all tenants together as a part of its limit; in front where the memory
+ * nearly reaches the limit.
+ */
 static void draw_host(const struct model *model, struct canvas *canvas, struct part *part, int y,
 		      bool is_short)
 {
