@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include <unistd.h>
 
 #include "loop/loop.h"
 #include "session/server-private.h"
@@ -19,14 +18,15 @@
 
 static _Atomic int n_left; /* parts of plans called "long"; below 0: without end */
 static _Atomic int n_compiled, n_prepared;
-static _Atomic bool others_came; /* long ones wait for that, in their first part */
+static _Atomic bool others_came; /* long ones make no part before that */
 
 static int compile(struct executor *executor, const struct plan *plan)
 {
 	if (strcmp(plan->name, "long") != 0 || atomic_load(&n_left) == 0)
 		return 0;
-	while (!atomic_load(&others_came))
-		usleep(100);
+	/* Not on the thread that verifies the other plan. */
+	if (!atomic_load(&others_came))
+		return EXECUTOR_E_MORE;
 	atomic_fetch_add(&n_compiled, 1);
 	atomic_fetch_sub(&n_left, 1);
 	return EXECUTOR_E_MORE;
@@ -66,7 +66,7 @@ static uint32_t ask(struct rig *rig, const char *name)
 	return rig->next_cookie;
 }
 
-/* The first part of what is long waits until the other plan is on its way to be prepared, too. */
+/* A long plan has its first part made once the other plan is on its way to be prepared, too. */
 static void let_others_come(struct rig *rig)
 {
 	while (rig->session->plan_slots[1]->job.cause != OFFLOAD_PLAN_PREPARE)
