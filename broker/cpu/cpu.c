@@ -21,8 +21,6 @@
 #include "util/plural.h"
 
 enum { DEFAULT_MAX_TASKS = 4096, DEFAULT_SPIN_NS = 20000, SCRATCH_ALIGN = 4096 };
-/* Until a unit that does not end lets others in, and how long these have then. */
-enum { PATIENCE_NS = 100000, TURN_NS = 500000 };
 
 /* Limits of one plan_shrink() call: some milliseconds of work. */
 enum { SHRINK_BYTES = 32 << 20, SHRINK_PACKS = 256 };
@@ -300,7 +298,7 @@ static int worker_init(struct cpu_executor *cpu, struct cpu_worker *worker, unsi
 		/* Nothing gets in between of what is urgent itself. */
 		pause->n_waiting = i == CPU_LAYER_BETWEEN ? &cpu_none_waiting : &cpu->n_urgent;
 		pause->state = &cpu_calm_state;
-		pause->calm = EXEC_RUNNING;
+		pause->leave = EXEC_CANCELLED;
 		pause->serve = cpu_worker_serve;
 		context->pause = pause;
 		context->workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
@@ -353,8 +351,6 @@ int cpu_executor_new(const struct cpu_options *options, struct waker *waker, str
 	cpu->spin_ticks = clock_ns_to_ticks(options->spin_ns    ? options->spin_ns
 					    : n_processors <= 2 ? 0
 								: DEFAULT_SPIN_NS);
-	cpu->patience_ticks = clock_ns_to_ticks(PATIENCE_NS);
-	cpu->turn_ticks = clock_ns_to_ticks(TURN_NS);
 	cpu->inline_context.workspace = aligned_alloc(CPU_WORKSPACE_ALIGN, CPU_WORKSPACE_BYTES);
 	cpu->workers = aligned_alloc(alignof(struct cpu_worker), n_workers * sizeof(*cpu->workers));
 	if (!queue_init(&cpu->urgent, max_tasks) || !cpu->inline_context.workspace ||

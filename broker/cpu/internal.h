@@ -47,19 +47,15 @@ struct cpu_team {
 };
 
 /*
- * Where a worker computes: the base; on top of it another's turn in the middle of a long unit; and
- * on top of what there is the urgent tasks.
+ * Where a worker computes: the base, or what is urgent, on top of it if there is something there.
  */
-enum { CPU_LAYER_BASE, CPU_LAYER_TURN, CPU_LAYER_BETWEEN, CPU_LAYERS };
+enum { CPU_LAYER_BASE, CPU_LAYER_BETWEEN, CPU_LAYERS };
 struct cpu_layer {
 	struct cpu_context context; /* its pause is the one below */
 	struct cpu_pause pause;
 	struct cpu_worker *worker;
 	jmp_buf leave;         /* from within a kernel, where the task is cancelled */
 	bool may_leave;        /* that is set */
-	uint64_t asked_ticks;  /* since when the task is seen to be asked to stop; 0: it is not */
-	uint64_t wait_ticks;   /* after that, it gives another a turn within a unit */
-	uint64_t slice_ticks;  /* as in struct exec_task, and no more than a turn */
 	struct cpu_team team;  /* the step that it leads */
 	struct cpu_plan *plan; /* that it leads; NULL: it helps, or does nothing */
 	uint64_t helper_ticks; /* on the task that it leads */
@@ -73,7 +69,7 @@ struct cpu_worker {
 	struct cpu_layer layers[CPU_LAYERS];
 	alignas(128) _Atomic uint32_t asleep; /* a futex: 1 while it sleeps or is about to */
 	struct cpu_executor *cpu;
-	struct exec_task *put_off; /* taken, but its plan has no scratch left here */
+	struct exec_task *put_off; /* urgent, taken, but its plan has no scratch left here */
 	uint64_t between_ticks;    /* spent in between, ever */
 	unsigned int index;
 	int processor; /* to be pinned to, or -1 */
@@ -91,8 +87,7 @@ struct cpu_executor {
 	struct cpu_pack_cache packs;
 	uint64_t n_compiled; /* the setup thread's */
 	uint64_t spin_ticks;
-	uint64_t patience_ticks, turn_ticks; /* see cpu_worker_serve() */
-	cpu_set_t processors;                /* that workers may use */
+	cpu_set_t processors; /* that workers may use */
 	char name[64];
 
 	/* The reactor's. */

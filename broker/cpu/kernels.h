@@ -41,14 +41,14 @@ enum {
 
 /*
  * Lets others in between: kernels whose units can take long look about every hundred microseconds
- * whether something urgent waits or the task is asked to give way, and if so have that seen to, on
+ * whether something urgent waits or the task was cancelled, and if so have that seen to, on
  * their own stack. Of their workspace and their operands nothing is touched meanwhile. The call
  * does not return where the task was cancelled: so a kernel holds nothing that it must give back.
  */
 struct cpu_pause {
 	const _Atomic uint32_t *n_waiting;
 	const _Atomic uint8_t *state; /* of the task: enum exec_state */
-	uint8_t calm;                 /* the state in which nothing is asked of it */
+	uint8_t leave;                /* the state in which the kernel is left */
 	void (*serve)(struct cpu_pause *pause);
 };
 
@@ -60,8 +60,8 @@ static inline void cpu_pause(struct cpu_pause *pause)
 	/* Only a hint: serve() synchronizes with whoever waits. */
 	if (pause &&
 	    __builtin_expect(atomic_load_explicit(pause->n_waiting, memory_order_relaxed) != 0 ||
-				     atomic_load_explicit(pause->state, memory_order_relaxed) !=
-					     pause->calm,
+				     atomic_load_explicit(pause->state, memory_order_relaxed) ==
+					     pause->leave,
 			     0))
 		pause->serve(pause);
 }

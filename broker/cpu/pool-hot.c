@@ -29,10 +29,7 @@
  * for its helpers, and hands the task back with what is left of the step, so that the next worker
  * that gets it goes on there, with the same scratch. Each submission does some work before it
  * stops, so a task that is stopped again and again comes to its end. Where others wait is not known
- * here: the reactor asks by the task's state, or sets a limit in advance. Should the end of a chunk
- * not come soon after it has asked, since a single unit takes long, then the next task of those
- * that wait has a turn on top of the stack, as if it were urgent, but for a slice; then the unit
- * has as long, and so on until it ends.
+ * here: the reactor asks by the task's state, or sets a limit in advance.
  *
  * Under contention only the first n_active workers are used. Nothing is pushed to the others, what
  * is in their queues goes before anything else, and they leave the teams that they help between two
@@ -171,8 +168,8 @@ static inline bool layer_must_stop(struct cpu_layer *layer, struct exec_task *ta
 		return false;
 	if (task_is_asked(task))
 		return layer_answer(layer, task);
-	if (__builtin_expect(layer->slice_ticks == 0, 1) ||
-	    clock_ticks() - task->start_ticks < layer->slice_ticks)
+	if (__builtin_expect(task->slice_ticks == 0, 1) ||
+	    clock_ticks() - task->start_ticks < task->slice_ticks)
 		return false;
 	layer->is_kept = plan_count_stopped(layer->plan);
 	return layer->is_kept;
@@ -225,13 +222,6 @@ static inline void layer_calm(struct cpu_layer *layer)
 {
 	layer->may_leave = false;
 	layer->pause.state = &cpu_calm_state;
-}
-
-static inline void layer_watch(struct cpu_layer *layer, const struct exec_task *task)
-{
-	layer->asked_ticks = 0;
-	layer->wait_ticks = layer->worker->cpu->patience_ticks;
-	layer->pause.state = &task->state;
 }
 
 /* Wait, as the leader, until all helpers have left; pairs with the release in team_join(). */
@@ -291,7 +281,7 @@ static __attribute__((__noinline__)) void helper_work(struct cpu_worker *worker,
 {
 	struct cpu_layer *layer = &worker->layers[CPU_LAYER_BASE];
 
-	layer_watch(layer, team->task);
+	layer->pause.state = &team->task->state;
 	if (setjmp(layer->leave) == 0) {
 		layer->may_leave = true;
 		team_work(worker->cpu, team, &layer->context, worker, NULL, NULL);
@@ -517,7 +507,7 @@ static __attribute__((__noinline__)) bool layer_compute(
 	struct cpu_worker *worker, struct cpu_layer *layer, const struct cpu_plan *plan,
 	const struct cpu_frame *frame, struct exec_task *task, struct exec_progress *progress)
 {
-	layer_watch(layer, task);
+	layer->pause.state = &task->state;
 	if (setjmp(layer->leave) == 0) {
 		bool is_done;
 
@@ -533,17 +523,6 @@ static __attribute__((__noinline__)) bool layer_compute(
 	return false;
 }
 
-/* Return the ticks that the task may run while others wait; 0: until it is asked to stop. */
-static inline uint64_t layer_slice(const struct cpu_worker *worker, const struct cpu_layer *layer,
-				   const struct exec_task *task)
-{
-	const uint64_t turn_ticks = worker->cpu->turn_ticks;
-
-	if (__builtin_expect(layer != &worker->layers[CPU_LAYER_TURN], 1))
-		return task->slice_ticks;
-	return task->slice_ticks - 1 < turn_ticks ? task->slice_ticks : turn_ticks;
-}
-
 /* Runs a task that has begun, with the scratch of progress.block, from progress on. */
 static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
 			   struct exec_task *task, struct exec_progress progress)
@@ -557,7 +536,6 @@ static void worker_compute(struct cpu_worker *worker, struct cpu_layer *layer,
 	layer->plan = plan;
 	layer->helper_ticks = 0;
 	layer->has_worked = layer->is_kept = false;
-	layer->slice_ticks = layer_slice(worker, layer, task);
 	task->start_ticks = clock_ticks();
 	frame_init(&frame, plan, task, progress.block, &is_out_of_range);
 	is_stopped = !layer_compute(worker, layer, plan, &frame, task, &progress);
@@ -620,31 +598,20 @@ static void worker_run(struct cpu_worker *worker, struct cpu_layer *layer, struc
 	waker_ring(cpu->executor.waker);
 }
 
-/* Has a layer below @layer begun the plan? */
-static bool worker_has_plan(const struct cpu_worker *worker, const struct cpu_layer *layer,
-			    const struct cpu_plan *plan)
-{
-	for (const struct cpu_layer *l = worker->layers; l < layer; l++)
-		if (l->plan == plan)
-			return true;
-	return false;
-}
-
-/* Runs a task in the middle of another, at @layer. Return: false if its scratch is not free. */
-static bool worker_run_between(struct cpu_worker *worker, struct cpu_layer *layer,
-			       struct exec_task *task)
+/* Runs an urgent task in the middle of another. Return: false if its scratch is not free. */
+static bool worker_run_between(struct cpu_worker *worker, struct exec_task *task)
 {
 	struct cpu_executor *cpu = worker->cpu;
 	struct cpu_plan *plan = task->plan->exec[cpu->executor.index];
 	const bool is_second =
-		plan->blocks && !task->has_progress && worker_has_plan(worker, layer, plan);
-	const uint64_t since = clock_ticks(), between = worker->between_ticks;
+		plan->blocks && !task->has_progress && plan == worker->layers[CPU_LAYER_BASE].plan;
+	const uint64_t since = clock_ticks();
 
 	if (is_second && !block_try(&plan->blocks[second_block(cpu)]))
 		return false;
-	worker_run(worker, layer, task, is_second ? (int)second_block(cpu) : -1);
-	/* Without adding twice what was done in between of it. */
-	worker->between_ticks = between + (clock_ticks() - since);
+	worker_run(worker, &worker->layers[CPU_LAYER_BETWEEN], task,
+		   is_second ? (int)second_block(cpu) : -1);
+	worker->between_ticks += clock_ticks() - since;
 	return true;
 }
 
@@ -673,51 +640,21 @@ static struct exec_task *worker_next(struct cpu_worker *worker)
 	return task;
 }
 
-/*
- * A unit of a task that is asked to stop does not end: another has a turn, then the unit has as
- * long.
- */
-static void layer_give_turn(struct cpu_layer *layer)
-{
-	struct cpu_worker *worker = layer->worker;
-	const uint64_t now = clock_ticks();
-	struct exec_task *task;
-
-	if (layer->asked_ticks == 0)
-		layer->asked_ticks = now;
-	if (layer != &worker->layers[CPU_LAYER_BASE] || worker->put_off ||
-	    now - layer->asked_ticks < layer->wait_ticks)
-		return;
-	task = worker_next(worker);
-	if (!task)
-		return;
-	if (!worker_run_between(worker, &worker->layers[CPU_LAYER_TURN], task))
-		worker->put_off = task;
-	layer->asked_ticks = clock_ticks();
-	layer->wait_ticks = layer->asked_ticks - now;
-	if (layer->wait_ticks < worker->cpu->patience_ticks)
-		layer->wait_ticks = worker->cpu->patience_ticks;
-}
-
 void cpu_worker_serve(struct cpu_pause *pause)
 {
 	struct cpu_layer *layer =
 		(struct cpu_layer *)((char *)pause - offsetof(struct cpu_layer, pause));
 	struct cpu_worker *worker = layer->worker;
 	struct exec_task *task;
-	uint8_t state;
 
 	while (layer != &worker->layers[CPU_LAYER_BETWEEN] && (task = worker_next_urgent(worker)))
-		if (!worker_run_between(worker, &worker->layers[CPU_LAYER_BETWEEN], task)) {
+		if (!worker_run_between(worker, task)) {
 			worker->put_off = task;
 			break;
 		}
-	state = atomic_load_explicit(pause->state, memory_order_relaxed);
-	if (!layer->may_leave || state == EXEC_RUNNING)
-		return;
-	if (state == EXEC_CANCELLED)
+	if (layer->may_leave &&
+	    atomic_load_explicit(pause->state, memory_order_relaxed) == EXEC_CANCELLED)
 		longjmp(layer->leave, 1);
-	layer_give_turn(layer);
 }
 
 /* Tasks first, then a step to help with. Return: whether there was any. */

@@ -343,63 +343,6 @@ static void test_stop__cancelled_within_a_unit(void **state)
 	rig_deinit(&rig);
 }
 
-/*
- * A single long unit that is asked to stop lets another task, which is not urgent, have its turn
- * within, also one that is longer than a turn, again and again. Each comes to its end.
- */
-static void test_stop__turns_within_a_unit(void **state)
-{
-	struct reference_buffers want;
-	unsigned int n_first = 0;
-	static struct rig rig;
-	struct cpu_job unit;
-	struct plan *plan;
-
-	rig_init(&rig, 1);
-	plan = unit_plan(UNIT_ELEMS);
-	cpu_rig_prepare(&rig.cpu, plan);
-	cpu_job_init(&unit, plan, 1, 1);
-	cpu_rig_run(&rig.cpu, &unit);
-	reference_buffers_copy(&want, &unit.buffers);
-	rig_add(&rig, 1, 30);
-	rig_add(&rig, 0, 2000);
-	for (unsigned int i = 0; i < 2; i++) {
-		struct cpu_job *other = &rig.jobs[i];
-
-		n_first = 0;
-		for (unsigned int k = 0; k < UNIT_TRIES && n_first == 0; k++) {
-			wipe(&unit);
-			wipe(other);
-			cpu_rig_submit(&rig.cpu, &unit);
-			while (atomic_load(&unit.task.state) == EXEC_QUEUED)
-				sched_yield();
-			cpu_rig_submit(&rig.cpu, other);
-			exec_task_stop(&unit.task, EXEC_STOPPING);
-			for (unsigned int n = 2; n > 0;) {
-				struct exec_task *task = cpu_rig_reap(&rig.cpu);
-
-				n_first += task == &other->task && n == 2;
-				if (task->res == EXEC_UNFINISHED)
-					cpu_rig_submit(&rig.cpu, (struct cpu_job *)task);
-				else
-					n--;
-			}
-			expect_result(&rig, other);
-			assert_int_equal(unit.task.res, 0);
-			assert_memory_equal(unit.buffers.bindings[1], want.bindings[1],
-					    want.bytes[1]);
-			/* The unit's busy time does not include that of the other task. */
-			assert_int_equal(unit.task.busy_ticks,
-					 unit.task.end_ticks - unit.task.start_ticks);
-		}
-		assert_true(n_first > 0);
-	}
-	reference_buffers_deinit(&want);
-	cpu_job_deinit(&unit);
-	cpu_rig_release(&rig.cpu, plan);
-	rig_deinit(&rig);
-}
-
 /* Several workers that help each other, urgent tasks in between, stops and cancellations at random.
  */
 static void test_stop__load(void **state)
@@ -470,7 +413,6 @@ int main(void)
 		cmocka_unit_test(test_stop__asked),
 		cmocka_unit_test(test_stop__cancelled),
 		cmocka_unit_test(test_stop__cancelled_within_a_unit),
-		cmocka_unit_test(test_stop__turns_within_a_unit),
 		cmocka_unit_test(test_stop__load),
 	};
 

@@ -279,7 +279,7 @@ static void test_urgent__looks_within_a_unit(void **state)
 		struct looks looks = {
 			.pause = {.serve = count_look,
 				  .state = &cpu_calm_state,
-				  .calm = EXEC_RUNNING},
+				  .leave = EXEC_CANCELLED},
 			.n_waiting = 1,
 		};
 		struct cpu_context context = cpu_executor_from(rig.executor)->inline_context;
