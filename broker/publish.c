@@ -849,6 +849,9 @@ static void update(struct publish *publish)
 		go_on(publish);
 		return;
 	}
+	/* The round goes on, but a page that was just made should not be read empty. */
+	if (publish->step != PUBLISH_NOTHING && is_root_new(publish))
+		publish_whole(publish);
 	/* Counts cost little to bring up to date. */
 	stats_flush(publish->stats);
 	stats_update_root(publish->stats);

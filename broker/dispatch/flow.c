@@ -113,7 +113,8 @@ static bool review_flows(struct dispatch *dispatch)
 
 		if (flow->n_rings > 0)
 			continue;
-		if (place_flow_is_idle(dispatch->placer, flow->place, dispatch_now_ns(dispatch)))
+		if (turn_owner_is_idle(&dispatch->rung, &flow->bells) &&
+		    place_flow_is_idle(dispatch->placer, flow->place, dispatch_now_ns(dispatch)))
 			flow_free(dispatch, flow);
 		else
 			is_any_leaving = true;

@@ -332,11 +332,16 @@ static void ring_was_rung(struct dispatch *dispatch, struct dispatch_ring *ring,
 	/* It has not announced a sleep, and goes on by itself. */
 	if (ring->is_throttled || ring->ring->is_closing)
 		return;
+	/* Nothing is admitted any more. */
+	if (dispatch->is_stopping)
+		return;
 	/* The client rings once per sleep: this one's bell is spent, so another sleep begins. */
 	if (!ring->is_active && !dispatch_ring_has_work(ring))
 		ring_announce_sleep(ring);
 	if (ring->is_active || !dispatch_ring_has_work(ring)) {
-		ring_complain(dispatch, ring);
+		/* A client rings rightly for entries that come behind a barrier or a table. */
+		if (!ring->barrier && !ring->is_fetching)
+			ring_complain(dispatch, ring);
 		/* One that is polled is listened to when it sleeps. */
 		if (!ring->is_active)
 			ring_listen(ring);
