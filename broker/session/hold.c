@@ -38,6 +38,7 @@
 #include <stdlib.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "loop/loop.h"
@@ -403,6 +404,20 @@ int holds_init(struct server *server)
 	return loop_timer_new(server->options.loop, on_timer, holds, &holds->timer);
 }
 
+/*
+ * A TCP socket that lingers may be among what a client has sent. Closing our end frees it, which
+ * then lasts as long as the client wants, and the reactor waits. An exiting process does not
+ * linger, so such an end stays open until then.
+ */
+static void socket_forget(struct hold *hold)
+{
+	/* From now on nothing comes in. */
+	shutdown(hold->fd, SHUT_RDWR);
+	if (closers_has_unread(hold->fd))
+		hold->fd = -1;
+	hold_free(hold);
+}
+
 void holds_deinit(struct server *server)
 {
 	struct holds *holds = server->holds;
@@ -413,7 +428,7 @@ void holds_deinit(struct server *server)
 	list_for_each_safe (node, &holds->dma_bufs)
 		hold_free(container_of(node, struct hold, link));
 	list_for_each_safe (node, &holds->sockets)
-		hold_free(container_of(node, struct hold, link));
+		socket_forget(container_of(node, struct hold, link));
 	for (unsigned int i = 0; i < FILE_BUCKETS; i++)
 		while (!list_is_empty(&holds->files[i]))
 			hold_free(container_of(holds->files[i].next, struct hold_file, link)->hold);
