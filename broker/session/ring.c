@@ -64,11 +64,12 @@ static int area_new(struct hold *hold, const char *name, size_t bytes, int *ret_
 
 	if (fd < 0)
 		return error_origin(-errno);
+	if (ftruncate(fd, (off_t)bytes) < 0 || fallocate(fd, 0, 0, (off_t)bytes) < 0)
+		return error_origin(-errno);
+	/* Last, for hold_leave_files() has to come before a watched area is closed. */
 	r = hold_watch(hold, fd);
 	if (r)
 		return error_fold(r);
-	if (ftruncate(fd, (off_t)bytes) < 0 || fallocate(fd, 0, 0, (off_t)bytes) < 0)
-		return error_origin(-errno);
 	*ret_fd = steal_fd(&fd);
 	return 0;
 }
