@@ -26,8 +26,8 @@
  *   have as many as one process may have open, these are what is in unread answers.
  *
  * Looking at the last three takes a system call or three each, so it happens on a timer, which is
- * slow where nothing changes, and for some at a time; and for one account before that is refused
- * something.
+ * slow where nothing changes, and for some at a time; and for some of one account's before that is
+ * refused something.
  */
 #include "session/hold.h"
 
@@ -50,8 +50,8 @@ enum {
 	/* Looks in one go: reading /proc takes some microseconds, asking a socket less than one. */
 	DMA_BUF_BATCH = 16,
 	SOCKET_BATCH = 128,
-	/* An account that is refused something has at most so many looked at. */
-	ACCOUNT_BATCH = 128,
+	/* For an account that is refused something, so many of a list are visited, also others'. */
+	ACCOUNT_BATCH = 64,
 	/*
 	 * Watches of one inotify instance. Each makes one event; the kernel queues 16,384 by
 	 * default, so none is ever lost.
@@ -277,24 +277,35 @@ static bool sender_look(struct hold_sent *sent)
 	return true;
 }
 
-static bool look_dma_buf(struct list_node *node)
+/* These look at nothing of other accounts than @account, if it is not NULL. */
+static bool look_dma_buf(struct list_node *node, const struct account *account)
 {
-	return dma_buf_look(container_of(node, struct hold, link));
+	struct hold *hold = container_of(node, struct hold, link);
+
+	return (!account || hold->charges[0].account == account) && dma_buf_look(hold);
 }
 
-static bool look_socket(struct list_node *node)
+static bool look_socket(struct list_node *node, const struct account *account)
 {
-	return socket_look(container_of(node, struct hold, link));
+	struct hold *hold = container_of(node, struct hold, link);
+
+	return (!account || hold->charges[0].account == account) && socket_look(hold);
 }
 
-static bool look_sender(struct list_node *node)
+static bool look_sender(struct list_node *node, const struct account *account)
 {
-	return sender_look(container_of(node, struct hold_sent, link));
+	struct hold_sent *sent = container_of(node, struct hold_sent, link);
+
+	return (!account || sent->charge.account == account) && sender_look(sent);
 }
 
-/* Look at @n nodes at most. Nodes that stay go to the end of the list, so that all have a turn. */
-static void look_at_some(struct list_node *list, bool (*look)(struct list_node *node),
-			 unsigned int n)
+/*
+ * Visit @n nodes at most, whomever they are charged to. Nodes that stay go to the end of the list,
+ * so that all have a turn.
+ */
+static void look_at_some(struct list_node *list,
+			 bool (*look)(struct list_node *node, const struct account *account),
+			 const struct account *account, unsigned int n)
 {
 	struct list_node *node, *first_kept = NULL;
 
@@ -302,7 +313,7 @@ static void look_at_some(struct list_node *list, bool (*look)(struct list_node *
 		node = list->next;
 		if (node == list || node == first_kept)
 			break;
-		if (look(node))
+		if (look(node, account))
 			continue;
 		list_remove(node);
 		list_append(list, node);
@@ -314,9 +325,9 @@ static void on_timer(void *data)
 {
 	struct holds *holds = data;
 
-	look_at_some(&holds->dma_bufs, look_dma_buf, DMA_BUF_BATCH);
-	look_at_some(&holds->sockets, look_socket, SOCKET_BATCH);
-	look_at_some(&holds->senders, look_sender, SOCKET_BATCH);
+	look_at_some(&holds->dma_bufs, look_dma_buf, NULL, DMA_BUF_BATCH);
+	look_at_some(&holds->sockets, look_socket, NULL, SOCKET_BATCH);
+	look_at_some(&holds->senders, look_sender, NULL, SOCKET_BATCH);
 	if (list_is_empty(&holds->dma_bufs) && list_is_empty(&holds->sockets) &&
 	    list_is_empty(&holds->senders)) {
 		holds->period_ns = 0;
@@ -348,17 +359,10 @@ bool holds_look(struct server *server, const struct account *account)
 	struct holds *holds = server->holds;
 	uint64_t host_bytes = account_used(account, ACCOUNT_HOST_BYTES);
 	uint64_t n_fds = account_used(account, ACCOUNT_FDS);
-	unsigned int n = 0;
 
 	holds_notice(server);
-	list_for_each_safe (node, &holds->sockets)
-		if (container_of(node, struct hold, link)->charges[0].account == account &&
-		    n++ < ACCOUNT_BATCH)
-			look_socket(node);
-	list_for_each_safe (node, &holds->senders)
-		if (container_of(node, struct hold_sent, link)->charge.account == account &&
-		    n++ < ACCOUNT_BATCH)
-			look_sender(node);
+	look_at_some(&holds->sockets, look_socket, account, ACCOUNT_BATCH);
+	look_at_some(&holds->senders, look_sender, account, ACCOUNT_BATCH);
 	return account_used(account, ACCOUNT_HOST_BYTES) < host_bytes ||
 	       account_used(account, ACCOUNT_FDS) < n_fds;
 }

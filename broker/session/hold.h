@@ -36,8 +36,9 @@ int holds_init(struct server *server);
 void holds_deinit(struct server *server);
 
 /*
- * Look at once at what is kept for @account, of which something may be gone since the last look: to
- * be called before a client is refused for want of room. Return: true if charges were undone.
+ * Look at once for what is kept for @account and may be gone since the last look: to be called
+ * before a client is refused for want of room. A call visits a part of what is kept for all
+ * accounts, and the next call goes on behind it. Return: true if charges were undone.
  */
 bool holds_look(struct server *server, const struct account *account);
 /* Undo at once the charges of memfds that are gone. */
