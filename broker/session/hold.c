@@ -42,6 +42,7 @@
 #include <unistd.h>
 
 #include "loop/loop.h"
+#include "loop/turn.h"
 #include "session/server-private.h"
 #include "util/dma-buf.h"
 #include "util/error.h"
@@ -58,6 +59,8 @@ enum {
 	 */
 	WATCHES = 8192,
 	EVENT_BATCH = 256,
+	/* A timer's looks may take this part of a turn's budget, however long the turn was. */
+	LOOK_PART = 4,
 	FILE_BUCKETS = 1024,
 };
 
@@ -300,16 +303,19 @@ static bool look_sender(struct list_node *node, const struct account *account)
 }
 
 /*
- * Visit @n nodes at most, whomever they are charged to. Nodes that stay go to the end of the list,
- * so that all have a turn.
+ * Visit @n nodes at most, whomever they are charged to, and none after the first when this turn has
+ * used @stop_ticks. Nodes that stay go to the end of the list, so that all have a turn.
  */
-static void look_at_some(struct list_node *list,
+static void look_at_some(struct holds *holds, struct list_node *list,
 			 bool (*look)(struct list_node *node, const struct account *account),
-			 const struct account *account, unsigned int n)
+			 const struct account *account, unsigned int n, uint64_t stop_ticks)
 {
+	const struct turn *turn = loop_current(holds->server->options.loop);
 	struct list_node *node, *first_kept = NULL;
 
 	for (unsigned int i = 0; i < n; i++) {
+		if (i > 0 && turn_used_ticks(turn) >= stop_ticks)
+			break;
 		node = list->next;
 		if (node == list || node == first_kept)
 			break;
@@ -324,10 +330,15 @@ static void look_at_some(struct list_node *list,
 static void on_timer(void *data)
 {
 	struct holds *holds = data;
+	struct turn *turn = loop_current(holds->server->options.loop);
+	struct turn_source outer = turn_enter(turn, RBK_TURN_ENDS, 0);
+	const uint64_t stop_ticks = turn_stop_ticks(turn, LOOK_PART);
 
-	look_at_some(&holds->dma_bufs, look_dma_buf, NULL, DMA_BUF_BATCH);
-	look_at_some(&holds->sockets, look_socket, NULL, SOCKET_BATCH);
-	look_at_some(&holds->senders, look_sender, NULL, SOCKET_BATCH);
+	turn_time_cpu(turn);
+	look_at_some(holds, &holds->dma_bufs, look_dma_buf, NULL, DMA_BUF_BATCH, stop_ticks);
+	look_at_some(holds, &holds->sockets, look_socket, NULL, SOCKET_BATCH, stop_ticks);
+	look_at_some(holds, &holds->senders, look_sender, NULL, SOCKET_BATCH, stop_ticks);
+	turn_leave(turn, outer);
 	if (list_is_empty(&holds->dma_bufs) && list_is_empty(&holds->sockets) &&
 	    list_is_empty(&holds->senders)) {
 		holds->period_ns = 0;
@@ -361,8 +372,8 @@ bool holds_look(struct server *server, const struct account *account)
 	uint64_t n_fds = account_used(account, ACCOUNT_FDS);
 
 	holds_notice(server);
-	look_at_some(&holds->sockets, look_socket, account, ACCOUNT_BATCH);
-	look_at_some(&holds->senders, look_sender, account, ACCOUNT_BATCH);
+	look_at_some(holds, &holds->sockets, look_socket, account, ACCOUNT_BATCH, UINT64_MAX);
+	look_at_some(holds, &holds->senders, look_sender, account, ACCOUNT_BATCH, UINT64_MAX);
 	return account_used(account, ACCOUNT_HOST_BYTES) < host_bytes ||
 	       account_used(account, ACCOUNT_FDS) < n_fds;
 }
