@@ -226,6 +226,11 @@ void description_verify(struct description *description, struct plan **ret)
 
 	description->result = plan_new(description->bytes, description->n_bytes, &lookup,
 				       description->message, ret);
+	description_free_bytes(description);
+}
+
+void description_free_bytes(struct description *description)
+{
 	free(description->bytes);
 	description->bytes = NULL;
 }

@@ -77,6 +77,9 @@ void description_pin(struct description *description, struct session *session);
  */
 void description_verify(struct description *description, struct plan **ret);
 
+/* Frees the copy of a description that no plan is made of. Setup thread. */
+void description_free_bytes(struct description *description);
+
 /*
  * Takes the memfd and its charge from a description that was read, or never will be: whoever has
  * the last reference frees all of its pages, which the reactor does not. Return: -1: there is none.

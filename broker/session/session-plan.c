@@ -508,19 +508,37 @@ static void plan_refuse_description(struct session_plan *slot, int res, const ch
 	session_job_done(session);
 }
 
-/* Free a verified plan that is too large for its tenant. */
 static void plan_drop_run(struct offload_job *job)
 {
 	struct session_plan *slot = plan_of_job(job);
 
 	slot->plan = plan_free(slot->plan);
+	description_free_bytes(slot->description);
 }
 
 static void plan_drop_done(struct offload_job *job)
 {
 	struct session_plan *slot = plan_of_job(job);
 
-	plan_refuse_description(slot, -EDQUOT, slot->description->message);
+	plan_refuse_description(slot, slot->description->result, slot->description->message);
+}
+
+/*
+ * Refuse a plan for what the description's message says. First the setup thread frees what there is
+ * of it: for large pieces the C library unmaps memory, which may wait.
+ */
+static void plan_drop(struct session_plan *slot, int res)
+{
+	struct description *description = slot->description;
+
+	description->result = res;
+	if (!slot->plan && !description->bytes) {
+		plan_refuse_description(slot, res, description->message);
+		return;
+	}
+	/* Not to be cancelled at its session's end: the reactor would free it. */
+	slot->state = SLOT_RELEASING;
+	plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_drop_run, plan_drop_done);
 }
 
 static void plan_verify_run(struct offload_job *job)
@@ -529,6 +547,8 @@ static void plan_verify_run(struct offload_job *job)
 
 	if (description_may_check(slot->description))
 		description_verify(slot->description, &slot->plan);
+	else
+		description_free_bytes(slot->description);
 }
 
 static void plan_verify_done(struct offload_job *job)
@@ -547,13 +567,11 @@ static void plan_verify_done(struct offload_job *job)
 		if (r != -EDQUOT)
 			snprintf(description->message, sizeof(description->message),
 				 "the broker cannot hold the plan: %s", strerror(-r));
-		plan_refuse_description(slot, r, description->message);
+		plan_drop(slot, r);
 		return;
 	}
 	if (session->is_ending || plan_charge(slot)) {
-		/* Not to be cancelled at its session's end: the reactor would free the plan. */
-		slot->state = SLOT_RELEASING;
-		plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_drop_run, plan_drop_done);
+		plan_drop(slot, -EDQUOT);
 		return;
 	}
 	slot->id = (uint32_t)++session->plan_generations[index] << PLAN_ID_SLOT_BITS | index;
@@ -583,9 +601,11 @@ static void plan_read_done(struct offload_job *job)
 	if (r == DESCRIPTION_E_UNREADABLE)
 		session_end(session, true, "its plan description cannot be read");
 	if (r == -EDQUOT) {
-		plan_refuse_description(slot, r, description->message);
+		plan_drop(slot, r);
 	} else if (r || session->is_ending) {
-		plan_refuse_description(slot, -ENOMEM, "the broker is out of memory");
+		snprintf(description->message, sizeof(description->message),
+			 "the broker is out of memory");
+		plan_drop(slot, -ENOMEM);
 	} else {
 		description_pin(description, session);
 		plan_submit(slot, OFFLOAD_PLAN_VERIFY, plan_verify_run, plan_verify_done);
