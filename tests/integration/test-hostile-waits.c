@@ -454,11 +454,12 @@ static void test_uninvited_descriptors(void **state)
 		close(fds[i]);
 	for (unsigned int i = 0; i < 1000; i++) {
 		broker_usage(&broker, &now);
-		if (now.n_fds == before.n_fds)
+		/* Fewer: the connection of the test before was still held. */
+		if (now.n_fds <= before.n_fds)
 			break;
 		harness_sleep_ms(5);
 	}
-	assert_int_equal(now.n_fds, before.n_fds);
+	assert_true(now.n_fds <= before.n_fds);
 	expect_nothing_left();
 }
 
