@@ -144,6 +144,7 @@ void attack_parts(struct attack *attack, unsigned int thread)
 				attack_count(attack, 0);
 			}
 	} while (n > 0 && attack_goes_on(attack));
+	free(victims);
 }
 
 /* ---- 5: long products on the processor ---- */
@@ -201,6 +202,7 @@ void attack_products(struct attack *attack, unsigned int thread)
 	/* One session is cancelled, the others' ends are the broker's business. */
 	if (thread == 0 && n > 0)
 		cancel_all(attack, victims, 1, N_TASKS);
+	free(victims);
 }
 
 /* ---- 8: CANCEL of what is not there, where everything else is ---- */
@@ -312,6 +314,7 @@ void attack_cancels(struct attack *attack, unsigned int thread)
 		}
 	free(targets);
 	free(n_held);
+	free(victims);
 }
 
 /* ---- 10: argument tables, tensors and entries in memory that is being punched ---- */
@@ -372,6 +375,7 @@ void attack_punch(struct attack *attack, unsigned int thread)
 	}
 	atomic_store(&puncher.stop, true);
 	pthread_join(puncher.thread, NULL);
+	free(victims);
 }
 
 /* ---- 11: the broker refills what the client has punched ---- */
@@ -409,6 +413,7 @@ void attack_refill(struct attack *attack, unsigned int thread)
 				attack_count(attack, cqe.res);
 			}
 	}
+	free(victims);
 }
 
 /* ---- 13: many rings of one tenant, all of them full of small tasks ---- */
@@ -439,6 +444,7 @@ void attack_many_rings(struct attack *attack, unsigned int thread)
 				put_run(&victims[i], 0, 64, 128, RBK_STRATEGY_ONLY_CPU, 0);
 			raw_ring_publish(&victims[i].ring);
 		}
+	free(victims);
 }
 
 /* ---- 16 and 17: argument tables, in chains, and of rings that go ---- */
@@ -482,6 +488,7 @@ void attack_links(struct attack *attack, unsigned int thread)
 				attack_count(attack, 0);
 			}
 	}
+	free(victims);
 }
 
 /* The ring is removed, or its session ends, while tables of its entries are being copied. */

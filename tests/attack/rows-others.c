@@ -42,6 +42,7 @@ void attack_leases(struct attack *attack, unsigned int thread)
 			close(fds[i]);
 		}
 	}
+	free(fds);
 }
 
 /* ---- 18: administrators, and scrapers of metrics ---- */
@@ -125,6 +126,7 @@ void attack_observers(struct attack *attack, unsigned int thread)
 	for (unsigned int i = 0; i < n; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
+	free(fds);
 }
 
 /* ---- 19: descriptors of what is no memory ---- */

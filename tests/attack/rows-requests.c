@@ -94,6 +94,7 @@ void attack_constants(struct attack *attack, unsigned int thread)
 				remove_one(attack, fds[i], RBK_WIRE_PLAN_REMOVE, plan_id);
 			remove_one(attack, fds[i], RBK_WIRE_ARENA_REMOVE, reply.id);
 		}
+	free(fds);
 }
 
 /* ---- 3: plans that take long to verify ---- */
@@ -119,6 +120,7 @@ void attack_verify(struct attack *attack, unsigned int thread)
 	plan_fd = attack_plan_fd(d);
 	while (n > 0 && attack_goes_on(attack))
 		ask_for_plans(attack, fds, n, plan_fd);
+	free(fds);
 }
 
 /* ---- 4: descriptors whose close() takes long ---- */
@@ -264,6 +266,7 @@ void attack_arenas(struct attack *attack, unsigned int thread)
 				remove_one(attack, fds[i], RBK_WIRE_ARENA_REMOVE, reply.id);
 		}
 	}
+	free(fds);
 }
 
 /* ---- 9: large rings ---- */
@@ -287,6 +290,7 @@ void attack_rings(struct attack *attack, unsigned int thread)
 				remove_one(attack, fds[i], RBK_WIRE_RING_REMOVE, reply.id);
 		}
 	}
+	free(fds);
 }
 
 /* ---- 12: what others do, 50,000 times a second ---- */
@@ -315,6 +319,7 @@ void attack_watch(struct attack *attack, unsigned int thread)
 				attack_count(attack, -EPERM);
 		}
 	}
+	free(fds);
 }
 
 /* ---- 13: the setup thread has enough to do ---- */
@@ -327,4 +332,5 @@ void attack_setup_flood(struct attack *attack, unsigned int thread)
 
 	while (n > 0 && attack_goes_on(attack))
 		ask_for_plans(attack, fds, n, plan_fd);
+	free(fds);
 }
