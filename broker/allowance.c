@@ -11,6 +11,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -81,6 +82,19 @@ int allowance_descriptors(bool has_metrics, uint64_t *ret)
 	}
 	*ret = limit - used < limit / 2 ? limit - used : limit / 2;
 	return 0;
+}
+
+uint64_t allowance_watches(void)
+{
+	FILE *file = fopen("/proc/sys/fs/inotify/max_user_watches", "re");
+	unsigned long long n = 0;
+
+	if (!file)
+		return 0;
+	if (fscanf(file, "%llu", &n) != 1)
+		n = 0;
+	fclose(file);
+	return n / 2;
 }
 
 bool allowance_explain(int r, bool has_metrics)

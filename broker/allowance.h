@@ -18,6 +18,12 @@ enum { ALLOWANCE_E_FILES = 1 };
 int allowance_descriptors(bool has_metrics, uint64_t *ret);
 
 /*
+ * Reads how many inotify watches tenants may have: half of those that the kernel allows our user,
+ * because the user may have other programs. Return: 0 if the kernel does not say.
+ */
+uint64_t allowance_watches(void);
+
+/*
  * Logs what to raise, if @r, a negative errno of something that could not be made at the start, is
  * one of a lack. Return: was it?
  */

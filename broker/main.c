@@ -265,6 +265,7 @@ static int make_tenants(struct broker *broker, char **ret_errors)
 		/* vm.max_map_count is 65,530 by default; a ring also has two allocations that are
 		 * mappings. */
 		.n_mappings = 24000,
+		.n_watches = allowance_watches(),
 	};
 	int r = allowance_descriptors(broker->options.metrics_address.bytes > 0, &machine.n_fds);
 

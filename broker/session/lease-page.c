@@ -17,7 +17,8 @@ struct lease_page *lease_page_free(struct lease_page *page)
 	if (!page)
 		return NULL;
 	if (page->hold)
-		hold_leave_files(page->hold, (struct charge *[]){&page->charges[0], NULL, NULL});
+		hold_leave_files(page->hold,
+				 (struct charge *[]){&page->charges[0], &page->charges[3], NULL});
 	if (page->map)
 		munmap(page->map, page->bytes);
 	close_fd(page->fd);
@@ -66,7 +67,8 @@ int lease_page_new(struct session *session, struct lease_page **ret)
 			   sizeof(struct lease) + sizeof(*page) + page->bytes + HOLD_FILE_BYTES +
 				   HOLD_BYTES) ||
 	    account_charge(account, &page->charges[1], ACCOUNT_FDS, 1) ||
-	    account_charge(account, &page->charges[2], ACCOUNT_MAPPINGS, 1))
+	    account_charge(account, &page->charges[2], ACCOUNT_MAPPINGS, 1) ||
+	    account_charge(account, &page->charges[3], ACCOUNT_WATCHES, 1))
 		return ACCOUNT_E_QUOTA;
 	r = hold_new(session->server, 1, &page->hold);
 	if (r == 0)

@@ -15,7 +15,7 @@ struct session;
 
 /* A lease's own. */
 struct lease_page {
-	struct charge charges[3];
+	struct charge charges[4];
 	struct hold *hold;
 	void *map;
 	size_t bytes;

@@ -47,6 +47,7 @@ enum {
 	 */
 	RING_FDS = 4,
 	RING_MAPPINGS = 2,
+	RING_WATCHES = 2, /* one of each area */
 };
 
 static size_t round_to_pages(size_t bytes)
@@ -95,6 +96,8 @@ static int ring_charge(struct session_ring *ring)
 	    account_charge(account, &ring->charges[RING_CHARGE_FDS], ACCOUNT_FDS, RING_FDS) ||
 	    account_charge(account, &ring->charges[RING_CHARGE_MAPPINGS], ACCOUNT_MAPPINGS,
 			   RING_MAPPINGS) ||
+	    account_charge(account, &ring->charges[RING_CHARGE_WATCHES], ACCOUNT_WATCHES,
+			   RING_WATCHES) ||
 	    account_charge(account, &ring->charges[RING_CHARGE_TASKS], ACCOUNT_TASKS,
 			   ring->n_entries))
 		return RING_E_QUOTA;

@@ -99,7 +99,7 @@ struct server {
 	struct stats *pages;
 	struct list_node stats_users[SERVER_STATS_USERS]; /* tenants with sessions, by number */
 	uint32_t n_watchers, n_root_watchers; /* sessions that were handed a page, that page */
-	struct charge root_charges[3];
+	struct charge root_charges[4];
 };
 
 /*

@@ -134,7 +134,8 @@ static void ring_unmake_begin(struct session_ring *ring)
 	ring->state = RING_UNMAKING;
 	/* Before it is unmapped: what the client does not have is gone with that. */
 	hold_leave_files(steal_ptr(ring->area_hold),
-			 (struct charge *[]){&ring->charges[RING_CHARGE_AREA_BYTES], NULL, NULL});
+			 (struct charge *[]){&ring->charges[RING_CHARGE_AREA_BYTES],
+					     &ring->charges[RING_CHARGE_WATCHES], NULL});
 	ring->job = (struct offload_job){
 		.run = ring_unmake_run,
 		.done = ring_unmake_done,

@@ -39,7 +39,7 @@ struct stats_user {
 	struct list_node link; /* in server->stats_users */
 	struct stats_tenant *stats;
 	uint32_t n_sessions;
-	struct charge charges[3]; /* of its page */
+	struct charge charges[4]; /* of its page */
 	struct hold *hold;        /* likewise; NULL: it has none */
 	/* last sums of session_describe(), and their time in ns; 0: none yet */
 	struct rbk_stats_broker sums;
@@ -58,9 +58,9 @@ int server_stats_init(struct server *server)
 	return stats_new(server->options.n_executors, now_ns(), &server->pages);
 }
 
-static void uncharge(struct charge charges[3])
+static void uncharge(struct charge charges[4])
 {
-	for (unsigned int i = 0; i < 3; i++)
+	for (unsigned int i = 0; i < 4; i++)
 		charge_deinit(&charges[i]);
 }
 
@@ -194,7 +194,7 @@ static void page_leave(struct stats_user *user)
 {
 	if (user->hold)
 		hold_leave_files(steal_ptr(user->hold),
-				 (struct charge *[]){&user->charges[0], NULL, NULL});
+				 (struct charge *[]){&user->charges[0], &user->charges[3], NULL});
 	stats_tenant_unmap(user->stats, now_ns());
 	uncharge(user->charges);
 }
@@ -220,12 +220,13 @@ void session_stats_leave(struct session *session)
 }
 
 /* A page of @bytes. Return: 0; ACCOUNT_E_QUOTA. */
-static int charge_page(struct account *account, struct charge charges[3], uint64_t bytes)
+static int charge_page(struct account *account, struct charge charges[4], uint64_t bytes)
 {
 	if (account_charge(account, &charges[0], ACCOUNT_HOST_BYTES,
 			   bytes + HOLD_FILE_BYTES + HOLD_BYTES) ||
 	    account_charge(account, &charges[1], ACCOUNT_FDS, 1) ||
-	    account_charge(account, &charges[2], ACCOUNT_MAPPINGS, 1)) {
+	    account_charge(account, &charges[2], ACCOUNT_MAPPINGS, 1) ||
+	    account_charge(account, &charges[3], ACCOUNT_WATCHES, 1)) {
 		uncharge(charges);
 		return ACCOUNT_E_QUOTA;
 	}

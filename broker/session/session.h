@@ -142,6 +142,7 @@ enum {
 	RING_CHARGE_BELL_BYTES, /* likewise */
 	RING_CHARGE_FDS,        /* kept with the bell */
 	RING_CHARGE_MAPPINGS,
+	RING_CHARGE_WATCHES, /* kept with the areas */
 	RING_CHARGE_TASKS,
 	RING_CHARGES,
 };

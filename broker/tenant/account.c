@@ -51,6 +51,7 @@ static const struct {
 	[ACCOUNT_PLANS] = {"plans", "plans-max"},
 	[ACCOUNT_FDS] = {"descriptors", NULL},
 	[ACCOUNT_MAPPINGS] = {"mappings", NULL},
+	[ACCOUNT_WATCHES] = {"inotify watches", NULL},
 	[ACCOUNT_TASKS] = {"entries of rings", "tasks-max"},
 	[ACCOUNT_ARENA_BYTES] = {"arena bytes", "arena-bytes-max"},
 	[ACCOUNT_HOST_BYTES] = {"host bytes", "host-max"},

@@ -24,6 +24,7 @@ enum account_slot {
 	ACCOUNT_PLANS,
 	ACCOUNT_FDS,         /* descriptors that the broker keeps open */
 	ACCOUNT_MAPPINGS,    /* virtual memory areas */
+	ACCOUNT_WATCHES,     /* inotify watches, of memory that clients may keep */
 	ACCOUNT_TASKS,       /* entries that rings can have in flight: the sum of their sizes */
 	ACCOUNT_ARENA_BYTES, /* of registered arenas; charged as host bytes, too */
 	ACCOUNT_HOST_BYTES,  /* arenas, rings, packed weights, scratch, staging, GTT copies */

@@ -30,6 +30,7 @@ enum {
 	/* However many tenants there are, each can connect and do something. */
 	TENANT_MIN_FDS = 64,
 	TENANT_MIN_MAPPINGS = 64,
+	TENANT_MIN_WATCHES = 64,
 };
 
 struct tenants {
@@ -66,6 +67,10 @@ static void limits_of(const struct tenants_machine *machine, const struct tenant
 		[ACCOUNT_FDS] = at_least(machine->n_fds / n_tenants,
 					 at_most(machine->n_fds, TENANT_MIN_FDS)),
 		[ACCOUNT_MAPPINGS] = at_least(machine->n_mappings / n_tenants, TENANT_MIN_MAPPINGS),
+		[ACCOUNT_WATCHES] =
+			machine->n_watches == 0
+				? UINT64_MAX
+				: at_least(machine->n_watches / n_tenants, TENANT_MIN_WATCHES),
 	}};
 	if (!checked_mul(policy->sessions_max, TENANT_RINGS_PER_SESSION, &ret->max[ACCOUNT_RINGS]))
 		ret->max[ACCOUNT_RINGS] = UINT64_MAX;

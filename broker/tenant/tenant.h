@@ -83,14 +83,15 @@ struct tenant {
 
 /*
  * Sizes of what percentages are of; device 0 is the CPU and has no memory of its own. What the
- * process can have of descriptors and mappings is divided among the tenants of the policy.
+ * process can have of descriptors, mappings and inotify watches is divided among the tenants of the
+ * policy; n_watches 0: it is not known, and not limited.
  */
 struct tenants_machine {
 	uint64_t host_bytes;
 	uint64_t vram_bytes[RBK_MAX_DEVICES];
 	uint64_t gtt_bytes[RBK_MAX_DEVICES];
 	uint32_t n_devices;
-	uint64_t n_fds, n_mappings;
+	uint64_t n_fds, n_mappings, n_watches;
 };
 
 /*

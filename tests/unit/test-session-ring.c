@@ -347,6 +347,7 @@ static void test_ring__kept(void **state)
 	assert_int_equal(used(&rig, ACCOUNT_FDS), fds + 4);
 	assert_int_equal(used(&rig, ACCOUNT_MAPPINGS), 0);
 	assert_int_equal(used(&rig, ACCOUNT_TASKS), 0);
+	assert_int_equal(used(&rig, ACCOUNT_WATCHES), 2);
 
 	/* One area is kept: all is. */
 	munmap(ring.sq, ring.sq_bytes);
@@ -356,11 +357,34 @@ static void test_ring__kept(void **state)
 	munmap((void *)ring.cq, ring.cq_bytes);
 	assert_true(holds_look(rig.server, rig.session->account));
 	assert_true(used(&rig, ACCOUNT_HOST_BYTES) < host + kept - ring.sq_bytes);
+	assert_int_equal(used(&rig, ACCOUNT_WATCHES), 0);
 	assert_int_equal(used(&rig, ACCOUNT_FDS), fds + 4);
 	close(ring.bell);
 	assert_true(holds_look(rig.server, rig.session->account));
 	assert_int_equal(used(&rig, ACCOUNT_HOST_BYTES), host);
 	assert_int_equal(used(&rig, ACCOUNT_FDS), fds);
+	rig_deinit(&rig);
+}
+
+/* A tenant that keeps as many areas as it may have watches gets no further ring. */
+static void test_ring__no_watches_left(void **state)
+{
+	struct account_limits limits;
+	struct rig_ring ring;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	memset(&limits, 0xff, sizeof(limits));
+	limits.max[ACCOUNT_WATCHES] = 3;
+	account_set_limits(rig.session->tenant->account, &limits);
+	rig_ring_new(&rig, N_ENTRIES, &ring);
+	assert_int_equal(session_ring_remove(rig.session, 1, ring.ring->id), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_REMOVE, NULL, 0), 0);
+	assert_int_equal(session_ring_add(rig.session, 2, N_ENTRIES), 0);
+	assert_int_equal(rig_answer(&rig, RBK_WIRE_RING_ADD, NULL, 0), -EDQUOT);
+	rig_ring_deinit(&ring);
+	rig_ring_new(&rig, N_ENTRIES, &ring);
+	rig_ring_deinit(&ring);
 	rig_deinit(&rig);
 }
 
@@ -423,6 +447,7 @@ int main(void)
 		cmocka_unit_test(test_ring__descriptor_in_bell),
 		cmocka_unit_test(test_ring__sealed_at_first_bell),
 		cmocka_unit_test(test_ring__kept),
+		cmocka_unit_test(test_ring__no_watches_left),
 		cmocka_unit_test(test_ring__let_go_first),
 		cmocka_unit_test(test_ring__cannot_be_watched),
 	};

@@ -22,6 +22,7 @@ static const struct tenants_machine machine = {
 	.n_devices = 2,
 	.n_fds = 1000,
 	.n_mappings = 2000,
+	.n_watches = 3000,
 };
 
 static void test_defaults__limits(void **state)
@@ -54,6 +55,7 @@ static void test_defaults__limits(void **state)
 	assert_int_equal(account_limit(tenant->account, ACCOUNT_HOST_BYTES), 12 * GIB);
 	assert_int_equal(account_limit(tenant->account, ACCOUNT_FDS), 1000);
 	assert_int_equal(account_limit(tenant->account, ACCOUNT_MAPPINGS), 2000);
+	assert_int_equal(account_limit(tenant->account, ACCOUNT_WATCHES), 3000);
 	assert_int_equal(account_limit(tenant->account, ACCOUNT_SESSIONS), 16384);
 	assert_int_equal(account_limit(tenant->account, ACCOUNT_RINGS), 65536);
 	/* Two users of a tenant are two owners. */
@@ -194,6 +196,7 @@ static void test_limits__from_policy(void **state)
 	/* What the process has is divided by three. */
 	assert_int_equal(account_limit(account, ACCOUNT_FDS), 333);
 	assert_int_equal(account_limit(b->account, ACCOUNT_MAPPINGS), 666);
+	assert_int_equal(account_limit(b->account, ACCOUNT_WATCHES), 1000);
 	tenant_unref(a);
 	tenant_unref(b);
 	tenant_unref(other);
