@@ -280,11 +280,35 @@ static bool run_window(struct referee *referee, enum attack_phase phase, const c
  */
 static const uint64_t measuring_bytes = 17 << 20;
 
-static bool is_at_rest(const struct rbk_stats *stats, const struct rbk_stats *before)
+/* Sums up what tenants are charged, which the broker's own measuring is no part of. */
+static uint64_t tenants_bytes(const struct rbk_stats_view *view)
 {
+	struct rbk_stats_tenant tenant;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < rbk_stats_used(view, RBK_STATS_SECTION_TENANTS); i++)
+		if (harness_stats_copy(view, RBK_STATS_SECTION_TENANTS, i, &tenant, sizeof(tenant)))
+			bytes += tenant.host_used;
+	return bytes;
+}
+
+/* Return: 0; as rbk_stats(). */
+static int look_at_charges(struct referee *referee, struct attack_rest *ret)
+{
+	int r = rbk_stats(referee->rbk, &ret->stats);
+
+	ret->tenants_bytes = tenants_bytes(&referee->view);
+	return r;
+}
+
+static bool is_at_rest(const struct attack_rest *now, const struct attack_rest *then)
+{
+	const struct rbk_stats *stats = &now->stats, *before = &then->stats;
+
 	/* The neighbour's own loops come and go by a plan, a session and its ring. */
 	return stats->sessions <= before->sessions + 1 && stats->rings <= before->rings + 1 &&
 	       stats->arenas <= before->arenas && stats->plans <= before->plans + 1 &&
+	       now->tenants_bytes <= then->tenants_bytes + (1 << 20) &&
 	       stats->host_bytes <= before->host_bytes + measuring_bytes &&
 	       stats->device_bytes <= before->device_bytes + (1 << 20);
 }
@@ -307,13 +331,13 @@ static bool settle(struct referee *referee, struct attack_rest *ret)
 
 	do {
 		*ret = rest;
-		if (!look_after(referee) || rbk_stats(referee->rbk, &rest.stats))
+		if (!look_after(referee) || look_at_charges(referee, &rest))
 			return false;
 		broker_usage(&referee->broker, &rest.usage);
 		/* The neighbour's loops come and go. */
 		if (rest.usage.n_fds + 12 < ret->usage.n_fds ||
 		    rest.usage.n_threads != ret->usage.n_threads ||
-		    rest.stats.host_bytes + (1 << 20) < ret->stats.host_bytes)
+		    rest.tenants_bytes + (1 << 20) < ret->tenants_bytes)
 			since_ns = harness_now_ns();
 		harness_sleep_ms(20);
 	} while (harness_now_ns() - since_ns < quiet_ns && harness_now_ns() < end_ns);
@@ -330,9 +354,9 @@ static bool wait_for_rest(struct referee *referee)
 	bool is_back = false;
 
 	for (;;) {
-		if (!look_after(referee) || rbk_stats(referee->rbk, &after->stats))
+		if (!look_after(referee) || look_at_charges(referee, after))
 			return false;
-		if (!is_back && is_at_rest(&after->stats, &before->stats)) {
+		if (!is_back && is_at_rest(after, before)) {
 			is_back = true;
 			if (harness_now_ns() - begin_ns > referee->result->rest_ns)
 				referee->result->rest_ns = harness_now_ns() - begin_ns;

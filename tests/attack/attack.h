@@ -178,6 +178,7 @@ struct attack_turns {
 
 /* The broker's statistics and resources, before or after an attack. */
 struct attack_rest {
+	uint64_t tenants_bytes; /* of host memory that tenants are charged */
 	struct rbk_stats stats;
 	struct broker_usage usage;
 };
