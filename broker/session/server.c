@@ -13,7 +13,10 @@
 #include "util/error.h"
 
 enum {
-	/* Work for clients gets at least one over that of a turn. */
+	/*
+	 * Work for clients gets one over that of a turn, also where the rest of the turn is left
+	 * over: an entry that comes meanwhile waits until then.
+	 */
 	SETTLE_PART = 4,
 	/* Sessions that are looked at in one go: for each of its rings, arenas and plans. */
 	FAULT_BATCH = 4,
@@ -181,12 +184,15 @@ void server_work_init(struct server *server)
 
 void server_settle(struct server *server)
 {
+	const struct turn *turn = server->work.turn;
+
 	if (sigbus_happened()) {
 		server->n_to_check = server->n_sessions;
 		turn_queue_submit(&server->work, &server->fault_owner, &server->fault_job);
 	}
 	if (!turn_queue_is_empty(&server->work))
-		turn_queue_run(&server->work, turn_stop_ticks(server->work.turn, SETTLE_PART));
+		turn_queue_run(&server->work,
+			       turn_used_ticks(turn) + turn->budget_ticks / SETTLE_PART);
 }
 
 bool server_is_settling(const struct server *server)

@@ -84,7 +84,8 @@ static void test_connections__in_slices(void **state)
 			most = (unsigned int)(rig.server->n_sessions - n_before);
 		assert_true(++n_looks < 10 * N);
 	}
-	assert_true(most <= BUDGET);
+	/* A part of the turn, also while it has time: entries may come. */
+	assert_true(most <= BUDGET / 4);
 	assert_true(n_looks >= N / BUDGET);
 
 	for (unsigned int i = 0; i < N; i++)
