@@ -11,11 +11,14 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "session/server.h"
+#include "util/cleanup.h"
 #include "util/log.h"
 
 /* Descriptors beside those of tenants. */
@@ -39,6 +42,20 @@ static uint64_t raise_descriptor_limit(void)
 	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
 		getrlimit(RLIMIT_NOFILE, &limit);
 	return limit.rlim_cur;
+}
+
+/*
+ * Makes the table of descriptors as long as it will ever be, or as long as a MiB of the kernel's
+ * memory is. A table that grows makes a process of several threads wait for all processors (the
+ * kernel's expand_files()), for milliseconds, and it would grow while the reactor accepts. It never
+ * shrinks. Without memory for it there is none lost, either.
+ */
+static void reserve_descriptors(uint64_t limit)
+{
+	enum { MOST = 131072 };
+	int last = (int)(limit < MOST ? limit : MOST) - 1;
+
+	close_fd(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, last));
 }
 
 /* Count the descriptors that are open, approximately. */
@@ -72,6 +89,7 @@ int allowance_descriptors(bool has_metrics, uint64_t *ret)
 	const uint64_t others = others_of(has_metrics);
 	uint64_t limit = raise_descriptor_limit(), open = count_descriptors(), used = open + others;
 
+	reserve_descriptors(limit);
 	if (limit > 1024) {
 		*ret = limit - DRIVER_FDS - SERVER_ADMIN_SESSIONS - 2ull * server_max_newcomers();
 		return 0;

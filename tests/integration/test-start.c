@@ -164,6 +164,34 @@ static void test_descriptors__asks_once(void **state)
 	broker_stop(&broker);
 }
 
+/* Return: how many descriptors the kernel has room for before it makes the table longer. */
+static uint64_t table_size(pid_t pid)
+{
+	char path[64], line[256];
+	unsigned long long n = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		sscanf(line, "FDSize: %llu", &n);
+	if (file)
+		fclose(file);
+	return n;
+}
+
+/* A table that grows makes the reactor sleep in accept(). */
+static void test_descriptors__table(void **state)
+{
+	struct rlimit limit;
+	struct broker broker;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	broker_start(&broker, NULL);
+	assert_true(table_size(broker.pid) >= (limit.rlim_max < 131072 ? limit.rlim_max : 131072));
+	broker_stop(&broker);
+}
+
 static void allow_little_memory(void)
 {
 	const struct rlimit little = {60000 << 10, 60000 << 10};
@@ -194,6 +222,7 @@ int main(void)
 		cmocka_unit_test(test_start__after_one_that_is_leaving),
 		cmocka_unit_test(test_root__gives_up),
 		cmocka_unit_test(test_descriptors__asks_once),
+		cmocka_unit_test(test_descriptors__table),
 		cmocka_unit_test(test_memory__says_so),
 	};
 
