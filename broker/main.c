@@ -60,6 +60,9 @@ enum {
 	MAIN_E_FILES = 2, /* make_tenants: there may be too few open files; it was said */
 };
 
+/* It has nine times the share of another thread then, and still not all. */
+enum { REACTOR_NICE_BELOW = 10 };
+
 /* The least that the kernel gives. */
 static const uint64_t reactor_slice_ns = 100000;
 
@@ -94,6 +97,7 @@ struct broker {
 	struct waker telemetry_waker;
 	struct telemetry *telemetry;
 	int telemetry_error;
+	int nice_error; /* of hasten_reactor() */
 	struct budget *budget;
 	struct residency *residency;
 	struct enforce *enforce;
@@ -651,10 +655,17 @@ static void say_what_was_found(const struct broker *broker)
 				      "take is not noticed.",
 				      n ? " " : "", strerror(-broker->telemetry_error));
 	if (broker->options.cache_error && n < sizeof(line))
-		snprintf(line + n, sizeof(line) - n,
-			 "%spipelines are compiled anew at each start: no cache in %s (%s).",
-			 n ? " " : "", broker->options.cache_dir,
-			 strerror(broker->options.cache_error));
+		n += (size_t)snprintf(
+			line + n, sizeof(line) - n,
+			"%spipelines are compiled anew at each start: no cache in %s (%s).",
+			n ? " " : "", broker->options.cache_dir,
+			strerror(broker->options.cache_error));
+	if (broker->nice_error && n < sizeof(line))
+		n += (size_t)snprintf(line + n, sizeof(line) - n,
+				      "%sclients wait behind programs that keep the processors "
+				      "busy: the thread that serves them may not have nice level "
+				      "%d (LimitNICE= in the unit, or ulimit -e).",
+				      n ? " " : "", broker->options.reactor_nice);
 	log_info(LOG_DEVICES_LACKING, "%s",
 		 line[0] ? line : "everything that was looked for is there");
 	if (broker->options.admin_socket_path[0])
@@ -665,13 +676,20 @@ static void say_what_was_found(const struct broker *broker)
 }
 
 /*
- * A client waits twice for this thread, which has little to do each time. Last, so that no thread
- * inherits it: workers have much to do, and everybody's slices end sooner if theirs are short.
+ * A client waits twice for this thread, which has little to do each time. No share that all have
+ * the same of suffices for it: one tenant's processes may keep all processors busy, and another's
+ * tasks wait for this thread then. Its turns share what it does among tenants.
  */
-static void shorten_slices(void)
+static void hasten_reactor(struct broker *broker)
 {
-	int r = thread_set_slice(reactor_slice_ns);
+	int *nice = &broker->options.reactor_nice, r;
 
+	if (*nice == OPTIONS_NICE_DEFAULT)
+		*nice = thread_nice() - REACTOR_NICE_BELOW;
+	if (*nice < -20)
+		*nice = -20;
+	broker->nice_error = thread_set_nice(*nice);
+	r = thread_set_slice(reactor_slice_ns);
 	if (r < 0)
 		log_debug(LOG_DETAIL, "the reactor's slices stay as long as others': %s",
 			  strerror(-r));
@@ -806,12 +824,12 @@ static int broker_run(struct broker *broker)
 		return OPTIONS_EXIT_FAILURE;
 	}
 
+	hasten_reactor(broker);
 	say_what_was_found(broker);
 	r = endpoint_start(&broker->options, broker->loop, broker->server, endpoint_awake_ns,
 			   &broker->endpoint);
 	if (r)
 		return r;
-	shorten_slices();
 	service_ready(broker->service, describe_state, broker);
 	r = dispatch_run(broker->dispatch, broker->server);
 	if (r) {

@@ -80,6 +80,8 @@ static const char usage_text[] =
 	"                        how long the thread that serves all clients works before it looks "
 	"at\n"
 	"                        everything again (default: 100)\n"
+	"  --reactor-nice N      nice level of that thread, -20 to 19 (default: 10 below the "
+	"others')\n"
 	"  --calibration auto|none|now\n"
 	"                        what devices are able to do: measured once and kept in the cache "
 	"(the\n"
@@ -156,6 +158,7 @@ enum {
 	OPTION_SIMD,
 	OPTION_SPIN,
 	OPTION_TURN_BUDGET,
+	OPTION_REACTOR_NICE,
 	OPTION_LOG_LEVEL,
 	OPTION_CALIBRATION,
 	OPTION_CPU_WATTS,
@@ -209,6 +212,7 @@ static const struct option long_options[] = {
 	{"simd", required_argument, NULL, OPTION_SIMD},
 	{"spin", required_argument, NULL, OPTION_SPIN},
 	{"turn-budget", required_argument, NULL, OPTION_TURN_BUDGET},
+	{"reactor-nice", required_argument, NULL, OPTION_REACTOR_NICE},
 	{"log-level", required_argument, NULL, OPTION_LOG_LEVEL},
 	{"calibration", required_argument, NULL, OPTION_CALIBRATION},
 	{"cpu-watts", required_argument, NULL, OPTION_CPU_WATTS},
@@ -444,6 +448,19 @@ static int parse_spin(const struct source *source, const char *value, int64_t *r
 	return r;
 }
 
+static int parse_nice(const struct source *source, const char *value, int *ret)
+{
+	char *end;
+	long nice;
+
+	errno = 0;
+	nice = strtol(value, &end, 10);
+	if (errno || end == value || *end || value[0] == ' ' || nice < -20 || nice > 19)
+		return refuse(source, value, "a nice level from -20 to 19");
+	*ret = (int)nice;
+	return -1;
+}
+
 static int parse_path(const struct source *source, const char *value, char *ret, size_t bytes)
 {
 	char wanted[64];
@@ -565,6 +582,7 @@ static void set_defaults(struct options *options)
 		.place = PLACE_CONFIG_DEFAULT,
 		.spin_ns = -1,
 		.turn_ns = TURN_BUDGET_US * 1000ull,
+		.reactor_nice = OPTIONS_NICE_DEFAULT,
 		.log_level = LOG_LEVEL_INFO,
 		.config_path = "/etc/ringbroker/brokerd.conf",
 	};
@@ -682,6 +700,8 @@ static int parse_one(int option, const struct source *source, const char *value,
 		if (r < 0)
 			options->turn_ns = number * 1000;
 		return r;
+	case OPTION_REACTOR_NICE:
+		return parse_nice(source, value, &options->reactor_nice);
 	case OPTION_LOG_LEVEL:
 		r = parse_choice(source, value, level_choices, &choice);
 		options->log_level = (enum log_level)choice;

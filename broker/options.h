@@ -26,6 +26,8 @@ enum {
 	OPTIONS_EXIT_USAGE = 2,   /* wrong option, or it cannot start as asked */
 };
 
+enum { OPTIONS_NICE_DEFAULT = 100 };
+
 struct options {
 	/* Longer than a socket's may be, so that a default that is too long is refused, not cut. */
 	char socket_path[256];
@@ -48,6 +50,7 @@ struct options {
 	float cpu_watts, gpu_watts; /* 0: unknown */
 	int64_t spin_ns;            /* -1: adaptive */
 	uint64_t turn_ns;           /* the reactor's budget */
+	int reactor_nice;           /* its nice level; OPTIONS_NICE_DEFAULT: 10 below brokerd's */
 	uint64_t test_device_ns;    /* what a task takes there; 0: there is none */
 	/* What the kernel calls the memory of every GPU; empty: it is found out. */
 	char test_dmem_region[DMEM_REGION_BYTES];

@@ -10,11 +10,17 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "util/error.h"
+
+/* linux/sched.h, which cannot be included together with sched.h. */
+#ifndef SCHED_FLAG_RESET_ON_FORK
+#define SCHED_FLAG_RESET_ON_FORK 0x01
+#endif
 
 /* The kernel's struct sched_attr in its first version, which glibc before 2.41 does not declare. */
 struct thread_attr {
@@ -52,17 +58,57 @@ int thread_start(pthread_t *thread, const char *name, void *(*main)(void *data),
 	return 0;
 }
 
+/* Return: 0; negative errno. */
+static int get_attr(struct thread_attr *ret)
+{
+	*ret = (struct thread_attr){.bytes = sizeof(*ret)};
+	return syscall(SYS_sched_getattr, 0, ret, sizeof(*ret), 0) < 0 ? error_origin(-errno) : 0;
+}
+
+/*
+ * Sets what get_attr() has read and the caller has changed. Who starts threads has little to do
+ * each time and they have much: what is for the one is not for the others. Return: as get_attr().
+ */
+static int set_attr(struct thread_attr *attr)
+{
+	attr->flags |= SCHED_FLAG_RESET_ON_FORK;
+	return syscall(SYS_sched_setattr, 0, attr, 0) < 0 ? error_origin(-errno) : 0;
+}
+
+static bool has_nice(const struct thread_attr *attr)
+{
+	return attr->policy == SCHED_OTHER || attr->policy == SCHED_BATCH;
+}
+
 int thread_set_slice(uint64_t slice_ns)
 {
-	struct thread_attr attr = {.bytes = sizeof(attr)};
+	struct thread_attr attr;
+	int r = get_attr(&attr);
 
-	/* Nice level and policy stay what they are. */
-	if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) < 0)
-		return error_origin(-errno);
-	if ((attr.policy != SCHED_OTHER && attr.policy != SCHED_BATCH) || attr.slice_ns == 0)
+	if (r)
+		return error_fold(r);
+	if (!has_nice(&attr) || attr.slice_ns == 0)
 		return THREAD_E_NO_SLICES;
 	attr.slice_ns = slice_ns;
-	if (syscall(SYS_sched_setattr, 0, &attr, 0) < 0)
-		return error_origin(-errno);
-	return 0;
+	return set_attr(&attr);
+}
+
+int thread_set_nice(int nice)
+{
+	struct thread_attr attr;
+	int r = get_attr(&attr);
+
+	if (r)
+		return error_fold(r);
+	if (!has_nice(&attr))
+		return 0;
+	attr.nice = nice;
+	return set_attr(&attr);
+}
+
+int thread_nice(void)
+{
+	struct thread_attr attr;
+
+	return get_attr(&attr) == 0 && has_nice(&attr) ? attr.nice : 0;
 }

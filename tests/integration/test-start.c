@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/capability.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -119,6 +121,75 @@ static void test_root__gives_up(void **state)
 	broker_stop(&broker);
 }
 
+/* ---- The reactor's nice level ---- */
+
+static int nice_of(pid_t pid, pid_t thread)
+{
+	char path[128], text[1024];
+	int nice = 100;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)thread);
+	file = fopen(path, "re");
+	if (file && fgets(text, sizeof(text), file))
+		/* proc(5): the 19th; a name may have spaces in it. */
+		sscanf(strrchr(text, ')') + 1,
+		       " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d",
+		       &nice);
+	if (file)
+		fclose(file);
+	return nice;
+}
+
+static void check_nices(pid_t pid, int reactor)
+{
+	struct dirent *entry;
+	char path[64];
+	DIR *directory;
+
+	assert_int_equal(nice_of(pid, pid), reactor);
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	directory = opendir(path);
+	assert_non_null(directory);
+	while ((entry = readdir(directory)))
+		if (entry->d_name[0] != '.' && atoi(entry->d_name) != pid)
+			/* 100: it has ended. */
+			assert_true(nice_of(pid, atoi(entry->d_name)) == 0 ||
+				    nice_of(pid, atoi(entry->d_name)) == 100);
+	closedir(directory);
+}
+
+static void forbid_nice(void)
+{
+	const struct rlimit none = {0, 0};
+
+	setrlimit(RLIMIT_NICE, &none);
+	prctl(PR_CAPBSET_DROP, CAP_SYS_NICE);
+}
+
+static void test_nice(void **state)
+{
+	struct broker broker;
+
+	if (geteuid() != 0)
+		skip();
+	broker_start(&broker, NULL);
+	check_nices(broker.pid, -10);
+	assert_false(broker_log_has(&broker, "nice level"));
+	broker_stop(&broker);
+
+	broker_start(&broker, &(struct broker_options){
+				      .args = (const char *const[]){"--reactor-nice=3", NULL}});
+	check_nices(broker.pid, 3);
+	broker_stop(&broker);
+
+	/* It runs all the same. */
+	broker_start(&broker, &(struct broker_options){.in_child = forbid_nice});
+	check_nices(broker.pid, 0);
+	assert_true(broker_log_has(&broker, "may not have nice level -10"));
+	broker_stop(&broker);
+}
+
 /* ---- Limits ---- */
 
 static rlim_t few_fds;
@@ -221,6 +292,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_start__after_one_that_is_leaving),
 		cmocka_unit_test(test_root__gives_up),
+		cmocka_unit_test(test_nice),
 		cmocka_unit_test(test_descriptors__asks_once),
 		cmocka_unit_test(test_descriptors__table),
 		cmocka_unit_test(test_memory__says_so),

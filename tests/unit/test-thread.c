@@ -189,6 +189,62 @@ static void test_slice(void **state)
 	assert_int_equal(read_attr().slice_ns, before.slice_ns);
 }
 
+static void *read_attr_of_new(void *data)
+{
+	*(struct attr *)data = read_attr();
+	return data;
+}
+
+/* In a thread of its own, since it lasts. */
+static void *set_nices(void *data)
+{
+	const struct sched_param param = {.sched_priority = 0};
+	struct attr before = read_attr(), attr;
+	pthread_t thread;
+
+	syscall_error = EPERM;
+	assert_int_equal(thread_set_nice(5), -EPERM);
+	assert_int_equal(thread_nice(), 0);
+	syscall_error = 0;
+	assert_int_equal(thread_nice(), 0);
+	assert_int_equal(thread_set_nice(5), 0);
+	assert_int_equal(thread_nice(), 5);
+	assert_int_equal(read_attr().slice_ns, before.slice_ns);
+	assert_true(thread_set_slice(300000) >= 0);
+	assert_int_equal(thread_nice(), 5);
+
+	/* Raised again only with privilege. What a new thread has is its own. */
+	attr = read_attr();
+	if (thread_set_nice(-5) == 0) {
+		assert_int_equal(read_attr().slice_ns, attr.slice_ns);
+		assert_int_equal(thread_nice(), -5);
+		assert_int_equal(pthread_create(&thread, NULL, read_attr_of_new, &attr), 0);
+		pthread_join(thread, NULL);
+		assert_int_equal(attr.nice, 0);
+	} else {
+		assert_int_equal(thread_set_nice(-5), -EPERM);
+		assert_int_equal(pthread_create(&thread, NULL, read_attr_of_new, &attr), 0);
+		pthread_join(thread, NULL);
+	}
+	assert_int_equal(attr.slice_ns, before.slice_ns);
+
+	/* Where there is no nice level. */
+	assert_int_equal(sched_setscheduler(0, SCHED_IDLE, &param), 0);
+	assert_int_equal(thread_set_nice(3), 0);
+	assert_int_equal(thread_nice(), 0);
+	assert_int_equal(read_attr().policy, SCHED_IDLE);
+	return data;
+}
+
+static void test_nice(void **state)
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, set_nices, NULL), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(read_attr().nice, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -196,6 +252,7 @@ int main(void)
 		cmocka_unit_test(test_start__name_is_cut),
 		cmocka_unit_test(test_start__no_more_threads),
 		cmocka_unit_test(test_slice),
+		cmocka_unit_test(test_nice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
