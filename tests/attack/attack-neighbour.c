@@ -20,6 +20,7 @@ enum {
 	ARENA_BYTES = 65536,
 	PRODUCT_ARENA_BYTES = 4 << 20,
 	MAX_LOOPS = 16, /* of a thread of the friend */
+	MAX_BUSY = 16,
 };
 
 static const uint64_t patience_ns = 100000000000;
@@ -231,6 +232,38 @@ void attack_be_neighbour(struct attack *attack)
 		pthread_join(loops[--n].thread, NULL);
 }
 
+static uint64_t used_ns(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/*
+ * Beside its tasks the friend computes, until the process uses the processors as much as the
+ * attacker did: a neighbour shares them with the one as with the other.
+ */
+static void *busy_main(void *data)
+{
+	static const uint64_t piece_ns = 100000;
+	const struct attack *attack = data;
+	const uint64_t begin_ns = harness_now_ns(), begin_used_ns = used_ns();
+
+	while (!atomic_load(&attack->stop)) {
+		uint64_t now_ns = harness_now_ns();
+
+		if ((used_ns() - begin_used_ns) * 1000 >=
+		    (now_ns - begin_ns) * attack->busy_permille) {
+			nanosleep(&(struct timespec){0, (long)piece_ns}, NULL);
+			continue;
+		}
+		while (harness_now_ns() - now_ns < piece_ns)
+			;
+	}
+	return NULL;
+}
+
 struct friend_thread {
 	struct attack *attack;
 	unsigned int number;
@@ -271,7 +304,15 @@ static void *friend_main(void *data)
 void attack_be_friend(struct attack *attack)
 {
 	struct friend_thread *threads = calloc(attack->n_threads, sizeof(*threads));
+	pthread_t busy[MAX_BUSY];
+	/* No thread uses more than one processor. */
+	unsigned int n_busy = attack->busy_permille / 1000 + 1;
 
+	if (n_busy > MAX_BUSY)
+		n_busy = MAX_BUSY;
+	for (unsigned int i = 0; i < n_busy; i++)
+		if (pthread_create(&busy[i], NULL, busy_main, attack))
+			attack_fail(attack, "no thread");
 	for (unsigned int i = 0; i < attack->n_threads; i++) {
 		threads[i] = (struct friend_thread){.attack = attack, .number = i};
 		if (pthread_create(&threads[i].thread, NULL, friend_main, &threads[i]))
@@ -279,5 +320,7 @@ void attack_be_friend(struct attack *attack)
 	}
 	for (unsigned int i = 0; i < attack->n_threads; i++)
 		pthread_join(threads[i].thread, NULL);
+	while (n_busy > 0)
+		pthread_join(busy[--n_busy], NULL);
 	free(threads);
 }

@@ -2,9 +2,10 @@
 /*
  * The referee: runs one row, and looks after the broker meanwhile; see attack.h
  *
- * Windows of the friend and of the attacker take turns. Before each of them only the neighbour is
- * there, so that every attack has to leave everything as it was. The first window of the friend
- * tells what the broker keeps for itself.
+ * Windows of the attacker and of the friend take turns. Before each of them only the neighbour is
+ * there, so that every attack has to leave everything as it was. A first visit of the friend, of
+ * which no time counts, tells what the broker keeps for itself; from then on the friend uses as
+ * much of the processors as the attacker did before it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,6 +30,9 @@
 /* No entry of a neighbour waits for so long, whatever else the machine does. */
 static const uint64_t stall_ns = 1000000000;
 
+/* Of the friend's first visit. */
+static const uint64_t visit_ns = 100000000;
+
 /* The broker's memory above what it has charged. */
 static const uint64_t uncharged_bytes = 64ull << 20;
 
@@ -48,6 +52,7 @@ struct referee {
 	struct rbk *rbk; /* an administrator's */
 	struct rbk_stats_view view;
 	pid_t neighbour, other;
+	struct attack_witness witness;
 	uint64_t peak_bytes; /* the most that was charged in this window */
 };
 
@@ -223,12 +228,45 @@ static bool is_waited_for(const struct referee *referee, uint64_t n_before)
 	       attack->n_done + attack->n_refused == n_before;
 }
 
+/* Processor time of a process so far; 0 once it has ended. */
+static uint64_t processor_ns(pid_t pid)
+{
+	struct timespec time = {0};
+	clockid_t clock;
+
+	if (clock_getcpuclockid(pid, &clock) == 0)
+		clock_gettime(clock, &time);
+	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static struct attack_load look_at_load(const struct referee *referee)
+{
+	return (struct attack_load){
+		.wall_ns = harness_now_ns(),
+		.member_ns = processor_ns(referee->other),
+		.broker_ns = processor_ns(referee->broker.pid),
+	};
+}
+
+/* Add what was used since @begin; a member that has ended by itself is left out. */
+static void add_load(struct attack_load *load, const struct attack_load *begin,
+		     const struct attack_load *end)
+{
+	if (end->member_ns < begin->member_ns)
+		return;
+	load->wall_ns += end->wall_ns - begin->wall_ns;
+	load->member_ns += end->member_ns - begin->member_ns;
+	load->broker_ns += end->broker_ns - begin->broker_ns;
+}
+
 /* Return: false: something went wrong that ends the row. */
-static bool run_window(struct referee *referee, enum attack_phase phase, const char *role)
+static bool run_window(struct referee *referee, enum attack_phase phase, const char *role,
+		       uint64_t window_ns)
 {
 	struct attack *attack = referee->attack;
 	const uint64_t n_before = attack->n_done + attack->n_refused;
 	const uint64_t most_ns = harness_now_ns() + harness_slow_ns(30000000000);
+	struct attack_load begin = {0}, now;
 	uint64_t end_ns = 0;
 	bool goes_on = true;
 	int status;
@@ -244,8 +282,14 @@ static bool run_window(struct referee *referee, enum attack_phase phase, const c
 		if (is_waited_for(referee, n_before) && harness_now_ns() < most_ns)
 			end_ns = 0;
 		else if (end_ns == 0)
-			end_ns = harness_now_ns() + referee->options->window_ns;
+			end_ns = harness_now_ns() + window_ns;
+		/* What the member does before its window begins is no part of its load. */
+		now = look_at_load(referee);
+		if (begin.wall_ns == 0 && attack->n_begun >= attack->n_threads)
+			begin = now;
 	} while (goes_on && (end_ns == 0 || harness_now_ns() < end_ns));
+	if (begin.wall_ns > 0)
+		add_load(&referee->result->loads[phase], &begin, &now);
 	atomic_store(&attack->stop, true);
 	end_ns = harness_now_ns() + harness_slow_ns(row->must_succeed ? 30000000000 : 3000000000);
 	while (goes_on && !has_ended(referee->other) && harness_now_ns() < end_ns) {
@@ -432,19 +476,29 @@ static bool run_windows(struct referee *referee)
 {
 	struct attack_result *result = referee->result;
 
+	if (!run_window(referee, ATTACK_BEGIN, "friend", visit_ns) ||
+	    !settle(referee, &result->before))
+		return false;
 	for (unsigned int i = 0; i < referee->options->n_windows; i++) {
-		if (!run_window(referee, ATTACK_BESIDE_FRIEND, "friend") ||
-		    !(i == 0 ? settle(referee, &result->before) : wait_for_rest(referee)))
-			return false;
-		take_turns(referee, &result->turns[ATTACK_BESIDE_FRIEND]);
+		const struct attack_load *load = &result->loads[ATTACK_BESIDE_ATTACKER];
+
 		reset_high_water(referee);
 		referee->peak_bytes = 0;
-		if (!run_window(referee, ATTACK_BESIDE_ATTACKER, "attacker"))
+		if (!run_window(referee, ATTACK_BESIDE_ATTACKER, "attacker",
+				referee->options->window_ns))
 			return false;
 		judge_memory(referee);
 		if (!wait_for_rest(referee))
 			return false;
 		take_turns(referee, &result->turns[ATTACK_BESIDE_ATTACKER]);
+		if (load->wall_ns > 0)
+			referee->attack->busy_permille =
+				(unsigned int)(load->member_ns * 1000 / load->wall_ns);
+		if (!run_window(referee, ATTACK_BESIDE_FRIEND, "friend",
+				referee->options->window_ns) ||
+		    !wait_for_rest(referee))
+			return false;
+		take_turns(referee, &result->turns[ATTACK_BESIDE_FRIEND]);
 	}
 	connect_afterwards(referee);
 	return true;
@@ -568,6 +622,7 @@ static void begin(struct referee *referee)
 		harness_sleep_ms(2);
 	}
 	harness_sleep_ms(100);
+	attack_witness_start(&referee->witness, attack);
 }
 
 static void end(struct referee *referee)
@@ -576,6 +631,7 @@ static void end(struct referee *referee)
 	char path[128];
 	int status;
 
+	attack_witness_stop(&referee->witness);
 	atomic_store(&referee->attack->phase, ATTACK_OVER);
 	while (!has_ended(referee->neighbour) && harness_now_ns() < end_ns)
 		harness_sleep_ms(2);

@@ -104,6 +104,26 @@ static void print_turns(const char *beside, const struct attack_turns *turns)
 		      (unsigned long long)turns->n_overruns);
 }
 
+static double part(uint64_t ns, uint64_t of_ns)
+{
+	return of_ns ? (double)ns / (double)of_ns : 0;
+}
+
+static void print_load(const struct attack_result *result, const char *beside,
+		       enum attack_phase phase)
+{
+	const struct attack_load *load = &result->loads[phase];
+	uint64_t gap_ns = result->attack->gap_ns[phase];
+
+	print_message("  processors beside the %s: it used %.2f, brokerd %.2f; ", beside,
+		      part(load->member_ns, load->wall_ns), part(load->broker_ns, load->wall_ns));
+	if (gap_ns > 0)
+		print_message("the machine itself stood still for up to %.3f ms\n",
+			      (double)gap_ns / 1e6);
+	else
+		print_message("nobody may tell whether the machine stood still\n");
+}
+
 void attack_print_table(struct attack_result *result)
 {
 	const struct attack *attack = result->attack;
@@ -119,6 +139,8 @@ void attack_print_table(struct attack_result *result)
 			result->is_within &= print_kind(result, kind);
 	print_turns("friend", &result->turns[ATTACK_BESIDE_FRIEND]);
 	print_turns("attacker", &result->turns[ATTACK_BESIDE_ATTACKER]);
+	print_load(result, "friend", ATTACK_BESIDE_FRIEND);
+	print_load(result, "attacker", ATTACK_BESIDE_ATTACKER);
 	print_message("  attacker: %llu done, %llu refused; its longest %.3f ms; longest answer to "
 		      "an administrator %.3f ms\n",
 		      (unsigned long long)attack->n_done, (unsigned long long)attack->n_refused,
@@ -149,8 +171,15 @@ static void json_figures(FILE *file, const char *name, const uint64_t figures[N_
 	fprintf(file, "}");
 }
 
-static void json_phase(FILE *file, const char *name, const struct attack_turns *turns)
+static void json_phase(FILE *file, const char *name, const struct attack_result *result,
+		       enum attack_phase phase)
 {
+	const struct attack_turns *turns = &result->turns[phase];
+	const struct attack_load *load = &result->loads[phase];
+
+	fprintf(file, ", \"load_%s\": {\"member\": %.3f, \"broker\": %.3f, \"gap_ns\": %llu}", name,
+		part(load->member_ns, load->wall_ns), part(load->broker_ns, load->wall_ns),
+		(unsigned long long)result->attack->gap_ns[phase]);
 	fprintf(file, ", \"turns_%s\": {\"longest_ns\": %llu, \"cause\": ", name,
 		(unsigned long long)turns->longest_ns);
 	if (turns->longest_ns && turns->cause < RBK_TURN_CAUSES)
@@ -204,8 +233,8 @@ void attack_print_json(const struct attack_result *result, FILE *file)
 		comma = ", ";
 	}
 	fprintf(file, "}");
-	json_phase(file, "friend", &result->turns[ATTACK_BESIDE_FRIEND]);
-	json_phase(file, "attack", &result->turns[ATTACK_BESIDE_ATTACKER]);
+	json_phase(file, "friend", result, ATTACK_BESIDE_FRIEND);
+	json_phase(file, "attack", result, ATTACK_BESIDE_ATTACKER);
 	fprintf(file,
 		", \"attacker\": {\"done\": %llu, \"refused\": %llu, \"longest_ns\": %llu}"
 		", \"longest_answer_ns\": %llu, \"memory_bytes\": %llu, \"charged_bytes\": %llu"

@@ -5,11 +5,11 @@
  *
  * A referee (attack.c) starts a private broker with two tenants, told apart by their executables:
  * copies of this program. One copy is the neighbour (attack-neighbour.c): closed loops of small
- * tasks, each result checked, each time recorded. Another copy is the friend, which keeps the
- * broker as busy as the attack would, but with honest tasks, or the attacker (rows-*.c). These two
- * take turns, one window of time each, so that whatever else the machine does falls upon both. The
- * table at the end (attack-report.c) compares the neighbour's times beside the one with those
- * beside the other.
+ * tasks, each result checked, each time recorded. Another copy is the attacker (rows-*.c), or the
+ * friend, which has honest tasks and uses as much of the processors as the attacker just did. These
+ * two take turns, one window of time each, so that whatever else the machine does falls upon both.
+ * The table at the end (attack-report.c) compares the neighbour's times beside the one with those
+ * beside the other. A witness (attack-witness.c) says for how long the machine itself stood still.
  *
  * To add a row: write its function in one of rows-*.c, add it to rows[] in attack.c, and its name
  * to meson.build. Failures of a row: a wrong result, a broker that dies, an entry of the
@@ -19,6 +19,7 @@
  * The processes share a mapping (struct attack). Members are no cmocka tests: they end by
  * attack_fail(), whose sentence the referee shows.
  */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,8 +77,10 @@ struct attack {
 	unsigned int n_threads; /* of friend and attacker: sessions are divided among them */
 	enum attack_friend friend;
 	uint64_t arena_bytes; /* of the large arena of the rows that have one */
-	uint32_t side;        /* of the large products of row 5 */
-	bool is_slow;         /* sanitizers */
+	/* Written by the referee before a friend starts: processor time of the attacker by time. */
+	unsigned int busy_permille;
+	uint32_t side; /* of the large products of row 5 */
+	bool is_slow;  /* sanitizers */
 
 	_Atomic unsigned int phase;   /* enum attack_phase */
 	_Atomic bool stop;            /* friend and attacker end */
@@ -86,7 +89,9 @@ struct attack {
 
 	/* Written by members. */
 	struct attack_times times[ATTACK_N_PHASES][ATTACK_N_KINDS];
-	_Atomic uint64_t n_results; /* of the neighbour, all of them right */
+	_Atomic uint64_t gap_ns[ATTACK_N_PHASES]; /* the longest that the machine stood still; 0:
+						     no witness */
+	_Atomic uint64_t n_results;               /* of the neighbour, all of them right */
 	_Atomic bool has_gpu;
 	_Atomic uint64_t n_done;          /* of the attacker: requests or tasks that succeeded */
 	_Atomic uint64_t n_refused;       /* and those that did not */
@@ -105,6 +110,21 @@ void attack_fail(struct attack *attack, const char *format, ...)
 
 void attack_be_neighbour(struct attack *attack);
 void attack_be_friend(struct attack *attack);
+
+/* ---- The witness, in the referee's process --------------------------------------------------- */
+
+#define ATTACK_MAX_WITNESSES 64u /* processors beyond these have none */
+struct attack_witness {
+	struct attack *attack;
+	pthread_t threads[ATTACK_MAX_WITNESSES];
+	unsigned int n_threads;
+	_Atomic unsigned int n_begun;
+	_Atomic bool stop;
+};
+
+/* Start to write down gap_ns, if this process may; none of it fails. */
+void attack_witness_start(struct attack_witness *witness, struct attack *attack);
+void attack_witness_stop(struct attack_witness *witness);
 
 /* ---- For attackers ------------------------------------------------------------------------- */
 
@@ -168,6 +188,13 @@ struct attack_options {
 	uint64_t window_ns;
 };
 
+/* Processor time in the windows of one phase. */
+struct attack_load {
+	uint64_t wall_ns;
+	uint64_t member_ns; /* of the friend or the attacker */
+	uint64_t broker_ns;
+};
+
 /* The reactor's turns in the windows of one phase. */
 struct attack_turns {
 	uint64_t longest_ns;               /* 0: no turn took long */
@@ -189,6 +216,7 @@ struct attack_result {
 	const struct attack *attack;
 	const struct attack_options *options;
 	struct attack_turns turns[ATTACK_N_PHASES];
+	struct attack_load loads[ATTACK_N_PHASES];
 	struct attack_rest before, after; /* the last attack */
 	uint64_t rest_ns;                 /* the longest until everything was as before */
 	uint64_t longest_answer_ns;       /* to an administrator, beside the attacker */
