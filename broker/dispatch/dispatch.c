@@ -300,20 +300,32 @@ static inline void announce_work(struct dispatch *dispatch)
 		options->work_begins(options->work_context);
 }
 
+/*
+ * Looks at the kernel, as each turn does: with @block until something comes. A turn without this
+ * look would have bells, requests and timers wait for as long as tasks come back or are ended.
+ */
+static int look_at_kernel(struct dispatch *dispatch, bool block)
+{
+	announce_work(dispatch);
+	flow_await_refill(dispatch);
+	await_slice(dispatch);
+	return loop_turn(dispatch->options.loop, block);
+}
+
+/* Sleeps, unless there is something to do after all. */
 static int dispatch_sleep(struct dispatch *dispatch)
 {
-	int r = 0;
+	bool block;
+	int r;
 
 	waker_arm(dispatch->options.waker);
-	if (dispatch_turn(dispatch) == 0 && dispatch->n_active == 0) {
+	block = dispatch_turn(dispatch) == 0 && dispatch->n_active == 0;
+	if (block) {
 		/* Busy for as long as something that may be a device's is under way. */
 		dispatch->has_used_devices &= dispatch->n_submitted > 0;
 		set_pace(dispatch, dispatch->has_used_devices);
-		announce_work(dispatch);
-		flow_await_refill(dispatch);
-		await_slice(dispatch);
-		r = loop_turn(dispatch->options.loop, true);
 	}
+	r = look_at_kernel(dispatch, block);
 	waker_disarm(dispatch->options.waker);
 	return r;
 }
@@ -380,10 +392,7 @@ int dispatch_run(struct dispatch *dispatch, struct server *server)
 		if (dispatch->n_active == 0 && !has_other_work(dispatch)) {
 			r = dispatch_sleep(dispatch);
 		} else {
-			announce_work(dispatch);
-			flow_await_refill(dispatch);
-			await_slice(dispatch);
-			r = loop_turn(dispatch->options.loop, false);
+			r = look_at_kernel(dispatch, false);
 		}
 		if (dispatch->n_submitted > 0)
 			notice_losses(dispatch);

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <errno.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -289,6 +291,62 @@ static void test_overrun__of_entries(void **state)
 	assert_true(clock_ticks_to_ns(report->longest_ticks) > 1999000);
 	assert_in_range(report->longest.tenant, 1, 77);
 	crowd_end(&crowd);
+}
+
+/* ---- A backlog without a ring that is polled ---- */
+
+enum { N_BACKLOG = 1000 };
+
+struct backlog {
+	struct bench bench;
+	struct loop_timer *timer;
+	uint64_t n_left; /* when the timer fired */
+	atomic_bool has_fired;
+};
+
+static void on_timer(void *data)
+{
+	struct backlog *backlog = data;
+
+	if (!atomic_load(&backlog->has_fired))
+		backlog->n_left = dispatch_n_in_flight(backlog->bench.rig.dispatch);
+	atomic_store(&backlog->has_fired, true);
+	/* Those that the device has, then and later, end as well. */
+	fake_finish_all(backlog->bench.cpu, -ECANCELED);
+	loop_timer_arm(backlog->timer, 1);
+}
+
+static void wait_for_timer(void *data)
+{
+	struct backlog *backlog = data;
+
+	while (!atomic_load(&backlog->has_fired))
+		sched_yield();
+}
+
+/* The kernel is looked at between any two turns: what has come does not wait for a backlog. */
+static void test_backlog__others_come(void **state)
+{
+	static struct backlog backlog;
+	struct bench *bench = &backlog.bench;
+	struct dispatch *dispatch;
+
+	bench_begin(bench, 1, 1024);
+	dispatch = bench->rig.dispatch;
+	bench->cpu->capacity = 1;
+	for (uint64_t i = 0; i < N_BACKLOG; i++)
+		put_run(bench, bench->queued, i, 0);
+	rig_work(&bench->rig);
+	assert_int_equal(dispatch_n_in_flight(dispatch), N_BACKLOG);
+	assert_int_equal(loop_timer_new(bench->rig.loop, on_timer, &backlog, &backlog.timer), 0);
+	loop_timer_arm(backlog.timer, 1);
+	/* One task of the ring in each turn. */
+	set_budget(dispatch, 0);
+	session_end(bench->rig.session, false, "the test wants it");
+	rig_run(&bench->rig, wait_for_timer, &backlog);
+	assert_in_range(backlog.n_left, N_BACKLOG / 2, N_BACKLOG);
+	loop_timer_free(backlog.timer);
+	bench_end(bench);
 }
 
 /* Rings come and go in the middle of a round. */
@@ -622,6 +680,7 @@ int main(void)
 		cmocka_unit_test(test_budget__other_work_counts),
 		cmocka_unit_test(test_batch__is_cut),
 		cmocka_unit_test(test_overrun__of_entries),
+		cmocka_unit_test(test_backlog__others_come),
 		cmocka_unit_test(test_rings__leave_the_circle),
 		cmocka_unit_test(test_bells__in_slices),
 		cmocka_unit_test(test_bells__told_of_once),
