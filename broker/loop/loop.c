@@ -15,6 +15,8 @@
  *	IDLE -> ADD -> ARMED -> CANCEL -> CANCELLING -> IDLE
  *	         ^      |                     |
  *	         +------+---------------------+  the kernel ended the request and we still want it
+ *	         |      v
+ *	         +--- FAILED                     the kernel had no memory for it: again in a moment
  *
  * Invariants:
  *  - A watch has at most one request in the kernel, whose user_data is the watch's address. The
@@ -59,6 +61,7 @@ enum watch_state {
 	WATCH_ARMED,      /* the kernel has a request */
 	WATCH_CANCEL,     /* in the list of changes: to be cancelled */
 	WATCH_CANCELLING, /* the cancellation is queued, the last completion to come */
+	WATCH_FAILED,     /* in the list of those that wait for memory, then to be added */
 };
 
 struct loop_watch {
@@ -70,7 +73,7 @@ struct loop_watch {
 	enum watch_state state;
 	bool is_once;   /* to be added again by loop_rewatch() only */
 	bool is_closed; /* unwatched: freed with the last completion */
-	struct loop_watch *change_prev, *change_next;
+	struct loop_watch *change_prev, *change_next; /* in one of the loop's lists */
 	struct loop_watch *all_prev, *all_next;
 };
 
@@ -82,10 +85,16 @@ struct loop_timer {
 	size_t position; /* in the heap; SIZE_MAX: not armed */
 };
 
+struct watch_list {
+	struct loop_watch *first, *last;
+};
+
 struct loop {
 	struct io_uring ring;
 	struct turn turn;
-	struct loop_watch *changes_first, *changes_last;
+	struct watch_list changes;
+	struct watch_list failed; /* the kernel had no memory for their requests */
+	struct loop_timer *retry; /* armed while there are such */
 	struct loop_watch *all;
 	size_t n_watches; /* not closed */
 
@@ -100,37 +109,51 @@ struct loop {
 static const uint64_t loop_data_ignore = 0;
 static const uint64_t loop_data_timeout = 1;
 
-/* list of changes */
+/* The time for which a request waits that the kernel had no memory for. */
+static const uint64_t retry_ns = 10000000;
+
+/* lists of changes and of failed watches */
+
+__attribute__((__unused__)) static bool is_listed(const struct loop_watch *watch)
+{
+	return watch->state == WATCH_ADD || watch->state == WATCH_CANCEL ||
+	       watch->state == WATCH_FAILED;
+}
+
+static struct watch_list *list_of(struct loop *loop, enum watch_state state)
+{
+	return state == WATCH_FAILED ? &loop->failed : &loop->changes;
+}
 
 static void change_link(struct loop_watch *watch, enum watch_state state)
 {
-	struct loop *loop = watch->loop;
+	struct watch_list *list = list_of(watch->loop, state);
 
-	assert(watch->state != WATCH_ADD && watch->state != WATCH_CANCEL);
+	assert(!is_listed(watch));
 	watch->state = state;
-	watch->change_prev = loop->changes_last;
+	watch->change_prev = list->last;
 	watch->change_next = NULL;
-	if (loop->changes_last)
-		loop->changes_last->change_next = watch;
+	if (list->last)
+		list->last->change_next = watch;
 	else
-		loop->changes_first = watch;
-	loop->changes_last = watch;
+		list->first = watch;
+	list->last = watch;
 }
 
 static void change_unlink(struct loop_watch *watch, enum watch_state state)
 {
-	struct loop *loop = watch->loop;
+	struct watch_list *list = list_of(watch->loop, watch->state);
 
-	assert(watch->state == WATCH_ADD || watch->state == WATCH_CANCEL);
+	assert(is_listed(watch));
 	watch->state = state;
 	if (watch->change_prev)
 		watch->change_prev->change_next = watch->change_next;
 	else
-		loop->changes_first = watch->change_next;
+		list->first = watch->change_next;
 	if (watch->change_next)
 		watch->change_next->change_prev = watch->change_prev;
 	else
-		loop->changes_last = watch->change_prev;
+		list->last = watch->change_prev;
 }
 
 static void watch_destroy(struct loop_watch *watch)
@@ -192,6 +215,17 @@ static void heap_remove(struct loop *loop, struct loop_timer *timer)
 
 /* loop */
 
+static void on_retry(void *data)
+{
+	struct loop *loop = data;
+	struct loop_watch *watch;
+
+	while ((watch = loop->failed.first)) {
+		change_unlink(watch, WATCH_IDLE);
+		change_link(watch, WATCH_ADD);
+	}
+}
+
 int loop_new(struct loop **ret)
 {
 	struct io_uring_params params = {
@@ -218,6 +252,11 @@ int loop_new(struct loop **ret)
 	if (r < 0)
 		return error_origin(r);
 
+	r = loop_timer_new(loop, on_retry, loop, &loop->retry);
+	if (r) {
+		io_uring_queue_exit(&loop->ring);
+		return error_fold(r);
+	}
 	turn_init(&loop->turn, TURN_BUDGET_US * 1000ull);
 	/* Programs that brokerd starts must not inherit the ring. */
 	io_uring_ring_dontfork(&loop->ring);
@@ -230,6 +269,7 @@ struct loop *loop_free(struct loop *loop)
 	if (!loop)
 		return NULL;
 
+	loop->retry = loop_timer_free(loop->retry);
 	assert(loop->n_watches == 0);
 	assert(loop->n_timers == 0);
 	/* The kernel knows closed watches by their number only. */
@@ -303,6 +343,7 @@ void loop_rewatch(struct loop_watch *watch)
 	case WATCH_ADD:
 	case WATCH_CANCEL:
 	case WATCH_CANCELLING:
+	case WATCH_FAILED:
 		/* Is going to be added, which looks at the descriptor. */
 		break;
 	}
@@ -318,6 +359,7 @@ struct loop_watch *loop_unwatch(struct loop_watch *watch)
 	watch->loop->n_watches--;
 	switch (watch->state) {
 	case WATCH_ADD:
+	case WATCH_FAILED:
 		change_unlink(watch, WATCH_IDLE);
 		watch_destroy(watch);
 		break;
@@ -332,6 +374,11 @@ struct loop_watch *loop_unwatch(struct loop_watch *watch)
 		break;
 	}
 	return NULL;
+}
+
+static bool is_for_want_of_memory(int32_t res)
+{
+	return res == -ENOMEM || res == -ENOBUFS || res == -EAGAIN;
 }
 
 /* A completion of @watch's request. Return: 1 if the handler ran. */
@@ -351,6 +398,12 @@ static int watch_complete(struct loop_watch *watch, int32_t res, uint32_t flags)
 		return 0;
 	}
 
+	if (is_last && is_for_want_of_memory(res)) {
+		change_link(watch, WATCH_FAILED);
+		if (watch->loop->retry->position == SIZE_MAX)
+			loop_timer_arm(watch->loop->retry, retry_ns);
+		return 0;
+	}
 	if (res > 0)
 		events = (uint32_t)res;
 	else if (res < 0 && res != -ECANCELED)
@@ -501,11 +554,11 @@ static bool loop_push_changes(struct loop *loop)
 	struct loop_watch *watch;
 	struct io_uring_sqe *sqe;
 
-	for (unsigned int n = 0; loop->changes_first; n++) {
+	for (unsigned int n = 0; loop->changes.first; n++) {
 		sqe = n < LOOP_CHANGES ? loop_sqe(loop) : NULL;
 		if (!sqe)
 			return false;
-		watch = loop->changes_first;
+		watch = loop->changes.first;
 		if (watch->state == WATCH_ADD) {
 			change_unlink(watch, WATCH_ARMED);
 			if (watch->is_once)
@@ -575,7 +628,7 @@ int loop_turn(struct loop *loop, bool block)
 
 	turn_end(&loop->turn);
 	/* What the kernel does not know of yet cannot wake us: then this turn does not sleep. */
-	if (loop->changes_first && !loop_push_changes(loop))
+	if (loop->changes.first && !loop_push_changes(loop))
 		block = false;
 	if (loop->heap_used && !loop_push_timeout(loop))
 		block = false;

@@ -37,7 +37,8 @@ struct loop *loop_free(struct loop *loop);
  * Watches @fd (borrowed: must stay open until unwatched) for @events (POLLIN, ...). The handler
  * runs in loop_turn() each time that the descriptor becomes ready anew (multishot poll), so it has
  * to drain it, or call loop_rewatch() to be told again if it left something behind. If polling
- * fails the handler is called with POLLERR (POLLNVAL if @fd is no descriptor), and not again.
+ * fails the handler is called with POLLERR (POLLNVAL if @fd is no descriptor), and not again; for
+ * want of memory it is only tried again, some milliseconds later.
  * Return: 0 and the watch, owned by the caller; -ENOMEM.
  */
 int loop_watch(struct loop *loop, int fd, uint32_t events, loop_watch_fn fn, void *data,

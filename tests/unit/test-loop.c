@@ -76,9 +76,25 @@ int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned int n);
 int __real_io_uring_get_events(struct io_uring *ring);
 int __wrap_io_uring_get_events(struct io_uring *ring);
 
+/* So many requests of watches end for want of memory, as far as the loop can see. */
+static unsigned int n_to_fail;
+
 int __wrap_io_uring_submit(struct io_uring *ring)
 {
-	return is_refusing() ? enter_answer : __real_io_uring_submit(ring);
+	struct io_uring_cqe *cqe;
+	unsigned int head;
+	int r;
+
+	if (is_refusing())
+		return enter_answer;
+	r = __real_io_uring_submit(ring);
+	io_uring_for_each_cqe(ring, head, cqe) if (cqe->user_data > 1 && n_to_fail > 0)
+	{
+		cqe->res = -ENOMEM;
+		cqe->flags = 0;
+		n_to_fail--;
+	}
+	return r;
 }
 
 int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned int n)
@@ -855,6 +871,42 @@ static void test_timer__thousands(void **state)
 	free(probes);
 }
 
+/* A ring whose bell was not listened to any more would wait for ever. */
+static void test_watch_once__out_of_memory(void **state)
+{
+	struct loop *loop = *state;
+	struct probe probe = {0}, other = {0};
+	int fds[2];
+
+	make_pipe(fds);
+	put(fds[1]);
+	assert_int_equal(loop_watch_once(loop, fds[0], POLLIN, on_event, &probe, &probe.watch), 0);
+	assert_int_equal(loop_watch_once(loop, fds[0], POLLIN, on_event, &other, &other.watch), 0);
+	n_to_fail = 3;
+	assert_int_equal(loop_turn(loop, false), 0);
+	assert_int_equal(n_to_fail, 1);
+	assert_int_equal(probe.n_calls + other.n_calls, 0);
+
+	/* One leaves meanwhile; the other fails once more, and then hears. */
+	other.watch = loop_unwatch(other.watch);
+	loop_rewatch(probe.watch);
+	while (probe.n_calls == 0)
+		assert_true(loop_turn(loop, n_to_fail == 0) >= 0);
+	assert_int_equal(n_to_fail, 0);
+	assert_int_equal(probe.events, POLLIN);
+	loop_rewatch(probe.watch);
+	turn_until(loop, &probe, 2);
+	assert_int_equal(other.n_calls, 0);
+
+	/* A loop may end while it waits to try again. */
+	n_to_fail = 1;
+	loop_rewatch(probe.watch);
+	assert_int_equal(loop_turn(loop, false), 0);
+	loop_unwatch(probe.watch);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int main(void)
 {
 #define LOOP_TEST(name) cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
@@ -867,6 +919,7 @@ int main(void)
 		LOOP_TEST(test_watch__thousands),
 		LOOP_TEST(test_rewatch__leftover),
 		LOOP_TEST(test_watch_once__until_asked),
+		LOOP_TEST(test_watch_once__out_of_memory),
 		LOOP_TEST(test_unwatch__self_in_handler),
 		LOOP_TEST(test_unwatch__other_in_handler),
 		LOOP_TEST(test_unwatch__close_after),

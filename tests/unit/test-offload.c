@@ -681,6 +681,7 @@ static void test_watch_and_timer__allocation(void **state)
 	struct world *world = *state;
 	struct loop_watch *watch = NULL;
 	struct loop_timer *timer = NULL;
+	struct loop *loop = NULL;
 	int r;
 
 	fail_alloc_at(1);
@@ -688,16 +689,22 @@ static void test_watch_and_timer__allocation(void **state)
 	assert_true(fail_alloc_stop());
 	assert_int_equal(r, -ENOMEM);
 	assert_null(watch);
-	/* The heap, then the timer itself. */
-	for (unsigned int n = 1; n <= 2; n++) {
-		fail_alloc_at(n);
-		r = loop_timer_new(world->loop, noop_timer, NULL, &timer);
-		assert_true(fail_alloc_stop());
-		assert_int_equal(r, -ENOMEM);
-		assert_null(timer);
-	}
+	/* The heap is there: the loop has a timer of its own. */
+	fail_alloc_at(1);
+	r = loop_timer_new(world->loop, noop_timer, NULL, &timer);
+	assert_true(fail_alloc_stop());
+	assert_int_equal(r, -ENOMEM);
+	assert_null(timer);
 	assert_int_equal(loop_timer_new(world->loop, noop_timer, NULL, &timer), 0);
 	loop_timer_free(timer);
+	/* The loop itself, the heap, then its timer. */
+	for (unsigned int n = 1; n <= 3; n++) {
+		fail_alloc_at(n);
+		r = loop_new(&loop);
+		assert_true(fail_alloc_stop());
+		assert_int_equal(r, -ENOMEM);
+		assert_null(loop);
+	}
 }
 
 int main(void)
