@@ -103,6 +103,8 @@ struct place_slab {
 	struct place_free *free[7]; /* by kind */
 };
 
+/* Makes the first chunk, which is enough for most: a mapping of its own. Return: 0; -ENOMEM. */
+int place_slab_init(struct place_slab *slab);
 /* A piece of a kind, whose size is always @bytes, a multiple of 64. Return: NULL without memory. */
 void *place_slab_take(struct place_slab *slab, unsigned int kind, size_t bytes);
 void place_slab_give(struct place_slab *slab, unsigned int kind, void *memory);

@@ -69,9 +69,9 @@ const struct place_config *placer_config(const struct placer *placer)
 
 int placer_new(const struct placer_options *options, struct placer **ret)
 {
-	struct placer *placer;
+	_cleanup_(placer_freep) struct placer *placer = calloc(1, sizeof(*placer));
+	int r;
 
-	placer = calloc(1, sizeof(*placer));
 	if (!placer)
 		return error_origin(-ENOMEM);
 	placer->n_devices = options->n_devices;
@@ -79,6 +79,11 @@ int placer_new(const struct placer_options *options, struct placer **ret)
 	placer->context = options->context;
 	list_init(&placer->plans);
 	list_init(&placer->histories);
+	r = place_slab_init(&placer->lines);
+	if (r == 0)
+		r = place_slab_init(&placer->rests);
+	if (r)
+		return error_fold(r);
 	for (uint32_t i = 0; i < placer->n_devices; i++) {
 		struct place_device *device = &placer->devices[i];
 
@@ -87,7 +92,7 @@ int placer_new(const struct placer_options *options, struct placer **ret)
 		place_queue_init(&device->queue, &device->profile);
 	}
 	placer_configure(placer, &options->config);
-	*ret = placer;
+	*ret = steal_ptr(placer);
 	return 0;
 }
 

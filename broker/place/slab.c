@@ -12,10 +12,12 @@
  * kind; chunks are given back with the slab. Sizes of kinds are to be powers of two of each other,
  * so that all free pieces together are no more than the largest kind once took.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "place/placer-private.h"
+#include "util/error.h"
 
 enum {
 	FIRST_CHUNK_BYTES = 64 << 10,
@@ -47,6 +49,11 @@ static bool grow(struct place_slab *slab)
 	slab->next = (char *)(chunk + 1);
 	slab->left_bytes = bytes - sizeof(*chunk);
 	return true;
+}
+
+int place_slab_init(struct place_slab *slab)
+{
+	return grow(slab) ? 0 : error_origin(-ENOMEM);
 }
 
 void *place_slab_take(struct place_slab *slab, unsigned int kind, size_t bytes)
